@@ -1,0 +1,3 @@
+module github.com/kinesin-io/kinesin
+
+go 1.26.0

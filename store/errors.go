@@ -1,0 +1,50 @@
+package store
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/kinesin-io/kinesin/task"
+)
+
+// One sentinel per decision a caller makes.
+var (
+	// ErrConflict says that the condition of a write did not hold; errors.As with
+	// *ConflictError gives the row that stood in the way.
+	ErrConflict = errors.New("condition failed")
+	// ErrNotFound says that there is no such row.
+	ErrNotFound = errors.New("not found")
+	// ErrUnknown says that a write may or may not have been applied, and that reading it back failed too.
+	ErrUnknown = errors.New("outcome unknown")
+	// ErrFull says that the store accepts no new tasks for want of space; what is stored still drains.
+	ErrFull = errors.New("store is full")
+	// ErrTooLarge refuses a payload above the limit.
+	ErrTooLarge = errors.New("payload too large")
+	// ErrVersion says that data was written by a newer version; it is left alone.
+	ErrVersion = errors.New("data of a newer version")
+	// ErrCorrupt says that data fails its checks; it is left alone.
+	ErrCorrupt = errors.New("corrupt data")
+	// ErrInUse says that another process has the data open.
+	ErrInUse = errors.New("in use by another process")
+	// ErrClosed refuses calls after Close.
+	ErrClosed = errors.New("store is closed")
+)
+
+// ConflictError is a failed condition with what the driver saw instead.
+type ConflictError struct {
+	Task    *task.Task // current task or waiting row; nil when absent
+	Control *Control   // current control row; nil when absent
+}
+
+func (e *ConflictError) Error() string {
+	switch {
+	case e.Task != nil:
+		return fmt.Sprintf("%v: task %s is %s at seq %d", ErrConflict, e.Task.ID, e.Task.State, e.Task.Seq)
+	case e.Control != nil:
+		return fmt.Sprintf("%v: %s %q is at version %d", ErrConflict, e.Control.Kind, e.Control.Name, e.Control.Version)
+	}
+	return ErrConflict.Error() + ": no such row"
+}
+
+// Is makes errors.Is(err, ErrConflict) true.
+func (e *ConflictError) Is(target error) bool { return target == ErrConflict }

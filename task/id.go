@@ -1,0 +1,56 @@
+package task
+
+import (
+	"encoding/hex"
+	"errors"
+	"fmt"
+)
+
+// ErrBadID says that a text is not an id in the canonical UUID form.
+var ErrBadID = errors.New("bad task id")
+
+// ID names one task. It is a UUID: version 7 for a task without an
+// idempotency key, version 8 (derived from lambda and key) for one with a key.
+type ID [16]byte
+
+// IsZero reports whether the id was never set.
+func (id ID) IsZero() bool { return id == ID{} }
+
+// String returns the canonical 36-character UUID form.
+func (id ID) String() string {
+	var b [36]byte
+	hex.Encode(b[0:8], id[0:4])
+	b[8] = '-'
+	hex.Encode(b[9:13], id[4:6])
+	b[13] = '-'
+	hex.Encode(b[14:18], id[6:8])
+	b[18] = '-'
+	hex.Encode(b[19:23], id[8:10])
+	b[23] = '-'
+	hex.Encode(b[24:36], id[10:16])
+	return string(b[:])
+}
+
+// ParseID reads the canonical UUID form. It returns ErrBadID for anything else.
+func ParseID(s string) (ID, error) {
+	var id ID
+	if len(s) != 36 || s[8] != '-' || s[13] != '-' || s[18] != '-' || s[23] != '-' {
+		return ID{}, fmt.Errorf("%w: want 36 characters of a UUID", ErrBadID)
+	}
+	if _, err := hex.Decode(id[:], []byte(s[0:8]+s[9:13]+s[14:18]+s[19:23]+s[24:36])); err != nil {
+		return ID{}, fmt.Errorf("%w: %w", ErrBadID, err)
+	}
+	return id, nil
+}
+
+// Partition is the unit of scheduling ownership: one shard of one priority of
+// one lambda. A task never leaves its partition.
+type Partition struct {
+	Lambda   uint32 // Lambda.Ref
+	Priority uint8  // index into Lambda.Priorities; 0 is the highest
+	Shard    uint16 // hash(task id) mod Lambda.Shards
+}
+
+func (p Partition) String() string {
+	return fmt.Sprintf("%08x/%d/%d", p.Lambda, p.Priority, p.Shard)
+}

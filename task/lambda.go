@@ -1,0 +1,226 @@
+package task
+
+import (
+	"errors"
+	"fmt"
+	"regexp"
+	"time"
+)
+
+// ErrInvalid marks every refusal of a value by this package; the text says what is allowed.
+var ErrInvalid = errors.New("invalid")
+
+// Mode is what a lambda's tasks end with.
+type Mode uint8
+
+// The modes of a lambda.
+const (
+	Managed Mode = iota // claimed, executed, heartbeated and retried by Kinesin's workers
+	Deliver             // put on a queue at the due time; the consumer is not Kinesin's
+)
+
+// String returns the wire form.
+func (m Mode) String() string {
+	if m == Deliver {
+		return "deliver"
+	}
+	return "managed"
+}
+
+// ParseMode reads the wire form; empty means managed.
+func ParseMode(text string) (Mode, error) {
+	switch text {
+	case "", "managed":
+		return Managed, nil
+	case "deliver":
+		return Deliver, nil
+	}
+	return Managed, fmt.Errorf("%w mode %q: want managed or deliver", ErrInvalid, text)
+}
+
+// Limits and defaults of a lambda's settings.
+const (
+	PrioritiesMax = 8
+	ShardsMax     = 1024
+	AttemptsMax   = 1000
+	TimeoutMin    = 100 * time.Millisecond
+	TimeoutMax    = 30 * 24 * time.Hour
+	BackoffFloor  = time.Millisecond
+	BackoffCeil   = 30 * 24 * time.Hour
+	RetentionMin  = time.Minute
+	RetentionMax  = 5 * 365 * 24 * time.Hour
+
+	ShardsDefault      = 1
+	MaxAttemptsDefault = 10
+	TimeoutDefault     = 15 * time.Minute
+	BackoffMinDefault  = time.Second
+	BackoffMaxDefault  = 10 * time.Minute
+	RetentionDefault   = 7 * 24 * time.Hour
+
+	// DeadRetention is how long a dead letter is kept for inspection and redrive.
+	DeadRetention = 90 * 24 * time.Hour
+)
+
+// PrioritiesDefault are a new lambda's priority classes, highest first.
+func PrioritiesDefault() []string { return []string{"high", "normal", "low"} }
+
+// PriorityDefault is the class of a task that names none, where the lambda has it;
+// otherwise it is the lambda's middle class.
+const PriorityDefault = "normal"
+
+// Lambda is a named callback and the settings all its tasks share.
+type Lambda struct {
+	Name        string
+	Ref         uint32 // stands for the lambda in keys and ids; a re-created name gets a new one
+	Mode        Mode
+	Priorities  []string // highest first
+	Shards      uint16   // partitions per priority, fixed at creation
+	MaxAttempts uint32
+	Timeout     time.Duration // of one attempt
+	BackoffMin  time.Duration
+	BackoffMax  time.Duration
+	Retention   time.Duration // how long ended rows are kept
+	Created     Instant
+	Deleting    bool // refuses new tasks while what lives is dropped
+}
+
+// WithDefaults returns a copy in which every unset field has its default.
+func (l Lambda) WithDefaults() Lambda {
+	if len(l.Priorities) == 0 {
+		l.Priorities = PrioritiesDefault()
+	}
+	if l.Shards == 0 {
+		l.Shards = ShardsDefault
+	}
+	if l.MaxAttempts == 0 {
+		l.MaxAttempts = MaxAttemptsDefault
+	}
+	if l.Timeout == 0 {
+		l.Timeout = TimeoutDefault
+	}
+	if l.BackoffMin == 0 && l.BackoffMax == 0 {
+		l.BackoffMin, l.BackoffMax = BackoffMinDefault, BackoffMaxDefault
+	}
+	if l.Retention == 0 {
+		l.Retention = RetentionDefault
+	}
+	return l
+}
+
+var nameForm = regexp.MustCompile(`^[a-zA-Z0-9_-]{1,64}$`)
+
+// CheckName refuses a lambda or priority name that is not 1 to 64 of a–z, A–Z, 0–9, "_" and "-".
+func CheckName(what, name string) error {
+	if !nameForm.MatchString(name) {
+		return fmt.Errorf("%w %s name %q: want 1 to 64 characters of a-z, A-Z, 0-9, '_' and '-'", ErrInvalid, what, name)
+	}
+	return nil
+}
+
+// Validate checks every setting and says of each wrong one what is allowed.
+func (l Lambda) Validate() error {
+	errs := []error{CheckName("lambda", l.Name)}
+	if n := len(l.Priorities); n == 0 || n > PrioritiesMax {
+		errs = append(errs, fmt.Errorf("%w priorities: want 1 to %d, have %d", ErrInvalid, PrioritiesMax, n))
+	}
+	seen := map[string]bool{}
+	for _, p := range l.Priorities {
+		errs = append(errs, CheckName("priority", p))
+		if seen[p] {
+			errs = append(errs, fmt.Errorf("%w priorities: %q is named twice", ErrInvalid, p))
+		}
+		seen[p] = true
+	}
+	errs = append(errs,
+		between("shards", int64(l.Shards), 1, ShardsMax),
+		between("max attempts", int64(l.MaxAttempts), 1, AttemptsMax),
+		durationBetween("timeout", l.Timeout, TimeoutMin, TimeoutMax),
+		durationBetween("backoff minimum", l.BackoffMin, BackoffFloor, BackoffCeil),
+		durationBetween("backoff maximum", l.BackoffMax, l.BackoffMin, BackoffCeil),
+		durationBetween("retention", l.Retention, RetentionMin, RetentionMax))
+	return errors.Join(errs...)
+}
+
+// Validate checks the settings of one task; zero fields mean the lambda's and are fine.
+func (o Overrides) Validate() error {
+	var errs []error
+	if o.MaxAttempts != 0 {
+		errs = append(errs, between("max attempts", int64(o.MaxAttempts), 1, AttemptsMax))
+	}
+	if o.Timeout != 0 {
+		errs = append(errs, durationBetween("timeout", o.Timeout, TimeoutMin, TimeoutMax))
+	}
+	if o.BackoffMin != 0 || o.BackoffMax != 0 {
+		errs = append(errs,
+			durationBetween("backoff minimum", o.BackoffMin, BackoffFloor, BackoffCeil),
+			durationBetween("backoff maximum", o.BackoffMax, o.BackoffMin, BackoffCeil))
+	}
+	return errors.Join(errs...)
+}
+
+// Priority finds a class by name; the empty name means the default class.
+func (l *Lambda) Priority(name string) (uint8, error) {
+	if name == "" {
+		name = PriorityDefault
+		if _, found := l.priorityIndex(name); !found {
+			return uint8(len(l.Priorities) / 2), nil
+		}
+	}
+	if i, found := l.priorityIndex(name); found {
+		return i, nil
+	}
+	return 0, fmt.Errorf("%w priority %q: lambda %s has %v", ErrInvalid, name, l.Name, l.Priorities)
+}
+
+func (l *Lambda) priorityIndex(name string) (uint8, bool) {
+	for i, p := range l.Priorities {
+		if p == name {
+			return uint8(i), true
+		}
+	}
+	return 0, false
+}
+
+// Partitions lists all partitions of the lambda.
+func (l *Lambda) Partitions() []Partition {
+	all := make([]Partition, 0, len(l.Priorities)*int(l.Shards))
+	for priority := range l.Priorities {
+		for shard := range l.Shards {
+			all = append(all, Partition{Lambda: l.Ref, Priority: uint8(priority), Shard: shard})
+		}
+	}
+	return all
+}
+
+// PolicyFor is what governs one task: its own settings where it has them, else the lambda's.
+func (l *Lambda) PolicyFor(t *Task) Policy {
+	p := Policy{
+		MaxAttempts: l.MaxAttempts, Timeout: l.Timeout, Retention: l.Retention,
+		BackoffMin: l.BackoffMin, BackoffMax: l.BackoffMax,
+	}
+	o := t.Overrides
+	if o.MaxAttempts != 0 {
+		p.MaxAttempts = o.MaxAttempts
+	}
+	if o.Timeout != 0 {
+		p.Timeout = o.Timeout
+	}
+	if o.BackoffMin != 0 || o.BackoffMax != 0 {
+		p.BackoffMin, p.BackoffMax = o.BackoffMin, o.BackoffMax
+	}
+	return p
+}
+
+func between(what string, v, lowest, highest int64) error {
+	if v < lowest || v > highest {
+		return fmt.Errorf("%w %s %d: want %d to %d", ErrInvalid, what, v, lowest, highest)
+	}
+	return nil
+}
+
+func durationBetween(what string, v, lowest, highest time.Duration) error {
+	if v < lowest || v > highest {
+		return fmt.Errorf("%w %s %v: want %v to %v", ErrInvalid, what, v, lowest, highest)
+	}
+	return nil
+}

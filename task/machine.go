@@ -1,0 +1,323 @@
+package task
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+)
+
+// Refusals of an event. Each is one decision for the caller.
+var (
+	// ErrEnded refuses any event on a task that reached its end.
+	ErrEnded = errors.New("task has ended")
+	// ErrFenced refuses an event of an attempt that no longer owns the task.
+	ErrFenced = errors.New("attempt does not own the task")
+	// ErrStale refuses a message that was sent before the task's newest change.
+	ErrStale = errors.New("message is stale")
+	// ErrNoEdge refuses an event that the diagram does not have in this state.
+	ErrNoEdge = errors.New("event is not possible in this state")
+)
+
+// Outcome is how an attempt ended.
+type Outcome uint8
+
+// The outcomes of an attempt.
+const (
+	OutcomeUnknown    Outcome = iota
+	OutcomeSuccess            // handler returned nil
+	OutcomeRetriable          // handler returned an error, panicked or ran out of time
+	OutcomeFatal              // handler said that no retry will help
+	OutcomeSnoozed            // handler asked to be called again later; charges nothing
+	OutcomeReleased           // given back unfinished (drain, no handler); charges nothing
+	OutcomeCancelled          // handler obeyed a cancel
+	OutcomeWorkerLost         // the worker's lease ran out
+	OutcomeUnstarted          // claimed, but the worker never confirmed it
+
+	outcomeEnd
+)
+
+var outcomeTexts = [outcomeEnd]string{
+	"unknown", "success", "retriable_failure", "fatal_failure", "snoozed", "released", "cancelled", "worker_lost", "unstarted",
+}
+
+// String returns the wire form.
+func (o Outcome) String() string {
+	if o >= outcomeEnd {
+		return fmt.Sprintf("outcome(%d)", uint8(o))
+	}
+	return outcomeTexts[o]
+}
+
+// EventKind names what happened to a task.
+type EventKind uint8
+
+// The events. Which fields of Event each one reads stands beside it.
+const (
+	_ EventKind = iota
+	// Enqueue: the task goes to its lambda's queue, for the first time or again.
+	Enqueue
+	// Claim: Worker takes the message with Seq; Lease is the worker's lease length.
+	Claim
+	// Start: Worker confirms that Attempt runs; At is when it started.
+	Start
+	// Finish: Worker ends Attempt with Outcome; Started, Delay (snooze), Error, Jitter.
+	Finish
+	// WorkerLost: the lease of Worker ran out; Blame when this task was the only suspect there.
+	WorkerLost
+	// Unconfirmed: Worker lives but never confirmed Attempt within ClaimTimeout.
+	Unconfirmed
+	// Extend: nothing changed but the wake-up, to Until.
+	Extend
+	// Cancel: a user wants the task not to start, or to stop.
+	Cancel
+	// Drop: a gate drops the task before it starts.
+	Drop
+	// Expire: the task is no longer worth starting.
+	Expire
+)
+
+// Event is one thing that happened to a task.
+type Event struct {
+	Kind    EventKind
+	Seq     uint64
+	Worker  string
+	Attempt uint32
+	Lease   time.Duration
+	Outcome Outcome
+	Started Instant
+	Error   string
+	Delay   time.Duration
+	Jitter  uint64
+	Blame   bool
+	Until   Instant
+}
+
+// Effect is what the caller owes once the changed task is stored.
+type Effect uint8
+
+// The effects of an event.
+const (
+	None       Effect = iota
+	Send              // put a message for the task on its queue
+	TellWorker        // tell the owner that a cancel was requested
+)
+
+// Apply is the state machine: the task after the event, and what the caller
+// owes once that is stored under the condition that Seq was t.Seq. It refuses
+// with ErrEnded, ErrFenced, ErrStale or ErrNoEdge and then changes nothing.
+func (t Task) Apply(e Event, now Instant, p Policy) (Task, Effect, error) {
+	if t.State.IsEnd() {
+		return t, None, fmt.Errorf("%w: %s", ErrEnded, t.State)
+	}
+	t.Seq++
+	switch e.Kind {
+	case Enqueue:
+		return t.enqueue(now)
+	case Claim:
+		return t.claim(e, now)
+	case Start:
+		return t.start(e)
+	case Finish:
+		return t.finish(e, now, p)
+	case WorkerLost:
+		return t.workerLost(e, now, p)
+	case Unconfirmed:
+		return t.unconfirmed(e, now, p)
+	case Extend:
+		t.Wake = e.Until
+		if t.State == Enqueued {
+			t.Enqueues++
+		}
+		return t, None, nil
+	case Cancel:
+		return t.cancel(now, p)
+	case Drop:
+		return t.endUnstarted(Dropped, now, p)
+	case Expire:
+		return t.endUnstarted(Expired, now, p)
+	}
+	return t, None, fmt.Errorf("%w: event %d", ErrNoEdge, e.Kind)
+}
+
+func (t Task) enqueue(now Instant) (Task, Effect, error) {
+	if t.State.IsRunning() {
+		return t, None, fmt.Errorf("%w: enqueue while %s", ErrNoEdge, t.State)
+	}
+	return t.toQueue(now), Send, nil
+}
+
+// toQueue is the one way into Enqueued; a message may be sent ahead of the due
+// time, so the timeout counts from whichever is later.
+func (t Task) toQueue(now Instant) Task {
+	t.State = Enqueued
+	t.Enqueued = now
+	t.Wake = max(now, t.Due).Add(nextEnqueueTimeout(t.Enqueues))
+	t.Enqueues++
+	t.Worker = ""
+	return t
+}
+
+func (t Task) claim(e Event, now Instant) (Task, Effect, error) {
+	if t.State != Enqueued || e.Seq != t.Seq-1 {
+		return t, None, fmt.Errorf("%w: task is %s", ErrStale, t.State)
+	}
+	t.State = Claimed
+	t.Attempt++
+	t.Enqueues = 0
+	t.Worker = e.Worker
+	t.ClaimedAt = now
+	t.Started = 0
+	// Moving an indexed wake-up costs extra writes on DynamoDB, so it stays where it is
+	// unless that would find a lost worker too late.
+	t.Wake = min(t.Wake, max(now, t.Due).Add(e.Lease+ClockBound))
+	return t, None, nil
+}
+
+// owns checks that an event comes from the attempt that owns the task.
+func (t *Task) owns(e Event) error {
+	if !t.State.IsRunning() || t.Attempt != e.Attempt || t.Worker != e.Worker {
+		return fmt.Errorf("%w: attempt %d of %q, task is %s at attempt %d", ErrFenced, e.Attempt, e.Worker, t.State, t.Attempt)
+	}
+	return nil
+}
+
+func (t Task) start(e Event) (Task, Effect, error) {
+	if err := t.owns(e); err != nil {
+		return t, None, err
+	}
+	if t.State != Claimed {
+		return t, None, fmt.Errorf("%w: start while %s", ErrNoEdge, t.State)
+	}
+	t.State = Processing
+	t.started(e.Started)
+	return t, None, nil
+}
+
+func (t *Task) started(at Instant) {
+	if at.IsZero() {
+		return
+	}
+	t.Started = at
+	if t.FirstStarted.IsZero() {
+		t.FirstStarted = at
+	}
+}
+
+func (t Task) finish(e Event, now Instant, p Policy) (Task, Effect, error) {
+	if err := t.owns(e); err != nil {
+		return t, None, err
+	}
+	t.started(e.Started)
+	t.remember(e.Outcome, e.Error, now)
+	if e.Outcome != OutcomeReleased {
+		t.Suspect, t.Blamed = false, 0 // the attempt ended and its process lived
+	}
+	switch e.Outcome {
+	case OutcomeSuccess:
+		return t.end(Success, now, p), None, nil
+	case OutcomeFatal:
+		return t.end(FatalFailure, now, p), None, nil
+	case OutcomeCancelled:
+		return t.end(Cancelled, now, p), None, nil
+	case OutcomeRetriable:
+		t.Failures++
+		if t.Failures >= p.MaxAttempts {
+			return t.end(Dead, now, p), None, nil
+		}
+		return t.wait(RetriableFailure, p.Backoff(t.Failures-1, e.Jitter), now, p)
+	case OutcomeSnoozed:
+		return t.wait(Scheduled, e.Delay, now, p)
+	case OutcomeReleased:
+		return t.again(now, p)
+	case OutcomeUnknown, OutcomeWorkerLost, OutcomeUnstarted:
+	}
+	return t, None, fmt.Errorf("%w: a worker cannot report %s", ErrNoEdge, e.Outcome)
+}
+
+// wait parks a task that will be tried again, unless a cancel was asked for.
+func (t Task) wait(s State, d time.Duration, now Instant, p Policy) (Task, Effect, error) {
+	if t.CancelRequested {
+		return t.end(Cancelled, now, p), None, nil
+	}
+	t.State = s
+	t.Wake = now.Add(d)
+	t.Worker = ""
+	return t, None, nil
+}
+
+// again sends a task back to the queue at once, unless a cancel was asked for.
+func (t Task) again(now Instant, p Policy) (Task, Effect, error) {
+	if t.CancelRequested {
+		return t.end(Cancelled, now, p), None, nil
+	}
+	return t.toQueue(now), Send, nil
+}
+
+func (t Task) workerLost(e Event, now Instant, p Policy) (Task, Effect, error) {
+	if err := t.owns(e); err != nil {
+		return t, None, err
+	}
+	t.remember(OutcomeWorkerLost, "the worker was lost", now)
+	t.Lost++
+	if e.Blame {
+		t.Blamed++
+	}
+	if t.Blamed >= BlamesMax {
+		return t.end(Dead, now, p), None, nil
+	}
+	t.Suspect = true
+	return t.again(now, p)
+}
+
+func (t Task) unconfirmed(e Event, now Instant, p Policy) (Task, Effect, error) {
+	if err := t.owns(e); err != nil {
+		return t, None, err
+	}
+	if t.State != Claimed {
+		return t, None, fmt.Errorf("%w: unconfirmed while %s", ErrNoEdge, t.State)
+	}
+	t.remember(OutcomeUnstarted, "the worker never confirmed the claim", now)
+	return t.again(now, p)
+}
+
+func (t Task) cancel(now Instant, p Policy) (Task, Effect, error) {
+	if !t.State.IsRunning() {
+		return t.end(Cancelled, now, p), None, nil
+	}
+	t.CancelRequested = true
+	return t, TellWorker, nil
+}
+
+func (t Task) endUnstarted(s State, now Instant, p Policy) (Task, Effect, error) {
+	if t.State.IsRunning() {
+		return t, None, fmt.Errorf("%w: %s while %s", ErrNoEdge, s, t.State)
+	}
+	return t.end(s, now, p), None, nil
+}
+
+func (t Task) end(s State, now Instant, p Policy) Task {
+	t.State = s
+	t.Ended = now
+	t.Wake = 0
+	keep := p.Retention
+	if s == Dead {
+		keep = max(keep, DeadRetention)
+	}
+	t.ExpireAt = max(now, t.Due).Add(keep)
+	return t
+}
+
+// remember appends the attempt that just ended, forgetting the oldest beyond HistoryMax.
+func (t *Task) remember(o Outcome, text string, now Instant) {
+	text = strings.ToValidUTF8(text[:min(len(text), ErrorBytesMax)], "")
+	keep := t.History
+	if len(keep) >= HistoryMax {
+		keep = keep[len(keep)-HistoryMax+1:]
+	}
+	history := make([]Attempt, len(keep), len(keep)+1)
+	copy(history, keep)
+	t.History = append(history, Attempt{
+		Number: t.Attempt, Worker: t.Worker, Start: t.Started, End: now, Outcome: o, Error: text,
+	})
+}

@@ -1,0 +1,57 @@
+package task
+
+import (
+	"math/bits"
+	"time"
+)
+
+// Policy is what governs the retries and limits of one task.
+type Policy struct {
+	MaxAttempts uint32
+	Timeout     time.Duration // of one attempt
+	BackoffMin  time.Duration
+	BackoffMax  time.Duration
+	Retention   time.Duration
+}
+
+// Backoff is the wait before the retry that follows the given number of
+// failures: uniform in [BackoffMin, cap] with cap = min(BackoffMax,
+// BackoffMin·2^failures). It is "full jitter" (AWS Architecture Blog,
+// "Exponential Backoff And Jitter") above a floor, so that a retry is never
+// immediate. jitter is 64 random bits.
+func (p Policy) Backoff(failures uint32, jitter uint64) time.Duration {
+	ceiling := p.BackoffMax
+	if failures < 63 && p.BackoffMin > 0 && p.BackoffMin < p.BackoffMax>>failures {
+		ceiling = p.BackoffMin << failures
+	}
+	span := uint64(max(ceiling-p.BackoffMin, 0)) + 1
+	offset, _ := bits.Mul64(jitter, span)
+	return p.BackoffMin + time.Duration(offset)
+}
+
+// Timing of the enqueue timeout, the claim and the lease.
+const (
+	// EnqueueTimeout is when the scheduler first looks again at a task it sent. It
+	// is no longer than the default lease, so that a claim need not move the wake-up
+	// to be found again within the lease of its worker.
+	EnqueueTimeout = 15 * time.Second
+	// EnqueueTimeoutMax caps the doubling of the enqueue timeout.
+	EnqueueTimeoutMax = time.Hour
+	// ClaimTimeout is how long a claimed task may stay unconfirmed by its worker
+	// before it is taken for lost on the way.
+	ClaimTimeout = 10 * time.Second
+	// ClockBound is the largest offset between the clocks of two of our processes
+	// that the lease rules allow for (ε).
+	ClockBound = 100 * time.Millisecond
+	// BlamesMax is how many processes a task may take down as their only suspect
+	// before it is dead. The first loss only makes it a suspect.
+	BlamesMax = 2
+)
+
+// nextEnqueueTimeout doubles with every send or extension since the last claim (the re-enqueue brake).
+func nextEnqueueTimeout(enqueues uint32) time.Duration {
+	if enqueues >= 8 {
+		return EnqueueTimeoutMax
+	}
+	return min(EnqueueTimeout<<enqueues, EnqueueTimeoutMax)
+}

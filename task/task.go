@@ -1,0 +1,78 @@
+// Package task is the domain: what a task and a lambda are, how a task moves
+// from state to state, and when it is tried again. Everything here is a pure
+// function of its arguments: no I/O, no clock, no randomness of its own.
+// It imports only the standard library and nothing of this module.
+package task
+
+import "time"
+
+// HistoryMax is how many of its latest attempts a task remembers.
+const HistoryMax = 10
+
+// ErrorBytesMax bounds the error text kept for an attempt.
+const ErrorBytesMax = 1024
+
+// Task is one unit of execution of a lambda, as it is stored. A Task is a
+// value: Apply returns a changed copy and shares Payload with the original,
+// which nobody may write to.
+type Task struct {
+	ID        ID
+	Partition Partition
+	State     State
+	Seq       uint64 // rises by one at every stored change; the compare-and-set value
+
+	Due     Instant // when it should first start; whole milliseconds
+	Created Instant
+	Wake    Instant // when the scheduler looks at it again; zero in an end
+
+	Collection string
+	Key        string // idempotency key, empty for none
+	// Digest identifies lambda, priority, collection and payload of a keyed task, so that the
+	// same key with another payload is noticed. Zero without a key.
+	Digest [16]byte
+
+	Payload     []byte // inline payload; nil when it is stored apart
+	PayloadSize uint32 // size in bytes, wherever it is stored
+
+	Overrides Overrides // per-task settings; zero means the lambda's
+
+	Attempt  uint32 // the newest attempt's number: the fencing value, rises at every claim
+	Failures uint32 // attempts that the user's code failed; these count against MaxAttempts
+	Lost     uint32 // attempts whose worker was lost; never count against MaxAttempts
+	Blamed   uint32 // losses in which this task alone was under suspicion
+	Enqueues uint32 // sends since the last claim; lengthens the enqueue timeout
+	Suspect  bool   // its worker was lost: it runs as the only suspect of a process until cleared
+
+	CancelRequested bool // a cancel came while it ran
+
+	Worker       string // owner of the newest attempt
+	Enqueued     Instant
+	ClaimedAt    Instant
+	Started      Instant // start of the newest attempt, zero while none is known
+	FirstStarted Instant // start of the first attempt
+	Ended        Instant // when it reached its end
+	ExpireAt     Instant // when an ended row may be deleted
+
+	History []Attempt // oldest first, at most HistoryMax
+}
+
+// Attempt is one finished try.
+type Attempt struct {
+	Number  uint32
+	Worker  string
+	Start   Instant // zero when it is not known to have started
+	End     Instant
+	Outcome Outcome
+	Error   string
+}
+
+// Overrides are the settings a single task may have for itself; a zero field means the lambda's.
+type Overrides struct {
+	MaxAttempts uint32
+	Timeout     time.Duration
+	BackoffMin  time.Duration
+	BackoffMax  time.Duration
+}
+
+// PayloadStoredApart reports whether the payload is in a row of its own.
+func (t *Task) PayloadStoredApart() bool { return t.PayloadSize > 0 && t.Payload == nil }
