@@ -1,0 +1,296 @@
+// Package catalog holds the lambdas this process knows: a cache of the store's
+// control rows of kind "lambda", refreshed every few seconds and at once after
+// a change made here. It owns creating, changing and deleting them. It never
+// reads or writes tasks.
+package catalog
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"maps"
+	"reflect"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/kinesin-io/kinesin/internal/clock"
+	"github.com/kinesin-io/kinesin/store"
+	"github.com/kinesin-io/kinesin/task"
+)
+
+// Kind is the kind of the control rows.
+const Kind = "lambda"
+
+// RefreshEvery is how soon a change made by another process is known here.
+const RefreshEvery = 2 * time.Second
+
+const casTriesMax = 5
+
+// Sentinels of the catalog.
+var (
+	// ErrUnknown says that no lambda has that name.
+	ErrUnknown = errors.New("unknown lambda")
+	// ErrExists refuses creating a lambda that exists with other settings.
+	ErrExists = errors.New("lambda exists with other settings")
+	// ErrChanged says that others kept changing the lambda at the same time.
+	ErrChanged = errors.New("lambda was changed at the same time")
+)
+
+// Rows is what the catalog needs of a store.
+type Rows interface {
+	Control(ctx context.Context, kind, name string) (store.Control, error)
+	Controls(ctx context.Context, kind string) ([]store.Control, error)
+	PutControl(ctx context.Context, c store.Control) error
+	DeleteControl(ctx context.Context, c store.Control) error
+}
+
+// Catalog answers from memory. It is safe for concurrent use; what it returns
+// is shared and must not be changed.
+type Catalog struct {
+	rows  Rows
+	clock clock.Clock
+	log   *slog.Logger
+
+	known atomic.Pointer[snapshot]
+
+	mu      sync.Mutex // guards changed and orders publishing
+	changed chan struct{}
+}
+
+type snapshot struct {
+	byName map[string]*Entry
+	byRef  map[uint32]*Entry
+	sorted []*Entry
+}
+
+// Entry is one lambda and the version of its row.
+type Entry struct {
+	task.Lambda
+	Version uint64
+}
+
+// New returns an empty catalog; Refresh or Run fills it.
+func New(rows Rows, c clock.Clock, log *slog.Logger) *Catalog {
+	cat := &Catalog{rows: rows, clock: c, log: log, changed: make(chan struct{})}
+	cat.known.Store(&snapshot{})
+	return cat
+}
+
+// Run refreshes until ctx ends.
+func (c *Catalog) Run(ctx context.Context) error {
+	for {
+		if err := c.Refresh(ctx); err != nil && ctx.Err() == nil {
+			c.log.WarnContext(ctx, "lambdas not refreshed", slog.Any("error", err))
+		}
+		if err := clock.Sleep(ctx, c.clock, RefreshEvery); err != nil {
+			return nil
+		}
+	}
+}
+
+// Refresh reads all lambdas from the store.
+func (c *Catalog) Refresh(ctx context.Context) error {
+	rows, err := c.rows.Controls(ctx, Kind)
+	if err != nil {
+		return fmt.Errorf("read lambdas: %w", err)
+	}
+	next := &snapshot{byName: make(map[string]*Entry, len(rows)), byRef: make(map[uint32]*Entry, len(rows))}
+	for _, row := range rows {
+		entry, err := decode(row)
+		if err != nil {
+			c.log.ErrorContext(ctx, "lambda row left alone", slog.String("lambda", row.Name), slog.Any("error", err))
+			continue
+		}
+		next.byName[entry.Name] = entry
+		next.byRef[entry.Ref] = entry
+		next.sorted = append(next.sorted, entry)
+	}
+	slices.SortFunc(next.sorted, func(a, b *Entry) int { return strings.Compare(a.Name, b.Name) })
+	c.publish(next)
+	return nil
+}
+
+func (c *Catalog) publish(next *snapshot) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	old := c.known.Swap(next)
+	if maps.EqualFunc(old.byName, next.byName, func(a, b *Entry) bool { return a.Version == b.Version && a.Ref == b.Ref }) {
+		return
+	}
+	close(c.changed)
+	c.changed = make(chan struct{})
+}
+
+// Changed returns a channel that is closed at the next change of any lambda.
+func (c *Catalog) Changed() <-chan struct{} {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.changed
+}
+
+// Lambda finds a lambda by name; ErrUnknown when there is none.
+func (c *Catalog) Lambda(name string) (*Entry, error) {
+	if entry := c.known.Load().byName[name]; entry != nil {
+		return entry, nil
+	}
+	if err := task.CheckName("lambda", name); err != nil {
+		return nil, err
+	}
+	return nil, fmt.Errorf("%w %q: create it first", ErrUnknown, name)
+}
+
+// ByRef finds a lambda by the reference in keys and ids; nil when there is none.
+func (c *Catalog) ByRef(ref uint32) *Entry { return c.known.Load().byRef[ref] }
+
+// All lists the lambdas by name.
+func (c *Catalog) All() []*Entry { return c.known.Load().sorted }
+
+// Partitions lists the partitions of all lambdas.
+func (c *Catalog) Partitions() []task.Partition {
+	var all []task.Partition
+	for _, entry := range c.All() {
+		all = append(all, entry.Partitions()...)
+	}
+	return all
+}
+
+// Create registers a lambda. Creating the same again is fine and reports existed; with
+// other settings it is ErrExists. Unset fields get their defaults.
+func (c *Catalog) Create(ctx context.Context, want task.Lambda) (entry *Entry, existed bool, err error) {
+	want = want.WithDefaults()
+	if err := want.Validate(); err != nil {
+		return nil, false, err
+	}
+	if err := c.Refresh(ctx); err != nil {
+		return nil, false, err
+	}
+	if entry := c.known.Load().byName[want.Name]; entry != nil {
+		return entry, true, sameSettings(entry.Lambda, want)
+	}
+	want.Ref = c.freeRef()
+	want.Created = c.clock.Now()
+	entry, err = c.put(ctx, &Entry{Lambda: want, Version: 1})
+	if errors.Is(err, store.ErrConflict) { // created elsewhere in between
+		if err := c.Refresh(ctx); err != nil {
+			return nil, false, err
+		}
+		if entry := c.known.Load().byName[want.Name]; entry != nil {
+			return entry, true, sameSettings(entry.Lambda, want)
+		}
+	}
+	return entry, false, err
+}
+
+// freeRef draws a reference no known lambda has; 0 is never one.
+func (c *Catalog) freeRef() uint32 {
+	for {
+		ref := uint32(c.clock.Uint64())
+		if ref != 0 && c.ByRef(ref) == nil {
+			return ref
+		}
+	}
+}
+
+func sameSettings(have, want task.Lambda) error {
+	want.Ref, want.Created, want.Deleting = have.Ref, have.Created, have.Deleting
+	if reflect.DeepEqual(have, want) {
+		return nil
+	}
+	return fmt.Errorf("%w: %s", ErrExists, describe(have))
+}
+
+func describe(l task.Lambda) string {
+	return fmt.Sprintf("%s has mode %s, priorities %s, shards %d, max attempts %d, timeout %v, backoff %v..%v, retention %v",
+		l.Name, l.Mode, strings.Join(l.Priorities, ","), l.Shards, l.MaxAttempts, l.Timeout, l.BackoffMin, l.BackoffMax, l.Retention)
+}
+
+// Update changes a lambda by compare-and-set; change edits a copy and may refuse.
+func (c *Catalog) Update(ctx context.Context, name string, change func(*task.Lambda) error) (*Entry, error) {
+	for range casTriesMax {
+		if err := c.Refresh(ctx); err != nil {
+			return nil, err
+		}
+		entry, err := c.Lambda(name)
+		if err != nil {
+			return nil, err
+		}
+		next := &Entry{Lambda: entry.Lambda, Version: entry.Version + 1}
+		if err := change(&next.Lambda); err != nil {
+			return nil, err
+		}
+		if err := next.Validate(); err != nil {
+			return nil, err
+		}
+		next, err = c.put(ctx, next)
+		if !errors.Is(err, store.ErrConflict) {
+			return next, err
+		}
+	}
+	return nil, fmt.Errorf("%w: %s", ErrChanged, name)
+}
+
+// Remove deletes a lambda's row. Its tasks are the caller's business.
+func (c *Catalog) Remove(ctx context.Context, entry *Entry) error {
+	err := c.rows.DeleteControl(ctx, store.Control{Kind: Kind, Name: entry.Name, Version: entry.Version})
+	if err != nil {
+		return fmt.Errorf("delete lambda %s: %w", entry.Name, err)
+	}
+	return c.Refresh(ctx)
+}
+
+func (c *Catalog) put(ctx context.Context, entry *Entry) (*Entry, error) {
+	row, err := encode(entry)
+	if err != nil {
+		return nil, err
+	}
+	if err := c.rows.PutControl(ctx, row); err != nil {
+		return nil, fmt.Errorf("write lambda %s: %w", entry.Name, err)
+	}
+	return entry, c.Refresh(ctx)
+}
+
+// record is a lambda's row. A field that is absent means what its zero value means in task.Lambda.
+type record struct {
+	Ref         uint32        `json:"ref"`
+	Mode        string        `json:"mode"`
+	Priorities  []string      `json:"priorities"`
+	Shards      uint16        `json:"shards"`
+	MaxAttempts uint32        `json:"max_attempts"`
+	Timeout     time.Duration `json:"timeout_ns"`
+	BackoffMin  time.Duration `json:"backoff_min_ns"`
+	BackoffMax  time.Duration `json:"backoff_max_ns"`
+	Retention   time.Duration `json:"retention_ns"`
+	Created     task.Instant  `json:"created_us"`
+	Deleting    bool          `json:"deleting,omitempty"`
+}
+
+func encode(e *Entry) (store.Control, error) {
+	value, err := json.Marshal(record{
+		Ref: e.Ref, Mode: e.Mode.String(), Priorities: e.Priorities, Shards: e.Shards, MaxAttempts: e.MaxAttempts,
+		Timeout: e.Timeout, BackoffMin: e.BackoffMin, BackoffMax: e.BackoffMax, Retention: e.Retention,
+		Created: e.Created, Deleting: e.Deleting,
+	})
+	return store.Control{Kind: Kind, Name: e.Name, Version: e.Version, Value: value}, err
+}
+
+func decode(row store.Control) (*Entry, error) {
+	var r record
+	if err := json.Unmarshal(row.Value, &r); err != nil {
+		return nil, fmt.Errorf("%w: lambda %s: %w", store.ErrCorrupt, row.Name, err)
+	}
+	mode, err := task.ParseMode(r.Mode)
+	if err != nil {
+		return nil, err
+	}
+	l := task.Lambda{
+		Name: row.Name, Ref: r.Ref, Mode: mode, Priorities: r.Priorities, Shards: r.Shards, MaxAttempts: r.MaxAttempts,
+		Timeout: r.Timeout, BackoffMin: r.BackoffMin, BackoffMax: r.BackoffMax, Retention: r.Retention,
+		Created: r.Created, Deleting: r.Deleting,
+	}
+	return &Entry{Lambda: l, Version: row.Version}, l.Validate()
+}
