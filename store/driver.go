@@ -41,8 +41,9 @@ type Driver interface {
 	// after the given key (zero: from the head) and due at or before through.
 	ScanWaiting(ctx context.Context, p task.Partition, after WaitingKey, through task.Instant, limit int) ([]task.Task, error)
 	// ScanWakeups returns the first limit task rows of a partition with a wake-up at or
-	// before through, in order of (wake, id). It may miss a row that was changed a moment ago.
-	ScanWakeups(ctx context.Context, p task.Partition, through task.Instant, limit int) ([]task.Task, error)
+	// before through, in order of (wake, id), after the given key (zero: from the head).
+	// It may miss a row that was changed a moment ago.
+	ScanWakeups(ctx context.Context, p task.Partition, after WakeKey, through task.Instant, limit int) ([]task.Task, error)
 	// ScanEnded pages over ended rows, of one partition when p is not nil. The order is the
 	// driver's. cursor is empty for the first page; the returned one is empty after the last.
 	// A page may be empty though more follow.
@@ -82,6 +83,12 @@ type WaitingKey struct {
 // KeyOf is the waiting key of a task.
 func KeyOf(t *task.Task) WaitingKey {
 	return WaitingKey{Partition: t.Partition, Due: t.Due, ID: t.ID}
+}
+
+// WakeKey is a position in a partition's index of wake-ups.
+type WakeKey struct {
+	Wake task.Instant
+	ID   task.ID
 }
 
 // Control is one row of settings or leases, changed by compare-and-set on Version.
