@@ -152,7 +152,7 @@ func (t Task) enqueue(now Instant) (Task, Effect, error) {
 func (t Task) toQueue(now Instant) Task {
 	t.State = Enqueued
 	t.Enqueued = now
-	t.Wake = max(now, t.Due).Add(nextEnqueueTimeout(t.Enqueues))
+	t.Wake = max(now, t.Due).Add(EnqueueTimeoutAfter(t.Enqueues))
 	t.Enqueues++
 	t.Worker = ""
 	return t

@@ -48,8 +48,8 @@ const (
 	BlamesMax = 2
 )
 
-// nextEnqueueTimeout doubles with every send or extension since the last claim (the re-enqueue brake).
-func nextEnqueueTimeout(enqueues uint32) time.Duration {
+// EnqueueTimeoutAfter doubles with every send or extension since the last claim (the re-enqueue brake).
+func EnqueueTimeoutAfter(enqueues uint32) time.Duration {
 	if enqueues >= 8 {
 		return EnqueueTimeoutMax
 	}

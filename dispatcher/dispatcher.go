@@ -1,0 +1,279 @@
+// Package dispatcher moves due tasks from the store to their lambda queues. It
+// owns the order of the three steps that make this safe (first the conditional
+// write that lets one dispatcher win, then the message, then the removal of
+// the waiting row) and the bound on what a queue is fed. It calls the store and
+// the queue; it never decides when a task is due and never talks to workers.
+package dispatcher
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync"
+	"time"
+
+	"github.com/kinesin-io/kinesin/internal/clock"
+	"github.com/kinesin-io/kinesin/queue"
+	"github.com/kinesin-io/kinesin/store"
+	"github.com/kinesin-io/kinesin/task"
+)
+
+// Bounds of the dispatcher.
+const (
+	// DepthMaxDefault is how many messages a queue is fed up to.
+	DepthMaxDefault = 8192
+	// sendTriesMax and sendRetryEvery bound how long a message waits for room. Its task is
+	// enqueued already, so after that its wake-up takes over.
+	sendTriesMax   = 20
+	sendRetryEvery = 50 * time.Millisecond
+	// depthFresh is how long a depth that had to be asked for is used.
+	depthFresh = time.Second
+)
+
+// Store is what the dispatcher needs of a store.
+type Store interface {
+	Apply(ctx context.Context, ops []store.Op) ([]error, error)
+}
+
+// Queue is what the dispatcher needs of a queue.
+type Queue interface {
+	Send(ctx context.Context, messages []queue.Message) []error
+	Depth(ctx context.Context, name queue.Name) (queue.Depth, error)
+	Room(name queue.Name) <-chan struct{}
+}
+
+// Policies finds what governs a task; nil when its lambda is gone.
+type Policies interface {
+	PolicyOf(t *task.Task) (task.Policy, bool)
+}
+
+// Config is what a Dispatcher is made of. Everything is required except DepthMax and Hooks.
+type Config struct {
+	Store    Store
+	Queue    Queue
+	Policies Policies
+	Clock    clock.Clock
+	Log      *slog.Logger
+	DepthMax int // messages per queue; 0: DepthMaxDefault
+	Hooks    Hooks
+}
+
+// Hooks are told what happened. A nil hook is not called.
+type Hooks struct {
+	// Enqueued: n messages were sent to a queue.
+	Enqueued func(name queue.Name, n int)
+	// Enqueue: how long after its due time a task's first message was sent.
+	Lateness func(t *task.Task, late time.Duration)
+	// Unsent: tasks that are enqueued but whose message could not be sent; their wake-up covers them.
+	Unsent func(n int)
+}
+
+// Dispatcher carries out orders. It is safe for concurrent use and keeps no state but cached depths.
+type Dispatcher struct {
+	Config
+
+	mu     sync.Mutex // guards depths
+	depths map[queue.Name]cachedDepth
+}
+
+type cachedDepth struct {
+	visible int
+	at      task.Instant
+}
+
+// New returns a dispatcher.
+func New(c Config) *Dispatcher {
+	if c.DepthMax == 0 {
+		c.DepthMax = DepthMaxDefault
+	}
+	return &Dispatcher{Config: c, depths: map[queue.Name]cachedDepth{}}
+}
+
+// Dispatch carries out orders, with an outcome each: nil when the order is
+// carried out or has become pointless (someone else moved the task); any other
+// error means that it is to be tried again.
+func (d *Dispatcher) Dispatch(ctx context.Context, orders []task.Order) []error {
+	now := d.Clock.Now()
+	b := batch{results: make([]error, len(orders)), ops: make([]store.Op, 0, len(orders)), orderOf: make([]int, 0, len(orders))}
+	for i := range orders {
+		d.plan(&b, i, &orders[i], now)
+	}
+	outcomes, err := d.Store.Apply(ctx, b.ops)
+	if err != nil {
+		return b.failAll(fmt.Errorf("enqueue %d tasks: %w", len(b.ops), err))
+	}
+	for k, outcome := range outcomes {
+		b.settle(k, &orders[b.orderOf[k]], outcome)
+	}
+	d.send(ctx, b.messages)
+	d.removeWaiting(ctx, orders, b.results)
+	return b.results
+}
+
+// batch is one Dispatch on its way.
+type batch struct {
+	results  []error
+	ops      []store.Op
+	orderOf  []int // index of the order of ops[k]
+	effects  []task.Effect
+	messages []queue.Message
+}
+
+// plan computes the write of one order.
+func (d *Dispatcher) plan(b *batch, i int, o *task.Order, now task.Instant) {
+	policy, known := d.Policies.PolicyOf(&o.Task)
+	if !known {
+		b.results[i] = fmt.Errorf("task %s: its lambda is not known here", o.Task.ID)
+		return
+	}
+	next, effect, err := o.Task.Apply(o.Event, now, policy)
+	if err != nil {
+		return // the task moved on, so the order is pointless
+	}
+	op := store.Op{Kind: store.ReplaceTask, Task: next}
+	if o.Waiting {
+		op.Kind = store.PutTask
+	}
+	b.ops = append(b.ops, op)
+	b.orderOf = append(b.orderOf, i)
+	b.effects = append(b.effects, effect)
+}
+
+// settle turns the outcome of a write into a message or a result.
+func (b *batch) settle(k int, o *task.Order, outcome error) {
+	var conflict *store.ConflictError
+	switch {
+	case outcome == nil:
+		if b.effects[k] == task.Send {
+			b.messages = append(b.messages, queue.Message{Task: b.ops[k].Task})
+		}
+	case errors.As(outcome, &conflict):
+		// A dispatcher that died after the write and before the message leaves both rows behind.
+		if t := conflict.Task; o.Waiting && t != nil && t.State == task.Enqueued && t.Attempt == 0 {
+			b.messages = append(b.messages, queue.Message{Task: *t})
+		}
+	default:
+		b.results[b.orderOf[k]] = fmt.Errorf("enqueue task %s: %w", o.Task.ID, outcome)
+	}
+}
+
+func (b *batch) failAll(err error) []error {
+	for _, i := range b.orderOf {
+		b.results[i] = err
+	}
+	return b.results
+}
+
+// removeWaiting deletes the waiting rows of tasks that are in the task table
+// now. Losing such a delete in a crash is harmless: the next owner's
+// conditional write is refused and it deletes the row again.
+func (d *Dispatcher) removeWaiting(ctx context.Context, orders []task.Order, results []error) {
+	var ops []store.Op
+	for i := range orders {
+		if orders[i].Waiting && results[i] == nil {
+			t := &orders[i].Task
+			ops = append(ops, store.Op{
+				Kind: store.DeleteWaiting, Lazy: true,
+				Task: task.Task{ID: t.ID, Partition: t.Partition, Due: t.Due},
+			})
+		}
+	}
+	if len(ops) == 0 {
+		return
+	}
+	if _, err := d.Store.Apply(ctx, ops); err != nil && ctx.Err() == nil {
+		d.Log.WarnContext(ctx, "waiting rows not deleted, the next scan will", slog.Int("rows", len(ops)), slog.Any("error", err))
+	}
+}
+
+// Send puts messages for enqueued tasks on their queues without any write: for tasks that the
+// store already has as enqueued.
+func (d *Dispatcher) Send(ctx context.Context, tasks []task.Task) {
+	messages := make([]queue.Message, len(tasks))
+	for i := range tasks {
+		messages[i].Task = tasks[i]
+	}
+	d.send(ctx, messages)
+}
+
+// send retries only the messages that failed, for a bounded time.
+func (d *Dispatcher) send(ctx context.Context, messages []queue.Message) {
+	for range sendTriesMax {
+		if len(messages) == 0 {
+			return
+		}
+		outcomes := d.Queue.Send(ctx, messages)
+		failed := messages[:0:0]
+		now := d.Clock.Now()
+		for i, outcome := range outcomes {
+			if outcome != nil {
+				failed = append(failed, messages[i])
+				continue
+			}
+			d.sent(&messages[i].Task, now)
+		}
+		messages = failed
+		if len(messages) > 0 && d.waitForRoom(ctx, queue.NameFor(&messages[0].Task)) != nil {
+			break
+		}
+	}
+	if len(messages) > 0 && d.Hooks.Unsent != nil {
+		d.Hooks.Unsent(len(messages))
+	}
+}
+
+func (d *Dispatcher) sent(t *task.Task, now task.Instant) {
+	if d.Hooks.Enqueued != nil {
+		d.Hooks.Enqueued(queue.NameFor(t), 1)
+	}
+	if d.Hooks.Lateness != nil && t.Attempt == 0 && t.Enqueues == 1 {
+		d.Hooks.Lateness(t, max(0, now.Sub(t.Due)))
+	}
+}
+
+func (d *Dispatcher) waitForRoom(ctx context.Context, name queue.Name) error {
+	timer := d.Clock.NewTimer(sendRetryEvery)
+	defer timer.Stop()
+	select {
+	case <-d.Queue.Room(name): // nil, and so never ready, where the driver cannot tell
+	case <-timer.C():
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+	return nil
+}
+
+// Room is how many more messages a queue takes before it reaches its bound, and
+// a channel that is closed when a full one has room again (nil: ask again later).
+func (d *Dispatcher) Room(ctx context.Context, name queue.Name) (int, <-chan struct{}) {
+	wait := d.Queue.Room(name)
+	visible, err := d.visible(ctx, name, wait == nil)
+	if err != nil {
+		return d.DepthMax, wait // the depth only paces; an unknown one must not stop dispatch
+	}
+	return max(0, d.DepthMax-visible), wait
+}
+
+// visible asks for the depth; where asking is a request to a service, at most once in depthFresh.
+func (d *Dispatcher) visible(ctx context.Context, name queue.Name, cached bool) (int, error) {
+	now := d.Clock.Now()
+	if cached {
+		d.mu.Lock()
+		last, ok := d.depths[name]
+		d.mu.Unlock()
+		if ok && now.Sub(last.at) < depthFresh {
+			return last.visible, nil
+		}
+	}
+	depth, err := d.Queue.Depth(ctx, name)
+	if err != nil {
+		return 0, err
+	}
+	if cached {
+		d.mu.Lock()
+		d.depths[name] = cachedDepth{visible: depth.Visible, at: now}
+		d.mu.Unlock()
+	}
+	return depth.Visible, nil
+}

@@ -1,0 +1,87 @@
+package scheduler
+
+import (
+	"bytes"
+	"sync/atomic"
+
+	"github.com/kinesin-io/kinesin/task"
+	"github.com/tidwall/btree"
+)
+
+// entry is one thing to do at a moment. A wake-up has no task: its row is read again when it fires.
+type entry struct {
+	at   task.Instant
+	id   task.ID
+	task *task.Task
+}
+
+func before(a, b entry) bool {
+	if a.at != b.at {
+		return a.at < b.at
+	}
+	return bytes.Compare(a.id[:], b.id[:]) < 0
+}
+
+// lookahead is the bounded, time-ordered set of what a partition does next: all
+// that the store has up to the horizon. What does not fit lowers the horizon
+// and stays in the store. Only the horizon may be read by other goroutines.
+type lookahead struct {
+	entries   *btree.BTreeG[entry]
+	limit     int
+	horizon   atomic.Int64 // task.Instant
+	truncated bool         // the horizon is nearer than it was asked to be
+}
+
+func newLookahead(limit int) *lookahead {
+	return &lookahead{entries: btree.NewBTreeGOptions(before, btree.Options{NoLocks: true, Degree: 16}), limit: limit}
+}
+
+// covers reports whether a row at that instant belongs into the set. It is safe for concurrent use.
+func (l *lookahead) covers(at task.Instant) bool { return int64(at) <= l.horizon.Load() }
+
+// open empties the set and moves the horizon. It must be called before the scan that
+// fills the set begins: a row that is stored later then sees the new horizon and is
+// hinted, a row that was stored earlier is found by the scan.
+func (l *lookahead) open(horizon task.Instant) {
+	l.entries.Clear()
+	l.truncated = false
+	l.horizon.Store(int64(horizon))
+}
+
+// lower brings the horizon nearer.
+func (l *lookahead) lower(horizon task.Instant) {
+	l.horizon.Store(int64(horizon))
+	l.truncated = true
+}
+
+// add puts an entry in, or replaces the one with its key.
+func (l *lookahead) add(e entry) {
+	l.entries.Set(e)
+	if l.entries.Len() > l.limit {
+		last, _ := l.entries.PopMax()
+		l.lower(last.at - 1)
+	}
+}
+
+// takeUntil removes and returns up to limit entries at or before t, earliest first.
+func (l *lookahead) takeUntil(t task.Instant, limit int) []entry {
+	var taken []entry
+	for len(taken) < limit {
+		first, ok := l.entries.Min()
+		if !ok || first.at > t {
+			break
+		}
+		l.entries.PopMin()
+		taken = append(taken, first)
+	}
+	return taken
+}
+
+// next is the instant of the earliest entry.
+func (l *lookahead) next() (task.Instant, bool) {
+	first, ok := l.entries.Min()
+	return first.at, ok
+}
+
+// low reports whether the set should be filled again although its time has not come.
+func (l *lookahead) low() bool { return l.truncated && l.entries.Len() < l.limit/8 }

@@ -1,0 +1,222 @@
+// Package scheduler fires tasks at their millisecond. It owns the look-ahead of
+// the partitions assigned to this process and every wake-up in them: first
+// dispatches, retries, enqueue timeouts and lost workers. It reads the store,
+// decides, and gives the dispatcher orders; it never talks to a queue's
+// consumers and never writes a task itself.
+//
+// Ownership only decides who tries. Two schedulers with one partition cost
+// refused writes and nothing worse.
+package scheduler
+
+import (
+	"context"
+	"log/slog"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/kinesin-io/kinesin/internal/clock"
+	"github.com/kinesin-io/kinesin/queue"
+	"github.com/kinesin-io/kinesin/store"
+	"github.com/kinesin-io/kinesin/task"
+)
+
+// Bounds and timing, all settable through Config.
+const (
+	// WindowDefault is how far ahead of now a partition is read (W); it is read again every W/2.
+	WindowDefault = 10 * time.Second
+	// LeadDefault is how long before its due time a task may be enqueued; its message is held back until then.
+	LeadDefault = 50 * time.Millisecond
+	// LookaheadRowsDefault bounds what one process reads ahead, over all its partitions.
+	LookaheadRowsDefault = 1 << 16
+	// Each partition's share of it stays within these.
+	partitionRowsMin, partitionRowsMax = 64, 4096
+	// batchRowsMax bounds one dispatch.
+	batchRowsMax = 1024
+	// hintRowsMax bounds the hints that wait for a partition; what exceeds it is found by a scan.
+	hintRowsMax = 4096
+	// Retry of a partition whose store or queue fails.
+	retryMin, retryMax = 20 * time.Millisecond, 5 * time.Second
+	// roomEvery is how often a full queue is looked at where it cannot tell by itself.
+	roomEvery = 100 * time.Millisecond
+	// idleMax bounds any wait, so that a missed signal costs seconds and not a task.
+	idleMax = time.Minute
+)
+
+// Store is what the scheduler reads.
+type Store interface {
+	Tasks(ctx context.Context, ids []task.ID) ([]task.Task, error)
+	ScanWaiting(ctx context.Context, p task.Partition, after store.WaitingKey, through task.Instant, limit int) ([]task.Task, error)
+	ScanWakeups(ctx context.Context, p task.Partition, after store.WakeKey, through task.Instant, limit int) ([]task.Task, error)
+}
+
+// Queue is what the scheduler asks of the queues.
+type Queue interface {
+	Depth(ctx context.Context, name queue.Name) (queue.Depth, error)
+	Durable() bool
+}
+
+// Dispatcher carries out what the scheduler decides.
+type Dispatcher interface {
+	Dispatch(ctx context.Context, orders []task.Order) []error
+	Send(ctx context.Context, tasks []task.Task)
+	Room(ctx context.Context, name queue.Name) (int, <-chan struct{})
+}
+
+// Lease is a worker's lease as the scheduler sees it.
+type Lease struct {
+	Held    bool         // the lease exists and was not lost
+	End     task.Instant // receipt of the last heartbeat + length
+	Suspect task.ID      // the one suspect this process may run
+	Version uint64
+}
+
+// Leases is where the leases are.
+type Leases interface {
+	Look(ctx context.Context, worker string) (Lease, error)
+	// MarkLost ends a lease unless it was renewed since Look; then it is store.ErrConflict.
+	MarkLost(ctx context.Context, worker string, seen Lease) error
+}
+
+// Ownership says which of all partitions are this process's.
+type Ownership interface {
+	Owned(all []task.Partition) []task.Partition
+	Changed() <-chan struct{}
+}
+
+// Partitions lists all there are.
+type Partitions interface {
+	Partitions() []task.Partition
+	Changed() <-chan struct{}
+}
+
+// Config is what a Scheduler is made of; the durations and LookaheadRows have defaults.
+type Config struct {
+	Store      Store
+	Queue      Queue
+	Dispatcher Dispatcher
+	Leases     Leases
+	Ownership  Ownership
+	Partitions Partitions
+	Clock      clock.Clock
+	Log        *slog.Logger
+	Hooks      Hooks
+
+	Window        time.Duration // 0: WindowDefault
+	Lead          time.Duration // 0: LeadDefault
+	Quiet         time.Duration // after the start, during which no lease is taken to have run out
+	LookaheadRows int           // 0: LookaheadRowsDefault
+}
+
+// Hooks are told what happened. A nil hook is not called.
+type Hooks struct {
+	// Waked: a wake-up fired and led to this event.
+	Waked func(t *task.Task, kind task.EventKind)
+	// Failed: a partition could not be read or dispatched and is tried again.
+	Failed func(p task.Partition, err error)
+}
+
+func (c Config) withDefaults() Config {
+	if c.Window == 0 {
+		c.Window = WindowDefault
+	}
+	if c.Lead == 0 {
+		c.Lead = LeadDefault
+	}
+	if c.LookaheadRows == 0 {
+		c.LookaheadRows = LookaheadRowsDefault
+	}
+	return c
+}
+
+// Scheduler runs one goroutine for each partition it owns.
+type Scheduler struct {
+	Config
+
+	runners atomic.Pointer[map[task.Partition]*runner] // replaced by Run, read by everyone
+}
+
+// New returns a scheduler that does nothing until Run.
+func New(c Config) *Scheduler {
+	s := &Scheduler{Config: c.withDefaults()}
+	s.runners.Store(&map[task.Partition]*runner{})
+	return s
+}
+
+// Run fires what is due until ctx ends, following changes of lambdas and ownership.
+func (s *Scheduler) Run(ctx context.Context) error {
+	quiet := s.Clock.Now().Add(s.Quiet)
+	var group sync.WaitGroup
+	defer group.Wait()
+	defer s.runners.Store(&map[task.Partition]*runner{})
+	ctx, stop := context.WithCancel(ctx)
+	defer stop()
+	for {
+		lambdas, owners := s.Partitions.Changed(), s.Ownership.Changed()
+		s.follow(ctx, &group, quiet)
+		select {
+		case <-lambdas:
+		case <-owners:
+		case <-ctx.Done():
+			return nil
+		}
+	}
+}
+
+// follow starts and stops runners so that there is one for each owned partition.
+func (s *Scheduler) follow(ctx context.Context, group *sync.WaitGroup, quiet task.Instant) {
+	owned := s.Ownership.Owned(s.Partitions.Partitions())
+	old := *s.runners.Load()
+	next := make(map[task.Partition]*runner, len(owned))
+	var fresh []*runner
+	for _, p := range owned {
+		r := old[p]
+		if r == nil {
+			r = newRunner(s, p, quiet, s.partitionRows(len(owned)))
+			fresh = append(fresh, r)
+		}
+		next[p] = r
+	}
+	s.runners.Store(&next) // before the first scans, so that no hint falls in between
+	for p, r := range old {
+		if next[p] == nil {
+			r.stop()
+		}
+	}
+	for _, r := range fresh {
+		runCtx, stop := context.WithCancel(ctx)
+		r.stop = stop
+		group.Go(func() { r.run(runCtx) })
+	}
+}
+
+func (s *Scheduler) partitionRows(partitions int) int {
+	return min(max(s.LookaheadRows/max(partitions, 1), partitionRowsMin), partitionRowsMax)
+}
+
+// Added is the hint that a waiting row was stored. It may be called from anywhere, and
+// for partitions of others; it costs next to nothing for a task that is not due soon.
+func (s *Scheduler) Added(t *task.Task) {
+	if r := (*s.runners.Load())[t.Partition]; r != nil && r.waiting.covers(t.Due) {
+		r.hint(*t, true)
+	}
+}
+
+// Awake is the hint that a task row has a wake-up the scheduler should know of.
+func (s *Scheduler) Awake(t *task.Task) {
+	if r := (*s.runners.Load())[t.Partition]; r != nil && r.wakeups.covers(t.Wake) {
+		r.hint(*t, false)
+	}
+}
+
+// Overdue is the due time of the oldest waiting task of each owned partition that has one in the past.
+func (s *Scheduler) Overdue() map[task.Partition]task.Instant {
+	now := s.Clock.Now()
+	all := map[task.Partition]task.Instant{}
+	for p, r := range *s.runners.Load() {
+		if head := task.Instant(r.head.Load()); !head.IsZero() && head < now {
+			all[p] = head
+		}
+	}
+	return all
+}
