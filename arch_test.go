@@ -1,0 +1,106 @@
+package kinesin
+
+import (
+	"slices"
+	"testing"
+)
+
+const module = "github.com/kinesin-io/kinesin"
+
+// row is what one package of this module may import of this module. A name is
+// an import path below the module ("." for the root); "x/*" stands for every package
+// below x. A package that no row names is a violation.
+type row struct {
+	name  string
+	may   []string // imports of the package itself
+	tests []string // imports that only its tests may have, besides testKit
+	never []string // not even through other packages; names as in may, or paths of other modules
+	// stdOnly packages import, of other modules, nothing.
+	stdOnly bool
+	// generated packages have their comment in the source they are generated from.
+	generated bool
+}
+
+// The direction: cmd → server → roles → seams → task. Drivers hang off seams, nothing
+// points up, and roles meet only in server.
+var (
+	seams   = []string{"task", "partition", "store", "queue", "catalog", "internal/clock", "internal/telemetry"}
+	drivers = []string{"store/pebble", "store/mem", "queue/mem"}
+	wire    = []string{"api", "api/*"}
+
+	// testKit is what the tests of every package may import.
+	testKit = slices.Concat(drivers, []string{"task", "store", "queue", "store/storetest", "queue/queuetest", "internal/*"})
+
+	// serverSide is what never gets into the binary of a worker.
+	serverSide = []string{
+		"inbound", "scheduler", "dispatcher", "hsc", "catalog", "partition", "server", "store", "store/*", "queue", "queue/*",
+		"github.com/cockroachdb", "github.com/aws", "k8s.io",
+	}
+
+	anything = []string{"*"}
+)
+
+var table = []row{
+	{name: "."},
+	{name: "task", stdOnly: true},
+	{name: "internal/clock", may: []string{"task"}, stdOnly: true},
+	{name: "internal/telemetry", may: []string{"task"}},
+
+	{name: "partition", may: []string{"task", "internal/clock"}},
+	{name: "store", may: []string{"task", "partition", "internal/clock", "internal/telemetry"}},
+	{name: "queue", may: []string{"task", "partition", "internal/clock", "internal/telemetry"}},
+	{name: "catalog", may: []string{"task", "store", "internal/clock", "internal/telemetry"}},
+
+	{name: "store/mem", may: []string{"task", "partition", "store", "internal/clock"}},
+	{name: "store/pebble", may: []string{"task", "partition", "store", "internal/clock", "internal/telemetry"}},
+	{name: "store/storetest", may: []string{"task", "partition", "store", "internal/clock"}},
+	{name: "queue/mem", may: []string{"task", "partition", "queue", "internal/clock"}},
+	{name: "queue/queuetest", may: []string{"task", "partition", "queue", "internal/clock"}},
+
+	{name: "api", may: []string{"task", "api/*"}, never: serverSide},
+	{name: "api/kinesinv1", never: serverSide, generated: true},
+	{name: "api/kinesinv1/kinesinv1connect", may: []string{"api/kinesinv1"}, never: serverSide, generated: true},
+
+	{name: "inbound", may: slices.Concat(seams, wire)},
+	{name: "scheduler", may: seams},
+	{name: "dispatcher", may: seams},
+	{name: "hsc", may: slices.Concat(seams, wire)},
+	{name: "controller", may: slices.Concat(wire, []string{"task", "internal/clock"}), never: serverSide},
+
+	{name: "sdk", may: slices.Concat(wire, []string{"task", "controller", "internal/clock"}), tests: []string{"sdk/sdktest", "server"}, never: serverSide},
+	{name: "sdk/sdktest", may: slices.Concat(seams, wire, drivers, []string{"sdk", "server"})},
+
+	{name: "server", may: slices.Concat(seams, wire, drivers, []string{"inbound", "scheduler", "dispatcher", "hsc", "internal/*"}), tests: []string{"sdk", "controller"}},
+	{name: "cmd/kinesin", may: []string{"cmd/kinesin/cli"}},
+	{name: "cmd/kinesin/cli", may: slices.Concat(wire, []string{"task", "server", "sdk", "internal/*"})},
+	{name: "examples/*", may: []string{"sdk", "sdk/sdktest"}},
+
+	// Tests over real processes.
+	{name: "internal/crashtest", may: anything},
+	{name: "internal/faulttest", may: anything},
+}
+
+// planned rows may name a package that does not exist yet.
+var planned = []string{
+	"internal/telemetry", "partition", "store/mem", "store/pebble", "store/storetest", "queue/mem", "queue/queuetest",
+	"inbound", "hsc", "controller", "sdk", "sdk/sdktest", "server",
+	"cmd/kinesin", "cmd/kinesin/cli", "examples/*", "internal/crashtest", "internal/faulttest",
+}
+
+// reserved modules may be imported directly only by these packages, tests included.
+var reserved = map[string][]string{
+	"github.com/cockroachdb": {"store/pebble"},
+	"github.com/spf13":       {"cmd/kinesin/cli"},
+	"github.com/aws":         {},
+	"k8s.io":                 {},
+}
+
+func TestArchitecture(t *testing.T) {
+	g, err := load(t)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, v := range (rules{table, planned, reserved}).violations(g) {
+		t.Error(v)
+	}
+}

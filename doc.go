@@ -1,0 +1,36 @@
+// Package kinesin is the map of this repository; it has no code.
+//
+// Kinesin is a distributed, durable, delayed-task scheduler. A folder is a role
+// or a seam of its architecture, and the comment of each package says what it
+// owns, what it calls and what it never does. docs/architecture.md draws how they
+// meet. arch_test.go holds the table of who may import whom.
+//
+// The domain, which everything else speaks:
+//
+//	task        what a task and a lambda are, and the state machine, as pure functions
+//
+// The seams, each a concrete type over a small driver:
+//
+//	store       durable tasks; drivers store/pebble and store/mem, suite store/storetest
+//	queue       enqueued tasks on their way to workers; driver queue/mem, suite queue/queuetest
+//	partition   who owns which slice of the key space
+//	catalog     the lambdas that a process knows
+//
+// The roles, which never import each other:
+//
+//	inbound     accepts tasks, answers questions about them, cancels them
+//	scheduler   looks ahead in the partitions it owns and fires what is due
+//	dispatcher  puts due tasks on their lambda's queue
+//	hsc         heartbeat and status controller: claims, leases, outcomes
+//	controller  the worker's side of the hsc
+//
+// What ties them together:
+//
+//	api         the wire contract, version 1
+//	sdk         Go client and worker; sdk/sdktest is a whole Kinesin in memory, in virtual time
+//	server      composes the roles into one process
+//	cmd/kinesin the one binary
+//
+// Only task, sdk, sdk/sdktest and the wire contract in api are meant for other
+// modules; the other packages may change in any release.
+package kinesin
