@@ -1,0 +1,175 @@
+package clock
+
+import (
+	"math/rand/v2"
+	"sync"
+	"time"
+
+	"github.com/kinesin-io/kinesin/task"
+)
+
+// Virtual is one course of time that several processes share, each through a
+// Clock with an offset of its own. It stands still until Advance is called.
+// All methods are safe for concurrent use.
+type Virtual struct {
+	seed uint64
+
+	advancing sync.Mutex // held by Advance, so that two of them take turns
+
+	mu        sync.Mutex // guards all below; never held while a hook runs
+	now       int64      // Unix nanoseconds, true time
+	armed     timerHeap
+	created   uint64 // timers armed so far; orders those of one instant
+	processes uint64
+	settle    func()
+}
+
+// NewVirtual starts a course of time at start. The seed decides all randomness.
+func NewVirtual(start task.Instant, seed uint64) *Virtual {
+	return &Virtual{seed: seed, now: int64(start) * int64(time.Microsecond)}
+}
+
+// Settle sets a hook that Advance calls after each timer it fired, with the clock
+// standing at that timer's instant. A test in a synctest bubble passes
+// synctest.Wait: then what a timer wakes has run its course before time moves on.
+func (v *Virtual) Settle(hook func()) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	v.settle = hook
+}
+
+// Process returns the clock of one more process, whose wall clock is offset
+// ahead of true time (negative: behind). Timers measure durations and are the same
+// in every process. Each process draws from a random sequence of its own, given by the
+// seed and by how many processes there were before.
+func (v *Virtual) Process(offset time.Duration) Clock {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	v.processes++
+	return &process{v: v, offset: offset, random: rand.New(rand.NewPCG(v.seed, v.processes))} //nolint:gosec // repeatable on purpose
+}
+
+// Now is the true time.
+func (v *Virtual) Now() task.Instant {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	return instantOf(v.now)
+}
+
+// Next is the true time of the next timer, rounded up to the microsecond: advancing to it fires that
+// timer. It is false when no timer is armed.
+func (v *Virtual) Next() (task.Instant, bool) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	if len(v.armed) == 0 {
+		return 0, false
+	}
+	return instantOf(v.armed[0].at + int64(time.Microsecond) - 1), true
+}
+
+// Advance moves time by d. It stops at the instant of each timer on the way and
+// fires those of one instant in the order in which they were armed, including timers that are
+// armed meanwhile.
+func (v *Virtual) Advance(d time.Duration) {
+	v.advancing.Lock()
+	defer v.advancing.Unlock()
+	v.mu.Lock()
+	end := v.now + int64(d)
+	v.mu.Unlock()
+	for v.fireNext(end) {
+	}
+}
+
+// fireNext moves to the next timer up to end and fires it; with none left it moves to end.
+func (v *Virtual) fireNext(end int64) (fired bool) {
+	v.mu.Lock()
+	if len(v.armed) == 0 || v.armed[0].at > end {
+		v.now = max(v.now, end)
+		v.mu.Unlock()
+		return false
+	}
+	t := v.armed[0]
+	v.now = max(v.now, t.at)
+	v.armed.remove(t)
+	t.fire()
+	settle := v.settle
+	v.mu.Unlock()
+	if settle != nil {
+		settle()
+	}
+	return true
+}
+
+func instantOf(nanos int64) task.Instant { return task.Instant(nanos / int64(time.Microsecond)) }
+
+// process is the view that one process has of a Virtual.
+type process struct {
+	v      *Virtual
+	offset time.Duration
+	random *rand.Rand // guarded by v.mu
+}
+
+func (p *process) Now() task.Instant {
+	p.v.mu.Lock()
+	defer p.v.mu.Unlock()
+	return instantOf(p.v.now + int64(p.offset))
+}
+
+func (p *process) Uint64() uint64 {
+	p.v.mu.Lock()
+	defer p.v.mu.Unlock()
+	return p.random.Uint64()
+}
+
+func (p *process) NewTimer(d time.Duration) Timer {
+	t := &virtualTimer{p: p, c: make(chan time.Time, 1), index: -1}
+	t.Reset(d)
+	return t
+}
+
+// virtualTimer is armed while index ≥ 0. Its fields are guarded by p.v.mu.
+type virtualTimer struct {
+	p     *process
+	c     chan time.Time // holds at most the value of the present setting
+	at    int64          // Unix nanoseconds, true time
+	order uint64
+	index int // in Virtual.armed, -1 when not armed
+}
+
+func (t *virtualTimer) C() <-chan time.Time { return t.c }
+
+func (t *virtualTimer) Reset(d time.Duration) {
+	v := t.p.v
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	t.disarm()
+	t.at = v.now + int64(max(d, 0))
+	if d <= 0 {
+		t.fire()
+		return
+	}
+	v.created++
+	t.order = v.created
+	v.armed.add(t)
+}
+
+func (t *virtualTimer) Stop() {
+	t.p.v.mu.Lock()
+	defer t.p.v.mu.Unlock()
+	t.disarm()
+}
+
+// disarm also takes back a value that was fired and not yet received.
+func (t *virtualTimer) disarm() {
+	if t.index >= 0 {
+		t.p.v.armed.remove(t)
+	}
+	select {
+	case <-t.c:
+	default:
+	}
+}
+
+func (t *virtualTimer) fire() {
+	t.c <- time.Unix(0, t.p.v.now+int64(t.p.offset)).UTC() // never blocks: disarm emptied it
+}
