@@ -1,0 +1,70 @@
+package api
+
+import (
+	"fmt"
+	"slices"
+
+	"google.golang.org/protobuf/proto"
+)
+
+// vtMessage is a message with generated code of its own for the wire format;
+// all messages of kinesinv1 have it. It takes a third of the time of reflection.
+type vtMessage interface {
+	SizeVT() int
+	MarshalToSizedBufferVT(data []byte) (int, error)
+	UnmarshalVT(data []byte) error
+}
+
+// protoCodec is the binary protobuf codec of connect, by generated code where
+// the message has it. It is safe for concurrent use.
+type protoCodec struct{}
+
+// Name is the name of the codec it takes the place of.
+func (protoCodec) Name() string { return "proto" }
+
+// Marshal encodes a protobuf message.
+func (c protoCodec) Marshal(message any) ([]byte, error) { return c.MarshalAppend(nil, message) }
+
+// MarshalAppend encodes a protobuf message behind dst, in place if there is room.
+func (protoCodec) MarshalAppend(dst []byte, message any) ([]byte, error) {
+	switch m := message.(type) {
+	case vtMessage:
+		used, size := len(dst), m.SizeVT()
+		dst = slices.Grow(dst, size)[:used+size]
+		_, err := m.MarshalToSizedBufferVT(dst[used:])
+		return dst, err
+	case proto.Message:
+		return proto.MarshalOptions{}.MarshalAppend(dst, m)
+	}
+	return nil, notProto(message)
+}
+
+// MarshalStable encodes a protobuf message the same way each time. Generated
+// code does, as the messages of kinesinv1 have no maps.
+func (c protoCodec) MarshalStable(message any) ([]byte, error) {
+	if _, generated := message.(vtMessage); generated {
+		return c.Marshal(message)
+	}
+	if m, isProto := message.(proto.Message); isProto {
+		return proto.MarshalOptions{Deterministic: true}.Marshal(m)
+	}
+	return nil, notProto(message)
+}
+
+// IsBinary tells connect that the encoding is not text.
+func (protoCodec) IsBinary() bool { return true }
+
+// Unmarshal decodes into an empty protobuf message.
+func (protoCodec) Unmarshal(data []byte, message any) error {
+	switch m := message.(type) {
+	case vtMessage:
+		return m.UnmarshalVT(data)
+	case proto.Message:
+		return proto.Unmarshal(data, m)
+	}
+	return notProto(message)
+}
+
+func notProto(message any) error {
+	return fmt.Errorf("%T is not a protobuf message", message)
+}

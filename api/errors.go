@@ -1,0 +1,97 @@
+package api
+
+import (
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/kinesin-io/kinesin/api/kinesinv1"
+)
+
+// Reason says precisely why something was refused.
+type Reason = kinesinv1.Reason
+
+// One sentinel per decision a caller makes. They mean the same on both sides
+// of the wire: what a server returns wrapped, errors.Is finds again in the client.
+var (
+	// ErrInvalid says that a value is outside what is allowed; the text says what is.
+	ErrInvalid = errors.New("invalid")
+	// ErrUnknownLambda says that no lambda has that name.
+	ErrUnknownLambda = errors.New("unknown lambda")
+	// ErrNotFound says that there is no such task.
+	ErrNotFound = errors.New("no such task")
+	// ErrKeyConflict says that the key is taken by a task with another payload, priority or collection.
+	ErrKeyConflict = errors.New("key is taken by another task")
+	// ErrTooLate says that the task has ended.
+	ErrTooLate = errors.New("task has ended")
+	// ErrTooLarge says that a payload or a request is above its limit.
+	ErrTooLarge = errors.New("too large")
+	// ErrFull says that no new tasks are taken for want of space; what is stored still drains.
+	ErrFull = errors.New("store is full")
+	// ErrThrottled says that a rate limit was met; RetryAfter tells when to try again.
+	ErrThrottled = errors.New("throttled")
+	// ErrUnavailable says that the call may be tried again; its outcome may be unknown.
+	ErrUnavailable = errors.New("unavailable")
+	// ErrLeaseLost says that the worker's lease has ended.
+	ErrLeaseLost = errors.New("worker lease lost")
+	// ErrFenced says that the attempt no longer owns the task.
+	ErrFenced = errors.New("attempt does not own the task")
+	// ErrExists says that the lambda exists with other settings.
+	ErrExists = errors.New("lambda exists with other settings")
+	// ErrInUse says that the lambda has live tasks.
+	ErrInUse = errors.New("lambda has live tasks")
+	// ErrUnsupported says that this server's drivers cannot do it.
+	ErrUnsupported = errors.New("not supported by this server")
+	// ErrInternal says that the server failed; the cause is in the server's log.
+	ErrInternal = errors.New("internal error")
+)
+
+var sentinels = map[Reason]error{
+	kinesinv1.Reason_REASON_INVALID:        ErrInvalid,
+	kinesinv1.Reason_REASON_UNKNOWN_LAMBDA: ErrUnknownLambda,
+	kinesinv1.Reason_REASON_NOT_FOUND:      ErrNotFound,
+	kinesinv1.Reason_REASON_KEY_CONFLICT:   ErrKeyConflict,
+	kinesinv1.Reason_REASON_TOO_LATE:       ErrTooLate,
+	kinesinv1.Reason_REASON_TOO_LARGE:      ErrTooLarge,
+	kinesinv1.Reason_REASON_FULL:           ErrFull,
+	kinesinv1.Reason_REASON_THROTTLED:      ErrThrottled,
+	kinesinv1.Reason_REASON_UNAVAILABLE:    ErrUnavailable,
+	kinesinv1.Reason_REASON_LEASE_LOST:     ErrLeaseLost,
+	kinesinv1.Reason_REASON_FENCED:         ErrFenced,
+	kinesinv1.Reason_REASON_EXISTS:         ErrExists,
+	kinesinv1.Reason_REASON_IN_USE:         ErrInUse,
+	kinesinv1.Reason_REASON_UNSUPPORTED:    ErrUnsupported,
+	kinesinv1.Reason_REASON_INTERNAL:       ErrInternal,
+}
+
+// Error is a refusal: a reason for programs and a text for people.
+// errors.Is finds the sentinel of its reason in it.
+type Error struct {
+	Reason     Reason
+	Text       string
+	RetryAfter time.Duration // 0: not said
+}
+
+// Errorf returns a refusal with a text of its own.
+func Errorf(reason Reason, format string, args ...any) *Error {
+	return &Error{Reason: reason, Text: fmt.Sprintf(format, args...)}
+}
+
+// Error returns the text, or what the reason means where there is none.
+func (e *Error) Error() string {
+	if e.Text != "" {
+		return e.Text
+	}
+	return e.Sentinel().Error()
+}
+
+// Is makes errors.Is find the sentinel of the reason.
+func (e *Error) Is(target error) bool { return target == e.Sentinel() }
+
+// Sentinel is the ErrX of the reason.
+func (e *Error) Sentinel() error {
+	if s, known := sentinels[e.Reason]; known {
+		return s
+	}
+	return ErrInternal // a reason of a newer server
+}

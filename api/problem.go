@@ -1,0 +1,143 @@
+package api
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"connectrpc.com/connect"
+
+	"github.com/kinesin-io/kinesin/api/kinesinv1"
+	"github.com/kinesin-io/kinesin/task"
+)
+
+// InternalText is all that a client learns of an error that nobody meant for it.
+const InternalText = "internal error; the server's log has the cause"
+
+var codes = map[Reason]connect.Code{
+	kinesinv1.Reason_REASON_INVALID:        connect.CodeInvalidArgument,
+	kinesinv1.Reason_REASON_UNKNOWN_LAMBDA: connect.CodeNotFound,
+	kinesinv1.Reason_REASON_NOT_FOUND:      connect.CodeNotFound,
+	kinesinv1.Reason_REASON_KEY_CONFLICT:   connect.CodeAlreadyExists,
+	kinesinv1.Reason_REASON_TOO_LATE:       connect.CodeFailedPrecondition,
+	kinesinv1.Reason_REASON_TOO_LARGE:      connect.CodeInvalidArgument,
+	kinesinv1.Reason_REASON_FULL:           connect.CodeResourceExhausted,
+	kinesinv1.Reason_REASON_THROTTLED:      connect.CodeResourceExhausted,
+	kinesinv1.Reason_REASON_UNAVAILABLE:    connect.CodeUnavailable,
+	kinesinv1.Reason_REASON_LEASE_LOST:     connect.CodeFailedPrecondition,
+	kinesinv1.Reason_REASON_FENCED:         connect.CodeAborted,
+	kinesinv1.Reason_REASON_EXISTS:         connect.CodeAlreadyExists,
+	kinesinv1.Reason_REASON_IN_USE:         connect.CodeFailedPrecondition,
+	kinesinv1.Reason_REASON_UNSUPPORTED:    connect.CodeUnimplemented,
+	kinesinv1.Reason_REASON_INTERNAL:       connect.CodeInternal,
+}
+
+// domain are the refusals of package task, which knows nothing of the wire.
+var domain = []struct {
+	err    error
+	reason Reason
+}{
+	{task.ErrInvalid, kinesinv1.Reason_REASON_INVALID},
+	{task.ErrBadID, kinesinv1.Reason_REASON_NOT_FOUND},
+	{task.ErrEnded, kinesinv1.Reason_REASON_TOO_LATE},
+	{task.ErrFenced, kinesinv1.Reason_REASON_FENCED},
+	{context.Canceled, kinesinv1.Reason_REASON_UNAVAILABLE},
+	{context.DeadlineExceeded, kinesinv1.Reason_REASON_UNAVAILABLE},
+}
+
+// ProblemOf is what the wire says of an error: nil for nil, the refusal for an
+// Error, a sentinel of this package or a refusal of package task, and for
+// anything else an internal error whose text stays inside.
+func ProblemOf(err error) *kinesinv1.Problem {
+	if err == nil {
+		return nil
+	}
+	if e, found := errors.AsType[*Error](err); found && e.Reason != kinesinv1.Reason_REASON_INTERNAL {
+		return &kinesinv1.Problem{Reason: e.Reason, Text: err.Error(), RetryAfterMicros: e.RetryAfter.Microseconds()}
+	}
+	if reason := reasonOf(err); reason != kinesinv1.Reason_REASON_INTERNAL {
+		return &kinesinv1.Problem{Reason: reason, Text: err.Error()}
+	}
+	return &kinesinv1.Problem{Reason: kinesinv1.Reason_REASON_INTERNAL, Text: InternalText}
+}
+
+func reasonOf(err error) Reason {
+	for number := range int32(len(kinesinv1.Reason_name)) { // in order, so that an error with two reasons always has the same
+		if s, known := sentinels[Reason(number)]; known && errors.Is(err, s) {
+			return Reason(number)
+		}
+	}
+	for _, d := range domain {
+		if errors.Is(err, d.err) {
+			return d.reason
+		}
+	}
+	return kinesinv1.Reason_REASON_INTERNAL
+}
+
+// ErrorOf is the error that a problem in a response stands for; nil for nil.
+func ErrorOf(p *kinesinv1.Problem) error {
+	if p == nil {
+		return nil
+	}
+	return &Error{Reason: p.Reason, Text: p.Text, RetryAfter: time.Duration(p.RetryAfterMicros) * time.Microsecond}
+}
+
+// ToWire is an error as a call returns it: a code, and the problem as its detail.
+// An error that already has a code is left as it is.
+func ToWire(err error) error {
+	if err == nil {
+		return nil
+	}
+	if coded, found := errors.AsType[*connect.Error](err); found {
+		return coded
+	}
+	p := ProblemOf(err)
+	code, known := codes[p.Reason]
+	if !known {
+		code = connect.CodeInternal
+	}
+	coded := connect.NewError(code, errors.New(p.Text))
+	if detail, detailErr := connect.NewErrorDetail(p); detailErr == nil {
+		coded.AddDetail(detail)
+	}
+	return coded
+}
+
+// FromWire is the error of a call as its caller should see it: an *Error with
+// the server's reason, or, where no Kinesin answered, one that says so. The end
+// of the caller's own context stays what it is.
+func FromWire(err error) error {
+	if err == nil || errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) {
+		return err
+	}
+	coded, found := errors.AsType[*connect.Error](err)
+	if !found {
+		return Errorf(kinesinv1.Reason_REASON_UNAVAILABLE, "%v", err)
+	}
+	for _, detail := range coded.Details() {
+		value, detailErr := detail.Value()
+		if p, isProblem := value.(*kinesinv1.Problem); detailErr == nil && isProblem {
+			return ErrorOf(p)
+		}
+	}
+	return &Error{Reason: uncommented(coded.Code()), Text: coded.Error()}
+}
+
+// uncommented is the reason of a code that came without a problem: from a
+// proxy, from the transport, or from a server that is not Kinesin.
+func uncommented(code connect.Code) Reason {
+	switch code {
+	case connect.CodeUnavailable, connect.CodeCanceled, connect.CodeDeadlineExceeded, connect.CodeAborted:
+		return kinesinv1.Reason_REASON_UNAVAILABLE
+	case connect.CodeResourceExhausted:
+		return kinesinv1.Reason_REASON_THROTTLED
+	case connect.CodeInvalidArgument, connect.CodeOutOfRange:
+		return kinesinv1.Reason_REASON_INVALID
+	case connect.CodeUnimplemented:
+		return kinesinv1.Reason_REASON_UNSUPPORTED
+	case connect.CodeUnknown, connect.CodeNotFound, connect.CodeAlreadyExists, connect.CodePermissionDenied,
+		connect.CodeFailedPrecondition, connect.CodeInternal, connect.CodeDataLoss, connect.CodeUnauthenticated:
+	}
+	return kinesinv1.Reason_REASON_INTERNAL
+}

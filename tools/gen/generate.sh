@@ -1,0 +1,16 @@
+#!/bin/sh
+# Generates api/kinesinv1 from api/proto with the tool versions pinned in
+# tools/gen/go.mod. The output depends on nothing else, so that a fresh checkout
+# on any machine generates the same bytes.
+set -eu
+
+here=$(cd "$(dirname "$0")" && pwd)
+api=$(cd "$here/../../api" && pwd)
+bin=$here/.bin
+
+(cd "$here" && GOWORK=off GOBIN="$bin" go install tool)
+
+rm -rf "$api/kinesinv1"
+cd "$api"
+PATH="$bin:$PATH" buf lint
+PATH="$bin:$PATH" buf generate
