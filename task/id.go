@@ -31,7 +31,7 @@ func (id ID) String() string {
 	return string(b[:])
 }
 
-// ParseID reads the canonical UUID form. It returns ErrBadID for anything else.
+// ParseID reads the 36-character UUID form, in either case. It returns ErrBadID for anything else.
 func ParseID(s string) (ID, error) {
 	var id ID
 	if len(s) != 36 || s[8] != '-' || s[13] != '-' || s[18] != '-' || s[23] != '-' {

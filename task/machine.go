@@ -63,11 +63,12 @@ const (
 	Start
 	// Finish: Worker ends Attempt with Outcome; Started, Delay (snooze), Error, Jitter.
 	Finish
-	// WorkerLost: the lease of Worker ran out; Blame when this task was the only suspect there.
+	// WorkerLost: the lease of Worker ran out; Blame when this task was the only suspect there. A task that
+	// was no suspect is never blamed.
 	WorkerLost
 	// Unconfirmed: Worker lives but never confirmed Attempt within ClaimTimeout.
 	Unconfirmed
-	// Extend: nothing changed but the wake-up, to Until.
+	// Extend: nothing changed but the wake-up, to Until, or to now if that is later.
 	Extend
 	// Cancel: a user wants the task not to start, or to stop.
 	Cancel
@@ -110,6 +111,18 @@ func (t Task) Apply(e Event, now Instant, p Policy) (Task, Effect, error) {
 	if t.State.IsEnd() {
 		return t, None, fmt.Errorf("%w: %s", ErrEnded, t.State)
 	}
+	next, effect, err := t.apply(e, now, p)
+	if err == nil && !t.State.CanBecome(next.State) {
+		err = fmt.Errorf("%w: %s to %s", ErrNoEdge, t.State, next.State)
+	}
+	if err != nil {
+		return t, None, err
+	}
+	return next, effect, nil
+}
+
+// apply may leave anything in the task when it refuses; Apply drops that.
+func (t Task) apply(e Event, now Instant, p Policy) (Task, Effect, error) {
 	t.Seq++
 	switch e.Kind {
 	case Enqueue:
@@ -125,7 +138,7 @@ func (t Task) Apply(e Event, now Instant, p Policy) (Task, Effect, error) {
 	case Unconfirmed:
 		return t.unconfirmed(e, now, p)
 	case Extend:
-		t.Wake = e.Until
+		t.Wake = max(e.Until, now)
 		if t.State == Enqueued {
 			t.Enqueues++
 		}
@@ -222,10 +235,10 @@ func (t Task) finish(e Event, now Instant, p Policy) (Task, Effect, error) {
 		return t.end(Cancelled, now, p), None, nil
 	case OutcomeRetriable:
 		t.Failures++
-		if t.Failures >= p.MaxAttempts {
+		if t.Failures >= p.MaxAttempts && !t.CancelRequested {
 			return t.end(Dead, now, p), None, nil
 		}
-		return t.wait(RetriableFailure, p.Backoff(t.Failures-1, e.Jitter), now, p)
+		return t.wait(RetriableFailure, p.Backoff(t.Failures, e.Jitter), now, p)
 	case OutcomeSnoozed:
 		return t.wait(Scheduled, e.Delay, now, p)
 	case OutcomeReleased:
@@ -241,7 +254,7 @@ func (t Task) wait(s State, d time.Duration, now Instant, p Policy) (Task, Effec
 		return t.end(Cancelled, now, p), None, nil
 	}
 	t.State = s
-	t.Wake = now.Add(d)
+	t.Wake = now.Add(max(d, 0))
 	t.Worker = ""
 	return t, None, nil
 }
@@ -260,7 +273,7 @@ func (t Task) workerLost(e Event, now Instant, p Policy) (Task, Effect, error) {
 	}
 	t.remember(OutcomeWorkerLost, "the worker was lost", now)
 	t.Lost++
-	if e.Blame {
+	if e.Blame && t.Suspect {
 		t.Blamed++
 	}
 	if t.Blamed >= BlamesMax {

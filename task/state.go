@@ -1,6 +1,9 @@
 package task
 
-import "fmt"
+import (
+	"fmt"
+	"slices"
+)
 
 // State is where a task stands. The texts are the wire and command-line form.
 type State uint8
@@ -78,7 +81,7 @@ func (s State) IsRunning() bool { return s == Claimed || s == Processing }
 
 // edges is the diagram of docs/state-machine.md: from each state, where one
 // event can lead. A state that maps to itself moves only its wake-up or a mark.
-var edges = map[State][]State{
+var edges = [stateEnd][]State{
 	Scheduled: {Enqueued, Cancelled, Dropped, Expired},
 	Enqueued:  {Enqueued, Claimed, Cancelled, Dropped, Expired},
 	Claimed: {
@@ -94,10 +97,5 @@ var edges = map[State][]State{
 
 // CanBecome reports whether the diagram has an edge from s to next.
 func (s State) CanBecome(next State) bool {
-	for _, to := range edges[s] {
-		if to == next {
-			return true
-		}
-	}
-	return false
+	return s < stateEnd && slices.Contains(edges[s], next)
 }
