@@ -2,10 +2,12 @@ package kinesin
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"os/exec"
 	"slices"
 	"strings"
@@ -29,9 +31,9 @@ func (n *node) own() bool {
 // graph holds every package reached from this module's own, by import path.
 type graph map[string]*node
 
-// load asks the go command, as a test of this package runs in the module's root.
-func load(t *testing.T) (graph, error) {
-	cmd := exec.CommandContext(t.Context(), "go", "list", "-deps", "-json=ImportPath,Doc,Standard,Imports,TestImports,XTestImports", "./...")
+// load asks the go command. The working directory is the module's root, as that of its tests is.
+func load(ctx context.Context) (graph, error) {
+	cmd := exec.CommandContext(ctx, "go", "list", "-deps", "-json=ImportPath,Doc,Standard,Imports,TestImports,XTestImports", "./...")
 	out, err := cmd.Output()
 	if exit := (*exec.ExitError)(nil); errors.As(err, &exit) {
 		return nil, fmt.Errorf("%w: %s", err, exit.Stderr)
@@ -238,9 +240,7 @@ func TestRulesCanFail(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			g := sound()
-			for path, n := range graphOf(c.add...) {
-				g[path] = n
-			}
+			maps.Copy(g, graphOf(c.add...))
 			if name, gone := strings.CutPrefix(strings.Join(c.add, ""), "-"); gone {
 				delete(g, module+"/"+name)
 			}

@@ -15,6 +15,7 @@
 //	queue       enqueued tasks on their way to workers; driver queue/mem, suite queue/queuetest
 //	partition   who owns which slice of the key space
 //	catalog     the lambdas that a process knows
+//	lease       the worker leases that a process knows
 //
 // The roles, which never import each other:
 //

@@ -1,0 +1,150 @@
+# Needs Go and make, nothing else (test/race also needs a C compiler). `make` lists the targets.
+
+SHELL := bash
+.SHELLFLAGS := -euo pipefail -c
+.DEFAULT_GOAL := help
+MAKEFLAGS += --no-print-directory
+
+VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo unknown)
+LDFLAGS := -s -w -X main.version=$(VERSION)
+
+# Tools are built once per version, outside the checkout, for all checkouts.
+KINESIN_TOOLS_DIR ?= $(HOME)/.cache/kinesin/tools
+GOLANGCI_LINT := $(KINESIN_TOOLS_DIR)/golangci-lint@v2.15.0/golangci-lint
+GOVULNCHECK := $(KINESIN_TOOLS_DIR)/govulncheck@v1.9.0/govulncheck
+
+# The suites over real processes want the machine for themselves, so they run apart.
+CRASH := ./internal/crashtest
+FAULTS := ./internal/faulttest
+UNIT = go list ./... | grep -vE '/internal/(crashtest|faulttest)$$'
+# What a data race would cost most.
+RACE := ./task/... ./catalog/... ./partition/... ./store/... ./queue/... ./inbound/... ./scheduler/... \
+	./dispatcher/... ./hsc/... ./controller/... ./server/... ./sdk/...
+
+# Settings of single targets: make test/crash KILLS=10
+KILLS ?= 100
+BENCH ?= .
+FUZZTIME ?= 30s
+
+##@ Use
+
+.PHONY: run
+run: build ## build, then watch an embedded server, a worker and a few tasks at work
+	bin/kinesin demo
+
+.PHONY: build
+build: ## build bin/kinesin
+	go build -trimpath -ldflags '$(LDFLAGS)' -o bin/kinesin ./cmd/kinesin
+
+.PHONY: install
+install: ## install kinesin to where go install puts programs
+	go install -trimpath -ldflags '$(LDFLAGS)' ./cmd/kinesin
+
+##@ Test
+
+.PHONY: test
+test: ## all that must hold for a change
+	go test -shuffle=on $$($(UNIT))
+	$(MAKE) arch test/faults
+
+.PHONY: test/quick
+test/quick: ## the same without real processes and long runs, under a minute
+	go test -short -shuffle=on ./...
+
+.PHONY: test/race
+test/race: ## the core packages under the race detector
+	go test -race -short -shuffle=on $(RACE)
+
+.PHONY: test/cover
+test/cover: ## coverage by package, profile in bin/cover.out
+	mkdir -p bin
+	go test -short -coverprofile=bin/cover.out $$($(UNIT))
+	go tool cover -func=bin/cover.out | tail -n 1
+
+.PHONY: test/conformance
+test/conformance: ## only the store and queue suites, on every driver
+	go test -count=1 -run Conformance ./store/... ./queue/...
+
+.PHONY: test/crash
+test/crash: ## kill -9 loop against the real binary under load (KILLS=100)
+	KINESIN_KILLS=$(KILLS) go test -count=1 -timeout 60m -v $(CRASH)
+
+.PHONY: test/faults
+test/faults: ## lost, stopped and poisoned workers, lost servers: scenarios over real processes
+	go test -count=1 -timeout 20m $(FAULTS)
+
+.PHONY: arch
+arch: ## who may import whom
+	go test -count=1 .
+
+.PHONY: fuzz
+fuzz: ## every fuzz target for FUZZTIME=30s
+	@{ git grep -E --untracked '^func Fuzz' -- '*_test.go' || true; } | sed -E 's|^(.*)/[^/]*:func (Fuzz[A-Za-z0-9_]+).*|./\1 \2|' | \
+	while read -r dir target; do \
+		echo "$$dir $$target"; go test -run '^$$' -fuzz "^$$target\$$" -fuzztime $(FUZZTIME) "$$dir"; \
+	done
+
+##@ Measure
+
+.PHONY: bench
+bench: ## benchmarks that match BENCH=., six times, for benchstat
+	go test -run '^$$' -bench '$(BENCH)' -benchmem -count=6 -timeout 60m $$($(UNIT))
+
+.PHONY: bench/smoke
+bench/smoke: ## one iteration of every benchmark
+	go test -run '^$$' -bench . -benchtime=1x $$($(UNIT))
+
+.PHONY: stats
+stats: ## longest files, functions and interfaces; a report, never a failure
+	@files=$$(git ls-files -co --exclude-standard '*.go' | xargs grep -L '^// Code generated'); \
+	top() { sort -rn | awk 'NR <= 10'; }; \
+	echo 'lines per file'; wc -l $$files | grep -v ' total$$' | top; \
+	echo 'lines per function'; awk '/^func /{ name = FILENAME ":" FNR; from = FNR } \
+		/^}/ && from { print FNR - from + 1, name; from = 0 }' $$files | top; \
+	echo 'methods per interface'; awk '/^type .* interface \{$$/{ name = $$2 " " FILENAME; n = 0; in_it = 1; next } \
+		/^}/ && in_it { print n, name; in_it = 0 } in_it && /^\t[A-Z][A-Za-z]*\(/{ n++ }' $$files | top
+
+##@ Keep in order
+
+$(KINESIN_TOOLS_DIR)/golangci-lint@%/golangci-lint:
+	GOBIN=$(@D) go install github.com/golangci/golangci-lint/v2/cmd/golangci-lint@$*
+
+$(KINESIN_TOOLS_DIR)/govulncheck@%/govulncheck:
+	GOBIN=$(@D) go install golang.org/x/vuln/cmd/govulncheck@$*
+
+.PHONY: lint
+lint: $(GOLANGCI_LINT) ## all lint rules of .golangci.yml, formatting included
+	$(GOLANGCI_LINT) run ./...
+
+.PHONY: fmt
+fmt: $(GOLANGCI_LINT) ## format the code
+	$(GOLANGCI_LINT) fmt ./...
+
+.PHONY: generate
+generate: ## generate code
+	go generate ./...
+
+.PHONY: check/clean
+check/clean: ## fail when generated code or go.mod are not up to date
+	go mod tidy -diff
+	state() { git status --porcelain --untracked-files=all; git diff HEAD; }; \
+	before=$$(state); $(MAKE) generate; \
+	if [ "$$before" != "$$(state)" ]; then git status --short; echo 'generated code is not up to date: commit what `make generate` changed' >&2; exit 1; fi
+
+.PHONY: vuln
+vuln: $(GOVULNCHECK) ## known vulnerabilities in what the code calls; asks the vulnerability database
+	$(GOVULNCHECK) ./...
+
+.PHONY: ci
+ci: ## exactly what CI runs, in the same order
+	$(MAKE) test
+	$(MAKE) lint
+	$(MAKE) arch
+	@if command -v "$$(go env CC)" >/dev/null; then $(MAKE) test/race; else echo 'test/race left out: it needs a C compiler, and there is none' >&2; fi
+	$(MAKE) test/crash KILLS=5
+	$(MAKE) bench/smoke
+	$(MAKE) check/clean
+
+.PHONY: help
+help: ## list the targets
+	@awk -F ':.*## ' '/^##@/ { printf "\n%s\n", substr($$0, 5) } /^[a-z\/]+:.*## / { printf "  %-18s%s\n", $$1, $$2 }' $(MAKEFILE_LIST)
