@@ -25,7 +25,7 @@ import (
 type Driver interface {
 	// Apply performs conditional writes, each atomic by itself. results[i] is nil when
 	// ops[i] was applied and durable (with Op.Lazy: applied, durable soon), *ConflictError
-	// when its condition failed, ErrFull when the store takes no new tasks, ErrUnknown when it may or
+	// when its condition failed, ErrFull when Op.New is set and the store is full, ErrUnknown when it may or
 	// may not have been applied. Ops on one key are applied in order. A call-wide
 	// error means the same as ErrUnknown for every op.
 	Apply(ctx context.Context, ops []Op) (results []error, err error)
@@ -65,6 +65,12 @@ type Depther interface {
 	// Depths counts the live tasks by partition and state. ready is false while the counts are still
 	// being built after a start.
 	Depths() (counts map[task.Partition]Depth, ready bool)
+}
+
+// Fuller is an optional capability of a driver: telling that it takes no new tasks.
+type Fuller interface {
+	// Full reports whether writes with Op.New are refused with ErrFull.
+	Full() bool
 }
 
 // Depth is how many live tasks a partition has.
@@ -131,4 +137,7 @@ type Op struct {
 	Control Control
 	// Lazy allows acknowledging before the write is durable. Losing it in a crash must be harmless.
 	Lazy bool
+	// New marks a write that brings a task into the store: the rows of a Schedule call. A store that is
+	// full refuses writes with New and lets all others through, so that what it holds still drains.
+	New bool
 }

@@ -18,8 +18,10 @@ var (
 	ErrUnknown = errors.New("outcome unknown")
 	// ErrFull says that the store accepts no new tasks for want of space; what is stored still drains.
 	ErrFull = errors.New("store is full")
-	// ErrTooLarge refuses a payload above the limit.
-	ErrTooLarge = errors.New("payload too large")
+	// ErrTooLarge refuses a payload or a control value above the limit.
+	ErrTooLarge = errors.New("too large")
+	// ErrMalformed refuses a call that no caller should make; the text says what is wrong with it.
+	ErrMalformed = errors.New("malformed")
 	// ErrVersion says that data was written by a newer version; it is left alone.
 	ErrVersion = errors.New("data of a newer version")
 	// ErrCorrupt says that data fails its checks; it is left alone.
@@ -32,7 +34,7 @@ var (
 
 // ConflictError is a failed condition with what the driver saw instead.
 type ConflictError struct {
-	Task    *task.Task // current task or waiting row; nil when absent
+	Task    *task.Task // current task or waiting row; nil when absent, and for payload rows
 	Control *Control   // current control row; nil when absent
 }
 
@@ -43,7 +45,7 @@ func (e *ConflictError) Error() string {
 	case e.Control != nil:
 		return fmt.Sprintf("%v: %s %q is at version %d", ErrConflict, e.Control.Kind, e.Control.Name, e.Control.Version)
 	}
-	return ErrConflict.Error() + ": no such row"
+	return ErrConflict.Error()
 }
 
 // Is makes errors.Is(err, ErrConflict) true.

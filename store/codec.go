@@ -1,0 +1,461 @@
+package store
+
+import (
+	"encoding/binary"
+	"fmt"
+	"math"
+	"time"
+
+	"google.golang.org/protobuf/encoding/protowire"
+
+	"github.com/kinesin-io/kinesin/task"
+)
+
+// A row is a fixed header, which a driver can check conditions against without
+// decoding the rest, and then fields in protobuf wire format:
+//
+//	0      format version
+//	1      state
+//	2..9   seq, big endian
+//	10..17 wake, big endian
+//	18..24 partition: lambda (4), priority (1), shard (2), big endian
+//	25..40 only in an end: ended and expire at, big endian
+//
+// A field that is unknown to a reader is skipped and not kept when the row is written
+// again. So a release that adds a field must be able to read it one release before
+// any release writes it; a change that an older reader must not skip raises the version.
+const (
+	rowVersion   = 1
+	headerLen    = 25
+	headerEndLen = headerLen + 16
+)
+
+// The fields after the header.
+const (
+	fieldID protowire.Number = iota + 1
+	fieldDue
+	fieldCreated
+	fieldCollection
+	fieldKey
+	fieldDigest
+	fieldPayload
+	fieldPayloadSize
+	fieldMaxAttempts
+	fieldTimeout
+	fieldBackoffMin
+	fieldBackoffMax
+	fieldAttempt
+	fieldFailures
+	fieldLost
+	fieldBlamed
+	fieldEnqueues
+	fieldFlags
+	fieldWorker
+	fieldEnqueued
+	fieldClaimedAt
+	fieldStarted
+	fieldFirstStarted
+	fieldEnded    // only outside an end
+	fieldExpireAt // only outside an end
+	fieldHistory
+)
+
+// The fields of an entry of the history.
+const (
+	attemptNumber protowire.Number = iota + 1
+	attemptWorker
+	attemptStart
+	attemptEnd
+	attemptOutcome
+	attemptError
+)
+
+const (
+	flagSuspect = 1 << iota
+	flagCancelRequested
+)
+
+// Header is the part of an encoded task row that conditions and indexes need.
+type Header struct {
+	State     task.State
+	Seq       uint64
+	Wake      task.Instant
+	Partition task.Partition
+	Ended     task.Instant // zero outside an end
+	ExpireAt  task.Instant // zero outside an end
+}
+
+// HeaderOf is the header of the row that t is stored as.
+func HeaderOf(t *task.Task) Header {
+	h := Header{State: t.State, Seq: t.Seq, Wake: t.Wake, Partition: t.Partition}
+	if t.State.IsEnd() {
+		h.Ended, h.ExpireAt = t.Ended, t.ExpireAt
+	}
+	return h
+}
+
+// DecodeHeader reads the header of an encoded task. It returns ErrVersion or ErrCorrupt.
+func DecodeHeader(row []byte) (Header, error) {
+	h, _, err := decodeHeader(row)
+	return h, err
+}
+
+func decodeHeader(row []byte) (h Header, rest []byte, err error) {
+	if len(row) > 0 && row[0] > rowVersion {
+		return Header{}, nil, fmt.Errorf("%w: task row has format %d, this program knows up to %d", ErrVersion, row[0], rowVersion)
+	}
+	if len(row) < headerLen || row[0] == 0 {
+		return Header{}, nil, fmt.Errorf("%w: task row of %d bytes", ErrCorrupt, len(row))
+	}
+	h = Header{
+		State:     task.State(row[1]),
+		Seq:       binary.BigEndian.Uint64(row[2:]),
+		Wake:      task.Instant(binary.BigEndian.Uint64(row[10:])), //nolint:gosec // the bits of an Instant
+		Partition: DecodePartition(row[18:]),
+	}
+	if !h.State.IsEnd() {
+		return h, row[headerLen:], nil
+	}
+	if len(row) < headerEndLen {
+		return Header{}, nil, fmt.Errorf("%w: task row of %d bytes", ErrCorrupt, len(row))
+	}
+	h.Ended = task.Instant(binary.BigEndian.Uint64(row[headerLen:]))      //nolint:gosec // the bits of an Instant
+	h.ExpireAt = task.Instant(binary.BigEndian.Uint64(row[headerLen+8:])) //nolint:gosec // the bits of an Instant
+	return h, row[headerEndLen:], nil
+}
+
+// PartitionLen is the length of an encoded partition.
+const PartitionLen = 7
+
+// AppendPartition appends a partition in a form that sorts as (lambda, priority, shard).
+func AppendPartition(dst []byte, p task.Partition) []byte {
+	dst = binary.BigEndian.AppendUint32(dst, p.Lambda)
+	dst = append(dst, p.Priority)
+	return binary.BigEndian.AppendUint16(dst, p.Shard)
+}
+
+// DecodePartition reads the first PartitionLen bytes of b.
+func DecodePartition(b []byte) task.Partition {
+	return task.Partition{
+		Lambda:   binary.BigEndian.Uint32(b),
+		Priority: b[4],
+		Shard:    binary.BigEndian.Uint16(b[5:]),
+	}
+}
+
+// AppendTask appends the encoded form of t. It allocates only to grow dst.
+func AppendTask(dst []byte, t *task.Task) []byte {
+	dst = append(dst, rowVersion, byte(t.State))
+	dst = binary.BigEndian.AppendUint64(dst, t.Seq)
+	dst = appendInstant(dst, t.Wake)
+	dst = AppendPartition(dst, t.Partition)
+	ended := t.State.IsEnd()
+	if ended {
+		dst = appendInstant(dst, t.Ended)
+		dst = appendInstant(dst, t.ExpireAt)
+	}
+	dst = appendIdentity(dst, t)
+	dst = appendProgress(dst, t)
+	if !ended {
+		dst = appendVarint(dst, fieldEnded, uint64(t.Ended))       //nolint:gosec // the bits of an Instant
+		dst = appendVarint(dst, fieldExpireAt, uint64(t.ExpireAt)) //nolint:gosec // the bits of an Instant
+	}
+	for i := range t.History {
+		dst = appendAttempt(dst, &t.History[i])
+	}
+	return dst
+}
+
+// appendIdentity appends what never changes in the life of a task.
+func appendIdentity(dst []byte, t *task.Task) []byte {
+	dst = protowire.AppendTag(dst, fieldID, protowire.BytesType)
+	dst = protowire.AppendBytes(dst, t.ID[:])
+	dst = appendVarint(dst, fieldDue, uint64(t.Due))         //nolint:gosec // the bits of an Instant
+	dst = appendVarint(dst, fieldCreated, uint64(t.Created)) //nolint:gosec // the bits of an Instant
+	dst = appendString(dst, fieldCollection, t.Collection)
+	dst = appendString(dst, fieldKey, t.Key)
+	if t.Digest != ([16]byte{}) {
+		dst = protowire.AppendTag(dst, fieldDigest, protowire.BytesType)
+		dst = protowire.AppendBytes(dst, t.Digest[:])
+	}
+	if len(t.Payload) > 0 {
+		dst = protowire.AppendTag(dst, fieldPayload, protowire.BytesType)
+		dst = protowire.AppendBytes(dst, t.Payload)
+	}
+	dst = appendVarint(dst, fieldPayloadSize, uint64(t.PayloadSize))
+	if o := &t.Overrides; *o != (task.Overrides{}) {
+		dst = appendVarint(dst, fieldMaxAttempts, uint64(o.MaxAttempts))
+		dst = appendVarint(dst, fieldTimeout, uint64(o.Timeout))       //nolint:gosec // the bits of a Duration
+		dst = appendVarint(dst, fieldBackoffMin, uint64(o.BackoffMin)) //nolint:gosec // the bits of a Duration
+		dst = appendVarint(dst, fieldBackoffMax, uint64(o.BackoffMax)) //nolint:gosec // the bits of a Duration
+	}
+	return dst
+}
+
+func appendProgress(dst []byte, t *task.Task) []byte {
+	flags := uint64(0)
+	if t.Suspect {
+		flags |= flagSuspect
+	}
+	if t.CancelRequested {
+		flags |= flagCancelRequested
+	}
+	dst = appendVarint(dst, fieldAttempt, uint64(t.Attempt))
+	dst = appendVarint(dst, fieldFailures, uint64(t.Failures))
+	dst = appendVarint(dst, fieldLost, uint64(t.Lost))
+	dst = appendVarint(dst, fieldBlamed, uint64(t.Blamed))
+	dst = appendVarint(dst, fieldEnqueues, uint64(t.Enqueues))
+	dst = appendVarint(dst, fieldFlags, flags)
+	dst = appendString(dst, fieldWorker, t.Worker)
+	dst = appendVarint(dst, fieldEnqueued, uint64(t.Enqueued))          //nolint:gosec // the bits of an Instant
+	dst = appendVarint(dst, fieldClaimedAt, uint64(t.ClaimedAt))        //nolint:gosec // the bits of an Instant
+	dst = appendVarint(dst, fieldStarted, uint64(t.Started))            //nolint:gosec // the bits of an Instant
+	return appendVarint(dst, fieldFirstStarted, uint64(t.FirstStarted)) //nolint:gosec // the bits of an Instant
+}
+
+func appendAttempt(dst []byte, a *task.Attempt) []byte {
+	dst = protowire.AppendTag(dst, fieldHistory, protowire.BytesType)
+	dst = protowire.AppendVarint(dst, uint64(attemptSize(a))) //nolint:gosec // a length
+	dst = appendVarint(dst, attemptNumber, uint64(a.Number))
+	dst = appendString(dst, attemptWorker, a.Worker)
+	dst = appendVarint(dst, attemptStart, uint64(a.Start)) //nolint:gosec // the bits of an Instant
+	dst = appendVarint(dst, attemptEnd, uint64(a.End))     //nolint:gosec // the bits of an Instant
+	dst = appendVarint(dst, attemptOutcome, uint64(a.Outcome))
+	return appendString(dst, attemptError, a.Error)
+}
+
+func attemptSize(a *task.Attempt) int {
+	return varintSize(uint64(a.Number)) + stringSize(a.Worker) +
+		varintSize(uint64(a.Start)) + varintSize(uint64(a.End)) + //nolint:gosec // the bits of an Instant
+		varintSize(uint64(a.Outcome)) + stringSize(a.Error)
+}
+
+func appendInstant(dst []byte, i task.Instant) []byte {
+	return binary.BigEndian.AppendUint64(dst, uint64(i)) //nolint:gosec // the bits of an Instant
+}
+
+// appendVarint appends a field, unless it is zero. Field numbers of a task need up to two bytes of tag.
+func appendVarint(dst []byte, f protowire.Number, v uint64) []byte {
+	if v == 0 {
+		return dst
+	}
+	return protowire.AppendVarint(protowire.AppendTag(dst, f, protowire.VarintType), v)
+}
+
+func appendString(dst []byte, f protowire.Number, v string) []byte {
+	if v == "" {
+		return dst
+	}
+	return protowire.AppendString(protowire.AppendTag(dst, f, protowire.BytesType), v)
+}
+
+// varintSize and stringSize are for fields with a tag of one byte.
+func varintSize(v uint64) int {
+	if v == 0 {
+		return 0
+	}
+	return 1 + protowire.SizeVarint(v)
+}
+
+func stringSize(v string) int {
+	if v == "" {
+		return 0
+	}
+	return 1 + protowire.SizeBytes(len(v))
+}
+
+// DecodeTask reads what AppendTask wrote. Payload of the result is a part of row; everything else
+// is copied. It returns ErrVersion for a row of a newer format, ErrCorrupt for one that fails its checks.
+func DecodeTask(row []byte) (task.Task, error) {
+	var t task.Task
+	if err := decodeTask(&t, row); err != nil {
+		return task.Task{}, err
+	}
+	return t, nil
+}
+
+func decodeTask(t *task.Task, row []byte) error {
+	h, rest, err := decodeHeader(row)
+	if err != nil {
+		return err
+	}
+	t.State, t.Seq, t.Wake, t.Partition = h.State, h.Seq, h.Wake, h.Partition
+	t.Ended, t.ExpireAt = h.Ended, h.ExpireAt
+	if t.State < task.Scheduled || t.State > task.Expired {
+		return fmt.Errorf("%w: task row in state %d", ErrCorrupt, h.State)
+	}
+	if err := eachField(rest, func(f field) error { return setField(t, f) }); err != nil {
+		return err
+	}
+	if t.ID.IsZero() {
+		return fmt.Errorf("%w: task row without an id", ErrCorrupt)
+	}
+	return nil
+}
+
+// field is one decoded field: number holds varints, bytes the rest.
+type field struct {
+	id     protowire.Number
+	number uint64
+	bytes  []byte
+}
+
+// eachField calls set for every varint and bytes field, and skips those of other types.
+func eachField(b []byte, set func(field) error) error {
+	for len(b) > 0 {
+		id, kind, n := protowire.ConsumeTag(b)
+		if n < 0 {
+			return fmt.Errorf("%w: %w", ErrCorrupt, protowire.ParseError(n))
+		}
+		b = b[n:]
+		f := field{id: id}
+		switch kind {
+		case protowire.VarintType:
+			f.number, n = protowire.ConsumeVarint(b)
+		case protowire.BytesType:
+			f.bytes, n = protowire.ConsumeBytes(b)
+		case protowire.Fixed32Type, protowire.Fixed64Type, protowire.StartGroupType, protowire.EndGroupType:
+			f.id, n = 0, protowire.ConsumeFieldValue(id, kind, b)
+		default:
+			n = -1
+		}
+		if n < 0 {
+			return fmt.Errorf("%w: field %d: %w", ErrCorrupt, id, protowire.ParseError(n))
+		}
+		if err := set(f); err != nil {
+			return err
+		}
+		b = b[n:]
+	}
+	return nil
+}
+
+func setField(t *task.Task, f field) error {
+	switch f.id {
+	case fieldID:
+		return setArray(&t.ID, f)
+	case fieldDigest:
+		return setArray(&t.Digest, f)
+	case fieldPayloadSize:
+		return setUint32(&t.PayloadSize, f)
+	case fieldMaxAttempts:
+		return setUint32(&t.Overrides.MaxAttempts, f)
+	case fieldAttempt:
+		return setUint32(&t.Attempt, f)
+	case fieldFailures:
+		return setUint32(&t.Failures, f)
+	case fieldLost:
+		return setUint32(&t.Lost, f)
+	case fieldBlamed:
+		return setUint32(&t.Blamed, f)
+	case fieldEnqueues:
+		return setUint32(&t.Enqueues, f)
+	case fieldHistory:
+		return addAttempt(t, f.bytes)
+	}
+	setPlain(t, f)
+	return nil
+}
+
+// setPlain sets the fields that take any value.
+func setPlain(t *task.Task, f field) {
+	switch f.id {
+	case fieldDue:
+		t.Due = instant(f)
+	case fieldCreated:
+		t.Created = instant(f)
+	case fieldCollection:
+		t.Collection = string(f.bytes)
+	case fieldKey:
+		t.Key = string(f.bytes)
+	case fieldPayload:
+		t.Payload = f.bytes[:len(f.bytes):len(f.bytes)]
+	case fieldTimeout:
+		t.Overrides.Timeout = duration(f)
+	case fieldBackoffMin:
+		t.Overrides.BackoffMin = duration(f)
+	case fieldBackoffMax:
+		t.Overrides.BackoffMax = duration(f)
+	case fieldFlags:
+		t.Suspect, t.CancelRequested = f.number&flagSuspect != 0, f.number&flagCancelRequested != 0
+	case fieldWorker:
+		t.Worker = string(f.bytes)
+	case fieldEnqueued:
+		t.Enqueued = instant(f)
+	case fieldClaimedAt:
+		t.ClaimedAt = instant(f)
+	case fieldStarted:
+		t.Started = instant(f)
+	case fieldFirstStarted:
+		t.FirstStarted = instant(f)
+	case fieldEnded:
+		t.Ended = instant(f)
+	case fieldExpireAt:
+		t.ExpireAt = instant(f)
+	}
+}
+
+func addAttempt(t *task.Task, b []byte) error {
+	if len(t.History) >= task.HistoryMax {
+		return fmt.Errorf("%w: more than %d attempts in a task row", ErrCorrupt, task.HistoryMax)
+	}
+	if t.History == nil {
+		t.History = make([]task.Attempt, 0, 1)
+	}
+	t.History = append(t.History, task.Attempt{})
+	a := &t.History[len(t.History)-1]
+	return eachField(b, func(f field) error {
+		switch f.id {
+		case attemptNumber:
+			return setUint32(&a.Number, f)
+		case attemptWorker:
+			a.Worker = string(f.bytes)
+		case attemptStart:
+			a.Start = instant(f)
+		case attemptEnd:
+			a.End = instant(f)
+		case attemptOutcome:
+			a.Outcome = task.Outcome(f.number) //nolint:gosec // a newer outcome prints as its number
+		case attemptError:
+			a.Error = string(f.bytes)
+		}
+		return nil
+	})
+}
+
+func instant(f field) task.Instant   { return task.Instant(f.number) }  //nolint:gosec // the bits of an Instant
+func duration(f field) time.Duration { return time.Duration(f.number) } //nolint:gosec // the bits of a Duration
+
+func setArray[A ~[16]byte](dst *A, f field) error {
+	if len(f.bytes) != 16 {
+		return fmt.Errorf("%w: field %d has %d bytes, want 16", ErrCorrupt, f.id, len(f.bytes))
+	}
+	*dst = A(f.bytes)
+	return nil
+}
+
+func setUint32(dst *uint32, f field) error {
+	if f.number > math.MaxUint32 {
+		return fmt.Errorf("%w: field %d is %d", ErrCorrupt, f.id, f.number)
+	}
+	*dst = uint32(f.number)
+	return nil
+}
+
+// AppendControl appends the encoded value of a control row; kind and name are its key.
+func AppendControl(dst []byte, c *Control) []byte {
+	dst = append(dst, rowVersion)
+	dst = binary.BigEndian.AppendUint64(dst, c.Version)
+	return append(dst, c.Value...)
+}
+
+// DecodeControl reads what AppendControl wrote; Value of the result is a part of row.
+func DecodeControl(kind, name string, row []byte) (Control, error) {
+	if len(row) > 0 && row[0] > rowVersion {
+		return Control{}, fmt.Errorf("%w: control row %s %q has format %d, this program knows up to %d", ErrVersion, kind, name, row[0], rowVersion)
+	}
+	if len(row) < 9 || row[0] == 0 {
+		return Control{}, fmt.Errorf("%w: control row %s %q of %d bytes", ErrCorrupt, kind, name, len(row))
+	}
+	return Control{Kind: kind, Name: name, Version: binary.BigEndian.Uint64(row[1:]), Value: row[9:]}, nil
+}
