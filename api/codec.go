@@ -8,7 +8,7 @@ import (
 )
 
 // vtMessage is a message with generated code of its own for the wire format;
-// all messages of kinesinv1 have it. It takes a third of the time of reflection.
+// all messages of kinesinv1 have it, and it needs no reflection.
 type vtMessage interface {
 	SizeVT() int
 	MarshalToSizedBufferVT(data []byte) (int, error)

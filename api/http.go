@@ -1,0 +1,73 @@
+package api
+
+import (
+	"net"
+	"net/http"
+	"time"
+)
+
+// Settings of the HTTP connections of both sides.
+const (
+	headerTimeout  = 10 * time.Second
+	idleTimeout    = 2 * time.Minute
+	dialTimeout    = 3 * time.Second
+	pingAfter      = 5 * time.Second // of silence on an HTTP/2 connection
+	pingTimeout    = 5 * time.Second // then the connection is taken for dead
+	bufferBytes    = 64 << 10
+	windowBytes    = 1 << 20 // a batch of claimed tasks fits without waiting for the window
+	streamsMax     = 4096    // open at a time on one connection to a server
+	idleConnsMax   = 256     // kept open by one client, per server
+	frameBytesMax  = 1 << 20
+	tlsHandshakeIn = 5 * time.Second
+)
+
+// NewServer returns an HTTP server that speaks HTTP/1.1 and HTTP/2 on one port
+// without TLS. The caller listens and serves.
+func NewServer(handler http.Handler) *http.Server {
+	var protocols http.Protocols
+	protocols.SetHTTP1(true)
+	protocols.SetUnencryptedHTTP2(true)
+	http2 := http2Config()
+	http2.MaxConcurrentStreams = streamsMax
+	return &http.Server{
+		Handler: handler, Protocols: &protocols, HTTP2: http2,
+		ReadHeaderTimeout: headerTimeout, IdleTimeout: idleTimeout,
+	}
+}
+
+// NewCallTransport returns the transport for calls with one request and one
+// response: HTTP/1.1, which takes two thirds of the time of HTTP/2 for small calls
+// (docs/adr/0003), or whatever a TLS server offers.
+func NewCallTransport() *http.Transport {
+	var protocols http.Protocols
+	protocols.SetHTTP1(true)
+	protocols.SetHTTP2(true) // negotiated by TLS only
+	return newTransport(&protocols)
+}
+
+// NewStreamTransport returns the transport for streams, which need HTTP/2 with or without TLS.
+func NewStreamTransport() *http.Transport {
+	var protocols http.Protocols
+	protocols.SetHTTP2(true)
+	protocols.SetUnencryptedHTTP2(true)
+	return newTransport(&protocols)
+}
+
+func newTransport(protocols *http.Protocols) *http.Transport {
+	return &http.Transport{
+		Proxy:     http.ProxyFromEnvironment,
+		Protocols: protocols, HTTP2: http2Config(),
+		DialContext:         (&net.Dialer{Timeout: dialTimeout}).DialContext,
+		TLSHandshakeTimeout: tlsHandshakeIn,
+		MaxIdleConns:        idleConnsMax, MaxIdleConnsPerHost: idleConnsMax, IdleConnTimeout: idleTimeout,
+		ReadBufferSize: bufferBytes, WriteBufferSize: bufferBytes,
+		DisableCompression: true,
+	}
+}
+
+func http2Config() *http.HTTP2Config {
+	return &http.HTTP2Config{
+		SendPingTimeout: pingAfter, PingTimeout: pingTimeout,
+		MaxReceiveBufferPerConnection: 2 * windowBytes, MaxReceiveBufferPerStream: windowBytes, MaxReadFrameSize: frameBytesMax,
+	}
+}
