@@ -122,6 +122,7 @@ fmt: $(GOLANGCI_LINT) ## format the code
 
 .PHONY: generate
 generate: ## generate code
+	tools/gen/generate.sh
 	go generate ./...
 
 .PHONY: check/clean
