@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/kinesin-io/kinesin/internal/clock"
+	"github.com/kinesin-io/kinesin/lease"
 	"github.com/kinesin-io/kinesin/queue"
 	"github.com/kinesin-io/kinesin/store"
 	"github.com/kinesin-io/kinesin/task"
@@ -19,7 +20,7 @@ type runner struct {
 	*Scheduler
 	partition task.Partition
 	stop      context.CancelFunc
-	quiet     task.Instant
+	since     task.Instant  // the start of the scheduler: no heartbeat before it is missed
 	poke      chan struct{} // has an element when the inbox may have something
 	head      atomic.Int64  // due time of the oldest waiting task, 0 for none
 
@@ -38,9 +39,9 @@ type hint struct {
 	waiting bool
 }
 
-func newRunner(s *Scheduler, p task.Partition, quiet task.Instant, rows int) *runner {
+func newRunner(s *Scheduler, p task.Partition, since task.Instant, rows int) *runner {
 	return &runner{
-		Scheduler: s, partition: p, quiet: quiet, poke: make(chan struct{}, 1),
+		Scheduler: s, partition: p, since: since, poke: make(chan struct{}, 1),
 		waiting: newLookahead(rows), wakeups: newLookahead(rows),
 	}
 }
@@ -294,7 +295,7 @@ func (r *runner) rearm(orders []task.Order) {
 
 // judge decides each row, asking for every lease and queue once.
 func (r *runner) judge(ctx context.Context, rows []task.Task, now task.Instant) ([]task.Order, error) {
-	j := judgement{runner: r, now: now, leases: map[string]Lease{}, ages: map[queue.Name]time.Duration{}}
+	j := judgement{runner: r, now: now, leases: map[string]lease.Lease{}, ages: map[queue.Name]time.Duration{}}
 	orders := make([]task.Order, 0, len(rows))
 	for i := range rows {
 		t := &rows[i]
@@ -320,12 +321,12 @@ func (r *runner) judge(ctx context.Context, rows []task.Task, now task.Instant) 
 type judgement struct {
 	*runner
 	now    task.Instant
-	leases map[string]Lease
+	leases map[string]lease.Lease
 	ages   map[queue.Name]time.Duration
 }
 
 func (j *judgement) rule(ctx context.Context, t *task.Task) (task.Event, bool, error) {
-	c := circumstances{now: j.now, quiet: j.quiet}
+	c := circumstances{now: j.now, since: j.since}
 	var err error
 	switch {
 	case t.State.IsRunning():
@@ -340,16 +341,16 @@ func (j *judgement) rule(ctx context.Context, t *task.Task) (task.Event, bool, e
 	if v != reclaim {
 		return event, v == carryOut, nil
 	}
-	if err := j.Leases.MarkLost(ctx, t.Worker, c.lease); err != nil {
+	if err := j.Leases.MarkLost(ctx, c.lease); err != nil {
 		return task.Event{}, false, err // renewed in between, or the store failed: look again
 	}
 	j.Log.WarnContext(ctx, "worker lost", slog.String("worker", t.Worker))
-	c.lease.Held = false
+	c.lease.Lost = true
 	j.leases[t.Worker] = c.lease
 	return event, true, nil
 }
 
-func (j *judgement) lease(ctx context.Context, worker string) (Lease, error) {
+func (j *judgement) lease(ctx context.Context, worker string) (lease.Lease, error) {
 	if l, ok := j.leases[worker]; ok {
 		return l, nil
 	}

@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/kinesin-io/kinesin/internal/clock"
+	"github.com/kinesin-io/kinesin/lease"
 	"github.com/kinesin-io/kinesin/queue"
 	"github.com/kinesin-io/kinesin/store"
 	"github.com/kinesin-io/kinesin/task"
@@ -63,19 +64,11 @@ type Dispatcher interface {
 	Room(ctx context.Context, name queue.Name) (int, <-chan struct{})
 }
 
-// Lease is a worker's lease as the scheduler sees it.
-type Lease struct {
-	Held    bool         // the lease exists and was not lost
-	End     task.Instant // receipt of the last heartbeat + length
-	Suspect task.ID      // the one suspect this process may run
-	Version uint64
-}
-
-// Leases is where the leases are.
+// Leases is where the leases of workers are.
 type Leases interface {
-	Look(ctx context.Context, worker string) (Lease, error)
+	Look(ctx context.Context, worker string) (lease.Lease, error)
 	// MarkLost ends a lease unless it was renewed since Look; then it is store.ErrConflict.
-	MarkLost(ctx context.Context, worker string, seen Lease) error
+	MarkLost(ctx context.Context, seen lease.Lease) error
 }
 
 // Ownership says which of all partitions are this process's.
@@ -104,7 +97,6 @@ type Config struct {
 
 	Window        time.Duration // 0: WindowDefault
 	Lead          time.Duration // 0: LeadDefault
-	Quiet         time.Duration // after the start, during which no lease is taken to have run out
 	LookaheadRows int           // 0: LookaheadRowsDefault
 }
 
@@ -145,7 +137,7 @@ func New(c Config) *Scheduler {
 
 // Run fires what is due until ctx ends, following changes of lambdas and ownership.
 func (s *Scheduler) Run(ctx context.Context) error {
-	quiet := s.Clock.Now().Add(s.Quiet)
+	since := s.Clock.Now()
 	var group sync.WaitGroup
 	defer group.Wait()
 	defer s.runners.Store(&map[task.Partition]*runner{})
@@ -153,7 +145,7 @@ func (s *Scheduler) Run(ctx context.Context) error {
 	defer stop()
 	for {
 		lambdas, owners := s.Partitions.Changed(), s.Ownership.Changed()
-		s.follow(ctx, &group, quiet)
+		s.follow(ctx, &group, since)
 		select {
 		case <-lambdas:
 		case <-owners:
@@ -164,7 +156,7 @@ func (s *Scheduler) Run(ctx context.Context) error {
 }
 
 // follow starts and stops runners so that there is one for each owned partition.
-func (s *Scheduler) follow(ctx context.Context, group *sync.WaitGroup, quiet task.Instant) {
+func (s *Scheduler) follow(ctx context.Context, group *sync.WaitGroup, since task.Instant) {
 	owned := s.Ownership.Owned(s.Partitions.Partitions())
 	old := *s.runners.Load()
 	next := make(map[task.Partition]*runner, len(owned))
@@ -172,7 +164,7 @@ func (s *Scheduler) follow(ctx context.Context, group *sync.WaitGroup, quiet tas
 	for _, p := range owned {
 		r := old[p]
 		if r == nil {
-			r = newRunner(s, p, quiet, s.partitionRows(len(owned)))
+			r = newRunner(s, p, since, s.partitionRows(len(owned)))
 			fresh = append(fresh, r)
 		}
 		next[p] = r

@@ -3,6 +3,7 @@ package scheduler
 import (
 	"time"
 
+	"github.com/kinesin-io/kinesin/lease"
 	"github.com/kinesin-io/kinesin/task"
 )
 
@@ -18,9 +19,9 @@ const (
 // circumstances is all that a decision about a fired wake-up may depend on besides the row.
 type circumstances struct {
 	now      task.Instant
-	quiet    task.Instant  // before this no lease is taken to have run out
+	since    task.Instant  // when this scheduler started: a heartbeat before may have found nobody
 	queueAge time.Duration // of the oldest due message in the task's queue
-	lease    Lease         // of the task's worker
+	lease    lease.Lease   // of the task's worker
 }
 
 // decide is the pure rule for a wake-up: ATF's table of states and next-trigger times.
@@ -52,22 +53,20 @@ func decideEnqueued(t *task.Task, c circumstances) (task.Event, verdict) {
 
 // decideRunning looks at the worker's lease; the task follows it.
 func decideRunning(t *task.Task, c circumstances) (task.Event, verdict) {
-	lost := task.Event{
-		Kind: task.WorkerLost, Worker: t.Worker, Attempt: t.Attempt, Blame: c.lease.Suspect == t.ID,
-	}
-	if !c.lease.Held {
+	lost := task.Event{Kind: task.WorkerLost, Worker: t.Worker, Attempt: t.Attempt, Blame: c.lease.Blames(t)}
+	if c.lease.Lost {
 		return lost, carryOut
 	}
-	end := max(c.lease.End.Add(task.ClockBound), c.quiet)
-	if c.now >= end {
+	if c.lease.Over(c.now, c.since) {
 		return lost, reclaim
 	}
-	confirmBy := max(t.ClaimedAt, t.Due).Add(task.ClaimTimeout)
+	end := max(c.lease.Receipt, c.since).Add(c.lease.Length + task.ClockBound)
 	if t.State == task.Processing {
 		return task.Event{Kind: task.Extend, Until: end}, carryOut
 	}
-	if c.now >= max(confirmBy, c.quiet) {
+	confirmBy := max(t.ClaimedAt, t.Due, c.since).Add(task.ClaimTimeout)
+	if c.now >= confirmBy {
 		return task.Event{Kind: task.Unconfirmed, Worker: t.Worker, Attempt: t.Attempt}, carryOut
 	}
-	return task.Event{Kind: task.Extend, Until: min(end, max(confirmBy, c.quiet))}, carryOut
+	return task.Event{Kind: task.Extend, Until: min(end, confirmBy)}, carryOut
 }
