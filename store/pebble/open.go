@@ -1,0 +1,233 @@
+package pebble
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"log/slog"
+	"os"
+	"strings"
+
+	pebbledb "github.com/cockroachdb/pebble/v2"
+	"github.com/cockroachdb/pebble/v2/bloom"
+	"github.com/cockroachdb/pebble/v2/vfs"
+
+	"github.com/kinesin-io/kinesin/store"
+)
+
+// layoutVersion is the format of keys and of what is behind them. A program refuses a newer one.
+const layoutVersion = 1
+
+// The sizes that bound memory: the cache, and up to memTablesMax buffers.
+const (
+	cacheBytesDefault    = 32 << 20
+	memTableBytesDefault = 32 << 20
+	memTableBytesMin     = 1 << 20
+	memTablesMax         = 3
+	openFilesMax         = 500
+)
+
+const filePerm = 0o700
+
+func (d *Driver) open() error {
+	if err := d.cfg.FS.MkdirAll(d.dir, filePerm); err != nil {
+		return fmt.Errorf("data directory: %w", err)
+	}
+	lock, err := lockDir(d.dir, d.cfg.FS)
+	if err != nil {
+		return err
+	}
+	d.lock = lock
+	if err := d.openLocked(); err != nil {
+		return errors.Join(err, lock.Close())
+	}
+	return nil
+}
+
+func lockDir(dir string, files vfs.FS) (*pebbledb.Lock, error) {
+	lock, err := pebbledb.LockDirectory(dir, files)
+	switch {
+	case err == nil:
+		return lock, nil
+	case errors.Is(err, fs.ErrPermission) || errors.Is(err, fs.ErrNotExist) || isPathError(err):
+		return nil, fmt.Errorf("data directory %s cannot be written: %w", dir, err)
+	}
+	return nil, fmt.Errorf("data directory %s is %w: stop the other one or choose another directory (%w)", dir, store.ErrInUse, err)
+}
+
+func (d *Driver) openLocked() error {
+	if _, err := pebbledb.Peek(d.dir, d.cfg.FS); err != nil {
+		return d.openError(err)
+	}
+	d.space = newSpace(d.cfg.FS, d.dir, d.cfg.Logger)
+	memTable := cmp.Or(d.cfg.MemTableBytes, d.space.memTableBytes())
+	d.space.reserveFor(memTable)
+	d.groupBytes = min(groupBytesMax, memTable/4)
+	db, err := d.openDB(memTable)
+	if err != nil {
+		return d.openError(err)
+	}
+	d.db = db
+	if err := d.checkLayout(); err != nil {
+		return errors.Join(err, db.Close())
+	}
+	return nil
+}
+
+// openDB turns a panic over what is in the files into an error.
+func (d *Driver) openDB(memTable int) (db *pebbledb.DB, err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			err = fmt.Errorf("%w: %v", store.ErrCorrupt, p)
+		}
+	}()
+	return pebbledb.Open(d.dir, d.options(memTable))
+}
+
+func (d *Driver) options(memTable int) *pebbledb.Options {
+	o := &pebbledb.Options{
+		FS:                          vfs.OnDiskFull(d.cfg.FS, d.space.dropBallast),
+		Lock:                        d.lock,
+		FormatMajorVersion:          pebbledb.FormatNewest,
+		CacheSize:                   cmp.Or(d.cfg.CacheBytes, cacheBytesDefault),
+		MemTableSize:                uint64(memTable), //nolint:gosec // positive
+		MemTableStopWritesThreshold: memTablesMax,
+		L0CompactionThreshold:       2,
+		L0StopWritesThreshold:       64,
+		LBaseMaxBytes:               int64(2 * memTable),
+		MaxOpenFiles:                openFilesMax,
+		CompactionConcurrencyRange:  func() (int, int) { return 1, 2 },
+		Logger:                      logger{d},
+		EventListener:               d.listener(),
+	}
+	for i := range o.Levels {
+		o.Levels[i].FilterPolicy = bloom.FilterPolicy(10)
+		o.Levels[i].BlockSize = 8 << 10
+	}
+	o.ApplyCompressionSettings(func() pebbledb.DBCompressionSettings { return pebbledb.DBCompressionFastest })
+	return o
+}
+
+func (d *Driver) listener() *pebbledb.EventListener {
+	log := d.cfg.Logger
+	return &pebbledb.EventListener{
+		BackgroundError: func(err error) {
+			log.Error("store background error", slog.String("error", err.Error()))
+		},
+		DataCorruption: func(info pebbledb.DataCorruptionInfo) {
+			d.damaged.Store(&info.Path)
+			log.Error("store file is corrupt", slog.String("file", info.Path), slog.Any("error", info.Details))
+		},
+		WriteStallBegin: func(info pebbledb.WriteStallBeginInfo) {
+			log.Warn("store writes wait for the disk", slog.String("reason", info.Reason))
+		},
+	}
+}
+
+// checkLayout refuses what this program did not write and what a newer one did.
+func (d *Driver) checkLayout() error {
+	value, closer, err := d.db.Get([]byte{metaSpace})
+	if errors.Is(err, pebbledb.ErrNotFound) {
+		return d.initLayout()
+	}
+	if err != nil {
+		return d.openError(err)
+	}
+	defer func() { _ = closer.Close() }()
+	switch {
+	case len(value) != 1 || value[0] == 0:
+		return d.openError(fmt.Errorf("%w: format %q", store.ErrCorrupt, value))
+	case value[0] > layoutVersion:
+		return d.newerError(fmt.Errorf("format %d, this program knows up to %d", value[0], layoutVersion))
+	}
+	return nil
+}
+
+func (d *Driver) initLayout() error {
+	it, err := d.db.NewIter(nil)
+	if err != nil {
+		return d.openError(err)
+	}
+	foreign := it.First()
+	if err := errors.Join(it.Error(), it.Close()); err != nil {
+		return d.openError(err)
+	}
+	if foreign {
+		return d.openError(fmt.Errorf("%w: it holds data but not its format, so another program wrote it", store.ErrCorrupt))
+	}
+	if err := d.db.Set([]byte{metaSpace}, []byte{layoutVersion}, pebbledb.Sync); err != nil {
+		return d.openError(err)
+	}
+	return nil
+}
+
+// openError says of an error of opening which sentinel it is and what to do.
+func (d *Driver) openError(err error) error {
+	switch {
+	case strings.Contains(err.Error(), "unknown format major version"):
+		return d.newerError(err)
+	case isCorrupt(err):
+		return fmt.Errorf("data directory %s: %w; nothing was changed: restore it from a backup, "+
+			"or move it away to start empty", d.dir, corrupt(err))
+	}
+	return fmt.Errorf("open data directory %s: %w", d.dir, err)
+}
+
+func (d *Driver) newerError(err error) error {
+	return fmt.Errorf("data directory %s: %w: %w; nothing was changed: run the newer version again", d.dir, store.ErrVersion, err)
+}
+
+// readError is an error of reading, with the damaged file if one is known.
+func (d *Driver) readError(err error) error {
+	if !isCorrupt(err) {
+		return fmt.Errorf("read store in %s: %w", d.dir, err)
+	}
+	file := d.dir
+	if known := d.damaged.Load(); known != nil {
+		file = *known
+	}
+	return fmt.Errorf("read %s: %w; stop and restore the data directory from a backup", file, corrupt(err))
+}
+
+// isCorrupt also takes a missing file for damage: every file in the manifest must be there.
+func isCorrupt(err error) bool {
+	return pebbledb.IsCorruptionError(err) || errors.Is(err, store.ErrCorrupt) || errors.Is(err, fs.ErrNotExist)
+}
+
+// corrupt adds the sentinel, unless it is there.
+func corrupt(err error) error {
+	if errors.Is(err, store.ErrCorrupt) {
+		return err
+	}
+	return fmt.Errorf("%w: %w", store.ErrCorrupt, err)
+}
+
+func isPathError(err error) bool {
+	var pathErr *os.PathError
+	return errors.As(err, &pathErr)
+}
+
+// logger passes on what the storage engine says.
+type logger struct{ d *Driver }
+
+func (l logger) Infof(format string, args ...any) {
+	if log := l.d.cfg.Logger; log.Enabled(context.Background(), slog.LevelDebug) {
+		log.Debug("store engine", slog.String("text", oneLine(format, args)))
+	}
+}
+
+func (l logger) Errorf(format string, args ...any) {
+	l.d.cfg.Logger.Error("store engine", slog.String("text", oneLine(format, args)))
+}
+
+// Fatalf is called when the engine cannot go on: a failed write or sync of its log or manifest.
+func (l logger) Fatalf(format string, args ...any) {
+	l.d.fail(errors.New(oneLine(format, args)))
+}
+
+func oneLine(format string, args []any) string {
+	return string(bytes.Join(bytes.Fields(fmt.Appendf(nil, format, args...)), []byte{' '}))
+}

@@ -1,0 +1,52 @@
+package pebble
+
+import (
+	"sync"
+	"sync/atomic"
+
+	"github.com/kinesin-io/kinesin/store"
+	"github.com/kinesin-io/kinesin/task"
+)
+
+// part is what is kept in memory of one partition, whatever its backlog.
+type part struct {
+	waiting, wakes floor
+	depth          struct{ waiting, awake atomic.Int64 }
+}
+
+// parts finds them. One that was made stays: there are as many as partitions ever used since
+// the start, some 300 bytes each.
+type parts struct {
+	mu sync.RWMutex
+	m  map[task.Partition]*part
+}
+
+func (ps *parts) get(p task.Partition) *part {
+	ps.mu.RLock()
+	found := ps.m[p]
+	ps.mu.RUnlock()
+	if found != nil {
+		return found
+	}
+	ps.mu.Lock()
+	defer ps.mu.Unlock()
+	if found = ps.m[p]; found == nil {
+		found = &part{waiting: newFloor(), wakes: newFloor()}
+		ps.m[p] = found
+	}
+	return found
+}
+
+// depths are the partitions that hold something.
+func (ps *parts) depths() map[task.Partition]store.Depth {
+	ps.mu.RLock()
+	defer ps.mu.RUnlock()
+	counts := make(map[task.Partition]store.Depth, len(ps.m))
+	for p, found := range ps.m {
+		n := store.Depth{Waiting: found.depth.waiting.Load(), Awake: found.depth.awake.Load()}
+		if n != (store.Depth{}) {
+			counts[p] = n
+		}
+	}
+	return counts
+}

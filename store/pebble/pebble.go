@@ -1,0 +1,230 @@
+// Package pebble is the embedded store: a store.Driver on CockroachDB's
+// Pebble, in one directory of one process.
+//
+// It owns the directory and the goroutines between Open and Close. A write that is not
+// lazy is acknowledged when it is on disk (fsync); concurrent callers share the syncs.
+// A disk that fails to sync ends the process (Config.Fatal), since nobody can know what it holds. It
+// never removes a row by itself; Sweep is told when.
+//
+// How it works: commit.go (one committer, group commit), evaluate.go (conditions and
+// indexes), keys.go (layout), floor.go (how scans avoid tombstones), space.go (full disks).
+package pebble
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	pebbledb "github.com/cockroachdb/pebble/v2"
+	"github.com/cockroachdb/pebble/v2/vfs"
+	"golang.org/x/sync/semaphore"
+
+	"github.com/kinesin-io/kinesin/store"
+	"github.com/kinesin-io/kinesin/task"
+)
+
+// Config sets what differs between installations. The zero value of every field means its default.
+type Config struct {
+	// CacheBytes is how much of the data files is kept in memory, uncompressed; 32 MiB.
+	CacheBytes int64
+	// MemTableBytes is the size of one buffer of recent writes, of which there are up to
+	// three; 32 MiB, and less on a file system below 2 GiB.
+	MemTableBytes int
+	// Logger is told of compactions and flushes (debug), stalls and background errors (warn, error). Discards.
+	Logger *slog.Logger
+	// Observer is told of syncs.
+	Observer Observer
+	// Fatal is called, once, when the disk failed in a way that makes it unknown what it holds. It should
+	// end the process. If it returns, every later call is refused. It prints one line and exits with 1.
+	Fatal func(error)
+	// FS is the file system; the machine's.
+	FS vfs.FS
+}
+
+// Observer is told what a store did. A nil field is not called.
+type Observer struct {
+	// Synced is called after each wait for the disk, with how long it took and how many rows shared it.
+	Synced func(took time.Duration, rows int)
+}
+
+// Driver is an open store. All methods are safe for concurrent use.
+type Driver struct {
+	cfg   Config
+	dir   string
+	db    *pebbledb.DB
+	lock  *pebbledb.Lock
+	space *space
+
+	parts   parts
+	expiry  floor // of the index of expiries
+	durable durable
+	queued  *semaphore.Weighted // bytes of queued requests
+	damaged atomic.Pointer[string]
+
+	requests chan *request // to commitLoop
+	syncing  chan *group   // to syncLoop
+	spare    chan *group   // back from it
+	running  sync.WaitGroup
+
+	life    sync.RWMutex // held for reading by every call, for writing by Close
+	closed  bool         // guarded by life
+	closing atomic.Bool  // ends the counting early
+	counted atomic.Bool  // depths are complete
+	failed  atomic.Pointer[error]
+	fatal   sync.Once
+
+	// Owned by commitLoop.
+	touched       *touched
+	groupBytes    int
+	lastPartition task.Partition
+	lastPart      *part
+	scratchKey    []byte
+	scratchValue  []byte
+}
+
+// Open opens the store in dir, and creates both when they do not exist. The errors to tell apart:
+// store.ErrInUse, store.ErrVersion, store.ErrCorrupt.
+func Open(dir string, c Config) (*Driver, error) {
+	d := newDriver(dir, c)
+	if err := d.open(); err != nil {
+		return nil, err
+	}
+	snapshot := d.db.NewSnapshot()
+	d.running.Go(d.commitLoop)
+	d.running.Go(d.syncLoop)
+	d.running.Go(func() { d.countDepths(snapshot) })
+	return d, nil
+}
+
+func newDriver(dir string, c Config) *Driver {
+	d := &Driver{
+		cfg:      c.withDefaults(),
+		dir:      dir,
+		parts:    parts{m: map[task.Partition]*part{}},
+		expiry:   newFloor(),
+		queued:   semaphore.NewWeighted(queuedBytesMax),
+		requests: make(chan *request, requestsQueuedMax),
+		syncing:  make(chan *group, groupsSyncingMax),
+		spare:    make(chan *group, groupsSyncingMax),
+		touched:  newTouched(),
+	}
+	d.durable.moved.L = &d.durable.mu
+	return d
+}
+
+func (c Config) withDefaults() Config {
+	if c.Logger == nil {
+		c.Logger = slog.New(slog.DiscardHandler)
+	}
+	if c.FS == nil {
+		c.FS = vfs.Default
+	}
+	if c.Fatal == nil {
+		c.Fatal = exit
+	}
+	return c
+}
+
+// exit is the default of Config.Fatal.
+func exit(err error) {
+	fmt.Fprintf(os.Stderr, "kinesin: %v\n", err)
+	os.Exit(1) //nolint:forbidigo // after a failed sync nothing may be acknowledged, nor said of what was
+}
+
+// fail ends the process, or, if Fatal returns, the store. The first error counts.
+func (d *Driver) fail(err error) {
+	d.fatal.Do(func() {
+		err = fmt.Errorf("store in %s failed and cannot go on: %w", d.dir, err)
+		d.failed.Store(&err)
+		d.cfg.Fatal(err)
+	})
+}
+
+// failure is why the store refuses everything; nil while it does not.
+func (d *Driver) failure() error {
+	if err := d.failed.Load(); err != nil {
+		return *err
+	}
+	return nil
+}
+
+// enter begins a call, which Close then waits for; leave ends it.
+func (d *Driver) enter(ctx context.Context) error {
+	if ctx.Err() != nil {
+		return context.Cause(ctx)
+	}
+	d.life.RLock()
+	err := d.failure()
+	if d.closed {
+		err = store.ErrClosed
+	}
+	if err != nil {
+		d.life.RUnlock()
+	}
+	return err
+}
+
+func (d *Driver) leave() { d.life.RUnlock() }
+
+// Close answers what is queued, writes out what is in memory, and releases the directory. A
+// second Close does nothing.
+func (d *Driver) Close() error {
+	d.closing.Store(true)
+	d.life.Lock()
+	defer d.life.Unlock()
+	if d.closed {
+		return nil
+	}
+	d.closed = true
+	close(d.requests)
+	d.running.Wait()
+	return d.closeFiles()
+}
+
+func (d *Driver) closeFiles() error {
+	var errs []error
+	if d.failure() == nil {
+		errs = append(errs, d.db.Flush()) // so that the next start has no log to replay
+	}
+	errs = append(errs, d.db.Close(), d.lock.Close())
+	if err := errors.Join(errs...); err != nil {
+		return fmt.Errorf("close store in %s: %w", d.dir, err)
+	}
+	return nil
+}
+
+// Full reports whether writes with Op.New are refused for want of space.
+func (d *Driver) Full() bool { return d.space.check() }
+
+// Metrics are figures of the storage engine.
+type Metrics struct {
+	DiskBytes     uint64 // all files
+	FreeBytes     uint64 // on the file system; 0 when it cannot tell
+	MemTableBytes uint64
+	CacheBytes    int64
+	Compactions   int64
+	// ReadAmplification is how many sorted runs a read may have to look at; above some 20 the disk does not keep up.
+	ReadAmplification int
+}
+
+// Metrics reads the figures; it costs some microseconds.
+func (d *Driver) Metrics() Metrics {
+	if d.enter(context.Background()) != nil {
+		return Metrics{}
+	}
+	defer d.leave()
+	m := d.db.Metrics()
+	return Metrics{
+		DiskBytes:         m.DiskSpaceUsage(),
+		FreeBytes:         d.space.free.Load(),
+		MemTableBytes:     m.MemTable.Size,
+		CacheBytes:        m.BlockCache.Size,
+		Compactions:       m.Compact.Count,
+		ReadAmplification: m.ReadAmp(),
+	}
+}

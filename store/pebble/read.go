@@ -1,0 +1,126 @@
+package pebble
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+
+	pebbledb "github.com/cockroachdb/pebble/v2"
+
+	"github.com/kinesin-io/kinesin/store"
+	"github.com/kinesin-io/kinesin/task"
+)
+
+// Tasks implements store.Driver.
+func (d *Driver) Tasks(ctx context.Context, ids []task.ID) ([]task.Task, error) {
+	return d.rows(ctx, len(ids), func(dst []byte, i int) []byte { return appendIDKey(dst, taskSpace, ids[i]) })
+}
+
+// Waiting implements store.Driver.
+func (d *Driver) Waiting(ctx context.Context, keys []store.WaitingKey) ([]task.Task, error) {
+	return d.rows(ctx, len(keys), func(dst []byte, i int) []byte {
+		return appendIndexKey(dst, waitingSpace, keys[i].Partition, position{keys[i].Due, keys[i].ID})
+	})
+}
+
+func (d *Driver) rows(ctx context.Context, n int, appendKey func(dst []byte, i int) []byte) ([]task.Task, error) {
+	if err := d.enter(ctx); err != nil {
+		return nil, err
+	}
+	defer d.leave()
+	found := make([]task.Task, n)
+	key := make([]byte, 0, indexKeyLen)
+	for i := range found {
+		key = appendKey(key[:0], i)
+		if err := d.readTask(key, &found[i]); err != nil {
+			return nil, err
+		}
+	}
+	return found, d.settled()
+}
+
+// readTask leaves t alone when there is no such row.
+func (d *Driver) readTask(key []byte, t *task.Task) error {
+	_, err := d.look(key, func(value []byte) (err error) {
+		if *t, err = decode(value); err != nil {
+			return fmt.Errorf("row %x: %w", key, err)
+		}
+		return nil
+	})
+	return err
+}
+
+// settled waits until what was just read is on disk.
+func (d *Driver) settled() error {
+	d.durable.wait()
+	return d.failure()
+}
+
+// Payload implements store.Driver.
+func (d *Driver) Payload(ctx context.Context, id task.ID) ([]byte, error) {
+	if err := d.enter(ctx); err != nil {
+		return nil, err
+	}
+	defer d.leave()
+	var payload []byte
+	found, err := d.look(appendIDKey(nil, payloadSpace, id), func(value []byte) error {
+		payload = bytes.Clone(value)
+		return nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	if !found {
+		return nil, fmt.Errorf("payload of %s: %w", id, store.ErrNotFound)
+	}
+	return payload, d.settled()
+}
+
+// Controls implements store.Driver.
+func (d *Driver) Controls(ctx context.Context, kind, name string) ([]store.Control, error) {
+	if err := d.enter(ctx); err != nil {
+		return nil, err
+	}
+	defer d.leave()
+	lower := appendControlKey(nil, kind, name)
+	upper := append(bytes.Clone(lower), 0)
+	if name == "" {
+		upper = after(lower)
+	}
+	var rows []store.Control
+	err := d.each(lower, upper, func(key []byte, value func() ([]byte, error)) (bool, error) {
+		v, err := value()
+		if err != nil {
+			return false, err
+		}
+		c, err := decodeControl(key, v)
+		rows = append(rows, c)
+		return true, err
+	})
+	if err != nil {
+		return nil, err
+	}
+	return rows, d.settled()
+}
+
+// each visits the keys of [lower, upper) in order until visit returns false. Key and value are
+// valid only during the visit.
+func (d *Driver) each(lower, upper []byte, visit func(key []byte, value func() ([]byte, error)) (more bool, err error)) error {
+	return eachOf(d.db, lower, upper, visit, d.readError)
+}
+
+func eachOf(from pebbledb.Reader, lower, upper []byte, visit func(key []byte, value func() ([]byte, error)) (bool, error), wrap func(error) error) error {
+	it, err := from.NewIter(&pebbledb.IterOptions{LowerBound: lower, UpperBound: upper})
+	if err != nil {
+		return wrap(err)
+	}
+	more := true
+	for valid := it.First(); valid && more && err == nil; valid = it.Next() {
+		more, err = visit(it.Key(), it.ValueAndErr)
+	}
+	if err = errors.Join(err, it.Error(), it.Close()); err != nil {
+		return wrap(err)
+	}
+	return nil
+}

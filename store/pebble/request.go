@@ -1,0 +1,130 @@
+package pebble
+
+import (
+	"encoding/binary"
+	"hash/maphash"
+	"math/bits"
+	"sync"
+
+	"github.com/kinesin-io/kinesin/store"
+	"github.com/kinesin-io/kinesin/task"
+)
+
+// request is one Apply on its way through the committer. Everything is encoded in the caller's
+// goroutine, so the committer never reads what belongs to the caller, who may give up waiting.
+type request struct {
+	rows    []row
+	buf     []byte  // keys and values of rows
+	results []error // one for each of rows
+	lazy    bool    // all rows are
+	weight  int64   // what it takes of the queue's bytes
+	done    chan struct{}
+}
+
+// row is one write.
+type row struct {
+	kind store.OpKind // or sweepRow
+	lazy bool
+	new  bool
+	id   task.ID
+	due  task.Instant
+	head store.Header // of the task to write
+	// version of the control row to write or delete
+	version       uint64
+	print         uint64 // of the key
+	key, val, end uint32 // where key and value begin and end in buf
+}
+
+// sweepRow deletes the ended task id if it still expires at head.ExpireAt.
+const sweepRow = store.DeleteControl + 1
+
+func (r *request) key(w *row) []byte { return r.buf[w.key:w.val:w.val] }
+func (r *request) val(w *row) []byte { return r.buf[w.val:w.end:w.end] }
+
+// requestBytesMax is the largest buffer kept for reuse.
+const requestBytesMax = 2 << 20
+
+var requests = sync.Pool{New: func() any { return &request{done: make(chan struct{}, 1)} }}
+
+func newRequest(n int) *request {
+	r, _ := requests.Get().(*request)
+	r.rows, r.buf, r.results, r.lazy = r.rows[:0], r.buf[:0], make([]error, n), true
+	return r
+}
+
+// recycle gives back a request that was answered; nobody may use it any more.
+func (r *request) recycle() {
+	if cap(r.buf) <= requestBytesMax {
+		r.results = nil
+		requests.Put(r)
+	}
+}
+
+// add encodes one op.
+func (r *request) add(op *store.Op) {
+	t := &op.Task
+	w := r.next(op.Kind)
+	w.lazy, w.new, w.id, w.due = op.Lazy, op.New, t.ID, t.Due
+	r.lazy = r.lazy && op.Lazy
+	switch op.Kind {
+	case store.PutWaiting, store.DeleteWaiting:
+		w.print = fingerprint(t.ID, waitingSpace)
+		r.buf = appendIndexKey(r.buf, waitingSpace, t.Partition, position{t.Due, t.ID})
+	case store.PutTask, store.ReplaceTask:
+		w.print = fingerprint(t.ID, taskSpace)
+		r.buf = appendIDKey(r.buf, taskSpace, t.ID)
+	case store.PutPayload, store.DeletePayload:
+		w.print = fingerprint(t.ID, payloadSpace)
+		r.buf = appendIDKey(r.buf, payloadSpace, t.ID)
+	case store.PutControl, store.DeleteControl:
+		w.version = op.Control.Version
+		r.buf = appendControlKey(r.buf, op.Control.Kind, op.Control.Name)
+		w.print = maphash.Bytes(seed, r.buf[w.key:])
+	}
+	r.value(w, op)
+}
+
+// value encodes what the op writes, behind its key.
+func (r *request) value(w *row, op *store.Op) {
+	w.val = r.here()
+	switch op.Kind {
+	case store.PutWaiting, store.PutTask, store.ReplaceTask:
+		w.head = store.HeaderOf(&op.Task)
+		r.buf = store.AppendTask(r.buf, &op.Task)
+	case store.PutPayload:
+		r.buf = append(r.buf, op.Payload...)
+	case store.PutControl:
+		r.buf = store.AppendControl(r.buf, &op.Control)
+	case store.DeleteWaiting:
+		w.head.Partition = op.Task.Partition
+	case store.DeletePayload, store.DeleteControl:
+	}
+	w.end = r.here()
+}
+
+// addSweep asks for the deletion of an ended task.
+func (r *request) addSweep(p position) {
+	w := r.next(sweepRow)
+	w.lazy, w.id, w.head.ExpireAt = true, p.id, p.at
+	w.print = fingerprint(p.id, taskSpace)
+	r.buf = appendIDKey(r.buf, taskSpace, p.id)
+	w.val, w.end = r.here(), r.here()
+}
+
+// next makes room for a row of which only kind and key are set.
+func (r *request) next(kind store.OpKind) *row {
+	r.rows = append(r.rows, row{kind: kind, key: r.here()})
+	return &r.rows[len(r.rows)-1]
+}
+
+func (r *request) here() uint32 { return uint32(len(r.buf)) } //nolint:gosec // Store bounds the bytes of a call
+
+var seed = maphash.MakeSeed()
+
+// fingerprint stands for a key in the set of keys a group has changed. Two keys with the same one
+// only make a group end early.
+func fingerprint(id task.ID, space byte) uint64 {
+	hi, lo := binary.LittleEndian.Uint64(id[:]), binary.LittleEndian.Uint64(id[8:])
+	x, y := bits.Mul64(hi^uint64(space)*0x9e3779b97f4a7c15, lo^0xd6e8feb86659fd93)
+	return x ^ y
+}

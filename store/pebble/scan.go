@@ -1,0 +1,204 @@
+package pebble
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+
+	"github.com/kinesin-io/kinesin/store"
+	"github.com/kinesin-io/kinesin/task"
+)
+
+// ScanWaiting implements store.Driver.
+func (d *Driver) ScanWaiting(ctx context.Context, p task.Partition, from store.WaitingKey, through task.Instant, limit int) ([]task.Task, error) {
+	if err := d.enter(ctx); err != nil {
+		return nil, err
+	}
+	defer d.leave()
+	s := scan{prefix: appendPrefix(nil, waitingSpace, p), floor: &d.parts.get(p).waiting}
+	s.from = position{from.Due, from.ID}
+	var rows []task.Task
+	err := d.scan(&s, through, func(_ position, value func() ([]byte, error)) (bool, error) {
+		v, err := value()
+		if err != nil {
+			return false, err
+		}
+		t, err := decode(v)
+		rows = append(rows, t)
+		return len(rows) < limit, err
+	})
+	if err != nil {
+		return nil, err
+	}
+	return rows, nil
+}
+
+// ScanWakeups implements store.Driver.
+func (d *Driver) ScanWakeups(ctx context.Context, p task.Partition, from store.WakeKey, through task.Instant, limit int) ([]task.Task, error) {
+	if err := d.enter(ctx); err != nil {
+		return nil, err
+	}
+	defer d.leave()
+	s := scan{prefix: appendPrefix(nil, wakeSpace, p), floor: &d.parts.get(p).wakes}
+	s.from = position{from.Wake, from.ID}
+	var rows []task.Task
+	err := d.scan(&s, through, func(at position, _ func() ([]byte, error)) (bool, error) {
+		var t task.Task
+		if err := d.readTask(appendIDKey(nil, taskSpace, at.id), &t); err != nil {
+			return false, err
+		}
+		if t.Wake == at.at && t.Partition == p { // else changed since the iterator was opened
+			rows = append(rows, t)
+		}
+		return len(rows) < limit, nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	return rows, nil
+}
+
+func appendPrefix(dst []byte, space byte, p task.Partition) []byte {
+	return store.AppendPartition(append(dst, space), p)
+}
+
+// scan is a walk over one index.
+type scan struct {
+	prefix []byte
+	floor  *floor
+	from   position // exclusive; zero for the head
+}
+
+// scan visits the entries of an index behind s.from and at or before through.
+func (d *Driver) scan(s *scan, through task.Instant, visit func(at position, value func() ([]byte, error)) (bool, error)) error {
+	if through < 0 {
+		return nil
+	}
+	low, raises := position{}, false
+	if s.from == (position{}) {
+		low, raises = s.floor.start()
+	} else {
+		low = s.from.next()
+	}
+	end := position{at: through + 1}
+	if end.at < 0 {
+		end = last
+	}
+	head, seen := end, false
+	err := d.each(appendPosition(s.prefix, low), appendPosition(bytes.Clone(s.prefix), end),
+		func(key []byte, value func() ([]byte, error)) (bool, error) {
+			at := decodePosition(key[len(key)-positionLen:])
+			if !seen {
+				head, seen = at, true
+			}
+			return visit(at, value)
+		})
+	if raises {
+		if err != nil && !seen {
+			head = position{}
+		}
+		s.floor.raise(head)
+	}
+	return err
+}
+
+// examinedMax bounds the entries that one page of ScanEnded looks at.
+const examinedMax = 16384
+
+// ScanEnded implements store.Driver. Dead letters come in order of (partition, ended), other ends in
+// order of their expiry. The cursor is the last key that was looked at.
+func (d *Driver) ScanEnded(ctx context.Context, p *task.Partition, s task.State, cursor []byte, limit int) ([]task.Task, []byte, error) {
+	if err := d.enter(ctx); err != nil {
+		return nil, nil, err
+	}
+	defer d.leave()
+	prefix, wanted := []byte{expirySpace}, filterEnded(p, s)
+	if s == task.Dead {
+		prefix, wanted = []byte{deadSpace}, nil
+		if p != nil {
+			prefix = appendPrefix(nil, deadSpace, *p)
+		}
+	}
+	lower := prefix
+	if len(cursor) > 0 {
+		if !bytes.HasPrefix(cursor, prefix) || len(cursor) < expiryLen {
+			return nil, nil, fmt.Errorf("%w cursor", store.ErrMalformed)
+		}
+		lower = append(bytes.Clone(cursor), 0)
+	}
+	return d.endedPage(lower, after(prefix), wanted, s, limit)
+}
+
+// filterEnded tells from the value of an expiry entry whether its row is wanted.
+func filterEnded(p *task.Partition, s task.State) func(value []byte) bool {
+	return func(value []byte) bool {
+		return len(value) == store.PartitionLen+1 &&
+			task.State(value[store.PartitionLen]) == s &&
+			(p == nil || store.DecodePartition(value) == *p)
+	}
+}
+
+func (d *Driver) endedPage(lower, upper []byte, wanted func([]byte) bool, s task.State, limit int) (rows []task.Task, next []byte, err error) {
+	examined := 0
+	err = d.each(lower, upper, func(key []byte, value func() ([]byte, error)) (bool, error) {
+		examined++
+		v, err := value()
+		if err != nil {
+			return false, err
+		}
+		if wanted == nil || wanted(v) {
+			var t task.Task
+			id := decodePosition(key[len(key)-positionLen:]).id
+			if err := d.readTask(appendIDKey(nil, taskSpace, id), &t); err != nil {
+				return false, err
+			}
+			if t.State == s { // else changed since the iterator was opened
+				rows = append(rows, t)
+			}
+		}
+		if len(rows) < limit && examined < examinedMax {
+			return true, nil
+		}
+		next = bytes.Clone(key)
+		return false, nil
+	})
+	if err != nil {
+		return nil, nil, err
+	}
+	return rows, next, nil
+}
+
+// Sweep implements store.Driver.
+func (d *Driver) Sweep(ctx context.Context, now task.Instant, limit int) (int, error) {
+	r, err := d.expired(ctx, now, limit)
+	if err != nil || len(r.rows) == 0 {
+		return 0, err
+	}
+	results, err := d.submit(ctx, r)
+	if err != nil {
+		return 0, err
+	}
+	swept := 0
+	for _, err := range results {
+		if err == nil {
+			swept++
+		}
+	}
+	return swept, nil
+}
+
+// expired collects the first expired rows in a request that deletes them.
+func (d *Driver) expired(ctx context.Context, now task.Instant, limit int) (*request, error) {
+	if err := d.enter(ctx); err != nil {
+		return nil, err
+	}
+	defer d.leave()
+	r := newRequest(0)
+	s := scan{prefix: []byte{expirySpace}, floor: &d.expiry}
+	err := d.scan(&s, now, func(at position, _ func() ([]byte, error)) (bool, error) {
+		r.addSweep(at)
+		return len(r.rows) < limit, nil
+	})
+	r.results = make([]error, len(r.rows))
+	return r, err
+}

@@ -1,0 +1,173 @@
+package pebble
+
+import (
+	"cmp"
+	"log/slog"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/cockroachdb/pebble/v2/vfs"
+)
+
+// How space is watched.
+const (
+	reserveBytesMax   = 256 << 20
+	reserveBytesMin   = 16 << 20
+	reservePart       = 10 // of the file system
+	ballastBytesMax   = 32 << 20
+	spaceCheckedAfter = time.Second
+	smallDiskPart     = 64 // of a small file system is one memtable
+)
+
+const ballastName = "ballast"
+
+// space decides whether the store is full: fewer bytes are free than drain what is stored. It is
+// asked about at most every second, and whenever a good part of the reserve was written since.
+type space struct {
+	files vfs.FS
+	dir   string
+	log   *slog.Logger
+
+	total   uint64 // size of the file system; 0 when it cannot tell
+	reserve uint64 // below this the store is full
+	ballast uint64 // size of a file that is given up when the disk is full after all
+
+	free    atomic.Uint64
+	full    atomic.Bool
+	written atomic.Int64 // bytes since the last look
+	next    atomic.Int64 // Unix nanoseconds of the next look
+	mu      sync.Mutex   // held while looking
+	dropped atomic.Bool  // the ballast is gone
+}
+
+func newSpace(files vfs.FS, dir string, log *slog.Logger) *space {
+	s := &space{files: files, dir: dir, log: log}
+	if usage, err := files.GetDiskUsage(dir); err == nil {
+		s.total = usage.TotalBytes
+		s.free.Store(usage.AvailBytes)
+	}
+	return s
+}
+
+// memTableBytes is the default size of a memtable on this file system.
+func (s *space) memTableBytes() int {
+	if s.total == 0 {
+		return memTableBytesDefault
+	}
+	return int(min(max(s.total/smallDiskPart, memTableBytesMin), memTableBytesDefault)) //nolint:gosec // small
+}
+
+// reserveFor sets the limits. The reserve holds what may have to be written before anything can be
+// deleted: log and flush of all memtables.
+func (s *space) reserveFor(memTable int) {
+	tables := uint64(memTablesMax * memTable) //nolint:gosec // positive
+	s.reserve = max(min(reserveBytesMax, s.total/reservePart), reserveBytesMin+tables)
+	s.ballast = min(ballastBytesMax, s.reserve/4)
+	s.next.Store(0)
+	s.check()
+	s.layBallast()
+}
+
+// tick looks when a second has passed since the last time.
+func (s *space) tick() {
+	if s.total != 0 && time.Now().UnixNano() >= s.next.Load() {
+		s.look()
+	}
+}
+
+// wrote counts bytes on their way to the disk, each of which is written at least twice.
+func (s *space) wrote(n int) {
+	if s.total != 0 && s.written.Add(2*int64(n)) > int64(s.reserve/8) { //nolint:gosec // small
+		s.look()
+	}
+}
+
+func (s *space) isFull() bool { return s.full.Load() }
+
+// check is isFull after a look that is at most a second old.
+func (s *space) check() bool {
+	s.tick()
+	return s.isFull()
+}
+
+// look asks the file system. The store is full below the reserve, and takes new tasks again when
+// a half more than that is free.
+func (s *space) look() {
+	if !s.mu.TryLock() {
+		return
+	}
+	defer s.mu.Unlock()
+	s.next.Store(time.Now().Add(spaceCheckedAfter).UnixNano())
+	s.written.Store(0)
+	usage, err := s.files.GetDiskUsage(s.dir)
+	if err != nil {
+		return
+	}
+	s.free.Store(usage.AvailBytes)
+	wasFull := s.full.Load()
+	limit := s.reserve
+	if wasFull {
+		limit += s.reserve / 2
+	}
+	if isFull := usage.AvailBytes < limit; isFull != wasFull {
+		s.full.Store(isFull)
+		s.tell(isFull, usage.AvailBytes)
+	}
+	if !s.full.Load() && s.dropped.Load() {
+		s.layBallast()
+	}
+}
+
+func (s *space) tell(isFull bool, free uint64) {
+	attrs := []any{slog.String("dir", s.dir), slog.Uint64("free_bytes", free), slog.Uint64("reserve_bytes", s.reserve)}
+	if isFull {
+		s.log.Warn("store is full: new tasks are refused, stored ones go on", attrs...)
+		return
+	}
+	s.log.Info("store has space again: new tasks are accepted", attrs...)
+}
+
+// layBallast writes the ballast file, if there is room for it beside the reserve. It is a
+// precaution: failing to write it changes nothing.
+func (s *space) layBallast() {
+	if s.total == 0 || s.full.Load() {
+		return
+	}
+	path := s.files.PathJoin(s.dir, ballastName)
+	if info, err := s.files.Stat(path); err == nil && uint64(info.Size()) == s.ballast { //nolint:gosec // not negative
+		s.dropped.Store(false)
+		return
+	}
+	if s.free.Load() < s.reserve+s.reserve/2+s.ballast {
+		s.dropped.Store(true) // try again when there is more
+		return
+	}
+	err := s.writeBallast(path)
+	s.dropped.Store(err != nil)
+	if err != nil {
+		_ = s.files.Remove(path)
+	}
+}
+
+func (s *space) writeBallast(path string) error {
+	file, err := s.files.Create(path, vfs.WriteCategoryUnspecified)
+	if err != nil {
+		return err
+	}
+	block := make([]byte, 1<<20)
+	for left := s.ballast; left > 0 && err == nil; left -= min(left, uint64(len(block))) {
+		_, err = file.Write(block[:min(left, uint64(len(block)))])
+	}
+	return cmp.Or(err, file.Close())
+}
+
+// dropBallast is called when a write found the disk full; the write is tried again after it.
+func (s *space) dropBallast() {
+	s.full.Store(true)
+	if s.dropped.Swap(true) {
+		return
+	}
+	s.log.Error("disk is full: the ballast file is given up", slog.String("dir", s.dir), slog.Uint64("bytes", s.ballast))
+	_ = s.files.Remove(s.files.PathJoin(s.dir, ballastName))
+}
