@@ -116,6 +116,10 @@ $(KINESIN_TOOLS_DIR)/govulncheck@%/govulncheck:
 lint: $(GOLANGCI_LINT) ## all lint rules of .golangci.yml, formatting included
 	$(GOLANGCI_LINT) run ./...
 
+.PHONY: lint/fix
+lint/fix: $(GOLANGCI_LINT) ## mend what the lint rules can mend by themselves
+	$(GOLANGCI_LINT) run --fix ./...
+
 .PHONY: fmt
 fmt: $(GOLANGCI_LINT) ## format the code
 	$(GOLANGCI_LINT) fmt ./...
