@@ -1,0 +1,313 @@
+package lease
+
+import (
+	"context"
+	"encoding/base32"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/kinesin-io/kinesin/internal/clock"
+	"github.com/kinesin-io/kinesin/store"
+	"github.com/kinesin-io/kinesin/task"
+)
+
+const (
+	casTriesMax  = 8
+	openTriesMax = 4
+	// knownMax bounds the leases remembered between heartbeats; one that is forgotten costs a read.
+	knownMax = 16384
+
+	nameDefault = "worker"
+	suffixChars = 10 // 50 random bits
+)
+
+// Rows is what the book needs of a store.
+type Rows interface {
+	Control(ctx context.Context, kind, name string) (store.Control, error)
+	Controls(ctx context.Context, kind string) ([]store.Control, error)
+	PutControl(ctx context.Context, c store.Control) error
+	DeleteControl(ctx context.Context, c store.Control) error
+}
+
+// Book reads and changes leases. It remembers each one it changed, so that a
+// heartbeat costs one write and no read. It is safe for concurrent use.
+type Book struct {
+	rows  Rows
+	clock clock.Clock
+
+	mu    sync.Mutex           // guards what follows; never held across I/O
+	known map[string]Lease     // as last written or read here; may be behind
+	clear map[string][]task.ID // suspects whose name comes off the row with its next change
+}
+
+// NewBook returns a book over the rows of a store.
+func NewBook(rows Rows, c clock.Clock) *Book {
+	return &Book{rows: rows, clock: c, known: map[string]Lease{}, clear: map[string][]task.ID{}}
+}
+
+// Open starts a lease under a new id made of name and random characters. length zero means
+// the default; a length outside the limits is task.ErrInvalid.
+func (b *Book) Open(ctx context.Context, name string, length time.Duration) (Lease, error) {
+	length, err := CheckLength(length)
+	if err != nil {
+		return Lease{}, err
+	}
+	for range openTriesMax {
+		l := Lease{
+			Worker: b.newID(name), Name: printable(name), Version: 1, Length: length, Receipt: b.clock.Now(),
+		}
+		err = b.put(ctx, &l)
+		if !errors.Is(err, store.ErrConflict) {
+			return l, err
+		}
+	}
+	return Lease{}, fmt.Errorf("open a worker lease: %w", err)
+}
+
+// Renew notes a heartbeat received now. It returns ErrLost when the lease has ended. A lease
+// that ran out and was not marked lost is renewed: nobody acted on it.
+func (b *Book) Renew(ctx context.Context, worker string) (Lease, error) {
+	now := b.clock.Now()
+	return b.change(ctx, worker, func(l *Lease) { l.Receipt = max(l.Receipt, now) })
+}
+
+// SetSuspect writes down the one suspect that the process is about to run. It returns ErrLost
+// when the lease has ended. Only after it has returned nil may the suspect be claimed.
+func (b *Book) SetSuspect(ctx context.Context, worker string, id task.ID) error {
+	b.mu.Lock()
+	delete(b.clear, worker)
+	b.mu.Unlock()
+	_, err := b.change(ctx, worker, func(l *Lease) { l.Suspect = id })
+	return err
+}
+
+// ClearSuspect takes the suspect off the lease with the lease's next change. It does no I/O:
+// until then the row names a task that the process does not run any more, which is harmless.
+func (b *Book) ClearSuspect(worker string, id task.ID) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if len(b.clear) < knownMax && len(b.clear[worker]) < casTriesMax {
+		b.clear[worker] = append(b.clear[worker], id)
+	}
+}
+
+// Look reads a lease from the store. A lease without a row comes back Lost, with Version 0.
+func (b *Book) Look(ctx context.Context, worker string) (Lease, error) {
+	row, err := b.rows.Control(ctx, Kind, worker)
+	if errors.Is(err, store.ErrNotFound) {
+		b.forget(worker)
+		return Lease{Worker: worker, Lost: true}, nil
+	}
+	if err != nil {
+		return Lease{}, fmt.Errorf("read the lease of worker %s: %w", worker, err)
+	}
+	l, err := decode(&row)
+	if err == nil {
+		b.remember(l)
+	}
+	return l, err
+}
+
+// MarkLost ends a lease as it was seen by Look. It returns store.ErrConflict when the lease was
+// changed since: a heartbeat wins. Marking what has no row does nothing.
+func (b *Book) MarkLost(ctx context.Context, seen Lease) error {
+	if seen.Version == 0 {
+		return nil
+	}
+	seen.Version++
+	seen.Lost = true
+	if err := b.put(ctx, &seen); err != nil {
+		return fmt.Errorf("mark worker %s lost: %w", seen.Worker, err)
+	}
+	return nil
+}
+
+// Leave ends the lease of a process that gave everything back. A lease that has ended already is
+// fine; one that was marked lost keeps its row, by which its tasks are judged.
+func (b *Book) Leave(ctx context.Context, worker string) error {
+	for range casTriesMax {
+		l, err := b.Look(ctx, worker)
+		if err != nil || l.Lost {
+			return err
+		}
+		err = b.rows.DeleteControl(ctx, store.Control{Kind: Kind, Name: worker, Version: l.Version})
+		b.forget(worker)
+		if !errors.Is(err, store.ErrConflict) {
+			return err
+		}
+	}
+	return fmt.Errorf("%w: %s", ErrBusy, worker)
+}
+
+// List reads all leases, also those that have ended and are not yet swept, in order of their ids.
+func (b *Book) List(ctx context.Context) ([]Lease, error) {
+	rows, err := b.rows.Controls(ctx, Kind)
+	if err != nil {
+		return nil, fmt.Errorf("read worker leases: %w", err)
+	}
+	leases := make([]Lease, 0, len(rows))
+	for i := range rows {
+		l, err := decode(&rows[i])
+		if err != nil {
+			return nil, err
+		}
+		leases = append(leases, l)
+	}
+	return leases, nil
+}
+
+// Sweep deletes the rows of leases that ended more than KeptAfterEnd ago and says how many.
+func (b *Book) Sweep(ctx context.Context) (int, error) {
+	leases, err := b.List(ctx)
+	if err != nil {
+		return 0, err
+	}
+	now, swept := b.clock.Now(), 0
+	for i := range leases {
+		l := &leases[i]
+		if now < l.End().Add(KeptAfterEnd) {
+			continue
+		}
+		err := b.rows.DeleteControl(ctx, store.Control{Kind: Kind, Name: l.Worker, Version: l.Version})
+		if err != nil && !errors.Is(err, store.ErrConflict) {
+			return swept, fmt.Errorf("sweep the lease of worker %s: %w", l.Worker, err)
+		}
+		b.forget(l.Worker)
+		if err == nil {
+			swept++
+		}
+	}
+	return swept, nil
+}
+
+// change edits a lease by compare-and-set, starting from what is remembered.
+func (b *Book) change(ctx context.Context, worker string, edit func(*Lease)) (Lease, error) {
+	l, err := b.recall(ctx, worker)
+	for range casTriesMax {
+		if err != nil {
+			return Lease{}, err
+		}
+		if l.Lost {
+			b.forget(worker)
+			return l, fmt.Errorf("%w: %s", ErrLost, worker)
+		}
+		next := l
+		next.Version++
+		cleared := b.withoutCleared(&next)
+		edit(&next)
+		err = b.put(ctx, &next)
+		if err == nil {
+			b.done(worker, cleared)
+			return next, nil
+		}
+		if !errors.Is(err, store.ErrConflict) {
+			return Lease{}, err
+		}
+		l, err = b.after(ctx, worker, err)
+	}
+	return Lease{}, fmt.Errorf("%w: %s", ErrBusy, worker)
+}
+
+// after is the lease as the conflict showed it, or as it is read now.
+func (b *Book) after(ctx context.Context, worker string, conflict error) (Lease, error) {
+	if seen, ok := errors.AsType[*store.ConflictError](conflict); ok && seen.Control != nil {
+		return decode(seen.Control)
+	}
+	return b.Look(ctx, worker)
+}
+
+// put writes a lease whose version is the new one.
+func (b *Book) put(ctx context.Context, l *Lease) error {
+	row, err := encode(l)
+	if err != nil {
+		return err
+	}
+	if err := b.rows.PutControl(ctx, row); err != nil {
+		b.forget(l.Worker)
+		return fmt.Errorf("write the lease of worker %s: %w", l.Worker, err)
+	}
+	b.remember(*l)
+	return nil
+}
+
+func (b *Book) recall(ctx context.Context, worker string) (Lease, error) {
+	b.mu.Lock()
+	l, found := b.known[worker]
+	b.mu.Unlock()
+	if found {
+		return l, nil
+	}
+	return b.Look(ctx, worker)
+}
+
+func (b *Book) remember(l Lease) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	have, found := b.known[l.Worker]
+	switch {
+	case found && have.Version > l.Version:
+		return
+	case !found && len(b.known) >= knownMax:
+		for worker := range b.known { // any will do: it costs one read to have it back
+			delete(b.known, worker)
+			break
+		}
+	}
+	b.known[l.Worker] = l
+}
+
+func (b *Book) forget(worker string) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	delete(b.known, worker)
+}
+
+// withoutCleared takes a suspect that is done off the lease, and says how many were asked for.
+func (b *Book) withoutCleared(l *Lease) int {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for _, id := range b.clear[l.Worker] {
+		if l.Suspect == id {
+			l.Suspect = task.ID{}
+		}
+	}
+	return len(b.clear[l.Worker])
+}
+
+// done forgets the n oldest requests to clear; they are on the row.
+func (b *Book) done(worker string, n int) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if left := b.clear[worker][min(n, len(b.clear[worker])):]; len(left) > 0 {
+		b.clear[worker] = left
+		return
+	}
+	delete(b.clear, worker)
+}
+
+// newID is the readable name and enough random characters that nobody meets it again.
+func (b *Book) newID(name string) string {
+	var bits [8]byte
+	binary.BigEndian.PutUint64(bits[:], b.clock.Uint64())
+	suffix := base32.HexEncoding.EncodeToString(bits[:])[:suffixChars]
+	return printable(name) + "-" + strings.ToLower(suffix)
+}
+
+// printable keeps what is easy to read in logs and safe in names.
+func printable(name string) string {
+	kept := strings.Map(func(r rune) rune {
+		switch {
+		case r >= 'a' && r <= 'z', r >= 'A' && r <= 'Z', r >= '0' && r <= '9', r == '-', r == '_', r == '.':
+			return r
+		}
+		return '-'
+	}, name)
+	if kept = kept[:min(len(kept), NameBytesMax)]; kept != "" {
+		return kept
+	}
+	return nameDefault
+}

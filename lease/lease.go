@@ -1,0 +1,119 @@
+// Package lease is the book of worker leases: one control row of kind "worker"
+// for each worker process, renewed by its heartbeats. Who serves workers opens,
+// renews and closes leases here; who takes tasks back from silent workers looks
+// and marks here. Every change is a compare-and-set on the row's version, so that a
+// heartbeat which got through always wins over a verdict that was formed without it.
+// The package decides nothing about tasks.
+package lease
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/kinesin-io/kinesin/store"
+	"github.com/kinesin-io/kinesin/task"
+)
+
+// Kind is the kind of the control rows.
+const Kind = "worker"
+
+// Limits and default of a lease's length.
+const (
+	LengthMin     = 3 * time.Second
+	LengthMax     = time.Hour
+	LengthDefault = 15 * time.Second
+)
+
+// BeatsPerLease is how many heartbeats a worker sends in the length of its lease.
+const BeatsPerLease = 4
+
+// NameBytesMax bounds the part of a worker's id that is for people.
+const NameBytesMax = 40
+
+// KeptAfterEnd is how long the row of a lease that ended is kept. While it is there, the
+// tasks of a lost worker are judged by it, and a late heartbeat is told that the lease is lost.
+const KeptAfterEnd = 24 * time.Hour
+
+var (
+	// ErrLost says that the lease has ended for good: it was marked lost, left, or swept.
+	ErrLost = errors.New("worker lease has ended")
+	// ErrBusy says that others kept changing the lease at the same time; trying again is fine.
+	ErrBusy = errors.New("worker lease was changed at the same time")
+)
+
+// Lease is what one worker process holds.
+type Lease struct {
+	Worker  string // the id: task.Task.Worker of what it runs
+	Name    string // for people, as the worker gave it
+	Version uint64 // of the row; 0 when there is no row
+	Length  time.Duration
+	Receipt task.Instant // when the newest heartbeat was received
+	Suspect task.ID      // the one suspect that the process may run; zero for none
+	Lost    bool         // it was marked lost, or has no row
+}
+
+// End is when the lease runs out unless a heartbeat renews it.
+func (l *Lease) End() task.Instant { return l.Receipt.Add(l.Length) }
+
+// HeartbeatEvery is how often the worker owes a heartbeat.
+func (l *Lease) HeartbeatEvery() time.Duration { return l.Length / BeatsPerLease }
+
+// Over reports whether the tasks of the worker may be taken back at now: the lease was marked
+// lost, or it ran out by more than the clock bound. Whoever has only been listening since a
+// later moment than the last receipt counts from there, because a heartbeat may have found nobody.
+func (l *Lease) Over(now, since task.Instant) bool {
+	return l.Lost || now >= max(l.Receipt, since).Add(l.Length+task.ClockBound)
+}
+
+// Blames reports whether the loss of this worker speaks against the task alone.
+func (l *Lease) Blames(t *task.Task) bool { return t.Suspect && t.ID == l.Suspect }
+
+// CheckLength refuses a length outside the limits; zero means the default.
+func CheckLength(d time.Duration) (time.Duration, error) {
+	if d == 0 {
+		return LengthDefault, nil
+	}
+	if d < LengthMin || d > LengthMax {
+		return 0, fmt.Errorf("%w lease %v: want %v to %v, or 0 for %v", task.ErrInvalid, d, LengthMin, LengthMax, LengthDefault)
+	}
+	return d, nil
+}
+
+// record is a lease's row. A field that is absent means its zero value.
+type record struct {
+	Name    string `json:"name,omitempty"`
+	Length  int64  `json:"length_us"`
+	Receipt int64  `json:"receipt_us"`
+	Suspect string `json:"suspect,omitempty"`
+	Lost    bool   `json:"lost,omitempty"`
+}
+
+func encode(l *Lease) (store.Control, error) {
+	r := record{Name: l.Name, Length: l.Length.Microseconds(), Receipt: int64(l.Receipt), Lost: l.Lost}
+	if !l.Suspect.IsZero() {
+		r.Suspect = l.Suspect.String()
+	}
+	value, err := json.Marshal(r)
+	return store.Control{Kind: Kind, Name: l.Worker, Version: l.Version, Value: value}, err
+}
+
+func decode(row *store.Control) (Lease, error) {
+	var r record
+	if err := json.Unmarshal(row.Value, &r); err != nil {
+		return Lease{}, fmt.Errorf("%w: lease of worker %s: %w", store.ErrCorrupt, row.Name, err)
+	}
+	l := Lease{
+		Worker: row.Name, Name: r.Name, Version: row.Version, Lost: r.Lost,
+		Length: time.Duration(r.Length) * time.Microsecond, Receipt: task.Instant(r.Receipt),
+	}
+	if r.Suspect == "" {
+		return l, nil
+	}
+	var err error
+	if l.Suspect, err = task.ParseID(r.Suspect); err != nil {
+		return Lease{}, fmt.Errorf("%w: lease of worker %s: suspect: %w", store.ErrCorrupt, row.Name, err)
+	}
+	return l, nil
+}
