@@ -1,0 +1,375 @@
+package hsc
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"slices"
+	"time"
+
+	"github.com/kinesin-io/kinesin/api/kinesinv1"
+	"github.com/kinesin-io/kinesin/catalog"
+	"github.com/kinesin-io/kinesin/lease"
+	"github.com/kinesin-io/kinesin/queue"
+	"github.com/kinesin-io/kinesin/store"
+	"github.com/kinesin-io/kinesin/task"
+)
+
+const (
+	// conflictRoundsMax bounds how often one claim is decided anew because the row had moved on.
+	conflictRoundsMax = 4
+	// putBackDelay is how long a message that could not be claimed now stays out of sight.
+	putBackDelay = 100 * time.Millisecond
+)
+
+// claimState is what became of one message.
+type claimState uint8
+
+const (
+	claimOpen    claimState = iota // to be decided and written
+	claimUnknown                   // written, perhaps: to be read back
+	claimWon                       // the attempt is the worker's
+	claimRefused                   // the message is of no use to anybody
+	claimPutBack                   // not now: the message goes back for a moment
+	claimYielded                   // not here: the message goes back at once
+)
+
+// claim is one message on its way to an attempt.
+type claim struct {
+	row     *task.Task // as the message has it, or as a conflict showed it
+	next    task.Task  // as claimed
+	payload []byte     // of a payload that is stored apart
+	lost    bool       // the payload row is missing
+	entry   *catalog.Entry
+	state   claimState
+	reason  string // of a refusal
+	rounds  int
+}
+
+// claimer turns received messages into attempts of one worker. It is used by one goroutine.
+type claimer struct {
+	svc  *Service
+	sess *session
+
+	claims []claim
+	ops    []store.Op
+	at     []int // ops[i] is of claims[at[i]]
+	retry  backoff
+}
+
+// run claims what it can and settles every message: it is deleted, or visible again. The won
+// claims are in c.claims until the next run. It returns an error only when the worker's lease has ended.
+func (c *claimer) run(ctx context.Context, messages []queue.Message) error {
+	clear(c.claims)
+	c.claims = slices.Grow(c.claims[:0], len(messages))[:len(messages)]
+	for i := range messages {
+		c.claims[i] = claim{row: &messages[i].Task}
+	}
+	err := c.admit(ctx, messages)
+	c.fetch(ctx)
+	c.commit(ctx, messages)
+	c.settle(ctx, messages)
+	return err
+}
+
+// admit lets pass what this worker may run: of suspects only one at a time, whose id is
+// on the lease before it is claimed.
+func (c *claimer) admit(ctx context.Context, messages []queue.Message) error {
+	for i := range c.claims {
+		cl := &c.claims[i]
+		if cl.entry = c.svc.Catalog.ByRef(cl.row.Partition.Lambda); cl.entry == nil {
+			cl.state = claimPutBack
+			continue
+		}
+		if queue.NameFor(&messages[i].Task).Class == queue.Normal {
+			continue
+		}
+		if err := c.admitSuspect(ctx, cl); err != nil {
+			for j := range c.claims {
+				c.claims[j].state = claimPutBack
+			}
+			return err
+		}
+	}
+	return nil
+}
+
+func (c *claimer) admitSuspect(ctx context.Context, cl *claim) error {
+	id := cl.row.ID
+	if !c.sess.reserveSuspect(id) {
+		cl.state = claimYielded
+		return nil
+	}
+	err := c.svc.Leases.SetSuspect(ctx, c.sess.worker, id)
+	if err == nil {
+		return nil
+	}
+	c.svc.suspectDone(c.sess, id)
+	cl.state = claimPutBack
+	if errors.Is(err, lease.ErrLost) {
+		return leaseLost(c.sess.worker)
+	}
+	c.svc.Hooks.failed("note a suspect", err)
+	return nil
+}
+
+// fetch reads the payloads that are stored apart, before anything is claimed for them.
+func (c *claimer) fetch(ctx context.Context) {
+	for i := range c.claims {
+		cl := &c.claims[i]
+		if cl.state != claimOpen || !cl.row.PayloadStoredApart() {
+			continue
+		}
+		payload, err := c.svc.Store.Payload(ctx, cl.row.ID)
+		switch {
+		case err == nil:
+			cl.payload = payload
+		case errors.Is(err, store.ErrNotFound): // of an ended task, most likely: the claim tells
+			cl.lost = true
+		default:
+			c.svc.Hooks.failed("read a payload", err)
+			cl.state = claimPutBack
+		}
+	}
+}
+
+// commit writes the open claims until each is decided, or ctx ends. A claim may be
+// applied though an error came back, so the writes are not cut short by ctx, and what is unknown is read back.
+func (c *claimer) commit(ctx context.Context, messages []queue.Message) {
+	lasting := context.WithoutCancel(ctx)
+	c.retry.reset()
+	for c.decide() > 0 {
+		results, err := c.svc.Store.Apply(lasting, c.ops)
+		for i, at := range c.at {
+			c.take(&c.claims[at], results[i], &messages[at])
+		}
+		if err != nil { // the ops may still be in use
+			c.ops = nil
+		}
+		for c.unknown() {
+			c.svc.Hooks.failed("claim", err)
+			if !c.retry.sleep(ctx, c.svc.Clock) {
+				c.putBackOpen()
+				return
+			}
+			err = c.readBack(lasting, messages)
+		}
+	}
+}
+
+// decide computes the claimed rows and their writes; it says how many there are.
+func (c *claimer) decide() int {
+	now := c.svc.Clock.Now()
+	c.ops, c.at = c.ops[:0], c.at[:0]
+	for i := range c.claims {
+		cl := &c.claims[i]
+		if cl.state != claimOpen {
+			continue
+		}
+		if cl.rounds++; cl.rounds > conflictRoundsMax {
+			cl.state = claimPutBack
+			continue
+		}
+		event := task.Event{Kind: task.Claim, Seq: cl.row.Seq, Worker: c.sess.worker, Lease: c.sess.lease}
+		next, _, err := cl.row.Apply(event, now, task.Policy{})
+		if err != nil {
+			cl.refuse(cl.row)
+			continue
+		}
+		cl.next = next
+		c.ops = append(c.ops, store.Op{Kind: store.ReplaceTask, Task: next})
+		c.at = append(c.at, i)
+	}
+	return len(c.ops)
+}
+
+// take notes the result of a claim's write.
+func (c *claimer) take(cl *claim, result error, m *queue.Message) {
+	if result == nil {
+		cl.state = claimWon
+		return
+	}
+	if current, ok := isConflict(result); ok {
+		c.reconsider(cl, current, m)
+		return
+	}
+	cl.state = claimUnknown
+}
+
+// reconsider decides by the row as it is now. A task whose wake-up alone was moved is still this
+// message's; one that a user or another worker moved on is not.
+func (c *claimer) reconsider(cl *claim, current *task.Task, m *queue.Message) {
+	if current == nil {
+		cl.state, cl.reason = claimRefused, RefusedGone
+		return
+	}
+	soon := max(m.Task.Due, c.svc.Clock.Now().Add(c.svc.Ahead))
+	if current.State == task.Enqueued && current.Due <= soon && queue.NameFor(current) == queue.NameFor(&m.Task) {
+		cl.row, cl.state = current, claimOpen
+		return
+	}
+	cl.refuse(current)
+}
+
+func (cl *claim) refuse(current *task.Task) {
+	cl.state = claimRefused
+	switch {
+	case current.State.IsEnd():
+		cl.reason = RefusedEnded
+	case current.State.IsRunning():
+		cl.reason = RefusedTaken
+	default:
+		cl.reason = RefusedStale
+	}
+}
+
+func (c *claimer) unknown() bool {
+	return slices.ContainsFunc(c.claims, func(cl claim) bool { return cl.state == claimUnknown })
+}
+
+// putBackOpen gives up what is not decided. If such a claim was applied after all, its
+// wake-up finds that the worker never confirmed it.
+func (c *claimer) putBackOpen() {
+	for i := range c.claims {
+		if s := c.claims[i].state; s == claimOpen || s == claimUnknown {
+			c.claims[i].state = claimPutBack
+		}
+	}
+}
+
+// readBack finds out what became of writes whose outcome is unknown.
+func (c *claimer) readBack(ctx context.Context, messages []queue.Message) error {
+	var ids []task.ID
+	var of []int
+	for i := range c.claims {
+		if c.claims[i].state == claimUnknown {
+			ids, of = append(ids, c.claims[i].next.ID), append(of, i)
+		}
+	}
+	rows, err := c.svc.Store.Tasks(ctx, ids)
+	if err != nil {
+		return err
+	}
+	for n, i := range of {
+		cl, row := &c.claims[i], &rows[n]
+		switch {
+		case row.ID.IsZero():
+			c.reconsider(cl, nil, &messages[i])
+		case sameClaim(row, &cl.next):
+			cl.state = claimWon
+		default:
+			c.reconsider(cl, row, &messages[i])
+		}
+	}
+	return nil
+}
+
+// sameClaim reports whether the row is what our write would have made it: the sequence number can
+// only be passed by a later change, and no other claimer writes our worker's id.
+func sameClaim(row, next *task.Task) bool {
+	return row.State == task.Claimed && row.Seq == next.Seq && row.Attempt == next.Attempt && row.Worker == next.Worker
+}
+
+// settle deletes the messages that have served, and puts the others back.
+func (c *claimer) settle(ctx context.Context, messages []queue.Message) {
+	ctx = context.WithoutCancel(ctx)
+	unserved := 0
+	for i := range c.claims {
+		switch cl := &c.claims[i]; cl.state {
+		case claimRefused:
+			c.svc.Hooks.refused(cl.reason, 1)
+			c.svc.suspectDone(c.sess, cl.row.ID)
+		case claimPutBack, claimYielded:
+			c.svc.suspectNotClaimed(c.sess, cl)
+			unserved++
+		case claimWon, claimOpen, claimUnknown:
+		}
+	}
+	if unserved == 0 {
+		c.svc.deleteMessages(ctx, messages)
+		return
+	}
+	c.svc.deleteMessages(ctx, c.those(messages, claimWon, claimRefused))
+	c.svc.putBack(ctx, c.those(messages, claimPutBack), putBackDelay)
+	c.svc.putBack(ctx, c.those(messages, claimYielded), 0)
+}
+
+// those are the messages whose claims are in one of the states.
+func (c *claimer) those(messages []queue.Message, states ...claimState) []queue.Message {
+	var chosen []queue.Message
+	for i := range c.claims {
+		if slices.Contains(states, c.claims[i].state) {
+			chosen = append(chosen, messages[i])
+		}
+	}
+	return chosen
+}
+
+// deleteMessages is best effort: a message that comes again is refused.
+func (s *Service) deleteMessages(ctx context.Context, messages []queue.Message) {
+	if len(messages) == 0 {
+		return
+	}
+	if err := s.Queue.Delete(ctx, messages); err != nil {
+		s.Hooks.failed("delete messages", err)
+	}
+}
+
+// putBack is best effort: a message that is lost is sent again when its task's wake-up fires.
+func (s *Service) putBack(ctx context.Context, messages []queue.Message, delay time.Duration) {
+	if len(messages) == 0 {
+		return
+	}
+	if err := s.Queue.Release(context.WithoutCancel(ctx), messages, delay); err != nil {
+		s.Hooks.failed("release messages", err)
+	}
+}
+
+// suspectNotClaimed makes room for another suspect when the reserved one was put back.
+func (s *Service) suspectNotClaimed(sess *session, cl *claim) {
+	if cl.state == claimPutBack {
+		s.suspectDone(sess, cl.row.ID)
+	}
+}
+
+// suspectDone also takes the id off the lease, with the lease's next change.
+func (s *Service) suspectDone(sess *session, id task.ID) {
+	if sess.suspectDone(id) {
+		s.Leases.ClearSuspect(sess.worker, id)
+	}
+}
+
+// delivery is a won claim as it goes to the worker.
+type delivery struct {
+	hand *hand
+	wire *kinesinv1.Claimed
+}
+
+// won turns the won claims into deliveries. A task whose payload is gone cannot run; its attempt
+// ends here, for good.
+func (c *claimer) won(ctx context.Context) []delivery {
+	now := c.svc.Clock.Now()
+	won := make([]delivery, 0, len(c.claims))
+	for i := range c.claims {
+		cl := &c.claims[i]
+		if cl.state != claimWon {
+			continue
+		}
+		if cl.lost {
+			c.failWithoutPayload(ctx, cl)
+			continue
+		}
+		c.svc.Hooks.claimed(cl.entry, &cl.next, now)
+		row := cl.next
+		won = append(won, delivery{&hand{row: &row}, c.svc.wireClaimed(&row, cl.entry, cl.payload)})
+	}
+	return won
+}
+
+func (c *claimer) failWithoutPayload(ctx context.Context, cl *claim) {
+	c.svc.Log.ErrorContext(ctx, "payload is missing", slog.String("task_id", cl.next.ID.String()))
+	r := report{attempt: attempt{cl.next.ID, cl.next.Attempt}, row: &cl.next, event: task.Event{
+		Kind: task.Finish, Outcome: task.OutcomeFatal, Error: "the payload of the task is missing from the store",
+	}}
+	c.svc.record(context.WithoutCancel(ctx), c.sess, []report{r})
+}

@@ -1,0 +1,294 @@
+// Package hsc is the heartbeat and status controller: it serves claims,
+// heartbeats and results to worker processes, over a stream or call by call
+// (WorkerService of the wire contract).
+//
+// It owns the move of a task from enqueued to claimed, processing and the end of
+// its attempt; it receives from the lambda queues, changes task rows through
+// task.Task.Apply under compare-and-set, and keeps the leases of workers. What it
+// holds in memory is only a shortcut: any instance can serve any worker, and one that is
+// killed loses nothing. It never takes tasks back from a silent worker, never decides
+// when a task is due, and starts no attempt early: a worker is told how long to hold.
+package hsc
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"sync"
+	"time"
+
+	"github.com/kinesin-io/kinesin/catalog"
+	"github.com/kinesin-io/kinesin/internal/clock"
+	"github.com/kinesin-io/kinesin/lease"
+	"github.com/kinesin-io/kinesin/queue"
+	"github.com/kinesin-io/kinesin/store"
+	"github.com/kinesin-io/kinesin/task"
+)
+
+// AheadDefault is how long before its due time a task may be claimed; the worker holds it until then.
+const AheadDefault = 20 * time.Millisecond
+
+const (
+	sessionsSweepEvery = 10 * time.Second
+	leasesSweepEvery   = 10 * time.Minute
+)
+
+// Store is what the HSC needs of a store.
+type Store interface {
+	Apply(ctx context.Context, ops []store.Op) ([]error, error)
+	Tasks(ctx context.Context, ids []task.ID) ([]task.Task, error)
+	Payload(ctx context.Context, id task.ID) ([]byte, error)
+}
+
+// Queue is what the HSC needs of the lambda queues.
+type Queue interface {
+	Send(ctx context.Context, messages []queue.Message) []error
+	Receive(ctx context.Context, names []queue.Name, limit int, ahead time.Duration) ([]queue.Message, error)
+	Delete(ctx context.Context, messages []queue.Message) error
+	Release(ctx context.Context, messages []queue.Message, delay time.Duration) error
+}
+
+// Catalog tells the lambdas this process knows.
+type Catalog interface {
+	Lambda(name string) (*catalog.Entry, error)
+	ByRef(ref uint32) *catalog.Entry
+	Changed() <-chan struct{}
+}
+
+// Scheduler is told of wake-ups that were set here, so that they need not wait to be found.
+type Scheduler interface {
+	// Awake says that the stored task has the wake-up it carries. It must not block.
+	Awake(t task.Task)
+}
+
+// Config is what a Service is made of. Scheduler may be nil: then wake-ups are found by scanning.
+type Config struct {
+	Store     Store
+	Queue     Queue
+	Catalog   Catalog
+	Leases    *lease.Book
+	Sealer    *task.Sealer
+	Scheduler Scheduler
+	Clock     clock.Clock
+	Log       *slog.Logger
+	Hooks     Hooks
+
+	Ahead time.Duration // 0: AheadDefault
+}
+
+// Service serves workers. All methods are safe for concurrent use.
+type Service struct {
+	Config
+
+	calls    sync.WaitGroup // handlers, and what they started
+	stopping chan struct{}  // closed when stopped is set
+
+	mu       sync.Mutex // guards what follows; never held across I/O
+	sessions map[string]*session
+	stopped  bool
+}
+
+// New returns a service that serves at once; Run keeps it in order.
+func New(c Config) *Service {
+	if c.Ahead == 0 {
+		c.Ahead = AheadDefault
+	}
+	if c.Log == nil {
+		c.Log = slog.New(slog.DiscardHandler)
+	}
+	return &Service{Config: c, stopping: make(chan struct{}), sessions: map[string]*session{}}
+}
+
+// Run follows changes of the lambdas and forgets workers that are gone, until ctx ends. Then it
+// ends all streams with "unavailable", which workers answer by connecting elsewhere, and
+// returns when every call has returned.
+func (s *Service) Run(ctx context.Context) error {
+	sessions, leases := s.Clock.NewTimer(sessionsSweepEvery), s.Clock.NewTimer(leasesSweepEvery)
+	defer sessions.Stop()
+	defer leases.Stop()
+	for {
+		changed := s.Catalog.Changed()
+		s.pollAnew()
+		select {
+		case <-changed:
+		case <-sessions.C():
+			s.forgetGone()
+			sessions.Reset(sessionsSweepEvery)
+		case <-leases.C():
+			s.sweepLeases(ctx)
+			leases.Reset(leasesSweepEvery)
+		case <-ctx.Done():
+			s.stop()
+			s.calls.Wait()
+			return nil
+		}
+	}
+}
+
+func (s *Service) sweepLeases(ctx context.Context) {
+	if _, err := s.Leases.Sweep(ctx); err != nil && ctx.Err() == nil {
+		s.Log.WarnContext(ctx, "worker leases not swept", slog.Any("error", err))
+	}
+}
+
+// begin admits a call; end must be called when it is over.
+func (s *Service) begin() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.stopped {
+		return errStopping
+	}
+	s.calls.Add(1)
+	return nil
+}
+
+func (s *Service) end() { s.calls.Done() }
+
+// stop refuses new calls and ends all streams.
+func (s *Service) stop() {
+	s.mu.Lock()
+	if !s.stopped {
+		s.stopped = true
+		close(s.stopping)
+	}
+	s.mu.Unlock()
+	for _, sess := range s.all() {
+		if st := sess.current(); st != nil {
+			st.stop(errStopping)
+		}
+	}
+}
+
+// pollAnew makes all streams choose their queues again.
+func (s *Service) pollAnew() {
+	for _, sess := range s.all() {
+		sess.pollAnew()
+	}
+}
+
+func (s *Service) all() []*session {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	all := make([]*session, 0, len(s.sessions))
+	for _, sess := range s.sessions {
+		all = append(all, sess)
+	}
+	return all
+}
+
+// session finds what is known of a worker here, or begins it from the worker's lease.
+func (s *Service) session(ctx context.Context, worker string) (*session, error) {
+	if worker == "" {
+		return nil, errNoWorker
+	}
+	s.mu.Lock()
+	sess := s.sessions[worker]
+	s.mu.Unlock()
+	if sess != nil {
+		return sess, nil
+	}
+	l, err := s.Leases.Look(ctx, worker)
+	if err != nil {
+		return nil, s.unavailable(ctx, "read a worker lease", err)
+	}
+	if l.Lost {
+		return nil, leaseLost(worker)
+	}
+	return s.sessionOf(&l), nil
+}
+
+func (s *Service) sessionOf(l *lease.Lease) *session {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	sess := s.sessions[l.Worker]
+	if sess == nil {
+		sess = newSession(l)
+		s.sessions[l.Worker] = sess
+	}
+	sess.renewed(l)
+	return sess
+}
+
+// lose ends what is known of a worker whose lease has ended.
+func (s *Service) lose(worker string) {
+	s.mu.Lock()
+	sess := s.sessions[worker]
+	delete(s.sessions, worker)
+	s.mu.Unlock()
+	if sess == nil {
+		return
+	}
+	s.Hooks.leaseLost(worker)
+	if st := sess.lose(); st != nil {
+		st.stop(leaseLost(worker))
+	}
+}
+
+// forgetGone drops sessions without a stream whose lease ran out a while ago.
+func (s *Service) forgetGone() {
+	now := s.Clock.Now()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for worker, sess := range s.sessions {
+		if sess.current() == nil && now > sess.end().Add(sess.lease) {
+			delete(s.sessions, worker)
+		}
+	}
+}
+
+// CancelRequested tells the worker that runs the task that a cancel was requested, if the worker's
+// stream is here; otherwise it learns with its next heartbeat.
+func (s *Service) CancelRequested(t task.Task) {
+	s.mu.Lock()
+	sess := s.sessions[t.Worker]
+	s.mu.Unlock()
+	if sess == nil {
+		return
+	}
+	if st := sess.current(); st != nil {
+		st.sendCancels([]attempt{{t.ID, t.Attempt}})
+	}
+}
+
+// Workers is how many worker processes have a stream here.
+func (s *Service) Workers() int {
+	n := 0
+	for _, sess := range s.all() {
+		if sess.current() != nil {
+			n++
+		}
+	}
+	return n
+}
+
+// policy is what governs a task; a task whose lambda is gone ends by the defaults.
+func (s *Service) policy(t *task.Task) (task.Policy, *catalog.Entry) {
+	if entry := s.Catalog.ByRef(t.Partition.Lambda); entry != nil {
+		return entry.PolicyFor(t), entry
+	}
+	defaults := task.Lambda{}.WithDefaults()
+	return defaults.PolicyFor(t), nil
+}
+
+// backoff is a wait that doubles up to a limit.
+type backoff struct{ wait time.Duration }
+
+const (
+	backoffMin = 10 * time.Millisecond
+	backoffMax = time.Second
+)
+
+func (b *backoff) reset() { b.wait = 0 }
+
+// sleep waits; it returns false when ctx ended first.
+func (b *backoff) sleep(ctx context.Context, c clock.Clock) bool {
+	b.wait = min(max(2*b.wait, backoffMin), backoffMax)
+	return clock.Sleep(ctx, c, b.wait) == nil
+}
+
+func isConflict(err error) (*task.Task, bool) {
+	if seen, ok := errors.AsType[*store.ConflictError](err); ok {
+		return seen.Task, true
+	}
+	return nil, errors.Is(err, store.ErrConflict)
+}

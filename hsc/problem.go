@@ -1,0 +1,77 @@
+package hsc
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"time"
+
+	"github.com/kinesin-io/kinesin/api"
+	"github.com/kinesin-io/kinesin/api/kinesinv1"
+	"github.com/kinesin-io/kinesin/catalog"
+	"github.com/kinesin-io/kinesin/lease"
+	"github.com/kinesin-io/kinesin/task"
+)
+
+// retryAfter is what a worker is told to wait before it sends again what the store did not take.
+const retryAfter = 100 * time.Millisecond
+
+var (
+	errStopping   = &api.Error{Reason: kinesinv1.Reason_REASON_UNAVAILABLE, Text: "this server is stopping; connect again", RetryAfter: retryAfter}
+	errSuperseded = &api.Error{Reason: kinesinv1.Reason_REASON_INVALID, Text: "this worker has opened another stream, which replaces this one"}
+	errNoHello    = &api.Error{Reason: kinesinv1.Reason_REASON_INVALID, Text: "the first message of a stream must be hello"}
+	errNoWorker   = &api.Error{Reason: kinesinv1.Reason_REASON_INVALID, Text: "worker is empty: want the id that Register returned"}
+)
+
+func invalid(format string, args ...any) error {
+	return api.Errorf(kinesinv1.Reason_REASON_INVALID, format, args...)
+}
+
+func leaseLost(worker string) error {
+	return api.Errorf(kinesinv1.Reason_REASON_LEASE_LOST,
+		"the lease of worker %s has ended: stop what runs and register again", worker)
+}
+
+// unavailable is what a worker learns when the store or the queue failed; the cause stays here.
+func (s *Service) unavailable(ctx context.Context, what string, err error) error {
+	if ctx.Err() == nil {
+		s.Log.WarnContext(ctx, "call failed", slog.String("what", what), slog.Any("error", err))
+	}
+	s.Hooks.failed(what, err)
+	return &api.Error{
+		Reason: kinesinv1.Reason_REASON_UNAVAILABLE, Text: what + ": the store did not answer; try again", RetryAfter: retryAfter,
+	}
+}
+
+// leaseProblem translates an error of the book of leases.
+func (s *Service) leaseProblem(ctx context.Context, worker string, err error) error {
+	switch {
+	case errors.Is(err, lease.ErrLost):
+		return leaseLost(worker)
+	case errors.Is(err, task.ErrInvalid):
+		return err
+	}
+	return s.unavailable(ctx, "change a worker lease", err)
+}
+
+func lambdaProblem(err error) error {
+	if errors.Is(err, catalog.ErrUnknown) {
+		return api.Errorf(kinesinv1.Reason_REASON_UNKNOWN_LAMBDA, "%v", err)
+	}
+	return err
+}
+
+func fencedProblem(text string) *kinesinv1.Problem {
+	return &kinesinv1.Problem{Reason: kinesinv1.Reason_REASON_FENCED, Text: text}
+}
+
+func unavailableProblem() *kinesinv1.Problem {
+	return &kinesinv1.Problem{
+		Reason: kinesinv1.Reason_REASON_UNAVAILABLE, Text: "the result may not be stored; send it again",
+		RetryAfterMicros: retryAfter.Microseconds(),
+	}
+}
+
+func invalidProblem(text string) *kinesinv1.Problem {
+	return &kinesinv1.Problem{Reason: kinesinv1.Reason_REASON_INVALID, Text: text}
+}

@@ -1,0 +1,298 @@
+package hsc
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/kinesin-io/kinesin/api/kinesinv1"
+	"github.com/kinesin-io/kinesin/catalog"
+	"github.com/kinesin-io/kinesin/queue"
+	"github.com/kinesin-io/kinesin/store"
+	"github.com/kinesin-io/kinesin/task"
+)
+
+// recordRoundsMax bounds how often a report is decided anew because its row had moved on.
+const recordRoundsMax = 6
+
+// report is what a worker says of one attempt, on its way into the task's row.
+type report struct {
+	attempt
+
+	event task.Event // Finish or Start; worker and attempt are filled in
+	row   *task.Task // as last seen; nil: to be read
+
+	done    bool
+	problem *kinesinv1.Problem // of a report that is done; nil: it is stored
+
+	next   task.Task // the row as changed
+	effect task.Effect
+	entry  *catalog.Entry
+	stored bool // changed by this report, now
+}
+
+// finishOf reads a result; ok is false when it says nothing that can be understood, and
+// the problem says what is allowed.
+func finishOf(r *kinesinv1.Result) (report, *kinesinv1.Problem) {
+	id, ok := idOf(r.GetTask())
+	if !ok {
+		return report{}, invalidProblem(fmt.Sprintf("task of %d bytes: want the 16 bytes of a claimed task", len(r.GetTask())))
+	}
+	a := attempt{id, r.GetAttempt()}
+	outcome, ok := outcomes[r.GetOutcome()]
+	if !ok {
+		return report{attempt: a}, invalidProblem(fmt.Sprintf("outcome %q: want success, retriable_failure, fatal_failure, snoozed, released or cancelled", r.GetOutcome()))
+	}
+	delay := min(max(r.GetDelayMicros(), 0), snoozeMax.Microseconds())
+	return report{attempt: a, event: task.Event{
+		Kind: task.Finish, Outcome: outcome, Error: r.GetError(),
+		Started: task.Instant(max(r.GetStartedMicros(), 0)), Delay: micros(delay),
+	}}, nil
+}
+
+func startOf(s *kinesinv1.Started) (report, bool) {
+	id, ok := idOf(s.GetTask())
+	return report{attempt: attempt{id, s.GetAttempt()}, event: task.Event{
+		Kind: task.Start, Started: task.Instant(max(s.GetStartedMicros(), 0)),
+	}}, ok
+}
+
+// record writes reports into their rows, each under the condition that the attempt still owns
+// its task, carries out what that leads to, and leaves in every report what became of it. A report
+// that is there already is fine. It does not wait for a store that fails: those reports are unavailable.
+func (s *Service) record(ctx context.Context, sess *session, reports []report) {
+	for i := range reports {
+		reports[i].event.Worker, reports[i].event.Attempt = sess.worker, reports[i].number
+	}
+	var ops []store.Op
+	for range recordRoundsMax {
+		if err := s.readRows(ctx, reports); err != nil {
+			s.giveUp(ctx, reports, err)
+			break
+		}
+		if ops = s.decideReports(sess.worker, reports, ops[:0]); len(ops) == 0 {
+			break
+		}
+		results, err := s.Store.Apply(ctx, ops)
+		takeResults(reports, results)
+		if err != nil {
+			s.giveUp(ctx, reports, err)
+			break
+		}
+	}
+	s.giveUp(ctx, reports, errBusy)
+	s.carryOut(ctx, reports)
+	s.conclude(sess, reports)
+}
+
+var errBusy = errors.New("rows kept changing")
+
+// readRows reads the rows that are not known yet.
+func (s *Service) readRows(ctx context.Context, reports []report) error {
+	var ids []task.ID
+	var of []int
+	for i := range reports {
+		if r := &reports[i]; !r.done && r.row == nil {
+			ids, of = append(ids, r.id), append(of, i)
+		}
+	}
+	if len(ids) == 0 {
+		return nil
+	}
+	rows, err := s.Store.Tasks(ctx, ids)
+	if err != nil {
+		return err
+	}
+	for n, i := range of {
+		reports[i].row = &rows[n]
+	}
+	return nil
+}
+
+// decideReports computes the changed rows of all open reports and their writes, in their order.
+func (s *Service) decideReports(worker string, reports []report, ops []store.Op) []store.Op {
+	now := s.Clock.Now()
+	for i := range reports {
+		r := &reports[i]
+		if r.done {
+			continue
+		}
+		var policy task.Policy
+		policy, r.entry = s.policy(r.row)
+		if r.event.Outcome == task.OutcomeRetriable {
+			r.event.Jitter = s.Clock.Uint64()
+		}
+		event := r.event
+		event.Started = plausible(event.Started, r.row, now)
+		next, effect, err := r.row.Apply(event, now, policy)
+		if err != nil {
+			r.refuse(worker, err)
+			continue
+		}
+		r.next, r.effect = next, effect
+		ops = append(ops, store.Op{Kind: store.ReplaceTask, Task: next})
+	}
+	return ops
+}
+
+// plausible keeps a worker's clock from saying that an attempt started before its claim or after now.
+func plausible(started task.Instant, t *task.Task, now task.Instant) task.Instant {
+	if started.IsZero() {
+		return 0
+	}
+	return min(max(started, t.ClaimedAt), now)
+}
+
+// refuse ends a report that the machine refuses. If the row says the same already, the worker only
+// had not heard of it.
+func (r *report) refuse(worker string, err error) {
+	r.done = true
+	switch {
+	case r.event.Kind == task.Start:
+	case r.row.ID.IsZero():
+		r.problem = fencedProblem("there is no such task any more")
+	case recorded(r.row, worker, r.number, r.event.Outcome):
+		r.next = *r.row
+		if r.row.State == task.Enqueued && r.row.Attempt == r.number { // its message may not have been sent
+			r.effect = task.Send
+		}
+	default:
+		r.problem = fencedProblem(err.Error())
+	}
+}
+
+// recorded reports whether the row remembers that this attempt ended this way.
+func recorded(t *task.Task, worker string, number uint32, o task.Outcome) bool {
+	for i := len(t.History) - 1; i >= 0; i-- {
+		if a := &t.History[i]; a.Number == number {
+			return a.Worker == worker && a.Outcome == o
+		}
+	}
+	return false
+}
+
+// takeResults notes the results of the writes, which are in the order of the open reports.
+func takeResults(reports []report, results []error) {
+	n := 0
+	for i := range reports {
+		r := &reports[i]
+		if r.done {
+			continue
+		}
+		result := results[n]
+		n++
+		if result == nil {
+			r.done, r.stored = true, true
+			continue
+		}
+		if r.row, _ = isConflict(result); r.row == nil && errors.Is(result, store.ErrConflict) {
+			r.row = &task.Task{} // it is gone
+		}
+	}
+}
+
+// giveUp answers what is still open with "unavailable": the worker sends it again.
+func (s *Service) giveUp(ctx context.Context, reports []report, err error) {
+	open := 0
+	for i := range reports {
+		if r := &reports[i]; !r.done {
+			r.done, r.problem = true, unavailableProblem()
+			open++
+		}
+	}
+	if open > 0 {
+		_ = s.unavailable(ctx, "store results", err) // logged and counted; the acks say it to the worker
+	}
+}
+
+// carryOut does what the stored changes owe. A message that a queue refuses is sent when the task's
+// wake-up fires.
+func (s *Service) carryOut(ctx context.Context, reports []report) {
+	var messages []queue.Message
+	for i := range reports {
+		r := &reports[i]
+		if r.effect == task.Send && r.problem == nil {
+			messages = append(messages, queue.Message{Task: r.next})
+		}
+		if r.stored && s.Scheduler != nil && (r.next.State == task.RetriableFailure || r.next.State == task.Scheduled) {
+			s.Scheduler.Awake(r.next)
+		}
+	}
+	if len(messages) == 0 {
+		return
+	}
+	for _, err := range s.Queue.Send(ctx, messages) {
+		if err != nil {
+			s.Hooks.failed("send messages", err)
+		}
+	}
+}
+
+// conclude brings the session up to date and tells the hooks.
+func (s *Service) conclude(sess *session, reports []report) {
+	sess.mu.Lock()
+	for i := range reports {
+		r := &reports[i]
+		h := sess.hands[r.id]
+		if h == nil || h.row.Attempt != r.number || r.isUnavailable() {
+			continue
+		}
+		switch {
+		case r.event.Kind == task.Finish:
+			h.free()
+			delete(sess.hands, r.id)
+		case r.stored:
+			row := r.next
+			h.row = &row
+		}
+	}
+	suspect := sess.suspect
+	sess.mu.Unlock()
+	for i := range reports {
+		r := &reports[i]
+		if r.id == suspect && r.event.Kind == task.Finish && !r.isUnavailable() && !r.stillOwned(sess.worker) {
+			s.suspectDone(sess, r.id)
+		}
+		s.tellHooks(r)
+	}
+}
+
+// stillOwned reports whether the worker has the task after the report; with a newer attempt, that is.
+func (r *report) stillOwned(worker string) bool {
+	now := r.row
+	if r.stored {
+		now = &r.next
+	}
+	return now.State.IsRunning() && now.Worker == worker
+}
+
+func (r *report) isUnavailable() bool {
+	return r.problem != nil && r.problem.Reason == kinesinv1.Reason_REASON_UNAVAILABLE
+}
+
+func (s *Service) tellHooks(r *report) {
+	switch {
+	case r.stored:
+		s.Hooks.started(r.entry, r.row, &r.next)
+		if r.event.Kind == task.Finish {
+			s.Hooks.finished(r.entry, &r.next, r.event.Outcome)
+		}
+	case r.problem != nil && r.problem.Reason == kinesinv1.Reason_REASON_FENCED:
+		s.Hooks.fenced()
+	}
+}
+
+// giveBack returns attempts that never reached their worker to the queue; nobody is charged. What cannot be
+// written now is found by its wake-up.
+func (s *Service) giveBack(ctx context.Context, sess *session, rows []task.Task) {
+	if len(rows) == 0 {
+		return
+	}
+	reports := make([]report, len(rows))
+	for i := range rows {
+		reports[i] = report{attempt: attempt{rows[i].ID, rows[i].Attempt}, row: &rows[i], event: task.Event{
+			Kind: task.Finish, Outcome: task.OutcomeReleased, Error: "the task did not reach its worker",
+		}}
+	}
+	s.record(context.WithoutCancel(ctx), sess, reports)
+}

@@ -1,0 +1,219 @@
+package hsc
+
+import (
+	"context"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/kinesin-io/kinesin/lease"
+	"github.com/kinesin-io/kinesin/task"
+)
+
+// attempt names one try of one task.
+type attempt struct {
+	id     task.ID
+	number uint32
+}
+
+// hand is an attempt that the worker holds or is about to get. Its fields are guarded by session.mu
+// once it is in session.hands.
+type hand struct {
+	row   *task.Task // as last stored here; what it points to never changes
+	group *group     // whose slot it takes
+	sent  bool       // it may have reached the worker
+	freed bool       // its result was received: the slot is free, the row is not yet changed
+}
+
+// group is a slot group of one stream.
+type group struct {
+	lambdas []string
+	slots   int
+
+	// Guarded by session.mu.
+	used      int
+	interrupt context.CancelFunc // ends the Receive under way; nil when there is none
+
+	// changed holds one value when a slot came free or the queues to poll changed.
+	changed chan struct{}
+}
+
+func (g *group) poke() { poke(g.changed) }
+
+// session is what this process knows of one worker process.
+type session struct {
+	worker string
+	lease  time.Duration
+
+	ends atomic.Int64 // task.Instant of the lease's end, as last known here
+
+	mu      sync.Mutex // guards what follows and the groups of the stream; never held across I/O
+	hands   map[task.ID]*hand
+	suspect task.ID // the suspect in hand, or about to be; zero for none
+	stream  *stream // the newest, nil when it has ended
+	lost    bool    // the lease has ended
+}
+
+func newSession(l *lease.Lease) *session {
+	return &session{worker: l.Worker, lease: l.Length, hands: map[task.ID]*hand{}, suspect: l.Suspect}
+}
+
+func (s *session) end() task.Instant { return task.Instant(s.ends.Load()) }
+
+// renewed notes the lease as it was read or written; an older sight of it changes nothing.
+func (s *session) renewed(l *lease.Lease) {
+	for end := int64(l.End()); ; {
+		have := s.ends.Load()
+		if have >= end || s.ends.CompareAndSwap(have, end) {
+			return
+		}
+	}
+}
+
+func (s *session) isLost() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.lost
+}
+
+// lose notes that the lease has ended and returns the stream that is to end with it, if there is one.
+func (s *session) lose() *stream {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.lost = true
+	return s.stream
+}
+
+func (s *session) current() *stream {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.stream
+}
+
+// pollAnew interrupts the receiving of all groups, which then choose their queues again.
+func (s *session) pollAnew() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.pollAnewLocked()
+}
+
+func (s *session) pollAnewLocked() {
+	if s.stream == nil {
+		return
+	}
+	for _, g := range s.stream.groups {
+		if g.interrupt != nil {
+			g.interrupt()
+		}
+		g.poke()
+	}
+}
+
+// take reserves up to n free slots of a group.
+func (s *session) take(g *group, n int) int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	n = min(n, max(g.slots-g.used, 0))
+	g.used += n
+	return n
+}
+
+// giveSlots returns slots that were taken and not used.
+func (s *session) giveSlots(g *group, n int) {
+	if n == 0 {
+		return
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	g.used -= n
+	g.poke()
+}
+
+// reserveSuspect makes id the one suspect of the process; false when there is another one.
+func (s *session) reserveSuspect(id task.ID) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if !s.suspect.IsZero() {
+		return false
+	}
+	s.suspect = id
+	return true
+}
+
+// suspectDone notes that the process does not run this suspect any more, if it ever did.
+func (s *session) suspectDone(id task.ID) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.suspect != id || id.IsZero() {
+		return false
+	}
+	s.suspect = task.ID{}
+	s.pollAnewLocked()
+	return true
+}
+
+func (s *session) suspectInHand() task.ID {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.suspect
+}
+
+// free makes the slot of a hand free for the next task. Call with mu held.
+func (h *hand) free() {
+	if h.freed {
+		return
+	}
+	h.freed = true
+	if h.group != nil {
+		h.group.used--
+		h.group.poke()
+	}
+}
+
+// drop forgets hands whose attempts have ended.
+func (s *session) drop(attempts []attempt) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, a := range attempts {
+		if h := s.hands[a.id]; h != nil && h.row.Attempt == a.number {
+			h.free()
+			delete(s.hands, a.id)
+		}
+	}
+}
+
+// unnamed lists attempts in hand, claimed at or before the given instant, that the worker did not name: it
+// may never have got them.
+func (s *session) unnamed(named map[task.ID]bool, claimedBy task.Instant) []attempt {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	var missing []attempt
+	for id, h := range s.hands {
+		if !named[id] && !h.freed && max(h.row.ClaimedAt, h.row.Due) <= claimedBy {
+			missing = append(missing, attempt{id, h.row.Attempt})
+		}
+	}
+	return missing
+}
+
+// put adds a hand; an earlier attempt of the same task is over. Call with mu held.
+func (s *session) put(h *hand) {
+	if earlier := s.hands[h.row.ID]; earlier != nil {
+		earlier.free()
+	}
+	s.hands[h.row.ID] = h
+}
+
+// leave empties the hands of a process that ends; it returns what it did not report.
+func (s *session) leave() []task.Task {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	var left []task.Task
+	for _, h := range s.hands {
+		if !h.freed {
+			left = append(left, *h.row)
+		}
+	}
+	s.hands = map[task.ID]*hand{}
+	return left
+}

@@ -1,0 +1,449 @@
+package hsc
+
+import (
+	"context"
+	"errors"
+	"io"
+	"sync"
+
+	"connectrpc.com/connect"
+
+	"github.com/kinesin-io/kinesin/api/kinesinv1"
+	"github.com/kinesin-io/kinesin/task"
+)
+
+// Limits of a stream.
+const (
+	GroupsMax  = 64     // slot groups of a process
+	LambdasMax = 256    // lambdas of a group
+	SlotsMax   = 10_000 // of all groups together
+	HeldMax    = 2 * SlotsMax
+
+	requestsAheadMax = 64   // messages read and not yet stored
+	reportsBatchMax  = 4096 // reports stored together
+	acksAheadMax     = 8192 // acks not yet sent
+	tasksPerMessage  = 512
+	bytesPerMessage  = 1 << 20 // payload bytes, above which no further task is added
+)
+
+// conn is the server's side of a Work stream.
+type conn interface {
+	Receive() (*kinesinv1.WorkRequest, error)
+	Send(response *kinesinv1.WorkResponse) error
+}
+
+// Work serves one stream of a worker until it closes it, its lease ends, another
+// stream of it takes over, or the service stops.
+func (s *Service) Work(ctx context.Context, c *connect.BidiStream[kinesinv1.WorkRequest, kinesinv1.WorkResponse]) error {
+	return s.work(ctx, c)
+}
+
+func (s *Service) work(ctx context.Context, c conn) error {
+	if err := s.begin(); err != nil {
+		return err
+	}
+	defer s.end()
+	first, err := c.Receive()
+	if err != nil {
+		return err
+	}
+	st, err := s.open(ctx, c, first.GetHello())
+	if err != nil {
+		return err
+	}
+	return st.run(first)
+}
+
+// stream is one Work call. Its goroutines: one reads, one stores reports, one writes, and one for each
+// group claims.
+type stream struct {
+	svc    *Service
+	sess   *session
+	conn   conn
+	groups []*group
+
+	ctx  context.Context //nolint:containedctx // the life of the stream, which other calls may end
+	stop context.CancelCauseFunc
+
+	requests chan *kinesinv1.WorkRequest // read and not yet stored; closed by the reader
+
+	// Guarded by session.mu.
+	draining bool // no more tasks are to be claimed
+	closed   bool // what is not sent will not be
+	outbox   outbox
+
+	filled chan struct{} // holds one value when the outbox has something or is finished
+	taken  chan struct{} // holds one value when the writer took from the outbox
+}
+
+// outbox is what waits to be sent.
+type outbox struct {
+	tasks    []delivery
+	acks     []*kinesinv1.ResultAck
+	cancels  []*kinesinv1.Held
+	finished bool // nothing will be added
+}
+
+func (o *outbox) empty() bool { return len(o.tasks)+len(o.acks)+len(o.cancels) == 0 }
+
+// open begins a stream: it takes over what the worker still holds.
+func (s *Service) open(ctx context.Context, c conn, hello *kinesinv1.Hello) (*stream, error) {
+	if hello == nil {
+		return nil, errNoHello
+	}
+	groups, err := s.groupsOf(hello.GetGroups())
+	if err != nil {
+		return nil, err
+	}
+	if n := len(hello.GetHeld()); n > HeldMax {
+		return nil, invalid("held %d attempts: want at most %d", n, HeldMax)
+	}
+	sess, err := s.session(ctx, hello.GetWorker())
+	if err != nil {
+		return nil, err
+	}
+	held := attemptsOf(hello.GetHeld())
+	rows, err := s.Store.Tasks(ctx, idsOf(held))
+	if err != nil {
+		return nil, s.unavailable(ctx, "read the tasks in hand", err)
+	}
+	st := &stream{
+		svc: s, sess: sess, conn: c, groups: groups, requests: make(chan *kinesinv1.WorkRequest, requestsAheadMax),
+		filled: make(chan struct{}, 1), taken: make(chan struct{}, 1),
+	}
+	st.ctx, st.stop = context.WithCancelCause(ctx)
+	s.giveBack(ctx, sess, st.takeOver(held, rows))
+	if err := s.admitStream(st); err != nil {
+		st.close()
+		return nil, err
+	}
+	return st, nil
+}
+
+// admitStream refuses a stream that opened while the service began to stop.
+func (s *Service) admitStream(st *stream) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.stopped {
+		return errStopping
+	}
+	if st.sess.isLost() {
+		return leaseLost(st.sess.worker)
+	}
+	s.sessions[st.sess.worker] = st.sess
+	return nil
+}
+
+func idsOf(attempts []attempt) []task.ID {
+	ids := make([]task.ID, len(attempts))
+	for i, a := range attempts {
+		ids[i] = a.id
+	}
+	return ids
+}
+
+// groupsOf checks the slot groups of a process.
+func (s *Service) groupsOf(wire []*kinesinv1.SlotGroup) ([]*group, error) {
+	if len(wire) > GroupsMax {
+		return nil, invalid("%d slot groups: want at most %d", len(wire), GroupsMax)
+	}
+	groups, slots := make([]*group, 0, len(wire)), 0
+	for _, w := range wire {
+		slots += int(w.GetSlots())
+		if w.GetSlots() == 0 || slots > SlotsMax {
+			return nil, invalid("slots %d: want 1 or more for each group and at most %d together", w.GetSlots(), SlotsMax)
+		}
+		if err := s.checkLambdas(w.GetLambdas()); err != nil {
+			return nil, err
+		}
+		groups = append(groups, &group{lambdas: w.GetLambdas(), slots: int(w.GetSlots()), changed: make(chan struct{}, 1)})
+	}
+	return groups, nil
+}
+
+func (s *Service) checkLambdas(names []string) error {
+	if n := len(names); n == 0 || n > LambdasMax {
+		return invalid("%d lambdas: want 1 to %d", n, LambdasMax)
+	}
+	for _, name := range names {
+		if _, err := s.Catalog.Lambda(name); err != nil {
+			return lambdaProblem(err)
+		}
+	}
+	return nil
+}
+
+// takeOver makes this the worker's stream. The worker names all it holds, results included that were not
+// acknowledged; what an earlier stream sent and it does not name has never arrived and is
+// returned, to be given back.
+func (st *stream) takeOver(held []attempt, rows []task.Task) (orphans []task.Task) {
+	sess := st.sess
+	sess.mu.Lock()
+	defer sess.mu.Unlock()
+	if old := sess.stream; old != nil {
+		old.closed = true
+		old.stop(errSuperseded)
+	}
+	sess.stream = st
+	hands := make(map[task.ID]*hand, len(held))
+	for i, a := range held {
+		st.keep(hands, a, &rows[i])
+	}
+	for id, h := range sess.hands {
+		if hands[id] == nil && !h.freed {
+			orphans = append(orphans, *h.row)
+		}
+	}
+	sess.hands = hands
+	return orphans
+}
+
+// keep puts an attempt that the worker holds into its hands again, or tells it to stop.
+func (st *stream) keep(hands map[task.ID]*hand, a attempt, row *task.Task) {
+	owned := row.State.IsRunning() && row.Worker == st.sess.worker && row.Attempt == a.number
+	if !owned || row.CancelRequested {
+		st.outbox.cancels = append(st.outbox.cancels, wireHeld(a))
+	}
+	if !owned || hands[a.id] != nil {
+		return
+	}
+	h := &hand{row: row, sent: true, group: st.groupOf(row)}
+	if was := st.sess.hands[a.id]; was != nil && was.freed {
+		h.freed, h.group = true, nil
+	}
+	if h.group != nil {
+		h.group.used++
+	}
+	hands[a.id] = h
+}
+
+func (st *stream) groupOf(t *task.Task) *group {
+	l := st.svc.Catalog.ByRef(t.Partition.Lambda)
+	if l == nil {
+		return nil
+	}
+	for _, g := range st.groups {
+		for _, name := range g.lambdas {
+			if name == l.Name {
+				return g
+			}
+		}
+	}
+	return nil
+}
+
+// run carries the stream. It ends in the direction the work flows: no more claims, then all reports
+// that were read are stored, then what is left to say is sent.
+func (st *stream) run(first *kinesinv1.WorkRequest) error {
+	defer st.close()
+	st.releaseSuspectNotHeld()
+	st.requests <- &kinesinv1.WorkRequest{Results: first.GetResults(), Started: first.GetStarted()}
+	if first.GetDrain() {
+		st.drain()
+	}
+	st.svc.calls.Go(st.read) // ends when the call has returned, at the latest
+	var pumps, recorder, writer sync.WaitGroup
+	for _, g := range st.groups {
+		pumps.Go(func() { st.pump(g) })
+	}
+	recorder.Go(st.storeReports)
+	writer.Go(st.write)
+	recorder.Wait()
+	st.drain()
+	st.stop(errStreamDone)
+	pumps.Wait()
+	st.finishOutbox()
+	writer.Wait()
+	err := context.Cause(st.ctx)
+	if errors.Is(err, errStreamDone) {
+		return nil
+	}
+	return err
+}
+
+// errStreamDone is the cause of a stream that its worker closed.
+var errStreamDone = errors.New("the worker closed the stream")
+
+// releaseSuspectNotHeld clears a suspect that an earlier run of this HSC or another one left in the lease.
+func (st *stream) releaseSuspectNotHeld() {
+	st.sess.mu.Lock()
+	id := st.sess.suspect
+	held := st.sess.hands[id] != nil
+	st.sess.mu.Unlock()
+	if !held {
+		st.svc.suspectDone(st.sess, id)
+	}
+}
+
+// read takes messages from the worker. A slot is free as soon as its result is here.
+func (st *stream) read() {
+	defer close(st.requests)
+	for {
+		request, err := st.conn.Receive()
+		if err != nil {
+			st.readEnded(err)
+			return
+		}
+		if request.GetDrain() {
+			st.drain()
+		}
+		st.freeSlots(request.GetResults())
+		select {
+		case st.requests <- request:
+		case <-st.ctx.Done():
+			return
+		}
+	}
+}
+
+// readEnded stops the claiming; a stream that broke, rather than being closed, is over at once.
+func (st *stream) readEnded(err error) {
+	st.drain()
+	if !errors.Is(err, io.EOF) {
+		st.stop(err)
+	}
+}
+
+func (st *stream) freeSlots(results []*kinesinv1.Result) {
+	if len(results) == 0 {
+		return
+	}
+	st.sess.mu.Lock()
+	defer st.sess.mu.Unlock()
+	for _, r := range results {
+		id, _ := idOf(r.GetTask())
+		if h := st.sess.hands[id]; h != nil && h.row.Attempt == r.GetAttempt() {
+			h.free()
+		}
+	}
+}
+
+// drain stops the claiming.
+func (st *stream) drain() {
+	st.sess.mu.Lock()
+	defer st.sess.mu.Unlock()
+	st.draining = true
+	for _, g := range st.groups {
+		if g.interrupt != nil {
+			g.interrupt()
+		}
+		g.poke()
+	}
+}
+
+// storeReports stores what was read, as much at a time as has come in, until the reader has
+// ended or the stream is stopped; then it stores what is left.
+func (st *stream) storeReports() {
+	for {
+		select {
+		case request, more := <-st.requests:
+			if !more {
+				return
+			}
+			st.storeBatch(request)
+		case <-st.ctx.Done():
+			st.storeLeft()
+			return
+		}
+	}
+}
+
+// storeLeft stores what was read before the stream was stopped.
+func (st *stream) storeLeft() {
+	for {
+		select {
+		case request, more := <-st.requests:
+			if !more {
+				return
+			}
+			st.storeBatch(request)
+		default:
+			return
+		}
+	}
+}
+
+// storeBatch stores a message and those that have come in meanwhile.
+func (st *stream) storeBatch(request *kinesinv1.WorkRequest) {
+	results, started := request.GetResults(), request.GetStarted()
+	for len(results)+len(started) < reportsBatchMax {
+		next, more := st.nextRequest()
+		if !more {
+			break
+		}
+		results, started = append(results, next.GetResults()...), append(started, next.GetStarted()...)
+	}
+	if len(results)+len(started) == 0 {
+		return
+	}
+	acks := st.svc.setResults(context.WithoutCancel(st.ctx), st.sess, results, started)
+	st.sendAcks(acks)
+}
+
+func (st *stream) nextRequest() (*kinesinv1.WorkRequest, bool) {
+	select {
+	case request, more := <-st.requests:
+		return request, more
+	default:
+		return nil, false
+	}
+}
+
+// setResults stores results and starts, and answers the results.
+func (s *Service) setResults(ctx context.Context, sess *session, results []*kinesinv1.Result, started []*kinesinv1.Started) []*kinesinv1.ResultAck {
+	reports := make([]report, 0, len(results)+len(started))
+	acks := make([]*kinesinv1.ResultAck, 0, len(results))
+	for _, r := range started {
+		if rep, ok := startOf(r); ok {
+			reports = append(reports, rep)
+		}
+	}
+	starts := len(reports)
+	for _, r := range results {
+		rep, problem := finishOf(r)
+		if problem != nil {
+			acks = append(acks, &kinesinv1.ResultAck{Task: r.GetTask(), Attempt: r.GetAttempt(), Problem: problem})
+			continue
+		}
+		reports = append(reports, rep)
+	}
+	sess.recallRows(reports)
+	s.record(ctx, sess, reports)
+	for i := starts; i < len(reports); i++ {
+		acks = append(acks, wireAck(reports[i].attempt, reports[i].problem))
+	}
+	return acks
+}
+
+// recallRows spares the reading of rows that are as this process last stored them.
+func (s *session) recallRows(reports []report) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for i := range reports {
+		if h := s.hands[reports[i].id]; h != nil && h.row.Attempt == reports[i].number {
+			reports[i].row = h.row
+		}
+	}
+}
+
+// close ends the stream. Tasks that were claimed for it and not sent go back to their queues.
+func (st *stream) close() {
+	st.stop(errStreamDone)
+	sess := st.sess
+	sess.mu.Lock()
+	st.closed = true
+	if sess.stream == st {
+		sess.stream = nil
+	}
+	unsent := st.outbox.tasks
+	st.outbox = outbox{finished: true}
+	rows := make([]task.Task, 0, len(unsent))
+	for _, d := range unsent {
+		if sess.hands[d.hand.row.ID] == d.hand {
+			delete(sess.hands, d.hand.row.ID)
+			rows = append(rows, *d.hand.row)
+		}
+	}
+	sess.mu.Unlock()
+	st.svc.giveBack(st.ctx, sess, rows)
+}

@@ -1,0 +1,298 @@
+package hsc
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/kinesin-io/kinesin/api/kinesinv1"
+	"github.com/kinesin-io/kinesin/lease"
+	"github.com/kinesin-io/kinesin/queue"
+	"github.com/kinesin-io/kinesin/task"
+)
+
+// Limits of the unary calls.
+const (
+	ClaimMax     = 1000 // tasks of one Claim
+	ClaimWaitMax = time.Minute
+	ResultsMax   = 10_000 // results of one SetResults
+
+	claimWaitMin = time.Millisecond
+)
+
+// Register opens a worker lease for a process.
+func (s *Service) Register(ctx context.Context, r *kinesinv1.RegisterRequest) (*kinesinv1.RegisterResponse, error) {
+	if err := s.begin(); err != nil {
+		return nil, err
+	}
+	defer s.end()
+	if _, err := s.groupsOf(r.GetGroups()); err != nil {
+		return nil, err
+	}
+	l, err := s.Leases.Open(ctx, r.GetName(), micros(r.GetLeaseMicros()))
+	if err != nil {
+		return nil, s.leaseProblem(ctx, l.Worker, err)
+	}
+	s.sessionOf(&l)
+	s.Hooks.leaseOpened(l.Worker)
+	return &kinesinv1.RegisterResponse{
+		Worker: l.Worker, LeaseMicros: l.Length.Microseconds(), HeartbeatMicros: l.HeartbeatEvery().Microseconds(),
+	}, nil
+}
+
+// Leave ends the lease of a drained process. What it did not report goes back to the queues.
+func (s *Service) Leave(ctx context.Context, r *kinesinv1.LeaveRequest) (*kinesinv1.LeaveResponse, error) {
+	if err := s.begin(); err != nil {
+		return nil, err
+	}
+	defer s.end()
+	worker := r.GetWorker()
+	if worker == "" {
+		return nil, errNoWorker
+	}
+	if err := s.Leases.Leave(ctx, worker); err != nil {
+		return nil, s.leaseProblem(ctx, worker, err)
+	}
+	s.mu.Lock()
+	sess := s.sessions[worker]
+	delete(s.sessions, worker)
+	s.mu.Unlock()
+	if sess != nil {
+		if st := sess.lose(); st != nil {
+			st.stop(errStreamDone)
+		}
+		s.giveBack(ctx, sess, sess.leave())
+		s.Hooks.leaseLeft(worker)
+	}
+	return &kinesinv1.LeaveResponse{}, nil
+}
+
+// Heartbeat renews the lease of the whole process, and tells it which of the attempts it names are to stop.
+func (s *Service) Heartbeat(ctx context.Context, r *kinesinv1.HeartbeatRequest) (*kinesinv1.HeartbeatResponse, error) {
+	if err := s.begin(); err != nil {
+		return nil, err
+	}
+	defer s.end()
+	worker := r.GetWorker()
+	if worker == "" {
+		return nil, errNoWorker
+	}
+	if n := len(r.GetRunning()); n > HeldMax {
+		return nil, invalid("running %d attempts: want at most %d", n, HeldMax)
+	}
+	l, err := s.Leases.Renew(ctx, worker)
+	if err != nil {
+		if errors.Is(err, lease.ErrLost) {
+			s.lose(worker)
+		}
+		return nil, s.leaseProblem(ctx, worker, err)
+	}
+	sess := s.sessionOf(&l)
+	response := &kinesinv1.HeartbeatResponse{}
+	if err := s.review(ctx, sess, attemptsOf(r.GetRunning()), response); err != nil { // the lease is renewed all the same
+		s.Hooks.failed("review running attempts", err)
+	}
+	response.NowMicros = int64(s.Clock.Now())
+	return response, nil
+}
+
+// review compares what a worker runs with the rows. An attempt that it names is confirmed; one that does not
+// own its task is to stop; one that it should run and does not name is dropped when its row says so.
+func (s *Service) review(ctx context.Context, sess *session, running []attempt, response *kinesinv1.HeartbeatResponse) error {
+	named := make(map[task.ID]bool, len(running))
+	for _, a := range running {
+		named[a.id] = true
+	}
+	all := append(running, sess.unnamed(named, s.Clock.Now().Add(-task.ClaimTimeout))...)
+	ids := idsOf(all)
+	suspect := sess.suspectInHand()
+	if !suspect.IsZero() {
+		ids = append(ids, suspect)
+	}
+	if len(ids) == 0 {
+		return nil
+	}
+	rows, err := s.Store.Tasks(ctx, ids)
+	if err != nil {
+		return err
+	}
+	var gone []attempt
+	var starts []report
+	for i, a := range all {
+		row := &rows[i]
+		switch owned := owns(sess.worker, a, row); {
+		case !owned:
+			gone = append(gone, a)
+			response.Fenced = append(response.Fenced, wireHeld(a))
+		case row.CancelRequested:
+			response.Cancels = append(response.Cancels, wireHeld(a))
+		}
+		if i < len(running) && row.State == task.Claimed {
+			starts = append(starts, report{attempt: a, row: row, event: task.Event{Kind: task.Start}})
+		}
+	}
+	if !suspect.IsZero() && !runs(sess.worker, &rows[len(rows)-1]) {
+		s.suspectDone(sess, suspect)
+	}
+	sess.drop(gone)
+	s.record(ctx, sess, starts)
+	return nil
+}
+
+func owns(worker string, a attempt, row *task.Task) bool {
+	return runs(worker, row) && row.Attempt == a.number
+}
+
+func runs(worker string, row *task.Task) bool {
+	return row.State.IsRunning() && row.Worker == worker
+}
+
+// SetResults stores the outcomes of attempts.
+func (s *Service) SetResults(ctx context.Context, r *kinesinv1.SetResultsRequest) (*kinesinv1.SetResultsResponse, error) {
+	if err := s.begin(); err != nil {
+		return nil, err
+	}
+	defer s.end()
+	if n := len(r.GetResults()); n > ResultsMax {
+		return nil, invalid("%d results: want at most %d", n, ResultsMax)
+	}
+	sess, err := s.reporter(r.GetWorker())
+	if err != nil {
+		return nil, err
+	}
+	acks := s.setResults(context.WithoutCancel(ctx), sess, r.GetResults(), nil)
+	return &kinesinv1.SetResultsResponse{Acks: acks}, nil
+}
+
+// reporter is the session of a worker for reports alone, which need no lease: whether the
+// attempt still owns its task is all that counts.
+func (s *Service) reporter(worker string) (*session, error) {
+	if worker == "" {
+		return nil, errNoWorker
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if sess := s.sessions[worker]; sess != nil {
+		return sess, nil
+	}
+	return newSession(&lease.Lease{Worker: worker}), nil
+}
+
+// Claim waits for tasks and claims them: a long poll.
+func (s *Service) Claim(ctx context.Context, r *kinesinv1.ClaimRequest) (*kinesinv1.ClaimResponse, error) {
+	if err := s.begin(); err != nil {
+		return nil, err
+	}
+	defer s.end()
+	limit, wait := int(max(r.GetLimit(), 1)), micros(r.GetWaitMicros())
+	if limit > ClaimMax {
+		return nil, invalid("limit %d: want at most %d", limit, ClaimMax)
+	}
+	if wait < 0 || wait > ClaimWaitMax {
+		return nil, invalid("wait %v: want 0 to %v", wait, ClaimWaitMax)
+	}
+	if err := s.checkLambdas(r.GetLambdas()); err != nil {
+		return nil, err
+	}
+	sess, err := s.session(ctx, r.GetWorker())
+	if err != nil {
+		return nil, err
+	}
+	if err := s.goodLease(ctx, sess); err != nil {
+		return nil, err
+	}
+	won, err := s.poll(ctx, sess, r.GetLambdas(), limit, wait)
+	if err != nil {
+		return nil, err
+	}
+	return s.respond(ctx, sess, won)
+}
+
+// goodLease refuses a worker whose lease ran out: nobody would notice when it is lost.
+func (s *Service) goodLease(ctx context.Context, sess *session) error {
+	if s.Clock.Now() < sess.end() {
+		return nil
+	}
+	l, err := s.Leases.Look(ctx, sess.worker)
+	switch {
+	case err != nil:
+		return s.unavailable(ctx, "read a worker lease", err)
+	case l.Lost:
+		s.lose(sess.worker)
+		return leaseLost(sess.worker)
+	case s.Clock.Now() >= l.End():
+		return invalid("the lease of worker %s ran out: send a heartbeat first, every %v", sess.worker, l.HeartbeatEvery())
+	}
+	sess.renewed(&l)
+	return nil
+}
+
+// poll receives and claims until something is won or the wait is over.
+func (s *Service) poll(ctx context.Context, sess *session, lambdas []string, limit int, wait time.Duration) ([]delivery, error) {
+	waiting, cancel := s.within(ctx, max(wait, claimWaitMin))
+	defer cancel()
+	c := claimer{svc: s, sess: sess}
+	for turn := int(s.Clock.Uint64() >> 33); waiting.Err() == nil; turn++ { //nolint:gosec // any start will do
+		names := queueNames(nil, s.entries(nil, lambdas), turn, sess.suspectInHand().IsZero())
+		if len(names) == 0 {
+			<-waiting.Done()
+			break
+		}
+		messages, err := s.Queue.Receive(waiting, names, limit, s.Ahead)
+		if len(messages) > 0 {
+			if err := c.run(ctx, messages); err != nil {
+				s.lose(sess.worker)
+				return nil, err
+			}
+			if won := c.won(ctx); len(won) > 0 {
+				return won, nil
+			}
+		}
+		if err != nil && waiting.Err() == nil {
+			return nil, s.queueProblem(ctx, err)
+		}
+	}
+	return nil, nil
+}
+
+func (s *Service) queueProblem(ctx context.Context, err error) error {
+	if errors.Is(err, queue.ErrClosed) {
+		return errStopping
+	}
+	return s.unavailable(ctx, "receive tasks", err)
+}
+
+// within is a context that also ends after d, or when the service stops.
+func (s *Service) within(ctx context.Context, d time.Duration) (context.Context, context.CancelFunc) {
+	ctx, cancel := context.WithCancel(ctx)
+	timer := s.Clock.NewTimer(d)
+	s.calls.Go(func() {
+		defer cancel()
+		defer timer.Stop()
+		select {
+		case <-timer.C():
+		case <-s.stopping:
+		case <-ctx.Done():
+		}
+	})
+	return ctx, cancel
+}
+
+// respond hands out what was won, unless the caller has gone.
+func (s *Service) respond(ctx context.Context, sess *session, won []delivery) (*kinesinv1.ClaimResponse, error) {
+	if ctx.Err() != nil {
+		rows := make([]task.Task, len(won))
+		for i, d := range won {
+			rows[i] = *d.hand.row
+		}
+		s.giveBack(ctx, sess, rows)
+		return nil, context.Cause(ctx)
+	}
+	response := &kinesinv1.ClaimResponse{Tasks: make([]*kinesinv1.Claimed, len(won))}
+	now := s.Clock.Now()
+	for i, d := range won {
+		hold(d.wire, now)
+		response.Tasks[i] = d.wire
+	}
+	return response, nil
+}

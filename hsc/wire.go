@@ -1,0 +1,77 @@
+package hsc
+
+import (
+	"time"
+
+	"github.com/kinesin-io/kinesin/api/kinesinv1"
+	"github.com/kinesin-io/kinesin/catalog"
+	"github.com/kinesin-io/kinesin/task"
+)
+
+// snoozeMax caps the delay a handler may ask for.
+const snoozeMax = 10 * 365 * 24 * time.Hour
+
+// outcomes are those that a worker may report.
+var outcomes = map[string]task.Outcome{
+	task.OutcomeSuccess.String():   task.OutcomeSuccess,
+	task.OutcomeRetriable.String(): task.OutcomeRetriable,
+	task.OutcomeFatal.String():     task.OutcomeFatal,
+	task.OutcomeSnoozed.String():   task.OutcomeSnoozed,
+	task.OutcomeReleased.String():  task.OutcomeReleased,
+	task.OutcomeCancelled.String(): task.OutcomeCancelled,
+}
+
+// wireClaimed is a claimed task as the worker gets it, without the time to hold it.
+func (s *Service) wireClaimed(t *task.Task, l *catalog.Entry, payload []byte) *kinesinv1.Claimed {
+	if payload == nil {
+		payload = t.Payload
+	}
+	policy, id := l.PolicyFor(t), t.ID
+	c := &kinesinv1.Claimed{
+		Task:          id[:],
+		Id:            s.Sealer.Seal(task.TokenOf(t)),
+		Lambda:        l.Name,
+		Collection:    t.Collection,
+		Key:           t.Key,
+		Attempt:       t.Attempt,
+		Failures:      t.Failures,
+		MaxAttempts:   policy.MaxAttempts,
+		WorkerLost:    t.Lost,
+		DueMicros:     int64(t.Due),
+		CreatedMicros: int64(t.Created),
+		TimeoutMicros: policy.Timeout.Microseconds(),
+		Payload:       payload,
+	}
+	if p := int(t.Partition.Priority); p < len(l.Priorities) {
+		c.Priority = l.Priorities[p]
+	}
+	return c
+}
+
+// hold says how long the worker must wait from receipt, computed as late as possible.
+func hold(c *kinesinv1.Claimed, now task.Instant) { c.HoldMicros = max(0, c.DueMicros-int64(now)) }
+
+func idOf(raw []byte) (id task.ID, ok bool) {
+	return id, copy(id[:], raw) == len(id) && len(raw) == len(id)
+}
+
+func wireHeld(a attempt) *kinesinv1.Held {
+	return &kinesinv1.Held{Task: a.id[:], Attempt: a.number}
+}
+
+// attemptsOf reads the attempts a worker names; what is no task id is left out.
+func attemptsOf(held []*kinesinv1.Held) []attempt {
+	attempts := make([]attempt, 0, len(held))
+	for _, h := range held {
+		if id, ok := idOf(h.GetTask()); ok {
+			attempts = append(attempts, attempt{id, h.GetAttempt()})
+		}
+	}
+	return attempts
+}
+
+func wireAck(a attempt, p *kinesinv1.Problem) *kinesinv1.ResultAck {
+	return &kinesinv1.ResultAck{Task: a.id[:], Attempt: a.number, Problem: p}
+}
+
+func micros(n int64) time.Duration { return time.Duration(n) * time.Microsecond }
