@@ -14,9 +14,10 @@ GOLANGCI_LINT := $(KINESIN_TOOLS_DIR)/golangci-lint@v2.15.0/golangci-lint
 GOVULNCHECK := $(KINESIN_TOOLS_DIR)/govulncheck@v1.9.0/govulncheck
 
 # The suites over real processes want the machine for themselves, so they run apart.
-CRASH := ./internal/crashtest
-FAULTS := ./internal/faulttest
-UNIT = go list ./... | grep -vE '/internal/(crashtest|faulttest)$$'
+CRASH := ./test/crash
+FAULTS := ./test/faults
+E2E := ./test/e2e
+UNIT = go list ./... | grep -vE '/test/(crash|faults|e2e)$$'
 # What a data race would cost most.
 RACE := ./task/... ./catalog/... ./partition/... ./store/... ./queue/... ./inbound/... ./scheduler/... \
 	./dispatcher/... ./hsc/... ./controller/... ./server/... ./sdk/...
@@ -45,7 +46,8 @@ install: ## install kinesin to where go install puts programs
 .PHONY: test
 test: ## all that must hold for a change
 	go test -shuffle=on $$($(UNIT))
-	$(MAKE) arch test/faults
+	$(MAKE) arch test/e2e
+	go test -count=1 -timeout 10m $(FAULTS)
 
 .PHONY: test/quick
 test/quick: ## the same without real processes and long runs, under a minute
@@ -67,11 +69,15 @@ test/conformance: ## only the store and queue suites, on every driver
 
 .PHONY: test/crash
 test/crash: ## kill -9 loop against the real binary under load (KILLS=100)
-	KINESIN_KILLS=$(KILLS) go test -count=1 -timeout 60m -v $(CRASH)
+	KINESIN_CRASH_KILLS=$(KILLS) go test -count=1 -timeout 60m -v $(CRASH)
 
 .PHONY: test/faults
-test/faults: ## lost, stopped and poisoned workers, lost servers: scenarios over real processes
-	go test -count=1 -timeout 20m $(FAULTS)
+test/faults: ## lost, stopped and poisoned workers, lost servers: the long form, with default leases and all figures
+	KINESIN_FAULTS_LONG=1 go test -count=1 -timeout 30m -v -parallel 1 $(FAULTS)
+
+.PHONY: test/e2e
+test/e2e: ## what the binary promises at the command line
+	go test -count=1 -timeout 10m $(E2E)
 
 .PHONY: arch
 arch: ## who may import whom

@@ -77,15 +77,14 @@ var table = []row{
 	{name: "examples/*", may: []string{"sdk", "sdk/sdktest"}},
 
 	// Tests over real processes.
-	{name: "internal/crashtest", may: anything},
-	{name: "internal/faulttest", may: anything},
+	{name: "test/*", may: anything},
 }
 
 // planned rows may name a package that does not exist yet.
 var planned = []string{
 	"internal/telemetry", "partition", "store/mem", "store/pebble", "store/storetest", "queue/mem", "queue/queuetest",
 	"inbound", "hsc", "controller", "sdk", "sdk/sdktest", "server",
-	"cmd/kinesin", "cmd/kinesin/cli", "examples/*", "internal/crashtest", "internal/faulttest",
+	"cmd/kinesin", "cmd/kinesin/cli", "examples/*",
 }
 
 // reserved modules may be imported directly only by these packages, tests included.
