@@ -79,6 +79,12 @@ type Driver interface {
 	Close() error
 }
 
+// Dropper is an optional capability of a driver: forgetting the messages of a lambda that is gone.
+type Dropper interface {
+	// Drop removes all messages of the lambda, received or not.
+	Drop(ctx context.Context, lambda uint32) error
+}
+
 // Depth is the state of one queue.
 type Depth struct {
 	Visible  int           // waiting, due or not

@@ -49,8 +49,12 @@ func (q *Queue) Send(ctx context.Context, messages []Message) []error {
 	return results
 }
 
-// Receive waits for work; see Driver.Receive. limit is capped at ReceiveMax and ahead at AheadMax.
+// Receive waits for work; see Driver.Receive. limit must be positive and is capped at ReceiveMax; ahead is
+// capped at AheadMax. Without names it waits for the end of ctx.
 func (q *Queue) Receive(ctx context.Context, names []Name, limit int, ahead time.Duration) ([]Message, error) {
+	if limit < 1 {
+		return nil, fmt.Errorf("receive %d messages: want 1 to %d", limit, ReceiveMax)
+	}
 	return q.d.Receive(ctx, names, min(limit, ReceiveMax), min(max(ahead, 0), AheadMax))
 }
 
@@ -69,6 +73,15 @@ func (q *Queue) Depth(ctx context.Context, name Name) (Depth, error) { return q.
 
 // Room is closed when a full queue has room again; nil when the driver cannot tell.
 func (q *Queue) Room(name Name) <-chan struct{} { return q.d.Room(name) }
+
+// Drop forgets all messages of a lambda that is gone, where the driver can; elsewhere they
+// come to nothing by themselves.
+func (q *Queue) Drop(ctx context.Context, lambda uint32) error {
+	if d, can := q.d.(Dropper); can {
+		return d.Drop(ctx, lambda)
+	}
+	return nil
+}
 
 // Durable reports whether messages outlive the process.
 func (q *Queue) Durable() bool { return q.d.Durable() }

@@ -1,0 +1,89 @@
+package mem
+
+import (
+	"time"
+
+	"github.com/kinesin-io/kinesin/task"
+)
+
+// entriesSpareMax is up to which size an unused heap is kept.
+const entriesSpareMax = 4096
+
+// entry is a waiting message as the order sees it.
+type entry struct {
+	at      task.Instant // nobody gets it before: its due time, or the end of a release's delay
+	arrival uint64
+	since   task.Instant // from when on it has waited although due
+	slot    uint32
+}
+
+func (e entry) before(other entry) bool {
+	if e.at != other.at {
+		return e.at < other.at
+	}
+	return e.arrival < other.arrival
+}
+
+// entries is a binary heap with the earliest on top. It is written out because
+// container/heap costs an allocation and three indirect calls per message.
+type entries []entry
+
+// push reports whether e became the earliest.
+func (h *entries) push(e entry) bool {
+	*h = append(*h, e)
+	all := *h
+	i := len(all) - 1
+	for i > 0 {
+		parent := (i - 1) / 2
+		if !e.before(all[parent]) {
+			break
+		}
+		all[i] = all[parent]
+		i = parent
+	}
+	all[i] = e
+	return i == 0
+}
+
+// pop removes the earliest.
+func (h *entries) pop() entry {
+	all := *h
+	top, last := all[0], all[len(all)-1]
+	all = all[:len(all)-1]
+	*h = all
+	if len(all) > 0 {
+		all.sink(last)
+	}
+	return top
+}
+
+// sink puts e where it belongs, starting with the hole on top.
+func (h entries) sink(e entry) {
+	i := 0
+	for {
+		child := 2*i + 1
+		if child >= len(h) {
+			break
+		}
+		if right := child + 1; right < len(h) && h[right].before(h[child]) {
+			child = right
+		}
+		if !h[child].before(e) {
+			break
+		}
+		h[i] = h[child]
+		i = child
+	}
+	h[i] = e
+}
+
+// oldest is how long the message that has waited longest though due has waited.
+func (h entries) oldest(now task.Instant) time.Duration {
+	earliest := now
+	for i := range h {
+		if h[i].at <= now {
+			earliest = min(earliest, h[i].since)
+		}
+	}
+	return now.Sub(earliest)
+}

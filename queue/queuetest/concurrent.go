@@ -1,0 +1,152 @@
+package queuetest
+
+import (
+	"context"
+	"errors"
+	"math/rand/v2"
+	"slices"
+	"sync"
+	"testing/synctest"
+	"time"
+
+	"github.com/kinesin-io/kinesin/queue"
+)
+
+// mill is many senders and receivers at once. Receivers are cancelled at random, also
+// while they are woken, and give back some of what they got.
+type mill struct {
+	*suite
+	names []queue.Name
+	total int
+
+	mu   sync.Mutex
+	seen map[int]int // how often each message was deleted
+	over chan struct{}
+}
+
+// noWakeUpLost lets everything compete: each message must come to its end exactly
+// once, and no receiver may sleep beside a message.
+func noWakeUpLost(s *suite) {
+	const senders, receivers, each = 4, 8, 300
+	m := &mill{
+		suite: s, total: senders * each, seen: map[int]int{}, over: make(chan struct{}),
+		names: []queue.Name{high, low, {Lambda: 8}, {Lambda: 8, Class: queue.Suspect}},
+	}
+	var all sync.WaitGroup
+	for i := range senders {
+		all.Go(func() { m.sendAll(i*each, each) })
+	}
+	for i := range receivers {
+		all.Go(func() { m.receiveSome(uint64(i)) }) //nolint:gosec // small
+	}
+	for done := false; !done; {
+		synctest.Wait() // all receivers wait, or all is over
+		select {
+		case <-m.over:
+			done = true
+		default:
+			m.wantNothingDue()
+			s.Advance(time.Millisecond)
+		}
+	}
+	all.Wait()
+	for n, times := range m.seen {
+		if times != 1 {
+			s.Errorf("message %d came to its end %d times", n, times)
+		}
+	}
+}
+
+// wantNothingDue fails when a message is due while everyone waits.
+func (m *mill) wantNothingDue() {
+	for _, name := range m.names {
+		if d, err := m.Driver.Depth(m.Context(), name); err == nil && d.Oldest > 0 {
+			m.Fatalf("everyone waits, but a message of %v has been due for %v", name, d.Oldest)
+		}
+	}
+}
+
+func (m *mill) sendAll(from, count int) {
+	random := rand.New(rand.NewPCG(uint64(from), 1)) //nolint:gosec // repeatable on purpose
+	for n := from; n < from+count; {
+		msg := message(m.names[random.IntN(len(m.names))], n, m.Now().Add(time.Duration(random.IntN(5))*time.Millisecond))
+		switch err := m.Driver.Send(m.Context(), []queue.Message{msg})[0]; {
+		case err == nil:
+			n++
+		case errors.Is(err, queue.ErrFull):
+			<-m.Driver.Room(queue.NameFor(&msg.Task))
+		default:
+			m.Errorf("send: %v", err)
+			return
+		}
+	}
+}
+
+func (m *mill) receiveSome(seed uint64) {
+	random := rand.New(rand.NewPCG(seed, 2)) //nolint:gosec // repeatable on purpose
+	for !isOver(m.over) {
+		ctx, stop := m.unstable(random.IntN(4) == 0)
+		names := m.names
+		if seed > 0 { // one receiver always stands in every line
+			names = append(slices.Clone(m.names[random.IntN(len(m.names)):]), m.names[0])
+		}
+		got, err := m.Driver.Receive(ctx, names, 1+random.IntN(5), time.Duration(random.IntN(3))*time.Millisecond)
+		stop()
+		if err != nil && !errors.Is(err, context.Canceled) {
+			m.Errorf("receive: %v", err)
+		}
+		m.settle(got, random)
+	}
+}
+
+// unstable returns a context that ends soon, or when all is over. stop waits for its end.
+func (m *mill) unstable(soon bool) (ctx context.Context, stop func()) {
+	ctx, cancel := context.WithCancel(m.Context())
+	received := make(chan struct{})
+	go func() {
+		defer cancel()
+		if soon {
+			return
+		}
+		select {
+		case <-received:
+		case <-m.over:
+		}
+	}()
+	return ctx, func() {
+		close(received)
+		<-ctx.Done()
+	}
+}
+
+// settle deletes most messages and gives some back.
+func (m *mill) settle(got []queue.Message, random *rand.Rand) {
+	for _, msg := range got {
+		if random.IntN(8) == 0 {
+			m.check(m.Driver.Release(m.Context(), []queue.Message{msg}, time.Duration(random.IntN(2))*time.Millisecond))
+			continue
+		}
+		m.check(m.Driver.Delete(m.Context(), []queue.Message{msg}))
+		m.mu.Lock()
+		m.seen[number(msg)]++
+		if len(m.seen) == m.total {
+			close(m.over)
+		}
+		m.mu.Unlock()
+	}
+}
+
+func (m *mill) check(err error) {
+	if err != nil {
+		m.Error(err)
+	}
+}
+
+func isOver(c <-chan struct{}) bool {
+	select {
+	case <-c:
+		return true
+	default:
+		return false
+	}
+}

@@ -1,0 +1,227 @@
+package queuetest
+
+import (
+	"context"
+	"errors"
+	"reflect"
+	"slices"
+	"testing/synctest"
+	"time"
+
+	"github.com/kinesin-io/kinesin/queue"
+	"github.com/kinesin-io/kinesin/task"
+)
+
+func sameMessage(s *suite) {
+	want := message(high, 1, s.Now())
+	want.Task.Collection, want.Task.Key = "c", "k"
+	want.Task.Payload, want.Task.PayloadSize = []byte("payload"), 7
+	want.Task.Overrides.Timeout = time.Minute
+	want.Task.Seq, want.Task.Attempt, want.Task.Lost = 9, 3, 1
+	want.Task.History = []task.Attempt{{Number: 3, Worker: "w", Outcome: task.OutcomeRetriable, Error: "e"}}
+	s.send(want)
+	got := s.receive([]queue.Name{high}, 10, 0).want(1)[0]
+	if got.Receipt == "" {
+		s.Error("no receipt")
+	}
+	got.Receipt = ""
+	if !reflect.DeepEqual(got, want) {
+		s.Errorf("received %+v\nwant %+v", got, want)
+	}
+}
+
+func receivedOnce(s *suite) {
+	s.send(message(high, 1, s.Now()), message(high, 2, s.Now()))
+	s.receive([]queue.Name{high}, 10, 0).want(1, 2)
+	s.receive([]queue.Name{high}, 10, 0).end()
+}
+
+func limited(s *suite) {
+	for i := range 5 {
+		s.send(message(high, i, s.Now()))
+	}
+	s.receive([]queue.Name{high}, 2, 0).want(0, 1)
+	s.receive([]queue.Name{high}, 3, 0).want(2, 3, 4)
+}
+
+func namesInOrder(s *suite) {
+	s.send(message(low, 1, s.Now()-2), message(low, 2, s.Now()-2))
+	s.send(message(high, 3, s.Now()-1))
+	s.receive([]queue.Name{high, low}, 2, 0).want(3, 1)
+	s.send(message(high, 4, s.Now()))
+	s.receive([]queue.Name{low, high}, 2, 0).want(2, 4)
+	twice := s.receive([]queue.Name{high, high, low}, 2, 0)
+	s.send(message(high, 5, s.Now()))
+	twice.want(5)
+}
+
+func separateQueues(s *suite) {
+	names := []queue.Name{high, low, {Lambda: 8}}
+	for _, n := range names[:2] {
+		names = append(names,
+			queue.Name{Lambda: n.Lambda, Priority: n.Priority, Class: queue.Suspect},
+			queue.Name{Lambda: n.Lambda, Priority: n.Priority, Class: queue.Blamed})
+	}
+	for i, name := range names {
+		s.send(message(name, i, s.Now()))
+	}
+	for i, name := range names {
+		s.receive([]queue.Name{name}, 10, 0).want(i)
+	}
+}
+
+func deleted(s *suite) {
+	s.send(message(high, 1, s.Now()), message(high, 2, s.Now()))
+	got := s.receive([]queue.Name{high}, 10, 0).want(1, 2)
+	s.must(s.Driver.Delete(s.Context(), got[:1]))
+	s.wantDepth(high, 0, 1)
+	s.must(s.Driver.Delete(s.Context(), got)) // the first for the second time
+	s.must(s.Driver.Release(s.Context(), got, 0))
+	s.wantDepth(high, 0, 0)
+	s.receive([]queue.Name{high}, 10, 0).end()
+}
+
+func released(s *suite) {
+	s.send(message(high, 1, s.Now()), message(high, 2, s.Now()), message(high, 3, s.Now()))
+	first := s.receive([]queue.Name{high}, 10, 0).want(1, 2, 3)
+	waiting := s.receive([]queue.Name{high}, 10, 0)
+	s.must(s.Driver.Release(s.Context(), first[:1], 0))
+	again := waiting.want(1)
+	// What is done with the receipt of the earlier delivery does not touch the later one.
+	s.must(s.Driver.Release(s.Context(), first[:1], 0))
+	s.must(s.Driver.Delete(s.Context(), first[:1]))
+	s.wantDepth(high, 0, 3)
+	s.must(s.Driver.Delete(s.Context(), again))
+	s.wantDepth(high, 0, 2)
+}
+
+func releasedLater(s *suite) {
+	s.send(message(high, 1, s.Now()))
+	got := s.receive([]queue.Name{high}, 10, 0).want(1)
+	waiting := s.receive([]queue.Name{high}, 10, 0)
+	s.must(s.Driver.Release(s.Context(), got, 3*time.Second))
+	s.Advance(2 * time.Second)
+	waiting.wantWaiting()
+	s.Advance(time.Second)
+	waiting.want(1)
+}
+
+func depth(s *suite) {
+	s.wantDepth(high, 0, 0)
+	s.send(message(high, 1, s.Now()), message(high, 2, s.Now().Add(time.Hour)), message(low, 3, s.Now()))
+	s.Advance(5 * time.Second)
+	s.wantDepth(high, 2, 0)
+	s.wantDepth(low, 1, 0)
+	if d, _ := s.Driver.Depth(s.Context(), high); d.Oldest != 5*time.Second {
+		s.Errorf("oldest has waited %v, want 5s", d.Oldest)
+	}
+	s.receive([]queue.Name{high}, 1, 0).want(1)
+	s.wantDepth(high, 1, 1)
+	if d, _ := s.Driver.Depth(s.Context(), high); d.Oldest != 0 {
+		s.Errorf("oldest has waited %v though nothing is due", d.Oldest)
+	}
+	// Sent late: what counts is how long it has waited here.
+	s.send(message(high, 4, s.Now().Add(-time.Hour)))
+	s.Advance(time.Second)
+	if d, _ := s.Driver.Depth(s.Context(), high); d.Oldest != time.Second {
+		s.Errorf("oldest has waited %v, want 1s", d.Oldest)
+	}
+}
+
+func wakesOne(s *suite) {
+	waiting := make([]*receipt, 5)
+	for i := range waiting {
+		waiting[i] = s.receive([]queue.Name{high, low}, 10, 0)
+	}
+	for sent := range waiting {
+		s.send(message([]queue.Name{low, high}[sent%2], sent, s.Now()))
+		over := 0
+		for _, r := range waiting {
+			if r.isOver() {
+				over++
+			}
+		}
+		if over != sent+1 {
+			s.Fatalf("after %d messages %d receivers are back", sent+1, over)
+		}
+	}
+}
+
+func cancelled(s *suite) {
+	s.receive([]queue.Name{high}, 10, 0).end()
+	r := s.receive([]queue.Name{high, low}, 10, time.Second)
+	s.send(message(high, 1, s.Now().Add(time.Minute)))
+	r.end()
+	ctx, cancel := context.WithCancelCause(s.Context())
+	cancel(errCancelled)
+	s.send(message(high, 2, s.Now()))
+	if got, err := s.Driver.Receive(ctx, []queue.Name{high}, 1, 0); !errors.Is(err, errCancelled) || len(got) > 0 {
+		s.Errorf("receive with an ended context: %v, %v", numbers(got), err)
+	}
+	s.wantDepth(high, 2, 0)
+}
+
+func noNames(s *suite) { s.receive(nil, 10, 0).end() }
+
+// cancelledWhileWoken sends a message and cancels the receiver it wakes: one of the two
+// receivers must come back with it.
+func cancelledWhileWoken(s *suite) {
+	for i := range 100 {
+		first := s.receive([]queue.Name{high}, 10, 0)
+		second := s.receive([]queue.Name{low, high}, 10, 0)
+		s.send(message(high, i, s.Now()))
+		first.cancel(errCancelled)
+		synctest.Wait()
+		if errors.Is(first.err, errCancelled) {
+			s.must(s.Driver.Delete(s.Context(), second.want(i)))
+			continue
+		}
+		s.must(s.Driver.Delete(s.Context(), first.want(i)))
+		second.end()
+	}
+}
+
+func closed(s *suite) {
+	a := s.receive([]queue.Name{high}, 10, 0)
+	b := s.receive([]queue.Name{low, high}, 10, time.Second)
+	s.must(s.Driver.Close())
+	a.wantError(queue.ErrClosed)
+	b.wantError(queue.ErrClosed)
+	s.receive([]queue.Name{high}, 10, 0).wantError(queue.ErrClosed)
+	for _, err := range s.Driver.Send(s.Context(), []queue.Message{message(high, 1, 0), message(low, 2, 0)}) {
+		if !errors.Is(err, queue.ErrClosed) {
+			s.Errorf("send after close: %v", err)
+		}
+	}
+	s.must(s.Driver.Close())
+}
+
+func sendEnded(s *suite) {
+	ctx, cancel := context.WithCancel(s.Context())
+	cancel()
+	results := s.Driver.Send(ctx, []queue.Message{message(high, 1, 0), message(low, 2, 0)})
+	if len(results) != 2 || slices.Contains(results, nil) {
+		s.Errorf("send with an ended context: %v, want an error for each of 2", results)
+	}
+}
+
+func dropped(s *suite) {
+	d, can := s.Driver.(queue.Dropper)
+	if !can {
+		s.Skip("the driver cannot drop")
+	}
+	other := queue.Name{Lambda: 8}
+	s.send(message(high, 1, s.Now()), message(low, 2, s.Now().Add(time.Hour)), message(high, 3, s.Now()), message(other, 4, s.Now()))
+	got := s.receive([]queue.Name{high}, 1, 0).want(1)
+	waiting := s.receive([]queue.Name{low}, 1, 0)
+	s.must(d.Drop(s.Context(), high.Lambda))
+	s.wantDepth(high, 0, 0)
+	s.wantDepth(low, 0, 0)
+	s.must(s.Driver.Release(s.Context(), got, 0))
+	s.wantDepth(high, 0, 0)
+	s.Advance(2 * time.Hour)
+	waiting.wantWaiting()
+	s.send(message(low, 5, s.Now()))
+	waiting.want(5)
+	s.receive([]queue.Name{high, low, other}, 9, 0).want(4)
+}

@@ -1,0 +1,232 @@
+// Package queuetest says in executable form what a queue.Driver owes. A driver's
+// test calls Run. Each case runs in a synctest bubble, so that the suite knows when
+// a receiver waits; it needs a driver that does no real I/O there.
+//
+// Faulty makes any driver fail its writes both ways, for tests of what stands above.
+package queuetest
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"slices"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/kinesin-io/kinesin/queue"
+	"github.com/kinesin-io/kinesin/task"
+)
+
+// Harness is what a driver brings to the suite.
+type Harness struct {
+	// Driver is new and empty. The suite closes it.
+	Driver queue.Driver
+	// Now is the driver's clock.
+	Now func() task.Instant
+	// Advance moves the driver's clock, stopping at every timer on the way.
+	Advance func(time.Duration)
+	// DepthMax is how many messages each queue holds; 0 when there is no bound.
+	DepthMax int
+	// Exact promises what only some drivers can: the earliest due first, nothing before it is due (to
+	// the microsecond), and looking ahead. Cases about that are skipped without it.
+	Exact bool
+}
+
+// Run checks a driver. open is called for every case, in its bubble.
+func Run(t *testing.T, open func(t *testing.T) Harness) {
+	t.Helper()
+	for _, c := range cases {
+		t.Run(c.name, func(t *testing.T) {
+			t.Helper()
+			synctest.Test(t, func(t *testing.T) {
+				t.Helper()
+				h := open(t)
+				t.Cleanup(func() { _ = h.Driver.Close() })
+				if c.exact && !h.Exact {
+					t.Skip("the driver is not exact")
+				}
+				if c.bounded && h.DepthMax == 0 {
+					t.Skip("the driver has no bound")
+				}
+				c.check(&suite{T: t, Harness: h})
+			})
+		})
+	}
+}
+
+type testCase struct {
+	name    string
+	exact   bool // needs Harness.Exact
+	bounded bool // needs Harness.DepthMax
+	check   func(s *suite)
+}
+
+var cases = []testCase{
+	{name: "a message comes back as it was sent", check: sameMessage},
+	{name: "a sent message is received once", check: receivedOnce},
+	{name: "limit", check: limited},
+	{name: "earlier names first", check: namesInOrder},
+	{name: "a queue of its own for each name", check: separateQueues},
+	{name: "deleted is gone", check: deleted},
+	{name: "released comes back", check: released},
+	{name: "released with delay", check: releasedLater},
+	{name: "depth", check: depth},
+	{name: "a message wakes one receiver", check: wakesOne},
+	{name: "cancelled receive", check: cancelled},
+	{name: "no names", check: noNames},
+	{name: "cancelled while woken", check: cancelledWhileWoken},
+	{name: "closed", check: closed},
+	{name: "send with an ended context", check: sendEnded},
+	{name: "drop", check: dropped},
+	{name: "no wake-up is lost", check: noWakeUpLost},
+
+	{name: "earliest due first", exact: true, check: dueOrder},
+	{name: "held back until due", exact: true, check: heldBack},
+	{name: "due at this very microsecond", exact: true, check: dueNow},
+	{name: "wakes for a message that is due sooner", exact: true, check: dueSooner},
+	{name: "looks ahead", exact: true, check: looksAhead},
+	{name: "receivers that look ahead differently", exact: true, check: differentAhead},
+	{name: "a released message is still held back", exact: true, check: releasedNotEarly},
+	{name: "the timekeeper leaves", exact: true, check: timekeeperLeaves},
+	{name: "many names, many instants", exact: true, check: manyInstants},
+
+	{name: "full", bounded: true, check: full},
+	{name: "room", bounded: true, check: room},
+	{name: "room of a closed driver", bounded: true, check: roomClosed},
+}
+
+// suite is one case at work.
+type suite struct {
+	*testing.T
+	Harness
+}
+
+// high and low are two queues of one lambda.
+var (
+	high = queue.Name{Lambda: 7, Priority: 0}
+	low  = queue.Name{Lambda: 7, Priority: 1}
+)
+
+// message makes a message for a queue; number tells it from others.
+func message(name queue.Name, number int, due task.Instant) queue.Message {
+	t := task.Task{
+		Partition: task.Partition{Lambda: name.Lambda, Priority: name.Priority},
+		State:     task.Enqueued, Seq: 2, Due: due,
+		Suspect: name.Class != queue.Normal,
+	}
+	if name.Class == queue.Blamed {
+		t.Blamed = 1
+	}
+	binary.BigEndian.PutUint64(t.ID[8:], uint64(number)) //nolint:gosec // never negative
+	return queue.Message{Task: t}
+}
+
+func number(m queue.Message) int {
+	return int(binary.BigEndian.Uint64(m.Task.ID[8:])) //nolint:gosec // was an int
+}
+
+func numbers(messages []queue.Message) []int {
+	all := make([]int, 0, len(messages))
+	for _, m := range messages {
+		all = append(all, number(m))
+	}
+	return all
+}
+
+// send puts messages on their queues, all of which must succeed.
+func (s *suite) send(messages ...queue.Message) {
+	s.Helper()
+	for i, err := range s.Driver.Send(s.Context(), messages) {
+		if err != nil {
+			s.Fatalf("send %d of %d: %v", i, len(messages), err)
+		}
+	}
+}
+
+// receipt is a Receive at work.
+type receipt struct {
+	s      *suite
+	cancel context.CancelCauseFunc
+	done   chan struct{}
+	got    []queue.Message
+	err    error
+}
+
+var errCancelled = errors.New("cancelled by the test")
+
+// receive starts a Receive and returns when it waits or is over.
+func (s *suite) receive(names []queue.Name, limit int, ahead time.Duration) *receipt {
+	ctx, cancel := context.WithCancelCause(s.Context())
+	r := &receipt{s: s, cancel: cancel, done: make(chan struct{})}
+	go func() {
+		defer close(r.done)
+		r.got, r.err = s.Driver.Receive(ctx, names, limit, ahead)
+	}()
+	synctest.Wait()
+	return r
+}
+
+func (r *receipt) isOver() bool {
+	synctest.Wait()
+	select {
+	case <-r.done:
+		return true
+	default:
+		return false
+	}
+}
+
+// wantWaiting fails unless the Receive still waits.
+func (r *receipt) wantWaiting() {
+	r.s.Helper()
+	if r.isOver() {
+		r.s.Fatalf("received %v, %v; want it to wait", numbers(r.got), r.err)
+	}
+}
+
+// want fails unless the Receive is over with exactly these messages.
+func (r *receipt) want(want ...int) []queue.Message {
+	r.s.Helper()
+	if !r.isOver() {
+		r.s.Fatalf("still waiting; want %v", want)
+	}
+	if r.err != nil {
+		r.s.Fatalf("receive: %v; want %v", r.err, want)
+	}
+	if got := numbers(r.got); !slices.Equal(got, want) {
+		r.s.Fatalf("received %v, want %v", got, want)
+	}
+	return r.got
+}
+
+// wantError fails unless the Receive is over with an error and without messages.
+func (r *receipt) wantError(want error) {
+	r.s.Helper()
+	if !r.isOver() || !errors.Is(r.err, want) || len(r.got) > 0 {
+		r.s.Fatalf("over %v with %v, %v; want the error %v", r.isOver(), numbers(r.got), r.err, want)
+	}
+}
+
+// end cancels a Receive that waits.
+func (r *receipt) end() {
+	r.s.Helper()
+	r.wantWaiting()
+	r.cancel(errCancelled)
+	r.wantError(errCancelled)
+}
+
+func (s *suite) wantDepth(name queue.Name, visible, inFlight int) {
+	s.Helper()
+	d, err := s.Driver.Depth(s.Context(), name)
+	if err != nil || d.Visible != visible || d.InFlight != inFlight {
+		s.Fatalf("depth of %v: %+v, %v; want %d visible and %d in flight", name, d, err, visible, inFlight)
+	}
+}
+
+func (s *suite) must(err error) {
+	s.Helper()
+	if err != nil {
+		s.Fatal(err)
+	}
+}
