@@ -345,6 +345,9 @@ func (j *judgement) rule(ctx context.Context, t *task.Task) (task.Event, bool, e
 		return task.Event{}, false, err // renewed in between, or the store failed: look again
 	}
 	j.Log.WarnContext(ctx, "worker lost", slog.String("worker", t.Worker))
+	if j.Hooks.Lost != nil {
+		j.Hooks.Lost(t.Worker)
+	}
 	c.lease.Lost = true
 	j.leases[t.Worker] = c.lease
 	return event, true, nil

@@ -104,6 +104,8 @@ type Config struct {
 type Hooks struct {
 	// Waked: a wake-up fired and led to this event.
 	Waked func(t *task.Task, kind task.EventKind)
+	// Lost: a worker's lease ran out and was marked so.
+	Lost func(worker string)
 	// Failed: a partition could not be read or dispatched and is tried again.
 	Failed func(p task.Partition, err error)
 }

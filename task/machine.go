@@ -78,6 +78,18 @@ const (
 	Expire
 )
 
+var eventTexts = [...]string{
+	"unknown", "enqueue", "claim", "start", "finish", "worker_lost", "unconfirmed", "extend", "cancel", "drop", "expire",
+}
+
+// String names the event for logs and metrics.
+func (k EventKind) String() string {
+	if int(k) >= len(eventTexts) {
+		return fmt.Sprintf("event(%d)", uint8(k))
+	}
+	return eventTexts[k]
+}
+
 // Event is one thing that happened to a task.
 type Event struct {
 	Kind    EventKind
