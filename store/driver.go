@@ -44,7 +44,7 @@ type Driver interface {
 	// before through, in order of (wake, id), after the given key (zero: from the head).
 	// It may miss a row that was changed a moment ago.
 	ScanWakeups(ctx context.Context, p task.Partition, after WakeKey, through task.Instant, limit int) ([]task.Task, error)
-	// ScanEnded pages over ended rows, of one partition when p is not nil. The order is the
+	// ScanEnded pages over rows in one end, or in any when s is task.Unknown, of one partition when p is not nil. The order is the
 	// driver's. cursor is empty for the first page; the returned one is empty after the last.
 	// A page may be empty though more follow.
 	ScanEnded(ctx context.Context, p *task.Partition, s task.State, cursor []byte, limit int) ([]task.Task, []byte, error)

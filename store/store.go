@@ -232,7 +232,7 @@ func (s *Store) ScanEnded(ctx context.Context, p *task.Partition, state task.Sta
 	if err := checkLimit(limit); err != nil {
 		return nil, nil, err
 	}
-	if !state.IsEnd() {
+	if state != task.Unknown && !state.IsEnd() {
 		return nil, nil, fmt.Errorf("%w scan: %s is not an end", ErrMalformed, state)
 	}
 	return s.d.ScanEnded(ctx, p, state, cursor, limit)

@@ -360,7 +360,7 @@ func (d *Driver) ScanEnded(ctx context.Context, p *task.Partition, s task.State,
 	var next []byte
 	scan(d.byExpiry, after, maxInstant, func(k indexKey) bool {
 		t := d.tasks[k.id]
-		if t.State != s || (p != nil && t.Partition != *p) {
+		if (s != task.Unknown && t.State != s) || (p != nil && t.Partition != *p) {
 			return true
 		}
 		rows = append(rows, owned(t))

@@ -133,7 +133,7 @@ func (d *Driver) ScanEnded(ctx context.Context, p *task.Partition, s task.State,
 func filterEnded(p *task.Partition, s task.State) func(value []byte) bool {
 	return func(value []byte) bool {
 		return len(value) == store.PartitionLen+1 &&
-			task.State(value[store.PartitionLen]) == s &&
+			(s == task.Unknown || task.State(value[store.PartitionLen]) == s) &&
 			(p == nil || store.DecodePartition(value) == *p)
 	}
 }
@@ -152,7 +152,7 @@ func (d *Driver) endedPage(lower, upper []byte, wanted func([]byte) bool, s task
 			if err := d.readTask(appendIDKey(nil, taskSpace, id), &t); err != nil {
 				return false, err
 			}
-			if t.State == s { // else changed since the iterator was opened
+			if s == task.Unknown || t.State == s { // else changed since the iterator was opened
 				rows = append(rows, t)
 			}
 		}
