@@ -1,0 +1,124 @@
+package inbound
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/kinesin-io/kinesin/api"
+	"github.com/kinesin-io/kinesin/api/kinesinv1"
+	"github.com/kinesin-io/kinesin/store"
+	"github.com/kinesin-io/kinesin/task"
+)
+
+// Texts of CancelResult.outcome.
+const (
+	cancelled  = "cancelled"
+	cancelling = "cancelling"
+)
+
+var errMoving = api.Errorf(kinesinv1.Reason_REASON_UNAVAILABLE, "the task kept moving; try again")
+
+// Cancel makes sure that tasks do not start, or asks running ones to stop. An answer "cancelled"
+// is durable: the task's row refuses every later start.
+func (in *Inbound) Cancel(ctx context.Context, request *kinesinv1.CancelRequest) (*kinesinv1.CancelResponse, error) {
+	if n := len(request.Ids); n == 0 || n > IDsMax {
+		return nil, invalid("a call names 1 to %d ids, this one has %d", IDsMax, n)
+	}
+	response := &kinesinv1.CancelResponse{}
+	for _, id := range request.Ids {
+		met, outcome, err := in.cancel(ctx, id)
+		r := &kinesinv1.CancelResult{Outcome: outcome, Problem: problem(err)}
+		if met != task.Unknown {
+			r.State = met.String()
+		}
+		response.Results = append(response.Results, r)
+	}
+	return response, nil
+}
+
+// cancel tries again as long as the task moves in between.
+func (in *Inbound) cancel(ctx context.Context, id string) (met task.State, outcome string, err error) {
+	token, err := in.Sealer.Open(id)
+	if err != nil {
+		return met, "", api.ErrorOf(noSuchTask())
+	}
+	for range casTriesMax {
+		t, err := in.find(ctx, token)
+		if err != nil {
+			return met, "", err
+		}
+		outcome, err = in.end(ctx, t, task.Cancel)
+		if errors.Is(err, task.ErrEnded) {
+			return t.State, "", api.Errorf(kinesinv1.Reason_REASON_TOO_LATE, "the task has ended: %s", t.State)
+		}
+		if !errors.Is(err, store.ErrConflict) {
+			return t.State, outcome, err
+		}
+	}
+	return met, "", errMoving
+}
+
+// found is a task and where its row is.
+type found struct {
+	task.Task
+	waiting bool // it has a waiting row and no task row
+}
+
+func (in *Inbound) find(ctx context.Context, token task.Token) (found, error) {
+	rows, err := in.rows(ctx, []task.Token{token})
+	if err != nil {
+		return found{}, err
+	}
+	if rows[0].ID.IsZero() {
+		return found{}, api.ErrorOf(noSuchTask())
+	}
+	return found{Task: rows[0], waiting: isWaiting(&rows[0])}, nil
+}
+
+// isWaiting tells a waiting row from a task row: only the former is scheduled and has no wake-up of
+// its own, since its key is its wake-up.
+func isWaiting(t *task.Task) bool { return t.State == task.Scheduled && t.Wake.IsZero() }
+
+// end applies a Cancel or a Drop. A waiting task gets a task row in its end first: that row refuses
+// every later dispatch, also one of a second waiting row that a repeated call may have left.
+func (in *Inbound) end(ctx context.Context, t found, kind task.EventKind) (outcome string, err error) {
+	var policy task.Policy
+	if l := in.Catalog.ByRef(t.Partition.Lambda); l != nil {
+		policy = l.PolicyFor(&t.Task)
+	} else {
+		policy.Retention = task.RetentionDefault
+	}
+	next, effect, err := t.Apply(task.Event{Kind: kind}, in.Clock.Now(), policy)
+	if err != nil {
+		return "", err
+	}
+	op := store.Op{Kind: store.ReplaceTask, Task: next}
+	if t.waiting {
+		op.Kind = store.PutTask
+	}
+	if err := in.applyOne(ctx, op); err != nil {
+		return "", err
+	}
+	if t.waiting {
+		// Lazy, since the dispatcher would find the task row in its way and delete it too.
+		_ = in.applyOne(ctx, store.Op{Kind: store.DeleteWaiting, Lazy: true, Task: t.Task})
+	}
+	if effect == task.TellWorker {
+		in.Workers.CancelRequested(&next)
+		return cancelling, nil
+	}
+	in.Ended()
+	return cancelled, nil
+}
+
+func (in *Inbound) applyOne(ctx context.Context, op store.Op) error {
+	outcomes, err := in.Store.Apply(ctx, []store.Op{op})
+	if len(outcomes) == 1 {
+		err = outcomes[0]
+	}
+	if err != nil {
+		return fmt.Errorf("change task %s: %w", op.Task.ID, err)
+	}
+	return nil
+}

@@ -1,0 +1,257 @@
+package inbound
+
+import (
+	"context"
+	"errors"
+	"math"
+	"slices"
+	"time"
+
+	"github.com/kinesin-io/kinesin/api"
+	"github.com/kinesin-io/kinesin/api/kinesinv1"
+	"github.com/kinesin-io/kinesin/catalog"
+	"github.com/kinesin-io/kinesin/internal/clock"
+	"github.com/kinesin-io/kinesin/store"
+	"github.com/kinesin-io/kinesin/task"
+)
+
+const (
+	// dropRowsMax is how many tasks of a partition are dropped in one write.
+	dropRowsMax = 500
+	// dropWaitEvery and dropWaitsMax bound the wait for running tasks of a lambda that is deleted.
+	dropWaitEvery = 100 * time.Millisecond
+	dropWaitsMax  = 100
+)
+
+// CreateLambda registers a lambda; the same again is fine, with other settings it is refused.
+func (in *Inbound) CreateLambda(ctx context.Context, request *kinesinv1.CreateLambdaRequest) (*kinesinv1.CreateLambdaResponse, error) {
+	want, err := lambdaOf(request.Lambda)
+	if err != nil {
+		return nil, err
+	}
+	if want.Mode == task.Deliver && in.DeliverReason != "" {
+		return nil, api.Errorf(kinesinv1.Reason_REASON_UNSUPPORTED, "mode deliver: %s", in.DeliverReason)
+	}
+	entry, existed, err := in.Catalog.Create(ctx, want)
+	if err != nil {
+		return nil, wire(err)
+	}
+	return &kinesinv1.CreateLambdaResponse{Lambda: viewLambda(entry), Existed: existed}, nil
+}
+
+// GetLambda reads one lambda.
+func (in *Inbound) GetLambda(_ context.Context, request *kinesinv1.GetLambdaRequest) (*kinesinv1.GetLambdaResponse, error) {
+	entry, err := in.Catalog.Lambda(request.Name)
+	if err != nil {
+		return nil, wire(err)
+	}
+	return &kinesinv1.GetLambdaResponse{Lambda: viewLambda(entry)}, nil
+}
+
+// ListLambdas reads all lambdas, by name.
+func (in *Inbound) ListLambdas(context.Context, *kinesinv1.ListLambdasRequest) (*kinesinv1.ListLambdasResponse, error) {
+	response := &kinesinv1.ListLambdasResponse{}
+	for _, entry := range in.Catalog.All() {
+		response.Lambdas = append(response.Lambdas, viewLambda(entry))
+	}
+	return response, nil
+}
+
+// UpdateLambda changes what may change: attempts, timeout, backoff and retention. What is zero stays.
+func (in *Inbound) UpdateLambda(ctx context.Context, request *kinesinv1.UpdateLambdaRequest) (*kinesinv1.UpdateLambdaResponse, error) {
+	want, err := lambdaOf(request.Lambda)
+	if err != nil {
+		return nil, err
+	}
+	entry, err := in.Catalog.Update(ctx, want.Name, func(l *task.Lambda) error { return change(l, want) })
+	if err != nil {
+		return nil, wire(err)
+	}
+	return &kinesinv1.UpdateLambdaResponse{Lambda: viewLambda(entry)}, nil
+}
+
+func change(l *task.Lambda, want task.Lambda) error {
+	if want.Mode != task.Managed && want.Mode != l.Mode {
+		return invalid("mode cannot change: a task's row is what its lambda's mode made it")
+	}
+	if len(want.Priorities) > 0 && !slices.Equal(want.Priorities, l.Priorities) {
+		return invalid("priorities cannot change: they are part of every task's key; lambda %s has %v", l.Name, l.Priorities)
+	}
+	if want.Shards != 0 && want.Shards != l.Shards {
+		return invalid("shards cannot change: they are part of every task's key; lambda %s has %d", l.Name, l.Shards)
+	}
+	if want.MaxAttempts != 0 {
+		l.MaxAttempts = want.MaxAttempts
+	}
+	if want.Timeout != 0 {
+		l.Timeout = want.Timeout
+	}
+	if want.BackoffMin != 0 || want.BackoffMax != 0 {
+		l.BackoffMin, l.BackoffMax = want.BackoffMin, want.BackoffMax
+	}
+	if want.Retention != 0 {
+		l.Retention = want.Retention
+	}
+	return nil
+}
+
+// DeleteLambda forgets a lambda. It refuses while tasks live, unless it is told to drop them:
+// then those that wait end as dropped, and running ones are cancelled and waited for a while.
+func (in *Inbound) DeleteLambda(ctx context.Context, request *kinesinv1.DeleteLambdaRequest) (*kinesinv1.DeleteLambdaResponse, error) {
+	entry, err := in.Catalog.Lambda(request.Name)
+	if err != nil {
+		return nil, wire(err)
+	}
+	if !request.DropTasks {
+		if err := in.mustBeEmpty(ctx, entry); err != nil {
+			return nil, wire(err)
+		}
+	}
+	entry, err = in.Catalog.Update(ctx, request.Name, func(l *task.Lambda) error {
+		l.Deleting = true // so that nothing new comes in between
+		return nil
+	})
+	if err != nil {
+		return nil, wire(err)
+	}
+	response := &kinesinv1.DeleteLambdaResponse{}
+	if request.DropTasks {
+		response.Dropped, err = in.drop(ctx, entry)
+	} else {
+		err = in.mustBeEmpty(ctx, entry)
+	}
+	if err != nil {
+		return nil, errors.Join(wire(err), in.keep(ctx, entry.Name))
+	}
+	return response, wire(in.Catalog.Remove(ctx, entry))
+}
+
+// keep takes a refused deletion back.
+func (in *Inbound) keep(ctx context.Context, name string) error {
+	_, err := in.Catalog.Update(ctx, name, func(l *task.Lambda) error {
+		l.Deleting = false
+		return nil
+	})
+	return wire(err)
+}
+
+func (in *Inbound) mustBeEmpty(ctx context.Context, entry *catalog.Entry) error {
+	live, err := in.live(ctx, entry, 1)
+	if err == nil && len(live) > 0 {
+		return api.Errorf(kinesinv1.Reason_REASON_IN_USE,
+			"lambda %s has live tasks; wait for them, or delete it with its tasks dropped", entry.Name)
+	}
+	return err
+}
+
+// drop ends all live tasks of a lambda, and waits a bounded time for those that run.
+func (in *Inbound) drop(ctx context.Context, entry *catalog.Entry) (dropped int64, err error) {
+	for waits := 0; waits < dropWaitsMax; {
+		live, err := in.live(ctx, entry, dropRowsMax)
+		if err != nil || len(live) == 0 {
+			return dropped, err
+		}
+		ended, err := in.dropAll(ctx, entry, live)
+		if err != nil {
+			return dropped, err
+		}
+		dropped += int64(ended)
+		if ended == 0 { // only running ones are left, and they were told to stop
+			waits++
+			if err := clock.Sleep(ctx, in.Clock, dropWaitEvery); err != nil {
+				return dropped, err
+			}
+		}
+	}
+	return dropped, api.Errorf(kinesinv1.Reason_REASON_IN_USE,
+		"lambda %s still has running tasks; they were told to stop, try again when they have", entry.Name)
+}
+
+// live returns live tasks of a lambda, up to limit of each section of each partition; none only if there is none.
+func (in *Inbound) live(ctx context.Context, entry *catalog.Entry, limit int) ([]found, error) {
+	var all []found
+	for _, p := range entry.Partitions() {
+		waiting, err := in.Store.ScanWaiting(ctx, p, store.WaitingKey{}, math.MaxInt64, limit)
+		if err != nil {
+			return nil, err
+		}
+		awake, err := in.Store.ScanWakeups(ctx, p, store.WakeKey{}, math.MaxInt64, limit)
+		if err != nil {
+			return nil, err
+		}
+		for i := range waiting {
+			all = append(all, found{Task: waiting[i], waiting: true})
+		}
+		for i := range awake {
+			all = append(all, found{Task: awake[i]})
+		}
+	}
+	return all, nil
+}
+
+// dropAll ends what waits, in one write, and asks what runs to stop. It returns how many ended.
+// A task that moved in between is met again in the next round.
+func (in *Inbound) dropAll(ctx context.Context, entry *catalog.Entry, live []found) (int, error) {
+	now := in.Clock.Now()
+	var ends, rest []store.Op
+	for i := range live {
+		t := &live[i]
+		event, kind := task.Event{Kind: task.Drop}, store.ReplaceTask
+		if t.State.IsRunning() {
+			event.Kind = task.Cancel
+		}
+		if t.waiting {
+			kind = store.PutTask
+			rest = append(rest, store.Op{Kind: store.DeleteWaiting, Lazy: true, Task: t.Task})
+		}
+		next, _, err := t.Apply(event, now, entry.PolicyFor(&t.Task))
+		if err == nil && !t.CancelRequested {
+			ends = append(ends, store.Op{Kind: kind, Task: next})
+		}
+	}
+	outcomes, err := in.Store.Apply(ctx, ends)
+	if err != nil {
+		return 0, err
+	}
+	ended := 0
+	for i, outcome := range outcomes {
+		switch {
+		case outcome != nil:
+		case ends[i].Task.State.IsEnd():
+			ended++
+		default:
+			in.Workers.CancelRequested(&ends[i].Task)
+		}
+	}
+	_, err = in.Store.Apply(ctx, rest)
+	return ended, err
+}
+
+func lambdaOf(v *kinesinv1.Lambda) (task.Lambda, error) {
+	if v == nil {
+		return task.Lambda{}, invalid("no lambda given")
+	}
+	mode, err := task.ParseMode(v.Mode)
+	if err != nil {
+		return task.Lambda{}, err
+	}
+	if v.Shards > task.ShardsMax {
+		return task.Lambda{}, invalid("shards %d: want 1 to %d", v.Shards, task.ShardsMax)
+	}
+	return task.Lambda{
+		Name: v.Name, Mode: mode, Priorities: v.Priorities, Shards: uint16(v.Shards), MaxAttempts: v.MaxAttempts,
+		Timeout:    time.Duration(v.TimeoutMicros) * time.Microsecond,
+		BackoffMin: time.Duration(v.BackoffMinMicros) * time.Microsecond,
+		BackoffMax: time.Duration(v.BackoffMaxMicros) * time.Microsecond,
+		Retention:  time.Duration(v.RetentionMicros) * time.Microsecond,
+	}, nil
+}
+
+func viewLambda(e *catalog.Entry) *kinesinv1.Lambda {
+	return &kinesinv1.Lambda{
+		Name: e.Name, Mode: e.Mode.String(), Priorities: e.Priorities, Shards: uint32(e.Shards), MaxAttempts: e.MaxAttempts,
+		TimeoutMicros: e.Timeout.Microseconds(), BackoffMinMicros: e.BackoffMin.Microseconds(),
+		BackoffMaxMicros: e.BackoffMax.Microseconds(), RetentionMicros: e.Retention.Microseconds(),
+		CreatedMicros: int64(e.Created), Version: e.Version, Deleting: e.Deleting,
+	}
+}

@@ -1,0 +1,407 @@
+package inbound
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/binary"
+	"errors"
+	"time"
+	"unicode"
+	"unicode/utf8"
+
+	"github.com/kinesin-io/kinesin/api"
+	"github.com/kinesin-io/kinesin/api/kinesinv1"
+	"github.com/kinesin-io/kinesin/catalog"
+	"github.com/kinesin-io/kinesin/partition"
+	"github.com/kinesin-io/kinesin/queue"
+	"github.com/kinesin-io/kinesin/store"
+	"github.com/kinesin-io/kinesin/task"
+)
+
+// Schedule accepts tasks, with an outcome for each. What has an id in its result is durable.
+func (in *Inbound) Schedule(ctx context.Context, request *kinesinv1.ScheduleRequest) (*kinesinv1.ScheduleResponse, error) {
+	items := request.Items
+	if len(items) == 0 || len(items) > ScheduleItemsMax {
+		return nil, invalid("a call schedules 1 to %d tasks, this one has %d", ScheduleItemsMax, len(items))
+	}
+	b := newIntake(in, len(items))
+	for i, item := range items {
+		if err := b.admit(ctx, i, item); err != nil {
+			b.refuse(i, err)
+		}
+	}
+	b.store(ctx)
+	b.announce(ctx)
+	return &kinesinv1.ScheduleResponse{Results: b.pointers()}, nil
+}
+
+// intake is one Schedule call on its way.
+type intake struct {
+	*Inbound
+	now     task.Instant
+	results []kinesinv1.ScheduleResult
+	ops     []store.Op
+	itemOf  []int // index of the item of ops[k]
+	payload []store.Op
+	room    map[queue.Name]int
+	lambda  *catalog.Entry // of the item before: most calls name one
+}
+
+func newIntake(in *Inbound, n int) *intake {
+	return &intake{
+		Inbound: in, now: in.Clock.Now(),
+		results: make([]kinesinv1.ScheduleResult, n),
+		ops:     make([]store.Op, 0, n), itemOf: make([]int, 0, n),
+	}
+}
+
+func (b *intake) pointers() []*kinesinv1.ScheduleResult {
+	all := make([]*kinesinv1.ScheduleResult, len(b.results))
+	for i := range b.results {
+		all[i] = &b.results[i]
+	}
+	return all
+}
+
+func (b *intake) refuse(i int, err error) {
+	b.results[i].Id = ""
+	b.results[i].Problem = problem(err)
+	if b.Hooks.Refused != nil {
+		b.Hooks.Refused(b.results[i].Problem.Reason)
+	}
+}
+
+// admit validates one item and plans its write.
+func (b *intake) admit(ctx context.Context, i int, item *kinesinv1.ScheduleItem) error {
+	l, err := b.lambdaOf(item.Lambda)
+	if err != nil {
+		return err
+	}
+	t, err := b.build(l, item)
+	if err != nil {
+		return err
+	}
+	op := store.Op{Kind: store.PutWaiting, Task: t, New: true}
+	switch {
+	case b.near(ctx, &t):
+		op.Kind = store.PutTask
+		op.Task, _, err = t.Apply(task.Event{Kind: task.Enqueue}, b.now, l.PolicyFor(&t))
+	case t.Key != "":
+		op.Kind = store.PutTask
+		op.Task.Wake = t.Due
+	}
+	if err != nil {
+		return err
+	}
+	if len(item.Payload) > b.Store.PayloadInlineMax() {
+		b.payload = append(b.payload, store.Op{
+			Kind: store.PutPayload, New: true, Payload: item.Payload, Task: task.Task{ID: t.ID, Partition: t.Partition},
+		})
+	}
+	b.ops = append(b.ops, op)
+	b.itemOf = append(b.itemOf, i)
+	return nil
+}
+
+func (b *intake) lambdaOf(name string) (*catalog.Entry, error) {
+	if b.lambda != nil && b.lambda.Name == name {
+		return b.lambda, nil
+	}
+	l, err := b.Catalog.Lambda(name)
+	if err != nil {
+		return nil, err
+	}
+	if l.Deleting {
+		return nil, api.Errorf(kinesinv1.Reason_REASON_UNKNOWN_LAMBDA, "lambda %q is being deleted", name)
+	}
+	b.lambda = l
+	return l, nil
+}
+
+// build makes the task that an item asks for.
+func (b *intake) build(l *catalog.Entry, item *kinesinv1.ScheduleItem) (task.Task, error) {
+	t := task.Task{State: task.Scheduled, Seq: 1, Created: b.now, Collection: item.Collection, Key: item.Key}
+	var err error
+	if t.Due, err = b.due(item); err != nil {
+		return t, err
+	}
+	if t.Partition.Priority, err = l.Priority(item.Priority); err != nil {
+		return t, err
+	}
+	if err := checkLabel("key", item.Key, KeyBytesMax); err != nil {
+		return t, err
+	}
+	if err := checkLabel("collection", item.Collection, CollectionBytesMax); err != nil {
+		return t, err
+	}
+	if t.Overrides, err = overrides(item); err != nil {
+		return t, err
+	}
+	if n, most := len(item.Payload), b.Store.PayloadBytesMax(); n > most {
+		return t, api.Errorf(kinesinv1.Reason_REASON_TOO_LARGE, "payload of %d bytes: at most %d are allowed", n, most)
+	}
+	t.PayloadSize = uint32(len(item.Payload))
+	if len(item.Payload) <= b.Store.PayloadInlineMax() {
+		t.Payload = item.Payload
+	}
+	if err := b.identify(&t, l, item); err != nil {
+		return t, err
+	}
+	t.Partition.Lambda = l.Ref
+	t.Partition.Shard = partition.ShardOf(t.ID, l.Shards)
+	return t, nil
+}
+
+// due is the requested start, counted from this server's clock for a delay; the past means now.
+func (b *intake) due(item *kinesinv1.ScheduleItem) (task.Instant, error) {
+	if item.DueMicros != 0 && item.DelayMicros != 0 {
+		return 0, invalid("a task has a due time or a delay, not both")
+	}
+	due := b.now
+	switch {
+	case item.DueMicros < 0:
+		return 0, invalid("due time before 1970")
+	case item.DueMicros != 0:
+		due = task.Instant(item.DueMicros)
+	case item.DelayMicros > int64(b.Horizon/time.Microsecond):
+		return 0, b.tooFar()
+	default:
+		due = due.Add(max(0, time.Duration(item.DelayMicros)*time.Microsecond))
+	}
+	if due > b.now.Add(b.Horizon) {
+		return 0, b.tooFar()
+	}
+	if due <= b.now {
+		// Rounding down cannot make it early: it is due already.
+		return task.FromMillis(b.now.Millis()), nil
+	}
+	return due.CeilMillis(), nil
+}
+
+func (b *intake) tooFar() error {
+	return invalid("due time is too far ahead: at most %s (%d days)", b.Horizon, int(b.Horizon.Hours()/24))
+}
+
+func checkLabel(what, text string, bytesMax int) error {
+	if len(text) > bytesMax {
+		return invalid("%s of %d bytes: at most %d are allowed", what, len(text), bytesMax)
+	}
+	if !utf8.ValidString(text) {
+		return invalid("%s is not valid UTF-8", what)
+	}
+	for _, r := range text {
+		if unicode.IsControl(r) {
+			return invalid("%s has a control character", what)
+		}
+	}
+	return nil
+}
+
+func overrides(item *kinesinv1.ScheduleItem) (task.Overrides, error) {
+	o := task.Overrides{
+		MaxAttempts: item.MaxAttempts,
+		Timeout:     time.Duration(item.TimeoutMicros) * time.Microsecond,
+		BackoffMin:  time.Duration(item.BackoffMinMicros) * time.Microsecond,
+		BackoffMax:  time.Duration(item.BackoffMaxMicros) * time.Microsecond,
+	}
+	if o == (task.Overrides{}) {
+		return o, nil
+	}
+	return o, o.Validate()
+}
+
+// identify gives the task its id: derived from the key, chosen by the client so
+// that a repeated call is harmless, or new.
+func (b *intake) identify(t *task.Task, l *catalog.Entry, item *kinesinv1.ScheduleItem) error {
+	switch {
+	case item.Key != "":
+		t.ID = keyedID(l.Ref, item.Key)
+		t.Digest = digest(t, item.Payload)
+	case len(item.RequestId) == 0:
+		t.ID = newID(b.now, b.Clock.Uint64(), b.Clock.Uint64())
+	case len(item.RequestId) != len(t.ID) || item.RequestId[6]>>4 != 7:
+		return invalid("request id: want the 16 bytes of a UUID version 7")
+	default:
+		copy(t.ID[:], item.RequestId)
+	}
+	return nil
+}
+
+// newID is a UUID version 7 (RFC 9562): milliseconds, then 74 random bits.
+func newID(now task.Instant, a, c uint64) task.ID {
+	var id task.ID
+	binary.BigEndian.PutUint64(id[0:8], uint64(now.Millis())<<16|a&0xffff)
+	binary.BigEndian.PutUint64(id[8:16], c)
+	return versioned(id, 7)
+}
+
+// keyedID is a UUID version 8 (RFC 9562): SHA-256 of lambda and key.
+func keyedID(lambda uint32, key string) task.ID {
+	h := sha256.New()
+	var ref [4]byte
+	binary.BigEndian.PutUint32(ref[:], lambda)
+	h.Write(ref[:])
+	h.Write([]byte(key))
+	var id task.ID
+	copy(id[:], h.Sum(nil))
+	return versioned(id, 8)
+}
+
+func versioned(id task.ID, version byte) task.ID {
+	id[6] = id[6]&0x0f | version<<4
+	id[8] = id[8]&0x3f | 0x80
+	return id
+}
+
+// digest tells whether a key is used again for the same task: same priority, collection and payload.
+func digest(t *task.Task, payload []byte) (d [16]byte) {
+	h := sha256.New()
+	h.Write([]byte{t.Partition.Priority, byte(len(t.Collection))})
+	h.Write([]byte(t.Collection))
+	h.Write(payload)
+	copy(d[:], h.Sum(nil))
+	return d
+}
+
+// near reports whether a task skips the schedule: it is due within moments, and its queue is far
+// from full, so that memory stays bounded and older tasks are not overtaken.
+func (b *intake) near(ctx context.Context, t *task.Task) bool {
+	if t.Due > b.now.Add(b.Near) {
+		return false
+	}
+	name := queue.NameFor(t)
+	room, known := b.room[name]
+	if !known {
+		depth, err := b.Queue.Depth(ctx, name)
+		if err == nil {
+			room = b.NearDepthMax - depth.Visible
+		}
+		if b.room == nil {
+			b.room = map[queue.Name]int{}
+		}
+	}
+	b.room[name] = room - 1
+	return room > 0
+}
+
+// store writes payloads first, so that no row ever names a payload that is not there, then the rows.
+func (b *intake) store(ctx context.Context) {
+	if len(b.payload) > 0 {
+		b.storePayloads(ctx)
+	}
+	if len(b.ops) == 0 {
+		return
+	}
+	outcomes, err := b.Store.Apply(ctx, b.ops)
+	for k := range b.ops {
+		i := b.itemOf[k]
+		var outcome error
+		switch {
+		case k < len(outcomes):
+			outcome = outcomes[k]
+		default:
+			outcome = err
+		}
+		b.settle(i, &b.ops[k], outcome)
+	}
+}
+
+// storePayloads drops the rows whose payload could not be stored. A payload that is there already
+// belongs to the same id, that is to an earlier try of the same call.
+func (b *intake) storePayloads(ctx context.Context) {
+	outcomes, err := b.Store.Apply(ctx, b.payload)
+	failed := map[task.ID]error{}
+	for k := range b.payload {
+		outcome := err
+		if k < len(outcomes) {
+			outcome = outcomes[k]
+		}
+		if outcome != nil && !errors.Is(outcome, store.ErrConflict) {
+			failed[b.payload[k].Task.ID] = outcome
+		}
+	}
+	if len(failed) == 0 {
+		return
+	}
+	ops, itemOf := b.ops[:0], b.itemOf[:0]
+	for k := range b.ops {
+		if err := failed[b.ops[k].Task.ID]; err != nil {
+			b.refuse(b.itemOf[k], err)
+			continue
+		}
+		ops, itemOf = append(ops, b.ops[k]), append(itemOf, b.itemOf[k])
+	}
+	b.ops, b.itemOf = ops, itemOf
+}
+
+// settle turns the outcome of a write into the item's result. An op that leads to
+// nothing more is marked by a zero kind.
+func (b *intake) settle(i int, op *store.Op, outcome error) {
+	t := &op.Task
+	var conflict *store.ConflictError
+	switch {
+	case outcome == nil:
+	case errors.As(outcome, &conflict) && conflict.Task != nil:
+		op.Kind = 0
+		if err := sameTask(t, conflict.Task); err != nil {
+			b.refuse(i, err)
+			return
+		}
+		t = conflict.Task
+		b.results[i].Duplicate = true
+	default:
+		op.Kind = 0
+		b.refuse(i, outcome)
+		return
+	}
+	b.results[i].Id = b.Sealer.Seal(task.TokenOf(t))
+	b.results[i].DueMicros = int64(t.Due)
+}
+
+// sameTask refuses a second task under an id that is taken. Without a key the id was chosen by the
+// client for this one call, so the same id is the same call.
+func sameTask(want, have *task.Task) error {
+	switch {
+	case have.Partition.Lambda != want.Partition.Lambda:
+		return api.Errorf(kinesinv1.Reason_REASON_KEY_CONFLICT, "request id is taken by a task of another lambda")
+	case want.Key != "" && have.Digest != want.Digest:
+		return api.Errorf(kinesinv1.Reason_REASON_KEY_CONFLICT,
+			"key %q is taken by a task with another payload, priority or collection", want.Key)
+	}
+	return nil
+}
+
+// announce tells those who act on the new tasks: the queue, or the scheduler.
+func (b *intake) announce(ctx context.Context) {
+	var messages []queue.Message
+	for k := range b.ops {
+		op := &b.ops[k]
+		switch {
+		case op.Kind == 0:
+			continue
+		case op.Task.State == task.Enqueued:
+			messages = append(messages, queue.Message{Task: op.Task})
+		case op.Kind == store.PutWaiting:
+			b.Scheduler.Added(&op.Task)
+		default:
+			b.Scheduler.Awake(&op.Task)
+		}
+		if b.Hooks.Accepted != nil {
+			b.accepted(&op.Task)
+		}
+	}
+	if len(messages) == 0 {
+		return
+	}
+	for i, err := range b.Queue.Send(ctx, messages) {
+		if err != nil { // the task is enqueued; its wake-up sends it again
+			b.Scheduler.Awake(&messages[i].Task)
+		}
+	}
+}
+
+func (b *intake) accepted(t *task.Task) {
+	if l := b.Catalog.ByRef(t.Partition.Lambda); l != nil {
+		b.Hooks.Accepted(l.Name, l.Priorities[t.Partition.Priority], 1)
+	}
+}

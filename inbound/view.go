@@ -1,0 +1,45 @@
+package inbound
+
+import (
+	"github.com/kinesin-io/kinesin/api/kinesinv1"
+	"github.com/kinesin-io/kinesin/task"
+)
+
+// deletedLambda stands for the name of a lambda that is gone while its ended tasks are still kept.
+const deletedLambda = "(deleted)"
+
+// view is a task as users see it.
+func (in *Inbound) view(t *task.Task) *kinesinv1.Task {
+	v := &kinesinv1.Task{
+		Id: in.Sealer.Seal(task.TokenOf(t)), Lambda: deletedLambda, State: t.State.String(),
+		Collection: t.Collection, Key: t.Key,
+		DueMicros: int64(t.Due), CreatedMicros: int64(t.Created), EnqueuedMicros: int64(t.Enqueued),
+		StartedMicros: int64(t.FirstStarted), EndedMicros: int64(t.Ended), NextMicros: int64(t.Wake),
+		Attempt: t.Attempt, Failures: t.Failures, WorkerLost: t.Lost, Suspect: t.Suspect,
+		CancelRequested: t.CancelRequested, Worker: t.Worker, PayloadBytes: int64(t.PayloadSize), Seq: t.Seq,
+	}
+	if t.State == task.Scheduled && t.Wake.IsZero() {
+		v.NextMicros = int64(t.Due)
+	}
+	if l := in.Catalog.ByRef(t.Partition.Lambda); l != nil {
+		v.Lambda = l.Name
+		v.Priority = l.Priorities[t.Partition.Priority]
+		v.MaxAttempts = l.PolicyFor(t).MaxAttempts
+	}
+	for i := range t.History {
+		v.Attempts = append(v.Attempts, viewAttempt(&t.History[i]))
+	}
+	if t.State.IsRunning() {
+		v.Attempts = append(v.Attempts, &kinesinv1.Attempt{
+			Number: t.Attempt, Worker: t.Worker, StartMicros: int64(t.Started),
+		})
+	}
+	return v
+}
+
+func viewAttempt(a *task.Attempt) *kinesinv1.Attempt {
+	return &kinesinv1.Attempt{
+		Number: a.Number, Worker: a.Worker, StartMicros: int64(a.Start), EndMicros: int64(a.End),
+		Outcome: a.Outcome.String(), Error: a.Error,
+	}
+}

@@ -1,0 +1,87 @@
+package server
+
+import (
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/kinesin-io/kinesin/catalog"
+	"github.com/kinesin-io/kinesin/task"
+)
+
+// depthCollector reads, at each scrape, how much there is of everything.
+type depthCollector struct {
+	n      *Node
+	depth  *prometheus.Desc
+	oldest *prometheus.Desc
+	full   *prometheus.Desc
+	ready  *prometheus.Desc
+	worker *prometheus.Desc
+}
+
+func newDepthCollector(n *Node) *depthCollector {
+	perClass := []string{"lambda", "priority"}
+	return &depthCollector{
+		n: n,
+		depth: prometheus.NewDesc("kinesin_tasks", "Live tasks, by state.",
+			append(perClass, "state"), nil),
+		oldest: prometheus.NewDesc("kinesin_oldest_waiting_seconds",
+			"How long ago the oldest task that still waits for its dispatch was due.", perClass, nil),
+		full:   prometheus.NewDesc("kinesin_store_full", "1 while the store takes no new tasks for want of space.", nil, nil),
+		ready:  prometheus.NewDesc("kinesin_store_counted", "1 when the numbers of kinesin_tasks are complete after a start.", nil, nil),
+		worker: prometheus.NewDesc("kinesin_workers", "Worker processes with a stream here.", nil, nil),
+	}
+}
+
+// Describe implements prometheus.Collector.
+func (c *depthCollector) Describe(out chan<- *prometheus.Desc) {
+	for _, d := range []*prometheus.Desc{c.depth, c.oldest, c.full, c.ready, c.worker} {
+		out <- d
+	}
+}
+
+// Collect implements prometheus.Collector.
+func (c *depthCollector) Collect(out chan<- prometheus.Metric) {
+	counts, ready := c.n.store.Depths()
+	overdue := map[task.Partition]task.Instant{}
+	if c.n.scheduler != nil {
+		overdue = c.n.scheduler.Overdue()
+	}
+	now := c.n.clock.Now()
+	for _, l := range c.n.catalog.All() {
+		for priority, name := range l.Priorities {
+			var sum [16]int64
+			var oldest time.Duration
+			for _, p := range partitionsOf(l, priority) {
+				sum[task.Scheduled] += counts[p].Waiting
+				sum[task.Enqueued] += counts[p].Awake
+				if due, ok := overdue[p]; ok {
+					oldest = max(oldest, now.Sub(due))
+				}
+			}
+			for _, s := range task.States() {
+				if !s.IsEnd() {
+					out <- prometheus.MustNewConstMetric(c.depth, prometheus.GaugeValue, float64(sum[s]), l.Name, name, s.String())
+				}
+			}
+			out <- prometheus.MustNewConstMetric(c.oldest, prometheus.GaugeValue, oldest.Seconds(), l.Name, name)
+		}
+	}
+	out <- prometheus.MustNewConstMetric(c.full, prometheus.GaugeValue, boolean(c.n.store.Full()))
+	out <- prometheus.MustNewConstMetric(c.ready, prometheus.GaugeValue, boolean(ready))
+	if c.n.hsc != nil {
+		out <- prometheus.MustNewConstMetric(c.worker, prometheus.GaugeValue, float64(c.n.hsc.Workers()))
+	}
+}
+
+func partitionsOf(l *catalog.Entry, priority int) []task.Partition {
+	perPriority := int(l.Shards)
+	return l.Partitions()[priority*perPriority : (priority+1)*perPriority]
+}
+
+func boolean(b bool) float64 {
+	if b {
+		return 1
+	}
+	return 0
+}

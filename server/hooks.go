@@ -1,0 +1,75 @@
+package server
+
+import (
+	"strings"
+	"time"
+
+	"github.com/kinesin-io/kinesin/api/kinesinv1"
+	"github.com/kinesin-io/kinesin/catalog"
+	"github.com/kinesin-io/kinesin/dispatcher"
+	"github.com/kinesin-io/kinesin/hsc"
+	"github.com/kinesin-io/kinesin/inbound"
+	"github.com/kinesin-io/kinesin/scheduler"
+	"github.com/kinesin-io/kinesin/task"
+)
+
+// The roles call hooks; metrics subscribe to them here and nowhere else.
+
+func (n *Node) inboundHooks() inbound.Hooks {
+	return inbound.Hooks{
+		Accepted: func(lambda, priority string, count int) {
+			n.metrics.accepted.WithLabelValues(lambda, priority).Add(float64(count))
+		},
+		Refused: func(reason kinesinv1.Reason) { n.metrics.refused.WithLabelValues(reasonLabel(reason)).Inc() },
+	}
+}
+
+func (n *Node) dispatcherHooks() dispatcher.Hooks {
+	return dispatcher.Hooks{
+		Lateness: func(t *task.Task, late time.Duration) {
+			n.late(n.catalog.ByRef(t.Partition.Lambda), t, stageEnqueued, late)
+		},
+		Unsent: func(count int) { n.metrics.unsent.Add(float64(count)) },
+	}
+}
+
+func (n *Node) schedulerHooks() scheduler.Hooks {
+	return scheduler.Hooks{
+		Waked: func(_ *task.Task, kind task.EventKind) {
+			n.metrics.wakeups.WithLabelValues(kind.String()).Inc()
+		},
+		Lost:   func(string) { n.metrics.lost.Inc() },
+		Failed: func(task.Partition, error) { n.metrics.failures.Inc() },
+	}
+}
+
+func (n *Node) hscHooks() hsc.Hooks {
+	return hsc.Hooks{
+		Claimed: func(l *catalog.Entry, t *task.Task, _ time.Duration) {
+			if t.Attempt == 1 {
+				n.late(l, t, stageClaimed, max(0, t.ClaimedAt.Sub(t.Due)))
+			}
+		},
+		Started: func(l *catalog.Entry, t *task.Task, late time.Duration) { n.late(l, t, stageStarted, late) },
+		Finished: func(l *catalog.Entry, t *task.Task, o task.Outcome, _ time.Duration) {
+			if l != nil {
+				n.metrics.finished.WithLabelValues(l.Name, l.Priorities[t.Partition.Priority], o.String()).Inc()
+			}
+			if t.State.IsEnd() && n.inbound != nil {
+				n.inbound.Ended()
+			}
+		},
+		Refused: func(reason string, count int) { n.metrics.claims.WithLabelValues(reason).Add(float64(count)) },
+	}
+}
+
+func (n *Node) late(l *catalog.Entry, t *task.Task, stage string, late time.Duration) {
+	if l != nil {
+		n.metrics.lateness.WithLabelValues(l.Name, l.Priorities[t.Partition.Priority], stage).Observe(late.Seconds())
+	}
+}
+
+// reasonLabel is the wire's name of a reason without its prefix.
+func reasonLabel(reason kinesinv1.Reason) string {
+	return strings.ToLower(strings.TrimPrefix(reason.String(), "REASON_"))
+}

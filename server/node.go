@@ -1,0 +1,229 @@
+// Package server composes the roles: it is the one place where they meet. A
+// Node is any set of roles over a store, a queue and a membership; a Server is a
+// Node on the embedded store of a data directory, listening on a port. It decides
+// nothing about tasks.
+package server
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"slices"
+	"sync/atomic"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/kinesin-io/kinesin/catalog"
+	"github.com/kinesin-io/kinesin/dispatcher"
+	"github.com/kinesin-io/kinesin/hsc"
+	"github.com/kinesin-io/kinesin/inbound"
+	"github.com/kinesin-io/kinesin/internal/clock"
+	"github.com/kinesin-io/kinesin/lease"
+	"github.com/kinesin-io/kinesin/partition"
+	"github.com/kinesin-io/kinesin/queue"
+	"github.com/kinesin-io/kinesin/scheduler"
+	"github.com/kinesin-io/kinesin/store"
+	"github.com/kinesin-io/kinesin/task"
+)
+
+// deliverReason is why lambdas of mode deliver are refused here.
+const deliverReason = "tasks of such a lambda are put on a queue outside Kinesin, which comes with the SQS driver; use mode managed"
+
+// NodeConfig is what a Node is made of. Store, Queue, Membership, Clock and Log are required.
+type NodeConfig struct {
+	Store      store.Driver
+	Queue      queue.Driver
+	Membership partition.Membership
+	Clock      clock.Clock
+	Log        *slog.Logger
+	Roles      []string // none: all
+
+	PayloadBytesMax int           // 0: the store's default
+	Horizon         time.Duration // 0: inbound's default
+	Near            time.Duration // 0: inbound's default
+	Window          time.Duration // 0: scheduler's default
+	Lead            time.Duration // 0: scheduler's default
+	Ahead           time.Duration // 0: HSC's default
+	QueueDepthMax   int           // 0: dispatcher's default; no more than the queue driver's own bound
+}
+
+// Node is a set of roles in one process.
+type Node struct {
+	log     *slog.Logger
+	clock   clock.Clock
+	metrics *metrics
+	store   *store.Store
+	queue   *queue.Queue
+
+	catalog    *catalog.Catalog
+	scheduler  *scheduler.Scheduler // nil without the role
+	dispatcher *dispatcher.Dispatcher
+	sweeper    *scheduler.Sweeper
+	inbound    *inbound.Inbound // nil without the role
+	hsc        *hsc.Service     // nil without the role
+
+	running  atomic.Bool
+	draining atomic.Bool
+}
+
+// NewNode composes the roles. It reads the secret of public ids and the lambdas, and starts nothing.
+// The node closes the drivers; if NewNode fails they are still the caller's.
+func NewNode(ctx context.Context, c NodeConfig) (*Node, error) { return newNode(ctx, c, newMetrics()) }
+
+func newNode(ctx context.Context, c NodeConfig, m *metrics) (*Node, error) {
+	if len(c.Roles) == 0 {
+		c.Roles = Roles()
+	}
+	n := &Node{log: c.Log, clock: c.Clock, metrics: m}
+	n.store = store.New(c.Store, store.Config{
+		PayloadBytesMax: c.PayloadBytesMax, Clock: c.Clock, Logger: c.Log,
+		Observer: store.Observer{OpDone: n.metrics.storeOp},
+	})
+	n.queue = queue.New(c.Queue)
+	n.catalog = catalog.New(n.store, c.Clock, c.Log)
+	if err := n.catalog.Refresh(ctx); err != nil {
+		return nil, err
+	}
+	seal, err := sealer(ctx, n.store)
+	if err != nil {
+		return nil, err
+	}
+	n.compose(c, seal)
+	n.metrics.registry.MustRegister(newDepthCollector(n))
+	return n, nil
+}
+
+func (n *Node) compose(c NodeConfig, seal *task.Sealer) {
+	leases := lease.NewBook(n.store, c.Clock)
+	if slices.Contains(c.Roles, RoleScheduler) {
+		n.dispatcher = dispatcher.New(dispatcher.Config{
+			Store: n.store, Queue: n.queue, Policies: policies{n.catalog}, Clock: c.Clock, Log: c.Log,
+			DepthMax: c.QueueDepthMax, Hooks: n.dispatcherHooks(),
+		})
+		n.scheduler = scheduler.New(scheduler.Config{
+			Store: n.store, Queue: n.queue, Dispatcher: n.dispatcher, Leases: leases,
+			Ownership: partition.NewOwner(c.Membership), Partitions: n.catalog,
+			Clock: c.Clock, Log: c.Log, Hooks: n.schedulerHooks(),
+			Window: c.Window, Lead: c.Lead,
+		})
+		n.sweeper = &scheduler.Sweeper{Store: n.store, Clock: c.Clock, Log: c.Log}
+	}
+	if slices.Contains(c.Roles, RoleHSC) {
+		n.hsc = hsc.New(hsc.Config{
+			Store: n.store, Queue: n.queue, Catalog: n.catalog, Leases: leases, Sealer: seal,
+			Scheduler: hscHints{n}, Clock: c.Clock, Log: c.Log, Hooks: n.hscHooks(), Ahead: c.Ahead,
+		})
+	}
+	if slices.Contains(c.Roles, RoleInbound) {
+		n.inbound = inbound.New(inbound.Config{
+			Store: n.store, Queue: n.queue, Catalog: n.catalog, Sealer: seal,
+			Scheduler: hints{n}, Workers: hints{n}, Clock: c.Clock, Log: c.Log, Hooks: n.inboundHooks(),
+			Near: c.Near, Horizon: c.Horizon, DeliverReason: deliverReason,
+		})
+	}
+}
+
+// Run runs the roles until ctx ends, then stops them in the direction the work flows: nothing new
+// is fired, then workers are told to go elsewhere. The store and the queue stay open.
+func (n *Node) Run(ctx context.Context) error {
+	defer n.draining.Store(true)
+	roles, stopRoles := context.WithCancel(context.WithoutCancel(ctx))
+	defer stopRoles()
+	group, groupCtx := errgroup.WithContext(roles)
+	firing, stopFiring := context.WithCancel(groupCtx)
+	defer stopFiring()
+
+	fired := make(chan struct{})
+	group.Go(func() error {
+		defer close(fired)
+		return n.fire(firing)
+	})
+	group.Go(func() error { return n.catalog.Run(groupCtx) })
+	if n.hsc != nil {
+		group.Go(func() error { return n.hsc.Run(groupCtx) })
+	}
+	group.Go(func() error {
+		select {
+		case <-ctx.Done():
+		case <-groupCtx.Done():
+		}
+		n.draining.Store(true)
+		stopFiring()
+		<-fired
+		stopRoles()
+		return nil
+	})
+	n.running.Store(true)
+	return group.Wait()
+}
+
+// Close closes the queue and the store. Run must have returned.
+func (n *Node) Close() error { return errors.Join(n.queue.Close(), n.store.Close()) }
+
+// fire runs the roles that move due tasks on.
+func (n *Node) fire(ctx context.Context) error {
+	if n.scheduler == nil {
+		<-ctx.Done()
+		return nil
+	}
+	group, ctx := errgroup.WithContext(ctx)
+	group.Go(func() error { return n.scheduler.Run(ctx) })
+	group.Go(func() error { return n.sweeper.Run(ctx) })
+	return group.Wait()
+}
+
+// notReady says why new work should go elsewhere; empty when it is welcome.
+func (n *Node) notReady() string {
+	switch {
+	case n.draining.Load():
+		return "not ready: stopping"
+	case !n.running.Load():
+		return "not ready: starting"
+	case n.store.Full():
+		return "not ready: the store is full; it still drains what it has"
+	}
+	return ""
+}
+
+func (n *Node) internalError(ctx context.Context, procedure string, err error) {
+	n.metrics.internal.Inc()
+	n.log.ErrorContext(ctx, "call failed", slog.String("procedure", procedure), slog.Any("error", err))
+}
+
+// policies finds a task's policy in the catalog.
+type policies struct{ catalog *catalog.Catalog }
+
+func (p policies) PolicyOf(t *task.Task) (task.Policy, bool) {
+	l := p.catalog.ByRef(t.Partition.Lambda)
+	if l == nil {
+		return task.Policy{}, false
+	}
+	return l.PolicyFor(t), true
+}
+
+// hints carries what one role has to tell another, if that is in this process.
+type hints struct{ n *Node }
+
+func (h hints) Added(t *task.Task) {
+	if h.n.scheduler != nil {
+		h.n.scheduler.Added(t)
+	}
+}
+
+func (h hints) Awake(t *task.Task) {
+	if h.n.scheduler != nil {
+		h.n.scheduler.Awake(t)
+	}
+}
+
+func (h hints) CancelRequested(t *task.Task) {
+	if h.n.hsc != nil {
+		h.n.hsc.CancelRequested(*t)
+	}
+}
+
+// hscHints is hints as the HSC gives them.
+type hscHints struct{ n *Node }
+
+func (h hscHints) Awake(t task.Task) { hints(h).Awake(&t) }

@@ -1,0 +1,37 @@
+package server
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+
+	"github.com/kinesin-io/kinesin/store"
+	"github.com/kinesin-io/kinesin/task"
+)
+
+const (
+	secretKind = "secret"
+	secretName = "public-ids"
+)
+
+// sealer reads the secret that seals public ids, or makes it with the first start: whoever comes
+// first wins the conditional write, and everyone uses what it wrote.
+func sealer(ctx context.Context, s *store.Store) (*task.Sealer, error) {
+	row, err := s.Control(ctx, secretKind, secretName)
+	if errors.Is(err, store.ErrNotFound) {
+		fresh := make([]byte, task.TokenKeyBytes)
+		_, _ = rand.Read(fresh) // never fails: crypto/rand
+		row = store.Control{Kind: secretKind, Name: secretName, Version: 1, Value: fresh}
+		if err = s.PutControl(ctx, row); errors.Is(err, store.ErrConflict) {
+			row, err = s.Control(ctx, secretKind, secretName)
+		}
+	}
+	if err != nil {
+		return nil, fmt.Errorf("read the secret of public ids: %w", err)
+	}
+	if len(row.Value) != task.TokenKeyBytes {
+		return nil, fmt.Errorf("%w: secret of public ids has %d bytes, want %d", store.ErrCorrupt, len(row.Value), task.TokenKeyBytes)
+	}
+	return task.NewSealer(row.Value), nil
+}

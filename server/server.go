@@ -1,0 +1,124 @@
+package server
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
+	"syscall"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/kinesin-io/kinesin/api"
+	"github.com/kinesin-io/kinesin/internal/clock"
+	"github.com/kinesin-io/kinesin/partition"
+	queuemem "github.com/kinesin-io/kinesin/queue/mem"
+	"github.com/kinesin-io/kinesin/store/pebble"
+)
+
+// queueDepthMax bounds the messages of one <lambda, priority> in memory; what is due beyond
+// that waits in the store.
+const queueDepthMax = 8192
+
+// ErrListen says that the port could not be opened.
+var ErrListen = errors.New("cannot listen")
+
+// Server is the embedded mode: all roles in one process, on a store in a directory and
+// queues in memory that are rebuilt from it.
+type Server struct {
+	config   Config
+	node     *Node
+	listener net.Listener
+	http     *http.Server
+}
+
+// New opens the data directory and the port; it serves only in Run. Errors: ErrConfig, ErrListen, and
+// of the store ErrInUse, ErrCorrupt and ErrVersion, each with what to do.
+func New(ctx context.Context, c Config) (*Server, error) {
+	if err := c.Validate(); err != nil {
+		return nil, err
+	}
+	s := &Server{config: c.withDefaults()}
+	if err := s.listen(ctx); err != nil {
+		return nil, err
+	}
+	if err := s.open(ctx); err != nil {
+		return nil, errors.Join(err, s.listener.Close())
+	}
+	s.http = api.NewServer(s.node.Handler())
+	return s, nil
+}
+
+func (s *Server) listen(ctx context.Context) (err error) {
+	var config net.ListenConfig
+	s.listener, err = config.Listen(ctx, "tcp", s.config.Listen)
+	switch {
+	case errors.Is(err, syscall.EADDRINUSE):
+		return fmt.Errorf("%w on %s: the port is in use by another process; stop that one or choose another port with --listen",
+			ErrListen, s.config.Listen)
+	case err != nil:
+		return fmt.Errorf("%w on %s: %w", ErrListen, s.config.Listen, err)
+	}
+	return nil
+}
+
+func (s *Server) open(ctx context.Context) error {
+	m := newMetrics()
+	driver, err := pebble.Open(s.config.DataDir, pebble.Config{
+		Logger:   s.config.Log,
+		Observer: pebble.Observer{Synced: func(took time.Duration, _ int) { m.fsync.Observe(took.Seconds()) }},
+	})
+	if err != nil {
+		return err
+	}
+	s.node, err = newNode(ctx, NodeConfig{
+		Store:      driver,
+		Queue:      queuemem.New(clock.Real(), queuemem.Config{DepthMax: queueDepthMax}),
+		Membership: partition.Static("embedded"),
+		Clock:      clock.Real(), Log: s.config.Log, Roles: s.config.Roles,
+		PayloadBytesMax: s.config.PayloadBytesMax, Horizon: s.config.Horizon, Window: s.config.Window,
+		QueueDepthMax: queueDepthMax,
+	}, m)
+	if err != nil {
+		return errors.Join(err, driver.Close())
+	}
+	return nil
+}
+
+// Addr is where the server listens.
+func (s *Server) Addr() net.Addr { return s.listener.Addr() }
+
+// DataDir is where the data is.
+func (s *Server) DataDir() string { return s.config.DataDir }
+
+// Roles are what this process does.
+func (s *Server) Roles() []string { return s.config.Roles }
+
+// Run serves until ctx ends, then drains in the direction the work flows: it accepts nothing
+// new, fires nothing new, sends workers elsewhere, finishes the calls in hand, and closes the store last.
+func (s *Server) Run(ctx context.Context) error {
+	serving, stopServing := context.WithCancel(context.WithoutCancel(ctx))
+	defer stopServing()
+	group, groupCtx := errgroup.WithContext(serving)
+	running, stopRunning := context.WithCancel(groupCtx)
+	defer stopRunning()
+	group.Go(func() error {
+		defer stopServing()
+		return s.node.Run(running)
+	})
+	group.Go(func() error { return serveHTTP(groupCtx, s.http, s.listener, s.config.DrainMax) })
+	group.Go(func() error {
+		select {
+		case <-ctx.Done():
+		case <-groupCtx.Done():
+		}
+		s.config.Log.InfoContext(ctx, "stopping", slog.Duration("at_most", s.config.DrainMax))
+		stopRunning()
+		return nil
+	})
+	err := group.Wait()
+	return errors.Join(err, s.node.Close())
+}
