@@ -1,0 +1,164 @@
+// Package partitiontest says in executable form what a partition.Membership owes.
+// An implementation's test calls Run.
+package partitiontest
+
+import (
+	"slices"
+	"testing"
+
+	"github.com/kinesin-io/kinesin/partition"
+)
+
+// Harness is what an implementation brings to the suite.
+type Harness struct {
+	// Membership knows Self and at least one other member.
+	Membership partition.Membership
+	// Change makes the source say that exactly these are the members, and returns when the membership has had time to
+	// hear of it. nil when the members never change.
+	Change func(members ...string)
+}
+
+// Run checks a membership. open is called for every case.
+func Run(t *testing.T, open func(t *testing.T) Harness) {
+	t.Helper()
+	for _, c := range []struct {
+		name    string
+		changes bool // needs Harness.Change
+		check   func(t *testing.T, h Harness)
+	}{
+		{"self", false, self},
+		{"members are sorted and distinct", false, sorted},
+		{"the slice belongs to the caller", false, ownSlice},
+		{"a fixed membership", false, fixed},
+		{"a member comes and goes", true, comesAndGoes},
+		{"self goes", true, selfGoes},
+		{"all who wait hear of a change", true, allHear},
+		{"no change, no signal", true, sameAgain},
+		{"an empty list is not believed", true, empty},
+		{"names in any order and twice", true, disorder},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			t.Helper()
+			h := open(t)
+			if c.changes && h.Change == nil {
+				t.Skip("the members never change")
+			}
+			c.check(t, h)
+		})
+	}
+}
+
+func self(t *testing.T, h Harness) {
+	name := h.Membership.Self()
+	if name == "" {
+		t.Error("no name for itself")
+	}
+	if !slices.Contains(h.Membership.Members(), name) {
+		t.Errorf("%q is not among the members %v", name, h.Membership.Members())
+	}
+}
+
+func sorted(t *testing.T, h Harness) {
+	members := h.Membership.Members()
+	if len(members) < 2 || !isSet(members) {
+		t.Errorf("members are %q: want two or more, sorted, each once", members)
+	}
+}
+
+func isSet(names []string) bool {
+	for i := range names[1:] {
+		if names[i] >= names[i+1] {
+			return false
+		}
+	}
+	return true
+}
+
+func ownSlice(t *testing.T, h Harness) {
+	before := h.Membership.Members()
+	mine := h.Membership.Members()
+	mine[0] = "changed by the caller"
+	if !slices.Equal(h.Membership.Members(), before) {
+		t.Error("a caller's change to the slice changed the members")
+	}
+}
+
+func fixed(t *testing.T, h Harness) {
+	if isClosed(h.Membership.Changed()) {
+		t.Error("tells of a change that was not")
+	}
+}
+
+func isClosed(c <-chan struct{}) bool {
+	select {
+	case <-c:
+		return true
+	default:
+		return false
+	}
+}
+
+// change makes a change and checks that it is told of and seen.
+func change(t *testing.T, h Harness, members ...string) {
+	t.Helper()
+	told := h.Membership.Changed()
+	h.Change(members...)
+	if !isClosed(told) {
+		t.Errorf("nobody was told of the change to %q", members)
+	}
+	want := slices.Sorted(slices.Values(members))
+	if got := h.Membership.Members(); !slices.Equal(got, slices.Compact(want)) {
+		t.Errorf("members are %q, want %q", got, want)
+	}
+	if isClosed(h.Membership.Changed()) {
+		t.Error("the channel for the next change is closed already")
+	}
+}
+
+func comesAndGoes(t *testing.T, h Harness) {
+	before := h.Membership.Members()
+	change(t, h, append(before, "zz-another")...)
+	change(t, h, before...)
+}
+
+func selfGoes(t *testing.T, h Harness) {
+	before := h.Membership.Members()
+	name := h.Membership.Self()
+	others := slices.DeleteFunc(slices.Clone(before), func(m string) bool { return m == name })
+	change(t, h, others...)
+	if h.Membership.Self() != name {
+		t.Error("its own name changed")
+	}
+	change(t, h, before...)
+}
+
+func allHear(t *testing.T, h Harness) {
+	one, two := h.Membership.Changed(), h.Membership.Changed()
+	h.Change(append(h.Membership.Members(), "zz-another")...)
+	if !isClosed(one) || !isClosed(two) {
+		t.Errorf("told: %v and %v, want both", isClosed(one), isClosed(two))
+	}
+}
+
+func sameAgain(t *testing.T, h Harness) {
+	told := h.Membership.Changed()
+	h.Change(h.Membership.Members()...)
+	if isClosed(told) {
+		t.Error("told of the same members again")
+	}
+}
+
+func empty(t *testing.T, h Harness) {
+	before := h.Membership.Members()
+	told := h.Membership.Changed()
+	h.Change()
+	if got := h.Membership.Members(); isClosed(told) || !slices.Equal(got, before) {
+		t.Errorf("an empty list made the members %q", got)
+	}
+	change(t, h, append(before, "zz-another")...)
+}
+
+func disorder(t *testing.T, h Harness) {
+	name := h.Membership.Self()
+	change(t, h, "zz-another", name, "aa-another", name, "zz-another")
+}
