@@ -2,6 +2,7 @@ package pebble
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
@@ -26,7 +27,8 @@ type group struct {
 	rows     int
 	sync     bool // a row that was written must be durable before it is acknowledged
 	requests []*request
-	floors   []*floor // that have entries of this group pending
+	floors   []*floor           // that have entries of this group pending
+	absent   *pebbledb.Iterator // sees the database before this group; nil until needed
 	began    time.Time
 }
 
@@ -143,6 +145,10 @@ func (d *Driver) addRequest(g *group, r *request) *group {
 // commit makes a group visible, answers its lazy requests and passes the others on.
 func (d *Driver) commit(g *group) {
 	err := d.apply(g)
+	if g.absent != nil {
+		err = errors.Join(err, g.absent.Close())
+		g.absent = nil
+	}
 	for _, f := range g.floors {
 		f.visible()
 	}

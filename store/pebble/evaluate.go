@@ -57,6 +57,33 @@ func (d *Driver) look(key []byte, see func(value []byte) error) (found bool, err
 	return true, see(value)
 }
 
+// lookAbsent is look for a key that is most likely not there. It asks the filters of all
+// levels, while Get leaves out those of the last level, which holds nearly everything, and reads a block.
+func (d *Driver) lookAbsent(g *group, key []byte, see func(value []byte) error) (found bool, err error) {
+	if g.absent == nil {
+		if g.absent, err = d.db.NewIter(&pebbledb.IterOptions{UseL6Filters: true}); err != nil {
+			return false, d.readError(err)
+		}
+	}
+	if !g.absent.SeekPrefixGE(key) {
+		if err := g.absent.Error(); err != nil {
+			return false, d.readError(err)
+		}
+		return false, nil
+	}
+	if !bytes.Equal(g.absent.Key(), key) {
+		return false, nil
+	}
+	if see == nil {
+		return true, nil
+	}
+	value, err := g.absent.ValueAndErr()
+	if err != nil {
+		return true, d.readError(err)
+	}
+	return true, see(value)
+}
+
 // conflict is the answer to a write that found a task in its way.
 func conflict(value []byte) error {
 	t, err := decode(value)
@@ -74,7 +101,7 @@ func decode(value []byte) (task.Task, error) {
 }
 
 func (d *Driver) putWaiting(g *group, r *request, w *row) error {
-	if found, err := d.look(r.key(w), conflict); found || err != nil {
+	if found, err := d.lookAbsent(g, r.key(w), conflict); found || err != nil {
 		return err
 	}
 	p := d.part(w.head.Partition)
@@ -98,7 +125,7 @@ func (d *Driver) deleteWaiting(g *group, r *request, w *row) error {
 }
 
 func (d *Driver) putTask(g *group, r *request, w *row) error {
-	if found, err := d.look(r.key(w), conflict); found || err != nil {
+	if found, err := d.lookAbsent(g, r.key(w), conflict); found || err != nil {
 		return err
 	}
 	return errors.Join(g.batch.Set(r.key(w), r.val(w), nil), d.addWake(g, w), d.addEnded(g, w))
@@ -182,7 +209,7 @@ func (d *Driver) dropEnded(g *group, id task.ID, old *store.Header) error {
 }
 
 func (d *Driver) putPayload(g *group, r *request, w *row) error {
-	found, err := d.look(r.key(w), nil)
+	found, err := d.lookAbsent(g, r.key(w), nil)
 	if err != nil {
 		return err
 	}

@@ -92,8 +92,8 @@ func (d *Driver) options(memTable int) *pebbledb.Options {
 		FS:                          vfs.OnDiskFull(d.cfg.FS, d.space.dropBallast),
 		Lock:                        d.lock,
 		FormatMajorVersion:          pebbledb.FormatNewest,
-		CacheSize:                   cmp.Or(d.cfg.CacheBytes, cacheBytesDefault),
-		MemTableSize:                uint64(memTable), //nolint:gosec // positive
+		CacheSize:                   cmp.Or(d.cfg.CacheBytes, cacheBytesDefault) + int64(2*memTable), // memtables count as cache
+		MemTableSize:                uint64(memTable),                                                //nolint:gosec // positive
 		MemTableStopWritesThreshold: memTablesMax,
 		L0CompactionThreshold:       2,
 		L0StopWritesThreshold:       64,

@@ -152,7 +152,7 @@ func (d *Driver) endedPage(lower, upper []byte, wanted func([]byte) bool, s task
 			if err := d.readTask(appendIDKey(nil, taskSpace, id), &t); err != nil {
 				return false, err
 			}
-			if s == task.Unknown || t.State == s { // else changed since the iterator was opened
+			if t.State.IsEnd() && (s == task.Unknown || t.State == s) { // else changed since the iterator was opened
 				rows = append(rows, t)
 			}
 		}

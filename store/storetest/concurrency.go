@@ -1,0 +1,135 @@
+package storetest
+
+import (
+	"context"
+	"errors"
+	"maps"
+	"runtime"
+	"sync"
+	"sync/atomic"
+	"testing"
+
+	"github.com/kinesin-io/kinesin/store"
+	"github.com/kinesin-io/kinesin/task"
+)
+
+// testOneRacerWins lets several callers write the same row: exactly one of each round succeeds.
+func testOneRacerWins(_ *testing.T, f *fixture) {
+	const racers, rounds = 4, 100
+	one := newTask(1, partA, at(1))
+	step := func(round, racer int) []store.Op {
+		row := one
+		row.Seq, row.Attempt, row.Wake = uint64(round+1), uint32(racer), at(round+1) //nolint:gosec // small
+		kind := store.ReplaceTask
+		if round == 0 {
+			kind = store.PutTask
+		}
+		c := store.Control{Kind: "lease", Name: "n", Version: uint64(round + 1)} //nolint:gosec // small
+		waiting := newTask(1000+round, partA, at(1))
+		return []store.Op{put(kind, row), {Kind: store.PutControl, Control: c}, put(store.PutWaiting, waiting), put(store.DeleteWaiting, newTask(999+round, partA, at(1)))}
+	}
+	f.apply(put(store.PutWaiting, newTask(999, partA, at(1))))
+	for round := range rounds {
+		var wins [4]atomic.Int32
+		var wg sync.WaitGroup
+		for racer := range racers {
+			wg.Go(func() {
+				results, err := f.d.Apply(context.Background(), step(round, racer))
+				if err != nil {
+					f.Errorf("apply: %v", err)
+					return
+				}
+				for i, err := range results {
+					switch {
+					case err == nil:
+						wins[i].Add(1)
+					case !errors.Is(err, store.ErrConflict):
+						f.Errorf("op %d: %v", i, err)
+					}
+				}
+			})
+		}
+		wg.Wait()
+		for i := range wins {
+			if n := wins[i].Load(); n != 1 {
+				f.Fatalf("round %d: %d callers won op %d", round, n, i)
+			}
+		}
+	}
+}
+
+// testConcurrentQueue inserts and drains one partition at once: every row is scanned, and deleted once.
+func testConcurrentQueue(_ *testing.T, f *fixture) {
+	const writers, each = 4, 300
+	var inserted, writing atomic.Int64
+	writing.Store(writers)
+	var wg sync.WaitGroup
+	for w := range writers {
+		wg.Go(func() {
+			defer writing.Add(-1)
+			for i := range each {
+				n := w*each + i
+				row := newTask(n, partA, at(1+(n*7919)%1000)) // anywhere, before the head too
+				if results, err := f.d.Apply(context.Background(), []store.Op{put(store.PutWaiting, row)}); err != nil || results[0] != nil {
+					f.Errorf("insert: %v, %v", results, err)
+				}
+				inserted.Add(1)
+			}
+		})
+	}
+	seen := map[task.ID]int{}
+	for {
+		quiet := writing.Load() == 0 // before the scan, so that an empty one then is the end
+		rows := f.scan(partA, store.WaitingKey{}, forever, 16)
+		if len(rows) == 0 && quiet {
+			break
+		}
+		for i := range rows {
+			seen[rows[i].ID]++
+			f.apply(store.Op{Kind: store.DeleteWaiting, Task: rows[i], Lazy: i%2 == 0})
+		}
+		runtime.Gosched()
+	}
+	wg.Wait()
+	if len(seen) != writers*each {
+		f.Errorf("%d of %d rows were scanned", len(seen), inserted.Load())
+	}
+	for id, n := range seen {
+		if n != 1 {
+			f.Errorf("%s was scanned %d times", id, n)
+		}
+	}
+}
+
+func testDepths(t *testing.T, f *fixture) {
+	d, ok := f.d.(store.Depther)
+	if !ok {
+		t.Skip("driver keeps no counts")
+	}
+	expect := func(what string, want map[task.Partition]store.Depth) {
+		t.Helper()
+		got, ready := d.Depths()
+		for !ready {
+			runtime.Gosched()
+			got, ready = d.Depths()
+		}
+		if !maps.Equal(got, want) {
+			t.Errorf("%s: got %v, want %v", what, got, want)
+		}
+	}
+	expect("empty", map[task.Partition]store.Depth{})
+	one, two := newTask(1, partA, at(1)), newTask(2, partA, at(2))
+	f.apply(put(store.PutWaiting, one), put(store.PutWaiting, two), put(store.PutTask, newTask(3, partB, at(1))))
+	f.refuse(put(store.PutWaiting, one))
+	expect("three tasks", map[task.Partition]store.Depth{partA: {Waiting: 2}, partB: {Awake: 1}})
+	f.apply(put(store.PutTask, next(one, task.Enqueued, at(9))), put(store.DeleteWaiting, one))
+	f.refuse(put(store.DeleteWaiting, one))
+	expect("dispatched", map[task.Partition]store.Depth{partA: {Waiting: 1, Awake: 1}, partB: {Awake: 1}})
+	claimed := next(next(one, task.Enqueued, at(9)), task.Claimed, at(12))
+	f.apply(put(store.ReplaceTask, claimed))
+	expect("claimed", map[task.Partition]store.Depth{partA: {Waiting: 1, Awake: 1}, partB: {Awake: 1}})
+	f.apply(put(store.ReplaceTask, ended(claimed, task.Success, at(13), at(50))), put(store.DeleteWaiting, two))
+	expect("ended", map[task.Partition]store.Depth{partB: {Awake: 1}})
+	f.sweep(forever, 10)
+	expect("swept", map[task.Partition]store.Depth{partB: {Awake: 1}})
+}

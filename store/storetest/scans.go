@@ -1,0 +1,309 @@
+package storetest
+
+import (
+	"context"
+	"fmt"
+	"reflect"
+	"slices"
+	"testing"
+
+	"github.com/kinesin-io/kinesin/store"
+	"github.com/kinesin-io/kinesin/task"
+)
+
+const forever = task.Instant(1<<63 - 1)
+
+func (f *fixture) scan(p task.Partition, from store.WaitingKey, through task.Instant, limit int) []task.Task {
+	f.Helper()
+	rows, err := f.d.ScanWaiting(context.Background(), p, from, through, limit)
+	if err != nil {
+		f.Fatalf("scan: %v", err)
+	}
+	return rows
+}
+
+func (f *fixture) wakes(p task.Partition, from store.WakeKey, through task.Instant, limit int) []task.Task {
+	f.Helper()
+	rows, err := f.d.ScanWakeups(context.Background(), p, from, through, limit)
+	if err != nil {
+		f.Fatalf("scan: %v", err)
+	}
+	return rows
+}
+
+func (f *fixture) want(what string, rows []task.Task, want ...int) {
+	f.Helper()
+	if got := ids(rows); !slices.Equal(got, want) {
+		f.Errorf("%s: got %v, want %v", what, got, want)
+	}
+}
+
+func testScanWaiting(_ *testing.T, f *fixture) {
+	for _, t := range []task.Task{
+		newTask(5, partA, at(30)), newTask(2, partA, at(20)), newTask(1, partA, at(20)), newTask(4, partA, at(10)),
+		newTask(3, partA, at(1000)), newTask(6, partB, at(5)), newTask(7, partC, at(15)),
+	} {
+		f.apply(put(store.PutWaiting, t))
+	}
+	head := store.WaitingKey{}
+	f.want("in order of due and id", f.scan(partA, head, forever, 10), 4, 1, 2, 5, 3)
+	f.want("through is inclusive", f.scan(partA, head, at(20), 10), 4, 1, 2)
+	f.want("through before the first", f.scan(partA, head, at(9), 10))
+	f.want("through the past", f.scan(partA, head, 0, 10))
+	f.want("limit", f.scan(partA, head, forever, 2), 4, 1)
+	f.want("after a row", f.scan(partA, store.WaitingKey{Partition: partA, Due: at(20), ID: idOf(1)}, forever, 10), 2, 5, 3)
+	f.want("after a key without a row", f.scan(partA, store.WaitingKey{Partition: partA, Due: at(20), ID: idOf(0)}, forever, 10), 1, 2, 5, 3)
+	f.want("after the last", f.scan(partA, store.WaitingKey{Partition: partA, Due: at(1000), ID: idOf(3)}, forever, 10))
+	f.want("other partition", f.scan(partB, head, forever, 10), 6)
+	f.want("empty partition", f.scan(task.Partition{Lambda: 1}, head, forever, 10))
+	if got := f.scan(partC, head, forever, 1); !reflect.DeepEqual(got[0], newTask(7, partC, at(15))) {
+		f.Errorf("scanned row is %+v", got[0])
+	}
+}
+
+// testScanWaitingLateInsert inserts before what was scanned, and deleted, already.
+func testScanWaitingLateInsert(_ *testing.T, f *fixture) {
+	head := store.WaitingKey{}
+	for i := range 20 {
+		f.apply(put(store.PutWaiting, newTask(i, partA, at(100+i))))
+	}
+	f.want("head", f.scan(partA, head, forever, 1), 0)
+	for i := range 10 {
+		f.apply(put(store.DeleteWaiting, newTask(i, partA, at(100+i))))
+	}
+	f.want("new head", f.scan(partA, head, forever, 1), 10)
+	f.want("nothing due", f.scan(partA, head, at(105), 10))
+	f.apply(put(store.PutWaiting, newTask(50, partA, at(50))))
+	f.want("late insert", f.scan(partA, head, forever, 2), 50, 10)
+	f.apply(put(store.PutWaiting, newTask(51, partA, at(105))))
+	f.want("insert between", f.scan(partA, head, forever, 3), 50, 51, 10)
+	f.apply(put(store.DeleteWaiting, newTask(50, partA, at(50))), put(store.PutWaiting, newTask(52, partA, at(49))))
+	f.want("head in the same call", f.scan(partA, head, forever, 2), 52, 51)
+}
+
+func testScanWakeups(_ *testing.T, f *fixture) {
+	for _, t := range []task.Task{
+		next(newTask(2, partA, at(1)), task.Enqueued, at(20)), next(newTask(1, partA, at(1)), task.Claimed, at(20)),
+		next(newTask(3, partA, at(1)), task.RetriableFailure, at(5)), next(newTask(4, partB, at(1)), task.Enqueued, at(1)),
+		ended(newTask(5, partA, at(1)), task.Success, at(2), at(100)),
+	} {
+		f.apply(put(store.PutTask, t))
+	}
+	head := store.WakeKey{}
+	f.want("in order of wake and id", f.wakes(partA, head, forever, 10), 3, 1, 2)
+	f.want("through is inclusive", f.wakes(partA, head, at(5), 10), 3)
+	f.want("limit", f.wakes(partA, head, forever, 2), 3, 1)
+	f.want("after", f.wakes(partA, store.WakeKey{Wake: at(20), ID: idOf(1)}, forever, 10), 2)
+	f.want("nothing due", f.wakes(partA, head, at(4), 10))
+	f.want("other partition", f.wakes(partB, head, forever, 10), 4)
+}
+
+// testWakeupsFollowTheRow moves wake-ups both ways: every live row has exactly one.
+func testWakeupsFollowTheRow(_ *testing.T, f *fixture) {
+	head := store.WakeKey{}
+	row := newTask(1, partA, at(10))
+	f.apply(put(store.PutTask, row), put(store.PutTask, newTask(2, partA, at(15))))
+	for i, wake := range []task.Instant{at(20), at(20), at(5), at(30), at(10)} {
+		row = next(row, task.Enqueued, wake)
+		f.apply(put(store.ReplaceTask, row))
+		rows := f.wakes(partA, head, forever, 10)
+		if len(rows) != 2 || !slices.ContainsFunc(rows, func(t task.Task) bool { return t.Wake == wake && t.Seq == row.Seq }) {
+			f.Fatalf("step %d: %+v", i, rows)
+		}
+		f.want(fmt.Sprintf("due at step %d", i), f.wakes(partA, head, min(wake, at(14)), 10), ids(dueBefore(row, at(15)))...)
+	}
+	row = ended(row, task.Success, at(40), at(100))
+	f.apply(put(store.ReplaceTask, row))
+	f.want("after the end", f.wakes(partA, head, forever, 10), 2)
+}
+
+func dueBefore(t task.Task, limit task.Instant) []task.Task {
+	if t.Wake < limit {
+		return []task.Task{t}
+	}
+	return nil
+}
+
+// ended pages over all ended rows and returns their sorted numbers.
+func (f *fixture) ended(p *task.Partition, s task.State, limit int) []int {
+	f.Helper()
+	var all []task.Task
+	var cursor []byte
+	for page := 0; ; page++ {
+		if page > 1000 {
+			f.Fatal("more pages than rows")
+		}
+		rows, more, err := f.d.ScanEnded(context.Background(), p, s, cursor, limit)
+		if err != nil {
+			f.Fatalf("scan: %v", err)
+		}
+		if len(rows) > limit {
+			f.Fatalf("%d rows, limit %d", len(rows), limit)
+		}
+		all = append(all, rows...)
+		if cursor = more; len(more) == 0 {
+			break
+		}
+	}
+	for _, t := range all {
+		if (t.State != s && s != task.Unknown) || !t.State.IsEnd() || (p != nil && t.Partition != *p) {
+			f.Errorf("%s of %s does not belong here", t.State, t.Partition)
+		}
+	}
+	found := ids(all)
+	slices.Sort(found)
+	return found
+}
+
+func testScanEnded(_ *testing.T, f *fixture) {
+	n := 0
+	wantAll, wantA := map[task.State][]int{}, map[task.State][]int{}
+	for range 4 {
+		for _, s := range task.States() {
+			for _, p := range []task.Partition{partA, partB} {
+				n++
+				row := newTask(n, p, at(n))
+				if !s.IsEnd() {
+					f.apply(put(store.PutTask, next(row, s, at(n))))
+					continue
+				}
+				f.apply(put(store.PutTask, ended(row, s, at(n), at(1000-n/3))))
+				wantAll[s], wantAll[task.Unknown] = append(wantAll[s], n), append(wantAll[task.Unknown], n)
+				if p == partA {
+					wantA[s], wantA[task.Unknown] = append(wantA[s], n), append(wantA[task.Unknown], n)
+				}
+			}
+		}
+	}
+	for s, want := range wantAll {
+		for _, limit := range []int{1, 3, 100} {
+			if got := f.ended(nil, s, limit); !slices.Equal(got, want) {
+				f.Errorf("all %s by %d: got %v, want %v", s, limit, got, want)
+			}
+			if got := f.ended(&partA, s, limit); !slices.Equal(got, wantA[s]) {
+				f.Errorf("%s of one partition by %d: got %v, want %v", s, limit, got, wantA[s])
+			}
+		}
+	}
+}
+
+// testDeadLetters checks that the list holds exactly the rows in Dead, redriven ones no more.
+func testDeadLetters(_ *testing.T, f *fixture) {
+	rows := make([]task.Task, 3)
+	for i := range rows {
+		live := newTask(i, partA, at(i+1))
+		f.apply(put(store.PutTask, live))
+		rows[i] = ended(live, task.Dead, at(50+i), at(500))
+		f.apply(put(store.ReplaceTask, rows[i]))
+	}
+	if got := f.ended(&partA, task.Dead, 2); !slices.Equal(got, []int{0, 1, 2}) {
+		f.Errorf("got %v", got)
+	}
+	redriven := next(rows[1], task.Enqueued, at(60))
+	redriven.Ended, redriven.ExpireAt = 0, 0
+	f.apply(put(store.ReplaceTask, redriven))
+	if got := f.ended(nil, task.Dead, 2); !slices.Equal(got, []int{0, 2}) {
+		f.Errorf("after a redrive: got %v", got)
+	}
+	f.want("wake-up of the redriven", f.wakes(partA, store.WakeKey{}, forever, 10), 1)
+	again := ended(redriven, task.Dead, at(51), at(500)) // the very keys it had before
+	f.apply(put(store.ReplaceTask, again))
+	if got := f.ended(nil, task.Dead, 2); !slices.Equal(got, []int{0, 1, 2}) {
+		f.Errorf("dead again: got %v", got)
+	}
+}
+
+func (f *fixture) sweep(now task.Instant, limit int) int {
+	f.Helper()
+	n, err := f.d.Sweep(context.Background(), now, limit)
+	if err != nil {
+		f.Fatalf("sweep: %v", err)
+	}
+	return n
+}
+
+func testSweep(_ *testing.T, f *fixture) {
+	states := []task.State{task.Success, task.Dead, task.Cancelled}
+	for i := range 9 {
+		row := ended(newTask(i, partA, at(1)), states[i%3], at(2), at(100+i))
+		f.apply(put(store.PutTask, row), store.Op{Kind: store.PutPayload, Task: row, Payload: []byte("p")})
+	}
+	f.apply(put(store.PutTask, next(newTask(20, partA, at(1)), task.Enqueued, at(3))), put(store.PutWaiting, newTask(21, partA, at(1))))
+	if n := f.sweep(at(99), 100); n != 0 {
+		f.Errorf("swept %d before anything expired", n)
+	}
+	if n := f.sweep(at(103), 3); n != 3 {
+		f.Errorf("swept %d, want the limit of 3", n)
+	}
+	if n := f.sweep(at(103), 100); n != 1 {
+		f.Errorf("swept %d, want the 1 that is left", n)
+	}
+	for i := range 9 {
+		_, err := f.d.Payload(context.Background(), idOf(i))
+		if gone := i <= 3; f.task(idOf(i)).ID.IsZero() != gone || (err != nil) != gone {
+			f.Errorf("task %d: row gone %v, payload error %v", i, !gone, err)
+		}
+	}
+	if got := f.ended(nil, task.Dead, 10); !slices.Equal(got, []int{4, 7}) {
+		f.Errorf("dead letters left: %v", got)
+	}
+	if n := f.sweep(forever, 100); n != 5 {
+		f.Errorf("swept %d, want 5", n)
+	}
+	if f.task(idOf(20)).ID.IsZero() || f.waiting(store.WaitingKey{Partition: partA, Due: at(1), ID: idOf(21)}).ID.IsZero() {
+		f.Error("a live task was swept")
+	}
+	f.apply(put(store.PutTask, newTask(1, partA, at(1)))) // a swept id is free again
+}
+
+func testSweepSparesRedriven(_ *testing.T, f *fixture) {
+	row := ended(newTask(1, partA, at(1)), task.Dead, at(2), at(10))
+	later := ended(newTask(2, partA, at(1)), task.Dead, at(2), at(10))
+	f.apply(put(store.PutTask, row), put(store.PutTask, later))
+	redriven := next(row, task.Enqueued, at(20))
+	redriven.Ended, redriven.ExpireAt = 0, 0
+	kept := later
+	kept.Seq++
+	kept.ExpireAt = at(50)
+	f.apply(put(store.ReplaceTask, redriven), put(store.ReplaceTask, kept))
+	if n := f.sweep(at(30), 10); n != 0 {
+		f.Errorf("swept %d rows that no longer expire", n)
+	}
+	if n := f.sweep(at(50), 10); n != 1 {
+		f.Errorf("swept %d, want the one that was kept longer", n)
+	}
+	if f.task(row.ID).State != task.Enqueued {
+		f.Error("the redriven task is gone")
+	}
+}
+
+func testControls(_ *testing.T, f *fixture) {
+	for _, key := range [][2]string{{"lambda", "b"}, {"lambda", "a"}, {"lambda", "ab"}, {"lambdas", "x"}, {"lamb", "da"}, {"gate", "a\x00b"}} {
+		f.apply(store.Op{Kind: store.PutControl, Control: store.Control{Kind: key[0], Name: key[1], Version: 1, Value: []byte(key[1])}})
+	}
+	names := func(kind, name string) []string {
+		rows, err := f.d.Controls(context.Background(), kind, name)
+		if err != nil {
+			f.Fatalf("controls: %v", err)
+		}
+		var found []string
+		for _, c := range rows {
+			if c.Kind != kind || string(c.Value) != c.Name || c.Version != 1 {
+				f.Errorf("row %+v", c)
+			}
+			found = append(found, c.Name)
+		}
+		return found
+	}
+	for _, c := range []struct {
+		kind, name string
+		want       []string
+	}{
+		{"lambda", "", []string{"a", "ab", "b"}}, {"lambda", "a", []string{"a"}}, {"lambda", "c", nil},
+		{"lambdas", "", []string{"x"}}, {"none", "", nil}, {"gate", "", []string{"a\x00b"}}, {"gate", "a", nil},
+	} {
+		if got := names(c.kind, c.name); !slices.Equal(got, c.want) {
+			f.Errorf("%q %q: got %q, want %q", c.kind, c.name, got, c.want)
+		}
+	}
+}

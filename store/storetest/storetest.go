@@ -1,0 +1,185 @@
+// Package storetest says in executable form what a store.Driver owes. Run is
+// the conformance suite; Differential compares two drivers over random operations; Faulty
+// wraps a driver and makes chosen writes fail both ways: not applied, and applied although an error came back.
+package storetest
+
+import (
+	"context"
+	"encoding/binary"
+	"testing"
+
+	"github.com/kinesin-io/kinesin/store"
+	"github.com/kinesin-io/kinesin/task"
+)
+
+// Run checks one driver. open returns an empty store each time; Run closes it.
+func Run(t *testing.T, open func(t *testing.T) store.Driver) {
+	t.Helper()
+	for _, c := range []struct {
+		name string
+		test func(*testing.T, *fixture)
+	}{
+		{"WaitingConditions", testWaitingConditions},
+		{"TaskConditions", testTaskConditions},
+		{"PayloadConditions", testPayloadConditions},
+		{"ControlConditions", testControlConditions},
+		{"EveryFieldComesBack", testEveryFieldComesBack},
+		{"MissingRows", testMissingRows},
+		{"ReturnedValuesAreOwned", testReturnedValuesAreOwned},
+		{"OneKeyInOneCall", testOneKeyInOneCall},
+		{"EachOpIsAtomicByItself", testEachOpIsAtomicByItself},
+		{"LargeCalls", testLargeCalls},
+		{"LazyWritesAreSeen", testLazyWritesAreSeen},
+		{"ScanWaiting", testScanWaiting},
+		{"ScanWaitingLateInsert", testScanWaitingLateInsert},
+		{"ScanWakeups", testScanWakeups},
+		{"WakeupsFollowTheRow", testWakeupsFollowTheRow},
+		{"ScanEnded", testScanEnded},
+		{"DeadLetters", testDeadLetters},
+		{"Sweep", testSweep},
+		{"SweepSparesRedriven", testSweepSparesRedriven},
+		{"Controls", testControls},
+		{"OneRacerWins", testOneRacerWins},
+		{"ConcurrentQueue", testConcurrentQueue},
+		{"Depths", testDepths},
+		{"EndedContext", testEndedContext},
+		{"Settle", testSettle},
+		{"SettleGivesUp", testSettleGivesUp},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			d := open(t)
+			t.Cleanup(func() {
+				if err := d.Close(); err != nil {
+					t.Errorf("close: %v", err)
+				}
+			})
+			c.test(t, &fixture{T: t, d: d})
+		})
+	}
+}
+
+// fixture is one empty driver under test.
+type fixture struct {
+	*testing.T
+	d store.Driver
+}
+
+// try applies ops and returns their outcomes.
+func (f *fixture) try(ops ...store.Op) []error {
+	f.Helper()
+	results, err := f.d.Apply(context.Background(), ops)
+	if err != nil {
+		f.Fatalf("apply: %v", err)
+	}
+	if len(results) != len(ops) {
+		f.Fatalf("apply answered %d of %d ops", len(results), len(ops))
+	}
+	return results
+}
+
+// apply applies ops that must succeed.
+func (f *fixture) apply(ops ...store.Op) {
+	f.Helper()
+	for i, err := range f.try(ops...) {
+		if err != nil {
+			f.Fatalf("op %d, kind %d: %v", i, ops[i].Kind, err)
+		}
+	}
+}
+
+// refuse applies one op, whose condition must fail, and returns what the driver saw instead.
+func (f *fixture) refuse(op store.Op) *store.ConflictError {
+	f.Helper()
+	err := f.try(op)[0]
+	conflict, ok := err.(*store.ConflictError) //nolint:errorlint // the contract names the type
+	if !ok {
+		f.Fatalf("op of kind %d: got %v, want a conflict", op.Kind, err)
+	}
+	return conflict
+}
+
+func (f *fixture) task(id task.ID) task.Task {
+	f.Helper()
+	rows, err := f.d.Tasks(context.Background(), []task.ID{id})
+	if err != nil || len(rows) != 1 {
+		f.Fatalf("tasks: %d rows, %v", len(rows), err)
+	}
+	return rows[0]
+}
+
+func (f *fixture) waiting(key store.WaitingKey) task.Task {
+	f.Helper()
+	rows, err := f.d.Waiting(context.Background(), []store.WaitingKey{key})
+	if err != nil || len(rows) != 1 {
+		f.Fatalf("waiting: %d rows, %v", len(rows), err)
+	}
+	return rows[0]
+}
+
+// partitions that sort next to each other.
+var (
+	partA = task.Partition{Lambda: 7, Priority: 1, Shard: 0}
+	partB = task.Partition{Lambda: 7, Priority: 1, Shard: 1}
+	partC = task.Partition{Lambda: 8}
+)
+
+const base = task.Instant(1_800_000_000_000_000)
+
+// at is n milliseconds into the test's time.
+func at(n int) task.Instant { return base + task.Instant(n)*1000 }
+
+func idOf(n int) task.ID {
+	var id task.ID
+	binary.BigEndian.PutUint64(id[:], 0x0190_0000_0000_7000)
+	binary.BigEndian.PutUint64(id[8:], 1<<63|uint64(n)) //nolint:gosec // not negative
+	return id
+}
+
+// newTask is task n in its first state.
+func newTask(n int, p task.Partition, due task.Instant) task.Task {
+	return task.Task{
+		ID: idOf(n), Partition: p, State: task.Scheduled, Seq: 1,
+		Due: due, Created: base, Wake: due, Payload: []byte("payload"), PayloadSize: 7,
+	}
+}
+
+// next is the row after a change of state.
+func next(t task.Task, s task.State, wake task.Instant) task.Task {
+	t.Seq++
+	t.State, t.Wake = s, wake
+	return t
+}
+
+// ended is the row after its end, to be kept until expire.
+func ended(t task.Task, s task.State, when, expire task.Instant) task.Task {
+	t = next(t, s, 0)
+	t.Ended, t.ExpireAt = when, expire
+	return t
+}
+
+// full is a task with every field set.
+func full(n int, p task.Partition) task.Task {
+	t := newTask(n, p, at(5))
+	t.State, t.Seq = task.Processing, 41
+	t.Collection, t.Key, t.Digest = "orders", "key-ü", [16]byte{1, 2, 3}
+	t.Overrides = task.Overrides{MaxAttempts: 3, Timeout: 1, BackoffMin: 2, BackoffMax: 1 << 50}
+	t.Attempt, t.Failures, t.Lost, t.Blamed, t.Enqueues = 9, 8, 7, 1, 1<<32-1
+	t.Suspect, t.CancelRequested = true, true
+	t.Worker, t.Enqueued, t.ClaimedAt, t.Started, t.FirstStarted = "host-1/22", at(6), at(7), at(8), at(2)
+	t.History = []task.Attempt{
+		{Number: 7, Worker: "host-2/1", Start: at(2), End: at(3), Outcome: task.OutcomeRetriable, Error: "no route"},
+		{Number: 8, Worker: "host-3/1", End: at(4), Outcome: task.OutcomeWorkerLost},
+	}
+	return t
+}
+
+func put(kind store.OpKind, t task.Task) store.Op { return store.Op{Kind: kind, Task: t} }
+
+func ids(rows []task.Task) []int {
+	found := make([]int, len(rows))
+	for i := range rows {
+		found[i] = int(binary.BigEndian.Uint64(rows[i].ID[8:]) &^ (1 << 63)) //nolint:gosec // small
+	}
+	return found
+}
