@@ -56,7 +56,7 @@ type Message struct {
 // the earliest due first. All methods are safe for concurrent use.
 type Driver interface {
 	// Send puts messages on their queues (NameFor). results[i] is nil when messages[i] is in its queue; ErrFull when
-	// the queue has its bound; any other error: it may or may not be there.
+	// as many messages as its bound wait there; any other error: it may or may not be there.
 	Send(ctx context.Context, messages []Message) (results []error)
 	// Receive waits until one of the queues has a message due at or before now+ahead/2 (or ctx ends)
 	// and returns up to limit messages due at or before now+ahead, those of earlier names first.

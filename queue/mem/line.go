@@ -22,9 +22,9 @@ type stand struct {
 	prev, next *stand
 }
 
-func (l *line) depth() int { return len(l.waiting) + l.inFlight }
-
-func (l *line) isIdle() bool { return l.depth() == 0 && l.first == nil && l.room == nil }
+func (l *line) isIdle() bool {
+	return len(l.waiting) == 0 && l.inFlight == 0 && l.first == nil && l.room == nil
+}
 
 var closedRoom = func() chan struct{} {
 	c := make(chan struct{})

@@ -30,8 +30,8 @@ const (
 
 // Config are the settings of a Driver.
 type Config struct {
-	// DepthMax is how many messages each queue holds, waiting and received together; 10,000 when
-	// it is not positive.
+	// DepthMax is how many waiting messages each queue takes; 10,000 when it is not positive. Received
+	// messages do not count, since whoever receives them bounds them, and may always be released.
 	DepthMax int
 }
 
@@ -86,7 +86,7 @@ func (d *Driver) Send(ctx context.Context, messages []queue.Message) []error {
 
 func (d *Driver) send(m *queue.Message, now task.Instant) error {
 	l := d.line(queue.NameFor(&m.Task))
-	if l.depth() >= d.depthMax {
+	if len(l.waiting) >= d.depthMax {
 		l.makeRoom()
 		return queue.ErrFull
 	}
@@ -114,8 +114,9 @@ func (d *Driver) Delete(_ context.Context, messages []queue.Message) error {
 	for i := range messages {
 		if at, s := d.held(messages[i].Receipt); s != nil {
 			l := s.line
+			l.inFlight--
 			d.slots.give(at)
-			d.unhold(l)
+			d.forgetIdle(l)
 		}
 	}
 	d.slots.shrink()
@@ -149,15 +150,6 @@ func (d *Driver) held(receipt string) (uint32, *slot) {
 	return 0, nil
 }
 
-// unhold counts a received message of the line as gone.
-func (d *Driver) unhold(l *line) {
-	l.inFlight--
-	if l.room != nil && l.depth()*2 < d.depthMax {
-		l.openRoom()
-	}
-	d.forgetIdle(l)
-}
-
 // Depth implements queue.Driver.
 func (d *Driver) Depth(ctx context.Context, name queue.Name) (queue.Depth, error) {
 	d.mu.Lock()
@@ -180,7 +172,7 @@ func (d *Driver) Room(name queue.Name) <-chan struct{} {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	l, found := d.lines[name]
-	if !found || d.closed || (l.room == nil && l.depth() < d.depthMax) {
+	if !found || d.closed || (l.room == nil && len(l.waiting) < d.depthMax) {
 		return closedRoom
 	}
 	return l.makeRoom()

@@ -58,13 +58,22 @@ func (d *Driver) take(names []queue.Name, limit int, ahead time.Duration, now ta
 	through := now.Add(ahead)
 	d.picked = d.picked[:0]
 	for _, name := range names {
-		l := d.lines[name]
-		for l != nil && len(d.picked) < limit && len(l.waiting) > 0 && l.waiting[0].at <= through {
-			d.picked = append(d.picked, l.waiting.pop().slot)
-			l.inFlight++
+		if l := d.lines[name]; l != nil {
+			d.pick(l, limit, through)
 		}
 	}
 	return d.deliver(d.picked)
+}
+
+// pick adds the slots of a line's due messages to d.picked, up to limit there.
+func (d *Driver) pick(l *line, limit int, through task.Instant) {
+	for len(d.picked) < limit && len(l.waiting) > 0 && l.waiting[0].at <= through {
+		d.picked = append(d.picked, l.waiting.pop().slot)
+		l.inFlight++
+	}
+	if l.room != nil && len(l.waiting)*2 < d.depthMax {
+		l.openRoom()
+	}
 }
 
 func (d *Driver) anyRipe(names []queue.Name, through task.Instant) bool {
