@@ -33,7 +33,7 @@ const (
 	// Each partition's share of it stays within these.
 	partitionRowsMin, partitionRowsMax = 64, 4096
 	// batchRowsMax bounds one dispatch.
-	batchRowsMax = 1024
+	batchRowsMax = 512
 	// hintRowsMax bounds the hints that wait for a partition; what exceeds it is found by a scan.
 	hintRowsMax = 4096
 	// Retry of a partition whose store or queue fails.
