@@ -18,7 +18,7 @@ func ShardOf(id task.ID, shards uint16) uint16 {
 		return 0
 	}
 	h := mix(mix(binary.BigEndian.Uint64(id[:8])) ^ binary.BigEndian.Uint64(id[8:]))
-	return uint16(h % uint64(shards)) //nolint:gosec // below shards
+	return uint16(h % uint64(shards))
 }
 
 // mix is the finaliser of SplitMix64 (Steele, Lea, Flood 2014): each bit of x

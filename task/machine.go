@@ -342,7 +342,8 @@ func (t *Task) remember(o Outcome, text string, now Instant) {
 	}
 	history := make([]Attempt, len(keep), len(keep)+1)
 	copy(history, keep)
-	t.History = append(history, Attempt{
+	history = append(history, Attempt{
 		Number: t.Attempt, Worker: t.Worker, Start: t.Started, End: now, Outcome: o, Error: text,
 	})
+	t.History = history
 }

@@ -101,7 +101,7 @@ func TestVirtualProcessesShareTimeAndDifferByTheirOffset(t *testing.T) {
 func TestVirtualNextIsTheFirstInstantThatFires(t *testing.T) {
 	v := clock.NewVirtual(start, 1)
 	c := v.Process(time.Hour)
-	if _, any := v.Next(); any {
+	if _, armed := v.Next(); armed {
 		t.Fatal("a timer though none was made")
 	}
 	late, early := c.NewTimer(time.Minute), c.NewTimer(1500*time.Nanosecond)
@@ -113,7 +113,7 @@ func TestVirtualNextIsTheFirstInstantThatFires(t *testing.T) {
 	wantFired(t, early, true)
 	wantFired(t, late, false)
 	late.Stop()
-	if _, any := v.Next(); any {
+	if _, armed := v.Next(); armed {
 		t.Fatal("a stopped timer is still next")
 	}
 }
@@ -165,13 +165,14 @@ func TestVirtualRandomnessIsGivenByTheSeed(t *testing.T) {
 		a, b := v.Process(0), v.Process(0)
 		return [4]uint64{a.Uint64(), b.Uint64(), a.Uint64(), b.Uint64()}
 	}
-	if draw(7) != draw(7) {
+	first, again, other := draw(7), draw(7), draw(8)
+	if first != again {
 		t.Error("the same seed gave other numbers")
 	}
-	if draw(7) == draw(8) {
+	if first == other {
 		t.Error("another seed gave the same numbers")
 	}
-	if all := draw(7); all[0] == all[1] {
+	if first[0] == first[1] {
 		t.Error("two processes draw the same numbers")
 	}
 }
@@ -193,7 +194,7 @@ func TestVirtualUnderConcurrentUse(t *testing.T) {
 		})
 	}
 	all.Wait()
-	if _, any := v.Next(); any {
+	if _, armed := v.Next(); armed {
 		t.Error("a stopped timer is still armed")
 	}
 }
@@ -215,7 +216,7 @@ func TestSleep(t *testing.T) {
 		if err := clock.Sleep(ctx, c, time.Minute); !errors.Is(err, over) {
 			t.Errorf("slept with %v, want the cause of the end", err)
 		}
-		if _, any := v.Next(); any {
+		if _, armed := v.Next(); armed {
 			t.Error("an ended sleep left its timer")
 		}
 	})
@@ -234,7 +235,7 @@ func TestRealClock(t *testing.T) {
 		timer.Stop()
 		time.Sleep(time.Hour)
 		wantFired(t, timer, false)
-		if c.Uint64() == c.Uint64() {
+		if first, second := c.Uint64(), c.Uint64(); first == second {
 			t.Error("twice the same random number")
 		}
 	})

@@ -49,6 +49,7 @@ func Run(t *testing.T, open func(t *testing.T) Harness) {
 }
 
 func self(t *testing.T, h Harness) {
+	t.Helper()
 	name := h.Membership.Self()
 	if name == "" {
 		t.Error("no name for itself")
@@ -59,6 +60,7 @@ func self(t *testing.T, h Harness) {
 }
 
 func sorted(t *testing.T, h Harness) {
+	t.Helper()
 	members := h.Membership.Members()
 	if len(members) < 2 || !isSet(members) {
 		t.Errorf("members are %q: want two or more, sorted, each once", members)
@@ -75,6 +77,7 @@ func isSet(names []string) bool {
 }
 
 func ownSlice(t *testing.T, h Harness) {
+	t.Helper()
 	before := h.Membership.Members()
 	mine := h.Membership.Members()
 	mine[0] = "changed by the caller"
@@ -84,6 +87,7 @@ func ownSlice(t *testing.T, h Harness) {
 }
 
 func fixed(t *testing.T, h Harness) {
+	t.Helper()
 	if isClosed(h.Membership.Changed()) {
 		t.Error("tells of a change that was not")
 	}
@@ -116,12 +120,14 @@ func change(t *testing.T, h Harness, members ...string) {
 }
 
 func comesAndGoes(t *testing.T, h Harness) {
+	t.Helper()
 	before := h.Membership.Members()
 	change(t, h, append(before, "zz-another")...)
 	change(t, h, before...)
 }
 
 func selfGoes(t *testing.T, h Harness) {
+	t.Helper()
 	before := h.Membership.Members()
 	name := h.Membership.Self()
 	others := slices.DeleteFunc(slices.Clone(before), func(m string) bool { return m == name })
@@ -133,6 +139,7 @@ func selfGoes(t *testing.T, h Harness) {
 }
 
 func allHear(t *testing.T, h Harness) {
+	t.Helper()
 	one, two := h.Membership.Changed(), h.Membership.Changed()
 	h.Change(append(h.Membership.Members(), "zz-another")...)
 	if !isClosed(one) || !isClosed(two) {
@@ -141,6 +148,7 @@ func allHear(t *testing.T, h Harness) {
 }
 
 func sameAgain(t *testing.T, h Harness) {
+	t.Helper()
 	told := h.Membership.Changed()
 	h.Change(h.Membership.Members()...)
 	if isClosed(told) {
@@ -149,6 +157,7 @@ func sameAgain(t *testing.T, h Harness) {
 }
 
 func empty(t *testing.T, h Harness) {
+	t.Helper()
 	before := h.Membership.Members()
 	told := h.Membership.Changed()
 	h.Change()
@@ -159,6 +168,7 @@ func empty(t *testing.T, h Harness) {
 }
 
 func disorder(t *testing.T, h Harness) {
+	t.Helper()
 	name := h.Membership.Self()
 	change(t, h, "zz-another", name, "aa-another", name, "zz-another")
 }

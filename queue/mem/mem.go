@@ -185,7 +185,7 @@ func (d *Driver) Durable() bool { return false }
 func (d *Driver) Drop(_ context.Context, lambda uint32) error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	for i := range uint32(d.slots.size()) { //nolint:gosec // slots are counted in 32 bits
+	for i := range uint32(d.slots.size()) {
 		if s := d.slots.at(i); s.line != nil && s.line.name.Lambda == lambda {
 			d.slots.give(i)
 		}

@@ -37,7 +37,7 @@ func noWakeUpLost(s *suite) {
 		all.Go(func() { m.sendAll(i*each, each) })
 	}
 	for i := range receivers {
-		all.Go(func() { m.receiveSome(uint64(i)) }) //nolint:gosec // small
+		all.Go(func() { m.receiveSome(uint64(i)) })
 	}
 	for done := false; !done; {
 		synctest.Wait() // all receivers wait, or all is over

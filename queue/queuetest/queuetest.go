@@ -118,12 +118,12 @@ func message(name queue.Name, number int, due task.Instant) queue.Message {
 	if name.Class == queue.Blamed {
 		t.Blamed = 1
 	}
-	binary.BigEndian.PutUint64(t.ID[8:], uint64(number)) //nolint:gosec // never negative
+	binary.BigEndian.PutUint64(t.ID[8:], uint64(number))
 	return queue.Message{Task: t}
 }
 
 func number(m queue.Message) int {
-	return int(binary.BigEndian.Uint64(m.Task.ID[8:])) //nolint:gosec // was an int
+	return int(binary.BigEndian.Uint64(m.Task.ID[8:]))
 }
 
 func numbers(messages []queue.Message) []int {
