@@ -72,7 +72,9 @@ var table = []row{
 
 	{name: "server", may: slices.Concat(seams, wire, drivers, []string{"inbound", "scheduler", "dispatcher", "hsc", "internal/*"}), tests: []string{"sdk", "controller"}},
 	{name: "cmd/kinesin", may: []string{"cmd/kinesin/cli"}},
-	{name: "cmd/kinesin/cli", may: slices.Concat(wire, []string{"task", "server", "sdk", "internal/*"})},
+	{name: "cmd/kinesin/cli", may: slices.Concat(wire, []string{"task", "server", "sdk", "bench", "cmd/kinesin/executor", "internal/*"})},
+	{name: "cmd/kinesin/executor", may: []string{"internal/clock"}, never: serverSide},
+	{name: "bench", may: slices.Concat(wire, []string{"task", "sdk", "internal/*"}), never: serverSide},
 	{name: "examples/*", may: []string{"sdk", "sdk/sdktest"}},
 
 	// Tests over real processes. The checker judges what they saw and knows nothing else.

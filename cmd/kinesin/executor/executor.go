@@ -1,0 +1,221 @@
+//go:build linux || darwin
+
+// Package executor runs a command for each task, in a process group of its own,
+// and keeps a guard: a second process that kills all groups when this one dies
+// or is stopped past its lease. It owns the processes and their environment; it
+// knows nothing of servers, and whoever calls it decides what an exit code means.
+package executor
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os/exec"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"syscall"
+	"time"
+)
+
+const (
+	// TermToKillMax is how long a group has at most between SIGTERM and SIGKILL.
+	TermToKillMax = 2 * time.Second
+	// tailBytesMax is how much of the end of a command's stderr is kept.
+	tailBytesMax = 1024
+	// pipeWait is how long a process that left its group may keep stderr open after its command's end.
+	pipeWait = 500 * time.Millisecond
+	// envPrefix begins the variables that tell a command about its task.
+	envPrefix = "KINESIN_"
+)
+
+// ErrKillNow, as the cause of a context's end, kills the group without a SIGTERM before.
+var ErrKillNow = errors.New("kill now")
+
+// Task is what a command is told.
+type Task struct {
+	ID, Lambda, Priority, Collection, Key, Worker string
+	Attempt, Failures                             int
+	Due                                           time.Time
+	Deadline                                      time.Time // zero: none
+	Payload                                       []byte
+}
+
+// ExitError is how a command ended that did not succeed.
+type ExitError struct {
+	Code   int            // -1 when a signal ended it
+	Signal syscall.Signal // 0 when it exited
+	Tail   string         // the end of what it wrote to stderr
+}
+
+// Error is the tail of stderr below how the command ended.
+func (e *ExitError) Error() string {
+	text := "exit status " + strconv.Itoa(e.Code)
+	if e.Signal != 0 {
+		text = "signal: " + e.Signal.String()
+	}
+	if e.Tail != "" {
+		text += ": " + e.Tail
+	}
+	return text
+}
+
+// Config is what an Executor is made of; all but TermToKill and Server are required.
+type Config struct {
+	Command    []string // with its arguments
+	Env        []string // of which commands see all but our own variables
+	Server     string   // handed on, so that a command can schedule tasks; empty: not
+	Stdout     io.Writer
+	Stderr     io.Writer
+	TermToKill time.Duration // between SIGTERM and SIGKILL; 0: TermToKillMax
+	Guard      *Guard
+}
+
+// Executor runs commands. It is safe for concurrent use.
+type Executor struct {
+	path   string
+	args   []string
+	env    []string
+	stdout io.Writer
+	stderr *sharedWriter
+	term   time.Duration
+	guard  *Guard
+
+	killed   chan struct{} // closed by KillAll
+	killOnce sync.Once
+}
+
+// New finds the command. It refuses one that does not exist or cannot be executed.
+func New(c Config) (*Executor, error) {
+	path, err := exec.LookPath(c.Command[0])
+	if err != nil {
+		return nil, fmt.Errorf("command %q: %w", c.Command[0], reasonOf(err))
+	}
+	e := &Executor{
+		path: path, args: c.Command, env: baseEnv(c.Env, c.Server), stdout: c.Stdout,
+		stderr: &sharedWriter{w: c.Stderr}, term: c.TermToKill, guard: c.Guard, killed: make(chan struct{}),
+	}
+	if e.term <= 0 || e.term > TermToKillMax {
+		e.term = TermToKillMax
+	}
+	return e, nil
+}
+
+func reasonOf(err error) error {
+	if e, found := errors.AsType[*exec.Error](err); found {
+		return e.Err
+	}
+	return err
+}
+
+// baseEnv leaves out what the worker itself was told, which is not about the task.
+func baseEnv(env []string, server string) []string {
+	env = slices.DeleteFunc(slices.Clone(env), func(v string) bool { return strings.HasPrefix(v, envPrefix) })
+	if server != "" {
+		env = append(env, envPrefix+"SERVER="+server)
+	}
+	return slices.Clip(env)
+}
+
+// KillAll kills all groups at once, and every later one.
+func (e *Executor) KillAll() { e.killOnce.Do(func() { close(e.killed) }) }
+
+// Run runs the command for a task. It returns nil when the command exits 0, an
+// *ExitError when it ends otherwise, or another error when it cannot be run.
+// When ctx ends, its group gets a SIGTERM and, a moment later, a SIGKILL; with
+// ErrKillNow as the cause, at once. Nothing of the group is left when Run returns.
+func (e *Executor) Run(ctx context.Context, t *Task) error {
+	tail := &tailWriter{to: e.stderr}
+	cmd := e.command(t, tail)
+	if err := cmd.Start(); err != nil {
+		return fmt.Errorf("start %q: %w", e.args[0], reasonOf(err))
+	}
+	group := cmd.Process.Pid
+	err := e.guard.begin(group)
+	if err != nil {
+		kill(group, syscall.SIGKILL)
+	}
+	exited := make(chan struct{})
+	go func() {
+		defer close(exited)
+		awaitExit(group)
+	}()
+	e.supervise(ctx, group, exited)
+	kill(group, syscall.SIGKILL) // what the command left
+	// The number of the group is not given to anyone else before its leader is reaped.
+	err = errors.Join(err, e.guard.end(group))
+	return errors.Join(err, exitError(cmd, cmd.Wait(), tail))
+}
+
+func (e *Executor) command(t *Task, stderr io.Writer) *exec.Cmd {
+	cmd := &exec.Cmd{
+		Path: e.path, Args: e.args, Env: append(e.env, t.facts()...),
+		Stdout: e.stdout, Stderr: stderr, SysProcAttr: ownGroup(), WaitDelay: pipeWait,
+	}
+	if len(t.Payload) > 0 {
+		cmd.Stdin = &payloadReader{payload: t.Payload}
+	}
+	return cmd
+}
+
+// supervise returns when the command has exited, which it hastens when it must.
+func (e *Executor) supervise(ctx context.Context, group int, exited <-chan struct{}) {
+	select {
+	case <-exited:
+		return
+	case <-e.killed:
+	case <-ctx.Done():
+		if !errors.Is(context.Cause(ctx), ErrKillNow) {
+			e.terminate(group, exited)
+		}
+	}
+	kill(group, syscall.SIGKILL)
+	<-exited
+}
+
+// terminate asks first.
+func (e *Executor) terminate(group int, exited <-chan struct{}) {
+	kill(group, syscall.SIGTERM)
+	kill(group, syscall.SIGCONT) // a stopped process cannot obey
+	patience := time.NewTimer(e.term)
+	defer patience.Stop()
+	select {
+	case <-exited:
+	case <-patience.C:
+	case <-e.killed:
+	}
+}
+
+func exitError(cmd *exec.Cmd, err error, tail *tailWriter) error {
+	status, known := cmd.ProcessState.Sys().(syscall.WaitStatus)
+	switch {
+	case cmd.ProcessState.Success():
+		return nil // also when something kept stderr open
+	case !known:
+		return err
+	case status.Signaled():
+		return &ExitError{Code: -1, Signal: status.Signal(), Tail: tail.String()}
+	}
+	return &ExitError{Code: status.ExitStatus(), Tail: tail.String()}
+}
+
+// facts are the variables about the task.
+func (t *Task) facts() []string {
+	facts := make([]string, 0, 10)
+	add := func(name, value string) { facts = append(facts, envPrefix+name+"="+value) }
+	add("TASK_ID", t.ID)
+	add("LAMBDA", t.Lambda)
+	add("PRIORITY", t.Priority)
+	add("COLLECTION", t.Collection)
+	add("KEY", t.Key)
+	add("ATTEMPT", strconv.Itoa(t.Attempt))
+	add("FAILURES", strconv.Itoa(t.Failures))
+	add("DUE", t.Due.UTC().Format("2006-01-02T15:04:05.000Z07:00"))
+	add("WORKER", t.Worker)
+	if !t.Deadline.IsZero() {
+		add("DEADLINE", t.Deadline.UTC().Format("2006-01-02T15:04:05.000Z07:00"))
+	}
+	return facts
+}

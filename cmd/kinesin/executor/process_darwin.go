@@ -1,0 +1,24 @@
+package executor
+
+import (
+	"errors"
+	"syscall"
+	"unsafe"
+)
+
+// ownGroup puts a command in a new process group.
+func ownGroup() *syscall.SysProcAttr { return &syscall.SysProcAttr{Setpgid: true} }
+
+// awaitExit returns when the process has ended, and leaves it to be reaped: until
+// then nobody else can get its number, nor its group's.
+func awaitExit(pid int) {
+	const onePID = 1 // P_PID, which the syscall package lacks here
+	var info [16]uint64
+	for {
+		_, _, err := syscall.Syscall6(syscall.SYS_WAITID, onePID, uintptr(pid),
+			uintptr(unsafe.Pointer(&info)), syscall.WEXITED|syscall.WNOWAIT, 0, 0) //nolint:gosec // as package os does it
+		if !errors.Is(err, syscall.EINTR) {
+			return
+		}
+	}
+}

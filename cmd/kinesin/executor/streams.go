@@ -1,0 +1,68 @@
+//go:build linux || darwin
+
+package executor
+
+import (
+	"io"
+	"strings"
+	"sync"
+)
+
+// sharedWriter is the worker's own stderr, to which many commands write.
+type sharedWriter struct {
+	mu sync.Mutex
+	w  io.Writer
+}
+
+// Write never fails: that nobody reads the worker's stderr any more must not disturb its commands.
+func (s *sharedWriter) Write(p []byte) (int, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	_, _ = s.w.Write(p)
+	return len(p), nil
+}
+
+// tailWriter passes on what a command writes and keeps its end.
+type tailWriter struct {
+	to   io.Writer
+	mu   sync.Mutex // a process that outlives the command may still write
+	tail []byte
+}
+
+// Write passes p on.
+func (t *tailWriter) Write(p []byte) (int, error) {
+	t.mu.Lock()
+	t.tail = append(t.tail, p[max(0, len(p)-tailBytesMax):]...)
+	if over := len(t.tail) - tailBytesMax; over > 0 {
+		t.tail = t.tail[:copy(t.tail, t.tail[over:])]
+	}
+	t.mu.Unlock()
+	return t.to.Write(p)
+}
+
+// String is the end of what was written, as valid UTF-8.
+func (t *tailWriter) String() string {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return strings.TrimSpace(strings.ToValidUTF8(string(t.tail), ""))
+}
+
+// payloadReader hands a payload to a command in one piece.
+type payloadReader struct{ payload []byte }
+
+// Read returns what is left.
+func (r *payloadReader) Read(p []byte) (int, error) {
+	if len(r.payload) == 0 {
+		return 0, io.EOF
+	}
+	n := copy(p, r.payload)
+	r.payload = r.payload[n:]
+	return n, nil
+}
+
+// WriteTo writes it without a copy.
+func (r *payloadReader) WriteTo(w io.Writer) (int64, error) {
+	n, err := w.Write(r.payload)
+	r.payload = r.payload[n:]
+	return int64(n), err
+}
