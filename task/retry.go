@@ -21,7 +21,7 @@ type Policy struct {
 // immediate. jitter is 64 random bits.
 func (p Policy) Backoff(failures uint32, jitter uint64) time.Duration {
 	ceiling := p.BackoffMax
-	if failures < 63 && p.BackoffMin > 0 && p.BackoffMin < p.BackoffMax>>failures {
+	if failures < 63 && p.BackoffMin > 0 && p.BackoffMin <= p.BackoffMax>>failures {
 		ceiling = p.BackoffMin << failures
 	}
 	span := uint64(max(ceiling-p.BackoffMin, 0)) + 1

@@ -1,0 +1,141 @@
+package task_test
+
+import (
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	"pgregory.net/rapid"
+
+	"github.com/kinesin-io/kinesin/task"
+)
+
+func drawID(t *rapid.T) (id task.ID) {
+	copy(id[:], rapid.SliceOfN(rapid.Byte(), 16, 16).Draw(t, "id"))
+	return id
+}
+
+func TestIDSurvivesItsText(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		id := drawID(t)
+		for _, text := range []string{id.String(), strings.ToUpper(id.String())} {
+			if got, err := task.ParseID(text); err != nil || got != id {
+				t.Fatalf("%q reads as %v, %v", text, got, err)
+			}
+		}
+		if id.IsZero() != (id == task.ID{}) {
+			t.Fatal("zero or not?")
+		}
+	})
+}
+
+func TestBadIDs(t *testing.T) {
+	const good = "01934f5d-2a00-7000-8000-000000000001"
+	for _, text := range []string{
+		"", good[:35], good + "0", strings.ReplaceAll(good, "-", ""), strings.Replace(good, "-", "_", 1),
+		strings.Replace(good, "1", "g", 1), "{" + good[1:35] + "}", strings.Replace(good, "0193", "é93", 1),
+	} {
+		if id, err := task.ParseID(text); !errors.Is(err, task.ErrBadID) || !id.IsZero() {
+			t.Errorf("%q reads as %v, %v; want ErrBadID", text, id, err)
+		}
+	}
+}
+
+func FuzzParseID(f *testing.F) {
+	f.Add("01934f5d-2a00-7000-8000-000000000001")
+	f.Add("")
+	f.Add("01934F5D-2A00-7000-8000-00000000000-")
+	f.Fuzz(func(t *testing.T, text string) {
+		id, err := task.ParseID(text)
+		if err != nil {
+			if !errors.Is(err, task.ErrBadID) || !id.IsZero() {
+				t.Errorf("%q: %v, %v", text, id, err)
+			}
+			return
+		}
+		if id.String() != strings.ToLower(text) {
+			t.Errorf("%q reads as %v", text, id)
+		}
+	})
+}
+
+func drawToken(t *rapid.T) task.Token {
+	return task.Token{
+		ID:  drawID(t),
+		Due: task.FromMillis(rapid.Int64Range(0, 1<<48-1).Draw(t, "due")),
+		Partition: task.Partition{
+			Lambda: rapid.Uint32().Draw(t, "lambda"), Priority: rapid.Uint8().Draw(t, "priority"), Shard: rapid.Uint16().Draw(t, "shard"),
+		},
+	}
+}
+
+func key(b byte) []byte { return []byte(strings.Repeat(string(rune('a'+b)), task.TokenKeyBytes)) }
+
+func TestTokenSurvivesItsText(t *testing.T) {
+	sealer := task.NewSealer(key(0))
+	rapid.Check(t, func(t *rapid.T) {
+		token := drawToken(t)
+		text := sealer.Seal(token)
+		if got, err := sealer.Open(text); err != nil || got != token {
+			t.Fatalf("%q opens as %+v, %v; want %+v", text, got, err, token)
+		}
+		if strings.ContainsAny(text, "+/= ") || len(text) != 58 {
+			t.Fatalf("%q of %d characters", text, len(text))
+		}
+	})
+}
+
+func TestForgedTokensAreRefused(t *testing.T) {
+	sealer, other := task.NewSealer(key(0)), task.NewSealer(key(1))
+	rapid.Check(t, func(t *rapid.T) {
+		text := sealer.Seal(drawToken(t))
+		if _, err := other.Open(text); !errors.Is(err, task.ErrBadID) {
+			t.Fatalf("another secret opens %q: %v", text, err)
+		}
+		at := rapid.IntRange(0, len(text)-1).Draw(t, "at")
+		with := rapid.SampledFrom([]byte("AZaz09-_k1+ ")).Draw(t, "with")
+		forged := text[:at] + string(with) + text[at+1:]
+		if _, err := sealer.Open(forged); forged != text && !errors.Is(err, task.ErrBadID) {
+			t.Fatalf("%q with one other character opens: %v", text, err)
+		}
+		if _, err := sealer.Open(text[:at]); !errors.Is(err, task.ErrBadID) {
+			t.Fatalf("a part of %q opens: %v", text, err)
+		}
+	})
+}
+
+func FuzzOpenToken(f *testing.F) {
+	sealer := task.NewSealer(key(0))
+	f.Add("")
+	f.Add("k1")
+	f.Add(sealer.Seal(task.Token{ID: task.ID{1}, Due: start}))
+	f.Fuzz(func(t *testing.T, text string) {
+		token, err := sealer.Open(text)
+		if err == nil && sealer.Seal(token) != text {
+			t.Errorf("%q opens as what is sealed as %q", text, sealer.Seal(token))
+		}
+	})
+}
+
+func TestInstants(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		i := task.Instant(rapid.Int64Range(1, 1<<52).Draw(t, "micros"))
+		if task.InstantOf(i.Time()) != i {
+			t.Fatalf("%d does not survive time.Time", i)
+		}
+		if up := i.CeilMillis(); up < i || up-i >= 1000 || up%1000 != 0 || task.FromMillis(up.Millis()) != up {
+			t.Fatalf("%d rounds up to %d", i, up)
+		}
+		if down := task.FromMillis(i.Millis()); down > i || i-down >= 1000 {
+			t.Fatalf("%d rounds down to %d", i, down)
+		}
+		d := time.Duration(rapid.Int64Range(-1<<40, 1<<40).Draw(t, "d")) * time.Microsecond
+		if i.Add(d).Sub(i) != d {
+			t.Fatalf("%d plus %v is %d", i, d, i.Add(d))
+		}
+	})
+	if !task.InstantOf(time.Time{}).IsZero() || !task.Instant(0).Time().IsZero() {
+		t.Error("never is not the zero time")
+	}
+}

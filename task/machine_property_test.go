@@ -1,0 +1,216 @@
+package task_test
+
+import (
+	"errors"
+	"reflect"
+	"slices"
+	"testing"
+	"time"
+
+	"pgregory.net/rapid"
+
+	"github.com/kinesin-io/kinesin/task"
+)
+
+// anyEvent draws an event that often, but not always, fits the task.
+func anyEvent(t *rapid.T, now task.Task, at task.Instant) task.Event {
+	worker := rapid.SampledFrom([]string{now.Worker, now.Worker, now.Worker, "w1", "w2", ""})
+	off := rapid.SampledFrom([]int{0, 0, 0, 0, -1, 1})
+	return task.Event{
+		Kind:    task.EventKind(rapid.IntRange(0, 11).Draw(t, "kind")),
+		Seq:     now.Seq + uint64(off.Draw(t, "seq")),
+		Worker:  worker.Draw(t, "worker"),
+		Attempt: now.Attempt + uint32(off.Draw(t, "attempt")),
+		Lease:   time.Duration(rapid.IntRange(3, 60).Draw(t, "lease")) * time.Second,
+		Outcome: task.Outcome(rapid.IntRange(0, 9).Draw(t, "outcome")),
+		Started: rapid.SampledFrom([]task.Instant{0, at, at - 1000}).Draw(t, "started"),
+		Error:   rapid.StringN(0, 20, 2*task.ErrorBytesMax).Draw(t, "error"),
+		Delay:   time.Duration(rapid.Int64().Draw(t, "delay")),
+		Jitter:  rapid.Uint64().Draw(t, "jitter"),
+		Blame:   rapid.Bool().Draw(t, "blame"),
+		Until:   task.Instant(rapid.Int64Range(-1, int64(start)*2).Draw(t, "until")),
+	}
+}
+
+// step is one accepted event.
+type step struct {
+	before, after task.Task
+	event         task.Event
+	effect        task.Effect
+	now           task.Instant
+	policy        task.Policy
+}
+
+// walk applies random events to a new task and shows each accepted one to check.
+func walk(t *rapid.T, check func(t *rapid.T, s step)) {
+	p := policy
+	p.MaxAttempts = rapid.Uint32Range(1, 4).Draw(t, "max attempts")
+	current, now := scheduled(), start
+	for range rapid.IntRange(1, 60).Draw(t, "steps") {
+		now = now.Add(time.Duration(rapid.IntRange(0, 100_000).Draw(t, "ms")) * time.Millisecond)
+		e := anyEvent(t, current, now)
+		next := applyChecked(t, current, e, now, p, check)
+		if !next.State.IsEnd() || rapid.IntRange(0, 3).Draw(t, "stay") > 0 {
+			current = next // otherwise it goes on from before the end
+		}
+	}
+}
+
+func applyChecked(t *rapid.T, current task.Task, e task.Event, now task.Instant, p task.Policy, check func(*rapid.T, step)) task.Task {
+	before := current
+	before.History = slices.Clone(current.History)
+	next, effect, err := current.Apply(e, now, p)
+	if !reflect.DeepEqual(before, current) {
+		t.Fatalf("%s changed the task it was applied to:\n%+v\n%+v", e.Kind, before, current)
+	}
+	if err != nil {
+		if !reflect.DeepEqual(next, before) || effect != task.None {
+			t.Fatalf("refused %s (%v) changed\n%+v to\n%+v", e.Kind, err, before, next)
+		}
+		if !isRefusal(err) {
+			t.Fatalf("%s: %v is none of the refusals", e.Kind, err)
+		}
+		return current
+	}
+	check(t, step{before: current, after: next, event: e, effect: effect, now: now, policy: p})
+	return next
+}
+
+func isRefusal(err error) bool {
+	return errors.Is(err, task.ErrEnded) || errors.Is(err, task.ErrFenced) || errors.Is(err, task.ErrStale) || errors.Is(err, task.ErrNoEdge)
+}
+
+// rules hold for every accepted event.
+var rules = map[string]func(step) bool{
+	"the diagram has the edge":  func(s step) bool { return s.before.State.CanBecome(s.after.State) },
+	"ends are final":            func(s step) bool { return !s.before.State.IsEnd() },
+	"seq rises by one":          func(s step) bool { return s.after.Seq == s.before.Seq+1 },
+	"a live task has a wake-up": func(s step) bool { return s.after.State.IsEnd() || s.after.Wake > 0 },
+	"an end has none":           func(s step) bool { return !s.after.State.IsEnd() || s.after.Wake == 0 },
+	"an end says when": func(s step) bool {
+		return s.after.State.IsEnd() == (s.after.Ended == s.now && s.after.ExpireAt > s.now)
+	},
+	"only a claim makes an attempt":     func(s step) bool { return s.after.Attempt == s.before.Attempt+one(s.event.Kind == task.Claim) },
+	"only a retriable failure counts":   func(s step) bool { return s.after.Failures == s.before.Failures+one(s.reports(task.OutcomeRetriable)) },
+	"only a lost worker counts as lost": func(s step) bool { return s.after.Lost == s.before.Lost+one(s.event.Kind == task.WorkerLost) },
+	"running tasks have an owner":       func(s step) bool { return !s.after.State.IsRunning() || s.after.Attempt > 0 },
+	"waiting tasks have none":           func(s step) bool { return s.after.State.IsRunning() || s.after.State.IsEnd() || s.after.Worker == "" },
+	"a message is owed for a send":      func(s step) bool { return (s.effect == task.Send) == s.isSend() },
+	"a cancel of a running task is told": func(s step) bool {
+		return (s.effect == task.TellWorker) == (s.event.Kind == task.Cancel && s.before.State.IsRunning())
+	},
+	"a wanted cancel sticks": func(s step) bool { return !s.before.CancelRequested || s.after.CancelRequested },
+	"a wanted cancel ends the task": func(s step) bool {
+		return !s.before.CancelRequested || s.after.State.IsRunning() || s.after.State.IsEnd()
+	},
+	"dead for a reason":             func(s step) bool { return s.after.State != task.Dead || s.hasReasonToDie() },
+	"no more failures than allowed": func(s step) bool { return s.after.Failures <= s.policy.MaxAttempts },
+	"no more blames than allowed":   func(s step) bool { return s.after.Blamed <= task.BlamesMax },
+	"only suspects are blamed":      func(s step) bool { return s.after.Blamed == 0 || s.after.Suspect },
+	"blame comes alone with a loss": func(s step) bool {
+		return s.after.Blamed <= s.before.Blamed || s.event.Kind == task.WorkerLost && s.event.Blame
+	},
+	"an attempt that ends clears":     func(s step) bool { return !s.clears() || !s.after.Suspect && s.after.Blamed == 0 },
+	"history is bounded":              func(s step) bool { return len(s.after.History) <= task.HistoryMax },
+	"history grows with each attempt": func(s step) bool { return s.historyGrows() },
+	"the first start stays":           func(s step) bool { return s.before.FirstStarted == 0 || s.after.FirstStarted == s.before.FirstStarted },
+	"what was scheduled stays":        func(s step) bool { return reflect.DeepEqual(birth(s.before), birth(s.after)) },
+	"the event was the owner's": func(s step) bool {
+		return !s.isOwners() || s.event.Worker == s.before.Worker && s.event.Attempt == s.before.Attempt
+	},
+	"a claim shows the newest message": func(s step) bool { return s.event.Kind != task.Claim || s.event.Seq == s.before.Seq },
+	"a claim is found in lease time": func(s step) bool {
+		return s.event.Kind != task.Claim || s.after.Wake <= max(s.now, s.after.Due).Add(s.event.Lease+task.ClockBound)
+	},
+}
+
+func one(yes bool) uint32 {
+	if yes {
+		return 1
+	}
+	return 0
+}
+
+func (s step) reports(o task.Outcome) bool {
+	return s.event.Kind == task.Finish && s.event.Outcome == o
+}
+
+// isOwners tells the events that only the owner of an attempt may cause.
+func (s step) isOwners() bool {
+	switch s.event.Kind {
+	case task.Start, task.Finish, task.WorkerLost, task.Unconfirmed:
+		return true
+	default:
+		return false
+	}
+}
+
+// isSend tells the events after which the queue must have a message.
+func (s step) isSend() bool {
+	return s.after.State == task.Enqueued && s.event.Kind != task.Extend
+}
+
+func (s step) hasReasonToDie() bool {
+	return s.reports(task.OutcomeRetriable) && s.after.Failures >= s.policy.MaxAttempts ||
+		s.event.Kind == task.WorkerLost && s.after.Blamed >= task.BlamesMax
+}
+
+func (s step) clears() bool { return s.event.Kind == task.Finish && !s.reports(task.OutcomeReleased) }
+
+func (s step) historyGrows() bool {
+	over := s.event.Kind == task.Finish || s.event.Kind == task.WorkerLost || s.event.Kind == task.Unconfirmed
+	if !over {
+		return reflect.DeepEqual(s.before.History, s.after.History)
+	}
+	last := s.after.History[len(s.after.History)-1]
+	return len(s.after.History) == min(len(s.before.History)+1, task.HistoryMax) &&
+		last.Number == s.before.Attempt && last.Worker == s.before.Worker && last.End == s.now
+}
+
+// birth is what never changes.
+func birth(t task.Task) task.Task {
+	return task.Task{
+		ID: t.ID, Partition: t.Partition, Due: t.Due, Created: t.Created, Collection: t.Collection, Key: t.Key,
+		Digest: t.Digest, Payload: t.Payload, PayloadSize: t.PayloadSize, Overrides: t.Overrides,
+	}
+}
+
+func TestRulesOfTheMachine(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		walk(t, func(t *rapid.T, s step) {
+			for name, holds := range rules {
+				if !holds(s) {
+					t.Fatalf("not so: %s\nevent %s %+v\nbefore %+v\nafter %+v", name, s.event.Kind, s.event, s.before, s.after)
+				}
+			}
+		})
+	})
+}
+
+func TestAnEndRefusesEverything(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		ended := scheduled()
+		ended.State = rapid.SampledFrom(task.States()).Filter(task.State.IsEnd).Draw(t, "state")
+		ended.Wake, ended.Worker, ended.Attempt = 0, "w1", 1
+		if _, _, err := ended.Apply(anyEvent(t, ended, start), start, policy); !errors.Is(err, task.ErrEnded) {
+			t.Fatalf("an end answered %v", err)
+		}
+	})
+}
+
+// Whoever does not own the attempt changes nothing, whatever they say.
+func TestOthersAreFenced(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		owned := scheduled()
+		owned.State = rapid.SampledFrom([]task.State{task.Claimed, task.Processing}).Draw(t, "state")
+		owned.Worker, owned.Attempt = "w1", 5
+		e := anyEvent(t, owned, start)
+		e.Kind = rapid.SampledFrom([]task.EventKind{task.Start, task.Finish, task.WorkerLost, task.Unconfirmed}).Draw(t, "kind of owner")
+		if e.Worker == owned.Worker && e.Attempt == owned.Attempt {
+			e.Attempt--
+		}
+		if _, _, err := owned.Apply(e, start, policy); !errors.Is(err, task.ErrFenced) {
+			t.Fatalf("%s by %q at attempt %d: %v", e.Kind, e.Worker, e.Attempt, err)
+		}
+	})
+}
