@@ -7,6 +7,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/kinesin-io/kinesin/store"
+	"github.com/kinesin-io/kinesin/store/mem"
 	"github.com/kinesin-io/kinesin/store/pebble"
 	"github.com/kinesin-io/kinesin/store/storetest"
 )
@@ -48,4 +49,22 @@ func TestConformanceOnDisk(t *testing.T) {
 		}
 		return d
 	})
+}
+
+// TestDifferential compares with the memory driver over random operations and restarts.
+func TestDifferential(t *testing.T) {
+	var files *vfs.MemFS
+	storetest.Differential(t,
+		func() store.Driver { return mem.New() },
+		func() store.Driver {
+			files = vfs.NewMem()
+			return openOn(t, files, pebble.Config{})
+		},
+		func(d store.Driver) store.Driver {
+			if err := d.Close(); err != nil {
+				t.Fatal(err)
+			}
+			return openOn(t, files, pebble.Config{})
+		},
+	)
 }

@@ -1,0 +1,225 @@
+package store_test
+
+import (
+	"bytes"
+	"errors"
+	"math"
+	"reflect"
+	"testing"
+	"time"
+
+	"google.golang.org/protobuf/encoding/protowire"
+	"pgregory.net/rapid"
+
+	"github.com/kinesin-io/kinesin/store"
+	"github.com/kinesin-io/kinesin/task"
+)
+
+func drawInstant(rt *rapid.T, label string) task.Instant {
+	return task.Instant(rapid.SampledFrom([]int64{0, 1, 1_800_000_000_000_000, math.MaxInt64, -1}).Draw(rt, label))
+}
+
+func drawUint32(rt *rapid.T, label string) uint32 { return rapid.Uint32().Draw(rt, label) }
+
+func drawTask(rt *rapid.T) task.Task {
+	t := task.Task{
+		Partition: task.Partition{Lambda: drawUint32(rt, "lambda"), Priority: rapid.Uint8().Draw(rt, "priority"), Shard: rapid.Uint16().Draw(rt, "shard")},
+		State:     rapid.SampledFrom(task.States()).Draw(rt, "state"),
+		Seq:       rapid.Uint64().Draw(rt, "seq"),
+		Due:       drawInstant(rt, "due"), Created: drawInstant(rt, "created"), Wake: drawInstant(rt, "wake"),
+		Collection: rapid.String().Draw(rt, "collection"), Key: rapid.String().Draw(rt, "key"), Worker: rapid.String().Draw(rt, "worker"),
+		PayloadSize: drawUint32(rt, "size"),
+		Overrides: task.Overrides{
+			MaxAttempts: drawUint32(rt, "max"), Timeout: time.Duration(drawInstant(rt, "timeout")),
+			BackoffMin: time.Duration(drawInstant(rt, "min")), BackoffMax: time.Duration(drawInstant(rt, "max")),
+		},
+		Attempt: drawUint32(rt, "attempt"), Failures: drawUint32(rt, "failures"), Lost: drawUint32(rt, "lost"),
+		Blamed: drawUint32(rt, "blamed"), Enqueues: drawUint32(rt, "enqueues"),
+		Suspect: rapid.Bool().Draw(rt, "suspect"), CancelRequested: rapid.Bool().Draw(rt, "cancel"),
+		Enqueued: drawInstant(rt, "enqueued"), ClaimedAt: drawInstant(rt, "claimed"), Started: drawInstant(rt, "started"),
+		FirstStarted: drawInstant(rt, "first"), Ended: drawInstant(rt, "ended"), ExpireAt: drawInstant(rt, "expire"),
+	}
+	copy(t.ID[:], rapid.SliceOfN(rapid.Byte(), 16, 16).Draw(rt, "id"))
+	t.ID[15] |= 1
+	copy(t.Digest[:], rapid.SliceOfN(rapid.Byte(), 0, 16).Draw(rt, "digest"))
+	if p := rapid.SliceOf(rapid.Byte()).Draw(rt, "payload"); len(p) > 0 {
+		t.Payload = p
+	}
+	for range rapid.IntRange(0, task.HistoryMax).Draw(rt, "attempts") {
+		t.History = append(t.History, task.Attempt{
+			Number: drawUint32(rt, "number"), Worker: rapid.String().Draw(rt, "worker"), Start: drawInstant(rt, "start"),
+			End: drawInstant(rt, "end"), Outcome: task.Outcome(rapid.Uint8Range(0, 8).Draw(rt, "outcome")), Error: rapid.String().Draw(rt, "error"),
+		})
+	}
+	return t
+}
+
+func TestTaskRoundTrip(t *testing.T) {
+	rapid.Check(t, func(rt *rapid.T) {
+		want := drawTask(rt)
+		row := store.AppendTask([]byte("before"), &want)[len("before"):]
+		got, err := store.DecodeTask(row)
+		if err != nil || !reflect.DeepEqual(got, want) {
+			rt.Fatalf("got  %+v\nwant %+v\n%v", got, want, err)
+		}
+		if h, err := store.DecodeHeader(row); err != nil || h != store.HeaderOf(&want) {
+			rt.Fatalf("header %+v, %v; want %+v", h, err, store.HeaderOf(&want))
+		}
+		cut := rapid.IntRange(0, len(row)-1).Draw(rt, "cut")
+		if short, err := store.DecodeTask(row[:cut]); err == nil && reflect.DeepEqual(short, want) {
+			rt.Fatalf("%d of %d bytes decode as the whole", cut, len(row))
+		} else if err != nil && !errors.Is(err, store.ErrCorrupt) {
+			rt.Fatalf("truncated row: %v, want ErrCorrupt", err)
+		}
+	})
+}
+
+// TestEveryFieldIsEncoded sets one field of Task at a time, so that a field which is added to the
+// type and forgotten in the codec is noticed.
+func TestEveryFieldIsEncoded(t *testing.T) {
+	base := task.Task{ID: task.ID{1}, State: task.Scheduled}
+	kind := reflect.TypeFor[task.Task]()
+	for i := range kind.NumField() {
+		want := base
+		setNonZero(reflect.ValueOf(&want).Elem().Field(i))
+		got, err := store.DecodeTask(store.AppendTask(nil, &want))
+		if err != nil || !reflect.DeepEqual(got, want) {
+			t.Errorf("%s: got %+v, want %+v, %v", kind.Field(i).Name, got, want, err)
+		}
+	}
+}
+
+// setNonZero fills a value, its fields and one element, with ones.
+func setNonZero(v reflect.Value) {
+	switch v.Kind() {
+	case reflect.Struct:
+		for i := range v.NumField() {
+			setNonZero(v.Field(i))
+		}
+	case reflect.Slice:
+		v.Set(reflect.MakeSlice(v.Type(), 1, 1))
+		setNonZero(v.Index(0))
+	case reflect.Array:
+		setNonZero(v.Index(0))
+	case reflect.String:
+		v.SetString("x")
+	case reflect.Bool:
+		v.SetBool(true)
+	case reflect.Int64:
+		v.SetInt(1)
+	default:
+		if v.Type() == reflect.TypeFor[task.State]() {
+			v.SetUint(uint64(task.Enqueued))
+			return
+		}
+		v.SetUint(1)
+	}
+}
+
+func TestDecodeRefusals(t *testing.T) {
+	valid := task.Task{ID: task.ID{1}, State: task.Scheduled, Due: 5}
+	row := store.AppendTask(nil, &valid)
+	change := func(at int, b byte) []byte { c := bytes.Clone(row); c[at] = b; return c }
+	for name, c := range map[string]struct {
+		row  []byte
+		want error
+	}{
+		"empty":            {nil, store.ErrCorrupt},
+		"newer":            {change(0, 2), store.ErrVersion},
+		"newer and short":  {[]byte{9}, store.ErrVersion},
+		"version zero":     {change(0, 0), store.ErrCorrupt},
+		"no such state":    {change(1, 200), store.ErrCorrupt},
+		"unstored state":   {change(1, byte(task.Accepted)), store.ErrCorrupt},
+		"end without ends": {change(1, byte(task.Success))[:30], store.ErrCorrupt},
+		"bad id length":    {protowire.AppendBytes(protowire.AppendTag(bytes.Clone(row), 1, protowire.BytesType), []byte("x")), store.ErrCorrupt},
+		"number too large": {protowire.AppendVarint(protowire.AppendTag(bytes.Clone(row), 13, protowire.VarintType), 1<<40), store.ErrCorrupt},
+	} {
+		if got, err := store.DecodeTask(c.row); !errors.Is(err, c.want) || !reflect.DeepEqual(got, task.Task{}) {
+			t.Errorf("%s: got %+v, %v; want %v", name, got, err, c.want)
+		}
+	}
+}
+
+// TestUnknownFieldsAreSkipped reads a row of a later release that added fields of every type.
+func TestUnknownFieldsAreSkipped(t *testing.T) {
+	want := task.Task{ID: task.ID{1}, State: task.Enqueued, Wake: 9, Worker: "w"}
+	row := store.AppendTask(nil, &want)
+	row = protowire.AppendVarint(protowire.AppendTag(row, 500, protowire.VarintType), 7)
+	row = protowire.AppendString(protowire.AppendTag(row, 501, protowire.BytesType), "new")
+	row = protowire.AppendFixed64(protowire.AppendTag(row, 502, protowire.Fixed64Type), 7)
+	row = protowire.AppendFixed32(protowire.AppendTag(row, 503, protowire.Fixed32Type), 7)
+	if got, err := store.DecodeTask(row); err != nil || !reflect.DeepEqual(got, want) {
+		t.Errorf("got %+v, %v", got, err)
+	}
+}
+
+func TestControlRoundTrip(t *testing.T) {
+	want := store.Control{Kind: "gate", Name: "n", Version: 1 << 60, Value: []byte("v")}
+	row := store.AppendControl(nil, &want)
+	if got, err := store.DecodeControl("gate", "n", row); err != nil || !reflect.DeepEqual(got, want) {
+		t.Errorf("got %+v, %v", got, err)
+	}
+	if _, err := store.DecodeControl("gate", "n", row[:8]); !errors.Is(err, store.ErrCorrupt) {
+		t.Errorf("short row: %v", err)
+	}
+	row[0]++
+	if _, err := store.DecodeControl("gate", "n", row); !errors.Is(err, store.ErrVersion) {
+		t.Errorf("newer row: %v", err)
+	}
+}
+
+// FuzzDecodeTask checks that no bytes make the decoder panic, that it refuses only with its
+// sentinels, and that what it accepts survives another round.
+func FuzzDecodeTask(f *testing.F) {
+	full := task.Task{
+		ID: task.ID{1}, State: task.Dead, Seq: 3, Ended: 4, ExpireAt: 5, Payload: []byte("p"), PayloadSize: 1, Key: "k",
+		History: []task.Attempt{{Number: 1, Worker: "w", Start: 1, End: 2, Outcome: task.OutcomeRetriable, Error: "e"}},
+	}
+	f.Add(store.AppendTask(nil, &full))
+	f.Add(store.AppendTask(nil, &task.Task{ID: task.ID{1}, State: task.Scheduled}))
+	f.Add([]byte{1, 2})
+	f.Fuzz(func(t *testing.T, row []byte) {
+		first, err := store.DecodeTask(row)
+		if err != nil {
+			if !errors.Is(err, store.ErrCorrupt) && !errors.Is(err, store.ErrVersion) {
+				t.Fatalf("unexpected error %v", err)
+			}
+			return
+		}
+		if len(first.Payload) == 0 {
+			first.Payload = nil
+		}
+		second, err := store.DecodeTask(store.AppendTask(nil, &first))
+		if err != nil || !reflect.DeepEqual(first, second) {
+			t.Fatalf("second round: %v\n%+v\n%+v", err, first, second)
+		}
+	})
+}
+
+func benchRow() task.Task {
+	return task.Task{
+		ID: task.ID{1, 2, 3}, Partition: task.Partition{Lambda: 7, Priority: 1}, State: task.Enqueued, Seq: 2,
+		Due: 1_800_000_000_000_000, Created: 1_790_000_000_000_000, Wake: 1_800_000_015_000_000, Enqueued: 1_800_000_000_000_100,
+		Collection: "orders", Payload: make([]byte, 200), PayloadSize: 200, Enqueues: 1,
+	}
+}
+
+func BenchmarkEncodeTask(b *testing.B) {
+	t := benchRow()
+	buf := make([]byte, 0, 1024)
+	b.ReportAllocs()
+	for b.Loop() {
+		buf = store.AppendTask(buf[:0], &t)
+	}
+}
+
+func BenchmarkDecodeTask(b *testing.B) {
+	t := benchRow()
+	row := store.AppendTask(nil, &t)
+	b.ReportAllocs()
+	for b.Loop() {
+		if _, err := store.DecodeTask(row); err != nil {
+			b.Fatal(err)
+		}
+	}
+}

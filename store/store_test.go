@@ -1,0 +1,208 @@
+package store_test
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/kinesin-io/kinesin/store"
+	"github.com/kinesin-io/kinesin/store/mem"
+	"github.com/kinesin-io/kinesin/task"
+)
+
+func scheduled(n byte) task.Task {
+	return task.Task{ID: task.ID{n}, State: task.Scheduled, Seq: 1, Due: 1000, Wake: 1000}
+}
+
+func TestMalformedOpsAreRefused(t *testing.T) {
+	s := store.New(mem.New(), store.Config{PayloadBytesMax: 10, PayloadInlineMax: 4})
+	change := func(kind store.OpKind, f func(*store.Op)) store.Op {
+		op := store.Op{Kind: kind, Task: scheduled(1), Payload: []byte("p"), Control: store.Control{Kind: "k", Name: "n", Version: 1}}
+		f(&op)
+		return op
+	}
+	for _, c := range []struct {
+		op   store.Op
+		want error
+		text string
+	}{
+		{change(0, func(*store.Op) {}), store.ErrMalformed, "kind 0"},
+		{change(99, func(*store.Op) {}), store.ErrMalformed, "kind 99"},
+		{change(store.PutWaiting, func(op *store.Op) { op.Task.ID = task.ID{} }), store.ErrMalformed, "zero task id"},
+		{change(store.PutWaiting, func(op *store.Op) { op.Task.State = task.Enqueued }), store.ErrMalformed, "want scheduled"},
+		{change(store.PutWaiting, func(op *store.Op) { op.Task.Due = 0 }), store.ErrMalformed, "later than 1970"},
+		{change(store.DeleteWaiting, func(op *store.Op) { op.Task.Due = -1 }), store.ErrMalformed, "later than 1970"},
+		{change(store.PutTask, func(op *store.Op) { op.Task.State = task.Accepted }), store.ErrMalformed, "accepted"},
+		{change(store.PutTask, func(op *store.Op) { op.Task.Seq = 0 }), store.ErrMalformed, "seq 0"},
+		{change(store.PutTask, func(op *store.Op) { op.Task.Wake = 0 }), store.ErrMalformed, "wake-up"},
+		{change(store.PutTask, func(op *store.Op) { op.Task.State, op.Task.ExpireAt = task.Dead, 5 }), store.ErrMalformed, "wake-up"},
+		{change(store.PutTask, func(op *store.Op) { op.Task.State, op.Task.Wake = task.Dead, 0 }), store.ErrMalformed, "may be deleted"},
+		{change(store.PutTask, func(op *store.Op) { op.Task.Ended = -4 }), store.ErrMalformed, "before 1970"},
+		{change(store.ReplaceTask, func(*store.Op) {}), store.ErrMalformed, "at least 2"},
+		{change(store.PutTask, func(op *store.Op) { op.Task.Payload = []byte("12345") }), store.ErrMalformed, "at most 4"},
+		{change(store.PutTask, func(op *store.Op) { op.Task.Payload = []byte("12") }), store.ErrMalformed, "payload size"},
+		{change(store.PutPayload, func(op *store.Op) { op.Payload = nil }), store.ErrMalformed, "empty"},
+		{change(store.PutPayload, func(op *store.Op) { op.Payload = make([]byte, 11) }), store.ErrTooLarge, "at most 10"},
+		{change(store.DeletePayload, func(op *store.Op) { op.Task.ID = task.ID{} }), store.ErrMalformed, "zero task id"},
+		{change(store.PutControl, func(op *store.Op) { op.Control.Kind = "" }), store.ErrMalformed, "control key"},
+		{change(store.PutControl, func(op *store.Op) { op.Control.Kind = "a\x00b" }), store.ErrMalformed, "zero byte"},
+		{change(store.PutControl, func(op *store.Op) { op.Control.Name = "" }), store.ErrMalformed, "control key"},
+		{change(store.DeleteControl, func(op *store.Op) { op.Control.Version = 0 }), store.ErrMalformed, "version 0"},
+		{change(store.PutControl, func(op *store.Op) { op.Control.Value = make([]byte, store.ControlBytesMax+1) }), store.ErrTooLarge, "at most"},
+	} {
+		good := scheduled(2)
+		results, err := s.Apply(t.Context(), []store.Op{{Kind: store.PutWaiting, Task: good}, c.op, {Kind: store.DeleteWaiting, Task: good}})
+		if err != nil || results[0] != nil || results[2] != nil {
+			t.Errorf("beside %+v: %v, %v", c.op, results, err)
+		}
+		if !errors.Is(results[1], c.want) || !strings.Contains(results[1].Error(), c.text) {
+			t.Errorf("%+v: got %v, want %v with %q", c.op, results[1], c.want, c.text)
+		}
+	}
+}
+
+func TestLimitsOfReads(t *testing.T) {
+	s := store.New(mem.New(), store.Config{})
+	ctx := t.Context()
+	_, err1 := s.ScanWaiting(ctx, task.Partition{}, store.WaitingKey{}, 1, 0)
+	_, err2 := s.ScanWakeups(ctx, task.Partition{}, store.WakeKey{}, 1, store.ScanMax+1)
+	_, _, err3 := s.ScanEnded(ctx, nil, task.Enqueued, nil, 1)
+	_, _, err4 := s.ScanEnded(ctx, nil, task.Dead, []byte("no cursor"), 1)
+	_, err5 := s.Sweep(ctx, 1, -1)
+	_, err6 := s.Controls(ctx, "")
+	_, err7 := s.Control(ctx, "k", "")
+	for i, err := range []error{err1, err2, err3, err4, err5, err6, err7} {
+		if !errors.Is(err, store.ErrMalformed) {
+			t.Errorf("call %d: %v, want ErrMalformed", i+1, err)
+		}
+	}
+}
+
+// recorder notes the calls that reach a driver.
+type recorder struct {
+	store.Driver
+
+	applied []int
+	read    []int
+}
+
+func (r *recorder) Apply(ctx context.Context, ops []store.Op) ([]error, error) {
+	r.applied = append(r.applied, len(ops))
+	return r.Driver.Apply(ctx, ops)
+}
+
+func (r *recorder) Tasks(ctx context.Context, ids []task.ID) ([]task.Task, error) {
+	r.read = append(r.read, len(ids))
+	return r.Driver.Tasks(ctx, ids)
+}
+
+func TestLongListsAreSplit(t *testing.T) {
+	r := &recorder{Driver: mem.New()}
+	s := store.New(r, store.Config{})
+	ops := make([]store.Op, 2*store.ApplyMax+1)
+	ids := make([]task.ID, len(ops))
+	for i := range ops {
+		row := scheduled(1)
+		row.ID = task.ID{byte(i), byte(i >> 8), 1}
+		ids[i] = row.ID
+		ops[i] = store.Op{Kind: store.PutTask, Task: row}
+	}
+	results, err := s.Apply(t.Context(), ops)
+	if err != nil || len(results) != len(ops) || errors.Join(results...) != nil {
+		t.Fatalf("%d results, %v, %v", len(results), errors.Join(results...), err)
+	}
+	if len(r.applied) != 3 || r.applied[2] != 1 {
+		t.Errorf("calls of %v ops", r.applied)
+	}
+	rows, err := s.Tasks(t.Context(), ids)
+	if err != nil || len(rows) != len(ids) || rows[len(ids)-1].ID != ids[len(ids)-1] {
+		t.Errorf("%d rows, %v", len(rows), err)
+	}
+	if len(r.read) != 3 {
+		t.Errorf("reads of %v rows", r.read)
+	}
+	r.applied = nil
+	large := make([]store.Op, 40)
+	for i := range large {
+		large[i] = store.Op{Kind: store.PutPayload, Task: scheduled(byte(i + 1)), Payload: make([]byte, store.PayloadBytesMaxDefault)}
+	}
+	if results, err := s.Apply(t.Context(), large); err != nil || errors.Join(results...) != nil {
+		t.Fatal(results, err)
+	}
+	for _, n := range r.applied {
+		if n*store.PayloadBytesMaxDefault > store.ApplyBytesMax {
+			t.Errorf("a call of %d payloads is above ApplyBytesMax", n)
+		}
+	}
+}
+
+func TestSingleRows(t *testing.T) {
+	s := store.New(mem.New(), store.Config{})
+	ctx := t.Context()
+	if _, err := s.Task(ctx, task.ID{9}); !errors.Is(err, store.ErrNotFound) {
+		t.Errorf("task: %v", err)
+	}
+	if _, err := s.Control(ctx, "k", "n"); !errors.Is(err, store.ErrNotFound) {
+		t.Errorf("control: %v", err)
+	}
+	c := store.Control{Kind: "k", Name: "n", Version: 1, Value: []byte("v")}
+	if err := s.PutControl(ctx, c); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.PutControl(ctx, c); !errors.Is(err, store.ErrConflict) {
+		t.Errorf("put again: %v", err)
+	}
+	if got, err := s.Control(ctx, "k", "n"); err != nil || string(got.Value) != "v" {
+		t.Errorf("got %+v, %v", got, err)
+	}
+	if err := s.DeleteControl(ctx, c); err != nil {
+		t.Errorf("delete: %v", err)
+	}
+}
+
+func TestFullStoreRefusesOnlyNewTasks(t *testing.T) {
+	d := mem.New()
+	s := store.New(d, store.Config{})
+	d.SetFull(true)
+	row := scheduled(1)
+	results, err := s.Apply(t.Context(), []store.Op{
+		{Kind: store.PutWaiting, Task: row, New: true}, {Kind: store.PutPayload, Task: row, Payload: []byte("p"), New: true}, {Kind: store.PutTask, Task: row},
+	})
+	if err != nil || !errors.Is(results[0], store.ErrFull) || !errors.Is(results[1], store.ErrFull) || results[2] != nil || !s.Full() {
+		t.Errorf("%v, %v", results, err)
+	}
+}
+
+func TestObserverIsTold(t *testing.T) {
+	told := map[string]int{}
+	var failed int
+	s := store.New(mem.New(), store.Config{Observer: store.Observer{OpDone: func(kind string, ops int, took time.Duration, err error) {
+		told[kind] += ops
+		if err != nil {
+			failed++
+		}
+		if took < 0 {
+			t.Errorf("%s took %v", kind, took)
+		}
+	}}})
+	row := scheduled(1)
+	_, _ = s.Apply(t.Context(), []store.Op{{Kind: store.PutWaiting, Task: row}, {Kind: store.PutTask, Task: row}})
+	_, _ = s.Tasks(t.Context(), []task.ID{row.ID})
+	_, _ = s.Payload(t.Context(), row.ID)
+	if told["apply"] != 2 || told["tasks"] != 1 || told["payload"] != 1 || failed != 1 {
+		t.Errorf("told %v, failed %d", told, failed)
+	}
+}
+
+func TestClosedStore(t *testing.T) {
+	s := store.New(mem.New(), store.Config{})
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	results, err := s.Apply(t.Context(), []store.Op{{Kind: store.PutWaiting, Task: scheduled(1)}})
+	if !errors.Is(err, store.ErrClosed) || len(results) != 1 || results[0] == nil {
+		t.Errorf("%v, %v", results, err)
+	}
+}

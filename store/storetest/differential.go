@@ -1,0 +1,298 @@
+package storetest
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"reflect"
+	"slices"
+	"testing"
+
+	"pgregory.net/rapid"
+
+	"github.com/kinesin-io/kinesin/store"
+	"github.com/kinesin-io/kinesin/task"
+)
+
+// Differential performs the same random operations on two drivers and compares every answer and, at
+// the end, all that they hold. It fails when an operation never succeeded: what was not
+// exercised was not compared. A reopenable driver may return another value from reopen, which is
+// called now and then; nil keeps it.
+func Differential(t *testing.T, openModel, openSubject func() store.Driver, reopen func(store.Driver) store.Driver) {
+	t.Helper()
+	succeeded := map[string]int{}
+	rapid.Check(t, func(rt *rapid.T) {
+		p := &pair{T: rt, model: openModel(), subject: openSubject(), reopen: reopen, succeeded: succeeded}
+		defer func() { // the pair's subject may change
+			if err := errors.Join(p.model.Close(), p.subject.Close()); err != nil {
+				rt.Errorf("close: %v", err)
+			}
+		}()
+		rt.Repeat(map[string]func(*rapid.T){
+			"apply": p.apply, "scanWaiting": p.scanWaiting, "scanWakeups": p.scanWakeups,
+			"sweep": p.sweep, "reopen": p.reopenSubject, "": p.nothing,
+		})
+		p.compareAll()
+	})
+	for _, kind := range everyKind {
+		if succeeded[kind.name] == 0 {
+			t.Errorf("%s never succeeded", kind.name)
+		}
+	}
+	for _, other := range []string{"scanWaiting", "scanWakeups", "sweep"} {
+		if succeeded[other] == 0 {
+			t.Errorf("%s never found anything", other)
+		}
+	}
+}
+
+// everyKind is in the order of the kinds.
+var everyKind = []struct {
+	name string
+	kind store.OpKind
+}{
+	{"PutWaiting", store.PutWaiting}, {"DeleteWaiting", store.DeleteWaiting}, {"PutTask", store.PutTask},
+	{"ReplaceTask", store.ReplaceTask}, {"PutPayload", store.PutPayload}, {"DeletePayload", store.DeletePayload},
+	{"PutControl", store.PutControl}, {"DeleteControl", store.DeleteControl},
+}
+
+// The universe is small, so that operations meet.
+const (
+	universeIDs  = 8
+	universeDues = 6
+)
+
+var universe = []task.Partition{partA, partB}
+
+// pair is a model and the driver that is compared with it.
+type pair struct {
+	*rapid.T
+
+	model, subject store.Driver
+	reopen         func(store.Driver) store.Driver
+	succeeded      map[string]int
+}
+
+func (p *pair) nothing(*rapid.T) {}
+
+func (p *pair) reopenSubject(*rapid.T) {
+	if p.reopen != nil {
+		p.subject = p.reopen(p.subject)
+	}
+}
+
+func drawTask(rt *rapid.T) task.Task {
+	n := rapid.IntRange(1, universeIDs).Draw(rt, "id")
+	due := at(rapid.IntRange(1, universeDues).Draw(rt, "due"))
+	t := newTask(n, rapid.SampledFrom(universe).Draw(rt, "partition"), due)
+	t.Collection = rapid.SampledFrom([]string{"", "a", "b"}).Draw(rt, "collection")
+	return t
+}
+
+// drawState puts t in any state it may be stored in.
+func drawState(rt *rapid.T, t task.Task) task.Task {
+	t.State = rapid.SampledFrom(task.States()).Draw(rt, "state")
+	when := at(rapid.IntRange(1, universeDues).Draw(rt, "when"))
+	t.Wake = when
+	if t.State.IsEnd() {
+		t.Wake, t.Ended, t.ExpireAt = 0, when, when
+	}
+	return t
+}
+
+func (p *pair) drawOp(rt *rapid.T) store.Op {
+	op := store.Op{
+		Kind: rapid.SampledFrom(everyKind).Draw(rt, "kind").kind,
+		Task: drawTask(rt),
+		Lazy: rapid.Bool().Draw(rt, "lazy"),
+		New:  rapid.Bool().Draw(rt, "new"),
+	}
+	switch op.Kind {
+	case store.PutTask:
+		op.Task = drawState(rt, op.Task)
+	case store.ReplaceTask:
+		op.Task = drawState(rt, op.Task)
+		op.Task.Seq = p.seqOf(op.Task.ID) + uint64(rapid.SampledFrom([]int{1, 1, 1, 1, 0, 2}).Draw(rt, "seq")) //nolint:gosec // small
+		op.Task.Seq = max(op.Task.Seq, 2)
+	case store.PutPayload:
+		op.Payload = bytes.Repeat([]byte{'p'}, rapid.IntRange(1, 2000).Draw(rt, "bytes"))
+	case store.PutControl, store.DeleteControl:
+		op.Control = p.drawControl(rt, op.Kind)
+	case store.PutWaiting, store.DeleteWaiting, store.DeletePayload:
+	}
+	return op
+}
+
+func (p *pair) seqOf(id task.ID) uint64 {
+	rows, err := p.model.Tasks(context.Background(), []task.ID{id})
+	if err != nil {
+		p.Fatalf("model: %v", err)
+	}
+	return rows[0].Seq
+}
+
+func (p *pair) drawControl(rt *rapid.T, kind store.OpKind) store.Control {
+	c := store.Control{Kind: rapid.SampledFrom([]string{"a", "ab"}).Draw(rt, "kind"), Name: rapid.SampledFrom([]string{"x", "y"}).Draw(rt, "name")}
+	rows, err := p.model.Controls(context.Background(), c.Kind, c.Name)
+	if err != nil {
+		p.Fatalf("model: %v", err)
+	}
+	if len(rows) > 0 {
+		c.Version = rows[0].Version
+	}
+	if kind == store.PutControl {
+		c.Version++
+		c.Value = []byte(rapid.SampledFrom([]string{"", "v", "w"}).Draw(rt, "value"))
+	}
+	c.Version = max(1, c.Version+uint64(rapid.SampledFrom([]int{0, 0, 0, 1}).Draw(rt, "off"))) //nolint:gosec // small
+	return c
+}
+
+func (p *pair) apply(rt *rapid.T) {
+	ops := make([]store.Op, rapid.IntRange(1, 12).Draw(rt, "ops"))
+	for i := range ops {
+		ops[i] = p.drawOp(rt)
+	}
+	want, err := p.model.Apply(context.Background(), ops)
+	got, err2 := p.subject.Apply(context.Background(), ops)
+	if err != nil || err2 != nil {
+		rt.Fatalf("apply: %v, %v", err, err2)
+	}
+	for i := range ops {
+		if w, g := outcome(want[i]), outcome(got[i]); w != g {
+			rt.Fatalf("op %d, %+v: model says %s, subject %s", i, ops[i], w, g)
+		}
+		if want[i] == nil {
+			p.succeeded[everyKind[ops[i].Kind-store.PutWaiting].name]++
+		}
+	}
+}
+
+// outcome is a comparable form of a result, with all that a conflict shows.
+func outcome(err error) string {
+	var conflict *store.ConflictError
+	if !errors.As(err, &conflict) {
+		return fmt.Sprint(err)
+	}
+	text := "conflict"
+	if conflict.Task != nil {
+		text += fmt.Sprintf(" with %+v", *conflict.Task)
+	}
+	if conflict.Control != nil {
+		text += fmt.Sprintf(" with %s %s %d %q", conflict.Control.Kind, conflict.Control.Name, conflict.Control.Version, conflict.Control.Value)
+	}
+	return text
+}
+
+func (p *pair) scanWaiting(rt *rapid.T) {
+	part := rapid.SampledFrom(universe).Draw(rt, "partition")
+	var from store.WaitingKey
+	if rapid.Bool().Draw(rt, "resume") {
+		t := drawTask(rt)
+		from = store.WaitingKey{Partition: part, Due: t.Due, ID: t.ID}
+	}
+	through, limit := at(rapid.IntRange(0, universeDues+1).Draw(rt, "through")), rapid.IntRange(1, 10).Draw(rt, "limit")
+	want, err := p.model.ScanWaiting(context.Background(), part, from, through, limit)
+	got, err2 := p.subject.ScanWaiting(context.Background(), part, from, through, limit)
+	p.same("scanWaiting", rt, want, got, errors.Join(err, err2))
+}
+
+func (p *pair) scanWakeups(rt *rapid.T) {
+	part := rapid.SampledFrom(universe).Draw(rt, "partition")
+	var from store.WakeKey
+	if rapid.Bool().Draw(rt, "resume") {
+		t := drawTask(rt)
+		from = store.WakeKey{Wake: t.Due, ID: t.ID}
+	}
+	through, limit := at(rapid.IntRange(0, universeDues+1).Draw(rt, "through")), rapid.IntRange(1, 10).Draw(rt, "limit")
+	want, err := p.model.ScanWakeups(context.Background(), part, from, through, limit)
+	got, err2 := p.subject.ScanWakeups(context.Background(), part, from, through, limit)
+	p.same("scanWakeups", rt, want, got, errors.Join(err, err2))
+}
+
+func (p *pair) same(what string, rt *rapid.T, want, got []task.Task, err error) {
+	if err != nil {
+		rt.Fatalf("%s: %v", what, err)
+	}
+	if len(want) > 0 {
+		p.succeeded[what]++
+	}
+	if len(want) != len(got) || (len(want) > 0 && !reflect.DeepEqual(want, got)) {
+		rt.Fatalf("%s:\nmodel   %+v\nsubject %+v", what, want, got)
+	}
+}
+
+func (p *pair) sweep(rt *rapid.T) {
+	now := at(rapid.IntRange(0, universeDues+1).Draw(rt, "now"))
+	limit := universeIDs // which of several rows go first at one instant is the driver's choice
+	want, err := p.model.Sweep(context.Background(), now, limit)
+	got, err2 := p.subject.Sweep(context.Background(), now, limit)
+	if err != nil || err2 != nil || want != got {
+		rt.Fatalf("sweep: model %d, %v; subject %d, %v", want, err, got, err2)
+	}
+	p.succeeded["sweep"] += want
+}
+
+// compareAll compares everything that is stored, by every way to read it.
+func (p *pair) compareAll() {
+	want, got := p.dump(p.model), p.dump(p.subject)
+	for i := range want {
+		if want[i] != got[i] {
+			p.Fatalf("model   %s\nsubject %s", want[i], got[i])
+		}
+	}
+}
+
+func (p *pair) dump(d store.Driver) []string {
+	ctx := context.Background()
+	var all []string
+	note := func(value any, err error) { all = append(all, fmt.Sprintf("%+v %v", value, err)) }
+	for n := 1; n <= universeIDs; n++ {
+		rows, err := d.Tasks(ctx, []task.ID{idOf(n)})
+		note(rows, err)
+		payload, err := d.Payload(ctx, idOf(n))
+		if errors.Is(err, store.ErrNotFound) {
+			err = store.ErrNotFound // the text is the driver's
+		}
+		note(payload, err)
+	}
+	for _, part := range universe {
+		rows, err := d.ScanWaiting(ctx, part, store.WaitingKey{}, forever, 1000)
+		note(rows, err)
+		for i := range rows {
+			again, err := d.Waiting(ctx, []store.WaitingKey{store.KeyOf(&rows[i])})
+			note(again, err)
+		}
+		rows, err = d.ScanWakeups(ctx, part, store.WakeKey{}, forever, 1000)
+		note(rows, err)
+		for _, s := range append(task.States(), task.Unknown) {
+			if s == task.Unknown || s.IsEnd() {
+				note(sortedEnded(ctx, d, &part, s))
+				note(sortedEnded(ctx, d, nil, s))
+			}
+		}
+	}
+	for _, kind := range []string{"a", "ab"} {
+		rows, err := d.Controls(ctx, kind, "")
+		note(rows, err)
+	}
+	return all
+}
+
+func sortedEnded(ctx context.Context, d store.Driver, part *task.Partition, s task.State) ([]task.Task, error) {
+	var all []task.Task
+	var cursor []byte
+	for {
+		rows, more, err := d.ScanEnded(ctx, part, s, cursor, 3)
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, rows...)
+		if cursor = more; len(cursor) == 0 {
+			break
+		}
+	}
+	slices.SortFunc(all, func(a, b task.Task) int { return bytes.Compare(a.ID[:], b.ID[:]) })
+	return all, nil
+}
