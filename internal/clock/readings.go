@@ -21,6 +21,14 @@ func (r Readings) Since(earlier Readings) time.Duration {
 	return max(0, r.Mono-earlier.Mono, r.Boot-earlier.Boot, r.Wall.Sub(earlier.Wall))
 }
 
+// Mono is the monotonic reading alone, for timers: it asks for nothing else.
+func Mono(c Clock) time.Duration {
+	if c == Real() {
+		return time.Since(start)
+	}
+	return Read(c).Mono
+}
+
 // reader is a Clock that has all three clocks.
 type reader interface{ Read() Readings }
 

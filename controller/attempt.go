@@ -1,0 +1,96 @@
+package controller
+
+import (
+	"context"
+	"time"
+
+	"github.com/kinesin-io/kinesin/api/kinesinv1"
+	"github.com/kinesin-io/kinesin/task"
+)
+
+// key names an attempt.
+type key struct {
+	task    task.ID
+	attempt uint32
+}
+
+func keyOf(id []byte, attempt uint32) (k key, ok bool) {
+	k.attempt = attempt
+	return k, len(id) == copy(k.task[:], id) && len(id) == len(k.task)
+}
+
+func (k key) held() *kinesinv1.Held { return &kinesinv1.Held{Task: k.task[:], Attempt: k.attempt} }
+
+// stage is where an attempt in hand stands.
+type stage uint8
+
+const (
+	held    stage = iota // waits for its time
+	waiting              // waits for a slot: more came than there are
+	running              // its handler runs
+	ended                // its result is not acknowledged yet
+)
+
+// attempt is one claimed task in hand. All fields but the first group are guarded by session.mu.
+type attempt struct {
+	key   key
+	work  Work
+	due   task.Instant
+	group *group
+
+	state  stage
+	ctx    context.Context //nolint:containedctx // the handler's, which others end
+	cancel context.CancelCauseFunc
+
+	start     time.Duration // monotonic
+	startedAt task.Instant  // on the server's clock
+	reported  bool          // that it started
+	overdue   bool          // its timeout has passed
+	dropped   bool          // nobody wants its result
+
+	result *kinesinv1.Result
+	sent   bool // on the stream that is open
+	sends  int  // that the server asked to repeat
+
+	alarm time.Duration // monotonic; when the timeline looks at it next
+	place int           // in the timeline; -1 when it is not there
+}
+
+func attemptOf(k key, c *kinesinv1.Claimed, g *group) *attempt {
+	return &attempt{
+		key: k, group: g, place: -1, due: task.Instant(c.DueMicros),
+		work: Work{
+			ID: c.Id, Lambda: c.Lambda, Priority: c.Priority, Collection: c.Collection, Key: c.Key,
+			Attempt: int(c.Attempt), Failures: int(c.Failures), MaxAttempts: int(c.MaxAttempts), WorkerLost: int(c.WorkerLost),
+			Due: task.Instant(c.DueMicros).Time(), Created: task.Instant(c.CreatedMicros).Time(),
+			Timeout: time.Duration(c.TimeoutMicros) * time.Microsecond, Payload: c.Payload,
+		},
+	}
+}
+
+// end makes the result of an attempt.
+func (a *attempt) end(o Outcome) {
+	a.state = ended
+	a.result = &kinesinv1.Result{
+		Task: a.key.task[:], Attempt: a.key.attempt, Outcome: o.Kind.String(),
+		Error: o.Error[:min(len(o.Error), task.ErrorBytesMax)], StartedMicros: int64(a.startedAt), DelayMicros: o.Delay.Microseconds(),
+	}
+}
+
+// stop tells an attempt to stop; the first cause stays.
+func (a *attempt) stop(cause error) {
+	if a.state == running {
+		a.cancel(cause)
+	}
+}
+
+// handlerContext carries the deadline of an attempt. What ends the context is the
+// timeline, with ErrTimeout as its cause.
+type handlerContext struct {
+	context.Context //nolint:containedctx // it is one
+
+	deadline time.Time
+}
+
+// Deadline is when the attempt times out.
+func (c handlerContext) Deadline() (time.Time, bool) { return c.deadline, !c.deadline.IsZero() }

@@ -1,0 +1,210 @@
+package controller
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"time"
+
+	"github.com/kinesin-io/kinesin/api/kinesinv1"
+	"github.com/kinesin-io/kinesin/internal/clock"
+	"github.com/kinesin-io/kinesin/task"
+)
+
+// Why Run ended, or why the context of an attempt did (context.Cause).
+var (
+	// ErrLeaseLost says that the lease ran out, or may have: the tasks run elsewhere.
+	ErrLeaseLost = errors.New("the worker's lease is lost")
+	// ErrAbandoned says that handlers did not return in time; the process should end.
+	ErrAbandoned = errors.New("handlers did not return")
+	// ErrCancelled says that somebody cancelled the task.
+	ErrCancelled = errors.New("the task was cancelled")
+	// ErrFenced says that another attempt owns the task.
+	ErrFenced = errors.New("another attempt owns the task")
+	// ErrTimeout says that the attempt ran longer than it may.
+	ErrTimeout = errors.New("the attempt timed out")
+	// ErrDraining says that the worker is stopping and the grace is over.
+	ErrDraining = errors.New("the worker is stopping")
+	// ErrConfig refuses a configuration; the text says what is allowed.
+	ErrConfig = errors.New("invalid worker configuration")
+)
+
+// Backend is the HSC as a worker process sees it. Its errors carry the reasons of package api.
+type Backend interface {
+	Register(ctx context.Context, r *kinesinv1.RegisterRequest) (*kinesinv1.RegisterResponse, error)
+	Heartbeat(ctx context.Context, r *kinesinv1.HeartbeatRequest) (*kinesinv1.HeartbeatResponse, error)
+	Leave(ctx context.Context, r *kinesinv1.LeaveRequest) (*kinesinv1.LeaveResponse, error)
+	// Work opens a stream that lives until ctx ends or Close is called.
+	Work(ctx context.Context) (Stream, error)
+}
+
+// Stream is an open Work call. One goroutine may send while another receives.
+type Stream interface {
+	// Send returns io.EOF when the other side has ended the stream; Receive then tells why.
+	Send(r *kinesinv1.WorkRequest) error
+	Receive() (*kinesinv1.WorkResponse, error)
+	Close() error
+}
+
+// Limits and defaults of a configuration.
+const (
+	LeaseDefault     = 15 * time.Second
+	LeaseMin         = 3 * time.Second
+	LeaseMax         = time.Hour
+	GraceDefault     = 25 * time.Second
+	KillAfterDefault = 5 * time.Second
+	SlotsMax         = 10_000 // of all groups together
+)
+
+// Group is a pool of slots that run tasks of any of its lambdas.
+type Group struct {
+	Lambdas []string
+	Slots   int
+}
+
+// Config is what a controller needs. A zero field has the default in its comment.
+type Config struct {
+	Backend Backend // required
+	// Execute runs one attempt; it may be called from many goroutines. Required.
+	Execute func(ctx context.Context, w *Work) Outcome
+	Groups  []Group // required; a lambda is in one group only
+
+	Name  string        // for people: host and process
+	Lease time.Duration // LeaseDefault; LeaseMin to LeaseMax
+
+	// Grace is how long handlers may go on when Run is asked to stop, before their
+	// contexts end: GraceDefault; negative for none. KillAfter is how long they then have to return:
+	// KillAfterDefault; negative for none.
+	Grace     time.Duration
+	KillAfter time.Duration
+
+	// Exit ends the process when the lease is lost and handlers do not obey. nil: Run
+	// returns ErrLeaseLost and leaves them running.
+	Exit func(code int)
+
+	Clock  clock.Clock  // clock.Real()
+	Logger *slog.Logger // discards
+	Hooks  Hooks
+}
+
+// Hooks are called as things happen, from many goroutines. A nil hook is not called.
+type Hooks struct {
+	Started func(w *Work, late time.Duration)
+	Ended   func(w *Work, o task.Outcome, took time.Duration)
+	Fenced  func(w *Work) // an outcome was refused or an attempt stopped: another one owns the task
+	// LeaseHeld hears at registration, and after each accepted heartbeat, for how long the lease certainly holds.
+	LeaseHeld func(worker string, left time.Duration)
+	LeaseLost func(running int)
+	Broken    func(err error) // the Work stream broke
+}
+
+// Work is a claimed task.
+type Work struct {
+	ID          string
+	Lambda      string
+	Priority    string
+	Collection  string
+	Key         string
+	Attempt     int // the fencing number: rises with every claim of the task
+	Failures    int // attempts that failed before
+	MaxAttempts int
+	WorkerLost  int // attempts whose worker was lost before
+	Due         time.Time
+	Created     time.Time
+	Timeout     time.Duration // zero: none
+	Payload     []byte
+}
+
+// Outcome is how an attempt ended.
+type Outcome struct {
+	Kind  task.Outcome  // OutcomeSuccess, OutcomeRetriable, OutcomeFatal, OutcomeSnoozed, OutcomeReleased or OutcomeCancelled
+	Error string        // for people; at most task.ErrorBytesMax bytes are kept
+	Delay time.Duration // of a snooze
+}
+
+// Controller runs the tasks of one process.
+type Controller struct {
+	cfg Config
+}
+
+// New checks a configuration. It starts nothing.
+func New(cfg Config) (*Controller, error) {
+	cfg = cfg.withDefaults()
+	if err := cfg.validate(); err != nil {
+		return nil, err
+	}
+	return &Controller{cfg: cfg}, nil
+}
+
+func (c Config) withDefaults() Config {
+	c.Lease = cmp.Or(c.Lease, LeaseDefault)
+	c.Grace = max(cmp.Or(c.Grace, GraceDefault), 0)
+	c.KillAfter = max(cmp.Or(c.KillAfter, KillAfterDefault), 0)
+	c.Logger = cmp.Or(c.Logger, slog.New(slog.DiscardHandler))
+	if c.Clock == nil {
+		c.Clock = clock.Real()
+	}
+	return c
+}
+
+func (c *Config) validate() error {
+	var errs []error
+	if c.Backend == nil || c.Execute == nil {
+		errs = append(errs, fmt.Errorf("%w: Backend and Execute are required", ErrConfig))
+	}
+	if c.Lease < LeaseMin || c.Lease > LeaseMax {
+		errs = append(errs, fmt.Errorf("%w: lease %v: want %v to %v", ErrConfig, c.Lease, LeaseMin, LeaseMax))
+	}
+	return errors.Join(append(errs, c.validateGroups()...)...)
+}
+
+func (c *Config) validateGroups() []error {
+	if len(c.Groups) == 0 {
+		return []error{fmt.Errorf("%w: no lambda to work for", ErrConfig)}
+	}
+	var errs []error
+	seen, slots := map[string]bool{}, 0
+	for _, g := range c.Groups {
+		slots += g.Slots
+		if g.Slots < 1 || len(g.Lambdas) == 0 {
+			errs = append(errs, fmt.Errorf("%w: group of %v with %d slots: want a lambda and a slot at least", ErrConfig, g.Lambdas, g.Slots))
+		}
+		for _, name := range g.Lambdas {
+			if err := task.CheckName("lambda", name); err != nil {
+				errs = append(errs, fmt.Errorf("%w: %w", ErrConfig, err))
+			}
+			if seen[name] {
+				errs = append(errs, fmt.Errorf("%w: lambda %q is in two groups", ErrConfig, name))
+			}
+			seen[name] = true
+		}
+	}
+	if slots > SlotsMax {
+		errs = append(errs, fmt.Errorf("%w: %d slots: want at most %d together", ErrConfig, slots, SlotsMax))
+	}
+	return errs
+}
+
+// Run registers the process and works until ctx ends; then it drains and returns nil. It
+// returns ErrLeaseLost when the lease was lost while handlers ran, ErrAbandoned when handlers did
+// not return in time (in both cases the process should end), or the server's refusal to register.
+func (c *Controller) Run(ctx context.Context) error {
+	for losses := 1; ; losses++ {
+		s, err := c.register(ctx)
+		if err != nil || s == nil {
+			return err
+		}
+		err = s.run(ctx)
+		if !errors.Is(err, errLostIdle) {
+			return err
+		}
+		c.cfg.Logger.LogAttrs(ctx, slog.LevelWarn, "lease lost while idle, registering again",
+			slog.String("worker", s.worker), slog.String("reason", s.lostWhy))
+		// A server that takes each lease away at once must not be asked for new ones without end.
+		if clock.Sleep(ctx, c.cfg.Clock, jittered(retryWaitMin, outageWaitMax, losses, c.cfg.Clock.Uint64())) != nil {
+			return nil //nolint:nilerr // asked to stop
+		}
+	}
+}

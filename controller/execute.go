@@ -1,0 +1,184 @@
+package controller
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"runtime/debug"
+	"strings"
+	"time"
+
+	"github.com/kinesin-io/kinesin/internal/clock"
+	"github.com/kinesin-io/kinesin/task"
+)
+
+// panicLinesMax is how much of the stack is kept of a handler that panicked.
+const panicLinesMax = 12
+
+// group is a pool of slots.
+type group struct {
+	slots int
+
+	// Guarded by session.mu.
+	running int
+	waiting []*attempt // came although no slot was free; at most what the server sent too much
+}
+
+// occupyLocked gives an attempt its slot; false when it has to wait for one.
+func (s *session) occupyLocked(a *attempt, now time.Duration) bool {
+	if a.group.running >= a.group.slots {
+		a.state = waiting
+		a.group.waiting = append(a.group.waiting, a)
+		return false
+	}
+	a.group.running++
+	s.running++
+	s.busy = true
+	a.state = running
+	a.start = now
+	a.startedAt = max(s.serverNow(), a.due) // the server's clock said that it is due
+	a.ctx, a.cancel = s.handlerContext(a)
+	if at, any := a.nextAlarm(); any {
+		s.alarmLocked(a, at)
+	}
+	return true
+}
+
+// handlerContext has the values of Run's context but not its end: draining has its own rules.
+func (s *session) handlerContext(a *attempt) (context.Context, context.CancelCauseFunc) {
+	ctx, cancel := context.WithCancelCause(s.values)
+	h := handlerContext{Context: ctx}
+	if a.work.Timeout > 0 && s.cfg.Clock == clock.Real() { // a virtual deadline would mean something else to everybody
+		h.deadline = s.cfg.Clock.Now().Add(a.work.Timeout).Time()
+	}
+	return h, cancel
+}
+
+// serverNow is the server's clock as this process knows it.
+func (s *session) serverNow() task.Instant {
+	return s.cfg.Clock.Now().Add(time.Duration(s.offset.Load()))
+}
+
+// execute runs the handler of an attempt that has a slot, and then of those that waited for it.
+func (s *session) execute(a *attempt) {
+	for a != nil {
+		s.cfg.Hooks.started(&a.work, a.startedAt.Sub(a.due))
+		outcome := s.handle(a)
+		a = s.finish(a, outcome)
+	}
+}
+
+// handle calls the user's code. A panic is its failure, not the worker's.
+func (s *session) handle(a *attempt) (o Outcome) {
+	returned := false
+	defer func() {
+		if returned {
+			return
+		}
+		if p := recover(); p != nil {
+			o = Outcome{Kind: task.OutcomeRetriable, Error: panicText(p, debug.Stack())}
+			return
+		}
+		// runtime.Goexit ends this goroutine after the deferred calls: the slot is given on from here.
+		next := s.finish(a, Outcome{Kind: task.OutcomeRetriable, Error: "the handler ended its goroutine (runtime.Goexit)"})
+		go s.execute(next)
+	}()
+	o = s.cfg.Execute(a.ctx, &a.work)
+	returned = true
+	return o
+}
+
+func panicText(p any, stack []byte) string {
+	lines := strings.Split(string(stack), "\n")
+	for i, line := range lines { // from the line after runtime's own "panic(...)"
+		if strings.HasPrefix(line, "panic(") {
+			lines = lines[min(i+2, len(lines)):]
+			break
+		}
+	}
+	return fmt.Sprintf("panic: %v\n%s", p, strings.Join(lines[:min(len(lines), panicLinesMax)], "\n"))
+}
+
+// finish notes the outcome of an attempt whose handler has returned, and returns the next attempt for its slot, if one waits.
+func (s *session) finish(a *attempt, o Outcome) *attempt {
+	o = verdict(o, context.Cause(a.ctx), a.work.Timeout)
+	a.cancel(context.Canceled)
+	now := clock.Read(s.cfg.Clock)
+	s.cfg.Hooks.ended(&a.work, o.Kind, now.Mono-a.start)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.running--
+	a.group.running--
+	s.timeline.remove(a)
+	if s.lost || a.dropped {
+		s.forget(a)
+	} else {
+		a.end(o)
+		s.report(a, now.Mono)
+	}
+	s.settled()
+	return s.nextWaiting(a.group, now)
+}
+
+func (s *session) nextWaiting(g *group, now clock.Readings) *attempt {
+	if len(g.waiting) == 0 || s.draining || !s.holdsLocked(now) {
+		return nil
+	}
+	next := g.waiting[0]
+	g.waiting = g.waiting[1:]
+	s.occupyLocked(next, now.Mono)
+	return next
+}
+
+// verdict is the outcome of a handler that returned, in the light of why its
+// context had ended. A handler that succeeded, or said that no retry will help, is believed.
+func verdict(o Outcome, cause error, timeout time.Duration) Outcome {
+	if o.Kind != task.OutcomeRetriable && o.Kind != task.OutcomeSnoozed {
+		return o
+	}
+	switch {
+	case errors.Is(cause, ErrCancelled):
+		return Outcome{Kind: task.OutcomeCancelled, Error: o.Error}
+	case errors.Is(cause, ErrDraining):
+		return Outcome{Kind: task.OutcomeReleased, Error: cause.Error()}
+	case errors.Is(cause, ErrTimeout):
+		return Outcome{Kind: task.OutcomeRetriable, Error: strings.TrimSuffix(fmt.Sprintf("timed out after %v: %s", timeout, o.Error), ": ")}
+	}
+	return o
+}
+
+func (h *Hooks) started(w *Work, late time.Duration) {
+	if h.Started != nil {
+		h.Started(w, late)
+	}
+}
+
+func (h *Hooks) ended(w *Work, o task.Outcome, took time.Duration) {
+	if h.Ended != nil {
+		h.Ended(w, o, took)
+	}
+}
+
+func (h *Hooks) fenced(w *Work) {
+	if h.Fenced != nil {
+		h.Fenced(w)
+	}
+}
+
+func (h *Hooks) leaseHeld(worker string, left time.Duration) {
+	if h.LeaseHeld != nil {
+		h.LeaseHeld(worker, left)
+	}
+}
+
+func (h *Hooks) leaseLost(inHand int) {
+	if h.LeaseLost != nil {
+		h.LeaseLost(inHand)
+	}
+}
+
+func (h *Hooks) broken(err error) {
+	if h.Broken != nil {
+		h.Broken(err)
+	}
+}

@@ -1,0 +1,177 @@
+package controller
+
+import (
+	"log/slog"
+	"math/bits"
+	"time"
+
+	"github.com/kinesin-io/kinesin/api"
+	"github.com/kinesin-io/kinesin/api/kinesinv1"
+	"github.com/kinesin-io/kinesin/internal/clock"
+	"github.com/kinesin-io/kinesin/task"
+)
+
+// How results are sent.
+const (
+	linger           = 2 * time.Millisecond // that a result waits for others at most
+	flushMax         = 32                   // results that wait for no others
+	flushSlotsShare  = 4                    // nor do as many as a fourth of the slots
+	reportsPerSend   = 1024
+	resendWaitMin    = 50 * time.Millisecond
+	resendWaitMax    = 2 * time.Second
+	unknownDelay     = 5 * time.Second // until a task of a lambda that is not ours is tried elsewhere
+	unknownLambda    = "this worker has no handler for the lambda"
+	releasedDraining = "the worker is stopping"
+)
+
+// outbox is what waits to be sent, in order.
+type outbox struct {
+	results []*attempt
+	started []*attempt
+	drain   bool          // tell the server to send no more
+	since   time.Duration // monotonic; when the oldest of it came
+}
+
+func (o *outbox) size() int { return len(o.results) + len(o.started) }
+
+func (o *outbox) add(a *attempt, now time.Duration) {
+	if o.size() == 0 {
+		o.since = now
+	}
+	o.results = append(o.results, a)
+}
+
+func (o *outbox) addStarted(a *attempt, now time.Duration) {
+	if o.size() == 0 {
+		o.since = now
+	}
+	o.started = append(o.started, a)
+}
+
+// report puts the result of an attempt in the outbox, and wakes the sender when it
+// has to set its timer or has enough to send. Call with mu held.
+func (s *session) report(a *attempt, now time.Duration) {
+	s.outbox.add(a, now)
+	if s.outbox.size() == 1 || s.flushes() {
+		poke(s.outWake)
+	}
+}
+
+// flushes reports whether the outbox is worth sending now: it is large enough, or
+// nothing that runs could add to it.
+func (s *session) flushes() bool {
+	return s.outbox.size() >= s.flushAt || s.running == 0 || s.draining
+}
+
+// take makes the next message of what is in the outbox. Without one it tells how
+// long to wait for it, forever if only a poke brings one.
+func (s *session) take() (*kinesinv1.WorkRequest, time.Duration) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	o := &s.outbox
+	if s.lost || o.size() == 0 && !o.drain {
+		return nil, forever
+	}
+	if age := clock.Mono(s.cfg.Clock) - o.since; !s.flushes() && !o.drain && age < linger {
+		return nil, linger - age
+	}
+	request := &kinesinv1.WorkRequest{Drain: o.drain}
+	o.drain = false
+	results := o.results[:min(len(o.results), reportsPerSend)]
+	for _, a := range results {
+		a.sent = true
+		request.Results = append(request.Results, a.result)
+	}
+	started := o.started[:min(len(o.started), reportsPerSend)]
+	for _, a := range started {
+		if a.state == running { // else the result says it
+			request.Started = append(request.Started, &kinesinv1.Started{
+				Task: a.key.task[:], Attempt: a.key.attempt, StartedMicros: int64(a.startedAt),
+			})
+		}
+	}
+	o.results = rest(o.results, len(results))
+	o.started = rest(o.started, len(started))
+	return request, 0
+}
+
+// rest is what follows the first n; the memory is used again when nothing does.
+func rest(all []*attempt, n int) []*attempt {
+	if n < len(all) {
+		return all[n:]
+	}
+	clear(all)
+	return all[:0]
+}
+
+// refill puts all that a new stream has to be told in the outbox again. It returns what is in hand.
+func (s *session) refill() []*kinesinv1.Held {
+	now := clock.Mono(s.cfg.Clock)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.outbox = outbox{drain: s.draining}
+	var inHand []*kinesinv1.Held
+	for _, a := range s.inOrder() {
+		if a.dropped {
+			continue
+		}
+		inHand = append(inHand, a.key.held())
+		switch {
+		case a.state == ended && a.place < 0: // else its alarm sends it
+			a.sent = false
+			s.outbox.add(a, now)
+		case a.state == running && a.reported:
+			s.outbox.addStarted(a, now)
+		}
+	}
+	return inHand
+}
+
+// acked handles the answer to a result.
+func (s *session) acked(ack *kinesinv1.ResultAck, now time.Duration) {
+	k, _ := keyOf(ack.Task, ack.Attempt)
+	a := s.attempts[k]
+	if a == nil || a.state != ended {
+		return
+	}
+	switch reason := ack.GetProblem().GetReason(); {
+	case ack.Problem == nil:
+		s.forget(a)
+	case reason == kinesinv1.Reason_REASON_UNAVAILABLE || reason == kinesinv1.Reason_REASON_THROTTLED || reason == kinesinv1.Reason_REASON_FULL:
+		a.sends++
+		a.sent = false
+		s.alarmLocked(a, now+jittered(resendWaitMin, resendWaitMax, a.sends, s.cfg.Clock.Uint64()))
+	default:
+		s.refused(a, ack.Problem)
+	}
+	s.settled()
+}
+
+// refused drops a result that the server does not take.
+func (s *session) refused(a *attempt, p *kinesinv1.Problem) {
+	level, message := slog.LevelError, "result refused"
+	if p.Reason == kinesinv1.Reason_REASON_FENCED {
+		level, message = slog.LevelWarn, "result refused, another attempt owns the task"
+		s.fencedOff = append(s.fencedOff, a)
+	}
+	s.cfg.Logger.LogAttrs(s.logCtx, level, message, slog.String("task_id", a.work.ID), slog.Int("attempt", a.work.Attempt),
+		slog.String("outcome", a.result.Outcome), slog.Any("error", api.ErrorOf(p)))
+	s.forget(a)
+}
+
+// jittered is the wait after the nth failure: full jitter under a ceiling that doubles from lowest to highest.
+func jittered(lowest, highest time.Duration, n int, random uint64) time.Duration {
+	ceiling := min(lowest<<min(max(n-1, 0), 16), highest)
+	offset, _ := bits.Mul64(random, uint64(ceiling)+1)
+	return time.Duration(offset)
+}
+
+// unrunnable answers for a task that is not to be started here.
+func (s *session) unrunnable(a *attempt, now time.Duration) {
+	if a.group == nil {
+		a.end(Outcome{Kind: task.OutcomeSnoozed, Error: unknownLambda, Delay: unknownDelay})
+	} else {
+		a.end(Outcome{Kind: task.OutcomeReleased, Error: releasedDraining})
+	}
+	s.report(a, now)
+}
