@@ -103,7 +103,7 @@ func (s *Service) open(ctx context.Context, c conn, hello *kinesinv1.Hello) (*st
 		return nil, err
 	}
 	held := attemptsOf(hello.GetHeld())
-	rows, err := s.Store.Tasks(ctx, idsOf(held))
+	rows, err := s.rowsOf(ctx, held)
 	if err != nil {
 		return nil, s.unavailable(ctx, "read the tasks in hand", err)
 	}
@@ -132,6 +132,13 @@ func (s *Service) admitStream(st *stream) error {
 	}
 	s.sessions[st.sess.worker] = st.sess
 	return nil
+}
+
+func (s *Service) rowsOf(ctx context.Context, attempts []attempt) ([]task.Task, error) {
+	if len(attempts) == 0 {
+		return nil, nil
+	}
+	return s.Store.Tasks(ctx, idsOf(attempts))
 }
 
 func idsOf(attempts []attempt) []task.ID {
@@ -241,6 +248,7 @@ func (st *stream) run(first *kinesinv1.WorkRequest) error {
 	if first.GetDrain() {
 		st.drain()
 	}
+	st.fill() // what the take-over has to say
 	st.svc.calls.Go(st.read) // ends when the call has returned, at the latest
 	var pumps, recorder, writer sync.WaitGroup
 	for _, g := range st.groups {

@@ -1,0 +1,337 @@
+package hsc
+
+import (
+	"slices"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/kinesin-io/kinesin/api/kinesinv1"
+	"github.com/kinesin-io/kinesin/queue"
+	"github.com/kinesin-io/kinesin/store"
+	"github.com/kinesin-io/kinesin/task"
+)
+
+func TestAClaimedTaskTellsTheWorkerAllItNeeds(t *testing.T) {
+	bubble(t, func(f *fixture) {
+		want := f.task("mail", func(t *task.Task) {
+			t.Collection, t.Key, t.Failures, t.Lost = "c", "k", 1, 2
+			t.Overrides.Timeout = time.Minute
+		})
+		f.enqueue(want)
+		got := f.work(slots(1, "mail")).wantClaimed(1)[0]
+		if id(got) != want.ID || got.GetLambda() != "mail" || got.GetPriority() != "normal" || got.GetCollection() != "c" || got.GetKey() != "k" {
+			t.Errorf("got %v", got)
+		}
+		if got.GetAttempt() != 1 || got.GetFailures() != 1 || got.GetWorkerLost() != 2 || got.GetMaxAttempts() != 3 {
+			t.Errorf("got %v", got)
+		}
+		if got.GetTimeoutMicros() != time.Minute.Microseconds() || string(got.GetPayload()) != "hello" || got.GetDueMicros() != int64(want.Due) {
+			t.Errorf("got %v", got)
+		}
+		if token, err := f.svc.Sealer.Open(got.GetId()); err != nil || token.ID != want.ID {
+			t.Errorf("public id %v, %v", token, err)
+		}
+		f.wantState(want.ID, task.Claimed)
+		f.wantQueued(want, 0, 0)
+	})
+}
+
+func TestNoMoreTasksThanSlots(t *testing.T) {
+	bubble(t, func(f *fixture) {
+		f.enqueueMany("mail", 10)
+		w := f.work(slots(3, "mail"))
+		got := w.wantClaimed(3)
+		w.report("success", got[0], got[1])
+		w.report("success", got[1]) // said twice: one slot
+		w.wantClaimed(5)
+		f.wantState(id(got[0]), task.Success)
+		f.wantState(id(got[2]), task.Claimed)
+	})
+}
+
+func TestATaskIsClaimedAheadAndHeldUntilItIsDue(t *testing.T) {
+	bubble(t, func(f *fixture) {
+		w := f.work(slots(4, "mail"))
+		f.enqueue(f.task("mail", func(t *task.Task) { t.Due += task.Instant(time.Second.Microseconds()) }))
+		time.Sleep(900 * time.Millisecond)
+		w.wantClaimed(0)
+		time.Sleep(99 * time.Millisecond)
+		got := w.wantClaimed(1)[0]
+		sent := w.all()[1].GetNowMicros()
+		if due := sent + got.GetHoldMicros(); due != got.GetDueMicros() || got.GetHoldMicros() == 0 {
+			t.Errorf("held until %d, due %d", due, got.GetDueMicros())
+		}
+	})
+}
+
+func TestPrioritiesAcrossLambdasAndTurns(t *testing.T) {
+	bubble(t, func(f *fixture) {
+		f.lambda("push")
+		var tasks []task.Task
+		for _, lambda := range []string{"mail", "push"} {
+			for p := range uint8(3) {
+				tasks = append(tasks, f.task(lambda, func(t *task.Task) { t.Partition.Priority = 2 - p }))
+			}
+		}
+		f.enqueue(tasks...)
+		w := f.work(slots(1, "mail", "push"))
+		for n := 1; n < len(tasks); n++ {
+			got := w.wantClaimed(n)
+			w.report("success", got[n-1])
+		}
+		var order []string
+		for _, c := range w.wantClaimed(6) {
+			order = append(order, c.GetPriority())
+		}
+		if want := []string{"high", "high", "normal", "normal", "low", "low"}; !slices.Equal(order, want) {
+			t.Errorf("order %v", order)
+		}
+	})
+}
+
+func TestQueueNames(t *testing.T) {
+	bubble(t, func(f *fixture) {
+		a, b := f.lambda("a", "x"), f.lambda("b", "x", "y")
+		lambdas := f.svc.entries(nil, []string{"a", "b"})
+		name := func(ref uint32, p uint8, c queue.Class) queue.Name {
+			return queue.Name{Lambda: ref, Priority: p, Class: c}
+		}
+		want := []queue.Name{name(b.Ref, 0, 0), name(a.Ref, 0, 0), name(b.Ref, 1, 0)}
+		if got := queueNames(nil, lambdas, 1, false); !slices.Equal(got, want) {
+			t.Errorf("got %v, want %v", got, want)
+		}
+		got := queueNames(nil, lambdas, 0, true)
+		var classes []queue.Class
+		for _, n := range got {
+			classes = append(classes, n.Class)
+		}
+		if want := []queue.Class{2, 2, 2, 1, 1, 1, 0, 0, 0}; !slices.Equal(classes, want) {
+			t.Errorf("classes %v", classes)
+		}
+	})
+}
+
+func TestStaleMessagesAreRefusedAndDeleted(t *testing.T) {
+	bubble(t, func(f *fixture) {
+		cancelled, taken, stale, gone := f.task("mail"), f.task("mail"), f.task("mail"), f.task("mail")
+		f.enqueue(cancelled, taken, stale)
+		f.change(cancelled.ID, task.Event{Kind: task.Cancel})
+		f.change(taken.ID, task.Event{Kind: task.Claim, Seq: 1, Worker: "other", Lease: time.Minute})
+		f.change(stale.ID, task.Event{Kind: task.Claim, Seq: 1, Worker: "other", Lease: time.Minute})
+		f.change(stale.ID, task.Event{Kind: task.Finish, Worker: "other", Attempt: 1, Outcome: task.OutcomeRetriable})
+		f.send(gone)
+		w := f.work(slots(10, "mail"))
+		w.wantClaimed(0)
+		f.wantQueued(gone, 0, 0)
+		for _, reason := range []string{RefusedEnded, RefusedTaken, RefusedStale, RefusedGone} {
+			if f.refused[reason] != 1 {
+				t.Errorf("refused as %s: %d", reason, f.refused[reason])
+			}
+		}
+		f.enqueueMany("mail", 12)
+		w.wantClaimed(10) // the slots of the refused are free
+	})
+}
+
+// While the queue is old the scheduler only moves the wake-up, and the message stays what it was.
+func TestAMovedWakeUpDoesNotMakeTheMessageStale(t *testing.T) {
+	bubble(t, func(f *fixture) {
+		one := f.task("mail")
+		f.enqueue(one)
+		f.change(one.ID, task.Event{Kind: task.Extend, Until: one.Wake.Add(time.Minute)})
+		f.change(one.ID, task.Event{Kind: task.Extend, Until: one.Wake.Add(2 * time.Minute)})
+		w := f.work(slots(1, "mail"))
+		if got := w.wantClaimed(1)[0]; got.GetAttempt() != 1 {
+			t.Errorf("attempt %d", got.GetAttempt())
+		}
+		f.wantQueued(one, 0, 0)
+	})
+}
+
+func TestADuplicateMessageIsRefused(t *testing.T) {
+	bubble(t, func(f *fixture) {
+		one := f.task("mail")
+		f.enqueue(one)
+		f.send(one, one)
+		w := f.work(slots(10, "mail"))
+		w.wantClaimed(1)
+		f.wantQueued(one, 0, 0)
+		if f.refused[RefusedTaken] != 2 {
+			t.Errorf("refused %v", f.refused)
+		}
+	})
+}
+
+func TestAClaimThatFailedEitherWayHasOneOwnerAndIsNotLost(t *testing.T) {
+	for _, applied := range []bool{false, true} {
+		bubble(t, func(f *fixture) {
+			f.store.failApply(2, applied)
+			f.store.reads = 2
+			tasks := f.enqueueMany("mail", 5)
+			w := f.work(slots(10, "mail"))
+			time.Sleep(5 * time.Second)
+			for _, c := range w.wantClaimed(5) {
+				row := f.wantState(id(c), task.Claimed)
+				if row.Attempt != c.GetAttempt() || row.Attempt != 1 || row.Worker != w.id {
+					t.Errorf("applied %v: attempt %d of %s, the worker has %d", applied, row.Attempt, row.Worker, c.GetAttempt())
+				}
+			}
+			w.report("success", w.claimed()...)
+			for _, one := range tasks {
+				f.wantState(one.ID, task.Success)
+			}
+			f.wantQueued(tasks[0], 0, 0)
+		})
+	}
+}
+
+func TestClaimsInDoubtGoBackWhenTheStreamEnds(t *testing.T) {
+	for _, applied := range []bool{false, true} {
+		bubble(t, func(f *fixture) {
+			f.store.failApply(1<<30, applied)
+			f.store.reads = 1 << 30
+			tasks := f.enqueueMany("mail", 5)
+			w := f.dial(f.register(), &kinesinv1.Hello{Groups: []*kinesinv1.SlotGroup{slots(5, "mail")}})
+			w.wantClaimed(0)
+			f.wantQueued(tasks[0], 0, 5)
+			if err := w.close(); err != nil {
+				t.Error(err)
+			}
+			f.wantQueued(tasks[0], 5, 0)
+			f.store.failApply(0, false)
+			f.store.mu.Lock()
+			f.store.reads = 0
+			f.store.mu.Unlock()
+			again := f.work(slots(5, "mail"))
+			time.Sleep(time.Second)
+			if applied { // the rows belong to the first worker; its wake-up finds that it never confirmed
+				again.wantClaimed(0)
+				f.wantState(tasks[0].ID, task.Claimed)
+				return
+			}
+			again.wantClaimed(5)
+		})
+	}
+}
+
+func TestPayloadsStoredApartAreFetched(t *testing.T) {
+	bubble(t, func(f *fixture) {
+		apart := f.task("mail", func(t *task.Task) { t.Payload, t.PayloadSize = nil, 3 })
+		f.apply(store.Op{Kind: store.PutPayload, Task: apart, Payload: []byte("big")})
+		f.store.payloads = 1
+		f.enqueue(apart)
+		w := f.work(slots(1, "mail"))
+		w.wantClaimed(0)
+		f.wantState(apart.ID, task.Enqueued) // nothing is claimed before its payload is there
+		time.Sleep(putBackDelay)
+		if got := w.wantClaimed(1)[0]; string(got.GetPayload()) != "big" {
+			t.Errorf("payload %q", got.GetPayload())
+		}
+	})
+}
+
+func TestATaskWhosePayloadIsGoneFailsForGood(t *testing.T) {
+	bubble(t, func(f *fixture) {
+		lost := f.task("mail", func(t *task.Task) { t.Payload, t.PayloadSize = nil, 3 })
+		f.enqueue(lost)
+		w := f.work(slots(1, "mail"))
+		w.wantClaimed(0)
+		f.wantState(lost.ID, task.FatalFailure)
+		f.enqueueMany("mail", 1)
+		w.wantClaimed(1)
+	})
+}
+
+func suspect(blamed uint32) func(*task.Task) {
+	return func(t *task.Task) { t.Suspect, t.Lost, t.Blamed = true, 1, blamed }
+}
+
+func TestSuspectsRunOneAtATimeAndTheLeaseNamesThem(t *testing.T) {
+	bubble(t, func(f *fixture) {
+		first, second, blamed := f.task("mail", suspect(0)), f.task("mail", suspect(0)), f.task("mail", suspect(1))
+		f.enqueue(first, second, blamed)
+		f.enqueueMany("mail", 3)
+		w := f.work(slots(4, "mail"), slots(4, "mail"))
+		got := w.wantClaimed(4) // three without suspicion, and the most suspicious one
+		at := slices.IndexFunc(got, func(c *kinesinv1.Claimed) bool { return id(c) == blamed.ID })
+		if at < 0 {
+			t.Fatal("the blamed one is not first")
+		}
+		if l, err := f.book.Look(f.ctx, w.id); err != nil || l.Suspect != blamed.ID {
+			t.Errorf("the lease names %v, %v", l.Suspect, err)
+		}
+		f.wantQueued(first, 2, 0)
+		f.enqueueMany("mail", 1)
+		w.wantClaimed(5) // others go on meanwhile
+		w.report("success", got[at])
+		next := w.wantClaimed(6)[5]
+		if l, err := f.book.Look(f.ctx, w.id); err != nil || l.Suspect != id(next) {
+			t.Errorf("the lease names %v, %v", l.Suspect, err)
+		}
+		w.report("retriable_failure", next)
+		last := w.wantClaimed(7)[6]
+		w.report("success", last)
+		f.heartbeat(w.id)
+		if l, err := f.book.Look(f.ctx, w.id); err != nil || !l.Suspect.IsZero() {
+			t.Errorf("the lease still names %v, %v", l.Suspect, err)
+		}
+		if row := f.wantState(id(next), task.RetriableFailure); row.Suspect || row.Failures != 1 {
+			t.Errorf("suspect %v after it ended alone, failures %d", row.Suspect, row.Failures)
+		}
+	})
+}
+
+func TestTwoWorkersShareTheSuspects(t *testing.T) {
+	bubble(t, func(f *fixture) {
+		a, b := f.work(slots(5, "mail")), f.work(slots(5, "mail"))
+		f.enqueue(f.task("mail", suspect(0)), f.task("mail", suspect(0)), f.task("mail", suspect(0)))
+		a.wantClaimed(1)
+		b.wantClaimed(1)
+		a.report("success", a.claimed()...)
+		a.wantClaimed(2)
+	})
+}
+
+func TestASuspectThatIsRefusedMakesRoom(t *testing.T) {
+	bubble(t, func(f *fixture) {
+		ended, next := f.task("mail", suspect(0)), f.task("mail", suspect(0))
+		f.enqueue(ended, next)
+		f.change(ended.ID, task.Event{Kind: task.Cancel})
+		w := f.work(slots(1, "mail"))
+		if got := w.wantClaimed(1)[0]; id(got) != next.ID {
+			t.Errorf("got %v", id(got))
+		}
+	})
+}
+
+func TestNothingIsClaimedForAWorkerWhoseLeaseRanOut(t *testing.T) {
+	bubble(t, func(f *fixture) {
+		w := f.work(slots(5, "mail"))
+		time.Sleep(16 * time.Second)
+		one := f.enqueueMany("mail", 1)[0]
+		w.wantClaimed(0)
+		f.wantQueued(one, 1, 0)
+		f.heartbeat(w.id)
+		time.Sleep(leaseLookEvery)
+		w.wantClaimed(1)
+	})
+}
+
+func TestAStreamEndsWhenTheLeaseIsLost(t *testing.T) {
+	bubble(t, func(f *fixture) {
+		w := f.work(slots(5, "mail"))
+		l, err := f.book.Look(f.ctx, w.id)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := f.book.MarkLost(f.ctx, l); err != nil {
+			t.Fatal(err)
+		}
+		_, err = f.svc.Heartbeat(f.ctx, &kinesinv1.HeartbeatRequest{Worker: w.id})
+		wantReason(t, err, kinesinv1.Reason_REASON_LEASE_LOST)
+		<-w.over
+		wantReason(t, w.err, kinesinv1.Reason_REASON_LEASE_LOST)
+		synctest.Wait()
+	})
+}

@@ -1,0 +1,459 @@
+package hsc
+
+import (
+	"context"
+	"encoding/binary"
+	"io"
+	"log/slog"
+	"maps"
+	"slices"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/kinesin-io/kinesin/api/kinesinv1"
+	"github.com/kinesin-io/kinesin/catalog"
+	"github.com/kinesin-io/kinesin/internal/clock"
+	"github.com/kinesin-io/kinesin/lease"
+	"github.com/kinesin-io/kinesin/queue"
+	queuemem "github.com/kinesin-io/kinesin/queue/mem"
+	"github.com/kinesin-io/kinesin/store"
+	"github.com/kinesin-io/kinesin/store/mem"
+	"github.com/kinesin-io/kinesin/task"
+)
+
+// fixture is a Service over a store and a queue in memory, in virtual time.
+type fixture struct {
+	testing.TB
+
+	ctx     context.Context //nolint:containedctx // of the test
+	clock   clock.Clock
+	store   *faultyStore
+	queue   *queue.Queue
+	catalog *catalog.Catalog
+	book    *lease.Book
+	svc     *Service
+	awake   []task.Task
+	refused map[string]int
+	ended   []task.Outcome
+	failed  map[string]int
+	started []time.Duration
+	tasks   uint64
+	stop    context.CancelFunc
+	stopped chan struct{}
+}
+
+func newFixture(t testing.TB, hooks bool) *fixture {
+	t.Helper()
+	c := clock.Real() // virtual inside a synctest bubble
+	log := slog.New(slog.DiscardHandler)
+	rows := store.New(mem.New(), store.Config{Clock: c, Logger: log})
+	f := &fixture{
+		TB: t, ctx: t.Context(), clock: c, store: &faultyStore{Store: rows},
+		queue: queue.New(queuemem.New(c, queuemem.Config{DepthMax: 2_000_000})), catalog: catalog.New(rows, c, log),
+		book: lease.NewBook(rows, c), refused: map[string]int{}, failed: map[string]int{}, stopped: make(chan struct{}),
+	}
+	f.svc = New(Config{
+		Store: f.store, Queue: f.queue, Catalog: f.catalog, Leases: f.book,
+		Sealer: task.NewSealer(make([]byte, task.TokenKeyBytes)), Scheduler: f, Clock: c,
+	})
+	if hooks {
+		f.svc.Hooks = f.hooks()
+	}
+	f.lambda("mail")
+	var ctx context.Context
+	ctx, f.stop = context.WithCancel(context.WithoutCancel(f.ctx))
+	go func() {
+		defer close(f.stopped)
+		if err := f.svc.Run(ctx); err != nil {
+			t.Error(err)
+		}
+	}()
+	return f
+}
+
+func (f *fixture) hooks() Hooks {
+	var mu sync.Mutex
+	return Hooks{
+		Refused: func(reason string, n int) { mu.Lock(); f.refused[reason] += n; mu.Unlock() },
+		Finished: func(_ *catalog.Entry, _ *task.Task, o task.Outcome, _ time.Duration) {
+			mu.Lock()
+			f.ended = append(f.ended, o)
+			mu.Unlock()
+		},
+		Started: func(_ *catalog.Entry, _ *task.Task, late time.Duration) {
+			mu.Lock()
+			f.started = append(f.started, late)
+			mu.Unlock()
+		},
+		Failed: func(what string, _ error) { mu.Lock(); f.failed[what]++; mu.Unlock() },
+	}
+}
+
+// bubble runs a test in virtual time and sees to it that nothing runs on after it.
+func bubble(t *testing.T, test func(f *fixture)) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		f := newFixture(t, true)
+		defer func() {
+			f.stop()
+			<-f.stopped
+		}()
+		test(f)
+	})
+}
+
+// Awake implements Scheduler.
+func (f *fixture) Awake(t task.Task) { f.awake = append(f.awake, t) }
+
+func (f *fixture) lambda(name string, priorities ...string) *catalog.Entry {
+	f.Helper()
+	l, _, err := f.catalog.Create(f.ctx, task.Lambda{Name: name, Priorities: priorities, MaxAttempts: 3})
+	if err != nil {
+		f.Fatal(err)
+	}
+	return l
+}
+
+// task makes the row of an enqueued task of the lambda, due now, and changes it.
+func (f *fixture) task(lambda string, changes ...func(*task.Task)) task.Task {
+	f.Helper()
+	l, err := f.catalog.Lambda(lambda)
+	if err != nil {
+		f.Fatal(err)
+	}
+	f.tasks++
+	now := f.clock.Now()
+	t := task.Task{
+		Partition: task.Partition{Lambda: l.Ref, Priority: 1}, State: task.Enqueued, Seq: 1, Enqueues: 1,
+		Due: now.CeilMillis(), Created: now, Enqueued: now, Wake: now.Add(task.EnqueueTimeout),
+		Payload: []byte("hello"), PayloadSize: 5,
+	}
+	binary.BigEndian.PutUint64(t.ID[8:], f.tasks)
+	for _, change := range changes {
+		change(&t)
+	}
+	return t
+}
+
+// enqueue stores tasks and sends their messages.
+func (f *fixture) enqueue(tasks ...task.Task) {
+	f.Helper()
+	ops := make([]store.Op, len(tasks))
+	for i := range tasks {
+		ops[i] = store.Op{Kind: store.PutTask, Task: tasks[i], New: true}
+	}
+	f.apply(ops...)
+	f.send(tasks...)
+}
+
+func (f *fixture) enqueueMany(lambda string, n int) []task.Task {
+	f.Helper()
+	tasks := make([]task.Task, n)
+	for i := range tasks {
+		tasks[i] = f.task(lambda)
+	}
+	f.enqueue(tasks...)
+	return tasks
+}
+
+func (f *fixture) apply(ops ...store.Op) {
+	f.Helper()
+	results, err := f.store.Store.Apply(f.ctx, ops)
+	if err != nil {
+		f.Fatal(err)
+	}
+	for _, err := range results {
+		if err != nil {
+			f.Fatal(err)
+		}
+	}
+}
+
+func (f *fixture) send(tasks ...task.Task) {
+	f.Helper()
+	messages := make([]queue.Message, len(tasks))
+	for i := range tasks {
+		messages[i].Task = tasks[i]
+	}
+	for _, err := range f.queue.Send(f.ctx, messages) {
+		if err != nil {
+			f.Fatal(err)
+		}
+	}
+}
+
+// change applies an event to the stored row, as another role would.
+func (f *fixture) change(id task.ID, e task.Event) task.Task {
+	f.Helper()
+	row := f.row(id)
+	next, _, err := row.Apply(e, f.clock.Now(), task.Policy{MaxAttempts: 3, Retention: time.Hour})
+	if err != nil {
+		f.Fatal(err)
+	}
+	f.apply(store.Op{Kind: store.ReplaceTask, Task: next})
+	return next
+}
+
+func (f *fixture) row(id task.ID) task.Task {
+	f.Helper()
+	rows, err := f.store.Store.Tasks(f.ctx, []task.ID{id})
+	if err != nil {
+		f.Fatal(err)
+	}
+	return rows[0]
+}
+
+func (f *fixture) wantState(id task.ID, want task.State) task.Task {
+	f.Helper()
+	row := f.row(id)
+	if row.State != want {
+		f.Errorf("task %s is %s, want %s", id, row.State, want)
+	}
+	return row
+}
+
+// wantQueued checks how many messages of a queue are left: waiting, and received but not settled.
+func (f *fixture) wantQueued(t task.Task, visible, inFlight int) {
+	f.Helper()
+	d, err := f.queue.Depth(f.ctx, queue.NameFor(&t))
+	if err != nil {
+		f.Fatal(err)
+	}
+	if d.Visible != visible || d.InFlight != inFlight {
+		f.Errorf("queue holds %d and %d in flight, want %d and %d", d.Visible, d.InFlight, visible, inFlight)
+	}
+}
+
+func (f *fixture) register(groups ...*kinesinv1.SlotGroup) string {
+	f.Helper()
+	r, err := f.svc.Register(f.ctx, &kinesinv1.RegisterRequest{Name: "w", Groups: groups})
+	if err != nil {
+		f.Fatal(err)
+	}
+	return r.GetWorker()
+}
+
+func slots(n uint32, lambdas ...string) *kinesinv1.SlotGroup {
+	return &kinesinv1.SlotGroup{Lambdas: lambdas, Slots: n}
+}
+
+func (f *fixture) heartbeat(worker string, running ...*kinesinv1.Held) *kinesinv1.HeartbeatResponse {
+	f.Helper()
+	r, err := f.svc.Heartbeat(f.ctx, &kinesinv1.HeartbeatRequest{Worker: worker, Running: running})
+	if err != nil {
+		f.Fatal(err)
+	}
+	return r
+}
+
+// remote is the other side of a stream.
+type remote struct {
+	*fixture
+
+	id       string
+	requests chan *kinesinv1.WorkRequest
+	over     chan struct{} // closed when the call has returned
+	err      error         // of the call, once over is closed
+
+	mu        sync.Mutex
+	deaf      chan struct{} // while open, nothing is received
+	responses []*kinesinv1.WorkResponse
+	broken    error // what sending to this worker returns
+}
+
+// Receive implements conn.
+func (w *remote) Receive() (*kinesinv1.WorkRequest, error) {
+	select {
+	case r, open := <-w.requests:
+		if !open {
+			return nil, io.EOF
+		}
+		return r, nil
+	case <-w.over:
+		return nil, io.ErrClosedPipe
+	}
+}
+
+// Send implements conn.
+func (w *remote) Send(r *kinesinv1.WorkResponse) error {
+	w.mu.Lock()
+	deaf := w.deaf
+	w.mu.Unlock()
+	if deaf != nil {
+		<-deaf
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.broken != nil {
+		return w.broken
+	}
+	w.responses = append(w.responses, r)
+	return nil
+}
+
+// dial opens a stream for a registered worker.
+func (f *fixture) dial(id string, hello *kinesinv1.Hello) *remote {
+	f.Helper()
+	hello.Worker = id
+	w := &remote{fixture: f, id: id, requests: make(chan *kinesinv1.WorkRequest, 1024), over: make(chan struct{})}
+	w.requests <- &kinesinv1.WorkRequest{Hello: hello}
+	go func() {
+		defer close(w.over)
+		w.err = f.svc.work(context.WithoutCancel(f.ctx), w)
+	}()
+	synctest.Wait()
+	return w
+}
+
+// work registers a worker and opens its stream.
+func (f *fixture) work(groups ...*kinesinv1.SlotGroup) *remote {
+	f.Helper()
+	return f.dial(f.register(), &kinesinv1.Hello{Groups: groups})
+}
+
+func (w *remote) all() []*kinesinv1.WorkResponse {
+	synctest.Wait()
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return slices.Clone(w.responses)
+}
+
+// tasks are all it ever got, in order.
+func (w *remote) claimed() (tasks []*kinesinv1.Claimed) {
+	for _, r := range w.all() {
+		tasks = append(tasks, r.GetTasks()...)
+	}
+	return tasks
+}
+
+func (w *remote) acks() (acks []*kinesinv1.ResultAck) {
+	for _, r := range w.all() {
+		acks = append(acks, r.GetAcks()...)
+	}
+	return acks
+}
+
+func (w *remote) cancels() (cancels []*kinesinv1.Held) {
+	for _, r := range w.all() {
+		cancels = append(cancels, r.GetCancels()...)
+	}
+	return cancels
+}
+
+func (w *remote) wantClaimed(n int) []*kinesinv1.Claimed {
+	w.Helper()
+	tasks := w.claimed()
+	if len(tasks) != n {
+		w.Fatalf("the worker got %d tasks, want %d", len(tasks), n)
+	}
+	return tasks
+}
+
+func (w *remote) send(r *kinesinv1.WorkRequest) {
+	w.requests <- r
+	synctest.Wait()
+}
+
+func (w *remote) report(outcome string, tasks ...*kinesinv1.Claimed) {
+	r := &kinesinv1.WorkRequest{}
+	for _, c := range tasks {
+		r.Results = append(r.Results, result(c, outcome))
+	}
+	w.send(r)
+}
+
+func result(c *kinesinv1.Claimed, outcome string) *kinesinv1.Result {
+	return &kinesinv1.Result{Task: c.GetTask(), Attempt: c.GetAttempt(), Outcome: outcome}
+}
+
+func held(c *kinesinv1.Claimed) *kinesinv1.Held {
+	return &kinesinv1.Held{Task: c.GetTask(), Attempt: c.GetAttempt()}
+}
+
+// wantAck checks the newest ack.
+func (w *remote) wantAck(c *kinesinv1.Claimed, want kinesinv1.Reason) {
+	w.Helper()
+	acks := w.acks()
+	if len(acks) == 0 {
+		w.Fatal("no ack")
+	}
+	last := acks[len(acks)-1]
+	if string(last.GetTask()) != string(c.GetTask()) || last.GetAttempt() != c.GetAttempt() || last.GetProblem().GetReason() != want {
+		w.Errorf("ack %v, want %v for attempt %d", last, want, c.GetAttempt())
+	}
+}
+
+// close ends the stream as a worker does, and waits.
+func (w *remote) close() error {
+	close(w.requests)
+	<-w.over
+	return w.err
+}
+
+func id(c *kinesinv1.Claimed) task.ID {
+	id, _ := idOf(c.GetTask())
+	return id
+}
+
+// faultyStore fails calls as it is told to.
+type faultyStore struct {
+	*store.Store
+
+	mu       sync.Mutex
+	applies  int   // how many Apply calls are to fail
+	applied  bool  // they are applied all the same
+	each     error // instead of a call-wide error, each result of it
+	reads    int   // how many Tasks calls are to fail
+	payloads int   // how many Payload calls are to fail
+	rows     int   // rows read
+	writes   int   // Apply calls
+}
+
+func (s *faultyStore) failApply(n int, applied bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.applies, s.applied = n, applied
+}
+
+func (s *faultyStore) Apply(ctx context.Context, ops []store.Op) ([]error, error) {
+	s.mu.Lock()
+	s.writes++
+	fail := s.applies > 0
+	if fail {
+		s.applies--
+	}
+	applied := s.applied
+	s.mu.Unlock()
+	if !fail {
+		return s.Store.Apply(ctx, ops)
+	}
+	if applied {
+		_, _ = s.Store.Apply(ctx, ops)
+	}
+	return slices.Repeat([]error{store.ErrUnknown}, len(ops)), io.ErrUnexpectedEOF
+}
+
+func (s *faultyStore) Tasks(ctx context.Context, ids []task.ID) ([]task.Task, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.rows += len(ids)
+	if s.reads > 0 {
+		s.reads--
+		return nil, io.ErrUnexpectedEOF
+	}
+	return s.Store.Tasks(ctx, ids)
+}
+
+func (s *faultyStore) Payload(ctx context.Context, id task.ID) ([]byte, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.payloads > 0 {
+		s.payloads--
+		return nil, io.ErrUnexpectedEOF
+	}
+	return s.Store.Payload(ctx, id)
+}
+
+func sortedKeys[V any](m map[string]V) []string { return slices.Sorted(maps.Keys(m)) }

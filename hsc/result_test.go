@@ -1,0 +1,209 @@
+package hsc
+
+import (
+	"testing"
+	"time"
+
+	"github.com/kinesin-io/kinesin/api/kinesinv1"
+	"github.com/kinesin-io/kinesin/task"
+)
+
+// one is a worker with one claimed task in hand.
+func (f *fixture) one(changes ...func(*task.Task)) (*remote, *kinesinv1.Claimed) {
+	f.Helper()
+	f.enqueue(f.task("mail", changes...))
+	w := f.work(slots(1, "mail"))
+	return w, w.wantClaimed(1)[0]
+}
+
+func TestOutcomesLeadWhereTheDiagramSays(t *testing.T) {
+	for outcome, want := range map[string]task.State{
+		"success": task.Success, "fatal_failure": task.FatalFailure, "retriable_failure": task.RetriableFailure,
+		"snoozed": task.Scheduled, "cancelled": task.Cancelled,
+	} {
+		bubble(t, func(f *fixture) {
+			w, c := f.one()
+			r := result(c, outcome)
+			r.Error, r.DelayMicros = "why", time.Hour.Microseconds()
+			w.send(&kinesinv1.WorkRequest{Results: []*kinesinv1.Result{r}})
+			w.wantAck(c, kinesinv1.Reason_REASON_UNSPECIFIED)
+			row := f.wantState(id(c), want)
+			if got := row.History[0]; got.Error != "why" || got.Number != 1 || got.Worker != w.id || got.Outcome.String() != outcome {
+				t.Errorf("history %+v", got)
+			}
+			if awake := want == task.RetriableFailure || want == task.Scheduled; (len(f.awake) == 1) != awake {
+				t.Errorf("%s: the scheduler heard of %d wake-ups", outcome, len(f.awake))
+			}
+			if want == task.Scheduled && row.Wake != f.clock.Now().Add(time.Hour) {
+				t.Errorf("wakes at %d", row.Wake)
+			}
+		})
+	}
+}
+
+func TestAReleasedTaskIsInTheQueueAtOnce(t *testing.T) {
+	bubble(t, func(f *fixture) {
+		w, c := f.one()
+		w.send(&kinesinv1.WorkRequest{Drain: true})
+		w.report("released", c)
+		row := f.wantState(id(c), task.Enqueued)
+		if row.Failures != 0 {
+			t.Errorf("charged: %+v", row)
+		}
+		f.wantQueued(row, 1, 0)
+		if got := f.work(slots(1, "mail")).wantClaimed(1)[0]; got.GetAttempt() != 2 {
+			t.Errorf("attempt %d", got.GetAttempt())
+		}
+	})
+}
+
+func TestTheSameReportTwiceIsFineAndAnotherIsFenced(t *testing.T) {
+	bubble(t, func(f *fixture) {
+		w, c := f.one()
+		w.report("success", c)
+		w.report("success", c)
+		w.wantAck(c, kinesinv1.Reason_REASON_UNSPECIFIED)
+		w.report("fatal_failure", c)
+		w.wantAck(c, kinesinv1.Reason_REASON_FENCED)
+		if row := f.wantState(id(c), task.Success); len(row.History) != 1 {
+			t.Errorf("history %+v", row.History)
+		}
+		if len(f.ended) != 1 {
+			t.Errorf("told of %v", f.ended)
+		}
+	})
+}
+
+func TestALateReportOfALostAttemptIsFenced(t *testing.T) {
+	for _, outcome := range []string{"success", "retriable_failure", "released"} {
+		bubble(t, func(f *fixture) {
+			w, c := f.one()
+			lost := f.change(id(c), task.Event{Kind: task.WorkerLost, Worker: w.id, Attempt: 1})
+			w.report(outcome, c)
+			w.wantAck(c, kinesinv1.Reason_REASON_FENCED)
+			if row := f.row(id(c)); row.Seq != lost.Seq {
+				t.Errorf("the row was changed: %+v", row)
+			}
+		})
+	}
+}
+
+func TestAnotherWorkersReportIsFenced(t *testing.T) {
+	bubble(t, func(f *fixture) {
+		_, c := f.one()
+		other := f.work(slots(1, "mail"))
+		other.report("success", c)
+		other.wantAck(c, kinesinv1.Reason_REASON_FENCED)
+		f.wantState(id(c), task.Claimed)
+	})
+}
+
+func TestAReportSurvivesOtherChangesOfTheRow(t *testing.T) {
+	bubble(t, func(f *fixture) {
+		w, c := f.one()
+		f.change(id(c), task.Event{Kind: task.Extend, Until: f.clock.Now().Add(time.Hour)})
+		f.change(id(c), task.Event{Kind: task.Cancel})
+		w.report("success", c)
+		w.wantAck(c, kinesinv1.Reason_REASON_UNSPECIFIED)
+		f.wantState(id(c), task.Success)
+	})
+}
+
+func TestAReportTheStoreDidNotTakeIsSentAgain(t *testing.T) {
+	for _, applied := range []bool{false, true} {
+		for _, outcome := range []string{"success", "released", "retriable_failure"} {
+			bubble(t, func(f *fixture) {
+				w, c := f.one()
+				w.send(&kinesinv1.WorkRequest{Drain: true})
+				f.store.failApply(1, applied)
+				w.report(outcome, c)
+				w.wantAck(c, kinesinv1.Reason_REASON_UNAVAILABLE)
+				w.report(outcome, c)
+				w.wantAck(c, kinesinv1.Reason_REASON_UNSPECIFIED)
+				row := f.row(id(c))
+				if len(row.History) != 1 || row.History[0].Outcome.String() != outcome {
+					t.Errorf("applied %v, %s: history %+v", applied, outcome, row.History)
+				}
+				if outcome == "released" {
+					f.wantQueued(row, 1, 0)
+				}
+			})
+		}
+	}
+}
+
+func TestReportsThatMakeNoSenseAreRefusedOneByOne(t *testing.T) {
+	bubble(t, func(f *fixture) {
+		w, c := f.one()
+		w.send(&kinesinv1.WorkRequest{Results: []*kinesinv1.Result{
+			{Task: []byte("short"), Attempt: 1, Outcome: "success"}, result(c, "worker_lost"), result(c, ""),
+			{Task: make([]byte, 16), Attempt: 1, Outcome: "success"},
+		}})
+		acks := w.acks()
+		want := []kinesinv1.Reason{
+			kinesinv1.Reason_REASON_INVALID, kinesinv1.Reason_REASON_INVALID, kinesinv1.Reason_REASON_INVALID, kinesinv1.Reason_REASON_FENCED,
+		}
+		if len(acks) != len(want) {
+			t.Fatalf("acks %v", acks)
+		}
+		for i, ack := range acks {
+			if ack.GetProblem().GetReason() != want[i] {
+				t.Errorf("ack %d: %v", i, ack)
+			}
+		}
+		w.report("success", c)
+		f.wantState(id(c), task.Success)
+	})
+}
+
+func TestALongAttemptIsConfirmedAndNeedsNoReadToEnd(t *testing.T) {
+	bubble(t, func(f *fixture) {
+		w, c := f.one()
+		time.Sleep(200 * time.Millisecond)
+		began := int64(f.clock.Now()) - 150_000
+		w.send(&kinesinv1.WorkRequest{Started: []*kinesinv1.Started{{Task: c.GetTask(), Attempt: 1, StartedMicros: began}}})
+		if row := f.wantState(id(c), task.Processing); int64(row.Started) != began {
+			t.Errorf("started %d, want %d", row.Started, began)
+		}
+		reads := f.store.rows
+		w.send(&kinesinv1.WorkRequest{Started: []*kinesinv1.Started{{Task: c.GetTask(), Attempt: 1}}}) // again: nothing
+		w.report("success", c)
+		f.wantState(id(c), task.Success)
+		if f.store.rows != reads {
+			t.Errorf("%d rows read", f.store.rows-reads)
+		}
+	})
+}
+
+func TestStartAndEndInOneMessage(t *testing.T) {
+	bubble(t, func(f *fixture) {
+		w, c := f.one()
+		w.send(&kinesinv1.WorkRequest{
+			Started: []*kinesinv1.Started{{Task: c.GetTask(), Attempt: 1, StartedMicros: 1}}, Results: []*kinesinv1.Result{result(c, "success")},
+		})
+		w.wantAck(c, kinesinv1.Reason_REASON_UNSPECIFIED)
+		row := f.wantState(id(c), task.Success)
+		if row.FirstStarted != row.ClaimedAt { // a start before the claim cannot be
+			t.Errorf("started %d, claimed %d", row.FirstStarted, row.ClaimedAt)
+		}
+	})
+}
+
+func TestAMessageTheQueueRefusesIsLeftToTheWakeUp(t *testing.T) {
+	bubble(t, func(f *fixture) {
+		w, c := f.one()
+		if err := f.queue.Close(); err != nil {
+			t.Fatal(err)
+		}
+		r, err := f.svc.SetResults(f.ctx, &kinesinv1.SetResultsRequest{Worker: w.id, Results: []*kinesinv1.Result{result(c, "released")}})
+		if err != nil || r.GetAcks()[0].GetProblem() != nil {
+			t.Errorf("%v, %v", r, err)
+		}
+		if row := f.wantState(id(c), task.Enqueued); row.Wake.IsZero() {
+			t.Error("no wake-up")
+		}
+		if f.failed["send messages"] != 1 {
+			t.Errorf("failed: %v", sortedKeys(f.failed))
+		}
+	})
+}
