@@ -2,6 +2,7 @@ package controller
 
 import (
 	"context"
+	"strings"
 	"time"
 
 	"github.com/kinesin-io/kinesin/api/kinesinv1"
@@ -73,7 +74,7 @@ func (a *attempt) end(o Outcome) {
 	a.state = ended
 	a.result = &kinesinv1.Result{
 		Task: a.key.task[:], Attempt: a.key.attempt, Outcome: o.Kind.String(),
-		Error: o.Error[:min(len(o.Error), task.ErrorBytesMax)], StartedMicros: int64(a.startedAt), DelayMicros: o.Delay.Microseconds(),
+		Error: strings.ToValidUTF8(o.Error[:min(len(o.Error), task.ErrorBytesMax)], ""), StartedMicros: int64(a.startedAt), DelayMicros: o.Delay.Microseconds(),
 	}
 }
 

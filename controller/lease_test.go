@@ -3,7 +3,6 @@ package controller_test
 import (
 	"context"
 	"errors"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -14,8 +13,6 @@ import (
 )
 
 type contextT = context.Context
-
-var exploded atomic.Bool
 
 func causeOf(run *run) error { return context.Cause(run.ctx) }
 
