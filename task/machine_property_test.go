@@ -12,12 +12,28 @@ import (
 	"github.com/kinesin-io/kinesin/task"
 )
 
+// fitting are the kinds that a task in a state is made for; drawn more often, they lead deeper.
+var fitting = map[task.State][]task.EventKind{
+	task.Scheduled:        {task.Enqueue},
+	task.Enqueued:         {task.Claim, task.Claim, task.Enqueue},
+	task.Claimed:          {task.Start, task.Finish, task.WorkerLost, task.Unconfirmed},
+	task.Processing:       {task.Finish, task.WorkerLost},
+	task.RetriableFailure: {task.Enqueue},
+}
+
+func anyKind(t *rapid.T, s task.State) task.EventKind {
+	if kinds := fitting[s]; kinds != nil && rapid.IntRange(0, 3).Draw(t, "fits") > 0 {
+		return rapid.SampledFrom(kinds).Draw(t, "kind")
+	}
+	return task.EventKind(rapid.IntRange(0, 11).Draw(t, "any kind"))
+}
+
 // anyEvent draws an event that often, but not always, fits the task.
 func anyEvent(t *rapid.T, now task.Task, at task.Instant) task.Event {
 	worker := rapid.SampledFrom([]string{now.Worker, now.Worker, now.Worker, "w1", "w2", ""})
 	off := rapid.SampledFrom([]int{0, 0, 0, 0, -1, 1})
 	return task.Event{
-		Kind:    task.EventKind(rapid.IntRange(0, 11).Draw(t, "kind")),
+		Kind:    anyKind(t, now.State),
 		Seq:     now.Seq + uint64(off.Draw(t, "seq")),
 		Worker:  worker.Draw(t, "worker"),
 		Attempt: now.Attempt + uint32(off.Draw(t, "attempt")),

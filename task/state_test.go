@@ -34,11 +34,11 @@ func TestEndsAndRunningStates(t *testing.T) {
 		task.Success: true, task.FatalFailure: true, task.Dead: true, task.Cancelled: true, task.Dropped: true, task.Expired: true,
 	}
 	running := map[task.State]bool{task.Claimed: true, task.Processing: true}
-	for s := task.State(0); s < 20; s++ {
+	for s := range task.State(20) {
 		if s.IsEnd() != ends[s] || s.IsRunning() != running[s] {
 			t.Errorf("%s: end %v, running %v", s, s.IsEnd(), s.IsRunning())
 		}
-		for next := task.State(0); next < 20; next++ {
+		for next := range task.State(20) {
 			if s.CanBecome(next) && (ends[s] || next < task.Scheduled || s < task.Scheduled) {
 				t.Errorf("%s can become %s", s, next)
 			}
