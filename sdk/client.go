@@ -1,0 +1,155 @@
+package sdk
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"net/url"
+	"strings"
+	"time"
+
+	"github.com/kinesin-io/kinesin/api"
+	"github.com/kinesin-io/kinesin/api/kinesinv1/kinesinv1connect"
+	"github.com/kinesin-io/kinesin/controller"
+	"github.com/kinesin-io/kinesin/internal/clock"
+)
+
+// CallTimeoutDefault bounds one try of a call.
+const CallTimeoutDefault = 10 * time.Second
+
+// Client schedules tasks and asks about them. It is safe for concurrent use; one
+// per process is enough. Close it to close its connections.
+type Client struct {
+	backend Backend
+	cfg     clientConfig
+	budget  *budget
+	close   func()
+}
+
+// Backend carries the calls of a Client: over the network (NewClient), or straight
+// into a server in the same process (NewClientOver).
+type Backend struct {
+	Tasks   kinesinv1connect.TaskServiceClient
+	Lambdas kinesinv1connect.LambdaServiceClient
+	Workers controller.Backend
+}
+
+type clientConfig struct {
+	http        *http.Client
+	log         *slog.Logger
+	clock       clock.Clock
+	callTimeout time.Duration
+	triesMax    int
+}
+
+// ClientOption changes how a client makes its calls.
+type ClientOption func(*clientConfig)
+
+// WithHTTPClient uses one's own HTTP client for everything, for TLS settings or
+// proxies. Its transport must speak HTTP/2 to the server if workers are to run.
+func WithHTTPClient(h *http.Client) ClientOption { return func(c *clientConfig) { c.http = h } }
+
+// WithLogger sets where workers of this client log; slog.Default otherwise.
+func WithLogger(l *slog.Logger) ClientOption { return func(c *clientConfig) { c.log = l } }
+
+// WithCallTimeout bounds one try of a call; CallTimeoutDefault otherwise. The
+// context of a call bounds all its tries together.
+func WithCallTimeout(d time.Duration) ClientOption {
+	return func(c *clientConfig) { c.callTimeout = d }
+}
+
+// WithTries sets how often a call is tried when no server answers, the first
+// time included; TriesDefault otherwise, 1 for no retries.
+func WithTries(n int) ClientOption { return func(c *clientConfig) { c.triesMax = n } }
+
+// WithClock sets the source of time and chance; it is for tests inside this module.
+func WithClock(k clock.Clock) ClientOption { return func(c *clientConfig) { c.clock = k } }
+
+// NewClient returns a client of the server at a URL such as "http://127.0.0.1:7070".
+// It makes no connection before the first call. It refuses a URL that is not http or https.
+func NewClient(server string, opts ...ClientOption) (*Client, error) {
+	base, err := baseURL(server)
+	if err != nil {
+		return nil, err
+	}
+	cfg := configOf(opts)
+	calls, streams, closeIdle := cfg.httpClients()
+	c := NewClientOver(Backend{
+		Tasks:   kinesinv1connect.NewTaskServiceClient(calls, base, api.ClientOptions()...),
+		Lambdas: kinesinv1connect.NewLambdaServiceClient(calls, base, api.ClientOptions()...),
+		Workers: newWireBackend(calls, streams, base),
+	}, opts...)
+	c.close = closeIdle
+	return c, nil
+}
+
+// NewClientOver returns a client that makes its calls through a backend.
+func NewClientOver(b Backend, opts ...ClientOption) *Client {
+	return &Client{backend: b, cfg: configOf(opts), budget: newBudget(), close: func() {}}
+}
+
+// Close closes idle connections. Calls in flight go on.
+func (c *Client) Close() { c.close() }
+
+func configOf(opts []ClientOption) clientConfig {
+	var c clientConfig
+	for _, o := range opts {
+		o(&c)
+	}
+	c.log = cmp.Or(c.log, slog.Default())
+	if c.clock == nil {
+		c.clock = clock.Real()
+	}
+	c.callTimeout = cmp.Or(max(c.callTimeout, 0), CallTimeoutDefault)
+	c.triesMax = cmp.Or(max(c.triesMax, 0), TriesDefault)
+	return c
+}
+
+// httpClients are one for calls and one for streams: small calls are faster over HTTP/1.1.
+func (c *clientConfig) httpClients() (calls, streams *http.Client, closeIdle func()) {
+	if c.http != nil {
+		return c.http, c.http, c.http.CloseIdleConnections
+	}
+	calls = &http.Client{Transport: api.NewCallTransport()}
+	streams = &http.Client{Transport: api.NewStreamTransport()}
+	return calls, streams, func() {
+		calls.CloseIdleConnections()
+		streams.CloseIdleConnections()
+	}
+}
+
+func baseURL(server string) (string, error) {
+	u, err := url.Parse(server)
+	if err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" || u.RawQuery != "" || u.Fragment != "" {
+		return "", fmt.Errorf("%w server %q: want a URL such as http://127.0.0.1:7070 or https://kinesin.example.org", ErrInvalid, server)
+	}
+	return strings.TrimRight(server, "/"), nil
+}
+
+// call makes one call with the client's timeout and retries.
+func call[Req, Res any](ctx context.Context, c *Client, what string, f func(context.Context, *Req) (*Res, error), request *Req) (*Res, error) {
+	var response *Res
+	err := c.retry(ctx, what, func(ctx context.Context) error {
+		var err error
+		response, err = once(ctx, c.cfg.callTimeout, f, request)
+		return err
+	})
+	return response, err
+}
+
+// once makes one try of a call. That this try took too long is not the end of the
+// caller's context: it may be tried again.
+func once[Req, Res any](ctx context.Context, timeout time.Duration, f func(context.Context, *Req) (*Res, error), request *Req) (*Res, error) {
+	tryCtx, cancel := context.WithTimeout(ctx, timeout)
+	defer cancel()
+	response, err := f(tryCtx, request)
+	if err == nil {
+		return response, nil
+	}
+	if tryCtx.Err() != nil && ctx.Err() == nil {
+		return nil, fmt.Errorf("%w: no answer within %v", ErrUnavailable, timeout)
+	}
+	return nil, api.FromWire(err)
+}

@@ -1,0 +1,23 @@
+// Package sdk is what an application uses of Kinesin: a client that schedules
+// tasks and asks what became of them, and a worker that runs them.
+//
+// A lambda is declared once, as a value that both sides share:
+//
+//	var SendReminder = sdk.NewLambda[Reminder]("send-reminder", sdk.MaxAttempts(8))
+//
+//	id, err := SendReminder.Schedule(ctx, client, Reminder{User: 42}, sdk.In(30*24*time.Hour), sdk.Key("reminder-42"))
+//
+//	w := sdk.NewWorker(client, sdk.Slots(100))
+//	SendReminder.Handle(w, func(ctx context.Context, t *sdk.Task[Reminder]) error {
+//		return mail.Send(ctx, t.Args.User)
+//	})
+//	return w.Run(ctx) // returns after a drain when ctx ends
+//
+// Schedule returns once the task is on disk. A handler may run more than once
+// (its process can die before the outcome is reported), never twice at the same
+// time, and gets Attempt as a fencing number to pass on to what it changes.
+//
+// Errors that a caller decides on are the sentinels of this package; errors.Is
+// finds them. The package owns connections and the retries of calls. It links
+// neither the server nor a store, and it starts no goroutine outside of a call.
+package sdk

@@ -1,0 +1,112 @@
+package sdk
+
+import (
+	"encoding/binary"
+	"time"
+
+	"github.com/kinesin-io/kinesin/api"
+	"github.com/kinesin-io/kinesin/api/kinesinv1"
+	"github.com/kinesin-io/kinesin/internal/clock"
+)
+
+// ID is the public id of a task. Keep it as it is: it cannot be made or changed by hand.
+type ID string
+
+// Item is a task to schedule, with its payload as bytes. A zero field means the
+// lambda's default; neither At nor In means now.
+type Item struct {
+	Lambda     string
+	Payload    []byte
+	At         time.Time     // when to start; a moment in the past means now
+	In         time.Duration // or how long from now
+	Priority   string        // one of the lambda's priorities
+	Collection string        // a label for a subset of the lambda's tasks
+	Key        string        // idempotency key: same lambda and key, same task
+
+	MaxAttempts int
+	Timeout     time.Duration // of one attempt
+	BackoffMin  time.Duration
+	BackoffMax  time.Duration
+}
+
+// Option sets a field of an Item.
+type Option func(*Item)
+
+// In starts the task after d. A zero or negative d means now.
+func In(d time.Duration) Option { return func(i *Item) { i.In, i.At = d, time.Time{} } }
+
+// At starts the task at t. A moment in the past means now.
+func At(t time.Time) Option { return func(i *Item) { i.At, i.In = t, 0 } }
+
+// Priority puts the task in one of its lambda's priority classes.
+func Priority(name string) Option { return func(i *Item) { i.Priority = name } }
+
+// Collection labels the task, so that a subset of a lambda's tasks can be found or gated.
+func Collection(name string) Option { return func(i *Item) { i.Collection = name } }
+
+// Key makes the call idempotent: a second task of the lambda with the same key is
+// the first one. The same key with another payload is refused with ErrKeyConflict.
+func Key(key string) Option { return func(i *Item) { i.Key = key } }
+
+// MaxAttempts sets after how many failed attempts the task is dead.
+func MaxAttempts(n int) Option { return func(i *Item) { i.MaxAttempts = n } }
+
+// Timeout bounds one attempt.
+func Timeout(d time.Duration) Option { return func(i *Item) { i.Timeout = d } }
+
+// Backoff sets the least and the longest wait before a retry.
+func Backoff(shortest, longest time.Duration) Option {
+	return func(i *Item) { i.BackoffMin, i.BackoffMax = shortest, longest }
+}
+
+// Result is what became of one Item.
+type Result struct {
+	ID        ID
+	Due       time.Time
+	Duplicate bool  // the key was there already; ID is the task that has it
+	Err       error // nil: the task is durable
+}
+
+func (i *Item) wire(requestID []byte) *kinesinv1.ScheduleItem {
+	w := &kinesinv1.ScheduleItem{
+		Lambda: i.Lambda, Payload: i.Payload, Priority: i.Priority, Collection: i.Collection, Key: i.Key,
+		DelayMicros: max(i.In, 0).Microseconds(), RequestId: requestID,
+		MaxAttempts: uint32(min(max(i.MaxAttempts, 0), 1<<31)), TimeoutMicros: i.Timeout.Microseconds(),
+		BackoffMinMicros: i.BackoffMin.Microseconds(), BackoffMaxMicros: i.BackoffMax.Microseconds(),
+	}
+	if !i.At.IsZero() {
+		w.DueMicros = max(i.At.UnixMicro(), 1)
+	}
+	return w
+}
+
+func resultOf(w *kinesinv1.ScheduleResult) Result {
+	r := Result{ID: ID(w.Id), Duplicate: w.Duplicate, Err: api.ErrorOf(w.Problem)}
+	if w.DueMicros != 0 {
+		r.Due = timeOf(w.DueMicros)
+	}
+	return r
+}
+
+// requestIDs are n UUIDs of version 7 in one piece of memory. They make a repeated
+// call harmless, and they come from the clock's randomness so that a test can repeat them.
+func requestIDs(c clock.Clock, n int) [][]byte {
+	const size = 16
+	all := make([]byte, n*size)
+	ids := make([][]byte, n)
+	millis := uint64(c.Now().Millis())
+	for i := range ids {
+		id := all[i*size : (i+1)*size : (i+1)*size]
+		binary.BigEndian.PutUint64(id[:8], millis<<16|c.Uint64()&0xfff|0x7000)
+		binary.BigEndian.PutUint64(id[8:], c.Uint64()&(1<<62-1)|1<<63)
+		ids[i] = id
+	}
+	return ids
+}
+
+func timeOf(micros int64) time.Time {
+	if micros == 0 {
+		return time.Time{}
+	}
+	return time.UnixMicro(micros).UTC()
+}

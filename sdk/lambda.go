@@ -1,0 +1,134 @@
+package sdk
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+)
+
+// Lambda is a named callback with arguments of type T, shared by the code that
+// schedules its tasks and the code that handles them. It is a value: declare it once.
+type Lambda[T any] struct {
+	name     string
+	defaults []Option
+	codec    Codec
+}
+
+// NewLambda declares a lambda. The options apply to every task scheduled through it, before the call's own.
+func NewLambda[T any](name string, defaults ...Option) Lambda[T] {
+	return Lambda[T]{name: name, defaults: defaults, codec: defaultCodec[T]()}
+}
+
+// WithCodec returns the lambda with its arguments encoded another way.
+func (l Lambda[T]) WithCodec(c Codec) Lambda[T] {
+	l.codec = c
+	return l
+}
+
+// Name is the lambda's name.
+func (l Lambda[T]) Name() string { return l.name }
+
+// Item is the task that Schedule would schedule.
+func (l Lambda[T]) Item(args T, opts ...Option) (Item, error) {
+	payload, err := l.codec.Marshal(args)
+	if err != nil {
+		return Item{}, fmt.Errorf("encode the arguments of a %s task: %w", l.name, err)
+	}
+	item := Item{Lambda: l.name, Payload: payload}
+	for _, o := range l.defaults {
+		o(&item)
+	}
+	for _, o := range opts {
+		o(&item)
+	}
+	return item, nil
+}
+
+// Schedule schedules one task. When it returns without an error the task is durable.
+func (l Lambda[T]) Schedule(ctx context.Context, c *Client, args T, opts ...Option) (ID, error) {
+	item, err := l.Item(args, opts...)
+	if err != nil {
+		return "", err
+	}
+	r, err := c.Schedule(ctx, item)
+	return r.ID, err
+}
+
+// Call is one of several tasks to schedule.
+type Call[T any] struct {
+	Args    T
+	Options []Option
+}
+
+// ScheduleMany schedules any number of tasks and answers for each, in order. The
+// error is nil when all are durable; otherwise it wraps the first one's error.
+func (l Lambda[T]) ScheduleMany(ctx context.Context, c *Client, calls []Call[T]) ([]Result, error) {
+	items := make([]Item, len(calls))
+	for i, call := range calls {
+		item, err := l.Item(call.Args, call.Options...)
+		if err != nil {
+			return nil, fmt.Errorf("item %d: %w", i, err)
+		}
+		items[i] = item
+	}
+	return c.ScheduleMany(ctx, items)
+}
+
+// Ensure creates the lambda if it does not exist, with these settings; one that exists is left as it is.
+func (l Lambda[T]) Ensure(ctx context.Context, c *Client, settings LambdaInfo) error {
+	_, err := c.GetLambda(ctx, l.name)
+	if !errors.Is(err, ErrUnknownLambda) {
+		return err
+	}
+	settings.Name = l.name
+	if _, _, err = c.CreateLambda(ctx, settings); errors.Is(err, ErrExists) {
+		return nil // somebody else was faster
+	}
+	return err
+}
+
+// Codec turns arguments into a payload and back.
+type Codec interface {
+	Marshal(v any) ([]byte, error)
+	Unmarshal(data []byte, v any) error
+}
+
+// defaultCodec is JSON, except that bytes stay bytes.
+func defaultCodec[T any]() Codec {
+	if _, isBytes := any(*new(T)).([]byte); isBytes {
+		return bytesCodec{}
+	}
+	return jsonCodec{}
+}
+
+type jsonCodec struct{}
+
+func (jsonCodec) Marshal(v any) ([]byte, error) { return json.Marshal(v) }
+
+// Unmarshal leaves v as it is when there is no payload.
+func (jsonCodec) Unmarshal(data []byte, v any) error {
+	if len(data) == 0 {
+		return nil
+	}
+	return json.Unmarshal(data, v)
+}
+
+type bytesCodec struct{}
+
+func (bytesCodec) Marshal(v any) ([]byte, error) {
+	data, isBytes := v.([]byte)
+	if !isBytes {
+		return nil, fmt.Errorf("want []byte, have %T", v)
+	}
+	return data, nil
+}
+
+func (bytesCodec) Unmarshal(data []byte, v any) error {
+	into, isBytes := v.(*[]byte)
+	if !isBytes {
+		return fmt.Errorf("want *[]byte, have %T", v)
+	}
+	*into = data
+	return nil
+}

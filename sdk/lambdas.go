@@ -1,0 +1,102 @@
+package sdk
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/kinesin-io/kinesin/api/kinesinv1"
+)
+
+// LambdaInfo is a lambda's settings. A zero field means the server's default
+// when a lambda is created, and "as it is" when one is updated.
+type LambdaInfo struct {
+	Name        string
+	Mode        string   // "managed"
+	Priorities  []string // highest first; cannot change
+	Shards      int      // per priority; cannot change
+	MaxAttempts int
+	Timeout     time.Duration // of one attempt
+	BackoffMin  time.Duration
+	BackoffMax  time.Duration
+	Retention   time.Duration // how long ended tasks are kept
+	Created     time.Time     // read only
+	Deleting    bool          // read only
+}
+
+// CreateLambda creates a lambda. One that exists with the same settings is fine and reported
+// as existed; with other settings it is refused with ErrExists.
+func (c *Client) CreateLambda(ctx context.Context, l LambdaInfo) (created LambdaInfo, existed bool, err error) {
+	response, err := call(ctx, c, "create lambda", c.backend.Lambdas.CreateLambda, &kinesinv1.CreateLambdaRequest{Lambda: l.wire()})
+	if err != nil {
+		return LambdaInfo{}, false, err
+	}
+	return lambdaInfoOf(response.Lambda), response.Existed, nil
+}
+
+// GetLambda reads a lambda's settings.
+func (c *Client) GetLambda(ctx context.Context, name string) (LambdaInfo, error) {
+	response, err := call(ctx, c, "get lambda", c.backend.Lambdas.GetLambda, &kinesinv1.GetLambdaRequest{Name: name})
+	if err != nil {
+		return LambdaInfo{}, err
+	}
+	return lambdaInfoOf(response.Lambda), nil
+}
+
+// ListLambdas reads all lambdas.
+func (c *Client) ListLambdas(ctx context.Context) ([]LambdaInfo, error) {
+	response, err := call(ctx, c, "list lambdas", c.backend.Lambdas.ListLambdas, &kinesinv1.ListLambdasRequest{})
+	if err != nil {
+		return nil, err
+	}
+	all := make([]LambdaInfo, len(response.Lambdas))
+	for i, l := range response.Lambdas {
+		all[i] = lambdaInfoOf(l)
+	}
+	return all, nil
+}
+
+// UpdateLambda changes the settings that are not zero.
+func (c *Client) UpdateLambda(ctx context.Context, l LambdaInfo) (LambdaInfo, error) {
+	response, err := call(ctx, c, "update lambda", c.backend.Lambdas.UpdateLambda, &kinesinv1.UpdateLambdaRequest{Lambda: l.wire()})
+	if err != nil {
+		return LambdaInfo{}, err
+	}
+	return lambdaInfoOf(response.Lambda), nil
+}
+
+// DeleteLambda deletes a lambda. While it has live tasks that is refused with ErrInUse, unless they
+// are to be dropped with it; then it returns how many were.
+func (c *Client) DeleteLambda(ctx context.Context, name string, dropTasks bool) (dropped int64, err error) {
+	tries := 0
+	err = c.retry(ctx, "delete lambda", func(ctx context.Context) error {
+		tries++
+		response, err := once(ctx, c.cfg.callTimeout, c.backend.Lambdas.DeleteLambda,
+			&kinesinv1.DeleteLambdaRequest{Name: name, DropTasks: dropTasks})
+		if tries > 1 && errors.Is(err, ErrUnknownLambda) {
+			return nil // an earlier try did it, and its answer was lost
+		}
+		if err == nil {
+			dropped = response.Dropped
+		}
+		return err
+	})
+	return dropped, err
+}
+
+func (l *LambdaInfo) wire() *kinesinv1.Lambda {
+	return &kinesinv1.Lambda{
+		Name: l.Name, Mode: l.Mode, Priorities: l.Priorities, Shards: uint32(max(l.Shards, 0)), MaxAttempts: uint32(max(l.MaxAttempts, 0)),
+		TimeoutMicros: l.Timeout.Microseconds(), BackoffMinMicros: l.BackoffMin.Microseconds(), BackoffMaxMicros: l.BackoffMax.Microseconds(),
+		RetentionMicros: l.Retention.Microseconds(),
+	}
+}
+
+func lambdaInfoOf(w *kinesinv1.Lambda) LambdaInfo {
+	micros := func(n int64) time.Duration { return time.Duration(n) * time.Microsecond }
+	return LambdaInfo{
+		Name: w.GetName(), Mode: w.GetMode(), Priorities: w.GetPriorities(), Shards: int(w.GetShards()), MaxAttempts: int(w.GetMaxAttempts()),
+		Timeout: micros(w.GetTimeoutMicros()), BackoffMin: micros(w.GetBackoffMinMicros()), BackoffMax: micros(w.GetBackoffMaxMicros()),
+		Retention: micros(w.GetRetentionMicros()), Created: timeOf(w.GetCreatedMicros()), Deleting: w.GetDeleting(),
+	}
+}

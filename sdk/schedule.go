@@ -1,0 +1,141 @@
+package sdk
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/kinesin-io/kinesin/api"
+	"github.com/kinesin-io/kinesin/api/kinesinv1"
+	"github.com/kinesin-io/kinesin/internal/clock"
+)
+
+// How ScheduleMany cuts what it is given into calls.
+const (
+	itemsPerCallMax = 1000
+	bytesPerCallMax = 4 << 20
+	callsAtOnceMax  = 4
+	itemBytesAround = 128 // of an item beside its payload
+)
+
+// Schedule schedules one task. When it returns without an error the task is durable.
+func (c *Client) Schedule(ctx context.Context, item Item) (Result, error) {
+	results := make([]Result, 1)
+	c.scheduleCall(ctx, []Item{item}, results)
+	return results[0], results[0].Err
+}
+
+// ScheduleMany schedules any number of tasks and answers for each, in order. The
+// error is nil when all are durable; otherwise it tells how many are not, and wraps
+// the first one's error. The others' are in the results.
+func (c *Client) ScheduleMany(ctx context.Context, items []Item) ([]Result, error) {
+	results := make([]Result, len(items))
+	var g errgroup.Group
+	g.SetLimit(callsAtOnceMax)
+	for start := 0; start < len(items); {
+		end := start + fitting(items[start:])
+		some, answers := items[start:end], results[start:end] // start moves on before the call is made
+		g.Go(func() error {
+			c.scheduleCall(ctx, some, answers)
+			return nil
+		})
+		start = end
+	}
+	_ = g.Wait() // errors are in the results
+	return results, summary(results)
+}
+
+// fitting is how many of the items, at least one, go in the next call.
+func fitting(items []Item) int {
+	size := 0
+	for n := range min(len(items), itemsPerCallMax) {
+		size += len(items[n].Payload) + itemBytesAround
+		if size > bytesPerCallMax {
+			return max(n, 1)
+		}
+	}
+	return min(len(items), itemsPerCallMax)
+}
+
+func summary(results []Result) error {
+	failed, first := 0, 0
+	for i := range results {
+		if results[i].Err == nil {
+			continue
+		}
+		if failed == 0 {
+			first = i
+		}
+		failed++
+	}
+	if failed == 0 {
+		return nil
+	}
+	return fmt.Errorf("%d of %d tasks were not scheduled; the first is item %d: %w", failed, len(results), first, results[first].Err)
+}
+
+// batch is a call to Schedule in the making: which items have no answer yet.
+type batch struct {
+	items   []Item
+	results []Result
+	ids     [][]byte
+	pending []int
+	begun   clock.Readings
+}
+
+// scheduleCall fills results with an answer for each item. Items that the server could
+// not answer for are tried again with the same request id, which cannot make a second task.
+func (c *Client) scheduleCall(ctx context.Context, items []Item, results []Result) {
+	b := &batch{
+		items: items, results: results, ids: requestIDs(c.cfg.clock, len(items)),
+		pending: make([]int, len(items)), begun: clock.Read(c.cfg.clock),
+	}
+	for i := range b.pending {
+		b.pending[i] = i
+	}
+	err := c.retry(ctx, "schedule", func(ctx context.Context) error {
+		request := b.request(clock.Read(c.cfg.clock).Mono - b.begun.Mono)
+		response, err := once(ctx, c.cfg.callTimeout, c.backend.Tasks.Schedule, request)
+		if err != nil {
+			return err
+		}
+		return b.take(response)
+	})
+	for _, i := range b.pending {
+		results[i] = Result{Err: err}
+	}
+}
+
+// request asks for the pending items. A delay counts from the first try.
+func (b *batch) request(elapsed time.Duration) *kinesinv1.ScheduleRequest {
+	request := &kinesinv1.ScheduleRequest{Items: make([]*kinesinv1.ScheduleItem, len(b.pending))}
+	for n, i := range b.pending {
+		item := b.items[i].wire(b.ids[i])
+		item.DelayMicros = max(0, item.DelayMicros-elapsed.Microseconds())
+		request.Items[n] = item
+	}
+	return request
+}
+
+// take notes the answers. It returns the error of an item that is to be tried again, if there is one.
+func (b *batch) take(response *kinesinv1.ScheduleResponse) error {
+	if len(response.Results) != len(b.pending) {
+		return api.Errorf(kinesinv1.Reason_REASON_INTERNAL, "the server answered for %d of %d tasks", len(response.Results), len(b.pending))
+	}
+	var unanswered error
+	still := b.pending[:0]
+	for n, i := range b.pending {
+		r := resultOf(response.Results[n])
+		if errors.Is(r.Err, ErrUnavailable) {
+			unanswered = r.Err
+			still = append(still, i)
+			continue
+		}
+		b.results[i] = r
+	}
+	b.pending = still
+	return unanswered
+}

@@ -1,0 +1,297 @@
+package sdk
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"iter"
+	"time"
+
+	"github.com/kinesin-io/kinesin/api"
+	"github.com/kinesin-io/kinesin/api/kinesinv1"
+	"github.com/kinesin-io/kinesin/internal/clock"
+	"github.com/kinesin-io/kinesin/task"
+)
+
+// State is where a task stands; its String is the form of the command line.
+type State = task.State
+
+// The states of a task.
+const (
+	StateAccepted         = task.Accepted         // acknowledged, still in the inbound buffer
+	StateScheduled        = task.Scheduled        // waits for its due time, or for the end of a snooze
+	StateEnqueued         = task.Enqueued         // in its lambda's queue
+	StateClaimed          = task.Claimed          // belongs to a worker
+	StateProcessing       = task.Processing       // runs on a worker
+	StateRetriableFailure = task.RetriableFailure // waits out its backoff
+	StateSuccess          = task.Success          // end: the handler returned nil
+	StateFatalFailure     = task.FatalFailure     // end: the handler returned Fatal
+	StateDead             = task.Dead             // end: the attempts are used up
+	StateCancelled        = task.Cancelled        // end
+	StateDropped          = task.Dropped          // end: a gate dropped it
+	StateExpired          = task.Expired          // end: it was no longer worth starting
+)
+
+// TaskInfo is what is known of a task. Times that have not come are zero.
+type TaskInfo struct {
+	ID         ID
+	Lambda     string
+	State      State
+	Priority   string
+	Collection string
+	Key        string
+
+	Due      time.Time
+	Created  time.Time
+	Enqueued time.Time // last
+	Started  time.Time // first start
+	Ended    time.Time
+	Next     time.Time // when the scheduler looks at it again
+
+	Attempt         int  // number of the newest attempt
+	Failures        int  // attempts that count against MaxAttempts
+	MaxAttempts     int  // failures after which it is dead
+	WorkerLost      int  // attempts whose worker was lost; never count
+	Suspect         bool // its worker was lost: it runs apart until cleared
+	CancelRequested bool
+	Worker          string // of the newest attempt
+	Attempts        []AttemptInfo
+
+	Payload      []byte // only when asked for
+	PayloadBytes int64
+}
+
+// AttemptInfo is one finished attempt.
+type AttemptInfo struct {
+	Number  int
+	Worker  string
+	Start   time.Time
+	End     time.Time
+	Outcome string
+	Error   string
+}
+
+// Lateness is how long after its due time the task first started; zero when it has not started.
+func (t *TaskInfo) Lateness() time.Duration {
+	if t.Started.IsZero() {
+		return 0
+	}
+	return t.Started.Sub(t.Due)
+}
+
+// GetResult is what Get knows of one of several ids.
+type GetResult struct {
+	Task TaskInfo
+	Err  error // ErrNotFound for an id that is unknown, forged or forgotten
+}
+
+// GetOption says what else to read.
+type GetOption func(*kinesinv1.GetRequest)
+
+// WithPayload reads the payload too.
+func WithPayload() GetOption { return func(r *kinesinv1.GetRequest) { r.WithPayload = true } }
+
+// Get reads a task.
+func (c *Client) Get(ctx context.Context, id ID, opts ...GetOption) (TaskInfo, error) {
+	results, err := c.GetMany(ctx, []ID{id}, opts...)
+	if err != nil {
+		return TaskInfo{}, err
+	}
+	return results[0].Task, results[0].Err
+}
+
+// GetMany reads up to 1,000 tasks, with an answer for each, in order. The error is about the call as a whole.
+func (c *Client) GetMany(ctx context.Context, ids []ID, opts ...GetOption) ([]GetResult, error) {
+	request := &kinesinv1.GetRequest{Ids: texts(ids)}
+	for _, o := range opts {
+		o(request)
+	}
+	response, err := call(ctx, c, "get", c.backend.Tasks.Get, request)
+	if err != nil {
+		return nil, err
+	}
+	return getResults(response, len(ids))
+}
+
+// Waiting.
+const (
+	waitPerCallMax = 30 * time.Second
+	waitGapMin     = 20 * time.Millisecond // between calls, should a server answer at once
+)
+
+// Wait returns when all tasks have ended, with an answer for each, in order. When ctx
+// ends first it returns the cause beside what it last knew, which may be nothing.
+func (c *Client) Wait(ctx context.Context, ids ...ID) ([]GetResult, error) {
+	var known []GetResult
+	for {
+		wait := waitPerCallMax
+		if deadline, set := ctx.Deadline(); set {
+			wait = min(wait, max(0, deadline.Sub(c.cfg.clock.Now().Time())))
+		}
+		request := &kinesinv1.WaitRequest{Ids: texts(ids), WaitMicros: wait.Microseconds()}
+		var response *kinesinv1.GetResponse
+		err := c.retry(ctx, "wait", func(ctx context.Context) (err error) {
+			response, err = once(ctx, c.cfg.callTimeout+wait, c.backend.Tasks.Wait, request)
+			return err
+		})
+		if err != nil {
+			return known, err
+		}
+		if known, err = getResults(response, len(ids)); err != nil || ended(known) {
+			return known, err
+		}
+		if err := clock.Sleep(ctx, c.cfg.clock, waitGapMin); err != nil {
+			return known, fmt.Errorf("wait: %w", err)
+		}
+	}
+}
+
+func ended(results []GetResult) bool {
+	for i := range results {
+		if results[i].Err == nil && !results[i].Task.State.IsEnd() {
+			return false
+		}
+	}
+	return true
+}
+
+// ListQuery says which tasks to list.
+type ListQuery struct {
+	Lambda string
+	State  State // zero: all states
+	Limit  int   // most tasks to read; zero: all
+}
+
+const listPageMax = 1000
+
+// List reads the tasks of a lambda, page by page as the loop goes on. An error ends it.
+func (c *Client) List(ctx context.Context, q ListQuery) iter.Seq2[TaskInfo, error] {
+	return func(yield func(TaskInfo, error) bool) {
+		request := &kinesinv1.ListRequest{Lambda: q.Lambda}
+		if q.State != task.Unknown {
+			request.State = q.State.String()
+		}
+		for left := q.Limit; ; {
+			request.Limit = listPageMax
+			if q.Limit > 0 {
+				request.Limit = int32(min(left, listPageMax))
+			}
+			response, err := call(ctx, c, "list", c.backend.Tasks.List, request)
+			if err != nil {
+				yield(TaskInfo{}, err)
+				return
+			}
+			for _, t := range response.Tasks {
+				if !yield(taskInfoOf(t), nil) {
+					return
+				}
+			}
+			left -= len(response.Tasks)
+			request.Cursor = response.NextCursor
+			if len(request.Cursor) == 0 || q.Limit > 0 && left <= 0 {
+				return
+			}
+		}
+	}
+}
+
+// CancelOutcome is what a cancel did.
+type CancelOutcome string
+
+// The outcomes of a cancel that was not too late.
+const (
+	CancelDone      CancelOutcome = "cancelled"  // the task never starts, or not again
+	CancelRequested CancelOutcome = "cancelling" // it runs, and its worker was asked to stop
+)
+
+// CancelResult is what became of one cancel.
+type CancelResult struct {
+	Outcome CancelOutcome
+	State   string // where the cancel met the task
+	Err     error  // ErrTooLate: it had ended; ErrNotFound
+}
+
+// Cancel makes sure that a task does not start, or asks it to stop if it runs. It
+// returns ErrTooLate when the task had ended.
+func (c *Client) Cancel(ctx context.Context, id ID) (CancelOutcome, error) {
+	results, err := c.CancelMany(ctx, []ID{id})
+	if err != nil {
+		return "", err
+	}
+	return results[0].Outcome, results[0].Err
+}
+
+// CancelMany cancels up to 1,000 tasks, with an answer for each, in order. The error is about the call as a whole.
+func (c *Client) CancelMany(ctx context.Context, ids []ID) ([]CancelResult, error) {
+	response, err := call(ctx, c, "cancel", c.backend.Tasks.Cancel, &kinesinv1.CancelRequest{Ids: texts(ids)})
+	if err != nil {
+		return nil, err
+	}
+	if len(response.Results) != len(ids) {
+		return nil, incomplete(len(response.Results), len(ids))
+	}
+	results := make([]CancelResult, len(ids))
+	for i, r := range response.Results {
+		results[i] = CancelResult{Outcome: CancelOutcome(r.Outcome), State: r.State, Err: api.ErrorOf(r.Problem)}
+	}
+	return results, nil
+}
+
+func texts(ids []ID) []string {
+	all := make([]string, len(ids))
+	for i, id := range ids {
+		all[i] = string(id)
+	}
+	return all
+}
+
+func incomplete(have, want int) error {
+	return fmt.Errorf("%w: the server answered for %d of %d tasks", ErrInternal, have, want)
+}
+
+func getResults(response *kinesinv1.GetResponse, want int) ([]GetResult, error) {
+	if len(response.Results) != want {
+		return nil, incomplete(len(response.Results), want)
+	}
+	results := make([]GetResult, want)
+	for i, r := range response.Results {
+		if r.Problem != nil {
+			results[i].Err = api.ErrorOf(r.Problem)
+			continue
+		}
+		if r.Task == nil {
+			return nil, errors.New("the server answered with neither a task nor a problem")
+		}
+		results[i].Task = taskInfoOf(r.Task)
+	}
+	return results, nil
+}
+
+func taskInfoOf(w *kinesinv1.Task) TaskInfo {
+	t := TaskInfo{
+		ID: ID(w.Id), Lambda: w.Lambda, State: stateOf(w.State), Priority: w.Priority, Collection: w.Collection, Key: w.Key,
+		Due: timeOf(w.DueMicros), Created: timeOf(w.CreatedMicros), Enqueued: timeOf(w.EnqueuedMicros),
+		Started: timeOf(w.StartedMicros), Ended: timeOf(w.EndedMicros), Next: timeOf(w.NextMicros),
+		Attempt: int(w.Attempt), Failures: int(w.Failures), MaxAttempts: int(w.MaxAttempts), WorkerLost: int(w.WorkerLost),
+		Suspect: w.Suspect, CancelRequested: w.CancelRequested, Worker: w.Worker,
+		Payload: w.Payload, PayloadBytes: w.PayloadBytes,
+	}
+	for _, a := range w.Attempts {
+		t.Attempts = append(t.Attempts, AttemptInfo{
+			Number: int(a.Number), Worker: a.Worker, Start: timeOf(a.StartMicros), End: timeOf(a.EndMicros), Outcome: a.Outcome, Error: a.Error,
+		})
+	}
+	return t
+}
+
+// stateOf reads a state; one of a newer server is Unknown.
+func stateOf(text string) State {
+	if text == task.Accepted.String() {
+		return task.Accepted
+	}
+	s, err := task.ParseState(text)
+	if err != nil {
+		return task.Unknown
+	}
+	return s
+}

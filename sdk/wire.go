@@ -1,0 +1,79 @@
+package sdk
+
+import (
+	"context"
+	"errors"
+	"io"
+	"net/http"
+
+	"connectrpc.com/connect"
+
+	"github.com/kinesin-io/kinesin/api"
+	"github.com/kinesin-io/kinesin/api/kinesinv1"
+	"github.com/kinesin-io/kinesin/api/kinesinv1/kinesinv1connect"
+	"github.com/kinesin-io/kinesin/controller"
+)
+
+// wireBackend carries a worker's calls over the network.
+type wireBackend struct {
+	calls   kinesinv1connect.WorkerServiceClient
+	streams kinesinv1connect.WorkerServiceClient
+}
+
+func newWireBackend(calls, streams *http.Client, base string) wireBackend {
+	return wireBackend{
+		calls:   kinesinv1connect.NewWorkerServiceClient(calls, base, api.ClientOptions()...),
+		streams: kinesinv1connect.NewWorkerServiceClient(streams, base, api.ClientOptions()...),
+	}
+}
+
+// Register opens a worker lease.
+func (b wireBackend) Register(ctx context.Context, r *kinesinv1.RegisterRequest) (*kinesinv1.RegisterResponse, error) {
+	return once(ctx, CallTimeoutDefault, b.calls.Register, r)
+}
+
+// Heartbeat renews it.
+func (b wireBackend) Heartbeat(ctx context.Context, r *kinesinv1.HeartbeatRequest) (*kinesinv1.HeartbeatResponse, error) {
+	return once(ctx, CallTimeoutDefault, b.calls.Heartbeat, r)
+}
+
+// Leave ends it.
+func (b wireBackend) Leave(ctx context.Context, r *kinesinv1.LeaveRequest) (*kinesinv1.LeaveResponse, error) {
+	return once(ctx, CallTimeoutDefault, b.calls.Leave, r)
+}
+
+// Work opens a stream.
+func (b wireBackend) Work(ctx context.Context) (controller.Stream, error) {
+	s, err := b.streams.Work(ctx)
+	if err != nil {
+		return nil, api.FromWire(err)
+	}
+	return wireStream{s}, nil
+}
+
+type wireStream struct {
+	s *connect.BidiStreamForClientSimple[kinesinv1.WorkRequest, kinesinv1.WorkResponse]
+}
+
+// Send returns io.EOF when the server has ended the stream.
+func (w wireStream) Send(r *kinesinv1.WorkRequest) error {
+	err := w.s.Send(r)
+	if errors.Is(err, io.EOF) {
+		return io.EOF
+	}
+	return api.FromWire(err)
+}
+
+// Receive returns the server's reason when it has ended the stream.
+func (w wireStream) Receive() (*kinesinv1.WorkResponse, error) {
+	r, err := w.s.Receive()
+	if err != nil {
+		return nil, api.FromWire(err)
+	}
+	return r, nil
+}
+
+// Close ends the stream.
+func (w wireStream) Close() error {
+	return errors.Join(w.s.CloseRequest(), w.s.CloseResponse())
+}
