@@ -29,7 +29,7 @@ var (
 	wire    = []string{"api", "api/*"}
 
 	// testKit is what the tests of every package may import.
-	testKit = slices.Concat(drivers, []string{"task", "store", "queue", "store/storetest", "queue/queuetest", "internal/*"})
+	testKit = slices.Concat(drivers, []string{"task", "store", "queue", "store/storetest", "queue/queuetest", "partition/partitiontest", "internal/*"})
 
 	// serverSide is what never gets into the binary of a worker.
 	serverSide = []string{
@@ -46,6 +46,7 @@ var table = []row{
 	{name: "internal/clock", may: []string{"task"}},
 
 	{name: "partition", may: []string{"task", "internal/clock"}},
+	{name: "partition/partitiontest", may: []string{"task", "partition"}},
 	{name: "store", may: []string{"task", "partition", "internal/clock"}},
 	{name: "queue", may: []string{"task", "partition", "internal/clock"}},
 	{name: "lease", may: []string{"task", "store", "internal/clock"}},
@@ -84,7 +85,7 @@ var table = []row{
 
 // planned rows may name a package that does not exist yet.
 var planned = []string{
-	"partition", "store/storetest", "controller", "sdk/sdktest", "examples/*", "test/*",
+	"store/storetest", "controller", "sdk/sdktest", "examples/*", "test/*",
 }
 
 // reserved modules may be imported directly only by these packages, tests included.
