@@ -33,8 +33,8 @@ const (
 const filePerm = 0o700
 
 func (d *Driver) open() error {
-	if err := d.cfg.FS.MkdirAll(d.dir, filePerm); err != nil {
-		return fmt.Errorf("data directory: %w", err)
+	if err := makeDir(d.cfg.FS, d.dir); err != nil {
+		return fmt.Errorf("data directory %s cannot be made: %w", d.dir, err)
 	}
 	lock, err := lockDir(d.dir, d.cfg.FS)
 	if err != nil {
@@ -45,6 +45,27 @@ func (d *Driver) open() error {
 		return errors.Join(err, lock.Close())
 	}
 	return nil
+}
+
+// makeDir makes dir and what is missing above it, and syncs the entries.
+func makeDir(files vfs.FS, dir string) error {
+	if _, err := files.Stat(dir); err == nil {
+		return nil
+	}
+	parent := files.PathDir(dir)
+	if parent != dir {
+		if err := makeDir(files, parent); err != nil {
+			return err
+		}
+	}
+	if err := files.MkdirAll(dir, filePerm); err != nil {
+		return err
+	}
+	entry, err := files.OpenDir(parent)
+	if err != nil {
+		return err
+	}
+	return errors.Join(entry.Sync(), entry.Close())
 }
 
 func lockDir(dir string, files vfs.FS) (*pebbledb.Lock, error) {

@@ -1,0 +1,257 @@
+package pebble_test
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+
+	pebbledb "github.com/cockroachdb/pebble/v2"
+	"github.com/cockroachdb/pebble/v2/vfs"
+	"github.com/cockroachdb/pebble/v2/vfs/errorfs"
+
+	"github.com/kinesin-io/kinesin/store"
+	"github.com/kinesin-io/kinesin/store/pebble"
+	"github.com/kinesin-io/kinesin/task"
+)
+
+var errDisk = errors.New("input/output error")
+
+// logSync reports whether op makes the log durable.
+func logSync(op errorfs.Op) bool {
+	sync := op.Kind == errorfs.OpFileSync || op.Kind == errorfs.OpFileSyncData || op.Kind == errorfs.OpFileSyncTo
+	return sync && strings.HasSuffix(op.Path, ".log")
+}
+
+// TestFailedSyncIsFatal checks that a write whose sync fails is never acknowledged, that Fatal is
+// called once, and that nothing is accepted after it.
+func TestFailedSyncIsFatal(t *testing.T) {
+	var broken atomic.Bool
+	files := errorfs.Wrap(vfs.NewMem(), errorfs.InjectorFunc(func(op errorfs.Op) error {
+		if broken.Load() && logSync(op) {
+			return errDisk
+		}
+		return nil
+	}))
+	var fatal []string
+	var mu sync.Mutex
+	d := openOn(t, files, pebble.Config{Fatal: func(err error) {
+		mu.Lock()
+		defer mu.Unlock()
+		fatal = append(fatal, err.Error())
+	}})
+	broken.Store(true)
+	results, err := d.Apply(t.Context(), []store.Op{{Kind: store.PutTask, Task: crashTask(1, 1)}})
+	if err == nil {
+		t.Errorf("acknowledged %v although the sync failed", results)
+	}
+	broken.Store(false)
+	if _, err := d.Apply(t.Context(), []store.Op{{Kind: store.PutTask, Task: crashTask(2, 1)}}); err == nil {
+		t.Error("a write after a failed sync was acknowledged")
+	}
+	if _, err := d.Tasks(t.Context(), []task.ID{{1}}); err == nil {
+		t.Error("a read after a failed sync was answered")
+	}
+	mu.Lock()
+	if len(fatal) != 1 || !strings.Contains(fatal[0], "input/output error") || strings.Contains(fatal[0], "\n") {
+		t.Errorf("fatal: %q, want one line with the cause", fatal)
+	}
+	mu.Unlock()
+	_ = d.Close()
+}
+
+// TestFatalEndsTheProcess runs the test binary again and breaks the disk under it: exit code 1, one line, no stack.
+func TestFatalEndsTheProcess(t *testing.T) {
+	const mark = "KINESIN_TEST_BREAK_DISK"
+	if os.Getenv(mark) != "" {
+		files := errorfs.Wrap(vfs.NewMem(), errorfs.InjectorFunc(func(op errorfs.Op) error {
+			if logSync(op) {
+				return errDisk
+			}
+			return nil
+		}))
+		d, err := pebble.Open("data", pebble.Config{FS: files})
+		if err == nil {
+			_, err = d.Apply(t.Context(), []store.Op{{Kind: store.PutTask, Task: crashTask(1, 1)}})
+		}
+		fmt.Println("survived", err)
+		return
+	}
+	cmd := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^TestFatalEndsTheProcess$")
+	cmd.Env = append(os.Environ(), mark+"=1")
+	var out, text bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &out, &text
+	err := cmd.Run()
+	var exit *exec.ExitError
+	if !errors.As(err, &exit) || exit.ExitCode() != 1 {
+		t.Errorf("got %v, want exit code 1; %s", err, out.String())
+	}
+	line := strings.TrimSpace(text.String())
+	if strings.Contains(line, "\n") || !strings.Contains(line, "input/output error") || out.Len() > 0 {
+		t.Errorf("stderr %q, stdout %q: want one line with the cause", line, out.String())
+	}
+}
+
+// TestReadsWaitForTheDisk holds a sync back: a row that is applied but not yet on disk may not be read.
+func TestReadsWaitForTheDisk(t *testing.T) {
+	hold, held := make(chan struct{}), make(chan struct{})
+	var once sync.Once
+	var holding atomic.Bool
+	files := errorfs.Wrap(vfs.NewMem(), errorfs.InjectorFunc(func(op errorfs.Op) error {
+		if holding.Load() && logSync(op) {
+			once.Do(func() { close(held) })
+			<-hold
+		}
+		return nil
+	}))
+	d := openOn(t, files, pebble.Config{})
+	holding.Store(true)
+	var running sync.WaitGroup
+	running.Go(func() {
+		if results, err := d.Apply(t.Context(), []store.Op{{Kind: store.PutTask, Task: crashTask(1, 1)}}); err != nil || results[0] != nil {
+			t.Errorf("%v, %v", results, err)
+		}
+	})
+	<-held
+	var released atomic.Bool
+	conflicted := make(chan struct{})
+	running.Go(func() {
+		results, err := d.Apply(t.Context(), []store.Op{{Kind: store.PutTask, Task: crashTask(1, 1)}})
+		if err != nil || !errors.Is(results[0], store.ErrConflict) || !released.Load() {
+			t.Errorf("%v, %v, released %v: a conflict with a row that is not on disk", results, err, released.Load())
+		}
+		close(conflicted)
+	})
+	running.Go(func() {
+		rows, err := d.Tasks(t.Context(), []task.ID{crashTask(1, 1).ID})
+		if err != nil || (!rows[0].ID.IsZero() && !released.Load()) {
+			t.Errorf("%v, %v, released %v", rows, err, released.Load())
+		}
+	})
+	// A scan does not wait, and shows when the row is visible.
+	for {
+		rows, err := d.ScanWakeups(t.Context(), crashPart, store.WakeKey{}, 1<<62, 1)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if len(rows) == 1 {
+			break
+		}
+	}
+	released.Store(true)
+	close(hold)
+	<-conflicted
+	running.Wait()
+	if err := d.Close(); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestDirectoryInUse(t *testing.T) {
+	dir := t.TempDir()
+	first, err := pebble.Open(dir, pebble.Config{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, err = pebble.Open(dir, pebble.Config{})
+	if !errors.Is(err, store.ErrInUse) || !strings.Contains(err.Error(), dir) {
+		t.Errorf("second open: %v, want ErrInUse with the directory", err)
+	}
+	if err := first.Close(); err != nil {
+		t.Fatal(err)
+	}
+	again, err := pebble.Open(dir, pebble.Config{})
+	if err != nil {
+		t.Fatalf("after close: %v", err)
+	}
+	if err := errors.Join(again.Close(), again.Close()); err != nil {
+		t.Error(err)
+	}
+	if _, err := again.Tasks(t.Context(), []task.ID{{1}}); !errors.Is(err, store.ErrClosed) {
+		t.Errorf("read after close: %v", err)
+	}
+	if _, err := again.Apply(t.Context(), nil); !errors.Is(err, store.ErrClosed) {
+		t.Errorf("write after close: %v", err)
+	}
+}
+
+func TestUnwritableDirectory(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "file")
+	if err := os.WriteFile(file, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for _, dir := range []string{file, filepath.Join(file, "below"), "/proc/kinesin-data"} {
+		_, err := pebble.Open(dir, pebble.Config{})
+		if err == nil || errors.Is(err, store.ErrInUse) || !strings.Contains(err.Error(), dir) {
+			t.Errorf("%s: got %v, want a refusal that names it", dir, err)
+		}
+	}
+}
+
+func TestNewerData(t *testing.T) {
+	files := vfs.NewMem()
+	d := openOn(t, files, pebble.Config{})
+	if err := d.Close(); err != nil {
+		t.Fatal(err)
+	}
+	writeRaw(t, files, []byte("m"), []byte{2})
+	if _, err := pebble.Open("data", pebble.Config{FS: files}); !errors.Is(err, store.ErrVersion) || !strings.Contains(err.Error(), "newer version") {
+		t.Errorf("newer layout: %v, want ErrVersion", err)
+	}
+	files = vfs.NewMem()
+	if err := openOn(t, files, pebble.Config{}).Close(); err != nil {
+		t.Fatal(err)
+	}
+	writeRaw(t, files, append([]byte("t"), make([]byte, 16)...), []byte{99, 1, 2})
+	d = openOn(t, files, pebble.Config{})
+	if _, err := d.Tasks(t.Context(), []task.ID{{}}); !errors.Is(err, store.ErrVersion) {
+		t.Errorf("newer row: %v, want ErrVersion", err)
+	}
+	if err := d.Close(); err != nil {
+		t.Error(err)
+	}
+	files = vfs.NewMem()
+	if err := files.MkdirAll("data", 0o755); err != nil {
+		t.Fatal(err)
+	}
+	file, err := files.Create("data/marker.format-version.000099.999", vfs.WriteCategoryUnspecified)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_ = file.Close()
+	if _, err := pebble.Open("data", pebble.Config{FS: files}); !errors.Is(err, store.ErrVersion) {
+		t.Errorf("newer engine: %v, want ErrVersion", err)
+	}
+}
+
+func TestForeignData(t *testing.T) {
+	files := vfs.NewMem()
+	writeRaw(t, files, []byte("somebody's key"), []byte("value"))
+	if _, err := pebble.Open("data", pebble.Config{FS: files}); !errors.Is(err, store.ErrCorrupt) {
+		t.Errorf("foreign data: %v, want ErrCorrupt", err)
+	}
+}
+
+// writeRaw writes one pair past the driver.
+func writeRaw(t *testing.T, files vfs.FS, key, value []byte) {
+	t.Helper()
+	db, err := pebbledb.Open("data", &pebbledb.Options{FS: files, FormatMajorVersion: pebbledb.FormatNewest, Logger: quiet{}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := errors.Join(db.Set(key, value, pebbledb.Sync), db.Close()); err != nil {
+		t.Fatal(err)
+	}
+}
+
+type quiet struct{}
+
+func (quiet) Infof(string, ...any)              {}
+func (quiet) Errorf(string, ...any)             {}
+func (quiet) Fatalf(format string, args ...any) { panic(fmt.Sprintf(format, args...)) }
