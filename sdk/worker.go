@@ -73,8 +73,11 @@ func Use(m ...Middleware) WorkerOption {
 	return func(c *workerConfig) { c.use = append(c.use, m...) }
 }
 
+// Hooks are what a worker can tell of itself.
+type Hooks = controller.Hooks
+
 // Observe has the hooks called as things happen, for metrics.
-func Observe(h controller.Hooks) WorkerOption { return func(c *workerConfig) { c.hooks = h } }
+func Observe(h Hooks) WorkerOption { return func(c *workerConfig) { c.hooks = h } }
 
 // ExitWith sets what ends the process when its lease is lost and handlers ignore the
 // end of their contexts: their tasks start elsewhere, so they must not go on. os.Exit otherwise.

@@ -1,0 +1,178 @@
+// Package bench is the load generator behind `kinesin bench`: it schedules tasks
+// on a server, runs them in a worker of its own process, and counts exactly, by
+// the number that each task carries in its payload. It owns the load, the worker
+// and the figures; it starts no server, and it never judges a figure.
+package bench
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/kinesin-io/kinesin/sdk"
+)
+
+// Kind is a shape of load.
+type Kind string
+
+// The kinds of load.
+const (
+	Insert    Kind = "insert"    // tasks far in the future: only what it takes to accept them
+	Wall      Kind = "wall"      // all tasks due in one instant, drained
+	Steady    Kind = "steady"    // tasks due at random milliseconds, at a mean rate
+	Immediate Kind = "immediate" // one after the other: schedule, wait for the start, next
+)
+
+// Limits of a run.
+const (
+	TasksMax   = 10_000_000
+	SlotsMax   = 10_000
+	callersMax = 4 // calls in flight while inserting
+
+	insertAhead  = 24 * time.Hour // when the tasks of Insert are due
+	aheadBase    = 4 * time.Second
+	aheadPerTask = 50 * time.Microsecond // 20,000 inserts a second is slow
+
+	// What does not start within this time after its due time is lost.
+	patienceBase    = time.Minute
+	patiencePerTask = time.Millisecond
+	// A duplicate may come a little after the last first start.
+	settleFor  = time.Second
+	stopWithin = 10 * time.Second
+)
+
+// Config is a run.
+type Config struct {
+	Client *sdk.Client
+	Kind   Kind
+	// Tasks is how many; for Steady it follows from Rate and Duration.
+	Tasks        int
+	Rate         float64       // tasks per second, of Steady
+	Duration     time.Duration // of Steady
+	Slots        int           // of the worker
+	PayloadBytes int           // at least 8
+	Batch        int           // tasks of a call when inserting
+	Ahead        time.Duration // from the begin of the insertion to the first due time; 0: as long as a slow insertion takes
+	Shards       int           // of the lambda; 0: the server's default
+	// Lambda is the name of the lambda that is made for the run, and deleted after it.
+	Lambda string
+	// ServerCPU is the CPU time that the server has used.
+	ServerCPU func(ctx context.Context) (time.Duration, error)
+	Progress  func(text string)
+}
+
+// ErrConfig marks a run that cannot be; the text says what is allowed.
+var ErrConfig = errors.New("bench")
+
+// Validate fills what follows from other fields and refuses what cannot be.
+func (c *Config) Validate() error {
+	if c.Kind == Steady {
+		c.Tasks = int(c.Rate * c.Duration.Seconds())
+	}
+	var errs []error
+	within := func(what string, n, lowest, highest int) {
+		if n < lowest || n > highest {
+			errs = append(errs, fmt.Errorf("%w: %s: have %d, want %d to %d", ErrConfig, what, n, lowest, highest))
+		}
+	}
+	within("tasks", c.Tasks, 1, TasksMax)
+	within("workers", c.Slots, 1, SlotsMax)
+	within("payload bytes", c.PayloadBytes, indexBytes, 1<<20)
+	within("batch", c.Batch, 1, 10_000)
+	return errors.Join(errs...)
+}
+
+// Run carries out a run. The report is of use only without an error.
+func Run(ctx context.Context, c Config) (Report, error) {
+	if err := c.Validate(); err != nil {
+		return Report{}, err
+	}
+	r := &run{Config: c, seen: newRecord(c.Tasks)}
+	if _, _, err := c.Client.CreateLambda(ctx, sdk.LambdaInfo{Name: c.Lambda, Shards: c.Shards, Priorities: []string{"normal"}}); err != nil {
+		return Report{}, err
+	}
+	report, err := r.measure(ctx)
+	return report, errors.Join(err, r.cleanUp(ctx))
+}
+
+// run is a Config at work.
+type run struct {
+	Config
+
+	seen     *record
+	inserted phase
+	accepted int
+}
+
+// measure runs the load, under a worker where it needs one.
+func (r *run) measure(ctx context.Context) (Report, error) {
+	if r.Kind == Insert {
+		return r.insertOnly(ctx)
+	}
+	load := map[Kind]func(context.Context) (phase, error){Wall: r.wall, Steady: r.steady, Immediate: r.immediate}[r.Kind]
+	if load == nil {
+		return Report{}, fmt.Errorf("%w: unknown kind %q", ErrConfig, r.Kind)
+	}
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	stop, stopped := r.startWorker(ctx, cancel)
+	var measured phase
+	err := r.warmUp(ctx)
+	if err == nil {
+		measured, err = load(ctx)
+	}
+	stop()
+	if workerErr := <-stopped; err == nil {
+		err = workerErr
+	}
+	if cause := context.Cause(ctx); err != nil && cause != nil {
+		err = cause
+	}
+	return r.report(measured), err
+}
+
+// startWorker runs the worker until stop is called; should it end by itself, so does the run.
+func (r *run) startWorker(ctx context.Context, fail context.CancelCauseFunc) (stop func(), stopped <-chan error) {
+	w := sdk.NewWorker(r.Client, sdk.Slots(r.Slots), sdk.Grace(time.Second))
+	sdk.NewLambda[[]byte](r.Lambda).Handle(w, func(_ context.Context, t *sdk.Task[[]byte]) error {
+		r.seen.start(t.Args, time.Now())
+		return nil
+	})
+	ctx, stop = context.WithCancel(ctx)
+	ended := make(chan error, 1)
+	go func() {
+		err := w.Run(ctx)
+		if ctx.Err() == nil {
+			fail(fmt.Errorf("the worker ended: %w", errors.Join(err, errors.New("before the load did"))))
+		}
+		ended <- err
+	}()
+	return stop, ended
+}
+
+// warmUp returns when the worker works.
+func (r *run) warmUp(ctx context.Context) error {
+	for range 3 {
+		if _, err := r.Client.Schedule(ctx, sdk.Item{Lambda: r.Lambda, Payload: warmUpPayload(r.PayloadBytes)}); err != nil {
+			return err
+		}
+		if err := r.seen.awaitWarm(ctx, patienceBase); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (r *run) cleanUp(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), patienceBase)
+	defer cancel()
+	_, err := r.Client.DeleteLambda(ctx, r.Lambda, true)
+	return err
+}
+
+func (r *run) progress(format string, args ...any) {
+	if r.Progress != nil {
+		r.Progress(fmt.Sprintf(format, args...))
+	}
+}

@@ -1,0 +1,48 @@
+package bench
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+)
+
+// cpuSeries is what the server's metrics call its CPU time.
+const cpuSeries = "process_cpu_seconds_total "
+
+// ownCPU is the CPU time that this process has used.
+func ownCPU() time.Duration {
+	var u syscall.Rusage
+	if syscall.Getrusage(syscall.RUSAGE_SELF, &u) != nil {
+		return 0
+	}
+	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
+}
+
+// ServerCPU reads the CPU time of the server at a URL from its metrics.
+func ServerCPU(server string) func(context.Context) (time.Duration, error) {
+	return func(ctx context.Context) (time.Duration, error) {
+		request, err := http.NewRequestWithContext(ctx, http.MethodGet, strings.TrimRight(server, "/")+"/metrics", http.NoBody)
+		if err != nil {
+			return 0, err
+		}
+		response, err := http.DefaultClient.Do(request)
+		if err != nil {
+			return 0, fmt.Errorf("read the server's CPU time: %w", err)
+		}
+		defer response.Body.Close()
+		lines := bufio.NewScanner(response.Body)
+		for lines.Scan() {
+			if value, found := strings.CutPrefix(lines.Text(), cpuSeries); found {
+				seconds, err := strconv.ParseFloat(value, 64)
+				return time.Duration(seconds * float64(time.Second)), err
+			}
+		}
+		return 0, errors.Join(fmt.Errorf("the metrics of %s have no %s", server, cpuSeries), lines.Err())
+	}
+}

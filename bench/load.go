@@ -1,0 +1,156 @@
+package bench
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/kinesin-io/kinesin/sdk"
+)
+
+// insertOnly measures what it takes to accept tasks.
+func (r *run) insertOnly(ctx context.Context) (Report, error) {
+	due := time.Now().Add(insertAhead).Truncate(time.Millisecond)
+	for i := range r.seen.due {
+		r.seen.due[i] = due.UnixMicro()
+	}
+	if err := r.insert(ctx); err != nil {
+		return Report{}, err
+	}
+	return r.report(r.inserted), nil
+}
+
+// wall makes all tasks due in one instant and waits until all have started.
+func (r *run) wall(ctx context.Context) (phase, error) {
+	due := r.firstDue()
+	for i := range r.seen.due {
+		r.seen.due[i] = due.UnixMicro()
+	}
+	return r.insertThenRun(ctx, due, 0)
+}
+
+// steady makes tasks due at random milliseconds.
+func (r *run) steady(ctx context.Context) (phase, error) {
+	due := r.firstDue()
+	for i := range r.seen.due {
+		r.seen.due[i] = due.Add(time.Duration(rand.Int64N(int64(r.Duration)))).Truncate(time.Millisecond).UnixMicro() //nolint:gosec // a load, no secret
+	}
+	return r.insertThenRun(ctx, due, r.Duration)
+}
+
+// firstDue is far enough ahead that all tasks are in before it.
+func (r *run) firstDue() time.Time {
+	ahead := r.Ahead
+	if ahead == 0 {
+		ahead = aheadBase + time.Duration(r.Tasks)*aheadPerTask
+	}
+	return time.Now().Add(ahead).Truncate(time.Millisecond)
+}
+
+// insertThenRun inserts all tasks, and measures from the first due time to the last start.
+func (r *run) insertThenRun(ctx context.Context, first time.Time, length time.Duration) (phase, error) {
+	if err := r.insert(ctx); err != nil {
+		return phase{}, err
+	}
+	left := time.Until(first)
+	if left < 0 {
+		return phase{}, fmt.Errorf("inserting %d tasks took %v longer than there was time before they were due: choose a longer --ahead", r.Tasks, -left)
+	}
+	r.progress("inserted %d tasks in %.1f s, the first is due in %.1f s", r.Tasks, r.inserted.seconds(), left.Seconds())
+	if err := sleep(ctx, left-time.Since(first.Add(-left))); err != nil {
+		return phase{}, err
+	}
+	p, err := r.begin(ctx)
+	if err != nil {
+		return p, err
+	}
+	p.from = first
+	return r.awaitAll(ctx, p, length)
+}
+
+// awaitAll waits for the last start, and a little longer for duplicates. What does not start is
+// lost, which is a figure and no error.
+func (r *run) awaitAll(ctx context.Context, p phase, length time.Duration) (phase, error) {
+	err := await(ctx, r.seen.all, length+patienceBase+time.Duration(r.Tasks)*patiencePerTask)
+	if err != nil && !errors.Is(err, errPatience) {
+		return p, err
+	}
+	if err := sleep(ctx, settleFor/10); err != nil { // the last results are on their way
+		return p, err
+	}
+	if p, err = r.finish(ctx, p); err != nil {
+		return p, err
+	}
+	p.to = time.UnixMicro(r.seen.last.Load())
+	return p, sleep(ctx, settleFor)
+}
+
+// immediate schedules one task after the other. Its due time is when the call was made.
+func (r *run) immediate(ctx context.Context) (phase, error) {
+	p, err := r.begin(ctx)
+	if err != nil {
+		return p, err
+	}
+	p.from = time.Now()
+	for i := range r.Tasks {
+		payload := payloads(1, r.PayloadBytes, func(int) uint64 { return uint64(i) })[0]
+		r.seen.due[i] = time.Now().UnixMicro()
+		if _, err := r.Client.Schedule(ctx, sdk.Item{Lambda: r.Lambda, Payload: payload}); err != nil {
+			return p, fmt.Errorf("task %d: %w", i, err)
+		}
+		r.accepted++
+		if err := await(ctx, r.seen.each, patienceBase); err != nil && !errors.Is(err, errPatience) {
+			return p, err
+		}
+	}
+	p.to = time.Now()
+	if p, err = r.finish(ctx, p); err != nil {
+		return p, err
+	}
+	return p, sleep(ctx, settleFor)
+}
+
+// insert schedules all tasks, in batches over several calls at a time.
+func (r *run) insert(ctx context.Context) error {
+	p, err := r.begin(ctx)
+	if err != nil {
+		return err
+	}
+	p.from = time.Now()
+	g, groupCtx := errgroup.WithContext(ctx)
+	g.SetLimit(callersMax)
+	for from := 0; from < r.Tasks && groupCtx.Err() == nil; from += r.Batch {
+		g.Go(func() error { return r.insertBatch(groupCtx, from, min(from+r.Batch, r.Tasks)) })
+	}
+	if err := g.Wait(); err != nil {
+		return err
+	}
+	p.to = time.Now()
+	r.accepted = r.Tasks
+	r.inserted, err = r.finish(ctx, p)
+	return err
+}
+
+func (r *run) insertBatch(ctx context.Context, from, to int) error {
+	items := make([]sdk.Item, to-from)
+	for i, payload := range payloads(len(items), r.PayloadBytes, func(i int) uint64 { return uint64(from + i) }) {
+		items[i] = sdk.Item{Lambda: r.Lambda, At: time.UnixMicro(r.seen.due[from+i]), Payload: payload}
+	}
+	_, err := r.Client.ScheduleMany(ctx, items)
+	return err
+}
+
+func sleep(ctx context.Context, d time.Duration) error {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-t.C:
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}

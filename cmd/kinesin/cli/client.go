@@ -1,0 +1,58 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"strings"
+
+	"github.com/spf13/pflag"
+
+	"github.com/kinesin-io/kinesin/sdk"
+)
+
+const serverDefault = "http://127.0.0.1:7070"
+
+// triesAtHand is how often a command that somebody may be watching tries a
+// call: enough for a hiccup, and no long wait where no server is.
+const triesAtHand = 4
+
+func (a *app) serverFlag(flags *pflag.FlagSet) {
+	flags.StringVar(&a.server, "server", serverDefault, "base `URL` of the server")
+	settings(flags, "server")
+}
+
+// client makes a client of the server that --server names. It connects at the first call.
+func (a *app) client(opts ...sdk.ClientOption) (*sdk.Client, error) {
+	if !strings.Contains(a.server, "://") {
+		a.server = "http://" + a.server
+	}
+	c, err := sdk.NewClient(a.server, append([]sdk.ClientOption{sdk.WithLogger(slog.New(slog.DiscardHandler))}, opts...)...)
+	if err != nil {
+		return nil, usagef("%v", err)
+	}
+	return c, nil
+}
+
+// withClient runs f with a client and explains its error.
+func (a *app) withClient(f func(*sdk.Client) error, opts ...sdk.ClientOption) error {
+	c, err := a.client(opts...)
+	if err != nil {
+		return err
+	}
+	defer c.Close()
+	return a.explain(f(c))
+}
+
+// explain adds to the error of a call what to do where nothing that speaks for Kinesin answered.
+func (a *app) explain(err error) error {
+	switch {
+	case errors.Is(err, context.Canceled):
+		return errors.New("interrupted")
+	case errors.Is(err, sdk.ErrUnavailable) && strings.Contains(err.Error(), "dial "):
+		return fmt.Errorf("cannot reach a server at %s: is `kinesin serve` running there? --server or %s names another (%w)",
+			a.server, envName("server"), err)
+	}
+	return err
+}

@@ -1,0 +1,95 @@
+package cli
+
+import (
+	"fmt"
+	"io"
+	"strings"
+	"text/tabwriter"
+	"time"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"github.com/kinesin-io/kinesin/sdk"
+	"github.com/kinesin-io/kinesin/task"
+)
+
+func (a *app) lambdaCommand() *cobra.Command {
+	c := &cobra.Command{
+		Use:   "lambda",
+		Short: "Create, show, change and delete lambdas",
+		Long:  `A lambda is a named callback, with the settings that all its tasks share.`,
+	}
+	c.AddCommand(a.lambdaCreateCommand(), a.lambdaGetCommand(), a.lambdaListCommand(), a.lambdaUpdateCommand(), a.lambdaDeleteCommand())
+	group(c)
+	return c
+}
+
+// lambdaObject is a lambda in JSON results.
+type lambdaObject struct {
+	Name         string   `json:"name"`
+	Mode         string   `json:"mode"`
+	Priorities   []string `json:"priorities"`
+	Shards       int      `json:"shards"`
+	MaxAttempts  int      `json:"max_attempts"`
+	TimeoutMS    float64  `json:"timeout_ms"`
+	BackoffMinMS float64  `json:"backoff_min_ms"`
+	BackoffMaxMS float64  `json:"backoff_max_ms"`
+	RetentionMS  float64  `json:"retention_ms"`
+	Created      string   `json:"created,omitempty"`
+	Deleting     bool     `json:"deleting"`
+	Existed      *bool    `json:"existed,omitempty"` // of create only
+}
+
+func lambdaObjectOf(l *sdk.LambdaInfo) lambdaObject {
+	return lambdaObject{
+		Name: l.Name, Mode: l.Mode, Priorities: l.Priorities, Shards: l.Shards, MaxAttempts: l.MaxAttempts,
+		TimeoutMS: millis(l.Timeout), BackoffMinMS: millis(l.BackoffMin), BackoffMaxMS: millis(l.BackoffMax), RetentionMS: millis(l.Retention),
+		Created: timeText(l.Created), Deleting: l.Deleting,
+	}
+}
+
+func millis(d time.Duration) float64 { return float64(d.Microseconds()) / 1000 }
+
+func printLambda(w io.Writer, l *sdk.LambdaInfo) error {
+	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	fmt.Fprintf(t, "name\t%s\nmode\t%s\npriorities\t%s\nshards\t%d\nmax attempts\t%d\ntimeout\t%s\nbackoff\t%s..%s\nretention\t%s\ncreated\t%s\n",
+		l.Name, l.Mode, strings.Join(l.Priorities, ","), l.Shards, l.MaxAttempts, formatDuration(l.Timeout),
+		formatDuration(l.BackoffMin), formatDuration(l.BackoffMax), formatDuration(l.Retention), timeText(l.Created))
+	if l.Deleting {
+		fmt.Fprintln(t, "deleting\tyes: it takes no new tasks")
+	}
+	return t.Flush()
+}
+
+// settingsOf adds the flags of what can be changed in a lambda.
+func settingsOf(f *pflag.FlagSet, l *sdk.LambdaInfo) {
+	f.IntVar(&l.MaxAttempts, "max-attempts", 0, fmt.Sprintf("failed attempts after which a task is dead, 1 to %d; %d when not set", task.AttemptsMax, task.MaxAttemptsDefault))
+	f.Var(durationValue{d: &l.Timeout}, "timeout", "bound of one attempt; "+formatDuration(task.TimeoutDefault)+" when not set")
+	f.Var(rangeValue{&l.BackoffMin, &l.BackoffMax}, "backoff", "least and longest wait before a retry; "+
+		formatDuration(task.BackoffMinDefault)+".."+formatDuration(task.BackoffMaxDefault)+" when not set")
+	f.Var(durationValue{d: &l.Retention}, "retention", "how long ended tasks are kept; "+formatDuration(task.RetentionDefault)+" when not set")
+}
+
+// checkLambda refuses what no server would take. Explicit zeros would mean "not set" on the wire.
+func checkLambda(f *pflag.FlagSet, l *sdk.LambdaInfo) error {
+	for _, name := range []string{"max-attempts", "timeout", "retention", "shards"} {
+		if flag := f.Lookup(name); flag != nil && flag.Changed && (flag.Value.String() == "0" || flag.Value.String() == "") {
+			return usagef("--%s 0: leave it out for the default", name)
+		}
+	}
+	if l.Shards < 0 || l.Shards > task.ShardsMax {
+		return usagef("--shards %d: want 1 to %d", l.Shards, task.ShardsMax)
+	}
+	if l.MaxAttempts < 0 || l.MaxAttempts > task.AttemptsMax {
+		return usagef("--max-attempts %d: want 1 to %d", l.MaxAttempts, task.AttemptsMax)
+	}
+	v := task.Lambda{
+		Name: l.Name, Priorities: l.Priorities, Shards: uint16(l.Shards), MaxAttempts: uint32(l.MaxAttempts),
+		Timeout: l.Timeout, BackoffMin: l.BackoffMin, BackoffMax: l.BackoffMax, Retention: l.Retention,
+	}
+	if err := v.WithDefaults().Validate(); err != nil {
+		return usagef("%v", err)
+	}
+	return nil
+}

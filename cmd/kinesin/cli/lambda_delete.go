@@ -1,0 +1,50 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/spf13/cobra"
+
+	"github.com/kinesin-io/kinesin/sdk"
+)
+
+type deletedObject struct {
+	Name    string `json:"name"`
+	Dropped int64  `json:"dropped"`
+}
+
+func (a *app) lambdaDeleteCommand() *cobra.Command {
+	var drop bool
+	c := &cobra.Command{
+		Use:   "delete NAME [--drop]",
+		Short: "Delete a lambda",
+		Long:  `Deletes a lambda. While it has tasks that have not ended this is refused (exit 1), unless --drop says to drop them.`,
+		Args:  one("NAME"),
+	}
+	c.Flags().BoolVar(&drop, "drop", false, "drop its tasks that have not ended")
+	c.RunE = does(func(ctx context.Context, args []string) error {
+		return a.withClient(func(k *sdk.Client) error {
+			dropped, err := k.DeleteLambda(ctx, args[0], drop)
+			if errors.Is(err, sdk.ErrInUse) {
+				return fmt.Errorf("%w; --drop drops them", err)
+			}
+			if err != nil {
+				return err
+			}
+			return a.printDeleted(deletedObject{Name: args[0], Dropped: dropped})
+		}, sdk.WithTries(triesAtHand))
+	})
+	a.outputFlag(c.Flags())
+	a.serverFlag(c.Flags())
+	return c
+}
+
+func (a *app) printDeleted(o deletedObject) error {
+	if a.json() {
+		return printJSON(a.Stdout, o)
+	}
+	_, err := fmt.Fprintf(a.Stdout, "deleted %s, dropped %d tasks\n", o.Name, o.Dropped)
+	return err
+}

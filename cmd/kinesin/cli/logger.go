@@ -1,0 +1,32 @@
+package cli
+
+import (
+	"cmp"
+	"io"
+	"log/slog"
+
+	"github.com/spf13/pflag"
+)
+
+// logFlags say what is logged, on stderr.
+type logFlags struct{ level, format string }
+
+func (l *logFlags) add(f *pflag.FlagSet) {
+	l.level, l.format = cmp.Or(l.level, "info"), formatText
+	f.Var(choiceValue{&l.level, []string{"debug", "info", "warn", "error"}}, "log-level", "least `LEVEL` to log: debug, info, warn or error")
+	f.Var(choiceValue{&l.format, []string{formatText, formatJSON}}, "log-format", "`FORM` of the log on stderr: text or json")
+	settings(f, "log-level", "log-format")
+}
+
+// logger logs to w as the flags say.
+func (l *logFlags) logger(w io.Writer) (*slog.Logger, error) {
+	var level slog.Level
+	if err := level.UnmarshalText([]byte(l.level)); err != nil {
+		return nil, usagef("--log-level: %v", err)
+	}
+	options := &slog.HandlerOptions{Level: level}
+	if l.format == formatJSON {
+		return slog.New(slog.NewJSONHandler(w, options)), nil
+	}
+	return slog.New(slog.NewTextHandler(w, options)), nil
+}

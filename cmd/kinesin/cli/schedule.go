@@ -1,0 +1,153 @@
+package cli
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"os"
+	"time"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"github.com/kinesin-io/kinesin/sdk"
+)
+
+// payloadFileBytesMax bounds what is read before the server could refuse it.
+const payloadFileBytesMax = 15 << 20
+
+// scheduleFlags are what one call is about.
+type scheduleFlags struct {
+	in                        time.Duration
+	at                        string
+	priority, collection, key string
+	payload, payloadFile      string
+	batch                     string
+}
+
+type scheduledObject struct {
+	ID        string `json:"id"`
+	Due       string `json:"due"`
+	Duplicate bool   `json:"duplicate"`
+}
+
+func (a *app) scheduleCommand() *cobra.Command {
+	var s scheduleFlags
+	c := &cobra.Command{
+		Use:   "schedule LAMBDA [--in D | --at TIME] [flags]\n  kinesin schedule [LAMBDA] --batch FILE|-",
+		Short: "Schedule a task, or many",
+		Long: `Schedules a task and prints its id. When it prints the id, the task is on disk.
+
+Without --in and --at it is due now; a time in the past means now too.
+
+--batch reads a JSON object from each line, with "lambda", "in" or "at", "priority", "collection", "key" and "payload" (a string is
+taken as it is, any other value as its JSON text); LAMBDA is then for lines that name none. It prints one result for each, in order:
+the id, or "error: line N: …". A bad line does not stop the others. Exit 1 when any failed.`,
+		Example: `  kinesin schedule greet --in 90s --payload Ada
+  kinesin schedule greet --at 2027-01-31T09:00:00+01:00 --key reminder-42 --payload-file letter.json
+  echo '{"lambda":"greet","in":"3d","payload":{"user":42}}' | kinesin schedule --batch -`,
+		Args: cobra.MaximumNArgs(1),
+	}
+	s.add(c.Flags())
+	c.RunE = does(func(ctx context.Context, args []string) error {
+		if c.Flags().Changed("batch") {
+			return a.scheduleBatch(ctx, c.Flags(), s.batch, args)
+		}
+		return a.scheduleOne(ctx, c.Flags(), &s, args)
+	})
+	a.outputFlag(c.Flags())
+	a.serverFlag(c.Flags())
+	return c
+}
+
+func (s *scheduleFlags) add(f *pflag.FlagSet) {
+	f.Var(durationValue{d: &s.in}, "in", "due `D` from now: 90s, 3d, 1h30m")
+	f.StringVar(&s.at, "at", "", "due at this `TIME`, RFC 3339")
+	f.StringVar(&s.priority, "priority", "", "one of the lambda's priority classes")
+	f.StringVar(&s.collection, "collection", "", "label for a subset of the lambda's tasks")
+	f.StringVar(&s.key, "key", "", "idempotency key: same lambda and key, same task")
+	f.StringVar(&s.payload, "payload", "", "payload, as `TEXT`")
+	f.StringVar(&s.payloadFile, "payload-file", "", "read the payload from `FILE`, - for stdin")
+	f.StringVar(&s.batch, "batch", "", "read tasks from the JSON lines of `FILE`, - for stdin")
+}
+
+func (a *app) scheduleOne(ctx context.Context, f *pflag.FlagSet, s *scheduleFlags, args []string) error {
+	if len(args) == 0 {
+		return usagef("the name of a lambda is missing (or --batch)")
+	}
+	item, err := s.item(f, args[0])
+	if err != nil {
+		return err
+	}
+	if f.Changed("payload-file") {
+		if item.Payload, err = a.readPayload(s.payloadFile); err != nil {
+			return err
+		}
+	}
+	return a.withClient(func(k *sdk.Client) error {
+		r, err := k.Schedule(ctx, item)
+		if err != nil {
+			return err
+		}
+		return a.printScheduled(&r)
+	}, sdk.WithTries(triesAtHand))
+}
+
+func (s *scheduleFlags) item(f *pflag.FlagSet, lambda string) (sdk.Item, error) {
+	item := sdk.Item{
+		Lambda: lambda, Priority: s.priority, Collection: s.collection, Key: s.key, Payload: []byte(s.payload),
+	}
+	if f.Changed("in") && f.Changed("at") {
+		return item, usagef("--in and --at exclude each other: a task is due once")
+	}
+	if f.Changed("payload") && f.Changed("payload-file") {
+		return item, usagef("--payload and --payload-file exclude each other: a task has one payload")
+	}
+	if f.Changed("key") && s.key == "" {
+		return item, usagef("--key is empty: leave it out for a task without a key")
+	}
+	item.In = s.in
+	if f.Changed("at") {
+		at, err := parseTime(s.at)
+		if err != nil {
+			return item, usagef("--at: %v", err)
+		}
+		item.At = at
+	}
+	return item, nil
+}
+
+func (a *app) readPayload(path string) ([]byte, error) {
+	r, err := a.open(path)
+	if err != nil {
+		return nil, fmt.Errorf("read the payload: %w", err)
+	}
+	defer r.Close()
+	payload, err := io.ReadAll(io.LimitReader(r, payloadFileBytesMax+1))
+	if err != nil {
+		return nil, fmt.Errorf("read the payload: %w", err)
+	}
+	if len(payload) > payloadFileBytesMax {
+		return nil, fmt.Errorf("payload in %s is too large: more than %d bytes", path, payloadFileBytesMax)
+	}
+	return payload, nil
+}
+
+// open opens a file, or stdin for "-".
+func (a *app) open(path string) (io.ReadCloser, error) {
+	if path == "-" {
+		return io.NopCloser(a.Stdin), nil
+	}
+	return os.Open(path)
+}
+
+func (a *app) printScheduled(r *sdk.Result) error {
+	if a.json() {
+		return printJSON(a.Stdout, scheduledObject{ID: string(r.ID), Due: timeText(r.Due), Duplicate: r.Duplicate})
+	}
+	if r.Duplicate {
+		a.note("the key was there already: this is the id of the task that has it")
+	}
+	_, err := fmt.Fprintln(a.Stdout, r.ID)
+	return err
+}

@@ -1,0 +1,129 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os/signal"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"github.com/kinesin-io/kinesin/server"
+)
+
+// serveFlags are what a server is told.
+type serveFlags struct {
+	server.Config
+
+	log logFlags
+}
+
+func (a *app) serveCommand() *cobra.Command {
+	var s serveFlags
+	c := &cobra.Command{
+		Use:   "serve",
+		Short: "Run a server",
+		Long: `Runs a server with all roles on an embedded store, and prints where everything is. What it acknowledges is on disk, synced.
+
+SIGTERM and Ctrl-C drain: nothing new is accepted or fired, calls in hand are finished, the store is closed last. A second one ends it at once,
+and loses nothing that was acknowledged either.
+
+There is no authentication yet, so it listens on loopback only.`,
+		Example: `  kinesin serve
+  kinesin serve --data /var/lib/kinesin --listen 127.0.0.1:7171 --log-format json`,
+		Args: cobra.NoArgs,
+	}
+	s.add(c.Flags())
+	c.RunE = does(func(ctx context.Context, _ []string) error {
+		log, err := s.log.logger(a.Stderr)
+		if err != nil {
+			return err
+		}
+		s.Log = log
+		return a.serve(ctx, s.Config)
+	})
+	a.outputFlag(c.Flags())
+	return c
+}
+
+func (s *serveFlags) add(f *pflag.FlagSet) {
+	f.StringVar(&s.DataDir, "data", server.DataDirDefault, "`DIR` of the store; made when it is not there")
+	f.StringVar(&s.Listen, "listen", server.ListenDefault, "`HOST:PORT` on loopback; port 0 takes a free one")
+	f.StringSliceVar(&s.Roles, "roles", nil, "`ROLES` of this process, of "+strings.Join(server.Roles(), ",")+"; all when not set")
+	f.IntVar(&s.PayloadBytesMax, "payload-max", 0, "largest payload in `BYTES`; 262144 when not set")
+	f.Var(durationValue{d: &s.Horizon, min: time.Second}, "horizon", "how far ahead a task may be due; 10 years when not set")
+	f.Var(durationValue{d: &s.Window, min: time.Millisecond}, "window", "how far the schedule is read ahead; 10s when not set")
+	f.Var(durationValue{d: &s.DrainMax, min: time.Millisecond}, "drain", "how long a stop may take; "+formatDuration(server.DrainMaxDefault)+" when not set")
+	settings(f, "data", "listen", "roles", "payload-max", "horizon", "window", "drain")
+	s.log.add(f)
+}
+
+// serve runs a server until a signal, or the end of ctx, has drained it.
+func (a *app) serve(ctx context.Context, c server.Config) error {
+	ctx, stop := untilSignal(ctx)
+	defer stop()
+	s, err := newServer(ctx, c)
+	if err != nil {
+		return err
+	}
+	if err := a.printServer(s); err != nil {
+		return err
+	}
+	return s.Run(ctx)
+}
+
+// newServer opens a server; a configuration that it refuses is bad usage.
+func newServer(ctx context.Context, c server.Config) (*server.Server, error) {
+	s, err := server.New(ctx, c)
+	if errors.Is(err, server.ErrConfig) {
+		return nil, usagef("%v", err)
+	}
+	return s, err
+}
+
+// untilSignal is a context that SIGTERM or Ctrl-C ends. The second one then
+// does what it would have done without this.
+func untilSignal(ctx context.Context) (context.Context, context.CancelFunc) {
+	ctx, stop := signal.NotifyContext(ctx, syscall.SIGTERM, syscall.SIGINT)
+	context.AfterFunc(ctx, stop)
+	return ctx, stop
+}
+
+// serverObject says where everything is.
+type serverObject struct {
+	URL     string   `json:"url"`
+	Metrics string   `json:"metrics"`
+	Healthz string   `json:"healthz"`
+	Readyz  string   `json:"readyz"`
+	Data    string   `json:"data"`
+	Roles   []string `json:"roles"`
+	Version string   `json:"version"`
+}
+
+func (a *app) printServer(s *server.Server) error {
+	data, err := filepath.Abs(s.DataDir())
+	if err != nil {
+		data = s.DataDir()
+	}
+	url := "http://" + s.Addr().String()
+	o := serverObject{
+		URL: url, Metrics: url + "/metrics", Healthz: url + "/healthz", Readyz: url + "/readyz",
+		Data: data, Roles: s.Roles(), Version: a.version(),
+	}
+	if a.json() {
+		return printJSON(a.Stdout, o)
+	}
+	_, err = fmt.Fprintf(a.Stdout, `kinesin %s is serving
+  API      %s (gRPC, gRPC-Web and JSON over HTTP)
+  metrics  %s
+  health   %s, %s
+  data     %s
+  roles    %s
+`, o.Version, o.URL, o.Metrics, o.Healthz, o.Readyz, o.Data, strings.Join(o.Roles, ", "))
+	return err
+}

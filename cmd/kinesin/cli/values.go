@@ -1,0 +1,158 @@
+package cli
+
+import (
+	"fmt"
+	"math"
+	"regexp"
+	"strconv"
+	"strings"
+	"time"
+)
+
+const durationWant = "want a duration such as 90s, 5m, 1h30m, 3d or 2w"
+
+const (
+	day  = 24 * time.Hour
+	week = 7 * day
+)
+
+var (
+	durationForm = regexp.MustCompile(`^[-+]?(\d+(\.\d+)?(ns|us|µs|ms|s|m|h|d|w))+$|^[-+]?0$`)
+	durationPart = regexp.MustCompile(`(\d+(?:\.\d+)?)([a-zµ]+)`)
+
+	units = map[string]time.Duration{
+		"ns": time.Nanosecond, "us": time.Microsecond, "µs": time.Microsecond, "ms": time.Millisecond,
+		"s": time.Second, "m": time.Minute, "h": time.Hour, "d": day, "w": week,
+	}
+)
+
+// parseDuration reads Go's notation, with days of 24 hours and weeks besides: 1w2d12h.
+func parseDuration(text string) (time.Duration, error) {
+	if !durationForm.MatchString(text) {
+		return 0, fmt.Errorf("%q is not a duration: %s", text, durationWant)
+	}
+	var sum float64 // exact to 64 ns within ten years
+	for _, part := range durationPart.FindAllStringSubmatch(text, -1) {
+		n, _ := strconv.ParseFloat(part[1], 64) // infinite when too large
+		sum += n * float64(units[part[2]])
+	}
+	if sum > math.MaxInt64/2 {
+		return 0, fmt.Errorf("%q is out of range: at most 100 years", text)
+	}
+	if strings.HasPrefix(text, "-") {
+		sum = -sum
+	}
+	return time.Duration(math.Round(sum)), nil
+}
+
+// formatDuration is a duration with whole days and weeks as a person would write them.
+func formatDuration(d time.Duration) string {
+	switch {
+	case d != 0 && d%day == 0:
+		return strconv.Itoa(int(d/day)) + "d"
+	case d%time.Second != 0 || d == 0:
+		return d.String()
+	}
+	text := d.String()
+	if d%time.Minute == 0 {
+		text = strings.TrimSuffix(text, "0s")
+	}
+	if d%time.Hour == 0 {
+		text = strings.TrimSuffix(text, "0m")
+	}
+	return text
+}
+
+// parseTime reads a moment, of which microseconds count.
+func parseTime(text string) (time.Time, error) {
+	t, err := time.Parse(time.RFC3339Nano, text)
+	if err != nil {
+		return time.Time{}, fmt.Errorf("%q is not a time: want RFC 3339 such as 2027-01-31T09:00:00Z or 2027-01-31T09:00:00.250+01:00", text)
+	}
+	return t, nil
+}
+
+// durationValue is a flag with a duration in our notation.
+type durationValue struct {
+	d   *time.Duration
+	min time.Duration
+}
+
+func (v durationValue) String() string {
+	if v.d == nil || *v.d == 0 {
+		return ""
+	}
+	return formatDuration(*v.d)
+}
+
+func (durationValue) Type() string { return "duration" }
+
+func (v durationValue) Set(text string) error {
+	d, err := parseDuration(text)
+	if err != nil {
+		return err
+	}
+	if d < v.min {
+		return fmt.Errorf("%s is too short: want at least %s", text, formatDuration(v.min))
+	}
+	*v.d = d
+	return nil
+}
+
+// rangeValue is a flag with two durations: 1s..10m.
+type rangeValue struct{ from, to *time.Duration }
+
+func (v rangeValue) String() string {
+	if v.from == nil || *v.to == 0 {
+		return ""
+	}
+	return formatDuration(*v.from) + ".." + formatDuration(*v.to)
+}
+
+func (rangeValue) Type() string { return "range" }
+
+func (v rangeValue) Set(text string) error {
+	low, high, found := strings.Cut(text, "..")
+	if !found {
+		return fmt.Errorf("%q is not a range: want MIN..MAX such as 1s..10m", text)
+	}
+	from, err := parseDuration(low)
+	if err != nil {
+		return err
+	}
+	to, err := parseDuration(high)
+	if err != nil {
+		return err
+	}
+	if from <= 0 || to < from {
+		return fmt.Errorf("%q is not a range: want 0 < MIN ≤ MAX, such as 1s..10m", text)
+	}
+	*v.from, *v.to = from, to
+	return nil
+}
+
+// choiceValue is a flag with one of a few words.
+type choiceValue struct {
+	value   *string
+	choices []string
+}
+
+func (v choiceValue) String() string {
+	if v.value == nil {
+		return ""
+	}
+	return *v.value
+}
+
+func (choiceValue) Type() string { return "word" }
+
+func (v choiceValue) Set(text string) error {
+	for _, c := range v.choices {
+		if text == c {
+			*v.value = text
+			return nil
+		}
+	}
+	last := len(v.choices) - 1
+	return fmt.Errorf("%q is unknown: want %s or %s", text, strings.Join(v.choices[:last], ", "), v.choices[last])
+}

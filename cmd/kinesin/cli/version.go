@@ -1,0 +1,44 @@
+package cli
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"runtime"
+	"runtime/debug"
+
+	"github.com/spf13/cobra"
+)
+
+type versionObject struct {
+	Version string `json:"version"`
+	Go      string `json:"go"`
+	OS      string `json:"os"`
+	Arch    string `json:"arch"`
+}
+
+func (a *app) versionCommand() *cobra.Command {
+	c := &cobra.Command{
+		Use:   "version",
+		Short: "Say which version this is",
+		Args:  cobra.NoArgs,
+		RunE: does(func(context.Context, []string) error {
+			v := versionObject{Version: a.version(), Go: runtime.Version(), OS: runtime.GOOS, Arch: runtime.GOARCH}
+			if a.json() {
+				return printJSON(a.Stdout, v)
+			}
+			_, err := fmt.Fprintf(a.Stdout, "kinesin %s (%s, %s/%s)\n", v.Version, v.Go, v.OS, v.Arch)
+			return err
+		}),
+	}
+	a.outputFlag(c.Flags())
+	return c
+}
+
+// version is what was set at link time, or what `go install` recorded.
+func (a *app) version() string {
+	if info, found := debug.ReadBuildInfo(); found {
+		return cmp.Or(a.Version, info.Main.Version)
+	}
+	return cmp.Or(a.Version, "unknown")
+}
