@@ -10,9 +10,10 @@ import (
 
 // entry is one thing to do at a moment. A wake-up has no task: its row is read again when it fires.
 type entry struct {
-	at   task.Instant
-	id   task.ID
-	task *task.Task
+	at    task.Instant
+	id    task.ID
+	task  *task.Task
+	sends bool // it puts one more message on the partition's queue, as far as was known when it was added
 }
 
 func before(a, b entry) bool {
@@ -48,9 +49,9 @@ func (l *lookahead) open(horizon task.Instant) {
 	l.horizon.Store(int64(horizon))
 }
 
-// lower brings the horizon nearer.
+// lower brings the horizon nearer; it never moves it away.
 func (l *lookahead) lower(horizon task.Instant) {
-	l.horizon.Store(int64(horizon))
+	l.horizon.Store(min(int64(horizon), l.horizon.Load()))
 	l.truncated = true
 }
 
@@ -63,24 +64,44 @@ func (l *lookahead) add(e entry) {
 	}
 }
 
-// takeUntil removes and returns up to limit entries at or before t, earliest first.
-func (l *lookahead) takeUntil(t task.Instant, limit int) []entry {
-	var taken []entry
-	for len(taken) < limit {
-		first, ok := l.entries.Min()
-		if !ok || first.at > t {
-			break
+// takeUntil removes and returns up to limit entries at or before t, earliest first. Of those that send it
+// takes no more than room and passes over the others; full says that it passed over any.
+func (l *lookahead) takeUntil(t task.Instant, limit, room int) (taken []entry, full bool) {
+	l.entries.Scan(func(e entry) bool {
+		switch {
+		case e.at > t || len(taken) == limit:
+			return false
+		case !e.sends:
+			taken = append(taken, e)
+		case room > 0:
+			room--
+			taken = append(taken, e)
+		default:
+			full = true
 		}
-		l.entries.PopMin()
-		taken = append(taken, first)
+		return true
+	})
+	for _, e := range taken {
+		l.entries.Delete(e)
 	}
-	return taken
+	return taken, full
 }
 
 // next is the instant of the earliest entry.
 func (l *lookahead) next() (task.Instant, bool) {
 	first, ok := l.entries.Min()
 	return first.at, ok
+}
+
+// nextSilent is the instant of the earliest entry that does not send.
+func (l *lookahead) nextSilent() (at task.Instant, ok bool) {
+	l.entries.Scan(func(e entry) bool {
+		if !e.sends {
+			at, ok = e.at, true
+		}
+		return !ok
+	})
+	return at, ok
 }
 
 // low reports whether the set should be filled again although its time has not come.

@@ -2,6 +2,7 @@ package scheduler
 
 import (
 	"context"
+	"errors"
 	"log/slog"
 	"math/bits"
 	"sync"
@@ -70,13 +71,13 @@ func (r *runner) run(ctx context.Context) {
 			}
 			recovered = true
 		}
-		busy, wait, err := r.step(ctx)
+		busy, full, err := r.step(ctx)
 		switch {
 		case err != nil:
 			r.pause(ctx, err)
 		case !busy:
 			r.failures = 0
-			r.idle(ctx, wait)
+			r.idle(ctx, full)
 		default:
 			r.failures = 0
 		}
@@ -84,12 +85,14 @@ func (r *runner) run(ctx context.Context) {
 }
 
 // recover sends every enqueued task of the partition again where the messages did
-// not outlive the process. A message too many is refused at its claim.
+// not outlive the process. A message too many is refused at its claim. Those whose wake-up has
+// come are left to it, since it sends them too.
 func (r *runner) recover(ctx context.Context) error {
 	if r.Queue.Durable() {
 		return nil
 	}
-	through := r.Clock.Now().Add(2 * task.EnqueueTimeoutMax)
+	now := r.Clock.Now()
+	through := now.Add(2 * task.EnqueueTimeoutMax)
 	var after store.WakeKey
 	for {
 		rows, err := r.Store.ScanWakeups(ctx, r.partition, after, through, batchRowsMax)
@@ -98,7 +101,7 @@ func (r *runner) recover(ctx context.Context) error {
 		}
 		enqueued := make([]task.Task, 0, len(rows))
 		for i := range rows {
-			if rows[i].State == task.Enqueued {
+			if rows[i].State == task.Enqueued && rows[i].Wake > now {
 				enqueued = append(enqueued, rows[i])
 			}
 		}
@@ -111,19 +114,34 @@ func (r *runner) recover(ctx context.Context) error {
 	}
 }
 
-// step does one round. busy says that there may be more to do at once; wait is what else
-// than the time can end the idling.
-func (r *runner) step(ctx context.Context) (busy bool, wait <-chan struct{}, err error) {
+// fullness says what a round left because the queue had no room.
+type fullness struct {
+	left bool
+	room <-chan struct{} // closed when there is room again; nil when the queue cannot tell
+}
+
+// step does one round. busy says that there may be more to do at once.
+func (r *runner) step(ctx context.Context) (busy bool, full fullness, err error) {
 	r.takeHints()
 	if err := r.scan(ctx); err != nil {
-		return false, nil, err
+		return false, full, err
 	}
-	woken, err := r.fireWakeups(ctx)
+	r.noteHead()
+	woken, full, err := r.fireWakeups(ctx)
 	if err != nil {
-		return false, nil, err
+		return false, full, err
 	}
-	fired, wait, err := r.fireWaiting(ctx)
-	return woken+fired > 0, wait, err
+	fired, more, err := r.fireWaiting(ctx)
+	if more.left {
+		full = more
+	}
+	return woken+fired > 0, full, err
+}
+
+// noteHead publishes the due time of the oldest task that waits for its first dispatch.
+func (r *runner) noteHead() {
+	head, _ := r.waiting.next()
+	r.head.Store(int64(head))
 }
 
 func (r *runner) takeHints() {
@@ -145,7 +163,7 @@ func (r *runner) takeHints() {
 
 func (r *runner) addWaiting(t *task.Task) {
 	if r.waiting.covers(t.Due) {
-		r.waiting.add(entry{at: t.Due, id: t.ID, task: t})
+		r.waiting.add(entry{at: t.Due, id: t.ID, task: t, sends: true})
 	}
 }
 
@@ -158,7 +176,7 @@ func (r *runner) addWakeup(t *task.Task) {
 	if t.State == task.Scheduled && t.Attempt == 0 {
 		at = at.Add(-r.Lead)
 	}
-	r.wakeups.add(entry{at: at, id: t.ID})
+	r.wakeups.add(entry{at: at, id: t.ID, sends: t.State == task.Scheduled || t.State == task.RetriableFailure})
 }
 
 // scan reads the partition ahead, from the head of both ranges each time, so that a late
@@ -190,10 +208,10 @@ func (r *runner) scanWaiting(ctx context.Context, through task.Instant) error {
 		return err
 	}
 	for i := range rows {
-		r.waiting.add(entry{at: rows[i].Due, id: rows[i].ID, task: &rows[i]})
+		r.waiting.add(entry{at: rows[i].Due, id: rows[i].ID, task: &rows[i], sends: true})
 	}
 	if len(rows) == r.waiting.limit {
-		r.waiting.lower(rows[len(rows)-1].Due)
+		r.waiting.lower(rows[len(rows)-1].Due - 1) // more may be due with the last one
 	}
 	return nil
 }
@@ -209,53 +227,46 @@ func (r *runner) scanWakeups(ctx context.Context, through task.Instant) error {
 		r.addWakeup(&rows[i])
 	}
 	if len(rows) == r.wakeups.limit {
-		r.wakeups.lower(rows[len(rows)-1].Wake)
+		r.wakeups.lower(rows[len(rows)-1].Wake - 1)
 	}
 	return nil
 }
 
-// fireWaiting dispatches what is due within the lead, as far as the queue has room.
-func (r *runner) fireWaiting(ctx context.Context) (int, <-chan struct{}, error) {
-	head, ok := r.waiting.next()
-	r.head.Store(int64(head))
-	now := r.Clock.Now()
-	if !ok || head > now.Add(r.Lead/2) {
-		return 0, nil, nil
-	}
+// queueRoom is how many more messages the partition's queue takes.
+func (r *runner) queueRoom(ctx context.Context) (room int, full fullness) {
 	name := queue.Name{Lambda: r.partition.Lambda, Priority: r.partition.Priority}
-	room, wait := r.Dispatcher.Room(ctx, name)
-	if room == 0 {
-		return 0, r.orSoon(ctx, wait), nil
+	room, full.room = r.Dispatcher.Room(ctx, name)
+	return room, full
+}
+
+// fireWaiting dispatches what is due within the lead, as far as the queue has room.
+func (r *runner) fireWaiting(ctx context.Context) (int, fullness, error) {
+	now := r.Clock.Now()
+	if head, ok := r.waiting.next(); !ok || head > now.Add(r.Lead/2) {
+		return 0, fullness{}, nil
 	}
-	taken := r.waiting.takeUntil(now.Add(r.Lead), min(room, batchRowsMax))
+	room, full := r.queueRoom(ctx)
+	var taken []entry
+	taken, full.left = r.waiting.takeUntil(now.Add(r.Lead), batchRowsMax, room)
 	orders := make([]task.Order, len(taken))
 	for i, e := range taken {
 		orders[i] = task.Order{Task: *e.task, Waiting: true, Event: task.Event{Kind: task.Enqueue}}
 	}
-	err := firstError(r.Dispatcher.Dispatch(ctx, orders))
-	if err != nil {
-		r.nextScan = 0 // what was not dispatched is still in the store
-	}
-	return len(taken), nil, err
+	return len(taken), full, r.dispatch(ctx, orders)
 }
 
-// orSoon makes up a signal for queues that cannot tell when they have room.
-func (r *runner) orSoon(ctx context.Context, room <-chan struct{}) <-chan struct{} {
-	if room != nil {
-		return room
-	}
-	_ = clock.Sleep(ctx, r.Clock, roomEvery)
-	return closed
-}
-
-var closed = func() chan struct{} { c := make(chan struct{}); close(c); return c }()
-
-// fireWakeups looks at the rows whose wake-up has come, as they are now.
-func (r *runner) fireWakeups(ctx context.Context) (int, error) {
+// fireWakeups looks at the rows whose wake-up has come, as they are now. What would be sent waits for
+// room in the queue, as first dispatches do; what runs never waits behind it.
+func (r *runner) fireWakeups(ctx context.Context) (int, fullness, error) {
 	now := r.Clock.Now()
-	taken := r.wakeups.takeUntil(now, batchRowsMax)
+	if first, ok := r.wakeups.next(); !ok || first > now {
+		return 0, fullness{}, nil
+	}
+	room, full := r.queueRoom(ctx)
+	var taken []entry
+	taken, full.left = r.wakeups.takeUntil(now, batchRowsMax, room)
 	if len(taken) == 0 {
-		return 0, nil
+		return 0, full, nil
 	}
 	ids := make([]task.ID, len(taken))
 	for i := range taken {
@@ -264,18 +275,43 @@ func (r *runner) fireWakeups(ctx context.Context) (int, error) {
 	rows, err := r.Store.Tasks(ctx, ids)
 	if err != nil {
 		r.nextScan = 0
-		return 0, err
+		return 0, full, err
 	}
-	orders, err := r.judge(ctx, rows, now)
-	if err == nil && len(orders) > 0 {
-		err = firstError(r.Dispatcher.Dispatch(ctx, orders))
-	}
-	if err != nil {
+	orders, judged := r.judge(ctx, rows, now)
+	err = errors.Join(judged, r.dispatch(ctx, orders))
+	if judged != nil {
 		r.nextScan = 0
-		return 0, err
 	}
 	r.rearm(orders)
-	return len(taken), nil
+	return len(taken), full, err
+}
+
+// dispatch gives orders to the dispatcher. What fails is still in the store: it is found again by a
+// scan, at once when trying again may help. Only then is the failure the partition's.
+func (r *runner) dispatch(ctx context.Context, orders []task.Order) error {
+	if len(orders) == 0 {
+		return nil
+	}
+	for _, err := range r.Dispatcher.Dispatch(ctx, orders) {
+		if err = r.worthRetry(ctx, err); err != nil {
+			r.nextScan = 0
+			return err
+		}
+	}
+	return nil
+}
+
+// worthRetry passes an error on unless it is of one row that will fail in the same way again: such a
+// row must not hold up the others, so it is told of and left to the next scan.
+func (r *runner) worthRetry(ctx context.Context, err error) error {
+	for _, lasting := range []error{store.ErrMalformed, store.ErrTooLarge, store.ErrCorrupt, store.ErrVersion} {
+		if errors.Is(err, lasting) {
+			r.failed(err)
+			r.Log.ErrorContext(ctx, "task cannot be moved on", slog.String("partition", r.partition.String()), slog.Any("error", err))
+			return nil
+		}
+	}
+	return err
 }
 
 // rearm keeps the wake-ups that were only moved in view.
@@ -293,10 +329,11 @@ func (r *runner) rearm(orders []task.Order) {
 	}
 }
 
-// judge decides each row, asking for every lease and queue once.
-func (r *runner) judge(ctx context.Context, rows []task.Task, now task.Instant) ([]task.Order, error) {
+// judge decides each row, asking for every lease and queue once. The orders are good even with an error, which
+// is the first of those rows that could not be decided.
+func (r *runner) judge(ctx context.Context, rows []task.Task, now task.Instant) (orders []task.Order, failed error) {
 	j := judgement{runner: r, now: now, leases: map[string]lease.Lease{}, ages: map[queue.Name]time.Duration{}}
-	orders := make([]task.Order, 0, len(rows))
+	orders = make([]task.Order, 0, len(rows))
 	for i := range rows {
 		t := &rows[i]
 		if t.Wake.IsZero() {
@@ -307,14 +344,14 @@ func (r *runner) judge(ctx context.Context, rows []task.Task, now task.Instant) 
 			continue
 		}
 		event, act, err := j.rule(ctx, t)
-		if err != nil {
-			return nil, err
+		if err = r.worthRetry(ctx, err); err != nil && failed == nil {
+			failed = err
 		}
 		if act {
 			orders = append(orders, task.Order{Task: *t, Event: event})
 		}
 	}
-	return orders, nil
+	return orders, failed
 }
 
 // judgement is what one round of decisions has learnt so far.
@@ -325,32 +362,50 @@ type judgement struct {
 	ages   map[queue.Name]time.Duration
 }
 
-func (j *judgement) rule(ctx context.Context, t *task.Task) (task.Event, bool, error) {
-	c := circumstances{now: j.now, since: j.since}
-	var err error
+// rule decides a row. A lease that was renewed between the look and the verdict is looked at again.
+func (j *judgement) rule(ctx context.Context, t *task.Task) (event task.Event, act bool, err error) {
+	for range leaseLooksMax {
+		var c circumstances
+		if c, err = j.circumstances(ctx, t); err != nil {
+			return task.Event{}, false, err
+		}
+		event, v := decide(t, c)
+		if v != reclaim {
+			return event, v == carryOut, nil
+		}
+		if err = j.markLost(ctx, c.lease); err == nil {
+			return event, true, nil
+		}
+		if !errors.Is(err, store.ErrConflict) {
+			break
+		}
+		delete(j.leases, t.Worker)
+	}
+	return task.Event{}, false, err
+}
+
+func (j *judgement) circumstances(ctx context.Context, t *task.Task) (c circumstances, err error) {
+	c = circumstances{now: j.now, since: j.since}
 	switch {
 	case t.State.IsRunning():
 		c.lease, err = j.lease(ctx, t.Worker)
 	case t.State == task.Enqueued:
 		c.queueAge, err = j.age(ctx, queue.NameFor(t))
 	}
-	if err != nil {
-		return task.Event{}, false, err
+	return c, err
+}
+
+func (j *judgement) markLost(ctx context.Context, l lease.Lease) error {
+	if err := j.Leases.MarkLost(ctx, l); err != nil {
+		return err
 	}
-	event, v := decide(t, c)
-	if v != reclaim {
-		return event, v == carryOut, nil
-	}
-	if err := j.Leases.MarkLost(ctx, c.lease); err != nil {
-		return task.Event{}, false, err // renewed in between, or the store failed: look again
-	}
-	j.Log.WarnContext(ctx, "worker lost", slog.String("worker", t.Worker))
+	j.Log.WarnContext(ctx, "worker lost", slog.String("worker", l.Worker))
 	if j.Hooks.Lost != nil {
-		j.Hooks.Lost(t.Worker)
+		j.Hooks.Lost(l.Worker)
 	}
-	c.lease.Lost = true
-	j.leases[t.Worker] = c.lease
-	return event, true, nil
+	l.Lost = true
+	j.leases[l.Worker] = l
+	return nil
 }
 
 func (j *judgement) lease(ctx context.Context, worker string) (lease.Lease, error) {
@@ -375,23 +430,21 @@ func (j *judgement) age(ctx context.Context, name queue.Name) (time.Duration, er
 	return depth.Oldest, err
 }
 
-func firstError(errs []error) error {
-	for _, err := range errs {
-		if err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// idle waits for the next entry, the next scan, a hint, or the given signal.
-func (r *runner) idle(ctx context.Context, wait <-chan struct{}) {
+// idle waits for the next entry, the next scan, a hint, or room in the queue.
+func (r *runner) idle(ctx context.Context, full fullness) {
 	now := r.Clock.Now()
 	until := min(r.nextScan, now.Add(idleMax))
-	if at, ok := r.waiting.next(); ok && wait == nil {
+	if full.left {
+		if isClosed(full.room) {
+			full.room = nil // the queue's own bound is further away than ours, so it tells nothing
+		}
+		if full.room == nil {
+			until = min(until, now.Add(roomEvery))
+		}
+	} else if at, ok := r.waiting.next(); ok {
 		until = min(until, at.Add(-r.Lead/2))
 	}
-	if at, ok := r.wakeups.next(); ok {
+	if at, ok := r.nextWakeup(full); ok {
 		until = min(until, at)
 	}
 	timer := r.Clock.NewTimer(until.Sub(now))
@@ -399,8 +452,24 @@ func (r *runner) idle(ctx context.Context, wait <-chan struct{}) {
 	select {
 	case <-timer.C():
 	case <-r.poke:
-	case <-wait:
+	case <-full.room:
 	case <-ctx.Done():
+	}
+}
+
+func (r *runner) nextWakeup(full fullness) (task.Instant, bool) {
+	if full.left {
+		return r.wakeups.nextSilent()
+	}
+	return r.wakeups.next()
+}
+
+func isClosed(c <-chan struct{}) bool {
+	select {
+	case <-c:
+		return true
+	default:
+		return false
 	}
 }
 
@@ -409,12 +478,16 @@ func (r *runner) pause(ctx context.Context, err error) {
 	if ctx.Err() != nil {
 		return
 	}
-	if r.Hooks.Failed != nil {
-		r.Hooks.Failed(r.partition, err)
-	}
+	r.failed(err)
 	r.Log.WarnContext(ctx, "partition will be tried again", slog.String("partition", r.partition.String()), slog.Any("error", err))
 	ceiling := min(retryMin<<min(r.failures, 10), retryMax)
 	r.failures++
 	jitter, _ := bits.Mul64(r.Clock.Uint64(), uint64(ceiling))
 	_ = clock.Sleep(ctx, r.Clock, retryMin+time.Duration(jitter))
+}
+
+func (r *runner) failed(err error) {
+	if r.Hooks.Failed != nil {
+		r.Hooks.Failed(r.partition, err)
+	}
 }

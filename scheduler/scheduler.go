@@ -39,7 +39,9 @@ const (
 	// Retry of a partition whose store or queue fails.
 	retryMin, retryMax = 20 * time.Millisecond, 5 * time.Second
 	// roomEvery is how often a full queue is looked at where it cannot tell by itself.
-	roomEvery = 100 * time.Millisecond
+	roomEvery = 20 * time.Millisecond
+	// leaseLooksMax bounds how often a lease is looked at again because a heartbeat came in between.
+	leaseLooksMax = 3
 	// idleMax bounds any wait, so that a missed signal costs seconds and not a task.
 	idleMax = time.Minute
 )
