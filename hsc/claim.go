@@ -1,6 +1,7 @@
 package hsc
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"log/slog"
@@ -147,7 +148,7 @@ func (c *claimer) commit(ctx context.Context, messages []queue.Message) {
 			c.ops = nil
 		}
 		for c.unknown() {
-			c.svc.Hooks.failed("claim", err)
+			c.svc.Hooks.failed("claim", cmp.Or(err, store.ErrUnknown))
 			if !c.retry.sleep(ctx, c.svc.Clock) {
 				c.putBackOpen()
 				return

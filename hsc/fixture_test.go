@@ -34,6 +34,7 @@ type fixture struct {
 	catalog *catalog.Catalog
 	book    *lease.Book
 	svc     *Service
+	mu      sync.Mutex // guards what the hooks and Awake note; read without it only when all is quiet
 	awake   []task.Task
 	refused map[string]int
 	ended   []task.Outcome
@@ -74,20 +75,19 @@ func newFixture(t testing.TB, hooks bool) *fixture {
 }
 
 func (f *fixture) hooks() Hooks {
-	var mu sync.Mutex
 	return Hooks{
-		Refused: func(reason string, n int) { mu.Lock(); f.refused[reason] += n; mu.Unlock() },
+		Refused: func(reason string, n int) { f.mu.Lock(); f.refused[reason] += n; f.mu.Unlock() },
 		Finished: func(_ *catalog.Entry, _ *task.Task, o task.Outcome, _ time.Duration) {
-			mu.Lock()
+			f.mu.Lock()
 			f.ended = append(f.ended, o)
-			mu.Unlock()
+			f.mu.Unlock()
 		},
 		Started: func(_ *catalog.Entry, _ *task.Task, late time.Duration) {
-			mu.Lock()
+			f.mu.Lock()
 			f.started = append(f.started, late)
-			mu.Unlock()
+			f.mu.Unlock()
 		},
-		Failed: func(what string, _ error) { mu.Lock(); f.failed[what]++; mu.Unlock() },
+		Failed: func(what string, _ error) { f.mu.Lock(); f.failed[what]++; f.mu.Unlock() },
 	}
 }
 
@@ -105,7 +105,11 @@ func bubble(t *testing.T, test func(f *fixture)) {
 }
 
 // Awake implements Scheduler.
-func (f *fixture) Awake(t task.Task) { f.awake = append(f.awake, t) }
+func (f *fixture) Awake(t task.Task) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.awake = append(f.awake, t)
+}
 
 func (f *fixture) lambda(name string, priorities ...string) *catalog.Entry {
 	f.Helper()

@@ -61,10 +61,14 @@ func startOf(s *kinesinv1.Started) (report, bool) {
 // its task, carries out what that leads to, and leaves in every report what became of it. A report
 // that is there already is fine. It does not wait for a store that fails: those reports are unavailable.
 func (s *Service) record(ctx context.Context, sess *session, reports []report) {
+	s.recordWith(ctx, sess, reports, make([]store.Op, 0, len(reports)))
+}
+
+// recordWith uses the room of ops, and returns it for the next time.
+func (s *Service) recordWith(ctx context.Context, sess *session, reports []report, ops []store.Op) []store.Op {
 	for i := range reports {
 		reports[i].event.Worker, reports[i].event.Attempt = sess.worker, reports[i].number
 	}
-	var ops []store.Op
 	for range recordRoundsMax {
 		if err := s.readRows(ctx, reports); err != nil {
 			s.giveUp(ctx, reports, err)
@@ -77,12 +81,14 @@ func (s *Service) record(ctx context.Context, sess *session, reports []report) {
 		takeResults(reports, results)
 		if err != nil {
 			s.giveUp(ctx, reports, err)
+			ops = nil // they may still be in use
 			break
 		}
 	}
 	s.giveUp(ctx, reports, errBusy)
 	s.carryOut(ctx, reports)
 	s.conclude(sess, reports)
+	return ops
 }
 
 var errBusy = errors.New("rows kept changing")

@@ -202,6 +202,8 @@ func TestAMessageTheQueueRefusesIsLeftToTheWakeUp(t *testing.T) {
 		if row := f.wantState(id(c), task.Enqueued); row.Wake.IsZero() {
 			t.Error("no wake-up")
 		}
+		f.mu.Lock()
+		defer f.mu.Unlock()
 		if f.failed["send messages"] != 1 {
 			t.Errorf("failed: %v", sortedKeys(f.failed))
 		}

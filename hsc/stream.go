@@ -4,11 +4,13 @@ import (
 	"context"
 	"errors"
 	"io"
+	"slices"
 	"sync"
 
 	"connectrpc.com/connect"
 
 	"github.com/kinesin-io/kinesin/api/kinesinv1"
+	"github.com/kinesin-io/kinesin/store"
 	"github.com/kinesin-io/kinesin/task"
 )
 
@@ -21,6 +23,7 @@ const (
 
 	requestsAheadMax = 64   // messages read and not yet stored
 	reportsBatchMax  = 4096 // reports stored together
+	reportsKeptMax   = 512  // for which the room is kept
 	acksAheadMax     = 8192 // acks not yet sent
 	tasksPerMessage  = 512
 	bytesPerMessage  = 1 << 20 // payload bytes, above which no further task is added
@@ -66,6 +69,8 @@ type stream struct {
 	stop context.CancelCauseFunc
 
 	requests chan *kinesinv1.WorkRequest // read and not yet stored; closed by the reader
+
+	batch batch // used by storeReports alone
 
 	// Guarded by session.mu.
 	draining bool // no more tasks are to be claimed
@@ -248,7 +253,7 @@ func (st *stream) run(first *kinesinv1.WorkRequest) error {
 	if first.GetDrain() {
 		st.drain()
 	}
-	st.fill() // what the take-over has to say
+	st.fill()                // what the take-over has to say
 	st.svc.calls.Go(st.read) // ends when the call has returned, at the latest
 	var pumps, recorder, writer sync.WaitGroup
 	for _, g := range st.groups {
@@ -384,7 +389,7 @@ func (st *stream) storeBatch(request *kinesinv1.WorkRequest) {
 	if len(results)+len(started) == 0 {
 		return
 	}
-	acks := st.svc.setResults(context.WithoutCancel(st.ctx), st.sess, results, started)
+	acks := st.svc.setResults(context.WithoutCancel(st.ctx), st.sess, &st.batch, results, started)
 	st.sendAcks(acks)
 }
 
@@ -397,28 +402,47 @@ func (st *stream) nextRequest() (*kinesinv1.WorkRequest, bool) {
 	}
 }
 
+// batch is the room in which reports are made ready; it is used again and again.
+type batch struct {
+	reports []report
+	ops     []store.Op
+}
+
+// reset forgets the tasks of the last time, and keeps the room unless it has become large.
+func (b *batch) reset() {
+	if len(b.reports) > reportsKeptMax {
+		*b = batch{}
+		return
+	}
+	clear(b.reports)
+	clear(b.ops)
+	b.reports, b.ops = b.reports[:0], b.ops[:0]
+}
+
 // setResults stores results and starts, and answers the results.
-func (s *Service) setResults(ctx context.Context, sess *session, results []*kinesinv1.Result, started []*kinesinv1.Started) []*kinesinv1.ResultAck {
-	reports := make([]report, 0, len(results)+len(started))
+func (s *Service) setResults(ctx context.Context, sess *session, b *batch, results []*kinesinv1.Result, started []*kinesinv1.Started) []*kinesinv1.ResultAck {
+	defer b.reset()
+	b.reports = slices.Grow(b.reports, len(results)+len(started))
+	b.ops = slices.Grow(b.ops, len(results)+len(started))
 	acks := make([]*kinesinv1.ResultAck, 0, len(results))
 	for _, r := range started {
 		if rep, ok := startOf(r); ok {
-			reports = append(reports, rep)
+			b.reports = append(b.reports, rep)
 		}
 	}
-	starts := len(reports)
+	starts := len(b.reports)
 	for _, r := range results {
 		rep, problem := finishOf(r)
 		if problem != nil {
 			acks = append(acks, &kinesinv1.ResultAck{Task: r.GetTask(), Attempt: r.GetAttempt(), Problem: problem})
 			continue
 		}
-		reports = append(reports, rep)
+		b.reports = append(b.reports, rep)
 	}
-	sess.recallRows(reports)
-	s.record(ctx, sess, reports)
-	for i := starts; i < len(reports); i++ {
-		acks = append(acks, wireAck(reports[i].attempt, reports[i].problem))
+	sess.recallRows(b.reports)
+	b.ops = s.recordWith(ctx, sess, b.reports, b.ops)
+	for i := starts; i < len(b.reports); i++ {
+		acks = append(acks, wireAck(b.reports[i].attempt, b.reports[i].problem))
 	}
 	return acks
 }

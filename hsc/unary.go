@@ -160,7 +160,7 @@ func (s *Service) SetResults(ctx context.Context, r *kinesinv1.SetResultsRequest
 	if err != nil {
 		return nil, err
 	}
-	acks := s.setResults(context.WithoutCancel(ctx), sess, r.GetResults(), nil)
+	acks := s.setResults(context.WithoutCancel(ctx), sess, &batch{}, r.GetResults(), nil)
 	return &kinesinv1.SetResultsResponse{Acks: acks}, nil
 }
 
@@ -240,7 +240,7 @@ func (s *Service) poll(ctx context.Context, sess *session, lambdas []string, lim
 		}
 		messages, err := s.Queue.Receive(waiting, names, limit, s.Ahead)
 		if len(messages) > 0 {
-			if err := c.run(ctx, messages); err != nil {
+			if err := c.run(waiting, messages); err != nil {
 				s.lose(sess.worker)
 				return nil, err
 			}
