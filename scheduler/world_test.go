@@ -1,0 +1,393 @@
+package scheduler_test
+
+import (
+	"cmp"
+	"context"
+	"encoding/binary"
+	"errors"
+	"log/slog"
+	"slices"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"go.uber.org/goleak"
+
+	"github.com/kinesin-io/kinesin/internal/clock"
+	"github.com/kinesin-io/kinesin/lease"
+	"github.com/kinesin-io/kinesin/queue"
+	queuemem "github.com/kinesin-io/kinesin/queue/mem"
+	"github.com/kinesin-io/kinesin/scheduler"
+	"github.com/kinesin-io/kinesin/store"
+	storemem "github.com/kinesin-io/kinesin/store/mem"
+	"github.com/kinesin-io/kinesin/task"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+const start = task.Instant(1_700_000_000_000_000)
+
+var (
+	high   = task.Partition{Lambda: 7, Priority: 0}
+	low    = task.Partition{Lambda: 7, Priority: 2}
+	policy = task.Policy{MaxAttempts: 5, Timeout: time.Minute, BackoffMin: time.Second, BackoffMax: time.Minute, Retention: time.Hour}
+)
+
+// world is everything around a scheduler, in virtual time: a store and a queue in memory, and the
+// simplest dispatcher that keeps the order of the three steps.
+type world struct {
+	t      *testing.T
+	ctx    context.Context //nolint:containedctx // of the test, inside its bubble
+	time   *clock.Virtual
+	clock  clock.Clock
+	rows   *rows
+	queue  *queue.Queue
+	leases *lease.Book
+	parts  *partitions
+	sent   *courier
+	hooks  scheduler.Hooks
+	marks  scheduler.Leases // instead of leases
+	look   int              // rows of look-ahead
+	ids    uint64
+
+	mu     sync.Mutex
+	waked  []task.EventKind
+	lost   []string
+	failed map[task.Partition]int
+}
+
+func inWorld(t *testing.T, queueDepth int, test func(w *world)) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		v := clock.NewVirtual(start, 1)
+		v.Settle(synctest.Wait)
+		c := v.Process(0)
+		w := &world{t: t, ctx: t.Context(), time: v, clock: c, failed: map[task.Partition]int{}}
+		w.rows = &rows{Store: store.New(storemem.New(), store.Config{Clock: c})}
+		w.queue = queue.New(queuemem.New(c, queuemem.Config{DepthMax: queueDepth}))
+		w.leases = lease.NewBook(w.rows.Store, c)
+		w.parts = &partitions{all: []task.Partition{high, low}, changed: make(chan struct{})}
+		w.sent = &courier{w: w, depthMax: queueDepth}
+		w.hooks = scheduler.Hooks{
+			Waked:  func(_ *task.Task, kind task.EventKind) { w.note(func() { w.waked = append(w.waked, kind) }) },
+			Lost:   func(worker string) { w.note(func() { w.lost = append(w.lost, worker) }) },
+			Failed: func(p task.Partition, _ error) { w.note(func() { w.failed[p]++ }) },
+		}
+		test(w)
+	})
+}
+
+func (w *world) note(change func()) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	change()
+}
+
+// start runs a scheduler until the returned stop is called, or the test ends.
+func (w *world) start() (s *scheduler.Scheduler, stop func()) {
+	var leases scheduler.Leases = w.leases
+	if w.marks != nil {
+		leases = w.marks
+	}
+	s = scheduler.New(scheduler.Config{
+		Store: w.rows, Queue: w.queue, Dispatcher: w.sent, Leases: leases, Ownership: everything{}, Partitions: w.parts,
+		Clock: w.clock, Log: slog.New(slog.DiscardHandler), Hooks: w.hooks, LookaheadRows: w.look,
+	})
+	ctx, cancel := context.WithCancel(w.ctx)
+	done := make(chan error)
+	go func() { done <- s.Run(ctx) }()
+	stop = sync.OnceFunc(func() {
+		cancel()
+		if err := <-done; err != nil {
+			w.t.Errorf("run: %v", err)
+		}
+	})
+	w.t.Cleanup(stop)
+	synctest.Wait()
+	return s, stop
+}
+
+// advance lets what was started come to rest before time moves on.
+func (w *world) advance(d time.Duration) {
+	synctest.Wait()
+	w.time.Advance(d)
+}
+
+// next is a task with an id of its own that is due in d.
+func (w *world) next(p task.Partition, d time.Duration) task.Task {
+	w.ids++
+	t := task.Task{Partition: p, State: task.Scheduled, Seq: 1, Created: w.clock.Now(), Due: w.clock.Now().Add(d).CeilMillis()}
+	binary.BigEndian.PutUint64(t.ID[8:], w.ids)
+	return t
+}
+
+func (w *world) apply(ops ...store.Op) {
+	w.t.Helper()
+	results, err := w.rows.Store.Apply(w.ctx, ops)
+	if err = errors.Join(append(results, err)...); err != nil {
+		w.t.Fatal(err)
+	}
+}
+
+// waiting stores a task that waits for its first dispatch.
+func (w *world) waiting(p task.Partition, d time.Duration) task.Task {
+	w.t.Helper()
+	t := w.next(p, d)
+	w.apply(store.Op{Kind: store.PutWaiting, Task: t})
+	return t
+}
+
+// awake stores a task row as change makes it.
+func (w *world) awake(p task.Partition, d time.Duration, change func(t *task.Task)) task.Task {
+	w.t.Helper()
+	t := w.next(p, d)
+	t.Wake = t.Due
+	change(&t)
+	w.apply(store.Op{Kind: store.PutTask, Task: t})
+	return t
+}
+
+func (w *world) read(id task.ID) task.Task {
+	w.t.Helper()
+	t, err := w.rows.Task(w.ctx, id)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	return t
+}
+
+// drain receives and deletes up to limit messages of each queue that are due.
+func (w *world) drain(limit int) []queue.Message {
+	w.t.Helper()
+	var all []queue.Message
+	for _, p := range []task.Partition{high, low} {
+		for class := queue.Normal; class <= queue.Blamed; class++ {
+			name := queue.Name{Lambda: p.Lambda, Priority: p.Priority, Class: class}
+			for got := w.receive(name, limit); len(got) > 0; got = w.receive(name, limit-len(all)) {
+				if all = append(all, got...); len(all) >= limit {
+					break
+				}
+			}
+		}
+	}
+	if err := w.queue.Delete(w.ctx, all); err != nil {
+		w.t.Fatal(err)
+	}
+	synctest.Wait()
+	return all
+}
+
+// receive takes what is there and does not wait.
+func (w *world) receive(name queue.Name, limit int) []queue.Message {
+	w.t.Helper()
+	ctx, cancel := context.WithCancel(w.ctx)
+	defer cancel()
+	var got []queue.Message
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		got, _ = w.queue.Receive(ctx, []queue.Name{name}, limit, 0)
+	}()
+	synctest.Wait()
+	cancel()
+	<-done
+	return got
+}
+
+// dispatched is when each task was handed to the dispatcher for the first time.
+func (w *world) dispatched(t task.Task) (task.Instant, bool) {
+	for _, f := range w.sent.fired() {
+		if f.id == t.ID {
+			return f.at, true
+		}
+	}
+	return 0, false
+}
+
+func (w *world) wantOnTime(tasks ...task.Task) {
+	w.t.Helper()
+	for _, t := range tasks {
+		at, ok := w.dispatched(t)
+		if !ok || at > t.Due || at < t.Due.Add(-scheduler.LeadDefault) {
+			w.t.Errorf("task due at +%v was dispatched (%v) at +%v", t.Due.Sub(start), ok, at.Sub(start))
+		}
+	}
+}
+
+// rows is the store as schedulers see it, with places to interfere.
+type rows struct {
+	*store.Store
+
+	mu      sync.Mutex
+	during  func(p task.Partition) // between the reading and the answer of ScanWaiting, once
+	fails   func(p task.Partition) error
+	scans   map[task.Partition]int
+	largest int // rows asked for
+}
+
+func (r *rows) scanned(p task.Partition, limit int) (func(task.Partition), error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.scans == nil {
+		r.scans = map[task.Partition]int{}
+	}
+	r.scans[p]++
+	r.largest = max(r.largest, limit)
+	during := r.during
+	r.during = nil
+	if r.fails != nil {
+		return during, r.fails(p)
+	}
+	return during, nil
+}
+
+func (r *rows) ScanWaiting(ctx context.Context, p task.Partition, after store.WaitingKey, through task.Instant, limit int) ([]task.Task, error) {
+	during, err := r.scanned(p, limit)
+	if err != nil {
+		return nil, err
+	}
+	found, err := r.Store.ScanWaiting(ctx, p, after, through, limit)
+	if during != nil {
+		during(p)
+	}
+	return found, err
+}
+
+func (r *rows) scansOf(p task.Partition) int {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.scans[p]
+}
+
+// partitions can be changed.
+type partitions struct {
+	mu      sync.Mutex
+	all     []task.Partition
+	changed chan struct{}
+}
+
+func (p *partitions) Partitions() []task.Partition {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return slices.Clone(p.all)
+}
+
+func (p *partitions) Changed() <-chan struct{} {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.changed
+}
+
+func (p *partitions) set(all ...task.Partition) {
+	p.mu.Lock()
+	p.all = all
+	close(p.changed)
+	p.changed = make(chan struct{})
+	p.mu.Unlock()
+	synctest.Wait()
+}
+
+type everything struct{}
+
+func (everything) Owned(all []task.Partition) []task.Partition { return all }
+func (everything) Changed() <-chan struct{}                    { return nil }
+
+// fired is one order.
+type fired struct {
+	id   task.ID
+	kind task.EventKind
+	at   task.Instant
+	due  task.Instant
+}
+
+// courier is a dispatcher that writes down what it is asked.
+type courier struct {
+	w        *world
+	depthMax int
+
+	mu      sync.Mutex
+	orders  []fired
+	rooms   int // calls of Room
+	largest int
+	refuse  func(t *task.Task) error
+}
+
+func (c *courier) fired() []fired {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return slices.Clone(c.orders)
+}
+
+func (c *courier) Dispatch(ctx context.Context, orders []task.Order) []error {
+	errs := make([]error, len(orders))
+	c.mu.Lock()
+	c.largest = max(c.largest, len(orders))
+	refuse := c.refuse
+	c.mu.Unlock()
+	for i := range orders {
+		o := &orders[i]
+		c.mu.Lock()
+		c.orders = append(c.orders, fired{o.Task.ID, o.Event.Kind, c.w.clock.Now(), o.Task.Due})
+		c.mu.Unlock()
+		if refuse != nil {
+			errs[i] = refuse(&o.Task)
+		}
+		if errs[i] == nil {
+			errs[i] = c.carryOut(ctx, o)
+		}
+	}
+	return errs
+}
+
+func (c *courier) carryOut(ctx context.Context, o *task.Order) error {
+	next, effect, err := o.Task.Apply(o.Event, c.w.clock.Now(), policy)
+	if err != nil {
+		return nil
+	}
+	op := store.Op{Kind: store.ReplaceTask, Task: next}
+	if o.Waiting {
+		op.Kind = store.PutTask
+	}
+	results, err := c.w.rows.Store.Apply(ctx, []store.Op{op})
+	if err != nil {
+		return err
+	}
+	if results[0] == nil && effect == task.Send {
+		c.Send(ctx, []task.Task{next})
+	}
+	if o.Waiting {
+		_, err = c.w.rows.Store.Apply(ctx, []store.Op{{Kind: store.DeleteWaiting, Task: o.Task}})
+	}
+	return err
+}
+
+func (c *courier) Send(ctx context.Context, tasks []task.Task) {
+	for _, t := range tasks {
+		if err := c.w.queue.Send(ctx, []queue.Message{{Task: t}})[0]; err != nil {
+			c.w.t.Errorf("send: %v", err)
+		}
+	}
+}
+
+func (c *courier) Room(ctx context.Context, name queue.Name) (int, <-chan struct{}) {
+	c.mu.Lock()
+	c.rooms++
+	c.mu.Unlock()
+	wait := c.w.queue.Room(name)
+	depth, err := c.w.queue.Depth(ctx, name)
+	if err != nil {
+		return 0, wait
+	}
+	return max(0, c.depthMax-depth.Visible), wait
+}
+
+// inDueOrder reports whether the orders of a partition came in order of their due times, up to the lead.
+func inDueOrder(orders []fired) bool {
+	return slices.IsSortedFunc(orders, func(a, b fired) int {
+		if a.due > b.due.Add(scheduler.LeadDefault) {
+			return 1
+		}
+		return min(0, cmp.Compare(a.due, b.due))
+	})
+}
