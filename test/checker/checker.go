@@ -113,7 +113,7 @@ func Summarize(events []Event) Summary {
 			s.Deaths++
 		case ServerDown:
 			s.ServerKills++
-		case Requested, Cancelled, Effect, Stopped, Continued, Terminated, ServerUp:
+		case Requested, Cancelling, Cancelled, Effect, Stopped, Continued, Terminated, ServerUp:
 		}
 	}
 	return s

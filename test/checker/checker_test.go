@@ -87,6 +87,10 @@ func TestGoodHistories(t *testing.T) {
 			{Kind: checker.Died, At: 3, PID: 1},
 			{Kind: checker.Reported, At: 9, Task: "t", State: "dead", Attempt: 1, Lost: 1},
 		},
+		"cancelled, and the answer got lost": append(good()[:2],
+			checker.Event{Kind: checker.Cancelling, At: 50 * ms, Task: "t"},
+			checker.Event{Kind: checker.Reported, At: 9000 * ms, Task: "t", State: "cancelled"}),
+		"cancel that came too late": append(good(), checker.Event{Kind: checker.Cancelling, At: 50 * ms, Task: "t"}),
 		"cancelled in time": {
 			{Kind: checker.Requested, Nonce: "n"},
 			{Kind: checker.Acked, Nonce: "n", Task: "t"},

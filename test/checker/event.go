@@ -14,6 +14,7 @@ type Kind string
 const (
 	Requested  Kind = "requested"  // client: about to ask for the task Nonce
 	Acked      Kind = "acked"      // client: Nonce is Task, due at Due, and must end in Want
+	Cancelling Kind = "cancelling" // client: about to ask that Task be cancelled
 	Cancelled  Kind = "cancelled"  // client: told that Task will never start
 	Started    Kind = "started"    // worker: Attempt of Task began in PID
 	Effect     Kind = "effect"     // worker: Attempt of Task changed the world, its context being alive

@@ -32,6 +32,7 @@ type record struct {
 	requested bool
 	acked     *Event
 	cancelled *Event
+	mayCancel bool // a cancel was asked for
 	report    *Event
 	runs      []*execution // by start
 }
@@ -80,6 +81,8 @@ func (x *indexer) add(e *Event) {
 	case Acked:
 		x.record(e.Task).acked = e
 		x.idOf[e.Nonce] = e.Task
+	case Cancelling:
+		x.record(e.Task).mayCancel = true
 	case Cancelled:
 		x.record(e.Task).cancelled = e
 	case Reported:

@@ -28,6 +28,8 @@ func checkLost(_ *history, r *record) []Violation {
 	switch {
 	case r.report == nil:
 		return r.breach(Lost, "acknowledged, and the server knows nothing of it")
+	case r.mayCancel && r.report.State == "cancelled":
+		return nil
 	case r.report.State != want:
 		return r.breach(Lost, "is %s in the end, want %s", r.report.State, want)
 	case len(r.runs) == 0 && r.cancelled == nil:

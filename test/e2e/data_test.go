@@ -1,0 +1,204 @@
+package e2e_test
+
+import (
+	"net"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/kinesin-io/kinesin/test/harness"
+)
+
+// serve runs `kinesin serve` that is expected to refuse.
+func serve(t *testing.T, args ...string) harness.Result {
+	t.Helper()
+	return harness.Run(t, append([]string{"serve"}, args...)...)
+}
+
+func TestDataDirectoryInUse(t *testing.T) {
+	s := newSite(t)
+	serve(t, "--data", s.Dir, "--listen", harness.FreeAddr(t)).Refused(t, 1, s.Dir, "in use by another process")
+	s.run("lambda", "create", "still-there").Must(t)
+}
+
+func TestPortInUse(t *testing.T) {
+	s := newSite(t)
+	dir := filepath.Join(t.TempDir(), "other")
+	serve(t, "--data", dir, "--listen", s.Addr).Refused(t, 1, s.Addr, "in use", "--listen")
+}
+
+func TestListenBeyondLoopback(t *testing.T) {
+	if testing.Short() {
+		t.Skip("runs real processes")
+	}
+	t.Parallel()
+	dir := filepath.Join(t.TempDir(), "data")
+	for _, addr := range []string{"0.0.0.0:7070", ":7070", "[::]:7070", "10.1.2.3:7070", "example.org:7070"} {
+		serve(t, "--data", dir, "--listen", addr).Refused(t, 2, addr, "loopback", "authentication")
+	}
+	serve(t, "--data", dir, "--listen", "7070").Refused(t, 2, "host:port")
+	if _, err := os.Stat(dir); err == nil {
+		t.Error("a refused server made a data directory")
+	}
+}
+
+// damaged is a data directory of a server that was stopped, with some tasks in it.
+func damaged(t *testing.T) string {
+	t.Helper()
+	s := newSite(t)
+	s.run("lambda", "create", "work").Must(t)
+	lines := strings.Repeat(`{"lambda":"work","in":"1h","payload":"`+strings.Repeat("x", 500)+"\"}\n", 2000)
+	if r := s.feed(lines, "schedule", "--batch", "-"); r.Code != 0 {
+		t.Fatal(r.Stderr)
+	}
+	s.Shutdown()
+	return s.Dir
+}
+
+// find is the one file that matches, or the largest.
+func find(t *testing.T, pattern string) string {
+	t.Helper()
+	all, err := filepath.Glob(pattern)
+	if err != nil || len(all) == 0 {
+		t.Fatalf("no %s: %v", pattern, err)
+	}
+	largest, size := "", int64(-1)
+	for _, path := range all {
+		if info, err := os.Stat(path); err == nil && info.Size() > size {
+			largest, size = path, info.Size()
+		}
+	}
+	return largest
+}
+
+// flip inverts bytes in the middle of a file.
+func flip(t *testing.T, path string) {
+	t.Helper()
+	content, err := os.ReadFile(path)
+	if err != nil || len(content) == 0 {
+		t.Fatalf("%s: %d bytes, %v", path, len(content), err)
+	}
+	middle := len(content) / 2
+	for i := middle; i < min(middle+16, len(content)); i++ {
+		content[i] ^= 0xff
+	}
+	if err := os.WriteFile(path, content, 0o600); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestCorruptManifest(t *testing.T) {
+	dir := damaged(t)
+	flip(t, find(t, filepath.Join(dir, "MANIFEST-*")))
+	serve(t, "--data", dir, "--listen", harness.FreeAddr(t)).Refused(t, 1, dir, "corrupt", "backup")
+}
+
+func TestTruncatedManifest(t *testing.T) {
+	dir := damaged(t)
+	if err := os.Truncate(find(t, filepath.Join(dir, "MANIFEST-*")), 10); err != nil {
+		t.Fatal(err)
+	}
+	serve(t, "--data", dir, "--listen", harness.FreeAddr(t)).Refused(t, 1, dir, "corrupt", "backup")
+}
+
+// Bytes that flipped in the log, with good ones behind them, are damage and no torn end.
+func TestCorruptLog(t *testing.T) {
+	if testing.Short() {
+		t.Skip("runs real processes")
+	}
+	s := newSite(t)
+	s.run("lambda", "create", "work").Must(t)
+	line := `{"lambda":"work","in":"1h","payload":"` + strings.Repeat("x", 500) + "\"}\n"
+	for range 5 {
+		if r := s.feed(strings.Repeat(line, 200), "schedule", "--batch", "-"); r.Code != 0 {
+			t.Fatal(r.Stderr)
+		}
+	}
+	s.Crash()
+	flip(t, find(t, filepath.Join(s.Dir, "*.log")))
+	serve(t, "--data", s.Dir, "--listen", harness.FreeAddr(t)).Refused(t, 1, s.Dir, "corrupt", "backup")
+}
+
+// A damaged table is found when it is read at the latest, and never answered from.
+func TestCorruptTable(t *testing.T) {
+	dir := damaged(t)
+	// The log becomes a table when the directory is opened again.
+	for range 2 {
+		s := site{harness.StartServer(t, harness.ServerOptions{Dir: dir}), t}
+		s.Shutdown()
+	}
+	flip(t, find(t, filepath.Join(dir, "*.sst")))
+	p := harness.Start(t, harness.Command{
+		Name: "server", Path: harness.Kinesin(t), Args: []string{"serve", "--data", dir, "--listen", harness.FreeAddr(t)},
+	})
+	if code := p.Wait(soon); code != 1 {
+		t.Errorf("exit status %d, want 1", code)
+	}
+	for _, text := range []string{"corrupt", ".sst", "backup"} {
+		if !strings.Contains(p.Stderr(), text) {
+			t.Errorf("standard error does not say %q:\n%s", text, p.Stderr())
+		}
+	}
+	harness.NoTrace(t, p.Stderr())
+}
+
+func TestMissingTable(t *testing.T) {
+	dir := damaged(t)
+	for range 2 {
+		s := site{harness.StartServer(t, harness.ServerOptions{Dir: dir}), t}
+		s.Shutdown()
+	}
+	if err := os.Remove(find(t, filepath.Join(dir, "*.sst"))); err != nil {
+		t.Fatal(err)
+	}
+	serve(t, "--data", dir, "--listen", harness.FreeAddr(t)).Refused(t, 1, dir, "corrupt", "backup")
+}
+
+func TestDataOfANewerVersion(t *testing.T) {
+	dir := damaged(t)
+	marker := find(t, filepath.Join(dir, "marker.format-version.*"))
+	if err := os.Rename(marker, marker[:strings.LastIndexByte(marker, '.')]+".999"); err != nil {
+		t.Fatal(err)
+	}
+	serve(t, "--data", dir, "--listen", harness.FreeAddr(t)).Refused(t, 1, dir, "newer version")
+}
+
+func TestDataDirectoryThatCannotBe(t *testing.T) {
+	if testing.Short() {
+		t.Skip("runs real processes")
+	}
+	t.Parallel()
+	file := filepath.Join(t.TempDir(), "file")
+	if err := os.WriteFile(file, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	serve(t, "--data", file, "--listen", harness.FreeAddr(t)).Refused(t, 1, file)
+}
+
+// A server that stops while a call waits ends in time, and what it acknowledged is there afterwards.
+func TestRestartKeepsEverything(t *testing.T) {
+	s := newSite(t)
+	s.run("lambda", "create", "work", "--max-attempts", "7").Must(t)
+	id := s.run("schedule", "work", "--in", "1h", "--key", "k", "--payload", "p").Must(t)
+	begun := time.Now()
+	if code := s.Shutdown(); code != 0 {
+		t.Errorf("exit status %d after SIGTERM, want 0", code)
+	}
+	harness.Figure(t, "server_drained_in", time.Since(begun))
+	s.Start()
+	if v := s.get(id); v.State != "scheduled" || v.MaxAttempts != 7 {
+		t.Errorf("after the restart: %+v", v)
+	}
+	if again := s.run("schedule", "work", "--in", "1h", "--key", "k", "--payload", "p").Must(t); again != id {
+		t.Errorf("the same key became %s, want %s", again, id)
+	}
+	s.Signal(2) // Ctrl-C
+	if code := s.Wait(soon); code != 0 {
+		t.Errorf("exit status %d after Ctrl-C, want 0", code)
+	}
+	if _, err := net.DialTimeout("tcp", s.Addr, time.Second); err == nil {
+		t.Error("somebody still listens")
+	}
+}

@@ -1,0 +1,96 @@
+package e2e_test
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/kinesin-io/kinesin/test/harness"
+)
+
+// smallDisk is a file system of so many megabytes. Where it may not be mounted the test is skipped, and says so.
+func smallDisk(t *testing.T, size string) string {
+	t.Helper()
+	dir := filepath.Join(t.TempDir(), "disk")
+	if err := os.Mkdir(dir, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if err := syscall.Mount("tmpfs", dir, "tmpfs", 0, "size="+size); err != nil {
+		t.Skipf("NOT RUN: the full disk test needs to mount a small file system, and may not: %v", err)
+	}
+	t.Cleanup(func() {
+		if err := syscall.Unmount(dir, syscall.MNT_DETACH); err != nil {
+			t.Error(err)
+		}
+	})
+	return dir
+}
+
+// On a full disk new tasks are refused with the reason, what is stored goes on to its end, and when there is space again all is well.
+func TestFullDisk(t *testing.T) {
+	if testing.Short() {
+		t.Skip("runs real processes")
+	}
+	t.Parallel()
+	disk := smallDisk(t, "160m")
+	s := site{harness.StartServer(t, harness.ServerOptions{Dir: filepath.Join(disk, "data")}), t}
+	s.run("lambda", "create", "work").Must(t)
+	stored := s.run("schedule", "work", "--in", "1s", "--payload", "stored before").Must(t)
+
+	refusal := fill(t, s)
+	if !strings.Contains(refusal, "full") && !strings.Contains(refusal, "space") {
+		t.Errorf("the refusal does not say that the disk is full: %q", refusal)
+	}
+	harness.NoTrace(t, refusal)
+	s.run("schedule", "work").Refused(t, 1, "space")
+	s.WaitReadyz(soon, 503)
+	if _, why := fetch(t, s.URL+"/readyz"); !strings.Contains(why, "space") && !strings.Contains(why, "full") {
+		t.Errorf("/readyz says %q", why)
+	}
+	if !strings.Contains(s.Stderr(), "full") {
+		t.Error("the log does not say that the store is full")
+	}
+
+	// What is stored drains.
+	w := s.worker("--lambda", "work", "--concurrency", "8", "--", "true")
+	s.run("wait", stored, "--timeout", "20s").Must(t)
+	eventually(t, "tasks end on a full disk", func() bool {
+		return strings.Count(s.run("list", "--lambda", "work", "--state", "success", "--limit", "20").Must(t), "success") == 20
+	})
+	w.Signal(syscall.SIGTERM)
+	w.Wait(soon)
+
+	// It is no different after a restart.
+	s.Crash()
+	s.Launch()
+	s.WaitReadyz(soon, 503)
+	if v := s.get(stored); v.State != "success" {
+		t.Errorf("after a restart the task is %s", v.State)
+	}
+	// Somebody makes room.
+	if err := syscall.Mount("tmpfs", disk, "tmpfs", syscall.MS_REMOUNT, "size=400m"); err != nil {
+		t.Fatal(err)
+	}
+	s.WaitReadyz(soon, 200)
+	s.run("schedule", "work").Must(t)
+}
+
+// fill schedules until the server refuses, and returns the refusal.
+func fill(t *testing.T, s site) string {
+	t.Helper()
+	line := `{"lambda":"work","in":"2s","payload":"` + strings.Repeat("x", 100_000) + "\"}\n"
+	const rounds = 40
+	for range rounds {
+		if r := s.feed(strings.Repeat(line, 50), "schedule", "--batch", "-"); r.Code != 0 {
+			if !s.Alive() {
+				t.Fatalf("the server ended:\n%s", s.Stderr())
+			}
+			lines := strings.Split(strings.TrimSpace(r.Stdout), "\n")
+			return lines[len(lines)-1]
+		}
+	}
+	t.Fatalf("%d rounds of 5 MB fitted on the disk", rounds)
+	return ""
+}

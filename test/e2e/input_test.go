@@ -1,0 +1,175 @@
+package e2e_test
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/kinesin-io/kinesin/test/harness"
+)
+
+// Everything that may be wrong with one schedule: refused with what is allowed, and nothing written.
+func TestBadSchedules(t *testing.T) {
+	s := newSite(t)
+	s.run("lambda", "create", "work").Must(t)
+	big := filepath.Join(t.TempDir(), "big")
+	if err := os.WriteFile(big, make([]byte, 256<<10+1), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []struct {
+		name  string
+		code  int
+		args  []string
+		texts []string
+	}{
+		{"unknown lambda", 1, []string{"nobody"}, []string{"nobody"}},
+		{"bad name", 1, []string{"no spaces"}, []string{"no spaces", "a-z"}},
+		{"in that is no duration", 2, []string{"work", "--in", "soon"}, []string{"soon", "90s"}},
+		{"at that is no time", 2, []string{"work", "--at", "tomorrow"}, []string{"tomorrow", "RFC 3339"}},
+		{"beyond the horizon", 1, []string{"work", "--in", "200000h"}, []string{"10 years"}},
+		{"in and at", 2, []string{"work", "--in", "1s", "--at", "2030-01-01T00:00:00Z"}, []string{"--in", "--at"}},
+		{"payload too large", 1, []string{"work", "--payload-file", big}, []string{"262145", "262144"}},
+		{"payload file that is not there", 1, []string{"work", "--payload-file", big + "ger"}, []string{"bigger"}},
+		{"wrong priority", 1, []string{"work", "--priority", "urgent"}, []string{"urgent", "high", "normal", "low"}},
+		{"empty key", 2, []string{"work", "--key", ""}, []string{"--key"}},
+		{"no lambda", 2, nil, []string{"lambda"}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			s.run(append([]string{"schedule"}, c.args...)...).Refused(t, c.code, c.texts...)
+		})
+	}
+	if list := s.run("list", "--lambda", "work", "-o", "json").Must(t); strings.Contains(list, `"id"`) {
+		t.Errorf("something was written: %s", list)
+	}
+}
+
+// A moment in the past means now.
+func TestPastMeansNow(t *testing.T) {
+	s := newSite(t)
+	s.run("lambda", "create", "work").Must(t)
+	s.worker("--lambda", "work", "--", "true")
+	for _, due := range [][]string{{"--at", "2001-01-01T00:00:00Z"}, {"--in", "-5s"}, {}} {
+		id := s.run(append([]string{"schedule", "work"}, due...)...).Must(t)
+		s.run("wait", id, "--timeout", "20s").Must(t)
+		if v := s.get(id); v.LatenessMS == nil || *v.LatenessMS > float64(soon.Milliseconds()) {
+			t.Errorf("%v: due %s, started %s: want it due when it was scheduled", due, v.Due, v.Started)
+		}
+	}
+}
+
+// The same key is the same task; with another payload it is refused.
+func TestKeyReused(t *testing.T) {
+	s := newSite(t)
+	s.run("lambda", "create", "work").Must(t)
+	first := s.run("schedule", "work", "--key", "k", "--payload", "one", "--in", "1h").Must(t)
+	if again := s.run("schedule", "work", "--key", "k", "--payload", "one", "--in", "1h").Must(t); again != first {
+		t.Errorf("the same again is %s, want %s", again, first)
+	}
+	s.run("schedule", "work", "--key", "k", "--payload", "two", "--in", "1h").Refused(t, 1, "key", "payload")
+	if v := s.get(first); v.State != "scheduled" || v.Key != "k" {
+		t.Errorf("the first one: %+v", v)
+	}
+}
+
+// Ids that were never given out are unknown, however they look.
+func TestForgedIDs(t *testing.T) {
+	s := newSite(t)
+	s.run("lambda", "create", "work").Must(t)
+	id := s.run("schedule", "work", "--in", "1h").Must(t)
+	mangled := id[:len(id)-2] + map[bool]string{true: "AA", false: "BB"}[!strings.HasSuffix(id, "AA")]
+	for _, forged := range []string{mangled, id + "A", id[:len(id)-1], strings.ToUpper(id), "k1", "hello", "../../etc/passwd", "k1" + strings.Repeat("A", 10_000)} {
+		for _, command := range []string{"get", "cancel", "wait"} {
+			s.run(command, forged).Refused(t, 1, "not found")
+		}
+	}
+	if v := s.get(id); v.State != "scheduled" {
+		t.Errorf("the real one is %s", v.State)
+	}
+	s.run("get").Refused(t, 2)
+}
+
+// An id of another server's store is unknown here.
+func TestIDOfAnotherServer(t *testing.T) {
+	s := newSite(t)
+	other := site{harness.StartServer(t, harness.ServerOptions{}), t}
+	for _, x := range []site{s, other} {
+		x.run("lambda", "create", "work").Must(t)
+	}
+	id := other.run("schedule", "work", "--in", "1h").Must(t)
+	s.run("get", id).Refused(t, 1, "not found")
+}
+
+// In a batch bad lines are named by their number and the others go through.
+func TestBatch(t *testing.T) {
+	s := newSite(t)
+	s.run("lambda", "create", "work").Must(t)
+	lines := []string{
+		`{"lambda":"work","in":"1h","payload":"text"}`,
+		`{"lambda":"work","in":"1h"`,
+		`{"lambda":"nobody"}`,
+		`{"lambda":"work","at":"2030-01-01T00:00:00Z","priority":"high","collection":"c","key":"k","payload":{"a":1}}`,
+		`{"lambda":"work","in":"1h","at":"2030-01-01T00:00:00Z"}`,
+		`{"lambda":"work","when":"later"}`,
+		`{"lambda":"work","priority":"urgent"}`,
+		`{"lambda":"work","in":"1h"}`,
+	}
+	r := s.feed(strings.Join(lines, "\n")+"\n", "schedule", "--batch", "-")
+	printed := strings.Split(strings.TrimSpace(r.Stdout), "\n")
+	if r.Code != 1 || len(printed) != len(lines) {
+		t.Fatalf("exit status %d and %d results, want 1 and %d: %s", r.Code, len(printed), len(lines), r.Stdout)
+	}
+	for i, want := range []string{"k1", "line 2", "line 3", "k1", "line 5", "line 6", "line 7", "k1"} {
+		if !strings.Contains(printed[i], want) {
+			t.Errorf("result %d is %q, want %q in it", i+1, printed[i], want)
+		}
+	}
+	harness.NoTrace(t, r.Stdout+r.Stderr)
+	if v := s.get(printed[3]); v.Priority != "high" || v.Collection != "c" || v.Key != "k" || !strings.HasPrefix(v.Due, "2030-01-01T00:00:00") {
+		t.Errorf("line 4 became %+v", v)
+	}
+	if good := s.feed(lines[0]+"\n\n"+lines[7], "schedule", "--batch", "-"); good.Code != 0 || strings.Count(good.Stdout, "k1") != 2 {
+		t.Errorf("a good batch: %+v", good)
+	}
+}
+
+// Lambdas: the same again is fine, other settings are not, and a name that cannot be says what can.
+func TestLambdas(t *testing.T) {
+	s := newSite(t)
+	s.run("lambda", "create", "work", "--max-attempts", "3").Must(t)
+	s.run("lambda", "create", "work", "--max-attempts", "3").Must(t)
+	s.run("lambda", "create", "work", "--max-attempts", "4").Refused(t, 1, "work")
+	s.run("lambda", "create", "no spaces").Refused(t, 1, "no spaces", "a-z", "64")
+	s.run("lambda", "create", "mail", "--mode", "deliver").Refused(t, 1, "deliver")
+	s.run("lambda", "get", "nobody").Refused(t, 1, "nobody")
+	s.run("lambda", "update", "work", "--max-attempts", "5").Must(t)
+	var got struct {
+		Name        string `json:"name"`
+		MaxAttempts int    `json:"max_attempts"`
+	}
+	s.run("lambda", "get", "work", "-o", "json").JSON(t, &got)
+	if got.Name != "work" || got.MaxAttempts != 5 {
+		t.Errorf("lambda get printed %+v", got)
+	}
+	id := s.run("schedule", "work", "--in", "1h").Must(t)
+	s.run("lambda", "delete", "work").Refused(t, 1, "live")
+	if v := s.get(id); v.State != "scheduled" {
+		t.Errorf("a refused delete left the task %s", v.State)
+	}
+}
+
+// A server that is not there is said so soon.
+func TestNoServer(t *testing.T) {
+	if testing.Short() {
+		t.Skip("runs real processes")
+	}
+	t.Parallel()
+	addr := harness.FreeAddr(t)
+	begun := time.Now()
+	harness.Run(t, "get", "k1x", "--server", "http://"+addr).Refused(t, 1, addr)
+	if took := time.Since(begun); took > soon {
+		t.Errorf("it took %v to say that there is no server", took)
+	}
+	harness.Run(t, "get", "k1x", "--server", "nonsense").Refused(t, 2, "nonsense")
+}

@@ -1,0 +1,131 @@
+package faults_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/kinesin-io/kinesin/sdk"
+	"github.com/kinesin-io/kinesin/test/checker"
+	"github.com/kinesin-io/kinesin/test/harness"
+	"github.com/kinesin-io/kinesin/test/job"
+)
+
+const (
+	innocents    = 20
+	poisonMillis = 300
+	deathsMax    = 3
+	freshEvery   = 500 * time.Millisecond
+)
+
+// One task kills its process each time. It is put aside after three deaths at most, and nobody else pays for it.
+func TestPoison(t *testing.T) {
+	t.Parallel()
+	poisoned(t, "poison", 1, 2)
+}
+
+// Several such tasks start in one process at once.
+func TestPoisons(t *testing.T) {
+	t.Parallel()
+	poisoned(t, "poisons", 3, 2)
+}
+
+// There is only one process.
+func TestPoisonInTheOnlyProcess(t *testing.T) {
+	t.Parallel()
+	poisoned(t, "poison_alone", 1, 1)
+}
+
+// poisoned runs poisons among innocents, in processes that are started again when they die, while
+// new tasks keep coming.
+func poisoned(t *testing.T, name string, poisons, processes int) {
+	t.Helper()
+	r := newRig(t, sdk.LambdaInfo{})
+	wanted := repeat(poisons, harness.Wanted{Job: job.Job{Do: job.Exiting, Millis: poisonMillis}, Want: "dead"})
+	for i := range innocents {
+		wanted = append(wanted, harness.Wanted{Job: job.Job{Millis: int64(1000 + 1000*i/innocents)}})
+	}
+	tasks := r.Schedule(wanted...)
+	begun := time.Now()
+	var workers []*harness.Supervised
+	for range processes {
+		workers = append(workers, harness.Supervise(t, r.options(harness.WorkerOptions{Slots: innocents + poisons, Lease: lease()})))
+	}
+
+	fresh := startFresh(r)
+	infos := r.Settle(3*time.Minute, tasks)
+	freshInfos := r.Settle(settleMax, fresh())
+	deaths := 0
+	for _, w := range workers {
+		deaths += w.Deaths()
+	}
+	harness.Figure(t, name+"_lease", lease())
+	harness.Figure(t, name+"_process_deaths", deaths)
+	if deaths > deathsMax*poisons {
+		t.Errorf("%d processes died of %d tasks, want at most %d each", deaths, poisons, deathsMax)
+	}
+	judgePoisons(t, name, r, infos[:poisons], begun)
+	judgeInnocents(t, name, infos[poisons:], freshInfos)
+	r.History.Check(bounds)
+}
+
+// startFresh schedules a short task every now and then, until the returned function is called.
+func startFresh(r *rig) func() []harness.Task {
+	stop, done := make(chan struct{}), make(chan []harness.Task)
+	go func() {
+		var all []harness.Task
+		tick := time.NewTicker(freshEvery)
+		defer tick.Stop()
+		for {
+			select {
+			case <-tick.C:
+				acked, err := r.Try(r.t.Context(), harness.Wanted{Job: job.Job{Millis: 5}})
+				if err != nil {
+					r.t.Error(err)
+				}
+				all = append(all, acked...)
+			case <-stop:
+				done <- all
+				return
+			}
+		}
+	}()
+	return func() []harness.Task {
+		close(stop)
+		return <-done
+	}
+}
+
+func judgePoisons(t *testing.T, name string, r *rig, infos []sdk.TaskInfo, begun time.Time) {
+	t.Helper()
+	var last time.Time
+	for _, info := range infos {
+		deaths := r.History.Count(func(e checker.Event) bool {
+			return e.Kind == checker.Ended && e.Task == string(info.ID) && e.Outcome == checker.Poisoned
+		})
+		harness.Figure(t, name+"_deaths", deaths)
+		if deaths > deathsMax || info.State != sdk.StateDead || info.Failures != 0 {
+			t.Errorf("poison %s: %d deaths, %s with %d failures", info.ID, deaths, info.State, info.Failures)
+		}
+		if info.Ended.After(last) {
+			last = info.Ended
+		}
+	}
+	harness.Within(t, name+"_dead_after", last.Sub(begun), time.Duration(len(infos))*time.Minute+slack)
+}
+
+func judgeInnocents(t *testing.T, name string, tasks, fresh []sdk.TaskInfo) {
+	t.Helper()
+	charged := 0
+	for _, info := range append(tasks, fresh...) {
+		if info.State != sdk.StateSuccess || info.Failures != 0 {
+			charged++
+			t.Errorf("innocent %s: %s with %d failures", info.ID, info.State, info.Failures)
+		}
+	}
+	harness.Figure(t, name+"_innocents_charged", charged)
+	var late []time.Duration
+	for i := range fresh {
+		late = append(late, fresh[i].Lateness())
+	}
+	harness.Within(t, name+"_first_starts_delayed", longest(late), 2*time.Second+slack)
+}

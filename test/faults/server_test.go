@@ -1,0 +1,82 @@
+package faults_test
+
+import (
+	"context"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/kinesin-io/kinesin/sdk"
+	"github.com/kinesin-io/kinesin/test/checker"
+	"github.com/kinesin-io/kinesin/test/harness"
+	"github.com/kinesin-io/kinesin/test/job"
+)
+
+// The server is killed while 200 schedules a second are acknowledged, with its default settings. Workers come back by themselves.
+func TestServerKilled(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, sdk.LambdaInfo{})
+	for range 2 {
+		r.worker(harness.WorkerOptions{Slots: 10, Lease: 15 * time.Second})
+	}
+	tasks := scheduling(r)
+	time.Sleep(3 * time.Second)
+	r.Crash()
+	begun := time.Now()
+	r.Server.Start()
+	harness.Figure(t, "server_killed_ready_after", time.Since(begun))
+	first := r.History.Find(1, soon, "starts after the restart", func(e checker.Event) bool {
+		return e.Kind == checker.Started && e.At > begun.Add(25*time.Millisecond).UnixMicro()
+	})[0]
+	harness.Within(t, "server_killed_first_start_after", time.Duration(first.At-begun.UnixMicro())*time.Microsecond, 5*time.Second)
+	time.Sleep(2 * time.Second)
+	acked := tasks()
+	infos := r.Settle(settleMax, acked)
+	harness.Figure(t, "server_killed_acked", len(acked))
+	lost := 0
+	for _, info := range infos {
+		if info.State != sdk.StateSuccess {
+			lost++
+		}
+	}
+	harness.Figure(t, "server_killed_lost", lost)
+	harness.Figure(t, "server_killed_repeated", checker.Summarize(r.History.Events()).Repeated)
+	if len(acked) < 500 {
+		t.Errorf("%d schedules were acknowledged, want some 200 a second", len(acked))
+	}
+	r.History.Check(bounds)
+}
+
+// scheduling asks for a task every 5 ms, each in a call of its own and due within a second, until the returned function is called.
+func scheduling(r *rig) func() []harness.Task {
+	var (
+		mu    sync.Mutex
+		acked []harness.Task
+		calls sync.WaitGroup
+	)
+	ctx, cancel := context.WithCancel(context.Background())
+	call := func(n int) {
+		due := time.Duration(n%10) * 100 * time.Millisecond
+		tasks, _ := r.Try(context.WithoutCancel(ctx), harness.Wanted{Job: job.Job{Millis: 10}, Options: []sdk.Option{sdk.In(due)}})
+		mu.Lock()
+		defer mu.Unlock()
+		acked = append(acked, tasks...)
+	}
+	calls.Go(func() {
+		tick := time.NewTicker(5 * time.Millisecond)
+		defer tick.Stop()
+		for n := 0; ; n++ {
+			select {
+			case <-ctx.Done():
+				return
+			case <-tick.C:
+				calls.Go(func() { call(n) })
+			}
+		}
+	})
+	return func() []harness.Task {
+		cancel()
+		calls.Wait()
+		return acked
+	}
+}

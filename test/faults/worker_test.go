@@ -1,0 +1,181 @@
+package faults_test
+
+import (
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/kinesin-io/kinesin/sdk"
+	"github.com/kinesin-io/kinesin/test/checker"
+	"github.com/kinesin-io/kinesin/test/harness"
+	"github.com/kinesin-io/kinesin/test/job"
+)
+
+// A worker process is killed while it runs tasks that are longer than its lease: they start elsewhere within
+// the lease and a second, and nothing else is repeated.
+func TestWorkerKilled(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, sdk.LambdaInfo{})
+	const slots = 10
+	lost := r.worker(harness.WorkerOptions{Slots: slots, Lease: lease()})
+	r.warm(lost)
+	// Tasks that outlive the lease, in the process that will be lost, and then some in the others.
+	tasks := r.Schedule(repeat(slots, harness.Wanted{Job: job.Job{Millis: (lease() + time.Second).Milliseconds()}})...)
+	begun := r.starts(tasks)
+	for range 2 {
+		r.worker(harness.WorkerOptions{Slots: slots, Lease: lease()})
+	}
+	others := r.Schedule(repeat(slots, harness.Wanted{Job: job.Job{Millis: 1000}})...)
+	r.starts(others)
+
+	gone := lost.Crash()
+	taken := r.taken(begun, lost.PID(), gone, settleMax)
+	if len(taken) != slots {
+		t.Errorf("%d tasks ran in the lost process, want %d", len(taken), slots)
+	}
+	harness.Figure(t, "worker_killed_lease", lease())
+	harness.Figure(t, "worker_killed_taken_over_first", min(taken[0], longest(taken)))
+	harness.Within(t, "worker_killed_taken_over_last", longest(taken), lease()+time.Second+slack)
+	infos := r.Settle(settleMax, append(tasks, others...))
+	r.History.Check(bounds)
+	for _, info := range infos {
+		if info.Failures != 0 {
+			t.Errorf("task %s is charged with %d failures", info.ID, info.Failures)
+		}
+	}
+}
+
+// A worker process is stopped past its lease and goes on: its tasks are taken over, its handlers are ended before they do
+// anything more, and what it reports late changes nothing.
+func TestWorkerStoppedAndContinued(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, sdk.LambdaInfo{})
+	const slots = 8
+	stopped := r.worker(harness.WorkerOptions{Slots: slots, Lease: lease()})
+	r.warm(stopped)
+	tasks := r.Schedule(append(
+		repeat(slots/2, harness.Wanted{Job: job.Job{Do: job.Acting, Millis: 2 * lease().Milliseconds()}}),
+		// These are ready to report success the moment they go on.
+		repeat(slots/2, harness.Wanted{Job: job.Job{Do: job.Ignoring, Millis: 1500}})...)...)
+	begun := r.starts(tasks)
+	for range 2 {
+		r.worker(harness.WorkerOptions{Slots: slots, Lease: lease()})
+	}
+
+	at := stopped.Stop()
+	taken := r.taken(begun, stopped.PID(), at, settleMax)
+	if len(taken) != slots {
+		t.Errorf("%d tasks ran in the stopped process, want %d", len(taken), slots)
+	}
+	harness.Figure(t, "worker_stopped_lease", lease())
+	harness.Within(t, "worker_stopped_taken_over_last", longest(taken), lease()+time.Second+slack)
+
+	woken := stopped.Continue()
+	var ended []time.Duration
+	for _, task := range tasks[:slots/2] {
+		end := r.History.EndOf(task.ID, 1, soon)
+		if end.Outcome != checker.Obeyed {
+			t.Errorf("the woken handler of %s ended as %q, want its context to end", task.ID, end.Outcome)
+		}
+		ended = append(ended, time.Duration(end.At-woken.UnixMicro())*time.Microsecond)
+	}
+	harness.Within(t, "worker_woken_handlers_ended", longest(ended), bounds.Wake)
+	if code := stopped.Wait(soon); code == 0 {
+		t.Error("the woken process ended as if all were well")
+	}
+	r.Settle(settleMax, tasks)
+	harness.Figure(t, "worker_woken_effects_after_takeover", effectsAfterTakeover(r, stopped.PID()))
+	r.History.Check(bounds)
+}
+
+// effectsAfterTakeover counts what the process did once it had gone on.
+func effectsAfterTakeover(r *rig, pid int) int {
+	var continued int64
+	return r.History.Count(func(e checker.Event) bool {
+		if e.Kind == checker.Continued && e.PID == pid {
+			continued = e.At
+		}
+		return e.Kind == checker.Effect && e.PID == pid && continued != 0 && e.At >= continued
+	})
+}
+
+// A worker process that is asked to end gives its tasks back when its grace is over. Handlers that obey lose no time and no attempt.
+func TestWorkerTerminatedObeying(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, sdk.LambdaInfo{MaxAttempts: 1})
+	const slots = 5
+	ending := r.worker(harness.WorkerOptions{Slots: slots, Lease: lease(), Grace: time.Second})
+	r.warm(ending)
+	tasks := r.Schedule(repeat(slots, harness.Wanted{Job: job.Job{Millis: 4000}})...)
+	begun := r.starts(tasks)
+	r.worker(harness.WorkerOptions{Slots: 2 * slots, Lease: lease()})
+	other := r.One(job.Job{}) // the other one works
+
+	r.Settle(soon, []harness.Task{other})
+	at := ending.Terminate()
+	taken := r.taken(begun, ending.PID(), at, settleMax)
+	harness.Within(t, "sigterm_obeying_code_0_after", ending.EndedAt().Sub(at), time.Second+slack)
+	if code := ending.Wait(soon); code != 0 {
+		t.Errorf("exit status %d after a drain, want 0", code)
+	}
+	// The bar counts from the end of the grace.
+	harness.Within(t, "sigterm_obeying_elsewhere_after_grace", longest(taken)-time.Second, time.Second)
+	for _, info := range r.Settle(settleMax, tasks) {
+		if info.Failures != 0 || info.WorkerLost != 0 {
+			t.Errorf("task %s is charged: %d failures, %d lost workers", info.ID, info.Failures, info.WorkerLost)
+		}
+	}
+	r.History.Check(bounds)
+}
+
+// Handlers that do not obey are left behind: their tasks are given back at the deadline and the process ends.
+func TestWorkerTerminatedIgnoring(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, sdk.LambdaInfo{MaxAttempts: 1})
+	const slots = 3
+	ending := r.worker(harness.WorkerOptions{Slots: slots, Lease: lease(), Grace: time.Second})
+	r.warm(ending)
+	tasks := r.Schedule(repeat(slots, harness.Wanted{Job: job.Job{Do: job.Ignoring, Millis: 15_000}})...)
+	begun := r.starts(tasks)
+	r.worker(harness.WorkerOptions{Slots: 2 * slots, Lease: lease()})
+
+	at := ending.Terminate()
+	taken := r.taken(begun, ending.PID(), at, settleMax)
+	harness.Figure(t, "sigterm_ignoring_process_gone_after", ending.EndedAt().Sub(at))
+	harness.Figure(t, "sigterm_ignoring_elsewhere_after", longest(taken))
+	for _, info := range r.Settle(settleMax, tasks) {
+		if info.Failures != 0 || info.WorkerLost != 0 {
+			t.Errorf("task %s is charged: %d failures, %d lost workers", info.ID, info.Failures, info.WorkerLost)
+		}
+	}
+	r.History.Check(bounds)
+}
+
+// Thousands of tasks fall due while no worker is there. One that comes drains them as fast as its slots go.
+func TestBacklogWithoutWorkers(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, sdk.LambdaInfo{})
+	const tasks = 5000
+	away := 5 * time.Second
+	if long() {
+		away = time.Minute
+	}
+	due := time.Now().Add(time.Second)
+	all := r.Schedule(repeat(tasks, harness.Wanted{Job: job.Job{}, Options: []sdk.Option{sdk.At(due)}})...)
+	time.Sleep(time.Until(due.Add(away)))
+
+	w := r.worker(harness.WorkerOptions{Slots: 10, Lease: lease()})
+	ends := r.History.Find(tasks, settleMax, "ends", func(e checker.Event) bool { return e.Kind == checker.Ended })
+	first := r.History.Find(1, soon, "starts", func(e checker.Event) bool { return e.Kind == checker.Started })[0]
+	drained := time.Duration(ends[tasks-1].At-first.At) * time.Microsecond
+	harness.Figure(t, "backlog_tasks", tasks)
+	harness.Figure(t, "backlog_away", away)
+	harness.Within(t, "backlog_drained_in", drained, 15*time.Second)
+	harness.Figure(t, "backlog_tasks_per_second", int(tasks/drained.Seconds()))
+	r.Settle(settleMax, all)
+	r.History.Check(bounds)
+	w.Signal(syscall.SIGTERM)
+	if code := w.Wait(soon); code != 0 {
+		t.Errorf("exit status %d after a drain, want 0", code)
+	}
+}

@@ -1,0 +1,58 @@
+package harness
+
+import (
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"sync"
+	"testing"
+)
+
+const (
+	module    = "github.com/kinesin-io/kinesin"
+	kinesin   = "kinesin"
+	workerBin = "faultworker"
+)
+
+// binDir is set by Main before tests run, and removed after them.
+var binDir string
+
+// Main is the TestMain of a package that runs processes. It is to be called as os.Exit(harness.Main(m)).
+func Main(m *testing.M) int {
+	dir, err := os.MkdirTemp("", "kinesin-test-")
+	if err != nil {
+		_, _ = fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	binDir = dir
+	defer func() { _ = os.RemoveAll(dir) }()
+	return m.Run()
+}
+
+// build compiles the binaries once per test program, and only when a test wants one.
+var build = sync.OnceValue(func() error {
+	cmd := exec.Command("go", "build", "-o", binDir+string(os.PathSeparator), module+"/cmd/kinesin", module+"/test/cmd/faultworker")
+	if out, err := cmd.CombinedOutput(); err != nil {
+		return fmt.Errorf("go build: %w\n%s", err, out)
+	}
+	return nil
+})
+
+// binary is the path of a built program.
+func binary(tb testing.TB, name string) string {
+	tb.Helper()
+	if binDir == "" {
+		tb.Fatal("the package's TestMain does not call harness.Main")
+	}
+	if err := build(); err != nil {
+		tb.Fatal(err)
+	}
+	return filepath.Join(binDir, name)
+}
+
+// FaultWorker is the path of the fault worker's program, which can also be the command of `kinesin worker`.
+func FaultWorker(tb testing.TB) string { tb.Helper(); return binary(tb, workerBin) }
+
+// Kinesin is the path of the built kinesin.
+func Kinesin(tb testing.TB) string { tb.Helper(); return binary(tb, kinesin) }

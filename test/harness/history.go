@@ -1,0 +1,135 @@
+package harness
+
+import (
+	"bytes"
+	"os"
+	"path/filepath"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/kinesin-io/kinesin/test/checker"
+	"github.com/kinesin-io/kinesin/test/job"
+)
+
+// pollEvery is how often a history is read while something is waited for.
+const pollEvery = 2 * time.Millisecond
+
+// History is the file that the test and all worker processes append their events to.
+type History struct {
+	tb   testing.TB
+	path string
+	file *os.File
+
+	mu     sync.Mutex
+	offset int64
+	events []checker.Event // read so far
+}
+
+// NewHistory starts an empty history.
+func NewHistory(tb testing.TB) *History {
+	tb.Helper()
+	path := filepath.Join(tb.TempDir(), "history.jsonl")
+	f, err := job.OpenLog(path)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	tb.Cleanup(func() { _ = f.Close() })
+	return &History{tb: tb, path: path, file: f}
+}
+
+// Path is the file.
+func (h *History) Path() string { return h.path }
+
+// Add appends an event; without a time of its own it happened now.
+func (h *History) Add(e checker.Event) {
+	h.tb.Helper()
+	if e.At == 0 {
+		e.At = time.Now().UnixMicro()
+	}
+	if _, err := h.file.Write(e.Line()); err != nil {
+		h.tb.Error(err)
+	}
+}
+
+// Events are all events so far. The caller must not change them.
+func (h *History) Events() []checker.Event {
+	h.tb.Helper()
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if err := h.readOn(); err != nil {
+		h.tb.Fatal(err)
+	}
+	return h.events
+}
+
+// readOn reads the whole lines that came since.
+func (h *History) readOn() error {
+	f, err := os.Open(h.path)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = f.Close() }()
+	size, err := f.Seek(0, 2)
+	if err != nil {
+		return err
+	}
+	news := make([]byte, size-h.offset)
+	if _, err := f.ReadAt(news, h.offset); err != nil {
+		return err
+	}
+	news = news[:bytes.LastIndexByte(news, '\n')+1]
+	events, err := checker.Read(bytes.NewReader(news))
+	h.offset += int64(len(news))
+	h.events = append(h.events, events...)
+	return err
+}
+
+// Count is how many events the test holds for.
+func (h *History) Count(holds func(checker.Event) bool) int {
+	h.tb.Helper()
+	n := 0
+	for _, e := range h.Events() {
+		if holds(e) {
+			n++
+		}
+	}
+	return n
+}
+
+// Find waits until n events hold and returns them. It fails the test after atMost.
+func (h *History) Find(n int, atMost time.Duration, what string, holds func(checker.Event) bool) []checker.Event {
+	h.tb.Helper()
+	deadline := time.Now().Add(atMost)
+	var found []checker.Event
+	seen := 0
+	for {
+		events := h.Events()
+		for ; seen < len(events); seen++ {
+			if holds(events[seen]) {
+				found = append(found, events[seen])
+			}
+		}
+		if len(found) >= n {
+			return found
+		}
+		if time.Now().After(deadline) {
+			h.tb.Fatalf("%d of %d %s within %v", len(found), n, what, atMost)
+		}
+		time.Sleep(pollEvery)
+	}
+}
+
+// Check fails the test for each breach of a rule.
+func (h *History) Check(o checker.Options) {
+	h.tb.Helper()
+	const shownMax = 20
+	found := checker.Check(h.Events(), o)
+	for i, v := range found {
+		if i == shownMax {
+			h.tb.Errorf("and %d more", len(found)-shownMax)
+			break
+		}
+		h.tb.Error(v)
+	}
+}

@@ -1,0 +1,119 @@
+package harness
+
+import (
+	"fmt"
+	"net/http"
+	"path/filepath"
+	"slices"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/kinesin-io/kinesin/test/checker"
+)
+
+// ReadyMax is how long a server may take to be ready.
+const ReadyMax = 30 * time.Second
+
+// ServerOptions say how to run a server. The zero value is what `kinesin serve` does by default, at a
+// free port and in a new data directory.
+type ServerOptions struct {
+	Dir     string
+	Args    []string // besides --data and --listen
+	Env     []string
+	History *History // where kills are written down; may be nil
+}
+
+// Server is `kinesin serve`, which can be killed and started again in the same place.
+type Server struct {
+	*Process
+
+	URL  string
+	Addr string
+	Dir  string
+
+	tb      testing.TB
+	options ServerOptions
+}
+
+// StartServer starts a server and waits until it is ready.
+func StartServer(tb testing.TB, o ServerOptions) *Server {
+	tb.Helper()
+	if o.Dir == "" {
+		o.Dir = filepath.Join(tb.TempDir(), "data")
+	}
+	addr := FreeAddr(tb)
+	s := &Server{tb: tb, options: o, Addr: addr, URL: "http://" + addr, Dir: o.Dir}
+	s.Start()
+	return s
+}
+
+// Start starts the server again, in its place, and waits until it is ready.
+func (s *Server) Start() {
+	s.tb.Helper()
+	s.Launch()
+	s.WaitReady()
+}
+
+// Launch starts the server again, in its place.
+func (s *Server) Launch() {
+	s.tb.Helper()
+	args := slices.Concat([]string{"serve", "--data", s.Dir, "--listen", s.Addr}, s.options.Args)
+	s.Process = Start(s.tb, Command{Name: "server", Path: Kinesin(s.tb), Args: args, Env: s.options.Env})
+}
+
+// WaitReady waits until the server says that it is ready.
+func (s *Server) WaitReady() {
+	s.tb.Helper()
+	s.WaitReadyz(ReadyMax, http.StatusOK)
+	if s.options.History != nil {
+		s.options.History.Add(checker.Event{Kind: checker.ServerUp})
+	}
+}
+
+// WaitReadyz waits until /readyz answers with a status.
+func (s *Server) WaitReadyz(atMost time.Duration, status int) {
+	s.tb.Helper()
+	deadline := time.Now().Add(atMost)
+	for {
+		got, err := s.get("/readyz")
+		if err == nil && got == status {
+			return
+		}
+		if !s.Alive() {
+			s.tb.Fatalf("the server ended instead of getting ready:\n%s", tail(s.Stderr()))
+		}
+		if time.Now().After(deadline) {
+			s.tb.Fatalf("/readyz did not answer %d within %v: %d, %v\n%s", status, atMost, got, err, tail(s.Stderr()))
+		}
+		time.Sleep(pollEvery)
+	}
+}
+
+func (s *Server) get(path string) (int, error) {
+	client := http.Client{Timeout: time.Second, Transport: &http.Transport{DisableKeepAlives: true}}
+	response, err := client.Get(s.URL + path)
+	if err != nil {
+		return 0, fmt.Errorf("%s: %w", path, err)
+	}
+	return response.StatusCode, response.Body.Close()
+}
+
+// Crash kills the server with SIGKILL.
+func (s *Server) Crash() {
+	s.tb.Helper()
+	if s.options.History != nil {
+		s.options.History.Add(checker.Event{Kind: checker.ServerDown})
+	}
+	s.Kill()
+}
+
+// Shutdown ends the server with SIGTERM and returns its exit status.
+func (s *Server) Shutdown() int {
+	s.tb.Helper()
+	if s.options.History != nil {
+		s.options.History.Add(checker.Event{Kind: checker.ServerDown})
+	}
+	s.Signal(syscall.SIGTERM)
+	return s.Wait(ExitMax)
+}

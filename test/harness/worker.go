@@ -1,0 +1,152 @@
+package harness
+
+import (
+	"cmp"
+	"slices"
+	"strconv"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/kinesin-io/kinesin/test/checker"
+)
+
+// LeaseMin is the shortest lease a worker may have, for tests that wait for one to run out.
+const LeaseMin = 3 * time.Second
+
+// WorkerOptions say how to run a worker process.
+type WorkerOptions struct {
+	Server  *Server
+	Lambda  string
+	Slots   int           // 10 if zero
+	Lease   time.Duration // LeaseMin if zero
+	Grace   time.Duration // 1 s if zero
+	History *History
+}
+
+func (o WorkerOptions) withDefaults() WorkerOptions {
+	o.Slots = cmp.Or(o.Slots, 10)
+	o.Lease = cmp.Or(o.Lease, LeaseMin)
+	o.Grace = cmp.Or(o.Grace, time.Second)
+	return o
+}
+
+// Worker is a process of the fault worker, whose every harm is written down.
+type Worker struct {
+	*Process
+
+	history *History
+	reaped  sync.WaitGroup
+}
+
+// StartWorker starts a fault worker.
+func StartWorker(tb testing.TB, o WorkerOptions) *Worker {
+	tb.Helper()
+	o = o.withDefaults()
+	return watched(tb, o.History, Command{Name: "worker", Path: FaultWorker(tb), Args: []string{
+		"-server", o.Server.URL, "-lambda", o.Lambda, "-slots", strconv.Itoa(o.Slots),
+		"-lease", o.Lease.String(), "-grace", o.Grace.String(), "-log", o.History.Path(),
+	}})
+}
+
+// StartCommandWorker starts `kinesin worker` with a command.
+func StartCommandWorker(tb testing.TB, h *History, flags []string, command ...string) *Worker {
+	tb.Helper()
+	args := slices.Concat([]string{"worker"}, flags, []string{"--"}, command)
+	return watched(tb, h, Command{Name: "kinesin worker", Path: Kinesin(tb), Args: args})
+}
+
+// watched starts a worker program and writes its death down.
+func watched(tb testing.TB, h *History, c Command) *Worker {
+	tb.Helper()
+	w := &Worker{Process: Start(tb, c), history: h}
+	w.reaped.Go(func() {
+		h.Add(checker.Event{Kind: checker.Died, At: w.EndedAt().UnixMicro(), PID: w.PID()})
+	})
+	tb.Cleanup(func() {
+		w.cleanup()
+		w.reaped.Wait()
+	})
+	return w
+}
+
+func (w *Worker) hit(kind checker.Kind, s syscall.Signal) time.Time {
+	w.tb.Helper()
+	now := time.Now()
+	w.history.Add(checker.Event{Kind: kind, At: now.UnixMicro(), PID: w.PID()})
+	w.Signal(s)
+	return now
+}
+
+// Stop stops the process with SIGSTOP and returns when that was.
+func (w *Worker) Stop() time.Time { w.tb.Helper(); return w.hit(checker.Stopped, syscall.SIGSTOP) }
+
+// Continue lets a stopped process go on.
+func (w *Worker) Continue() time.Time {
+	w.tb.Helper()
+	return w.hit(checker.Continued, syscall.SIGCONT)
+}
+
+// Terminate asks the process to end.
+func (w *Worker) Terminate() time.Time {
+	w.tb.Helper()
+	return w.hit(checker.Terminated, syscall.SIGTERM)
+}
+
+// Crash kills the process with SIGKILL and returns when it was gone.
+func (w *Worker) Crash() time.Time {
+	w.tb.Helper()
+	gone := w.Kill()
+	w.reaped.Wait()
+	return gone
+}
+
+// Supervised keeps a worker running: whenever it dies it is started again, until the test is over.
+type Supervised struct {
+	mu      sync.Mutex
+	workers []*Worker
+	stopped bool
+	done    sync.WaitGroup
+}
+
+// Supervise starts a fault worker and starts it again whenever it dies.
+func Supervise(tb testing.TB, o WorkerOptions) *Supervised {
+	tb.Helper()
+	s := &Supervised{}
+	s.start(tb, o)
+	tb.Cleanup(s.stop)
+	return s
+}
+
+func (s *Supervised) start(tb testing.TB, o WorkerOptions) {
+	tb.Helper()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.stopped {
+		return
+	}
+	w := StartWorker(tb, o)
+	s.workers = append(s.workers, w)
+	s.done.Go(func() {
+		<-w.Exited()
+		s.start(tb, o)
+	})
+}
+
+// Deaths is how many processes have died.
+func (s *Supervised) Deaths() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return len(s.workers) - 1
+}
+
+func (s *Supervised) stop() {
+	s.mu.Lock()
+	s.stopped = true
+	for _, w := range s.workers {
+		_ = syscall.Kill(w.PID(), syscall.SIGKILL)
+	}
+	s.mu.Unlock()
+	s.done.Wait()
+}
