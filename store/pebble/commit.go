@@ -106,6 +106,10 @@ func (d *Driver) newGroup() *group {
 	d.space.tick()
 	g := d.spareGroup()
 	g.batch = d.db.NewBatch(pebbledb.WithInitialSizeBytes(64<<10), pebbledb.WithMaxRetainedSizeBytes(2*groupBytesMax))
+	d.scratchValue = appendMark(d.scratchValue[:0], d.synced.Load())
+	if err := g.batch.LogData(d.scratchValue, nil); err != nil {
+		d.fail(err)
+	}
 	return g
 }
 
@@ -164,7 +168,7 @@ func (d *Driver) apply(g *group) error {
 	if err := d.failure(); err != nil {
 		return err
 	}
-	if g.batch.Empty() {
+	if g.batch.Count() == 0 {
 		return nil
 	}
 	d.space.wrote(g.batch.Len())
@@ -214,6 +218,7 @@ func (d *Driver) waitForDisk(g *group) {
 	if err := g.batch.SyncWait(); err != nil {
 		d.fail(fmt.Errorf("sync: %w", err))
 	}
+	d.synced.Store(uint64(g.batch.SeqNum()))
 	d.durable.end()
 	if d.cfg.Observer.Synced != nil {
 		d.cfg.Observer.Synced(time.Since(g.began), g.rows)

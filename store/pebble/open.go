@@ -83,6 +83,9 @@ func (d *Driver) openLocked() error {
 	if _, err := pebbledb.Peek(d.dir, d.cfg.FS); err != nil {
 		return d.openError(err)
 	}
+	if err := checkLog(d.cfg.FS, d.dir); err != nil {
+		return d.openError(err)
+	}
 	d.space = newSpace(d.cfg.FS, d.dir, d.cfg.Logger)
 	memTable := cmp.Or(d.cfg.MemTableBytes, d.space.memTableBytes())
 	d.space.reserveFor(memTable)
@@ -190,7 +193,7 @@ func (d *Driver) openError(err error) error {
 	switch {
 	case strings.Contains(err.Error(), "unknown format major version"):
 		return d.newerError(err)
-	case isCorrupt(err):
+	case isCorrupt(err) || strings.Contains(err.Error(), "object size mismatch"):
 		return fmt.Errorf("data directory %s: %w; nothing was changed: restore it from a backup, "+
 			"or move it away to start empty", d.dir, corrupt(err))
 	}

@@ -63,6 +63,7 @@ type Driver struct {
 	parts   parts
 	expiry  floor // of the index of expiries
 	durable durable
+	synced  atomic.Uint64       // sequence number of the last batch known to be on disk; see log.go
 	queued  *semaphore.Weighted // bytes of queued requests
 	damaged atomic.Pointer[string]
 

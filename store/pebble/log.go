@@ -1,0 +1,199 @@
+package pebble
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"hash/crc32"
+	"io"
+	"strconv"
+	"strings"
+
+	"github.com/cockroachdb/pebble/v2/vfs"
+
+	"github.com/kinesin-io/kinesin/store"
+)
+
+// A log may end in a write that a crash interrupted, so Pebble takes the first record that fails its
+// checksum for the end. Damage further up would lose everything behind it without a
+// word. Pebble guards against that with the offset it had synced, noted in later records, but
+// counts only a part of the bytes (2.1.7, record/log_writer.go: blocks that were
+// filled do not enter writtenOffset), so that large writes go unguarded. Therefore every group
+// carries a mark as the first thing in its batch: the sequence number of the last batch that was known to be on disk.
+//
+// checkLog looks for a mark behind the damage which says that a batch not found before the damage was on disk.
+
+// markTag and a sequence number are a mark.
+const (
+	markTag = 'W'
+	markLen = 1 + 8
+)
+
+func appendMark(dst []byte, synced uint64) []byte {
+	return binary.LittleEndian.AppendUint64(append(dst, markTag), synced)
+}
+
+// checkLog returns ErrCorrupt if the newest log is damaged before something that was
+// acknowledged. Older logs must be whole, which Pebble checks.
+func checkLog(files vfs.FS, dir string) error {
+	name, number, err := newestLog(files, dir)
+	if name == "" || err != nil {
+		return err
+	}
+	path := files.PathJoin(dir, name)
+	file, err := files.Open(path)
+	if err != nil {
+		return err
+	}
+	c := logCheck{number: uint32(number)} //nolint:gosec // the log holds the low half
+	if err := errors.Join(c.read(file), file.Close()); err != nil {
+		return fmt.Errorf("%s: %w", path, err)
+	}
+	return nil
+}
+
+func newestLog(files vfs.FS, dir string) (name string, number uint64, err error) {
+	names, err := files.List(dir)
+	if err != nil {
+		return "", 0, err
+	}
+	for _, n := range names {
+		text, isLog := strings.CutSuffix(files.PathBase(n), ".log")
+		if parsed, err := strconv.ParseUint(text, 10, 64); isLog && err == nil && parsed >= number {
+			name, number = n, parsed
+		}
+	}
+	return name, number, nil
+}
+
+// The format of a log: blocks of 32 KiB with chunks that do not cross them. A chunk is
+//
+//	0..3   checksum of what follows it
+//	4..5   length of the content
+//	6      kind
+//	7..10  low half of the log's number
+//	11..18 synced offset
+//	19..   content: a batch or a part of one, which begins with sequence number (8) and count (4)
+const (
+	logBlockLen = 32 << 10
+	chunkHeader = 19
+	chunkFull   = 9
+	chunkFirst  = 10
+	chunkMiddle = 11
+	chunkLast   = 12
+	batchHeader = 12
+	kindLogData = 3
+)
+
+// logCheck reads one log.
+type logCheck struct {
+	number uint32
+
+	damaged bool   // a chunk failed its checks; what follows is behind it
+	ended   bool   // the log says that it ends here
+	open    uint64 // sequence number of the batch whose first chunk was read last
+	whole   uint64 // of the last whole batch before the damage; 0 for none
+	behind  uint64 // of the first batch behind the damage; 0 for none
+	offset  int64  // of the damage
+}
+
+func (c *logCheck) read(file io.Reader) error {
+	block := make([]byte, logBlockLen)
+	for at := int64(0); !c.ended; at += logBlockLen {
+		n, err := io.ReadFull(file, block)
+		if n > 0 {
+			if lost := c.block(block[:n], at); lost {
+				return fmt.Errorf("%w: damaged at offset %d, before writes that were on disk", store.ErrCorrupt, c.offset)
+			}
+		}
+		if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// block reads the chunks of one block, and reports whether they prove that something was lost.
+func (c *logCheck) block(b []byte, at int64) (lost bool) {
+	for off := 0; len(b)-off >= chunkHeader; {
+		kind, content := c.chunk(b[off:])
+		if kind == 0 {
+			if !c.damaged && !c.ended {
+				c.damaged, c.offset = true, at+int64(off)
+			}
+			return false
+		}
+		if c.damaged {
+			lost = lost || c.proves(kind, content)
+		} else {
+			c.count(kind, content)
+		}
+		off += chunkHeader + len(content)
+	}
+	return lost
+}
+
+var logTable = crc32.MakeTable(crc32.Castagnoli)
+
+// chunk reads one chunk; kind is 0 when there is none of this log.
+func (c *logCheck) chunk(b []byte) (kind byte, content []byte) {
+	length := int(binary.LittleEndian.Uint16(b[4:]))
+	kind = b[6]
+	number := binary.LittleEndian.Uint32(b[7:])
+	if number == c.number+1 && length == 0 && kind != 0 && !c.damaged {
+		c.ended = true
+		return 0, nil
+	}
+	if kind < chunkFull || kind > chunkLast || number != c.number || chunkHeader+length > len(b) {
+		return 0, nil
+	}
+	sum := crc32.Checksum(b[6:chunkHeader+length], logTable)
+	if binary.LittleEndian.Uint32(b) != (sum>>15|sum<<17)+0xa282ead8 {
+		return 0, nil
+	}
+	return kind, b[chunkHeader : chunkHeader+length]
+}
+
+// count notes the whole batches before the damage.
+func (c *logCheck) count(kind byte, content []byte) {
+	if seq, ok := batchSeq(kind, content); ok {
+		c.open = seq
+	}
+	if kind == chunkFull || kind == chunkLast {
+		c.whole = c.open
+	}
+}
+
+// proves looks at a chunk behind the damage: does its mark say that a batch was on disk that is
+// behind the last whole one before the damage, or a batch that is itself behind the damage?
+func (c *logCheck) proves(kind byte, content []byte) bool {
+	seq, ok := batchSeq(kind, content)
+	if !ok {
+		return false
+	}
+	if c.behind == 0 {
+		c.behind = seq
+	}
+	synced, ok := batchMark(content)
+	return ok && synced != 0 && ((c.whole != 0 && synced > c.whole) || synced >= c.behind)
+}
+
+// batchSeq is the sequence number of a batch that begins in a chunk.
+func batchSeq(kind byte, content []byte) (seq uint64, ok bool) {
+	if (kind != chunkFull && kind != chunkFirst) || len(content) < batchHeader {
+		return 0, false
+	}
+	return binary.LittleEndian.Uint64(content), true
+}
+
+// batchMark is the mark of a batch, if it is ours and its beginning is long enough.
+func batchMark(content []byte) (synced uint64, ok bool) {
+	mark := content[min(batchHeader, len(content)):]
+	if len(mark) < 2+markLen || mark[0] != kindLogData || mark[1] != markLen || mark[2] != markTag {
+		return 0, false
+	}
+	return binary.LittleEndian.Uint64(mark[3:]), true
+}
