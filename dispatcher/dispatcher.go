@@ -27,6 +27,8 @@ const (
 	// enqueued already, so after that its wake-up takes over.
 	sendTriesMax   = 20
 	sendRetryEvery = 50 * time.Millisecond
+	// depthsMax bounds the depths that are remembered.
+	depthsMax = 4096
 	// depthFresh is how long a depth that had to be asked for is used.
 	depthFresh = time.Second
 )
@@ -63,7 +65,7 @@ type Config struct {
 type Hooks struct {
 	// Enqueued: n messages were sent to a queue.
 	Enqueued func(name queue.Name, n int)
-	// Enqueue: how long after its due time a task's first message was sent.
+	// Lateness: how long after its due time a task's first message was sent.
 	Lateness func(t *task.Task, late time.Duration)
 	// Unsent: tasks that are enqueued but whose message could not be sent; their wake-up covers them.
 	Unsent func(n int)
@@ -95,19 +97,26 @@ func New(c Config) *Dispatcher {
 // error means that it is to be tried again.
 func (d *Dispatcher) Dispatch(ctx context.Context, orders []task.Order) []error {
 	now := d.Clock.Now()
-	b := batch{results: make([]error, len(orders)), ops: make([]store.Op, 0, len(orders)), orderOf: make([]int, 0, len(orders))}
+	b := batch{
+		results: make([]error, len(orders)), stored: make([]bool, len(orders)),
+		ops: make([]store.Op, 0, len(orders)), orderOf: make([]int, 0, len(orders)),
+	}
 	for i := range orders {
 		d.plan(&b, i, &orders[i], now)
 	}
-	outcomes, err := d.Store.Apply(ctx, b.ops)
-	if err != nil {
-		return b.failAll(fmt.Errorf("enqueue %d tasks: %w", len(b.ops), err))
+	if len(b.ops) == 0 {
+		return b.results
 	}
-	for k, outcome := range outcomes {
+	outcomes, err := d.Store.Apply(ctx, b.ops)
+	for k := range b.ops {
+		outcome := err
+		if k < len(outcomes) {
+			outcome = outcomes[k] // good by itself, also when others are unknown
+		}
 		b.settle(k, &orders[b.orderOf[k]], outcome)
 	}
-	d.send(ctx, b.messages)
-	d.removeWaiting(ctx, orders, b.results)
+	unsent := d.send(ctx, b.messages)
+	d.removeWaiting(ctx, orders, &b, unsent)
 	return b.results
 }
 
@@ -118,6 +127,7 @@ type batch struct {
 	orderOf  []int // index of the order of ops[k]
 	effects  []task.Effect
 	messages []queue.Message
+	stored   []bool // by order: its task row is there
 }
 
 // plan computes the write of one order.
@@ -155,24 +165,24 @@ func (b *batch) settle(k int, o *task.Order, outcome error) {
 		}
 	default:
 		b.results[b.orderOf[k]] = fmt.Errorf("enqueue task %s: %w", o.Task.ID, outcome)
+		return
 	}
+	b.stored[b.orderOf[k]] = true
 }
 
-func (b *batch) failAll(err error) []error {
-	for _, i := range b.orderOf {
-		b.results[i] = err
-	}
-	return b.results
-}
-
-// removeWaiting deletes the waiting rows of tasks that are in the task table
-// now. Losing such a delete in a crash is harmless: the next owner's
-// conditional write is refused and it deletes the row again.
-func (d *Dispatcher) removeWaiting(ctx context.Context, orders []task.Order, results []error) {
-	var ops []store.Op
+// removeWaiting deletes the waiting rows of tasks that are in the task table now and whose message is on
+// its queue. Losing such a delete in a crash is harmless: the next owner's conditional write is
+// refused and it deletes the row again. A waiting row whose message was not sent stays for the same reason: by it the
+// message is sent soon, and not only when the task's wake-up fires.
+func (d *Dispatcher) removeWaiting(ctx context.Context, orders []task.Order, b *batch, unsent map[task.ID]error) {
+	ops := make([]store.Op, 0, len(orders))
 	for i := range orders {
-		if orders[i].Waiting && results[i] == nil {
-			t := &orders[i].Task
+		t := &orders[i].Task
+		switch err := unsent[t.ID]; {
+		case !orders[i].Waiting || !b.stored[i]:
+		case err != nil:
+			b.results[i] = fmt.Errorf("send message of task %s: %w", t.ID, err)
+		default:
 			ops = append(ops, store.Op{
 				Kind: store.DeleteWaiting, Lazy: true,
 				Task: task.Task{ID: t.ID, Partition: t.Partition, Due: t.Due},
@@ -197,30 +207,43 @@ func (d *Dispatcher) Send(ctx context.Context, tasks []task.Task) {
 	d.send(ctx, messages)
 }
 
-// send retries only the messages that failed, for a bounded time.
-func (d *Dispatcher) send(ctx context.Context, messages []queue.Message) {
-	for range sendTriesMax {
+// send retries only the messages that failed, for a bounded time. It returns those that are
+// not on their queue, as far as is known; nil when all are.
+func (d *Dispatcher) send(ctx context.Context, messages []queue.Message) map[task.ID]error {
+	var failures []error
+	for try := range sendTriesMax {
 		if len(messages) == 0 {
-			return
+			return nil
 		}
-		outcomes := d.Queue.Send(ctx, messages)
-		failed := messages[:0:0]
-		now := d.Clock.Now()
-		for i, outcome := range outcomes {
-			if outcome != nil {
-				failed = append(failed, messages[i])
-				continue
-			}
-			d.sent(&messages[i].Task, now)
-		}
-		messages = failed
-		if len(messages) > 0 && d.waitForRoom(ctx, queue.NameFor(&messages[0].Task)) != nil {
+		if try > 0 && d.waitToSend(ctx, queue.NameFor(&messages[0].Task), failures[0]) != nil {
 			break
 		}
+		messages, failures = d.sendOnce(ctx, messages)
 	}
-	if len(messages) > 0 && d.Hooks.Unsent != nil {
+	if len(messages) == 0 {
+		return nil
+	}
+	if d.Hooks.Unsent != nil {
 		d.Hooks.Unsent(len(messages))
 	}
+	unsent := make(map[task.ID]error, len(messages))
+	for i := range messages {
+		unsent[messages[i].Task.ID] = failures[i]
+	}
+	return unsent
+}
+
+// sendOnce returns the messages that failed, and why.
+func (d *Dispatcher) sendOnce(ctx context.Context, messages []queue.Message) (failed []queue.Message, failures []error) {
+	now := d.Clock.Now()
+	for i, err := range d.Queue.Send(ctx, messages) {
+		if err != nil {
+			failed, failures = append(failed, messages[i]), append(failures, err)
+			continue
+		}
+		d.sent(&messages[i].Task, now)
+	}
+	return failed, failures
 }
 
 func (d *Dispatcher) sent(t *task.Task, now task.Instant) {
@@ -232,11 +255,16 @@ func (d *Dispatcher) sent(t *task.Task, now task.Instant) {
 	}
 }
 
-func (d *Dispatcher) waitForRoom(ctx context.Context, name queue.Name) error {
+// waitToSend waits for room after a refusal for want of it, and else for a moment.
+func (d *Dispatcher) waitToSend(ctx context.Context, name queue.Name, failure error) error {
 	timer := d.Clock.NewTimer(sendRetryEvery)
 	defer timer.Stop()
+	var room <-chan struct{} // never ready where the driver cannot tell
+	if errors.Is(failure, queue.ErrFull) {
+		room = d.Queue.Room(name)
+	}
 	select {
-	case <-d.Queue.Room(name): // nil, and so never ready, where the driver cannot tell
+	case <-room:
 	case <-timer.C():
 	case <-ctx.Done():
 		return context.Cause(ctx)
@@ -272,6 +300,9 @@ func (d *Dispatcher) visible(ctx context.Context, name queue.Name, cached bool) 
 	}
 	if cached {
 		d.mu.Lock()
+		if len(d.depths) >= depthsMax {
+			clear(d.depths) // of lambdas that are gone, too; asking again costs little
+		}
 		d.depths[name] = cachedDepth{visible: depth.Visible, at: now}
 		d.mu.Unlock()
 	}

@@ -1,0 +1,496 @@
+package dispatcher_test
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"log/slog"
+	"slices"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"go.uber.org/goleak"
+
+	"github.com/kinesin-io/kinesin/dispatcher"
+	"github.com/kinesin-io/kinesin/internal/clock"
+	"github.com/kinesin-io/kinesin/queue"
+	queuemem "github.com/kinesin-io/kinesin/queue/mem"
+	"github.com/kinesin-io/kinesin/queue/queuetest"
+	"github.com/kinesin-io/kinesin/store"
+	storemem "github.com/kinesin-io/kinesin/store/mem"
+	"github.com/kinesin-io/kinesin/store/storetest"
+	"github.com/kinesin-io/kinesin/task"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+const (
+	start = task.Instant(1_700_000_000_000_000)
+	depth = 64
+)
+
+var (
+	partition = task.Partition{Lambda: 7, Priority: 1}
+	normal    = queue.Name{Lambda: 7, Priority: 1}
+)
+
+// world is a dispatcher over a store and a queue in memory whose writes can fail.
+type world struct {
+	t      *testing.T
+	ctx    context.Context //nolint:containedctx // of the test, inside its bubble
+	time   *clock.Virtual
+	clock  clock.Clock
+	driver *storetest.Faulty
+	store  *store.Store
+	line   *queuetest.Faulty
+	queue  *queue.Queue
+	trace  *trace
+	*dispatcher.Dispatcher
+
+	mu     sync.Mutex
+	unsent int
+	late   []time.Duration
+}
+
+// trace is what the dispatcher did to the store and the queue, and where it is to die.
+type trace struct {
+	mu     sync.Mutex
+	steps  []string
+	dieAt  string // before that step
+	cancel context.CancelFunc
+}
+
+func (tr *trace) step(name string) (alive bool) {
+	tr.mu.Lock()
+	defer tr.mu.Unlock()
+	tr.steps = append(tr.steps, name)
+	if tr.dieAt == name {
+		tr.cancel()
+	}
+	return tr.dieAt != name
+}
+
+type tracedStore struct {
+	*store.Store
+	*trace
+}
+
+func (s tracedStore) Apply(ctx context.Context, ops []store.Op) ([]error, error) {
+	name := map[store.OpKind]string{store.PutTask: "put", store.ReplaceTask: "replace", store.DeleteWaiting: "delete"}[ops[0].Kind]
+	if ctx.Err() != nil || !s.step(name) {
+		return slices.Repeat([]error{store.ErrUnknown}, len(ops)), context.Canceled
+	}
+	return s.Store.Apply(ctx, ops)
+}
+
+type tracedQueue struct {
+	*queue.Queue
+	*trace
+}
+
+func (q tracedQueue) Send(ctx context.Context, messages []queue.Message) []error {
+	if ctx.Err() != nil || !q.step("send") {
+		return slices.Repeat([]error{context.Canceled}, len(messages))
+	}
+	return q.Queue.Send(ctx, messages)
+}
+
+type policies map[uint32]task.Policy
+
+func (p policies) PolicyOf(t *task.Task) (task.Policy, bool) {
+	policy, known := p[t.Partition.Lambda]
+	return policy, known
+}
+
+func inWorld(t *testing.T, test func(w *world)) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		v := clock.NewVirtual(start, 1)
+		v.Settle(synctest.Wait)
+		c := v.Process(0)
+		w := &world{
+			t: t, ctx: t.Context(), time: v, clock: c, trace: &trace{},
+			driver: storetest.NewFaulty(storemem.New()), line: queuetest.NewFaulty(queuemem.New(c, queuemem.Config{DepthMax: depth})),
+		}
+		w.store = store.New(w.driver, store.Config{Clock: c})
+		w.queue = queue.New(w.line)
+		w.Dispatcher = w.fresh()
+		test(w)
+	})
+}
+
+// fresh is a dispatcher as the next owner of the partitions has it.
+func (w *world) fresh() *dispatcher.Dispatcher {
+	return dispatcher.New(dispatcher.Config{
+		Store: tracedStore{w.store, w.trace}, Queue: tracedQueue{w.queue, w.trace},
+		Policies: policies{7: {MaxAttempts: 3, Retention: time.Hour}}, Clock: w.clock, Log: slog.New(slog.DiscardHandler), DepthMax: depth,
+		Hooks: dispatcher.Hooks{
+			Unsent:   func(n int) { w.mu.Lock(); w.unsent += n; w.mu.Unlock() },
+			Lateness: func(_ *task.Task, late time.Duration) { w.mu.Lock(); w.late = append(w.late, late); w.mu.Unlock() },
+		},
+	})
+}
+
+// during runs f beside the moving clock and returns what it returned.
+func (w *world) during(d time.Duration, f func() []error) []error {
+	var errs []error
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		errs = f()
+	}()
+	synctest.Wait()
+	w.time.Advance(d)
+	select {
+	case <-done:
+	default:
+		w.t.Fatalf("not done after %v", d)
+	}
+	return errs
+}
+
+func (w *world) apply(op store.Op) {
+	w.t.Helper()
+	results, err := w.store.Apply(w.ctx, []store.Op{op})
+	if err = errors.Join(append(results, err)...); err != nil {
+		w.t.Fatal(err)
+	}
+}
+
+func (w *world) waiting(n uint64) task.Order {
+	w.t.Helper()
+	t := task.Task{Partition: partition, State: task.Scheduled, Seq: 1, Due: w.clock.Now()}
+	binary.BigEndian.PutUint64(t.ID[8:], n)
+	w.apply(store.Op{Kind: store.PutWaiting, Task: t})
+	return task.Order{Task: t, Waiting: true, Event: task.Event{Kind: task.Enqueue}}
+}
+
+func (w *world) retriable(n uint64) task.Order {
+	w.t.Helper()
+	t := task.Task{Partition: partition, State: task.RetriableFailure, Seq: 5, Attempt: 1, Failures: 1, Due: w.clock.Now(), Wake: w.clock.Now()}
+	binary.BigEndian.PutUint64(t.ID[8:], n)
+	w.apply(store.Op{Kind: store.PutTask, Task: t})
+	return task.Order{Task: t, Event: task.Event{Kind: task.Enqueue}}
+}
+
+func (w *world) wantState(o *task.Order, want task.State) {
+	w.t.Helper()
+	got, err := w.store.Task(w.ctx, o.Task.ID)
+	if err != nil || got.State != want {
+		w.t.Errorf("task row: %s, %v; want %s", got.State, err, want)
+	}
+}
+
+func (w *world) waitingRows() int {
+	w.t.Helper()
+	rows, err := w.store.ScanWaiting(w.ctx, partition, store.WaitingKey{}, w.clock.Now(), 1000)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	return len(rows)
+}
+
+func (w *world) visible() int {
+	w.t.Helper()
+	d, err := w.queue.Depth(w.ctx, normal)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	return d.Visible
+}
+
+func wantNone(t *testing.T, errs []error) {
+	t.Helper()
+	if err := errors.Join(errs...); err != nil {
+		t.Errorf("dispatch: %v", err)
+	}
+}
+
+func TestTheThreeStepsComeInOrder(t *testing.T) {
+	inWorld(t, func(w *world) {
+		first, again := w.waiting(1), w.retriable(2)
+		w.time.Advance(3 * time.Millisecond)
+		wantNone(w.t, w.Dispatch(w.ctx, []task.Order{first, again}))
+		if got := w.trace.steps; !slices.Equal(got, []string{"put", "send", "delete"}) {
+			t.Errorf("steps %v", got)
+		}
+		w.wantState(&first, task.Enqueued)
+		w.wantState(&again, task.Enqueued)
+		if w.waitingRows() != 0 || w.visible() != 2 {
+			t.Errorf("%d waiting rows, %d messages", w.waitingRows(), w.visible())
+		}
+		if !slices.Equal(w.late, []time.Duration{3 * time.Millisecond}) {
+			t.Errorf("lateness %v: want that of the first dispatch", w.late)
+		}
+	})
+}
+
+func TestACrashBetweenTwoStepsLosesNothing(t *testing.T) {
+	for _, before := range []string{"put", "send", "delete"} {
+		t.Run("before "+before, func(t *testing.T) {
+			inWorld(t, func(w *world) {
+				o := w.waiting(1)
+				ctx, cancel := context.WithCancel(w.ctx)
+				w.trace.dieAt, w.trace.cancel = before, cancel
+				w.Dispatch(ctx, []task.Order{o})
+				if w.waitingRows() != 1 {
+					t.Fatal("the waiting row is gone before the last step")
+				}
+				w.trace.dieAt = ""
+				wantNone(t, w.fresh().Dispatch(w.ctx, []task.Order{o})) // the next owner finds the row at the head of its range
+				if w.visible() == 0 || w.waitingRows() != 0 {
+					t.Errorf("%d messages, %d waiting rows", w.visible(), w.waitingRows())
+				}
+				w.wantState(&o, task.Enqueued)
+			})
+		})
+	}
+}
+
+func TestEachWriteFailingEitherWayIsMadeGood(t *testing.T) {
+	for _, kind := range []store.OpKind{store.PutTask, store.DeleteWaiting} {
+		for _, how := range []storetest.Fault{storetest.NotApplied, storetest.AppliedButErrored} {
+			inWorld(t, func(w *world) {
+				orders := []task.Order{w.waiting(1), w.waiting(2), w.waiting(3)}
+				w.driver.Fail(kind, 2, 1, how)
+				wantNone(w.t, w.during(time.Second, func() []error { return w.Dispatch(w.ctx, orders) }))
+				if w.waitingRows() != 0 || w.visible() != 3 {
+					t.Errorf("kind %d, fault %d: %d waiting rows, %d messages", kind, how, w.waitingRows(), w.visible())
+				}
+			})
+		}
+	}
+}
+
+func TestAnOutcomeThatStaysUnknownConcernsOneTaskOnly(t *testing.T) {
+	for _, how := range []storetest.Fault{storetest.NotApplied, storetest.AppliedButErrored} {
+		inWorld(t, func(w *world) {
+			orders := []task.Order{w.waiting(1), w.waiting(2), w.waiting(3)}
+			w.driver.Fail(store.PutTask, 2, 1, how)
+			w.driver.FailReads(1000)
+			errs := w.during(time.Minute, func() []error { return w.Dispatch(w.ctx, orders) })
+			if errs[0] != nil || !errors.Is(errs[1], store.ErrUnknown) || errs[2] != nil {
+				t.Errorf("fault %d: %v", how, errs)
+			}
+			if w.visible() != 2 || w.waitingRows() != 1 {
+				t.Errorf("fault %d: %d messages, %d waiting rows", how, w.visible(), w.waitingRows())
+			}
+			w.driver.FailReads(0)
+			wantNone(t, w.Dispatch(w.ctx, orders[1:2]))
+			if w.visible() != 3 || w.waitingRows() != 0 {
+				t.Errorf("fault %d, tried again: %d messages, %d waiting rows", how, w.visible(), w.waitingRows())
+			}
+		})
+	}
+}
+
+func TestASendFailingEitherWayIsRepeatedAlone(t *testing.T) {
+	for fault, messages := range map[queuetest.Fault]int{queuetest.NotApplied: 3, queuetest.AppliedButErrored: 4} {
+		inWorld(t, func(w *world) {
+			orders := []task.Order{w.waiting(1), w.waiting(2), w.waiting(3)}
+			w.line.FailNext(queuetest.SendWrite, 1, fault)
+			wantNone(w.t, w.during(time.Second, func() []error { return w.Dispatch(w.ctx, orders) }))
+			if w.visible() != messages || w.waitingRows() != 0 || w.unsent != 0 {
+				t.Errorf("fault %d: %d messages, %d waiting rows, %d unsent", fault, w.visible(), w.waitingRows(), w.unsent)
+			}
+		})
+	}
+}
+
+func TestAQueueThatKeepsFailingIsTriedABoundedNumberOfTimes(t *testing.T) {
+	inWorld(t, func(w *world) {
+		tries := 0
+		w.line.Decide(func(queuetest.Write, *queue.Message) queuetest.Fault { tries++; return queuetest.NotApplied })
+		first, again := w.waiting(1), w.retriable(2)
+		errs := w.during(2*time.Second, func() []error { return w.Dispatch(w.ctx, []task.Order{first, again}) })
+		if tries > 40 || w.unsent != 2 {
+			t.Errorf("%d tries, %d told as unsent", tries, w.unsent)
+		}
+		if !errors.Is(errs[0], queuetest.ErrInjected) || errs[1] != nil {
+			t.Errorf("%v: want the failure of the task whose waiting row is left to try again, and none for the other", errs)
+		}
+		w.line.Decide(nil)
+		wantNone(t, w.Dispatch(w.ctx, []task.Order{first}))
+		if w.visible() != 1 || w.waitingRows() != 0 {
+			t.Errorf("%d messages, %d waiting rows", w.visible(), w.waitingRows())
+		}
+	})
+}
+
+func TestAFullQueueTakesTheMessageWhenItHasRoom(t *testing.T) {
+	inWorld(t, func(w *world) {
+		var orders []task.Order
+		for n := range depth + 1 {
+			orders = append(orders, w.waiting(uint64(n+1)))
+		}
+		done := make(chan []error, 1)
+		go func() { done <- w.Dispatch(w.ctx, orders) }()
+		synctest.Wait()
+		if w.visible() != depth || len(done) != 0 {
+			t.Fatalf("%d messages, done: %d", w.visible(), len(done))
+		}
+		got, err := w.queue.Receive(w.ctx, []queue.Name{normal}, depth, 0)
+		if err == nil {
+			err = w.queue.Delete(w.ctx, got)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		synctest.Wait() // no time passes: the queue tells that it has room
+		wantNone(t, <-done)
+		if w.visible() != 1 || w.waitingRows() != 0 || w.unsent != 0 {
+			t.Errorf("%d messages, %d waiting rows, %d unsent", w.visible(), w.waitingRows(), w.unsent)
+		}
+	})
+}
+
+func TestConflicts(t *testing.T) {
+	for _, c := range []struct {
+		name     string
+		row      task.Task // in the way of the order
+		messages int
+	}{
+		{"enqueued by a dispatcher that died", task.Task{State: task.Enqueued, Seq: 2, Enqueues: 1}, 1},
+		{"claimed", task.Task{State: task.Claimed, Seq: 3, Attempt: 1, Worker: "w"}, 0},
+		{"enqueued again after an attempt", task.Task{State: task.Enqueued, Seq: 4, Attempt: 1}, 0},
+		{"backing off", task.Task{State: task.RetriableFailure, Seq: 4, Attempt: 1}, 0},
+		{"cancelled", task.Task{State: task.Cancelled, Seq: 2, ExpireAt: start.Add(time.Hour)}, 0},
+	} {
+		inWorld(t, func(w *world) {
+			o := w.waiting(1)
+			row := c.row
+			row.ID, row.Partition, row.Due = o.Task.ID, o.Task.Partition, o.Task.Due
+			if !row.State.IsEnd() {
+				row.Wake = start.Add(time.Minute)
+			}
+			w.apply(store.Op{Kind: store.PutTask, Task: row})
+			wantNone(w.t, w.Dispatch(w.ctx, []task.Order{o}))
+			w.wantState(&o, c.row.State)
+			if w.visible() != c.messages || w.waitingRows() != 0 {
+				t.Errorf("%s: %d messages, %d waiting rows; want %d and none", c.name, w.visible(), w.waitingRows(), c.messages)
+			}
+		})
+	}
+}
+
+func TestAnOrderThatOthersOvertookIsPointless(t *testing.T) {
+	inWorld(t, func(w *world) {
+		o := w.retriable(1)
+		moved := o.Task
+		moved.Seq++
+		moved.State, moved.Wake, moved.ExpireAt = task.Cancelled, 0, start.Add(time.Hour)
+		w.apply(store.Op{Kind: store.ReplaceTask, Task: moved})
+		ended := o
+		ended.Task = moved
+		wantNone(w.t, w.Dispatch(w.ctx, []task.Order{o, ended}))
+		if w.visible() != 0 {
+			t.Errorf("%d messages", w.visible())
+		}
+		w.wantState(&o, task.Cancelled)
+	})
+}
+
+func TestATaskOfAnUnknownLambdaStays(t *testing.T) {
+	inWorld(t, func(w *world) {
+		o := w.waiting(1)
+		o.Task.Partition.Lambda = 8
+		if errs := w.Dispatch(w.ctx, []task.Order{o}); errs[0] == nil {
+			t.Error("no error")
+		}
+		if w.waitingRows() != 1 || len(w.trace.steps) != 0 {
+			t.Errorf("%d waiting rows, steps %v", w.waitingRows(), w.trace.steps)
+		}
+	})
+}
+
+func TestEveryEffectIsCarriedOut(t *testing.T) {
+	inWorld(t, func(w *world) {
+		running := w.retriable(1)
+		running.Task.State, running.Task.Worker, running.Task.Seq = task.Processing, "w", 6
+		w.apply(store.Op{Kind: store.ReplaceTask, Task: running.Task})
+		extended := running
+		extended.Event = task.Event{Kind: task.Extend, Until: start.Add(time.Minute)}
+		wantNone(t, w.Dispatch(w.ctx, []task.Order{extended}))
+		if w.visible() != 0 {
+			t.Errorf("%d messages for an extension", w.visible())
+		}
+		running.Task.Seq++
+		running.Event = task.Event{Kind: task.WorkerLost, Worker: "w", Attempt: 1}
+		wantNone(t, w.Dispatch(w.ctx, []task.Order{running}))
+		suspects, err := w.queue.Depth(w.ctx, queue.Name{Lambda: 7, Priority: 1, Class: queue.Suspect})
+		if err != nil || suspects.Visible != 1 || w.visible() != 0 {
+			t.Errorf("%d messages for suspects (%v), %d others", suspects.Visible, err, w.visible())
+		}
+	})
+}
+
+func TestSendWritesNothing(t *testing.T) {
+	inWorld(t, func(w *world) {
+		o := w.retriable(1)
+		o.Task.State = task.Enqueued
+		w.Send(w.ctx, []task.Task{o.Task})
+		if w.visible() != 1 || !slices.Equal(w.trace.steps, []string{"send"}) {
+			t.Errorf("%d messages, steps %v", w.visible(), w.trace.steps)
+		}
+		w.wantState(&o, task.RetriableFailure)
+	})
+}
+
+func TestRoom(t *testing.T) {
+	inWorld(t, func(w *world) {
+		if room, _ := w.Room(w.ctx, normal); room != depth {
+			t.Errorf("room for %d in an empty queue of %d", room, depth)
+		}
+		for n := range depth {
+			w.Send(w.ctx, []task.Task{w.retriable(uint64(n + 1)).Task})
+		}
+		room, wait := w.Room(w.ctx, normal)
+		select {
+		case <-wait:
+			t.Error("a full queue says that it has room")
+		default:
+		}
+		if room != 0 || wait == nil {
+			t.Errorf("room for %d in a full queue", room)
+		}
+	})
+}
+
+// service is a queue that cannot tell when it has room, and is slow to ask.
+type service struct {
+	tracedQueue
+
+	asked int
+	fails error
+}
+
+func (*service) Room(queue.Name) <-chan struct{} { return nil }
+
+func (s *service) Depth(context.Context, queue.Name) (queue.Depth, error) {
+	s.asked++
+	return queue.Depth{Visible: 60}, s.fails
+}
+
+func TestTheDepthOfAServiceIsAskedForOnceInAWhile(t *testing.T) {
+	inWorld(t, func(w *world) {
+		slow := &service{tracedQueue: tracedQueue{w.queue, w.trace}}
+		d := dispatcher.New(dispatcher.Config{Queue: slow, Clock: w.clock, DepthMax: depth})
+		for range 100 {
+			if room, wait := d.Room(w.ctx, normal); room != 4 || wait != nil {
+				t.Fatalf("room for %d", room)
+			}
+			w.time.Advance(20 * time.Millisecond)
+		}
+		if slow.asked != 2 {
+			t.Errorf("asked %d times in 2 s", slow.asked)
+		}
+		slow.fails = fmt.Errorf("no answer")
+		w.time.Advance(time.Second)
+		if room, _ := d.Room(w.ctx, normal); room != depth {
+			t.Errorf("room for %d when the depth is not known", room)
+		}
+	})
+}
