@@ -5,6 +5,7 @@
 package catalog
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -37,6 +38,8 @@ var (
 	ErrUnknown = errors.New("unknown lambda")
 	// ErrExists refuses creating a lambda that exists with other settings.
 	ErrExists = errors.New("lambda exists with other settings")
+	// ErrDeleting refuses creating a lambda whose deletion has begun.
+	ErrDeleting = errors.New("lambda is being deleted")
 	// ErrChanged says that others kept changing the lambda at the same time.
 	ErrChanged = errors.New("lambda was changed at the same time")
 )
@@ -58,7 +61,10 @@ type Catalog struct {
 
 	known atomic.Pointer[snapshot]
 
-	mu      sync.Mutex // guards changed and orders publishing
+	reads atomic.Uint64 // numbers the reads of the store
+
+	mu      sync.Mutex // guards the rest and orders publishing
+	newest  uint64     // read that is published
 	changed chan struct{}
 }
 
@@ -72,6 +78,8 @@ type snapshot struct {
 type Entry struct {
 	task.Lambda
 	Version uint64
+
+	row []byte // as it is stored, with fields that a newer version may have written
 }
 
 // New returns an empty catalog; Refresh or Run fills it.
@@ -93,15 +101,17 @@ func (c *Catalog) Run(ctx context.Context) error {
 	}
 }
 
-// Refresh reads all lambdas from the store.
+// Refresh reads all lambdas from the store. When it returns, everything that was stored before it was called is known.
 func (c *Catalog) Refresh(ctx context.Context) error {
+	number := c.reads.Add(1)
 	rows, err := c.rows.Controls(ctx, Kind)
 	if err != nil {
 		return fmt.Errorf("read lambdas: %w", err)
 	}
 	next := &snapshot{byName: make(map[string]*Entry, len(rows)), byRef: make(map[uint32]*Entry, len(rows))}
+	known := c.known.Load()
 	for _, row := range rows {
-		entry, err := decode(row)
+		entry, err := decodeUnless(known.byName[row.Name], row)
 		if err != nil {
 			c.log.ErrorContext(ctx, "lambda row left alone", slog.String("lambda", row.Name), slog.Any("error", err))
 			continue
@@ -111,13 +121,19 @@ func (c *Catalog) Refresh(ctx context.Context) error {
 		next.sorted = append(next.sorted, entry)
 	}
 	slices.SortFunc(next.sorted, func(a, b *Entry) int { return strings.Compare(a.Name, b.Name) })
-	c.publish(next)
+	c.publish(next, number)
 	return nil
 }
 
-func (c *Catalog) publish(next *snapshot) {
+// publish makes next known, unless it was read before what is known already: a slow read must not
+// take back a lambda that was created in between.
+func (c *Catalog) publish(next *snapshot, number uint64) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	if number < c.newest {
+		return
+	}
+	c.newest = number
 	old := c.known.Swap(next)
 	if maps.EqualFunc(old.byName, next.byName, func(a, b *Entry) bool { return a.Version == b.Version && a.Ref == b.Ref }) {
 		return
@@ -175,28 +191,31 @@ func (c *Catalog) Create(ctx context.Context, want task.Lambda) (entry *Entry, e
 	want.Ref = c.freeRef()
 	want.Created = c.clock.Now()
 	entry, err = c.put(ctx, &Entry{Lambda: want, Version: 1})
-	if errors.Is(err, store.ErrConflict) { // created elsewhere in between
-		if err := c.Refresh(ctx); err != nil {
-			return nil, false, err
-		}
-		if entry := c.known.Load().byName[want.Name]; entry != nil {
-			return entry, true, sameSettings(entry.Lambda, want)
-		}
+	if !errors.Is(err, store.ErrConflict) {
+		return entry, false, err
 	}
-	return entry, false, err
+	if err := c.Refresh(ctx); err != nil { // created elsewhere in between
+		return nil, false, err
+	}
+	if entry := c.known.Load().byName[want.Name]; entry != nil {
+		return entry, true, sameSettings(entry.Lambda, want)
+	}
+	return nil, false, fmt.Errorf("%w: %s is there in a form that this version cannot read, or was deleted at this moment", ErrChanged, want.Name)
 }
 
-// freeRef draws a reference no known lambda has; 0 is never one.
+// freeRef draws a reference no known lambda has; 0 is never one. One draw of billions has to be repeated.
 func (c *Catalog) freeRef() uint32 {
-	for {
-		ref := uint32(c.clock.Uint64())
-		if ref != 0 && c.ByRef(ref) == nil {
-			return ref
-		}
+	ref := uint32(c.clock.Uint64())
+	for ref == 0 || c.ByRef(ref) != nil {
+		ref++
 	}
+	return ref
 }
 
 func sameSettings(have, want task.Lambda) error {
+	if have.Deleting {
+		return fmt.Errorf("%w: %s; delete it again to finish that, then create it", ErrDeleting, have.Name)
+	}
 	want.Ref, want.Created, want.Deleting = have.Ref, have.Created, have.Deleting
 	if reflect.DeepEqual(have, want) {
 		return nil
@@ -219,7 +238,9 @@ func (c *Catalog) Update(ctx context.Context, name string, change func(*task.Lam
 		if err != nil {
 			return nil, err
 		}
-		next := &Entry{Lambda: entry.Lambda, Version: entry.Version + 1}
+		changed := *entry
+		next := &changed
+		next.Version++
 		if err := change(&next.Lambda); err != nil {
 			return nil, err
 		}
@@ -234,9 +255,12 @@ func (c *Catalog) Update(ctx context.Context, name string, change func(*task.Lam
 	return nil, fmt.Errorf("%w: %s", ErrChanged, name)
 }
 
-// Remove deletes a lambda's row. Its tasks are the caller's business.
+// Remove deletes a lambda's row as it was seen; ErrChanged when it was changed since. Its tasks are the caller's business.
 func (c *Catalog) Remove(ctx context.Context, entry *Entry) error {
 	err := c.rows.DeleteControl(ctx, store.Control{Kind: Kind, Name: entry.Name, Version: entry.Version})
+	if errors.Is(err, store.ErrConflict) {
+		return fmt.Errorf("%w: %s", ErrChanged, entry.Name)
+	}
 	if err != nil {
 		return fmt.Errorf("delete lambda %s: %w", entry.Name, err)
 	}
@@ -275,7 +299,36 @@ func encode(e *Entry) (store.Control, error) {
 		Timeout: e.Timeout, BackoffMin: e.BackoffMin, BackoffMax: e.BackoffMax, Retention: e.Retention,
 		Created: e.Created, Deleting: e.Deleting,
 	})
+	if err == nil && e.row != nil {
+		value, err = withUnknown(value, e.row)
+	}
 	return store.Control{Kind: Kind, Name: e.Name, Version: e.Version, Value: value}, err
+}
+
+// withUnknown adds to an encoded record the fields of an older one that record does not have: what a
+// newer version wrote is kept when the row is changed here.
+func withUnknown(value, older []byte) ([]byte, error) {
+	kept, all := map[string]json.RawMessage{}, map[string]json.RawMessage{}
+	if err := errors.Join(json.Unmarshal(older, &kept), json.Unmarshal(value, &all)); err != nil {
+		return nil, err
+	}
+	for field := range reflect.TypeFor[record]().Fields() {
+		name, _, _ := strings.Cut(field.Tag.Get("json"), ",")
+		delete(kept, name)
+	}
+	if len(kept) == 0 {
+		return value, nil
+	}
+	maps.Copy(all, kept)
+	return json.Marshal(all)
+}
+
+// decodeUnless spares the decoding of a row that is known.
+func decodeUnless(known *Entry, row store.Control) (*Entry, error) {
+	if known != nil && known.Version == row.Version && bytes.Equal(known.row, row.Value) {
+		return known, nil
+	}
+	return decode(row)
 }
 
 func decode(row store.Control) (*Entry, error) {
@@ -292,5 +345,5 @@ func decode(row store.Control) (*Entry, error) {
 		Timeout: r.Timeout, BackoffMin: r.BackoffMin, BackoffMax: r.BackoffMax, Retention: r.Retention,
 		Created: r.Created, Deleting: r.Deleting,
 	}
-	return &Entry{Lambda: l, Version: row.Version}, l.Validate()
+	return &Entry{Lambda: l, Version: row.Version, row: row.Value}, l.Validate()
 }
