@@ -98,6 +98,7 @@ func BenchmarkDrain(b *testing.B) {
 }
 
 func (f *fixture) drain(b *testing.B) {
+	b.Helper()
 	e := &echo{left: b.N, requests: make(chan *kinesinv1.WorkRequest, 4096)}
 	e.hello = &kinesinv1.WorkRequest{Hello: &kinesinv1.Hello{Worker: f.register(), Groups: []*kinesinv1.SlotGroup{slots(100, "mail")}}}
 	b.ReportAllocs()

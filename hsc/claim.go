@@ -55,6 +55,7 @@ type claimer struct {
 	claims []claim
 	ops    []store.Op
 	at     []int // ops[i] is of claims[at[i]]
+	seen   map[task.ID]struct{}
 	retry  backoff
 }
 
@@ -66,6 +67,7 @@ func (c *claimer) run(ctx context.Context, messages []queue.Message) error {
 	for i := range messages {
 		c.claims[i] = claim{row: &messages[i].Task}
 	}
+	c.refuseTwins()
 	err := c.admit(ctx, messages)
 	c.fetch(ctx)
 	c.commit(ctx, messages)
@@ -73,11 +75,31 @@ func (c *claimer) run(ctx context.Context, messages []queue.Message) error {
 	return err
 }
 
+// refuseTwins leaves one claim of each task: two that write the same row in the same instant could both be told
+// that they had.
+func (c *claimer) refuseTwins() {
+	if c.seen == nil {
+		c.seen = make(map[task.ID]struct{}, len(c.claims))
+	}
+	clear(c.seen)
+	twins := 0
+	for i := range c.claims {
+		cl := &c.claims[i]
+		if c.seen[cl.row.ID] = struct{}{}; len(c.seen)+twins == i {
+			cl.state, cl.reason = claimRefused, RefusedTwice
+			twins++
+		}
+	}
+}
+
 // admit lets pass what this worker may run: of suspects only one at a time, whose id is
 // on the lease before it is claimed.
 func (c *claimer) admit(ctx context.Context, messages []queue.Message) error {
 	for i := range c.claims {
 		cl := &c.claims[i]
+		if cl.state != claimOpen {
+			continue
+		}
 		if cl.entry = c.svc.Catalog.ByRef(cl.row.Partition.Lambda); cl.entry == nil {
 			cl.state = claimPutBack
 			continue
@@ -86,9 +108,7 @@ func (c *claimer) admit(ctx context.Context, messages []queue.Message) error {
 			continue
 		}
 		if err := c.admitSuspect(ctx, cl); err != nil {
-			for j := range c.claims {
-				c.claims[j].state = claimPutBack
-			}
+			c.putBackOpen()
 			return err
 		}
 	}
@@ -268,7 +288,8 @@ func (c *claimer) readBack(ctx context.Context, messages []queue.Message) error 
 // sameClaim reports whether the row is what our write would have made it: the sequence number can
 // only be passed by a later change, and no other claimer writes our worker's id.
 func sameClaim(row, next *task.Task) bool {
-	return row.State == task.Claimed && row.Seq == next.Seq && row.Attempt == next.Attempt && row.Worker == next.Worker
+	return row.State == task.Claimed && row.Seq == next.Seq && row.Attempt == next.Attempt &&
+		row.Worker == next.Worker && row.ClaimedAt == next.ClaimedAt
 }
 
 // settle deletes the messages that have served, and puts the others back.
@@ -279,7 +300,9 @@ func (c *claimer) settle(ctx context.Context, messages []queue.Message) {
 		switch cl := &c.claims[i]; cl.state {
 		case claimRefused:
 			c.svc.Hooks.refused(cl.reason, 1)
-			c.svc.suspectDone(c.sess, cl.row.ID)
+			if cl.reason != RefusedTwice {
+				c.svc.suspectDone(c.sess, cl.row.ID)
+			}
 		case claimPutBack, claimYielded:
 			c.svc.suspectNotClaimed(c.sess, cl)
 			unserved++

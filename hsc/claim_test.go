@@ -156,8 +156,10 @@ func TestADuplicateMessageIsRefused(t *testing.T) {
 		f.send(one, one)
 		w := f.work(slots(10, "mail"))
 		w.wantClaimed(1)
+		f.send(one)
+		w.wantClaimed(1)
 		f.wantQueued(one, 0, 0)
-		if f.refused[RefusedTaken] != 2 {
+		if f.refused[RefusedTwice] != 2 || f.refused[RefusedTaken] != 1 {
 			t.Errorf("refused %v", f.refused)
 		}
 	})
@@ -333,5 +335,21 @@ func TestAStreamEndsWhenTheLeaseIsLost(t *testing.T) {
 		<-w.over
 		wantReason(t, w.err, kinesinv1.Reason_REASON_LEASE_LOST)
 		synctest.Wait()
+	})
+}
+
+// Two messages of one delivery write the same row in the same instant; when the outcome of both is in doubt, the
+// row looks like either's.
+func TestTwinsInDoubtAreOneClaim(t *testing.T) {
+	bubble(t, func(f *fixture) {
+		one := f.task("mail")
+		f.enqueue(one)
+		f.send(one)
+		f.store.failApply(1, true)
+		w := f.work(slots(10, "mail"))
+		time.Sleep(time.Second)
+		w.wantClaimed(1)
+		f.enqueueMany("mail", 12)
+		w.wantClaimed(10)
 	})
 }

@@ -45,13 +45,13 @@ type fixture struct {
 	stopped chan struct{}
 }
 
-func newFixture(t testing.TB, hooks bool) *fixture {
-	t.Helper()
+func newFixture(tb testing.TB, hooks bool) *fixture {
+	tb.Helper()
 	c := clock.Real() // virtual inside a synctest bubble
 	log := slog.New(slog.DiscardHandler)
 	rows := store.New(mem.New(), store.Config{Clock: c, Logger: log})
 	f := &fixture{
-		TB: t, ctx: t.Context(), clock: c, store: &faultyStore{Store: rows},
+		TB: tb, ctx: tb.Context(), clock: c, store: &faultyStore{Store: rows},
 		queue: queue.New(queuemem.New(c, queuemem.Config{DepthMax: 2_000_000})), catalog: catalog.New(rows, c, log),
 		book: lease.NewBook(rows, c), refused: map[string]int{}, failed: map[string]int{}, stopped: make(chan struct{}),
 	}
@@ -68,7 +68,7 @@ func newFixture(t testing.TB, hooks bool) *fixture {
 	go func() {
 		defer close(f.stopped)
 		if err := f.svc.Run(ctx); err != nil {
-			t.Error(err)
+			tb.Error(err)
 		}
 	}()
 	return f
@@ -230,9 +230,9 @@ func (f *fixture) wantQueued(t task.Task, visible, inFlight int) {
 	}
 }
 
-func (f *fixture) register(groups ...*kinesinv1.SlotGroup) string {
+func (f *fixture) register() string {
 	f.Helper()
-	r, err := f.svc.Register(f.ctx, &kinesinv1.RegisterRequest{Name: "w", Groups: groups})
+	r, err := f.svc.Register(f.ctx, &kinesinv1.RegisterRequest{Name: "w"})
 	if err != nil {
 		f.Fatal(err)
 	}
@@ -406,13 +406,12 @@ type faultyStore struct {
 	*store.Store
 
 	mu       sync.Mutex
-	applies  int   // how many Apply calls are to fail
-	applied  bool  // they are applied all the same
-	each     error // instead of a call-wide error, each result of it
-	reads    int   // how many Tasks calls are to fail
-	payloads int   // how many Payload calls are to fail
-	rows     int   // rows read
-	writes   int   // Apply calls
+	applies  int  // how many Apply calls are to fail
+	applied  bool // they are applied all the same
+	reads    int  // how many Tasks calls are to fail
+	payloads int  // how many Payload calls are to fail
+	rows     int  // rows read
+	writes   int  // Apply calls
 }
 
 func (s *faultyStore) failApply(n int, applied bool) {

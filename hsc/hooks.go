@@ -24,7 +24,8 @@ type Hooks struct {
 	LeaseOpened func(worker string)
 	LeaseLeft   func(worker string)
 	LeaseLost   func(worker string)
-	// Heartbeat: a heartbeat was taken; left is what remained of the lease it renewed.
+	// Heartbeat: a heartbeat was taken; left is what remained of the lease it renewed, negative when that
+	// had run out.
 	Heartbeat func(left time.Duration)
 	// Failed: the store or the queue failed and what was asked is tried again or left to a wake-up.
 	Failed func(what string, err error)
@@ -36,6 +37,7 @@ const (
 	RefusedTaken = "taken" // an attempt owns the task
 	RefusedStale = "stale" // the task has moved on since the message was sent
 	RefusedGone  = "gone"  // there is no such task
+	RefusedTwice = "twice" // another message of the same delivery is for the same task
 )
 
 func (h *Hooks) claimed(l *catalog.Entry, t *task.Task, now task.Instant) {

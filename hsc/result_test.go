@@ -9,9 +9,9 @@ import (
 )
 
 // one is a worker with one claimed task in hand.
-func (f *fixture) one(changes ...func(*task.Task)) (*remote, *kinesinv1.Claimed) {
+func (f *fixture) one() (*remote, *kinesinv1.Claimed) {
 	f.Helper()
-	f.enqueue(f.task("mail", changes...))
+	f.enqueue(f.task("mail"))
 	w := f.work(slots(1, "mail"))
 	return w, w.wantClaimed(1)[0]
 }
@@ -136,7 +136,9 @@ func TestReportsThatMakeNoSenseAreRefusedOneByOne(t *testing.T) {
 	bubble(t, func(f *fixture) {
 		w, c := f.one()
 		w.send(&kinesinv1.WorkRequest{Results: []*kinesinv1.Result{
-			{Task: []byte("short"), Attempt: 1, Outcome: "success"}, result(c, "worker_lost"), result(c, ""),
+			{Task: []byte("short"), Attempt: 1, Outcome: "success"},
+			result(c, "worker_lost"),
+			result(c, ""),
 			{Task: make([]byte, 16), Attempt: 1, Outcome: "success"},
 		}})
 		acks := w.acks()

@@ -196,12 +196,18 @@ func (s *session) unnamed(named map[task.ID]bool, claimedBy task.Instant) []atte
 	return missing
 }
 
-// put adds a hand; an earlier attempt of the same task is over. Call with mu held.
-func (s *session) put(h *hand) {
-	if earlier := s.hands[h.row.ID]; earlier != nil {
-		earlier.free()
+// put adds a hand, whose slot is taken; an earlier attempt of the same task is over. It frees the slot again
+// and returns false when that very attempt is in hand. Call with mu held.
+func (s *session) put(h *hand) bool {
+	if had := s.hands[h.row.ID]; had != nil {
+		if had.row.Attempt == h.row.Attempt {
+			h.free()
+			return false
+		}
+		had.free()
 	}
 	s.hands[h.row.ID] = h
+	return true
 }
 
 // leave empties the hands of a process that ends; it returns what it did not report.

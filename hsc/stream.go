@@ -235,10 +235,8 @@ func (st *stream) groupOf(t *task.Task) *group {
 		return nil
 	}
 	for _, g := range st.groups {
-		for _, name := range g.lambdas {
-			if name == l.Name {
-				return g
-			}
+		if slices.Contains(g.lambdas, l.Name) {
+			return g
 		}
 	}
 	return nil
@@ -266,6 +264,7 @@ func (st *stream) run(first *kinesinv1.WorkRequest) error {
 	st.stop(errStreamDone)
 	pumps.Wait()
 	st.finishOutbox()
+	st.returnUnsent() // not after the writer, who may hang until the connection breaks
 	writer.Wait()
 	err := context.Cause(st.ctx)
 	if errors.Is(err, errStreamDone) {
@@ -458,17 +457,24 @@ func (s *session) recallRows(reports []report) {
 	}
 }
 
-// close ends the stream. Tasks that were claimed for it and not sent go back to their queues.
+// close ends the stream.
 func (st *stream) close() {
 	st.stop(errStreamDone)
+	st.sess.mu.Lock()
+	st.closed = true
+	if st.sess.stream == st {
+		st.sess.stream = nil
+	}
+	st.sess.mu.Unlock()
+	st.returnUnsent()
+}
+
+// returnUnsent puts tasks that were claimed for the stream and not sent back into their queues.
+func (st *stream) returnUnsent() {
 	sess := st.sess
 	sess.mu.Lock()
-	st.closed = true
-	if sess.stream == st {
-		sess.stream = nil
-	}
 	unsent := st.outbox.tasks
-	st.outbox = outbox{finished: true}
+	st.outbox.tasks = nil
 	rows := make([]task.Task, 0, len(unsent))
 	for _, d := range unsent {
 		if sess.hands[d.hand.row.ID] == d.hand {

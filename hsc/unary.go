@@ -3,6 +3,7 @@ package hsc
 import (
 	"context"
 	"errors"
+	"slices"
 	"time"
 
 	"github.com/kinesin-io/kinesin/api/kinesinv1"
@@ -80,6 +81,7 @@ func (s *Service) Heartbeat(ctx context.Context, r *kinesinv1.HeartbeatRequest) 
 	if n := len(r.GetRunning()); n > HeldMax {
 		return nil, invalid("running %d attempts: want at most %d", n, HeldMax)
 	}
+	before := s.knownEnd(worker)
 	l, err := s.Leases.Renew(ctx, worker)
 	if err != nil {
 		if errors.Is(err, lease.ErrLost) {
@@ -88,12 +90,25 @@ func (s *Service) Heartbeat(ctx context.Context, r *kinesinv1.HeartbeatRequest) 
 		return nil, s.leaseProblem(ctx, worker, err)
 	}
 	sess := s.sessionOf(&l)
+	if !before.IsZero() {
+		s.Hooks.heartbeat(before.Sub(l.Receipt))
+	}
 	response := &kinesinv1.HeartbeatResponse{}
 	if err := s.review(ctx, sess, attemptsOf(r.GetRunning()), response); err != nil { // the lease is renewed all the same
 		s.Hooks.failed("review running attempts", err)
 	}
 	response.NowMicros = int64(s.Clock.Now())
 	return response, nil
+}
+
+// knownEnd is when the lease of a worker that is known here runs out, zero of another.
+func (s *Service) knownEnd(worker string) task.Instant {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if sess := s.sessions[worker]; sess != nil {
+		return sess.end()
+	}
+	return 0
 }
 
 // review compares what a worker runs with the rows. An attempt that it names is confirmed; one that does not
@@ -103,7 +118,7 @@ func (s *Service) review(ctx context.Context, sess *session, running []attempt, 
 	for _, a := range running {
 		named[a.id] = true
 	}
-	all := append(running, sess.unnamed(named, s.Clock.Now().Add(-task.ClaimTimeout))...)
+	all := slices.Concat(running, sess.unnamed(named, s.Clock.Now().Add(-task.ClaimTimeout)))
 	ids := idsOf(all)
 	suspect := sess.suspectInHand()
 	if !suspect.IsZero() {
@@ -232,7 +247,7 @@ func (s *Service) poll(ctx context.Context, sess *session, lambdas []string, lim
 	waiting, cancel := s.within(ctx, max(wait, claimWaitMin))
 	defer cancel()
 	c := claimer{svc: s, sess: sess}
-	for turn := int(s.Clock.Uint64() >> 33); waiting.Err() == nil; turn++ { //nolint:gosec // any start will do
+	for turn := int(s.Clock.Uint64() >> 33); waiting.Err() == nil; turn++ {
 		names := queueNames(nil, s.entries(nil, lambdas), turn, sess.suspectInHand().IsZero())
 		if len(names) == 0 {
 			<-waiting.Done()

@@ -15,9 +15,10 @@ func (st *stream) deliver(g *group, won []delivery) {
 	if !st.closed {
 		for _, d := range won {
 			d.hand.group = g
-			sess.put(d.hand)
+			if sess.put(d.hand) {
+				st.outbox.tasks = append(st.outbox.tasks, d)
+			}
 		}
-		st.outbox.tasks = append(st.outbox.tasks, won...)
 		sess.mu.Unlock()
 		st.fill()
 		return
