@@ -551,9 +551,13 @@ func TestAnIdleSchedulerReadsLittle(t *testing.T) {
 func TestTheSweeperDeletesWhatExpiredInBoundedSteps(t *testing.T) {
 	inWorld(t, depth, func(w *world) {
 		for range 2500 {
-			w.awake(high, 0, func(t *task.Task) { t.State, t.Wake, t.Ended, t.ExpireAt = task.Success, 0, t.Due, t.Due.Add(time.Minute) })
+			w.awake(high, 0, func(t *task.Task) {
+				t.State, t.Wake, t.Ended, t.ExpireAt = task.Success, 0, t.Due, t.Due.Add(time.Minute)
+			})
 		}
-		kept := w.awake(high, 0, func(t *task.Task) { t.State, t.Wake, t.Ended, t.ExpireAt = task.Success, 0, t.Due, t.Due.Add(time.Hour) })
+		kept := w.awake(high, 0, func(t *task.Task) {
+			t.State, t.Wake, t.Ended, t.ExpireAt = task.Success, 0, t.Due, t.Due.Add(time.Hour)
+		})
 		sweeper := &scheduler.Sweeper{Store: w.rows, Clock: w.clock, Log: discard}
 		ctx, cancel := context.WithCancel(w.ctx)
 		done := make(chan error)
