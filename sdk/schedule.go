@@ -83,7 +83,7 @@ type batch struct {
 	results []Result
 	ids     [][]byte
 	pending []int
-	begun   clock.Readings
+	begun   time.Duration // monotonic; the first try, zero before it
 }
 
 // scheduleCall fills results with an answer for each item. Items that the server could
@@ -91,13 +91,13 @@ type batch struct {
 func (c *Client) scheduleCall(ctx context.Context, items []Item, results []Result) {
 	b := &batch{
 		items: items, results: results, ids: requestIDs(c.cfg.clock, len(items)),
-		pending: make([]int, len(items)), begun: clock.Read(c.cfg.clock),
+		pending: make([]int, len(items)),
 	}
 	for i := range b.pending {
 		b.pending[i] = i
 	}
 	err := c.retry(ctx, "schedule", func(ctx context.Context) error {
-		request := b.request(clock.Read(c.cfg.clock).Mono - b.begun.Mono)
+		request := b.request(clock.Mono(c.cfg.clock))
 		response, err := once(ctx, c.cfg.callTimeout, c.backend.Tasks.Schedule, request)
 		if err != nil {
 			return err
@@ -110,7 +110,11 @@ func (c *Client) scheduleCall(ctx context.Context, items []Item, results []Resul
 }
 
 // request asks for the pending items. A delay counts from the first try.
-func (b *batch) request(elapsed time.Duration) *kinesinv1.ScheduleRequest {
+func (b *batch) request(now time.Duration) *kinesinv1.ScheduleRequest {
+	if b.begun == 0 {
+		b.begun = now
+	}
+	elapsed := now - b.begun
 	request := &kinesinv1.ScheduleRequest{Items: make([]*kinesinv1.ScheduleItem, len(b.pending))}
 	for n, i := range b.pending {
 		item := b.items[i].wire(b.ids[i])

@@ -31,9 +31,6 @@ const (
 	envPrefix = "KINESIN_"
 )
 
-// ErrKillNow, as the cause of a context's end, kills the group without a SIGTERM before.
-var ErrKillNow = errors.New("kill now")
-
 // Task is what a command is told.
 type Task struct {
 	ID, Lambda, Priority, Collection, Key, Worker string
@@ -62,7 +59,7 @@ func (e *ExitError) Error() string {
 	return text
 }
 
-// Config is what an Executor is made of; all but TermToKill and Server are required.
+// Config is what an Executor is made of; Command, Stdout and Stderr are required.
 type Config struct {
 	Command    []string // with its arguments
 	Env        []string // of which commands see all but our own variables
@@ -70,7 +67,9 @@ type Config struct {
 	Stdout     io.Writer
 	Stderr     io.Writer
 	TermToKill time.Duration // between SIGTERM and SIGKILL; 0: TermToKillMax
-	Guard      *Guard
+	// AtOnce tells of the cause of a context's end whether the group is to be killed without a SIGTERM before.
+	AtOnce func(cause error) bool
+	Guard  *Guard
 }
 
 // Executor runs commands. It is safe for concurrent use.
@@ -81,6 +80,7 @@ type Executor struct {
 	stdout io.Writer
 	stderr *sharedWriter
 	term   time.Duration
+	atOnce func(error) bool
 	guard  *Guard
 
 	killed   chan struct{} // closed by KillAll
@@ -95,7 +95,7 @@ func New(c Config) (*Executor, error) {
 	}
 	e := &Executor{
 		path: path, args: c.Command, env: baseEnv(c.Env, c.Server), stdout: c.Stdout,
-		stderr: &sharedWriter{w: c.Stderr}, term: c.TermToKill, guard: c.Guard, killed: make(chan struct{}),
+		stderr: &sharedWriter{w: c.Stderr}, term: c.TermToKill, atOnce: c.AtOnce, guard: c.Guard, killed: make(chan struct{}),
 	}
 	if e.term <= 0 || e.term > TermToKillMax {
 		e.term = TermToKillMax
@@ -122,10 +122,20 @@ func baseEnv(env []string, server string) []string {
 // KillAll kills all groups at once, and every later one.
 func (e *Executor) KillAll() { e.killOnce.Do(func() { close(e.killed) }) }
 
+// Killed reports whether KillAll was called.
+func (e *Executor) Killed() bool {
+	select {
+	case <-e.killed:
+		return true
+	default:
+		return false
+	}
+}
+
 // Run runs the command for a task. It returns nil when the command exits 0, an
 // *ExitError when it ends otherwise, or another error when it cannot be run.
-// When ctx ends, its group gets a SIGTERM and, a moment later, a SIGKILL; with
-// ErrKillNow as the cause, at once. Nothing of the group is left when Run returns.
+// When ctx ends, its group gets a SIGTERM and, a moment later, a SIGKILL, or that
+// at once. Nothing of the group is left when Run returns.
 func (e *Executor) Run(ctx context.Context, t *Task) error {
 	tail := &tailWriter{to: e.stderr}
 	cmd := e.command(t, tail)
@@ -167,7 +177,7 @@ func (e *Executor) supervise(ctx context.Context, group int, exited <-chan struc
 		return
 	case <-e.killed:
 	case <-ctx.Done():
-		if !errors.Is(context.Cause(ctx), ErrKillNow) {
+		if e.atOnce == nil || !e.atOnce(context.Cause(ctx)) {
 			e.terminate(group, exited)
 		}
 	}

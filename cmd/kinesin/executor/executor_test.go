@@ -60,6 +60,8 @@ func startGuard() (*executor.Guard, error) {
 	return executor.StartGuard(os.Stderr, must(os.Executable()))
 }
 
+var errAtOnce = errors.New("at once")
+
 type harness struct {
 	*executor.Executor
 	stdout, stderr bytes.Buffer
@@ -72,6 +74,7 @@ func sh(t *testing.T, script string) *harness {
 	h.Executor, err = executor.New(executor.Config{
 		Command: []string{"sh", "-c", script}, Env: []string{"PATH=" + os.Getenv("PATH"), "KINESIN_DATA=secret", "OTHER=kept"},
 		Server: "http://127.0.0.1:7070", Stdout: &h.stdout, Stderr: &h.stderr, TermToKill: 200 * time.Millisecond,
+		AtOnce: func(cause error) bool { return errors.Is(cause, errAtOnce) },
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -148,7 +151,7 @@ const family = `trap '' TERM; sleep 1000 & echo $! > "$PIDFILE"; wait; wait`
 
 func TestWholeGroupDies(t *testing.T) {
 	t.Parallel()
-	for name, cause := range map[string]error{"asked first": context.Canceled, "at once": executor.ErrKillNow} {
+	for name, cause := range map[string]error{"asked first": context.Canceled, "at once": errAtOnce} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			pidFile := filepath.Join(t.TempDir(), "pid")

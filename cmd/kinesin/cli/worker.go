@@ -1,0 +1,252 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/signal"
+	"sync/atomic"
+	"syscall"
+	"time"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"github.com/kinesin-io/kinesin/cmd/kinesin/executor"
+	"github.com/kinesin-io/kinesin/sdk"
+	"github.com/kinesin-io/kinesin/task"
+)
+
+// exitFatal is what a command exits with when no retry will help: EX_DATAERR of sysexits.h.
+const exitFatal = 65
+
+const (
+	graceDefault       = 25 * time.Second
+	leaseDefault       = 15 * time.Second
+	leaseMin, leaseMax = 3 * time.Second, time.Hour
+	concurrencyMax     = 10_000
+	// reportWithin is how long killed commands have to be reaped and reported.
+	reportWithin = 5 * time.Second
+)
+
+// workerFlags are what a worker is told.
+type workerFlags struct {
+	lambdas      []string
+	concurrency  int
+	lease, grace time.Duration
+	name         string
+	log          logFlags
+}
+
+func (a *app) workerCommand() *cobra.Command {
+	w := workerFlags{concurrency: 1, lease: leaseDefault, grace: graceDefault}
+	w.log.level = "warn"
+	c := &cobra.Command{
+		Use:   "worker --lambda L… [flags] -- CMD ARG…",
+		Short: "Run a command for each task",
+		Long:  workerLong,
+		Example: `  kinesin worker --lambda greet -- sh -c 'echo "hello $(cat), attempt $KINESIN_ATTEMPT"'
+  kinesin worker --lambda resize,crop --concurrency 4 -- python3 images.py`,
+	}
+	w.add(c.Flags())
+	c.RunE = does(func(ctx context.Context, command []string) error {
+		if err := w.check(command, c.ArgsLenAtDash()); err != nil {
+			return err
+		}
+		return a.work(ctx, &w, command)
+	})
+	a.serverFlag(c.Flags())
+	return c
+}
+
+const workerLong = `Runs CMD for each task of the lambdas, in a process group of its own, in any language.
+
+CMD gets the payload on stdin and these variables:
+  KINESIN_TASK_ID, KINESIN_LAMBDA, KINESIN_PRIORITY, KINESIN_COLLECTION, KINESIN_KEY
+  KINESIN_ATTEMPT    rises with every attempt: a fencing number to pass on
+  KINESIN_FAILURES   attempts that failed before
+  KINESIN_DUE        RFC 3339, in milliseconds
+  KINESIN_DEADLINE   when this attempt times out
+  KINESIN_WORKER     the id of this worker's lease
+  KINESIN_SERVER     the server, so that CMD can schedule tasks
+
+Exit 0 is success, 65 (EX_DATAERR) a failure that no retry will help; any other exit and any signal is tried again
+with backoff. The end of what CMD wrote to stderr is kept as the error. Its stdout and stderr are passed on.
+
+What is left of the group when CMD exits is killed. On timeout and cancel the group gets SIGTERM, and SIGKILL 2 s later; when the
+lease is lost, SIGKILL at once. A guard process sees to it that no command outlives this worker, or its lease while it is stopped.
+
+SIGTERM and Ctrl-C drain: it takes no more tasks, and after --grace all is over; commands that still run get
+SIGTERM a moment before (a quarter of the grace, at most 2 s), and SIGKILL then. Their tasks go back and no attempt is charged. A second one kills at once.
+
+Exit 1 when the lease was lost while commands ran, after killing them. Run it under something that starts it again.`
+
+func (w *workerFlags) add(f *pflag.FlagSet) {
+	f.StringSliceVar(&w.lambdas, "lambda", nil, "`NAMES` of the lambdas whose tasks to run; required, may be repeated")
+	f.IntVar(&w.concurrency, "concurrency", w.concurrency, "how many tasks run at a time")
+	f.Var(durationValue{d: &w.lease}, "lease", "after how long without a heartbeat the tasks start elsewhere; 3s to 1h")
+	f.Var(durationValue{d: &w.grace}, "grace", "how long a drain takes at most")
+	f.StringVar(&w.name, "name", "", "what the worker is called in attempts; host name and process id when not set")
+	settings(f, "lambda", "concurrency", "lease", "grace", "name")
+	w.log.add(f)
+}
+
+func (w *workerFlags) check(command []string, dash int) error {
+	switch {
+	case len(w.lambdas) == 0:
+		return usagef("--lambda is missing: it names the lambdas whose tasks to run")
+	case dash > 0:
+		return usagef("%q stands before --: want only flags there, and the command after it", command[0])
+	case len(command) == 0 || command[0] == "":
+		return usagef("the command is missing: put it after --, such as: kinesin worker --lambda greet -- cat")
+	case w.concurrency < 1 || w.concurrency > concurrencyMax:
+		return usagef("--concurrency %d: want 1 to %d", w.concurrency, concurrencyMax)
+	case w.lease < leaseMin || w.lease > leaseMax:
+		return usagef("--lease %v: want %v to %v", w.lease, leaseMin, leaseMax)
+	case w.grace < 0:
+		return usagef("--grace %v: want 0s or more", w.grace)
+	}
+	seen := map[string]bool{}
+	for _, name := range w.lambdas {
+		if err := task.CheckName("lambda", name); err != nil {
+			return usagef("--lambda: %v", err)
+		}
+		if seen[name] {
+			return usagef("--lambda: %s is named twice", name)
+		}
+		seen[name] = true
+	}
+	return nil
+}
+
+// termToKill is the part of the grace in which commands have been told to stop.
+func (w *workerFlags) termToKill() time.Duration { return min(executor.TermToKillMax, w.grace/4) }
+
+// work runs commands until a signal, or the end of ctx, has drained the worker.
+func (a *app) work(ctx context.Context, flags *workerFlags, command []string) error {
+	log, err := flags.log.logger(a.Stderr)
+	if err != nil {
+		return err
+	}
+	k, err := a.client(sdk.WithLogger(log))
+	if err != nil {
+		return err
+	}
+	defer k.Close()
+	guard, err := a.startGuard()
+	if err != nil {
+		return err
+	}
+	e, err := executor.New(executor.Config{
+		Command: command, Env: a.Env, Server: a.server, Stdout: a.Stdout, Stderr: a.Stderr,
+		TermToKill: flags.termToKill(), AtOnce: leftToOthers, Guard: guard,
+	})
+	if err != nil {
+		return errors.Join(usagef("%v", err), guard.Close())
+	}
+	err = runCommands(ctx, k, flags, e, guard)
+	return errors.Join(a.explain(err), guard.Close())
+}
+
+func (a *app) startGuard() (*executor.Guard, error) {
+	program, err := os.Executable()
+	if err != nil {
+		return nil, fmt.Errorf("find this program, to start the guard: %w", err)
+	}
+	return executor.StartGuard(a.Stderr, program, guardName)
+}
+
+// commands runs the tasks of one worker.
+type commands struct {
+	*executor.Executor
+
+	fail   context.CancelCauseFunc // ends the worker
+	worker atomic.Pointer[string]  // the id of the newest lease
+}
+
+// leftToOthers reports whether an attempt was stopped because its task may already run elsewhere.
+func leftToOthers(cause error) bool {
+	return errors.Is(cause, sdk.ErrLeaseLost) || errors.Is(cause, sdk.ErrFenced)
+}
+
+// unguarded ends the worker when its guard is gone.
+func (c *commands) unguarded(err error) {
+	if errors.Is(err, executor.ErrGuard) {
+		c.KillAll()
+		c.fail(err)
+	}
+}
+
+func runCommands(ctx context.Context, k *sdk.Client, flags *workerFlags, e *executor.Executor, guard *executor.Guard) error {
+	ctx, fail := context.WithCancelCause(ctx)
+	defer fail(nil)
+	ctx, stop := drainOnSignal(ctx, e.KillAll)
+	defer stop()
+	c := &commands{Executor: e, fail: fail}
+	held := func(worker string, left time.Duration) {
+		c.worker.Store(&worker)
+		c.unguarded(guard.HoldsFor(left))
+	}
+	options := []sdk.WorkerOption{
+		sdk.Slots(flags.concurrency), sdk.Lease(flags.lease), sdk.Observe(sdk.Hooks{LeaseHeld: held}),
+		sdk.Grace(flags.grace - flags.termToKill()), sdk.KillAfter(flags.termToKill() + reportWithin),
+	}
+	if flags.name != "" {
+		options = append(options, sdk.Name(flags.name))
+	}
+	w := sdk.NewWorker(k, options...)
+	for _, name := range flags.lambdas {
+		w.Register(name, c.handle)
+	}
+	err := w.Run(ctx)
+	if cause := context.Cause(ctx); errors.Is(cause, executor.ErrGuard) {
+		return errors.Join(cause, err)
+	}
+	return err
+}
+
+// drainOnSignal ends its context at the first SIGTERM or Ctrl-C, and kills at the second.
+func drainOnSignal(ctx context.Context, kill func()) (context.Context, func()) {
+	ctx, cancel := context.WithCancel(ctx)
+	signals := make(chan os.Signal, 2)
+	signal.Notify(signals, syscall.SIGTERM, syscall.SIGINT)
+	done := make(chan struct{})
+	go func() {
+		act := []func(){cancel, kill}
+		for _, do := range act {
+			select {
+			case <-signals:
+				do()
+			case <-done:
+				return
+			}
+		}
+	}()
+	return ctx, func() {
+		signal.Stop(signals)
+		close(done)
+		cancel()
+	}
+}
+
+// handle runs the command for one attempt.
+func (c *commands) handle(ctx context.Context, t *sdk.Task[[]byte]) error {
+	facts := &executor.Task{
+		ID: string(t.ID), Lambda: t.Lambda, Priority: t.Priority, Collection: t.Collection, Key: t.Key,
+		Attempt: t.Attempt, Failures: t.Failures, Due: t.Due, Payload: t.Payload,
+	}
+	facts.Deadline, _ = ctx.Deadline()
+	if worker := c.worker.Load(); worker != nil {
+		facts.Worker = *worker
+	}
+	err := c.Run(ctx, facts)
+	c.unguarded(err)
+	if err != nil && c.Killed() {
+		return sdk.Snooze(0) // it was not the command that failed
+	}
+	if e, exited := errors.AsType[*executor.ExitError](err); exited && e.Code == exitFatal {
+		return sdk.Fatal(err)
+	}
+	return err
+}
