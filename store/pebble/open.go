@@ -28,6 +28,7 @@ const (
 	memTableBytesMin     = 1 << 20
 	memTablesMax         = 3
 	openFilesMax         = 500
+	fileBytesFirst       = 2 << 20 // of a data file in the first level; doubles with every level
 )
 
 const filePerm = 0o700
@@ -128,6 +129,7 @@ func (d *Driver) options(memTable int) *pebbledb.Options {
 		EventListener:               d.listener(),
 	}
 	for i := range o.Levels {
+		o.TargetFileSizes[i] = min(fileBytesFirst<<i, d.space.fileBytesMax())
 		o.Levels[i].FilterPolicy = bloom.FilterPolicy(10)
 		o.Levels[i].BlockSize = 8 << 10
 	}

@@ -18,6 +18,9 @@ const (
 	ballastBytesMax   = 32 << 20
 	spaceCheckedAfter = time.Second
 	smallDiskPart     = 64 // of a small file system is one memtable
+	smallFilePart     = 128
+	fileBytesMin      = 1 << 20
+	fileBytesMax      = 64 << 20
 )
 
 const ballastName = "ballast"
@@ -56,6 +59,14 @@ func (s *space) memTableBytes() int {
 		return memTableBytesDefault
 	}
 	return int(min(max(s.total/smallDiskPart, memTableBytesMin), memTableBytesDefault)) //nolint:gosec // small
+}
+
+// fileBytesMax is the size of a data file: a compaction needs room for several of them before it frees any.
+func (s *space) fileBytesMax() int64 {
+	if s.total == 0 {
+		return fileBytesMax
+	}
+	return int64(min(max(s.total/smallFilePart, fileBytesMin), fileBytesMax)) //nolint:gosec // small
 }
 
 // reserveFor sets the limits. The reserve holds what may have to be written before anything can be

@@ -1,0 +1,136 @@
+package pebble_test
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"syscall"
+	"testing"
+
+	"github.com/kinesin-io/kinesin/store"
+	"github.com/kinesin-io/kinesin/store/pebble"
+	"github.com/kinesin-io/kinesin/task"
+)
+
+// TestSmallFileSystem fills real file systems of some sizes until the store refuses new tasks, and then
+// walks everything that was accepted through its whole life, twice. It needs the right to mount.
+func TestSmallFileSystem(t *testing.T) {
+	if testing.Short() {
+		t.Skip("writes some hundred megabytes")
+	}
+	for _, mib := range []int{64, 128} {
+		t.Run(fmt.Sprintf("%dMiB", mib), func(t *testing.T) {
+			dir := t.TempDir()
+			if err := syscall.Mount("tmpfs", dir, "tmpfs", 0, fmt.Sprintf("size=%dm", mib)); err != nil {
+				t.Skipf("mount: %v", err)
+			}
+			defer func() {
+				if err := syscall.Unmount(dir, 0); err != nil {
+					t.Error(err)
+				}
+			}()
+			d, err := pebble.Open(dir+"/data", pebble.Config{Fatal: func(err error) { t.Errorf("fatal: %v", err) }})
+			if err != nil {
+				t.Fatal(err)
+			}
+			for round := range 2 {
+				stored := fill(t, d, round)
+				drain(t, d, stored)
+				t.Logf("round %d: %d tasks, then full and drained; %+v", round, stored, d.Metrics())
+				if stored < mib*1500 {
+					t.Errorf("only %d tasks of 300 bytes on %d MiB", stored, mib)
+				}
+			}
+			if err := d.Close(); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+}
+
+func fillTask(round, n int) task.Task {
+	row := crashTask(round, 0)
+	row.Due = task.Instant(n%1000+1) * 1000
+	binary.BigEndian.PutUint64(row.ID[8:], uint64(n+1)) //nolint:gosec // small
+	row.Payload = make([]byte, 200)
+	for i := range row.Payload {
+		row.Payload[i] = byte((n + 1) * (i + 7) * 2654435761 >> 13) // does not compress
+	}
+	row.PayloadSize = 200
+	return row
+}
+
+// fill adds tasks until the store is full, and returns how many.
+func fill(t *testing.T, d *pebble.Driver, round int) (stored int) {
+	t.Helper()
+	const batch = 500
+	for {
+		ops := make([]store.Op, batch)
+		for i := range ops {
+			ops[i] = store.Op{Kind: store.PutWaiting, Task: fillTask(round, stored+i), New: true}
+		}
+		results, err := d.Apply(t.Context(), ops)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, err := range results {
+			if errors.Is(err, store.ErrFull) {
+				return stored
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			stored++
+		}
+		if stored > 5_000_000 {
+			t.Fatal("never full")
+		}
+	}
+}
+
+// drain dispatches, claims, ends and sweeps everything.
+func drain(t *testing.T, d *pebble.Driver, want int) {
+	t.Helper()
+	drained := 0
+	for {
+		rows, err := d.ScanWaiting(t.Context(), crashPart, store.WaitingKey{}, 1<<62, 500)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if len(rows) == 0 {
+			break
+		}
+		drained += len(rows)
+		for step := range 4 {
+			ops := make([]store.Op, len(rows))
+			for i := range rows {
+				ops[i] = drainOp(&rows[i], step)
+			}
+			results, err := d.Apply(t.Context(), ops)
+			if err := errors.Join(err, errors.Join(results...)); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if _, err := d.Sweep(t.Context(), 1<<62, 1000); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if drained != want {
+		t.Errorf("%d tasks of %d were drained", drained, want)
+	}
+}
+
+func drainOp(row *task.Task, step int) store.Op {
+	switch step {
+	case 0:
+		row.State, row.Wake = task.Enqueued, 5000
+		return store.Op{Kind: store.PutTask, Task: *row}
+	case 1:
+		return store.Op{Kind: store.DeleteWaiting, Task: *row, Lazy: true}
+	case 2:
+		row.Seq, row.State, row.Wake = 2, task.Claimed, 6000
+	case 3:
+		row.Seq, row.State, row.Wake, row.Ended, row.ExpireAt = 3, task.Success, 0, 7000, 9000
+	}
+	return store.Op{Kind: store.ReplaceTask, Task: *row}
+}
