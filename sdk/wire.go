@@ -48,6 +48,8 @@ func (b wireBackend) Work(ctx context.Context) (controller.Stream, error) {
 	if err != nil {
 		return nil, api.FromWire(err)
 	}
+	// While HTTP/2 waits for more of the request, it does not look whether ctx has ended.
+	context.AfterFunc(ctx, func() { _ = s.CloseRequest() })
 	return wireStream{s}, nil
 }
 
