@@ -29,6 +29,17 @@ type Timer interface {
 	Stop()
 }
 
+// ResetFrom sets a timer to fire d after now, which is what the timer's clock showed when d was
+// computed. Virtual time may have moved on since, and a wait until some moment must not become longer by that;
+// real time has not, to speak of.
+func ResetFrom(t Timer, now task.Instant, d time.Duration) {
+	if v, virtual := t.(*virtualTimer); virtual {
+		v.resetFrom(now, d)
+		return
+	}
+	t.Reset(d)
+}
+
 // Sleep waits for d or the end of ctx, whose cause it then returns.
 func Sleep(ctx context.Context, c Clock, d time.Duration) error {
 	t := c.NewTimer(d)

@@ -100,6 +100,26 @@ func (v *Virtual) fireNext(end int64) (fired bool) {
 	return true
 }
 
+// Jump moves time to an instant in one step, as it passes for a process that was suspended: every timer
+// armed for that instant or before fires once, in order, and all of them find the clock at that
+// instant. A timer that is armed again meanwhile counts from there. An instant in the past changes
+// nothing. The hook of Settle is not called.
+//
+// Jump does not know who has yet to arm a timer. Whoever may be overtaken by it arms
+// with ResetFrom.
+func (v *Virtual) Jump(to task.Instant) {
+	v.advancing.Lock()
+	defer v.advancing.Unlock()
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	v.now = max(v.now, int64(to)*int64(time.Microsecond))
+	for len(v.armed) > 0 && v.armed[0].at <= v.now {
+		t := v.armed[0]
+		v.armed.remove(t)
+		t.fire()
+	}
+}
+
 func instantOf(nanos int64) task.Instant { return task.Instant(nanos / int64(time.Microsecond)) }
 
 // process is the view that one process has of a Virtual.
@@ -139,12 +159,24 @@ type virtualTimer struct {
 func (t *virtualTimer) C() <-chan time.Time { return t.c }
 
 func (t *virtualTimer) Reset(d time.Duration) {
+	t.p.v.mu.Lock()
+	defer t.p.v.mu.Unlock()
+	t.arm(t.p.v.now + int64(max(d, 0)))
+}
+
+// resetFrom arms the timer for d after a reading of its process's clock.
+func (t *virtualTimer) resetFrom(now task.Instant, d time.Duration) {
+	t.p.v.mu.Lock()
+	defer t.p.v.mu.Unlock()
+	t.arm(int64(now)*int64(time.Microsecond) - int64(t.p.offset) + int64(max(d, 0)))
+}
+
+// arm sets the timer anew. For an instant that is not in the future it fires at once.
+func (t *virtualTimer) arm(at int64) {
 	v := t.p.v
-	v.mu.Lock()
-	defer v.mu.Unlock()
 	t.disarm()
-	t.at = v.now + int64(max(d, 0))
-	if d <= 0 {
+	t.at = at
+	if at <= v.now {
 		t.fire()
 		return
 	}

@@ -240,3 +240,52 @@ func TestRealClock(t *testing.T) {
 		}
 	})
 }
+
+func TestJumpFiresEachTimerOnceAtTheNewInstant(t *testing.T) {
+	v := clock.NewVirtual(start, 1)
+	c := v.Process(time.Minute)
+	second, first, later := c.NewTimer(2*time.Second), c.NewTimer(time.Second), c.NewTimer(2*time.Hour)
+	v.Jump(start.Add(time.Hour))
+	for _, timer := range []clock.Timer{first, second} {
+		at, ok := fired(timer)
+		if want := start.Add(time.Hour + time.Minute); !ok || task.InstantOf(at) != want {
+			t.Errorf("fired %v at %v, want at %v", ok, at, want.Time())
+		}
+	}
+	wantFired(t, later, false)
+	first.Reset(time.Second)
+	v.Jump(start)
+	if v.Now() != start.Add(time.Hour) {
+		t.Errorf("jumped back to %v", v.Now().Time())
+	}
+	wantFired(t, first, false)
+	v.Jump(start.Add(3 * time.Hour))
+	wantFired(t, first, true)
+	wantFired(t, later, true)
+}
+
+func TestResetFromIsNotOvertakenByAJump(t *testing.T) {
+	v := clock.NewVirtual(start, 1)
+	c := v.Process(-time.Minute)
+	timer := c.NewTimer(time.Hour)
+	read := c.Now()
+	v.Jump(start.Add(5 * time.Second))
+	clock.ResetFrom(timer, read, 5*time.Second)
+	wantFired(t, timer, true)
+	clock.ResetFrom(timer, read, 6*time.Second)
+	wantFired(t, timer, false)
+	v.Advance(time.Second)
+	wantFired(t, timer, true)
+}
+
+func TestResetFromOfARealTimerIsReset(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := clock.Real()
+		timer, began := c.NewTimer(time.Hour), c.Now()
+		clock.ResetFrom(timer, began, time.Second)
+		<-timer.C()
+		if took := c.Now().Sub(began); took != time.Second {
+			t.Errorf("took %v", took)
+		}
+	})
+}
