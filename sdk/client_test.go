@@ -1,0 +1,387 @@
+package sdk_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/kinesin-io/kinesin/api"
+	"github.com/kinesin-io/kinesin/api/kinesinv1"
+	"github.com/kinesin-io/kinesin/sdk"
+)
+
+// accept answers for all items that they are durable.
+func accept(r *kinesinv1.ScheduleRequest) *kinesinv1.ScheduleResponse {
+	response := &kinesinv1.ScheduleResponse{}
+	for _, item := range r.Items {
+		response.Results = append(response.Results, &kinesinv1.ScheduleResult{Id: "id-" + string(item.Payload), DueMicros: 1_800_000_000_000_000})
+	}
+	return response
+}
+
+func unavailable() error { return api.Errorf(kinesinv1.Reason_REASON_UNAVAILABLE, "shutting down") }
+
+type reminder struct {
+	User int `json:"user"`
+}
+
+var sendReminder = sdk.NewLambda[reminder]("send-reminder", sdk.MaxAttempts(8), sdk.Priority("low"))
+
+func TestScheduleCarriesEverything(t *testing.T) {
+	t.Parallel()
+	s := newServer(t)
+	var got *kinesinv1.ScheduleItem
+	s.schedule = func(r *kinesinv1.ScheduleRequest) (*kinesinv1.ScheduleResponse, error) {
+		got = r.Items[0]
+		return &kinesinv1.ScheduleResponse{Results: []*kinesinv1.ScheduleResult{{Id: "k1"}}}, nil
+	}
+	id, err := sendReminder.Schedule(t.Context(), s.client(t), reminder{User: 42},
+		sdk.In(time.Hour), sdk.Key("reminder-42"), sdk.Priority("high"), sdk.Collection("emails"),
+		sdk.Timeout(time.Minute), sdk.Backoff(time.Second, time.Minute))
+	if err != nil || id != "k1" {
+		t.Fatalf("got %q, %v", id, err)
+	}
+	if len(got.RequestId) != 16 || got.RequestId[6]>>4 != 7 || got.RequestId[8]>>6 != 2 {
+		t.Errorf("request id %x is no UUID of version 7", got.RequestId)
+	}
+	want := fmt.Sprint(&kinesinv1.ScheduleItem{
+		Lambda: "send-reminder", DelayMicros: time.Hour.Microseconds(), Priority: "high", Collection: "emails", Key: "reminder-42",
+		Payload: []byte(`{"user":42}`), MaxAttempts: 8, TimeoutMicros: time.Minute.Microseconds(),
+		BackoffMinMicros: time.Second.Microseconds(), BackoffMaxMicros: time.Minute.Microseconds(),
+	})
+	if got.RequestId = nil; fmt.Sprint(got) != want {
+		t.Errorf("sent %v\nwant %v", got, want)
+	}
+}
+
+func TestMomentsInThePastMeanNow(t *testing.T) {
+	t.Parallel()
+	s := newServer(t)
+	s.schedule = func(r *kinesinv1.ScheduleRequest) (*kinesinv1.ScheduleResponse, error) {
+		if r.Items[0].DueMicros != 1 || r.Items[1].DelayMicros != 0 {
+			return nil, fmt.Errorf("%w: %v", api.ErrInvalid, r.Items)
+		}
+		return accept(r), nil
+	}
+	_, err := s.client(t).ScheduleMany(t.Context(), []sdk.Item{{Lambda: "a", At: time.Unix(-1, 0)}, {Lambda: "a", In: -time.Hour}})
+	if err != nil {
+		t.Error(err)
+	}
+}
+
+func TestRepeatedCallIsTheSameCall(t *testing.T) {
+	t.Parallel()
+	s, clock := newServer(t), newLeapClock()
+	began := clock.Now()
+	var ids [][]byte
+	s.schedule = func(r *kinesinv1.ScheduleRequest) (*kinesinv1.ScheduleResponse, error) {
+		ids = append(ids, r.Items[0].RequestId)
+		if len(ids) < 4 {
+			return nil, unavailable()
+		}
+		if elapsed := clock.Now().Sub(began); elapsed == 0 || r.Items[0].DelayMicros != (time.Hour-elapsed).Microseconds() {
+			return nil, fmt.Errorf("%w: delay is %d µs %v after the first try", api.ErrInvalid, r.Items[0].DelayMicros, elapsed)
+		}
+		return accept(r), nil
+	}
+	_, err := s.client(t, sdk.WithClock(clock)).Schedule(t.Context(), sdk.Item{Lambda: "a", In: time.Hour})
+	if err != nil || len(ids) != 4 {
+		t.Fatalf("%d calls, %v", len(ids), err)
+	}
+	for _, id := range ids[1:] {
+		if !bytes.Equal(id, ids[0]) {
+			t.Errorf("request id changed from %x to %x", ids[0], id)
+		}
+	}
+}
+
+func TestOnlyUnansweredItemsAreSentAgain(t *testing.T) {
+	t.Parallel()
+	s := newServer(t)
+	var calls []int
+	s.schedule = func(r *kinesinv1.ScheduleRequest) (*kinesinv1.ScheduleResponse, error) {
+		calls = append(calls, len(r.Items))
+		response := accept(r)
+		if len(calls) == 1 {
+			response.Results[1] = &kinesinv1.ScheduleResult{Problem: api.ProblemOf(unavailable())}
+			response.Results[2] = &kinesinv1.ScheduleResult{Problem: api.ProblemOf(api.ErrUnknownLambda)}
+		}
+		return response, nil
+	}
+	items := []sdk.Item{{Payload: []byte("a")}, {Payload: []byte("b")}, {Payload: []byte("c")}, {Payload: []byte("d")}}
+	results, err := s.client(t, sdk.WithClock(newLeapClock())).ScheduleMany(t.Context(), items)
+	if !slices.Equal(calls, []int{4, 1}) {
+		t.Errorf("calls of %v items", calls)
+	}
+	if results[0].ID != "id-a" || results[1].ID != "id-b" || results[3].ID != "id-d" || !errors.Is(results[2].Err, sdk.ErrUnknownLambda) {
+		t.Errorf("results are %+v", results)
+	}
+	if !errors.Is(err, sdk.ErrUnknownLambda) || !strings.Contains(err.Error(), "1 of 4 tasks were not scheduled; the first is item 2") {
+		t.Errorf("error is %v", err)
+	}
+}
+
+func TestManyItemsAreCutIntoCalls(t *testing.T) {
+	t.Parallel()
+	s := newServer(t)
+	var calls []int
+	s.schedule = func(r *kinesinv1.ScheduleRequest) (*kinesinv1.ScheduleResponse, error) {
+		calls = append(calls, len(r.Items))
+		return accept(r), nil
+	}
+	items := make([]sdk.Item, 2500)
+	for i := range items {
+		items[i] = sdk.Item{Lambda: "a", Payload: fmt.Append(nil, i)}
+	}
+	items = append(items, sdk.Item{Payload: make([]byte, 3<<20)}, sdk.Item{Payload: make([]byte, 3<<20)})
+	results, err := s.client(t).ScheduleMany(t.Context(), items)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i := range 2500 {
+		if results[i].ID != sdk.ID("id-"+fmt.Sprint(i)) {
+			t.Fatalf("result %d is %+v", i, results[i])
+		}
+	}
+	slices.Sort(calls)
+	if !slices.Equal(calls, []int{1, 501, 1000, 1000}) {
+		t.Errorf("calls of %v items", calls)
+	}
+	if none, err := s.client(t).ScheduleMany(t.Context(), nil); len(none) != 0 || err != nil {
+		t.Errorf("no items: %v, %v", none, err)
+	}
+}
+
+func TestRetriesStopWithTheBudget(t *testing.T) {
+	t.Parallel()
+	s := newServer(t)
+	calls := 0
+	s.schedule = func(*kinesinv1.ScheduleRequest) (*kinesinv1.ScheduleResponse, error) {
+		calls++
+		return nil, unavailable()
+	}
+	c := s.client(t, sdk.WithClock(newLeapClock()))
+	for range 100 {
+		if _, err := c.Schedule(t.Context(), sdk.Item{}); !errors.Is(err, sdk.ErrUnavailable) {
+			t.Fatal(err)
+		}
+	}
+	if calls > 100+20+10 {
+		t.Errorf("100 calls made %d tries", calls)
+	}
+}
+
+func TestRefusalsAreNotRetried(t *testing.T) {
+	t.Parallel()
+	s := newServer(t)
+	calls := 0
+	s.schedule = func(*kinesinv1.ScheduleRequest) (*kinesinv1.ScheduleResponse, error) {
+		calls++
+		return nil, &api.Error{Reason: kinesinv1.Reason_REASON_THROTTLED, Text: "100/s reached", RetryAfter: time.Second}
+	}
+	_, err := s.client(t).Schedule(t.Context(), sdk.Item{})
+	if !errors.Is(err, sdk.ErrThrottled) || sdk.RetryAfter(err) != time.Second || calls != 1 || err.Error() != "schedule: 100/s reached" {
+		t.Errorf("%d calls, %v, retry after %v", calls, err, sdk.RetryAfter(err))
+	}
+}
+
+func TestNoServer(t *testing.T) {
+	t.Parallel()
+	c, err := sdk.NewClient("http://127.0.0.1:1", sdk.WithTries(2))
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, err = c.Get(t.Context(), "k1")
+	if !errors.Is(err, sdk.ErrUnavailable) || !strings.Contains(err.Error(), "tried 2 times") {
+		t.Errorf("got %v", err)
+	}
+}
+
+func TestServerThatDoesNotAnswer(t *testing.T) {
+	t.Parallel()
+	s := newServer(t)
+	hang := make(chan struct{})
+	s.get = func(*kinesinv1.GetRequest) (*kinesinv1.GetResponse, error) {
+		<-hang
+		return nil, unavailable()
+	}
+	defer close(hang)
+	c := s.client(t, sdk.WithCallTimeout(10*time.Millisecond), sdk.WithTries(2))
+	if _, err := c.Get(t.Context(), "k1"); !errors.Is(err, sdk.ErrUnavailable) || !strings.Contains(err.Error(), "no answer within 10ms") {
+		t.Errorf("got %v", err)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), time.Millisecond)
+	defer cancel()
+	if _, err := c.Get(ctx, "k1"); !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("own deadline: %v", err)
+	}
+}
+
+func TestBadServerURL(t *testing.T) {
+	t.Parallel()
+	for _, url := range []string{"", "localhost:7070", "ftp://x", "http://", "http://x?y=1", ":"} {
+		if _, err := sdk.NewClient(url); !errors.Is(err, sdk.ErrInvalid) || !strings.Contains(err.Error(), "want a URL such as") {
+			t.Errorf("%q: %v", url, err)
+		}
+	}
+}
+
+func TestGetReadsEverything(t *testing.T) {
+	t.Parallel()
+	s := newServer(t)
+	s.get = func(r *kinesinv1.GetRequest) (*kinesinv1.GetResponse, error) {
+		response := &kinesinv1.GetResponse{}
+		for _, id := range r.Ids {
+			if id == "forged" {
+				response.Results = append(response.Results, &kinesinv1.GetResult{Problem: api.ProblemOf(api.ErrNotFound)})
+				continue
+			}
+			response.Results = append(response.Results, &kinesinv1.GetResult{Task: &kinesinv1.Task{
+				Id: id, Lambda: "mail", State: "dead", DueMicros: 1_000_000, StartedMicros: 1_250_000, Failures: 3, Payload: []byte("x"),
+				Attempts: []*kinesinv1.Attempt{{Number: 1, Worker: "w1", Outcome: "retriable_failure", Error: "no route"}},
+			}})
+		}
+		return response, nil
+	}
+	c := s.client(t)
+	info, err := c.Get(t.Context(), "k1", sdk.WithPayload())
+	if err != nil || info.State != sdk.StateDead || info.Lateness() != 250*time.Millisecond || len(info.Attempts) != 1 || !info.Ended.IsZero() {
+		t.Errorf("got %+v, %v", info, err)
+	}
+	if _, err := c.Get(t.Context(), "forged"); !errors.Is(err, sdk.ErrNotFound) {
+		t.Errorf("forged: %v", err)
+	}
+	many, err := c.GetMany(t.Context(), []sdk.ID{"k1", "forged", "k2"})
+	if err != nil || many[0].Task.ID != "k1" || !errors.Is(many[1].Err, sdk.ErrNotFound) || many[2].Task.ID != "k2" {
+		t.Errorf("got %+v, %v", many, err)
+	}
+}
+
+func TestWaitGoesOnUntilAllHaveEnded(t *testing.T) {
+	t.Parallel()
+	s := newServer(t)
+	calls := 0
+	s.wait = func(r *kinesinv1.WaitRequest) (*kinesinv1.GetResponse, error) {
+		states := []string{"processing", "retriable_failure", "success"}
+		state := states[min(calls, 2)]
+		calls++
+		return &kinesinv1.GetResponse{Results: []*kinesinv1.GetResult{
+			{Task: &kinesinv1.Task{Id: r.Ids[0], State: state}}, {Problem: api.ProblemOf(api.ErrNotFound)},
+		}}, nil
+	}
+	results, err := s.client(t, sdk.WithClock(newLeapClock())).Wait(t.Context(), "k1", "k2")
+	if err != nil || calls != 3 || results[0].Task.State != sdk.StateSuccess || !errors.Is(results[1].Err, sdk.ErrNotFound) {
+		t.Errorf("after %d calls: %+v, %v", calls, results, err)
+	}
+}
+
+func TestListReadsPageByPage(t *testing.T) {
+	t.Parallel()
+	s := newServer(t)
+	var limits []int32
+	s.list = func(r *kinesinv1.ListRequest) (*kinesinv1.ListResponse, error) {
+		limits = append(limits, r.Limit)
+		response := &kinesinv1.ListResponse{}
+		for n := range min(int(r.Limit), 700) {
+			response.Tasks = append(response.Tasks, &kinesinv1.Task{Id: fmt.Sprint(len(r.Cursor)*700 + n), State: r.State})
+		}
+		if len(r.Cursor) < 2 {
+			response.NextCursor = append(r.Cursor, 0)
+		}
+		return response, nil
+	}
+	c := s.client(t)
+	n := 0
+	for info, err := range c.List(t.Context(), sdk.ListQuery{Lambda: "mail", State: sdk.StateScheduled}) {
+		if err != nil || info.ID != sdk.ID(fmt.Sprint(n)) || info.State != sdk.StateScheduled {
+			t.Fatalf("task %d is %+v, %v", n, info, err)
+		}
+		n++
+	}
+	if n != 2100 {
+		t.Errorf("%d tasks, want 2100", n)
+	}
+	limits = nil
+	for range c.List(t.Context(), sdk.ListQuery{Lambda: "mail", Limit: 1300}) {
+		n++
+	}
+	if n != 2100+1300 || !slices.Equal(limits, []int32{1000, 600}) {
+		t.Errorf("%d tasks with limits %v", n-2100, limits)
+	}
+}
+
+func TestCancelSaysWhatItMet(t *testing.T) {
+	t.Parallel()
+	s := newServer(t)
+	s.cancel = func(r *kinesinv1.CancelRequest) (*kinesinv1.CancelResponse, error) {
+		if r.Ids[0] == "ended" {
+			return &kinesinv1.CancelResponse{Results: []*kinesinv1.CancelResult{{State: "success", Problem: api.ProblemOf(api.ErrTooLate)}}}, nil
+		}
+		return &kinesinv1.CancelResponse{Results: []*kinesinv1.CancelResult{{Outcome: "cancelling", State: "processing"}}}, nil
+	}
+	if outcome, err := s.client(t).Cancel(t.Context(), "k1"); err != nil || outcome != sdk.CancelRequested {
+		t.Errorf("got %q, %v", outcome, err)
+	}
+	if _, err := s.client(t).Cancel(t.Context(), "ended"); !errors.Is(err, sdk.ErrTooLate) {
+		t.Errorf("ended: %v", err)
+	}
+}
+
+func TestLambdas(t *testing.T) {
+	t.Parallel()
+	s := newServer(t)
+	c := s.client(t, sdk.WithClock(newLeapClock()))
+	if err := sendReminder.Ensure(t.Context(), c, sdk.LambdaInfo{MaxAttempts: 3, Timeout: time.Minute}); err != nil {
+		t.Fatal(err)
+	}
+	if err := sendReminder.Ensure(t.Context(), c, sdk.LambdaInfo{MaxAttempts: 5}); err != nil {
+		t.Fatal(err)
+	}
+	l, err := c.GetLambda(t.Context(), "send-reminder")
+	if err != nil || l.MaxAttempts != 3 || l.Timeout != time.Minute {
+		t.Errorf("got %+v, %v", l, err)
+	}
+	if _, _, err := c.CreateLambda(t.Context(), sdk.LambdaInfo{Name: "send-reminder"}); !errors.Is(err, sdk.ErrExists) {
+		t.Errorf("create again: %v", err)
+	}
+	if all, err := c.ListLambdas(t.Context()); err != nil || len(all) != 1 {
+		t.Errorf("list: %v, %v", all, err)
+	}
+	if l, err := c.UpdateLambda(t.Context(), sdk.LambdaInfo{Name: "send-reminder", MaxAttempts: 9}); err != nil || l.MaxAttempts != 9 {
+		t.Errorf("update: %+v, %v", l, err)
+	}
+	tries := 0
+	s.remove = func(*kinesinv1.DeleteLambdaRequest) (*kinesinv1.DeleteLambdaResponse, error) {
+		if tries++; tries == 1 {
+			return nil, unavailable() // done, but the answer is lost
+		}
+		return nil, api.ErrUnknownLambda
+	}
+	if _, err := c.DeleteLambda(t.Context(), "send-reminder", false); err != nil {
+		t.Errorf("delete: %v", err)
+	}
+	if _, err := c.DeleteLambda(t.Context(), "send-reminder", false); !errors.Is(err, sdk.ErrUnknownLambda) {
+		t.Errorf("delete again: %v", err)
+	}
+}
+
+func TestArgumentsThatCannotBeEncoded(t *testing.T) {
+	t.Parallel()
+	l := sdk.NewLambda[func()]("broken")
+	if _, err := l.Schedule(t.Context(), newServer(t).client(t), func() {}); err == nil || !strings.Contains(err.Error(), "encode the arguments of a broken task") {
+		t.Errorf("got %v", err)
+	}
+}
+
+func TestBytesStayBytes(t *testing.T) {
+	t.Parallel()
+	item, err := sdk.NewLambda[[]byte]("raw").Item([]byte("as it is"))
+	if err != nil || string(item.Payload) != "as it is" {
+		t.Errorf("got %q, %v", item.Payload, err)
+	}
+}

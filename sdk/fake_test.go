@@ -1,0 +1,168 @@
+package sdk_test
+
+import (
+	"context"
+	"net/http"
+	"net/http/httptest"
+	"sync"
+	"testing"
+	"time"
+
+	"connectrpc.com/connect"
+
+	"github.com/kinesin-io/kinesin/api"
+	"github.com/kinesin-io/kinesin/api/kinesinv1"
+	"github.com/kinesin-io/kinesin/api/kinesinv1/kinesinv1connect"
+	"github.com/kinesin-io/kinesin/internal/clock"
+	"github.com/kinesin-io/kinesin/sdk"
+	"github.com/kinesin-io/kinesin/task"
+)
+
+// server is a fake Kinesin behind a real HTTP server. A test sets what it answers; what is not set is unimplemented.
+type server struct {
+	kinesinv1connect.UnimplementedTaskServiceHandler
+	kinesinv1connect.UnimplementedLambdaServiceHandler
+	kinesinv1connect.UnimplementedWorkerServiceHandler
+
+	url string
+
+	schedule func(*kinesinv1.ScheduleRequest) (*kinesinv1.ScheduleResponse, error)
+	get      func(*kinesinv1.GetRequest) (*kinesinv1.GetResponse, error)
+	list     func(*kinesinv1.ListRequest) (*kinesinv1.ListResponse, error)
+	cancel   func(*kinesinv1.CancelRequest) (*kinesinv1.CancelResponse, error)
+	wait     func(*kinesinv1.WaitRequest) (*kinesinv1.GetResponse, error)
+	remove   func(*kinesinv1.DeleteLambdaRequest) (*kinesinv1.DeleteLambdaResponse, error)
+	work     func(ctx context.Context, s *connect.BidiStream[kinesinv1.WorkRequest, kinesinv1.WorkResponse]) error
+
+	mu         sync.Mutex
+	lambdas    map[string]*kinesinv1.Lambda
+	registered *kinesinv1.RegisterRequest
+	left       int
+}
+
+func newServer(t *testing.T) *server {
+	t.Helper()
+	s := &server{lambdas: map[string]*kinesinv1.Lambda{}}
+	mux := http.NewServeMux()
+	options := api.HandlerOptions(api.Hooks{})
+	mux.Handle(kinesinv1connect.NewTaskServiceHandler(s, options...))
+	mux.Handle(kinesinv1connect.NewLambdaServiceHandler(s, options...))
+	mux.Handle(kinesinv1connect.NewWorkerServiceHandler(s, options...))
+	h := httptest.NewUnstartedServer(nil)
+	h.Config = api.NewServer(mux)
+	h.Start()
+	t.Cleanup(h.Close)
+	s.url = h.URL
+	return s
+}
+
+func (s *server) client(t *testing.T, opts ...sdk.ClientOption) *sdk.Client {
+	t.Helper()
+	c, err := sdk.NewClient(s.url, opts...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(c.Close)
+	return c
+}
+
+func (s *server) Schedule(_ context.Context, r *kinesinv1.ScheduleRequest) (*kinesinv1.ScheduleResponse, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.schedule(r)
+}
+
+func (s *server) Get(_ context.Context, r *kinesinv1.GetRequest) (*kinesinv1.GetResponse, error) {
+	return s.get(r)
+}
+
+func (s *server) List(_ context.Context, r *kinesinv1.ListRequest) (*kinesinv1.ListResponse, error) {
+	return s.list(r)
+}
+
+func (s *server) Cancel(_ context.Context, r *kinesinv1.CancelRequest) (*kinesinv1.CancelResponse, error) {
+	return s.cancel(r)
+}
+
+func (s *server) Wait(_ context.Context, r *kinesinv1.WaitRequest) (*kinesinv1.GetResponse, error) {
+	return s.wait(r)
+}
+
+func (s *server) CreateLambda(_ context.Context, r *kinesinv1.CreateLambdaRequest) (*kinesinv1.CreateLambdaResponse, error) {
+	_, existed := s.lambdas[r.Lambda.Name]
+	if existed {
+		return nil, api.ErrExists
+	}
+	s.lambdas[r.Lambda.Name] = r.Lambda
+	return &kinesinv1.CreateLambdaResponse{Lambda: r.Lambda}, nil
+}
+
+func (s *server) GetLambda(_ context.Context, r *kinesinv1.GetLambdaRequest) (*kinesinv1.GetLambdaResponse, error) {
+	if l := s.lambdas[r.Name]; l != nil {
+		return &kinesinv1.GetLambdaResponse{Lambda: l}, nil
+	}
+	return nil, api.Errorf(kinesinv1.Reason_REASON_UNKNOWN_LAMBDA, "unknown lambda %q", r.Name)
+}
+
+func (s *server) ListLambdas(context.Context, *kinesinv1.ListLambdasRequest) (*kinesinv1.ListLambdasResponse, error) {
+	response := &kinesinv1.ListLambdasResponse{}
+	for _, l := range s.lambdas {
+		response.Lambdas = append(response.Lambdas, l)
+	}
+	return response, nil
+}
+
+func (s *server) UpdateLambda(_ context.Context, r *kinesinv1.UpdateLambdaRequest) (*kinesinv1.UpdateLambdaResponse, error) {
+	return &kinesinv1.UpdateLambdaResponse{Lambda: r.Lambda}, nil
+}
+
+func (s *server) DeleteLambda(_ context.Context, r *kinesinv1.DeleteLambdaRequest) (*kinesinv1.DeleteLambdaResponse, error) {
+	return s.remove(r)
+}
+
+func (s *server) Register(_ context.Context, r *kinesinv1.RegisterRequest) (*kinesinv1.RegisterResponse, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.registered = r
+	return &kinesinv1.RegisterResponse{Worker: "w1", LeaseMicros: 15_000_000, HeartbeatMicros: 3_750_000}, nil
+}
+
+func (s *server) Heartbeat(context.Context, *kinesinv1.HeartbeatRequest) (*kinesinv1.HeartbeatResponse, error) {
+	return &kinesinv1.HeartbeatResponse{}, nil
+}
+
+func (s *server) Leave(context.Context, *kinesinv1.LeaveRequest) (*kinesinv1.LeaveResponse, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.left++
+	return &kinesinv1.LeaveResponse{}, nil
+}
+
+func (s *server) Work(ctx context.Context, w *connect.BidiStream[kinesinv1.WorkRequest, kinesinv1.WorkResponse]) error {
+	return s.work(ctx, w)
+}
+
+// leapClock does not wait: a timer takes its time at once.
+type leapClock struct {
+	clock.Clock
+
+	mu  sync.Mutex
+	now task.Instant
+}
+
+func newLeapClock() *leapClock {
+	return &leapClock{Clock: clock.Real(), now: task.FromMillis(1_800_000_000_000)}
+}
+
+func (c *leapClock) Now() task.Instant {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.now
+}
+
+func (c *leapClock) NewTimer(d time.Duration) clock.Timer {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.now = c.now.Add(max(d, 0))
+	return c.Clock.NewTimer(0)
+}
