@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"strconv"
 
 	"github.com/spf13/cobra"
 
@@ -66,42 +67,39 @@ func listQuery(lambda, state string, limit int) (sdk.ListQuery, error) {
 // list prints while it reads, so that its memory is bounded whatever the number of tasks.
 func (a *app) list(ctx context.Context, k *sdk.Client, q sdk.ListQuery) error {
 	out := bufio.NewWriter(a.Stdout)
-	print, end := listTable(out)
+	row, end := listTable(out), func() error { return nil }
 	if a.json() {
 		array := arrayWriter{w: out}
-		print, end = func(o *taskObject) error { return array.add(o) }, array.end
+		row, end = func(t *sdk.TaskInfo) error { return array.add(objectOf(t)) }, array.end
 	}
 	for t, err := range k.List(ctx, q) {
 		if err != nil {
 			return errors.Join(err, out.Flush())
 		}
-		o := objectOf(&t)
-		if err := print(&o); err != nil {
+		if err := row(&t); err != nil {
 			return err
 		}
 	}
 	return errors.Join(end(), out.Flush())
 }
 
-const listRow = "%-18s %-10s %-27s %-27s %12s %3d  %s\n"
+// listTime prints milliseconds in UTC.
+const listTime = "2006-01-02T15:04:05.000Z07:00"
 
 // listTable prints a task a line, below a heading if there is any.
-func listTable(w io.Writer) (row func(*taskObject) error, end func() error) {
+func listTable(w io.Writer) func(*sdk.TaskInfo) error {
+	const columns = "%-17s %-8s %-24s %-24s %13s %3s  %s\n"
 	begun := false
-	row = func(o *taskObject) error {
+	return func(t *sdk.TaskInfo) error {
 		if !begun {
 			begun = true
-			fmt.Fprintf(w, "%-18s %-10s %-27s %-27s %12s %3s  %s\n", "STATE", "PRIORITY", "DUE", "STARTED", "LATENESS", "ATT", "ID")
+			fmt.Fprintf(w, columns, "STATE", "PRIORITY", "DUE", "STARTED", "LATENESS", "ATT", "ID")
 		}
-		_, err := fmt.Fprintf(w, listRow, o.State, o.Priority, o.Due, dash(o.Started), dash(o.latenessText()), o.Attempt, o.ID)
+		started, late := "-", "-"
+		if !t.Started.IsZero() {
+			started, late = t.Started.Format(listTime), latenessText(t.Lateness())
+		}
+		_, err := fmt.Fprintf(w, columns, t.State, t.Priority, t.Due.Format(listTime), started, late, strconv.Itoa(t.Attempt), t.ID)
 		return err
 	}
-	return row, func() error { return nil }
-}
-
-func dash(text string) string {
-	if text == "" {
-		return "-"
-	}
-	return text
 }

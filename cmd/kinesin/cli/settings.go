@@ -152,3 +152,8 @@ func settingText(value any) string {
 	}
 	return strings.Join(texts, ",")
 }
+
+// withoutOurs is an environment for a process that is told everything by flags.
+func withoutOurs(env []string) []string {
+	return slices.DeleteFunc(slices.Clone(env), func(v string) bool { return strings.HasPrefix(v, envPrefix) })
+}

@@ -120,7 +120,9 @@ func printTask(w io.Writer, o *taskObject) error {
 	line("enqueued", o.Enqueued)
 	line("started", o.Started)
 	line("ended", o.Ended)
-	line("lateness", o.latenessText())
+	if o.LatenessMS != nil {
+		line("lateness", strconv.FormatFloat(*o.LatenessMS, 'f', 3, 64)+" ms")
+	}
 	line("next look", o.Next)
 	line("failures", fmt.Sprintf("%d of at most %d", o.Failures, o.MaxAttempts))
 	if o.WorkerLost > 0 {
@@ -159,12 +161,7 @@ func (o *taskObject) stateText() string {
 	return text
 }
 
-func (o *taskObject) latenessText() string {
-	if o.LatenessMS == nil {
-		return ""
-	}
-	return strconv.FormatFloat(*o.LatenessMS, 'f', 3, 64) + " ms"
-}
+func latenessText(d time.Duration) string { return strconv.FormatFloat(millis(d), 'f', 3, 64) + " ms" }
 
 func (a *attemptObject) text() string {
 	text := "on " + a.Worker

@@ -1,0 +1,121 @@
+package cli
+
+import (
+	"context"
+	"crypto/rand"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"github.com/kinesin-io/kinesin/bench"
+	"github.com/kinesin-io/kinesin/sdk"
+)
+
+// benchFlags are what a run is told.
+type benchFlags struct {
+	bench.Config
+
+	data string
+	// serverGiven says that somebody else runs the server.
+	serverGiven bool
+}
+
+func (a *app) benchCommand() *cobra.Command {
+	c := &cobra.Command{
+		Use:   "bench",
+		Short: "Measure a server under load",
+		Long: `Schedules tasks, runs them with a no-op handler in this process, and prints rate, lateness (start − due), CPU time and what was
+lost, started twice or started early, counted exactly. Without --server, KINESIN_SERVER or a server in the configuration file it
+starts a server in a process of its own, with its data in a new directory below the current one, which it removes afterwards.`,
+	}
+	c.AddCommand(
+		a.benchKind(bench.Insert, "N tasks into the future: what it takes to accept them", 1_000_000),
+		a.benchKind(bench.Wall, "N tasks due in one instant, drained", 20_000),
+		a.benchKind(bench.Steady, "R tasks/s for D seconds, due at random milliseconds", 0),
+		a.benchKind(bench.Immediate, "one after the other: schedule, wait for the start, next", 2000),
+	)
+	group(c)
+	return c
+}
+
+func (a *app) benchKind(kind bench.Kind, short string, tasks int) *cobra.Command {
+	b := benchFlags{Config: bench.Config{Kind: kind, Tasks: tasks, Rate: 1000, Duration: 20 * time.Second, Slots: 100, PayloadBytes: 100, Batch: 1000}}
+	c := &cobra.Command{
+		Use:   string(kind),
+		Short: strings.ToUpper(short[:1]) + short[1:],
+		Args:  cobra.NoArgs,
+	}
+	b.add(c.Flags())
+	c.RunE = does(func(ctx context.Context, _ []string) error {
+		b.serverGiven = c.Flags().Changed("server")
+		return a.bench(ctx, &b)
+	})
+	a.outputFlag(c.Flags())
+	a.serverFlag(c.Flags())
+	return c
+}
+
+func (b *benchFlags) add(f *pflag.FlagSet) {
+	if b.Kind == bench.Steady {
+		f.Float64Var(&b.Rate, "rate", b.Rate, "tasks per second")
+		f.Var(durationValue{d: &b.Duration, min: time.Millisecond}, "duration", "from the first due time to the last")
+	} else {
+		f.IntVarP(&b.Tasks, "tasks", "n", b.Tasks, "how many tasks")
+	}
+	if b.Kind != bench.Insert {
+		f.IntVar(&b.Slots, "workers", b.Slots, "how many tasks run at a time")
+	}
+	if b.Kind != bench.Immediate {
+		f.IntVar(&b.Batch, "batch", b.Batch, "tasks of a call while inserting")
+	}
+	if b.Kind == bench.Wall || b.Kind == bench.Steady {
+		f.Var(durationValue{d: &b.Ahead, min: time.Millisecond}, "ahead", "from the start of the insertion to the first due time; 4s and 50µs a task when not set")
+	}
+	f.IntVar(&b.PayloadBytes, "payload-bytes", b.PayloadBytes, "size of a payload, at least 8")
+	f.IntVar(&b.Shards, "shards", 0, "shards of the lambda that is made for the run; 1 when not set")
+	f.StringVar(&b.data, "data", "", "`DIR` of the server that it starts; kept when given")
+}
+
+func (a *app) bench(ctx context.Context, b *benchFlags) error {
+	if err := b.Validate(); err != nil {
+		return usagef("%v", err)
+	}
+	ctx, stop := untilSignal(ctx)
+	defer stop()
+	if b.serverGiven {
+		return a.benchServer(ctx, b)
+	}
+	s, err := a.startServer(ctx, b.data)
+	if err != nil {
+		return err
+	}
+	a.server = s.url
+	err = a.benchServer(ctx, b)
+	if stopErr := s.stop(); err == nil {
+		err = stopErr
+	}
+	return err
+}
+
+// benchServer runs the load against the server that a.server names.
+func (a *app) benchServer(ctx context.Context, b *benchFlags) error {
+	return a.withClient(func(k *sdk.Client) error {
+		b.Client, b.ServerCPU = k, bench.ServerCPU(a.server)
+		b.Lambda = "bench-" + strings.ToLower(rand.Text()[:10])
+		b.Progress = func(text string) { a.note("%s", text) }
+		report, err := bench.Run(ctx, b.Config)
+		if err != nil {
+			return err
+		}
+		if a.json() {
+			return printJSON(a.Stdout, report)
+		}
+		if err := report.Print(a.Stdout); err != nil {
+			return fmt.Errorf("write the report: %w", err)
+		}
+		return nil
+	})
+}
