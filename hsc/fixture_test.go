@@ -333,6 +333,7 @@ func (w *remote) claimed() (tasks []*kinesinv1.Claimed) {
 }
 
 func (w *remote) acks() (acks []*kinesinv1.ResultAck) {
+	time.Sleep(acksLinger)
 	for _, r := range w.all() {
 		acks = append(acks, r.GetAcks()...)
 	}

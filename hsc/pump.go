@@ -51,7 +51,7 @@ func (st *stream) pump(g *group) {
 func (p *pump) awaitSlot() bool {
 	for {
 		p.sess.mu.Lock()
-		done, free := p.draining || p.closed, p.group.used < p.group.slots
+		done, free := p.draining || p.closed, p.group.room() > 0
 		p.sess.mu.Unlock()
 		if done || p.ctx.Err() != nil {
 			return false
@@ -138,7 +138,7 @@ func (p *pump) listen(interrupt context.CancelFunc) (limit int) {
 		return 0
 	}
 	p.names = queueNames(p.names, p.lambdas, p.turn, p.sess.suspect.IsZero())
-	return p.group.slots - p.group.used
+	return p.group.room()
 }
 
 func (p *pump) setInterrupt(interrupt context.CancelFunc) {

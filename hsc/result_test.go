@@ -25,6 +25,7 @@ func TestOutcomesLeadWhereTheDiagramSays(t *testing.T) {
 			w, c := f.one()
 			r := result(c, outcome)
 			r.Error, r.DelayMicros = "why", time.Hour.Microseconds()
+			at := f.clock.Now()
 			w.send(&kinesinv1.WorkRequest{Results: []*kinesinv1.Result{r}})
 			w.wantAck(c, kinesinv1.Reason_REASON_UNSPECIFIED)
 			row := f.wantState(id(c), want)
@@ -34,7 +35,7 @@ func TestOutcomesLeadWhereTheDiagramSays(t *testing.T) {
 			if awake := want == task.RetriableFailure || want == task.Scheduled; (len(f.awake) == 1) != awake {
 				t.Errorf("%s: the scheduler heard of %d wake-ups", outcome, len(f.awake))
 			}
-			if want == task.Scheduled && row.Wake != f.clock.Now().Add(time.Hour) {
+			if want == task.Scheduled && row.Wake != at.Add(time.Hour) {
 				t.Errorf("wakes at %d", row.Wake)
 			}
 		})

@@ -32,11 +32,15 @@ type group struct {
 
 	// Guarded by session.mu.
 	used      int
+	pace      pace
 	interrupt context.CancelFunc // ends the Receive under way; nil when there is none
 
 	// changed holds one value when a slot came free or the queues to poll changed.
 	changed chan struct{}
 }
+
+// room is how many more tasks the group may get. Call with session.mu held.
+func (g *group) room() int { return g.slots + g.pace.extra(g.slots) - g.used }
 
 func (g *group) poke() { poke(g.changed) }
 
@@ -113,7 +117,7 @@ func (s *session) pollAnewLocked() {
 func (s *session) take(g *group, n int) int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	n = min(n, max(g.slots-g.used, 0))
+	n = min(n, max(g.room(), 0))
 	g.used += n
 	return n
 }

@@ -6,6 +6,7 @@ import (
 	"io"
 	"slices"
 	"sync"
+	"time"
 
 	"connectrpc.com/connect"
 
@@ -25,6 +26,8 @@ const (
 	reportsBatchMax  = 4096 // reports stored together
 	reportsKeptMax   = 512  // for which the room is kept
 	acksAheadMax     = 8192 // acks not yet sent
+	acksFlush        = 256  // acks that are sent without waiting for something to go with
+	acksLinger       = 20 * time.Millisecond
 	tasksPerMessage  = 512
 	bytesPerMessage  = 1 << 20 // payload bytes, above which no further task is added
 )
@@ -85,6 +88,7 @@ type stream struct {
 type outbox struct {
 	tasks    []delivery
 	acks     []*kinesinv1.ResultAck
+	since    task.Instant // when the first of acks came
 	cancels  []*kinesinv1.Held
 	finished bool // nothing will be added
 }
@@ -320,11 +324,15 @@ func (st *stream) freeSlots(results []*kinesinv1.Result) {
 	if len(results) == 0 {
 		return
 	}
+	now := st.svc.Clock.Now()
 	st.sess.mu.Lock()
 	defer st.sess.mu.Unlock()
 	for _, r := range results {
 		id, _ := idOf(r.GetTask())
 		if h := st.sess.hands[id]; h != nil && h.row.Attempt == r.GetAttempt() {
+			if h.group != nil {
+				h.group.pace.note(task.Instant(r.GetStartedMicros()), now)
+			}
 			h.free()
 		}
 	}

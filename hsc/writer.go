@@ -1,6 +1,8 @@
 package hsc
 
 import (
+	"time"
+
 	"github.com/kinesin-io/kinesin/api/kinesinv1"
 	"github.com/kinesin-io/kinesin/task"
 )
@@ -37,6 +39,9 @@ func (st *stream) sendAcks(acks []*kinesinv1.ResultAck) {
 		st.sess.mu.Lock()
 		fits := len(st.outbox.acks) < acksAheadMax || st.outbox.finished
 		if fits && !st.outbox.finished {
+			if len(st.outbox.acks) == 0 {
+				st.outbox.since = st.svc.Clock.Now()
+			}
 			st.outbox.acks = append(st.outbox.acks, acks...)
 		}
 		st.sess.mu.Unlock()
@@ -85,18 +90,24 @@ func (st *stream) write() {
 	if !st.send(&kinesinv1.WorkResponse{}) {
 		return
 	}
-	for range st.filled {
-		for {
-			response, finished := st.next()
-			if response == nil && finished {
-				return
-			}
-			if response == nil {
-				break
-			}
+	linger := st.svc.Clock.NewTimer(acksLinger)
+	defer linger.Stop()
+	for {
+		response, wait, finished := st.next()
+		switch {
+		case response != nil:
 			if !st.send(response) {
 				return
 			}
+			continue
+		case finished:
+			return
+		case wait > 0:
+			linger.Reset(wait)
+		}
+		select {
+		case <-st.filled:
+		case <-linger.C():
 		}
 	}
 }
@@ -114,15 +125,19 @@ func (st *stream) send(response *kinesinv1.WorkResponse) bool {
 	return true
 }
 
-// next takes a message's worth from the outbox; nil when it is empty. On a stream that was stopped it
-// leaves the tasks: they go back.
-func (st *stream) next() (response *kinesinv1.WorkResponse, finished bool) {
+// next takes a message's worth from the outbox; nil when it is empty, or has only acks, which nobody is in
+// a hurry for: then wait is how long they wait for something to go with. On a stream that was stopped
+// it leaves the tasks: they go back.
+func (st *stream) next() (response *kinesinv1.WorkResponse, wait time.Duration, finished bool) {
 	stopped := st.ctx.Err() != nil
 	st.sess.mu.Lock()
 	defer st.sess.mu.Unlock()
 	o := &st.outbox
 	if o.empty() || st.closed || (stopped && len(o.acks)+len(o.cancels) == 0) {
-		return nil, o.finished
+		return nil, 0, o.finished
+	}
+	if wait := st.ackWait(); wait > 0 && !stopped {
+		return nil, wait, false
 	}
 	response = &kinesinv1.WorkResponse{Acks: o.acks, Cancels: o.cancels}
 	o.acks, o.cancels = nil, nil
@@ -133,7 +148,16 @@ func (st *stream) next() (response *kinesinv1.WorkResponse, finished bool) {
 		st.fill()
 	}
 	poke(st.taken)
-	return response, false
+	return response, 0, false
+}
+
+// ackWait is how long the outbox may wait because it has only acks, and few. Call with mu held.
+func (st *stream) ackWait() time.Duration {
+	o := &st.outbox
+	if len(o.tasks)+len(o.cancels) > 0 || len(o.acks) >= acksFlush || st.draining || o.finished {
+		return 0
+	}
+	return acksLinger - st.svc.Clock.Now().Sub(o.since)
 }
 
 // takeTasks takes as many tasks as fit one message and marks them as sent.

@@ -1,0 +1,50 @@
+package hsc
+
+import (
+	"testing"
+	"time"
+
+	"github.com/kinesin-io/kinesin/api/kinesinv1"
+	"github.com/kinesin-io/kinesin/task"
+)
+
+func TestPaceGivesExtraTasksOnlyWhileAttemptsAreShort(t *testing.T) {
+	const now = task.Instant(1_000_000_000)
+	var p pace
+	if got := p.extra(10); got != 0 {
+		t.Errorf("extra %d before anything is known, want 0", got)
+	}
+	p.note(now.Add(-time.Millisecond), now)
+	if got := p.extra(10); got != 10*extraPerSlot {
+		t.Errorf("extra %d after a short attempt, want %d", got, 10*extraPerSlot)
+	}
+	if got := p.extra(10_000); got != extraMax {
+		t.Errorf("extra %d for many slots, want %d", got, extraMax)
+	}
+	p.note(0, now)
+	if got := p.extra(10); got != 0 {
+		t.Errorf("extra %d after one came back unstarted, want 0", got)
+	}
+	for range 40 {
+		p.note(now.Add(-time.Millisecond), now)
+	}
+	if got := p.extra(10); got == 0 {
+		t.Error("no extra after many short attempts")
+	}
+	p.note(now.Add(-time.Hour), now)
+	if got := p.extra(10); got != 0 {
+		t.Errorf("extra %d after a long attempt, want 0", got)
+	}
+}
+
+func TestShortAttemptsAreClaimedBeyondTheSlots(t *testing.T) {
+	bubble(t, func(f *fixture) {
+		w := f.work(slots(1, "mail"))
+		f.enqueueMany("mail", 10)
+		first := w.wantClaimed(1)
+		started := result(first[0], "success")
+		started.StartedMicros = int64(f.clock.Now())
+		w.send(&kinesinv1.WorkRequest{Results: []*kinesinv1.Result{started}})
+		w.wantClaimed(1 + 1 + extraPerSlot)
+	})
+}
