@@ -7,6 +7,7 @@ import (
 
 	"github.com/kinesin-io/kinesin/api"
 	"github.com/kinesin-io/kinesin/api/kinesinv1"
+	"github.com/kinesin-io/kinesin/api/kinesinv1/kinesinv1connect"
 	"github.com/kinesin-io/kinesin/store"
 	"github.com/kinesin-io/kinesin/task"
 )
@@ -25,9 +26,13 @@ func (in *Inbound) Cancel(ctx context.Context, request *kinesinv1.CancelRequest)
 	if n := len(request.Ids); n == 0 || n > IDsMax {
 		return nil, invalid("a call names 1 to %d ids, this one has %d", IDsMax, n)
 	}
-	response := &kinesinv1.CancelResponse{}
+	response, told := &kinesinv1.CancelResponse{}, false
 	for _, id := range request.Ids {
 		met, outcome, err := in.cancel(ctx, id)
+		if isInternal(problem(err)) && !told {
+			told = true
+			in.internal(ctx, kinesinv1connect.TaskServiceCancelProcedure, err)
+		}
 		r := &kinesinv1.CancelResult{Outcome: outcome, Problem: problem(err)}
 		if met != task.Unknown {
 			r.State = met.String()

@@ -6,8 +6,9 @@
 package inbound
 
 import (
+	"cmp"
 	"context"
-	"log/slog"
+	"math"
 	"sync"
 	"time"
 
@@ -26,12 +27,17 @@ const (
 	HorizonDefault = 10 * 365 * 24 * time.Hour
 	// NearDefault is how soon a task must be due to go to its queue at once.
 	NearDefault = 10 * time.Second
+	// NearDepthMaxDefault is how many messages a queue may hold for near tasks to go there at once.
+	NearDepthMaxDefault = 4096
 	// KeyBytesMax and CollectionBytesMax bound the labels of a task.
 	KeyBytesMax, CollectionBytesMax = 256, 128
 	// ScheduleItemsMax, IDsMax and ListMax bound one call.
 	ScheduleItemsMax, IDsMax, ListMax = 10_000, 1000, 1000
 	listDefault                       = 100
-	waitMax                           = time.Minute
+	// WaitMax is how long one call waits at most.
+	WaitMax = time.Minute
+	// PayloadsBytesMax bounds the payloads of one answer, so that it fits a message also in base64.
+	PayloadsBytesMax = api.MessageBytesMax / 2
 	// casTriesMax bounds how often a change is tried again because the task moved in between.
 	casTriesMax = 8
 )
@@ -53,6 +59,7 @@ type Store interface {
 type Queue interface {
 	Send(ctx context.Context, messages []queue.Message) []error
 	Depth(ctx context.Context, name queue.Name) (queue.Depth, error)
+	Drop(ctx context.Context, lambda uint32) error
 }
 
 // Scheduler is told of what was stored. Both are hints; the scheduler also finds rows by itself.
@@ -75,11 +82,10 @@ type Config struct {
 	Scheduler Scheduler
 	Workers   Workers
 	Clock     clock.Clock
-	Log       *slog.Logger
 	Hooks     Hooks
 
 	Near         time.Duration // 0: NearDefault; negative: never
-	NearDepthMax int           // messages in a queue beyond which near tasks take the way over the store; 0: 4096
+	NearDepthMax int           // messages in a queue beyond which near tasks take the way over the store; 0: NearDepthMaxDefault
 	Horizon      time.Duration // 0: HorizonDefault
 	// DeliverReason, when not empty, is why lambdas of mode deliver are refused.
 	DeliverReason string
@@ -87,47 +93,61 @@ type Config struct {
 
 // Hooks are told what happened. A nil hook is not called.
 type Hooks struct {
-	Accepted func(lambda string, priority string, n int)
-	Refused  func(reason kinesinv1.Reason)
+	// Accepted: n tasks of a class of a lambda were stored.
+	Accepted func(l *catalog.Entry, priority uint8, n int)
+	// Refused: a task was refused.
+	Refused func(reason kinesinv1.Reason)
+	// Internal: an item of a call failed for a reason that its answer does not tell; once a call at most.
+	Internal func(ctx context.Context, procedure string, err error)
 }
 
 // Inbound serves users. It is safe for concurrent use.
 type Inbound struct {
 	Config
 
-	mu    sync.Mutex // guards ended
-	ended chan struct{}
+	ends      ends
+	intakes   generations // of Schedule calls
+	draining  chan struct{}
+	drainOnce sync.Once
 }
 
 // New returns an Inbound.
 func New(c Config) *Inbound {
-	if c.Near == 0 {
-		c.Near = NearDefault
-	}
-	if c.NearDepthMax == 0 {
-		c.NearDepthMax = 4096
-	}
-	if c.Horizon == 0 {
-		c.Horizon = HorizonDefault
-	}
-	return &Inbound{Config: c, ended: make(chan struct{})}
+	c.Near = cmp.Or(c.Near, NearDefault)
+	c.NearDepthMax = cmp.Or(c.NearDepthMax, NearDepthMaxDefault)
+	c.Horizon = cmp.Or(c.Horizon, HorizonDefault)
+	return &Inbound{Config: c, intakes: newGenerations(), draining: make(chan struct{})}
 }
 
-// Ended tells those who wait that some task reached its end.
-func (in *Inbound) Ended() {
-	in.mu.Lock()
-	defer in.mu.Unlock()
-	close(in.ended)
-	in.ended = make(chan struct{})
+// Drain refuses new tasks from now on and ends all waits, so that a process can stop soon.
+func (in *Inbound) Drain() { in.drainOnce.Do(func() { close(in.draining) }) }
+
+func (in *Inbound) isDraining() bool {
+	select {
+	case <-in.draining:
+		return true
+	default:
+		return false
+	}
 }
 
-func (in *Inbound) nextEnd() <-chan struct{} {
-	in.mu.Lock()
-	defer in.mu.Unlock()
-	return in.ended
+// Ended tells those who wait that some task reached its end. It costs next to nothing when nobody waits.
+func (in *Inbound) Ended() { in.ends.tell() }
+
+// internal tells of an error that only a hook may see.
+func (in *Inbound) internal(ctx context.Context, procedure string, err error) {
+	if in.Hooks.Internal != nil {
+		in.Hooks.Internal(ctx, procedure, err)
+	}
 }
 
 // invalid is a refusal that says what is allowed.
 func invalid(format string, args ...any) error {
 	return api.Errorf(kinesinv1.Reason_REASON_INVALID, format, args...)
+}
+
+// micros is a duration given on the wire; one that is too long to be a duration is the longest.
+func micros(n int64) time.Duration {
+	const most = int64(math.MaxInt64 / time.Microsecond)
+	return time.Duration(min(max(n, -most), most)) * time.Microsecond
 }

@@ -9,6 +9,7 @@ import (
 
 	"github.com/kinesin-io/kinesin/api"
 	"github.com/kinesin-io/kinesin/api/kinesinv1"
+	"github.com/kinesin-io/kinesin/api/kinesinv1/kinesinv1connect"
 	"github.com/kinesin-io/kinesin/catalog"
 	"github.com/kinesin-io/kinesin/internal/clock"
 	"github.com/kinesin-io/kinesin/store"
@@ -86,8 +87,11 @@ func change(l *task.Lambda, want task.Lambda) error {
 	if want.Timeout != 0 {
 		l.Timeout = want.Timeout
 	}
-	if want.BackoffMin != 0 || want.BackoffMax != 0 {
-		l.BackoffMin, l.BackoffMax = want.BackoffMin, want.BackoffMax
+	if want.BackoffMin != 0 {
+		l.BackoffMin = want.BackoffMin
+	}
+	if want.BackoffMax != 0 {
+		l.BackoffMax = want.BackoffMax
 	}
 	if want.Retention != 0 {
 		l.Retention = want.Retention
@@ -114,21 +118,35 @@ func (in *Inbound) DeleteLambda(ctx context.Context, request *kinesinv1.DeleteLa
 	if err != nil {
 		return nil, wire(err)
 	}
-	response := &kinesinv1.DeleteLambdaResponse{}
-	if request.DropTasks {
-		response.Dropped, err = in.drop(ctx, entry)
-	} else {
-		err = in.mustBeEmpty(ctx, entry)
+	dropped, err := in.empty(ctx, entry, request.DropTasks)
+	if err == nil {
+		err = in.Catalog.Remove(ctx, entry)
 	}
 	if err != nil {
 		return nil, errors.Join(wire(err), in.keep(ctx, entry.Name))
 	}
-	return response, wire(in.Catalog.Remove(ctx, entry))
+	if err := in.Queue.Drop(ctx, entry.Ref); err != nil { // what is left there is refused at its claim
+		in.internal(ctx, kinesinv1connect.LambdaServiceDeleteLambdaProcedure, err)
+	}
+	return &kinesinv1.DeleteLambdaResponse{Dropped: dropped}, nil
 }
 
-// keep takes a refused deletion back.
+// empty makes sure that a lambda which takes no new tasks has none, dropping them if it is told to.
+func (in *Inbound) empty(ctx context.Context, entry *catalog.Entry, dropTasks bool) (dropped int64, err error) {
+	select {
+	case <-in.intakes.turn(): // calls that saw the lambda before
+	case <-ctx.Done():
+		return 0, context.Cause(ctx)
+	}
+	if !dropTasks {
+		return 0, in.mustBeEmpty(ctx, entry)
+	}
+	return in.drop(ctx, entry)
+}
+
+// keep takes a refused deletion back, also when the caller is gone.
 func (in *Inbound) keep(ctx context.Context, name string) error {
-	_, err := in.Catalog.Update(ctx, name, func(l *task.Lambda) error {
+	_, err := in.Catalog.Update(context.WithoutCancel(ctx), name, func(l *task.Lambda) error {
 		l.Deleting = false
 		return nil
 	})
@@ -193,7 +211,7 @@ func (in *Inbound) live(ctx context.Context, entry *catalog.Entry, limit int) ([
 // A task that moved in between is met again in the next round.
 func (in *Inbound) dropAll(ctx context.Context, entry *catalog.Entry, live []found) (int, error) {
 	now := in.Clock.Now()
-	var ends, rest []store.Op
+	ops := make([]store.Op, 0, len(live))
 	for i := range live {
 		t := &live[i]
 		event, kind := task.Event{Kind: task.Drop}, store.ReplaceTask
@@ -202,26 +220,38 @@ func (in *Inbound) dropAll(ctx context.Context, entry *catalog.Entry, live []fou
 		}
 		if t.waiting {
 			kind = store.PutTask
-			rest = append(rest, store.Op{Kind: store.DeleteWaiting, Lazy: true, Task: t.Task})
 		}
 		next, _, err := t.Apply(event, now, entry.PolicyFor(&t.Task))
 		if err == nil && !t.CancelRequested {
-			ends = append(ends, store.Op{Kind: kind, Task: next})
+			ops = append(ops, store.Op{Kind: kind, Task: next})
 		}
 	}
-	outcomes, err := in.Store.Apply(ctx, ends)
+	outcomes, err := in.Store.Apply(ctx, ops)
 	if err != nil {
 		return 0, err
 	}
-	ended := 0
+	return in.dropped(ctx, ops, outcomes)
+}
+
+// dropped follows up on the writes of a round: waiting rows whose task has a task row now go, workers are
+// told, and those who wait for an end hear of it.
+func (in *Inbound) dropped(ctx context.Context, ops []store.Op, outcomes []error) (ended int, err error) {
+	var rest []store.Op
 	for i, outcome := range outcomes {
+		t := &ops[i].Task
+		if ops[i].Kind == store.PutTask && (outcome == nil || errors.Is(outcome, store.ErrConflict)) {
+			rest = append(rest, store.Op{Kind: store.DeleteWaiting, Lazy: true, Task: *t})
+		}
 		switch {
 		case outcome != nil:
-		case ends[i].Task.State.IsEnd():
+		case t.State.IsEnd():
 			ended++
 		default:
-			in.Workers.CancelRequested(&ends[i].Task)
+			in.Workers.CancelRequested(t)
 		}
+	}
+	if ended > 0 {
+		in.Ended()
 	}
 	_, err = in.Store.Apply(ctx, rest)
 	return ended, err
@@ -240,10 +270,10 @@ func lambdaOf(v *kinesinv1.Lambda) (task.Lambda, error) {
 	}
 	return task.Lambda{
 		Name: v.Name, Mode: mode, Priorities: v.Priorities, Shards: uint16(v.Shards), MaxAttempts: v.MaxAttempts,
-		Timeout:    time.Duration(v.TimeoutMicros) * time.Microsecond,
-		BackoffMin: time.Duration(v.BackoffMinMicros) * time.Microsecond,
-		BackoffMax: time.Duration(v.BackoffMaxMicros) * time.Microsecond,
-		Retention:  time.Duration(v.RetentionMicros) * time.Microsecond,
+		Timeout:    micros(v.TimeoutMicros),
+		BackoffMin: micros(v.BackoffMinMicros),
+		BackoffMax: micros(v.BackoffMaxMicros),
+		Retention:  micros(v.RetentionMicros),
 	}, nil
 }
 

@@ -3,6 +3,7 @@ package inbound
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"math"
 
 	"github.com/kinesin-io/kinesin/api/kinesinv1"
@@ -11,9 +12,16 @@ import (
 	"github.com/kinesin-io/kinesin/task"
 )
 
-// listPagesMax bounds the driver's pages one call reads, since many of them may hold nothing
-// that matches; the call then answers with what it has and where to go on.
-const listPagesMax = 64
+// listRowsRead is how many rows are read at a time where not all of them match.
+const listRowsRead = 1000
+
+// One call reads for at most listCostMax, since much of what it reads may not match; the call then answers
+// with what it has and where to go on. A page of ended rows is a walk over the ends of all lambdas.
+const (
+	listCostMax   = 1024
+	listCostLive  = 1
+	listCostEnded = 16
+)
 
 // section is where a listed task's row is.
 type section uint8
@@ -34,6 +42,8 @@ type place struct {
 	Inner     []byte  `json:"c,omitempty"` // cursor of the driver
 }
 
+var errCursor = invalid("cursor: want the next_cursor of the page before, with the same lambda and state")
+
 // List pages over the tasks of a lambda: live ones first, by partition and time; ended ones after them.
 func (in *Inbound) List(ctx context.Context, request *kinesinv1.ListRequest) (*kinesinv1.ListResponse, error) {
 	l, err := in.Catalog.Lambda(request.Lambda)
@@ -53,8 +63,8 @@ func (in *Inbound) List(ctx context.Context, request *kinesinv1.ListRequest) (*k
 		}
 	}
 	if len(request.Cursor) > 0 {
-		if json.Unmarshal(request.Cursor, &list.place) != nil || list.place.Section > sectionEnd || list.place.Partition < 0 {
-			return nil, invalid("cursor: want next_cursor of the page before")
+		if json.Unmarshal(request.Cursor, &list.place) != nil || list.place.Section >= sectionEnd || list.place.Partition < 0 || list.place.After < 0 {
+			return nil, errCursor
 		}
 	}
 	return list.page(ctx)
@@ -71,7 +81,7 @@ type listing struct {
 
 func (l *listing) page(ctx context.Context) (*kinesinv1.ListResponse, error) {
 	partitions := l.lambda.Partitions()
-	for range listPagesMax {
+	for cost := 0; cost < listCostMax; cost += l.cost() {
 		if len(l.found) >= l.limit || l.place.Section >= sectionEnd {
 			break
 		}
@@ -98,6 +108,13 @@ func (l *listing) page(ctx context.Context) (*kinesinv1.ListResponse, error) {
 	return response, nil
 }
 
+func (l *listing) cost() int {
+	if l.place.Section == inEnded {
+		return listCostEnded
+	}
+	return listCostLive
+}
+
 // wants reports whether rows of the wanted state can be in a section.
 func (l *listing) wants(s section) bool {
 	switch {
@@ -113,34 +130,55 @@ func (l *listing) wants(s section) bool {
 
 // read takes one page of a partition; more says that there may be another.
 func (l *listing) read(ctx context.Context, p task.Partition) (more bool, err error) {
-	want := l.limit - len(l.found)
-	id, _ := task.ParseID(l.place.ID) // the head of the range, when it is not an id
-	after := task.Instant(l.place.After)
-	var rows []task.Task
-	switch l.place.Section {
-	case inWaiting:
-		rows, err = l.Store.ScanWaiting(ctx, p, store.WaitingKey{Partition: p, Due: after, ID: id}, math.MaxInt64, want)
-	case inWakeups:
-		rows, err = l.Store.ScanWakeups(ctx, p, store.WakeKey{Wake: after, ID: id}, math.MaxInt64, want)
-	case inEnded, sectionEnd:
-		rows, l.place.Inner, err = l.Store.ScanEnded(ctx, &p, l.state, l.place.Inner, want)
-		more = len(l.place.Inner) > 0
+	if l.place.Section == inEnded {
+		return l.readEnded(ctx, p)
 	}
+	limit := l.limit - len(l.found)
+	if l.state != task.Unknown {
+		limit = max(limit, listRowsRead)
+	}
+	rows, err := l.readLive(ctx, p, limit)
 	if err != nil {
 		return false, err
 	}
 	for i := range rows {
+		if len(l.found) >= l.limit {
+			return true, nil
+		}
+		l.passed(&rows[i])
 		if l.state == task.Unknown || l.state == rows[i].State {
 			l.found = append(l.found, l.view(&rows[i]))
 		}
 	}
-	if l.place.Section != inEnded && len(rows) == want {
-		last := &rows[len(rows)-1]
-		l.place.ID, more = last.ID.String(), true
-		l.place.After = int64(last.Due)
-		if l.place.Section == inWakeups {
-			l.place.After = int64(last.Wake)
-		}
+	return len(rows) == limit, nil
+}
+
+func (l *listing) readLive(ctx context.Context, p task.Partition, limit int) ([]task.Task, error) {
+	id, _ := task.ParseID(l.place.ID) // the head of the range, when it is not an id
+	after := task.Instant(l.place.After)
+	if l.place.Section == inWaiting {
+		return l.Store.ScanWaiting(ctx, p, store.WaitingKey{Partition: p, Due: after, ID: id}, math.MaxInt64, limit)
 	}
-	return more, nil
+	return l.Store.ScanWakeups(ctx, p, store.WakeKey{Wake: after, ID: id}, math.MaxInt64, limit)
+}
+
+// passed makes the list go on after a row.
+func (l *listing) passed(t *task.Task) {
+	l.place.ID = t.ID.String()
+	l.place.After = int64(t.Due)
+	if l.place.Section == inWakeups {
+		l.place.After = int64(t.Wake)
+	}
+}
+
+func (l *listing) readEnded(ctx context.Context, p task.Partition) (more bool, err error) {
+	rows, next, err := l.Store.ScanEnded(ctx, &p, l.state, l.place.Inner, l.limit-len(l.found))
+	if errors.Is(err, store.ErrMalformed) {
+		return false, errCursor
+	}
+	for i := range rows {
+		l.found = append(l.found, l.view(&rows[i]))
+	}
+	l.place.Inner = next
+	return len(next) > 0, err
 }

@@ -1,6 +1,7 @@
 package inbound
 
 import (
+	"cmp"
 	"errors"
 
 	"github.com/kinesin-io/kinesin/api"
@@ -9,28 +10,38 @@ import (
 	"github.com/kinesin-io/kinesin/store"
 )
 
-// refusals are the sentinels of the seams in the words of the wire.
+// refusals are the sentinels of the seams in the words of the wire; with a text where the sentinel's
+// own would not say what to do.
 var refusals = []struct {
 	err    error
 	reason kinesinv1.Reason
+	text   string
 }{
-	{catalog.ErrUnknown, kinesinv1.Reason_REASON_UNKNOWN_LAMBDA},
-	{catalog.ErrExists, kinesinv1.Reason_REASON_EXISTS},
-	{catalog.ErrChanged, kinesinv1.Reason_REASON_UNAVAILABLE},
-	{store.ErrTooLarge, kinesinv1.Reason_REASON_TOO_LARGE},
-	{store.ErrFull, kinesinv1.Reason_REASON_FULL},
-	{store.ErrUnknown, kinesinv1.Reason_REASON_UNAVAILABLE},
-	{store.ErrClosed, kinesinv1.Reason_REASON_UNAVAILABLE},
+	{catalog.ErrUnknown, kinesinv1.Reason_REASON_UNKNOWN_LAMBDA, ""},
+	{catalog.ErrExists, kinesinv1.Reason_REASON_EXISTS, ""},
+	{catalog.ErrDeleting, kinesinv1.Reason_REASON_IN_USE, ""},
+	{catalog.ErrChanged, kinesinv1.Reason_REASON_UNAVAILABLE, ""},
+	{store.ErrTooLarge, kinesinv1.Reason_REASON_TOO_LARGE, ""},
+	{store.ErrFull, kinesinv1.Reason_REASON_FULL, "the store takes no new tasks for want of disk space; what it holds still drains"},
+	{
+		store.ErrUnknown, kinesinv1.Reason_REASON_UNAVAILABLE,
+		"it is not known whether the write was made; try again, with the same key or request id where there was one",
+	},
+	{store.ErrClosed, kinesinv1.Reason_REASON_UNAVAILABLE, "the server is stopping; try again"},
 }
 
 // wire gives an error the reason it has on the wire; others stay as they are.
 func wire(err error) error {
 	for _, r := range refusals {
 		if errors.Is(err, r.err) {
-			return &api.Error{Reason: r.reason, Text: err.Error()}
+			return &api.Error{Reason: r.reason, Text: cmp.Or(r.text, err.Error())}
 		}
 	}
 	return err
 }
 
 func problem(err error) *kinesinv1.Problem { return api.ProblemOf(wire(err)) }
+
+func isInternal(p *kinesinv1.Problem) bool {
+	return p != nil && p.Reason == kinesinv1.Reason_REASON_INTERNAL
+}

@@ -2,6 +2,7 @@ package inbound
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
@@ -20,66 +21,79 @@ const (
 
 // Get reads tasks by id, with an outcome for each.
 func (in *Inbound) Get(ctx context.Context, request *kinesinv1.GetRequest) (*kinesinv1.GetResponse, error) {
-	response, _, err := in.get(ctx, request.Ids)
-	if err != nil || !request.WithPayload {
-		return response, err
+	rows, err := in.lookUp(ctx, request.Ids)
+	if err != nil {
+		return nil, err
 	}
-	for _, r := range response.Results {
-		if r.Task != nil {
-			if err := in.addPayload(ctx, r.Task); err != nil {
-				return nil, err
-			}
+	response := &kinesinv1.GetResponse{Results: in.viewAll(rows)}
+	if request.WithPayload {
+		err = in.addPayloads(ctx, rows, response.Results)
+	}
+	return response, err
+}
+
+func (in *Inbound) addPayloads(ctx context.Context, rows []task.Task, results []*kinesinv1.GetResult) error {
+	size := 0
+	for i := range rows {
+		size += int(rows[i].PayloadSize)
+	}
+	if size > PayloadsBytesMax {
+		return invalid("the payloads of these tasks have %d bytes: an answer has at most %d; name fewer ids", size, PayloadsBytesMax)
+	}
+	for i := range rows {
+		payload, err := in.payload(ctx, &rows[i])
+		switch {
+		case errors.Is(err, store.ErrNotFound):
+			results[i] = &kinesinv1.GetResult{Problem: noSuchTask()} // it was deleted in between
+		case err != nil:
+			return wire(err)
+		case results[i].Task != nil:
+			results[i].Task.Payload = payload
 		}
 	}
-	return response, nil
+	return nil
 }
 
-func (in *Inbound) addPayload(ctx context.Context, v *kinesinv1.Task) error {
-	token, err := in.Sealer.Open(v.Id)
-	if err != nil || v.PayloadBytes == 0 {
-		return nil //nolint:nilerr // the id was sealed a moment ago
+func (in *Inbound) payload(ctx context.Context, t *task.Task) ([]byte, error) {
+	if !t.PayloadStoredApart() {
+		return t.Payload, nil
 	}
-	t, err := in.find(ctx, token)
-	if err != nil {
-		return err
-	}
-	v.Payload = t.Payload
-	if t.PayloadStoredApart() {
-		v.Payload, err = in.Store.Payload(ctx, t.ID)
-	}
-	return wire(err)
+	return in.Store.Payload(ctx, t.ID)
 }
 
-// get answers for each id and says whether all the tasks that exist have ended.
-func (in *Inbound) get(ctx context.Context, ids []string) (*kinesinv1.GetResponse, bool, error) {
+// lookUp finds a row for each id; one with a zero ID where there is none.
+func (in *Inbound) lookUp(ctx context.Context, ids []string) ([]task.Task, error) {
 	if len(ids) == 0 || len(ids) > IDsMax {
-		return nil, false, invalid("a call names 1 to %d ids, this one has %d", IDsMax, len(ids))
+		return nil, invalid("a call names 1 to %d ids, this one has %d", IDsMax, len(ids))
 	}
 	tokens := make([]task.Token, 0, len(ids))
 	at := make([]int, 0, len(ids))
-	response := &kinesinv1.GetResponse{Results: make([]*kinesinv1.GetResult, len(ids))}
 	for i, id := range ids {
-		token, err := in.Sealer.Open(id)
-		if err != nil {
-			response.Results[i] = &kinesinv1.GetResult{Problem: noSuchTask()}
-			continue
+		if token, err := in.Sealer.Open(id); err == nil {
+			tokens, at = append(tokens, token), append(at, i)
 		}
-		tokens, at = append(tokens, token), append(at, i)
 	}
-	rows, err := in.rows(ctx, tokens)
+	found, err := in.rows(ctx, tokens)
 	if err != nil {
-		return nil, false, wire(err)
+		return nil, wire(err)
 	}
-	ended := true
-	for k := range rows {
-		r := &kinesinv1.GetResult{Problem: noSuchTask()}
-		if !rows[k].ID.IsZero() {
-			r = &kinesinv1.GetResult{Task: in.view(&rows[k])}
-			ended = ended && rows[k].State.IsEnd()
+	rows := make([]task.Task, len(ids))
+	for k := range found {
+		rows[at[k]] = found[k]
+	}
+	return rows, nil
+}
+
+func (in *Inbound) viewAll(rows []task.Task) []*kinesinv1.GetResult {
+	results := make([]*kinesinv1.GetResult, len(rows))
+	for i := range rows {
+		if rows[i].ID.IsZero() {
+			results[i] = &kinesinv1.GetResult{Problem: noSuchTask()}
+		} else {
+			results[i] = &kinesinv1.GetResult{Task: in.view(&rows[i])}
 		}
-		response.Results[at[k]] = r
 	}
-	return response, ended, nil
+	return results
 }
 
 func noSuchTask() *kinesinv1.Problem {
@@ -142,31 +156,78 @@ func pick[T any](all []T, at []int) []T {
 
 // Wait answers when all named tasks that exist have ended, or when the wait is over.
 func (in *Inbound) Wait(ctx context.Context, request *kinesinv1.WaitRequest) (*kinesinv1.GetResponse, error) {
-	wait := time.Duration(request.WaitMicros) * time.Microsecond
-	if wait < 0 || wait > waitMax {
-		return nil, invalid("a call waits 0 to %v", waitMax)
+	wait := micros(request.WaitMicros)
+	if wait < 0 || wait > WaitMax {
+		return nil, invalid("wait of %v: a call waits 0s to %v", wait, WaitMax)
 	}
 	over := in.Clock.NewTimer(wait)
 	defer over.Stop()
+	w := newWatch(in, request.Ids)
 	for {
-		change := in.nextEnd()
-		response, ended, err := in.get(ctx, request.Ids)
-		if err != nil || ended || wait == 0 {
-			return response, err
+		change := in.ends.wait()
+		if err := w.look(ctx); err != nil {
+			return nil, err
 		}
-		look := in.Clock.NewTimer(waitLookMax)
-		select {
-		case <-change:
-			err = clock.Sleep(ctx, in.Clock, waitLookEvery)
-		case <-look.C():
-		case <-over.C():
-			wait = 0 // one last look
-		case <-ctx.Done():
-			err = context.Cause(ctx)
+		if len(w.live) == 0 || wait == 0 {
+			return w.response, nil
 		}
-		look.Stop()
+		last, err := in.untilChange(ctx, change, over)
 		if err != nil {
 			return nil, fmt.Errorf("wait: %w", err)
 		}
+		if last {
+			wait = 0
+		}
 	}
+}
+
+// untilChange waits until it is worth looking again; last says that it is for the last time.
+func (in *Inbound) untilChange(ctx context.Context, change <-chan struct{}, over clock.Timer) (last bool, err error) {
+	again := in.Clock.NewTimer(waitLookMax)
+	defer again.Stop()
+	select {
+	case <-change:
+		return false, clock.Sleep(ctx, in.Clock, waitLookEvery)
+	case <-again.C():
+		return false, nil
+	case <-over.C():
+	case <-in.draining:
+	case <-ctx.Done():
+		return true, context.Cause(ctx)
+	}
+	return true, nil
+}
+
+// watch is what a Wait knows of its tasks. It reads again only those that live.
+type watch struct {
+	*Inbound
+	ids      []string
+	live     []int // places in ids
+	response *kinesinv1.GetResponse
+}
+
+func newWatch(in *Inbound, ids []string) *watch {
+	w := &watch{Inbound: in, ids: ids, live: make([]int, len(ids)), response: &kinesinv1.GetResponse{}}
+	for i := range ids {
+		w.live[i] = i
+	}
+	w.response.Results = make([]*kinesinv1.GetResult, len(ids))
+	return w
+}
+
+func (w *watch) look(ctx context.Context) error {
+	rows, err := w.lookUp(ctx, pick(w.ids, w.live))
+	if err != nil {
+		return err
+	}
+	results := w.viewAll(rows)
+	live := w.live[:0]
+	for k, i := range w.live {
+		w.response.Results[i] = results[k]
+		if !rows[k].ID.IsZero() && !rows[k].State.IsEnd() {
+			live = append(live, i)
+		}
+	}
+	w.live = live
+	return nil
 }

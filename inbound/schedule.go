@@ -5,12 +5,13 @@ import (
 	"crypto/sha256"
 	"encoding/binary"
 	"errors"
-	"time"
+	"strings"
 	"unicode"
 	"unicode/utf8"
 
 	"github.com/kinesin-io/kinesin/api"
 	"github.com/kinesin-io/kinesin/api/kinesinv1"
+	"github.com/kinesin-io/kinesin/api/kinesinv1/kinesinv1connect"
 	"github.com/kinesin-io/kinesin/catalog"
 	"github.com/kinesin-io/kinesin/partition"
 	"github.com/kinesin-io/kinesin/queue"
@@ -24,10 +25,14 @@ func (in *Inbound) Schedule(ctx context.Context, request *kinesinv1.ScheduleRequ
 	if len(items) == 0 || len(items) > ScheduleItemsMax {
 		return nil, invalid("a call schedules 1 to %d tasks, this one has %d", ScheduleItemsMax, len(items))
 	}
+	if in.isDraining() {
+		return nil, api.Errorf(kinesinv1.Reason_REASON_UNAVAILABLE, "the server is stopping; try again")
+	}
+	defer in.intakes.begin()()
 	b := newIntake(in, len(items))
 	for i, item := range items {
 		if err := b.admit(ctx, i, item); err != nil {
-			b.refuse(i, err)
+			b.refuse(ctx, i, err)
 		}
 	}
 	b.store(ctx)
@@ -45,6 +50,7 @@ type intake struct {
 	payload []store.Op
 	room    map[queue.Name]int
 	lambda  *catalog.Entry // of the item before: most calls name one
+	told    bool           // an internal error was told
 }
 
 func newIntake(in *Inbound, n int) *intake {
@@ -63,9 +69,13 @@ func (b *intake) pointers() []*kinesinv1.ScheduleResult {
 	return all
 }
 
-func (b *intake) refuse(i int, err error) {
+func (b *intake) refuse(ctx context.Context, i int, err error) {
 	b.results[i].Id = ""
 	b.results[i].Problem = problem(err)
+	if isInternal(b.results[i].Problem) && !b.told {
+		b.told = true
+		b.internal(ctx, kinesinv1connect.TaskServiceScheduleProcedure, err)
+	}
 	if b.Hooks.Refused != nil {
 		b.Hooks.Refused(b.results[i].Problem.Reason)
 	}
@@ -163,10 +173,8 @@ func (b *intake) due(item *kinesinv1.ScheduleItem) (task.Instant, error) {
 		return 0, invalid("due time before 1970")
 	case item.DueMicros != 0:
 		due = task.Instant(item.DueMicros)
-	case item.DelayMicros > int64(b.Horizon/time.Microsecond):
-		return 0, b.tooFar()
 	default:
-		due = due.Add(max(0, time.Duration(item.DelayMicros)*time.Microsecond))
+		due = due.Add(max(0, micros(item.DelayMicros)))
 	}
 	if due > b.now.Add(b.Horizon) {
 		return 0, b.tooFar()
@@ -183,26 +191,18 @@ func (b *intake) tooFar() error {
 }
 
 func checkLabel(what, text string, bytesMax int) error {
-	if len(text) > bytesMax {
-		return invalid("%s of %d bytes: at most %d are allowed", what, len(text), bytesMax)
+	if len(text) <= bytesMax && utf8.ValidString(text) && !strings.ContainsFunc(text, unicode.IsControl) {
+		return nil
 	}
-	if !utf8.ValidString(text) {
-		return invalid("%s is not valid UTF-8", what)
-	}
-	for _, r := range text {
-		if unicode.IsControl(r) {
-			return invalid("%s has a control character", what)
-		}
-	}
-	return nil
+	return invalid("%s of %d bytes: want at most %d bytes of UTF-8 text without control characters", what, len(text), bytesMax)
 }
 
 func overrides(item *kinesinv1.ScheduleItem) (task.Overrides, error) {
 	o := task.Overrides{
 		MaxAttempts: item.MaxAttempts,
-		Timeout:     time.Duration(item.TimeoutMicros) * time.Microsecond,
-		BackoffMin:  time.Duration(item.BackoffMinMicros) * time.Microsecond,
-		BackoffMax:  time.Duration(item.BackoffMaxMicros) * time.Microsecond,
+		Timeout:     micros(item.TimeoutMicros),
+		BackoffMin:  micros(item.BackoffMinMicros),
+		BackoffMax:  micros(item.BackoffMaxMicros),
 	}
 	if o == (task.Overrides{}) {
 		return o, nil
@@ -302,7 +302,7 @@ func (b *intake) store(ctx context.Context) {
 		default:
 			outcome = err
 		}
-		b.settle(i, &b.ops[k], outcome)
+		b.settle(ctx, i, &b.ops[k], outcome)
 	}
 }
 
@@ -326,7 +326,7 @@ func (b *intake) storePayloads(ctx context.Context) {
 	ops, itemOf := b.ops[:0], b.itemOf[:0]
 	for k := range b.ops {
 		if err := failed[b.ops[k].Task.ID]; err != nil {
-			b.refuse(b.itemOf[k], err)
+			b.refuse(ctx, b.itemOf[k], err)
 			continue
 		}
 		ops, itemOf = append(ops, b.ops[k]), append(itemOf, b.itemOf[k])
@@ -336,7 +336,7 @@ func (b *intake) storePayloads(ctx context.Context) {
 
 // settle turns the outcome of a write into the item's result. An op that leads to
 // nothing more is marked by a zero kind.
-func (b *intake) settle(i int, op *store.Op, outcome error) {
+func (b *intake) settle(ctx context.Context, i int, op *store.Op, outcome error) {
 	t := &op.Task
 	var conflict *store.ConflictError
 	switch {
@@ -344,14 +344,14 @@ func (b *intake) settle(i int, op *store.Op, outcome error) {
 	case errors.As(outcome, &conflict) && conflict.Task != nil:
 		op.Kind = 0
 		if err := sameTask(t, conflict.Task); err != nil {
-			b.refuse(i, err)
+			b.refuse(ctx, i, err)
 			return
 		}
 		t = conflict.Task
 		b.results[i].Duplicate = true
 	default:
 		op.Kind = 0
-		b.refuse(i, outcome)
+		b.refuse(ctx, i, outcome)
 		return
 	}
 	b.results[i].Id = b.Sealer.Seal(task.TokenOf(t))
@@ -378,7 +378,6 @@ func (b *intake) announce(ctx context.Context) {
 		op := &b.ops[k]
 		switch {
 		case op.Kind == 0:
-			continue
 		case op.Task.State == task.Enqueued:
 			messages = append(messages, queue.Message{Task: op.Task})
 		case op.Kind == store.PutWaiting:
@@ -386,10 +385,8 @@ func (b *intake) announce(ctx context.Context) {
 		default:
 			b.Scheduler.Awake(&op.Task)
 		}
-		if b.Hooks.Accepted != nil {
-			b.accepted(&op.Task)
-		}
 	}
+	b.count()
 	if len(messages) == 0 {
 		return
 	}
@@ -400,8 +397,30 @@ func (b *intake) announce(ctx context.Context) {
 	}
 }
 
-func (b *intake) accepted(t *task.Task) {
-	if l := b.Catalog.ByRef(t.Partition.Lambda); l != nil {
-		b.Hooks.Accepted(l.Name, l.Priorities[t.Partition.Priority], 1)
+// count tells the hook how many tasks were accepted, with one call for a run of tasks of one class.
+func (b *intake) count() {
+	if b.Hooks.Accepted == nil {
+		return
 	}
+	var class task.Partition
+	n := 0
+	flush := func() {
+		if l := b.Catalog.ByRef(class.Lambda); l != nil && n > 0 {
+			b.Hooks.Accepted(l, class.Priority, n)
+		}
+		n = 0
+	}
+	for k := range b.ops {
+		if b.ops[k].Kind == 0 {
+			continue
+		}
+		p := b.ops[k].Task.Partition
+		p.Shard = 0
+		if p != class {
+			flush()
+			class = p
+		}
+		n++
+	}
+	flush()
 }

@@ -17,10 +17,11 @@ import (
 
 func (n *Node) inboundHooks() inbound.Hooks {
 	return inbound.Hooks{
-		Accepted: func(lambda, priority string, count int) {
-			n.metrics.accepted.WithLabelValues(lambda, priority).Add(float64(count))
+		Accepted: func(l *catalog.Entry, priority uint8, count int) {
+			n.metrics.accepted.WithLabelValues(l.Name, l.Priorities[priority]).Add(float64(count))
 		},
-		Refused: func(reason kinesinv1.Reason) { n.metrics.refused.WithLabelValues(reasonLabel(reason)).Inc() },
+		Refused:  func(reason kinesinv1.Reason) { n.metrics.refused.WithLabelValues(reasonLabel(reason)).Inc() },
+		Internal: n.internalError,
 	}
 }
 

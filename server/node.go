@@ -118,7 +118,7 @@ func (n *Node) compose(c NodeConfig, seal *task.Sealer) {
 	if slices.Contains(c.Roles, RoleInbound) {
 		n.inbound = inbound.New(inbound.Config{
 			Store: n.store, Queue: n.queue, Catalog: n.catalog, Sealer: seal,
-			Scheduler: hints{n}, Workers: hints{n}, Clock: c.Clock, Log: c.Log, Hooks: n.inboundHooks(),
+			Scheduler: hints{n}, Workers: hints{n}, Clock: c.Clock, Hooks: n.inboundHooks(),
 			Near: c.Near, Horizon: c.Horizon, DeliverReason: deliverReason,
 		})
 	}

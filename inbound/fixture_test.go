@@ -1,0 +1,323 @@
+package inbound_test
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"go.uber.org/goleak"
+
+	"github.com/kinesin-io/kinesin/api"
+	"github.com/kinesin-io/kinesin/api/kinesinv1"
+	"github.com/kinesin-io/kinesin/catalog"
+	"github.com/kinesin-io/kinesin/inbound"
+	"github.com/kinesin-io/kinesin/internal/clock"
+	"github.com/kinesin-io/kinesin/queue"
+	queuemem "github.com/kinesin-io/kinesin/queue/mem"
+	"github.com/kinesin-io/kinesin/queue/queuetest"
+	"github.com/kinesin-io/kinesin/store"
+	storemem "github.com/kinesin-io/kinesin/store/mem"
+	"github.com/kinesin-io/kinesin/store/storetest"
+	"github.com/kinesin-io/kinesin/task"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+const (
+	start   = task.Instant(1_700_000_000_000_000)
+	horizon = 1000 * time.Hour
+	payload = 4096 // the largest, in bytes
+)
+
+// fixture is an inbound over a store and a queue in memory, in virtual time, with one lambda "mail".
+type fixture struct {
+	*inbound.Inbound
+
+	t      *testing.T
+	ctx    context.Context //nolint:containedctx // of the test, inside its bubble
+	time   *clock.Virtual
+	clock  clock.Clock
+	memory *storemem.Driver
+	driver *storetest.Faulty
+	store  *store.Store
+	line   *queuetest.Faulty
+	queue  *queue.Queue
+	lambda *catalog.Entry
+	seal   *task.Sealer
+	rows   *watched
+
+	mu       sync.Mutex
+	added    []task.ID
+	awake    []task.ID
+	stopped  []task.ID
+	accepted int
+	refused  []kinesinv1.Reason
+	internal []error
+	dropped  []uint32
+}
+
+// dropping is the queue with an ear for the lambdas it is to forget.
+type dropping struct {
+	*queue.Queue
+	f *fixture
+}
+
+func (d dropping) Drop(_ context.Context, lambda uint32) error {
+	d.f.note(func() { d.f.dropped = append(d.f.dropped, lambda) })
+	return nil
+}
+
+// watched is the store as inbound sees it, with places to interfere.
+type watched struct {
+	*store.Store
+
+	mu          sync.Mutex
+	beforeApply func(ops []store.Op)
+	afterTasks  func()
+	reads       int
+}
+
+func (w *watched) Apply(ctx context.Context, ops []store.Op) ([]error, error) {
+	w.mu.Lock()
+	before := w.beforeApply
+	w.mu.Unlock()
+	if before != nil {
+		before(ops)
+	}
+	return w.Store.Apply(ctx, ops)
+}
+
+func (w *watched) Tasks(ctx context.Context, ids []task.ID) ([]task.Task, error) {
+	rows, err := w.Store.Tasks(ctx, ids)
+	w.mu.Lock()
+	after := w.afterTasks
+	w.reads += len(ids)
+	w.mu.Unlock()
+	if after != nil {
+		after()
+	}
+	return rows, err
+}
+
+func (f *fixture) Added(t *task.Task)           { f.note(func() { f.added = append(f.added, t.ID) }) }
+func (f *fixture) Awake(t *task.Task)           { f.note(func() { f.awake = append(f.awake, t.ID) }) }
+func (f *fixture) CancelRequested(t *task.Task) { f.note(func() { f.stopped = append(f.stopped, t.ID) }) }
+
+func (f *fixture) note(change func()) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	change()
+}
+
+func run(t *testing.T, test func(f *fixture)) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		v := clock.NewVirtual(start, 1)
+		v.Settle(synctest.Wait)
+		c := v.Process(0)
+		f := &fixture{t: t, ctx: t.Context(), time: v, clock: c, memory: storemem.New(), seal: task.NewSealer([]byte(strings.Repeat("s", task.TokenKeyBytes)))}
+		f.driver = storetest.NewFaulty(f.memory)
+		f.store = store.New(f.driver, store.Config{Clock: c, PayloadBytesMax: payload, PayloadInlineMax: 16})
+		f.line = queuetest.NewFaulty(queuemem.New(c, queuemem.Config{DepthMax: 100}))
+		f.queue = queue.New(f.line)
+		f.rows = &watched{Store: f.store}
+		lambdas := catalog.New(f.store, c, slog.New(slog.DiscardHandler))
+		f.Inbound = inbound.New(inbound.Config{
+			Store: f.rows, Queue: dropping{f.queue, f}, Catalog: lambdas, Sealer: f.seal, Scheduler: f, Workers: f, Clock: c,
+			Horizon: horizon, NearDepthMax: 8, DeliverReason: "not yet",
+			Hooks: inbound.Hooks{
+				Accepted: func(_ *catalog.Entry, _ uint8, n int) { f.note(func() { f.accepted += n }) },
+				Refused:  func(r kinesinv1.Reason) { f.note(func() { f.refused = append(f.refused, r) }) },
+				Internal: func(_ context.Context, _ string, err error) { f.note(func() { f.internal = append(f.internal, err) }) },
+			},
+		})
+		var err error
+		if f.lambda, _, err = lambdas.Create(f.ctx, task.Lambda{Name: "mail", Shards: 2}); err != nil {
+			t.Fatal(err)
+		}
+		test(f)
+	})
+}
+
+// during runs call beside the moving clock.
+func (f *fixture) during(d time.Duration, call func()) {
+	f.t.Helper()
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		call()
+	}()
+	synctest.Wait()
+	f.time.Advance(d)
+	select {
+	case <-done:
+	default:
+		f.t.Fatalf("not done after %v", d)
+	}
+}
+
+// in is a task of lambda mail that is due in d.
+func in(d time.Duration) *kinesinv1.ScheduleItem {
+	return &kinesinv1.ScheduleItem{Lambda: "mail", DelayMicros: d.Microseconds()}
+}
+
+func with(item *kinesinv1.ScheduleItem, change func(*kinesinv1.ScheduleItem)) *kinesinv1.ScheduleItem {
+	change(item)
+	return item
+}
+
+func (f *fixture) schedule(items ...*kinesinv1.ScheduleItem) []*kinesinv1.ScheduleResult {
+	f.t.Helper()
+	response, err := f.Schedule(f.ctx, &kinesinv1.ScheduleRequest{Items: items})
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	return response.Results
+}
+
+// accept schedules one task that must be accepted and returns its id.
+func (f *fixture) accept(item *kinesinv1.ScheduleItem) string {
+	f.t.Helper()
+	r := f.schedule(item)[0]
+	if r.Problem != nil || r.Id == "" {
+		f.t.Fatalf("refused: %v", r.Problem)
+	}
+	return r.Id
+}
+
+func (f *fixture) get(id string) *kinesinv1.GetResult {
+	f.t.Helper()
+	response, err := f.Get(f.ctx, &kinesinv1.GetRequest{Ids: []string{id}, WithPayload: true})
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	return response.Results[0]
+}
+
+func (f *fixture) idOf(id string) task.ID {
+	f.t.Helper()
+	token, err := f.seal.Open(id)
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	return token.ID
+}
+
+// row reads the task row of an id; a zero ID when there is none.
+func (f *fixture) row(id string) task.Task {
+	f.t.Helper()
+	rows, err := f.store.Tasks(f.ctx, []task.ID{f.idOf(id)})
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	return rows[0]
+}
+
+func (f *fixture) waitingRows() (all []task.Task) {
+	f.t.Helper()
+	for _, p := range f.lambda.Partitions() {
+		rows, err := f.store.ScanWaiting(f.ctx, p, store.WaitingKey{}, f.clock.Now().Add(2*horizon), 8000)
+		if err != nil {
+			f.t.Fatal(err)
+		}
+		all = append(all, rows...)
+	}
+	return all
+}
+
+func (f *fixture) messages() int {
+	f.t.Helper()
+	n := 0
+	for priority := range f.lambda.Priorities {
+		d, err := f.queue.Depth(f.ctx, queue.Name{Lambda: f.lambda.Ref, Priority: uint8(priority)})
+		if err != nil {
+			f.t.Fatal(err)
+		}
+		n += d.Visible
+	}
+	return n
+}
+
+// move applies an event to a task row, as the other roles do.
+func (f *fixture) move(id string, e task.Event) task.Task {
+	f.t.Helper()
+	before := f.row(id)
+	next, _, err := before.Apply(e, f.clock.Now(), f.lambda.PolicyFor(&before))
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	f.apply(store.Op{Kind: store.ReplaceTask, Task: next})
+	return next
+}
+
+func (f *fixture) claim(id string) task.Task {
+	f.t.Helper()
+	return f.move(id, task.Event{Kind: task.Claim, Seq: f.row(id).Seq, Worker: "w", Lease: time.Minute})
+}
+
+func (f *fixture) finish(id string, o task.Outcome) task.Task {
+	f.t.Helper()
+	return f.move(id, task.Event{Kind: task.Finish, Worker: "w", Attempt: f.row(id).Attempt, Outcome: o, Started: f.clock.Now()})
+}
+
+// dispatch moves a waiting task to its queue, in the order of a dispatcher.
+func (f *fixture) dispatch(id string) error {
+	f.t.Helper()
+	token, err := f.seal.Open(id)
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	rows, err := f.store.Waiting(f.ctx, []store.WaitingKey{{Partition: token.Partition, Due: token.Due, ID: token.ID}})
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	next, _, err := rows[0].Apply(task.Event{Kind: task.Enqueue}, f.clock.Now(), task.Policy{})
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	results, err := f.store.Apply(f.ctx, []store.Op{{Kind: store.PutTask, Task: next}, {Kind: store.DeleteWaiting, Task: rows[0]}})
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	return results[0]
+}
+
+func (f *fixture) apply(op store.Op) {
+	f.t.Helper()
+	results, err := f.store.Apply(f.ctx, []store.Op{op})
+	if err = errors.Join(append(results, err)...); err != nil {
+		f.t.Fatal(err)
+	}
+}
+
+// wantRefusal checks a refusal's reason and that its text has every one of the words.
+func wantRefusal(t *testing.T, what string, p *kinesinv1.Problem, reason kinesinv1.Reason, words ...string) {
+	t.Helper()
+	if p == nil || p.Reason != reason {
+		t.Errorf("%s: %v, want %s", what, p, reason)
+		return
+	}
+	for _, word := range words {
+		if !strings.Contains(p.Text, word) {
+			t.Errorf("%s: %q does not say %q", what, p.Text, word)
+		}
+	}
+}
+
+// wantError is wantRefusal for the error of a whole call.
+func wantError(t *testing.T, what string, err error, reason kinesinv1.Reason, words ...string) {
+	t.Helper()
+	if err == nil {
+		t.Errorf("%s: no error, want %s", what, reason)
+		return
+	}
+	wantRefusal(t, what, api.ProblemOf(err), reason, words...)
+}
+
+func uuid7(n byte) []byte { return []byte{1, 2, 3, 4, 5, 6, 0x70, 8, 0x80, 10, 11, 12, 13, 14, 15, n} }
+

@@ -1,0 +1,305 @@
+package inbound_test
+
+import (
+	"context"
+	"slices"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/kinesin-io/kinesin/api/kinesinv1"
+	"github.com/kinesin-io/kinesin/queue"
+	"github.com/kinesin-io/kinesin/store"
+	"github.com/kinesin-io/kinesin/task"
+)
+
+const (
+	isUnknownLambda = kinesinv1.Reason_REASON_UNKNOWN_LAMBDA
+	isInUse         = kinesinv1.Reason_REASON_IN_USE
+)
+
+type lambda = kinesinv1.Lambda
+
+func TestCreateAndGetLambda(t *testing.T) {
+	run(t, func(f *fixture) {
+		want := &lambda{
+			Name: "report", Mode: "managed", Priorities: []string{"fast", "slow"}, Shards: 4, MaxAttempts: 3,
+			TimeoutMicros: 1_000_000, BackoffMinMicros: 2_000_000, BackoffMaxMicros: 3_000_000, RetentionMicros: 60_000_000,
+		}
+		made, err := f.CreateLambda(f.ctx, &kinesinv1.CreateLambdaRequest{Lambda: want})
+		if err != nil || made.Existed {
+			t.Fatal(made, err)
+		}
+		again, err := f.CreateLambda(f.ctx, &kinesinv1.CreateLambdaRequest{Lambda: want})
+		if err != nil || !again.Existed {
+			t.Errorf("the same again: %v, %v", again, err)
+		}
+		got, err := f.GetLambda(f.ctx, &kinesinv1.GetLambdaRequest{Name: "report"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		l := got.Lambda
+		if l.Mode != "managed" || len(l.Priorities) != 2 || l.Shards != 4 || l.MaxAttempts != 3 || l.TimeoutMicros != 1_000_000 || l.BackoffMinMicros != 2_000_000 ||
+			l.BackoffMaxMicros != 3_000_000 || l.RetentionMicros != 60_000_000 || l.CreatedMicros != int64(start) || l.Version != 1 || l.Deleting {
+			t.Errorf("%v", l)
+		}
+		all, err := f.ListLambdas(f.ctx, &kinesinv1.ListLambdasRequest{})
+		if err != nil || len(all.Lambdas) != 2 || all.Lambdas[0].Name != "mail" || all.Lambdas[1].Name != "report" {
+			t.Errorf("%v, %v", all, err)
+		}
+	})
+}
+
+func TestCreateLambdaRefusals(t *testing.T) {
+	run(t, func(f *fixture) {
+		for what, c := range map[string]struct {
+			lambda *lambda
+			reason kinesinv1.Reason
+			word   string
+		}{
+			"nothing":              {nil, isInvalid, "no lambda"},
+			"bad name":             {&lambda{Name: "a/b"}, isInvalid, "a-z, A-Z, 0-9"},
+			"deliver":              {&lambda{Name: "x", Mode: "deliver"}, kinesinv1.Reason_REASON_UNSUPPORTED, "not yet"},
+			"unknown mode":         {&lambda{Name: "x", Mode: "magic"}, isInvalid, "managed or deliver"},
+			"too many shards":      {&lambda{Name: "x", Shards: 1025}, isInvalid, "1 to 1024"},
+			"shards that overflow": {&lambda{Name: "x", Shards: 1 << 16}, isInvalid, "1 to 1024"},
+			"nine priorities":      {&lambda{Name: "x", Priorities: []string{"1", "2", "3", "4", "5", "6", "7", "8", "9"}}, isInvalid, "1 to 8"},
+			"timeout overflows":    {&lambda{Name: "x", TimeoutMicros: 18_446_744_073_709_552 + 1_000_000}, isInvalid, "timeout"},
+			"short retention":      {&lambda{Name: "x", RetentionMicros: 59_999_999}, isInvalid, "1m0s"},
+			"other settings":       {&lambda{Name: "mail", Shards: 7}, kinesinv1.Reason_REASON_EXISTS, "shards 2"},
+		} {
+			_, err := f.CreateLambda(f.ctx, &kinesinv1.CreateLambdaRequest{Lambda: c.lambda})
+			wantError(t, what, err, c.reason, c.word)
+		}
+		_, err := f.GetLambda(f.ctx, &kinesinv1.GetLambdaRequest{Name: "nobody"})
+		wantError(t, "get", err, isUnknownLambda, "nobody")
+	})
+}
+
+func TestUpdateLambda(t *testing.T) {
+	run(t, func(f *fixture) {
+		update := func(l *lambda) (*lambda, error) {
+			l.Name = "mail"
+			r, err := f.UpdateLambda(f.ctx, &kinesinv1.UpdateLambdaRequest{Lambda: l})
+			return r.GetLambda(), err
+		}
+		got, err := update(&lambda{MaxAttempts: 2, Shards: 2, Priorities: []string{"high", "normal", "low"}})
+		if err != nil || got.MaxAttempts != 2 || got.Version != 2 || got.TimeoutMicros != task.TimeoutDefault.Microseconds() {
+			t.Errorf("%v, %v", got, err)
+		}
+		got, err = update(&lambda{BackoffMinMicros: 5_000_000}) // the other one stays
+		if err != nil || got.BackoffMinMicros != 5_000_000 || got.BackoffMaxMicros != task.BackoffMaxDefault.Microseconds() {
+			t.Errorf("%v, %v", got, err)
+		}
+		got, err = update(&lambda{BackoffMaxMicros: 6_000_000, TimeoutMicros: 200_000, RetentionMicros: 61_000_000})
+		if err != nil || got.BackoffMinMicros != 5_000_000 || got.BackoffMaxMicros != 6_000_000 || got.TimeoutMicros != 200_000 || got.RetentionMicros != 61_000_000 {
+			t.Errorf("%v, %v", got, err)
+		}
+		for what, c := range map[string]struct {
+			lambda *lambda
+			word   string
+		}{
+			"priorities":      {&lambda{Priorities: []string{"low", "high"}}, "cannot change"},
+			"shards":          {&lambda{Shards: 3}, "cannot change"},
+			"mode":            {&lambda{Mode: "deliver"}, "cannot change"},
+			"backoff minimum": {&lambda{BackoffMinMicros: 7_000_000}, "backoff maximum"},
+			"negative":        {&lambda{TimeoutMicros: -1}, "100ms"},
+		} {
+			_, err := update(c.lambda)
+			wantError(t, what, err, isInvalid, c.word)
+		}
+		_, err = f.UpdateLambda(f.ctx, &kinesinv1.UpdateLambdaRequest{Lambda: &lambda{Name: "nobody"}})
+		wantError(t, "unknown", err, isUnknownLambda)
+	})
+}
+
+// remove deletes lambda mail beside the moving clock.
+func (f *fixture) remove(d time.Duration, dropTasks bool) (dropped int64, err error) {
+	f.t.Helper()
+	f.during(d, func() {
+		var r *kinesinv1.DeleteLambdaResponse
+		r, err = f.DeleteLambda(f.ctx, &kinesinv1.DeleteLambdaRequest{Name: "mail", DropTasks: dropTasks})
+		dropped = r.GetDropped()
+	})
+	return dropped, err
+}
+
+func TestDeleteLambdaRefusesWhileTasksLive(t *testing.T) {
+	for name, live := range map[string]func(f *fixture){
+		"waiting":  func(f *fixture) { f.accept(in(time.Minute)) },
+		"keyed":    func(f *fixture) { f.accept(with(in(time.Minute), func(i *item) { i.Key = "k" })) },
+		"enqueued": func(f *fixture) { f.accept(in(0)) },
+		"running":  func(f *fixture) { f.claim(f.accept(in(0))) },
+		"failed":   func(f *fixture) { id := f.accept(in(0)); f.claim(id); f.finish(id, task.OutcomeRetriable) },
+		"far away": func(f *fixture) { f.accept(in(horizon)) },
+	} {
+		run(t, func(f *fixture) {
+			live(f)
+			_, err := f.remove(0, false)
+			wantError(t, name, err, isInUse, "mail", "dropped")
+			f.accept(in(time.Minute)) // it was not touched
+		})
+	}
+}
+
+func TestDeleteLambdaForgetsItsMessagesAndKeepsItsHistory(t *testing.T) {
+	run(t, func(f *fixture) {
+		id := f.accept(in(0))
+		f.claim(id)
+		f.finish(id, task.OutcomeSuccess)
+		if _, err := f.remove(0, false); err != nil {
+			t.Fatal(err)
+		}
+		if !slices.Equal(f.dropped, []uint32{f.lambda.Ref}) {
+			t.Errorf("messages of %v were dropped", f.dropped)
+		}
+		wantRefusal(t, "schedule", f.schedule(in(0))[0].Problem, isUnknownLambda)
+		if got := f.get(id).Task; got.GetState() != "success" || got.Lambda != "(deleted)" {
+			t.Errorf("%v", got)
+		}
+		_, err := f.remove(0, false)
+		wantError(t, "again", err, isUnknownLambda)
+	})
+}
+
+func TestDeleteLambdaDropsWhatLives(t *testing.T) {
+	run(t, func(f *fixture) {
+		var ids []string
+		for n := range 1200 { // more than one write takes
+			ids = append(ids, f.accept(with(in(time.Minute), func(i *item) { i.Priority = f.lambda.Priorities[n%3] })))
+		}
+		failed := f.accept(in(0))
+		f.claim(failed)
+		f.finish(failed, task.OutcomeRetriable)
+		ids = append(ids, f.accept(in(0)), f.accept(with(in(time.Minute), func(i *item) { i.Key = "k" })), failed)
+		done := f.wait(30*time.Second, ids[:900]...)
+		f.during(0, func() {})
+		dropped, err := f.remove(time.Second, true)
+		if err != nil || dropped != int64(len(ids)) {
+			t.Errorf("dropped %d of %d, %v", dropped, len(ids), err)
+		}
+		for _, id := range ids {
+			if got := f.row(id).State; got != task.Dropped {
+				t.Fatalf("a task is %s", got)
+			}
+		}
+		if len(f.waitingRows()) != 0 {
+			t.Errorf("%d waiting rows are left", len(f.waitingRows()))
+		}
+		f.wantAnswer(done, 20*time.Millisecond, "dropped")
+	})
+}
+
+func TestDeleteLambdaWaitsForRunningTasks(t *testing.T) {
+	run(t, func(f *fixture) {
+		id := f.accept(in(0))
+		running := f.claim(id)
+		done := make(chan error, 1)
+		go func() {
+			_, err := f.DeleteLambda(f.ctx, &kinesinv1.DeleteLambdaRequest{Name: "mail", DropTasks: true})
+			done <- err
+		}()
+		synctest.Wait()
+		f.time.Advance(3 * time.Second)
+		if len(f.stopped) != 1 || f.stopped[0] != running.ID {
+			t.Errorf("workers were told of %v", f.stopped)
+		}
+		wantRefusal(t, "schedule", f.schedule(in(0))[0].Problem, isUnknownLambda, "being deleted")
+		f.finish(id, task.OutcomeCancelled)
+		f.time.Advance(time.Second)
+		select {
+		case err := <-done:
+			if err != nil {
+				t.Error(err)
+			}
+		default:
+			t.Fatal("still waits")
+		}
+	})
+}
+
+func TestDeleteLambdaGivesUpOnATaskThatDoesNotStop(t *testing.T) {
+	run(t, func(f *fixture) {
+		f.claim(f.accept(in(0)))
+		_, err := f.remove(time.Minute, true)
+		wantError(t, "running", err, isInUse, "told to stop", "try again")
+		f.accept(in(0)) // the lambda takes tasks again
+	})
+}
+
+func TestADeletionWhoseCallerIsGoneIsTakenBack(t *testing.T) {
+	run(t, func(f *fixture) {
+		f.claim(f.accept(in(0)))
+		ctx, cancel := context.WithCancel(f.ctx)
+		done := make(chan error, 1)
+		go func() {
+			_, err := f.DeleteLambda(ctx, &kinesinv1.DeleteLambdaRequest{Name: "mail", DropTasks: true})
+			done <- err
+		}()
+		f.during(time.Second, cancel)
+		synctest.Wait()
+		if err := <-done; err == nil {
+			t.Error("deleted")
+		}
+		f.accept(in(0))
+	})
+}
+
+// A call that saw the lambda before its deletion began must not store a task after the deletion looked.
+func TestDeleteLambdaWaitsForCallsInHand(t *testing.T) {
+	run(t, func(f *fixture) {
+		blocked, goOn := make(chan struct{}), make(chan struct{})
+		f.rows.beforeApply = func(ops []store.Op) {
+			if ops[0].Kind == store.PutWaiting {
+				f.rows.mu.Lock()
+				f.rows.beforeApply = nil
+				f.rows.mu.Unlock()
+				close(blocked)
+				<-goOn
+			}
+		}
+		var all sync.WaitGroup
+		var result *kinesinv1.ScheduleResult
+		all.Go(func() { result = f.schedule(in(time.Minute))[0] })
+		<-blocked
+		deleted := make(chan error, 1)
+		all.Go(func() {
+			_, err := f.DeleteLambda(f.ctx, &kinesinv1.DeleteLambdaRequest{Name: "mail"})
+			deleted <- err
+		})
+		synctest.Wait()
+		if len(deleted) != 0 {
+			t.Error("deleted while a call was in hand")
+		}
+		wantRefusal(t, "a later call", f.schedule(in(time.Minute))[0].Problem, isUnknownLambda, "being deleted")
+		close(goOn)
+		all.Wait()
+		if result.Problem != nil {
+			t.Errorf("the call in hand: %v", result.Problem)
+		}
+		wantError(t, "delete", <-deleted, isInUse)
+		f.accept(in(time.Minute))
+	})
+}
+
+func TestDropLeavesOtherLambdasAlone(t *testing.T) {
+	run(t, func(f *fixture) {
+		if _, err := f.CreateLambda(f.ctx, &kinesinv1.CreateLambdaRequest{Lambda: &lambda{Name: "other"}}); err != nil {
+			t.Fatal(err)
+		}
+		near := f.accept(with(in(0), func(i *item) { i.Lambda = "other" }))
+		far := f.accept(with(in(time.Hour), func(i *item) { i.Lambda = "other" }))
+		f.accept(in(0))
+		if dropped, err := f.remove(0, true); err != nil || dropped != 1 {
+			t.Errorf("dropped %d, %v", dropped, err)
+		}
+		if got := f.get(far).Task.State; got != "scheduled" {
+			t.Errorf("%s", got)
+		}
+		d, err := f.queue.Depth(f.ctx, queue.NameFor(&task.Task{Partition: f.row(near).Partition}))
+		if err != nil || d.Visible != 1 {
+			t.Errorf("%d messages, %v", d.Visible, err)
+		}
+	})
+}

@@ -1,0 +1,414 @@
+package inbound_test
+
+import (
+	"bytes"
+	"errors"
+	"math"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/kinesin-io/kinesin/api/kinesinv1"
+	"github.com/kinesin-io/kinesin/inbound"
+	"github.com/kinesin-io/kinesin/queue/queuetest"
+	"github.com/kinesin-io/kinesin/store"
+	"github.com/kinesin-io/kinesin/store/storetest"
+	"github.com/kinesin-io/kinesin/task"
+)
+
+const (
+	isInvalid  = kinesinv1.Reason_REASON_INVALID
+	isTooLarge = kinesinv1.Reason_REASON_TOO_LARGE
+	isConflict = kinesinv1.Reason_REASON_KEY_CONFLICT
+)
+
+type item = kinesinv1.ScheduleItem
+
+func TestRefusals(t *testing.T) {
+	most := func(n int) string { return strings.Repeat("x", n) }
+	for _, c := range []struct {
+		name   string
+		change func(*item)
+		reason kinesinv1.Reason // unspecified: accepted
+		words  []string
+	}{
+		{name: "nothing special", change: func(*item) {}},
+		{"unknown lambda", func(i *item) { i.Lambda = "nobody" }, kinesinv1.Reason_REASON_UNKNOWN_LAMBDA, []string{"nobody", "create it first"}},
+		{"bad lambda name", func(i *item) { i.Lambda = "a b" }, isInvalid, []string{"a b", "a-z, A-Z, 0-9"}},
+		{"no lambda", func(i *item) { i.Lambda = "" }, isInvalid, []string{"1 to 64"}},
+		{"due time and delay", func(i *item) { i.DueMicros = int64(start) }, isInvalid, []string{"not both"}},
+		{"due before 1970", func(i *item) { i.DelayMicros, i.DueMicros = 0, -1 }, isInvalid, []string{"1970"}},
+		{name: "due in the past", change: func(i *item) { i.DelayMicros, i.DueMicros = 0, 1 }},
+		{name: "delay in the past", change: func(i *item) { i.DelayMicros = -5 }},
+		{name: "delay so far in the past that it overflows", change: func(i *item) { i.DelayMicros = -9_223_372_036_854_776 }},
+		{name: "delay at the horizon", change: func(i *item) { i.DelayMicros = horizon.Microseconds() }},
+		{"delay beyond the horizon", func(i *item) { i.DelayMicros = horizon.Microseconds() + 1 }, isInvalid, []string{"too far", "1000h", "41 days"}},
+		{"delay that overflows", func(i *item) { i.DelayMicros = math.MaxInt64 }, isInvalid, []string{"too far"}},
+		{name: "due at the horizon", change: func(i *item) { i.DelayMicros, i.DueMicros = 0, int64(start.Add(horizon)) }},
+		{"due beyond the horizon", func(i *item) { i.DelayMicros, i.DueMicros = 0, int64(start.Add(horizon))+1 }, isInvalid, []string{"too far"}},
+		{"due at the end of time", func(i *item) { i.DelayMicros, i.DueMicros = 0, math.MaxInt64 }, isInvalid, []string{"too far"}},
+		{name: "priority", change: func(i *item) { i.Priority = "high" }},
+		{"unknown priority", func(i *item) { i.Priority = "urgent" }, isInvalid, []string{"urgent", "high normal low"}},
+		{name: "longest key", change: func(i *item) { i.Key = most(inbound.KeyBytesMax) }},
+		{"key too long", func(i *item) { i.Key = most(inbound.KeyBytesMax + 1) }, isInvalid, []string{"key of 257 bytes", "at most 256"}},
+		{"key with a control character", func(i *item) { i.Key = "a\x00b" }, isInvalid, []string{"without control characters"}},
+		{"key that is no text", func(i *item) { i.Key = "\xff" }, isInvalid, []string{"UTF-8"}},
+		{name: "longest collection", change: func(i *item) { i.Collection = most(inbound.CollectionBytesMax) }},
+		{"collection too long", func(i *item) { i.Collection = most(inbound.CollectionBytesMax + 1) }, isInvalid, []string{"collection of 129 bytes", "at most 128"}},
+		{"collection with a line break", func(i *item) { i.Collection = "a\nb" }, isInvalid, []string{"control"}},
+		{name: "largest payload", change: func(i *item) { i.Payload = make([]byte, payload) }},
+		{"payload too large", func(i *item) { i.Payload = make([]byte, payload+1) }, isTooLarge, []string{"4097", "at most 4096"}},
+		{name: "request id", change: func(i *item) { i.RequestId = uuid7(1) }},
+		{"request id too short", func(i *item) { i.RequestId = uuid7(1)[:15] }, isInvalid, []string{"16 bytes", "version 7"}},
+		{"request id of another version", func(i *item) { i.RequestId = make([]byte, 16) }, isInvalid, []string{"version 7"}},
+		{name: "most attempts", change: func(i *item) { i.MaxAttempts = task.AttemptsMax }},
+		{"too many attempts", func(i *item) { i.MaxAttempts = task.AttemptsMax + 1 }, isInvalid, []string{"max attempts 1001", "1 to 1000"}},
+		{name: "shortest timeout", change: func(i *item) { i.TimeoutMicros = task.TimeoutMin.Microseconds() }},
+		{"timeout too short", func(i *item) { i.TimeoutMicros = task.TimeoutMin.Microseconds() - 1 }, isInvalid, []string{"timeout", "100ms"}},
+		{"timeout below zero", func(i *item) { i.TimeoutMicros = -1 }, isInvalid, []string{"timeout"}},
+		{"timeout that overflows", func(i *item) { i.TimeoutMicros = 18_446_744_073_709_552 + 1_000_000 }, isInvalid, []string{"timeout"}},
+		{"backoff without a minimum", func(i *item) { i.BackoffMaxMicros = 1_000_000 }, isInvalid, []string{"backoff minimum"}},
+		{"backoff upside down", func(i *item) { i.BackoffMinMicros, i.BackoffMaxMicros = 2_000_000, 1_000_000 }, isInvalid, []string{"backoff maximum 1s", "2s"}},
+	} {
+		run(t, func(f *fixture) {
+			r := f.schedule(with(in(time.Minute), c.change))[0]
+			if c.reason == kinesinv1.Reason_REASON_UNSPECIFIED {
+				if r.Problem != nil || r.Id == "" || f.accepted != 1 || f.get(r.Id).Task == nil {
+					t.Errorf("%s: %v, id %q, %d accepted", c.name, r.Problem, r.Id, f.accepted)
+				}
+				return
+			}
+			wantRefusal(t, c.name, r.Problem, c.reason, c.words...)
+			if r.Id != "" || len(f.waitingRows()) != 0 || f.messages() != 0 || f.accepted != 0 || !slices.Equal(f.refused, []kinesinv1.Reason{c.reason}) {
+				t.Errorf("%s: refused, but id %q, %d rows, %d messages; told %v", c.name, r.Id, len(f.waitingRows()), f.messages(), f.refused)
+			}
+		})
+	}
+}
+
+func TestACallHasALimitedNumberOfItems(t *testing.T) {
+	run(t, func(f *fixture) {
+		for _, n := range []int{0, inbound.ScheduleItemsMax + 1} {
+			_, err := f.Schedule(f.ctx, &kinesinv1.ScheduleRequest{Items: make([]*item, n)})
+			wantError(t, "items", err, isInvalid, "1 to 10000")
+		}
+	})
+}
+
+func TestDueTimesAreWholeMillisecondsAndNeverEarlier(t *testing.T) {
+	run(t, func(f *fixture) {
+		f.time.Advance(123 * time.Microsecond)
+		for _, c := range []struct {
+			item *item
+			want task.Instant
+		}{
+			{in(0), start},
+			{in(time.Microsecond), start.Add(time.Millisecond)},
+			{in(877 * time.Microsecond), start.Add(time.Millisecond)},
+			{in(878 * time.Microsecond), start.Add(2 * time.Millisecond)},
+			{&item{Lambda: "mail", DueMicros: int64(start) - 5_000_000}, start},
+			{&item{Lambda: "mail", DueMicros: int64(start) + 60_000_001}, start.Add(60_001 * time.Millisecond)},
+		} {
+			r := f.schedule(c.item)[0]
+			if r.DueMicros != int64(c.want) || f.get(r.Id).Task.DueMicros != int64(c.want) {
+				t.Errorf("%v: due %v after the start, want %v", c.item, task.Instant(r.DueMicros).Sub(start), c.want.Sub(start))
+			}
+		}
+	})
+}
+
+func TestWhatIsDueSoonGoesToItsQueueAtOnce(t *testing.T) {
+	run(t, func(f *fixture) {
+		soon := f.accept(in(inbound.NearDefault))
+		if row := f.row(soon); row.State != task.Enqueued || row.Enqueues != 1 || row.Seq != 2 || f.messages() != 1 {
+			t.Errorf("%s after %d sends, seq %d; %d messages", row.State, row.Enqueues, row.Seq, f.messages())
+		}
+		later := f.accept(in(inbound.NearDefault + time.Millisecond))
+		if row := f.row(later); !row.ID.IsZero() || len(f.waitingRows()) != 1 || f.messages() != 1 {
+			t.Errorf("has a task row %v, %d waiting rows, %d messages", !row.ID.IsZero(), len(f.waitingRows()), f.messages())
+		}
+		if !slices.Equal(f.added, []task.ID{f.idOf(later)}) || len(f.awake) != 0 {
+			t.Errorf("hints: added %v, awake %v", f.added, f.awake)
+		}
+	})
+}
+
+func TestAQueueThatIsNotNearlyEmptyTakesNoShortCut(t *testing.T) {
+	run(t, func(f *fixture) {
+		items := make([]*item, 12)
+		for i := range items {
+			items[i] = in(time.Second)
+		}
+		items[11].Priority = "low" // a queue of its own
+		f.schedule(items...)
+		if f.messages() != 9 || len(f.waitingRows()) != 3 {
+			t.Errorf("%d messages, %d waiting rows; want 8 and one on the other queue, 3", f.messages(), len(f.waitingRows()))
+		}
+	})
+}
+
+func TestAMessageThatCannotBeSentIsLeftToTheWakeUp(t *testing.T) {
+	for _, fault := range []queuetest.Fault{queuetest.NotApplied, queuetest.AppliedButErrored} {
+		run(t, func(f *fixture) {
+			f.line.FailNext(queuetest.SendWrite, 1, fault)
+			id := f.accept(in(time.Second))
+			if row := f.row(id); row.State != task.Enqueued || !slices.Equal(f.awake, []task.ID{row.ID}) {
+				t.Errorf("%s, hints %v", row.State, f.awake)
+			}
+		})
+	}
+}
+
+func TestAKeyedTaskHasItsRowFromTheStart(t *testing.T) {
+	run(t, func(f *fixture) {
+		keyed := func(d time.Duration) *item { return with(in(d), func(i *item) { i.Key = "k" }) }
+		id := f.accept(keyed(time.Minute))
+		row := f.row(id)
+		if row.State != task.Scheduled || row.Wake != start.Add(time.Minute) || row.ID[6]>>4 != 8 || row.Key != "k" {
+			t.Errorf("%s, wake-up in %v, id %s", row.State, row.Wake.Sub(start), row.ID)
+		}
+		if len(f.waitingRows()) != 0 || !slices.Equal(f.awake, []task.ID{row.ID}) {
+			t.Errorf("%d waiting rows, hints %v", len(f.waitingRows()), f.awake)
+		}
+		for _, d := range []time.Duration{0, time.Minute, time.Hour} { // at any time, near or not
+			again := f.schedule(keyed(d))[0]
+			if again.Id != id || !again.Duplicate || again.DueMicros != int64(row.Due) || again.Problem != nil {
+				t.Errorf("in %v: %v", d, again)
+			}
+		}
+		if f.messages() != 0 || f.accepted != 1 {
+			t.Errorf("%d messages, %d accepted", f.messages(), f.accepted)
+		}
+	})
+}
+
+func TestAKeyIsOneTask(t *testing.T) {
+	run(t, func(f *fixture) {
+		base := func() *item {
+			return with(in(time.Minute), func(i *item) { i.Key, i.Collection, i.Payload = "k", "c", []byte("hello") })
+		}
+		id := f.accept(base())
+		for what, change := range map[string]func(*item){
+			"payload":           func(i *item) { i.Payload = []byte("hallo") },
+			"no payload":        func(i *item) { i.Payload = nil },
+			"large payload":     func(i *item) { i.Payload = make([]byte, 100) },
+			"priority":          func(i *item) { i.Priority = "high" },
+			"collection":        func(i *item) { i.Collection = "d" },
+			"shifted by a byte": func(i *item) { i.Collection, i.Payload = "ch", []byte("ello") },
+		} {
+			r := f.schedule(with(base(), change))[0]
+			wantRefusal(t, what, r.Problem, isConflict, `"k"`, "another payload, priority or collection")
+			if r.Id != "" {
+				t.Errorf("%s: refused with id %q", what, r.Id)
+			}
+		}
+		if other := f.accept(with(base(), func(i *item) { i.Key = "k2" })); other == id {
+			t.Error("another key, the same task")
+		}
+		if got := f.get(id); got.Task.State != "scheduled" || string(got.Task.Payload) != "hello" {
+			t.Errorf("%v", got)
+		}
+	})
+}
+
+func TestAKeyHoldsUntilTheEndedTaskIsForgotten(t *testing.T) {
+	run(t, func(f *fixture) {
+		keyed := with(in(0), func(i *item) { i.Key, i.Payload = "k", make([]byte, 100) })
+		id := f.accept(keyed)
+		f.claim(id)
+		ended := f.finish(id, task.OutcomeSuccess)
+		if r := f.schedule(keyed)[0]; !r.Duplicate || r.Id != id {
+			t.Errorf("while the ended task is kept: %v", r)
+		}
+		f.time.Advance(ended.ExpireAt.Sub(start))
+		if n, err := f.store.Sweep(f.ctx, f.clock.Now(), 10); n != 1 || err != nil {
+			t.Fatalf("swept %d, %v", n, err)
+		}
+		if r := f.schedule(keyed)[0]; r.Duplicate || r.Problem != nil {
+			t.Errorf("after its retention: %v", r)
+		}
+	})
+}
+
+func TestKeysInOneBatch(t *testing.T) {
+	run(t, func(f *fixture) {
+		keyed := func(key, text string) *item {
+			return with(in(time.Minute), func(i *item) { i.Key, i.Payload = key, []byte(strings.Repeat(text, 20)) })
+		}
+		r := f.schedule(keyed("a", "x"), keyed("a", "x"), keyed("a", "y"), keyed("b", "y"))
+		if r[0].Duplicate || !r[1].Duplicate || r[1].Id != r[0].Id || r[3].Problem != nil {
+			t.Errorf("%v", r)
+		}
+		wantRefusal(t, "third", r[2].Problem, isConflict)
+		if got := f.get(r[0].Id).Task.Payload; !bytes.Equal(got, bytes.Repeat([]byte("x"), 20)) {
+			t.Errorf("payload %q", got)
+		}
+	})
+}
+
+func TestARepeatedCallIsHarmless(t *testing.T) {
+	for _, d := range []time.Duration{time.Second, time.Minute} {
+		run(t, func(f *fixture) {
+			once := &item{Lambda: "mail", DueMicros: int64(start.Add(d)), RequestId: uuid7(1), Payload: make([]byte, 100)}
+			first, again := f.schedule(once)[0], f.schedule(once)[0]
+			if first.Duplicate || !again.Duplicate || first.Id != again.Id {
+				t.Errorf("%v and %v", first, again)
+			}
+			if f.messages()+len(f.waitingRows()) != 1 || f.accepted != 1 {
+				t.Errorf("%d messages, %d waiting rows, %d accepted", f.messages(), len(f.waitingRows()), f.accepted)
+			}
+		})
+	}
+}
+
+// A delay counts from the server's clock, so a repeated call may come to another due time.
+func TestARepeatedCallWithADelayStartsOneTask(t *testing.T) {
+	run(t, func(f *fixture) {
+		once := with(in(time.Minute), func(i *item) { i.RequestId = uuid7(1) })
+		first := f.accept(once)
+		f.time.Advance(time.Second)
+		again := f.accept(once)
+		if err := f.dispatch(first); err != nil {
+			t.Fatal(err)
+		}
+		if err := f.dispatch(again); !errors.Is(err, store.ErrConflict) {
+			t.Errorf("dispatched twice: %v", err)
+		}
+		if got := f.get(again).Task; got == nil || got.State != "enqueued" {
+			t.Errorf("the second id finds %v", got)
+		}
+	})
+}
+
+func TestARequestIDIsNotSharedByLambdas(t *testing.T) {
+	run(t, func(f *fixture) {
+		if _, err := f.CreateLambda(f.ctx, &kinesinv1.CreateLambdaRequest{Lambda: &kinesinv1.Lambda{Name: "other"}}); err != nil {
+			t.Fatal(err)
+		}
+		f.accept(with(in(0), func(i *item) { i.RequestId = uuid7(1) }))
+		r := f.schedule(with(in(0), func(i *item) { i.Lambda, i.RequestId = "other", uuid7(1) }))[0]
+		wantRefusal(t, "other lambda", r.Problem, isConflict, "another lambda")
+	})
+}
+
+func TestPayloadsInlineAndApart(t *testing.T) {
+	for _, n := range []int{0, 1, 16, 17, payload} {
+		for _, d := range []time.Duration{time.Second, time.Minute} {
+			run(t, func(f *fixture) {
+				want := bytes.Repeat([]byte{7}, n)
+				id := f.accept(with(in(d), func(i *item) { i.Payload = want }))
+				got := f.get(id).Task
+				if !bytes.Equal(got.Payload, want) || got.PayloadBytes != int64(n) {
+					t.Errorf("%d bytes in %v: %d came back, said to be %d", n, d, len(got.Payload), got.PayloadBytes)
+				}
+				_, err := f.store.Payload(f.ctx, f.idOf(id))
+				if apart := err == nil; apart != (n > 16) {
+					t.Errorf("%d bytes in %v: stored apart %v", n, d, apart)
+				}
+			})
+		}
+	}
+}
+
+func TestABatchHasItsOutcomesInOrder(t *testing.T) {
+	run(t, func(f *fixture) {
+		r := f.schedule(
+			in(time.Minute),
+			with(in(0), func(i *item) { i.Lambda = "nobody" }),
+			with(in(0), func(i *item) { i.Payload = make([]byte, 100) }),
+			with(in(0), func(i *item) { i.Payload = make([]byte, payload+1) }),
+			with(in(time.Minute), func(i *item) { i.Key = "k" }),
+			with(in(time.Minute), func(i *item) { i.Key = "k" }),
+			with(in(time.Minute), func(i *item) { i.Priority = "odd" }),
+			in(time.Hour),
+		)
+		for i, want := range []kinesinv1.Reason{0, kinesinv1.Reason_REASON_UNKNOWN_LAMBDA, 0, isTooLarge, 0, 0, isInvalid, 0} {
+			if r[i].Problem.GetReason() != want || (r[i].Id == "") != (want != 0) || r[i].Duplicate != (i == 5) {
+				t.Errorf("item %d: %v, want %s", i, r[i], want)
+			}
+		}
+		if f.accepted != 4 {
+			t.Errorf("%d accepted", f.accepted)
+		}
+	})
+}
+
+func TestAFullStoreTakesNothingAndSaysSo(t *testing.T) {
+	run(t, func(f *fixture) {
+		f.memory.SetFull(true)
+		for _, i := range []*item{in(0), in(time.Hour), with(in(time.Hour), func(i *item) { i.Key = "k" }), with(in(0), func(i *item) { i.Payload = make([]byte, 100) })} {
+			r := f.schedule(i)[0]
+			wantRefusal(t, "full", r.Problem, kinesinv1.Reason_REASON_FULL, "disk space", "drains")
+		}
+		if f.messages() != 0 || len(f.added)+len(f.awake) != 0 {
+			t.Errorf("%d messages, hints %v %v", f.messages(), f.added, f.awake)
+		}
+	})
+}
+
+func TestEachWriteOfAScheduleFailingEitherWay(t *testing.T) {
+	for _, kind := range []store.OpKind{store.PutWaiting, store.PutTask, store.PutPayload} {
+		for _, how := range []storetest.Fault{storetest.NotApplied, storetest.AppliedButErrored} {
+			for _, settled := range []bool{true, false} {
+				run(t, func(f *fixture) {
+					i := with(in(time.Minute), func(i *item) { i.Payload, i.RequestId = make([]byte, 100), uuid7(1) })
+					if kind == store.PutTask {
+						i.DelayMicros = 0
+					}
+					f.driver.Fail(kind, 1, 1, how)
+					if !settled {
+						f.driver.FailReads(1000)
+					}
+					var r *kinesinv1.ScheduleResult
+					f.during(time.Minute, func() { r = f.schedule(i)[0] })
+					if !settled {
+						wantRefusal(t, "unknown", r.Problem, kinesinv1.Reason_REASON_UNAVAILABLE, "try again")
+						f.driver.FailReads(0)
+						r = f.schedule(i)[0]
+					}
+					if r.Problem != nil || len(f.get(r.Id).GetTask().GetPayload()) != 100 {
+						t.Errorf("kind %d, fault %d, settled %v: %v, %v", kind, how, settled, r, f.get(r.Id))
+					}
+				})
+			}
+		}
+	}
+}
+
+func TestWhatNobodyMayReadOfAnErrorIsToldToTheHook(t *testing.T) {
+	run(t, func(f *fixture) {
+		if err := f.store.Close(); err != nil {
+			t.Fatal(err)
+		}
+		r := f.schedule(in(time.Hour), in(time.Hour))
+		wantRefusal(t, "closed", r[0].Problem, kinesinv1.Reason_REASON_UNAVAILABLE)
+		if len(f.internal) != 0 {
+			t.Errorf("told %v", f.internal)
+		}
+	})
+}
+
+func TestADrainingInboundTakesNothing(t *testing.T) {
+	run(t, func(f *fixture) {
+		f.Drain()
+		f.Drain()
+		_, err := f.Schedule(f.ctx, &kinesinv1.ScheduleRequest{Items: []*item{in(0)}})
+		wantError(t, "draining", err, kinesinv1.Reason_REASON_UNAVAILABLE, "stopping")
+	})
+}
+
+func TestOverridesOfATask(t *testing.T) {
+	run(t, func(f *fixture) {
+		id := f.accept(with(in(0), func(i *item) {
+			i.MaxAttempts, i.TimeoutMicros, i.BackoffMinMicros, i.BackoffMaxMicros = 2, 3_000_000, 4_000_000, 5_000_000
+		}))
+		want := task.Overrides{MaxAttempts: 2, Timeout: 3 * time.Second, BackoffMin: 4 * time.Second, BackoffMax: 5 * time.Second}
+		if got := f.row(id).Overrides; got != want {
+			t.Errorf("%+v", got)
+		}
+		if got := f.get(id).Task.MaxAttempts; got != 2 {
+			t.Errorf("max attempts %d", got)
+		}
+	})
+}
