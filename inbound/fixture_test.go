@@ -104,9 +104,11 @@ func (w *watched) Tasks(ctx context.Context, ids []task.ID) ([]task.Task, error)
 	return rows, err
 }
 
-func (f *fixture) Added(t *task.Task)           { f.note(func() { f.added = append(f.added, t.ID) }) }
-func (f *fixture) Awake(t *task.Task)           { f.note(func() { f.awake = append(f.awake, t.ID) }) }
-func (f *fixture) CancelRequested(t *task.Task) { f.note(func() { f.stopped = append(f.stopped, t.ID) }) }
+func (f *fixture) Added(t *task.Task) { f.note(func() { f.added = append(f.added, t.ID) }) }
+func (f *fixture) Awake(t *task.Task) { f.note(func() { f.awake = append(f.awake, t.ID) }) }
+func (f *fixture) CancelRequested(t *task.Task) {
+	f.note(func() { f.stopped = append(f.stopped, t.ID) })
+}
 
 func (f *fixture) note(change func()) {
 	f.mu.Lock()
@@ -320,4 +322,3 @@ func wantError(t *testing.T, what string, err error, reason kinesinv1.Reason, wo
 }
 
 func uuid7(n byte) []byte { return []byte{1, 2, 3, 4, 5, 6, 0x70, 8, 0x80, 10, 11, 12, 13, 14, 15, n} }
-
