@@ -10,7 +10,9 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"os"
 	"strings"
+	"sync"
 
 	"github.com/spf13/cobra"
 )
@@ -35,6 +37,7 @@ type Process struct {
 // Run carries out one command line and returns the exit code. Long-running
 // commands also end, in order, when ctx does.
 func Run(ctx context.Context, p Process) int {
+	p.Stdout, p.Stderr = shareable(p.Stdout), shareable(p.Stderr)
 	a := &app{Process: p}
 	root := a.root()
 	root.SetArgs(p.Args)
@@ -43,6 +46,27 @@ func Run(ctx context.Context, p Process) int {
 	root.SetErr(p.Stderr)
 	cmd, err := root.ExecuteContextC(ctx)
 	return a.report(cmd, err)
+}
+
+// shareable makes a writer fit for many writers at a time, child processes
+// among them. A file is already, and they inherit it.
+func shareable(w io.Writer) io.Writer {
+	if _, isFile := w.(*os.File); isFile {
+		return w
+	}
+	return &oneAtATime{w: w}
+}
+
+type oneAtATime struct {
+	mu sync.Mutex
+	w  io.Writer
+}
+
+// Write passes p on in one piece.
+func (o *oneAtATime) Write(p []byte) (int, error) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.w.Write(p)
 }
 
 // app is one run of the program.

@@ -1,0 +1,639 @@
+package cli_test
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/kinesin-io/kinesin/cmd/kinesin/cli"
+	"github.com/kinesin-io/kinesin/sdk"
+	"github.com/kinesin-io/kinesin/server"
+)
+
+// TestMain lets the test binary be its own guard process: that is how a worker starts one.
+func TestMain(m *testing.M) {
+	if len(os.Args) == 2 && os.Args[1] == "worker-guard" {
+		os.Exit(cli.Run(context.Background(), cli.Process{Args: os.Args[1:], Stdin: os.Stdin, Stdout: os.Stdout, Stderr: os.Stderr}))
+	}
+	os.Exit(m.Run())
+}
+
+// site is a running server.
+type site struct {
+	t   *testing.T
+	url string
+}
+
+func newSite(t *testing.T) *site {
+	t.Helper()
+	s, err := server.New(t.Context(), server.Config{DataDir: filepath.Join(t.TempDir(), "data"), Listen: "127.0.0.1:0"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, stop := context.WithCancel(context.WithoutCancel(t.Context()))
+	ended := make(chan error, 1)
+	go func() { ended <- s.Run(ctx) }()
+	t.Cleanup(func() {
+		stop()
+		if err := <-ended; err != nil {
+			t.Error(err)
+		}
+	})
+	return &site{t, "http://" + s.Addr().String()}
+}
+
+// outcome is what a command line came to.
+type outcome struct {
+	code           int
+	stdout, stderr string
+}
+
+func (s *site) do(args ...string) outcome { return s.doWith("", args...) }
+
+func (s *site) doWith(stdin string, args ...string) outcome {
+	s.t.Helper()
+	return run(s.t.Context(), []string{"KINESIN_SERVER=" + s.url, "PATH=" + os.Getenv("PATH")}, stdin, args...)
+}
+
+// must wants exit code 0 and returns what was printed.
+func (s *site) must(args ...string) string {
+	s.t.Helper()
+	o := s.do(args...)
+	if o.code != 0 {
+		s.t.Fatalf("%v: exit %d: %s", args, o.code, o.stderr)
+	}
+	return strings.TrimSuffix(o.stdout, "\n")
+}
+
+// object is the JSON object that a command prints.
+func (s *site) object(args ...string) map[string]any {
+	s.t.Helper()
+	var o map[string]any
+	if text := s.must(append(args, "-o", "json")...); json.Unmarshal([]byte(text), &o) != nil {
+		s.t.Fatalf("%v: no JSON object: %s", args, text)
+	}
+	return o
+}
+
+func (s *site) objects(args ...string) []map[string]any {
+	s.t.Helper()
+	var all []map[string]any
+	if text := s.must(append(args, "-o", "json")...); json.Unmarshal([]byte(text), &all) != nil {
+		s.t.Fatalf("%v: no JSON array: %s", args, text)
+	}
+	return all
+}
+
+// serve runs tasks of a lambda in this process.
+func (s *site) serve(lambda string, h sdk.Handler) {
+	s.t.Helper()
+	k, err := sdk.NewClient(s.url)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	w := sdk.NewWorker(k, sdk.Slots(100), sdk.Grace(0))
+	w.Register(lambda, h)
+	ctx, stop := context.WithCancel(s.t.Context())
+	var running sync.WaitGroup
+	running.Go(func() {
+		if err := w.Run(ctx); err != nil {
+			s.t.Error(err)
+		}
+	})
+	s.t.Cleanup(func() {
+		stop()
+		running.Wait()
+		k.Close()
+	})
+}
+
+func run(ctx context.Context, env []string, stdin string, args ...string) outcome {
+	var stdout, stderr bytes.Buffer
+	code := cli.Run(ctx, cli.Process{Args: args, Env: env, Stdin: strings.NewReader(stdin), Stdout: &stdout, Stderr: &stderr})
+	return outcome{code, stdout.String(), stderr.String()}
+}
+
+func (o outcome) check(t *testing.T, what any, code int, says ...string) {
+	t.Helper()
+	if o.code != code {
+		t.Errorf("%v: exit %d, want %d: %s", what, o.code, code, o.stderr)
+	}
+	for _, text := range says {
+		if !strings.Contains(o.stderr, text) {
+			t.Errorf("%v: stderr %q does not say %q", what, o.stderr, text)
+		}
+	}
+	if strings.Contains(o.stderr, "goroutine ") {
+		t.Errorf("%v: a stack trace: %s", what, o.stderr)
+	}
+}
+
+func TestBadUsage(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		line string
+		says string
+	}{
+		{"", "a command is missing"},
+		{"frobnicate", `unknown command "frobnicate"`},
+		{"shedule x", "did you mean schedule?"},
+		{"lambda", "a command is missing"},
+		{"lambda frob", "unknown command"},
+		{"get", "ID is missing"},
+		{"cancel", "ID is missing"},
+		{"wait", "ID is missing"},
+		{"list", "--lambda is missing"},
+		{"list --lambda x --state lost", "want one of"},
+		{"list --lambda x --limit -1", "--limit"},
+		{"list --lambda x extra", "extra"},
+		{"get x --frob", "unknown flag: --frob"},
+		{"get x -o yaml", "want text or json"},
+		{"get x --server ftp://x", "want a URL"},
+		{"schedule", "lambda is missing"},
+		{"schedule x y", ""},
+		{"schedule x --in 1s --at 2027-01-01T00:00:00Z", "--in and --at exclude each other"},
+		{"schedule x --in 1x", "want a duration"},
+		{"schedule x --in", "needs an argument"},
+		{"schedule x --at tomorrow", "RFC 3339"},
+		{"schedule x --payload a --payload-file b", "--payload and --payload-file exclude each other"},
+		{"schedule --batch - --in 5s", "--in does not go with --batch"},
+		{"wait x --timeout soon", "want a duration"},
+		{"lambda create", "NAME is missing"},
+		{"lambda create a b", `"b" is one argument too many`},
+		{"lambda create a!b", "a-z, A-Z, 0-9"},
+		{"lambda create a --mode x", "want managed or deliver"},
+		{"lambda create a --shards 0", "--shards"},
+		{"lambda create a --shards 5000", "want 1 to 1024"},
+		{"lambda create a --max-attempts -1", "want 1 to 1000"},
+		{"lambda create a --priorities ,", "--priorities"},
+		{"lambda create a --priorities a,a", "named twice"},
+		{"lambda create a --timeout 1ms", "want 100ms"},
+		{"lambda create a --backoff 5s", "want MIN..MAX"},
+		{"lambda create a --retention 1s", "retention"},
+		{"lambda update a", "nothing to change"},
+		{"lambda update a --shards 2", "fixed at creation"},
+		{"serve extra", "extra"},
+		{"serve --listen 0.0.0.0:7070", "until authentication exists"},
+		{"serve --listen nowhere", "host:port"},
+		{"serve --roles cook", "unknown role"},
+		{"serve --log-level loud", "want debug, info, warn or error"},
+		{"worker -- true", "--lambda is missing"},
+		{"worker --lambda a", "the command is missing"},
+		{"worker --lambda a --", "the command is missing"},
+		{"worker --lambda a true -- true", "stands before --"},
+		{"worker --lambda a --concurrency 0 -- true", "--concurrency"},
+		{"worker --lambda a --lease 1s -- true", "want 3s to 1h"},
+		{"worker --lambda a,a -- true", "named twice"},
+		{"worker --lambda a -- no-such-command-here", "no-such-command-here"},
+		{"bench", "a command is missing"},
+		{"bench wall -n 0", "tasks"},
+		{"bench wall --payload-bytes 1", "payload bytes"},
+	} {
+		o := run(t.Context(), nil, "", strings.Fields(c.line)...)
+		o.check(t, c.line, 2, c.says)
+		if o.stdout != "" {
+			t.Errorf("%s: stdout has %q", c.line, o.stdout)
+		}
+	}
+}
+
+func TestHelpGoesToStdout(t *testing.T) {
+	t.Parallel()
+	for _, line := range []string{"--help", "help", "schedule --help", "lambda create --help", "worker --help", "bench wall --help"} {
+		o := run(t.Context(), nil, "", strings.Fields(line)...)
+		if o.code != 0 || !strings.Contains(o.stdout, "Usage:") || o.stderr != "" {
+			t.Errorf("%s: exit %d, %q, %q", line, o.code, o.stdout, o.stderr)
+		}
+	}
+}
+
+func TestNoServer(t *testing.T) {
+	t.Parallel()
+	o := run(t.Context(), []string{"KINESIN_SERVER=http://127.0.0.1:1"}, "", "get", "x")
+	o.check(t, "get", 1, "cannot reach a server at http://127.0.0.1:1", "kinesin serve")
+}
+
+func TestVersion(t *testing.T) {
+	t.Parallel()
+	s := &site{t: t}
+	if o := s.object("version"); o["version"] == "" || o["go"] == "" {
+		t.Errorf("%v", o)
+	}
+	if text := s.must("version"); !strings.HasPrefix(text, "kinesin ") {
+		t.Error(text)
+	}
+}
+
+func TestLambdas(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	o := s.object("lambda", "create", "a", "--priorities", "high, low", "--shards", "2", "--max-attempts", "3",
+		"--timeout", "5s", "--backoff", "1s..2m", "--retention", "2d")
+	delete(o, "created")
+	want := map[string]any{
+		"name": "a", "mode": "managed", "priorities": []any{"high", "low"}, "shards": 2., "max_attempts": 3., "timeout_ms": 5000.,
+		"backoff_min_ms": 1000., "backoff_max_ms": 120000., "retention_ms": 172800000., "deleting": false, "existed": false,
+	}
+	if fmt.Sprint(o) != fmt.Sprint(want) {
+		t.Errorf("created %v, want %v", o, want)
+	}
+	again := []string{"lambda", "create", "a", "--priorities", "high,low", "--shards", "2", "--max-attempts", "3", "--timeout", "5s", "--backoff", "1s..2m", "--retention", "48h"}
+	if o := s.object(again...); o["existed"] != true {
+		t.Errorf("the same again: %v", o)
+	}
+	s.do("lambda", "create", "a").check(t, "other settings", 1, "exists with other settings")
+	s.do("lambda", "create", "d", "--mode", "deliver").check(t, "deliver", 1, "SQS driver")
+	s.do("lambda", "get", "nope").check(t, "get nope", 1, "nope")
+	if o := s.object("lambda", "update", "a", "--max-attempts", "4"); o["max_attempts"] != 4. || o["timeout_ms"] != 5000. {
+		t.Errorf("updated %v", o)
+	}
+	if all := s.objects("lambda", "list"); len(all) != 1 || all[0]["max_attempts"] != 4. {
+		t.Errorf("listed %v", all)
+	}
+	if text := s.must("lambda", "get", "a"); !strings.Contains(text, "1s..2m") || !strings.Contains(text, "high,low") {
+		t.Error(text)
+	}
+	s.must("schedule", "a", "--in", "1h")
+	s.do("lambda", "delete", "a").check(t, "delete", 1, "live tasks", "--drop")
+	if o := s.object("lambda", "delete", "a", "--drop"); o["name"] != "a" || o["dropped"] != 1. {
+		t.Errorf("deleted %v", o)
+	}
+	if all := s.objects("lambda", "list"); len(all) != 0 {
+		t.Errorf("left %v", all)
+	}
+}
+
+func TestATaskFromScheduleToCancel(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	s.must("lambda", "create", "a")
+	in := []string{"schedule", "a", "--in", "1h", "--priority", "high", "--collection", "c", "--key", "k", "--payload", "Ada"}
+	first := s.object(in...)
+	id, isText := first["id"].(string)
+	if !isText || id == "" || first["duplicate"] != false {
+		t.Fatalf("scheduled %v", first)
+	}
+	if due, err := time.Parse(time.RFC3339, fmt.Sprint(first["due"])); err != nil || time.Until(due) > time.Hour+time.Millisecond || time.Until(due) < 59*time.Minute {
+		t.Errorf("due %v, %v", first["due"], err)
+	}
+	if again := s.object(in...); again["id"] != id || again["duplicate"] != true {
+		t.Errorf("the same key again: %v", again)
+	}
+	s.do("schedule", "a", "--in", "1h", "--key", "k", "--payload", "Bob").check(t, "another payload", 1, `key "k"`)
+	o := s.object("get", id, "--payload")
+	for field, want := range map[string]any{
+		"id": id, "lambda": "a", "state": "scheduled", "priority": "high", "collection": "c", "key": "k", "payload": "Ada", "payload_bytes": 3.,
+		"attempt": 0., "failures": 0., "max_attempts": 10., "worker_lost": 0., "suspect": false, "cancel_requested": false, "due": first["due"],
+	} {
+		if o[field] != want {
+			t.Errorf("%s is %v, want %v", field, o[field], want)
+		}
+	}
+	if _, found := o["started"]; found {
+		t.Error("a task that has not started has a start")
+	}
+	if o := s.object("cancel", id); o["outcome"] != "cancelled" || o["state"] != "scheduled" || o["id"] != id {
+		t.Errorf("cancelled %v", o)
+	}
+	s.do("cancel", id).check(t, "cancel again", 1, "has ended")
+	o = s.object("get", id)
+	if o["state"] != "cancelled" || o["ended"] == nil {
+		t.Errorf("then %v", o)
+	}
+	s.do("wait", id).check(t, "wait for a cancelled task", 1, "did not end in success")
+}
+
+func TestUnknownAndForgedIDs(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	s.must("lambda", "create", "a")
+	id := s.must("schedule", "a", "--in", "1h")
+	forged := id[:len(id)-1] + string(id[len(id)-1]^1)
+	for _, bad := range []string{"x", forged, id + "x", "k1"} {
+		for _, command := range []string{"get", "cancel", "wait"} {
+			s.do(command, bad).check(t, command+" "+bad, 1, bad, "no such task")
+		}
+	}
+	o := s.do("get", id, "x", "-o", "json")
+	o.check(t, "get of two", 1, "no such task")
+	var both []map[string]any
+	if err := json.Unmarshal([]byte(o.stdout), &both); err != nil || len(both) != 2 || both[0]["id"] != id || both[1]["reason"] != "not_found" {
+		t.Errorf("%v, %s", err, o.stdout)
+	}
+}
+
+func TestRefusedTasks(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	s.must("lambda", "create", "a")
+	for _, c := range []struct {
+		args []string
+		says string
+	}{
+		{[]string{"schedule", "nope"}, `unknown lambda "nope"`},
+		{[]string{"schedule", "a", "--priority", "urgent"}, "high normal low"},
+		{[]string{"schedule", "a", "--in", "3651d"}, "at most"},
+		{[]string{"schedule", "a", "--at", "2999-01-01T00:00:00Z"}, "at most"},
+		{[]string{"schedule", "a", "--payload", strings.Repeat("x", 300_000)}, "262144"},
+		{[]string{"schedule", "a", "--payload-file", "/no/such/file"}, "/no/such/file"},
+		{[]string{"schedule", "a", "--key", strings.Repeat("k", 300)}, "256"},
+		{[]string{"list", "--lambda", "nope"}, `unknown lambda "nope"`},
+	} {
+		o := s.do(c.args...)
+		o.check(t, c.args[:min(4, len(c.args))], 1, c.says)
+		if o.stdout != "" {
+			t.Errorf("%v printed %q", c.args, o.stdout)
+		}
+	}
+	if all := s.objects("list", "--lambda", "a"); len(all) != 0 {
+		t.Errorf("refused tasks are stored: %v", all)
+	}
+}
+
+func TestThePastMeansNow(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	s.must("lambda", "create", "a")
+	for _, at := range []string{"2001-01-01T00:00:00Z", "1969-12-31T00:00:00Z"} {
+		due, err := time.Parse(time.RFC3339, fmt.Sprint(s.object("schedule", "a", "--at", at)["due"]))
+		if err != nil || time.Since(due).Abs() > time.Minute {
+			t.Errorf("%s: due %v, %v", at, due, err)
+		}
+	}
+}
+
+func TestBatch(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	s.must("lambda", "create", "a")
+	lines := []string{
+		`{"lambda":"a","in":"3d","payload":{"user":42}}`,
+		``,
+		`{"lambda":"nope"}`,
+		`{"lamda":"a"}`,
+		`{"lambda":"a","in":5}`,
+		`{"lambda":"a","in":"soon"}`,
+		`{"lambda":"a","at":"2027-01-01"}`,
+		`{"lambda":"a","in":"1s","at":"2027-01-01T00:00:00Z"}`,
+		`not JSON`,
+		`[1]`,
+		`{"lambda":"a"} x`,
+		`{"lambda":"a","priority":"urgent"}`,
+		`{"in":"1h","payload":"text","key":"k","collection":"c","priority":"low"}`,
+	}
+	wantErrors := map[int]string{
+		3: "unknown lambda", 4: `unknown field "lamda"`, 5: `"in": want a string`, 6: "want a duration", 7: "RFC 3339",
+		8: "exclude each other", 9: "not a JSON object", 10: "want a JSON object", 11: "something follows", 12: "urgent",
+	}
+	o := s.doWith(strings.Join(lines, "\n"), "schedule", "a", "--batch", "-")
+	o.check(t, "batch", 1, "10 of 12 tasks failed")
+	got := strings.Split(strings.TrimSuffix(o.stdout, "\n"), "\n")
+	if len(got) != 12 {
+		t.Fatalf("%d results: %s", len(got), o.stdout)
+	}
+	for n, want := range wantErrors {
+		if line := got[n-2]; !strings.HasPrefix(line, fmt.Sprintf("error: line %d: ", n)) || !strings.Contains(line, want) {
+			t.Errorf("line %d: %q, want %q", n, line, want)
+		}
+	}
+	for id, want := range map[string]string{got[0]: `{"user":42}`, got[11]: "text"} {
+		if o := s.object("get", id, "--payload"); o["payload"] != want {
+			t.Errorf("payload %v, want %s", o["payload"], want)
+		}
+	}
+}
+
+func TestLargeBatchStaysInOrder(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	s.must("lambda", "create", "a")
+	const n = 5000
+	var in strings.Builder
+	for i := 1; i <= n; i++ {
+		if i%1000 == 0 {
+			in.WriteString("broken\n")
+			continue
+		}
+		fmt.Fprintf(&in, `{"in":"1h","payload":"%d"}`+"\n", i)
+	}
+	o := s.doWith(in.String(), "schedule", "a", "--batch", "-", "-o", "json")
+	o.check(t, "batch", 1, "5 of 5000 tasks failed")
+	d := json.NewDecoder(strings.NewReader(o.stdout))
+	var last string
+	for i := 1; i <= n; i++ {
+		var r struct {
+			Line              int
+			ID, Error, Reason string
+		}
+		if err := d.Decode(&r); err != nil {
+			t.Fatal(err)
+		}
+		if r.Line != i || (r.ID == "") != (i%1000 == 0) || (r.Reason == "invalid") != (i%1000 == 0) {
+			t.Fatalf("result %d is %+v", i, r)
+		}
+		if r.ID != "" {
+			last = r.ID
+		}
+	}
+	if o := s.object("get", last, "--payload"); o["payload"] != "4999" {
+		t.Errorf("the last task has payload %v", o["payload"])
+	}
+	if all := s.objects("list", "--lambda", "a", "--limit", "0"); len(all) != n-5 {
+		t.Errorf("%d tasks listed", len(all))
+	}
+	if all := s.objects("list", "--lambda", "a", "--limit", "7"); len(all) != 7 {
+		t.Errorf("%d tasks listed with a limit of 7", len(all))
+	}
+}
+
+func TestWait(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	s.must("lambda", "create", "a", "--backoff", "1ms..2ms")
+	late := s.must("schedule", "a", "--in", "1h")
+	s.do("wait", late, "--timeout", "50ms").check(t, "timeout", 1, "timed out after 50ms: 1 of 1")
+	s.serve("a", func(_ context.Context, t *sdk.Task[[]byte]) error {
+		if string(t.Payload) == "bad" {
+			return sdk.Fatal(fmt.Errorf("because %q", t.Payload))
+		}
+		return nil
+	})
+	good, bad := s.must("schedule", "a"), s.must("schedule", "a", "--payload", "bad")
+	if o := s.do("wait", good, "--timeout", "10s"); o.code != 0 || o.stdout != good+" success\n" {
+		t.Errorf("%+v", o)
+	}
+	o := s.do("wait", good, bad, "--timeout", "10s")
+	o.check(t, "a failure", 1, "1 of 2 tasks did not end in success")
+	if o.stdout != good+" success\n"+bad+" fatal_failure\n" {
+		t.Error(o.stdout)
+	}
+	got := s.object("get", bad)
+	attempts, isList := got["attempts"].([]any)
+	if !isList || len(attempts) != 1 {
+		t.Fatalf("attempts %v", got["attempts"])
+	}
+	a, _ := attempts[0].(map[string]any)
+	if a["attempt"] != 1. || a["outcome"] != "fatal_failure" || a["error"] != `because "bad"` || a["start"] == nil || a["end"] == nil || a["worker"] == nil {
+		t.Errorf("attempt %v", a)
+	}
+	if late, isNumber := got["lateness_ms"].(float64); !isNumber || late < 0 {
+		t.Errorf("lateness %v", got["lateness_ms"])
+	}
+	if text := s.must("list", "--lambda", "a", "--state", "fatal_failure"); !strings.Contains(text, bad) || strings.Contains(text, good) {
+		t.Error(text)
+	}
+}
+
+func TestWorkerCommand(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	s.must("lambda", "create", "a", "--backoff", "1ms..2ms", "--timeout", "300ms")
+	script := `x=$(cat); echo "$x $KINESIN_LAMBDA" >&2; case $x in bad) exit 65;; flaky) test "$KINESIN_FAILURES" = 2;; slow) sleep 100;; esac`
+	ctx, stop := context.WithCancel(t.Context())
+	var o outcome
+	var working sync.WaitGroup
+	working.Go(func() {
+		o = run(ctx, []string{"PATH=" + os.Getenv("PATH")}, "", "worker", "--server", s.url, "--lambda", "a", "--concurrency", "4", "--grace", "0s", "--", "sh", "-c", script)
+	})
+	states := map[string]string{"ok": "success", "bad": "fatal_failure", "flaky": "success"}
+	ids := map[string]string{}
+	for payload := range states {
+		ids[payload] = s.must("schedule", "a", "--payload", payload)
+	}
+	for payload, want := range states {
+		s.do("wait", ids[payload], "--timeout", "20s")
+		if o := s.object("get", ids[payload]); o["state"] != want {
+			t.Errorf("%s: %v", payload, o)
+		}
+	}
+	if text := s.must("get", ids["bad"]); !strings.Contains(text, `fatal_failure: "exit status 65: bad a"`) {
+		t.Error(text)
+	}
+	slow := s.must("schedule", "a", "--payload", "slow")
+	eventually(t, "a timed out attempt", func() bool { return strings.Contains(s.must("get", slow), "timed out after 300ms") })
+	s.must("cancel", slow)
+	eventually(t, "the cancel", func() bool { return s.object("get", slow)["state"] == "cancelled" })
+	stop()
+	working.Wait()
+	if o.code != 0 || strings.Count(o.stderr, "flaky a\n") != 3 {
+		t.Errorf("worker: exit %d: %s", o.code, o.stderr)
+	}
+}
+
+func TestWorkerOfAnUnknownLambda(t *testing.T) {
+	t.Parallel()
+	newSite(t).do("worker", "--lambda", "nope", "--", "true").check(t, "worker", 1, `unknown lambda "nope"`)
+}
+
+func TestServeSaysWhereEverythingIs(t *testing.T) {
+	t.Parallel()
+	ctx, stop := context.WithCancel(t.Context())
+	defer stop()
+	data := filepath.Join(t.TempDir(), "data")
+	r, w := io.Pipe()
+	ended := make(chan int, 1)
+	go func() {
+		ended <- cli.Run(ctx, cli.Process{
+			Args: []string{"serve", "--listen", "127.0.0.1:0", "-o", "json"}, Env: []string{"KINESIN_DATA=" + data},
+			Stdin: strings.NewReader(""), Stdout: w, Stderr: t.Output(),
+		})
+		_ = w.Close()
+	}()
+	var where struct {
+		URL, Data string
+		Roles     []string
+	}
+	if err := json.NewDecoder(r).Decode(&where); err != nil || where.Data != data || len(where.Roles) != 4 {
+		t.Errorf("%v: %+v", err, where)
+	}
+	s := &site{t, where.URL}
+	s.must("lambda", "list")
+	stop()
+	if code := <-ended; code != 0 {
+		t.Errorf("exit %d", code)
+	}
+}
+
+func TestPortInUse(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	o := run(t.Context(), nil, "", "serve", "--data", t.TempDir(), "--listen", strings.TrimPrefix(s.url, "http://"))
+	o.check(t, "serve", 1, "port is in use", "--listen")
+}
+
+func TestDataInUse(t *testing.T) {
+	t.Parallel()
+	data := t.TempDir()
+	held, err := server.New(t.Context(), server.Config{DataDir: data, Listen: "127.0.0.1:0"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	o := run(t.Context(), nil, "", "serve", "--data", data, "--listen", "127.0.0.1:0")
+	o.check(t, "serve", 1, data)
+	ctx, stop := context.WithCancel(t.Context())
+	stop()
+	if err := held.Run(ctx); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestDemo(t *testing.T) {
+	t.Parallel()
+	if testing.Short() {
+		t.Skip("it takes as long as it does for people")
+	}
+	o := run(t.Context(), nil, "", "demo", "--once", "--data", filepath.Join(t.TempDir(), "data"), "--listen", "127.0.0.1:0")
+	if o.code != 0 || strings.Count(o.stdout, "\nsuccess ") != 3 || !strings.Contains(o.stdout, "\ncancelled ") {
+		t.Errorf("%+v", o)
+	}
+}
+
+func TestBench(t *testing.T) {
+	t.Parallel()
+	if testing.Short() {
+		t.Skip("it waits for due times")
+	}
+	s := newSite(t)
+	for _, line := range []string{
+		"bench insert -n 3000 --batch 500",
+		"bench wall -n 500 --workers 10 --ahead 500ms",
+		"bench steady --rate 500 --duration 300ms --ahead 500ms",
+		"bench immediate -n 20 --workers 2",
+	} {
+		t.Run(line, func(t *testing.T) {
+			t.Parallel()
+			s := &site{t, s.url}
+			o := s.object(append(strings.Fields(line), "--server", s.url)...)
+			if o["lost"] != 0. || o["duplicate"] != 0. || o["early"] != 0. || o["rate"] == 0. {
+				t.Errorf("%v", o)
+			}
+			for _, field := range []string{
+				"tasks", "seconds", "rate", "lateness_p50_ms", "lateness_p95_ms", "lateness_p99_ms", "lateness_max_ms",
+				"cpu_seconds_per_1000_server", "cpu_seconds_per_1000_client", "cpu_seconds_per_1000",
+			} {
+				if _, isNumber := o[field].(float64); !isNumber {
+					t.Errorf("%s is %v", field, o[field])
+				}
+			}
+		})
+	}
+}
+
+func eventually(t *testing.T, what string, ok func() bool) {
+	t.Helper()
+	for range 1000 {
+		if ok() {
+			return
+		}
+		time.Sleep(10 * time.Millisecond)
+	}
+	t.Fatalf("waited in vain for %s", what)
+}
