@@ -79,7 +79,7 @@ func NewClient(server string, opts ...ClientOption) (*Client, error) {
 	c := NewClientOver(Backend{
 		Tasks:   kinesinv1connect.NewTaskServiceClient(calls, base, api.ClientOptions()...),
 		Lambdas: kinesinv1connect.NewLambdaServiceClient(calls, base, api.ClientOptions()...),
-		Workers: newWireBackend(calls, streams, base),
+		Workers: newWireBackend(calls, streams, base, cfg),
 	}, opts...)
 	c.close = closeIdle
 	return c, nil
@@ -133,7 +133,7 @@ func call[Req, Res any](ctx context.Context, c *Client, what string, f func(cont
 	var response *Res
 	err := c.retry(ctx, what, func(ctx context.Context) error {
 		var err error
-		response, err = once(ctx, c.cfg.callTimeout, f, request)
+		response, err = once(ctx, c.cfg.clock, c.cfg.callTimeout, f, request)
 		return err
 	})
 	return response, err
@@ -141,8 +141,8 @@ func call[Req, Res any](ctx context.Context, c *Client, what string, f func(cont
 
 // once makes one try of a call. That this try took too long is not the end of the
 // caller's context: it may be tried again.
-func once[Req, Res any](ctx context.Context, timeout time.Duration, f func(context.Context, *Req) (*Res, error), request *Req) (*Res, error) {
-	tryCtx, cancel := context.WithTimeout(ctx, timeout)
+func once[Req, Res any](ctx context.Context, k clock.Clock, timeout time.Duration, f func(context.Context, *Req) (*Res, error), request *Req) (*Res, error) {
+	tryCtx, cancel := clock.Within(ctx, k, timeout)
 	defer cancel()
 	response, err := f(tryCtx, request)
 	if err == nil {

@@ -138,7 +138,7 @@ func TestManyItemsAreCutIntoCalls(t *testing.T) {
 	for i := range items {
 		items[i] = sdk.Item{Lambda: "a", Payload: fmt.Append(nil, i)}
 	}
-	items = append(items, sdk.Item{Payload: make([]byte, 3<<20)}, sdk.Item{Payload: make([]byte, 3<<20)})
+	items = slices.Concat(items, []sdk.Item{{Payload: make([]byte, 3<<20)}, {Payload: make([]byte, 3<<20)}})
 	results, err := s.client(t).ScheduleMany(t.Context(), items)
 	if err != nil {
 		t.Fatal(err)
@@ -291,7 +291,7 @@ func TestListReadsPageByPage(t *testing.T) {
 			response.Tasks = append(response.Tasks, &kinesinv1.Task{Id: fmt.Sprint(len(r.Cursor)*700 + n), State: r.State})
 		}
 		if len(r.Cursor) < 2 {
-			response.NextCursor = append(r.Cursor, 0)
+			response.NextCursor = make([]byte, len(r.Cursor)+1)
 		}
 		return response, nil
 	}
@@ -307,7 +307,10 @@ func TestListReadsPageByPage(t *testing.T) {
 		t.Errorf("%d tasks, want 2100", n)
 	}
 	limits = nil
-	for range c.List(t.Context(), sdk.ListQuery{Lambda: "mail", Limit: 1300}) {
+	for _, err := range c.List(t.Context(), sdk.ListQuery{Lambda: "mail", Limit: 1300}) {
+		if err != nil {
+			t.Fatal(err)
+		}
 		n++
 	}
 	if n != 2100+1300 || !slices.Equal(limits, []int32{1000, 600}) {

@@ -142,7 +142,7 @@ func (s *server) Work(ctx context.Context, w *connect.BidiStream[kinesinv1.WorkR
 	return s.work(ctx, w)
 }
 
-// leapClock does not wait: a timer takes its time at once.
+// leapClock does not wait between tries: a short timer takes its time at once.
 type leapClock struct {
 	clock.Clock
 
@@ -161,6 +161,9 @@ func (c *leapClock) Now() task.Instant {
 }
 
 func (c *leapClock) NewTimer(d time.Duration) clock.Timer {
+	if d > 2*time.Second {
+		return c.Clock.NewTimer(d)
+	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.now = c.now.Add(max(d, 0))

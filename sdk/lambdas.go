@@ -71,7 +71,7 @@ func (c *Client) DeleteLambda(ctx context.Context, name string, dropTasks bool) 
 	tries := 0
 	err = c.retry(ctx, "delete lambda", func(ctx context.Context) error {
 		tries++
-		response, err := once(ctx, c.cfg.callTimeout, c.backend.Lambdas.DeleteLambda,
+		response, err := once(ctx, c.cfg.clock, c.cfg.callTimeout, c.backend.Lambdas.DeleteLambda,
 			&kinesinv1.DeleteLambdaRequest{Name: name, DropTasks: dropTasks})
 		if tries > 1 && errors.Is(err, ErrUnknownLambda) {
 			return nil // an earlier try did it, and its answer was lost

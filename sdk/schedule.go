@@ -98,7 +98,7 @@ func (c *Client) scheduleCall(ctx context.Context, items []Item, results []Resul
 	}
 	err := c.retry(ctx, "schedule", func(ctx context.Context) error {
 		request := b.request(clock.Mono(c.cfg.clock))
-		response, err := once(ctx, c.cfg.callTimeout, c.backend.Tasks.Schedule, request)
+		response, err := once(ctx, c.cfg.clock, c.cfg.callTimeout, c.backend.Tasks.Schedule, request)
 		if err != nil {
 			return err
 		}

@@ -131,7 +131,7 @@ func (c *Client) Wait(ctx context.Context, ids ...ID) ([]GetResult, error) {
 		request := &kinesinv1.WaitRequest{Ids: texts(ids), WaitMicros: wait.Microseconds()}
 		var response *kinesinv1.GetResponse
 		err := c.retry(ctx, "wait", func(ctx context.Context) (err error) {
-			response, err = once(ctx, c.cfg.callTimeout+wait, c.backend.Tasks.Wait, request)
+			response, err = once(ctx, c.cfg.clock, c.cfg.callTimeout+wait, c.backend.Tasks.Wait, request)
 			return err
 		})
 		if err != nil {

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"io"
 	"net/http"
+	"time"
 
 	"connectrpc.com/connect"
 
@@ -12,34 +13,38 @@ import (
 	"github.com/kinesin-io/kinesin/api/kinesinv1"
 	"github.com/kinesin-io/kinesin/api/kinesinv1/kinesinv1connect"
 	"github.com/kinesin-io/kinesin/controller"
+	"github.com/kinesin-io/kinesin/internal/clock"
 )
 
 // wireBackend carries a worker's calls over the network.
 type wireBackend struct {
 	calls   kinesinv1connect.WorkerServiceClient
 	streams kinesinv1connect.WorkerServiceClient
+	clock   clock.Clock
+	timeout time.Duration // of one call
 }
 
-func newWireBackend(calls, streams *http.Client, base string) wireBackend {
+func newWireBackend(calls, streams *http.Client, base string, cfg clientConfig) wireBackend {
 	return wireBackend{
 		calls:   kinesinv1connect.NewWorkerServiceClient(calls, base, api.ClientOptions()...),
 		streams: kinesinv1connect.NewWorkerServiceClient(streams, base, api.ClientOptions()...),
+		clock:   cfg.clock, timeout: cfg.callTimeout,
 	}
 }
 
 // Register opens a worker lease.
 func (b wireBackend) Register(ctx context.Context, r *kinesinv1.RegisterRequest) (*kinesinv1.RegisterResponse, error) {
-	return once(ctx, CallTimeoutDefault, b.calls.Register, r)
+	return once(ctx, b.clock, b.timeout, b.calls.Register, r)
 }
 
 // Heartbeat renews it.
 func (b wireBackend) Heartbeat(ctx context.Context, r *kinesinv1.HeartbeatRequest) (*kinesinv1.HeartbeatResponse, error) {
-	return once(ctx, CallTimeoutDefault, b.calls.Heartbeat, r)
+	return once(ctx, b.clock, b.timeout, b.calls.Heartbeat, r)
 }
 
 // Leave ends it.
 func (b wireBackend) Leave(ctx context.Context, r *kinesinv1.LeaveRequest) (*kinesinv1.LeaveResponse, error) {
-	return once(ctx, CallTimeoutDefault, b.calls.Leave, r)
+	return once(ctx, b.clock, b.timeout, b.calls.Leave, r)
 }
 
 // Work opens a stream.

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"slices"
 	"time"
 
 	"github.com/kinesin-io/kinesin/controller"
@@ -122,8 +123,8 @@ func (w *Worker) Register(lambda string, h Handler, opts ...HandleOption) {
 	default:
 		w.shared = append(w.shared, lambda)
 	}
-	for i := len(w.middleware) - 1; i >= 0; i-- {
-		h = w.middleware[i](h)
+	for _, m := range slices.Backward(w.middleware) {
+		h = m(h)
 	}
 	w.handlers[lambda] = h
 }
@@ -138,7 +139,7 @@ func (w *Worker) Run(ctx context.Context) error {
 	}
 	groups := w.groups
 	if len(w.shared) > 0 {
-		groups = append(groups[:len(groups):len(groups)], controller.Group{Lambdas: w.shared, Slots: cmp.Or(w.cfg.slots, SlotsDefault)})
+		groups = append(slices.Clip(groups), controller.Group{Lambdas: w.shared, Slots: cmp.Or(w.cfg.slots, SlotsDefault)})
 	}
 	c, err := controller.New(controller.Config{
 		Backend: w.client.backend.Workers, Execute: w.execute, Groups: groups, Name: cmp.Or(w.cfg.name, processName()),

@@ -14,8 +14,9 @@ import (
 
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
-	defer stop()
-	if err := work(ctx, "http://127.0.0.1:7070"); err != nil {
+	err := work(ctx, "http://127.0.0.1:7070")
+	stop()
+	if err != nil {
 		log.Fatal(err) // whatever runs this process starts it again
 	}
 }
