@@ -2,6 +2,7 @@ package pebble
 
 import (
 	"context"
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"time"
@@ -43,6 +44,7 @@ func (d *Driver) Apply(ctx context.Context, ops []store.Op) ([]error, error) {
 
 // submit queues a request and waits for its answer.
 func (d *Driver) submit(ctx context.Context, r *request) ([]error, error) {
+	r.sort()
 	r.weight = min(int64(len(r.buf)), queuedBytesMax)
 	if err := d.queued.Acquire(ctx, r.weight); err != nil {
 		return nil, context.Cause(ctx)
@@ -125,7 +127,7 @@ func (d *Driver) spareGroup() *group {
 // addRequest evaluates the rows of a request into g, or into g and the groups after it. It
 // returns the group under construction.
 func (d *Driver) addRequest(g *group, r *request) *group {
-	for i := range r.rows {
+	for _, i := range r.order {
 		w := &r.rows[i]
 		if g.rows >= groupRowsMax || g.batch.Len() >= d.groupBytes || !d.touched.add(w.print) {
 			d.commit(g)
@@ -170,6 +172,11 @@ func (d *Driver) apply(g *group) error {
 	}
 	if g.batch.Count() == 0 {
 		return nil
+	}
+	if bound, yes := d.fresh.outgrown(); yes {
+		if err := g.batch.Set([]byte{metaSpace, metaBound}, binary.BigEndian.AppendUint64(nil, uint64(bound)), nil); err != nil { //nolint:gosec // not negative
+			return err
+		}
 	}
 	d.space.wrote(g.batch.Len())
 	if !g.sync {

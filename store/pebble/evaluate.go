@@ -57,9 +57,12 @@ func (d *Driver) look(key []byte, see func(value []byte) error) (found bool, err
 	return true, see(value)
 }
 
-// lookAbsent is look for a key that is most likely not there. It asks the filters of all
+// lookAbsent is look for the key of a row to put, which is most likely not there. It asks the filters of all
 // levels, while Get leaves out those of the last level, which holds nearly everything, and reads a block.
-func (d *Driver) lookAbsent(g *group, key []byte, see func(value []byte) error) (found bool, err error) {
+func (d *Driver) lookAbsent(g *group, key []byte, w *row, see func(value []byte) error) (found bool, err error) {
+	if d.fresh.put(w.id, w.print) {
+		return false, nil
+	}
 	if g.absent == nil {
 		if g.absent, err = d.db.NewIter(&pebbledb.IterOptions{UseL6Filters: true}); err != nil {
 			return false, d.readError(err)
@@ -101,7 +104,7 @@ func decode(value []byte) (task.Task, error) {
 }
 
 func (d *Driver) putWaiting(g *group, r *request, w *row) error {
-	if found, err := d.lookAbsent(g, r.key(w), conflict); found || err != nil {
+	if found, err := d.lookAbsent(g, r.key(w), w, conflict); found || err != nil {
 		return err
 	}
 	p := d.part(w.head.Partition)
@@ -125,7 +128,7 @@ func (d *Driver) deleteWaiting(g *group, r *request, w *row) error {
 }
 
 func (d *Driver) putTask(g *group, r *request, w *row) error {
-	if found, err := d.lookAbsent(g, r.key(w), conflict); found || err != nil {
+	if found, err := d.lookAbsent(g, r.key(w), w, conflict); found || err != nil {
 		return err
 	}
 	return errors.Join(g.batch.Set(r.key(w), r.val(w), nil), d.addWake(g, w), d.addEnded(g, w))
@@ -209,7 +212,7 @@ func (d *Driver) dropEnded(g *group, id task.ID, old *store.Header) error {
 }
 
 func (d *Driver) putPayload(g *group, r *request, w *row) error {
-	found, err := d.lookAbsent(g, r.key(w), nil)
+	found, err := d.lookAbsent(g, r.key(w), w, nil)
 	if err != nil {
 		return err
 	}

@@ -10,7 +10,8 @@ import (
 // Keys begin with a byte for their kind of row; instants are 8 bytes, big endian, in
 // microseconds, so that keys sort by time:
 //
-//	m                                    format of the layout
+//	m                      -> format of the layout
+//	m i                    -> a time that no UUIDv7 among the ids has reached (fresh.go)
 //	s partition due id     -> task       waiting rows
 //	t id                   -> task       task rows
 //	w partition wake id    ->            task rows with a wake-up
@@ -28,6 +29,9 @@ const (
 	payloadSpace = 'p'
 	controlSpace = 'k'
 )
+
+// metaBound follows metaSpace.
+const metaBound = 'i'
 
 const (
 	idLen       = len(task.ID{})

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"cmp"
 	"context"
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -99,6 +100,26 @@ func (d *Driver) openLocked() error {
 	if err := d.checkLayout(); err != nil {
 		return errors.Join(err, db.Close())
 	}
+	if err := d.loadBound(); err != nil {
+		return errors.Join(err, db.Close())
+	}
+	return nil
+}
+
+// loadBound begins fresh with what is stored for it; an empty store has nothing.
+func (d *Driver) loadBound() error {
+	bound := int64(0)
+	_, err := d.look([]byte{metaSpace, metaBound}, func(value []byte) error {
+		if len(value) != 8 {
+			return fmt.Errorf("%w: bound of ids %x", store.ErrCorrupt, value)
+		}
+		bound = int64(binary.BigEndian.Uint64(value)) //nolint:gosec // was not negative
+		return nil
+	})
+	if err != nil {
+		return d.openError(err)
+	}
+	d.fresh = newFresh(bound, d.cfg.freshRows)
 	return nil
 }
 
@@ -120,7 +141,7 @@ func (d *Driver) options(memTable int) *pebbledb.Options {
 		CacheSize:                   cmp.Or(d.cfg.CacheBytes, cacheBytesDefault) + int64(2*memTable), // memtables count as cache
 		MemTableSize:                uint64(memTable),                                                //nolint:gosec // positive
 		MemTableStopWritesThreshold: memTablesMax,
-		L0CompactionThreshold:       2,
+		L0CompactionThreshold:       10,
 		L0StopWritesThreshold:       64,
 		LBaseMaxBytes:               int64(2 * memTable),
 		MaxOpenFiles:                openFilesMax,

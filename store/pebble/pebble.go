@@ -11,6 +11,7 @@
 package pebble
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -44,6 +45,8 @@ type Config struct {
 	Fatal func(error)
 	// FS is the file system; the machine's.
 	FS vfs.FS
+
+	freshRows int // of one generation of fresh; freshRowsMax
 }
 
 // Observer is told what a store did. A nil field is not called.
@@ -81,6 +84,7 @@ type Driver struct {
 
 	// Owned by commitLoop.
 	touched       *touched
+	fresh         *fresh
 	groupBytes    int
 	lastPartition task.Partition
 	lastPart      *part
@@ -112,7 +116,7 @@ func newDriver(dir string, c Config) *Driver {
 		requests: make(chan *request, requestsQueuedMax),
 		syncing:  make(chan *group, groupsSyncingMax),
 		spare:    make(chan *group, groupsSyncingMax),
-		touched:  newTouched(),
+		touched:  newTouched(2 * groupRowsMax), // a sweep touches two keys a row
 	}
 	d.durable.moved.L = &d.durable.mu
 	return d
@@ -125,6 +129,7 @@ func (c Config) withDefaults() Config {
 	if c.FS == nil {
 		c.FS = vfs.Default
 	}
+	c.freshRows = cmp.Or(c.freshRows, freshRowsMax)
 	if c.Fatal == nil {
 		c.Fatal = exit
 	}

@@ -1,9 +1,11 @@
 package pebble
 
 import (
+	"bytes"
 	"encoding/binary"
 	"hash/maphash"
 	"math/bits"
+	"slices"
 	"sync"
 
 	"github.com/kinesin-io/kinesin/store"
@@ -14,10 +16,11 @@ import (
 // goroutine, so the committer never reads what belongs to the caller, who may give up waiting.
 type request struct {
 	rows    []row
-	buf     []byte  // keys and values of rows
-	results []error // one for each of rows
-	lazy    bool    // all rows are
-	weight  int64   // what it takes of the queue's bytes
+	order   []uint32 // of evaluation: rows by key, so that they enter the memtable side by side
+	buf     []byte   // keys and values of rows
+	results []error  // one for each of rows
+	lazy    bool     // all rows are
+	weight  int64    // what it takes of the queue's bytes
 	done    chan struct{}
 }
 
@@ -100,6 +103,27 @@ func (r *request) value(w *row, op *store.Op) {
 	case store.DeletePayload, store.DeleteControl:
 	}
 	w.end = r.here()
+}
+
+// sort fixes the order of evaluation. Only runs of one kind of op are sorted, so that what a
+// caller put behind something else stays behind it, on the disk too; ops on one key keep their order.
+func (r *request) sort() {
+	r.order = r.order[:0]
+	start := 0
+	for i := range r.rows {
+		if r.rows[i].kind != r.rows[start].kind {
+			r.sortRun(start)
+			start = i
+		}
+		r.order = append(r.order, uint32(i)) //nolint:gosec // small
+	}
+	r.sortRun(start)
+}
+
+func (r *request) sortRun(start int) {
+	slices.SortStableFunc(r.order[start:], func(a, b uint32) int {
+		return bytes.Compare(r.key(&r.rows[a]), r.key(&r.rows[b]))
+	})
 }
 
 // addSweep asks for the deletion of an ended task.

@@ -1,10 +1,10 @@
 package pebble
 
-// touched is the set of keys that the group under construction has changed, by fingerprint. A row
-// whose key is in it waits for the next group, so that conditions need to look only at
-// what the database shows. Emptying it is free.
+// touched is a set of keys, by fingerprint. The committer has one of the keys that the group under
+// construction has changed: a row whose key is in it waits for the next group, so that conditions need to look
+// only at what the database shows. Emptying it is free.
 type touched struct {
-	slots []touchedSlot // a power of two, at least twice the rows of a group
+	slots []touchedSlot // a power of two
 	round uint32        // slots of other rounds are empty
 }
 
@@ -13,7 +13,12 @@ type touchedSlot struct {
 	round uint32
 }
 
-func newTouched() *touched { return &touched{slots: make([]touchedSlot, 4*groupRowsMax), round: 1} }
+// newTouched makes a set for up to rows keys; rows is a power of two.
+func newTouched(rows int) *touched {
+	return &touched{slots: make([]touchedSlot, 2*rows), round: 1}
+}
+
+func (t *touched) rowsMax() int { return len(t.slots) / 2 }
 
 func (t *touched) clear() {
 	t.round++
@@ -33,6 +38,18 @@ func (t *touched) add(print uint64) bool {
 			return true
 		case slot.print == print:
 			return false
+		}
+	}
+}
+
+func (t *touched) has(print uint64) bool {
+	mask := uint64(len(t.slots) - 1)
+	for i := print & mask; ; i = (i + 1) & mask {
+		switch slot := &t.slots[i]; {
+		case slot.round != t.round:
+			return false
+		case slot.print == print:
+			return true
 		}
 	}
 }
