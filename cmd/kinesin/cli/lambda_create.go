@@ -21,7 +21,7 @@ func (a *app) lambdaCreateCommand() *cobra.Command {
 NAME is 1 to 64 characters of a-z, A-Z, 0-9, '_' and '-'.`,
 		Example: `  kinesin lambda create greet
   kinesin lambda create report --priorities urgent,bulk --max-attempts 3 --timeout 1h --backoff 10s..30m`,
-		Args: one("NAME"),
+		Args: oneName,
 	}
 	f := c.Flags()
 	l.Mode = task.Managed.String()

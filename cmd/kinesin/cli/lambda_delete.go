@@ -21,7 +21,7 @@ func (a *app) lambdaDeleteCommand() *cobra.Command {
 		Use:   "delete NAME [--drop]",
 		Short: "Delete a lambda",
 		Long:  `Deletes a lambda. While it has tasks that have not ended this is refused (exit 1), unless --drop says to drop them.`,
-		Args:  one("NAME"),
+		Args:  oneName,
 	}
 	c.Flags().BoolVar(&drop, "drop", false, "drop its tasks that have not ended")
 	c.RunE = does(func(ctx context.Context, args []string) error {

@@ -12,7 +12,7 @@ func (a *app) lambdaGetCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "get NAME",
 		Short: "Show a lambda's settings",
-		Args:  one("NAME"),
+		Args:  oneName,
 	}
 	c.RunE = does(func(ctx context.Context, args []string) error {
 		return a.withClient(func(k *sdk.Client) error {

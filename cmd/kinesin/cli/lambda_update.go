@@ -17,7 +17,7 @@ func (a *app) lambdaUpdateCommand() *cobra.Command {
 
 Mode, priorities and shards are fixed at creation.`,
 		Example: `  kinesin lambda update greet --max-attempts 3 --backoff 5s..1m`,
-		Args:    one("NAME"),
+		Args:    oneName,
 	}
 	f := c.Flags()
 	settingsOf(f, &l)

@@ -187,17 +187,15 @@ func (a *app) note(format string, args ...any) {
 	fmt.Fprintf(a.Stderr, "kinesin: "+format+"\n", args...)
 }
 
-// one accepts exactly one argument.
-func one(what string) cobra.PositionalArgs {
-	return func(_ *cobra.Command, args []string) error {
-		switch {
-		case len(args) == 0:
-			return usagef("%s is missing", what)
-		case len(args) > 1:
-			return usagef("%q is one argument too many: want one %s", args[1], what)
-		}
-		return nil
+// oneName accepts exactly one argument.
+func oneName(_ *cobra.Command, args []string) error {
+	switch {
+	case len(args) == 0:
+		return usagef("NAME is missing")
+	case len(args) > 1:
+		return usagef("%q is one argument too many: want one NAME", args[1])
 	}
+	return nil
 }
 
 // some accepts one argument or more.

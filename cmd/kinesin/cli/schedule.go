@@ -138,7 +138,7 @@ func (a *app) open(path string) (io.ReadCloser, error) {
 	if path == "-" {
 		return io.NopCloser(a.Stdin), nil
 	}
-	return os.Open(path)
+	return os.Open(path) //nolint:gosec // the user names the file
 }
 
 func (a *app) printScheduled(r *sdk.Result) error {

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -147,11 +148,9 @@ func (v choiceValue) String() string {
 func (choiceValue) Type() string { return "word" }
 
 func (v choiceValue) Set(text string) error {
-	for _, c := range v.choices {
-		if text == c {
-			*v.value = text
-			return nil
-		}
+	if slices.Contains(v.choices, text) {
+		*v.value = text
+		return nil
 	}
 	last := len(v.choices) - 1
 	return fmt.Errorf("%q is unknown: want %s or %s", text, strings.Join(v.choices[:last], ", "), v.choices[last])
