@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"net"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 )
@@ -92,13 +93,20 @@ const payloadBytesCeil = 4 << 20
 // checkListen refuses every address beyond loopback: there is no authentication yet, and
 // whoever reaches the port may schedule, cancel and execute everything.
 func checkListen(listen string) error {
-	host, _, err := net.SplitHostPort(listen)
+	host, port, err := net.SplitHostPort(listen)
+	if err == nil {
+		_, err = strconv.ParseUint(port, 10, 16)
+	}
 	if err != nil {
-		return fmt.Errorf("%w: listen address %q: want host:port, for example %s", ErrConfig, listen, ListenDefault)
+		return fmt.Errorf("%w: listen address %q: want host:port with a port of 0 to 65535 (0: any free one), for example %s", ErrConfig, listen, ListenDefault)
 	}
 	if ip := net.ParseIP(host); host == "localhost" || ip != nil && ip.IsLoopback() {
 		return nil
 	}
+	return beyondLoopback(listen)
+}
+
+func beyondLoopback(listen string) error {
 	return fmt.Errorf("%w: listen address %q is beyond loopback: whoever reaches it could run and cancel everything, "+
 		"so it is refused until authentication exists; use 127.0.0.1, ::1 or localhost", ErrConfig, listen)
 }

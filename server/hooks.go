@@ -18,7 +18,7 @@ import (
 func (n *Node) inboundHooks() inbound.Hooks {
 	return inbound.Hooks{
 		Accepted: func(l *catalog.Entry, priority uint8, count int) {
-			n.metrics.accepted.WithLabelValues(l.Name, l.Priorities[priority]).Add(float64(count))
+			n.metrics.of(l, priority).accepted.Add(float64(count))
 		},
 		Refused:  func(reason kinesinv1.Reason) { n.metrics.refused.WithLabelValues(reasonLabel(reason)).Inc() },
 		Internal: n.internalError,
@@ -36,9 +36,7 @@ func (n *Node) dispatcherHooks() dispatcher.Hooks {
 
 func (n *Node) schedulerHooks() scheduler.Hooks {
 	return scheduler.Hooks{
-		Waked: func(_ *task.Task, kind task.EventKind) {
-			n.metrics.wakeups.WithLabelValues(kind.String()).Inc()
-		},
+		Waked:  func(_ *task.Task, kind task.EventKind) { n.metrics.waked(kind) },
 		Lost:   func(string) { n.metrics.lost.Inc() },
 		Failed: func(task.Partition, error) { n.metrics.failures.Inc() },
 	}
@@ -54,7 +52,7 @@ func (n *Node) hscHooks() hsc.Hooks {
 		Started: func(l *catalog.Entry, t *task.Task, late time.Duration) { n.late(l, t, stageStarted, late) },
 		Finished: func(l *catalog.Entry, t *task.Task, o task.Outcome, _ time.Duration) {
 			if l != nil {
-				n.metrics.finished.WithLabelValues(l.Name, l.Priorities[t.Partition.Priority], o.String()).Inc()
+				n.metrics.of(l, t.Partition.Priority).finished[o].Inc()
 			}
 			if t.State.IsEnd() && n.inbound != nil {
 				n.inbound.Ended()
@@ -64,9 +62,9 @@ func (n *Node) hscHooks() hsc.Hooks {
 	}
 }
 
-func (n *Node) late(l *catalog.Entry, t *task.Task, stage string, late time.Duration) {
+func (n *Node) late(l *catalog.Entry, t *task.Task, s stage, late time.Duration) {
 	if l != nil {
-		n.metrics.lateness.WithLabelValues(l.Name, l.Priorities[t.Partition.Priority], stage).Observe(late.Seconds())
+		n.metrics.of(l, t.Partition.Priority).lateness[s].Observe(late.Seconds())
 	}
 }
 

@@ -6,7 +6,6 @@ import (
 	"io"
 	"net"
 	"net/http"
-	"time"
 
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 
@@ -51,8 +50,8 @@ func say(w http.ResponseWriter, status int, text string) {
 	_, _ = io.WriteString(w, text+"\n")
 }
 
-// serveHTTP answers on l until ctx ends, then waits for the calls in hand, at most drainMax.
-func serveHTTP(ctx context.Context, s *http.Server, l net.Listener, drainMax time.Duration) error {
+// serveHTTP answers on l until ctx ends, then waits for the calls in hand; Close of the server cuts that short.
+func serveHTTP(ctx context.Context, s *http.Server, l net.Listener) error {
 	served := make(chan error, 1)
 	go func() { served <- s.Serve(l) }()
 	select {
@@ -60,11 +59,7 @@ func serveHTTP(ctx context.Context, s *http.Server, l net.Listener, drainMax tim
 		return err
 	case <-ctx.Done():
 	}
-	drain, cancel := context.WithTimeout(context.WithoutCancel(ctx), drainMax)
-	defer cancel()
-	if s.Shutdown(drain) != nil {
-		_ = s.Close()
-	}
+	_ = s.Shutdown(context.WithoutCancel(ctx)) // fails only where closing the listener does, which Serve reports
 	if err := <-served; !errors.Is(err, http.ErrServerClosed) {
 		return err
 	}

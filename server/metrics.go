@@ -1,10 +1,16 @@
 package server
 
 import (
+	"maps"
+	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/collectors"
+
+	"github.com/kinesin-io/kinesin/catalog"
+	"github.com/kinesin-io/kinesin/task"
 )
 
 // latenessBuckets cover what an embedded store does (below a millisecond) up to a backlog of minutes.
@@ -12,12 +18,18 @@ var latenessBuckets = []float64{
 	.0005, .001, .002, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 30, 60, 300,
 }
 
-// The stages of a task's lateness; each is measured from its due time.
+// stage is up to where a task's lateness is measured, from its due time on.
+type stage uint8
+
 const (
-	stageEnqueued = "enqueued"
-	stageClaimed  = "claimed"
-	stageStarted  = "started"
+	stageEnqueued stage = iota
+	stageClaimed
+	stageStarted
+
+	stageEnd
 )
+
+var stageTexts = [stageEnd]string{"enqueued", "claimed", "started"}
 
 // metrics are all the series of a process. Labels come only from the catalog, never from a
 // request, so that nobody can make more of them by asking.
@@ -36,6 +48,80 @@ type metrics struct {
 	storeTime *prometheus.HistogramVec // op
 	fsync     prometheus.Histogram
 	internal  prometheus.Counter
+
+	// Looking series up by their labels costs more than counting, so what is counted for every task is
+	// kept at hand.
+	classes  atomic.Pointer[map[class]*classSeries] // replaced under growing
+	growing  sync.Mutex
+	byEvent  [task.Expire + 1]prometheus.Counter
+	existing func(ref uint32) bool // whether a lambda is there
+}
+
+// class is one priority of one lambda.
+type class struct {
+	lambda   uint32
+	priority uint8
+}
+
+// classSeries are the series of a class.
+type classSeries struct {
+	name     string // of the lambda
+	accepted prometheus.Counter
+	lateness [stageEnd]prometheus.Observer
+	finished [task.OutcomeUnstarted + 1]prometheus.Counter
+}
+
+// of finds the series of a class.
+func (m *metrics) of(l *catalog.Entry, priority uint8) *classSeries {
+	if s := (*m.classes.Load())[class{l.Ref, priority}]; s != nil {
+		return s
+	}
+	m.growing.Lock()
+	defer m.growing.Unlock()
+	all := m.withoutGone()
+	if all[class{l.Ref, priority}] == nil {
+		all[class{l.Ref, priority}] = m.newClass(l, priority)
+	}
+	m.classes.Store(&all)
+	return all[class{l.Ref, priority}]
+}
+
+// withoutGone copies the classes of lambdas that exist, and drops the series of names that no lambda has.
+func (m *metrics) withoutGone() map[class]*classSeries {
+	all := maps.Clone(*m.classes.Load())
+	maps.DeleteFunc(all, func(c class, _ *classSeries) bool { return !m.existing(c.lambda) })
+	names := map[string]bool{}
+	for _, s := range all {
+		names[s.name] = true
+	}
+	for _, s := range *m.classes.Load() {
+		if !names[s.name] {
+			labels := prometheus.Labels{"lambda": s.name}
+			m.accepted.DeletePartialMatch(labels)
+			m.lateness.DeletePartialMatch(labels)
+			m.finished.DeletePartialMatch(labels)
+		}
+	}
+	return all
+}
+
+func (m *metrics) newClass(l *catalog.Entry, priority uint8) *classSeries {
+	name := l.Priorities[priority]
+	s := &classSeries{name: l.Name, accepted: m.accepted.WithLabelValues(l.Name, name)}
+	for i, text := range stageTexts {
+		s.lateness[i] = m.lateness.WithLabelValues(l.Name, name, text)
+	}
+	for o := task.OutcomeSuccess; int(o) < len(s.finished); o++ {
+		s.finished[o] = m.finished.WithLabelValues(l.Name, name, o.String())
+	}
+	return s
+}
+
+// waked counts a wake-up by what it led to.
+func (m *metrics) waked(kind task.EventKind) {
+	if int(kind) < len(m.byEvent) {
+		m.byEvent[kind].Inc()
+	}
 }
 
 func newMetrics() *metrics {
@@ -68,6 +154,11 @@ func newMetrics() *metrics {
 	}
 	r.MustRegister(m.lateness, m.accepted, m.refused, m.finished, m.wakeups, m.claims, m.lost, m.unsent,
 		m.failures, m.internal, m.storeTime, m.fsync)
+	m.classes.Store(&map[class]*classSeries{})
+	for kind := range m.byEvent {
+		m.byEvent[kind] = m.wakeups.WithLabelValues(task.EventKind(kind).String())
+	}
+	m.existing = func(uint32) bool { return true }
 	return m
 }
 

@@ -45,7 +45,7 @@ type NodeConfig struct {
 	Window          time.Duration // 0: scheduler's default
 	Lead            time.Duration // 0: scheduler's default
 	Ahead           time.Duration // 0: HSC's default
-	QueueDepthMax   int           // 0: dispatcher's default; no more than the queue driver's own bound
+	QueueDepthMax   int           // 0: dispatcher's default; the queue driver's own bound is better higher
 }
 
 // Node is a set of roles in one process.
@@ -82,6 +82,7 @@ func newNode(ctx context.Context, c NodeConfig, m *metrics) (*Node, error) {
 	})
 	n.queue = queue.New(c.Queue)
 	n.catalog = catalog.New(n.store, c.Clock, c.Log)
+	n.metrics.existing = func(ref uint32) bool { return n.catalog.ByRef(ref) != nil }
 	if err := n.catalog.Refresh(ctx); err != nil {
 		return nil, err
 	}
@@ -125,7 +126,7 @@ func (n *Node) compose(c NodeConfig, seal *task.Sealer) {
 }
 
 // Run runs the roles until ctx ends, then stops them in the direction the work flows: nothing new
-// is fired, then workers are told to go elsewhere. The store and the queue stay open.
+// is accepted, nothing new is fired, then workers are told to go elsewhere. The store and the queue stay open.
 func (n *Node) Run(ctx context.Context) error {
 	defer n.draining.Store(true)
 	roles, stopRoles := context.WithCancel(context.WithoutCancel(ctx))
@@ -149,6 +150,9 @@ func (n *Node) Run(ctx context.Context) error {
 		case <-groupCtx.Done():
 		}
 		n.draining.Store(true)
+		if n.inbound != nil {
+			n.inbound.Drain()
+		}
 		stopFiring()
 		<-fired
 		stopRoles()

@@ -19,9 +19,12 @@ import (
 	"github.com/kinesin-io/kinesin/store/pebble"
 )
 
-// queueDepthMax bounds the messages of one <lambda, priority> in memory; what is due beyond
-// that waits in the store.
-const queueDepthMax = 8192
+// feedDepthMax is how many messages of one <lambda, priority> are fed to the queue in memory; what is due beyond
+// that waits in the store. The queue itself holds more, so that what is given back by workers finds room.
+const (
+	feedDepthMax  = 8192
+	queueDepthMax = 2 * feedDepthMax
+)
 
 // ErrListen says that the port could not be opened.
 var ErrListen = errors.New("cannot listen")
@@ -62,6 +65,9 @@ func (s *Server) listen(ctx context.Context) (err error) {
 	case err != nil:
 		return fmt.Errorf("%w on %s: %w", ErrListen, s.config.Listen, err)
 	}
+	if addr, ok := s.listener.Addr().(*net.TCPAddr); !ok || !addr.IP.IsLoopback() { // a name may stand for any address
+		return errors.Join(beyondLoopback(s.config.Listen), s.listener.Close())
+	}
 	return nil
 }
 
@@ -80,7 +86,7 @@ func (s *Server) open(ctx context.Context) error {
 		Membership: partition.Static("embedded"),
 		Clock:      clock.Real(), Log: s.config.Log, Roles: s.config.Roles,
 		PayloadBytesMax: s.config.PayloadBytesMax, Horizon: s.config.Horizon, Window: s.config.Window,
-		QueueDepthMax: queueDepthMax,
+		QueueDepthMax: feedDepthMax,
 	}, m)
 	if err != nil {
 		return errors.Join(err, driver.Close())
@@ -98,27 +104,46 @@ func (s *Server) DataDir() string { return s.config.DataDir }
 func (s *Server) Roles() []string { return s.config.Roles }
 
 // Run serves until ctx ends, then drains in the direction the work flows: it accepts nothing
-// new, fires nothing new, sends workers elsewhere, finishes the calls in hand, and closes the store last.
+// new, fires nothing new, sends workers elsewhere, finishes the calls in hand, and closes the store
+// last. What has not come to an end within Config.DrainMax is cut off; that loses nothing that was acknowledged.
 func (s *Server) Run(ctx context.Context) error {
-	serving, stopServing := context.WithCancel(context.WithoutCancel(ctx))
-	defer stopServing()
-	group, groupCtx := errgroup.WithContext(serving)
+	group, groupCtx := errgroup.WithContext(context.WithoutCancel(ctx))
 	running, stopRunning := context.WithCancel(groupCtx)
 	defer stopRunning()
+	serving, stopServing := context.WithCancel(groupCtx)
+	defer stopServing()
+	served := make(chan struct{})
 	group.Go(func() error {
 		defer stopServing()
 		return s.node.Run(running)
 	})
-	group.Go(func() error { return serveHTTP(groupCtx, s.http, s.listener, s.config.DrainMax) })
+	group.Go(func() error {
+		defer close(served)
+		return serveHTTP(serving, s.http, s.listener)
+	})
 	group.Go(func() error {
 		select {
 		case <-ctx.Done():
 		case <-groupCtx.Done():
+		case <-served:
 		}
 		s.config.Log.InfoContext(ctx, "stopping", slog.Duration("at_most", s.config.DrainMax))
 		stopRunning()
+		s.cutOff(ctx, served)
 		return nil
 	})
 	err := group.Wait()
 	return errors.Join(err, s.node.Close())
+}
+
+// cutOff closes all connections when the drain takes too long.
+func (s *Server) cutOff(ctx context.Context, served <-chan struct{}) {
+	timer := clock.Real().NewTimer(s.config.DrainMax)
+	defer timer.Stop()
+	select {
+	case <-served:
+	case <-timer.C():
+		s.config.Log.WarnContext(ctx, "the drain took too long, closing connections")
+		_ = s.http.Close()
+	}
 }

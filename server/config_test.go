@@ -1,0 +1,70 @@
+package server
+
+import (
+	"errors"
+	"strings"
+	"testing"
+	"time"
+)
+
+func TestConfigValidate(t *testing.T) {
+	for _, c := range []struct {
+		name   string
+		config Config
+		words  []string // of the refusal; none: fine
+	}{
+		{"nothing", Config{}, nil},
+		{"localhost", Config{Listen: "localhost:7070"}, nil},
+		{"IPv4 loopback", Config{Listen: "127.8.9.10:0"}, nil},
+		{"IPv6 loopback", Config{Listen: "[::1]:65535"}, nil},
+		{"IPv4 loopback in IPv6", Config{Listen: "[::ffff:127.0.0.1]:1"}, nil},
+		{"all addresses", Config{Listen: ":7070"}, []string{"beyond loopback", "authentication", "127.0.0.1"}},
+		{"all IPv4 addresses", Config{Listen: "0.0.0.0:7070"}, []string{"beyond loopback"}},
+		{"all IPv6 addresses", Config{Listen: "[::]:7070"}, []string{"beyond loopback"}},
+		{"a private address", Config{Listen: "192.168.1.2:7070"}, []string{"beyond loopback", "192.168.1.2:7070"}},
+		{"a name", Config{Listen: "example.org:7070"}, []string{"beyond loopback"}},
+		{"a name that begins well", Config{Listen: "localhost.example.org:7070"}, []string{"beyond loopback"}},
+		{"no port", Config{Listen: "127.0.0.1"}, []string{"host:port", ListenDefault}},
+		{"port too large", Config{Listen: "127.0.0.1:65536"}, []string{"0 to 65535"}},
+		{"port by name", Config{Listen: "127.0.0.1:http"}, []string{"0 to 65535"}},
+		{"negative port", Config{Listen: "127.0.0.1:-1"}, []string{"0 to 65535"}},
+		{"some roles", Config{Roles: []string{RoleInbound, RoleHSC}}, nil},
+		{"unknown role", Config{Roles: []string{"boss"}}, []string{`"boss"`, "inbound, scheduler, dispatcher, hsc"}},
+		{"half a scheduler", Config{Roles: []string{RoleScheduler}}, []string{"go together"}},
+		{"half a dispatcher", Config{Roles: []string{RoleDispatcher}}, []string{"go together"}},
+		{"largest payload", Config{PayloadBytesMax: payloadBytesCeil}, nil},
+		{"payload too large", Config{PayloadBytesMax: payloadBytesCeil + 1}, []string{"1 to 4194304"}},
+		{"negative payload", Config{PayloadBytesMax: -1}, []string{"payload limit -1"}},
+		{"negative horizon", Config{Horizon: -1}, []string{"horizon"}},
+		{"negative window", Config{Window: -1}, []string{"window"}},
+		{"negative drain", Config{DrainMax: -time.Second}, []string{"drain"}},
+		{"all at once", Config{Listen: "x", Roles: []string{"boss"}, Horizon: -1}, []string{"host:port", "boss", "horizon"}},
+	} {
+		err := c.config.Validate()
+		if len(c.words) == 0 {
+			if err != nil {
+				t.Errorf("%s: %v", c.name, err)
+			}
+			continue
+		}
+		if !errors.Is(err, ErrConfig) {
+			t.Errorf("%s: %v, want ErrConfig", c.name, err)
+			continue
+		}
+		for _, word := range c.words {
+			if !strings.Contains(err.Error(), word) {
+				t.Errorf("%s: %q does not say %q", c.name, err, word)
+			}
+		}
+	}
+}
+
+func TestConfigDefaultsAreACopy(t *testing.T) {
+	var c Config
+	if d := c.withDefaults(); d.DataDir != DataDirDefault || d.Listen != ListenDefault || len(d.Roles) != 4 || d.Log == nil || d.DrainMax != DrainMaxDefault {
+		t.Errorf("%+v", d)
+	}
+	if c.DataDir != "" || c.Roles != nil {
+		t.Error("the original was changed")
+	}
+}
