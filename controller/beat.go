@@ -36,7 +36,7 @@ func (s *session) beat(ctx context.Context) {
 }
 
 func (s *session) beatOnce(ctx context.Context, sent clock.Readings) {
-	call, cancel := within(ctx, s.cfg.Clock, s.beatEvery)
+	call, cancel := clock.Within(ctx, s.cfg.Clock, s.beatEvery)
 	response, err := s.cfg.Backend.Heartbeat(call, &kinesinv1.HeartbeatRequest{Worker: s.worker, Running: s.inHand()})
 	cancel()
 	switch {
@@ -75,7 +75,7 @@ func (s *session) inHand() []*kinesinv1.Held {
 	defer s.mu.Unlock()
 	var all []*kinesinv1.Held
 	for _, a := range s.inOrder() {
-		if !a.dropped && !(a.state == ended && a.sent) {
+		if !a.dropped && (a.state != ended || !a.sent) {
 			all = append(all, a.key.held())
 		}
 	}

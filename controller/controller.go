@@ -55,6 +55,7 @@ const (
 	LeaseMax         = time.Hour
 	GraceDefault     = 25 * time.Second
 	KillAfterDefault = 5 * time.Second
+	LingerDefault    = 5 * time.Millisecond
 	SlotsMax         = 10_000 // of all groups together
 )
 
@@ -79,6 +80,10 @@ type Config struct {
 	// KillAfterDefault; negative for none.
 	Grace     time.Duration
 	KillAfter time.Duration
+
+	// Linger is how long a result may wait for others to be sent with, while others run:
+	// LingerDefault; negative for none.
+	Linger time.Duration
 
 	// Exit ends the process when the lease is lost and handlers do not obey. nil: Run
 	// returns ErrLeaseLost and leaves them running.
@@ -142,6 +147,7 @@ func (c Config) withDefaults() Config {
 	c.Lease = cmp.Or(c.Lease, LeaseDefault)
 	c.Grace = max(cmp.Or(c.Grace, GraceDefault), 0)
 	c.KillAfter = max(cmp.Or(c.KillAfter, KillAfterDefault), 0)
+	c.Linger = max(cmp.Or(c.Linger, LingerDefault), 0)
 	c.Logger = cmp.Or(c.Logger, slog.New(slog.DiscardHandler))
 	if c.Clock == nil {
 		c.Clock = clock.Real()
@@ -203,7 +209,7 @@ func (c *Controller) Run(ctx context.Context) error {
 		c.cfg.Logger.LogAttrs(ctx, slog.LevelWarn, "lease lost while idle, registering again",
 			slog.String("worker", s.worker), slog.String("reason", s.lostWhy))
 		// A server that takes each lease away at once must not be asked for new ones without end.
-		if clock.Sleep(ctx, c.cfg.Clock, jittered(retryWaitMin, outageWaitMax, losses, c.cfg.Clock.Uint64())) != nil {
+		if clock.Sleep(ctx, c.cfg.Clock, jittered(outageWaitMax, losses, c.cfg.Clock.Uint64())) != nil {
 			return nil //nolint:nilerr // asked to stop
 		}
 	}

@@ -90,7 +90,7 @@ func TestResultsLingerForOthers(t *testing.T) {
 		for _, run := range runs[11:] {
 			r.ends(run, task.OutcomeSuccess)
 		}
-	}, func(c *controller.Config) { c.Groups[0].Slots = 40 })
+	}, func(c *controller.Config) { c.Groups[0].Slots, c.Linger = 40, 2*time.Millisecond })
 }
 
 func TestMoreTasksThanSlotsWait(t *testing.T) {
@@ -107,6 +107,23 @@ func TestMoreTasksThanSlotsWait(t *testing.T) {
 			r.ends(run, task.OutcomeSuccess)
 		}
 	})
+}
+
+func TestTaskThatWaitsTooLongForASlotIsGivenBack(t *testing.T) {
+	t.Parallel()
+	inBubble(t, func(r *rig) {
+		r.push(claimed(1), claimed(2), claimed(3))
+		one := r.started()
+		r.pass(49 * time.Millisecond)
+		r.wantResults()
+		r.ends(one, task.OutcomeSuccess)
+		two := r.started() // waited, but not too long
+		r.pass(time.Millisecond)
+		r.wantResults("success", "released")
+		r.ends(two, task.OutcomeSuccess)
+		r.wantNoStart()
+		r.wantResults("success", "released", "success")
+	}, func(c *controller.Config) { c.Groups[0].Slots = 1 })
 }
 
 func TestResultIsKeptUntilAcknowledged(t *testing.T) {

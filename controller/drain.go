@@ -89,7 +89,7 @@ func (s *session) abandon() int {
 
 // leave ends the lease, so that nobody waits for it to run out.
 func (s *session) leave() {
-	ctx, cancel := within(s.values, s.cfg.Clock, leaveWithin)
+	ctx, cancel := clock.Within(s.values, s.cfg.Clock, leaveWithin)
 	defer cancel()
 	if _, err := s.cfg.Backend.Leave(ctx, &kinesinv1.LeaveRequest{Worker: s.worker}); err != nil {
 		s.cfg.Logger.LogAttrs(s.logCtx, slog.LevelWarn, "leave failed, the lease runs out by itself", slog.String("worker", s.worker), slog.Any("error", err))

@@ -12,6 +12,10 @@ import (
 	"github.com/kinesin-io/kinesin/task"
 )
 
+// waitMax is how long a task may wait for a slot here before it is given back: the slots
+// turned out to be busy for long, and others may have free ones.
+const waitMax = 50 * time.Millisecond
+
 // panicLinesMax is how much of the stack is kept of a handler that panicked.
 const panicLinesMax = 12
 
@@ -21,7 +25,7 @@ type group struct {
 
 	// Guarded by session.mu.
 	running int
-	waiting []*attempt // came although no slot was free; at most what the server sent too much
+	waiting []*attempt // came although no slot was free: while attempts are short the server sends some ahead
 }
 
 // occupyLocked gives an attempt its slot; false when it has to wait for one.
@@ -29,6 +33,7 @@ func (s *session) occupyLocked(a *attempt, now time.Duration) bool {
 	if a.group.running >= a.group.slots {
 		a.state = waiting
 		a.group.waiting = append(a.group.waiting, a)
+		s.alarmLocked(a, now+waitMax)
 		return false
 	}
 	a.group.running++
@@ -38,7 +43,7 @@ func (s *session) occupyLocked(a *attempt, now time.Duration) bool {
 	a.start = now
 	a.startedAt = max(s.serverNow(), a.due) // the server's clock said that it is due
 	a.ctx, a.cancel = s.handlerContext(a)
-	if at, any := a.nextAlarm(); any {
+	if at, is := a.nextAlarm(); is {
 		s.alarmLocked(a, at)
 	}
 	return true

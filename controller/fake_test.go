@@ -108,7 +108,7 @@ func (h *hsc) set(change func()) {
 
 // stream is the fake server's side of a Work call.
 type stream struct {
-	ctx    context.Context
+	ctx    context.Context //nolint:containedctx // what Close of the real one looks at
 	clock  clock.Clock
 	inbox  chan *kinesinv1.WorkResponse
 	broken chan error
@@ -182,7 +182,7 @@ type rig struct {
 
 // run is a handler under way: it returns what the test sends to done.
 type run struct {
-	ctx  context.Context
+	ctx  context.Context //nolint:containedctx // the handler's, for the test to look at
 	work *controller.Work
 	at   task.Instant
 	done chan controller.Outcome

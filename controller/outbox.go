@@ -13,15 +13,14 @@ import (
 
 // How results are sent.
 const (
-	linger           = 2 * time.Millisecond // that a result waits for others at most
-	flushMax         = 32                   // results that wait for no others
-	flushSlotsShare  = 4                    // nor do as many as a fourth of the slots
+	flushMax         = 32 // results that wait for no others
+	flushSlotsShare  = 4  // nor do as many as a fourth of the slots
 	reportsPerSend   = 1024
-	resendWaitMin    = 50 * time.Millisecond
 	resendWaitMax    = 2 * time.Second
 	unknownDelay     = 5 * time.Second // until a task of a lambda that is not ours is tried elsewhere
 	unknownLambda    = "this worker has no handler for the lambda"
 	releasedDraining = "the worker is stopping"
+	releasedBusy     = "no slot came free in time"
 )
 
 // outbox is what waits to be sent, in order.
@@ -57,11 +56,9 @@ func (s *session) report(a *attempt, now time.Duration) {
 	}
 }
 
-// flushes reports whether the outbox is worth sending now: it is large enough, or
-// nothing that runs could add to it.
-func (s *session) flushes() bool {
-	return s.outbox.size() >= s.flushAt || s.running == 0 || s.draining
-}
+// flushes reports whether the outbox is worth sending now. A small one waits even if
+// nothing runs: what comes next may be on its way.
+func (s *session) flushes() bool { return s.outbox.size() >= s.flushAt || s.draining }
 
 // take makes the next message of what is in the outbox. Without one it tells how
 // long to wait for it, forever if only a poke brings one.
@@ -72,8 +69,8 @@ func (s *session) take() (*kinesinv1.WorkRequest, time.Duration) {
 	if s.lost || o.size() == 0 && !o.drain {
 		return nil, forever
 	}
-	if age := clock.Mono(s.cfg.Clock) - o.since; !s.flushes() && !o.drain && age < linger {
-		return nil, linger - age
+	if age := clock.Mono(s.cfg.Clock) - o.since; !s.flushes() && !o.drain && age < s.cfg.Linger {
+		return nil, s.cfg.Linger - age
 	}
 	request := &kinesinv1.WorkRequest{Drain: o.drain}
 	o.drain = false
@@ -140,7 +137,7 @@ func (s *session) acked(ack *kinesinv1.ResultAck, now time.Duration) {
 	case reason == kinesinv1.Reason_REASON_UNAVAILABLE || reason == kinesinv1.Reason_REASON_THROTTLED || reason == kinesinv1.Reason_REASON_FULL:
 		a.sends++
 		a.sent = false
-		s.alarmLocked(a, now+jittered(resendWaitMin, resendWaitMax, a.sends, s.cfg.Clock.Uint64()))
+		s.alarmLocked(a, now+jittered(resendWaitMax, a.sends, s.cfg.Clock.Uint64()))
 	default:
 		s.refused(a, ack.Problem)
 	}
@@ -149,19 +146,22 @@ func (s *session) acked(ack *kinesinv1.ResultAck, now time.Duration) {
 
 // refused drops a result that the server does not take.
 func (s *session) refused(a *attempt, p *kinesinv1.Problem) {
-	level, message := slog.LevelError, "result refused"
-	if p.Reason == kinesinv1.Reason_REASON_FENCED {
-		level, message = slog.LevelWarn, "result refused, another attempt owns the task"
-		s.fencedOff = append(s.fencedOff, a)
+	facts := []slog.Attr{
+		slog.String("task_id", a.work.ID), slog.Int("attempt", a.work.Attempt),
+		slog.String("outcome", a.result.Outcome), slog.Any("error", api.ErrorOf(p)),
 	}
-	s.cfg.Logger.LogAttrs(s.logCtx, level, message, slog.String("task_id", a.work.ID), slog.Int("attempt", a.work.Attempt),
-		slog.String("outcome", a.result.Outcome), slog.Any("error", api.ErrorOf(p)))
+	if p.Reason == kinesinv1.Reason_REASON_FENCED {
+		s.cfg.Logger.LogAttrs(s.logCtx, slog.LevelWarn, "result refused, another attempt owns the task", facts...)
+		s.fencedOff = append(s.fencedOff, a)
+	} else {
+		s.cfg.Logger.LogAttrs(s.logCtx, slog.LevelError, "result refused", facts...)
+	}
 	s.forget(a)
 }
 
-// jittered is the wait after the nth failure: full jitter under a ceiling that doubles from lowest to highest.
-func jittered(lowest, highest time.Duration, n int, random uint64) time.Duration {
-	ceiling := min(lowest<<min(max(n-1, 0), 16), highest)
+// jittered is the wait after the nth failure: full jitter under a ceiling that doubles from retryWaitMin to highest.
+func jittered(highest time.Duration, n int, random uint64) time.Duration {
+	ceiling := min(retryWaitMin<<min(max(n-1, 0), 16), highest)
 	offset, _ := bits.Mul64(random, uint64(ceiling)+1)
 	return time.Duration(offset)
 }

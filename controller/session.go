@@ -81,9 +81,7 @@ func (c *Controller) register(ctx context.Context) (*session, error) {
 		if failures%logEveryNth == 1 && ctx.Err() == nil {
 			c.cfg.Logger.LogAttrs(ctx, slog.LevelWarn, "register failed, trying again", slog.Int("failures", failures), slog.Any("error", err))
 		}
-		if clock.Sleep(ctx, c.cfg.Clock, jittered(retryWaitMin, retryWaitMax, failures, c.cfg.Clock.Uint64())) != nil {
-			break
-		}
+		_ = clock.Sleep(ctx, c.cfg.Clock, jittered(retryWaitMax, failures, c.cfg.Clock.Uint64())) // the loop looks at ctx
 	}
 	return nil, nil //nolint:nilnil // asked to stop before there was anything
 }
@@ -91,7 +89,7 @@ func (c *Controller) register(ctx context.Context) (*session, error) {
 func wireGroups(groups []Group) []*kinesinv1.SlotGroup {
 	wire := make([]*kinesinv1.SlotGroup, len(groups))
 	for i, g := range groups {
-		wire[i] = &kinesinv1.SlotGroup{Lambdas: g.Lambdas, Slots: uint32(g.Slots)} //nolint:gosec // validated
+		wire[i] = &kinesinv1.SlotGroup{Lambdas: g.Lambdas, Slots: uint32(g.Slots)}
 	}
 	return wire
 }
@@ -206,24 +204,4 @@ func (s *session) awaitRunning(d time.Duration, gone <-chan struct{}) int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.running
-}
-
-// within makes a call that ends after d on the clock of the controller.
-func within(ctx context.Context, c clock.Clock, d time.Duration) (context.Context, context.CancelFunc) {
-	ctx, cancel := context.WithCancelCause(ctx)
-	timer := c.NewTimer(d)
-	stopped := make(chan struct{})
-	go func() {
-		defer close(stopped)
-		defer timer.Stop()
-		select {
-		case <-timer.C():
-			cancel(context.DeadlineExceeded)
-		case <-ctx.Done():
-		}
-	}()
-	return ctx, func() {
-		cancel(context.Canceled)
-		<-stopped
-	}
 }

@@ -38,7 +38,7 @@ func (s *session) stream(ctx context.Context) {
 		if clock.Mono(s.cfg.Clock)-outage > outageLong {
 			longest = outageWaitMax
 		}
-		if clock.Sleep(ctx, s.cfg.Clock, jittered(retryWaitMin, longest, failures, s.cfg.Clock.Uint64())) != nil {
+		if clock.Sleep(ctx, s.cfg.Clock, jittered(longest, failures, s.cfg.Clock.Uint64())) != nil {
 			return
 		}
 	}
@@ -135,9 +135,10 @@ func (s *session) write(ctx context.Context, st Stream) error {
 	if err := st.Send(&kinesinv1.WorkRequest{Hello: hello}); err != nil {
 		return err
 	}
-	timer := s.cfg.Clock.NewTimer(linger)
+	timer := s.cfg.Clock.NewTimer(s.cfg.Linger)
 	defer timer.Stop()
 	for {
+		now := s.cfg.Clock.Now()
 		request, wait := s.take()
 		if request != nil {
 			if !s.holds() {
@@ -148,7 +149,7 @@ func (s *session) write(ctx context.Context, st Stream) error {
 			}
 			continue
 		}
-		rearm(timer, wait)
+		rearm(timer, now, wait)
 		select {
 		case <-s.outWake:
 		case <-timer.C():

@@ -5,11 +5,12 @@ import (
 	"time"
 
 	"github.com/kinesin-io/kinesin/internal/clock"
+	"github.com/kinesin-io/kinesin/task"
 )
 
-// startedAfter is how long an attempt runs before its start is reported: the result
+// StartedAfter is how long an attempt runs before its start is reported: the result
 // of a shorter one says it too.
-const startedAfter = 200 * time.Millisecond
+const StartedAfter = 200 * time.Millisecond
 
 // timeline holds the attempts that something is to be done about at a time, as a
 // binary heap by alarm. One timer serves them all.
@@ -89,13 +90,14 @@ func (t timeline) next() *attempt {
 // forever is a wait without an end.
 const forever = time.Duration(1<<63 - 1)
 
-// rearm sets a timer, or stops it for a wait without an end.
-func rearm(t clock.Timer, wait time.Duration) {
+// rearm sets a timer for a wait that begins now, as its clock showed it, or stops it for a wait without an end.
+func rearm(t clock.Timer, now task.Instant, wait time.Duration) {
 	if wait == forever {
 		t.Stop()
 		return
 	}
-	t.Reset(wait)
+	// A clock shows whole microseconds: at the end of a wait that is not, it would show that some is left.
+	clock.ResetFrom(t, now, (wait + time.Microsecond - 1).Truncate(time.Microsecond))
 }
 
 // alarmLocked sets an alarm, and wakes the keeper of time if it would sleep too long.
@@ -112,7 +114,8 @@ func (s *session) keepTime(ctx context.Context) {
 	timer := s.cfg.Clock.NewTimer(0)
 	defer timer.Stop()
 	for {
-		rearm(timer, s.ring())
+		now := clock.Read(s.cfg.Clock)
+		rearm(timer, now.Wall, s.ring(now))
 		select {
 		case <-timer.C():
 		case <-s.retime:
@@ -123,8 +126,7 @@ func (s *session) keepTime(ctx context.Context) {
 }
 
 // ring does what is due and returns how long to sleep.
-func (s *session) ring() time.Duration {
-	readings := clock.Read(s.cfg.Clock)
+func (s *session) ring(readings clock.Readings) time.Duration {
 	s.mu.Lock()
 	if !s.holdsLocked(readings) {
 		s.armed = forever
@@ -157,6 +159,9 @@ func (s *session) alarmRang(a *attempt, now time.Duration) (start bool) {
 		s.outbox.add(a, now)
 		poke(s.outWake)
 	case waiting:
+		a.group.dismiss(a)
+		a.end(Outcome{Kind: task.OutcomeReleased, Error: releasedBusy})
+		s.report(a, now)
 	}
 	return false
 }
@@ -164,7 +169,7 @@ func (s *session) alarmRang(a *attempt, now time.Duration) (start bool) {
 // runsOn reports the start of an attempt that runs longer than a moment, and ends its context at its timeout.
 func (s *session) runsOn(a *attempt, now time.Duration) {
 	ran := now - a.start
-	if !a.reported && ran >= startedAfter {
+	if !a.reported && ran >= StartedAfter {
 		a.reported = true
 		s.outbox.addStarted(a, now)
 		poke(s.outWake)
@@ -173,16 +178,16 @@ func (s *session) runsOn(a *attempt, now time.Duration) {
 		a.overdue = true
 		a.stop(ErrTimeout)
 	}
-	if at, any := a.nextAlarm(); any {
+	if at, is := a.nextAlarm(); is {
 		s.timeline.set(a, at)
 	}
 }
 
 // nextAlarm is when something is to be done about a running attempt.
-func (a *attempt) nextAlarm() (at time.Duration, any bool) {
+func (a *attempt) nextAlarm() (at time.Duration, is bool) {
 	at = forever
 	if !a.reported {
-		at = a.start + startedAfter
+		at = a.start + StartedAfter
 	}
 	if a.work.Timeout > 0 && !a.overdue {
 		at = min(at, a.start+a.work.Timeout)
