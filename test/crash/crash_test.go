@@ -1,4 +1,3 @@
-// Package crash_test kills the server under load, again and again, and judges the whole history.
 package crash_test
 
 import (

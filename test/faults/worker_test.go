@@ -37,6 +37,7 @@ func TestWorkerKilled(t *testing.T) {
 	harness.Figure(t, "worker_killed_taken_over_first", min(taken[0], longest(taken)))
 	harness.Within(t, "worker_killed_taken_over_last", longest(taken), lease()+time.Second+slack)
 	infos := r.Settle(settleMax, append(tasks, others...))
+	dbg(t, infos)
 	r.History.Check(bounds)
 	for _, info := range infos {
 		if info.Failures != 0 {
@@ -114,7 +115,7 @@ func TestWorkerTerminatedObeying(t *testing.T) {
 	r.Settle(soon, []harness.Task{other})
 	at := ending.Terminate()
 	taken := r.taken(begun, ending.PID(), at, settleMax)
-	harness.Within(t, "sigterm_obeying_code_0_after", ending.EndedAt().Sub(at), time.Second+slack)
+	harness.Within(t, "sigterm_obeying_code_0_after", ending.EndedAt(soon).Sub(at), time.Second+slack)
 	if code := ending.Wait(soon); code != 0 {
 		t.Errorf("exit status %d after a drain, want 0", code)
 	}
@@ -141,7 +142,7 @@ func TestWorkerTerminatedIgnoring(t *testing.T) {
 
 	at := ending.Terminate()
 	taken := r.taken(begun, ending.PID(), at, settleMax)
-	harness.Figure(t, "sigterm_ignoring_process_gone_after", ending.EndedAt().Sub(at))
+	harness.Figure(t, "sigterm_ignoring_process_gone_after", ending.EndedAt(soon).Sub(at))
 	harness.Figure(t, "sigterm_ignoring_elsewhere_after", longest(taken))
 	for _, info := range r.Settle(settleMax, tasks) {
 		if info.Failures != 0 || info.WorkerLost != 0 {

@@ -1,6 +1,7 @@
 package harness
 
 import (
+	"flag"
 	"fmt"
 	"os"
 	"os/exec"
@@ -18,8 +19,15 @@ const (
 // binDir is set by Main before tests run, and removed after them.
 var binDir string
 
+// parallelDefault is how many tests run at once: they mostly wait for something to happen.
+const parallelDefault = "6"
+
 // Main is the TestMain of a package that runs processes. It is to be called as os.Exit(harness.Main(m)).
 func Main(m *testing.M) int {
+	flag.Parse()
+	if !given("test.parallel") {
+		_ = flag.Set("test.parallel", parallelDefault)
+	}
 	dir, err := os.MkdirTemp("", "kinesin-test-")
 	if err != nil {
 		_, _ = fmt.Fprintln(os.Stderr, err)
@@ -28,6 +36,13 @@ func Main(m *testing.M) int {
 	binDir = dir
 	defer func() { _ = os.RemoveAll(dir) }()
 	return m.Run()
+}
+
+// given reports whether the command line sets the flag.
+func given(name string) bool {
+	found := false
+	flag.Visit(func(f *flag.Flag) { found = found || f.Name == name })
+	return found
 }
 
 // build compiles the binaries once per test program, and only when a test wants one.

@@ -34,8 +34,29 @@ func NewHistory(tb testing.TB) *History {
 	if err != nil {
 		tb.Fatal(err)
 	}
-	tb.Cleanup(func() { _ = f.Close() })
-	return &History{tb: tb, path: path, file: f}
+	h := &History{tb: tb, path: path, file: f}
+	tb.Cleanup(h.close)
+	return h
+}
+
+// close keeps the history of a test that failed.
+func (h *History) close() {
+	_ = h.file.Close()
+	if !h.tb.Failed() {
+		return
+	}
+	content, err := os.ReadFile(h.path)
+	if err != nil {
+		return
+	}
+	kept, err := os.CreateTemp("", "kinesin-history-*.jsonl")
+	if err != nil {
+		return
+	}
+	defer func() { _ = kept.Close() }()
+	if _, err := kept.Write(content); err == nil {
+		h.tb.Logf("history kept in %s", kept.Name())
+	}
 }
 
 // Path is the file.

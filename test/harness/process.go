@@ -166,9 +166,10 @@ func (p *Process) Wait(atMost time.Duration) int {
 	return p.cmd.ProcessState.ExitCode()
 }
 
-// EndedAt is when the process was gone. It waits for that.
-func (p *Process) EndedAt() time.Time {
-	<-p.exited
+// EndedAt waits for the process to end by itself and returns when it was gone.
+func (p *Process) EndedAt(atMost time.Duration) time.Time {
+	p.tb.Helper()
+	p.Wait(atMost)
 	return p.endedAt
 }
 

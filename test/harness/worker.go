@@ -62,7 +62,8 @@ func watched(tb testing.TB, h *History, c Command) *Worker {
 	tb.Helper()
 	w := &Worker{Process: Start(tb, c), history: h}
 	w.reaped.Go(func() {
-		h.Add(checker.Event{Kind: checker.Died, At: w.EndedAt().UnixMicro(), PID: w.PID()})
+		<-w.exited
+		h.Add(checker.Event{Kind: checker.Died, At: w.endedAt.UnixMicro(), PID: w.PID()})
 	})
 	tb.Cleanup(func() {
 		w.cleanup()
