@@ -58,13 +58,13 @@ func TestDifferential(t *testing.T) {
 		func() store.Driver { return mem.New() },
 		func() store.Driver {
 			files = vfs.NewMem()
-			return openOn(t, files, pebble.Config{})
+			return openOn(t, files, pebble.WithFreshRows(pebble.Config{}, 4))
 		},
 		func(d store.Driver) store.Driver {
 			if err := d.Close(); err != nil {
 				t.Fatal(err)
 			}
-			return openOn(t, files, pebble.Config{})
+			return openOn(t, files, pebble.WithFreshRows(pebble.Config{}, 4))
 		},
 	)
 }
