@@ -10,7 +10,12 @@ bin=$here/.bin
 
 (cd "$here" && GOWORK=off GOBIN="$bin" go install tool)
 
-rm -rf "$api/kinesinv1"
+out=$(mktemp -d)
+trap 'rm -rf "$out"' EXIT
 cd "$api"
 PATH="$bin:$PATH" buf lint
-PATH="$bin:$PATH" buf generate
+PATH="$bin:$PATH" buf generate -o "$out"
+
+rm -rf "$api/kinesinv1"
+mv "$out/kinesinv1" "$api/kinesinv1"
+chmod 755 "$api/kinesinv1"
