@@ -92,7 +92,7 @@ func (c *claimer) refuseTwins() {
 	}
 }
 
-// admit lets pass what this worker may run: of suspects only one at a time, whose id is
+// admit lets pass what this worker may run: of blamed suspects only one at a time, whose id is
 // on the lease before it is claimed.
 func (c *claimer) admit(ctx context.Context, messages []queue.Message) error {
 	for i := range c.claims {
@@ -104,7 +104,7 @@ func (c *claimer) admit(ctx context.Context, messages []queue.Message) error {
 			cl.state = claimPutBack
 			continue
 		}
-		if queue.NameFor(&messages[i].Task).Class == queue.Normal {
+		if queue.NameFor(&messages[i].Task).Class != queue.Blamed {
 			continue
 		}
 		if err := c.admitSuspect(ctx, cl); err != nil {
@@ -384,6 +384,9 @@ func (c *claimer) won(ctx context.Context) []delivery {
 			continue
 		}
 		c.svc.Hooks.claimed(cl.entry, &cl.next, now)
+		if cl.next.Wake != cl.row.Wake && c.svc.Scheduler != nil {
+			c.svc.Scheduler.Awake(cl.next) // a short lease ends before a scan would find the task
+		}
 		row := cl.next
 		won = append(won, delivery{&hand{row: &row}, c.svc.wireClaimed(&row, cl.entry, cl.payload)})
 	}

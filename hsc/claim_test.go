@@ -320,6 +320,25 @@ func TestNothingIsClaimedForAWorkerWhoseLeaseRanOut(t *testing.T) {
 	})
 }
 
+func TestAClaimThatMovesTheWakeUpTellsTheScheduler(t *testing.T) {
+	for lease, want := range map[time.Duration]int{3 * time.Second: 1, time.Minute: 0} {
+		bubble(t, func(f *fixture) {
+			worker, err := f.svc.Register(f.ctx, &kinesinv1.RegisterRequest{LeaseMicros: lease.Microseconds()})
+			if err != nil {
+				t.Fatal(err)
+			}
+			one := f.enqueueMany("mail", 1)[0]
+			got, err := f.svc.Claim(f.ctx, &kinesinv1.ClaimRequest{Worker: worker.GetWorker(), Lambdas: []string{"mail"}, Limit: 1})
+			if err != nil || len(got.GetTasks()) != 1 {
+				t.Fatal(got, err)
+			}
+			if len(f.awake) != want || want > 0 && f.awake[0].Wake != one.Due.Add(lease+task.ClockBound) {
+				t.Errorf("lease of %v: told of %v", lease, f.awake)
+			}
+		})
+	}
+}
+
 func TestAStreamEndsWhenTheLeaseIsLost(t *testing.T) {
 	bubble(t, func(f *fixture) {
 		w := f.work(slots(5, "mail"))
