@@ -16,7 +16,7 @@ const (
 	bufferBytes    = 64 << 10
 	windowBytes    = 1 << 20 // a batch of claimed tasks fits without waiting for the window
 	streamsMax     = 4096    // open at a time on one connection to a server
-	idleConnsMax   = 256     // kept open by one client, per server
+	connsMax       = 256     // of one client to one server; a call beyond waits for one of them
 	frameBytesMax  = 1 << 20
 	tlsHandshakeIn = 5 * time.Second
 )
@@ -42,7 +42,9 @@ func NewCallTransport() *http.Transport {
 	var protocols http.Protocols
 	protocols.SetHTTP1(true)
 	protocols.SetHTTP2(true) // negotiated by TLS only
-	return newTransport(&protocols)
+	t := newTransport(&protocols)
+	t.MaxConnsPerHost = connsMax
+	return t
 }
 
 // NewStreamTransport returns the transport for streams, which need HTTP/2 with or without TLS.
@@ -59,7 +61,7 @@ func newTransport(protocols *http.Protocols) *http.Transport {
 		Protocols: protocols, HTTP2: http2Config(),
 		DialContext:         (&net.Dialer{Timeout: dialTimeout}).DialContext,
 		TLSHandshakeTimeout: tlsHandshakeIn,
-		MaxIdleConns:        idleConnsMax, MaxIdleConnsPerHost: idleConnsMax, IdleConnTimeout: idleTimeout,
+		MaxIdleConns:        connsMax, MaxIdleConnsPerHost: connsMax, IdleConnTimeout: idleTimeout,
 		ReadBufferSize: bufferBytes, WriteBufferSize: bufferBytes,
 		DisableCompression: true,
 	}

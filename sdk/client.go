@@ -75,13 +75,13 @@ func NewClient(server string, opts ...ClientOption) (*Client, error) {
 		return nil, err
 	}
 	cfg := configOf(opts)
-	calls, streams, closeIdle := cfg.httpClients()
+	h := cfg.httpClients()
 	c := NewClientOver(Backend{
-		Tasks:   kinesinv1connect.NewTaskServiceClient(calls, base, api.ClientOptions()...),
-		Lambdas: kinesinv1connect.NewLambdaServiceClient(calls, base, api.ClientOptions()...),
-		Workers: newWireBackend(calls, streams, base, cfg),
+		Tasks:   newWireTasks(h, base),
+		Lambdas: kinesinv1connect.NewLambdaServiceClient(h.calls, base, api.ClientOptions()...),
+		Workers: newWireBackend(h, base, cfg),
 	}, opts...)
-	c.close = closeIdle
+	c.close = h.closeIdle
 	return c, nil
 }
 
@@ -107,17 +107,28 @@ func configOf(opts []ClientOption) clientConfig {
 	return c
 }
 
-// httpClients are one for calls and one for streams: small calls are faster over HTTP/1.1.
-func (c *clientConfig) httpClients() (calls, streams *http.Client, closeIdle func()) {
+// httpClients keep apart what must not wait for each other.
+type httpClients struct {
+	calls   *http.Client // short: faster over HTTP/1.1, with a bound on connections
+	beats   *http.Client // of workers: never behind calls that wait for a connection
+	streams *http.Client // and whatever else takes long, many on one connection
+}
+
+func (c *clientConfig) httpClients() httpClients {
 	if c.http != nil {
-		return c.http, c.http, c.http.CloseIdleConnections
+		return httpClients{c.http, c.http, c.http}
 	}
-	calls = &http.Client{Transport: api.NewCallTransport()}
-	streams = &http.Client{Transport: api.NewStreamTransport()}
-	return calls, streams, func() {
-		calls.CloseIdleConnections()
-		streams.CloseIdleConnections()
+	return httpClients{
+		calls:   &http.Client{Transport: api.NewCallTransport()},
+		beats:   &http.Client{Transport: api.NewCallTransport()},
+		streams: &http.Client{Transport: api.NewStreamTransport()},
 	}
+}
+
+func (h *httpClients) closeIdle() {
+	h.calls.CloseIdleConnections()
+	h.beats.CloseIdleConnections()
+	h.streams.CloseIdleConnections()
 }
 
 func baseURL(server string) (string, error) {

@@ -17,6 +17,10 @@
 // (its process can die before the outcome is reported), never twice at the same
 // time, and gets Attempt as a fencing number to pass on to what it changes.
 //
+// A worker's process must be run by something that starts it again: Run returns when the
+// worker has lost its lease with tasks in hand, because then they start elsewhere, and it ends
+// the process if a handler ignores that (ExitWith).
+//
 // Errors that a caller decides on are the sentinels of this package; errors.Is
 // finds them. The package owns connections and the retries of calls. It links
 // neither the server nor a store, and it starts no goroutine outside of a call.

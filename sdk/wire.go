@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"io"
-	"net/http"
 	"time"
 
 	"connectrpc.com/connect"
@@ -16,6 +15,25 @@ import (
 	"github.com/kinesin-io/kinesin/internal/clock"
 )
 
+// wireTasks carries calls about tasks over the network; those that wait share one connection.
+type wireTasks struct {
+	kinesinv1connect.TaskServiceClient
+
+	waits kinesinv1connect.TaskServiceClient
+}
+
+func newWireTasks(h httpClients, base string) wireTasks {
+	return wireTasks{
+		TaskServiceClient: kinesinv1connect.NewTaskServiceClient(h.calls, base, api.ClientOptions()...),
+		waits:             kinesinv1connect.NewTaskServiceClient(h.streams, base, api.ClientOptions()...),
+	}
+}
+
+// Wait answers when all named tasks have ended.
+func (w wireTasks) Wait(ctx context.Context, r *kinesinv1.WaitRequest) (*kinesinv1.GetResponse, error) {
+	return w.waits.Wait(ctx, r)
+}
+
 // wireBackend carries a worker's calls over the network.
 type wireBackend struct {
 	calls   kinesinv1connect.WorkerServiceClient
@@ -24,10 +42,10 @@ type wireBackend struct {
 	timeout time.Duration // of one call
 }
 
-func newWireBackend(calls, streams *http.Client, base string, cfg clientConfig) wireBackend {
+func newWireBackend(h httpClients, base string, cfg clientConfig) wireBackend {
 	return wireBackend{
-		calls:   kinesinv1connect.NewWorkerServiceClient(calls, base, api.ClientOptions()...),
-		streams: kinesinv1connect.NewWorkerServiceClient(streams, base, api.ClientOptions()...),
+		calls:   kinesinv1connect.NewWorkerServiceClient(h.beats, base, api.ClientOptions()...),
+		streams: kinesinv1connect.NewWorkerServiceClient(h.streams, base, api.ClientOptions()...),
 		clock:   cfg.clock, timeout: cfg.callTimeout,
 	}
 }
