@@ -38,6 +38,28 @@ func TestTaskStartsAtItsTimeAndReports(t *testing.T) {
 	})
 }
 
+func TestAResultLingersForOthersUnlessToldNotTo(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		linger time.Duration
+		before int
+	}{{0, 0}, {-1, 1}} {
+		inBubble(t, func(r *rig) {
+			r.push(claimed(1), claimed(2), claimed(3))
+			run := r.started()
+			r.ends(run, task.OutcomeSuccess)
+			if n := len(r.stream().results()); n != c.before {
+				t.Errorf("linger %v: %d results sent at once, want %d", c.linger, n, c.before)
+			}
+			r.pass(controller.LingerDefault)
+			r.wantResults("success")
+		}, func(cfg *controller.Config) {
+			cfg.Linger = c.linger
+			cfg.Groups[0].Slots = 100
+		})
+	}
+}
+
 func TestStartIsNeverReportedBeforeTheDueTime(t *testing.T) {
 	t.Parallel()
 	inBubble(t, func(r *rig) {

@@ -138,7 +138,7 @@ func (s *session) write(ctx context.Context, st Stream) error {
 	timer := s.cfg.Clock.NewTimer(s.cfg.Linger)
 	defer timer.Stop()
 	for {
-		now := s.cfg.Clock.Now()
+		from := clock.StampOf(timer)
 		request, wait := s.take()
 		if request != nil {
 			if !s.holds() {
@@ -149,7 +149,7 @@ func (s *session) write(ctx context.Context, st Stream) error {
 			}
 			continue
 		}
-		rearm(timer, now, wait)
+		rearm(timer, from, wait)
 		select {
 		case <-s.outWake:
 		case <-timer.C():

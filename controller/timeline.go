@@ -90,14 +90,13 @@ func (t timeline) next() *attempt {
 // forever is a wait without an end.
 const forever = time.Duration(1<<63 - 1)
 
-// rearm sets a timer for a wait that begins now, as its clock showed it, or stops it for a wait without an end.
-func rearm(t clock.Timer, now task.Instant, wait time.Duration) {
+// rearm sets a timer for a wait that was computed since the stamp was taken, or stops it for a wait without an end.
+func rearm(t clock.Timer, from clock.Stamp, wait time.Duration) {
 	if wait == forever {
 		t.Stop()
 		return
 	}
-	// A clock shows whole microseconds: at the end of a wait that is not, it would show that some is left.
-	clock.ResetFrom(t, now, (wait + time.Microsecond - 1).Truncate(time.Microsecond))
+	clock.ResetFrom(t, from, wait)
 }
 
 // alarmLocked sets an alarm, and wakes the keeper of time if it would sleep too long.
@@ -114,8 +113,8 @@ func (s *session) keepTime(ctx context.Context) {
 	timer := s.cfg.Clock.NewTimer(0)
 	defer timer.Stop()
 	for {
-		now := clock.Read(s.cfg.Clock)
-		rearm(timer, now.Wall, s.ring(now))
+		from := clock.StampOf(timer)
+		rearm(timer, from, s.ring())
 		select {
 		case <-timer.C():
 		case <-s.retime:
@@ -126,7 +125,8 @@ func (s *session) keepTime(ctx context.Context) {
 }
 
 // ring does what is due and returns how long to sleep.
-func (s *session) ring(readings clock.Readings) time.Duration {
+func (s *session) ring() time.Duration {
+	readings := clock.Read(s.cfg.Clock)
 	s.mu.Lock()
 	if !s.holdsLocked(readings) {
 		s.armed = forever

@@ -29,12 +29,23 @@ type Timer interface {
 	Stop()
 }
 
-// ResetFrom sets a timer to fire d after now, which is what the timer's clock showed when d was
-// computed. Virtual time may have moved on since, and a wait until some moment must not become longer by that;
-// real time has not, to speak of.
-func ResetFrom(t Timer, now task.Instant, d time.Duration) {
+// Stamp is a moment in the course of time that a timer follows.
+type Stamp int64
+
+// StampOf is the present moment of a virtual timer. Real timers have none: their stamps are all alike.
+func StampOf(t Timer) Stamp {
 	if v, virtual := t.(*virtualTimer); virtual {
-		v.resetFrom(now, d)
+		return v.stamp()
+	}
+	return 0
+}
+
+// ResetFrom sets a timer to fire d after a stamp, which was taken before d was computed from what the
+// clock showed. Virtual time may have moved on since, and a wait until some moment must not become longer by
+// that; real time has not, to speak of.
+func ResetFrom(t Timer, from Stamp, d time.Duration) {
+	if v, virtual := t.(*virtualTimer); virtual {
+		v.resetFrom(from, d)
 		return
 	}
 	t.Reset(d)

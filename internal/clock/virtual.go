@@ -164,11 +164,16 @@ func (t *virtualTimer) Reset(d time.Duration) {
 	t.arm(t.p.v.now + int64(max(d, 0)))
 }
 
-// resetFrom arms the timer for d after a reading of its process's clock.
-func (t *virtualTimer) resetFrom(now task.Instant, d time.Duration) {
+func (t *virtualTimer) stamp() Stamp {
 	t.p.v.mu.Lock()
 	defer t.p.v.mu.Unlock()
-	t.arm(int64(now)*int64(time.Microsecond) - int64(t.p.offset) + int64(max(d, 0)))
+	return Stamp(t.p.v.now)
+}
+
+func (t *virtualTimer) resetFrom(from Stamp, d time.Duration) {
+	t.p.v.mu.Lock()
+	defer t.p.v.mu.Unlock()
+	t.arm(int64(from) + int64(max(d, 0)))
 }
 
 // arm sets the timer anew. For an instant that is not in the future it fires at once.

@@ -268,11 +268,11 @@ func TestResetFromIsNotOvertakenByAJump(t *testing.T) {
 	v := clock.NewVirtual(start, 1)
 	c := v.Process(-time.Minute)
 	timer := c.NewTimer(time.Hour)
-	read := c.Now()
+	from := clock.StampOf(timer)
 	v.Jump(start.Add(5 * time.Second))
-	clock.ResetFrom(timer, read, 5*time.Second)
+	clock.ResetFrom(timer, from, 5*time.Second)
 	wantFired(t, timer, true)
-	clock.ResetFrom(timer, read, 6*time.Second)
+	clock.ResetFrom(timer, from, 6*time.Second)
 	wantFired(t, timer, false)
 	v.Advance(time.Second)
 	wantFired(t, timer, true)
@@ -282,7 +282,7 @@ func TestResetFromOfARealTimerIsReset(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := clock.Real()
 		timer, began := c.NewTimer(time.Hour), c.Now()
-		clock.ResetFrom(timer, began, time.Second)
+		clock.ResetFrom(timer, clock.StampOf(timer), time.Second)
 		<-timer.C()
 		if took := c.Now().Sub(began); took != time.Second {
 			t.Errorf("took %v", took)
