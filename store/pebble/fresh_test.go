@@ -19,10 +19,10 @@ func TestFreshIsNeverWrong(t *testing.T) {
 		var earlier []task.ID
 		now := int64(1000)
 		for range rapid.IntRange(1, 200).Draw(rt, "puts") {
-			if rapid.IntRange(0, 60).Draw(rt, "restart") == 0 {
+			if rapid.IntRange(0, 100).Draw(rt, "restart") == 37 {
 				f = newFresh(stored, 8)
 			}
-			now += rapid.SampledFrom([]int64{0, 0, 0, 1, 5, -3, 100_000, -2000}).Draw(rt, "step")
+			now += rapid.SampledFrom([]int64{0, 0, 0, 0, 0, 1, 1, 1, 2, -1, -3, 100_000}).Draw(rt, "step")
 			id := freshID(max(now, 1), rapid.IntRange(0, 3).Draw(rt, "random"))
 			if len(earlier) > 0 && rapid.IntRange(0, 3).Draw(rt, "again") == 0 {
 				id = rapid.SampledFrom(earlier).Draw(rt, "earlier")
