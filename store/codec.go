@@ -284,7 +284,7 @@ func decodeTask(t *task.Task, row []byte) error {
 	if t.State < task.Scheduled || t.State > task.Expired {
 		return fmt.Errorf("%w: task row in state %d", ErrCorrupt, h.State)
 	}
-	if err := eachField(rest, func(f field) error { return setField(t, f) }); err != nil {
+	if err := decodeFields(t, rest); err != nil {
 		return err
 	}
 	if t.ID.IsZero() {
@@ -300,46 +300,71 @@ type field struct {
 	bytes  []byte
 }
 
-// eachField calls set for every varint and bytes field, and skips those of other types.
-func eachField(b []byte, set func(field) error) error {
+// decodeFields sets every varint and bytes field of t, and skips those of other types.
+func decodeFields(t *task.Task, b []byte) error {
 	for len(b) > 0 {
-		id, kind, n := protowire.ConsumeTag(b)
-		if n < 0 {
-			return fmt.Errorf("%w: %w", ErrCorrupt, protowire.ParseError(n))
-		}
-		b = b[n:]
-		f := field{id: id}
-		switch kind {
-		case protowire.VarintType:
-			f.number, n = protowire.ConsumeVarint(b)
-		case protowire.BytesType:
-			f.bytes, n = protowire.ConsumeBytes(b)
-		case protowire.Fixed32Type, protowire.Fixed64Type, protowire.StartGroupType, protowire.EndGroupType:
-			f.id, n = 0, protowire.ConsumeFieldValue(id, kind, b)
-		default:
-			n = -1
-		}
-		if n < 0 {
-			return fmt.Errorf("%w: field %d: %w", ErrCorrupt, id, protowire.ParseError(n))
-		}
-		if err := set(f); err != nil {
+		f, n, err := nextField(b)
+		if err != nil {
 			return err
 		}
 		b = b[n:]
+		if err := setField(t, &f); err != nil {
+			return err
+		}
 	}
 	return nil
 }
 
-func setField(t *task.Task, f field) error {
+// nextField reads one field and says how long it is; the id of one of another type is 0.
+func nextField(b []byte) (f field, length int, err error) {
+	id, kind, n := protowire.ConsumeTag(b)
+	if n < 0 {
+		return f, 0, fmt.Errorf("%w: %w", ErrCorrupt, protowire.ParseError(n))
+	}
+	m := 0
+	switch f.id = id; kind {
+	case protowire.VarintType:
+		f.number, m = protowire.ConsumeVarint(b[n:])
+	case protowire.BytesType:
+		f.bytes, m = protowire.ConsumeBytes(b[n:])
+	case protowire.Fixed32Type, protowire.Fixed64Type, protowire.StartGroupType, protowire.EndGroupType:
+		f.id, m = 0, protowire.ConsumeFieldValue(id, kind, b[n:])
+	default:
+		m = -1
+	}
+	if m < 0 {
+		return f, 0, fmt.Errorf("%w: field %d: %w", ErrCorrupt, id, protowire.ParseError(m))
+	}
+	return f, n + m, nil
+}
+
+// setField sets one field. The switch is one jump table, on the path of every row that is read.
+func setField(t *task.Task, f *field) error { //nolint:cyclop // a table
 	switch f.id {
 	case fieldID:
 		return setArray(&t.ID, f)
+	case fieldDue:
+		t.Due = f.instant()
+	case fieldCreated:
+		t.Created = f.instant()
+	case fieldCollection:
+		t.Collection = string(f.bytes)
+	case fieldKey:
+		t.Key = string(f.bytes)
 	case fieldDigest:
 		return setArray(&t.Digest, f)
+	case fieldPayload:
+		t.Payload = f.bytes[:len(f.bytes):len(f.bytes)]
 	case fieldPayloadSize:
 		return setUint32(&t.PayloadSize, f)
 	case fieldMaxAttempts:
 		return setUint32(&t.Overrides.MaxAttempts, f)
+	case fieldTimeout:
+		t.Overrides.Timeout = f.duration()
+	case fieldBackoffMin:
+		t.Overrides.BackoffMin = f.duration()
+	case fieldBackoffMax:
+		t.Overrides.BackoffMax = f.duration()
 	case fieldAttempt:
 		return setUint32(&t.Attempt, f)
 	case fieldFailures:
@@ -350,83 +375,69 @@ func setField(t *task.Task, f field) error {
 		return setUint32(&t.Blamed, f)
 	case fieldEnqueues:
 		return setUint32(&t.Enqueues, f)
-	case fieldHistory:
-		return addAttempt(t, f.bytes)
-	}
-	setPlain(t, f)
-	return nil
-}
-
-// setPlain sets the fields that take any value.
-func setPlain(t *task.Task, f field) {
-	switch f.id {
-	case fieldDue:
-		t.Due = instant(f)
-	case fieldCreated:
-		t.Created = instant(f)
-	case fieldCollection:
-		t.Collection = string(f.bytes)
-	case fieldKey:
-		t.Key = string(f.bytes)
-	case fieldPayload:
-		t.Payload = f.bytes[:len(f.bytes):len(f.bytes)]
-	case fieldTimeout:
-		t.Overrides.Timeout = duration(f)
-	case fieldBackoffMin:
-		t.Overrides.BackoffMin = duration(f)
-	case fieldBackoffMax:
-		t.Overrides.BackoffMax = duration(f)
 	case fieldFlags:
 		t.Suspect, t.CancelRequested = f.number&flagSuspect != 0, f.number&flagCancelRequested != 0
 	case fieldWorker:
 		t.Worker = string(f.bytes)
 	case fieldEnqueued:
-		t.Enqueued = instant(f)
+		t.Enqueued = f.instant()
 	case fieldClaimedAt:
-		t.ClaimedAt = instant(f)
+		t.ClaimedAt = f.instant()
 	case fieldStarted:
-		t.Started = instant(f)
+		t.Started = f.instant()
 	case fieldFirstStarted:
-		t.FirstStarted = instant(f)
+		t.FirstStarted = f.instant()
 	case fieldEnded:
-		t.Ended = instant(f)
+		t.Ended = f.instant()
 	case fieldExpireAt:
-		t.ExpireAt = instant(f)
+		t.ExpireAt = f.instant()
+	case fieldHistory:
+		return addAttempt(t, f.bytes)
 	}
+	return nil
 }
 
 func addAttempt(t *task.Task, b []byte) error {
 	if len(t.History) >= task.HistoryMax {
 		return fmt.Errorf("%w: more than %d attempts in a task row", ErrCorrupt, task.HistoryMax)
 	}
-	if t.History == nil {
-		t.History = make([]task.Attempt, 0, 1)
-	}
 	t.History = append(t.History, task.Attempt{})
 	a := &t.History[len(t.History)-1]
-	return eachField(b, func(f field) error {
-		switch f.id {
-		case attemptNumber:
-			return setUint32(&a.Number, f)
-		case attemptWorker:
-			a.Worker = string(f.bytes)
-		case attemptStart:
-			a.Start = instant(f)
-		case attemptEnd:
-			a.End = instant(f)
-		case attemptOutcome:
-			a.Outcome = task.Outcome(f.number) //nolint:gosec // a newer outcome prints as its number
-		case attemptError:
-			a.Error = string(f.bytes)
+	for len(b) > 0 {
+		f, n, err := nextField(b)
+		if err != nil {
+			return err
 		}
-		return nil
-	})
+		b = b[n:]
+		if err := setAttempt(a, &f); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
-func instant(f field) task.Instant   { return task.Instant(f.number) }  //nolint:gosec // the bits of an Instant
-func duration(f field) time.Duration { return time.Duration(f.number) } //nolint:gosec // the bits of a Duration
+func setAttempt(a *task.Attempt, f *field) error {
+	switch f.id {
+	case attemptNumber:
+		return setUint32(&a.Number, f)
+	case attemptWorker:
+		a.Worker = string(f.bytes)
+	case attemptStart:
+		a.Start = f.instant()
+	case attemptEnd:
+		a.End = f.instant()
+	case attemptOutcome:
+		a.Outcome = task.Outcome(f.number) //nolint:gosec // a newer outcome prints as its number
+	case attemptError:
+		a.Error = string(f.bytes)
+	}
+	return nil
+}
 
-func setArray[A ~[16]byte](dst *A, f field) error {
+func (f *field) instant() task.Instant   { return task.Instant(f.number) }  //nolint:gosec // the bits of an Instant
+func (f *field) duration() time.Duration { return time.Duration(f.number) } //nolint:gosec // the bits of a Duration
+
+func setArray[A ~[16]byte](dst *A, f *field) error {
 	if len(f.bytes) != 16 {
 		return fmt.Errorf("%w: field %d has %d bytes, want 16", ErrCorrupt, f.id, len(f.bytes))
 	}
@@ -434,7 +445,7 @@ func setArray[A ~[16]byte](dst *A, f field) error {
 	return nil
 }
 
-func setUint32(dst *uint32, f field) error {
+func setUint32(dst *uint32, f *field) error {
 	if f.number > math.MaxUint32 {
 		return fmt.Errorf("%w: field %d is %d", ErrCorrupt, f.id, f.number)
 	}
