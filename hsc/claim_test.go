@@ -246,19 +246,36 @@ func TestATaskWhosePayloadIsGoneFailsForGood(t *testing.T) {
 }
 
 func suspect(blamed uint32) func(*task.Task) {
-	return func(t *task.Task) { t.Suspect, t.Lost, t.Blamed = true, 1, blamed }
+	return func(t *task.Task) { t.Suspect, t.Lost, t.Blamed = true, 1+blamed, blamed }
 }
 
-func TestSuspectsRunOneAtATimeAndTheLeaseNamesThem(t *testing.T) {
+func TestSuspectsRunTogetherUntilTheyAreBlamed(t *testing.T) {
 	bubble(t, func(f *fixture) {
-		first, second, blamed := f.task("mail", suspect(0)), f.task("mail", suspect(0)), f.task("mail", suspect(1))
-		f.enqueue(first, second, blamed)
+		f.enqueue(f.task("mail", suspect(0)), f.task("mail", suspect(0)), f.task("mail", suspect(0)))
+		w := f.work(slots(5, "mail"))
+		w.wantClaimed(3)
+		if l, err := f.book.Look(f.ctx, w.id); err != nil || !l.Suspect.IsZero() {
+			t.Errorf("the lease names %v, %v", l.Suspect, err)
+		}
+		blamed := f.task("mail", suspect(1))
+		f.enqueue(blamed)
+		w.wantClaimed(4)
+		f.enqueue(f.task("mail", suspect(0)))
+		w.wantClaimed(4) // not beside a blamed one
+	})
+}
+
+func TestBlamedRunOneAtATimeAndTheLeaseNamesThem(t *testing.T) {
+	bubble(t, func(f *fixture) {
+		blamed, first, second := f.task("mail", suspect(1)), f.task("mail", suspect(1)), f.task("mail", suspect(1))
+		f.enqueue(blamed)
+		f.enqueue(first, second)
 		f.enqueueMany("mail", 3)
 		w := f.work(slots(4, "mail"), slots(4, "mail"))
-		got := w.wantClaimed(4) // three without suspicion, and the most suspicious one
+		got := w.wantClaimed(4) // three without suspicion, and one blamed
 		at := slices.IndexFunc(got, func(c *kinesinv1.Claimed) bool { return id(c) == blamed.ID })
 		if at < 0 {
-			t.Fatal("the blamed one is not first")
+			t.Fatal("the blamed one is not there")
 		}
 		if l, err := f.book.Look(f.ctx, w.id); err != nil || l.Suspect != blamed.ID {
 			t.Errorf("the lease names %v, %v", l.Suspect, err)
@@ -284,10 +301,10 @@ func TestSuspectsRunOneAtATimeAndTheLeaseNamesThem(t *testing.T) {
 	})
 }
 
-func TestTwoWorkersShareTheSuspects(t *testing.T) {
+func TestTwoWorkersShareTheBlamed(t *testing.T) {
 	bubble(t, func(f *fixture) {
 		a, b := f.work(slots(5, "mail")), f.work(slots(5, "mail"))
-		f.enqueue(f.task("mail", suspect(0)), f.task("mail", suspect(0)), f.task("mail", suspect(0)))
+		f.enqueue(f.task("mail", suspect(1)), f.task("mail", suspect(1)), f.task("mail", suspect(1)))
 		a.wantClaimed(1)
 		b.wantClaimed(1)
 		a.report("success", a.claimed()...)
@@ -297,7 +314,7 @@ func TestTwoWorkersShareTheSuspects(t *testing.T) {
 
 func TestASuspectThatIsRefusedMakesRoom(t *testing.T) {
 	bubble(t, func(f *fixture) {
-		ended, next := f.task("mail", suspect(0)), f.task("mail", suspect(0))
+		ended, next := f.task("mail", suspect(1)), f.task("mail", suspect(1))
 		f.enqueue(ended, next)
 		f.change(ended.ID, task.Event{Kind: task.Cancel})
 		w := f.work(slots(1, "mail"))

@@ -6,8 +6,8 @@ import (
 	"github.com/kinesin-io/kinesin/task"
 )
 
-// queueNames lists the queues to poll for the lambdas, those to be emptied first at the head: suspects,
-// if the process may run one, with those under the stronger suspicion first; then class by
+// queueNames lists the queues to poll for the lambdas, those to be emptied first at the head: suspects, unless
+// the process runs a blamed one, which other suspects must not get into trouble; then class by
 // class, highest first. Within a class the lambdas take turns at being first.
 func queueNames(names []queue.Name, lambdas []*catalog.Entry, turn int, suspects bool) []queue.Name {
 	names = names[:0]

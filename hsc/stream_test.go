@@ -228,7 +228,7 @@ func TestASuspectNobodyHoldsIsForgotten(t *testing.T) {
 			t.Fatal(err)
 		}
 		f.svc.forgetAll()
-		f.enqueue(f.task("mail", suspect(0)))
+		f.enqueue(f.task("mail", suspect(1)))
 		f.dial(worker, &kinesinv1.Hello{Groups: []*kinesinv1.SlotGroup{slots(1, "mail")}}).wantClaimed(1)
 	})
 }

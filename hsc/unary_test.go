@@ -122,10 +122,10 @@ func TestClaimForACallerThatHasGoneIsGivenBack(t *testing.T) {
 	})
 }
 
-func TestUnarySuspectsOneAtATime(t *testing.T) {
+func TestUnaryBlamedOneAtATime(t *testing.T) {
 	bubble(t, func(f *fixture) {
 		worker := f.register()
-		f.enqueue(f.task("mail", suspect(0)), f.task("mail", suspect(0)))
+		f.enqueue(f.task("mail", suspect(1)), f.task("mail", suspect(1)))
 		got, err := f.claim(worker, 10, 0)
 		if len(got) != 1 || err != nil {
 			t.Fatal(got, err)
@@ -147,10 +147,10 @@ func TestUnarySuspectsOneAtATime(t *testing.T) {
 	})
 }
 
-func TestAHeartbeatFindsASuspectThatIsOver(t *testing.T) {
+func TestAHeartbeatFindsABlamedOneThatIsOver(t *testing.T) {
 	bubble(t, func(f *fixture) {
 		worker := f.register()
-		f.enqueue(f.task("mail", suspect(0)), f.task("mail", suspect(0)))
+		f.enqueue(f.task("mail", suspect(1)), f.task("mail", suspect(1)))
 		got, err := f.claim(worker, 10, 0)
 		if len(got) != 1 || err != nil {
 			t.Fatal(got, err)

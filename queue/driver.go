@@ -15,10 +15,10 @@ type Class uint8
 const (
 	// Normal messages go to any free slot.
 	Normal Class = iota
-	// Suspect messages are of tasks whose worker was lost; a process runs one of them at a time.
+	// Suspect messages are of tasks whose worker was lost once; they have waited for its lease and go first, together.
 	Suspect
-	// Blamed messages are of suspects that were alone under suspicion when they lost a worker; they
-	// are tried before other suspects so that a poison task is found soon.
+	// Blamed messages are of suspects that lost another worker; a process runs one of them at a time,
+	// so that a poison task is found alone.
 	Blamed
 )
 

@@ -63,8 +63,8 @@ const (
 	Start
 	// Finish: Worker ends Attempt with Outcome; Started, Delay (snooze), Error, Jitter.
 	Finish
-	// WorkerLost: the lease of Worker ran out; Blame when this task was the only suspect there. A task that
-	// was no suspect is never blamed.
+	// WorkerLost: the lease of Worker ran out; Blame when that lease names this task as the only one blamed
+	// that ran there. A task that was no suspect is never blamed.
 	WorkerLost
 	// Unconfirmed: Worker lives but never confirmed Attempt within ClaimTimeout.
 	Unconfirmed
@@ -285,13 +285,15 @@ func (t Task) workerLost(e Event, now Instant, p Policy) (Task, Effect, error) {
 	}
 	t.remember(OutcomeWorkerLost, "the worker was lost", now)
 	t.Lost++
-	if e.Blame && t.Suspect {
-		t.Blamed++
+	switch {
+	case !t.Suspect:
+		t.Suspect = true // it runs again at once, beside others
+	case t.Blamed == 0 || e.Blame:
+		t.Blamed++ // from now on it runs apart, and only the process that it is named for can blame it
 	}
 	if t.Blamed >= BlamesMax {
 		return t.end(Dead, now, p), None, nil
 	}
-	t.Suspect = true
 	return t.again(now, p)
 }
 

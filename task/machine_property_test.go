@@ -123,8 +123,11 @@ var rules = map[string]func(step) bool{
 	"no more failures than allowed": func(s step) bool { return s.after.Failures <= s.policy.MaxAttempts },
 	"no more blames than allowed":   func(s step) bool { return s.after.Blamed <= task.BlamesMax },
 	"only suspects are blamed":      func(s step) bool { return s.after.Blamed == 0 || s.after.Suspect },
-	"blame comes alone with a loss": func(s step) bool {
-		return s.after.Blamed <= s.before.Blamed || s.event.Kind == task.WorkerLost && s.event.Blame
+	"blame comes with the loss of a suspect": func(s step) bool {
+		return s.after.Blamed <= s.before.Blamed || s.event.Kind == task.WorkerLost && s.before.Suspect
+	},
+	"the last blame comes alone": func(s step) bool {
+		return s.after.Blamed < task.BlamesMax || s.before.Blamed >= task.BlamesMax || s.event.Blame
 	},
 	"an attempt that ends clears":     func(s step) bool { return !s.clears() || !s.after.Suspect && s.after.Blamed == 0 },
 	"history is bounded":              func(s step) bool { return len(s.after.History) <= task.HistoryMax },

@@ -298,14 +298,17 @@ func TestAnUnconfirmedClaimGoesBack(t *testing.T) {
 func TestPoisonIsDeadAfterTwoBlames(t *testing.T) {
 	p := newPath(t)
 	p.run("w1")
-	p.apply(p.lost(true), task.Enqueued, task.Send) // beside others: blaming it would be a mistake
+	p.apply(p.lost(true), task.Enqueued, task.Send) // under no suspicion: blaming it would be a mistake
 	if !p.Suspect || p.Blamed != 0 || p.Lost != 1 {
 		t.Errorf("after the first loss: suspect %v, blamed %d, lost %d", p.Suspect, p.Blamed, p.Lost)
 	}
 	p.run("w2")
-	p.apply(p.lost(true), task.Enqueued, task.Send)
+	p.apply(p.lost(false), task.Enqueued, task.Send) // beside others: it has to run apart
+	if p.Blamed != 1 {
+		t.Errorf("blamed %d times, want 1", p.Blamed)
+	}
 	p.run("w3")
-	p.apply(p.lost(false), task.Enqueued, task.Send) // not alone this time
+	p.apply(p.lost(false), task.Enqueued, task.Send) // not named this time
 	if p.Blamed != 1 {
 		t.Errorf("blamed %d times, want 1", p.Blamed)
 	}

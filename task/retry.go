@@ -43,8 +43,9 @@ const (
 	// ClockBound is the largest offset between the clocks of two of our processes
 	// that the lease rules allow for (ε).
 	ClockBound = 100 * time.Millisecond
-	// BlamesMax is how many processes a task may take down as their only suspect
-	// before it is dead. The first loss only makes it a suspect.
+	// BlamesMax is how many blames end a task. The first loss of a worker only makes it a suspect, which runs again
+	// beside others; the second in a row is the first blame, whoever else was there; the last
+	// one counts only if it was the one blamed task of its process.
 	BlamesMax = 2
 )
 

@@ -39,9 +39,9 @@ type Task struct {
 	Attempt  uint32 // the newest attempt's number: the fencing value, rises at every claim
 	Failures uint32 // attempts that the user's code failed; these count against MaxAttempts
 	Lost     uint32 // attempts whose worker was lost; never count against MaxAttempts
-	Blamed   uint32 // losses in which this task alone was under suspicion
+	Blamed   uint32 // losses while it was a suspect; one has it run apart, BlamesMax end it
 	Enqueues uint32 // sends since the last claim; lengthens the enqueue timeout
-	Suspect  bool   // its worker was lost: it runs as the only suspect of a process until cleared
+	Suspect  bool   // its worker was lost, and no attempt has ended in a living process since
 
 	CancelRequested bool // a cancel came while it ran
 
