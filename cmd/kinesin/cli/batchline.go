@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"strings"
+	"unicode/utf8"
 
 	"github.com/kinesin-io/kinesin/api"
 	"github.com/kinesin-io/kinesin/api/kinesinv1"
@@ -32,8 +33,11 @@ func parseLine(raw *rawLine, lambda string) (sdk.Item, error) {
 		return sdk.Item{}, api.Errorf(kinesinv1.Reason_REASON_TOO_LARGE, "longer than %d bytes", batchLineBytesMax)
 	}
 	var l batchLine
-	if err := decodeLine(raw.text, &l); err != nil {
-		return sdk.Item{}, invalid(err)
+	if !l.scan(raw.text) {
+		l = batchLine{}
+		if err := decodeLine(raw.text, &l); err != nil {
+			return sdk.Item{}, invalid(err)
+		}
 	}
 	item := sdk.Item{Lambda: l.Lambda, Priority: l.Priority, Collection: l.Collection, Key: l.Key}
 	if item.Lambda == "" {
@@ -104,7 +108,98 @@ func (l *batchLine) payload() ([]byte, error) {
 	case l.Payload[0] != '"':
 		return l.Payload, nil
 	}
+	if bytes.IndexByte(l.Payload, '\\') < 0 && utf8.Valid(l.Payload) {
+		return l.Payload[1 : len(l.Payload)-1], nil
+	}
 	var text string
 	err := json.Unmarshal(l.Payload, &text)
 	return []byte(text), err
+}
+
+// scan reads the usual line, an object of strings without escapes, in a fraction of the time that
+// decodeLine takes. It returns false, having read part of it, when the line is anything else.
+func (l *batchLine) scan(text []byte) bool {
+	if bytes.IndexByte(text, '\\') >= 0 || !utf8.Valid(text) {
+		return false
+	}
+	rest, ok := after(text, '{')
+	for ok {
+		var name, value []byte
+		if name, rest, ok = quoted(rest); !ok {
+			return false
+		}
+		if rest, ok = after(rest, ':'); !ok {
+			return false
+		}
+		if value, rest, ok = quoted(rest); !ok || !l.set(name, value) {
+			return false
+		}
+		if end, ended := after(rest, '}'); ended {
+			return len(bytes.TrimLeft(end, jsonSpace)) == 0
+		}
+		rest, ok = after(rest, ',')
+	}
+	return false
+}
+
+const jsonSpace = " \t\r\n"
+
+// after skips space and then c.
+func after(text []byte, c byte) (rest []byte, found bool) {
+	text = bytes.TrimLeft(text, jsonSpace)
+	if len(text) == 0 || text[0] != c {
+		return nil, false
+	}
+	return text[1:], true
+}
+
+// quoted cuts a string, with its quotes, off the text; there are no escapes in it.
+func quoted(text []byte) (s, rest []byte, ok bool) {
+	text = bytes.TrimLeft(text, jsonSpace)
+	if len(text) == 0 || text[0] != '"' {
+		return nil, nil, false
+	}
+	end := bytes.IndexByte(text[1:], '"')
+	if end < 0 {
+		return nil, nil, false
+	}
+	s = text[:end+2]
+	for _, c := range s {
+		if c < ' ' { // not allowed in a JSON string
+			return nil, nil, false
+		}
+	}
+	return s, text[end+2:], true
+}
+
+// set sets a field; names and values have their quotes. What comes twice is left to the decoder.
+func (l *batchLine) set(name, value []byte) bool {
+	text := func() string { return string(value[1 : len(value)-1]) }
+	once := func(field *string) bool {
+		first := *field == ""
+		*field = text()
+		return first
+	}
+	switch string(name) {
+	case `"lambda"`:
+		return once(&l.Lambda)
+	case `"priority"`:
+		return once(&l.Priority)
+	case `"collection"`:
+		return once(&l.Collection)
+	case `"key"`:
+		return once(&l.Key)
+	case `"in"`:
+		in := text()
+		l.In = &in
+		return true
+	case `"at"`:
+		at := text()
+		l.At = &at
+		return true
+	case `"payload"`:
+		l.Payload = value
+		return true
+	}
+	return false
 }

@@ -29,6 +29,9 @@ var (
 
 // parseDuration reads Go's notation, with days of 24 hours and weeks besides: 1w2d12h.
 func parseDuration(text string) (time.Duration, error) {
+	if d, ok := oneUnit(text); ok {
+		return d, nil
+	}
 	if !durationForm.MatchString(text) {
 		return 0, fmt.Errorf("%q is not a duration: %s", text, durationWant)
 	}
@@ -44,6 +47,22 @@ func parseDuration(text string) (time.Duration, error) {
 		sum = -sum
 	}
 	return time.Duration(math.Round(sum)), nil
+}
+
+// oneUnit reads the usual duration: a number of few digits and a unit of one letter.
+func oneUnit(text string) (d time.Duration, ok bool) {
+	last := len(text) - 1
+	if last < 1 || last > 6 {
+		return 0, false
+	}
+	for _, c := range []byte(text[:last]) {
+		if c < '0' || c > '9' {
+			return 0, false
+		}
+		d = 10*d + time.Duration(c-'0')
+	}
+	unit := units[text[last:]]
+	return d * unit, unit != 0 && d <= math.MaxInt64/2/unit
 }
 
 // formatDuration is a duration with whole days and weeks as a person would write them.
