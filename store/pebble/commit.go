@@ -29,7 +29,7 @@ type group struct {
 	sync     bool // a row that was written must be durable before it is acknowledged
 	requests []*request
 	floors   []*floor           // that have entries of this group pending
-	absent   *pebbledb.Iterator // sees the database before this group; nil until needed
+	iter     *pebbledb.Iterator // sees the database before this group; nil until needed
 	began    time.Time
 }
 
@@ -151,9 +151,9 @@ func (d *Driver) addRequest(g *group, r *request) *group {
 // commit makes a group visible, answers its lazy requests and passes the others on.
 func (d *Driver) commit(g *group) {
 	err := d.apply(g)
-	if g.absent != nil {
-		err = errors.Join(err, g.absent.Close())
-		g.absent = nil
+	if g.iter != nil {
+		err = errors.Join(err, g.iter.Close())
+		g.iter = nil
 	}
 	for _, f := range g.floors {
 		f.visible()

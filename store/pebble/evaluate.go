@@ -63,29 +63,34 @@ func (d *Driver) lookAbsent(g *group, key []byte, w *row, see func(value []byte)
 	if d.fresh.put(w.id, w.print) {
 		return false, nil
 	}
-	if g.absent == nil {
-		if g.absent, err = d.db.NewIter(&pebbledb.IterOptions{UseL6Filters: true}); err != nil {
+	return d.seek(g, key, see)
+}
+
+// seek is look by the iterator of the group: dearer for one key, cheaper for many in order.
+func (d *Driver) seek(g *group, key []byte, see func(value []byte) error) (found bool, err error) {
+	if g.iter == nil {
+		if g.iter, err = d.db.NewIter(&pebbledb.IterOptions{UseL6Filters: true}); err != nil {
 			return false, d.readError(err)
 		}
 	}
-	if !g.absent.SeekPrefixGE(key) {
-		if err := g.absent.Error(); err != nil {
+	if !g.iter.SeekPrefixGE(key) || !bytes.Equal(g.iter.Key(), key) {
+		if err := g.iter.Error(); err != nil {
 			return false, d.readError(err)
 		}
-		return false, nil
-	}
-	if !bytes.Equal(g.absent.Key(), key) {
 		return false, nil
 	}
 	if see == nil {
 		return true, nil
 	}
-	value, err := g.absent.ValueAndErr()
+	value, err := g.iter.ValueAndErr()
 	if err != nil {
 		return true, d.readError(err)
 	}
 	return true, see(value)
 }
+
+// seekRowsMin is how many rows of a request make seek cheaper than look.
+const seekRowsMin = 16
 
 // conflict is the answer to a write that found a task in its way.
 func conflict(value []byte) error {
@@ -116,7 +121,11 @@ func (d *Driver) putWaiting(g *group, r *request, w *row) error {
 // deleteWaiting uses a tombstone for one Set, which disappears with it in the first compaction
 // that sees both; it needs that a key is never set twice in a row, which putWaiting's condition grants.
 func (d *Driver) deleteWaiting(g *group, r *request, w *row) error {
-	found, err := d.look(r.key(w), nil)
+	look := d.look
+	if len(r.rows) >= seekRowsMin {
+		look = func(key []byte, see func([]byte) error) (bool, error) { return d.seek(g, key, see) }
+	}
+	found, err := look(r.key(w), nil)
 	if err != nil {
 		return err
 	}
