@@ -26,7 +26,7 @@ import (
 )
 
 // AheadDefault is how long before its due time a task may be claimed; the worker holds it until then.
-const AheadDefault = 20 * time.Millisecond
+const AheadDefault = 30 * time.Millisecond
 
 const (
 	sessionsSweepEvery = 10 * time.Second
@@ -74,6 +74,8 @@ type Config struct {
 	Hooks     Hooks
 
 	Ahead time.Duration // 0: AheadDefault
+	// SlotsOnly keeps a worker from getting tasks beyond its free slots, however short its attempts are.
+	SlotsOnly bool
 }
 
 // Service serves workers. All methods are safe for concurrent use.

@@ -48,3 +48,16 @@ func TestShortAttemptsAreClaimedBeyondTheSlots(t *testing.T) {
 		w.wantClaimed(1 + 1 + extraPerSlot)
 	})
 }
+
+func TestSlotsOnlyMeansNoTasksBeyondThem(t *testing.T) {
+	bubble(t, func(f *fixture) {
+		f.svc.SlotsOnly = true
+		w := f.work(slots(2, "mail"))
+		f.enqueueMany("mail", 10)
+		first := w.wantClaimed(2)
+		started := result(first[0], "success")
+		started.StartedMicros = int64(f.clock.Now())
+		w.send(&kinesinv1.WorkRequest{Results: []*kinesinv1.Result{started}})
+		w.wantClaimed(2 + 1)
+	})
+}

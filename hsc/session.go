@@ -27,8 +27,9 @@ type hand struct {
 
 // group is a slot group of one stream.
 type group struct {
-	lambdas []string
-	slots   int
+	lambdas   []string
+	slots     int
+	slotsOnly bool // no tasks beyond the slots
 
 	// Guarded by session.mu.
 	used      int
@@ -40,7 +41,12 @@ type group struct {
 }
 
 // room is how many more tasks the group may get. Call with session.mu held.
-func (g *group) room() int { return g.slots + g.pace.extra(g.slots) - g.used }
+func (g *group) room() int {
+	if g.slotsOnly {
+		return g.slots - g.used
+	}
+	return g.slots + g.pace.extra(g.slots) - g.used
+}
 
 func (g *group) poke() { poke(g.changed) }
 

@@ -172,7 +172,9 @@ func (s *Service) groupsOf(wire []*kinesinv1.SlotGroup) ([]*group, error) {
 		if err := s.checkLambdas(w.GetLambdas()); err != nil {
 			return nil, err
 		}
-		groups = append(groups, &group{lambdas: w.GetLambdas(), slots: int(w.GetSlots()), changed: make(chan struct{}, 1)})
+		groups = append(groups, &group{
+			lambdas: w.GetLambdas(), slots: int(w.GetSlots()), slotsOnly: s.SlotsOnly, changed: make(chan struct{}, 1),
+		})
 	}
 	return groups, nil
 }

@@ -73,7 +73,7 @@ type Workers interface {
 	CancelRequested(t *task.Task)
 }
 
-// Config is what an Inbound is made of; Near, NearDepthMax and Horizon have defaults.
+// Config is what an Inbound is made of; the durations and NearDepthMax have defaults.
 type Config struct {
 	Store     Store
 	Queue     Queue
@@ -87,6 +87,8 @@ type Config struct {
 	Near         time.Duration // 0: NearDefault; negative: never
 	NearDepthMax int           // messages in a queue beyond which near tasks take the way over the store; 0: NearDepthMaxDefault
 	Horizon      time.Duration // 0: HorizonDefault
+	// WaitLookEvery is the least time between two looks of a Wait at its tasks. 0: WaitLookEveryDefault; negative: none.
+	WaitLookEvery time.Duration
 	// DeliverReason, when not empty, is why lambdas of mode deliver are refused.
 	DeliverReason string
 }
@@ -116,6 +118,7 @@ func New(c Config) *Inbound {
 	c.Near = cmp.Or(c.Near, NearDefault)
 	c.NearDepthMax = cmp.Or(c.NearDepthMax, NearDepthMaxDefault)
 	c.Horizon = cmp.Or(c.Horizon, HorizonDefault)
+	c.WaitLookEvery = cmp.Or(c.WaitLookEvery, WaitLookEveryDefault)
 	return &Inbound{Config: c, intakes: newGenerations(), draining: make(chan struct{})}
 }
 

@@ -12,11 +12,11 @@ import (
 	"github.com/kinesin-io/kinesin/task"
 )
 
-// waitLookEvery bounds how often a Wait reads its tasks again, and waitLookMax how long it trusts
+// WaitLookEveryDefault bounds how often a Wait reads its tasks again, and waitLookMax how long it trusts
 // that nothing ended, since a task may end in another process.
 const (
-	waitLookEvery = 10 * time.Millisecond
-	waitLookMax   = time.Second
+	WaitLookEveryDefault = 10 * time.Millisecond
+	waitLookMax          = time.Second
 )
 
 // Get reads tasks by id, with an outcome for each.
@@ -187,7 +187,7 @@ func (in *Inbound) untilChange(ctx context.Context, change <-chan struct{}, over
 	defer again.Stop()
 	select {
 	case <-change:
-		return false, clock.Sleep(ctx, in.Clock, waitLookEvery)
+		return false, clock.Sleep(ctx, in.Clock, in.WaitLookEvery)
 	case <-again.C():
 		return false, nil
 	case <-over.C():

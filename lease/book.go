@@ -36,8 +36,9 @@ type Rows interface {
 // Book reads and changes leases. It remembers each one it changed, so that a
 // heartbeat costs one write and no read. It is safe for concurrent use.
 type Book struct {
-	rows  Rows
-	clock clock.Clock
+	rows    Rows
+	clock   clock.Clock
+	lasting bool // every lease is of LengthLasting
 
 	mu    sync.Mutex           // guards what follows; never held across I/O
 	known map[string]Lease     // as last written or read here; may be behind
@@ -49,12 +50,23 @@ func NewBook(rows Rows, c clock.Clock) *Book {
 	return &Book{rows: rows, clock: c, known: map[string]Lease{}, clear: map[string][]task.ID{}}
 }
 
+// NewLastingBook returns a book whose leases outlast every test: for virtual time, which jumps over
+// heartbeats. Whatever length is asked for, and be within the limits it must, a lease is of LengthLasting.
+func NewLastingBook(rows Rows, c clock.Clock) *Book {
+	b := NewBook(rows, c)
+	b.lasting = true
+	return b
+}
+
 // Open starts a lease under a new id made of name and random characters. length zero means
 // the default; a length outside the limits is task.ErrInvalid.
 func (b *Book) Open(ctx context.Context, name string, length time.Duration) (Lease, error) {
 	length, err := CheckLength(length)
 	if err != nil {
 		return Lease{}, err
+	}
+	if b.lasting {
+		length = LengthLasting
 	}
 	for range openTriesMax {
 		l := Lease{

@@ -103,6 +103,21 @@ func TestOpenRefusesLengthsOutsideTheLimits(t *testing.T) {
 	})
 }
 
+func TestLeasesOfALastingBookOutlastJumps(t *testing.T) {
+	rows := store.New(mem.New(), store.Config{})
+	b := lease.NewLastingBook(rows, clock.Real())
+	l, err := b.Open(t.Context(), "w", time.Minute)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if l.Length != lease.LengthLasting || l.Over(l.Receipt.Add(50*365*24*time.Hour), 0) {
+		t.Errorf("length %v", l.Length)
+	}
+	if _, err := b.Open(t.Context(), "w", time.Second); !errors.Is(err, task.ErrInvalid) {
+		t.Errorf("a length outside the limits: %v", err)
+	}
+}
+
 func TestAHeartbeatCostsNoRead(t *testing.T) {
 	run(t, func(f *fixture) {
 		l := f.open()

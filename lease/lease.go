@@ -26,6 +26,9 @@ const (
 	LengthDefault = 15 * time.Second
 )
 
+// LengthLasting is the length of all leases of a NewLastingBook.
+const LengthLasting = 100 * 365 * 24 * time.Hour
+
 // BeatsPerLease is how many heartbeats a worker sends in the length of its lease.
 const BeatsPerLease = 4
 

@@ -432,7 +432,9 @@ func (j *judgement) age(ctx context.Context, name queue.Name) (time.Duration, er
 
 // idle waits for the next entry, the next scan, a hint, or room in the queue.
 func (r *runner) idle(ctx context.Context, full fullness) {
-	now := r.Clock.Now()
+	timer := r.Clock.NewTimer(idleMax)
+	defer timer.Stop()
+	began, now := clock.StampOf(timer), r.Clock.Now()
 	until := min(r.nextScan, now.Add(idleMax))
 	if full.left {
 		if isClosed(full.room) {
@@ -447,8 +449,7 @@ func (r *runner) idle(ctx context.Context, full fullness) {
 	if at, ok := r.nextWakeup(full); ok {
 		until = min(until, at)
 	}
-	timer := r.Clock.NewTimer(until.Sub(now))
-	defer timer.Stop()
+	clock.ResetFrom(timer, began, until.Sub(now))
 	select {
 	case <-timer.C():
 	case <-r.poke:

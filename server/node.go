@@ -46,6 +46,36 @@ type NodeConfig struct {
 	Lead            time.Duration // 0: scheduler's default
 	Ahead           time.Duration // 0: HSC's default
 	QueueDepthMax   int           // 0: dispatcher's default; the queue driver's own bound is better higher
+
+	// Stepped is for a virtual clock that stands still and moves in jumps (docs/adr/0007). What happens at
+	// a moment then happens all of it at that moment: nothing is done ahead of its time, nothing waits for
+	// company, no worker gets tasks beyond its free slots, and leases outlast every jump.
+	Stepped bool
+}
+
+// atOnce stands for no time where zero means a default.
+const atOnce = time.Nanosecond
+
+func (c NodeConfig) withSteps() NodeConfig {
+	if c.Stepped {
+		c.Near, c.Lead, c.Ahead = atOnce, atOnce, atOnce
+	}
+	return c
+}
+
+func (c NodeConfig) newBook(rows lease.Rows) *lease.Book {
+	if c.Stepped {
+		return lease.NewLastingBook(rows, c.Clock)
+	}
+	return lease.NewBook(rows, c.Clock)
+}
+
+// waitLookEvery is inbound's default, or none.
+func (c NodeConfig) waitLookEvery() time.Duration {
+	if c.Stepped {
+		return -1
+	}
+	return 0
 }
 
 // Node is a set of roles in one process.
@@ -90,13 +120,13 @@ func newNode(ctx context.Context, c NodeConfig, m *metrics) (*Node, error) {
 	if err != nil {
 		return nil, err
 	}
-	n.compose(c, seal)
+	n.compose(c.withSteps(), seal)
 	n.metrics.registry.MustRegister(newDepthCollector(n))
 	return n, nil
 }
 
 func (n *Node) compose(c NodeConfig, seal *task.Sealer) {
-	leases := lease.NewBook(n.store, c.Clock)
+	leases := c.newBook(n.store)
 	if slices.Contains(c.Roles, RoleScheduler) {
 		n.dispatcher = dispatcher.New(dispatcher.Config{
 			Store: n.store, Queue: n.queue, Policies: policies{n.catalog}, Clock: c.Clock, Log: c.Log,
@@ -113,14 +143,14 @@ func (n *Node) compose(c NodeConfig, seal *task.Sealer) {
 	if slices.Contains(c.Roles, RoleHSC) {
 		n.hsc = hsc.New(hsc.Config{
 			Store: n.store, Queue: n.queue, Catalog: n.catalog, Leases: leases, Sealer: seal,
-			Scheduler: hscHints{n}, Clock: c.Clock, Log: c.Log, Hooks: n.hscHooks(), Ahead: c.Ahead,
+			Scheduler: hscHints{n}, Clock: c.Clock, Log: c.Log, Hooks: n.hscHooks(), Ahead: c.Ahead, SlotsOnly: c.Stepped,
 		})
 	}
 	if slices.Contains(c.Roles, RoleInbound) {
 		n.inbound = inbound.New(inbound.Config{
 			Store: n.store, Queue: n.queue, Catalog: n.catalog, Sealer: seal,
 			Scheduler: hints{n}, Workers: hints{n}, Clock: c.Clock, Hooks: n.inboundHooks(),
-			Near: c.Near, Horizon: c.Horizon, DeliverReason: deliverReason,
+			Near: c.Near, Horizon: c.Horizon, WaitLookEvery: c.waitLookEvery(), DeliverReason: deliverReason,
 		})
 	}
 }
