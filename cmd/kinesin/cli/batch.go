@@ -42,9 +42,11 @@ func (a *app) scheduleBatch(ctx context.Context, f *pflag.FlagSet, path string, 
 		if err := b.run(ctx, k, r, a.Stdout); err != nil {
 			return err
 		}
-		if b.failed > 0 {
-			a.note("%d of %d tasks failed", b.failed, b.tasks)
-			return errReported
+		switch {
+		case b.away != nil:
+			return fmt.Errorf("%d of %d tasks failed; the last that got no answer: %w", b.failed, b.tasks, b.away)
+		case b.failed > 0:
+			return fmt.Errorf("%d of %d tasks failed", b.failed, b.tasks)
 		}
 		return nil
 	})
@@ -55,7 +57,9 @@ type batch struct {
 	json   bool
 	lambda string // of lines that name none
 
-	tasks, failed int // counted by print
+	// Counted by print.
+	tasks, failed int
+	away          error // why the last task without an answer had none
 }
 
 // chunk is a piece of the input on its way to the output.
@@ -65,7 +69,8 @@ type chunk struct {
 
 	out    bytes.Buffer
 	failed int
-	done   chan struct{} // closed when out and failed are there
+	away   error
+	done   chan struct{} // closed when the fields above it are there
 }
 
 // rawLine is a line as it was read, without its end.
@@ -185,8 +190,11 @@ func (b *batch) schedule(ctx context.Context, k *sdk.Client, c *chunk) {
 		}
 	}
 	for i := range results {
-		if results[i].Err != nil {
+		if err := results[i].Err; err != nil {
 			c.failed++
+			if errors.Is(err, sdk.ErrUnavailable) {
+				c.away = err
+			}
 		}
 		b.format(&c.out, c.lines[i].number, &results[i])
 	}
@@ -234,6 +242,9 @@ func (b *batch) print(ctx context.Context, inOrder <-chan *chunk, w io.Writer) e
 		}
 		b.tasks += len(c.lines)
 		b.failed += c.failed
+		if c.away != nil {
+			b.away = c.away
+		}
 		if _, err := w.Write(c.out.Bytes()); err != nil {
 			return fmt.Errorf("write results: %w", err)
 		}
