@@ -133,7 +133,7 @@ func (s *session) cancelLocked(h *kinesinv1.Held, now time.Duration) {
 		s.timeline.remove(a)
 		a.group.dismiss(a)
 		a.end(Outcome{Kind: task.OutcomeCancelled})
-		s.report(a, now)
+		s.report(a)
 	case ended:
 	}
 }

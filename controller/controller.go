@@ -55,7 +55,7 @@ const (
 	LeaseMax         = time.Hour
 	GraceDefault     = 25 * time.Second
 	KillAfterDefault = 5 * time.Second
-	LingerDefault    = 5 * time.Millisecond
+	LingerDefault    = 10 * time.Millisecond
 	SlotsMax         = 10_000 // of all groups together
 )
 
@@ -81,8 +81,8 @@ type Config struct {
 	Grace     time.Duration
 	KillAfter time.Duration
 
-	// Linger is how long a result may wait for others to be sent with, while others run:
-	// LingerDefault; negative for none.
+	// Linger is how close after the last one a message with results is sent at the soonest, unless it is
+	// large: LingerDefault; negative for none.
 	Linger time.Duration
 
 	// Exit ends the process when the lease is lost and handlers do not obey. nil: Run

@@ -42,7 +42,6 @@ func (s *session) allAcknowledged() bool {
 
 // stopStarting gives back what has not started, and returns how many handlers run.
 func (s *session) stopStarting() int {
-	now := clock.Mono(s.cfg.Clock)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.draining = true
@@ -53,7 +52,7 @@ func (s *session) stopStarting() int {
 	for _, a := range s.inOrder() {
 		if a.state == held || a.state == waiting {
 			s.timeline.remove(a)
-			s.unrunnable(a, now)
+			s.unrunnable(a)
 		}
 	}
 	poke(s.outWake)
@@ -71,7 +70,6 @@ func (s *session) stopRunning() {
 
 // abandon gives back the tasks of handlers that do not return, and returns how many they are.
 func (s *session) abandon() int {
-	now := clock.Mono(s.cfg.Clock)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, a := range s.inOrder() {
@@ -82,7 +80,7 @@ func (s *session) abandon() int {
 		released := &attempt{key: a.key, work: a.work, due: a.due, group: a.group, startedAt: a.startedAt, place: -1}
 		released.end(Outcome{Kind: task.OutcomeReleased, Error: "the handler did not stop when the worker did"})
 		s.attempts[a.key] = released
-		s.report(released, now)
+		s.report(released)
 	}
 	return s.running
 }

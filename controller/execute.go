@@ -119,7 +119,7 @@ func (s *session) finish(a *attempt, o Outcome) *attempt {
 		s.forget(a)
 	} else {
 		a.end(o)
-		s.report(a, now.Mono)
+		s.report(a)
 	}
 	s.settled()
 	return s.nextWaiting(a.group, now)

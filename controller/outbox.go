@@ -28,36 +28,22 @@ type outbox struct {
 	results []*attempt
 	started []*attempt
 	drain   bool          // tell the server to send no more
-	since   time.Duration // monotonic; when the oldest of it came
+	last    time.Duration // monotonic; when something was last sent
 }
 
 func (o *outbox) size() int { return len(o.results) + len(o.started) }
 
-func (o *outbox) add(a *attempt, now time.Duration) {
-	if o.size() == 0 {
-		o.since = now
-	}
-	o.results = append(o.results, a)
-}
-
-func (o *outbox) addStarted(a *attempt, now time.Duration) {
-	if o.size() == 0 {
-		o.since = now
-	}
-	o.started = append(o.started, a)
-}
-
 // report puts the result of an attempt in the outbox, and wakes the sender when it
 // has to set its timer or has enough to send. Call with mu held.
-func (s *session) report(a *attempt, now time.Duration) {
-	s.outbox.add(a, now)
+func (s *session) report(a *attempt) {
+	s.outbox.results = append(s.outbox.results, a)
 	if s.outbox.size() == 1 || s.flushes() {
 		poke(s.outWake)
 	}
 }
 
-// flushes reports whether the outbox is worth sending now. A small one waits even if
-// nothing runs: what comes next may be on its way.
+// flushes reports whether the outbox is worth sending at once. A small one is sent no sooner than
+// the linger after the last: the first result goes at once, those of a busy time together.
 func (s *session) flushes() bool { return s.outbox.size() >= s.flushAt || s.draining }
 
 // take makes the next message of what is in the outbox. Without one it tells how
@@ -69,9 +55,11 @@ func (s *session) take() (*kinesinv1.WorkRequest, time.Duration) {
 	if s.lost || o.size() == 0 && !o.drain {
 		return nil, forever
 	}
-	if age := clock.Mono(s.cfg.Clock) - o.since; !s.flushes() && !o.drain && age < s.cfg.Linger {
-		return nil, s.cfg.Linger - age
+	now := clock.Mono(s.cfg.Clock)
+	if since := now - o.last; !s.flushes() && !o.drain && since < s.cfg.Linger {
+		return nil, s.cfg.Linger - since
 	}
+	o.last = now
 	request := &kinesinv1.WorkRequest{Drain: o.drain}
 	o.drain = false
 	results := o.results[:min(len(o.results), reportsPerSend)]
@@ -103,7 +91,6 @@ func rest(all []*attempt, n int) []*attempt {
 
 // refill puts all that a new stream has to be told in the outbox again. It returns what is in hand.
 func (s *session) refill() []*kinesinv1.Held {
-	now := clock.Mono(s.cfg.Clock)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.outbox = outbox{drain: s.draining}
@@ -116,9 +103,9 @@ func (s *session) refill() []*kinesinv1.Held {
 		switch {
 		case a.state == ended && a.place < 0: // else its alarm sends it
 			a.sent = false
-			s.outbox.add(a, now)
+			s.outbox.results = append(s.outbox.results, a)
 		case a.state == running && a.reported:
-			s.outbox.addStarted(a, now)
+			s.outbox.started = append(s.outbox.started, a)
 		}
 	}
 	return inHand
@@ -167,11 +154,11 @@ func jittered(highest time.Duration, n int, random uint64) time.Duration {
 }
 
 // unrunnable answers for a task that is not to be started here.
-func (s *session) unrunnable(a *attempt, now time.Duration) {
+func (s *session) unrunnable(a *attempt) {
 	if a.group == nil {
 		a.end(Outcome{Kind: task.OutcomeSnoozed, Error: unknownLambda, Delay: unknownDelay})
 	} else {
 		a.end(Outcome{Kind: task.OutcomeReleased, Error: releasedDraining})
 	}
-	s.report(a, now)
+	s.report(a)
 }

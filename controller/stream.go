@@ -120,7 +120,7 @@ func (s *session) admit(c *kinesinv1.Claimed, now time.Duration) *attempt {
 	s.attempts[k] = a
 	switch {
 	case s.draining || a.group == nil:
-		s.unrunnable(a, now)
+		s.unrunnable(a)
 	case c.HoldMicros > 0:
 		s.alarmLocked(a, now+time.Duration(c.HoldMicros)*time.Microsecond)
 	case s.occupyLocked(a, now):

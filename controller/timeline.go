@@ -156,12 +156,12 @@ func (s *session) alarmRang(a *attempt, now time.Duration) (start bool) {
 	case running:
 		s.runsOn(a, now)
 	case ended:
-		s.outbox.add(a, now)
+		s.outbox.results = append(s.outbox.results, a)
 		poke(s.outWake)
 	case waiting:
 		a.group.dismiss(a)
 		a.end(Outcome{Kind: task.OutcomeReleased, Error: releasedBusy})
-		s.report(a, now)
+		s.report(a)
 	}
 	return false
 }
@@ -171,7 +171,7 @@ func (s *session) runsOn(a *attempt, now time.Duration) {
 	ran := now - a.start
 	if !a.reported && ran >= StartedAfter {
 		a.reported = true
-		s.outbox.addStarted(a, now)
+		s.outbox.started = append(s.outbox.started, a)
 		poke(s.outWake)
 	}
 	if a.work.Timeout > 0 && ran >= a.work.Timeout && !a.overdue {
