@@ -99,7 +99,7 @@ func (in *Inbound) viewAll(rows []task.Task) []*kinesinv1.GetResult {
 func noSuchTask() *kinesinv1.Problem {
 	return &kinesinv1.Problem{
 		Reason: kinesinv1.Reason_REASON_NOT_FOUND,
-		Text:   "no such task: the id was not issued here, or the task ended and its retention is over",
+		Text:   "task not found: the id was not issued here, or the task ended and its retention is over",
 	}
 }
 

@@ -51,7 +51,7 @@ func (a *app) cancel(ctx context.Context, k *sdk.Client, ids []string) error {
 		for i, r := range results {
 			if r.Err != nil {
 				failed = errReported
-				a.note("%s: %v", rest[i], r.Err)
+				a.note("%s: %v", short(rest[i]), r.Err)
 			}
 			if err := a.printCancel(&array, len(ids) > 1, rest[i], r); err != nil {
 				return err

@@ -319,11 +319,11 @@ func TestUnknownAndForgedIDs(t *testing.T) {
 	forged := id[:len(id)-1] + string(id[len(id)-1]^1)
 	for _, bad := range []string{"x", forged, id + "x", "k1"} {
 		for _, command := range []string{"get", "cancel", "wait"} {
-			s.do(command, bad).check(t, command+" "+bad, 1, bad, "no such task")
+			s.do(command, bad).check(t, command+" "+bad, 1, bad, "not found")
 		}
 	}
 	o := s.do("get", id, "x", "-o", "json")
-	o.check(t, "get of two", 1, "no such task")
+	o.check(t, "get of two", 1, "not found")
 	var both []map[string]any
 	if err := json.Unmarshal([]byte(o.stdout), &both); err != nil || len(both) != 2 || both[0]["id"] != id || both[1]["reason"] != "not_found" {
 		t.Errorf("%v, %s", err, o.stdout)

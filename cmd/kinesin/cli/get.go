@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -73,7 +74,7 @@ func (a *app) printResults(ids []string, results []sdk.GetResult, withPayload bo
 	for i := range results {
 		if results[i].Err != nil {
 			failed = errReported
-			a.note("%s: %v", ids[i], results[i].Err)
+			a.note("%s: %v", short(ids[i]), results[i].Err)
 		}
 		if err := a.printResult(&array, ids, i, &results[i], withPayload); err != nil {
 			return err
@@ -105,4 +106,13 @@ func (a *app) printResult(array *arrayWriter, ids []string, i int, r *sdk.GetRes
 		fmt.Fprintln(a.Stdout)
 	}
 	return printTask(a.Stdout, &o)
+}
+
+// short is an argument as it stands in a message: no id is that long, but anything may be passed for one.
+func short(id string) string {
+	const most = 100
+	if len(id) <= most {
+		return id
+	}
+	return strings.ToValidUTF8(id[:most], "") + "…"
 }

@@ -76,7 +76,7 @@ func (a *app) printWaited(ids []string, results []sdk.GetResult) error {
 	for i := range results {
 		if results[i].Err != nil {
 			failed = errReported
-			a.note("%s: %v", ids[i], results[i].Err)
+			a.note("%s: %v", short(ids[i]), results[i].Err)
 			continue
 		}
 		if _, err := fmt.Fprintln(a.Stdout, ids[i], results[i].Task.State); err != nil {
