@@ -6,6 +6,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/kinesin-io/kinesin/catalog"
+	"github.com/kinesin-io/kinesin/store"
 	"github.com/kinesin-io/kinesin/task"
 )
 
@@ -50,11 +51,12 @@ func (c *depthCollector) Collect(out chan<- prometheus.Metric) {
 	now := c.n.clock.Now()
 	for _, l := range c.n.catalog.All() {
 		for priority, name := range l.Priorities {
-			var sum [16]int64
+			var sum store.Depth
 			var oldest time.Duration
 			for _, p := range partitionsOf(l, priority) {
-				sum[task.Scheduled] += counts[p].Waiting
-				sum[task.Enqueued] += counts[p].Awake
+				for s, n := range counts[p] {
+					sum[s] += n
+				}
 				if due, ok := overdue[p]; ok {
 					oldest = max(oldest, now.Sub(due))
 				}

@@ -62,8 +62,8 @@ type Driver interface {
 
 // Depther is an optional capability of a driver: exact counts kept by itself.
 type Depther interface {
-	// Depths counts the live tasks by partition and state. ready is false while the counts are still
-	// being built after a start.
+	// Depths counts the live tasks of each partition that has any. ready is false while the counts are
+	// still being built after a start.
 	Depths() (counts map[task.Partition]Depth, ready bool)
 }
 
@@ -73,11 +73,9 @@ type Fuller interface {
 	Full() bool
 }
 
-// Depth is how many live tasks a partition has.
-type Depth struct {
-	Waiting int64 // waiting rows
-	Awake   int64 // task rows with a wake-up: keyed, enqueued, running or backing off
-}
+// Depth is how many live tasks a partition has in each state: its waiting rows, which count as scheduled, and
+// its task rows with a wake-up. A task that is just being dispatched has both and counts twice for that moment.
+type Depth [task.Expired + 1]int64
 
 // WaitingKey finds a waiting row.
 type WaitingKey struct {

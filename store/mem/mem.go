@@ -142,7 +142,7 @@ func (d *Driver) putWaiting(t *task.Task) error {
 	}
 	d.waiting[key] = owned(*t)
 	d.byDue.ReplaceOrInsert(dueKey(key))
-	d.count(t.Partition, 1, 0)
+	d.count(t.Partition, task.Scheduled, 1)
 	return nil
 }
 
@@ -152,7 +152,7 @@ func (d *Driver) deleteWaiting(key store.WaitingKey) error {
 	}
 	delete(d.waiting, key)
 	d.byDue.Delete(dueKey(key))
-	d.count(key.Partition, -1, 0)
+	d.count(key.Partition, task.Scheduled, -1)
 	return nil
 }
 
@@ -182,7 +182,7 @@ func (d *Driver) setTask(t task.Task) {
 	d.tasks[t.ID] = t
 	if t.Wake != 0 {
 		d.byWake.ReplaceOrInsert(wakeKey(&t))
-		d.count(t.Partition, 0, 1)
+		d.count(t.Partition, t.State, 1)
 	}
 	if t.State.IsEnd() {
 		d.byExpiry.ReplaceOrInsert(expiryKey(&t))
@@ -194,7 +194,7 @@ func (d *Driver) dropTask(t *task.Task) {
 	delete(d.tasks, t.ID)
 	if t.Wake != 0 {
 		d.byWake.Delete(wakeKey(t))
-		d.count(t.Partition, 0, -1)
+		d.count(t.Partition, t.State, -1)
 	}
 	if t.State.IsEnd() {
 		d.byExpiry.Delete(expiryKey(t))
@@ -205,10 +205,9 @@ func dueKey(k store.WaitingKey) indexKey { return indexKey{k.Partition, k.Due, k
 func wakeKey(t *task.Task) indexKey      { return indexKey{t.Partition, t.Wake, t.ID} }
 func expiryKey(t *task.Task) indexKey    { return indexKey{at: t.ExpireAt, id: t.ID} }
 
-func (d *Driver) count(p task.Partition, waiting, awake int64) {
+func (d *Driver) count(p task.Partition, s task.State, change int64) {
 	n := d.depths[p]
-	n.Waiting += waiting
-	n.Awake += awake
+	n[s] += change
 	if n == (store.Depth{}) {
 		delete(d.depths, p)
 		return

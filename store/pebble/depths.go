@@ -1,6 +1,7 @@
 package pebble
 
 import (
+	"errors"
 	"log/slog"
 
 	pebbledb "github.com/cockroachdb/pebble/v2"
@@ -10,16 +11,17 @@ import (
 )
 
 // Depths implements store.Depther.
-func (d *Driver) Depths() (map[task.Partition]store.Depth, bool) {
-	return d.parts.depths(), d.counted.Load()
+func (d *Driver) Depths() (counts map[task.Partition]store.Depth, ready bool) {
+	ready = d.counted.Load() // before the counts: they may become complete in between
+	return d.parts.depths(), ready
 }
 
 // countDepths adds what was stored before the start to the counters, which the committer
 // moves meanwhile: the snapshot is older than its first write.
 func (d *Driver) countDepths(snapshot *pebbledb.Snapshot) {
-	err := d.countSpace(snapshot, waitingSpace, func(p *part) { p.depth.waiting.Add(1) })
+	err := d.countSpace(snapshot, waitingSpace, func(*position) (task.State, error) { return task.Scheduled, nil })
 	if err == nil {
-		err = d.countSpace(snapshot, wakeSpace, func(p *part) { p.depth.awake.Add(1) })
+		err = d.countSpace(snapshot, wakeSpace, func(at *position) (task.State, error) { return d.stateIn(snapshot, at.id) })
 	}
 	if err != nil {
 		d.cfg.Logger.Error("counting stored tasks failed", slog.String("error", err.Error()))
@@ -30,7 +32,20 @@ func (d *Driver) countDepths(snapshot *pebbledb.Snapshot) {
 	d.counted.Store(err == nil && !d.closing.Load())
 }
 
-func (d *Driver) countSpace(snapshot *pebbledb.Snapshot, space byte, count func(*part)) error {
+// stateIn reads the state of a task row; task.Unknown, which nobody counts, when there is none.
+func (d *Driver) stateIn(snapshot *pebbledb.Snapshot, id task.ID) (task.State, error) {
+	value, closer, err := snapshot.Get(appendIDKey(nil, taskSpace, id))
+	if errors.Is(err, pebbledb.ErrNotFound) {
+		return task.Unknown, nil
+	}
+	if err != nil {
+		return task.Unknown, d.readError(err)
+	}
+	h, err := store.DecodeHeader(value)
+	return h.State, errors.Join(err, closer.Close())
+}
+
+func (d *Driver) countSpace(snapshot *pebbledb.Snapshot, space byte, stateOf func(*position) (task.State, error)) error {
 	var of task.Partition
 	var current *part
 	return eachOf(snapshot, []byte{space}, []byte{space + 1}, func(key []byte, _ func() ([]byte, error)) (bool, error) {
@@ -38,7 +53,11 @@ func (d *Driver) countSpace(snapshot *pebbledb.Snapshot, space byte, count func(
 		if current == nil || p != of {
 			of, current = p, d.parts.get(p)
 		}
-		count(current)
-		return !d.closing.Load(), nil
+		at := decodePosition(key[len(key)-positionLen:])
+		s, err := stateOf(&at)
+		if err == nil && s != task.Unknown {
+			current.count(s, 1)
+		}
+		return !d.closing.Load(), err
 	}, d.readError)
 }

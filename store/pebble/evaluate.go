@@ -114,7 +114,7 @@ func (d *Driver) putWaiting(g *group, r *request, w *row) error {
 	}
 	p := d.part(w.head.Partition)
 	g.pending(&p.waiting, position{w.due, w.id})
-	p.depth.waiting.Add(1)
+	p.count(task.Scheduled, 1)
 	return g.batch.Set(r.key(w), r.val(w), nil)
 }
 
@@ -132,7 +132,7 @@ func (d *Driver) deleteWaiting(g *group, r *request, w *row) error {
 	if !found {
 		return &store.ConflictError{}
 	}
-	d.part(w.head.Partition).depth.waiting.Add(-1)
+	d.part(w.head.Partition).count(task.Scheduled, -1)
 	return g.batch.SingleDelete(r.key(w), nil)
 }
 
@@ -140,6 +140,7 @@ func (d *Driver) putTask(g *group, r *request, w *row) error {
 	if found, err := d.lookAbsent(g, r.key(w), w, conflict); found || err != nil {
 		return err
 	}
+	d.countLive(&w.head, 1)
 	return errors.Join(g.batch.Set(r.key(w), r.val(w), nil), d.addWake(g, w), d.addEnded(g, w))
 }
 
@@ -160,7 +161,16 @@ func (d *Driver) replaceTask(g *group, r *request, w *row) error {
 	if !found {
 		return &store.ConflictError{}
 	}
+	d.countLive(&old, -1)
+	d.countLive(&w.head, 1)
 	return errors.Join(g.batch.Set(r.key(w), r.val(w), nil), d.moveWake(g, w, &old), d.moveEnded(g, w, &old))
+}
+
+// countLive counts a task row that has a wake-up.
+func (d *Driver) countLive(h *store.Header, change int64) {
+	if !h.Wake.IsZero() {
+		d.part(h.Partition).count(h.State, change)
+	}
 }
 
 // moveWake changes the index of wake-ups when the wake-up moved, so that a key in it is set
@@ -178,7 +188,6 @@ func (d *Driver) addWake(g *group, w *row) error {
 	}
 	p, at := d.part(w.head.Partition), position{w.head.Wake, w.id}
 	g.pending(&p.wakes, at)
-	p.depth.awake.Add(1)
 	return g.batch.Set(d.scratchIndexKey(wakeSpace, w.head.Partition, at), nil, nil)
 }
 
@@ -186,7 +195,6 @@ func (d *Driver) dropWake(g *group, id task.ID, old *store.Header) error {
 	if old.Wake.IsZero() {
 		return nil
 	}
-	d.part(old.Partition).depth.awake.Add(-1)
 	return g.batch.SingleDelete(d.scratchIndexKey(wakeSpace, old.Partition, position{old.Wake, id}), nil)
 }
 
