@@ -72,6 +72,9 @@ func (c *claimer) run(ctx context.Context, messages []queue.Message) error {
 	c.fetch(ctx)
 	c.commit(ctx, messages)
 	c.settle(ctx, messages)
+	for i := range c.claims {
+		c.sess.suspectClaimed(c.claims[i].row.ID)
+	}
 	return err
 }
 

@@ -406,6 +406,8 @@ func id(c *kinesinv1.Claimed) task.ID {
 type faultyStore struct {
 	*store.Store
 
+	meanwhile func() // happens before the next Apply; set when all is quiet
+
 	mu       sync.Mutex
 	applies  int  // how many Apply calls are to fail
 	applied  bool // they are applied all the same
@@ -422,6 +424,10 @@ func (s *faultyStore) failApply(n int, applied bool) {
 }
 
 func (s *faultyStore) Apply(ctx context.Context, ops []store.Op) ([]error, error) {
+	if happens := s.meanwhile; happens != nil {
+		s.meanwhile = nil
+		happens()
+	}
 	s.mu.Lock()
 	s.writes++
 	fail := s.applies > 0

@@ -60,12 +60,13 @@ type session struct {
 	mu      sync.Mutex // guards what follows and the groups of the stream; never held across I/O
 	hands   map[task.ID]*hand
 	suspect task.ID // the suspect in hand, or about to be; zero for none
+	claimed bool    // it is not about to be: its claim was decided
 	stream  *stream // the newest, nil when it has ended
 	lost    bool    // the lease has ended
 }
 
 func newSession(l *lease.Lease) *session {
-	return &session{worker: l.Worker, lease: l.Length, hands: map[task.ID]*hand{}, suspect: l.Suspect}
+	return &session{worker: l.Worker, lease: l.Length, hands: map[task.ID]*hand{}, suspect: l.Suspect, claimed: true}
 }
 
 func (s *session) end() task.Instant { return task.Instant(s.ends.Load()) }
@@ -146,8 +147,15 @@ func (s *session) reserveSuspect(id task.ID) bool {
 	if !s.suspect.IsZero() {
 		return false
 	}
-	s.suspect = id
+	s.suspect, s.claimed = id, false
 	return true
+}
+
+// suspectClaimed notes that the claim of the reserved suspect, if that is id, was decided.
+func (s *session) suspectClaimed(id task.ID) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.claimed = s.claimed || s.suspect == id
 }
 
 // suspectDone notes that the process does not run this suspect any more, if it ever did.
@@ -162,10 +170,22 @@ func (s *session) suspectDone(id task.ID) bool {
 	return true
 }
 
+// suspectInHand is the suspect that the process should run, zero for none. One whose claim is under way does not
+// count: no row and no worker knows of it yet.
 func (s *session) suspectInHand() task.ID {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	if !s.claimed {
+		return task.ID{}
+	}
 	return s.suspect
+}
+
+// mayRunSuspect reports whether the process has no suspect and is about to get none.
+func (s *session) mayRunSuspect() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.suspect.IsZero()
 }
 
 // free makes the slot of a hand free for the next task. Call with mu held.

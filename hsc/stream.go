@@ -287,8 +287,9 @@ func (st *stream) releaseSuspectNotHeld() {
 	st.sess.mu.Lock()
 	id := st.sess.suspect
 	held := st.sess.hands[id] != nil
+	underWay := !st.sess.claimed // on the stream before this one
 	st.sess.mu.Unlock()
-	if !held {
+	if !held && !underWay {
 		st.svc.suspectDone(st.sess, id)
 	}
 }

@@ -248,7 +248,7 @@ func (s *Service) poll(ctx context.Context, sess *session, lambdas []string, lim
 	defer cancel()
 	c := claimer{svc: s, sess: sess}
 	for turn := int(s.Clock.Uint64() >> 33); waiting.Err() == nil; turn++ {
-		names := queueNames(nil, s.entries(nil, lambdas), turn, sess.suspectInHand().IsZero())
+		names := queueNames(nil, s.entries(nil, lambdas), turn, sess.mayRunSuspect())
 		if len(names) == 0 {
 			<-waiting.Done()
 			break

@@ -147,6 +147,24 @@ func TestUnaryBlamedOneAtATime(t *testing.T) {
 	})
 }
 
+func TestAHeartbeatDuringTheClaimOfABlamedOne(t *testing.T) {
+	bubble(t, func(f *fixture) {
+		worker := f.register()
+		f.enqueue(f.task("mail", suspect(1)), f.task("mail", suspect(1)))
+		f.store.meanwhile = func() { f.heartbeat(worker) }
+		got, err := f.claim(worker, 10, 0)
+		if len(got) != 1 || err != nil {
+			t.Fatal(got, err)
+		}
+		if more, err := f.claim(worker, 10, time.Second); len(more) != 0 || err != nil {
+			t.Errorf("two at a time: %v, %v", more, err)
+		}
+		if l, err := f.book.Look(f.ctx, worker); err != nil || l.Suspect != id(got[0]) {
+			t.Errorf("the lease names %v, %v", l.Suspect, err)
+		}
+	})
+}
+
 func TestAHeartbeatFindsABlamedOneThatIsOver(t *testing.T) {
 	bubble(t, func(f *fixture) {
 		worker := f.register()
