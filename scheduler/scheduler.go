@@ -27,7 +27,7 @@ const (
 	// WindowDefault is how far ahead of now a partition is read (W); it is read again every W/2.
 	WindowDefault = 10 * time.Second
 	// LeadDefault is how long before its due time a task may be enqueued; its message is held back until then.
-	LeadDefault = 50 * time.Millisecond
+	LeadDefault = 100 * time.Millisecond
 	// LookaheadRowsDefault bounds what one process reads ahead, over all its partitions.
 	LookaheadRowsDefault = 1 << 16
 	// Each partition's share of it stays within these.
