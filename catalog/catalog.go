@@ -95,8 +95,8 @@ func (c *Catalog) Run(ctx context.Context) error {
 		if err := c.Refresh(ctx); err != nil && ctx.Err() == nil {
 			c.log.WarnContext(ctx, "lambdas not refreshed", slog.Any("error", err))
 		}
-		if err := clock.Sleep(ctx, c.clock, RefreshEvery); err != nil {
-			return nil
+		if clock.Sleep(ctx, c.clock, RefreshEvery) != nil {
+			return nil //nolint:nilerr // the end of ctx is the way to stop
 		}
 	}
 }

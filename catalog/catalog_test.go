@@ -136,8 +136,12 @@ func TestCreateAgain(t *testing.T) {
 func TestCreateRefusesWhatIsNotAllowed(t *testing.T) {
 	f := newFixture(t)
 	for _, l := range []task.Lambda{
-		{}, {Name: "a b"}, {Name: strings.Repeat("x", 65)}, {Name: "x", Shards: task.ShardsMax + 1},
-		{Name: "x", Priorities: []string{"a", "a"}}, {Name: "x", BackoffMin: time.Minute, BackoffMax: time.Second},
+		{},
+		{Name: "a b"},
+		{Name: strings.Repeat("x", 65)},
+		{Name: "x", Shards: task.ShardsMax + 1},
+		{Name: "x", Priorities: []string{"a", "a"}},
+		{Name: "x", BackoffMin: time.Minute, BackoffMax: time.Second},
 	} {
 		if _, _, err := f.Create(f.ctx, l); !errors.Is(err, task.ErrInvalid) || !strings.Contains(err.Error(), "want") && !strings.Contains(err.Error(), "twice") {
 			t.Errorf("%+v: %v", l, err)

@@ -29,11 +29,17 @@ const (
 	NearDefault = 10 * time.Second
 	// NearDepthMaxDefault is how many messages a queue may hold for near tasks to go there at once.
 	NearDepthMaxDefault = 4096
-	// KeyBytesMax and CollectionBytesMax bound the labels of a task.
-	KeyBytesMax, CollectionBytesMax = 256, 128
-	// ScheduleItemsMax, IDsMax and ListMax bound one call.
-	ScheduleItemsMax, IDsMax, ListMax = 10_000, 1000, 1000
-	listDefault                       = 100
+	// KeyBytesMax bounds the key of a task, in bytes.
+	KeyBytesMax = 256
+	// CollectionBytesMax bounds the collection of a task, in bytes.
+	CollectionBytesMax = 128
+	// ScheduleItemsMax is how many tasks one call schedules at most.
+	ScheduleItemsMax = 10_000
+	// IDsMax is how many ids one call names at most.
+	IDsMax = 1000
+	// ListMax is how many tasks one page of a list has at most; listDefault when nothing is said.
+	ListMax     = 1000
+	listDefault = 100
 	// WaitMax is how long one call waits at most.
 	WaitMax = time.Minute
 	// PayloadsBytesMax bounds the payloads of one answer, so that it fits a message also in base64.

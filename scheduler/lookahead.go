@@ -4,8 +4,9 @@ import (
 	"bytes"
 	"sync/atomic"
 
-	"github.com/kinesin-io/kinesin/task"
 	"github.com/tidwall/btree"
+
+	"github.com/kinesin-io/kinesin/task"
 )
 
 // entry is one thing to do at a moment. A wake-up has no task: its row is read again when it fires.

@@ -38,7 +38,7 @@ func TestFiresAtItsMillisecondAndNeverBeforeTheLead(t *testing.T) {
 
 func TestAKeyedTaskIsDispatchedAheadLikeAnyOther(t *testing.T) {
 	inWorld(t, depth, func(w *world) {
-		s, _ := w.start()
+		s := w.start()
 		soon := w.awake(high, 3*time.Second, func(*task.Task) {})
 		s.Awake(&soon)
 		later := w.awake(high, 33*time.Second, func(*task.Task) {})
@@ -65,7 +65,7 @@ func TestASnoozedTaskIsNeverEarly(t *testing.T) {
 func TestALateInsertBehindTheHeadIsOnTime(t *testing.T) {
 	inWorld(t, depth, func(w *world) {
 		head := w.waiting(high, 5*time.Second)
-		s, _ := w.start()
+		s := w.start()
 		w.advance(time.Second)
 		late := w.waiting(high, time.Second)
 		s.Added(&late)
@@ -89,7 +89,7 @@ func TestAnInsertWithoutAHintIsFoundByTheNextScan(t *testing.T) {
 
 func TestAnInsertDuringAScanIsOnTime(t *testing.T) {
 	inWorld(t, depth, func(w *world) {
-		s, _ := w.start()
+		s := w.start()
 		var inserted task.Task
 		w.rows.during = func(p task.Partition) {
 			inserted = w.waiting(p, 2*time.Second)
@@ -104,7 +104,7 @@ func TestAnInsertDuringAScanIsOnTime(t *testing.T) {
 func TestAHintThatTheHorizonPassedOverIsFound(t *testing.T) {
 	inWorld(t, depth, func(w *world) {
 		w.look = 1
-		s, _ := w.start()
+		s := w.start()
 		var all []task.Task
 		w.rows.during = func(p task.Partition) {
 			for i := range 200 {
@@ -120,7 +120,7 @@ func TestAHintThatTheHorizonPassedOverIsFound(t *testing.T) {
 
 func TestMoreHintsThanTheInboxHoldsLoseNothing(t *testing.T) {
 	inWorld(t, depth, func(w *world) {
-		s, _ := w.start()
+		s := w.start()
 		const n = 6000 // above the bound of the inbox
 		block := make(chan struct{})
 		w.sent.mu.Lock()
@@ -189,7 +189,7 @@ func TestAFullQueueIsWaitedForWithoutSpinning(t *testing.T) {
 					w.waiting(high, 0)
 					w.awake(high, 0, func(t *task.Task) { t.State, t.Attempt = task.RetriableFailure, 1 })
 				}
-				s, _ := w.start()
+				s := w.start()
 				w.advance(time.Second)
 				if got := len(w.sent.fired()); got != 16 {
 					t.Errorf("%d dispatched into a queue of 16", got)
@@ -249,7 +249,7 @@ func TestATakeOverSendsWhatWasEnqueuedAgain(t *testing.T) {
 
 func TestARetryFiresAtItsBackoff(t *testing.T) {
 	inWorld(t, depth, func(w *world) {
-		s, _ := w.start()
+		s := w.start()
 		w.advance(3 * time.Second)
 		failed := w.awake(high, -time.Second, func(t *task.Task) {
 			t.State, t.Attempt, t.Failures, t.Wake = task.RetriableFailure, 1, 1, w.clock.Now().Add(1234567*time.Microsecond)
@@ -460,7 +460,7 @@ func TestAnUnreadableLeaseHoldsUpNobody(t *testing.T) {
 func TestLambdasComeAndGoAtRunTime(t *testing.T) {
 	inWorld(t, depth, func(w *world) {
 		w.parts.all = nil
-		s, _ := w.start()
+		s := w.start()
 		early := w.waiting(high, 2*time.Second)
 		s.Added(&early) // for a partition that nobody runs
 		w.parts.set(high)
@@ -490,8 +490,8 @@ func TestTwoSchedulersOverOneStoreSendEachTaskToOneClaim(t *testing.T) {
 		for i := range 300 {
 			tasks = append(tasks, w.waiting(high, time.Duration(i)*10*time.Millisecond))
 		}
-		a, _ := w.start()
-		b, _ := w.start()
+		a := w.start()
+		b := w.start()
 		for i := range 300 {
 			one := w.waiting(high, time.Duration(i)*10*time.Millisecond)
 			a.Added(&one)
@@ -506,7 +506,7 @@ func TestTwoSchedulersOverOneStoreSendEachTaskToOneClaim(t *testing.T) {
 			if err != nil {
 				continue
 			}
-			results, _ := w.rows.Store.Apply(w.ctx, []store.Op{{Kind: store.ReplaceTask, Task: next}})
+			results, _ := w.rows.Apply(w.ctx, []store.Op{{Kind: store.ReplaceTask, Task: next}})
 			if results[0] == nil {
 				claims[next.ID]++
 			}
@@ -529,7 +529,7 @@ func TestOverdueTellsTheOldestOfEachPartition(t *testing.T) {
 		oldest := w.waiting(high, -time.Hour)
 		w.waiting(high, -time.Minute)
 		w.waiting(low, time.Minute)
-		s, _ := w.start()
+		s := w.start()
 		all := s.Overdue()
 		if len(all) != 1 || all[high] != oldest.Due {
 			t.Errorf("overdue: %v", all)

@@ -39,7 +39,7 @@ func (s *Sweeper) Run(ctx context.Context) error {
 			continue
 		}
 		if clock.Sleep(ctx, s.Clock, SweepEvery) != nil {
-			return nil
+			return nil //nolint:nilerr // the end of ctx is the way to stop
 		}
 	}
 }

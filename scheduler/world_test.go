@@ -84,28 +84,27 @@ func (w *world) note(change func()) {
 	change()
 }
 
-// start runs a scheduler until the returned stop is called, or the test ends.
-func (w *world) start() (s *scheduler.Scheduler, stop func()) {
+// start runs a scheduler until the test ends.
+func (w *world) start() *scheduler.Scheduler {
 	var leases scheduler.Leases = w.leases
 	if w.marks != nil {
 		leases = w.marks
 	}
-	s = scheduler.New(scheduler.Config{
+	s := scheduler.New(scheduler.Config{
 		Store: w.rows, Queue: w.queue, Dispatcher: w.sent, Leases: leases, Ownership: everything{}, Partitions: w.parts,
 		Clock: w.clock, Log: slog.New(slog.DiscardHandler), Hooks: w.hooks, LookaheadRows: w.look,
 	})
 	ctx, cancel := context.WithCancel(w.ctx)
 	done := make(chan error)
 	go func() { done <- s.Run(ctx) }()
-	stop = sync.OnceFunc(func() {
+	w.t.Cleanup(func() {
 		cancel()
 		if err := <-done; err != nil {
 			w.t.Errorf("run: %v", err)
 		}
 	})
-	w.t.Cleanup(stop)
 	synctest.Wait()
-	return s, stop
+	return s
 }
 
 // advance lets what was started come to rest before time moves on.
@@ -124,7 +123,7 @@ func (w *world) next(p task.Partition, d time.Duration) task.Task {
 
 func (w *world) apply(ops ...store.Op) {
 	w.t.Helper()
-	results, err := w.rows.Store.Apply(w.ctx, ops)
+	results, err := w.rows.Apply(w.ctx, ops)
 	if err = errors.Join(append(results, err)...); err != nil {
 		w.t.Fatal(err)
 	}
@@ -343,13 +342,13 @@ func (c *courier) Dispatch(ctx context.Context, orders []task.Order) []error {
 func (c *courier) carryOut(ctx context.Context, o *task.Order) error {
 	next, effect, err := o.Task.Apply(o.Event, c.w.clock.Now(), policy)
 	if err != nil {
-		return nil
+		return nil //nolint:nilerr // the task moved on
 	}
 	op := store.Op{Kind: store.ReplaceTask, Task: next}
 	if o.Waiting {
 		op.Kind = store.PutTask
 	}
-	results, err := c.w.rows.Store.Apply(ctx, []store.Op{op})
+	results, err := c.w.rows.Apply(ctx, []store.Op{op})
 	if err != nil {
 		return err
 	}
@@ -357,7 +356,7 @@ func (c *courier) carryOut(ctx context.Context, o *task.Order) error {
 		c.Send(ctx, []task.Task{next})
 	}
 	if o.Waiting {
-		_, err = c.w.rows.Store.Apply(ctx, []store.Op{{Kind: store.DeleteWaiting, Task: o.Task}})
+		_, err = c.w.rows.Apply(ctx, []store.Op{{Kind: store.DeleteWaiting, Task: o.Task}})
 	}
 	return err
 }
