@@ -2,6 +2,7 @@ package store
 
 import (
 	"context"
+	"time"
 
 	"github.com/kinesin-io/kinesin/task"
 )
@@ -127,6 +128,9 @@ const (
 	DeleteControl
 )
 
+// PatientMax is how much later a patient write may be acknowledged.
+const PatientMax = 4 * time.Millisecond
+
 // Op is one conditional write of one row.
 type Op struct {
 	Kind    OpKind
@@ -135,6 +139,10 @@ type Op struct {
 	Control Control
 	// Lazy allows acknowledging before the write is durable. Losing it in a crash must be harmless.
 	Lazy bool
+	// Patient allows acknowledging up to PatientMax later than otherwise, so that the writes of several calls
+	// share one sync of the disk, which costs more than any of them. An acknowledged patient write is
+	// as durable as any other. A call is patient if all its writes are patient or lazy.
+	Patient bool
 	// New marks a write that brings a task into the store: the rows of a Schedule call. A store that is
 	// full refuses writes with New and lets all others through, so that what it holds still drains.
 	New bool

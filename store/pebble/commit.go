@@ -5,6 +5,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"math"
 	"time"
 
 	pebbledb "github.com/cockroachdb/pebble/v2"
@@ -26,7 +27,9 @@ const (
 type group struct {
 	batch    *pebbledb.Batch
 	rows     int
-	sync     bool // a row that was written must be durable before it is acknowledged
+	durable  bool   // it wrote a row that is not lazy
+	sync     bool   // and it does not wait for another group's sync
+	covers   uint64 // the commits that are on disk when its sync is done
 	requests []*request
 	floors   []*floor           // that have entries of this group pending
 	iter     *pebbledb.Iterator // sees the database before this group; nil until needed
@@ -87,20 +90,40 @@ func (d *Driver) answer(r *request) {
 // wait for the disk to syncLoop, so that the next group is built meanwhile.
 func (d *Driver) commitLoop() {
 	defer close(d.syncing)
-	for first := range d.requests {
-		g := d.addRequest(d.newGroup(), first)
-		for more := true; more && g.rows < groupRowsMax; {
-			select {
-			case r, open := <-d.requests:
-				if more = open; open {
-					g = d.addRequest(g, r)
-				}
-			default:
-				more = false
+	defer d.patience.Stop()
+	for {
+		select {
+		case r, open := <-d.requests:
+			if !open {
+				d.syncPatient()
+				return
 			}
+			d.commitQueued(r)
+		case <-d.patience.C:
+			d.syncPatient()
+		case <-d.durable.hastens:
+			d.syncPatient()
 		}
-		d.commit(g)
 	}
+}
+
+// commitQueued commits a request together with what is queued behind it.
+func (d *Driver) commitQueued(first *request) {
+	g := d.addRequest(d.newGroup(), first)
+	for g.rows < groupRowsMax {
+		select {
+		case r, open := <-d.requests:
+			if !open {
+				d.commit(g)
+				return
+			}
+			g = d.addRequest(g, r)
+			continue
+		default:
+		}
+		break
+	}
+	d.commit(g)
 }
 
 func (d *Driver) newGroup() *group {
@@ -138,18 +161,21 @@ func (d *Driver) addRequest(g *group, r *request) *group {
 			d.touched.add(fingerprint(w.id, payloadSpace))
 		}
 		g.rows++
+		g.sync = g.sync || !r.patient
 		before := g.batch.Count()
 		r.results[i] = d.evaluate(g, r, w)
 		if !w.lazy && g.batch.Count() != before {
-			g.sync = true
+			g.durable = true
 		}
 	}
 	g.requests = append(g.requests, r)
 	return g
 }
 
-// commit makes a group visible, answers its lazy requests and passes the others on.
+// commit makes a group visible, answers its lazy requests and passes the others on, unless all are patient:
+// these wait for the next group that is synced, or for their time to run out.
 func (d *Driver) commit(g *group) {
+	g.sync = g.sync && (g.durable || d.unsynced)
 	err := d.apply(g)
 	if g.iter != nil {
 		err = errors.Join(err, g.iter.Close())
@@ -163,6 +189,7 @@ func (d *Driver) commit(g *group) {
 		d.fail(fmt.Errorf("commit: %w", err))
 	}
 	d.answerLazy(g)
+	d.keepPatient(g)
 	d.syncing <- g
 }
 
@@ -170,7 +197,7 @@ func (d *Driver) apply(g *group) error {
 	if err := d.failure(); err != nil {
 		return err
 	}
-	if g.batch.Count() == 0 {
+	if g.batch.Count() == 0 && !g.sync {
 		return nil
 	}
 	if bound, yes := d.fresh.outgrown(); yes {
@@ -179,11 +206,13 @@ func (d *Driver) apply(g *group) error {
 		}
 	}
 	d.space.wrote(g.batch.Len())
+	if g.durable {
+		d.last, d.unsynced = d.durable.begin(), true
+	}
 	if !g.sync {
 		return d.db.Apply(g.batch, pebbledb.NoSync)
 	}
-	g.began = time.Now()
-	d.durable.begin()
+	g.began, g.covers, d.unsynced = time.Now(), d.last, false
 	return d.db.ApplyNoSyncWait(g.batch, pebbledb.Sync)
 }
 
@@ -198,6 +227,39 @@ func (d *Driver) answerLazy(g *group) {
 	}
 	clear(g.requests[len(kept):])
 	g.requests = kept
+}
+
+// keepPatient takes the patient requests of a group that is not synced out of it, and gives those
+// that waited to one that is.
+func (d *Driver) keepPatient(g *group) {
+	if g.sync {
+		g.requests, g.rows = append(g.requests, d.patient...), g.rows+d.patientRows
+		clear(d.patient)
+		d.patient, d.patientRows = d.patient[:0], 0
+		return
+	}
+	if !d.unsynced {
+		return // nothing to wait for but the groups before
+	}
+	if len(d.patient) == 0 {
+		d.patience.Reset(d.cfg.patience)
+	}
+	d.patient, d.patientRows = append(d.patient, g.requests...), d.patientRows+g.rows
+	clear(g.requests)
+	g.requests = g.requests[:0]
+	if d.patientRows >= groupRowsMax {
+		d.patience.Reset(0)
+	}
+}
+
+// syncPatient syncs for the sake of the patient requests alone.
+func (d *Driver) syncPatient() {
+	if !d.unsynced {
+		return
+	}
+	g := d.newGroup()
+	g.sync = true
+	d.commit(g)
 }
 
 // syncLoop waits for the disk, group by group in the order of their commits, and answers. A
@@ -225,8 +287,11 @@ func (d *Driver) waitForDisk(g *group) {
 	if err := g.batch.SyncWait(); err != nil {
 		d.fail(fmt.Errorf("sync: %w", err))
 	}
+	if d.failure() != nil {
+		g.covers = math.MaxUint64 // nobody needs to wait any more
+	}
 	d.synced.Store(uint64(g.batch.SeqNum()))
-	d.durable.end()
+	d.durable.end(g.covers)
 	if d.cfg.Observer.Synced != nil {
 		d.cfg.Observer.Synced(time.Since(g.began), g.rows)
 	}

@@ -116,7 +116,7 @@ func crashTask(walker int, step uint64) task.Task {
 
 func stepOp(walker int, step uint64) store.Op {
 	t := crashTask(walker, step)
-	op := store.Op{Kind: store.ReplaceTask, Task: t}
+	op := store.Op{Kind: store.ReplaceTask, Task: t, Patient: walker%2 == 1}
 	switch step % stepsOfTask {
 	case 0:
 		op.Kind = store.PutWaiting

@@ -2,27 +2,31 @@ package pebble
 
 import "sync"
 
-// durable counts the synced commits, so that a read of single rows can wait until what it saw is on
-// disk. Without that a row could be read, acted upon by the reader, and be
-// gone after a crash. (Scans do not wait: what follows from them is a conditional write, and
-// the log puts it behind what it depends on.)
+// durable numbers the commits with writes that are not lazy, so that a read of single rows can wait until what it
+// saw is on disk. Without that a row could be read, acted upon by the reader, and be gone after
+// a crash. (Scans do not wait: what follows from them is a conditional write, and the
+// log puts it behind what it depends on.)
 type durable struct {
-	mu    sync.Mutex
-	moved sync.Cond // on mu: ended grew
-	begun uint64    // commits that may be visible
-	ended uint64    // commits that are on disk
+	mu      sync.Mutex
+	moved   sync.Cond     // on mu: ended grew
+	begun   uint64        // the last commit that may be visible
+	ended   uint64        // up to this they are on disk
+	hastens chan struct{} // asks the committer not to let patient writes wait
 }
 
-func (d *durable) begin() {
+// begin numbers a commit that is about to become visible.
+func (d *durable) begin() uint64 {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.begun++
+	return d.begun
 }
 
-func (d *durable) end() {
+// end says that the commits up to n are on disk.
+func (d *durable) end(n uint64) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	d.ended++
+	d.ended = max(d.ended, n)
 	d.moved.Broadcast()
 }
 
@@ -30,7 +34,15 @@ func (d *durable) end() {
 func (d *durable) wait() {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	for target := d.begun; d.ended < target; {
+	target := d.begun
+	if d.ended >= target {
+		return
+	}
+	select {
+	case d.hastens <- struct{}{}:
+	default:
+	}
+	for d.ended < target {
 		d.moved.Wait()
 	}
 }

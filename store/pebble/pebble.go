@@ -46,7 +46,8 @@ type Config struct {
 	// FS is the file system; the machine's.
 	FS vfs.FS
 
-	freshRows int // of one generation of fresh; freshRowsMax
+	freshRows int           // of one generation of fresh; freshRowsMax
+	patience  time.Duration // of patient writes; store.PatientMax
 }
 
 // Observer is told what a store did. A nil field is not called.
@@ -83,7 +84,12 @@ type Driver struct {
 	fatal   sync.Once
 
 	// Owned by commitLoop.
+	unsynced      bool   // something that is not lazy was applied and not synced
+	last          uint64 // number of the newest commit; see durable
 	touched       *touched
+	patient       []*request  // applied, waiting for a sync
+	patientRows   int         // in them
+	patience      *time.Timer // when they have waited long enough
 	fresh         *fresh
 	groupBytes    int
 	lastPartition task.Partition
@@ -116,9 +122,11 @@ func newDriver(dir string, c Config) *Driver {
 		requests: make(chan *request, requestsQueuedMax),
 		syncing:  make(chan *group, groupsSyncingMax),
 		spare:    make(chan *group, groupsSyncingMax),
+		patience: time.NewTimer(store.PatientMax),
 		touched:  newTouched(2 * groupRowsMax), // a sweep touches two keys a row
 	}
 	d.durable.moved.L = &d.durable.mu
+	d.durable.hastens = make(chan struct{}, 1)
 	return d
 }
 
@@ -130,6 +138,7 @@ func (c Config) withDefaults() Config {
 		c.FS = vfs.Default
 	}
 	c.freshRows = cmp.Or(c.freshRows, freshRowsMax)
+	c.patience = cmp.Or(c.patience, store.PatientMax)
 	if c.Fatal == nil {
 		c.Fatal = exit
 	}

@@ -20,6 +20,7 @@ type request struct {
 	buf     []byte   // keys and values of rows
 	results []error  // one for each of rows
 	lazy    bool     // all rows are
+	patient bool     // all rows are, or are lazy
 	weight  int64    // what it takes of the queue's bytes
 	done    chan struct{}
 }
@@ -52,6 +53,7 @@ var requests = sync.Pool{New: func() any { return &request{done: make(chan struc
 func newRequest(n int) *request {
 	r, _ := requests.Get().(*request)
 	r.rows, r.buf, r.results, r.lazy = r.rows[:0], r.buf[:0], make([]error, n), true
+	r.patient = true
 	return r
 }
 
@@ -69,6 +71,7 @@ func (r *request) add(op *store.Op) {
 	w := r.next(op.Kind)
 	w.lazy, w.new, w.id, w.due = op.Lazy, op.New, t.ID, t.Due
 	r.lazy = r.lazy && op.Lazy
+	r.patient = r.patient && (op.Lazy || op.Patient)
 	switch op.Kind {
 	case store.PutWaiting, store.DeleteWaiting:
 		w.print = fingerprint(t.ID, waitingSpace)

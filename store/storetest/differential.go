@@ -108,7 +108,10 @@ func (p *pair) drawOp(rt *rapid.T) store.Op {
 		Lazy: rapid.Bool().Draw(rt, "lazy"),
 		New:  rapid.Bool().Draw(rt, "new"),
 	}
+	op.Patient = rapid.IntRange(0, 9).Draw(rt, "patient") == 9
 	switch op.Kind {
+	case store.DeleteWaiting:
+		p.drawWaiting(rt, &op.Task)
 	case store.PutTask:
 		op.Task = drawState(rt, op.Task)
 	case store.ReplaceTask:
@@ -119,9 +122,20 @@ func (p *pair) drawOp(rt *rapid.T) store.Op {
 		op.Payload = bytes.Repeat([]byte{'p'}, rapid.IntRange(1, 2000).Draw(rt, "bytes"))
 	case store.PutControl, store.DeleteControl:
 		op.Control = p.drawControl(rt, op.Kind)
-	case store.PutWaiting, store.DeleteWaiting, store.DeletePayload:
+	case store.PutWaiting, store.DeletePayload:
 	}
 	return op
+}
+
+// drawWaiting mostly takes a row that is there.
+func (p *pair) drawWaiting(rt *rapid.T, t *task.Task) {
+	rows, err := p.model.ScanWaiting(context.Background(), t.Partition, store.WaitingKey{}, forever, universeIDs)
+	if err != nil {
+		p.Fatalf("model: %v", err)
+	}
+	if len(rows) > 0 && rapid.IntRange(0, 3).Draw(rt, "any") != 3 {
+		*t = rapid.SampledFrom(rows).Draw(rt, "row")
+	}
 }
 
 func (p *pair) seqOf(id task.ID) uint64 {
