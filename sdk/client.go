@@ -42,6 +42,7 @@ type clientConfig struct {
 	clock       clock.Clock
 	callTimeout time.Duration
 	triesMax    int
+	controllers func(context.Context, *controller.Config)
 }
 
 // ClientOption changes how a client makes its calls.
@@ -66,6 +67,12 @@ func WithTries(n int) ClientOption { return func(c *clientConfig) { c.triesMax =
 
 // WithClock sets the source of time and chance; it is for tests inside this module.
 func WithClock(k clock.Clock) ClientOption { return func(c *clientConfig) { c.clock = k } }
+
+// WithControllers lets change change what each worker of this client is about to run with, Run's context in hand; it is
+// for tests inside this module.
+func WithControllers(change func(ctx context.Context, c *controller.Config)) ClientOption {
+	return func(c *clientConfig) { c.controllers = change }
+}
 
 // NewClient returns a client of the server at a URL such as "http://127.0.0.1:7070".
 // It makes no connection before the first call. It refuses a URL that is not http or https.

@@ -45,6 +45,15 @@ func (l Lambda[T]) Item(args T, opts ...Option) (Item, error) {
 	return item, nil
 }
 
+// Decode reads the arguments in a payload of one of its tasks.
+func (l Lambda[T]) Decode(payload []byte) (T, error) {
+	var args T
+	if err := l.codec.Unmarshal(payload, &args); err != nil {
+		return args, fmt.Errorf("decode the arguments of a %s task: %w", l.name, err)
+	}
+	return args, nil
+}
+
 // Schedule schedules one task. When it returns without an error the task is durable.
 func (l Lambda[T]) Schedule(ctx context.Context, c *Client, args T, opts ...Option) (ID, error) {
 	item, err := l.Item(args, opts...)

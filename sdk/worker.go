@@ -141,11 +141,15 @@ func (w *Worker) Run(ctx context.Context) error {
 	if len(w.shared) > 0 {
 		groups = append(slices.Clip(groups), controller.Group{Lambdas: w.shared, Slots: cmp.Or(w.cfg.slots, SlotsDefault)})
 	}
-	c, err := controller.New(controller.Config{
+	cfg := controller.Config{
 		Backend: w.client.backend.Workers, Execute: w.execute, Groups: groups, Name: cmp.Or(w.cfg.name, processName()),
 		Lease: w.cfg.lease, Grace: w.cfg.grace, KillAfter: w.cfg.killAfter, Exit: w.cfg.exit,
 		Clock: w.client.cfg.clock, Logger: w.client.cfg.log, Hooks: w.cfg.hooks,
-	})
+	}
+	if change := w.client.cfg.controllers; change != nil {
+		change(ctx, &cfg)
+	}
+	c, err := controller.New(cfg)
 	if err != nil {
 		return fmt.Errorf("%w worker: %w", ErrInvalid, err)
 	}
