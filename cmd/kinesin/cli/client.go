@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"net"
 	"strings"
 
 	"github.com/spf13/pflag"
@@ -25,7 +26,7 @@ func (a *app) serverFlag(flags *pflag.FlagSet) {
 
 // client makes a client of the server that --server names. It connects at the first call.
 func (a *app) client(opts ...sdk.ClientOption) (*sdk.Client, error) {
-	if !strings.Contains(a.server, "://") {
+	if _, _, err := net.SplitHostPort(a.server); err == nil && !strings.Contains(a.server, "://") {
 		a.server = "http://" + a.server
 	}
 	c, err := sdk.NewClient(a.server, append([]sdk.ClientOption{sdk.WithLogger(slog.New(slog.DiscardHandler))}, opts...)...)

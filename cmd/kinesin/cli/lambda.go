@@ -71,7 +71,8 @@ func settingsOf(f *pflag.FlagSet, l *sdk.LambdaInfo) {
 	f.Var(durationValue{d: &l.Retention}, "retention", "how long ended tasks are kept; "+formatDuration(task.RetentionDefault)+" when not set")
 }
 
-// checkLambda refuses what no server would take. Explicit zeros would mean "not set" on the wire.
+// checkLambda refuses flags that no server would take; the name is the server's to judge. Explicit zeros
+// would mean "not set" on the wire.
 func checkLambda(f *pflag.FlagSet, l *sdk.LambdaInfo) error {
 	for _, name := range []string{"max-attempts", "timeout", "retention", "shards"} {
 		if flag := f.Lookup(name); flag != nil && flag.Changed && (flag.Value.String() == "0" || flag.Value.String() == "") {
@@ -85,7 +86,7 @@ func checkLambda(f *pflag.FlagSet, l *sdk.LambdaInfo) error {
 		return usagef("--max-attempts %d: want 1 to %d", l.MaxAttempts, task.AttemptsMax)
 	}
 	v := task.Lambda{
-		Name: l.Name, Priorities: l.Priorities, Shards: uint16(l.Shards), MaxAttempts: uint32(l.MaxAttempts),
+		Name: "judged-there", Priorities: l.Priorities, Shards: uint16(l.Shards), MaxAttempts: uint32(l.MaxAttempts),
 		Timeout: l.Timeout, BackoffMin: l.BackoffMin, BackoffMax: l.BackoffMax, Retention: l.Retention,
 	}
 	if err := v.WithDefaults().Validate(); err != nil {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"math"
 	"os"
 	"time"
 
@@ -61,7 +62,7 @@ the id, or "error: line N: …". A bad line does not stop the others. Exit 1 whe
 }
 
 func (s *scheduleFlags) add(f *pflag.FlagSet) {
-	f.Var(durationValue{d: &s.in}, "in", "due `D` from now: 90s, 3d, 1h30m")
+	f.Var(durationValue{d: &s.in, min: math.MinInt64}, "in", "due `D` from now: 90s, 3d, 1h30m")
 	f.StringVar(&s.at, "at", "", "due at this `TIME`, RFC 3339")
 	f.StringVar(&s.priority, "priority", "", "one of the lambda's priority classes")
 	f.StringVar(&s.collection, "collection", "", "label for a subset of the lambda's tasks")
