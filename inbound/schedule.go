@@ -6,6 +6,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"strings"
+	"time"
 	"unicode"
 	"unicode/utf8"
 
@@ -187,7 +188,11 @@ func (b *intake) due(item *kinesinv1.ScheduleItem) (task.Instant, error) {
 }
 
 func (b *intake) tooFar() error {
-	return invalid("due time is too far ahead: at most %s (%d days)", b.Horizon, int(b.Horizon.Hours()/24))
+	const year = 365 * 24 * time.Hour
+	if b.Horizon%year == 0 {
+		return invalid("due time is too far ahead: at most %d years (of 365 days)", b.Horizon/year)
+	}
+	return invalid("due time is too far ahead: at most %s", b.Horizon)
 }
 
 func checkLabel(what, text string, bytesMax int) error {
