@@ -29,6 +29,8 @@ const (
 	sendRetryEvery = 50 * time.Millisecond
 	// depthsMax bounds the depths that are remembered.
 	depthsMax = 4096
+	// patientBefore is how long before its due time the write of a task may share another's sync.
+	patientBefore = 6 * store.PatientMax
 	// depthFresh is how long a depth that had to be asked for is used.
 	depthFresh = time.Second
 )
@@ -141,7 +143,7 @@ func (d *Dispatcher) plan(b *batch, i int, o *task.Order, now task.Instant) {
 	if err != nil {
 		return // the task moved on, so the order is pointless
 	}
-	op := store.Op{Kind: store.ReplaceTask, Task: next}
+	op := store.Op{Kind: store.ReplaceTask, Task: next, Patient: next.Due > now.Add(patientBefore)}
 	if o.Waiting {
 		op.Kind = store.PutTask
 	}

@@ -21,6 +21,9 @@ const (
 	conflictRoundsMax = 4
 	// putBackDelay is how long a message that could not be claimed now stays out of sight.
 	putBackDelay = 100 * time.Millisecond
+	// patientBefore is how long before its due time the claim of a task may share another's sync: the
+	// sync, and the way to the worker, fit in several times.
+	patientBefore = 3 * store.PatientMax
 )
 
 // claimState is what became of one message.
@@ -144,7 +147,7 @@ func (c *claimer) fetch(ctx context.Context) {
 		if cl.state != claimOpen || !cl.row.PayloadStoredApart() {
 			continue
 		}
-		payload, err := c.svc.Store.Payload(ctx, cl.row.ID)
+		payload, err := c.svc.Store.Payload(ctx, cl.row.PayloadID())
 		switch {
 		case err == nil:
 			cl.payload = payload
@@ -201,7 +204,8 @@ func (c *claimer) decide() int {
 			continue
 		}
 		cl.next = next
-		c.ops = append(c.ops, store.Op{Kind: store.ReplaceTask, Task: next})
+		patient := next.Due > now.Add(patientBefore)
+		c.ops = append(c.ops, store.Op{Kind: store.ReplaceTask, Task: next, Patient: patient})
 		c.at = append(c.at, i)
 	}
 	return len(c.ops)

@@ -26,7 +26,7 @@ import (
 )
 
 // AheadDefault is how long before its due time a task may be claimed; the worker holds it until then.
-const AheadDefault = 30 * time.Millisecond
+const AheadDefault = 40 * time.Millisecond
 
 const (
 	sessionsSweepEvery = 10 * time.Second

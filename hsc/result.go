@@ -136,7 +136,8 @@ func (s *Service) decideReports(worker string, reports []report, ops []store.Op)
 			continue
 		}
 		r.next, r.effect = next, effect
-		ops = append(ops, store.Op{Kind: store.ReplaceTask, Task: next})
+		// The slot is free already, so nobody is in a hurry for the ack.
+		ops = append(ops, store.Op{Kind: store.ReplaceTask, Task: next, Patient: true})
 	}
 	return ops
 }
