@@ -341,8 +341,9 @@ func (st *stream) freeSlots(results []*kinesinv1.Result) {
 	}
 }
 
-// drain stops the claiming.
+// drain stops the claiming, and the waiting of acks for company: a worker that stops waits for them.
 func (st *stream) drain() {
+	defer st.fill()
 	st.sess.mu.Lock()
 	defer st.sess.mu.Unlock()
 	st.draining = true

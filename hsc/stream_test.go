@@ -315,3 +315,21 @@ func TestHooksTellLateness(t *testing.T) {
 		}
 	})
 }
+
+func TestADrainSendsTheAcksAtOnce(t *testing.T) {
+	bubble(t, func(f *fixture) {
+		w, c := f.one()
+		w.report("success", c)
+		synctest.Wait() // it is stored, and its ack waits for company
+		began := time.Now()
+		w.send(&kinesinv1.WorkRequest{Drain: true})
+		synctest.Wait()
+		sent := 0
+		for _, r := range w.all() {
+			sent += len(r.Acks)
+		}
+		if sent != 1 || !time.Now().Equal(began) {
+			t.Errorf("%d acks after %v, want 1 at once", sent, time.Since(began))
+		}
+	})
+}
