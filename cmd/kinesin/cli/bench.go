@@ -72,7 +72,7 @@ func (b *benchFlags) add(f *pflag.FlagSet) {
 		f.IntVar(&b.Batch, "batch", b.Batch, "tasks of a call while inserting")
 	}
 	if b.Kind == bench.Wall || b.Kind == bench.Steady {
-		f.Var(durationValue{d: &b.Ahead, min: time.Millisecond}, "ahead", "from the start of the insertion to the first due time; 4s and 50µs a task when not set")
+		f.Var(durationValue{d: &b.Ahead, min: time.Millisecond}, "ahead", "from the start of the insertion to the first due time; 4s and 25µs a task when not set")
 	}
 	f.IntVar(&b.PayloadBytes, "payload-bytes", b.PayloadBytes, "size of a payload, at least 8")
 	f.IntVar(&b.Shards, "shards", 0, "shards of the lambda that is made for the run; 1 when not set")
@@ -92,7 +92,7 @@ func (a *app) bench(ctx context.Context, b *benchFlags) error {
 	if err != nil {
 		return err
 	}
-	a.server = s.url
+	a.server, b.Keep = s.url, true // the server goes, and its data with it
 	err = a.benchServer(ctx, b)
 	if stopErr := s.stop(); err == nil {
 		err = stopErr
