@@ -130,6 +130,9 @@ func (r *run) measure(ctx context.Context) (Report, error) {
 	if cause := context.Cause(ctx); err != nil && cause != nil {
 		err = cause
 	}
+	if n := r.seen.strange.Load(); err == nil && n > 0 {
+		err = fmt.Errorf("%d starts of tasks that were never scheduled", n)
+	}
 	return r.report(measured), err
 }
 
