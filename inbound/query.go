@@ -58,7 +58,7 @@ func (in *Inbound) payload(ctx context.Context, t *task.Task) ([]byte, error) {
 	if !t.PayloadStoredApart() {
 		return t.Payload, nil
 	}
-	return in.Store.Payload(ctx, t.ID)
+	return in.Store.Payload(ctx, t.PayloadID())
 }
 
 // lookUp finds a row for each id; one with a zero ID where there is none.

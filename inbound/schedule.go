@@ -48,10 +48,12 @@ type intake struct {
 	results []kinesinv1.ScheduleResult
 	ops     []store.Op
 	itemOf  []int // index of the item of ops[k]
-	payload []store.Op
 	room    map[queue.Name]int
 	lambda  *catalog.Entry // of the item before: most calls name one
 	told    bool           // an internal error was told
+
+	payloads []payloadOp // of those that are stored apart
+	met      []payloadOp // those of them that were there already
 }
 
 func newIntake(in *Inbound, n int) *intake {
@@ -71,14 +73,15 @@ func (b *intake) pointers() []*kinesinv1.ScheduleResult {
 }
 
 func (b *intake) refuse(ctx context.Context, i int, err error) {
-	b.results[i].Id = ""
-	b.results[i].Problem = problem(err)
-	if isInternal(b.results[i].Problem) && !b.told {
+	r := &b.results[i]
+	r.Id, r.Duplicate, r.DueMicros = "", false, 0
+	r.Problem = problem(err)
+	if isInternal(r.Problem) && !b.told {
 		b.told = true
 		b.internal(ctx, kinesinv1connect.TaskServiceScheduleProcedure, err)
 	}
 	if b.Hooks.Refused != nil {
-		b.Hooks.Refused(b.results[i].Problem.Reason)
+		b.Hooks.Refused(r.Problem.Reason)
 	}
 }
 
@@ -105,9 +108,9 @@ func (b *intake) admit(ctx context.Context, i int, item *kinesinv1.ScheduleItem)
 		return err
 	}
 	if len(item.Payload) > b.Store.PayloadInlineMax() {
-		b.payload = append(b.payload, store.Op{
-			Kind: store.PutPayload, New: true, Payload: item.Payload, Task: task.Task{ID: t.ID, Partition: t.Partition},
-		})
+		b.payloads = append(b.payloads, payloadOp{i, store.Op{
+			Kind: store.PutPayload, New: true, Payload: item.Payload, Task: task.Task{ID: t.PayloadID(), Partition: t.Partition},
+		}})
 	}
 	b.ops = append(b.ops, op)
 	b.itemOf = append(b.itemOf, i)
@@ -223,7 +226,7 @@ func (b *intake) identify(t *task.Task, l *catalog.Entry, item *kinesinv1.Schedu
 		t.ID = keyedID(l.Ref, item.Key)
 		t.Digest = digest(t, item.Payload)
 	case len(item.RequestId) == 0:
-		t.ID = newID(b.now, b.Clock.Uint64(), b.Clock.Uint64())
+		t.ID = task.NewID(b.now, b.Clock.Uint64(), b.Clock.Uint64())
 	case len(item.RequestId) != len(t.ID) || item.RequestId[6]>>4 != 7:
 		return invalid("request id: want the 16 bytes of a UUID version 7")
 	default:
@@ -232,30 +235,11 @@ func (b *intake) identify(t *task.Task, l *catalog.Entry, item *kinesinv1.Schedu
 	return nil
 }
 
-// newID is a UUID version 7 (RFC 9562): milliseconds, then 74 random bits.
-func newID(now task.Instant, a, c uint64) task.ID {
-	var id task.ID
-	binary.BigEndian.PutUint64(id[0:8], uint64(now.Millis())<<16|a&0xffff)
-	binary.BigEndian.PutUint64(id[8:16], c)
-	return versioned(id, 7)
-}
-
-// keyedID is a UUID version 8 (RFC 9562): SHA-256 of lambda and key.
+// keyedID is the id of all tasks of a lambda with that key.
 func keyedID(lambda uint32, key string) task.ID {
-	h := sha256.New()
 	var ref [4]byte
 	binary.BigEndian.PutUint32(ref[:], lambda)
-	h.Write(ref[:])
-	h.Write([]byte(key))
-	var id task.ID
-	copy(id[:], h.Sum(nil))
-	return versioned(id, 8)
-}
-
-func versioned(id task.ID, version byte) task.ID {
-	id[6] = id[6]&0x0f | version<<4
-	id[8] = id[8]&0x3f | 0x80
-	return id
+	return task.IDOf(ref[:], []byte(key))
 }
 
 // digest tells whether a key is used again for the same task: same priority, collection and payload.
@@ -291,7 +275,8 @@ func (b *intake) near(ctx context.Context, t *task.Task) bool {
 
 // store writes payloads first, so that no row ever names a payload that is not there, then the rows.
 func (b *intake) store(ctx context.Context) {
-	if len(b.payload) > 0 {
+	if len(b.payloads) > 0 {
+		b.meetKnown(ctx)
 		b.storePayloads(ctx)
 	}
 	if len(b.ops) == 0 {
@@ -299,44 +284,11 @@ func (b *intake) store(ctx context.Context) {
 	}
 	outcomes, err := b.Store.Apply(ctx, b.ops)
 	for k := range b.ops {
-		i := b.itemOf[k]
-		var outcome error
-		switch {
-		case k < len(outcomes):
-			outcome = outcomes[k]
-		default:
-			outcome = err
-		}
-		b.settle(ctx, i, &b.ops[k], outcome)
+		b.settle(ctx, b.itemOf[k], &b.ops[k], outcomeOf(outcomes, k, err))
 	}
-}
-
-// storePayloads drops the rows whose payload could not be stored. A payload that is there already
-// belongs to the same id, that is to an earlier try of the same call.
-func (b *intake) storePayloads(ctx context.Context) {
-	outcomes, err := b.Store.Apply(ctx, b.payload)
-	failed := map[task.ID]error{}
-	for k := range b.payload {
-		outcome := err
-		if k < len(outcomes) {
-			outcome = outcomes[k]
-		}
-		if outcome != nil && !errors.Is(outcome, store.ErrConflict) {
-			failed[b.payload[k].Task.ID] = outcome
-		}
+	if len(b.met) > 0 {
+		b.storeMet(ctx)
 	}
-	if len(failed) == 0 {
-		return
-	}
-	ops, itemOf := b.ops[:0], b.itemOf[:0]
-	for k := range b.ops {
-		if err := failed[b.ops[k].Task.ID]; err != nil {
-			b.refuse(ctx, b.itemOf[k], err)
-			continue
-		}
-		ops, itemOf = append(ops, b.ops[k]), append(itemOf, b.itemOf[k])
-	}
-	b.ops, b.itemOf = ops, itemOf
 }
 
 // settle turns the outcome of a write into the item's result. An op that leads to

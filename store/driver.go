@@ -17,7 +17,7 @@ import (
 //   - task rows, keyed by id: keyed, dispatched and ended tasks, with a sparse index
 //     of wake-ups (partition, wake, id) that holds exactly the rows with Wake ≠ 0, and a
 //     list of dead letters (partition, ended, id) that holds exactly the rows in Dead;
-//   - payload rows, keyed by task id;
+//   - payload rows, keyed by task.Task.PayloadID of their task;
 //   - control rows, keyed by (kind, name).
 //
 // All methods are safe for concurrent use. Values returned belong to the caller,
@@ -35,7 +35,7 @@ type Driver interface {
 	Tasks(ctx context.Context, ids []task.ID) ([]task.Task, error)
 	// Waiting reads waiting rows, strongly consistent; a missing row has a zero ID in its place.
 	Waiting(ctx context.Context, keys []WaitingKey) ([]task.Task, error)
-	// Payload reads a payload row; ErrNotFound when there is none.
+	// Payload reads a payload row, named by the PayloadID of its task; ErrNotFound when there is none.
 	Payload(ctx context.Context, id task.ID) ([]byte, error)
 
 	// ScanWaiting returns the first limit waiting rows of a partition in order of (due, id),
@@ -117,9 +117,9 @@ const (
 	PutTask
 	// ReplaceTask replaces the task row of the same id; conflicts unless its Seq is Task.Seq-1.
 	ReplaceTask
-	// PutPayload adds the payload row of Task.ID; conflicts when it exists.
+	// PutPayload adds the payload row Task.ID, which is the PayloadID of its task; conflicts when it exists.
 	PutPayload
-	// DeletePayload removes the payload row of Task.ID, if there is one.
+	// DeletePayload removes the payload row Task.ID, if there is one.
 	DeletePayload
 	// PutControl stores Control; conflicts unless the row's version is Control.Version-1
 	// (Version 1: unless the row is absent).

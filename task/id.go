@@ -1,6 +1,8 @@
 package task
 
 import (
+	"crypto/sha256"
+	"encoding/binary"
 	"encoding/hex"
 	"errors"
 	"fmt"
@@ -12,6 +14,33 @@ var ErrBadID = errors.New("bad task id")
 // ID names one task. It is a UUID: version 7 for a task without an
 // idempotency key, version 8 (derived from lambda and key) for one with a key.
 type ID [16]byte
+
+// IDOf is an id made of content: a UUID of version 8, the same for the same parts.
+func IDOf(parts ...[]byte) (id ID) {
+	h := sha256.New()
+	for _, part := range parts {
+		h.Write(part)
+	}
+	copy(id[:], h.Sum(nil))
+	return id.versioned(8)
+}
+
+// NewID is an id of version 7: Unix milliseconds and 74 of the random bits.
+func NewID(now Instant, a, b uint64) (id ID) {
+	binary.BigEndian.PutUint64(id[0:8], uint64(now.Millis())<<16|a&0xffff)
+	binary.BigEndian.PutUint64(id[8:16], b)
+	return id.versioned(7)
+}
+
+// versioned sets the version and the variant of RFC 9562.
+func (id ID) versioned(version byte) ID {
+	id[6] = id[6]&0x0f | version<<4
+	id[8] = id[8]&0x3f | 0x80
+	return id
+}
+
+// IsDerived reports whether the id was made by IDOf, as that of a keyed task is.
+func (id ID) IsDerived() bool { return id[6]>>4 == 8 }
 
 // IsZero reports whether the id was never set.
 func (id ID) IsZero() bool { return id == ID{} }

@@ -30,6 +30,30 @@ func TestIDSurvivesItsText(t *testing.T) {
 	})
 }
 
+func TestIDsOfEachKind(t *testing.T) {
+	now := task.FromMillis(1_700_000_000_123)
+	if id := task.NewID(now, ^uint64(0), ^uint64(0)); id.String() != "018bcfe5-687b-7fff-bfff-ffffffffffff" || id.IsDerived() {
+		t.Errorf("new id %s", id)
+	}
+	a, b := task.IDOf([]byte("ab"), []byte("c")), task.IDOf([]byte("abd"))
+	if a == b || a != task.IDOf([]byte("abc")) || !a.IsDerived() || a.String()[14] != '8' || a[8]>>6 != 2 {
+		t.Errorf("derived ids %s and %s", a, b)
+	}
+}
+
+func TestPayloadID(t *testing.T) {
+	plain := task.Task{ID: task.NewID(1, 2, 3)}
+	if plain.PayloadID() != plain.ID {
+		t.Errorf("%s of %s", plain.PayloadID(), plain.ID)
+	}
+	one := task.Task{ID: task.IDOf([]byte("k")), Key: "k", Digest: [16]byte{1}}
+	other := one
+	other.Digest[0]++
+	if one.PayloadID() == one.ID || one.PayloadID() == other.PayloadID() || one.PayloadID() != one.PayloadID() {
+		t.Errorf("%s and %s of %s", one.PayloadID(), other.PayloadID(), one.ID)
+	}
+}
+
 func TestBadIDs(t *testing.T) {
 	const good = "01934f5d-2a00-7000-8000-000000000001"
 	for _, text := range []string{

@@ -56,6 +56,16 @@ type Task struct {
 	History []Attempt // oldest first, at most HistoryMax
 }
 
+// PayloadID names the payload row of a task whose payload is stored apart. A keyed task's id is the same
+// whatever the key is used for, so its payload goes by the digest too: what a call that failed
+// between its two writes left behind can never become the payload of another one.
+func (t *Task) PayloadID() ID {
+	if !t.ID.IsDerived() {
+		return t.ID
+	}
+	return IDOf(t.ID[:], t.Digest[:])
+}
+
 // Attempt is one finished try.
 type Attempt struct {
 	Number  uint32

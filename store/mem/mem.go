@@ -423,7 +423,7 @@ func (d *Driver) Sweep(ctx context.Context, now task.Instant, limit int) (int, e
 	})
 	for i := range expired {
 		d.dropTask(&expired[i])
-		delete(d.payloads, expired[i].ID)
+		delete(d.payloads, expired[i].PayloadID())
 	}
 	return len(expired), nil
 }

@@ -280,8 +280,11 @@ func decodeControl(key, value []byte) (store.Control, error) {
 // sweepRow deletes an ended task with all that belongs to it.
 func (d *Driver) sweepRow(g *group, r *request, w *row) error {
 	var old store.Header
+	payload := w.id
 	found, err := d.look(r.key(w), func(value []byte) (err error) {
-		old, err = store.DecodeHeader(value)
+		if old, err = store.DecodeHeader(value); err == nil && w.id.IsDerived() {
+			payload, err = payloadIn(value)
+		}
 		return err
 	})
 	if err != nil {
@@ -290,12 +293,19 @@ func (d *Driver) sweepRow(g *group, r *request, w *row) error {
 	if !found || !old.State.IsEnd() || old.ExpireAt != w.head.ExpireAt {
 		return &store.ConflictError{}
 	}
-	d.scratchKey = appendIDKey(d.scratchKey[:0], payloadSpace, w.id)
+	d.touched.add(fingerprint(payload, payloadSpace))
+	d.scratchKey = appendIDKey(d.scratchKey[:0], payloadSpace, payload)
 	return errors.Join(
 		g.batch.Delete(d.scratchKey, nil),
 		g.batch.Delete(r.key(w), nil),
 		d.dropEnded(g, w.id, &old),
 	)
+}
+
+// payloadIn is the PayloadID of an encoded task.
+func payloadIn(value []byte) (task.ID, error) {
+	t, err := store.DecodeTask(value)
+	return t.PayloadID(), err
 }
 
 // pending lowers a floor for an entry of g.

@@ -2,6 +2,7 @@ package storetest
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"reflect"
 	"slices"
@@ -254,6 +255,29 @@ func testSweep(_ *testing.T, f *fixture) {
 		f.Error("a live task was swept")
 	}
 	f.apply(put(store.PutTask, newTask(1, partA, at(1)))) // a swept id is free again
+	f.sweepsKeyedPayload()
+}
+
+// sweepsKeyedPayload checks that the payload of a keyed task, which has an id of its own, goes with the task.
+func (f *fixture) sweepsKeyedPayload() {
+	keyed := newTask(30, partA, at(1))
+	keyed.ID, keyed.Key, keyed.Digest = task.IDOf([]byte("k")), "k", [16]byte{1}
+	keyed.PayloadSize = 1
+	keyed = ended(keyed, task.Success, at(2), at(3))
+	other := keyed
+	other.Digest = [16]byte{2} // of a call with the same key that failed
+	for _, t := range []*task.Task{&keyed, &other} {
+		f.apply(store.Op{Kind: store.PutPayload, Task: task.Task{ID: t.PayloadID()}, Payload: []byte("p")})
+	}
+	f.apply(put(store.PutTask, keyed))
+	if n := f.sweep(at(3), 10); n != 1 {
+		f.Errorf("swept %d keyed tasks, want 1", n)
+	}
+	_, own := f.d.Payload(context.Background(), keyed.PayloadID())
+	_, foreign := f.d.Payload(context.Background(), other.PayloadID())
+	if !errors.Is(own, store.ErrNotFound) || foreign != nil {
+		f.Errorf("payload of the swept task: %v; of another call: %v", own, foreign)
+	}
 }
 
 func testSweepSparesRedriven(_ *testing.T, f *fixture) {
