@@ -55,14 +55,15 @@ func oneUnit(text string) (d time.Duration, ok bool) {
 	if last < 1 || last > 6 {
 		return 0, false
 	}
+	var n int64
 	for _, c := range []byte(text[:last]) {
 		if c < '0' || c > '9' {
 			return 0, false
 		}
-		d = 10*d + time.Duration(c-'0')
+		n = 10*n + int64(c-'0')
 	}
-	unit := units[text[last:]]
-	return d * unit, unit != 0 && d <= math.MaxInt64/2/unit
+	unit := int64(units[text[last:]])
+	return time.Duration(n * unit), unit != 0 && n <= math.MaxInt64/2/unit
 }
 
 // formatDuration is a duration with whole days and weeks as a person would write them.
