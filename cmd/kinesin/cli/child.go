@@ -11,6 +11,8 @@ import (
 	"path/filepath"
 	"syscall"
 	"time"
+
+	"github.com/kinesin-io/kinesin/cmd/kinesin/executor"
 )
 
 // childStopMax is how long a server that this process started may take to drain.
@@ -41,7 +43,7 @@ func (a *app) startServer(ctx context.Context, data string) (*child, error) {
 		"--data", filepath.Join(data, "data"), "--listen", "127.0.0.1:0", "--log-level", "warn", "-o", formatJSON)
 	c.cmd.Env = withoutOurs(a.Env)
 	c.cmd.Stderr = a.Stderr
-	c.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} // Ctrl-C is for this process, which then stops the server
+	c.cmd.SysProcAttr = executor.OwnGroup() // Ctrl-C is for this process, which then stops the server
 	if err := c.start(); err != nil {
 		return nil, errors.Join(fmt.Errorf("start a server: %w", err), c.remove())
 	}

@@ -162,7 +162,7 @@ func (e *Executor) Run(ctx context.Context, t *Task) error {
 func (e *Executor) command(t *Task, stderr io.Writer) *exec.Cmd {
 	cmd := &exec.Cmd{
 		Path: e.path, Args: e.args, Env: append(e.env, t.facts()...),
-		Stdout: e.stdout, Stderr: stderr, SysProcAttr: ownGroup(), WaitDelay: pipeWait,
+		Stdout: e.stdout, Stderr: stderr, SysProcAttr: OwnGroup(), WaitDelay: pipeWait,
 	}
 	if len(t.Payload) > 0 {
 		cmd.Stdin = &payloadReader{payload: t.Payload}

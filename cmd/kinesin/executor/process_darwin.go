@@ -6,8 +6,8 @@ import (
 	"unsafe"
 )
 
-// ownGroup puts a command in a new process group.
-func ownGroup() *syscall.SysProcAttr { return &syscall.SysProcAttr{Setpgid: true} }
+// OwnGroup puts a child in a new process group.
+func OwnGroup() *syscall.SysProcAttr { return &syscall.SysProcAttr{Setpgid: true} }
 
 // awaitExit returns when the process has ended, and leaves it to be reaped: until
 // then nobody else can get its number, nor its group's.

@@ -7,9 +7,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// ownGroup puts a command in a new process group. Should this process die before
-// the guard hears of the group, the kernel kills at least the command itself.
-func ownGroup() *syscall.SysProcAttr {
+// OwnGroup puts a child in a new process group. Should this process die, the kernel kills the child,
+// though not the rest of its group: that is for the guard.
+func OwnGroup() *syscall.SysProcAttr {
 	return &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
 }
 
