@@ -82,9 +82,16 @@ func lockDir(dir string, files vfs.FS) (*pebbledb.Lock, error) {
 }
 
 func (d *Driver) openLocked() error {
-	if _, err := pebbledb.Peek(d.dir, d.cfg.FS); err != nil {
+	found, err := pebbledb.Peek(d.dir, d.cfg.FS)
+	if err != nil {
 		return d.openError(err)
 	}
+	if found.Exists {
+		if err := d.checkManifest(found.ManifestFilename); err != nil {
+			return err
+		}
+	}
+	hadTables := hasTables(d.cfg.FS, d.dir)
 	if err := checkLog(d.cfg.FS, d.dir); err != nil {
 		return d.openError(err)
 	}
@@ -97,7 +104,7 @@ func (d *Driver) openLocked() error {
 		return d.openError(err)
 	}
 	d.db = db
-	if err := d.checkLayout(); err != nil {
+	if err := d.checkLayout(hadTables); err != nil {
 		return errors.Join(err, db.Close())
 	}
 	if err := d.loadBound(); err != nil {
@@ -166,7 +173,7 @@ func (d *Driver) listener() *pebbledb.EventListener {
 		},
 		DataCorruption: func(info pebbledb.DataCorruptionInfo) {
 			d.damaged.Store(&info.Path)
-			log.Error("store file is corrupt", slog.String("file", info.Path), slog.Any("error", info.Details))
+			d.fail(fmt.Errorf("%w in %s (%s); restore the data directory from a backup", store.ErrCorrupt, info.Path, firstLine(info.Details)))
 		},
 		WriteStallBegin: func(info pebbledb.WriteStallBeginInfo) {
 			log.Warn("store writes wait for the disk", slog.String("reason", info.Reason))
@@ -174,9 +181,13 @@ func (d *Driver) listener() *pebbledb.EventListener {
 	}
 }
 
-// checkLayout refuses what this program did not write and what a newer one did.
-func (d *Driver) checkLayout() error {
+// checkLayout refuses what this program did not write and what a newer one did. hadTables says that
+// there were data files, so that a store without a format is not a new one.
+func (d *Driver) checkLayout(hadTables bool) error {
 	value, closer, err := d.db.Get([]byte{metaSpace})
+	if errors.Is(err, pebbledb.ErrNotFound) && hadTables {
+		return d.openError(fmt.Errorf("%w: there are data files that the manifest does not know", store.ErrCorrupt))
+	}
 	if errors.Is(err, pebbledb.ErrNotFound) {
 		return d.initLayout()
 	}
@@ -273,6 +284,12 @@ func (l logger) Errorf(format string, args ...any) {
 // Fatalf is called when the engine cannot go on: a failed write or sync of its log or manifest.
 func (l logger) Fatalf(format string, args ...any) {
 	l.d.fail(errors.New(oneLine(format, args)))
+}
+
+// firstLine of an error of the engine is what it says; stack traces and other details follow.
+func firstLine(err error) string {
+	line, _, _ := strings.Cut(err.Error(), "\n")
+	return line
 }
 
 func oneLine(format string, args []any) string {
