@@ -1,6 +1,8 @@
 package e2e_test
 
 import (
+	"crypto/rand"
+	"encoding/base64"
 	"os"
 	"path/filepath"
 	"strings"
@@ -80,7 +82,9 @@ func TestFullDisk(t *testing.T) {
 // fill schedules until the server refuses, and returns the refusal.
 func fill(t *testing.T, s site) string {
 	t.Helper()
-	line := `{"lambda":"work","in":"2s","payload":"` + strings.Repeat("x", 100_000) + "\"}\n"
+	payload := make([]byte, 75_000)
+	_, _ = rand.Read(payload)
+	line := `{"lambda":"work","in":"2s","payload":"` + base64.StdEncoding.EncodeToString(payload) + "\"}\n" // 100 kB, and no compression helps
 	const rounds = 40
 	for range rounds {
 		if r := s.feed(strings.Repeat(line, 50), "schedule", "--batch", "-"); r.Code != 0 {

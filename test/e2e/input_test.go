@@ -28,7 +28,7 @@ func TestBadSchedules(t *testing.T) {
 		{"bad name", 1, []string{"no spaces"}, []string{"no spaces", "a-z"}},
 		{"in that is no duration", 2, []string{"work", "--in", "soon"}, []string{"soon", "90s"}},
 		{"at that is no time", 2, []string{"work", "--at", "tomorrow"}, []string{"tomorrow", "RFC 3339"}},
-		{"beyond the horizon", 1, []string{"work", "--in", "200000h"}, []string{"10 years"}},
+		{"beyond the horizon", 1, []string{"work", "--in", "200000h"}, []string{"at most 10 years"}},
 		{"in and at", 2, []string{"work", "--in", "1s", "--at", "2030-01-01T00:00:00Z"}, []string{"--in", "--at"}},
 		{"payload too large", 1, []string{"work", "--payload-file", big}, []string{"262145", "262144"}},
 		{"payload file that is not there", 1, []string{"work", "--payload-file", big + "ger"}, []string{"bigger"}},
@@ -50,7 +50,7 @@ func TestPastMeansNow(t *testing.T) {
 	s := newSite(t)
 	s.run("lambda", "create", "work").Must(t)
 	s.worker("--lambda", "work", "--", "true")
-	for _, due := range [][]string{{"--at", "2001-01-01T00:00:00Z"}, {"--in", "-5s"}, {}} {
+	for _, due := range [][]string{{"--at", "2001-01-01T00:00:00Z"}, {"--in", "0s"}, {}} {
 		id := s.run(append([]string{"schedule", "work"}, due...)...).Must(t)
 		s.run("wait", id, "--timeout", "20s").Must(t)
 		if v := s.get(id); v.LatenessMS == nil || *v.LatenessMS > float64(soon.Milliseconds()) {
@@ -171,5 +171,5 @@ func TestNoServer(t *testing.T) {
 	if took := time.Since(begun); took > soon {
 		t.Errorf("it took %v to say that there is no server", took)
 	}
-	harness.Run(t, "get", "k1x", "--server", "nonsense").Refused(t, 2, "nonsense")
+	harness.Run(t, "get", "k1x", "--server", "ftp://nonsense").Refused(t, 2, "nonsense")
 }
