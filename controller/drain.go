@@ -2,6 +2,7 @@ package controller
 
 import (
 	"log/slog"
+	"time"
 
 	"github.com/kinesin-io/kinesin/api/kinesinv1"
 	"github.com/kinesin-io/kinesin/internal/clock"
@@ -68,6 +69,10 @@ func (s *session) stopRunning() {
 	}
 }
 
+// abandonedDelay is how long the tasks of handlers that do not return stay away from other workers: meanwhile this
+// process ends, and they with it.
+const abandonedDelay = 500 * time.Millisecond
+
 // abandon gives back the tasks of handlers that do not return, and returns how many they are.
 func (s *session) abandon() int {
 	s.mu.Lock()
@@ -78,7 +83,7 @@ func (s *session) abandon() int {
 		}
 		a.dropped = true // whatever it returns comes too late
 		released := &attempt{key: a.key, work: a.work, due: a.due, group: a.group, startedAt: a.startedAt, place: -1}
-		released.end(Outcome{Kind: task.OutcomeReleased, Error: "the handler did not stop when the worker did"})
+		released.end(Outcome{Kind: task.OutcomeSnoozed, Delay: abandonedDelay, Error: "the handler did not stop when the worker did"})
 		s.attempts[a.key] = released
 		s.report(released)
 	}
