@@ -37,7 +37,6 @@ func TestWorkerKilled(t *testing.T) {
 	harness.Figure(t, "worker_killed_taken_over_first", min(taken[0], longest(taken)))
 	harness.Within(t, "worker_killed_taken_over_last", longest(taken), lease()+time.Second+slack)
 	infos := r.Settle(settleMax, append(tasks, others...))
-	dbg(t, infos)
 	r.History.Check(bounds)
 	for _, info := range infos {
 		if info.Failures != 0 {
