@@ -105,5 +105,19 @@ func (l *lookahead) nextSilent() (at task.Instant, ok bool) {
 	return at, ok
 }
 
+// nextSending is the instant of the earliest entry that sends, if that is at or before t.
+func (l *lookahead) nextSending(t task.Instant) (at task.Instant, ok bool) {
+	l.entries.Scan(func(e entry) bool {
+		if e.at > t {
+			return false
+		}
+		if e.sends {
+			at, ok = e.at, true
+		}
+		return !ok
+	})
+	return at, ok
+}
+
 // low reports whether the set should be filled again although its time has not come.
 func (l *lookahead) low() bool { return l.truncated && l.entries.Len() < l.limit/8 }

@@ -155,6 +155,12 @@ func TestNextSilentPassesOverWhatSends(t *testing.T) {
 	if _, ok := l.nextSilent(); ok {
 		t.Error("found something that sends")
 	}
+	if _, ok := l.nextSending(0); ok {
+		t.Error("found something that is not yet due")
+	}
+	if at, ok := l.nextSending(1); !ok || at != 1 {
+		t.Errorf("sends at %d, %v", at, ok)
+	}
 	l.add(entry{at: 3})
 	if at, ok := l.nextSilent(); !ok || at != 3 {
 		t.Errorf("found %d, %v", at, ok)

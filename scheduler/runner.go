@@ -138,9 +138,15 @@ func (r *runner) step(ctx context.Context) (busy bool, full fullness, err error)
 	return woken+fired > 0, full, err
 }
 
-// noteHead publishes the due time of the oldest task that waits for its first dispatch.
+// noteHead publishes since when the oldest task waits that could be dispatched: a waiting row, or a wake-up that
+// was passed over for want of room. A wake-up ahead of its due time counts from the lead on, so as not to be overdue early.
 func (r *runner) noteHead() {
-	head, _ := r.waiting.next()
+	head, ok := r.waiting.next()
+	if at, overdue := r.wakeups.nextSending(r.Clock.Now()); overdue {
+		if at = at.Add(r.Lead); !ok || at < head {
+			head = at
+		}
+	}
 	r.head.Store(int64(head))
 }
 
@@ -183,7 +189,7 @@ func (r *runner) addWakeup(t *task.Task) {
 // insert is never behind a cursor.
 func (r *runner) scan(ctx context.Context) error {
 	now := r.Clock.Now()
-	due := now >= r.nextScan
+	due := r.scanDue(now)
 	if due || r.waiting.low() {
 		if err := r.scanWaiting(ctx, now.Add(r.Window)); err != nil {
 			return err
@@ -198,6 +204,12 @@ func (r *runner) scan(ctx context.Context) error {
 		r.nextScan = now.Add(r.Window / 2)
 	}
 	return nil
+}
+
+// scanDue reports whether it is time to read ahead again; also when the clock was set back, since the next scan would
+// then be far away.
+func (r *runner) scanDue(now task.Instant) bool {
+	return now >= r.nextScan || r.nextScan > now.Add(r.Window/2)
 }
 
 func (r *runner) scanWaiting(ctx context.Context, through task.Instant) error {

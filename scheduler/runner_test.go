@@ -10,6 +10,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/kinesin-io/kinesin/internal/clock"
 	"github.com/kinesin-io/kinesin/lease"
 	"github.com/kinesin-io/kinesin/queue"
 	"github.com/kinesin-io/kinesin/scheduler"
@@ -535,6 +536,55 @@ func TestOverdueTellsTheOldestOfEachPartition(t *testing.T) {
 			t.Errorf("overdue: %v", all)
 		}
 	})
+}
+
+func TestAKeyedTaskBehindAFullQueueIsOverdue(t *testing.T) {
+	inWorld(t, depth, func(w *world) {
+		w.sent.depthMax = 0
+		keyed := w.awake(high, time.Second, func(*task.Task) {})
+		w.waiting(high, 2*time.Second)
+		s := w.start()
+		w.advance(900 * time.Millisecond)
+		if all := s.Overdue(); len(all) != 0 {
+			t.Errorf("overdue before anything is due: %v", all)
+		}
+		w.advance(5 * time.Second)
+		if all := s.Overdue(); all[high] != keyed.Due {
+			t.Errorf("overdue since %v after the start, want %v", all[high].Sub(start), keyed.Due.Sub(start))
+		}
+	})
+}
+
+// settable is a wall clock that somebody sets; timers go on measuring durations.
+type settable struct {
+	clock.Clock
+
+	off atomic.Int64
+}
+
+func (s *settable) Now() task.Instant { return s.Clock.Now().Add(time.Duration(s.off.Load())) }
+
+func TestAClockThatIsSetStopsNothing(t *testing.T) {
+	for _, step := range []time.Duration{-time.Hour, -3 * time.Second, time.Hour} {
+		inWorld(t, depth, func(w *world) {
+			wall := &settable{Clock: w.clock}
+			w.wall = wall
+			w.start()
+			w.advance(7 * time.Second)
+			wall.off.Store(int64(step))
+			w.advance(scheduler.WindowDefault / 2) // whatever it was waiting for is over now
+			stored := w.next(high, 2*time.Second)
+			stored.Due = wall.Now().Add(2 * time.Second).CeilMillis()
+			w.apply(store.Op{Kind: store.PutWaiting, Task: stored})
+			w.advance(scheduler.WindowDefault/2 + 10*time.Millisecond)
+			if _, ok := w.dispatched(stored); !ok {
+				t.Errorf("step of %v: not found by a scan", step)
+			}
+			if n := w.rows.scansOf(high); n > 6 {
+				t.Errorf("step of %v: %d scans", step, n)
+			}
+		})
+	}
 }
 
 func TestAnIdleSchedulerReadsLittle(t *testing.T) {

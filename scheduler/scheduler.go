@@ -205,7 +205,7 @@ func (s *Scheduler) Awake(t *task.Task) {
 	}
 }
 
-// Overdue is the due time of the oldest waiting task of each owned partition that has one in the past.
+// Overdue is the due time of the oldest task that waits to be dispatched, of each owned partition that has one in the past.
 func (s *Scheduler) Overdue() map[task.Partition]task.Instant {
 	now := s.Clock.Now()
 	all := map[task.Partition]task.Instant{}

@@ -49,6 +49,7 @@ type world struct {
 	hooks  scheduler.Hooks
 	marks  scheduler.Leases // instead of leases
 	look   int              // rows of look-ahead
+	wall   clock.Clock      // of the scheduler, instead of clock
 	ids    uint64
 
 	mu     sync.Mutex
@@ -90,9 +91,13 @@ func (w *world) start() *scheduler.Scheduler {
 	if w.marks != nil {
 		leases = w.marks
 	}
+	wall := w.clock
+	if w.wall != nil {
+		wall = w.wall
+	}
 	s := scheduler.New(scheduler.Config{
 		Store: w.rows, Queue: w.queue, Dispatcher: w.sent, Leases: leases, Ownership: everything{}, Partitions: w.parts,
-		Clock: w.clock, Log: slog.New(slog.DiscardHandler), Hooks: w.hooks, LookaheadRows: w.look,
+		Clock: wall, Log: slog.New(slog.DiscardHandler), Hooks: w.hooks, LookaheadRows: w.look,
 	})
 	ctx, cancel := context.WithCancel(w.ctx)
 	done := make(chan error)
