@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"fmt"
 	"math"
+	"slices"
 	"time"
 
 	"google.golang.org/protobuf/encoding/protowire"
@@ -110,7 +111,7 @@ func decodeHeader(row []byte) (h Header, rest []byte, err error) {
 	h = Header{
 		State:     task.State(row[1]),
 		Seq:       binary.BigEndian.Uint64(row[2:]),
-		Wake:      task.Instant(binary.BigEndian.Uint64(row[10:])), //nolint:gosec // the bits of an Instant
+		Wake:      task.Instant(binary.BigEndian.Uint64(row[10:])),
 		Partition: DecodePartition(row[18:]),
 	}
 	if !h.State.IsEnd() {
@@ -119,8 +120,8 @@ func decodeHeader(row []byte) (h Header, rest []byte, err error) {
 	if len(row) < headerEndLen {
 		return Header{}, nil, fmt.Errorf("%w: task row of %d bytes", ErrCorrupt, len(row))
 	}
-	h.Ended = task.Instant(binary.BigEndian.Uint64(row[headerLen:]))      //nolint:gosec // the bits of an Instant
-	h.ExpireAt = task.Instant(binary.BigEndian.Uint64(row[headerLen+8:])) //nolint:gosec // the bits of an Instant
+	h.Ended = task.Instant(binary.BigEndian.Uint64(row[headerLen:]))
+	h.ExpireAt = task.Instant(binary.BigEndian.Uint64(row[headerLen+8:]))
 	return h, row[headerEndLen:], nil
 }
 
@@ -157,8 +158,8 @@ func AppendTask(dst []byte, t *task.Task) []byte {
 	dst = appendIdentity(dst, t)
 	dst = appendProgress(dst, t)
 	if !ended {
-		dst = appendVarint(dst, fieldEnded, uint64(t.Ended))       //nolint:gosec // the bits of an Instant
-		dst = appendVarint(dst, fieldExpireAt, uint64(t.ExpireAt)) //nolint:gosec // the bits of an Instant
+		dst = appendVarint(dst, fieldEnded, uint64(t.Ended))
+		dst = appendVarint(dst, fieldExpireAt, uint64(t.ExpireAt))
 	}
 	for i := range t.History {
 		dst = appendAttempt(dst, &t.History[i])
@@ -170,8 +171,8 @@ func AppendTask(dst []byte, t *task.Task) []byte {
 func appendIdentity(dst []byte, t *task.Task) []byte {
 	dst = protowire.AppendTag(dst, fieldID, protowire.BytesType)
 	dst = protowire.AppendBytes(dst, t.ID[:])
-	dst = appendVarint(dst, fieldDue, uint64(t.Due))         //nolint:gosec // the bits of an Instant
-	dst = appendVarint(dst, fieldCreated, uint64(t.Created)) //nolint:gosec // the bits of an Instant
+	dst = appendVarint(dst, fieldDue, uint64(t.Due))
+	dst = appendVarint(dst, fieldCreated, uint64(t.Created))
 	dst = appendString(dst, fieldCollection, t.Collection)
 	dst = appendString(dst, fieldKey, t.Key)
 	if t.Digest != ([16]byte{}) {
@@ -185,9 +186,9 @@ func appendIdentity(dst []byte, t *task.Task) []byte {
 	dst = appendVarint(dst, fieldPayloadSize, uint64(t.PayloadSize))
 	if o := &t.Overrides; *o != (task.Overrides{}) {
 		dst = appendVarint(dst, fieldMaxAttempts, uint64(o.MaxAttempts))
-		dst = appendVarint(dst, fieldTimeout, uint64(o.Timeout))       //nolint:gosec // the bits of a Duration
-		dst = appendVarint(dst, fieldBackoffMin, uint64(o.BackoffMin)) //nolint:gosec // the bits of a Duration
-		dst = appendVarint(dst, fieldBackoffMax, uint64(o.BackoffMax)) //nolint:gosec // the bits of a Duration
+		dst = appendVarint(dst, fieldTimeout, uint64(o.Timeout))
+		dst = appendVarint(dst, fieldBackoffMin, uint64(o.BackoffMin))
+		dst = appendVarint(dst, fieldBackoffMax, uint64(o.BackoffMax))
 	}
 	return dst
 }
@@ -207,31 +208,31 @@ func appendProgress(dst []byte, t *task.Task) []byte {
 	dst = appendVarint(dst, fieldEnqueues, uint64(t.Enqueues))
 	dst = appendVarint(dst, fieldFlags, flags)
 	dst = appendString(dst, fieldWorker, t.Worker)
-	dst = appendVarint(dst, fieldEnqueued, uint64(t.Enqueued))          //nolint:gosec // the bits of an Instant
-	dst = appendVarint(dst, fieldClaimedAt, uint64(t.ClaimedAt))        //nolint:gosec // the bits of an Instant
-	dst = appendVarint(dst, fieldStarted, uint64(t.Started))            //nolint:gosec // the bits of an Instant
-	return appendVarint(dst, fieldFirstStarted, uint64(t.FirstStarted)) //nolint:gosec // the bits of an Instant
+	dst = appendVarint(dst, fieldEnqueued, uint64(t.Enqueued))
+	dst = appendVarint(dst, fieldClaimedAt, uint64(t.ClaimedAt))
+	dst = appendVarint(dst, fieldStarted, uint64(t.Started))
+	return appendVarint(dst, fieldFirstStarted, uint64(t.FirstStarted))
 }
 
 func appendAttempt(dst []byte, a *task.Attempt) []byte {
 	dst = protowire.AppendTag(dst, fieldHistory, protowire.BytesType)
-	dst = protowire.AppendVarint(dst, uint64(attemptSize(a))) //nolint:gosec // a length
+	dst = protowire.AppendVarint(dst, uint64(attemptSize(a)))
 	dst = appendVarint(dst, attemptNumber, uint64(a.Number))
 	dst = appendString(dst, attemptWorker, a.Worker)
-	dst = appendVarint(dst, attemptStart, uint64(a.Start)) //nolint:gosec // the bits of an Instant
-	dst = appendVarint(dst, attemptEnd, uint64(a.End))     //nolint:gosec // the bits of an Instant
+	dst = appendVarint(dst, attemptStart, uint64(a.Start))
+	dst = appendVarint(dst, attemptEnd, uint64(a.End))
 	dst = appendVarint(dst, attemptOutcome, uint64(a.Outcome))
 	return appendString(dst, attemptError, a.Error)
 }
 
 func attemptSize(a *task.Attempt) int {
 	return varintSize(uint64(a.Number)) + stringSize(a.Worker) +
-		varintSize(uint64(a.Start)) + varintSize(uint64(a.End)) + //nolint:gosec // the bits of an Instant
+		varintSize(uint64(a.Start)) + varintSize(uint64(a.End)) +
 		varintSize(uint64(a.Outcome)) + stringSize(a.Error)
 }
 
 func appendInstant(dst []byte, i task.Instant) []byte {
-	return binary.BigEndian.AppendUint64(dst, uint64(i)) //nolint:gosec // the bits of an Instant
+	return binary.BigEndian.AppendUint64(dst, uint64(i))
 }
 
 // appendVarint appends a field, unless it is zero. Field numbers of a task need up to two bytes of tag.
@@ -321,7 +322,7 @@ func nextField(b []byte) (f field, length int, err error) {
 	if n < 0 {
 		return f, 0, fmt.Errorf("%w: %w", ErrCorrupt, protowire.ParseError(n))
 	}
-	m := 0
+	var m int
 	switch f.id = id; kind {
 	case protowire.VarintType:
 		f.number, m = protowire.ConsumeVarint(b[n:])
@@ -354,7 +355,7 @@ func setField(t *task.Task, f *field) error { //nolint:cyclop // a table
 	case fieldDigest:
 		return setArray(&t.Digest, f)
 	case fieldPayload:
-		t.Payload = f.bytes[:len(f.bytes):len(f.bytes)]
+		t.Payload = slices.Clip(f.bytes)
 	case fieldPayloadSize:
 		return setUint32(&t.PayloadSize, f)
 	case fieldMaxAttempts:
@@ -427,15 +428,15 @@ func setAttempt(a *task.Attempt, f *field) error {
 	case attemptEnd:
 		a.End = f.instant()
 	case attemptOutcome:
-		a.Outcome = task.Outcome(f.number) //nolint:gosec // a newer outcome prints as its number
+		a.Outcome = task.Outcome(f.number)
 	case attemptError:
 		a.Error = string(f.bytes)
 	}
 	return nil
 }
 
-func (f *field) instant() task.Instant   { return task.Instant(f.number) }  //nolint:gosec // the bits of an Instant
-func (f *field) duration() time.Duration { return time.Duration(f.number) } //nolint:gosec // the bits of a Duration
+func (f *field) instant() task.Instant   { return task.Instant(f.number) }
+func (f *field) duration() time.Duration { return time.Duration(f.number) }
 
 func setArray[A ~[16]byte](dst *A, f *field) error {
 	if len(f.bytes) != 16 {

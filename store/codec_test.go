@@ -79,12 +79,12 @@ func TestTaskRoundTrip(t *testing.T) {
 func TestEveryFieldIsEncoded(t *testing.T) {
 	base := task.Task{ID: task.ID{1}, State: task.Scheduled}
 	kind := reflect.TypeFor[task.Task]()
-	for i := range kind.NumField() {
+	for field := range kind.Fields() {
 		want := base
-		setNonZero(reflect.ValueOf(&want).Elem().Field(i))
+		setNonZero(reflect.ValueOf(&want).Elem().FieldByIndex(field.Index))
 		got, err := store.DecodeTask(store.AppendTask(nil, &want))
 		if err != nil || !reflect.DeepEqual(got, want) {
-			t.Errorf("%s: got %+v, want %+v, %v", kind.Field(i).Name, got, want, err)
+			t.Errorf("%s: got %+v, want %+v, %v", field.Name, got, want, err)
 		}
 	}
 }
@@ -93,8 +93,8 @@ func TestEveryFieldIsEncoded(t *testing.T) {
 func setNonZero(v reflect.Value) {
 	switch v.Kind() {
 	case reflect.Struct:
-		for i := range v.NumField() {
-			setNonZero(v.Field(i))
+		for _, field := range v.Fields() {
+			setNonZero(field)
 		}
 	case reflect.Slice:
 		v.Set(reflect.MakeSlice(v.Type(), 1, 1))

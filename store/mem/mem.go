@@ -375,7 +375,7 @@ func (d *Driver) ScanEnded(ctx context.Context, p *task.Partition, s task.State,
 const maxInstant = task.Instant(1<<63 - 1)
 
 func encodeCursor(k indexKey) []byte {
-	b := binary.BigEndian.AppendUint64(nil, uint64(k.at)) //nolint:gosec // the bits of an Instant
+	b := binary.BigEndian.AppendUint64(nil, uint64(k.at))
 	return append(b, k.id[:]...)
 }
 
@@ -384,7 +384,7 @@ func decodeCursor(b []byte) (k indexKey, err error) {
 	case 0:
 		return indexKey{at: -maxInstant}, nil
 	case 8 + len(k.id):
-		k.at = task.Instant(binary.BigEndian.Uint64(b)) //nolint:gosec // the bits of an Instant
+		k.at = task.Instant(binary.BigEndian.Uint64(b))
 		copy(k.id[:], b[8:])
 		return k, nil
 	}

@@ -1,7 +1,6 @@
 package pebble_test
 
 import (
-	"context"
 	"encoding/binary"
 	"syscall"
 	"testing"
@@ -65,7 +64,7 @@ func benchTask(n int, payload []byte) task.Task {
 
 func mustApply(b *testing.B, s *store.Store, ops []store.Op) {
 	b.Helper()
-	results, err := s.Apply(context.Background(), ops)
+	results, err := s.Apply(b.Context(), ops)
 	if err != nil {
 		b.Fatal(err)
 	}
@@ -174,7 +173,7 @@ func BenchmarkDrainScan(b *testing.B) {
 	b.ReportAllocs()
 	b.ResetTimer()
 	for drained := 0; drained < b.N; {
-		rows, err := s.ScanWaiting(context.Background(), task.Partition{Lambda: 7, Priority: 1}, store.WaitingKey{}, 1<<62, 4096)
+		rows, err := s.ScanWaiting(b.Context(), task.Partition{Lambda: 7, Priority: 1}, store.WaitingKey{}, 1<<62, 4096)
 		if err != nil || len(rows) == 0 {
 			b.Fatal(len(rows), err)
 		}

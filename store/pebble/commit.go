@@ -152,10 +152,10 @@ func (d *Driver) spareGroup() *group {
 func (d *Driver) addRequest(g *group, r *request) *group {
 	for _, i := range r.order {
 		w := &r.rows[i]
-		if g.rows >= groupRowsMax || g.batch.Len() >= d.groupBytes || !d.touched.add(w.print) {
+		if g.rows >= groupRowsMax || g.batch.Len() >= d.groupBytes || !d.touched.add(w.hash) {
 			d.commit(g)
 			g = d.newGroup()
-			d.touched.add(w.print)
+			d.touched.add(w.hash)
 		}
 		if w.kind == sweepRow {
 			d.touched.add(fingerprint(w.id, payloadSpace))
@@ -201,7 +201,7 @@ func (d *Driver) apply(g *group) error {
 		return nil
 	}
 	if bound, yes := d.fresh.outgrown(); yes {
-		if err := g.batch.Set([]byte{metaSpace, metaBound}, binary.BigEndian.AppendUint64(nil, uint64(bound)), nil); err != nil { //nolint:gosec // not negative
+		if err := g.batch.Set([]byte{metaSpace, metaBound}, binary.BigEndian.AppendUint64(nil, uint64(bound)), nil); err != nil {
 			return err
 		}
 	}

@@ -32,7 +32,7 @@ func TestCorruptFilesAreNoticed(t *testing.T) {
 	if n := len(readFile(t, files, newest)); n < 2*logTail {
 		t.Fatalf("the log has only %d bytes", n)
 	}
-	rng := rand.New(rand.NewPCG(3, 4)) //nolint:gosec // a test
+	rng := rand.New(rand.NewPCG(3, 4))
 	noticed := map[string]int{}
 	for _, name := range names {
 		kind := fileKind(name)
@@ -95,9 +95,9 @@ func filledStore(t *testing.T) (*vfs.MemFS, []task.Task) {
 		for batch := range 10 {
 			ops := make([]store.Op, 50)
 			for i := range ops {
-				row := crashTask(round, uint64(batch*len(ops)+i)*stepsOfTask) //nolint:gosec // small
+				row := crashTask(round, uint64(batch*len(ops)+i)*stepsOfTask)
 				row.Payload = fmt.Appendf(nil, "payload %d %d %d %0200d", round, batch, i, i)
-				row.PayloadSize = uint32(len(row.Payload)) //nolint:gosec // small
+				row.PayloadSize = uint32(len(row.Payload))
 				want = append(want, row)
 				ops[i] = store.Op{Kind: store.PutTask, Task: row}
 			}
@@ -124,7 +124,7 @@ func filledStore(t *testing.T) (*vfs.MemFS, []task.Task) {
 func flipped(rng *rand.Rand, content []byte, n int) []byte {
 	content = bytes.Clone(content)
 	for range 1 + rng.IntN(3) {
-		content[rng.IntN(n)] ^= byte(1 + rng.IntN(255)) //nolint:gosec // small
+		content[rng.IntN(n)] ^= byte(1 + rng.IntN(255))
 	}
 	return content
 }

@@ -26,16 +26,16 @@ func TestCrashLosesNothingAcknowledged(t *testing.T) {
 	}
 	files := vfs.NewCrashableMem()
 	d := openOn(t, files, pebble.Config{})
-	ctx, cancel := context.WithCancel(context.Background())
+	ctx, cancel := context.WithCancel(t.Context())
 	w := &walkers{d: d}
 	var running sync.WaitGroup
 	for n := range walkersMax {
 		running.Go(func() { w.walk(ctx, t, n) })
 	}
-	rng := rand.New(rand.NewPCG(1, 2)) //nolint:gosec // a test
+	rng := rand.New(rand.NewPCG(1, 2))
 	for n := range crashes {
-		w.allowed.Store(uint64(n+1) * stepsPerCrash)      //nolint:gosec // small
-		w.waitFor(uint64(n) * stepsPerCrash * walkersMax) //nolint:gosec // small
+		w.allowed.Store(uint64(n+1) * stepsPerCrash)
+		w.waitFor(uint64(n) * stepsPerCrash * walkersMax)
 		acked := w.snapshot(func(w *walker) uint64 { return w.acked.Load() })
 		clone := files.CrashClone(vfs.CrashCloneCfg{UnsyncedDataPercent: rng.IntN(3) * 50, RNG: rng})
 		asked := w.snapshot(func(w *walker) uint64 { return w.asked.Load() })
@@ -88,6 +88,7 @@ func (w *walkers) waitFor(total uint64) {
 }
 
 func (w *walkers) walk(ctx context.Context, t *testing.T, n int) {
+	t.Helper()
 	me := &w.walkers[n]
 	for ctx.Err() == nil {
 		if me.asked.Load() >= w.allowed.Load() {
@@ -109,7 +110,7 @@ var crashPart = task.Partition{Lambda: 3}
 func crashTask(walker int, step uint64) task.Task {
 	n := step / stepsOfTask
 	t := task.Task{Partition: crashPart, State: task.Scheduled, Seq: 1, Due: task.Instant(n%50+1) * 1000, Wake: 1000, Payload: []byte("some payload"), PayloadSize: 12}
-	binary.BigEndian.PutUint64(t.ID[:], uint64(walker)) //nolint:gosec // small
+	binary.BigEndian.PutUint64(t.ID[:], uint64(walker))
 	binary.BigEndian.PutUint64(t.ID[8:], n+1)
 	return t
 }

@@ -60,7 +60,7 @@ func (d *Driver) look(key []byte, see func(value []byte) error) (found bool, err
 // lookAbsent is look for the key of a row to put, which is most likely not there. It asks the filters of all
 // levels, while Get leaves out those of the last level, which holds nearly everything, and reads a block.
 func (d *Driver) lookAbsent(g *group, key []byte, w *row, see func(value []byte) error) (found bool, err error) {
-	if d.fresh.put(w.id, w.print) {
+	if d.fresh.put(w.id, w.hash) {
 		return false, nil
 	}
 	return d.seek(g, key, see)

@@ -43,12 +43,12 @@ func newFresh(bound int64, rows int) *fresh {
 
 // millisOf is the time in a UUIDv7; ok is false for other ids.
 func millisOf(id task.ID) (ms int64, ok bool) {
-	return int64(binary.BigEndian.Uint64(id[:]) >> 16), id[6]>>4 == 7 //nolint:gosec // 48 bits
+	return int64(binary.BigEndian.Uint64(id[:]) >> 16), id[6]>>4 == 7
 }
 
 // put notes a row that is about to be written if it is absent. It reports whether it is known to
 // be absent; if not, the database must be asked.
-func (f *fresh) put(id task.ID, print uint64) (absent bool) {
+func (f *fresh) put(id task.ID, hash uint64) (absent bool) {
 	ms, ok := millisOf(id)
 	if !ok {
 		return false
@@ -58,8 +58,8 @@ func (f *fresh) put(id task.ID, print uint64) (absent bool) {
 		f.young.set.clear()
 	}
 	f.max = max(f.max, ms+1)
-	seen := f.old.set.has(print)
-	if f.young.set.add(print) {
+	seen := f.old.set.has(hash)
+	if f.young.set.add(hash) {
 		f.young.count++
 	} else {
 		seen = true

@@ -85,12 +85,12 @@ func later(p, q position) position {
 }
 
 func appendPosition(dst []byte, p position) []byte {
-	dst = binary.BigEndian.AppendUint64(dst, uint64(max(p.at, 0))) //nolint:gosec // not negative
+	dst = binary.BigEndian.AppendUint64(dst, uint64(max(p.at, 0)))
 	return append(dst, p.id[:]...)
 }
 
 func decodePosition(b []byte) (p position) {
-	p.at = task.Instant(binary.BigEndian.Uint64(b)) //nolint:gosec // the bits of an Instant
+	p.at = task.Instant(binary.BigEndian.Uint64(b))
 	copy(p.id[:], b[8:])
 	return p
 }

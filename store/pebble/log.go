@@ -45,7 +45,7 @@ func checkLog(files vfs.FS, dir string) error {
 	if err != nil {
 		return err
 	}
-	c := logCheck{number: uint32(number)} //nolint:gosec // the log holds the low half
+	c := logCheck{number: uint32(number)}
 	if err := errors.Join(c.read(file), file.Close()); err != nil {
 		return fmt.Errorf("%s: %w", path, err)
 	}

@@ -120,7 +120,7 @@ func (d *Driver) loadBound() error {
 		if len(value) != 8 {
 			return fmt.Errorf("%w: bound of ids %x", store.ErrCorrupt, value)
 		}
-		bound = int64(binary.BigEndian.Uint64(value)) //nolint:gosec // was not negative
+		bound = int64(binary.BigEndian.Uint64(value))
 		return nil
 	})
 	if err != nil {
@@ -146,7 +146,7 @@ func (d *Driver) options(memTable int) *pebbledb.Options {
 		Lock:                        d.lock,
 		FormatMajorVersion:          pebbledb.FormatNewest,
 		CacheSize:                   cmp.Or(d.cfg.CacheBytes, cacheBytesDefault) + int64(2*memTable), // memtables count as cache
-		MemTableSize:                uint64(memTable),                                                //nolint:gosec // positive
+		MemTableSize:                uint64(memTable),
 		MemTableStopWritesThreshold: memTablesMax,
 		L0CompactionThreshold:       10,
 		L0StopWritesThreshold:       64,

@@ -71,14 +71,17 @@ func TestPatientWritesShareASync(t *testing.T) {
 func TestNobodyWaitsForPatience(t *testing.T) {
 	for name, hurry := range map[string]func(*testing.T, *pebble.Driver){
 		"read": func(t *testing.T, d *pebble.Driver) {
+			t.Helper()
 			if rows, err := d.Tasks(t.Context(), []task.ID{crashTask(1, 0).ID}); err != nil || rows[0].ID.IsZero() {
 				t.Errorf("%v, %v", rows, err)
 			}
 		},
 		"write": func(t *testing.T, d *pebble.Driver) {
+			t.Helper()
 			applyOK(t, d, []store.Op{{Kind: store.PutTask, Task: crashTask(2, 0)}})
 		},
 		"conflict": func(t *testing.T, d *pebble.Driver) {
+			t.Helper()
 			results, err := d.Apply(t.Context(), []store.Op{{Kind: store.PutTask, Task: crashTask(1, 0)}})
 			if err != nil || !errors.Is(results[0], store.ErrConflict) {
 				t.Errorf("%v, %v", results, err)

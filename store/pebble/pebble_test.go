@@ -37,12 +37,16 @@ func openOn(t *testing.T, files vfs.FS, c pebble.Config) *pebble.Driver {
 }
 
 func TestConformance(t *testing.T) {
-	storetest.Run(t, func(t *testing.T) store.Driver { return openMem(t) })
+	storetest.Run(t, func(t *testing.T) store.Driver {
+		t.Helper()
+		return openMem(t)
+	})
 }
 
 // TestConformanceOnDisk runs the suite with real files and syncs.
 func TestConformanceOnDisk(t *testing.T) {
 	storetest.Run(t, func(t *testing.T) store.Driver {
+		t.Helper()
 		d, err := pebble.Open(t.TempDir(), pebble.Config{})
 		if err != nil {
 			t.Fatal(err)

@@ -35,7 +35,7 @@ type row struct {
 	head store.Header // of the task to write
 	// version of the control row to write or delete
 	version       uint64
-	print         uint64 // of the key
+	hash          uint64 // of the key
 	key, val, end uint32 // where key and value begin and end in buf
 }
 
@@ -74,18 +74,18 @@ func (r *request) add(op *store.Op) {
 	r.patient = r.patient && (op.Lazy || op.Patient)
 	switch op.Kind {
 	case store.PutWaiting, store.DeleteWaiting:
-		w.print = fingerprint(t.ID, waitingSpace)
+		w.hash = fingerprint(t.ID, waitingSpace)
 		r.buf = appendIndexKey(r.buf, waitingSpace, t.Partition, position{t.Due, t.ID})
 	case store.PutTask, store.ReplaceTask:
-		w.print = fingerprint(t.ID, taskSpace)
+		w.hash = fingerprint(t.ID, taskSpace)
 		r.buf = appendIDKey(r.buf, taskSpace, t.ID)
 	case store.PutPayload, store.DeletePayload:
-		w.print = fingerprint(t.ID, payloadSpace)
+		w.hash = fingerprint(t.ID, payloadSpace)
 		r.buf = appendIDKey(r.buf, payloadSpace, t.ID)
 	case store.PutControl, store.DeleteControl:
 		w.version = op.Control.Version
 		r.buf = appendControlKey(r.buf, op.Control.Kind, op.Control.Name)
-		w.print = maphash.Bytes(seed, r.buf[w.key:])
+		w.hash = maphash.Bytes(seed, r.buf[w.key:])
 	}
 	r.value(w, op)
 }
@@ -118,7 +118,7 @@ func (r *request) sort() {
 			r.sortRun(start)
 			start = i
 		}
-		r.order = append(r.order, uint32(i)) //nolint:gosec // small
+		r.order = append(r.order, uint32(i))
 	}
 	r.sortRun(start)
 }
@@ -133,7 +133,7 @@ func (r *request) sortRun(start int) {
 func (r *request) addSweep(p position) {
 	w := r.next(sweepRow)
 	w.lazy, w.id, w.head.ExpireAt = true, p.id, p.at
-	w.print = fingerprint(p.id, taskSpace)
+	w.hash = fingerprint(p.id, taskSpace)
 	r.buf = appendIDKey(r.buf, taskSpace, p.id)
 	w.val, w.end = r.here(), r.here()
 }
@@ -144,7 +144,7 @@ func (r *request) next(kind store.OpKind) *row {
 	return &r.rows[len(r.rows)-1]
 }
 
-func (r *request) here() uint32 { return uint32(len(r.buf)) } //nolint:gosec // Store bounds the bytes of a call
+func (r *request) here() uint32 { return uint32(len(r.buf)) }
 
 var seed = maphash.MakeSeed()
 

@@ -74,7 +74,8 @@ func (d *Driver) scan(s *scan, through task.Instant, visit func(at position, val
 	if through < 0 {
 		return nil
 	}
-	low, raises := position{}, false
+	var low position
+	raises := false
 	if s.from == (position{}) {
 		low, raises = s.floor.start()
 	} else {

@@ -58,7 +58,7 @@ func (s *space) memTableBytes() int {
 	if s.total == 0 {
 		return memTableBytesDefault
 	}
-	return int(min(max(s.total/smallDiskPart, memTableBytesMin), memTableBytesDefault)) //nolint:gosec // small
+	return int(min(max(s.total/smallDiskPart, memTableBytesMin), memTableBytesDefault))
 }
 
 // fileBytesMax is the size of a data file: a compaction needs room for several of them before it frees any.
@@ -66,13 +66,13 @@ func (s *space) fileBytesMax() int64 {
 	if s.total == 0 {
 		return fileBytesMax
 	}
-	return int64(min(max(s.total/smallFilePart, fileBytesMin), fileBytesMax)) //nolint:gosec // small
+	return int64(min(max(s.total/smallFilePart, fileBytesMin), fileBytesMax))
 }
 
 // reserveFor sets the limits. The reserve holds what may have to be written before anything can be
 // deleted: log and flush of all memtables.
 func (s *space) reserveFor(memTable int) {
-	tables := uint64(memTablesMax * memTable) //nolint:gosec // positive
+	tables := uint64(memTablesMax * memTable)
 	s.reserve = max(min(reserveBytesMax, s.total/reservePart), reserveBytesMin+tables)
 	s.ballast = min(ballastBytesMax, s.reserve/4)
 	s.next.Store(0)
@@ -89,7 +89,7 @@ func (s *space) tick() {
 
 // wrote counts bytes on their way to the disk, each of which is written at least twice.
 func (s *space) wrote(n int) {
-	if s.total != 0 && s.written.Add(2*int64(n)) > int64(s.reserve/8) { //nolint:gosec // small
+	if s.total != 0 && s.written.Add(2*int64(n)) > int64(s.reserve/8) {
 		s.look()
 	}
 }
@@ -146,7 +146,7 @@ func (s *space) layBallast() {
 		return
 	}
 	path := s.files.PathJoin(s.dir, ballastName)
-	if info, err := s.files.Stat(path); err == nil && uint64(info.Size()) == s.ballast { //nolint:gosec // not negative
+	if info, err := s.files.Stat(path); err == nil && uint64(info.Size()) == s.ballast {
 		s.dropped.Store(false)
 		return
 	}

@@ -51,7 +51,7 @@ func TestSmallFileSystem(t *testing.T) {
 func fillTask(round, n int) task.Task {
 	row := crashTask(round, 0)
 	row.Due = task.Instant(n%1000+1) * 1000
-	binary.BigEndian.PutUint64(row.ID[8:], uint64(n+1)) //nolint:gosec // small
+	binary.BigEndian.PutUint64(row.ID[8:], uint64(n+1))
 	row.Payload = make([]byte, 200)
 	for i := range row.Payload {
 		row.Payload[i] = byte((n + 1) * (i + 7) * 2654435761 >> 13) // does not compress

@@ -9,7 +9,7 @@ type touched struct {
 }
 
 type touchedSlot struct {
-	print uint64
+	hash  uint64
 	round uint32
 }
 
@@ -28,27 +28,27 @@ func (t *touched) clear() {
 	}
 }
 
-// add reports whether print was absent, and adds it.
-func (t *touched) add(print uint64) bool {
+// add reports whether hash was absent, and adds it.
+func (t *touched) add(hash uint64) bool {
 	mask := uint64(len(t.slots) - 1)
-	for i := print & mask; ; i = (i + 1) & mask {
+	for i := hash & mask; ; i = (i + 1) & mask {
 		switch slot := &t.slots[i]; {
 		case slot.round != t.round:
-			*slot = touchedSlot{print, t.round}
+			*slot = touchedSlot{hash, t.round}
 			return true
-		case slot.print == print:
+		case slot.hash == hash:
 			return false
 		}
 	}
 }
 
-func (t *touched) has(print uint64) bool {
+func (t *touched) has(hash uint64) bool {
 	mask := uint64(len(t.slots) - 1)
-	for i := print & mask; ; i = (i + 1) & mask {
+	for i := hash & mask; ; i = (i + 1) & mask {
 		switch slot := &t.slots[i]; {
 		case slot.round != t.round:
 			return false
-		case slot.print == print:
+		case slot.hash == hash:
 			return true
 		}
 	}

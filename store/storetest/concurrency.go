@@ -1,7 +1,6 @@
 package storetest
 
 import (
-	"context"
 	"errors"
 	"maps"
 	"runtime"
@@ -19,12 +18,12 @@ func testOneRacerWins(_ *testing.T, f *fixture) {
 	one := newTask(1, partA, at(1))
 	step := func(round, racer int) []store.Op {
 		row := one
-		row.Seq, row.Attempt, row.Wake = uint64(round+1), uint32(racer), at(round+1) //nolint:gosec // small
+		row.Seq, row.Attempt, row.Wake = uint64(round+1), uint32(racer), at(round+1)
 		kind := store.ReplaceTask
 		if round == 0 {
 			kind = store.PutTask
 		}
-		c := store.Control{Kind: "lease", Name: "n", Version: uint64(round + 1)} //nolint:gosec // small
+		c := store.Control{Kind: "lease", Name: "n", Version: uint64(round + 1)}
 		waiting := newTask(1000+round, partA, at(1))
 		return []store.Op{put(kind, row), {Kind: store.PutControl, Control: c}, put(store.PutWaiting, waiting), put(store.DeleteWaiting, newTask(999+round, partA, at(1)))}
 	}
@@ -34,7 +33,7 @@ func testOneRacerWins(_ *testing.T, f *fixture) {
 		var wg sync.WaitGroup
 		for racer := range racers {
 			wg.Go(func() {
-				results, err := f.d.Apply(context.Background(), step(round, racer))
+				results, err := f.d.Apply(f.Context(), step(round, racer))
 				if err != nil {
 					f.Errorf("apply: %v", err)
 					return
@@ -70,7 +69,7 @@ func testConcurrentQueue(_ *testing.T, f *fixture) {
 			for i := range each {
 				n := w*each + i
 				row := newTask(n, partA, at(1+(n*7919)%1000)) // anywhere, before the head too
-				if results, err := f.d.Apply(context.Background(), []store.Op{put(store.PutWaiting, row)}); err != nil || results[0] != nil {
+				if results, err := f.d.Apply(f.Context(), []store.Op{put(store.PutWaiting, row)}); err != nil || results[0] != nil {
 					f.Errorf("insert: %v, %v", results, err)
 				}
 				inserted.Add(1)
@@ -102,6 +101,7 @@ func testConcurrentQueue(_ *testing.T, f *fixture) {
 }
 
 func testDepths(t *testing.T, f *fixture) {
+	t.Helper()
 	d, ok := f.d.(store.Depther)
 	if !ok {
 		t.Skip("driver keeps no counts")

@@ -17,7 +17,7 @@ func testWaitingConditions(_ *testing.T, f *fixture) {
 	f.apply(put(store.PutWaiting, one))
 	other := one
 	other.Collection = "other"
-	if c := f.refuse(put(store.PutWaiting, other)); c.Task == nil || !reflect.DeepEqual(*c.Task, one) {
+	if c := f.conflict(put(store.PutWaiting, other)); c.Task == nil || !reflect.DeepEqual(*c.Task, one) {
 		f.Errorf("conflict shows %+v, want the stored row", c.Task)
 	}
 	for _, elsewhere := range []task.Task{newTask(1, partA, at(11)), newTask(1, partB, at(10)), newTask(2, partA, at(10))} {
@@ -34,16 +34,16 @@ func testWaitingConditions(_ *testing.T, f *fixture) {
 
 func testTaskConditions(_ *testing.T, f *fixture) {
 	one := newTask(1, partA, at(10))
-	if c := f.refuse(put(store.ReplaceTask, next(one, task.Enqueued, at(20)))); c.Task != nil {
+	if c := f.conflict(put(store.ReplaceTask, next(one, task.Enqueued, at(20)))); c.Task != nil {
 		f.Errorf("conflict over an absent row shows %+v", c.Task)
 	}
 	f.apply(put(store.PutTask, one))
-	if c := f.refuse(put(store.PutTask, one)); c.Task == nil || !reflect.DeepEqual(*c.Task, one) {
+	if c := f.conflict(put(store.PutTask, one)); c.Task == nil || !reflect.DeepEqual(*c.Task, one) {
 		f.Errorf("conflict shows %+v, want the stored row", c.Task)
 	}
 	two := next(one, task.Enqueued, at(20))
 	f.apply(put(store.ReplaceTask, two))
-	if c := f.refuse(put(store.ReplaceTask, two)); c.Task == nil || c.Task.Seq != 2 {
+	if c := f.conflict(put(store.ReplaceTask, two)); c.Task == nil || c.Task.Seq != 2 {
 		f.Errorf("conflict shows %+v, want seq 2", c.Task)
 	}
 	f.refuse(put(store.ReplaceTask, one))
@@ -61,14 +61,14 @@ func testPayloadConditions(_ *testing.T, f *fixture) {
 	f.apply(store.Op{Kind: store.PutPayload, Task: one, Payload: large})
 	f.refuse(store.Op{Kind: store.PutPayload, Task: one, Payload: []byte("x")})
 	f.apply(store.Op{Kind: store.PutPayload, Task: two, Payload: []byte{0}})
-	if got, err := f.d.Payload(context.Background(), one.ID); err != nil || !bytes.Equal(got, large) {
+	if got, err := f.d.Payload(f.Context(), one.ID); err != nil || !bytes.Equal(got, large) {
 		f.Errorf("got %d bytes, %v", len(got), err)
 	}
 	f.apply(store.Op{Kind: store.DeletePayload, Task: one})
-	if _, err := f.d.Payload(context.Background(), one.ID); !errors.Is(err, store.ErrNotFound) {
+	if _, err := f.d.Payload(f.Context(), one.ID); !errors.Is(err, store.ErrNotFound) {
 		f.Errorf("deleted payload: %v, want ErrNotFound", err)
 	}
-	if got, err := f.d.Payload(context.Background(), two.ID); err != nil || !bytes.Equal(got, []byte{0}) {
+	if got, err := f.d.Payload(f.Context(), two.ID); err != nil || !bytes.Equal(got, []byte{0}) {
 		f.Errorf("got %v, %v", got, err)
 	}
 	f.apply(store.Op{Kind: store.PutPayload, Task: one, Payload: []byte("again")})
@@ -80,17 +80,17 @@ func testControlConditions(_ *testing.T, f *fixture) {
 	}
 	putRow := func(c store.Control) store.Op { return store.Op{Kind: store.PutControl, Control: c} }
 	deleteRow := func(c store.Control) store.Op { return store.Op{Kind: store.DeleteControl, Control: c} }
-	if c := f.refuse(putRow(row(2, "b"))); c.Control != nil {
+	if c := f.conflict(putRow(row(2, "b"))); c.Control != nil {
 		f.Errorf("conflict over an absent row shows %+v", c.Control)
 	}
 	f.refuse(deleteRow(row(1, "")))
 	f.apply(putRow(row(1, "a")))
-	if c := f.refuse(putRow(row(1, "b"))); c.Control == nil || !reflect.DeepEqual(*c.Control, row(1, "a")) {
+	if c := f.conflict(putRow(row(1, "b"))); c.Control == nil || !reflect.DeepEqual(*c.Control, row(1, "a")) {
 		f.Errorf("conflict shows %+v, want the stored row", c.Control)
 	}
 	f.refuse(putRow(row(3, "c")))
 	f.apply(putRow(row(2, "b")))
-	if c := f.refuse(deleteRow(row(1, ""))); c.Control == nil || c.Control.Version != 2 {
+	if c := f.conflict(deleteRow(row(1, ""))); c.Control == nil || c.Control.Version != 2 {
 		f.Errorf("conflict shows %+v, want version 2", c.Control)
 	}
 	f.apply(deleteRow(row(2, "")))
@@ -123,7 +123,7 @@ func testEveryFieldComesBack(_ *testing.T, f *fixture) {
 func testMissingRows(_ *testing.T, f *fixture) {
 	one := newTask(2, partA, at(1))
 	f.apply(put(store.PutTask, one), put(store.PutWaiting, one))
-	rows, err := f.d.Tasks(context.Background(), []task.ID{idOf(1), idOf(2), idOf(3), idOf(2)})
+	rows, err := f.d.Tasks(f.Context(), []task.ID{idOf(1), idOf(2), idOf(3), idOf(2)})
 	if err != nil || len(rows) != 4 {
 		f.Fatalf("%d rows, %v", len(rows), err)
 	}
@@ -133,11 +133,11 @@ func testMissingRows(_ *testing.T, f *fixture) {
 		}
 	}
 	miss := store.WaitingKey{Partition: partB, Due: at(1), ID: one.ID}
-	rows, err = f.d.Waiting(context.Background(), []store.WaitingKey{miss, store.KeyOf(&one)})
+	rows, err = f.d.Waiting(f.Context(), []store.WaitingKey{miss, store.KeyOf(&one)})
 	if err != nil || len(rows) != 2 || !rows[0].ID.IsZero() || rows[1].ID != one.ID {
 		f.Errorf("%v, %v", ids(rows), err)
 	}
-	if rows, err = f.d.Tasks(context.Background(), nil); err != nil || len(rows) != 0 {
+	if rows, err = f.d.Tasks(f.Context(), nil); err != nil || len(rows) != 0 {
 		f.Errorf("nothing asked: %v, %v", rows, err)
 	}
 }
@@ -155,7 +155,7 @@ func testReturnedValuesAreOwned(_ *testing.T, f *fixture) {
 	f.apply(store.Op{Kind: store.PutControl, Control: store.Control{Kind: "k", Name: "n", Version: 1, Value: value}})
 	value[0] = 'X'
 	for range 2 {
-		rows, err := f.d.Controls(context.Background(), "k", "n")
+		rows, err := f.d.Controls(f.Context(), "k", "n")
 		if err != nil || len(rows) != 1 || string(rows[0].Value) != "value" {
 			f.Fatalf("%+v, %v", rows, err)
 		}
@@ -206,7 +206,7 @@ func testLargeCalls(_ *testing.T, f *fixture) {
 		ops[i] = put(store.PutTask, newTask(i+1, partA, at(i+1)))
 	}
 	f.apply(ops...)
-	rows, err := f.d.Tasks(context.Background(), keys)
+	rows, err := f.d.Tasks(f.Context(), keys)
 	if err != nil {
 		f.Fatal(err)
 	}
@@ -215,12 +215,12 @@ func testLargeCalls(_ *testing.T, f *fixture) {
 			f.Fatalf("row %d: %v", i, rows[i].ID)
 		}
 	}
-	ops = ops[:0]
+	var large []store.Op
 	for i := range 32 {
-		ops = append(ops, store.Op{Kind: store.PutPayload, Task: newTask(i+1, partA, at(1)), Payload: bytes.Repeat([]byte{byte(i)}, 128<<10)})
+		large = append(large, store.Op{Kind: store.PutPayload, Task: newTask(i+1, partA, at(1)), Payload: bytes.Repeat([]byte{byte(i)}, 128<<10)})
 	}
-	f.apply(ops...)
-	if got, err := f.d.Payload(context.Background(), idOf(32)); err != nil || len(got) != 128<<10 || got[5] != 31 {
+	f.apply(large...)
+	if got, err := f.d.Payload(f.Context(), idOf(32)); err != nil || len(got) != 128<<10 || got[5] != 31 {
 		f.Errorf("got %d bytes, %v", len(got), err)
 	}
 }
@@ -240,7 +240,7 @@ func testLazyWritesAreSeen(_ *testing.T, f *fixture) {
 }
 
 func testEndedContext(_ *testing.T, f *fixture) {
-	ctx, cancel := context.WithCancel(context.Background())
+	ctx, cancel := context.WithCancel(f.Context())
 	cancel()
 	if _, err := f.d.Tasks(ctx, []task.ID{idOf(1)}); !errors.Is(err, context.Canceled) {
 		f.Errorf("read with an ended context: %v", err)

@@ -52,9 +52,14 @@ var everyKind = []struct {
 	name string
 	kind store.OpKind
 }{
-	{"PutWaiting", store.PutWaiting}, {"DeleteWaiting", store.DeleteWaiting}, {"PutTask", store.PutTask},
-	{"ReplaceTask", store.ReplaceTask}, {"PutPayload", store.PutPayload}, {"DeletePayload", store.DeletePayload},
-	{"PutControl", store.PutControl}, {"DeleteControl", store.DeleteControl},
+	{"PutWaiting", store.PutWaiting},
+	{"DeleteWaiting", store.DeleteWaiting},
+	{"PutTask", store.PutTask},
+	{"ReplaceTask", store.ReplaceTask},
+	{"PutPayload", store.PutPayload},
+	{"DeletePayload", store.DeletePayload},
+	{"PutControl", store.PutControl},
+	{"DeleteControl", store.DeleteControl},
 }
 
 // The universe is small, so that operations meet.
@@ -116,7 +121,7 @@ func (p *pair) drawOp(rt *rapid.T) store.Op {
 		op.Task = drawState(rt, op.Task)
 	case store.ReplaceTask:
 		op.Task = drawState(rt, op.Task)
-		op.Task.Seq = p.seqOf(op.Task.ID) + uint64(rapid.SampledFrom([]int{1, 1, 1, 1, 0, 2}).Draw(rt, "seq")) //nolint:gosec // small
+		op.Task.Seq = p.seqOf(op.Task.ID) + uint64(rapid.SampledFrom([]int{1, 1, 1, 1, 0, 2}).Draw(rt, "seq"))
 		op.Task.Seq = max(op.Task.Seq, 2)
 	case store.PutPayload:
 		op.Payload = bytes.Repeat([]byte{'p'}, rapid.IntRange(1, 2000).Draw(rt, "bytes"))
@@ -159,7 +164,7 @@ func (p *pair) drawControl(rt *rapid.T, kind store.OpKind) store.Control {
 		c.Version++
 		c.Value = []byte(rapid.SampledFrom([]string{"", "v", "w"}).Draw(rt, "value"))
 	}
-	c.Version = max(1, c.Version+uint64(rapid.SampledFrom([]int{0, 0, 0, 1}).Draw(rt, "off"))) //nolint:gosec // small
+	c.Version = max(1, c.Version+uint64(rapid.SampledFrom([]int{0, 0, 0, 1}).Draw(rt, "off")))
 	return c
 }
 

@@ -1,7 +1,6 @@
 package storetest
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"reflect"
@@ -16,7 +15,7 @@ const forever = task.Instant(1<<63 - 1)
 
 func (f *fixture) scan(p task.Partition, from store.WaitingKey, through task.Instant, limit int) []task.Task {
 	f.Helper()
-	rows, err := f.d.ScanWaiting(context.Background(), p, from, through, limit)
+	rows, err := f.d.ScanWaiting(f.Context(), p, from, through, limit)
 	if err != nil {
 		f.Fatalf("scan: %v", err)
 	}
@@ -25,7 +24,7 @@ func (f *fixture) scan(p task.Partition, from store.WaitingKey, through task.Ins
 
 func (f *fixture) wakes(p task.Partition, from store.WakeKey, through task.Instant, limit int) []task.Task {
 	f.Helper()
-	rows, err := f.d.ScanWakeups(context.Background(), p, from, through, limit)
+	rows, err := f.d.ScanWakeups(f.Context(), p, from, through, limit)
 	if err != nil {
 		f.Fatalf("scan: %v", err)
 	}
@@ -134,7 +133,7 @@ func (f *fixture) ended(p *task.Partition, s task.State, limit int) []int {
 		if page > 1000 {
 			f.Fatal("more pages than rows")
 		}
-		rows, more, err := f.d.ScanEnded(context.Background(), p, s, cursor, limit)
+		rows, more, err := f.d.ScanEnded(f.Context(), p, s, cursor, limit)
 		if err != nil {
 			f.Fatalf("scan: %v", err)
 		}
@@ -216,7 +215,7 @@ func testDeadLetters(_ *testing.T, f *fixture) {
 
 func (f *fixture) sweep(now task.Instant, limit int) int {
 	f.Helper()
-	n, err := f.d.Sweep(context.Background(), now, limit)
+	n, err := f.d.Sweep(f.Context(), now, limit)
 	if err != nil {
 		f.Fatalf("sweep: %v", err)
 	}
@@ -240,7 +239,7 @@ func testSweep(_ *testing.T, f *fixture) {
 		f.Errorf("swept %d, want the 1 that is left", n)
 	}
 	for i := range 9 {
-		_, err := f.d.Payload(context.Background(), idOf(i))
+		_, err := f.d.Payload(f.Context(), idOf(i))
 		if gone := i <= 3; f.task(idOf(i)).ID.IsZero() != gone || (err != nil) != gone {
 			f.Errorf("task %d: row gone %v, payload error %v", i, !gone, err)
 		}
@@ -273,8 +272,8 @@ func (f *fixture) sweepsKeyedPayload() {
 	if n := f.sweep(at(3), 10); n != 1 {
 		f.Errorf("swept %d keyed tasks, want 1", n)
 	}
-	_, own := f.d.Payload(context.Background(), keyed.PayloadID())
-	_, foreign := f.d.Payload(context.Background(), other.PayloadID())
+	_, own := f.d.Payload(f.Context(), keyed.PayloadID())
+	_, foreign := f.d.Payload(f.Context(), other.PayloadID())
 	if !errors.Is(own, store.ErrNotFound) || foreign != nil {
 		f.Errorf("payload of the swept task: %v; of another call: %v", own, foreign)
 	}
@@ -306,7 +305,7 @@ func testControls(_ *testing.T, f *fixture) {
 		f.apply(store.Op{Kind: store.PutControl, Control: store.Control{Kind: key[0], Name: key[1], Version: 1, Value: []byte(key[1])}})
 	}
 	names := func(kind, name string) []string {
-		rows, err := f.d.Controls(context.Background(), kind, name)
+		rows, err := f.d.Controls(f.Context(), kind, name)
 		if err != nil {
 			f.Fatalf("controls: %v", err)
 		}
@@ -323,8 +322,13 @@ func testControls(_ *testing.T, f *fixture) {
 		kind, name string
 		want       []string
 	}{
-		{"lambda", "", []string{"a", "ab", "b"}}, {"lambda", "a", []string{"a"}}, {"lambda", "c", nil},
-		{"lambdas", "", []string{"x"}}, {"none", "", nil}, {"gate", "", []string{"a\x00b"}}, {"gate", "a", nil},
+		{"lambda", "", []string{"a", "ab", "b"}},
+		{"lambda", "a", []string{"a"}},
+		{"lambda", "c", nil},
+		{"lambdas", "", []string{"x"}},
+		{"none", "", nil},
+		{"gate", "", []string{"a\x00b"}},
+		{"gate", "a", nil},
 	} {
 		if got := names(c.kind, c.name); !slices.Equal(got, c.want) {
 			f.Errorf("%q %q: got %q, want %q", c.kind, c.name, got, c.want)

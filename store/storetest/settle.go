@@ -45,6 +45,7 @@ func settleCases() []settleCase {
 
 // testSettle lets each kind of write come back unknown, both ways, and checks that Store finds out.
 func testSettle(t *testing.T, f *fixture) {
+	t.Helper()
 	for _, c := range settleCases() {
 		for _, how := range []Fault{NotApplied, AppliedButErrored} {
 			t.Run(c.name+[]string{"NotApplied", "AppliedButErrored"}[how], func(t *testing.T) {
@@ -54,7 +55,7 @@ func testSettle(t *testing.T, f *fixture) {
 				faulty := NewFaulty(f.d)
 				faulty.Fail(c.op.Kind, 1, 1, how)
 				s := store.New(faulty, store.Config{})
-				if results, err := s.Apply(context.Background(), []store.Op{c.op}); err != nil || results[0] != nil {
+				if results, err := s.Apply(f.Context(), []store.Op{c.op}); err != nil || results[0] != nil {
 					t.Fatalf("got %v, %v, want applied", results, err)
 				}
 				if c.op.Kind != store.DeletePayload { // applied once: the same again conflicts
@@ -72,7 +73,7 @@ func testSettle(t *testing.T, f *fixture) {
 			faulty := NewFaulty(f.d)
 			faulty.Fail(c.op.Kind, 1, 1, NotApplied)
 			s := store.New(&interloper{Driver: faulty, writes: c.beaten}, store.Config{})
-			results, err := s.Apply(context.Background(), []store.Op{c.op})
+			results, err := s.Apply(f.Context(), []store.Op{c.op})
 			if err != nil || !errors.Is(results[0], store.ErrConflict) {
 				t.Fatalf("got %v, %v, want a conflict", results, err)
 			}
@@ -89,7 +90,7 @@ func (f *fixture) clean() {
 		f.apply(put(store.ReplaceTask, ended(row, task.Success, 1, 1)))
 		f.sweep(1, 1)
 	}
-	rows, err := f.d.Controls(context.Background(), "k", "n")
+	rows, err := f.d.Controls(f.Context(), "k", "n")
 	if err != nil {
 		f.Fatal(err)
 	}
@@ -127,23 +128,23 @@ func testSettleGivesUp(_ *testing.T, f *fixture) {
 	one, two := newTask(1, partA, at(1)), newTask(2, partA, at(2))
 	faulty.FailReads(2)
 	faulty.Fail(store.PutTask, 1, 2, NotApplied)
-	if results, err := s.Apply(context.Background(), []store.Op{put(store.PutTask, one)}); err != nil || results[0] != nil {
+	if results, err := s.Apply(f.Context(), []store.Op{put(store.PutTask, one)}); err != nil || results[0] != nil {
 		f.Errorf("after 2 failed readings: %v, %v", results, err)
 	}
 	faulty.FailReads(1 << 20)
 	faulty.Fail(store.PutTask, 1, 1, AppliedButErrored)
-	results, err := s.Apply(context.Background(), []store.Op{put(store.PutTask, two), put(store.PutWaiting, one)})
+	results, err := s.Apply(f.Context(), []store.Op{put(store.PutTask, two), put(store.PutWaiting, one)})
 	if !errors.Is(err, ErrInjected) || !errors.Is(results[0], store.ErrUnknown) || results[1] != nil {
 		f.Errorf("without readings: %v, %v; want unknown and applied", results, err)
 	}
 	faulty.FailReads(0)
-	ctx, cancel := context.WithCancel(context.Background())
+	ctx, cancel := context.WithCancel(f.Context())
 	cancel()
 	results, err = s.Apply(ctx, []store.Op{put(store.PutTask, newTask(3, partA, at(1)))})
 	if err == nil || !errors.Is(results[0], store.ErrUnknown) {
 		f.Errorf("with an ended context: %v, %v; want unknown", results, err)
 	}
-	results, err = s.Apply(context.Background(), []store.Op{{Kind: store.PutTask}, put(store.PutTask, newTask(4, partA, at(1)))})
+	results, err = s.Apply(f.Context(), []store.Op{{Kind: store.PutTask}, put(store.PutTask, newTask(4, partA, at(1)))})
 	if err != nil || !errors.Is(results[0], store.ErrMalformed) || results[1] != nil {
 		f.Errorf("beside a malformed op: %v, %v", results, err)
 	}

@@ -4,7 +4,6 @@
 package storetest
 
 import (
-	"context"
 	"encoding/binary"
 	"testing"
 
@@ -68,7 +67,7 @@ type fixture struct {
 // try applies ops and returns their outcomes.
 func (f *fixture) try(ops ...store.Op) []error {
 	f.Helper()
-	results, err := f.d.Apply(context.Background(), ops)
+	results, err := f.d.Apply(f.Context(), ops)
 	if err != nil {
 		f.Fatalf("apply: %v", err)
 	}
@@ -81,15 +80,22 @@ func (f *fixture) try(ops ...store.Op) []error {
 // apply applies ops that must succeed.
 func (f *fixture) apply(ops ...store.Op) {
 	f.Helper()
-	for i, err := range f.try(ops...) {
-		if err != nil {
-			f.Fatalf("op %d, kind %d: %v", i, ops[i].Kind, err)
+	results := f.try(ops...)
+	for i, op := range ops {
+		if results[i] != nil {
+			f.Fatalf("op %d, kind %d: %v", i, op.Kind, results[i])
 		}
 	}
 }
 
-// refuse applies one op, whose condition must fail, and returns what the driver saw instead.
-func (f *fixture) refuse(op store.Op) *store.ConflictError {
+// refuse applies one op, whose condition must fail.
+func (f *fixture) refuse(op store.Op) {
+	f.Helper()
+	_ = f.conflict(op)
+}
+
+// conflict applies one op, whose condition must fail, and returns what the driver saw instead.
+func (f *fixture) conflict(op store.Op) *store.ConflictError {
 	f.Helper()
 	err := f.try(op)[0]
 	conflict, ok := err.(*store.ConflictError) //nolint:errorlint // the contract names the type
@@ -101,7 +107,7 @@ func (f *fixture) refuse(op store.Op) *store.ConflictError {
 
 func (f *fixture) task(id task.ID) task.Task {
 	f.Helper()
-	rows, err := f.d.Tasks(context.Background(), []task.ID{id})
+	rows, err := f.d.Tasks(f.Context(), []task.ID{id})
 	if err != nil || len(rows) != 1 {
 		f.Fatalf("tasks: %d rows, %v", len(rows), err)
 	}
@@ -110,7 +116,7 @@ func (f *fixture) task(id task.ID) task.Task {
 
 func (f *fixture) waiting(key store.WaitingKey) task.Task {
 	f.Helper()
-	rows, err := f.d.Waiting(context.Background(), []store.WaitingKey{key})
+	rows, err := f.d.Waiting(f.Context(), []store.WaitingKey{key})
 	if err != nil || len(rows) != 1 {
 		f.Fatalf("waiting: %d rows, %v", len(rows), err)
 	}
@@ -132,7 +138,7 @@ func at(n int) task.Instant { return base + task.Instant(n)*1000 }
 func idOf(n int) task.ID {
 	var id task.ID
 	binary.BigEndian.PutUint64(id[:], 0x0190_0000_0000_7000)
-	binary.BigEndian.PutUint64(id[8:], 1<<63|uint64(n)) //nolint:gosec // not negative
+	binary.BigEndian.PutUint64(id[8:], 1<<63|uint64(n))
 	return id
 }
 
@@ -179,7 +185,7 @@ func put(kind store.OpKind, t task.Task) store.Op { return store.Op{Kind: kind, 
 func ids(rows []task.Task) []int {
 	found := make([]int, len(rows))
 	for i := range rows {
-		found[i] = int(binary.BigEndian.Uint64(rows[i].ID[8:]) &^ (1 << 63)) //nolint:gosec // small
+		found[i] = int(binary.BigEndian.Uint64(rows[i].ID[8:]) &^ (1 << 63))
 	}
 	return found
 }
