@@ -157,9 +157,6 @@ func (d *Driver) addRequest(g *group, r *request) *group {
 			g = d.newGroup()
 			d.touched.add(w.hash)
 		}
-		if w.kind == sweepRow {
-			d.touched.add(fingerprint(w.id, payloadSpace))
-		}
 		g.rows++
 		g.sync = g.sync || !r.patient
 		before := g.batch.Count()
