@@ -1,0 +1,228 @@
+package sdktest
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"io"
+	"log/slog"
+	"math"
+	"net/http"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/kinesin-io/kinesin/internal/clock"
+	"github.com/kinesin-io/kinesin/partition"
+	queuemem "github.com/kinesin-io/kinesin/queue/mem"
+	"github.com/kinesin-io/kinesin/sdk"
+	"github.com/kinesin-io/kinesin/server"
+	storemem "github.com/kinesin-io/kinesin/store/mem"
+	"github.com/kinesin-io/kinesin/task"
+)
+
+// Defaults of the options, in real time.
+const (
+	PatienceDefault = time.Second
+	StallDefault    = 10 * time.Second
+)
+
+// seed decides the jitter of retries: the same in every test, so that a test that passed passes again.
+const seed = 1
+
+// Kinesin is a server in memory and in virtual time. Its methods may be called from any
+// goroutine, but those that can fail the test only from the test's own, and none of them from a handler
+// except Now, Client and Sleep.
+type Kinesin struct {
+	tb    reporter
+	cfg   config
+	time  *clock.Virtual
+	clock clock.Clock
+
+	tracker   *tracker
+	store     *storemem.Driver
+	node      *server.Node
+	transport *transport
+	client    *sdk.Client
+	log       *output
+
+	base     context.Context //nolint:containedctx // the life of what runs, which Close ends
+	end      context.CancelFunc
+	nodeOver chan struct{} // closed when the server has ended
+	nodeErr  error         // why; readable then
+	closing  sync.Once
+
+	advancing sync.Mutex // held by whoever moves time
+
+	mu    sync.Mutex // guards stops
+	stops []func()   // of the workers
+}
+
+// reporter is what a failure is told to.
+type reporter interface {
+	Helper()
+	Errorf(format string, args ...any)
+	Fatalf(format string, args ...any)
+}
+
+// panics is the reporter where there is no test.
+type panics struct{}
+
+func (panics) Helper()                           {}
+func (panics) Errorf(format string, args ...any) { panic(fmt.Sprintf(format, args...)) }
+func (panics) Fatalf(format string, args ...any) { panic(fmt.Sprintf(format, args...)) }
+
+type config struct {
+	start    time.Time
+	patience time.Duration
+	stall    time.Duration
+	log      *slog.Logger
+}
+
+// Option changes a Kinesin.
+type Option func(*config)
+
+// StartAt sets when virtual time begins, to the second: the present otherwise.
+func StartAt(t time.Time) Option { return func(c *config) { c.start = t } }
+
+// Patience sets how long, in real time, a handler that has looked at its context may run before it is
+// taken to wait for virtual time, which then moves on: PatienceDefault otherwise. A longer one suits
+// handlers that are really slow; Sleep needs none.
+func Patience(d time.Duration) Option { return func(c *config) { c.patience = d } }
+
+// Stall sets for how long, in real time, nothing may happen although something is due, before the test
+// fails: StallDefault otherwise. It is how long a handler may block.
+func Stall(d time.Duration) Option { return func(c *config) { c.stall = d } }
+
+// Logger sets where server and workers log: warnings and errors to the test's output otherwise.
+func Logger(l *slog.Logger) Option { return func(c *config) { c.log = l } }
+
+// New starts a Kinesin that ends with the test.
+func New(tb testing.TB, opts ...Option) *Kinesin {
+	tb.Helper()
+	k := open(tb, tb.Output(), opts)
+	tb.Cleanup(k.Close)
+	return k
+}
+
+// Open starts a Kinesin where there is no test, as in an example; whoever does closes it. What would fail
+// a test panics.
+func Open(opts ...Option) *Kinesin { return open(panics{}, io.Discard, opts) }
+
+func open(tb reporter, logs io.Writer, opts []Option) *Kinesin {
+	tb.Helper()
+	k := &Kinesin{tb: tb, log: &output{w: logs}, nodeOver: make(chan struct{})}
+	for _, o := range opts {
+		o(&k.cfg)
+	}
+	if k.cfg.start.IsZero() {
+		k.cfg.start = clock.Real().Now().Time()
+	}
+	k.cfg.patience = cmp.Or(max(k.cfg.patience, 0), PatienceDefault)
+	k.cfg.stall = cmp.Or(max(k.cfg.stall, 0), StallDefault)
+	if k.cfg.log == nil {
+		k.cfg.log = slog.New(slog.NewTextHandler(k.log, &slog.HandlerOptions{Level: slog.LevelWarn}))
+	}
+	k.time = clock.NewVirtual(task.InstantOf(k.cfg.start.Truncate(time.Second)), seed)
+	k.clock = k.time.Process(0)
+	k.base, k.end = context.WithCancel(context.Background())
+	k.compose()
+	return k
+}
+
+func (k *Kinesin) compose() {
+	k.tracker, k.store = newTracker(), storemem.New()
+	node, err := server.NewNode(k.base, server.NodeConfig{
+		Store: &trackedStore{k.store, k.tracker}, Queue: queuemem.New(k.time.Process(0), queuemem.Config{DepthMax: math.MaxInt32}),
+		Membership: partition.Static("sdktest"), Clock: k.time.Process(0), Log: k.cfg.log,
+		QueueDepthMax: math.MaxInt32, Stepped: true,
+	})
+	if err != nil {
+		k.tb.Fatalf("sdktest: start the server: %v", err)
+	}
+	k.node, k.transport = node, newTransport(node.Handler())
+	go func() {
+		defer close(k.nodeOver)
+		k.nodeErr = node.Run(k.base)
+	}()
+	k.client, err = sdk.NewClient("http://sdktest",
+		sdk.WithHTTPClient(&http.Client{Transport: k.transport}), sdk.WithClock(k.clock), sdk.WithLogger(k.cfg.log),
+		sdk.WithCallTimeout(forever), sdk.WithTries(1), // a wait, in time that stands still, would never end
+		sdk.WithControllers(k.employ))
+	if err != nil {
+		k.tb.Fatalf("sdktest: make the client: %v", err)
+	}
+}
+
+// forever is longer than any test moves time at once.
+const forever = 100 * 365 * 24 * time.Hour
+
+// Client is a client of this Kinesin.
+func (k *Kinesin) Client() *sdk.Client { return k.client }
+
+// Now is the virtual time. Code under test that asks for the time is given this instead of time.Now.
+func (k *Kinesin) Now() time.Time { return k.time.Now().Time() }
+
+// Lambda creates a lambda, with the settings that are given or else the server's defaults. The same
+// again is fine; other settings fail the test.
+func (k *Kinesin) Lambda(name string, settings ...sdk.LambdaInfo) sdk.LambdaInfo {
+	k.tb.Helper()
+	var want sdk.LambdaInfo
+	switch len(settings) {
+	case 0:
+	case 1:
+		want = settings[0]
+	default:
+		k.tb.Fatalf("sdktest: lambda %s: %d settings, want one at most", name, len(settings))
+	}
+	want.Name = name
+	have, _, err := k.client.CreateLambda(k.base, want)
+	if err != nil {
+		k.tb.Fatalf("sdktest: create lambda %s: %v", name, err)
+	}
+	return have
+}
+
+// Close stops the workers, whose handlers' contexts end at once, and the server. New does it at the end of the test.
+func (k *Kinesin) Close() { k.closing.Do(k.shut) }
+
+func (k *Kinesin) shut() {
+	k.tb.Helper()
+	k.mu.Lock()
+	stops := k.stops
+	k.stops = nil
+	k.mu.Unlock()
+	for _, stop := range stops {
+		stop()
+	}
+	k.end()
+	<-k.nodeOver
+	if k.nodeErr != nil {
+		k.tb.Errorf("sdktest: the server ended: %v", k.nodeErr)
+	}
+	k.client.Close()
+	k.transport.close()
+	if err := k.node.Close(); err != nil {
+		k.tb.Errorf("sdktest: close the server: %v", err)
+	}
+	k.log.close()
+}
+
+// output is a test's log that nobody writes to once the test is over.
+type output struct {
+	mu sync.Mutex
+	w  io.Writer
+}
+
+// Write implements io.Writer.
+func (o *output) Write(line []byte) (int, error) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.w.Write(line)
+}
+
+func (o *output) close() {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.w = io.Discard
+}
