@@ -135,6 +135,8 @@ func lateness(t *testing.T, infos []sdk.TaskInfo) {
 	harness.Figure(t, "crash_lateness_p50", late[len(late)/2])
 	harness.Figure(t, "crash_lateness_p99", late[len(late)*99/100])
 	harness.Figure(t, "crash_lateness_max", late[len(late)-1])
+	over, _ := slices.BinarySearch(late, 5*time.Second)
+	harness.Figure(t, "crash_later_than_5s", len(late)-over)
 }
 
 // load schedules tasks until it is stopped.

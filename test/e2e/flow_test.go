@@ -284,3 +284,32 @@ func TestJSONOverHTTP(t *testing.T) {
 		t.Errorf("got %+v", got)
 	}
 }
+
+// What `make run` starts shows tasks run, and says what to try next.
+func TestDemo(t *testing.T) {
+	if testing.Short() {
+		t.Skip("runs real processes")
+	}
+	t.Parallel()
+	r := harness.Run(t, "demo", "--once", "--listen", harness.FreeAddr(t), "--data", filepath.Join(t.TempDir(), "data"))
+	for _, text := range []string{"success", "fails, and will be tried again", "cancelled"} {
+		if !strings.Contains(r.Must(t)+r.Stderr, text) {
+			t.Errorf("the demo does not show %q:\n%s%s", text, r.Stdout, r.Stderr)
+		}
+	}
+}
+
+// The benchmarks of the binary count what they ran, exactly.
+func TestBench(t *testing.T) {
+	s := newSite(t)
+	for _, args := range [][]string{{"steady", "--rate", "200", "--duration", "1s"}, {"wall", "--tasks", "500"}, {"immediate", "--tasks", "50"}} {
+		var got struct {
+			Tasks                         int
+			Lost, Duplicate, Early, Extra int
+		}
+		s.run(append(append([]string{"bench"}, args...), "-o", "json")...).JSON(t, &got)
+		if got.Tasks == 0 || got.Lost+got.Duplicate+got.Early != 0 {
+			t.Errorf("bench %v: %+v", args, got)
+		}
+	}
+}
