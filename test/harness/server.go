@@ -71,20 +71,20 @@ func (s *Server) WaitReady() {
 	}
 }
 
-// WaitReadyz waits until /readyz answers with a status.
-func (s *Server) WaitReadyz(atMost time.Duration, status int) {
+// WaitReadyz waits until /readyz answers with one of the statuses.
+func (s *Server) WaitReadyz(atMost time.Duration, statuses ...int) {
 	s.tb.Helper()
 	deadline := time.Now().Add(atMost)
 	for {
 		got, err := s.get("/readyz")
-		if err == nil && got == status {
+		if err == nil && slices.Contains(statuses, got) {
 			return
 		}
 		if !s.Alive() {
 			s.tb.Fatalf("the server ended instead of getting ready:\n%s", tail(s.Stderr()))
 		}
 		if time.Now().After(deadline) {
-			s.tb.Fatalf("/readyz did not answer %d within %v: %d, %v\n%s", status, atMost, got, err, tail(s.Stderr()))
+			s.tb.Fatalf("/readyz did not answer %v within %v: %d, %v\n%s", statuses, atMost, got, err, tail(s.Stderr()))
 		}
 		time.Sleep(pollEvery)
 	}
