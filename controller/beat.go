@@ -98,7 +98,7 @@ func (s *session) beaten(r *kinesinv1.HeartbeatResponse, sent clock.Readings) {
 		return
 	}
 	for _, h := range r.Cancels {
-		s.cancelLocked(h, now.Mono)
+		s.cancelLocked(h)
 	}
 	for _, h := range r.Fenced {
 		s.fenceLocked(h)
@@ -120,7 +120,7 @@ func (s *session) learnOffset(serverMicros int64, sent, now clock.Readings) {
 }
 
 // cancelLocked stops an attempt whose task somebody cancelled.
-func (s *session) cancelLocked(h *kinesinv1.Held, now time.Duration) {
+func (s *session) cancelLocked(h *kinesinv1.Held) {
 	k, _ := keyOf(h.Task, h.Attempt)
 	a := s.attempts[k]
 	if a == nil {

@@ -97,7 +97,7 @@ func (s *session) receive(r *kinesinv1.WorkResponse) bool {
 		}
 	}
 	for _, h := range r.Cancels {
-		s.cancelLocked(h, now.Mono)
+		s.cancelLocked(h)
 	}
 	fenced := len(s.fencedOff) > 0
 	s.mu.Unlock()
