@@ -132,14 +132,13 @@ func (x *indexer) run(e *Event) *execution {
 
 func (x *indexer) addToProcess(e *Event) {
 	p := x.process(e.PID)
-	switch e.Kind {
-	case Stopped:
+	n := len(p.stopped)
+	switch {
+	case e.Kind == Stopped:
 		p.stopped = append(p.stopped, span{e.At, never})
-	case Continued:
-		if n := len(p.stopped); n > 0 {
-			p.stopped[n-1].to = e.At
-		}
-	case Died:
+	case e.Kind == Continued && n > 0:
+		p.stopped[n-1].to = e.At
+	case e.Kind == Died:
 		p.died = e.At
 	}
 	p.faults = append(p.faults, e.At)

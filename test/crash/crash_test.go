@@ -156,8 +156,7 @@ func newLoad(t *testing.T, c *harness.Client, h *harness.History) *load {
 	t.Helper()
 	seed := rand.Uint64()
 	t.Logf("load seed %d", seed)
-	ctx, cancel := context.WithCancel(context.Background())
-	t.Cleanup(cancel)
+	ctx, cancel := context.WithCancel(t.Context())
 	l := &load{
 		client: c, history: h, end: cancel, slots: make(chan struct{}, callsAtOnceMax),
 		random: rand.New(rand.NewPCG(seed, 0)),

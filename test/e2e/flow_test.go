@@ -24,13 +24,13 @@ type site struct {
 	t *testing.T
 }
 
-func newSite(t *testing.T, args ...string) site {
+func newSite(t *testing.T) site {
 	t.Helper()
 	if testing.Short() {
 		t.Skip("runs real processes")
 	}
 	t.Parallel()
-	return site{harness.StartServer(t, harness.ServerOptions{Args: args}), t}
+	return site{harness.StartServer(t, harness.ServerOptions{}), t}
 }
 
 // run runs a client command.

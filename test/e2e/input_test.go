@@ -36,9 +36,8 @@ func TestBadSchedules(t *testing.T) {
 		{"empty key", 2, []string{"work", "--key", ""}, []string{"--key"}},
 		{"no lambda", 2, nil, []string{"lambda"}},
 	} {
-		t.Run(c.name, func(t *testing.T) {
-			s.run(append([]string{"schedule"}, c.args...)...).Refused(t, c.code, c.texts...)
-		})
+		t.Log(c.name)
+		s.run(append([]string{"schedule"}, c.args...)...).Refused(t, c.code, c.texts...)
 	}
 	if list := s.run("list", "--lambda", "work", "-o", "json").Must(t); strings.Contains(list, `"id"`) {
 		t.Errorf("something was written: %s", list)

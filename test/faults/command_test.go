@@ -13,11 +13,14 @@ import (
 	"github.com/kinesin-io/kinesin/test/job"
 )
 
+// commandSlots is how many commands a worker runs at a time.
+const commandSlots = 3
+
 // commandWorker runs `kinesin worker` with the fault worker as its command.
-func (r *rig) commandWorker(slots int) *harness.Worker {
+func (r *rig) commandWorker() *harness.Worker {
 	r.t.Helper()
 	return harness.StartCommandWorker(r.t, r.History, []string{
-		"--server", r.URL, "--lambda", r.lambda, "--concurrency", strconv.Itoa(slots), "--lease", lease().String(), "--grace", "1s",
+		"--server", r.Server.URL, "--lambda", r.lambda, "--concurrency", strconv.Itoa(commandSlots), "--lease", lease().String(), "--grace", "1s",
 	}, harness.FaultWorker(r.t), "command", "-log", r.History.Path())
 }
 
@@ -25,12 +28,11 @@ func (r *rig) commandWorker(slots int) *harness.Worker {
 func TestCommandWorkerKilled(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, sdk.LambdaInfo{})
-	const slots = 3
-	w := r.commandWorker(slots)
-	tasks := r.Schedule(repeat(slots, harness.Wanted{Job: job.Job{Do: job.Ignoring, Millis: lease().Milliseconds() + 1000}})...)
+	w := r.commandWorker()
+	tasks := r.Schedule(repeat(commandSlots, harness.Wanted{Job: job.Job{Do: job.Ignoring, Millis: lease().Milliseconds() + 1000}})...)
 	begun := r.starts(tasks)
-	for range slots {
-		r.commandWorker(slots)
+	for range commandSlots {
+		r.commandWorker()
 	}
 
 	gone := w.Crash()
@@ -46,12 +48,11 @@ func TestCommandWorkerKilled(t *testing.T) {
 func TestCommandWorkerStopped(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, sdk.LambdaInfo{})
-	const slots = 3
-	w := r.commandWorker(slots)
-	tasks := r.Schedule(repeat(slots, harness.Wanted{Job: job.Job{Do: job.Acting, Millis: 2 * lease().Milliseconds()}})...)
+	w := r.commandWorker()
+	tasks := r.Schedule(repeat(commandSlots, harness.Wanted{Job: job.Job{Do: job.Acting, Millis: 2 * lease().Milliseconds()}})...)
 	begun := r.starts(tasks)
-	for range slots {
-		r.commandWorker(slots)
+	for range commandSlots {
+		r.commandWorker()
 	}
 
 	at := w.Stop()
@@ -72,12 +73,11 @@ func TestCommandWorkerStopped(t *testing.T) {
 func TestCommandWorkerTerminated(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, sdk.LambdaInfo{MaxAttempts: 1})
-	const slots = 3
-	w := r.commandWorker(slots)
-	tasks := r.Schedule(repeat(slots, harness.Wanted{Job: job.Job{Do: job.Ignoring, Millis: 8000}})...)
+	w := r.commandWorker()
+	tasks := r.Schedule(repeat(commandSlots, harness.Wanted{Job: job.Job{Do: job.Ignoring, Millis: 8000}})...)
 	begun := r.starts(tasks)
 	for range 2 {
-		r.commandWorker(slots)
+		r.commandWorker()
 	}
 
 	at := w.Terminate()
@@ -120,7 +120,7 @@ func (r *rig) takenByCommands(begun []checker.Event, since time.Time) []time.Dur
 	r.t.Helper()
 	var all []time.Duration
 	for _, e := range begun {
-		all = append(all, r.taken([]checker.Event{e}, e.PID, since, settleMax)...)
+		all = append(all, r.taken([]checker.Event{e}, e.PID, since)...)
 	}
 	return all
 }

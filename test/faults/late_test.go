@@ -22,7 +22,7 @@ func TestLateReportsAreRefused(t *testing.T) {
 	r := newRig(t, sdk.LambdaInfo{})
 	ctx, cancel := context.WithTimeout(t.Context(), settleMax)
 	defer cancel()
-	late := kinesinv1connect.NewWorkerServiceClient(&http.Client{Transport: api.NewCallTransport()}, r.URL, api.ClientOptions()...)
+	late := kinesinv1connect.NewWorkerServiceClient(&http.Client{Transport: api.NewCallTransport()}, r.Server.URL, api.ClientOptions()...)
 	lease, err := late.Register(ctx, &kinesinv1.RegisterRequest{
 		Name: "late", LeaseMicros: harness.LeaseMin.Microseconds(), Groups: []*kinesinv1.SlotGroup{{Lambdas: []string{r.lambda}, Slots: 1}},
 	})

@@ -37,9 +37,9 @@ func lease() time.Duration {
 
 // rig is a server with one lambda, a client of it, and a history.
 type rig struct {
-	*harness.Server
 	*harness.Client
 
+	Server  *harness.Server
 	t       *testing.T
 	History *harness.History
 	lambda  string
@@ -95,14 +95,14 @@ func (r *rig) starts(tasks []harness.Task) []checker.Event {
 }
 
 // taken waits until each task that began in the process began again, and returns how long after the moment each did.
-func (r *rig) taken(begun []checker.Event, pid int, since time.Time, atMost time.Duration) []time.Duration {
+func (r *rig) taken(begun []checker.Event, pid int, since time.Time) []time.Duration {
 	r.t.Helper()
 	var all []time.Duration
 	for _, first := range begun {
 		if first.PID != pid {
 			continue
 		}
-		again := r.History.Find(1, atMost, "takeovers of "+first.Task, func(e checker.Event) bool {
+		again := r.History.Find(1, settleMax, "takeovers of "+first.Task, func(e checker.Event) bool {
 			return e.Kind == checker.Started && e.Task == first.Task && e.Attempt > first.Attempt
 		})[0]
 		if again.PID == pid {

@@ -21,7 +21,7 @@ func TestServerKilled(t *testing.T) {
 	}
 	tasks := scheduling(r)
 	time.Sleep(3 * time.Second)
-	r.Crash()
+	r.Server.Crash()
 	begun := time.Now()
 	r.Server.Start()
 	harness.Figure(t, "server_killed_ready_after", time.Since(begun))

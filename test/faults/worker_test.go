@@ -29,7 +29,7 @@ func TestWorkerKilled(t *testing.T) {
 	r.starts(others)
 
 	gone := lost.Crash()
-	taken := r.taken(begun, lost.PID(), gone, settleMax)
+	taken := r.taken(begun, lost.PID(), gone)
 	if len(taken) != slots {
 		t.Errorf("%d tasks ran in the lost process, want %d", len(taken), slots)
 	}
@@ -63,7 +63,7 @@ func TestWorkerStoppedAndContinued(t *testing.T) {
 	}
 
 	at := stopped.Stop()
-	taken := r.taken(begun, stopped.PID(), at, settleMax)
+	taken := r.taken(begun, stopped.PID(), at)
 	if len(taken) != slots {
 		t.Errorf("%d tasks ran in the stopped process, want %d", len(taken), slots)
 	}
@@ -113,7 +113,7 @@ func TestWorkerTerminatedObeying(t *testing.T) {
 
 	r.Settle(soon, []harness.Task{other})
 	at := ending.Terminate()
-	taken := r.taken(begun, ending.PID(), at, settleMax)
+	taken := r.taken(begun, ending.PID(), at)
 	harness.Within(t, "sigterm_obeying_code_0_after", ending.EndedAt(soon).Sub(at), time.Second+slack)
 	if code := ending.Wait(soon); code != 0 {
 		t.Errorf("exit status %d after a drain, want 0", code)
@@ -140,7 +140,7 @@ func TestWorkerTerminatedIgnoring(t *testing.T) {
 	r.worker(harness.WorkerOptions{Slots: 2 * slots, Lease: lease()})
 
 	at := ending.Terminate()
-	taken := r.taken(begun, ending.PID(), at, settleMax)
+	taken := r.taken(begun, ending.PID(), at)
 	harness.Figure(t, "sigterm_ignoring_process_gone_after", ending.EndedAt(soon).Sub(at))
 	harness.Figure(t, "sigterm_ignoring_elsewhere_after", longest(taken))
 	for _, info := range r.Settle(settleMax, tasks) {
