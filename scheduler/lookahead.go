@@ -4,10 +4,13 @@ import (
 	"bytes"
 	"sync/atomic"
 
-	"github.com/tidwall/btree"
+	"github.com/google/btree"
 
 	"github.com/kinesin-io/kinesin/task"
 )
+
+// treeDegree is of the tree that orders the entries.
+const treeDegree = 16
 
 // entry is one thing to do at a moment. A wake-up has no task: its row is read again when it fires.
 type entry struct {
@@ -35,7 +38,7 @@ type lookahead struct {
 }
 
 func newLookahead(limit int) *lookahead {
-	return &lookahead{entries: btree.NewBTreeGOptions(before, btree.Options{NoLocks: true, Degree: 16}), limit: limit}
+	return &lookahead{entries: btree.NewG(treeDegree, before), limit: limit}
 }
 
 // covers reports whether a row at that instant belongs into the set. It is safe for concurrent use.
@@ -45,7 +48,7 @@ func (l *lookahead) covers(at task.Instant) bool { return int64(at) <= l.horizon
 // fills the set begins: a row that is stored later then sees the new horizon and is
 // hinted, a row that was stored earlier is found by the scan.
 func (l *lookahead) open(horizon task.Instant) {
-	l.entries.Clear()
+	l.entries.Clear(true)
 	l.truncated = false
 	l.horizon.Store(int64(horizon))
 }
@@ -58,9 +61,9 @@ func (l *lookahead) lower(horizon task.Instant) {
 
 // add puts an entry in, or replaces the one with its key.
 func (l *lookahead) add(e entry) {
-	l.entries.Set(e)
+	l.entries.ReplaceOrInsert(e)
 	if l.entries.Len() > l.limit {
-		last, _ := l.entries.PopMax()
+		last, _ := l.entries.DeleteMax()
 		l.lower(last.at - 1)
 	}
 }
@@ -68,7 +71,7 @@ func (l *lookahead) add(e entry) {
 // takeUntil removes and returns up to limit entries at or before t, earliest first. Of those that send it
 // takes no more than room and passes over the others; full says that it passed over any.
 func (l *lookahead) takeUntil(t task.Instant, limit, room int) (taken []entry, full bool) {
-	l.entries.Scan(func(e entry) bool {
+	l.entries.Ascend(func(e entry) bool {
 		switch {
 		case e.at > t || len(taken) == limit:
 			return false
@@ -96,7 +99,7 @@ func (l *lookahead) next() (task.Instant, bool) {
 
 // nextSilent is the instant of the earliest entry that does not send.
 func (l *lookahead) nextSilent() (at task.Instant, ok bool) {
-	l.entries.Scan(func(e entry) bool {
+	l.entries.Ascend(func(e entry) bool {
 		if !e.sends {
 			at, ok = e.at, true
 		}
@@ -107,7 +110,7 @@ func (l *lookahead) nextSilent() (at task.Instant, ok bool) {
 
 // nextSending is the instant of the earliest entry that sends, if that is at or before t.
 func (l *lookahead) nextSending(t task.Instant) (at task.Instant, ok bool) {
-	l.entries.Scan(func(e entry) bool {
+	l.entries.Ascend(func(e entry) bool {
 		if e.at > t {
 			return false
 		}

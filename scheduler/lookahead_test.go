@@ -52,11 +52,19 @@ func (m *model) scan(through task.Instant) {
 	}
 }
 
+func (m *model) held() (all []entry) {
+	m.look.entries.Ascend(func(e entry) bool {
+		all = append(all, e)
+		return true
+	})
+	return all
+}
+
 func (m *model) check(t *rapid.T) {
 	if n := m.look.entries.Len(); n > m.look.limit {
 		t.Fatalf("holds %d of at most %d", n, m.look.limit)
 	}
-	held := m.look.entries.Items()
+	held := m.held()
 	for _, e := range m.stored {
 		if m.look.covers(e.at) && !slices.ContainsFunc(held, func(h entry) bool { return h.at == e.at && h.id == e.id }) {
 			t.Fatalf("forgot %d, which is not after the horizon %d", e.at, m.look.horizon.Load())
@@ -86,7 +94,7 @@ func TestLookaheadNeverForgetsWhatItCovers(t *testing.T) {
 			"take": func(t *rapid.T) {
 				until, limit := task.Instant(instants.Draw(t, "until")), rapid.IntRange(1, 5).Draw(t, "limit")
 				room := rapid.IntRange(0, 5).Draw(t, "room")
-				want := m.look.entries.Items()
+				want := m.held()
 				taken, full := m.look.takeUntil(until, limit, room)
 				checkTaken(t, want, taken, until, limit, room, full)
 				m.stored = slices.DeleteFunc(m.stored, func(e entry) bool {
