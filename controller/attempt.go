@@ -40,7 +40,7 @@ type attempt struct {
 	group *group
 
 	state  stage
-	ctx    context.Context //nolint:containedctx // the handler's, which others end
+	ctx    handlerContext // which others end
 	cancel context.CancelCauseFunc
 
 	start     time.Duration // monotonic
@@ -90,7 +90,18 @@ func (a *attempt) stop(cause error) {
 type handlerContext struct {
 	context.Context //nolint:containedctx // it is one
 
+	session  *session
 	deadline time.Time
+}
+
+// Err asks the lease first: a handler that looks before it acts, in a process that was stopped and goes on, finds its
+// context ended although nothing else here has run yet. It must not be called with session.mu held.
+func (c handlerContext) Err() error {
+	if err := c.Context.Err(); err != nil {
+		return err
+	}
+	c.session.holds()
+	return c.Context.Err()
 }
 
 // Deadline is when the attempt times out.

@@ -50,9 +50,9 @@ func (s *session) occupyLocked(a *attempt, now time.Duration) bool {
 }
 
 // handlerContext has the values of Run's context but not its end: draining has its own rules.
-func (s *session) handlerContext(a *attempt) (context.Context, context.CancelCauseFunc) {
+func (s *session) handlerContext(a *attempt) (handlerContext, context.CancelCauseFunc) {
 	ctx, cancel := context.WithCancelCause(s.values)
-	h := handlerContext{Context: ctx}
+	h := handlerContext{Context: ctx, session: s}
 	if a.work.Timeout > 0 && s.cfg.Clock == clock.Real() { // a virtual deadline would mean something else to everybody
 		h.deadline = s.cfg.Clock.Now().Add(a.work.Timeout).Time()
 	}
@@ -106,7 +106,7 @@ func panicText(p any, stack []byte) string {
 
 // finish notes the outcome of an attempt whose handler has returned, and returns the next attempt for its slot, if one waits.
 func (s *session) finish(a *attempt, o Outcome) *attempt {
-	o = verdict(o, context.Cause(a.ctx), a.work.Timeout)
+	o = verdict(o, context.Cause(a.ctx.Context), a.work.Timeout)
 	a.cancel(context.Canceled)
 	now := clock.Read(s.cfg.Clock)
 	s.cfg.Hooks.ended(&a.work, o.Kind, now.Mono-a.start)

@@ -120,6 +120,11 @@ func TestWokenProcessEndsItsHandlersFirst(t *testing.T) {
 			one.done <- controller.Outcome{Kind: task.OutcomeSuccess}
 			r.pass(2 * time.Millisecond)
 		},
+		"a handler looks": func(r *rig, one, _ *run) {
+			if one.ctx.Err() == nil {
+				r.Error("its context lives")
+			}
+		},
 		"a task comes":           func(r *rig, _, _ *run) { r.push(claimed(9)) },
 		"a held task is due":     func(r *rig, _, _ *run) { r.pass(100 * time.Millisecond) },
 		"the watch on the lease": func(r *rig, _, _ *run) { r.pass(200 * time.Millisecond) },
