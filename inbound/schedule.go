@@ -36,8 +36,10 @@ func (in *Inbound) Schedule(ctx context.Context, request *kinesinv1.ScheduleRequ
 			b.refuse(ctx, i, err)
 		}
 	}
-	b.store(ctx)
-	b.announce(ctx)
+	// A caller who goes now will call again, and then meets rows that nobody announces: so what is begun is finished.
+	lasting := context.WithoutCancel(ctx)
+	b.store(lasting)
+	b.announce(lasting)
 	return &kinesinv1.ScheduleResponse{Results: b.pointers()}, nil
 }
 

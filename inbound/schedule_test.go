@@ -2,6 +2,7 @@ package inbound_test
 
 import (
 	"bytes"
+	"context"
 	"errors"
 	"math"
 	"slices"
@@ -260,6 +261,24 @@ func TestARepeatedCallIsHarmless(t *testing.T) {
 			}
 		})
 	}
+}
+
+// A call whose caller goes while it is stored and calls again must not leave the task to the wake-up of an enqueued one.
+func TestACallerWhoGoesAndComesBackFindsTheTaskInItsQueue(t *testing.T) {
+	run(t, func(f *fixture) {
+		ctx, gone := context.WithCancel(f.ctx)
+		defer gone()
+		f.rows.beforeApply = func([]store.Op) { gone() }
+		once := &item{Lambda: "mail", RequestId: uuid7(1)}
+		_, _ = f.Schedule(ctx, &kinesinv1.ScheduleRequest{Items: []*item{once}}) // the answer reaches nobody
+		f.rows.beforeApply = nil
+		if r := f.schedule(once)[0]; r.Problem != nil || f.row(r.Id).State != task.Enqueued || f.messages() != 1 {
+			t.Errorf("%v: %s, %d messages", r, f.row(r.Id).State, f.messages())
+		}
+		if len(f.awake) != 0 {
+			t.Errorf("left to the wake-up: %v", f.awake)
+		}
+	})
 }
 
 // A delay counts from the server's clock, so a repeated call may come to another due time.
