@@ -73,7 +73,7 @@ test/crash: ## kill -9 loop against the real binary under load (KILLS=100)
 
 .PHONY: test/faults
 test/faults: ## lost, stopped and poisoned workers, lost servers: the long form, with default leases and all figures
-	KINESIN_FAULTS_LONG=1 go test -count=1 -timeout 30m -v -parallel 1 $(FAULTS)
+	KINESIN_FAULTS_LONG=1 go test -count=1 -timeout 30m -v -parallel 3 $(FAULTS)
 
 .PHONY: test/e2e
 test/e2e: ## what the binary promises at the command line
