@@ -78,18 +78,23 @@ type watched struct {
 
 	mu          sync.Mutex
 	beforeApply func(ops []store.Op)
+	afterApply  func()
 	afterTasks  func()
 	reads       int
 }
 
 func (w *watched) Apply(ctx context.Context, ops []store.Op) ([]error, error) {
 	w.mu.Lock()
-	before := w.beforeApply
+	before, after := w.beforeApply, w.afterApply
 	w.mu.Unlock()
 	if before != nil {
 		before(ops)
 	}
-	return w.Store.Apply(ctx, ops)
+	results, err := w.Store.Apply(ctx, ops)
+	if after != nil {
+		after()
+	}
+	return results, err
 }
 
 func (w *watched) Tasks(ctx context.Context, ids []task.ID) ([]task.Task, error) {

@@ -268,10 +268,10 @@ func TestACallerWhoGoesAndComesBackFindsTheTaskInItsQueue(t *testing.T) {
 	run(t, func(f *fixture) {
 		ctx, gone := context.WithCancel(f.ctx)
 		defer gone()
-		f.rows.beforeApply = func([]store.Op) { gone() }
+		f.rows.afterApply = gone
 		once := &item{Lambda: "mail", RequestId: uuid7(1)}
 		_, _ = f.Schedule(ctx, &kinesinv1.ScheduleRequest{Items: []*item{once}}) // the answer reaches nobody
-		f.rows.beforeApply = nil
+		f.rows.afterApply = nil
 		if r := f.schedule(once)[0]; r.Problem != nil || f.row(r.Id).State != task.Enqueued || f.messages() != 1 {
 			t.Errorf("%v: %s, %d messages", r, f.row(r.Id).State, f.messages())
 		}
