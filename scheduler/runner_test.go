@@ -382,8 +382,31 @@ func TestAnUnconfirmedClaimGoesBackToTheQueue(t *testing.T) {
 		})
 		w.start()
 		w.advance(task.ClaimTimeout)
+		if _, err := w.leases.Renew(w.ctx, l.Worker); err != nil {
+			t.Fatal(err)
+		}
+		w.advance(l.HeartbeatEvery())
 		if got := w.read(claimed.ID); got.State != task.Enqueued || got.Suspect || got.Failures != 0 {
 			t.Errorf("%s, suspect %v, failures %d", got.State, got.Suspect, got.Failures)
+		}
+	})
+}
+
+// A process that is stopped soon after a claim may be continued at any time within its lease, and the attempt with it.
+func TestAClaimOfASilentWorkerStaysUntilItsLeaseIsOver(t *testing.T) {
+	inWorld(t, depth, func(w *world) {
+		l := w.openLease(time.Minute)
+		claimed := w.awake(high, 0, func(t *task.Task) {
+			t.State, t.Attempt, t.Worker, t.ClaimedAt, t.Wake = task.Claimed, 1, l.Worker, t.Due, t.Due.Add(5*time.Second)
+		})
+		w.start()
+		w.advance(time.Minute)
+		if got := w.read(claimed.ID); got.State != task.Claimed {
+			t.Errorf("%s while the lease was good", got.State)
+		}
+		w.advance(task.ClockBound)
+		if got := w.read(claimed.ID); got.State != task.Enqueued || !got.Suspect {
+			t.Errorf("%s, suspect %v", got.State, got.Suspect)
 		}
 	})
 }

@@ -7,6 +7,11 @@ import (
 	"github.com/kinesin-io/kinesin/task"
 )
 
+// sayRunsIn is how long after a heartbeat a worker may still be about to say what runs: it reports a start within 200 ms,
+// and the heartbeat itself confirms what it names a moment after it renewed the lease. It is less than the time between
+// two heartbeats of the shortest lease, so that it always comes to an end.
+const sayRunsIn = 500 * time.Millisecond
+
 // verdict is what a fired wake-up leads to.
 type verdict uint8
 
@@ -64,9 +69,23 @@ func decideRunning(t *task.Task, c circumstances) (task.Event, verdict) {
 	if t.State == task.Processing {
 		return task.Event{Kind: task.Extend, Until: end}, carryOut
 	}
-	confirmBy := max(t.ClaimedAt, t.Due, c.since).Add(task.ClaimTimeout)
-	if c.now >= confirmBy {
-		return task.Event{Kind: task.Unconfirmed, Worker: t.Worker, Attempt: t.Attempt}, carryOut
+	if until := unconfirmedAt(t, c); c.now < until {
+		return task.Event{Kind: task.Extend, Until: min(end, until)}, carryOut
 	}
-	return task.Event{Kind: task.Extend, Until: min(end, confirmBy)}, carryOut
+	return task.Event{Kind: task.Unconfirmed, Worker: t.Worker, Attempt: t.Attempt}, carryOut
+}
+
+// unconfirmedAt is when to look at a claim again, or, if that is not later than now, whether it got lost on its way. Time
+// alone does not tell: a process that was stopped says nothing, and goes on with the attempt when it is continued within its
+// lease. So the worker must have been heard since, and have had a moment to say that the attempt runs.
+func unconfirmedAt(t *task.Task, c circumstances) task.Instant {
+	confirmBy := max(t.ClaimedAt, t.Due, c.since).Add(task.ClaimTimeout)
+	switch {
+	case c.now < confirmBy:
+		return confirmBy
+	case c.lease.Receipt < confirmBy:
+		return c.now.Add(c.lease.HeartbeatEvery())
+	default:
+		return c.lease.Receipt.Add(sayRunsIn)
+	}
 }

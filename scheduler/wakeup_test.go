@@ -34,6 +34,11 @@ func TestDecide(t *testing.T) {
 	isBlamed := isLost
 	isBlamed.Blame = true
 	unconfirmed := task.Event{Kind: task.Unconfirmed, Worker: "w", Attempt: 2}
+	heard := func(receipt task.Instant) lease.Lease {
+		l := good
+		l.Receipt = receipt
+		return l
+	}
 	extend := func(until task.Instant) task.Event { return task.Event{Kind: task.Extend, Until: until} }
 
 	for _, c := range []struct {
@@ -67,7 +72,11 @@ func TestDecide(t *testing.T) {
 
 		{"claimed, lease good", claimed, circumstances{now: at, lease: good}, extend(confirmBy), carryOut},
 		{"claimed, a microsecond before the timeout", claimed, circumstances{now: confirmBy - 1, lease: good}, extend(confirmBy), carryOut},
-		{"claimed and never confirmed", claimed, circumstances{now: confirmBy, lease: good}, unconfirmed, carryOut},
+		{"claimed, and nothing heard since", claimed, circumstances{now: confirmBy, lease: good}, extend(confirmBy.Add(length / lease.BeatsPerLease)), carryOut},
+		{"claimed, nothing heard since, lease nearly over", claimed, circumstances{now: end - 1, lease: good}, extend(end), carryOut},
+		{"claimed, heard just before the timeout", claimed, circumstances{now: confirmBy, lease: heard(confirmBy - 1)}, extend(confirmBy.Add(length / lease.BeatsPerLease)), carryOut},
+		{"claimed, heard a moment ago", claimed, circumstances{now: confirmBy + 1, lease: heard(confirmBy)}, extend(confirmBy.Add(sayRunsIn)), carryOut},
+		{"claimed and never confirmed", claimed, circumstances{now: confirmBy.Add(sayRunsIn), lease: heard(confirmBy)}, unconfirmed, carryOut},
 		{"claimed ahead of its due time", func() task.Task { c := claimed; c.Due = at.Add(time.Second); return c }(), circumstances{now: confirmBy, lease: good}, extend(confirmBy.Add(time.Second)), carryOut},
 		{"claimed before we listened", claimed, circumstances{now: confirmBy, since: at.Add(time.Second), lease: good}, extend(confirmBy.Add(time.Second)), carryOut},
 		{"claimed, lease shorter than the timeout", claimed, circumstances{now: at, lease: lease.Lease{Length: 3 * time.Second, Receipt: at}}, extend(at.Add(3*time.Second + task.ClockBound)), carryOut},
@@ -103,5 +112,12 @@ func TestEveryVerdictIsAnEdge(t *testing.T) {
 				}
 			}
 		}
+	}
+}
+
+// TestSayRunsInComesToAnEnd keeps the wait after a heartbeat shorter than the time to the next one, of any lease.
+func TestSayRunsInComesToAnEnd(t *testing.T) {
+	if beat := lease.LengthMin / lease.BeatsPerLease; sayRunsIn >= beat {
+		t.Errorf("%v after a heartbeat, of which one comes every %v", sayRunsIn, beat)
 	}
 }
