@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/kinesin-io/kinesin/controller"
+	"github.com/kinesin-io/kinesin/task"
 )
 
 // SlotsDefault is how many tasks a worker runs at a time when it is not told.
@@ -76,6 +77,12 @@ func Use(m ...Middleware) WorkerOption {
 
 // Hooks are what a worker can tell of itself.
 type Hooks = controller.Hooks
+
+// Work is a claimed task, as hooks get it.
+type Work = controller.Work
+
+// Outcome is how an attempt ended; its String is the form in the records of attempts.
+type Outcome = task.Outcome
 
 // Observe has the hooks called as things happen, for metrics.
 func Observe(h Hooks) WorkerOption { return func(c *workerConfig) { c.hooks = h } }
