@@ -37,6 +37,16 @@ func TestPaceGivesExtraTasksOnlyWhileAttemptsAreShort(t *testing.T) {
 	}
 }
 
+// A process whose heartbeat is refused loses its lease.
+func TestAProcessMayNameAllThatItGets(t *testing.T) {
+	const groups = 20 // of 500 slots: beyond all of them, extraMax each
+	short := group{slots: SlotsMax / groups}
+	short.pace.note(1, 2)
+	if most := groups * short.room(); most > HeldMax {
+		t.Errorf("%d tasks in hand, of which a heartbeat names at most %d", most, HeldMax)
+	}
+}
+
 func TestShortAttemptsAreClaimedBeyondTheSlots(t *testing.T) {
 	bubble(t, func(f *fixture) {
 		w := f.work(slots(1, "mail"))

@@ -20,7 +20,8 @@ const (
 	GroupsMax  = 64     // slot groups of a process
 	LambdasMax = 256    // lambdas of a group
 	SlotsMax   = 10_000 // of all groups together
-	HeldMax    = 2 * SlotsMax
+	// HeldMax is how many attempts a process names: all it can get, and results that were not acknowledged.
+	HeldMax = 2*SlotsMax + GroupsMax*extraMax
 
 	requestsAheadMax = 64   // messages read and not yet stored
 	reportsBatchMax  = 4096 // reports stored together
@@ -121,7 +122,7 @@ func (s *Service) open(ctx context.Context, c conn, hello *kinesinv1.Hello) (*st
 		filled: make(chan struct{}, 1), taken: make(chan struct{}, 1),
 	}
 	st.ctx, st.stop = context.WithCancelCause(ctx)
-	s.giveBack(ctx, sess, st.takeOver(held, rows))
+	s.giveBack(ctx, sess, append(st.takeOver(held, rows), s.takeFound(sess)...))
 	if err := s.admitStream(st); err != nil {
 		st.close()
 		return nil, err
