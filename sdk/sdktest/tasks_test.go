@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -132,6 +133,56 @@ func TestHigherPrioritiesStartFirst(t *testing.T) {
 	want := []string{"high", "high", "high", "normal", "normal", "normal", "low", "low", "low"}
 	if !slices.Equal(got, want) {
 		t.Errorf("started %v, want %v", got, want)
+	}
+}
+
+func TestPayloadsOfAllSizes(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	r.handle(nil)
+	for _, size := range []int{0, 1, 1000, 100_000} {
+		to := strings.Repeat("a", size)
+		id := r.schedule(to, sdk.In(time.Hour))
+		sdktest.RequireScheduled(t, r.k, sendMail, sdktest.Args(Mail{to}))
+		r.k.Advance(time.Hour)
+		sdktest.RequireState(t, r.k, id, sdk.StateSuccess)
+		if n := len(r.sent.all); r.sent.all[n-1].to != to {
+			t.Errorf("a payload of %d bytes arrived with %d", size, len(r.sent.all[n-1].to))
+		}
+	}
+	_, err := sendMail.Schedule(t.Context(), r.k.Client(), Mail{strings.Repeat("a", 300_000)})
+	if !errors.Is(err, sdk.ErrTooLarge) {
+		t.Errorf("too large a payload: %v", err)
+	}
+}
+
+func TestALambdaWithSlotsOfItsOwnIsNotHeldUp(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	r.k.Lambda("slow")
+	slow := sdk.NewLambda[Mail]("slow")
+	w := sdk.NewWorker(r.k.Client(), sdk.Slots(1))
+	slow.Handle(w, func(ctx context.Context, _ *sdk.Task[Mail]) error { return r.k.Sleep(ctx, 10*time.Minute) })
+	sendMail.Handle(w, func(_ context.Context, t *sdk.Task[Mail]) error {
+		r.sent.add(t.Args.To, r.k.Now().Sub(r.start))
+		return nil
+	}, sdk.Concurrency(1))
+	r.k.Run(w)
+	for range 3 {
+		if _, err := slow.Schedule(t.Context(), r.k.Client(), Mail{}, sdk.In(time.Hour)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	r.schedule("ada", sdk.In(time.Hour+time.Minute))
+	r.k.Advance(2 * time.Hour)
+	r.sent.want(t, delivery{"ada", time.Hour + time.Minute})
+	var late []time.Duration
+	for _, info := range r.k.Tasks("slow") {
+		late = append(late, info.Lateness())
+	}
+	slices.Sort(late) // no order is promised among tasks due at one moment
+	if want := []time.Duration{0, 10 * time.Minute, 20 * time.Minute}; !slices.Equal(late, want) {
+		t.Errorf("slow tasks were late by %v, want %v", late, want)
 	}
 }
 
