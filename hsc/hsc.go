@@ -84,6 +84,7 @@ type Service struct {
 
 	calls    sync.WaitGroup // handlers, and what they started
 	stopping chan struct{}  // closed when stopped is set
+	found    found
 
 	mu       sync.Mutex // guards what follows; never held across I/O
 	sessions map[string]*session
@@ -98,7 +99,10 @@ func New(c Config) *Service {
 	if c.Log == nil {
 		c.Log = slog.New(slog.DiscardHandler)
 	}
-	return &Service{Config: c, stopping: make(chan struct{}), sessions: map[string]*session{}}
+	return &Service{
+		Config: c, stopping: make(chan struct{}), sessions: map[string]*session{},
+		found: found{since: c.Clock.Now(), news: make(chan struct{}, 1), byWorker: map[string][]task.Task{}},
+	}
 }
 
 // Run follows changes of the lambdas and forgets workers that are gone, until ctx ends. Then it
@@ -113,6 +117,8 @@ func (s *Service) Run(ctx context.Context) error {
 		s.pollAnew()
 		select {
 		case <-changed:
+		case <-s.found.news:
+			s.giveBackFound(ctx)
 		case <-sessions.C():
 			s.forgetGone()
 			sessions.Reset(sessionsSweepEvery)

@@ -101,8 +101,11 @@ func (r *runner) recover(ctx context.Context) error {
 		}
 		enqueued := make([]task.Task, 0, len(rows))
 		for i := range rows {
-			if rows[i].State == task.Enqueued && rows[i].Wake > now {
+			switch {
+			case rows[i].State == task.Enqueued && rows[i].Wake > now:
 				enqueued = append(enqueued, rows[i])
+			case rows[i].State == task.Claimed && r.Hooks.Found != nil:
+				r.Hooks.Found(&rows[i])
 			}
 		}
 		r.Dispatcher.Send(ctx, enqueued)

@@ -374,6 +374,24 @@ func TestALeaseRenewedInBetweenIsExtended(t *testing.T) {
 	})
 }
 
+func TestATakeOverTellsWhatIsClaimed(t *testing.T) {
+	inWorld(t, depth, func(w *world) {
+		l := w.openLease(time.Minute)
+		claimed := w.awake(high, 0, func(t *task.Task) {
+			t.State, t.Attempt, t.Worker, t.ClaimedAt, t.Wake = task.Claimed, 1, l.Worker, t.Due, t.Due.Add(time.Minute)
+		})
+		w.running(high, l.Worker)
+		w.waiting(high, time.Hour)
+		var found []task.ID
+		w.hooks.Found = func(t *task.Task) { w.note(func() { found = append(found, t.ID) }) }
+		w.start()
+		w.advance(10 * time.Second)
+		if !slices.Equal(found, []task.ID{claimed.ID}) {
+			t.Errorf("found %v, want %v", found, claimed.ID)
+		}
+	})
+}
+
 func TestAnUnconfirmedClaimGoesBackToTheQueue(t *testing.T) {
 	inWorld(t, depth, func(w *world) {
 		l := w.openLease(time.Minute)

@@ -108,6 +108,8 @@ type Hooks struct {
 	Waked func(t *task.Task, kind task.EventKind)
 	// Lost: a worker's lease ran out and was marked so.
 	Lost func(worker string)
+	// Found: the row was claimed when its partition came to this process.
+	Found func(t *task.Task)
 	// Failed: a partition could not be read or dispatched and is tried again.
 	Failed func(p task.Partition, err error)
 }

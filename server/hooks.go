@@ -38,7 +38,14 @@ func (n *Node) schedulerHooks() scheduler.Hooks {
 	return scheduler.Hooks{
 		Waked:  func(_ *task.Task, kind task.EventKind) { n.metrics.waked(kind) },
 		Lost:   func(string) { n.metrics.lost.Inc() },
+		Found:  n.foundClaimed,
 		Failed: func(task.Partition, error) { n.metrics.failures.Inc() },
+	}
+}
+
+func (n *Node) foundClaimed(t *task.Task) {
+	if n.hsc != nil {
+		n.hsc.Found(t)
 	}
 }
 

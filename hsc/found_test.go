@@ -1,0 +1,73 @@
+package hsc
+
+import (
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/kinesin-io/kinesin/api/kinesinv1"
+	"github.com/kinesin-io/kinesin/store"
+	"github.com/kinesin-io/kinesin/task"
+)
+
+// claimedBefore stores a task that the worker claimed from an earlier process.
+func (f *fixture) claimedBefore(worker string) task.Task {
+	f.Helper()
+	t := f.task("mail", func(t *task.Task) {
+		t.State, t.Attempt, t.Worker, t.Seq = task.Claimed, 1, worker, 2
+		t.ClaimedAt = f.clock.Now().Add(-time.Hour)
+	})
+	f.apply(store.Op{Kind: store.PutTask, Task: t})
+	return t
+}
+
+func TestAFoundClaimThatItsWorkerDoesNotHoldGoesBack(t *testing.T) {
+	for name, foundFirst := range map[string]bool{"found, then the worker comes": true, "the worker comes, then found": false} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, func(f *fixture) {
+				worker := f.register()
+				lost := f.claimedBefore(worker)
+				if foundFirst {
+					f.svc.Found(&lost)
+					synctest.Wait()
+					f.wantState(lost.ID, task.Claimed) // who knows: its worker may hold it
+				}
+				w := f.dial(worker, &kinesinv1.Hello{Groups: []*kinesinv1.SlotGroup{slots(1, "mail")}})
+				if !foundFirst {
+					f.svc.Found(&lost)
+				}
+				if got := w.wantClaimed(1)[0]; id(got) != lost.ID || got.Attempt != 2 || got.Failures != 0 || got.WorkerLost != 0 {
+					t.Errorf("got %v", got)
+				}
+			})
+		})
+	}
+}
+
+func TestAFoundClaimThatItsWorkerHoldsStays(t *testing.T) {
+	bubble(t, func(f *fixture) {
+		worker := f.register()
+		kept := f.claimedBefore(worker)
+		f.svc.Found(&kept)
+		f.dial(worker, &kinesinv1.Hello{
+			Groups: []*kinesinv1.SlotGroup{slots(1, "mail")}, Held: []*kinesinv1.Held{{Task: kept.ID[:], Attempt: 1}},
+		})
+		f.svc.Found(&kept)
+		synctest.Wait()
+		if row := f.wantState(kept.ID, task.Claimed); row.Attempt != 1 {
+			t.Errorf("attempt %d", row.Attempt)
+		}
+	})
+}
+
+func TestOwnClaimsAreNotFound(t *testing.T) {
+	bubble(t, func(f *fixture) {
+		f.enqueueMany("mail", 1)
+		w := f.work(slots(1, "mail"))
+		own := f.row(id(w.wantClaimed(1)[0]))
+		f.svc.Found(&own)
+		if n := len(f.svc.found.byWorker); n != 0 {
+			t.Errorf("%d claims on their way count as lost", n)
+		}
+	})
+}
