@@ -326,4 +326,4 @@ func wantError(t *testing.T, what string, err error, reason kinesinv1.Reason, wo
 	wantRefusal(t, what, api.ProblemOf(err), reason, words...)
 }
 
-func uuid7(n byte) []byte { return []byte{1, 2, 3, 4, 5, 6, 0x70, 8, 0x80, 10, 11, 12, 13, 14, 15, n} }
+func uuid7(n byte) []byte { return []byte{0, 2, 3, 4, 5, 6, 0x70, 8, 0x80, 10, 11, 12, 13, 14, 15, n} }

@@ -44,6 +44,8 @@ const (
 	WaitMax = time.Minute
 	// PayloadsBytesMax bounds the payloads of one answer, so that it fits a message also in base64.
 	PayloadsBytesMax = api.MessageBytesMax / 2
+	// requestIDAheadMax is how far ahead the clock of a client may be that makes its own request ids.
+	requestIDAheadMax = 24 * time.Hour
 	// casTriesMax bounds how often a change is tried again because the task moved in between.
 	casTriesMax = 8
 )

@@ -233,6 +233,10 @@ func (b *intake) identify(t *task.Task, l *catalog.Entry, item *kinesinv1.Schedu
 		return invalid("request id: want the 16 bytes of a UUID version 7")
 	default:
 		copy(t.ID[:], item.RequestId)
+		// A time far ahead would make every later id look old to a store that tells new ids by their time.
+		if ms := int64(binary.BigEndian.Uint64(append([]byte{0, 0}, t.ID[:6]...))); task.FromMillis(ms) > b.now.Add(requestIDAheadMax) {
+			return invalid("request id: its time is more than %v ahead of the server's clock", requestIDAheadMax)
+		}
 	}
 	return nil
 }

@@ -62,6 +62,7 @@ func TestRefusals(t *testing.T) {
 		{"payload too large", func(i *item) { i.Payload = make([]byte, payload+1) }, isTooLarge, []string{"4097", "at most 4096"}},
 		{name: "request id", change: func(i *item) { i.RequestId = uuid7(1) }},
 		{"request id too short", func(i *item) { i.RequestId = uuid7(1)[:15] }, isInvalid, []string{"16 bytes", "version 7"}},
+		{"request id of another time", func(i *item) { i.RequestId = append([]byte{0x7f}, uuid7(1)[1:]...) }, isInvalid, []string{"24h"}},
 		{"request id of another version", func(i *item) { i.RequestId = make([]byte, 16) }, isInvalid, []string{"version 7"}},
 		{name: "most attempts", change: func(i *item) { i.MaxAttempts = task.AttemptsMax }},
 		{"too many attempts", func(i *item) { i.MaxAttempts = task.AttemptsMax + 1 }, isInvalid, []string{"max attempts 1001", "1 to 1000"}},
