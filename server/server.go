@@ -51,7 +51,7 @@ func New(ctx context.Context, c Config) (*Server, error) {
 	if err := s.open(ctx); err != nil {
 		return nil, errors.Join(err, s.listener.Close())
 	}
-	s.http = api.NewServer(s.node.Handler())
+	s.http = api.NewServer(loopbackOnly(s.node.Handler()))
 	return s, nil
 }
 

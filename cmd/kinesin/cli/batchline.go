@@ -32,6 +32,9 @@ func parseLine(raw *rawLine, lambda string) (sdk.Item, error) {
 	if raw.tooLong {
 		return sdk.Item{}, api.Errorf(kinesinv1.Reason_REASON_TOO_LARGE, "longer than %d bytes", batchLineBytesMax)
 	}
+	if !utf8.Valid(raw.text) { // the decoder would put something else in its place
+		return sdk.Item{}, invalid(errors.New("not valid UTF-8; a payload of other bytes goes by --payload-file, or encoded in text"))
+	}
 	var l batchLine
 	if !l.scan(raw.text) {
 		l = batchLine{}

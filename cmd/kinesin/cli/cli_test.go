@@ -395,15 +395,17 @@ func TestBatch(t *testing.T) {
 		`{"lambda":"a"} x`,
 		`{"lambda":"a","priority":"urgent"}`,
 		`{"in":"1h","payload":"text","key":"k","collection":"c","priority":"low"}`,
+		"{\"lambda\":\"a\",\"key\":\"k\xff\"}",
 	}
 	wantErrors := map[int]string{
 		3: "unknown lambda", 4: `unknown field "lamda"`, 5: `"in": want a string`, 6: "want a duration", 7: "RFC 3339",
 		8: "exclude each other", 9: "not a JSON object", 10: "want a JSON object", 11: "something follows", 12: "urgent",
+		14: "not valid UTF-8",
 	}
 	o := s.doWith(strings.Join(lines, "\n"), "schedule", "a", "--batch", "-")
-	o.check(t, "batch", 1, "10 of 12 tasks failed")
+	o.check(t, "batch", 1, "11 of 13 tasks failed")
 	got := strings.Split(strings.TrimSuffix(o.stdout, "\n"), "\n")
-	if len(got) != 12 {
+	if len(got) != 13 {
 		t.Fatalf("%d results: %s", len(got), o.stdout)
 	}
 	for n, want := range wantErrors {

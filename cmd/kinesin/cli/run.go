@@ -79,6 +79,7 @@ type app struct {
 func (a *app) root() *cobra.Command {
 	root := &cobra.Command{
 		Use:           "kinesin",
+		Version:       a.version(),
 		Short:         "A durable scheduler of delayed tasks",
 		Long:          rootLong,
 		SilenceErrors: true,
