@@ -11,10 +11,11 @@ import (
 )
 
 const (
-	innocents    = 20
-	poisonMillis = 300
-	deathsMax    = 3
-	freshEvery   = 500 * time.Millisecond
+	innocents       = 20
+	longestInnocent = 2 * time.Second
+	poisonMillis    = 300
+	deathsMax       = 3
+	freshEvery      = 500 * time.Millisecond
 )
 
 // One task kills its process each time. It is put aside after three deaths at most, and nobody else pays for it.
@@ -63,7 +64,7 @@ func poisoned(t *testing.T, name string, poisons, processes int) {
 	if deaths > deathsMax*poisons {
 		t.Errorf("%d processes died of %d tasks, want at most %d each", deaths, poisons, deathsMax)
 	}
-	judgePoisons(t, name, r, infos[:poisons], begun)
+	judgePoisons(t, name, r, infos[:poisons], begun, processes)
 	judgeInnocents(t, name, r, infos[poisons:], freshInfos)
 	r.History.Check(bounds)
 }
@@ -95,7 +96,7 @@ func startFresh(r *rig) func() []harness.Task {
 	}
 }
 
-func judgePoisons(t *testing.T, name string, r *rig, infos []sdk.TaskInfo, begun time.Time) {
+func judgePoisons(t *testing.T, name string, r *rig, infos []sdk.TaskInfo, begun time.Time, processes int) {
 	t.Helper()
 	var last time.Time
 	for _, info := range infos {
@@ -110,7 +111,9 @@ func judgePoisons(t *testing.T, name string, r *rig, infos []sdk.TaskInfo, begun
 			last = info.Ended
 		}
 	}
-	harness.Within(t, name+"_dead_after", last.Sub(begun), time.Duration(len(infos))*time.Minute+slack)
+	// A lease for each death, and the bystanders that run apart before it.
+	bar := time.Duration(len(infos))*deathsMax*lease() + innocents*longestInnocent/time.Duration(processes)
+	harness.Within(t, name+"_dead_after", last.Sub(begun), bar+slack)
 }
 
 func judgeInnocents(t *testing.T, name string, r *rig, tasks, fresh []sdk.TaskInfo) {
