@@ -201,3 +201,38 @@ func readAll(t *testing.T, d *pebble.Driver, want []task.Task, name string) erro
 	}
 	return err
 }
+
+// TestDamageWithinABlockOfTheLogIsNoticed has a log shorter than a block: nothing but the chunks behind the damage
+// can say that something was lost, and nothing says where they begin.
+func TestDamageWithinABlockOfTheLogIsNoticed(t *testing.T) {
+	files := vfs.NewCrashableMem()
+	d := openOn(t, files, pebble.Config{})
+	var want []task.Task
+	for n := range uint64(60) {
+		row := crashTask(1, n*stepsOfTask)
+		if results, err := d.Apply(t.Context(), []store.Op{{Kind: store.PutTask, Task: row}}); err != nil || results[0] != nil {
+			t.Fatal(results, err)
+		}
+		want = append(want, row)
+	}
+	survivor := files.CrashClone(vfs.CrashCloneCfg{})
+	if err := d.Close(); err != nil {
+		t.Fatal(err)
+	}
+	names, err := survivor.List("data")
+	if err != nil {
+		t.Fatal(err)
+	}
+	newest := newestLog(names)
+	content := readFile(t, survivor, newest)
+	if len(content) >= 32<<10 {
+		t.Fatalf("the log has %d bytes, more than a block", len(content))
+	}
+	rng := rand.New(rand.NewPCG(5, 6))
+	for range 24 {
+		at := len(content)/4 + rng.IntN(len(content)/2)
+		if damage(t, survivor, want, newest, slices.Concat(content[:at], []byte("garbagegarbage"), content[at+14:])) == 0 {
+			t.Errorf("damage at %d of %d bytes is not noticed", at, len(content))
+		}
+	}
+}

@@ -72,11 +72,13 @@ func newestLog(files vfs.FS, dir string) (name string, number uint64, err error)
 //	4..5   length of the content
 //	6      kind
 //	7..10  low half of the log's number
-//	11..18 synced offset
+//	11..18 synced offset; the first log of a new store has chunks without it
 //	19..   content: a batch or a part of one, which begins with sequence number (8) and count (4)
 const (
 	logBlockLen = 32 << 10
 	chunkHeader = 19
+	shortHeader = 11 // of the kinds below chunkFull, which are the same four in the same order
+	shortKinds  = 4
 	chunkFull   = 9
 	chunkFirst  = 10
 	chunkMiddle = 11
@@ -116,22 +118,29 @@ func (c *logCheck) read(file io.Reader) error {
 	return nil
 }
 
-// block reads the chunks of one block, and reports whether they prove that something was lost.
+// block reads the chunks of one block, and reports whether they prove that something was lost. Behind damage
+// nothing says where the next chunk begins, so every offset is tried: that a chunk of this log is there by chance is
+// as unlikely as that its checksum is.
 func (c *logCheck) block(b []byte, at int64) (lost bool) {
-	for off := 0; len(b)-off >= chunkHeader; {
-		kind, content := c.chunk(b[off:])
-		if kind == 0 {
-			if !c.damaged && !c.ended {
+	for off := 0; len(b)-off >= shortHeader; {
+		kind, content, size := c.chunk(b[off:])
+		switch {
+		case c.ended:
+			return lost
+		case kind == 0 && len(b)-off < chunkHeader:
+			return lost // too short for a chunk with a long header: padding
+		case kind == 0:
+			if !c.damaged {
 				c.damaged, c.offset = true, at+int64(off)
 			}
-			return false
-		}
-		if c.damaged {
+			off++
+			continue
+		case c.damaged:
 			lost = lost || c.proves(kind, content)
-		} else {
+		default:
 			c.count(kind, content)
 		}
-		off += chunkHeader + len(content)
+		off += size
 	}
 	return lost
 }
@@ -139,22 +148,27 @@ func (c *logCheck) block(b []byte, at int64) (lost bool) {
 var logTable = crc32.MakeTable(crc32.Castagnoli)
 
 // chunk reads one chunk; kind is 0 when there is none of this log.
-func (c *logCheck) chunk(b []byte) (kind byte, content []byte) {
+func (c *logCheck) chunk(b []byte) (kind byte, content []byte, size int) {
 	length := int(binary.LittleEndian.Uint16(b[4:]))
 	kind = b[6]
 	number := binary.LittleEndian.Uint32(b[7:])
 	if number == c.number+1 && length == 0 && kind != 0 && !c.damaged {
 		c.ended = true
-		return 0, nil
+		return 0, nil, 0
 	}
-	if kind < chunkFull || kind > chunkLast || number != c.number || chunkHeader+length > len(b) {
-		return 0, nil
+	header := chunkHeader
+	if kind < chunkFull {
+		kind, header = kind+shortKinds, shortHeader
 	}
-	sum := crc32.Checksum(b[6:chunkHeader+length], logTable)
+	size = header + length
+	if kind < chunkFull || kind > chunkLast || number != c.number || size > len(b) {
+		return 0, nil, 0
+	}
+	sum := crc32.Checksum(b[6:size], logTable)
 	if binary.LittleEndian.Uint32(b) != (sum>>15|sum<<17)+0xa282ead8 {
-		return 0, nil
+		return 0, nil, 0
 	}
-	return kind, b[chunkHeader : chunkHeader+length]
+	return kind, b[header:size], size
 }
 
 // count notes the whole batches before the damage.
