@@ -80,3 +80,32 @@ func scheduling(r *rig) func() []harness.Task {
 		return acked
 	}
 }
+
+// The server is away for longer than the leases of busy workers: they end rather than run on without one, and their
+// tasks run again once the server is back.
+func TestServerAwayLongerThanALease(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, sdk.LambdaInfo{})
+	const slots = 4
+	for range 2 {
+		harness.Supervise(t, r.options(harness.WorkerOptions{Slots: slots}))
+	}
+	tasks := r.Schedule(repeat(2*slots, harness.Wanted{Job: job.Job{Do: job.Acting, Millis: 2 * harness.LeaseMin.Milliseconds()}})...)
+	r.starts(tasks)
+	r.Server.Crash()
+	down := time.Now()
+	ended := r.History.Find(len(tasks), soon, "handlers ended without a server", func(e checker.Event) bool {
+		return e.Kind == checker.Ended && e.Outcome == checker.Obeyed
+	})
+	harness.Within(t, "server_away_handlers_ended_after", time.UnixMicro(ended[len(ended)-1].At).Sub(down), harness.LeaseMin)
+	time.Sleep(time.Until(down.Add(harness.LeaseMin + time.Second)))
+
+	r.Server.Start()
+	back := time.Now()
+	again := r.History.Find(len(tasks), settleMax, "second starts", func(e checker.Event) bool {
+		return e.Kind == checker.Started && e.Attempt > 1
+	})
+	harness.Within(t, "server_away_started_again_after", time.UnixMicro(again[len(again)-1].At).Sub(back), 2*harness.LeaseMin+slack)
+	r.Settle(settleMax, tasks)
+	r.History.Check(bounds)
+}
