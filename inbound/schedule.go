@@ -10,6 +10,8 @@ import (
 	"unicode"
 	"unicode/utf8"
 
+	"github.com/google/uuid"
+
 	"github.com/kinesin-io/kinesin/api"
 	"github.com/kinesin-io/kinesin/api/kinesinv1"
 	"github.com/kinesin-io/kinesin/api/kinesinv1/kinesinv1connect"
@@ -241,11 +243,11 @@ func (b *intake) identify(t *task.Task, l *catalog.Entry, item *kinesinv1.Schedu
 	return nil
 }
 
-// keyedID is the id of all tasks of a lambda with that key.
+// keyedID is the id of all tasks of a lambda with that key: a UUID version 8 made of both.
 func keyedID(lambda uint32, key string) task.ID {
-	var ref [4]byte
-	binary.BigEndian.PutUint32(ref[:], lambda)
-	return task.IDOf(ref[:], []byte(key))
+	var space uuid.UUID
+	binary.BigEndian.PutUint32(space[:], lambda)
+	return task.ID(uuid.NewHash(sha256.New(), space, []byte(key), 8))
 }
 
 // digest tells whether a key is used again for the same task: same priority, collection and payload.
