@@ -65,8 +65,6 @@ type Config struct {
 
 // Hooks are told what happened. A nil hook is not called.
 type Hooks struct {
-	// Enqueued: n messages were sent to a queue.
-	Enqueued func(name queue.Name, n int)
 	// Lateness: how long after its due time a task's first message was sent.
 	Lateness func(t *task.Task, late time.Duration)
 	// Unsent: tasks that are enqueued but whose message could not be sent; their wake-up covers them.
@@ -249,9 +247,6 @@ func (d *Dispatcher) sendOnce(ctx context.Context, messages []queue.Message) (fa
 }
 
 func (d *Dispatcher) sent(t *task.Task, now task.Instant) {
-	if d.Hooks.Enqueued != nil {
-		d.Hooks.Enqueued(queue.NameFor(t), 1)
-	}
 	if d.Hooks.Lateness != nil && t.Attempt == 0 && t.Enqueues == 1 {
 		d.Hooks.Lateness(t, max(0, now.Sub(t.Due)))
 	}

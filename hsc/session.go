@@ -48,6 +48,14 @@ func (g *group) room() int {
 	return g.slots + g.pace.extra(g.slots) - g.used
 }
 
+// pollAnew ends the Receive under way, so that the group's pump looks again at what it may claim. Call with session.mu held.
+func (g *group) pollAnew() {
+	if g.interrupt != nil {
+		g.interrupt()
+	}
+	g.poke()
+}
+
 func (g *group) poke() { poke(g.changed) }
 
 // session is what this process knows of one worker process.
@@ -113,10 +121,7 @@ func (s *session) pollAnewLocked() {
 		return
 	}
 	for _, g := range s.stream.groups {
-		if g.interrupt != nil {
-			g.interrupt()
-		}
-		g.poke()
+		g.pollAnew()
 	}
 }
 

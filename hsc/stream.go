@@ -349,10 +349,7 @@ func (st *stream) drain() {
 	defer st.sess.mu.Unlock()
 	st.draining = true
 	for _, g := range st.groups {
-		if g.interrupt != nil {
-			g.interrupt()
-		}
-		g.poke()
+		g.pollAnew()
 	}
 }
 
