@@ -3002,6 +3002,797 @@ func (*LeaveResponse) Descriptor() ([]byte, []int) {
 	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{45}
 }
 
+// BufferedTask is an acknowledged task on its way through the inbound buffer.
+type BufferedTask struct {
+	state          protoimpl.MessageState `protogen:"open.v1"`
+	Id             string                 `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`                                                // as it was issued; it says what task this is, when it is due and where its row will be
+	Item           *ScheduleItem          `protobuf:"bytes,2,opt,name=item,proto3" json:"item,omitempty"`                                            // without due, delay, request id and key
+	AcceptedMicros int64                  `protobuf:"varint,3,opt,name=accepted_micros,json=acceptedMicros,proto3" json:"accepted_micros,omitempty"` // when the id was issued
+	unknownFields  protoimpl.UnknownFields
+	sizeCache      protoimpl.SizeCache
+}
+
+func (x *BufferedTask) Reset() {
+	*x = BufferedTask{}
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[46]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *BufferedTask) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*BufferedTask) ProtoMessage() {}
+
+func (x *BufferedTask) ProtoReflect() protoreflect.Message {
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[46]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use BufferedTask.ProtoReflect.Descriptor instead.
+func (*BufferedTask) Descriptor() ([]byte, []int) {
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{46}
+}
+
+func (x *BufferedTask) GetId() string {
+	if x != nil {
+		return x.Id
+	}
+	return ""
+}
+
+func (x *BufferedTask) GetItem() *ScheduleItem {
+	if x != nil {
+		return x.Item
+	}
+	return nil
+}
+
+func (x *BufferedTask) GetAcceptedMicros() int64 {
+	if x != nil {
+		return x.AcceptedMicros
+	}
+	return 0
+}
+
+// Envelope is the body of a message in the inbound buffer, in base64 behind its seal (package api/envelope).
+type Envelope struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Version       uint32                 `protobuf:"varint,1,opt,name=version,proto3" json:"version,omitempty"` // 1
+	Tasks         []*BufferedTask        `protobuf:"bytes,2,rep,name=tasks,proto3" json:"tasks,omitempty"`
+	Tries         uint32                 `protobuf:"varint,3,opt,name=tries,proto3" json:"tries,omitempty"` // how often these tasks were put back under way, with the message deleted
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Envelope) Reset() {
+	*x = Envelope{}
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[47]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Envelope) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Envelope) ProtoMessage() {}
+
+func (x *Envelope) ProtoReflect() protoreflect.Message {
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[47]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Envelope.ProtoReflect.Descriptor instead.
+func (*Envelope) Descriptor() ([]byte, []int) {
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{47}
+}
+
+func (x *Envelope) GetVersion() uint32 {
+	if x != nil {
+		return x.Version
+	}
+	return 0
+}
+
+func (x *Envelope) GetTasks() []*BufferedTask {
+	if x != nil {
+		return x.Tasks
+	}
+	return nil
+}
+
+func (x *Envelope) GetTries() uint32 {
+	if x != nil {
+		return x.Tries
+	}
+	return 0
+}
+
+// Rejected is a message, or a task of one, that was set aside.
+type Rejected struct {
+	state          protoimpl.MessageState `protogen:"open.v1"`
+	Name           string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`     // made of its contents
+	Reason         string                 `protobuf:"bytes,2,opt,name=reason,proto3" json:"reason,omitempty"` // undecodable, newer_version, not_ours, unknown_lambda, invalid, too_large, stale
+	Text           string                 `protobuf:"bytes,3,opt,name=text,proto3" json:"text,omitempty"`     // what was wrong and what is allowed
+	RejectedMicros int64                  `protobuf:"varint,4,opt,name=rejected_micros,json=rejectedMicros,proto3" json:"rejected_micros,omitempty"`
+	AcceptedMicros int64                  `protobuf:"varint,5,opt,name=accepted_micros,json=acceptedMicros,proto3" json:"accepted_micros,omitempty"` // 0: not known
+	Id             string                 `protobuf:"bytes,6,opt,name=id,proto3" json:"id,omitempty"`                                                // of the task; empty where there is none
+	Lambda         string                 `protobuf:"bytes,7,opt,name=lambda,proto3" json:"lambda,omitempty"`
+	Bytes          int64                  `protobuf:"varint,8,opt,name=bytes,proto3" json:"bytes,omitempty"`     // of what is kept
+	Retries        uint32                 `protobuf:"varint,9,opt,name=retries,proto3" json:"retries,omitempty"` // that failed
+	Item           *ScheduleItem          `protobuf:"bytes,10,opt,name=item,proto3" json:"item,omitempty"`       // only of GetRejected, where it could be read
+	Body           []byte                 `protobuf:"bytes,11,opt,name=body,proto3" json:"body,omitempty"`       // only of GetRejected, where it could not
+	unknownFields  protoimpl.UnknownFields
+	sizeCache      protoimpl.SizeCache
+}
+
+func (x *Rejected) Reset() {
+	*x = Rejected{}
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[48]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Rejected) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Rejected) ProtoMessage() {}
+
+func (x *Rejected) ProtoReflect() protoreflect.Message {
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[48]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Rejected.ProtoReflect.Descriptor instead.
+func (*Rejected) Descriptor() ([]byte, []int) {
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{48}
+}
+
+func (x *Rejected) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *Rejected) GetReason() string {
+	if x != nil {
+		return x.Reason
+	}
+	return ""
+}
+
+func (x *Rejected) GetText() string {
+	if x != nil {
+		return x.Text
+	}
+	return ""
+}
+
+func (x *Rejected) GetRejectedMicros() int64 {
+	if x != nil {
+		return x.RejectedMicros
+	}
+	return 0
+}
+
+func (x *Rejected) GetAcceptedMicros() int64 {
+	if x != nil {
+		return x.AcceptedMicros
+	}
+	return 0
+}
+
+func (x *Rejected) GetId() string {
+	if x != nil {
+		return x.Id
+	}
+	return ""
+}
+
+func (x *Rejected) GetLambda() string {
+	if x != nil {
+		return x.Lambda
+	}
+	return ""
+}
+
+func (x *Rejected) GetBytes() int64 {
+	if x != nil {
+		return x.Bytes
+	}
+	return 0
+}
+
+func (x *Rejected) GetRetries() uint32 {
+	if x != nil {
+		return x.Retries
+	}
+	return 0
+}
+
+func (x *Rejected) GetItem() *ScheduleItem {
+	if x != nil {
+		return x.Item
+	}
+	return nil
+}
+
+func (x *Rejected) GetBody() []byte {
+	if x != nil {
+		return x.Body
+	}
+	return nil
+}
+
+type ListRejectedRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Limit         int32                  `protobuf:"varint,1,opt,name=limit,proto3" json:"limit,omitempty"` // 0: 100; at most 1000
+	After         string                 `protobuf:"bytes,2,opt,name=after,proto3" json:"after,omitempty"`  // name of the last one of the page before
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ListRejectedRequest) Reset() {
+	*x = ListRejectedRequest{}
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[49]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ListRejectedRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ListRejectedRequest) ProtoMessage() {}
+
+func (x *ListRejectedRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[49]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ListRejectedRequest.ProtoReflect.Descriptor instead.
+func (*ListRejectedRequest) Descriptor() ([]byte, []int) {
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{49}
+}
+
+func (x *ListRejectedRequest) GetLimit() int32 {
+	if x != nil {
+		return x.Limit
+	}
+	return 0
+}
+
+func (x *ListRejectedRequest) GetAfter() string {
+	if x != nil {
+		return x.After
+	}
+	return ""
+}
+
+type ListRejectedResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Rejected      []*Rejected            `protobuf:"bytes,1,rep,name=rejected,proto3" json:"rejected,omitempty"`
+	More          bool                   `protobuf:"varint,2,opt,name=more,proto3" json:"more,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ListRejectedResponse) Reset() {
+	*x = ListRejectedResponse{}
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[50]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ListRejectedResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ListRejectedResponse) ProtoMessage() {}
+
+func (x *ListRejectedResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[50]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ListRejectedResponse.ProtoReflect.Descriptor instead.
+func (*ListRejectedResponse) Descriptor() ([]byte, []int) {
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{50}
+}
+
+func (x *ListRejectedResponse) GetRejected() []*Rejected {
+	if x != nil {
+		return x.Rejected
+	}
+	return nil
+}
+
+func (x *ListRejectedResponse) GetMore() bool {
+	if x != nil {
+		return x.More
+	}
+	return false
+}
+
+type GetRejectedRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Name          string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *GetRejectedRequest) Reset() {
+	*x = GetRejectedRequest{}
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[51]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *GetRejectedRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*GetRejectedRequest) ProtoMessage() {}
+
+func (x *GetRejectedRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[51]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use GetRejectedRequest.ProtoReflect.Descriptor instead.
+func (*GetRejectedRequest) Descriptor() ([]byte, []int) {
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{51}
+}
+
+func (x *GetRejectedRequest) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+type GetRejectedResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Rejected      *Rejected              `protobuf:"bytes,1,opt,name=rejected,proto3" json:"rejected,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *GetRejectedResponse) Reset() {
+	*x = GetRejectedResponse{}
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[52]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *GetRejectedResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*GetRejectedResponse) ProtoMessage() {}
+
+func (x *GetRejectedResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[52]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use GetRejectedResponse.ProtoReflect.Descriptor instead.
+func (*GetRejectedResponse) Descriptor() ([]byte, []int) {
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{52}
+}
+
+func (x *GetRejectedResponse) GetRejected() *Rejected {
+	if x != nil {
+		return x.Rejected
+	}
+	return nil
+}
+
+type RetryRejectedRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Names         []string               `protobuf:"bytes,1,rep,name=names,proto3" json:"names,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *RetryRejectedRequest) Reset() {
+	*x = RetryRejectedRequest{}
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[53]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *RetryRejectedRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*RetryRejectedRequest) ProtoMessage() {}
+
+func (x *RetryRejectedRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[53]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use RetryRejectedRequest.ProtoReflect.Descriptor instead.
+func (*RetryRejectedRequest) Descriptor() ([]byte, []int) {
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{53}
+}
+
+func (x *RetryRejectedRequest) GetNames() []string {
+	if x != nil {
+		return x.Names
+	}
+	return nil
+}
+
+type RetryRejectedResult struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Id            string                 `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`           // of the task, which is durable now
+	Problem       *Problem               `protobuf:"bytes,2,opt,name=problem,proto3" json:"problem,omitempty"` // it is set aside still
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *RetryRejectedResult) Reset() {
+	*x = RetryRejectedResult{}
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[54]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *RetryRejectedResult) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*RetryRejectedResult) ProtoMessage() {}
+
+func (x *RetryRejectedResult) ProtoReflect() protoreflect.Message {
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[54]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use RetryRejectedResult.ProtoReflect.Descriptor instead.
+func (*RetryRejectedResult) Descriptor() ([]byte, []int) {
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{54}
+}
+
+func (x *RetryRejectedResult) GetId() string {
+	if x != nil {
+		return x.Id
+	}
+	return ""
+}
+
+func (x *RetryRejectedResult) GetProblem() *Problem {
+	if x != nil {
+		return x.Problem
+	}
+	return nil
+}
+
+type RetryRejectedResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Results       []*RetryRejectedResult `protobuf:"bytes,1,rep,name=results,proto3" json:"results,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *RetryRejectedResponse) Reset() {
+	*x = RetryRejectedResponse{}
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[55]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *RetryRejectedResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*RetryRejectedResponse) ProtoMessage() {}
+
+func (x *RetryRejectedResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[55]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use RetryRejectedResponse.ProtoReflect.Descriptor instead.
+func (*RetryRejectedResponse) Descriptor() ([]byte, []int) {
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{55}
+}
+
+func (x *RetryRejectedResponse) GetResults() []*RetryRejectedResult {
+	if x != nil {
+		return x.Results
+	}
+	return nil
+}
+
+type DeleteRejectedRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Names         []string               `protobuf:"bytes,1,rep,name=names,proto3" json:"names,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *DeleteRejectedRequest) Reset() {
+	*x = DeleteRejectedRequest{}
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[56]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *DeleteRejectedRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*DeleteRejectedRequest) ProtoMessage() {}
+
+func (x *DeleteRejectedRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[56]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use DeleteRejectedRequest.ProtoReflect.Descriptor instead.
+func (*DeleteRejectedRequest) Descriptor() ([]byte, []int) {
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{56}
+}
+
+func (x *DeleteRejectedRequest) GetNames() []string {
+	if x != nil {
+		return x.Names
+	}
+	return nil
+}
+
+type DeleteRejectedResult struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Problem       *Problem               `protobuf:"bytes,1,opt,name=problem,proto3" json:"problem,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *DeleteRejectedResult) Reset() {
+	*x = DeleteRejectedResult{}
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[57]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *DeleteRejectedResult) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*DeleteRejectedResult) ProtoMessage() {}
+
+func (x *DeleteRejectedResult) ProtoReflect() protoreflect.Message {
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[57]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use DeleteRejectedResult.ProtoReflect.Descriptor instead.
+func (*DeleteRejectedResult) Descriptor() ([]byte, []int) {
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{57}
+}
+
+func (x *DeleteRejectedResult) GetProblem() *Problem {
+	if x != nil {
+		return x.Problem
+	}
+	return nil
+}
+
+type DeleteRejectedResponse struct {
+	state         protoimpl.MessageState  `protogen:"open.v1"`
+	Results       []*DeleteRejectedResult `protobuf:"bytes,1,rep,name=results,proto3" json:"results,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *DeleteRejectedResponse) Reset() {
+	*x = DeleteRejectedResponse{}
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[58]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *DeleteRejectedResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*DeleteRejectedResponse) ProtoMessage() {}
+
+func (x *DeleteRejectedResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[58]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use DeleteRejectedResponse.ProtoReflect.Descriptor instead.
+func (*DeleteRejectedResponse) Descriptor() ([]byte, []int) {
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{58}
+}
+
+func (x *DeleteRejectedResponse) GetResults() []*DeleteRejectedResult {
+	if x != nil {
+		return x.Results
+	}
+	return nil
+}
+
+type KeyRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *KeyRequest) Reset() {
+	*x = KeyRequest{}
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[59]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *KeyRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*KeyRequest) ProtoMessage() {}
+
+func (x *KeyRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[59]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use KeyRequest.ProtoReflect.Descriptor instead.
+func (*KeyRequest) Descriptor() ([]byte, []int) {
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{59}
+}
+
+type KeyResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Key           string                 `protobuf:"bytes,1,opt,name=key,proto3" json:"key,omitempty"` // KINESIN_INBOUND_KEY of those who send to the buffer; a secret
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *KeyResponse) Reset() {
+	*x = KeyResponse{}
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[60]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *KeyResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*KeyResponse) ProtoMessage() {}
+
+func (x *KeyResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[60]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use KeyResponse.ProtoReflect.Descriptor instead.
+func (*KeyResponse) Descriptor() ([]byte, []int) {
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{60}
+}
+
+func (x *KeyResponse) GetKey() string {
+	if x != nil {
+		return x.Key
+	}
+	return ""
+}
+
 var File_kinesin_v1_kinesin_proto protoreflect.FileDescriptor
 
 const file_kinesin_v1_kinesin_proto_rawDesc = "" +
@@ -3235,7 +4026,55 @@ const file_kinesin_v1_kinesin_proto_rawDesc = "" +
 	"now_micros\x18\x03 \x01(\x03R\tnowMicros\"&\n" +
 	"\fLeaveRequest\x12\x16\n" +
 	"\x06worker\x18\x01 \x01(\tR\x06worker\"\x0f\n" +
-	"\rLeaveResponse*\xe5\x02\n" +
+	"\rLeaveResponse\"u\n" +
+	"\fBufferedTask\x12\x0e\n" +
+	"\x02id\x18\x01 \x01(\tR\x02id\x12,\n" +
+	"\x04item\x18\x02 \x01(\v2\x18.kinesin.v1.ScheduleItemR\x04item\x12'\n" +
+	"\x0faccepted_micros\x18\x03 \x01(\x03R\x0eacceptedMicros\"j\n" +
+	"\bEnvelope\x12\x18\n" +
+	"\aversion\x18\x01 \x01(\rR\aversion\x12.\n" +
+	"\x05tasks\x18\x02 \x03(\v2\x18.kinesin.v1.BufferedTaskR\x05tasks\x12\x14\n" +
+	"\x05tries\x18\x03 \x01(\rR\x05tries\"\xb6\x02\n" +
+	"\bRejected\x12\x12\n" +
+	"\x04name\x18\x01 \x01(\tR\x04name\x12\x16\n" +
+	"\x06reason\x18\x02 \x01(\tR\x06reason\x12\x12\n" +
+	"\x04text\x18\x03 \x01(\tR\x04text\x12'\n" +
+	"\x0frejected_micros\x18\x04 \x01(\x03R\x0erejectedMicros\x12'\n" +
+	"\x0faccepted_micros\x18\x05 \x01(\x03R\x0eacceptedMicros\x12\x0e\n" +
+	"\x02id\x18\x06 \x01(\tR\x02id\x12\x16\n" +
+	"\x06lambda\x18\a \x01(\tR\x06lambda\x12\x14\n" +
+	"\x05bytes\x18\b \x01(\x03R\x05bytes\x12\x18\n" +
+	"\aretries\x18\t \x01(\rR\aretries\x12,\n" +
+	"\x04item\x18\n" +
+	" \x01(\v2\x18.kinesin.v1.ScheduleItemR\x04item\x12\x12\n" +
+	"\x04body\x18\v \x01(\fR\x04body\"A\n" +
+	"\x13ListRejectedRequest\x12\x14\n" +
+	"\x05limit\x18\x01 \x01(\x05R\x05limit\x12\x14\n" +
+	"\x05after\x18\x02 \x01(\tR\x05after\"\\\n" +
+	"\x14ListRejectedResponse\x120\n" +
+	"\brejected\x18\x01 \x03(\v2\x14.kinesin.v1.RejectedR\brejected\x12\x12\n" +
+	"\x04more\x18\x02 \x01(\bR\x04more\"(\n" +
+	"\x12GetRejectedRequest\x12\x12\n" +
+	"\x04name\x18\x01 \x01(\tR\x04name\"G\n" +
+	"\x13GetRejectedResponse\x120\n" +
+	"\brejected\x18\x01 \x01(\v2\x14.kinesin.v1.RejectedR\brejected\",\n" +
+	"\x14RetryRejectedRequest\x12\x14\n" +
+	"\x05names\x18\x01 \x03(\tR\x05names\"T\n" +
+	"\x13RetryRejectedResult\x12\x0e\n" +
+	"\x02id\x18\x01 \x01(\tR\x02id\x12-\n" +
+	"\aproblem\x18\x02 \x01(\v2\x13.kinesin.v1.ProblemR\aproblem\"R\n" +
+	"\x15RetryRejectedResponse\x129\n" +
+	"\aresults\x18\x01 \x03(\v2\x1f.kinesin.v1.RetryRejectedResultR\aresults\"-\n" +
+	"\x15DeleteRejectedRequest\x12\x14\n" +
+	"\x05names\x18\x01 \x03(\tR\x05names\"E\n" +
+	"\x14DeleteRejectedResult\x12-\n" +
+	"\aproblem\x18\x01 \x01(\v2\x13.kinesin.v1.ProblemR\aproblem\"T\n" +
+	"\x16DeleteRejectedResponse\x12:\n" +
+	"\aresults\x18\x01 \x03(\v2 .kinesin.v1.DeleteRejectedResultR\aresults\"\f\n" +
+	"\n" +
+	"KeyRequest\"\x1f\n" +
+	"\vKeyResponse\x12\x10\n" +
+	"\x03key\x18\x01 \x01(\tR\x03key*\xe5\x02\n" +
 	"\x06Reason\x12\x16\n" +
 	"\x12REASON_UNSPECIFIED\x10\x00\x12\x12\n" +
 	"\x0eREASON_INVALID\x10\x01\x12\x19\n" +
@@ -3273,7 +4112,13 @@ const file_kinesin_v1_kinesin_proto_rawDesc = "" +
 	"\n" +
 	"SetResults\x12\x1d.kinesin.v1.SetResultsRequest\x1a\x1e.kinesin.v1.SetResultsResponse\x12H\n" +
 	"\tHeartbeat\x12\x1c.kinesin.v1.HeartbeatRequest\x1a\x1d.kinesin.v1.HeartbeatResponse\x12<\n" +
-	"\x05Leave\x12\x18.kinesin.v1.LeaveRequest\x1a\x19.kinesin.v1.LeaveResponseB7Z5github.com/kinesin-io/kinesin/api/kinesinv1;kinesinv1b\x06proto3"
+	"\x05Leave\x12\x18.kinesin.v1.LeaveRequest\x1a\x19.kinesin.v1.LeaveResponse2\xa9\x03\n" +
+	"\x0eInboundService\x12V\n" +
+	"\fListRejected\x12\x1f.kinesin.v1.ListRejectedRequest\x1a .kinesin.v1.ListRejectedResponse\"\x03\x90\x02\x01\x12S\n" +
+	"\vGetRejected\x12\x1e.kinesin.v1.GetRejectedRequest\x1a\x1f.kinesin.v1.GetRejectedResponse\"\x03\x90\x02\x01\x12T\n" +
+	"\rRetryRejected\x12 .kinesin.v1.RetryRejectedRequest\x1a!.kinesin.v1.RetryRejectedResponse\x12W\n" +
+	"\x0eDeleteRejected\x12!.kinesin.v1.DeleteRejectedRequest\x1a\".kinesin.v1.DeleteRejectedResponse\x12;\n" +
+	"\x03Key\x12\x16.kinesin.v1.KeyRequest\x1a\x17.kinesin.v1.KeyResponse\"\x03\x90\x02\x01B7Z5github.com/kinesin-io/kinesin/api/kinesinv1;kinesinv1b\x06proto3"
 
 var (
 	file_kinesin_v1_kinesin_proto_rawDescOnce sync.Once
@@ -3288,55 +4133,70 @@ func file_kinesin_v1_kinesin_proto_rawDescGZIP() []byte {
 }
 
 var file_kinesin_v1_kinesin_proto_enumTypes = make([]protoimpl.EnumInfo, 1)
-var file_kinesin_v1_kinesin_proto_msgTypes = make([]protoimpl.MessageInfo, 46)
+var file_kinesin_v1_kinesin_proto_msgTypes = make([]protoimpl.MessageInfo, 61)
 var file_kinesin_v1_kinesin_proto_goTypes = []any{
-	(Reason)(0),                  // 0: kinesin.v1.Reason
-	(*Problem)(nil),              // 1: kinesin.v1.Problem
-	(*ScheduleItem)(nil),         // 2: kinesin.v1.ScheduleItem
-	(*ScheduleRequest)(nil),      // 3: kinesin.v1.ScheduleRequest
-	(*ScheduleResult)(nil),       // 4: kinesin.v1.ScheduleResult
-	(*ScheduleResponse)(nil),     // 5: kinesin.v1.ScheduleResponse
-	(*Attempt)(nil),              // 6: kinesin.v1.Attempt
-	(*Task)(nil),                 // 7: kinesin.v1.Task
-	(*GetRequest)(nil),           // 8: kinesin.v1.GetRequest
-	(*GetResult)(nil),            // 9: kinesin.v1.GetResult
-	(*GetResponse)(nil),          // 10: kinesin.v1.GetResponse
-	(*ListRequest)(nil),          // 11: kinesin.v1.ListRequest
-	(*ListResponse)(nil),         // 12: kinesin.v1.ListResponse
-	(*CancelRequest)(nil),        // 13: kinesin.v1.CancelRequest
-	(*CancelResult)(nil),         // 14: kinesin.v1.CancelResult
-	(*CancelResponse)(nil),       // 15: kinesin.v1.CancelResponse
-	(*WaitRequest)(nil),          // 16: kinesin.v1.WaitRequest
-	(*Lambda)(nil),               // 17: kinesin.v1.Lambda
-	(*CreateLambdaRequest)(nil),  // 18: kinesin.v1.CreateLambdaRequest
-	(*CreateLambdaResponse)(nil), // 19: kinesin.v1.CreateLambdaResponse
-	(*GetLambdaRequest)(nil),     // 20: kinesin.v1.GetLambdaRequest
-	(*GetLambdaResponse)(nil),    // 21: kinesin.v1.GetLambdaResponse
-	(*ListLambdasRequest)(nil),   // 22: kinesin.v1.ListLambdasRequest
-	(*ListLambdasResponse)(nil),  // 23: kinesin.v1.ListLambdasResponse
-	(*UpdateLambdaRequest)(nil),  // 24: kinesin.v1.UpdateLambdaRequest
-	(*UpdateLambdaResponse)(nil), // 25: kinesin.v1.UpdateLambdaResponse
-	(*DeleteLambdaRequest)(nil),  // 26: kinesin.v1.DeleteLambdaRequest
-	(*DeleteLambdaResponse)(nil), // 27: kinesin.v1.DeleteLambdaResponse
-	(*SlotGroup)(nil),            // 28: kinesin.v1.SlotGroup
-	(*RegisterRequest)(nil),      // 29: kinesin.v1.RegisterRequest
-	(*RegisterResponse)(nil),     // 30: kinesin.v1.RegisterResponse
-	(*Held)(nil),                 // 31: kinesin.v1.Held
-	(*Hello)(nil),                // 32: kinesin.v1.Hello
-	(*Result)(nil),               // 33: kinesin.v1.Result
-	(*Started)(nil),              // 34: kinesin.v1.Started
-	(*WorkRequest)(nil),          // 35: kinesin.v1.WorkRequest
-	(*Claimed)(nil),              // 36: kinesin.v1.Claimed
-	(*ResultAck)(nil),            // 37: kinesin.v1.ResultAck
-	(*WorkResponse)(nil),         // 38: kinesin.v1.WorkResponse
-	(*ClaimRequest)(nil),         // 39: kinesin.v1.ClaimRequest
-	(*ClaimResponse)(nil),        // 40: kinesin.v1.ClaimResponse
-	(*SetResultsRequest)(nil),    // 41: kinesin.v1.SetResultsRequest
-	(*SetResultsResponse)(nil),   // 42: kinesin.v1.SetResultsResponse
-	(*HeartbeatRequest)(nil),     // 43: kinesin.v1.HeartbeatRequest
-	(*HeartbeatResponse)(nil),    // 44: kinesin.v1.HeartbeatResponse
-	(*LeaveRequest)(nil),         // 45: kinesin.v1.LeaveRequest
-	(*LeaveResponse)(nil),        // 46: kinesin.v1.LeaveResponse
+	(Reason)(0),                    // 0: kinesin.v1.Reason
+	(*Problem)(nil),                // 1: kinesin.v1.Problem
+	(*ScheduleItem)(nil),           // 2: kinesin.v1.ScheduleItem
+	(*ScheduleRequest)(nil),        // 3: kinesin.v1.ScheduleRequest
+	(*ScheduleResult)(nil),         // 4: kinesin.v1.ScheduleResult
+	(*ScheduleResponse)(nil),       // 5: kinesin.v1.ScheduleResponse
+	(*Attempt)(nil),                // 6: kinesin.v1.Attempt
+	(*Task)(nil),                   // 7: kinesin.v1.Task
+	(*GetRequest)(nil),             // 8: kinesin.v1.GetRequest
+	(*GetResult)(nil),              // 9: kinesin.v1.GetResult
+	(*GetResponse)(nil),            // 10: kinesin.v1.GetResponse
+	(*ListRequest)(nil),            // 11: kinesin.v1.ListRequest
+	(*ListResponse)(nil),           // 12: kinesin.v1.ListResponse
+	(*CancelRequest)(nil),          // 13: kinesin.v1.CancelRequest
+	(*CancelResult)(nil),           // 14: kinesin.v1.CancelResult
+	(*CancelResponse)(nil),         // 15: kinesin.v1.CancelResponse
+	(*WaitRequest)(nil),            // 16: kinesin.v1.WaitRequest
+	(*Lambda)(nil),                 // 17: kinesin.v1.Lambda
+	(*CreateLambdaRequest)(nil),    // 18: kinesin.v1.CreateLambdaRequest
+	(*CreateLambdaResponse)(nil),   // 19: kinesin.v1.CreateLambdaResponse
+	(*GetLambdaRequest)(nil),       // 20: kinesin.v1.GetLambdaRequest
+	(*GetLambdaResponse)(nil),      // 21: kinesin.v1.GetLambdaResponse
+	(*ListLambdasRequest)(nil),     // 22: kinesin.v1.ListLambdasRequest
+	(*ListLambdasResponse)(nil),    // 23: kinesin.v1.ListLambdasResponse
+	(*UpdateLambdaRequest)(nil),    // 24: kinesin.v1.UpdateLambdaRequest
+	(*UpdateLambdaResponse)(nil),   // 25: kinesin.v1.UpdateLambdaResponse
+	(*DeleteLambdaRequest)(nil),    // 26: kinesin.v1.DeleteLambdaRequest
+	(*DeleteLambdaResponse)(nil),   // 27: kinesin.v1.DeleteLambdaResponse
+	(*SlotGroup)(nil),              // 28: kinesin.v1.SlotGroup
+	(*RegisterRequest)(nil),        // 29: kinesin.v1.RegisterRequest
+	(*RegisterResponse)(nil),       // 30: kinesin.v1.RegisterResponse
+	(*Held)(nil),                   // 31: kinesin.v1.Held
+	(*Hello)(nil),                  // 32: kinesin.v1.Hello
+	(*Result)(nil),                 // 33: kinesin.v1.Result
+	(*Started)(nil),                // 34: kinesin.v1.Started
+	(*WorkRequest)(nil),            // 35: kinesin.v1.WorkRequest
+	(*Claimed)(nil),                // 36: kinesin.v1.Claimed
+	(*ResultAck)(nil),              // 37: kinesin.v1.ResultAck
+	(*WorkResponse)(nil),           // 38: kinesin.v1.WorkResponse
+	(*ClaimRequest)(nil),           // 39: kinesin.v1.ClaimRequest
+	(*ClaimResponse)(nil),          // 40: kinesin.v1.ClaimResponse
+	(*SetResultsRequest)(nil),      // 41: kinesin.v1.SetResultsRequest
+	(*SetResultsResponse)(nil),     // 42: kinesin.v1.SetResultsResponse
+	(*HeartbeatRequest)(nil),       // 43: kinesin.v1.HeartbeatRequest
+	(*HeartbeatResponse)(nil),      // 44: kinesin.v1.HeartbeatResponse
+	(*LeaveRequest)(nil),           // 45: kinesin.v1.LeaveRequest
+	(*LeaveResponse)(nil),          // 46: kinesin.v1.LeaveResponse
+	(*BufferedTask)(nil),           // 47: kinesin.v1.BufferedTask
+	(*Envelope)(nil),               // 48: kinesin.v1.Envelope
+	(*Rejected)(nil),               // 49: kinesin.v1.Rejected
+	(*ListRejectedRequest)(nil),    // 50: kinesin.v1.ListRejectedRequest
+	(*ListRejectedResponse)(nil),   // 51: kinesin.v1.ListRejectedResponse
+	(*GetRejectedRequest)(nil),     // 52: kinesin.v1.GetRejectedRequest
+	(*GetRejectedResponse)(nil),    // 53: kinesin.v1.GetRejectedResponse
+	(*RetryRejectedRequest)(nil),   // 54: kinesin.v1.RetryRejectedRequest
+	(*RetryRejectedResult)(nil),    // 55: kinesin.v1.RetryRejectedResult
+	(*RetryRejectedResponse)(nil),  // 56: kinesin.v1.RetryRejectedResponse
+	(*DeleteRejectedRequest)(nil),  // 57: kinesin.v1.DeleteRejectedRequest
+	(*DeleteRejectedResult)(nil),   // 58: kinesin.v1.DeleteRejectedResult
+	(*DeleteRejectedResponse)(nil), // 59: kinesin.v1.DeleteRejectedResponse
+	(*KeyRequest)(nil),             // 60: kinesin.v1.KeyRequest
+	(*KeyResponse)(nil),            // 61: kinesin.v1.KeyResponse
 }
 var file_kinesin_v1_kinesin_proto_depIdxs = []int32{
 	0,  // 0: kinesin.v1.Problem.reason:type_name -> kinesin.v1.Reason
@@ -3372,43 +4232,62 @@ var file_kinesin_v1_kinesin_proto_depIdxs = []int32{
 	31, // 30: kinesin.v1.HeartbeatRequest.running:type_name -> kinesin.v1.Held
 	31, // 31: kinesin.v1.HeartbeatResponse.cancels:type_name -> kinesin.v1.Held
 	31, // 32: kinesin.v1.HeartbeatResponse.fenced:type_name -> kinesin.v1.Held
-	3,  // 33: kinesin.v1.TaskService.Schedule:input_type -> kinesin.v1.ScheduleRequest
-	8,  // 34: kinesin.v1.TaskService.Get:input_type -> kinesin.v1.GetRequest
-	11, // 35: kinesin.v1.TaskService.List:input_type -> kinesin.v1.ListRequest
-	13, // 36: kinesin.v1.TaskService.Cancel:input_type -> kinesin.v1.CancelRequest
-	16, // 37: kinesin.v1.TaskService.Wait:input_type -> kinesin.v1.WaitRequest
-	18, // 38: kinesin.v1.LambdaService.CreateLambda:input_type -> kinesin.v1.CreateLambdaRequest
-	20, // 39: kinesin.v1.LambdaService.GetLambda:input_type -> kinesin.v1.GetLambdaRequest
-	22, // 40: kinesin.v1.LambdaService.ListLambdas:input_type -> kinesin.v1.ListLambdasRequest
-	24, // 41: kinesin.v1.LambdaService.UpdateLambda:input_type -> kinesin.v1.UpdateLambdaRequest
-	26, // 42: kinesin.v1.LambdaService.DeleteLambda:input_type -> kinesin.v1.DeleteLambdaRequest
-	29, // 43: kinesin.v1.WorkerService.Register:input_type -> kinesin.v1.RegisterRequest
-	35, // 44: kinesin.v1.WorkerService.Work:input_type -> kinesin.v1.WorkRequest
-	39, // 45: kinesin.v1.WorkerService.Claim:input_type -> kinesin.v1.ClaimRequest
-	41, // 46: kinesin.v1.WorkerService.SetResults:input_type -> kinesin.v1.SetResultsRequest
-	43, // 47: kinesin.v1.WorkerService.Heartbeat:input_type -> kinesin.v1.HeartbeatRequest
-	45, // 48: kinesin.v1.WorkerService.Leave:input_type -> kinesin.v1.LeaveRequest
-	5,  // 49: kinesin.v1.TaskService.Schedule:output_type -> kinesin.v1.ScheduleResponse
-	10, // 50: kinesin.v1.TaskService.Get:output_type -> kinesin.v1.GetResponse
-	12, // 51: kinesin.v1.TaskService.List:output_type -> kinesin.v1.ListResponse
-	15, // 52: kinesin.v1.TaskService.Cancel:output_type -> kinesin.v1.CancelResponse
-	10, // 53: kinesin.v1.TaskService.Wait:output_type -> kinesin.v1.GetResponse
-	19, // 54: kinesin.v1.LambdaService.CreateLambda:output_type -> kinesin.v1.CreateLambdaResponse
-	21, // 55: kinesin.v1.LambdaService.GetLambda:output_type -> kinesin.v1.GetLambdaResponse
-	23, // 56: kinesin.v1.LambdaService.ListLambdas:output_type -> kinesin.v1.ListLambdasResponse
-	25, // 57: kinesin.v1.LambdaService.UpdateLambda:output_type -> kinesin.v1.UpdateLambdaResponse
-	27, // 58: kinesin.v1.LambdaService.DeleteLambda:output_type -> kinesin.v1.DeleteLambdaResponse
-	30, // 59: kinesin.v1.WorkerService.Register:output_type -> kinesin.v1.RegisterResponse
-	38, // 60: kinesin.v1.WorkerService.Work:output_type -> kinesin.v1.WorkResponse
-	40, // 61: kinesin.v1.WorkerService.Claim:output_type -> kinesin.v1.ClaimResponse
-	42, // 62: kinesin.v1.WorkerService.SetResults:output_type -> kinesin.v1.SetResultsResponse
-	44, // 63: kinesin.v1.WorkerService.Heartbeat:output_type -> kinesin.v1.HeartbeatResponse
-	46, // 64: kinesin.v1.WorkerService.Leave:output_type -> kinesin.v1.LeaveResponse
-	49, // [49:65] is the sub-list for method output_type
-	33, // [33:49] is the sub-list for method input_type
-	33, // [33:33] is the sub-list for extension type_name
-	33, // [33:33] is the sub-list for extension extendee
-	0,  // [0:33] is the sub-list for field type_name
+	2,  // 33: kinesin.v1.BufferedTask.item:type_name -> kinesin.v1.ScheduleItem
+	47, // 34: kinesin.v1.Envelope.tasks:type_name -> kinesin.v1.BufferedTask
+	2,  // 35: kinesin.v1.Rejected.item:type_name -> kinesin.v1.ScheduleItem
+	49, // 36: kinesin.v1.ListRejectedResponse.rejected:type_name -> kinesin.v1.Rejected
+	49, // 37: kinesin.v1.GetRejectedResponse.rejected:type_name -> kinesin.v1.Rejected
+	1,  // 38: kinesin.v1.RetryRejectedResult.problem:type_name -> kinesin.v1.Problem
+	55, // 39: kinesin.v1.RetryRejectedResponse.results:type_name -> kinesin.v1.RetryRejectedResult
+	1,  // 40: kinesin.v1.DeleteRejectedResult.problem:type_name -> kinesin.v1.Problem
+	58, // 41: kinesin.v1.DeleteRejectedResponse.results:type_name -> kinesin.v1.DeleteRejectedResult
+	3,  // 42: kinesin.v1.TaskService.Schedule:input_type -> kinesin.v1.ScheduleRequest
+	8,  // 43: kinesin.v1.TaskService.Get:input_type -> kinesin.v1.GetRequest
+	11, // 44: kinesin.v1.TaskService.List:input_type -> kinesin.v1.ListRequest
+	13, // 45: kinesin.v1.TaskService.Cancel:input_type -> kinesin.v1.CancelRequest
+	16, // 46: kinesin.v1.TaskService.Wait:input_type -> kinesin.v1.WaitRequest
+	18, // 47: kinesin.v1.LambdaService.CreateLambda:input_type -> kinesin.v1.CreateLambdaRequest
+	20, // 48: kinesin.v1.LambdaService.GetLambda:input_type -> kinesin.v1.GetLambdaRequest
+	22, // 49: kinesin.v1.LambdaService.ListLambdas:input_type -> kinesin.v1.ListLambdasRequest
+	24, // 50: kinesin.v1.LambdaService.UpdateLambda:input_type -> kinesin.v1.UpdateLambdaRequest
+	26, // 51: kinesin.v1.LambdaService.DeleteLambda:input_type -> kinesin.v1.DeleteLambdaRequest
+	29, // 52: kinesin.v1.WorkerService.Register:input_type -> kinesin.v1.RegisterRequest
+	35, // 53: kinesin.v1.WorkerService.Work:input_type -> kinesin.v1.WorkRequest
+	39, // 54: kinesin.v1.WorkerService.Claim:input_type -> kinesin.v1.ClaimRequest
+	41, // 55: kinesin.v1.WorkerService.SetResults:input_type -> kinesin.v1.SetResultsRequest
+	43, // 56: kinesin.v1.WorkerService.Heartbeat:input_type -> kinesin.v1.HeartbeatRequest
+	45, // 57: kinesin.v1.WorkerService.Leave:input_type -> kinesin.v1.LeaveRequest
+	50, // 58: kinesin.v1.InboundService.ListRejected:input_type -> kinesin.v1.ListRejectedRequest
+	52, // 59: kinesin.v1.InboundService.GetRejected:input_type -> kinesin.v1.GetRejectedRequest
+	54, // 60: kinesin.v1.InboundService.RetryRejected:input_type -> kinesin.v1.RetryRejectedRequest
+	57, // 61: kinesin.v1.InboundService.DeleteRejected:input_type -> kinesin.v1.DeleteRejectedRequest
+	60, // 62: kinesin.v1.InboundService.Key:input_type -> kinesin.v1.KeyRequest
+	5,  // 63: kinesin.v1.TaskService.Schedule:output_type -> kinesin.v1.ScheduleResponse
+	10, // 64: kinesin.v1.TaskService.Get:output_type -> kinesin.v1.GetResponse
+	12, // 65: kinesin.v1.TaskService.List:output_type -> kinesin.v1.ListResponse
+	15, // 66: kinesin.v1.TaskService.Cancel:output_type -> kinesin.v1.CancelResponse
+	10, // 67: kinesin.v1.TaskService.Wait:output_type -> kinesin.v1.GetResponse
+	19, // 68: kinesin.v1.LambdaService.CreateLambda:output_type -> kinesin.v1.CreateLambdaResponse
+	21, // 69: kinesin.v1.LambdaService.GetLambda:output_type -> kinesin.v1.GetLambdaResponse
+	23, // 70: kinesin.v1.LambdaService.ListLambdas:output_type -> kinesin.v1.ListLambdasResponse
+	25, // 71: kinesin.v1.LambdaService.UpdateLambda:output_type -> kinesin.v1.UpdateLambdaResponse
+	27, // 72: kinesin.v1.LambdaService.DeleteLambda:output_type -> kinesin.v1.DeleteLambdaResponse
+	30, // 73: kinesin.v1.WorkerService.Register:output_type -> kinesin.v1.RegisterResponse
+	38, // 74: kinesin.v1.WorkerService.Work:output_type -> kinesin.v1.WorkResponse
+	40, // 75: kinesin.v1.WorkerService.Claim:output_type -> kinesin.v1.ClaimResponse
+	42, // 76: kinesin.v1.WorkerService.SetResults:output_type -> kinesin.v1.SetResultsResponse
+	44, // 77: kinesin.v1.WorkerService.Heartbeat:output_type -> kinesin.v1.HeartbeatResponse
+	46, // 78: kinesin.v1.WorkerService.Leave:output_type -> kinesin.v1.LeaveResponse
+	51, // 79: kinesin.v1.InboundService.ListRejected:output_type -> kinesin.v1.ListRejectedResponse
+	53, // 80: kinesin.v1.InboundService.GetRejected:output_type -> kinesin.v1.GetRejectedResponse
+	56, // 81: kinesin.v1.InboundService.RetryRejected:output_type -> kinesin.v1.RetryRejectedResponse
+	59, // 82: kinesin.v1.InboundService.DeleteRejected:output_type -> kinesin.v1.DeleteRejectedResponse
+	61, // 83: kinesin.v1.InboundService.Key:output_type -> kinesin.v1.KeyResponse
+	63, // [63:84] is the sub-list for method output_type
+	42, // [42:63] is the sub-list for method input_type
+	42, // [42:42] is the sub-list for extension type_name
+	42, // [42:42] is the sub-list for extension extendee
+	0,  // [0:42] is the sub-list for field type_name
 }
 
 func init() { file_kinesin_v1_kinesin_proto_init() }
@@ -3422,9 +4301,9 @@ func file_kinesin_v1_kinesin_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_kinesin_v1_kinesin_proto_rawDesc), len(file_kinesin_v1_kinesin_proto_rawDesc)),
 			NumEnums:      1,
-			NumMessages:   46,
+			NumMessages:   61,
 			NumExtensions: 0,
-			NumServices:   3,
+			NumServices:   4,
 		},
 		GoTypes:           file_kinesin_v1_kinesin_proto_goTypes,
 		DependencyIndexes: file_kinesin_v1_kinesin_proto_depIdxs,

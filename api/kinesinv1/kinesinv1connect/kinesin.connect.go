@@ -30,6 +30,8 @@ const (
 	LambdaServiceName = "kinesin.v1.LambdaService"
 	// WorkerServiceName is the fully-qualified name of the WorkerService service.
 	WorkerServiceName = "kinesin.v1.WorkerService"
+	// InboundServiceName is the fully-qualified name of the InboundService service.
+	InboundServiceName = "kinesin.v1.InboundService"
 )
 
 // These constants are the fully-qualified names of the RPCs defined in this package. They're
@@ -77,6 +79,20 @@ const (
 	WorkerServiceHeartbeatProcedure = "/kinesin.v1.WorkerService/Heartbeat"
 	// WorkerServiceLeaveProcedure is the fully-qualified name of the WorkerService's Leave RPC.
 	WorkerServiceLeaveProcedure = "/kinesin.v1.WorkerService/Leave"
+	// InboundServiceListRejectedProcedure is the fully-qualified name of the InboundService's
+	// ListRejected RPC.
+	InboundServiceListRejectedProcedure = "/kinesin.v1.InboundService/ListRejected"
+	// InboundServiceGetRejectedProcedure is the fully-qualified name of the InboundService's
+	// GetRejected RPC.
+	InboundServiceGetRejectedProcedure = "/kinesin.v1.InboundService/GetRejected"
+	// InboundServiceRetryRejectedProcedure is the fully-qualified name of the InboundService's
+	// RetryRejected RPC.
+	InboundServiceRetryRejectedProcedure = "/kinesin.v1.InboundService/RetryRejected"
+	// InboundServiceDeleteRejectedProcedure is the fully-qualified name of the InboundService's
+	// DeleteRejected RPC.
+	InboundServiceDeleteRejectedProcedure = "/kinesin.v1.InboundService/DeleteRejected"
+	// InboundServiceKeyProcedure is the fully-qualified name of the InboundService's Key RPC.
+	InboundServiceKeyProcedure = "/kinesin.v1.InboundService/Key"
 )
 
 // TaskServiceClient is a client for the kinesin.v1.TaskService service.
@@ -715,4 +731,214 @@ func (UnimplementedWorkerServiceHandler) Heartbeat(context.Context, *kinesinv1.H
 
 func (UnimplementedWorkerServiceHandler) Leave(context.Context, *kinesinv1.LeaveRequest) (*kinesinv1.LeaveResponse, error) {
 	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("kinesin.v1.WorkerService.Leave is not implemented"))
+}
+
+// InboundServiceClient is a client for the kinesin.v1.InboundService service.
+type InboundServiceClient interface {
+	// ListRejected pages over what was set aside, in order of its names.
+	ListRejected(context.Context, *kinesinv1.ListRejectedRequest) (*kinesinv1.ListRejectedResponse, error)
+	// GetRejected reads one, with what is kept of the message.
+	GetRejected(context.Context, *kinesinv1.GetRejectedRequest) (*kinesinv1.GetRejectedResponse, error)
+	// RetryRejected takes some in once more, with an outcome for each, in order. What succeeds is no longer set aside.
+	RetryRejected(context.Context, *kinesinv1.RetryRejectedRequest) (*kinesinv1.RetryRejectedResponse, error)
+	// DeleteRejected forgets some for good, with an outcome for each, in order.
+	DeleteRejected(context.Context, *kinesinv1.DeleteRejectedRequest) (*kinesinv1.DeleteRejectedResponse, error)
+	// Key answers the inbound key, which lets its holder issue ids and seal messages.
+	Key(context.Context, *kinesinv1.KeyRequest) (*kinesinv1.KeyResponse, error)
+}
+
+// NewInboundServiceClient constructs a client for the kinesin.v1.InboundService service. By
+// default, it uses the Connect protocol with the binary Protobuf Codec, asks for gzipped responses,
+// and sends uncompressed requests. To use the gRPC or gRPC-Web protocols, supply the
+// connect.WithGRPC() or connect.WithGRPCWeb() options.
+//
+// The URL supplied here should be the base URL for the Connect or gRPC server (for example,
+// http://api.acme.com or https://acme.com/grpc).
+func NewInboundServiceClient(httpClient connect.HTTPClient, baseURL string, opts ...connect.ClientOption) InboundServiceClient {
+	baseURL = strings.TrimRight(baseURL, "/")
+	inboundServiceMethods := kinesinv1.File_kinesin_v1_kinesin_proto.Services().ByName("InboundService").Methods()
+	return &inboundServiceClient{
+		listRejected: connect.NewClient[kinesinv1.ListRejectedRequest, kinesinv1.ListRejectedResponse](
+			httpClient,
+			baseURL+InboundServiceListRejectedProcedure,
+			connect.WithSchema(inboundServiceMethods.ByName("ListRejected")),
+			connect.WithIdempotency(connect.IdempotencyNoSideEffects),
+			connect.WithClientOptions(opts...),
+		),
+		getRejected: connect.NewClient[kinesinv1.GetRejectedRequest, kinesinv1.GetRejectedResponse](
+			httpClient,
+			baseURL+InboundServiceGetRejectedProcedure,
+			connect.WithSchema(inboundServiceMethods.ByName("GetRejected")),
+			connect.WithIdempotency(connect.IdempotencyNoSideEffects),
+			connect.WithClientOptions(opts...),
+		),
+		retryRejected: connect.NewClient[kinesinv1.RetryRejectedRequest, kinesinv1.RetryRejectedResponse](
+			httpClient,
+			baseURL+InboundServiceRetryRejectedProcedure,
+			connect.WithSchema(inboundServiceMethods.ByName("RetryRejected")),
+			connect.WithClientOptions(opts...),
+		),
+		deleteRejected: connect.NewClient[kinesinv1.DeleteRejectedRequest, kinesinv1.DeleteRejectedResponse](
+			httpClient,
+			baseURL+InboundServiceDeleteRejectedProcedure,
+			connect.WithSchema(inboundServiceMethods.ByName("DeleteRejected")),
+			connect.WithClientOptions(opts...),
+		),
+		key: connect.NewClient[kinesinv1.KeyRequest, kinesinv1.KeyResponse](
+			httpClient,
+			baseURL+InboundServiceKeyProcedure,
+			connect.WithSchema(inboundServiceMethods.ByName("Key")),
+			connect.WithIdempotency(connect.IdempotencyNoSideEffects),
+			connect.WithClientOptions(opts...),
+		),
+	}
+}
+
+// inboundServiceClient implements InboundServiceClient.
+type inboundServiceClient struct {
+	listRejected   *connect.Client[kinesinv1.ListRejectedRequest, kinesinv1.ListRejectedResponse]
+	getRejected    *connect.Client[kinesinv1.GetRejectedRequest, kinesinv1.GetRejectedResponse]
+	retryRejected  *connect.Client[kinesinv1.RetryRejectedRequest, kinesinv1.RetryRejectedResponse]
+	deleteRejected *connect.Client[kinesinv1.DeleteRejectedRequest, kinesinv1.DeleteRejectedResponse]
+	key            *connect.Client[kinesinv1.KeyRequest, kinesinv1.KeyResponse]
+}
+
+// ListRejected calls kinesin.v1.InboundService.ListRejected.
+func (c *inboundServiceClient) ListRejected(ctx context.Context, req *kinesinv1.ListRejectedRequest) (*kinesinv1.ListRejectedResponse, error) {
+	response, err := c.listRejected.CallUnary(ctx, connect.NewRequest(req))
+	if response != nil {
+		return response.Msg, err
+	}
+	return nil, err
+}
+
+// GetRejected calls kinesin.v1.InboundService.GetRejected.
+func (c *inboundServiceClient) GetRejected(ctx context.Context, req *kinesinv1.GetRejectedRequest) (*kinesinv1.GetRejectedResponse, error) {
+	response, err := c.getRejected.CallUnary(ctx, connect.NewRequest(req))
+	if response != nil {
+		return response.Msg, err
+	}
+	return nil, err
+}
+
+// RetryRejected calls kinesin.v1.InboundService.RetryRejected.
+func (c *inboundServiceClient) RetryRejected(ctx context.Context, req *kinesinv1.RetryRejectedRequest) (*kinesinv1.RetryRejectedResponse, error) {
+	response, err := c.retryRejected.CallUnary(ctx, connect.NewRequest(req))
+	if response != nil {
+		return response.Msg, err
+	}
+	return nil, err
+}
+
+// DeleteRejected calls kinesin.v1.InboundService.DeleteRejected.
+func (c *inboundServiceClient) DeleteRejected(ctx context.Context, req *kinesinv1.DeleteRejectedRequest) (*kinesinv1.DeleteRejectedResponse, error) {
+	response, err := c.deleteRejected.CallUnary(ctx, connect.NewRequest(req))
+	if response != nil {
+		return response.Msg, err
+	}
+	return nil, err
+}
+
+// Key calls kinesin.v1.InboundService.Key.
+func (c *inboundServiceClient) Key(ctx context.Context, req *kinesinv1.KeyRequest) (*kinesinv1.KeyResponse, error) {
+	response, err := c.key.CallUnary(ctx, connect.NewRequest(req))
+	if response != nil {
+		return response.Msg, err
+	}
+	return nil, err
+}
+
+// InboundServiceHandler is an implementation of the kinesin.v1.InboundService service.
+type InboundServiceHandler interface {
+	// ListRejected pages over what was set aside, in order of its names.
+	ListRejected(context.Context, *kinesinv1.ListRejectedRequest) (*kinesinv1.ListRejectedResponse, error)
+	// GetRejected reads one, with what is kept of the message.
+	GetRejected(context.Context, *kinesinv1.GetRejectedRequest) (*kinesinv1.GetRejectedResponse, error)
+	// RetryRejected takes some in once more, with an outcome for each, in order. What succeeds is no longer set aside.
+	RetryRejected(context.Context, *kinesinv1.RetryRejectedRequest) (*kinesinv1.RetryRejectedResponse, error)
+	// DeleteRejected forgets some for good, with an outcome for each, in order.
+	DeleteRejected(context.Context, *kinesinv1.DeleteRejectedRequest) (*kinesinv1.DeleteRejectedResponse, error)
+	// Key answers the inbound key, which lets its holder issue ids and seal messages.
+	Key(context.Context, *kinesinv1.KeyRequest) (*kinesinv1.KeyResponse, error)
+}
+
+// NewInboundServiceHandler builds an HTTP handler from the service implementation. It returns the
+// path on which to mount the handler and the handler itself.
+//
+// By default, handlers support the Connect, gRPC, and gRPC-Web protocols with the binary Protobuf
+// and JSON codecs. They also support gzip compression.
+func NewInboundServiceHandler(svc InboundServiceHandler, opts ...connect.HandlerOption) (string, http.Handler) {
+	inboundServiceMethods := kinesinv1.File_kinesin_v1_kinesin_proto.Services().ByName("InboundService").Methods()
+	inboundServiceListRejectedHandler := connect.NewUnaryHandlerSimple(
+		InboundServiceListRejectedProcedure,
+		svc.ListRejected,
+		connect.WithSchema(inboundServiceMethods.ByName("ListRejected")),
+		connect.WithIdempotency(connect.IdempotencyNoSideEffects),
+		connect.WithHandlerOptions(opts...),
+	)
+	inboundServiceGetRejectedHandler := connect.NewUnaryHandlerSimple(
+		InboundServiceGetRejectedProcedure,
+		svc.GetRejected,
+		connect.WithSchema(inboundServiceMethods.ByName("GetRejected")),
+		connect.WithIdempotency(connect.IdempotencyNoSideEffects),
+		connect.WithHandlerOptions(opts...),
+	)
+	inboundServiceRetryRejectedHandler := connect.NewUnaryHandlerSimple(
+		InboundServiceRetryRejectedProcedure,
+		svc.RetryRejected,
+		connect.WithSchema(inboundServiceMethods.ByName("RetryRejected")),
+		connect.WithHandlerOptions(opts...),
+	)
+	inboundServiceDeleteRejectedHandler := connect.NewUnaryHandlerSimple(
+		InboundServiceDeleteRejectedProcedure,
+		svc.DeleteRejected,
+		connect.WithSchema(inboundServiceMethods.ByName("DeleteRejected")),
+		connect.WithHandlerOptions(opts...),
+	)
+	inboundServiceKeyHandler := connect.NewUnaryHandlerSimple(
+		InboundServiceKeyProcedure,
+		svc.Key,
+		connect.WithSchema(inboundServiceMethods.ByName("Key")),
+		connect.WithIdempotency(connect.IdempotencyNoSideEffects),
+		connect.WithHandlerOptions(opts...),
+	)
+	return "/kinesin.v1.InboundService/", http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		switch r.URL.Path {
+		case InboundServiceListRejectedProcedure:
+			inboundServiceListRejectedHandler.ServeHTTP(w, r)
+		case InboundServiceGetRejectedProcedure:
+			inboundServiceGetRejectedHandler.ServeHTTP(w, r)
+		case InboundServiceRetryRejectedProcedure:
+			inboundServiceRetryRejectedHandler.ServeHTTP(w, r)
+		case InboundServiceDeleteRejectedProcedure:
+			inboundServiceDeleteRejectedHandler.ServeHTTP(w, r)
+		case InboundServiceKeyProcedure:
+			inboundServiceKeyHandler.ServeHTTP(w, r)
+		default:
+			http.NotFound(w, r)
+		}
+	})
+}
+
+// UnimplementedInboundServiceHandler returns CodeUnimplemented from all methods.
+type UnimplementedInboundServiceHandler struct{}
+
+func (UnimplementedInboundServiceHandler) ListRejected(context.Context, *kinesinv1.ListRejectedRequest) (*kinesinv1.ListRejectedResponse, error) {
+	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("kinesin.v1.InboundService.ListRejected is not implemented"))
+}
+
+func (UnimplementedInboundServiceHandler) GetRejected(context.Context, *kinesinv1.GetRejectedRequest) (*kinesinv1.GetRejectedResponse, error) {
+	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("kinesin.v1.InboundService.GetRejected is not implemented"))
+}
+
+func (UnimplementedInboundServiceHandler) RetryRejected(context.Context, *kinesinv1.RetryRejectedRequest) (*kinesinv1.RetryRejectedResponse, error) {
+	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("kinesin.v1.InboundService.RetryRejected is not implemented"))
+}
+
+func (UnimplementedInboundServiceHandler) DeleteRejected(context.Context, *kinesinv1.DeleteRejectedRequest) (*kinesinv1.DeleteRejectedResponse, error) {
+	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("kinesin.v1.InboundService.DeleteRejected is not implemented"))
+}
+
+func (UnimplementedInboundServiceHandler) Key(context.Context, *kinesinv1.KeyRequest) (*kinesinv1.KeyResponse, error) {
+	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("kinesin.v1.InboundService.Key is not implemented"))
 }

@@ -1,0 +1,152 @@
+package task_test
+
+import (
+	"bytes"
+	"encoding/base64"
+	"errors"
+	"strings"
+	"testing"
+
+	"pgregory.net/rapid"
+
+	"github.com/kinesin-io/kinesin/task"
+)
+
+func drawInboundToken(t *rapid.T) task.InboundToken {
+	name := rapid.StringMatching(`[a-zA-Z0-9_-]{1,64}`)
+	token := task.InboundToken{
+		ID: drawID(t), Due: task.FromMillis(rapid.Int64Range(1, 1<<48-1).Draw(t, "due")), Lambda: name.Draw(t, "lambda"),
+	}
+	if rapid.Bool().Draw(t, "classed") {
+		token.Priority = name.Draw(t, "priority")
+	}
+	return token
+}
+
+func sealInbound(t rapid.TB, s *task.InboundSealer, token task.InboundToken) string {
+	t.Helper()
+	text, err := s.Seal(token)
+	if err != nil {
+		t.Fatalf("%+v: %v", token, err)
+	}
+	return text
+}
+
+func TestInboundTokenSurvivesItsText(t *testing.T) {
+	sealer := task.NewInboundSealer(task.InboundKey(key(0)))
+	rapid.Check(t, func(t *rapid.T) {
+		token := drawInboundToken(t)
+		text := sealInbound(t, sealer, token)
+		if got, err := sealer.Open(text); err != nil || got != token {
+			t.Fatalf("%q opens as %+v, %v; want %+v", text, got, err, token)
+		}
+		if strings.ContainsAny(text, "+/= ") || len(text) > 222 || !task.IsInboundToken(text) {
+			t.Fatalf("%q of %d characters", text, len(text))
+		}
+	})
+}
+
+func TestForgedInboundTokensAreRefused(t *testing.T) {
+	sealer, other := task.NewInboundSealer(task.InboundKey(key(0))), task.NewInboundSealer(task.InboundKey(key(1)))
+	plain, secret := task.NewSealer(key(0)), task.NewInboundSealer(key(0))
+	rapid.Check(t, func(t *rapid.T) {
+		text := sealInbound(t, sealer, drawInboundToken(t))
+		for what, open := range map[string]func(string) error{
+			"another key":         func(s string) error { _, err := other.Open(s); return err },
+			"the secret itself":   func(s string) error { _, err := secret.Open(s); return err },
+			"the sealer of k1":    func(s string) error { _, err := plain.Open(s); return err },
+			"k1 with q1's prefix": func(string) error { _, err := sealer.Open("q1" + plain.Seal(drawToken(t))[2:]); return err },
+			"q1 with k1's prefix": func(s string) error { _, err := plain.Open("k1" + s[2:]); return err },
+		} {
+			if err := open(text); !errors.Is(err, task.ErrBadID) {
+				t.Fatalf("%s opens %q: %v", what, text, err)
+			}
+		}
+		at := rapid.IntRange(0, len(text)-1).Draw(t, "at")
+		with := rapid.SampledFrom([]byte("AZaz09-_q1+ ")).Draw(t, "with")
+		forged := text[:at] + string(with) + text[at+1:]
+		if _, err := sealer.Open(forged); forged != text && !errors.Is(err, task.ErrBadID) {
+			t.Fatalf("%q with one other character opens: %v", text, err)
+		}
+		if _, err := sealer.Open(text[:at]); !errors.Is(err, task.ErrBadID) {
+			t.Fatalf("a part of %q opens: %v", text, err)
+		}
+		if _, err := sealer.Open(text + "A"); !errors.Is(err, task.ErrBadID) {
+			t.Fatalf("%q with more behind it opens: %v", text, err)
+		}
+	})
+}
+
+// A letter cannot move from the lambda's name to the priority's, nor a message's seal pass for an id's.
+func TestInboundTokenPartsDoNotMix(t *testing.T) {
+	s := task.NewInboundSealer(key(0))
+	a := sealInbound(t, s, task.InboundToken{ID: task.ID{1}, Due: start, Lambda: "ab", Priority: "c"})
+	b := sealInbound(t, s, task.InboundToken{ID: task.ID{1}, Due: start, Lambda: "a", Priority: "bc"})
+	if a == b {
+		t.Errorf("both are %q", a)
+	}
+	raw, err := base64.RawURLEncoding.DecodeString(a[2:])
+	if err != nil {
+		t.Fatal(err)
+	}
+	body := raw[:len(raw)-13]
+	forged := "q1" + base64.RawURLEncoding.EncodeToString(append(body[:len(body):len(body)], s.Sum(body)[:13]...))
+	if _, err := s.Open(forged); !errors.Is(err, task.ErrBadID) {
+		t.Errorf("the seal of a message opens an id: %v", err)
+	}
+}
+
+func TestInboundTokensThatNobodyMaySeal(t *testing.T) {
+	s := task.NewInboundSealer(key(0))
+	good := task.InboundToken{ID: task.ID{1}, Due: start, Lambda: "mail", Priority: "high"}
+	for name, change := range map[string]func(*task.InboundToken){
+		"no lambda":      func(t *task.InboundToken) { t.Lambda = "" },
+		"long lambda":    func(t *task.InboundToken) { t.Lambda = strings.Repeat("x", 65) },
+		"odd lambda":     func(t *task.InboundToken) { t.Lambda = "a b" },
+		"odd priority":   func(t *task.InboundToken) { t.Priority = "ä" },
+		"never due":      func(t *task.InboundToken) { t.Due = 0 },
+		"due before":     func(t *task.InboundToken) { t.Due = -1_000_000 },
+		"due too far":    func(t *task.InboundToken) { t.Due = task.FromMillis(1 << 48) },
+		"due too far ×2": func(t *task.InboundToken) { t.Due = 1<<63 - 1 },
+	} {
+		token := good
+		change(&token)
+		if text, err := s.Seal(token); !errors.Is(err, task.ErrInvalid) || text != "" {
+			t.Errorf("%s: %q, %v", name, text, err)
+		}
+	}
+}
+
+func TestMessageSeals(t *testing.T) {
+	s, other := task.NewInboundSealer(key(0)), task.NewInboundSealer(key(1))
+	message := []byte("message")
+	seal := s.Sum(message)
+	if len(seal) != task.InboundMACBytes || !s.Vouches(message, seal) {
+		t.Errorf("%x is not the seal", seal)
+	}
+	if other.Vouches(message, seal) || s.Vouches([]byte("Message"), seal) || s.Vouches(message, seal[:15]) || s.Vouches(message, nil) {
+		t.Error("a wrong seal passes")
+	}
+	if bytes.Equal(task.InboundKey(key(0)), task.InboundKey(key(1))) || len(task.InboundKey(key(0))) != task.TokenKeyBytes {
+		t.Error("inbound keys")
+	}
+}
+
+func FuzzOpenInboundToken(f *testing.F) {
+	s := task.NewInboundSealer(key(0))
+	f.Add("")
+	f.Add("q1")
+	f.Add(sealInbound(f, s, task.InboundToken{ID: task.ID{1}, Due: start, Lambda: "mail"}))
+	f.Fuzz(func(t *testing.T, text string) {
+		token, err := s.Open(text)
+		if err != nil {
+			if !errors.Is(err, task.ErrBadID) || token != (task.InboundToken{}) {
+				t.Errorf("%q: %+v, %v", text, token, err)
+			}
+			return
+		}
+		if again, err := s.Seal(token); err != nil || again != text {
+			t.Errorf("%q opens as what is sealed as %q, %v", text, again, err)
+		}
+	})
+}
