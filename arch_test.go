@@ -22,7 +22,7 @@ type row struct {
 }
 
 // The direction: cmd → server → roles → seams → task. Drivers hang off seams, nothing
-// points up, and roles meet only in server.
+// points up, and roles meet only in server/node.
 var (
 	seams   = []string{"task", "partition", "store", "queue", "catalog", "lease", "internal/clock"}
 	drivers = []string{"store/pebble", "store/mem", "queue/mem"}
@@ -69,12 +69,20 @@ var table = []row{
 	{name: "controller", may: slices.Concat(wire, []string{"task", "internal/clock"}), never: serverSide},
 
 	{name: "sdk", may: slices.Concat(wire, []string{"task", "controller", "internal/clock"}), tests: []string{"sdk/sdktest", "server"}, never: serverSide},
-	{name: "sdk/sdktest", may: slices.Concat(seams, wire, drivers, []string{"controller", "sdk", "server"})},
+	{
+		name: "sdk/sdktest", may: slices.Concat(seams, wire, []string{"store/mem", "queue/mem", "controller", "sdk", "server/node"}),
+		never: []string{"store/pebble", "github.com/cockroachdb", "github.com/aws"}, // keeps users' tests quick to build
+	},
 
-	{name: "server", may: slices.Concat(seams, wire, drivers, []string{"inbound", "scheduler", "dispatcher", "hsc", "internal/*"}), tests: []string{"sdk", "controller"}},
+	{
+		name: "server/node", may: slices.Concat(seams, wire, []string{"inbound", "scheduler", "dispatcher", "hsc", "internal/*"}),
+		never: []string{"store/pebble", "store/mem", "queue/mem", "github.com/cockroachdb", "github.com/aws"},
+	},
+	{name: "server", may: slices.Concat(wire, drivers, []string{"task", "store", "queue", "partition", "server/node", "internal/*"}), tests: []string{"sdk", "controller", "catalog"}},
 	{name: "cmd/kinesin", may: []string{"cmd/kinesin/cli"}},
-	{name: "cmd/kinesin/cli", may: slices.Concat(wire, []string{"task", "server", "sdk", "bench", "cmd/kinesin/executor", "internal/*"})},
+	{name: "cmd/kinesin/cli", may: slices.Concat(wire, []string{"task", "server", "sdk", "bench", "cost", "cmd/kinesin/executor", "internal/*"})},
 	{name: "cmd/kinesin/executor", may: []string{"internal/clock"}, never: serverSide},
+	{name: "cost"},
 	{name: "bench", may: slices.Concat(wire, []string{"task", "sdk", "internal/*"}), never: serverSide},
 	{name: "examples/*", may: []string{"sdk", "sdk/sdktest", "examples/*"}},
 

@@ -9,18 +9,12 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/kinesin-io/kinesin/server/node"
 )
 
-// Roles that a process can have.
-const (
-	RoleInbound    = "inbound"    // accepts, answers, cancels
-	RoleScheduler  = "scheduler"  // fires what is due; brings the dispatcher with it
-	RoleDispatcher = "dispatcher" // puts due tasks on their queues
-	RoleHSC        = "hsc"        // serves workers
-)
-
-// Roles lists all roles, in the order in which work flows through them.
-func Roles() []string { return []string{RoleInbound, RoleScheduler, RoleDispatcher, RoleHSC} }
+// Roles lists the roles that a process can have, in the order in which work flows through them.
+func Roles() []string { return node.Roles() }
 
 // ErrConfig marks a configuration that is refused; the text says what is allowed.
 var ErrConfig = errors.New("configuration refused")
@@ -74,7 +68,7 @@ func (c Config) Validate() error {
 			errs = append(errs, fmt.Errorf("%w: unknown role %q: want any of %s", ErrConfig, role, strings.Join(Roles(), ", ")))
 		}
 	}
-	if slices.Contains(c.Roles, RoleScheduler) != slices.Contains(c.Roles, RoleDispatcher) {
+	if slices.Contains(c.Roles, node.RoleScheduler) != slices.Contains(c.Roles, node.RoleDispatcher) {
 		errs = append(errs, fmt.Errorf("%w: the roles scheduler and dispatcher go together", ErrConfig))
 	}
 	errs = append(errs, checkListen(c.Listen))

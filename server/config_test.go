@@ -5,6 +5,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/kinesin-io/kinesin/server/node"
 )
 
 func TestConfigValidate(t *testing.T) {
@@ -28,10 +30,10 @@ func TestConfigValidate(t *testing.T) {
 		{"port too large", Config{Listen: "127.0.0.1:65536"}, []string{"0 to 65535"}},
 		{"port by name", Config{Listen: "127.0.0.1:http"}, []string{"0 to 65535"}},
 		{"negative port", Config{Listen: "127.0.0.1:-1"}, []string{"0 to 65535"}},
-		{"some roles", Config{Roles: []string{RoleInbound, RoleHSC}}, nil},
+		{"some roles", Config{Roles: []string{node.RoleInbound, node.RoleHSC}}, nil},
 		{"unknown role", Config{Roles: []string{"boss"}}, []string{`"boss"`, "inbound, scheduler, dispatcher, hsc"}},
-		{"half a scheduler", Config{Roles: []string{RoleScheduler}}, []string{"go together"}},
-		{"half a dispatcher", Config{Roles: []string{RoleDispatcher}}, []string{"go together"}},
+		{"half a scheduler", Config{Roles: []string{node.RoleScheduler}}, []string{"go together"}},
+		{"half a dispatcher", Config{Roles: []string{node.RoleDispatcher}}, []string{"go together"}},
 		{"largest payload", Config{PayloadBytesMax: payloadBytesCeil}, nil},
 		{"payload too large", Config{PayloadBytesMax: payloadBytesCeil + 1}, []string{"1 to 4194304"}},
 		{"negative payload", Config{PayloadBytesMax: -1}, []string{"payload limit -1"}},

@@ -13,7 +13,7 @@ func loopbackOnly(next http.Handler) http.Handler {
 	guarded := http.NewCrossOriginProtection().Handler(next)
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if !isLoopbackHost(r.Host) {
-			say(w, http.StatusForbidden, "refused: the server is for this machine only; call it as 127.0.0.1, ::1 or localhost")
+			http.Error(w, "refused: the server is for this machine only; call it as 127.0.0.1, ::1 or localhost", http.StatusForbidden)
 			return
 		}
 		guarded.ServeHTTP(w, r)

@@ -1,3 +1,6 @@
+// Package server opens what a process of Kinesin runs on and serves it: drivers of the
+// store and the queue as the configuration names them, a node with its roles, and a port. It decides
+// nothing about tasks.
 package server
 
 import (
@@ -8,7 +11,6 @@ import (
 	"net"
 	"net/http"
 	"syscall"
-	"time"
 
 	"golang.org/x/sync/errgroup"
 
@@ -16,6 +18,7 @@ import (
 	"github.com/kinesin-io/kinesin/internal/clock"
 	"github.com/kinesin-io/kinesin/partition"
 	queuemem "github.com/kinesin-io/kinesin/queue/mem"
+	"github.com/kinesin-io/kinesin/server/node"
 	"github.com/kinesin-io/kinesin/store/pebble"
 )
 
@@ -33,7 +36,7 @@ var ErrListen = errors.New("cannot listen")
 // queues in memory that are rebuilt from it.
 type Server struct {
 	config   Config
-	node     *Node
+	node     *node.Node
 	listener net.Listener
 	http     *http.Server
 }
@@ -72,22 +75,22 @@ func (s *Server) listen(ctx context.Context) (err error) {
 }
 
 func (s *Server) open(ctx context.Context) error {
-	m := newMetrics()
+	m := node.NewMetrics()
 	driver, err := pebble.Open(s.config.DataDir, pebble.Config{
 		Logger:   s.config.Log,
-		Observer: pebble.Observer{Synced: func(took time.Duration, _ int) { m.fsync.Observe(took.Seconds()) }},
+		Observer: pebble.Observer{Synced: m.Synced},
 	})
 	if err != nil {
 		return err
 	}
-	s.node, err = newNode(ctx, NodeConfig{
+	s.node, err = node.New(ctx, node.Config{
 		Store:      driver,
 		Queue:      queuemem.New(clock.Real(), queuemem.Config{DepthMax: queueDepthMax}),
 		Membership: partition.Static("embedded"),
 		Clock:      clock.Real(), Log: s.config.Log, Roles: s.config.Roles,
 		PayloadBytesMax: s.config.PayloadBytesMax, Horizon: s.config.Horizon, Window: s.config.Window,
-		QueueDepthMax: feedDepthMax,
-	}, m)
+		QueueDepthMax: feedDepthMax, Metrics: m,
+	})
 	if err != nil {
 		return errors.Join(err, driver.Close())
 	}

@@ -23,6 +23,7 @@ import (
 	"github.com/kinesin-io/kinesin/api"
 	"github.com/kinesin-io/kinesin/api/kinesinv1"
 	"github.com/kinesin-io/kinesin/api/kinesinv1/kinesinv1connect"
+	"github.com/kinesin-io/kinesin/server/node"
 	"github.com/kinesin-io/kinesin/store"
 	"github.com/kinesin-io/kinesin/task"
 )
@@ -263,7 +264,7 @@ func TestHealthAndUnknownPaths(t *testing.T) {
 }
 
 func TestAProcessServesOnlyItsRoles(t *testing.T) {
-	r := serve(t, Config{Roles: []string{RoleHSC}})
+	r := serve(t, Config{Roles: []string{node.RoleHSC}})
 	if status, _ := r.get("/kinesin.v1.TaskService/Get"); status != http.StatusNotFound {
 		t.Errorf("inbound answers with %d", status)
 	}

@@ -16,7 +16,7 @@ import (
 	"github.com/kinesin-io/kinesin/partition"
 	queuemem "github.com/kinesin-io/kinesin/queue/mem"
 	"github.com/kinesin-io/kinesin/sdk"
-	"github.com/kinesin-io/kinesin/server"
+	"github.com/kinesin-io/kinesin/server/node"
 	storemem "github.com/kinesin-io/kinesin/store/mem"
 	"github.com/kinesin-io/kinesin/task"
 )
@@ -41,7 +41,7 @@ type Kinesin struct {
 
 	tracker   *tracker
 	store     *storemem.Driver
-	node      *server.Node
+	node      *node.Node
 	transport *transport
 	client    *sdk.Client
 	log       *output
@@ -132,7 +132,7 @@ func open(tb reporter, logs io.Writer, opts []Option) *Kinesin {
 
 func (k *Kinesin) compose() {
 	k.tracker, k.store = newTracker(), storemem.New()
-	node, err := server.NewNode(k.base, server.NodeConfig{
+	n, err := node.New(k.base, node.Config{
 		Store: &trackedStore{k.store, k.tracker}, Queue: queuemem.New(k.time.Process(0), queuemem.Config{DepthMax: math.MaxInt32}),
 		Membership: partition.Static("sdktest"), Clock: k.time.Process(0), Log: k.cfg.log,
 		QueueDepthMax: math.MaxInt32, Stepped: true,
@@ -140,10 +140,10 @@ func (k *Kinesin) compose() {
 	if err != nil {
 		k.tb.Fatalf("sdktest: start the server: %v", err)
 	}
-	k.node, k.transport = node, newTransport(node.Handler())
+	k.node, k.transport = n, newTransport(n.Handler())
 	go func() {
 		defer close(k.nodeOver)
-		k.nodeErr = node.Run(k.base)
+		k.nodeErr = n.Run(k.base)
 	}()
 	k.client, err = sdk.NewClient("http://sdktest",
 		sdk.WithHTTPClient(&http.Client{Transport: k.transport}), sdk.WithClock(k.clock), sdk.WithLogger(k.cfg.log),

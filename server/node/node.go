@@ -1,8 +1,7 @@
-// Package server composes the roles: it is the one place where they meet. A
-// Node is any set of roles over a store, a queue and a membership; a Server is a
-// Node on the embedded store of a data directory, listening on a port. It decides
-// nothing about tasks.
-package server
+// Package node composes the roles: it is the one place where they meet. A Node is
+// any set of roles over a store, a queue and a membership, whatever drivers these are; it
+// links none of them. It decides nothing about tasks and opens no port.
+package node
 
 import (
 	"context"
@@ -30,14 +29,15 @@ import (
 // deliverReason is why lambdas of mode deliver are refused here.
 const deliverReason = "tasks of such a lambda are put on a queue outside Kinesin, which comes with the SQS driver; use mode managed"
 
-// NodeConfig is what a Node is made of. Store, Queue, Membership, Clock and Log are required.
-type NodeConfig struct {
+// Config is what a Node is made of. Store, Queue, Membership, Clock and Log are required.
+type Config struct {
 	Store      store.Driver
 	Queue      queue.Driver
 	Membership partition.Membership
 	Clock      clock.Clock
 	Log        *slog.Logger
 	Roles      []string // none: all
+	Metrics    *Metrics // nil: new ones
 
 	PayloadBytesMax int           // 0: the store's default
 	Horizon         time.Duration // 0: inbound's default
@@ -56,14 +56,14 @@ type NodeConfig struct {
 // atOnce stands for no time where zero means a default.
 const atOnce = time.Nanosecond
 
-func (c NodeConfig) withSteps() NodeConfig {
+func (c Config) withSteps() Config {
 	if c.Stepped {
 		c.Near, c.Lead, c.Ahead = atOnce, atOnce, atOnce
 	}
 	return c
 }
 
-func (c NodeConfig) newBook(rows lease.Rows) *lease.Book {
+func (c Config) newBook(rows lease.Rows) *lease.Book {
 	if c.Stepped {
 		return lease.NewLastingBook(rows, c.Clock)
 	}
@@ -71,7 +71,7 @@ func (c NodeConfig) newBook(rows lease.Rows) *lease.Book {
 }
 
 // waitLookEvery is inbound's default, or none.
-func (c NodeConfig) waitLookEvery() time.Duration {
+func (c Config) waitLookEvery() time.Duration {
 	if c.Stepped {
 		return -1
 	}
@@ -82,7 +82,7 @@ func (c NodeConfig) waitLookEvery() time.Duration {
 type Node struct {
 	log     *slog.Logger
 	clock   clock.Clock
-	metrics *metrics
+	metrics *Metrics
 	store   *store.Store
 	queue   *queue.Queue
 
@@ -97,15 +97,16 @@ type Node struct {
 	draining atomic.Bool
 }
 
-// NewNode composes the roles. It reads the secret of public ids and the lambdas, and starts nothing.
-// The node closes the drivers; if NewNode fails they are still the caller's.
-func NewNode(ctx context.Context, c NodeConfig) (*Node, error) { return newNode(ctx, c, newMetrics()) }
-
-func newNode(ctx context.Context, c NodeConfig, m *metrics) (*Node, error) {
+// New composes the roles. It reads the secret of public ids and the lambdas, and starts nothing.
+// The node closes the drivers; if New fails they are still the caller's.
+func New(ctx context.Context, c Config) (*Node, error) {
+	if c.Metrics == nil {
+		c.Metrics = NewMetrics()
+	}
 	if len(c.Roles) == 0 {
 		c.Roles = Roles()
 	}
-	n := &Node{log: c.Log, clock: c.Clock, metrics: m}
+	n := &Node{log: c.Log, clock: c.Clock, metrics: c.Metrics}
 	n.store = store.New(c.Store, store.Config{
 		PayloadBytesMax: c.PayloadBytesMax, Clock: c.Clock, Logger: c.Log,
 		Observer: store.Observer{OpDone: n.metrics.storeOp},
@@ -125,7 +126,7 @@ func newNode(ctx context.Context, c NodeConfig, m *metrics) (*Node, error) {
 	return n, nil
 }
 
-func (n *Node) compose(c NodeConfig, seal *task.Sealer) {
+func (n *Node) compose(c Config, seal *task.Sealer) {
 	leases := c.newBook(n.store)
 	if slices.Contains(c.Roles, RoleScheduler) {
 		n.dispatcher = dispatcher.New(dispatcher.Config{

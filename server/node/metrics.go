@@ -1,4 +1,4 @@
-package server
+package node
 
 import (
 	"maps"
@@ -31,9 +31,9 @@ const (
 
 var stageTexts = [stageEnd]string{"enqueued", "claimed", "started"}
 
-// metrics are all the series of a process. Labels come only from the catalog, never from a
+// Metrics are all the series of a process. Labels come only from the catalog, never from a
 // request, so that nobody can make more of them by asking.
-type metrics struct {
+type Metrics struct {
 	registry *prometheus.Registry
 
 	lateness  *prometheus.HistogramVec // lambda, priority, stage
@@ -72,7 +72,7 @@ type classSeries struct {
 }
 
 // of finds the series of a class.
-func (m *metrics) of(l *catalog.Entry, priority uint8) *classSeries {
+func (m *Metrics) of(l *catalog.Entry, priority uint8) *classSeries {
 	if s := (*m.classes.Load())[class{l.Ref, priority}]; s != nil {
 		return s
 	}
@@ -87,7 +87,7 @@ func (m *metrics) of(l *catalog.Entry, priority uint8) *classSeries {
 }
 
 // withoutGone copies the classes of lambdas that exist, and drops the series of names that no lambda has.
-func (m *metrics) withoutGone() map[class]*classSeries {
+func (m *Metrics) withoutGone() map[class]*classSeries {
 	all := maps.Clone(*m.classes.Load())
 	maps.DeleteFunc(all, func(c class, _ *classSeries) bool { return !m.existing(c.lambda) })
 	names := map[string]bool{}
@@ -105,7 +105,7 @@ func (m *metrics) withoutGone() map[class]*classSeries {
 	return all
 }
 
-func (m *metrics) newClass(l *catalog.Entry, priority uint8) *classSeries {
+func (m *Metrics) newClass(l *catalog.Entry, priority uint8) *classSeries {
 	name := l.Priorities[priority]
 	s := &classSeries{name: l.Name, accepted: m.accepted.WithLabelValues(l.Name, name)}
 	for i, text := range stageTexts {
@@ -118,17 +118,18 @@ func (m *metrics) newClass(l *catalog.Entry, priority uint8) *classSeries {
 }
 
 // waked counts a wake-up by what it led to.
-func (m *metrics) waked(kind task.EventKind) {
+func (m *Metrics) waked(kind task.EventKind) {
 	if int(kind) < len(m.byEvent) {
 		m.byEvent[kind].Inc()
 	}
 }
 
-func newMetrics() *metrics {
+// NewMetrics returns the series, all of them at zero.
+func NewMetrics() *Metrics {
 	r := prometheus.NewRegistry()
 	r.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}),
 		collectors.NewBuildInfoCollector())
-	m := &metrics{
+	m := &Metrics{
 		registry: r,
 		lateness: prometheus.NewHistogramVec(prometheus.HistogramOpts{
 			Name: "kinesin_task_lateness_seconds", Buckets: latenessBuckets,
@@ -171,6 +172,9 @@ func counter(name, help string) prometheus.Counter {
 }
 
 // storeOp observes one call to the store.
-func (m *metrics) storeOp(kind string, _ int, took time.Duration, _ error) {
+func (m *Metrics) storeOp(kind string, _ int, took time.Duration, _ error) {
 	m.storeTime.WithLabelValues(kind).Observe(took.Seconds())
 }
+
+// Synced observes one group of writes that an embedded store made durable.
+func (m *Metrics) Synced(took time.Duration, _ int) { m.fsync.Observe(took.Seconds()) }
