@@ -54,6 +54,7 @@ var table = []row{
 
 	{name: "store/mem", may: []string{"task", "partition", "store", "internal/clock"}},
 	{name: "store/pebble", may: []string{"task", "partition", "store", "internal/clock"}},
+	{name: "store/dynamo", may: []string{"task", "partition", "store", "internal/clock"}},
 	{name: "store/storetest", may: []string{"task", "partition", "store", "internal/clock"}},
 	{name: "queue/mem", may: []string{"task", "partition", "queue", "internal/clock"}},
 	{name: "queue/queuetest", may: []string{"task", "partition", "queue", "internal/clock"}},
@@ -98,7 +99,7 @@ var planned []string
 var reserved = map[string][]string{
 	"github.com/cockroachdb": {"store/pebble"},
 	"github.com/spf13":       {"cmd/kinesin/cli"},
-	"github.com/aws":         {},
+	"github.com/aws":         {"store/dynamo"},
 	"k8s.io":                 {},
 }
 

@@ -1,0 +1,231 @@
+package dynamo
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/aws/aws-sdk-go-v2/aws"
+	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
+	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
+
+	"github.com/kinesin-io/kinesin/internal/clock"
+)
+
+// SetupOptions are choices about new tables. The zero value is right for tests and for a trial.
+type SetupOptions struct {
+	// DeletionProtection makes DynamoDB refuse to delete the tables until it is taken away again. It costs nothing.
+	DeletionProtection bool
+	// PointInTimeRecovery keeps backups of the last 35 days, which are charged by size.
+	PointInTimeRecovery bool
+	// Changed is told of every change after it was asked for; nil for nobody.
+	Changed func(Change)
+	Clock   clock.Clock // the machine's
+}
+
+// Change is something that Setup did.
+type Change struct {
+	Table  string `json:"table"`
+	Action string `json:"action"` // "create table", "add index wakeups", "turn on TTL on x", ...
+}
+
+// How long Setup waits for tables to become ACTIVE.
+const (
+	setupPollEvery = 500 * time.Millisecond
+	setupPollsMax  = 600 // 5 minutes a table
+)
+
+// ErrUnfixable says that a table differs in a way that Setup cannot or must not change; the text says how.
+var ErrUnfixable = errors.New("table cannot be used")
+
+// Setup creates what Check finds missing, and returns when every table and index is ACTIVE. It can be
+// repeated, by several at once, and after it stopped half-way. It never deletes
+// anything: a table with another key, or an index that differs, is an ErrUnfixable. DeletionProtection and
+// PointInTimeRecovery are only for tables that it creates.
+func Setup(ctx context.Context, api AdminAPI, prefix string, o SetupOptions) error {
+	if err := CheckPrefix(prefix); err != nil {
+		return err
+	}
+	if o.Clock == nil {
+		o.Clock = clock.Real()
+	}
+	s := setup{SetupOptions: o, api: api}
+	for _, spec := range Tables(prefix) { // asked for all before the first is waited for
+		if err := s.create(ctx, &spec); err != nil {
+			return err
+		}
+	}
+	for _, spec := range Tables(prefix) {
+		if err := s.finish(ctx, &spec); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+type setup struct {
+	SetupOptions
+
+	api     AdminAPI
+	created []string
+}
+
+func (s *setup) changed(table, action string) {
+	if s.Changed != nil {
+		s.Changed(Change{Table: table, Action: action})
+	}
+}
+
+// create asks for a table that is missing.
+func (s *setup) create(ctx context.Context, spec *TableSpec) error {
+	table, err := describe(ctx, s.api, spec.Name)
+	if err != nil || table != nil {
+		return err
+	}
+	_, err = s.api.CreateTable(ctx, CreateTableInput(spec, s.DeletionProtection))
+	var there *types.ResourceInUseException
+	switch {
+	case errors.As(err, &there): // another one was faster
+		return nil
+	case err != nil:
+		return fmt.Errorf("create table %s: %w", spec.Name, err)
+	}
+	s.created = append(s.created, spec.Name)
+	s.changed(spec.Name, "create table")
+	return nil
+}
+
+// CreateTableInput is the request that makes a table as described, with on-demand capacity.
+func CreateTableInput(spec *TableSpec, protect bool) *dynamodb.CreateTableInput {
+	in := &dynamodb.CreateTableInput{
+		TableName:   &spec.Name,
+		BillingMode: types.BillingModePayPerRequest,
+		KeySchema:   keySchema(spec.Key),
+	}
+	if protect {
+		in.DeletionProtectionEnabled = aws.Bool(true)
+	}
+	in.AttributeDefinitions = definitions(spec)
+	for i := range spec.Indexes {
+		x := &spec.Indexes[i]
+		in.GlobalSecondaryIndexes = append(in.GlobalSecondaryIndexes, types.GlobalSecondaryIndex{
+			IndexName: &x.Name, KeySchema: keySchema(x.Key), Projection: &types.Projection{ProjectionType: types.ProjectionType(x.Projection)},
+		})
+	}
+	return in
+}
+
+func keySchema(parts []KeyPart) []types.KeySchemaElement {
+	schema := make([]types.KeySchemaElement, len(parts))
+	for i := range parts {
+		schema[i] = types.KeySchemaElement{AttributeName: &parts[i].Attribute, KeyType: types.KeyType(parts[i].Role)}
+	}
+	return schema
+}
+
+// definitions are the types of all attributes in keys, each once.
+func definitions(spec *TableSpec) []types.AttributeDefinition {
+	parts := spec.Key
+	for _, x := range spec.Indexes {
+		parts = append(parts[:len(parts):len(parts)], x.Key...)
+	}
+	defined := make([]types.AttributeDefinition, len(parts))
+	for i := range parts {
+		defined[i] = types.AttributeDefinition{AttributeName: &parts[i].Attribute, AttributeType: types.ScalarAttributeType(parts[i].Type)}
+	}
+	return defined
+}
+
+// finish waits for a table, and adds the indexes and the TTL it lacks.
+func (s *setup) finish(ctx context.Context, spec *TableSpec) error {
+	for range setupPollsMax {
+		left, err := checkTable(ctx, s.api, spec)
+		if err != nil || len(left) == 0 {
+			return errors.Join(err, s.protect(ctx, spec, err == nil))
+		}
+		if err := s.fix(ctx, spec, left); err != nil {
+			return err
+		}
+		if err := clock.Sleep(ctx, s.Clock, setupPollEvery); err != nil {
+			return fmt.Errorf("wait for table %s: %w", spec.Name, err)
+		}
+	}
+	return fmt.Errorf("table %s is not ready after %v: run setup again when it is", spec.Name, setupPollEvery*setupPollsMax)
+}
+
+// fix asks for one change at a time: DynamoDB refuses a second while the first is under way.
+func (s *setup) fix(ctx context.Context, spec *TableSpec, left []Difference) error {
+	for _, d := range left {
+		if !d.Fixable {
+			return fmt.Errorf("%w: %s; use another prefix, or move this table out of the way", ErrUnfixable, d)
+		}
+	}
+	d := left[0]
+	switch {
+	case d.Aspect == AspectIndex && d.Have == Missing:
+		return s.addIndex(ctx, spec, d.Name)
+	case d.Aspect == AspectTTL:
+		return s.turnOnTTL(ctx, spec)
+	}
+	return nil // being created
+}
+
+func (s *setup) addIndex(ctx context.Context, spec *TableSpec, name string) error {
+	for i := range spec.Indexes {
+		x := &spec.Indexes[i]
+		if x.Name != name {
+			continue
+		}
+		_, err := s.api.UpdateTable(ctx, &dynamodb.UpdateTableInput{
+			TableName:            &spec.Name,
+			AttributeDefinitions: definitions(&TableSpec{Key: spec.Key, Indexes: spec.Indexes[i : i+1]}),
+			GlobalSecondaryIndexUpdates: []types.GlobalSecondaryIndexUpdate{{Create: &types.CreateGlobalSecondaryIndexAction{
+				IndexName: &x.Name, KeySchema: keySchema(x.Key), Projection: &types.Projection{ProjectionType: types.ProjectionType(x.Projection)},
+			}}},
+		})
+		if err := s.asked(err); err != nil {
+			return fmt.Errorf("add index %s to table %s: %w", name, spec.Name, err)
+		}
+		s.changed(spec.Name, "add index "+name)
+	}
+	return nil
+}
+
+func (s *setup) turnOnTTL(ctx context.Context, spec *TableSpec) error {
+	_, err := s.api.UpdateTimeToLive(ctx, &dynamodb.UpdateTimeToLiveInput{
+		TableName:               &spec.Name,
+		TimeToLiveSpecification: &types.TimeToLiveSpecification{AttributeName: &spec.TTL, Enabled: aws.Bool(true)},
+	})
+	if err := s.asked(err); err != nil {
+		return fmt.Errorf("turn on TTL of table %s: %w", spec.Name, err)
+	}
+	s.changed(spec.Name, "turn on TTL on "+spec.TTL)
+	return nil
+}
+
+// asked is err, unless it says that a change is under way: then there is only to wait.
+func (s *setup) asked(err error) error {
+	var busy *types.ResourceInUseException
+	var limit *types.LimitExceededException
+	if errors.As(err, &busy) || errors.As(err, &limit) {
+		return nil
+	}
+	return err
+}
+
+// protect turns on backups of a table that was created just now.
+func (s *setup) protect(ctx context.Context, spec *TableSpec, ready bool) error {
+	if !ready || !s.PointInTimeRecovery || !slices.Contains(s.created, spec.Name) {
+		return nil
+	}
+	_, err := s.api.UpdateContinuousBackups(ctx, &dynamodb.UpdateContinuousBackupsInput{
+		TableName: &spec.Name, PointInTimeRecoverySpecification: &types.PointInTimeRecoverySpecification{PointInTimeRecoveryEnabled: aws.Bool(true)},
+	})
+	if err != nil {
+		return fmt.Errorf("turn on point-in-time recovery of table %s: %w", spec.Name, err)
+	}
+	s.changed(spec.Name, "turn on point-in-time recovery")
+	return nil
+}

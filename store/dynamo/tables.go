@@ -1,0 +1,111 @@
+package dynamo
+
+import (
+	"errors"
+	"fmt"
+	"regexp"
+)
+
+// PrefixMax is the largest length of the prefix that names tables, in characters.
+const PrefixMax = 20
+
+// ErrPrefix refuses a prefix that names tables; the text says what is allowed.
+var ErrPrefix = errors.New("bad prefix")
+
+var prefixForm = regexp.MustCompile(`^[a-zA-Z0-9_-]+$`)
+
+// CheckPrefix says what is wrong with a prefix, as an ErrPrefix; nil when nothing is.
+func CheckPrefix(prefix string) error {
+	if len(prefix) > PrefixMax || !prefixForm.MatchString(prefix) {
+		return fmt.Errorf("%w %q: want 1 to %d characters of a-z, A-Z, 0-9, - and _", ErrPrefix, prefix, PrefixMax)
+	}
+	return nil
+}
+
+// TableSpec is what one table has to be. Everything else about it (capacity mode, encryption, alarms, tags)
+// is the operator's choice.
+type TableSpec struct {
+	Name    string      `json:"name"`
+	Holds   string      `json:"holds"` // what is in it, for a person
+	Key     []KeyPart   `json:"key"`   // the hash part, then the range part if there is one
+	Indexes []IndexSpec `json:"indexes,omitempty"`
+	// TTL is the attribute by which the service deletes rows (Unix seconds); empty for none.
+	TTL string `json:"ttl,omitempty"`
+}
+
+// KeyPart is one attribute of a key.
+type KeyPart struct {
+	Attribute string `json:"attribute"`
+	Role      string `json:"role"` // HASH or RANGE, DynamoDB's words
+	Type      string `json:"type"` // S, N or B
+}
+
+// IndexSpec is a global secondary index.
+type IndexSpec struct {
+	Name       string    `json:"name"`
+	Key        []KeyPart `json:"key"`
+	Projection string    `json:"projection"` // KEYS_ONLY, INCLUDE or ALL
+}
+
+// The attributes of rows; short, since every row is charged for their names.
+const (
+	attrPartition = "p" // schedule: hash; tasks: hash of wakeups, only while there is a wake-up
+	attrWaiting   = "k" // schedule: range, due and id
+	attrID        = "i" // tasks, payloads: hash
+	attrWake      = "w" // tasks: range of wakeups, wake-up and id; only while there is one
+	attrDead      = "d" // tasks: hash of dead, the partition; only of dead letters
+	attrDeadAt    = "e" // tasks: range of dead, ended and id; only of dead letters
+	attrSeq       = "q" // schedule, tasks: Task.Seq; control: Control.Version
+	attrRow       = "r" // the row in the form of package store, or the payload
+	attrExpire    = "x" // tasks, payloads: TTL, Unix seconds
+	attrKind      = "c" // control: hash
+	attrName      = "n" // control: range
+)
+
+// The tables, behind the prefix, and the indexes of tasks.
+const (
+	scheduleTable = "schedule"
+	tasksTable    = "tasks"
+	payloadsTable = "payloads"
+	controlTable  = "control"
+	wakeupsIndex  = "wakeups"
+	deadIndex     = "dead"
+)
+
+func tableName(prefix, table string) string { return prefix + "-" + table }
+
+// Tables describes the tables of a prefix. It is the one description: Setup creates them from it, Check
+// compares with it, and so may other tools.
+func Tables(prefix string) []TableSpec {
+	return []TableSpec{
+		{
+			Name: tableName(prefix, scheduleTable), Holds: "tasks that wait for their first dispatch, in order of their due times",
+			Key: key(attrPartition, attrWaiting),
+		},
+		{
+			Name: tableName(prefix, tasksTable), Holds: "keyed, dispatched and ended tasks",
+			Key: key(attrID), TTL: attrExpire,
+			Indexes: []IndexSpec{
+				{Name: wakeupsIndex, Key: key(attrPartition, attrWake), Projection: "KEYS_ONLY"},
+				{Name: deadIndex, Key: key(attrDead, attrDeadAt), Projection: "KEYS_ONLY"},
+			},
+		},
+		{
+			Name: tableName(prefix, payloadsTable), Holds: "payloads too large for the row of their task",
+			Key: key(attrID), TTL: attrExpire,
+		},
+		{
+			Name: tableName(prefix, controlTable), Holds: "lambdas, leases and other settings",
+			Key: key(attrKind, attrName),
+		},
+	}
+}
+
+// key is a key of text attributes.
+func key(attributes ...string) []KeyPart {
+	parts := make([]KeyPart, len(attributes))
+	for i, a := range attributes {
+		parts[i] = KeyPart{Attribute: a, Role: []string{"HASH", "RANGE"}[i], Type: "S"}
+	}
+	return parts
+}
