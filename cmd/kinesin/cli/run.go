@@ -91,7 +91,7 @@ func (a *app) root() *cobra.Command {
 	root.AddCommand(
 		a.serveCommand(), a.lambdaCommand(),
 		a.scheduleCommand(), a.getCommand(), a.listCommand(), a.cancelCommand(), a.waitCommand(),
-		a.benchCommand(), a.demoCommand(), a.workerCommand(), a.guardCommand(), a.versionCommand(),
+		a.benchCommand(), a.costCommand(), a.demoCommand(), a.workerCommand(), a.guardCommand(), a.versionCommand(),
 	)
 	group(root)
 	return root

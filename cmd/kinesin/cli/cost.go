@@ -1,0 +1,144 @@
+package cli
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"io"
+	"os"
+	"text/tabwriter"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"github.com/kinesin-io/kinesin/cost"
+)
+
+type costFlags struct {
+	cost.Load
+
+	prices      string
+	printPrices bool
+}
+
+func (a *app) costCommand() *cobra.Command {
+	f := costFlags{Load: cost.Load{
+		Mode: cost.Managed, Rate: 100, ScheduledShare: 1, PayloadBytes: 200, TasksPerRequest: 10,
+		Wait: day, Retention: week, Servers: 3, Workers: 10, Queues: 1, Partitions: 3, Utilization: 0.7,
+	}}
+	c := &cobra.Command{
+		Use:   "cost",
+		Short: "Compute what a load costs on DynamoDB and SQS",
+		Long: `Computes from the units of a task's life (docs/cost.md) what a load costs in a month and per million tasks: on demand and
+with provisioned capacity, beside Dynein and EventBridge Scheduler. It asks nobody: prices are a file with a date and a source,
+which --print-prices prints to be edited and --prices reads.`,
+		Example: `  kinesin cost --mode deliver --rate 50
+  kinesin cost --rate 1000 --peak-rate 3000 --payload-bytes 2000 --workers 40 -o json
+  kinesin cost --print-prices > prices.yaml && kinesin cost --prices prices.yaml`,
+		Args: cobra.NoArgs,
+		RunE: does(func(context.Context, []string) error { return a.cost(&f) }),
+	}
+	f.add(c.Flags())
+	a.outputFlag(c.Flags())
+	return c
+}
+
+func (f *costFlags) add(flags *pflag.FlagSet) {
+	flags.Var(choiceValue{&f.Mode, []string{cost.Managed, cost.Deliver}}, "mode", "of the lambda: managed or deliver")
+	flags.Float64Var(&f.Rate, "rate", f.Rate, "mean tasks per second over the month")
+	flags.Float64Var(&f.PeakRate, "peak-rate", 0, "tasks per second that provisioned capacity must carry; the mean when not set")
+	flags.Float64Var(&f.ScheduledShare, "scheduled", f.ScheduledShare, "share of tasks that wait in the store; the others are due within seconds (deliver: 15 minutes)")
+	flags.Float64Var(&f.KeyedShare, "keyed", 0, "share of managed scheduled tasks with an idempotency key")
+	flags.Float64Var(&f.LongShare, "long", 0, "share of attempts that run for more than 200 ms")
+	flags.Float64Var(&f.Retries, "retries", 0, "mean failed attempts of a managed task")
+	flags.Float64Var(&f.BufferedShare, "buffered", 0, "share of tasks that come through the inbound queue")
+	flags.IntVar(&f.PayloadBytes, "payload-bytes", f.PayloadBytes, "mean size of a payload")
+	flags.Float64Var(&f.TasksPerRequest, "tasks-per-request", f.TasksPerRequest, "how many tasks share an SQS request: 5 plainly, 15 to 100 under load")
+	flags.Var(durationValue{d: &f.Wait}, "wait", "mean time from Schedule to due")
+	flags.Var(durationValue{d: &f.Retention}, "retention", "how long ended managed tasks are kept")
+	flags.IntVar(&f.Servers, "servers", f.Servers, "server processes")
+	flags.IntVar(&f.Workers, "workers", f.Workers, "worker processes")
+	flags.IntVar(&f.Queues, "queues", f.Queues, "<lambda, priority> classes that workers poll")
+	flags.IntVar(&f.Partitions, "partitions", f.Partitions, "partitions: lambdas × priorities × shards")
+	flags.Float64Var(&f.Utilization, "utilization", f.Utilization, "how much of provisioned capacity the peak uses, at most 1")
+	flags.StringVar(&f.prices, "prices", "", "YAML `FILE` with prices")
+	flags.BoolVar(&f.printPrices, "print-prices", false, "print the price list that is built in, and nothing else")
+}
+
+func (a *app) cost(f *costFlags) error {
+	if f.printPrices {
+		if _, err := a.Stdout.Write(cost.DefaultPrices); err != nil {
+			return fmt.Errorf("write the price list: %w", err)
+		}
+		return nil
+	}
+	if err := f.Check(); err != nil {
+		return usagef("%v", err)
+	}
+	prices, err := readPrices(f.prices)
+	if err != nil {
+		return err
+	}
+	bill := cost.Of(f.Load, prices)
+	if a.json() {
+		return printJSON(a.Stdout, bill)
+	}
+	return printBill(a.Stdout, &bill)
+}
+
+func readPrices(path string) (cost.Prices, error) {
+	if path == "" {
+		return cost.ReadPrices(bytes.NewReader(cost.DefaultPrices))
+	}
+	file, err := os.Open(path) //nolint:gosec // the user names the file
+	if err != nil {
+		return cost.Prices{}, usagef("price list: %v", err)
+	}
+	defer func() { _ = file.Close() }()
+	prices, err := cost.ReadPrices(file)
+	if err != nil {
+		return prices, usagef("%s: %v", path, err)
+	}
+	return prices, nil
+}
+
+func printBill(out io.Writer, b *cost.Bill) error {
+	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', tabwriter.AlignRight)
+	line := func(format string, args ...any) { _, _ = fmt.Fprintf(w, format+"\n", args...) }
+	money := func(name string, l cost.Line) {
+		line("%s\t%.2f\t%.2f\t%.3f\t%.3f\t", name, l.OnDemandMonth, l.ProvisionedMonth, l.OnDemandMillion, l.ProvisionedMillion)
+	}
+	line("\ton demand\tprovisioned\ton demand\tprovisioned\t")
+	line("%s\ta month\ta month\tper million\tper million\t", b.Prices.Currency)
+	money("DynamoDB writes", b.Writes)
+	money("DynamoDB reads", b.Reads)
+	money("DynamoDB storage", b.Storage)
+	money("SQS requests", b.SQS)
+	money("total", b.Total)
+	money("Dynein's data path", b.Dynein)
+	line("EventBridge Scheduler\t%.2f\t%.2f\t%.3f\t%.3f\t", b.EventBridge, b.EventBridge, b.EventBridgeMillion, b.EventBridgeMillion)
+	if err := w.Flush(); err != nil {
+		return fmt.Errorf("write the bill: %w", err)
+	}
+	if _, err := fmt.Fprintf(out, `
+%.4g tasks/s are %.4g million tasks a month. A task takes %.3g write units, %.3g read units and %.3g SQS requests;
+the idle fleet takes %.3g write units, %.3g read units and %.3g SQS requests a second.
+Provisioned capacity for %.4g tasks/s at %.0f %% use: %.0f write and %.0f read units. It is cheaper than on demand from %.0f %% mean use on.
+%s
+Prices of %s, %s: %s. Not in it: the machines that run Kinesin, data transfer, backups.
+`,
+		b.Load.Rate, b.TasksMonth/1e6, b.PerTask.WriteUnits, b.PerTask.ReadUnits, b.PerTask.SQSRequests,
+		b.Idle.WriteUnits, b.Idle.ReadUnits, b.Idle.SQSRequests,
+		b.Load.PeakRate, b.Load.Utilization*100, b.WriteUnits, b.ReadUnits, b.ProvisionedFrom*100,
+		beatsText(b), b.Prices.Region, b.Prices.Date, b.Prices.Source); err != nil {
+		return fmt.Errorf("write the bill: %w", err)
+	}
+	return nil
+}
+
+func beatsText(b *cost.Bill) string {
+	if b.BeatsEventBridgeFrom == 0 {
+		return "A load of this shape costs more than EventBridge Scheduler at any rate; what that lacks is in docs/cost.md."
+	}
+	return fmt.Sprintf("A load of this shape costs less than EventBridge Scheduler from %.3g tasks/s on.", b.BeatsEventBridgeFrom)
+}

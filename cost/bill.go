@@ -1,0 +1,135 @@
+package cost
+
+import "math"
+
+const (
+	monthHours   = 730
+	monthSeconds = monthHours * 3600
+	million      = 1e6
+	gigabyte     = 1e9
+)
+
+// Line is one position of a bill: on-demand and provisioned capacity are alternatives.
+type Line struct {
+	OnDemandMonth      float64 `json:"on_demand_month"`
+	ProvisionedMonth   float64 `json:"provisioned_month"`
+	OnDemandMillion    float64 `json:"on_demand_per_million"`
+	ProvisionedMillion float64 `json:"provisioned_per_million"`
+}
+
+// Bill is what a load costs, with its peers beside it.
+type Bill struct {
+	Load    Load   `json:"load"`
+	Prices  Prices `json:"prices"`
+	PerTask Usage  `json:"per_task"`
+	Idle    Usage  `json:"idle_per_second"`
+
+	TasksMonth float64 `json:"tasks_month"`
+	WriteUnits float64 `json:"write_capacity"` // provisioned units per second
+	ReadUnits  float64 `json:"read_capacity"`
+
+	Writes  Line `json:"writes"`
+	Reads   Line `json:"reads"`
+	SQS     Line `json:"sqs"`
+	Storage Line `json:"storage"`
+	Total   Line `json:"total"`
+
+	Dynein             Line    `json:"dynein"`            // the same load in Dynein: 3 write units and 4 SQS requests per job
+	EventBridge        float64 `json:"eventbridge_month"` // EventBridge Scheduler, after what is free
+	EventBridgeMillion float64 `json:"eventbridge_per_million"`
+	// ProvisionedFrom is the mean utilization of provisioned capacity from which on it is cheaper than on demand.
+	ProvisionedFrom float64 `json:"provisioned_wins_from_utilization"`
+	// BeatsEventBridgeFrom is the rate in tasks per second from which on the cheaper total is below EventBridge
+	// Scheduler's price, 0 if never.
+	BeatsEventBridgeFrom float64 `json:"beats_eventbridge_from_tasks_per_second"`
+}
+
+// Of computes the bill. The load and the prices must have passed their checks.
+func Of(l Load, p Prices) Bill {
+	if l.PeakRate == 0 {
+		l.PeakRate = l.Rate
+	}
+	b := bill(l, p)
+	b.BeatsEventBridgeFrom = beatsFrom(l, p)
+	return b
+}
+
+func bill(l Load, p Prices) Bill {
+	b := Bill{Load: l, Prices: p, PerTask: PerTask(l), Idle: Idle(l), TasksMonth: l.Rate * monthSeconds}
+	mean := b.PerTask.times(l.Rate).plus(b.Idle)
+	peak := b.PerTask.times(l.PeakRate).plus(b.Idle)
+	b.WriteUnits = math.Ceil(peak.WriteUnits / l.Utilization)
+	b.ReadUnits = math.Ceil(peak.ReadUnits / l.Utilization)
+	b.Writes = b.line(mean.WriteUnits*monthSeconds/million*p.DynamoDB.WritePerMillion, b.WriteUnits*monthHours*p.DynamoDB.WriteCapacityHour)
+	b.Reads = b.line(mean.ReadUnits*monthSeconds/million*p.DynamoDB.ReadPerMillion, b.ReadUnits*monthHours*p.DynamoDB.ReadCapacityHour)
+	b.SQS = b.same(p.sqs(mean.SQSRequests * monthSeconds))
+	b.Storage = b.same(storedBytes(l) / gigabyte * p.DynamoDB.StorageGBMonth)
+	b.Total = b.sum(b.Writes, b.Reads, b.SQS, b.Storage)
+	b.Dynein = b.dynein()
+	b.EventBridge = max(0, b.TasksMonth-p.EventBridge.FreeInvocationsMonth) / million * p.EventBridge.InvocationPerMillion
+	b.EventBridgeMillion = b.EventBridge / b.TasksMonth * million
+	b.ProvisionedFrom = p.DynamoDB.WriteCapacityHour / 3600 * million / p.DynamoDB.WritePerMillion
+	return b
+}
+
+// dynein is Dynein's data path as it was measured: 3 write units and 4 SQS requests per job, no batching.
+func (b *Bill) dynein() Line {
+	const writes, requests = 3, 4
+	d := &b.Prices.DynamoDB
+	sqs := b.Prices.sqs(requests * b.TasksMonth)
+	return b.line(
+		writes*b.TasksMonth/million*d.WritePerMillion+sqs,
+		math.Ceil(writes*b.Load.PeakRate/b.Load.Utilization)*monthHours*d.WriteCapacityHour+sqs)
+}
+
+func (p *Prices) sqs(requests float64) float64 {
+	return max(0, requests-p.SQS.FreeRequestsMonth) / million * p.SQS.RequestPerMillion
+}
+
+// storedBytes is what lies in the tables at a time: what waits, and what ended and is kept.
+func storedBytes(l Load) float64 {
+	row := float64(taskRowBytes + storageOverheadBytes + l.PayloadBytes)
+	kept := l.Wait.Seconds() * l.ScheduledShare
+	if l.Mode == Managed {
+		kept += l.Retention.Seconds()
+	}
+	return l.Rate * kept * row
+}
+
+func (b *Bill) line(onDemand, provisioned float64) Line {
+	return Line{onDemand, provisioned, onDemand / b.TasksMonth * million, provisioned / b.TasksMonth * million}
+}
+
+func (b *Bill) same(amount float64) Line { return b.line(amount, amount) }
+
+func (b *Bill) sum(lines ...Line) Line {
+	var onDemand, provisioned float64
+	for _, l := range lines {
+		onDemand += l.OnDemandMonth
+		provisioned += l.ProvisionedMonth
+	}
+	return b.line(onDemand, provisioned)
+}
+
+// beatsFrom searches the rate, with the load's shape, from which on the cheaper of the two totals stays below EventBridge
+// Scheduler. Both grow with the rate, the fixed part is ours and the free part is theirs, so there is one such rate or none.
+func beatsFrom(l Load, p Prices) float64 {
+	shape := l.PeakRate / l.Rate
+	cheaper := func(rate float64) bool {
+		l.Rate, l.PeakRate = rate, rate*shape
+		b := bill(l, p)
+		return min(b.Total.OnDemandMonth, b.Total.ProvisionedMonth) < b.EventBridge
+	}
+	low, high := 0.001, float64(RateMax)
+	if !cheaper(high) {
+		return 0
+	}
+	for range 64 {
+		if middle := math.Sqrt(low * high); cheaper(middle) {
+			high = middle
+		} else {
+			low = middle
+		}
+	}
+	return high
+}

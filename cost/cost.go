@@ -1,0 +1,171 @@
+// Package cost computes what a load costs on DynamoDB and SQS: a pure model whose
+// units are those that tests measure on a task's life (test/aws) and whose prices are a
+// file with a date and a source. It calls nothing and knows no other package of Kinesin.
+package cost
+
+import (
+	"errors"
+	"fmt"
+	"math"
+	"time"
+)
+
+// Modes of a lambda, as the rest of Kinesin names them.
+const (
+	Managed = "managed"
+	Deliver = "deliver"
+)
+
+// ErrLoad refuses a load; the text says what is allowed.
+var ErrLoad = errors.New("load refused")
+
+// Load is what is to be paid for: a mean over a month, and its peak.
+type Load struct {
+	Mode string `json:"mode"` // Managed or Deliver
+	// Rate is the mean of tasks per second over the month, PeakRate the highest rate that provisioned capacity
+	// must carry; 0 means that the load is even.
+	Rate     float64 `json:"tasks_per_second"`
+	PeakRate float64 `json:"peak_tasks_per_second"`
+	// ScheduledShare is how many of the tasks wait in the schedule table, from 0 to 1. The others are due so soon that
+	// they go straight to their queue.
+	ScheduledShare float64 `json:"scheduled_share"`
+	KeyedShare     float64 `json:"keyed_share"` // of managed scheduled tasks, how many have an idempotency key
+	LongShare      float64 `json:"long_share"`  // of managed attempts, how many run for more than 200 ms
+	Retries        float64 `json:"retries"`     // mean failed attempts of a managed task
+	PayloadBytes   int     `json:"payload_bytes"`
+	// TasksPerRequest is how many tasks share an SQS request on their way to a worker; more under load.
+	TasksPerRequest float64 `json:"tasks_per_request"`
+	BufferedShare   float64 `json:"buffered_share"` // how many come through the inbound queue
+
+	Wait      time.Duration `json:"wait_ns"`      // mean time from Schedule to due
+	Retention time.Duration `json:"retention_ns"` // how long the rows of ended managed tasks are kept
+
+	Servers    int `json:"servers"`
+	Workers    int `json:"workers"`    // worker processes
+	Queues     int `json:"queues"`     // <lambda, priority> classes with workers
+	Partitions int `json:"partitions"` // lambdas × priorities × shards
+
+	// Utilization is how much of the provisioned capacity the peak uses, from 0 to 1.
+	Utilization float64 `json:"utilization"`
+}
+
+// Bounds of a load.
+const (
+	RateMax         = 10_000_000 // tasks per second
+	PayloadBytesMax = 256 << 10
+	countMax        = 1_000_000 // servers, workers, queues, partitions
+)
+
+// Check refuses values that mean nothing. All its errors are ErrLoad.
+func (l *Load) Check() error {
+	var errs []error
+	refuse := func(ok bool, format string, args ...any) {
+		if !ok {
+			errs = append(errs, fmt.Errorf("%w: "+format, append([]any{ErrLoad}, args...)...))
+		}
+	}
+	refuse(l.Mode == Managed || l.Mode == Deliver, "mode %q: want %s or %s", l.Mode, Managed, Deliver)
+	refuse(l.Rate > 0 && l.Rate <= RateMax, "rate %v: want more than 0 and at most %d tasks per second", l.Rate, RateMax)
+	refuse(l.PeakRate == 0 || l.PeakRate >= l.Rate && l.PeakRate <= RateMax, "peak rate %v: want at least the rate, %v, and at most %d tasks per second", l.PeakRate, l.Rate, RateMax)
+	for _, share := range []struct {
+		name  string
+		value float64
+	}{
+		{"scheduled share", l.ScheduledShare}, {"keyed share", l.KeyedShare}, {"long share", l.LongShare}, {"buffered share", l.BufferedShare},
+	} {
+		refuse(share.value >= 0 && share.value <= 1, "%s %v: want 0 to 1", share.name, share.value)
+	}
+	refuse(l.Retries >= 0 && l.Retries <= 1000, "retries %v: want 0 to 1000", l.Retries)
+	refuse(l.PayloadBytes >= 0 && l.PayloadBytes <= PayloadBytesMax, "payload of %d bytes: want 0 to %d", l.PayloadBytes, PayloadBytesMax)
+	refuse(l.TasksPerRequest > 0 && l.TasksPerRequest <= 250, "tasks per request %v: want more than 0 and at most 250", l.TasksPerRequest)
+	refuse(l.Utilization > 0 && l.Utilization <= 1, "utilization %v: want more than 0 and at most 1", l.Utilization)
+	refuse(l.Wait >= 0 && l.Retention >= 0, "wait %v, retention %v: want no negative time", l.Wait, l.Retention)
+	for _, count := range []struct {
+		name  string
+		value int
+	}{{"servers", l.Servers}, {"workers", l.Workers}, {"queues", l.Queues}, {"partitions", l.Partitions}} {
+		refuse(count.value >= 0 && count.value <= countMax, "%s %d: want 0 to %d", count.name, count.value, countMax)
+	}
+	return errors.Join(errs...)
+}
+
+// Usage is what one task takes, and what runs whether there are tasks or not.
+type Usage struct {
+	WriteUnits  float64 `json:"write_units"`
+	ReadUnits   float64 `json:"read_units"`
+	SQSRequests float64 `json:"sqs_requests"`
+}
+
+func (u Usage) times(n float64) Usage {
+	return Usage{u.WriteUnits * n, u.ReadUnits * n, u.SQSRequests * n}
+}
+
+func (u Usage) plus(v Usage) Usage {
+	return Usage{u.WriteUnits + v.WriteUnits, u.ReadUnits + v.ReadUnits, u.SQSRequests + v.SQSRequests}
+}
+
+// PerTask is the mean of what a task takes over its whole life.
+func PerTask(l Load) Usage {
+	if l.Mode == Deliver {
+		return deliverTask(l)
+	}
+	return managedTask(l)
+}
+
+func deliverTask(l Load) Usage {
+	waiting := Usage{WriteUnits: deliverWrites + payloadWrites(l.PayloadBytes), ReadUnits: lookAheadReads + payloadReads(l.PayloadBytes)}
+	send := Usage{SQSRequests: chunks(l.PayloadBytes) / l.TasksPerRequest}
+	return waiting.times(l.ScheduledShare).plus(send).plus(buffered(l))
+}
+
+func managedTask(l Load) Usage {
+	u := Usage{
+		WriteUnits: immediateWrites + l.ScheduledShare*((scheduledWrites-immediateWrites)+l.KeyedShare*keyedExtraWrites) +
+			l.LongShare*(1+l.Retries)*longWrites + l.Retries*retryWrites + payloadWrites(l.PayloadBytes),
+		ReadUnits:   l.ScheduledShare*lookAheadReads + l.Retries*wakeupReads + payloadReads(l.PayloadBytes)*(1+l.Retries),
+		SQSRequests: (1 + l.Retries) * requestsPerHop / l.TasksPerRequest,
+	}
+	return u.plus(buffered(l))
+}
+
+// buffered is the way through the inbound queue.
+func buffered(l Load) Usage {
+	return Usage{ReadUnits: tombstoneReads, SQSRequests: requestsPerHop / l.TasksPerRequest * chunks(l.PayloadBytes)}.times(l.BufferedShare)
+}
+
+// Idle is what the fleet takes each second without any task.
+func Idle(l Load) Usage {
+	servers, workers := float64(l.Servers), float64(l.Workers)
+	if l.Mode == Deliver {
+		workers = 0 // its consumers are not ours
+	}
+	u := Usage{
+		WriteUnits: servers*memberWrites + workers*heartbeatWrites,
+		ReadUnits:  float64(l.Partitions)*partitionReads + servers*serverReads,
+	}
+	if workers > 0 {
+		u.SQSRequests = servers * float64(l.Queues) * pollRequests
+	}
+	if l.BufferedShare > 0 {
+		u.SQSRequests += servers * pollRequests
+	}
+	return u
+}
+
+// payloadWrites is the one write of a payload that does not fit into its task's row.
+func payloadWrites(bytes int) float64 {
+	if bytes <= payloadInlineBytesMax {
+		return 0
+	}
+	return math.Ceil(float64(bytes+payloadRowBytes) / writeUnitBytes)
+}
+
+func payloadReads(bytes int) float64 {
+	if bytes <= payloadInlineBytesMax {
+		return 0
+	}
+	return math.Ceil(float64(bytes+payloadRowBytes) / readUnitBytes)
+}
+
+// chunks is how many requests SQS charges for a message.
+func chunks(bytes int) float64 { return max(1, math.Ceil(float64(bytes)/sqsChunkBytes)) }
