@@ -26,7 +26,9 @@ func (s *Store) check(ops []Op) []error {
 func (s *Store) checkOp(op *Op) error {
 	switch op.Kind {
 	case PutWaiting:
-		return s.checkWaiting(&op.Task)
+		return s.checkWaiting(&op.Task, 1)
+	case ReplaceWaiting:
+		return s.checkWaiting(&op.Task, 2)
 	case PutTask:
 		return s.checkTask(&op.Task, 1)
 	case ReplaceTask:
@@ -43,9 +45,12 @@ func (s *Store) checkOp(op *Op) error {
 	return fmt.Errorf("%w op: kind %d", ErrMalformed, op.Kind)
 }
 
-func (s *Store) checkWaiting(t *task.Task) error {
-	if t.State != task.Scheduled {
-		return fmt.Errorf("%w waiting row %s: state is %s, want scheduled", ErrMalformed, t.ID, t.State)
+func (s *Store) checkWaiting(t *task.Task, seqMin uint64) error {
+	if t.State != task.Scheduled && (t.State != task.Acquired || seqMin == 1) {
+		return fmt.Errorf("%w waiting row %s: state is %s, want scheduled, or acquired when it replaces", ErrMalformed, t.ID, t.State)
+	}
+	if t.Seq < seqMin {
+		return fmt.Errorf("%w waiting row %s: seq %d, want at least %d", ErrMalformed, t.ID, t.Seq, seqMin)
 	}
 	if err := checkKey(t); err != nil {
 		return err
@@ -57,7 +62,7 @@ func (s *Store) checkTask(t *task.Task, seqMin uint64) error {
 	if err := checkID(t.ID); err != nil {
 		return err
 	}
-	if t.State < task.Scheduled || t.State > task.Expired {
+	if !t.State.IsStored() {
 		return fmt.Errorf("%w task %s: state %s cannot be stored", ErrMalformed, t.ID, t.State)
 	}
 	if t.Seq < seqMin {

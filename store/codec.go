@@ -59,6 +59,7 @@ const (
 	fieldEnded    // only outside an end
 	fieldExpireAt // only outside an end
 	fieldHistory
+	fieldTraceparent
 )
 
 // The fields of an entry of the history.
@@ -190,7 +191,7 @@ func appendIdentity(dst []byte, t *task.Task) []byte {
 		dst = appendVarint(dst, fieldBackoffMin, uint64(o.BackoffMin))
 		dst = appendVarint(dst, fieldBackoffMax, uint64(o.BackoffMax))
 	}
-	return dst
+	return appendString(dst, fieldTraceparent, t.Traceparent)
 }
 
 func appendProgress(dst []byte, t *task.Task) []byte {
@@ -282,7 +283,7 @@ func decodeTask(t *task.Task, row []byte) error {
 	}
 	t.State, t.Seq, t.Wake, t.Partition = h.State, h.Seq, h.Wake, h.Partition
 	t.Ended, t.ExpireAt = h.Ended, h.ExpireAt
-	if t.State < task.Scheduled || t.State > task.Expired {
+	if !t.State.IsStored() {
 		return fmt.Errorf("%w: task row in state %d", ErrCorrupt, h.State)
 	}
 	if err := decodeFields(t, rest); err != nil {
@@ -394,6 +395,8 @@ func setField(t *task.Task, f *field) error { //nolint:cyclop // a table
 		t.ExpireAt = f.instant()
 	case fieldHistory:
 		return addAttempt(t, f.bytes)
+	case fieldTraceparent:
+		t.Traceparent = string(f.bytes)
 	}
 	return nil
 }

@@ -13,7 +13,7 @@ import (
 //
 // A driver holds four kinds of rows:
 //
-//   - waiting rows, keyed by (partition, due, id): tasks that wait for their first dispatch;
+//   - waiting rows, keyed by (partition, due, id): tasks that wait for their first dispatch, scheduled or acquired;
 //   - task rows, keyed by id: keyed, dispatched and ended tasks, with a sparse index
 //     of wake-ups (partition, wake, id) that holds exactly the rows with Wake ≠ 0, and a
 //     list of dead letters (partition, ended, id) that holds exactly the rows in Dead;
@@ -74,9 +74,9 @@ type Fuller interface {
 	Full() bool
 }
 
-// Depth is how many live tasks a partition has in each state: its waiting rows, which count as scheduled, and
-// its task rows with a wake-up. A task that is just being dispatched has both and counts twice for that moment.
-type Depth [task.Expired + 1]int64
+// Depth is how many live tasks a partition has in each state: its waiting rows, and its task rows with a
+// wake-up. A task that is just being dispatched has both and counts twice for that moment.
+type Depth [task.Delivered + 1]int64
 
 // WaitingKey finds a waiting row.
 type WaitingKey struct {
@@ -111,7 +111,8 @@ type OpKind uint8
 const (
 	// PutWaiting adds a waiting row for Task; conflicts when the key exists.
 	PutWaiting OpKind = iota + 1
-	// DeleteWaiting removes the waiting row of Task's key; conflicts when there is none.
+	// DeleteWaiting removes the waiting row of Task's key; conflicts when there is none, and unless the row's
+	// Seq is Task.Seq or Task.Seq is 0.
 	DeleteWaiting
 	// PutTask adds a task row; conflicts when the id exists.
 	PutTask
@@ -126,6 +127,8 @@ const (
 	PutControl
 	// DeleteControl removes the control row; conflicts unless its version is Control.Version.
 	DeleteControl
+	// ReplaceWaiting replaces the waiting row of Task's key (partition, due, id); conflicts unless its Seq is Task.Seq-1.
+	ReplaceWaiting
 )
 
 // PatientMax is how much later a patient write may be acknowledged.
@@ -134,7 +137,7 @@ const PatientMax = 4 * time.Millisecond
 // Op is one conditional write of one row.
 type Op struct {
 	Kind    OpKind
-	Task    task.Task // DeleteWaiting and payload ops read only its key
+	Task    task.Task // DeleteWaiting reads only its key and Seq, payload ops only its key
 	Payload []byte
 	Control Control
 	// Lazy allows acknowledging before the write is durable. Losing it in a crash must be harmless.

@@ -124,7 +124,7 @@ func (s *Store) readBack(ctx context.Context, ops []Op, at []int) ([]found, erro
 			rows[n].payload, err = s.d.Payload(ctx, op.Task.ID)
 		case PutControl, DeleteControl:
 			rows[n].control, err = s.readControl(ctx, op)
-		case PutWaiting, DeleteWaiting, PutTask, ReplaceTask:
+		case PutWaiting, DeleteWaiting, ReplaceWaiting, PutTask, ReplaceTask:
 		}
 		if err != nil && !errors.Is(err, ErrNotFound) {
 			return nil, err
@@ -145,7 +145,7 @@ func (s *Store) readWaiting(ctx context.Context, ops []Op, at []int, rows []foun
 	var keys []WaitingKey
 	var of []int
 	for n, i := range at {
-		if k := ops[i].Kind; k == PutWaiting || k == DeleteWaiting {
+		if k := ops[i].Kind; k == PutWaiting || k == DeleteWaiting || k == ReplaceWaiting {
 			keys, of = append(keys, KeyOf(&ops[i].Task)), append(of, n)
 		}
 	}
@@ -195,7 +195,7 @@ func judge(op *Op, row found) (verdict, *ConflictError) {
 	switch op.Kind {
 	case PutWaiting, PutTask:
 		return judgePut(op, row)
-	case ReplaceTask:
+	case ReplaceTask, ReplaceWaiting:
 		if row.task == nil {
 			return beaten, &ConflictError{}
 		}
@@ -204,6 +204,9 @@ func judge(op *Op, row found) (verdict, *ConflictError) {
 		}
 		return judgePut(op, row)
 	case DeleteWaiting:
+		if row.task != nil && op.Task.Seq != 0 && row.task.Seq != op.Task.Seq {
+			return beaten, &ConflictError{Task: row.task}
+		}
 		return judgeGone(row.task == nil)
 	case DeletePayload:
 		return judgeGone(row.payload == nil)

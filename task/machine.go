@@ -76,10 +76,16 @@ const (
 	Drop
 	// Expire: the task is no longer worth starting.
 	Expire
+	// Acquire: the process named Worker will put the task on the queue of its deliver lambda; if it was acquired
+	// before, whoever did that is gone or too slow.
+	Acquire
+	// HandOver: that queue has it.
+	HandOver
 )
 
 var eventTexts = [...]string{
 	"unknown", "enqueue", "claim", "start", "finish", "worker_lost", "unconfirmed", "extend", "cancel", "drop", "expire",
+	"acquire", "hand_over",
 }
 
 // String names the event for logs and metrics.
@@ -112,7 +118,7 @@ type Effect uint8
 // The effects of an event.
 const (
 	None       Effect = iota
-	Send              // put a message for the task on its queue
+	Send              // put a message for the task, or the task itself, on its queue
 	TellWorker        // tell the owner that a cancel was requested
 )
 
@@ -139,6 +145,10 @@ func (t Task) apply(e Event, now Instant, p Policy) (Task, Effect, error) {
 	switch e.Kind {
 	case Enqueue:
 		return t.enqueue(now)
+	case Acquire:
+		return t.acquire(e, now)
+	case HandOver:
+		return t.end(Delivered, now, p), None, nil
 	case Claim:
 		return t.claim(e, now)
 	case Start:
@@ -150,6 +160,9 @@ func (t Task) apply(e Event, now Instant, p Policy) (Task, Effect, error) {
 	case Unconfirmed:
 		return t.unconfirmed(e, now, p)
 	case Extend:
+		if t.State == Acquired {
+			return t, None, fmt.Errorf("%w: extend while %s", ErrNoEdge, t.State)
+		}
 		t.Wake = max(e.Until, now)
 		if t.State == Enqueued {
 			t.Enqueues++
@@ -166,7 +179,7 @@ func (t Task) apply(e Event, now Instant, p Policy) (Task, Effect, error) {
 }
 
 func (t Task) enqueue(now Instant) (Task, Effect, error) {
-	if t.State.IsRunning() {
+	if t.State.IsRunning() || t.State == Acquired {
 		return t, None, fmt.Errorf("%w: enqueue while %s", ErrNoEdge, t.State)
 	}
 	return t.toQueue(now), Send, nil
@@ -181,6 +194,23 @@ func (t Task) toQueue(now Instant) Task {
 	t.Enqueues++
 	t.Worker = ""
 	return t
+}
+
+// acquire is allowed to anyone at any time: a process that was presumed gone may still send, so that
+// the task is sent twice, and never not at all. The key of a waiting row is its wake-up, so
+// it goes on without one.
+func (t Task) acquire(e Event, now Instant) (Task, Effect, error) {
+	if e.Worker == "" {
+		return t, None, fmt.Errorf("%w: acquire by nobody", ErrNoEdge)
+	}
+	t.State = Acquired
+	t.Worker = e.Worker
+	t.ClaimedAt = now
+	t.Enqueues++
+	if !t.Wake.IsZero() {
+		t.Wake = now.Add(AcquireTimeout)
+	}
+	return t, Send, nil
 }
 
 func (t Task) claim(e Event, now Instant) (Task, Effect, error) {
@@ -309,6 +339,9 @@ func (t Task) unconfirmed(e Event, now Instant, p Policy) (Task, Effect, error) 
 }
 
 func (t Task) cancel(now Instant, p Policy) (Task, Effect, error) {
+	if t.State == Acquired {
+		return t, None, fmt.Errorf("%w: it may be on its queue already", ErrNoEdge)
+	}
 	if !t.State.IsRunning() {
 		return t.end(Cancelled, now, p), None, nil
 	}

@@ -14,7 +14,8 @@ import (
 
 // fitting are the kinds that a task in a state is made for; drawn more often, they lead deeper.
 var fitting = map[task.State][]task.EventKind{
-	task.Scheduled:        {task.Enqueue},
+	task.Scheduled:        {task.Enqueue, task.Enqueue, task.Acquire},
+	task.Acquired:         {task.Acquire, task.HandOver},
 	task.Enqueued:         {task.Claim, task.Claim, task.Enqueue},
 	task.Claimed:          {task.Start, task.Finish, task.WorkerLost, task.Unconfirmed},
 	task.Processing:       {task.Finish, task.WorkerLost},
@@ -25,7 +26,7 @@ func anyKind(t *rapid.T, s task.State) task.EventKind {
 	if kinds := fitting[s]; kinds != nil && rapid.IntRange(0, 3).Draw(t, "fits") > 0 {
 		return rapid.SampledFrom(kinds).Draw(t, "kind")
 	}
-	return task.EventKind(rapid.IntRange(0, 11).Draw(t, "any kind"))
+	return task.EventKind(rapid.IntRange(0, 13).Draw(t, "any kind"))
 }
 
 // anyEvent draws an event that often, but not always, fits the task.
@@ -110,7 +111,16 @@ var rules = map[string]func(step) bool{
 	"only a retriable failure counts":   func(s step) bool { return s.after.Failures == s.before.Failures+one(s.reports(task.OutcomeRetriable)) },
 	"only a lost worker counts as lost": func(s step) bool { return s.after.Lost == s.before.Lost+one(s.event.Kind == task.WorkerLost) },
 	"running tasks have an owner":       func(s step) bool { return !s.after.State.IsRunning() || s.after.Attempt > 0 },
-	"waiting tasks have none":           func(s step) bool { return s.after.State.IsRunning() || s.after.State.IsEnd() || s.after.Worker == "" },
+	"waiting tasks have none": func(s step) bool {
+		return s.after.State.IsRunning() || s.after.State.IsEnd() || s.after.State == task.Acquired || s.after.Worker == ""
+	},
+	"acquired by somebody, now": func(s step) bool {
+		return s.after.State != task.Acquired || s.event.Worker != "" && s.after.Worker == s.event.Worker && s.after.ClaimedAt == s.now
+	},
+	"acquired tasks are delivered or dropped": func(s step) bool {
+		return s.before.State != task.Acquired || s.after.State == task.Acquired || s.after.State == task.Delivered || s.after.State == task.Dropped
+	},
+	"only acquired tasks are delivered": func(s step) bool { return s.after.State != task.Delivered || s.before.State == task.Acquired },
 	"a message is owed for a send":      func(s step) bool { return (s.effect == task.Send) == s.isSend() },
 	"a cancel of a running task is told": func(s step) bool {
 		return (s.effect == task.TellWorker) == (s.event.Kind == task.Cancel && s.before.State.IsRunning())
@@ -166,7 +176,7 @@ func (s step) isOwners() bool {
 
 // isSend tells the events after which the queue must have a message.
 func (s step) isSend() bool {
-	return s.after.State == task.Enqueued && s.event.Kind != task.Extend
+	return s.after.State == task.Enqueued && s.event.Kind != task.Extend || s.event.Kind == task.Acquire
 }
 
 func (s step) hasReasonToDie() bool {
@@ -191,6 +201,7 @@ func birth(t task.Task) task.Task {
 	return task.Task{
 		ID: t.ID, Partition: t.Partition, Due: t.Due, Created: t.Created, Collection: t.Collection, Key: t.Key,
 		Digest: t.Digest, Payload: t.Payload, PayloadSize: t.PayloadSize, Overrides: t.Overrides,
+		Traceparent: t.Traceparent,
 	}
 }
 

@@ -422,3 +422,35 @@ func TestHistoryIsBounded(t *testing.T) {
 		}
 	}
 }
+
+func TestDeliver(t *testing.T) {
+	p := newPath(t)
+	p.refuse(task.Event{Kind: task.Acquire}, task.ErrNoEdge)
+	p.refuse(task.Event{Kind: task.HandOver}, task.ErrNoEdge)
+	p.apply(task.Event{Kind: task.Acquire, Worker: "p1"}, task.Acquired, task.Send)
+	if p.Worker != "p1" || p.ClaimedAt != p.now || p.Wake != p.now.Add(task.AcquireTimeout) {
+		t.Errorf("acquired: %+v", p.Task)
+	}
+	p.refuse(task.Event{Kind: task.Cancel}, task.ErrNoEdge)
+	p.refuse(task.Event{Kind: task.Enqueue}, task.ErrNoEdge)
+	p.refuse(task.Event{Kind: task.Extend}, task.ErrNoEdge)
+	p.refuse(task.Event{Kind: task.Expire}, task.ErrNoEdge)
+	p.apply(task.Event{Kind: task.Acquire, Worker: "p2"}, task.Acquired, task.Send)
+	if p.Worker != "p2" || p.Enqueues != 2 {
+		t.Errorf("acquired again: %+v", p.Task)
+	}
+	p.apply(task.Event{Kind: task.HandOver}, task.Delivered, task.None)
+	if p.Ended != p.now || p.Wake != 0 || p.ExpireAt != p.now.Add(policy.Retention) || p.Attempt != 0 {
+		t.Errorf("delivered: %+v", p.Task)
+	}
+}
+
+// The key of a waiting row is its wake-up.
+func TestAnAcquiredWaitingRowHasNoWakeUpOfItsOwn(t *testing.T) {
+	p := newPath(t)
+	p.Wake = 0
+	p.apply(task.Event{Kind: task.Acquire, Worker: "p1"}, task.Acquired, task.Send)
+	if p.Wake != 0 {
+		t.Errorf("it wakes at %v", p.Wake)
+	}
+}

@@ -40,6 +40,9 @@ const (
 	// ClaimTimeout is how long a claimed task may stay unconfirmed by its worker
 	// before it is taken for lost on the way.
 	ClaimTimeout = 10 * time.Second
+	// AcquireTimeout is how long a process that lives may take to put an acquired task on its queue before
+	// another one does.
+	AcquireTimeout = 30 * time.Second
 	// ClockBound is the largest offset between the clocks of two of our processes
 	// that the lease rules allow for (ε).
 	ClockBound = 100 * time.Millisecond

@@ -37,16 +37,21 @@ const (
 	Dropped
 	// Expired is an end: the task was not started in the time it was worth starting.
 	Expired
+	// Acquired belongs to one process of ours, which puts it on the queue of a deliver lambda.
+	Acquired
+	// Delivered is an end: the task is on the queue of a deliver lambda. It is stored only for tasks with a
+	// key; of the others no row is left, and it is what is reported when there is none.
+	Delivered
 
 	stateEnd
 )
 
 var stateTexts = [stateEnd]string{
 	"unknown", "accepted", "scheduled", "enqueued", "claimed", "processing", "retriable_failure",
-	"success", "fatal_failure", "dead", "cancelled", "dropped", "expired",
+	"success", "fatal_failure", "dead", "cancelled", "dropped", "expired", "acquired", "delivered",
 }
 
-// States lists every state a stored task can be in, in the order of the diagram.
+// States lists every state a stored task can be in, in the order of their numbers.
 func States() []State {
 	all := make([]State, 0, int(stateEnd-Scheduled))
 	for s := Scheduled; s < stateEnd; s++ {
@@ -74,7 +79,10 @@ func ParseState(text string) (State, error) {
 }
 
 // IsEnd reports whether the state is final: nothing leaves it.
-func (s State) IsEnd() bool { return s >= Success && s < stateEnd }
+func (s State) IsEnd() bool { return s >= Success && s <= Expired || s == Delivered }
+
+// IsStored reports whether a row can be in the state.
+func (s State) IsStored() bool { return s >= Scheduled && s < stateEnd }
 
 // IsRunning reports whether an attempt owns the task.
 func (s State) IsRunning() bool { return s == Claimed || s == Processing }
@@ -82,7 +90,7 @@ func (s State) IsRunning() bool { return s == Claimed || s == Processing }
 // edges is the diagram of docs/state-machine.md: from each state, where one
 // event can lead. A state that maps to itself moves only its wake-up or a mark.
 var edges = [stateEnd][]State{
-	Scheduled: {Enqueued, Cancelled, Dropped, Expired},
+	Scheduled: {Enqueued, Acquired, Cancelled, Dropped, Expired},
 	Enqueued:  {Enqueued, Claimed, Cancelled, Dropped, Expired},
 	Claimed: {
 		Claimed, Processing, Enqueued, Scheduled, RetriableFailure,
@@ -93,6 +101,7 @@ var edges = [stateEnd][]State{
 		Success, FatalFailure, Dead, Cancelled,
 	},
 	RetriableFailure: {Enqueued, Cancelled, Dropped, Expired},
+	Acquired:         {Acquired, Delivered, Dropped},
 }
 
 // CanBecome reports whether the diagram has an edge from s to next.

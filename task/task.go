@@ -35,19 +35,21 @@ type Task struct {
 	PayloadSize uint32 // size in bytes, wherever it is stored
 
 	Overrides Overrides // per-task settings; zero means the lambda's
+	// Traceparent is the W3C trace context of who scheduled the task (see CheckTraceparent), empty for none.
+	Traceparent string
 
 	Attempt  uint32 // the newest attempt's number: the fencing value, rises at every claim
 	Failures uint32 // attempts that the user's code failed; these count against MaxAttempts
 	Lost     uint32 // attempts whose worker was lost; never count against MaxAttempts
 	Blamed   uint32 // losses while it was a suspect; one has it run apart, BlamesMax end it
-	Enqueues uint32 // sends since the last claim; lengthens the enqueue timeout
+	Enqueues uint32 // sends since the last claim; lengthens the enqueue timeout. Of an acquired one: how often it was acquired
 	Suspect  bool   // its worker was lost, and no attempt has ended in a living process since
 
 	CancelRequested bool // a cancel came while it ran
 
-	Worker       string // owner of the newest attempt
+	Worker       string // owner of the newest attempt; process that acquired it
 	Enqueued     Instant
-	ClaimedAt    Instant
+	ClaimedAt    Instant // when it was claimed or acquired
 	Started      Instant // start of the newest attempt, zero while none is known
 	FirstStarted Instant // start of the first attempt
 	Ended        Instant // when it reached its end

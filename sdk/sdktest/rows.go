@@ -107,7 +107,7 @@ func (r *rows) note(op *store.Op) {
 		r.replace(t)
 	case store.PutControl:
 		r.learnName(&op.Control)
-	case store.PutPayload, store.DeletePayload, store.DeleteControl:
+	case store.ReplaceWaiting, store.PutPayload, store.DeletePayload, store.DeleteControl:
 	}
 }
 

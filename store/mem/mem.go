@@ -117,7 +117,9 @@ func (d *Driver) apply(op *store.Op) error {
 	case store.PutWaiting:
 		return d.putWaiting(&op.Task)
 	case store.DeleteWaiting:
-		return d.deleteWaiting(store.KeyOf(&op.Task))
+		return d.deleteWaiting(&op.Task)
+	case store.ReplaceWaiting:
+		return d.replaceWaiting(&op.Task)
 	case store.PutTask:
 		return d.putTask(&op.Task)
 	case store.ReplaceTask:
@@ -142,17 +144,37 @@ func (d *Driver) putWaiting(t *task.Task) error {
 	}
 	d.waiting[key] = owned(*t)
 	d.byDue.ReplaceOrInsert(dueKey(key))
-	d.count(t.Partition, task.Scheduled, 1)
+	d.count(t.Partition, t.State, 1)
 	return nil
 }
 
-func (d *Driver) deleteWaiting(key store.WaitingKey) error {
-	if _, ok := d.waiting[key]; !ok {
+func (d *Driver) deleteWaiting(t *task.Task) error {
+	key := store.KeyOf(t)
+	old, ok := d.waiting[key]
+	switch {
+	case !ok:
 		return &store.ConflictError{}
+	case t.Seq != 0 && t.Seq != old.Seq:
+		return taskConflict(old)
 	}
 	delete(d.waiting, key)
 	d.byDue.Delete(dueKey(key))
-	d.count(key.Partition, task.Scheduled, -1)
+	d.count(key.Partition, old.State, -1)
+	return nil
+}
+
+func (d *Driver) replaceWaiting(t *task.Task) error {
+	key := store.KeyOf(t)
+	old, ok := d.waiting[key]
+	switch {
+	case !ok:
+		return &store.ConflictError{}
+	case old.Seq != t.Seq-1:
+		return taskConflict(old)
+	}
+	d.waiting[key] = owned(*t)
+	d.count(key.Partition, old.State, -1)
+	d.count(key.Partition, t.State, 1)
 	return nil
 }
 

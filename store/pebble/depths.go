@@ -19,9 +19,13 @@ func (d *Driver) Depths() (counts map[task.Partition]store.Depth, ready bool) {
 // countDepths adds what was stored before the start to the counters, which the committer
 // moves meanwhile: the snapshot is older than its first write.
 func (d *Driver) countDepths(snapshot *pebbledb.Snapshot) {
-	err := d.countSpace(snapshot, waitingSpace, func(*position) (task.State, error) { return task.Scheduled, nil })
+	err := d.countSpace(snapshot, waitingSpace, func(_ []byte, value func() ([]byte, error)) (task.State, error) {
+		return stateOf(value())
+	})
 	if err == nil {
-		err = d.countSpace(snapshot, wakeSpace, func(at *position) (task.State, error) { return d.stateIn(snapshot, at.id) })
+		err = d.countSpace(snapshot, wakeSpace, func(key []byte, _ func() ([]byte, error)) (task.State, error) {
+			return d.stateIn(snapshot, decodePosition(key[len(key)-positionLen:]).id)
+		})
 	}
 	if err != nil {
 		d.cfg.Logger.Error("counting stored tasks failed", slog.String("error", err.Error()))
@@ -41,20 +45,28 @@ func (d *Driver) stateIn(snapshot *pebbledb.Snapshot, id task.ID) (task.State, e
 	if err != nil {
 		return task.Unknown, d.readError(err)
 	}
-	h, err := store.DecodeHeader(value)
-	return h.State, errors.Join(err, closer.Close())
+	s, err := stateOf(value, nil)
+	return s, errors.Join(err, closer.Close())
 }
 
-func (d *Driver) countSpace(snapshot *pebbledb.Snapshot, space byte, stateOf func(*position) (task.State, error)) error {
+// stateOf is the state of an encoded task that was read with err.
+func stateOf(value []byte, err error) (task.State, error) {
+	if err != nil {
+		return task.Unknown, err
+	}
+	h, err := store.DecodeHeader(value)
+	return h.State, err
+}
+
+func (d *Driver) countSpace(snapshot *pebbledb.Snapshot, space byte, stateAt func(key []byte, value func() ([]byte, error)) (task.State, error)) error {
 	var of task.Partition
 	var current *part
-	return eachOf(snapshot, []byte{space}, []byte{space + 1}, func(key []byte, _ func() ([]byte, error)) (bool, error) {
+	return eachOf(snapshot, []byte{space}, []byte{space + 1}, func(key []byte, value func() ([]byte, error)) (bool, error) {
 		p := store.DecodePartition(key[1:])
 		if current == nil || p != of {
 			of, current = p, d.parts.get(p)
 		}
-		at := decodePosition(key[len(key)-positionLen:])
-		s, err := stateOf(&at)
+		s, err := stateAt(key, value)
 		if err == nil && s != task.Unknown {
 			current.count(s, 1)
 		}

@@ -62,6 +62,12 @@ func TestDepthsAfterAStart(t *testing.T) {
 		one := row(n, task.Scheduled)
 		apply(store.Op{Kind: store.PutWaiting, Task: one})
 		expect(one.Partition, task.Scheduled, 1)
+		if n%3 == 0 {
+			one.Seq, one.State = 2, task.Acquired
+			apply(store.Op{Kind: store.ReplaceWaiting, Task: one})
+			expect(one.Partition, task.Scheduled, -1)
+			expect(one.Partition, task.Acquired, 1)
+		}
 	}
 	if err := d.Close(); err != nil {
 		t.Fatal(err)

@@ -22,6 +22,8 @@ func (d *Driver) evaluate(g *group, r *request, w *row) error {
 		return d.putWaiting(g, r, w)
 	case store.DeleteWaiting:
 		return d.deleteWaiting(g, r, w)
+	case store.ReplaceWaiting:
+		return d.replaceWaiting(g, r, w)
 	case store.PutTask:
 		return d.putTask(g, r, w)
 	case store.ReplaceTask:
@@ -114,26 +116,64 @@ func (d *Driver) putWaiting(g *group, r *request, w *row) error {
 	}
 	p := d.part(w.head.Partition)
 	g.pending(&p.waiting, position{w.due, w.id})
-	p.count(task.Scheduled, 1)
+	p.count(w.head.State, 1)
 	return g.batch.Set(r.key(w), r.val(w), nil)
 }
 
 // deleteWaiting uses a tombstone for one Set, which disappears with it in the first compaction
-// that sees both; it needs that a key is never set twice in a row, which putWaiting's condition grants.
+// that sees both; it needs that the key was not set twice in a row, which putWaiting's condition grants
+// for a row that was not replaced since: one at seq 1.
 func (d *Driver) deleteWaiting(g *group, r *request, w *row) error {
 	look := d.look
 	if len(r.rows) >= seekRowsMin {
 		look = func(key []byte, see func([]byte) error) (bool, error) { return d.seek(g, key, see) }
 	}
-	found, err := look(r.key(w), nil)
+	var old store.Header
+	found, err := look(r.key(w), func(value []byte) (err error) {
+		if old, err = store.DecodeHeader(value); err == nil && w.head.Seq != 0 && old.Seq != w.head.Seq {
+			return conflict(value)
+		}
+		return err
+	})
 	if err != nil {
 		return err
 	}
 	if !found {
 		return &store.ConflictError{}
 	}
-	d.part(w.head.Partition).count(task.Scheduled, -1)
+	d.part(w.head.Partition).count(old.State, -1)
+	if old.Seq > 1 {
+		return g.batch.Delete(r.key(w), nil)
+	}
 	return g.batch.SingleDelete(r.key(w), nil)
+}
+
+// replaceWaiting leaves the key where it is, so no floor moves.
+func (d *Driver) replaceWaiting(g *group, r *request, w *row) error {
+	var old store.Header
+	found, err := d.look(r.key(w), func(value []byte) (err error) {
+		old, err = headerAt(value, w.head.Seq-1)
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	if !found {
+		return &store.ConflictError{}
+	}
+	p := d.part(w.head.Partition)
+	p.count(old.State, -1)
+	p.count(w.head.State, 1)
+	return g.batch.Set(r.key(w), r.val(w), nil)
+}
+
+// headerAt reads the header of a stored task, which must be at seq.
+func headerAt(value []byte, seq uint64) (store.Header, error) {
+	h, err := store.DecodeHeader(value)
+	if err == nil && h.Seq != seq {
+		err = conflict(value)
+	}
+	return h, err
 }
 
 func (d *Driver) putTask(g *group, r *request, w *row) error {
@@ -147,13 +187,8 @@ func (d *Driver) putTask(g *group, r *request, w *row) error {
 func (d *Driver) replaceTask(g *group, r *request, w *row) error {
 	var old store.Header
 	found, err := d.look(r.key(w), func(value []byte) (err error) {
-		if old, err = store.DecodeHeader(value); err != nil {
-			return err
-		}
-		if old.Seq != w.head.Seq-1 {
-			return conflict(value)
-		}
-		return nil
+		old, err = headerAt(value, w.head.Seq-1)
+		return err
 	})
 	if err != nil {
 		return err

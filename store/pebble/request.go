@@ -40,7 +40,7 @@ type row struct {
 }
 
 // sweepRow deletes the ended task id if it still expires at head.ExpireAt.
-const sweepRow = store.DeleteControl + 1
+const sweepRow = store.ReplaceWaiting + 1
 
 func (r *request) key(w *row) []byte { return r.buf[w.key:w.val:w.val] }
 func (r *request) val(w *row) []byte { return r.buf[w.val:w.end:w.end] }
@@ -73,7 +73,7 @@ func (r *request) add(op *store.Op) {
 	r.lazy = r.lazy && op.Lazy
 	r.patient = r.patient && (op.Lazy || op.Patient)
 	switch op.Kind {
-	case store.PutWaiting, store.DeleteWaiting:
+	case store.PutWaiting, store.DeleteWaiting, store.ReplaceWaiting:
 		w.hash = fingerprint(t.ID, waitingSpace)
 		r.buf = appendIndexKey(r.buf, waitingSpace, t.Partition, position{t.Due, t.ID})
 	case store.PutTask, store.ReplaceTask:
@@ -94,7 +94,7 @@ func (r *request) add(op *store.Op) {
 func (r *request) value(w *row, op *store.Op) {
 	w.val = r.here()
 	switch op.Kind {
-	case store.PutWaiting, store.PutTask, store.ReplaceTask:
+	case store.PutWaiting, store.PutTask, store.ReplaceTask, store.ReplaceWaiting:
 		w.head = store.HeaderOf(&op.Task)
 		r.buf = store.AppendTask(r.buf, &op.Task)
 	case store.PutPayload:
@@ -102,7 +102,7 @@ func (r *request) value(w *row, op *store.Op) {
 	case store.PutControl:
 		r.buf = store.AppendControl(r.buf, &op.Control)
 	case store.DeleteWaiting:
-		w.head.Partition = op.Task.Partition
+		w.head.Partition, w.head.Seq = op.Task.Partition, op.Task.Seq
 	case store.DeletePayload, store.DeleteControl:
 	}
 	w.end = r.here()

@@ -25,11 +25,19 @@ func testOneRacerWins(_ *testing.T, f *fixture) {
 		}
 		c := store.Control{Kind: "lease", Name: "n", Version: uint64(round + 1)}
 		waiting := newTask(1000+round, partA, at(1))
-		return []store.Op{put(kind, row), {Kind: store.PutControl, Control: c}, put(store.PutWaiting, waiting), put(store.DeleteWaiting, newTask(999+round, partA, at(1)))}
+		taken := newTask(998, partA, at(1))
+		taken.Seq, taken.State, taken.Worker = uint64(round+2), task.Acquired, string(rune('a'+racer))
+		return []store.Op{
+			put(kind, row),
+			{Kind: store.PutControl, Control: c},
+			put(store.PutWaiting, waiting),
+			put(store.DeleteWaiting, newTask(999+round, partA, at(1))), put(store.ReplaceWaiting, taken),
+		}
 	}
+	f.apply(put(store.PutWaiting, newTask(998, partA, at(1))))
 	f.apply(put(store.PutWaiting, newTask(999, partA, at(1))))
 	for round := range rounds {
-		var wins [4]atomic.Int32
+		var wins [5]atomic.Int32
 		var wg sync.WaitGroup
 		for racer := range racers {
 			wg.Go(func() {
@@ -136,4 +144,10 @@ func testDepths(t *testing.T, f *fixture) {
 	expect("ended", map[task.Partition]store.Depth{partB: {task.Scheduled: 1}})
 	f.sweep(forever, 10)
 	expect("swept", map[task.Partition]store.Depth{partB: {task.Scheduled: 1}})
+	four := newTask(4, partA, at(1))
+	f.apply(put(store.PutWaiting, four), put(store.ReplaceWaiting, acquired(four, "p1")))
+	f.refuse(put(store.ReplaceWaiting, acquired(four, "p2")))
+	expect("acquired", map[task.Partition]store.Depth{partA: {task.Acquired: 1}, partB: {task.Scheduled: 1}})
+	f.apply(put(store.DeleteWaiting, acquired(four, "p1")))
+	expect("delivered", map[task.Partition]store.Depth{partB: {task.Scheduled: 1}})
 }

@@ -24,11 +24,60 @@ func testWaitingConditions(_ *testing.T, f *fixture) {
 		f.refuse(put(store.DeleteWaiting, elsewhere))
 		f.apply(put(store.PutWaiting, elsewhere))
 	}
+	later := one
+	later.Seq = 2
+	if c := f.conflict(put(store.DeleteWaiting, later)); c.Task == nil || !reflect.DeepEqual(*c.Task, one) {
+		f.Errorf("conflict of a delete shows %+v, want the stored row", c.Task)
+	}
 	f.apply(put(store.DeleteWaiting, one))
 	f.refuse(put(store.DeleteWaiting, one))
 	f.apply(put(store.PutWaiting, other))
 	if got := f.waiting(store.KeyOf(&one)); !reflect.DeepEqual(got, other) {
 		f.Errorf("got %+v, want what was put last", got)
+	}
+}
+
+// testReplaceWaiting checks the compare-and-set of waiting rows, and that a replaced one is deleted as
+// fully as any other.
+func testReplaceWaiting(_ *testing.T, f *fixture) {
+	one := newTask(1, partA, at(10))
+	two := acquired(one, "p1")
+	if c := f.conflict(put(store.ReplaceWaiting, two)); c.Task != nil {
+		f.Errorf("conflict over an absent row shows %+v", c.Task)
+	}
+	f.apply(put(store.PutTask, newTask(1, partA, at(10)))) // a task row of the same id is another row
+	f.refuse(put(store.ReplaceWaiting, two))
+	f.apply(put(store.PutWaiting, one))
+	for _, elsewhere := range []task.Task{newTask(1, partA, at(11)), newTask(1, partB, at(10)), newTask(2, partA, at(10))} {
+		f.refuse(put(store.ReplaceWaiting, acquired(elsewhere, "p1")))
+	}
+	f.refuse(put(store.ReplaceWaiting, one))
+	f.refuse(put(store.ReplaceWaiting, acquired(two, "p2"))) // skips one
+	f.apply(put(store.ReplaceWaiting, two))
+	if c := f.conflict(put(store.ReplaceWaiting, two)); c.Task == nil || !reflect.DeepEqual(*c.Task, two) {
+		f.Errorf("conflict shows %+v, want the stored row", c.Task)
+	}
+	if c := f.conflict(put(store.PutWaiting, one)); c.Task == nil || !reflect.DeepEqual(*c.Task, two) {
+		f.Errorf("conflict of a put shows %+v, want the stored row", c.Task)
+	}
+	if c := f.conflict(put(store.DeleteWaiting, one)); c.Task == nil || c.Task.Seq != 2 {
+		f.Errorf("conflict of a delete shows %+v, want seq 2", c.Task)
+	}
+	three := acquired(two, "p2")
+	f.apply(put(store.ReplaceWaiting, three))
+	rows := f.scan(partA, store.WaitingKey{}, forever, 10)
+	if len(rows) != 1 || !reflect.DeepEqual(rows[0], three) || !reflect.DeepEqual(f.waiting(store.KeyOf(&one)), three) {
+		f.Errorf("got %+v, want the row as it was replaced last", rows)
+	}
+	anySeq := three
+	anySeq.Seq = 0
+	f.apply(put(store.DeleteWaiting, anySeq))
+	f.apply(put(store.PutWaiting, one), put(store.ReplaceWaiting, two), put(store.DeleteWaiting, two), put(store.PutWaiting, one), put(store.DeleteWaiting, one))
+	if rows := f.scan(partA, store.WaitingKey{}, forever, 10); len(rows) != 0 || !f.waiting(store.KeyOf(&one)).ID.IsZero() {
+		f.Errorf("deleted rows are back: %+v", rows)
+	}
+	if got := f.task(one.ID); got.State != task.Scheduled {
+		f.Errorf("the task row is %+v", got)
 	}
 }
 

@@ -60,6 +60,7 @@ var everyKind = []struct {
 	{"DeletePayload", store.DeletePayload},
 	{"PutControl", store.PutControl},
 	{"DeleteControl", store.DeleteControl},
+	{"ReplaceWaiting", store.ReplaceWaiting},
 }
 
 // The universe is small, so that operations meet.
@@ -117,6 +118,12 @@ func (p *pair) drawOp(rt *rapid.T) store.Op {
 	switch op.Kind {
 	case store.DeleteWaiting:
 		p.drawWaiting(rt, &op.Task)
+		op.Task.Seq = drawSeq(rt, op.Task.Seq, 0)
+	case store.ReplaceWaiting:
+		p.drawWaiting(rt, &op.Task)
+		op.Task.Seq = max(2, drawSeq(rt, op.Task.Seq+1, op.Task.Seq))
+		op.Task.State = rapid.SampledFrom([]task.State{task.Scheduled, task.Acquired, task.Acquired}).Draw(rt, "waiting state")
+		op.Task.Worker = rapid.SampledFrom([]string{"p1", "p2"}).Draw(rt, "worker")
 	case store.PutTask:
 		op.Task = drawState(rt, op.Task)
 	case store.ReplaceTask:
@@ -130,6 +137,11 @@ func (p *pair) drawOp(rt *rapid.T) store.Op {
 	case store.PutWaiting, store.DeletePayload:
 	}
 	return op
+}
+
+// drawSeq is mostly good, else another one or one beside it.
+func drawSeq(rt *rapid.T, good, other uint64) uint64 {
+	return rapid.SampledFrom([]uint64{good, good, good, good, other, good + 1}).Draw(rt, "seq")
 }
 
 // drawWaiting mostly takes a row that is there.

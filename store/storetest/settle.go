@@ -25,6 +25,7 @@ func settleCases() []settleCase {
 	two := next(one, task.Enqueued, at(20))
 	theirs := two
 	theirs.Wake = at(21)
+	taken, takenByOther := acquired(one, "p1"), acquired(one, "p2")
 	apart := store.Op{Kind: store.PutPayload, Task: one, Payload: []byte("mine")}
 	foreign := store.Op{Kind: store.PutPayload, Task: one, Payload: []byte("theirs")}
 	control := func(kind store.OpKind, version uint64, value string) store.Op {
@@ -32,7 +33,9 @@ func settleCases() []settleCase {
 	}
 	return []settleCase{
 		{"PutWaiting", nil, put(store.PutWaiting, one), []store.Op{put(store.PutWaiting, other)}},
-		{"DeleteWaiting", []store.Op{put(store.PutWaiting, one)}, put(store.DeleteWaiting, one), nil},
+		{"DeleteWaiting", []store.Op{put(store.PutWaiting, one)}, put(store.DeleteWaiting, one), []store.Op{put(store.ReplaceWaiting, taken)}},
+		{"ReplaceWaiting", []store.Op{put(store.PutWaiting, one)}, put(store.ReplaceWaiting, taken), []store.Op{put(store.ReplaceWaiting, takenByOther)}},
+		{"ReplaceGoneWaiting", []store.Op{put(store.PutWaiting, one)}, put(store.ReplaceWaiting, taken), []store.Op{put(store.DeleteWaiting, one)}},
 		{"PutTask", nil, put(store.PutTask, one), []store.Op{put(store.PutTask, other)}},
 		{"ReplaceTask", []store.Op{put(store.PutTask, one)}, put(store.ReplaceTask, two), []store.Op{put(store.ReplaceTask, theirs)}},
 		{"PutPayload", nil, apart, []store.Op{foreign}},
@@ -85,7 +88,9 @@ func testSettle(t *testing.T, f *fixture) {
 func (f *fixture) clean() {
 	f.Helper()
 	one := newTask(1, partA, at(10))
-	f.try(put(store.DeleteWaiting, one), store.Op{Kind: store.DeletePayload, Task: one})
+	anySeq := one
+	anySeq.Seq = 0
+	f.try(put(store.DeleteWaiting, anySeq), store.Op{Kind: store.DeletePayload, Task: one})
 	if row := f.task(one.ID); !row.ID.IsZero() {
 		f.apply(put(store.ReplaceTask, ended(row, task.Success, 1, 1)))
 		f.sweep(1, 1)

@@ -19,6 +19,7 @@ func Run(t *testing.T, open func(t *testing.T) store.Driver) {
 		test func(*testing.T, *fixture)
 	}{
 		{"WaitingConditions", testWaitingConditions},
+		{"ReplaceWaiting", testReplaceWaiting},
 		{"TaskConditions", testTaskConditions},
 		{"PayloadConditions", testPayloadConditions},
 		{"ControlConditions", testControlConditions},
@@ -157,6 +158,13 @@ func next(t task.Task, s task.State, wake task.Instant) task.Task {
 	return t
 }
 
+// acquired is the waiting row after a process took it.
+func acquired(t task.Task, process string) task.Task {
+	t = next(t, task.Acquired, t.Wake)
+	t.Worker, t.ClaimedAt = process, at(15)
+	return t
+}
+
 // ended is the row after its end, to be kept until expire.
 func ended(t task.Task, s task.State, when, expire task.Instant) task.Task {
 	t = next(t, s, 0)
@@ -170,6 +178,7 @@ func full(n int, p task.Partition) task.Task {
 	t.State, t.Seq = task.Processing, 41
 	t.Collection, t.Key, t.Digest = "orders", "key-ü", [16]byte{1, 2, 3}
 	t.Overrides = task.Overrides{MaxAttempts: 3, Timeout: 1, BackoffMin: 2, BackoffMax: 1 << 50}
+	t.Traceparent = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"
 	t.Attempt, t.Failures, t.Lost, t.Blamed, t.Enqueues = 9, 8, 7, 1, 1<<32-1
 	t.Suspect, t.CancelRequested = true, true
 	t.Worker, t.Enqueued, t.ClaimedAt, t.Started, t.FirstStarted = "host-1/22", at(6), at(7), at(8), at(2)
