@@ -13,12 +13,16 @@ import (
 var ErrCannotDeliver = errors.New(
 	"this server's queues cannot hand tasks to consumers outside Kinesin: lambdas in deliver mode need SQS (serve --queue sqs)")
 
+// ErrUndeliverable says of a delivery that no queue will ever take it.
+var ErrUndeliverable = errors.New("no queue can carry this payload")
+
 // DelayMax is how long a queue may hold a delivery back.
 const DelayMax = 15 * time.Minute
 
 // Delivery is a task of a lambda in deliver mode on its way to a consumer that is not Kinesin's.
 type Delivery struct {
-	// Task says where it goes (its partition's lambda and priority) and when it is due; its Payload is not read.
+	// Task says where it goes (its partition's lambda and priority), when it is due, and with which trace
+	// context; its Payload is not read.
 	Task task.Task
 	// ID is the task's public id, as the consumer sees it.
 	ID string
@@ -26,16 +30,16 @@ type Delivery struct {
 	Payload []byte
 	// Delay is how long the queue hides it, 0 to DelayMax. It is rounded up to whole seconds.
 	Delay time.Duration
-	// Trace is the W3C traceparent of the call that scheduled it; empty for none.
-	Trace string
 }
 
 // Deliverer is an optional capability of a driver: queues that others than Kinesin read.
 type Deliverer interface {
 	// Deliver puts deliveries on the queues of their lambdas. results[i] is nil when deliveries[i] is in
-	// its queue for good; any other error: it may or may not be there, so that sending it again may
-	// have the consumer see it twice.
+	// its queue for good; ErrUndeliverable when trying again cannot help; any other error: it may or may not
+	// be there, so that sending it again may have the consumer see it twice.
 	Deliver(ctx context.Context, deliveries []Delivery) (results []error)
+	// CheckPayload refuses, with ErrUndeliverable and the limit, a payload that Deliver could not send.
+	CheckPayload(payload []byte) error
 }
 
 // Provisioner is an optional capability of a driver whose queues have to be made before they are used.
@@ -80,6 +84,14 @@ func (q *Queue) Deliver(ctx context.Context, deliveries []Delivery) []error {
 		fit, of = fit[n:], of[n:]
 	}
 	return results
+}
+
+// CheckPayload refuses what could not be delivered, so that a caller learns it when the task is scheduled.
+func (q *Queue) CheckPayload(payload []byte) error {
+	if d, can := q.d.(Deliverer); can {
+		return d.CheckPayload(payload)
+	}
+	return ErrCannotDeliver
 }
 
 // CheckDelay refuses a delay that no queue can keep.

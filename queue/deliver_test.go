@@ -21,6 +21,9 @@ func TestDeliverWhereADriverCannot(t *testing.T) {
 			t.Errorf("deliver: %v", err)
 		}
 	}
+	if err := q.CheckPayload(nil); !errors.Is(err, queue.ErrCannotDeliver) {
+		t.Errorf("check of a payload: %v", err)
+	}
 	err := q.CheckLambda(task.Lambda{Name: "mail", Mode: task.Deliver})
 	if !errors.Is(err, task.ErrInvalid) || !errors.Is(err, queue.ErrCannotDeliver) || !strings.Contains(err.Error(), "mail") {
 		t.Errorf("a lambda in deliver mode: %v", err)
@@ -53,6 +56,12 @@ func TestDeliverRefusesDelaysThatNoQueueKeeps(t *testing.T) {
 	case <-more:
 	default:
 		t.Error("nobody was told of the arrivals")
+	}
+	if err := q.CheckPayload(make([]byte, queuetest.DeliveringBytesMax)); err != nil {
+		t.Error(err)
+	}
+	if err := q.CheckPayload(make([]byte, queuetest.DeliveringBytesMax+1)); !errors.Is(err, queue.ErrUndeliverable) {
+		t.Errorf("too large a payload: %v", err)
 	}
 	if err := q.Provision(t.Context(), task.Lambda{Name: "mail", Mode: task.Deliver}); err != nil || len(d.Provisioned()) != 1 {
 		t.Errorf("provision: %v, %d lambdas", err, len(d.Provisioned()))

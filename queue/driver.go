@@ -47,8 +47,6 @@ func NameFor(t *task.Task) Name {
 // messages, Task.Due holds back early ones. The store, not the queue, is the truth.
 type Message struct {
 	Task task.Task
-	// Trace is the W3C traceparent of the call that scheduled the task; empty for none.
-	Trace string
 	// Receipt is the driver's handle of this delivery; empty until received.
 	Receipt string
 }

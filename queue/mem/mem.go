@@ -93,7 +93,7 @@ func (d *Driver) send(m *queue.Message, now task.Instant) error {
 	i := d.slots.take()
 	s := d.slots.at(i)
 	s.line = l
-	s.message.Task, s.message.Trace = m.Task, m.Trace
+	s.message.Task = m.Task
 	d.enter(l, i, m.Task.Due, now)
 	return nil
 }

@@ -93,7 +93,7 @@ func (d *Driver) deliver(slots []uint32) []queue.Message {
 		s := d.slots.at(i)
 		d.deliveries++
 		s.delivery = d.deliveries
-		messages[n].Task, messages[n].Trace = s.message.Task, s.message.Trace
+		messages[n].Task = s.message.Task
 		receipts = appendReceipt(receipts, i, s.delivery)
 	}
 	text := string(receipts)

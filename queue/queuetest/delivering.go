@@ -2,12 +2,16 @@ package queuetest
 
 import (
 	"context"
+	"fmt"
 	"slices"
 	"sync"
 
 	"github.com/kinesin-io/kinesin/queue"
 	"github.com/kinesin-io/kinesin/task"
 )
+
+// DeliveringBytesMax is the largest payload that Delivering takes.
+const DeliveringBytesMax = 256 << 10
 
 // Delivering makes any driver one that delivers: what it is given is recorded, where a consumer's
 // queue would be. It stands in for SQS in tests of lambdas in deliver mode.
@@ -73,6 +77,14 @@ func (d *Delivering) Deliver(ctx context.Context, deliveries []queue.Delivery) [
 		d.arrived = make(chan struct{})
 	}
 	return results
+}
+
+// CheckPayload implements queue.Deliverer; it refuses more than DeliveringBytesMax.
+func (d *Delivering) CheckPayload(payload []byte) error {
+	if len(payload) > DeliveringBytesMax {
+		return fmt.Errorf("%w: %d bytes, want at most %d", queue.ErrUndeliverable, len(payload), DeliveringBytesMax)
+	}
+	return nil
 }
 
 // Delivered is everything that was put on a queue so far, and a channel that is closed when there is more.

@@ -19,7 +19,6 @@ func sameMessage(s *suite) {
 	want.Task.Overrides.Timeout = time.Minute
 	want.Task.Seq, want.Task.Attempt, want.Task.Lost = 9, 3, 1
 	want.Task.History = []task.Attempt{{Number: 3, Worker: "w", Outcome: task.OutcomeRetriable, Error: "e"}}
-	want.Trace = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
 	s.send(want)
 	got := s.receive([]queue.Name{high}, 10, 0).want(1)[0]
 	if got.Receipt == "" {
