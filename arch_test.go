@@ -37,6 +37,9 @@ var (
 		"github.com/cockroachdb", "github.com/aws", "k8s.io",
 	}
 
+	// testOnly is what never gets into the binary that users run.
+	testOnly = []string{"internal/awslocal", "github.com/Shopify"}
+
 	anything = []string{"*"}
 )
 
@@ -44,6 +47,7 @@ var table = []row{
 	{name: "."},
 	{name: "task", stdOnly: true},
 	{name: "internal/clock", may: []string{"task"}},
+	{name: "internal/awslocal"},
 
 	{name: "partition", may: []string{"task", "internal/clock"}},
 	{name: "partition/partitiontest", may: []string{"task", "partition"}},
@@ -80,7 +84,7 @@ var table = []row{
 		never: []string{"store/pebble", "store/mem", "queue/mem", "github.com/cockroachdb", "github.com/aws"},
 	},
 	{name: "server", may: slices.Concat(wire, drivers, []string{"task", "store", "queue", "partition", "server/node", "internal/*"}), tests: []string{"sdk", "controller", "catalog"}},
-	{name: "cmd/kinesin", may: []string{"cmd/kinesin/cli"}},
+	{name: "cmd/kinesin", may: []string{"cmd/kinesin/cli"}, never: testOnly},
 	{name: "cmd/kinesin/cli", may: slices.Concat(wire, []string{"task", "server", "sdk", "bench", "cost", "cmd/kinesin/executor", "internal/*"})},
 	{name: "cmd/kinesin/executor", may: []string{"internal/clock"}, never: serverSide},
 	{name: "cost"},
@@ -99,7 +103,8 @@ var planned []string
 var reserved = map[string][]string{
 	"github.com/cockroachdb": {"store/pebble"},
 	"github.com/spf13":       {"cmd/kinesin/cli"},
-	"github.com/aws":         {"store/dynamo"},
+	"github.com/aws":         {"store/dynamo", "internal/awslocal"},
+	"github.com/Shopify":     {"internal/awslocal"},
 	"k8s.io":                 {},
 }
 
