@@ -90,12 +90,16 @@ func (d *Driver) send(m *queue.Message, now task.Instant) error {
 		l.makeRoom()
 		return queue.ErrFull
 	}
+	d.admit(l, m, 0, now)
+	return nil
+}
+
+func (d *Driver) admit(l *line, m *queue.Message, tag uint64, now task.Instant) {
 	i := d.slots.take()
 	s := d.slots.at(i)
-	s.line = l
+	s.line, s.tag = l, tag
 	s.message.Task = m.Task
 	d.enter(l, i, m.Task.Due, now)
-	return nil
 }
 
 // enter makes the message of slot i wait in its line, hidden until at.

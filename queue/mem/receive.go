@@ -88,17 +88,19 @@ func (d *Driver) anyRipe(names []queue.Name, through task.Instant) bool {
 // deliver copies messages out with a receipt each. All receipts share one allocation.
 func (d *Driver) deliver(slots []uint32) []queue.Message {
 	messages := make([]queue.Message, len(slots))
-	receipts := make([]byte, 0, len(slots)*receiptBytes)
+	receipts := make([]byte, 0, len(slots)*(receiptBytes+tagBytes))
 	for n, i := range slots {
 		s := d.slots.at(i)
 		d.deliveries++
 		s.delivery = d.deliveries
 		messages[n].Task = s.message.Task
-		receipts = appendReceipt(receipts, i, s.delivery)
+		receipts = appendReceipt(receipts, i, s)
 	}
 	text := string(receipts)
-	for n := range messages {
-		messages[n].Receipt = text[n*receiptBytes : (n+1)*receiptBytes]
+	for n, i := range slots {
+		length := d.slots.at(i).receiptLen()
+		messages[n].Receipt = text[:length]
+		text = text[length:]
 	}
 	return messages
 }

@@ -25,6 +25,14 @@ type slot struct {
 	message  queue.Message // its Receipt stays empty
 	line     *line         // nil in a free slot
 	delivery uint64        // number of the delivery while received, else 0
+	tag      uint64        // of a message that was Put; else 0
+}
+
+func (s *slot) receiptLen() int {
+	if s.tag == 0 {
+		return receiptBytes
+	}
+	return receiptBytes + tagBytes
 }
 
 func (s *slab) size() int { return len(s.pages) * pageSlots }
@@ -68,18 +76,25 @@ func (s *slab) shrink() {
 	}
 }
 
-// A receipt names a slot and the delivery from it, so that a late one does no harm.
-const receiptBytes = 12
+// A receipt names a slot and the delivery from it, so that a late one does no harm. A tag stands behind that.
+const (
+	receiptBytes = 12
+	tagBytes     = 8
+)
 
-func appendReceipt(b []byte, slot uint32, delivery uint64) []byte {
-	return binary.BigEndian.AppendUint64(binary.BigEndian.AppendUint32(b, slot), delivery)
+func appendReceipt(b []byte, i uint32, s *slot) []byte {
+	b = binary.BigEndian.AppendUint64(binary.BigEndian.AppendUint32(b, i), s.delivery)
+	if s.tag != 0 {
+		b = binary.BigEndian.AppendUint64(b, s.tag)
+	}
+	return b
 }
 
 func parseReceipt(receipt string) (slot uint32, delivery uint64, ok bool) {
-	if len(receipt) != receiptBytes {
+	if len(receipt) != receiptBytes && len(receipt) != receiptBytes+tagBytes {
 		return 0, 0, false
 	}
-	b := []byte(receipt) // stays on the stack
+	b := []byte(receipt[:receiptBytes]) // stays on the stack
 	delivery = binary.BigEndian.Uint64(b[4:])
 	return binary.BigEndian.Uint32(b), delivery, delivery != 0
 }

@@ -1,0 +1,101 @@
+package mem
+
+import (
+	"encoding/binary"
+	"time"
+
+	"github.com/kinesin-io/kinesin/queue"
+	"github.com/kinesin-io/kinesin/task"
+)
+
+// What follows lets a driver of a remote service keep what it received here until somebody takes it.
+
+// Put is Send for a driver that stands before this one: without a bound, and with a number of its own for
+// each message, which TagOf finds again in the receipt. It reports whether the messages are held.
+func (d *Driver) Put(messages []queue.Message, tags []uint64) bool {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.closed {
+		return false
+	}
+	now := d.clock.Now()
+	for i := range messages {
+		d.admit(d.line(queue.NameFor(&messages[i].Task)), &messages[i], tags[i], now)
+	}
+	return true
+}
+
+// TagOf is the number that a received message was Put with; 0 for one that was sent.
+func TagOf(receipt string) uint64 {
+	if len(receipt) != receiptBytes+tagBytes {
+		return 0
+	}
+	return binary.BigEndian.Uint64([]byte(receipt[receiptBytes:]))
+}
+
+// TryReceive is Receive that does not wait.
+func (d *Driver) TryReceive(names []queue.Name, limit int, ahead time.Duration) []queue.Message {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.closed {
+		return nil
+	}
+	return d.take(names, limit, ahead, d.clock.Now())
+}
+
+// ReceiveUnclaimed receives all messages that nobody has come for since they were due, or since they came when
+// that was later, if that was before the given instant.
+func (d *Driver) ReceiveUnclaimed(before task.Instant) []queue.Message {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.picked = d.picked[:0]
+	for _, l := range d.lines {
+		if taken := l.waiting.split(&d.picked, before); taken > 0 {
+			l.inFlight += taken
+			if len(l.waiting)*2 < d.depthMax {
+				l.openRoom()
+			}
+		}
+	}
+	return d.deliver(d.picked)
+}
+
+// IsAwaited reports whether somebody waits for messages of that name.
+func (d *Driver) IsAwaited(name queue.Name) bool {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	l, found := d.lines[name]
+	return found && l.first != nil
+}
+
+// Waiting is how many messages of that name wait, due or not.
+func (d *Driver) Waiting(name queue.Name) int {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if l, found := d.lines[name]; found {
+		return len(l.waiting)
+	}
+	return 0
+}
+
+// split appends to slots those that have waited since before an instant, and keeps the others.
+func (h *entries) split(slots *[]uint32, before task.Instant) int {
+	all := *h
+	kept := all[:0]
+	for _, e := range all {
+		if e.since < before {
+			*slots = append(*slots, e.slot)
+			continue
+		}
+		kept = append(kept, e)
+	}
+	taken := len(all) - len(kept)
+	if taken == 0 {
+		return 0
+	}
+	*h = kept[:0]
+	for _, e := range kept { // an entry is pushed where an earlier one of them stood, or before
+		h.push(e)
+	}
+	return taken
+}
