@@ -44,9 +44,14 @@ func newLookahead(limit int) *lookahead {
 // covers reports whether a row at that instant belongs into the set. It is safe for concurrent use.
 func (l *lookahead) covers(at task.Instant) bool { return int64(at) <= l.horizon.Load() }
 
-// open empties the set and moves the horizon. It must be called before the scan that
-// fills the set begins: a row that is stored later then sees the new horizon and is
-// hinted, a row that was stored earlier is found by the scan.
+// reach moves the horizon before the scan that fills the set begins: a row that is stored later then sees
+// the new horizon and is hinted, a row that was stored earlier is found by the scan. It returns the horizon that there
+// was, for a scan that fails: what was known before is then good for as far as it went.
+func (l *lookahead) reach(horizon task.Instant) (before task.Instant) {
+	return task.Instant(l.horizon.Swap(int64(horizon)))
+}
+
+// open empties the set for what a scan up to the horizon found.
 func (l *lookahead) open(horizon task.Instant) {
 	l.entries.Clear(true)
 	l.truncated = false

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"log/slog"
 	"math/bits"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -31,8 +32,23 @@ type runner struct {
 
 	waiting  *lookahead // waiting rows by due time
 	wakeups  *lookahead // task rows by wake-up
+	watch    *watchlist // task rows whose wake-up has come and that are looked at again
+	floor    floor      // of the scans of wake-ups
+	recent   []recent   // hinted wake-ups that the index may not show yet
 	nextScan task.Instant
 	failures int
+
+	recovered    bool
+	recoverAfter store.WakeKey // where recover goes on
+	scanFailures int
+	scanRetry    task.Instant // not before then, after a scan that failed
+}
+
+// recent is a hinted entry, and until when a scan that does not show it says nothing.
+type recent struct {
+	entry
+
+	until task.Instant
 }
 
 type hint struct {
@@ -43,7 +59,8 @@ type hint struct {
 func newRunner(s *Scheduler, p task.Partition, since task.Instant, rows int) *runner {
 	return &runner{
 		Scheduler: s, partition: p, since: since, poke: make(chan struct{}, 1),
-		waiting: newLookahead(rows), wakeups: newLookahead(rows),
+		waiting: newLookahead(rows), wakeups: newLookahead(rows), watch: newWatchlist(s.watched),
+		floor: newFloor(s.Clock.Uint64()),
 	}
 }
 
@@ -63,13 +80,14 @@ func (r *runner) hint(t task.Task, waiting bool) {
 }
 
 func (r *runner) run(ctx context.Context) {
-	for recovered := false; ctx.Err() == nil; {
-		if !recovered {
+	defer r.watch.clear()
+	for ctx.Err() == nil {
+		if !r.recovered {
 			if err := r.recover(ctx); err != nil {
 				r.pause(ctx, err)
 				continue
 			}
-			recovered = true
+			r.recovered = true
 		}
 		busy, full, err := r.step(ctx)
 		switch {
@@ -86,16 +104,15 @@ func (r *runner) run(ctx context.Context) {
 
 // recover sends every enqueued task of the partition again where the messages did
 // not outlive the process. A message too many is refused at its claim. Those whose wake-up has
-// come are left to it, since it sends them too.
+// come are left to it, since it sends them too. When the store fails on the way it goes on from where it was.
 func (r *runner) recover(ctx context.Context) error {
 	if r.Queue.Durable() {
 		return nil
 	}
 	now := r.Clock.Now()
 	through := now.Add(2 * task.EnqueueTimeoutMax)
-	var after store.WakeKey
 	for {
-		rows, err := r.Store.ScanWakeups(ctx, r.partition, after, through, batchRowsMax)
+		rows, err := r.Store.ScanWakeups(ctx, r.partition, r.recoverAfter, through, batchRowsMax)
 		if err != nil {
 			return err
 		}
@@ -112,10 +129,11 @@ func (r *runner) recover(ctx context.Context) error {
 		if len(rows) < batchRowsMax {
 			return ctx.Err()
 		}
-		last := &rows[len(rows)-1]
-		after = store.WakeKey{Wake: last.Wake, ID: last.ID}
+		r.recoverAfter = wakeKey(&rows[len(rows)-1])
 	}
 }
+
+func wakeKey(t *task.Task) store.WakeKey { return store.WakeKey{Wake: t.Wake, ID: t.ID} }
 
 // fullness says what a round left because the queue had no room.
 type fullness struct {
@@ -126,9 +144,7 @@ type fullness struct {
 // step does one round. busy says that there may be more to do at once.
 func (r *runner) step(ctx context.Context) (busy bool, full fullness, err error) {
 	r.takeHints()
-	if err := r.scan(ctx); err != nil {
-		return false, full, err
-	}
+	r.scan(ctx)
 	r.noteHead()
 	woken, full, err := r.fireWakeups(ctx)
 	if err != nil {
@@ -162,12 +178,26 @@ func (r *runner) takeHints() {
 		if hints[i].waiting {
 			r.addWaiting(&hints[i].task)
 		} else {
-			r.addWakeup(&hints[i].task)
+			r.hinted(&hints[i].task)
 		}
 	}
 	if overflow {
-		r.nextScan = 0
+		r.rescan()
 	}
+}
+
+// hinted notes a wake-up that was told of, and keeps it past scans of an index that does not show it yet.
+func (r *runner) hinted(t *task.Task) {
+	e, fits := r.addWakeup(t)
+	if fits && len(r.recent) < hintRowsMax {
+		r.recent = append(r.recent, recent{e, r.Clock.Now().Add(indexLagMax)})
+	}
+}
+
+// rescan reads the partition again at once, from its head.
+func (r *runner) rescan() {
+	r.nextScan = 0
+	r.floor.sink()
 }
 
 func (r *runner) addWaiting(t *task.Task) {
@@ -177,34 +207,59 @@ func (r *runner) addWaiting(t *task.Task) {
 }
 
 // addWakeup notes when to look at a row. A task that only waits for its due time may be enqueued ahead of it.
-func (r *runner) addWakeup(t *task.Task) {
-	if !r.wakeups.covers(t.Wake) {
-		return
+func (r *runner) addWakeup(t *task.Task) (e entry, fits bool) {
+	if !r.watch.knows(t) {
+		r.watch.drop(t.ID) // it moved on
+	}
+	if t.Wake.IsZero() || !r.wakeups.covers(t.Wake) {
+		return entry{}, false
 	}
 	at := t.Wake
 	if t.State == task.Scheduled && t.Attempt == 0 {
 		at = at.Add(-r.Lead)
 	}
-	r.wakeups.add(entry{at: at, id: t.ID, sends: t.State == task.Scheduled || t.State == task.RetriableFailure})
+	e = entry{at: at, id: t.ID, sends: t.State == task.Scheduled || t.State == task.RetriableFailure}
+	r.wakeups.add(e)
+	return e, true
 }
 
-// scan reads the partition ahead, from the head of both ranges each time, so that a late
-// insert is never behind a cursor.
-func (r *runner) scan(ctx context.Context) error {
+// scan reads the partition ahead, so that a late insert is never behind a cursor: waiting rows from the head each time,
+// wake-ups from behind those that are watched. What cannot be read is tried again soon; meanwhile what is known is fired.
+func (r *runner) scan(ctx context.Context) {
 	now := r.Clock.Now()
+	if r.scanWaits(now) {
+		return
+	}
 	due := r.scanDue(now)
+	err := r.scanBoth(ctx, now, due)
+	if ctx.Err() != nil {
+		return
+	}
+	if err != nil {
+		r.tell(ctx, err)
+		r.scanRetry = now.Add(r.backoff(r.scanFailures))
+		r.scanFailures++
+		return
+	}
+	r.scanRetry, r.scanFailures = 0, 0
+	if due {
+		r.nextScan = now.Add(r.Window / 2)
+	}
+}
+
+// scanWaits reports whether it is too early to try a scan again; a clock that was set back does not make it longer.
+func (r *runner) scanWaits(now task.Instant) bool {
+	return r.scanRetry > now && r.scanRetry <= now.Add(retryMin+retryMax)
+}
+
+func (r *runner) scanBoth(ctx context.Context, now task.Instant, due bool) error {
 	if due || r.waiting.low() {
 		if err := r.scanWaiting(ctx, now.Add(r.Window)); err != nil {
 			return err
 		}
 	}
 	if due || r.wakeups.low() {
-		if err := r.scanWakeups(ctx, now.Add(r.Window)); err != nil {
-			return err
-		}
-	}
-	if due {
-		r.nextScan = now.Add(r.Window / 2)
+		return r.scanWakeups(ctx, now, now.Add(r.Window))
 	}
 	return nil
 }
@@ -216,12 +271,13 @@ func (r *runner) scanDue(now task.Instant) bool {
 }
 
 func (r *runner) scanWaiting(ctx context.Context, through task.Instant) error {
-	r.waiting.open(through)
+	before := r.waiting.reach(through)
 	rows, err := r.Store.ScanWaiting(ctx, r.partition, store.WaitingKey{}, through, r.waiting.limit)
 	if err != nil {
-		r.waiting.open(0)
+		r.waiting.reach(before)
 		return err
 	}
+	r.waiting.open(through)
 	for i := range rows {
 		r.waiting.add(entry{at: rows[i].Due, id: rows[i].ID, task: &rows[i], sends: true})
 	}
@@ -231,20 +287,60 @@ func (r *runner) scanWaiting(ctx context.Context, through task.Instant) error {
 	return nil
 }
 
-func (r *runner) scanWakeups(ctx context.Context, through task.Instant) error {
-	r.wakeups.open(through)
-	rows, err := r.Store.ScanWakeups(ctx, r.partition, store.WakeKey{}, through, r.wakeups.limit)
-	if err != nil {
-		r.wakeups.open(0)
-		return err
+// scanWakeups pages over rows that are watched, however many they are, until it has all up to the
+// instant or as many as the look-ahead holds.
+func (r *runner) scanWakeups(ctx context.Context, now, through task.Instant) error {
+	before := r.wakeups.reach(through)
+	after, rising := r.floor.start(now), true
+	var found []task.Task
+	horizon := through
+	for {
+		page, err := r.Store.ScanWakeups(ctx, r.partition, after, through, r.wakeups.limit)
+		if err != nil {
+			r.wakeups.reach(before)
+			return err
+		}
+		for i := range page {
+			if known := r.watch.knows(&page[i]); !known {
+				rising = false
+				found = append(found, page[i])
+			} else if rising {
+				r.floor.rise(wakeKey(&page[i]), now)
+			}
+		}
+		if len(page) < r.wakeups.limit {
+			break
+		}
+		last := &page[len(page)-1]
+		if len(found) >= r.wakeups.limit {
+			horizon = last.Wake - 1 // more may wake with the last one
+			break
+		}
+		after = wakeKey(last)
 	}
-	for i := range rows {
-		r.addWakeup(&rows[i])
-	}
-	if len(rows) == r.wakeups.limit {
-		r.wakeups.lower(rows[len(rows)-1].Wake - 1)
-	}
+	r.fillWakeups(now, through, horizon, found)
 	return nil
+}
+
+// fillWakeups makes the look-ahead what a scan found, and what the index may not show yet.
+func (r *runner) fillWakeups(now, through, horizon task.Instant, found []task.Task) {
+	r.wakeups.open(through)
+	for i := range found {
+		r.addWakeup(&found[i])
+	}
+	kept := r.recent[:0]
+	for _, e := range r.recent {
+		if now < e.until {
+			kept = append(kept, e)
+			if r.wakeups.covers(e.at) && e.at > now {
+				r.wakeups.add(e.entry)
+			}
+		}
+	}
+	r.recent = kept
+	if horizon < through {
+		r.wakeups.lower(horizon)
+	}
 }
 
 // queueRoom is how many more messages the partition's queue takes.
@@ -270,35 +366,43 @@ func (r *runner) fireWaiting(ctx context.Context) (int, fullness, error) {
 	return len(taken), full, r.dispatch(ctx, orders)
 }
 
-// fireWakeups looks at the rows whose wake-up has come, as they are now. What would be sent waits for
-// room in the queue, as first dispatches do; what runs never waits behind it.
+// fireWakeups looks at the rows whose wake-up has come, and at those that are watched, as they are now. What would be sent
+// waits for room in the queue, as first dispatches do; what runs never waits behind it.
 func (r *runner) fireWakeups(ctx context.Context) (int, fullness, error) {
 	now := r.Clock.Now()
-	if first, ok := r.wakeups.next(); !ok || first > now {
-		return 0, fullness{}, nil
+	j := judgement{runner: r, now: now, leases: map[string]lease.Lease{}, ages: map[queue.Name]time.Duration{}}
+	ids, looked := j.lookAtWatched(ctx)
+	var full fullness
+	if first, ok := r.wakeups.next(); ok && first <= now {
+		var room int
+		room, full = r.queueRoom(ctx)
+		var taken []entry
+		taken, full.left = r.wakeups.takeUntil(now, batchRowsMax, room)
+		for i := range taken {
+			ids = append(ids, taken[i].id)
+		}
+		looked += len(taken)
 	}
-	room, full := r.queueRoom(ctx)
-	var taken []entry
-	taken, full.left = r.wakeups.takeUntil(now, batchRowsMax, room)
-	if len(taken) == 0 {
-		return 0, full, nil
-	}
-	ids := make([]task.ID, len(taken))
-	for i := range taken {
-		ids[i] = taken[i].id
+	if len(ids) == 0 {
+		return looked, full, nil
 	}
 	rows, err := r.Store.Tasks(ctx, ids)
 	if err != nil {
 		r.nextScan = 0
 		return 0, full, err
 	}
-	orders, judged := r.judge(ctx, rows, now)
+	for i := range rows {
+		if !r.watch.knows(&rows[i]) {
+			r.watch.drop(ids[i])
+		}
+	}
+	orders, judged := j.judge(ctx, rows)
 	err = errors.Join(judged, r.dispatch(ctx, orders))
 	if judged != nil {
 		r.nextScan = 0
 	}
 	r.rearm(orders)
-	return len(taken), full, err
+	return looked, full, err
 }
 
 // dispatch gives orders to the dispatcher. What fails is still in the store: it is found again by a
@@ -307,7 +411,7 @@ func (r *runner) dispatch(ctx context.Context, orders []task.Order) error {
 	if len(orders) == 0 {
 		return nil
 	}
-	for _, err := range r.Dispatcher.Dispatch(ctx, orders) {
+	for _, err := range r.watchWrites(orders, func() []error { return r.Dispatcher.Dispatch(ctx, orders) }) {
 		if err = r.worthRetry(ctx, err); err != nil {
 			r.nextScan = 0
 			return err
@@ -344,22 +448,29 @@ func (r *runner) rearm(orders []task.Order) {
 	}
 }
 
+// judgement is what one round of decisions has learnt so far.
+type judgement struct {
+	*runner
+	now    task.Instant
+	leases map[string]lease.Lease
+	ages   map[queue.Name]time.Duration
+}
+
 // judge decides each row, asking for every lease and queue once. The orders are good even with an error, which
 // is the first of those rows that could not be decided.
-func (r *runner) judge(ctx context.Context, rows []task.Task, now task.Instant) (orders []task.Order, failed error) {
-	j := judgement{runner: r, now: now, leases: map[string]lease.Lease{}, ages: map[queue.Name]time.Duration{}}
+func (j *judgement) judge(ctx context.Context, rows []task.Task) (orders []task.Order, failed error) {
 	orders = make([]task.Order, 0, len(rows))
 	for i := range rows {
 		t := &rows[i]
 		if t.Wake.IsZero() {
 			continue
 		}
-		if t.Wake > now && (t.State != task.Scheduled || t.Attempt > 0 || t.Wake > now.Add(r.Lead)) {
-			r.addWakeup(t) // it moved since it was read
+		if t.Wake > j.now && (t.State != task.Scheduled || t.Attempt > 0 || t.Wake > j.now.Add(j.Lead)) {
+			j.addWakeup(t) // it moved since it was read
 			continue
 		}
 		event, act, err := j.rule(ctx, t)
-		if err = r.worthRetry(ctx, err); err != nil && failed == nil {
+		if err = j.worthRetry(ctx, err); err != nil && failed == nil {
 			failed = err
 		}
 		if act {
@@ -369,14 +480,6 @@ func (r *runner) judge(ctx context.Context, rows []task.Task, now task.Instant) 
 	return orders, failed
 }
 
-// judgement is what one round of decisions has learnt so far.
-type judgement struct {
-	*runner
-	now    task.Instant
-	leases map[string]lease.Lease
-	ages   map[queue.Name]time.Duration
-}
-
 // rule decides a row. A lease that was renewed between the look and the verdict is looked at again.
 func (j *judgement) rule(ctx context.Context, t *task.Task) (event task.Event, act bool, err error) {
 	for range leaseLooksMax {
@@ -384,12 +487,22 @@ func (j *judgement) rule(ctx context.Context, t *task.Task) (event task.Event, a
 		if c, err = j.circumstances(ctx, t); err != nil {
 			return task.Event{}, false, err
 		}
-		event, v := decide(t, c)
-		if v != reclaim {
-			return event, v == carryOut, nil
+		d := decide(t, c)
+		if d.event.Kind == task.WorkerLost && !j.dog.mayReclaim(j.now, &c.lease) {
+			d = decision{verdict: lookAgain, until: j.now.Add(rampLook)}
+		}
+		switch d.verdict {
+		case nothing:
+			return task.Event{}, false, nil
+		case carryOut:
+			return d.event, true, nil
+		case lookAgain, lookLease:
+			event, act = j.watchRow(t, d)
+			return event, act, nil
+		case reclaim:
 		}
 		if err = j.markLost(ctx, c.lease); err == nil {
-			return event, true, nil
+			return d.event, true, nil
 		}
 		if !errors.Is(err, store.ErrConflict) {
 			break
@@ -399,11 +512,93 @@ func (j *judgement) rule(ctx context.Context, t *task.Task) (event task.Event, a
 	return task.Event{}, false, err
 }
 
+const (
+	// rampLook is when a task is looked at again that may not be taken back yet.
+	rampLook = time.Second
+	// watchRetry is when a watched row is looked at again of which the last look brought no end.
+	watchRetry = 5 * time.Second
+	// leasesAtOnceMax bounds the leases that one partition reads at once.
+	leasesAtOnceMax = 16
+)
+
+// watchRow remembers when to look at a row again. Where memory has no room, the wake-up is moved.
+func (j *judgement) watchRow(t *task.Task, d decision) (event task.Event, act bool) {
+	w := watched{at: d.until, id: t.ID, wake: t.Wake, attempt: t.Attempt, since: j.watch.since(t.ID, j.now), rowAt: d.until}
+	if d.verdict == lookLease {
+		w.worker, w.rowAt = t.Worker, rowLook(w.since, j.now, d.until)
+	}
+	if j.watch.put(w) {
+		return task.Event{}, false
+	}
+	return task.Event{Kind: task.Extend, Until: d.until}, true
+}
+
+// lookAtWatched looks at the leases of watched rows whose time has come, and returns the ids of those rows that have to
+// be read, and how many it looked at. Each is put off for a moment first, so that none is forgotten whatever happens to it.
+func (j *judgement) lookAtWatched(ctx context.Context) (ids []task.ID, looked int) {
+	due := j.watch.due(j.now, j.now.Add(watchRetry), batchRowsMax)
+	j.readLeases(ctx, due)
+	for _, w := range due {
+		if w.worker != "" && j.now < w.rowAt {
+			if end := j.leaseEnd(ctx, w.worker); j.now < end {
+				w.at = min(end, w.rowAt)
+				j.watch.put(w)
+				continue
+			}
+		}
+		ids = append(ids, w.id)
+	}
+	return ids, len(due)
+}
+
+// readLeases reads the leases that watched rows follow and that are not known to be good, several at a time: one after the
+// other they would hold up the partition. What cannot be read is read again by whoever needs it.
+func (j *judgement) readLeases(ctx context.Context, due []watched) {
+	var workers []string
+	for _, w := range due {
+		if w.worker != "" && j.now < w.rowAt && j.now >= j.Scheduler.leases.end(w.worker) && !slices.Contains(workers, w.worker) {
+			workers = append(workers, w.worker)
+		}
+	}
+	if len(workers) < 2 {
+		return
+	}
+	var reading sync.WaitGroup
+	read := make([]lease.Lease, len(workers))
+	room := make(chan struct{}, leasesAtOnceMax)
+	for i, worker := range workers {
+		room <- struct{}{}
+		reading.Go(func() {
+			read[i], _ = j.Leases.Look(ctx, worker)
+			<-room
+		})
+	}
+	reading.Wait()
+	for i := range read {
+		if read[i].Worker != "" {
+			j.leases[workers[i]] = read[i]
+		}
+	}
+}
+
+// leaseEnd is until when a worker's lease holds at least, as far as is known here or can be read.
+func (j *judgement) leaseEnd(ctx context.Context, worker string) task.Instant {
+	if end := j.Scheduler.leases.end(worker); j.now < end {
+		return end
+	}
+	l, err := j.lease(ctx, worker)
+	if err != nil || l.Lost {
+		return 0 // the row's verdict will say what follows
+	}
+	return goodUntil(&l, j.since)
+}
+
 func (j *judgement) circumstances(ctx context.Context, t *task.Task) (c circumstances, err error) {
 	c = circumstances{now: j.now, since: j.since}
 	switch {
 	case t.State.IsRunning():
 		c.lease, err = j.lease(ctx, t.Worker)
+		c.since = max(j.since, j.dog.quiet(&c.lease))
 	case t.State == task.Enqueued:
 		c.queueAge, err = j.age(ctx, queue.NameFor(t))
 	}
@@ -451,6 +646,9 @@ func (r *runner) idle(ctx context.Context, full fullness) {
 	defer timer.Stop()
 	began, now := clock.StampOf(timer), r.Clock.Now()
 	until := min(r.nextScan, now.Add(idleMax))
+	if r.scanWaits(now) {
+		until = r.scanRetry
+	}
 	if full.left {
 		if isClosed(full.room) {
 			full.room = nil // the queue's own bound is further away than ours, so it tells nothing
@@ -462,6 +660,9 @@ func (r *runner) idle(ctx context.Context, full fullness) {
 		until = min(until, at.Add(-r.Lead/2))
 	}
 	if at, ok := r.nextWakeup(full); ok {
+		until = min(until, at)
+	}
+	if at, ok := r.watch.next(); ok {
 		until = min(until, at)
 	}
 	clock.ResetFrom(timer, began, until.Sub(now))
@@ -489,17 +690,26 @@ func isClosed(c <-chan struct{}) bool {
 	}
 }
 
-// pause backs a failing partition off by itself, with full jitter, so that no other one waits for it.
+// pause backs a failing partition off by itself, so that no other one waits for it.
 func (r *runner) pause(ctx context.Context, err error) {
 	if ctx.Err() != nil {
 		return
 	}
+	r.tell(ctx, err)
+	wait := r.backoff(r.failures)
+	r.failures++
+	_ = clock.Sleep(ctx, r.Clock, wait)
+}
+
+// backoff is the wait after so many failures: full jitter.
+func (r *runner) backoff(failures int) time.Duration {
+	jitter, _ := bits.Mul64(r.Clock.Uint64(), uint64(min(retryMin<<min(failures, 10), retryMax)))
+	return retryMin + time.Duration(jitter)
+}
+
+func (r *runner) tell(ctx context.Context, err error) {
 	r.failed(err)
 	r.Log.WarnContext(ctx, "partition will be tried again", slog.String("partition", r.partition.String()), slog.Any("error", err))
-	ceiling := min(retryMin<<min(r.failures, 10), retryMax)
-	r.failures++
-	jitter, _ := bits.Mul64(r.Clock.Uint64(), uint64(ceiling))
-	_ = clock.Sleep(ctx, r.Clock, retryMin+time.Duration(jitter))
 }
 
 func (r *runner) failed(err error) {

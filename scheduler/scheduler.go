@@ -30,7 +30,10 @@ const (
 	LeadDefault = 100 * time.Millisecond
 	// LookaheadRowsDefault bounds what one process reads ahead, over all its partitions.
 	LookaheadRowsDefault = 1 << 16
-	// Each partition's share of it stays within these.
+	// WatchedRowsDefault bounds the rows that one process watches, over all its partitions: mostly tasks that run for
+	// longer than their workers' leases. Those beyond it cost a write per lease.
+	WatchedRowsDefault = 1 << 17
+	// Each partition's share of the look-ahead stays within these.
 	partitionRowsMin, partitionRowsMax = 64, 4096
 	// batchRowsMax bounds one dispatch.
 	batchRowsMax = 512
@@ -100,6 +103,7 @@ type Config struct {
 	Window        time.Duration // 0: WindowDefault
 	Lead          time.Duration // 0: LeadDefault
 	LookaheadRows int           // 0: LookaheadRowsDefault
+	WatchedRows   int           // 0: WatchedRowsDefault
 }
 
 // Hooks are told what happened. A nil hook is not called.
@@ -124,6 +128,9 @@ func (c Config) withDefaults() Config {
 	if c.LookaheadRows == 0 {
 		c.LookaheadRows = LookaheadRowsDefault
 	}
+	if c.WatchedRows == 0 {
+		c.WatchedRows = WatchedRowsDefault
+	}
 	return c
 }
 
@@ -131,12 +138,19 @@ func (c Config) withDefaults() Config {
 type Scheduler struct {
 	Config
 
+	dog     watchdog
+	watched *budget
+	leases  goodLeases
+
 	runners atomic.Pointer[map[task.Partition]*runner] // replaced by Run, read by everyone
 }
 
 // New returns a scheduler that does nothing until Run.
 func New(c Config) *Scheduler {
 	s := &Scheduler{Config: c.withDefaults()}
+	s.watched = newBudget(s.WatchedRows)
+	s.Store = guardedStore{s.Store, s}
+	s.Leases = guardedLeases{s.Leases, s}
 	s.runners.Store(&map[task.Partition]*runner{})
 	return s
 }
@@ -206,6 +220,9 @@ func (s *Scheduler) Awake(t *task.Task) {
 		r.hint(*t, false)
 	}
 }
+
+// Watched is how many rows are watched in memory while their wake-ups stay in the past.
+func (s *Scheduler) Watched() int { return s.WatchedRows - int(max(s.watched.left.Load(), 0)) }
 
 // Overdue is the due time of the oldest task that waits to be dispatched, of each owned partition that has one in the past.
 func (s *Scheduler) Overdue() map[task.Partition]task.Instant {

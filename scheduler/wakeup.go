@@ -16,63 +16,77 @@ const sayRunsIn = 500 * time.Millisecond
 type verdict uint8
 
 const (
-	nothing  verdict = iota // the task ended, or its wake-up moved
-	carryOut                // the event is to be applied
-	reclaim                 // the lease ran out: mark it lost first, then apply the event
+	nothing   verdict = iota // the task ended, or its wake-up moved
+	carryOut                 // the event is to be applied
+	reclaim                  // the lease ran out: mark it lost first, then apply the event
+	lookAgain                // nothing has happened yet: look again at until, and leave the row as it is
+	lookLease                // the same, and the worker's lease alone will tell
 )
+
+// decision is a verdict with what it needs.
+type decision struct {
+	verdict verdict
+	event   task.Event   // carryOut, reclaim
+	until   task.Instant // lookAgain, lookLease
+}
 
 // circumstances is all that a decision about a fired wake-up may depend on besides the row.
 type circumstances struct {
 	now      task.Instant
-	since    task.Instant  // when this scheduler started: a heartbeat before may have found nobody
+	since    task.Instant  // from when on a heartbeat could be taken here: one before may have found nobody
 	queueAge time.Duration // of the oldest due message in the task's queue
 	lease    lease.Lease   // of the task's worker
 }
 
 // decide is the pure rule for a wake-up: ATF's table of states and next-trigger times.
-func decide(t *task.Task, c circumstances) (task.Event, verdict) {
+func decide(t *task.Task, c circumstances) decision {
 	if t.Wake.IsZero() {
-		return task.Event{}, nothing
+		return decision{}
 	}
 	switch t.State {
 	case task.Scheduled, task.RetriableFailure:
-		return task.Event{Kind: task.Enqueue}, carryOut
+		return decision{verdict: carryOut, event: task.Event{Kind: task.Enqueue}}
 	case task.Enqueued:
 		return decideEnqueued(t, c)
 	case task.Claimed, task.Processing:
 		return decideRunning(t, c)
 	default:
-		return task.Event{}, nothing
+		return decision{}
 	}
 }
 
 // decideEnqueued is the re-enqueue with its brake: while the queue itself is older than the
-// timeout the message is most likely still in it, so only the wake-up moves.
-func decideEnqueued(t *task.Task, c circumstances) (task.Event, verdict) {
+// timeout the message is most likely still in it, so nothing is sent.
+func decideEnqueued(t *task.Task, c circumstances) decision {
 	if c.queueAge >= task.EnqueueTimeout {
 		wait := max(task.EnqueueTimeoutAfter(t.Enqueues), 2*c.queueAge)
-		return task.Event{Kind: task.Extend, Until: c.now.Add(min(wait, task.EnqueueTimeoutMax))}, carryOut
+		return decision{verdict: lookAgain, until: c.now.Add(min(wait, task.EnqueueTimeoutMax))}
 	}
-	return task.Event{Kind: task.Enqueue}, carryOut
+	return decision{verdict: carryOut, event: task.Event{Kind: task.Enqueue}}
 }
 
 // decideRunning looks at the worker's lease; the task follows it.
-func decideRunning(t *task.Task, c circumstances) (task.Event, verdict) {
+func decideRunning(t *task.Task, c circumstances) decision {
 	lost := task.Event{Kind: task.WorkerLost, Worker: t.Worker, Attempt: t.Attempt, Blame: c.lease.Blames(t)}
 	if c.lease.Lost {
-		return lost, carryOut
+		return decision{verdict: carryOut, event: lost}
 	}
 	if c.lease.Over(c.now, c.since) {
-		return lost, reclaim
+		return decision{verdict: reclaim, event: lost}
 	}
-	end := max(c.lease.Receipt, c.since).Add(c.lease.Length + task.ClockBound)
+	end := goodUntil(&c.lease, c.since)
 	if t.State == task.Processing {
-		return task.Event{Kind: task.Extend, Until: end}, carryOut
+		return decision{verdict: lookLease, until: end}
 	}
 	if until := unconfirmedAt(t, c); c.now < until {
-		return task.Event{Kind: task.Extend, Until: min(end, until)}, carryOut
+		return decision{verdict: lookAgain, until: min(end, until)}
 	}
-	return task.Event{Kind: task.Unconfirmed, Worker: t.Worker, Attempt: t.Attempt}, carryOut
+	return decision{verdict: carryOut, event: task.Event{Kind: task.Unconfirmed, Worker: t.Worker, Attempt: t.Attempt}}
+}
+
+// goodUntil is when a lease is over unless it is renewed.
+func goodUntil(l *lease.Lease, since task.Instant) task.Instant {
+	return max(l.Receipt, since).Add(l.Length + task.ClockBound)
 }
 
 // unconfirmedAt is when to look at a claim again, or, if that is not later than now, whether it got lost on its way. Time

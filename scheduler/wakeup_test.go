@@ -39,53 +39,55 @@ func TestDecide(t *testing.T) {
 		l.Receipt = receipt
 		return l
 	}
-	extend := func(until task.Instant) task.Event { return task.Event{Kind: task.Extend, Until: until} }
+	act := func(kind task.EventKind) decision { return decision{verdict: carryOut, event: task.Event{Kind: kind}} }
+	do := func(event task.Event) decision { return decision{verdict: carryOut, event: event} }
+	take := func(event task.Event) decision { return decision{verdict: reclaim, event: event} }
+	again := func(until task.Instant) decision { return decision{verdict: lookAgain, until: until} }
+	follow := func(until task.Instant) decision { return decision{verdict: lookLease, until: until} }
 
 	for _, c := range []struct {
-		name  string
-		task  task.Task
-		c     circumstances
-		event task.Event
-		v     verdict
+		name string
+		task task.Task
+		c    circumstances
+		want decision
 	}{
-		{"no wake-up", task.Task{State: task.Scheduled}, circumstances{now: at}, task.Event{}, nothing},
-		{"an end", task.Task{State: task.Success, Wake: at}, circumstances{now: at}, task.Event{}, nothing},
-		{"scheduled", task.Task{State: task.Scheduled, Wake: at}, circumstances{now: at}, task.Event{Kind: task.Enqueue}, carryOut},
-		{"backed off", task.Task{State: task.RetriableFailure, Wake: at}, circumstances{now: at}, task.Event{Kind: task.Enqueue}, carryOut},
+		{"no wake-up", task.Task{State: task.Scheduled}, circumstances{now: at}, decision{}},
+		{"an end", task.Task{State: task.Success, Wake: at}, circumstances{now: at}, decision{}},
+		{"scheduled", task.Task{State: task.Scheduled, Wake: at}, circumstances{now: at}, act(task.Enqueue)},
+		{"backed off", task.Task{State: task.RetriableFailure, Wake: at}, circumstances{now: at}, act(task.Enqueue)},
 
-		{"enqueued, young queue", enqueued, circumstances{now: at}, task.Event{Kind: task.Enqueue}, carryOut},
-		{"enqueued, queue just younger than the timeout", enqueued, circumstances{now: at, queueAge: task.EnqueueTimeout - 1}, task.Event{Kind: task.Enqueue}, carryOut},
-		{"enqueued, queue as old as the timeout", enqueued, circumstances{now: at, queueAge: task.EnqueueTimeout}, extend(at.Add(2 * task.EnqueueTimeout)), carryOut},
-		{"enqueued, queue much older", enqueued, circumstances{now: at, queueAge: 10 * time.Minute}, extend(at.Add(20 * time.Minute)), carryOut},
-		{"enqueued, queue older than the longest timeout", enqueued, circumstances{now: at, queueAge: 9 * time.Hour}, extend(at.Add(task.EnqueueTimeoutMax)), carryOut},
-		{"enqueued and extended often", tired, circumstances{now: at, queueAge: task.EnqueueTimeout}, extend(at.Add(task.EnqueueTimeoutMax)), carryOut},
+		{"enqueued, young queue", enqueued, circumstances{now: at}, act(task.Enqueue)},
+		{"enqueued, queue just younger than the timeout", enqueued, circumstances{now: at, queueAge: task.EnqueueTimeout - 1}, act(task.Enqueue)},
+		{"enqueued, queue as old as the timeout", enqueued, circumstances{now: at, queueAge: task.EnqueueTimeout}, again(at.Add(2 * task.EnqueueTimeout))},
+		{"enqueued, queue much older", enqueued, circumstances{now: at, queueAge: 10 * time.Minute}, again(at.Add(20 * time.Minute))},
+		{"enqueued, queue older than the longest timeout", enqueued, circumstances{now: at, queueAge: 9 * time.Hour}, again(at.Add(task.EnqueueTimeoutMax))},
+		{"enqueued and extended often", tired, circumstances{now: at, queueAge: task.EnqueueTimeout}, again(at.Add(task.EnqueueTimeoutMax))},
 
-		{"processing, lease good", processing, circumstances{now: at, lease: good}, extend(end), carryOut},
-		{"processing, lease good to the last microsecond", processing, circumstances{now: end - 1, lease: good}, extend(end), carryOut},
-		{"processing, lease over", processing, circumstances{now: end, lease: good}, isLost, reclaim},
-		{"processing, lease over but not for us yet", processing, circumstances{now: end, since: at + 1, lease: good}, extend(end + 1), carryOut},
-		{"processing, lease over for us too", processing, circumstances{now: end + 1, since: at + 1, lease: good}, isLost, reclaim},
-		{"processing, lease lost", processing, circumstances{now: at, lease: lost}, isLost, carryOut},
-		{"processing bystander of a suspect", processing, circumstances{now: at, lease: accused}, isLost, carryOut},
-		{"processing suspect of a lost lease", suspect, circumstances{now: at, lease: accused}, isBlamed, carryOut},
-		{"processing suspect, another one accused", func() task.Task { s := suspect; s.ID = task.ID{8}; return s }(), circumstances{now: at, lease: accused}, isLost, carryOut},
+		{"processing, lease good", processing, circumstances{now: at, lease: good}, follow(end)},
+		{"processing, lease good to the last microsecond", processing, circumstances{now: end - 1, lease: good}, follow(end)},
+		{"processing, lease over", processing, circumstances{now: end, lease: good}, take(isLost)},
+		{"processing, lease over but not for us yet", processing, circumstances{now: end, since: at + 1, lease: good}, follow(end + 1)},
+		{"processing, lease over for us too", processing, circumstances{now: end + 1, since: at + 1, lease: good}, take(isLost)},
+		{"processing, lease lost", processing, circumstances{now: at, lease: lost}, do(isLost)},
+		{"processing bystander of a suspect", processing, circumstances{now: at, lease: accused}, do(isLost)},
+		{"processing suspect of a lost lease", suspect, circumstances{now: at, lease: accused}, do(isBlamed)},
+		{"processing suspect, another one accused", func() task.Task { s := suspect; s.ID = task.ID{8}; return s }(), circumstances{now: at, lease: accused}, do(isLost)},
 
-		{"claimed, lease good", claimed, circumstances{now: at, lease: good}, extend(confirmBy), carryOut},
-		{"claimed, a microsecond before the timeout", claimed, circumstances{now: confirmBy - 1, lease: good}, extend(confirmBy), carryOut},
-		{"claimed, and nothing heard since", claimed, circumstances{now: confirmBy, lease: good}, extend(confirmBy.Add(length / lease.BeatsPerLease)), carryOut},
-		{"claimed, nothing heard since, lease nearly over", claimed, circumstances{now: end - 1, lease: good}, extend(end), carryOut},
-		{"claimed, heard just before the timeout", claimed, circumstances{now: confirmBy, lease: heard(confirmBy - 1)}, extend(confirmBy.Add(length / lease.BeatsPerLease)), carryOut},
-		{"claimed, heard a moment ago", claimed, circumstances{now: confirmBy + 1, lease: heard(confirmBy)}, extend(confirmBy.Add(sayRunsIn)), carryOut},
-		{"claimed and never confirmed", claimed, circumstances{now: confirmBy.Add(sayRunsIn), lease: heard(confirmBy)}, unconfirmed, carryOut},
-		{"claimed ahead of its due time", func() task.Task { c := claimed; c.Due = at.Add(time.Second); return c }(), circumstances{now: confirmBy, lease: good}, extend(confirmBy.Add(time.Second)), carryOut},
-		{"claimed before we listened", claimed, circumstances{now: confirmBy, since: at.Add(time.Second), lease: good}, extend(confirmBy.Add(time.Second)), carryOut},
-		{"claimed, lease shorter than the timeout", claimed, circumstances{now: at, lease: lease.Lease{Length: 3 * time.Second, Receipt: at}}, extend(at.Add(3*time.Second + task.ClockBound)), carryOut},
-		{"claimed, lease over", claimed, circumstances{now: end, lease: good}, isLost, reclaim},
-		{"claimed, lease lost", claimed, circumstances{now: at, lease: lost}, isLost, carryOut},
+		{"claimed, lease good", claimed, circumstances{now: at, lease: good}, again(confirmBy)},
+		{"claimed, a microsecond before the timeout", claimed, circumstances{now: confirmBy - 1, lease: good}, again(confirmBy)},
+		{"claimed, and nothing heard since", claimed, circumstances{now: confirmBy, lease: good}, again(confirmBy.Add(length / lease.BeatsPerLease))},
+		{"claimed, nothing heard since, lease nearly over", claimed, circumstances{now: end - 1, lease: good}, again(end)},
+		{"claimed, heard just before the timeout", claimed, circumstances{now: confirmBy, lease: heard(confirmBy - 1)}, again(confirmBy.Add(length / lease.BeatsPerLease))},
+		{"claimed, heard a moment ago", claimed, circumstances{now: confirmBy + 1, lease: heard(confirmBy)}, again(confirmBy.Add(sayRunsIn))},
+		{"claimed and never confirmed", claimed, circumstances{now: confirmBy.Add(sayRunsIn), lease: heard(confirmBy)}, do(unconfirmed)},
+		{"claimed ahead of its due time", func() task.Task { c := claimed; c.Due = at.Add(time.Second); return c }(), circumstances{now: confirmBy, lease: good}, again(confirmBy.Add(time.Second))},
+		{"claimed before we listened", claimed, circumstances{now: confirmBy, since: at.Add(time.Second), lease: good}, again(confirmBy.Add(time.Second))},
+		{"claimed, lease shorter than the timeout", claimed, circumstances{now: at, lease: lease.Lease{Length: 3 * time.Second, Receipt: at}}, again(at.Add(3*time.Second + task.ClockBound))},
+		{"claimed, lease over", claimed, circumstances{now: end, lease: good}, take(isLost)},
+		{"claimed, lease lost", claimed, circumstances{now: at, lease: lost}, do(isLost)},
 	} {
-		event, v := decide(&c.task, c.c)
-		if event != c.event || v != c.v {
-			t.Errorf("%s: %+v, verdict %d; want %+v, verdict %d", c.name, event, v, c.event, c.v)
+		if got := decide(&c.task, c.c); got != c.want {
+			t.Errorf("%s: %+v, want %+v", c.name, got, c.want)
 		}
 	}
 }
@@ -97,12 +99,20 @@ func TestEveryVerdictIsAnEdge(t *testing.T) {
 		for _, l := range []lease.Lease{{Length: time.Minute, Receipt: at}, {Length: time.Second, Receipt: at.Add(-time.Hour)}, {Lost: true}} {
 			for _, age := range []time.Duration{0, time.Minute} {
 				row := task.Task{ID: task.ID{1}, State: s, Seq: 4, Wake: at, Due: at, ClaimedAt: at.Add(-time.Minute), Worker: "w", Attempt: 1, Enqueues: 1}
-				event, v := decide(&row, circumstances{now: at, lease: l, queueAge: age})
-				if v == nothing {
-					if !s.IsEnd() {
+				d := decide(&row, circumstances{now: at, lease: l, queueAge: age})
+				event := d.event
+				switch d.verdict {
+				case nothing:
+					if !s.IsEnd() && s != task.Acquired { // only waiting rows are, and they have no wake-up
 						t.Errorf("%s with a wake-up leads to nothing", s)
 					}
 					continue
+				case lookAgain, lookLease:
+					if d.until <= at {
+						t.Errorf("%s is looked at again at %d, which is not later than now", s, d.until)
+					}
+					event = task.Event{Kind: task.Extend, Until: d.until} // where memory has no room
+				case carryOut, reclaim:
 				}
 				next, _, err := row.Apply(event, at, task.Policy{MaxAttempts: 3})
 				if err != nil {

@@ -49,6 +49,7 @@ type world struct {
 	hooks  scheduler.Hooks
 	marks  scheduler.Leases // instead of leases
 	look   int              // rows of look-ahead
+	watch  int              // rows that are watched
 	wall   clock.Clock      // of the scheduler, instead of clock
 	ids    uint64
 
@@ -97,7 +98,7 @@ func (w *world) start() *scheduler.Scheduler {
 	}
 	s := scheduler.New(scheduler.Config{
 		Store: w.rows, Queue: w.queue, Dispatcher: w.sent, Leases: leases, Ownership: everything{}, Partitions: w.parts,
-		Clock: wall, Log: slog.New(slog.DiscardHandler), Hooks: w.hooks, LookaheadRows: w.look,
+		Clock: wall, Log: slog.New(slog.DiscardHandler), Hooks: w.hooks, LookaheadRows: w.look, WatchedRows: w.watch,
 	})
 	ctx, cancel := context.WithCancel(w.ctx)
 	done := make(chan error)
@@ -228,6 +229,41 @@ type rows struct {
 	fails   func(p task.Partition) error
 	scans   map[task.Partition]int
 	largest int // rows asked for
+	read    int // rows read one by one
+	woken   int // rows that scans of wake-ups returned
+}
+
+func (r *rows) Tasks(ctx context.Context, ids []task.ID) ([]task.Task, error) {
+	r.mu.Lock()
+	r.read += len(ids)
+	r.mu.Unlock()
+	return r.Store.Tasks(ctx, ids)
+}
+
+// readRows is how many rows were read one by one since it was asked last.
+func (r *rows) readRows() int {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	n := r.read
+	r.read = 0
+	return n
+}
+
+func (r *rows) ScanWakeups(ctx context.Context, p task.Partition, after store.WakeKey, through task.Instant, limit int) ([]task.Task, error) {
+	found, err := r.Store.ScanWakeups(ctx, p, after, through, limit)
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.woken += len(found)
+	return found, err
+}
+
+// wokenRows is how many rows scans of wake-ups returned since it was asked last.
+func (r *rows) wokenRows() int {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	n := r.woken
+	r.woken = 0
+	return n
 }
 
 func (r *rows) scanned(p task.Partition, limit int) (func(task.Partition), error) {

@@ -1,0 +1,115 @@
+package scheduler
+
+import (
+	"context"
+	"errors"
+	"sync"
+
+	"github.com/kinesin-io/kinesin/lease"
+	"github.com/kinesin-io/kinesin/store"
+	"github.com/kinesin-io/kinesin/task"
+)
+
+// guardedStore tells the watchdog how the store's reads fare.
+type guardedStore struct {
+	Store
+
+	s *Scheduler
+}
+
+// Tasks implements Store, as do the other methods.
+func (g guardedStore) Tasks(ctx context.Context, ids []task.ID) (rows []task.Task, err error) {
+	defer g.s.watchCall(false, &err)()
+	return g.Store.Tasks(ctx, ids)
+}
+
+func (g guardedStore) ScanWaiting(ctx context.Context, p task.Partition, after store.WaitingKey, through task.Instant, limit int) (rows []task.Task, err error) {
+	defer g.s.watchCall(false, &err)()
+	return g.Store.ScanWaiting(ctx, p, after, through, limit)
+}
+
+func (g guardedStore) ScanWakeups(ctx context.Context, p task.Partition, after store.WakeKey, through task.Instant, limit int) (rows []task.Task, err error) {
+	defer g.s.watchCall(false, &err)()
+	return g.Store.ScanWakeups(ctx, p, after, through, limit)
+}
+
+// guardedLeases tells the watchdog how the calls of the book of leases fare, and remembers what they say.
+type guardedLeases struct {
+	Leases
+
+	s *Scheduler
+}
+
+// Look implements Leases, as does MarkLost.
+func (g guardedLeases) Look(ctx context.Context, worker string) (l lease.Lease, err error) {
+	defer g.s.watchCall(false, &err)()
+	if l, err = g.Leases.Look(ctx, worker); err == nil {
+		g.s.leases.note(&l)
+	}
+	return l, err
+}
+
+func (g guardedLeases) MarkLost(ctx context.Context, seen lease.Lease) (err error) {
+	defer g.s.watchCall(true, &err)()
+	return g.Leases.MarkLost(ctx, seen)
+}
+
+// watchCall notes that a call begins; what it returns is to be deferred.
+func (s *Scheduler) watchCall(write bool, err *error) func() {
+	s.dog.began(s.Clock.Now(), write)
+	return func() { s.dog.ended(s.Clock.Now(), write, *err) }
+}
+
+// watchWrites notes how a dispatch fared. Only what the store did not answer speaks of it.
+func (s *Scheduler) watchWrites(orders []task.Order, dispatch func() []error) []error {
+	if len(orders) == 0 {
+		return nil
+	}
+	s.dog.began(s.Clock.Now(), true)
+	results := dispatch()
+	var unknown error
+	for _, err := range results {
+		if errors.Is(err, store.ErrUnknown) {
+			unknown = err
+			break
+		}
+	}
+	s.dog.ended(s.Clock.Now(), true, unknown)
+	return results
+}
+
+// goodLeasesMax bounds the leases that are remembered; one that is forgotten costs a read.
+const goodLeasesMax = 1 << 14
+
+// goodLeases remembers until when leases hold at least, for all partitions of a process: what one of them
+// has read spares the others the reading. It only ever says that a lease is good.
+type goodLeases struct {
+	mu    sync.Mutex
+	until map[string]task.Instant
+}
+
+func (g *goodLeases) note(l *lease.Lease) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if l.Lost {
+		delete(g.until, l.Worker)
+		return
+	}
+	if g.until == nil {
+		g.until = map[string]task.Instant{}
+	}
+	if _, found := g.until[l.Worker]; !found && len(g.until) >= goodLeasesMax {
+		for worker := range g.until { // any will do
+			delete(g.until, worker)
+			break
+		}
+	}
+	g.until[l.Worker] = goodUntil(l, 0)
+}
+
+// end is until when a lease holds at least; zero for one of which nothing is known.
+func (g *goodLeases) end(worker string) task.Instant {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.until[worker]
+}
