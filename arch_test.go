@@ -38,7 +38,7 @@ var (
 	}
 
 	// testOnly is what never gets into the binary that users run.
-	testOnly = []string{"internal/awslocal", "github.com/Shopify"}
+	testOnly = []string{"internal/awslocal", "internal/awsfake", "internal/awsfake/*", "github.com/Shopify"}
 
 	anything = []string{"*"}
 )
@@ -48,6 +48,8 @@ var table = []row{
 	{name: "task", stdOnly: true},
 	{name: "internal/clock", may: []string{"task"}},
 	{name: "internal/awslocal"},
+	{name: "internal/awsfake", may: []string{"internal/clock"}},
+	{name: "internal/awsfake/*", may: []string{"task", "internal/clock", "internal/awsfake"}},
 
 	{name: "partition", may: []string{"task", "internal/clock"}},
 	{name: "partition/partitiontest", may: []string{"task", "partition"}},
@@ -103,7 +105,7 @@ var planned []string
 var reserved = map[string][]string{
 	"github.com/cockroachdb": {"store/pebble"},
 	"github.com/spf13":       {"cmd/kinesin/cli"},
-	"github.com/aws":         {"store/dynamo", "internal/awslocal"},
+	"github.com/aws":         {"store/dynamo", "internal/awslocal", "internal/awsfake", "internal/awsfake/fakedynamo"},
 	"github.com/Shopify":     {"internal/awslocal"},
 	"k8s.io":                 {},
 }

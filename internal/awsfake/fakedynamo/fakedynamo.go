@@ -1,0 +1,101 @@
+// Package fakedynamo stands in for DynamoDB in tests and simulations: it has the methods of the client of
+// aws-sdk-go-v2 that a store needs, keeps everything in memory, and enforces what emulators do not: pages of 1 MB
+// counted before filters, 16 MB and unprocessed keys in batches, 1,000 write and 3,000 read units a second for each partition
+// key of a table or an index, replicas and indexes that lag, rows that TTL deletes late, and consumed capacity by the real rules, in batches of statements too.
+//
+// Not modelled: transactions, local indexes, streams, backups, provisioned capacity of whole tables, splits of hot
+// partitions, adaptive and burst capacity beyond a second, document paths, sets in updates, the list of reserved words, and parallel scans.
+// What a caller asks of that is refused with awsfake.ErrNotModelled. Tables are there at once when created.
+package fakedynamo
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"github.com/kinesin-io/kinesin/internal/awsfake"
+	"github.com/kinesin-io/kinesin/internal/clock"
+	"github.com/kinesin-io/kinesin/task"
+)
+
+// Config says how a service behaves. The zero value has the real limits, no lag, and the machine's clock.
+type Config struct {
+	Clock clock.Clock
+	Seed  uint64
+	// BaseLag and IndexLag are how long, at most, eventually consistent reads and indexes lag behind.
+	BaseLag, IndexLag time.Duration
+	// TTLLag is how long, at most, a row outlives its TTL attribute. AWS says typically within a few days.
+	TTLLag time.Duration
+	// WriteUnits and ReadUnits are the units per second of one partition key, 1,000 and 3,000 unless set; negative: no limit.
+	WriteUnits, ReadUnits float64
+	// Attempts is how often the client's retryer tries; see awsfake.Service.
+	Attempts int
+}
+
+// DB is one region's DynamoDB. All methods are safe for concurrent use.
+type DB struct {
+	// Faults is where a test says what goes wrong.
+	Faults *awsfake.Faults
+
+	cfg     Config
+	service *awsfake.Service
+
+	mu     sync.Mutex // guards all below; never held while waiting
+	tables map[string]*table
+	spent  Spent
+}
+
+// Spent is what all calls have consumed so far, in units of capacity.
+type Spent struct{ Read, Write float64 }
+
+// New returns an empty DynamoDB.
+func New(cfg Config) *DB {
+	if cfg.Clock == nil {
+		cfg.Clock = clock.Real()
+	}
+	cfg.WriteUnits = orDefault(cfg.WriteUnits, writeUnitsMax)
+	cfg.ReadUnits = orDefault(cfg.ReadUnits, readUnitsMax)
+	f := awsfake.NewFaults(cfg.Seed)
+	return &DB{
+		Faults: f, cfg: cfg, tables: map[string]*table{},
+		service: &awsfake.Service{ID: "DynamoDB", Clock: cfg.Clock, Faults: f, Attempts: cfg.Attempts, Throttle: tooFast, Broken: broken},
+	}
+}
+
+func orDefault(v, standard float64) float64 {
+	if v == 0 {
+		return standard
+	}
+	return v
+}
+
+// Spent is what all calls have consumed since New.
+func (db *DB) Spent() Spent {
+	db.mu.Lock()
+	defer db.mu.Unlock()
+	return db.spent
+}
+
+// do runs one call under the lock.
+func do[Out any](ctx context.Context, db *DB, call string, run func(now task.Instant) (*Out, error)) (*Out, error) {
+	return awsfake.Do(ctx, db.service, call, func() (*Out, error) {
+		db.mu.Lock()
+		defer db.mu.Unlock()
+		now := db.cfg.Clock.Now()
+		for _, t := range db.tables {
+			t.expire(now)
+		}
+		return run(now)
+	})
+}
+
+func (db *DB) table(name *string) (*table, error) {
+	if name == nil {
+		return nil, invalid("1 validation error detected: Value null at 'tableName' failed to satisfy constraint: Member must not be null")
+	}
+	t := db.tables[*name]
+	if t == nil {
+		return nil, noTable()
+	}
+	return t, nil
+}

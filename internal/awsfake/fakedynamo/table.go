@@ -1,0 +1,255 @@
+package fakedynamo
+
+import (
+	"cmp"
+	"hash/fnv"
+	"time"
+
+	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
+	"github.com/google/btree"
+
+	"github.com/kinesin-io/kinesin/internal/awsfake"
+	"github.com/kinesin-io/kinesin/task"
+)
+
+// The limits of keys and items.
+const (
+	hashKeyBytesMax  = 2048
+	rangeKeyBytesMax = 1024
+	itemBytesMax     = 400 << 10
+)
+
+// row is an item in an ordered tree: partitions in the order of a hash, as scans see them, and by sort key within.
+type row struct {
+	hash         uint64
+	pk, sk       string
+	basePK, base string // of an index, whose own keys need not be unique
+	item         item
+}
+
+func (a row) less(b row) bool {
+	return cmp.Or(cmp.Compare(a.hash, b.hash), cmp.Compare(a.pk, b.pk), cmp.Compare(a.sk, b.sk),
+		cmp.Compare(a.basePK, b.basePK), cmp.Compare(a.base, b.base)) < 0
+}
+
+type tree = btree.BTreeG[row]
+
+const treeDegree = 32
+
+func newTree() *tree { return btree.NewG(treeDegree, row.less) }
+
+// schema names the keys of a table or an index.
+type schema struct {
+	hash, sort string // sort is empty where there is none
+	types      map[string]types.ScalarAttributeType
+}
+
+func (s *schema) names() []string {
+	if s.sort == "" {
+		return []string{s.hash}
+	}
+	return []string{s.hash, s.sort}
+}
+
+// locate is where an item belongs.
+func (s *schema) locate(m item) row {
+	pk, _ := order(m[s.hash])
+	sk, _ := order(m[s.sort])
+	return row{hash: hashOf(pk), pk: pk, sk: sk, item: m}
+}
+
+func hashOf(pk string) uint64 {
+	h := fnv.New64a()
+	_, _ = h.Write([]byte(pk))
+	return h.Sum64()
+}
+
+// check refuses an item without valid keys.
+func (s *schema) check(m item) error {
+	for _, name := range s.names() {
+		v := m[name]
+		if v == nil {
+			return invalid("One or more parameter values were invalid: Missing the key %s in the item", name)
+		}
+		if typeOf(v) != string(s.types[name]) {
+			return invalid("One or more parameter values were invalid: Type mismatch for key %s expected: %s actual: %s", name, s.types[name], typeOf(v))
+		}
+		limit := rangeKeyBytesMax
+		if name == s.hash {
+			limit = hashKeyBytesMax
+		}
+		switch size := valueBytes(v); {
+		case size == 0:
+			return invalid("One or more parameter values are not valid. The AttributeValue for a key attribute cannot contain an empty string value. Key: %s", name)
+		case size > limit:
+			return invalid("One or more parameter values were invalid: Size of key %s has exceeded the maximum size limit of %d bytes", name, limit)
+		}
+	}
+	return nil
+}
+
+// checkKey refuses what is not exactly a key.
+func (s *schema) checkKey(key item) error {
+	if len(key) != len(s.names()) || s.check(key) != nil {
+		return invalid("The provided key element does not match the schema")
+	}
+	return nil
+}
+
+// table is one table. Its rows are what strongly consistent reads see.
+type table struct {
+	schema
+
+	name      string
+	created   time.Time
+	protected bool // against deletion
+	rows      *tree
+	lagging   *replica
+	indexes   []*index
+	ttl       string // attribute, empty when TTL is off
+	expiry    *expiries
+	writes    *buckets
+	reads     *buckets
+	faults    *awsfake.Faults
+	ttlLag    time.Duration
+}
+
+// index is a global secondary index.
+type index struct {
+	schema
+	*replica
+
+	name       string
+	projection types.Projection
+	keep       []string // attributes of the projection; nil is all of them
+	writes     *buckets
+	reads      *buckets
+}
+
+// replica is a tree that changes some time after its table, in the same order.
+type replica struct {
+	rows    *tree
+	lagMax  time.Duration
+	pending []pendingChange
+}
+
+type pendingChange struct {
+	at       task.Instant
+	old, new *row
+}
+
+func newReplica(lagMax time.Duration) *replica { return &replica{rows: newTree(), lagMax: lagMax} }
+
+func (r *replica) change(now task.Instant, lag time.Duration, before, after *row) {
+	at := now.Add(lag)
+	if n := len(r.pending); n > 0 {
+		at = max(at, r.pending[n-1].at)
+	}
+	r.pending = append(r.pending, pendingChange{at, before, after})
+	r.settle(now)
+}
+
+// settle applies what has arrived by now.
+func (r *replica) settle(now task.Instant) {
+	done := 0
+	for ; done < len(r.pending) && r.pending[done].at <= now; done++ {
+		p := r.pending[done]
+		if p.old != nil {
+			r.rows.Delete(*p.old)
+		}
+		if p.new != nil {
+			r.rows.ReplaceOrInsert(*p.new)
+		}
+	}
+	r.pending = r.pending[done:]
+}
+
+func (t *table) get(key item) item {
+	found, _ := t.rows.Get(t.locate(key))
+	return found.item
+}
+
+func (t *table) getLagging(key item, now task.Instant) item {
+	t.lagging.settle(now)
+	found, _ := t.lagging.rows.Get(t.locate(key))
+	return found.item
+}
+
+// entry is an item's row in the index, nil when it has none.
+func (x *index) entry(t *table, m item) *row {
+	if m == nil {
+		return nil
+	}
+	for _, name := range x.names() {
+		if m[name] == nil {
+			return nil
+		}
+	}
+	if x.keep != nil {
+		m = project(m, x.keep)
+	}
+	r, base := x.locate(m), t.locate(m)
+	r.basePK, r.base = base.pk, base.sk
+	return &r
+}
+
+// checkNew refuses an item that the table or one of its indexes cannot hold.
+func (t *table) checkNew(m item) error {
+	if err := t.check(m); err != nil {
+		return err
+	}
+	if itemBytes(m) > itemBytesMax {
+		return invalid("Item size has exceeded the maximum allowed size")
+	}
+	for _, x := range t.indexes {
+		if x.entry(t, m) == nil {
+			for _, name := range x.names() {
+				if v := m[name]; v != nil && typeOf(v) != string(x.types[name]) {
+					return x.check(m)
+				}
+			}
+			continue
+		}
+		if err := x.check(m); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// put replaces one item by another, either of which may be nil, here and (later) in replicas and indexes.
+func (t *table) put(now task.Instant, old, changed item) {
+	before, after := t.rowOf(old), t.rowOf(changed)
+	if after != nil {
+		t.rows.ReplaceOrInsert(*after)
+	} else if before != nil {
+		t.rows.Delete(*before)
+	}
+	t.lagging.change(now, t.faults.Between(t.lagging.lagMax), before, after)
+	for _, x := range t.indexes {
+		x.change(now, t.faults.Between(x.lagMax), x.entry(t, old), x.entry(t, changed))
+	}
+	t.noteExpiry(changed)
+}
+
+func (t *table) rowOf(m item) *row {
+	if m == nil {
+		return nil
+	}
+	r := t.locate(m)
+	return &r
+}
+
+// pass asks for room for a write of one item, which also needs room in every index that it touches.
+func (t *table) pass(now task.Instant, key item) bool {
+	if !t.writes.pass(now, t.locate(key).pk) {
+		return false
+	}
+	old := t.get(key)
+	for _, x := range t.indexes {
+		if e := x.entry(t, old); e != nil && !x.writes.pass(now, e.pk) {
+			return false
+		}
+	}
+	return true
+}
