@@ -33,7 +33,7 @@ var (
 
 	// serverSide is what never gets into the binary of a worker.
 	serverSide = []string{
-		"inbound", "scheduler", "dispatcher", "hsc", "catalog", "lease", "partition", "server", "store", "store/*", "queue", "queue/*",
+		"inbound", "inbound/*", "scheduler", "dispatcher", "hsc", "catalog", "lease", "partition", "server", "store", "store/*", "queue", "queue/*",
 		"github.com/cockroachdb", "github.com/aws", "k8s.io",
 	}
 
@@ -47,6 +47,7 @@ var table = []row{
 	{name: "."},
 	{name: "task", stdOnly: true},
 	{name: "internal/clock", may: []string{"task"}},
+	{name: "internal/gather", may: []string{"task", "internal/clock"}},
 	{name: "internal/awslocal"},
 	{name: "internal/awsfake", may: []string{"internal/clock"}},
 	{name: "internal/awsfake/*", may: []string{"task", "internal/clock", "internal/awsfake"}},
@@ -66,10 +67,14 @@ var table = []row{
 	{name: "queue/queuetest", may: []string{"task", "partition", "queue", "internal/clock"}},
 
 	{name: "api", may: []string{"task", "api/*"}, never: serverSide},
+	{name: "api/envelope", may: []string{"task", "api/kinesinv1"}, never: serverSide},
 	{name: "api/kinesinv1", never: serverSide, generated: true},
 	{name: "api/kinesinv1/kinesinv1connect", may: []string{"api/kinesinv1"}, never: serverSide, generated: true},
 
-	{name: "inbound", may: slices.Concat(seams, wire)},
+	{name: "inbound", may: slices.Concat(seams, wire, []string{"inbound/buffer", "internal/gather"}), tests: []string{"inbound/buffer/mem", "inbound/buffer/buffertest"}},
+	{name: "inbound/buffer"},
+	{name: "inbound/buffer/mem", may: []string{"task", "inbound/buffer", "internal/clock"}, tests: []string{"inbound/buffer/buffertest"}},
+	{name: "inbound/buffer/buffertest", may: []string{"inbound/buffer"}},
 	{name: "scheduler", may: seams},
 	{name: "dispatcher", may: seams},
 	{name: "hsc", may: slices.Concat(seams, wire)},

@@ -1,0 +1,247 @@
+// Package buffertest says in executable form what an implementer of package buffer owes.
+package buffertest
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/kinesin-io/kinesin/inbound/buffer"
+)
+
+// visibility is what New must set: long enough for a slow emulator, short enough to be waited for.
+const (
+	Visibility = 2 * time.Second
+	waitMax    = 20 * time.Second
+)
+
+// Run runs the suite. open returns an empty buffer with the visibility timeout Visibility and a BodyBytesMax of at
+// least 4 KiB; the suite closes it. It takes real time: some seconds for the whole, in parallel.
+func Run(t *testing.T, open func(t *testing.T) buffer.Buffer) {
+	t.Helper()
+	for name, test := range map[string]func(*testing.T, *subject){
+		"SentIsReceived":          sentIsReceived,
+		"ManyAtOnce":              manyAtOnce,
+		"DeletedIsGone":           deletedIsGone,
+		"UndeletedComesAgain":     undeletedComesAgain,
+		"RetryAtOnceAndLater":     retryAtOnceAndLater,
+		"Delay":                   delay,
+		"TooLarge":                tooLarge,
+		"ReceiveEndsWithContext":  receiveEndsWithContext,
+		"ReceiveWaits":            receiveWaits,
+		"CloseEndsReceive":        closeEndsReceive,
+		"NothingToDoIsNoRequests": nothingToDo,
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			b := open(t)
+			t.Cleanup(func() {
+				if err := b.Close(); err != nil {
+					t.Error(err)
+				}
+			})
+			test(t, &subject{b, t})
+		})
+	}
+}
+
+type subject struct {
+	buffer.Buffer
+
+	t *testing.T
+}
+
+func (s *subject) send(delay time.Duration, bodies ...string) {
+	s.t.Helper()
+	messages := make([]buffer.Outgoing, len(bodies))
+	for i, body := range bodies {
+		messages[i] = buffer.Outgoing{Body: body, Delay: delay}
+	}
+	results := s.Send(s.t.Context(), messages)
+	if err := errors.Join(results...); err != nil || len(results) != len(bodies) {
+		s.t.Fatalf("%d results of %d: %v", len(results), len(bodies), err)
+	}
+}
+
+// receive collects n messages.
+func (s *subject) receive(n int) (all []buffer.Message) {
+	s.t.Helper()
+	ctx, cancel := context.WithTimeout(s.t.Context(), waitMax)
+	defer cancel()
+	for len(all) < n {
+		got, err := s.Receive(ctx, n-len(all))
+		if err != nil {
+			s.t.Fatalf("%d of %d messages: %v", len(all), n, err)
+		}
+		if len(got) > min(n-len(all), buffer.BatchMax) {
+			s.t.Fatalf("%d messages, asked for %d", len(got), n-len(all))
+		}
+		all = append(all, got...)
+	}
+	return all
+}
+
+// wantNone checks that nothing is there now.
+func (s *subject) wantNone(d time.Duration) {
+	s.t.Helper()
+	ctx, cancel := context.WithTimeout(s.t.Context(), d)
+	defer cancel()
+	if got, err := s.Receive(ctx, 10); len(got) > 0 || err == nil && ctx.Err() != nil {
+		s.t.Errorf("received %v, %v", got, err)
+	}
+}
+
+func bodies(messages []buffer.Message) []string {
+	all := make([]string, len(messages))
+	for i, m := range messages {
+		all[i] = m.Body
+	}
+	slices.Sort(all)
+	return all
+}
+
+func sentIsReceived(t *testing.T, s *subject) {
+	body := "QUJD+/09=" + strings.Repeat("x", 3000)
+	s.send(0, body)
+	got := s.receive(1)
+	if got[0].Body != body || got[0].Receives != 1 || got[0].Receipt == "" {
+		t.Errorf("%+v", got)
+	}
+}
+
+func manyAtOnce(t *testing.T, s *subject) {
+	var want []string
+	for n := range 37 {
+		want = append(want, strings.Repeat("m", 1+n))
+	}
+	s.send(0, want...)
+	got := s.receive(len(want))
+	if !slices.Equal(bodies(got), want) {
+		t.Errorf("%q", bodies(got))
+	}
+	if err := s.Delete(t.Context(), got); err != nil {
+		t.Error(err)
+	}
+	s.wantNone(Visibility + time.Second)
+}
+
+func deletedIsGone(t *testing.T, s *subject) {
+	s.send(0, "a")
+	got := s.receive(1)
+	for range 2 { // once more is no harm
+		if err := s.Delete(t.Context(), got); err != nil {
+			t.Error(err)
+		}
+	}
+	s.wantNone(Visibility + time.Second)
+}
+
+func undeletedComesAgain(t *testing.T, s *subject) {
+	s.send(0, "a")
+	first := s.receive(1)
+	s.wantNone(Visibility / 4)
+	again := s.receive(1)
+	if again[0].Body != "a" || again[0].Receives != 2 || again[0].Receipt == first[0].Receipt {
+		t.Errorf("%+v after %+v", again, first)
+	}
+}
+
+func retryAtOnceAndLater(t *testing.T, s *subject) {
+	s.send(0, "a")
+	if err := s.Retry(t.Context(), s.receive(1), 0); err != nil {
+		t.Fatal(err)
+	}
+	second := s.receive(1)
+	if second[0].Receives != 2 {
+		t.Errorf("%+v", second)
+	}
+	if err := s.Retry(t.Context(), second, 2*Visibility); err != nil {
+		t.Fatal(err)
+	}
+	s.wantNone(Visibility + 500*time.Millisecond) // longer than the visibility timeout
+	s.receive(1)
+	if err := s.Retry(t.Context(), second, buffer.RetryMax+time.Second); err == nil {
+		t.Error("retry beyond the limit")
+	}
+}
+
+func delay(t *testing.T, s *subject) {
+	s.send(1200*time.Millisecond, "later") // rounded up to whole seconds
+	s.wantNone(900 * time.Millisecond)
+	s.receive(1)
+	if r := s.Send(t.Context(), []buffer.Outgoing{{Body: "a", Delay: buffer.DelayMax + time.Second}}); r[0] == nil {
+		t.Error("delay beyond the limit")
+	}
+}
+
+func tooLarge(t *testing.T, s *subject) {
+	most := s.BodyBytesMax()
+	r := s.Send(t.Context(), []buffer.Outgoing{{Body: "a"}, {Body: strings.Repeat("x", most+1)}, {Body: strings.Repeat("y", most)}, {Body: "b"}})
+	if !errors.Is(r[1], buffer.ErrTooLarge) || errors.Join(r[0], r[2], r[3]) != nil {
+		t.Errorf("%v", r)
+	}
+	if got := bodies(s.receive(3)); got[0] != "a" || got[1] != "b" || len(got[2]) != most {
+		t.Errorf("%d bodies", len(got))
+	}
+}
+
+func receiveEndsWithContext(t *testing.T, s *subject) {
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan error, 1)
+	go func() {
+		_, err := s.Receive(ctx, 1)
+		done <- err
+	}()
+	cancel()
+	select {
+	case err := <-done:
+		if err == nil {
+			t.Error("no error")
+		}
+	case <-time.After(waitMax):
+		t.Error("still waits")
+	}
+}
+
+func receiveWaits(t *testing.T, s *subject) {
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		s.receive(1)
+	}()
+	s.send(0, "a")
+	select {
+	case <-done:
+	case <-time.After(waitMax):
+		t.Error("not received")
+	}
+}
+
+func closeEndsReceive(t *testing.T, s *subject) {
+	done := make(chan error, 1)
+	go func() {
+		_, err := s.Receive(t.Context(), 1)
+		done <- err
+	}()
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if err := <-done; !errors.Is(err, buffer.ErrClosed) {
+		t.Errorf("receive: %v", err)
+	}
+	if r := s.Send(t.Context(), []buffer.Outgoing{{Body: "a"}}); !errors.Is(r[0], buffer.ErrClosed) {
+		t.Errorf("send: %v", r)
+	}
+}
+
+func nothingToDo(t *testing.T, s *subject) {
+	if r := s.Send(t.Context(), nil); len(r) != 0 {
+		t.Error(r)
+	}
+	if err := errors.Join(s.Delete(t.Context(), nil), s.Retry(t.Context(), nil, time.Second)); err != nil {
+		t.Error(err)
+	}
+}
