@@ -61,12 +61,17 @@ type world struct {
 
 func inWorld(t *testing.T, queueDepth int, test func(w *world)) {
 	t.Helper()
+	inWorldOver(t, queueDepth, func(*world) store.Driver { return storemem.New() }, test)
+}
+
+func inWorldOver(t *testing.T, queueDepth int, open func(w *world) store.Driver, test func(w *world)) {
+	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		v := clock.NewVirtual(start, 1)
 		v.Settle(synctest.Wait)
 		c := v.Process(0)
 		w := &world{t: t, ctx: t.Context(), time: v, clock: c, failed: map[task.Partition]int{}}
-		w.rows = &rows{Store: store.New(storemem.New(), store.Config{Clock: c})}
+		w.rows = &rows{Store: store.New(open(w), store.Config{Clock: c})}
 		w.queue = queue.New(queuemem.New(c, queuemem.Config{DepthMax: queueDepth}))
 		w.leases = lease.NewBook(w.rows.Store, c)
 		w.parts = &partitions{all: []task.Partition{high, low}, changed: make(chan struct{})}
