@@ -54,6 +54,7 @@ var table = []row{
 
 	{name: "partition", may: []string{"task", "internal/clock"}},
 	{name: "partition/partitiontest", may: []string{"task", "partition"}},
+	{name: "partition/fleet", may: []string{"task", "store", "internal/clock"}, tests: []string{"partition"}},
 	{name: "store", may: []string{"task", "partition", "internal/clock"}},
 	{name: "queue", may: []string{"task", "partition", "internal/clock"}},
 	{name: "lease", may: []string{"task", "store", "internal/clock"}},

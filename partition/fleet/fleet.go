@@ -1,0 +1,299 @@
+// Package fleet is membership by lease rows: each process keeps one control row of
+// kind "member" and renews it; whoever stops renewing is out. It is a partition.Membership for
+// several processes over one store.
+//
+// Nobody's wall clock is compared with another's. A process judges the others by its own
+// monotonic time since it last saw their rows change, and only while it reads the store often enough
+// to have seen a change: after an outage of the store, or a pause of this process, everyone gets
+// a whole lease again. A wrong verdict costs refused writes, never a second start: membership only
+// decides who tries.
+//
+// The package owns the rows of its kind. It never reads tasks, and it decides nothing about partitions.
+package fleet
+
+import (
+	"context"
+	"encoding/base32"
+	"encoding/binary"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/kinesin-io/kinesin/internal/clock"
+	"github.com/kinesin-io/kinesin/store"
+)
+
+// Kind is the kind of the control rows.
+const Kind = "member"
+
+// Timing. A member that is killed is out at the others at most RenewEvery (until they saw its last
+// change) + Length + RenewEvery (until they look again) after its last renewal: 8 seconds.
+const (
+	// RenewEvery is how often a process renews its row and reads those of the others.
+	RenewEvery = 1500 * time.Millisecond
+	// Length is how long a row may stay unchanged.
+	Length = 5 * time.Second
+
+	// gapMax is the longest time between two reads of the rows after which silence still means something.
+	gapMax = 2 * RenewEvery
+	// strangerFor is how long a row that was there at the first read may stay unchanged. It is shorter than Length because a
+	// process that starts most often follows one that was killed, whose row it finds.
+	strangerFor = gapMax
+	// buriedAfter is how long a row must have been silent to be deleted by others.
+	buriedAfter = 12 * Length
+	// callMax bounds a round of calls to the store, so that one that hangs does not stop the next.
+	callMax = Length
+	// casTriesMax bounds how often the own row is written in one round because it was changed meanwhile.
+	casTriesMax = 3
+
+	suffixChars = 8 // 40 random bits
+)
+
+// Rows is what a membership needs of a store.
+type Rows interface {
+	Control(ctx context.Context, kind, name string) (store.Control, error)
+	Controls(ctx context.Context, kind string) ([]store.Control, error)
+	PutControl(ctx context.Context, c store.Control) error
+	DeleteControl(ctx context.Context, c store.Control) error
+}
+
+// Config is what a Membership is made of. All but Hooks is required.
+type Config struct {
+	Rows  Rows
+	Self  string // name of this process, unique among all; see NewName
+	Clock clock.Clock
+	Log   *slog.Logger
+	Hooks Hooks
+}
+
+// Hooks are told what happened. A nil hook is not called.
+type Hooks struct {
+	// ClockAhead: a member's clock is ahead of ours by at least this much. Worker leases are judged by the clocks of several
+	// processes, so it has to stay far below a quarter of the shortest lease.
+	ClockAhead func(member string, by time.Duration)
+}
+
+// NewName makes a name for a process out of something readable, such as the host's name, and random
+// characters: a process that starts again is another member.
+func NewName(readable string, random uint64) string {
+	var bits [8]byte
+	binary.BigEndian.PutUint64(bits[:], random)
+	return readable + "-" + strings.ToLower(base32.HexEncoding.EncodeToString(bits[:])[:suffixChars])
+}
+
+// Membership implements partition.Membership. Members is empty until Join or Run has read the rows.
+type Membership struct {
+	Config
+
+	run string // tells this process from another one of its name
+
+	// Of the rounds alone, which come one after the other.
+	version uint64 // of our row as it was last written; 0: to be made
+	beat    uint64 // renewals so far
+	ours    bool   // the row of our name is ours
+	others  others
+
+	mu      sync.Mutex // guards what follows
+	members []string
+	changed chan struct{}
+}
+
+// New returns a membership that knows nobody yet.
+func New(c Config) *Membership {
+	var run [8]byte
+	binary.BigEndian.PutUint64(run[:], c.Clock.Uint64())
+	return &Membership{
+		Config: c, run: base32.HexEncoding.EncodeToString(run[:]),
+		others: others{}, changed: make(chan struct{}),
+	}
+}
+
+// Self is the name of this process.
+func (m *Membership) Self() string { return m.Config.Self }
+
+// Members are the processes that renew their rows, as far as this one knows.
+func (m *Membership) Members() []string {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return slices.Clone(m.members)
+}
+
+// Changed returns a channel that is closed at the next change of Members.
+func (m *Membership) Changed() <-chan struct{} {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.changed
+}
+
+// Run renews and reads until ctx ends; then it takes this process's row away, so that the others need not wait for it.
+func (m *Membership) Run(ctx context.Context) error {
+	for {
+		if err := m.round(ctx); err != nil && ctx.Err() == nil {
+			m.Log.WarnContext(ctx, "membership not renewed", slog.Any("error", err))
+		}
+		if clock.Sleep(ctx, m.Clock, RenewEvery) != nil {
+			m.leave(context.WithoutCancel(ctx))
+			return nil //nolint:nilerr // the end of ctx is the way to stop
+		}
+	}
+}
+
+// round is one renewal and one look at the others. What it could not do it leaves as it was.
+func (m *Membership) round(ctx context.Context) error {
+	ctx, done := within(ctx, m.Clock, callMax)
+	defer done()
+	robbed, err := m.renew(ctx)
+	rows, readErr := m.Rows.Controls(ctx, Kind)
+	if readErr != nil {
+		return errors.Join(err, fmt.Errorf("read the members: %w", readErr))
+	}
+	if len(rows) == 0 { // though our own was just written
+		return errors.Join(err, errEmpty)
+	}
+	if m.ours {
+		rows = slices.DeleteFunc(rows, func(row store.Control) bool { return row.Name == m.Config.Self })
+	}
+	m.look(ctx, rows, robbed)
+	m.publish()
+	return errors.Join(err, m.bury(ctx))
+}
+
+var errEmpty = errors.New("the store shows no member at all: the last ones known are kept")
+
+// renew writes our row. robbed says that somebody else had deleted it.
+func (m *Membership) renew(ctx context.Context) (robbed bool, err error) {
+	for range casTriesMax {
+		next := m.version + 1
+		err = m.Rows.PutControl(ctx, m.row(next))
+		if err == nil {
+			m.version, m.ours = next, true
+			return robbed, nil
+		}
+		if !errors.Is(err, store.ErrConflict) {
+			break
+		}
+		have, readErr := m.current(ctx, err)
+		switch {
+		case errors.Is(readErr, store.ErrNotFound):
+			robbed, m.version = m.version > 0, 0
+		case readErr != nil:
+			return robbed, fmt.Errorf("read the membership of %s: %w", m.Config.Self, readErr)
+		case decode(&have).Run == m.run: // a write of ours whose answer got lost
+			m.version = have.Version
+		default:
+			m.ours, m.version = false, 0
+			return robbed, fmt.Errorf("%w: %s", errTaken, m.Config.Self)
+		}
+	}
+	return robbed, fmt.Errorf("renew the membership of %s: %w", m.Config.Self, err)
+}
+
+// errTaken makes this process stand back, without partitions, until the other is silent and buried.
+var errTaken = errors.New("another process is a member of the same name; give each one of its own")
+
+// current is the row as the conflict showed it, or as it is read now.
+func (m *Membership) current(ctx context.Context, conflict error) (store.Control, error) {
+	if seen, ok := errors.AsType[*store.ConflictError](conflict); ok && seen.Control != nil {
+		return *seen.Control, nil
+	}
+	return m.Rows.Control(ctx, Kind, m.Config.Self)
+}
+
+// look judges the rows of others, and tells of clocks that are ahead of ours.
+func (m *Membership) look(ctx context.Context, rows []store.Control, robbed bool) {
+	for _, skewed := range m.others.look(rows, clock.Mono(m.Clock), m.Clock.Now(), robbed) {
+		if skewed.first {
+			m.Log.WarnContext(ctx, "a member's clock is ahead of ours: worker leases are judged by both",
+				slog.String("member", skewed.name), slog.Duration("ahead_by", skewed.by))
+		}
+		if m.Hooks.ClockAhead != nil {
+			m.Hooks.ClockAhead(skewed.name, skewed.by)
+		}
+	}
+}
+
+// publish makes the members known that are alive now.
+func (m *Membership) publish() {
+	members := m.others.alive()
+	members = slices.DeleteFunc(members, func(name string) bool { return name == m.Config.Self })
+	if m.ours {
+		members = append(members, m.Config.Self)
+	}
+	slices.Sort(members)
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if len(members) == 0 || slices.Equal(members, m.members) {
+		return
+	}
+	m.members = members
+	close(m.changed)
+	m.changed = make(chan struct{})
+}
+
+// bury deletes rows that have been silent for long, unless they move at this moment.
+func (m *Membership) bury(ctx context.Context) error {
+	for _, row := range m.others.toBury(clock.Mono(m.Clock), m.Config.Self) {
+		if err := m.Rows.DeleteControl(ctx, row); err != nil && !errors.Is(err, store.ErrConflict) {
+			return fmt.Errorf("delete the row of the silent member %s: %w", row.Name, err)
+		}
+	}
+	return nil
+}
+
+// leave takes our row away, if it is ours. Should that fail, the others miss its renewal.
+func (m *Membership) leave(ctx context.Context) {
+	if !m.ours {
+		return
+	}
+	ctx, done := within(ctx, m.Clock, callMax)
+	defer done()
+	m.ours = false
+	err := m.Rows.DeleteControl(ctx, store.Control{Kind: Kind, Name: m.Config.Self, Version: m.version})
+	if err != nil && !errors.Is(err, store.ErrConflict) {
+		m.Log.WarnContext(ctx, "membership not given up", slog.Any("error", err))
+	}
+}
+
+// record is a member's row.
+type record struct {
+	Run  string `json:"run"`     // of the process that wrote it
+	Beat uint64 `json:"beat"`    // number of the renewal; the row's version begins anew when it was deleted
+	Wall int64  `json:"wall_us"` // its clock at that moment
+}
+
+func (m *Membership) row(version uint64) store.Control {
+	m.beat++
+	value, _ := json.Marshal(record{m.run, m.beat, int64(m.Clock.Now())}) // strings and numbers never fail
+	return store.Control{Kind: Kind, Name: m.Config.Self, Version: version, Value: value}
+}
+
+// decode reads a row; of one that cannot be read only its changes count.
+func decode(row *store.Control) (r record) {
+	_ = json.Unmarshal(row.Value, &r)
+	return r
+}
+
+// within is a context that also ends after d on the given clock.
+func within(ctx context.Context, c clock.Clock, d time.Duration) (context.Context, func()) {
+	ctx, cancel := context.WithCancel(ctx)
+	timer := c.NewTimer(d)
+	over := make(chan struct{})
+	go func() {
+		defer close(over)
+		select {
+		case <-timer.C():
+			cancel()
+		case <-ctx.Done():
+		}
+	}()
+	return ctx, func() {
+		cancel()
+		timer.Stop()
+		<-over
+	}
+}
