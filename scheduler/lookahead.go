@@ -73,6 +73,9 @@ func (l *lookahead) add(e entry) {
 	}
 }
 
+// has reports whether the entry is in the set.
+func (l *lookahead) has(e entry) bool { return l.entries.Has(e) }
+
 // takeUntil removes and returns up to limit entries at or before t, earliest first. Of those that send it
 // takes no more than room and passes over the others; full says that it passed over any.
 func (l *lookahead) takeUntil(t task.Instant, limit, room int) (taken []entry, full bool) {

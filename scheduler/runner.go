@@ -324,20 +324,22 @@ func (r *runner) scanWakeups(ctx context.Context, now, through task.Instant) err
 
 // fillWakeups makes the look-ahead what a scan found, and what the index may not show yet.
 func (r *runner) fillWakeups(now, through, horizon task.Instant, found []task.Task) {
+	waiting := r.recent[:0] // those that have not fired
+	for _, e := range r.recent {
+		if now < e.until && r.wakeups.has(e.entry) {
+			waiting = append(waiting, e)
+		}
+	}
+	r.recent = waiting
 	r.wakeups.open(through)
 	for i := range found {
 		r.addWakeup(&found[i])
 	}
-	kept := r.recent[:0]
 	for _, e := range r.recent {
-		if now < e.until {
-			kept = append(kept, e)
-			if r.wakeups.covers(e.at) && e.at > now {
-				r.wakeups.add(e.entry)
-			}
+		if r.wakeups.covers(e.at) {
+			r.wakeups.add(e.entry)
 		}
 	}
-	r.recent = kept
 	if horizon < through {
 		r.wakeups.lower(horizon)
 	}
