@@ -95,15 +95,29 @@ func (b *intake) admit(ctx context.Context, i int, item *kinesinv1.ScheduleItem)
 	if err != nil {
 		return err
 	}
+	due, err := b.due(item)
+	if err != nil {
+		return err
+	}
 	t, err := b.build(l, item)
 	if err != nil {
 		return err
 	}
-	op := store.Op{Kind: store.PutWaiting, Task: t, New: true}
+	t.Due = due
+	if err := b.identify(&t, l, item); err != nil {
+		return err
+	}
+	return b.plan(ctx, i, l, &t, item.Payload)
+}
+
+// plan says how a task is stored.
+func (b *intake) plan(ctx context.Context, i int, l *catalog.Entry, t *task.Task, payload []byte) (err error) {
+	t.Partition.Shard = partition.ShardOf(t.ID, l.Shards)
+	op := store.Op{Kind: store.PutWaiting, Task: *t, New: true}
 	switch {
-	case b.near(ctx, &t):
+	case b.near(ctx, t):
 		op.Kind = store.PutTask
-		op.Task, _, err = t.Apply(task.Event{Kind: task.Enqueue}, b.now, l.PolicyFor(&t))
+		op.Task, _, err = t.Apply(task.Event{Kind: task.Enqueue}, b.now, l.PolicyFor(t))
 	case t.Key != "":
 		op.Kind = store.PutTask
 		op.Task.Wake = t.Due
@@ -111,9 +125,9 @@ func (b *intake) admit(ctx context.Context, i int, item *kinesinv1.ScheduleItem)
 	if err != nil {
 		return err
 	}
-	if len(item.Payload) > b.Store.PayloadInlineMax() {
+	if len(payload) > b.Store.PayloadInlineMax() {
 		b.payloads = append(b.payloads, payloadOp{i, store.Op{
-			Kind: store.PutPayload, New: true, Payload: item.Payload, Task: task.Task{ID: t.PayloadID(), Partition: t.Partition},
+			Kind: store.PutPayload, New: true, Payload: payload, Task: task.Task{ID: t.PayloadID(), Partition: t.Partition},
 		}})
 	}
 	b.ops = append(b.ops, op)
@@ -136,13 +150,11 @@ func (b *intake) lambdaOf(name string) (*catalog.Entry, error) {
 	return l, nil
 }
 
-// build makes the task that an item asks for.
+// build makes the task that an item asks for, but for its id and when it is due.
 func (b *intake) build(l *catalog.Entry, item *kinesinv1.ScheduleItem) (task.Task, error) {
 	t := task.Task{State: task.Scheduled, Seq: 1, Created: b.now, Collection: item.Collection, Key: item.Key}
+	t.Partition.Lambda = l.Ref
 	var err error
-	if t.Due, err = b.due(item); err != nil {
-		return t, err
-	}
 	if t.Partition.Priority, err = l.Priority(item.Priority); err != nil {
 		return t, err
 	}
@@ -162,11 +174,6 @@ func (b *intake) build(l *catalog.Entry, item *kinesinv1.ScheduleItem) (task.Tas
 	if len(item.Payload) <= b.Store.PayloadInlineMax() {
 		t.Payload = item.Payload
 	}
-	if err := b.identify(&t, l, item); err != nil {
-		return t, err
-	}
-	t.Partition.Lambda = l.Ref
-	t.Partition.Shard = partition.ShardOf(t.ID, l.Shards)
 	return t, nil
 }
 
@@ -235,12 +242,19 @@ func (b *intake) identify(t *task.Task, l *catalog.Entry, item *kinesinv1.Schedu
 		return invalid("request id: want the 16 bytes of a UUID version 7")
 	default:
 		copy(t.ID[:], item.RequestId)
-		// A time far ahead would make every later id look old to a store that tells new ids by their time.
-		if ms := int64(binary.BigEndian.Uint64(append([]byte{0, 0}, t.ID[:6]...))); task.FromMillis(ms) > b.now.Add(requestIDAheadMax) {
+		if isAhead(t.ID, b.now) {
 			return invalid("request id: its time is more than %v ahead of the server's clock", requestIDAheadMax)
 		}
 	}
 	return nil
+}
+
+// isAhead refuses ids whose time would make every later id look old to a store that tells new ids by their time.
+func isAhead(id task.ID, now task.Instant) bool { return madeAt(id) > now.Add(requestIDAheadMax) }
+
+// madeAt is when an id of version 7 was made, by the clock of who made it.
+func madeAt(id task.ID) task.Instant {
+	return task.FromMillis(int64(binary.BigEndian.Uint64(append([]byte{0, 0}, id[:6]...))))
 }
 
 // keyedID is the id of all tasks of a lambda with that key: a UUID version 8 made of both.
