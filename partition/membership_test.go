@@ -134,3 +134,23 @@ func TestOwnerDoesNotBelieveAnEmptyList(t *testing.T) {
 		t.Errorf("owns %d though no member was ever known", len(owned))
 	}
 }
+
+func TestPresence(t *testing.T) {
+	m := newTold()
+	o := partition.NewOwner(m)
+	expect := func(process string, here, gone bool) {
+		t.Helper()
+		if isHere, isGone := o.Presence(process); isHere != here || isGone != gone {
+			t.Errorf("%s: here %v, gone %v; want %v, %v", process, isHere, isGone, here, gone)
+		}
+	}
+	expect("a", true, false)
+	expect("b", true, false) // this very process
+	expect("x", false, false)
+	m.tell("b", "d")
+	expect("a", false, true)
+	expect("d", true, false)
+	o = partition.NewOwner(partition.Static("b"))
+	expect("b", true, false)
+	expect("x", false, true) // where members never change there are no others
+}

@@ -91,7 +91,9 @@ func TestAnEntryThatComesLateBehindTheWatchedIsFound(t *testing.T) {
 
 // Tasks fail again and again with an index that is late by anything up to some seconds: each try is made, none twice.
 func TestNoWakeupIsLostInALaggingIndex(t *testing.T) {
-	inLaggingWorld(t, func(w *world, _ *task.Task) time.Duration { return time.Duration(w.clock.Uint64() % uint64(6*time.Second)) }, func(w *world) {
+	inLaggingWorld(t, func(w *world, _ *task.Task) time.Duration {
+		return time.Duration(w.clock.Uint64() % uint64(6*time.Second))
+	}, func(w *world) {
 		w.look = 1
 		const n, tries = 150, 4
 		var all []task.Task

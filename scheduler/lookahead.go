@@ -17,7 +17,8 @@ type entry struct {
 	at    task.Instant
 	id    task.ID
 	task  *task.Task
-	sends bool // it puts one more message on the partition's queue, as far as was known when it was added
+	order *task.Order // of a deliver lambda, instead of a task
+	sends bool        // it puts one more message on the partition's queue, as far as was known when it was added
 }
 
 func before(a, b entry) bool {
@@ -103,6 +104,14 @@ func (l *lookahead) takeUntil(t task.Instant, limit, room int) (taken []entry, f
 func (l *lookahead) next() (task.Instant, bool) {
 	first, ok := l.entries.Min()
 	return first.at, ok
+}
+
+// each visits all entries, earliest first.
+func (l *lookahead) each(visit func(entry)) {
+	l.entries.Ascend(func(e entry) bool {
+		visit(e)
+		return true
+	})
 }
 
 // nextSilent is the instant of the earliest entry that does not send.

@@ -425,14 +425,18 @@ func (r *runner) dispatch(ctx context.Context, orders []task.Order) error {
 // worthRetry passes an error on unless it is of one row that will fail in the same way again: such a
 // row must not hold up the others, so it is told of and left to the next scan.
 func (r *runner) worthRetry(ctx context.Context, err error) error {
-	for _, lasting := range []error{store.ErrMalformed, store.ErrTooLarge, store.ErrCorrupt, store.ErrVersion} {
-		if errors.Is(err, lasting) {
-			r.failed(err)
-			r.Log.ErrorContext(ctx, "task cannot be moved on", slog.String("partition", r.partition.String()), slog.Any("error", err))
-			return nil
-		}
+	if isLasting(err) {
+		r.failed(err)
+		r.Log.ErrorContext(ctx, "task cannot be moved on", slog.String("partition", r.partition.String()), slog.Any("error", err))
+		return nil
 	}
 	return err
+}
+
+// isLasting reports whether an error is of one row, and the same each time.
+func isLasting(err error) bool {
+	lasting := []error{store.ErrMalformed, store.ErrTooLarge, store.ErrCorrupt, store.ErrVersion}
+	return slices.ContainsFunc(lasting, func(l error) bool { return errors.Is(err, l) })
 }
 
 // rearm keeps the wake-ups that were only moved in view.

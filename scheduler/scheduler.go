@@ -99,6 +99,7 @@ type Config struct {
 	Clock      clock.Clock
 	Log        *slog.Logger
 	Hooks      Hooks
+	Delivery   *Delivery // nil: there are no deliver lambdas here
 
 	Window        time.Duration // 0: WindowDefault
 	Lead          time.Duration // 0: LeadDefault
@@ -142,7 +143,11 @@ type Scheduler struct {
 	watched *budget
 	leases  goodLeases
 
-	runners atomic.Pointer[map[task.Partition]*runner] // replaced by Run, read by everyone
+	hand hand
+
+	// Both are replaced by Run and read by everyone; a partition is in one of them.
+	runners    atomic.Pointer[map[task.Partition]*runner]
+	deliverers atomic.Pointer[map[task.Partition]*deliverer]
 }
 
 // New returns a scheduler that does nothing until Run.
@@ -151,8 +156,14 @@ func New(c Config) *Scheduler {
 	s.watched = newBudget(s.WatchedRows)
 	s.Store = guardedStore{s.Store, s}
 	s.Leases = guardedLeases{s.Leases, s}
-	s.runners.Store(&map[task.Partition]*runner{})
+	s.clear()
 	return s
+}
+
+// clear leaves nobody to be told of anything.
+func (s *Scheduler) clear() {
+	s.runners.Store(&map[task.Partition]*runner{})
+	s.deliverers.Store(&map[task.Partition]*deliverer{})
 }
 
 // Run fires what is due until ctx ends, following changes of lambdas and ownership.
@@ -160,12 +171,15 @@ func (s *Scheduler) Run(ctx context.Context) error {
 	since := s.Clock.Now()
 	var group sync.WaitGroup
 	defer group.Wait()
-	defer s.runners.Store(&map[task.Partition]*runner{})
+	defer s.clear()
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
 	for {
 		lambdas, owners := s.Partitions.Changed(), s.Ownership.Changed()
-		s.follow(ctx, &group, since)
+		managed, deliver := s.split(s.Ownership.Owned(s.Partitions.Partitions()))
+		rows := s.partitionRows(len(managed) + len(deliver))
+		s.follow(ctx, &group, since, managed, rows)
+		s.followDeliver(ctx, &group, deliver, rows)
 		select {
 		case <-lambdas:
 		case <-owners:
@@ -175,16 +189,59 @@ func (s *Scheduler) Run(ctx context.Context) error {
 	}
 }
 
+// split tells the partitions of deliver lambdas from the others.
+func (s *Scheduler) split(owned []task.Partition) (managed, deliver []task.Partition) {
+	if s.Delivery == nil {
+		return owned, nil
+	}
+	for _, p := range owned {
+		if s.Delivery.Is(p) {
+			deliver = append(deliver, p)
+		} else {
+			managed = append(managed, p)
+		}
+	}
+	return managed, deliver
+}
+
+// followDeliver is follow for partitions of deliver lambdas. Those that stay look at their rows again, since the members
+// may have changed.
+func (s *Scheduler) followDeliver(ctx context.Context, group *sync.WaitGroup, owned []task.Partition, rows int) {
+	old := *s.deliverers.Load()
+	next := make(map[task.Partition]*deliverer, len(owned))
+	var fresh []*deliverer
+	for _, p := range owned {
+		d := old[p]
+		if d == nil {
+			d = newDeliverer(s, p, rows)
+			fresh = append(fresh, d)
+		} else {
+			d.rescan()
+		}
+		next[p] = d
+	}
+	s.deliverers.Store(&next)
+	for p, d := range old {
+		if next[p] == nil {
+			d.stop()
+		}
+	}
+	for _, d := range fresh {
+		runCtx, stop := context.WithCancel(ctx)
+		d.stop = stop
+		group.Go(func() { d.run(runCtx) })
+	}
+}
+
 // follow starts and stops runners so that there is one for each owned partition.
-func (s *Scheduler) follow(ctx context.Context, group *sync.WaitGroup, since task.Instant) {
-	owned := s.Ownership.Owned(s.Partitions.Partitions())
+func (s *Scheduler) follow(ctx context.Context, group *sync.WaitGroup, since task.Instant, owned []task.Partition, rows int) {
 	old := *s.runners.Load()
 	next := make(map[task.Partition]*runner, len(owned))
 	var fresh []*runner
 	for _, p := range owned {
 		r := old[p]
 		if r == nil {
-			r = newRunner(s, p, since, s.partitionRows(len(owned)))
+			r = newRunner(s, p, since, rows)
 			fresh = append(fresh, r)
 		}
 		next[p] = r
@@ -212,6 +269,9 @@ func (s *Scheduler) Added(t *task.Task) {
 	if r := (*s.runners.Load())[t.Partition]; r != nil && r.waiting.covers(t.Due) {
 		r.hint(*t, true)
 	}
+	if d := (*s.deliverers.Load())[t.Partition]; d != nil && d.waiting.covers(t.Due) {
+		d.hint(*t, true)
+	}
 }
 
 // Awake is the hint that a task row has a wake-up the scheduler should know of.
@@ -219,6 +279,21 @@ func (s *Scheduler) Awake(t *task.Task) {
 	if r := (*s.runners.Load())[t.Partition]; r != nil && r.wakeups.covers(t.Wake) {
 		r.hint(*t, false)
 	}
+	if d := (*s.deliverers.Load())[t.Partition]; d != nil && d.wakeups.covers(t.Wake) {
+		d.hint(*t, false)
+	}
+}
+
+// Stuck is how many tasks of deliver lambdas are acquired and not under way: those that wait here for another try, and those
+// that others had acquired at the last look.
+func (s *Scheduler) Stuck() map[task.Partition]int64 {
+	all := map[task.Partition]int64{}
+	for p, d := range *s.deliverers.Load() {
+		if n := d.stuck.Load(); n > 0 {
+			all[p] = n
+		}
+	}
+	return all
 }
 
 // Watched is how many rows are watched in memory while their wake-ups stay in the past.
@@ -230,6 +305,11 @@ func (s *Scheduler) Overdue() map[task.Partition]task.Instant {
 	all := map[task.Partition]task.Instant{}
 	for p, r := range *s.runners.Load() {
 		if head := task.Instant(r.head.Load()); !head.IsZero() && head < now {
+			all[p] = head
+		}
+	}
+	for p, d := range *s.deliverers.Load() {
+		if head := task.Instant(d.head.Load()); !head.IsZero() && head < now {
 			all[p] = head
 		}
 	}

@@ -1,0 +1,462 @@
+package scheduler
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"math/bits"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/kinesin-io/kinesin/internal/clock"
+	"github.com/kinesin-io/kinesin/queue"
+	"github.com/kinesin-io/kinesin/store"
+	"github.com/kinesin-io/kinesin/task"
+)
+
+// Bounds and timing of deliver lambdas.
+const (
+	// deliverBatchesMax is how many batches of one partition are under way at a time. A batch takes up to the lead and two
+	// writes and a send; while one hangs, the others go on.
+	deliverBatchesMax = 8
+	// deliverHeldMax is how many tasks of one partition wait for another try at most. Beyond that nothing more is acquired:
+	// its queue is down, and what is not acquired costs nothing.
+	deliverHeldMax = 1024
+	// Retry of a task that could not be sent, from the first try on; deliverHopelessEvery is for what no try will help.
+	deliverRetryMin, deliverRetryMax = 100 * time.Millisecond, 5 * time.Second
+	deliverHopelessEvery             = 10 * time.Minute
+	// strangerFor is how long a row is left to a process that was never seen among the members: it may have
+	// come a moment ago.
+	strangerFor = 5 * time.Second
+	// finishMax is how long batches that are under way may take when their partition goes to somebody else.
+	finishMax = 10 * time.Second
+)
+
+// Delivery is what a scheduler needs for lambdas in deliver mode.
+type Delivery struct {
+	// Process is the name of this process in the rows that it acquires: unique per start, where there is more than one.
+	Process string
+	// Is reports whether a partition is of such a lambda.
+	Is func(p task.Partition) bool
+	// Courier carries the orders out.
+	Courier Courier
+	// Presence tells what is known of a process by its name: whether it is there, and if not, whether
+	// it is gone for sure. Neither means that it was never heard of.
+	Presence func(process string) (here, gone bool)
+}
+
+// Courier puts tasks on the queues of their lambdas.
+type Courier interface {
+	// Deliver acquires tasks and returns what is left to do when it is through with the rest.
+	Deliver(ctx context.Context, orders []task.Order) []task.Undelivered
+}
+
+// deliverer fires one partition of a deliver lambda. What it takes goes to the courier in batches, several at a
+// time, so that no slow one delays the next. All fields below the inbox belong to run's goroutine.
+type deliverer struct {
+	*Scheduler
+	partition task.Partition
+	stop      context.CancelFunc
+	poke      chan struct{} // has an element when the inbox may have something
+	head      atomic.Int64  // due time of the oldest task that nobody has taken, 0 for none
+	stuck     atomic.Int64  // tasks that are acquired and not under way
+
+	mu       sync.Mutex // guards what stands here
+	inbox    []hint
+	overflow bool
+	reports  []report
+
+	waiting  *lookahead // waiting rows by due time
+	wakeups  *lookahead // task rows by wake-up: tasks with a key
+	retries  *lookahead // orders that wait for another try
+	batches  int        // under way
+	recent   []recent   // hinted wake-ups that the index may not show yet
+	foreign  int        // rows that others have acquired, as of the last scan
+	nextScan task.Instant
+	restTo   task.Instant // nothing is taken before, since the store failed
+	failures int
+}
+
+// report is how a batch went.
+type report struct {
+	orders []task.Order
+	left   []task.Undelivered
+}
+
+func newDeliverer(s *Scheduler, p task.Partition, rows int) *deliverer {
+	return &deliverer{
+		Scheduler: s, partition: p, poke: make(chan struct{}, 1),
+		waiting: newLookahead(rows), wakeups: newLookahead(rows), retries: newLookahead(deliverHeldMax + deliverBatchesMax*batchRowsMax),
+	}
+}
+
+func (d *deliverer) tell(change func()) {
+	d.mu.Lock()
+	change()
+	d.mu.Unlock()
+	select {
+	case d.poke <- struct{}{}:
+	default:
+	}
+}
+
+// hint hands a row to the deliverer's goroutine. What does not fit is found by a scan.
+func (d *deliverer) hint(t task.Task, waiting bool) {
+	d.tell(func() {
+		if len(d.inbox) < hintRowsMax {
+			d.inbox = append(d.inbox, hint{t, waiting})
+		} else {
+			d.overflow = true
+		}
+	})
+}
+
+// rescan has the partition read again at once: somebody else's rows may be anybody's now.
+func (d *deliverer) rescan() { d.tell(func() { d.overflow = true }) }
+
+// run fires what is due until ctx ends, and then finishes what is under way.
+func (d *deliverer) run(ctx context.Context) {
+	lasting, abandon := context.WithCancel(context.WithoutCancel(ctx))
+	defer abandon()
+	for ctx.Err() == nil {
+		d.takeInbox(ctx)
+		d.scan(ctx)
+		d.fire(lasting)
+		d.note()
+		d.idle(ctx)
+	}
+	d.finish(lasting, abandon)
+}
+
+// finish waits for the batches, and no longer than finishMax for what they wait for. What they leave is found by
+// whoever scans the partition next.
+func (d *deliverer) finish(ctx context.Context, abandon context.CancelFunc) {
+	timer := d.Clock.NewTimer(finishMax)
+	defer timer.Stop()
+	for {
+		d.takeInbox(ctx)
+		if d.batches == 0 {
+			break
+		}
+		select {
+		case <-d.poke:
+		case <-timer.C():
+			abandon()
+		}
+	}
+	d.retries.each(func(e entry) { d.hand.drop(e.id) })
+	d.stuck.Store(0)
+	d.head.Store(0)
+}
+
+func (d *deliverer) takeInbox(ctx context.Context) {
+	d.mu.Lock()
+	hints, overflow, reports := d.inbox, d.overflow, d.reports
+	d.inbox, d.overflow, d.reports = nil, false, nil
+	d.mu.Unlock()
+	now := d.Clock.Now()
+	for i := range hints {
+		h := &hints[i]
+		if d.add(&h.task, h.waiting, now) && !h.waiting && len(d.recent) < hintRowsMax {
+			e := entry{at: h.task.Wake, id: h.task.ID, order: d.acquire(h.task, false)}
+			d.recent = append(d.recent, recent{e, now.Add(indexLagMax)})
+		}
+	}
+	if overflow {
+		d.nextScan = 0
+	}
+	for i := range reports {
+		d.batches--
+		d.settle(ctx, &reports[i], now)
+	}
+}
+
+// settle lets go of what is done and keeps what is acquired for another try. What could not even be
+// acquired is still in the store, for the next scan.
+func (d *deliverer) settle(ctx context.Context, r *report, now task.Instant) {
+	held := make(map[task.ID]bool, len(r.left))
+	var failed error
+	for i := range r.left {
+		u := &r.left[i]
+		switch {
+		case u.Acquired:
+			held[u.Order.Task.ID] = true
+			d.retryLater(&u.Order, u.Err, now)
+		case isLasting(u.Err):
+			d.told(u.Err)
+			d.Log.ErrorContext(ctx, "task cannot be moved on", slog.String("partition", d.partition.String()), slog.Any("error", u.Err))
+		default:
+			failed = u.Err
+		}
+	}
+	for i := range r.orders {
+		if id := r.orders[i].Task.ID; !held[id] {
+			d.hand.drop(id)
+		}
+	}
+	switch {
+	case failed != nil:
+		d.fail(ctx, failed, now)
+	case len(held) > 0:
+		d.failures = 0
+		d.told(r.left[0].Err)
+		d.Log.WarnContext(ctx, "tasks not delivered, trying again", slog.String("partition", d.partition.String()),
+			slog.Int("tasks", len(held)), slog.Any("error", r.left[0].Err))
+	default:
+		d.failures = 0
+	}
+}
+
+// retryLater orders the same again after a while, with full jitter above a floor, longer each time it was acquired.
+func (d *deliverer) retryLater(o *task.Order, failure error, now task.Instant) {
+	wait := deliverHopelessEvery
+	if !errors.Is(failure, queue.ErrUndeliverable) {
+		ceiling := min(deliverRetryMin<<min(o.Task.Enqueues, 10), deliverRetryMax)
+		jitter, _ := bits.Mul64(d.Clock.Uint64(), uint64(ceiling))
+		wait = deliverRetryMin/2 + time.Duration(jitter)
+	}
+	d.retries.add(entry{at: now.Add(wait), id: o.Task.ID, order: o})
+}
+
+// fail backs the whole partition off, because the store fails.
+func (d *deliverer) fail(ctx context.Context, err error, now task.Instant) {
+	if ctx.Err() != nil {
+		return
+	}
+	d.told(err)
+	d.Log.WarnContext(ctx, "partition will be tried again", slog.String("partition", d.partition.String()), slog.Any("error", err))
+	ceiling := min(retryMin<<min(d.failures, 10), retryMax)
+	d.failures++
+	jitter, _ := bits.Mul64(d.Clock.Uint64(), uint64(ceiling))
+	d.restTo = now.Add(retryMin + time.Duration(jitter))
+	d.nextScan = d.restTo
+}
+
+func (d *deliverer) told(err error) {
+	if d.Hooks.Failed != nil {
+		d.Hooks.Failed(d.partition, err)
+	}
+}
+
+// add notes a row of the store if it is to be acquired, and says whether it is.
+func (d *deliverer) add(t *task.Task, waiting bool, now task.Instant) bool {
+	at, ahead := t.Due, d.waiting
+	if !waiting {
+		at, ahead = t.Wake, d.wakeups
+	}
+	if t.State != task.Scheduled && !d.isForsaken(t, now) || d.hand.has(t.ID) || !ahead.covers(at) {
+		return false
+	}
+	if t.State == task.Acquired {
+		at = min(at, now)
+	}
+	ahead.add(entry{at: at, id: t.ID, order: d.acquire(*t, waiting)})
+	return true
+}
+
+func (d *deliverer) acquire(t task.Task, waiting bool) *task.Order {
+	return &task.Order{Task: t, Waiting: waiting, Event: task.Event{Kind: task.Acquire, Worker: d.Delivery.Process}}
+}
+
+// isForsaken reports whether a row is acquired by nobody who will still send it: judged by who that was and when, and
+// never by when the task was due.
+func (d *deliverer) isForsaken(t *task.Task, now task.Instant) bool {
+	if t.State != task.Acquired {
+		return false
+	}
+	if t.Worker == d.Delivery.Process {
+		return !d.hand.has(t.ID)
+	}
+	wait := strangerFor
+	switch here, gone := d.Delivery.Presence(t.Worker); {
+	case gone:
+		return true
+	case here:
+		wait = task.AcquireTimeout
+	}
+	return now >= t.ClaimedAt.Add(wait)
+}
+
+// scan reads the partition ahead, from the head of both ranges each time.
+func (d *deliverer) scan(ctx context.Context) {
+	now := d.Clock.Now()
+	due := now >= d.nextScan || d.nextScan > now.Add(max(d.Window/2, retryMin+retryMax)) // the clock may be set back
+	if !due && (now < d.restTo || !d.waiting.low() && !d.wakeups.low()) {
+		return
+	}
+	through := now.Add(d.Window)
+	foreign, err := d.scanWaiting(ctx, now, through)
+	if err == nil {
+		err = d.scanWakeups(ctx, now, through)
+	}
+	d.addRecent(now)
+	if err != nil {
+		d.fail(ctx, err, now)
+		return
+	}
+	d.foreign = foreign
+	d.nextScan = now.Add(d.Window / 2)
+}
+
+// scanWaiting goes on, page by page, past rows that are acquired: however many there are, they take no room from those
+// that are to be fired.
+func (d *deliverer) scanWaiting(ctx context.Context, now, through task.Instant) (foreign int, err error) {
+	d.waiting.open(through)
+	limit := d.waiting.limit
+	var after store.WaitingKey
+	for added := 0; ; {
+		rows, err := d.Store.ScanWaiting(ctx, d.partition, after, through, limit)
+		if err != nil {
+			d.waiting.open(0)
+			return 0, err
+		}
+		for i := range rows {
+			switch {
+			case d.add(&rows[i], true, now):
+				added++
+			case rows[i].State == task.Acquired && rows[i].Worker != d.Delivery.Process:
+				foreign++
+			}
+		}
+		if len(rows) < limit {
+			return foreign, nil
+		}
+		last := &rows[len(rows)-1]
+		if added >= limit {
+			d.waiting.lower(last.Due - 1) // more may be due with the last one
+			return foreign, nil
+		}
+		after = store.KeyOf(last)
+	}
+}
+
+// scanWakeups does the same with the rows of tasks with a key.
+func (d *deliverer) scanWakeups(ctx context.Context, now, through task.Instant) error {
+	d.wakeups.open(through)
+	limit := d.wakeups.limit
+	var after store.WakeKey
+	for added := 0; ; {
+		rows, err := d.Store.ScanWakeups(ctx, d.partition, after, through, limit)
+		if err != nil {
+			d.wakeups.open(0)
+			return err
+		}
+		for i := range rows {
+			if d.add(&rows[i], false, now) {
+				added++
+			}
+		}
+		if len(rows) < limit {
+			return nil
+		}
+		last := &rows[len(rows)-1]
+		if added >= limit {
+			d.wakeups.lower(last.Wake - 1)
+			return nil
+		}
+		after = wakeKey(last)
+	}
+}
+
+// addRecent puts wake-ups back that were hinted a moment ago and that a scan of the index may have missed.
+func (d *deliverer) addRecent(now task.Instant) {
+	kept := d.recent[:0]
+	for _, e := range d.recent {
+		if now < e.until && e.at > now { // else it was fired, or the index shows it
+			kept = append(kept, e)
+			if d.wakeups.covers(e.at) && !d.hand.has(e.id) {
+				d.wakeups.add(e.entry)
+			}
+		}
+	}
+	d.recent = kept
+}
+
+// fire starts batches for what is due within the lead, tries that come again first.
+func (d *deliverer) fire(ctx context.Context) {
+	now := d.Clock.Now()
+	for now >= d.restTo && d.batches < deliverBatchesMax {
+		orders := d.takeRetries(now)
+		if len(orders) == 0 && d.retries.entries.Len() < deliverHeldMax {
+			orders = d.takeFresh(now)
+		}
+		if len(orders) == 0 {
+			return
+		}
+		d.batches++
+		go func() {
+			left := d.Delivery.Courier.Deliver(ctx, orders)
+			d.tell(func() { d.reports = append(d.reports, report{orders, left}) })
+		}()
+	}
+}
+
+func (d *deliverer) takeRetries(now task.Instant) []task.Order {
+	taken, _ := d.retries.takeUntil(now, batchRowsMax, 0)
+	orders := make([]task.Order, len(taken))
+	for i, e := range taken {
+		orders[i] = *e.order
+	}
+	return orders
+}
+
+// takeFresh takes what comes into hand; what is there already is not taken again.
+func (d *deliverer) takeFresh(now task.Instant) (orders []task.Order) {
+	for _, ahead := range []*lookahead{d.wakeups, d.waiting} {
+		if head, ok := ahead.next(); !ok || head > now.Add(d.Lead/2) {
+			continue
+		}
+		taken, _ := ahead.takeUntil(now.Add(d.Lead), batchRowsMax-len(orders), 0)
+		for _, e := range taken {
+			if d.hand.take(e.id) {
+				orders = append(orders, *e.order)
+			}
+		}
+	}
+	return orders
+}
+
+// note publishes what others may ask for.
+func (d *deliverer) note() {
+	head, ok := d.waiting.next()
+	if at, has := d.wakeups.next(); has && (!ok || at < head) {
+		head = at
+	}
+	d.head.Store(int64(head))
+	d.stuck.Store(int64(d.retries.entries.Len() + d.foreign))
+}
+
+// idle waits for the next entry, the next scan, a hint or the end of a batch.
+func (d *deliverer) idle(ctx context.Context) {
+	timer := d.Clock.NewTimer(idleMax)
+	defer timer.Stop()
+	began, now := clock.StampOf(timer), d.Clock.Now()
+	until := min(d.nextScan, now.Add(idleMax))
+	if d.batches < deliverBatchesMax {
+		until = min(until, max(d.nextToFire(), d.restTo))
+	}
+	clock.ResetFrom(timer, began, until.Sub(now))
+	select {
+	case <-timer.C():
+	case <-d.poke:
+	case <-ctx.Done():
+	}
+}
+
+// nextToFire is when the next batch can be started.
+func (d *deliverer) nextToFire() task.Instant {
+	next := d.Clock.Now().Add(idleMax)
+	if at, ok := d.retries.next(); ok {
+		next = min(next, at)
+	}
+	if d.retries.entries.Len() >= deliverHeldMax {
+		return next
+	}
+	for _, ahead := range []*lookahead{d.waiting, d.wakeups} {
+		if at, ok := ahead.next(); ok {
+			next = min(next, at.Add(-d.Lead/2))
+		}
+	}
+	return next
+}
