@@ -1,4 +1,5 @@
-# Needs Go and make, nothing else (test/race also needs a C compiler). `make` lists the targets.
+# Needs Go and make, nothing else; tests on the AWS emulators also need Java 17 and Maven (as root on
+# Debian they are installed), test/race a C compiler. `make` lists the targets.
 
 SHELL := bash
 .SHELLFLAGS := -euo pipefail -c
@@ -13,6 +14,9 @@ KINESIN_TOOLS_DIR ?= $(HOME)/.cache/kinesin/tools
 GOLANGCI_LINT := $(KINESIN_TOOLS_DIR)/golangci-lint@v2.15.0/golangci-lint
 GOVULNCHECK := $(KINESIN_TOOLS_DIR)/govulncheck@v1.9.0/govulncheck
 
+# Runs a command while DynamoDB Local and ElasticMQ are there for its tests; tools/emulators pins them.
+WITH_AWS_LOCAL := go run ./test/cmd/awslocal
+
 # The suites over real processes want the machine for themselves, so they run apart.
 CRASH := ./test/crash
 FAULTS := ./test/faults
@@ -26,12 +30,18 @@ RACE := ./task/... ./catalog/... ./partition/... ./store/... ./queue/... ./inbou
 KILLS ?= 100
 BENCH ?= .
 FUZZTIME ?= 30s
+DYNAMODB_PORT ?= 8000
+SQS_PORT ?= 9324
 
 ##@ Use
 
 .PHONY: run
 run: build ## build, then watch an embedded server, a worker and a few tasks at work
 	bin/kinesin demo
+
+.PHONY: aws-local
+aws-local: ## DynamoDB Local and ElasticMQ for trying out kinesin on AWS, until Ctrl-C; listens on all interfaces
+	go run ./test/cmd/awslocal -dynamodb-port $(DYNAMODB_PORT) -sqs-port $(SQS_PORT)
 
 .PHONY: build
 build: ## build bin/kinesin
@@ -45,7 +55,7 @@ install: ## install kinesin to where go install puts programs
 
 .PHONY: test
 test: ## all that must hold for a change
-	go test -shuffle=on $$($(UNIT))
+	$(WITH_AWS_LOCAL) go test -shuffle=on $$($(UNIT))
 	$(MAKE) arch test/e2e
 	go test -count=1 -timeout 10m $(FAULTS)
 
@@ -65,7 +75,7 @@ test/cover: ## coverage by package, profile in bin/cover.out
 
 .PHONY: test/conformance
 test/conformance: ## only the store and queue suites, on every driver
-	go test -count=1 -run Conformance ./store/... ./queue/...
+	$(WITH_AWS_LOCAL) go test -count=1 -run Conformance ./store/... ./queue/...
 
 .PHONY: test/crash
 test/crash: ## kill -9 loop against the real binary under load (KILLS=100)
@@ -94,11 +104,11 @@ fuzz: ## every fuzz target for FUZZTIME=30s
 
 .PHONY: bench
 bench: ## benchmarks that match BENCH=., six times, for benchstat
-	go test -run '^$$' -bench '$(BENCH)' -benchmem -count=6 -timeout 60m $$($(UNIT))
+	$(WITH_AWS_LOCAL) go test -run '^$$' -bench '$(BENCH)' -benchmem -count=6 -timeout 60m $$($(UNIT))
 
 .PHONY: bench/smoke
 bench/smoke: ## one iteration of every benchmark
-	go test -run '^$$' -bench . -benchtime=1x $$($(UNIT))
+	$(WITH_AWS_LOCAL) go test -run '^$$' -bench . -benchtime=1x $$($(UNIT))
 
 .PHONY: stats
 stats: ## longest files, functions and interfaces; a report, never a failure

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"io"
 	"net"
+	"net/http"
 	"os"
 	"os/exec"
 	"slices"
@@ -15,6 +16,7 @@ import (
 	"time"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
+	awshttp "github.com/aws/aws-sdk-go-v2/aws/transport/http"
 	"github.com/aws/aws-sdk-go-v2/config"
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
@@ -73,7 +75,6 @@ func TestSharedPair(t *testing.T) {
 
 // TestPrefixIsSwept looks for what a finished test made.
 func TestPrefixIsSwept(t *testing.T) {
-	t.Parallel()
 	local := Start(t)
 	cfg := local.Config(t)
 	db, queues := dynamodb.NewFromConfig(cfg), sqs.NewFromConfig(cfg)
@@ -109,7 +110,8 @@ func TestEnvIsEnough(t *testing.T) {
 		name, value, _ := strings.Cut(line, "=")
 		t.Setenv(name, value)
 	}
-	cfg, err := config.LoadDefaultConfig(t.Context(), config.WithLogger(&warnings{t}))
+	client := awshttp.NewBuildableClient().WithTransportOptions(func(tr *http.Transport) { tr.DisableKeepAlives = true })
+	cfg, err := config.LoadDefaultConfig(t.Context(), config.WithLogger(&warnings{t}), config.WithHTTPClient(client))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -172,12 +174,20 @@ func TestFrozenDoesNotAnswer(t *testing.T) {
 
 func TestTakenPortIsSaid(t *testing.T) {
 	t.Parallel()
+	needsJava(t)
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer func() { _ = l.Close() }()
-	port := l.Addr().(*net.TCPAddr).Port
+	_, portText, err := net.SplitHostPort(l.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	port, err := strconv.Atoi(portText)
+	if err != nil {
+		t.Fatal(err)
+	}
 	for _, k := range []kind{elasticMQ, dynamoDBLocal} {
 		e, err := launch(t.Context(), k, Options{Port: port})
 		if err == nil {
@@ -193,6 +203,7 @@ func TestTakenPortIsSaid(t *testing.T) {
 // TestDiesWithTheTestProgram kills a program like this one and looks for its emulator.
 func TestDiesWithTheTestProgram(t *testing.T) {
 	t.Parallel()
+	needsJava(t)
 	cmd := exec.Command(os.Args[0])
 	cmd.Env = append(os.Environ(), envVictim+"=1")
 	out, err := cmd.StdoutPipe()

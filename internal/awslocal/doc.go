@@ -1,6 +1,7 @@
 // Package awslocal runs Amazon's DynamoDB Local and ElasticMQ for tests, and a proxy that harms
-// connections to them. It owns their processes, ports and logs, and what tools/emulators/install puts
-// into the cache. It judges nothing, and no production binary links it (arch_test.go holds it to that).
+// connections to them. It owns their processes, ports and logs, and asks tools/emulators/install for
+// their files. It judges nothing, no production binary links it (arch_test.go holds it to that), and it
+// runs on Linux only, on amd64: that is what DynamoDB Local brings its database for.
 //
 // A test begins with
 //

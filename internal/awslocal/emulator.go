@@ -58,6 +58,7 @@ func SQS(tb testing.TB, opts Options) *Emulator {
 
 func own(tb testing.TB, k kind, opts Options) *Emulator {
 	tb.Helper()
+	needsJava(tb)
 	e, err := launch(tb.Context(), k, opts)
 	if err != nil {
 		tb.Fatal(err)

@@ -28,6 +28,7 @@ func (e Endpoints) Prefix(tb testing.TB) string {
 
 // delete does not fail the test: it may have stopped the emulators on purpose.
 func (e Endpoints) delete(tb testing.TB, prefix string) {
+	tb.Helper()
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(tb.Context()), cleanMax)
 	defer cancel()
 	transport := awshttp.NewBuildableClient().GetTransport()

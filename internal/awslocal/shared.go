@@ -59,8 +59,10 @@ var shared struct {
 }
 
 // Start is the pair that all tests of this program share. The first call starts it, where there is none.
+// Under -short the test is skipped, as all are that run processes.
 func Start(tb testing.TB) Endpoints {
 	tb.Helper()
+	needsJava(tb)
 	shared.once.Do(func() { shared.pair, shared.err = find(context.WithoutCancel(tb.Context())) })
 	if shared.err != nil {
 		tb.Fatal(shared.err)
@@ -74,6 +76,13 @@ func Start(tb testing.TB) Endpoints {
 		}
 	})
 	return shared.pair.Endpoints
+}
+
+func needsJava(tb testing.TB) {
+	tb.Helper()
+	if testing.Short() {
+		tb.Skip("runs the AWS emulators")
+	}
 }
 
 func find(ctx context.Context) (*Pair, error) {

@@ -14,6 +14,9 @@ import (
 	"os/exec"
 	"os/signal"
 	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/kinesin-io/kinesin/internal/awslocal"
 )
@@ -23,19 +26,29 @@ const usage = `usage: awslocal [flags] [command [argument ...]]
 Runs DynamoDB Local and ElasticMQ until it is interrupted, or, given a command, while that runs.
 `
 
-func main() {
-	ctx, cancel := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	defer cancel()
-	err := run(ctx, os.Args[1:], os.Stdout, os.Stderr)
+// commandEndMax is how long an interrupted command may take to end before it is killed.
+const commandEndMax = 10 * time.Second
+
+func main() { os.Exit(status(run(os.Args[1:], os.Stdout, os.Stderr), os.Stderr)) }
+
+// status is that of the command, where there is one.
+func status(err error, stderr io.Writer) int {
 	if exit := (*exec.ExitError)(nil); errors.As(err, &exit) {
-		os.Exit(max(1, exit.ExitCode()))
-	} else if err != nil && !errors.Is(err, flag.ErrHelp) {
-		_, _ = fmt.Fprintln(os.Stderr, "awslocal:", err)
-		os.Exit(1)
+		return max(1, exit.ExitCode())
+	} else if err == nil || errors.Is(err, flag.ErrHelp) {
+		return 0
 	}
+	_, _ = fmt.Fprintln(stderr, "awslocal:", err)
+	return 1
 }
 
-func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
+func run(args []string, stdout, stderr io.Writer) error {
+	ctx, cancel := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer cancel()
+	// `go run` and make do not pass on that they were told to end.
+	if err := unix.Prctl(unix.PR_SET_PDEATHSIG, uintptr(syscall.SIGTERM), 0, 0, 0); err != nil {
+		return fmt.Errorf("ask to end with the parent: %w", err)
+	}
 	var dynamo, sqs awslocal.Options
 	flags := flag.NewFlagSet("awslocal", flag.ContinueOnError)
 	flags.SetOutput(stderr)
@@ -78,5 +91,6 @@ func runWith(ctx context.Context, pair *awslocal.Pair, args []string) error {
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = os.Stdin, os.Stdout, os.Stderr
 	cmd.Env = append(os.Environ(), awslocal.EnvDynamoDB+"="+pair.DynamoDB, awslocal.EnvSQS+"="+pair.SQS)
 	cmd.Cancel = func() error { return cmd.Process.Signal(os.Interrupt) }
+	cmd.WaitDelay = commandEndMax
 	return cmd.Run()
 }
