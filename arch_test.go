@@ -88,7 +88,7 @@ var table = []row{
 	},
 
 	{
-		name: "server/node", may: slices.Concat(seams, wire, []string{"inbound", "scheduler", "dispatcher", "hsc", "internal/*"}),
+		name: "server/node", may: slices.Concat(seams, wire, []string{"partition/fleet", "inbound", "scheduler", "dispatcher", "hsc", "internal/*"}),
 		never: []string{"store/pebble", "store/mem", "queue/mem", "github.com/cockroachdb", "github.com/aws"},
 	},
 	{name: "server", may: slices.Concat(wire, drivers, []string{"task", "store", "queue", "partition", "server/node", "internal/*"}), tests: []string{"sdk", "controller", "catalog"}},
@@ -111,7 +111,7 @@ var planned []string
 var reserved = map[string][]string{
 	"github.com/cockroachdb": {"store/pebble"},
 	"github.com/spf13":       {"cmd/kinesin/cli"},
-	"github.com/aws":         {"store/dynamo", "internal/awslocal", "internal/awsfake", "internal/awsfake/fakedynamo"},
+	"github.com/aws":         {"store/dynamo", "internal/awslocal", "internal/awsfake", "internal/awsfake/fakedynamo", "internal/awsfake/fakesqs"},
 	"github.com/Shopify":     {"internal/awslocal"},
 	"k8s.io":                 {},
 }

@@ -73,6 +73,8 @@ type Config struct {
 
 // Hooks are told what happened. A nil hook is not called.
 type Hooks struct {
+	// Members: so many are members now; called at each change.
+	Members func(count int)
 	// ClockAhead: a member's clock is ahead of ours by at least this much. Worker leases are judged by the clocks of several
 	// processes, so it has to stay far below a quarter of the shortest lease.
 	ClockAhead func(member string, by time.Duration)
@@ -145,7 +147,7 @@ func (m *Membership) Run(ctx context.Context) error {
 
 // round is one renewal and one look at the others. What it could not do it leaves as it was.
 func (m *Membership) round(ctx context.Context) error {
-	ctx, done := within(ctx, m.Clock, callMax)
+	ctx, done := clock.Within(ctx, m.Clock, callMax)
 	defer done()
 	robbed, err := m.renew(ctx)
 	rows, readErr := m.Rows.Controls(ctx, Kind)
@@ -231,6 +233,9 @@ func (m *Membership) publish() {
 		return
 	}
 	m.members = members
+	if m.Hooks.Members != nil {
+		m.Hooks.Members(len(members))
+	}
 	close(m.changed)
 	m.changed = make(chan struct{})
 }
@@ -250,7 +255,7 @@ func (m *Membership) leave(ctx context.Context) {
 	if !m.ours {
 		return
 	}
-	ctx, done := within(ctx, m.Clock, callMax)
+	ctx, done := clock.Within(ctx, m.Clock, callMax)
 	defer done()
 	m.ours = false
 	err := m.Rows.DeleteControl(ctx, store.Control{Kind: Kind, Name: m.Config.Self, Version: m.version})
@@ -276,24 +281,4 @@ func (m *Membership) row(version uint64) store.Control {
 func decode(row *store.Control) (r record) {
 	_ = json.Unmarshal(row.Value, &r)
 	return r
-}
-
-// within is a context that also ends after d on the given clock.
-func within(ctx context.Context, c clock.Clock, d time.Duration) (context.Context, func()) {
-	ctx, cancel := context.WithCancel(ctx)
-	timer := c.NewTimer(d)
-	over := make(chan struct{})
-	go func() {
-		defer close(over)
-		select {
-		case <-timer.C():
-			cancel()
-		case <-ctx.Done():
-		}
-	}()
-	return ctx, func() {
-		cancel()
-		timer.Stop()
-		<-over
-	}
 }

@@ -9,6 +9,7 @@ import (
 	"github.com/kinesin-io/kinesin/dispatcher"
 	"github.com/kinesin-io/kinesin/hsc"
 	"github.com/kinesin-io/kinesin/inbound"
+	"github.com/kinesin-io/kinesin/partition/fleet"
 	"github.com/kinesin-io/kinesin/scheduler"
 	"github.com/kinesin-io/kinesin/task"
 )
@@ -22,6 +23,13 @@ func (n *Node) inboundHooks() inbound.Hooks {
 		},
 		Refused:  func(reason kinesinv1.Reason) { n.metrics.refused.WithLabelValues(reasonLabel(reason)).Inc() },
 		Internal: n.internalError,
+	}
+}
+
+func (n *Node) fleetHooks() fleet.Hooks {
+	return fleet.Hooks{
+		Members:    func(count int) { n.metrics.members.Set(float64(count)) },
+		ClockAhead: func(_ string, by time.Duration) { n.metrics.clockAhead.Observe(by.Seconds()) },
 	}
 }
 

@@ -4,6 +4,7 @@
 package node
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"log/slog"
@@ -20,6 +21,7 @@ import (
 	"github.com/kinesin-io/kinesin/internal/clock"
 	"github.com/kinesin-io/kinesin/lease"
 	"github.com/kinesin-io/kinesin/partition"
+	"github.com/kinesin-io/kinesin/partition/fleet"
 	"github.com/kinesin-io/kinesin/queue"
 	"github.com/kinesin-io/kinesin/scheduler"
 	"github.com/kinesin-io/kinesin/store"
@@ -29,15 +31,20 @@ import (
 // deliverReason is why lambdas of mode deliver are refused here.
 const deliverReason = "tasks of such a lambda are put on a queue outside Kinesin, which comes with the SQS driver; use mode managed"
 
-// Config is what a Node is made of. Store, Queue, Membership, Clock and Log are required.
+// Config is what a Node is made of. Store, Queue, Clock and Log are required.
 type Config struct {
-	Store      store.Driver
-	Queue      queue.Driver
+	Store   store.Driver
+	Queue   queue.Driver
+	Clock   clock.Clock
+	Log     *slog.Logger
+	Roles   []string // none: all
+	Metrics *Metrics // nil: new ones
+
+	// Membership is given where the processes that share the partitions are known beforehand. Without it they find each other
+	// by lease rows in the store, which then is one that several processes share.
 	Membership partition.Membership
-	Clock      clock.Clock
-	Log        *slog.Logger
-	Roles      []string // none: all
-	Metrics    *Metrics // nil: new ones
+	// Name is what this process is called, for people. It need not be unique: random characters are added.
+	Name string // empty: "kinesin"
 
 	PayloadBytesMax int           // 0: the store's default
 	Horizon         time.Duration // 0: inbound's default
@@ -78,6 +85,9 @@ func (c Config) waitLookEvery() time.Duration {
 	return 0
 }
 
+// nameDefault is what a process is called that says nothing.
+const nameDefault = "kinesin"
+
 // Node is a set of roles in one process.
 type Node struct {
 	log     *slog.Logger
@@ -87,6 +97,7 @@ type Node struct {
 	queue   *queue.Queue
 
 	catalog    *catalog.Catalog
+	fleet      *fleet.Membership    // nil unless partitions are shared by lease rows
 	scheduler  *scheduler.Scheduler // nil without the role
 	dispatcher *dispatcher.Dispatcher
 	sweeper    *scheduler.Sweeper
@@ -129,6 +140,13 @@ func New(ctx context.Context, c Config) (*Node, error) {
 func (n *Node) compose(c Config, seal *task.Sealer) {
 	leases := c.newBook(n.store)
 	if slices.Contains(c.Roles, RoleScheduler) {
+		if c.Membership == nil { // only who can serve partitions is a member
+			n.fleet = fleet.New(fleet.Config{
+				Rows: n.store, Self: fleet.NewName(cmp.Or(c.Name, nameDefault), c.Clock.Uint64()),
+				Clock: c.Clock, Log: c.Log, Hooks: n.fleetHooks(),
+			})
+			c.Membership = n.fleet
+		}
 		n.dispatcher = dispatcher.New(dispatcher.Config{
 			Store: n.store, Queue: n.queue, Policies: policies{n.catalog}, Clock: c.Clock, Log: c.Log,
 			DepthMax: c.QueueDepthMax, Hooks: n.dispatcherHooks(),
@@ -174,6 +192,9 @@ func (n *Node) Run(ctx context.Context) error {
 	group.Go(func() error { return n.catalog.Run(groupCtx) })
 	if n.hsc != nil {
 		group.Go(func() error { return n.hsc.Run(groupCtx) })
+	}
+	if n.fleet != nil {
+		group.Go(func() error { return n.fleet.Run(groupCtx) }) // leaves when nothing is fired here any more
 	}
 	group.Go(func() error {
 		select {
