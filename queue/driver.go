@@ -49,6 +49,9 @@ type Message struct {
 	Task task.Task
 	// Receipt is the driver's handle of this delivery; empty until received.
 	Receipt string
+	// Again says that this delivery is not the first, as far as the driver knows. Then the task has most likely been
+	// claimed, and the row is read before a claim is written: a write that is refused costs as much as another one.
+	Again bool
 }
 
 // Driver is what an implementer of a queue writes; the suite in queuetest says what is owed.
