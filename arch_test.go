@@ -65,6 +65,7 @@ var table = []row{
 	{name: "store/dynamo", may: []string{"task", "partition", "store", "internal/clock"}},
 	{name: "store/storetest", may: []string{"task", "partition", "store", "internal/clock"}},
 	{name: "queue/mem", may: []string{"task", "partition", "queue", "internal/clock"}},
+	{name: "queue/sqs", may: []string{"task", "store", "queue", "queue/mem", "internal/clock"}},
 	{name: "queue/queuetest", may: []string{"task", "partition", "queue", "internal/clock"}},
 
 	{name: "api", may: []string{"task", "api/*"}, never: serverSide},
@@ -111,7 +112,7 @@ var planned []string
 var reserved = map[string][]string{
 	"github.com/cockroachdb": {"store/pebble"},
 	"github.com/spf13":       {"cmd/kinesin/cli"},
-	"github.com/aws":         {"store/dynamo", "internal/awslocal", "internal/awsfake", "internal/awsfake/fakedynamo", "internal/awsfake/fakesqs"},
+	"github.com/aws":         {"store/dynamo", "queue/sqs", "internal/awslocal", "internal/awsfake", "internal/awsfake/fakedynamo", "internal/awsfake/fakesqs"},
 	"github.com/Shopify":     {"internal/awslocal"},
 	"k8s.io":                 {},
 }

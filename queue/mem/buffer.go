@@ -60,6 +60,20 @@ func (d *Driver) ReceiveUnclaimed(before task.Instant) []queue.Message {
 	return d.deliver(d.picked)
 }
 
+// DeleteTagged is Delete that says which messages were held by these receipts: it returns those.
+func (d *Driver) DeleteTagged(messages []queue.Message) []queue.Message {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	gone := make([]queue.Message, 0, len(messages))
+	for i := range messages {
+		if d.delete(messages[i].Receipt) {
+			gone = append(gone, messages[i])
+		}
+	}
+	d.slots.shrink()
+	return gone
+}
+
 // IsAwaited reports whether somebody waits for messages of that name.
 func (d *Driver) IsAwaited(name queue.Name) bool {
 	d.mu.Lock()

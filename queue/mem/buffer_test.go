@@ -41,8 +41,8 @@ func TestBufferKeepsTags(t *testing.T) {
 	if err := d.Release(t.Context(), got[1:], 0); err != nil || d.Waiting(one) != 1 {
 		t.Errorf("released: %v, %d wait", err, d.Waiting(one))
 	}
-	if err := d.Delete(t.Context(), got); err != nil {
-		t.Error(err)
+	if gone := d.DeleteTagged(got); len(gone) != 1 || mem.TagOf(gone[0].Receipt) != 2 {
+		t.Errorf("deleted %v, want what is held by its receipt: 2", tagsOf(gone))
 	}
 	got = d.TryReceive([]queue.Name{one}, 9, 0)
 	if len(got) != 1 || mem.TagOf(got[0].Receipt) != 1 {

@@ -116,15 +116,23 @@ func (d *Driver) Delete(_ context.Context, messages []queue.Message) error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	for i := range messages {
-		if at, s := d.held(messages[i].Receipt); s != nil {
-			l := s.line
-			l.inFlight--
-			d.slots.give(at)
-			d.forgetIdle(l)
-		}
+		d.delete(messages[i].Receipt)
 	}
 	d.slots.shrink()
 	return nil
+}
+
+// delete reports whether a message was held by that receipt.
+func (d *Driver) delete(receipt string) bool {
+	at, s := d.held(receipt)
+	if s == nil {
+		return false
+	}
+	l := s.line
+	l.inFlight--
+	d.slots.give(at)
+	d.forgetIdle(l)
+	return true
 }
 
 // Release implements queue.Driver. Messages that are no longer held are passed over.

@@ -1,0 +1,148 @@
+package sqs
+
+import (
+	"context"
+	"encoding/base64"
+	"fmt"
+	"time"
+	"unicode/utf8"
+
+	"github.com/aws/aws-sdk-go-v2/service/sqs/types"
+
+	"github.com/kinesin-io/kinesin/queue"
+	"github.com/kinesin-io/kinesin/task"
+)
+
+// The attributes of a delivered message. A consumer needs none of them.
+const (
+	// AttributeTaskID has the task's public id, by which a consumer knows a message that comes twice.
+	AttributeTaskID = "kinesin-task-id"
+	// AttributeDue has the time for which the task was scheduled, in RFC 3339 with milliseconds, UTC.
+	AttributeDue = "kinesin-due"
+	// AttributeTraceparent has the W3C trace context of who scheduled the task, where there is one.
+	AttributeTraceparent = attributeTrace
+	// AttributeEncoding is there only when the body is not the payload itself: see EncodingBase64 and EncodingEmpty.
+	AttributeEncoding = "kinesin-encoding"
+	// EncodingBase64: the body is the payload in standard base64, because SQS takes only text without control characters.
+	EncodingBase64 = "base64"
+	// EncodingEmpty: the payload has no bytes, which SQS does not take; the body is "-".
+	EncodingEmpty = "empty"
+)
+
+const (
+	dueForm       = "2006-01-02T15:04:05.000Z07:00"
+	publicIDBytes = 300 // of a task's public id, at most
+	// attributesBytesMax is what the attributes of a delivery add to its size at most.
+	attributesBytesMax = len(AttributeTaskID) + len(AttributeDue) + len(AttributeTraceparent) + len(AttributeEncoding) + 4*len(stringType) +
+		publicIDBytes + len(dueForm) + task.TraceparentBytesMax + len(EncodingBase64)
+	emptyBody = "-"
+)
+
+// Deliver implements queue.Deliverer. Deliveries of concurrent callers share requests. A delay counts from when SQS has the
+// message, so it may become visible later than asked for, by as long as it waited here, and never earlier.
+func (d *Driver) Deliver(ctx context.Context, deliveries []queue.Delivery) []error {
+	if err := d.refusal(ctx); err != nil {
+		return refuseAll(len(deliveries), err)
+	}
+	if len(deliveries) == 0 {
+		return nil
+	}
+	c := newCall(len(deliveries))
+	groups := map[laneKey][]*message{}
+	for i := range deliveries {
+		v := &deliveries[i]
+		p, err := d.parcelOf(v)
+		if err != nil {
+			c.settle(i, err)
+			continue
+		}
+		p.settle = func(err error) { c.settle(i, err) }
+		key := keyOf(queue.NameFor(&v.Task))
+		groups[key] = append(groups[key], p)
+	}
+	for key, group := range groups {
+		l, err := d.lane(key)
+		if err != nil {
+			for _, p := range group {
+				p.settle(err)
+			}
+			continue
+		}
+		l.deliveries.add(group, d.DeliverLinger, false)
+	}
+	return c.wait(ctx, d)
+}
+
+// CheckPayload implements queue.Deliverer.
+func (d *Driver) CheckPayload(payload []byte) error {
+	size := len(payload)
+	if !isText(payload) {
+		size = base64.StdEncoding.EncodedLen(size)
+	}
+	if most := d.MessageBytesMax - attributesBytesMax; size > most {
+		return fmt.Errorf("%w: its message body has %d bytes, want at most %d (%d of the queue's %d are for attributes; "+
+			"a payload that is not text is sent in base64, a third larger)", queue.ErrUndeliverable, size, most, attributesBytesMax, d.MessageBytesMax)
+	}
+	return nil
+}
+
+func (d *Driver) parcelOf(v *queue.Delivery) (*message, error) {
+	if err := d.CheckPayload(v.Payload); err != nil {
+		return nil, fmt.Errorf("task %s: %w", v.Task.ID, err)
+	}
+	attributes := map[string]types.MessageAttributeValue{
+		AttributeTaskID: textAttribute(v.ID),
+		AttributeDue:    textAttribute(v.Task.Due.Time().UTC().Format(dueForm)),
+	}
+	if trace := v.Task.Traceparent; trace != "" {
+		attributes[AttributeTraceparent] = textAttribute(trace)
+	}
+	var body string
+	switch {
+	case len(v.Payload) == 0:
+		body = emptyBody
+		attributes[AttributeEncoding] = textAttribute(EncodingEmpty)
+	case isText(v.Payload):
+		body = string(v.Payload)
+	default:
+		body = base64.StdEncoding.EncodeToString(v.Payload)
+		attributes[AttributeEncoding] = textAttribute(EncodingBase64)
+	}
+	p := &message{bytes: len(body)}
+	for name, value := range attributes {
+		p.bytes += len(name) + len(stringType) + len(*value.StringValue)
+	}
+	p.entry = types.SendMessageBatchRequestEntry{
+		MessageBody: &body, MessageAttributes: attributes,
+		DelaySeconds: int32((v.Delay + time.Second - 1) / time.Second),
+	}
+	return p, nil
+}
+
+// sendDeliveries sends each as a message of its own.
+func (l *lane) sendDeliveries(items []*message) {
+	messages := make([]message, len(items))
+	for i, m := range items {
+		messages[i] = *m
+	}
+	l.sendAll(messages)
+}
+
+// isText reports whether SQS takes the bytes as they are: UTF-8 of the characters that XML allows.
+func isText(payload []byte) bool {
+	for i := 0; i < len(payload); {
+		if c := payload[i]; c < utf8.RuneSelf {
+			if c < ' ' && c != '\t' && c != '\n' && c != '\r' {
+				return false
+			}
+			i++
+			continue
+		}
+		r, n := utf8.DecodeRune(payload[i:])
+		if r == utf8.RuneError && n == 1 || r == 0xFFFE || r == 0xFFFF {
+			return false
+		}
+		i += n
+	}
+	return true
+}

@@ -1,0 +1,229 @@
+package sqs
+
+import (
+	"context"
+	"log/slog"
+	"strconv"
+	"sync"
+	"time"
+
+	"github.com/aws/aws-sdk-go-v2/service/sqs"
+	"github.com/aws/aws-sdk-go-v2/service/sqs/types"
+
+	"github.com/kinesin-io/kinesin/queue"
+	"github.com/kinesin-io/kinesin/task"
+)
+
+const (
+	// depthFresh is how long a depth is used, depthFreshShort that of a queue with few messages, counting in what
+	// this process sent and received since.
+	depthFresh      = time.Second
+	depthFreshShort = 5 * time.Second
+	depthShort      = 500
+	// ageFresh is how long the age of what was received says something about what was not.
+	ageFresh = 10 * time.Second
+	// ageUnknown is how old the messages of a queue are taken to be of which nothing is known but that it is not empty:
+	// old enough that the scheduler does not send them again.
+	ageUnknown = time.Hour
+	// inFlightWarn and inFlightWarnEvery are when, and how often at most, a queue near SQS's bound is logged.
+	inFlightWarn      = InFlightMax * 9 / 10
+	inFlightWarnEvery = time.Minute
+	// sendMarksMax is how many moments of the past are remembered with what had been sent until then, markEvery how far
+	// they are apart at least.
+	sendMarksMax = 256
+	markEvery    = time.Second
+)
+
+// depths is what is known of how much a queue holds.
+type depths struct {
+	asking sync.Mutex // held by the one who asks SQS
+
+	mu       sync.Mutex // guards all below
+	at       task.Instant
+	messages int // visible and delayed, at that time
+	inFlight int
+	change   int // tasks sent since, less those received
+
+	emptyAt  task.Instant // when it was last seen empty
+	age      time.Duration
+	ageAt    task.Instant // when a message of that age was received
+	total    int          // tasks sent by this process
+	marks    []sendMark   // oldest first
+	warnedAt task.Instant
+}
+
+// sendMark is how many tasks this process had sent until then.
+type sendMark struct {
+	at    task.Instant
+	total int
+}
+
+func (p *depths) sent(tasks int) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.change += tasks
+	p.total += tasks
+}
+
+func (p *depths) mark(now task.Instant) {
+	if n := len(p.marks); n > 0 && now.Sub(p.marks[n-1].at) < markEvery {
+		return
+	}
+	if len(p.marks) == sendMarksMax { // every other one of the past
+		kept := p.marks[:0]
+		for i := 0; i < sendMarksMax; i += 2 {
+			kept = append(kept, p.marks[i])
+		}
+		p.marks = kept
+	}
+	p.marks = append(p.marks, sendMark{now, p.total})
+}
+
+func (p *depths) received(now task.Instant, age time.Duration, tasks int) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.change -= tasks
+	p.age, p.ageAt = age, now
+}
+
+// Depth implements queue.Driver. It is what SQS said a short while ago, and what this process did since. The messages of
+// suspects are counted with the others at SQS; for their names it is only what waits here.
+func (d *Driver) Depth(ctx context.Context, name queue.Name) (queue.Depth, error) {
+	if err := d.refusal(ctx); err != nil {
+		return queue.Depth{}, err
+	}
+	l, err := d.lane(keyOf(name))
+	if err != nil {
+		return queue.Depth{}, err
+	}
+	if err := l.measure(); err != nil {
+		return queue.Depth{}, err
+	}
+	here, err := d.buffer.Depth(ctx, name)
+	if err != nil {
+		return queue.Depth{}, err
+	}
+	perMessage := l.perMessage()
+	now := d.Clock.Now()
+	p := &l.depths
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	there := max(0, int(float64(p.messages)*perMessage+0.5)+p.change)
+	depth := queue.Depth{Visible: here.Visible, InFlight: here.InFlight, Oldest: max(here.Oldest, p.oldest(now, there))}
+	if name.Class == queue.Normal {
+		depth.Visible += there
+		depth.InFlight = max(depth.InFlight, p.inFlight-here.Visible)
+	}
+	return depth, nil
+}
+
+func (l *lane) perMessage() float64 {
+	l.polls.mu.Lock()
+	defer l.polls.mu.Unlock()
+	return l.polls.tasksPerMessage
+}
+
+// measure asks SQS unless what is known will do. While somebody asks, others use what is known.
+func (l *lane) measure() error {
+	if l.isKnown() {
+		return nil
+	}
+	if !l.depths.asking.TryLock() {
+		if l.depths.hasValue() {
+			return nil
+		}
+		l.depths.asking.Lock()
+	}
+	defer l.depths.asking.Unlock()
+	if l.isKnown() {
+		return nil
+	}
+	d := l.driver
+	out, err := requestTo(d.ctx, d, Request{Queue: l.name, Action: ActionAttributes}, func(ctx context.Context, url *string) (*sqs.GetQueueAttributesOutput, error) {
+		return d.api.GetQueueAttributes(ctx, &sqs.GetQueueAttributesInput{QueueUrl: url, AttributeNames: []types.QueueAttributeName{
+			types.QueueAttributeNameApproximateNumberOfMessages, types.QueueAttributeNameApproximateNumberOfMessagesDelayed,
+			types.QueueAttributeNameApproximateNumberOfMessagesNotVisible,
+		}})
+	})
+	if err != nil {
+		return err
+	}
+	l.depths.note(d.Clock.Now(),
+		countIn(out.Attributes, types.QueueAttributeNameApproximateNumberOfMessages)+
+			countIn(out.Attributes, types.QueueAttributeNameApproximateNumberOfMessagesDelayed),
+		countIn(out.Attributes, types.QueueAttributeNameApproximateNumberOfMessagesNotVisible))
+	l.warnOfBound()
+	return nil
+}
+
+func countIn(attributes map[string]string, name types.QueueAttributeName) int {
+	n, err := strconv.Atoi(attributes[string(name)])
+	if err != nil {
+		return 0
+	}
+	return max(n, 0)
+}
+
+func (l *lane) isKnown() bool {
+	now := l.driver.Clock.Now()
+	l.depths.mu.Lock()
+	defer l.depths.mu.Unlock()
+	fresh := depthFresh
+	if l.depths.messages+l.depths.change < depthShort {
+		fresh = depthFreshShort
+	}
+	return l.depths.at > 0 && now.Sub(l.depths.at) < fresh
+}
+
+func (p *depths) hasValue() bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.at > 0
+}
+
+func (p *depths) note(now task.Instant, messages, inFlight int) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.at, p.messages, p.inFlight, p.change = now, messages, inFlight, 0
+	if messages == 0 {
+		p.emptyAt = now
+	}
+	p.mark(now)
+}
+
+// oldest is how long the oldest message may have waited at SQS, which does not say: not longer than since the queue was
+// empty, nor since this process had sent all but what is there now; and about as long as what was
+// received just now.
+func (p *depths) oldest(now task.Instant, there int) time.Duration {
+	if there == 0 {
+		return 0
+	}
+	age := ageUnknown
+	if p.emptyAt > 0 {
+		age = min(age, now.Sub(p.emptyAt))
+	}
+	if p.ageAt > 0 && now.Sub(p.ageAt) < ageFresh {
+		age = min(age, p.age+now.Sub(p.ageAt))
+	}
+	for i := len(p.marks) - 1; i >= 0; i-- {
+		if p.total-p.marks[i].total >= there {
+			age = min(age, now.Sub(p.marks[i].at))
+			break
+		}
+	}
+	return max(0, age)
+}
+
+func (l *lane) warnOfBound() {
+	now := l.driver.Clock.Now()
+	l.depths.mu.Lock()
+	inFlight, warn := l.depths.inFlight, l.depths.inFlight >= inFlightWarn && now.Sub(l.depths.warnedAt) >= inFlightWarnEvery
+	if warn {
+		l.depths.warnedAt = now
+	}
+	l.depths.mu.Unlock()
+	if warn {
+		l.driver.Log.WarnContext(l.driver.ctx, "queue has almost as many messages in flight as SQS allows; beyond that it stays silent",
+			slog.String("queue", l.name), slog.Int("in_flight", inFlight), slog.Int("most", InFlightMax))
+	}
+}

@@ -1,0 +1,212 @@
+package sqs_test
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"sync"
+	"testing"
+	"time"
+
+	awssqs "github.com/aws/aws-sdk-go-v2/service/sqs"
+	"go.uber.org/goleak"
+
+	"github.com/kinesin-io/kinesin/internal/awslocal"
+	"github.com/kinesin-io/kinesin/internal/clock"
+	"github.com/kinesin-io/kinesin/queue"
+	"github.com/kinesin-io/kinesin/queue/sqs"
+	"github.com/kinesin-io/kinesin/task"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(awslocal.Main(m)) }
+
+// counts are what an Observer saw.
+type counts struct {
+	mu        sync.Mutex
+	requests  map[sqs.Action]int
+	entries   map[sqs.Action]int
+	discarded map[string]int
+	messages  int
+	tasks     int
+	returned  int
+	resent    int
+}
+
+func (c *counts) observer() *sqs.Observer {
+	c.requests, c.entries, c.discarded = map[sqs.Action]int{}, map[sqs.Action]int{}, map[string]int{}
+	return &sqs.Observer{
+		Request: func(r sqs.Request) {
+			c.mu.Lock()
+			defer c.mu.Unlock()
+			c.requests[r.Action]++
+			c.entries[r.Action] += r.Entries
+		},
+		Sent: func(_ string, tasks int) {
+			c.mu.Lock()
+			defer c.mu.Unlock()
+			c.messages++
+			c.tasks += tasks
+		},
+		Discarded: func(_, reason string) {
+			c.mu.Lock()
+			defer c.mu.Unlock()
+			c.discarded[reason]++
+		},
+		Returned: func(_ string, tasks, resent int) {
+			c.mu.Lock()
+			defer c.mu.Unlock()
+			c.returned += tasks
+			c.resent += resent
+		},
+	}
+}
+
+func (c *counts) String() string {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return fmt.Sprintf("requests %v, entries %v, %d tasks in %d messages, %d returned of which %d resent, discarded %v",
+		c.requests, c.entries, c.tasks, c.messages, c.returned, c.resent, c.discarded)
+}
+
+// total leaves out what is asked once for each queue.
+func (c *counts) total() int {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	n := 0
+	for action, times := range c.requests {
+		if action != sqs.ActionURL && action != sqs.ActionCreate {
+			n += times
+		}
+	}
+	return n
+}
+
+// lambdas is a catalog that only grows.
+type lambdas struct {
+	mu  sync.Mutex
+	all map[uint32]task.Lambda
+}
+
+func (c *lambdas) add(l task.Lambda) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.all == nil {
+		c.all = map[uint32]task.Lambda{}
+	}
+	c.all[l.Ref] = l
+}
+
+func (c *lambdas) remove(ref uint32) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	delete(c.all, ref)
+}
+
+func (c *lambdas) get(ref uint32) (task.Lambda, bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	l, found := c.all[ref]
+	return l, found
+}
+
+func (c *lambdas) list() []task.Lambda {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	list := make([]task.Lambda, 0, len(c.all))
+	for _, l := range c.all {
+		list = append(list, l)
+	}
+	return list
+}
+
+// local is a set of queues on ElasticMQ and what drivers share.
+type local struct {
+	*testing.T
+
+	api     *awssqs.Client
+	prefix  string
+	lambdas *lambdas
+}
+
+func onElasticMQ(t *testing.T) *local {
+	t.Helper()
+	aws := awslocal.Start(t)
+	l := &local{T: t, api: awssqs.NewFromConfig(aws.Config(t)), prefix: aws.Prefix(t), lambdas: &lambdas{}}
+	return l
+}
+
+func (l *local) open(change func(*sqs.Config)) (*sqs.Driver, *counts) {
+	l.Helper()
+	c := &counts{}
+	config := sqs.Config{
+		Prefix: l.prefix, Lambda: l.lambdas.get, Lambdas: l.lambdas.list, Clock: clock.Real(),
+		Log: slog.New(slog.NewTextHandler(l.Output(), nil)), Observer: c.observer(),
+	}
+	if change != nil {
+		change(&config)
+	}
+	d := sqs.New(l.api, config)
+	l.Cleanup(func() { _ = d.Close() })
+	return d, c
+}
+
+func (l *local) create(d *sqs.Driver, lambda task.Lambda) task.Lambda {
+	l.Helper()
+	lambda = lambda.WithDefaults()
+	if err := d.CheckLambda(lambda); err != nil {
+		l.Fatal(err)
+	}
+	if err := d.Provision(l.Context(), lambda); err != nil {
+		l.Fatal(err)
+	}
+	l.lambdas.add(lambda)
+	return lambda
+}
+
+func taskOf(ref uint32, n int, due task.Instant) queue.Message {
+	t := task.Task{Partition: task.Partition{Lambda: ref}, State: task.Enqueued, Seq: 2, Due: due, Created: due, Attempt: uint32(n)}
+	t.ID = task.IDOf([]byte("test"), fmt.Appendf(nil, "%d", n))
+	return queue.Message{Task: t}
+}
+
+func (l *local) send(d *sqs.Driver, messages ...queue.Message) {
+	l.Helper()
+	for i, err := range d.Send(l.Context(), messages) {
+		if err != nil {
+			l.Fatalf("send %d: %v", i, err)
+		}
+	}
+}
+
+func TestIdleLatency(t *testing.T) {
+	t.Parallel()
+	l := onElasticMQ(t)
+	d, c := l.open(nil)
+	l.create(d, task.Lambda{Name: "mail", Ref: 7})
+	names := []queue.Name{{Lambda: 7}, {Lambda: 7, Class: queue.Suspect}}
+	for i := range 20 {
+		got := make(chan queue.Message, 1)
+		go func() {
+			messages, err := d.Receive(context.Background(), names, 5, 0)
+			if err != nil || len(messages) != 1 {
+				t.Error(messages, err)
+				messages = make([]queue.Message, 1)
+			}
+			got <- messages[0]
+		}()
+		time.Sleep(100 * time.Millisecond)
+		began := time.Now()
+		l.send(d, taskOf(7, i, task.InstantOf(time.Now())))
+		sent := time.Since(began)
+		m := <-got
+		t.Logf("sent %v received %v", sent, time.Since(began))
+		if int(m.Task.Attempt) != i {
+			t.Errorf("received %d, want %d", m.Task.Attempt, i)
+		}
+		_ = d.Delete(t.Context(), []queue.Message{m})
+	}
+	if err := d.Close(); err != nil {
+		t.Error(err)
+	}
+	t.Log(c)
+}

@@ -1,0 +1,362 @@
+package sqs
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/aws/aws-sdk-go-v2/aws"
+	"github.com/aws/aws-sdk-go-v2/service/sqs"
+	"github.com/aws/aws-sdk-go-v2/service/sqs/types"
+
+	"github.com/kinesin-io/kinesin/task"
+)
+
+const (
+	queueNameMax = 80 // characters; SQS's own bound
+	dlqSuffix    = "-dlq"
+	// inboundName is the part of a name after the prefix that is not a lambda's.
+	inboundName = "inbound"
+
+	// managedRetention is how long a message that only Kinesin reads may lie. The store knows better: it sends again.
+	managedRetention = 4 * 24 * time.Hour
+	// deliverRetention is the longest that SQS keeps a message: what a consumer has not read by then is gone.
+	deliverRetention = 14 * 24 * time.Hour
+	// DeliverReceivesMax is how often a delivered message is received before it goes to the dead-letter queue.
+	DeliverReceivesMax = 10
+)
+
+// QueueSpec is one SQS queue as it should be: what setup makes, checks compare and Terraform has.
+type QueueSpec struct {
+	Name string `json:"name"`
+	// VisibilityTimeoutSeconds is 0 where it is the consumer's to choose: SQS's default then, and not compared.
+	VisibilityTimeoutSeconds int  `json:"visibility_timeout_seconds,omitempty"`
+	MessageRetentionSeconds  int  `json:"message_retention_seconds"`
+	ManagedSSE               bool `json:"sqs_managed_sse"`
+	// DeadLetterQueue is the name of the queue to which a message goes that was received MaxReceiveCount times; both are
+	// unset where there is none.
+	DeadLetterQueue string `json:"dead_letter_queue,omitempty"`
+	MaxReceiveCount int    `json:"max_receive_count,omitempty"`
+}
+
+var prefixForm = regexp.MustCompile(`^[a-zA-Z0-9_-]{1,20}$`)
+
+// CheckPrefix refuses a prefix that is not 1 to 20 of a–z, A–Z, 0–9, "_" and "-".
+func CheckPrefix(prefix string) error {
+	if !prefixForm.MatchString(prefix) {
+		return fmt.Errorf("%w AWS prefix %q: want 1 to 20 characters of a-z, A-Z, 0-9, '_' and '-'", task.ErrInvalid, prefix)
+	}
+	return nil
+}
+
+// QueueName is the name of the queue of one priority of a lambda.
+func QueueName(prefix, lambda, priority string) string { return prefix + "-" + lambda + "-" + priority }
+
+// Queues are the queues of a lambda, in the order in which they can be made.
+func Queues(prefix string, l task.Lambda) []QueueSpec {
+	specs := make([]QueueSpec, 0, 2*len(l.Priorities))
+	for _, priority := range l.Priorities {
+		name := QueueName(prefix, l.Name, priority)
+		if l.Mode != task.Deliver {
+			specs = append(specs, QueueSpec{
+				Name: name, VisibilityTimeoutSeconds: seconds(VisibilityDefault),
+				MessageRetentionSeconds: seconds(managedRetention), ManagedSSE: true,
+			})
+			continue
+		}
+		specs = append(specs,
+			QueueSpec{Name: name + dlqSuffix, MessageRetentionSeconds: seconds(deliverRetention), ManagedSSE: true},
+			QueueSpec{
+				Name: name, MessageRetentionSeconds: seconds(deliverRetention), ManagedSSE: true,
+				DeadLetterQueue: name + dlqSuffix, MaxReceiveCount: DeliverReceivesMax,
+			})
+	}
+	return specs
+}
+
+func seconds(d time.Duration) int { return int(d / time.Second) }
+
+// queueName is the name of a lane's queue.
+func (d *Driver) queueName(key laneKey) (string, error) {
+	l, found := d.Lambda(key.lambda)
+	if !found || int(key.priority) >= len(l.Priorities) {
+		return "", fmt.Errorf("%w: no lambda with reference %08x and priority %d is known here", ErrNoQueue, key.lambda, key.priority)
+	}
+	return QueueName(d.Prefix, l.Name, l.Priorities[key.priority]), nil
+}
+
+// CheckLambda implements queue.Provisioner.
+func (d *Driver) CheckLambda(l task.Lambda) error {
+	var errs []error
+	taken := map[string]string{
+		d.Prefix + "-" + inboundName:             "that of the inbound buffer",
+		d.Prefix + "-" + inboundName + dlqSuffix: "that of the inbound buffer",
+	}
+	for _, other := range d.Lambdas() {
+		if other.Name == l.Name {
+			continue
+		}
+		for _, q := range Queues(d.Prefix, other) {
+			taken[q.Name] = "one of lambda " + other.Name
+		}
+	}
+	for _, q := range Queues(d.Prefix, l) {
+		if len(q.Name) > queueNameMax {
+			errs = append(errs, fmt.Errorf("%w lambda %s: its SQS queue would be named %s, which has %d characters and may have %d; "+
+				"shorten the lambda's name, its priorities or the AWS prefix", task.ErrInvalid, l.Name, q.Name, len(q.Name), queueNameMax))
+		}
+		if whose := taken[q.Name]; whose != "" {
+			errs = append(errs, fmt.Errorf("%w lambda %s: its SQS queue %s would be %s; choose another name", task.ErrInvalid, l.Name, q.Name, whose))
+		}
+		taken[q.Name] = "another one of its own"
+	}
+	return errors.Join(errs...)
+}
+
+// Provision implements queue.Provisioner. Queues that are there stay as they are.
+func (d *Driver) Provision(ctx context.Context, l task.Lambda) error {
+	_, err := Create(ctx, d.api, Queues(d.Prefix, l))
+	return err
+}
+
+// Create makes the queues that are missing, and returns their names. Those that are there stay as they are. When one
+// may not be made it says which are missing.
+func Create(ctx context.Context, api API, specs []QueueSpec) (made []string, err error) {
+	arns := map[string]string{}
+	for i := range specs {
+		spec := &specs[i]
+		there, err := find(ctx, api, spec.Name)
+		if err != nil {
+			return made, err
+		}
+		if there == "" {
+			if there, err = create(ctx, api, spec, arns); err != nil {
+				return made, fmt.Errorf("make SQS queue %s (missing: %s): %w", spec.Name, strings.Join(missing(ctx, api, specs[i:]), ", "), err)
+			}
+			made = append(made, spec.Name)
+		}
+		if isDeadLetterQueue(specs, spec.Name) {
+			attributes, err := attributesOf(ctx, api, spec.Name, there)
+			if err != nil {
+				return made, err
+			}
+			arns[spec.Name] = attributes[string(types.QueueAttributeNameQueueArn)]
+		}
+	}
+	return made, nil
+}
+
+func isDeadLetterQueue(specs []QueueSpec, name string) bool {
+	return slices.ContainsFunc(specs, func(s QueueSpec) bool { return s.DeadLetterQueue == name })
+}
+
+// missing are the names of the queues that are not there, as far as can be told.
+func missing(ctx context.Context, api API, specs []QueueSpec) []string {
+	var names []string
+	for i := range specs {
+		if url, err := find(ctx, api, specs[i].Name); err == nil && url == "" {
+			names = append(names, specs[i].Name)
+		}
+	}
+	return names
+}
+
+// find is the address of a queue; empty when it is not there.
+func find(ctx context.Context, api API, name string) (url string, err error) {
+	out, err := api.GetQueueUrl(ctx, &sqs.GetQueueUrlInput{QueueName: &name})
+	if err != nil {
+		if err = explain(name, string(ActionURL), err); errors.Is(err, ErrNoQueue) {
+			return "", nil
+		}
+		return "", err
+	}
+	return aws.ToString(out.QueueUrl), nil
+}
+
+func create(ctx context.Context, api API, spec *QueueSpec, arns map[string]string) (url string, err error) {
+	out, err := api.CreateQueue(ctx, &sqs.CreateQueueInput{QueueName: &spec.Name, Attributes: spec.attributes(arns)})
+	var deleted *types.QueueDeletedRecently
+	switch {
+	case errors.As(err, &deleted):
+		return "", errors.New("a queue of that name was deleted within the last minute; SQS makes it again after 60 seconds")
+	case err != nil:
+		return "", err
+	}
+	return aws.ToString(out.QueueUrl), nil
+}
+
+func attributesOf(ctx context.Context, api API, name, url string) (map[string]string, error) {
+	out, err := api.GetQueueAttributes(ctx, &sqs.GetQueueAttributesInput{
+		QueueUrl: &url, AttributeNames: []types.QueueAttributeName{types.QueueAttributeNameAll},
+	})
+	if err != nil {
+		return nil, explain(name, string(ActionAttributes), err)
+	}
+	return out.Attributes, nil
+}
+
+// redrive is the form of SQS's attribute. Its count was text once, and may come as either.
+type redrive struct {
+	DeadLetterTargetArn string      `json:"deadLetterTargetArn"`
+	MaxReceiveCount     json.Number `json:"maxReceiveCount"`
+}
+
+func (s *QueueSpec) attributes(arns map[string]string) map[string]string {
+	a := map[string]string{
+		string(types.QueueAttributeNameMessageRetentionPeriod): strconv.Itoa(s.MessageRetentionSeconds),
+		string(types.QueueAttributeNameSqsManagedSseEnabled):   strconv.FormatBool(s.ManagedSSE),
+	}
+	if s.VisibilityTimeoutSeconds > 0 {
+		a[string(types.QueueAttributeNameVisibilityTimeout)] = strconv.Itoa(s.VisibilityTimeoutSeconds)
+	}
+	if s.DeadLetterQueue != "" {
+		text, err := json.Marshal(redrive{arns[s.DeadLetterQueue], json.Number(strconv.Itoa(s.MaxReceiveCount))})
+		if err == nil {
+			a[string(types.QueueAttributeNameRedrivePolicy)] = string(text)
+		}
+	}
+	return a
+}
+
+// Difference is one thing about a queue that is not as it should be.
+type Difference struct {
+	Queue     string `json:"queue"`
+	Attribute string `json:"attribute,omitempty"` // empty when the queue itself is missing
+	Have      string `json:"have,omitempty"`
+	Want      string `json:"want,omitempty"`
+}
+
+func (d Difference) String() string {
+	if d.Attribute == "" {
+		return fmt.Sprintf("SQS queue %s is missing", d.Queue)
+	}
+	return fmt.Sprintf("SQS queue %s: %s is %s, want %s", d.Queue, d.Attribute, cmpOrNone(d.Have), d.Want)
+}
+
+func cmpOrNone(text string) string {
+	if text == "" {
+		return "not set"
+	}
+	return text
+}
+
+// Check says what is missing or different of the queues. It changes nothing.
+func Check(ctx context.Context, api API, specs []QueueSpec) ([]Difference, error) {
+	var all []Difference
+	for i := range specs {
+		spec := &specs[i]
+		url, err := find(ctx, api, spec.Name)
+		if err != nil {
+			return all, err
+		}
+		if url == "" {
+			all = append(all, Difference{Queue: spec.Name})
+			continue
+		}
+		have, err := attributesOf(ctx, api, spec.Name, url)
+		if err != nil {
+			return all, err
+		}
+		all = append(all, spec.compare(have)...)
+	}
+	return all, nil
+}
+
+func (s *QueueSpec) compare(have map[string]string) []Difference {
+	var all []Difference
+	note := func(name types.QueueAttributeName, value, want string) {
+		if value != want {
+			all = append(all, Difference{Queue: s.Name, Attribute: string(name), Have: value, Want: want})
+		}
+	}
+	note(types.QueueAttributeNameMessageRetentionPeriod,
+		have[string(types.QueueAttributeNameMessageRetentionPeriod)], strconv.Itoa(s.MessageRetentionSeconds))
+	if s.VisibilityTimeoutSeconds > 0 {
+		note(types.QueueAttributeNameVisibilityTimeout,
+			have[string(types.QueueAttributeNameVisibilityTimeout)], strconv.Itoa(s.VisibilityTimeoutSeconds))
+	}
+	// Encryption with a key of the user's own is as good. A service that does not have the attribute at all is no AWS.
+	if sse, told := have[string(types.QueueAttributeNameSqsManagedSseEnabled)]; s.ManagedSSE && told && have[string(types.QueueAttributeNameKmsMasterKeyId)] == "" {
+		note(types.QueueAttributeNameSqsManagedSseEnabled, sse, "true")
+	}
+	if s.DeadLetterQueue != "" {
+		note(types.QueueAttributeNameRedrivePolicy, redriveText(have[string(types.QueueAttributeNameRedrivePolicy)]),
+			fmt.Sprintf("to %s after %d receives", s.DeadLetterQueue, s.MaxReceiveCount))
+	}
+	return all
+}
+
+// redriveText says what a policy does; the policy itself when it cannot be read.
+func redriveText(policy string) string {
+	if policy == "" {
+		return ""
+	}
+	var r redrive
+	if err := json.Unmarshal([]byte(policy), &r); err != nil {
+		return policy
+	}
+	name := r.DeadLetterTargetArn[strings.LastIndexByte(r.DeadLetterTargetArn, ':')+1:]
+	return fmt.Sprintf("to %s after %s receives", name, r.MaxReceiveCount)
+}
+
+// Align sets what is different about queues that are there, as setup does; it returns what it changed.
+func Align(ctx context.Context, api API, specs []QueueSpec) ([]Difference, error) {
+	differences, err := Check(ctx, api, specs)
+	if err != nil {
+		return nil, err
+	}
+	var changed []Difference
+	for i := range specs {
+		spec := &specs[i]
+		theirs := ofQueue(differences, spec.Name)
+		if len(theirs) == 0 {
+			continue
+		}
+		if err := align(ctx, api, spec); err != nil {
+			return changed, err
+		}
+		changed = append(changed, theirs...)
+	}
+	return changed, nil
+}
+
+// ofQueue are the differences of attributes of one queue.
+func ofQueue(all []Difference, name string) []Difference {
+	var theirs []Difference
+	for _, d := range all {
+		if d.Queue == name && d.Attribute != "" {
+			theirs = append(theirs, d)
+		}
+	}
+	return theirs
+}
+
+func align(ctx context.Context, api API, spec *QueueSpec) error {
+	url, err := find(ctx, api, spec.Name)
+	if err != nil {
+		return err
+	}
+	arns := map[string]string{}
+	if spec.DeadLetterQueue != "" {
+		dlq, err := find(ctx, api, spec.DeadLetterQueue)
+		if err != nil {
+			return err
+		}
+		attributes, err := attributesOf(ctx, api, spec.DeadLetterQueue, dlq)
+		if err != nil {
+			return err
+		}
+		arns[spec.DeadLetterQueue] = attributes[string(types.QueueAttributeNameQueueArn)]
+	}
+	_, err = api.SetQueueAttributes(ctx, &sqs.SetQueueAttributesInput{QueueUrl: &url, Attributes: spec.attributes(arns)})
+	if err != nil {
+		return explain(spec.Name, string(ActionConfigure), err)
+	}
+	return nil
+}

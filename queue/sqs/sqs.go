@@ -1,0 +1,277 @@
+// Package sqs is the queue driver over Amazon SQS: one SQS queue for each <lambda, priority>.
+//
+// It owns what lies between the seam and the service: the packing of several tasks into one SQS message, the few
+// requests that carry them, and a small local buffer (a queue/mem driver) from which the waiting receivers of this
+// process are served by class, in order of due time, and never early. It calls SQS through API and its clock. It never
+// decides what becomes of a task: a message that is lost is sent again by the scheduler, one that comes twice
+// is refused at the claim, so the driver may send, hand out and return a task's message as often as it takes.
+//
+// For lambdas in deliver mode it puts the user's payload on their queues; those are read by others.
+//
+// docs/adr/0010 says why tasks share messages and classes share a queue.
+package sqs
+
+import (
+	"cmp"
+	"context"
+	"log/slog"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/aws/aws-sdk-go-v2/service/sqs"
+
+	"github.com/kinesin-io/kinesin/internal/clock"
+	"github.com/kinesin-io/kinesin/queue"
+	"github.com/kinesin-io/kinesin/queue/mem"
+	"github.com/kinesin-io/kinesin/task"
+)
+
+// API is what the driver asks of the AWS SDK's client; *sqs.Client has it.
+type API interface {
+	SendMessageBatch(ctx context.Context, in *sqs.SendMessageBatchInput, options ...func(*sqs.Options)) (*sqs.SendMessageBatchOutput, error)
+	ReceiveMessage(ctx context.Context, in *sqs.ReceiveMessageInput, options ...func(*sqs.Options)) (*sqs.ReceiveMessageOutput, error)
+	DeleteMessageBatch(ctx context.Context, in *sqs.DeleteMessageBatchInput, options ...func(*sqs.Options)) (*sqs.DeleteMessageBatchOutput, error)
+	ChangeMessageVisibilityBatch(ctx context.Context, in *sqs.ChangeMessageVisibilityBatchInput, options ...func(*sqs.Options)) (*sqs.ChangeMessageVisibilityBatchOutput, error)
+	GetQueueUrl(ctx context.Context, in *sqs.GetQueueUrlInput, options ...func(*sqs.Options)) (*sqs.GetQueueUrlOutput, error) //nolint:revive // the SDK's name
+	GetQueueAttributes(ctx context.Context, in *sqs.GetQueueAttributesInput, options ...func(*sqs.Options)) (*sqs.GetQueueAttributesOutput, error)
+	SetQueueAttributes(ctx context.Context, in *sqs.SetQueueAttributesInput, options ...func(*sqs.Options)) (*sqs.SetQueueAttributesOutput, error)
+	CreateQueue(ctx context.Context, in *sqs.CreateQueueInput, options ...func(*sqs.Options)) (*sqs.CreateQueueOutput, error)
+}
+
+// Limits of SQS.
+const (
+	batchEntriesMax = 10
+	pollWait        = 20 * time.Second // the longest that a receive may wait at the service
+	delayMax        = 15 * time.Minute // of a message, in whole seconds
+	visibilityMax   = 12 * time.Hour
+
+	// InFlightMax is how many messages of one queue may be received and not yet deleted; beyond it
+	// SQS answers receives with nothing, or with OverLimit.
+	InFlightMax = 120_000
+)
+
+// Defaults of Config.
+const (
+	MessageBytesMaxDefault = 256 << 10
+	PackTasksMaxDefault    = 16
+	LingerDefault          = 5 * time.Millisecond
+	AheadLingerDefault     = 25 * time.Millisecond
+	DeliverLingerDefault   = 30 * time.Millisecond
+	DeleteLingerDefault    = 200 * time.Millisecond
+	PollPauseDefault       = 10 * time.Millisecond
+	HoldDefault            = 500 * time.Millisecond
+	VisibilityDefault      = 30 * time.Second
+	PollersMaxDefault      = 4
+	RequestTimeoutDefault  = 10 * time.Second
+)
+
+// Config are the settings of a Driver. Prefix, Lambda, Lambdas, Clock and Log are required. A duration of 0
+// means its default; where a negative one is allowed it means none.
+type Config struct {
+	// Prefix starts the names of all queues; see CheckPrefix.
+	Prefix string
+	// Lambda finds a lambda by its reference, which is what tasks and queue.Name have of it; false when there is none,
+	// as far as is known here.
+	Lambda func(ref uint32) (task.Lambda, bool)
+	// Lambdas are all that are known: the queues of a new one must not have the name of another's.
+	Lambdas func() []task.Lambda
+	Clock   clock.Clock
+	Log     *slog.Logger
+	// Observer is told what happens; nil is fine.
+	Observer *Observer
+
+	// MessageBytesMax is how large a message, and all messages of one request together, may be: 256 KiB. Queues
+	// and regions that take 1 MiB may have it larger.
+	MessageBytesMax int
+	// PackTasksMax is how many tasks share a message at most: 16. 1 turns packing off.
+	PackTasksMax int
+
+	// Linger is how long a send waits for others to go with it, when another one came just before: 5 ms.
+	// AheadLinger is the same for tasks that are not due for as long: 25 ms. DeliverLinger is that of deliveries: 30 ms.
+	// DeleteLinger is that of deletes and of returned messages, for which nobody waits: 200 ms. Negative: none.
+	Linger, AheadLinger, DeliverLinger, DeleteLinger time.Duration
+	// PollPause is how long the next poll waits after one that came back soon with a few messages: 10 ms. Negative: none.
+	PollPause time.Duration
+	// Hold is how long a due message that nobody here takes stays here before others may have it: 500 ms.
+	Hold time.Duration
+	// Visibility is after which time SQS hands out again what a process received that is gone: 30 s. It is
+	// extended while the process lives and has the message in hand.
+	Visibility time.Duration
+	// PollersMax is how many receives of one queue run at once while it has plenty: 4.
+	PollersMax int
+	// RequestTimeout bounds every request but the wait of a poll: 10 s.
+	RequestTimeout time.Duration
+	// CloseGrace is how long Close waits for polls that have just begun: 200 ms. Negative: not at all.
+	CloseGrace time.Duration
+}
+
+// withDefaults fills in what is not set; negative durations become zero.
+func (c Config) withDefaults() Config {
+	c.MessageBytesMax = cmp.Or(max(c.MessageBytesMax, 0), MessageBytesMaxDefault)
+	c.PackTasksMax = cmp.Or(max(c.PackTasksMax, 0), PackTasksMaxDefault)
+	c.PollersMax = cmp.Or(max(c.PollersMax, 0), PollersMaxDefault)
+	for _, d := range []struct {
+		value     *time.Duration
+		otherwise time.Duration
+	}{
+		{&c.Linger, LingerDefault},
+		{&c.AheadLinger, AheadLingerDefault},
+		{&c.DeliverLinger, DeliverLingerDefault},
+		{&c.DeleteLinger, DeleteLingerDefault},
+		{&c.PollPause, PollPauseDefault},
+		{&c.Hold, HoldDefault},
+		{&c.Visibility, VisibilityDefault},
+		{&c.RequestTimeout, RequestTimeoutDefault},
+		{&c.CloseGrace, youngPoll},
+	} {
+		*d.value = max(cmp.Or(*d.value, d.otherwise), 0)
+	}
+	return c
+}
+
+// Driver implements queue.Driver, queue.Dropper, queue.Deliverer and queue.Provisioner.
+type Driver struct {
+	Config
+
+	api    API
+	buffer *mem.Driver // what was received and not yet taken
+	urls   urls
+	budget budget // of retries
+
+	ctx    context.Context //nolint:containedctx // that of the driver's own requests, which outlive the calls they serve
+	cancel context.CancelFunc
+	work   group // requests and timers on their way
+	closed atomic.Bool
+
+	pollCtx    context.Context //nolint:containedctx // that of the polls, which end first
+	endPolling context.CancelFunc
+
+	mu    sync.Mutex // guards lanes
+	lanes map[laneKey]*lane
+
+	hand hand // received messages that are not yet deleted or returned
+}
+
+var (
+	_ queue.Driver      = (*Driver)(nil)
+	_ queue.Dropper     = (*Driver)(nil)
+	_ queue.Deliverer   = (*Driver)(nil)
+	_ queue.Provisioner = (*Driver)(nil)
+	_ API               = (*sqs.Client)(nil)
+)
+
+// New returns a driver. It asks nothing of SQS before it is used.
+func New(api API, config Config) *Driver {
+	config = config.withDefaults()
+	d := &Driver{
+		Config: config, api: api,
+		buffer: mem.New(config.Clock, mem.Config{}),
+		lanes:  map[laneKey]*lane{},
+	}
+	d.urls.known = map[string]string{}
+	d.budget = budget{tokens: retryTokensMax}
+	d.hand.init()
+	d.ctx, d.cancel = context.WithCancel(context.Background())
+	d.pollCtx, d.endPolling = context.WithCancel(d.ctx)
+	return d
+}
+
+// laneKey is what one SQS queue is known by at the seam, whatever the class.
+type laneKey struct {
+	lambda   uint32
+	priority uint8
+}
+
+func keyOf(n queue.Name) laneKey { return laneKey{n.Lambda, n.Priority} }
+
+// lane is one SQS queue with all that is on its way to and from it.
+type lane struct {
+	driver *Driver
+	key    laneKey
+	name   string // of the SQS queue
+
+	sends      *batcher[*outgoing]
+	deliveries *batcher[*message]
+	deletes    *batcher[string]
+	returns    *batcher[returned]
+	polls      polls
+	depths     depths
+}
+
+// lane finds the lane of a lambda's priority. An error says that there is no such queue, as far as is known here.
+func (d *Driver) lane(key laneKey) (*lane, error) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if l, found := d.lanes[key]; found {
+		return l, nil
+	}
+	name, err := d.queueName(key)
+	if err != nil {
+		return nil, err
+	}
+	l := &lane{driver: d, key: key, name: name}
+	l.sends = newBatcher(d, l.sendTasks, batchEntriesMax*d.PackTasksMax, sendsInFlightMax)
+	l.deliveries = newBatcher(d, l.sendDeliveries, batchEntriesMax, sendsInFlightMax)
+	l.deletes = newBatcher(d, l.deleteHandles, batchEntriesMax, deletesInFlightMax)
+	l.returns = newBatcher(d, l.changeVisibilities, batchEntriesMax, deletesInFlightMax)
+	l.polls.tasksPerMessage = 1
+	d.lanes[key] = l
+	return l, nil
+}
+
+// Room implements queue.Driver. SQS has no bound, and cannot tell when a queue became shorter.
+func (d *Driver) Room(queue.Name) <-chan struct{} { return nil }
+
+// Durable implements queue.Driver.
+func (d *Driver) Durable() bool { return true }
+
+// Drop implements queue.Dropper. What is held here is deleted. What is still at SQS, where the queue stays, comes to
+// nothing when it is received: its reference is that of no lambda any more, also when one of the same name is made.
+func (d *Driver) Drop(ctx context.Context, lambda uint32) error {
+	d.mu.Lock()
+	for key := range d.lanes {
+		if key.lambda == lambda {
+			delete(d.lanes, key)
+		}
+	}
+	d.mu.Unlock()
+	if err := d.buffer.Drop(ctx, lambda); err != nil {
+		return err
+	}
+	for _, m := range d.hand.ofLambda(lambda) {
+		m.lane.deleteLater(m)
+	}
+	return nil
+}
+
+// Close implements queue.Driver. What was received and not taken is made visible to others, deletes that were asked for
+// are done, and polls are given up: those that have just begun are waited for, since SQS may be answering them.
+func (d *Driver) Close() error {
+	if d.closed.Swap(true) {
+		d.work.wait()
+		return nil
+	}
+	d.endPolls()
+	d.returnUnclaimed(d.buffer.ReceiveUnclaimed(forever))
+	_ = d.buffer.Close()
+	d.mu.Lock()
+	lanes := make([]*lane, 0, len(d.lanes))
+	for _, l := range d.lanes {
+		lanes = append(lanes, l)
+	}
+	d.mu.Unlock()
+	for _, l := range lanes {
+		l.sends.flush()
+		l.deliveries.flush()
+		l.deletes.flush()
+		l.returns.flush()
+	}
+	d.hand.stop()
+	d.work.wait()
+	d.cancel()
+	return nil
+}
+
+// forever is later than every instant.
+const forever = task.Instant(1<<63 - 1)
