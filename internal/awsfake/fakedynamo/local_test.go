@@ -292,8 +292,8 @@ func TestBatchesOfStatementsAsLocal(t *testing.T) {
 	p.batch(st(remove+" RETURNING ALL OLD *", text("b"), text("1")))
 	p.batch(st(insert, text("x"), text("1"), num("1")), st(update, num("2"), text("x"), text("1"), num("1"))) // one key twice
 	p.batch(st(insert, text("y"), text("1"), num("1")), st("SELECT FROM"))
-	p.batch(st(insert, text("x"), text("1"), num("1")), st(insert, text("x"), text("2")))
-	p.batch(st(insert, text("x"), text("1"), num("1")), st(`SELECT * FROM "TABLE" WHERE h = ? AND s = ?`, text("a"), text("1")))
+	p.batch(st(insert, text("z"), text("1"), num("1")), st(insert, text("z"), text("2")))
+	p.batch(st(insert, text("v"), text("1"), num("1")), st(`SELECT * FROM "TABLE" WHERE h = ? AND s = ?`, text("a"), text("1")))
 	p.batch(st(`SELECT * FROM "TABLE" WHERE h = ? AND s = ?`, text("a"), text("1")), st(`SELECT * FROM "TABLE" WHERE h = ? AND s = ?`, text("a"), text("none")))
 	var many []types.BatchStatementRequest
 	for i := range 26 {

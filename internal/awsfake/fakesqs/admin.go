@@ -1,0 +1,171 @@
+package fakesqs
+
+import (
+	"context"
+	"maps"
+	"regexp"
+	"slices"
+	"strings"
+
+	"github.com/aws/aws-sdk-go-v2/aws"
+	"github.com/aws/aws-sdk-go-v2/service/sqs"
+	"github.com/aws/aws-sdk-go-v2/service/sqs/types"
+
+	"github.com/kinesin-io/kinesin/internal/awsfake"
+	"github.com/kinesin-io/kinesin/task"
+)
+
+var queueNameForm = regexp.MustCompile(`^[a-zA-Z0-9_-]{1,80}$`)
+
+// CreateQueue is the client's method. Who creates what is there, with the same attributes, gets it.
+func (s *SQS) CreateQueue(ctx context.Context, in *sqs.CreateQueueInput, _ ...func(*sqs.Options)) (*sqs.CreateQueueOutput, error) {
+	return do(ctx, s, "CreateQueue", func(now task.Instant) (*sqs.CreateQueueOutput, error) {
+		name := aws.ToString(in.QueueName)
+		if !queueNameForm.MatchString(name) {
+			return nil, invalidValue("Can only include alphanumeric characters, hyphens, or underscores. 1 to 80 in length")
+		}
+		if err := s.checkSettings(in.Attributes); err != nil {
+			return nil, err
+		}
+		url := aws.String(urlBase + name)
+		if q := s.queues[name]; q != nil {
+			for attribute, v := range in.Attributes {
+				if q.settings[attribute] != v {
+					return nil, &types.QueueNameExists{Message: aws.String("A queue already exists with the same name and a different value for attribute " + attribute)}
+				}
+			}
+			return &sqs.CreateQueueOutput{QueueUrl: url}, nil
+		}
+		if at, found := s.deleted[name]; found && now.Sub(at) < deletedFor {
+			return nil, &types.QueueDeletedRecently{Message: aws.String("You must wait 60 seconds after deleting a queue before you can create another with the same name.")}
+		}
+		q := s.newQueue(name, now)
+		maps.Copy(q.settings, in.Attributes)
+		maps.Copy(q.tags, in.Tags)
+		s.queues[name] = q
+		return &sqs.CreateQueueOutput{QueueUrl: url}, nil
+	})
+}
+
+// DeleteQueue is the client's method. It works at once; AWS takes up to a minute.
+func (s *SQS) DeleteQueue(ctx context.Context, in *sqs.DeleteQueueInput, _ ...func(*sqs.Options)) (*sqs.DeleteQueueOutput, error) {
+	return do(ctx, s, "DeleteQueue", func(now task.Instant) (*sqs.DeleteQueueOutput, error) {
+		q, err := s.queue(in.QueueUrl, now)
+		if err != nil {
+			return nil, err
+		}
+		delete(s.queues, q.name)
+		s.deleted[q.name] = now
+		close(q.woken)
+		q.woken = make(chan struct{})
+		return &sqs.DeleteQueueOutput{}, nil
+	})
+}
+
+// GetQueueUrl is the client's method.
+func (s *SQS) GetQueueUrl(ctx context.Context, in *sqs.GetQueueUrlInput, _ ...func(*sqs.Options)) (*sqs.GetQueueUrlOutput, error) { //nolint:revive // the SDK's name
+	return do(ctx, s, "GetQueueUrl", func(task.Instant) (*sqs.GetQueueUrlOutput, error) {
+		if err := awsfake.Only(in, "QueueName"); err != nil {
+			return nil, err
+		}
+		name := aws.ToString(in.QueueName)
+		if s.queues[name] == nil {
+			return nil, noQueue()
+		}
+		return &sqs.GetQueueUrlOutput{QueueUrl: aws.String(urlBase + name)}, nil
+	})
+}
+
+// GetQueueAttributes is the client's method.
+func (s *SQS) GetQueueAttributes(ctx context.Context, in *sqs.GetQueueAttributesInput, _ ...func(*sqs.Options)) (*sqs.GetQueueAttributesOutput, error) {
+	return do(ctx, s, "GetQueueAttributes", func(now task.Instant) (*sqs.GetQueueAttributesOutput, error) {
+		q, err := s.queue(in.QueueUrl, now)
+		if err != nil {
+			return nil, err
+		}
+		all := q.attributes(now)
+		out := &sqs.GetQueueAttributesOutput{}
+		for name, v := range all {
+			if slices.Contains(in.AttributeNames, types.QueueAttributeNameAll) || slices.Contains(in.AttributeNames, types.QueueAttributeName(name)) {
+				if out.Attributes == nil {
+					out.Attributes = map[string]string{}
+				}
+				out.Attributes[name] = v
+			}
+		}
+		return out, nil
+	})
+}
+
+// SetQueueAttributes is the client's method.
+func (s *SQS) SetQueueAttributes(ctx context.Context, in *sqs.SetQueueAttributesInput, _ ...func(*sqs.Options)) (*sqs.SetQueueAttributesOutput, error) {
+	return do(ctx, s, "SetQueueAttributes", func(now task.Instant) (*sqs.SetQueueAttributesOutput, error) {
+		q, err := s.queue(in.QueueUrl, now)
+		if err != nil {
+			return nil, err
+		}
+		if err := s.checkSettings(in.Attributes); err != nil {
+			return nil, err
+		}
+		maps.Copy(q.settings, in.Attributes)
+		q.changed = now
+		return &sqs.SetQueueAttributesOutput{}, nil
+	})
+}
+
+// ListQueues is the client's method; all names are on one page.
+func (s *SQS) ListQueues(ctx context.Context, in *sqs.ListQueuesInput, _ ...func(*sqs.Options)) (*sqs.ListQueuesOutput, error) {
+	return do(ctx, s, "ListQueues", func(task.Instant) (*sqs.ListQueuesOutput, error) {
+		if err := awsfake.Only(in, "QueueNamePrefix"); err != nil {
+			return nil, err
+		}
+		out := &sqs.ListQueuesOutput{}
+		for _, name := range slices.Sorted(maps.Keys(s.queues)) {
+			if strings.HasPrefix(name, aws.ToString(in.QueueNamePrefix)) {
+				out.QueueUrls = append(out.QueueUrls, urlBase+name)
+			}
+		}
+		return out, nil
+	})
+}
+
+// PurgeQueue is the client's method. It works at once; AWS takes up to a minute.
+func (s *SQS) PurgeQueue(ctx context.Context, in *sqs.PurgeQueueInput, _ ...func(*sqs.Options)) (*sqs.PurgeQueueOutput, error) {
+	return do(ctx, s, "PurgeQueue", func(now task.Instant) (*sqs.PurgeQueueOutput, error) {
+		q, err := s.queue(in.QueueUrl, now)
+		if err != nil {
+			return nil, err
+		}
+		if q.purged != 0 && now.Sub(q.purged) < purgeEvery {
+			return nil, &types.PurgeQueueInProgress{Message: aws.String("Only one PurgeQueue operation on " + q.name + " is allowed every 60 seconds.")}
+		}
+		q.purged = now
+		for _, m := range q.byID {
+			q.move(m, gone)
+		}
+		return &sqs.PurgeQueueOutput{}, nil
+	})
+}
+
+// TagQueue is the client's method.
+func (s *SQS) TagQueue(ctx context.Context, in *sqs.TagQueueInput, _ ...func(*sqs.Options)) (*sqs.TagQueueOutput, error) {
+	return do(ctx, s, "TagQueue", func(now task.Instant) (*sqs.TagQueueOutput, error) {
+		q, err := s.queue(in.QueueUrl, now)
+		if err != nil {
+			return nil, err
+		}
+		maps.Copy(q.tags, in.Tags)
+		return &sqs.TagQueueOutput{}, nil
+	})
+}
+
+// ListQueueTags is the client's method.
+func (s *SQS) ListQueueTags(ctx context.Context, in *sqs.ListQueueTagsInput, _ ...func(*sqs.Options)) (*sqs.ListQueueTagsOutput, error) {
+	return do(ctx, s, "ListQueueTags", func(now task.Instant) (*sqs.ListQueueTagsOutput, error) {
+		q, err := s.queue(in.QueueUrl, now)
+		if err != nil {
+			return nil, err
+		}
+		return &sqs.ListQueueTagsOutput{Tags: maps.Clone(q.tags)}, nil
+	})
+}

@@ -1,0 +1,270 @@
+package fakesqs
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/aws/aws-sdk-go-v2/aws"
+	"github.com/aws/aws-sdk-go-v2/service/sqs"
+	"github.com/aws/aws-sdk-go-v2/service/sqs/types"
+
+	"github.com/kinesin-io/kinesin/internal/awsfake"
+	"github.com/kinesin-io/kinesin/task"
+)
+
+// ReceiveMessage is the client's method.
+func (s *SQS) ReceiveMessage(ctx context.Context, in *sqs.ReceiveMessageInput, _ ...func(*sqs.Options)) (*sqs.ReceiveMessageOutput, error) {
+	return awsfake.Do(ctx, s.service, "ReceiveMessage", func() (*sqs.ReceiveMessageOutput, error) {
+		p, err := s.newPoll(in)
+		if err != nil {
+			return nil, err
+		}
+		for {
+			out, wait, err := p.look()
+			if out != nil || err != nil {
+				return out, err
+			}
+			if err := p.wait(ctx, wait); err != nil {
+				return nil, err
+			}
+		}
+	})
+}
+
+// poll is one ReceiveMessage at work.
+type poll struct {
+	sqs        *SQS
+	in         *sqs.ReceiveMessageInput
+	limit      int
+	long       bool
+	until      task.Instant
+	visibility time.Duration
+	woken      chan struct{} // of the queue, taken under the lock
+}
+
+func (s *SQS) newPoll(in *sqs.ReceiveMessageInput) (*poll, error) {
+	if err := awsfake.Only(in, "QueueUrl", "AttributeNames", "MaxNumberOfMessages", "MessageAttributeNames", "MessageSystemAttributeNames",
+		"VisibilityTimeout", "WaitTimeSeconds"); err != nil {
+		return nil, err
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.count("ReceiveMessage")
+	now := s.cfg.Clock.Now()
+	q, err := s.queue(in.QueueUrl, now)
+	if err != nil {
+		return nil, err
+	}
+	switch {
+	case in.MaxNumberOfMessages < 0 || in.MaxNumberOfMessages > batchEntriesMax:
+		return nil, invalidValue("Value %d for parameter MaxNumberOfMessages is invalid. Reason: Must be between 1 and 10, if provided.", in.MaxNumberOfMessages)
+	case in.WaitTimeSeconds < 0 || in.WaitTimeSeconds > waitSecondsMax:
+		return nil, invalidValue("Value %d for parameter WaitTimeSeconds is invalid. Reason: Must be >= 0 and <= 20, if provided.", in.WaitTimeSeconds)
+	case in.VisibilityTimeout < 0 || time.Duration(in.VisibilityTimeout)*time.Second > visibilityMax:
+		return nil, invalidValue("Value %d for parameter VisibilityTimeout is invalid. Reason: Must be between 0 and 43200, if provided.", in.VisibilityTimeout)
+	}
+	// A zero is what the SDK leaves out: the queue's own setting holds then.
+	wait := cmp.Or(time.Duration(in.WaitTimeSeconds)*time.Second, q.seconds(types.QueueAttributeNameReceiveMessageWaitTimeSeconds))
+	return &poll{
+		sqs: s, in: in, limit: int(cmp.Or(in.MaxNumberOfMessages, 1)), long: wait > 0, until: now.Add(wait),
+		visibility: cmp.Or(time.Duration(in.VisibilityTimeout)*time.Second, q.seconds(types.QueueAttributeNameVisibilityTimeout)),
+	}, nil
+}
+
+// look answers if there is an answer, and otherwise says how long there cannot be one.
+func (p *poll) look() (*sqs.ReceiveMessageOutput, time.Duration, error) {
+	s := p.sqs
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	now := s.cfg.Clock.Now()
+	q, err := s.queue(p.in.QueueUrl, now)
+	if err != nil {
+		return nil, 0, err
+	}
+	isFull := q.counts[inFlight] >= s.cfg.InFlightMax
+	if isFull && !p.long {
+		return nil, 0, &types.OverLimit{Message: aws.String("Too many messages in flight.")}
+	}
+	if !isFull && q.visible.Len() > 0 && (p.long || !s.Faults.Strikes("ReceiveMessage", Sampled)) {
+		if taken := q.take(now, min(p.limit, s.cfg.InFlightMax-q.counts[inFlight]), p.visibility); len(taken) > 0 {
+			return p.answer(taken), 0, nil
+		}
+	}
+	if now >= p.until {
+		return &sqs.ReceiveMessageOutput{}, 0, nil
+	}
+	p.woken = q.woken
+	wait := p.until.Sub(now)
+	if at, found := q.next(); found {
+		wait = min(wait, max(at.Sub(now), time.Microsecond))
+	}
+	return nil, wait, nil
+}
+
+// wait returns when it is worth looking again, or an error at the end of ctx.
+func (p *poll) wait(ctx context.Context, wait time.Duration) error {
+	timer := p.sqs.cfg.Clock.NewTimer(wait)
+	defer timer.Stop()
+	select {
+	case <-timer.C():
+		return nil
+	case <-p.woken:
+		return nil
+	case <-ctx.Done():
+	}
+	p.abandon()
+	return &aws.RequestCanceledError{Err: ctx.Err()}
+}
+
+// abandon leaves the poll behind at the service, where it may still take messages.
+func (p *poll) abandon() {
+	s := p.sqs
+	if !s.Faults.Strikes("ReceiveMessage", Abandoned) {
+		return
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if q, err := s.queue(p.in.QueueUrl, s.cfg.Clock.Now()); err == nil {
+		q.ghosts = append(q.ghosts, ghost{p.until, p.limit, p.visibility})
+	}
+}
+
+// take hands messages out: it hides them, and moves those that were received too often to the dead-letter queue instead.
+func (q *queue) take(now task.Instant, limit int, visibility time.Duration) []*message {
+	var taken []*message
+	for _, m := range q.pick(limit) {
+		if dead, most := q.redrive(); dead != nil && m.received >= most {
+			q.bury(m, dead)
+			continue
+		}
+		m.received++
+		m.last = now
+		if m.received == 1 {
+			m.first = now
+		}
+		q.handles++
+		m.handle = fmt.Sprintf("%s/%s/%d", q.name, m.id, q.handles)
+		if visibility > 0 && !q.sqs.Faults.Strikes("ReceiveMessage", Twice) {
+			q.hide(m, now.Add(visibility))
+		}
+		taken = append(taken, m)
+	}
+	return taken
+}
+
+// pick is the next messages, roughly in order of arrival.
+func (q *queue) pick(limit int) []*message {
+	look := limit
+	reordered := q.sqs.Faults.Strikes("ReceiveMessage", Reordered)
+	if reordered {
+		look = 10 * limit
+	}
+	var all []*message
+	q.visible.Ascend(func(m *message) bool {
+		all = append(all, m)
+		return len(all) < look
+	})
+	if reordered {
+		for i := len(all) - 1; i > 0; i-- {
+			j := q.sqs.Faults.Pick(i + 1)
+			all[i], all[j] = all[j], all[i]
+		}
+	}
+	return all[:min(limit, len(all))]
+}
+
+type redrivePolicy struct {
+	Target string `json:"deadLetterTargetArn"`
+	// Most is a number or a number in quotes.
+	Most json.RawMessage `json:"maxReceiveCount"`
+}
+
+// redrive is the queue's dead-letter queue, nil when it has none, and how often a message is received before it goes there.
+func (q *queue) redrive() (dead *queue, most int) {
+	policy, err := parseRedrive(q.settings[string(types.QueueAttributeNameRedrivePolicy)])
+	if err != nil {
+		return nil, 0
+	}
+	most, _ = strconv.Atoi(strings.Trim(string(policy.Most), `"`))
+	return q.sqs.queues[policy.Target[strings.LastIndex(policy.Target, ":")+1:]], most
+}
+
+func parseRedrive(text string) (redrivePolicy, error) {
+	var p redrivePolicy
+	if text == "" {
+		return p, errors.New("no redrive policy")
+	}
+	return p, json.Unmarshal([]byte(text), &p)
+}
+
+// bury moves a message to the dead-letter queue, where its age and its receives go on counting.
+func (q *queue) bury(m *message, dead *queue) {
+	now, sent := q.sqs.cfg.Clock.Now(), m.sent
+	q.move(m, gone)
+	m.handle = ""
+	dead.add(m, now, 0)
+	m.sent = sent
+}
+
+// answer is what the caller gets of messages.
+func (p *poll) answer(taken []*message) *sqs.ReceiveMessageOutput {
+	system := slices.Clone(p.in.MessageSystemAttributeNames)
+	for _, name := range p.in.AttributeNames {
+		system = append(system, types.MessageSystemAttributeName(name))
+	}
+	out := &sqs.ReceiveMessageOutput{}
+	for _, m := range taken {
+		shown := types.Message{
+			MessageId: aws.String(m.id), ReceiptHandle: aws.String(m.handle), Body: aws.String(m.body), MD5OfBody: m.md5(),
+			Attributes: m.systemAttributes(system),
+		}
+		for name, v := range copyAttributes(m.attributes) {
+			if wanted(p.in.MessageAttributeNames, name) {
+				if shown.MessageAttributes == nil {
+					shown.MessageAttributes = map[string]types.MessageAttributeValue{}
+				}
+				shown.MessageAttributes[name] = v
+			}
+		}
+		out.Messages = append(out.Messages, shown)
+	}
+	return out
+}
+
+// wanted reports whether a list names an attribute, itself or by "All", ".*" or a prefix with ".*".
+func wanted(list []string, name string) bool {
+	return slices.ContainsFunc(list, func(want string) bool {
+		prefix, isPrefix := strings.CutSuffix(want, ".*")
+		return want == "All" || want == name || (isPrefix && strings.HasPrefix(name, prefix))
+	})
+}
+
+func (m *message) systemAttributes(want []types.MessageSystemAttributeName) map[string]string {
+	millis := func(t task.Instant) string { return strconv.FormatInt(t.Time().UnixMilli(), 10) }
+	all := map[types.MessageSystemAttributeName]string{
+		types.MessageSystemAttributeNameSentTimestamp:                    millis(m.sent),
+		types.MessageSystemAttributeNameApproximateReceiveCount:          strconv.Itoa(m.received),
+		types.MessageSystemAttributeNameApproximateFirstReceiveTimestamp: millis(m.first),
+		types.MessageSystemAttributeNameSenderId:                         "000000000000",
+	}
+	for name, v := range m.system {
+		all[types.MessageSystemAttributeName(name)] = v
+	}
+	var out map[string]string
+	for name, v := range all {
+		if slices.Contains(want, name) || slices.Contains(want, types.MessageSystemAttributeNameAll) {
+			if out == nil {
+				out = map[string]string{}
+			}
+			out[string(name)] = v
+		}
+	}
+	return out
+}
