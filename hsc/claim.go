@@ -46,6 +46,7 @@ type claim struct {
 	lost    bool       // the payload row is missing
 	entry   *catalog.Entry
 	state   claimState
+	apart   bool   // the one suspect of its process was made of it
 	reason  string // of a refusal
 	rounds  int
 }
@@ -71,6 +72,7 @@ func (c *claimer) run(ctx context.Context, messages []queue.Message) error {
 		c.claims[i] = claim{row: &messages[i].Task}
 	}
 	c.refuseTwins()
+	c.refuseServed(ctx, messages)
 	err := c.admit(ctx, messages)
 	c.fetch(ctx)
 	c.commit(ctx, messages)
@@ -95,6 +97,38 @@ func (c *claimer) refuseTwins() {
 			cl.state, cl.reason = claimRefused, RefusedTwice
 			twins++
 		}
+	}
+}
+
+// refuseServed sorts out what was handed out before, without a write that would be refused: by what is remembered here, and
+// else by the rows. When they cannot be read the claims are tried like others.
+func (c *claimer) refuseServed(ctx context.Context, messages []queue.Message) {
+	for i := range c.claims {
+		if cl := &c.claims[i]; cl.state == claimOpen && c.svc.served.has(cl.row) {
+			cl.state, cl.reason = claimRefused, RefusedAgain
+		}
+	}
+	var ids []task.ID
+	var of []int
+	for i := range c.claims {
+		if messages[i].Again && c.claims[i].state == claimOpen {
+			ids, of = append(ids, c.claims[i].row.ID), append(of, i)
+		}
+	}
+	if len(ids) == 0 {
+		return
+	}
+	rows, err := c.svc.Store.Tasks(ctx, ids)
+	if err != nil {
+		c.svc.Hooks.failed("read tasks of messages that came again", err)
+		return
+	}
+	for n, i := range of {
+		row := &rows[n]
+		if row.ID.IsZero() {
+			row = nil
+		}
+		c.reconsider(&c.claims[i], row, &messages[i])
 	}
 }
 
@@ -127,6 +161,7 @@ func (c *claimer) admitSuspect(ctx context.Context, cl *claim) error {
 		cl.state = claimYielded
 		return nil
 	}
+	cl.apart = true
 	err := c.svc.Leases.SetSuspect(ctx, c.sess.worker, id)
 	if err == nil {
 		return nil
@@ -214,7 +249,7 @@ func (c *claimer) decide() int {
 // take notes the result of a claim's write.
 func (c *claimer) take(cl *claim, result error, m *queue.Message) {
 	if result == nil {
-		cl.state = claimWon
+		c.win(cl)
 		return
 	}
 	if current, ok := isConflict(result); ok {
@@ -222,6 +257,11 @@ func (c *claimer) take(cl *claim, result error, m *queue.Message) {
 		return
 	}
 	cl.state = claimUnknown
+}
+
+func (c *claimer) win(cl *claim) {
+	cl.state = claimWon
+	c.svc.served.note(cl.next.ID, cl.next.Seq-1)
 }
 
 // reconsider decides by the row as it is now. A task whose wake-up alone was moved is still this
@@ -284,7 +324,7 @@ func (c *claimer) readBack(ctx context.Context, messages []queue.Message) error 
 		case row.ID.IsZero():
 			c.reconsider(cl, nil, &messages[i])
 		case sameClaim(row, &cl.next):
-			cl.state = claimWon
+			c.win(cl)
 		default:
 			c.reconsider(cl, row, &messages[i])
 		}
@@ -307,7 +347,7 @@ func (c *claimer) settle(ctx context.Context, messages []queue.Message) {
 		switch cl := &c.claims[i]; cl.state {
 		case claimRefused:
 			c.svc.Hooks.refused(cl.reason, 1)
-			if cl.reason != RefusedTwice {
+			if cl.apart {
 				c.svc.suspectDone(c.sess, cl.row.ID)
 			}
 		case claimPutBack, claimYielded:
@@ -358,7 +398,7 @@ func (s *Service) putBack(ctx context.Context, messages []queue.Message, delay t
 
 // suspectNotClaimed makes room for another suspect when the reserved one was put back.
 func (s *Service) suspectNotClaimed(sess *session, cl *claim) {
-	if cl.state == claimPutBack {
+	if cl.apart && cl.state == claimPutBack {
 		s.suspectDone(sess, cl.row.ID)
 	}
 }

@@ -46,6 +46,7 @@ type Queue interface {
 	Receive(ctx context.Context, names []queue.Name, limit int, ahead time.Duration) ([]queue.Message, error)
 	Delete(ctx context.Context, messages []queue.Message) error
 	Release(ctx context.Context, messages []queue.Message, delay time.Duration) error
+	Durable() bool
 }
 
 // Catalog tells the lambdas this process knows.
@@ -82,9 +83,12 @@ type Config struct {
 type Service struct {
 	Config
 
-	calls    sync.WaitGroup // handlers, and what they started
-	stopping chan struct{}  // closed when stopped is set
-	found    found
+	calls     sync.WaitGroup // handlers, and what they started
+	stopping  chan struct{}  // closed when stopped is set
+	found     found
+	attention attention
+	unsent    unsent
+	served    *served // nil where no message comes twice
 
 	mu       sync.Mutex // guards what follows; never held across I/O
 	sessions map[string]*session
@@ -99,10 +103,16 @@ func New(c Config) *Service {
 	if c.Log == nil {
 		c.Log = slog.New(slog.DiscardHandler)
 	}
-	return &Service{
+	s := &Service{
 		Config: c, stopping: make(chan struct{}), sessions: map[string]*session{},
-		found: found{since: c.Clock.Now(), news: make(chan struct{}, 1), byWorker: map[string][]task.Task{}},
+		found:     found{since: c.Clock.Now(), news: make(chan struct{}, 1), byWorker: map[string][]task.Task{}},
+		attention: attention{news: make(chan struct{}, 1), workers: map[string]struct{}{}},
+		unsent:    unsent{news: make(chan struct{}, 1)},
 	}
+	if c.Queue.Durable() {
+		s.served = newServed()
+	}
+	return s
 }
 
 // Run follows changes of the lambdas and forgets workers that are gone, until ctx ends. Then it
@@ -112,13 +122,25 @@ func (s *Service) Run(ctx context.Context) error {
 	sessions, leases := s.Clock.NewTimer(sessionsSweepEvery), s.Clock.NewTimer(leasesSweepEvery)
 	defer sessions.Stop()
 	defer leases.Stop()
+	resend := s.Clock.NewTimer(resendMax)
+	defer resend.Stop()
 	for {
+		if wait, some := s.unsent.wait(); some {
+			resend.Reset(wait)
+		} else {
+			resend.Stop()
+		}
 		changed := s.Catalog.Changed()
 		s.pollAnew()
 		select {
 		case <-changed:
 		case <-s.found.news:
 			s.giveBackFound(ctx)
+		case <-s.attention.news:
+			s.callWorkers(ctx)
+		case <-s.unsent.news:
+		case <-resend.C():
+			s.sendUnsent(ctx)
 		case <-sessions.C():
 			s.forgetGone()
 			sessions.Reset(sessionsSweepEvery)
@@ -241,20 +263,6 @@ func (s *Service) forgetGone() {
 		if sess.current() == nil && now > sess.end().Add(sess.lease) {
 			delete(s.sessions, worker)
 		}
-	}
-}
-
-// CancelRequested tells the worker that runs the task that a cancel was requested, if the worker's
-// stream is here; otherwise it learns with its next heartbeat.
-func (s *Service) CancelRequested(t task.Task) {
-	s.mu.Lock()
-	sess := s.sessions[t.Worker]
-	s.mu.Unlock()
-	if sess == nil {
-		return
-	}
-	if st := sess.current(); st != nil {
-		st.sendCancels([]attempt{{t.ID, t.Attempt}})
 	}
 }
 

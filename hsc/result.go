@@ -212,8 +212,8 @@ func (s *Service) giveUp(ctx context.Context, reports []report, err error) {
 	}
 }
 
-// carryOut does what the stored changes owe. A message that a queue refuses is sent when the task's
-// wake-up fires.
+// carryOut does what the stored changes owe. A message that a queue refuses is sent again, for as long as this process
+// lives; then when the task's wake-up fires.
 func (s *Service) carryOut(ctx context.Context, reports []report) {
 	var messages []queue.Message
 	for i := range reports {
@@ -225,13 +225,8 @@ func (s *Service) carryOut(ctx context.Context, reports []report) {
 			s.Scheduler.Awake(r.next)
 		}
 	}
-	if len(messages) == 0 {
-		return
-	}
-	for _, err := range s.Queue.Send(ctx, messages) {
-		if err != nil {
-			s.Hooks.failed("send messages", err)
-		}
+	if len(messages) > 0 {
+		s.sendMessages(ctx, messages)
 	}
 }
 

@@ -71,10 +71,17 @@ type session struct {
 	claimed bool    // it is not about to be: its claim was decided
 	stream  *stream // the newest, nil when it has ended
 	lost    bool    // the lease has ended
+
+	known    map[task.ID]uint32 // attempts that run, as far as is known, and nobody wants to stop
+	reviewAt task.Instant       // when all rows are read again; zero: with the next heartbeat
+	attend   uint64             // of the lease, as it was last looked at
 }
 
 func newSession(l *lease.Lease) *session {
-	return &session{worker: l.Worker, lease: l.Length, hands: map[task.ID]*hand{}, suspect: l.Suspect, claimed: true}
+	return &session{
+		worker: l.Worker, lease: l.Length, hands: map[task.ID]*hand{}, suspect: l.Suspect, claimed: true,
+		known: map[task.ID]uint32{}, attend: l.Attend,
+	}
 }
 
 func (s *session) end() task.Instant { return task.Instant(s.ends.Load()) }
@@ -219,7 +226,11 @@ func (s *session) drop(attempts []attempt) {
 
 // unnamed lists attempts in hand, claimed at or before the given instant, that the worker did not name: it
 // may never have got them.
-func (s *session) unnamed(named map[task.ID]bool, claimedBy task.Instant) []attempt {
+func (s *session) unnamed(running []attempt, claimedBy task.Instant) []attempt {
+	named := make(map[task.ID]bool, len(running))
+	for _, a := range running {
+		named[a.id] = true
+	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	var missing []attempt
@@ -245,16 +256,14 @@ func (s *session) put(h *hand) bool {
 	return true
 }
 
-// leave empties the hands of a process that ends; it returns what it did not report.
-func (s *session) leave() []task.Task {
+// holdsUnreported reports whether the worker got attempts of which it has said nothing yet.
+func (s *session) holdsUnreported() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	var left []task.Task
 	for _, h := range s.hands {
-		if !h.freed {
-			left = append(left, *h.row)
+		if h.sent {
+			return true
 		}
 	}
-	s.hands = map[task.ID]*hand{}
-	return left
+	return false
 }

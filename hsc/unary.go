@@ -3,7 +3,7 @@ package hsc
 import (
 	"context"
 	"errors"
-	"slices"
+	"log/slog"
 	"time"
 
 	"github.com/kinesin-io/kinesin/api/kinesinv1"
@@ -41,7 +41,9 @@ func (s *Service) Register(ctx context.Context, r *kinesinv1.RegisterRequest) (*
 	}, nil
 }
 
-// Leave ends the lease of a drained process. What it did not report goes back to the queues.
+// Leave ends the lease of a drained process. What was claimed for it and not sent goes back to the queues. If it leaves
+// with attempts that it got and did not report, their handlers may still run: then the lease is left to run out, and
+// their tasks start elsewhere when it has.
 func (s *Service) Leave(ctx context.Context, r *kinesinv1.LeaveRequest) (*kinesinv1.LeaveResponse, error) {
 	if err := s.begin(); err != nil {
 		return nil, err
@@ -51,115 +53,24 @@ func (s *Service) Leave(ctx context.Context, r *kinesinv1.LeaveRequest) (*kinesi
 	if worker == "" {
 		return nil, errNoWorker
 	}
-	if err := s.Leases.Leave(ctx, worker); err != nil {
+	s.mu.Lock()
+	sess := s.sessions[worker]
+	s.mu.Unlock()
+	if sess != nil && sess.holdsUnreported() {
+		s.Log.WarnContext(ctx, "worker left with attempts that it did not report, its lease runs out", slog.String("worker", worker))
+	} else if err := s.Leases.Leave(ctx, worker); err != nil {
 		return nil, s.leaseProblem(ctx, worker, err)
 	}
 	s.mu.Lock()
-	sess := s.sessions[worker]
 	delete(s.sessions, worker)
 	s.mu.Unlock()
 	if sess != nil {
 		if st := sess.lose(); st != nil {
-			st.stop(errStreamDone)
+			st.stop(errStreamDone) // it gives back what it did not send
 		}
-		s.giveBack(ctx, sess, sess.leave())
 		s.Hooks.leaseLeft(worker)
 	}
 	return &kinesinv1.LeaveResponse{}, nil
-}
-
-// Heartbeat renews the lease of the whole process, and tells it which of the attempts it names are to stop.
-func (s *Service) Heartbeat(ctx context.Context, r *kinesinv1.HeartbeatRequest) (*kinesinv1.HeartbeatResponse, error) {
-	if err := s.begin(); err != nil {
-		return nil, err
-	}
-	defer s.end()
-	worker := r.GetWorker()
-	if worker == "" {
-		return nil, errNoWorker
-	}
-	if n := len(r.GetRunning()); n > HeldMax {
-		return nil, invalid("running %d attempts: want at most %d", n, HeldMax)
-	}
-	before := s.knownEnd(worker)
-	l, err := s.Leases.Renew(ctx, worker)
-	if err != nil {
-		if errors.Is(err, lease.ErrLost) {
-			s.lose(worker)
-		}
-		return nil, s.leaseProblem(ctx, worker, err)
-	}
-	sess := s.sessionOf(&l)
-	if !before.IsZero() {
-		s.Hooks.heartbeat(before.Sub(l.Receipt))
-	}
-	response := &kinesinv1.HeartbeatResponse{}
-	if err := s.review(ctx, sess, attemptsOf(r.GetRunning()), response); err != nil { // the lease is renewed all the same
-		s.Hooks.failed("review running attempts", err)
-	}
-	response.NowMicros = int64(s.Clock.Now())
-	return response, nil
-}
-
-// knownEnd is when the lease of a worker that is known here runs out, zero of another.
-func (s *Service) knownEnd(worker string) task.Instant {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if sess := s.sessions[worker]; sess != nil {
-		return sess.end()
-	}
-	return 0
-}
-
-// review compares what a worker runs with the rows. An attempt that it names is confirmed; one that does not
-// own its task is to stop; one that it should run and does not name is dropped when its row says so.
-func (s *Service) review(ctx context.Context, sess *session, running []attempt, response *kinesinv1.HeartbeatResponse) error {
-	named := make(map[task.ID]bool, len(running))
-	for _, a := range running {
-		named[a.id] = true
-	}
-	all := slices.Concat(running, sess.unnamed(named, s.Clock.Now().Add(-task.ClaimTimeout)))
-	ids := idsOf(all)
-	suspect := sess.suspectInHand()
-	if !suspect.IsZero() {
-		ids = append(ids, suspect)
-	}
-	if len(ids) == 0 {
-		return nil
-	}
-	rows, err := s.Store.Tasks(ctx, ids)
-	if err != nil {
-		return err
-	}
-	var gone []attempt
-	var starts []report
-	for i, a := range all {
-		row := &rows[i]
-		switch owned := owns(sess.worker, a, row); {
-		case !owned:
-			gone = append(gone, a)
-			response.Fenced = append(response.Fenced, wireHeld(a))
-		case row.CancelRequested:
-			response.Cancels = append(response.Cancels, wireHeld(a))
-		}
-		if i < len(running) && row.State == task.Claimed {
-			starts = append(starts, report{attempt: a, row: row, event: task.Event{Kind: task.Start}})
-		}
-	}
-	if !suspect.IsZero() && !runs(sess.worker, &rows[len(rows)-1]) {
-		s.suspectDone(sess, suspect)
-	}
-	sess.drop(gone)
-	s.record(ctx, sess, starts)
-	return nil
-}
-
-func owns(worker string, a attempt, row *task.Task) bool {
-	return runs(worker, row) && row.Attempt == a.number
-}
-
-func runs(worker string, row *task.Task) bool {
-	return row.State.IsRunning() && row.Worker == worker
 }
 
 // SetResults stores the outcomes of attempts.

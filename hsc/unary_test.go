@@ -240,22 +240,11 @@ func TestAHeartbeatFreesTheSlotsOfWhatNeverArrived(t *testing.T) {
 	})
 }
 
-func TestAHeartbeatIsTakenWhileRowsCannotBeRead(t *testing.T) {
+func TestLeaveOfAWorkerWithoutAttemptsEndsItsLease(t *testing.T) {
 	bubble(t, func(f *fixture) {
 		w, c := f.one()
-		f.store.reads = 1
-		time.Sleep(5 * time.Second)
-		f.heartbeat(w.id, held(c))
-		l, err := f.book.Look(f.ctx, w.id)
-		if err != nil || l.Receipt != f.clock.Now() {
-			t.Errorf("%+v, %v", l, err)
-		}
-	})
-}
-
-func TestLeaveGivesBackWhatWasNotReported(t *testing.T) {
-	bubble(t, func(f *fixture) {
-		w, c := f.one()
+		w.report("success", c)
+		w.wantAck(c, kinesinv1.Reason_REASON_UNSPECIFIED)
 		if _, err := f.svc.Leave(f.ctx, &kinesinv1.LeaveRequest{Worker: w.id}); err != nil {
 			t.Fatal(err)
 		}
@@ -263,10 +252,59 @@ func TestLeaveGivesBackWhatWasNotReported(t *testing.T) {
 		if w.err != nil {
 			t.Error(w.err)
 		}
-		row := f.wantState(id(c), task.Enqueued)
-		f.wantQueued(row, 1, 0)
 		_, err := f.svc.Heartbeat(f.ctx, &kinesinv1.HeartbeatRequest{Worker: w.id})
 		wantReason(t, err, kinesinv1.Reason_REASON_LEASE_LOST)
+	})
+}
+
+// Handlers that were given up may still run in a process that leaves.
+func TestLeaveWithAttemptsInHandLeavesThemToTheLease(t *testing.T) {
+	bubble(t, func(f *fixture) {
+		w, c := f.one()
+		if _, err := f.svc.Leave(f.ctx, &kinesinv1.LeaveRequest{Worker: w.id}); err != nil {
+			t.Fatal(err)
+		}
+		<-w.over
+		row := f.wantState(id(c), task.Claimed)
+		f.wantQueued(row, 0, 0)
+		l, err := f.book.Look(f.ctx, w.id)
+		if err != nil || l.Lost || l.Over(f.clock.Now(), 0) {
+			t.Errorf("the lease is %+v, %v", l, err)
+		}
+	})
+}
+
+// What was claimed for a worker that leaves, and not sent, never was in its hands.
+func TestLeaveGivesBackWhatWasNotSent(t *testing.T) {
+	bubble(t, func(f *fixture) {
+		w := f.work(slots(1, "mail"))
+		w.all()
+		w.mu.Lock()
+		w.deaf = make(chan struct{})
+		w.mu.Unlock()
+		f.enqueueMany("mail", 1)
+		blocked := w.claimed() // the first is on its way for ever
+		f.svc.mu.Lock()
+		sess := f.svc.sessions[w.id]
+		f.svc.mu.Unlock()
+		sess.mu.Lock()
+		for _, h := range sess.hands {
+			h.free() // as if its result were here: room for one that cannot be sent
+		}
+		sess.mu.Unlock()
+		second := f.enqueueMany("mail", 1)[0]
+		synctest.Wait()
+		f.wantState(second.ID, task.Claimed)
+		if _, err := f.svc.Leave(f.ctx, &kinesinv1.LeaveRequest{Worker: w.id}); err != nil {
+			t.Fatal(err)
+		}
+		synctest.Wait()
+		f.wantState(second.ID, task.Enqueued)
+		close(w.deaf)
+		<-w.over
+		if len(blocked) != 0 {
+			t.Errorf("got %v", blocked)
+		}
 	})
 }
 

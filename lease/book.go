@@ -87,6 +87,13 @@ func (b *Book) Renew(ctx context.Context, worker string) (Lease, error) {
 	return b.change(ctx, worker, func(l *Lease) { l.Receipt = max(l.Receipt, now) })
 }
 
+// Attend asks whoever takes the worker's next heartbeat to look at the rows of what the worker runs: one of them says
+// something that it should hear of. It returns ErrLost when the lease has ended.
+func (b *Book) Attend(ctx context.Context, worker string) error {
+	_, err := b.change(ctx, worker, func(l *Lease) { l.Attend++ })
+	return err
+}
+
 // SetSuspect writes down the one suspect that the process is about to run. It returns ErrLost
 // when the lease has ended. Only after it has returned nil may the suspect be claimed.
 func (b *Book) SetSuspect(ctx context.Context, worker string, id task.ID) error {

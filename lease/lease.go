@@ -54,6 +54,7 @@ type Lease struct {
 	Length  time.Duration
 	Receipt task.Instant // when the newest heartbeat was received
 	Suspect task.ID      // the one suspect that the process may run; zero for none
+	Attend  uint64       // changes when there is something that the next heartbeat's answer has to say
 	Lost    bool         // it was marked lost, or has no row
 }
 
@@ -90,11 +91,12 @@ type record struct {
 	Length  int64  `json:"length_us"`
 	Receipt int64  `json:"receipt_us"`
 	Suspect string `json:"suspect,omitempty"`
+	Attend  uint64 `json:"attend,omitempty"`
 	Lost    bool   `json:"lost,omitempty"`
 }
 
 func encode(l *Lease) (store.Control, error) {
-	r := record{Name: l.Name, Length: l.Length.Microseconds(), Receipt: int64(l.Receipt), Lost: l.Lost}
+	r := record{Name: l.Name, Length: l.Length.Microseconds(), Receipt: int64(l.Receipt), Attend: l.Attend, Lost: l.Lost}
 	if !l.Suspect.IsZero() {
 		r.Suspect = l.Suspect.String()
 	}
@@ -108,7 +110,7 @@ func decode(row *store.Control) (Lease, error) {
 		return Lease{}, fmt.Errorf("%w: lease of worker %s: %w", store.ErrCorrupt, row.Name, err)
 	}
 	l := Lease{
-		Worker: row.Name, Name: r.Name, Version: row.Version, Lost: r.Lost,
+		Worker: row.Name, Name: r.Name, Version: row.Version, Attend: r.Attend, Lost: r.Lost,
 		Length: time.Duration(r.Length) * time.Microsecond, Receipt: task.Instant(r.Receipt),
 	}
 	if r.Suspect == "" {

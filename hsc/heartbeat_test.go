@@ -1,0 +1,169 @@
+package hsc
+
+import (
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/kinesin-io/kinesin/api/kinesinv1"
+	"github.com/kinesin-io/kinesin/task"
+)
+
+// A heartbeat that was taken says that what it named is known to run. When the rows cannot be read, it fails.
+func TestAHeartbeatFailsWhileRowsCannotBeRead(t *testing.T) {
+	bubble(t, func(f *fixture) {
+		w, c := f.one()
+		before, err := f.book.Look(f.ctx, w.id)
+		if err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(5 * time.Second)
+		f.store.reads = 1
+		_, err = f.svc.Heartbeat(f.ctx, &kinesinv1.HeartbeatRequest{Worker: w.id, Running: []*kinesinv1.Held{held(c)}})
+		wantReason(t, err, kinesinv1.Reason_REASON_UNAVAILABLE)
+		if l, err := f.book.Look(f.ctx, w.id); err != nil || l.Receipt != before.Receipt {
+			t.Errorf("the lease was renewed: %+v, %v", l, err)
+		}
+		f.heartbeat(w.id, held(c))
+		f.wantState(id(c), task.Processing)
+	})
+}
+
+func TestAHeartbeatFailsWhileStartsCannotBeWritten(t *testing.T) {
+	for _, applied := range []bool{false, true} {
+		bubble(t, func(f *fixture) {
+			w, c := f.one()
+			f.store.failApply(1, applied)
+			_, err := f.svc.Heartbeat(f.ctx, &kinesinv1.HeartbeatRequest{Worker: w.id, Running: []*kinesinv1.Held{held(c)}})
+			wantReason(t, err, kinesinv1.Reason_REASON_UNAVAILABLE)
+			f.heartbeat(w.id, held(c))
+			f.wantState(id(c), task.Processing)
+		})
+	}
+}
+
+// However many tasks a process runs, and for however long, a heartbeat is one write and their rows are read once a minute.
+func TestHeartbeatsCostPerWorkerAndNotPerTask(t *testing.T) {
+	bubble(t, func(f *fixture) {
+		const n = 200
+		f.enqueueMany("mail", n)
+		w := f.work(slots(n, "mail"))
+		var running []*kinesinv1.Held
+		for _, c := range w.wantClaimed(n) {
+			running = append(running, held(c))
+		}
+		f.heartbeat(w.id, running...) // confirms them
+		reads, writes := f.store.rows, f.store.writes
+		const minutes = 10
+		for range minutes * 16 {
+			time.Sleep(time.Minute / 16)
+			f.heartbeat(w.id, running...)
+		}
+		if got := f.store.rows - reads; got > minutes*n {
+			t.Errorf("%d rows read in %d minutes for %d tasks", got, minutes, n)
+		}
+		if f.store.writes != writes {
+			t.Errorf("%d writes of tasks", f.store.writes-writes)
+		}
+	})
+}
+
+// other is another process over the same store: it has no stream of the worker.
+func (f *fixture) other() *Service {
+	c := f.svc.Config
+	c.Hooks = Hooks{}
+	return New(c)
+}
+
+func TestACancelReachesAWorkerOfAnotherProcessWithItsNextHeartbeat(t *testing.T) {
+	bubble(t, func(f *fixture) {
+		f.enqueueMany("mail", 3)
+		w := f.work(slots(3, "mail"))
+		got := w.wantClaimed(3)
+		var running []*kinesinv1.Held
+		for _, c := range got {
+			running = append(running, held(c))
+		}
+		f.heartbeat(w.id, running...)
+		time.Sleep(time.Second)
+		f.heartbeat(w.id, running...)
+
+		other := f.other()
+		other.CancelRequested(f.change(id(got[1]), task.Event{Kind: task.Cancel}))
+		other.callWorkers(f.ctx)
+		for range 3 { // and again, as long as it is in hand: an answer may be lost
+			time.Sleep(time.Second)
+			r := f.heartbeat(w.id, running...)
+			if len(r.GetCancels()) != 1 || string(r.GetCancels()[0].GetTask()) != string(got[1].GetTask()) {
+				t.Errorf("cancels %v", r.GetCancels())
+			}
+		}
+		if cancels := w.cancels(); len(cancels) != 0 {
+			t.Errorf("the stream said %v", cancels)
+		}
+	})
+}
+
+// The worker's heartbeats go to whichever process answers; each of them knows only what it saw.
+func TestACancelReachesAWorkerWhoseHeartbeatsGoElsewhere(t *testing.T) {
+	bubble(t, func(f *fixture) {
+		w, c := f.one()
+		other := f.other()
+		beat := func(s *Service) *kinesinv1.HeartbeatResponse {
+			t.Helper()
+			r, err := s.Heartbeat(f.ctx, &kinesinv1.HeartbeatRequest{Worker: w.id, Running: []*kinesinv1.Held{held(c)}})
+			if err != nil {
+				t.Fatal(err)
+			}
+			return r
+		}
+		beat(f.svc)
+		beat(other)
+		third := f.other()
+		third.CancelRequested(f.change(id(c), task.Event{Kind: task.Cancel}))
+		third.callWorkers(f.ctx)
+		if r := beat(other); len(r.GetCancels()) != 1 {
+			t.Errorf("cancels %v", r.GetCancels())
+		}
+		if r := beat(f.svc); len(r.GetCancels()) != 1 {
+			t.Errorf("cancels %v", r.GetCancels())
+		}
+	})
+}
+
+// Without a word from whoever cancelled, the rows tell within a minute.
+func TestACancelNobodyTellsOfReachesItsWorkerWithinAMinute(t *testing.T) {
+	bubble(t, func(f *fixture) {
+		w, c := f.one()
+		f.heartbeat(w.id, held(c))
+		f.change(id(c), task.Event{Kind: task.Cancel})
+		cancelled := 0
+		for range 7 {
+			time.Sleep(10 * time.Second)
+			cancelled += len(f.heartbeat(w.id, held(c)).GetCancels())
+		}
+		if cancelled == 0 {
+			t.Error("never told")
+		}
+	})
+}
+
+func TestAttentionIsCalledByTheRunningService(t *testing.T) {
+	bubble(t, func(f *fixture) {
+		worker := f.register() // and no stream
+		f.enqueueMany("mail", 1)
+		got, err := f.claim(worker, 1, 0)
+		if len(got) != 1 || err != nil {
+			t.Fatal(got, err)
+		}
+		f.heartbeat(worker, held(got[0]))
+		f.svc.CancelRequested(f.change(id(got[0]), task.Event{Kind: task.Cancel}))
+		synctest.Wait()
+		if l, err := f.book.Look(f.ctx, worker); err != nil || l.Attend != 1 {
+			t.Errorf("%+v, %v", l, err)
+		}
+		if r := f.heartbeat(worker, held(got[0])); len(r.GetCancels()) != 1 {
+			t.Errorf("cancels %v", r.GetCancels())
+		}
+	})
+}
