@@ -4,10 +4,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"time"
 
 	"github.com/kinesin-io/kinesin/api"
 	"github.com/kinesin-io/kinesin/api/kinesinv1"
 	"github.com/kinesin-io/kinesin/api/kinesinv1/kinesinv1connect"
+	"github.com/kinesin-io/kinesin/catalog"
 	"github.com/kinesin-io/kinesin/store"
 	"github.com/kinesin-io/kinesin/task"
 )
@@ -44,12 +46,18 @@ func (in *Inbound) Cancel(ctx context.Context, request *kinesinv1.CancelRequest)
 
 // cancel tries again as long as the task moves in between.
 func (in *Inbound) cancel(ctx context.Context, id string) (met task.State, outcome string, err error) {
-	token, err := in.Sealer.Open(id)
+	token, err := in.open(id)
 	if err != nil {
 		return met, "", api.ErrorOf(noSuchTask())
 	}
 	for range casTriesMax {
 		t, err := in.find(ctx, token)
+		if errors.Is(err, api.ErrNotFound) && in.mayBeBuffered(token) {
+			if err = in.leaveTombstone(ctx, token); errors.Is(err, store.ErrConflict) {
+				continue // it came out of the buffer just now
+			}
+			return task.Accepted, cancelled, err
+		}
 		if err != nil {
 			return met, "", err
 		}
@@ -79,6 +87,50 @@ func (in *Inbound) find(ctx context.Context, token task.Token) (found, error) {
 		return found{}, api.ErrorOf(noSuchTask())
 	}
 	return found{Task: rows[0], waiting: isWaiting(&rows[0])}, nil
+}
+
+// leaveTombstone cancels a task that is in the buffer: its row is there before it comes, in its end, and
+// refuses it. The consumer may have put the waiting row meanwhile: it puts that row first and then looks for this
+// one, here it is the other way round, so that at least one of the two sees the other's.
+func (in *Inbound) leaveTombstone(ctx context.Context, token task.Token) error {
+	t := acceptedTask(token)
+	t.State, t.Seq = task.Scheduled, 0
+	l := in.Catalog.ByRef(t.Partition.Lambda)
+	if l == nil {
+		return api.ErrorOf(noSuchTask())
+	}
+	if in.mayBeDelivered(l, &t) {
+		return errMayBeDelivered
+	}
+	tombstone, _, err := t.Apply(task.Event{Kind: task.Cancel}, in.Clock.Now(), l.PolicyFor(&t))
+	if err != nil {
+		return err
+	}
+	if err := in.applyOne(ctx, store.Op{Kind: store.PutTask, Task: tombstone}); err != nil {
+		return err
+	}
+	rows, err := in.Store.Waiting(ctx, []store.WaitingKey{store.KeyOf(&t)})
+	if err != nil {
+		return fmt.Errorf("look for the waiting row of task %s: %w", t.ID, err)
+	}
+	if !rows[0].ID.IsZero() {
+		// Lazy, since the dispatcher would find the tombstone in its way and delete it too.
+		_ = in.applyOne(ctx, store.Op{Kind: store.DeleteWaiting, Lazy: true, Task: rows[0]})
+	}
+	if l.Mode == task.Deliver && in.Clock.Now() >= t.Due {
+		return errMayBeDelivered // it took so long that it is not known which was first
+	}
+	in.Ended()
+	return nil
+}
+
+var errMayBeDelivered = api.Errorf(kinesinv1.Reason_REASON_TOO_LATE, "the task is, or is about to be, on the queue of its lambda")
+
+// mayBeDelivered reports whether a deliver task that has no row may have gone out of the buffer straight to its queue. No
+// tombstone would stop it there, since it needs no row.
+func (in *Inbound) mayBeDelivered(l *catalog.Entry, t *task.Task) bool {
+	const clocksMax = time.Second // how far the clock of the consumer may be ahead of this one
+	return l.Mode == task.Deliver && t.Due <= in.Clock.Now().Add(in.Near+clocksMax)
 }
 
 // isWaiting tells a waiting row from a task row: only the former is scheduled and has no wake-up of

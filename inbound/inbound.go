@@ -61,6 +61,13 @@ type Store interface {
 	ScanEnded(ctx context.Context, p *task.Partition, s task.State, cursor []byte, limit int) ([]task.Task, []byte, error)
 	PayloadBytesMax() int
 	PayloadInlineMax() int
+	Controls
+}
+
+// Controls is what inbound needs of a store to know what was set aside.
+type Controls interface {
+	Control(ctx context.Context, kind, name string) (store.Control, error)
+	Controls(ctx context.Context, kind string) ([]store.Control, error)
 }
 
 // Queue is where tasks go that are due within moments.
@@ -99,6 +106,10 @@ type Config struct {
 	WaitLookEvery time.Duration
 	// DeliverReason, when not empty, is why lambdas of mode deliver are refused.
 	DeliverReason string
+
+	// InboundKey is the key of those who send to the buffer themselves: task.TokenKeyBytes. nil: their ids are unknown here.
+	InboundKey []byte
+	Buffering  Buffering
 }
 
 // Hooks are told what happened. A nil hook is not called.
@@ -107,6 +118,16 @@ type Hooks struct {
 	Accepted func(l *catalog.Entry, priority uint8, n int)
 	// Refused: a task was refused.
 	Refused func(reason kinesinv1.Reason)
+	// Way: n of those were accepted on one of the ways WayBuffer, WayStore, WayFallback, WayDirect.
+	Way func(way string, n int)
+	// Consumed: n tasks of the buffer are in the store, or were there already; the oldest was accepted that long ago.
+	Consumed func(n int, age time.Duration)
+	// SetAside: a message of the buffer, or a task in one, was set aside for one of Reasons.
+	SetAside func(ctx context.Context, reason string, err error)
+	// Left: n messages stay in the buffer for now, for one of Lefts.
+	Left func(why string, n int)
+	// Trouble: the buffer or the store failed, and consuming pauses that long.
+	Trouble func(ctx context.Context, err error, pause time.Duration)
 	// Internal: an item of a call failed for a reason that its answer does not tell; once a call at most.
 	Internal func(ctx context.Context, procedure string, err error)
 }
@@ -114,6 +135,10 @@ type Hooks struct {
 // Inbound serves users. It is safe for concurrent use.
 type Inbound struct {
 	Config
+
+	inboundSealer *task.InboundSealer // nil without an inbound key
+	front         *front              // nil without a buffer
+	aside         aside
 
 	ends      ends
 	intakes   generations // of Schedule calls
@@ -127,7 +152,16 @@ func New(c Config) *Inbound {
 	c.NearDepthMax = cmp.Or(c.NearDepthMax, NearDepthMaxDefault)
 	c.Horizon = cmp.Or(c.Horizon, HorizonDefault)
 	c.WaitLookEvery = cmp.Or(c.WaitLookEvery, WaitLookEveryDefault)
-	return &Inbound{Config: c, intakes: newGenerations(), draining: make(chan struct{})}
+	in := &Inbound{Config: c, intakes: newGenerations(), draining: make(chan struct{})}
+	if c.InboundKey != nil {
+		in.inboundSealer = task.NewInboundSealer(c.InboundKey)
+	}
+	in.Buffering = c.Buffering.withDefaults()
+	if c.Buffering.Buffer != nil {
+		in.front = newFront(in)
+	}
+	in.aside = aside{Inbound: in}
+	return in
 }
 
 // Drain refuses new tasks from now on and ends all waits, so that a process can stop soon.

@@ -25,7 +25,7 @@ func (in *Inbound) Get(ctx context.Context, request *kinesinv1.GetRequest) (*kin
 	if err != nil {
 		return nil, err
 	}
-	response := &kinesinv1.GetResponse{Results: in.viewAll(rows)}
+	response := &kinesinv1.GetResponse{Results: in.viewAll(request.Ids, rows)}
 	if request.WithPayload {
 		err = in.addPayloads(ctx, rows, response.Results)
 	}
@@ -69,7 +69,7 @@ func (in *Inbound) lookUp(ctx context.Context, ids []string) ([]task.Task, error
 	tokens := make([]task.Token, 0, len(ids))
 	at := make([]int, 0, len(ids))
 	for i, id := range ids {
-		if token, err := in.Sealer.Open(id); err == nil {
+		if token, err := in.open(id); err == nil {
 			tokens, at = append(tokens, token), append(at, i)
 		}
 	}
@@ -79,18 +79,23 @@ func (in *Inbound) lookUp(ctx context.Context, ids []string) ([]task.Task, error
 	}
 	rows := make([]task.Task, len(ids))
 	for k := range found {
+		if found[k].ID.IsZero() && in.mayBeBuffered(tokens[k]) {
+			found[k] = acceptedTask(tokens[k])
+		}
 		rows[at[k]] = found[k]
 	}
 	return rows, nil
 }
 
-func (in *Inbound) viewAll(rows []task.Task) []*kinesinv1.GetResult {
+// viewAll shows each task under the id by which it was asked for.
+func (in *Inbound) viewAll(ids []string, rows []task.Task) []*kinesinv1.GetResult {
 	results := make([]*kinesinv1.GetResult, len(rows))
 	for i := range rows {
 		if rows[i].ID.IsZero() {
 			results[i] = &kinesinv1.GetResult{Problem: noSuchTask()}
 		} else {
 			results[i] = &kinesinv1.GetResult{Task: in.view(&rows[i])}
+			results[i].Task.Id = ids[i]
 		}
 	}
 	return results
@@ -216,11 +221,12 @@ func newWatch(in *Inbound, ids []string) *watch {
 }
 
 func (w *watch) look(ctx context.Context) error {
-	rows, err := w.lookUp(ctx, pick(w.ids, w.live))
+	ids := pick(w.ids, w.live)
+	rows, err := w.lookUp(ctx, ids)
 	if err != nil {
 		return err
 	}
-	results := w.viewAll(rows)
+	results := w.viewAll(ids, rows)
 	live := w.live[:0]
 	for k, i := range w.live {
 		w.response.Results[i] = results[k]

@@ -5,6 +5,7 @@ import (
 	"crypto/sha256"
 	"encoding/binary"
 	"errors"
+	"iter"
 	"strings"
 	"time"
 	"unicode"
@@ -33,6 +34,7 @@ func (in *Inbound) Schedule(ctx context.Context, request *kinesinv1.ScheduleRequ
 	}
 	defer in.intakes.begin()()
 	b := newIntake(in, len(items))
+	b.items = items
 	for i, item := range items {
 		if err := b.admit(ctx, i, item); err != nil {
 			b.refuse(ctx, i, err)
@@ -40,21 +42,27 @@ func (in *Inbound) Schedule(ctx context.Context, request *kinesinv1.ScheduleRequ
 	}
 	// A caller who goes now will call again, and then meets rows that nobody announces: so what is begun is finished.
 	lasting := context.WithoutCancel(ctx)
+	b.buffer(lasting)
 	b.store(lasting)
 	b.announce(lasting)
 	return &kinesinv1.ScheduleResponse{Results: b.pointers()}, nil
 }
 
-// intake is one Schedule call on its way.
+// intake is one Schedule call on its way, or tasks that the consumer of the buffer takes in.
 type intake struct {
 	*Inbound
 	now     task.Instant
+	items   []*kinesinv1.ScheduleItem
 	results []kinesinv1.ScheduleResult
 	ops     []store.Op
 	itemOf  []int // index of the item of ops[k]
 	room    map[queue.Name]int
 	lambda  *catalog.Entry // of the item before: most calls name one
 	told    bool           // an internal error was told
+
+	fallback map[int]bool // items that the buffer did not acknowledge
+	issued   []string     // what the consumer takes in: the id of each item; nil for a Schedule call
+	errs     []error      // what the consumer takes in: why items were refused
 
 	payloads []payloadOp // of those that are stored apart
 	met      []payloadOp // those of them that were there already
@@ -77,6 +85,10 @@ func (b *intake) pointers() []*kinesinv1.ScheduleResult {
 }
 
 func (b *intake) refuse(ctx context.Context, i int, err error) {
+	if b.issued != nil {
+		b.errs[i] = err
+		return
+	}
 	r := &b.results[i]
 	r.Id, r.Duplicate, r.DueMicros = "", false, 0
 	r.Problem = problem(err)
@@ -110,9 +122,13 @@ func (b *intake) admit(ctx context.Context, i int, item *kinesinv1.ScheduleItem)
 	return b.plan(ctx, i, l, &t, item.Payload)
 }
 
+func partitionOf(l *catalog.Entry, priority uint8, id task.ID) task.Partition {
+	return task.Partition{Lambda: l.Ref, Priority: priority, Shard: partition.ShardOf(id, l.Shards)}
+}
+
 // plan says how a task is stored.
 func (b *intake) plan(ctx context.Context, i int, l *catalog.Entry, t *task.Task, payload []byte) (err error) {
-	t.Partition.Shard = partition.ShardOf(t.ID, l.Shards)
+	t.Partition = partitionOf(l, t.Partition.Priority, t.ID)
 	op := store.Op{Kind: store.PutWaiting, Task: *t, New: true}
 	switch {
 	case b.near(ctx, t):
@@ -333,7 +349,9 @@ func (b *intake) settle(ctx context.Context, i int, op *store.Op, outcome error)
 		b.refuse(ctx, i, outcome)
 		return
 	}
-	b.results[i].Id = b.Sealer.Seal(task.TokenOf(t))
+	if b.issued == nil {
+		b.results[i].Id = b.Sealer.Seal(task.TokenOf(t))
+	}
 	b.results[i].DueMicros = int64(t.Due)
 }
 
@@ -376,8 +394,38 @@ func (b *intake) announce(ctx context.Context) {
 	}
 }
 
-// count tells the hook how many tasks were accepted, with one call for a run of tasks of one class.
+// count tells the hooks how many tasks were accepted, and on which way.
 func (b *intake) count() {
+	accepted := func(yield func(int) bool) {
+		for k := range b.ops {
+			counts := b.ops[k].Kind != 0 && (b.issued == nil || task.IsInboundToken(b.issued[b.itemOf[k]]))
+			if counts && !yield(k) {
+				return
+			}
+		}
+	}
+	b.countOps(accepted)
+	if b.Hooks.Way == nil {
+		return
+	}
+	var fallback, rest int
+	for k := range accepted {
+		if b.fallback[b.itemOf[k]] {
+			fallback++
+		} else {
+			rest++
+		}
+	}
+	b.way(WayFallback, fallback)
+	if b.issued == nil {
+		b.way(WayStore, rest)
+	} else {
+		b.way(WayDirect, rest)
+	}
+}
+
+// countOps tells the hook with one call for a run of tasks of one class.
+func (b *intake) countOps(ops iter.Seq[int]) {
 	if b.Hooks.Accepted == nil {
 		return
 	}
@@ -389,10 +437,7 @@ func (b *intake) count() {
 		}
 		n = 0
 	}
-	for k := range b.ops {
-		if b.ops[k].Kind == 0 {
-			continue
-		}
+	for k := range ops {
 		p := b.ops[k].Task.Partition
 		p.Shard = 0
 		if p != class {

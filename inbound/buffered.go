@@ -1,0 +1,272 @@
+package inbound
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"math"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/kinesin-io/kinesin/api/envelope"
+	"github.com/kinesin-io/kinesin/api/kinesinv1"
+	"github.com/kinesin-io/kinesin/catalog"
+	"github.com/kinesin-io/kinesin/inbound/buffer"
+	"github.com/kinesin-io/kinesin/internal/clock"
+	"github.com/kinesin-io/kinesin/internal/gather"
+	"github.com/kinesin-io/kinesin/store"
+	"github.com/kinesin-io/kinesin/task"
+)
+
+// With a buffer there are two ways to accept a task. One that has time goes to the buffer, and Consume takes it to the
+// store at a steady rate. The store takes at once what is due soon and what has a key, since only the store can say
+// whether a key is taken; and everything else while the buffer refuses or is slow, so that accepting needs one of
+// the two and not both.
+
+// Defaults of Buffering.
+const (
+	RateDefault         = 2000
+	ConcurrencyDefault  = 4
+	BufferLingerDefault = 3 * time.Millisecond
+	BufferWaitDefault   = 500 * time.Millisecond
+)
+
+const (
+	// bufferLife is how long a message lives in the buffer at most, which is what SQS keeps at most, and a day
+	// for clocks and for what was set aside.
+	bufferLife = 15 * 24 * time.Hour
+	// bufferSendsMax is how many sends are under way at a time. What comes meanwhile is packed.
+	bufferSendsMax = 8
+	// bufferSendMax bounds a send whose callers may be gone.
+	bufferSendMax = 10 * time.Second
+	// The buffer is left alone for a while after it failed, so that not every call waits for it in vain.
+	bufferRestMin = time.Second
+	bufferRestMax = 30 * time.Second
+)
+
+// Buffering says how tasks get through the buffer. Its zero value is a server without one.
+type Buffering struct {
+	// Buffer holds what was accepted and is not in the store; nil: there is none.
+	Buffer buffer.Buffer
+	// Rate bounds how many tasks a second Consume takes to the store, on average; a message is taken in one
+	// piece. 0: RateDefault; negative: no bound.
+	Rate float64
+	// Concurrency is how many receives run at a time. 0: ConcurrencyDefault.
+	Concurrency int
+	// Linger is how long a Schedule call waits for others to share its message. 0: BufferLingerDefault; negative: none.
+	Linger time.Duration
+	// Wait is after which time a Schedule call writes to the store what the buffer has not acknowledged. 0: BufferWaitDefault.
+	Wait time.Duration
+	// Limits of what is set aside; beyond them it stays in the buffer. 0: RejectedMaxDefault, RejectedBytesMaxDefault.
+	RejectedMax      int
+	RejectedBytesMax int64
+}
+
+func (b Buffering) withDefaults() Buffering {
+	b.Rate = cmp.Or(b.Rate, RateDefault)
+	b.Concurrency = cmp.Or(max(b.Concurrency, 0), ConcurrencyDefault)
+	b.Linger = max(0, cmp.Or(b.Linger, BufferLingerDefault))
+	b.Wait = cmp.Or(b.Wait, BufferWaitDefault)
+	b.RejectedMax = cmp.Or(b.RejectedMax, RejectedMaxDefault)
+	b.RejectedBytesMax = cmp.Or(b.RejectedBytesMax, RejectedBytesMaxDefault)
+	return b
+}
+
+// Ways by which tasks are accepted; see Hooks.Way.
+const (
+	WayBuffer   = "buffer"   // acknowledged by the buffer
+	WayStore    = "store"    // acknowledged by the store: due soon, with a key, or there is no buffer
+	WayFallback = "fallback" // acknowledged by the store because the buffer refused or was slow
+	WayDirect   = "direct"   // sent to the buffer by a client itself; told when it is in the store
+)
+
+// front is how Schedule calls use the buffer.
+type front struct {
+	*gather.Gatherer[*kinesinv1.BufferedTask]
+
+	mu    sync.Mutex // guards all below
+	rest  time.Duration
+	until task.Instant // leave the buffer alone until then
+}
+
+func newFront(in *Inbound) *front {
+	c := in.Buffering
+	return &front{Gatherer: gather.New(gather.Config[*kinesinv1.BufferedTask]{
+		Clock: in.Clock, Send: in.sendToBuffer, Bytes: envelope.Bytes,
+		ItemsMax: buffer.BatchMax * envelope.TasksMax, BytesMax: c.Buffer.BodyBytesMax(),
+		SendsMax: bufferSendsMax, Linger: c.Linger, PendingMax: 2 * ScheduleItemsMax,
+	})}
+}
+
+func (f *front) isResting(now task.Instant) bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return now < f.until
+}
+
+// judge notes how the buffer did.
+func (f *front) judge(k clock.Clock, ok bool) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if ok {
+		f.rest, f.until = 0, 0
+		return
+	}
+	f.rest = min(max(2*f.rest, bufferRestMin), bufferRestMax)
+	f.until = k.Now().Add(jittered(k, f.rest))
+}
+
+// sendToBuffer packs tasks and sends them, with an outcome for each.
+func (in *Inbound) sendToBuffer(ctx context.Context, tasks []*kinesinv1.BufferedTask) []error {
+	ctx, cancel := clock.Within(ctx, in.Clock, bufferSendMax)
+	defer cancel()
+	results := make([]error, 0, len(tasks))
+	messages, err := envelope.Pack(in.inboundSealer, tasks, in.Buffering.Buffer.BodyBytesMax())
+	if err != nil {
+		return append(results, repeat(err, len(tasks))...)
+	}
+	outgoing := make([]buffer.Outgoing, len(messages))
+	for i, m := range messages {
+		outgoing[i].Body = m.Body
+	}
+	sent := in.Buffering.Buffer.Send(ctx, outgoing)
+	for i, m := range messages {
+		results = append(results, repeat(outcomeOf(sent, i, errNoOutcome), m.Tasks)...)
+	}
+	return results
+}
+
+var errNoOutcome = errors.New("the buffer gave no outcome")
+
+func repeat(err error, n int) []error {
+	all := make([]error, n)
+	for i := range all {
+		all[i] = err
+	}
+	return all
+}
+
+// buffer hands to the buffer what has time. What it acknowledges is settled; the rest stays for the store.
+func (b *intake) buffer(ctx context.Context) {
+	if b.front == nil {
+		return
+	}
+	var tasks []*kinesinv1.BufferedTask
+	var at []int // ops of tasks
+	for k := range b.ops {
+		if b.ops[k].Kind != store.PutWaiting {
+			continue
+		}
+		t := b.bufferedTask(k)
+		if envelope.Fits(t, b.Buffering.Buffer.BodyBytesMax()) {
+			tasks, at = append(tasks, t), append(at, k)
+		}
+	}
+	if len(tasks) == 0 {
+		return
+	}
+	b.fallback = make(map[int]bool, len(tasks))
+	if b.front.isResting(b.now) {
+		for _, k := range at {
+			b.fallback[b.itemOf[k]] = true
+		}
+		return
+	}
+	within, cancel := clock.Within(ctx, b.Clock, b.Buffering.Wait)
+	defer cancel()
+	acknowledged := make([]int, 0, len(at))
+	for n, err := range b.front.Do(within, tasks) {
+		if err != nil {
+			b.fallback[b.itemOf[at[n]]] = true
+		} else {
+			acknowledged = append(acknowledged, at[n])
+		}
+	}
+	b.front.judge(b.Clock, len(acknowledged) == len(tasks))
+	b.acknowledge(acknowledged)
+}
+
+// acknowledge settles ops whose tasks are in the buffer.
+func (b *intake) acknowledge(ops []int) {
+	b.countOps(slices.Values(ops))
+	b.way(WayBuffer, len(ops))
+	for _, k := range ops {
+		t, r := &b.ops[k].Task, &b.results[b.itemOf[k]]
+		r.Id, r.DueMicros = b.Sealer.Seal(task.TokenOf(t)), int64(t.Due)
+		b.ops[k].Kind = 0
+	}
+	b.forgetSettled()
+}
+
+func (in *Inbound) way(way string, n int) {
+	if n > 0 && in.Hooks.Way != nil {
+		in.Hooks.Way(way, n)
+	}
+}
+
+// bufferedTask is an op's task as it goes through the buffer.
+func (b *intake) bufferedTask(k int) *kinesinv1.BufferedTask {
+	t, item := &b.ops[k].Task, b.items[b.itemOf[k]]
+	return &kinesinv1.BufferedTask{
+		Id: b.Sealer.Seal(task.TokenOf(t)), AcceptedMicros: int64(b.now),
+		Item: &kinesinv1.ScheduleItem{
+			Lambda: item.Lambda, Priority: item.Priority, Collection: item.Collection, Payload: item.Payload,
+			MaxAttempts: item.MaxAttempts, TimeoutMicros: item.TimeoutMicros,
+			BackoffMinMicros: item.BackoffMinMicros, BackoffMaxMicros: item.BackoffMaxMicros,
+		},
+	}
+}
+
+// open reads a public id of either form. An id that was sent straight to the buffer names its lambda, which may
+// have been created again since: then it names a task that is not there.
+func (in *Inbound) open(id string) (task.Token, error) {
+	if !task.IsInboundToken(id) {
+		return in.Sealer.Open(id)
+	}
+	token, _, err := in.openInbound(id)
+	return token, err
+}
+
+func (in *Inbound) openInbound(id string) (task.Token, *catalog.Entry, error) {
+	if in.inboundSealer == nil {
+		return task.Token{}, nil, task.ErrBadID
+	}
+	q, err := in.inboundSealer.Open(id)
+	if err != nil {
+		return task.Token{}, nil, err
+	}
+	l, err := in.Catalog.Lambda(q.Lambda)
+	if err != nil {
+		return task.Token{}, nil, err
+	}
+	priority, err := l.Priority(q.Priority)
+	if err != nil {
+		return task.Token{}, nil, err
+	}
+	return task.Token{ID: q.ID, Due: q.Due, Partition: partitionOf(l, priority, q.ID)}, l, nil
+}
+
+// mayBeBuffered reports whether a task without a row may still be in the buffer. Its row would
+// stay for its lambda's retention after it ended, and no message lives longer than bufferLife.
+func (in *Inbound) mayBeBuffered(t task.Token) bool {
+	if in.Buffering.Buffer == nil || t.ID.IsDerived() { // a task with a key never goes there
+		return false
+	}
+	l := in.Catalog.ByRef(t.Partition.Lambda)
+	if l == nil {
+		return false
+	}
+	now, made := in.Clock.Now(), madeAt(t.ID)
+	return now < max(t.Due, made).Add(l.Retention) && now < made.Add(bufferLife)
+}
+
+// acceptedTask is what is known of a task that may be in the buffer.
+func acceptedTask(t task.Token) task.Task {
+	return task.Task{ID: t.ID, Partition: t.Partition, Due: t.Due, Created: madeAt(t.ID), State: task.Accepted}
+}
+
+// jittered is up to d, and at least half of it.
+func jittered(k clock.Clock, d time.Duration) time.Duration {
+	return d/2 + time.Duration(float64(d/2)*(float64(k.Uint64())/math.MaxUint64))
+}
