@@ -18,6 +18,9 @@ var (
 	ErrUnknown = errors.New("outcome unknown")
 	// ErrFull says that the store accepts no new tasks for want of space; what is stored still drains.
 	ErrFull = errors.New("store is full")
+	// ErrThrottled says that the store was too busy for a call, for longer than it is tried again. Nothing
+	// was written; a later try may come through.
+	ErrThrottled = errors.New("store is throttled")
 	// ErrTooLarge refuses a payload or a control value above the limit.
 	ErrTooLarge = errors.New("too large")
 	// ErrMalformed refuses a call that no caller should make; the text says what is wrong with it.

@@ -1,0 +1,118 @@
+package dynamo
+
+import (
+	"context"
+	"errors"
+	"strconv"
+	"time"
+
+	"github.com/aws/aws-sdk-go-v2/aws"
+	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
+	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
+
+	"github.com/kinesin-io/kinesin/store"
+	"github.com/kinesin-io/kinesin/task"
+)
+
+// Payload rows expire by themselves, since deleting one, or only marking it, costs as much as writing it. What
+// is written with a payload is therefore later than most tasks need, and a write that shows that its
+// task lasts longer puts it off first.
+const (
+	// payloadKeep is how long a payload is kept at least after its task was due, or created if that is later.
+	payloadKeep = 45 * 24 * time.Hour
+	// payloadSlack covers clocks and the time between the rows of one Schedule call.
+	payloadSlack = 24 * time.Hour
+	// keepAhead is how long after its wake-up a live task may be written next.
+	keepAhead = 14 * 24 * time.Hour
+)
+
+// payloadUntil is when the payload of a task expires that is written now. PutPayload says when the task
+// is due, and with ExpireAt, if it likes, how long its ended row will be wanted.
+func payloadUntil(now task.Instant, t *task.Task) task.Instant {
+	return max(now.Add(payloadKeep), t.Due.Add(payloadKeep), t.ExpireAt).Add(payloadSlack)
+}
+
+// wanted is until when a stored task may ask for its payload; ok is false when that is surely less than what
+// was written with the payload.
+func wanted(op *store.Op) (until task.Instant, ok bool) {
+	t := &op.Task
+	switch op.Kind {
+	case store.PutWaiting, store.ReplaceWaiting, store.PutTask, store.ReplaceTask:
+	case store.DeleteWaiting, store.PutPayload, store.DeletePayload, store.PutControl, store.DeleteControl:
+		return 0, false
+	}
+	if !t.PayloadStoredApart() {
+		return 0, false
+	}
+	sure := max(t.Due, t.Created).Add(payloadKeep)
+	if t.State.IsEnd() {
+		return t.ExpireAt, t.ExpireAt > sure
+	}
+	until = max(t.Wake, t.Due).Add(keepAhead)
+	return until, until > sure || movedDue(op)
+}
+
+// movedDue reports whether a write may have changed when a task is due: then its payload was written for another time.
+func movedDue(op *store.Op) bool {
+	t := &op.Task
+	switch op.Kind {
+	case store.PutWaiting:
+		return t.Seq > 1
+	case store.ReplaceTask:
+		return t.State == task.Scheduled && t.Wake == t.Due
+	case store.DeleteWaiting, store.PutTask, store.PutPayload, store.DeletePayload, store.PutControl, store.DeleteControl, store.ReplaceWaiting:
+	}
+	return false
+}
+
+// keepPayload makes the payload of a task last as long as the row that op is about to write needs it.
+func (d *Driver) keepPayload(ctx context.Context, op *store.Op) error {
+	until, ok := wanted(op)
+	if !ok {
+		return nil
+	}
+	key := map[string]types.AttributeValue{attrID: &types.AttributeValueMemberS{Value: op.Task.PayloadID().String()}}
+	return d.extend(ctx, key, max(until, op.Task.Due.Add(payloadKeep)))
+}
+
+// extend puts off the expiry of a payload row, if it is there and expires before. Reading first is cheaper:
+// every write of the row is charged by its size, and so is one whose condition fails.
+func (d *Driver) extend(ctx context.Context, key map[string]types.AttributeValue, until task.Instant) error {
+	item, err := d.getItem(ctx, d.tables.payloads, key, attrExpire)
+	if err != nil || item == nil {
+		return err
+	}
+	if number(item, attrExpire) >= expirySeconds(until) {
+		return nil
+	}
+	later := &types.AttributeValueMemberN{Value: strconv.FormatUint(expirySeconds(until.Add(payloadKeep)), 10)}
+	err = d.retry(ctx, *d.tables.payloads, func() error {
+		out, err := request(ctx, d, "UpdateItem", 1, &dynamodb.UpdateItemInput{
+			TableName: d.tables.payloads, Key: key, ReturnConsumedCapacity: d.asks(),
+			UpdateExpression:          aws.String("SET " + attrExpire + "=:x"),
+			ConditionExpression:       aws.String(attrExpire + "<:x"),
+			ExpressionAttributeValues: map[string]types.AttributeValue{":x": later},
+		}, d.api.UpdateItem)
+		if err == nil {
+			d.consumed("UpdateItem", out.ConsumedCapacity)
+		}
+		return err
+	})
+	var kept *types.ConditionalCheckFailedException
+	if errors.As(err, &kept) { // by another one, or deleted
+		return nil
+	}
+	return err
+}
+
+func number(item map[string]types.AttributeValue, name string) uint64 {
+	v, ok := item[name].(*types.AttributeValueMemberN)
+	if !ok {
+		return 0
+	}
+	n, err := strconv.ParseUint(v.Value, 10, 64)
+	if err != nil {
+		return 0
+	}
+	return n
+}

@@ -1,0 +1,265 @@
+package dynamo
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/aws/aws-sdk-go-v2/aws"
+	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
+	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
+	"golang.org/x/sync/errgroup"
+
+	"github.com/kinesin-io/kinesin/internal/clock"
+	"github.com/kinesin-io/kinesin/store"
+	"github.com/kinesin-io/kinesin/task"
+)
+
+// Bounds of reads.
+const (
+	getMax         = 100 // rows of a BatchGetItem, DynamoDB's limit
+	getsAtOnceMax  = 4   // requests of one call
+	failedReadsMax = 4   // requests of one read that may fail for another reason than a throttle
+)
+
+type item = map[string]types.AttributeValue
+
+// retry makes a read, or a write that may be repeated, until it comes through or there is no use in it.
+func (d *Driver) retry(ctx context.Context, table string, try func() error) error {
+	began, failed := d.cfg.Clock.Now(), 0
+	for n := uint(0); ; n++ {
+		err := try()
+		if err == nil {
+			return nil
+		}
+		switch classify(err) {
+		case putOff:
+			if d.cfg.Observer.Throttled != nil {
+				d.cfg.Observer.Throttled(table)
+			}
+			if waited := d.cfg.Clock.Now().Sub(began); waited > throttleMax {
+				return fmt.Errorf("%w: table %s for %v: %w", store.ErrThrottled, table, waited, err)
+			}
+		case unknown:
+			if failed++; failed == failedReadsMax || ctx.Err() != nil {
+				return fmt.Errorf("table %s: %w", table, err)
+			}
+		case applied, conflicted, refused:
+			return fmt.Errorf("table %s: %w", table, err)
+		}
+		if err := clock.Sleep(ctx, d.cfg.Clock, backoff(d.cfg.Clock, n)); err != nil {
+			return err
+		}
+	}
+}
+
+// getItem reads attributes of one row, strongly consistent; nil when there is none.
+func (d *Driver) getItem(ctx context.Context, table *string, key item, attributes string) (found item, err error) {
+	err = d.retry(ctx, *table, func() error {
+		out, err := request(ctx, d, "GetItem", 1, &dynamodb.GetItemInput{
+			TableName: table, Key: key, ConsistentRead: aws.Bool(true), ProjectionExpression: &attributes, ReturnConsumedCapacity: d.asks(),
+		}, d.api.GetItem)
+		if err != nil {
+			return err
+		}
+		d.consumed("GetItem", out.ConsumedCapacity)
+		found = out.Item
+		return nil
+	})
+	if len(found) == 0 {
+		return nil, err
+	}
+	return found, err
+}
+
+// Tasks implements store.Driver.
+func (d *Driver) Tasks(ctx context.Context, ids []task.ID) ([]task.Task, error) {
+	return rows(ctx, d, d.tables.tasks, ids, taskKey, func(t *task.Task) task.ID { return t.ID })
+}
+
+// Waiting implements store.Driver.
+func (d *Driver) Waiting(ctx context.Context, keys []store.WaitingKey) ([]task.Task, error) {
+	return rows(ctx, d, d.tables.schedule, keys, waitingKey, store.KeyOf)
+}
+
+func taskKey(id task.ID) item {
+	return item{attrID: &types.AttributeValueMemberS{Value: id.String()}}
+}
+
+func waitingKey(k store.WaitingKey) item {
+	return item{
+		attrPartition: &types.AttributeValueMemberS{Value: partitionText(k.Partition)},
+		attrWaiting:   &types.AttributeValueMemberS{Value: waitingText(&k)},
+	}
+}
+
+// rows reads rows by their keys. One that cannot be read is an error when it alone was asked for, and else
+// left out, so that it does not stand before the others.
+func rows[K comparable](ctx context.Context, d *Driver, table *string, keys []K, keyMap func(K) item, keyOf func(*task.Task) K) ([]task.Task, error) {
+	if err := d.enter(ctx); err != nil {
+		return nil, err
+	}
+	defer d.leave()
+	found := make([]task.Task, len(keys))
+	if len(keys) == 1 {
+		one, err := d.getItem(ctx, table, keyMap(keys[0]), attrRow)
+		if err != nil || one == nil {
+			return found, err
+		}
+		found[0], err = store.DecodeTask(bytesOf(one, attrRow))
+		if err != nil {
+			d.unreadable(*table, keyMap(keys[0]), err)
+			return nil, err
+		}
+		return found, nil
+	}
+	at := make(map[K]int, len(keys))
+	wanted := make([]item, 0, len(keys))
+	for i, k := range keys {
+		if _, twice := at[k]; !twice {
+			at[k] = i
+			wanted = append(wanted, keyMap(k))
+		}
+	}
+	if err := d.getAll(ctx, table, wanted, func(t *task.Task) { found[at[keyOf(t)]] = *t }); err != nil {
+		return nil, err
+	}
+	for i, k := range keys {
+		if first := at[k]; first != i {
+			found[i] = found[first]
+			found[i].History = append([]task.Attempt(nil), found[i].History...)
+		}
+	}
+	return found, nil
+}
+
+// getAll reads rows, strongly consistent, in as many requests as it takes; visit is called for each, in any order.
+func (d *Driver) getAll(ctx context.Context, table *string, keys []item, visit func(*task.Task)) error {
+	parts := (len(keys) + getMax - 1) / getMax
+	answers := make([][]item, parts)
+	g, inner := errgroup.WithContext(ctx)
+	g.SetLimit(getsAtOnceMax)
+	for n := range parts {
+		part := keys[n*getMax : min(len(keys), (n+1)*getMax)]
+		g.Go(func() (err error) {
+			answers[n], err = d.getPart(inner, table, part)
+			return err
+		})
+	}
+	if err := g.Wait(); err != nil {
+		return errors.Join(err, context.Cause(ctx))
+	}
+	for _, items := range answers {
+		for _, one := range items {
+			t, err := store.DecodeTask(bytesOf(one, attrRow))
+			if err != nil {
+				d.unreadable(*table, one, err)
+				continue
+			}
+			visit(&t)
+		}
+	}
+	return nil
+}
+
+// keyAttributes and the row are what a batch reads: a row that cannot be decoded is reported by its key.
+var projections = map[string]string{
+	scheduleTable: attrPartition + "," + attrWaiting + "," + attrRow,
+	tasksTable:    attrID + "," + attrRow,
+}
+
+// errUnprocessed makes retry go on with what a batch left over.
+var errUnprocessed = &types.ProvisionedThroughputExceededException{Message: aws.String("keys of a batch were left unprocessed")}
+
+// getPart reads the rows of one batch, and again what DynamoDB leaves over.
+func (d *Driver) getPart(ctx context.Context, table *string, keys []item) (found []item, err error) {
+	projection := d.projection(table)
+	err = d.retry(ctx, *table, func() error {
+		out, err := request(ctx, d, "BatchGetItem", len(keys), &dynamodb.BatchGetItemInput{
+			ReturnConsumedCapacity: d.asks(),
+			RequestItems: map[string]types.KeysAndAttributes{*table: {
+				Keys: keys, ConsistentRead: aws.Bool(true), ProjectionExpression: &projection,
+			}},
+		}, d.api.BatchGetItem)
+		if err != nil {
+			return err
+		}
+		for i := range out.ConsumedCapacity {
+			d.consumed("BatchGetItem", &out.ConsumedCapacity[i])
+		}
+		found = append(found, out.Responses[*table]...)
+		if keys = out.UnprocessedKeys[*table].Keys; len(keys) > 0 {
+			return errUnprocessed
+		}
+		return nil
+	})
+	return found, err
+}
+
+func (d *Driver) projection(table *string) string {
+	if table == d.tables.schedule {
+		return projections[scheduleTable]
+	}
+	return projections[tasksTable]
+}
+
+// Payload implements store.Driver.
+func (d *Driver) Payload(ctx context.Context, id task.ID) ([]byte, error) {
+	if err := d.enter(ctx); err != nil {
+		return nil, err
+	}
+	defer d.leave()
+	one, err := d.getItem(ctx, d.tables.payloads, taskKey(id), attrRow)
+	if err != nil {
+		return nil, err
+	}
+	payload := bytesOf(one, attrRow)
+	if payload == nil {
+		return nil, fmt.Errorf("payload of %s: %w", id, store.ErrNotFound)
+	}
+	return payload, nil
+}
+
+// Controls implements store.Driver.
+func (d *Driver) Controls(ctx context.Context, kind, name string) ([]store.Control, error) {
+	if err := d.enter(ctx); err != nil {
+		return nil, err
+	}
+	defer d.leave()
+	if err := checkControlKey(kind, name); err != nil {
+		return nil, err
+	}
+	if name == "" {
+		return d.controlsOf(ctx, kind)
+	}
+	key := item{attrKind: &types.AttributeValueMemberS{Value: kind}, attrName: &types.AttributeValueMemberS{Value: name}}
+	one, err := d.getItem(ctx, d.tables.control, key, attrRow)
+	if err != nil || one == nil {
+		return nil, err
+	}
+	c, err := store.DecodeControl(kind, name, bytesOf(one, attrRow))
+	if err != nil {
+		d.unreadable(*d.tables.control, key, err)
+		return nil, err
+	}
+	return []store.Control{c}, nil
+}
+
+func (d *Driver) controlsOf(ctx context.Context, kind string) ([]store.Control, error) {
+	var found []store.Control
+	in := &dynamodb.QueryInput{
+		TableName: d.tables.control, ConsistentRead: aws.Bool(true),
+		KeyConditionExpression:    aws.String(attrKind + "=:c"),
+		ExpressionAttributeValues: item{":c": &types.AttributeValueMemberS{Value: kind}},
+	}
+	err := d.query(ctx, in, func(one item) bool {
+		c, err := store.DecodeControl(kind, textOf(one, attrName), bytesOf(one, attrRow))
+		if err != nil {
+			d.unreadable(*d.tables.control, one, err)
+			return true
+		}
+		found = append(found, c)
+		return true
+	})
+	return found, err
+}

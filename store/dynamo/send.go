@@ -1,0 +1,258 @@
+package dynamo
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
+	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
+	"github.com/aws/smithy-go"
+
+	"github.com/kinesin-io/kinesin/store"
+)
+
+// verdict is what DynamoDB did with a write.
+type verdict uint8
+
+const (
+	applied    verdict = iota
+	conflicted         // its condition does not hold
+	putOff             // for want of capacity; nothing was written
+	refused            // for good; nothing was written
+	unknown            // nobody can tell
+)
+
+// outcome is what became of one write.
+type outcome struct {
+	verdict verdict
+	// item is the row that stood in the way of a conflicted write; seen is set when a nil one means that there is none.
+	item map[string]types.AttributeValue
+	seen bool
+	err  error // of refused and unknown writes
+}
+
+// send makes one request and passes its outcomes on.
+func (d *Driver) send(batch []*write) {
+	var outcomes []outcome
+	if len(batch) == 1 {
+		outcomes = []outcome{d.sendOne(batch[0])}
+	} else {
+		outcomes = d.sendBatch(batch)
+	}
+	var open []*write
+	q := &d.writes
+	q.mu.Lock()
+	q.requests--
+	for i, w := range batch {
+		switch o := &outcomes[i]; {
+		case o.verdict == putOff:
+			d.throttled(w)
+		case o.verdict == conflicted && (!o.seen || w.kind == store.PutPayload):
+			open = append(open, w)
+		default:
+			d.settle(w, d.result(w, o))
+		}
+	}
+	d.pump()
+	q.mu.Unlock()
+	d.lookUp(open)
+}
+
+// result is the outcome in the words of store.Driver.
+func (d *Driver) result(w *write, o *outcome) error {
+	switch o.verdict {
+	case applied:
+		return nil
+	case conflicted:
+		return d.conflict(w, o.item)
+	case unknown:
+		return fmt.Errorf("%w: table %s: %w", store.ErrUnknown, *w.shape.table, o.err)
+	case refused, putOff:
+	}
+	return fmt.Errorf("table %s refused a write: %w", *w.shape.table, o.err)
+}
+
+// conflict shows the row that stood in the way, if this program can read it.
+func (d *Driver) conflict(w *write, item map[string]types.AttributeValue) error {
+	row := bytesOf(item, attrRow)
+	if row == nil {
+		return &store.ConflictError{}
+	}
+	switch w.kind {
+	case store.PutControl, store.DeleteControl:
+		c, err := store.DecodeControl(w.name.kind, w.name.name, row)
+		if err == nil {
+			return &store.ConflictError{Control: &c}
+		}
+		d.unreadable(*w.shape.table, item, err)
+	case store.PutWaiting, store.ReplaceWaiting, store.DeleteWaiting, store.PutTask, store.ReplaceTask:
+		t, err := store.DecodeTask(row)
+		if err == nil {
+			return &store.ConflictError{Task: &t}
+		}
+		d.unreadable(*w.shape.table, item, err)
+	case store.PutPayload, store.DeletePayload:
+	}
+	return &store.ConflictError{}
+}
+
+// lookUp reads the rows that stood in the way of writes whose answers do not show them. What was read may be
+// younger than the conflict, which is as good. A payload that is there already has to last as long as the refused one.
+func (d *Driver) lookUp(open []*write) {
+	for _, w := range open {
+		result := d.lookUpOne(w)
+		d.writes.mu.Lock()
+		d.settle(w, result)
+		d.pump()
+		d.writes.mu.Unlock()
+	}
+}
+
+func (d *Driver) lookUpOne(w *write) error {
+	if w.kind == store.PutPayload {
+		if err := d.extend(d.base, w.keyMap(), w.until); err != nil {
+			return fmt.Errorf("%w: keep the payload that is there: %w", store.ErrUnknown, err)
+		}
+		return &store.ConflictError{}
+	}
+	item, err := d.getItem(d.base, w.shape.table, w.keyMap(), attrRow)
+	if err != nil {
+		return fmt.Errorf("%w: read the row in the way: %w", store.ErrUnknown, err)
+	}
+	return d.conflict(w, item)
+}
+
+// request makes one request within its time, as often as once: what to do about a failure is decided here and not in the client.
+func request[In, Out any](ctx context.Context, d *Driver, name string, rows int, in *In,
+	call func(context.Context, *In, ...func(*dynamodb.Options)) (*Out, error),
+) (*Out, error) {
+	ctx, cancel := context.WithTimeout(ctx, d.cfg.RequestTimeout)
+	defer cancel()
+	if d.cfg.Observer.Request == nil {
+		return call(ctx, in, once)
+	}
+	began := d.cfg.Clock.Now()
+	out, err := call(ctx, in, once)
+	d.cfg.Observer.Request(name, rows, d.cfg.Clock.Now().Sub(began), err)
+	return out, err
+}
+
+// sendOne makes a write by itself.
+func (d *Driver) sendOne(w *write) outcome {
+	if w.shape.form == remove {
+		return d.sendDelete(w)
+	}
+	out, err := request(d.base, d, "PutItem", 1, &dynamodb.PutItemInput{
+		TableName: w.shape.table, Item: w.item(), ConditionExpression: w.shape.condition, ExpressionAttributeValues: w.condition(),
+		ReturnValuesOnConditionCheckFailure: w.returns(), ReturnConsumedCapacity: d.asks(),
+	}, d.api.PutItem)
+	if err != nil {
+		return judge(err)
+	}
+	d.consumed("PutItem", out.ConsumedCapacity)
+	return outcome{}
+}
+
+func (d *Driver) sendDelete(w *write) outcome {
+	out, err := request(d.base, d, "DeleteItem", 1, &dynamodb.DeleteItemInput{
+		TableName: w.shape.table, Key: w.keyMap(), ConditionExpression: w.shape.condition, ExpressionAttributeValues: w.condition(),
+		ReturnValuesOnConditionCheckFailure: w.returns(), ReturnConsumedCapacity: d.asks(),
+	}, d.api.DeleteItem)
+	if err != nil {
+		return judge(err)
+	}
+	d.consumed("DeleteItem", out.ConsumedCapacity)
+	return outcome{}
+}
+
+// returns asks for the row in the way, unless that is a payload.
+func (w *write) returns() types.ReturnValuesOnConditionCheckFailure {
+	if w.kind == store.PutPayload || w.shape.condition == nil {
+		return ""
+	}
+	return types.ReturnValuesOnConditionCheckFailureAllOld
+}
+
+// judge is the outcome of a write that failed by itself.
+func judge(err error) outcome {
+	var conflict *types.ConditionalCheckFailedException
+	if errors.As(err, &conflict) {
+		return outcome{verdict: conflicted, item: conflict.Item, seen: true}
+	}
+	return outcome{verdict: classify(err), err: err}
+}
+
+// sendBatch makes several writes in one request.
+func (d *Driver) sendBatch(batch []*write) []outcome {
+	in := &dynamodb.BatchExecuteStatementInput{Statements: make([]types.BatchStatementRequest, len(batch)), ReturnConsumedCapacity: d.asks()}
+	for i, w := range batch {
+		in.Statements[i] = types.BatchStatementRequest{
+			Statement: w.shape.statement, Parameters: w.values, ReturnValuesOnConditionCheckFailure: w.returns(),
+		}
+	}
+	outcomes := make([]outcome, len(batch))
+	out, err := request(d.base, d, "BatchExecuteStatement", len(batch), in, d.api.BatchExecuteStatement)
+	if err == nil && len(out.Responses) != len(batch) {
+		err = fmt.Errorf("answer for %d of %d statements", len(out.Responses), len(batch))
+	}
+	if err != nil {
+		all := judge(err)
+		for i := range outcomes {
+			outcomes[i] = all
+		}
+		return outcomes
+	}
+	for i := range out.ConsumedCapacity {
+		d.consumed("BatchExecuteStatement", &out.ConsumedCapacity[i])
+	}
+	for i := range outcomes {
+		outcomes[i] = judgeStatement(batch[i], out.Responses[i].Error)
+	}
+	return outcomes
+}
+
+// judgeStatement is the outcome of one statement of a batch.
+func judgeStatement(w *write, e *types.BatchStatementError) outcome {
+	if e == nil {
+		return outcome{}
+	}
+	switch e.Code {
+	case types.BatchStatementErrorCodeEnumDuplicateItem:
+		return outcome{verdict: conflicted, item: e.Item, seen: e.Item != nil}
+	case types.BatchStatementErrorCodeEnumConditionalCheckFailed:
+		// Nothing says whether a row that is not shown is absent, or of a service that does not show it.
+		return outcome{verdict: conflicted, item: e.Item, seen: e.Item != nil || w.shape.form != insert}
+	}
+	text := ""
+	if e.Message != nil {
+		text = *e.Message
+	}
+	err := &smithy.GenericAPIError{Code: string(e.Code), Message: text, Fault: smithy.FaultClient}
+	return outcome{verdict: verdictOf(err.Code, 0), err: explain(err)}
+}
+
+// once switches the client's own tries off.
+func once(o *dynamodb.Options) { o.Retryer = never }
+
+func bytesOf(item map[string]types.AttributeValue, name string) []byte {
+	if v, ok := item[name].(*types.AttributeValueMemberB); ok {
+		return v.Value
+	}
+	return nil
+}
+
+func textOf(item map[string]types.AttributeValue, name string) string {
+	if v, ok := item[name].(*types.AttributeValueMemberS); ok {
+		return v.Value
+	}
+	return ""
+}
+
+func (d *Driver) asks() types.ReturnConsumedCapacity {
+	if d.cfg.Observer.Consumed == nil {
+		return ""
+	}
+	return types.ReturnConsumedCapacityIndexes
+}
+

@@ -1,0 +1,166 @@
+package dynamo
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/aws/aws-sdk-go-v2/aws"
+
+	"github.com/kinesin-io/kinesin/store"
+	"github.com/kinesin-io/kinesin/task"
+)
+
+// form is what a write does to its row.
+type form uint8
+
+const (
+	insert  form = iota // conflicts when the row exists
+	replace             // conflicts unless the row's attrSeq is the one before
+	remove              // conflicts when the row's attrSeq is another, if the shape says so
+)
+
+// shape is one kind of write, in both of DynamoDB's languages: a PartiQL statement, whose parameters are the
+// values of set and key in the order of params, and a condition for PutItem and DeleteItem.
+type shape struct {
+	table *string
+	form  form
+	key   []string // attributes of the key
+	set   []string // the other attributes of the row
+	drop  []string // attributes that a replaced row may have had
+	// guarded shapes have a last parameter: the attrSeq that the row must have.
+	guarded bool
+
+	statement *string
+	condition *string // with :q for the last parameter; nil for none
+}
+
+// shapes are all kinds of writes on the tables of one prefix.
+type shapes struct {
+	putWaiting, replaceWaiting      shape
+	deleteWaiting, deleteAnyWaiting shape
+	putTask, replaceTask            [3]shape // by rowClass
+	putPayload, deletePayload       shape
+	putControl, replaceControl      shape
+	deleteControl                   shape
+}
+
+// rowClass says which attributes a task row has.
+type rowClass uint8
+
+const (
+	liveRow rowClass = iota
+	endedRow
+	deadRow
+)
+
+func classOf(t *task.Task) rowClass {
+	switch {
+	case !t.State.IsEnd():
+		return liveRow
+	case t.State == task.Dead:
+		return deadRow
+	}
+	return endedRow
+}
+
+// taskAttributes are those of a task row besides its key.
+var taskAttributes = [3][]string{
+	liveRow:  {attrSeq, attrRow, attrPartition, attrWake},
+	endedRow: {attrSeq, attrRow, attrExpire},
+	deadRow:  {attrSeq, attrRow, attrExpire, attrDead, attrDeadAt},
+}
+
+// staleAttributes are those that a row of each class must not have, and may have had before.
+var staleAttributes = [3][]string{
+	liveRow:  {attrExpire, attrDead, attrDeadAt},
+	endedRow: {attrPartition, attrWake, attrDead, attrDeadAt},
+	deadRow:  {attrPartition, attrWake},
+}
+
+func newShapes(t *tables) shapes {
+	waiting, control, id := []string{attrPartition, attrWaiting}, []string{attrKind, attrName}, []string{attrID}
+	row := []string{attrSeq, attrRow}
+	s := shapes{
+		putWaiting:       shape{table: t.schedule, form: insert, key: waiting, set: row},
+		replaceWaiting:   shape{table: t.schedule, form: replace, key: waiting, set: row, guarded: true},
+		deleteWaiting:    shape{table: t.schedule, form: remove, key: waiting, guarded: true},
+		deleteAnyWaiting: shape{table: t.schedule, form: remove, key: waiting},
+		putPayload:       shape{table: t.payloads, form: insert, key: id, set: []string{attrRow, attrExpire}},
+		deletePayload:    shape{table: t.payloads, form: remove, key: id},
+		putControl:       shape{table: t.control, form: insert, key: control, set: row},
+		replaceControl:   shape{table: t.control, form: replace, key: control, set: row, guarded: true},
+		deleteControl:    shape{table: t.control, form: remove, key: control, guarded: true},
+	}
+	for class := range taskAttributes {
+		s.putTask[class] = shape{table: t.tasks, form: insert, key: id, set: taskAttributes[class]}
+		s.replaceTask[class] = shape{table: t.tasks, form: replace, key: id, set: taskAttributes[class], drop: staleAttributes[class], guarded: true}
+	}
+	for _, one := range []*shape{
+		&s.putWaiting, &s.replaceWaiting, &s.deleteWaiting, &s.deleteAnyWaiting, &s.putPayload, &s.deletePayload,
+		&s.putControl, &s.replaceControl, &s.deleteControl,
+		&s.putTask[0], &s.putTask[1], &s.putTask[2], &s.replaceTask[0], &s.replaceTask[1], &s.replaceTask[2],
+	} {
+		one.write()
+	}
+	// Everything that can be absent without harm is deleted in any case; see Driver.Apply.
+	s.deleteAnyWaiting.condition = aws.String("attribute_exists(" + attrRow + ")")
+	return s
+}
+
+// write fills in statement and condition.
+func (s *shape) write() {
+	var b strings.Builder
+	switch s.form {
+	case insert:
+		fmt.Fprintf(&b, `INSERT INTO "%s" VALUE {%s}`, *s.table, list(append(s.set[:len(s.set):len(s.set)], s.key...), "'%s':?", ","))
+		s.condition = aws.String("attribute_not_exists(" + s.key[0] + ")")
+	case replace:
+		fmt.Fprintf(&b, `UPDATE "%s" %s%s WHERE %s`, *s.table, list(s.set, "SET %s=?", " "), list(s.drop, " REMOVE %s", ""), list(s.key, "%s=?", " AND "))
+	case remove:
+		fmt.Fprintf(&b, `DELETE FROM "%s" WHERE %s`, *s.table, list(s.key, "%s=?", " AND "))
+	}
+	if s.guarded {
+		b.WriteString(" AND " + attrSeq + "=?")
+		s.condition = aws.String(attrSeq + "=:" + attrSeq)
+	}
+	s.statement = aws.String(b.String())
+}
+
+func list(names []string, form, between string) string {
+	texts := make([]string, len(names))
+	for i, n := range names {
+		texts[i] = fmt.Sprintf(form, n)
+	}
+	return strings.Join(texts, between)
+}
+
+// shapeOf is the kind of write that an op is.
+func (s *shapes) shapeOf(op *store.Op) *shape {
+	switch op.Kind {
+	case store.PutWaiting:
+		return &s.putWaiting
+	case store.ReplaceWaiting:
+		return &s.replaceWaiting
+	case store.DeleteWaiting:
+		if op.Task.Seq == 0 {
+			return &s.deleteAnyWaiting
+		}
+		return &s.deleteWaiting
+	case store.PutTask:
+		return &s.putTask[classOf(&op.Task)]
+	case store.ReplaceTask:
+		return &s.replaceTask[classOf(&op.Task)]
+	case store.PutPayload:
+		return &s.putPayload
+	case store.DeletePayload:
+		return &s.deletePayload
+	case store.PutControl:
+		if op.Control.Version == 1 {
+			return &s.putControl
+		}
+		return &s.replaceControl
+	case store.DeleteControl:
+		return &s.deleteControl
+	}
+	return nil
+}

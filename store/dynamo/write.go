@@ -1,0 +1,243 @@
+package dynamo
+
+import (
+	"fmt"
+	"hash/maphash"
+	"math"
+	"strconv"
+	"unicode/utf8"
+
+	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
+
+	"github.com/kinesin-io/kinesin/store"
+	"github.com/kinesin-io/kinesin/task"
+)
+
+// write is one op on its way. It is encoded in the caller's goroutine, so that nothing is read later that
+// belongs to the caller, who may give up waiting.
+type write struct {
+	shape *shape
+	// values are those of shape.set, then of shape.key, then the attrSeq that a guarded shape wants.
+	values []types.AttributeValue
+	kind   store.OpKind
+	hash   uint64 // of the key
+	bytes  int    // about what it takes of a request
+	group  groupKey
+	alone  bool // goes in a request of its own
+	// patient writes may wait for company.
+	patient bool
+	until   task.Instant // when the payload row expires
+	name    controlKey   // of control rows
+
+	call *call
+	at   int    // in call
+	next *write // of the same key and call: begins when this one is done
+
+	// Guarded by writes.mu.
+	tries  int          // that were throttled
+	since  task.Instant // of the first of them
+	paced  *group       // counts it among those under way
+	memory members
+}
+
+// members are the attribute values of most writes, so that they cost one allocation together.
+type members struct {
+	texts   [4]types.AttributeValueMemberS
+	numbers [3]types.AttributeValueMemberN
+	row     types.AttributeValueMemberB
+	values  [7]types.AttributeValue
+}
+
+type controlKey struct{ kind, name string }
+
+// The limits of keys on the service, in bytes.
+const (
+	hashBytesMax  = 2048
+	rangeBytesMax = 1024
+)
+
+// encode fills in w; the error says why the op cannot be stored on DynamoDB.
+func (d *Driver) encode(w *write, op *store.Op) error {
+	w.kind, w.shape = op.Kind, d.shapes.shapeOf(op)
+	if w.shape == nil {
+		return fmt.Errorf("%w op: kind %d", store.ErrMalformed, op.Kind)
+	}
+	w.values = w.memory.values[:0]
+	w.patient = op.Patient || op.Lazy
+	w.group = groupKey{w.shape.table, op.Task.Partition}
+	switch op.Kind {
+	case store.PutWaiting, store.ReplaceWaiting, store.DeleteWaiting:
+		// A deletion in a batch cannot tell whether there was a row.
+		w.alone = op.Kind == store.DeleteWaiting && !op.Lazy
+		return w.waiting(&op.Task)
+	case store.PutTask, store.ReplaceTask:
+		return w.task(&op.Task)
+	case store.PutPayload:
+		w.until = payloadUntil(d.cfg.Clock.Now(), &op.Task)
+		w.bytes = len(op.Payload)
+		w.add(&types.AttributeValueMemberB{Value: op.Payload})
+		w.number(0, expirySeconds(w.until))
+		w.text(0, op.Task.ID.String())
+	case store.DeletePayload:
+		w.text(0, op.Task.ID.String())
+	case store.PutControl, store.DeleteControl:
+		w.alone = op.Kind == store.DeleteControl
+		return w.control(op)
+	}
+	return nil
+}
+
+func (w *write) add(v types.AttributeValue) { w.values = append(w.values, v) }
+
+func (w *write) text(n int, s string) {
+	w.memory.texts[n].Value = s
+	w.add(&w.memory.texts[n])
+	w.bytes += len(s)
+}
+
+func (w *write) number(n int, v uint64) {
+	w.memory.numbers[n].Value = strconv.FormatUint(v, 10)
+	w.add(&w.memory.numbers[n])
+}
+
+func (w *write) rowOf(t *task.Task) {
+	size := rowBytesLikely + len(t.Payload) + attemptBytesLikely*len(t.History)
+	w.memory.row.Value = store.AppendTask(make([]byte, 0, size), t)
+	w.add(&w.memory.row)
+	w.bytes += len(w.memory.row.Value)
+}
+
+// What rows take at most times, so that encoding them allocates once.
+const (
+	rowBytesLikely     = 320
+	attemptBytesLikely = 96
+)
+
+func (w *write) waiting(t *task.Task) error {
+	if t.Due > instantMax {
+		return fmt.Errorf("%w waiting row %s: due %d, which is beyond the year 2286", store.ErrMalformed, t.ID, t.Due)
+	}
+	if w.kind != store.DeleteWaiting {
+		w.number(0, t.Seq)
+		w.rowOf(t)
+	}
+	w.text(0, partitionText(t.Partition))
+	w.text(1, positionText(t.Due, t.ID))
+	switch {
+	case w.kind == store.ReplaceWaiting:
+		w.number(1, t.Seq-1)
+	case w.shape.guarded:
+		w.number(1, t.Seq)
+	}
+	return nil
+}
+
+func (w *write) task(t *task.Task) error {
+	if max(t.Wake, t.Ended) > instantMax {
+		return fmt.Errorf("%w task %s: wake-up %d, ended %d; the year 2286 is the last", store.ErrMalformed, t.ID, t.Wake, t.Ended)
+	}
+	w.number(0, t.Seq)
+	w.rowOf(t)
+	switch class := classOf(t); class {
+	case liveRow:
+		w.text(0, partitionText(t.Partition))
+		w.text(1, positionText(t.Wake, t.ID))
+	case endedRow, deadRow:
+		w.number(1, expirySeconds(t.ExpireAt))
+		if class == deadRow {
+			w.text(0, partitionText(t.Partition))
+			w.text(1, positionText(t.Ended, t.ID))
+		}
+	}
+	w.text(2, t.ID.String())
+	if w.shape.guarded {
+		w.number(2, t.Seq-1)
+	}
+	return nil
+}
+
+func (w *write) control(op *store.Op) error {
+	c := &op.Control
+	if err := checkControlKey(c.Kind, c.Name); err != nil {
+		return err
+	}
+	w.name = controlKey{c.Kind, c.Name}
+	version := c.Version
+	if op.Kind == store.PutControl {
+		w.number(0, c.Version)
+		w.memory.row.Value = store.AppendControl(nil, c)
+		w.add(&w.memory.row)
+		w.bytes += len(w.memory.row.Value)
+		version--
+	}
+	w.text(0, c.Kind)
+	w.text(1, c.Name)
+	if w.shape.guarded {
+		w.number(1, version)
+	}
+	return nil
+}
+
+func checkControlKey(kind, name string) error {
+	if len(kind) > hashBytesMax || len(name) > rangeBytesMax || !utf8.ValidString(kind) || !utf8.ValidString(name) {
+		return fmt.Errorf("%w control key: kind %.40q, name %.40q; want UTF-8 of at most %d and %d bytes", store.ErrMalformed, kind, name, hashBytesMax, rangeBytesMax)
+	}
+	return nil
+}
+
+// expirySeconds is the TTL for an instant: the first whole second that is not before it.
+func expirySeconds(at task.Instant) uint64 {
+	const second = 1_000_000
+	if at > math.MaxInt64-second {
+		at = math.MaxInt64 - second
+	}
+	return uint64(at+second-1) / second
+}
+
+// key is the part of values that is the row's key.
+func (w *write) key() []types.AttributeValue {
+	from := len(w.shape.set)
+	return w.values[from : from+len(w.shape.key)]
+}
+
+// keyMap is the key in the form that requests for one row want.
+func (w *write) keyMap() map[string]types.AttributeValue {
+	m := make(map[string]types.AttributeValue, len(w.shape.key))
+	for i, v := range w.key() {
+		m[w.shape.key[i]] = v
+	}
+	return m
+}
+
+// item is the whole row.
+func (w *write) item() map[string]types.AttributeValue {
+	m := w.keyMap()
+	for i, name := range w.shape.set {
+		m[name] = w.values[i]
+	}
+	return m
+}
+
+// condition are the values that shape.condition names.
+func (w *write) condition() map[string]types.AttributeValue {
+	if !w.shape.guarded {
+		return nil
+	}
+	return map[string]types.AttributeValue{":" + attrSeq: w.values[len(w.values)-1]}
+}
+
+var seed = maphash.MakeSeed()
+
+// hashKey sets w.hash. Two keys with one hash only go in different requests.
+func (w *write) hashKey() {
+	var h maphash.Hash
+	h.SetSeed(seed)
+	_, _ = h.WriteString(*w.shape.table)
+	for _, v := range w.key() {
+		if s, ok := v.(*types.AttributeValueMemberS); ok {
+			_, _ = h.WriteString(s.Value)
+			_ = h.WriteByte(0)
+		}
+	}
+	w.hash = h.Sum64()
+}

@@ -1,0 +1,197 @@
+package dynamo
+
+import (
+	"slices"
+	"sync"
+
+	"github.com/kinesin-io/kinesin/internal/clock"
+	"github.com/kinesin-io/kinesin/store"
+)
+
+// Bounds of a batch.
+const (
+	batchMax      = 25      // statements, DynamoDB's limit
+	batchBytesMax = 1 << 20 // so that no write waits long for another's payload
+	// batchLooks is how many writes more than batchMax are looked at for a batch.
+	batchLooks = 64
+)
+
+// lingerMax is how long a patient write waits for company; the rest of store.PatientMax is for timers that are late.
+const lingerMax = store.PatientMax * 3 / 4
+
+// writes are the writes of all calls that are not answered. A write is sent at once while fewer than
+// SharedMax requests are under way; beyond that, writes wait until a full batch has come together or a request
+// is answered, so that the busier it is the fuller the batches are.
+type writes struct {
+	mu       sync.Mutex // guards everything below, and what it is said to guard elsewhere
+	ready    []*write   // in order of arrival
+	alone    []*write   // likewise; of these, each is a request
+	hurried  int        // writes in ready that are not patient
+	requests int        // under way
+	lingers  bool       // a timer is set for the patient ones
+	groups   map[groupKey]*group
+}
+
+// begin sends the heads of a call.
+func (d *Driver) begin(c *call, heads []*write) {
+	q := &d.writes
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if c.left == 0 {
+		close(c.done)
+		return
+	}
+	for _, w := range heads {
+		d.admit(w)
+	}
+	d.pump()
+}
+
+// abandon makes the writes of a call that were not sent end unsent.
+func (d *Driver) abandon(c *call) {
+	d.writes.mu.Lock()
+	defer d.writes.mu.Unlock()
+	c.gone = true
+}
+
+// admit makes a write ready, or holds it back with its throttled group. The caller holds mu.
+func (d *Driver) admit(w *write) {
+	if g := d.writes.groups[w.group]; g != nil && w.paced == nil {
+		g.held = append(g.held, w)
+		d.release(g)
+		return
+	}
+	d.enqueue(w)
+}
+
+func (d *Driver) enqueue(w *write) {
+	q := &d.writes
+	if w.alone || d.cfg.Single {
+		q.alone = append(q.alone, w)
+		return
+	}
+	q.ready = append(q.ready, w)
+	if !w.patient {
+		q.hurried++
+	}
+}
+
+// pump starts the requests that may start. The caller holds mu.
+func (d *Driver) pump() {
+	q := &d.writes
+	for q.requests < d.cfg.RequestsMax {
+		batch := d.take()
+		if len(batch) == 0 {
+			return
+		}
+		q.requests++
+		d.running.Go(func() { d.send(batch) })
+	}
+}
+
+// take removes the writes of one request from the queue; none when there is nothing to send now.
+func (d *Driver) take() []*write {
+	q := &d.writes
+	for len(q.alone) > 0 {
+		w := q.alone[0]
+		q.alone = shifted(q.alone, 1)
+		if !w.call.gone {
+			return []*write{w}
+		}
+		d.settle(w, nil) // read by nobody
+	}
+	switch {
+	case len(q.ready) == 0:
+		return nil
+	case len(q.ready) >= batchMax:
+	case q.requests >= d.cfg.SharedMax:
+		return nil
+	case q.hurried == 0:
+		d.linger()
+		return nil
+	}
+	batch, gone := q.gather()
+	for _, w := range gone {
+		d.settle(w, nil) // read by nobody
+	}
+	if len(gone) > 0 && len(batch) == 0 {
+		return d.take()
+	}
+	return batch
+}
+
+// gather takes the first writes that may share a request: no two of one key, and not too large together. It takes
+// those of callers who gave up, too.
+func (q *writes) gather() (batch, gone []*write) {
+	batch = make([]*write, 0, min(batchMax, len(q.ready)))
+	var rest []*write
+	bytes, looked := 0, 0
+	for _, w := range q.ready {
+		if len(batch) == batchMax || looked == batchMax+batchLooks {
+			break
+		}
+		looked++
+		if w.call.gone {
+			gone = append(gone, w)
+			if !w.patient {
+				q.hurried--
+			}
+			continue
+		}
+		fits := len(batch) == 0 || bytes+w.bytes <= batchBytesMax
+		if !fits || slices.ContainsFunc(batch, func(other *write) bool { return other.hash == w.hash }) {
+			rest = append(rest, w)
+			continue
+		}
+		batch, bytes = append(batch, w), bytes+w.bytes
+		if !w.patient {
+			q.hurried--
+		}
+	}
+	taken := len(batch) + len(gone)
+	copy(q.ready[taken:], rest)
+	q.ready = shifted(q.ready, taken)
+	return batch, gone
+}
+
+// shifted removes the first n; an emptied queue begins its memory anew.
+func shifted(queue []*write, n int) []*write {
+	clear(queue[:n])
+	if n == len(queue) {
+		return queue[:0]
+	}
+	return queue[n:]
+}
+
+// linger sends patient writes when they have waited long enough.
+func (d *Driver) linger() {
+	q := &d.writes
+	if q.lingers {
+		return
+	}
+	q.lingers = true
+	d.running.Go(func() {
+		_ = clock.Sleep(d.base, d.cfg.Clock, lingerMax) // at its end they are sent in any case
+		q.mu.Lock()
+		defer q.mu.Unlock()
+		q.lingers = false
+		for _, w := range q.ready {
+			w.patient = false
+		}
+		q.hurried = len(q.ready)
+		d.pump()
+	})
+}
+
+// settle notes what became of a write and lets the next of its key begin. The caller holds mu.
+func (d *Driver) settle(w *write, result error) {
+	d.paceDone(w)
+	c := w.call
+	c.results[w.at] = result
+	if w.next != nil {
+		d.admit(w.next)
+	}
+	if c.left--; c.left == 0 {
+		close(c.done)
+	}
+}
