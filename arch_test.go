@@ -48,6 +48,7 @@ var table = []row{
 	{name: "task", stdOnly: true},
 	{name: "internal/clock", may: []string{"task"}},
 	{name: "internal/gather", may: []string{"task", "internal/clock"}},
+	{name: "internal/awsclient", may: []string{"task", "internal/clock"}},
 	{name: "internal/awslocal"},
 	{name: "internal/awsfake", may: []string{"internal/clock"}},
 	{name: "internal/awsfake/*", may: []string{"task", "internal/clock", "internal/awsfake"}},
@@ -89,7 +90,7 @@ var table = []row{
 	},
 
 	{
-		name: "server/node", may: slices.Concat(seams, wire, []string{"partition/fleet", "inbound", "scheduler", "dispatcher", "hsc", "internal/*"}),
+		name: "server/node", may: slices.Concat(seams, wire, []string{"partition/fleet", "inbound", "inbound/buffer", "scheduler", "dispatcher", "hsc", "internal/*"}),
 		never: []string{"store/pebble", "store/mem", "queue/mem", "github.com/cockroachdb", "github.com/aws"},
 	},
 	{name: "server", may: slices.Concat(wire, drivers, []string{"task", "store", "queue", "partition", "server/node", "internal/*"}), tests: []string{"sdk", "controller", "catalog"}},

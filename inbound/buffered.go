@@ -81,6 +81,9 @@ const (
 	WayDirect   = "direct"   // sent to the buffer by a client itself; told when it is in the store
 )
 
+// Ways lists them.
+func Ways() []string { return []string{WayBuffer, WayStore, WayFallback, WayDirect} }
+
 // front is how Schedule calls use the buffer.
 type front struct {
 	*gather.Gatherer[*kinesinv1.BufferedTask]

@@ -17,13 +17,13 @@ import (
 // The roles call hooks; metrics subscribe to them here and nowhere else.
 
 func (n *Node) inboundHooks() inbound.Hooks {
-	return inbound.Hooks{
+	return n.withBufferHooks(inbound.Hooks{
 		Accepted: func(l *catalog.Entry, priority uint8, count int) {
 			n.metrics.of(l, priority).accepted.Add(float64(count))
 		},
 		Refused:  func(reason kinesinv1.Reason) { n.metrics.refused.WithLabelValues(reasonLabel(reason)).Inc() },
 		Internal: n.internalError,
-	}
+	})
 }
 
 func (n *Node) fleetHooks() fleet.Hooks {

@@ -18,6 +18,7 @@ func (n *Node) Handler() http.Handler {
 	if n.inbound != nil {
 		mux.Handle(kinesinv1connect.NewTaskServiceHandler(n.inbound, options...))
 		mux.Handle(kinesinv1connect.NewLambdaServiceHandler(n.inbound, options...))
+		mux.Handle(kinesinv1connect.NewInboundServiceHandler(n.inbound, options...))
 	}
 	if n.hsc != nil {
 		mux.Handle(kinesinv1connect.NewWorkerServiceHandler(n.hsc, options...))
@@ -27,7 +28,7 @@ func (n *Node) Handler() http.Handler {
 	mux.HandleFunc("GET /readyz", n.readyz)
 	mux.HandleFunc("/", func(w http.ResponseWriter, _ *http.Request) {
 		say(w, http.StatusNotFound, "nothing is served here; the API is under /kinesin.v1.TaskService/, "+
-			"/kinesin.v1.LambdaService/ and /kinesin.v1.WorkerService/, besides /metrics, /healthz and /readyz")
+			"/kinesin.v1.LambdaService/, /kinesin.v1.WorkerService/ and /kinesin.v1.InboundService/, besides /metrics, /healthz and /readyz")
 	})
 	return mux
 }

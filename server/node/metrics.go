@@ -48,6 +48,7 @@ type Metrics struct {
 	storeTime *prometheus.HistogramVec // op
 	fsync     prometheus.Histogram
 	internal  prometheus.Counter
+	buffer    bufferMetrics
 
 	members    prometheus.Gauge
 	clockAhead prometheus.Histogram
@@ -165,6 +166,7 @@ func NewMetrics() *Metrics {
 	}
 	r.MustRegister(m.members, m.clockAhead, m.lateness, m.accepted, m.refused, m.finished, m.wakeups, m.claims, m.lost, m.unsent,
 		m.failures, m.internal, m.storeTime, m.fsync)
+	m.buffer = newBufferMetrics(r)
 	m.classes.Store(&map[class]*classSeries{})
 	for kind := range m.byEvent {
 		m.byEvent[kind] = m.wakeups.WithLabelValues(task.EventKind(kind).String())

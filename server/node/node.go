@@ -18,6 +18,7 @@ import (
 	"github.com/kinesin-io/kinesin/dispatcher"
 	"github.com/kinesin-io/kinesin/hsc"
 	"github.com/kinesin-io/kinesin/inbound"
+	"github.com/kinesin-io/kinesin/inbound/buffer"
 	"github.com/kinesin-io/kinesin/internal/clock"
 	"github.com/kinesin-io/kinesin/lease"
 	"github.com/kinesin-io/kinesin/partition"
@@ -53,6 +54,11 @@ type Config struct {
 	Lead            time.Duration // 0: scheduler's default
 	Ahead           time.Duration // 0: HSC's default
 	QueueDepthMax   int           // 0: dispatcher's default; the queue driver's own bound is better higher
+
+	// Buffer is between Schedule and the store; nil: none.
+	Buffer             buffer.Buffer
+	InboundRate        float64 // tasks a second out of the buffer; 0: inbound's default; negative: no bound
+	InboundConcurrency int     // receives at a time; 0: inbound's default
 
 	// Stepped is for a virtual clock that stands still and moves in jumps (docs/adr/0007). What happens at
 	// a moment then happens all of it at that moment: nothing is done ahead of its time, nothing waits for
@@ -95,6 +101,7 @@ type Node struct {
 	metrics *Metrics
 	store   *store.Store
 	queue   *queue.Queue
+	buffer  buffer.Buffer // nil: none
 
 	catalog    *catalog.Catalog
 	fleet      *fleet.Membership    // nil unless partitions are shared by lease rows
@@ -122,22 +129,23 @@ func New(ctx context.Context, c Config) (*Node, error) {
 		PayloadBytesMax: c.PayloadBytesMax, Clock: c.Clock, Logger: c.Log,
 		Observer: store.Observer{OpDone: n.metrics.storeOp},
 	})
-	n.queue = queue.New(c.Queue)
+	n.queue, n.buffer = queue.New(c.Queue), c.Buffer
 	n.catalog = catalog.New(n.store, c.Clock, c.Log)
 	n.metrics.existing = func(ref uint32) bool { return n.catalog.ByRef(ref) != nil }
 	if err := n.catalog.Refresh(ctx); err != nil {
 		return nil, err
 	}
-	seal, err := sealer(ctx, n.store)
+	secret, err := secretOf(ctx, n.store)
 	if err != nil {
 		return nil, err
 	}
-	n.compose(c.withSteps(), seal)
+	n.compose(c.withSteps(), secret)
 	n.metrics.registry.MustRegister(newDepthCollector(n))
 	return n, nil
 }
 
-func (n *Node) compose(c Config, seal *task.Sealer) {
+func (n *Node) compose(c Config, secret []byte) {
+	seal := task.NewSealer(secret)
 	leases := c.newBook(n.store)
 	if slices.Contains(c.Roles, RoleScheduler) {
 		if c.Membership == nil { // only who can serve partitions is a member
@@ -170,6 +178,8 @@ func (n *Node) compose(c Config, seal *task.Sealer) {
 			Store: n.store, Queue: n.queue, Catalog: n.catalog, Sealer: seal,
 			Scheduler: hints{n}, Workers: hints{n}, Clock: c.Clock, Hooks: n.inboundHooks(),
 			Near: c.Near, Horizon: c.Horizon, WaitLookEvery: c.waitLookEvery(), DeliverReason: deliverReason,
+			InboundKey: task.InboundKey(secret),
+			Buffering:  inbound.Buffering{Buffer: c.Buffer, Rate: c.InboundRate, Concurrency: c.InboundConcurrency},
 		})
 	}
 }
@@ -189,6 +199,13 @@ func (n *Node) Run(ctx context.Context) error {
 		defer close(fired)
 		return n.fire(firing)
 	})
+	consuming, stopConsuming := context.WithCancel(groupCtx)
+	defer stopConsuming()
+	consumed := make(chan struct{})
+	group.Go(func() error {
+		defer close(consumed)
+		return n.consume(consuming)
+	})
 	group.Go(func() error { return n.catalog.Run(groupCtx) })
 	if n.hsc != nil {
 		group.Go(func() error { return n.hsc.Run(groupCtx) })
@@ -205,6 +222,8 @@ func (n *Node) Run(ctx context.Context) error {
 		if n.inbound != nil {
 			n.inbound.Drain()
 		}
+		stopConsuming()
+		<-consumed
 		stopFiring()
 		<-fired
 		stopRoles()
@@ -214,8 +233,14 @@ func (n *Node) Run(ctx context.Context) error {
 	return group.Wait()
 }
 
-// Close closes the queue and the store. Run must have returned.
-func (n *Node) Close() error { return errors.Join(n.queue.Close(), n.store.Close()) }
+// Close closes the buffer, the queue and the store. Run must have returned.
+func (n *Node) Close() error {
+	var err error
+	if n.buffer != nil {
+		err = n.buffer.Close()
+	}
+	return errors.Join(err, n.queue.Close(), n.store.Close())
+}
 
 // fire runs the roles that move due tasks on.
 func (n *Node) fire(ctx context.Context) error {

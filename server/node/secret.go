@@ -15,9 +15,9 @@ const (
 	secretName = "public-ids"
 )
 
-// sealer reads the secret that seals public ids, or makes it with the first start: whoever comes
+// secretOf reads the secret that seals public ids, or makes it with the first start: whoever comes
 // first wins the conditional write, and everyone uses what it wrote.
-func sealer(ctx context.Context, s *store.Store) (*task.Sealer, error) {
+func secretOf(ctx context.Context, s *store.Store) ([]byte, error) {
 	row, err := s.Control(ctx, secretKind, secretName)
 	if errors.Is(err, store.ErrNotFound) {
 		fresh := make([]byte, task.TokenKeyBytes)
@@ -33,5 +33,5 @@ func sealer(ctx context.Context, s *store.Store) (*task.Sealer, error) {
 	if len(row.Value) != task.TokenKeyBytes {
 		return nil, fmt.Errorf("%w: secret of public ids has %d bytes, want %d", store.ErrCorrupt, len(row.Value), task.TokenKeyBytes)
 	}
-	return task.NewSealer(row.Value), nil
+	return row.Value, nil
 }

@@ -1,0 +1,76 @@
+package node
+
+import (
+	"context"
+	"log/slog"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/kinesin-io/kinesin/inbound"
+)
+
+// bufferMetrics are the series of the inbound buffer.
+type bufferMetrics struct {
+	ways     *prometheus.CounterVec // way
+	rejected *prometheus.CounterVec // reason
+	left     *prometheus.CounterVec // why
+	consumed prometheus.Counter
+	age      prometheus.Histogram
+	trouble  prometheus.Counter
+}
+
+func newBufferMetrics(r prometheus.Registerer) bufferMetrics {
+	m := bufferMetrics{
+		ways: counters("kinesin_inbound_accepted_total", "Tasks that were accepted, by what acknowledged them: the inbound buffer, the store, "+
+			"the store because the buffer refused or was slow (fallback), or the buffer to a client that sends there itself (direct).", "way"),
+		rejected: counters("kinesin_inbound_rejected_total", "Messages of the inbound buffer, or tasks in them, that were set aside.", "reason"),
+		left:     counters("kinesin_inbound_left_total", "Messages that were left in the inbound buffer for now.", "why"),
+		consumed: counter("kinesin_inbound_consumed_total", "Tasks that came out of the inbound buffer and are in the store."),
+		age: prometheus.NewHistogram(prometheus.HistogramOpts{
+			Name: "kinesin_inbound_age_seconds", Buckets: latenessBuckets,
+			Help: "How long ago the oldest task of a batch out of the inbound buffer was accepted.",
+		}),
+		trouble: counter("kinesin_inbound_pauses_total", "Times that consuming paused because the buffer or the store failed."),
+	}
+	for _, way := range inbound.Ways() {
+		m.ways.WithLabelValues(way)
+	}
+	for _, reason := range inbound.Reasons() {
+		m.rejected.WithLabelValues(reason)
+	}
+	for _, why := range inbound.Lefts() {
+		m.left.WithLabelValues(why)
+	}
+	r.MustRegister(m.ways, m.rejected, m.left, m.consumed, m.age, m.trouble)
+	return m
+}
+
+// withBufferHooks adds what is told of the inbound buffer.
+func (n *Node) withBufferHooks(h inbound.Hooks) inbound.Hooks {
+	m := &n.metrics.buffer
+	h.Way = func(way string, count int) { m.ways.WithLabelValues(way).Add(float64(count)) }
+	h.Consumed = func(count int, age time.Duration) {
+		m.consumed.Add(float64(count))
+		m.age.Observe(age.Seconds())
+	}
+	h.SetAside = func(ctx context.Context, reason string, err error) {
+		m.rejected.WithLabelValues(reason).Inc()
+		n.log.WarnContext(ctx, "set aside what came through the inbound buffer", slog.String("reason", reason), slog.Any("error", err))
+	}
+	h.Left = func(why string, count int) { m.left.WithLabelValues(why).Add(float64(count)) }
+	h.Trouble = func(ctx context.Context, err error, pause time.Duration) {
+		m.trouble.Inc()
+		n.log.WarnContext(ctx, "the inbound buffer is not consumed for now", slog.Duration("pause", pause), slog.Any("error", err))
+	}
+	return h
+}
+
+// consume empties the inbound buffer, where there is one.
+func (n *Node) consume(ctx context.Context) error {
+	if n.inbound == nil {
+		<-ctx.Done()
+		return nil
+	}
+	return n.inbound.Consume(ctx)
+}
