@@ -13,6 +13,7 @@ import (
 	"os"
 	"os/exec"
 	"os/signal"
+	"strings"
 	"syscall"
 	"time"
 
@@ -57,10 +58,12 @@ func run(args []string, stdout, stderr io.Writer) error {
 	flags.IntVar(&dynamo.Port, "dynamodb-port", 0, "`port` of DynamoDB Local (default: a free one)")
 	flags.IntVar(&sqs.Port, "sqs-port", 0, "`port` of ElasticMQ (default: a free one)")
 	flags.IntVar(&dynamo.HeapMiB, "heap", 0, "Java heap of each in `MiB` (default 256)")
+	jvm := flags.String("jvm", "", "more `options` of Java, such as -XX:TieredStopAtLevel=4: slower to start, half as fast again after a minute")
 	if err := flags.Parse(args); err != nil {
 		return err
 	}
-	sqs.HeapMiB = dynamo.HeapMiB
+	dynamo.JVM = strings.Fields(*jvm)
+	sqs.HeapMiB, sqs.JVM = dynamo.HeapMiB, dynamo.JVM
 
 	pair, err := awslocal.Launch(ctx, dynamo, sqs)
 	if err != nil {
