@@ -241,7 +241,7 @@ func (s *Service) conclude(sess *session, reports []report) {
 		}
 		switch {
 		case r.event.Kind == task.Finish:
-			h.free()
+			h.settle()
 			delete(sess.hands, r.id)
 		case r.stored:
 			row := r.next

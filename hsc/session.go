@@ -23,6 +23,7 @@ type hand struct {
 	group *group     // whose slot it takes
 	sent  bool       // it may have reached the worker
 	freed bool       // its result was received: the slot is free, the row is not yet changed
+	owed  bool       // counted in group.owed
 }
 
 // group is a slot group of one stream.
@@ -33,6 +34,7 @@ type group struct {
 
 	// Guarded by session.mu.
 	used      int
+	owed      int // results that were received and are not yet stored
 	pace      pace
 	interrupt context.CancelFunc // ends the Receive under way; nil when there is none
 
@@ -40,8 +42,15 @@ type group struct {
 	changed chan struct{}
 }
 
+// owedMax bounds the results of a group that are received and not yet stored, beside one for each slot: a store that takes claims
+// and no results must not fill the memories of both sides.
+const owedMax = extraMax
+
 // room is how many more tasks the group may get. Call with session.mu held.
 func (g *group) room() int {
+	if g.owed >= g.slots+owedMax {
+		return 0
+	}
 	if g.slotsOnly {
 		return g.slots - g.used
 	}
@@ -212,13 +221,32 @@ func (h *hand) free() {
 	}
 }
 
+// result notes that the result of a hand is here: its slot is free, though the row is not yet changed. Call with mu held.
+func (h *hand) result() {
+	if !h.freed && h.group != nil {
+		h.owed = true
+		h.group.owed++
+	}
+	h.free()
+}
+
+// settle ends a hand: nothing is owed for it any more. Call with mu held.
+func (h *hand) settle() {
+	h.free()
+	if h.owed {
+		h.owed = false
+		h.group.owed--
+		h.group.poke()
+	}
+}
+
 // drop forgets hands whose attempts have ended.
 func (s *session) drop(attempts []attempt) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, a := range attempts {
 		if h := s.hands[a.id]; h != nil && h.row.Attempt == a.number {
-			h.free()
+			h.settle()
 			delete(s.hands, a.id)
 		}
 	}
@@ -250,7 +278,7 @@ func (s *session) put(h *hand) bool {
 			h.free()
 			return false
 		}
-		had.free()
+		had.settle()
 	}
 	s.hands[h.row.ID] = h
 	return true

@@ -20,8 +20,8 @@ const (
 	GroupsMax  = 64     // slot groups of a process
 	LambdasMax = 256    // lambdas of a group
 	SlotsMax   = 10_000 // of all groups together
-	// HeldMax is how many attempts a process names: all it can get, and results that were not acknowledged.
-	HeldMax = 2*SlotsMax + GroupsMax*extraMax
+	// HeldMax is how many attempts a process names: all it can get, and as many results that were not acknowledged.
+	HeldMax = 2 * (SlotsMax + GroupsMax*extraMax)
 
 	requestsAheadMax = 64   // messages read and not yet stored
 	reportsBatchMax  = 4096 // reports stored together
@@ -337,7 +337,7 @@ func (st *stream) freeSlots(results []*kinesinv1.Result) {
 			if h.group != nil {
 				h.group.pace.note(task.Instant(r.GetStartedMicros()), now)
 			}
-			h.free()
+			h.result()
 		}
 	}
 }
