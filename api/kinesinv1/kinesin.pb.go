@@ -191,6 +191,7 @@ type ScheduleItem struct {
 	TimeoutMicros    int64  `protobuf:"varint,10,opt,name=timeout_micros,json=timeoutMicros,proto3" json:"timeout_micros,omitempty"` // 0: the lambda's
 	BackoffMinMicros int64  `protobuf:"varint,11,opt,name=backoff_min_micros,json=backoffMinMicros,proto3" json:"backoff_min_micros,omitempty"`
 	BackoffMaxMicros int64  `protobuf:"varint,12,opt,name=backoff_max_micros,json=backoffMaxMicros,proto3" json:"backoff_max_micros,omitempty"`
+	Traceparent      string `protobuf:"bytes,13,opt,name=traceparent,proto3" json:"traceparent,omitempty"` // W3C trace context of the caller, given on to whoever runs or receives the task; empty: none
 	unknownFields    protoimpl.UnknownFields
 	sizeCache        protoimpl.SizeCache
 }
@@ -307,6 +308,13 @@ func (x *ScheduleItem) GetBackoffMaxMicros() int64 {
 		return x.BackoffMaxMicros
 	}
 	return 0
+}
+
+func (x *ScheduleItem) GetTraceparent() string {
+	if x != nil {
+		return x.Traceparent
+	}
+	return ""
 }
 
 type ScheduleRequest struct {
@@ -574,6 +582,7 @@ type Task struct {
 	Payload         []byte                 `protobuf:"bytes,21,opt,name=payload,proto3" json:"payload,omitempty"` // only with GetRequest.with_payload
 	PayloadBytes    int64                  `protobuf:"varint,22,opt,name=payload_bytes,json=payloadBytes,proto3" json:"payload_bytes,omitempty"`
 	Seq             uint64                 `protobuf:"varint,23,opt,name=seq,proto3" json:"seq,omitempty"`
+	Traceparent     string                 `protobuf:"bytes,24,opt,name=traceparent,proto3" json:"traceparent,omitempty"`
 	unknownFields   protoimpl.UnknownFields
 	sizeCache       protoimpl.SizeCache
 }
@@ -767,6 +776,13 @@ func (x *Task) GetSeq() uint64 {
 		return x.Seq
 	}
 	return 0
+}
+
+func (x *Task) GetTraceparent() string {
+	if x != nil {
+		return x.Traceparent
+	}
+	return ""
 }
 
 type GetRequest struct {
@@ -1086,7 +1102,7 @@ type CancelResult struct {
 	// "cancelled": it never starts. "cancelling": it runs, and its worker was asked to stop.
 	Outcome       string   `protobuf:"bytes,1,opt,name=outcome,proto3" json:"outcome,omitempty"`
 	State         string   `protobuf:"bytes,2,opt,name=state,proto3" json:"state,omitempty"`     // where the cancel met the task
-	Problem       *Problem `protobuf:"bytes,3,opt,name=problem,proto3" json:"problem,omitempty"` // TOO_LATE: it has ended
+	Problem       *Problem `protobuf:"bytes,3,opt,name=problem,proto3" json:"problem,omitempty"` // TOO_LATE: it has ended, or it is on the queue of a deliver lambda
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2334,7 +2350,8 @@ type Claimed struct {
 	TimeoutMicros int64                  `protobuf:"varint,13,opt,name=timeout_micros,json=timeoutMicros,proto3" json:"timeout_micros,omitempty"`
 	Payload       []byte                 `protobuf:"bytes,14,opt,name=payload,proto3" json:"payload,omitempty"`
 	// How long the worker must hold the task before it may start, from receipt. The worker needs no clock of its own for it.
-	HoldMicros    int64 `protobuf:"varint,15,opt,name=hold_micros,json=holdMicros,proto3" json:"hold_micros,omitempty"`
+	HoldMicros    int64  `protobuf:"varint,15,opt,name=hold_micros,json=holdMicros,proto3" json:"hold_micros,omitempty"`
+	Traceparent   string `protobuf:"bytes,16,opt,name=traceparent,proto3" json:"traceparent,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2472,6 +2489,13 @@ func (x *Claimed) GetHoldMicros() int64 {
 		return x.HoldMicros
 	}
 	return 0
+}
+
+func (x *Claimed) GetTraceparent() string {
+	if x != nil {
+		return x.Traceparent
+	}
+	return ""
 }
 
 type ResultAck struct {
@@ -3802,7 +3826,7 @@ const file_kinesin_v1_kinesin_proto_rawDesc = "" +
 	"\aProblem\x12*\n" +
 	"\x06reason\x18\x01 \x01(\x0e2\x12.kinesin.v1.ReasonR\x06reason\x12\x12\n" +
 	"\x04text\x18\x02 \x01(\tR\x04text\x12,\n" +
-	"\x12retry_after_micros\x18\x03 \x01(\x03R\x10retryAfterMicros\"\x95\x03\n" +
+	"\x12retry_after_micros\x18\x03 \x01(\x03R\x10retryAfterMicros\"\xb7\x03\n" +
 	"\fScheduleItem\x12\x16\n" +
 	"\x06lambda\x18\x01 \x01(\tR\x06lambda\x12\x1d\n" +
 	"\n" +
@@ -3820,7 +3844,8 @@ const file_kinesin_v1_kinesin_proto_rawDesc = "" +
 	"\x0etimeout_micros\x18\n" +
 	" \x01(\x03R\rtimeoutMicros\x12,\n" +
 	"\x12backoff_min_micros\x18\v \x01(\x03R\x10backoffMinMicros\x12,\n" +
-	"\x12backoff_max_micros\x18\f \x01(\x03R\x10backoffMaxMicros\"A\n" +
+	"\x12backoff_max_micros\x18\f \x01(\x03R\x10backoffMaxMicros\x12 \n" +
+	"\vtraceparent\x18\r \x01(\tR\vtraceparent\"A\n" +
 	"\x0fScheduleRequest\x12.\n" +
 	"\x05items\x18\x01 \x03(\v2\x18.kinesin.v1.ScheduleItemR\x05items\"\x8c\x01\n" +
 	"\x0eScheduleResult\x12\x0e\n" +
@@ -3838,7 +3863,7 @@ const file_kinesin_v1_kinesin_proto_rawDesc = "" +
 	"\n" +
 	"end_micros\x18\x04 \x01(\x03R\tendMicros\x12\x18\n" +
 	"\aoutcome\x18\x05 \x01(\tR\aoutcome\x12\x14\n" +
-	"\x05error\x18\x06 \x01(\tR\x05error\"\xc5\x05\n" +
+	"\x05error\x18\x06 \x01(\tR\x05error\"\xe7\x05\n" +
 	"\x04Task\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x16\n" +
 	"\x06lambda\x18\x02 \x01(\tR\x06lambda\x12\x14\n" +
@@ -3868,7 +3893,8 @@ const file_kinesin_v1_kinesin_proto_rawDesc = "" +
 	"\battempts\x18\x14 \x03(\v2\x13.kinesin.v1.AttemptR\battempts\x12\x18\n" +
 	"\apayload\x18\x15 \x01(\fR\apayload\x12#\n" +
 	"\rpayload_bytes\x18\x16 \x01(\x03R\fpayloadBytes\x12\x10\n" +
-	"\x03seq\x18\x17 \x01(\x04R\x03seq\"A\n" +
+	"\x03seq\x18\x17 \x01(\x04R\x03seq\x12 \n" +
+	"\vtraceparent\x18\x18 \x01(\tR\vtraceparent\"A\n" +
 	"\n" +
 	"GetRequest\x12\x10\n" +
 	"\x03ids\x18\x01 \x03(\tR\x03ids\x12!\n" +
@@ -3970,7 +3996,7 @@ const file_kinesin_v1_kinesin_proto_rawDesc = "" +
 	"\x05hello\x18\x01 \x01(\v2\x11.kinesin.v1.HelloR\x05hello\x12,\n" +
 	"\aresults\x18\x02 \x03(\v2\x12.kinesin.v1.ResultR\aresults\x12-\n" +
 	"\astarted\x18\x03 \x03(\v2\x13.kinesin.v1.StartedR\astarted\x12\x14\n" +
-	"\x05drain\x18\x04 \x01(\bR\x05drain\"\xb5\x03\n" +
+	"\x05drain\x18\x04 \x01(\bR\x05drain\"\xd7\x03\n" +
 	"\aClaimed\x12\x12\n" +
 	"\x04task\x18\x01 \x01(\fR\x04task\x12\x0e\n" +
 	"\x02id\x18\x02 \x01(\tR\x02id\x12\x16\n" +
@@ -3992,7 +4018,8 @@ const file_kinesin_v1_kinesin_proto_rawDesc = "" +
 	"\x0etimeout_micros\x18\r \x01(\x03R\rtimeoutMicros\x12\x18\n" +
 	"\apayload\x18\x0e \x01(\fR\apayload\x12\x1f\n" +
 	"\vhold_micros\x18\x0f \x01(\x03R\n" +
-	"holdMicros\"h\n" +
+	"holdMicros\x12 \n" +
+	"\vtraceparent\x18\x10 \x01(\tR\vtraceparent\"h\n" +
 	"\tResultAck\x12\x12\n" +
 	"\x04task\x18\x01 \x01(\fR\x04task\x12\x18\n" +
 	"\aattempt\x18\x02 \x01(\rR\aattempt\x12-\n" +
