@@ -240,7 +240,8 @@ func (in *Inbound) dropped(ctx context.Context, ops []store.Op, outcomes []error
 	for i, outcome := range outcomes {
 		t := &ops[i].Task
 		if ops[i].Kind == store.PutTask && (outcome == nil || errors.Is(outcome, store.ErrConflict)) {
-			rest = append(rest, store.Op{Kind: store.DeleteWaiting, Lazy: true, Task: *t})
+			key := task.Task{ID: t.ID, Partition: t.Partition, Due: t.Due} // whatever its Seq is
+			rest = append(rest, store.Op{Kind: store.DeleteWaiting, Lazy: true, Task: key})
 		}
 		switch {
 		case outcome != nil:
