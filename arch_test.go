@@ -47,6 +47,7 @@ var table = []row{
 	{name: "."},
 	{name: "task", stdOnly: true},
 	{name: "internal/clock", may: []string{"task"}},
+	{name: "internal/inproc", stdOnly: true},
 	{name: "internal/gather", may: []string{"task", "internal/clock"}},
 	{name: "internal/awsclient", may: []string{"task", "internal/clock"}},
 	{name: "internal/awslocal"},
@@ -85,12 +86,13 @@ var table = []row{
 
 	{name: "sdk", may: slices.Concat(wire, []string{"task", "controller", "internal/clock"}), tests: []string{"sdk/sdktest", "server"}, never: serverSide},
 	{
-		name: "sdk/sdktest", may: slices.Concat(seams, wire, []string{"store/mem", "queue/mem", "controller", "sdk", "server/node"}),
+		name: "sdk/sdktest", may: slices.Concat(seams, wire, []string{"store/mem", "queue/mem", "controller", "sdk", "server/node", "internal/inproc"}),
 		never: []string{"store/pebble", "github.com/cockroachdb", "github.com/aws"}, // keeps users' tests quick to build
 	},
 
 	{
 		name: "server/node", may: slices.Concat(seams, wire, []string{"partition/fleet", "inbound", "inbound/buffer", "scheduler", "dispatcher", "hsc", "internal/*"}),
+		tests: []string{"sdk", "controller", "test/checker"},
 		never: []string{"store/pebble", "store/mem", "queue/mem", "github.com/cockroachdb", "github.com/aws"},
 	},
 	{name: "server", may: slices.Concat(wire, drivers, []string{"task", "store", "queue", "partition", "server/node", "internal/*"}), tests: []string{"sdk", "controller", "catalog"}},
@@ -113,7 +115,7 @@ var planned []string
 var reserved = map[string][]string{
 	"github.com/cockroachdb": {"store/pebble"},
 	"github.com/spf13":       {"cmd/kinesin/cli"},
-	"github.com/aws":         {"store/dynamo", "queue/sqs", "internal/awslocal", "internal/awsfake", "internal/awsfake/fakedynamo", "internal/awsfake/fakesqs"},
+	"github.com/aws":         {"store/dynamo", "queue/sqs", "internal/awsclient", "internal/awslocal", "internal/awsfake", "internal/awsfake/fakedynamo", "internal/awsfake/fakesqs"},
 	"github.com/Shopify":     {"internal/awslocal"},
 	"k8s.io":                 {},
 }
