@@ -112,13 +112,15 @@ const (
 	// PutWaiting adds a waiting row for Task; conflicts when the key exists.
 	PutWaiting OpKind = iota + 1
 	// DeleteWaiting removes the waiting row of Task's key; conflicts when there is none, and unless the row's
-	// Seq is Task.Seq or Task.Seq is 0.
+	// Seq is Task.Seq or Task.Seq is 0. With Lazy or Seq 0 a driver may take a row that is not there for removed.
 	DeleteWaiting
 	// PutTask adds a task row; conflicts when the id exists.
 	PutTask
 	// ReplaceTask replaces the task row of the same id; conflicts unless its Seq is Task.Seq-1.
 	ReplaceTask
 	// PutPayload adds the payload row Task.ID, which is the PayloadID of its task; conflicts when it exists.
+	// Task.Due, and Task.ExpireAt if it is known, tell a driver whose payloads expire by themselves how long
+	// the payload will be wanted.
 	PutPayload
 	// DeletePayload removes the payload row Task.ID, if there is one.
 	DeletePayload
@@ -137,7 +139,7 @@ const PatientMax = 4 * time.Millisecond
 // Op is one conditional write of one row.
 type Op struct {
 	Kind    OpKind
-	Task    task.Task // DeleteWaiting reads only its key and Seq, payload ops only its key
+	Task    task.Task // DeleteWaiting reads only its key and Seq, payload ops only its key and PutPayload's hints
 	Payload []byte
 	Control Control
 	// Lazy allows acknowledging before the write is durable. Losing it in a crash must be harmless.

@@ -95,8 +95,8 @@ type Driver struct {
 	shapes shapes
 	unread unreadableRows
 
-	life    sync.RWMutex // held for reading by every call, for writing by Close
-	closed  bool         // guarded by life
+	life    sync.RWMutex    // held for reading by every call, for writing by Close
+	closed  bool            // guarded by life
 	base    context.Context //nolint:containedctx // requests outlive the calls that share them
 	end     context.CancelFunc
 	running sync.WaitGroup // requests and timers

@@ -22,18 +22,6 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(awslocal.Main(m)) }
 
-// openLocal makes a driver on new tables in DynamoDB Local.
-func openLocal(t *testing.T, c dynamo.Config) (*dynamo.Driver, *dynamodb.Client) {
-	t.Helper()
-	local := awslocal.Start(t)
-	client := dynamodb.NewFromConfig(local.Config(t))
-	c.Prefix = local.Prefix(t)
-	if err := dynamo.Setup(t.Context(), client, c.Prefix, dynamo.SetupOptions{}); err != nil {
-		t.Fatal(err)
-	}
-	return dynamo.New(client, c), client
-}
-
 // swept is a driver whose Sweep does what DynamoDB does by itself, some time later: it deletes the rows that
 // expired. A payload goes with its task here, and not at its own time.
 type swept struct {
@@ -109,4 +97,12 @@ func openSwept(t *testing.T, c dynamo.Config) store.Driver {
 	return &swept{dynamo.New(client, c), client, c.Prefix}
 }
 
-var _ = mem.New
+// TestDifferential compares with the memory driver over random operations. Each run has tables of its own, so
+// that few are enough to take long.
+func TestDifferential(t *testing.T) {
+	storetest.Differential(t,
+		func() store.Driver { return mem.New() },
+		func() store.Driver { return openSwept(t, dynamo.Config{}) },
+		nil,
+	)
+}

@@ -255,4 +255,3 @@ func (d *Driver) asks() types.ReturnConsumedCapacity {
 	}
 	return types.ReturnConsumedCapacityIndexes
 }
-

@@ -33,8 +33,9 @@ type Change struct {
 
 // How long Setup waits for tables to become ACTIVE.
 const (
-	setupPollEvery = 500 * time.Millisecond
-	setupPollsMax  = 600 // 5 minutes a table
+	setupPollFirst = 10 * time.Millisecond // doubles up to setupPollEvery
+	setupPollEvery = time.Second
+	setupPollsMax  = 600 // 10 minutes a table
 )
 
 // ErrUnfixable says that a table differs in a way that Setup cannot or must not change; the text says how.
@@ -140,6 +141,7 @@ func definitions(spec *TableSpec) []types.AttributeDefinition {
 
 // finish waits for a table, and adds the indexes and the TTL it lacks.
 func (s *setup) finish(ctx context.Context, spec *TableSpec) error {
+	wait := setupPollFirst
 	for range setupPollsMax {
 		left, err := checkTable(ctx, s.api, spec)
 		if err != nil || len(left) == 0 {
@@ -148,9 +150,10 @@ func (s *setup) finish(ctx context.Context, spec *TableSpec) error {
 		if err := s.fix(ctx, spec, left); err != nil {
 			return err
 		}
-		if err := clock.Sleep(ctx, s.Clock, setupPollEvery); err != nil {
+		if err := clock.Sleep(ctx, s.Clock, wait); err != nil {
 			return fmt.Errorf("wait for table %s: %w", spec.Name, err)
 		}
+		wait = min(2*wait, setupPollEvery)
 	}
 	return fmt.Errorf("table %s is not ready after %v: run setup again when it is", spec.Name, setupPollEvery*setupPollsMax)
 }

@@ -102,8 +102,6 @@ func newShapes(t *tables) shapes {
 	} {
 		one.write()
 	}
-	// Everything that can be absent without harm is deleted in any case; see Driver.Apply.
-	s.deleteAnyWaiting.condition = aws.String("attribute_exists(" + attrRow + ")")
 	return s
 }
 

@@ -68,7 +68,7 @@ func (d *Driver) encode(w *write, op *store.Op) error {
 	switch op.Kind {
 	case store.PutWaiting, store.ReplaceWaiting, store.DeleteWaiting:
 		// A deletion in a batch cannot tell whether there was a row.
-		w.alone = op.Kind == store.DeleteWaiting && !op.Lazy
+		w.alone = op.Kind == store.DeleteWaiting && !op.Lazy && op.Task.Seq != 0
 		return w.waiting(&op.Task)
 	case store.PutTask, store.ReplaceTask:
 		return w.task(&op.Task)
