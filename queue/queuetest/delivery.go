@@ -5,7 +5,6 @@ import (
 	"errors"
 	"reflect"
 	"slices"
-	"testing/synctest"
 	"time"
 
 	"github.com/kinesin-io/kinesin/queue"
@@ -40,8 +39,19 @@ func limited(s *suite) {
 	for i := range 5 {
 		s.send(message(high, i, s.Now()))
 	}
-	s.receive([]queue.Name{high}, 2, 0).want(0, 1)
-	s.receive([]queue.Name{high}, 3, 0).want(2, 3, 4)
+	if s.Exact {
+		s.receive([]queue.Name{high}, 2, 0).want(0, 1)
+		s.receive([]queue.Name{high}, 3, 0).want(2, 3, 4)
+		return
+	}
+	seen := map[int]bool{}
+	for len(seen) < 5 {
+		r := s.receive([]queue.Name{high}, 2, 0)
+		r.wantSome(nil)
+		for _, n := range numbers(r.got) {
+			seen[n] = true
+		}
+	}
 }
 
 func namesInOrder(s *suite) {
@@ -91,6 +101,8 @@ func released(s *suite) {
 	s.must(s.Driver.Release(s.Context(), first[:1], 0))
 	s.must(s.Driver.Delete(s.Context(), first[:1]))
 	s.wantDepth(high, 0, 3)
+	s.must(s.Driver.Release(s.Context(), again, 0))
+	again = s.receive([]queue.Name{high}, 10, 0).want(1)
 	s.must(s.Driver.Delete(s.Context(), again))
 	s.wantDepth(high, 0, 2)
 }
@@ -135,15 +147,28 @@ func wakesOne(s *suite) {
 	}
 	for sent := range waiting {
 		s.send(message([]queue.Name{low, high}[sent%2], sent, s.Now()))
-		over := 0
-		for _, r := range waiting {
-			if r.isOver() {
-				over++
-			}
-		}
-		if over != sent+1 {
+		if over := s.over(waiting, sent+1); over != sent+1 {
 			s.Fatalf("after %d messages %d receivers are back", sent+1, over)
 		}
+	}
+}
+
+// over counts the Receives that are over, which must become so many.
+func (s *suite) over(receipts []*receipt, want int) int {
+	s.settle()
+	for began := time.Now(); ; { //nolint:forbidigo // the service's time
+		over := 0
+		for _, r := range receipts {
+			select {
+			case <-r.done:
+				over++
+			default:
+			}
+		}
+		if !s.real || over >= want || time.Since(began) > patience { //nolint:forbidigo // the service's time
+			return over
+		}
+		time.Sleep(moment / 20) //nolint:forbidigo // the service's time
 	}
 }
 
@@ -166,12 +191,17 @@ func noNames(s *suite) { s.receive(nil, 10, 0).end() }
 // cancelledWhileWoken sends a message and cancels the receiver it wakes: one of the two
 // receivers must come back with it.
 func cancelledWhileWoken(s *suite) {
-	for i := range 100 {
+	rounds := 100
+	if s.real {
+		rounds = 10
+	}
+	for i := range rounds {
 		first := s.receive([]queue.Name{high}, 10, 0)
 		second := s.receive([]queue.Name{low, high}, 10, 0)
 		s.send(message(high, i, s.Now()))
 		first.cancel(errCancelled)
-		synctest.Wait()
+		<-first.done
+		s.settle()
 		if errors.Is(first.err, errCancelled) {
 			s.must(s.Driver.Delete(s.Context(), second.want(i)))
 			continue
@@ -212,16 +242,34 @@ func dropped(s *suite) {
 	}
 	other := queue.Name{Lambda: 8}
 	s.send(message(high, 1, s.Now()), message(low, 2, s.Now().Add(time.Hour)), message(high, 3, s.Now()), message(other, 4, s.Now()))
-	got := s.receive([]queue.Name{high}, 1, 0).want(1)
+	got := s.receive([]queue.Name{high}, 1, 0)
+	got.wantSome(nil)
 	waiting := s.receive([]queue.Name{low}, 1, 0)
+	if s.Forget != nil {
+		s.Forget(high.Lambda)
+	}
 	s.must(d.Drop(s.Context(), high.Lambda))
-	s.wantDepth(high, 0, 0)
-	s.wantDepth(low, 0, 0)
-	s.must(s.Driver.Release(s.Context(), got, 0))
-	s.wantDepth(high, 0, 0)
-	s.Advance(2 * time.Hour)
+	s.wantGone(high)
+	s.wantGone(low)
+	s.must(s.Driver.Release(s.Context(), got.got, 0))
+	s.wantGone(high)
+	if !s.real {
+		s.Advance(2 * time.Hour)
+	}
 	waiting.wantWaiting()
-	s.send(message(low, 5, s.Now()))
-	waiting.want(5)
+	if s.Forget == nil { // it may be used on
+		s.send(message(low, 5, s.Now()))
+		waiting.want(5)
+	} else {
+		waiting.end()
+	}
 	s.receive([]queue.Name{high, low, other}, 9, 0).want(4)
+}
+
+// wantGone checks that a queue is empty; one whose lambda is forgotten may not even be known.
+func (s *suite) wantGone(name queue.Name) {
+	s.Helper()
+	if s.Forget == nil {
+		s.wantDepth(name, 0, 0)
+	}
 }

@@ -181,9 +181,11 @@ func (l *local) send(d *sqs.Driver, messages ...queue.Message) {
 func TestIdleLatency(t *testing.T) {
 	t.Parallel()
 	l := onElasticMQ(t)
+	start0 := time.Now()
 	d, c := l.open(nil)
 	l.create(d, task.Lambda{Name: "mail", Ref: 7})
 	names := []queue.Name{{Lambda: 7}, {Lambda: 7, Class: queue.Suspect}}
+	t.Log(time.Since(start0))
 	for i := range 20 {
 		got := make(chan queue.Message, 1)
 		go func() {
@@ -205,8 +207,9 @@ func TestIdleLatency(t *testing.T) {
 		}
 		_ = d.Delete(t.Context(), []queue.Message{m})
 	}
+	closing := time.Now()
 	if err := d.Close(); err != nil {
 		t.Error(err)
 	}
-	t.Log(c)
+	t.Log(c, time.Since(closing))
 }

@@ -22,7 +22,7 @@ const (
 type hand struct {
 	mu       sync.Mutex // guards all below
 	pieces   map[uint64]*piece
-	messages map[string]*held // by SQS's message id
+	messages map[string]*held // by lane.idOf
 	numbers  uint64
 	deleted  recent
 	sweeping bool
@@ -32,7 +32,7 @@ type hand struct {
 // held is one message in hand.
 type held struct {
 	lane     *lane
-	id       string // SQS's message id
+	id       string // see lane.idOf
 	handle   string // of its newest delivery
 	received task.Instant
 	until    task.Instant // when others see it again, unless that is put off

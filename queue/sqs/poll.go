@@ -232,7 +232,7 @@ func (l *lane) accept(received []types.Message) {
 			messages = append(messages, queue.Message{Task: tasks[k]})
 		}
 		numbers = append(numbers, d.hand.add(&held{
-			lane: l, id: aws.ToString(m.MessageId), handle: aws.ToString(m.ReceiptHandle), received: now, until: now.Add(d.Visibility),
+			lane: l, id: l.idOf(m), handle: aws.ToString(m.ReceiptHandle), received: now, until: now.Add(d.Visibility),
 		}, len(tasks))...)
 	}
 	if len(messages) == 0 {
@@ -257,10 +257,13 @@ func (l *lane) returnAll(numbers []uint64) {
 	}
 }
 
+// idOf tells a message from all others in hand.
+func (l *lane) idOf(m *types.Message) string { return l.name + "/" + aws.ToString(m.MessageId) }
+
 // open returns the tasks of a message, or none after doing what is to be done with it.
 func (l *lane) open(m *types.Message, now task.Instant) []task.Task {
 	d, handle := l.driver, aws.ToString(m.ReceiptHandle)
-	switch d.hand.meet(aws.ToString(m.MessageId), handle, now.Add(d.Visibility)) {
+	switch d.hand.meet(l.idOf(m), handle, now.Add(d.Visibility)) {
 	case metInHand:
 		d.observeDiscarded(l.name, DiscardDuplicate)
 		return nil
@@ -279,10 +282,13 @@ func (l *lane) open(m *types.Message, now task.Instant) []task.Task {
 	l.depths.received(now, age, len(tasks))
 	l.noteSize(len(tasks))
 	d.observeReceived(l.name, len(tasks), age)
+	home := laneKey{} // the tasks of a message are all of one lane
 	for i := range tasks {
-		if !l.isHome(m, &tasks[i]) {
+		key := keyOf(queue.NameFor(&tasks[i]))
+		if (i == 0 || key != home) && !l.isHome(m, key) {
 			return nil
 		}
+		home = key
 	}
 	return tasks
 }
@@ -301,14 +307,9 @@ func (l *lane) refuse(m *types.Message, err error) {
 	l.deletes.add([]string{aws.ToString(m.ReceiptHandle)}, d.DeleteLinger, true)
 }
 
-// isHome reports whether a task's lambda has this queue. The tasks of one message are all of one queue, so one stray is
-// enough to send the message away. A lambda that is not known may have been created elsewhere a moment ago, or is gone;
+// isHome reports whether a task's lambda has this queue. If not, the message is sent away. A lambda that is not known may have been created elsewhere a moment ago, or is gone;
 // its name, and so its queue, may be another lambda's by now.
-func (l *lane) isHome(m *types.Message, t *task.Task) bool {
-	key := keyOf(queue.NameFor(t))
-	if key == l.key {
-		return true
-	}
+func (l *lane) isHome(m *types.Message, key laneKey) bool {
 	d, handle := l.driver, aws.ToString(m.ReceiptHandle)
 	name, err := d.queueName(key)
 	switch {

@@ -89,13 +89,21 @@ func (q *queue) move(m *message, to place) {
 	switch to {
 	case visible:
 		q.visible.ReplaceOrInsert(m)
-		close(q.woken)
-		q.woken = make(chan struct{})
+		q.wake()
 	case delayed, inFlight:
 		heap.Push(&q.hidden, hiding{m, m.visibleAt})
+		if q.hidden[0].message == m {
+			q.wake() // polls keep time for a later one
+		}
 	case gone:
 		delete(q.byID, m.id)
 	}
+}
+
+// wake has all polls look again.
+func (q *queue) wake() {
+	close(q.woken)
+	q.woken = make(chan struct{})
 }
 
 // settle does what time has done since: what was hidden becomes visible, what is too old goes, and
