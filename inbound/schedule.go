@@ -143,7 +143,8 @@ func (b *intake) plan(ctx context.Context, i int, l *catalog.Entry, t *task.Task
 	}
 	if len(payload) > b.Store.PayloadInlineMax() {
 		b.payloads = append(b.payloads, payloadOp{i, store.Op{
-			Kind: store.PutPayload, New: true, Payload: payload, Task: task.Task{ID: t.PayloadID(), Partition: t.Partition},
+			Kind: store.PutPayload, New: true, Payload: payload,
+			Task: task.Task{ID: t.PayloadID(), Partition: t.Partition, Due: t.Due, ExpireAt: max(t.Due, b.now).Add(l.Retention)},
 		}})
 	}
 	b.ops = append(b.ops, op)
