@@ -23,8 +23,11 @@ func testOneRacerWins(_ *testing.T, f *fixture) {
 		if round == 0 {
 			kind = store.PutTask
 		}
-		c := store.Control{Kind: "lease", Name: "n", Version: uint64(round + 1)}
+		// What is written differs, so that one whose answer was lost can tell its own row by reading it back.
+		mine := []byte{byte('a' + racer)}
+		c := store.Control{Kind: "lease", Name: "n", Version: uint64(round + 1), Value: mine}
 		waiting := newTask(1000+round, partA, at(1))
+		waiting.Payload, waiting.PayloadSize = mine, 1
 		taken := newTask(998, partA, at(1))
 		taken.Seq, taken.State, taken.Worker = uint64(round+2), task.Acquired, string(rune('a'+racer))
 		return []store.Op{
