@@ -15,6 +15,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/aws/aws-sdk-go-v2/aws"
+
 	"github.com/kinesin-io/kinesin/internal/clock"
 )
 
@@ -43,21 +45,27 @@ type Service struct {
 	ID     string // as in the errors of the SDK: "DynamoDB", "SQS"
 	Clock  clock.Clock
 	Faults *Faults
-	// Attempts is how often the client's own retryer tries a call that failed for a moment: throttled, a server
-	// error, no answer. It sees its own first try then, if that was done after all. Between tries nobody waits.
+	// Attempts is how often the client's own retryer tries a call that failed for a moment (throttled, a server
+	// error, no answer) unless the call has options of its own about that. It sees its own first try then, if that was
+	// done after all. Between tries nobody waits.
 	Attempts int
 	// Throttle and Broken are the service's errors for "too fast" and "my fault".
 	Throttle, Broken func() error
 }
 
-// Do runs one call: with its faults, its retries, and errors that look like the SDK's.
-func Do[Out any](ctx context.Context, s *Service, call string, run func() (*Out, error)) (*Out, error) {
+// Do runs one call: with its faults, its retries, and errors that look like the SDK's. retryer is what the call's
+// own options set, nil for nothing.
+func Do[Out any](ctx context.Context, s *Service, call string, retryer aws.Retryer, run func() (*Out, error)) (*Out, error) {
+	attempts := s.Attempts
+	if retryer != nil {
+		attempts = retryer.MaxAttempts()
+	}
 	for attempt := 1; ; attempt++ {
 		out, err := try(ctx, s, call, run)
 		if err == nil {
 			return out, nil
 		}
-		if attempt >= s.Attempts || !isPassing(err) || ctx.Err() != nil {
+		if attempt >= attempts || !isPassing(err) || ctx.Err() != nil {
 			return nil, operationError(s.ID, call, err)
 		}
 	}

@@ -16,8 +16,8 @@ import (
 var tableNameForm = regexp.MustCompile(`^[a-zA-Z0-9_.-]{3,255}$`)
 
 // CreateTable is the client's method. The table is active at once.
-func (db *DB) CreateTable(ctx context.Context, in *dynamodb.CreateTableInput, _ ...func(*dynamodb.Options)) (*dynamodb.CreateTableOutput, error) {
-	return do(ctx, db, "CreateTable", func(now task.Instant) (*dynamodb.CreateTableOutput, error) {
+func (db *DB) CreateTable(ctx context.Context, in *dynamodb.CreateTableInput, options ...func(*dynamodb.Options)) (*dynamodb.CreateTableOutput, error) {
+	return do(ctx, db, "CreateTable", options, func(now task.Instant) (*dynamodb.CreateTableOutput, error) {
 		if err := awsfake.Only(in, "TableName", "AttributeDefinitions", "KeySchema", "BillingMode", "GlobalSecondaryIndexes",
 			"Tags", "SSESpecification", "DeletionProtectionEnabled", "TableClass"); err != nil {
 			return nil, err
@@ -136,8 +136,8 @@ func (t *table) describe() *types.TableDescription {
 }
 
 // DescribeTable is the client's method.
-func (db *DB) DescribeTable(ctx context.Context, in *dynamodb.DescribeTableInput, _ ...func(*dynamodb.Options)) (*dynamodb.DescribeTableOutput, error) {
-	return do(ctx, db, "DescribeTable", func(task.Instant) (*dynamodb.DescribeTableOutput, error) {
+func (db *DB) DescribeTable(ctx context.Context, in *dynamodb.DescribeTableInput, options ...func(*dynamodb.Options)) (*dynamodb.DescribeTableOutput, error) {
+	return do(ctx, db, "DescribeTable", options, func(task.Instant) (*dynamodb.DescribeTableOutput, error) {
 		t, err := db.table(in.TableName)
 		if err != nil {
 			return nil, err
@@ -147,8 +147,8 @@ func (db *DB) DescribeTable(ctx context.Context, in *dynamodb.DescribeTableInput
 }
 
 // DeleteTable is the client's method.
-func (db *DB) DeleteTable(ctx context.Context, in *dynamodb.DeleteTableInput, _ ...func(*dynamodb.Options)) (*dynamodb.DeleteTableOutput, error) {
-	return do(ctx, db, "DeleteTable", func(task.Instant) (*dynamodb.DeleteTableOutput, error) {
+func (db *DB) DeleteTable(ctx context.Context, in *dynamodb.DeleteTableInput, options ...func(*dynamodb.Options)) (*dynamodb.DeleteTableOutput, error) {
+	return do(ctx, db, "DeleteTable", options, func(task.Instant) (*dynamodb.DeleteTableOutput, error) {
 		t, err := db.table(in.TableName)
 		if err != nil {
 			return nil, err
@@ -162,8 +162,8 @@ func (db *DB) DeleteTable(ctx context.Context, in *dynamodb.DeleteTableInput, _ 
 }
 
 // ListTables is the client's method; all names are on one page.
-func (db *DB) ListTables(ctx context.Context, in *dynamodb.ListTablesInput, _ ...func(*dynamodb.Options)) (*dynamodb.ListTablesOutput, error) {
-	return do(ctx, db, "ListTables", func(task.Instant) (*dynamodb.ListTablesOutput, error) {
+func (db *DB) ListTables(ctx context.Context, in *dynamodb.ListTablesInput, options ...func(*dynamodb.Options)) (*dynamodb.ListTablesOutput, error) {
+	return do(ctx, db, "ListTables", options, func(task.Instant) (*dynamodb.ListTablesOutput, error) {
 		if err := awsfake.Only(in); err != nil {
 			return nil, err
 		}
@@ -177,8 +177,8 @@ func (db *DB) ListTables(ctx context.Context, in *dynamodb.ListTablesInput, _ ..
 }
 
 // UpdateTimeToLive is the client's method. It works at once; AWS takes up to an hour.
-func (db *DB) UpdateTimeToLive(ctx context.Context, in *dynamodb.UpdateTimeToLiveInput, _ ...func(*dynamodb.Options)) (*dynamodb.UpdateTimeToLiveOutput, error) {
-	return do(ctx, db, "UpdateTimeToLive", func(task.Instant) (*dynamodb.UpdateTimeToLiveOutput, error) {
+func (db *DB) UpdateTimeToLive(ctx context.Context, in *dynamodb.UpdateTimeToLiveInput, options ...func(*dynamodb.Options)) (*dynamodb.UpdateTimeToLiveOutput, error) {
+	return do(ctx, db, "UpdateTimeToLive", options, func(task.Instant) (*dynamodb.UpdateTimeToLiveOutput, error) {
 		t, err := db.table(in.TableName)
 		if err != nil {
 			return nil, err
@@ -203,8 +203,8 @@ func (db *DB) UpdateTimeToLive(ctx context.Context, in *dynamodb.UpdateTimeToLiv
 }
 
 // DescribeTimeToLive is the client's method.
-func (db *DB) DescribeTimeToLive(ctx context.Context, in *dynamodb.DescribeTimeToLiveInput, _ ...func(*dynamodb.Options)) (*dynamodb.DescribeTimeToLiveOutput, error) {
-	return do(ctx, db, "DescribeTimeToLive", func(task.Instant) (*dynamodb.DescribeTimeToLiveOutput, error) {
+func (db *DB) DescribeTimeToLive(ctx context.Context, in *dynamodb.DescribeTimeToLiveInput, options ...func(*dynamodb.Options)) (*dynamodb.DescribeTimeToLiveOutput, error) {
+	return do(ctx, db, "DescribeTimeToLive", options, func(task.Instant) (*dynamodb.DescribeTimeToLiveOutput, error) {
 		t, err := db.table(in.TableName)
 		if err != nil {
 			return nil, err

@@ -13,8 +13,8 @@ import (
 )
 
 // UpdateTable is the client's method. It adds indexes, which are filled at once, and sets deletion protection.
-func (db *DB) UpdateTable(ctx context.Context, in *dynamodb.UpdateTableInput, _ ...func(*dynamodb.Options)) (*dynamodb.UpdateTableOutput, error) {
-	return do(ctx, db, "UpdateTable", func(now task.Instant) (*dynamodb.UpdateTableOutput, error) {
+func (db *DB) UpdateTable(ctx context.Context, in *dynamodb.UpdateTableInput, options ...func(*dynamodb.Options)) (*dynamodb.UpdateTableOutput, error) {
+	return do(ctx, db, "UpdateTable", options, func(now task.Instant) (*dynamodb.UpdateTableOutput, error) {
 		if err := awsfake.Only(in, "TableName", "AttributeDefinitions", "GlobalSecondaryIndexUpdates", "DeletionProtectionEnabled"); err != nil {
 			return nil, err
 		}
@@ -57,8 +57,8 @@ func (db *DB) createIndex(now task.Instant, t *table, spec *types.CreateGlobalSe
 }
 
 // UpdateContinuousBackups is the client's method. It makes no backups.
-func (db *DB) UpdateContinuousBackups(ctx context.Context, in *dynamodb.UpdateContinuousBackupsInput, _ ...func(*dynamodb.Options)) (*dynamodb.UpdateContinuousBackupsOutput, error) {
-	return do(ctx, db, "UpdateContinuousBackups", func(task.Instant) (*dynamodb.UpdateContinuousBackupsOutput, error) {
+func (db *DB) UpdateContinuousBackups(ctx context.Context, in *dynamodb.UpdateContinuousBackupsInput, options ...func(*dynamodb.Options)) (*dynamodb.UpdateContinuousBackupsOutput, error) {
+	return do(ctx, db, "UpdateContinuousBackups", options, func(task.Instant) (*dynamodb.UpdateContinuousBackupsOutput, error) {
 		_, err := db.table(in.TableName)
 		return &dynamodb.UpdateContinuousBackupsOutput{}, err
 	})

@@ -18,8 +18,8 @@ import (
 const statementsMax = 25
 
 // ExecuteStatement is the client's method. A SELECT must name the whole key.
-func (db *DB) ExecuteStatement(ctx context.Context, in *dynamodb.ExecuteStatementInput, _ ...func(*dynamodb.Options)) (*dynamodb.ExecuteStatementOutput, error) {
-	return do(ctx, db, "ExecuteStatement", func(now task.Instant) (*dynamodb.ExecuteStatementOutput, error) {
+func (db *DB) ExecuteStatement(ctx context.Context, in *dynamodb.ExecuteStatementInput, options ...func(*dynamodb.Options)) (*dynamodb.ExecuteStatementOutput, error) {
+	return do(ctx, db, "ExecuteStatement", options, func(now task.Instant) (*dynamodb.ExecuteStatementOutput, error) {
 		if err := awsfake.Only(in, "Statement", "Parameters", "ConsistentRead", "ReturnConsumedCapacity", "ReturnValuesOnConditionCheckFailure"); err != nil {
 			return nil, err
 		}
@@ -42,9 +42,9 @@ func (db *DB) ExecuteStatement(ctx context.Context, in *dynamodb.ExecuteStatemen
 }
 
 // BatchExecuteStatement is the client's method. Every statement succeeds or fails by itself.
-func (db *DB) BatchExecuteStatement(ctx context.Context, in *dynamodb.BatchExecuteStatementInput, _ ...func(*dynamodb.Options)) (*dynamodb.BatchExecuteStatementOutput, error) {
+func (db *DB) BatchExecuteStatement(ctx context.Context, in *dynamodb.BatchExecuteStatementInput, options ...func(*dynamodb.Options)) (*dynamodb.BatchExecuteStatementOutput, error) {
 	const call = "BatchExecuteStatement"
-	return do(ctx, db, call, func(now task.Instant) (*dynamodb.BatchExecuteStatementOutput, error) {
+	return do(ctx, db, call, options, func(now task.Instant) (*dynamodb.BatchExecuteStatementOutput, error) {
 		all, err := db.parseBatch(in)
 		if err != nil {
 			return nil, err

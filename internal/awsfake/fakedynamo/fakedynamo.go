@@ -13,6 +13,9 @@ import (
 	"sync"
 	"time"
 
+	"github.com/aws/aws-sdk-go-v2/aws"
+	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
+
 	"github.com/kinesin-io/kinesin/internal/awsfake"
 	"github.com/kinesin-io/kinesin/internal/clock"
 	"github.com/kinesin-io/kinesin/task"
@@ -77,8 +80,8 @@ func (db *DB) Spent() Spent {
 }
 
 // do runs one call under the lock.
-func do[Out any](ctx context.Context, db *DB, call string, run func(now task.Instant) (*Out, error)) (*Out, error) {
-	return awsfake.Do(ctx, db.service, call, func() (*Out, error) {
+func do[Out any](ctx context.Context, db *DB, call string, options []func(*dynamodb.Options), run func(now task.Instant) (*Out, error)) (*Out, error) {
+	return awsfake.Do(ctx, db.service, call, retryer(options), func() (*Out, error) {
 		db.mu.Lock()
 		defer db.mu.Unlock()
 		now := db.cfg.Clock.Now()
@@ -87,6 +90,15 @@ func do[Out any](ctx context.Context, db *DB, call string, run func(now task.Ins
 		}
 		return run(now)
 	})
+}
+
+// retryer is what the options of a call set.
+func retryer(options []func(*dynamodb.Options)) aws.Retryer {
+	var o dynamodb.Options
+	for _, set := range options {
+		set(&o)
+	}
+	return o.Retryer
 }
 
 func (db *DB) table(name *string) (*table, error) {

@@ -34,8 +34,8 @@ func (db *DB) read(now task.Instant, t *table, key item, strong bool, b *bill) (
 }
 
 // GetItem is the client's method.
-func (db *DB) GetItem(ctx context.Context, in *dynamodb.GetItemInput, _ ...func(*dynamodb.Options)) (*dynamodb.GetItemOutput, error) {
-	return do(ctx, db, "GetItem", func(now task.Instant) (*dynamodb.GetItemOutput, error) {
+func (db *DB) GetItem(ctx context.Context, in *dynamodb.GetItemInput, options ...func(*dynamodb.Options)) (*dynamodb.GetItemOutput, error) {
+	return do(ctx, db, "GetItem", options, func(now task.Instant) (*dynamodb.GetItemOutput, error) {
 		if err := awsfake.Only(in, "TableName", "Key", "ConsistentRead", "ProjectionExpression", "ExpressionAttributeNames", "ReturnConsumedCapacity"); err != nil {
 			return nil, err
 		}
@@ -85,8 +85,8 @@ func kept(m item, keep []string) item {
 
 // BatchGetItem is the client's method. It answers in no promised order, leaves what is above 16 MB, throttled or struck by
 // awsfake.Partial unprocessed, and fails only when all of it is throttled.
-func (db *DB) BatchGetItem(ctx context.Context, in *dynamodb.BatchGetItemInput, _ ...func(*dynamodb.Options)) (*dynamodb.BatchGetItemOutput, error) {
-	return do(ctx, db, "BatchGetItem", func(now task.Instant) (*dynamodb.BatchGetItemOutput, error) {
+func (db *DB) BatchGetItem(ctx context.Context, in *dynamodb.BatchGetItemInput, options ...func(*dynamodb.Options)) (*dynamodb.BatchGetItemOutput, error) {
+	return do(ctx, db, "BatchGetItem", options, func(now task.Instant) (*dynamodb.BatchGetItemOutput, error) {
 		if err := awsfake.Only(in, "RequestItems", "ReturnConsumedCapacity"); err != nil {
 			return nil, err
 		}

@@ -130,8 +130,8 @@ func (s *source) start(key item) (row, error) {
 }
 
 // Query is the client's method.
-func (db *DB) Query(ctx context.Context, in *dynamodb.QueryInput, _ ...func(*dynamodb.Options)) (*dynamodb.QueryOutput, error) {
-	return do(ctx, db, "Query", func(now task.Instant) (*dynamodb.QueryOutput, error) {
+func (db *DB) Query(ctx context.Context, in *dynamodb.QueryInput, options ...func(*dynamodb.Options)) (*dynamodb.QueryOutput, error) {
+	return do(ctx, db, "Query", options, func(now task.Instant) (*dynamodb.QueryOutput, error) {
 		if err := awsfake.Only(in, "TableName", "IndexName", "ConsistentRead", "ExclusiveStartKey", "KeyConditionExpression", "FilterExpression",
 			"ProjectionExpression", "ExpressionAttributeNames", "ExpressionAttributeValues", "Limit", "ScanIndexForward", "Select", "ReturnConsumedCapacity"); err != nil {
 			return nil, err
@@ -218,8 +218,8 @@ func (p *page) shown(want types.Select) []map[string]types.AttributeValue {
 }
 
 // Scan is the client's method.
-func (db *DB) Scan(ctx context.Context, in *dynamodb.ScanInput, _ ...func(*dynamodb.Options)) (*dynamodb.ScanOutput, error) {
-	return do(ctx, db, "Scan", func(now task.Instant) (*dynamodb.ScanOutput, error) {
+func (db *DB) Scan(ctx context.Context, in *dynamodb.ScanInput, options ...func(*dynamodb.Options)) (*dynamodb.ScanOutput, error) {
+	return do(ctx, db, "Scan", options, func(now task.Instant) (*dynamodb.ScanOutput, error) {
 		if err := awsfake.Only(in, "TableName", "IndexName", "ConsistentRead", "ExclusiveStartKey", "FilterExpression",
 			"ProjectionExpression", "ExpressionAttributeNames", "ExpressionAttributeValues", "Limit", "Select", "ReturnConsumedCapacity"); err != nil {
 			return nil, err

@@ -50,8 +50,8 @@ func (db *DB) perform(now task.Instant, w *write) (before, after item, b *bill, 
 }
 
 // PutItem is the client's method.
-func (db *DB) PutItem(ctx context.Context, in *dynamodb.PutItemInput, _ ...func(*dynamodb.Options)) (*dynamodb.PutItemOutput, error) {
-	return do(ctx, db, "PutItem", func(now task.Instant) (*dynamodb.PutItemOutput, error) {
+func (db *DB) PutItem(ctx context.Context, in *dynamodb.PutItemInput, options ...func(*dynamodb.Options)) (*dynamodb.PutItemOutput, error) {
+	return do(ctx, db, "PutItem", options, func(now task.Instant) (*dynamodb.PutItemOutput, error) {
 		if err := awsfake.Only(in, "TableName", "Item", "ConditionExpression", "ExpressionAttributeNames", "ExpressionAttributeValues",
 			"ReturnConsumedCapacity", "ReturnValues", "ReturnValuesOnConditionCheckFailure"); err != nil {
 			return nil, err
@@ -83,8 +83,8 @@ func (db *DB) PutItem(ctx context.Context, in *dynamodb.PutItemInput, _ ...func(
 }
 
 // UpdateItem is the client's method.
-func (db *DB) UpdateItem(ctx context.Context, in *dynamodb.UpdateItemInput, _ ...func(*dynamodb.Options)) (*dynamodb.UpdateItemOutput, error) {
-	return do(ctx, db, "UpdateItem", func(now task.Instant) (*dynamodb.UpdateItemOutput, error) {
+func (db *DB) UpdateItem(ctx context.Context, in *dynamodb.UpdateItemInput, options ...func(*dynamodb.Options)) (*dynamodb.UpdateItemOutput, error) {
+	return do(ctx, db, "UpdateItem", options, func(now task.Instant) (*dynamodb.UpdateItemOutput, error) {
 		if err := awsfake.Only(in, "TableName", "Key", "UpdateExpression", "ConditionExpression", "ExpressionAttributeNames",
 			"ExpressionAttributeValues", "ReturnConsumedCapacity", "ReturnValues", "ReturnValuesOnConditionCheckFailure"); err != nil {
 			return nil, err
@@ -111,8 +111,8 @@ func (db *DB) UpdateItem(ctx context.Context, in *dynamodb.UpdateItemInput, _ ..
 }
 
 // DeleteItem is the client's method.
-func (db *DB) DeleteItem(ctx context.Context, in *dynamodb.DeleteItemInput, _ ...func(*dynamodb.Options)) (*dynamodb.DeleteItemOutput, error) {
-	return do(ctx, db, "DeleteItem", func(now task.Instant) (*dynamodb.DeleteItemOutput, error) {
+func (db *DB) DeleteItem(ctx context.Context, in *dynamodb.DeleteItemInput, options ...func(*dynamodb.Options)) (*dynamodb.DeleteItemOutput, error) {
+	return do(ctx, db, "DeleteItem", options, func(now task.Instant) (*dynamodb.DeleteItemOutput, error) {
 		if err := awsfake.Only(in, "TableName", "Key", "ConditionExpression", "ExpressionAttributeNames", "ExpressionAttributeValues",
 			"ReturnConsumedCapacity", "ReturnValues", "ReturnValuesOnConditionCheckFailure"); err != nil {
 			return nil, err

@@ -18,8 +18,8 @@ import (
 var queueNameForm = regexp.MustCompile(`^[a-zA-Z0-9_-]{1,80}$`)
 
 // CreateQueue is the client's method. Who creates what is there, with the same attributes, gets it.
-func (s *SQS) CreateQueue(ctx context.Context, in *sqs.CreateQueueInput, _ ...func(*sqs.Options)) (*sqs.CreateQueueOutput, error) {
-	return do(ctx, s, "CreateQueue", func(now task.Instant) (*sqs.CreateQueueOutput, error) {
+func (s *SQS) CreateQueue(ctx context.Context, in *sqs.CreateQueueInput, options ...func(*sqs.Options)) (*sqs.CreateQueueOutput, error) {
+	return do(ctx, s, "CreateQueue", options, func(now task.Instant) (*sqs.CreateQueueOutput, error) {
 		name := aws.ToString(in.QueueName)
 		if !queueNameForm.MatchString(name) {
 			return nil, invalidValue("Can only include alphanumeric characters, hyphens, or underscores. 1 to 80 in length")
@@ -48,8 +48,8 @@ func (s *SQS) CreateQueue(ctx context.Context, in *sqs.CreateQueueInput, _ ...fu
 }
 
 // DeleteQueue is the client's method. It works at once; AWS takes up to a minute.
-func (s *SQS) DeleteQueue(ctx context.Context, in *sqs.DeleteQueueInput, _ ...func(*sqs.Options)) (*sqs.DeleteQueueOutput, error) {
-	return do(ctx, s, "DeleteQueue", func(now task.Instant) (*sqs.DeleteQueueOutput, error) {
+func (s *SQS) DeleteQueue(ctx context.Context, in *sqs.DeleteQueueInput, options ...func(*sqs.Options)) (*sqs.DeleteQueueOutput, error) {
+	return do(ctx, s, "DeleteQueue", options, func(now task.Instant) (*sqs.DeleteQueueOutput, error) {
 		q, err := s.queue(in.QueueUrl, now)
 		if err != nil {
 			return nil, err
@@ -63,8 +63,8 @@ func (s *SQS) DeleteQueue(ctx context.Context, in *sqs.DeleteQueueInput, _ ...fu
 }
 
 // GetQueueUrl is the client's method.
-func (s *SQS) GetQueueUrl(ctx context.Context, in *sqs.GetQueueUrlInput, _ ...func(*sqs.Options)) (*sqs.GetQueueUrlOutput, error) { //nolint:revive // the SDK's name
-	return do(ctx, s, "GetQueueUrl", func(task.Instant) (*sqs.GetQueueUrlOutput, error) {
+func (s *SQS) GetQueueUrl(ctx context.Context, in *sqs.GetQueueUrlInput, options ...func(*sqs.Options)) (*sqs.GetQueueUrlOutput, error) { //nolint:revive // the SDK's name
+	return do(ctx, s, "GetQueueUrl", options, func(task.Instant) (*sqs.GetQueueUrlOutput, error) {
 		if err := awsfake.Only(in, "QueueName"); err != nil {
 			return nil, err
 		}
@@ -77,8 +77,8 @@ func (s *SQS) GetQueueUrl(ctx context.Context, in *sqs.GetQueueUrlInput, _ ...fu
 }
 
 // GetQueueAttributes is the client's method.
-func (s *SQS) GetQueueAttributes(ctx context.Context, in *sqs.GetQueueAttributesInput, _ ...func(*sqs.Options)) (*sqs.GetQueueAttributesOutput, error) {
-	return do(ctx, s, "GetQueueAttributes", func(now task.Instant) (*sqs.GetQueueAttributesOutput, error) {
+func (s *SQS) GetQueueAttributes(ctx context.Context, in *sqs.GetQueueAttributesInput, options ...func(*sqs.Options)) (*sqs.GetQueueAttributesOutput, error) {
+	return do(ctx, s, "GetQueueAttributes", options, func(now task.Instant) (*sqs.GetQueueAttributesOutput, error) {
 		q, err := s.queue(in.QueueUrl, now)
 		if err != nil {
 			return nil, err
@@ -98,8 +98,8 @@ func (s *SQS) GetQueueAttributes(ctx context.Context, in *sqs.GetQueueAttributes
 }
 
 // SetQueueAttributes is the client's method.
-func (s *SQS) SetQueueAttributes(ctx context.Context, in *sqs.SetQueueAttributesInput, _ ...func(*sqs.Options)) (*sqs.SetQueueAttributesOutput, error) {
-	return do(ctx, s, "SetQueueAttributes", func(now task.Instant) (*sqs.SetQueueAttributesOutput, error) {
+func (s *SQS) SetQueueAttributes(ctx context.Context, in *sqs.SetQueueAttributesInput, options ...func(*sqs.Options)) (*sqs.SetQueueAttributesOutput, error) {
+	return do(ctx, s, "SetQueueAttributes", options, func(now task.Instant) (*sqs.SetQueueAttributesOutput, error) {
 		q, err := s.queue(in.QueueUrl, now)
 		if err != nil {
 			return nil, err
@@ -114,8 +114,8 @@ func (s *SQS) SetQueueAttributes(ctx context.Context, in *sqs.SetQueueAttributes
 }
 
 // ListQueues is the client's method; all names are on one page.
-func (s *SQS) ListQueues(ctx context.Context, in *sqs.ListQueuesInput, _ ...func(*sqs.Options)) (*sqs.ListQueuesOutput, error) {
-	return do(ctx, s, "ListQueues", func(task.Instant) (*sqs.ListQueuesOutput, error) {
+func (s *SQS) ListQueues(ctx context.Context, in *sqs.ListQueuesInput, options ...func(*sqs.Options)) (*sqs.ListQueuesOutput, error) {
+	return do(ctx, s, "ListQueues", options, func(task.Instant) (*sqs.ListQueuesOutput, error) {
 		if err := awsfake.Only(in, "QueueNamePrefix"); err != nil {
 			return nil, err
 		}
@@ -130,8 +130,8 @@ func (s *SQS) ListQueues(ctx context.Context, in *sqs.ListQueuesInput, _ ...func
 }
 
 // PurgeQueue is the client's method. It works at once; AWS takes up to a minute.
-func (s *SQS) PurgeQueue(ctx context.Context, in *sqs.PurgeQueueInput, _ ...func(*sqs.Options)) (*sqs.PurgeQueueOutput, error) {
-	return do(ctx, s, "PurgeQueue", func(now task.Instant) (*sqs.PurgeQueueOutput, error) {
+func (s *SQS) PurgeQueue(ctx context.Context, in *sqs.PurgeQueueInput, options ...func(*sqs.Options)) (*sqs.PurgeQueueOutput, error) {
+	return do(ctx, s, "PurgeQueue", options, func(now task.Instant) (*sqs.PurgeQueueOutput, error) {
 		q, err := s.queue(in.QueueUrl, now)
 		if err != nil {
 			return nil, err
@@ -148,8 +148,8 @@ func (s *SQS) PurgeQueue(ctx context.Context, in *sqs.PurgeQueueInput, _ ...func
 }
 
 // TagQueue is the client's method.
-func (s *SQS) TagQueue(ctx context.Context, in *sqs.TagQueueInput, _ ...func(*sqs.Options)) (*sqs.TagQueueOutput, error) {
-	return do(ctx, s, "TagQueue", func(now task.Instant) (*sqs.TagQueueOutput, error) {
+func (s *SQS) TagQueue(ctx context.Context, in *sqs.TagQueueInput, options ...func(*sqs.Options)) (*sqs.TagQueueOutput, error) {
+	return do(ctx, s, "TagQueue", options, func(now task.Instant) (*sqs.TagQueueOutput, error) {
 		q, err := s.queue(in.QueueUrl, now)
 		if err != nil {
 			return nil, err
@@ -160,8 +160,8 @@ func (s *SQS) TagQueue(ctx context.Context, in *sqs.TagQueueInput, _ ...func(*sq
 }
 
 // ListQueueTags is the client's method.
-func (s *SQS) ListQueueTags(ctx context.Context, in *sqs.ListQueueTagsInput, _ ...func(*sqs.Options)) (*sqs.ListQueueTagsOutput, error) {
-	return do(ctx, s, "ListQueueTags", func(now task.Instant) (*sqs.ListQueueTagsOutput, error) {
+func (s *SQS) ListQueueTags(ctx context.Context, in *sqs.ListQueueTagsInput, options ...func(*sqs.Options)) (*sqs.ListQueueTagsOutput, error) {
+	return do(ctx, s, "ListQueueTags", options, func(now task.Instant) (*sqs.ListQueueTagsOutput, error) {
 		q, err := s.queue(in.QueueUrl, now)
 		if err != nil {
 			return nil, err

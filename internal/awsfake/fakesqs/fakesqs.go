@@ -15,6 +15,9 @@ import (
 	"sync"
 	"time"
 
+	"github.com/aws/aws-sdk-go-v2/aws"
+	"github.com/aws/aws-sdk-go-v2/service/sqs"
+
 	"github.com/kinesin-io/kinesin/internal/awsfake"
 	"github.com/kinesin-io/kinesin/internal/clock"
 	"github.com/kinesin-io/kinesin/task"
@@ -107,13 +110,22 @@ func (s *SQS) count(call string) {
 }
 
 // do runs one call under the lock.
-func do[Out any](ctx context.Context, s *SQS, call string, run func(now task.Instant) (*Out, error)) (*Out, error) {
-	return awsfake.Do(ctx, s.service, call, func() (*Out, error) {
+func do[Out any](ctx context.Context, s *SQS, call string, options []func(*sqs.Options), run func(now task.Instant) (*Out, error)) (*Out, error) {
+	return awsfake.Do(ctx, s.service, call, retryer(options), func() (*Out, error) {
 		s.mu.Lock()
 		defer s.mu.Unlock()
 		s.count(call)
 		return run(s.cfg.Clock.Now())
 	})
+}
+
+// retryer is what the options of a call set.
+func retryer(options []func(*sqs.Options)) aws.Retryer {
+	var o sqs.Options
+	for _, set := range options {
+		set(&o)
+	}
+	return o.Retryer
 }
 
 const urlBase = "https://sqs.us-east-1.amazonaws.com/000000000000/"

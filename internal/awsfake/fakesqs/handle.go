@@ -65,9 +65,9 @@ func (q *queue) changeVisibility(now task.Instant, handle *string, seconds int32
 }
 
 // DeleteMessage is the client's method.
-func (s *SQS) DeleteMessage(ctx context.Context, in *sqs.DeleteMessageInput, _ ...func(*sqs.Options)) (*sqs.DeleteMessageOutput, error) {
+func (s *SQS) DeleteMessage(ctx context.Context, in *sqs.DeleteMessageInput, options ...func(*sqs.Options)) (*sqs.DeleteMessageOutput, error) {
 	const call = "DeleteMessage"
-	return do(ctx, s, call, func(now task.Instant) (*sqs.DeleteMessageOutput, error) {
+	return do(ctx, s, call, options, func(now task.Instant) (*sqs.DeleteMessageOutput, error) {
 		q, err := s.queue(in.QueueUrl, now)
 		if err != nil {
 			return nil, err
@@ -77,9 +77,9 @@ func (s *SQS) DeleteMessage(ctx context.Context, in *sqs.DeleteMessageInput, _ .
 }
 
 // DeleteMessageBatch is the client's method.
-func (s *SQS) DeleteMessageBatch(ctx context.Context, in *sqs.DeleteMessageBatchInput, _ ...func(*sqs.Options)) (*sqs.DeleteMessageBatchOutput, error) {
+func (s *SQS) DeleteMessageBatch(ctx context.Context, in *sqs.DeleteMessageBatchInput, options ...func(*sqs.Options)) (*sqs.DeleteMessageBatchOutput, error) {
 	const call = "DeleteMessageBatch"
-	return do(ctx, s, call, func(now task.Instant) (*sqs.DeleteMessageBatchOutput, error) {
+	return do(ctx, s, call, options, func(now task.Instant) (*sqs.DeleteMessageBatchOutput, error) {
 		q, err := s.queue(in.QueueUrl, now)
 		if err != nil {
 			return nil, err
@@ -97,8 +97,8 @@ func (s *SQS) DeleteMessageBatch(ctx context.Context, in *sqs.DeleteMessageBatch
 }
 
 // ChangeMessageVisibility is the client's method.
-func (s *SQS) ChangeMessageVisibility(ctx context.Context, in *sqs.ChangeMessageVisibilityInput, _ ...func(*sqs.Options)) (*sqs.ChangeMessageVisibilityOutput, error) {
-	return do(ctx, s, "ChangeMessageVisibility", func(now task.Instant) (*sqs.ChangeMessageVisibilityOutput, error) {
+func (s *SQS) ChangeMessageVisibility(ctx context.Context, in *sqs.ChangeMessageVisibilityInput, options ...func(*sqs.Options)) (*sqs.ChangeMessageVisibilityOutput, error) {
+	return do(ctx, s, "ChangeMessageVisibility", options, func(now task.Instant) (*sqs.ChangeMessageVisibilityOutput, error) {
 		q, err := s.queue(in.QueueUrl, now)
 		if err != nil {
 			return nil, err
@@ -108,9 +108,9 @@ func (s *SQS) ChangeMessageVisibility(ctx context.Context, in *sqs.ChangeMessage
 }
 
 // ChangeMessageVisibilityBatch is the client's method.
-func (s *SQS) ChangeMessageVisibilityBatch(ctx context.Context, in *sqs.ChangeMessageVisibilityBatchInput, _ ...func(*sqs.Options)) (*sqs.ChangeMessageVisibilityBatchOutput, error) {
+func (s *SQS) ChangeMessageVisibilityBatch(ctx context.Context, in *sqs.ChangeMessageVisibilityBatchInput, options ...func(*sqs.Options)) (*sqs.ChangeMessageVisibilityBatchOutput, error) {
 	const call = "ChangeMessageVisibilityBatch"
-	return do(ctx, s, call, func(now task.Instant) (*sqs.ChangeMessageVisibilityBatchOutput, error) {
+	return do(ctx, s, call, options, func(now task.Instant) (*sqs.ChangeMessageVisibilityBatchOutput, error) {
 		q, err := s.queue(in.QueueUrl, now)
 		if err != nil {
 			return nil, err

@@ -20,8 +20,8 @@ import (
 )
 
 // ReceiveMessage is the client's method.
-func (s *SQS) ReceiveMessage(ctx context.Context, in *sqs.ReceiveMessageInput, _ ...func(*sqs.Options)) (*sqs.ReceiveMessageOutput, error) {
-	return awsfake.Do(ctx, s.service, "ReceiveMessage", func() (*sqs.ReceiveMessageOutput, error) {
+func (s *SQS) ReceiveMessage(ctx context.Context, in *sqs.ReceiveMessageInput, options ...func(*sqs.Options)) (*sqs.ReceiveMessageOutput, error) {
+	return awsfake.Do(ctx, s.service, "ReceiveMessage", retryer(options), func() (*sqs.ReceiveMessageOutput, error) {
 		p, err := s.newPoll(in)
 		if err != nil {
 			return nil, err

@@ -20,8 +20,8 @@ import (
 )
 
 // SendMessage is the client's method.
-func (s *SQS) SendMessage(ctx context.Context, in *sqs.SendMessageInput, _ ...func(*sqs.Options)) (*sqs.SendMessageOutput, error) {
-	return do(ctx, s, "SendMessage", func(now task.Instant) (*sqs.SendMessageOutput, error) {
+func (s *SQS) SendMessage(ctx context.Context, in *sqs.SendMessageInput, options ...func(*sqs.Options)) (*sqs.SendMessageOutput, error) {
+	return do(ctx, s, "SendMessage", options, func(now task.Instant) (*sqs.SendMessageOutput, error) {
 		if err := awsfake.Only(in, "QueueUrl", "MessageBody", "DelaySeconds", "MessageAttributes", "MessageSystemAttributes"); err != nil {
 			return nil, err
 		}
@@ -41,9 +41,9 @@ func (s *SQS) SendMessage(ctx context.Context, in *sqs.SendMessageInput, _ ...fu
 }
 
 // SendMessageBatch is the client's method.
-func (s *SQS) SendMessageBatch(ctx context.Context, in *sqs.SendMessageBatchInput, _ ...func(*sqs.Options)) (*sqs.SendMessageBatchOutput, error) {
+func (s *SQS) SendMessageBatch(ctx context.Context, in *sqs.SendMessageBatchInput, options ...func(*sqs.Options)) (*sqs.SendMessageBatchOutput, error) {
 	const call = "SendMessageBatch"
-	return do(ctx, s, call, func(now task.Instant) (*sqs.SendMessageBatchOutput, error) {
+	return do(ctx, s, call, options, func(now task.Instant) (*sqs.SendMessageBatchOutput, error) {
 		q, err := s.queue(in.QueueUrl, now)
 		if err != nil {
 			return nil, err
