@@ -83,6 +83,13 @@ type watched struct {
 	reads       int
 }
 
+// set sets the places to interfere all at once.
+func (w *watched) set(beforeApply func([]store.Op), afterApply, afterTasks func()) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.beforeApply, w.afterApply, w.afterTasks = beforeApply, afterApply, afterTasks
+}
+
 func (w *watched) Apply(ctx context.Context, ops []store.Op) ([]error, error) {
 	w.mu.Lock()
 	before, after := w.beforeApply, w.afterApply
@@ -123,6 +130,12 @@ func (f *fixture) note(change func()) {
 
 func run(t *testing.T, test func(f *fixture)) {
 	t.Helper()
+	runWith(t, nil, test)
+}
+
+// runWith is run with another configuration.
+func runWith(t *testing.T, change func(f *fixture, c *inbound.Config), test func(f *fixture)) {
+	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		v := clock.NewVirtual(start, 1)
 		v.Settle(synctest.Wait)
@@ -134,7 +147,7 @@ func run(t *testing.T, test func(f *fixture)) {
 		f.queue = queue.New(f.line)
 		f.rows = &watched{Store: f.store}
 		lambdas := catalog.New(f.store, c, slog.New(slog.DiscardHandler))
-		f.Inbound = inbound.New(inbound.Config{
+		config := inbound.Config{
 			Store: f.rows, Queue: dropping{f.queue, f}, Catalog: lambdas, Sealer: f.seal, Scheduler: f, Workers: f, Clock: c,
 			Horizon: horizon, NearDepthMax: 8, DeliverReason: "not yet",
 			Hooks: inbound.Hooks{
@@ -142,7 +155,11 @@ func run(t *testing.T, test func(f *fixture)) {
 				Refused:  func(r kinesinv1.Reason) { f.note(func() { f.refused = append(f.refused, r) }) },
 				Internal: func(_ context.Context, _ string, err error) { f.note(func() { f.internal = append(f.internal, err) }) },
 			},
-		})
+		}
+		if change != nil {
+			change(f, &config)
+		}
+		f.Inbound = inbound.New(config)
 		var err error
 		if f.lambda, _, err = lambdas.Create(f.ctx, task.Lambda{Name: "mail", Shards: 2}); err != nil {
 			t.Fatal(err)
@@ -208,6 +225,13 @@ func (f *fixture) get(id string) *kinesinv1.GetResult {
 
 func (f *fixture) idOf(id string) task.ID {
 	f.t.Helper()
+	if task.IsInboundToken(id) {
+		token, err := task.NewInboundSealer(inboundKey).Open(id)
+		if err != nil {
+			f.t.Fatal(err)
+		}
+		return token.ID
+	}
 	token, err := f.seal.Open(id)
 	if err != nil {
 		f.t.Fatal(err)

@@ -1,0 +1,258 @@
+package inbound
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/kinesin-io/kinesin/api"
+	"github.com/kinesin-io/kinesin/api/kinesinv1"
+	"github.com/kinesin-io/kinesin/catalog"
+	"github.com/kinesin-io/kinesin/store"
+	"github.com/kinesin-io/kinesin/task"
+)
+
+// arrival is a task that comes out of the buffer.
+type arrival struct {
+	*kinesinv1.BufferedTask
+	tries  int  // how often it came, this time included
+	forced bool // by a person who knows that it may have run already
+}
+
+// verdict is what became of an arrival.
+type verdict uint8
+
+const (
+	taken    verdict = iota // it is in the store
+	later                   // the store did not take it
+	unknown                 // its lambda is not known
+	rejected                // it will never be taken as it is
+)
+
+type fate struct {
+	verdict verdict
+	reason  string // of a rejection
+	err     error
+}
+
+// takeIn stores arrivals, in the same way as Schedule does, with a fate for each.
+func (in *Inbound) takeIn(ctx context.Context, arrivals []arrival) []fate {
+	if len(arrivals) == 0 {
+		return nil
+	}
+	defer in.intakes.begin()()
+	b := newIntake(in, len(arrivals))
+	b.issued, b.errs = make([]string, len(arrivals)), make([]error, len(arrivals))
+	refreshed := false
+	for i := range arrivals {
+		b.issued[i] = arrivals[i].Id
+		err := b.admitArrival(ctx, i, &arrivals[i])
+		if errors.Is(err, catalog.ErrUnknown) && arrivals[i].tries >= unknownTriesMax && !refreshed {
+			refreshed = true // before it is set aside
+			if refreshErr := in.Catalog.Refresh(ctx); refreshErr != nil {
+				b.errs[i] = fmt.Errorf("%w: %w", store.ErrUnknown, refreshErr)
+				continue
+			}
+			err = b.admitArrival(ctx, i, &arrivals[i])
+		}
+		b.errs[i] = err
+	}
+	waiting := b.waitingOps()
+	b.store(ctx)
+	b.removeOvertaken(ctx, waiting)
+	b.announce(ctx)
+	fates := make([]fate, len(arrivals))
+	for i, err := range b.errs {
+		fates[i] = fateOf(err, &arrivals[i])
+	}
+	b.consumed(arrivals, fates)
+	return fates
+}
+
+func (b *intake) consumed(arrivals []arrival, fates []fate) {
+	n, age := 0, time.Duration(0)
+	for i := range fates {
+		if fates[i].verdict == taken {
+			n++
+			age = max(age, b.now.Sub(task.Instant(arrivals[i].AcceptedMicros)))
+		}
+	}
+	if n > 0 && b.Hooks.Consumed != nil {
+		b.Hooks.Consumed(n, age)
+	}
+}
+
+// admitArrival validates an arrival and plans its write. Its id says what the server that issued it decided, or who sent it
+// to the buffer; the item says the rest.
+func (b *intake) admitArrival(ctx context.Context, i int, a *arrival) error {
+	token, l, err := b.openIssued(a.Id)
+	if err != nil {
+		return err
+	}
+	item := a.Item
+	switch {
+	case l.Deleting:
+		return fmt.Errorf("%w %q: it is being deleted", catalog.ErrUnknown, l.Name)
+	case item.Lambda != l.Name:
+		return &notOursError{"its id is of lambda " + l.Name + ", and it asks for another"}
+	case item.Key != "":
+		return invalid("a task with a key cannot come through the buffer: schedule it through the API")
+	case token.ID.IsDerived() || token.ID[6]>>4 != 7:
+		return invalid("id: want a UUID version 7")
+	case isAhead(token.ID, b.now):
+		return invalid("id: its time is more than %v ahead of the server's clock", requestIDAheadMax)
+	case token.Due > b.now.Add(b.Horizon):
+		return b.tooFar()
+	}
+	t, err := b.build(l, item)
+	if err != nil {
+		return err
+	}
+	if t.Partition.Priority != token.Partition.Priority {
+		return &notOursError{"its id is of another priority than it asks for"}
+	}
+	if err := b.checkStale(token, l, a); err != nil {
+		return err
+	}
+	t.ID, t.Due = token.ID, token.Due.CeilMillis()
+	t.Created = min(max(task.Instant(a.AcceptedMicros), b.now.Add(-bufferLife)), b.now)
+	return b.plan(ctx, i, l, &t, item.Payload)
+}
+
+// openIssued finds the lambda of an id. One that it does not know may be known soon.
+func (b *intake) openIssued(id string) (task.Token, *catalog.Entry, error) {
+	if task.IsInboundToken(id) {
+		token, l, err := b.openInbound(id)
+		if errors.Is(err, task.ErrBadID) {
+			err = &notOursError{"its id was not issued with our inbound key"}
+		}
+		return token, l, err
+	}
+	token, err := b.Sealer.Open(id)
+	if err != nil {
+		return token, nil, &notOursError{"its id was not issued here"}
+	}
+	l := b.Catalog.ByRef(token.Partition.Lambda)
+	if l == nil {
+		return token, nil, fmt.Errorf("%w: the one it was accepted for is gone, or was created just now", catalog.ErrUnknown)
+	}
+	if int(token.Partition.Priority) >= len(l.Priorities) {
+		return token, nil, &notOursError{"its id is of a priority that the lambda does not have"}
+	}
+	return token, l, nil
+}
+
+// checkStale refuses what has come before and may have run since: the row that would tell is kept for the lambda's
+// retention only.
+func (b *intake) checkStale(token task.Token, l *catalog.Entry, a *arrival) error {
+	if a.tries <= 1 || a.forced {
+		return nil
+	}
+	if b.now < max(token.Due, task.Instant(a.AcceptedMicros)).Add(l.Retention) {
+		return nil
+	}
+	return &staleError{fmt.Sprintf("it came again later than %v, the retention of its lambda, after it was due: it may have run, and no row tells; "+
+		"a retry runs it", l.Retention)}
+}
+
+// notOursError is an arrival that nobody may have sent.
+type notOursError struct{ text string }
+
+func (e *notOursError) Error() string { return e.text }
+
+// staleError is an arrival that may have run already.
+type staleError struct{ text string }
+
+func (e *staleError) Error() string { return e.text }
+
+// waitingOps are the ops that put waiting rows.
+func (b *intake) waitingOps() (at []int) {
+	for k := range b.ops {
+		if b.ops[k].Kind == store.PutWaiting {
+			at = append(at, b.itemOf[k])
+		}
+	}
+	return at
+}
+
+// removeOvertaken takes waiting rows back whose task has a task row: it was cancelled while it was in the
+// buffer, or came a second time after it was dispatched. Who cancels puts the task row and then looks for a waiting row, here it is
+// the other way round, so that at least one of the two sees the other's.
+func (b *intake) removeOvertaken(ctx context.Context, items []int) {
+	places := b.places()
+	var ids []task.ID
+	var at []int
+	for _, i := range items {
+		if k, open := places[i]; open && b.errs[i] == nil {
+			ids, at = append(ids, b.ops[k].Task.ID), append(at, k)
+		}
+	}
+	if len(ids) == 0 {
+		return
+	}
+	rows, err := b.Store.Tasks(ctx, ids)
+	if err != nil {
+		for _, k := range at {
+			b.errs[b.itemOf[k]] = fmt.Errorf("%w: %w", store.ErrUnknown, err)
+		}
+		return
+	}
+	var removals []store.Op
+	var of []int
+	for n := range rows {
+		if !rows[n].ID.IsZero() {
+			k := at[n]
+			b.ops[k].Kind = 0
+			removals = append(removals, store.Op{Kind: store.DeleteWaiting, Task: b.ops[k].Task})
+			of = append(of, b.itemOf[k])
+		}
+	}
+	outcomes, err := b.Store.Apply(ctx, removals)
+	for n, i := range of {
+		if outcome := outcomeOf(outcomes, n, err); outcome != nil && !errors.Is(outcome, store.ErrConflict) {
+			b.errs[i] = outcome
+		}
+	}
+}
+
+// fateOf is what an error of the intake means for an arrival.
+func fateOf(err error, a *arrival) fate {
+	if err == nil {
+		return fate{verdict: taken}
+	}
+	var foreign *notOursError
+	var stale *staleError
+	switch {
+	case errors.Is(err, catalog.ErrUnknown):
+		if a.tries < unknownTriesMax && !a.forced {
+			return fate{verdict: unknown, err: err}
+		}
+		return fate{rejected, ReasonUnknownLambda, fmt.Errorf("%w; create it and retry", err)}
+	case errors.As(err, &foreign):
+		return fate{rejected, ReasonNotOurs, err}
+	case errors.As(err, &stale):
+		return fate{rejected, ReasonStale, err}
+	case errors.Is(err, store.ErrMalformed):
+		return fate{rejected, ReasonInvalid, err}
+	}
+	switch problem(err).Reason {
+	case kinesinv1.Reason_REASON_TOO_LARGE:
+		return fate{rejected, ReasonTooLarge, err}
+	case kinesinv1.Reason_REASON_INVALID, kinesinv1.Reason_REASON_KEY_CONFLICT, kinesinv1.Reason_REASON_UNSUPPORTED:
+		return fate{rejected, ReasonInvalid, err}
+	}
+	return fate{verdict: later, err: err}
+}
+
+// problemOf is a fate as the answer to a call.
+func (f *fate) problem() *kinesinv1.Problem {
+	switch f.verdict {
+	case taken:
+		return nil
+	case rejected:
+		return api.ProblemOf(invalid("%s: %v", f.reason, f.err))
+	case later, unknown:
+	}
+	return problem(f.err)
+}
