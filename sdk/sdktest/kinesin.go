@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/kinesin-io/kinesin/internal/clock"
+	"github.com/kinesin-io/kinesin/internal/inproc"
 	"github.com/kinesin-io/kinesin/partition"
 	queuemem "github.com/kinesin-io/kinesin/queue/mem"
 	"github.com/kinesin-io/kinesin/sdk"
@@ -42,7 +43,7 @@ type Kinesin struct {
 	tracker   *tracker
 	store     *storemem.Driver
 	node      *node.Node
-	transport *transport
+	transport *inproc.Transport
 	client    *sdk.Client
 	log       *output
 
@@ -140,7 +141,7 @@ func (k *Kinesin) compose() {
 	if err != nil {
 		k.tb.Fatalf("sdktest: start the server: %v", err)
 	}
-	k.node, k.transport = n, newTransport(n.Handler())
+	k.node, k.transport = n, inproc.New(n.Handler())
 	go func() {
 		defer close(k.nodeOver)
 		k.nodeErr = n.Run(k.base)
@@ -201,7 +202,7 @@ func (k *Kinesin) shut() {
 		k.tb.Errorf("sdktest: the server ended: %v", k.nodeErr)
 	}
 	k.client.Close()
-	k.transport.close()
+	k.transport.Close()
 	if err := k.node.Close(); err != nil {
 		k.tb.Errorf("sdktest: close the server: %v", err)
 	}

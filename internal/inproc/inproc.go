@@ -1,4 +1,6 @@
-package sdktest
+// Package inproc carries HTTP to a handler in the same process, for tests in virtual time: it
+// owns the pipes and the goroutine of each call, and opens no socket.
+package inproc
 
 import (
 	"context"
@@ -8,9 +10,9 @@ import (
 	"sync"
 )
 
-// transport carries HTTP requests to a handler in the same process: all of the wire contract
+// Transport carries HTTP requests to a handler in the same process: all of the wire contract
 // but the sockets. Request and response may go on at the same time, as streams need.
-type transport struct {
+type Transport struct {
 	handler http.Handler
 
 	mu     sync.Mutex // guards closed, and the adding to calls
@@ -18,17 +20,19 @@ type transport struct {
 	calls  sync.WaitGroup
 }
 
-func newTransport(h http.Handler) *transport { return &transport{handler: h} }
+// New returns a transport to a handler.
+func New(h http.Handler) *Transport { return &Transport{handler: h} }
 
-var errClosed = errors.New("this Kinesin is closed")
+// ErrClosed refuses requests after Close.
+var ErrClosed = errors.New("the server in this process is closed")
 
 // RoundTrip implements http.RoundTripper.
-func (t *transport) RoundTrip(r *http.Request) (*http.Response, error) {
+func (t *Transport) RoundTrip(r *http.Request) (*http.Response, error) {
 	if !t.begin() {
 		if r.Body != nil {
 			_ = r.Body.Close()
 		}
-		return nil, errClosed
+		return nil, ErrClosed
 	}
 	ctx, cancel := context.WithCancel(context.Background()) // no values cross the wire
 	stop := context.AfterFunc(r.Context(), cancel)
@@ -49,7 +53,7 @@ func (t *transport) RoundTrip(r *http.Request) (*http.Response, error) {
 	}
 }
 
-func (t *transport) begin() bool {
+func (t *Transport) begin() bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if !t.closed {
@@ -58,8 +62,8 @@ func (t *transport) begin() bool {
 	return !t.closed
 }
 
-// close refuses new requests and waits for those under way.
-func (t *transport) close() {
+// Close refuses new requests and waits for those under way.
+func (t *Transport) Close() {
 	t.mu.Lock()
 	t.closed = true
 	t.mu.Unlock()
@@ -67,10 +71,10 @@ func (t *transport) close() {
 }
 
 // serve runs the handler on the request as a server would see it.
-func (t *transport) serve(ctx context.Context, w *responseWriter, r *http.Request) {
+func (t *Transport) serve(ctx context.Context, w *responseWriter, r *http.Request) {
 	asked := r.Clone(ctx)
 	asked.Proto, asked.ProtoMajor, asked.ProtoMinor = "HTTP/2.0", 2, 0
-	asked.RequestURI, asked.RemoteAddr, asked.Host = r.URL.RequestURI(), "sdktest", r.URL.Host
+	asked.RequestURI, asked.RemoteAddr, asked.Host = r.URL.RequestURI(), "inproc", r.URL.Host
 	if asked.Body == nil {
 		asked.Body = http.NoBody
 	}
