@@ -1,0 +1,251 @@
+package dynamo_test
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/aws/aws-sdk-go-v2/aws"
+	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
+	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
+
+	"github.com/kinesin-io/kinesin/internal/awsfake"
+	"github.com/kinesin-io/kinesin/internal/awsfake/fakedynamo"
+	"github.com/kinesin-io/kinesin/store"
+	"github.com/kinesin-io/kinesin/store/dynamo"
+	"github.com/kinesin-io/kinesin/store/mem"
+	"github.com/kinesin-io/kinesin/store/storetest"
+	"github.com/kinesin-io/kinesin/task"
+)
+
+// The stand-in has the real limits; the client's own retryer would try three times if the driver let it.
+const clientAttempts = 3
+
+var (
+	_ dynamo.API      = (*fakedynamo.DB)(nil)
+	_ dynamo.AdminAPI = (*fakedynamo.DB)(nil)
+)
+
+const fakePrefix = "fake"
+
+// onFake is a driver over the stand-in. Its Sweep does what TTL does, at once.
+type onFake struct {
+	*dynamo.Driver
+
+	db *fakedynamo.DB
+}
+
+func openFake(tb testing.TB, f fakedynamo.Config, c dynamo.Config) *onFake {
+	tb.Helper()
+	f.Attempts = clientAttempts
+	db := fakedynamo.New(f)
+	c.Prefix = fakePrefix
+	for _, spec := range dynamo.Tables(fakePrefix) { // Setup would wait for them
+		if err := makeTable(db, &spec); err != nil {
+			tb.Fatal(err)
+		}
+	}
+	return &onFake{dynamo.New(db, c), db}
+}
+
+func makeTable(db *fakedynamo.DB, spec *dynamo.TableSpec) error {
+	ctx := context.Background() // a test of random operations has none of its own
+	if _, err := db.CreateTable(ctx, dynamo.CreateTableInput(spec, false)); err != nil || spec.TTL == "" {
+		return err
+	}
+	_, err := db.UpdateTimeToLive(ctx, &dynamodb.UpdateTimeToLiveInput{
+		TableName: &spec.Name, TimeToLiveSpecification: &types.TimeToLiveSpecification{Enabled: aws.Bool(true), AttributeName: &spec.TTL},
+	})
+	return err
+}
+
+func (d *onFake) Sweep(ctx context.Context, now task.Instant, limit int) (int, error) {
+	if n, err := d.Driver.Sweep(ctx, now, limit); n != 0 || err != nil {
+		return n, errors.Join(err, errors.New("the driver's own sweep is to do nothing"))
+	}
+	out, err := insist(func() (*dynamodb.ScanOutput, error) {
+		return d.db.Scan(ctx, &dynamodb.ScanInput{TableName: aws.String(fakePrefix + "-tasks"), ConsistentRead: aws.Bool(true)})
+	})
+	if err != nil {
+		return 0, err
+	}
+	n := 0
+	for _, row := range out.Items {
+		encoded, _ := row["r"].(*types.AttributeValueMemberB)
+		t, err := store.DecodeTask(encoded.Value)
+		if err != nil {
+			return n, err
+		}
+		x, expires := row["x"].(*types.AttributeValueMemberN)
+		if expires != t.State.IsEnd() || (expires && x.Value != expiry(t.ExpireAt)) {
+			return n, errors.New("a row that does not expire when it should")
+		}
+		if !expires || n == limit || t.ExpireAt > now {
+			continue
+		}
+		if err := d.expire(ctx, &t, row["i"]); err != nil {
+			return n, err
+		}
+		n++
+	}
+	return n, nil
+}
+
+// insist makes a call until it comes through the faults, which do not concern TTL.
+func insist[Out any](call func() (*Out, error)) (out *Out, err error) {
+	for range 100 {
+		if out, err = call(); err == nil {
+			break
+		}
+	}
+	return out, err
+}
+
+// expire deletes a row and, other than TTL, its payload with it.
+func (d *onFake) expire(ctx context.Context, t *task.Task, id types.AttributeValue) error {
+	key := map[string]types.AttributeValue{"i": id}
+	_, err := insist(func() (*dynamodb.DeleteItemOutput, error) {
+		return d.db.DeleteItem(ctx, &dynamodb.DeleteItemInput{TableName: aws.String(fakePrefix + "-tasks"), Key: key})
+	})
+	if err != nil {
+		return err
+	}
+	_, err = d.Apply(ctx, []store.Op{{Kind: store.DeletePayload, Task: task.Task{ID: t.PayloadID()}}})
+	return err
+}
+
+func TestConformanceOnFake(t *testing.T) {
+	t.Parallel()
+	storetest.Run(t, func(t *testing.T) store.Driver {
+		t.Helper()
+		return openFake(t, fakedynamo.Config{}, dynamo.Config{})
+	})
+}
+
+// settled is a driver whose writes go through a Store, which finds out what became of those that nobody can tell about.
+type settled struct {
+	*onFake
+
+	store *store.Store
+}
+
+// Apply divides a call where a key comes again: a Store cannot tell what became of the first of two writes that are both unknown.
+func (s *settled) Apply(ctx context.Context, ops []store.Op) ([]error, error) {
+	results := make([]error, 0, len(ops))
+	for len(ops) > 0 {
+		n := distinct(ops)
+		part, err := s.store.Apply(ctx, ops[:n])
+		if err != nil {
+			return nil, err
+		}
+		for i := range part {
+			if errors.Is(part[i], store.ErrMalformed) { // what the suite asks of drivers only
+				part[i] = s.quietly(ctx, ops[i])
+			}
+		}
+		results, ops = append(results, part...), ops[n:]
+	}
+	return results, nil
+}
+
+// quietly applies one write without faults, from now on.
+func (s *settled) quietly(ctx context.Context, op store.Op) error {
+	s.db.Faults.Off()
+	results, err := s.onFake.Apply(ctx, []store.Op{op})
+	if err != nil {
+		return err
+	}
+	return results[0]
+}
+
+// distinct is how many of the first ops have keys of their own.
+func distinct(ops []store.Op) int {
+	type key struct {
+		waiting, payload bool
+		id               task.ID
+		kind, name       string
+	}
+	seen := map[key]bool{}
+	for i := range ops {
+		k := key{kind: ops[i].Control.Kind, name: ops[i].Control.Name, id: ops[i].Task.ID}
+		switch ops[i].Kind {
+		case store.PutWaiting, store.ReplaceWaiting, store.DeleteWaiting:
+			k.waiting = true
+		case store.PutPayload, store.DeletePayload:
+			k.payload = true
+		case store.PutTask, store.ReplaceTask, store.PutControl, store.DeleteControl:
+		}
+		if seen[k] {
+			return i
+		}
+		seen[k] = true
+	}
+	return len(ops)
+}
+
+// troubles are every kind of trouble that a driver must not show, each often enough to strike every test.
+var troubles = map[string]func(*awsfake.Faults){
+	"throttled": func(f *awsfake.Faults) {
+		f.Odds(awsfake.Any, awsfake.Throttled, 0.1)
+		f.Odds("Statement", awsfake.Throttled, 0.1)
+	},
+	"unprocessed keys": func(f *awsfake.Faults) { f.Odds("BatchGetItem", awsfake.Partial, 0.3) },
+	"stalled": func(f *awsfake.Faults) {
+		f.StallFor(3 * time.Millisecond)
+		f.Odds(awsfake.Any, awsfake.Stalled, 0.2)
+	},
+	// Deletions answer as one: of two callers of whom either has deleted, none can be told that it was the other.
+	"writes that are lost, or not": func(f *awsfake.Faults) {
+		for _, call := range []string{"PutItem", "BatchExecuteStatement"} {
+			for _, fault := range []awsfake.Fault{awsfake.LostRequest, awsfake.LostAnswer, awsfake.Refused, awsfake.BrokenAfter} {
+				f.Odds(call, fault, 0.05)
+			}
+		}
+		f.Odds("BatchExecuteStatement", awsfake.Partial, 0.1)
+		f.Odds("BatchExecuteStatement", awsfake.PartialDone, 0.1)
+	},
+	"reads that fail": func(f *awsfake.Faults) {
+		for _, call := range []string{"GetItem", "BatchGetItem", "Query", "Scan"} {
+			f.Odds(call, awsfake.Refused, 0.1)
+			f.Odds(call, awsfake.LostAnswer, 0.1)
+		}
+	},
+}
+
+func TestConformanceOnFaultyFake(t *testing.T) {
+	t.Parallel()
+	for name, make := range troubles {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			storetest.Run(t, func(t *testing.T) store.Driver {
+				t.Helper()
+				d := openFake(t, fakedynamo.Config{Seed: 1, BaseLag: time.Hour}, dynamo.Config{})
+				make(d.db.Faults)
+				if strings.HasSuffix(t.Name(), "/ConcurrentQueue") {
+					// A row that was written, taken and deleted before its writer looked is written again: without a
+					// task row nothing tells. Deliveries may come twice, so that is allowed; the suite does not know it.
+					d.db.Faults.Odds("BatchExecuteStatement", awsfake.PartialDone, 0)
+					for _, call := range []string{"PutItem", "BatchExecuteStatement"} {
+						d.db.Faults.Odds(call, awsfake.LostAnswer, 0)
+						d.db.Faults.Odds(call, awsfake.BrokenAfter, 0)
+					}
+				}
+				return &settled{d, store.New(d.Driver, store.Config{})}
+			})
+		})
+	}
+}
+
+func TestDifferentialOnFake(t *testing.T) {
+	t.Parallel()
+	storetest.Differential(t,
+		func() store.Driver { return mem.New() },
+		func() store.Driver { return openFake(t, fakedynamo.Config{BaseLag: time.Hour}, dynamo.Config{}) },
+		func(d store.Driver) store.Driver {
+			old, _ := d.(*onFake)
+			_ = old.Close()
+			return &onFake{dynamo.New(old.db, dynamo.Config{Prefix: fakePrefix}), old.db}
+		})
+}
