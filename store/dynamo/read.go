@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"time"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
@@ -17,9 +18,12 @@ import (
 
 // Bounds of reads.
 const (
-	getMax         = 100 // rows of a BatchGetItem, DynamoDB's limit
-	getsAtOnceMax  = 4   // requests of one call
-	failedReadsMax = 4   // requests of one read that may fail for another reason than a throttle
+	getMax        = 100 // rows of a BatchGetItem, DynamoDB's limit
+	getsAtOnceMax = 4   // requests of one call
+	// A read may fail for another reason than a throttle so often; and less often when it takes long.
+	failedReadsMax     = 8
+	failedReadsSlowMax = 3
+	slowAfter          = 3 * time.Second
 )
 
 type item = map[string]types.AttributeValue
@@ -41,7 +45,9 @@ func (d *Driver) retry(ctx context.Context, table string, try func() error) erro
 				return fmt.Errorf("%w: table %s for %v: %w", store.ErrThrottled, table, waited, err)
 			}
 		case unknown:
-			if failed++; failed == failedReadsMax || ctx.Err() != nil {
+			failed++
+			slow := failed >= failedReadsSlowMax && d.cfg.Clock.Now().Sub(began) > slowAfter
+			if slow || failed == failedReadsMax || ctx.Err() != nil {
 				return fmt.Errorf("table %s: %w", table, err)
 			}
 		case applied, conflicted, refused:
