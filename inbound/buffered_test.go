@@ -139,9 +139,15 @@ func (b *buffered) halt() {
 // drain runs the consumer for a while.
 func (b *buffered) drain(d time.Duration) {
 	b.consume()
+	b.advance(d)
+	b.halt()
+}
+
+// advance lets what runs come to rest before and after time moves.
+func (b *buffered) advance(d time.Duration) {
+	synctest.Wait()
 	b.time.Advance(d)
 	synctest.Wait()
-	b.halt()
 }
 
 // accepted schedules in the moving time that a linger takes.
@@ -626,10 +632,10 @@ func TestRandomDuplicates(t *testing.T) {
 						cancelled[id] = true
 					}
 				}
-				b.time.Advance(time.Duration(chance(3000)) * time.Millisecond)
+				b.advance(time.Duration(chance(3000)) * time.Millisecond)
 			}
 			b.set(func() { b.forget = false })
-			b.time.Advance(5 * time.Minute)
+			b.advance(5 * time.Minute)
 			rows := map[task.ID]int{}
 			for _, row := range b.waitingRows() {
 				rows[row.ID]++
