@@ -30,6 +30,7 @@ type counts struct {
 	tasks     int
 	returned  int
 	resent    int
+	unknown   int
 }
 
 func (c *counts) observer() *sqs.Observer {
@@ -40,6 +41,9 @@ func (c *counts) observer() *sqs.Observer {
 			defer c.mu.Unlock()
 			c.requests[r.Action]++
 			c.entries[r.Action] += r.Entries
+			if r.Unknown {
+				c.unknown++
+			}
 		},
 		Sent: func(_ string, tasks int) {
 			c.mu.Lock()

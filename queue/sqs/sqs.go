@@ -56,9 +56,9 @@ const (
 	MessageBytesMaxDefault = 256 << 10
 	PackTasksMaxDefault    = 16
 	LingerDefault          = 5 * time.Millisecond
-	AheadLingerDefault     = 25 * time.Millisecond
+	AheadLingerDefault     = 40 * time.Millisecond
 	DeliverLingerDefault   = 30 * time.Millisecond
-	DeleteLingerDefault    = 200 * time.Millisecond
+	DeleteLingerDefault    = time.Second
 	PollPauseDefault       = 10 * time.Millisecond
 	HoldDefault            = 500 * time.Millisecond
 	VisibilityDefault      = 30 * time.Second
@@ -88,8 +88,8 @@ type Config struct {
 	PackTasksMax int
 
 	// Linger is how long a send waits for others to go with it, when another one came just before: 5 ms.
-	// AheadLinger is the same for tasks that are not due for as long: 25 ms. DeliverLinger is that of deliveries: 30 ms.
-	// DeleteLinger is that of deletes and of returned messages, for which nobody waits: 200 ms. Negative: none.
+	// AheadLinger is the same for tasks that are not due for as long: 40 ms. DeliverLinger is that of deliveries: 30 ms.
+	// DeleteLinger is that of deletes and of returned messages, for which nobody waits: 1 s. Negative: none.
 	Linger, AheadLinger, DeliverLinger, DeleteLinger time.Duration
 	// PollPause is how long the next poll waits after one that came back soon with a few messages: 10 ms. Negative: none.
 	PollPause time.Duration

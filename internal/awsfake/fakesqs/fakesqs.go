@@ -77,6 +77,8 @@ type SQS struct {
 	queues  map[string]*queue
 	deleted map[string]task.Instant
 	calls   map[string]int
+	// messages numbers all that were ever sent: their ids are never used again.
+	messages uint64
 }
 
 // New returns an SQS without queues.

@@ -151,7 +151,8 @@ func (q *queue) add(m *message, now task.Instant, delay time.Duration) {
 	q.seq++
 	m.seq, m.sent, m.visibleAt = q.seq, now, now.Add(delay)
 	if m.id == "" {
-		m.id = fmt.Sprintf("%08x-0000-4000-8000-%012x", len(q.name), q.seq)
+		q.sqs.messages++
+		m.id = fmt.Sprintf("%08x-0000-4000-8000-%012x", len(q.name), q.sqs.messages)
 	}
 	q.byID[m.id] = m
 	q.counts[gone]++ // which move takes back
