@@ -58,6 +58,7 @@ func (in *Inbound) takeIn(ctx context.Context, arrivals []arrival) []fate {
 		}
 		b.errs[i] = err
 	}
+	b.deliver(ctx)
 	waiting := b.waitingOps()
 	b.store(ctx)
 	b.removeOvertaken(ctx, waiting)

@@ -79,10 +79,11 @@ const (
 	WayStore    = "store"    // acknowledged by the store: due soon, with a key, or there is no buffer
 	WayFallback = "fallback" // acknowledged by the store because the buffer refused or was slow
 	WayDirect   = "direct"   // sent to the buffer by a client itself; told when it is in the store
+	WayQueue    = "queue"    // acknowledged by the queue of its deliver lambda
 )
 
 // Ways lists them.
-func Ways() []string { return []string{WayBuffer, WayStore, WayFallback, WayDirect} }
+func Ways() []string { return []string{WayBuffer, WayStore, WayFallback, WayDirect, WayQueue} }
 
 // front is how Schedule calls use the buffer.
 type front struct {
@@ -158,7 +159,7 @@ func (b *intake) buffer(ctx context.Context) {
 	var tasks []*kinesinv1.BufferedTask
 	var at []int // ops of tasks
 	for k := range b.ops {
-		if b.ops[k].Kind != store.PutWaiting {
+		if b.ops[k].Kind != store.PutWaiting || b.ops[k].Task.Due <= b.now.Add(b.Near) {
 			continue
 		}
 		t := b.bufferedTask(k)
@@ -217,6 +218,7 @@ func (b *intake) bufferedTask(k int) *kinesinv1.BufferedTask {
 			Lambda: item.Lambda, Priority: item.Priority, Collection: item.Collection, Payload: item.Payload,
 			MaxAttempts: item.MaxAttempts, TimeoutMicros: item.TimeoutMicros,
 			BackoffMinMicros: item.BackoffMinMicros, BackoffMaxMicros: item.BackoffMaxMicros,
+			Traceparent: item.Traceparent,
 		},
 	}
 }

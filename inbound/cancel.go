@@ -4,12 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"time"
 
 	"github.com/kinesin-io/kinesin/api"
 	"github.com/kinesin-io/kinesin/api/kinesinv1"
 	"github.com/kinesin-io/kinesin/api/kinesinv1/kinesinv1connect"
-	"github.com/kinesin-io/kinesin/catalog"
 	"github.com/kinesin-io/kinesin/store"
 	"github.com/kinesin-io/kinesin/task"
 )
@@ -52,24 +50,38 @@ func (in *Inbound) cancel(ctx context.Context, id string) (met task.State, outco
 	}
 	for range casTriesMax {
 		t, err := in.find(ctx, token)
-		if errors.Is(err, api.ErrNotFound) && in.mayBeBuffered(token) {
-			if err = in.leaveTombstone(ctx, token); errors.Is(err, store.ErrConflict) {
+		if errors.Is(err, api.ErrNotFound) {
+			met, err = in.cancelUnstored(ctx, token)
+			if errors.Is(err, store.ErrConflict) {
 				continue // it came out of the buffer just now
 			}
-			return task.Accepted, cancelled, err
+			return met, cancelled, err
 		}
 		if err != nil {
 			return met, "", err
 		}
 		outcome, err = in.end(ctx, t, task.Cancel)
-		if errors.Is(err, task.ErrEnded) {
+		switch {
+		case errors.Is(err, task.ErrEnded):
 			return t.State, "", api.Errorf(kinesinv1.Reason_REASON_TOO_LATE, "the task has ended: %s", t.State)
-		}
-		if !errors.Is(err, store.ErrConflict) {
+		case errors.Is(err, task.ErrNoEdge):
+			return t.State, "", errMayBeDelivered
+		case !errors.Is(err, store.ErrConflict):
 			return t.State, outcome, err
 		}
 	}
 	return met, "", errMoving
+}
+
+// cancelUnstored cancels a task without a row. One of a deliver lambda that is not due and not on its queue was cancelled
+// before by somebody who did not come to the end of it.
+func (in *Inbound) cancelUnstored(ctx context.Context, token task.Token) (met task.State, err error) {
+	t, known := in.unstored(token)
+	halfCancelled := in.isDeliver(token.Partition.Lambda) && !token.Direct && in.Clock.Now() < token.Due
+	if !known && !halfCancelled {
+		return task.Unknown, api.ErrorOf(noSuchTask())
+	}
+	return t.State, in.leaveTombstone(ctx, token)
 }
 
 // found is a task and where its row is.
@@ -99,7 +111,7 @@ func (in *Inbound) leaveTombstone(ctx context.Context, token task.Token) error {
 	if l == nil {
 		return api.ErrorOf(noSuchTask())
 	}
-	if in.mayBeDelivered(l, &t) {
+	if in.mayBeDelivered(l, token) {
 		return errMayBeDelivered
 	}
 	tombstone, _, err := t.Apply(task.Event{Kind: task.Cancel}, in.Clock.Now(), l.PolicyFor(&t))
@@ -114,8 +126,11 @@ func (in *Inbound) leaveTombstone(ctx context.Context, token task.Token) error {
 		return fmt.Errorf("look for the waiting row of task %s: %w", t.ID, err)
 	}
 	if !rows[0].ID.IsZero() {
-		// Lazy, since the dispatcher would find the tombstone in its way and delete it too.
-		_ = in.applyOne(ctx, store.Op{Kind: store.DeleteWaiting, Lazy: true, Task: rows[0]})
+		// Lazy, since the dispatcher would find the tombstone in its way and delete it too; a courier would not look.
+		remove := store.Op{Kind: store.DeleteWaiting, Lazy: l.Mode == task.Managed, Task: rows[0]}
+		if err := in.applyOne(ctx, remove); err != nil && l.Mode == task.Deliver {
+			return errMayBeDelivered
+		}
 	}
 	if l.Mode == task.Deliver && in.Clock.Now() >= t.Due {
 		return errMayBeDelivered // it took so long that it is not known which was first
@@ -124,18 +139,11 @@ func (in *Inbound) leaveTombstone(ctx context.Context, token task.Token) error {
 	return nil
 }
 
-var errMayBeDelivered = api.Errorf(kinesinv1.Reason_REASON_TOO_LATE, "the task is, or is about to be, on the queue of its lambda")
-
-// mayBeDelivered reports whether a deliver task that has no row may have gone out of the buffer straight to its queue. No
-// tombstone would stop it there, since it needs no row.
-func (in *Inbound) mayBeDelivered(l *catalog.Entry, t *task.Task) bool {
-	const clocksMax = time.Second // how far the clock of the consumer may be ahead of this one
-	return l.Mode == task.Deliver && t.Due <= in.Clock.Now().Add(in.Near+clocksMax)
+// isWaiting tells a waiting row from a task row: only the former lives without a wake-up of its own, since its key
+// is its wake-up.
+func isWaiting(t *task.Task) bool {
+	return (t.State == task.Scheduled || t.State == task.Acquired) && t.Wake.IsZero()
 }
-
-// isWaiting tells a waiting row from a task row: only the former is scheduled and has no wake-up of
-// its own, since its key is its wake-up.
-func isWaiting(t *task.Task) bool { return t.State == task.Scheduled && t.Wake.IsZero() }
 
 // end applies a Cancel or a Drop. A waiting task gets a task row in its end first: that row refuses
 // every later dispatch, also one of a second waiting row that a repeated call may have left.
@@ -149,6 +157,9 @@ func (in *Inbound) end(ctx context.Context, t found, kind task.EventKind) (outco
 	next, effect, err := t.Apply(task.Event{Kind: kind}, in.Clock.Now(), policy)
 	if err != nil {
 		return "", err
+	}
+	if t.waiting && in.isDeliver(t.Partition.Lambda) {
+		return in.endDelivery(ctx, t, &next)
 	}
 	op := store.Op{Kind: store.ReplaceTask, Task: next}
 	if t.waiting {

@@ -149,7 +149,7 @@ func runWith(t *testing.T, change func(f *fixture, c *inbound.Config), test func
 		lambdas := catalog.New(f.store, c, slog.New(slog.DiscardHandler))
 		config := inbound.Config{
 			Store: f.rows, Queue: dropping{f.queue, f}, Catalog: lambdas, Sealer: f.seal, Scheduler: f, Workers: f, Clock: c,
-			Horizon: horizon, NearDepthMax: 8, DeliverReason: "not yet",
+			Horizon: horizon, NearDepthMax: 8,
 			Hooks: inbound.Hooks{
 				Accepted: func(_ *catalog.Entry, _ uint8, n int) { f.note(func() { f.accepted += n }) },
 				Refused:  func(r kinesinv1.Reason) { f.note(func() { f.refused = append(f.refused, r) }) },

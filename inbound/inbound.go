@@ -75,6 +75,10 @@ type Queue interface {
 	Send(ctx context.Context, messages []queue.Message) []error
 	Depth(ctx context.Context, name queue.Name) (queue.Depth, error)
 	Drop(ctx context.Context, lambda uint32) error
+	Deliver(ctx context.Context, deliveries []queue.Delivery) []error
+	CheckPayload(payload []byte) error
+	CheckLambda(l task.Lambda) error
+	Provision(ctx context.Context, l task.Lambda) error
 }
 
 // Scheduler is told of what was stored. Both are hints; the scheduler also finds rows by itself.
@@ -104,8 +108,9 @@ type Config struct {
 	Horizon      time.Duration // 0: HorizonDefault
 	// WaitLookEvery is the least time between two looks of a Wait at its tasks. 0: WaitLookEveryDefault; negative: none.
 	WaitLookEvery time.Duration
-	// DeliverReason, when not empty, is why lambdas of mode deliver are refused.
-	DeliverReason string
+	// DeliverDirect is how soon a task of a deliver lambda must be due to go straight to its lambda's queue,
+	// at most queue.DelayMax. 0: DeliverDirectDefault; negative: never.
+	DeliverDirect time.Duration
 
 	// InboundKey is the key of those who send to the buffer themselves: task.TokenKeyBytes. nil: their ids are unknown here.
 	InboundKey []byte
@@ -118,8 +123,10 @@ type Hooks struct {
 	Accepted func(l *catalog.Entry, priority uint8, n int)
 	// Refused: a task was refused.
 	Refused func(reason kinesinv1.Reason)
-	// Way: n of those were accepted on one of the ways WayBuffer, WayStore, WayFallback, WayDirect.
+	// Way: n of those were accepted on one of the ways WayBuffer, WayStore, WayFallback, WayDirect, WayQueue.
 	Way func(way string, n int)
+	// Delivered: a task went straight to the queue of its lambda, where it can be seen that long after its due time.
+	Delivered func(t *task.Task, late time.Duration)
 	// Consumed: n tasks of the buffer are in the store, or were there already; the oldest was accepted that long ago.
 	Consumed func(n int, age time.Duration)
 	// SetAside: a message of the buffer, or a task in one, was set aside for one of Reasons.
@@ -151,6 +158,7 @@ func New(c Config) *Inbound {
 	c.Near = cmp.Or(c.Near, NearDefault)
 	c.NearDepthMax = cmp.Or(c.NearDepthMax, NearDepthMaxDefault)
 	c.Horizon = cmp.Or(c.Horizon, HorizonDefault)
+	c.DeliverDirect = min(cmp.Or(c.DeliverDirect, DeliverDirectDefault), queue.DelayMax)
 	c.WaitLookEvery = cmp.Or(c.WaitLookEvery, WaitLookEveryDefault)
 	in := &Inbound{Config: c, intakes: newGenerations(), draining: make(chan struct{})}
 	if c.InboundKey != nil {

@@ -30,14 +30,36 @@ func (in *Inbound) CreateLambda(ctx context.Context, request *kinesinv1.CreateLa
 	if err != nil {
 		return nil, err
 	}
-	if want.Mode == task.Deliver && in.DeliverReason != "" {
-		return nil, api.Errorf(kinesinv1.Reason_REASON_UNSUPPORTED, "mode deliver: %s", in.DeliverReason)
+	if err := checkSettings(want.Mode, want); err != nil {
+		return nil, err
+	}
+	if err := in.provision(ctx, want.WithDefaults()); err != nil {
+		return nil, err
 	}
 	entry, existed, err := in.Catalog.Create(ctx, want)
 	if err != nil {
 		return nil, wire(err)
 	}
 	return &kinesinv1.CreateLambdaResponse{Lambda: viewLambda(entry), Existed: existed}, nil
+}
+
+// provision sees to it that the lambda's queues are there before the lambda is.
+func (in *Inbound) provision(ctx context.Context, l task.Lambda) error {
+	if err := l.Validate(); err != nil {
+		return wire(err)
+	}
+	if err := in.Queue.CheckLambda(l); err != nil {
+		return wire(err)
+	}
+	return wire(in.Queue.Provision(ctx, l))
+}
+
+// checkSettings refuses settings that say nothing in a mode.
+func checkSettings(mode task.Mode, l task.Lambda) error {
+	if mode == task.Deliver && (l.MaxAttempts != 0 || l.Timeout != 0 || l.BackoffMin != 0 || l.BackoffMax != 0) {
+		return invalid("max attempts, timeout and backoff are not for mode deliver: its tasks are put on a queue and not executed by Kinesin; leave them out")
+	}
+	return nil
 }
 
 // GetLambda reads one lambda.
@@ -80,6 +102,9 @@ func change(l *task.Lambda, want task.Lambda) error {
 	}
 	if want.Shards != 0 && want.Shards != l.Shards {
 		return invalid("shards cannot change: they are part of every task's key; lambda %s has %d", l.Name, l.Shards)
+	}
+	if err := checkSettings(l.Mode, want); err != nil {
+		return err
 	}
 	if want.MaxAttempts != 0 {
 		l.MaxAttempts = want.MaxAttempts
@@ -124,6 +149,9 @@ func (in *Inbound) DeleteLambda(ctx context.Context, request *kinesinv1.DeleteLa
 	}
 	if err != nil {
 		return nil, errors.Join(wire(err), in.keep(ctx, entry.Name))
+	}
+	if entry.Mode == task.Deliver { // what is on its queue is its consumer's
+		return &kinesinv1.DeleteLambdaResponse{Dropped: dropped}, nil
 	}
 	if err := in.Queue.Drop(ctx, entry.Ref); err != nil { // what is left there is refused at its claim
 		in.internal(ctx, kinesinv1connect.LambdaServiceDeleteLambdaProcedure, err)
@@ -212,36 +240,45 @@ func (in *Inbound) live(ctx context.Context, entry *catalog.Entry, limit int) ([
 func (in *Inbound) dropAll(ctx context.Context, entry *catalog.Entry, live []found) (int, error) {
 	now := in.Clock.Now()
 	ops := make([]store.Op, 0, len(live))
+	tombs := make([]task.Task, 0, len(live))
 	for i := range live {
 		t := &live[i]
-		event, kind := task.Event{Kind: task.Drop}, store.ReplaceTask
+		event := task.Event{Kind: task.Drop}
 		if t.State.IsRunning() {
 			event.Kind = task.Cancel
 		}
-		if t.waiting {
-			kind = store.PutTask
-		}
 		next, _, err := t.Apply(event, now, entry.PolicyFor(&t.Task))
-		if err == nil && !t.CancelRequested {
-			ops = append(ops, store.Op{Kind: kind, Task: next})
+		if err != nil || t.CancelRequested {
+			continue
 		}
+		op := store.Op{Kind: store.ReplaceTask, Task: next}
+		switch {
+		case t.waiting && entry.Mode == task.Deliver: // no task row would keep it from being sent
+			op = store.Op{Kind: store.DeleteWaiting, Task: t.Task}
+		case t.waiting:
+			op.Kind = store.PutTask
+		}
+		ops, tombs = append(ops, op), append(tombs, next)
 	}
 	outcomes, err := in.Store.Apply(ctx, ops)
 	if err != nil {
 		return 0, err
 	}
-	return in.dropped(ctx, ops, outcomes)
+	return in.dropped(ctx, ops, tombs, outcomes)
 }
 
-// dropped follows up on the writes of a round: waiting rows whose task has a task row now go, workers are
-// told, and those who wait for an end hear of it.
-func (in *Inbound) dropped(ctx context.Context, ops []store.Op, outcomes []error) (ended int, err error) {
+// dropped follows up on the writes of a round: waiting rows whose task has a task row now go, tasks of deliver lambdas
+// whose waiting row went get one, workers are told, and those who wait for an end hear of it.
+func (in *Inbound) dropped(ctx context.Context, ops []store.Op, tombs []task.Task, outcomes []error) (ended int, err error) {
 	var rest []store.Op
 	for i, outcome := range outcomes {
-		t := &ops[i].Task
-		if ops[i].Kind == store.PutTask && (outcome == nil || errors.Is(outcome, store.ErrConflict)) {
+		t := &tombs[i]
+		switch {
+		case ops[i].Kind == store.PutTask && (outcome == nil || errors.Is(outcome, store.ErrConflict)):
 			key := task.Task{ID: t.ID, Partition: t.Partition, Due: t.Due} // whatever its Seq is
 			rest = append(rest, store.Op{Kind: store.DeleteWaiting, Lazy: true, Task: key})
+		case ops[i].Kind == store.DeleteWaiting && outcome == nil:
+			rest = append(rest, store.Op{Kind: store.PutTask, Task: *t})
 		}
 		switch {
 		case outcome != nil:

@@ -60,7 +60,7 @@ func TestCreateLambdaRefusals(t *testing.T) {
 		}{
 			"nothing":              {nil, isInvalid, "no lambda"},
 			"bad name":             {&lambda{Name: "a/b"}, isInvalid, "a-z, A-Z, 0-9"},
-			"deliver":              {&lambda{Name: "x", Mode: "deliver"}, kinesinv1.Reason_REASON_UNSUPPORTED, "not yet"},
+			"deliver":              {&lambda{Name: "x", Mode: "deliver"}, kinesinv1.Reason_REASON_UNSUPPORTED, "need SQS"},
 			"unknown mode":         {&lambda{Name: "x", Mode: "magic"}, isInvalid, "managed or deliver"},
 			"too many shards":      {&lambda{Name: "x", Shards: 1025}, isInvalid, "1 to 1024"},
 			"shards that overflow": {&lambda{Name: "x", Shards: 1 << 16}, isInvalid, "1 to 1024"},

@@ -120,7 +120,7 @@ func (l *listing) wants(s section) bool {
 	switch {
 	case l.state == task.Unknown:
 		return true
-	case l.state == task.Scheduled: // keyed and snoozed ones have a task row
+	case l.state == task.Scheduled, l.state == task.Acquired: // keyed and snoozed ones have a task row
 		return s == inWaiting || s == inWakeups
 	case l.state.IsEnd():
 		return s == inEnded

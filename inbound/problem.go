@@ -7,6 +7,7 @@ import (
 	"github.com/kinesin-io/kinesin/api"
 	"github.com/kinesin-io/kinesin/api/kinesinv1"
 	"github.com/kinesin-io/kinesin/catalog"
+	"github.com/kinesin-io/kinesin/queue"
 	"github.com/kinesin-io/kinesin/store"
 )
 
@@ -22,6 +23,8 @@ var refusals = []struct {
 	{catalog.ErrDeleting, kinesinv1.Reason_REASON_IN_USE, ""},
 	{catalog.ErrChanged, kinesinv1.Reason_REASON_UNAVAILABLE, ""},
 	{store.ErrTooLarge, kinesinv1.Reason_REASON_TOO_LARGE, ""},
+	{queue.ErrCannotDeliver, kinesinv1.Reason_REASON_UNSUPPORTED, ""},
+	{queue.ErrUndeliverable, kinesinv1.Reason_REASON_TOO_LARGE, ""},
 	{store.ErrFull, kinesinv1.Reason_REASON_FULL, "the store takes no new tasks for want of disk space; what it holds still drains"},
 	{
 		store.ErrUnknown, kinesinv1.Reason_REASON_UNAVAILABLE,

@@ -79,8 +79,10 @@ func (in *Inbound) lookUp(ctx context.Context, ids []string) ([]task.Task, error
 	}
 	rows := make([]task.Task, len(ids))
 	for k := range found {
-		if found[k].ID.IsZero() && in.mayBeBuffered(tokens[k]) {
-			found[k] = acceptedTask(tokens[k])
+		if found[k].ID.IsZero() {
+			if t, known := in.unstored(tokens[k]); known {
+				found[k] = t
+			}
 		}
 		rows[at[k]] = found[k]
 	}

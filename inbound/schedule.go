@@ -42,6 +42,7 @@ func (in *Inbound) Schedule(ctx context.Context, request *kinesinv1.ScheduleRequ
 	}
 	// A caller who goes now will call again, and then meets rows that nobody announces: so what is begun is finished.
 	lasting := context.WithoutCancel(ctx)
+	b.deliver(lasting)
 	b.buffer(lasting)
 	b.store(lasting)
 	b.announce(lasting)
@@ -63,6 +64,8 @@ type intake struct {
 	fallback map[int]bool // items that the buffer did not acknowledge
 	issued   []string     // what the consumer takes in: the id of each item; nil for a Schedule call
 	errs     []error      // what the consumer takes in: why items were refused
+
+	straight []straight // what needs no row
 
 	payloads []payloadOp // of those that are stored apart
 	met      []payloadOp // those of them that were there already
@@ -129,9 +132,13 @@ func partitionOf(l *catalog.Entry, priority uint8, id task.ID) task.Partition {
 // plan says how a task is stored.
 func (b *intake) plan(ctx context.Context, i int, l *catalog.Entry, t *task.Task, payload []byte) (err error) {
 	t.Partition = partitionOf(l, t.Partition.Priority, t.ID)
+	if b.goesStraight(l, t) {
+		b.straight = append(b.straight, straight{i, l, *t, b.straightID(i, t), payload})
+		return nil
+	}
 	op := store.Op{Kind: store.PutWaiting, Task: *t, New: true}
 	switch {
-	case b.near(ctx, t):
+	case l.Mode == task.Managed && b.near(ctx, t):
 		op.Kind = store.PutTask
 		op.Task, _, err = t.Apply(task.Event{Kind: task.Enqueue}, b.now, l.PolicyFor(t))
 	case t.Key != "":
@@ -141,7 +148,13 @@ func (b *intake) plan(ctx context.Context, i int, l *catalog.Entry, t *task.Task
 	if err != nil {
 		return err
 	}
-	if len(payload) > b.Store.PayloadInlineMax() {
+	b.put(i, l, op, payload)
+	return nil
+}
+
+// put has an item's row written, and its payload where that is stored apart.
+func (b *intake) put(i int, l *catalog.Entry, op store.Op, payload []byte) {
+	if t := &op.Task; len(payload) > b.Store.PayloadInlineMax() {
 		b.payloads = append(b.payloads, payloadOp{i, store.Op{
 			Kind: store.PutPayload, New: true, Payload: payload,
 			Task: task.Task{ID: t.PayloadID(), Partition: t.Partition, Due: t.Due, ExpireAt: max(t.Due, b.now).Add(l.Retention)},
@@ -149,7 +162,6 @@ func (b *intake) plan(ctx context.Context, i int, l *catalog.Entry, t *task.Task
 	}
 	b.ops = append(b.ops, op)
 	b.itemOf = append(b.itemOf, i)
-	return nil
 }
 
 func (b *intake) lambdaOf(name string) (*catalog.Entry, error) {
@@ -169,7 +181,7 @@ func (b *intake) lambdaOf(name string) (*catalog.Entry, error) {
 
 // build makes the task that an item asks for, but for its id and when it is due.
 func (b *intake) build(l *catalog.Entry, item *kinesinv1.ScheduleItem) (task.Task, error) {
-	t := task.Task{State: task.Scheduled, Seq: 1, Created: b.now, Collection: item.Collection, Key: item.Key}
+	t := task.Task{State: task.Scheduled, Seq: 1, Created: b.now, Collection: item.Collection, Key: item.Key, Traceparent: item.Traceparent}
 	t.Partition.Lambda = l.Ref
 	var err error
 	if t.Partition.Priority, err = l.Priority(item.Priority); err != nil {
@@ -181,11 +193,19 @@ func (b *intake) build(l *catalog.Entry, item *kinesinv1.ScheduleItem) (task.Tas
 	if err := checkLabel("collection", item.Collection, CollectionBytesMax); err != nil {
 		return t, err
 	}
+	if err := task.CheckTraceparent(item.Traceparent); err != nil {
+		return t, err
+	}
 	if t.Overrides, err = overrides(item); err != nil {
 		return t, err
 	}
 	if n, most := len(item.Payload), b.Store.PayloadBytesMax(); n > most {
 		return t, api.Errorf(kinesinv1.Reason_REASON_TOO_LARGE, "payload of %d bytes: at most %d are allowed", n, most)
+	}
+	if l.Mode == task.Deliver {
+		if err := b.checkDeliverable(l, &t, item.Payload); err != nil {
+			return t, err
+		}
 	}
 	t.PayloadSize = uint32(len(item.Payload))
 	if len(item.Payload) <= b.Store.PayloadInlineMax() {
@@ -399,8 +419,7 @@ func (b *intake) announce(ctx context.Context) {
 func (b *intake) count() {
 	accepted := func(yield func(int) bool) {
 		for k := range b.ops {
-			counts := b.ops[k].Kind != 0 && (b.issued == nil || task.IsInboundToken(b.issued[b.itemOf[k]]))
-			if counts && !yield(k) {
+			if b.ops[k].Kind != 0 && b.isAccepted(b.itemOf[k]) && !yield(k) {
 				return
 			}
 		}
@@ -423,6 +442,11 @@ func (b *intake) count() {
 	} else {
 		b.way(WayDirect, rest)
 	}
+}
+
+// isAccepted reports whether an item is accepted now, and not when it was put into the buffer.
+func (b *intake) isAccepted(item int) bool {
+	return b.issued == nil || task.IsInboundToken(b.issued[item])
 }
 
 // countOps tells the hook with one call for a run of tasks of one class.

@@ -17,14 +17,21 @@ func (in *Inbound) view(t *task.Task) *kinesinv1.Task {
 		StartedMicros: int64(t.FirstStarted), EndedMicros: int64(t.Ended), NextMicros: int64(t.Wake),
 		Attempt: t.Attempt, Failures: t.Failures, WorkerLost: t.Lost, Suspect: t.Suspect,
 		CancelRequested: t.CancelRequested, Worker: t.Worker, PayloadBytes: int64(t.PayloadSize), Seq: t.Seq,
+		Traceparent: t.Traceparent,
 	}
-	if t.State == task.Scheduled && t.Wake.IsZero() {
+	switch {
+	case !isWaiting(t):
+	case t.State == task.Acquired:
+		v.NextMicros = int64(t.ClaimedAt.Add(task.AcquireTimeout))
+	default:
 		v.NextMicros = int64(t.Due)
 	}
 	if l := in.Catalog.ByRef(t.Partition.Lambda); l != nil {
 		v.Lambda = l.Name
 		v.Priority = l.Priorities[t.Partition.Priority]
-		v.MaxAttempts = l.PolicyFor(t).MaxAttempts
+		if l.Mode == task.Managed {
+			v.MaxAttempts = l.PolicyFor(t).MaxAttempts
+		}
 	}
 	for i := range t.History {
 		v.Attempts = append(v.Attempts, viewAttempt(&t.History[i]))

@@ -89,8 +89,9 @@ func drawToken(t *rapid.T) task.Token {
 		ID:  drawID(t),
 		Due: task.FromMillis(rapid.Int64Range(0, 1<<48-1).Draw(t, "due")),
 		Partition: task.Partition{
-			Lambda: rapid.Uint32().Draw(t, "lambda"), Priority: rapid.Uint8().Draw(t, "priority"), Shard: rapid.Uint16().Draw(t, "shard"),
+			Lambda: rapid.Uint32().Draw(t, "lambda"), Priority: rapid.Uint8().Draw(t, "priority"), Shard: rapid.Uint16Max(task.ShardsMax-1).Draw(t, "shard"),
 		},
+		Direct: rapid.Bool().Draw(t, "direct"),
 	}
 }
 

@@ -25,7 +25,12 @@ type Token struct {
 	ID        ID
 	Due       Instant
 	Partition Partition
+	// Direct says that the task went straight to the queue of its deliver lambda, so that it never had a row.
+	Direct bool
 }
+
+// directShard marks a direct task in the shard of its partition, which is less than ShardsMax.
+const directShard = 1 << 15
 
 // TokenOf is the token of a task.
 func TokenOf(t *Task) Token { return Token{ID: t.ID, Due: t.Due, Partition: t.Partition} }
@@ -50,7 +55,11 @@ func (s *Sealer) Seal(t Token) string {
 	copy(raw[16:22], ms[2:])
 	binary.BigEndian.PutUint32(raw[22:26], t.Partition.Lambda)
 	raw[26] = t.Partition.Priority
-	binary.BigEndian.PutUint16(raw[27:29], t.Partition.Shard)
+	shard := t.Partition.Shard
+	if t.Direct {
+		shard |= directShard
+	}
+	binary.BigEndian.PutUint16(raw[27:29], shard)
 	s.mac(raw[:tokenBodyBytes], raw[tokenBodyBytes:tokenBodyBytes])
 
 	const sealed = tokenBodyBytes + tokenMACBytes
@@ -80,10 +89,12 @@ func (s *Sealer) Open(text string) (Token, error) {
 	var ms [8]byte
 	copy(ms[2:], raw[16:22])
 	t.Due = FromMillis(int64(binary.BigEndian.Uint64(ms[:])))
+	shard := binary.BigEndian.Uint16(raw[27:29])
+	t.Direct = shard&directShard != 0
 	t.Partition = Partition{
 		Lambda:   binary.BigEndian.Uint32(raw[22:26]),
 		Priority: raw[26],
-		Shard:    binary.BigEndian.Uint16(raw[27:29]),
+		Shard:    shard &^ directShard,
 	}
 	return t, nil
 }

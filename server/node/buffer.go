@@ -23,7 +23,8 @@ type bufferMetrics struct {
 func newBufferMetrics(r prometheus.Registerer) bufferMetrics {
 	m := bufferMetrics{
 		ways: counters("kinesin_inbound_accepted_total", "Tasks that were accepted, by what acknowledged them: the inbound buffer, the store, "+
-			"the store because the buffer refused or was slow (fallback), or the buffer to a client that sends there itself (direct).", "way"),
+			"the store because the buffer refused or was slow (fallback), the buffer to a client that sends there itself (direct), or the queue "+
+			"of a deliver lambda.", "way"),
 		rejected: counters("kinesin_inbound_rejected_total", "Messages of the inbound buffer, or tasks in them, that were set aside.", "reason"),
 		left:     counters("kinesin_inbound_left_total", "Messages that were left in the inbound buffer for now.", "why"),
 		consumed: counter("kinesin_inbound_consumed_total", "Tasks that came out of the inbound buffer and are in the store."),

@@ -15,6 +15,7 @@ type depthCollector struct {
 	n      *Node
 	depth  *prometheus.Desc
 	oldest *prometheus.Desc
+	stuck  *prometheus.Desc
 	full   *prometheus.Desc
 	ready  *prometheus.Desc
 	worker *prometheus.Desc
@@ -28,6 +29,9 @@ func newDepthCollector(n *Node) *depthCollector {
 			append(perClass, "state"), nil),
 		oldest: prometheus.NewDesc("kinesin_oldest_waiting_seconds",
 			"How long ago the oldest task that still waits for its dispatch was due.", perClass, nil),
+		stuck: prometheus.NewDesc("kinesin_deliveries_stuck",
+			"Tasks of deliver lambdas that a process acquired and did not get onto their queue at once: they wait here for another try, or their process was another one.",
+			perClass, nil),
 		full:   prometheus.NewDesc("kinesin_store_full", "1 while the store takes no new tasks for want of space.", nil, nil),
 		ready:  prometheus.NewDesc("kinesin_store_counted", "1 when the numbers of kinesin_tasks are complete after a start.", nil, nil),
 		worker: prometheus.NewDesc("kinesin_workers", "Worker processes with a stream here.", nil, nil),
@@ -36,7 +40,7 @@ func newDepthCollector(n *Node) *depthCollector {
 
 // Describe implements prometheus.Collector.
 func (c *depthCollector) Describe(out chan<- *prometheus.Desc) {
-	for _, d := range []*prometheus.Desc{c.depth, c.oldest, c.full, c.ready, c.worker} {
+	for _, d := range []*prometheus.Desc{c.depth, c.oldest, c.stuck, c.full, c.ready, c.worker} {
 		out <- d
 	}
 }
@@ -44,19 +48,22 @@ func (c *depthCollector) Describe(out chan<- *prometheus.Desc) {
 // Collect implements prometheus.Collector.
 func (c *depthCollector) Collect(out chan<- prometheus.Metric) {
 	counts, ready := c.n.store.Depths()
-	overdue := map[task.Partition]task.Instant{}
+	var overdue map[task.Partition]task.Instant
+	var stuck map[task.Partition]int64
 	if c.n.scheduler != nil {
-		overdue = c.n.scheduler.Overdue()
+		overdue, stuck = c.n.scheduler.Overdue(), c.n.scheduler.Stuck()
 	}
 	now := c.n.clock.Now()
 	for _, l := range c.n.catalog.All() {
 		for priority, name := range l.Priorities {
 			var sum store.Depth
 			var oldest time.Duration
+			var held int64
 			for _, p := range partitionsOf(l, priority) {
 				for s, n := range counts[p] {
 					sum[s] += n
 				}
+				held += stuck[p]
 				if due, ok := overdue[p]; ok {
 					oldest = max(oldest, now.Sub(due))
 				}
@@ -67,6 +74,9 @@ func (c *depthCollector) Collect(out chan<- prometheus.Metric) {
 				}
 			}
 			out <- prometheus.MustNewConstMetric(c.oldest, prometheus.GaugeValue, oldest.Seconds(), l.Name, name)
+			if l.Mode == task.Deliver {
+				out <- prometheus.MustNewConstMetric(c.stuck, prometheus.GaugeValue, float64(held), l.Name, name)
+			}
 		}
 	}
 	out <- prometheus.MustNewConstMetric(c.full, prometheus.GaugeValue, boolean(c.n.store.Full()))

@@ -21,7 +21,10 @@ func (n *Node) inboundHooks() inbound.Hooks {
 		Accepted: func(l *catalog.Entry, priority uint8, count int) {
 			n.metrics.of(l, priority).accepted.Add(float64(count))
 		},
-		Refused:  func(reason kinesinv1.Reason) { n.metrics.refused.WithLabelValues(reasonLabel(reason)).Inc() },
+		Refused: func(reason kinesinv1.Reason) { n.metrics.refused.WithLabelValues(reasonLabel(reason)).Inc() },
+		Delivered: func(t *task.Task, late time.Duration) {
+			n.late(n.catalog.ByRef(t.Partition.Lambda), t, stageDelivered, max(0, late))
+		},
 		Internal: n.internalError,
 	})
 }

@@ -25,25 +25,29 @@ const (
 	stageEnqueued stage = iota
 	stageClaimed
 	stageStarted
+	stageDelivered
 
 	stageEnd
 )
 
-var stageTexts = [stageEnd]string{"enqueued", "claimed", "started"}
+var stageTexts = [stageEnd]string{"enqueued", "claimed", "started", "delivered"}
 
 // Metrics are all the series of a process. Labels come only from the catalog, never from a
 // request, so that nobody can make more of them by asking.
 type Metrics struct {
 	registry *prometheus.Registry
 
-	lateness  *prometheus.HistogramVec // lambda, priority, stage
-	accepted  *prometheus.CounterVec   // lambda, priority
-	refused   *prometheus.CounterVec   // reason
-	finished  *prometheus.CounterVec   // lambda, priority, outcome
-	wakeups   *prometheus.CounterVec   // event
-	claims    *prometheus.CounterVec   // reason of the refusal
-	lost      prometheus.Counter
-	unsent    prometheus.Counter
+	lateness *prometheus.HistogramVec // lambda, priority, stage
+	accepted *prometheus.CounterVec   // lambda, priority
+	refused  *prometheus.CounterVec   // reason
+	finished *prometheus.CounterVec   // lambda, priority, outcome
+	wakeups  *prometheus.CounterVec   // event
+	claims   *prometheus.CounterVec   // reason of the refusal
+	lost     prometheus.Counter
+	unsent   prometheus.Counter
+
+	undelivered *prometheus.CounterVec // lambda, priority
+
 	failures  prometheus.Counter
 	storeTime *prometheus.HistogramVec // op
 	fsync     prometheus.Histogram
@@ -104,6 +108,7 @@ func (m *Metrics) withoutGone() map[class]*classSeries {
 			m.accepted.DeletePartialMatch(labels)
 			m.lateness.DeletePartialMatch(labels)
 			m.finished.DeletePartialMatch(labels)
+			m.undelivered.DeletePartialMatch(labels)
 		}
 	}
 	return all
@@ -137,15 +142,17 @@ func NewMetrics() *Metrics {
 		registry: r,
 		lateness: prometheus.NewHistogramVec(prometheus.HistogramOpts{
 			Name: "kinesin_task_lateness_seconds", Buckets: latenessBuckets,
-			Help: "How long after its due time a task was first enqueued, claimed and started.",
+			Help: "How long after its due time a task was first enqueued, claimed and started; or delivered, which a consumer can see it from.",
 		}, []string{"lambda", "priority", "stage"}),
-		accepted: counters("kinesin_tasks_accepted_total", "Tasks that Schedule acknowledged.", "lambda", "priority"),
-		refused:  counters("kinesin_tasks_refused_total", "Tasks that Schedule refused.", "reason"),
-		finished: counters("kinesin_attempts_total", "Attempts that ended, by outcome.", "lambda", "priority", "outcome"),
-		wakeups:  counters("kinesin_wakeups_total", "Wake-ups that fired, by what they led to.", "event"),
-		claims:   counters("kinesin_claims_refused_total", "Messages whose claim was refused.", "reason"),
-		lost:     counter("kinesin_workers_lost_total", "Worker leases that ran out."),
-		unsent:   counter("kinesin_messages_unsent_total", "Enqueued tasks whose message waits for their wake-up."),
+		accepted:    counters("kinesin_tasks_accepted_total", "Tasks that Schedule acknowledged.", "lambda", "priority"),
+		refused:     counters("kinesin_tasks_refused_total", "Tasks that Schedule refused.", "reason"),
+		finished:    counters("kinesin_attempts_total", "Attempts that ended, by outcome.", "lambda", "priority", "outcome"),
+		wakeups:     counters("kinesin_wakeups_total", "Wake-ups that fired, by what they led to.", "event"),
+		claims:      counters("kinesin_claims_refused_total", "Messages whose claim was refused.", "reason"),
+		lost:        counter("kinesin_workers_lost_total", "Worker leases that ran out."),
+		unsent:      counter("kinesin_messages_unsent_total", "Enqueued tasks whose message waits for their wake-up."),
+		undelivered: newUndelivered(),
+
 		failures: counter("kinesin_partition_failures_total", "Rounds of a partition that failed and were tried again."),
 		internal: counter("kinesin_internal_errors_total", "Calls that failed for a reason that is only in the log."),
 		storeTime: prometheus.NewHistogramVec(prometheus.HistogramOpts{
@@ -164,7 +171,7 @@ func NewMetrics() *Metrics {
 			Help: "How far the clock of another process was ahead, where it was by more than 100 ms.",
 		}),
 	}
-	r.MustRegister(m.members, m.clockAhead, m.lateness, m.accepted, m.refused, m.finished, m.wakeups, m.claims, m.lost, m.unsent,
+	r.MustRegister(m.members, m.clockAhead, m.lateness, m.accepted, m.refused, m.finished, m.wakeups, m.claims, m.lost, m.unsent, m.undelivered,
 		m.failures, m.internal, m.storeTime, m.fsync)
 	m.buffer = newBufferMetrics(r)
 	m.classes.Store(&map[class]*classSeries{})
@@ -190,3 +197,6 @@ func (m *Metrics) storeOp(kind string, _ int, took time.Duration, _ error) {
 
 // Synced observes one group of writes that an embedded store made durable.
 func (m *Metrics) Synced(took time.Duration, _ int) { m.fsync.Observe(took.Seconds()) }
+
+// Registerer is where drivers add series of their own.
+func (m *Metrics) Registerer() prometheus.Registerer { return m.registry }

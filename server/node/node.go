@@ -29,9 +29,6 @@ import (
 	"github.com/kinesin-io/kinesin/task"
 )
 
-// deliverReason is why lambdas of mode deliver are refused here.
-const deliverReason = "tasks of such a lambda are put on a queue outside Kinesin, which comes with the SQS driver; use mode managed"
-
 // Config is what a Node is made of. Store, Queue, Clock and Log are required.
 type Config struct {
 	Store   store.Driver
@@ -60,6 +57,10 @@ type Config struct {
 	InboundRate        float64 // tasks a second out of the buffer; 0: inbound's default; negative: no bound
 	InboundConcurrency int     // receives at a time; 0: inbound's default
 
+	// DeliverDirect is how soon a task of a deliver lambda must be due to go straight to its lambda's queue, which counts
+	// whole seconds; at most 15 minutes. 0: inbound's default, 15 minutes; negative: never.
+	DeliverDirect time.Duration
+
 	// Stepped is for a virtual clock that stands still and moves in jumps (docs/adr/0007). What happens at
 	// a moment then happens all of it at that moment: nothing is done ahead of its time, nothing waits for
 	// company, no worker gets tasks beyond its free slots, and leases outlast every jump.
@@ -83,10 +84,16 @@ func (c Config) newBook(rows lease.Rows) *lease.Book {
 	return lease.NewBook(rows, c.Clock)
 }
 
-// waitLookEvery is inbound's default, or none.
+// waitLookEveryShared is how often a Wait reads its tasks at most where each read is a request to a service.
+const waitLookEveryShared = 100 * time.Millisecond
+
+// waitLookEvery is inbound's default, or what fits the store.
 func (c Config) waitLookEvery() time.Duration {
-	if c.Stepped {
+	switch {
+	case c.Stepped:
 		return -1
+	case c.Membership == nil:
+		return waitLookEveryShared
 	}
 	return 0
 }
@@ -155,13 +162,14 @@ func (n *Node) compose(c Config, secret []byte) {
 			})
 			c.Membership = n.fleet
 		}
+		owner := partition.NewOwner(c.Membership)
 		n.dispatcher = dispatcher.New(dispatcher.Config{
 			Store: n.store, Queue: n.queue, Policies: policies{n.catalog}, Clock: c.Clock, Log: c.Log,
 			DepthMax: c.QueueDepthMax, Hooks: n.dispatcherHooks(),
 		})
 		n.scheduler = scheduler.New(scheduler.Config{
 			Store: n.store, Queue: n.queue, Dispatcher: n.dispatcher, Leases: leases,
-			Ownership: partition.NewOwner(c.Membership), Partitions: n.catalog,
+			Ownership: owner, Partitions: n.catalog, Delivery: n.delivery(&c, owner, seal),
 			Clock: c.Clock, Log: c.Log, Hooks: n.schedulerHooks(),
 			Window: c.Window, Lead: c.Lead,
 		})
@@ -177,11 +185,29 @@ func (n *Node) compose(c Config, secret []byte) {
 		n.inbound = inbound.New(inbound.Config{
 			Store: n.store, Queue: n.queue, Catalog: n.catalog, Sealer: seal,
 			Scheduler: hints{n}, Workers: hints{n}, Clock: c.Clock, Hooks: n.inboundHooks(),
-			Near: c.Near, Horizon: c.Horizon, WaitLookEvery: c.waitLookEvery(), DeliverReason: deliverReason,
+			Near: c.Near, Horizon: c.Horizon, WaitLookEvery: c.waitLookEvery(), DeliverDirect: c.DeliverDirect,
 			InboundKey: task.InboundKey(secret),
 			Buffering:  inbound.Buffering{Buffer: c.Buffer, Rate: c.InboundRate, Concurrency: c.InboundConcurrency},
 		})
 	}
+}
+
+// Lambda finds a lambda by the reference that keys and messages have of it; false when none is known here.
+func (n *Node) Lambda(ref uint32) (task.Lambda, bool) {
+	if l := n.catalog.ByRef(ref); l != nil {
+		return l.Lambda, true
+	}
+	return task.Lambda{}, false
+}
+
+// Lambdas are all that are known here, by name.
+func (n *Node) Lambdas() []task.Lambda {
+	entries := n.catalog.All()
+	all := make([]task.Lambda, len(entries))
+	for i, l := range entries {
+		all[i] = l.Lambda
+	}
+	return all
 }
 
 // Run runs the roles until ctx ends, then stops them in the direction the work flows: nothing new

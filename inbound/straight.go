@@ -1,0 +1,188 @@
+package inbound
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/kinesin-io/kinesin/api"
+	"github.com/kinesin-io/kinesin/api/kinesinv1"
+	"github.com/kinesin-io/kinesin/catalog"
+	"github.com/kinesin-io/kinesin/internal/clock"
+	"github.com/kinesin-io/kinesin/queue"
+	"github.com/kinesin-io/kinesin/store"
+	"github.com/kinesin-io/kinesin/task"
+)
+
+// A task of a deliver lambda that is due soon goes straight to its lambda's queue, which holds it back until then: nothing is
+// stored of it, and its id says so. Queues count whole seconds, so it comes up to one later than it was asked for.
+
+// DeliverDirectDefault is how soon a task must be due for that, which is as long as a queue can hold it.
+const DeliverDirectDefault = queue.DelayMax
+
+const (
+	// deliverWait bounds how long a Schedule call waits for the queue before it stores a task instead.
+	deliverWait = 3 * time.Second
+	// deliverClocksMax is how far the clock of another process may be off that takes tasks from the buffer.
+	deliverClocksMax = time.Second
+)
+
+var errMayBeDelivered = api.Errorf(kinesinv1.Reason_REASON_TOO_LATE, "the task is, or is about to be, on the queue of its lambda")
+
+// straight is a task that goes straight to its queue.
+type straight struct {
+	item    int // index
+	lambda  *catalog.Entry
+	task    task.Task
+	id      string
+	payload []byte
+}
+
+// checkDeliverable refuses what makes no sense for a task that Kinesin does not execute.
+func (b *intake) checkDeliverable(l *catalog.Entry, t *task.Task, payload []byte) error {
+	if t.Overrides != (task.Overrides{}) {
+		return invalid("lambda %s is of mode deliver: its tasks are put on a queue and not executed by Kinesin, "+
+			"so max attempts, timeout and backoff do not apply; leave them out", l.Name)
+	}
+	return b.Queue.CheckPayload(payload)
+}
+
+// goesStraight reports whether a task needs no row. One with a key does, since only a row keeps the key taken.
+func (b *intake) goesStraight(l *catalog.Entry, t *task.Task) bool {
+	return l.Mode == task.Deliver && t.Key == "" && b.DeliverDirect > 0 && t.Due <= b.now.Add(b.DeliverDirect)
+}
+
+// straightID is the id by which the task is known: that which was issued, or one that says where the task is.
+func (b *intake) straightID(i int, t *task.Task) string {
+	if b.issued != nil {
+		return b.issued[i]
+	}
+	token := task.TokenOf(t)
+	token.Direct = true
+	return b.Sealer.Seal(token)
+}
+
+// deliver sends what goes straight to its queue. What the queue does not acknowledge in time gets a row like any other
+// task; it may be there all the same, and then comes twice.
+func (b *intake) deliver(ctx context.Context) {
+	b.forgetCancelled(ctx)
+	if len(b.straight) == 0 {
+		return
+	}
+	within, cancel := clock.Within(ctx, b.Clock, deliverWait)
+	defer cancel()
+	now := b.Clock.Now()
+	deliveries := make([]queue.Delivery, len(b.straight))
+	for k := range b.straight {
+		s := &b.straight[k]
+		deliveries[k] = queue.Delivery{Task: s.task, ID: s.id, Payload: s.payload, Delay: wholeSeconds(s.task.Due.Sub(now))}
+	}
+	n := 0
+	for k, err := range b.Queue.Deliver(within, deliveries) {
+		s := &b.straight[k]
+		if err != nil {
+			b.put(s.item, s.lambda, store.Op{Kind: store.PutWaiting, Task: s.task, New: true}, s.payload)
+			continue
+		}
+		n++
+		b.delivered(s, b.Clock.Now().Add(deliveries[k].Delay))
+	}
+	b.way(WayQueue, n)
+}
+
+// delivered settles an item whose task can be seen from that instant on.
+func (b *intake) delivered(s *straight, visible task.Instant) {
+	r := &b.results[s.item]
+	r.DueMicros = int64(s.task.Due)
+	if b.issued == nil {
+		r.Id = s.id
+	}
+	if b.Hooks.Accepted != nil && b.isAccepted(s.item) {
+		b.Hooks.Accepted(s.lambda, s.task.Partition.Priority, 1)
+	}
+	if b.Hooks.Delivered != nil {
+		b.Hooks.Delivered(&s.task, visible.Sub(s.task.Due))
+	}
+}
+
+// forgetCancelled drops tasks that come out of the buffer and were cancelled there: their tombstones are the only rows
+// that they ever have.
+func (b *intake) forgetCancelled(ctx context.Context) {
+	if b.issued == nil || len(b.straight) == 0 {
+		return
+	}
+	ids := make([]task.ID, len(b.straight))
+	for k := range b.straight {
+		ids[k] = b.straight[k].task.ID
+	}
+	rows, err := b.Store.Tasks(ctx, ids)
+	kept := b.straight[:0]
+	for k := range b.straight {
+		switch s := b.straight[k]; {
+		case err != nil:
+			b.errs[s.item] = fmt.Errorf("%w: %w", store.ErrUnknown, err)
+		case rows[k].ID.IsZero():
+			kept = append(kept, s)
+		}
+	}
+	b.straight = kept
+}
+
+// wholeSeconds rounds up, so that nothing is seen early.
+func wholeSeconds(d time.Duration) time.Duration {
+	return (max(0, d) + time.Second - 1).Truncate(time.Second)
+}
+
+// unstored is what is known of a task that has no row: it is in the buffer, or on the queue of its deliver lambda. It is
+// forgotten when the row that an ended task would have is.
+func (in *Inbound) unstored(token task.Token) (task.Task, bool) {
+	t := task.Task{ID: token.ID, Partition: token.Partition, Due: token.Due}
+	l := in.Catalog.ByRef(token.Partition.Lambda)
+	if l == nil || token.ID.IsDerived() {
+		return task.Task{}, false
+	}
+	t.Created = madeAt(t.ID)
+	now := in.Clock.Now()
+	switch {
+	case l.Mode == task.Deliver && now >= t.Due:
+		t.State = task.Delivered
+		return t, now < max(t.Due, t.Created).Add(l.Retention)
+	case token.Direct:
+		t.State = task.Enqueued
+		return t, true
+	}
+	t.State = task.Accepted
+	return t, in.mayBeBuffered(token)
+}
+
+// mayBeDelivered reports whether a deliver task that has no row may be on its queue: it went there at once, or will from
+// the buffer. No tombstone would stop it there.
+func (in *Inbound) mayBeDelivered(l *catalog.Entry, token task.Token) bool {
+	if l.Mode != task.Deliver {
+		return false
+	}
+	window := time.Duration(0)
+	if in.Buffering.Buffer != nil {
+		window = max(in.DeliverDirect, in.Near, 0) + deliverClocksMax
+	}
+	return token.Direct || token.Due <= in.Clock.Now().Add(window)
+}
+
+// endDelivery ends a task of a deliver lambda that waits: its row goes, unless somebody has acquired it, and only then
+// does a row say so. Whoever dies in between has cancelled it and told nobody.
+func (in *Inbound) endDelivery(ctx context.Context, t found, next *task.Task) (outcome string, err error) {
+	if err := in.applyOne(ctx, store.Op{Kind: store.DeleteWaiting, Task: t.Task}); err != nil {
+		return "", err
+	}
+	if err := in.applyOne(ctx, store.Op{Kind: store.PutTask, Task: *next}); err != nil && !errors.Is(err, store.ErrConflict) {
+		return "", err
+	}
+	in.Ended()
+	return cancelled, nil
+}
+
+func (in *Inbound) isDeliver(ref uint32) bool {
+	l := in.Catalog.ByRef(ref)
+	return l != nil && l.Mode == task.Deliver
+}

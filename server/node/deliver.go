@@ -1,0 +1,47 @@
+package node
+
+import (
+	"log/slog"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/kinesin-io/kinesin/dispatcher"
+	"github.com/kinesin-io/kinesin/partition"
+	"github.com/kinesin-io/kinesin/scheduler"
+	"github.com/kinesin-io/kinesin/task"
+)
+
+// delivery is what the scheduler needs for lambdas in deliver mode. The process is known by its name as a member of those
+// that share the partitions, which the others know too.
+func (n *Node) delivery(c *Config, owner *partition.Owner, seal *task.Sealer) *scheduler.Delivery {
+	return &scheduler.Delivery{
+		Process: c.Membership.Self(), Presence: owner.Presence,
+		Is: func(p task.Partition) bool {
+			l := n.catalog.ByRef(p.Lambda)
+			return l != nil && l.Mode == task.Deliver
+		},
+		Courier: dispatcher.NewCourier(dispatcher.CourierConfig{
+			Store: n.store, Queue: n.queue, Policies: policies{n.catalog}, Sealer: seal, Clock: c.Clock, Log: c.Log,
+			Hooks: dispatcher.CourierHooks{Delivered: n.delivered, Undelivered: n.undelivered},
+		}),
+	}
+}
+
+func (n *Node) delivered(t *task.Task, late time.Duration) {
+	n.late(n.catalog.ByRef(t.Partition.Lambda), t, stageDelivered, max(0, late))
+	if n.inbound != nil {
+		n.inbound.Ended()
+	}
+}
+
+func (n *Node) undelivered(t *task.Task, err error) {
+	if l := n.catalog.ByRef(t.Partition.Lambda); l != nil {
+		n.metrics.undelivered.WithLabelValues(l.Name, l.Priorities[t.Partition.Priority]).Inc()
+	}
+	n.log.Debug("task not delivered, trying again", slog.String("task_id", t.ID.String()), slog.Any("error", err))
+}
+
+func newUndelivered() *prometheus.CounterVec {
+	return counters("kinesin_deliveries_failed_total", "Sends to the queue of a deliver lambda that failed and are tried again.", "lambda", "priority")
+}
