@@ -35,6 +35,7 @@ var errStale = errors.New("acquired too long ago to be sent")
 type CourierStore interface {
 	Store
 	Payload(ctx context.Context, id task.ID) ([]byte, error)
+	PayloadsExpire() bool
 }
 
 // Deliveries is what the courier needs of a queue.
@@ -286,7 +287,7 @@ func (r *round) remove(ctx context.Context, sent []task.Order) {
 		switch {
 		case outcome != nil && !errors.Is(outcome, store.ErrConflict):
 			r.leave(of[k], true, fmt.Errorf("remove row of delivered task %s: %w", of[k].Task.ID, outcome))
-		case of[k].Waiting && of[k].Task.PayloadStoredApart():
+		case of[k].Waiting && of[k].Task.PayloadStoredApart() && !r.Store.PayloadsExpire():
 			payloads = append(payloads, store.Op{Kind: store.DeletePayload, Lazy: true, Task: task.Task{ID: of[k].Task.PayloadID()}})
 		}
 	}
@@ -307,7 +308,7 @@ func (r *round) removal(o *task.Order) (store.Op, error) {
 	return store.Op{Kind: store.ReplaceTask, Task: next, Patient: true}, err
 }
 
-// removePayloads deletes the payloads of rows that are gone. One that is forgotten in a crash is of no task.
+// removePayloads deletes the payloads of rows that are gone, where they do not go by themselves. One that is forgotten in a crash is of no task.
 func (r *round) removePayloads(ctx context.Context, ops []store.Op) {
 	if len(ops) == 0 {
 		return

@@ -74,6 +74,13 @@ type Fuller interface {
 	Full() bool
 }
 
+// Expirer is an optional capability of a driver: payload rows that go away by themselves.
+type Expirer interface {
+	// PayloadsExpire reports whether a payload row that nobody deletes is deleted some time after it is wanted, at no
+	// cost, so that deleting it would only add to the cost.
+	PayloadsExpire() bool
+}
+
 // Depth is how many live tasks a partition has in each state: its waiting rows, and its task rows with a
 // wake-up. A task that is just being dispatched has both and counts twice for that moment.
 type Depth [task.Delivered + 1]int64

@@ -299,6 +299,13 @@ func (s *Store) Depths() (counts map[task.Partition]Depth, ready bool) {
 	return nil, false
 }
 
+// PayloadsExpire reports whether payload rows go away by themselves some time after they are wanted, so that nobody
+// needs to delete them.
+func (s *Store) PayloadsExpire() bool {
+	e, ok := s.d.(Expirer)
+	return ok && e.PayloadsExpire()
+}
+
 // Full reports whether the store takes no new tasks for want of space.
 func (s *Store) Full() bool {
 	f, ok := s.d.(Fuller)

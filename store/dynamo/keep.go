@@ -26,6 +26,9 @@ const (
 	keepAhead = 14 * 24 * time.Hour
 )
 
+// PayloadsExpire implements store.Expirer.
+func (d *Driver) PayloadsExpire() bool { return true }
+
 // payloadUntil is when the payload of a task expires that is written now. PutPayload says when the task
 // is due, and with ExpireAt, if it likes, how long its ended row will be wanted.
 func payloadUntil(now task.Instant, t *task.Task) task.Instant {
