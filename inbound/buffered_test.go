@@ -99,7 +99,7 @@ func runBuffered(t *testing.T, change func(*inbound.Config), test func(b *buffer
 	b := &buffered{ways: map[string]int{}, left: map[string]int{}, seal: task.NewInboundSealer(inboundKey)}
 	runWith(t, func(f *fixture, c *inbound.Config) {
 		b.fixture = f
-		b.memory = buffermem.New(f.clock, buffermem.Config{BodyBytesMax: 16 << 10})
+		b.memory = buffermem.New(f.clock, buffermem.Config{})
 		c.InboundKey = inboundKey
 		c.Buffering = inbound.Buffering{Buffer: b, Rate: -1, Concurrency: 2}
 		c.Hooks.Way = func(way string, n int) { b.set(func() { b.ways[way] += n }) }
