@@ -95,7 +95,12 @@ var table = []row{
 		tests: []string{"sdk", "controller", "test/checker"},
 		never: []string{"store/pebble", "store/mem", "queue/mem", "github.com/cockroachdb", "github.com/aws"},
 	},
-	{name: "server", may: slices.Concat(wire, drivers, []string{"task", "store", "queue", "partition", "server/node", "internal/*"}), tests: []string{"sdk", "controller", "catalog"}},
+	{
+		name: "server", tests: []string{"sdk", "controller"},
+		may: slices.Concat(wire, drivers, []string{
+			"task", "store", "store/dynamo", "queue", "queue/sqs", "inbound/buffer", "catalog", "partition", "server/node", "internal/*",
+		}),
+	},
 	{name: "cmd/kinesin", may: []string{"cmd/kinesin/cli"}, never: testOnly},
 	{name: "cmd/kinesin/cli", may: slices.Concat(wire, []string{"task", "server", "sdk", "bench", "cost", "cmd/kinesin/executor", "internal/*"})},
 	{name: "cmd/kinesin/executor", may: []string{"internal/clock"}, never: serverSide},

@@ -1,9 +1,11 @@
 package server
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"log/slog"
+	"math"
 	"net"
 	"slices"
 	"strconv"
@@ -11,6 +13,7 @@ import (
 	"time"
 
 	"github.com/kinesin-io/kinesin/server/node"
+	"github.com/kinesin-io/kinesin/store/dynamo"
 )
 
 // Roles lists the roles that a process can have, in the order in which work flows through them.
@@ -26,11 +29,48 @@ type Config struct {
 	Roles   []string // all
 	Log     *slog.Logger
 
+	Store string // StorePebble or StoreDynamoDB; StorePebble
+	Queue string // QueueMemory or QueueSQS; QueueMemory
+	// AWSPrefix begins the names of all tables and queues on AWS: 1 to 20 characters of a-z, A-Z, 0-9, - and _. It
+	// has no default, since two installations of one prefix would take each other's messages.
+	AWSPrefix string
+
 	PayloadBytesMax int           // largest payload, in bytes; 256 KiB
 	Horizon         time.Duration // how far ahead a task may be due; 10 years
-	Window          time.Duration // how far a partition is read ahead; 10 s
+	Window          time.Duration // how far a partition is read ahead; 10 s, of a store on AWS 16 s
 	DrainMax        time.Duration // how long a stop may take; 10 s
+	// DeliverDirect is up to how long before its due time a task of a deliver lambda goes straight to its queue, which
+	// then holds it, without a row in the store. 15 minutes, which is the most; negative: never.
+	DeliverDirect time.Duration
+	// MessageBytesMax is how large an SQS message may be: 256 KiB; up to 1 MiB where queues and region take that.
+	MessageBytesMax int
+
+	// Inbound buffers what is accepted in an SQS queue, from which it goes to the store at a steady rate.
+	Inbound            bool
+	InboundRate        float64 // tasks a second; 0: inbound's default
+	InboundConcurrency int     // receives at a time; 0: inbound's default
 }
+
+// Drivers of the store and the queue.
+const (
+	StorePebble   = "pebble"
+	StoreDynamoDB = "dynamodb"
+	QueueMemory   = "memory"
+	QueueSQS      = "sqs"
+)
+
+// Stores lists the drivers of the store, Queues those of the queue.
+func Stores() []string { return []string{StorePebble, StoreDynamoDB} }
+
+// Queues lists the drivers of the queue.
+func Queues() []string { return []string{QueueMemory, QueueSQS} }
+
+// Limits of Config.
+const (
+	messageBytesMin, messageBytesCeil = 4 << 10, 1 << 20
+	inboundConcurrencyMax             = 256
+	deliverDirectMax                  = 15 * time.Minute // as long as SQS holds a message back
+)
 
 // Defaults of Config.
 const (
@@ -52,6 +92,8 @@ func (c Config) withDefaults() Config {
 	if c.Log == nil {
 		c.Log = slog.New(slog.DiscardHandler)
 	}
+	c.Store = cmp.Or(c.Store, StorePebble)
+	c.Queue = cmp.Or(c.Queue, QueueMemory)
 	if c.DrainMax == 0 {
 		c.DrainMax = DrainMaxDefault
 	}
@@ -77,6 +119,50 @@ func (c Config) Validate() error {
 	}
 	if c.Horizon < 0 || c.Window < 0 || c.DrainMax < 0 {
 		errs = append(errs, fmt.Errorf("%w: horizon, window and drain limit cannot be negative", ErrConfig))
+	}
+	errs = append(errs, c.checkDrivers(), c.checkAWS())
+	return errors.Join(errs...)
+}
+
+// onAWS reports whether anything of this is on AWS.
+func (c Config) onAWS() bool { return c.Store == StoreDynamoDB || c.Queue == QueueSQS || c.Inbound }
+
+func (c Config) checkDrivers() error {
+	var errs []error
+	if !slices.Contains(Stores(), c.Store) {
+		errs = append(errs, fmt.Errorf("%w: unknown store %q: want %s", ErrConfig, c.Store, strings.Join(Stores(), " or ")))
+	}
+	if !slices.Contains(Queues(), c.Queue) {
+		errs = append(errs, fmt.Errorf("%w: unknown queue %q: want %s", ErrConfig, c.Queue, strings.Join(Queues(), " or ")))
+	}
+	if c.Store == StoreDynamoDB && c.Queue == QueueMemory {
+		errs = append(errs, fmt.Errorf("%w: store dynamodb with queue memory: processes share that store, and what one of them puts in its memory "+
+			"no other one sees; use queue sqs", ErrConfig))
+	}
+	return errors.Join(errs...)
+}
+
+func (c Config) checkAWS() error {
+	var errs []error
+	refuse := func(format string, args ...any) { errs = append(errs, fmt.Errorf("%w: "+format, append([]any{ErrConfig}, args...)...)) }
+	switch {
+	case c.AWSPrefix == "" && c.onAWS():
+		refuse("store dynamodb, queue sqs and the inbound queue need an AWS prefix, with which the names of their tables and queues begin; " +
+			"name one with --aws-prefix, the same for all processes of an installation")
+	case c.AWSPrefix != "" && dynamo.CheckPrefix(c.AWSPrefix) != nil:
+		refuse("AWS %w", dynamo.CheckPrefix(c.AWSPrefix))
+	}
+	if c.MessageBytesMax != 0 && (c.MessageBytesMax < messageBytesMin || c.MessageBytesMax > messageBytesCeil) {
+		refuse("message limit %d: want %d to %d bytes", c.MessageBytesMax, messageBytesMin, messageBytesCeil)
+	}
+	if c.DeliverDirect > deliverDirectMax {
+		refuse("deliver directly %v ahead: want 0s to %v, as long as SQS holds a message back", c.DeliverDirect, deliverDirectMax)
+	}
+	if c.InboundConcurrency < 0 || c.InboundConcurrency > inboundConcurrencyMax {
+		refuse("inbound concurrency %d: want 1 to %d", c.InboundConcurrency, inboundConcurrencyMax)
+	}
+	if math.IsNaN(c.InboundRate) || math.IsInf(c.InboundRate, 0) {
+		refuse("inbound rate %v: want tasks per second, or less than 0 for no bound", c.InboundRate)
 	}
 	return errors.Join(errs...)
 }

@@ -16,33 +16,23 @@ import (
 
 	"github.com/kinesin-io/kinesin/api"
 	"github.com/kinesin-io/kinesin/internal/clock"
-	"github.com/kinesin-io/kinesin/partition"
-	queuemem "github.com/kinesin-io/kinesin/queue/mem"
 	"github.com/kinesin-io/kinesin/server/node"
-	"github.com/kinesin-io/kinesin/store/pebble"
-)
-
-// feedDepthMax is how many messages of one <lambda, priority> are fed to the queue in memory; what is due beyond
-// that waits in the store. The queue itself holds more, so that what is given back by workers finds room.
-const (
-	feedDepthMax  = 8192
-	queueDepthMax = 2 * feedDepthMax
 )
 
 // ErrListen says that the port could not be opened.
 var ErrListen = errors.New("cannot listen")
 
-// Server is the embedded mode: all roles in one process, on a store in a directory and
-// queues in memory that are rebuilt from it.
+// Server is a node on the drivers that its configuration names, behind a port.
 type Server struct {
 	config   Config
+	drivers  *drivers
 	node     *node.Node
 	listener net.Listener
 	http     *http.Server
 }
 
-// New opens the data directory and the port; it serves only in Run. Errors: ErrConfig, ErrListen, and
-// of the store ErrInUse, ErrCorrupt and ErrVersion, each with what to do.
+// New opens the port and the drivers; it serves only in Run. Errors: ErrConfig, ErrListen; of the embedded
+// store ErrInUse, ErrCorrupt and ErrVersion; ErrSetup; and those of AWS, of which Lasting tells what to expect. Each says what to do.
 func New(ctx context.Context, c Config) (*Server, error) {
 	if err := c.Validate(); err != nil {
 		return nil, err
@@ -70,29 +60,6 @@ func (s *Server) listen(ctx context.Context) (err error) {
 	}
 	if addr, ok := s.listener.Addr().(*net.TCPAddr); !ok || !addr.IP.IsLoopback() { // a name may stand for any address
 		return errors.Join(beyondLoopback(s.config.Listen), s.listener.Close())
-	}
-	return nil
-}
-
-func (s *Server) open(ctx context.Context) error {
-	m := node.NewMetrics()
-	driver, err := pebble.Open(s.config.DataDir, pebble.Config{
-		Logger:   s.config.Log,
-		Observer: pebble.Observer{Synced: m.Synced},
-	})
-	if err != nil {
-		return err
-	}
-	s.node, err = node.New(ctx, node.Config{
-		Store:      driver,
-		Queue:      queuemem.New(clock.Real(), queuemem.Config{DepthMax: queueDepthMax}),
-		Membership: partition.Static("embedded"),
-		Clock:      clock.Real(), Log: s.config.Log, Roles: s.config.Roles,
-		PayloadBytesMax: s.config.PayloadBytesMax, Horizon: s.config.Horizon, Window: s.config.Window,
-		QueueDepthMax: feedDepthMax, Metrics: m,
-	})
-	if err != nil {
-		return errors.Join(err, driver.Close())
 	}
 	return nil
 }
@@ -136,7 +103,7 @@ func (s *Server) Run(ctx context.Context) error {
 		return nil
 	})
 	err := group.Wait()
-	return errors.Join(err, s.node.Close())
+	return errors.Join(err, s.node.Close(), s.drivers.release())
 }
 
 // cutOff closes all connections when the drain takes too long.

@@ -65,6 +65,8 @@ type Config struct {
 	// a moment then happens all of it at that moment: nothing is done ahead of its time, nothing waits for
 	// company, no worker gets tasks beyond its free slots, and leases outlast every jump.
 	Stepped bool
+
+	shared bool // several processes may be over the store
 }
 
 // atOnce stands for no time where zero means a default.
@@ -92,7 +94,7 @@ func (c Config) waitLookEvery() time.Duration {
 	switch {
 	case c.Stepped:
 		return -1
-	case c.Membership == nil:
+	case c.shared:
 		return waitLookEveryShared
 	}
 	return 0
@@ -131,6 +133,7 @@ func New(ctx context.Context, c Config) (*Node, error) {
 	if len(c.Roles) == 0 {
 		c.Roles = Roles()
 	}
+	c.shared = c.Membership == nil
 	n := &Node{log: c.Log, clock: c.Clock, metrics: c.Metrics}
 	n.store = store.New(c.Store, store.Config{
 		PayloadBytesMax: c.PayloadBytesMax, Clock: c.Clock, Logger: c.Log,

@@ -1,0 +1,115 @@
+package server
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"strings"
+	"time"
+
+	"github.com/kinesin-io/kinesin/internal/awsclient"
+	"github.com/kinesin-io/kinesin/internal/clock"
+	"github.com/kinesin-io/kinesin/queue/sqs"
+	"github.com/kinesin-io/kinesin/server/node"
+	"github.com/kinesin-io/kinesin/store/dynamo"
+	"github.com/kinesin-io/kinesin/task"
+)
+
+// checkMax bounds what a start asks of AWS before it serves.
+const checkMax = 20 * time.Second
+
+// ErrSetup says that tables or queues are missing or not as they have to be; the text names each, and what to run.
+var ErrSetup = errors.New("AWS is not set up for this")
+
+// Lasting reports whether a start that failed so will fail again until somebody changes something: tables, queues,
+// credentials, permissions, the region or this machine's clock. Others may pass.
+func Lasting(err error) bool { return errors.Is(err, ErrSetup) || awsclient.Lasting(err) }
+
+// openAWS makes the clients and the drivers on AWS, after it has checked that their tables and queues are there.
+func (d *drivers) openAWS(ctx context.Context, c *Config, m *node.Metrics) (err error) {
+	ctx, cancel := clock.Within(ctx, clock.Real(), checkMax)
+	defer cancel()
+	if d.aws, err = awsclient.New(ctx, clock.Real()); err != nil {
+		return err
+	}
+	c.Log.InfoContext(ctx, "AWS", slog.String("prefix", c.AWSPrefix), slog.String("endpoints", d.aws.Endpoints()))
+	watch := newAWSMetrics(m.Registerer())
+	if c.Store == StoreDynamoDB {
+		if err := d.checkTables(ctx, c.AWSPrefix); err != nil {
+			return err
+		}
+		d.store = dynamo.New(d.aws.DynamoDB, dynamo.Config{Prefix: c.AWSPrefix, Clock: clock.Real(), Logger: c.Log, Observer: watch.dynamo()})
+	}
+	if c.Queue == QueueSQS {
+		d.queue = sqs.New(d.aws.SQS, sqs.Config{
+			Prefix: c.AWSPrefix, Clock: clock.Real(), Log: c.Log, Observer: watch.sqs(), MessageBytesMax: c.MessageBytesMax,
+			Lambda:  func(ref uint32) (task.Lambda, bool) { return d.node.Lambda(ref) },
+			Lambdas: func() []task.Lambda { return d.node.Lambdas() },
+		})
+	}
+	return nil
+}
+
+func (d *drivers) checkTables(ctx context.Context, prefix string) error {
+	differences, err := dynamo.Check(ctx, d.aws.DynamoDB, prefix)
+	if err != nil {
+		return awsclient.Explain(err)
+	}
+	if err := d.aws.CheckClock(); err != nil {
+		return err
+	}
+	return setupError(prefix, "tables", texts(differences))
+}
+
+// checkQueues looks for the queues of the lambdas there are. One that is missing ends the start; attributes that are not as
+// setup makes them may be the operator's choice, so they are only told.
+func (s *Server) checkQueues(ctx context.Context, d *drivers) error {
+	if s.config.Queue != QueueSQS {
+		return nil
+	}
+	ctx, cancel := clock.Within(ctx, clock.Real(), checkMax)
+	defer cancel()
+	differences, err := sqs.Check(ctx, d.aws.SQS, queueSpecs(s.config.AWSPrefix, d.node.Lambdas()))
+	if err != nil {
+		return awsclient.Explain(err)
+	}
+	if err := d.aws.CheckClock(); err != nil {
+		return err
+	}
+	var missing []string
+	for i := range differences {
+		if differences[i].Attribute == "" {
+			missing = append(missing, differences[i].String())
+			continue
+		}
+		s.config.Log.WarnContext(ctx, "a queue differs from what setup makes", slog.String("difference", differences[i].String()))
+	}
+	return setupError(s.config.AWSPrefix, "queues", missing)
+}
+
+// queueSpecs are the queues of all lambdas.
+func queueSpecs(prefix string, lambdas []task.Lambda) []sqs.QueueSpec {
+	var specs []sqs.QueueSpec
+	for i := range lambdas {
+		specs = append(specs, sqs.Queues(prefix, lambdas[i])...)
+	}
+	return specs
+}
+
+func texts[D fmt.Stringer](differences []D) []string {
+	all := make([]string, len(differences))
+	for i, d := range differences {
+		all[i] = d.String()
+	}
+	return all
+}
+
+// setupError says what is wrong line by line; nil when nothing is.
+func setupError(prefix, what string, differences []string) error {
+	if len(differences) == 0 {
+		return nil
+	}
+	return fmt.Errorf("%w: the %s of prefix %s are not as they have to be:\n  %s\nto make what is missing, run: kinesin aws setup --aws-prefix %s",
+		ErrSetup, what, prefix, strings.Join(differences, "\n  "), prefix)
+}
