@@ -17,6 +17,12 @@ import (
 // write for each process, and next to nothing for each task.
 const reviewEvery = time.Minute
 
+// confirmAfter is how long after its claim an attempt that a heartbeat names is confirmed: most have ended by then, or were
+// reported as started. A claim is given up only after a heartbeat that came twice as long after it.
+const confirmAfter = task.ClaimTimeout / 2
+
+func claimedBefore(t *task.Task, at task.Instant) bool { return max(t.ClaimedAt, t.Due) <= at }
+
 // Heartbeat renews the lease of the whole process, and tells it which of the attempts it names are to stop. What it names is
 // confirmed first: whoever reads in the lease that a heartbeat was taken may rely on it that what it named is
 // known to run. So a heartbeat whose rows cannot be read or written fails, and renews nothing.
@@ -93,7 +99,7 @@ func (s *Service) review(ctx context.Context, sess *session, running []attempt, 
 		case row.State == task.Processing:
 			known = append(known, a)
 		}
-		if i < named && row.State == task.Claimed {
+		if i < named && row.State == task.Claimed && claimedBefore(row, now.Add(-confirmAfter)) {
 			starts = append(starts, report{attempt: a, row: row, event: task.Event{Kind: task.Start}})
 		}
 	}
@@ -115,7 +121,8 @@ func (s *Service) review(ctx context.Context, sess *session, running []attempt, 
 	return nil
 }
 
-// toReview is what has to be read of the named attempts, and forgets what is not named any more.
+// toReview is what has to be read of the named attempts, and forgets what is not named any more. What was pushed from here a
+// moment ago has time.
 func (s *session) toReview(running []attempt, now task.Instant) []attempt {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -133,7 +140,10 @@ func (s *session) toReview(running []attempt, now task.Instant) []attempt {
 	}
 	var unknown []attempt
 	for _, a := range running {
-		if number, known := s.known[a.id]; !known || number != a.number {
+		number, known := s.known[a.id]
+		h := s.hands[a.id]
+		young := h != nil && h.row.Attempt == a.number && !claimedBefore(h.row, now.Add(-confirmAfter))
+		if !young && (!known || number != a.number) {
 			unknown = append(unknown, a)
 		}
 	}

@@ -33,6 +33,7 @@ func TestAHeartbeatFailsWhileStartsCannotBeWritten(t *testing.T) {
 	for _, applied := range []bool{false, true} {
 		bubble(t, func(f *fixture) {
 			w, c := f.one()
+			time.Sleep(confirmAfter)
 			f.store.failApply(1, applied)
 			_, err := f.svc.Heartbeat(f.ctx, &kinesinv1.HeartbeatRequest{Worker: w.id, Running: []*kinesinv1.Held{held(c)}})
 			wantReason(t, err, kinesinv1.Reason_REASON_UNAVAILABLE)
@@ -52,6 +53,11 @@ func TestHeartbeatsCostPerWorkerAndNotPerTask(t *testing.T) {
 		for _, c := range w.wantClaimed(n) {
 			running = append(running, held(c))
 		}
+		f.heartbeat(w.id, running...)
+		if f.store.rows > 2*n {
+			t.Errorf("%d rows read of tasks that have just been claimed", f.store.rows)
+		}
+		time.Sleep(confirmAfter)
 		f.heartbeat(w.id, running...) // confirms them
 		reads, writes := f.store.rows, f.store.writes
 		const minutes = 10
@@ -84,6 +90,7 @@ func TestACancelReachesAWorkerOfAnotherProcessWithItsNextHeartbeat(t *testing.T)
 		for _, c := range got {
 			running = append(running, held(c))
 		}
+		time.Sleep(confirmAfter)
 		f.heartbeat(w.id, running...)
 		time.Sleep(time.Second)
 		f.heartbeat(w.id, running...)

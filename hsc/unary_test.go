@@ -212,6 +212,7 @@ func TestAHeartbeatConfirmsCancelsAndFences(t *testing.T) {
 		got := w.wantClaimed(3)
 		f.change(id(got[1]), task.Event{Kind: task.Cancel})
 		f.change(id(got[2]), task.Event{Kind: task.WorkerLost, Worker: w.id, Attempt: 1})
+		time.Sleep(confirmAfter)
 		r := f.heartbeat(w.id, held(got[0]), held(got[1]), held(got[2]))
 		if len(r.GetCancels()) != 1 || string(r.GetCancels()[0].GetTask()) != string(got[1].GetTask()) {
 			t.Errorf("cancels %v", r.GetCancels())

@@ -1,0 +1,131 @@
+package node
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/kinesin-io/kinesin/sdk"
+	"github.com/kinesin-io/kinesin/task"
+)
+
+// remote is how a node is set up over a store and a queue that are services.
+func remote(c *Config) { c.Window = 16 * time.Second }
+
+func quick(context.Context, *sdk.Task[[]byte]) error { return nil }
+
+// TestWritesOfATasksLife counts what the life of a task costs, in writes and in DynamoDB's write units: whoever adds a
+// write has to change this table, and docs/architecture.md with it.
+func TestWritesOfATasksLife(t *testing.T) {
+	failing := errors.New("not this time")
+	for _, c := range []struct {
+		name           string
+		item           sdk.Item
+		handler        sdk.Handler
+		cancel         bool
+		writes, units  int
+		reads, settles int
+	}{
+		{name: "scheduled", item: sdk.Item{In: time.Minute}, handler: quick, writes: 5, units: 7},
+		{name: "scheduled with a key", item: sdk.Item{In: time.Minute, Key: "k"}, handler: quick, writes: 4, units: 8},
+		{name: "immediate", handler: quick, writes: 3, units: 5},
+		{name: "immediate with a key", item: sdk.Item{Key: "k"}, handler: quick, writes: 3, units: 5},
+		{name: "large payload", item: sdk.Item{In: time.Minute, Payload: make([]byte, 10_000)}, handler: quick, writes: 6, units: 8},
+		{
+			name: "one retry", writes: 3 + 3, units: 5 + 3 + 3 + 1,
+			handler: func(_ context.Context, t *sdk.Task[[]byte]) error {
+				if t.Attempt == 1 {
+					return failing
+				}
+				return nil
+			},
+		},
+		{
+			name: "runs for ten minutes", writes: 4, units: 6,
+			handler: func(context.Context, *sdk.Task[[]byte]) error { time.Sleep(10 * time.Minute); return nil },
+		},
+		{name: "cancelled before its time", item: sdk.Item{In: time.Hour}, cancel: true, handler: quick, writes: 3, units: 3},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			inRig(t, drivers{}, 1, remote, func(r *rig) {
+				r.lambda(sdk.LambdaInfo{Name: "mail", BackoffMin: time.Second, BackoffMax: time.Second})
+				r.work(r.nodes[0], "mail", c.handler)
+				time.Sleep(time.Minute)
+				synctest.Wait()
+				r.tally.take()
+				c.item.Lambda = "mail"
+				id := r.schedule(c.item)
+				if c.cancel {
+					if _, err := r.client.Cancel(r.ctx, id); err != nil {
+						t.Fatal(err)
+					}
+				}
+				time.Sleep(15 * time.Minute)
+				synctest.Wait()
+				got := r.tally.take()
+				if got.tasks != c.writes || got.units != c.units {
+					t.Errorf("%d writes and %d units, want %d and %d", got.tasks, got.units, c.writes, c.units)
+				}
+				if beats := 15 * time.Minute / (task.ClaimTimeout * 3 / 8); got.controls > int(beats)+10 {
+					t.Errorf("%d writes of leases in 15 minutes, want one for each heartbeat", got.controls)
+				}
+				info, err := r.client.Get(r.ctx, id)
+				if err != nil || !info.State.IsEnd() {
+					t.Errorf("%s, %v", info.State, err)
+				}
+			})
+		})
+	}
+}
+
+// TestHeartbeatsCostPerWorker has a worker run a hundred tasks for ten minutes: its lease is written with each heartbeat, and
+// their rows are neither written nor, to speak of, read.
+func TestHeartbeatsCostPerWorker(t *testing.T) {
+	inRig(t, drivers{}, 1, remote, func(r *rig) {
+		r.lambda(sdk.LambdaInfo{Name: "mail", Timeout: time.Hour})
+		r.work(r.nodes[0], "mail", func(ctx context.Context, _ *sdk.Task[[]byte]) error {
+			<-ctx.Done()
+			return ctx.Err()
+		})
+		const n = 100
+		for range n {
+			r.schedule(sdk.Item{Lambda: "mail"})
+		}
+		time.Sleep(2 * time.Minute)
+		synctest.Wait()
+		r.tally.take()
+		const minutes = 10
+		time.Sleep(minutes * time.Minute)
+		synctest.Wait()
+		got := r.tally.take()
+		if beats := minutes * 16; got.tasks != 0 || got.controls > beats+1 {
+			t.Errorf("%d writes of tasks and %d of leases, want 0 and %d", got.tasks, got.controls, beats)
+		}
+		// The heartbeats' review each minute, the scheduler's at intervals that double, and a scan from the head now and then.
+		if most := n*(minutes+4+3) + minutes*16; got.reads+got.rows > most {
+			t.Errorf("%d reads and %d rows of scans, want %d at most", got.reads, got.rows, most)
+		}
+	})
+}
+
+// TestAnIdlePartitionReadsLittle counts the scans of a partition that has nothing to do: one strong read of the head, and one
+// eventually consistent of the index, which costs half as much.
+func TestAnIdlePartitionReadsLittle(t *testing.T) {
+	inRig(t, drivers{}, 1, remote, func(r *rig) {
+		r.lambda(sdk.LambdaInfo{Name: "mail", Priorities: []string{"only"}, Shards: 4})
+		time.Sleep(time.Minute)
+		synctest.Wait()
+		r.tally.take()
+		const minutes, partitions = 10, 4
+		time.Sleep(minutes * time.Minute)
+		synctest.Wait()
+		got := r.tally.take()
+		units := float64(got.scans) / 2 * 1.5 / (minutes * 60) / partitions
+		t.Logf("%d scans, %d other reads, %d writes: %.3f read units/s for each partition", got.scans, got.reads, got.tasks+got.controls, units)
+		if units > 0.2 || got.tasks+got.controls != 0 {
+			t.Errorf("%.3f read units/s for each partition, want 0.2 at most; %d writes", units, got.tasks+got.controls)
+		}
+	})
+}

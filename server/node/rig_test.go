@@ -1,0 +1,367 @@
+package node
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"slices"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"go.uber.org/goleak"
+
+	"github.com/kinesin-io/kinesin/internal/clock"
+	"github.com/kinesin-io/kinesin/internal/inproc"
+	"github.com/kinesin-io/kinesin/partition"
+	"github.com/kinesin-io/kinesin/queue"
+	queuemem "github.com/kinesin-io/kinesin/queue/mem"
+	"github.com/kinesin-io/kinesin/sdk"
+	"github.com/kinesin-io/kinesin/store"
+	storemem "github.com/kinesin-io/kinesin/store/mem"
+	"github.com/kinesin-io/kinesin/task"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// rig is whole processes in virtual time: nodes with all roles over one store and one queue, and workers and a client
+// that speak the wire contract with them.
+type rig struct {
+	*testing.T
+
+	ctx    context.Context //nolint:containedctx // of the test, inside its bubble
+	tally  *tally
+	store  store.Driver // what the nodes get: over the tally, or the tally itself
+	queue  queue.Driver
+	nodes  []*process
+	client *sdk.Client
+	book   *ledger
+	ended  sync.WaitGroup // of workers
+	stop   context.CancelFunc
+}
+
+// wall is the clock of the bubble: all readings of it are of its wall clock, since the others are outside.
+type wall struct{ clock.Clock }
+
+// process is one server process.
+type process struct {
+	node      *Node
+	transport *inproc.Transport
+	stop      func()
+}
+
+// kept is a driver that outlives the nodes that use it.
+type kept struct{ store.Driver }
+
+func (kept) Close() error { return nil }
+
+type keptQueue struct{ queue.Driver }
+
+func (keptQueue) Close() error { return nil }
+
+// drivers are what a rig stands on; the zero value is a store and a queue in memory.
+type drivers struct {
+	over  func(d store.Driver) store.Driver // wraps the store
+	queue func() queue.Driver
+}
+
+// inRig runs a test in a bubble, with as many nodes as it wants.
+func inRig(t *testing.T, d drivers, nodes int, config func(c *Config), test func(r *rig)) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		r := &rig{T: t, ctx: t.Context(), tally: newTally(storemem.New()), book: newLedger()}
+		r.store = r.tally
+		if d.over != nil {
+			r.store = d.over(r.tally)
+		}
+		if d.queue == nil {
+			r.queue = queuemem.New(clock.Real(), queuemem.Config{DepthMax: 1 << 20})
+		} else {
+			r.queue = d.queue()
+		}
+		var names []string
+		for i := range nodes {
+			names = append(names, fmt.Sprintf("node-%d", i))
+		}
+		for i := range nodes {
+			r.nodes = append(r.nodes, r.start(names, i, config))
+		}
+		r.client = r.dial(r.nodes[0])
+		var workers context.Context
+		workers, r.stop = context.WithCancel(t.Context())
+		r.ctx = workers
+		test(r)
+		r.stop()
+		r.ended.Wait()
+		for _, p := range r.nodes {
+			p.stop()
+		}
+		if err := r.queue.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+func (r *rig) start(names []string, i int, config func(c *Config)) *process {
+	r.Helper()
+	c := Config{
+		Store: kept{r.store}, Queue: keptQueue{r.queue}, Clock: clock.Real(), Log: slog.New(slog.DiscardHandler),
+		Membership: partition.Static(names[i], names...),
+	}
+	if config != nil {
+		config(&c)
+	}
+	n, err := New(r.Context(), c)
+	if err != nil {
+		r.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(context.WithoutCancel(r.Context()))
+	done := make(chan error, 1)
+	go func() { done <- n.Run(ctx) }()
+	p := &process{node: n, transport: inproc.New(n.Handler())}
+	p.stop = sync.OnceFunc(func() {
+		cancel()
+		if err := errors.Join(<-done, n.Close()); err != nil {
+			r.Errorf("node: %v", err)
+		}
+		p.transport.Close()
+	})
+	return p
+}
+
+func (r *rig) dial(p *process) *sdk.Client {
+	r.Helper()
+	c, err := sdk.NewClient("http://node", sdk.WithHTTPClient(&http.Client{Transport: p.transport}),
+		sdk.WithClock(wall{clock.Real()}), sdk.WithLogger(slog.New(slog.DiscardHandler)))
+	if err != nil {
+		r.Fatal(err)
+	}
+	return c
+}
+
+func (r *rig) lambda(l sdk.LambdaInfo) {
+	r.Helper()
+	if _, _, err := r.client.CreateLambda(r.ctx, l); err != nil {
+		r.Fatal(err)
+	}
+	time.Sleep(5 * time.Second) // every node knows it
+}
+
+// schedule stores a task and notes it.
+func (r *rig) schedule(item sdk.Item) sdk.ID {
+	r.Helper()
+	result, err := r.client.Schedule(r.ctx, item)
+	if err != nil {
+		r.Fatal(err)
+	}
+	r.book.accepted(result.ID)
+	return result.ID
+}
+
+// work runs a worker process until the test ends: one that ends by itself is started again a second later.
+func (r *rig) work(p *process, lambda string, handler sdk.Handler, opts ...sdk.WorkerOption) {
+	r.Helper()
+	client := r.dial(p)
+	r.ended.Go(func() {
+		for r.ctx.Err() == nil {
+			opts := append(slices.Clone(opts), sdk.ExitWith(func(int) {}), sdk.Grace(time.Second), sdk.KillAfter(time.Second))
+			w := sdk.NewWorker(client, opts...)
+			w.Register(lambda, r.book.noting(handler))
+			err := w.Run(r.ctx)
+			if err != nil {
+				r.book.died()
+			}
+			_ = clock.Sleep(r.ctx, clock.Real(), time.Second)
+		}
+	})
+}
+
+// settled waits until all tasks have ended, d at most.
+func (r *rig) settled(d time.Duration) {
+	r.Helper()
+	end := time.Now().Add(d)
+	for _, id := range r.book.all() {
+		for {
+			info, err := r.client.Get(r.ctx, id)
+			if err == nil && info.State.IsEnd() {
+				break
+			}
+			if time.Now().After(end) {
+				r.Fatalf("task %s is %s after %v (%v)", id, info.State, d, err)
+			}
+			time.Sleep(time.Second)
+		}
+	}
+}
+
+// ledger is what was acknowledged and what ran.
+type ledger struct {
+	mu     sync.Mutex
+	ids    []sdk.ID
+	runs   map[string][]run
+	deaths int
+}
+
+type run struct{ began, over time.Time }
+
+func newLedger() *ledger { return &ledger{runs: map[string][]run{}} }
+
+func (l *ledger) accepted(id sdk.ID) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.ids = append(l.ids, id)
+}
+
+func (l *ledger) all() []sdk.ID {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return slices.Clone(l.ids)
+}
+
+func (l *ledger) died() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.deaths++
+}
+
+func (l *ledger) noting(h sdk.Handler) sdk.Handler {
+	return func(ctx context.Context, t *sdk.Task[[]byte]) error {
+		l.mu.Lock()
+		key := string(t.ID)
+		i := len(l.runs[key])
+		l.runs[key] = append(l.runs[key], run{began: time.Now()})
+		l.mu.Unlock()
+		defer func() {
+			l.mu.Lock()
+			defer l.mu.Unlock()
+			l.runs[key][i].over = time.Now()
+		}()
+		return h(ctx, t)
+	}
+}
+
+// check finds tasks that never ran, that ran at once with themselves, or more often than is allowed.
+func (l *ledger) check(t *testing.T, runsMax int) (runs int) {
+	t.Helper()
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for _, id := range l.ids {
+		all := l.runs[string(id)]
+		runs += len(all)
+		if len(all) == 0 || len(all) > runsMax {
+			t.Errorf("task %s ran %d times, want 1 to %d", id, len(all), runsMax)
+		}
+		for i := 1; i < len(all); i++ {
+			if before := all[i-1]; before.over.IsZero() || all[i].began.Before(before.over) {
+				t.Errorf("task %s ran twice at once", id)
+			}
+		}
+	}
+	return runs
+}
+
+// tally counts what is asked of a store, and what DynamoDB would charge for it in write units, rows being small.
+type tally struct {
+	store.Driver
+
+	mu     sync.Mutex
+	writes map[store.OpKind]int
+	units  int
+	reads  int // rows read one by one
+	scans  int
+	rows   int // rows that scans returned
+	wakes  map[task.ID]task.Instant
+}
+
+func newTally(d store.Driver) *tally {
+	return &tally{Driver: d, writes: map[store.OpKind]int{}, wakes: map[task.ID]task.Instant{}}
+}
+
+// Apply implements store.Driver, as do the other methods.
+func (t *tally) Apply(ctx context.Context, ops []store.Op) ([]error, error) {
+	results, err := t.Driver.Apply(ctx, ops)
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	for i := range ops {
+		t.writes[ops[i].Kind]++
+		t.units++
+		if err == nil && results[i] == nil {
+			t.units += t.index(&ops[i])
+		}
+	}
+	return results, err
+}
+
+// index is what a write costs on the index of wake-ups.
+func (t *tally) index(op *store.Op) (units int) {
+	if op.Kind != store.PutTask && op.Kind != store.ReplaceTask {
+		return 0
+	}
+	before, now := t.wakes[op.Task.ID], op.Task.Wake
+	t.wakes[op.Task.ID] = now
+	switch {
+	case before == now:
+		return 0
+	case before.IsZero() || now.IsZero():
+		return 1
+	}
+	return 2
+}
+
+func (t *tally) Tasks(ctx context.Context, ids []task.ID) ([]task.Task, error) {
+	t.mu.Lock()
+	t.reads += len(ids)
+	t.mu.Unlock()
+	return t.Driver.Tasks(ctx, ids)
+}
+
+func (t *tally) Controls(ctx context.Context, kind, name string) ([]store.Control, error) {
+	t.mu.Lock()
+	t.reads++
+	t.mu.Unlock()
+	return t.Driver.Controls(ctx, kind, name)
+}
+
+func (t *tally) ScanWaiting(ctx context.Context, p task.Partition, after store.WaitingKey, through task.Instant, limit int) ([]task.Task, error) {
+	found, err := t.Driver.ScanWaiting(ctx, p, after, through, limit)
+	t.mu.Lock()
+	t.scans++
+	t.rows += len(found)
+	t.mu.Unlock()
+	return found, err
+}
+
+func (t *tally) ScanWakeups(ctx context.Context, p task.Partition, after store.WakeKey, through task.Instant, limit int) ([]task.Task, error) {
+	found, err := t.Driver.ScanWakeups(ctx, p, after, through, limit)
+	t.mu.Lock()
+	t.scans++
+	t.rows += len(found)
+	t.mu.Unlock()
+	return found, err
+}
+
+// counts is what was asked of the store in a while.
+type counts struct {
+	tasks, controls, units, reads, scans, rows int
+}
+
+// take returns the counts since it was called last.
+func (t *tally) take() counts {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	c := counts{units: t.units, reads: t.reads, scans: t.scans, rows: t.rows}
+	for kind, n := range t.writes {
+		if kind == store.PutControl || kind == store.DeleteControl {
+			c.controls += n
+		} else {
+			c.tasks += n
+		}
+	}
+	c.units -= c.controls
+	clear(t.writes)
+	t.units, t.reads, t.scans, t.rows = 0, 0, 0, 0
+	return c
+}

@@ -1,0 +1,93 @@
+package storetest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync/atomic"
+
+	"github.com/kinesin-io/kinesin/store"
+	"github.com/kinesin-io/kinesin/task"
+)
+
+// ErrAway is the error of every call to a store that is away.
+var ErrAway = errors.New("the store is away")
+
+// Away is a driver that can be away: then no call of its reads, or of its writes, comes through, and nothing is applied.
+type Away struct {
+	store.Driver
+
+	reads, writes atomic.Bool
+	calls         atomic.Int64
+}
+
+// NewAway wraps a driver, which is there until Set is called.
+func NewAway(d store.Driver) *Away { return &Away{Driver: d} }
+
+// Set takes reads and writes away, or brings them back.
+func (a *Away) Set(reads, writes bool) {
+	a.reads.Store(reads)
+	a.writes.Store(writes)
+}
+
+// Calls is how many calls came while it was away.
+func (a *Away) Calls() int64 { return a.calls.Load() }
+
+func (a *Away) read() error {
+	if !a.reads.Load() {
+		return nil
+	}
+	a.calls.Add(1)
+	return fmt.Errorf("read: %w", ErrAway)
+}
+
+// Apply implements store.Driver, as do the other methods.
+func (a *Away) Apply(ctx context.Context, ops []store.Op) ([]error, error) {
+	if a.writes.Load() {
+		a.calls.Add(1)
+		return nil, fmt.Errorf("write: %w", ErrAway)
+	}
+	return a.Driver.Apply(ctx, ops)
+}
+
+func (a *Away) Tasks(ctx context.Context, ids []task.ID) ([]task.Task, error) {
+	if err := a.read(); err != nil {
+		return nil, err
+	}
+	return a.Driver.Tasks(ctx, ids)
+}
+
+func (a *Away) Waiting(ctx context.Context, keys []store.WaitingKey) ([]task.Task, error) {
+	if err := a.read(); err != nil {
+		return nil, err
+	}
+	return a.Driver.Waiting(ctx, keys)
+}
+
+func (a *Away) Payload(ctx context.Context, id task.ID) ([]byte, error) {
+	if err := a.read(); err != nil {
+		return nil, err
+	}
+	return a.Driver.Payload(ctx, id)
+}
+
+func (a *Away) ScanWaiting(ctx context.Context, p task.Partition, after store.WaitingKey, through task.Instant, limit int) ([]task.Task, error) {
+	if err := a.read(); err != nil {
+		return nil, err
+	}
+	return a.Driver.ScanWaiting(ctx, p, after, through, limit)
+}
+
+func (a *Away) ScanWakeups(ctx context.Context, p task.Partition, after store.WakeKey, through task.Instant, limit int) ([]task.Task, error) {
+	if err := a.read(); err != nil {
+		return nil, err
+	}
+	return a.Driver.ScanWakeups(ctx, p, after, through, limit)
+}
+
+func (a *Away) Controls(ctx context.Context, kind, name string) ([]store.Control, error) {
+	if err := a.read(); err != nil {
+		return nil, err
+	}
+	return a.Driver.Controls(ctx, kind, name)
+}
