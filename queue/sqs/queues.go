@@ -268,26 +268,26 @@ func Check(ctx context.Context, api API, specs []QueueSpec) ([]Difference, error
 	return all, nil
 }
 
+// compare leaves out what the service does not tell: AWS tells everything, emulators do not have everything.
 func (s *QueueSpec) compare(have map[string]string) []Difference {
 	var all []Difference
-	note := func(name types.QueueAttributeName, value, want string) {
-		if value != want {
+	note := func(name types.QueueAttributeName, want string) {
+		if value, told := have[string(name)]; told && value != want {
 			all = append(all, Difference{Queue: s.Name, Attribute: string(name), Have: value, Want: want})
 		}
 	}
-	note(types.QueueAttributeNameMessageRetentionPeriod,
-		have[string(types.QueueAttributeNameMessageRetentionPeriod)], strconv.Itoa(s.MessageRetentionSeconds))
+	note(types.QueueAttributeNameMessageRetentionPeriod, strconv.Itoa(s.MessageRetentionSeconds))
 	if s.VisibilityTimeoutSeconds > 0 {
-		note(types.QueueAttributeNameVisibilityTimeout,
-			have[string(types.QueueAttributeNameVisibilityTimeout)], strconv.Itoa(s.VisibilityTimeoutSeconds))
+		note(types.QueueAttributeNameVisibilityTimeout, strconv.Itoa(s.VisibilityTimeoutSeconds))
 	}
-	// Encryption with a key of the user's own is as good. A service that does not have the attribute at all is no AWS.
-	if sse, told := have[string(types.QueueAttributeNameSqsManagedSseEnabled)]; s.ManagedSSE && told && have[string(types.QueueAttributeNameKmsMasterKeyId)] == "" {
-		note(types.QueueAttributeNameSqsManagedSseEnabled, sse, "true")
+	if s.ManagedSSE && have[string(types.QueueAttributeNameKmsMasterKeyId)] == "" { // a key of the user's own is as good
+		note(types.QueueAttributeNameSqsManagedSseEnabled, "true")
 	}
 	if s.DeadLetterQueue != "" {
-		note(types.QueueAttributeNameRedrivePolicy, redriveText(have[string(types.QueueAttributeNameRedrivePolicy)]),
-			fmt.Sprintf("to %s after %d receives", s.DeadLetterQueue, s.MaxReceiveCount))
+		policy := redriveText(have[string(types.QueueAttributeNameRedrivePolicy)])
+		if want := fmt.Sprintf("to %s after %d receives", s.DeadLetterQueue, s.MaxReceiveCount); policy != want {
+			all = append(all, Difference{Queue: s.Name, Attribute: string(types.QueueAttributeNameRedrivePolicy), Have: policy, Want: want})
+		}
 	}
 	return all
 }
@@ -318,7 +318,7 @@ func Align(ctx context.Context, api API, specs []QueueSpec) ([]Difference, error
 		if len(theirs) == 0 {
 			continue
 		}
-		if err := align(ctx, api, spec); err != nil {
+		if err := align(ctx, api, spec, theirs); err != nil {
 			return changed, err
 		}
 		changed = append(changed, theirs...)
@@ -337,7 +337,7 @@ func ofQueue(all []Difference, name string) []Difference {
 	return theirs
 }
 
-func align(ctx context.Context, api API, spec *QueueSpec) error {
+func align(ctx context.Context, api API, spec *QueueSpec, differences []Difference) error {
 	url, err := find(ctx, api, spec.Name)
 	if err != nil {
 		return err
@@ -354,7 +354,11 @@ func align(ctx context.Context, api API, spec *QueueSpec) error {
 		}
 		arns[spec.DeadLetterQueue] = attributes[string(types.QueueAttributeNameQueueArn)]
 	}
-	_, err = api.SetQueueAttributes(ctx, &sqs.SetQueueAttributesInput{QueueUrl: &url, Attributes: spec.attributes(arns)})
+	attributes, changed := spec.attributes(arns), map[string]string{}
+	for _, d := range differences {
+		changed[d.Attribute] = attributes[d.Attribute]
+	}
+	_, err = api.SetQueueAttributes(ctx, &sqs.SetQueueAttributesInput{QueueUrl: &url, Attributes: changed})
 	if err != nil {
 		return explain(spec.Name, string(ActionConfigure), err)
 	}

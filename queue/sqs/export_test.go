@@ -1,0 +1,27 @@
+package sqs
+
+import (
+	"github.com/kinesin-io/kinesin/queue"
+	"github.com/kinesin-io/kinesin/task"
+)
+
+// IsText is whether a payload goes as it is.
+func IsText(payload []byte) bool { return isText(payload) }
+
+// Encode and Decode are the format of bodies.
+func Encode(messages []queue.Message) string {
+	fields := make([][]byte, len(messages))
+	for i := range messages {
+		fields[i] = appendField(nil, &messages[i].Task)
+	}
+	return encodeBody(fields...)
+}
+
+// Decode reads a body.
+func Decode(body string) ([]task.Task, error) { return decodeBody(body) }
+
+// The refusals of Decode.
+var (
+	ErrEnvelope        = errEnvelope
+	ErrEnvelopeVersion = errEnvelopeVersion
+)
