@@ -89,11 +89,12 @@ func (c Config) withDefaults() Config {
 
 // Driver is a store.Driver on DynamoDB. It keeps nothing that is not in its tables.
 type Driver struct {
-	cfg    Config
-	api    API
-	tables tables
-	shapes shapes
-	unread unreadableRows
+	cfg     Config
+	api     API
+	tables  tables
+	shapes  shapes
+	unread  unreadableRows
+	overdue overdue
 
 	life    sync.RWMutex    // held for reading by every call, for writing by Close
 	closed  bool            // guarded by life

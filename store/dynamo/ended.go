@@ -82,8 +82,12 @@ func (d *Driver) dead(ctx context.Context, entries []item) ([]task.Task, error) 
 }
 
 func (d *Driver) scanEnded(ctx context.Context, p *task.Partition, s task.State, start item, limit int) ([]task.Task, []byte, error) {
+	read := pageMax
+	if p == nil && s == task.Unknown {
+		read = min(2*limit, pageMax) // most rows are what is asked for
+	}
 	out, err := d.scanPage(ctx, &dynamodb.ScanInput{
-		TableName: d.tables.tasks, ExclusiveStartKey: start, ConsistentRead: aws.Bool(true),
+		TableName: d.tables.tasks, ExclusiveStartKey: start, ConsistentRead: aws.Bool(true), Limit: aws.Int32(int32(read)),
 		FilterExpression: aws.String("attribute_exists(" + attrExpire + ")"),
 	})
 	if err != nil {

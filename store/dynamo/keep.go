@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"strconv"
+	"sync"
 	"time"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
@@ -24,6 +25,14 @@ const (
 	payloadSlack = 24 * time.Hour
 	// keepAhead is how long after its wake-up a live task may be written next.
 	keepAhead = 14 * 24 * time.Hour
+	// overdueAfter is when a task that waits for its dispatch, and is seen to, is late enough to look after its
+	// payload: no write shows that it lasts.
+	overdueAfter = 14 * 24 * time.Hour
+	// overdueEvery is how often that is looked at for one task.
+	overdueEvery = 24 * time.Hour
+	// overdueMax bounds the payloads that one scan looks after, and overdueKnownMax those remembered.
+	overdueMax      = 32
+	overdueKnownMax = 16384
 )
 
 // PayloadsExpire implements store.Expirer.
@@ -106,6 +115,56 @@ func (d *Driver) extend(ctx context.Context, key map[string]types.AttributeValue
 		return nil
 	}
 	return err
+}
+
+// overdue remembers when payloads of overdue tasks were looked after.
+type overdue struct {
+	mu     sync.Mutex // guards looked
+	looked map[task.ID]task.Instant
+}
+
+// keepOverdue looks after the payloads of waiting rows that were due long ago, without holding up who read them.
+func (d *Driver) keepOverdue(rows []task.Task) {
+	now := d.cfg.Clock.Now()
+	var late []task.ID
+	for i := range rows {
+		t := &rows[i]
+		if now.Sub(t.Due) < overdueAfter || len(late) == overdueMax {
+			break // rows are in order of their due times
+		}
+		if t.PayloadStoredApart() && d.overdue.begin(t.PayloadID(), now) {
+			late = append(late, t.PayloadID())
+		}
+	}
+	if len(late) == 0 {
+		return
+	}
+	d.running.Go(func() {
+		for _, id := range late {
+			if err := d.extend(d.base, taskKey(id), now.Add(keepAhead)); err != nil {
+				d.overdue.forget(id)
+			}
+		}
+	})
+}
+
+func (o *overdue) begin(id task.ID, now task.Instant) bool {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if last, ok := o.looked[id]; ok && now.Sub(last) < overdueEvery {
+		return false
+	}
+	if o.looked == nil || len(o.looked) >= overdueKnownMax {
+		o.looked = map[task.ID]task.Instant{}
+	}
+	o.looked[id] = now
+	return true
+}
+
+func (o *overdue) forget(id task.ID) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	delete(o.looked, id)
 }
 
 func number(item map[string]types.AttributeValue, name string) uint64 {

@@ -85,6 +85,7 @@ func (d *Driver) ScanWaiting(ctx context.Context, p task.Partition, after store.
 		found = append(found, t)
 		return len(found) < limit
 	})
+	d.keepOverdue(found)
 	return found, err
 }
 

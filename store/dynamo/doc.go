@@ -1,0 +1,58 @@
+// Package dynamo is the store on Amazon DynamoDB. It owns the layout of four tables, which Tables
+// describes, Setup creates and Check compares; docs/adr/0008 says why they are as they are. It calls nothing but the
+// AWS client that it is given, and decides nothing about tasks.
+//
+// # Rows
+//
+// A row is what package store encodes, in one binary attribute, and the few attributes that keys,
+// conditions, indexes and TTL need. Instants in keys are microseconds in 16 digits, so that texts sort by time:
+//
+//	schedule   p <lambda>/<priority>/<shard>   k <due>#<task id>   q seq   r task
+//	tasks      i <task id>   q seq   r task
+//	           p <partition>   w <wake>#<task id>    while there is a wake-up: the index wakeups
+//	           d <partition>   e <ended>#<task id>   of dead letters: the index dead
+//	           x <expire at, seconds>                in an end
+//	payloads   i <payload id>   r payload   x <expiry, seconds>
+//	control    c <kind>   n <name>   q version   r value
+//
+// # Writes
+//
+// Every write has a condition and is one of a PartiQL batch of up to 25, or a PutItem or DeleteItem when it is
+// alone. Calls that are made at once share batches: the first writes go at once, and while Config.SharedMax
+// requests are under way the others wait for a full batch or for an answer. A batch never names a key twice, and the
+// writes of one call on one key follow each other.
+//
+// The client's own retries are switched off, since a write that is sent again meets itself. What was put off for want
+// of capacity is tried again after a random wait, at a pace that the partition finds out by itself; the
+// writes of others do not wait for it. What may or may not have been written is store.ErrUnknown, which Store reads
+// back. What was surely not written is an error of its own, with DynamoDB's words.
+//
+// What calls cost, in units for rows up to 1 KB, measured with TestUnits:
+//
+//	PutWaiting, ReplaceWaiting, DeleteWaiting    1
+//	PutTask                                      2   one of them for the wake-up
+//	ReplaceTask that leaves the wake-up          1
+//	ReplaceTask that moves it                    3
+//	ReplaceTask to an end, or out of one         2   3 to or from dead
+//	PutPayload, DeletePayload                    1 for every KB
+//	PutControl, DeleteControl                    1 for every KB
+//	a write whose condition fails                what it would have cost, without the index
+//	Tasks, Waiting, Payload, one control row     1 read unit for every 4 KB of each row
+//	ScanWaiting                                  1 read unit for every 4 KB in all, at least 1
+//	ScanWakeups                                  0.5 for some 40 entries, at least 0.5, and 1 for each row
+//
+// So a managed task that was scheduled costs 7 (put 1, dispatch 2 + 1, claim 1, end 2), one that is due at once 5, one of a
+// deliver lambda 3.
+//
+// # Reads
+//
+// Rows are read strongly consistent; an index only says where to look, and what it names is
+// checked against the row. Pages are followed to their end, and keys that a batch leaves over are asked for again. A
+// row that this program cannot read, of a newer version or damaged, is left alone, logged once and
+// told to Observer.Unreadable; it never stands before others: only a call for that single row fails.
+//
+// # Expiry
+//
+// DynamoDB's TTL deletes ended task rows, some time after they expire. It deletes payload rows too, which know nothing of
+// their task's end, because telling them would cost as much as writing them: see payloadKeep.
+package dynamo
