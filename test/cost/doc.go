@@ -1,0 +1,3 @@
+// Package cost holds the tests of what a task takes: write and read units on DynamoDB Local, as
+// ReturnConsumedCapacity tells them, and requests to ElasticMQ. docs/cost.md turns these into money.
+package cost

@@ -1,0 +1,292 @@
+package cost
+
+import (
+	"context"
+	"maps"
+	"net"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
+	awssqs "github.com/aws/aws-sdk-go-v2/service/sqs"
+
+	"github.com/kinesin-io/kinesin/api"
+	"github.com/kinesin-io/kinesin/catalog"
+	"github.com/kinesin-io/kinesin/internal/awslocal"
+	"github.com/kinesin-io/kinesin/internal/clock"
+	"github.com/kinesin-io/kinesin/partition"
+	"github.com/kinesin-io/kinesin/queue/sqs"
+	"github.com/kinesin-io/kinesin/sdk"
+	"github.com/kinesin-io/kinesin/server/node"
+	"github.com/kinesin-io/kinesin/store"
+	"github.com/kinesin-io/kinesin/store/dynamo"
+	"github.com/kinesin-io/kinesin/task"
+)
+
+// near is less than the default, so that a task due in two seconds goes through the schedule table.
+const near = 500 * time.Millisecond
+
+// site is a whole Kinesin on the emulators whose units and requests are counted.
+type site struct {
+	*meter
+	client *sdk.Client
+}
+
+// meter counts what is used.
+type meter struct {
+	mu       sync.Mutex
+	writes   map[string]float64 // units by table, indexes included
+	reads    map[string]float64
+	requests map[string]int // SQS requests by action
+}
+
+// used is a copy of a meter.
+type used struct {
+	writes, reads map[string]float64
+	requests      map[string]int
+}
+
+func (m *meter) consumed(c dynamo.Consumption) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.writes[c.Table] += c.Write
+	m.reads[c.Table] += max(c.Read, leastRead(c))
+}
+
+// leastRead is what DynamoDB charges for a query that finds nothing, which DynamoDB Local does not: one unit
+// where it reads strongly, half a unit of an index.
+func leastRead(c dynamo.Consumption) float64 {
+	switch {
+	case c.Request != "Query":
+		return 0
+	case c.Index != "":
+		return 0.5
+	case strings.HasSuffix(c.Table, "-schedule"):
+		return 1
+	}
+	return 0
+}
+
+func (m *meter) requested(r sqs.Request) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.requests[string(r.Action)]++
+}
+
+func (m *meter) now() used {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return used{maps.Clone(m.writes), maps.Clone(m.reads), maps.Clone(m.requests)}
+}
+
+// tasks sums the units of all tables but control, whose rows cost by process and not by task.
+func tasks(units map[string]float64) (sum float64) {
+	for table, n := range units {
+		if !strings.HasSuffix(table, "-control") {
+			sum += n
+		}
+	}
+	return sum
+}
+
+func control(units map[string]float64) (sum float64) {
+	for table, n := range units {
+		if strings.HasSuffix(table, "-control") {
+			sum += n
+		}
+	}
+	return sum
+}
+
+func total(requests map[string]int) (sum int) {
+	for _, n := range requests {
+		sum += n
+	}
+	return sum
+}
+
+func (u used) since(before used) used {
+	d := used{map[string]float64{}, map[string]float64{}, map[string]int{}}
+	for k, n := range u.writes {
+		d.writes[k] = n - before.writes[k]
+	}
+	for k, n := range u.reads {
+		d.reads[k] = n - before.reads[k]
+	}
+	for k, n := range u.requests {
+		d.requests[k] = n - before.requests[k]
+	}
+	return d
+}
+
+// newSite starts a node with all roles. Single requests tell what they consumed; those of many rows do not on
+// DynamoDB Local, and are what a server makes in production.
+func newSite(t *testing.T, single bool) *site {
+	t.Helper()
+	aws := awslocal.Start(t)
+	prefix := strings.TrimSuffix(aws.Prefix(t), "-")
+	s := &site{meter: &meter{writes: map[string]float64{}, reads: map[string]float64{}, requests: map[string]int{}}}
+	db := dynamodb.NewFromConfig(aws.Config(t))
+	if err := dynamo.Setup(t.Context(), db, prefix, dynamo.SetupOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	config := dynamo.Config{Prefix: prefix, Single: single, Clock: clock.Real()}
+	if single {
+		config.Observer.Consumed = s.consumed
+	}
+	rows := dynamo.New(db, config)
+	lambdas := catalog.New(store.New(dynamo.New(db, dynamo.Config{Prefix: prefix}), store.Config{}), clock.Real(), logger(t))
+	queues := sqs.New(awssqs.NewFromConfig(aws.Config(t)), sqs.Config{
+		Prefix: prefix, Clock: clock.Real(), Log: logger(t), Observer: &sqs.Observer{Request: s.requested},
+		Lambda: func(ref uint32) (task.Lambda, bool) {
+			if l := lambdas.ByRef(ref); l != nil {
+				return l.Lambda, true
+			}
+			if lambdas.Refresh(context.WithoutCancel(t.Context())) != nil || lambdas.ByRef(ref) == nil {
+				return task.Lambda{}, false
+			}
+			return lambdas.ByRef(ref).Lambda, true
+		},
+		Lambdas: func() (all []task.Lambda) { return nil },
+	})
+	n, err := node.New(t.Context(), node.Config{
+		Store: rows, Queue: queues, Clock: clock.Real(), Log: logger(t),
+		Membership: partition.Static("one"), Near: near, Window: 16 * time.Second, DeliverDirect: -1,
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.client = serve(t, n)
+	return s
+}
+
+// serve runs a node on a port of its own until the test is over.
+func serve(t *testing.T, n *node.Node) *sdk.Client {
+	t.Helper()
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	http := api.NewServer(n.Handler())
+	ctx, cancel := context.WithCancel(context.WithoutCancel(t.Context()))
+	var group sync.WaitGroup
+	group.Go(func() { _ = n.Run(ctx) })
+	group.Go(func() { _ = http.Serve(listener) })
+	client, err := sdk.NewClient("http://" + listener.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		client.Close()
+		cancel()
+		_ = http.Close()
+		group.Wait()
+		if err := n.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return client
+}
+
+// work runs a worker for a lambda until the test is over.
+func (s *site) work(t *testing.T, lambda string, h func(ctx context.Context) error, options ...sdk.WorkerOption) {
+	t.Helper()
+	w := sdk.NewWorker(s.client, options...)
+	sdk.NewLambda[[]byte](lambda).Handle(w, func(ctx context.Context, _ *sdk.Task[[]byte]) error { return h(ctx) })
+	ctx, cancel := context.WithCancel(context.WithoutCancel(t.Context()))
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		_ = w.Run(ctx)
+	}()
+	t.Cleanup(func() {
+		cancel()
+		<-done
+	})
+}
+
+func atOnce(context.Context) error { return nil }
+
+// schedule accepts tasks and returns their ids.
+func (s *site) schedule(t *testing.T, items ...sdk.Item) []sdk.ID {
+	t.Helper()
+	results, err := s.client.ScheduleMany(t.Context(), items)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ids := make([]sdk.ID, len(results))
+	for i := range results {
+		if results[i].Err != nil {
+			t.Fatal(results[i].Err)
+		}
+		ids[i] = results[i].ID
+	}
+	return ids
+}
+
+// succeed waits until all tasks have.
+func (s *site) succeed(t *testing.T, ids []sdk.ID) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	results, err := s.client.Wait(ctx, ids...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i := range results {
+		if results[i].Err != nil || results[i].Task.State != task.Success {
+			t.Fatalf("task %s: %v %v", ids[i], results[i].Task.State, results[i].Err)
+		}
+	}
+}
+
+func (s *site) lambda(t *testing.T, l sdk.LambdaInfo) {
+	t.Helper()
+	l.Priorities = []string{"normal"}
+	if _, _, err := s.client.CreateLambda(t.Context(), l); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// quiet waits until nothing more is written: a lazy delete may follow the end of a task.
+func (s *site) quiet(t *testing.T) used {
+	t.Helper()
+	last := s.now()
+	for calm := 0; calm < 5; {
+		select {
+		case <-time.After(100 * time.Millisecond):
+		case <-t.Context().Done():
+			t.Fatal(t.Context().Err())
+		}
+		now := s.now()
+		if tasks(now.writes) == tasks(last.writes) {
+			calm++
+		} else {
+			calm = 0
+		}
+		last = now
+	}
+	return last
+}
+
+func items(n int, item sdk.Item) []sdk.Item {
+	all := make([]sdk.Item, n)
+	for i := range all {
+		all[i] = item
+	}
+	return all
+}
+
+func perTask(t *testing.T, what string, got float64, n int, most float64) {
+	t.Helper()
+	each := got / float64(n)
+	t.Logf("%s: %.2f", what, each)
+	if each > most {
+		t.Errorf("%s: %.2f per task, want at most %.2f", what, each, most)
+	}
+	if each <= 0 {
+		t.Errorf("%s: %.2f per task, so nothing was counted", what, each)
+	}
+}
