@@ -120,6 +120,7 @@ type Work struct {
 	Created     time.Time
 	Timeout     time.Duration // zero: none
 	Payload     []byte
+	Traceparent string // W3C trace context of who scheduled it, empty for none
 }
 
 // Outcome is how an attempt ended.

@@ -185,8 +185,12 @@ func (s *Service) checkLambdas(names []string) error {
 		return invalid("%d lambdas: want 1 to %d", n, LambdasMax)
 	}
 	for _, name := range names {
-		if _, err := s.Catalog.Lambda(name); err != nil {
+		l, err := s.Catalog.Lambda(name)
+		if err != nil {
 			return lambdaProblem(err)
+		}
+		if l.Mode == task.Deliver {
+			return invalid("lambda %s is of mode deliver: its tasks are put on a queue for consumers outside Kinesin, and no worker runs them", name)
 		}
 	}
 	return nil

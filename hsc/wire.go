@@ -41,6 +41,7 @@ func (s *Service) wireClaimed(t *task.Task, l *catalog.Entry, payload []byte) *k
 		CreatedMicros: int64(t.Created),
 		TimeoutMicros: policy.Timeout.Microseconds(),
 		Payload:       payload,
+		Traceparent:   t.Traceparent,
 	}
 	if p := int(t.Partition.Priority); p < len(l.Priorities) {
 		c.Priority = l.Priorities[p]

@@ -316,10 +316,13 @@ func lambdaOf(v *kinesinv1.Lambda) (task.Lambda, error) {
 }
 
 func viewLambda(e *catalog.Entry) *kinesinv1.Lambda {
-	return &kinesinv1.Lambda{
-		Name: e.Name, Mode: e.Mode.String(), Priorities: e.Priorities, Shards: uint32(e.Shards), MaxAttempts: e.MaxAttempts,
-		TimeoutMicros: e.Timeout.Microseconds(), BackoffMinMicros: e.BackoffMin.Microseconds(),
-		BackoffMaxMicros: e.BackoffMax.Microseconds(), RetentionMicros: e.Retention.Microseconds(),
+	v := &kinesinv1.Lambda{
+		Name: e.Name, Mode: e.Mode.String(), Priorities: e.Priorities, Shards: uint32(e.Shards), RetentionMicros: e.Retention.Microseconds(),
 		CreatedMicros: int64(e.Created), Version: e.Version, Deleting: e.Deleting,
 	}
+	if e.Mode == task.Managed {
+		v.MaxAttempts, v.TimeoutMicros = e.MaxAttempts, e.Timeout.Microseconds()
+		v.BackoffMinMicros, v.BackoffMaxMicros = e.BackoffMin.Microseconds(), e.BackoffMax.Microseconds()
+	}
+	return v
 }

@@ -28,6 +28,7 @@ type Task[T any] struct {
 	WorkerLost  int // attempts whose worker was lost before
 	Due         time.Time
 	Created     time.Time
+	Traceparent string // W3C trace context of who scheduled the task, empty for none
 }
 
 // Handler runs one attempt. nil is success, an error is tried again after a backoff
@@ -57,7 +58,7 @@ func typed[T any](raw *Task[[]byte]) *Task[T] {
 	return &Task[T]{
 		ID: raw.ID, Lambda: raw.Lambda, Priority: raw.Priority, Collection: raw.Collection, Key: raw.Key, Payload: raw.Payload,
 		Attempt: raw.Attempt, Failures: raw.Failures, MaxAttempts: raw.MaxAttempts, WorkerLost: raw.WorkerLost,
-		Due: raw.Due, Created: raw.Created,
+		Due: raw.Due, Created: raw.Created, Traceparent: raw.Traceparent,
 	}
 }
 
@@ -91,7 +92,7 @@ func (w *Worker) execute(ctx context.Context, work *controller.Work) controller.
 		ID: ID(work.ID), Lambda: work.Lambda, Priority: work.Priority, Collection: work.Collection, Key: work.Key,
 		Args: work.Payload, Payload: work.Payload,
 		Attempt: work.Attempt, Failures: work.Failures, MaxAttempts: work.MaxAttempts, WorkerLost: work.WorkerLost,
-		Due: work.Due, Created: work.Created,
+		Due: work.Due, Created: work.Created, Traceparent: work.Traceparent,
 	}))
 }
 

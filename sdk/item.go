@@ -27,6 +27,8 @@ type Item struct {
 	Timeout     time.Duration // of one attempt
 	BackoffMin  time.Duration
 	BackoffMax  time.Duration
+
+	Traceparent string // W3C trace context, given on to the handler or the consumer
 }
 
 // Option sets a field of an Item.
@@ -59,6 +61,10 @@ func Backoff(shortest, longest time.Duration) Option {
 	return func(i *Item) { i.BackoffMin, i.BackoffMax = shortest, longest }
 }
 
+// Traceparent gives the task a trace context in the W3C form, "00-<trace id>-<parent id>-<flags>", which its handler,
+// or the consumer of a deliver lambda, goes on with. Anything else is refused with ErrInvalid.
+func Traceparent(text string) Option { return func(i *Item) { i.Traceparent = text } }
+
 // Result is what became of one Item.
 type Result struct {
 	ID        ID
@@ -73,6 +79,7 @@ func (i *Item) wire(requestID []byte) *kinesinv1.ScheduleItem {
 		DelayMicros: max(i.In, 0).Microseconds(), RequestId: requestID,
 		MaxAttempts: uint32(min(max(i.MaxAttempts, 0), 1<<31)), TimeoutMicros: i.Timeout.Microseconds(),
 		BackoffMinMicros: i.BackoffMin.Microseconds(), BackoffMaxMicros: i.BackoffMax.Microseconds(),
+		Traceparent: i.Traceparent,
 	}
 	if !i.At.IsZero() {
 		w.DueMicros = max(i.At.UnixMicro(), 1)

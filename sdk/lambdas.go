@@ -8,14 +8,24 @@ import (
 	"github.com/kinesin-io/kinesin/api/kinesinv1"
 )
 
+// The modes of a lambda.
+const (
+	// ModeManaged has workers of Kinesin run its tasks. It is the default.
+	ModeManaged = "managed"
+	// ModeDeliver has its tasks put on a queue of the server's (SQS) when they are due, for consumers that need no Kinesin: the body is the
+	// payload as it is. What happens there is not Kinesin's: there are no attempts, no timeout and no backoff, and delivery is at least once. A
+	// server without such a queue refuses it with ErrUnsupported.
+	ModeDeliver = "deliver"
+)
+
 // LambdaInfo is a lambda's settings. A zero field means the server's default
 // when a lambda is created, and "as it is" when one is updated.
 type LambdaInfo struct {
 	Name        string
-	Mode        string   // "managed"
+	Mode        string   // ModeManaged or ModeDeliver; cannot change
 	Priorities  []string // highest first; cannot change
 	Shards      int      // per priority; cannot change
-	MaxAttempts int
+	MaxAttempts int           // this and the next three: not of ModeDeliver
 	Timeout     time.Duration // of one attempt
 	BackoffMin  time.Duration
 	BackoffMax  time.Duration

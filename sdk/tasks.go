@@ -30,6 +30,8 @@ const (
 	StateCancelled        = task.Cancelled        // end
 	StateDropped          = task.Dropped          // end: a gate dropped it
 	StateExpired          = task.Expired          // end: it was no longer worth starting
+	StateAcquired         = task.Acquired         // of a deliver lambda: about to be put on its queue
+	StateDelivered        = task.Delivered        // of a deliver lambda, end: on its queue
 )
 
 // TaskInfo is what is known of a task. Times that have not come are zero.
@@ -56,6 +58,7 @@ type TaskInfo struct {
 	CancelRequested bool
 	Worker          string // of the newest attempt
 	Attempts        []AttemptInfo
+	Traceparent     string // W3C trace context of who scheduled it
 
 	Payload      []byte // only when asked for
 	PayloadBytes int64
@@ -208,11 +211,11 @@ const (
 type CancelResult struct {
 	Outcome CancelOutcome
 	State   string // where the cancel met the task
-	Err     error  // ErrTooLate: it had ended; ErrNotFound
+	Err     error  // ErrTooLate: it had ended, or is on the queue of a deliver lambda; ErrNotFound
 }
 
 // Cancel makes sure that a task does not start, or asks it to stop if it runs. It
-// returns ErrTooLate when the task had ended.
+// returns ErrTooLate when the task had ended, or when it is on the queue of a deliver lambda or about to be.
 func (c *Client) Cancel(ctx context.Context, id ID) (CancelOutcome, error) {
 	results, err := c.CancelMany(ctx, []ID{id})
 	if err != nil {
@@ -275,6 +278,7 @@ func taskInfoOf(w *kinesinv1.Task) TaskInfo {
 		Attempt: int(w.Attempt), Failures: int(w.Failures), MaxAttempts: int(w.MaxAttempts), WorkerLost: int(w.WorkerLost),
 		Suspect: w.Suspect, CancelRequested: w.CancelRequested, Worker: w.Worker,
 		Payload: w.Payload, PayloadBytes: w.PayloadBytes,
+		Traceparent: w.Traceparent,
 	}
 	for _, a := range w.Attempts {
 		t.Attempts = append(t.Attempts, AttemptInfo{

@@ -14,17 +14,18 @@ import (
 	"github.com/kinesin-io/kinesin/sdk"
 )
 
-const batchFields = "lambda, in, at, priority, collection, key, payload"
+const batchFields = "lambda, in, at, priority, collection, key, traceparent, payload"
 
 // batchLine is a task as a line of a batch says it.
 type batchLine struct {
-	Lambda     string          `json:"lambda"`
-	In         *string         `json:"in"`
-	At         *string         `json:"at"`
-	Priority   string          `json:"priority"`
-	Collection string          `json:"collection"`
-	Key        string          `json:"key"`
-	Payload    json.RawMessage `json:"payload"`
+	Lambda      string          `json:"lambda"`
+	In          *string         `json:"in"`
+	At          *string         `json:"at"`
+	Priority    string          `json:"priority"`
+	Collection  string          `json:"collection"`
+	Key         string          `json:"key"`
+	Traceparent string          `json:"traceparent"`
+	Payload     json.RawMessage `json:"payload"`
 }
 
 // parseLine reads a line. Its errors do not name the line: whoever prints them does.
@@ -42,7 +43,7 @@ func parseLine(raw *rawLine, lambda string) (sdk.Item, error) {
 			return sdk.Item{}, invalid(err)
 		}
 	}
-	item := sdk.Item{Lambda: l.Lambda, Priority: l.Priority, Collection: l.Collection, Key: l.Key}
+	item := sdk.Item{Lambda: l.Lambda, Priority: l.Priority, Collection: l.Collection, Key: l.Key, Traceparent: l.Traceparent}
 	if item.Lambda == "" {
 		item.Lambda = lambda
 	}
@@ -192,6 +193,8 @@ func (l *batchLine) set(name, value []byte) bool {
 		return once(&l.Collection)
 	case `"key"`:
 		return once(&l.Key)
+	case `"traceparent"`:
+		return once(&l.Traceparent)
 	case `"in"`:
 		in := text()
 		l.In = &in

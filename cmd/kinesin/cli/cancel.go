@@ -28,7 +28,7 @@ func (a *app) cancelCommand() *cobra.Command {
   cancelled    it never starts, or not again
   cancelling   it runs, and its worker was asked to stop it
 
-Exit 1 when a task had ended before, or an ID names no task.`,
+Exit 1 when a task had ended before, is on the queue of a deliver lambda or about to be, or an ID names no task.`,
 		Args: some("ID"),
 	}
 	c.RunE = does(func(ctx context.Context, ids []string) error {

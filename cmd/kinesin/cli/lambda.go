@@ -31,10 +31,10 @@ type lambdaObject struct {
 	Mode         string   `json:"mode"`
 	Priorities   []string `json:"priorities"`
 	Shards       int      `json:"shards"`
-	MaxAttempts  int      `json:"max_attempts"`
-	TimeoutMS    float64  `json:"timeout_ms"`
-	BackoffMinMS float64  `json:"backoff_min_ms"`
-	BackoffMaxMS float64  `json:"backoff_max_ms"`
+	MaxAttempts  int      `json:"max_attempts,omitempty"` // this and the next three: not of mode deliver
+	TimeoutMS    float64  `json:"timeout_ms,omitempty"`
+	BackoffMinMS float64  `json:"backoff_min_ms,omitempty"`
+	BackoffMaxMS float64  `json:"backoff_max_ms,omitempty"`
 	RetentionMS  float64  `json:"retention_ms"`
 	Created      string   `json:"created,omitempty"`
 	Deleting     bool     `json:"deleting"`
@@ -53,9 +53,12 @@ func millis(d time.Duration) float64 { return float64(d.Microseconds()) / 1000 }
 
 func printLambda(w io.Writer, l *sdk.LambdaInfo) error {
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
-	fmt.Fprintf(t, "name\t%s\nmode\t%s\npriorities\t%s\nshards\t%d\nmax attempts\t%d\ntimeout\t%s\nbackoff\t%s..%s\nretention\t%s\ncreated\t%s\n",
-		l.Name, l.Mode, strings.Join(l.Priorities, ","), l.Shards, l.MaxAttempts, formatDuration(l.Timeout),
-		formatDuration(l.BackoffMin), formatDuration(l.BackoffMax), formatDuration(l.Retention), timeText(l.Created))
+	fmt.Fprintf(t, "name\t%s\nmode\t%s\npriorities\t%s\nshards\t%d\n", l.Name, l.Mode, strings.Join(l.Priorities, ","), l.Shards)
+	if l.Mode != sdk.ModeDeliver {
+		fmt.Fprintf(t, "max attempts\t%d\ntimeout\t%s\nbackoff\t%s..%s\n", l.MaxAttempts, formatDuration(l.Timeout),
+			formatDuration(l.BackoffMin), formatDuration(l.BackoffMax))
+	}
+	fmt.Fprintf(t, "retention\t%s\ncreated\t%s\n", formatDuration(l.Retention), timeText(l.Created))
 	if l.Deleting {
 		fmt.Fprintln(t, "deleting\tyes: it takes no new tasks")
 	}

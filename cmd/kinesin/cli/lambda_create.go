@@ -18,15 +18,16 @@ func (a *app) lambdaCreateCommand() *cobra.Command {
 		Short: "Create a lambda",
 		Long: `Creates a lambda and prints its settings. The same again is fine; with other settings it is refused (exit 1).
 
-NAME is 1 to 64 characters of a-z, A-Z, 0-9, '_' and '-'.`,
+NAME is 1 to 64 characters of a-z, A-Z, 0-9, '_' and '-'. Attempts, timeout and backoff are not for --mode deliver.`,
 		Example: `  kinesin lambda create greet
-  kinesin lambda create report --priorities urgent,bulk --max-attempts 3 --timeout 1h --backoff 10s..30m`,
+  kinesin lambda create report --priorities urgent,bulk --max-attempts 3 --timeout 1h --backoff 10s..30m
+  kinesin lambda create invoices --mode deliver`,
 		Args: oneName,
 	}
 	f := c.Flags()
 	l.Mode = task.Managed.String()
 	f.Var(choiceValue{&l.Mode, []string{task.Managed.String(), task.Deliver.String()}}, "mode",
-		"managed: workers of Kinesin run its tasks; deliver is not supported by this server's drivers yet")
+		"managed: workers of Kinesin run its tasks; deliver: they are put on a queue (SQS) when they are due, for consumers that need no Kinesin")
 	f.StringVar(&priorities, "priorities", "", "priority classes, highest first; "+strings.Join(task.PrioritiesDefault(), ",")+" when not set")
 	f.IntVar(&l.Shards, "shards", 0, "partitions per priority, fixed at creation; 1 when not set")
 	settingsOf(f, &l)

@@ -12,6 +12,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/kinesin-io/kinesin/sdk"
+	"github.com/kinesin-io/kinesin/task"
 )
 
 // payloadFileBytesMax bounds what is read before the server could refuse it.
@@ -23,6 +24,7 @@ type scheduleFlags struct {
 	at                        string
 	priority, collection, key string
 	payload, payloadFile      string
+	traceparent               string
 	batch                     string
 }
 
@@ -41,8 +43,8 @@ func (a *app) scheduleCommand() *cobra.Command {
 
 Without --in and --at it is due now; a time in the past means now too.
 
---batch reads a JSON object from each line, with "lambda", "in" or "at", "priority", "collection", "key" and "payload" (a string is
-taken as it is, any other value as its JSON text); LAMBDA is then for lines that name none. It prints one result for each, in order:
+--batch reads a JSON object from each line, with "lambda", "in" or "at", "priority", "collection", "key", "traceparent" and "payload" (a string
+is taken as it is, any other value as its JSON text); LAMBDA is then for lines that name none. It prints one result for each, in order:
 the id, or "error: line N: …". A bad line does not stop the others. Exit 1 when any failed.`,
 		Example: `  kinesin schedule greet --in 90s --payload Ada
   kinesin schedule greet --at 2027-01-31T09:00:00+01:00 --key reminder-42 --payload-file letter.json
@@ -69,6 +71,7 @@ func (s *scheduleFlags) add(f *pflag.FlagSet) {
 	f.StringVar(&s.key, "key", "", "idempotency key: same lambda and key, same task")
 	f.StringVar(&s.payload, "payload", "", "payload, as `TEXT`")
 	f.StringVar(&s.payloadFile, "payload-file", "", "read the payload from `FILE`, - for stdin")
+	f.StringVar(&s.traceparent, "traceparent", "", "W3C trace context of the caller, given on to the handler or the consumer")
 	f.StringVar(&s.batch, "batch", "", "read tasks from the JSON lines of `FILE`, - for stdin")
 }
 
@@ -96,7 +99,7 @@ func (a *app) scheduleOne(ctx context.Context, f *pflag.FlagSet, s *scheduleFlag
 
 func (s *scheduleFlags) item(f *pflag.FlagSet, lambda string) (sdk.Item, error) {
 	item := sdk.Item{
-		Lambda: lambda, Priority: s.priority, Collection: s.collection, Key: s.key, Payload: []byte(s.payload),
+		Lambda: lambda, Priority: s.priority, Collection: s.collection, Key: s.key, Payload: []byte(s.payload), Traceparent: s.traceparent,
 	}
 	if f.Changed("in") && f.Changed("at") {
 		return item, usagef("--in and --at exclude each other: a task is due once")
@@ -106,6 +109,9 @@ func (s *scheduleFlags) item(f *pflag.FlagSet, lambda string) (sdk.Item, error) 
 	}
 	if f.Changed("key") && s.key == "" {
 		return item, usagef("--key is empty: leave it out for a task without a key")
+	}
+	if err := task.CheckTraceparent(s.traceparent); err != nil {
+		return item, usagef("--traceparent: %v", err)
 	}
 	item.In = s.in
 	if f.Changed("at") {

@@ -38,6 +38,7 @@ type taskObject struct {
 	Suspect         bool            `json:"suspect"`
 	CancelRequested bool            `json:"cancel_requested"`
 	Worker          string          `json:"worker,omitempty"`
+	Traceparent     string          `json:"traceparent,omitempty"`
 	PayloadBytes    int64           `json:"payload_bytes"`
 	Payload         *string         `json:"payload,omitempty"`
 	PayloadBase64   string          `json:"payload_base64,omitempty"`
@@ -66,7 +67,7 @@ func objectOf(t *sdk.TaskInfo) taskObject {
 		Due: timeText(t.Due), Created: timeText(t.Created), Enqueued: timeText(t.Enqueued), Started: timeText(t.Started),
 		Ended: timeText(t.Ended), Attempt: t.Attempt, Failures: t.Failures,
 		MaxAttempts: t.MaxAttempts, WorkerLost: t.WorkerLost, Suspect: t.Suspect, CancelRequested: t.CancelRequested,
-		Worker: t.Worker, PayloadBytes: t.PayloadBytes, Attempts: make([]attemptObject, len(t.Attempts)),
+		Worker: t.Worker, Traceparent: t.Traceparent, PayloadBytes: t.PayloadBytes, Attempts: make([]attemptObject, len(t.Attempts)),
 	}
 	if !t.State.IsEnd() {
 		o.Next = timeText(t.Next)
@@ -124,10 +125,13 @@ func printTask(w io.Writer, o *taskObject) error {
 		line("lateness", strconv.FormatFloat(*o.LatenessMS, 'f', 3, 64)+" ms")
 	}
 	line("next look", o.Next)
-	line("failures", fmt.Sprintf("%d of at most %d", o.Failures, o.MaxAttempts))
+	if o.MaxAttempts > 0 { // else it is not for Kinesin to run
+		line("failures", fmt.Sprintf("%d of at most %d", o.Failures, o.MaxAttempts))
+	}
 	if o.WorkerLost > 0 {
 		line("workers lost", strconv.Itoa(o.WorkerLost))
 	}
+	line("traceparent", o.Traceparent)
 	line("payload", fmt.Sprintf("%d bytes", o.PayloadBytes))
 	for _, a := range o.Attempts {
 		line(fmt.Sprintf("attempt %d", a.Attempt), a.text())

@@ -18,7 +18,7 @@ func (a *app) waitCommand() *cobra.Command {
 		Short: "Wait until tasks have ended",
 		Long: `Waits until all tasks have ended, then prints "ID STATE" for each, in order; with -o json what get prints.
 
-Exit 0 when all ended in success; 1 when one ended otherwise, an ID names no task, or the timeout passed:
+Exit 0 when all ended in success or are delivered; 1 when one ended otherwise, an ID names no task, or the timeout passed:
 then the states it last saw are printed all the same. A restart of the server does not disturb it.`,
 		Example: `  kinesin wait "$(kinesin schedule greet --in 2s)" --timeout 1m`,
 		Args:    some("ID"),
@@ -94,7 +94,7 @@ func verdict(results []sdk.GetResult, timeout time.Duration, timedOut bool) erro
 		case results[i].Err != nil:
 		case !s.IsEnd():
 			live++
-		case s != sdk.StateSuccess:
+		case s != sdk.StateSuccess && s != sdk.StateDelivered:
 			bad++
 		}
 	}

@@ -68,6 +68,7 @@ CMD gets the payload on stdin and these variables:
   KINESIN_FAILURES   attempts that failed before
   KINESIN_DUE        RFC 3339, in milliseconds
   KINESIN_DEADLINE   when this attempt times out
+  KINESIN_TRACEPARENT  W3C trace context of who scheduled the task; not set when there is none
   KINESIN_WORKER     the id of this worker's lease
   KINESIN_SERVER     the server, so that CMD can schedule tasks
 
@@ -235,6 +236,7 @@ func (c *commands) handle(ctx context.Context, t *sdk.Task[[]byte]) error {
 	facts := &executor.Task{
 		ID: string(t.ID), Lambda: t.Lambda, Priority: t.Priority, Collection: t.Collection, Key: t.Key,
 		Attempt: t.Attempt, Failures: t.Failures, Due: t.Due, Payload: t.Payload,
+		Traceparent: t.Traceparent,
 	}
 	facts.Deadline, _ = ctx.Deadline()
 	if worker := c.worker.Load(); worker != nil {

@@ -38,6 +38,7 @@ type Task struct {
 	Due                                           time.Time
 	Deadline                                      time.Time // zero: none
 	Payload                                       []byte
+	Traceparent                                   string // empty: none
 }
 
 // ExitError is how a command ended that did not succeed.
@@ -213,7 +214,7 @@ func exitError(cmd *exec.Cmd, err error, tail *tailWriter) error {
 
 // facts are the variables about the task.
 func (t *Task) facts() []string {
-	facts := make([]string, 0, 10)
+	facts := make([]string, 0, 11)
 	add := func(name, value string) { facts = append(facts, envPrefix+name+"="+value) }
 	add("TASK_ID", t.ID)
 	add("LAMBDA", t.Lambda)
@@ -226,6 +227,9 @@ func (t *Task) facts() []string {
 	add("WORKER", t.Worker)
 	if !t.Deadline.IsZero() {
 		add("DEADLINE", t.Deadline.UTC().Format("2006-01-02T15:04:05.000Z07:00"))
+	}
+	if t.Traceparent != "" {
+		add("TRACEPARENT", t.Traceparent)
 	}
 	return facts
 }
