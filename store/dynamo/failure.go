@@ -51,6 +51,12 @@ func verdictOf(code string, status int) verdict {
 	return refused
 }
 
+// isInvalid reports whether DynamoDB refused a request for what is in it.
+func isInvalid(err error) bool {
+	var api smithy.APIError
+	return errors.As(err, &api) && strings.TrimSuffix(api.ErrorCode(), "Exception") == "Validation"
+}
+
 // neverSent reports whether a request failed before DynamoDB can have seen any of it.
 func neverSent(err error) bool {
 	var dial *net.OpError
@@ -73,8 +79,9 @@ func neverSent(err error) bool {
 }
 
 // explain adds the sentinel of package store that a refusal stands for.
-func explain(err *smithy.GenericAPIError) error {
-	if strings.Contains(err.Message, "Item size") {
+func explain(err error) error {
+	var api smithy.APIError
+	if errors.As(err, &api) && strings.Contains(api.ErrorMessage(), "Item size") {
 		return fmt.Errorf("%w: %w", store.ErrTooLarge, err)
 	}
 	return err

@@ -35,10 +35,11 @@ type outcome struct {
 // send makes one request and passes its outcomes on.
 func (d *Driver) send(batch []*write) {
 	var outcomes []outcome
+	var whole error
 	if len(batch) == 1 {
 		outcomes = []outcome{d.sendOne(batch[0])}
 	} else {
-		outcomes = d.sendBatch(batch)
+		outcomes, whole = d.sendBatch(batch)
 	}
 	var open []*write
 	q := &d.writes
@@ -46,6 +47,9 @@ func (d *Driver) send(batch []*write) {
 	q.requests--
 	for i, w := range batch {
 		switch o := &outcomes[i]; {
+		case isInvalid(whole): // for one of them, nobody knows which
+			w.alone = true
+			d.enqueue(w)
 		case o.verdict == putOff:
 			d.throttled(w)
 		case o.verdict == conflicted && (!o.seen || w.kind == store.PutPayload):
@@ -180,18 +184,18 @@ func judge(err error) outcome {
 	if errors.As(err, &conflict) {
 		return outcome{verdict: conflicted, item: conflict.Item, seen: true}
 	}
-	return outcome{verdict: classify(err), err: err}
+	return outcome{verdict: classify(err), err: explain(err)}
 }
 
-// sendBatch makes several writes in one request.
-func (d *Driver) sendBatch(batch []*write) []outcome {
+// sendBatch makes several writes in one request; whole is how all of it failed.
+func (d *Driver) sendBatch(batch []*write) (outcomes []outcome, whole error) {
 	in := &dynamodb.BatchExecuteStatementInput{Statements: make([]types.BatchStatementRequest, len(batch)), ReturnConsumedCapacity: d.asks()}
 	for i, w := range batch {
 		in.Statements[i] = types.BatchStatementRequest{
 			Statement: w.shape.statement, Parameters: w.values, ReturnValuesOnConditionCheckFailure: w.returns(),
 		}
 	}
-	outcomes := make([]outcome, len(batch))
+	outcomes = make([]outcome, len(batch))
 	out, err := request(d.base, d, "BatchExecuteStatement", len(batch), in, d.api.BatchExecuteStatement)
 	if err == nil && len(out.Responses) != len(batch) {
 		err = fmt.Errorf("answer for %d of %d statements", len(out.Responses), len(batch))
@@ -201,7 +205,7 @@ func (d *Driver) sendBatch(batch []*write) []outcome {
 		for i := range outcomes {
 			outcomes[i] = all
 		}
-		return outcomes
+		return outcomes, err
 	}
 	for i := range out.ConsumedCapacity {
 		d.consumed("BatchExecuteStatement", &out.ConsumedCapacity[i])
@@ -209,7 +213,7 @@ func (d *Driver) sendBatch(batch []*write) []outcome {
 	for i := range outcomes {
 		outcomes[i] = judgeStatement(batch[i], out.Responses[i].Error)
 	}
-	return outcomes
+	return outcomes, nil
 }
 
 // judgeStatement is the outcome of one statement of a batch.

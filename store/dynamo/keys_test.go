@@ -1,0 +1,72 @@
+package dynamo
+
+import (
+	"bytes"
+	"cmp"
+	"strings"
+	"testing"
+
+	"pgregory.net/rapid"
+
+	"github.com/kinesin-io/kinesin/task"
+)
+
+func drawPosition(t *rapid.T) (task.Instant, task.ID) {
+	at := task.Instant(rapid.OneOf(rapid.Int64Range(0, 3), rapid.Int64Range(0, int64(instantMax))).Draw(t, "at"))
+	var id task.ID
+	copy(id[:], rapid.SliceOfN(rapid.SampledFrom([]byte{0, 1, 0x7f, 0xff}), 16, 16).Draw(t, "id"))
+	return at, id
+}
+
+func TestSortKeysSortAsWhatTheyStandFor(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		at1, id1 := drawPosition(t)
+		at2, id2 := drawPosition(t)
+		text1, text2 := positionText(at1, id1), positionText(at2, id2)
+		if want := cmp.Or(cmp.Compare(at1, at2), bytes.Compare(id1[:], id2[:])); strings.Compare(text1, text2) != want {
+			t.Fatalf("%s and %s, want %d", text1, text2, want)
+		}
+		if at, id, ok := position(text1); !ok || at != at1 || id != id1 {
+			t.Fatalf("%s reads as %d %s, %v", text1, at, id, ok)
+		}
+		low, high, ok := between(at1, id1, at2)
+		zero := at1 == 0 && id1.IsZero()
+		inside := ok && low <= text2 && text2 <= high
+		if want := zero || strings.Compare(text2, text1) > 0; inside != want {
+			t.Fatalf("%s is behind %s and at or before %d: got %v", text2, text1, at2, inside)
+		}
+		if past, _, _ := between(at1, id1, at2); ok && at2 < instantMax && positionText(at2+1, task.ID{}) <= high {
+			t.Fatalf("%s reaches beyond %d", past, at2)
+		}
+	})
+}
+
+func TestPartitionTexts(t *testing.T) {
+	for _, p := range []task.Partition{{}, {Lambda: 0x0a1b2c3d, Priority: 255, Shard: 65535}, {Lambda: 7}} {
+		if got := partitionText(p); got != p.String() {
+			t.Errorf("got %s, want %s", got, p)
+		}
+	}
+	for _, text := range []string{"", "x", positionText(1, task.ID{1})[1:], strings.Replace(positionText(1, task.ID{1}), "#", "+", 1), strings.Replace(positionText(1, task.ID{1}), "0", "x", 1)} {
+		if _, _, ok := position(text); ok {
+			t.Errorf("%q is a position", text)
+		}
+	}
+}
+
+func TestStatements(t *testing.T) {
+	names := newTables("P")
+	s := newShapes(&names)
+	for _, c := range []struct{ got, want string }{
+		{*s.putWaiting.statement, `INSERT INTO "P-schedule" VALUE {'q':?,'r':?,'p':?,'k':?}`},
+		{*s.deleteWaiting.statement, `DELETE FROM "P-schedule" WHERE p=? AND k=? AND q=?`},
+		{*s.replaceTask[liveRow].statement, `UPDATE "P-tasks" SET q=? SET r=? SET p=? SET w=? REMOVE x REMOVE d REMOVE e WHERE i=? AND q=?`},
+		{*s.replaceTask[deadRow].statement, `UPDATE "P-tasks" SET q=? SET r=? SET x=? SET d=? SET e=? REMOVE p REMOVE w WHERE i=? AND q=?`},
+		{*s.replaceTask[endedRow].condition, `q=:q`},
+		{*s.putControl.condition, `attribute_not_exists(c)`},
+	} {
+		if c.got != c.want {
+			t.Errorf("got  %s\nwant %s", c.got, c.want)
+		}
+	}
+}
