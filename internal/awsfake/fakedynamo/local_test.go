@@ -53,7 +53,7 @@ type pair struct {
 func newPair(t *testing.T) *pair {
 	t.Helper()
 	e := awslocal.Start(t)
-	p := &pair{T: t, local: dynamodb.NewFromConfig(e.Config(t)), fake: fakedynamo.New(fakedynamo.Config{}), name: e.Prefix(t) + "-rows"}
+	p := &pair{T: t, local: dynamodb.NewFromConfig(e.Config(t)), fake: fakedynamo.New(fakedynamo.Config{WriteUnits: -1, ReadUnits: -1}), name: e.Prefix(t) + "-rows"}
 	in := tableInput(p.name)
 	for _, a := range []api{p.local, p.fake} {
 		if _, err := a.CreateTable(t.Context(), in); err != nil {

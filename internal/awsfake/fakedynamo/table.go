@@ -67,23 +67,30 @@ func hashOf(pk string) uint64 {
 // check refuses an item without valid keys.
 func (s *schema) check(m item) error {
 	for _, name := range s.names() {
-		v := m[name]
-		if v == nil {
+		if m[name] == nil {
 			return invalid("One or more parameter values were invalid: Missing the key %s in the item", name)
 		}
-		if typeOf(v) != string(s.types[name]) {
-			return invalid("One or more parameter values were invalid: Type mismatch for key %s expected: %s actual: %s", name, s.types[name], typeOf(v))
+		if err := s.checkOne(name, m[name]); err != nil {
+			return err
 		}
-		limit := rangeKeyBytesMax
-		if name == s.hash {
-			limit = hashKeyBytesMax
-		}
-		switch size := valueBytes(v); {
-		case size == 0:
-			return invalid("One or more parameter values are not valid. The AttributeValue for a key attribute cannot contain an empty string value. Key: %s", name)
-		case size > limit:
-			return invalid("One or more parameter values were invalid: Size of key %s has exceeded the maximum size limit of %d bytes", name, limit)
-		}
+	}
+	return nil
+}
+
+// checkOne refuses a value that cannot be this part of the key.
+func (s *schema) checkOne(name string, v value) error {
+	if typeOf(v) != string(s.types[name]) {
+		return invalid("One or more parameter values were invalid: Type mismatch for key %s expected: %s actual: %s", name, s.types[name], typeOf(v))
+	}
+	limit := rangeKeyBytesMax
+	if name == s.hash {
+		limit = hashKeyBytesMax
+	}
+	switch size := valueBytes(v); {
+	case size == 0:
+		return invalid("One or more parameter values are not valid. The AttributeValue for a key attribute cannot contain an empty string value. Key: %s", name)
+	case size > limit:
+		return invalid("One or more parameter values were invalid: Size of key %s has exceeded the maximum size limit of %d bytes", name, limit)
 	}
 	return nil
 }
@@ -202,16 +209,13 @@ func (t *table) checkNew(m item) error {
 		return invalid("Item size has exceeded the maximum allowed size")
 	}
 	for _, x := range t.indexes {
-		if x.entry(t, m) == nil {
-			for _, name := range x.names() {
-				if v := m[name]; v != nil && typeOf(v) != string(x.types[name]) {
-					return x.check(m)
-				}
+		for _, name := range x.names() {
+			if m[name] == nil { // then the item is not in the index
+				continue
 			}
-			continue
-		}
-		if err := x.check(m); err != nil {
-			return err
+			if err := x.checkOne(name, m[name]); err != nil {
+				return err
+			}
 		}
 	}
 	return nil
