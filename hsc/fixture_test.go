@@ -406,7 +406,8 @@ func id(c *kinesinv1.Claimed) task.ID {
 type faultyStore struct {
 	*store.Store
 
-	meanwhile func() // happens before the next Apply; set when all is quiet
+	meanwhile func()                  // happens before the next Apply; set when all is quiet
+	refuse    func(op *store.Op) bool // writes that fail; set when all is quiet
 
 	mu       sync.Mutex
 	applies  int  // how many Apply calls are to fail
@@ -427,6 +428,9 @@ func (s *faultyStore) Apply(ctx context.Context, ops []store.Op) ([]error, error
 	if happens := s.meanwhile; happens != nil {
 		s.meanwhile = nil
 		happens()
+	}
+	if s.refuse != nil && slices.ContainsFunc(ops, func(op store.Op) bool { return s.refuse(&op) }) {
+		return slices.Repeat([]error{store.ErrUnknown}, len(ops)), io.ErrUnexpectedEOF
 	}
 	s.mu.Lock()
 	s.writes++

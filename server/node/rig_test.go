@@ -270,6 +270,7 @@ type tally struct {
 	mu     sync.Mutex
 	writes map[store.OpKind]int
 	units  int
+	beaten int // writes that were refused
 	reads  int // rows read one by one
 	scans  int
 	rows   int // rows that scans returned
@@ -288,6 +289,9 @@ func (t *tally) Apply(ctx context.Context, ops []store.Op) ([]error, error) {
 	for i := range ops {
 		t.writes[ops[i].Kind]++
 		t.units++
+		if err == nil && errors.Is(results[i], store.ErrConflict) {
+			t.beaten++
+		}
 		if err == nil && results[i] == nil {
 			t.units += t.index(&ops[i])
 		}
@@ -345,14 +349,14 @@ func (t *tally) ScanWakeups(ctx context.Context, p task.Partition, after store.W
 
 // counts is what was asked of the store in a while.
 type counts struct {
-	tasks, controls, units, reads, scans, rows int
+	tasks, controls, units, beaten, reads, scans, rows int
 }
 
 // take returns the counts since it was called last.
 func (t *tally) take() counts {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	c := counts{units: t.units, reads: t.reads, scans: t.scans, rows: t.rows}
+	c := counts{units: t.units, beaten: t.beaten, reads: t.reads, scans: t.scans, rows: t.rows}
 	for kind, n := range t.writes {
 		if kind == store.PutControl || kind == store.DeleteControl {
 			c.controls += n
@@ -362,6 +366,6 @@ func (t *tally) take() counts {
 	}
 	c.units -= c.controls
 	clear(t.writes)
-	t.units, t.reads, t.scans, t.rows = 0, 0, 0, 0
+	t.units, t.beaten, t.reads, t.scans, t.rows = 0, 0, 0, 0, 0
 	return c
 }
