@@ -1,12 +1,10 @@
 package sqs_test
 
 import (
-	"context"
 	"fmt"
 	"log/slog"
 	"sync"
 	"testing"
-	"time"
 
 	awssqs "github.com/aws/aws-sdk-go-v2/service/sqs"
 	"go.uber.org/goleak"
@@ -125,17 +123,17 @@ func (c *lambdas) list() []task.Lambda {
 
 // local is a set of queues on ElasticMQ and what drivers share.
 type local struct {
-	*testing.T
+	testing.TB
 
 	api     *awssqs.Client
 	prefix  string
 	lambdas *lambdas
 }
 
-func onElasticMQ(t *testing.T) *local {
+func onElasticMQ(t testing.TB) *local {
 	t.Helper()
 	aws := awslocal.Start(t)
-	l := &local{T: t, api: awssqs.NewFromConfig(aws.Config(t)), prefix: aws.Prefix(t), lambdas: &lambdas{}}
+	l := &local{TB: t, api: awssqs.NewFromConfig(aws.Config(t)), prefix: aws.Prefix(t), lambdas: &lambdas{}}
 	return l
 }
 
@@ -180,40 +178,4 @@ func (l *local) send(d *sqs.Driver, messages ...queue.Message) {
 			l.Fatalf("send %d: %v", i, err)
 		}
 	}
-}
-
-func TestIdleLatency(t *testing.T) {
-	t.Parallel()
-	l := onElasticMQ(t)
-	start0 := time.Now()
-	d, c := l.open(nil)
-	l.create(d, task.Lambda{Name: "mail", Ref: 7})
-	names := []queue.Name{{Lambda: 7}, {Lambda: 7, Class: queue.Suspect}}
-	t.Log(time.Since(start0))
-	for i := range 20 {
-		got := make(chan queue.Message, 1)
-		go func() {
-			messages, err := d.Receive(context.Background(), names, 5, 0)
-			if err != nil || len(messages) != 1 {
-				t.Error(messages, err)
-				messages = make([]queue.Message, 1)
-			}
-			got <- messages[0]
-		}()
-		time.Sleep(100 * time.Millisecond)
-		began := time.Now()
-		l.send(d, taskOf(7, i, task.InstantOf(time.Now())))
-		sent := time.Since(began)
-		m := <-got
-		t.Logf("sent %v received %v", sent, time.Since(began))
-		if int(m.Task.Attempt) != i {
-			t.Errorf("received %d, want %d", m.Task.Attempt, i)
-		}
-		_ = d.Delete(t.Context(), []queue.Message{m})
-	}
-	closing := time.Now()
-	if err := d.Close(); err != nil {
-		t.Error(err)
-	}
-	t.Log(c, time.Since(closing))
 }

@@ -208,5 +208,3 @@ func (l *local) url(queue string) *string {
 	}
 	return out.QueueUrl
 }
-
-

@@ -1,0 +1,119 @@
+package sqs_test
+
+import (
+	"encoding/base64"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"reflect"
+	"slices"
+	"strings"
+	"testing"
+
+	"google.golang.org/protobuf/encoding/protowire"
+	"pgregory.net/rapid"
+
+	"github.com/kinesin-io/kinesin/queue"
+	"github.com/kinesin-io/kinesin/queue/sqs"
+	"github.com/kinesin-io/kinesin/task"
+)
+
+func TestEnvelopeGivesBackWhatWentIn(t *testing.T) {
+	t.Parallel()
+	rapid.Check(t, func(t *rapid.T) {
+		messages := make([]queue.Message, rapid.IntRange(1, 20).Draw(t, "tasks"))
+		want := make([]task.Task, len(messages))
+		for i := range messages {
+			m := taskOf(rapid.Uint32().Draw(t, "lambda"), i, task.Instant(rapid.Int64Range(1, 1<<50).Draw(t, "due")))
+			if size := rapid.SampledFrom([]int{0, 1, 30, 100, 700, 20_000}).Draw(t, "payload"); size > 0 {
+				m.Task.Payload = slices.Repeat([]byte{byte(i)}, size)
+				m.Task.PayloadSize = uint32(size)
+			}
+			m.Task.Key = rapid.StringN(0, 10, 20).Draw(t, "key")
+			messages[i], want[i] = m, m.Task
+		}
+		body := sqs.Encode(messages)
+		if strings.Trim(body, "0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ-_.") != "" {
+			t.Fatalf("not text: %q", body)
+		}
+		got, err := sqs.Decode(body)
+		if err != nil || !reflect.DeepEqual(got, want) {
+			t.Fatalf("decoded %+v, %v\nwant %+v", got, err, want)
+		}
+	})
+}
+
+// A later release may add fields, which this one passes over.
+func TestEnvelopeWithFieldsOfALaterRelease(t *testing.T) {
+	t.Parallel()
+	raw, err := base64.RawURLEncoding.DecodeString(strings.TrimPrefix(sqs.Encode([]queue.Message{taskOf(7, 1, 5)}), "k1."))
+	if err != nil {
+		t.Fatal(err)
+	}
+	raw = slices.Concat(protowire.AppendBytes(protowire.AppendTag(nil, 9, protowire.BytesType), []byte("new")), raw,
+		protowire.AppendVarint(protowire.AppendTag(nil, 1000, protowire.VarintType), 7))
+	got, err := sqs.Decode("k1." + base64.RawURLEncoding.EncodeToString(raw))
+	if err != nil || len(got) != 1 || got[0].Attempt != 1 {
+		t.Errorf("decoded %+v, %v", got, err)
+	}
+}
+
+func FuzzDecode(f *testing.F) {
+	f.Add(sqs.Encode([]queue.Message{taskOf(7, 1, 5), taskOf(7, 2, 6)}))
+	f.Add("k1.")
+	f.Add("k2.abc")
+	f.Add("k1.CgEB")
+	f.Fuzz(func(t *testing.T, body string) {
+		tasks, err := sqs.Decode(body)
+		if (err == nil) != (len(tasks) > 0) {
+			t.Errorf("%d tasks and %v", len(tasks), err)
+		}
+		if err != nil && !errors.Is(err, sqs.ErrEnvelope) && !errors.Is(err, sqs.ErrEnvelopeVersion) {
+			t.Errorf("refused with %v", err)
+		}
+	})
+}
+
+// benchmarkTasks are as the dispatcher sends them, with a payload of 200 bytes.
+func benchmarkTasks(n int) []queue.Message {
+	random := rand.New(rand.NewPCG(1, 2)) //nolint:gosec // repeatable on purpose
+	messages := make([]queue.Message, n)
+	for i := range messages {
+		m := taskOf(7, i, 1_700_000_000_000_000)
+		m.Task.Payload = make([]byte, 200)
+		for k := range m.Task.Payload {
+			m.Task.Payload[k] = byte(random.Uint32())
+		}
+		m.Task.PayloadSize, m.Task.Worker, m.Task.Enqueued, m.Task.Wake = 200, "", m.Task.Due, m.Task.Due+60_000_000
+		messages[i] = m
+	}
+	return messages
+}
+
+// BenchmarkEnvelope is the work for one task: into a body, and out of it.
+func BenchmarkEnvelope(b *testing.B) {
+	for _, tasks := range []int{1, 16} {
+		messages := benchmarkTasks(tasks)
+		body := sqs.Encode(messages)
+		b.Run(fmt.Sprintf("encode/tasks=%d", tasks), func(b *testing.B) {
+			b.ReportAllocs()
+			for n := 0; b.Loop(); n++ {
+				if n%tasks == 0 {
+					sqs.Encode(messages)
+				}
+			}
+			b.ReportMetric(float64(len(body))/float64(tasks), "bytes/task")
+		})
+		b.Run(fmt.Sprintf("decode/tasks=%d", tasks), func(b *testing.B) {
+			b.ReportAllocs()
+			for n := 0; b.Loop(); n++ {
+				if n%tasks != 0 {
+					continue
+				}
+				if _, err := sqs.Decode(body); err != nil {
+					b.Fatal(err)
+				}
+			}
+		})
+	}
+}
