@@ -88,6 +88,9 @@ func (s *Server) checkQueues(ctx context.Context, d *drivers) error {
 	return setupError(s.config.AWSPrefix, "queues", missing)
 }
 
+// installationQueues are the queues that every installation has.
+func installationQueues(string) []sqs.QueueSpec { return nil }
+
 // queueSpecs are the queues of all lambdas.
 func queueSpecs(prefix string, lambdas []task.Lambda) []sqs.QueueSpec {
 	var specs []sqs.QueueSpec

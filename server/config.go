@@ -69,6 +69,7 @@ func Queues() []string { return []string{QueueMemory, QueueSQS} }
 const (
 	messageBytesMin, messageBytesCeil = 4 << 10, 1 << 20
 	inboundConcurrencyMax             = 256
+	windowSharedMax                   = 18 * time.Second // less than twice inbound.NearDefault
 	deliverDirectMax                  = 15 * time.Minute // as long as SQS holds a message back
 )
 
@@ -145,6 +146,9 @@ func (c Config) checkDrivers() error {
 func (c Config) checkAWS() error {
 	var errs []error
 	refuse := func(format string, args ...any) { errs = append(errs, fmt.Errorf("%w: "+format, append([]any{ErrConfig}, args...)...)) }
+	if c.Store == StoreDynamoDB && c.Window > windowSharedMax {
+		refuse("window %v with store dynamodb: want at most %v, since a scan has to find in time what another process stored", c.Window, windowSharedMax)
+	}
 	switch {
 	case c.AWSPrefix == "" && c.onAWS():
 		refuse("store dynamodb, queue sqs and the inbound queue need an AWS prefix, with which the names of their tables and queues begin; " +

@@ -67,11 +67,8 @@ func (s *Server) listen(ctx context.Context) (err error) {
 // Addr is where the server listens.
 func (s *Server) Addr() net.Addr { return s.listener.Addr() }
 
-// DataDir is where the data is.
-func (s *Server) DataDir() string { return s.config.DataDir }
-
-// Roles are what this process does.
-func (s *Server) Roles() []string { return s.config.Roles }
+// Config is what the server was made of, defaults filled in.
+func (s *Server) Config() Config { return s.config }
 
 // Run serves until ctx ends, then drains in the direction the work flows: it accepts nothing
 // new, fires nothing new, sends workers elsewhere, finishes the calls in hand, and closes the store

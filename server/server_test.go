@@ -480,8 +480,8 @@ func TestAPortInUse(t *testing.T) {
 
 func TestADataDirectoryInUse(t *testing.T) {
 	r := serve(t, Config{})
-	_, err := New(t.Context(), Config{DataDir: r.DataDir(), Listen: "127.0.0.1:0"})
-	if !errors.Is(err, store.ErrInUse) || !strings.Contains(err.Error(), r.DataDir()) || !strings.Contains(err.Error(), "choose another directory") {
+	_, err := New(t.Context(), Config{DataDir: r.Config().DataDir, Listen: "127.0.0.1:0"})
+	if !errors.Is(err, store.ErrInUse) || !strings.Contains(err.Error(), r.Config().DataDir) || !strings.Contains(err.Error(), "choose another directory") {
 		t.Errorf("%v", err)
 	}
 	r.create("mail") // the first one goes on

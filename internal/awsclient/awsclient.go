@@ -15,6 +15,7 @@ import (
 
 	"github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/aws/retry"
+	awshttp "github.com/aws/aws-sdk-go-v2/aws/transport/http"
 	"github.com/aws/aws-sdk-go-v2/config"
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
 	"github.com/aws/aws-sdk-go-v2/service/sqs"
@@ -33,6 +34,7 @@ const (
 	pollAnswerMax = 25 * time.Second
 	// idleMax is how long an unused connection is kept; the services close theirs a little later.
 	idleMax = 50 * time.Second
+	keepAliveEvery = 30 * time.Second
 	// connectionsMax is how many unused connections to one service are kept: more requests than these at once open new ones,
 	// which costs a handshake each.
 	connectionsMax = 256
@@ -69,12 +71,13 @@ func New(ctx context.Context, c clock.Clock) (*Clients, error) {
 	if err := findCredentials(ctx, c, cfg.Credentials); err != nil {
 		return nil, err
 	}
+	base := transportOf(cfg.HTTPClient)
 	made.DynamoDB = dynamodb.NewFromConfig(cfg, func(o *dynamodb.Options) {
-		o.HTTPClient = made.httpClient(answerMax)
+		o.HTTPClient = made.httpClient(base, answerMax)
 		// Emulators do not send the checksum, and each answer without one is a warning.
 		o.DisableValidateResponseChecksum = !isAmazon(o.BaseEndpoint)
 	})
-	made.SQS = sqs.NewFromConfig(cfg, func(o *sqs.Options) { o.HTTPClient = made.httpClient(pollAnswerMax) })
+	made.SQS = sqs.NewFromConfig(cfg, func(o *sqs.Options) { o.HTTPClient = made.httpClient(base, pollAnswerMax) })
 	return made, nil
 }
 
@@ -107,17 +110,21 @@ func findCredentials(ctx context.Context, c clock.Clock, provider aws.Credential
 	return nil
 }
 
-func (c *Clients) httpClient(answer time.Duration) *http.Client {
-	t := &http.Transport{
-		Proxy:                 http.ProxyFromEnvironment,
-		DialContext:           (&net.Dialer{Timeout: dialMax, KeepAlive: 30 * time.Second}).DialContext,
-		TLSHandshakeTimeout:   handshakeMax,
-		ResponseHeaderTimeout: answer,
-		ExpectContinueTimeout: time.Second,
-		IdleConnTimeout:       idleMax,
-		MaxIdleConns:          connectionsMax,
-		MaxIdleConnsPerHost:   connectionsMax,
+// transportOf is the transport that the SDK chose, which trusts also what AWS_CA_BUNDLE names.
+func transportOf(chosen aws.HTTPClient) *http.Transport {
+	if client, ok := chosen.(*awshttp.BuildableClient); ok {
+		return client.GetTransport()
 	}
+	return awshttp.NewBuildableClient().GetTransport()
+}
+
+func (c *Clients) httpClient(base *http.Transport, answer time.Duration) *http.Client {
+	t := base.Clone()
+	t.DialContext = (&net.Dialer{Timeout: dialMax, KeepAlive: keepAliveEvery}).DialContext
+	t.TLSHandshakeTimeout = handshakeMax
+	t.ResponseHeaderTimeout = answer
+	t.IdleConnTimeout = idleMax
+	t.MaxIdleConns, t.MaxIdleConnsPerHost, t.MaxConnsPerHost = connectionsMax, connectionsMax, 0
 	c.transports = append(c.transports, t)
 	return &http.Client{
 		Transport: c.clock.watch(t),

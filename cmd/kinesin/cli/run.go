@@ -22,6 +22,9 @@ const (
 	exitDone   = 0
 	exitFailed = 1 // the command was understood and did not succeed
 	exitUsage  = 2 // the command line, the environment or the configuration file is wrong
+	// exitSetup is a failure that lasts until somebody changes something on AWS or on this machine: tables, queues,
+	// credentials, permissions, region, clock.
+	exitSetup = 3
 )
 
 // Process is what a run has of the process around it.
@@ -89,7 +92,7 @@ func (a *app) root() *cobra.Command {
 	root.PersistentPreRunE = func(cmd *cobra.Command, _ []string) error { return a.applySettings(cmd) }
 	root.CompletionOptions.HiddenDefaultCmd = true
 	root.AddCommand(
-		a.serveCommand(), a.lambdaCommand(),
+		a.serveCommand(), a.awsCommand(), a.lambdaCommand(),
 		a.scheduleCommand(), a.getCommand(), a.listCommand(), a.cancelCommand(), a.waitCommand(),
 		a.benchCommand(), a.costCommand(), a.demoCommand(), a.workerCommand(), a.guardCommand(), a.versionCommand(),
 	)
@@ -107,7 +110,8 @@ const rootLong = `Kinesin runs your code later: durably, within milliseconds of 
 Settings come from flags, from the environment (--log-level is KINESIN_LOG_LEVEL) and from a YAML file
 named by --config or KINESIN_CONFIG (log-level: debug); the first that has one wins.
 
-Results go to stdout, everything else to stderr. Exit codes: 0 done, 1 failed, 2 bad usage.`
+Results go to stdout, everything else to stderr. Exit codes: 0 done, 1 failed, 2 bad usage,
+3 not as it has to be on AWS, or this machine's clock.`
 
 // group makes a command without an action of its own complain when no
 // subcommand, or an unknown one, is named.
@@ -177,6 +181,9 @@ func (a *app) report(cmd *cobra.Command, err error) int {
 		return exitFailed
 	case isFailure:
 		fmt.Fprintf(a.Stderr, "kinesin: %v\n", failed.error)
+		if _, lasts := errors.AsType[*lasting](err); lasts {
+			return exitSetup
+		}
 		return exitFailed
 	}
 	fmt.Fprintf(a.Stderr, "kinesin: %v\nRun '%s --help' for what is allowed.\n", err, cmd.CommandPath())

@@ -28,14 +28,19 @@ func (a *app) serveCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "serve",
 		Short: "Run a server",
-		Long: `Runs a server with all roles on an embedded store, and prints where everything is. What it acknowledges is on disk, synced.
+		Long: `Runs a server with all roles and prints where everything is. What it acknowledges is durable: on disk and synced, or in DynamoDB.
+
+The store is embedded (pebble, in --data) or in DynamoDB, the queues are in memory or in SQS. Several processes may run over one DynamoDB store: they find
+each other there and share the work out. The SDK of AWS finds region, credentials and endpoints as always: AWS_REGION, AWS_PROFILE,
+AWS_ACCESS_KEY_ID, AWS_ENDPOINT_URL_DYNAMODB, AWS_ENDPOINT_URL_SQS and so on. 'kinesin aws setup' makes tables and queues.
 
 SIGTERM and Ctrl-C drain: nothing new is accepted or fired, calls in hand are finished, the store is closed last. A second one ends it at once,
 and loses nothing that was acknowledged either.
 
 There is no authentication yet, so it listens on loopback only.`,
 		Example: `  kinesin serve
-  kinesin serve --data /var/lib/kinesin --listen 127.0.0.1:7171 --log-format json`,
+  kinesin serve --data /var/lib/kinesin --listen 127.0.0.1:7171 --log-format json
+  kinesin serve --store dynamodb --queue sqs --aws-prefix prod`,
 		Args: cobra.NoArgs,
 	}
 	s.add(c.Flags())
@@ -45,6 +50,9 @@ There is no authentication yet, so it listens on loopback only.`,
 			return err
 		}
 		s.Log = log
+		if c.Flags().Changed("deliver-direct") && s.DeliverDirect == 0 {
+			s.DeliverDirect = -1 // zero is the default
+		}
 		return a.serve(ctx, s.Config)
 	})
 	a.outputFlag(c.Flags())
@@ -57,10 +65,26 @@ func (s *serveFlags) add(f *pflag.FlagSet) {
 	f.StringSliceVar(&s.Roles, "roles", nil, "`ROLES` of this process, of "+strings.Join(server.Roles(), ",")+"; all when not set")
 	f.IntVar(&s.PayloadBytesMax, "payload-max", 0, "largest payload in `BYTES`; 262144 when not set")
 	f.Var(durationValue{d: &s.Horizon, min: time.Second}, "horizon", "how far ahead a task may be due; 10 years when not set")
-	f.Var(durationValue{d: &s.Window, min: time.Millisecond}, "window", "how far the schedule is read ahead; 10s when not set")
+	f.Var(durationValue{d: &s.Window, min: time.Millisecond}, "window", "how far the schedule is read ahead; 10s when not set, 16s with DynamoDB")
 	f.Var(durationValue{d: &s.DrainMax, min: time.Millisecond}, "drain", "how long a stop may take; "+formatDuration(server.DrainMaxDefault)+" when not set")
 	settings(f, "data", "listen", "roles", "payload-max", "horizon", "window", "drain")
+	s.addAWS(f)
 	s.log.add(f)
+}
+
+// addAWS adds what chooses and tunes the drivers.
+func (s *serveFlags) addAWS(f *pflag.FlagSet) {
+	s.Store, s.Queue = server.StorePebble, server.QueueMemory
+	f.Var(choiceValue{&s.Store, server.Stores()}, "store", "where tasks are: pebble (in --data) or dynamodb")
+	f.Var(choiceValue{&s.Queue, server.Queues()}, "queue", "where messages are: memory or sqs")
+	awsPrefixFlag(f, &s.AWSPrefix)
+	f.Var(durationValue{d: &s.DeliverDirect}, "deliver-direct",
+		"up to how long before it is due a task of a deliver lambda goes straight to its queue; 0s to 15m, 15m when not set")
+	f.IntVar(&s.MessageBytesMax, "message-max", 0, "largest SQS message in `BYTES`; 262144 when not set, up to 1048576 where SQS takes that")
+	f.BoolVar(&s.Inbound, "inbound-queue", false, "buffer what is accepted in the SQS queue PREFIX-inbound")
+	f.Float64Var(&s.InboundRate, "inbound-rate", 0, "how many `TASKS` a second go from there to the store; negative: no bound")
+	f.IntVar(&s.InboundConcurrency, "inbound-concurrency", 0, "how many `RECEIVES` run at a time there")
+	settings(f, "store", "queue", "deliver-direct", "message-max", "inbound-queue", "inbound-rate", "inbound-concurrency")
 }
 
 // serve runs a server until a signal, or the end of ctx, has drained it.
@@ -83,7 +107,7 @@ func newServer(ctx context.Context, c server.Config) (*server.Server, error) {
 	if errors.Is(err, server.ErrConfig) {
 		return nil, usagef("%v", err)
 	}
-	return s, err
+	return s, awsFailure(err)
 }
 
 // untilSignal is a context that SIGTERM or Ctrl-C ends. The second one then
@@ -100,30 +124,38 @@ type serverObject struct {
 	Metrics string   `json:"metrics"`
 	Healthz string   `json:"healthz"`
 	Readyz  string   `json:"readyz"`
-	Data    string   `json:"data"`
+	Data    string   `json:"data,omitempty"` // of the embedded store
+	Store   string   `json:"store"`
+	Queue   string   `json:"queue"`
+	Prefix  string   `json:"aws_prefix,omitempty"`
 	Roles   []string `json:"roles"`
 	Version string   `json:"version"`
 }
 
 func (a *app) printServer(s *server.Server) error {
-	data, err := filepath.Abs(s.DataDir())
-	if err != nil {
-		data = s.DataDir()
-	}
+	c := s.Config()
 	url := "http://" + s.Addr().String()
 	o := serverObject{
 		URL: url, Metrics: url + "/metrics", Healthz: url + "/healthz", Readyz: url + "/readyz",
-		Data: data, Roles: s.Roles(), Version: a.version(),
+		Store: c.Store, Queue: c.Queue, Prefix: c.AWSPrefix, Roles: c.Roles, Version: a.version(),
+	}
+	where := "tables " + o.Prefix + "-…"
+	if c.Store == server.StorePebble {
+		var err error
+		if o.Data, err = filepath.Abs(c.DataDir); err != nil {
+			o.Data = c.DataDir
+		}
+		where = o.Data
 	}
 	if a.json() {
 		return printJSON(a.Stdout, o)
 	}
-	_, err = fmt.Fprintf(a.Stdout, `kinesin %s is serving
+	_, err := fmt.Fprintf(a.Stdout, `kinesin %s is serving
   API      %s (gRPC, gRPC-Web and JSON over HTTP)
   metrics  %s
   health   %s, %s
   data     %s
   roles    %s
-`, o.Version, o.URL, o.Metrics, o.Healthz, o.Readyz, o.Data, strings.Join(o.Roles, ", "))
+`, o.Version, o.URL, o.Metrics, o.Healthz, o.Readyz, where, strings.Join(o.Roles, ", "))
 	return err
 }
