@@ -287,7 +287,9 @@ func TestDifferentialOnFake(t *testing.T) {
 	t.Parallel()
 	storetest.Differential(t,
 		func() store.Driver { return mem.New() },
-		func() store.Driver { return openFake(t, inNoHurry(fakedynamo.Config{BaseLag: time.Hour}), dynamo.Config{}) },
+		func() store.Driver {
+			return openFake(t, inNoHurry(fakedynamo.Config{BaseLag: time.Hour}), dynamo.Config{})
+		},
 		func(d store.Driver) store.Driver {
 			old, _ := d.(*onFake)
 			_ = old.Close()

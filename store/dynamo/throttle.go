@@ -2,6 +2,7 @@ package dynamo
 
 import (
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/kinesin-io/kinesin/internal/clock"
@@ -28,10 +29,11 @@ type groupKey struct {
 // group paces the writes of a key that was throttled a moment ago: the others do not wait for it.
 type group struct {
 	held   []*write
-	window int  // writes that may be under way at once
-	under  int  // writes under way
-	fails  uint // in a row
-	waits  bool // a timer is set
+	moved  task.Instant // when one of its writes came through, or the first was throttled
+	window int          // writes that may be under way at once
+	under  int          // writes under way
+	fails  uint         // in a row
+	waits  bool         // a timer is set
 }
 
 // backoff is the nth wait in a row.
@@ -47,26 +49,27 @@ func (d *Driver) throttled(w *write) {
 		d.cfg.Observer.Throttled(*w.shape.table)
 	}
 	now := d.cfg.Clock.Now()
-	if w.tries++; w.tries == 1 {
+	w.tries++
+	if w.since == 0 {
 		w.since = now
-	}
-	if waited := now.Sub(w.since); waited > throttleMax {
-		d.settle(w, fmt.Errorf("%w: table %s put off a write of partition %s %d times in %v", store.ErrThrottled, *w.shape.table, w.group.partition, w.tries, waited))
-		return
 	}
 	g := q.groups[w.group]
 	if g == nil {
 		if q.groups == nil {
 			q.groups = map[groupKey]*group{}
 		}
-		g = &group{window: windowFirst}
+		g = &group{window: windowFirst, moved: now}
 		q.groups[w.group] = g
 	}
 	if w.paced != nil {
 		w.paced, g.under = nil, g.under-1
 	}
-	g.held = append(g.held, w)
 	d.pause(w.group, g)
+	if waited := now.Sub(w.since); waited > throttleMax {
+		d.settle(w, fmt.Errorf("%w: table %s put off a write of partition %s %d times in %v", store.ErrThrottled, *w.shape.table, w.group.partition, w.tries, waited))
+		return
+	}
+	g.held = append(g.held, w)
 }
 
 // pause lets a group wait before any more of it is sent. Throttles that come in while it waits are of the same burst.
@@ -83,10 +86,31 @@ func (d *Driver) pause(key groupKey, g *group) {
 		d.writes.mu.Lock()
 		defer d.writes.mu.Unlock()
 		g.waits = false
+		d.giveUp(g)
 		d.release(g)
 		d.drop(key, g)
 		d.pump()
 	})
+}
+
+// giveUp ends the writes that were held back for too long by a group of which nothing comes through: one by one, each
+// would be tried only when those before it had been. The caller holds mu.
+func (d *Driver) giveUp(g *group) {
+	now := d.cfg.Clock.Now()
+	if now.Sub(g.moved) <= throttleMax {
+		return
+	}
+	var over []*write
+	g.held = slices.DeleteFunc(g.held, func(w *write) bool {
+		late := now.Sub(w.since) > throttleMax
+		if late {
+			over = append(over, w)
+		}
+		return late
+	})
+	for _, w := range over {
+		d.settle(w, fmt.Errorf("%w: table %s took no write of partition %s for %v", store.ErrThrottled, *w.shape.table, w.group.partition, now.Sub(g.moved)))
+	}
 }
 
 // release sends what the window of a group has room for. The caller holds mu.
@@ -111,6 +135,7 @@ func (d *Driver) paceDone(w *write) {
 	g.under--
 	g.window++
 	g.fails = 0
+	g.moved = d.cfg.Clock.Now()
 	d.release(g)
 	d.drop(w.group, g)
 }

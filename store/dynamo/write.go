@@ -35,7 +35,7 @@ type write struct {
 
 	// Guarded by writes.mu.
 	tries  int          // that were throttled
-	since  task.Instant // of the first of them
+	since  task.Instant // of the first of them, or since when it was held back
 	paced  *group       // counts it among those under way
 	memory members
 }

@@ -57,6 +57,7 @@ func (d *Driver) abandon(c *call) {
 // admit makes a write ready, or holds it back with its throttled group. The caller holds mu.
 func (d *Driver) admit(w *write) {
 	if g := d.writes.groups[w.group]; g != nil && w.paced == nil {
+		w.since = d.cfg.Clock.Now()
 		g.held = append(g.held, w)
 		d.release(g)
 		return
