@@ -98,7 +98,7 @@ func (d *Driver) admit(l *line, m *queue.Message, tag uint64, now task.Instant) 
 	i := d.slots.take()
 	s := d.slots.at(i)
 	s.line, s.tag = l, tag
-	s.message.Task = m.Task
+	s.message.Task, s.message.Again = m.Task, m.Again
 	d.enter(l, i, m.Task.Due, now)
 }
 

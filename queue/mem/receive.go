@@ -93,7 +93,7 @@ func (d *Driver) deliver(slots []uint32) []queue.Message {
 		s := d.slots.at(i)
 		d.deliveries++
 		s.delivery = d.deliveries
-		messages[n].Task = s.message.Task
+		messages[n].Task, messages[n].Again = s.message.Task, s.message.Again
 		receipts = appendReceipt(receipts, i, s)
 	}
 	text := string(receipts)
