@@ -11,24 +11,24 @@ import (
 
 // drain stops in the direction the work flows: no new tasks; what has not started
 // goes back; handlers may go on for the grace; then they are told to stop; those that do not are
-// given up; and the results are acknowledged. ok is false when the lease was lost on the way.
-func (s *session) drain() (abandoned int, ok bool) {
+// given up; and the results are acknowledged. clean is false when some were not, ok when the lease was lost on the way.
+func (s *session) drain() (abandoned int, clean, ok bool) {
 	s.cfg.Logger.LogAttrs(s.logCtx, slog.LevelInfo, "worker draining", slog.String("worker", s.worker), slog.Int("running", s.stopStarting()))
 	if s.awaitRunning(s.cfg.Grace, s.gone) > 0 && s.holds() {
 		s.stopRunning()
 		s.awaitRunning(s.cfg.KillAfter, s.gone)
 	}
 	if !s.holds() {
-		return 0, false
+		return 0, false, false
 	}
 	if abandoned = s.abandon(); abandoned > 0 {
 		s.cfg.Logger.LogAttrs(s.logCtx, slog.LevelError, "handlers do not return, their tasks are given back and the process must end",
 			slog.String("worker", s.worker), slog.Int("running", abandoned))
 	}
-	if !s.await(min(flushWithinMax, s.length), s.gone, s.allAcknowledged) {
+	if clean = s.await(min(flushWithinMax, s.length), s.gone, s.allAcknowledged); !clean {
 		s.cfg.Logger.LogAttrs(s.logCtx, slog.LevelWarn, "worker stopping with results that were not acknowledged", slog.String("worker", s.worker))
 	}
-	return abandoned, abandoned > 0 || s.holds()
+	return abandoned, clean, abandoned > 0 || s.holds()
 }
 
 // allAcknowledged reports whether nothing that matters is in hand. Call with mu held.
@@ -90,7 +90,8 @@ func (s *session) abandon() int {
 	return s.running
 }
 
-// leave ends the lease, so that nobody waits for it to run out.
+// leave ends the lease, so that nobody waits for it to run out. While a result is not acknowledged the lease says that its
+// task is not to start elsewhere: then it is left to run out.
 func (s *session) leave() {
 	ctx, cancel := clock.Within(s.values, s.cfg.Clock, leaveWithin)
 	defer cancel()

@@ -98,6 +98,9 @@ func TestDrainEndsThoughNobodyAcknowledges(t *testing.T) {
 		r.stop()
 		r.pass(5 * time.Second)
 		r.wantEnd(nil)
+		if r.hsc.left != 0 {
+			t.Error("the lease was ended with a result that nobody acknowledged")
+		}
 	})
 }
 

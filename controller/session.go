@@ -139,12 +139,14 @@ func (s *session) run(ctx context.Context) error {
 		return s.afterLoss()
 	case <-ctx.Done():
 	}
-	abandoned, ok := s.drain()
+	abandoned, clean, ok := s.drain()
 	finish()
 	if !ok {
 		return s.afterLoss()
 	}
-	s.leave()
+	if clean {
+		s.leave()
+	}
 	if abandoned > 0 {
 		return fmt.Errorf("%w: %d of them go on, %v after they were told to stop", ErrAbandoned, abandoned, s.cfg.KillAfter)
 	}
