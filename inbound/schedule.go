@@ -53,6 +53,7 @@ func (in *Inbound) Schedule(ctx context.Context, request *kinesinv1.ScheduleRequ
 type intake struct {
 	*Inbound
 	now     task.Instant
+	since   time.Duration // since when what it knows of lambdas is true
 	items   []*kinesinv1.ScheduleItem
 	results []kinesinv1.ScheduleResult
 	ops     []store.Op
@@ -73,7 +74,7 @@ type intake struct {
 
 func newIntake(in *Inbound, n int) *intake {
 	return &intake{
-		Inbound: in, now: in.Clock.Now(),
+		Inbound: in, now: in.Clock.Now(), since: in.Catalog.Since(),
 		results: make([]kinesinv1.ScheduleResult, n),
 		ops:     make([]store.Op, 0, n), itemOf: make([]int, 0, n),
 	}
@@ -106,7 +107,7 @@ func (b *intake) refuse(ctx context.Context, i int, err error) {
 
 // admit validates one item and plans its write.
 func (b *intake) admit(ctx context.Context, i int, item *kinesinv1.ScheduleItem) error {
-	l, err := b.lambdaOf(item.Lambda)
+	l, err := b.lambdaOf(ctx, item.Lambda)
 	if err != nil {
 		return err
 	}
@@ -132,8 +133,8 @@ func partitionOf(l *catalog.Entry, priority uint8, id task.ID) task.Partition {
 // plan says how a task is stored.
 func (b *intake) plan(ctx context.Context, i int, l *catalog.Entry, t *task.Task, payload []byte) (err error) {
 	t.Partition = partitionOf(l, t.Partition.Priority, t.ID)
-	if b.goesStraight(l, t) {
-		b.straight = append(b.straight, straight{i, l, *t, b.straightID(i, t), payload})
+	if b.goesStraight(l, i, t) {
+		b.goStraight(l, i, t, payload)
 		return nil
 	}
 	op := store.Op{Kind: store.PutWaiting, Task: *t, New: true}
@@ -164,11 +165,11 @@ func (b *intake) put(i int, l *catalog.Entry, op store.Op, payload []byte) {
 	b.itemOf = append(b.itemOf, i)
 }
 
-func (b *intake) lambdaOf(name string) (*catalog.Entry, error) {
+func (b *intake) lambdaOf(ctx context.Context, name string) (*catalog.Entry, error) {
 	if b.lambda != nil && b.lambda.Name == name {
 		return b.lambda, nil
 	}
-	l, err := b.Catalog.Lambda(name)
+	l, err := b.Catalog.Find(ctx, name)
 	if err != nil {
 		return nil, err
 	}
@@ -219,15 +220,10 @@ func (b *intake) due(item *kinesinv1.ScheduleItem) (task.Instant, error) {
 	if item.DueMicros != 0 && item.DelayMicros != 0 {
 		return 0, invalid("a task has a due time or a delay, not both")
 	}
-	due := b.now
-	switch {
-	case item.DueMicros < 0:
+	if item.DueMicros < 0 {
 		return 0, invalid("due time before 1970")
-	case item.DueMicros != 0:
-		due = task.Instant(item.DueMicros)
-	default:
-		due = due.Add(max(0, micros(item.DelayMicros)))
 	}
+	due := b.wanted(item)
 	if due > b.now.Add(b.Horizon) {
 		return 0, b.tooFar()
 	}
@@ -236,6 +232,14 @@ func (b *intake) due(item *kinesinv1.ScheduleItem) (task.Instant, error) {
 		return task.FromMillis(b.now.Millis()), nil
 	}
 	return due.CeilMillis(), nil
+}
+
+// wanted is the requested start to the microsecond.
+func (b *intake) wanted(item *kinesinv1.ScheduleItem) task.Instant {
+	if item.DueMicros != 0 {
+		return task.Instant(item.DueMicros)
+	}
+	return b.now.Add(max(0, micros(item.DelayMicros)))
 }
 
 func (b *intake) tooFar() error {
@@ -348,7 +352,31 @@ func (b *intake) store(ctx context.Context) {
 	if len(b.met) > 0 {
 		b.storeMet(ctx)
 	}
+	b.confirm(ctx)
 }
+
+// confirm is for a store that several processes share. Who deletes a lambda in another one waits until everybody has
+// heard of it, which is so after catalog.FreshFor, and then looks for tasks. A call that took longer must not say that it
+// stored any, unless the lambda is still there: they may have been stored after that look.
+func (b *intake) confirm(ctx context.Context) {
+	if !b.Shared || b.Catalog.IsFresh(b.since) {
+		return
+	}
+	err := b.Catalog.Refresh(ctx)
+	for k := range b.ops {
+		op := &b.ops[k]
+		if op.Kind == 0 {
+			continue
+		}
+		if l := b.Catalog.ByRef(op.Task.Partition.Lambda); err != nil || l == nil || l.Deleting {
+			op.Kind = 0
+			b.refuse(ctx, b.itemOf[k], errMayBeGone)
+		}
+	}
+}
+
+var errMayBeGone = api.Errorf(kinesinv1.Reason_REASON_UNAVAILABLE,
+	"the lambda may have been deleted meanwhile, and the task stored or not; try again")
 
 // settle turns the outcome of a write into the item's result. An op that leads to
 // nothing more is marked by a zero kind.

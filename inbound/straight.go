@@ -36,6 +36,8 @@ type straight struct {
 	lambda  *catalog.Entry
 	task    task.Task
 	id      string
+	wanted  task.Instant // when it is to be seen at the earliest
+	due     task.Instant // when it would be due with a row
 	payload []byte
 }
 
@@ -49,18 +51,33 @@ func (b *intake) checkDeliverable(l *catalog.Entry, t *task.Task, payload []byte
 }
 
 // goesStraight reports whether a task needs no row. One with a key does, since only a row keeps the key taken.
-func (b *intake) goesStraight(l *catalog.Entry, t *task.Task) bool {
-	return l.Mode == task.Deliver && t.Key == "" && b.DeliverDirect > 0 && t.Due <= b.now.Add(b.DeliverDirect)
+func (b *intake) goesStraight(l *catalog.Entry, i int, t *task.Task) bool {
+	return l.Mode == task.Deliver && t.Key == "" && b.DeliverDirect > 0 && b.wantedOf(i, t) <= b.now.Add(b.DeliverDirect)
 }
 
-// straightID is the id by which the task is known: that which was issued, or one that says where the task is.
-func (b *intake) straightID(i int, t *task.Task) string {
+// wantedOf is when the task of an item is to start, before that was rounded up to what a row can say: a delay of one second
+// would become one of two.
+func (b *intake) wantedOf(i int, t *task.Task) task.Instant {
 	if b.issued != nil {
-		return b.issued[i]
+		return t.Due
 	}
-	token := task.TokenOf(t)
-	token.Direct = true
-	return b.Sealer.Seal(token)
+	return b.wanted(b.items[i])
+}
+
+// goStraight plans an item's delivery. The task is known by the id that was issued, or by one that says where it is.
+func (b *intake) goStraight(l *catalog.Entry, i int, t *task.Task, payload []byte) {
+	s := straight{item: i, lambda: l, task: *t, wanted: b.wantedOf(i, t), due: t.Due, payload: payload}
+	if s.wanted > b.now {
+		s.task.Due = task.FromMillis(s.wanted.Millis())
+	}
+	if b.issued != nil {
+		s.id = b.issued[i]
+	} else {
+		token := task.TokenOf(&s.task)
+		token.Direct = true
+		s.id = b.Sealer.Seal(token)
+	}
+	b.straight = append(b.straight, s)
 }
 
 // deliver sends what goes straight to its queue. What the queue does not acknowledge in time gets a row like any other
@@ -76,12 +93,13 @@ func (b *intake) deliver(ctx context.Context) {
 	deliveries := make([]queue.Delivery, len(b.straight))
 	for k := range b.straight {
 		s := &b.straight[k]
-		deliveries[k] = queue.Delivery{Task: s.task, ID: s.id, Payload: s.payload, Delay: wholeSeconds(s.task.Due.Sub(now))}
+		deliveries[k] = queue.Delivery{Task: s.task, ID: s.id, Payload: s.payload, Delay: min(wholeSeconds(s.wanted.Sub(now)), queue.DelayMax)}
 	}
 	n := 0
 	for k, err := range b.Queue.Deliver(within, deliveries) {
 		s := &b.straight[k]
 		if err != nil {
+			s.task.Due = s.due
 			b.put(s.item, s.lambda, store.Op{Kind: store.PutWaiting, Task: s.task, New: true}, s.payload)
 			continue
 		}
