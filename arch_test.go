@@ -48,6 +48,7 @@ var table = []row{
 	{name: "task", stdOnly: true},
 	{name: "internal/clock", may: []string{"task"}},
 	{name: "internal/inproc", stdOnly: true},
+	{name: "internal/sqssend"},
 	{name: "internal/gather", may: []string{"task", "internal/clock"}},
 	{name: "internal/awsclient", may: []string{"task", "internal/clock"}},
 	{name: "internal/awslocal"},
@@ -78,6 +79,7 @@ var table = []row{
 	{name: "inbound", may: slices.Concat(seams, wire, []string{"inbound/buffer", "internal/gather"}), tests: []string{"inbound/buffer/mem", "inbound/buffer/buffertest"}},
 	{name: "inbound/buffer"},
 	{name: "inbound/buffer/mem", may: []string{"task", "inbound/buffer", "internal/clock"}, tests: []string{"inbound/buffer/buffertest"}},
+	{name: "inbound/buffer/sqsbuffer", may: []string{"inbound/buffer", "internal/clock", "internal/sqssend", "queue/sqs"}, tests: []string{"inbound/buffer/buffertest"}},
 	{name: "inbound/buffer/buffertest", may: []string{"inbound/buffer"}},
 	{name: "scheduler", may: seams},
 	{name: "dispatcher", may: seams},
@@ -120,7 +122,7 @@ var planned []string
 var reserved = map[string][]string{
 	"github.com/cockroachdb": {"store/pebble"},
 	"github.com/spf13":       {"cmd/kinesin/cli"},
-	"github.com/aws":         {"store/dynamo", "queue/sqs", "internal/awsclient", "internal/awslocal", "internal/awsfake", "internal/awsfake/fakedynamo", "internal/awsfake/fakesqs"},
+	"github.com/aws":         {"store/dynamo", "queue/sqs", "inbound/buffer/sqsbuffer", "internal/sqssend", "internal/awsclient", "internal/awslocal", "internal/awsfake", "internal/awsfake/fakedynamo", "internal/awsfake/fakesqs"},
 	"github.com/Shopify":     {"internal/awslocal"},
 	"k8s.io":                 {},
 }

