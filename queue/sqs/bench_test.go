@@ -1,7 +1,6 @@
 package sqs_test
 
 import (
-	"context"
 	"fmt"
 	"sync/atomic"
 	"testing"
@@ -35,11 +34,11 @@ func BenchmarkFlow(b *testing.B) {
 			for range 2 {
 				go func() {
 					for {
-						got, err := d.Receive(context.Background(), []queue.Name{mail, {Lambda: 7, Class: queue.Suspect}}, 500, 0)
+						got, err := d.Receive(b.Context(), []queue.Name{mail, {Lambda: 7, Class: queue.Suspect}}, 500, 0)
 						if err != nil {
 							return
 						}
-						_ = d.Delete(context.Background(), got)
+						_ = d.Delete(b.Context(), got)
 						for range got {
 							done <- struct{}{}
 						}
@@ -55,7 +54,7 @@ func BenchmarkFlow(b *testing.B) {
 			for range senders {
 				go func() {
 					for sent.Add(100) <= int64(total) {
-						for _, err := range d.Send(context.Background(), batch) {
+						for _, err := range d.Send(b.Context(), batch) {
 							if err != nil {
 								b.Error(err)
 								return
@@ -85,12 +84,12 @@ func BenchmarkOneAtATime(b *testing.B) {
 	got := make(chan []queue.Message)
 	go func() {
 		for {
-			messages, err := d.Receive(context.Background(), []queue.Name{mail}, 10, 0)
+			messages, err := d.Receive(b.Context(), []queue.Name{mail}, 10, 0)
 			if err != nil {
 				close(got)
 				return
 			}
-			_ = d.Delete(context.Background(), messages)
+			_ = d.Delete(b.Context(), messages)
 			got <- messages
 		}
 	}()

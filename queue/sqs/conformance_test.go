@@ -43,6 +43,7 @@ func atOnce(c *sqs.Config) {
 }
 
 func TestConformance(t *testing.T) {
+	t.Parallel()
 	for _, how := range []struct {
 		name   string
 		faults func(*fakesqs.SQS)
@@ -53,6 +54,7 @@ func TestConformance(t *testing.T) {
 		t.Run(how.name, func(t *testing.T) {
 			t.Parallel()
 			queuetest.Run(t, func(t *testing.T) queuetest.Harness {
+				t.Helper()
 				v := clock.NewVirtual(start, 1)
 				v.Settle(synctest.Wait)
 				c := v.Process(30 * time.Millisecond)
@@ -84,6 +86,7 @@ func TestConformanceOnElasticMQ(t *testing.T) {
 	t.Parallel()
 	aws := awslocal.Start(t)
 	queuetest.RunReal(t, func(t *testing.T) queuetest.Harness {
+		t.Helper()
 		all, c := suiteLambdas(), clock.Real()
 		d := sqs.New(awssqs.NewFromConfig(aws.Config(t)), sqs.Config{
 			Prefix: aws.Prefix(t), Lambda: all.get, Lambdas: all.list, Clock: c, Log: slog.New(slog.NewTextHandler(t.Output(), nil)),

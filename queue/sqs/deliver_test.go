@@ -101,13 +101,13 @@ func TestTextIsWhatXMLAllows(t *testing.T) {
 }
 
 func TestPayloadsThatCannotBeDelivered(t *testing.T) {
-	inBubble(t, func(t *testing.T, b *bubble) {
+	inBubble(t, func(b *bubble) {
 		most := 0
 		for n := sqs.MessageBytesMaxDefault; b.driver.CheckPayload(bytes.Repeat([]byte("x"), n)) != nil; n-- {
 			most = n - 1
 		}
 		if most < sqs.MessageBytesMaxDefault-1024 {
-			t.Errorf("only %d bytes of text can be delivered", most)
+			b.Errorf("only %d bytes of text can be delivered", most)
 		}
 		out, _ := b.lambdas.get(8)
 		fits, tooLarge := deliveryOf(out, 0, bytes.Repeat([]byte("x"), most)), deliveryOf(out, 1, bytes.Repeat([]byte("x"), most+1))
@@ -115,7 +115,7 @@ func TestPayloadsThatCannotBeDelivered(t *testing.T) {
 		binary := deliveryOf(out, 2, bytes.Repeat([]byte{0}, most))
 		results := b.deliver(fits[0], tooLarge[0], binary[0])
 		if results[0] != nil || !errors.Is(results[1], queue.ErrUndeliverable) || !errors.Is(results[2], queue.ErrUndeliverable) {
-			t.Errorf("results %v", results)
+			b.Errorf("results %v", results)
 		}
 	})
 }
@@ -135,7 +135,7 @@ func (b *bubble) deliver(deliveries ...queue.Delivery) []error {
 }
 
 func TestDelayIsNeverShorter(t *testing.T) {
-	inBubble(t, func(t *testing.T, b *bubble) {
+	inBubble(t, func(b *bubble) {
 		out, _ := b.lambdas.get(8)
 		first, second := deliveryOf(out, 0, []byte("a")), deliveryOf(out, 1, []byte("b"))
 		first[0].Delay, second[0].Delay = 1500*time.Millisecond, queue.DelayMax
@@ -144,7 +144,7 @@ func TestDelayIsNeverShorter(t *testing.T) {
 		go func() { results <- b.driver.Deliver(b.Context(), []queue.Delivery{first[0], second[0]}) }()
 		synctest.Wait()
 		if err := errors.Join(<-results...); err != nil {
-			t.Fatal(err)
+			b.Fatal(err)
 		}
 		url := aws.String("https://sqs.us-east-1.amazonaws.com/000000000000/test-lambda8-high")
 		for _, want := range []struct {
@@ -154,14 +154,14 @@ func TestDelayIsNeverShorter(t *testing.T) {
 			for {
 				got, err := b.service.ReceiveMessage(b.Context(), &awssqs.ReceiveMessageInput{QueueUrl: url, VisibilityTimeout: 43200})
 				if err != nil {
-					t.Fatal(err)
+					b.Fatal(err)
 				}
 				if len(got.Messages) == 0 {
 					b.time.Advance(500 * time.Millisecond)
 					continue
 				}
 				if after := b.clock.Now().Sub(sent); *got.Messages[0].Body != want.body || after != want.after {
-					t.Errorf("%s came after %v, want %s after %v", *got.Messages[0].Body, after, want.body, want.after)
+					b.Errorf("%s came after %v, want %s after %v", *got.Messages[0].Body, after, want.body, want.after)
 				}
 				break
 			}
@@ -170,27 +170,27 @@ func TestDelayIsNeverShorter(t *testing.T) {
 }
 
 func TestDeliveryOutcomes(t *testing.T) {
-	inBubble(t, func(t *testing.T, b *bubble) {
+	inBubble(t, func(b *bubble) {
 		out, _ := b.lambdas.get(8)
 		b.service.Faults.Next("SendMessageBatch", awsfake.Partial, 2)
 		if err := errors.Join(b.deliver(deliveryOf(out, 0, []byte("a"))[0], deliveryOf(out, 1, []byte("b"))[0])...); err != nil {
-			t.Errorf("entries that failed once: %v", err)
+			b.Errorf("entries that failed once: %v", err)
 		}
 		b.service.Faults.Next("SendMessageBatch", awsfake.LostAnswer, 1)
 		if err := b.deliver(deliveryOf(out, 2, []byte("c"))...)[0]; err == nil || errors.Is(err, queue.ErrUndeliverable) {
-			t.Errorf("without an answer: %v", err)
+			b.Errorf("without an answer: %v", err)
 		}
 		b.service.Faults.Odds("SendMessageBatch", awsfake.Denied, 1)
 		if err := b.deliver(deliveryOf(out, 3, []byte("d"))...)[0]; err == nil || !strings.Contains(err.Error(), "test-lambda8-high") {
-			t.Errorf("when it is denied: %v", err)
+			b.Errorf("when it is denied: %v", err)
 		}
 		unknown := deliveryOf(task.Lambda{Ref: 99}, 4, []byte("e"))
 		if err := b.deliver(unknown...)[0]; !errors.Is(err, sqs.ErrNoQueue) {
-			t.Errorf("of a lambda that is not known: %v", err)
+			b.Errorf("of a lambda that is not known: %v", err)
 		}
 		_ = b.driver.Close()
 		if err := b.driver.Deliver(b.Context(), deliveryOf(out, 5, nil))[0]; !errors.Is(err, queue.ErrClosed) {
-			t.Errorf("after close: %v", err)
+			b.Errorf("after close: %v", err)
 		}
 	})
 }

@@ -3,6 +3,7 @@ package sqs
 import (
 	"context"
 	"log/slog"
+	"slices"
 	"strconv"
 	"sync"
 	"time"
@@ -205,9 +206,9 @@ func (p *depths) oldest(now task.Instant, there int) time.Duration {
 	if p.ageAt > 0 && now.Sub(p.ageAt) < ageFresh {
 		age = min(age, p.age+now.Sub(p.ageAt))
 	}
-	for i := len(p.marks) - 1; i >= 0; i-- {
-		if p.total-p.marks[i].total >= there {
-			age = min(age, now.Sub(p.marks[i].at))
+	for _, m := range slices.Backward(p.marks) {
+		if p.total-m.total >= there {
+			age = min(age, now.Sub(m.at))
 			break
 		}
 	}

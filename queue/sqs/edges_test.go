@@ -25,12 +25,12 @@ var mail = queue.Name{Lambda: 7}
 const mailURL = "https://sqs.us-east-1.amazonaws.com/000000000000/test-lambda7-high"
 
 // inBubble runs a case with virtual time.
-func inBubble(t *testing.T, run func(t *testing.T, b *bubble)) {
+func inBubble(t *testing.T, run func(b *bubble)) {
 	t.Helper()
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		t.Helper()
-		run(t, newBubble(t, nil))
+		run(newBubble(t, nil))
 	})
 }
 
@@ -116,40 +116,40 @@ func (b *bubble) want(got []queue.Message, from, to int) {
 
 // A worker with one slot takes one task of a message with several and is slow: the others must not wait for it.
 func TestASlowTaskDelaysNoOtherOfItsMessage(t *testing.T) {
-	inBubble(t, func(t *testing.T, b *bubble) {
-		b.mustSend(batchOf(7, 0, 20, b.clock.Now())...)
+	inBubble(t, func(b *bubble) {
+		b.mustSend(batchOf(0, 20, b.clock.Now())...)
 		if b.counts.messages != 2 {
-			t.Fatalf("%d messages for 20 tasks, want 2", b.counts.messages)
+			b.Fatalf("%d messages for 20 tasks, want 2", b.counts.messages)
 		}
 		slow := b.receive(0, 1, mail)
 		if len(slow) != 1 {
-			t.Fatalf("received %d", len(slow))
+			b.Fatalf("received %d", len(slow))
 		}
-		other := b.open(t, nil)
+		other := b.open(b.T, nil)
 		got := other.all(2*sqs.HoldDefault, mail)
 		if len(got) != 19 {
-			t.Errorf("the other process received %v", numbersOf(got))
+			b.Errorf("the other process received %v", numbersOf(got))
 		}
 		other.delete(got...)
 		b.delete(slow...)
 		b.want(slices.Concat(slow, got), 0, 20)
 		b.advance(5 * time.Minute)
 		if late := other.all(time.Minute, mail); len(late) > 0 {
-			t.Errorf("came again: %v", numbersOf(late))
+			b.Errorf("came again: %v", numbersOf(late))
 		}
 		if b.counts.resent < 9 || b.counts.resent > 19 {
-			t.Errorf("%d tasks were sent anew", b.counts.resent)
+			b.Errorf("%d tasks were sent anew", b.counts.resent)
 		}
 	})
 }
 
 // What a poll brings after its receiver has gone is others' at once.
 func TestNobodyIsLeftForWhatAPollBrings(t *testing.T) {
-	inBubble(t, func(t *testing.T, b *bubble) {
+	inBubble(t, func(b *bubble) {
 		if got := b.receive(time.Second, 5, mail); len(got) > 0 {
-			t.Fatal(got)
+			b.Fatal(got)
 		}
-		other := b.open(t, nil)
+		other := b.open(b.T, nil)
 		b.mustSend(taskOf(7, 0, b.clock.Now())) // to the poll that goes on
 		got := other.receive(2*sqs.HoldDefault, 5, mail)
 		other.want(got, 0, 1)
@@ -157,46 +157,46 @@ func TestNobodyIsLeftForWhatAPollBrings(t *testing.T) {
 }
 
 func TestCloseReturnsWhatNobodyTook(t *testing.T) {
-	inBubble(t, func(t *testing.T, b *bubble) {
-		b.mustSend(batchOf(7, 0, 8, b.clock.Now())...)
+	inBubble(t, func(b *bubble) {
+		b.mustSend(batchOf(0, 8, b.clock.Now())...)
 		got := b.receive(0, 3, mail)
 		b.delete(got[:2]...)
 		if err := b.driver.Close(); err != nil {
-			t.Fatal(err)
+			b.Fatal(err)
 		}
-		other := b.open(t, nil)
+		other := b.open(b.T, nil)
 		rest := other.all(time.Second, mail)
 		if len(rest) != 5 {
-			t.Errorf("the next process received %v at once", numbersOf(rest))
+			b.Errorf("the next process received %v at once", numbersOf(rest))
 		}
 		other.delete(rest...)
 		// The one in hand comes again when its visibility timeout ends, and with it may come others of its message.
 		if again := other.all(2*sqs.VisibilityDefault, mail); !slices.Contains(numbersOf(again), int(got[2].Task.Attempt)) {
-			t.Errorf("what was in hand did not come again, only %v", numbersOf(again))
+			b.Errorf("what was in hand did not come again, only %v", numbersOf(again))
 		}
 	})
 }
 
 func TestWhatIsInHandStaysHidden(t *testing.T) {
-	inBubble(t, func(t *testing.T, b *bubble) {
-		b.mustSend(batchOf(7, 0, 3, b.clock.Now())...)
+	inBubble(t, func(b *bubble) {
+		b.mustSend(batchOf(0, 3, b.clock.Now())...)
 		got := b.receive(0, 3, mail)
-		other := b.open(t, nil)
+		other := b.open(b.T, nil)
 		if early := other.all(5*time.Minute, mail); len(early) > 0 {
-			t.Fatalf("another process received %v of what is in hand", numbersOf(early))
+			b.Fatalf("another process received %v of what is in hand", numbersOf(early))
 		}
 		b.delete(got...)
 		if late := other.all(20*time.Minute, mail); len(late) > 0 {
-			t.Errorf("another process received %v of what was deleted", numbersOf(late))
+			b.Errorf("another process received %v of what was deleted", numbersOf(late))
 		}
 		if n := b.counts.requests[sqs.ActionVisibility]; n < 5 || n > 50 {
-			t.Errorf("%d requests to keep messages for 5 minutes", n)
+			b.Errorf("%d requests to keep messages for 5 minutes", n)
 		}
 	})
 }
 
 func TestWhatIsKeptForTooLongComesAgain(t *testing.T) {
-	inBubble(t, func(t *testing.T, b *bubble) {
+	inBubble(t, func(b *bubble) {
 		b.mustSend(taskOf(7, 0, b.clock.Now()))
 		got := b.receive(0, 3, mail)
 		b.advance(11 * time.Minute)
@@ -206,36 +206,37 @@ func TestWhatIsKeptForTooLongComesAgain(t *testing.T) {
 }
 
 func TestDuplicates(t *testing.T) {
-	inBubble(t, func(t *testing.T, b *bubble) {
+	inBubble(t, func(b *bubble) {
 		b.service.Faults.Odds("ReceiveMessage", fakesqs.Twice, 0.5)
 		b.service.Faults.Odds("DeleteMessageBatch", fakesqs.Undead, 1)
-		b.mustSend(batchOf(7, 0, 40, b.clock.Now())...)
+		b.mustSend(batchOf(0, 40, b.clock.Now())...)
 		got := b.all(0, mail)
 		b.want(got, 0, 40)
 		b.delete(got...)
 		b.service.Faults.Odds("ReceiveMessage", fakesqs.Twice, 0)
 		if again := b.all(time.Minute, mail); len(again) > 0 {
-			t.Errorf("handed out again: %v", numbersOf(again))
+			b.Errorf("handed out again: %v", numbersOf(again))
 		}
 		if b.counts.discarded[sqs.DiscardDuplicate] == 0 {
-			t.Error("nothing came twice, the test is void")
+			b.Error("nothing came twice, the test is void")
 		}
 	})
 }
 
 func TestSendsAreTriedAgainEntryByEntry(t *testing.T) {
+	t.Parallel()
 	for _, fault := range []awsfake.Fault{awsfake.Partial, awsfake.PartialDone} {
 		t.Run(string(fault), func(t *testing.T) {
-			inBubble(t, func(t *testing.T, b *bubble) {
+			inBubble(t, func(b *bubble) {
 				b.service.Faults.Next("SendMessageBatch", fault, 3)
-				b.mustSend(batchOf(7, 0, 100, b.clock.Now())...)
+				b.mustSend(batchOf(0, 100, b.clock.Now())...)
 				got := b.all(0, mail)
 				distinct := slices.Compact(numbersOf(got))
 				if len(distinct) != 100 {
-					t.Errorf("received %d tasks of 100", len(distinct))
+					b.Errorf("received %d tasks of 100", len(distinct))
 				}
 				if requests := b.counts.requests[sqs.ActionSend]; requests != 2 {
-					t.Errorf("%d requests, want one and another for the 3 that failed", requests)
+					b.Errorf("%d requests, want one and another for the 3 that failed", requests)
 				}
 			})
 		})
@@ -243,34 +244,34 @@ func TestSendsAreTriedAgainEntryByEntry(t *testing.T) {
 }
 
 func TestSendGivesUpOnEntriesThatFailForGood(t *testing.T) {
-	inBubble(t, func(t *testing.T, b *bubble) {
+	inBubble(t, func(b *bubble) {
 		b.service.Faults.Odds("SendMessageBatch", awsfake.Partial, 1)
 		failed := 0
-		for _, err := range b.send(batchOf(7, 0, 3, b.clock.Now())...) {
+		for _, err := range b.send(batchOf(0, 3, b.clock.Now())...) {
 			if err != nil && !errors.Is(err, queue.ErrUndeliverable) {
 				failed++
 			}
 		}
 		if requests := b.counts.requests[sqs.ActionSend]; failed != 3 || requests > 4 {
-			t.Errorf("%d of 3 failed after %d requests", failed, requests)
+			b.Errorf("%d of 3 failed after %d requests", failed, requests)
 		}
 	})
 }
 
 func TestUnknownOutcomes(t *testing.T) {
-	inBubble(t, func(t *testing.T, b *bubble) {
+	inBubble(t, func(b *bubble) {
 		b.service.Faults.Next("SendMessageBatch", awsfake.LostAnswer, 1)
 		m := taskOf(7, 0, b.clock.Now())
 		if err := b.send(m)[0]; err == nil {
-			t.Fatal("a send without an answer is told to be good")
+			b.Fatal("a send without an answer is told to be good")
 		}
 		if b.counts.unknown != 1 {
-			t.Errorf("%d outcomes were unknown", b.counts.unknown)
+			b.Errorf("%d outcomes were unknown", b.counts.unknown)
 		}
 		b.mustSend(m) // as the dispatcher does
 		got := b.all(0, mail)
 		if len(got) != 2 || got[0].Receipt == got[1].Receipt {
-			t.Errorf("received %v, want both", numbersOf(got))
+			b.Errorf("received %v, want both", numbersOf(got))
 		}
 	})
 }
@@ -302,6 +303,7 @@ func (b *bubble) left() int {
 }
 
 func TestMessagesThatCannotBeRead(t *testing.T) {
+	t.Parallel()
 	for _, c := range []struct {
 		name, body string
 		deleted    bool
@@ -315,16 +317,16 @@ func TestMessagesThatCannotBeRead(t *testing.T) {
 		{"a newer row", "k1.CgP_AQE", false, sqs.DiscardNewer},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			inBubble(t, func(t *testing.T, b *bubble) {
+			inBubble(t, func(b *bubble) {
 				b.put(c.body)
 				if got := b.all(10*time.Minute, mail); len(got) > 0 {
-					t.Errorf("received %+v", got)
+					b.Errorf("received %+v", got)
 				}
 				if deleted := b.left() == 0; deleted != c.deleted {
-					t.Errorf("deleted: %v, want %v", deleted, c.deleted)
+					b.Errorf("deleted: %v, want %v", deleted, c.deleted)
 				}
 				if seen := b.counts.discarded[c.reason]; seen == 0 || seen > 25 {
-					t.Errorf("was discarded as %s %d times in 10 minutes: %v", c.reason, seen, b.counts.discarded)
+					b.Errorf("was discarded as %s %d times in 10 minutes: %v", c.reason, seen, b.counts.discarded)
 				}
 			})
 		})
@@ -332,8 +334,8 @@ func TestMessagesThatCannotBeRead(t *testing.T) {
 }
 
 func TestTasksOfALambdaThatIsGone(t *testing.T) {
-	inBubble(t, func(t *testing.T, b *bubble) {
-		b.mustSend(batchOf(7, 0, 3, b.clock.Now())...)
+	inBubble(t, func(b *bubble) {
+		b.mustSend(batchOf(0, 3, b.clock.Now())...)
 		// Deleted and made again under the same name, so that its queue is the same.
 		b.lambdas.remove(7)
 		again := task.Lambda{Name: "lambda7", Ref: 70}.WithDefaults()
@@ -343,24 +345,24 @@ func TestTasksOfALambdaThatIsGone(t *testing.T) {
 		b.want(got, 9, 10)
 		b.delete(got...)
 		if stale := b.all(10*time.Minute, queue.Name{Lambda: 70}); len(stale) > 0 {
-			t.Errorf("received %v of a lambda that is gone", numbersOf(stale))
+			b.Errorf("received %v of a lambda that is gone", numbersOf(stale))
 		}
 		if seen := b.counts.discarded[sqs.DiscardUnknown]; seen == 0 || seen > 20 {
-			t.Errorf("discarded %d times", seen)
+			b.Errorf("discarded %d times", seen)
 		}
 		b.advance(time.Hour)
-		if depth, err := b.driver.Depth(t.Context(), queue.Name{Lambda: 70}); err != nil || depth.Visible != 0 {
-			t.Errorf("left: %+v, %v", depth, err)
+		if depth, err := b.driver.Depth(b.Context(), queue.Name{Lambda: 70}); err != nil || depth.Visible != 0 {
+			b.Errorf("left: %+v, %v", depth, err)
 		}
 	})
 }
 
 func TestALambdaThatIsNotKnownHereYet(t *testing.T) {
-	inBubble(t, func(t *testing.T, b *bubble) {
-		other := b.open(t, func(c *sqs.Config) { c.Lambda = task7As(77) })
+	inBubble(t, func(b *bubble) {
+		other := b.open(b.T, func(c *sqs.Config) { c.Lambda = task7As(77) })
 		b.mustSend(taskOf(7, 0, b.clock.Now()))
 		if got := other.all(time.Second, queue.Name{Lambda: 77}); len(got) > 0 {
-			t.Errorf("received %v of a lambda that is not known", numbersOf(got))
+			b.Errorf("received %v of a lambda that is not known", numbersOf(got))
 		}
 		b.want(b.all(30*time.Second, mail), 0, 1)
 	})
@@ -374,29 +376,29 @@ func task7As(ref uint32) func(uint32) (task.Lambda, bool) {
 }
 
 func TestAQueueThatGoesAndComesBack(t *testing.T) {
-	inBubble(t, func(t *testing.T, b *bubble) {
+	inBubble(t, func(b *bubble) {
 		b.mustSend(taskOf(7, 0, b.clock.Now()))
 		b.want(b.all(0, mail), 0, 1)
-		if _, err := b.service.DeleteQueue(t.Context(), &awssqs.DeleteQueueInput{QueueUrl: aws.String(mailURL)}); err != nil {
-			t.Fatal(err)
+		if _, err := b.service.DeleteQueue(b.Context(), &awssqs.DeleteQueueInput{QueueUrl: aws.String(mailURL)}); err != nil {
+			b.Fatal(err)
 		}
 		err := b.send(taskOf(7, 1, b.clock.Now()))[0]
 		if !errors.Is(err, sqs.ErrNoQueue) || !strings.Contains(err.Error(), "test-lambda7-high") {
-			t.Errorf("send to a queue that is gone: %v", err)
+			b.Errorf("send to a queue that is gone: %v", err)
 		}
 		lambda, _ := b.lambdas.get(7)
-		if err := b.driver.Provision(t.Context(), lambda); err == nil || !strings.Contains(err.Error(), "60 seconds") {
-			t.Errorf("made again at once: %v", err)
+		if err := b.driver.Provision(b.Context(), lambda); err == nil || !strings.Contains(err.Error(), "60 seconds") {
+			b.Errorf("made again at once: %v", err)
 		}
 		before := b.service.Calls(awsfake.Any)
 		if got := b.receive(time.Minute, 5, mail); len(got) > 0 {
-			t.Error(got)
+			b.Error(got)
 		}
 		if asked := b.service.Calls(awsfake.Any) - before; asked > 40 {
-			t.Errorf("%d requests in a minute for a queue that is gone", asked)
+			b.Errorf("%d requests in a minute for a queue that is gone", asked)
 		}
-		if err := b.driver.Provision(t.Context(), lambda); err != nil {
-			t.Fatal(err)
+		if err := b.driver.Provision(b.Context(), lambda); err != nil {
+			b.Fatal(err)
 		}
 		b.mustSend(taskOf(7, 2, b.clock.Now()))
 		b.want(b.all(20*time.Second, mail), 2, 3)
@@ -404,26 +406,27 @@ func TestAQueueThatGoesAndComesBack(t *testing.T) {
 }
 
 func TestServiceThatIsAway(t *testing.T) {
+	t.Parallel()
 	for _, fault := range []awsfake.Fault{awsfake.LostRequest, awsfake.Refused, awsfake.Throttled, awsfake.Denied} {
 		t.Run(string(fault), func(t *testing.T) {
-			inBubble(t, func(t *testing.T, b *bubble) {
-				b.mustSend(batchOf(7, 0, 50, b.clock.Now())...)
+			inBubble(t, func(b *bubble) {
+				b.mustSend(batchOf(0, 50, b.clock.Now())...)
 				got := b.receive(0, 20, mail)
 				b.service.Faults.Odds(awsfake.Any, fault, 1)
 				before := b.service.Calls(awsfake.Any)
 				b.delete(got...)
 				if err := b.send(taskOf(7, 99, b.clock.Now()))[0]; err == nil {
-					t.Error("sent to a service that is away")
+					b.Error("sent to a service that is away")
 				}
 				rest := b.all(time.Minute, mail)
 				if asked := b.service.Calls(awsfake.Any) - before; asked > 60 {
-					t.Errorf("%d requests in about a minute to a service that is away", asked)
+					b.Errorf("%d requests in about a minute to a service that is away", asked)
 				}
 				b.service.Faults.Off()
 				rest = append(rest, b.all(2*time.Minute, mail)...)
 				seen := slices.Compact(numbersOf(slices.Concat(got, rest)))
 				if len(seen) != 50 {
-					t.Errorf("%d of 50 tasks came: %v", len(seen), seen)
+					b.Errorf("%d of 50 tasks came: %v", len(seen), seen)
 				}
 			})
 		})
@@ -437,10 +440,10 @@ func TestSilenceAtTheInFlightBound(t *testing.T) {
 		b.service = fakesqs.New(fakesqs.Config{Clock: b.clock, InFlightMax: 5})
 		b = b.open(t, func(c *sqs.Config) { c.PackTasksMax = 1 })
 		provision(t, b.driver, b.lambdas)
-		b.mustSend(batchOf(7, 0, 12, b.clock.Now())...)
+		b.mustSend(batchOf(0, 12, b.clock.Now())...)
 		var got []queue.Message
 		for len(got) < 12 {
-			part := b.receive(time.Second, 12, mail)
+			part := b.receive(25*time.Second, 12, mail) // a poll that began in silence is silent to its end
 			if len(part) == 0 {
 				t.Fatalf("stuck with %d of 12", len(got))
 			}
@@ -453,13 +456,13 @@ func TestSilenceAtTheInFlightBound(t *testing.T) {
 }
 
 func TestTooLarge(t *testing.T) {
-	inBubble(t, func(t *testing.T, b *bubble) {
+	inBubble(t, func(b *bubble) {
 		m := taskOf(7, 0, b.clock.Now())
 		m.Task.Payload = make([]byte, sqs.MessageBytesMaxDefault)
 		m.Task.PayloadSize = uint32(len(m.Task.Payload))
 		results := b.send(m, taskOf(7, 1, b.clock.Now()))
 		if !errors.Is(results[0], task.ErrInvalid) || !strings.Contains(results[0].Error(), "262144") || results[1] != nil {
-			t.Errorf("results %v", results)
+			b.Errorf("results %v", results)
 		}
 		m.Task.Payload = make([]byte, sqs.MessageBytesMaxDefault/4*3-200)
 		m.Task.PayloadSize = uint32(len(m.Task.Payload))
@@ -469,34 +472,34 @@ func TestTooLarge(t *testing.T) {
 }
 
 func TestHeldBackUntilDue(t *testing.T) {
-	inBubble(t, func(t *testing.T, b *bubble) {
+	inBubble(t, func(b *bubble) {
 		due := b.clock.Now().Add(90*time.Second + 250*time.Millisecond)
 		b.mustSend(taskOf(7, 0, due))
 		late, done := b.work(5, mail)
 		b.advance(due.Sub(b.clock.Now()) - 21*time.Millisecond)
 		if done.Load() != 0 {
-			t.Error("handed out before half of what was looked ahead for")
+			b.Error("handed out before half of what was looked ahead for")
 		}
 		b.advance(time.Second)
 		if done.Load() != 1 || late.Load() > 0 {
-			t.Errorf("%d came, %v late", done.Load(), time.Duration(late.Load()))
+			b.Errorf("%d came, %v late", done.Load(), time.Duration(late.Load()))
 		}
 		if n := b.counts.requests[sqs.ActionReceive]; n > 7 {
-			t.Errorf("%d polls in 90 seconds", n)
+			b.Errorf("%d polls in 90 seconds", n)
 		}
 	})
 }
 
 func TestSuspectsHaveMessagesOfTheirOwn(t *testing.T) {
-	inBubble(t, func(t *testing.T, b *bubble) {
-		batch := batchOf(7, 0, 12, b.clock.Now())
+	inBubble(t, func(b *bubble) {
+		batch := batchOf(0, 12, b.clock.Now())
 		for i := range 4 {
 			batch[i].Task.Suspect = true
 			batch[i].Task.Blamed = uint32(i / 2)
 		}
 		b.mustSend(batch...)
 		if b.counts.messages != 6 {
-			t.Errorf("%d messages, want 4 of one suspect each and 2 of the others", b.counts.messages)
+			b.Errorf("%d messages, want 4 of one suspect each and 2 of the others", b.counts.messages)
 		}
 		b.want(b.receive(0, 20, queue.Name{Lambda: 7, Class: queue.Blamed}), 2, 4)
 		b.want(b.receive(0, 20, queue.Name{Lambda: 7, Class: queue.Suspect}), 0, 2)
@@ -505,8 +508,8 @@ func TestSuspectsHaveMessagesOfTheirOwn(t *testing.T) {
 }
 
 func TestReleasedOverAndOverGoesToOthers(t *testing.T) {
-	inBubble(t, func(t *testing.T, b *bubble) {
-		other := b.open(t, nil)
+	inBubble(t, func(b *bubble) {
+		other := b.open(b.T, nil)
 		b.mustSend(taskOf(7, 0, b.clock.Now()))
 		rounds := 0
 		for ; rounds < 50; rounds++ {
@@ -515,95 +518,95 @@ func TestReleasedOverAndOverGoesToOthers(t *testing.T) {
 				break
 			}
 			if rounds == 0 { // from now on somebody waits here and there
-				go func() { _, _ = other.driver.Receive(t.Context(), []queue.Name{mail}, 1, 0) }()
+				go func() { _, _ = other.driver.Receive(b.Context(), []queue.Name{mail}, 1, 0) }()
 				synctest.Wait()
 			}
-			if err := b.driver.Release(t.Context(), got, 0); err != nil {
-				t.Fatal(err)
+			if err := b.driver.Release(b.Context(), got, 0); err != nil {
+				b.Fatal(err)
 			}
 			synctest.Wait()
 		}
 		if rounds > 5 {
-			t.Errorf("the same process had it %d times", rounds)
+			b.Errorf("the same process had it %d times", rounds)
 		}
 	})
 }
 
 func TestDepth(t *testing.T) {
-	inBubble(t, func(t *testing.T, b *bubble) {
+	inBubble(t, func(b *bubble) {
 		depth := func() queue.Depth {
-			t.Helper()
+			b.Helper()
 			b.advance(6 * time.Second) // longer than what was asked is used
-			d, err := b.driver.Depth(t.Context(), mail)
+			d, err := b.driver.Depth(b.Context(), mail)
 			if err != nil {
-				t.Fatal(err)
+				b.Fatal(err)
 			}
 			return d
 		}
 		if d := depth(); d != (queue.Depth{}) {
-			t.Errorf("empty: %+v", d)
+			b.Errorf("empty: %+v", d)
 		}
-		b.mustSend(batchOf(7, 0, 20, b.clock.Now())...)
+		b.mustSend(batchOf(0, 20, b.clock.Now())...)
 		before := b.service.Calls("GetQueueAttributes")
-		if d, err := b.driver.Depth(t.Context(), mail); err != nil || d.Visible != 20 {
-			t.Errorf("at once: %+v, %v", d, err)
+		if d, err := b.driver.Depth(b.Context(), mail); err != nil || d.Visible != 20 {
+			b.Errorf("at once: %+v, %v", d, err)
 		}
 		if asked := b.service.Calls("GetQueueAttributes") - before; asked > 0 {
-			t.Errorf("asked %d times although it was asked just now", asked)
+			b.Errorf("asked %d times although it was asked just now", asked)
 		}
 		if d := depth(); d.Visible == 0 || d.Oldest < 6*time.Second || d.Oldest > 13*time.Second {
-			t.Errorf("with 20 tasks in 2 messages: %+v", d)
+			b.Errorf("with 20 tasks in 2 messages: %+v", d)
 		}
 		got := b.all(0, mail)
 		if d := depth(); d.Visible != 0 || d.InFlight != 20 || d.Oldest != 0 {
-			t.Errorf("all in hand: %+v", d)
+			b.Errorf("all in hand: %+v", d)
 		}
 		b.delete(got...)
 		b.advance(2 * time.Second)
 		if d := depth(); d != (queue.Depth{}) {
-			t.Errorf("at the end: %+v", d)
+			b.Errorf("at the end: %+v", d)
 		}
 	})
 }
 
 // A process that starts beside a backlog must not think that it is young, or it would send all of it again.
 func TestDepthOfABacklogOfUnknownAge(t *testing.T) {
-	inBubble(t, func(t *testing.T, b *bubble) {
-		b.mustSend(batchOf(7, 0, 20, b.clock.Now())...)
+	inBubble(t, func(b *bubble) {
+		b.mustSend(batchOf(0, 20, b.clock.Now())...)
 		b.advance(time.Minute)
-		other := b.open(t, nil)
-		if d, err := other.driver.Depth(t.Context(), mail); err != nil || d.Visible == 0 || d.Oldest < time.Minute {
-			t.Errorf("depth %+v, %v", d, err)
+		other := b.open(b.T, nil)
+		if d, err := other.driver.Depth(b.Context(), mail); err != nil || d.Visible == 0 || d.Oldest < time.Minute {
+			b.Errorf("depth %+v, %v", d, err)
 		}
 	})
 }
 
 func TestSendOfALambdaThatIsNotKnown(t *testing.T) {
-	inBubble(t, func(t *testing.T, b *bubble) {
+	inBubble(t, func(b *bubble) {
 		results := b.send(taskOf(99, 0, b.clock.Now()), taskOf(7, 1, b.clock.Now()))
 		if !errors.Is(results[0], sqs.ErrNoQueue) || results[1] != nil {
-			t.Errorf("results %v", results)
+			b.Errorf("results %v", results)
 		}
-		if _, err := b.driver.Depth(t.Context(), queue.Name{Lambda: 99}); !errors.Is(err, sqs.ErrNoQueue) {
-			t.Errorf("depth: %v", err)
+		if _, err := b.driver.Depth(b.Context(), queue.Name{Lambda: 99}); !errors.Is(err, sqs.ErrNoQueue) {
+			b.Errorf("depth: %v", err)
 		}
 		if got := b.receive(time.Minute, 1, queue.Name{Lambda: 99}); len(got) > 0 {
-			t.Errorf("received %v", got)
+			b.Errorf("received %v", got)
 		}
 	})
 }
 
 func TestSendWhoseCallerLeaves(t *testing.T) {
-	inBubble(t, func(t *testing.T, b *bubble) {
+	inBubble(t, func(b *bubble) {
 		b.service.Faults.Odds("SendMessageBatch", awsfake.Stalled, 1)
-		ctx, cancel := context.WithCancelCause(t.Context())
+		ctx, cancel := context.WithCancelCause(b.Context())
 		gone := errors.New("gone")
 		results := make(chan []error, 1)
-		go func() { results <- b.driver.Send(ctx, batchOf(7, 0, 2, b.clock.Now())) }()
+		go func() { results <- b.driver.Send(ctx, batchOf(0, 2, b.clock.Now())) }()
 		synctest.Wait()
 		cancel(gone)
 		if r := <-results; !errors.Is(r[0], gone) || !errors.Is(r[1], gone) {
-			t.Errorf("results %v", r)
+			b.Errorf("results %v", r)
 		}
 		b.want(b.all(5*time.Second, mail), 0, 2) // it was on its way
 	})

@@ -130,11 +130,10 @@ type local struct {
 	lambdas *lambdas
 }
 
-func onElasticMQ(t testing.TB) *local {
-	t.Helper()
-	aws := awslocal.Start(t)
-	l := &local{TB: t, api: awssqs.NewFromConfig(aws.Config(t)), prefix: aws.Prefix(t), lambdas: &lambdas{}}
-	return l
+func onElasticMQ(tb testing.TB) *local {
+	tb.Helper()
+	aws := awslocal.Start(tb)
+	return &local{TB: tb, api: awssqs.NewFromConfig(aws.Config(tb)), prefix: aws.Prefix(tb), lambdas: &lambdas{}}
 }
 
 func (l *local) open(change func(*sqs.Config)) (*sqs.Driver, *counts) {

@@ -19,8 +19,8 @@ import (
 )
 
 const (
-	// pollSoon is how quickly a poll comes back from a queue through which messages flow steadily.
-	pollSoon = 50 * time.Millisecond
+	// pauseTasks is how many tasks must be likely to come during a pause between polls for it to be made.
+	pauseTasks = 2
 	// youngPoll is how long SQS may take to answer a poll of a queue that is not empty.
 	youngPoll = 200 * time.Millisecond
 	// pollBackoffMin and pollBackoffMax are the longest waits after the first and after many failed polls.
@@ -139,7 +139,6 @@ func (l *lane) poll() {
 		l.polls.mu.Unlock()
 
 		got, err := l.receive(wanted)
-		took := l.driver.Clock.Now().Sub(now)
 
 		l.polls.mu.Lock()
 		l.polls.full = err == nil && got >= wanted
@@ -149,7 +148,7 @@ func (l *lane) poll() {
 			pause = l.failed(err)
 		case l.polls.failures > 0:
 			l.recovered()
-		case got > 0 && !l.polls.full && took < pollSoon:
+		case got > 0 && !l.polls.full && l.polls.rate(now)*l.driver.PollPause.Seconds() >= pauseTasks:
 			pause = l.driver.PollPause
 		}
 		if l.polls.full {
@@ -229,7 +228,7 @@ func (l *lane) accept(received []types.Message) {
 			continue
 		}
 		for k := range tasks {
-			messages = append(messages, queue.Message{Task: tasks[k]})
+			messages = append(messages, queue.Message{Task: tasks[k], Again: countOf(m) > 1})
 		}
 		numbers = append(numbers, d.hand.add(&held{
 			lane: l, id: l.idOf(m), handle: aws.ToString(m.ReceiptHandle), received: now, until: now.Add(d.Visibility),

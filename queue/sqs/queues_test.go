@@ -81,8 +81,12 @@ func TestCheckPrefix(t *testing.T) {
 func TestProvisionAndCheck(t *testing.T) {
 	t.Parallel()
 	for name, open := range map[string]func(t *testing.T) (api sqs.API, prefix string){
-		"fake":      func(*testing.T) (sqs.API, string) { return fakesqs.New(fakesqs.Config{}), "kin" },
-		"ElasticMQ": func(t *testing.T) (sqs.API, string) { l := onElasticMQ(t); return l.api, l.prefix },
+		"fake": func(*testing.T) (sqs.API, string) { return fakesqs.New(fakesqs.Config{}), "kin" },
+		"ElasticMQ": func(t *testing.T) (sqs.API, string) {
+			t.Helper()
+			l := onElasticMQ(t)
+			return l.api, l.prefix
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"log/slog"
 	"slices"
 	"sync"
 	"time"
@@ -107,8 +106,7 @@ func explain(queue, action string, err error) error {
 }
 
 func codeOf(err error) string {
-	var api smithy.APIError
-	if errors.As(err, &api) {
+	if api, is := errors.AsType[smithy.APIError](err); is {
 		return api.ErrorCode()
 	}
 	return ""
@@ -170,11 +168,6 @@ func (d *Driver) backOff(ctx context.Context, try int) bool {
 func (d *Driver) jitter(most time.Duration) time.Duration {
 	most = min(max(most, 1), backoffMost)
 	return time.Duration(d.Clock.Uint64() % uint64(most))
-}
-
-// warnBatch logs what became of a batch for which nobody waits.
-func (d *Driver) warnBatch(ctx context.Context, what, queue string, entries int, err error) {
-	d.Log.WarnContext(ctx, what, slog.String("queue", queue), slog.Int("messages", entries), slog.Any("error", err))
 }
 
 // entryIDs are the ids of entries in a batch, by position.

@@ -2,6 +2,7 @@ package sqs
 
 import (
 	"context"
+	"log/slog"
 	"time"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
@@ -36,7 +37,7 @@ func (l *lane) deleteHandles(handles []string) {
 		if err == nil {
 			again = l.refusedFor(out.Failed, ActionDelete, len(handles))
 		}
-		if !l.tryAgain(&again, err, try, len(handles), "messages not deleted, they come again") {
+		if !l.tryAgain(&again, err, try, len(handles), ActionDelete) {
 			return
 		}
 		handles = pick(handles, again)
@@ -62,7 +63,7 @@ func (l *lane) changeVisibilities(items []returned) {
 		if err == nil {
 			again = l.refusedFor(out.Failed, ActionVisibility, len(items))
 		}
-		if !l.tryAgain(&again, err, try, len(items), "messages not returned, they are seen later") {
+		if !l.tryAgain(&again, err, try, len(items), ActionVisibility) {
 			return
 		}
 		items = pick(items, again)
@@ -83,7 +84,7 @@ func (l *lane) refusedFor(failed []types.BatchResultErrorEntry, action Action, e
 }
 
 // tryAgain waits before the next try and says whether there is to be one. After a request that failed it is for all entries.
-func (l *lane) tryAgain(again *[]int, err error, try, entries int, what string) bool {
+func (l *lane) tryAgain(again *[]int, err error, try, entries int, action Action) bool {
 	d := l.driver
 	if err == nil && len(*again) == 0 {
 		return false
@@ -98,7 +99,8 @@ func (l *lane) tryAgain(again *[]int, err error, try, entries int, what string) 
 		return true
 	}
 	if err != nil {
-		d.warnBatch(d.ctx, what, l.name, entries, err)
+		d.Log.WarnContext(d.ctx, "messages not settled, they are seen again later", slog.String("queue", l.name),
+			slog.String("action", string(action)), slog.Int("messages", entries), slog.Any("error", err))
 	}
 	return false
 }

@@ -33,7 +33,7 @@ type API interface {
 	ReceiveMessage(ctx context.Context, in *sqs.ReceiveMessageInput, options ...func(*sqs.Options)) (*sqs.ReceiveMessageOutput, error)
 	DeleteMessageBatch(ctx context.Context, in *sqs.DeleteMessageBatchInput, options ...func(*sqs.Options)) (*sqs.DeleteMessageBatchOutput, error)
 	ChangeMessageVisibilityBatch(ctx context.Context, in *sqs.ChangeMessageVisibilityBatchInput, options ...func(*sqs.Options)) (*sqs.ChangeMessageVisibilityBatchOutput, error)
-	GetQueueUrl(ctx context.Context, in *sqs.GetQueueUrlInput, options ...func(*sqs.Options)) (*sqs.GetQueueUrlOutput, error) //nolint:revive // the SDK's name
+	GetQueueUrl(ctx context.Context, in *sqs.GetQueueUrlInput, options ...func(*sqs.Options)) (*sqs.GetQueueUrlOutput, error)
 	GetQueueAttributes(ctx context.Context, in *sqs.GetQueueAttributesInput, options ...func(*sqs.Options)) (*sqs.GetQueueAttributesOutput, error)
 	SetQueueAttributes(ctx context.Context, in *sqs.SetQueueAttributesInput, options ...func(*sqs.Options)) (*sqs.SetQueueAttributesOutput, error)
 	CreateQueue(ctx context.Context, in *sqs.CreateQueueInput, options ...func(*sqs.Options)) (*sqs.CreateQueueOutput, error)
@@ -91,7 +91,8 @@ type Config struct {
 	// AheadLinger is the same for tasks that are not due for as long: 40 ms. DeliverLinger is that of deliveries: 30 ms.
 	// DeleteLinger is that of deletes and of returned messages, for which nobody waits: 1 s. Negative: none.
 	Linger, AheadLinger, DeliverLinger, DeleteLinger time.Duration
-	// PollPause is how long the next poll waits after one that came back soon with a few messages: 10 ms. Negative: none.
+	// PollPause is how long the next poll waits after one that brought a few messages, when tasks come so fast that the
+	// next will bring several: 10 ms. Negative: none.
 	PollPause time.Duration
 	// Hold is how long a due message that nobody here takes stays here before others may have it: 500 ms.
 	Hold time.Duration
