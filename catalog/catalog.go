@@ -30,6 +30,18 @@ const Kind = "lambda"
 // RefreshEvery is how soon a change made by another process is known here.
 const RefreshEvery = 2 * time.Second
 
+// What others may rely on where several processes share a store.
+const (
+	// FreshFor is for how long what was read is acted on. Whoever has acted on something older, because the store was slow or the
+	// process stood still, reads again before it says so: see Since.
+	FreshFor = 2 * RefreshEvery
+	// SettledAfter is how long after a change nobody acts any more on what was before, and indexes show what was
+	// written until then.
+	SettledAfter = FreshFor + 2*time.Second
+	// findEvery is how often a name that is not known makes all lambdas be read again, at most.
+	findEvery = 100 * time.Millisecond
+)
+
 const casTriesMax = 5
 
 // Sentinels of the catalog.
@@ -63,12 +75,15 @@ type Catalog struct {
 
 	reads atomic.Uint64 // numbers the reads of the store
 
+	finding sync.Mutex // held by the one Find that reads
+
 	mu      sync.Mutex // guards the rest and orders publishing
 	newest  uint64     // read that is published
 	changed chan struct{}
 }
 
 type snapshot struct {
+	began  time.Duration // monotonic time when its read began
 	byName map[string]*Entry
 	byRef  map[uint32]*Entry
 	sorted []*Entry
@@ -103,12 +118,12 @@ func (c *Catalog) Run(ctx context.Context) error {
 
 // Refresh reads all lambdas from the store. When it returns, everything that was stored before it was called is known.
 func (c *Catalog) Refresh(ctx context.Context) error {
-	number := c.reads.Add(1)
+	number, began := c.reads.Add(1), clock.Mono(c.clock)
 	rows, err := c.rows.Controls(ctx, Kind)
 	if err != nil {
 		return fmt.Errorf("read lambdas: %w", err)
 	}
-	next := &snapshot{byName: make(map[string]*Entry, len(rows)), byRef: make(map[uint32]*Entry, len(rows))}
+	next := &snapshot{began: began, byName: make(map[string]*Entry, len(rows)), byRef: make(map[uint32]*Entry, len(rows))}
 	known := c.known.Load()
 	for _, row := range rows {
 		entry, err := decodeUnless(known.byName[row.Name], row)
@@ -159,6 +174,30 @@ func (c *Catalog) Lambda(name string) (*Entry, error) {
 	}
 	return nil, fmt.Errorf("%w %q: create it first", ErrUnknown, name)
 }
+
+// Find is Lambda for what may have been created in another process a moment ago: before it says that there is none, it
+// looks in the store, though not for every caller.
+func (c *Catalog) Find(ctx context.Context, name string) (*Entry, error) {
+	entry, err := c.Lambda(name)
+	if !errors.Is(err, ErrUnknown) {
+		return entry, err
+	}
+	asked := clock.Mono(c.clock)
+	c.finding.Lock()
+	defer c.finding.Unlock()
+	if began := c.known.Load().began; began < asked && clock.Mono(c.clock)-began >= findEvery {
+		if err := c.Refresh(ctx); err != nil {
+			return nil, err
+		}
+	}
+	return c.Lambda(name)
+}
+
+// Since is the monotonic time since when what is known here is true, or was: when the newest read began.
+func (c *Catalog) Since() time.Duration { return c.known.Load().began }
+
+// IsFresh reports whether what was known since then may still be acted on.
+func (c *Catalog) IsFresh(since time.Duration) bool { return clock.Mono(c.clock)-since <= FreshFor }
 
 // ByRef finds a lambda by the reference in keys and ids; nil when there is none.
 func (c *Catalog) ByRef(ref uint32) *Entry { return c.known.Load().byRef[ref] }

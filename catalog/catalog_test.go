@@ -28,16 +28,20 @@ const start = task.Instant(1_700_000_000_000_000)
 type rows struct {
 	*store.Store
 
-	mu        sync.Mutex
-	afterRead func() // once, after the reading of all rows
-	beforePut func() // every time
-	fails     error
+	mu         sync.Mutex
+	afterRead  func() // once, after the reading of all rows
+	beforeRead func() // every time
+	beforePut  func() // every time
+	fails      error
 }
 
 func (r *rows) Controls(ctx context.Context, kind string) ([]store.Control, error) {
 	r.mu.Lock()
 	after, err := r.afterRead, r.fails
 	r.afterRead = nil
+	if r.beforeRead != nil {
+		r.beforeRead()
+	}
 	r.mu.Unlock()
 	if err != nil {
 		return nil, err
@@ -386,4 +390,52 @@ func TestRunFollowsOtherProcesses(t *testing.T) {
 			t.Error(err)
 		}
 	})
+}
+
+func TestFindLooksForWhatAnotherProcessCreated(t *testing.T) {
+	f := newFixture(t)
+	if _, _, err := f.other.Create(f.ctx, task.Lambda{Name: "mail"}); err != nil {
+		t.Fatal(err)
+	}
+	f.time.Advance(time.Second)
+	if _, err := f.Lambda("mail"); !errors.Is(err, catalog.ErrUnknown) {
+		t.Fatalf("known already: %v", err)
+	}
+	if l, err := f.Find(f.ctx, "mail"); err != nil || l.Name != "mail" {
+		t.Errorf("%+v, %v", l, err)
+	}
+	if _, err := f.Find(f.ctx, "no name"); !errors.Is(err, task.ErrInvalid) {
+		t.Errorf("a bad name: %v", err)
+	}
+	reads := 0
+	f.rows.beforeRead = func() { reads++ }
+	f.time.Advance(time.Second)
+	for range 50 { // somebody asks again and again for what is not there
+		if _, err := f.Find(f.ctx, "other"); !errors.Is(err, catalog.ErrUnknown) {
+			t.Error(err)
+		}
+		f.time.Advance(10 * time.Millisecond)
+	}
+	if reads == 0 || reads > 6 {
+		t.Errorf("%d reads of the store in half a second: want one each 100 ms at most", reads)
+	}
+}
+
+func TestWhatWasReadIsFreshForAWhile(t *testing.T) {
+	f := newFixture(t)
+	if err := f.Refresh(f.ctx); err != nil {
+		t.Fatal(err)
+	}
+	since := f.Since()
+	f.time.Advance(catalog.FreshFor)
+	if !f.IsFresh(since) {
+		t.Error("too old, though it was read FreshFor ago")
+	}
+	f.time.Advance(time.Millisecond)
+	if f.IsFresh(since) {
+		t.Error("still fresh")
+	}
+	if err := f.Refresh(f.ctx); err != nil || !f.IsFresh(f.Since()) {
+		t.Errorf("not fresh after a read, %v", err)
+	}
 }

@@ -52,6 +52,8 @@ type Queue interface {
 // Catalog tells the lambdas this process knows.
 type Catalog interface {
 	Lambda(name string) (*catalog.Entry, error)
+	// Find also finds what another process created a moment ago.
+	Find(ctx context.Context, name string) (*catalog.Entry, error)
 	ByRef(ref uint32) *catalog.Entry
 	Changed() <-chan struct{}
 }

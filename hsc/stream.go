@@ -101,7 +101,7 @@ func (s *Service) open(ctx context.Context, c conn, hello *kinesinv1.Hello) (*st
 	if hello == nil {
 		return nil, errNoHello
 	}
-	groups, err := s.groupsOf(hello.GetGroups())
+	groups, err := s.groupsOf(ctx, hello.GetGroups())
 	if err != nil {
 		return nil, err
 	}
@@ -160,7 +160,7 @@ func idsOf(attempts []attempt) []task.ID {
 }
 
 // groupsOf checks the slot groups of a process.
-func (s *Service) groupsOf(wire []*kinesinv1.SlotGroup) ([]*group, error) {
+func (s *Service) groupsOf(ctx context.Context, wire []*kinesinv1.SlotGroup) ([]*group, error) {
 	if len(wire) > GroupsMax {
 		return nil, invalid("%d slot groups: want at most %d", len(wire), GroupsMax)
 	}
@@ -170,7 +170,7 @@ func (s *Service) groupsOf(wire []*kinesinv1.SlotGroup) ([]*group, error) {
 		if w.GetSlots() == 0 || slots > SlotsMax {
 			return nil, invalid("slots %d: want 1 or more for each group and at most %d together", w.GetSlots(), SlotsMax)
 		}
-		if err := s.checkLambdas(w.GetLambdas()); err != nil {
+		if err := s.checkLambdas(ctx, w.GetLambdas()); err != nil {
 			return nil, err
 		}
 		groups = append(groups, &group{
@@ -180,12 +180,12 @@ func (s *Service) groupsOf(wire []*kinesinv1.SlotGroup) ([]*group, error) {
 	return groups, nil
 }
 
-func (s *Service) checkLambdas(names []string) error {
+func (s *Service) checkLambdas(ctx context.Context, names []string) error {
 	if n := len(names); n == 0 || n > LambdasMax {
 		return invalid("%d lambdas: want 1 to %d", n, LambdasMax)
 	}
 	for _, name := range names {
-		l, err := s.Catalog.Lambda(name)
+		l, err := s.Catalog.Find(ctx, name)
 		if err != nil {
 			return lambdaProblem(err)
 		}

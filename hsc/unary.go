@@ -27,7 +27,7 @@ func (s *Service) Register(ctx context.Context, r *kinesinv1.RegisterRequest) (*
 		return nil, err
 	}
 	defer s.end()
-	if _, err := s.groupsOf(r.GetGroups()); err != nil {
+	if _, err := s.groupsOf(ctx, r.GetGroups()); err != nil {
 		return nil, err
 	}
 	l, err := s.Leases.Open(ctx, r.GetName(), micros(r.GetLeaseMicros()))
@@ -117,7 +117,7 @@ func (s *Service) Claim(ctx context.Context, r *kinesinv1.ClaimRequest) (*kinesi
 	if wait < 0 || wait > ClaimWaitMax {
 		return nil, invalid("wait %v: want 0 to %v", wait, ClaimWaitMax)
 	}
-	if err := s.checkLambdas(r.GetLambdas()); err != nil {
+	if err := s.checkLambdas(ctx, r.GetLambdas()); err != nil {
 		return nil, err
 	}
 	sess, err := s.session(ctx, r.GetWorker())

@@ -103,6 +103,9 @@ type Config struct {
 	Clock     clock.Clock
 	Hooks     Hooks
 
+	// Shared says that other processes may be over the same store: what they do to lambdas is known here only a while later.
+	Shared bool
+
 	Near         time.Duration // 0: NearDefault; negative: never
 	NearDepthMax int           // messages in a queue beyond which near tasks take the way over the store; 0: NearDepthMaxDefault
 	Horizon      time.Duration // 0: HorizonDefault

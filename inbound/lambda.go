@@ -62,8 +62,20 @@ func checkSettings(mode task.Mode, l task.Lambda) error {
 	return nil
 }
 
+// catchUp makes changes known that were made in other processes, where there are any.
+func (in *Inbound) catchUp(ctx context.Context) error {
+	if !in.Shared {
+		return nil
+	}
+	return in.Catalog.Refresh(ctx)
+}
+
 // GetLambda reads one lambda.
-func (in *Inbound) GetLambda(_ context.Context, request *kinesinv1.GetLambdaRequest) (*kinesinv1.GetLambdaResponse, error) {
+func (in *Inbound) GetLambda(ctx context.Context, request *kinesinv1.GetLambdaRequest) (*kinesinv1.GetLambdaResponse, error) {
+	err := in.catchUp(ctx)
+	if err != nil {
+		return nil, wire(err)
+	}
 	entry, err := in.Catalog.Lambda(request.Name)
 	if err != nil {
 		return nil, wire(err)
@@ -72,7 +84,10 @@ func (in *Inbound) GetLambda(_ context.Context, request *kinesinv1.GetLambdaRequ
 }
 
 // ListLambdas reads all lambdas, by name.
-func (in *Inbound) ListLambdas(context.Context, *kinesinv1.ListLambdasRequest) (*kinesinv1.ListLambdasResponse, error) {
+func (in *Inbound) ListLambdas(ctx context.Context, _ *kinesinv1.ListLambdasRequest) (*kinesinv1.ListLambdasResponse, error) {
+	if err := in.catchUp(ctx); err != nil {
+		return nil, wire(err)
+	}
 	response := &kinesinv1.ListLambdasResponse{}
 	for _, entry := range in.Catalog.All() {
 		response.Lambdas = append(response.Lambdas, viewLambda(entry))
@@ -127,7 +142,7 @@ func change(l *task.Lambda, want task.Lambda) error {
 // DeleteLambda forgets a lambda. It refuses while tasks live, unless it is told to drop them:
 // then those that wait end as dropped, and running ones are cancelled and waited for a while.
 func (in *Inbound) DeleteLambda(ctx context.Context, request *kinesinv1.DeleteLambdaRequest) (*kinesinv1.DeleteLambdaResponse, error) {
-	entry, err := in.Catalog.Lambda(request.Name)
+	entry, err := in.Catalog.Find(ctx, request.Name)
 	if err != nil {
 		return nil, wire(err)
 	}
@@ -165,6 +180,11 @@ func (in *Inbound) empty(ctx context.Context, entry *catalog.Entry, dropTasks bo
 	case <-in.intakes.turn(): // calls that saw the lambda before
 	case <-ctx.Done():
 		return 0, context.Cause(ctx)
+	}
+	if in.Shared { // calls in other processes that saw it before; see intake.confirm
+		if err := clock.Sleep(ctx, in.Clock, catalog.SettledAfter); err != nil {
+			return 0, err
+		}
 	}
 	if !dropTasks {
 		return 0, in.mustBeEmpty(ctx, entry)

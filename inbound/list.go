@@ -46,7 +46,7 @@ var errCursor = invalid("cursor: want the next_cursor of the page before, with t
 
 // List pages over the tasks of a lambda: live ones first, by partition and time; ended ones after them.
 func (in *Inbound) List(ctx context.Context, request *kinesinv1.ListRequest) (*kinesinv1.ListResponse, error) {
-	l, err := in.Catalog.Lambda(request.Lambda)
+	l, err := in.Catalog.Find(ctx, request.Lambda)
 	if err != nil {
 		return nil, wire(err)
 	}

@@ -188,7 +188,7 @@ func (n *Node) compose(c Config, secret []byte) {
 		n.inbound = inbound.New(inbound.Config{
 			Store: n.store, Queue: n.queue, Catalog: n.catalog, Sealer: seal,
 			Scheduler: hints{n}, Workers: hints{n}, Clock: c.Clock, Hooks: n.inboundHooks(),
-			Near: c.Near, Horizon: c.Horizon, WaitLookEvery: c.waitLookEvery(), DeliverDirect: c.DeliverDirect,
+			Shared: c.shared, Near: c.Near, Horizon: c.Horizon, WaitLookEvery: c.waitLookEvery(), DeliverDirect: c.DeliverDirect,
 			InboundKey: task.InboundKey(secret),
 			Buffering:  inbound.Buffering{Buffer: c.Buffer, Rate: c.InboundRate, Concurrency: c.InboundConcurrency},
 		})
