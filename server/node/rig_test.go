@@ -89,7 +89,7 @@ func inRig(t *testing.T, d drivers, nodes int, config func(c *Config), test func
 		for i := range nodes {
 			r.nodes = append(r.nodes, r.start(names, i, config))
 		}
-		r.client = r.dial(r.nodes[0])
+		r.client = r.dial(r.nodes[0].transport)
 		var workers context.Context
 		workers, r.stop = context.WithCancel(t.Context())
 		r.ctx = workers
@@ -132,9 +132,9 @@ func (r *rig) start(names []string, i int, config func(c *Config)) *process {
 	return p
 }
 
-func (r *rig) dial(p *process) *sdk.Client {
+func (r *rig) dial(transport http.RoundTripper) *sdk.Client {
 	r.Helper()
-	c, err := sdk.NewClient("http://node", sdk.WithHTTPClient(&http.Client{Transport: p.transport}),
+	c, err := sdk.NewClient("http://node", sdk.WithHTTPClient(&http.Client{Transport: transport}),
 		sdk.WithClock(wall{clock.Real()}), sdk.WithLogger(slog.New(slog.DiscardHandler)))
 	if err != nil {
 		r.Fatal(err)
@@ -164,14 +164,19 @@ func (r *rig) schedule(item sdk.Item) sdk.ID {
 // work runs a worker process until the test ends: one that ends by itself is started again a second later.
 func (r *rig) work(p *process, lambda string, handler sdk.Handler, opts ...sdk.WorkerOption) {
 	r.Helper()
-	client := r.dial(p)
+	r.workOver(p.transport, lambda, handler, opts...)
+}
+
+// workOver is work over a transport of the worker's own.
+func (r *rig) workOver(transport http.RoundTripper, lambda string, handler sdk.Handler, opts ...sdk.WorkerOption) {
+	r.Helper()
+	client := r.dial(transport)
 	r.ended.Go(func() {
 		for r.ctx.Err() == nil {
 			opts := append(slices.Clone(opts), sdk.ExitWith(func(int) {}), sdk.Grace(time.Second), sdk.KillAfter(time.Second))
 			w := sdk.NewWorker(client, opts...)
 			w.Register(lambda, r.book.noting(handler))
-			err := w.Run(r.ctx)
-			if err != nil {
+			if err := w.Run(r.ctx); err != nil {
 				r.book.died()
 			}
 			_ = clock.Sleep(r.ctx, clock.Real(), time.Second)
