@@ -100,7 +100,7 @@ var table = []row{
 	{
 		name: "server", tests: []string{"sdk", "controller"},
 		may: slices.Concat(wire, drivers, []string{
-			"task", "store", "store/dynamo", "queue", "queue/sqs", "inbound/buffer", "catalog", "partition", "server/node", "internal/*",
+			"task", "store", "store/dynamo", "queue", "queue/sqs", "inbound/buffer", "inbound/buffer/sqsbuffer", "catalog", "partition", "server/node", "internal/*",
 		}),
 	},
 	{name: "cmd/kinesin", may: []string{"cmd/kinesin/cli"}, never: testOnly},
@@ -122,7 +122,7 @@ var planned []string
 var reserved = map[string][]string{
 	"github.com/cockroachdb": {"store/pebble"},
 	"github.com/spf13":       {"cmd/kinesin/cli"},
-	"github.com/aws":         {"store/dynamo", "queue/sqs", "inbound/buffer/sqsbuffer", "internal/sqssend", "internal/awsclient", "internal/awslocal", "internal/awsfake", "internal/awsfake/fakedynamo", "internal/awsfake/fakesqs"},
+	"github.com/aws":         {"store/dynamo", "queue/sqs", "inbound/buffer/sqsbuffer", "internal/sqssend", "internal/awsclient", "internal/awslocal", "internal/awsfake", "internal/awsfake/fakedynamo", "internal/awsfake/fakesqs", "test/aws", "test/cost", "test/cmd/benchaws"},
 	"github.com/Shopify":     {"internal/awslocal"},
 	"k8s.io":                 {},
 }

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/kinesin-io/kinesin/inbound/buffer/sqsbuffer"
 	"github.com/kinesin-io/kinesin/internal/awsclient"
 	"github.com/kinesin-io/kinesin/internal/clock"
 	"github.com/kinesin-io/kinesin/queue/sqs"
@@ -48,6 +49,9 @@ func (d *drivers) openAWS(ctx context.Context, c *Config, m *node.Metrics) (err 
 			Lambdas: func() []task.Lambda { return d.node.Lambdas() },
 		})
 	}
+	if c.Inbound {
+		d.buffer = sqsbuffer.New(d.aws.SQS, sqsbuffer.Config{Prefix: c.AWSPrefix, Clock: clock.Real(), MessageBytesMax: c.MessageBytesMax})
+	}
 	return nil
 }
 
@@ -62,15 +66,22 @@ func (d *drivers) checkTables(ctx context.Context, prefix string) error {
 	return setupError(prefix, "tables", texts(differences))
 }
 
-// checkQueues looks for the queues of the lambdas there are. One that is missing ends the start; attributes that are not as
+// checkQueues looks for the queues of the lambdas there are, and that of the inbound buffer. One that is missing ends the start; attributes that are not as
 // setup makes them may be the operator's choice, so they are only told.
 func (s *Server) checkQueues(ctx context.Context, d *drivers) error {
-	if s.config.Queue != QueueSQS {
+	var specs []sqs.QueueSpec
+	if s.config.Inbound {
+		specs = sqsbuffer.Queues(s.config.AWSPrefix)
+	}
+	if s.config.Queue == QueueSQS {
+		specs = append(specs, queueSpecs(s.config.AWSPrefix, d.node.Lambdas())...)
+	}
+	if len(specs) == 0 {
 		return nil
 	}
 	ctx, cancel := clock.Within(ctx, clock.Real(), checkMax)
 	defer cancel()
-	differences, err := sqs.Check(ctx, d.aws.SQS, queueSpecs(s.config.AWSPrefix, d.node.Lambdas()))
+	differences, err := sqs.Check(ctx, d.aws.SQS, specs)
 	if err != nil {
 		return awsclient.Explain(err)
 	}
@@ -87,9 +98,6 @@ func (s *Server) checkQueues(ctx context.Context, d *drivers) error {
 	}
 	return setupError(s.config.AWSPrefix, "queues", missing)
 }
-
-// installationQueues are the queues that every installation has.
-func installationQueues(string) []sqs.QueueSpec { return nil }
 
 // queueSpecs are the queues of all lambdas.
 func queueSpecs(prefix string, lambdas []task.Lambda) []sqs.QueueSpec {

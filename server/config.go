@@ -145,7 +145,9 @@ func (c Config) checkDrivers() error {
 
 func (c Config) checkAWS() error {
 	var errs []error
-	refuse := func(format string, args ...any) { errs = append(errs, fmt.Errorf("%w: "+format, append([]any{ErrConfig}, args...)...)) }
+	refuse := func(format string, args ...any) {
+		errs = append(errs, fmt.Errorf("%w: "+format, append([]any{ErrConfig}, args...)...))
+	}
 	if c.Store == StoreDynamoDB && c.Window > windowSharedMax {
 		refuse("window %v with store dynamodb: want at most %v, since a scan has to find in time what another process stored", c.Window, windowSharedMax)
 	}

@@ -84,7 +84,8 @@ func (s *Server) nodeConfig(d *drivers, m *node.Metrics) node.Config {
 		Store: d.store, Queue: d.queue, Buffer: d.buffer, Clock: clock.Real(), Log: s.config.Log, Roles: s.config.Roles, Metrics: m,
 		Name:            hostName(),
 		PayloadBytesMax: s.config.PayloadBytesMax, Horizon: s.config.Horizon, Window: s.config.Window,
-		InboundRate: s.config.InboundRate, InboundConcurrency: s.config.InboundConcurrency,
+		DeliverDirect: s.config.DeliverDirect,
+		InboundRate:   s.config.InboundRate, InboundConcurrency: s.config.InboundConcurrency,
 	}
 	switch s.config.Store {
 	case StoreDynamoDB:

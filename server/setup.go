@@ -9,6 +9,7 @@ import (
 	"slices"
 
 	"github.com/kinesin-io/kinesin/catalog"
+	"github.com/kinesin-io/kinesin/inbound/buffer/sqsbuffer"
 	"github.com/kinesin-io/kinesin/internal/awsclient"
 	"github.com/kinesin-io/kinesin/internal/clock"
 	"github.com/kinesin-io/kinesin/queue/sqs"
@@ -87,7 +88,7 @@ func (s *setup) run(ctx context.Context) error {
 			return err
 		}
 	}
-	return s.queues(ctx, append(installationQueues(s.prefix), queueSpecs(s.prefix, lambdas)...))
+	return s.queues(ctx, append(sqsbuffer.Queues(s.prefix), queueSpecs(s.prefix, lambdas)...))
 }
 
 // tables says whether there are tables to read lambdas from.
