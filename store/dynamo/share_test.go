@@ -210,7 +210,7 @@ type hotKey struct {
 	*fakedynamo.DB
 
 	key   string
-	left  atomic.Int64 // throttles to come
+	until time.Time    // it has capacity again
 	tries atomic.Int64 // of writes of the key
 }
 
@@ -251,7 +251,7 @@ func (h *hotKey) throttles(text string) bool {
 		return false
 	}
 	h.tries.Add(1)
-	return h.left.Add(-1) >= 0
+	return time.Now().Before(h.until)
 }
 
 func texts(values []types.AttributeValue) (found []string) {
@@ -270,7 +270,7 @@ func TestHotPartitionHoldsUpNobodyElse(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		busy, quiet := task.Partition{Lambda: 0xb}, task.Partition{Lambda: 0xa}
 		h := &hotKey{DB: newFakeDB(t, fakedynamo.Config{WriteUnits: -1}), key: busy.String()}
-		h.left.Store(1 << 40)
+		h.until = time.Now().Add(time.Hour)
 		var told atomic.Int64
 		d := openOn(t, h, dynamo.Config{Observer: dynamo.Observer{Throttled: func(string) { told.Add(1) }}})
 		const rows = 200
@@ -310,7 +310,7 @@ func TestThrottledWritesComeThrough(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		busy := task.Partition{Lambda: 0xb}
 		h := &hotKey{DB: newFakeDB(t, fakedynamo.Config{}), key: busy.String()}
-		h.left.Store(300)
+		h.until = time.Now().Add(time.Second)
 		d := openOn(t, h, dynamo.Config{})
 		began := time.Now()
 		var wg sync.WaitGroup
