@@ -1,0 +1,206 @@
+package dynamo_test
+
+import (
+	"errors"
+	"strconv"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/aws/aws-sdk-go-v2/aws"
+	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
+	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
+
+	"github.com/kinesin-io/kinesin/internal/awsfake"
+	"github.com/kinesin-io/kinesin/internal/awsfake/fakedynamo"
+	"github.com/kinesin-io/kinesin/store"
+	"github.com/kinesin-io/kinesin/store/dynamo"
+	"github.com/kinesin-io/kinesin/task"
+)
+
+const day = 24 * time.Hour
+
+// payloads is a driver whose payload rows a test looks at.
+type payloads struct {
+	*testing.T
+
+	db *fakedynamo.DB
+	d  *dynamo.Driver
+}
+
+func onPayloads(t *testing.T, test func(p *payloads)) {
+	t.Helper()
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		db := newFakeDB(t, fakedynamo.Config{})
+		test(&payloads{t, db, openOn(t, db, dynamo.Config{})})
+	})
+}
+
+func (p *payloads) apply(ops ...store.Op) {
+	p.Helper()
+	results, err := p.d.Apply(p.Context(), ops)
+	if err := errors.Join(append(results, err)...); err != nil {
+		p.Fatal(err)
+	}
+}
+
+// left is how long a payload row has to live; ok is false when it is gone.
+func (p *payloads) left(id task.ID) (left time.Duration, ok bool) {
+	p.Helper()
+	key := map[string]types.AttributeValue{"i": &types.AttributeValueMemberS{Value: id.String()}}
+	out, err := p.db.GetItem(p.Context(), &dynamodb.GetItemInput{TableName: aws.String(fakePrefix + "-payloads"), Key: key, ConsistentRead: aws.Bool(true)})
+	if err != nil {
+		p.Fatal(err)
+	}
+	x, ok := out.Item["x"].(*types.AttributeValueMemberN)
+	if !ok {
+		return 0, false
+	}
+	seconds, err := strconv.ParseInt(x.Value, 10, 64)
+	if err != nil {
+		p.Fatal(err)
+	}
+	return time.Until(time.Unix(seconds, 0)), true
+}
+
+// wantLeft checks how long a payload has to live, to the day.
+func (p *payloads) wantLeft(what string, id task.ID, days int) {
+	p.Helper()
+	left, ok := p.left(id)
+	if got := int((left + day/2) / day); !ok || got != days {
+		p.Errorf("%s: the payload is there %v, for %d more days; want %d", what, ok, got, days)
+	}
+}
+
+// apart is a task that is due after some time and whose payload is in a row of its own.
+func apart(due time.Duration) task.Task {
+	t := benchTask(7)
+	now := task.InstantOf(time.Now())
+	t.State, t.Seq, t.Created, t.Due = task.Scheduled, 1, now, now.Add(due)
+	t.Wake, t.Payload, t.PayloadSize = t.Due, nil, 5000
+	return t
+}
+
+func payloadOp(t *task.Task, retention time.Duration) store.Op {
+	return store.Op{
+		Kind: store.PutPayload, Payload: make([]byte, t.PayloadSize),
+		Task: task.Task{ID: t.PayloadID(), Partition: t.Partition, Due: t.Due, ExpireAt: t.Due.Add(retention)},
+	}
+}
+
+// TestPayloadOfAnUsualTaskIsWrittenOnce counts what a task costs whose payload is apart.
+func TestPayloadOfAnUsualTaskIsWrittenOnce(t *testing.T) {
+	onPayloads(t, func(p *payloads) {
+		row := apart(400 * day)
+		p.apply(payloadOp(&row, 7*day))
+		p.wantLeft("written", row.ID, 446)
+		before := p.db.Spent()
+		p.apply(store.Op{Kind: store.PutWaiting, Task: row})
+		time.Sleep(400 * day)
+		live := step(row, task.Enqueued, row.Due.Add(time.Minute))
+		p.apply(store.Op{Kind: store.PutTask, Task: live}, store.Op{Kind: store.DeleteWaiting, Task: row, Lazy: true})
+		claimed := step(live, task.Claimed, live.Wake)
+		p.apply(store.Op{Kind: store.ReplaceTask, Task: claimed})
+		p.apply(store.Op{Kind: store.ReplaceTask, Task: over(claimed, task.Success, row.Due)})
+		after := p.db.Spent()
+		if write, read := after.Write-before.Write, after.Read-before.Read; write != 7 || read != 0 {
+			t.Errorf("%v write units and %v read units besides the payload, want 7 and none", write, read)
+		}
+		p.wantLeft("at the end", row.ID, 46)
+	})
+}
+
+// TestPayloadLastsAsLongAsItsTask lets tasks last longer than anybody expected.
+func TestPayloadLastsAsLongAsItsTask(t *testing.T) {
+	onPayloads(t, func(p *payloads) {
+		row := apart(0)
+		p.apply(payloadOp(&row, 7*day))
+		p.wantLeft("written", row.ID, 46)
+		row = step(row, task.Enqueued, row.Due.Add(time.Minute))
+		p.apply(store.Op{Kind: store.PutTask, Task: row})
+		for n := range 20 { // of 40 days each
+			row = step(row, task.RetriableFailure, task.InstantOf(time.Now()).Add(40*day))
+			p.apply(store.Op{Kind: store.ReplaceTask, Task: row})
+			time.Sleep(40 * day)
+			if left, ok := p.left(row.ID); !ok || left < 10*day {
+				t.Fatalf("backoff %d: the payload is there %v, for %v", n, ok, left)
+			}
+		}
+		dead := over(row, task.Dead, task.InstantOf(time.Now()))
+		dead.ExpireAt = dead.Ended.Add(task.DeadRetention)
+		p.apply(store.Op{Kind: store.ReplaceTask, Task: dead})
+		if left, ok := p.left(row.ID); !ok || left < task.DeadRetention {
+			t.Errorf("of a dead letter: there %v, for %v", ok, left)
+		}
+		moved := step(dead, task.Scheduled, task.InstantOf(time.Now()).Add(300*day))
+		moved.Ended, moved.ExpireAt, moved.Due = 0, 0, moved.Wake
+		p.apply(store.Op{Kind: store.ReplaceTask, Task: moved})
+		if left, ok := p.left(row.ID); !ok || left < 345*day {
+			t.Errorf("of a task that is due in 300 days: there %v, for %v", ok, left)
+		}
+	})
+}
+
+// TestPayloadOfWhatIsNotDispatchedIsKept leaves a waiting row where it is for a year, and only looks at it.
+func TestPayloadOfWhatIsNotDispatchedIsKept(t *testing.T) {
+	onPayloads(t, func(p *payloads) {
+		row := apart(0)
+		p.apply(payloadOp(&row, 7*day), store.Op{Kind: store.PutWaiting, Task: row})
+		for range 365 {
+			time.Sleep(day)
+			for range 3 {
+				before := p.db.Spent()
+				rows, err := p.d.ScanWaiting(p.Context(), row.Partition, store.WaitingKey{}, 1<<62, 10)
+				if err != nil || len(rows) != 1 {
+					t.Fatal(len(rows), err)
+				}
+				synctest.Wait()
+				if p.db.Spent().Read-before.Read > 1 {
+					break // looked after, once a day
+				}
+			}
+			if left, ok := p.left(row.ID); !ok || left < 10*day {
+				t.Fatalf("there %v, for %v", ok, left)
+			}
+		}
+	})
+}
+
+// TestPayloadThatIsThereAlreadyIsKept lets a call that failed between its rows leave a payload behind.
+func TestPayloadThatIsThereAlreadyIsKept(t *testing.T) {
+	onPayloads(t, func(p *payloads) {
+		row := apart(0)
+		p.apply(payloadOp(&row, 7*day))
+		time.Sleep(44 * day)
+		again := apart(30 * day)
+		for _, ops := range [][]store.Op{{payloadOp(&again, 7*day)}, {payloadOp(&again, 7*day), waitingOp(1, task.Partition{})}} {
+			results, err := p.d.Apply(p.Context(), ops)
+			if err != nil || !errors.Is(results[0], store.ErrConflict) {
+				t.Fatalf("%v, %v; want a conflict", results, err)
+			}
+		}
+		if left, ok := p.left(row.ID); !ok || left < 70*day {
+			t.Errorf("there %v, for %v", ok, left)
+		}
+	})
+}
+
+// TestRowThatNeedsItsPayloadIsNotWrittenWithoutIt lets the reading of the payload's expiry fail.
+func TestRowThatNeedsItsPayloadIsNotWrittenWithoutIt(t *testing.T) {
+	onPayloads(t, func(p *payloads) {
+		row := apart(0)
+		p.apply(payloadOp(&row, 7*day), store.Op{Kind: store.PutTask, Task: row})
+		p.db.Faults.Next("GetItem", awsfake.Denied, 1)
+		late := step(row, task.RetriableFailure, row.Due.Add(60*day))
+		results, err := p.d.Apply(p.Context(), []store.Op{{Kind: store.ReplaceTask, Task: late}})
+		if err != nil || results[0] == nil || errors.Is(results[0], store.ErrUnknown) || errors.Is(results[0], store.ErrConflict) {
+			t.Errorf("%v, %v; want a refusal", results, err)
+		}
+		p.apply(store.Op{Kind: store.ReplaceTask, Task: late})
+		gone := apart(0)
+		gone.ID[0]++
+		gone.Wake = gone.Due.Add(60 * day)
+		p.apply(store.Op{Kind: store.PutTask, Task: gone}) // without a payload row it is as good as it can be
+	})
+}

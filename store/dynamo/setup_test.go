@@ -1,0 +1,157 @@
+package dynamo_test
+
+import (
+	"encoding/json"
+	"errors"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+
+	"github.com/aws/aws-sdk-go-v2/aws"
+	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
+	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
+
+	"github.com/kinesin-io/kinesin/internal/awsfake"
+	"github.com/kinesin-io/kinesin/internal/awsfake/fakedynamo"
+	"github.com/kinesin-io/kinesin/internal/awslocal"
+	"github.com/kinesin-io/kinesin/store/dynamo"
+)
+
+func check(t *testing.T, api dynamo.AdminAPI, prefix string) (lines []string) {
+	t.Helper()
+	found, err := dynamo.Check(t.Context(), api, prefix)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, d := range found {
+		lines = append(lines, d.String())
+	}
+	return lines
+}
+
+func TestSetupMakesWhatCheckMisses(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		db := fakedynamo.New(fakedynamo.Config{})
+		want := "table P-schedule: table is missing, want ACTIVE\ntable P-tasks: table is missing, want ACTIVE\n" +
+			"table P-payloads: table is missing, want ACTIVE\ntable P-control: table is missing, want ACTIVE"
+		if got := strings.Join(check(t, db, "P"), "\n"); got != want {
+			t.Errorf("got\n%s\nwant\n%s", got, want)
+		}
+		var wg sync.WaitGroup
+		var mu sync.Mutex
+		created := 0
+		for range 3 { // at once, as several servers may
+			wg.Go(func() {
+				err := dynamo.Setup(t.Context(), db, "P", dynamo.SetupOptions{DeletionProtection: true, PointInTimeRecovery: true, Changed: func(c dynamo.Change) {
+					mu.Lock()
+					defer mu.Unlock()
+					if c.Action == "create table" {
+						created++
+					}
+				}})
+				if err != nil {
+					t.Error(err)
+				}
+			})
+		}
+		wg.Wait()
+		if lines := check(t, db, "P"); len(lines) != 0 || created != 4 {
+			t.Errorf("%d tables created, then %v", created, lines)
+		}
+		err := dynamo.Setup(t.Context(), db, "P", dynamo.SetupOptions{Changed: func(c dynamo.Change) { t.Errorf("again: %+v", c) }})
+		if err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+func TestSetupFinishesWhatWasBegun(t *testing.T) {
+	t.Parallel()
+	local := awslocal.Start(t)
+	client, prefix := dynamodb.NewFromConfig(local.Config(t)), local.Prefix(t)
+	spec := dynamo.Tables(prefix)[1]
+	bare := spec
+	bare.Indexes = bare.Indexes[1:]
+	if _, err := client.CreateTable(t.Context(), dynamo.CreateTableInput(&bare, false)); err != nil {
+		t.Fatal(err)
+	}
+	got := strings.Join(check(t, client, prefix), "\n")
+	for _, want := range []string{
+		"table " + spec.Name + ": index wakeups is missing, want p S HASH, w S RANGE KEYS_ONLY",
+		"table " + spec.Name + ": ttl is missing, want x",
+	} {
+		if !strings.Contains(got, want) {
+			t.Errorf("no %q in\n%s", want, got)
+		}
+	}
+	if err := dynamo.Setup(t.Context(), client, prefix, dynamo.SetupOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	if lines := check(t, client, prefix); len(lines) != 0 {
+		t.Error(lines)
+	}
+}
+
+func TestSetupLeavesOtherTablesAlone(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		db := fakedynamo.New(fakedynamo.Config{})
+		other := dynamo.TableSpec{Name: "P-payloads", Key: []dynamo.KeyPart{{Attribute: "id", Role: "HASH", Type: "B"}}}
+		if _, err := db.CreateTable(t.Context(), dynamo.CreateTableInput(&other, false)); err != nil {
+			t.Fatal(err)
+		}
+		tasks := dynamo.Tables("P")[1]
+		tasks.Indexes[0].Projection = "ALL"
+		if _, err := db.CreateTable(t.Context(), dynamo.CreateTableInput(&tasks, false)); err != nil {
+			t.Fatal(err)
+		}
+		_, err := db.UpdateTimeToLive(t.Context(), &dynamodb.UpdateTimeToLiveInput{
+			TableName: aws.String("P-tasks"), TimeToLiveSpecification: &types.TimeToLiveSpecification{AttributeName: aws.String("ttl"), Enabled: aws.Bool(true)},
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		got := strings.Join(check(t, db, "P"), "\n")
+		for _, want := range []string{
+			"table P-payloads: key is id B HASH, want i S HASH",
+			"table P-tasks: index wakeups is p S HASH, w S RANGE ALL, want p S HASH, w S RANGE KEYS_ONLY",
+			"table P-tasks: ttl is ttl, want x",
+		} {
+			if !strings.Contains(got, want) {
+				t.Errorf("no %q in\n%s", want, got)
+			}
+		}
+		if err := dynamo.Setup(t.Context(), db, "P", dynamo.SetupOptions{}); !errors.Is(err, dynamo.ErrUnfixable) || !strings.Contains(err.Error(), "P-tasks") {
+			t.Errorf("got %v, want ErrUnfixable", err)
+		}
+	})
+}
+
+func TestCheckThatCannotFindOutSaysSo(t *testing.T) {
+	t.Parallel()
+	db := fakedynamo.New(fakedynamo.Config{})
+	db.Faults.Next("DescribeTable", awsfake.Denied, 1)
+	if found, err := dynamo.Check(t.Context(), db, "P"); err == nil || len(found) != 0 || !strings.Contains(err.Error(), "P-schedule") {
+		t.Errorf("denied: %v, %v", found, err)
+	}
+	for _, prefix := range []string{"", "a b", "ä", strings.Repeat("x", 21)} {
+		_, err := dynamo.Check(t.Context(), db, prefix)
+		if err2 := dynamo.Setup(t.Context(), db, prefix, dynamo.SetupOptions{}); !errors.Is(err, dynamo.ErrPrefix) || !errors.Is(err2, dynamo.ErrPrefix) {
+			t.Errorf("prefix %q: %v, %v", prefix, err, err2)
+		}
+	}
+}
+
+// TestTablesAsJSON pins the form that other tools read.
+func TestTablesAsJSON(t *testing.T) {
+	t.Parallel()
+	text, err := json.Marshal(dynamo.Tables("P")[1])
+	want := `{"name":"P-tasks","holds":"keyed, dispatched and ended tasks","key":[{"attribute":"i","role":"HASH","type":"S"}],` +
+		`"indexes":[{"name":"wakeups","key":[{"attribute":"p","role":"HASH","type":"S"},{"attribute":"w","role":"RANGE","type":"S"}],"projection":"KEYS_ONLY"},` +
+		`{"name":"dead","key":[{"attribute":"d","role":"HASH","type":"S"},{"attribute":"e","role":"RANGE","type":"S"}],"projection":"KEYS_ONLY"}],"ttl":"x"}`
+	if err != nil || string(text) != want {
+		t.Errorf("got  %s\nwant %s", text, want)
+	}
+}
