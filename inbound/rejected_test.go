@@ -363,7 +363,7 @@ func TestTheInboundKey(t *testing.T) {
 	})
 	run(t, func(f *fixture) {
 		_, err := f.Key(f.ctx, &kinesinv1.KeyRequest{})
-		wantError(t, "key", err, kinesinv1.Reason_REASON_UNSUPPORTED, "--queue sqs")
+		wantError(t, "key", err, kinesinv1.Reason_REASON_UNSUPPORTED, "--inbound-queue")
 		if r, err := f.ListRejected(f.ctx, &kinesinv1.ListRejectedRequest{}); err != nil || len(r.Rejected) != 0 {
 			t.Errorf("%v, %v", r, err)
 		}

@@ -158,7 +158,7 @@ func (in *Inbound) DeleteRejected(ctx context.Context, request *kinesinv1.Delete
 }
 
 var errNoInboundKey = api.Errorf(kinesinv1.Reason_REASON_UNSUPPORTED,
-	"this server has no inbound buffer: tasks are scheduled through its API only; with `--queue sqs` it has one")
+	"this server has no inbound buffer: tasks are scheduled through its API only; with `--inbound-queue` it has one")
 
 // Key answers the key of those who send to the buffer themselves.
 func (in *Inbound) Key(context.Context, *kinesinv1.KeyRequest) (*kinesinv1.KeyResponse, error) {
