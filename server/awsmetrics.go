@@ -13,6 +13,7 @@ import (
 type awsMetrics struct {
 	requests   *prometheus.HistogramVec // service, request, outcome
 	billed     *prometheus.CounterVec   // request
+	rows       *prometheus.CounterVec   // request
 	throttled  *prometheus.CounterVec   // table
 	unreadable *prometheus.CounterVec   // table
 	refused    *prometheus.CounterVec   // request, code
@@ -31,6 +32,7 @@ func newAWSMetrics(r prometheus.Registerer) *awsMetrics {
 			Buckets: []float64{.001, .002, .005, .01, .025, .05, .1, .25, .5, 1, 3, 10, 25},
 		}, []string{"service", "request", "outcome"}),
 		billed:     counter("kinesin_sqs_billed_requests_total", "Requests as SQS bills them: one for each 64 KiB.", "request"),
+		rows:       counter("kinesin_dynamodb_rows_total", "Rows that requests named.", "request"),
 		throttled:  counter("kinesin_dynamodb_throttled_total", "Reads and writes that DynamoDB put off for want of capacity.", "table"),
 		unreadable: counter("kinesin_dynamodb_unreadable_rows_total", "Rows that were left alone: of a newer version, or damaged.", "table"),
 		refused:    counter("kinesin_sqs_refused_entries_total", "Entries of batches that SQS refused.", "request", "code"),
@@ -42,7 +44,7 @@ func newAWSMetrics(r prometheus.Registerer) *awsMetrics {
 			Name: "kinesin_sqs_returned_tasks_total", Help: "Tasks that were received, taken by no worker here, and returned.",
 		}),
 	}
-	r.MustRegister(m.requests, m.billed, m.throttled, m.unreadable, m.refused, m.discarded, m.packed, m.returned)
+	r.MustRegister(m.requests, m.billed, m.rows, m.throttled, m.unreadable, m.refused, m.discarded, m.packed, m.returned)
 	return m
 }
 
@@ -55,8 +57,9 @@ func outcome(err error) string {
 
 func (m *awsMetrics) dynamo() dynamo.Observer {
 	return dynamo.Observer{
-		Request: func(name string, _ int, took time.Duration, err error) {
+		Request: func(name string, rows int, took time.Duration, err error) {
 			m.requests.WithLabelValues("dynamodb", name, outcome(err)).Observe(took.Seconds())
+			m.rows.WithLabelValues(name).Add(float64(rows))
 		},
 		Throttled:  func(table string) { m.throttled.WithLabelValues(table).Inc() },
 		Unreadable: func(table string, _ error) { m.unreadable.WithLabelValues(table).Inc() },

@@ -103,7 +103,7 @@ func (b *bench) command(ctx context.Context, args ...string) *exec.Cmd {
 type spent struct {
 	cpu      time.Duration
 	requests map[string]float64 // by service
-	writes   float64            // writes to the store
+	writes   float64            // rows written
 }
 
 func (s spent) since(before spent) spent {
@@ -136,16 +136,27 @@ func (b *bench) spent(ctx context.Context) (spent, error) {
 			switch name {
 			case "process_cpu_seconds_total":
 				s.cpu = time.Duration(m.Counter.GetValue() * float64(time.Second))
-			case "kinesin_aws_requests_total":
-				s.requests[label(m, "service")] += m.Counter.GetValue()
-			case "kinesin_dynamodb_rows_written_total":
-				s.writes += m.Counter.GetValue()
+			case "kinesin_aws_request_seconds":
+				s.requests[label(m, "service")] += float64(m.Histogram.GetSampleCount())
+			case "kinesin_dynamodb_rows_total":
+				if isWrite(label(m, "request")) {
+					s.writes += m.Counter.GetValue()
+				}
 			}
 		}
 	}
 	return s, nil
 }
 
+func isWrite(request string) bool {
+	switch request {
+	case "batchexecutestatement", "putitem", "updateitem", "deleteitem":
+		return true
+	}
+	return false
+}
+
+// label is a label's value in lower case.
 func label(m *dto.Metric, name string) string {
 	for _, l := range m.Label {
 		if l.GetName() == name {
