@@ -67,6 +67,12 @@ func (l *lane) leave(limit int) {
 	l.polls.want -= limit
 }
 
+func (l *lane) isWaitedFor() bool {
+	l.polls.mu.Lock()
+	defer l.polls.mu.Unlock()
+	return l.polls.waiters > 0 || l.polls.running > 0
+}
+
 // took counts tasks that somebody took.
 func (l *lane) took(tasks int) {
 	now := l.driver.Clock.Now()

@@ -48,6 +48,7 @@ func (l *lane) deleteHandles(handles []string) {
 // again when its visibility timeout ends.
 func (l *lane) changeVisibilities(items []returned) {
 	d := l.driver
+	items = latest(items)
 	for try := 1; ; try++ {
 		entries := make([]types.ChangeMessageVisibilityBatchRequestEntry, len(items))
 		for i := range items {
@@ -68,6 +69,21 @@ func (l *lane) changeVisibilities(items []returned) {
 		}
 		items = pick(items, again)
 	}
+}
+
+// latest keeps of several changes of one message the last: SQS may carry them out in any order.
+func latest(items []returned) []returned {
+	at := make(map[string]int, len(items))
+	kept := make([]returned, 0, len(items))
+	for _, item := range items {
+		if i, twice := at[item.handle]; twice {
+			kept[i] = item
+			continue
+		}
+		at[item.handle] = len(kept)
+		kept = append(kept, item)
+	}
+	return kept
 }
 
 // refusedFor are the entries that SQS could not serve for the moment. Those that it never will, as a receipt that has

@@ -217,8 +217,18 @@ func (d *Driver) lane(key laneKey) (*lane, error) {
 	l.deletes = newBatcher(d, l.deleteHandles, batchEntriesMax, deletesInFlightMax)
 	l.returns = newBatcher(d, l.changeVisibilities, batchEntriesMax, deletesInFlightMax)
 	l.polls.tasksPerMessage = 1
+	d.forgetLanes()
 	d.lanes[key] = l
 	return l, nil
+}
+
+// forgetLanes drops the lanes of lambdas that are gone. What is on its way there goes on.
+func (d *Driver) forgetLanes() {
+	for key, l := range d.lanes {
+		if _, found := d.Lambda(key.lambda); !found && !l.isWaitedFor() {
+			delete(d.lanes, key)
+		}
+	}
 }
 
 // Room implements queue.Driver. SQS has no bound, and cannot tell when a queue became shorter.
