@@ -57,8 +57,9 @@ func (b *buckets) pass(now task.Instant, pk string) bool {
 	return k.left > 0
 }
 
-func (b *buckets) pay(pk string, units float64) {
-	if k, found := b.at[pk]; found {
+func (b *buckets) pay(now task.Instant, pk string, units float64) {
+	if b.pass(now, pk); b.rate >= 0 {
+		k := b.at[pk]
 		k.left -= units
 		b.at[pk] = k
 	}
@@ -113,46 +114,47 @@ func (b *bill) shown(want types.ReturnConsumedCapacity) *types.ConsumedCapacity 
 }
 
 // payWrite bills a write that replaces one item by another, either of which may be nil, and takes it off the buckets.
-func (db *DB) payWrite(t *table, old, changed item, key item) *bill {
+func (db *DB) payWrite(now task.Instant, t *table, old, changed item, key item) *bill {
 	b := &bill{table: t.name, base: writeUnits(max(itemBytes(old), itemBytes(changed)))}
-	t.writes.pay(t.locate(key).pk, b.base)
+	t.writes.pay(now, t.locate(key).pk, b.base)
 	for _, x := range t.indexes {
-		before, after := x.entry(t, old), x.entry(t, changed)
-		db.payIndex(x, b, before, after)
+		for _, w := range x.written(x.entry(t, old), x.entry(t, changed)) {
+			b.addIndex(x.name, w.units)
+			x.writes.pay(now, w.pk, w.units)
+		}
 	}
 	db.spent.Write += b.total()
 	return b
 }
 
-func (db *DB) payIndex(x *index, b *bill, before, after *row) {
-	moved := before != nil && after != nil && (before.less(*after) || after.less(*before))
-	switch {
-	case before == nil && after == nil:
-		return
-	case before != nil && after != nil && !moved:
-		if equal(&types.AttributeValueMemberM{Value: before.item}, &types.AttributeValueMemberM{Value: after.item}) {
-			return
-		}
-		x.payFor(b, after, max(itemBytes(before.item), itemBytes(after.item)))
-		return
-	}
-	for _, r := range []*row{before, after} {
-		if r != nil {
-			x.payFor(b, r, itemBytes(r.item))
-		}
-	}
+// indexWrite is what a change of an item costs one partition of an index.
+type indexWrite struct {
+	pk    string
+	units float64
 }
 
-func (x *index) payFor(b *bill, r *row, bytes int) {
-	units := writeUnits(bytes)
-	b.addIndex(x.name, units)
-	x.writes.pass(0, r.pk)
-	x.writes.pay(r.pk, units)
+// written are the writes that replacing one entry by another takes, either of which may be nil: none when they are alike,
+// two when the entry moves.
+func (x *index) written(before, after *row) []indexWrite {
+	isSame := before != nil && after != nil && !before.less(*after) && !after.less(*before)
+	if isSame {
+		if equal(&types.AttributeValueMemberM{Value: before.item}, &types.AttributeValueMemberM{Value: after.item}) {
+			return nil
+		}
+		return []indexWrite{{after.pk, writeUnits(max(itemBytes(before.item), itemBytes(after.item)))}}
+	}
+	var all []indexWrite
+	for _, r := range []*row{before, after} {
+		if r != nil {
+			all = append(all, indexWrite{r.pk, writeUnits(itemBytes(r.item))})
+		}
+	}
+	return all
 }
 
 // payRead bills a read.
-func (db *DB) payRead(from *buckets, pk string, b *bill, index string, units float64) {
-	from.pay(pk, units)
+func (db *DB) payRead(now task.Instant, from *buckets, pk string, b *bill, index string, units float64) {
+	from.pay(now, pk, units)
 	if index != "" {
 		b.addIndex(index, units)
 	} else {

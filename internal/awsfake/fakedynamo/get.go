@@ -29,7 +29,7 @@ func (db *DB) read(now task.Instant, t *table, key item, strong bool, b *bill) (
 	if !strong {
 		m = t.getLagging(key, now)
 	}
-	db.payRead(t.reads, pk, b, "", readUnits(itemBytes(m), strong))
+	db.payRead(now, t.reads, pk, b, "", readUnits(itemBytes(m), strong))
 	return m, nil
 }
 

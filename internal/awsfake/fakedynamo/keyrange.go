@@ -114,3 +114,19 @@ func conjunction(e *expr) []*expr {
 	}
 	return append(conjunction(e.args[0]), conjunction(e.args[1])...)
 }
+
+// mention is the first of the attributes that an expression is about, empty for none.
+func (e *expr) mention(attributes []string) string {
+	if e == nil {
+		return ""
+	}
+	if e.op == "path" && slices.Contains(attributes, e.path) {
+		return e.path
+	}
+	for _, arg := range e.args {
+		if found := arg.mention(attributes); found != "" {
+			return found
+		}
+	}
+	return ""
+}

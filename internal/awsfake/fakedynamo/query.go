@@ -123,8 +123,7 @@ func (s *source) start(key item) (row, error) {
 	}
 	r := s.locate(key)
 	if s.index != "" {
-		base := s.table.locate(key)
-		r.basePK, r.base = base.pk, base.sk
+		r = r.of(s.table.locate(key))
 	}
 	return r, nil
 }
@@ -160,7 +159,7 @@ func (db *DB) Query(ctx context.Context, in *dynamodb.QueryInput, options ...fun
 			from = start
 		}
 		p.read(from, in.ExclusiveStartKey != nil, backwards)
-		db.payRead(src.units, k.pk, src.bill, src.index, readUnits(p.bytes, src.strong))
+		db.payRead(now, src.units, k.pk, src.bill, src.index, readUnits(p.bytes, src.strong))
 		return &dynamodb.QueryOutput{
 			Items: p.shown(in.Select), Count: int32(len(p.items)), ScannedCount: int32(p.scanned), LastEvaluatedKey: p.next(), ConsumedCapacity: src.bill.shown(in.ReturnConsumedCapacity),
 		}, nil
@@ -204,6 +203,9 @@ func (s *source) page(sc *scope, filter, projection *string, limit *int32) (p *p
 	if p.filter, err = sc.condition(filter); err != nil {
 		return nil, err
 	}
+	if key := p.filter.mention(s.names()); key != "" {
+		return nil, invalid("Filter Expression can only contain non-primary key attributes: Primary key attribute: %s", key)
+	}
 	if p.keep, err = sc.projection(projection); err != nil {
 		return nil, err
 	}
@@ -243,7 +245,7 @@ func (db *DB) Scan(ctx context.Context, in *dynamodb.ScanInput, options ...func(
 			}
 		}
 		p.read(from, in.ExclusiveStartKey != nil, false)
-		db.payRead(src.units, "", src.bill, src.index, readUnits(p.bytes, src.strong))
+		db.payRead(now, src.units, "", src.bill, src.index, readUnits(p.bytes, src.strong))
 		return &dynamodb.ScanOutput{
 			Items: p.shown(in.Select), Count: int32(len(p.items)), ScannedCount: int32(p.scanned), LastEvaluatedKey: p.next(), ConsumedCapacity: src.bill.shown(in.ReturnConsumedCapacity),
 		}, nil

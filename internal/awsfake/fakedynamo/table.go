@@ -23,13 +23,14 @@ const (
 type row struct {
 	hash         uint64
 	pk, sk       string
-	basePK, base string // of an index, whose own keys need not be unique
+	tie          uint64 // of an index, whose own keys need not be unique: a hash of the next two
+	basePK, base string // of the item in the table
 	item         item
 }
 
 func (a row) less(b row) bool {
 	return cmp.Or(cmp.Compare(a.hash, b.hash), cmp.Compare(a.pk, b.pk), cmp.Compare(a.sk, b.sk),
-		cmp.Compare(a.basePK, b.basePK), cmp.Compare(a.base, b.base)) < 0
+		cmp.Compare(a.tie, b.tie), cmp.Compare(a.basePK, b.basePK), cmp.Compare(a.base, b.base)) < 0
 }
 
 type tree = btree.BTreeG[row]
@@ -195,9 +196,14 @@ func (x *index) entry(t *table, m item) *row {
 	if x.keep != nil {
 		m = project(m, x.keep)
 	}
-	r, base := x.locate(m), t.locate(m)
-	r.basePK, r.base = base.pk, base.sk
+	r := x.locate(m).of(t.locate(m))
 	return &r
+}
+
+// of makes a row of an index one of an item of the table. Equal keys are in no order that anyone could guess.
+func (a row) of(base row) row {
+	a.tie, a.basePK, a.base = hashOf(base.pk+base.sk), base.pk, base.sk
+	return a
 }
 
 // checkNew refuses an item that the table or one of its indexes cannot hold.
@@ -244,15 +250,13 @@ func (t *table) rowOf(m item) *row {
 	return &r
 }
 
-// pass asks for room for a write of one item, which also needs room in every index that it touches.
-func (t *table) pass(now task.Instant, key item) bool {
-	if !t.writes.pass(now, t.locate(key).pk) {
-		return false
-	}
-	old := t.get(key)
+// passIndexes asks for room in every partition of an index that a write touches: a hot one throttles writes of the table.
+func (t *table) passIndexes(now task.Instant, old, changed item) bool {
 	for _, x := range t.indexes {
-		if e := x.entry(t, old); e != nil && !x.writes.pass(now, e.pk) {
-			return false
+		for _, w := range x.written(x.entry(t, old), x.entry(t, changed)) {
+			if !x.writes.pass(now, w.pk) {
+				return false
+			}
 		}
 	}
 	return true

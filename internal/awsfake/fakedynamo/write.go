@@ -24,13 +24,13 @@ type write struct {
 // perform does a write. before is the old item even when the condition fails, which costs as much as it would have.
 func (db *DB) perform(now task.Instant, w *write) (before, after item, b *bill, err error) {
 	t := w.table
-	if !t.pass(now, w.key) {
+	if !t.writes.pass(now, t.locate(w.key).pk) {
 		return nil, nil, nil, tooFast()
 	}
 	before = t.get(w.key)
 	if !w.condition.holds(before) {
 		b = &bill{table: t.name, base: writeUnits(itemBytes(before))}
-		t.writes.pay(t.locate(w.key).pk, b.base)
+		t.writes.pay(now, t.locate(w.key).pk, b.base)
 		db.spent.Write += b.base
 		return before, nil, b, conditionFailed(before, w.old)
 	}
@@ -42,7 +42,10 @@ func (db *DB) perform(now task.Instant, w *write) (before, after item, b *bill, 
 			return before, nil, nil, err
 		}
 	}
-	b = db.payWrite(t, before, after, w.key)
+	if !t.passIndexes(now, before, after) {
+		return before, nil, nil, tooFast()
+	}
+	b = db.payWrite(now, t, before, after, w.key)
 	if before != nil || after != nil {
 		t.put(now, before, after)
 	}
