@@ -36,7 +36,7 @@ func TestANastyQueueCostsLittle(t *testing.T) {
 	inRig(t, d, 2, remote, func(r *rig) {
 		r.lambda(sdk.LambdaInfo{Name: "mail", Timeout: time.Hour, Shards: 2, BackoffMin: time.Second, BackoffMax: 2 * time.Second})
 		failing := func(ctx context.Context, t *sdk.Task[[]byte]) error {
-			if t.Attempt == 1 && t.Payload[0] == '5' {
+			if t.Failures == 0 && t.Payload[0] == '5' {
 				return errors.New("not this time")
 			}
 			return lasts(ctx, t)
