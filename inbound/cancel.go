@@ -55,7 +55,10 @@ func (in *Inbound) cancel(ctx context.Context, id string) (met task.State, outco
 			if errors.Is(err, store.ErrConflict) {
 				continue // it came out of the buffer just now
 			}
-			return met, cancelled, err
+			if err == nil {
+				outcome = cancelled
+			}
+			return met, outcome, err
 		}
 		if err != nil {
 			return met, "", err
