@@ -112,6 +112,7 @@ type Node struct {
 	queue   *queue.Queue
 	buffer  buffer.Buffer // nil: none
 
+	leases     *lease.Book
 	catalog    *catalog.Catalog
 	fleet      *fleet.Membership    // nil unless partitions are shared by lease rows
 	scheduler  *scheduler.Scheduler // nil without the role
@@ -156,7 +157,7 @@ func New(ctx context.Context, c Config) (*Node, error) {
 
 func (n *Node) compose(c Config, secret []byte) {
 	seal := task.NewSealer(secret)
-	leases := c.newBook(n.store)
+	n.leases = c.newBook(n.store)
 	if slices.Contains(c.Roles, RoleScheduler) {
 		if c.Membership == nil { // only who can serve partitions is a member
 			n.fleet = fleet.New(fleet.Config{
@@ -171,7 +172,7 @@ func (n *Node) compose(c Config, secret []byte) {
 			DepthMax: c.QueueDepthMax, Hooks: n.dispatcherHooks(),
 		})
 		n.scheduler = scheduler.New(scheduler.Config{
-			Store: n.store, Queue: n.queue, Dispatcher: n.dispatcher, Leases: leases,
+			Store: n.store, Queue: n.queue, Dispatcher: n.dispatcher, Leases: n.leases,
 			Ownership: owner, Partitions: n.catalog, Delivery: n.delivery(&c, owner, seal),
 			Clock: c.Clock, Log: c.Log, Hooks: n.schedulerHooks(),
 			Window: c.Window, Lead: c.Lead,
@@ -180,7 +181,7 @@ func (n *Node) compose(c Config, secret []byte) {
 	}
 	if slices.Contains(c.Roles, RoleHSC) {
 		n.hsc = hsc.New(hsc.Config{
-			Store: n.store, Queue: n.queue, Catalog: n.catalog, Leases: leases, Sealer: seal,
+			Store: n.store, Queue: n.queue, Catalog: n.catalog, Leases: n.leases, Sealer: seal,
 			Scheduler: hscHints{n}, Clock: c.Clock, Log: c.Log, Hooks: n.hscHooks(), Ahead: c.Ahead, SlotsOnly: c.Stepped,
 		})
 	}
@@ -330,8 +331,17 @@ func (h hints) Awake(t *task.Task) {
 func (h hints) CancelRequested(t *task.Task) {
 	if h.n.hsc != nil {
 		h.n.hsc.CancelRequested(*t)
+		return
+	}
+	ctx, cancel := clock.Within(context.Background(), h.n.clock, attendWithin)
+	defer cancel()
+	if err := h.n.leases.Attend(ctx, t.Worker); err != nil && !errors.Is(err, lease.ErrLost) { // its rows tell within a minute
+		h.n.log.WarnContext(ctx, "worker not told of a cancel", slog.String("worker", t.Worker), slog.Any("error", err))
 	}
 }
+
+// attendWithin bounds how long a cancel waits for its worker's lease to be marked.
+const attendWithin = time.Second
 
 // hscHints is hints as the HSC gives them.
 type hscHints struct{ n *Node }
