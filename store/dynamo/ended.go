@@ -95,7 +95,7 @@ func (d *Driver) scanEnded(ctx context.Context, p *task.Partition, s task.State,
 	}
 	var found []task.Task
 	for _, one := range out.Items {
-		t, err := store.DecodeTask(bytesOf(one, attrRow))
+		t, err := store.DecodeTask(rowOf(one))
 		switch {
 		case err != nil:
 			d.unreadable(*d.tables.tasks, one, err)

@@ -18,11 +18,9 @@ var never = aws.NopRetryer{}
 
 // classify says what a failed request means for what it was to write.
 func classify(err error) verdict {
-	var api smithy.APIError
-	if errors.As(err, &api) {
+	if api, answered := errors.AsType[smithy.APIError](err); answered {
 		status := 0
-		var response *smithyhttp.ResponseError
-		if errors.As(err, &response) {
+		if response, ok := errors.AsType[*smithyhttp.ResponseError](err); ok {
 			status = response.HTTPStatusCode()
 		}
 		if api.ErrorFault() == smithy.FaultServer && status == 0 {

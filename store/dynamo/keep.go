@@ -110,8 +110,7 @@ func (d *Driver) extend(ctx context.Context, key map[string]types.AttributeValue
 		}
 		return err
 	})
-	var kept *types.ConditionalCheckFailedException
-	if errors.As(err, &kept) { // by another one, or deleted
+	if _, kept := errors.AsType[*types.ConditionalCheckFailedException](err); kept { // by another one, or deleted
 		return nil
 	}
 	return err

@@ -82,10 +82,10 @@ func apart(due time.Duration) task.Task {
 	return t
 }
 
-func payloadOp(t *task.Task, retention time.Duration) store.Op {
+func payloadOp(t *task.Task) store.Op {
 	return store.Op{
 		Kind: store.PutPayload, Payload: make([]byte, t.PayloadSize),
-		Task: task.Task{ID: t.PayloadID(), Partition: t.Partition, Due: t.Due, ExpireAt: t.Due.Add(retention)},
+		Task: task.Task{ID: t.PayloadID(), Partition: t.Partition, Due: t.Due, ExpireAt: t.Due.Add(7 * day)},
 	}
 }
 
@@ -93,7 +93,7 @@ func payloadOp(t *task.Task, retention time.Duration) store.Op {
 func TestPayloadOfAnUsualTaskIsWrittenOnce(t *testing.T) {
 	onPayloads(t, func(p *payloads) {
 		row := apart(400 * day)
-		p.apply(payloadOp(&row, 7*day))
+		p.apply(payloadOp(&row))
 		p.wantLeft("written", row.ID, 446)
 		before := p.db.Spent()
 		p.apply(store.Op{Kind: store.PutWaiting, Task: row})
@@ -115,7 +115,7 @@ func TestPayloadOfAnUsualTaskIsWrittenOnce(t *testing.T) {
 func TestPayloadLastsAsLongAsItsTask(t *testing.T) {
 	onPayloads(t, func(p *payloads) {
 		row := apart(0)
-		p.apply(payloadOp(&row, 7*day))
+		p.apply(payloadOp(&row))
 		p.wantLeft("written", row.ID, 46)
 		row = step(row, task.Enqueued, row.Due.Add(time.Minute))
 		p.apply(store.Op{Kind: store.PutTask, Task: row})
@@ -146,7 +146,7 @@ func TestPayloadLastsAsLongAsItsTask(t *testing.T) {
 func TestPayloadOfWhatIsNotDispatchedIsKept(t *testing.T) {
 	onPayloads(t, func(p *payloads) {
 		row := apart(0)
-		p.apply(payloadOp(&row, 7*day), store.Op{Kind: store.PutWaiting, Task: row})
+		p.apply(payloadOp(&row), store.Op{Kind: store.PutWaiting, Task: row})
 		for range 365 {
 			time.Sleep(day)
 			for range 3 {
@@ -171,10 +171,10 @@ func TestPayloadOfWhatIsNotDispatchedIsKept(t *testing.T) {
 func TestPayloadThatIsThereAlreadyIsKept(t *testing.T) {
 	onPayloads(t, func(p *payloads) {
 		row := apart(0)
-		p.apply(payloadOp(&row, 7*day))
+		p.apply(payloadOp(&row))
 		time.Sleep(44 * day)
 		again := apart(30 * day)
-		for _, ops := range [][]store.Op{{payloadOp(&again, 7*day)}, {payloadOp(&again, 7*day), waitingOp(1, task.Partition{})}} {
+		for _, ops := range [][]store.Op{{payloadOp(&again)}, {payloadOp(&again), waitingOp(1, task.Partition{})}} {
 			results, err := p.d.Apply(p.Context(), ops)
 			if err != nil || !errors.Is(results[0], store.ErrConflict) {
 				t.Fatalf("%v, %v; want a conflict", results, err)
@@ -190,7 +190,7 @@ func TestPayloadThatIsThereAlreadyIsKept(t *testing.T) {
 func TestRowThatNeedsItsPayloadIsNotWrittenWithoutIt(t *testing.T) {
 	onPayloads(t, func(p *payloads) {
 		row := apart(0)
-		p.apply(payloadOp(&row, 7*day), store.Op{Kind: store.PutTask, Task: row})
+		p.apply(payloadOp(&row), store.Op{Kind: store.PutTask, Task: row})
 		p.db.Faults.Next("GetItem", awsfake.Denied, 1)
 		late := step(row, task.RetriableFailure, row.Due.Add(60*day))
 		results, err := p.d.Apply(p.Context(), []store.Op{{Kind: store.ReplaceTask, Task: late}})

@@ -2,6 +2,7 @@ package dynamo
 
 import (
 	"log/slog"
+	"strings"
 	"sync"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
@@ -62,12 +63,13 @@ func (d *Driver) unreadable(table string, item map[string]types.AttributeValue, 
 	if d.cfg.Observer.Unreadable != nil {
 		d.cfg.Observer.Unreadable(table, err)
 	}
-	key := ""
+	var parts []string
 	for _, name := range []string{attrPartition, attrWaiting, attrID, attrKind, attrName} {
 		if text := textOf(item, name); text != "" {
-			key += name + "=" + text + " "
+			parts = append(parts, name+"="+text)
 		}
 	}
+	key := strings.Join(parts, " ")
 	u := &d.unread
 	u.mu.Lock()
 	defer u.mu.Unlock()
@@ -78,5 +80,5 @@ func (d *Driver) unreadable(table string, item map[string]types.AttributeValue, 
 		u.logged = map[string]bool{}
 	}
 	u.logged[table+key] = true
-	d.cfg.Logger.Error("row left alone: this program cannot read it", slog.String("table", table), slog.String("key", key), slog.Any("error", err)) //nolint:sloglint // no context: requests are shared
+	d.cfg.Logger.Error("row left alone: this program cannot read it", slog.String("table", table), slog.String("key", key), slog.Any("error", err))
 }

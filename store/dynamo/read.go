@@ -112,7 +112,7 @@ func rows[K comparable](ctx context.Context, d *Driver, table *string, keys []K,
 		if err != nil || one == nil {
 			return found, err
 		}
-		found[0], err = store.DecodeTask(bytesOf(one, attrRow))
+		found[0], err = store.DecodeTask(rowOf(one))
 		if err != nil {
 			d.unreadable(*table, keyMap(keys[0]), err)
 			return nil, err
@@ -157,7 +157,7 @@ func (d *Driver) getAll(ctx context.Context, table *string, keys []item, visit f
 	}
 	for _, items := range answers {
 		for _, one := range items {
-			t, err := store.DecodeTask(bytesOf(one, attrRow))
+			t, err := store.DecodeTask(rowOf(one))
 			if err != nil {
 				d.unreadable(*table, one, err)
 				continue
@@ -219,7 +219,7 @@ func (d *Driver) Payload(ctx context.Context, id task.ID) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	payload := bytesOf(one, attrRow)
+	payload := rowOf(one)
 	if payload == nil {
 		return nil, fmt.Errorf("payload of %s: %w", id, store.ErrNotFound)
 	}
@@ -243,7 +243,7 @@ func (d *Driver) Controls(ctx context.Context, kind, name string) ([]store.Contr
 	if err != nil || one == nil {
 		return nil, err
 	}
-	c, err := store.DecodeControl(kind, name, bytesOf(one, attrRow))
+	c, err := store.DecodeControl(kind, name, rowOf(one))
 	if err != nil {
 		d.unreadable(*d.tables.control, key, err)
 		return nil, err
@@ -259,7 +259,7 @@ func (d *Driver) controlsOf(ctx context.Context, kind string) ([]store.Control, 
 		ExpressionAttributeValues: item{":c": &types.AttributeValueMemberS{Value: kind}},
 	}
 	err := d.query(ctx, in, func(one item) bool {
-		c, err := store.DecodeControl(kind, textOf(one, attrName), bytesOf(one, attrRow))
+		c, err := store.DecodeControl(kind, textOf(one, attrName), rowOf(one))
 		if err != nil {
 			d.unreadable(*d.tables.control, one, err)
 			return true

@@ -77,7 +77,7 @@ func (d *Driver) ScanWaiting(ctx context.Context, p task.Partition, after store.
 	in.Limit = aws.Int32(int32(min(limit, pageMax)))
 	var found []task.Task
 	err := d.query(ctx, in, func(one item) bool {
-		t, err := store.DecodeTask(bytesOf(one, attrRow))
+		t, err := store.DecodeTask(rowOf(one))
 		if err != nil {
 			d.unreadable(*d.tables.schedule, one, err)
 			return true

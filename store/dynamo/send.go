@@ -79,7 +79,7 @@ func (d *Driver) result(w *write, o *outcome) error {
 
 // conflict shows the row that stood in the way, if this program can read it.
 func (d *Driver) conflict(w *write, item map[string]types.AttributeValue) error {
-	row := bytesOf(item, attrRow)
+	row := rowOf(item)
 	if row == nil {
 		return &store.ConflictError{}
 	}
@@ -180,8 +180,7 @@ func (w *write) returns() types.ReturnValuesOnConditionCheckFailure {
 
 // judge is the outcome of a write that failed by itself.
 func judge(err error) outcome {
-	var conflict *types.ConditionalCheckFailedException
-	if errors.As(err, &conflict) {
+	if conflict, ok := errors.AsType[*types.ConditionalCheckFailedException](err); ok {
 		return outcome{verdict: conflicted, item: conflict.Item, seen: true}
 	}
 	return outcome{verdict: classify(err), err: explain(err)}
@@ -221,11 +220,8 @@ func judgeStatement(w *write, e *types.BatchStatementError) outcome {
 	if e == nil {
 		return outcome{}
 	}
-	switch e.Code {
-	case types.BatchStatementErrorCodeEnumDuplicateItem:
-		return outcome{verdict: conflicted, item: e.Item, seen: e.Item != nil}
-	case types.BatchStatementErrorCodeEnumConditionalCheckFailed:
-		// Nothing says whether a row that is not shown is absent, or of a service that does not show it.
+	if e.Code == types.BatchStatementErrorCodeEnumDuplicateItem || e.Code == types.BatchStatementErrorCodeEnumConditionalCheckFailed {
+		// The row in the way of an insertion is there, shown or not.
 		return outcome{verdict: conflicted, item: e.Item, seen: e.Item != nil || w.shape.form != insert}
 	}
 	text := ""
@@ -239,8 +235,9 @@ func judgeStatement(w *write, e *types.BatchStatementError) outcome {
 // once switches the client's own tries off.
 func once(o *dynamodb.Options) { o.Retryer = never }
 
-func bytesOf(item map[string]types.AttributeValue, name string) []byte {
-	if v, ok := item[name].(*types.AttributeValueMemberB); ok {
+// rowOf is the encoded row, or the payload, of an item that has one.
+func rowOf(item map[string]types.AttributeValue) []byte {
+	if v, ok := item[attrRow].(*types.AttributeValueMemberB); ok {
 		return v.Value
 	}
 	return nil

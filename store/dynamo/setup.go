@@ -130,7 +130,7 @@ func keySchema(parts []KeyPart) []types.KeySchemaElement {
 func definitions(spec *TableSpec) []types.AttributeDefinition {
 	parts := spec.Key
 	for _, x := range spec.Indexes {
-		parts = append(parts[:len(parts):len(parts)], x.Key...)
+		parts = append(slices.Clip(parts), x.Key...)
 	}
 	defined := make([]types.AttributeDefinition, len(parts))
 	for i := range parts {

@@ -2,6 +2,7 @@ package dynamo
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
@@ -110,7 +111,7 @@ func (s *shape) write() {
 	var b strings.Builder
 	switch s.form {
 	case insert:
-		fmt.Fprintf(&b, `INSERT INTO "%s" VALUE {%s}`, *s.table, list(append(s.set[:len(s.set):len(s.set)], s.key...), "'%s':?", ","))
+		fmt.Fprintf(&b, `INSERT INTO "%s" VALUE {%s}`, *s.table, list(append(slices.Clip(s.set), s.key...), "'%s':?", ","))
 		s.condition = aws.String("attribute_not_exists(" + s.key[0] + ")")
 	case replace:
 		fmt.Fprintf(&b, `UPDATE "%s" %s%s WHERE %s`, *s.table, list(s.set, "SET %s=?", " "), list(s.drop, " REMOVE %s", ""), list(s.key, "%s=?", " AND "))

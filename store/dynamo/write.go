@@ -100,7 +100,7 @@ func (w *write) number(n int, v uint64) {
 	w.add(&w.memory.numbers[n])
 }
 
-func (w *write) rowOf(t *task.Task) {
+func (w *write) encodeRow(t *task.Task) {
 	size := rowBytesLikely + len(t.Payload) + attemptBytesLikely*len(t.History)
 	w.memory.row.Value = store.AppendTask(make([]byte, 0, size), t)
 	w.add(&w.memory.row)
@@ -119,7 +119,7 @@ func (w *write) waiting(t *task.Task) error {
 	}
 	if w.kind != store.DeleteWaiting {
 		w.number(0, t.Seq)
-		w.rowOf(t)
+		w.encodeRow(t)
 	}
 	w.text(0, partitionText(t.Partition))
 	w.text(1, positionText(t.Due, t.ID))
@@ -137,7 +137,7 @@ func (w *write) task(t *task.Task) error {
 		return fmt.Errorf("%w task %s: wake-up %d, ended %d; the year 2286 is the last", store.ErrMalformed, t.ID, t.Wake, t.Ended)
 	}
 	w.number(0, t.Seq)
-	w.rowOf(t)
+	w.encodeRow(t)
 	switch class := classOf(t); class {
 	case liveRow:
 		w.text(0, partitionText(t.Partition))
