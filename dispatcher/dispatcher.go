@@ -80,7 +80,7 @@ type Dispatcher struct {
 }
 
 type cachedDepth struct {
-	visible int
+	visible int // with what was sent since
 	at      task.Instant
 }
 
@@ -236,7 +236,9 @@ func (d *Dispatcher) send(ctx context.Context, messages []queue.Message) map[tas
 // sendOnce returns the messages that failed, and why.
 func (d *Dispatcher) sendOnce(ctx context.Context, messages []queue.Message) (failed []queue.Message, failures []error) {
 	now := d.Clock.Now()
-	for i, err := range d.Queue.Send(ctx, messages) {
+	results := d.Queue.Send(ctx, messages)
+	d.countSent(messages, results)
+	for i, err := range results {
 		if err != nil {
 			failed, failures = append(failed, messages[i]), append(failures, err)
 			continue
@@ -244,6 +246,23 @@ func (d *Dispatcher) sendOnce(ctx context.Context, messages []queue.Message) (fa
 		d.sent(&messages[i].Task, now)
 	}
 	return failed, failures
+}
+
+// countSent adds what was sent to the depths that are remembered: until a service is asked again, it is all that is known of
+// what its queues were fed.
+func (d *Dispatcher) countSent(messages []queue.Message, results []error) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	for i := range messages {
+		if len(d.depths) == 0 || results[i] != nil {
+			continue
+		}
+		name := queue.NameFor(&messages[i].Task)
+		if last, ok := d.depths[name]; ok {
+			last.visible++
+			d.depths[name] = last
+		}
+	}
 }
 
 func (d *Dispatcher) sent(t *task.Task, now task.Instant) {

@@ -494,3 +494,27 @@ func TestTheDepthOfAServiceIsAskedForOnceInAWhile(t *testing.T) {
 		}
 	})
 }
+
+// What a service says of its queue is a second old; what was sent meanwhile counts.
+func TestWhatWasSentCountsUntilTheDepthIsAskedForAgain(t *testing.T) {
+	inWorld(t, func(w *world) {
+		slow := &service{tracedQueue: tracedQueue{w.queue, w.trace}}
+		d := dispatcher.New(dispatcher.Config{Queue: slow, Clock: w.clock, DepthMax: 160})
+		room, _ := d.Room(w.ctx, normal)
+		if room != 100 {
+			t.Fatalf("room for %d", room)
+		}
+		var tasks []task.Task
+		for i := range uint64(30) {
+			tasks = append(tasks, w.retriable(i+1).Task)
+		}
+		d.Send(w.ctx, tasks)
+		if room, _ := d.Room(w.ctx, normal); room != 70 {
+			t.Errorf("room for %d after 30 were sent, want 70", room)
+		}
+		w.time.Advance(time.Second)
+		if room, _ := d.Room(w.ctx, normal); room != 100 {
+			t.Errorf("room for %d, want what the service says", room)
+		}
+	})
+}
