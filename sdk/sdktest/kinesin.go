@@ -41,6 +41,7 @@ type Kinesin struct {
 	clock clock.Clock
 
 	tracker   *tracker
+	outbox    *outbox
 	store     *storemem.Driver
 	node      *node.Node
 	transport *inproc.Transport
@@ -133,10 +134,11 @@ func open(tb reporter, logs io.Writer, opts []Option) *Kinesin {
 
 func (k *Kinesin) compose() {
 	k.tracker, k.store = newTracker(), storemem.New()
+	k.outbox = &outbox{Driver: queuemem.New(k.time.Process(0), queuemem.Config{DepthMax: math.MaxInt32}), now: k.clock.Now}
 	n, err := node.New(k.base, node.Config{
-		Store: &trackedStore{k.store, k.tracker}, Queue: queuemem.New(k.time.Process(0), queuemem.Config{DepthMax: math.MaxInt32}),
+		Store: &trackedStore{k.store, k.tracker}, Queue: k.outbox,
 		Membership: partition.Static("sdktest"), Clock: k.time.Process(0), Log: k.cfg.log,
-		QueueDepthMax: math.MaxInt32, Stepped: true,
+		QueueDepthMax: math.MaxInt32, DeliverDirect: -1, Stepped: true,
 	})
 	if err != nil {
 		k.tb.Fatalf("sdktest: start the server: %v", err)

@@ -127,6 +127,9 @@ func (r *rows) replace(t *task.Task) {
 		state: t.State, at: cmp.Or(t.Wake, t.Due), lambda: t.Partition.Lambda,
 		worker: t.Worker, attempt: t.Attempt, cancel: t.CancelRequested,
 	}
+	if t.State == task.Acquired { // its wake-up is for when it is never delivered
+		now.at = t.Due
+	}
 	r.live[t.ID] = now
 	r.count(t.ID, now, 1)
 }
@@ -134,7 +137,7 @@ func (r *rows) replace(t *task.Task) {
 // count adds a row to what it counts for, or takes it out again.
 func (r *rows) count(id task.ID, w row, n int) {
 	switch w.state {
-	case task.Scheduled, task.RetriableFailure:
+	case task.Scheduled, task.RetriableFailure, task.Acquired:
 		m := moment{at: w.at, id: id, lambda: w.lambda}
 		if n > 0 {
 			r.moments.ReplaceOrInsert(m)

@@ -111,6 +111,13 @@ func (t *tracker) wake(s *sleep) {
 	t.changed()
 }
 
+// nameOf is the name of the lambda that a reference stands for.
+func (t *tracker) nameOf(ref uint32) string {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.rows.names[ref]
+}
+
 // owes reports whether something that is due has not ended, and how many changes there were.
 func (t *tracker) owes(now task.Instant) (owes bool, progress uint64, spinning *attempt) {
 	t.mu.Lock()
