@@ -12,7 +12,6 @@ import (
 	"fmt"
 	"reflect"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
@@ -49,8 +48,11 @@ type Service struct {
 	// error, no answer) unless the call has options of its own about that. It sees its own first try then, if that was
 	// done after all. Between tries nobody waits.
 	Attempts int
-	// Throttle and Broken are the service's errors for "too fast" and "my fault".
+	// Throttle, Broken and Denied are the service's errors for "too fast", "my fault" and "not you".
 	Throttle, Broken func() error
+	Denied           func(call string) error
+	// Called is told of every request that the service gets to see, those that it refuses among them; nil is fine.
+	Called func(call string)
 }
 
 // Do runs one call: with its faults, its retries, and errors that look like the SDK's. retryer is what the call's
@@ -75,9 +77,12 @@ func try[Out any](ctx context.Context, s *Service, call string, run func() (*Out
 	if err := stall(ctx, s, call); err != nil {
 		return nil, canceled(err)
 	}
+	if s.Called != nil {
+		s.Called(call)
+	}
 	switch {
 	case s.Faults.Strikes(call, Denied):
-		return nil, apiError("AccessDeniedException", "User is not authorized to perform: "+strings.ToLower(s.ID)+":"+call, false)
+		return nil, s.Denied(call)
 	case s.Faults.Strikes(call, Throttled):
 		return nil, s.Throttle()
 	case s.Faults.Strikes(call, Refused):

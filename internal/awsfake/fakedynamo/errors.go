@@ -24,6 +24,11 @@ func broken() error {
 	return &types.InternalServerError{Message: aws.String("The request processing has failed because of an unknown error, exception or failure.")}
 }
 
+func denied(call string) error {
+	return awsfake.APIError("AccessDeniedException", "User: arn:aws:iam::000000000000:user/fake is not authorized to perform: dynamodb:"+call+
+		" because no identity-based policy allows the action", false)
+}
+
 func noTable() error {
 	return &types.ResourceNotFoundException{Message: aws.String("Requested resource not found")}
 }

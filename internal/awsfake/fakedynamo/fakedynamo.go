@@ -61,7 +61,7 @@ func New(cfg Config) *DB {
 	f := awsfake.NewFaults(cfg.Seed)
 	return &DB{
 		Faults: f, cfg: cfg, tables: map[string]*table{},
-		service: &awsfake.Service{ID: "DynamoDB", Clock: cfg.Clock, Faults: f, Attempts: cfg.Attempts, Throttle: tooFast, Broken: broken},
+		service: &awsfake.Service{ID: "DynamoDB", Clock: cfg.Clock, Faults: f, Attempts: cfg.Attempts, Throttle: tooFast, Broken: broken, Denied: denied},
 	}
 }
 

@@ -3,6 +3,7 @@ package fakesqs
 import (
 	"errors"
 	"fmt"
+	"strings"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/service/sqs/types"
@@ -25,6 +26,10 @@ func tooFast() error {
 
 func broken() error {
 	return awsfake.APIError("InternalFailure", "We encountered an internal error. Please try again.", true)
+}
+
+func denied(call string) error {
+	return invalid("AccessDenied", "User: arn:aws:iam::000000000000:user/fake is not authorized to perform: sqs:%s because no identity-based policy allows the action", strings.ToLower(call))
 }
 
 func noQueue() error {

@@ -93,13 +93,15 @@ func New(cfg Config) *SQS {
 		cfg.InFlightMax = inFlightDefault
 	}
 	f := awsfake.NewFaults(cfg.Seed)
-	return &SQS{
+	s := &SQS{
 		Faults: f, cfg: cfg, queues: map[string]*queue{}, deleted: map[string]task.Instant{}, calls: map[string]int{},
-		service: &awsfake.Service{ID: "SQS", Clock: cfg.Clock, Faults: f, Attempts: cfg.Attempts, Throttle: tooFast, Broken: broken},
+		service: &awsfake.Service{ID: "SQS", Clock: cfg.Clock, Faults: f, Attempts: cfg.Attempts, Throttle: tooFast, Broken: broken, Denied: denied},
 	}
+	s.service.Called = s.count
+	return s
 }
 
-// Calls is how many requests of a kind have come so far, or of all kinds for awsfake.Any. Each costs money.
+// Calls is how many requests of a kind have come so far, or of all kinds for awsfake.Any, refused ones included.
 func (s *SQS) Calls(call string) int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -107,6 +109,8 @@ func (s *SQS) Calls(call string) int {
 }
 
 func (s *SQS) count(call string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
 	s.calls[call]++
 	s.calls[awsfake.Any]++
 }
@@ -116,7 +120,6 @@ func do[Out any](ctx context.Context, s *SQS, call string, options []func(*sqs.O
 	return awsfake.Do(ctx, s.service, call, retryer(options), func() (*Out, error) {
 		s.mu.Lock()
 		defer s.mu.Unlock()
-		s.count(call)
 		return run(s.cfg.Clock.Now())
 	})
 }

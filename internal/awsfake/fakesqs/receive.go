@@ -56,7 +56,6 @@ func (s *SQS) newPoll(in *sqs.ReceiveMessageInput) (*poll, error) {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.count("ReceiveMessage")
 	now := s.cfg.Clock.Now()
 	q, err := s.queue(in.QueueUrl, now)
 	if err != nil {
