@@ -57,6 +57,7 @@ type Courier interface {
 type deliverer struct {
 	*Scheduler
 	partition task.Partition
+	guest     bool // the partition is another process's: only what is hinted is fired
 	stop      context.CancelFunc
 	poke      chan struct{} // has an element when the inbox may have something
 	head      atomic.Int64  // due time of the oldest task that nobody has taken, 0 for none
@@ -120,6 +121,9 @@ func (d *deliverer) run(ctx context.Context) {
 	lasting, abandon := context.WithCancel(context.WithoutCancel(ctx))
 	defer abandon()
 	for ctx.Err() == nil {
+		if d.guest {
+			extend(d.Clock.Now(), d.Window/2, d.waiting, d.wakeups)
+		}
 		d.takeInbox(ctx)
 		d.scan(ctx)
 		d.fire(lasting)
@@ -158,7 +162,7 @@ func (d *deliverer) takeInbox(ctx context.Context) {
 	now := d.Clock.Now()
 	for i := range hints {
 		h := &hints[i]
-		if d.add(&h.task, h.waiting, now) && !h.waiting && len(d.recent) < hintRowsMax {
+		if d.add(&h.task, h.waiting, now) && !h.waiting && !d.guest && len(d.recent) < hintRowsMax {
 			e := entry{at: h.task.Wake, id: h.task.ID, order: d.acquire(h.task, false)}
 			d.recent = append(d.recent, recent{e, now.Add(indexLagMax)})
 		}
@@ -281,6 +285,10 @@ func (d *deliverer) isForsaken(t *task.Task, now task.Instant) bool {
 // scan reads the partition ahead, from the head of both ranges each time.
 func (d *deliverer) scan(ctx context.Context) {
 	now := d.Clock.Now()
+	if d.guest {
+		d.nextScan = now.Add(idleMax)
+		return
+	}
 	due := now >= d.nextScan || d.nextScan > now.Add(max(d.Window/2, retryMin+retryMax)) // the clock may be set back
 	if !due && (now < d.restTo || !d.waiting.low() && !d.wakeups.low()) {
 		return

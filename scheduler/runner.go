@@ -21,6 +21,7 @@ import (
 type runner struct {
 	*Scheduler
 	partition task.Partition
+	guest     bool // the partition is another process's: only what is hinted is fired
 	stop      context.CancelFunc
 	since     task.Instant  // the start of the scheduler: no heartbeat before it is missed
 	poke      chan struct{} // has an element when the inbox may have something
@@ -143,6 +144,9 @@ type fullness struct {
 
 // step does one round. busy says that there may be more to do at once.
 func (r *runner) step(ctx context.Context) (busy bool, full fullness, err error) {
+	if r.guest {
+		extend(r.Clock.Now(), r.Window/2, r.waiting, r.wakeups)
+	}
 	r.takeHints()
 	r.scan(ctx)
 	r.noteHead()
@@ -201,9 +205,14 @@ func (r *runner) rescan() {
 }
 
 func (r *runner) addWaiting(t *task.Task) {
-	if r.waiting.covers(t.Due) {
-		r.waiting.add(entry{at: t.Due, id: t.ID, task: t, sends: true})
+	if !r.waiting.covers(t.Due) {
+		return
 	}
+	at := t.Due
+	if r.guest {
+		at = at.Add(r.Lead/2 + guestDelay)
+	}
+	r.waiting.add(entry{at: at, id: t.ID, task: t, sends: true})
 }
 
 // addWakeup notes when to look at a row. A task that only waits for its due time may be enqueued ahead of it.
@@ -215,7 +224,10 @@ func (r *runner) addWakeup(t *task.Task) (e entry, fits bool) {
 		return entry{}, false
 	}
 	at := t.Wake
-	if t.State == task.Scheduled && t.Attempt == 0 {
+	switch {
+	case r.guest:
+		at = at.Add(guestDelay)
+	case t.State == task.Scheduled && t.Attempt == 0:
 		at = at.Add(-r.Lead)
 	}
 	e = entry{at: at, id: t.ID, sends: t.State == task.Scheduled || t.State == task.RetriableFailure}
@@ -227,6 +239,10 @@ func (r *runner) addWakeup(t *task.Task) (e entry, fits bool) {
 // wake-ups from behind those that are watched. What cannot be read is tried again soon; meanwhile what is known is fired.
 func (r *runner) scan(ctx context.Context) {
 	now := r.Clock.Now()
+	if r.guest {
+		r.nextScan = now.Add(idleMax)
+		return
+	}
 	if r.scanWaits(now) {
 		return
 	}

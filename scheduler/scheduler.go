@@ -101,6 +101,10 @@ type Config struct {
 	Hooks      Hooks
 	Delivery   *Delivery // nil: there are no deliver lambdas here
 
+	// Guests says that tasks may be told of here whose partitions are of other processes, which hear of them only by their
+	// next scan. Such a task is fired here if it is due before.
+	Guests bool
+
 	Window        time.Duration // 0: WindowDefault
 	Lead          time.Duration // 0: LeadDefault
 	LookaheadRows int           // 0: LookaheadRowsDefault
@@ -148,6 +152,8 @@ type Scheduler struct {
 	// Both are replaced by Run and read by everyone; a partition is in one of them.
 	runners    atomic.Pointer[map[task.Partition]*runner]
 	deliverers atomic.Pointer[map[task.Partition]*deliverer]
+
+	guests guests
 }
 
 // New returns a scheduler that does nothing until Run.
@@ -156,6 +162,7 @@ func New(c Config) *Scheduler {
 	s.watched = newBudget(s.WatchedRows)
 	s.Store = guardedStore{s.Store, s}
 	s.Leases = guardedLeases{s.Leases, s}
+	s.guests.init()
 	s.clear()
 	return s
 }
@@ -164,6 +171,7 @@ func New(c Config) *Scheduler {
 func (s *Scheduler) clear() {
 	s.runners.Store(&map[task.Partition]*runner{})
 	s.deliverers.Store(&map[task.Partition]*deliverer{})
+	s.guests.clear()
 }
 
 // Run fires what is due until ctx ends, following changes of lambdas and ownership.
@@ -180,11 +188,18 @@ func (s *Scheduler) Run(ctx context.Context) error {
 		rows := s.partitionRows(len(managed) + len(deliver))
 		s.follow(ctx, &group, since, managed, rows)
 		s.followDeliver(ctx, &group, deliver, rows)
-		select {
-		case <-lambdas:
-		case <-owners:
-		case <-ctx.Done():
-			return nil
+		s.dismiss()
+		for changed := false; !changed; {
+			select {
+			case <-lambdas:
+				changed = true
+			case <-owners:
+				changed = true
+			case <-s.guests.poke:
+				s.admit(ctx, &group, since)
+			case <-ctx.Done():
+				return nil
+			}
 		}
 	}
 }
@@ -266,21 +281,39 @@ func (s *Scheduler) partitionRows(partitions int) int {
 // Added is the hint that a waiting row was stored. It may be called from anywhere, and
 // for partitions of others; it costs next to nothing for a task that is not due soon.
 func (s *Scheduler) Added(t *task.Task) {
-	if r := (*s.runners.Load())[t.Partition]; r != nil && r.waiting.covers(t.Due) {
-		r.hint(*t, true)
+	if r := (*s.runners.Load())[t.Partition]; r != nil {
+		if r.waiting.covers(t.Due) {
+			r.hint(*t, true)
+		}
+		return
 	}
-	if d := (*s.deliverers.Load())[t.Partition]; d != nil && d.waiting.covers(t.Due) {
-		d.hint(*t, true)
+	if d := (*s.deliverers.Load())[t.Partition]; d != nil {
+		if d.waiting.covers(t.Due) {
+			d.hint(*t, true)
+		}
+		return
+	}
+	if s.firesAlone(t, t.Due) {
+		s.guest(hint{*t, true})
 	}
 }
 
 // Awake is the hint that a task row has a wake-up the scheduler should know of.
 func (s *Scheduler) Awake(t *task.Task) {
-	if r := (*s.runners.Load())[t.Partition]; r != nil && r.wakeups.covers(t.Wake) {
-		r.hint(*t, false)
+	if r := (*s.runners.Load())[t.Partition]; r != nil {
+		if r.wakeups.covers(t.Wake) {
+			r.hint(*t, false)
+		}
+		return
 	}
-	if d := (*s.deliverers.Load())[t.Partition]; d != nil && d.wakeups.covers(t.Wake) {
-		d.hint(*t, false)
+	if d := (*s.deliverers.Load())[t.Partition]; d != nil {
+		if d.wakeups.covers(t.Wake) {
+			d.hint(*t, false)
+		}
+		return
+	}
+	if s.firesAlone(t, t.Wake) {
+		s.guest(hint{*t, false})
 	}
 }
 

@@ -175,7 +175,7 @@ func (n *Node) compose(c Config, secret []byte) {
 			Store: n.store, Queue: n.queue, Dispatcher: n.dispatcher, Leases: n.leases,
 			Ownership: owner, Partitions: n.catalog, Delivery: n.delivery(&c, owner, seal),
 			Clock: c.Clock, Log: c.Log, Hooks: n.schedulerHooks(),
-			Window: c.Window, Lead: c.Lead,
+			Guests: c.shared, Window: c.Window, Lead: c.Lead,
 		})
 		n.sweeper = &scheduler.Sweeper{Store: n.store, Clock: c.Clock, Log: c.Log}
 	}
