@@ -3,6 +3,7 @@ package dynamo_test
 import (
 	"context"
 	"errors"
+	"flag"
 	"math"
 	"strconv"
 	"testing"
@@ -80,6 +81,7 @@ func expiry(at task.Instant) string {
 }
 
 func TestConformance(t *testing.T) {
+	t.Parallel()
 	storetest.Run(t, func(t *testing.T) store.Driver {
 		t.Helper()
 		return openSwept(t, dynamo.Config{})
@@ -97,9 +99,18 @@ func openSwept(t *testing.T, c dynamo.Config) store.Driver {
 	return &swept{dynamo.New(client, c), client, c.Prefix}
 }
 
-// TestDifferential compares with the memory driver over random operations. Each run has tables of its own, so
-// that few are enough to take long.
+// differentialChecks is how many random courses are compared on DynamoDB Local, where each takes a fifth of a second. There
+// are more of them on the fake.
+const differentialChecks = "30"
+
+// TestDifferential compares with the memory driver over random operations. It is not parallel, since it sets a flag.
 func TestDifferential(t *testing.T) {
+	checks := flag.Lookup("rapid.checks")
+	before := checks.Value.String()
+	t.Cleanup(func() { _ = checks.Value.Set(before) })
+	if err := checks.Value.Set(differentialChecks); err != nil {
+		t.Fatal(err)
+	}
 	storetest.Differential(t,
 		func() store.Driver { return mem.New() },
 		func() store.Driver { return openSwept(t, dynamo.Config{}) },
