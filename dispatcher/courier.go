@@ -79,9 +79,9 @@ func NewCourier(c CourierConfig) *Courier { return &Courier{c} }
 // not return is done, or pointless because somebody else moved the task.
 func (c *Courier) Deliver(ctx context.Context, orders []task.Order) []task.Undelivered {
 	r := round{Courier: c}
-	var removing sync.WaitGroup
+	var under sync.WaitGroup // what is under way: a slow send delays no other
 	sent, acquired := r.acquire(ctx, orders)
-	removing.Go(func() { r.remove(ctx, sent) })
+	under.Go(func() { r.remove(ctx, sent) })
 	slices.SortStableFunc(acquired, func(a, b task.Order) int { return int(a.Task.Due - b.Task.Due) })
 	for len(acquired) > 0 {
 		n := chunkLen(acquired)
@@ -89,12 +89,12 @@ func (c *Courier) Deliver(ctx context.Context, orders []task.Order) []task.Undel
 		acquired = acquired[n:]
 		for len(parcels) > 0 {
 			n := r.waitForDue(ctx, parcels)
-			sent := r.send(ctx, parcels[:n])
+			due := parcels[:n]
 			parcels = parcels[n:]
-			removing.Go(func() { r.remove(ctx, sent) })
+			under.Go(func() { r.remove(ctx, r.send(ctx, due)) })
 		}
 	}
-	removing.Wait()
+	under.Wait()
 	return r.left
 }
 

@@ -317,7 +317,7 @@ func TestAProcessThatIsKilledLosesNothing(t *testing.T) {
 						if keyed {
 							i.Key = fmt.Sprint(n)
 						}
-						ids = append(ids, second.schedule(i)...)
+						ids = append(ids, first.schedule(i)...)
 					}
 					w.advance(time.Second)
 					first.mu.Lock()
