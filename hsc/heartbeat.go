@@ -15,7 +15,7 @@ import (
 // reviewEvery is how often the rows of all that a worker runs are read. In between a heartbeat reads only the rows of
 // attempts that are not known to run, and those of all when the lease says that there is something to attend to: so it costs one
 // write for each process, and next to nothing for each task.
-const reviewEvery = time.Minute
+const reviewEvery = 5 * time.Minute
 
 // confirmAfter is how long after its claim an attempt that a heartbeat names is confirmed: most have ended by then, or were
 // reported as started. A claim is given up only after a heartbeat that came twice as long after it.

@@ -43,7 +43,7 @@ func TestAHeartbeatFailsWhileStartsCannotBeWritten(t *testing.T) {
 	}
 }
 
-// However many tasks a process runs, and for however long, a heartbeat is one write and their rows are read once a minute.
+// However many tasks a process runs, and for however long, a heartbeat is one write and their rows are read once in a while.
 func TestHeartbeatsCostPerWorkerAndNotPerTask(t *testing.T) {
 	bubble(t, func(f *fixture) {
 		const n = 200
@@ -65,7 +65,7 @@ func TestHeartbeatsCostPerWorkerAndNotPerTask(t *testing.T) {
 			time.Sleep(time.Minute / 16)
 			f.heartbeat(w.id, running...)
 		}
-		if got := f.store.rows - reads; got > minutes*n {
+		if got := f.store.rows - reads; got > (minutes*int(time.Minute/time.Second)/int(reviewEvery/time.Second)+1)*n {
 			t.Errorf("%d rows read in %d minutes for %d tasks", got, minutes, n)
 		}
 		if f.store.writes != writes {
@@ -138,14 +138,14 @@ func TestACancelReachesAWorkerWhoseHeartbeatsGoElsewhere(t *testing.T) {
 	})
 }
 
-// Without a word from whoever cancelled, the rows tell within a minute.
-func TestACancelNobodyTellsOfReachesItsWorkerWithinAMinute(t *testing.T) {
+// Without a word from whoever cancelled, the rows tell.
+func TestACancelNobodyTellsOfReachesItsWorkerInTheEnd(t *testing.T) {
 	bubble(t, func(f *fixture) {
 		w, c := f.one()
 		f.heartbeat(w.id, held(c))
 		f.change(id(c), task.Event{Kind: task.Cancel})
 		cancelled := 0
-		for range 7 {
+		for range reviewEvery/(10*time.Second) + 1 {
 			time.Sleep(10 * time.Second)
 			cancelled += len(f.heartbeat(w.id, held(c)).GetCancels())
 		}

@@ -48,7 +48,7 @@ type TaskInfo struct {
 	Enqueued time.Time // last
 	Started  time.Time // first start
 	Ended    time.Time
-	Next     time.Time // when the scheduler looks at it again
+	Next     time.Time // when the scheduler looks at it again; zero while it runs, and follows its worker's lease
 
 	Attempt         int  // number of the newest attempt
 	Failures        int  // attempts that count against MaxAttempts

@@ -103,9 +103,9 @@ func TestHeartbeatsCostPerWorker(t *testing.T) {
 		if beats := minutes * 16; got.tasks != 0 || got.controls > beats+1 {
 			t.Errorf("%d writes of tasks and %d of leases, want 0 and %d", got.tasks, got.controls, beats)
 		}
-		// The heartbeats' review each minute, the scheduler's at intervals that double, and a scan from the head now and then;
+		// The heartbeats' review every five minutes, the scheduler's at intervals that double, and a scan from the head now and then;
 		// besides, lambdas and leases are read.
-		if most := n*(minutes+4+4) + minutes*60; got.reads+got.rows > most {
+		if most := n*(minutes/5+1+4+4) + minutes*60; got.reads+got.rows > most {
 			t.Errorf("%d reads and %d rows of scans, want %d at most", got.reads, got.rows, most)
 		}
 	})

@@ -335,7 +335,7 @@ func (h hints) CancelRequested(t *task.Task) {
 	}
 	ctx, cancel := clock.Within(context.Background(), h.n.clock, attendWithin)
 	defer cancel()
-	if err := h.n.leases.Attend(ctx, t.Worker); err != nil && !errors.Is(err, lease.ErrLost) { // its rows tell within a minute
+	if err := h.n.leases.Attend(ctx, t.Worker); err != nil && !errors.Is(err, lease.ErrLost) { // its rows tell later
 		h.n.log.WarnContext(ctx, "worker not told of a cancel", slog.String("worker", t.Worker), slog.Any("error", err))
 	}
 }
