@@ -247,17 +247,17 @@ func TestNoTaskIsAcceptedForALambdaThatIsGone(t *testing.T) {
 		for round := range 4 {
 			name := fmt.Sprint("mail-", round)
 			r.lambda(sdk.LambdaInfo{Name: name})
-			slow.write.Store(int64(round) * int64(5*time.Second))
+			slow.write.Store(int64([]time.Duration{0, 4, 7, 9}[round] * time.Second))
 			var wg sync.WaitGroup
 			var mu sync.Mutex
 			var accepted []sdk.ID
 			ctx, stop := context.WithCancel(r.ctx)
-			for _, p := range r.nodes[1:] {
+			for n, p := range r.nodes[1:] {
 				client := r.dial(p.transport)
-				for range 4 {
+				for k := range 4 {
 					wg.Go(func() {
 						for ctx.Err() == nil {
-							result, err := client.Schedule(ctx, sdk.Item{Lambda: name, In: time.Hour, Key: fmt.Sprint(time.Now())})
+							result, err := client.Schedule(ctx, sdk.Item{Lambda: name, In: time.Hour, Key: fmt.Sprint(n, k, time.Now())})
 							mu.Lock()
 							if err == nil {
 								accepted = append(accepted, result.ID)
