@@ -35,6 +35,7 @@ type virtual struct {
 func newBubble(t *testing.T, change func(*sqs.Config)) *bubble {
 	t.Helper()
 	v := &virtual{time: clock.NewVirtual(start, 1), lambdas: suiteLambdas()}
+	v.lambdas.add(deliverLambda("out", out.Lambda))
 	v.time.Settle(synctest.Wait)
 	v.clock = v.time.Process(0)
 	v.service = fakesqs.New(fakesqs.Config{Clock: v.clock})
@@ -152,7 +153,7 @@ func TestRequestsForDeliveries(t *testing.T) {
 		for i := range jobs {
 			go func() {
 				began := b.clock.Now()
-				m := taskOf(8, i, began)
+				m := taskOf(out.Lambda, i, began)
 				if err := b.driver.Deliver(b.Context(), []queue.Delivery{{Task: m.Task, ID: "id", Payload: []byte("hello")}})[0]; err != nil {
 					t.Error(err)
 				}

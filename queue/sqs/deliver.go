@@ -61,7 +61,7 @@ func (d *Driver) Deliver(ctx context.Context, deliveries []queue.Delivery) []err
 		groups[key] = append(groups[key], p)
 	}
 	for key, group := range groups {
-		l, err := d.lane(key)
+		l, err := d.laneOf(key, task.Deliver)
 		if err != nil {
 			for _, p := range group {
 				p.settle(err)

@@ -52,12 +52,12 @@ func TestDeliveredMessages(t *testing.T) {
 	t.Parallel()
 	l := onElasticMQ(t)
 	d, _ := l.open(nil)
-	out := l.create(d, deliverLambda("out", 9))
+	lambda := l.create(d, deliverLambda("out", 9))
 	url := l.url("out-high")
 	for _, payload := range []string{
 		`{"text":"untouched, with \"quotes\" & <signs>"}`, "äöü 漢字 😀", "line\r\n\ttab", "", "\x00\x01\xff", "bad\x08control", "\uFFFE", "\xed\xa0\x80",
 	} {
-		if err := d.Deliver(t.Context(), deliveryOf(out, 0, []byte(payload)))[0]; err != nil {
+		if err := d.Deliver(t.Context(), deliveryOf(lambda, 0, []byte(payload)))[0]; err != nil {
 			t.Fatalf("%q: %v", payload, err)
 		}
 		got, err := l.api.ReceiveMessage(t.Context(), &awssqs.ReceiveMessageInput{QueueUrl: url, WaitTimeSeconds: 5, MessageAttributeNames: []string{"All"}})
@@ -109,10 +109,10 @@ func TestPayloadsThatCannotBeDelivered(t *testing.T) {
 		if most < sqs.MessageBytesMaxDefault-1024 {
 			b.Errorf("only %d bytes of text can be delivered", most)
 		}
-		out, _ := b.lambdas.get(8)
-		fits, tooLarge := deliveryOf(out, 0, bytes.Repeat([]byte("x"), most)), deliveryOf(out, 1, bytes.Repeat([]byte("x"), most+1))
+		lambda, _ := b.lambdas.get(out.Lambda)
+		fits, tooLarge := deliveryOf(lambda, 0, bytes.Repeat([]byte("x"), most)), deliveryOf(lambda, 1, bytes.Repeat([]byte("x"), most+1))
 		fits[0].ID = strings.Repeat("i", 300)
-		binary := deliveryOf(out, 2, bytes.Repeat([]byte{0}, most))
+		binary := deliveryOf(lambda, 2, bytes.Repeat([]byte{0}, most))
 		results := b.deliver(fits[0], tooLarge[0], binary[0])
 		if results[0] != nil || !errors.Is(results[1], queue.ErrUndeliverable) || !errors.Is(results[2], queue.ErrUndeliverable) {
 			b.Errorf("results %v", results)
@@ -136,8 +136,8 @@ func (b *bubble) deliver(deliveries ...queue.Delivery) []error {
 
 func TestDelayIsNeverShorter(t *testing.T) {
 	inBubble(t, func(b *bubble) {
-		out, _ := b.lambdas.get(8)
-		first, second := deliveryOf(out, 0, []byte("a")), deliveryOf(out, 1, []byte("b"))
+		lambda, _ := b.lambdas.get(out.Lambda)
+		first, second := deliveryOf(lambda, 0, []byte("a")), deliveryOf(lambda, 1, []byte("b"))
 		first[0].Delay, second[0].Delay = 1500*time.Millisecond, queue.DelayMax
 		sent := b.clock.Now()
 		results := make(chan []error, 1)
@@ -146,7 +146,7 @@ func TestDelayIsNeverShorter(t *testing.T) {
 		if err := errors.Join(<-results...); err != nil {
 			b.Fatal(err)
 		}
-		url := aws.String("https://sqs.us-east-1.amazonaws.com/000000000000/test-lambda8-high")
+		url := aws.String("https://sqs.us-east-1.amazonaws.com/000000000000/test-out-high")
 		for _, want := range []struct {
 			body  string
 			after time.Duration
@@ -171,17 +171,17 @@ func TestDelayIsNeverShorter(t *testing.T) {
 
 func TestDeliveryOutcomes(t *testing.T) {
 	inBubble(t, func(b *bubble) {
-		out, _ := b.lambdas.get(8)
+		lambda, _ := b.lambdas.get(out.Lambda)
 		b.service.Faults.Next("SendMessageBatch", awsfake.Partial, 2)
-		if err := errors.Join(b.deliver(deliveryOf(out, 0, []byte("a"))[0], deliveryOf(out, 1, []byte("b"))[0])...); err != nil {
+		if err := errors.Join(b.deliver(deliveryOf(lambda, 0, []byte("a"))[0], deliveryOf(lambda, 1, []byte("b"))[0])...); err != nil {
 			b.Errorf("entries that failed once: %v", err)
 		}
 		b.service.Faults.Next("SendMessageBatch", awsfake.LostAnswer, 1)
-		if err := b.deliver(deliveryOf(out, 2, []byte("c"))...)[0]; err == nil || errors.Is(err, queue.ErrUndeliverable) {
+		if err := b.deliver(deliveryOf(lambda, 2, []byte("c"))...)[0]; err == nil || errors.Is(err, queue.ErrUndeliverable) {
 			b.Errorf("without an answer: %v", err)
 		}
 		b.service.Faults.Odds("SendMessageBatch", awsfake.Denied, 1)
-		if err := b.deliver(deliveryOf(out, 3, []byte("d"))...)[0]; err == nil || !strings.Contains(err.Error(), "test-lambda8-high") {
+		if err := b.deliver(deliveryOf(lambda, 3, []byte("d"))...)[0]; err == nil || !strings.Contains(err.Error(), "test-out-high") {
 			b.Errorf("when it is denied: %v", err)
 		}
 		unknown := deliveryOf(task.Lambda{Ref: 99}, 4, []byte("e"))
@@ -189,8 +189,29 @@ func TestDeliveryOutcomes(t *testing.T) {
 			b.Errorf("of a lambda that is not known: %v", err)
 		}
 		_ = b.driver.Close()
-		if err := b.driver.Deliver(b.Context(), deliveryOf(out, 5, nil))[0]; !errors.Is(err, queue.ErrClosed) {
+		if err := b.driver.Deliver(b.Context(), deliveryOf(lambda, 5, nil))[0]; !errors.Is(err, queue.ErrClosed) {
 			b.Errorf("after close: %v", err)
+		}
+	})
+}
+
+// A queue of a lambda in deliver mode is its consumer's: no worker of Kinesin takes anything from it, nor does a
+// managed lambda's queue get what no worker could read.
+func TestQueuesAreForOneUse(t *testing.T) {
+	inBubble(t, func(b *bubble) {
+		lambda, _ := b.lambdas.get(out.Lambda)
+		if err := b.deliver(deliveryOf(lambda, 0, []byte("theirs"))...)[0]; err != nil {
+			b.Fatal(err)
+		}
+		if got := b.receive(time.Minute, 5, out); len(got) > 0 || b.service.Calls("ReceiveMessage") > 0 {
+			b.Errorf("received %v of a consumer's messages with %d receives", got, b.service.Calls("ReceiveMessage"))
+		}
+		if err := b.send(taskOf(out.Lambda, 1, b.clock.Now()))[0]; !errors.Is(err, sqs.ErrNoQueue) {
+			b.Errorf("a task was sent to a consumer: %v", err)
+		}
+		managed, _ := b.lambdas.get(mail.Lambda)
+		if err := b.deliver(deliveryOf(managed, 2, []byte("ours"))...)[0]; !errors.Is(err, sqs.ErrNoQueue) {
+			b.Errorf("delivered to workers: %v", err)
 		}
 	})
 }

@@ -20,7 +20,11 @@ import (
 	"github.com/kinesin-io/kinesin/task"
 )
 
-var mail = queue.Name{Lambda: 7}
+// mail is a managed lambda's queue, out one in deliver mode.
+var (
+	mail = queue.Name{Lambda: 7}
+	out  = queue.Name{Lambda: 10}
+)
 
 const mailURL = "https://sqs.us-east-1.amazonaws.com/000000000000/test-lambda7-high"
 

@@ -49,22 +49,28 @@ var swarm = []struct {
 // restart. What was sent comes at least once, never early, and in the end nothing is left.
 func TestSwarm(t *testing.T) {
 	t.Parallel()
+	var mu sync.Mutex // guards fired
 	fired := map[awsfake.Fault]int{}
+	t.Cleanup(func() {
+		for _, f := range swarm {
+			if fired[f.fault] == 0 {
+				t.Errorf("%q never struck", f.fault)
+			}
+		}
+	})
 	for seed := range uint64(50) {
 		t.Run(fmt.Sprint("seed", seed), func(t *testing.T) {
+			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
 				s := newSwarm(t, seed)
 				s.run()
+				mu.Lock()
+				defer mu.Unlock()
 				for _, f := range swarm {
 					fired[f.fault] += s.service.Faults.Fired(f.fault)
 				}
 			})
 		})
-	}
-	for _, f := range swarm {
-		if fired[f.fault] == 0 {
-			t.Errorf("%q never struck", f.fault)
-		}
 	}
 }
 

@@ -316,7 +316,7 @@ func (l *lane) refuse(m *types.Message, err error) {
 // its name, and so its queue, may be another lambda's by now.
 func (l *lane) isHome(m *types.Message, key laneKey) bool {
 	d, handle := l.driver, aws.ToString(m.ReceiptHandle)
-	name, err := d.queueName(key)
+	name, _, err := d.queueName(key)
 	switch {
 	case err == nil && name == l.name:
 		return true

@@ -82,13 +82,13 @@ func Queues(prefix string, l task.Lambda) []QueueSpec {
 
 func seconds(d time.Duration) int { return int(d / time.Second) }
 
-// queueName is the name of a lane's queue.
-func (d *Driver) queueName(key laneKey) (string, error) {
+// queueName is the name of a lane's queue, and what it is for.
+func (d *Driver) queueName(key laneKey) (name string, use task.Mode, err error) {
 	l, found := d.Lambda(key.lambda)
 	if !found || int(key.priority) >= len(l.Priorities) {
-		return "", fmt.Errorf("%w: no lambda with reference %08x and priority %d is known here", ErrNoQueue, key.lambda, key.priority)
+		return "", 0, fmt.Errorf("%w: no lambda with reference %08x and priority %d is known here", ErrNoQueue, key.lambda, key.priority)
 	}
-	return QueueName(d.Prefix, l.Name, l.Priorities[key.priority]), nil
+	return QueueName(d.Prefix, l.Name, l.Priorities[key.priority]), l.Mode, nil
 }
 
 // CheckLambda implements queue.Provisioner.

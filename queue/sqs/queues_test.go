@@ -168,9 +168,9 @@ func TestDeliveriesGoToTheDeadLetterQueue(t *testing.T) {
 	t.Parallel()
 	l := onElasticMQ(t)
 	d, _ := l.open(nil)
-	out := l.create(d, deliverLambda("out", 9))
+	lambda := l.create(d, deliverLambda("out", 9))
 	for i := range 2 {
-		if err := d.Deliver(t.Context(), deliveryOf(out, i, []byte{'0' + byte(i)}))[0]; err != nil {
+		if err := d.Deliver(t.Context(), deliveryOf(lambda, i, []byte{'0' + byte(i)}))[0]; err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -29,7 +29,8 @@ func (d *Driver) Receive(ctx context.Context, names []queue.Name, limit int, ahe
 	return got, err
 }
 
-// lanesOf are the queues of names, each once. Names of lambdas that are not known here have none.
+// lanesOf are the queues of names, each once. Names of lambdas that are not known here have none,
+// and those of lambdas in deliver mode neither: their messages are not ours to receive.
 func (d *Driver) lanesOf(names []queue.Name) []*lane {
 	lanes := make([]*lane, 0, len(names))
 next:
@@ -39,7 +40,7 @@ next:
 				continue next
 			}
 		}
-		if l, err := d.lane(keyOf(n)); err == nil {
+		if l, err := d.laneOf(keyOf(n), task.Managed); err == nil {
 			lanes = append(lanes, l)
 		}
 	}

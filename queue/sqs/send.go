@@ -145,7 +145,7 @@ func (d *Driver) Send(ctx context.Context, messages []queue.Message) []error {
 const taskBytesUsual = 256
 
 func (d *Driver) sendGroup(key laneKey, group []*outgoing, now task.Instant) {
-	l, err := d.lane(key)
+	l, err := d.laneOf(key, task.Managed)
 	if err != nil {
 		for _, o := range group {
 			o.settle(err)

@@ -14,6 +14,7 @@ package sqs
 import (
 	"cmp"
 	"context"
+	"fmt"
 	"log/slog"
 	"sync"
 	"sync/atomic"
@@ -191,6 +192,7 @@ type lane struct {
 	driver *Driver
 	key    laneKey
 	name   string // of the SQS queue
+	mode   task.Mode
 
 	sends      *batcher[*outgoing]
 	deliveries *batcher[*message]
@@ -200,6 +202,15 @@ type lane struct {
 	depths     depths
 }
 
+// laneOf is lane for one use of a queue: what a consumer outside reads is not for Kinesin's tasks, and the other way round.
+func (d *Driver) laneOf(key laneKey, use task.Mode) (*lane, error) {
+	l, err := d.lane(key)
+	if err == nil && l.mode != use {
+		return nil, fmt.Errorf("%w: %s is of a lambda in mode %s", ErrNoQueue, l.name, l.mode)
+	}
+	return l, err
+}
+
 // lane finds the lane of a lambda's priority. An error says that there is no such queue, as far as is known here.
 func (d *Driver) lane(key laneKey) (*lane, error) {
 	d.mu.Lock()
@@ -207,11 +218,11 @@ func (d *Driver) lane(key laneKey) (*lane, error) {
 	if l, found := d.lanes[key]; found {
 		return l, nil
 	}
-	name, err := d.queueName(key)
+	name, mode, err := d.queueName(key)
 	if err != nil {
 		return nil, err
 	}
-	l := &lane{driver: d, key: key, name: name}
+	l := &lane{driver: d, key: key, name: name, mode: mode}
 	l.sends = newBatcher(d, l.sendTasks, batchEntriesMax*d.PackTasksMax, sendsInFlightMax)
 	l.deliveries = newBatcher(d, l.sendDeliveries, batchEntriesMax, sendsInFlightMax)
 	l.deletes = newBatcher(d, l.deleteHandles, batchEntriesMax, deletesInFlightMax)
