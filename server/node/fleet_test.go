@@ -347,3 +347,25 @@ func TestARetryIsInTimeWhoeverOwnsThePartition(t *testing.T) {
 		}
 	})
 }
+
+// TestADeliveryIsInTimeWhoeverOwnsThePartition schedules what is due within moments at processes that do not fire it.
+func TestADeliveryIsInTimeWhoeverOwnsThePartition(t *testing.T) {
+	inTown(t, func(w *town) {
+		a, b := w.start(remote), w.start(remote)
+		a.lambda(4)
+		w.advance(10 * time.Second) // until both know of it, and of each other
+		var ids []string
+		for n := range 60 {
+			i := item(time.Duration(n) * 100 * time.Millisecond)
+			if n%2 == 0 {
+				i.Key = fmt.Sprint(n)
+			}
+			ids = append(ids, a.schedule(i)...)
+		}
+		w.advance(time.Minute)
+		w.wantDelivered(100*time.Millisecond, ids...)
+		if a.steps("send")+b.steps("send") != 60 {
+			t.Errorf("%d and %d sent", a.steps("send"), b.steps("send"))
+		}
+	})
+}
