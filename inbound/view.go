@@ -20,10 +20,11 @@ func (in *Inbound) view(t *task.Task) *kinesinv1.Task {
 		Traceparent: t.Traceparent,
 	}
 	switch {
-	case !isWaiting(t):
+	case t.State.IsRunning():
+		v.NextMicros = 0 // it follows its worker's lease, wherever the wake-up is
 	case t.State == task.Acquired:
 		v.NextMicros = int64(t.ClaimedAt.Add(task.AcquireTimeout))
-	default:
+	case isWaiting(t):
 		v.NextMicros = int64(t.Due)
 	}
 	if l := in.Catalog.ByRef(t.Partition.Lambda); l != nil {

@@ -306,17 +306,31 @@ func TestRowsOfAMemberThatLeavesAreTakenAtOnce(t *testing.T) {
 	})
 }
 
-func TestAKeyedRowThatIsStuckIsTakenWhenItWakes(t *testing.T) {
+// Rows of tasks with a key are judged in the same way, and outnumber the look-ahead here.
+func TestStuckRowsWithAKeyAreJudgedLikeOthers(t *testing.T) {
 	inOutbound(t, func(o *outbound) {
-		row := o.awake(high, 0, func(t *task.Task) {
-			t.Key, t.Seq, t.State, t.Worker, t.ClaimedAt = "k", 2, task.Acquired, "gone", t.Due
-			t.Wake = t.ClaimedAt.Add(task.AcquireTimeout)
-		})
-		o.set(func() { o.gone = []string{"gone"} })
+		o.look = 64
+		o.set(func() { o.here, o.gone = []string{"here"}, []string{"gone"} })
+		held := func(process string) task.Task {
+			return o.awake(high, 0, func(t *task.Task) { t.Key, t.Seq, t.State, t.Worker, t.ClaimedAt = "k", 2, task.Acquired, process, t.Due })
+		}
+		var left, kept []task.Task
+		for range 300 {
+			kept = append(kept, held("here"))
+		}
+		for range 10 {
+			left = append(left, held("gone"))
+		}
+		behind := o.awake(high, time.Second, func(t *task.Task) { t.Key = "k" })
 		o.start(self)
+		o.advance(20 * time.Second)
+		o.wantSent(0, 0, append(left, behind)...)
+		if n := len(o.sendings()); n != len(left)+1 {
+			t.Errorf("%d were sent of a process that lives", n-len(left)-1)
+		}
 		o.advance(time.Minute)
-		o.wantSent(0, task.AcquireTimeout, row)
-		if got := o.read(row.ID); got.State != task.Delivered || got.Worker != self {
+		o.wantSent(task.AcquireTimeout, task.AcquireTimeout+scheduler.WindowDefault/2, kept...)
+		if got := o.read(left[0].ID); got.State != task.Delivered || got.Worker != self {
 			t.Errorf("row %+v", got)
 		}
 	})

@@ -197,8 +197,8 @@ func (t Task) toQueue(now Instant) Task {
 }
 
 // acquire is allowed to anyone at any time: a process that was presumed gone may still send, so that
-// the task is sent twice, and never not at all. The key of a waiting row is its wake-up, so
-// it goes on without one.
+// the task is sent twice, and never not at all. The wake-up stays where it is, as the key of a waiting row does:
+// whoever owns the partition meets the row at its head until it is gone.
 func (t Task) acquire(e Event, now Instant) (Task, Effect, error) {
 	if e.Worker == "" {
 		return t, None, fmt.Errorf("%w: acquire by nobody", ErrNoEdge)
@@ -207,9 +207,6 @@ func (t Task) acquire(e Event, now Instant) (Task, Effect, error) {
 	t.Worker = e.Worker
 	t.ClaimedAt = now
 	t.Enqueues++
-	if !t.Wake.IsZero() {
-		t.Wake = now.Add(AcquireTimeout)
-	}
 	return t, Send, nil
 }
 

@@ -427,8 +427,9 @@ func TestDeliver(t *testing.T) {
 	p := newPath(t)
 	p.refuse(task.Event{Kind: task.Acquire}, task.ErrNoEdge)
 	p.refuse(task.Event{Kind: task.HandOver}, task.ErrNoEdge)
+	wake := p.Wake
 	p.apply(task.Event{Kind: task.Acquire, Worker: "p1"}, task.Acquired, task.Send)
-	if p.Worker != "p1" || p.ClaimedAt != p.now || p.Wake != p.now.Add(task.AcquireTimeout) {
+	if p.Worker != "p1" || p.ClaimedAt != p.now || p.Wake != wake {
 		t.Errorf("acquired: %+v", p.Task)
 	}
 	p.refuse(task.Event{Kind: task.Cancel}, task.ErrNoEdge)
@@ -442,15 +443,5 @@ func TestDeliver(t *testing.T) {
 	p.apply(task.Event{Kind: task.HandOver}, task.Delivered, task.None)
 	if p.Ended != p.now || p.Wake != 0 || p.ExpireAt != p.now.Add(policy.Retention) || p.Attempt != 0 {
 		t.Errorf("delivered: %+v", p.Task)
-	}
-}
-
-// The key of a waiting row is its wake-up.
-func TestAnAcquiredWaitingRowHasNoWakeUpOfItsOwn(t *testing.T) {
-	p := newPath(t)
-	p.Wake = 0
-	p.apply(task.Event{Kind: task.Acquire, Worker: "p1"}, task.Acquired, task.Send)
-	if p.Wake != 0 {
-		t.Errorf("it wakes at %v", p.Wake)
 	}
 }

@@ -127,9 +127,6 @@ func (r *rows) replace(t *task.Task) {
 		state: t.State, at: cmp.Or(t.Wake, t.Due), lambda: t.Partition.Lambda,
 		worker: t.Worker, attempt: t.Attempt, cancel: t.CancelRequested,
 	}
-	if t.State == task.Acquired { // its wake-up is for when it is never delivered
-		now.at = t.Due
-	}
 	r.live[t.ID] = now
 	r.count(t.ID, now, 1)
 }
