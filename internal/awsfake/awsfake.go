@@ -112,7 +112,7 @@ func stall(ctx context.Context, s *Service, call string) error {
 		return nil
 	}
 	if err := clock.Sleep(ctx, s.Clock, s.Faults.stallTime()); err != nil {
-		return ctx.Err() //nolint:nilerr // the SDK shows the context's error, never its cause
+		return ctx.Err() // the SDK shows the context's error, never its cause
 	}
 	return nil
 }

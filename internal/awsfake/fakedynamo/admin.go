@@ -129,7 +129,7 @@ func (t *table) describe() *types.TableDescription {
 		add(&x.schema)
 		projection := x.projection
 		d.GlobalSecondaryIndexes = append(d.GlobalSecondaryIndexes, types.GlobalSecondaryIndexDescription{
-			IndexName: aws.String(x.name), IndexStatus: types.IndexStatusActive, KeySchema: x.schema.describe(), Projection: &projection,
+			IndexName: aws.String(x.name), IndexStatus: types.IndexStatusActive, KeySchema: x.describe(), Projection: &projection,
 		})
 	}
 	return d

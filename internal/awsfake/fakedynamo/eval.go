@@ -108,7 +108,7 @@ func contains(in, what value) bool {
 }
 
 func sizeOf(v value) value {
-	n := 0
+	var n int
 	switch v := v.(type) {
 	case *types.AttributeValueMemberS:
 		n = len(v.Value)

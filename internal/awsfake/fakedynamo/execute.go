@@ -132,14 +132,11 @@ type execution struct {
 func (e *execution) parse() (err error) {
 	if e.statement, e.invalid = parseStatement(aws.ToString(e.request.Statement), e.request.Parameters); e.invalid != nil {
 		e.statement = &statement{}
-		if errors.Is(e.invalid, awsfake.ErrNotModelled) {
-			return e.invalid
-		}
-		return nil
+		return e.notModelled()
 	}
 	st := e.statement
 	if e.table, e.invalid = e.db.table(&st.table); e.invalid != nil {
-		return nil
+		return e.notModelled()
 	}
 	if st.verb != "select" {
 		if e.write, e.invalid = st.write(e.table, e.request.ReturnValuesOnConditionCheckFailure); e.invalid == nil {
@@ -152,6 +149,14 @@ func (e *execution) parse() (err error) {
 	}
 	if e.key, e.rest, e.invalid = e.table.key(st.where); e.invalid != nil {
 		return notModelled("SELECT without the whole key: %v", e.invalid)
+	}
+	return nil
+}
+
+// notModelled is what fails the whole call.
+func (e *execution) notModelled() error {
+	if errors.Is(e.invalid, awsfake.ErrNotModelled) {
+		return e.invalid
 	}
 	return nil
 }

@@ -168,8 +168,10 @@ func TestQueriesAsLocal(t *testing.T) {
 			}
 		}
 	}
-	p.query(dynamodb.QueryInput{KeyConditionExpression: aws.String("#h = :h"), FilterExpression: aws.String("q > :q"), Limit: aws.Int32(3),
-		ExpressionAttributeNames: map[string]string{"#h": "h"}, ExpressionAttributeValues: item{":h": text("a"), ":q": num("4")}})
+	p.query(dynamodb.QueryInput{
+		KeyConditionExpression: aws.String("#h = :h"), FilterExpression: aws.String("q > :q"), Limit: aws.Int32(3),
+		ExpressionAttributeNames: map[string]string{"#h": "h"}, ExpressionAttributeValues: item{":h": text("a"), ":q": num("4")},
+	})
 	p.query(dynamodb.QueryInput{KeyConditionExpression: aws.String("h = :h"), ProjectionExpression: aws.String("s, q"), ExpressionAttributeValues: item{":h": text("a")}})
 	p.query(dynamodb.QueryInput{KeyConditionExpression: aws.String("h = :h"), Select: types.SelectCount, ExpressionAttributeValues: item{":h": text("a")}})
 	p.query(dynamodb.QueryInput{KeyConditionExpression: aws.String("h = :h"), ExpressionAttributeValues: item{":h": text("none")}})

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"sort"
 	"strings"
@@ -174,9 +175,7 @@ type item = map[string]types.AttributeValue
 func key(h, s string) item { return item{"h": text(h), "s": text(s)} }
 
 func with(m item, more item) item {
-	for k, v := range more {
-		m[k] = v
-	}
+	maps.Copy(m, more)
 	return m
 }
 

@@ -332,10 +332,11 @@ func (p *parser) attribute() (string, error) {
 	switch {
 	case t.kind == nameToken && !p.partiQL:
 		p.used[t.text] = true
-		found := false
-		if name, found = p.names[t.text]; !found {
+		defined, found := p.names[t.text]
+		if !found {
 			return "", invalid("Invalid expression: An expression attribute name used in the document path is not defined; attribute name: %s", t.text)
 		}
+		name = defined
 	case t.kind == wordToken, t.kind == quotedToken && p.partiQL:
 	default:
 		p.tokens = append([]token{t}, p.tokens...)

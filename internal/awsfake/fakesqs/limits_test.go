@@ -183,8 +183,7 @@ func TestSilenceWhenTooManyAreInFlight(t *testing.T) {
 		s.send("a", "b", "c", "d", "e", "f", "g")
 		got := s.want("a", "b", "c", "d", "e")
 		_, err := s.ReceiveMessage(s.Context(), &sqs.ReceiveMessageInput{QueueUrl: s.url})
-		var over *types.OverLimit
-		if !errors.As(err, &over) {
+		if _, isOver := errors.AsType[*types.OverLimit](err); !isOver {
 			s.Errorf("short poll: %v, want OverLimit", err)
 		}
 		poll := s.poll(s.Context())
@@ -360,8 +359,7 @@ func TestLimits(t *testing.T) {
 		_, err = s.DeleteQueue(s.Context(), &sqs.DeleteQueueInput{QueueUrl: s.url})
 		s.must(err)
 		_, err = s.CreateQueue(s.Context(), &sqs.CreateQueueInput{QueueName: aws.String("q")})
-		var recently *types.QueueDeletedRecently
-		if !errors.As(err, &recently) {
+		if _, isRecent := errors.AsType[*types.QueueDeletedRecently](err); !isRecent {
 			s.Errorf("made again at once: %v", err)
 		}
 	})

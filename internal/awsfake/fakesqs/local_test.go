@@ -21,8 +21,10 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(awslocal.Main(m)) }
 
-// api is what both have.
+// api is what both have: messages and queues.
 type api interface {
+	queues
+
 	SendMessage(context.Context, *sqs.SendMessageInput, ...func(*sqs.Options)) (*sqs.SendMessageOutput, error)
 	SendMessageBatch(context.Context, *sqs.SendMessageBatchInput, ...func(*sqs.Options)) (*sqs.SendMessageBatchOutput, error)
 	ReceiveMessage(context.Context, *sqs.ReceiveMessageInput, ...func(*sqs.Options)) (*sqs.ReceiveMessageOutput, error)
@@ -30,6 +32,9 @@ type api interface {
 	DeleteMessageBatch(context.Context, *sqs.DeleteMessageBatchInput, ...func(*sqs.Options)) (*sqs.DeleteMessageBatchOutput, error)
 	ChangeMessageVisibility(context.Context, *sqs.ChangeMessageVisibilityInput, ...func(*sqs.Options)) (*sqs.ChangeMessageVisibilityOutput, error)
 	ChangeMessageVisibilityBatch(context.Context, *sqs.ChangeMessageVisibilityBatchInput, ...func(*sqs.Options)) (*sqs.ChangeMessageVisibilityBatchOutput, error)
+}
+
+type queues interface {
 	GetQueueUrl(context.Context, *sqs.GetQueueUrlInput, ...func(*sqs.Options)) (*sqs.GetQueueUrlOutput, error)
 	GetQueueAttributes(context.Context, *sqs.GetQueueAttributesInput, ...func(*sqs.Options)) (*sqs.GetQueueAttributesOutput, error)
 	SetQueueAttributes(context.Context, *sqs.SetQueueAttributesInput, ...func(*sqs.Options)) (*sqs.SetQueueAttributesOutput, error)
@@ -117,10 +122,10 @@ func (p *pair) create(name string, settings map[string]string) {
 	})
 }
 
-func (p *pair) send(queue string, in sqs.SendMessageInput) {
+func (p *pair) send(in sqs.SendMessageInput) {
 	p.Helper()
 	p.same("send "+fmt.Sprintf("%.30s", aws.ToString(in.MessageBody)), func(s *side) (string, error) {
-		in.QueueUrl = s.urls[queue]
+		in.QueueUrl = s.urls["q"]
 		out, err := s.SendMessage(p.Context(), &in)
 		if err != nil {
 			return "", err
@@ -129,11 +134,11 @@ func (p *pair) send(queue string, in sqs.SendMessageInput) {
 	})
 }
 
-func (p *pair) receive(queue string, visibility int32) {
+func (p *pair) receive(queue string) {
 	p.Helper()
 	p.same("receive", func(s *side) (string, error) {
 		out, err := s.ReceiveMessage(p.Context(), &sqs.ReceiveMessageInput{
-			QueueUrl: s.urls[queue], MaxNumberOfMessages: 10, VisibilityTimeout: visibility, MessageAttributeNames: []string{"All"},
+			QueueUrl: s.urls[queue], MaxNumberOfMessages: 10, MessageAttributeNames: []string{"All"},
 			MessageSystemAttributeNames: []types.MessageSystemAttributeName{types.MessageSystemAttributeNameApproximateReceiveCount, types.MessageSystemAttributeNameAWSTraceHeader},
 		})
 		if err != nil {
@@ -144,7 +149,7 @@ func (p *pair) receive(queue string, visibility int32) {
 			s.old[*m.Body], s.handles[*m.Body] = s.handles[*m.Body], m.ReceiptHandle
 			shown := fmt.Sprint(*m.Body, " ", *m.MD5OfBody, " ", m.Attributes)
 			for name, v := range m.MessageAttributes {
-				shown += fmt.Sprint(" ", name, "=", *v.DataType, aws.ToString(v.StringValue), v.BinaryValue)
+				shown += fmt.Sprintf(" %s=%s %q %x", name, *v.DataType, aws.ToString(v.StringValue), v.BinaryValue)
 			}
 			all = append(all, shown)
 		}
@@ -176,17 +181,19 @@ func TestMessagesAsLocal(t *testing.T) {
 	p.create("q", map[string]string{"VisibilityTimeout": "60"})
 	p.create("q", map[string]string{"VisibilityTimeout": "60"})
 	p.counts("q")
-	p.send("q", sqs.SendMessageInput{MessageBody: aws.String("plain")})
-	p.send("q", sqs.SendMessageInput{MessageBody: aws.String("with attributes ü"), MessageAttributes: map[string]types.MessageAttributeValue{"id": text("x-1")},
-		MessageSystemAttributes: map[string]types.MessageSystemAttributeValue{"AWSTraceHeader": {DataType: aws.String("String"), StringValue: aws.String("Root=1")}}})
-	p.send("q", sqs.SendMessageInput{MessageBody: aws.String("not UTF-8: \xff")})
-	p.send("q", sqs.SendMessageInput{MessageBody: aws.String("delayed"), DelaySeconds: 900})
+	p.send(sqs.SendMessageInput{MessageBody: aws.String("plain")})
+	p.send(sqs.SendMessageInput{
+		MessageBody: aws.String("with attributes ü"), MessageAttributes: map[string]types.MessageAttributeValue{"id": text("x-1")},
+		MessageSystemAttributes: map[string]types.MessageSystemAttributeValue{"AWSTraceHeader": {DataType: aws.String("String"), StringValue: aws.String("Root=1")}},
+	})
+	p.send(sqs.SendMessageInput{MessageBody: aws.String("not UTF-8: \xff")})
+	p.send(sqs.SendMessageInput{MessageBody: aws.String("delayed"), DelaySeconds: 900})
 	p.counts("q")
-	p.send("q", sqs.SendMessageInput{MessageBody: aws.String("control \x01")})
-	p.send("q", sqs.SendMessageInput{MessageBody: aws.String("late"), DelaySeconds: 901})
-	p.send("q", sqs.SendMessageInput{MessageBody: aws.String(strings.Repeat("x", 1<<20+1))})
-	p.receive("q", 0)
-	p.receive("q", 0)
+	p.send(sqs.SendMessageInput{MessageBody: aws.String("control \x01")})
+	p.send(sqs.SendMessageInput{MessageBody: aws.String("late"), DelaySeconds: 901})
+	p.send(sqs.SendMessageInput{MessageBody: aws.String(strings.Repeat("x", 1<<20+1))})
+	p.receive("q")
+	p.receive("q")
 	p.counts("q")
 	change := func(body string, old bool, seconds int32) {
 		t.Helper()
@@ -212,14 +219,14 @@ func TestMessagesAsLocal(t *testing.T) {
 	}
 	change("plain", false, 0)
 	p.counts("q")
-	p.receive("q", 0)
+	p.receive("q")
 	change("plain", false, 100)
-	p.receive("q", 0)
+	p.receive("q")
 	remove("plain", false)
 	p.counts("q")
 	change("with attributes ü", false, 0)
 	remove("with attributes ü", false) // visible again, not yet received
-	p.receive("q", 0)
+	p.receive("q")
 	p.counts("q")
 }
 
@@ -258,7 +265,7 @@ func TestBatchesAsLocal(t *testing.T) {
 	}
 	batch("q", many...)
 	batch("q", entry("a", strings.Repeat("x", 600<<10)), entry("b", strings.Repeat("x", 600<<10)))
-	p.receive("q", 0)
+	p.receive("q")
 	p.same("delete batch", func(s *side) (string, error) {
 		out, err := s.DeleteMessageBatch(t.Context(), &sqs.DeleteMessageBatchInput{QueueUrl: s.urls["q"], Entries: []types.DeleteMessageBatchRequestEntry{
 			{Id: aws.String("a"), ReceiptHandle: s.handles["one"]}, {Id: aws.String("b"), ReceiptHandle: s.handles["two"]},
@@ -277,7 +284,7 @@ func TestBatchesAsLocal(t *testing.T) {
 		}
 		return fmt.Sprint(len(out.Successful), len(out.Failed)), nil
 	})
-	p.receive("q", 0)
+	p.receive("q")
 }
 
 func TestQueuesAsLocal(t *testing.T) {
@@ -311,16 +318,16 @@ func TestQueuesAsLocal(t *testing.T) {
 		}})
 		return "", err
 	})
-	p.send("q", sqs.SendMessageInput{MessageBody: aws.String("poison")})
+	p.send(sqs.SendMessageInput{MessageBody: aws.String("poison")})
 	for range 3 {
-		p.receive("q", 0)
+		p.receive("q")
 		p.same("give back", func(s *side) (string, error) {
 			_, _ = s.ChangeMessageVisibility(t.Context(), &sqs.ChangeMessageVisibilityInput{QueueUrl: s.urls["q"], ReceiptHandle: s.handles["poison"]})
 			return "", nil
 		})
 	}
 	p.counts("dead")
-	p.receive("dead", 0)
+	p.receive("dead")
 	p.same("tags", func(s *side) (string, error) {
 		_, err := s.TagQueue(t.Context(), &sqs.TagQueueInput{QueueUrl: s.urls["q"], Tags: map[string]string{"a": "b"}})
 		if err != nil {
@@ -332,12 +339,12 @@ func TestQueuesAsLocal(t *testing.T) {
 		}
 		return fmt.Sprint(out.Tags), nil
 	})
-	p.send("q", sqs.SendMessageInput{MessageBody: aws.String("purged")})
+	p.send(sqs.SendMessageInput{MessageBody: aws.String("purged")})
 	p.same("purge", func(s *side) (string, error) {
 		_, err := s.PurgeQueue(t.Context(), &sqs.PurgeQueueInput{QueueUrl: s.urls["q"]})
 		return "", err
 	})
-	p.receive("q", 0)
+	p.receive("q")
 	p.same("list", func(s *side) (string, error) {
 		out, err := s.ListQueues(t.Context(), &sqs.ListQueuesInput{QueueNamePrefix: aws.String(p.prefix + "q")})
 		if err != nil {
@@ -349,5 +356,5 @@ func TestQueuesAsLocal(t *testing.T) {
 		_, err := s.DeleteQueue(t.Context(), &sqs.DeleteQueueInput{QueueUrl: s.urls["q"]})
 		return "", err
 	})
-	p.receive("q", 0)
+	p.receive("q")
 }

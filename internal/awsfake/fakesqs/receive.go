@@ -50,7 +50,7 @@ type poll struct {
 }
 
 func (s *SQS) newPoll(in *sqs.ReceiveMessageInput) (*poll, error) {
-	if err := awsfake.Only(in, "QueueUrl", "AttributeNames", "MaxNumberOfMessages", "MessageAttributeNames", "MessageSystemAttributeNames",
+	if err := awsfake.Only(in, "QueueUrl", "MaxNumberOfMessages", "MessageAttributeNames", "MessageSystemAttributeNames",
 		"VisibilityTimeout", "WaitTimeSeconds"); err != nil {
 		return nil, err
 	}
@@ -214,15 +214,11 @@ func (q *queue) bury(m *message, dead *queue) {
 
 // answer is what the caller gets of messages.
 func (p *poll) answer(taken []*message) *sqs.ReceiveMessageOutput {
-	system := slices.Clone(p.in.MessageSystemAttributeNames)
-	for _, name := range p.in.AttributeNames {
-		system = append(system, types.MessageSystemAttributeName(name))
-	}
 	out := &sqs.ReceiveMessageOutput{}
 	for _, m := range taken {
 		shown := types.Message{
 			MessageId: aws.String(m.id), ReceiptHandle: aws.String(m.handle), Body: aws.String(m.body), MD5OfBody: m.md5(),
-			Attributes: m.systemAttributes(system),
+			Attributes: m.systemAttributes(p.in.MessageSystemAttributeNames),
 		}
 		for name, v := range copyAttributes(m.attributes) {
 			if wanted(p.in.MessageAttributeNames, name) {
