@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/base64"
 	"errors"
+	"sort"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -102,15 +103,13 @@ func TestTextIsWhatXMLAllows(t *testing.T) {
 
 func TestPayloadsThatCannotBeDelivered(t *testing.T) {
 	inBubble(t, func(b *bubble) {
-		most := 0
-		for n := sqs.MessageBytesMaxDefault; b.driver.CheckPayload(bytes.Repeat([]byte("x"), n)) != nil; n-- {
-			most = n - 1
-		}
+		large := bytes.Repeat([]byte("x"), sqs.MessageBytesMaxDefault)
+		most := sort.Search(len(large), func(n int) bool { return b.driver.CheckPayload(large[:n]) != nil }) - 1
 		if most < sqs.MessageBytesMaxDefault-1024 {
 			b.Errorf("only %d bytes of text can be delivered", most)
 		}
 		lambda, _ := b.lambdas.get(out.Lambda)
-		fits, tooLarge := deliveryOf(lambda, 0, bytes.Repeat([]byte("x"), most)), deliveryOf(lambda, 1, bytes.Repeat([]byte("x"), most+1))
+		fits, tooLarge := deliveryOf(lambda, 0, large[:most]), deliveryOf(lambda, 1, large[:most+1])
 		fits[0].ID = strings.Repeat("i", 300)
 		binary := deliveryOf(lambda, 2, bytes.Repeat([]byte{0}, most))
 		results := b.deliver(fits[0], tooLarge[0], binary[0])
