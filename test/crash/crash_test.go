@@ -1,35 +1,27 @@
 package crash_test
 
 import (
-	"context"
 	"math/rand/v2"
 	"os"
 	"slices"
 	"strconv"
-	"sync"
 	"testing"
 	"time"
 
 	"github.com/kinesin-io/kinesin/sdk"
 	"github.com/kinesin-io/kinesin/test/checker"
 	"github.com/kinesin-io/kinesin/test/harness"
-	"github.com/kinesin-io/kinesin/test/job"
 )
 
 func TestMain(m *testing.M) { os.Exit(harness.Main(m)) }
 
 // What the load is.
 const (
-	killsDefault    = 3
-	callEvery       = 20 * time.Millisecond
-	tasksPerCallMax = 10 // 5 on average: 250 tasks/s
-	callsAtOnceMax  = 256
-	dueWithin       = 3 * time.Second
-	runsFor         = 40 // milliseconds at most
-	upAtLeast       = 300 * time.Millisecond
-	upAtMost        = 1500 * time.Millisecond
-	settleMax       = 90 * time.Second
-	firstStartMax   = time.Second
+	killsDefault  = 3
+	upAtLeast     = 300 * time.Millisecond
+	upAtMost      = 1500 * time.Millisecond
+	settleMax     = 90 * time.Second
+	firstStartMax = time.Second
 
 	// A worker may start what it held when the server died; that is no start after the restart.
 	heldMax = 25 * time.Millisecond
@@ -53,9 +45,9 @@ func TestKilledServerLosesNothing(t *testing.T) {
 	for range 2 {
 		harness.StartWorker(t, harness.WorkerOptions{Server: s, Lambda: "crash", Slots: 20, Lease: 15 * time.Second, History: h})
 	}
-	l := newLoad(t, c, h)
+	l := harness.StartLoad(t, c, harness.LoadOptions{CallEvery: 20 * time.Millisecond, TasksPerCallMax: 9}) // 250 tasks/s
 	restarts := killLoop(t, s, h, kills)
-	acked := l.stop()
+	acked := l.Stop()
 	infos := c.Settle(settleMax, acked)
 	h.Check(bounds)
 	report(t, h, kills, restarts, infos)
@@ -137,92 +129,4 @@ func lateness(t *testing.T, infos []sdk.TaskInfo) {
 	harness.Figure(t, "crash_lateness_max", late[len(late)-1])
 	over, _ := slices.BinarySearch(late, 5*time.Second)
 	harness.Figure(t, "crash_later_than_5s", len(late)-over)
-}
-
-// load schedules tasks until it is stopped.
-type load struct {
-	client  *harness.Client
-	history *harness.History
-	random  *rand.Rand // owned by run
-	end     context.CancelFunc
-	all     sync.WaitGroup
-	slots   chan struct{}
-
-	mu    sync.Mutex
-	acked []harness.Task
-}
-
-func newLoad(t *testing.T, c *harness.Client, h *harness.History) *load {
-	t.Helper()
-	seed := rand.Uint64()
-	t.Logf("load seed %d", seed)
-	ctx, cancel := context.WithCancel(t.Context())
-	l := &load{
-		client: c, history: h, end: cancel, slots: make(chan struct{}, callsAtOnceMax),
-		random: rand.New(rand.NewPCG(seed, 0)),
-	}
-	l.all.Go(func() { l.run(ctx) })
-	return l
-}
-
-func (l *load) run(ctx context.Context) {
-	tick := time.NewTicker(callEvery)
-	defer tick.Stop()
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case <-tick.C:
-		}
-		wanted := make([]harness.Wanted, 1+l.random.IntN(tasksPerCallMax-1))
-		for i := range wanted {
-			wanted[i] = l.wanted()
-		}
-		cancelled := l.random.IntN(20) == 0
-		select {
-		case l.slots <- struct{}{}:
-			l.all.Go(func() { l.call(wanted, cancelled) })
-		default: // the server is away; those who wait are enough
-		}
-	}
-}
-
-// wanted is a random task: mostly one that succeeds, some that fail first.
-func (l *load) wanted() harness.Wanted {
-	w := harness.Wanted{Job: job.Job{Millis: l.random.Int64N(runsFor)}}
-	if l.random.IntN(10) == 0 {
-		w.Job.Do, w.Job.Times = job.Failing, 1
-	}
-	if l.random.IntN(10) == 0 {
-		w.Options = append(w.Options, sdk.Key(strconv.FormatUint(l.random.Uint64(), 36)))
-	}
-	if l.random.IntN(4) == 0 {
-		w.Options = append(w.Options, sdk.Priority([]string{"high", "low"}[l.random.IntN(2)]))
-	}
-	w.Options = append(w.Options, sdk.In(time.Duration(l.random.Int64N(int64(dueWithin)))))
-	return w
-}
-
-func (l *load) call(wanted []harness.Wanted, cancelled bool) {
-	defer func() { <-l.slots }()
-	ctx, cancel := context.WithTimeout(context.Background(), settleMax)
-	defer cancel()
-	tasks, err := l.client.Try(ctx, wanted...)
-	l.mu.Lock()
-	l.acked = append(l.acked, tasks...)
-	l.mu.Unlock()
-	if err != nil || !cancelled {
-		return
-	}
-	l.history.Add(checker.Event{Kind: checker.Cancelling, Task: string(tasks[0].ID)})
-	if outcome, err := l.client.Cancel(ctx, tasks[0].ID); err == nil && outcome == sdk.CancelDone {
-		l.history.Add(checker.Event{Kind: checker.Cancelled, Task: string(tasks[0].ID)})
-	}
-}
-
-// stop ends the load, waits for the calls in hand and returns what was acknowledged.
-func (l *load) stop() []harness.Task {
-	l.end()
-	l.all.Wait()
-	return l.acked
 }

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -24,24 +23,35 @@ type Client struct {
 	tb      testing.TB
 	lambda  string
 	history *History
-	nonces  atomic.Int64
+	options []sdk.ClientOption
 }
 
 // NewClient returns a client and creates its lambda.
 func NewClient(tb testing.TB, s *Server, h *History, l sdk.LambdaInfo, opts ...sdk.ClientOption) *Client {
+	tb.Helper()
+	c := connect(tb, s, h, l.Name, opts)
+	ctx, cancel := c.within()
+	defer cancel()
+	if _, _, err := c.CreateLambda(ctx, l); err != nil {
+		tb.Fatal(err)
+	}
+	return c
+}
+
+func connect(tb testing.TB, s *Server, h *History, lambda string, opts []sdk.ClientOption) *Client {
 	tb.Helper()
 	k, err := sdk.NewClient(s.URL, opts...)
 	if err != nil {
 		tb.Fatal(err)
 	}
 	tb.Cleanup(k.Close)
-	c := &Client{Client: k, tb: tb, lambda: l.Name, history: h}
-	ctx, cancel := c.within()
-	defer cancel()
-	if _, _, err := k.CreateLambda(ctx, l); err != nil {
-		tb.Fatal(err)
-	}
-	return c
+	return &Client{Client: k, tb: tb, lambda: lambda, history: h, options: opts}
+}
+
+// At is a client of another server over the same store, for the same lambda.
+func (c *Client) At(s *Server) *Client {
+	c.tb.Helper()
+	return connect(c.tb, s, c.history, c.lambda, c.options)
 }
 
 func (c *Client) within() (context.Context, context.CancelFunc) {
@@ -69,7 +79,7 @@ func (c *Client) Try(ctx context.Context, wanted ...Wanted) ([]Task, error) {
 	items := make([]sdk.Item, len(wanted))
 	for i := range wanted {
 		j := &wanted[i].Job
-		j.Nonce = fmt.Sprintf("%s-%d", c.lambda, c.nonces.Add(1))
+		j.Nonce = fmt.Sprintf("%s-%d", c.lambda, c.history.nonces.Add(1))
 		items[i] = sdk.Item{Lambda: c.lambda, Payload: j.Payload()}
 		for _, o := range wanted[i].Options {
 			o(&items[i])

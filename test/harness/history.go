@@ -5,6 +5,7 @@ import (
 	"os"
 	"path/filepath"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -20,6 +21,8 @@ type History struct {
 	tb   testing.TB
 	path string
 	file *os.File
+
+	nonces atomic.Int64 // of what clients ask for, so that no two are the same
 
 	mu     sync.Mutex
 	offset int64

@@ -142,6 +142,14 @@ func (s *Supervised) Deaths() int {
 	return len(s.workers) - 1
 }
 
+// Kill kills the process that runs.
+func (s *Supervised) Kill() {
+	s.mu.Lock()
+	w := s.workers[len(s.workers)-1]
+	s.mu.Unlock()
+	w.Crash()
+}
+
 func (s *Supervised) stop() {
 	s.mu.Lock()
 	s.stopped = true
