@@ -31,11 +31,12 @@ var (
 	// testKit is what the tests of every package may import.
 	testKit = slices.Concat(drivers, []string{"task", "store", "queue", "store/storetest", "queue/queuetest", "partition/partitiontest", "internal/*"})
 
-	// serverSide is what never gets into the binary of a worker.
-	serverSide = []string{
+	// noServer is what never gets into the binary of who schedules, and serverSide what never gets into that of a worker.
+	noServer = []string{
 		"inbound", "inbound/*", "scheduler", "dispatcher", "hsc", "catalog", "lease", "partition", "server", "store", "store/*", "queue", "queue/*",
-		"github.com/cockroachdb", "github.com/aws", "k8s.io",
+		"github.com/cockroachdb", "k8s.io",
 	}
+	serverSide = append(slices.Clip(noServer), "github.com/aws")
 
 	// testOnly is what never gets into the binary that users run.
 	testOnly = []string{"internal/awslocal", "internal/awsfake", "internal/awsfake/*", "github.com/Shopify"}
@@ -88,6 +89,10 @@ var table = []row{
 
 	{name: "sdk", may: slices.Concat(wire, []string{"task", "controller", "internal/clock"}), tests: []string{"sdk/sdktest", "server"}, never: serverSide},
 	{
+		name: "sdk/sqsinbound", may: slices.Concat(wire, []string{"task", "sdk", "internal/clock", "internal/gather", "internal/sqssend"}),
+		tests: []string{"sdk/sdktest", "server/node", "partition", "inbound/buffer/sqsbuffer", "queue/sqs"}, never: noServer,
+	},
+	{
 		name: "sdk/sdktest", may: slices.Concat(seams, wire, []string{"store/mem", "queue/mem", "controller", "sdk", "server/node", "internal/inproc"}),
 		never: []string{"store/pebble", "github.com/cockroachdb", "github.com/aws"}, // keeps users' tests quick to build
 	},
@@ -122,7 +127,7 @@ var planned []string
 var reserved = map[string][]string{
 	"github.com/cockroachdb": {"store/pebble"},
 	"github.com/spf13":       {"cmd/kinesin/cli"},
-	"github.com/aws":         {"store/dynamo", "queue/sqs", "inbound/buffer/sqsbuffer", "internal/sqssend", "internal/awsclient", "internal/awslocal", "internal/awsfake", "internal/awsfake/fakedynamo", "internal/awsfake/fakesqs", "test/aws", "test/cost", "test/cmd/benchaws"},
+	"github.com/aws":         {"store/dynamo", "queue/sqs", "inbound/buffer/sqsbuffer", "internal/sqssend", "sdk/sqsinbound", "internal/awsclient", "internal/awslocal", "internal/awsfake", "internal/awsfake/fakedynamo", "internal/awsfake/fakesqs", "test/aws", "test/cost", "test/cmd/benchaws"},
 	"github.com/Shopify":     {"internal/awslocal"},
 	"k8s.io":                 {},
 }

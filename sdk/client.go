@@ -33,6 +33,7 @@ type Client struct {
 type Backend struct {
 	Tasks   kinesinv1connect.TaskServiceClient
 	Lambdas kinesinv1connect.LambdaServiceClient
+	Inbound kinesinv1connect.InboundServiceClient
 	Workers controller.Backend
 }
 
@@ -86,6 +87,7 @@ func NewClient(server string, opts ...ClientOption) (*Client, error) {
 	c := NewClientOver(Backend{
 		Tasks:   newWireTasks(h, base),
 		Lambdas: kinesinv1connect.NewLambdaServiceClient(h.calls, base, api.ClientOptions()...),
+		Inbound: kinesinv1connect.NewInboundServiceClient(h.calls, base, api.ClientOptions()...),
 		Workers: newWireBackend(h, base, cfg),
 	}, opts...)
 	c.close = h.closeIdle

@@ -54,13 +54,22 @@ func (l Lambda[T]) Decode(payload []byte) (T, error) {
 	return args, nil
 }
 
+// Scheduler takes tasks: a Client, which calls a server, or a client of package sqsinbound, which puts them
+// straight into the inbound queue.
+type Scheduler interface {
+	Schedule(ctx context.Context, item Item) (Result, error)
+	ScheduleMany(ctx context.Context, items []Item) ([]Result, error)
+}
+
+var _ Scheduler = (*Client)(nil)
+
 // Schedule schedules one task. When it returns without an error the task is durable.
-func (l Lambda[T]) Schedule(ctx context.Context, c *Client, args T, opts ...Option) (ID, error) {
+func (l Lambda[T]) Schedule(ctx context.Context, s Scheduler, args T, opts ...Option) (ID, error) {
 	item, err := l.Item(args, opts...)
 	if err != nil {
 		return "", err
 	}
-	r, err := c.Schedule(ctx, item)
+	r, err := s.Schedule(ctx, item)
 	return r.ID, err
 }
 
@@ -72,7 +81,7 @@ type Call[T any] struct {
 
 // ScheduleMany schedules any number of tasks and answers for each, in order. The
 // error is nil when all are durable; otherwise it wraps the first one's error.
-func (l Lambda[T]) ScheduleMany(ctx context.Context, c *Client, calls []Call[T]) ([]Result, error) {
+func (l Lambda[T]) ScheduleMany(ctx context.Context, s Scheduler, calls []Call[T]) ([]Result, error) {
 	items := make([]Item, len(calls))
 	for i, call := range calls {
 		item, err := l.Item(call.Args, call.Options...)
@@ -81,7 +90,7 @@ func (l Lambda[T]) ScheduleMany(ctx context.Context, c *Client, calls []Call[T])
 		}
 		items[i] = item
 	}
-	return c.ScheduleMany(ctx, items)
+	return s.ScheduleMany(ctx, items)
 }
 
 // Ensure creates the lambda if it does not exist, with these settings; one that exists is left as it is.

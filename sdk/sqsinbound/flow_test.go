@@ -1,0 +1,205 @@
+package sqsinbound_test
+
+import (
+	"context"
+	"encoding/base64"
+	"fmt"
+	"log/slog"
+	"net/http/httptest"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	awssqs "github.com/aws/aws-sdk-go-v2/service/sqs"
+
+	"github.com/kinesin-io/kinesin/api"
+	"github.com/kinesin-io/kinesin/inbound/buffer/sqsbuffer"
+	"github.com/kinesin-io/kinesin/internal/awslocal"
+	"github.com/kinesin-io/kinesin/internal/clock"
+	"github.com/kinesin-io/kinesin/partition"
+	queuemem "github.com/kinesin-io/kinesin/queue/mem"
+	"github.com/kinesin-io/kinesin/queue/sqs"
+	"github.com/kinesin-io/kinesin/sdk"
+	"github.com/kinesin-io/kinesin/sdk/sqsinbound"
+	"github.com/kinesin-io/kinesin/server/node"
+	storemem "github.com/kinesin-io/kinesin/store/mem"
+)
+
+// serve runs a server with an inbound buffer on ElasticMQ, and returns a client of it.
+func serve(t *testing.T, queues *awssqs.Client, prefix string) *sdk.Client {
+	t.Helper()
+	if _, err := sqs.Create(t.Context(), queues, sqsbuffer.Queues(prefix)); err != nil {
+		t.Fatal(err)
+	}
+	n, err := node.New(t.Context(), node.Config{
+		Store: storemem.New(), Queue: queuemem.New(clock.Real(), queuemem.Config{DepthMax: 100_000}), Membership: partition.Static("test"),
+		Clock: clock.Real(), Log: slog.New(slog.NewTextHandler(t.Output(), nil)),
+		Buffer:      sqsbuffer.New(queues, sqsbuffer.Config{Prefix: prefix, Clock: clock.Real()}),
+		InboundRate: -1, Near: time.Second,
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, stop := context.WithCancel(context.WithoutCancel(t.Context()))
+	done := make(chan error, 1)
+	go func() { done <- n.Run(ctx) }()
+	// With HTTP/2, which workers need.
+	s := httptest.NewUnstartedServer(nil)
+	s.Config = api.NewServer(n.Handler())
+	s.Start()
+	client, err := sdk.NewClient(s.URL)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		client.Close()
+		stop()
+		if err := <-done; err != nil {
+			t.Error(err)
+		}
+		s.CloseClientConnections()
+		s.Close()
+		if err := n.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return client
+}
+
+// From the queue to the end of the task, through real SQS calls: some tasks that nobody ever told a server about, and some that
+// the server put into its buffer itself.
+func TestFlow(t *testing.T) {
+	t.Parallel()
+	endpoints := awslocal.Start(t)
+	queues, prefix := awssqs.NewFromConfig(endpoints.Config(t)), endpoints.Prefix(t)
+	server := serve(t, queues, prefix)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	greet := sdk.NewLambda[int]("greet")
+	if err := greet.Ensure(ctx, server, sdk.LambdaInfo{}); err != nil {
+		t.Fatal(err)
+	}
+	key, err := server.InboundKey(ctx)
+	if err != nil {
+		t.Fatal(err)
+	}
+	direct, err := sqsinbound.New(queues, prefix, key)
+	if err != nil {
+		t.Fatal(err)
+	}
+
+	var mu sync.Mutex
+	var greeted []int
+	worker := sdk.NewWorker(server, sdk.Slots(50))
+	greet.Handle(worker, func(_ context.Context, t *sdk.Task[int]) error {
+		mu.Lock()
+		defer mu.Unlock()
+		greeted = append(greeted, t.Args)
+		return nil
+	})
+	working, stopWorking := context.WithCancel(ctx)
+	worked := make(chan error, 1)
+	go func() { worked <- worker.Run(working) }()
+
+	const each = 300
+	var ids []sdk.ID
+	var calls []sdk.Call[int]
+	for n := range each {
+		calls = append(calls, sdk.Call[int]{Args: n, Options: []sdk.Option{sdk.In(time.Duration(n) * time.Millisecond)}})
+	}
+	results, err := greet.ScheduleMany(ctx, direct, calls)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, r := range results {
+		ids = append(ids, r.ID)
+	}
+	later := make([]sdk.Call[int], each)
+	for n := range later {
+		later[n] = sdk.Call[int]{Args: each + n, Options: []sdk.Option{sdk.In(3 * time.Second)}}
+	}
+	if results, err = greet.ScheduleMany(ctx, server, later); err != nil {
+		t.Fatal(err)
+	}
+	for _, r := range results {
+		ids = append(ids, r.ID)
+	}
+	cancelled, err := greet.Schedule(ctx, direct, -1, sdk.In(time.Hour))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if r, err := server.Cancel(ctx, cancelled); err != nil || r != "cancelled" {
+		t.Errorf("%v, %v", r, err)
+	}
+	ids = append(ids, cancelled)
+
+	known, err := server.Wait(ctx, ids...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i, r := range known {
+		want := sdk.StateSuccess
+		if i == len(known)-1 {
+			want = sdk.StateCancelled
+		}
+		if r.Err != nil || r.Task.State != want || r.Task.ID != ids[i] || r.Task.Attempt > 1 || want == sdk.StateSuccess && r.Task.Lateness() < 0 {
+			t.Fatalf("task %d: %+v, %v", i, r.Task, r.Err)
+		}
+	}
+	slices.Sort(greeted)
+	for n := range 2 * each {
+		if len(greeted) != 2*each || greeted[n] != n {
+			t.Fatalf("%d greeted: %v", len(greeted), greeted)
+		}
+	}
+	stopWorking()
+	if err := <-worked; err != nil {
+		t.Error(err)
+	}
+	if err := direct.Close(ctx); err != nil {
+		t.Error(err)
+	}
+	rejected, err := server.ListRejected(ctx)
+	if err != nil || len(rejected) != 0 {
+		t.Errorf("%v, %v", rejected, err)
+	}
+}
+
+func TestAClientWithAnotherKeyIsSetAside(t *testing.T) {
+	t.Parallel()
+	endpoints := awslocal.Start(t)
+	queues, prefix := awssqs.NewFromConfig(endpoints.Config(t)), endpoints.Prefix(t)
+	server := serve(t, queues, prefix)
+	stranger, err := sqsinbound.New(queues, prefix, base64.RawURLEncoding.EncodeToString(make([]byte, 32)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	id, err := mail.Schedule(t.Context(), stranger, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	for {
+		rejected, err := server.ListRejected(ctx)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if len(rejected) == 1 {
+			if r := rejected[0]; r.Reason != "not_ours" {
+				t.Errorf("%+v", r)
+			}
+			break
+		}
+		if err := clock.Sleep(ctx, clock.Real(), 20*time.Millisecond); err != nil {
+			t.Fatal(fmt.Errorf("nothing is set aside: %w", err))
+		}
+	}
+	if _, err := server.Get(ctx, id); err == nil {
+		t.Error("its id is known")
+	}
+	if err := stranger.Close(ctx); err != nil {
+		t.Error(err)
+	}
+}

@@ -1,0 +1,84 @@
+package sqsinbound
+
+import (
+	"strings"
+	"time"
+	"unicode"
+	"unicode/utf8"
+
+	"github.com/kinesin-io/kinesin/api"
+	"github.com/kinesin-io/kinesin/api/envelope"
+	"github.com/kinesin-io/kinesin/api/kinesinv1"
+	"github.com/kinesin-io/kinesin/sdk"
+	"github.com/kinesin-io/kinesin/task"
+)
+
+const (
+	collectionBytesMax = 128                        // as the server has it
+	horizonMax         = 100 * 365 * 24 * time.Hour // far beyond any server's, and within what an id can say
+)
+
+// admit checks an item as far as it can be known here and issues its id.
+func (c *Client) admit(item *sdk.Item) (*kinesinv1.BufferedTask, task.Instant, error) {
+	now := c.clock.Now()
+	if item.Key != "" {
+		return nil, 0, api.Errorf(kinesinv1.Reason_REASON_UNSUPPORTED,
+			"key %q: only the store can say whether a key is taken, so schedule a task with a key through an sdk.Client", item.Key)
+	}
+	due, err := dueOf(item, now)
+	if err != nil {
+		return nil, 0, err
+	}
+	if err := check(item); err != nil {
+		return nil, 0, err
+	}
+	id, err := c.sealer.Seal(task.InboundToken{
+		ID: task.NewID(now, c.clock.Uint64(), c.clock.Uint64()), Due: due, Lambda: item.Lambda, Priority: item.Priority,
+	})
+	if err != nil {
+		return nil, 0, invalid("%v", err)
+	}
+	t := &kinesinv1.BufferedTask{Id: id, AcceptedMicros: int64(now), Item: &kinesinv1.ScheduleItem{
+		Lambda: item.Lambda, Priority: item.Priority, Collection: item.Collection, Payload: item.Payload,
+		MaxAttempts: uint32(item.MaxAttempts), TimeoutMicros: item.Timeout.Microseconds(),
+		BackoffMinMicros: item.BackoffMin.Microseconds(), BackoffMaxMicros: item.BackoffMax.Microseconds(),
+	}}
+	if !envelope.Fits(t, c.messageBytesMax) {
+		return nil, 0, api.Errorf(kinesinv1.Reason_REASON_TOO_LARGE,
+			"payload of %d bytes: a message of %d bytes has room for about three quarters of that; schedule it through an sdk.Client, or see WithMessageBytesMax",
+			len(item.Payload), c.messageBytesMax)
+	}
+	return t, due, nil
+}
+
+// dueOf is when a task starts, in whole milliseconds, by this machine's clock. The past means now.
+func dueOf(item *sdk.Item, now task.Instant) (task.Instant, error) {
+	due := now.Add(max(item.In, 0))
+	if !item.At.IsZero() {
+		due = task.InstantOf(item.At)
+	}
+	switch {
+	case item.In > horizonMax || due > now.Add(horizonMax):
+		return 0, invalid("due time is too far ahead")
+	case due <= now:
+		return task.FromMillis(now.Millis()), nil // rounding down cannot make it early: it is due already
+	}
+	return due.CeilMillis(), nil
+}
+
+// check refuses what every server would. The names are the sealer's to check.
+func check(item *sdk.Item) error {
+	if n := len(item.Collection); n > collectionBytesMax || !utf8.ValidString(item.Collection) || strings.ContainsFunc(item.Collection, unicode.IsControl) {
+		return invalid("collection of %d bytes: want at most %d bytes of UTF-8 text without control characters", n, collectionBytesMax)
+	}
+	if item.MaxAttempts < 0 || item.MaxAttempts > task.AttemptsMax {
+		return invalid("max attempts %d: want 1 to %d", item.MaxAttempts, task.AttemptsMax)
+	}
+	o := task.Overrides{
+		MaxAttempts: uint32(item.MaxAttempts), Timeout: item.Timeout, BackoffMin: item.BackoffMin, BackoffMax: item.BackoffMax,
+	}
+	if err := o.Validate(); err != nil {
+		return invalid("%v", err)
+	}
+	return nil
+}

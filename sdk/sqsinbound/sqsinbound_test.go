@@ -1,0 +1,380 @@
+package sqsinbound_test
+
+import (
+	"context"
+	"encoding/base64"
+	"errors"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	awssqs "github.com/aws/aws-sdk-go-v2/service/sqs"
+	"go.uber.org/goleak"
+
+	"github.com/kinesin-io/kinesin/api/envelope"
+	"github.com/kinesin-io/kinesin/api/kinesinv1"
+	"github.com/kinesin-io/kinesin/internal/awsfake"
+	"github.com/kinesin-io/kinesin/internal/awsfake/fakesqs"
+	"github.com/kinesin-io/kinesin/internal/awslocal"
+	"github.com/kinesin-io/kinesin/internal/clock"
+	"github.com/kinesin-io/kinesin/sdk"
+	"github.com/kinesin-io/kinesin/sdk/sqsinbound"
+	"github.com/kinesin-io/kinesin/task"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(awslocal.Main(m)) }
+
+const start = task.Instant(1_700_000_000_123_456)
+
+var (
+	rawKey = task.InboundKey([]byte(strings.Repeat("s", task.TokenKeyBytes)))
+	key    = base64.RawURLEncoding.EncodeToString(rawKey)
+	mail   = sdk.NewLambda[map[string]int]("mail", sdk.MaxAttempts(3))
+)
+
+// fixture is a client on a stand-in for SQS, in virtual time.
+type fixture struct {
+	*sqsinbound.Client
+
+	t    *testing.T
+	time *clock.Virtual
+	sqs  *fakesqs.SQS
+	url  string
+	seal *task.InboundSealer
+}
+
+func run(t *testing.T, opts []sqsinbound.Option, test func(f *fixture)) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		v := clock.NewVirtual(start, 1)
+		v.Settle(synctest.Wait)
+		f := &fixture{t: t, time: v, sqs: fakesqs.New(fakesqs.Config{Clock: v.Process(0)}), seal: task.NewInboundSealer(rawKey)}
+		name := "prod-inbound"
+		out, err := f.sqs.CreateQueue(t.Context(), &awssqs.CreateQueueInput{QueueName: &name})
+		if err != nil {
+			t.Fatal(err)
+		}
+		f.url = *out.QueueUrl
+		if f.Client, err = sqsinbound.New(f.sqs, "prod", key, append([]sqsinbound.Option{sqsinbound.WithClock(v.Process(0))}, opts...)...); err != nil {
+			t.Fatal(err)
+		}
+		test(f)
+		f.during(time.Minute, func() {
+			if err := f.Close(t.Context()); err != nil {
+				t.Error(err)
+			}
+		})
+	})
+}
+
+// during runs call beside the moving clock.
+func (f *fixture) during(d time.Duration, call func()) {
+	f.t.Helper()
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		call()
+	}()
+	synctest.Wait()
+	f.time.Advance(d)
+	synctest.Wait()
+	select {
+	case <-done:
+	default:
+		f.t.Fatalf("not done after %v", d)
+	}
+}
+
+// messages receives all that is in the queue, opened.
+func (f *fixture) messages() (all []*kinesinv1.Envelope) {
+	f.t.Helper()
+	for {
+		out, err := f.sqs.ReceiveMessage(f.t.Context(), &awssqs.ReceiveMessageInput{QueueUrl: &f.url, MaxNumberOfMessages: 10})
+		if err != nil {
+			f.t.Fatal(err)
+		}
+		if len(out.Messages) == 0 {
+			return all
+		}
+		for _, m := range out.Messages {
+			e, err := envelope.Open(f.seal, *m.Body)
+			if err != nil {
+				f.t.Fatal(err)
+			}
+			all = append(all, e)
+		}
+	}
+}
+
+func (f *fixture) tasks() (all []*kinesinv1.BufferedTask) {
+	f.t.Helper()
+	for _, e := range f.messages() {
+		all = append(all, e.Tasks...)
+	}
+	return all
+}
+
+func TestATypedTaskIsInTheQueue(t *testing.T) {
+	run(t, nil, func(f *fixture) {
+		for _, c := range []struct {
+			opts  []sdk.Option
+			due   task.Instant
+			moves bool // with now
+		}{
+			{nil, start - 456, true},
+			{[]sdk.Option{sdk.In(-time.Hour)}, start - 456, true},
+			{[]sdk.Option{sdk.In(time.Hour)}, start.Add(time.Hour) + 544, true}, // never early
+			{[]sdk.Option{sdk.At(start.Add(-time.Hour).Time())}, start - 456, true},
+			{[]sdk.Option{sdk.At(start.Add(time.Minute).Time().Add(time.Nanosecond))}, start.Add(time.Minute) + 544, false},
+		} {
+			var id sdk.ID
+			opts := append(c.opts, sdk.Priority("high"), sdk.Collection("c"), sdk.Timeout(time.Minute), sdk.Backoff(time.Second, time.Minute))
+			now := task.Instant(0)
+			f.during(sqsinbound.LingerDefault, func() {
+				now = f.time.Now()
+				var err error
+				if id, err = mail.Schedule(f.t.Context(), f, map[string]int{"user": 42}, opts...); err != nil {
+					t.Error(err)
+				}
+			})
+			all := f.tasks()
+			if len(all) != 1 || all[0].Id != string(id) || all[0].AcceptedMicros != int64(now) {
+				t.Fatalf("%v", all)
+			}
+			item, shift := all[0].Item, task.Instant(0)
+			if c.moves {
+				shift = now - start
+			}
+			token, err := f.seal.Open(all[0].Id)
+			if want := c.due + shift; err != nil || token.Lambda != "mail" || token.Priority != "high" || token.Due != want || token.ID.IsDerived() {
+				t.Errorf("%+v, %v; want due %d", token, err, want)
+			}
+			if item.Lambda != "mail" || item.Priority != "high" || item.Collection != "c" || item.MaxAttempts != 3 || string(item.Payload) != `{"user":42}` ||
+				item.TimeoutMicros != 60_000_000 || item.BackoffMinMicros != 1_000_000 || item.BackoffMaxMicros != 60_000_000 || item.DueMicros+item.DelayMicros != 0 {
+				t.Errorf("%v", item)
+			}
+		}
+	})
+}
+
+func TestWhatNoServerWouldTakeIsRefused(t *testing.T) {
+	run(t, nil, func(f *fixture) {
+		for name, c := range map[string]struct {
+			item sdk.Item
+			want error
+			say  string
+		}{
+			"no lambda":     {sdk.Item{}, sdk.ErrInvalid, "1 to 64 characters"},
+			"lambda":        {sdk.Item{Lambda: "a b"}, sdk.ErrInvalid, "lambda name"},
+			"priority":      {sdk.Item{Lambda: "mail", Priority: "ä"}, sdk.ErrInvalid, "priority name"},
+			"key":           {sdk.Item{Lambda: "mail", Key: "k"}, sdk.ErrUnsupported, "sdk.Client"},
+			"collection":    {sdk.Item{Lambda: "mail", Collection: "a\n"}, sdk.ErrInvalid, "control characters"},
+			"collection 2":  {sdk.Item{Lambda: "mail", Collection: strings.Repeat("x", 129)}, sdk.ErrInvalid, "at most 128"},
+			"attempts":      {sdk.Item{Lambda: "mail", MaxAttempts: -1}, sdk.ErrInvalid, "1 to 1000"},
+			"attempts 2":    {sdk.Item{Lambda: "mail", MaxAttempts: 1 << 40}, sdk.ErrInvalid, "1 to 1000"},
+			"timeout":       {sdk.Item{Lambda: "mail", Timeout: time.Nanosecond}, sdk.ErrInvalid, "timeout"},
+			"backoff":       {sdk.Item{Lambda: "mail", BackoffMin: time.Hour, BackoffMax: time.Minute}, sdk.ErrInvalid, "backoff"},
+			"due":           {sdk.Item{Lambda: "mail", In: 1<<63 - 1}, sdk.ErrInvalid, "too far"},
+			"due in 20,000": {sdk.Item{Lambda: "mail", At: time.Date(20_000, 1, 1, 0, 0, 0, 0, time.UTC)}, sdk.ErrInvalid, "too far"},
+			"payload":       {sdk.Item{Lambda: "mail", Payload: make([]byte, 200_000)}, sdk.ErrTooLarge, "WithMessageBytesMax"},
+		} {
+			r, err := f.Schedule(f.t.Context(), c.item)
+			if !errors.Is(err, c.want) || !strings.Contains(err.Error(), c.say) || r.ID != "" || r.Err == nil {
+				t.Errorf("%s: %v, %v", name, r, err)
+			}
+		}
+		if f.sqs.Calls(awsfake.Any) != 1 {
+			t.Errorf("%d requests", f.sqs.Calls(awsfake.Any))
+		}
+		f.during(time.Second, func() {
+			results, err := f.ScheduleMany(f.t.Context(), []sdk.Item{{Lambda: "mail"}, {Lambda: "a b"}, {Lambda: "mail", At: time.Unix(-1, 0)}})
+			if !errors.Is(err, sdk.ErrInvalid) || !strings.Contains(err.Error(), "1 of 3 tasks") || !strings.Contains(err.Error(), "item 1") || results[0].Err != nil || results[2].ID == "" {
+				t.Errorf("%v, %v", results, err)
+			}
+		})
+	})
+}
+
+func TestCallsShareRequests(t *testing.T) {
+	run(t, nil, func(f *fixture) {
+		f.during(sqsinbound.LingerDefault, func() {
+			var wg sync.WaitGroup
+			for range 1000 {
+				wg.Go(func() {
+					if _, err := mail.Schedule(f.t.Context(), f, nil); err != nil {
+						t.Error(err)
+					}
+				})
+			}
+			wg.Wait()
+		})
+		if n := f.sqs.Calls("SendMessageBatch"); n > 10 {
+			t.Errorf("%d requests", n)
+		}
+		many := make([]sdk.Item, 30_000)
+		for i := range many {
+			many[i] = sdk.Item{Lambda: "mail", Payload: make([]byte, 100)}
+		}
+		f.during(time.Second, func() {
+			results, err := f.ScheduleMany(f.t.Context(), many)
+			if err != nil || len(results) != len(many) {
+				t.Error(err)
+			}
+		})
+		ids := map[string]bool{}
+		for _, one := range f.tasks() {
+			ids[one.Id] = true
+		}
+		if len(ids) != 31_000 || f.sqs.Calls("SendMessageBatch") > 200 {
+			t.Errorf("%d tasks in %d requests", len(ids), f.sqs.Calls("SendMessageBatch"))
+		}
+	})
+}
+
+func TestWhatSQSRefusesForTheMomentIsSentAgainWithTheSameIDs(t *testing.T) {
+	for _, fault := range []awsfake.Fault{awsfake.Partial, awsfake.PartialDone, awsfake.Throttled, awsfake.Refused, awsfake.BrokenAfter, awsfake.LostRequest, awsfake.LostAnswer} {
+		run(t, nil, func(f *fixture) {
+			f.sqs.Faults.Next("SendMessageBatch", fault, 5)
+			var want []string
+			f.during(30*time.Second, func() {
+				results, err := f.ScheduleMany(f.t.Context(), slices.Repeat([]sdk.Item{{Lambda: "mail"}}, 120))
+				if err != nil {
+					t.Errorf("%s: %v", fault, err)
+				}
+				for _, r := range results {
+					want = append(want, string(r.ID))
+				}
+			})
+			got := map[string]bool{}
+			for _, one := range f.tasks() {
+				got[one.Id] = true
+			}
+			if len(got) != len(want) || slices.ContainsFunc(want, func(id string) bool { return !got[id] }) {
+				t.Errorf("%s: %d tasks, want %d", fault, len(got), len(want))
+			}
+		})
+	}
+}
+
+func TestWhatCannotBeHelped(t *testing.T) {
+	for _, c := range []struct {
+		fault   awsfake.Fault
+		want    error
+		say     string
+		sendMax int
+	}{
+		{awsfake.LostAnswer, sdk.ErrUnavailable, "it may be in the queue", 9},
+		{awsfake.Throttled, sdk.ErrUnavailable, "tries", 9},
+		{awsfake.Denied, nil, "AccessDenied", 1},
+	} {
+		run(t, nil, func(f *fixture) {
+			f.sqs.Faults.Odds("SendMessageBatch", c.fault, 1)
+			f.during(sqsinbound.SendTimeoutDefault+time.Second, func() {
+				r, err := f.Schedule(f.t.Context(), sdk.Item{Lambda: "mail"})
+				if err == nil || c.want != nil && !errors.Is(err, c.want) || !strings.Contains(err.Error(), c.say) || (r.ID != "") != (c.want != nil) {
+					t.Errorf("%s: %v, %v", c.fault, r, err)
+				}
+			})
+			if n := f.sqs.Calls("SendMessageBatch"); n > c.sendMax {
+				t.Errorf("%s: %d requests", c.fault, n)
+			}
+		})
+	}
+}
+
+func TestAQueueThatIsNotThere(t *testing.T) {
+	service := fakesqs.New(fakesqs.Config{})
+	for _, queue := range []string{"prod", "https://sqs.us-east-1.amazonaws.com/000000000000/prod-inbound"} {
+		c, err := sqsinbound.New(service, queue, key, sqsinbound.WithLinger(0))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := c.Schedule(t.Context(), sdk.Item{Lambda: "mail"}); err == nil || !strings.Contains(err.Error(), "prod-inbound is not there") || !strings.Contains(err.Error(), "kinesin aws setup") {
+			t.Errorf("%s: %v", queue, err)
+		}
+		if err := c.Close(t.Context()); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+func TestWaitingIsBounded(t *testing.T) {
+	run(t, []sqsinbound.Option{sqsinbound.WithPending(10, 1<<20)}, func(f *fixture) {
+		f.sqs.Faults.Odds("SendMessageBatch", awsfake.Throttled, 1)
+		ctx, cancel := context.WithCancel(f.t.Context())
+		f.during(2*time.Second, func() {
+			go func() {
+				_ = clock.Sleep(f.t.Context(), f.time.Process(0), time.Second)
+				cancel()
+			}()
+			results, err := f.ScheduleMany(ctx, slices.Repeat([]sdk.Item{{Lambda: "mail"}}, 1000))
+			if err == nil {
+				t.Error("no error")
+			}
+			notSent, unknown := 0, 0
+			for _, r := range results {
+				switch {
+				case errors.Is(r.Err, sqsinbound.ErrNotSent) && errors.Is(r.Err, context.Canceled) && r.ID == "":
+					notSent++
+				case errors.Is(r.Err, sdk.ErrUnavailable) && r.ID != "":
+					unknown++
+				default:
+					t.Errorf("%v", r)
+				}
+			}
+			if notSent < 900 || unknown == 0 {
+				t.Errorf("%d not sent, %d unknown", notSent, unknown)
+			}
+		})
+		f.sqs.Faults.Off()
+	})
+}
+
+func TestCloseSendsWhatWaits(t *testing.T) {
+	run(t, []sqsinbound.Option{sqsinbound.WithLinger(time.Hour)}, func(f *fixture) {
+		done := make(chan error, 1)
+		go func() {
+			_, err := f.Schedule(f.t.Context(), sdk.Item{Lambda: "mail"})
+			done <- err
+		}()
+		synctest.Wait()
+		if err := f.Close(f.t.Context()); err != nil {
+			t.Error(err)
+		}
+		if err := <-done; err != nil || len(f.tasks()) != 1 {
+			t.Error(err)
+		}
+		if _, err := f.Schedule(f.t.Context(), sdk.Item{Lambda: "mail"}); !errors.Is(err, sqsinbound.ErrClosed) {
+			t.Error(err)
+		}
+	})
+}
+
+func TestBadSettings(t *testing.T) {
+	for name, c := range map[string]struct {
+		queue, key string
+		opt        sqsinbound.Option
+		say        string
+	}{
+		"no key":     {"prod", "", nil, "kinesin inbound key"},
+		"short key":  {"prod", "c2VjcmV0", nil, "8 characters"},
+		"other text": {"prod", strings.Repeat("!", 43), nil, "kinesin inbound key"},
+		"no queue":   {"", key, nil, "the URL of the inbound queue"},
+		"prefix":     {"no such prefix", key, nil, "1 to 20 characters"},
+		"prefix 2":   {strings.Repeat("x", 21), key, nil, "1 to 20 characters"},
+		"message":    {"prod", key, sqsinbound.WithMessageBytesMax(2 << 20), "1048576"},
+		"message 2":  {"prod", key, sqsinbound.WithMessageBytesMax(-1), "1024"},
+	} {
+		opts := []sqsinbound.Option{}
+		if c.opt != nil {
+			opts = append(opts, c.opt)
+		}
+		_, err := sqsinbound.New(fakesqs.New(fakesqs.Config{}), c.queue, c.key, opts...)
+		if !errors.Is(err, sdk.ErrInvalid) || !strings.Contains(err.Error(), c.say) || len(c.key) > 10 && strings.Contains(err.Error(), c.key) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
