@@ -71,7 +71,11 @@ func (d *Driver) enqueue(w *write) {
 		q.alone = append(q.alone, w)
 		return
 	}
-	q.ready = append(q.ready, w)
+	if w.kind == store.PutControl { // a heartbeat waits behind no task's write
+		q.ready = slices.Insert(q.ready, 0, w)
+	} else {
+		q.ready = append(q.ready, w)
+	}
 	if !w.patient {
 		q.hurried++
 	}
