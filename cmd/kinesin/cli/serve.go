@@ -4,8 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
 	"os/signal"
 	"path/filepath"
+	"runtime/pprof"
 	"strings"
 	"syscall"
 	"time"
@@ -20,7 +22,8 @@ import (
 type serveFlags struct {
 	server.Config
 
-	log logFlags
+	log        logFlags
+	cpuProfile string
 }
 
 func (a *app) serveCommand() *cobra.Command {
@@ -53,7 +56,10 @@ There is no authentication yet, so it listens on loopback only.`,
 		if c.Flags().Changed("deliver-direct") && s.DeliverDirect == 0 {
 			s.DeliverDirect = -1 // zero is the default
 		}
-		return a.serve(ctx, s.Config)
+		if !c.Flags().Changed("inbound-queue") {
+			s.Inbound = s.Store == server.StoreDynamoDB && s.Queue == server.QueueSQS
+		}
+		return profiled(s.cpuProfile, func() error { return a.serve(ctx, s.Config) })
 	})
 	a.outputFlag(c.Flags())
 	return c
@@ -68,8 +74,26 @@ func (s *serveFlags) add(f *pflag.FlagSet) {
 	f.Var(durationValue{d: &s.Window, min: time.Millisecond}, "window", "how far the schedule is read ahead; 10s when not set, 16s with DynamoDB")
 	f.Var(durationValue{d: &s.DrainMax, min: time.Millisecond}, "drain", "how long a stop may take; "+formatDuration(server.DrainMaxDefault)+" when not set")
 	settings(f, "data", "listen", "roles", "payload-max", "horizon", "window", "drain")
+	f.StringVar(&s.cpuProfile, "cpu-profile", "", "write a CPU profile to this `FILE` until the server stops")
 	s.addAWS(f)
 	s.log.add(f)
+}
+
+// profiled runs act under the CPU profiler when there is a file to write to.
+func profiled(path string, act func() error) error {
+	if path == "" {
+		return act()
+	}
+	file, err := os.Create(path) //nolint:gosec // the user names the file
+	if err != nil {
+		return usagef("CPU profile: %v", err)
+	}
+	if err := pprof.StartCPUProfile(file); err != nil {
+		return errors.Join(fmt.Errorf("CPU profile: %w", err), file.Close())
+	}
+	err = act()
+	pprof.StopCPUProfile()
+	return errors.Join(err, file.Close())
 }
 
 // addAWS adds what chooses and tunes the drivers.
@@ -81,7 +105,7 @@ func (s *serveFlags) addAWS(f *pflag.FlagSet) {
 	f.Var(durationValue{d: &s.DeliverDirect}, "deliver-direct",
 		"up to how long before it is due a task of a deliver lambda goes straight to its queue; 0s to 15m, 15m when not set")
 	f.IntVar(&s.MessageBytesMax, "message-max", 0, "largest SQS message in `BYTES`; 262144 when not set, up to 1048576 where SQS takes that")
-	f.BoolVar(&s.Inbound, "inbound-queue", false, "buffer what is accepted in the SQS queue PREFIX-inbound")
+	f.BoolVar(&s.Inbound, "inbound-queue", false, "buffer what is accepted in the SQS queue PREFIX-inbound, and take from there what others put; true with dynamodb and sqs")
 	f.Float64Var(&s.InboundRate, "inbound-rate", 0, "how many `TASKS` a second go from there to the store; negative: no bound")
 	f.IntVar(&s.InboundConcurrency, "inbound-concurrency", 0, "how many `RECEIVES` run at a time there")
 	settings(f, "store", "queue", "deliver-direct", "message-max", "inbound-queue", "inbound-rate", "inbound-concurrency")

@@ -18,6 +18,10 @@ const (
 
 // deliver measures a deliver lambda: a drain, a steady load, and a drain behind stuck rows.
 func (b *bench) deliver(ctx context.Context) error {
+	b.note("warming up")
+	if _, err := b.deliverLoad(ctx, "warm-up", b.jobs, 0); err != nil {
+		return err
+	}
 	b.note("deliver: drain of %d jobs", b.jobs)
 	drain, err := b.deliverLoad(ctx, "drain", b.jobs, 0)
 	if err != nil {

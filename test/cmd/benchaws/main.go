@@ -11,6 +11,7 @@ import (
 	"io"
 	"os"
 	"os/signal"
+	"strings"
 	"syscall"
 	"time"
 
@@ -24,6 +25,9 @@ type settings struct {
 	rate     int           // jobs per second of the steady load
 	duration time.Duration // of the steady load
 	only     string        // deliver, managed, or empty for both
+	buffered bool          // everything comes through the inbound queue that can
+	profile  string        // where a CPU profile of the server goes; empty: nowhere
+	jvm      string        // options of Java
 }
 
 func main() {
@@ -45,10 +49,14 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	flags.IntVar(&s.rate, "rate", 100, "jobs per second of the steady load")
 	flags.DurationVar(&s.duration, "duration", 20*time.Second, "of the steady load")
 	flags.StringVar(&s.only, "only", "", "deliver or managed (default: both)")
+	flags.BoolVar(&s.buffered, "buffered", false, "through the inbound queue")
+	flags.StringVar(&s.profile, "profile", "", "a `file` for a CPU profile of the server")
+	flags.StringVar(&s.jvm, "jvm", "-XX:TieredStopAtLevel=4", "options of Java for the emulators, which are warmed up")
 	if err := flags.Parse(args); err != nil {
 		return err
 	}
-	pair, err := awslocal.Launch(ctx, awslocal.Options{HeapMiB: 512}, awslocal.Options{HeapMiB: 512})
+	emulator := awslocal.Options{HeapMiB: 512, JVM: strings.Fields(s.jvm)}
+	pair, err := awslocal.Launch(ctx, emulator, emulator)
 	if err != nil {
 		return err
 	}

@@ -10,6 +10,7 @@ import (
 	"net/http"
 	"os"
 	"os/exec"
+	"strconv"
 	"strings"
 	"syscall"
 	"text/tabwriter"
@@ -52,8 +53,14 @@ func (b *bench) start(ctx context.Context) error {
 	if text, err := setup.CombinedOutput(); err != nil {
 		return fmt.Errorf("kinesin aws setup: %w: %s", err, text)
 	}
-	b.server = b.command(ctx, "serve", "--store", "dynamodb", "--queue", "sqs", "--aws-prefix", prefix,
-		"--listen", "127.0.0.1:0", "--deliver-direct", "0s", "--log-level", "warn", "-o", "json")
+	args := []string{
+		"serve", "--store", "dynamodb", "--queue", "sqs", "--aws-prefix", prefix, "--inbound-queue=" + strconv.FormatBool(b.buffered),
+		"--listen", "127.0.0.1:0", "--deliver-direct", "0s", "--log-level", "warn", "-o", "json",
+	}
+	if b.profile != "" {
+		args = append(args, "--cpu-profile", b.profile)
+	}
+	b.server = b.command(ctx, args...)
 	b.server.Stderr = b.progress
 	b.server.Cancel = func() error { return b.server.Process.Signal(syscall.SIGTERM) }
 	b.server.WaitDelay = serverEndIn
