@@ -173,3 +173,79 @@ func TestRequestsForDeliveries(t *testing.T) {
 		}
 	})
 }
+
+// TestRequestsOfSlowTasks has a backlog before two processes with few slots: what they cannot take is not to wander
+// to and fro between SQS and them.
+func TestRequestsOfSlowTasks(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		name  string
+		slots int
+		takes time.Duration
+		most  float64
+	}{
+		{name: "of 100 ms", slots: 10, takes: 100 * time.Millisecond, most: 150},
+		{name: "of a second", slots: 10, takes: time.Second, most: 700},
+		{name: "of ten seconds", slots: 10, takes: 10 * time.Second, most: 700},
+		{name: "of ten seconds, one slot", slots: 1, takes: 10 * time.Second, most: 2500},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				b := newBubble(t, nil)
+				other := b.open(t, nil)
+				tasks := 20 * c.slots * 2
+				b.mustSend(batchOf(0, tasks, b.clock.Now())...)
+				done := &atomic.Int64{}
+				for _, p := range []*bubble{b, other} {
+					go p.pump(c.slots, c.takes, done)
+				}
+				began := b.clock.Now()
+				for done.Load() < int64(tasks) {
+					b.advance(100 * time.Millisecond)
+					if b.clock.Now().Sub(began) > time.Hour {
+						t.Fatalf("%d of %d tasks in an hour", done.Load(), tasks)
+					}
+				}
+				took := b.clock.Now().Sub(began)
+				_, _ = b.driver.Close(), other.driver.Close()
+				per1000 := float64(b.counts.total()+other.counts.total()) / float64(tasks) * 1000
+				t.Logf("%.0f requests per 1,000 tasks in %v (ideal %v): %v; %v", per1000, took, 20*c.takes, b.counts, other.counts)
+				if per1000 > c.most {
+					t.Errorf("%.0f requests per 1,000 tasks, want at most %.0f", per1000, c.most)
+				}
+			})
+		})
+	}
+}
+
+// pump takes as many tasks as it has free slots, each of which takes its time, as an HSC's does.
+func (b *bubble) pump(slots int, takes time.Duration, done *atomic.Int64) {
+	free := make(chan struct{}, slots)
+	for range slots {
+		free <- struct{}{}
+	}
+	for {
+		<-free
+		n := 1 + len(free)
+		for range n - 1 {
+			<-free
+		}
+		got, err := b.driver.Receive(b.Context(), []queue.Name{mail}, n, 40*time.Millisecond)
+		if err != nil {
+			return
+		}
+		_ = b.driver.Delete(b.Context(), got)
+		for range n - len(got) {
+			free <- struct{}{}
+		}
+		for range got {
+			go func() {
+				timer := b.clock.NewTimer(takes)
+				<-timer.C()
+				done.Add(1)
+				free <- struct{}{}
+			}()
+		}
+	}
+}
