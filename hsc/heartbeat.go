@@ -74,7 +74,7 @@ func (s *Service) review(ctx context.Context, sess *session, running []attempt, 
 	named := len(open)
 	all := append(open, sess.unnamed(running, now.Add(-task.ClaimTimeout))...)
 	ids := idsOf(all)
-	suspect := sess.suspectInHand()
+	suspect := sess.suspectInHand(now)
 	if !suspect.IsZero() {
 		ids = append(ids, suspect)
 	}

@@ -174,3 +174,33 @@ func TestAttentionIsCalledByTheRunningService(t *testing.T) {
 		}
 	})
 }
+
+// One process is about to claim a suspect for a worker and has named it on the lease, which is how its loss would be laid to
+// that task. A heartbeat at another process meets the name before the claim.
+func TestAHeartbeatElsewhereLeavesASuspectThatIsAboutToBeClaimed(t *testing.T) {
+	bubble(t, func(f *fixture) {
+		worker := f.register()
+		about := f.task("mail", suspect(1))
+		f.enqueue(about)
+		if err := f.book.SetSuspect(f.ctx, worker, about.ID); err != nil {
+			t.Fatal(err)
+		}
+		other := f.other()
+		beat := func(want bool) {
+			t.Helper()
+			for range 2 { // what one heartbeat clears is written with the next
+				if _, err := other.Heartbeat(f.ctx, &kinesinv1.HeartbeatRequest{Worker: worker}); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if l, err := f.book.Look(f.ctx, worker); err != nil || !l.Suspect.IsZero() != want {
+				t.Errorf("the lease names %v, %v", l.Suspect, err)
+			}
+		}
+		beat(true)
+		time.Sleep(task.ClaimTimeout / 2)
+		beat(true)
+		time.Sleep(task.ClaimTimeout) // it was never claimed
+		beat(false)
+	})
+}

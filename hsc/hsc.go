@@ -235,6 +235,7 @@ func (s *Service) sessionOf(l *lease.Lease) *session {
 	sess := s.sessions[l.Worker]
 	if sess == nil {
 		sess = newSession(l)
+		sess.adopted = s.Clock.Now()
 		s.sessions[l.Worker] = sess
 	}
 	sess.renewed(l)

@@ -76,10 +76,11 @@ type session struct {
 
 	mu      sync.Mutex // guards what follows and the groups of the stream; never held across I/O
 	hands   map[task.ID]*hand
-	suspect task.ID // the suspect in hand, or about to be; zero for none
-	claimed bool    // it is not about to be: its claim was decided
-	stream  *stream // the newest, nil when it has ended
-	lost    bool    // the lease has ended
+	suspect task.ID      // the suspect in hand, or about to be; zero for none
+	claimed bool         // it is not about to be: its claim was decided
+	adopted task.Instant // when the suspect was read from the lease instead of being reserved here; 0: it was reserved
+	stream  *stream      // the newest, nil when it has ended
+	lost    bool         // the lease has ended
 
 	known    map[task.ID]uint32 // attempts that run, as far as is known, and nobody wants to stop
 	reviewAt task.Instant       // when all rows are read again; zero: with the next heartbeat
@@ -168,7 +169,7 @@ func (s *session) reserveSuspect(id task.ID) bool {
 	if !s.suspect.IsZero() {
 		return false
 	}
-	s.suspect, s.claimed = id, false
+	s.suspect, s.claimed, s.adopted = id, false, 0
 	return true
 }
 
@@ -192,11 +193,12 @@ func (s *session) suspectDone(id task.ID) bool {
 }
 
 // suspectInHand is the suspect that the process should run, zero for none. One whose claim is under way does not
-// count: no row and no worker knows of it yet.
-func (s *session) suspectInHand() task.ID {
+// count: no row and no worker knows of it yet. Of one that another process wrote on the lease nobody here knows whether it is, until
+// it must have been decided.
+func (s *session) suspectInHand(now task.Instant) task.ID {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if !s.claimed {
+	if !s.claimed || now < s.adopted.Add(task.ClaimTimeout) {
 		return task.ID{}
 	}
 	return s.suspect
