@@ -21,7 +21,10 @@ import (
 	"github.com/kinesin-io/kinesin/task"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(awslocal.Main(m)) }
+// The proxy of package awslocal leaves goroutines behind whose connections it cut.
+func TestMain(m *testing.M) {
+	goleak.VerifyTestMain(awslocal.Main(m), goleak.IgnoreAnyFunction("github.com/Shopify/toxiproxy/v2/toxics.(*ToxicStub).Run"))
+}
 
 // swept is a driver whose Sweep does what DynamoDB does by itself, some time later: it deletes the rows that
 // expired. A payload goes with its task here, and not at its own time.
