@@ -101,7 +101,11 @@ func (o *outgoing) acquire(row task.Task) task.Task {
 func TestWhatIsDueSoonGoesStraightToItsQueue(t *testing.T) {
 	runOutgoing(t, nil, func(o *outgoing) {
 		for _, c := range []struct{ in, delay time.Duration }{
-			{0, 0}, {-time.Hour, 0}, {time.Millisecond, time.Second}, {time.Second, time.Second}, {1001 * time.Millisecond, 2 * time.Second},
+			{0, 0},
+			{-time.Hour, 0},
+			{time.Millisecond, time.Second},
+			{time.Second, time.Second},
+			{1001 * time.Millisecond, 2 * time.Second},
 			{queue.DelayMax, queue.DelayMax},
 		} {
 			id := o.accept(due(c.in))

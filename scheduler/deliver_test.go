@@ -28,7 +28,6 @@ type outbound struct {
 	sent    []sending
 	batches int // under way
 	most    int
-	writes  int
 	refuse  func(t *task.Task) error // instead of sending
 	hang    chan struct{}            // sends wait for it
 	losing  bool                     // the store refuses to acquire
@@ -312,7 +311,9 @@ func TestStuckRowsWithAKeyAreJudgedLikeOthers(t *testing.T) {
 		o.look = 64
 		o.set(func() { o.here, o.gone = []string{"here"}, []string{"gone"} })
 		held := func(process string) task.Task {
-			return o.awake(high, 0, func(t *task.Task) { t.Key, t.Seq, t.State, t.Worker, t.ClaimedAt = "k", 2, task.Acquired, process, t.Due })
+			return o.awake(high, 0, func(t *task.Task) {
+				t.Key, t.Seq, t.State, t.Worker, t.ClaimedAt = "k", 2, task.Acquired, process, t.Due
+			})
 		}
 		var left, kept []task.Task
 		for range 300 {

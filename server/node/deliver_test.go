@@ -179,10 +179,8 @@ func (w *town) advance(d time.Duration) {
 	synctest.Wait()
 }
 
-// alone is the membership of a process that believes to be the only one.
-func alone(name string) func(c *Config) {
-	return func(c *Config) { c.Membership = partition.Static(name) }
-}
+// alone makes a process the only one, of the same name each time.
+func alone(c *Config) { c.Membership = partition.Static("p") }
 
 func (p *sender) lambda(shards uint32) {
 	p.town.t.Helper()
@@ -256,7 +254,7 @@ func (w *town) waitingRows(p *sender) (n int) {
 
 func TestDeliverOnTimeInThreeWrites(t *testing.T) {
 	inTown(t, func(w *town) {
-		p := w.start(alone("p"))
+		p := w.start(alone)
 		p.lambda(4)
 		var ids []string
 		for n := range 300 {
@@ -352,12 +350,12 @@ func TestAProcessThatIsKilledLosesNothing(t *testing.T) {
 // A process that restarts under the name it had finds what it left.
 func TestAProcessThatRestartsTakesItsOwnRows(t *testing.T) {
 	inTown(t, func(w *town) {
-		p := w.start(alone("p"))
+		p := w.start(alone)
 		p.lambda(1)
 		ids := p.schedule(item(time.Second), item(time.Second))
 		p.dieAt = "send"
 		w.advance(2 * time.Second)
-		w.start(alone("p"))
+		w.start(alone)
 		w.wantDelivered(time.Second, ids...)
 	})
 }
@@ -399,7 +397,7 @@ func (g greedy) Members() []string { return g.Membership.Members() }
 // No task is both cancelled and delivered, however close the two come.
 func TestACancelledTaskIsNotDelivered(t *testing.T) {
 	inTown(t, func(w *town) {
-		p := w.start(alone("p"))
+		p := w.start(alone)
 		p.lambda(2)
 		var ids []string
 		for n := range 400 {
@@ -439,7 +437,7 @@ func TestACancelledTaskIsNotDelivered(t *testing.T) {
 
 func TestAnOutageOfTheQueueEndsWithEverythingDelivered(t *testing.T) {
 	inTown(t, func(w *town) {
-		p := w.start(alone("p"))
+		p := w.start(alone)
 		p.lambda(4)
 		var ids []string
 		for n := range 2000 {
@@ -459,7 +457,7 @@ func TestAnOutageOfTheQueueEndsWithEverythingDelivered(t *testing.T) {
 
 func TestStoppingFinishesWhatIsUnderWay(t *testing.T) {
 	inTown(t, func(w *town) {
-		p := w.start(alone("p"))
+		p := w.start(alone)
 		p.lambda(1)
 		ids := p.schedule(item(30 * time.Millisecond))
 		synctest.Wait()
