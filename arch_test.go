@@ -109,7 +109,10 @@ var table = []row{
 		}),
 	},
 	{name: "cmd/kinesin", may: []string{"cmd/kinesin/cli"}, never: testOnly},
-	{name: "cmd/kinesin/cli", may: slices.Concat(wire, []string{"task", "server", "sdk", "bench", "cost", "cmd/kinesin/executor", "internal/*"})},
+	{
+		name: "cmd/kinesin/cli", may: slices.Concat(wire, []string{"task", "server", "sdk", "bench", "cost", "cmd/kinesin/executor", "internal/*"}),
+		tests: []string{"inbound/buffer", "inbound/buffer/mem", "server/node", "partition"},
+	},
 	{name: "cmd/kinesin/executor", may: []string{"internal/clock"}, never: serverSide},
 	{name: "cost"},
 	{name: "bench", may: slices.Concat(wire, []string{"task", "sdk", "internal/*"}), never: serverSide},

@@ -1,0 +1,197 @@
+package cli_test
+
+import (
+	"context"
+	"encoding/base64"
+	"fmt"
+	"log/slog"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/kinesin-io/kinesin/api"
+	"github.com/kinesin-io/kinesin/api/envelope"
+	"github.com/kinesin-io/kinesin/api/kinesinv1"
+	"github.com/kinesin-io/kinesin/inbound/buffer"
+	buffermem "github.com/kinesin-io/kinesin/inbound/buffer/mem"
+	"github.com/kinesin-io/kinesin/internal/clock"
+	"github.com/kinesin-io/kinesin/partition"
+	queuemem "github.com/kinesin-io/kinesin/queue/mem"
+	"github.com/kinesin-io/kinesin/server/node"
+	storemem "github.com/kinesin-io/kinesin/store/mem"
+	"github.com/kinesin-io/kinesin/task"
+)
+
+// newBufferedSite is a server in this process with an inbound buffer.
+func newBufferedSite(t *testing.T) (*site, *buffermem.Buffer) {
+	t.Helper()
+	b := buffermem.New(clock.Real(), buffermem.Config{})
+	n, err := node.New(t.Context(), node.Config{
+		Store: storemem.New(), Queue: queuemem.New(clock.Real(), queuemem.Config{DepthMax: 1000}), Membership: partition.Static("test"),
+		Clock: clock.Real(), Log: slog.New(slog.DiscardHandler), Buffer: b,
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, stop := context.WithCancel(context.WithoutCancel(t.Context()))
+	done := make(chan error, 1)
+	go func() { done <- n.Run(ctx) }()
+	s := httptest.NewUnstartedServer(nil)
+	s.Config = api.NewServer(n.Handler())
+	s.Start()
+	t.Cleanup(func() {
+		s.Close()
+		stop()
+		if err := <-done; err != nil {
+			t.Error(err)
+		}
+		if err := n.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return &site{t, s.URL}, b
+}
+
+// await runs list until so many are set aside.
+func (s *site) await(n int) []map[string]any {
+	s.t.Helper()
+	for range 500 {
+		if all := s.objects("inbound", "rejected", "list"); len(all) == n {
+			return all
+		}
+		_ = clock.Sleep(s.t.Context(), clock.Real(), 20*time.Millisecond)
+	}
+	s.t.Fatalf("not %d are set aside: %s", n, s.must("inbound", "rejected", "list"))
+	return nil
+}
+
+func TestInbound(t *testing.T) {
+	t.Parallel()
+	s, b := newBufferedSite(t)
+	send := func(bodies ...string) {
+		for _, body := range bodies {
+			if r := b.Send(t.Context(), []buffer.Outgoing{{Body: body}}); r[0] != nil {
+				t.Fatal(r[0])
+			}
+		}
+	}
+	key := s.must("inbound", "key")
+	raw, err := base64.RawURLEncoding.DecodeString(key)
+	if err != nil || len(raw) != task.TokenKeyBytes || s.object("inbound", "key")["key"] != key {
+		t.Fatalf("%q: %v", key, err)
+	}
+	seal := task.NewInboundSealer(raw)
+	message := func(payload string) (body, id string) {
+		now := clock.Real().Now()
+		id, err := seal.Seal(task.InboundToken{ID: task.NewID(now, 1, clock.Real().Uint64()), Due: now.Add(time.Hour).CeilMillis(), Lambda: "news", Priority: "high"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		// It came so often before that nobody waits for its lambda any more.
+		body, err = envelope.Seal(seal, []*kinesinv1.BufferedTask{{Id: id, AcceptedMicros: int64(now), Item: &kinesinv1.ScheduleItem{
+			Lambda: "news", Priority: "high", Collection: "c", Payload: []byte(payload),
+		}}}, 10)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return body, id
+	}
+
+	s.do("inbound", "rejected", "list").check(t, "nothing", 0, "nothing is set aside")
+	if got := s.must("inbound", "rejected", "list", "-o", "json"); got != "[]" {
+		t.Errorf("%q", got)
+	}
+	text, id := message("hello")
+	binary, _ := message("\xff\x00")
+	send("no \x1b[31menvelope", text, binary)
+	all := s.await(3)
+	names := map[string]string{}
+	for _, o := range all {
+		what := o["reason"].(string)
+		if o["id"] == id {
+			what = "text"
+		}
+		names[what] = o["name"].(string)
+	}
+
+	table := s.must("inbound", "rejected", "list")
+	if lines := strings.Split(table, "\n"); len(lines) != 4 || !strings.HasPrefix(lines[0], "NAME ") || !strings.Contains(table, "unknown_lambda") || strings.Contains(table, "\x1b") {
+		t.Errorf("%s", table)
+	}
+	o := s.do("inbound", "rejected", "list", "--limit", "2")
+	if o.check(t, "limit", 0, "--limit 0 lists all"); strings.Count(o.stdout, "\n") != 3 {
+		t.Errorf("%s", o.stdout)
+	}
+
+	show := s.object("inbound", "rejected", "show", names["text"])
+	if show["reason"] != "unknown_lambda" || show["lambda"] != "news" || show["priority"] != "high" || show["collection"] != "c" || show["payload_bytes"] != 5. || show["payload"] != nil || show["id"] != id {
+		t.Errorf("%v", show)
+	}
+	if show = s.object("inbound", "rejected", "show", names["text"], "--payload"); show["payload"] != "hello" {
+		t.Errorf("%v", show)
+	}
+	if show = s.object("inbound", "rejected", "show", names["unknown_lambda"], "--payload"); show["payload_base64"] != "/wA=" {
+		t.Errorf("%v", show)
+	}
+	if got := s.must("inbound", "rejected", "show", names["undecodable"], "--payload"); !strings.Contains(got, `\x1b[31m`) || strings.Contains(got, "\x1b") || !strings.Contains(got, "undecodable") {
+		t.Errorf("%q", got)
+	}
+
+	o = s.do("inbound", "rejected", "retry", names["text"])
+	if o.check(t, "retry in vain", 1, "unknown_lambda", "create it"); o.stdout != "" {
+		t.Errorf("%q", o.stdout)
+	}
+	s.must("lambda", "create", "news")
+	if got := s.must("inbound", "rejected", "retry", names["text"]); got != id || s.object("get", id)["state"] != "scheduled" {
+		t.Errorf("%q, want %q", got, id)
+	}
+	o = s.do("inbound", "rejected", "retry", "--all", "-o", "json")
+	if o.check(t, "retry all", 1, names["undecodable"]); !strings.Contains(o.stdout, `"id":"q1`) || !strings.Contains(o.stdout, `"reason":"invalid"`) {
+		t.Errorf("%s", o.stdout)
+	}
+	if got := s.object("inbound", "rejected", "delete", names["undecodable"]); got["name"] != names["undecodable"] || got["error"] != nil {
+		t.Errorf("%v", got)
+	}
+	s.do("inbound", "rejected", "delete", names["undecodable"]).check(t, "delete again", 1, "rejected list")
+	s.do("inbound", "rejected", "show", "nonsense").check(t, "show", 1, "nothing of that name")
+	for n := range 120 { // more than one call deletes
+		send(fmt.Sprint("bad ", n))
+	}
+	s.await(100) // as many as are listed
+	if got := s.must("inbound", "rejected", "delete", "--all"); strings.Count(got, "\n") < 99 {
+		t.Errorf("%d lines", strings.Count(got, "\n"))
+	}
+	s.must("inbound", "rejected", "delete", "--all")
+}
+
+func TestInboundWithoutABuffer(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	s.do("inbound", "key").check(t, "key", 1, "no inbound buffer", "--inbound-queue")
+	s.do("inbound", "rejected", "list").check(t, "list", 0, "nothing is set aside")
+}
+
+func TestInboundBadUsage(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		args []string
+		say  string
+	}{
+		{nil, "a command is missing"},
+		{[]string{"rejectd"}, "did you mean rejected?"},
+		{[]string{"key", "x"}, "x"},
+		{[]string{"rejected"}, "a command is missing"},
+		{[]string{"rejected", "list", "--limit", "-1"}, "want 0 (all) or more"},
+		{[]string{"rejected", "list", "x"}, "x"},
+		{[]string{"rejected", "show"}, "NAME is missing"},
+		{[]string{"rejected", "show", "a", "b"}, "one argument too many"},
+		{[]string{"rejected", "retry"}, "or --all"},
+		{[]string{"rejected", "retry", "a", "--all"}, "one or the other"},
+		{[]string{"rejected", "delete"}, "or --all"},
+		{[]string{"rejected", "delete", ""}, "NAME is empty"},
+		{[]string{"rejected", "delete", "a", "-o", "xml"}, "text or json"},
+	} {
+		run(t.Context(), nil, "", append([]string{"inbound"}, c.args...)...).check(t, c.args, 2, c.say)
+	}
+}
