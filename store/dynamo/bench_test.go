@@ -22,7 +22,10 @@ import (
 )
 
 // instant answers every request by itself, so that only the client's own work is measured.
-type instant struct{ after time.Duration }
+type instant struct {
+	after time.Duration
+	page  []byte // answers queries
+}
 
 func (s instant) RoundTrip(r *http.Request) (*http.Response, error) {
 	var in struct {
@@ -38,6 +41,9 @@ func (s instant) RoundTrip(r *http.Request) (*http.Response, error) {
 		body = append([]byte(`{"Responses":[{}`), bytes.Repeat([]byte(`,{}`), len(in.Statements)-1)...)
 		body = append(body, `]}`...)
 	}
+	if r.Header.Get("X-Amz-Target") == "DynamoDB_20120810.Query" {
+		body = s.page
+	}
 	_ = r.Body.Close()
 	if s.after > 0 {
 		time.Sleep(s.after)
@@ -51,10 +57,10 @@ func (s instant) RoundTrip(r *http.Request) (*http.Response, error) {
 	}, nil
 }
 
-func instantClient(after time.Duration) *dynamodb.Client {
+func instantClient(transport http.RoundTripper) *dynamodb.Client {
 	return dynamodb.New(dynamodb.Options{
 		Region: "us-east-1", Credentials: credentials.NewStaticCredentialsProvider("id", "secret", ""),
-		BaseEndpoint: aws.String("http://localhost"), HTTPClient: &http.Client{Transport: instant{after}},
+		BaseEndpoint: aws.String("http://localhost"), HTTPClient: &http.Client{Transport: transport},
 	})
 }
 
@@ -75,7 +81,7 @@ func BenchmarkApply(b *testing.B) {
 		calls int // at once
 	}{{"alone", 1, 1}, {"calls of 25", 25, 4}, {"calls of 100", 100, 4}, {"8 calls of 1", 1, 8}, {"200 calls of 1", 1, 200}} {
 		b.Run(c.name, func(b *testing.B) {
-			d := dynamo.New(instantClient(3*time.Millisecond), dynamo.Config{Prefix: "bench"})
+			d := dynamo.New(instantClient(instant{after: 3 * time.Millisecond}), dynamo.Config{Prefix: "bench"})
 			b.ReportAllocs()
 			var wg sync.WaitGroup
 			calls := (b.N + c.rows - 1) / c.rows
@@ -98,6 +104,33 @@ func BenchmarkApply(b *testing.B) {
 			_ = d.Close()
 		})
 	}
+}
+
+// BenchmarkScan is the work for one row of a full page.
+func BenchmarkScan(b *testing.B) {
+	const rows = 500
+	type value map[string]any
+	var items []value
+	for n := range rows {
+		t := benchTask(n)
+		items = append(items, value{
+			"p": value{"S": t.Partition.String()}, "k": value{"S": "1800000000000000#" + t.ID.String()}, "q": value{"N": "1"},
+			"r": value{"B": store.AppendTask(nil, &t)},
+		})
+	}
+	page, err := json.Marshal(value{"Items": items, "Count": rows})
+	if err != nil {
+		b.Fatal(err)
+	}
+	d := dynamo.New(instantClient(instant{page: page}), dynamo.Config{Prefix: "bench"})
+	b.ReportAllocs()
+	for i := 0; i < b.N; i += rows {
+		found, err := d.ScanWaiting(b.Context(), task.Partition{}, store.WaitingKey{}, 1<<62, rows)
+		if err != nil || len(found) != rows {
+			b.Fatal(len(found), err)
+		}
+	}
+	_ = d.Close()
 }
 
 func cpuTime(b *testing.B) time.Duration {
