@@ -511,6 +511,22 @@ func TestSuspectsHaveMessagesOfTheirOwn(t *testing.T) {
 	})
 }
 
+// While a process runs a blamed task it takes no other such; what it polls for others must not fetch them all the time.
+func TestSuspectsThatNobodyTakesHereAreLeftAlone(t *testing.T) {
+	inBubble(t, func(b *bubble) {
+		blamed := taskOf(7, 0, b.clock.Now())
+		blamed.Task.Suspect, blamed.Task.Blamed = true, 1
+		b.mustSend(blamed)
+		if got := b.receive(10*time.Minute, 5, mail); len(got) > 0 {
+			b.Fatal(got)
+		}
+		if n := b.counts.total(); n > 300 {
+			b.Errorf("%d requests in 10 minutes", n)
+		}
+		b.want(b.all(11*time.Second, queue.Name{Lambda: 7, Class: queue.Blamed}), 0, 1)
+	})
+}
+
 func TestReleasedOverAndOverGoesToOthers(t *testing.T) {
 	inBubble(t, func(b *bubble) {
 		other := b.open(b.T, nil)

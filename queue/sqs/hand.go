@@ -37,7 +37,8 @@ type held struct {
 	received task.Instant
 	until    task.Instant // when others see it again, unless that is put off
 	pieces   []uint64
-	open     int // pieces that are not done
+	open     int           // pieces that are not done
+	apart    time.Duration // how long nobody sees it again when nobody here comes for it
 }
 
 // piece is one task of a message, known in the buffer by its number.
@@ -125,7 +126,7 @@ func (h *hand) finish(numbers ...uint64) []*held {
 		}
 		delete(h.pieces, number)
 		if p.of.open--; p.of.open == 0 {
-			delete(h.messages, p.of.id)
+			h.drop(p.of)
 			h.deleted.add(p.of.id)
 			over = append(over, p.of)
 		}
@@ -287,7 +288,7 @@ func (d *Driver) sweepOnce() {
 }
 
 func (d *Driver) returnUnclaimed(messages []queue.Message) {
-	d.giveBack(d.buffer.DeleteTagged(messages), 0)
+	d.giveBack(d.buffer.DeleteTagged(messages), 0, true)
 }
 
 // recent remembers the latest ids.

@@ -33,6 +33,8 @@ const (
 	newerDelay      = 30 * time.Second
 	unknownDelay    = 5 * time.Second
 	unknownTriesMax = 5
+	// apartMax bounds how long a suspect that nobody came for is left alone.
+	apartMax = 10 * time.Second
 )
 
 // polls is the demand for a lane's messages and what is done about it.
@@ -237,7 +239,7 @@ func (l *lane) accept(received []types.Message) {
 			messages = append(messages, queue.Message{Task: tasks[k], Again: countOf(m) > 1})
 		}
 		numbers = append(numbers, d.hand.add(&held{
-			lane: l, id: l.idOf(m), handle: aws.ToString(m.ReceiptHandle), received: now, until: now.Add(d.Visibility),
+			lane: l, id: l.idOf(m), handle: aws.ToString(m.ReceiptHandle), received: now, until: now.Add(d.Visibility), apart: apart(m, &tasks[0]),
 		}, len(tasks))...)
 	}
 	if len(messages) == 0 {
@@ -251,6 +253,15 @@ func (l *lane) accept(received []types.Message) {
 		return
 	}
 	d.sweep()
+}
+
+// apart is for how long a message is left alone that nobody here came for. A process that runs a blamed task takes no other
+// such, and its polls for other tasks would fetch them over and over.
+func apart(m *types.Message, t *task.Task) time.Duration {
+	if queue.NameFor(t).Class == queue.Normal {
+		return 0
+	}
+	return min(time.Duration(countOf(m))*time.Second, apartMax)
 }
 
 // returnAll makes messages visible again none of whose tasks was handed out.

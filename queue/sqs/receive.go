@@ -76,7 +76,7 @@ func (d *Driver) Release(ctx context.Context, messages []queue.Message, delay ti
 			leave = append(leave, *m)
 		}
 	}
-	d.giveBack(d.buffer.DeleteTagged(leave), delay)
+	d.giveBack(d.buffer.DeleteTagged(leave), delay, false)
 	if len(stay) == 0 {
 		return nil
 	}
@@ -85,7 +85,7 @@ func (d *Driver) Release(ctx context.Context, messages []queue.Message, delay ti
 
 // giveBack has others see tasks that are not in the buffer any more: by making their SQS message visible where all of it
 // goes back, and by sending them anew, each alone, where it shares one with tasks that are done or in hand.
-func (d *Driver) giveBack(messages []queue.Message, delay time.Duration) {
+func (d *Driver) giveBack(messages []queue.Message, delay time.Duration, unclaimed bool) {
 	if len(messages) == 0 {
 		return
 	}
@@ -95,7 +95,11 @@ func (d *Driver) giveBack(messages []queue.Message, delay time.Duration) {
 	}
 	whole, rest := d.hand.whole(numbers)
 	for _, m := range whole {
-		m.lane.returns.add([]returned{{handle: m.handle, after: delay}}, d.Linger, false)
+		after := delay
+		if unclaimed {
+			after = max(after, m.apart)
+		}
+		m.lane.returns.add([]returned{{handle: m.handle, after: after}}, d.Linger, false)
 		d.observeReturned(m.lane.name, len(m.pieces), 0)
 	}
 	for _, i := range rest {
