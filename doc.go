@@ -11,7 +11,7 @@
 //
 // The seams, each a concrete type over a small driver:
 //
-//	store       durable tasks; drivers store/pebble and store/mem, suite store/storetest
+//	store       durable tasks; drivers store/pebble, store/dynamo and store/mem, suite store/storetest
 //	queue       enqueued tasks on their way to workers; driver queue/mem, suite queue/queuetest
 //	partition   who owns which slice of the key space
 //	catalog     the lambdas that a process knows
