@@ -121,9 +121,9 @@ func printBill(out io.Writer, b *cost.Bill) error {
 		return fmt.Errorf("write the bill: %w", err)
 	}
 	if _, err := fmt.Fprintf(out, `
-%.4g tasks/s are %.4g million tasks a month. A task takes %.3g write units, %.3g read units and %.3g SQS requests;
+%.6g tasks/s are %.6g million tasks a month. A task takes %.3g write units, %.3g read units and %.3g SQS requests;
 the idle fleet takes %.3g write units, %.3g read units and %.3g SQS requests a second.
-Provisioned capacity for %.4g tasks/s at %.0f %% use: %.0f write and %.0f read units. It is cheaper than on demand from %.0f %% mean use on.
+Provisioned capacity for %.6g tasks/s at %.0f %% use: %.0f write and %.0f read units. It is cheaper than on demand from %.0f %% mean use on.
 %s
 Prices of %s, %s: %s. Not in it: the machines that run Kinesin, data transfer, backups.
 `,
