@@ -1,0 +1,332 @@
+package dynamo_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/kinesin-io/kinesin/internal/awsfake"
+	"github.com/kinesin-io/kinesin/internal/awsfake/fakedynamo"
+	"github.com/kinesin-io/kinesin/internal/clock"
+	"github.com/kinesin-io/kinesin/store"
+	"github.com/kinesin-io/kinesin/store/dynamo"
+	"github.com/kinesin-io/kinesin/task"
+)
+
+// The swarm: in each run some of all faults, at some rate.
+var swarm = []struct {
+	call  string
+	fault awsfake.Fault
+	most  float64
+}{
+	{awsfake.Any, awsfake.Throttled, 0.2},
+	{"Statement", awsfake.Throttled, 0.3},
+	{awsfake.Any, awsfake.Refused, 0.1},
+	{awsfake.Any, awsfake.BrokenAfter, 0.1},
+	{awsfake.Any, awsfake.LostRequest, 0.1},
+	{awsfake.Any, awsfake.LostAnswer, 0.1},
+	{awsfake.Any, awsfake.Stalled, 0.1},
+	{"BatchExecuteStatement", awsfake.Partial, 0.2},
+	{"BatchExecuteStatement", awsfake.PartialDone, 0.2},
+	{"BatchGetItem", awsfake.Partial, 0.3},
+}
+
+// TestSwarm has processes compete for rows in a service in all kinds of trouble. No state of a row has two winners,
+// nobody reads a row that is older than one he has seen, and what was acknowledged is there in the end. Where no Store stands above
+// the driver, every state has a winner, who knows it or cannot tell. (A Store that reads back takes a write for beaten when
+// another has followed it already.)
+func TestSwarm(t *testing.T) {
+	t.Parallel()
+	var mu sync.Mutex // guards fired
+	fired := map[awsfake.Fault]int{}
+	t.Cleanup(func() {
+		for _, f := range swarm {
+			if fired[f.fault] == 0 {
+				t.Errorf("%q never struck", f.fault)
+			}
+		}
+	})
+	for seed := range uint64(40) {
+		t.Run(fmt.Sprint("seed", seed), func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				r := newRace(t, seed)
+				r.run()
+				mu.Lock()
+				defer mu.Unlock()
+				for _, f := range swarm {
+					fired[f.fault] += r.db.Faults.Fired(f.fault)
+				}
+			})
+		})
+	}
+}
+
+// race is one run.
+type race struct {
+	*testing.T
+
+	v  *clock.Virtual
+	db *fakedynamo.DB
+
+	mu      sync.Mutex // guards all below
+	random  *rand.Rand
+	bare    bool             // without a Store
+	winners map[win][]string // "a", or "a?" for one that cannot tell
+	waiting map[int]string   // "there", "gone", or "?" for either
+}
+
+// win is a state of a row.
+type win struct {
+	row string
+	seq uint64
+}
+
+const (
+	processes  = 3
+	racers     = 12
+	raceRows   = 4
+	raceRounds = 20
+	// firstWaiting keeps the ids of waiting rows from those of task rows.
+	firstWaiting = 1000
+)
+
+func newRace(t *testing.T, seed uint64) *race {
+	t.Helper()
+	v := clock.NewVirtual(epoch, seed)
+	v.Settle(synctest.Wait)
+	first := openFake(t, fakedynamo.Config{Clock: v.Process(0), Seed: seed, BaseLag: 5 * time.Second, IndexLag: 5 * time.Second}, dynamo.Config{})
+	r := &race{T: t, v: v, db: first.db, random: rand.New(rand.NewPCG(seed, 7)), winners: map[win][]string{}, waiting: map[int]string{}}
+	r.bare = seed%2 == 0
+	for _, f := range swarm {
+		if r.random.IntN(2) == 0 {
+			r.db.Faults.Odds(f.call, f.fault, r.random.Float64()*f.most)
+		}
+	}
+	return r
+}
+
+func (r *race) run() {
+	r.Helper()
+	var wg sync.WaitGroup
+	var drivers []*dynamo.Driver
+	for range processes {
+		d := dynamo.New(r.db, dynamo.Config{Prefix: fakePrefix, Clock: r.v.Process(0), SharedMax: 1}) // for full batches
+		r.Cleanup(func() { _ = d.Close() })
+		drivers = append(drivers, d)
+	}
+	for n := range racers {
+		d := drivers[n%processes]
+		p := &racer{race: r, name: string(rune('a' + n)), driver: d, store: store.New(d, store.Config{Clock: r.v.Process(0)}), seen: map[int]uint64{}}
+		wg.Go(func() { p.run(n) })
+	}
+	done := make(chan struct{})
+	go func() {
+		wg.Wait()
+		close(done)
+	}()
+	for range 100_000 {
+		synctest.Wait()
+		select {
+		case <-done:
+			r.db.Faults.Off()
+			r.judge()
+			return
+		default:
+			r.v.Advance(20 * time.Millisecond)
+		}
+	}
+	r.Fatal("the race does not end")
+}
+
+// roll draws a number in [0, n).
+func (r *race) roll(n int) int {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.random.IntN(n)
+}
+
+// racer is one process.
+type racer struct {
+	*race
+
+	name   string
+	driver *dynamo.Driver
+	store  *store.Store
+	seen   map[int]uint64 // the latest state of each task row
+}
+
+func (p *racer) run(n int) {
+	for round := range raceRounds {
+		row := p.roll(raceRows)
+		switch p.roll(3) {
+		case 0:
+			p.advanceTask(row)
+		case 1:
+			p.advanceControl(row)
+		default:
+			p.queue(n*raceRounds + round)
+		}
+	}
+}
+
+// note writes down how a write ended.
+func (p *racer) note(row string, seq uint64, err error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	switch {
+	case err == nil:
+		p.winners[win{row, seq}] = append(p.winners[win{row, seq}], p.name)
+	case errors.Is(err, store.ErrUnknown):
+		p.winners[win{row, seq}] = append(p.winners[win{row, seq}], p.name+"?")
+	case !errors.Is(err, store.ErrConflict) && !errors.Is(err, store.ErrThrottled):
+		p.Errorf("write of %s: %v", row, err)
+	}
+}
+
+func (p *racer) apply(op store.Op) error {
+	apply := p.store.Apply
+	if p.bare {
+		apply = p.driver.Apply
+	}
+	results, err := apply(context.Background(), []store.Op{op})
+	if results == nil {
+		return err
+	}
+	return results[0]
+}
+
+// advanceTask reads the task rows and writes the next state of one, as its own.
+func (p *racer) advanceTask(row int) {
+	wake := epoch.Add(time.Duration(1+p.roll(1000)) * time.Millisecond)
+	var ids []task.ID
+	for n := range raceRows {
+		op := taskRow(n, hot, wake)
+		ids = append(ids, op.Task.ID)
+	}
+	rows, err := p.store.Tasks(context.Background(), ids)
+	if err != nil {
+		return
+	}
+	for n := range rows {
+		if now := rows[n].Seq; now < p.seen[n] {
+			p.Errorf("%s read task %d at seq %d after seq %d", p.name, n, now, p.seen[n])
+		}
+		p.seen[n] = rows[n].Seq
+	}
+	op := taskRow(row, hot, wake)
+	if !rows[row].ID.IsZero() {
+		op.Kind, op.Task.Seq = store.ReplaceTask, rows[row].Seq+1
+	}
+	op.Task.Worker = p.name
+	p.note(fmt.Sprint("task ", row), op.Task.Seq, p.apply(op))
+}
+
+func (p *racer) advanceControl(row int) {
+	name := fmt.Sprint(row)
+	current, err := p.store.Control(context.Background(), "race", name)
+	if err != nil && !errors.Is(err, store.ErrNotFound) {
+		return
+	}
+	c := store.Control{Kind: "race", Name: name, Version: current.Version + 1, Value: []byte(p.name)}
+	p.note("control "+name, c.Version, p.apply(store.Op{Kind: store.PutControl, Control: c}))
+}
+
+// queue adds a waiting row and, now and then, takes it away again.
+func (p *racer) queue(n int) {
+	op := waitingRow(firstWaiting+n, hot, 10)
+	outcome := func(err error, is, isNot string) string {
+		switch {
+		case err == nil:
+			return is
+		case errors.Is(err, store.ErrUnknown):
+			return "?"
+		}
+		return isNot
+	}
+	state := outcome(p.apply(op), "there", "gone")
+	if state == "there" && p.roll(2) == 0 {
+		op.Kind = store.DeleteWaiting
+		state = outcome(p.apply(op), "gone", "there")
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.waiting[n] = state
+}
+
+func (r *race) judge() {
+	r.Helper()
+	d := dynamo.New(r.db, dynamo.Config{Prefix: fakePrefix, Clock: r.v.Process(0)})
+	defer func() { _ = d.Close() }()
+	for w, names := range r.winners {
+		known := 0
+		for _, name := range names {
+			if len(name) == 1 {
+				known++
+			}
+		}
+		if known > 1 {
+			r.Errorf("%s at seq %d was won by %v", w.row, w.seq, names)
+		}
+	}
+	r.judgeRows(d)
+	rows, err := d.ScanWaiting(context.Background(), hot, store.WaitingKey{}, epoch.Add(time.Hour), store.ScanMax)
+	if err != nil {
+		r.Fatal(err)
+	}
+	there := map[task.ID]bool{}
+	for i := range rows {
+		there[rows[i].ID] = true
+	}
+	for n, state := range r.waiting {
+		op := waitingRow(firstWaiting+n, hot, 0)
+		if is := there[op.Task.ID]; state != "?" && is != (state == "there") {
+			r.Errorf("waiting row %d is there %v, want %s", n, is, state)
+		}
+	}
+}
+
+// judgeRows compares what is in the end with who won it.
+func (r *race) judgeRows(d *dynamo.Driver) {
+	r.Helper()
+	for row := range raceRows {
+		op := taskRow(row, hot, 1)
+		tasks, err := d.Tasks(context.Background(), []task.ID{op.Task.ID})
+		if err != nil {
+			r.Fatal(err)
+		}
+		r.judgeRow(fmt.Sprint("task ", row), tasks[0].Seq, tasks[0].Worker)
+		controls, err := d.Controls(context.Background(), "race", fmt.Sprint(row))
+		if err != nil {
+			r.Fatal(err)
+		}
+		for _, c := range controls {
+			r.judgeRow(fmt.Sprint("control ", row), c.Version, string(c.Value))
+		}
+	}
+}
+
+func (r *race) judgeRow(row string, last uint64, owner string) {
+	r.Helper()
+	for seq := uint64(1); seq <= last; seq++ {
+		if r.bare && len(r.winners[win{row, seq}]) == 0 {
+			r.Errorf("%s came to seq %d, which nobody wrote", row, seq)
+		}
+	}
+	if names := r.winners[win{row, last + 1}]; len(names) > 0 && len(names[0]) == 1 {
+		r.Errorf("%s is at seq %d in the end, but %v wrote the next", row, last, names)
+	}
+	for _, name := range r.winners[win{row, last}] {
+		if name == owner || name == owner+"?" {
+			return
+		}
+	}
+	if last > 0 && r.bare {
+		r.Errorf("%s is %s's at seq %d, which was won by %v", row, owner, last, r.winners[win{row, last}])
+	}
+}
