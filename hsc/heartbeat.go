@@ -72,7 +72,7 @@ func (s *Service) review(ctx context.Context, sess *session, running []attempt, 
 	now := s.Clock.Now()
 	open := sess.toReview(running, now)
 	named := len(open)
-	all := append(open, sess.unnamed(running, now.Add(-task.ClaimTimeout))...)
+	all := slices.Concat(open, sess.unnamed(running, now.Add(-task.ClaimTimeout)))
 	ids := idsOf(all)
 	suspect := sess.suspectInHand(now)
 	if !suspect.IsZero() {

@@ -27,9 +27,9 @@ func lasts(ctx context.Context, t *sdk.Task[[]byte]) error {
 	}
 }
 
-func (r *rig) lasting(d, in time.Duration) sdk.ID {
+func (r *rig) lasting(d, in time.Duration) {
 	r.Helper()
-	return r.schedule(sdk.Item{Lambda: "mail", In: in, Payload: []byte(d.String())})
+	r.schedule(sdk.Item{Lambda: "mail", In: in, Payload: []byte(d.String())})
 }
 
 // lost is how many attempts of all tasks were taken from their workers.

@@ -41,7 +41,7 @@ func (a *Away) read() error {
 	return fmt.Errorf("read: %w", ErrAway)
 }
 
-// Apply implements store.Driver, as do the other methods.
+// Apply implements store.Driver.
 func (a *Away) Apply(ctx context.Context, ops []store.Op) ([]error, error) {
 	if a.writes.Load() {
 		a.calls.Add(1)
@@ -50,6 +50,7 @@ func (a *Away) Apply(ctx context.Context, ops []store.Op) ([]error, error) {
 	return a.Driver.Apply(ctx, ops)
 }
 
+// Tasks implements store.Driver.
 func (a *Away) Tasks(ctx context.Context, ids []task.ID) ([]task.Task, error) {
 	if err := a.read(); err != nil {
 		return nil, err
@@ -57,6 +58,7 @@ func (a *Away) Tasks(ctx context.Context, ids []task.ID) ([]task.Task, error) {
 	return a.Driver.Tasks(ctx, ids)
 }
 
+// Waiting implements store.Driver.
 func (a *Away) Waiting(ctx context.Context, keys []store.WaitingKey) ([]task.Task, error) {
 	if err := a.read(); err != nil {
 		return nil, err
@@ -64,6 +66,7 @@ func (a *Away) Waiting(ctx context.Context, keys []store.WaitingKey) ([]task.Tas
 	return a.Driver.Waiting(ctx, keys)
 }
 
+// Payload implements store.Driver.
 func (a *Away) Payload(ctx context.Context, id task.ID) ([]byte, error) {
 	if err := a.read(); err != nil {
 		return nil, err
@@ -71,6 +74,7 @@ func (a *Away) Payload(ctx context.Context, id task.ID) ([]byte, error) {
 	return a.Driver.Payload(ctx, id)
 }
 
+// ScanWaiting implements store.Driver.
 func (a *Away) ScanWaiting(ctx context.Context, p task.Partition, after store.WaitingKey, through task.Instant, limit int) ([]task.Task, error) {
 	if err := a.read(); err != nil {
 		return nil, err
@@ -78,6 +82,7 @@ func (a *Away) ScanWaiting(ctx context.Context, p task.Partition, after store.Wa
 	return a.Driver.ScanWaiting(ctx, p, after, through, limit)
 }
 
+// ScanWakeups implements store.Driver.
 func (a *Away) ScanWakeups(ctx context.Context, p task.Partition, after store.WakeKey, through task.Instant, limit int) ([]task.Task, error) {
 	if err := a.read(); err != nil {
 		return nil, err
@@ -85,6 +90,7 @@ func (a *Away) ScanWakeups(ctx context.Context, p task.Partition, after store.Wa
 	return a.Driver.ScanWakeups(ctx, p, after, through, limit)
 }
 
+// Controls implements store.Driver.
 func (a *Away) Controls(ctx context.Context, kind, name string) ([]store.Control, error) {
 	if err := a.read(); err != nil {
 		return nil, err

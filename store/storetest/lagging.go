@@ -68,7 +68,7 @@ func (l *Lagging) ScanWakeups(ctx context.Context, p task.Partition, after store
 	if len(ids) == 0 {
 		return nil, ctx.Err()
 	}
-	rows, err := l.Driver.Tasks(ctx, ids)
+	rows, err := l.Tasks(ctx, ids)
 	if err != nil {
 		return nil, err
 	}
