@@ -2,7 +2,6 @@ package mem
 
 import (
 	"encoding/binary"
-	"time"
 
 	"github.com/kinesin-io/kinesin/queue"
 	"github.com/kinesin-io/kinesin/task"
@@ -31,16 +30,6 @@ func TagOf(receipt string) uint64 {
 		return 0
 	}
 	return binary.BigEndian.Uint64([]byte(receipt[receiptBytes:]))
-}
-
-// TryReceive is Receive that does not wait.
-func (d *Driver) TryReceive(names []queue.Name, limit int, ahead time.Duration) []queue.Message {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	if d.closed {
-		return nil
-	}
-	return d.take(names, limit, ahead, d.clock.Now())
 }
 
 // ReceiveUnclaimed receives all messages that nobody has come for since they were due, or since they came when

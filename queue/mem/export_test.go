@@ -1,6 +1,8 @@
 package mem
 
 import (
+	"time"
+
 	"github.com/kinesin-io/kinesin/queue"
 	"github.com/kinesin-io/kinesin/task"
 )
@@ -20,6 +22,16 @@ func (d *Driver) WokenAfterSend(m queue.Message, beforeTheyRun func()) int {
 		}
 	}
 	return woken
+}
+
+// TryReceive is Receive that does not wait.
+func (d *Driver) TryReceive(names []queue.Name, limit int, ahead time.Duration) []queue.Message {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.closed {
+		return nil
+	}
+	return d.take(names, limit, ahead, d.clock.Now())
 }
 
 // TimersSet says how many waiting receivers of a queue keep time.
