@@ -81,7 +81,7 @@ var table = []row{
 	{name: "inbound/buffer"},
 	{name: "inbound/buffer/mem", may: []string{"task", "inbound/buffer", "internal/clock"}, tests: []string{"inbound/buffer/buffertest"}},
 	{name: "inbound/buffer/sqsbuffer", may: []string{"inbound/buffer", "internal/clock", "internal/sqssend", "queue/sqs"}, tests: []string{"inbound/buffer/buffertest"}},
-	{name: "inbound/buffer/buffertest", may: []string{"inbound/buffer"}},
+	{name: "inbound/buffer/buffertest", may: []string{"inbound/buffer", "internal/clock"}},
 	{name: "scheduler", may: seams},
 	{name: "dispatcher", may: seams},
 	{name: "hsc", may: slices.Concat(seams, wire)},

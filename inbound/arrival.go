@@ -217,6 +217,14 @@ func (b *intake) removeOvertaken(ctx context.Context, items []int) {
 	}
 }
 
+// lastingReasons are the refusals that another try will not change.
+var lastingReasons = map[kinesinv1.Reason]string{
+	kinesinv1.Reason_REASON_TOO_LARGE:    ReasonTooLarge,
+	kinesinv1.Reason_REASON_INVALID:      ReasonInvalid,
+	kinesinv1.Reason_REASON_KEY_CONFLICT: ReasonInvalid,
+	kinesinv1.Reason_REASON_UNSUPPORTED:  ReasonInvalid,
+}
+
 // fateOf is what an error of the intake means for an arrival.
 func fateOf(err error, a *arrival) fate {
 	if err == nil {
@@ -237,11 +245,8 @@ func fateOf(err error, a *arrival) fate {
 	case errors.Is(err, store.ErrMalformed):
 		return fate{rejected, ReasonInvalid, err}
 	}
-	switch problem(err).Reason {
-	case kinesinv1.Reason_REASON_TOO_LARGE:
-		return fate{rejected, ReasonTooLarge, err}
-	case kinesinv1.Reason_REASON_INVALID, kinesinv1.Reason_REASON_KEY_CONFLICT, kinesinv1.Reason_REASON_UNSUPPORTED:
-		return fate{rejected, ReasonInvalid, err}
+	if reason, lasting := lastingReasons[problem(err).Reason]; lasting {
+		return fate{rejected, reason, err}
 	}
 	return fate{verdict: later, err: err}
 }

@@ -23,11 +23,11 @@ func buffered(payload int) *kinesinv1.BufferedTask {
 	return &kinesinv1.BufferedTask{Id: "q1id", Item: &kinesinv1.ScheduleItem{Lambda: "mail", Payload: bytes.Repeat([]byte{0xff}, payload)}, AcceptedMicros: 1 << 50}
 }
 
-func seal(t testing.TB, e *kinesinv1.Envelope, s *task.InboundSealer) string {
-	t.Helper()
+func seal(tb testing.TB, e *kinesinv1.Envelope, s *task.InboundSealer) string {
+	tb.Helper()
 	raw, err := e.MarshalVT()
 	if err != nil {
-		t.Fatal(err)
+		tb.Fatal(err)
 	}
 	return base64.StdEncoding.EncodeToString(append(s.Sum(raw), raw...))
 }
@@ -108,7 +108,7 @@ func TestWhatIsNoEnvelopeOfOurs(t *testing.T) {
 		"newer":       {seal(t, &kinesinv1.Envelope{Version: 2, Tasks: some}, sealer(2)), envelope.ErrVersion, "version 2"},
 		"no tasks":    {seal(t, &kinesinv1.Envelope{Version: 1}, s), envelope.ErrUndecodable, "0 tasks"},
 		"no item":     {seal(t, &kinesinv1.Envelope{Version: 1, Tasks: []*kinesinv1.BufferedTask{{Id: "x"}}}, s), envelope.ErrUndecodable, "task 0"},
-		"many":        {seal(t, &kinesinv1.Envelope{Version: 1, Tasks: make2(1001)}, s), envelope.ErrUndecodable, "1001 tasks"},
+		"many":        {seal(t, &kinesinv1.Envelope{Version: 1, Tasks: manyTasks(1001)}, s), envelope.ErrUndecodable, "1001 tasks"},
 		"other bytes": {good[:30] + strings.ToUpper(good[30:40]) + good[40:], nil, ""},
 	} {
 		e, err := envelope.Open(s, c.body)
@@ -118,7 +118,7 @@ func TestWhatIsNoEnvelopeOfOurs(t *testing.T) {
 	}
 }
 
-func make2(n int) []*kinesinv1.BufferedTask {
+func manyTasks(n int) []*kinesinv1.BufferedTask {
 	all := make([]*kinesinv1.BufferedTask, n)
 	for i := range all {
 		all[i] = buffered(0)

@@ -66,7 +66,7 @@ var (
 // API is what is asked of the AWS SDK's client; *sqs.Client has it.
 type API interface {
 	SendMessageBatch(ctx context.Context, in *sqs.SendMessageBatchInput, options ...func(*sqs.Options)) (*sqs.SendMessageBatchOutput, error)
-	GetQueueUrl(ctx context.Context, in *sqs.GetQueueUrlInput, options ...func(*sqs.Options)) (*sqs.GetQueueUrlOutput, error) //nolint:revive // the SDK's name
+	GetQueueUrl(ctx context.Context, in *sqs.GetQueueUrlInput, options ...func(*sqs.Options)) (*sqs.GetQueueUrlOutput, error)
 }
 
 // Client puts tasks into the inbound queue. It is safe for concurrent use; one per process is enough, since

@@ -131,7 +131,7 @@ func TestATypedTaskIsInTheQueue(t *testing.T) {
 			{[]sdk.Option{sdk.At(start.Add(time.Minute).Time().Add(time.Nanosecond))}, start.Add(time.Minute) + 544, false},
 		} {
 			var id sdk.ID
-			opts := append(c.opts, sdk.Priority("high"), sdk.Collection("c"), sdk.Timeout(time.Minute), sdk.Backoff(time.Second, time.Minute))
+			opts := slices.Concat(c.opts, []sdk.Option{sdk.Priority("high"), sdk.Collection("c"), sdk.Timeout(time.Minute), sdk.Backoff(time.Second, time.Minute)})
 			now := task.Instant(0)
 			f.during(sqsinbound.LingerDefault, func() {
 				now = f.time.Now()

@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"encoding/base64"
 	"errors"
@@ -321,12 +322,9 @@ func (a *app) printActed(array *arrayWriter, several bool, name string, r sdk.Re
 		return array.add(o)
 	case a.json():
 		return printJSON(a.Stdout, o)
-	case r.Err != nil:
-		return nil
-	case o.ID != "":
-		_, err := fmt.Fprintln(a.Stdout, o.ID)
+	case r.Err == nil:
+		_, err := fmt.Fprintln(a.Stdout, cmp.Or(o.ID, name))
 		return err
 	}
-	_, err := fmt.Fprintln(a.Stdout, name)
-	return err
+	return nil
 }

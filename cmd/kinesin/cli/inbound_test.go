@@ -108,11 +108,11 @@ func TestInbound(t *testing.T) {
 	all := s.await(3)
 	names := map[string]string{}
 	for _, o := range all {
-		what := o["reason"].(string)
+		what := fmt.Sprint(o["reason"])
 		if o["id"] == id {
 			what = "text"
 		}
-		names[what] = o["name"].(string)
+		names[what] = fmt.Sprint(o["name"])
 	}
 
 	table := s.must("inbound", "rejected", "list")

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/kinesin-io/kinesin/inbound/buffer"
+	"github.com/kinesin-io/kinesin/internal/clock"
 )
 
 const (
@@ -69,7 +70,7 @@ func (s *subject) send(delay time.Duration, bodies ...string) {
 // receive collects n messages.
 func (s *subject) receive(n int) (all []buffer.Message) {
 	s.t.Helper()
-	ctx, cancel := context.WithTimeout(s.t.Context(), waitMax)
+	ctx, cancel := clock.Within(s.t.Context(), clock.Real(), waitMax)
 	defer cancel()
 	for len(all) < n {
 		got, err := s.Receive(ctx, n-len(all))
@@ -87,7 +88,7 @@ func (s *subject) receive(n int) (all []buffer.Message) {
 // wantNone checks that nothing is there now.
 func (s *subject) wantNone(d time.Duration) {
 	s.t.Helper()
-	ctx, cancel := context.WithTimeout(s.t.Context(), d)
+	ctx, cancel := clock.Within(s.t.Context(), clock.Real(), d)
 	defer cancel()
 	if got, err := s.Receive(ctx, 10); len(got) > 0 || err == nil && ctx.Err() != nil {
 		s.t.Errorf("received %v, %v", got, err)
@@ -104,6 +105,7 @@ func bodies(messages []buffer.Message) []string {
 }
 
 func sentIsReceived(t *testing.T, s *subject) {
+	t.Helper()
 	body := "QUJD+/09=" + strings.Repeat("x", 3000)
 	s.send(0, body)
 	got := s.receive(1)
@@ -113,6 +115,7 @@ func sentIsReceived(t *testing.T, s *subject) {
 }
 
 func manyAtOnce(t *testing.T, s *subject) {
+	t.Helper()
 	var want []string
 	for n := range 37 {
 		want = append(want, strings.Repeat("m", 1+n))
@@ -129,6 +132,7 @@ func manyAtOnce(t *testing.T, s *subject) {
 }
 
 func deletedIsGone(t *testing.T, s *subject) {
+	t.Helper()
 	s.send(0, "a")
 	got := s.receive(1)
 	for range 2 { // once more is no harm
@@ -140,6 +144,7 @@ func deletedIsGone(t *testing.T, s *subject) {
 }
 
 func undeletedComesAgain(t *testing.T, s *subject) {
+	t.Helper()
 	s.send(0, "a")
 	first := s.receive(1)
 	s.wantNone(Visibility / 4)
@@ -151,6 +156,7 @@ func undeletedComesAgain(t *testing.T, s *subject) {
 }
 
 func retryAtOnceAndLater(t *testing.T, s *subject) {
+	t.Helper()
 	s.send(0, "a")
 	if err := s.Retry(t.Context(), s.receive(1), 0); err != nil {
 		t.Fatal(err)
@@ -170,6 +176,7 @@ func retryAtOnceAndLater(t *testing.T, s *subject) {
 }
 
 func delay(t *testing.T, s *subject) {
+	t.Helper()
 	s.send(1200*time.Millisecond, "later") // rounded up to whole seconds
 	s.wantNone(900 * time.Millisecond)
 	s.receive(1)
@@ -179,6 +186,7 @@ func delay(t *testing.T, s *subject) {
 }
 
 func tooLarge(t *testing.T, s *subject) {
+	t.Helper()
 	most := s.BodyBytesMax()
 	r := s.Send(t.Context(), []buffer.Outgoing{{Body: "a"}, {Body: strings.Repeat("x", most+1)}, {Body: strings.Repeat("y", most)}, {Body: "b"}})
 	if !errors.Is(r[1], buffer.ErrTooLarge) || errors.Join(r[0], r[2], r[3]) != nil {
@@ -190,6 +198,7 @@ func tooLarge(t *testing.T, s *subject) {
 }
 
 func receiveEndsWithContext(t *testing.T, s *subject) {
+	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan error, 1)
 	go func() {
@@ -197,31 +206,24 @@ func receiveEndsWithContext(t *testing.T, s *subject) {
 		done <- err
 	}()
 	cancel()
-	select {
-	case err := <-done:
-		if err == nil {
-			t.Error("no error")
-		}
-	case <-time.After(waitMax):
-		t.Error("still waits")
+	if err := <-done; err == nil {
+		t.Error("no error")
 	}
 }
 
 func receiveWaits(t *testing.T, s *subject) {
+	t.Helper()
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
 		s.receive(1)
 	}()
 	s.send(0, "a")
-	select {
-	case <-done:
-	case <-time.After(waitMax):
-		t.Error("not received")
-	}
+	<-done
 }
 
 func closeEndsReceive(t *testing.T, s *subject) {
+	t.Helper()
 	done := make(chan error, 1)
 	go func() {
 		_, err := s.Receive(t.Context(), 1)
@@ -239,6 +241,7 @@ func closeEndsReceive(t *testing.T, s *subject) {
 }
 
 func nothingToDo(t *testing.T, s *subject) {
+	t.Helper()
 	if r := s.Send(t.Context(), nil); len(r) != 0 {
 		t.Error(r)
 	}

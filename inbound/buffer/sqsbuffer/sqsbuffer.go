@@ -43,7 +43,7 @@ type API interface {
 	ReceiveMessage(ctx context.Context, in *awssqs.ReceiveMessageInput, options ...func(*awssqs.Options)) (*awssqs.ReceiveMessageOutput, error)
 	DeleteMessageBatch(ctx context.Context, in *awssqs.DeleteMessageBatchInput, options ...func(*awssqs.Options)) (*awssqs.DeleteMessageBatchOutput, error)
 	ChangeMessageVisibilityBatch(ctx context.Context, in *awssqs.ChangeMessageVisibilityBatchInput, options ...func(*awssqs.Options)) (*awssqs.ChangeMessageVisibilityBatchOutput, error)
-	GetQueueUrl(ctx context.Context, in *awssqs.GetQueueUrlInput, options ...func(*awssqs.Options)) (*awssqs.GetQueueUrlOutput, error) //nolint:revive // the SDK's name
+	GetQueueUrl(ctx context.Context, in *awssqs.GetQueueUrlInput, options ...func(*awssqs.Options)) (*awssqs.GetQueueUrlOutput, error)
 }
 
 // QueueName is the name of the inbound queue.

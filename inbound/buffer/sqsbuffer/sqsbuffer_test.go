@@ -41,12 +41,16 @@ func TestConformanceOnElasticMQ(t *testing.T) {
 	t.Parallel()
 	aws := awslocal.Start(t)
 	api := awssqs.NewFromConfig(aws.Config(t))
-	buffertest.Run(t, func(t *testing.T) buffer.Buffer { return open(t, api, aws.Prefix(t)) })
+	buffertest.Run(t, func(t *testing.T) buffer.Buffer {
+		t.Helper()
+		return open(t, api, aws.Prefix(t))
+	})
 }
 
 func TestConformanceOnTheStandIn(t *testing.T) {
 	t.Parallel()
 	buffertest.Run(t, func(t *testing.T) buffer.Buffer {
+		t.Helper()
 		service := fakesqs.New(fakesqs.Config{Seed: 1, Attempts: 5})
 		b := open(t, service, "test")
 		service.Faults.Odds(awsfake.Any, awsfake.Partial, 0.05)
