@@ -429,13 +429,28 @@ func (r *runner) dispatch(ctx context.Context, orders []task.Order) error {
 	if len(orders) == 0 {
 		return nil
 	}
-	for _, err := range r.watchWrites(orders, func() []error { return r.Dispatcher.Dispatch(ctx, orders) }) {
+	for i, err := range r.watchWrites(orders, func() []error { return r.Dispatcher.Dispatch(ctx, orders) }) {
+		if !orders[i].Waiting {
+			r.putAside(&orders[i].Task, err)
+		}
 		if err = r.worthRetry(ctx, err); err != nil {
 			r.nextScan = 0
 			return err
 		}
 	}
 	return nil
+}
+
+// oddLook is when a row is looked at again that cannot be moved on.
+const oddLook = 30 * time.Second
+
+// putAside watches a row that an error keeps where it is for good, so that scans need not meet it again and again, and
+// what runs behind it with it.
+func (r *runner) putAside(t *task.Task, err error) {
+	if isLasting(err) {
+		now := r.Clock.Now()
+		r.watch.put(watched{at: now.Add(oddLook), id: t.ID, wake: t.Wake, attempt: t.Attempt, since: now, rowAt: now.Add(oddLook)})
+	}
 }
 
 // worthRetry passes an error on unless it is of one row that will fail in the same way again: such a
@@ -492,6 +507,7 @@ func (j *judgement) judge(ctx context.Context, rows []task.Task) (orders []task.
 			continue
 		}
 		event, act, err := j.rule(ctx, t)
+		j.putAside(t, err)
 		if err = j.worthRetry(ctx, err); err != nil && failed == nil {
 			failed = err
 		}

@@ -249,3 +249,28 @@ func TestAWatchedTaskOutlivesLeasesThatCannotBeRead(t *testing.T) {
 		}
 	})
 }
+
+// A row at the head that nobody can judge is met again now and then; what runs behind it is not read because of it.
+func TestARowThatCannotBeJudgedIsPutAside(t *testing.T) {
+	inWorld(t, depth, func(w *world) {
+		w.apply(store.Op{Kind: store.PutControl, Control: store.Control{Kind: lease.Kind, Name: "odd", Version: 1, Value: []byte("no lease")}})
+		w.running(high, "odd")
+		w.advance(time.Second)
+		l := w.openLease(15 * time.Second)
+		const n = 100
+		for range n {
+			w.running(high, l.Worker)
+		}
+		w.start()
+		w.beat(2*time.Minute, l)
+		w.rows.wokenRows()
+		w.failed = map[task.Partition]int{}
+		w.beat(10*time.Minute, l)
+		if got := w.rows.wokenRows(); got > 4*n {
+			t.Errorf("%d rows were scanned in ten minutes", got)
+		}
+		if told := w.failed[high]; told == 0 || told > 21 {
+			t.Errorf("told %d times of it in ten minutes", told)
+		}
+	})
+}
