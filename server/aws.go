@@ -63,7 +63,7 @@ func (d *drivers) checkTables(ctx context.Context, prefix string) error {
 	if err := d.aws.CheckClock(); err != nil {
 		return err
 	}
-	return setupError(prefix, "tables", texts(differences))
+	return d.setupError(prefix, "tables", texts(differences))
 }
 
 // checkQueues looks for the queues of the lambdas there are, and that of the inbound buffer. One that is missing ends the start; attributes that are not as
@@ -76,12 +76,15 @@ func (s *Server) checkQueues(ctx context.Context, d *drivers) error {
 	if s.config.Queue == QueueSQS {
 		specs = append(specs, queueSpecs(s.config.AWSPrefix, d.node.Lambdas())...)
 	}
-	if len(specs) == 0 {
+	if s.config.Queue != QueueSQS && !s.config.Inbound {
 		return nil
 	}
 	ctx, cancel := clock.Within(ctx, clock.Real(), checkMax)
 	defer cancel()
 	differences, err := sqs.Check(ctx, d.aws.SQS, specs)
+	if err == nil && len(specs) == 0 { // any queue will do to learn whether SQS answers
+		_, err = sqs.Check(ctx, d.aws.SQS, sqsbuffer.Queues(s.config.AWSPrefix)[:1])
+	}
 	if err != nil {
 		return awsclient.Explain(err)
 	}
@@ -96,7 +99,7 @@ func (s *Server) checkQueues(ctx context.Context, d *drivers) error {
 		}
 		s.config.Log.WarnContext(ctx, "a queue differs from what setup makes", slog.String("difference", differences[i].String()))
 	}
-	return setupError(s.config.AWSPrefix, "queues", missing)
+	return d.setupError(s.config.AWSPrefix, "queues", missing)
 }
 
 // queueSpecs are the queues of all lambdas.
@@ -117,10 +120,11 @@ func texts[D fmt.Stringer](differences []D) []string {
 }
 
 // setupError says what is wrong line by line; nil when nothing is.
-func setupError(prefix, what string, differences []string) error {
+func (d *drivers) setupError(prefix, what string, differences []string) error {
 	if len(differences) == 0 {
 		return nil
 	}
-	return fmt.Errorf("%w: the %s of prefix %s are not as they have to be:\n  %s\nto make what is missing, run: kinesin aws setup --aws-prefix %s",
-		ErrSetup, what, prefix, strings.Join(differences, "\n  "), prefix)
+	return fmt.Errorf("%w: the %s of prefix %s (%s) are not as they have to be:\n  %s\n"+
+		"Is the region right? To make what is missing, run: kinesin aws setup --aws-prefix %s",
+		ErrSetup, what, prefix, d.aws.Endpoints(), strings.Join(differences, "\n  "), prefix)
 }

@@ -120,13 +120,13 @@ func (d *drivers) close() error {
 	if d.store != nil {
 		errs = append(errs, d.store.Close())
 	}
-	return errors.Join(append(errs, d.release())...)
+	d.release()
+	return errors.Join(errs...)
 }
 
 // release is for what lies below the drivers, when they are closed.
-func (d *drivers) release() error {
+func (d *drivers) release() {
 	if d.aws != nil {
 		d.aws.Close()
 	}
-	return nil
 }

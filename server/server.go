@@ -100,7 +100,9 @@ func (s *Server) Run(ctx context.Context) error {
 		return nil
 	})
 	err := group.Wait()
-	return errors.Join(err, s.node.Close(), s.drivers.release())
+	err = errors.Join(err, s.node.Close())
+	s.drivers.release()
+	return err
 }
 
 // cutOff closes all connections when the drain takes too long.

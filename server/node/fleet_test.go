@@ -60,7 +60,7 @@ func (h *host) Receive(ctx context.Context, names []queue.Name, limit int, ahead
 // lose cuts the host off, as killing it does for everybody else.
 func (h *host) lose() {
 	h.lost.Store(true)
-	h.Away.Set(true, true)
+	h.Set(true, true)
 	h.cable.set(true)
 }
 
