@@ -19,6 +19,7 @@ type depthCollector struct {
 	full   *prometheus.Desc
 	ready  *prometheus.Desc
 	worker *prometheus.Desc
+	watch  *prometheus.Desc
 }
 
 func newDepthCollector(n *Node) *depthCollector {
@@ -35,12 +36,14 @@ func newDepthCollector(n *Node) *depthCollector {
 		full:   prometheus.NewDesc("kinesin_store_full", "1 while the store takes no new tasks for want of space.", nil, nil),
 		ready:  prometheus.NewDesc("kinesin_store_counted", "1 when the numbers of kinesin_tasks are complete after a start.", nil, nil),
 		worker: prometheus.NewDesc("kinesin_workers", "Worker processes with a stream here.", nil, nil),
+		watch: prometheus.NewDesc("kinesin_watched_rows",
+			"Tasks that this process looks at again while their wake-ups stay in the past: they run, mostly.", nil, nil),
 	}
 }
 
 // Describe implements prometheus.Collector.
 func (c *depthCollector) Describe(out chan<- *prometheus.Desc) {
-	for _, d := range []*prometheus.Desc{c.depth, c.oldest, c.stuck, c.full, c.ready, c.worker} {
+	for _, d := range []*prometheus.Desc{c.depth, c.oldest, c.stuck, c.full, c.ready, c.worker, c.watch} {
 		out <- d
 	}
 }
@@ -81,6 +84,9 @@ func (c *depthCollector) Collect(out chan<- prometheus.Metric) {
 	}
 	out <- prometheus.MustNewConstMetric(c.full, prometheus.GaugeValue, boolean(c.n.store.Full()))
 	out <- prometheus.MustNewConstMetric(c.ready, prometheus.GaugeValue, boolean(ready))
+	if c.n.scheduler != nil {
+		out <- prometheus.MustNewConstMetric(c.watch, prometheus.GaugeValue, float64(c.n.scheduler.Watched()))
+	}
 	if c.n.hsc != nil {
 		out <- prometheus.MustNewConstMetric(c.worker, prometheus.GaugeValue, float64(c.n.hsc.Workers()))
 	}
