@@ -17,9 +17,13 @@ func TestAClaimedTaskTellsTheWorkerAllItNeeds(t *testing.T) {
 		want := f.task("mail", func(t *task.Task) {
 			t.Collection, t.Key, t.Failures, t.Lost = "c", "k", 1, 2
 			t.Overrides.Timeout = time.Minute
+			t.Traceparent = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"
 		})
 		f.enqueue(want)
 		got := f.work(slots(1, "mail")).wantClaimed(1)[0]
+		if got.GetTraceparent() != want.Traceparent {
+			t.Errorf("trace context %q", got.GetTraceparent())
+		}
 		if id(got) != want.ID || got.GetLambda() != "mail" || got.GetPriority() != "normal" || got.GetCollection() != "c" || got.GetKey() != "k" {
 			t.Errorf("got %v", got)
 		}

@@ -22,6 +22,9 @@ func wantReason(t *testing.T, err error, want kinesinv1.Reason) {
 func TestHelloIsChecked(t *testing.T) {
 	bubble(t, func(f *fixture) {
 		worker := f.register()
+		if _, _, err := f.catalog.Create(f.ctx, task.Lambda{Name: "out", Mode: task.Deliver}); err != nil {
+			t.Fatal(err)
+		}
 		for name, c := range map[string]struct {
 			hello *kinesinv1.Hello
 			want  kinesinv1.Reason
@@ -30,6 +33,7 @@ func TestHelloIsChecked(t *testing.T) {
 			"no lambda":      {&kinesinv1.Hello{Worker: worker, Groups: []*kinesinv1.SlotGroup{slots(1)}}, kinesinv1.Reason_REASON_INVALID},
 			"too many":       {&kinesinv1.Hello{Worker: worker, Groups: []*kinesinv1.SlotGroup{slots(SlotsMax+1, "mail")}}, kinesinv1.Reason_REASON_INVALID},
 			"unknown lambda": {&kinesinv1.Hello{Worker: worker, Groups: []*kinesinv1.SlotGroup{slots(1, "nobody")}}, kinesinv1.Reason_REASON_UNKNOWN_LAMBDA},
+			"deliver lambda": {&kinesinv1.Hello{Worker: worker, Groups: []*kinesinv1.SlotGroup{slots(1, "mail", "out")}}, kinesinv1.Reason_REASON_INVALID},
 			"bad lambda":     {&kinesinv1.Hello{Worker: worker, Groups: []*kinesinv1.SlotGroup{slots(1, "no such")}}, kinesinv1.Reason_REASON_INVALID},
 			"no worker":      {&kinesinv1.Hello{}, kinesinv1.Reason_REASON_INVALID},
 			"unknown worker": {&kinesinv1.Hello{Worker: "w-1"}, kinesinv1.Reason_REASON_LEASE_LOST},

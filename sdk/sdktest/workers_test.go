@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"runtime"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -93,6 +94,40 @@ func TestAStoppedWorkerGivesItsTasksBack(t *testing.T) {
 		t.Errorf("%d failures, attempt %d", info.Failures, info.Attempt)
 	}
 	stop()
+}
+
+func TestATraceContextReachesTheHandler(t *testing.T) {
+	t.Parallel()
+	const trace = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"
+	r := newRig(t)
+	var got []string
+	r.handle(func(_ context.Context, task *sdk.Task[Mail]) error {
+		got = append(got, task.Traceparent)
+		return nil
+	})
+	traced, plain := r.schedule("ada", sdk.In(time.Hour), sdk.Traceparent(trace)), r.schedule("bob", sdk.In(2*time.Hour))
+	if info := sdktest.RequireState(t, r.k, traced, sdk.StateScheduled); info.Traceparent != trace {
+		t.Errorf("scheduled with %q", info.Traceparent)
+	}
+	r.k.Advance(3 * time.Hour)
+	if !slices.Equal(got, []string{trace, ""}) {
+		t.Errorf("handlers got %q", got)
+	}
+	sdktest.RequireState(t, r.k, plain, sdk.StateSuccess)
+	if _, err := sendMail.Schedule(t.Context(), r.k.Client(), Mail{}, sdk.Traceparent("00-1-2-3")); !errors.Is(err, sdk.ErrInvalid) {
+		t.Errorf("a bad one: %v", err)
+	}
+}
+
+func TestAWorkerOfADeliverLambdaIsRefused(t *testing.T) {
+	t.Parallel()
+	k := sdktest.New(t)
+	k.Lambda("out", sdk.LambdaInfo{Mode: sdk.ModeDeliver})
+	w := sdk.NewWorker(k.Client())
+	w.Register("out", func(context.Context, *sdk.Task[[]byte]) error { return nil })
+	if err := w.Run(t.Context()); !errors.Is(err, sdk.ErrInvalid) || !strings.Contains(err.Error(), "no worker runs them") {
+		t.Errorf("run: %v", err)
+	}
 }
 
 func TestStartRunsAnAppThatMakesItsOwnWorker(t *testing.T) {

@@ -11,7 +11,7 @@ func FuzzBatchLine(f *testing.F) {
 	for _, line := range []string{
 		`{"lambda":"a","in":"3d","payload":"x"}`, ` { "lambda" : "a" , "key":"k" } `, `{}`, `{"lambda":"a",}`, `{"lambda":"a"}x`,
 		`{"lambda":"a","lambda":"b"}`, `{"lambda":"\u0061"}`, `{"payload":{"a":[1]},"lambda":"a"}`, `{"payload":null}`, `{"in":1}`,
-		`{"lambda" "a"}`, `{"at":"2027-01-01T00:00:00Z","priority":"p","collection":"c"}`, "{\"key\":\"\x01\"}", "{\"key\":\"\xff\"}", `{"Lambda":"a"}`,
+		`{"lambda" "a"}`, `{"at":"2027-01-01T00:00:00Z","priority":"p","collection":"c","traceparent":"t"}`, "{\"key\":\"\x01\"}", "{\"key\":\"\xff\"}", `{"Lambda":"a"}`,
 	} {
 		f.Add([]byte(line))
 	}
@@ -33,5 +33,5 @@ func show(l batchLine) string {
 		}
 		return *s
 	}
-	return fmt.Sprintf("%q %q %q %q %q %q %q", l.Lambda, text(l.In), text(l.At), l.Priority, l.Collection, l.Key, l.Payload)
+	return fmt.Sprintf("%q %q %q %q %q %q %q %q", l.Lambda, text(l.In), text(l.At), l.Priority, l.Collection, l.Key, l.Traceparent, l.Payload)
 }

@@ -164,6 +164,7 @@ func TestBadUsage(t *testing.T) {
 		{"schedule x --in 1x", "want a duration"},
 		{"schedule x --in", "needs an argument"},
 		{"schedule x --at tomorrow", "RFC 3339"},
+		{"schedule x --traceparent 00-1", "want the W3C form"},
 		{"schedule x --payload a --payload-file b", "--payload and --payload-file exclude each other"},
 		{"schedule --batch - --in 5s", "--in does not go with --batch"},
 		{"wait x --timeout soon", "want a duration"},
@@ -251,7 +252,7 @@ func TestLambdas(t *testing.T) {
 	}
 	s.do("lambda", "create", "a").check(t, "other settings", 1, "exists with other settings")
 	s.do("lambda", "create", "a!b").check(t, "bad name", 1, "a-z, A-Z, 0-9")
-	s.do("lambda", "create", "d", "--mode", "deliver").check(t, "deliver", 1, "SQS driver")
+	s.do("lambda", "create", "d", "--mode", "deliver").check(t, "deliver", 1, "--queue sqs")
 	s.do("lambda", "get", "nope").check(t, "get nope", 1, "nope")
 	if o := s.object("lambda", "update", "a", "--max-attempts", "4"); o["max_attempts"] != 4. || o["timeout_ms"] != 5000. {
 		t.Errorf("updated %v", o)
@@ -276,7 +277,8 @@ func TestATaskFromScheduleToCancel(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)
 	s.must("lambda", "create", "a")
-	in := []string{"schedule", "a", "--in", "1h", "--priority", "high", "--collection", "c", "--key", "k", "--payload", "Ada"}
+	const trace = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"
+	in := []string{"schedule", "a", "--in", "1h", "--priority", "high", "--collection", "c", "--key", "k", "--payload", "Ada", "--traceparent", trace}
 	first := s.object(in...)
 	id, isText := first["id"].(string)
 	if !isText || id == "" || first["duplicate"] != false {
@@ -291,7 +293,7 @@ func TestATaskFromScheduleToCancel(t *testing.T) {
 	s.do("schedule", "a", "--in", "1h", "--key", "k", "--payload", "Bob").check(t, "another payload", 1, `key "k"`)
 	o := s.object("get", id, "--payload")
 	for field, want := range map[string]any{
-		"id": id, "lambda": "a", "state": "scheduled", "priority": "high", "collection": "c", "key": "k", "payload": "Ada", "payload_bytes": 3.,
+		"id": id, "lambda": "a", "state": "scheduled", "priority": "high", "collection": "c", "key": "k", "payload": "Ada", "payload_bytes": 3., "traceparent": trace,
 		"attempt": 0., "failures": 0., "max_attempts": 10., "worker_lost": 0., "suspect": false, "cancel_requested": false, "due": first["due"],
 	} {
 		if o[field] != want {
