@@ -26,7 +26,8 @@ const (
 	retryAfterMax    = 2 * time.Minute
 	fullRetryAfter   = buffer.DelayMax // of a message that could not be set aside
 	settleMax        = 20 * time.Second
-	consumeBurstMax  = time.Second // worth of tasks that may be taken at once after a quiet time
+	consumeBurstMax  = time.Second           // worth of tasks that may be taken at once after a quiet time
+	receivePause     = 20 * time.Millisecond // after a receive that was not full
 	consumedBatchMax = 500 * time.Millisecond
 )
 
@@ -48,11 +49,11 @@ func (in *Inbound) Consume(ctx context.Context) error {
 		<-ctx.Done()
 		return nil
 	}
-	c := &consumer{Inbound: in, pace: pace{rate: in.Buffering.Rate}, tasksEach: 1}
+	c := &consumer{Inbound: in, pace: pace{rate: in.Buffering.Rate}, tasksEach: 1, more: make(chan struct{}, in.Buffering.Concurrency)}
 	var group errgroup.Group
-	for range in.Buffering.Concurrency {
+	for n := range in.Buffering.Concurrency {
 		group.Go(func() error {
-			c.run(ctx)
+			c.run(ctx, n == 0)
 			return nil
 		})
 	}
@@ -66,6 +67,7 @@ func (in *Inbound) Consume(ctx context.Context) error {
 type consumer struct {
 	*Inbound
 	pace pace
+	more chan struct{} // a receive came back full: another one may find something too
 
 	mu        sync.Mutex // guards all below
 	pause     time.Duration
@@ -73,25 +75,57 @@ type consumer struct {
 	tasksEach float64 // how many tasks a message has, on average
 }
 
-func (c *consumer) run(ctx context.Context) {
+// run receives until ctx ends. One of all waits at the buffer all the time; the others only join while receives come
+// back full, since a receive costs money whether it brings anything or not.
+func (c *consumer) run(ctx context.Context, always bool) {
 	for ctx.Err() == nil {
-		limit, tasks := c.next()
-		if clock.Sleep(ctx, c.Clock, c.pace.reserve(c.Clock.Now(), tasks)) != nil || c.rest(ctx) != nil {
-			return
-		}
-		messages, err := c.Buffering.Buffer.Receive(ctx, limit)
-		if err != nil {
-			c.pace.spend(-tasks)
-			if ctx.Err() != nil || errors.Is(err, buffer.ErrClosed) {
+		if !always {
+			select {
+			case <-c.more:
+			case <-ctx.Done():
 				return
 			}
-			c.trouble(ctx, fmt.Errorf("receive from the inbound buffer: %w", err))
-			continue
 		}
-		n := c.handle(context.WithoutCancel(ctx), messages)
-		c.pace.spend(n - tasks)
-		c.learn(len(messages), n)
+		for {
+			full, ok := c.receive(ctx)
+			if !ok || ctx.Err() != nil {
+				return
+			}
+			if full {
+				select {
+				case c.more <- struct{}{}:
+				default:
+				}
+			} else if !always {
+				break
+			}
+		}
 	}
+}
+
+// receive takes in what one receive brings; full says that there may be more, ok that it is worth going on.
+func (c *consumer) receive(ctx context.Context) (full, ok bool) {
+	limit, tasks := c.next()
+	if clock.Sleep(ctx, c.Clock, c.pace.reserve(c.Clock.Now(), tasks)) != nil || c.rest(ctx) != nil {
+		return false, false
+	}
+	messages, err := c.Buffering.Buffer.Receive(ctx, limit)
+	if err != nil {
+		c.pace.spend(-tasks)
+		if ctx.Err() != nil || errors.Is(err, buffer.ErrClosed) {
+			return false, false
+		}
+		c.trouble(ctx, fmt.Errorf("receive from the inbound buffer: %w", err))
+		return false, true
+	}
+	n := c.handle(context.WithoutCancel(ctx), messages)
+	c.pace.spend(n - tasks)
+	c.learn(len(messages), n)
+	if len(messages) > 0 && len(messages) < limit {
+		// What comes meanwhile shares the next receive.
+		return false, clock.Sleep(ctx, c.Clock, receivePause) == nil
+	}
+	return len(messages) == limit, true
 }
 
 // next is how many messages to ask for, and how many tasks these may have: few when the rate is low,
