@@ -437,6 +437,28 @@ func TestServiceThatIsAway(t *testing.T) {
 	}
 }
 
+// A poll whose connection is dead looks like one of an empty queue. When other requests fail without an answer and then
+// are answered, it is given up.
+func TestAPollOnADeadConnectionIsGivenUp(t *testing.T) {
+	inBubble(t, func(b *bubble) {
+		b.service.Faults.StallFor(time.Minute)
+		b.service.Faults.Odds("ReceiveMessage", awsfake.Stalled, 1)
+		late, done := b.work(5, mail)
+		b.advance(time.Second)
+		b.service.Faults.Odds("ReceiveMessage", awsfake.Stalled, 0)
+		b.service.Faults.Next("SendMessageBatch", awsfake.LostRequest, 1)
+		if err := b.send(taskOf(7, 1, b.clock.Now()))[0]; err == nil {
+			b.Fatal("the send was answered, the test is void")
+		}
+		b.advance(time.Second)
+		b.mustSend(taskOf(7, 2, b.clock.Now()))
+		b.advance(100 * time.Millisecond)
+		if done.Load() != 1 || late.Load() > int64(50*time.Millisecond) {
+			b.Errorf("%d tasks came after the service was back, %v late", done.Load(), time.Duration(late.Load()))
+		}
+	})
+}
+
 func TestSilenceAtTheInFlightBound(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

@@ -50,7 +50,7 @@ type polls struct {
 	takenAt         task.Instant
 
 	failures int
-	began    task.Instant // when the youngest poll began
+	going    map[*onPoll]struct{}
 }
 
 // join notes a Receive that waits for up to so many messages.
@@ -143,15 +143,21 @@ func (l *lane) poll() {
 			return
 		}
 		now := l.driver.Clock.Now()
-		l.polls.began = now
+		ctx, end := context.WithCancelCause(l.driver.pollCtx)
+		going := &onPoll{now, end}
+		l.polls.going[going] = struct{}{}
 		l.polls.mu.Unlock()
 
-		got, err := l.receive(wanted)
+		got, err := l.receive(ctx, wanted)
+		isRevived := errors.Is(context.Cause(ctx), errRevived)
+		end(nil)
 
 		l.polls.mu.Lock()
+		delete(l.polls.going, going)
 		l.polls.full = err == nil && got >= wanted
 		pause := time.Duration(0)
 		switch {
+		case isRevived:
 		case err != nil:
 			pause = l.failed(err)
 		case l.polls.failures > 0:
@@ -163,7 +169,7 @@ func (l *lane) poll() {
 			l.tend()
 		}
 		l.polls.mu.Unlock()
-		if pause > 0 && clock.Sleep(l.driver.pollCtx, l.driver.Clock, pause) != nil {
+		if pause > 0 && !l.driver.rest(pause) {
 			continue // closed: nothing is missing
 		}
 	}
@@ -188,12 +194,12 @@ func (l *lane) recovered() {
 	l.polls.failures = 0
 }
 
-// receive is one poll. A poll that is on its way is never cut short while the driver is open: what SQS had answered
-// would be hidden from everyone for the visibility timeout.
-func (l *lane) receive(most int) (messages int, err error) {
+// receive is one poll. A poll that is on its way is never cut short while the driver is open and SQS answers: what it
+// had found would be hidden from everyone for the visibility timeout.
+func (l *lane) receive(ctx context.Context, most int) (messages int, err error) {
 	d := l.driver
 	r := Request{Queue: l.name, Action: ActionReceive, within: pollWait + d.RequestTimeout}
-	out, err := receiveFrom(d, &r, func(ctx context.Context, url *string) (*sqs.ReceiveMessageOutput, error) {
+	out, err := receiveFrom(ctx, d, &r, func(ctx context.Context, url *string) (*sqs.ReceiveMessageOutput, error) {
 		return d.api.ReceiveMessage(ctx, &sqs.ReceiveMessageInput{
 			QueueUrl: url, MaxNumberOfMessages: int32(most), WaitTimeSeconds: int32(pollWait / time.Second),
 			VisibilityTimeout: int32(d.Visibility / time.Second),
@@ -210,7 +216,7 @@ func (l *lane) receive(most int) (messages int, err error) {
 }
 
 // receiveFrom is requestTo for polls, whose size is known only afterwards.
-func receiveFrom(d *Driver, r *Request, call func(ctx context.Context, url *string) (*sqs.ReceiveMessageOutput, error)) (*sqs.ReceiveMessageOutput, error) {
+func receiveFrom(ctx context.Context, d *Driver, r *Request, call func(ctx context.Context, url *string) (*sqs.ReceiveMessageOutput, error)) (*sqs.ReceiveMessageOutput, error) {
 	r.measure = func(out any) (entries, bytes int) {
 		o, ok := out.(*sqs.ReceiveMessageOutput)
 		if !ok || o == nil {
@@ -221,7 +227,7 @@ func receiveFrom(d *Driver, r *Request, call func(ctx context.Context, url *stri
 		}
 		return len(o.Messages), bytes
 	}
-	return requestTo(d.pollCtx, d, *r, call)
+	return requestTo(ctx, d, *r, call)
 }
 
 // accept puts what a poll brought into the buffer.
@@ -375,8 +381,8 @@ func (d *Driver) endPolls() {
 	d.mu.Lock()
 	for _, l := range d.lanes {
 		l.polls.mu.Lock()
-		if l.polls.running > 0 {
-			youngest = max(youngest, l.polls.began)
+		for poll := range l.polls.going {
+			youngest = max(youngest, poll.began)
 		}
 		l.polls.mu.Unlock()
 	}

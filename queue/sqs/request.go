@@ -68,10 +68,10 @@ func (d *Driver) forgetURL(name string) {
 
 // request runs one request within its time and tells the observer.
 func request[Out any](ctx context.Context, d *Driver, r Request, call func(context.Context) (*Out, error)) (*Out, error) {
-	ctx, cancel := clock.Within(ctx, d.Clock, cmp.Or(r.within, d.RequestTimeout))
+	within, cancel := clock.Within(ctx, d.Clock, cmp.Or(r.within, d.RequestTimeout))
 	defer cancel()
 	began := clock.Mono(d.Clock)
-	out, err := call(ctx)
+	out, err := call(within)
 	if err != nil {
 		err = explain(r.Queue, string(r.Action), err)
 		if errors.Is(err, ErrNoQueue) {
@@ -83,6 +83,9 @@ func request[Out any](ctx context.Context, d *Driver, r Request, call func(conte
 	}
 	r.Took, r.Err, r.Unknown = clock.Mono(d.Clock)-began, err, isUnknown(err)
 	d.observe(r)
+	if ctx.Err() == nil { // else we gave it up
+		d.noteAnswer(err)
+	}
 	return out, err
 }
 

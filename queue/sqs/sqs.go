@@ -141,6 +141,8 @@ type Driver struct {
 	urls   urls
 	budget budget // of retries
 
+	revival revival
+
 	ctx    context.Context //nolint:containedctx // that of the driver's own requests, which outlive the calls they serve
 	cancel context.CancelFunc
 	work   group // requests and timers on their way
@@ -173,6 +175,7 @@ func New(api API, config Config) *Driver {
 	}
 	d.urls.known = map[string]string{}
 	d.budget = budget{tokens: retryTokensMax}
+	d.revival.again = make(chan struct{})
 	d.hand.init()
 	d.ctx, d.cancel = context.WithCancel(context.Background())
 	d.pollCtx, d.endPolling = context.WithCancel(d.ctx)
@@ -227,7 +230,7 @@ func (d *Driver) lane(key laneKey) (*lane, error) {
 	l.deliveries = newBatcher(d, l.sendDeliveries, batchEntriesMax, sendsInFlightMax)
 	l.deletes = newBatcher(d, l.deleteHandles, batchEntriesMax, deletesInFlightMax)
 	l.returns = newBatcher(d, l.changeVisibilities, batchEntriesMax, deletesInFlightMax)
-	l.polls.tasksPerMessage = 1
+	l.polls.tasksPerMessage, l.polls.going = 1, map[*onPoll]struct{}{}
 	d.forgetLanes()
 	d.lanes[key] = l
 	return l, nil
