@@ -1,0 +1,201 @@
+package awsfaults_test
+
+import (
+	"context"
+	"fmt"
+	"strconv"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/aws/aws-sdk-go-v2/aws"
+	"github.com/aws/aws-sdk-go-v2/service/sqs"
+	"github.com/aws/aws-sdk-go-v2/service/sqs/types"
+
+	"github.com/kinesin-io/kinesin/sdk"
+	"github.com/kinesin-io/kinesin/test/harness"
+)
+
+// The scheduler is killed while it acquires, sends and deletes: every message arrives at least once, none early, each as it was
+// scheduled, and only what was in hand at a kill arrives twice.
+func TestDeliveringSchedulerKilled(t *testing.T) {
+	t.Parallel()
+	const name, perSecond, firstIn = "letters", 100, 6 * time.Second
+	kills := either(8, 2)
+	r := newRig(t, plan{
+		roles: []string{"inbound", "scheduler,dispatcher"}, flags: []string{"--deliver-direct", "0s"},
+		policy: sdk.LambdaInfo{Name: name, Mode: "deliver", Priorities: []string{"normal"}},
+	})
+	m := newMailbox(t, r, r.aws.Prefix+"-"+name+"-normal")
+	spread := time.Duration(kills) * 4 * time.Second
+	first := time.Now().Add(firstIn)
+	r.post(m, name, first, time.Second/perSecond, int(spread.Seconds())*perSecond)
+	for range kills {
+		seen := m.count()
+		m.await(seen+perSecond/4, settleMax)
+		r.servers[1].Crash()
+		time.Sleep(up / 3)
+		r.servers[1].Start()
+	}
+	m.await(len(m.posted), settleMax)
+	r.delivered(m)
+	time.Sleep(up) // for what comes twice
+	m.judge("deliver", kills)
+}
+
+// post schedules jobs, one due every gap.
+func (r *rig) post(m *mailbox, name string, first time.Time, gap time.Duration, n int) {
+	r.t.Helper()
+	items := make([]sdk.Item, n)
+	for i := range items {
+		items[i] = sdk.Item{Lambda: name, Payload: fmt.Appendf(nil, `{"letter": %d}`, i), At: first.Add(time.Duration(i) * gap)}
+	}
+	const perCall = 100
+	for start := 0; start < n; start += perCall {
+		batch := items[start:min(start+perCall, n)]
+		results, err := r.ScheduleMany(r.t.Context(), batch)
+		if err != nil {
+			r.t.Fatal(err)
+		}
+		for i := range results {
+			m.post(results[i].ID, letter{body: string(batch[i].Payload), due: results[i].Due})
+		}
+	}
+}
+
+// delivered wants the server to know of each job that it was delivered.
+func (r *rig) delivered(m *mailbox) {
+	r.t.Helper()
+	tasks := make([]harness.Task, 0, len(m.posted))
+	for id := range m.posted {
+		tasks = append(tasks, harness.Task{ID: id})
+	}
+	for _, info := range r.Settle(settleMax, tasks) {
+		if info.State != sdk.StateDelivered {
+			r.t.Errorf("task %s is %s in the end", info.ID, info.State)
+		}
+	}
+}
+
+// letter is a job of a deliver lambda.
+type letter struct {
+	body string
+	due  time.Time
+}
+
+// mailbox is a plain SQS client that reads a queue, and knows what should come.
+type mailbox struct {
+	t      *testing.T
+	client *sqs.Client
+	url    *string
+
+	mu     sync.Mutex // guards what follows
+	posted map[sdk.ID]letter
+	seen   map[sdk.ID]int
+	early  int
+	wrong  int // other bodies, or ids that nobody posted
+	worst  time.Duration
+}
+
+// newMailbox reads a queue until the test is over.
+func newMailbox(t *testing.T, r *rig, queue string) *mailbox {
+	t.Helper()
+	m := &mailbox{t: t, client: sqs.NewFromConfig(r.at.Config(t)), posted: map[sdk.ID]letter{}, seen: map[sdk.ID]int{}}
+	out, err := m.client.GetQueueUrl(t.Context(), &sqs.GetQueueUrlInput{QueueName: &queue})
+	if err != nil {
+		t.Fatal(err)
+	}
+	m.url = out.QueueUrl
+	ctx, cancel := context.WithCancel(context.Background())
+	var all sync.WaitGroup
+	for range 2 {
+		all.Go(func() { m.read(ctx) })
+	}
+	t.Cleanup(func() { cancel(); all.Wait() })
+	return m
+}
+
+func (m *mailbox) post(id sdk.ID, l letter) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.posted[id] = l
+}
+
+func (m *mailbox) read(ctx context.Context) {
+	for ctx.Err() == nil {
+		out, err := m.client.ReceiveMessage(ctx, &sqs.ReceiveMessageInput{
+			QueueUrl: m.url, MaxNumberOfMessages: 10, WaitTimeSeconds: 1, MessageAttributeNames: []string{"All"},
+			MessageSystemAttributeNames: []types.MessageSystemAttributeName{types.MessageSystemAttributeNameSentTimestamp},
+		})
+		if err != nil {
+			continue
+		}
+		entries := make([]types.DeleteMessageBatchRequestEntry, len(out.Messages))
+		for i := range out.Messages {
+			m.take(&out.Messages[i])
+			entries[i] = types.DeleteMessageBatchRequestEntry{Id: aws.String(strconv.Itoa(i)), ReceiptHandle: out.Messages[i].ReceiptHandle}
+		}
+		if len(entries) > 0 {
+			_, _ = m.client.DeleteMessageBatch(ctx, &sqs.DeleteMessageBatchInput{QueueUrl: m.url, Entries: entries})
+		}
+	}
+}
+
+func (m *mailbox) take(message *types.Message) {
+	received := time.Now()
+	id := sdk.ID(aws.ToString(message.MessageAttributes["kinesin-task-id"].StringValue))
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	l, known := m.posted[id]
+	m.seen[id]++
+	if !known || aws.ToString(message.Body) != l.body {
+		m.wrong++
+		return
+	}
+	if received.Before(l.due) {
+		m.early++
+	}
+	m.worst = max(m.worst, received.Sub(l.due))
+}
+
+// count is how many jobs have arrived.
+func (m *mailbox) count() int {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return len(m.seen)
+}
+
+// await waits until so many jobs have arrived.
+func (m *mailbox) await(n int, atMost time.Duration) {
+	m.t.Helper()
+	n = min(n, len(m.posted))
+	for deadline := time.Now().Add(atMost); m.count() < n; time.Sleep(10 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			m.t.Fatalf("%d of %d messages arrived within %v", m.count(), n, atMost)
+		}
+	}
+}
+
+// inHandMax is how many jobs of a partition a scheduler has in hand at most, 8 batches of 256. A kill may repeat those that were
+// sent and not yet removed.
+const inHandMax = 8 * 256
+
+func (m *mailbox) judge(name string, kills int) {
+	m.t.Helper()
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	twice := 0
+	for _, n := range m.seen {
+		twice += n - 1
+	}
+	harness.Figure(m.t, name+"_jobs", len(m.posted))
+	harness.Figure(m.t, name+"_kills", kills)
+	harness.Figure(m.t, name+"_twice", twice)
+	harness.Figure(m.t, name+"_late_max", m.worst)
+	if m.early > 0 || m.wrong > 0 {
+		m.t.Errorf("%d messages came early, %d with another body or an unknown id", m.early, m.wrong)
+	}
+	if most := kills * inHandMax; twice > most {
+		m.t.Errorf("%d messages came again after %d kills, want %d at most", twice, kills, most)
+	}
+}

@@ -1,0 +1,112 @@
+package awsfaults_test
+
+import (
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/kinesin-io/kinesin/internal/awslocal"
+	"github.com/kinesin-io/kinesin/test/checker"
+	"github.com/kinesin-io/kinesin/test/harness"
+	"github.com/kinesin-io/kinesin/test/job"
+)
+
+// DynamoDB is gone under load. Workers whose lease outlasts that go on with what they run, and nothing that they
+// run is repeated; with the default lease of 15 s only those end that had tasks in hand.
+func TestDynamoDBStopped(t *testing.T) {
+	t.Parallel()
+	db := awslocal.DynamoDB(t, awslocal.Options{DBPath: t.TempDir()})
+	r := newRig(t, plan{dynamo: db.URL()})
+	workers := []*harness.Worker{
+		harness.StartWorker(t, r.worker(r.servers[0], patient)),
+		harness.StartWorker(t, r.worker(r.servers[0], patient)),
+	}
+	busy := r.Schedule(harness.Wanted{Job: job.Job{Millis: (away() + 4*time.Second).Milliseconds()}})
+	r.history.StartOf(busy[0].ID, 0, settleMax)
+	impatient := harness.Supervise(t, r.worker(r.servers[0], 15*time.Second))
+	l := r.load(r.Client)
+	time.Sleep(2 * time.Second)
+	var back time.Time
+	r.outage(func() {
+		db.Stop()
+		time.Sleep(away())
+		if err := db.Restart(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		back = time.Now()
+		harness.Within(t, "dynamodb_next_start_after", r.nextStart(back), 10*time.Second)
+	})
+	time.Sleep(up)
+	r.alive(workers...)
+	harness.Figure(t, "dynamodb_impatient_workers_ended", impatient.Deaths())
+	r.finish("dynamodb", slices.Concat(busy, l.Stop()))
+	once := r.history.Count(func(e checker.Event) bool { return e.Kind == checker.Started && e.Task == string(busy[0].ID) })
+	if once != 1 {
+		t.Errorf("the task that ran all the time was started %d times", once)
+	}
+}
+
+// SQS answers nothing for a while. No lease and no claim depends on it: nothing is repeated, and no worker ends.
+func TestSQSFrozen(t *testing.T) {
+	t.Parallel()
+	sqs := awslocal.SQS(t, awslocal.Options{})
+	r := newRig(t, plan{sqs: sqs.URL()})
+	r.withoutSQS("sqs_frozen", sqs.Freeze, sqs.Thaw)
+}
+
+// SQS refuses connections.
+func TestSQSRefusing(t *testing.T) {
+	t.Parallel()
+	if !long() {
+		t.Skip("in the long form only: as TestSQSFrozen")
+	}
+	proxy := awslocal.NewProxy(t, awslocal.Start(t).SQS)
+	r := newRig(t, plan{sqs: proxy.URL()})
+	r.withoutSQS("sqs_refusing", proxy.Refuse, proxy.Heal)
+}
+
+func (r *rig) withoutSQS(name string, end, begin func()) {
+	r.t.Helper()
+	workers := []*harness.Worker{
+		harness.StartWorker(r.t, r.worker(r.servers[0], patient)),
+		harness.StartWorker(r.t, r.worker(r.servers[0], patient)),
+	}
+	l := r.load(r.Client)
+	time.Sleep(2 * time.Second)
+	end()
+	time.Sleep(away())
+	begin()
+	harness.Within(r.t, name+"_next_start_after", r.nextStart(time.Now()), 10*time.Second)
+	time.Sleep(up)
+	r.alive(workers...)
+	r.finish(name, l.Stop())
+	if n := checker.Summarize(r.history.Events()).Deaths; n > 0 {
+		r.t.Errorf("%d workers ended", n)
+	}
+}
+
+// SQS loses all messages and all queues. The server says what is missing and what to run; once the queues are there,
+// every task that was on one is sent again.
+func TestSQSLosesEverything(t *testing.T) {
+	t.Parallel()
+	sqs := awslocal.SQS(t, awslocal.Options{})
+	r := newRig(t, plan{sqs: sqs.URL()})
+	l := r.load(r.Client)
+	time.Sleep(3 * time.Second) // without a worker: messages wait in SQS
+	workers := []*harness.Worker{harness.StartWorker(t, r.worker(r.servers[0], patient))}
+	sqs.Kill()
+	time.Sleep(2 * time.Second)
+	if err := sqs.Restart(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	time.Sleep(3 * time.Second)
+	if said := r.servers[0].Stderr(); !strings.Contains(said, "kinesin aws setup") {
+		t.Errorf("the log does not say what to do about missing queues:\n%s", said[max(0, len(said)-4000):])
+	}
+	r.aws.Setup(t)
+	harness.Within(t, "sqs_emptied_next_start_after", r.nextStart(time.Now()), 30*time.Second)
+	time.Sleep(up)
+	r.alive(workers...)
+	r.finish("sqs_emptied", l.Stop())
+}
