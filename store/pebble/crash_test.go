@@ -52,7 +52,7 @@ func TestCrashLosesNothingAcknowledged(t *testing.T) {
 
 const (
 	walkersMax  = 4
-	stepsOfTask = 5 // writes in a life
+	stepsOfTask = 6 // writes in a life
 	// stepsPerCrash bounds how far a walker gets between two crashes.
 	stepsPerCrash = 13
 )
@@ -122,13 +122,17 @@ func stepOp(walker int, step uint64) store.Op {
 	case 0:
 		op.Kind = store.PutWaiting
 	case 1:
+		op.Kind = store.ReplaceWaiting
+		op.Task.State, op.Task.Seq = task.Acquired, 2
+	case 2:
 		op.Kind = store.PutTask
 		op.Task.State, op.Task.Wake = task.Enqueued, 5000
-	case 2:
-		op.Kind = store.DeleteWaiting
 	case 3:
-		op.Task.State, op.Task.Seq, op.Task.Wake = task.Claimed, 2, 6000
+		op.Kind = store.DeleteWaiting
+		op.Task.Seq = 2
 	case 4:
+		op.Task.State, op.Task.Seq, op.Task.Wake = task.Claimed, 2, 6000
+	case 5:
 		op.Task.State, op.Task.Seq, op.Task.Wake, op.Task.Ended, op.Task.ExpireAt = task.Dead, 3, 0, 7000, 9000
 	}
 	return op
@@ -182,12 +186,14 @@ func checkWalker(t *testing.T, d *pebble.Driver, n int, acked, asked uint64) {
 func stepsDone(waiting, row *task.Task) uint64 {
 	switch {
 	case row.State == task.Dead:
-		return 5
+		return 6
 	case row.State == task.Claimed:
-		return 4
+		return 5
 	case row.State == task.Enqueued && waiting.ID.IsZero():
-		return 3
+		return 4
 	case row.State == task.Enqueued:
+		return 3
+	case waiting.State == task.Acquired:
 		return 2
 	case !waiting.ID.IsZero():
 		return 1
