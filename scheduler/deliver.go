@@ -237,6 +237,11 @@ func (d *deliverer) fail(ctx context.Context, err error, now task.Instant) {
 	d.nextScan = d.restTo
 }
 
+// rests reports whether the store is left alone for now; a clock that was set back does not make it longer.
+func (d *deliverer) rests(now task.Instant) bool {
+	return now < d.restTo && d.restTo <= now.Add(retryMin+retryMax)
+}
+
 func (d *deliverer) told(err error) {
 	if d.Hooks.Failed != nil {
 		d.Hooks.Failed(d.partition, err)
@@ -290,7 +295,7 @@ func (d *deliverer) scan(ctx context.Context) {
 		return
 	}
 	due := now >= d.nextScan || d.nextScan > now.Add(max(d.Window/2, retryMin+retryMax)) // the clock may be set back
-	if !due && (now < d.restTo || !d.waiting.low() && !d.wakeups.low()) {
+	if !due && (d.rests(now) || !d.waiting.low() && !d.wakeups.low()) {
 		return
 	}
 	through := now.Add(d.Window)
@@ -384,7 +389,7 @@ func (d *deliverer) addRecent(now task.Instant) {
 // fire starts batches for what is due within the lead, tries that come again first.
 func (d *deliverer) fire(ctx context.Context) {
 	now := d.Clock.Now()
-	for now >= d.restTo && d.batches < deliverBatchesMax {
+	for !d.rests(now) && d.batches < deliverBatchesMax {
 		orders := d.takeRetries(now)
 		if len(orders) == 0 && d.retries.entries.Len() < deliverHeldMax {
 			orders = d.takeFresh(now)
