@@ -27,21 +27,25 @@ import (
 )
 
 // serve runs a server with an inbound buffer on ElasticMQ, and returns a client of it.
-func serve(t *testing.T, queues *awssqs.Client, prefix string) *sdk.Client {
-	t.Helper()
-	if _, err := sqs.Create(t.Context(), queues, sqsbuffer.Queues(prefix)); err != nil {
-		t.Fatal(err)
+func serve(tb testing.TB, queues sqs.API, prefix string, change func(*sqsbuffer.Config)) *sdk.Client {
+	tb.Helper()
+	if _, err := sqs.Create(tb.Context(), queues, sqsbuffer.Queues(prefix)); err != nil {
+		tb.Fatal(err)
 	}
-	n, err := node.New(t.Context(), node.Config{
+	config := sqsbuffer.Config{Prefix: prefix, Clock: clock.Real()}
+	if change != nil {
+		change(&config)
+	}
+	n, err := node.New(tb.Context(), node.Config{
 		Store: storemem.New(), Queue: queuemem.New(clock.Real(), queuemem.Config{DepthMax: 100_000}), Membership: partition.Static("test"),
-		Clock: clock.Real(), Log: slog.New(slog.NewTextHandler(t.Output(), nil)),
-		Buffer:      sqsbuffer.New(queues, sqsbuffer.Config{Prefix: prefix, Clock: clock.Real()}),
+		Clock: clock.Real(), Log: slog.New(slog.DiscardHandler),
+		Buffer:      sqsbuffer.New(queues, config),
 		InboundRate: -1, Near: time.Second,
 	})
 	if err != nil {
-		t.Fatal(err)
+		tb.Fatal(err)
 	}
-	ctx, stop := context.WithCancel(context.WithoutCancel(t.Context()))
+	ctx, stop := context.WithCancel(context.WithoutCancel(tb.Context()))
 	done := make(chan error, 1)
 	go func() { done <- n.Run(ctx) }()
 	// With HTTP/2, which workers need.
@@ -50,18 +54,18 @@ func serve(t *testing.T, queues *awssqs.Client, prefix string) *sdk.Client {
 	s.Start()
 	client, err := sdk.NewClient(s.URL)
 	if err != nil {
-		t.Fatal(err)
+		tb.Fatal(err)
 	}
-	t.Cleanup(func() {
+	tb.Cleanup(func() {
 		client.Close()
 		stop()
 		if err := <-done; err != nil {
-			t.Error(err)
+			tb.Error(err)
 		}
 		s.CloseClientConnections()
 		s.Close()
 		if err := n.Close(); err != nil {
-			t.Error(err)
+			tb.Error(err)
 		}
 	})
 	return client
@@ -73,7 +77,7 @@ func TestFlow(t *testing.T) {
 	t.Parallel()
 	endpoints := awslocal.Start(t)
 	queues, prefix := awssqs.NewFromConfig(endpoints.Config(t)), endpoints.Prefix(t)
-	server := serve(t, queues, prefix)
+	server := serve(t, queues, prefix, nil)
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	greet := sdk.NewLambda[int]("greet")
@@ -170,7 +174,7 @@ func TestAClientWithAnotherKeyIsSetAside(t *testing.T) {
 	t.Parallel()
 	endpoints := awslocal.Start(t)
 	queues, prefix := awssqs.NewFromConfig(endpoints.Config(t)), endpoints.Prefix(t)
-	server := serve(t, queues, prefix)
+	server := serve(t, queues, prefix, nil)
 	stranger, err := sqsinbound.New(queues, prefix, base64.RawURLEncoding.EncodeToString(make([]byte, 32)))
 	if err != nil {
 		t.Fatal(err)
