@@ -245,11 +245,11 @@ var troubles = map[string]func(*awsfake.Faults){
 	"writes that are lost, or not": func(f *awsfake.Faults) {
 		for _, call := range []string{"PutItem", "BatchExecuteStatement"} {
 			for _, fault := range []awsfake.Fault{awsfake.LostRequest, awsfake.LostAnswer, awsfake.Refused, awsfake.BrokenAfter} {
-				f.Odds(call, fault, 0.05)
+				f.Odds(call, fault, 0.01)
 			}
 		}
-		f.Odds("BatchExecuteStatement", awsfake.Partial, 0.1)
-		f.Odds("BatchExecuteStatement", awsfake.PartialDone, 0.1)
+		f.Odds("BatchExecuteStatement", awsfake.Partial, 0.03)
+		f.Odds("BatchExecuteStatement", awsfake.PartialDone, 0.03)
 	},
 	"reads that fail": func(f *awsfake.Faults) {
 		for _, call := range []string{"GetItem", "BatchGetItem", "Query", "Scan"} {
