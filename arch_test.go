@@ -99,7 +99,7 @@ var table = []row{
 
 	{
 		name: "server/node", may: slices.Concat(seams, wire, []string{"partition/fleet", "inbound", "inbound/buffer", "scheduler", "dispatcher", "hsc", "internal/*"}),
-		tests: []string{"sdk", "controller", "test/checker"},
+		tests: []string{"sdk", "store/dynamo", "queue/sqs"},
 		never: []string{"store/pebble", "store/mem", "queue/mem", "github.com/cockroachdb", "github.com/aws"},
 	},
 	{

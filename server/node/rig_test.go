@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -66,6 +67,9 @@ func (keptQueue) Close() error { return nil }
 type drivers struct {
 	over  func(d store.Driver) store.Driver // wraps the store
 	queue func() queue.Driver
+
+	// own, when set, makes drivers for each node alone, over what all of them share; now is the node, once it is there.
+	own func(now func() *Node) (store.Driver, queue.Driver)
 }
 
 // inRig runs a test in a bubble, with as many nodes as it wants.
@@ -87,7 +91,7 @@ func inRig(t *testing.T, d drivers, nodes int, config func(c *Config), test func
 			names = append(names, fmt.Sprintf("node-%d", i))
 		}
 		for i := range nodes {
-			r.nodes = append(r.nodes, r.start(names, i, config))
+			r.nodes = append(r.nodes, r.start(d, names, i, config))
 		}
 		r.client = r.dial(r.nodes[0].transport)
 		var workers context.Context
@@ -105,11 +109,15 @@ func inRig(t *testing.T, d drivers, nodes int, config func(c *Config), test func
 	})
 }
 
-func (r *rig) start(names []string, i int, config func(c *Config)) *process {
+func (r *rig) start(d drivers, names []string, i int, config func(c *Config)) *process {
 	r.Helper()
 	c := Config{
 		Store: kept{r.store}, Queue: keptQueue{r.queue}, Clock: clock.Real(), Log: slog.New(slog.DiscardHandler),
 		Membership: partition.Static(names[i], names...),
+	}
+	var now atomic.Pointer[Node]
+	if d.own != nil {
+		c.Store, c.Queue = d.own(now.Load)
 	}
 	if config != nil {
 		config(&c)
@@ -118,6 +126,7 @@ func (r *rig) start(names []string, i int, config func(c *Config)) *process {
 	if err != nil {
 		r.Fatal(err)
 	}
+	now.Store(n)
 	ctx, cancel := context.WithCancel(context.WithoutCancel(r.Context()))
 	done := make(chan error, 1)
 	go func() { done <- n.Run(ctx) }()
