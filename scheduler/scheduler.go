@@ -317,6 +317,11 @@ func (s *Scheduler) Awake(t *task.Task) {
 	}
 }
 
+// Fires reports whether a partition is fired here, as its owner.
+func (s *Scheduler) Fires(p task.Partition) bool {
+	return (*s.runners.Load())[p] != nil || (*s.deliverers.Load())[p] != nil
+}
+
 // Stuck is how many tasks of deliver lambdas are acquired and not under way: those that wait here for another try, and those
 // that others had acquired at the last look.
 func (s *Scheduler) Stuck() map[task.Partition]int64 {

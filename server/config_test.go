@@ -2,6 +2,7 @@ package server
 
 import (
 	"errors"
+	"math"
 	"strings"
 	"testing"
 	"time"
@@ -40,6 +41,23 @@ func TestConfigValidate(t *testing.T) {
 		{"negative horizon", Config{Horizon: -1}, []string{"horizon"}},
 		{"negative window", Config{Window: -1}, []string{"window"}},
 		{"negative drain", Config{DrainMax: -time.Second}, []string{"drain"}},
+		{"all on AWS", Config{Store: StoreDynamoDB, Queue: QueueSQS, AWSPrefix: "prod_1-a", Inbound: true}, nil},
+		{"embedded store, queues on AWS", Config{Queue: QueueSQS, AWSPrefix: "p"}, nil},
+		{"a prefix that nobody needs", Config{AWSPrefix: "p"}, nil},
+		{"unknown store", Config{Store: "mysql"}, []string{`"mysql"`, "pebble or dynamodb"}},
+		{"unknown queue", Config{Queue: "kafka"}, []string{`"kafka"`, "memory or sqs"}},
+		{"memory for a shared store", Config{Store: StoreDynamoDB, AWSPrefix: "p"}, []string{"queue memory", "use queue sqs"}},
+		{"no prefix", Config{Queue: QueueSQS}, []string{"--aws-prefix"}},
+		{"no prefix for the inbound queue", Config{Inbound: true}, []string{"--aws-prefix"}},
+		{"a long prefix", Config{Queue: QueueSQS, AWSPrefix: strings.Repeat("p", 21)}, []string{"1 to 20 characters"}},
+		{"an odd prefix", Config{Queue: QueueSQS, AWSPrefix: "a.b"}, []string{"1 to 20 characters"}},
+		{"small messages", Config{MessageBytesMax: 1024}, []string{"message limit 1024", "4096 to 1048576"}},
+		{"direct beyond SQS", Config{DeliverDirect: 16 * time.Minute}, []string{"16m", "15m"}},
+		{"never direct", Config{DeliverDirect: -1}, nil},
+		{"scans too far apart", Config{Store: StoreDynamoDB, Queue: QueueSQS, AWSPrefix: "p", Window: time.Minute}, []string{"at most 18s"}},
+		{"many receives", Config{InboundConcurrency: 1000}, []string{"1 to 256"}},
+		{"rate without bound", Config{InboundRate: -1}, nil},
+		{"no rate at all", Config{InboundRate: math.NaN()}, []string{"tasks per second"}},
 		{"all at once", Config{Listen: "x", Roles: []string{"boss"}, Horizon: -1}, []string{"host:port", "boss", "horizon"}},
 	} {
 		err := c.config.Validate()

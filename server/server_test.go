@@ -305,13 +305,15 @@ func TestMetrics(t *testing.T) {
 	r.runOne()
 	r.until("counted", func() bool { v, _ := r.metric("kinesin_store_counted"); return v == "1" })
 	for series, want := range map[string]string{
-		`kinesin_tasks_accepted_total{lambda="mail",priority="normal"}`:    "4",
-		`kinesin_tasks_refused_total{reason="unknown_lambda"}`:             "1",
-		`kinesin_tasks{lambda="mail",priority="normal",state="scheduled"}`: "3",
-		`kinesin_tasks{lambda="mail",priority="normal",state="enqueued"}`:  "0",
-		`kinesin_tasks{lambda="mail",priority="normal",state="claimed"}`:   "0",
-		`kinesin_tasks{lambda="mail",priority="high",state="scheduled"}`:   "0",
-		`kinesin_oldest_waiting_seconds{lambda="mail",priority="normal"}`:  "0",
+		`kinesin_tasks_accepted_total{lambda="mail",priority="normal"}`:           "4",
+		`kinesin_tasks_refused_total{reason="unknown_lambda"}`:                    "1",
+		`kinesin_tasks{lambda="mail",priority="normal",state="scheduled"}`:        "3",
+		`kinesin_tasks{lambda="mail",priority="normal",state="enqueued"}`:         "0",
+		`kinesin_tasks{lambda="mail",priority="normal",state="claimed"}`:          "0",
+		`kinesin_tasks{lambda="mail",priority="high",state="scheduled"}`:          "0",
+		`kinesin_oldest_waiting_seconds{lambda="mail",priority="normal"}`:         "0",
+		`kinesin_queue_messages{lambda="mail",priority="normal",state="visible"}`: "0",
+		`kinesin_queue_oldest_seconds{lambda="mail",priority="normal"}`:           "0",
 		`kinesin_store_full`: "0",
 		`kinesin_attempts_total{lambda="mail",outcome="success",priority="normal"}`:            "1",
 		`kinesin_task_lateness_seconds_count{lambda="mail",priority="normal",stage="claimed"}`: "1",

@@ -20,13 +20,14 @@ type depthCollector struct {
 	ready  *prometheus.Desc
 	worker *prometheus.Desc
 	watch  *prometheus.Desc
+	queues queueDepths
 }
 
 func newDepthCollector(n *Node) *depthCollector {
 	perClass := []string{"lambda", "priority"}
 	return &depthCollector{
-		n: n,
-		depth: prometheus.NewDesc("kinesin_tasks", "Live tasks, by state.",
+		n: n, queues: newQueueDepths(n),
+		depth: prometheus.NewDesc("kinesin_tasks", "Live tasks, by state; only of a store that keeps count.",
 			append(perClass, "state"), nil),
 		oldest: prometheus.NewDesc("kinesin_oldest_waiting_seconds",
 			"How long ago the oldest task that still waits for its dispatch was due.", perClass, nil),
@@ -43,7 +44,7 @@ func newDepthCollector(n *Node) *depthCollector {
 
 // Describe implements prometheus.Collector.
 func (c *depthCollector) Describe(out chan<- *prometheus.Desc) {
-	for _, d := range []*prometheus.Desc{c.depth, c.oldest, c.stuck, c.full, c.ready, c.worker, c.watch} {
+	for _, d := range []*prometheus.Desc{c.depth, c.oldest, c.stuck, c.full, c.ready, c.worker, c.watch, c.queues.messages, c.queues.oldest} {
 		out <- d
 	}
 }
@@ -72,7 +73,7 @@ func (c *depthCollector) Collect(out chan<- prometheus.Metric) {
 				}
 			}
 			for _, s := range task.States() {
-				if !s.IsEnd() {
+				if !s.IsEnd() && counts != nil {
 					out <- prometheus.MustNewConstMetric(c.depth, prometheus.GaugeValue, float64(sum[s]), l.Name, name, s.String())
 				}
 			}
@@ -82,6 +83,7 @@ func (c *depthCollector) Collect(out chan<- prometheus.Metric) {
 			}
 		}
 	}
+	c.queues.collect(out)
 	out <- prometheus.MustNewConstMetric(c.full, prometheus.GaugeValue, boolean(c.n.store.Full()))
 	out <- prometheus.MustNewConstMetric(c.ready, prometheus.GaugeValue, boolean(ready))
 	if c.n.scheduler != nil {

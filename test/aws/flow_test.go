@@ -4,6 +4,8 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"io"
+	"net/http"
 	"os"
 	"strings"
 	"syscall"
@@ -155,6 +157,20 @@ func (s *site) deleteQueue(name string) {
 	}
 }
 
+func (s *site) metrics(server *harness.Server) string {
+	s.t.Helper()
+	response, err := http.Get(server.URL + "/metrics") //nolint:noctx // of a test
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	defer response.Body.Close()
+	text, err := io.ReadAll(response.Body)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	return string(text)
+}
+
 // view is a task as `get -o json` shows it.
 type view struct {
 	State      string  `json:"state"`
@@ -201,6 +217,19 @@ func TestTwoServersAndAWorker(t *testing.T) {
 	failed := s.run(0, "schedule", "greet", "--payload", "fail").Must(t)
 	if r := s.run(1, "wait", failed, "--timeout", "60s"); r.Code != 1 || !strings.Contains(r.Stdout, "fatal_failure") {
 		t.Errorf("%+v", r)
+	}
+
+	metrics := s.metrics(second)
+	for _, text := range []string{
+		"kinesin_fleet_members 2", `kinesin_aws_request_seconds_count{outcome="ok",request="BatchExecuteStatement",service="dynamodb"}`,
+		`kinesin_sqs_billed_requests_total{request="ReceiveMessage"}`, `kinesin_queue_messages{lambda="greet"`,
+	} {
+		if !strings.Contains(metrics, text) {
+			t.Errorf("the metrics do not say %s", text)
+		}
+	}
+	if strings.Contains(metrics, "kinesin_tasks{") {
+		t.Error("the metrics count tasks, which this store does not")
 	}
 
 	// One is killed, the other goes on with everything.
