@@ -253,6 +253,32 @@ func (b *buffered) accepted2() int {
 	return b.fixture.accepted
 }
 
+// A field that is added to a task goes through the buffer too.
+func TestEveryFieldIsInTheBuffer(t *testing.T) {
+	runBuffered(t, nil, func(b *buffered) {
+		b.accepted(&kinesinv1.ScheduleItem{
+			Lambda: "mail", DelayMicros: time.Hour.Microseconds(), Priority: "high", Collection: "c", Payload: []byte("p"), RequestId: uuid7(1), MaxAttempts: 3,
+			TimeoutMicros: 60e6, BackoffMinMicros: 1e6, BackoffMaxMicros: 60e6, Traceparent: "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01",
+		})
+		got, err := b.memory.Receive(b.ctx, 1)
+		if err != nil {
+			t.Fatal(err)
+		}
+		e, err := envelope.Open(b.seal, got[0].Body)
+		if err != nil {
+			t.Fatal(err)
+		}
+		m := e.Tasks[0].Item.ProtoReflect()
+		for i := range m.Descriptor().Fields().Len() {
+			field := m.Descriptor().Fields().Get(i)
+			elsewhere := slices.Contains([]string{"due_micros", "delay_micros", "request_id", "key"}, string(field.Name()))
+			if m.Has(field) == elsewhere {
+				t.Errorf("%s: there %v", field.Name(), m.Has(field))
+			}
+		}
+	})
+}
+
 func TestTheStoreAcceptsWhatTheBufferDoesNot(t *testing.T) {
 	for name, c := range map[string]struct {
 		change func(b *buffered)

@@ -124,6 +124,7 @@ func rejectedOf(w *kinesinv1.Rejected) Rejected {
 			Lambda: i.Lambda, Payload: i.Payload, Priority: i.Priority, Collection: i.Collection, Key: i.Key,
 			MaxAttempts: int(i.MaxAttempts), Timeout: time.Duration(i.TimeoutMicros) * time.Microsecond,
 			BackoffMin: time.Duration(i.BackoffMinMicros) * time.Microsecond, BackoffMax: time.Duration(i.BackoffMaxMicros) * time.Microsecond,
+			Traceparent: i.Traceparent,
 		}
 	}
 	return r

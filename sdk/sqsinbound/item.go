@@ -42,6 +42,7 @@ func (c *Client) admit(item *sdk.Item) (*kinesinv1.BufferedTask, task.Instant, e
 		Lambda: item.Lambda, Priority: item.Priority, Collection: item.Collection, Payload: item.Payload,
 		MaxAttempts: uint32(item.MaxAttempts), TimeoutMicros: item.Timeout.Microseconds(),
 		BackoffMinMicros: item.BackoffMin.Microseconds(), BackoffMaxMicros: item.BackoffMax.Microseconds(),
+		Traceparent: item.Traceparent,
 	}}
 	if !envelope.Fits(t, c.messageBytesMax) {
 		return nil, 0, api.Errorf(kinesinv1.Reason_REASON_TOO_LARGE,
@@ -73,6 +74,9 @@ func check(item *sdk.Item) error {
 	}
 	if item.MaxAttempts < 0 || item.MaxAttempts > task.AttemptsMax {
 		return invalid("max attempts %d: want 1 to %d", item.MaxAttempts, task.AttemptsMax)
+	}
+	if err := task.CheckTraceparent(item.Traceparent); err != nil {
+		return invalid("%v", err)
 	}
 	o := task.Overrides{
 		MaxAttempts: uint32(item.MaxAttempts), Timeout: item.Timeout, BackoffMin: item.BackoffMin, BackoffMax: item.BackoffMax,

@@ -179,6 +179,7 @@ func TestWhatNoServerWouldTakeIsRefused(t *testing.T) {
 			"backoff":       {sdk.Item{Lambda: "mail", BackoffMin: time.Hour, BackoffMax: time.Minute}, sdk.ErrInvalid, "backoff"},
 			"due":           {sdk.Item{Lambda: "mail", In: 1<<63 - 1}, sdk.ErrInvalid, "too far"},
 			"due in 20,000": {sdk.Item{Lambda: "mail", At: time.Date(20_000, 1, 1, 0, 0, 0, 0, time.UTC)}, sdk.ErrInvalid, "too far"},
+			"trace":         {sdk.Item{Lambda: "mail", Traceparent: "x"}, sdk.ErrInvalid, "trace"},
 			"payload":       {sdk.Item{Lambda: "mail", Payload: make([]byte, 200_000)}, sdk.ErrTooLarge, "WithMessageBytesMax"},
 		} {
 			r, err := f.Schedule(f.t.Context(), c.item)
@@ -195,6 +196,29 @@ func TestWhatNoServerWouldTakeIsRefused(t *testing.T) {
 				t.Errorf("%v, %v", results, err)
 			}
 		})
+	})
+}
+
+// A field that is added to a task goes through the queue too.
+func TestEveryFieldIsInTheQueue(t *testing.T) {
+	run(t, nil, func(f *fixture) {
+		f.during(time.Second, func() {
+			_, err := f.Schedule(f.t.Context(), sdk.Item{
+				Lambda: "mail", Payload: []byte("p"), In: time.Hour, Priority: "high", Collection: "c", MaxAttempts: 3, Timeout: time.Minute,
+				BackoffMin: time.Second, BackoffMax: time.Minute, Traceparent: "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01",
+			})
+			if err != nil {
+				t.Error(err)
+			}
+		})
+		m := f.tasks()[0].Item.ProtoReflect()
+		for i := range m.Descriptor().Fields().Len() {
+			field := m.Descriptor().Fields().Get(i)
+			elsewhere := slices.Contains([]string{"due_micros", "delay_micros", "request_id", "key"}, string(field.Name()))
+			if m.Has(field) == elsewhere {
+				t.Errorf("%s: there %v", field.Name(), m.Has(field))
+			}
+		}
 	})
 }
 
