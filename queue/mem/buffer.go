@@ -2,6 +2,7 @@ package mem
 
 import (
 	"encoding/binary"
+	"slices"
 
 	"github.com/kinesin-io/kinesin/queue"
 	"github.com/kinesin-io/kinesin/task"
@@ -39,13 +40,45 @@ func (d *Driver) ReceiveUnclaimed(before task.Instant) []queue.Message {
 	defer d.mu.Unlock()
 	d.picked = d.picked[:0]
 	for _, l := range d.lines {
-		if taken := l.waiting.split(&d.picked, before); taken > 0 {
+		if taken := l.waiting.split(&d.picked, func(e entry) bool { return e.since < before }); taken > 0 {
 			l.inFlight += taken
 			if len(l.waiting)*2 < d.depthMax {
 				l.openRoom()
 			}
 		}
 	}
+	return d.deliver(d.picked)
+}
+
+// ReceiveSurplus is ReceiveUnclaimed of one name, for when there are more than most: the first keep of them stay.
+func (d *Driver) ReceiveSurplus(name queue.Name, most, keep int, before task.Instant) []queue.Message {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	l, found := d.lines[name]
+	if !found || len(l.waiting) <= most {
+		return nil
+	}
+	unclaimed := make([]entry, 0, len(l.waiting))
+	for _, e := range l.waiting {
+		if e.since < before {
+			unclaimed = append(unclaimed, e)
+		}
+	}
+	if len(unclaimed) <= max(most, keep) {
+		return nil
+	}
+	slices.SortFunc(unclaimed, func(a, b entry) int {
+		if a.before(b) {
+			return -1
+		}
+		return 1
+	})
+	surplus := make(map[uint32]bool, len(unclaimed)-keep)
+	for _, e := range unclaimed[keep:] {
+		surplus[e.slot] = true
+	}
+	d.picked = d.picked[:0]
+	l.inFlight += l.waiting.split(&d.picked, func(e entry) bool { return surplus[e.slot] })
 	return d.deliver(d.picked)
 }
 
@@ -81,12 +114,12 @@ func (d *Driver) Waiting(name queue.Name) int {
 	return 0
 }
 
-// split appends to slots those that have waited since before an instant, and keeps the others.
-func (h *entries) split(slots *[]uint32, before task.Instant) int {
+// split appends to slots the ones that are to leave, and keeps the others.
+func (h *entries) split(slots *[]uint32, leaves func(entry) bool) int {
 	all := *h
 	kept := all[:0]
 	for _, e := range all {
-		if e.since < before {
+		if leaves(e) {
 			*slots = append(*slots, e.slot)
 			continue
 		}

@@ -58,6 +58,28 @@ func TestBufferKeepsTags(t *testing.T) {
 	}
 }
 
+func TestBufferGivesUpTheLatestFirst(t *testing.T) {
+	v := clock.NewVirtual(start, 1)
+	c := v.Process(0)
+	d := mem.New(c, mem.Config{})
+	tagged(d, 1, start-1, start-5, start-3, start.Add(time.Hour))
+	v.Advance(time.Second)
+	tagged(d, 5, start-9)
+	if got := d.ReceiveSurplus(one, 3, 1, c.Now()); len(got) != 0 {
+		t.Errorf("gave up %v of three that may stay", tagsOf(got))
+	}
+	if got := tagsOf(d.ReceiveSurplus(one, 2, 1, c.Now())); len(got) != 2 || !got[1] || !got[3] {
+		t.Errorf("gave up %v, want 1 and 3, which are due last", got)
+	}
+	if got := d.ReceiveSurplus(queue.Name{Lambda: 2}, 0, 0, c.Now()); got != nil {
+		t.Errorf("gave up %v of an empty queue", got)
+	}
+	rest := d.TryReceive([]queue.Name{one}, 9, 2*time.Hour)
+	if len(rest) != 3 || mem.TagOf(rest[0].Receipt) != 5 || mem.TagOf(rest[1].Receipt) != 2 || mem.TagOf(rest[2].Receipt) != 4 {
+		t.Errorf("kept %v, want 5, 2, 4 in this order", tagsOf(rest))
+	}
+}
+
 func TestBufferGivesUpWhatNobodyCameFor(t *testing.T) {
 	v := clock.NewVirtual(start, 1)
 	c := v.Process(0)

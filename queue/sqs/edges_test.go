@@ -130,7 +130,7 @@ func TestASlowTaskDelaysNoOtherOfItsMessage(t *testing.T) {
 			b.Fatalf("received %d", len(slow))
 		}
 		other := b.open(b.T, nil)
-		got := other.all(2*sqs.HoldDefault, mail)
+		got := other.all(sqs.HoldDefault/2, mail)
 		if len(got) != 19 {
 			b.Errorf("the other process received %v", numbersOf(got))
 		}

@@ -14,6 +14,8 @@ const (
 	keptMax = 10 * time.Minute
 	// localReleasesMax is how often a released task is handed out here again before others get it.
 	localReleasesMax = 3
+	// holdLooks is how often within Config.Hold it is looked whether all that waits here is likely to be taken in time.
+	holdLooks = 4
 	// deletedKept is how many deleted messages are remembered: SQS may deliver one once more.
 	deletedKept = 4096
 )
@@ -229,6 +231,21 @@ func (h *hand) expiring(before, now task.Instant) []*held {
 	return all
 }
 
+// lanes are those that have messages in hand.
+func (h *hand) lanes() []*lane {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	var all []*lane
+	seen := map[*lane]bool{}
+	for _, m := range h.messages {
+		if !seen[m.lane] {
+			seen[m.lane] = true
+			all = append(all, m.lane)
+		}
+	}
+	return all
+}
+
 // extended notes that a message stays hidden until then.
 func (h *hand) extended(m *held, until task.Instant) (handle string) {
 	h.mu.Lock()
@@ -259,7 +276,7 @@ func (d *Driver) sweep() {
 
 func (d *Driver) sweeper() {
 	for {
-		timer := d.Clock.NewTimer(d.Hold / 2)
+		timer := d.Clock.NewTimer(d.Hold / holdLooks)
 		select {
 		case <-timer.C():
 		case <-d.hand.stopped:
@@ -281,6 +298,11 @@ func (d *Driver) sweeper() {
 func (d *Driver) sweepOnce() {
 	now := d.Clock.Now()
 	d.returnUnclaimed(d.buffer.ReceiveUnclaimed(now.Add(-d.Hold)))
+	for _, l := range d.hand.lanes() {
+		name := queue.Name{Lambda: l.key.lambda, Priority: l.key.priority}
+		most := l.expected(now, d.Hold) // beyond that to half of it, so that what goes goes together
+		d.returnUnclaimed(d.buffer.ReceiveSurplus(name, most, most/2, now.Add(-d.Hold/holdLooks)))
+	}
 	for _, m := range d.hand.expiring(now.Add(d.Visibility/2), now) {
 		handle := d.hand.extended(m, now.Add(d.Visibility))
 		m.lane.returns.add([]returned{{handle: handle, after: d.Visibility}}, d.DeleteLinger, true)

@@ -94,6 +94,13 @@ func (p *polls) rate(now task.Instant) float64 {
 	return p.decayed(now) * math.Ln2 / rateHalfLife.Seconds()
 }
 
+// expected is how many tasks are likely to be taken within a time.
+func (l *lane) expected(now task.Instant, within time.Duration) int {
+	l.polls.mu.Lock()
+	defer l.polls.mu.Unlock()
+	return int(l.polls.rate(now) * within.Seconds())
+}
+
 // missing is how many messages more are wanted than the buffer has, counting in what is likely to be taken while it may be
 // held; not positive when nobody waits. The caller holds the lock.
 func (l *lane) missing() int {

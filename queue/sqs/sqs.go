@@ -95,7 +95,8 @@ type Config struct {
 	// PollPause is how long the next poll waits after one that brought a few messages, when tasks come so fast that the
 	// next will bring several: 10 ms. Negative: none.
 	PollPause time.Duration
-	// Hold is how long a due message that nobody here takes stays here before others may have it: 500 ms.
+	// Hold is how long a due message that nobody here takes stays here before others may have it: 500 ms. More than is
+	// likely to be taken in that time goes after a quarter of it.
 	Hold time.Duration
 	// Visibility is after which time SQS hands out again what a process received that is gone: 30 s. It is
 	// extended while the process lives and has the message in hand.
