@@ -214,3 +214,22 @@ func TestResultsThatCannotBeStoredStopTheClaiming(t *testing.T) {
 		}
 	})
 }
+
+// A service takes a moment to answer: a claim that does not want to wait waits that long.
+func TestAClaimThatDoesNotWaitWaitsForAService(t *testing.T) {
+	bubble(t, func(f *fixture) {
+		f.overDurable()
+		worker := f.register()
+		go func() {
+			time.Sleep(claimWaitRemote / 2)
+			f.enqueueMany("mail", 1)
+		}()
+		began := f.clock.Now()
+		if got, err := f.claim(worker, 1, 0); len(got) != 1 || err != nil {
+			t.Errorf("%v, %v", got, err)
+		}
+		if waited := f.clock.Now().Sub(began); waited > claimWaitRemote/2 {
+			t.Errorf("waited %v", waited)
+		}
+	})
+}

@@ -18,7 +18,10 @@ const (
 	ClaimWaitMax = time.Minute
 	ResultsMax   = 10_000 // results of one SetResults
 
-	claimWaitMin = time.Millisecond
+	// claimWaitMin is the least that a Claim waits, claimWaitRemote where the queue is a service: what it hands out after a call
+	// has ended goes back, so that calls which do not wait for its answer would get nothing, ever.
+	claimWaitMin    = time.Millisecond
+	claimWaitRemote = 300 * time.Millisecond
 )
 
 // Register opens a worker lease for a process.
@@ -155,7 +158,11 @@ func (s *Service) goodLease(ctx context.Context, sess *session) error {
 
 // poll receives and claims until something is won or the wait is over.
 func (s *Service) poll(ctx context.Context, sess *session, lambdas []string, limit int, wait time.Duration) ([]delivery, error) {
-	waiting, cancel := s.within(ctx, max(wait, claimWaitMin))
+	least := claimWaitMin
+	if s.Queue.Durable() {
+		least = claimWaitRemote
+	}
+	waiting, cancel := s.within(ctx, max(wait, least))
 	defer cancel()
 	c := claimer{svc: s, sess: sess}
 	for turn := int(s.Clock.Uint64() >> 33); waiting.Err() == nil; turn++ {
