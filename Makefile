@@ -20,8 +20,9 @@ WITH_AWS_LOCAL := go run ./test/cmd/awslocal
 # The suites over real processes want the machine for themselves, so they run apart.
 CRASH := ./test/crash
 FAULTS := ./test/faults
+AWSFAULTS := ./test/awsfaults
 E2E := ./test/e2e
-UNIT = go list ./... | grep -vE '/test/(crash|faults|e2e)$$'
+UNIT = go list ./... | grep -vE '/test/(crash|faults|awsfaults|e2e)$$'
 # What a data race would cost most.
 RACE := ./task/... ./catalog/... ./partition/... ./store/... ./queue/... ./inbound/... ./scheduler/... \
 	./dispatcher/... ./hsc/... ./controller/... ./server/... ./sdk/...
@@ -41,7 +42,7 @@ run: build ## build, then watch an embedded server, a worker and a few tasks at 
 
 .PHONY: aws-local
 aws-local: ## DynamoDB Local and ElasticMQ for trying out kinesin on AWS, until Ctrl-C; listens on all interfaces
-	go run ./test/cmd/awslocal -dynamodb-port $(DYNAMODB_PORT) -sqs-port $(SQS_PORT)
+	@go run ./test/cmd/awslocal -dynamodb-port $(DYNAMODB_PORT) -sqs-port $(SQS_PORT)
 
 .PHONY: build
 build: ## build bin/kinesin
@@ -58,6 +59,7 @@ test: ## all that must hold for a change
 	$(WITH_AWS_LOCAL) go test -shuffle=on $$($(UNIT))
 	$(MAKE) arch test/e2e
 	go test -count=1 -timeout 10m $(FAULTS)
+	go test -count=1 -timeout 10m $(AWSFAULTS)
 
 .PHONY: test/quick
 test/quick: ## the same without real processes and long runs, under a minute
@@ -84,6 +86,10 @@ test/crash: ## kill -9 loop against the real binary under load (KILLS=100)
 .PHONY: test/faults
 test/faults: ## lost, stopped and poisoned workers, lost servers: the long form, with default leases and all figures
 	KINESIN_FAULTS_LONG=1 go test -count=1 -timeout 30m -v -parallel 3 $(FAULTS)
+
+.PHONY: test/aws/faults
+test/aws/faults: ## the same on DynamoDB Local and ElasticMQ, which are stopped, emptied and cut off: the long form
+	KINESIN_FAULTS_LONG=1 go test -count=1 -timeout 40m -v -parallel 2 $(AWSFAULTS)
 
 .PHONY: test/e2e
 test/e2e: ## what the binary promises at the command line
