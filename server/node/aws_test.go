@@ -29,11 +29,11 @@ type cloud struct {
 func (c *cloud) drivers(t *testing.T) drivers {
 	t.Helper()
 	const prefix = "k"
-	return drivers{own: func(now func() *Node) (store.Driver, queue.Driver) {
+	return drivers{own: func(ctx context.Context, now func() *Node) (store.Driver, queue.Driver) {
 		if c.tables == nil {
 			c.tables = fakedynamo.New(fakedynamo.Config{Clock: clock.Real(), IndexLag: 2 * time.Second, Attempts: 3})
 			c.queues = fakesqs.New(fakesqs.Config{Clock: clock.Real(), CountLag: 5 * time.Second, Attempts: 3})
-			if err := dynamo.Setup(context.Background(), c.tables, prefix, dynamo.SetupOptions{}); err != nil {
+			if err := dynamo.Setup(ctx, c.tables, prefix, dynamo.SetupOptions{}); err != nil {
 				t.Fatal(err)
 			}
 		}

@@ -69,7 +69,7 @@ type drivers struct {
 	queue func() queue.Driver
 
 	// own, when set, makes drivers for each node alone, over what all of them share; now is the node, once it is there.
-	own func(now func() *Node) (store.Driver, queue.Driver)
+	own func(ctx context.Context, now func() *Node) (store.Driver, queue.Driver)
 }
 
 // inRig runs a test in a bubble, with as many nodes as it wants.
@@ -117,7 +117,7 @@ func (r *rig) start(d drivers, names []string, i int, config func(c *Config)) *p
 	}
 	var now atomic.Pointer[Node]
 	if d.own != nil {
-		c.Store, c.Queue = d.own(now.Load)
+		c.Store, c.Queue = d.own(r.Context(), now.Load)
 	}
 	if config != nil {
 		config(&c)
