@@ -33,7 +33,7 @@ const (
 	answerMax     = 5 * time.Second
 	pollAnswerMax = 25 * time.Second
 	// idleMax is how long an unused connection is kept; the services close theirs a little later.
-	idleMax = 50 * time.Second
+	idleMax        = 50 * time.Second
 	keepAliveEvery = 30 * time.Second
 	// connectionsMax is how many unused connections to one service are kept: more requests than these at once open new ones,
 	// which costs a handshake each.

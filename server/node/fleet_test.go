@@ -247,7 +247,7 @@ func TestNoTaskIsAcceptedForALambdaThatIsGone(t *testing.T) {
 		for round := range 4 {
 			name := fmt.Sprint("mail-", round)
 			r.lambda(sdk.LambdaInfo{Name: name})
-			slow.write.Store(int64([]time.Duration{0, 4, 7, 9}[round] * time.Second))
+			slow.write.Store(int64([]time.Duration{0, 4 * time.Second, 7 * time.Second, 9 * time.Second}[round]))
 			var wg sync.WaitGroup
 			var mu sync.Mutex
 			var accepted []sdk.ID

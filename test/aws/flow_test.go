@@ -159,7 +159,7 @@ func (s *site) deleteQueue(name string) {
 
 func (s *site) metrics(server *harness.Server) string {
 	s.t.Helper()
-	response, err := http.Get(server.URL + "/metrics") //nolint:noctx // of a test
+	response, err := http.Get(server.URL + "/metrics")
 	if err != nil {
 		s.t.Fatal(err)
 	}
