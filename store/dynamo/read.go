@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
@@ -139,39 +140,42 @@ func rows[K comparable](ctx context.Context, d *Driver, table *string, keys []K,
 	return found, nil
 }
 
-// getAll reads rows, strongly consistent, in as many requests as it takes; visit is called for each, in any order.
+// getAll reads rows of tasks, strongly consistent; visit is called for each that can be read, in any order.
 func (d *Driver) getAll(ctx context.Context, table *string, keys []item, visit func(*task.Task)) error {
-	parts := (len(keys) + getMax - 1) / getMax
-	answers := make([][]item, parts)
+	items, err := d.getItems(ctx, table, keys)
+	if err != nil {
+		return err
+	}
+	for _, one := range items {
+		t, err := store.DecodeTask(rowOf(one))
+		if err != nil {
+			d.unreadable(*table, one, err)
+			continue
+		}
+		visit(&t)
+	}
+	return nil
+}
+
+// getItems reads rows, strongly consistent, in as many requests as it takes.
+func (d *Driver) getItems(ctx context.Context, table *string, keys []item) ([]item, error) {
+	if len(keys) <= getMax {
+		return d.getPart(ctx, table, keys)
+	}
+	parts := slices.Collect(slices.Chunk(keys, getMax))
+	answers := make([][]item, len(parts))
 	g, inner := errgroup.WithContext(ctx)
 	g.SetLimit(getsAtOnceMax)
-	for n := range parts {
-		part := keys[n*getMax : min(len(keys), (n+1)*getMax)]
+	for n, part := range parts {
 		g.Go(func() (err error) {
 			answers[n], err = d.getPart(inner, table, part)
 			return err
 		})
 	}
 	if err := g.Wait(); err != nil {
-		return errors.Join(err, context.Cause(ctx))
+		return nil, errors.Join(err, context.Cause(ctx))
 	}
-	for _, items := range answers {
-		for _, one := range items {
-			t, err := store.DecodeTask(rowOf(one))
-			if err != nil {
-				d.unreadable(*table, one, err)
-				continue
-			}
-			visit(&t)
-		}
-	}
-	return nil
-}
-
-// keyAttributes and the row are what a batch reads: a row that cannot be decoded is reported by its key.
-var projections = map[string]string{
-	scheduleTable: attrPartition + "," + attrWaiting + "," + attrRow,
-	tasksTable:    attrID + "," + attrRow,
+	return slices.Concat(answers...), nil
 }
 
 // errUnprocessed makes retry go on with what a batch left over.
@@ -179,6 +183,9 @@ var errUnprocessed = &types.ProvisionedThroughputExceededException{Message: aws.
 
 // getPart reads the rows of one batch, and again what DynamoDB leaves over.
 func (d *Driver) getPart(ctx context.Context, table *string, keys []item) (found []item, err error) {
+	if len(keys) == 0 {
+		return nil, nil
+	}
 	projection := d.projection(table)
 	err = d.retry(ctx, *table, func() error {
 		out, err := request(ctx, d, "BatchGetItem", len(keys), &dynamodb.BatchGetItemInput{
@@ -202,11 +209,15 @@ func (d *Driver) getPart(ctx context.Context, table *string, keys []item) (found
 	return found, err
 }
 
+// projection is what a batch reads of a row: its key, by which one that cannot be decoded is reported, and the row.
 func (d *Driver) projection(table *string) string {
-	if table == d.tables.schedule {
-		return projections[scheduleTable]
+	switch table {
+	case d.tables.schedule:
+		return attrPartition + "," + attrWaiting + "," + attrRow
+	case d.tables.control:
+		return attrKind + "," + attrName + "," + attrRow
 	}
-	return projections[tasksTable]
+	return attrID + "," + attrRow
 }
 
 // Payload implements store.Driver.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
@@ -104,27 +105,66 @@ func (d *Driver) conflict(w *write, item map[string]types.AttributeValue) error 
 // lookUp reads the rows that stood in the way of writes whose answers do not show them. What was read may be
 // younger than the conflict, which is as good. A payload that is there already has to last as long as the refused one.
 func (d *Driver) lookUp(open []*write) {
-	for _, w := range open {
-		result := d.lookUpOne(w)
-		d.writes.mu.Lock()
-		d.settle(w, result)
-		d.pump()
-		d.writes.mu.Unlock()
+	if len(open) == 0 {
+		return
+	}
+	results := make([]error, len(open))
+	kinds := map[*string][]int{} // places in open, by table
+	for i, w := range open {
+		kinds[w.shape.table] = append(kinds[w.shape.table], i)
+	}
+	for table, at := range kinds {
+		if table == d.tables.payloads {
+			for _, i := range at {
+				results[i] = d.conflictOfPayload(open[i])
+			}
+			continue
+		}
+		d.lookUpRows(table, open, at, results)
+	}
+	d.writes.mu.Lock()
+	defer d.writes.mu.Unlock()
+	for i, w := range open {
+		d.settle(w, results[i])
+	}
+	d.pump()
+}
+
+func (d *Driver) lookUpRows(table *string, open []*write, at []int, results []error) {
+	keys := make([]item, len(at))
+	of := make(map[string]int, len(at)) // by the text of the key
+	for n, i := range at {
+		keys[n] = open[i].keyMap()
+		of[rowKeyText(keys[n], open[i].shape.key)] = i
+		results[i] = &store.ConflictError{} // gone since
+	}
+	items, err := d.getItems(d.base, table, keys)
+	for _, i := range at {
+		if err != nil {
+			results[i] = fmt.Errorf("%w: read the row in the way: %w", store.ErrUnknown, err)
+		}
+	}
+	for _, one := range items {
+		if i, ok := of[rowKeyText(one, open[at[0]].shape.key)]; ok && err == nil {
+			results[i] = d.conflict(open[i], one)
+		}
 	}
 }
 
-func (d *Driver) lookUpOne(w *write) error {
-	if w.kind == store.PutPayload {
-		if err := d.extend(d.base, w.keyMap(), w.until); err != nil {
-			return fmt.Errorf("%w: keep the payload that is there: %w", store.ErrUnknown, err)
-		}
-		return &store.ConflictError{}
+// rowKeyText joins the attributes of a key.
+func rowKeyText(one item, names []string) string {
+	texts := make([]string, len(names))
+	for i, name := range names {
+		texts[i] = textOf(one, name)
 	}
-	item, err := d.getItem(d.base, w.shape.table, w.keyMap(), attrRow)
-	if err != nil {
-		return fmt.Errorf("%w: read the row in the way: %w", store.ErrUnknown, err)
+	return strings.Join(texts, "\x00")
+}
+
+func (d *Driver) conflictOfPayload(w *write) error {
+	if err := d.extend(d.base, w.keyMap(), w.until); err != nil {
+		return fmt.Errorf("%w: keep the payload that is there: %w", store.ErrUnknown, err)
 	}
-	return d.conflict(w, item)
+	return &store.ConflictError{}
 }
 
 // request makes one request within its time, as often as once: what to do about a failure is decided here and not in the client.
