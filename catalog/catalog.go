@@ -182,15 +182,32 @@ func (c *Catalog) Find(ctx context.Context, name string) (*Entry, error) {
 	if !errors.Is(err, ErrUnknown) {
 		return entry, err
 	}
+	if err := c.lookAgain(ctx); err != nil {
+		return nil, err
+	}
+	return c.Lambda(name)
+}
+
+// FindRef is Find for a reference; nil when no lambda has it.
+func (c *Catalog) FindRef(ctx context.Context, ref uint32) (*Entry, error) {
+	if entry := c.ByRef(ref); entry != nil {
+		return entry, nil
+	}
+	if err := c.lookAgain(ctx); err != nil {
+		return nil, err
+	}
+	return c.ByRef(ref), nil
+}
+
+// lookAgain refreshes, unless that was begun since it was asked to or less than findEvery ago.
+func (c *Catalog) lookAgain(ctx context.Context) error {
 	asked := clock.Mono(c.clock)
 	c.finding.Lock()
 	defer c.finding.Unlock()
-	if began := c.known.Load().began; began < asked && clock.Mono(c.clock)-began >= findEvery {
-		if err := c.Refresh(ctx); err != nil {
-			return nil, err
-		}
+	if began := c.known.Load().began; began >= asked || clock.Mono(c.clock)-began < findEvery {
+		return nil
 	}
-	return c.Lambda(name)
+	return c.Refresh(ctx)
 }
 
 // Since is the monotonic time since when what is known here is true, or was: when the newest read began.

@@ -401,8 +401,23 @@ func TestFindLooksForWhatAnotherProcessCreated(t *testing.T) {
 	if _, err := f.Lambda("mail"); !errors.Is(err, catalog.ErrUnknown) {
 		t.Fatalf("known already: %v", err)
 	}
-	if l, err := f.Find(f.ctx, "mail"); err != nil || l.Name != "mail" {
-		t.Errorf("%+v, %v", l, err)
+	l, err := f.Find(f.ctx, "mail")
+	if err != nil || l.Name != "mail" {
+		t.Fatalf("%+v, %v", l, err)
+	}
+	if _, _, err := f.other.Create(f.ctx, task.Lambda{Name: "post"}); err != nil {
+		t.Fatal(err)
+	}
+	f.time.Advance(time.Second)
+	post, err := f.other.Lambda("post")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got, err := f.FindRef(f.ctx, post.Ref); err != nil || got == nil || got.Name != "post" {
+		t.Errorf("%+v, %v", got, err)
+	}
+	if got, err := f.FindRef(f.ctx, post.Ref+1); err != nil || got != nil {
+		t.Errorf("%+v, %v", got, err)
 	}
 	if _, err := f.Find(f.ctx, "no name"); !errors.Is(err, task.ErrInvalid) {
 		t.Errorf("a bad name: %v", err)

@@ -116,6 +116,9 @@ func (in *Inbound) rows(ctx context.Context, tokens []task.Token) ([]task.Task, 
 	if len(tokens) == 0 {
 		return nil, nil
 	}
+	if err := in.know(ctx, tokens); err != nil {
+		return nil, err
+	}
 	ids := make([]task.ID, len(tokens))
 	keys := make([]store.WaitingKey, len(tokens))
 	for i, t := range tokens {
@@ -140,6 +143,20 @@ func (in *Inbound) rows(ctx context.Context, tokens []task.Token) ([]task.Task, 
 	}
 	err = fill(rows, missing(), func(at []int) ([]task.Task, error) { return in.Store.Tasks(ctx, pick(ids, at)) })
 	return rows, err
+}
+
+// know sees to it that the lambdas of tasks are known: one that another process created a moment ago may be
+// of a mode in which its tasks live otherwise.
+func (in *Inbound) know(ctx context.Context, tokens []task.Token) error {
+	if !in.Shared {
+		return nil
+	}
+	for i := range tokens {
+		if _, err := in.Catalog.FindRef(ctx, tokens[i].Partition.Lambda); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 func fill(rows []task.Task, at []int, read func([]int) ([]task.Task, error)) error {

@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/kinesin-io/kinesin/api/kinesinv1"
 	"github.com/kinesin-io/kinesin/catalog"
 	"github.com/kinesin-io/kinesin/partition/fleet"
 	"github.com/kinesin-io/kinesin/queue"
@@ -367,5 +368,30 @@ func TestADeliveryIsInTimeWhoeverOwnsThePartition(t *testing.T) {
 		if a.steps("send")+b.steps("send") != 60 {
 			t.Errorf("%d and %d sent", a.steps("send"), b.steps("send"))
 		}
+	})
+}
+
+// TestALambdaOfAnotherProcessIsOfItsMode cancels a task of a deliver lambda where the lambda is not known yet: taken for a
+// managed one it could be cancelled and delivered.
+func TestALambdaOfAnotherProcessIsOfItsMode(t *testing.T) {
+	inTown(t, func(w *town) {
+		a, b := w.start(remote), w.start(remote)
+		w.advance(10 * time.Second)
+		a.lambda(1)
+		ids := a.schedule(item(time.Hour), item(30*time.Minute))
+		w.advance(200 * time.Millisecond) // less than b needs to hear of it
+		got, err := b.inbound.Get(w.ctx, &kinesinv1.GetRequest{Ids: ids[:1]})
+		if err != nil || got.Results[0].Task.GetState() != task.Scheduled.String() {
+			t.Errorf("%v, %v", got, err)
+		}
+		response, err := b.inbound.Cancel(w.ctx, &kinesinv1.CancelRequest{Ids: ids[1:]})
+		if err != nil || response.Results[0].Outcome != "cancelled" {
+			t.Fatal(response, err)
+		}
+		if b.steps("remove") != 1 || b.steps("put task") > 1 {
+			t.Errorf("%d rows removed, %d put", b.steps("remove"), b.steps("put task"))
+		}
+		w.advance(time.Hour)
+		w.wantDelivered(time.Second, ids[:1]...)
 	})
 }
