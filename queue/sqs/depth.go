@@ -3,6 +3,7 @@ package sqs
 import (
 	"context"
 	"log/slog"
+	"math"
 	"slices"
 	"strconv"
 	"sync"
@@ -23,9 +24,9 @@ const (
 	depthShort      = 500
 	// ageFresh is how long the age of what was received says something about what was not.
 	ageFresh = 10 * time.Second
-	// ageUnknown is how old the messages of a queue are taken to be of which nothing is known but that it is not empty:
-	// old enough that the scheduler does not send them again.
-	ageUnknown = time.Hour
+	// ageUnknown is how old the messages of a queue are taken to be, at least, of which nothing is known but that it is not
+	// empty: old enough that the scheduler does not send them again at once, and not so old that it forgets one that got lost.
+	ageUnknown = task.EnqueueTimeout
 	// inFlightWarn and inFlightWarnEvery are when, and how often at most, a queue near SQS's bound is logged.
 	inFlightWarn      = InFlightMax * 9 / 10
 	inFlightWarnEvery = time.Minute
@@ -41,11 +42,12 @@ type depths struct {
 
 	mu       sync.Mutex // guards all below
 	at       task.Instant
-	messages int // visible and delayed, at that time
+	since    task.Instant // when it was first measured
+	messages int          // visible and delayed, at that time
 	inFlight int
 	change   int // tasks sent since, less those received
 
-	emptyAt  task.Instant // when it was last seen empty
+	emptyAt  task.Instant // when nothing in it was last seen to be due
 	age      time.Duration
 	ageAt    task.Instant // when a message of that age was received
 	total    int          // tasks sent by this process
@@ -150,8 +152,8 @@ func (l *lane) measure() error {
 		return err
 	}
 	l.depths.note(d.Clock.Now(),
-		countIn(out.Attributes, types.QueueAttributeNameApproximateNumberOfMessages)+
-			countIn(out.Attributes, types.QueueAttributeNameApproximateNumberOfMessagesDelayed),
+		countIn(out.Attributes, types.QueueAttributeNameApproximateNumberOfMessages),
+		countIn(out.Attributes, types.QueueAttributeNameApproximateNumberOfMessagesDelayed),
 		countIn(out.Attributes, types.QueueAttributeNameApproximateNumberOfMessagesNotVisible))
 	l.warnOfBound()
 	return nil
@@ -182,24 +184,28 @@ func (p *depths) hasValue() bool {
 	return p.at > 0
 }
 
-func (p *depths) note(now task.Instant, messages, inFlight int) {
+func (p *depths) note(now task.Instant, visible, delayed, inFlight int) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.at, p.messages, p.inFlight, p.change = now, messages, inFlight, 0
-	if messages == 0 {
+	p.at, p.messages, p.inFlight, p.change = now, visible+delayed, inFlight, 0
+	if p.since == 0 {
+		p.since = now
+	}
+	if visible == 0 {
 		p.emptyAt = now
 	}
 	p.mark(now)
 }
 
-// oldest is how long the oldest message may have waited at SQS, which does not say: not longer than since the queue was
-// empty, nor since this process had sent all but what is there now; and about as long as what was
-// received just now.
+// oldest is how long the oldest message may have waited at SQS, which does not say: not longer than since nothing in the
+// queue was due, nor since this process had sent all but what is there now; and about as long as what was
+// received just now. Where none of that is known it is since this process looked first.
 func (p *depths) oldest(now task.Instant, there int) time.Duration {
 	if there == 0 {
 		return 0
 	}
-	age := ageUnknown
+	const none = time.Duration(math.MaxInt64)
+	age := none
 	if p.emptyAt > 0 {
 		age = min(age, now.Sub(p.emptyAt))
 	}
@@ -211,6 +217,9 @@ func (p *depths) oldest(now task.Instant, there int) time.Duration {
 			age = min(age, now.Sub(m.at))
 			break
 		}
+	}
+	if age == none {
+		age = max(ageUnknown, now.Sub(p.since))
 	}
 	return max(0, age)
 }

@@ -611,14 +611,19 @@ func TestDepth(t *testing.T) {
 	})
 }
 
-// A process that starts beside a backlog must not think that it is young, or it would send all of it again.
+// A process that starts beside a backlog must not think that it is young, or it would send all of it again; nor that it is
+// very old, or a task whose message got lost would be forgotten for as long.
 func TestDepthOfABacklogOfUnknownAge(t *testing.T) {
 	inBubble(t, func(b *bubble) {
 		b.mustSend(batchOf(0, 20, b.clock.Now())...)
 		b.advance(time.Minute)
 		other := b.open(b.T, nil)
-		if d, err := other.driver.Depth(b.Context(), mail); err != nil || d.Visible == 0 || d.Oldest < time.Minute {
+		if d, err := other.driver.Depth(b.Context(), mail); err != nil || d.Visible == 0 || d.Oldest != task.EnqueueTimeout {
 			b.Errorf("depth %+v, %v", d, err)
+		}
+		b.advance(time.Minute)
+		if d, err := other.driver.Depth(b.Context(), mail); err != nil || d.Oldest != time.Minute {
+			b.Errorf("a minute later: depth %+v, %v", d, err)
 		}
 	})
 }
