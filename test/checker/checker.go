@@ -64,6 +64,9 @@ type Options struct {
 	Ahead time.Duration
 	// Wake is what a process that was stopped may take to end its handlers once it goes on.
 	Wake time.Duration
+	// Lease is the shortest lease of a worker. In an outage as long as that any worker that lives may lose its
+	// tasks. Zero: none may.
+	Lease time.Duration
 }
 
 // Check returns every breach of every rule, in a stable order.

@@ -104,6 +104,21 @@ func TestGoodHistories(t *testing.T) {
 	}
 }
 
+func TestOutageThatCostsALease(t *testing.T) {
+	events := reported(rerun(300*ms, ended(200*ms, checker.OK), checker.Event{Kind: checker.ServerDown, At: 150 * ms},
+		checker.Event{Kind: checker.ServerUp, At: 250 * ms}), func(e *checker.Event) { e.Lost = 1 })
+	for _, c := range []struct {
+		lease time.Duration
+		want  int
+	}{{0, 1}, {101 * time.Millisecond, 1}, {100 * time.Millisecond, 0}} {
+		o := options
+		o.Lease = c.lease
+		if found := checker.Check(events, o); len(found) != c.want {
+			t.Errorf("with leases of %v: %v, want %d", c.lease, found, c.want)
+		}
+	}
+}
+
 // wrong has a history for every way in which a rule can be broken.
 var wrong = []struct {
 	name   string

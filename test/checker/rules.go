@@ -153,6 +153,16 @@ func (h *history) serverHit(run *execution) bool {
 	return false
 }
 
+// leaseHit reports whether an outage fell on the execution that may have cost its worker the lease.
+func (h *history) leaseHit(run *execution) bool {
+	for _, outage := range h.outages {
+		if h.Lease > 0 && outage.to-outage.from >= h.Lease.Microseconds() && outage.meets(h.around(run)) {
+			return true
+		}
+	}
+	return false
+}
+
 func (h *history) workerHit(run *execution) bool {
 	around := h.around(run)
 	for _, at := range h.process(run.PID).faults {
@@ -213,7 +223,7 @@ func checkCharged(h *history, r *record) []Violation {
 				sure++
 			}
 		}
-		if h.workerHit(run) {
+		if h.workerHit(run) || h.leaseHit(run) {
 			lost++
 		}
 	}
