@@ -27,12 +27,13 @@ func TestDeliveringSchedulerKilled(t *testing.T) {
 		policy: sdk.LambdaInfo{Name: name, Mode: "deliver", Priorities: []string{"normal"}},
 	})
 	m := newMailbox(t, r, r.aws.Prefix+"-"+name+"-normal")
-	spread := time.Duration(kills) * 4 * time.Second
+	spread := time.Duration(kills) * 8 * time.Second
 	first := time.Now().Add(firstIn)
 	r.post(m, name, first, time.Second/perSecond, int(spread.Seconds())*perSecond)
+	time.Sleep(time.Until(first))
 	for range kills {
-		seen := m.count()
-		m.await(seen+perSecond/4, settleMax)
+		time.Sleep(up)
+		m.await(m.due(time.Now().Add(-up/3)), settleMax) // no backlog of the last kill
 		r.servers[1].Crash()
 		time.Sleep(up / 3)
 		r.servers[1].Start()
@@ -165,6 +166,16 @@ func (m *mailbox) count() int {
 	return len(m.seen)
 }
 
+// due is how many jobs were due by then.
+func (m *mailbox) due(by time.Time) (n int) {
+	for _, l := range m.posted {
+		if l.due.Before(by) {
+			n++
+		}
+	}
+	return n
+}
+
 // await waits until so many jobs have arrived.
 func (m *mailbox) await(n int, atMost time.Duration) {
 	m.t.Helper()
@@ -176,9 +187,8 @@ func (m *mailbox) await(n int, atMost time.Duration) {
 	}
 }
 
-// inHandMax is how many jobs of a partition a scheduler has in hand at most, 8 batches of 256. A kill may repeat those that were
-// sent and not yet removed.
-const inHandMax = 8 * 256
+// inHandMax is how many jobs a kill may repeat here: those of a batch that were sent and not yet removed.
+const inHandMax = 512
 
 func (m *mailbox) judge(name string, kills int) {
 	m.t.Helper()

@@ -20,18 +20,19 @@ const callsAtOnceMax = 256
 // loadCallMax is how long one call of a load may take, outages included.
 const loadCallMax = 90 * time.Second
 
-// LoadOptions say what a load is. The zero value is 50 tasks a second, due within 3 s, that run for 20 ms on average.
+// LoadOptions say what a load is. The zero value is 15 tasks a second, due within 3 s, that run for 20 ms on average.
 type LoadOptions struct {
-	CallEvery       time.Duration // 100 ms if zero
-	TasksPerCallMax int           // from 1 on, all as likely; 9 if zero
-	DueWithin       time.Duration // 3 s if zero
+	CallEvery       time.Duration // 200 ms if zero
+	TasksPerCallMax int           // from 1 on, all as likely; 5 if zero
+	DueAfter        time.Duration
+	DueWithin       time.Duration // of DueAfter; 3 s if zero
 	RunsForMax      time.Duration // 40 ms if zero
 	Plain           bool          // no keys, no priorities, no failures, no cancels
 }
 
 func (o LoadOptions) withDefaults() LoadOptions {
-	o.CallEvery = cmp.Or(o.CallEvery, 100*time.Millisecond)
-	o.TasksPerCallMax = cmp.Or(o.TasksPerCallMax, 9)
+	o.CallEvery = cmp.Or(o.CallEvery, 200*time.Millisecond)
+	o.TasksPerCallMax = cmp.Or(o.TasksPerCallMax, 5)
 	o.DueWithin = cmp.Or(o.DueWithin, 3*time.Second)
 	o.RunsForMax = cmp.Or(o.RunsForMax, 40*time.Millisecond)
 	return o
@@ -97,7 +98,7 @@ func (l *Load) run(ctx context.Context) {
 // wanted is a random task.
 func (l *Load) wanted() Wanted {
 	w := Wanted{Job: job.Job{Millis: l.random.Int64N(l.options.RunsForMax.Milliseconds())}}
-	due := sdk.In(time.Duration(l.random.Int64N(int64(l.options.DueWithin))))
+	due := sdk.In(l.options.DueAfter + time.Duration(l.random.Int64N(int64(l.options.DueWithin))))
 	if l.options.Plain {
 		w.Options = []sdk.Option{due}
 		return w
