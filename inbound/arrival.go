@@ -59,6 +59,7 @@ func (in *Inbound) takeIn(ctx context.Context, arrivals []arrival) []fate {
 		b.errs[i] = err
 	}
 	b.deliver(ctx)
+	b.recall(ctx)
 	waiting := b.waitingOps()
 	b.store(ctx)
 	b.removeOvertaken(ctx, waiting)
@@ -153,8 +154,31 @@ func (b *intake) checkStale(token task.Token, l *catalog.Entry, a *arrival) erro
 	if b.now < max(token.Due, task.Instant(a.AcceptedMicros)).Add(l.Retention) {
 		return nil
 	}
-	return &staleError{fmt.Sprintf("it came again later than %v, the retention of its lambda, after it was due: it may have run, and no row tells; "+
+	return &staleError{token.ID, fmt.Sprintf("it came again later than %v, the retention of its lambda, after it was due: it may have run, and no row tells; "+
 		"a retry runs it", l.Retention)}
+}
+
+// recall settles what seems stale and is remembered all the same: a row may be kept for longer than it has to be.
+func (b *intake) recall(ctx context.Context) {
+	var ids []task.ID
+	var at []int
+	for i, err := range b.errs {
+		if stale, found := errors.AsType[*staleError](err); found {
+			ids, at = append(ids, stale.id), append(at, i)
+		}
+	}
+	if len(ids) == 0 {
+		return
+	}
+	rows, err := b.Store.Tasks(ctx, ids)
+	for n, i := range at {
+		switch {
+		case err != nil:
+			b.errs[i] = fmt.Errorf("%w: %w", store.ErrUnknown, err)
+		case !rows[n].ID.IsZero():
+			b.errs[i] = nil
+		}
+	}
 }
 
 // notOursError is an arrival that nobody may have sent.
@@ -163,7 +187,10 @@ type notOursError struct{ text string }
 func (e *notOursError) Error() string { return e.text }
 
 // staleError is an arrival that may have run already.
-type staleError struct{ text string }
+type staleError struct {
+	id   task.ID
+	text string
+}
 
 func (e *staleError) Error() string { return e.text }
 

@@ -516,6 +516,47 @@ func (b *buffered) mustDispatch(id string) {
 	}
 }
 
+// A message that comes again days after its task has run makes no second run, whatever was forgotten meanwhile.
+func TestALateDuplicateNeverRunsAgain(t *testing.T) {
+	for seed := range 40 {
+		runBuffered(t, nil, func(b *buffered) {
+			for range seed {
+				b.clock.Uint64() // another course
+			}
+			upTo := func(d time.Duration) time.Duration { return time.Duration(b.clock.Uint64() % uint64(d)) }
+			retention := []time.Duration{time.Minute, time.Hour, task.RetentionDefault}[seed%3]
+			if _, err := b.UpdateLambda(b.ctx, &kinesinv1.UpdateLambdaRequest{Lambda: &kinesinv1.Lambda{Name: "mail", RetentionMicros: retention.Microseconds()}}); err != nil {
+				t.Fatal(err)
+			}
+			due := upTo(2*24*time.Hour) + 11*time.Second
+			one := b.accepted(in(due))[0]
+			b.set(func() { b.forget = true })
+			b.drain(time.Second)
+			ends := "success"
+			if seed%2 == 0 {
+				b.cancel(one)
+				ends = "cancelled"
+			} else {
+				b.time.Advance(due)
+				b.mustDispatch(one)
+				b.claim(one)
+				b.finish(one, task.OutcomeSuccess)
+			}
+			b.time.Advance(upTo(11 * 24 * time.Hour))
+			if _, err := b.store.Sweep(b.ctx, b.clock.Now(), 10); err != nil {
+				t.Fatal(err)
+			}
+			b.set(func() { b.forget = false })
+			b.drain(time.Minute)
+			remembered := b.row(one).State.String() == ends
+			aside := slices.Equal(b.aside, []string{"stale"})
+			if len(b.waitingRows()) != 0 || b.messages() != 0 || b.memory.Len() != 0 || remembered == aside {
+				t.Errorf("seed %d: %d waiting rows, %d messages sent, %d left; its row is %s, %v", seed, len(b.waitingRows()), b.messages(), b.memory.Len(), b.row(one).State, b.aside)
+			}
+		})
+	}
+}
+
 func TestWhatMayHaveRunIsSetAside(t *testing.T) {
 	runBuffered(t, nil, func(b *buffered) {
 		one := b.accepted(in(time.Minute))[0]

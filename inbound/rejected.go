@@ -34,7 +34,7 @@ const (
 	asideBodyKind   = "rejected-body" // what is kept, in parts: NAME/0, NAME/1 …
 	asidePartBytes  = 200 << 10       // below store.ControlBytesMax, and below what a row of DynamoDB takes
 	asideTextMax    = 500
-	asideCountEvery = 10 * time.Second
+	asideCountEvery = time.Minute
 )
 
 // Why something is set aside.
