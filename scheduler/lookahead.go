@@ -59,6 +59,12 @@ func (l *lookahead) open(horizon task.Instant) {
 	l.horizon.Store(int64(horizon))
 }
 
+// resume moves the horizon away for a scan that went on from where the set ends.
+func (l *lookahead) resume(horizon task.Instant) {
+	l.truncated = false
+	l.horizon.Store(int64(horizon))
+}
+
 // lower brings the horizon nearer; it never moves it away.
 func (l *lookahead) lower(horizon task.Instant) {
 	l.horizon.Store(min(int64(horizon), l.horizon.Load()))

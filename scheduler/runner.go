@@ -35,6 +35,7 @@ type runner struct {
 	wakeups  *lookahead // task rows by wake-up
 	watch    *watchlist // task rows whose wake-up has come and that are looked at again
 	floor    floor      // of the scans of wake-ups
+	pages    wakeScan   // the scan of wake-ups that goes on
 	recent   []recent   // hinted wake-ups that the index may not show yet
 	nextScan task.Instant
 	failures int
@@ -158,7 +159,7 @@ func (r *runner) step(ctx context.Context) (busy bool, full fullness, err error)
 	if more.left {
 		full = more
 	}
-	return woken+fired > 0, full, err
+	return woken+fired > 0 || r.scanGoesOn(), full, err
 }
 
 // noteHead publishes since when the oldest task waits that could be dispatched: a waiting row, or a wake-up that
@@ -275,7 +276,7 @@ func (r *runner) scanBoth(ctx context.Context, now task.Instant, due bool) error
 		}
 	}
 	if due || r.wakeups.low() {
-		return r.scanWakeups(ctx, now, now.Add(r.Window))
+		return r.scanWakeups(ctx, now, now.Add(r.Window), due)
 	}
 	return nil
 }
@@ -301,64 +302,6 @@ func (r *runner) scanWaiting(ctx context.Context, through task.Instant) error {
 		r.waiting.lower(rows[len(rows)-1].Due - 1) // more may be due with the last one
 	}
 	return nil
-}
-
-// scanWakeups pages over rows that are watched, however many they are, until it has all up to the
-// instant or as many as the look-ahead holds.
-func (r *runner) scanWakeups(ctx context.Context, now, through task.Instant) error {
-	before := r.wakeups.reach(through)
-	after, rising := r.floor.start(now), true
-	var found []task.Task
-	horizon := through
-	for {
-		page, err := r.Store.ScanWakeups(ctx, r.partition, after, through, r.wakeups.limit)
-		if err != nil {
-			r.wakeups.reach(before)
-			return err
-		}
-		for i := range page {
-			if known := r.watch.knows(&page[i]); !known {
-				rising = false
-				found = append(found, page[i])
-			} else if rising {
-				r.floor.rise(wakeKey(&page[i]), now)
-			}
-		}
-		if len(page) < r.wakeups.limit {
-			break
-		}
-		last := &page[len(page)-1]
-		if len(found) >= r.wakeups.limit {
-			horizon = last.Wake - 1 // more may wake with the last one
-			break
-		}
-		after = wakeKey(last)
-	}
-	r.fillWakeups(now, through, horizon, found)
-	return nil
-}
-
-// fillWakeups makes the look-ahead what a scan found, and what the index may not show yet.
-func (r *runner) fillWakeups(now, through, horizon task.Instant, found []task.Task) {
-	waiting := r.recent[:0] // those that have not fired
-	for _, e := range r.recent {
-		if now < e.until && r.wakeups.has(e.entry) {
-			waiting = append(waiting, e)
-		}
-	}
-	r.recent = waiting
-	r.wakeups.open(through)
-	for i := range found {
-		r.addWakeup(&found[i])
-	}
-	for _, e := range r.recent {
-		if r.wakeups.covers(e.at) {
-			r.wakeups.add(e.entry)
-		}
-	}
-	if horizon < through {
-		r.wakeups.lower(horizon)
-	}
 }
 
 // queueRoom is how many more messages the partition's queue takes.

@@ -48,6 +48,9 @@ func TestAHeadFullOfRunningTasksStarvesNobody(t *testing.T) {
 		}
 		first := retries()
 		w.beat(time.Minute, l)
+		if scanned := w.rows.wokenRows(); scanned > 12*n {
+			t.Errorf("%d rows scanned for %d that woke at one instant", scanned, n)
+		}
 		second := retries()
 		w.beat(5*time.Minute, l)
 		for _, one := range append(first, second...) {
