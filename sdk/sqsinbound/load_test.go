@@ -159,3 +159,12 @@ func TestRequestsPerThousandTasks(t *testing.T) {
 			l.sqs.Calls("ReceiveMessage"), l.sqs.Calls("DeleteMessageBatch"), n)
 	}
 }
+
+// BenchmarkThroughTheQueue is what a task costs from its client into the store, over a stand-in for SQS: all that is ours, and
+// nothing of the AWS SDK.
+func BenchmarkThroughTheQueue(b *testing.B) {
+	l := newLane(b, false)
+	b.ReportAllocs()
+	b.ResetTimer()
+	l.await(b, l.schedule(b, b.N, sdk.In(time.Hour)), sdk.StateScheduled)
+}
