@@ -120,6 +120,9 @@ func (m *Metrics) newClass(l *catalog.Entry, priority uint8) *classSeries {
 	for i, text := range stageTexts {
 		s.lateness[i] = m.lateness.WithLabelValues(l.Name, name, text)
 	}
+	if l.Mode == task.Deliver {
+		m.undelivered.WithLabelValues(l.Name, name) // from zero on
+	}
 	for o := task.OutcomeSuccess; int(o) < len(s.finished); o++ {
 		s.finished[o] = m.finished.WithLabelValues(l.Name, name, o.String())
 	}

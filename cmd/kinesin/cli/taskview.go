@@ -132,7 +132,9 @@ func printTask(w io.Writer, o *taskObject) error {
 		line("workers lost", strconv.Itoa(o.WorkerLost))
 	}
 	line("traceparent", o.Traceparent)
-	line("payload", fmt.Sprintf("%d bytes", o.PayloadBytes))
+	if o.MaxAttempts > 0 || o.PayloadBytes > 0 { // else it may be that no row tells
+		line("payload", fmt.Sprintf("%d bytes", o.PayloadBytes))
+	}
 	for _, a := range o.Attempts {
 		line(fmt.Sprintf("attempt %d", a.Attempt), a.text())
 	}
