@@ -163,7 +163,7 @@ func (a *app) printServer(s *server.Server) error {
 		URL: url, Metrics: url + "/metrics", Healthz: url + "/healthz", Readyz: url + "/readyz",
 		Store: c.Store, Queue: c.Queue, Prefix: c.AWSPrefix, Roles: c.Roles, Version: a.version(),
 	}
-	where := "tables " + o.Prefix + "-…"
+	where := "tables " + o.Prefix + "-… on DynamoDB"
 	if c.Store == server.StorePebble {
 		var err error
 		if o.Data, err = filepath.Abs(c.DataDir); err != nil {
@@ -174,12 +174,16 @@ func (a *app) printServer(s *server.Server) error {
 	if a.json() {
 		return printJSON(a.Stdout, o)
 	}
+	queues := ""
+	if c.Queue == server.QueueSQS {
+		queues = "\n  queues   " + o.Prefix + "-… on SQS"
+	}
 	_, err := fmt.Fprintf(a.Stdout, `kinesin %s is serving
   API      %s (gRPC, gRPC-Web and JSON over HTTP)
   metrics  %s
   health   %s, %s
-  data     %s
+  data     %s%s
   roles    %s
-`, o.Version, o.URL, o.Metrics, o.Healthz, o.Readyz, where, strings.Join(o.Roles, ", "))
+`, o.Version, o.URL, o.Metrics, o.Healthz, o.Readyz, where, queues, strings.Join(o.Roles, ", "))
 	return err
 }
