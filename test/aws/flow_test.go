@@ -21,6 +21,9 @@ import (
 
 func TestMain(m *testing.M) { os.Exit(harness.Main(m)) }
 
+// latenessMaxMS is what a machine that is busy with other tests still does: these here are about what happens, not how fast.
+const latenessMaxMS = 10_000
+
 // site is an installation: a prefix on the emulators, and servers over it.
 type site struct {
 	t      *testing.T
@@ -199,7 +202,7 @@ func TestTwoServersAndAWorker(t *testing.T) {
 	}
 	s.run(0, append([]string{"wait", "--timeout", "60s"}, ids...)...).Must(t)
 	for _, id := range ids {
-		if v := s.get(1, id); v.State != "success" || v.Attempt != 1 || v.LatenessMS > 3000 {
+		if v := s.get(1, id); v.State != "success" || v.Attempt != 1 || v.LatenessMS > latenessMaxMS {
 			t.Errorf("%+v", v)
 		}
 	}
@@ -238,7 +241,7 @@ func TestTwoServersAndAWorker(t *testing.T) {
 	first.Crash()
 	s.run(1, "wait", id, other, "--timeout", "60s").Must(t)
 	for _, one := range []string{id, other} {
-		if v := s.get(1, one); v.Attempt != 1 || v.LatenessMS > 3000 {
+		if v := s.get(1, one); v.Attempt != 1 || v.LatenessMS > latenessMaxMS {
 			t.Errorf("after a kill: %+v", v)
 		}
 	}
@@ -286,7 +289,7 @@ func TestADeliverLambda(t *testing.T) {
 	if *m.Body != payload || text(m.MessageAttributes["kinesin-task-id"]) != id {
 		t.Errorf("%s with %v", *m.Body, m.MessageAttributes)
 	}
-	if due, err := time.Parse(time.RFC3339Nano, text(m.MessageAttributes["kinesin-due"])); err != nil || time.Now().Before(due) || time.Since(due) > 3*time.Second {
+	if due, err := time.Parse(time.RFC3339Nano, text(m.MessageAttributes["kinesin-due"])); err != nil || time.Now().Before(due) || time.Since(due) > latenessMaxMS*time.Millisecond {
 		t.Errorf("due %v, received %v: %v", due, time.Now(), err)
 	}
 	if v := s.get(0, id); v.State != "delivered" {

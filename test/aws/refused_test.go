@@ -17,7 +17,7 @@ import (
 )
 
 // refuseMax is how long a start may take to say what is wrong.
-const refuseMax = 15 * time.Second
+const refuseMax = 30 * time.Second
 
 // refused starts a server that cannot start, and checks the exit status and what it says; `aws setup` says the same.
 func (s *site) refused(env []string, code int, texts ...string) {
