@@ -32,7 +32,7 @@ type Config struct {
 	// RequestTimeout is how long one request may take, in all its parts. A write that takes longer has an
 	// unknown outcome. 3 s
 	RequestTimeout time.Duration
-	// RequestsMax bounds the requests that write at once. 32
+	// RequestsMax bounds the requests that write at once; it takes less while DynamoDB is slow. 32
 	RequestsMax int
 	// SharedMax is how many of RequestsMax may be less than full: writes wait for company
 	// only while so many are under way. 4
@@ -110,6 +110,7 @@ func New(api API, c Config) *Driver {
 	c = c.withDefaults()
 	d := &Driver{cfg: c, api: api, tables: newTables(c.Prefix)}
 	d.shapes = newShapes(&d.tables)
+	d.writes.limit = newLimit(&d.cfg)
 	d.base, d.end = context.WithCancel(context.Background())
 	return d
 }

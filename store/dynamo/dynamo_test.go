@@ -7,6 +7,7 @@ import (
 	"math"
 	"strconv"
 	"testing"
+	"time"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
@@ -91,11 +92,14 @@ func TestConformance(t *testing.T) {
 	})
 }
 
+// patience is for a busy machine: no outcome of the suite is to be unknown.
+const patience = 30 * time.Second
+
 func openSwept(t *testing.T, c dynamo.Config) store.Driver {
 	t.Helper()
 	local := awslocal.Start(t)
 	client := dynamodb.NewFromConfig(local.Config(t))
-	c.Prefix = local.Prefix(t)
+	c.Prefix, c.RequestTimeout = local.Prefix(t), patience
 	if err := dynamo.Setup(t.Context(), client, c.Prefix, dynamo.SetupOptions{}); err != nil {
 		t.Fatal(err)
 	}

@@ -37,14 +37,17 @@ type outcome struct {
 func (d *Driver) send(batch []*write) {
 	var outcomes []outcome
 	var whole error
+	began := d.cfg.Clock.Now()
 	if len(batch) == 1 {
 		outcomes = []outcome{d.sendOne(batch[0])}
 	} else {
 		outcomes, whole = d.sendBatch(batch)
 	}
 	var open []*write
+	now, failed := d.cfg.Clock.Now(), outcomes[0].verdict == unknown && (len(batch) == 1 || whole != nil)
 	q := &d.writes
 	q.mu.Lock()
+	q.limit.answered(now, now.Sub(began), q.requests, failed)
 	q.requests--
 	for i, w := range batch {
 		switch o := &outcomes[i]; {

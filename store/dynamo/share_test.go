@@ -81,64 +81,92 @@ func waitingOp(n int, p task.Partition) store.Op {
 // when an answer comes.
 func TestCallsShareRequests(t *testing.T) {
 	t.Parallel()
-	g := newGate(t)
-	d := openOn(t, g, dynamo.Config{SharedMax: 1})
-	var wg sync.WaitGroup
-	apply := func(n int, patient bool) {
-		wg.Go(func() {
-			op := waitingOp(n, task.Partition{})
-			op.Patient = patient
-			if results, err := d.Apply(t.Context(), []store.Op{op}); err != nil || results[0] != nil {
-				t.Error(results, err)
+	synctest.Test(t, func(t *testing.T) {
+		g := newGate(t)
+		d := openOn(t, g, dynamo.Config{SharedMax: 1})
+		var wg sync.WaitGroup
+		apply := func(n int, patient bool) {
+			wg.Go(func() {
+				op := waitingOp(n, task.Partition{})
+				op.Patient = patient
+				if results, err := d.Apply(t.Context(), []store.Op{op}); err != nil || results[0] != nil {
+					t.Error(results, err)
+				}
+			})
+		}
+		apply(0, false)
+		if n := <-g.arrived; n != 1 {
+			t.Fatalf("first request of %d rows", n)
+		}
+		for n := range 60 {
+			apply(1+n, n%2 == 0)
+		}
+		if a, b := <-g.arrived, <-g.arrived; a != 25 || b != 25 {
+			t.Fatalf("requests of %d and %d rows, want full ones", a, b)
+		}
+		synctest.Wait()
+		if len(g.arrived) != 0 {
+			t.Fatalf("a request of %d rows did not wait for company", <-g.arrived)
+		}
+		close(g.pass)
+		if n := <-g.arrived; n > 10 {
+			t.Fatalf("%d rows are left over, want 10 at most", n)
+		}
+		wg.Wait()
+	})
+}
+
+// TestStalledRequestsHoldUpNobody leaves as many requests unanswered as may be under way with less than a full batch.
+func TestStalledRequestsHoldUpNobody(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		g := newGate(t)
+		d := openOn(t, g, dynamo.Config{SharedMax: 2})
+		var wg sync.WaitGroup
+		for n := range 3 {
+			wg.Go(func() {
+				if results, err := d.Apply(t.Context(), []store.Op{waitingOp(n, task.Partition{})}); err != nil || results[0] != nil {
+					t.Error(results, err)
+				}
+			})
+			synctest.Wait()
+			began := time.Now()
+			<-g.arrived
+			if waited := time.Since(began); waited > 50*time.Millisecond {
+				t.Errorf("request %d began after %v", n, waited)
 			}
-		})
-	}
-	apply(0, false)
-	if n := <-g.arrived; n != 1 {
-		t.Fatalf("first request of %d rows", n)
-	}
-	for n := range 60 {
-		apply(1+n, n%2 == 0)
-	}
-	if a, b := <-g.arrived, <-g.arrived; a != 25 || b != 25 {
-		t.Fatalf("requests of %d and %d rows, want full ones", a, b)
-	}
-	select {
-	case n := <-g.arrived:
-		t.Fatalf("a request of %d rows did not wait for company", n)
-	default:
-	}
-	close(g.pass)
-	if n := <-g.arrived; n > 10 {
-		t.Fatalf("%d rows are left over, want 10 at most", n)
-	}
-	wg.Wait()
+		}
+		close(g.pass)
+		wg.Wait()
+	})
 }
 
 // TestRequestsAreBounded sends more than may be under way at once.
 func TestRequestsAreBounded(t *testing.T) {
 	t.Parallel()
-	g := newGate(t)
-	d := openOn(t, g, dynamo.Config{RequestsMax: 3})
-	ops := make([]store.Op, 200)
-	for i := range ops {
-		ops[i] = waitingOp(i, task.Partition{})
-	}
-	done := make(chan error, 1)
-	go func() {
-		results, err := d.Apply(t.Context(), ops)
-		done <- errors.Join(append(results, err)...)
-	}()
-	for range 8 {
-		<-g.arrived
-		if n := len(g.arrived); n > 2 {
-			t.Errorf("%d requests beside one", n)
+	synctest.Test(t, func(t *testing.T) {
+		g := newGate(t)
+		d := openOn(t, g, dynamo.Config{RequestsMax: 3})
+		ops := make([]store.Op, 200)
+		for i := range ops {
+			ops[i] = waitingOp(i, task.Partition{})
 		}
-		g.pass <- struct{}{}
-	}
-	if err := <-done; err != nil {
-		t.Error(err)
-	}
+		done := make(chan error, 1)
+		go func() {
+			results, err := d.Apply(t.Context(), ops)
+			done <- errors.Join(append(results, err)...)
+		}()
+		for range 8 {
+			<-g.arrived
+			if n := len(g.arrived); n > 2 {
+				t.Errorf("%d requests beside one", n)
+			}
+			g.pass <- struct{}{}
+		}
+		if err := <-done; err != nil {
+			t.Error(err)
+		}
+	})
 }
 
 // TestPatientWritesLinger checks that a patient write waits for company, and for no longer than it may.
@@ -177,32 +205,35 @@ const base = task.Instant(1_800_000_000_000_000)
 // TestWritesOfWhoGaveUpAreNotSent ends a call whose writes wait behind another.
 func TestWritesOfWhoGaveUpAreNotSent(t *testing.T) {
 	t.Parallel()
-	g := newGate(t)
-	d := openOn(t, g, dynamo.Config{SharedMax: 1})
-	done := make(chan error, 2)
-	go func() {
-		results, err := d.Apply(t.Context(), []store.Op{waitingOp(0, task.Partition{})})
-		done <- errors.Join(append(results, err)...)
-	}()
-	<-g.arrived
-	ctx, cancel := context.WithCancelCause(t.Context())
-	why := errors.New("no patience")
-	go func() {
-		_, err := d.Apply(ctx, []store.Op{waitingOp(1, task.Partition{}), waitingOp(2, task.Partition{})})
-		done <- err
-	}()
-	cancel(why)
-	if err := <-done; !errors.Is(err, why) {
-		t.Fatalf("got %v, want the cause of the end", err)
-	}
-	close(g.pass)
-	if err := <-done; err != nil {
-		t.Fatal(err)
-	}
-	rows, err := d.ScanWaiting(t.Context(), task.Partition{}, store.WaitingKey{}, 1<<62, 10)
-	if err != nil || len(rows) != 1 {
-		t.Errorf("%d rows, %v; want only that of the caller who waited", len(rows), err)
-	}
+	synctest.Test(t, func(t *testing.T) {
+		g := newGate(t)
+		d := openOn(t, g, dynamo.Config{SharedMax: 1})
+		done := make(chan error, 2)
+		go func() {
+			results, err := d.Apply(t.Context(), []store.Op{waitingOp(0, task.Partition{})})
+			done <- errors.Join(append(results, err)...)
+		}()
+		<-g.arrived
+		ctx, cancel := context.WithCancelCause(t.Context())
+		why := errors.New("no patience")
+		go func() {
+			_, err := d.Apply(ctx, []store.Op{waitingOp(1, task.Partition{}), waitingOp(2, task.Partition{})})
+			done <- err
+		}()
+		synctest.Wait()
+		cancel(why)
+		if err := <-done; !errors.Is(err, why) {
+			t.Fatalf("got %v, want the cause of the end", err)
+		}
+		close(g.pass)
+		if err := <-done; err != nil {
+			t.Fatal(err)
+		}
+		rows, err := d.ScanWaiting(t.Context(), task.Partition{}, store.WaitingKey{}, 1<<62, 10)
+		if err != nil || len(rows) != 1 {
+			t.Errorf("%d rows, %v; want only that of the caller who waited", len(rows), err)
+		}
+	})
 }
 
 // hotKey is a service that has no capacity for one partition key.

@@ -25,9 +25,13 @@ const lingerMax = store.PatientMax * 3 / 4
 // what a write costs in CPU is its request.
 const sharedEvery = 2 * time.Millisecond
 
+// stalledAfter is when requests that are not answered count no more against SharedMax: one such connection after the
+// other must not hold up all writes.
+const stalledAfter = 50 * time.Millisecond
+
 // writes are the writes of all calls that are not answered. A write is sent at once when nothing is
 // under way. Else writes wait for a full batch, for a moment, or, when SharedMax requests are under way, for the
-// answer to one: the busier it is the fuller the batches are.
+// answer to one, though not for long: the busier it is the fuller the batches are.
 type writes struct {
 	mu       sync.Mutex   // guards everything below, and what it is said to guard elsewhere
 	ready    []*write     // in order of arrival
@@ -36,8 +40,9 @@ type writes struct {
 	requests int          // under way
 	lingers  bool         // a timer is set for the patient ones
 	shared   task.Instant // when the last request began that was less than full
-	waits    bool         // a timer is set for the next
+	wake     task.Instant // when a timer looks for the next; zero when none is set
 	groups   map[groupKey]*group
+	limit    limit
 }
 
 // begin sends the heads of a call.
@@ -92,7 +97,7 @@ func (d *Driver) enqueue(w *write) {
 // pump starts the requests that may start. The caller holds mu.
 func (d *Driver) pump() {
 	q := &d.writes
-	for q.requests < d.cfg.RequestsMax {
+	for q.requests < int(q.limit.now) {
 		batch := d.take()
 		if len(batch) == 0 {
 			return
@@ -117,18 +122,11 @@ func (d *Driver) take() []*write {
 	case len(q.ready) == 0:
 		return nil
 	case len(q.ready) >= batchMax:
-	case q.requests >= d.cfg.SharedMax:
-		return nil
-	case q.hurried == 0:
+	case q.hurried == 0 && q.requests < d.cfg.SharedMax:
 		d.linger()
 		return nil
-	default:
-		now := d.cfg.Clock.Now()
-		if early := sharedEvery - now.Sub(q.shared); q.requests > 0 && early > 0 {
-			d.awaitCompany(min(early, sharedEvery))
-			return nil
-		}
-		q.shared = now
+	case d.tooEarly():
+		return nil
 	}
 	batch, gone := q.gather()
 	for _, w := range gone {
@@ -203,18 +201,39 @@ func (d *Driver) linger() {
 	})
 }
 
-// awaitCompany looks again when the next request may begin that is less than full.
-func (d *Driver) awaitCompany(wait time.Duration) {
+// tooEarly reports whether a request that is less than full has to wait; it looks again in time. The caller holds mu.
+func (d *Driver) tooEarly() bool {
 	q := &d.writes
-	if q.waits {
+	now := d.cfg.Clock.Now()
+	apart := time.Duration(0)
+	switch {
+	case q.requests >= d.cfg.SharedMax:
+		apart = stalledAfter
+	case q.requests > 0:
+		apart = sharedEvery
+	}
+	if passed := now.Sub(q.shared); passed >= 0 && passed < apart {
+		d.lookAgain(now, apart-passed)
+		return true
+	}
+	q.shared = now
+	return false
+}
+
+func (d *Driver) lookAgain(now task.Instant, wait time.Duration) {
+	q := &d.writes
+	at := now.Add(wait)
+	if q.wake != 0 && q.wake <= at {
 		return
 	}
-	q.waits = true
+	q.wake = at
 	d.running.Go(func() {
 		_ = clock.Sleep(d.base, d.cfg.Clock, wait)
 		q.mu.Lock()
 		defer q.mu.Unlock()
-		q.waits = false
+		if q.wake == at {
+			q.wake = 0
+		}
 		d.pump()
 	})
 }
