@@ -21,7 +21,9 @@
 // alone. Calls that are made at once share batches: the first writes go at once; while a request is under way, one that is less than
 // full follows it after 2 ms at the earliest, and while Config.SharedMax are, none. A batch never names a key
 // twice, and the writes of one call on one key follow each other. At 4,000 writes a second over 5 ms a request
-// this process works 50 µs a write, and 10 to 15 in full batches (BenchmarkApply).
+// this process works 50 µs a write, and 10 to 15 in full batches (BenchmarkApply). How many requests write at once follows how long they
+// take, up to Config.RequestsMax: what a slow service cannot take waits here, where control rows, the heartbeats among
+// them, are first in line.
 //
 // The client's own retries are switched off, since a write that is sent again meets itself. What was put off for want
 // of capacity is tried again after a random wait, at a pace that the partition finds out by itself; the
