@@ -4139,13 +4139,13 @@ const file_kinesin_v1_kinesin_proto_rawDesc = "" +
 	"\n" +
 	"SetResults\x12\x1d.kinesin.v1.SetResultsRequest\x1a\x1e.kinesin.v1.SetResultsResponse\x12H\n" +
 	"\tHeartbeat\x12\x1c.kinesin.v1.HeartbeatRequest\x1a\x1d.kinesin.v1.HeartbeatResponse\x12<\n" +
-	"\x05Leave\x12\x18.kinesin.v1.LeaveRequest\x1a\x19.kinesin.v1.LeaveResponse2\xa9\x03\n" +
+	"\x05Leave\x12\x18.kinesin.v1.LeaveRequest\x1a\x19.kinesin.v1.LeaveResponse2\xa4\x03\n" +
 	"\x0eInboundService\x12V\n" +
 	"\fListRejected\x12\x1f.kinesin.v1.ListRejectedRequest\x1a .kinesin.v1.ListRejectedResponse\"\x03\x90\x02\x01\x12S\n" +
 	"\vGetRejected\x12\x1e.kinesin.v1.GetRejectedRequest\x1a\x1f.kinesin.v1.GetRejectedResponse\"\x03\x90\x02\x01\x12T\n" +
 	"\rRetryRejected\x12 .kinesin.v1.RetryRejectedRequest\x1a!.kinesin.v1.RetryRejectedResponse\x12W\n" +
-	"\x0eDeleteRejected\x12!.kinesin.v1.DeleteRejectedRequest\x1a\".kinesin.v1.DeleteRejectedResponse\x12;\n" +
-	"\x03Key\x12\x16.kinesin.v1.KeyRequest\x1a\x17.kinesin.v1.KeyResponse\"\x03\x90\x02\x01B7Z5github.com/kinesin-io/kinesin/api/kinesinv1;kinesinv1b\x06proto3"
+	"\x0eDeleteRejected\x12!.kinesin.v1.DeleteRejectedRequest\x1a\".kinesin.v1.DeleteRejectedResponse\x126\n" +
+	"\x03Key\x12\x16.kinesin.v1.KeyRequest\x1a\x17.kinesin.v1.KeyResponseB7Z5github.com/kinesin-io/kinesin/api/kinesinv1;kinesinv1b\x06proto3"
 
 var (
 	file_kinesin_v1_kinesin_proto_rawDescOnce sync.Once

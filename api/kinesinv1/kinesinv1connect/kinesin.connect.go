@@ -788,7 +788,6 @@ func NewInboundServiceClient(httpClient connect.HTTPClient, baseURL string, opts
 			httpClient,
 			baseURL+InboundServiceKeyProcedure,
 			connect.WithSchema(inboundServiceMethods.ByName("Key")),
-			connect.WithIdempotency(connect.IdempotencyNoSideEffects),
 			connect.WithClientOptions(opts...),
 		),
 	}
@@ -899,7 +898,6 @@ func NewInboundServiceHandler(svc InboundServiceHandler, opts ...connect.Handler
 		InboundServiceKeyProcedure,
 		svc.Key,
 		connect.WithSchema(inboundServiceMethods.ByName("Key")),
-		connect.WithIdempotency(connect.IdempotencyNoSideEffects),
 		connect.WithHandlerOptions(opts...),
 	)
 	return "/kinesin.v1.InboundService/", http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
