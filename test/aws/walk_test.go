@@ -1,0 +1,139 @@
+package aws_test
+
+import (
+	"bytes"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/kinesin-io/kinesin/test/harness"
+)
+
+// Where the page is that these tests walk along, and what it shows of a consumer.
+const (
+	root     = "../.."
+	page     = root + "/docs/aws.md"
+	consumer = root + "/examples/consumer/consume.py"
+)
+
+// deliveredMax is from a task's due time to the consumer's line, on a busy machine.
+const deliveredMax = 30 * time.Second
+
+func read(t *testing.T, path string) string {
+	t.Helper()
+	text, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(text)
+}
+
+// python is an interpreter with what tools/python pins; the first time on a machine that is fetched.
+func python(t *testing.T) string {
+	t.Helper()
+	var said bytes.Buffer
+	install := exec.Command(filepath.Join(root, "tools", "python", "install"))
+	install.Stderr = &said
+	out, err := install.Output()
+	if err != nil {
+		t.Fatalf("tools/python/install: %v\n%s", err, said.String())
+	}
+	return strings.TrimSpace(string(out))
+}
+
+// consume runs the consumer of the page on a queue.
+func (s *site) consume(queue string) *harness.Process {
+	s.t.Helper()
+	script, err := filepath.Abs(consumer)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	return harness.Start(s.t, harness.Command{
+		Name: "consume.py", Path: python(s.t), Args: []string{script, s.prefix + "-" + queue}, Env: s.aws.Env(),
+	})
+}
+
+// line waits for the consumer's line about a task, and returns its due time and its body.
+func line(t *testing.T, c *harness.Process, id string) (due time.Time, body string) {
+	t.Helper()
+	for deadline := time.Now().Add(deliveredMax); time.Now().Before(deadline); time.Sleep(20 * time.Millisecond) {
+		for text := range strings.Lines(c.Stdout()) {
+			fields := strings.SplitN(strings.TrimSuffix(text, "\n"), " ", 3)
+			if len(fields) < 3 || fields[1] != id {
+				continue
+			}
+			due, err := time.Parse(time.RFC3339Nano, fields[0])
+			if err != nil {
+				t.Fatal(err)
+			}
+			if time.Now().Before(due) {
+				t.Errorf("%s was consumed before it was due at %v", id, due)
+			}
+			return due, fields[2]
+		}
+		if !c.Alive() {
+			t.Fatalf("the consumer ended:\n%s", c.Stderr())
+		}
+	}
+	t.Fatalf("the consumer did not get %s within %v:\n%s%s", id, deliveredMax, c.Stdout(), c.Stderr())
+	return due, ""
+}
+
+func TestThePageShowsTheConsumer(t *testing.T) {
+	t.Parallel()
+	if text := read(t, consumer); !strings.Contains(read(t, page), "```python\n"+text+"```\n") {
+		t.Errorf("%s does not show %s as it is:\n%s", page, consumer, text)
+	}
+}
+
+// The way of docs/aws.md: setting up, a server with its defaults, a managed lambda with a worker, and a deliver lambda read by the
+// page's consumer, from its row in the store and straight from the queue.
+func TestTheWayOfThePage(t *testing.T) {
+	s := newSite(t)
+	s.setup("--dry-run").Must(t)
+	s.setup().Must(t)
+	s.serve()
+	s.run(0, "lambda", "create", "greet").Must(t)
+	s.run(0, "lambda", "create", "invoices", "--mode", "deliver").Must(t)
+
+	w := s.worker(0, "--lambda", "greet", "--", "sh", "-c", `echo "hello $(cat), attempt $KINESIN_ATTEMPT"`)
+	id := s.run(0, "schedule", "greet", "--in", "3s", "--payload", "Ada").Must(t)
+	s.run(0, "wait", id, "--timeout", "60s").Must(t)
+	if out := w.Stdout(); out != "hello Ada, attempt 1\n" {
+		t.Errorf("the worker printed %q", out)
+	}
+
+	c := s.consume("invoices-normal")
+	payload := `{"customer": 7, "total": "12.50"}`
+	text := s.run(0, "schedule", "invoices", "--in", "2s", "--payload", payload).Must(t)
+	if _, body := line(t, c, text); body != payload {
+		t.Errorf("consumed %q, want %q", body, payload)
+	}
+	if v := s.get(0, text); v.State != "delivered" {
+		t.Errorf("%+v", v)
+	}
+	file := filepath.Join(t.TempDir(), "payload")
+	if err := os.WriteFile(file, []byte{0, 0xff}, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	binary := s.run(0, "schedule", "invoices", "--payload-file", file).Must(t)
+	if _, body := line(t, c, binary); body != `b'\x00\xff'` {
+		t.Errorf("consumed %q of a payload that is no text", body)
+	}
+
+	// What was scheduled while no server was told to deliver directly waits as a row of the store.
+	s.serve("--deliver-direct", "0s")
+	ahead := []string{"2s", "13s"} // near, and beyond what goes around the inbound queue
+	rows := make([]string, 0, len(ahead))
+	for _, at := range ahead {
+		rows = append(rows, s.run(1, "schedule", "invoices", "--in", at, "--payload", "row, due in "+at).Must(t))
+	}
+	for i, at := range ahead {
+		if _, body := line(t, c, rows[i]); body != "row, due in "+at {
+			t.Errorf("consumed %q", body)
+		}
+	}
+}
