@@ -56,7 +56,7 @@ func TestServersOfAFleetKilled(t *testing.T) {
 	r := newRig(t, plan{roles: []string{"", ""}})
 	var loads []*harness.Load
 	for _, s := range r.servers {
-		harness.StartWorker(t, r.worker(s, patient))
+		harness.StartWorker(t, r.worker(s, 30*time.Second))
 		c := r.Client.At(s)
 		loads = append(loads, r.load(c))
 	}

@@ -22,8 +22,9 @@ var bounds = checker.Options{Settle: time.Second, Ahead: time.Second, Lease: 11 
 const (
 	lambda    = "work"
 	settleMax = 2 * time.Minute
-	// patient is a lease that outlasts whatever happens here.
-	patient = 5 * time.Minute
+	// patient is a lease that outlasts whatever happens here. A claim that was lost with its server is only known by the
+	// heartbeat that does not name it: every 15 s.
+	patient = time.Minute
 )
 
 // away is how long an emulator is gone.
@@ -140,10 +141,24 @@ func (r *rig) finish(name string, acked []harness.Task) {
 		}
 	}
 	harness.Figure(r.t, name+"_lost", lost)
+	r.latest(infos)
 	slices.Sort(late)
 	if len(late) > 0 {
 		harness.Figure(r.t, name+"_late_p50", late[len(late)/2])
 		harness.Figure(r.t, name+"_late_max", late[len(late)-1])
+	}
+}
+
+// latest shows the task that started last after it was due, if that was late.
+func (r *rig) latest(infos []sdk.TaskInfo) {
+	r.t.Helper()
+	const late = 20 * time.Second
+	if len(infos) == 0 {
+		return
+	}
+	worst := slices.MaxFunc(infos, func(a, b sdk.TaskInfo) int { return cmp.Compare(a.Lateness(), b.Lateness()) })
+	if worst.Lateness() > late {
+		r.t.Logf("latest by far: %+v", worst)
 	}
 }
 
