@@ -107,7 +107,7 @@ func newMailbox(t *testing.T, r *rig, queue string) *mailbox {
 		t.Fatal(err)
 	}
 	m.url = out.QueueUrl
-	ctx, cancel := context.WithCancel(context.Background())
+	ctx, cancel := context.WithCancel(t.Context())
 	var all sync.WaitGroup
 	for range 2 {
 		all.Go(func() { m.read(ctx) })

@@ -47,42 +47,33 @@ func TestDynamoDBStopped(t *testing.T) {
 	}
 }
 
-// SQS answers nothing for a while. No lease and no claim depends on it: nothing is repeated, and no worker ends.
-func TestSQSFrozen(t *testing.T) {
+// SQS answers nothing for a while, and then refuses connections for a while. No lease and no claim depends on it: nothing is
+// repeated, and no worker ends.
+func TestSQSAway(t *testing.T) {
 	t.Parallel()
 	sqs := awslocal.SQS(t, awslocal.Options{})
-	r := newRig(t, plan{sqs: sqs.URL()})
-	r.withoutSQS("sqs_frozen", sqs.Freeze, sqs.Thaw)
-}
-
-// SQS refuses connections.
-func TestSQSRefusing(t *testing.T) {
-	t.Parallel()
-	if !long() {
-		t.Skip("in the long form only: as TestSQSFrozen")
-	}
-	proxy := awslocal.NewProxy(t, awslocal.Start(t).SQS)
+	proxy := awslocal.NewProxy(t, sqs.URL())
 	r := newRig(t, plan{sqs: proxy.URL()})
-	r.withoutSQS("sqs_refusing", proxy.Refuse, proxy.Heal)
-}
-
-func (r *rig) withoutSQS(name string, end, begin func()) {
-	r.t.Helper()
 	workers := []*harness.Worker{
-		harness.StartWorker(r.t, r.worker(r.servers[0], patient)),
-		harness.StartWorker(r.t, r.worker(r.servers[0], patient)),
+		harness.StartWorker(t, r.worker(r.servers[0], patient)),
+		harness.StartWorker(t, r.worker(r.servers[0], patient)),
 	}
 	l := r.load(r.Client)
 	time.Sleep(2 * time.Second)
-	end()
-	time.Sleep(away())
-	begin()
-	harness.Within(r.t, name+"_next_start_after", r.nextStart(time.Now()), 10*time.Second)
-	time.Sleep(up)
+	for _, fault := range []struct {
+		name       string
+		end, begin func()
+	}{{"frozen", sqs.Freeze, sqs.Thaw}, {"refusing", proxy.Refuse, proxy.Heal}} {
+		fault.end()
+		time.Sleep(away())
+		fault.begin()
+		harness.Within(t, "sqs_"+fault.name+"_next_start_after", r.nextStart(time.Now()), 10*time.Second)
+		time.Sleep(up)
+	}
 	r.alive(workers...)
-	r.finish(name, l.Stop())
+	r.finish("sqs_away", l.Stop())
 	if n := checker.Summarize(r.history.Events()).Deaths; n > 0 {
-		r.t.Errorf("%d workers ended", n)
+		t.Errorf("%d workers ended", n)
 	}
 }
 

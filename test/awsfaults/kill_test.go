@@ -57,7 +57,7 @@ func TestServersOfAFleetKilled(t *testing.T) {
 	var loads []*harness.Load
 	for _, s := range r.servers {
 		harness.StartWorker(t, r.worker(s, 30*time.Second))
-		c := r.Client.At(s)
+		c := r.At(s)
 		loads = append(loads, r.load(c))
 	}
 	time.Sleep(up)
