@@ -224,7 +224,7 @@ func TestTwoServersAndAWorker(t *testing.T) {
 
 	metrics := s.metrics(second)
 	for _, text := range []string{
-		"kinesin_fleet_members 2", `kinesin_aws_request_seconds_count{outcome="ok",request="BatchExecuteStatement",service="dynamodb"}`,
+		"kinesin_fleet_members 2", `kinesin_aws_request_seconds_count{outcome="ok",request="Query",service="dynamodb"}`,
 		`kinesin_sqs_billed_requests_total{request="ReceiveMessage"}`, `kinesin_queue_messages{lambda="greet"`,
 	} {
 		if !strings.Contains(metrics, text) {
