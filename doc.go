@@ -12,7 +12,7 @@
 // The seams, each a concrete type over a small driver:
 //
 //	store       durable tasks; drivers store/pebble, store/dynamo and store/mem, suite store/storetest
-//	queue       enqueued tasks on their way to workers; driver queue/mem, suite queue/queuetest
+//	queue       enqueued tasks on their way to workers; drivers queue/sqs and queue/mem, suite queue/queuetest
 //	partition   who owns which slice of the key space
 //	catalog     the lambdas that a process knows
 //	lease       the worker leases that a process knows
@@ -28,8 +28,8 @@
 // What ties them together:
 //
 //	api         the wire contract, version 1
-//	sdk         Go client and worker; sdk/sdktest is a whole Kinesin in memory, in virtual time
-//	server      composes the roles into one process
+//	sdk         Go client and worker; sdk/sdktest is a whole Kinesin in memory, in virtual time, sdk/sqsinbound schedules over SQS alone
+//	server      composes the roles into one process, and chooses the drivers
 //	cmd/kinesin the one binary
 //
 // Only task, sdk, sdk/sdktest and the wire contract in api are meant for other

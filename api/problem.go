@@ -121,7 +121,11 @@ func FromWire(err error) error {
 			return ErrorOf(p)
 		}
 	}
-	return &Error{Reason: uncommented(coded.Code()), Text: coded.Error()}
+	text := coded.Error()
+	if coded.Code() == connect.CodeUnimplemented {
+		text = "what answers there does not know this call: is it a server of Kinesin, no older than this client, and does it have the role for it (serve --roles)? (" + text + ")"
+	}
+	return &Error{Reason: uncommented(coded.Code()), Text: text}
 }
 
 // uncommented is the reason of a code that came without a problem: from a
