@@ -56,8 +56,8 @@ func (s *site) consume(queue string) *harness.Process {
 	})
 }
 
-// line waits for the consumer's line about a task, and returns its due time and its body.
-func line(t *testing.T, c *harness.Process, id string) (due time.Time, body string) {
+// consumed waits for the consumer's line about a task, and returns the body.
+func consumed(t *testing.T, c *harness.Process, id string) (body string) {
 	t.Helper()
 	for deadline := time.Now().Add(deliveredMax); time.Now().Before(deadline); time.Sleep(20 * time.Millisecond) {
 		for text := range strings.Lines(c.Stdout()) {
@@ -72,14 +72,14 @@ func line(t *testing.T, c *harness.Process, id string) (due time.Time, body stri
 			if time.Now().Before(due) {
 				t.Errorf("%s was consumed before it was due at %v", id, due)
 			}
-			return due, fields[2]
+			return fields[2]
 		}
 		if !c.Alive() {
 			t.Fatalf("the consumer ended:\n%s", c.Stderr())
 		}
 	}
 	t.Fatalf("the consumer did not get %s within %v:\n%s%s", id, deliveredMax, c.Stdout(), c.Stderr())
-	return due, ""
+	return ""
 }
 
 func TestThePageShowsTheConsumer(t *testing.T) {
@@ -109,7 +109,7 @@ func TestTheWayOfThePage(t *testing.T) {
 	c := s.consume("invoices-normal")
 	payload := `{"customer": 7, "total": "12.50"}`
 	text := s.run(0, "schedule", "invoices", "--in", "2s", "--payload", payload).Must(t)
-	if _, body := line(t, c, text); body != payload {
+	if body := consumed(t, c, text); body != payload {
 		t.Errorf("consumed %q, want %q", body, payload)
 	}
 	if v := s.get(0, text); v.State != "delivered" {
@@ -120,7 +120,7 @@ func TestTheWayOfThePage(t *testing.T) {
 		t.Fatal(err)
 	}
 	binary := s.run(0, "schedule", "invoices", "--payload-file", file).Must(t)
-	if _, body := line(t, c, binary); body != `b'\x00\xff'` {
+	if body := consumed(t, c, binary); body != `b'\x00\xff'` {
 		t.Errorf("consumed %q of a payload that is no text", body)
 	}
 
@@ -132,7 +132,7 @@ func TestTheWayOfThePage(t *testing.T) {
 		rows = append(rows, s.run(1, "schedule", "invoices", "--in", at, "--payload", "row, due in "+at).Must(t))
 	}
 	for i, at := range ahead {
-		if _, body := line(t, c, rows[i]); body != "row, due in "+at {
+		if body := consumed(t, c, rows[i]); body != "row, due in "+at {
 			t.Errorf("consumed %q", body)
 		}
 	}
