@@ -3,8 +3,8 @@ package node
 // Roles that a process can have.
 const (
 	RoleInbound    = "inbound"    // accepts, answers, cancels
-	RoleScheduler  = "scheduler"  // fires what is due; brings the dispatcher with it
-	RoleDispatcher = "dispatcher" // puts due tasks on their queues
+	RoleScheduler  = "scheduler"  // fires what is due; only with the dispatcher
+	RoleDispatcher = "dispatcher" // puts due tasks on their queues; only with the scheduler
 	RoleHSC        = "hsc"        // serves workers
 )
 
