@@ -153,6 +153,15 @@ func TestServedForgetsTheOldestAndNothingElse(t *testing.T) {
 	}
 }
 
+// Who uses a key again gets another task under the same id, whose numbers begin anew.
+func TestServedDoesNotRememberTasksWithAKey(t *testing.T) {
+	s, again := newServed(), task.Task{ID: task.ID{0: 1, 6: 8 << 4}, Seq: 2}
+	s.note(again.ID, 6)
+	if s.has(&again) {
+		t.Error("the message of a new task is taken for one of the task that had its key before")
+	}
+}
+
 // A task that is given back while its queue is full follows when there is room, long before its wake-up.
 func TestAMessageThatFindsNoRoomFollows(t *testing.T) {
 	bubble(t, func(f *fixture) {

@@ -21,9 +21,10 @@ func newServed() *served {
 	return &served{now: map[task.ID]uint64{}, old: map[task.ID]uint64{}}
 }
 
-// note remembers that the row with the sequence number was claimed.
+// note remembers that the row with the sequence number was claimed. The id of a task with a key is not remembered: another
+// task may have the key later, and its numbers begin anew.
 func (s *served) note(id task.ID, seq uint64) {
-	if s == nil {
+	if s == nil || id.IsDerived() {
 		return
 	}
 	s.mu.Lock()
