@@ -106,7 +106,7 @@ func newFront(in *Inbound) *front {
 func (f *front) isResting(now task.Instant) bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	return now < f.until
+	return now < f.until && f.until <= now.Add(bufferRestMax) // the clock may be set back
 }
 
 // judge notes how the buffer did.

@@ -135,7 +135,7 @@ func (in *Inbound) leaveTombstone(ctx context.Context, token task.Token) error {
 			return errMayBeDelivered
 		}
 	}
-	if l.Mode == task.Deliver && in.Clock.Now() >= t.Due {
+	if in.mayBeDelivered(l, token) {
 		return errMayBeDelivered // it took so long that it is not known which was first
 	}
 	in.Ended()

@@ -106,7 +106,7 @@ func (c *consumer) run(ctx context.Context, always bool) {
 // receive takes in what one receive brings; full says that there may be more, ok that it is worth going on.
 func (c *consumer) receive(ctx context.Context) (full, ok bool) {
 	limit, tasks := c.next()
-	if clock.Sleep(ctx, c.Clock, c.pace.reserve(c.Clock.Now(), tasks)) != nil || c.rest(ctx) != nil {
+	if clock.Sleep(ctx, c.Clock, c.pace.reserve(clock.Mono(c.Clock), tasks)) != nil || c.rest(ctx) != nil {
 		return false, false
 	}
 	messages, err := c.Buffering.Buffer.Receive(ctx, limit)
@@ -156,7 +156,7 @@ func (c *consumer) rest(ctx context.Context) error {
 	c.mu.Lock()
 	until := c.until
 	c.mu.Unlock()
-	return clock.Sleep(ctx, c.Clock, until.Sub(c.Clock.Now()))
+	return clock.Sleep(ctx, c.Clock, min(until.Sub(c.Clock.Now()), consumePauseMax)) // the clock may be set back
 }
 
 // trouble makes all of the consumer pause, longer each time.
@@ -181,20 +181,20 @@ func (c *consumer) well() {
 type pace struct {
 	rate float64 // tasks a second; none when not positive
 
-	mu   sync.Mutex // guards next
-	next task.Instant
+	mu   sync.Mutex    // guards next
+	next time.Duration // monotonic time
 }
 
 // reserve accounts for n tasks and returns how long to wait before taking them.
-func (p *pace) reserve(now task.Instant, n int) time.Duration {
+func (p *pace) reserve(now time.Duration, n int) time.Duration {
 	if p.rate <= 0 {
 		return 0
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.next = max(p.next, now.Add(-consumeBurstMax))
-	wait := p.next.Sub(now)
-	p.next = p.next.Add(p.worth(n))
+	p.next = max(p.next, now-consumeBurstMax)
+	wait := p.next - now
+	p.next += p.worth(n)
 	return wait
 }
 
@@ -205,7 +205,7 @@ func (p *pace) spend(more int) {
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.next = p.next.Add(p.worth(more))
+	p.next += p.worth(more)
 }
 
 func (p *pace) worth(n int) time.Duration {
