@@ -246,12 +246,13 @@ func (h *hand) lanes() []*lane {
 	return all
 }
 
-// extended notes that a message stays hidden until then.
-func (h *hand) extended(m *held, until task.Instant) (handle string) {
+// extended notes that a message stays hidden until then; ok is false when it is not in hand any more, since what was returned
+// a moment ago must not be hidden again.
+func (h *hand) extended(m *held, until task.Instant) (handle string, ok bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	m.until = until
-	return m.handle
+	return m.handle, h.messages[m.id] == m
 }
 
 func (h *hand) stop() {
@@ -304,8 +305,9 @@ func (d *Driver) sweepOnce() {
 		d.returnUnclaimed(d.buffer.ReceiveSurplus(name, most, most/2, now.Add(-d.Hold/holdLooks)))
 	}
 	for _, m := range d.hand.expiring(now.Add(d.Visibility/2), now) {
-		handle := d.hand.extended(m, now.Add(d.Visibility))
-		m.lane.returns.add([]returned{{handle: handle, after: d.Visibility}}, d.DeleteLinger, true)
+		if handle, ok := d.hand.extended(m, now.Add(d.Visibility)); ok {
+			m.lane.returns.add([]returned{{handle: handle, after: d.Visibility}}, d.DeleteLinger, true)
+		}
 	}
 }
 
