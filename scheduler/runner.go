@@ -194,7 +194,7 @@ func (r *runner) takeHints() {
 // hinted notes a wake-up that was told of, and keeps it past scans of an index that does not show it yet.
 func (r *runner) hinted(t *task.Task) {
 	e, fits := r.addWakeup(t)
-	if fits && len(r.recent) < hintRowsMax {
+	if fits && !r.guest && len(r.recent) < hintRowsMax { // a guest never scans
 		r.recent = append(r.recent, recent{e, r.Clock.Now().Add(indexLagMax)})
 	}
 }
