@@ -132,7 +132,7 @@ func printTask(w io.Writer, o *taskObject) error {
 		line("workers lost", strconv.Itoa(o.WorkerLost))
 	}
 	line("traceparent", o.Traceparent)
-	if o.MaxAttempts > 0 || o.PayloadBytes > 0 { // else it may be that no row tells
+	if o.PayloadBytes > 0 || o.MaxAttempts > 0 && o.State != sdk.StateAccepted.String() { // else it may be that no row tells
 		line("payload", fmt.Sprintf("%d bytes", o.PayloadBytes))
 	}
 	for _, a := range o.Attempts {
