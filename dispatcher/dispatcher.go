@@ -306,7 +306,7 @@ func (d *Dispatcher) visible(ctx context.Context, name queue.Name, cached bool) 
 		d.mu.Lock()
 		last, ok := d.depths[name]
 		d.mu.Unlock()
-		if ok && now.Sub(last.at) < depthFresh {
+		if age := now.Sub(last.at); ok && age >= 0 && age < depthFresh { // the clock may be set back
 			return last.visible, nil
 		}
 	}

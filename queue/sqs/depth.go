@@ -175,7 +175,8 @@ func (l *lane) isKnown() bool {
 	if l.depths.messages+l.depths.change < depthShort {
 		fresh = depthFreshShort
 	}
-	return l.depths.at > 0 && now.Sub(l.depths.at) < fresh
+	age := now.Sub(l.depths.at)
+	return l.depths.at > 0 && age >= 0 && age < fresh // the clock may be set back
 }
 
 func (p *depths) hasValue() bool {

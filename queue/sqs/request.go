@@ -148,8 +148,8 @@ type budget struct {
 func (b *budget) take(now task.Instant) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if gained := int(now.Sub(b.filled) / retryTokensEvery); gained > 0 || b.filled.IsZero() {
-		b.tokens = min(retryTokensMax, b.tokens+min(gained, retryTokensMax))
+	if gained := int(now.Sub(b.filled) / retryTokensEvery); gained != 0 || b.filled.IsZero() { // the clock may be set back
+		b.tokens = min(retryTokensMax, b.tokens+min(max(gained, 0), retryTokensMax))
 		b.filled = now
 	}
 	if b.tokens == 0 {
