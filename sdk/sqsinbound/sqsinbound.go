@@ -234,7 +234,7 @@ func (c *Client) send(ctx context.Context, tasks []*kinesinv1.BufferedTask) []er
 	messages, err := envelope.Pack(c.sealer, tasks, c.messageBytesMax)
 	outcomes := make([]error, len(messages))
 	if err == nil {
-		err = c.deliver(ctx, messages, outcomes)
+		c.deliver(ctx, messages, outcomes)
 	}
 	results := make([]error, 0, len(tasks))
 	if err != nil {
@@ -252,23 +252,27 @@ func (c *Client) send(ctx context.Context, tasks []*kinesinv1.BufferedTask) []er
 }
 
 // deliver sends messages, and again what may be sent later, and fills in the outcomes.
-func (c *Client) deliver(ctx context.Context, messages []envelope.Message, outcomes []error) error {
+func (c *Client) deliver(ctx context.Context, messages []envelope.Message, outcomes []error) {
 	left := make([]int, len(messages))
 	for i := range left {
 		left[i] = i
 	}
 	for try := 1; ; try++ {
 		err := c.try(ctx, messages, &left, outcomes)
+		lasting := err != nil && !sqssend.IsPassing(err)
 		switch {
 		case len(left) == 0:
-			return nil
-		case err != nil && !sqssend.IsPassing(err):
-			return err
-		case try == triesMax || clock.Sleep(ctx, c.clock, retryWait(try, c.clock.Uint64())) != nil:
-			for _, i := range left {
-				outcomes[i] = fmt.Errorf("%w after %d tries; it may be in the queue: %w", sdk.ErrUnavailable, try, cmp.Or(outcomes[i], err))
+			return
+		case lasting && try == 1:
+			for _, i := range left { // the others are in the queue
+				outcomes[i] = err
 			}
-			return nil
+			return
+		case lasting || try == triesMax || clock.Sleep(ctx, c.clock, retryWait(try, c.clock.Uint64())) != nil:
+			for _, i := range left {
+				outcomes[i] = fmt.Errorf("%w after %d tries; it may be in the queue: %w", sdk.ErrUnavailable, try, cmp.Or(err, outcomes[i]))
+			}
+			return
 		}
 	}
 }
@@ -287,6 +291,8 @@ func (c *Client) try(ctx context.Context, messages []envelope.Message, left *[]i
 	for n, err := range sqssend.Send(ctx, c.api, url, some, c.messageBytesMax) {
 		i := (*left)[n]
 		if outcomes[i] = err; sqssend.IsMissing(err) {
+			still = append(still, (*left)[n:]...)
+			*left = still
 			return c.missing(err)
 		}
 		if sqssend.IsPassing(err) {
