@@ -23,6 +23,8 @@ const (
 	payloadBytesMax = 8 << 20
 	// payloadReadsMax is how many of them are read at a time.
 	payloadReadsMax = 16
+	// removeMin is how many rows are removed together while a round goes on; the rest go at its end.
+	removeMin = 25
 	// freshFor is how long after it was acquired a task may still be sent. A process that was stopped for longer must
 	// acquire it again, since another one may have done so.
 	freshFor = task.AcquireTimeout / 2
@@ -81,7 +83,7 @@ func (c *Courier) Deliver(ctx context.Context, orders []task.Order) []task.Undel
 	r := round{Courier: c}
 	var under sync.WaitGroup // what is under way: a slow send delays no other
 	sent, acquired := r.acquire(ctx, orders)
-	under.Go(func() { r.remove(ctx, sent) })
+	under.Go(func() { r.gone(ctx, sent, removeMin) })
 	slices.SortStableFunc(acquired, func(a, b task.Order) int { return int(a.Task.Due - b.Task.Due) })
 	for len(acquired) > 0 {
 		n := chunkLen(acquired)
@@ -91,10 +93,11 @@ func (c *Courier) Deliver(ctx context.Context, orders []task.Order) []task.Undel
 			n := r.waitForDue(ctx, parcels)
 			due := parcels[:n]
 			parcels = parcels[n:]
-			under.Go(func() { r.remove(ctx, r.send(ctx, due)) })
+			under.Go(func() { r.gone(ctx, r.send(ctx, due), removeMin) })
 		}
 	}
 	under.Wait()
+	r.gone(ctx, nil, 1)
 	return r.left
 }
 
@@ -102,8 +105,22 @@ func (c *Courier) Deliver(ctx context.Context, orders []task.Order) []task.Undel
 type round struct {
 	*Courier
 
-	mu   sync.Mutex
+	mu   sync.Mutex // guards what follows
 	left []task.Undelivered
+	sent []task.Order // whose rows are still to go
+}
+
+// gone takes note of tasks that are on their queues, and removes their rows when there are at least so many: most of what
+// a removal costs is its request. A round is short, so that dying before it ends sends few of them again.
+func (r *round) gone(ctx context.Context, sent []task.Order, least int) {
+	r.mu.Lock()
+	r.sent = append(r.sent, sent...)
+	var take []task.Order
+	if len(r.sent) >= least {
+		take, r.sent = r.sent, nil
+	}
+	r.mu.Unlock()
+	r.remove(ctx, take)
 }
 
 // leave notes what is not done.

@@ -20,6 +20,8 @@ const (
 	// deliverBatchesMax is how many batches of one partition are under way at a time. A batch takes up to the lead and two
 	// writes and a send; while one hangs, the others go on.
 	deliverBatchesMax = 8
+	// deliverLeads is how many leads before its due time a task may be acquired.
+	deliverLeads = 4
 	// deliverHeldMax is how many tasks of one partition wait for another try at most. Beyond that nothing more is acquired:
 	// its queue is down, and what is not acquired costs nothing.
 	deliverHeldMax = 1024
@@ -414,13 +416,17 @@ func (d *deliverer) takeRetries(now task.Instant) []task.Order {
 	return orders
 }
 
+// ahead is how long before it is due a task may be acquired: so long that a steady load shares requests, and so short
+// that few are sent again when this process dies.
+func (d *deliverer) ahead() time.Duration { return deliverLeads * d.Lead }
+
 // takeFresh takes what comes into hand; what is there already is not taken again.
 func (d *deliverer) takeFresh(now task.Instant) (orders []task.Order) {
 	for _, ahead := range []*lookahead{d.wakeups, d.waiting} {
-		if head, ok := ahead.next(); !ok || head > now.Add(d.Lead/2) {
+		if head, ok := ahead.next(); !ok || head > now.Add(d.ahead()/2) {
 			continue
 		}
-		taken, _ := ahead.takeUntil(now.Add(d.Lead), batchRowsMax-len(orders), 0)
+		taken, _ := ahead.takeUntil(now.Add(d.ahead()), batchRowsMax-len(orders), 0)
 		for _, e := range taken {
 			if d.hand.take(e.id) {
 				orders = append(orders, *e.order)
@@ -468,7 +474,7 @@ func (d *deliverer) nextToFire() task.Instant {
 	}
 	for _, ahead := range []*lookahead{d.waiting, d.wakeups} {
 		if at, ok := ahead.next(); ok {
-			next = min(next, at.Add(-d.Lead/2))
+			next = min(next, at.Add(-d.ahead()/2))
 		}
 	}
 	return next
