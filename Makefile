@@ -59,7 +59,7 @@ test: ## all that must hold for a change
 	$(WITH_AWS_LOCAL) go test -shuffle=on $$($(UNIT))
 	$(MAKE) arch test/e2e
 	go test -count=1 -timeout 10m $(FAULTS)
-	go test -count=1 -timeout 10m $(AWSFAULTS)
+	go test -count=1 -timeout 10m -parallel 8 $(AWSFAULTS)
 
 .PHONY: test/quick
 test/quick: ## the same without real processes and long runs, under a minute
@@ -107,6 +107,10 @@ fuzz: ## every fuzz target for FUZZTIME=30s
 	done
 
 ##@ Measure
+
+.PHONY: bench/aws
+bench/aws: build ## deliver and managed lambdas on DynamoDB Local and ElasticMQ, beside Dynein's figures (five minutes)
+	go run ./test/cmd/benchaws -kinesin bin/kinesin
 
 .PHONY: bench
 bench: ## benchmarks that match BENCH=., six times, for benchstat

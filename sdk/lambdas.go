@@ -22,9 +22,9 @@ const (
 // when a lambda is created, and "as it is" when one is updated.
 type LambdaInfo struct {
 	Name        string
-	Mode        string   // ModeManaged or ModeDeliver; cannot change
-	Priorities  []string // highest first; cannot change
-	Shards      int      // per priority; cannot change
+	Mode        string        // ModeManaged or ModeDeliver; cannot change
+	Priorities  []string      // highest first; cannot change
+	Shards      int           // per priority; cannot change
 	MaxAttempts int           // this and the next three: not of ModeDeliver
 	Timeout     time.Duration // of one attempt
 	BackoffMin  time.Duration
