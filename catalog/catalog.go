@@ -75,7 +75,9 @@ type Catalog struct {
 
 	reads atomic.Uint64 // numbers the reads of the store
 
-	finding sync.Mutex // held by the one Find that reads
+	finding sync.Mutex // held by the one Find that reads; guards findNext
+	// findNext is when the next one may read, in monotonic time.
+	findNext time.Duration
 
 	mu      sync.Mutex // guards the rest and orders publishing
 	newest  uint64     // read that is published
@@ -199,14 +201,16 @@ func (c *Catalog) FindRef(ctx context.Context, ref uint32) (*Entry, error) {
 	return c.ByRef(ref), nil
 }
 
-// lookAgain refreshes, unless that was begun since it was asked to or less than findEvery ago.
+// lookAgain refreshes, unless that was begun since it was asked to, or somebody looked less than findEvery ago. What was
+// read for other reasons does not count: it may have been a moment before the lambda was created.
 func (c *Catalog) lookAgain(ctx context.Context) error {
 	asked := clock.Mono(c.clock)
 	c.finding.Lock()
 	defer c.finding.Unlock()
-	if began := c.known.Load().began; began >= asked || clock.Mono(c.clock)-began < findEvery {
+	if c.known.Load().began >= asked || asked < c.findNext {
 		return nil
 	}
+	c.findNext = asked + findEvery
 	return c.Refresh(ctx)
 }
 

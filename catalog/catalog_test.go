@@ -436,6 +436,21 @@ func TestFindLooksForWhatAnotherProcessCreated(t *testing.T) {
 	}
 }
 
+// A lambda is created right after a read that everybody does now and then, and asked for at once.
+func TestFindLooksAlsoRightAfterARefresh(t *testing.T) {
+	f := newFixture(t)
+	if err := f.Refresh(f.ctx); err != nil {
+		t.Fatal(err)
+	}
+	if _, _, err := f.other.Create(f.ctx, task.Lambda{Name: "mail"}); err != nil {
+		t.Fatal(err)
+	}
+	f.time.Advance(time.Millisecond)
+	if _, err := f.Find(f.ctx, "mail"); err != nil {
+		t.Error(err)
+	}
+}
+
 func TestWhatWasReadIsFreshForAWhile(t *testing.T) {
 	f := newFixture(t)
 	if err := f.Refresh(f.ctx); err != nil {
