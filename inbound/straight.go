@@ -188,7 +188,8 @@ func (in *Inbound) mayBeDelivered(l *catalog.Entry, token task.Token) bool {
 }
 
 // endDelivery ends a task of a deliver lambda that waits: its row goes, unless somebody has acquired it, and only then
-// does a row say so. Whoever dies in between has cancelled it and told nobody.
+// does a row say so. Whoever dies in between has cancelled it and told nobody. The look after that is for a row that came
+// out of the buffer once more meanwhile.
 func (in *Inbound) endDelivery(ctx context.Context, t found, next *task.Task) (outcome string, err error) {
 	if err := in.applyOne(ctx, store.Op{Kind: store.DeleteWaiting, Task: t.Task}); err != nil {
 		return "", err
@@ -196,8 +197,31 @@ func (in *Inbound) endDelivery(ctx context.Context, t found, next *task.Task) (o
 	if err := in.applyOne(ctx, store.Op{Kind: store.PutTask, Task: *next}); err != nil && !errors.Is(err, store.ErrConflict) {
 		return "", err
 	}
+	if in.Buffering.Buffer != nil {
+		if err := in.removePutBack(ctx, &t.Task); err != nil {
+			return "", err
+		}
+	}
 	in.Ended()
 	return cancelled, nil
+}
+
+// removePutBack deletes the waiting row that a message which came again may have put after the row was deleted, and before
+// there was a tombstone for the consumer to see. No courier looks at one.
+func (in *Inbound) removePutBack(ctx context.Context, t *task.Task) error {
+	rows, err := in.Store.Waiting(ctx, []store.WaitingKey{store.KeyOf(t)})
+	switch {
+	case err != nil:
+		return errMayBeDelivered
+	case rows[0].ID.IsZero():
+		return nil
+	case rows[0].State != task.Scheduled: // somebody sends it
+		return errMayBeDelivered
+	}
+	if err := in.applyOne(ctx, store.Op{Kind: store.DeleteWaiting, Task: rows[0]}); err != nil {
+		return errMayBeDelivered
+	}
+	return nil
 }
 
 func (in *Inbound) isDeliver(ref uint32) bool {

@@ -488,3 +488,57 @@ func TestCancelOfADeliverTaskInTheBuffer(t *testing.T) {
 		}
 	})
 }
+
+// The message of a task that is stored comes again between any two steps of its cancel. No courier looks at tombstones, so
+// the row that it puts back must not stay.
+func TestACancelOfADeliverTaskWhoseMessageComesAgain(t *testing.T) {
+	for step := range 5 {
+		runBufferedOutgoing(t, 0, func(b *buffered, out *queuetest.Delivering) {
+			id := b.accepted(due(2 * time.Hour))[0]
+			b.set(func() { b.forget = true })
+			b.drain(time.Second)
+			b.set(func() { b.forget = false })
+			if len(b.waitingRows()) != 1 || b.memory.Len() != 1 {
+				t.Fatalf("%d waiting rows, %d messages", len(b.waitingRows()), b.memory.Len())
+			}
+			steps := 0
+			hook := func() {
+				if steps++; steps == step+1 {
+					b.rows.set(nil, nil, nil)
+					b.drain(time.Minute)
+				}
+			}
+			b.rows.set(func([]store.Op) { hook() }, hook, hook)
+			r := b.cancel(id)
+			b.rows.set(nil, nil, nil)
+			if steps <= step || r.Outcome != "cancelled" || b.state(id) != "cancelled" || len(b.waitingRows()) != 0 || b.memory.Len() != 0 {
+				t.Errorf("again at step %d: %v, then %s, %d waiting rows, %d messages", step, r, b.state(id), len(b.waitingRows()), b.memory.Len())
+			}
+			b.time.Advance(3 * time.Hour)
+			if all, _ := out.Delivered(); len(all) != 0 {
+				t.Errorf("again at step %d: delivered %+v", step, all)
+			}
+		})
+	}
+}
+
+func TestACancelWhoseTaskCameAgainAndIsBeingSentIsTooLate(t *testing.T) {
+	runBufferedOutgoing(t, 0, func(b *buffered, _ *queuetest.Delivering) {
+		id := b.accepted(due(2 * time.Hour))[0]
+		b.drain(time.Second)
+		row := b.waitingRows()[0]
+		b.rows.set(nil, func() { // after the first write, which is that of the row
+			b.rows.set(nil, nil, nil)
+			taken, _, err := row.Apply(task.Event{Kind: task.Acquire, Worker: "p1"}, b.clock.Now(), task.Policy{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			b.apply(store.Op{Kind: store.PutWaiting, Task: row})
+			b.apply(store.Op{Kind: store.ReplaceWaiting, Task: taken})
+		}, nil)
+		wantRefusal(t, "cancel", b.cancel(id).Problem, kinesinv1.Reason_REASON_TOO_LATE, "about to be")
+		if rows := b.waitingRows(); len(rows) != 1 || rows[0].State != task.Acquired {
+			t.Errorf("rows %+v", rows)
+		}
+	})
+}
