@@ -39,7 +39,7 @@ var (
 	serverSide = append(slices.Clip(noServer), "github.com/aws")
 
 	// testOnly is what never gets into the binary that users run.
-	testOnly = []string{"internal/awslocal", "internal/awsfake", "internal/awsfake/*", "github.com/Shopify"}
+	testOnly = []string{"internal/loopback", "internal/awslocal", "internal/awsfake", "internal/awsfake/*", "github.com/Shopify"}
 
 	anything = []string{"*"}
 )
@@ -52,7 +52,8 @@ var table = []row{
 	{name: "internal/sqssend"},
 	{name: "internal/gather", may: []string{"task", "internal/clock"}},
 	{name: "internal/awsclient", may: []string{"task", "internal/clock"}},
-	{name: "internal/awslocal"},
+	{name: "internal/loopback", stdOnly: true},
+	{name: "internal/awslocal", may: []string{"internal/loopback"}},
 	{name: "internal/awsfake", may: []string{"internal/clock"}},
 	{name: "internal/awsfake/*", may: []string{"task", "internal/clock", "internal/awsfake"}},
 

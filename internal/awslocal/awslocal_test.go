@@ -23,6 +23,8 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/sqs"
 	"github.com/aws/smithy-go/logging"
 	"go.uber.org/goleak"
+
+	"github.com/kinesin-io/kinesin/internal/loopback"
 )
 
 func TestMain(m *testing.M) {
@@ -194,8 +196,8 @@ func TestTakenPortIsSaid(t *testing.T) {
 			e.close()
 			t.Fatalf("%s started on a taken port", k.name)
 		}
-		if !errors.Is(err, errPortTaken) {
-			t.Errorf("%s: %v, want %v", k.name, err, errPortTaken)
+		if !errors.Is(err, loopback.ErrPortTaken) {
+			t.Errorf("%s: %v, want %v", k.name, err, loopback.ErrPortTaken)
 		}
 	}
 }

@@ -9,15 +9,19 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/kinesin-io/kinesin/internal/loopback"
 )
 
 const (
 	readyMax  = 60 * time.Second // from the start of Java to the first answer, on a busy machine
 	readyPoll = 20 * time.Millisecond
-	stopMax   = 10 * time.Second
-	tailBytes = 4 << 10 // of its log, shown when a test fails
-	startsMax = 3       // with another port each
+	answerMax = 10 * time.Second // of one that is said to be there
+	startsMax = 3                // with another port each
 )
+
+// installed is the folder with the class paths of both emulators.
+var installed = sync.OnceValues(func() (string, error) { return loopback.Installed("emulators") })
 
 // Emulator is a DynamoDB Local or an ElasticMQ in a process of its own. Its methods may be called from
 // any goroutine.
@@ -25,10 +29,10 @@ type Emulator struct {
 	kind kind
 	opts Options
 	port int
-	log  *logFile
+	log  *loopback.Log
 
 	mu   sync.Mutex // one change at a time
-	proc *process
+	proc *loopback.Process
 }
 
 // Options of one emulator. The zero value fits most tests.
@@ -74,14 +78,14 @@ func own(tb testing.TB, k kind, opts Options) *Emulator {
 
 // launch starts an emulator and returns when it has answered a request.
 func launch(ctx context.Context, k kind, opts Options) (*Emulator, error) {
-	log, err := newLog()
+	log, err := loopback.NewLog()
 	if err != nil {
 		return nil, err
 	}
 	e := &Emulator{kind: k, opts: opts, log: log}
 	for range startsMax {
 		if e.port = opts.Port; e.port == 0 {
-			if e.port, err = freePort(); err != nil {
+			if e.port, err = loopback.FreePort(); err != nil {
 				break
 			}
 		}
@@ -103,13 +107,13 @@ func (e *Emulator) Addr() string { return net.JoinHostPort("127.0.0.1", strconv.
 func (e *Emulator) URL() string { return "http://" + e.Addr() }
 
 // Log is the end of what it has said, over all its starts.
-func (e *Emulator) Log() string { return e.log.tail() }
+func (e *Emulator) Log() string { return e.log.Tail() }
 
 // PID is the process id; that of the last process when there is none.
 func (e *Emulator) PID() int {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	return e.proc.pid()
+	return e.proc.PID()
 }
 
 // Stop asks it to end and returns when it is gone.
@@ -122,7 +126,7 @@ func (e *Emulator) end(s syscall.Signal) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if e.proc != nil {
-		e.proc.end(s)
+		e.proc.End(s, 0)
 	}
 }
 
@@ -135,9 +139,7 @@ func (e *Emulator) Thaw() { e.signal(syscall.SIGCONT) }
 func (e *Emulator) signal(s syscall.Signal) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	if e.proc.alive() {
-		e.proc.signal(s)
-	}
+	e.proc.Signal(s)
 }
 
 // Restart starts it again on the same port, having stopped it where it still ran, and returns when it
@@ -149,7 +151,7 @@ func (e *Emulator) Restart(ctx context.Context) error {
 
 func (e *Emulator) close() {
 	e.Kill()
-	e.log.close()
+	e.log.Close()
 }
 
 func (e *Emulator) start(ctx context.Context) error {
@@ -159,13 +161,13 @@ func (e *Emulator) start(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if e.proc, err = spawn("java", e.arguments(dir), e.log.file); err != nil {
+	if e.proc, err = loopback.Spawn("java", e.arguments(dir), nil, e.log); err != nil {
 		return err
 	}
 	ctx, cancel := context.WithTimeout(ctx, readyMax)
 	defer cancel()
 	if err := e.await(ctx); err != nil {
-		e.proc.end(syscall.SIGKILL)
+		e.proc.End(syscall.SIGKILL, 0)
 		return fmt.Errorf("%s did not start on port %d: %w\n%s", e.kind.name, e.port, err, e.Log())
 	}
 	return nil
@@ -176,7 +178,7 @@ func (e *Emulator) await(ctx context.Context) error {
 	tick := time.NewTicker(readyPoll)
 	defer tick.Stop()
 	for {
-		up, err := listens(e.proc.pid(), e.port)
+		up, err := loopback.Listens(e.proc.PID(), e.port)
 		if err != nil {
 			return err
 		}
@@ -185,8 +187,8 @@ func (e *Emulator) await(ctx context.Context) error {
 		}
 		select {
 		case <-tick.C:
-		case <-e.proc.exited:
-			return fmt.Errorf("it ended: %v", e.proc.cmd.ProcessState)
+		case <-e.proc.Exited():
+			return fmt.Errorf("it ended: %v", e.proc.State())
 		case <-ctx.Done():
 			return ctx.Err()
 		}

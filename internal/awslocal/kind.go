@@ -62,6 +62,9 @@ func (e *Emulator) arguments(dir string) []string {
 	return append(args, e.kind.args(e, classes)...)
 }
 
+// refusalBytesMax is how much of a refusal is shown.
+const refusalBytesMax = 4 << 10
+
 // probe sends one request that lists what is there, signed by nobody.
 func probe(ctx context.Context, url, target string) error {
 	req, err := http.NewRequestWithContext(ctx, http.MethodPost, url, strings.NewReader("{}"))
@@ -76,7 +79,7 @@ func probe(ctx context.Context, url, target string) error {
 	if err != nil {
 		return err
 	}
-	body, err := io.ReadAll(io.LimitReader(resp.Body, tailBytes))
+	body, err := io.ReadAll(io.LimitReader(resp.Body, refusalBytesMax))
 	_ = resp.Body.Close()
 	if err != nil {
 		return err

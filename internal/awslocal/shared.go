@@ -93,7 +93,7 @@ func find(ctx context.Context) (*Pair, error) {
 	case given.DynamoDB == "" || given.SQS == "":
 		return nil, fmt.Errorf("%s and %s are to be set both or not at all", EnvDynamoDB, EnvSQS)
 	}
-	ctx, cancel := context.WithTimeout(ctx, stopMax)
+	ctx, cancel := context.WithTimeout(ctx, answerMax)
 	defer cancel()
 	if err := errors.Join(probe(ctx, given.DynamoDB, dynamoDBLocal.target), probe(ctx, given.SQS, elasticMQ.target)); err != nil {
 		return nil, fmt.Errorf("%s or %s names no running emulator: %w", EnvDynamoDB, EnvSQS, err)

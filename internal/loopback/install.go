@@ -1,4 +1,4 @@
-package awslocal
+package loopback
 
 import (
 	"bytes"
@@ -8,24 +8,23 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
-	"sync"
 )
 
-// installed is the folder with the class paths of both emulators. It asks once per program: the first
-// time on a machine, files are fetched.
-var installed = sync.OnceValues(func() (string, error) {
+// Installed runs tools/TOOL/install and returns the folder that it prints. The first time on a machine,
+// that may take minutes; callers ask once per program.
+func Installed(tool string) (string, error) {
 	root, err := moduleRoot()
 	if err != nil {
 		return "", err
 	}
 	var out, said bytes.Buffer
-	cmd := exec.Command(filepath.Join(root, "tools", "emulators", "install"))
+	cmd := exec.Command(filepath.Join(root, "tools", tool, "install"))
 	cmd.Stdout, cmd.Stderr = &out, &said
 	if err := cmd.Run(); err != nil {
-		return "", fmt.Errorf("tools/emulators/install: %w\n%s", err, said.String())
+		return "", fmt.Errorf("tools/%s/install: %w\n%s", tool, err, said.String())
 	}
 	return strings.TrimSpace(out.String()), nil
-})
+}
 
 // moduleRoot is found from the working directory, which is that of the tested package.
 func moduleRoot() (string, error) {
@@ -39,7 +38,7 @@ func moduleRoot() (string, error) {
 		}
 		parent := filepath.Dir(dir)
 		if parent == dir {
-			return "", errors.New("no go.mod above the working directory: the emulators run only from within the checkout")
+			return "", errors.New("no go.mod above the working directory: tools are found only from within the checkout")
 		}
 		dir = parent
 	}

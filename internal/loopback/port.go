@@ -1,4 +1,4 @@
-package awslocal
+package loopback
 
 import (
 	"bufio"
@@ -12,7 +12,7 @@ import (
 	"strings"
 )
 
-// Ports come from below the range that Linux takes for outgoing connections: an emulator that is down
+// Ports come from below the range that Linux takes for outgoing connections: a program that is down
 // for a while finds its port free again, and no client that tries to reach it connects to itself.
 const (
 	portMin   = 15000
@@ -20,10 +20,10 @@ const (
 	portTries = 100
 )
 
-func freePort() (int, error) {
+// FreePort is a port that nobody listens on, on any interface, just now.
+func FreePort() (int, error) {
 	for range portTries {
 		port := portMin + rand.IntN(portMax-portMin)
-		// On all interfaces, as DynamoDB Local does.
 		l, err := net.Listen("tcp", ":"+strconv.Itoa(port))
 		if err != nil {
 			continue
@@ -33,11 +33,12 @@ func freePort() (int, error) {
 	return 0, fmt.Errorf("no free port between %d and %d in %d tries", portMin, portMax, portTries)
 }
 
-var errPortTaken = errors.New("another program listens on the port")
+// ErrPortTaken is [Listens]' error.
+var ErrPortTaken = errors.New("another program listens on the port")
 
-// listens reports whether the process itself listens on the port, or fails when another does: it may be
-// the emulator of a test program that was given the same free port, and would answer as well.
-func listens(pid, port int) (bool, error) {
+// Listens reports whether the process itself listens on the port, or fails when another does: it may be
+// the same program of another test that was given the same free port, and would answer as well.
+func Listens(pid, port int) (bool, error) {
 	sockets, err := listeners(port)
 	if err != nil || len(sockets) == 0 {
 		return false, err
@@ -51,7 +52,7 @@ func listens(pid, port int) (bool, error) {
 			return true, nil
 		}
 	}
-	return false, errPortTaken
+	return false, ErrPortTaken
 }
 
 // listeners are the sockets that listen on the port, named as /proc/PID/fd names them.
