@@ -42,26 +42,29 @@ var (
 	ErrInUse = errors.New("lambda has live tasks")
 	// ErrUnsupported says that this server's drivers cannot do it.
 	ErrUnsupported = errors.New("not supported by this server")
+	// ErrUnauthenticated says that the call had no token, or none that the server takes.
+	ErrUnauthenticated = errors.New("not authenticated")
 	// ErrInternal says that the server failed; the cause is in the server's log.
 	ErrInternal = errors.New("internal error")
 )
 
 var sentinels = map[Reason]error{
-	kinesinv1.Reason_REASON_INVALID:        ErrInvalid,
-	kinesinv1.Reason_REASON_UNKNOWN_LAMBDA: ErrUnknownLambda,
-	kinesinv1.Reason_REASON_NOT_FOUND:      ErrNotFound,
-	kinesinv1.Reason_REASON_KEY_CONFLICT:   ErrKeyConflict,
-	kinesinv1.Reason_REASON_TOO_LATE:       ErrTooLate,
-	kinesinv1.Reason_REASON_TOO_LARGE:      ErrTooLarge,
-	kinesinv1.Reason_REASON_FULL:           ErrFull,
-	kinesinv1.Reason_REASON_THROTTLED:      ErrThrottled,
-	kinesinv1.Reason_REASON_UNAVAILABLE:    ErrUnavailable,
-	kinesinv1.Reason_REASON_LEASE_LOST:     ErrLeaseLost,
-	kinesinv1.Reason_REASON_FENCED:         ErrFenced,
-	kinesinv1.Reason_REASON_EXISTS:         ErrExists,
-	kinesinv1.Reason_REASON_IN_USE:         ErrInUse,
-	kinesinv1.Reason_REASON_UNSUPPORTED:    ErrUnsupported,
-	kinesinv1.Reason_REASON_INTERNAL:       ErrInternal,
+	kinesinv1.Reason_REASON_INVALID:         ErrInvalid,
+	kinesinv1.Reason_REASON_UNKNOWN_LAMBDA:  ErrUnknownLambda,
+	kinesinv1.Reason_REASON_NOT_FOUND:       ErrNotFound,
+	kinesinv1.Reason_REASON_KEY_CONFLICT:    ErrKeyConflict,
+	kinesinv1.Reason_REASON_TOO_LATE:        ErrTooLate,
+	kinesinv1.Reason_REASON_TOO_LARGE:       ErrTooLarge,
+	kinesinv1.Reason_REASON_FULL:            ErrFull,
+	kinesinv1.Reason_REASON_THROTTLED:       ErrThrottled,
+	kinesinv1.Reason_REASON_UNAVAILABLE:     ErrUnavailable,
+	kinesinv1.Reason_REASON_LEASE_LOST:      ErrLeaseLost,
+	kinesinv1.Reason_REASON_FENCED:          ErrFenced,
+	kinesinv1.Reason_REASON_EXISTS:          ErrExists,
+	kinesinv1.Reason_REASON_IN_USE:          ErrInUse,
+	kinesinv1.Reason_REASON_UNSUPPORTED:     ErrUnsupported,
+	kinesinv1.Reason_REASON_INTERNAL:        ErrInternal,
+	kinesinv1.Reason_REASON_UNAUTHENTICATED: ErrUnauthenticated,
 }
 
 // Error is a refusal: a reason for programs and a text for people.

@@ -21,11 +21,12 @@ const (
 	tlsHandshakeIn = 5 * time.Second
 )
 
-// NewServer returns an HTTP server that speaks HTTP/1.1 and HTTP/2 on one port
-// without TLS. The caller listens and serves.
+// NewServer returns an HTTP server that speaks HTTP/1.1 and HTTP/2 on one port,
+// without TLS (Serve) or with it (a TLSConfig, and ServeTLS). The caller listens and serves.
 func NewServer(handler http.Handler) *http.Server {
 	var protocols http.Protocols
 	protocols.SetHTTP1(true)
+	protocols.SetHTTP2(true) // negotiated by TLS
 	protocols.SetUnencryptedHTTP2(true)
 	http2 := http2Config()
 	http2.MaxConcurrentStreams = streamsMax

@@ -15,21 +15,22 @@ import (
 const InternalText = "internal error; the server's log has the cause"
 
 var codes = map[Reason]connect.Code{
-	kinesinv1.Reason_REASON_INVALID:        connect.CodeInvalidArgument,
-	kinesinv1.Reason_REASON_UNKNOWN_LAMBDA: connect.CodeNotFound,
-	kinesinv1.Reason_REASON_NOT_FOUND:      connect.CodeNotFound,
-	kinesinv1.Reason_REASON_KEY_CONFLICT:   connect.CodeAlreadyExists,
-	kinesinv1.Reason_REASON_TOO_LATE:       connect.CodeFailedPrecondition,
-	kinesinv1.Reason_REASON_TOO_LARGE:      connect.CodeInvalidArgument,
-	kinesinv1.Reason_REASON_FULL:           connect.CodeResourceExhausted,
-	kinesinv1.Reason_REASON_THROTTLED:      connect.CodeResourceExhausted,
-	kinesinv1.Reason_REASON_UNAVAILABLE:    connect.CodeUnavailable,
-	kinesinv1.Reason_REASON_LEASE_LOST:     connect.CodeFailedPrecondition,
-	kinesinv1.Reason_REASON_FENCED:         connect.CodeAborted,
-	kinesinv1.Reason_REASON_EXISTS:         connect.CodeAlreadyExists,
-	kinesinv1.Reason_REASON_IN_USE:         connect.CodeFailedPrecondition,
-	kinesinv1.Reason_REASON_UNSUPPORTED:    connect.CodeUnimplemented,
-	kinesinv1.Reason_REASON_INTERNAL:       connect.CodeInternal,
+	kinesinv1.Reason_REASON_INVALID:         connect.CodeInvalidArgument,
+	kinesinv1.Reason_REASON_UNKNOWN_LAMBDA:  connect.CodeNotFound,
+	kinesinv1.Reason_REASON_NOT_FOUND:       connect.CodeNotFound,
+	kinesinv1.Reason_REASON_KEY_CONFLICT:    connect.CodeAlreadyExists,
+	kinesinv1.Reason_REASON_TOO_LATE:        connect.CodeFailedPrecondition,
+	kinesinv1.Reason_REASON_TOO_LARGE:       connect.CodeInvalidArgument,
+	kinesinv1.Reason_REASON_FULL:            connect.CodeResourceExhausted,
+	kinesinv1.Reason_REASON_THROTTLED:       connect.CodeResourceExhausted,
+	kinesinv1.Reason_REASON_UNAVAILABLE:     connect.CodeUnavailable,
+	kinesinv1.Reason_REASON_LEASE_LOST:      connect.CodeFailedPrecondition,
+	kinesinv1.Reason_REASON_FENCED:          connect.CodeAborted,
+	kinesinv1.Reason_REASON_EXISTS:          connect.CodeAlreadyExists,
+	kinesinv1.Reason_REASON_IN_USE:          connect.CodeFailedPrecondition,
+	kinesinv1.Reason_REASON_UNSUPPORTED:     connect.CodeUnimplemented,
+	kinesinv1.Reason_REASON_INTERNAL:        connect.CodeInternal,
+	kinesinv1.Reason_REASON_UNAUTHENTICATED: connect.CodeUnauthenticated,
 }
 
 // domain are the refusals of package task, which knows nothing of the wire.
@@ -140,8 +141,10 @@ func uncommented(code connect.Code) Reason {
 		return kinesinv1.Reason_REASON_INVALID
 	case connect.CodeUnimplemented:
 		return kinesinv1.Reason_REASON_UNSUPPORTED
+	case connect.CodeUnauthenticated:
+		return kinesinv1.Reason_REASON_UNAUTHENTICATED
 	case connect.CodeUnknown, connect.CodeNotFound, connect.CodeAlreadyExists, connect.CodePermissionDenied,
-		connect.CodeFailedPrecondition, connect.CodeInternal, connect.CodeDataLoss, connect.CodeUnauthenticated:
+		connect.CodeFailedPrecondition, connect.CodeInternal, connect.CodeDataLoss:
 	}
 	return kinesinv1.Reason_REASON_INTERNAL
 }

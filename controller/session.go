@@ -75,7 +75,7 @@ func (c *Controller) register(ctx context.Context) (*session, error) {
 		if err == nil {
 			return c.newSession(ctx, response, sent), nil
 		}
-		if errors.Is(err, api.ErrInvalid) || errors.Is(err, api.ErrUnknownLambda) || errors.Is(err, api.ErrUnsupported) {
+		if errors.Is(err, api.ErrInvalid) || errors.Is(err, api.ErrUnknownLambda) || errors.Is(err, api.ErrUnsupported) || errors.Is(err, api.ErrUnauthenticated) {
 			return nil, fmt.Errorf("register worker: %w", err)
 		}
 		if failures%logEveryNth == 1 && ctx.Err() == nil {

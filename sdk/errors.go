@@ -23,7 +23,9 @@ var (
 	ErrExists        = api.ErrExists        // the lambda exists with other settings
 	ErrInUse         = api.ErrInUse         // the lambda has live tasks
 	ErrUnsupported   = api.ErrUnsupported   // this server cannot do it
-	ErrInternal      = api.ErrInternal      // the server failed; the cause is in its log
+	// ErrUnauthenticated says that the server takes no call without a token, or not with this one: see WithTokenFile.
+	ErrUnauthenticated = api.ErrUnauthenticated
+	ErrInternal        = api.ErrInternal // the server failed; the cause is in its log
 )
 
 // Why a worker's Run ended, or why the context of a handler did (context.Cause).

@@ -29,22 +29,23 @@ const (
 type Reason int32
 
 const (
-	Reason_REASON_UNSPECIFIED    Reason = 0
-	Reason_REASON_INVALID        Reason = 1 // a value is outside what is allowed
-	Reason_REASON_UNKNOWN_LAMBDA Reason = 2
-	Reason_REASON_NOT_FOUND      Reason = 3 // no such task
-	Reason_REASON_KEY_CONFLICT   Reason = 4 // the key is taken by a task with another payload, priority or collection
-	Reason_REASON_TOO_LATE       Reason = 5 // the task has ended
-	Reason_REASON_TOO_LARGE      Reason = 6
-	Reason_REASON_FULL           Reason = 7 // the store takes no new tasks for want of space
-	Reason_REASON_THROTTLED      Reason = 8
-	Reason_REASON_UNAVAILABLE    Reason = 9  // try again: the outcome may be unknown
-	Reason_REASON_LEASE_LOST     Reason = 10 // the worker's lease has ended
-	Reason_REASON_FENCED         Reason = 11 // the attempt no longer owns the task
-	Reason_REASON_EXISTS         Reason = 12 // the lambda exists with other settings
-	Reason_REASON_IN_USE         Reason = 13 // the lambda has live tasks
-	Reason_REASON_UNSUPPORTED    Reason = 14 // not possible with this server's drivers
-	Reason_REASON_INTERNAL       Reason = 15
+	Reason_REASON_UNSPECIFIED     Reason = 0
+	Reason_REASON_INVALID         Reason = 1 // a value is outside what is allowed
+	Reason_REASON_UNKNOWN_LAMBDA  Reason = 2
+	Reason_REASON_NOT_FOUND       Reason = 3 // no such task
+	Reason_REASON_KEY_CONFLICT    Reason = 4 // the key is taken by a task with another payload, priority or collection
+	Reason_REASON_TOO_LATE        Reason = 5 // the task has ended
+	Reason_REASON_TOO_LARGE       Reason = 6
+	Reason_REASON_FULL            Reason = 7 // the store takes no new tasks for want of space
+	Reason_REASON_THROTTLED       Reason = 8
+	Reason_REASON_UNAVAILABLE     Reason = 9  // try again: the outcome may be unknown
+	Reason_REASON_LEASE_LOST      Reason = 10 // the worker's lease has ended
+	Reason_REASON_FENCED          Reason = 11 // the attempt no longer owns the task
+	Reason_REASON_EXISTS          Reason = 12 // the lambda exists with other settings
+	Reason_REASON_IN_USE          Reason = 13 // the lambda has live tasks
+	Reason_REASON_UNSUPPORTED     Reason = 14 // not possible with this server's drivers
+	Reason_REASON_INTERNAL        Reason = 15
+	Reason_REASON_UNAUTHENTICATED Reason = 16 // the call has no token that this server takes
 )
 
 // Enum value maps for Reason.
@@ -66,24 +67,26 @@ var (
 		13: "REASON_IN_USE",
 		14: "REASON_UNSUPPORTED",
 		15: "REASON_INTERNAL",
+		16: "REASON_UNAUTHENTICATED",
 	}
 	Reason_value = map[string]int32{
-		"REASON_UNSPECIFIED":    0,
-		"REASON_INVALID":        1,
-		"REASON_UNKNOWN_LAMBDA": 2,
-		"REASON_NOT_FOUND":      3,
-		"REASON_KEY_CONFLICT":   4,
-		"REASON_TOO_LATE":       5,
-		"REASON_TOO_LARGE":      6,
-		"REASON_FULL":           7,
-		"REASON_THROTTLED":      8,
-		"REASON_UNAVAILABLE":    9,
-		"REASON_LEASE_LOST":     10,
-		"REASON_FENCED":         11,
-		"REASON_EXISTS":         12,
-		"REASON_IN_USE":         13,
-		"REASON_UNSUPPORTED":    14,
-		"REASON_INTERNAL":       15,
+		"REASON_UNSPECIFIED":     0,
+		"REASON_INVALID":         1,
+		"REASON_UNKNOWN_LAMBDA":  2,
+		"REASON_NOT_FOUND":       3,
+		"REASON_KEY_CONFLICT":    4,
+		"REASON_TOO_LATE":        5,
+		"REASON_TOO_LARGE":       6,
+		"REASON_FULL":            7,
+		"REASON_THROTTLED":       8,
+		"REASON_UNAVAILABLE":     9,
+		"REASON_LEASE_LOST":      10,
+		"REASON_FENCED":          11,
+		"REASON_EXISTS":          12,
+		"REASON_IN_USE":          13,
+		"REASON_UNSUPPORTED":     14,
+		"REASON_INTERNAL":        15,
+		"REASON_UNAUTHENTICATED": 16,
 	}
 )
 
@@ -4101,7 +4104,7 @@ const file_kinesin_v1_kinesin_proto_rawDesc = "" +
 	"\n" +
 	"KeyRequest\"\x1f\n" +
 	"\vKeyResponse\x12\x10\n" +
-	"\x03key\x18\x01 \x01(\tR\x03key*\xe5\x02\n" +
+	"\x03key\x18\x01 \x01(\tR\x03key*\x81\x03\n" +
 	"\x06Reason\x12\x16\n" +
 	"\x12REASON_UNSPECIFIED\x10\x00\x12\x12\n" +
 	"\x0eREASON_INVALID\x10\x01\x12\x19\n" +
@@ -4119,7 +4122,8 @@ const file_kinesin_v1_kinesin_proto_rawDesc = "" +
 	"\rREASON_EXISTS\x10\f\x12\x11\n" +
 	"\rREASON_IN_USE\x10\r\x12\x16\n" +
 	"\x12REASON_UNSUPPORTED\x10\x0e\x12\x13\n" +
-	"\x0fREASON_INTERNAL\x10\x0f2\xcc\x02\n" +
+	"\x0fREASON_INTERNAL\x10\x0f\x12\x1a\n" +
+	"\x16REASON_UNAUTHENTICATED\x10\x102\xcc\x02\n" +
 	"\vTaskService\x12E\n" +
 	"\bSchedule\x12\x1b.kinesin.v1.ScheduleRequest\x1a\x1c.kinesin.v1.ScheduleResponse\x12;\n" +
 	"\x03Get\x12\x16.kinesin.v1.GetRequest\x1a\x17.kinesin.v1.GetResponse\"\x03\x90\x02\x01\x12>\n" +
