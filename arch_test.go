@@ -49,6 +49,8 @@ var table = []row{
 	{name: "task", stdOnly: true},
 	{name: "internal/clock", may: []string{"task"}},
 	{name: "internal/inproc", stdOnly: true},
+	{name: "internal/livefile", may: []string{"internal/clock"}},
+	{name: "internal/token", may: []string{"internal/clock", "internal/livefile"}},
 	{name: "internal/sqssend"},
 	{name: "internal/gather", may: []string{"task", "internal/clock"}},
 	{name: "internal/awsclient", may: []string{"task", "internal/clock"}},
@@ -88,7 +90,7 @@ var table = []row{
 	{name: "hsc", may: slices.Concat(seams, wire)},
 	{name: "controller", may: slices.Concat(wire, []string{"task", "internal/clock"}), never: serverSide},
 
-	{name: "sdk", may: slices.Concat(wire, []string{"task", "controller", "internal/clock"}), tests: []string{"sdk/sdktest", "server"}, never: serverSide},
+	{name: "sdk", may: slices.Concat(wire, []string{"task", "controller", "internal/clock", "internal/livefile", "internal/token"}), tests: []string{"sdk/sdktest", "server"}, never: serverSide},
 	{
 		name: "sdk/sqsinbound", may: slices.Concat(wire, []string{"task", "sdk", "internal/clock", "internal/gather", "internal/sqssend"}),
 		tests: []string{"sdk/sdktest", "server/node", "partition", "inbound/buffer/sqsbuffer", "queue/sqs"}, never: noServer,
