@@ -22,7 +22,8 @@ CRASH := ./test/crash
 FAULTS := ./test/faults
 AWSFAULTS := ./test/awsfaults
 E2E := ./test/e2e
-UNIT = go list ./... | grep -vE '/test/(crash|faults|awsfaults|e2e)$$'
+KUBE := ./internal/kubelocal ./test/kube
+UNIT = go list ./... | grep -vE '/(test/(crash|faults|awsfaults|e2e|kube)|internal/kubelocal)$$'
 # What a data race would cost most.
 RACE := ./task/... ./catalog/... ./partition/... ./store/... ./queue/... ./inbound/... ./scheduler/... \
 	./dispatcher/... ./hsc/... ./controller/... ./server/... ./sdk/...

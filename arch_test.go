@@ -39,7 +39,7 @@ var (
 	serverSide = append(slices.Clip(noServer), "github.com/aws")
 
 	// testOnly is what never gets into the binary that users run.
-	testOnly = []string{"internal/loopback", "internal/awslocal", "internal/awsfake", "internal/awsfake/*", "github.com/Shopify"}
+	testOnly = []string{"internal/loopback", "internal/awslocal", "internal/kubelocal", "internal/awsfake", "internal/awsfake/*", "github.com/Shopify"}
 
 	anything = []string{"*"}
 )
@@ -56,6 +56,7 @@ var table = []row{
 	{name: "internal/awsclient", may: []string{"task", "internal/clock"}},
 	{name: "internal/loopback", stdOnly: true},
 	{name: "internal/awslocal", may: []string{"internal/loopback"}},
+	{name: "internal/kubelocal", may: []string{"internal/loopback"}},
 	{name: "internal/awsfake", may: []string{"internal/clock"}},
 	{name: "internal/awsfake/*", may: []string{"task", "internal/clock", "internal/awsfake"}},
 
@@ -135,7 +136,7 @@ var reserved = map[string][]string{
 	"github.com/spf13":       {"cmd/kinesin/cli"},
 	"github.com/aws":         {"store/dynamo", "queue/sqs", "inbound/buffer/sqsbuffer", "internal/sqssend", "sdk/sqsinbound", "internal/awsclient", "internal/awslocal", "internal/awsfake", "internal/awsfake/fakedynamo", "internal/awsfake/fakesqs", "test/aws", "test/awsfaults", "test/cost", "test/cmd/benchaws"},
 	"github.com/Shopify":     {"internal/awslocal"},
-	"k8s.io":                 {},
+	"k8s.io":                 {"internal/kubelocal", "test/kubelet", "test/kube", "test/cmd/kubelocal"},
 }
 
 // TestArchitecture reads the code through the go command, which the test cache cannot see: run it
