@@ -25,9 +25,15 @@ var ErrConfig = errors.New("configuration refused")
 // Config is what a Server is made of. The zero value of every field means its default.
 type Config struct {
 	DataDir string   // where the embedded store is; ./kinesin-data
-	Listen  string   // host:port on loopback; 127.0.0.1:7070
+	Listen  string   // host:port, beyond loopback only with AuthTokenFile; 127.0.0.1:7070
 	Roles   []string // all
 	Log     *slog.Logger
+
+	// AuthTokenFile holds the tokens of which each call needs one, a token in a line; empty: calls need none.
+	AuthTokenFile string
+	// TLSCertFile and TLSKeyFile hold, in PEM, the certificate of this server with those above it and its key; empty: no TLS.
+	// All three files are read again when they change.
+	TLSCertFile, TLSKeyFile string
 
 	Store string // StorePebble or StoreDynamoDB; StorePebble
 	Queue string // QueueMemory or QueueSQS; QueueMemory
@@ -114,7 +120,10 @@ func (c Config) Validate() error {
 	if slices.Contains(c.Roles, node.RoleScheduler) != slices.Contains(c.Roles, node.RoleDispatcher) {
 		errs = append(errs, fmt.Errorf("%w: the roles scheduler and dispatcher go together", ErrConfig))
 	}
-	errs = append(errs, checkListen(c.Listen))
+	errs = append(errs, checkListen(c.Listen, c.AuthTokenFile != ""))
+	if (c.TLSCertFile == "") != (c.TLSKeyFile == "") {
+		errs = append(errs, fmt.Errorf("%w: a TLS certificate without its key, or a key without its certificate: want both (--tls-cert-file, --tls-key-file), or none", ErrConfig))
+	}
 	if c.PayloadBytesMax < 0 || c.PayloadBytesMax > payloadBytesCeil {
 		errs = append(errs, fmt.Errorf("%w: payload limit %d: want 1 to %d bytes", ErrConfig, c.PayloadBytesMax, payloadBytesCeil))
 	}
@@ -176,9 +185,9 @@ func (c Config) checkAWS() error {
 // payloadBytesCeil keeps a call with a single task well below the limit of the wire.
 const payloadBytesCeil = 4 << 20
 
-// checkListen refuses every address beyond loopback: there is no authentication yet, and
-// whoever reaches the port may schedule, cancel and execute everything.
-func checkListen(listen string) error {
+// checkListen refuses every address beyond loopback, unless calls need a token: whoever reaches the port may
+// schedule, cancel and execute everything.
+func checkListen(listen string, tokens bool) error {
 	host, port, err := net.SplitHostPort(listen)
 	if err == nil {
 		_, err = strconv.ParseUint(port, 10, 16)
@@ -186,7 +195,7 @@ func checkListen(listen string) error {
 	if err != nil {
 		return fmt.Errorf("%w: listen address %q: want host:port with a port of 0 to 65535 (0: any free one), for example %s", ErrConfig, listen, ListenDefault)
 	}
-	if ip := net.ParseIP(host); host == "localhost" || ip != nil && ip.IsLoopback() {
+	if ip := net.ParseIP(host); tokens || host == "localhost" || ip != nil && ip.IsLoopback() {
 		return nil
 	}
 	return beyondLoopback(listen)
@@ -194,5 +203,6 @@ func checkListen(listen string) error {
 
 func beyondLoopback(listen string) error {
 	return fmt.Errorf("%w: listen address %q is beyond loopback: whoever reaches it could run and cancel everything, "+
-		"so it is refused until authentication exists; use 127.0.0.1, ::1 or localhost", ErrConfig, listen)
+		"so it is refused without authentication; name a file of tokens with --auth-token-file, of which each call then needs one, "+
+		"or use 127.0.0.1, ::1 or localhost", ErrConfig, listen)
 }

@@ -5,12 +5,12 @@ import (
 	"net/http"
 )
 
-// loopbackOnly refuses what a web page could make a browser on this machine send. There is no authentication
-// yet, so the port trusts whoever is on this machine; a page from elsewhere must not be taken for that. It could come with
+// loopbackOnly refuses what a web page could make a browser on this machine send. Without tokens
+// the port trusts whoever is on this machine; a page from elsewhere must not be taken for that. It could come with
 // a name of its own that resolves to loopback (DNS rebinding), which shows in the Host, or as a cross-origin
 // call, which shows in Origin and Sec-Fetch-Site.
 func loopbackOnly(next http.Handler) http.Handler {
-	guarded := http.NewCrossOriginProtection().Handler(next)
+	guarded := sameOrigin(next)
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if !isLoopbackHost(r.Host) {
 			http.Error(w, "refused: the server is for this machine only; call it as 127.0.0.1, ::1 or localhost", http.StatusForbidden)
@@ -19,6 +19,9 @@ func loopbackOnly(next http.Handler) http.Handler {
 		guarded.ServeHTTP(w, r)
 	})
 }
+
+// sameOrigin refuses what web pages of other origins make a browser send.
+func sameOrigin(next http.Handler) http.Handler { return http.NewCrossOriginProtection().Handler(next) }
 
 func isLoopbackHost(hostPort string) bool {
 	host, _, err := net.SplitHostPort(hostPort)

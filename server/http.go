@@ -10,7 +10,13 @@ import (
 // serveHTTP answers on l until ctx ends, then waits for the calls in hand; Close of the server cuts that short.
 func serveHTTP(ctx context.Context, s *http.Server, l net.Listener) error {
 	served := make(chan error, 1)
-	go func() { served <- s.Serve(l) }()
+	go func() {
+		if s.TLSConfig != nil {
+			served <- s.ServeTLS(l, "", "")
+			return
+		}
+		served <- s.Serve(l)
+	}()
 	select {
 	case err := <-served:
 		return err

@@ -42,12 +42,11 @@ type drivers struct {
 
 // open makes the drivers and the node.
 func (s *Server) open(ctx context.Context) error {
-	m := node.NewMetrics()
-	d, err := openDrivers(ctx, &s.config, m)
+	d, err := openDrivers(ctx, &s.config, s.metrics)
 	if err != nil {
 		return errors.Join(err, d.close())
 	}
-	d.node, err = node.New(ctx, s.nodeConfig(d, m))
+	d.node, err = node.New(ctx, s.nodeConfig(d))
 	if err == nil {
 		err = s.checkQueues(ctx, d)
 	}
@@ -79,9 +78,9 @@ func openDrivers(ctx context.Context, c *Config, m *node.Metrics) (d *drivers, e
 	return d, nil
 }
 
-func (s *Server) nodeConfig(d *drivers, m *node.Metrics) node.Config {
+func (s *Server) nodeConfig(d *drivers) node.Config {
 	c := node.Config{
-		Store: d.store, Queue: d.queue, Buffer: d.buffer, Clock: clock.Real(), Log: s.config.Log, Roles: s.config.Roles, Metrics: m,
+		Store: d.store, Queue: d.queue, Buffer: d.buffer, Clock: clock.Real(), Log: s.config.Log, Roles: s.config.Roles, Metrics: s.metrics,
 		Name:            hostName(),
 		PayloadBytesMax: s.config.PayloadBytesMax, Horizon: s.config.Horizon, Window: s.config.Window,
 		DeliverDirect: s.config.DeliverDirect,

@@ -10,12 +10,15 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
+	"strconv"
 	"syscall"
 
 	"golang.org/x/sync/errgroup"
 
 	"github.com/kinesin-io/kinesin/api"
 	"github.com/kinesin-io/kinesin/internal/clock"
+	"github.com/kinesin-io/kinesin/internal/livefile"
+	"github.com/kinesin-io/kinesin/internal/token"
 	"github.com/kinesin-io/kinesin/server/node"
 )
 
@@ -25,6 +28,7 @@ var ErrListen = errors.New("cannot listen")
 // Server is a node on the drivers that its configuration names, behind a port.
 type Server struct {
 	config   Config
+	metrics  *node.Metrics
 	drivers  *drivers
 	node     *node.Node
 	listener net.Listener
@@ -37,15 +41,30 @@ func New(ctx context.Context, c Config) (*Server, error) {
 	if err := c.Validate(); err != nil {
 		return nil, err
 	}
-	s := &Server{config: c.withDefaults()}
+	s := &Server{config: c.withDefaults(), metrics: node.NewMetrics()}
+	tokens, err := s.openTokens(ctx)
+	secure, tlsErr := s.openTLS(ctx)
+	if err := errors.Join(err, tlsErr); err != nil {
+		return nil, fmt.Errorf("%w: %w", ErrConfig, err)
+	}
 	if err := s.listen(ctx); err != nil {
 		return nil, err
 	}
 	if err := s.open(ctx); err != nil {
 		return nil, errors.Join(err, s.listener.Close())
 	}
-	s.http = api.NewServer(loopbackOnly(s.node.Handler()))
+	s.http = api.NewServer(s.door(tokens))
+	s.http.TLSConfig = secure
+	s.http.ErrorLog = httpLog(s.config.Log)
 	return s, nil
+}
+
+// door is what calls pass before they reach the node.
+func (s *Server) door(tokens *livefile.Files[token.Set]) http.Handler {
+	if tokens == nil {
+		return loopbackOnly(s.node.Handler())
+	}
+	return sameOrigin(newGate(tokens, s.metrics.Registerer(), s.node.Handler()))
 }
 
 func (s *Server) listen(ctx context.Context) (err error) {
@@ -58,6 +77,9 @@ func (s *Server) listen(ctx context.Context) (err error) {
 	case err != nil:
 		return fmt.Errorf("%w on %s: %w", ErrListen, s.config.Listen, err)
 	}
+	if s.config.AuthTokenFile != "" {
+		return nil
+	}
 	if addr, ok := s.listener.Addr().(*net.TCPAddr); !ok || !addr.IP.IsLoopback() { // a name may stand for any address
 		return errors.Join(beyondLoopback(s.config.Listen), s.listener.Close())
 	}
@@ -66,6 +88,18 @@ func (s *Server) listen(ctx context.Context) (err error) {
 
 // Addr is where the server listens.
 func (s *Server) Addr() net.Addr { return s.listener.Addr() }
+
+// URL is how this machine reaches the server.
+func (s *Server) URL() string {
+	scheme, host := "http://", s.listener.Addr().String()
+	if s.config.TLSCertFile != "" {
+		scheme = "https://"
+	}
+	if addr, ok := s.listener.Addr().(*net.TCPAddr); ok && addr.IP.IsUnspecified() {
+		host = net.JoinHostPort("127.0.0.1", strconv.Itoa(addr.Port))
+	}
+	return scheme + host
+}
 
 // Config is what the server was made of, defaults filled in.
 func (s *Server) Config() Config { return s.config }

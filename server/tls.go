@@ -1,0 +1,52 @@
+package server
+
+import (
+	"context"
+	"crypto/tls"
+	"log"
+	"log/slog"
+	"strings"
+
+	"github.com/kinesin-io/kinesin/internal/clock"
+	"github.com/kinesin-io/kinesin/internal/livefile"
+)
+
+// certFileBytesMax bounds a file with a certificate and those above it, and one with a key.
+const certFileBytesMax = 1 << 20
+
+// openTLS reads certificate and key, which may be replaced while the server runs; nil without.
+func (s *Server) openTLS(ctx context.Context) (*tls.Config, error) {
+	if s.config.TLSCertFile == "" {
+		return nil, nil //nolint:nilnil // no TLS is asked for
+	}
+	pair, err := livefile.Open(livefile.Config[*tls.Certificate]{
+		Paths: []string{s.config.TLSCertFile, s.config.TLSKeyFile}, BytesMax: certFileBytesMax,
+		Clock: clock.Real(), Changed: s.reread(ctx, "certificate and key"),
+		Parse: func(contents [][]byte) (*tls.Certificate, error) {
+			c, err := tls.X509KeyPair(contents[0], contents[1])
+			return &c, err
+		},
+	})
+	if err != nil {
+		return nil, err
+	}
+	return &tls.Config{
+		MinVersion:     tls.VersionTLS12,
+		GetCertificate: func(*tls.ClientHelloInfo) (*tls.Certificate, error) { return pair.Get(), nil },
+	}, nil
+}
+
+// httpLog is where package net/http tells what it cannot return. Failed handshakes are anybody's who finds the port.
+func httpLog(l *slog.Logger) *log.Logger { return log.New(httpLogWriter{l}, "", 0) }
+
+type httpLogWriter struct{ log *slog.Logger }
+
+// Write logs one message.
+func (w httpLogWriter) Write(p []byte) (int, error) {
+	text, level := strings.TrimSpace(string(p)), slog.LevelError
+	if strings.HasPrefix(text, "http: TLS handshake error") {
+		level = slog.LevelDebug
+	}
+	w.log.LogAttrs(context.Background(), level, "http server", slog.String("message", text))
+	return len(p), nil
+}
