@@ -8,6 +8,10 @@
 // a whole lease again. A wrong verdict costs refused writes, never a second start: membership only
 // decides who tries.
 //
+// A row also says what its process is about: joining, ready or leaving, which members it fires by, and whose
+// share it has taken over. So planned changes leave nothing undone: who comes counts for the others when it is warm, who
+// leaves goes on until they are (Declare, InForce, Taken). While somebody comes or leaves, rows are read more often.
+//
 // The package owns the rows of its kind. It never reads tasks, and it decides nothing about partitions.
 package fleet
 
@@ -15,7 +19,6 @@ import (
 	"context"
 	"encoding/base32"
 	"encoding/binary"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -62,10 +65,12 @@ type Rows interface {
 	DeleteControl(ctx context.Context, c store.Control) error
 }
 
-// Config is what a Membership is made of. All but Hooks is required.
+// Config is what a Membership is made of. Rows, Self, Clock and Log are required.
 type Config struct {
 	Rows  Rows
 	Self  string // name of this process, unique among all; see NewName
+	Host  string // what it runs on, for people and for memberships that know pods; need not be unique
+	Group string // which processes are one fleet, where something besides the rows tells; the same in all of them
 	Clock clock.Clock
 	Log   *slog.Logger
 	Hooks Hooks
@@ -88,37 +93,50 @@ func NewName(readable string, random uint64) string {
 	return readable + "-" + strings.ToLower(base32.HexEncoding.EncodeToString(bits[:])[:suffixChars])
 }
 
-// Membership implements partition.Membership. Members is empty until Join or Run has read the rows.
+// Membership implements partition.Membership: the members are the processes whose rows are renewed and say that they are
+// ready, and this one. Members is empty until Run has read the rows. All methods are safe for
+// concurrent use; besides Run and Taken none blocks.
 type Membership struct {
 	Config
 
-	run string // tells this process from another one of its name
+	run  string        // tells this process from another one of its name
+	kick chan struct{} // wakes Run
 
 	// Of the rounds alone, which come one after the other.
-	version uint64 // of our row as it was last written; 0: to be made
-	beat    uint64 // renewals so far
-	ours    bool   // the row of our name is ours
+	version uint64        // of our row as it was last written; 0: to be made
+	beat    uint64        // renewals so far
+	ours    bool          // the row of our name is ours
+	robbed  bool          // it was gone at the last look
+	written record        // what our row says
+	begun   bool          // that was tried at all
+	renewed time.Duration // when it was last
+	failed  bool          // and did not succeed
 	others  others
 
-	mu      sync.Mutex // guards what follows
-	members []string
-	changed chan struct{}
+	mu       sync.Mutex // guards what follows
+	members  []string
+	changed  chan struct{}
+	peers    []Peer
+	heard    chan struct{}
+	stepped  time.Duration // when the last look at the rows ended
+	handover handover
 }
 
-// New returns a membership that knows nobody yet.
+// New returns a membership that knows nobody yet, of a process that is Ready.
 func New(c Config) *Membership {
 	var run [8]byte
 	binary.BigEndian.PutUint64(run[:], c.Clock.Uint64())
 	return &Membership{
-		Config: c, run: base32.HexEncoding.EncodeToString(run[:]),
-		others: others{}, changed: make(chan struct{}),
+		Config: c, run: base32.HexEncoding.EncodeToString(run[:]), kick: make(chan struct{}, 1),
+		changed: make(chan struct{}), heard: make(chan struct{}), stepped: clock.Mono(c.Clock),
 	}
 }
 
 // Self is the name of this process.
 func (m *Membership) Self() string { return m.Config.Self }
 
-// Members are the processes that renew their rows, as far as this one knows.
+// Members are the processes that renew their rows and are ready, as far as this one knows, and this one. They stay
+// as they are once this process is Leaving: it fires on what it fired.
 func (m *Membership) Members() []string {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -135,14 +153,24 @@ func (m *Membership) Changed() <-chan struct{} {
 // Run renews and reads until ctx ends; then it takes this process's row away, so that the others need not wait for it.
 func (m *Membership) Run(ctx context.Context) error {
 	for {
-		if err := m.round(ctx); err != nil && ctx.Err() == nil {
+		if err := m.step(ctx); err != nil && ctx.Err() == nil {
 			m.Log.WarnContext(ctx, "membership not renewed", slog.Any("error", err))
 		}
-		if clock.Sleep(ctx, m.Clock, RenewEvery) != nil {
+		if m.pause(ctx) != nil {
 			m.leave(context.WithoutCancel(ctx))
 			return nil //nolint:nilerr // the end of ctx is the way to stop
 		}
 	}
+}
+
+// step is a round when our row is to be renewed, else only a look at the others.
+func (m *Membership) step(ctx context.Context) error {
+	if m.toRenew(clock.Mono(m.Clock)) {
+		return m.round(ctx)
+	}
+	ctx, done := clock.Within(ctx, m.Clock, callMax)
+	defer done()
+	return m.glance(ctx)
 }
 
 // round is one renewal and one look at the others. What it could not do it leaves as it was.
@@ -150,30 +178,42 @@ func (m *Membership) round(ctx context.Context) error {
 	ctx, done := clock.Within(ctx, m.Clock, callMax)
 	defer done()
 	robbed, err := m.renew(ctx)
-	rows, readErr := m.Rows.Controls(ctx, Kind)
-	if readErr != nil {
-		return errors.Join(err, fmt.Errorf("read the members: %w", readErr))
+	m.robbed, m.failed = m.robbed || robbed, err != nil
+	return errors.Join(err, m.glance(ctx))
+}
+
+// glance is one look at the others.
+func (m *Membership) glance(ctx context.Context) error {
+	defer m.stamp()
+	rows, err := m.Rows.Controls(ctx, Kind)
+	if err != nil {
+		return fmt.Errorf("read the members: %w", err)
 	}
 	if len(rows) == 0 { // though our own was just written
-		return errors.Join(err, errEmpty)
+		return errEmpty
 	}
 	if m.ours {
+		before := len(rows)
 		rows = slices.DeleteFunc(rows, func(row store.Control) bool { return row.Name == m.Config.Self })
+		m.robbed = m.robbed || len(rows) == before
 	}
-	m.look(ctx, rows, robbed)
+	m.look(ctx, rows, m.robbed)
+	m.robbed = false
 	m.publish()
-	return errors.Join(err, m.bury(ctx))
+	return m.bury(ctx)
 }
 
 var errEmpty = errors.New("the store shows no member at all: the last ones known are kept")
 
 // renew writes our row. robbed says that somebody else had deleted it.
 func (m *Membership) renew(ctx context.Context) (robbed bool, err error) {
+	m.begun, m.renewed = true, clock.Mono(m.Clock)
+	says := m.says()
 	for range casTriesMax {
 		next := m.version + 1
-		err = m.Rows.PutControl(ctx, m.row(next))
+		err = m.Rows.PutControl(ctx, m.row(next, says))
 		if err == nil {
-			m.version, m.ours = next, true
+			m.version, m.ours, m.written = next, true, says
 			return robbed, nil
 		}
 		if !errors.Is(err, store.ErrConflict) {
@@ -219,16 +259,20 @@ func (m *Membership) look(ctx context.Context, rows []store.Control, robbed bool
 	}
 }
 
-// publish makes the members known that are alive now.
+// publish makes known what the rows say now.
 func (m *Membership) publish() {
-	members := m.others.alive()
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.hear(m.others.peers(m.Config.Self))
+	if m.handover.declared == Leaving {
+		return
+	}
+	members := m.others.alive(Ready)
 	members = slices.DeleteFunc(members, func(name string) bool { return name == m.Config.Self })
 	if m.ours {
 		members = append(members, m.Config.Self)
 	}
 	slices.Sort(members)
-	m.mu.Lock()
-	defer m.mu.Unlock()
 	if len(members) == 0 || slices.Equal(members, m.members) {
 		return
 	}
@@ -262,23 +306,4 @@ func (m *Membership) leave(ctx context.Context) {
 	if err != nil && !errors.Is(err, store.ErrConflict) {
 		m.Log.WarnContext(ctx, "membership not given up", slog.Any("error", err))
 	}
-}
-
-// record is a member's row.
-type record struct {
-	Run  string `json:"run"`     // of the process that wrote it
-	Beat uint64 `json:"beat"`    // number of the renewal; the row's version begins anew when it was deleted
-	Wall int64  `json:"wall_us"` // its clock at that moment
-}
-
-func (m *Membership) row(version uint64) store.Control {
-	m.beat++
-	value, _ := json.Marshal(record{m.run, m.beat, int64(m.Clock.Now())}) // strings and numbers never fail
-	return store.Control{Kind: Kind, Name: m.Config.Self, Version: version, Value: value}
-}
-
-// decode reads a row; of one that cannot be read only its changes count.
-func decode(row *store.Control) (r record) {
-	_ = json.Unmarshal(row.Value, &r)
-	return r
 }

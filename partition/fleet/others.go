@@ -1,6 +1,8 @@
 package fleet
 
 import (
+	"cmp"
+	"slices"
 	"time"
 
 	"github.com/kinesin-io/kinesin/store"
@@ -10,16 +12,21 @@ import (
 // others is what a process knows of the members besides itself. Time is its own monotonic time.
 type others struct {
 	seen map[string]sight
-	read time.Duration // when the rows were last read
-	once bool          // they were read at all
+	gone map[string]string // hosts of processes whose rows were there and are no more, by name
+	read time.Duration     // when the rows were last read
+	once bool              // they were read at all
 }
+
+// goneMax bounds how many are remembered that are no more. Beyond it all are forgotten and are strangers again.
+const goneMax = 4096
 
 // sight is what is known of one member.
 type sight struct {
-	run     string
-	beat    uint64
+	record
+
 	version uint64        // of the row
 	still   time.Duration // since when its row is unchanged
+	since   time.Duration // when it was first seen in its state
 	dead    bool          // it was unchanged for too long, and has not changed since
 	absent  bool          // its row is gone, which is not believed
 	skewed  bool          // its clock was ahead of ours
@@ -41,7 +48,11 @@ func (o *others) look(rows []store.Control, now time.Duration, wall task.Instant
 		row := &rows[i]
 		r := decode(row)
 		s, known := o.seen[row.Name]
-		moved := !known || s.run != r.Run || s.beat != r.Beat || r.Beat == 0 && s.version != row.Version
+		moved := !known || s.Run != r.Run || s.Beat != r.Beat || r.Beat == 0 && s.version != row.Version
+		since := s.since
+		if !known || s.Run != r.Run || s.State != r.State {
+			since = now
+		}
 		switch {
 		case !known && !o.once:
 			s = sight{still: now - (Length - strangerFor)}
@@ -50,7 +61,7 @@ func (o *others) look(rows []store.Control, now time.Duration, wall task.Instant
 		case blind:
 			s.still = now
 		}
-		s.version, s.run, s.beat, s.absent = row.Version, r.Run, r.Beat, false
+		s.record, s.version, s.since, s.absent = r, row.Version, since, false
 		if by := task.Instant(r.Wall).Sub(wall); moved {
 			if by > task.ClockBound {
 				ahead = append(ahead, skew{row.Name, by, !s.skewed})
@@ -60,28 +71,62 @@ func (o *others) look(rows []store.Control, now time.Duration, wall task.Instant
 		next[row.Name] = s
 	}
 	for name, s := range o.seen {
-		if _, there := next[name]; !there && !s.dead && (robbed || s.absent) {
+		if _, there := next[name]; there {
+			continue
+		}
+		if !s.dead && (robbed || s.absent) {
 			s.absent = true
 			next[name] = s
+		} else {
+			o.bid(name, s.Host)
 		}
 	}
 	for name, s := range next {
 		s.dead = s.dead || now-s.still >= Length
 		next[name] = s
+		delete(o.gone, name)
 	}
 	o.seen, o.read, o.once = next, now, true
 	return ahead
 }
 
-// alive are the names of those who are not silent.
-func (o *others) alive() []string {
+// bid remembers one whose row is gone.
+func (o *others) bid(name, host string) {
+	if o.gone == nil || len(o.gone) >= goneMax {
+		o.gone = map[string]string{}
+	}
+	o.gone[name] = host
+}
+
+// alive are the names of those who are not silent and are in that state.
+func (o *others) alive(in State) []string {
 	var names []string
 	for name, s := range o.seen {
-		if !s.dead {
+		if !s.dead && s.State == in {
 			names = append(names, name)
 		}
 	}
 	return names
+}
+
+// peers is what is known, sorted by name, without the process self.
+func (o *others) peers(self string) []Peer {
+	all := make([]Peer, 0, len(o.seen)+len(o.gone))
+	for name, s := range o.seen {
+		if name != self {
+			all = append(all, Peer{
+				Process: name, Host: s.Host, Group: s.Group, Alive: !s.dead, State: s.State,
+				handsOver: s.handsOver(), view: s.View, without: s.Without, since: s.since,
+			})
+		}
+	}
+	for name, host := range o.gone {
+		if name != self {
+			all = append(all, Peer{Process: name, Host: host})
+		}
+	}
+	slices.SortFunc(all, func(a, b Peer) int { return cmp.Compare(a.Process, b.Process) })
+	return all
 }
 
 // toBury are the rows of members that have been silent for long, and one of the name self as soon as it is silent.
