@@ -61,12 +61,26 @@ func (l *logs) String() string {
 
 func serve(t *testing.T, c Config) *running {
 	t.Helper()
+	return serveOver(t, c, api.NewCallTransport())
+}
+
+func serveTLS(t *testing.T, c Config, a *authority) *running {
+	t.Helper()
+	transport := api.NewCallTransport()
+	transport.TLSClientConfig = a.trust()
+	return serveOver(t, c, transport)
+}
+
+func serveOver(t *testing.T, c Config, transport *http.Transport) *running {
+	t.Helper()
 	l := &logs{}
 	c.Log = slog.New(slog.NewJSONHandler(l, &slog.HandlerOptions{Level: slog.LevelDebug}))
 	if c.DataDir == "" {
 		c.DataDir = t.TempDir()
 	}
-	c.Listen = "127.0.0.1:0"
+	if c.Listen == "" {
+		c.Listen = "127.0.0.1:0"
+	}
 	s, err := New(t.Context(), c)
 	if err != nil {
 		t.Fatal(err)
@@ -74,8 +88,7 @@ func serve(t *testing.T, c Config) *running {
 	ctx, cancel := context.WithCancel(context.WithoutCancel(t.Context()))
 	done := make(chan error, 1)
 	go func() { done <- s.Run(ctx) }()
-	transport := api.NewCallTransport()
-	r := &running{Server: s, t: t, url: "http://" + s.Addr().String(), http: &http.Client{Transport: transport}, logs: l}
+	r := &running{Server: s, t: t, url: s.URL(), http: &http.Client{Transport: transport}, logs: l}
 	r.stop = sync.OnceValue(func() error {
 		cancel()
 		err := <-done
@@ -251,6 +264,7 @@ func TestHealthAndUnknownPaths(t *testing.T) {
 		word   string
 	}{
 		"/healthz":                     {http.StatusOK, "ok"},
+		"/livez":                       {http.StatusOK, "ok"},
 		"/readyz":                      {http.StatusOK, "ready"},
 		"/":                            {http.StatusNotFound, "/kinesin.v1.TaskService/"},
 		"/favicon.ico":                 {http.StatusNotFound, "/metrics"},

@@ -25,22 +25,28 @@ func (n *Node) Handler() http.Handler {
 	}
 	mux.Handle("GET /metrics", promhttp.HandlerFor(n.metrics.registry, promhttp.HandlerOpts{}))
 	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) { say(w, http.StatusOK, "ok") })
-	mux.HandleFunc("GET /readyz", n.readyz)
+	mux.HandleFunc("GET /livez", probe("ok", n.notLive))
+	mux.HandleFunc("GET /readyz", probe("ready", n.notReady))
 	mux.HandleFunc("/", func(w http.ResponseWriter, _ *http.Request) {
 		say(w, http.StatusNotFound, "nothing is served here; the API is under /kinesin.v1.TaskService/, "+
-			"/kinesin.v1.LambdaService/, /kinesin.v1.WorkerService/ and /kinesin.v1.InboundService/, besides /metrics, /healthz and /readyz")
+			"/kinesin.v1.LambdaService/, /kinesin.v1.WorkerService/ and /kinesin.v1.InboundService/, besides /metrics, /livez, /readyz and /healthz")
 	})
 	return mux
 }
 
-// readyz says whether new work is welcome here, and if not, why.
-func (n *Node) readyz(w http.ResponseWriter, _ *http.Request) {
-	if reason := n.notReady(); reason != "" {
-		say(w, http.StatusServiceUnavailable, reason)
-		return
+// probe answers well, or with 503 and what is wrong in a few words: it needs no token where everything else does.
+func probe(well string, wrong func() string) http.HandlerFunc {
+	return func(w http.ResponseWriter, _ *http.Request) {
+		if reason := wrong(); reason != "" {
+			say(w, http.StatusServiceUnavailable, reason)
+			return
+		}
+		say(w, http.StatusOK, well)
 	}
-	say(w, http.StatusOK, "ready")
 }
+
+// notLive says which loop of this process has stopped making progress, so that it is better started again; empty when all go on.
+func (*Node) notLive() string { return "" }
 
 func say(w http.ResponseWriter, status int, text string) {
 	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
