@@ -1,0 +1,51 @@
+{{/* What the schema cannot say. All that is wrong is said at once. */}}
+
+{{- define "kinesin.refusals" -}}
+{{- $v := .Values -}}
+{{- $wrong := list -}}
+{{- if not $v.image.repository -}}
+{{- $wrong = append $wrong "image.repository is missing: where is the image that you built from the Dockerfile? For example --set image.repository=registry.example/kinesin" -}}
+{{- end -}}
+{{- if not $v.aws.prefix -}}
+{{- $wrong = append $wrong "aws.prefix is missing: with what do the names of the tables and queues begin that `kinesin aws setup` made? For example --set aws.prefix=prod" -}}
+{{- end -}}
+{{- if not $v.auth.secretName -}}
+{{- $wrong = append $wrong (printf "auth.secretName is missing: which Secret holds the tokens that calls need? Make one: kubectl create secret generic kinesin-auth --namespace %s --from-literal=token=$(openssl rand -hex 32)" .Release.Namespace) -}}
+{{- end -}}
+{{- if and (not $v.serviceAccount.create) (not $v.serviceAccount.name) -}}
+{{- $wrong = append $wrong "serviceAccount.create is false and serviceAccount.name is empty: name the ServiceAccount that the pods are to have" -}}
+{{- end -}}
+{{- $known := include "kinesin.known" . | splitList " " -}}
+{{- range $group, $roles := include "kinesin.groups" . | fromJson -}}
+{{- $own := get $v $group -}}
+{{- $a := $own.autoscaling -}}
+{{- if ne $a.kind "none" -}}
+{{- if gt (int $a.minReplicas) (int $a.maxReplicas) -}}
+{{- $wrong = append $wrong (printf "%s.autoscaling.minReplicas is %d, more than maxReplicas, %d" $group (int $a.minReplicas) (int $a.maxReplicas)) -}}
+{{- end -}}
+{{- $external := or (gt (float64 (default 0 $a.scheduleLagSeconds)) 0.0) (gt (int64 (default 0 $a.due5mTasksPerPod)) 0) -}}
+{{- if and (le (int $a.cpuUtilization) 0) (not $external) -}}
+{{- $wrong = append $wrong (printf "%s.autoscaling has nothing to scale by: set at least one of %s" $group (ternary "cpuUtilization, scheduleLagSeconds and due5mTasksPerPod" "cpuUtilization" (eq $group "scheduler"))) -}}
+{{- end -}}
+{{- if and (gt (int $a.cpuUtilization) 0) (not (dig "requests" "cpu" "" $own.resources)) -}}
+{{- $wrong = append $wrong (printf "%s.autoscaling.cpuUtilization needs %s.resources.requests.cpu, of which it is a share" $group $group) -}}
+{{- end -}}
+{{- if and (eq $a.kind "keda") $external (not $a.keda.prometheusAddress) -}}
+{{- $wrong = append $wrong (printf "%s.autoscaling.keda.prometheusAddress is missing: the URL of the Prometheus that has kinesin_schedule_lag_seconds, for example http://prometheus.monitoring:9090" $group) -}}
+{{- end -}}
+{{- end -}}
+{{- range concat $v.extraEnv $own.extraEnv -}}
+{{- if has .name $known -}}
+{{- $wrong = append $wrong (printf "extraEnv: %s is set by the chart: see the values in README.md" .name) -}}
+{{- else if and .value (regexMatch "(SECRET|TOKEN|PASSWORD|INBOUND_KEY|ACCESS_KEY_ID)" .name) -}}
+{{- $wrong = append $wrong (printf "extraEnv: %s would be in plain text in the Deployment: take it from a Secret, with valueFrom.secretKeyRef or extraEnvFrom" .name) -}}
+{{- end -}}
+{{- end -}}
+{{- end -}}
+{{- uniq $wrong | join "\n" -}}
+{{- end -}}
+
+{{/* Variables that the chart sets. */}}
+{{- define "kinesin.known" -}}
+POD_NAME POD_NAMESPACE KINESIN_LISTEN KINESIN_ROLES KINESIN_MEMBERSHIP KINESIN_STORE KINESIN_QUEUE KINESIN_AWS_PREFIX KINESIN_AUTH_TOKEN_FILE KINESIN_TLS_CERT_FILE KINESIN_TLS_KEY_FILE KINESIN_DRAIN KINESIN_LOG_LEVEL KINESIN_LOG_FORMAT AWS_REGION AWS_ENDPOINT_URL_DYNAMODB AWS_ENDPOINT_URL_SQS
+{{- end -}}
