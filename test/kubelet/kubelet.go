@@ -38,7 +38,7 @@ type Kubelet struct {
 	Options
 
 	client *kubernetes.Clientset
-	dir    string // of all pods
+	dir    string          // of all pods
 	ctx    context.Context //nolint:containedctx // of all that runs here, until Close
 	cancel context.CancelFunc
 	work   sync.WaitGroup
