@@ -1,0 +1,2 @@
+// Package kube x.
+package kube

@@ -1,0 +1,123 @@
+package kube
+
+import (
+	"maps"
+	"slices"
+)
+
+// word is what the lease rows say of a pod, by the processes in it.
+type word uint8
+
+const (
+	unknown word = iota // no process of it was ever seen
+	gone                // all of them are silent, or took their rows away
+	leaving
+	joining
+	ready
+)
+
+// sources is what is known of the pods at one moment.
+type sources struct {
+	self    string
+	contact bool            // the watch can be believed
+	watch   map[string]bool // the pods of our fleet that it shows; true: ready, and not being deleted
+	rows    map[string]word // without self
+}
+
+// standing is what came out of the sources so far. Both are sorted.
+type standing struct {
+	members []string
+	// base are those who were members and of whom the sources never agreed since that they are gone. It is what an
+	// implausible list is measured by: one that shrinks by one pod at a time is as implausible as one that shrinks at once.
+	base []string
+}
+
+// merge makes the members out of two sources, neither of which is believed alone when it takes away more than half. kept is how
+// many are members though one source says that they are gone.
+//
+//   - A process's own word, joining or leaving, counts: it is no member then.
+//   - Who is ready by the watch and not silent by the rows is a member.
+//   - Who is neither is none.
+//   - Whom exactly one source takes for gone is none either, unless there are more than half of base such, and
+//     more than one: then all of them stay until the other source agrees.
+//   - Without the watch the rows decide: who was a member and is not known to be gone stays, who says that it is ready comes.
+//   - A pod without rows is judged by the watch alone. An empty result is not believed.
+//   - Self is ready by its own word, and by the watch as long as its pod is there.
+//
+// The result for the same sources and standing is the same, and merging it again changes nothing.
+func merge(before standing, s sources) (after standing, kept int) {
+	if s.contact {
+		after, kept = mergeBoth(before, s)
+	} else {
+		after = mergeRows(before, s)
+	}
+	if len(after.members) == 0 {
+		after.members = before.members
+	}
+	return after, kept
+}
+
+func mergeBoth(before standing, s sources) (after standing, kept int) {
+	var doubted []string
+	for _, pod := range s.candidates(before.base) {
+		watched, said := s.says(pod)
+		switch {
+		case said == joining || said == leaving:
+		case watched && said != gone:
+			after.members = append(after.members, pod)
+			after.base = append(after.base, pod)
+		case !watched && said != ready:
+		case contains(before.base, pod):
+			doubted = append(doubted, pod)
+			after.base = append(after.base, pod)
+		}
+	}
+	if len(doubted) > max(1, len(after.base)/2) {
+		after.members = append(after.members, doubted...)
+		slices.Sort(after.members)
+		kept = len(doubted)
+	}
+	return after, kept
+}
+
+func mergeRows(before standing, s sources) (after standing) {
+	after.base = before.base
+	for _, pod := range s.candidates(before.members) {
+		_, said := s.says(pod)
+		if said == ready || said == unknown && contains(before.members, pod) {
+			after.members = append(after.members, pod)
+		}
+	}
+	after.base = union(before.base, after.members)
+	return after
+}
+
+// candidates are all who may be members, sorted.
+func (s *sources) candidates(before []string) []string {
+	all := make([]string, 0, len(before)+len(s.watch)+len(s.rows)+1)
+	all = append(append(all, before...), s.self)
+	all = slices.AppendSeq(all, maps.Keys(s.watch))
+	all = slices.AppendSeq(all, maps.Keys(s.rows))
+	slices.Sort(all)
+	return slices.Compact(all)
+}
+
+// says is what the two sources say of a pod.
+func (s *sources) says(pod string) (watched bool, said word) {
+	watched, there := s.watch[pod]
+	if pod == s.self {
+		return there, ready
+	}
+	return watched, s.rows[pod]
+}
+
+func contains(sorted []string, name string) bool {
+	_, found := slices.BinarySearch(sorted, name)
+	return found
+}
+
+func union(a, b []string) []string {
+	all := slices.Concat(a, b)
+	slices.Sort(all)
+	return slices.Compact(all)
+}
