@@ -50,6 +50,7 @@ var table = []row{
 	{name: "internal/clock", may: []string{"task"}},
 	{name: "internal/inproc", stdOnly: true},
 	{name: "internal/livefile", may: []string{"internal/clock"}},
+	{name: "internal/dial", may: []string{"api", "api/kinesinv1", "internal/clock", "internal/livefile", "internal/token"}, never: serverSide},
 	{name: "internal/token", may: []string{"internal/clock", "internal/livefile"}},
 	{name: "internal/sqssend"},
 	{name: "internal/gather", may: []string{"task", "internal/clock"}},
@@ -91,7 +92,7 @@ var table = []row{
 	{name: "hsc", may: slices.Concat(seams, wire)},
 	{name: "controller", may: slices.Concat(wire, []string{"task", "internal/clock"}), never: serverSide},
 
-	{name: "sdk", may: slices.Concat(wire, []string{"task", "controller", "internal/clock", "internal/livefile", "internal/token"}), tests: []string{"sdk/sdktest", "server"}, never: serverSide},
+	{name: "sdk", may: slices.Concat(wire, []string{"task", "controller", "internal/clock", "internal/dial"}), tests: []string{"sdk/sdktest", "server"}, never: serverSide},
 	{
 		name: "sdk/sqsinbound", may: slices.Concat(wire, []string{"task", "sdk", "internal/clock", "internal/gather", "internal/sqssend"}),
 		tests: []string{"sdk/sdktest", "server/node", "partition", "inbound/buffer/sqsbuffer", "queue/sqs"}, never: noServer,

@@ -107,10 +107,13 @@ func ToWire(err error) error {
 
 // FromWire is the error of a call as its caller should see it: an *Error with
 // the server's reason, or, where no Kinesin answered, one that says so. The end
-// of the caller's own context stays what it is.
+// of the caller's own context stays what it is, and so does an *Error of who made the connection.
 func FromWire(err error) error {
 	if err == nil || errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) {
 		return err
+	}
+	if own, found := errors.AsType[*Error](err); found {
+		return own
 	}
 	coded, found := errors.AsType[*connect.Error](err)
 	if !found {

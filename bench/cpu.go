@@ -25,17 +25,20 @@ func ownCPU() time.Duration {
 }
 
 // ServerCPU reads the CPU time of the server at a URL from its metrics.
-func ServerCPU(server string) func(context.Context) (time.Duration, error) {
+func ServerCPU(client *http.Client, server string) func(context.Context) (time.Duration, error) {
 	return func(ctx context.Context) (time.Duration, error) {
 		request, err := http.NewRequestWithContext(ctx, http.MethodGet, strings.TrimRight(server, "/")+"/metrics", http.NoBody)
 		if err != nil {
 			return 0, err
 		}
-		response, err := http.DefaultClient.Do(request)
+		response, err := client.Do(request)
 		if err != nil {
 			return 0, fmt.Errorf("read the server's CPU time: %w", err)
 		}
 		defer response.Body.Close()
+		if response.StatusCode != http.StatusOK {
+			return 0, fmt.Errorf("read the server's CPU time: %s/metrics answers %s", server, response.Status)
+		}
 		lines := bufio.NewScanner(response.Body)
 		for lines.Scan() {
 			if value, found := strings.CutPrefix(lines.Text(), cpuSeries); found {

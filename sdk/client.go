@@ -14,6 +14,7 @@ import (
 	"github.com/kinesin-io/kinesin/api/kinesinv1/kinesinv1connect"
 	"github.com/kinesin-io/kinesin/controller"
 	"github.com/kinesin-io/kinesin/internal/clock"
+	"github.com/kinesin-io/kinesin/internal/dial"
 )
 
 // CallTimeoutDefault bounds one try of a call.
@@ -39,6 +40,8 @@ type Backend struct {
 
 type clientConfig struct {
 	http        *http.Client
+	tokenFile   string
+	caFile      string
 	log         *slog.Logger
 	clock       clock.Clock
 	callTimeout time.Duration
@@ -52,6 +55,14 @@ type ClientOption func(*clientConfig)
 // WithHTTPClient uses one's own HTTP client for everything, for TLS settings or
 // proxies. Its transport must speak HTTP/2 to the server if workers are to run.
 func WithHTTPClient(h *http.Client) ClientOption { return func(c *clientConfig) { c.http = h } }
+
+// WithTokenFile sends, with each call, the first token that is in a file, for a server that needs one
+// (kinesin serve --auth-token-file). The file is read again when it changes. Without TLS whoever can listen on the way sees the token.
+func WithTokenFile(path string) ClientOption { return func(c *clientConfig) { c.tokenFile = path } }
+
+// WithCAFile trusts the certificates in a file, in PEM, to sign that of an https server, instead of those that this
+// machine trusts. It is read once. It does not go with WithHTTPClient.
+func WithCAFile(path string) ClientOption { return func(c *clientConfig) { c.caFile = path } }
 
 // WithLogger sets where workers of this client log; slog.Default otherwise.
 func WithLogger(l *slog.Logger) ClientOption { return func(c *clientConfig) { c.log = l } }
@@ -76,21 +87,24 @@ func WithControllers(change func(ctx context.Context, c *controller.Config)) Cli
 }
 
 // NewClient returns a client of the server at a URL such as "http://127.0.0.1:7070".
-// It makes no connection before the first call. It refuses a URL that is not http or https.
+// It makes no connection before the first call. It refuses a URL that is not http or https, and files that cannot be used, with ErrInvalid.
 func NewClient(server string, opts ...ClientOption) (*Client, error) {
 	base, err := baseURL(server)
 	if err != nil {
 		return nil, err
 	}
 	cfg := configOf(opts)
-	h := cfg.httpClients()
+	h, err := cfg.dial(base)
+	if err != nil {
+		return nil, fmt.Errorf("%w client: %w", ErrInvalid, err)
+	}
 	c := NewClientOver(Backend{
 		Tasks:   newWireTasks(h, base),
-		Lambdas: kinesinv1connect.NewLambdaServiceClient(h.calls, base, api.ClientOptions()...),
-		Inbound: kinesinv1connect.NewInboundServiceClient(h.calls, base, api.ClientOptions()...),
+		Lambdas: kinesinv1connect.NewLambdaServiceClient(h.Calls, base, api.ClientOptions()...),
+		Inbound: kinesinv1connect.NewInboundServiceClient(h.Calls, base, api.ClientOptions()...),
 		Workers: newWireBackend(h, base, cfg),
 	}, opts...)
-	c.close = h.closeIdle
+	c.close = h.CloseIdle
 	return c, nil
 }
 
@@ -116,28 +130,15 @@ func configOf(opts []ClientOption) clientConfig {
 	return c
 }
 
-// httpClients keep apart what must not wait for each other.
-type httpClients struct {
-	calls   *http.Client // short: faster over HTTP/1.1, with a bound on connections
-	beats   *http.Client // of workers: never behind calls that wait for a connection
-	streams *http.Client // and whatever else takes long, many on one connection
-}
-
-func (c *clientConfig) httpClients() httpClients {
-	if c.http != nil {
-		return httpClients{c.http, c.http, c.http}
-	}
-	return httpClients{
-		calls:   &http.Client{Transport: api.NewCallTransport()},
-		beats:   &http.Client{Transport: api.NewCallTransport()},
-		streams: &http.Client{Transport: api.NewStreamTransport()},
-	}
-}
-
-func (h *httpClients) closeIdle() {
-	h.calls.CloseIdleConnections()
-	h.beats.CloseIdleConnections()
-	h.streams.CloseIdleConnections()
+func (c *clientConfig) dial(base string) (dial.Clients, error) {
+	return dial.New(dial.Config{
+		Server: base, TokenFile: c.tokenFile, CAFile: c.caFile, HTTP: c.http, Clock: c.clock,
+		TokenChanged: func(err error) {
+			if err != nil {
+				c.log.WarnContext(context.Background(), "the changed file of the token cannot be used, the token before is sent", slog.Any("error", err))
+			}
+		},
+	})
 }
 
 func baseURL(server string) (string, error) {

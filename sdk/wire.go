@@ -13,6 +13,7 @@ import (
 	"github.com/kinesin-io/kinesin/api/kinesinv1/kinesinv1connect"
 	"github.com/kinesin-io/kinesin/controller"
 	"github.com/kinesin-io/kinesin/internal/clock"
+	"github.com/kinesin-io/kinesin/internal/dial"
 )
 
 // wireTasks carries calls about tasks over the network; those that wait share one connection.
@@ -22,10 +23,10 @@ type wireTasks struct {
 	waits kinesinv1connect.TaskServiceClient
 }
 
-func newWireTasks(h httpClients, base string) wireTasks {
+func newWireTasks(h dial.Clients, base string) wireTasks {
 	return wireTasks{
-		TaskServiceClient: kinesinv1connect.NewTaskServiceClient(h.calls, base, api.ClientOptions()...),
-		waits:             kinesinv1connect.NewTaskServiceClient(h.streams, base, api.ClientOptions()...),
+		TaskServiceClient: kinesinv1connect.NewTaskServiceClient(h.Calls, base, api.ClientOptions()...),
+		waits:             kinesinv1connect.NewTaskServiceClient(h.Streams, base, api.ClientOptions()...),
 	}
 }
 
@@ -42,10 +43,10 @@ type wireBackend struct {
 	timeout time.Duration // of one call
 }
 
-func newWireBackend(h httpClients, base string, cfg clientConfig) wireBackend {
+func newWireBackend(h dial.Clients, base string, cfg clientConfig) wireBackend {
 	return wireBackend{
-		calls:   kinesinv1connect.NewWorkerServiceClient(h.beats, base, api.ClientOptions()...),
-		streams: kinesinv1connect.NewWorkerServiceClient(h.streams, base, api.ClientOptions()...),
+		calls:   kinesinv1connect.NewWorkerServiceClient(h.Beats, base, api.ClientOptions()...),
+		streams: kinesinv1connect.NewWorkerServiceClient(h.Streams, base, api.ClientOptions()...),
 		clock:   cfg.clock, timeout: cfg.callTimeout,
 	}
 }

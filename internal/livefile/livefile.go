@@ -95,7 +95,7 @@ func (f *Files[T]) read() error {
 	contents := make([][]byte, len(f.Paths))
 	for i, path := range f.Paths {
 		var err error
-		if contents[i], err = readFile(path, f.BytesMax); err != nil {
+		if contents[i], err = Read(path, f.BytesMax); err != nil {
 			return err
 		}
 	}
@@ -111,7 +111,8 @@ func (f *Files[T]) read() error {
 	return nil
 }
 
-func readFile(path string, bytesMax int64) ([]byte, error) {
+// Read reads one file, once; what is wrong with it is ErrFile.
+func Read(path string, bytesMax int64) ([]byte, error) {
 	info, err := os.Stat(path)
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrFile, err)

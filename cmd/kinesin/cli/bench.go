@@ -11,6 +11,8 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/kinesin-io/kinesin/bench"
+	"github.com/kinesin-io/kinesin/internal/clock"
+	"github.com/kinesin-io/kinesin/internal/dial"
 	"github.com/kinesin-io/kinesin/sdk"
 )
 
@@ -103,7 +105,12 @@ func (a *app) bench(ctx context.Context, b *benchFlags) error {
 // benchServer runs the load against the server that a.server names.
 func (a *app) benchServer(ctx context.Context, b *benchFlags) error {
 	return a.withClient(func(k *sdk.Client) error {
-		b.Client, b.ServerCPU = k, bench.ServerCPU(a.server)
+		metrics, err := dial.New(dial.Config{Server: a.server, TokenFile: a.tokenFile, CAFile: a.caFile, Clock: clock.Real()})
+		if err != nil {
+			return err
+		}
+		defer metrics.CloseIdle()
+		b.Client, b.ServerCPU = k, bench.ServerCPU(metrics.Calls, a.server)
 		b.Lambda = "bench-" + strings.ToLower(rand.Text()[:10])
 		b.Progress = func(text string) { a.note("%s", text) }
 		report, err := bench.Run(ctx, b.Config)

@@ -21,15 +21,23 @@ const triesAtHand = 4
 
 func (a *app) serverFlag(flags *pflag.FlagSet) {
 	flags.StringVar(&a.server, "server", serverDefault, "base `URL` of the server")
-	settings(flags, "server")
+	flags.StringVar(&a.tokenFile, "token-file", "", "`FILE` with the token that the server wants, in its first line")
+	flags.StringVar(&a.caFile, "tls-ca-file", "", "`FILE` with the certificates, in PEM, that are trusted for an https server instead of this machine's")
+	settings(flags, "server", "token-file", "tls-ca-file")
+}
+
+// fullURL lets --server be host:port.
+func (a *app) fullURL() {
+	if _, _, err := net.SplitHostPort(a.server); err == nil && !strings.Contains(a.server, "://") {
+		a.server = "http://" + a.server
+	}
 }
 
 // client makes a client of the server that --server names. It connects at the first call.
 func (a *app) client(opts ...sdk.ClientOption) (*sdk.Client, error) {
-	if _, _, err := net.SplitHostPort(a.server); err == nil && !strings.Contains(a.server, "://") {
-		a.server = "http://" + a.server
-	}
-	c, err := sdk.NewClient(a.server, append([]sdk.ClientOption{sdk.WithLogger(slog.New(slog.DiscardHandler))}, opts...)...)
+	a.fullURL()
+	all := []sdk.ClientOption{sdk.WithLogger(slog.New(slog.DiscardHandler)), sdk.WithTokenFile(a.tokenFile), sdk.WithCAFile(a.caFile)}
+	c, err := sdk.NewClient(a.server, append(all, opts...)...)
 	if err != nil {
 		return nil, usagef("%v", err)
 	}

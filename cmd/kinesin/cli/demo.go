@@ -63,7 +63,7 @@ func (a *app) demo(ctx context.Context, config server.Config, once bool) error {
 	if err := a.printServer(s); err != nil {
 		return err
 	}
-	a.server = "http://" + s.Addr().String()
+	a.server = s.URL()
 	serving, stopServing := context.WithCancel(context.WithoutCancel(ctx))
 	defer stopServing()
 	g, groupCtx := errgroup.WithContext(serving)

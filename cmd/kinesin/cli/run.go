@@ -77,6 +77,8 @@ type app struct {
 	Process
 	output string
 	server string // base URL
+
+	tokenFile, caFile string // of the client; empty: none
 }
 
 func (a *app) root() *cobra.Command {

@@ -40,10 +40,13 @@ AWS_ACCESS_KEY_ID, AWS_ENDPOINT_URL_DYNAMODB, AWS_ENDPOINT_URL_SQS and so on. 'k
 SIGTERM and Ctrl-C drain: nothing new is accepted or fired, calls in hand are finished, the store is closed last. A second one ends it at once,
 and loses nothing that was acknowledged either.
 
-There is no authentication yet, so it listens on loopback only.`,
+Without tokens it listens on loopback only. --auth-token-file names a file of tokens, one in a line, of which each call then needs one, and the metrics; then
+--listen may be any address. --tls-cert-file and --tls-key-file make it speak TLS. All three files are read again when they change. /livez, /readyz and /healthz
+answer without a token.`,
 		Example: `  kinesin serve
   kinesin serve --data /var/lib/kinesin --listen 127.0.0.1:7171 --log-format json
-  kinesin serve --store dynamodb --queue sqs --aws-prefix prod`,
+  kinesin serve --store dynamodb --queue sqs --aws-prefix prod
+  kinesin serve --listen 0.0.0.0:7070 --auth-token-file tokens --tls-cert-file tls.crt --tls-key-file tls.key`,
 		Args: cobra.NoArgs,
 	}
 	s.add(c.Flags())
@@ -67,7 +70,7 @@ There is no authentication yet, so it listens on loopback only.`,
 
 func (s *serveFlags) add(f *pflag.FlagSet) {
 	f.StringVar(&s.DataDir, "data", server.DataDirDefault, "`DIR` of the store; made when it is not there")
-	f.StringVar(&s.Listen, "listen", server.ListenDefault, "`HOST:PORT` on loopback; port 0 takes a free one")
+	f.StringVar(&s.Listen, "listen", server.ListenDefault, "`HOST:PORT`, on loopback unless calls need a token; port 0 takes a free one")
 	f.StringSliceVar(&s.Roles, "roles", nil, "`ROLES` of this process, of "+strings.Join(server.Roles(), ",")+"; all when not set")
 	f.IntVar(&s.PayloadBytesMax, "payload-max", 0, "largest payload in `BYTES`; 262144 when not set")
 	f.Var(durationValue{d: &s.Horizon, min: time.Second}, "horizon", "how far ahead a task may be due; 10 years when not set")
@@ -75,8 +78,17 @@ func (s *serveFlags) add(f *pflag.FlagSet) {
 	f.Var(durationValue{d: &s.DrainMax, min: time.Millisecond}, "drain", "how long a stop may take; "+formatDuration(server.DrainMaxDefault)+" when not set")
 	settings(f, "data", "listen", "roles", "payload-max", "horizon", "window", "drain")
 	f.StringVar(&s.cpuProfile, "cpu-profile", "", "write a CPU profile to this `FILE` until the server stops")
+	s.addDoor(f)
 	s.addAWS(f)
 	s.log.add(f)
+}
+
+// addDoor adds who may call, and how.
+func (s *serveFlags) addDoor(f *pflag.FlagSet) {
+	f.StringVar(&s.AuthTokenFile, "auth-token-file", "", "`FILE` with the tokens of which each call needs one, a token of 32 characters or more in a line")
+	f.StringVar(&s.TLSCertFile, "tls-cert-file", "", "`FILE` with the server's certificate and those above it, in PEM: speak TLS")
+	f.StringVar(&s.TLSKeyFile, "tls-key-file", "", "`FILE` with that certificate's key, in PEM")
+	settings(f, "auth-token-file", "tls-cert-file", "tls-key-file")
 }
 
 // profiled runs act under the CPU profiler when there is a file to write to.
@@ -147,6 +159,7 @@ type serverObject struct {
 	URL     string   `json:"url"`
 	Metrics string   `json:"metrics"`
 	Healthz string   `json:"healthz"`
+	Livez   string   `json:"livez"`
 	Readyz  string   `json:"readyz"`
 	Data    string   `json:"data,omitempty"` // of the embedded store
 	Store   string   `json:"store"`
@@ -158,9 +171,9 @@ type serverObject struct {
 
 func (a *app) printServer(s *server.Server) error {
 	c := s.Config()
-	url := "http://" + s.Addr().String()
+	url := s.URL()
 	o := serverObject{
-		URL: url, Metrics: url + "/metrics", Healthz: url + "/healthz", Readyz: url + "/readyz",
+		URL: url, Metrics: url + "/metrics", Healthz: url + "/healthz", Livez: url + "/livez", Readyz: url + "/readyz",
 		Store: c.Store, Queue: c.Queue, Prefix: c.AWSPrefix, Roles: c.Roles, Version: a.version(),
 	}
 	where := "tables " + o.Prefix + "-… on DynamoDB"
@@ -174,16 +187,19 @@ func (a *app) printServer(s *server.Server) error {
 	if a.json() {
 		return printJSON(a.Stdout, o)
 	}
-	queues := ""
+	tokens, queues := "", ""
+	if c.AuthTokenFile != "" {
+		tokens = "\n  tokens   " + c.AuthTokenFile + ": each call needs one, and the metrics"
+	}
 	if c.Queue == server.QueueSQS {
 		queues = "\n  queues   " + o.Prefix + "-… on SQS"
 	}
 	_, err := fmt.Fprintf(a.Stdout, `kinesin %s is serving
   API      %s (gRPC, gRPC-Web and JSON over HTTP)
   metrics  %s
-  health   %s, %s
+  health   %s, %s%s
   data     %s%s
   roles    %s
-`, o.Version, o.URL, o.Metrics, o.Healthz, o.Readyz, where, queues, strings.Join(o.Roles, ", "))
+`, o.Version, o.URL, o.Metrics, o.Livez, o.Readyz, tokens, where, queues, strings.Join(o.Roles, ", "))
 	return err
 }

@@ -70,7 +70,7 @@ CMD gets the payload on stdin and these variables:
   KINESIN_DEADLINE   when this attempt times out
   KINESIN_TRACEPARENT  W3C trace context of who scheduled the task; not set when there is none
   KINESIN_WORKER     the id of this worker's lease
-  KINESIN_SERVER     the server, so that CMD can schedule tasks
+  KINESIN_SERVER     the server, so that CMD can schedule tasks; with it KINESIN_TOKEN_FILE and KINESIN_TLS_CA_FILE, where this worker has them
 
 Exit 0 is success, 65 (EX_DATAERR) a failure that no retry will help; any other exit and any signal is tried again
 with backoff. The end of what CMD wrote to stderr is kept as the error. Its stdout and stderr are passed on.
@@ -140,7 +140,7 @@ func (a *app) work(ctx context.Context, flags *workerFlags, command []string) er
 		return err
 	}
 	e, err := executor.New(executor.Config{
-		Command: command, Env: a.Env, Server: a.server, Stdout: a.Stdout, Stderr: a.Stderr,
+		Command: command, Env: a.Env, Ours: a.reachable(), Stdout: a.Stdout, Stderr: a.Stderr,
 		TermToKill: flags.termToKill(), AtOnce: leftToOthers, Guard: guard,
 	})
 	if err != nil {
@@ -148,6 +148,17 @@ func (a *app) work(ctx context.Context, flags *workerFlags, command []string) er
 	}
 	err = runCommands(ctx, k, flags, e, guard)
 	return errors.Join(a.explain(err), guard.Close())
+}
+
+// reachable is how a command finds the server that this worker found.
+func (a *app) reachable() []string {
+	ours := []string{envName("server") + "=" + a.server}
+	for name, file := range map[string]string{"token-file": a.tokenFile, "tls-ca-file": a.caFile} {
+		if file != "" {
+			ours = append(ours, envName(name)+"="+file)
+		}
+	}
+	return ours
 }
 
 func (a *app) startGuard() (*executor.Guard, error) {

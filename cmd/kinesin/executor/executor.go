@@ -64,7 +64,7 @@ func (e *ExitError) Error() string {
 type Config struct {
 	Command    []string // with its arguments
 	Env        []string // of which commands see all but our own variables
-	Server     string   // handed on, so that a command can schedule tasks; empty: not
+	Ours       []string // variables that commands see besides: how to reach the server
 	Stdout     io.Writer
 	Stderr     io.Writer
 	TermToKill time.Duration // between SIGTERM and SIGKILL; 0: TermToKillMax
@@ -95,7 +95,7 @@ func New(c Config) (*Executor, error) {
 		return nil, fmt.Errorf("command %q: %w", c.Command[0], reasonOf(err))
 	}
 	e := &Executor{
-		path: path, args: c.Command, env: baseEnv(c.Env, c.Server), stdout: c.Stdout,
+		path: path, args: c.Command, env: baseEnv(c.Env, c.Ours), stdout: c.Stdout,
 		stderr: &sharedWriter{w: c.Stderr}, term: c.TermToKill, atOnce: c.AtOnce, guard: c.Guard, killed: make(chan struct{}),
 	}
 	if e.term <= 0 || e.term > TermToKillMax {
@@ -112,12 +112,9 @@ func reasonOf(err error) error {
 }
 
 // baseEnv leaves out what the worker itself was told, which is not about the task.
-func baseEnv(env []string, server string) []string {
+func baseEnv(env, ours []string) []string {
 	env = slices.DeleteFunc(slices.Clone(env), func(v string) bool { return strings.HasPrefix(v, envPrefix) })
-	if server != "" {
-		env = append(env, envPrefix+"SERVER="+server)
-	}
-	return slices.Clip(env)
+	return slices.Concat(env, ours)
 }
 
 // KillAll kills all groups at once, and every later one.

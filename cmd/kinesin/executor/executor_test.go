@@ -73,7 +73,7 @@ func sh(t *testing.T, script string) *harness {
 	var err error
 	h.Executor, err = executor.New(executor.Config{
 		Command: []string{"sh", "-c", script}, Env: []string{"PATH=" + os.Getenv("PATH"), "KINESIN_DATA=secret", "OTHER=kept"},
-		Server: "http://127.0.0.1:7070", Stdout: &h.stdout, Stderr: &h.stderr, TermToKill: 200 * time.Millisecond,
+		Ours: []string{"KINESIN_SERVER=http://127.0.0.1:7070"}, Stdout: &h.stdout, Stderr: &h.stderr, TermToKill: 200 * time.Millisecond,
 		AtOnce: func(cause error) bool { return errors.Is(cause, errAtOnce) },
 	})
 	if err != nil {

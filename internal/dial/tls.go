@@ -1,0 +1,35 @@
+package dial
+
+import (
+	"fmt"
+	"io"
+	"net/http"
+	"strings"
+
+	"github.com/kinesin-io/kinesin/api"
+	"github.com/kinesin-io/kinesin/api/kinesinv1"
+)
+
+// tlsWanted is how package net/http answers plain HTTP at a TLS port.
+const tlsWanted = "Client sent an HTTP request to an HTTPS server."
+
+// saysTLS reports whether the answer is tlsWanted. It reads the body of no answer of Kinesin, which always has a type.
+func saysTLS(r *http.Response) bool {
+	if r.StatusCode != http.StatusBadRequest || r.Header.Get("Content-Type") != "" {
+		return false
+	}
+	start, _ := io.ReadAll(io.LimitReader(r.Body, int64(len(tlsWanted))))
+	if string(start) == tlsWanted {
+		return true
+	}
+	r.Body = struct {
+		io.Reader
+		io.Closer
+	}{io.MultiReader(strings.NewReader(string(start)), r.Body), r.Body}
+	return false
+}
+
+func (d door) invalid(format string, args ...any) error {
+	where := d.base.Scheme + "://" + d.base.Host
+	return api.Errorf(kinesinv1.Reason_REASON_INVALID, "invalid server %s: %s", where, fmt.Sprintf(format, args...))
+}
