@@ -41,6 +41,14 @@ type Config struct {
 	// has no default, since two installations of one prefix would take each other's messages.
 	AWSPrefix string
 
+	// Membership is how processes with the scheduler's role that share a store know each other: one of Memberships; MembershipStore.
+	// A process alone over an embedded store has none.
+	Membership string
+	Members    []string // of MembershipStatic: all of them, this one included
+	MemberName string   // of MembershipStatic: which one of them this process is
+	// PodName and PodNamespace say which pod this process is in, for MembershipKubernetes.
+	PodName, PodNamespace string
+
 	PayloadBytesMax int           // largest payload, in bytes; 256 KiB
 	Horizon         time.Duration // how far ahead a task may be due; 10 years
 	Window          time.Duration // how far a partition is read ahead; 10 s, of a store on AWS 16 s
@@ -101,6 +109,7 @@ func (c Config) withDefaults() Config {
 	}
 	c.Store = cmp.Or(c.Store, StorePebble)
 	c.Queue = cmp.Or(c.Queue, QueueMemory)
+	c.Membership = c.membershipOrDefault()
 	if c.DrainMax == 0 {
 		c.DrainMax = DrainMaxDefault
 	}
@@ -130,7 +139,7 @@ func (c Config) Validate() error {
 	if c.Horizon < 0 || c.Window < 0 || c.DrainMax < 0 {
 		errs = append(errs, fmt.Errorf("%w: horizon, window and drain limit cannot be negative", ErrConfig))
 	}
-	errs = append(errs, c.checkDrivers(), c.checkAWS())
+	errs = append(errs, c.checkDrivers(), c.checkMembership(), c.checkAWS())
 	return errors.Join(errs...)
 }
 

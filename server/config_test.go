@@ -38,6 +38,21 @@ func TestConfigValidate(t *testing.T) {
 		{"unknown role", Config{Roles: []string{"boss"}}, []string{`"boss"`, "inbound, scheduler, dispatcher, hsc"}},
 		{"half a scheduler", Config{Roles: []string{node.RoleScheduler}}, []string{"go together"}},
 		{"half a dispatcher", Config{Roles: []string{node.RoleDispatcher}}, []string{"go together"}},
+		{"members by rows", onDynamoDB(Config{Membership: MembershipStore}), nil},
+		{"members by pods", onDynamoDB(Config{Membership: MembershipKubernetes}), nil},
+		{"members by a list", onDynamoDB(Config{Membership: MembershipStatic, Members: []string{"a", "b-1.x_y"}, MemberName: "a"}), nil},
+		{"unknown membership", onDynamoDB(Config{Membership: "gossip"}), []string{`"gossip"`, "store, kubernetes, static"}},
+		{"members of an embedded store", Config{Membership: MembershipStore}, []string{"store pebble", "--store dynamodb"}},
+		{"a list for pods", onDynamoDB(Config{Membership: MembershipKubernetes, Members: []string{"a"}}), []string{"--membership static"}},
+		{"a list for nobody", Config{MemberName: "a"}, []string{"--membership static"}},
+		{"no list", onDynamoDB(Config{Membership: MembershipStatic, MemberName: "a"}), []string{"--members A,B,C"}},
+		{"no name", onDynamoDB(Config{Membership: MembershipStatic, Members: []string{"a"}}), []string{"--member-name"}},
+		{"another one's name", onDynamoDB(Config{Membership: MembershipStatic, Members: []string{"a", "b"}, MemberName: "c"}), []string{`"c"`, "one of a, b"}},
+		{"a member twice", onDynamoDB(Config{Membership: MembershipStatic, Members: []string{"a", "b", "a"}, MemberName: "a"}), []string{"a is named twice"}},
+		{"an empty member", onDynamoDB(Config{Membership: MembershipStatic, Members: []string{"a", ""}, MemberName: "a"}), []string{`member ""`, "1 to 253"}},
+		{"an odd member", onDynamoDB(Config{Membership: MembershipStatic, Members: []string{"a", "b c"}, MemberName: "a"}), []string{`member "b c"`}},
+		{"a long member", onDynamoDB(Config{Membership: MembershipStatic, Members: []string{strings.Repeat("a", 254)}, MemberName: "a"}), []string{"1 to 253"}},
+		{"many members", onDynamoDB(Config{Membership: MembershipStatic, Members: make([]string, 1001), MemberName: "a"}), []string{"1001 members"}},
 		{"largest payload", Config{PayloadBytesMax: payloadBytesCeil}, nil},
 		{"payload too large", Config{PayloadBytesMax: payloadBytesCeil + 1}, []string{"1 to 4194304"}},
 		{"negative payload", Config{PayloadBytesMax: -1}, []string{"payload limit -1"}},
@@ -79,6 +94,20 @@ func TestConfigValidate(t *testing.T) {
 				t.Errorf("%s: %q does not say %q", c.name, err, word)
 			}
 		}
+	}
+}
+
+func onDynamoDB(c Config) Config {
+	c.Store, c.Queue, c.AWSPrefix = StoreDynamoDB, QueueSQS, "p"
+	return c
+}
+
+func TestMembershipDefault(t *testing.T) {
+	if got := (Config{}).withDefaults().Membership; got != "" {
+		t.Errorf("of an embedded store: %q", got)
+	}
+	if got := onDynamoDB(Config{}).withDefaults().Membership; got != MembershipStore {
+		t.Errorf("of a shared store: %q", got)
 	}
 }
 

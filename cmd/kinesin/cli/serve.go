@@ -56,6 +56,7 @@ answer without a token.`,
 			return err
 		}
 		s.Log = log
+		s.PodName, s.PodNamespace = a.getenv("POD_NAME"), a.getenv("POD_NAMESPACE")
 		if c.Flags().Changed("deliver-direct") && s.DeliverDirect == 0 {
 			s.DeliverDirect = -1 // zero is the default
 		}
@@ -79,6 +80,7 @@ func (s *serveFlags) add(f *pflag.FlagSet) {
 	settings(f, "data", "listen", "roles", "payload-max", "horizon", "window", "drain")
 	f.StringVar(&s.cpuProfile, "cpu-profile", "", "write a CPU profile to this `FILE` until the server stops")
 	s.addDoor(f)
+	s.addMembership(f)
 	s.addAWS(f)
 	s.log.add(f)
 }
@@ -106,6 +108,15 @@ func profiled(path string, act func() error) error {
 	err = act()
 	pprof.StopCPUProfile()
 	return errors.Join(err, file.Close())
+}
+
+// addMembership adds how processes over one store know each other.
+func (s *serveFlags) addMembership(f *pflag.FlagSet) {
+	f.Var(choiceValue{&s.Membership, server.Memberships()}, "membership",
+		"how processes over one DynamoDB store know each other: store (by rows in it), kubernetes (by the pods of this one's Deployment, too) or static (by --members)")
+	f.StringSliceVar(&s.Members, "members", nil, "`NAMES` of all members of a static membership, the same list for each")
+	f.StringVar(&s.MemberName, "member-name", "", "which one of --members this process is")
+	settings(f, "membership", "members", "member-name")
 }
 
 // addAWS adds what chooses and tunes the drivers.
