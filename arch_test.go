@@ -39,7 +39,7 @@ var (
 	serverSide = append(slices.Clip(noServer), "github.com/aws")
 
 	// testOnly is what never gets into the binary that users run.
-	testOnly = []string{"internal/loopback", "internal/awslocal", "internal/kubelocal", "internal/awsfake", "internal/awsfake/*", "github.com/Shopify"}
+	testOnly = []string{"internal/tlstest", "internal/loopback", "internal/awslocal", "internal/kubelocal", "internal/awsfake", "internal/awsfake/*", "github.com/Shopify"}
 
 	anything = []string{"*"}
 )
@@ -137,7 +137,7 @@ var reserved = map[string][]string{
 	"github.com/spf13":       {"cmd/kinesin/cli"},
 	"github.com/aws":         {"store/dynamo", "queue/sqs", "inbound/buffer/sqsbuffer", "internal/sqssend", "sdk/sqsinbound", "internal/awsclient", "internal/awslocal", "internal/awsfake", "internal/awsfake/fakedynamo", "internal/awsfake/fakesqs", "test/aws", "test/awsfaults", "test/cost", "test/cmd/benchaws"},
 	"github.com/Shopify":     {"internal/awslocal"},
-	"k8s.io":                 {"internal/kubelocal", "test/kubelet", "test/kube", "test/cmd/kubelocal"},
+	"k8s.io":                 {"internal/kubelocal", "test/kubelet", "test/chart", "test/kube", "test/cmd/kubelocal"},
 }
 
 // TestArchitecture reads the code through the go command, which the test cache cannot see: run it

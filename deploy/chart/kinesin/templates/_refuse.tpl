@@ -15,6 +15,11 @@
 {{- if and (not $v.serviceAccount.create) (not $v.serviceAccount.name) -}}
 {{- $wrong = append $wrong "serviceAccount.create is false and serviceAccount.name is empty: name the ServiceAccount that the pods are to have" -}}
 {{- end -}}
+{{- range $key := concat (keys $v.commonLabels) (keys $v.podLabels) | sortAlpha -}}
+{{- if regexMatch "^(app[.]kubernetes[.]io|helm[.]sh|kinesin[.]io)/" $key -}}
+{{- $wrong = append $wrong (printf "commonLabels, podLabels: %s is the chart's own: choose a label that begins with none of app.kubernetes.io/, helm.sh/ and kinesin.io/" $key) -}}
+{{- end -}}
+{{- end -}}
 {{- $known := include "kinesin.known" . | splitList " " -}}
 {{- range $group, $roles := include "kinesin.groups" . | fromJson -}}
 {{- $own := get $v $group -}}
