@@ -33,26 +33,31 @@ func TestRefused(t *testing.T) {
 		{"digest", []string{"image.digest=abc"}, []string{"at '/image/digest': 'abc' does not match pattern", "sha256:"}},
 
 		{
-			"nothing set", []string{"image.repository=", "aws.prefix=", "auth.secretName="},
+			"nothing set",
+			[]string{"image.repository=", "aws.prefix=", "auth.secretName="},
 			[]string{"image.repository is missing: ", "aws.prefix is missing: ", "auth.secretName is missing: ", "kubectl create secret generic kinesin-auth --namespace jobs"},
 		},
 		{"no ServiceAccount", []string{"serviceAccount.create=false"}, []string{"serviceAccount.create is false and serviceAccount.name is empty: name the ServiceAccount"}},
 		{
-			"least above most", []string{"scheduler.autoscaling.kind=hpa", "scheduler.autoscaling.minReplicas=20"},
+			"least above most",
+			[]string{"scheduler.autoscaling.kind=hpa", "scheduler.autoscaling.minReplicas=20"},
 			[]string{"scheduler.autoscaling.minReplicas is 20, more than maxReplicas, 10"},
 		},
 		{
-			"nothing to go by", []string{"scheduler.autoscaling.kind=hpa", "scheduler.autoscaling.cpuUtilization=0", "scheduler.autoscaling.scheduleLagSeconds=0", "scheduler.autoscaling.due5mTasksPerPod=0"},
+			"nothing to go by",
+			[]string{"scheduler.autoscaling.kind=hpa", "scheduler.autoscaling.cpuUtilization=0", "scheduler.autoscaling.scheduleLagSeconds=0", "scheduler.autoscaling.due5mTasksPerPod=0"},
 			[]string{"scheduler.autoscaling has nothing to scale by: set at least one of cpuUtilization, scheduleLagSeconds and due5mTasksPerPod"},
 		},
 		{
-			"share of nothing", []string{"scheduler.autoscaling.kind=hpa", "scheduler.resources.requests.cpu=null"},
+			"share of nothing",
+			[]string{"scheduler.autoscaling.kind=hpa", "scheduler.resources.requests.cpu=null"},
 			[]string{"scheduler.autoscaling.cpuUtilization needs scheduler.resources.requests.cpu"},
 		},
 		{"no Prometheus", []string{"scheduler.autoscaling.kind=keda"}, []string{"scheduler.autoscaling.keda.prometheusAddress is missing: the URL of the Prometheus"}},
 		{"variable of the chart", []string{"extraEnv[0].name=KINESIN_ROLES", "extraEnv[0].value=hsc"}, []string{"extraEnv: KINESIN_ROLES is set by the chart"}},
 		{
-			"secret in plain text", []string{"scheduler.extraEnv[0].name=AWS_SECRET_ACCESS_KEY", "scheduler.extraEnv[0].value=abc"},
+			"secret in plain text",
+			[]string{"scheduler.extraEnv[0].name=AWS_SECRET_ACCESS_KEY", "scheduler.extraEnv[0].value=abc"},
 			[]string{"extraEnv: AWS_SECRET_ACCESS_KEY would be in plain text in the Deployment: take it from a Secret"},
 		},
 		{"label of the chart", []string{`podLabels.kinesin\.io/hsc=no`}, []string{"kinesin.io/hsc is the chart's own"}},
