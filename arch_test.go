@@ -54,6 +54,7 @@ var table = []row{
 	{name: "internal/token", may: []string{"internal/clock", "internal/livefile"}},
 	{name: "internal/sqssend"},
 	{name: "internal/gather", may: []string{"task", "internal/clock"}},
+	{name: "internal/tlstest", stdOnly: true},
 	{name: "internal/awsclient", may: []string{"task", "internal/clock"}},
 	{name: "internal/loopback", stdOnly: true},
 	{name: "internal/awslocal", may: []string{"internal/loopback"}},
@@ -63,6 +64,7 @@ var table = []row{
 
 	{name: "partition", may: []string{"task", "internal/clock"}},
 	{name: "partition/partitiontest", may: []string{"task", "partition"}},
+	{name: "partition/kube", may: []string{"task", "partition/fleet", "internal/clock"}, tests: []string{"partition", "store", "store/mem", "internal/inproc"}},
 	{name: "partition/fleet", may: []string{"task", "store", "internal/clock"}, tests: []string{"partition"}},
 	{name: "store", may: []string{"task", "partition", "internal/clock"}},
 	{name: "queue", may: []string{"task", "partition", "internal/clock"}},
@@ -137,7 +139,7 @@ var reserved = map[string][]string{
 	"github.com/spf13":       {"cmd/kinesin/cli"},
 	"github.com/aws":         {"store/dynamo", "queue/sqs", "inbound/buffer/sqsbuffer", "internal/sqssend", "sdk/sqsinbound", "internal/awsclient", "internal/awslocal", "internal/awsfake", "internal/awsfake/fakedynamo", "internal/awsfake/fakesqs", "test/aws", "test/awsfaults", "test/cost", "test/cmd/benchaws"},
 	"github.com/Shopify":     {"internal/awslocal"},
-	"k8s.io":                 {"internal/kubelocal", "test/kubelet", "test/chart", "test/kube", "test/cmd/kubelocal"},
+	"k8s.io":                 {"partition/kube", "internal/kubelocal", "test/kubelet", "test/chart", "test/kube", "test/cmd/kubelocal"},
 }
 
 // TestArchitecture reads the code through the go command, which the test cache cannot see: run it

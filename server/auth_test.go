@@ -1,29 +1,25 @@
 package server
 
 import (
-	"crypto/ecdsa"
-	"crypto/elliptic"
-	"crypto/rand"
-	"crypto/tls"
-	"crypto/x509"
-	"crypto/x509/pkix"
-	"encoding/pem"
 	"errors"
 	"io"
-	"math/big"
-	"net"
+	"log/slog"
 	"net/http"
+	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
-	"time"
 
 	"connectrpc.com/connect"
+	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/kinesin-io/kinesin/api"
 	"github.com/kinesin-io/kinesin/api/kinesinv1"
 	"github.com/kinesin-io/kinesin/api/kinesinv1/kinesinv1connect"
+	"github.com/kinesin-io/kinesin/internal/clock"
+	"github.com/kinesin-io/kinesin/internal/livefile"
+	"github.com/kinesin-io/kinesin/internal/tlstest"
 	"github.com/kinesin-io/kinesin/internal/token"
 )
 
@@ -152,105 +148,69 @@ func TestWhatCurlSeesWithoutAToken(t *testing.T) {
 }
 
 func TestTokensAreReplacedWhileItRuns(t *testing.T) {
-	path := tokenFile(t, goodToken)
-	r := serve(t, Config{AuthTokenFile: path})
-	plain := r.http.Transport
-	status := func(token string) int {
-		r.http.Transport = bearer{token, plain}
-		got, _ := r.get("/metrics")
-		return got
+	path, virtual := tokenFile(t, goodToken), clock.NewVirtual(0, 1)
+	l := &logs{}
+	s := &Server{config: Config{Log: slog.New(slog.NewJSONHandler(l, nil))}}
+	tokens, err := token.OpenSet(path, virtual.Process(0), s.reread(t.Context(), "tokens"))
+	if err != nil {
+		t.Fatal(err)
 	}
-	if status(goodToken) != http.StatusOK || status(nextToken) != http.StatusUnauthorized {
-		t.Fatal("at the start")
+	g := newGate(tokens, prometheus.NewRegistry(), http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusOK) }))
+	want := func(when, taken, refused string, says string) {
+		t.Helper()
+		virtual.Advance(livefile.LookEvery)
+		for sent, status := range map[string]int{taken: http.StatusOK, refused: http.StatusUnauthorized} {
+			r := httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/metrics", nil)
+			token.Put(r.Header, sent)
+			w := httptest.NewRecorder()
+			if g.ServeHTTP(w, r); w.Code != status {
+				t.Errorf("%s %s is answered with %d, want %d", when, sent, w.Code, status)
+			}
+		}
+		if !strings.Contains(l.String(), says) {
+			t.Errorf("%s: the log does not say %q: %s", when, says, l)
+		}
 	}
+	want("at the start", goodToken, nextToken, "")
 	writeFile(t, path, nextToken)
-	r.until("replaced", func() bool { return status(nextToken) == http.StatusOK })
-	if status(goodToken) != http.StatusUnauthorized {
-		t.Error("the old token is still taken")
-	}
-	writeFile(t, path, "short")
-	r.until("told", func() bool { status(nextToken); return strings.Contains(r.logs.String(), "cannot be used") })
+	want("replaced", nextToken, goodToken, "a changed file was read")
+	writeFile(t, path, goodToken[:31])
+	want("with a short one", nextToken, goodToken, "what was in it before holds")
 	if err := os.Remove(path); err != nil {
 		t.Fatal(err)
 	}
-	r.until("told", func() bool { status(nextToken); return strings.Contains(r.logs.String(), "no such file") })
-	if status(nextToken) != http.StatusOK || status(goodToken) != http.StatusUnauthorized {
-		t.Error("without a usable file what was in it before does not hold")
-	}
-	if logs := r.logs.String(); strings.Contains(logs, goodToken) || strings.Contains(logs, nextToken) {
+	want("removed", nextToken, goodToken, "no such file")
+	if text := l.String(); strings.Contains(text, goodToken[:31]) || strings.Contains(text, nextToken) {
 		t.Error("a token is in the log")
 	}
 }
 
-// authority signs certificates of servers.
-type authority struct {
-	t    *testing.T
-	key  *ecdsa.PrivateKey
-	cert *x509.Certificate
-	dir  string
-}
-
-func newAuthority(t *testing.T) *authority {
-	t.Helper()
-	a := &authority{t: t, dir: t.TempDir()}
-	a.key, a.cert = a.issue(&x509.Certificate{IsCA: true, BasicConstraintsValid: true, KeyUsage: x509.KeyUsageCertSign}, nil)
-	return a
-}
-
-// issue makes a certificate, signed by the authority or, before there is one, by itself.
-func (a *authority) issue(template *x509.Certificate, by *ecdsa.PrivateKey) (*ecdsa.PrivateKey, *x509.Certificate) {
-	a.t.Helper()
-	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+func TestCertificatesAreReplacedWhileItRuns(t *testing.T) {
+	a, virtual := tlstest.New(t), clock.NewVirtual(0, 1)
+	var told []error
+	pair, err := openPair(a.CertFile, a.KeyFile, virtual.Process(0), func(err error) { told = append(told, err) })
 	if err != nil {
-		a.t.Fatal(err)
+		t.Fatal(err)
 	}
-	template.SerialNumber, _ = rand.Int(rand.Reader, big.NewInt(1<<62))
-	template.Subject = pkix.Name{CommonName: "kinesin test"}
-	template.NotBefore, template.NotAfter = time.Now().Add(-time.Hour), time.Now().Add(time.Hour)
-	parent := a.cert
-	if by == nil {
-		parent, by = template, key
+	serial := a.Renew()
+	virtual.Advance(livefile.LookEvery)
+	if got := pair.Get().Leaf.SerialNumber.String(); got != serial || len(told) != 1 || told[0] != nil {
+		t.Errorf("certificate %s, told %v; want %s", got, told, serial)
 	}
-	der, err := x509.CreateCertificate(rand.Reader, template, parent, key.Public(), by)
-	if err != nil {
-		a.t.Fatal(err)
+	writeFile(t, a.KeyFile, "half")
+	virtual.Advance(livefile.LookEvery)
+	if got := pair.Get().Leaf.SerialNumber.String(); got != serial || len(told) != 2 || told[1] == nil {
+		t.Errorf("with half a key: certificate %s, told %v", got, told)
 	}
-	cert, err := x509.ParseCertificate(der)
-	if err != nil {
-		a.t.Fatal(err)
-	}
-	return key, cert
-}
-
-// renew writes a certificate for loopback and its key, and returns its serial number.
-func (a *authority) renew() (certFile, keyFile, serial string) {
-	a.t.Helper()
-	key, cert := a.issue(&x509.Certificate{IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)}, DNSNames: []string{"localhost"}}, a.key)
-	der, err := x509.MarshalPKCS8PrivateKey(key)
-	if err != nil {
-		a.t.Fatal(err)
-	}
-	certFile, keyFile = filepath.Join(a.dir, "tls.crt"), filepath.Join(a.dir, "tls.key")
-	writeFile(a.t, certFile, string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: cert.Raw})))
-	writeFile(a.t, keyFile, string(pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: der})))
-	return certFile, keyFile, cert.SerialNumber.String()
-}
-
-// trust is a client's settings that believe the authority.
-func (a *authority) trust() *tls.Config {
-	pool := x509.NewCertPool()
-	pool.AddCert(a.cert)
-	return &tls.Config{RootCAs: pool, MinVersion: tls.VersionTLS12}
 }
 
 func TestTLS(t *testing.T) {
-	a := newAuthority(t)
-	cert, key, serial := a.renew()
-	r := serveTLS(t, Config{AuthTokenFile: tokenFile(t, goodToken), TLSCertFile: cert, TLSKeyFile: key}, a)
+	a := tlstest.New(t)
+	r := serveTLS(t, Config{AuthTokenFile: tokenFile(t, goodToken), TLSCertFile: a.CertFile, TLSKeyFile: a.KeyFile}, a)
 	r.as(goodToken)
 	r.create("mail")
 	streams := api.NewStreamTransport()
-	streams.TLSClientConfig = a.trust()
+	streams.TLSClientConfig = a.Trust()
 	defer streams.CloseIdleConnections()
 	work, err := kinesinv1connect.NewWorkerServiceClient(&http.Client{Transport: bearer{goodToken, streams}}, r.url, api.ClientOptions()...).Work(t.Context())
 	if err != nil {
@@ -262,25 +222,6 @@ func TestTLS(t *testing.T) {
 	}
 	_ = errors.Join(work.CloseRequest(), work.CloseResponse())
 
-	served := func() string {
-		conn, err := tls.Dial("tcp", r.Addr().String(), a.trust())
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer func() { _ = conn.Close() }()
-		return conn.ConnectionState().PeerCertificates[0].SerialNumber.String()
-	}
-	if served() != serial {
-		t.Error("another certificate is served")
-	}
-	_, _, serial = a.renew()
-	r.until("renewed", func() bool { return served() == serial })
-	writeFile(t, key, "half")
-	r.until("told", func() bool { served(); return strings.Contains(r.logs.String(), "cannot be used") })
-	if served() != serial {
-		t.Error("a broken key took the certificate out of force")
-	}
-
 	plain := &http.Client{Transport: api.NewCallTransport()}
 	defer plain.CloseIdleConnections()
 	response, err := plain.Get("http://" + r.Addr().String() + "/healthz")
@@ -291,10 +232,8 @@ func TestTLS(t *testing.T) {
 }
 
 func TestTokensThatCannotBeUsed(t *testing.T) {
-	a := newAuthority(t)
-	cert, key, _ := a.renew()
-	other := newAuthority(t)
-	_, otherKey, _ := other.renew()
+	a, other := tlstest.New(t), tlstest.New(t)
+	cert, key, otherKey := a.CertFile, a.KeyFile, other.KeyFile
 	for _, c := range []struct {
 		name   string
 		config Config

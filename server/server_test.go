@@ -23,6 +23,7 @@ import (
 	"github.com/kinesin-io/kinesin/api"
 	"github.com/kinesin-io/kinesin/api/kinesinv1"
 	"github.com/kinesin-io/kinesin/api/kinesinv1/kinesinv1connect"
+	"github.com/kinesin-io/kinesin/internal/tlstest"
 	"github.com/kinesin-io/kinesin/server/node"
 	"github.com/kinesin-io/kinesin/store"
 	"github.com/kinesin-io/kinesin/task"
@@ -64,10 +65,10 @@ func serve(t *testing.T, c Config) *running {
 	return serveOver(t, c, api.NewCallTransport())
 }
 
-func serveTLS(t *testing.T, c Config, a *authority) *running {
+func serveTLS(t *testing.T, c Config, a *tlstest.Authority) *running {
 	t.Helper()
 	transport := api.NewCallTransport()
-	transport.TLSClientConfig = a.trust()
+	transport.TLSClientConfig = a.Trust()
 	return serveOver(t, c, transport)
 }
 

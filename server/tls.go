@@ -14,19 +14,12 @@ import (
 // certFileBytesMax bounds a file with a certificate and those above it, and one with a key.
 const certFileBytesMax = 1 << 20
 
-// openTLS reads certificate and key, which may be replaced while the server runs; nil without.
+// openTLS is how the server speaks TLS; nil when it does not.
 func (s *Server) openTLS(ctx context.Context) (*tls.Config, error) {
 	if s.config.TLSCertFile == "" {
 		return nil, nil //nolint:nilnil // no TLS is asked for
 	}
-	pair, err := livefile.Open(livefile.Config[*tls.Certificate]{
-		Paths: []string{s.config.TLSCertFile, s.config.TLSKeyFile}, BytesMax: certFileBytesMax,
-		Clock: clock.Real(), Changed: s.reread(ctx, "certificate and key"),
-		Parse: func(contents [][]byte) (*tls.Certificate, error) {
-			c, err := tls.X509KeyPair(contents[0], contents[1])
-			return &c, err
-		},
-	})
+	pair, err := openPair(s.config.TLSCertFile, s.config.TLSKeyFile, clock.Real(), s.reread(ctx, "certificate and key"))
 	if err != nil {
 		return nil, err
 	}
@@ -34,6 +27,17 @@ func (s *Server) openTLS(ctx context.Context) (*tls.Config, error) {
 		MinVersion:     tls.VersionTLS12,
 		GetCertificate: func(*tls.ClientHelloInfo) (*tls.Certificate, error) { return pair.Get(), nil },
 	}, nil
+}
+
+// openPair reads a certificate and its key, and again when they change.
+func openPair(certFile, keyFile string, c clock.Clock, changed func(error)) (*livefile.Files[*tls.Certificate], error) {
+	return livefile.Open(livefile.Config[*tls.Certificate]{
+		Paths: []string{certFile, keyFile}, BytesMax: certFileBytesMax, Clock: c, Changed: changed,
+		Parse: func(contents [][]byte) (*tls.Certificate, error) {
+			pair, err := tls.X509KeyPair(contents[0], contents[1])
+			return &pair, err
+		},
+	})
 }
 
 // httpLog is where package net/http tells what it cannot return. Failed handshakes are anybody's who finds the port.

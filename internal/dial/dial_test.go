@@ -2,9 +2,10 @@ package dial
 
 import (
 	"context"
-	"encoding/pem"
+	"crypto/tls"
 	"errors"
 	"io"
+	"log"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -14,6 +15,7 @@ import (
 
 	"github.com/kinesin-io/kinesin/api"
 	"github.com/kinesin-io/kinesin/internal/clock"
+	"github.com/kinesin-io/kinesin/internal/tlstest"
 )
 
 var secret = strings.Repeat("secret", 6)
@@ -90,13 +92,18 @@ func TestTheTokenGoesToTheServerAndNowhereElse(t *testing.T) {
 }
 
 func TestTLSWithAnAuthorityOfItsOwn(t *testing.T) {
-	server := httptest.NewUnstartedServer(http.HandlerFunc(echo))
-	server.EnableHTTP2 = true
-	server.Config.ErrorLog = nil
+	a := tlstest.New(t)
+	pair, err := tls.LoadX509KeyPair(a.CertFile, a.KeyFile)
+	if err != nil {
+		t.Fatal(err)
+	}
+	server := httptest.NewUnstartedServer(nil)
+	server.Config = api.NewServer(http.HandlerFunc(echo))
+	server.Config.ErrorLog = log.New(io.Discard, "", 0)
+	server.TLS = &tls.Config{Certificates: []tls.Certificate{pair}, NextProtos: []string{"h2", "http/1.1"}, MinVersion: tls.VersionTLS12}
 	server.StartTLS()
 	defer server.Close()
-	ca := writeFile(t, "ca", string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: server.Certificate().Raw})))
-	c := clients(t, Config{Server: server.URL, CAFile: ca, TokenFile: writeFile(t, "token", secret)})
+	c := clients(t, Config{Server: server.URL, CAFile: a.File, TokenFile: writeFile(t, "token", secret)})
 	for _, h := range []*http.Client{c.Calls, c.Beats, c.Streams} {
 		if body, err := get(t, h, server.URL); err != nil || body != "Bearer "+secret {
 			t.Errorf("%q, %v", body, err)
