@@ -1,0 +1,140 @@
+package kube
+
+import (
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// inventory is what the watches show now.
+type inventory struct {
+	pods map[string]seenPod
+	sets map[uid]uid // the controllers of ReplicaSets, or they themselves where there is none
+
+	podsListed, setsListed bool
+}
+
+type seenPod struct {
+	id      uid
+	maker   uid
+	ready   bool
+	version uint64
+}
+
+// isOf says whether a pod belongs to the fleet of the owner, which may have made it itself or by a ReplicaSet.
+func (i *inventory) isOf(p *seenPod, c *Cluster) bool {
+	if p.maker == c.maker.UID {
+		return true
+	}
+	if c.byMaker {
+		return false
+	}
+	owner := c.owner
+	if now, known := i.sets[c.maker.UID]; known { // the Deployment may have been made anew around its sets
+		owner = now
+	}
+	made, known := i.sets[p.maker]
+	return known && made == owner
+}
+
+// shown are the pods of the fleet; true: ready. A pod of our name that is not ours is none.
+func (i *inventory) shown(c *Cluster) map[string]bool {
+	shown := make(map[string]bool, len(i.pods))
+	for name, p := range i.pods {
+		if i.isOf(&p, c) && (name != c.config.Pod || p.id == c.self) {
+			shown[name] = p.ready
+		}
+	}
+	return shown
+}
+
+func (i *inventory) putPod(p *pod) {
+	now := seenPod{id: p.UID, maker: controllerOf(&p.ObjectMeta).UID, ready: p.isReady(), version: parseVersion(p.ResourceVersion)}
+	if old, known := i.pods[p.Name]; known && old.id == now.id && now.version < old.version {
+		return // an answer from a server that is behind
+	}
+	i.pods[p.Name] = now
+}
+
+func (i *inventory) putSet(s *replicaSet) {
+	owner := controllerOf(&s.ObjectMeta).UID
+	if owner == "" {
+		owner = s.UID
+	}
+	i.sets[s.UID] = owner
+}
+
+func (i *inventory) take(o any) {
+	switch o := o.(type) {
+	case *pod:
+		i.putPod(o)
+	case *replicaSet:
+		i.putSet(o)
+	}
+}
+
+func (i *inventory) drop(o any) {
+	switch o := o.(type) {
+	case *pod:
+		if i.pods[o.Name].id == o.UID {
+			delete(i.pods, o.Name)
+		}
+	case *replicaSet:
+		delete(i.sets, o.UID)
+	}
+}
+
+// replace takes a list for all that there is of its kind.
+func (i *inventory) replace(resource string, all []any) {
+	if resource == resourcePods {
+		i.pods, i.podsListed = make(map[string]seenPod, len(all)), true
+	} else {
+		i.sets, i.setsListed = make(map[uid]uid, len(all)), true
+	}
+	for _, o := range all {
+		i.take(o)
+	}
+}
+
+// shelf is the store that a reflector fills: one kind of objects of the inventory.
+type shelf struct {
+	m    *Membership
+	feed *feed
+}
+
+// Add implements cache.ReflectorStore, as do the methods below.
+func (s shelf) Add(o any) error { return s.Update(o) }
+
+// Update takes an object as it is now.
+func (s shelf) Update(o any) error {
+	s.told(o)
+	s.m.learn(func(i *inventory) { i.take(o) })
+	return nil
+}
+
+// Delete takes an object away.
+func (s shelf) Delete(o any) error {
+	s.told(o)
+	s.m.learn(func(i *inventory) { i.drop(o) })
+	return nil
+}
+
+// Replace takes a whole list as one change.
+func (s shelf) Replace(all []any, version string) error {
+	s.feed.told(version)
+	s.m.learn(func(i *inventory) { i.replace(s.feed.resource, all) })
+	return nil
+}
+
+// Resync does nothing: nothing is lost here.
+func (s shelf) Resync() error { return nil }
+
+// Bookmark notes that there is nothing new.
+func (s shelf) Bookmark(version string) error {
+	s.feed.told(version)
+	return nil
+}
+
+func (s shelf) told(o any) {
+	if meta, ok := o.(metav1.Object); ok {
+		s.feed.told(meta.GetResourceVersion())
+	}
+}
