@@ -24,13 +24,22 @@ type site struct {
 	t *testing.T
 }
 
-func newSite(t *testing.T) site {
+func newSite(t *testing.T) site { t.Helper(); return newSiteWith(t) }
+
+// newSiteWith gives the server flags.
+func newSiteWith(t *testing.T, args ...string) site {
 	t.Helper()
 	if testing.Short() {
 		t.Skip("runs real processes")
 	}
 	t.Parallel()
-	return site{harness.StartServer(t, harness.ServerOptions{}), t}
+	return newSiteBeside(t, args...)
+}
+
+// newSiteBeside is for a test that has begun.
+func newSiteBeside(t *testing.T, args ...string) site {
+	t.Helper()
+	return site{harness.StartServer(t, harness.ServerOptions{Args: args}), t}
 }
 
 // run runs a client command.
@@ -252,7 +261,7 @@ func TestObservability(t *testing.T) {
 	id := s.run("schedule", "seen").Must(t)
 	s.run("wait", id, "--timeout", "20s").Must(t)
 	for path, want := range map[string]string{
-		"/healthz": "ok", "/readyz": "ready",
+		"/healthz": "ok", "/livez": "ok", "/readyz": "ready",
 		"/metrics": `kinesin_task_lateness_seconds_count{lambda="seen",priority="normal",stage="started"} 1`,
 	} {
 		if status, body := fetch(t, s.URL+path); status != http.StatusOK || !strings.Contains(body, want) {

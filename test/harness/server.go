@@ -5,6 +5,7 @@ import (
 	"net/http"
 	"path/filepath"
 	"slices"
+	"strings"
 	"syscall"
 	"testing"
 	"time"
@@ -21,6 +22,7 @@ type ServerOptions struct {
 	Dir     string
 	Args    []string // besides --data and --listen
 	Env     []string
+	Host    string   // what to listen on, loopback among it; empty: loopback alone
 	History *History // where kills are written down; may be nil
 }
 
@@ -58,7 +60,11 @@ func (s *Server) Start() {
 // Launch starts the server again, in its place.
 func (s *Server) Launch() {
 	s.tb.Helper()
-	args := slices.Concat([]string{"serve", "--data", s.Dir, "--listen", s.Addr}, s.options.Args)
+	listen := s.Addr
+	if host := s.options.Host; host != "" {
+		listen = host + listen[strings.LastIndexByte(listen, ':'):]
+	}
+	args := slices.Concat([]string{"serve", "--data", s.Dir, "--listen", listen}, s.options.Args)
 	s.Process = Start(s.tb, Command{Name: "server", Path: Kinesin(s.tb), Args: args, Env: s.options.Env})
 }
 
