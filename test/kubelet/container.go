@@ -13,6 +13,7 @@ import (
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
@@ -259,21 +260,44 @@ func resourceOf(c *corev1.Container, ref *corev1.ResourceFieldSelector) (string,
 }
 
 func (p *Pod) configMap(ctx context.Context, name string, opt *bool) (map[string]string, error) {
-	m, err := p.kubelet.client.CoreV1().ConfigMaps(p.object.Namespace).Get(ctx, name, metav1.GetOptions{})
-	if err != nil {
-		return nil, allowMissing(err, opt)
-	}
-	return m.Data, nil
+	return p.held("ConfigMap "+name, opt, func() (map[string]string, error) {
+		m, err := p.kubelet.client.CoreV1().ConfigMaps(p.object.Namespace).Get(ctx, name, metav1.GetOptions{})
+		if err != nil {
+			return nil, err
+		}
+		return m.Data, nil
+	})
 }
 
 func (p *Pod) secret(ctx context.Context, name string, opt *bool) (map[string]string, error) {
-	s, err := p.kubelet.client.CoreV1().Secrets(p.object.Namespace).Get(ctx, name, metav1.GetOptions{})
-	if err != nil {
-		return nil, allowMissing(err, opt)
+	return p.held("Secret "+name, opt, func() (map[string]string, error) {
+		s, err := p.kubelet.client.CoreV1().Secrets(p.object.Namespace).Get(ctx, name, metav1.GetOptions{})
+		if err != nil {
+			return nil, err
+		}
+		data := map[string]string{}
+		for key, value := range s.Data {
+			data[key] = string(value)
+		}
+		return data, nil
+	})
+}
+
+// held reads what an object holds. While the API server is away a container that starts again gets what it had.
+func (p *Pod) held(what string, opt *bool, read func() (map[string]string, error)) (map[string]string, error) {
+	data, err := read()
+	switch {
+	case err == nil:
+		p.known[what] = data
+		return data, nil
+	case apierrors.IsNotFound(err):
+		if optional(opt) {
+			return nil, nil
+		}
+		return nil, err
 	}
-	data := map[string]string{}
-	for key, value := range s.Data {
-		data[key] = string(value)
+	if data, found := p.known[what]; found {
+		return data, nil
 	}
-	return data, nil
+	return nil, err
 }

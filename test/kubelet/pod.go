@@ -36,10 +36,11 @@ type Pod struct {
 	object  *corev1.Pod // as it was first seen
 	dir     string
 	log     *loopback.Log
-	dirty   chan struct{} // the status has changed
-	deleted chan struct{} // closed once it is to end
-	lost    chan struct{} // closed once its node is said to be lost
-	ended   chan struct{} // closed once all of it is over
+	known   map[string]map[string]string // ConfigMaps and Secrets that were read; of run alone
+	dirty   chan struct{}                // the status has changed
+	deleted chan struct{}                // closed once it is to end
+	lost    chan struct{}                // closed once its node is said to be lost
+	ended   chan struct{}                // closed once all of it is over
 
 	mu         sync.Mutex // guards what follows
 	patience   time.Duration
@@ -64,7 +65,7 @@ type containerState struct {
 
 func (k *Kubelet) newPod(object *corev1.Pod) *Pod {
 	return &Pod{
-		Name: object.Name, IP: k.address(), kubelet: k, object: object, dir: filepath.Join(k.dir, string(object.UID)), dirty: make(chan struct{}, 1),
+		Name: object.Name, IP: k.address(), kubelet: k, object: object, dir: filepath.Join(k.dir, string(object.UID)), dirty: make(chan struct{}, 1), known: map[string]map[string]string{},
 		deleted: make(chan struct{}), lost: make(chan struct{}), ended: make(chan struct{}), startedPod: metav1.Now(),
 		status: containerState{phase: corev1.PodPending, waiting: &corev1.ContainerStateWaiting{Reason: "ContainerCreating"}},
 	}

@@ -8,7 +8,6 @@ import (
 	"path/filepath"
 
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 )
 
 // mounts fills the container's volumes and says in which folder each mount path is.
@@ -121,12 +120,4 @@ func renamed(data map[string]string, items []corev1.KeyToPath) map[string]string
 		}
 	}
 	return all
-}
-
-// allowMissing forgives that something optional is not there.
-func allowMissing(err error, opt *bool) error {
-	if apierrors.IsNotFound(err) && optional(opt) {
-		return nil
-	}
-	return err
 }

@@ -1,0 +1,176 @@
+package kube_test
+
+import (
+	"bufio"
+	"context"
+	"fmt"
+	"net/http"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/kinesin-io/kinesin/partition"
+	"github.com/kinesin-io/kinesin/sdk"
+	"github.com/kinesin-io/kinesin/test/checker"
+	"github.com/kinesin-io/kinesin/test/harness"
+	"github.com/kinesin-io/kinesin/test/kubelet"
+)
+
+// bounds: on a busy machine a result takes its time to be acknowledged, and a claim is some requests old when it starts.
+var bounds = checker.Options{Settle: time.Second, Ahead: time.Second, Lease: 11 * time.Second}
+
+// How late a task may be fired because its partition changed hands.
+const (
+	plannedMax   = 100 * time.Millisecond
+	unplannedMax = 10 * time.Second
+)
+
+// change is something that moved partitions.
+type change struct {
+	name     string
+	from, to time.Time
+	bar      time.Duration
+}
+
+// during writes down that partitions moved, from now until it is over.
+func (r *rig) during(name string, bar time.Duration, what func()) {
+	r.t.Helper()
+	began := time.Now()
+	what()
+	r.changes = append(r.changes, change{name, began, time.Now(), bar})
+	harness.Figure(r.t, name+"_took", time.Since(began))
+}
+
+// load is what all runs are under: some tasks a second for each partition, due a moment after they are asked for.
+func (r *rig) load() *harness.Load {
+	r.t.Helper()
+	return harness.StartLoad(r.t, r.Client, harness.LoadOptions{CallEvery: 50 * time.Millisecond, TasksPerCallMax: 5, DueAfter: time.Second, DueWithin: 2 * time.Second})
+}
+
+// finish waits until all tasks have ended, and judges the run.
+func (r *rig) finish(name string, acked []harness.Task) {
+	r.t.Helper()
+	infos := r.Settle(settleMax, acked)
+	r.history.Check(bounds)
+	s := checker.Summarize(r.history.Events())
+	harness.Figure(r.t, name+"_acked", s.Acked)
+	harness.Figure(r.t, name+"_repeated", s.Repeated-r.failed())
+	r.judgeLateness(name, infos)
+}
+
+// failed is how many executions failed, as they were told to; each is followed by another one.
+func (r *rig) failed() int {
+	return r.history.Count(func(e checker.Event) bool { return e.Kind == checker.Ended && e.Outcome == checker.Fail })
+}
+
+// judgeLateness looks at how long after they were due tasks were fired: in calm times, and while partitions moved.
+func (r *rig) judgeLateness(name string, infos []sdk.TaskInfo) {
+	r.t.Helper()
+	var calm []time.Duration
+	moved := make([][]time.Duration, len(r.changes))
+	for i := range infos {
+		// Those that failed were fired again since, and who was cancelled may never have been.
+		if infos[i].Attempt != 1 || infos[i].Enqueued.IsZero() {
+			continue
+		}
+		late := infos[i].Enqueued.Sub(infos[i].Due)
+		n := slices.IndexFunc(r.changes, func(c change) bool { return !infos[i].Enqueued.Before(c.from) && !infos[i].Due.After(c.to) })
+		if n < 0 {
+			calm = append(calm, late)
+		} else {
+			moved[n] = append(moved[n], late)
+		}
+	}
+	r.lateness(name+"_calm", calm)
+	for i, c := range r.changes {
+		if worst := r.lateness(name+"_"+c.name, moved[i]); worst > c.bar {
+			r.t.Errorf("%s: a task was fired %v after it was due, want at most %v", c.name, worst, c.bar)
+		}
+	}
+}
+
+func (r *rig) lateness(name string, all []time.Duration) time.Duration {
+	r.t.Helper()
+	if len(all) == 0 {
+		return 0
+	}
+	slices.Sort(all)
+	harness.Figure(r.t, name+"_fired", len(all))
+	for _, q := range []struct {
+		name string
+		of   float64
+	}{{"p50", .5}, {"p99", .99}, {"max", 1}} {
+		harness.Figure(r.t, name+"_late_"+q.name, all[min(len(all)-1, int(float64(len(all))*q.of))])
+	}
+	return all[len(all)-1]
+}
+
+// shares waits until the partitions are shared out among the pods that are not terminating.
+func (r *rig) shares(name string) {
+	r.t.Helper()
+	r.sharedAmong(name, r.pods())
+}
+
+// sharedAmong waits until each partition is owned by one of the pods, and none owns more than a fair share and a quarter.
+func (r *rig) sharedAmong(name string, pods []*kubelet.Pod) {
+	r.t.Helper()
+	var last []string
+	r.eventually(shareMax, func() bool {
+		sum, fair := 0, true
+		last = last[:0]
+		for _, p := range pods {
+			n, err := metric(r.t.Context(), p, "kinesin_partitions_owned")
+			if err != nil {
+				last = append(last, err.Error())
+				return false
+			}
+			sum += int(n)
+			fair = fair && int(n) <= partition.LoadMax(len(pods), partitions)
+			last = append(last, strconv.Itoa(int(n)))
+		}
+		return sum == partitions && fair
+	}, func() string { return fmt.Sprintf("%d partitions shared out, fairly: %v", partitions, last) })
+	harness.Figure(r.t, name+"_share", strings.Join(last, "/"))
+}
+
+// shareMax is how long after the last change it may take until everybody knows of it: what a silent row may take, and the look at it.
+const shareMax = unplannedMax + 2*time.Second
+
+// metric is a gauge or counter of a pod, the sum of its series.
+func metric(ctx context.Context, p *kubelet.Pod, name string) (float64, error) {
+	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
+	defer cancel()
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, p.URL()+"/metrics", http.NoBody)
+	if err != nil {
+		return 0, err
+	}
+	req.Header.Set("Authorization", "Bearer "+authToken)
+	req.Close = true
+	resp, err := http.DefaultClient.Do(req)
+	if err != nil {
+		return 0, err
+	}
+	defer func() { _ = resp.Body.Close() }()
+	if resp.StatusCode != http.StatusOK {
+		return 0, fmt.Errorf("metrics of %s: %s", p.Name, resp.Status)
+	}
+	sum, found := 0.0, false
+	lines := bufio.NewScanner(resp.Body)
+	for lines.Scan() {
+		line := lines.Text()
+		series, value, _ := strings.Cut(line, " ")
+		if base, _, _ := strings.Cut(series, "{"); base != name {
+			continue
+		}
+		n, err := strconv.ParseFloat(value[strings.LastIndexByte(value, ' ')+1:], 64)
+		if err != nil {
+			return 0, fmt.Errorf("%s: %w", line, err)
+		}
+		sum, found = sum+n, true
+	}
+	if err := lines.Err(); err != nil || !found {
+		return 0, fmt.Errorf("metrics of %s have no %s: %w", p.Name, name, err)
+	}
+	return sum, nil
+}

@@ -1,0 +1,244 @@
+package kube_test
+
+import (
+	"fmt"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
+	"sigs.k8s.io/yaml"
+
+	"github.com/kinesin-io/kinesin/internal/awslocal"
+	"github.com/kinesin-io/kinesin/internal/kubelocal"
+	"github.com/kinesin-io/kinesin/internal/loopback"
+	"github.com/kinesin-io/kinesin/sdk"
+	"github.com/kinesin-io/kinesin/test/harness"
+	"github.com/kinesin-io/kinesin/test/kubelet"
+)
+
+func TestMain(m *testing.M) {
+	code := harness.Main(m)
+	kubelocal.End()
+	os.Exit(code)
+}
+
+const (
+	release    = "kinesin"
+	deployment = release + "-scheduler"
+	lambda     = "work"
+	shards     = 8
+	priorities = 3
+	partitions = shards * priorities
+	authSecret = "kinesin-auth"
+	authToken  = "0123456789abcdef0123456789abcdef"
+
+	// rolloutMax bounds a change of the Deployment, on a busy machine.
+	rolloutMax = 90 * time.Second
+	settleMax  = 2 * time.Minute
+	pollEvery  = 20 * time.Millisecond
+)
+
+// plan says what a rig is made of.
+type plan struct {
+	replicas int
+	values   map[string]any // of the chart, besides those that every rig has
+	before   func(pod *corev1.Pod) []string
+}
+
+// rig is a fleet of scheduler pods over tables and queues of its own, a server outside of it that clients and workers talk
+// to, and a history.
+type rig struct {
+	*harness.Client
+
+	t       *testing.T
+	plane   *kubelocal.Plane
+	kube    *kubernetes.Clientset
+	ns      string
+	kubelet *kubelet.Kubelet
+	aws     harness.AWS
+	local   awslocal.Endpoints
+	history *harness.History
+	server  *harness.Server
+	values  map[string]any
+	changes []change
+}
+
+func newRig(t *testing.T, p plan) *rig {
+	t.Helper()
+	r := newCluster(t, p)
+	r.server = harness.StartServer(t, r.aws.Server(r.history, "--roles", "inbound,hsc"))
+	r.Client = harness.NewClient(t, r.server, r.history, sdk.LambdaInfo{
+		Name: lambda, Shards: shards, BackoffMin: 50 * time.Millisecond, BackoffMax: time.Second,
+	}, sdk.WithTries(1000))
+	r.install()
+	r.await(p.replicas)
+	for range 2 {
+		harness.StartWorker(t, harness.WorkerOptions{Server: r.server, Lambda: lambda, Slots: 20, Lease: 30 * time.Second, History: r.history})
+	}
+	return r
+}
+
+// newCluster is a rig of which nothing is installed yet, and that nobody calls.
+func newCluster(t *testing.T, p plan) *rig {
+	t.Helper()
+	plane := kubelocal.Start(t)
+	local := awslocal.Start(t)
+	r := &rig{t: t, plane: plane, kube: plane.Client(), local: local, history: harness.NewHistory(t), values: p.values}
+	r.aws = harness.AWS{Prefix: local.Prefix(t), Env: local.Env()}
+	r.aws.Setup(t)
+	r.ns = plane.Namespace(t)
+	r.secret()
+	k, err := kubelet.Start(t.Context(), kubelet.Options{Plane: plane, Namespace: r.ns, Program: harness.Kinesin(t), Env: r.aws.Env, Before: p.before})
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.kubelet = k
+	t.Cleanup(func() {
+		r.show()
+		k.Close()
+	})
+	if r.values == nil {
+		r.values = map[string]any{}
+	}
+	r.set("scheduler", "replicas", p.replicas)
+	return r
+}
+
+// show says what a failed test's pods said.
+func (r *rig) show() {
+	if !r.t.Failed() {
+		return
+	}
+	const tailBytes = 6 << 10
+	for _, p := range r.kubelet.Pods() {
+		log := p.Log()
+		r.t.Logf("pod %s (ready %v, restarted %d times) said:\n%s", p.Name, p.Ready(), p.Restarts(), log[max(0, len(log)-tailBytes):])
+	}
+	var lines []string
+	for _, x := range r.kubelet.Records() {
+		lines = append(lines, fmt.Sprintf("%s %s %s %d %d", x.At.Format("15:04:05.000"), x.Pod, x.Did, x.PID, x.Code))
+	}
+	r.t.Logf("pods:\n%s", strings.Join(lines, "\n"))
+}
+
+// secret has the tokens of which the pods' API needs one.
+func (r *rig) secret() {
+	r.t.Helper()
+	if _, err := r.kube.CoreV1().Secrets(r.ns).Create(r.t.Context(), &corev1.Secret{
+		ObjectMeta: metav1.ObjectMeta{Name: authSecret}, StringData: map[string]string{"token": authToken + "\n"},
+	}, metav1.CreateOptions{}); err != nil {
+		r.t.Fatal(err)
+	}
+}
+
+// set sets a value of a group of the chart's values.
+func (r *rig) set(group, name string, value any) {
+	m, found := r.values[group].(map[string]any)
+	if !found {
+		m = map[string]any{}
+		r.values[group] = m
+	}
+	m[name] = value
+}
+
+// tools is the folder with helm.
+var tools = sync.OnceValues(func() (string, error) { return loopback.Installed("helm") })
+
+// helm runs helm as an operator does.
+func (r *rig) helm(args ...string) harness.Result {
+	r.t.Helper()
+	dir, err := tools()
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	home := filepath.Join(r.t.TempDir(), "helm")
+	p := harness.Start(r.t, harness.Command{
+		Name: "helm " + strings.Join(args, " "), Path: filepath.Join(dir, "helm"), Quiet: true,
+		Args: append(args, "--namespace", r.ns, "--kubeconfig", r.plane.Kubeconfig()),
+		Env:  []string{"HELM_CACHE_HOME=" + home, "HELM_CONFIG_HOME=" + home, "HELM_DATA_HOME=" + home},
+	})
+	code := p.Wait(rolloutMax)
+	return harness.Result{Code: code, Stdout: p.Stdout(), Stderr: p.Stderr()}
+}
+
+// install installs the chart, or upgrades it to the values that are set.
+func (r *rig) install() {
+	r.t.Helper()
+	all := map[string]any{
+		"layout":     "split",
+		"image":      map[string]any{"repository": "local/kinesin", "tag": "test"},
+		"aws":        map[string]any{"prefix": r.aws.Prefix, "region": "us-east-1"},
+		"auth":       map[string]any{"secretName": authSecret},
+		"inbound":    map[string]any{"replicas": 0}, "hsc": map[string]any{"replicas": 0},
+	}
+	maps.Copy(all, r.values)
+	text, err := yaml.Marshal(all)
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	path := filepath.Join(r.t.TempDir(), "values.yaml")
+	if err := os.WriteFile(path, text, 0o600); err != nil {
+		r.t.Fatal(err)
+	}
+	chart, err := filepath.Abs("../../deploy/chart/kinesin")
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	r.helm("upgrade", "--install", release, chart, "--values", path).Must(r.t)
+}
+
+// scale says how many pods are wanted, as `kubectl scale` does.
+func (r *rig) scale(n int) {
+	r.t.Helper()
+	deployments := r.kube.AppsV1().Deployments(r.ns)
+	s, err := deployments.GetScale(r.t.Context(), deployment, metav1.GetOptions{})
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	s.Spec.Replicas = int32(n)
+	if _, err := deployments.UpdateScale(r.t.Context(), deployment, s, metav1.UpdateOptions{}); err != nil {
+		r.t.Fatal(err)
+	}
+}
+
+// await waits until so many pods of the newest ReplicaSet are ready, and no other is there.
+func (r *rig) await(n int) {
+	r.t.Helper()
+	var last appsv1.DeploymentStatus
+	r.eventually(rolloutMax, func() bool {
+		d, err := r.kube.AppsV1().Deployments(r.ns).Get(r.t.Context(), deployment, metav1.GetOptions{})
+		if err != nil {
+			return false
+		}
+		last = d.Status
+		want := int32(n)
+		return last.ObservedGeneration == d.Generation && last.Replicas == want && last.UpdatedReplicas == want && last.ReadyReplicas == want &&
+			len(r.kubelet.Pods()) == n
+	}, func() string { return fmt.Sprintf("%d pods ready: %+v", n, last) })
+}
+
+// eventually fails the test unless a condition holds in time.
+func (r *rig) eventually(atMost time.Duration, holds func() bool, what func() string) {
+	r.t.Helper()
+	for deadline := time.Now().Add(atMost); !holds(); time.Sleep(pollEvery) {
+		if time.Now().After(deadline) {
+			r.t.Fatalf("not within %v: %s", atMost, what())
+		}
+	}
+}
+
+// pods are those that are not terminating, by name.
+func (r *rig) pods() []*kubelet.Pod {
+	all := slices.DeleteFunc(r.kubelet.Pods(), (*kubelet.Pod).Terminating)
+	slices.SortFunc(all, func(a, b *kubelet.Pod) int { return strings.Compare(a.Name, b.Name) })
+	return all
+}

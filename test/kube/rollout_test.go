@@ -1,0 +1,118 @@
+package kube_test
+
+import (
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/kinesin-io/kinesin/test/kubelet"
+)
+
+// TestUpdated replaces all pods by those of a new ReplicaSet, and takes that back: one fleet all the while.
+func TestUpdated(t *testing.T) {
+	r := newRig(t, plan{replicas: 3})
+	l := r.load()
+	time.Sleep(calmFor)
+	before := r.names()
+	r.during("update", plannedMax, func() {
+		r.values["podAnnotations"] = map[string]any{"version": "new"}
+		r.install()
+		r.await(3)
+		r.shares("update")
+	})
+	if same := common(before, r.names()); len(same) > 0 {
+		t.Errorf("pods %v are there after the update still", same)
+	}
+	time.Sleep(calmFor)
+	r.during("rollback", plannedMax, func() {
+		r.helm("rollback", release).Must(t)
+		r.await(3)
+		r.shares("rollback")
+	})
+	r.graceful()
+	r.finish("updated", l.Stop())
+}
+
+// TestNeverReady updates to pods that never become ready. The pods before them go on as if there were none.
+func TestNeverReady(t *testing.T) {
+	r := newRig(t, plan{replicas: 3})
+	l := r.load()
+	time.Sleep(calmFor)
+	before := r.names()
+	r.during("stuck", plannedMax, func() {
+		r.values["podAnnotations"] = map[string]any{"version": "never ready"}
+		r.install()
+		// The new one stands still before it has anything done: it is there, and does not answer.
+		p := r.newcomer(before)
+		p.Signal(stop)
+		time.Sleep(stuckFor)
+		if p.Ready() || p.Restarts() > 0 {
+			t.Errorf("the pod that stands still is ready: %v, was restarted %d times", p.Ready(), p.Restarts())
+		}
+		if same := common(before, r.names()); len(same) != len(before) {
+			t.Errorf("of the pods %v only %v are left while the update is stuck", before, same)
+		}
+	})
+	r.during("stuck_rollback", plannedMax, func() {
+		r.helm("rollback", release).Must(t)
+		r.await(3)
+		r.shares("stuck_rollback")
+	})
+	if same := common(before, r.names()); len(same) != len(before) {
+		t.Errorf("of the pods %v only %v are left after the rollback", before, same)
+	}
+	// One that runs, and cannot work: it says why, and is not ready.
+	r.during("wrong", plannedMax, func() {
+		r.set("aws", "prefix", r.aws.Prefix+"-none")
+		r.set("aws", "region", "us-east-1")
+		r.install()
+		p := r.newcomer(before)
+		r.eventually(rolloutMax, func() bool { return p.Restarts() > 0 }, func() string { return "a pod without tables is restarted" })
+		delete(r.values, "aws")
+		r.helm("rollback", release).Must(t)
+		r.await(3)
+	})
+	r.finish("neverready", l.Stop())
+}
+
+// stuckFor is how long an update is stuck: longer than rows may be silent.
+const stuckFor = 10 * time.Second
+
+// names are those of the pods that are not terminating.
+func (r *rig) names() (all []string) {
+	for _, p := range r.pods() {
+		all = append(all, p.Name)
+	}
+	return all
+}
+
+// newcomer waits for the process of a pod that is none of those before.
+func (r *rig) newcomer(before []string) (found *kubelet.Pod) {
+	r.t.Helper()
+	r.eventually(rolloutMax, func() bool {
+		for _, p := range r.pods() {
+			if !slices.Contains(before, p.Name) && p.PID() > 0 {
+				found = p
+			}
+		}
+		return found != nil
+	}, func() string { return "a new pod" })
+	return found
+}
+
+// graceful wants all processes that were told to end to have done so by themselves, in time and well.
+func (r *rig) graceful() {
+	r.t.Helper()
+	told := map[int]time.Time{}
+	for _, x := range r.kubelet.Records() {
+		switch x.Did {
+		case kubelet.Terminated:
+			told[x.PID] = x.At
+		case kubelet.Ended:
+			if at, was := told[x.PID]; was && x.Code != 0 {
+				r.t.Errorf("pod %s was told to end and did so with status %d after %v", x.Pod, x.Code, x.At.Sub(at))
+			}
+		default:
+		}
+	}
+}
