@@ -1,0 +1,32 @@
+# The image of kinesin: one static program and the certificates of public authorities, nothing else, not run
+# by root. The program comes out the same for the same commit, Go and version:
+#   docker build --build-arg VERSION="$(git describe --tags --always)" --tag kinesin .
+# and the image too, if the build stage is pinned by its digest (GO_IMAGE) and times are the commit's:
+#   SOURCE_DATE_EPOCH=$(git log -1 --format=%ct) docker buildx build --output type=oci,rewrite-timestamp=true …
+
+ARG GO_IMAGE=golang:1.26.8-bookworm
+
+FROM --platform=$BUILDPLATFORM ${GO_IMAGE} AS build
+WORKDIR /src
+# Of all files only these decide what is downloaded; go.sum decides that it is what it was.
+COPY go.mod go.sum ./
+RUN go mod download
+COPY . .
+ARG TARGETOS
+ARG TARGETARCH
+ARG VERSION=unknown
+RUN CGO_ENABLED=0 GOOS=$TARGETOS GOARCH=$TARGETARCH GOFLAGS=-mod=readonly \
+    go build -trimpath -buildvcs=false -ldflags "-s -w -buildid= -X main.version=$VERSION" -o /kinesin ./cmd/kinesin
+
+FROM scratch
+LABEL org.opencontainers.image.title="kinesin" \
+      org.opencontainers.image.description="A durable scheduler of delayed tasks" \
+      org.opencontainers.image.source="https://github.com/kinesin-io/kinesin" \
+      org.opencontainers.image.licenses="Apache-2.0"
+COPY --from=build /etc/ssl/certs/ca-certificates.crt /etc/ssl/certs/ca-certificates.crt
+COPY --from=build /kinesin /kinesin
+# A number: Kubernetes refuses names under runAsNonRoot, and there is no /etc/passwd.
+USER 65532:65532
+EXPOSE 7070
+ENTRYPOINT ["/kinesin"]
+CMD ["--help"]
