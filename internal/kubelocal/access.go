@@ -89,13 +89,18 @@ func (p *Plane) Token(ctx context.Context, namespace, serviceAccount string) (st
 
 // WriteKubeconfig writes a kubeconfig for a bearer token to a file.
 func (p *Plane) WriteKubeconfig(path, namespace, token string) error {
+	return p.WriteKubeconfigTo(path, p.URL(), namespace, token)
+}
+
+// WriteKubeconfigTo is WriteKubeconfig with another URL for the API server: of a proxy, or of nobody.
+func (p *Plane) WriteKubeconfigTo(path, server, namespace, token string) error {
 	authority, err := os.ReadFile(p.path(certFile))
 	if err != nil {
 		return err
 	}
 	const name = "local"
 	return clientcmd.WriteToFile(clientcmdapi.Config{
-		Clusters:       map[string]*clientcmdapi.Cluster{name: {Server: p.URL(), CertificateAuthorityData: authority}},
+		Clusters:       map[string]*clientcmdapi.Cluster{name: {Server: server, CertificateAuthorityData: authority}},
 		AuthInfos:      map[string]*clientcmdapi.AuthInfo{name: {Token: token}},
 		Contexts:       map[string]*clientcmdapi.Context{name: {Cluster: name, AuthInfo: name, Namespace: namespace}},
 		CurrentContext: name,

@@ -42,10 +42,18 @@ func (r *rig) during(name string, bar time.Duration, what func()) {
 	harness.Figure(r.t, name+"_took", time.Since(began))
 }
 
-// load is what all runs are under: some tasks a second for each partition, due a moment after they are asked for.
+// What is due sooner than in 10 s goes straight to its queue. This is fired by the pods, and due by then when they look ahead.
+const (
+	dueAfter  = 11 * time.Second
+	dueWithin = 3 * time.Second
+)
+
+// load is what all runs are under: some tasks a second for each partition. It returns once they are due.
 func (r *rig) load() *harness.Load {
 	r.t.Helper()
-	return harness.StartLoad(r.t, r.Client, harness.LoadOptions{CallEvery: 50 * time.Millisecond, TasksPerCallMax: 5, DueAfter: time.Second, DueWithin: 2 * time.Second})
+	l := harness.StartLoad(r.t, r.Client, harness.LoadOptions{CallEvery: 50 * time.Millisecond, TasksPerCallMax: 5, DueAfter: dueAfter, DueWithin: dueWithin})
+	time.Sleep(dueAfter + dueWithin)
+	return l
 }
 
 // finish waits until all tasks have ended, and judges the run.

@@ -174,11 +174,11 @@ func (r *rig) helm(args ...string) harness.Result {
 func (r *rig) install() {
 	r.t.Helper()
 	all := map[string]any{
-		"layout":     "split",
-		"image":      map[string]any{"repository": "local/kinesin", "tag": "test"},
-		"aws":        map[string]any{"prefix": r.aws.Prefix, "region": "us-east-1"},
-		"auth":       map[string]any{"secretName": authSecret},
-		"inbound":    map[string]any{"replicas": 0}, "hsc": map[string]any{"replicas": 0},
+		"layout":  "split",
+		"image":   map[string]any{"repository": "local/kinesin", "tag": "test"},
+		"aws":     map[string]any{"prefix": r.aws.Prefix, "region": "us-east-1"},
+		"auth":    map[string]any{"secretName": authSecret},
+		"inbound": map[string]any{"replicas": 0}, "hsc": map[string]any{"replicas": 0},
 	}
 	maps.Copy(all, r.values)
 	text, err := yaml.Marshal(all)
