@@ -1,0 +1,148 @@
+package chart
+
+import (
+	"encoding/json"
+	"flag"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"go.yaml.in/yaml/v3"
+)
+
+var update = flag.Bool("update", false, "write the table of values in the chart's README.md anew")
+
+// value is one that the chart takes.
+type value struct {
+	path    []string
+	preset  string // as JSON
+	comment string
+}
+
+// presets are all values of values.yaml, each with the comment above it.
+func presets(t *testing.T) []value {
+	t.Helper()
+	text, err := os.ReadFile(filepath.Join(Dir, "values.yaml"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var doc yaml.Node
+	if err := yaml.Unmarshal(text, &doc); err != nil {
+		t.Fatal(err)
+	}
+	return below(t, nil, doc.Content[0])
+}
+
+func below(t *testing.T, path []string, n *yaml.Node) []value {
+	t.Helper()
+	var all []value
+	for i := 0; i < len(n.Content); i += 2 {
+		key, content := n.Content[i], n.Content[i+1]
+		own := append(slices.Clone(path), key.Value)
+		comment, documented := strings.CutPrefix(key.HeadComment, "# -- ")
+		if !documented && content.Kind == yaml.MappingNode && len(content.Content) > 0 {
+			all = append(all, below(t, own, content)...)
+			continue
+		}
+		if !documented {
+			t.Errorf("values.yaml: nothing says what %s means", strings.Join(own, "."))
+		}
+		var preset any
+		if err := content.Decode(&preset); err != nil {
+			t.Fatal(err)
+		}
+		text, err := json.Marshal(preset)
+		if err != nil {
+			t.Fatal(err)
+		}
+		all = append(all, value{own, string(text), comment})
+	}
+	return all
+}
+
+const (
+	tableBegin = "<!-- values: go test ./test/chart -run TestReadme -update -->\n"
+	tableEnd   = "<!-- values end -->"
+)
+
+// TestReadme holds the README's table to values.yaml.
+func TestReadme(t *testing.T) {
+	t.Parallel()
+	var table strings.Builder
+	table.WriteString(tableBegin + "\n| value | default | |\n|---|---|---|\n")
+	for _, v := range presets(t) {
+		fmt.Fprintf(&table, "| `%s` | `%s` | %s |\n", strings.Join(v.path, "."), v.preset, strings.ReplaceAll(v.comment, "|", `\|`))
+	}
+	table.WriteString("\n" + tableEnd)
+	path := filepath.Join(Dir, "README.md")
+	text, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	before, rest, begins := strings.Cut(string(text), tableBegin)
+	_, after, ends := strings.Cut(rest, tableEnd)
+	if !begins || !ends {
+		t.Fatalf("%s has no place for the table", path)
+	}
+	want := before + table.String() + after
+	if *update {
+		if err := os.WriteFile(path, []byte(want), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	} else if want != string(text) {
+		t.Errorf("%s has another table than values.yaml: go test ./test/chart -run TestReadme -update", path)
+	}
+}
+
+// schema is as much of a JSON schema as is needed to walk along properties.
+type schema struct {
+	Ref         string            `json:"$ref"`
+	Properties  map[string]schema `json:"properties"`
+	Definitions map[string]schema `json:"definitions"`
+	Additional  any               `json:"additionalProperties"`
+}
+
+// TestSchemaHasAll looks for values that the schema would refuse, and for what the schema takes and no value says.
+func TestSchemaHasAll(t *testing.T) {
+	t.Parallel()
+	text, err := os.ReadFile(filepath.Join(Dir, "values.schema.json"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var top schema
+	if err := json.Unmarshal(text, &top); err != nil {
+		t.Fatal(err)
+	}
+	documented := map[string]bool{"global": true}
+	for _, v := range presets(t) {
+		documented[strings.Join(v.path, ".")] = true
+	}
+	taken := leaves(top, top, "", documented)
+	for _, path := range taken {
+		if !documented[path] {
+			t.Errorf("the schema takes %s, which is not in values.yaml", path)
+		}
+		delete(documented, path)
+	}
+	for path := range documented {
+		t.Errorf("the schema does not take %s", path)
+	}
+}
+
+// leaves are the paths at which the schema ends, or a value is documented.
+func leaves(top, s schema, path string, documented map[string]bool) []string {
+	if name, is := strings.CutPrefix(s.Ref, "#/definitions/"); is {
+		s = top.Definitions[name]
+	}
+	if documented[path] || len(s.Properties) == 0 {
+		return []string{path}
+	}
+	var all []string
+	for name, p := range s.Properties {
+		all = append(all, leaves(top, p, strings.TrimPrefix(path+"."+name, "."), documented)...)
+	}
+	return all
+}
