@@ -27,14 +27,14 @@ import (
 // Kind is the kind of the control rows.
 const Kind = "lambda"
 
-// RefreshEvery is how soon a change made by another process is known here.
-const RefreshEvery = 2 * time.Second
+// RefreshEvery is how soon a change made by another process is known here: so soon that its partitions are fired within 2 s.
+const RefreshEvery = 1500 * time.Millisecond
 
 // What others may rely on where several processes share a store.
 const (
 	// FreshFor is for how long what was read is acted on. Whoever has acted on something older, because the store was slow or the
 	// process stood still, reads again before it says so: see Since.
-	FreshFor = 2 * RefreshEvery
+	FreshFor = 4 * time.Second
 	// SettledAfter is how long after a change nobody acts any more on what was before, and indexes show what was
 	// written until then.
 	SettledAfter = FreshFor + 2*time.Second
@@ -74,6 +74,7 @@ type Catalog struct {
 	known atomic.Pointer[snapshot]
 
 	reads atomic.Uint64 // numbers the reads of the store
+	tried atomic.Int64  // when Run last did, in monotonic time; 0: it does not run
 
 	finding sync.Mutex // held by the one Find that reads; guards findNext
 	// findNext is when the next one may read, in monotonic time.
@@ -108,14 +109,25 @@ func New(rows Rows, c clock.Clock, log *slog.Logger) *Catalog {
 
 // Run refreshes until ctx ends.
 func (c *Catalog) Run(ctx context.Context) error {
+	defer c.tried.Store(0)
 	for {
+		c.tried.Store(max(1, int64(clock.Mono(c.clock))))
 		if err := c.Refresh(ctx); err != nil && ctx.Err() == nil {
 			c.log.WarnContext(ctx, "lambdas not refreshed", slog.Any("error", err))
 		}
 		if clock.Sleep(ctx, c.clock, RefreshEvery) != nil {
-			return nil //nolint:nilerr // the end of ctx is the way to stop
+			return nil
 		}
 	}
+}
+
+// Stalled is how long ago Run last began to refresh; it does every RefreshEvery, if the store answers in time.
+func (c *Catalog) Stalled() time.Duration {
+	tried := time.Duration(c.tried.Load())
+	if tried == 0 {
+		return 0
+	}
+	return clock.Mono(c.clock) - tried
 }
 
 // Refresh reads all lambdas from the store. When it returns, everything that was stored before it was called is known.

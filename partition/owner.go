@@ -22,12 +22,22 @@ const seenMax = 4096
 // NewOwner returns the ownership that follows from a membership.
 func NewOwner(m Membership) *Owner { return &Owner{membership: m, seen: map[string]struct{}{}} }
 
-// Owned are those of all partitions that are this process's now, in the order given. An
-// empty list of members is not believed: the last one holds.
+// Self is the name of this process among the members.
+func (o *Owner) Self() string { return o.membership.Self() }
+
+// Owners are the members whose the partitions are now, in their order, and all members there are. An
+// empty list of members is not believed: the last one holds. Where there never was one, the owners are empty too.
+func (o *Owner) Owners(all []task.Partition) (owners, members []string) {
+	members = o.members()
+	return Assign(members, all), members
+}
+
+// Owned are those of all partitions that are this process's now, in the order given.
 func (o *Owner) Owned(all []task.Partition) []task.Partition {
 	self := o.membership.Self()
 	var owned []task.Partition
-	for i, owner := range Assign(o.members(), all) {
+	owners, _ := o.Owners(all)
+	for i, owner := range owners {
 		if owner == self {
 			owned = append(owned, all[i])
 		}
@@ -35,7 +45,7 @@ func (o *Owner) Owned(all []task.Partition) []task.Partition {
 	return owned
 }
 
-// Changed returns a channel that is closed when Owned may answer otherwise for the same
+// Changed returns a channel that is closed when Owners may answer otherwise for the same
 // partitions; see Membership.Changed.
 func (o *Owner) Changed() <-chan struct{} { return o.membership.Changed() }
 

@@ -64,10 +64,15 @@ type deliverer struct {
 	poke      chan struct{} // has an element when the inbox may have something
 	head      atomic.Int64  // due time of the oldest task that nobody has taken, 0 for none
 	stuck     atomic.Int64  // tasks that are acquired and not under way
+	others    atomic.Bool   // some of them by other processes
+	warm      atomic.Bool   // it was read ahead
+	progress  progress
+	forecast  forecast
 
 	mu       sync.Mutex // guards what stands here
 	inbox    []hint
 	overflow bool
+	demoted  bool // it is to be a guest from now on
 	reports  []report
 
 	waiting  *lookahead // waiting rows by due time
@@ -98,10 +103,7 @@ func (d *deliverer) tell(change func()) {
 	d.mu.Lock()
 	change()
 	d.mu.Unlock()
-	select {
-	case d.poke <- struct{}{}:
-	default:
-	}
+	wake(d.poke)
 }
 
 // hint hands a row to the deliverer's goroutine. What does not fit is found by a scan.
@@ -118,11 +120,22 @@ func (d *deliverer) hint(t task.Task, waiting bool) {
 // rescan has the partition read again at once: somebody else's rows may be anybody's now.
 func (d *deliverer) rescan() { d.tell(func() { d.overflow = true }) }
 
+// demote makes a guest of it: the partition is another's now. What it has in hand it still gets rid of.
+func (d *deliverer) demote() { d.tell(func() { d.demoted = true }) }
+
+func (d *deliverer) beGuest(now task.Instant) {
+	d.guest, d.foreign, d.recent = true, 0, nil
+	forget(now, d.waiting, d.wakeups)
+	extend(now, d.Window/2, d.waiting, d.wakeups)
+}
+
 // run fires what is due until ctx ends, and then finishes what is under way.
 func (d *deliverer) run(ctx context.Context) {
 	lasting, abandon := context.WithCancel(context.WithoutCancel(ctx))
 	defer abandon()
+	defer d.progress.end()
 	for ctx.Err() == nil {
+		d.progress.mark(d.Clock)
 		if d.guest {
 			extend(d.Clock.Now(), d.Window/2, d.waiting, d.wakeups)
 		}
@@ -158,10 +171,13 @@ func (d *deliverer) finish(ctx context.Context, abandon context.CancelFunc) {
 
 func (d *deliverer) takeInbox(ctx context.Context) {
 	d.mu.Lock()
-	hints, overflow, reports := d.inbox, d.overflow, d.reports
-	d.inbox, d.overflow, d.reports = nil, false, nil
+	hints, overflow, reports, demoted := d.inbox, d.overflow, d.reports, d.demoted
+	d.inbox, d.overflow, d.reports, d.demoted = nil, false, nil, false
 	d.mu.Unlock()
 	now := d.Clock.Now()
+	if demoted {
+		d.beGuest(now)
+	}
 	for i := range hints {
 		h := &hints[i]
 		if d.add(&h.task, h.waiting, now) && !h.waiting && !d.guest && len(d.recent) < hintRowsMax {
@@ -311,20 +327,23 @@ func (d *deliverer) scan(ctx context.Context) {
 		return
 	}
 	d.foreign = foreign
-	d.nextScan = now.Add(d.Window / 2)
+	d.nextScan = now.Add(d.nextLook(&d.warm))
 }
 
 // scanWaiting goes on, page by page, past rows that are acquired: however many there are, they take no room from those
 // that are to be fired.
 func (d *deliverer) scanWaiting(ctx context.Context, now, through task.Instant) (foreign int, err error) {
 	d.waiting.open(through)
-	limit := d.waiting.limit
+	to, limit, counts := d.forecast.span(now, through, d.waiting.limit)
 	var after store.WaitingKey
 	for added := 0; ; {
-		rows, err := d.Store.ScanWaiting(ctx, d.partition, after, through, limit)
+		rows, err := d.Store.ScanWaiting(ctx, d.partition, after, to, limit)
 		if err != nil {
 			d.waiting.open(0)
 			return 0, err
+		}
+		if counts {
+			d.forecast.count(d.Clock, now, rows, len(rows) == limit)
 		}
 		for i := range rows {
 			switch {
@@ -334,9 +353,10 @@ func (d *deliverer) scanWaiting(ctx context.Context, now, through task.Instant) 
 				foreign++
 			}
 		}
-		if len(rows) < limit {
+		if len(rows) < limit || rows[limit-1].Due > through {
 			return foreign, nil
 		}
+		to, limit, counts = through, d.waiting.limit, false
 		last := &rows[len(rows)-1]
 		if added >= limit {
 			d.waiting.lower(last.Due - 1) // more may be due with the last one
@@ -444,6 +464,7 @@ func (d *deliverer) note() {
 	}
 	d.head.Store(int64(head))
 	d.stuck.Store(int64(d.retries.entries.Len() + d.foreign))
+	d.others.Store(d.foreign > 0)
 }
 
 // idle waits for the next entry, the next scan, a hint or the end of a batch.

@@ -49,7 +49,11 @@ func inOutbound(t *testing.T, test func(o *outbound)) {
 	})
 }
 
-func (o *outbound) Owned(all []task.Partition) []task.Partition { return all }
+func (o *outbound) Self() string { return "all" }
+
+func (o *outbound) Owners(all []task.Partition) (owners, members []string) {
+	return everything{}.Owners(all)
+}
 
 func (o *outbound) Changed() <-chan struct{} {
 	o.mu.Lock()

@@ -80,6 +80,13 @@ func (l *lookahead) add(e entry) {
 	}
 }
 
+// cut removes all entries later than t.
+func (l *lookahead) cut(t task.Instant) {
+	for last, ok := l.entries.Max(); ok && last.at > t; last, ok = l.entries.Max() {
+		l.entries.DeleteMax()
+	}
+}
+
 // has reports whether the entry is in the set.
 func (l *lookahead) has(e entry) bool { return l.entries.Has(e) }
 

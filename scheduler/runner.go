@@ -26,10 +26,14 @@ type runner struct {
 	since     task.Instant  // the start of the scheduler: no heartbeat before it is missed
 	poke      chan struct{} // has an element when the inbox may have something
 	head      atomic.Int64  // due time of the oldest waiting task, 0 for none
+	warm      atomic.Bool   // it was read ahead
+	progress  progress
+	forecast  forecast
 
-	mu       sync.Mutex // guards inbox and overflow
+	mu       sync.Mutex // guards what stands here
 	inbox    []hint
 	overflow bool
+	demoted  bool // it is to be a guest from now on
 
 	waiting  *lookahead // waiting rows by due time
 	wakeups  *lookahead // task rows by wake-up
@@ -75,15 +79,31 @@ func (r *runner) hint(t task.Task, waiting bool) {
 		r.overflow = true
 	}
 	r.mu.Unlock()
-	select {
-	case r.poke <- struct{}{}:
-	default:
-	}
+	wake(r.poke)
+}
+
+// demote makes a guest of it: the partition is another's now.
+func (r *runner) demote() {
+	r.mu.Lock()
+	r.demoted = true
+	r.mu.Unlock()
+	wake(r.poke)
+}
+
+func (r *runner) beGuest() {
+	now := r.Clock.Now()
+	r.guest = true
+	r.watch.clear()
+	r.recent, r.pages = nil, wakeScan{}
+	forget(now, r.waiting, r.wakeups)
+	extend(now, r.Window/2, r.waiting, r.wakeups)
 }
 
 func (r *runner) run(ctx context.Context) {
 	defer r.watch.clear()
+	defer r.progress.end()
 	for ctx.Err() == nil {
+		r.progress.mark(r.Clock)
 		if !r.recovered {
 			if err := r.recover(ctx); err != nil {
 				r.pause(ctx, err)
@@ -151,10 +171,12 @@ func (r *runner) step(ctx context.Context) (busy bool, full fullness, err error)
 	r.takeHints()
 	r.scan(ctx)
 	r.noteHead()
+	r.progress.mark(r.Clock)
 	woken, full, err := r.fireWakeups(ctx)
 	if err != nil {
 		return false, full, err
 	}
+	r.progress.mark(r.Clock)
 	fired, more, err := r.fireWaiting(ctx)
 	if more.left {
 		full = more
@@ -176,9 +198,12 @@ func (r *runner) noteHead() {
 
 func (r *runner) takeHints() {
 	r.mu.Lock()
-	hints, overflow := r.inbox, r.overflow
-	r.inbox, r.overflow = nil, false
+	hints, overflow, demoted := r.inbox, r.overflow, r.demoted
+	r.inbox, r.overflow, r.demoted = nil, false, false
 	r.mu.Unlock()
+	if demoted {
+		r.beGuest()
+	}
 	for i := range hints {
 		if hints[i].waiting {
 			r.addWaiting(&hints[i].task)
@@ -260,7 +285,7 @@ func (r *runner) scan(ctx context.Context) {
 	}
 	r.scanRetry, r.scanFailures = 0, 0
 	if due {
-		r.nextScan = now.Add(r.Window / 2)
+		r.nextScan = now.Add(r.nextLook(&r.warm))
 	}
 }
 
@@ -289,19 +314,41 @@ func (r *runner) scanDue(now task.Instant) bool {
 
 func (r *runner) scanWaiting(ctx context.Context, through task.Instant) error {
 	before := r.waiting.reach(through)
-	rows, err := r.Store.ScanWaiting(ctx, r.partition, store.WaitingKey{}, through, r.waiting.limit)
+	rows, more, err := r.readWaiting(ctx, through)
 	if err != nil {
 		r.waiting.reach(before)
 		return err
 	}
 	r.waiting.open(through)
 	for i := range rows {
-		r.waiting.add(entry{at: rows[i].Due, id: rows[i].ID, task: &rows[i], sends: true})
+		if r.waiting.covers(rows[i].Due) {
+			r.waiting.add(entry{at: rows[i].Due, id: rows[i].ID, task: &rows[i], sends: true})
+		}
 	}
-	if len(rows) == r.waiting.limit {
+	if more {
 		r.waiting.lower(rows[len(rows)-1].Due - 1) // more may be due with the last one
 	}
 	return nil
+}
+
+// readWaiting reads the head of the partition up to an instant, and now and then further, to count. more says that there may
+// be more rows up to there.
+func (r *runner) readWaiting(ctx context.Context, through task.Instant) (rows []task.Task, more bool, err error) {
+	now := r.Clock.Now()
+	to, limit, counts := r.forecast.span(now, through, r.waiting.limit)
+	rows, err = r.Store.ScanWaiting(ctx, r.partition, store.WaitingKey{}, to, limit)
+	if err != nil || !counts {
+		return rows, len(rows) == limit, err
+	}
+	r.forecast.count(r.Clock, now, rows, len(rows) == limit)
+	if len(rows) < limit || rows[limit-1].Due > through {
+		return rows, false, nil
+	}
+	if limit == r.waiting.limit {
+		return rows, true, nil
+	}
+	rest, err := r.Store.ScanWaiting(ctx, r.partition, store.KeyOf(&rows[limit-1]), through, r.waiting.limit-limit)
+	return append(rows, rest...), len(rest) == r.waiting.limit-limit, err
 }
 
 // queueRoom is how many more messages the partition's queue takes.

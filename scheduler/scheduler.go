@@ -76,12 +76,6 @@ type Leases interface {
 	MarkLost(ctx context.Context, seen lease.Lease) error
 }
 
-// Ownership says which of all partitions are this process's.
-type Ownership interface {
-	Owned(all []task.Partition) []task.Partition
-	Changed() <-chan struct{}
-}
-
 // Partitions lists all there are.
 type Partitions interface {
 	Partitions() []task.Partition
@@ -95,6 +89,7 @@ type Config struct {
 	Dispatcher Dispatcher
 	Leases     Leases
 	Ownership  Ownership
+	Handover   Handover // nil: no other process takes over from this one
 	Partitions Partitions
 	Clock      clock.Clock
 	Log        *slog.Logger
@@ -119,6 +114,10 @@ type Hooks struct {
 	Lost func(worker string)
 	// Found: the row was claimed when its partition came to this process.
 	Found func(t *task.Task)
+	// Shared: the members or the partitions changed, and this is what follows. Called by Run, before anything is done.
+	Shared func(*Share)
+	// Warm: all partitions of the share have been read ahead. Called by Run.
+	Warm func(*Share)
 	// Failed: a partition could not be read or dispatched and is tried again.
 	Failed func(p task.Partition, err error)
 }
@@ -135,6 +134,9 @@ func (c Config) withDefaults() Config {
 	}
 	if c.WatchedRows == 0 {
 		c.WatchedRows = WatchedRowsDefault
+	}
+	if c.Handover == nil {
+		c.Handover = alone{}
 	}
 	return c
 }
@@ -154,11 +156,16 @@ type Scheduler struct {
 	deliverers atomic.Pointer[map[task.Partition]*deliverer]
 
 	guests guests
+
+	share    atomic.Pointer[Share] // replaced by Run
+	pokeWarm chan struct{}         // has an element when a partition has become warm
+	progress progress              // of Run
 }
 
 // New returns a scheduler that does nothing until Run.
 func New(c Config) *Scheduler {
-	s := &Scheduler{Config: c.withDefaults()}
+	s := &Scheduler{Config: c.withDefaults(), pokeWarm: make(chan struct{}, 1)}
+	s.share.Store(&Share{})
 	s.watched = newBudget(s.WatchedRows)
 	s.Store = guardedStore{s.Store, s}
 	s.Leases = guardedLeases{s.Leases, s}
@@ -172,36 +179,6 @@ func (s *Scheduler) clear() {
 	s.runners.Store(&map[task.Partition]*runner{})
 	s.deliverers.Store(&map[task.Partition]*deliverer{})
 	s.guests.clear()
-}
-
-// Run fires what is due until ctx ends, following changes of lambdas and ownership.
-func (s *Scheduler) Run(ctx context.Context) error {
-	since := s.Clock.Now()
-	var group sync.WaitGroup
-	defer group.Wait()
-	defer s.clear()
-	ctx, stop := context.WithCancel(ctx)
-	defer stop()
-	for {
-		lambdas, owners := s.Partitions.Changed(), s.Ownership.Changed()
-		managed, deliver := s.split(s.Ownership.Owned(s.Partitions.Partitions()))
-		rows := s.partitionRows(len(managed) + len(deliver))
-		s.follow(ctx, &group, since, managed, rows)
-		s.followDeliver(ctx, &group, deliver, rows)
-		s.dismiss()
-		for changed := false; !changed; {
-			select {
-			case <-lambdas:
-				changed = true
-			case <-owners:
-				changed = true
-			case <-s.guests.poke:
-				s.admit(ctx, &group, since)
-			case <-ctx.Done():
-				return nil
-			}
-		}
-	}
 }
 
 // split tells the partitions of deliver lambdas from the others.
@@ -219,9 +196,9 @@ func (s *Scheduler) split(owned []task.Partition) (managed, deliver []task.Parti
 	return managed, deliver
 }
 
-// followDeliver is follow for partitions of deliver lambdas. Those that stay look at their rows again, since the members
+// followDeliver is follow for partitions of deliver lambdas. Those that stay look at their rows again where the members
 // may have changed.
-func (s *Scheduler) followDeliver(ctx context.Context, group *sync.WaitGroup, owned []task.Partition, rows int) {
+func (s *Scheduler) followDeliver(ctx context.Context, group *sync.WaitGroup, owned []task.Partition, rows int, rescan bool) {
 	old := *s.deliverers.Load()
 	next := make(map[task.Partition]*deliverer, len(owned))
 	var fresh []*deliverer
@@ -230,14 +207,14 @@ func (s *Scheduler) followDeliver(ctx context.Context, group *sync.WaitGroup, ow
 		if d == nil {
 			d = newDeliverer(s, p, rows)
 			fresh = append(fresh, d)
-		} else {
+		} else if rescan {
 			d.rescan()
 		}
 		next[p] = d
 	}
 	s.deliverers.Store(&next)
 	for p, d := range old {
-		if next[p] == nil {
+		if next[p] == nil && !s.isGuest(p) {
 			d.stop()
 		}
 	}
@@ -263,7 +240,7 @@ func (s *Scheduler) follow(ctx context.Context, group *sync.WaitGroup, since tas
 	}
 	s.runners.Store(&next) // before the first scans, so that no hint falls in between
 	for p, r := range old {
-		if next[p] == nil {
+		if next[p] == nil && !s.isGuest(p) {
 			r.stop()
 		}
 	}
@@ -317,7 +294,7 @@ func (s *Scheduler) Awake(t *task.Task) {
 	}
 }
 
-// Fires reports whether a partition is fired here, as its owner.
+// Fires reports whether a partition is fired here, as its owner or as the one who still is until another one has taken over.
 func (s *Scheduler) Fires(p task.Partition) bool {
 	return (*s.runners.Load())[p] != nil || (*s.deliverers.Load())[p] != nil
 }

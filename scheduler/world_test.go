@@ -335,8 +335,12 @@ func (p *partitions) set(all ...task.Partition) {
 
 type everything struct{}
 
-func (everything) Owned(all []task.Partition) []task.Partition { return all }
-func (everything) Changed() <-chan struct{}                    { return nil }
+func (everything) Self() string             { return "all" }
+func (everything) Changed() <-chan struct{} { return nil }
+
+func (everything) Owners(all []task.Partition) (owners, members []string) {
+	return slices.Repeat([]string{"all"}, len(all)), []string{"all"}
+}
 
 // fired is one order.
 type fired struct {

@@ -7,16 +7,14 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/kinesin-io/kinesin/dispatcher"
-	"github.com/kinesin-io/kinesin/partition"
 	"github.com/kinesin-io/kinesin/scheduler"
 	"github.com/kinesin-io/kinesin/task"
 )
 
-// delivery is what the scheduler needs for lambdas in deliver mode. The process is known by its name as a member of those
-// that share the partitions, which the others know too.
-func (n *Node) delivery(c *Config, owner *partition.Owner, seal *task.Sealer) *scheduler.Delivery {
+// delivery is what the scheduler needs for lambdas in deliver mode.
+func (n *Node) delivery(c *Config, seal *task.Sealer) *scheduler.Delivery {
 	return &scheduler.Delivery{
-		Process: c.Membership.Self(), Presence: owner.Presence,
+		Process: n.members.process(), Presence: n.members.presence,
 		Is: func(p task.Partition) bool {
 			l := n.catalog.ByRef(p.Lambda)
 			return l != nil && l.Mode == task.Deliver

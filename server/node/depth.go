@@ -20,6 +20,8 @@ type depthCollector struct {
 	ready  *prometheus.Desc
 	worker *prometheus.Desc
 	watch  *prometheus.Desc
+	lag    *prometheus.Desc
+	soon   *prometheus.Desc
 	queues queueDepths
 }
 
@@ -39,12 +41,16 @@ func newDepthCollector(n *Node) *depthCollector {
 		worker: prometheus.NewDesc("kinesin_workers", "Worker processes with a stream here.", nil, nil),
 		watch: prometheus.NewDesc("kinesin_watched_rows",
 			"Tasks that this process looks at again while their wake-ups stay in the past: they run, mostly.", nil, nil),
+		lag: prometheus.NewDesc("kinesin_schedule_lag_seconds",
+			"How long ago the oldest task was due that this process should have dispatched and has not; 0 when it keeps up.", nil, nil),
+		soon: prometheus.NewDesc("kinesin_due_next_5m_tasks", "About how many tasks wait in this process's partitions that are due within five minutes or overdue, "+
+			"counted once a minute; not those with a key, nor retries. The sum over all processes is the fleet's.", nil, nil),
 	}
 }
 
 // Describe implements prometheus.Collector.
 func (c *depthCollector) Describe(out chan<- *prometheus.Desc) {
-	for _, d := range []*prometheus.Desc{c.depth, c.oldest, c.stuck, c.full, c.ready, c.worker, c.watch, c.queues.messages, c.queues.oldest} {
+	for _, d := range []*prometheus.Desc{c.depth, c.oldest, c.stuck, c.full, c.ready, c.worker, c.watch, c.lag, c.soon, c.queues.messages, c.queues.oldest} {
 		out <- d
 	}
 }
@@ -88,6 +94,8 @@ func (c *depthCollector) Collect(out chan<- prometheus.Metric) {
 	out <- prometheus.MustNewConstMetric(c.ready, prometheus.GaugeValue, boolean(ready))
 	if c.n.scheduler != nil {
 		out <- prometheus.MustNewConstMetric(c.watch, prometheus.GaugeValue, float64(c.n.scheduler.Watched()))
+		out <- prometheus.MustNewConstMetric(c.lag, prometheus.GaugeValue, c.n.scheduler.Lag().Seconds())
+		out <- prometheus.MustNewConstMetric(c.soon, prometheus.GaugeValue, float64(c.n.scheduler.DueSoon()))
 	}
 	if c.n.hsc != nil {
 		out <- prometheus.MustNewConstMetric(c.worker, prometheus.GaugeValue, float64(c.n.hsc.Workers()))

@@ -100,7 +100,7 @@ func (r *rig) owners(lambda string) (each []int, wrong int) {
 	}
 	count := map[task.Partition]int{}
 	for _, p := range r.nodes {
-		owned := p.node.scheduler.Ownership.Owned(l.Partitions())
+		owned := p.node.members.owner.Owned(l.Partitions())
 		each = append(each, len(owned))
 		for _, one := range owned {
 			count[one]++
@@ -172,7 +172,7 @@ func TestOthersTakeOverFromALostProcess(t *testing.T) {
 		}
 		owned := 0
 		for _, p := range r.nodes[1:] {
-			owned += len(p.node.scheduler.Ownership.Owned(l.Partitions()))
+			owned += len(p.node.members.owner.Owned(l.Partitions()))
 		}
 		if owned != len(l.Partitions()) {
 			t.Errorf("the two that are left fire %d of %d partitions", owned, len(l.Partitions()))

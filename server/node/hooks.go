@@ -31,7 +31,6 @@ func (n *Node) inboundHooks() inbound.Hooks {
 
 func (n *Node) fleetHooks() fleet.Hooks {
 	return fleet.Hooks{
-		Members:    func(count int) { n.metrics.members.Set(float64(count)) },
 		ClockAhead: func(_ string, by time.Duration) { n.metrics.clockAhead.Observe(by.Seconds()) },
 	}
 }
@@ -51,6 +50,17 @@ func (n *Node) schedulerHooks() scheduler.Hooks {
 		Lost:   func(string) { n.metrics.lost.Inc() },
 		Found:  n.foundClaimed,
 		Failed: func(task.Partition, error) { n.metrics.failures.Inc() },
+		Shared: func(s *scheduler.Share) {
+			n.metrics.ownership.shared(s)
+			if n.members.rows != nil {
+				n.metrics.ownership.members.Set(float64(len(s.Members)))
+			}
+		},
+		Warm: func(s *scheduler.Share) {
+			n.metrics.ownership.warm(s)
+			n.members.ready()
+			n.warm.Store(true)
+		},
 	}
 }
 

@@ -45,9 +45,6 @@ func probe(well string, wrong func() string) http.HandlerFunc {
 	}
 }
 
-// notLive says which loop of this process has stopped making progress, so that it is better started again; empty when all go on.
-func (*Node) notLive() string { return "" }
-
 func say(w http.ResponseWriter, status int, text string) {
 	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
 	w.WriteHeader(status)

@@ -54,7 +54,7 @@ type Metrics struct {
 	internal  prometheus.Counter
 	buffer    bufferMetrics
 
-	members    prometheus.Gauge
+	ownership  ownershipMetrics
 	clockAhead prometheus.Histogram
 
 	// Looking series up by their labels costs more than counting, so what is counted for every task is
@@ -166,17 +166,14 @@ func NewMetrics() *Metrics {
 			Name: "kinesin_store_fsync_seconds", Help: "Time until a group of writes was durable.",
 			Buckets: prometheus.ExponentialBuckets(20e-6, 2.5, 14),
 		}),
-		members: prometheus.NewGauge(prometheus.GaugeOpts{
-			Name: "kinesin_fleet_members", Help: "Processes that share the partitions, as this one knows; 0 where one has them all.",
-		}),
 		clockAhead: prometheus.NewHistogram(prometheus.HistogramOpts{
 			Name: "kinesin_fleet_clock_ahead_seconds", Buckets: []float64{.25, .5, 1, 2, 5, 10, 60},
 			Help: "How far the clock of another process was ahead, where it was by more than 100 ms.",
 		}),
 	}
-	r.MustRegister(m.members, m.clockAhead, m.lateness, m.accepted, m.refused, m.finished, m.wakeups, m.claims, m.lost, m.unsent, m.undelivered,
+	r.MustRegister(m.clockAhead, m.lateness, m.accepted, m.refused, m.finished, m.wakeups, m.claims, m.lost, m.unsent, m.undelivered,
 		m.failures, m.internal, m.storeTime, m.fsync)
-	m.buffer = newBufferMetrics(r)
+	m.buffer, m.ownership = newBufferMetrics(r), newOwnershipMetrics(r)
 	m.classes.Store(&map[class]*classSeries{})
 	for kind := range m.byEvent {
 		m.byEvent[kind] = m.wakeups.WithLabelValues(task.EventKind(kind).String())

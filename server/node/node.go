@@ -4,7 +4,6 @@
 package node
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"log/slog"
@@ -38,11 +37,19 @@ type Config struct {
 	Roles   []string // none: all
 	Metrics *Metrics // nil: new ones
 
-	// Membership is given where the processes that share the partitions are known beforehand. Without it they find each other
-	// by lease rows in the store, which then is one that several processes share.
+	// Membership is given where the processes that share the partitions are known beforehand, most often this one alone. Without it
+	// they find each other by lease rows in the store, which then is one that several processes share.
 	Membership partition.Membership
-	// Name is what this process is called, for people. It need not be unique: random characters are added.
+	// Shared says that with a given Membership several processes are over the store too: lease rows tell which of
+	// the members are there.
+	Shared bool
+	// Over makes the membership out of that by lease rows, which goes on beside it; nil: the rows alone are the membership.
+	Over func(rows *fleet.Membership) Membership
+	// Name is what this process is called, for people, and where Over is set the name of the member that it is. It need
+	// not be unique: random characters are added.
 	Name string // empty: "kinesin"
+	// Group is which processes over the store are one fleet, where Over tells fleets apart.
+	Group string
 
 	PayloadBytesMax int           // 0: the store's default
 	Horizon         time.Duration // 0: inbound's default
@@ -114,7 +121,7 @@ type Node struct {
 
 	leases     *lease.Book
 	catalog    *catalog.Catalog
-	fleet      *fleet.Membership    // nil unless partitions are shared by lease rows
+	members    *members             // nil without the scheduler's role
 	scheduler  *scheduler.Scheduler // nil without the role
 	dispatcher *dispatcher.Dispatcher
 	sweeper    *scheduler.Sweeper
@@ -122,6 +129,7 @@ type Node struct {
 	hsc        *hsc.Service     // nil without the role
 
 	running  atomic.Bool
+	warm     atomic.Bool // all that is fired here was read ahead, once
 	draining atomic.Bool
 }
 
@@ -134,7 +142,7 @@ func New(ctx context.Context, c Config) (*Node, error) {
 	if len(c.Roles) == 0 {
 		c.Roles = Roles()
 	}
-	c.shared = c.Membership == nil
+	c.shared = c.Membership == nil || c.Shared
 	n := &Node{log: c.Log, clock: c.Clock, metrics: c.Metrics}
 	n.store = store.New(c.Store, store.Config{
 		PayloadBytesMax: c.PayloadBytesMax, Clock: c.Clock, Logger: c.Log,
@@ -159,21 +167,14 @@ func (n *Node) compose(c Config, secret []byte) {
 	seal := task.NewSealer(secret)
 	n.leases = c.newBook(n.store)
 	if slices.Contains(c.Roles, RoleScheduler) {
-		if c.Membership == nil { // only who can serve partitions is a member
-			n.fleet = fleet.New(fleet.Config{
-				Rows: n.store, Self: fleet.NewName(cmp.Or(c.Name, nameDefault), c.Clock.Uint64()),
-				Clock: c.Clock, Log: c.Log, Hooks: n.fleetHooks(),
-			})
-			c.Membership = n.fleet
-		}
-		owner := partition.NewOwner(c.Membership)
+		n.members = n.newMembers(&c) // only who can serve partitions is one
 		n.dispatcher = dispatcher.New(dispatcher.Config{
 			Store: n.store, Queue: n.queue, Policies: policies{n.catalog}, Clock: c.Clock, Log: c.Log,
 			DepthMax: c.QueueDepthMax, Hooks: n.dispatcherHooks(),
 		})
 		n.scheduler = scheduler.New(scheduler.Config{
 			Store: n.store, Queue: n.queue, Dispatcher: n.dispatcher, Leases: n.leases,
-			Ownership: owner, Partitions: n.catalog, Delivery: n.delivery(&c, owner, seal),
+			Ownership: n.members.owner, Handover: n.members.handover(), Partitions: n.catalog, Delivery: n.delivery(&c, seal),
 			Clock: c.Clock, Log: c.Log, Hooks: n.schedulerHooks(),
 			Guests: c.shared, Window: c.Window, Lead: c.Lead,
 		})
@@ -214,53 +215,62 @@ func (n *Node) Lambdas() []task.Lambda {
 	return all
 }
 
-// Run runs the roles until ctx ends, then stops them in the direction the work flows: nothing new
-// is accepted, nothing new is fired, then workers are told to go elsewhere. The store and the queue stay open.
+// Run runs the roles until ctx ends, then stops them in the direction the work flows: nothing new is accepted, others
+// take over what is fired here, workers are told to go elsewhere, and nothing is fired any more. The store and the queue stay open.
 func (n *Node) Run(ctx context.Context) error {
 	defer n.draining.Store(true)
 	roles, stopRoles := context.WithCancel(context.WithoutCancel(ctx))
 	defer stopRoles()
 	group, groupCtx := errgroup.WithContext(roles)
-	firing, stopFiring := context.WithCancel(groupCtx)
-	defer stopFiring()
-
-	fired := make(chan struct{})
-	group.Go(func() error {
-		defer close(fired)
-		return n.fire(firing)
-	})
-	consuming, stopConsuming := context.WithCancel(groupCtx)
-	defer stopConsuming()
-	consumed := make(chan struct{})
-	group.Go(func() error {
-		defer close(consumed)
-		return n.consume(consuming)
-	})
+	consuming := startPart(groupCtx, group, n.consume)
+	serving := startPart(groupCtx, group, n.serve)
+	firing := startPart(groupCtx, group, n.fire)
 	group.Go(func() error { return n.catalog.Run(groupCtx) })
-	if n.hsc != nil {
-		group.Go(func() error { return n.hsc.Run(groupCtx) })
-	}
-	if n.fleet != nil {
-		group.Go(func() error { return n.fleet.Run(groupCtx) }) // leaves when nothing is fired here any more
-	}
+	n.members.run(groupCtx, group.Go) // leaves when nothing is fired here any more
 	group.Go(func() error {
 		select {
 		case <-ctx.Done():
 		case <-groupCtx.Done():
 		}
 		n.draining.Store(true)
+		n.members.leaving()
 		if n.inbound != nil {
 			n.inbound.Drain()
 		}
-		stopConsuming()
-		<-consumed
-		stopFiring()
-		<-fired
+		consuming.end()
+		if n.farewell(groupCtx) {
+			serving.end() // so that nothing is told here any more that the others have not read
+			_ = clock.Sleep(groupCtx, n.clock, scheduler.Linger)
+		}
+		firing.end()
 		stopRoles()
 		return nil
 	})
 	n.running.Store(true)
 	return group.Wait()
+}
+
+// part is something that runs until it is told to end.
+type part struct {
+	stop  context.CancelFunc
+	ended <-chan struct{}
+}
+
+// startPart runs a part.
+func startPart(ctx context.Context, group *errgroup.Group, run func(ctx context.Context) error) part {
+	ctx, stop := context.WithCancel(ctx)
+	ended := make(chan struct{})
+	group.Go(func() error {
+		defer stop()
+		defer close(ended)
+		return run(ctx)
+	})
+	return part{stop, ended}
+}
+
+func (p part) end() {
+	p.stop()
+	<-p.ended
 }
 
 // Close closes the buffer, the queue and the store. Run must have returned.
@@ -281,7 +291,17 @@ func (n *Node) fire(ctx context.Context) error {
 	group, ctx := errgroup.WithContext(ctx)
 	group.Go(func() error { return n.scheduler.Run(ctx) })
 	group.Go(func() error { return n.sweeper.Run(ctx) })
+	group.Go(func() error { return n.watchOwners(ctx) })
 	return group.Wait()
+}
+
+// serve serves workers.
+func (n *Node) serve(ctx context.Context) error {
+	if n.hsc == nil {
+		<-ctx.Done()
+		return nil
+	}
+	return n.hsc.Run(ctx)
 }
 
 // notReady says why new work should go elsewhere; empty when it is welcome.
@@ -291,6 +311,8 @@ func (n *Node) notReady() string {
 		return "not ready: stopping"
 	case !n.running.Load():
 		return "not ready: starting"
+	case n.scheduler != nil && !n.warm.Load():
+		return "not ready: reading ahead what is to be fired here"
 	case n.store.Full():
 		return "not ready: the store is full; it still drains what it has"
 	}

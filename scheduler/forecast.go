@@ -1,0 +1,79 @@
+package scheduler
+
+import (
+	"math/bits"
+	"sync/atomic"
+	"time"
+
+	"github.com/kinesin-io/kinesin/internal/clock"
+	"github.com/kinesin-io/kinesin/task"
+)
+
+const (
+	// ForecastSpan is how far ahead it is counted what is due.
+	ForecastSpan = 5 * time.Minute
+	// forecastEvery is how often a partition is counted: with a scan that is made anyway, so that an idle one costs nothing more.
+	forecastEvery = time.Minute
+	// forecastRowsMax bounds the rows that are read for it; beyond them it is extrapolated.
+	forecastRowsMax = 512
+)
+
+// forecast is how many waiting rows of a partition are due within ForecastSpan. It belongs to the loop of the
+// partition, but for the number.
+type forecast struct {
+	tasks atomic.Int64
+	next  task.Instant
+}
+
+// span is how far a scan goes, and with what limit, that would go through an instant otherwise. counts says that its first page
+// is to be counted.
+func (f *forecast) span(now, through task.Instant, limit int) (to task.Instant, rows int, counts bool) {
+	if now < f.next && f.next <= now.Add(2*forecastEvery) { // the clock may be set back
+		return through, limit, false
+	}
+	return max(through, now.Add(ForecastSpan)), min(limit, forecastRowsMax), true
+}
+
+// count takes in the first page of a scan that span made longer; full says that there may be more rows.
+func (f *forecast) count(c clock.Clock, now task.Instant, rows []task.Task, full bool) {
+	spread, _ := bits.Mul64(c.Uint64(), uint64(forecastEvery/2))
+	f.next = now.Add(forecastEvery - forecastEvery/4 + time.Duration(spread))
+	f.tasks.Store(int64(estimate(now, rows, full)))
+}
+
+// estimate extrapolates from rows in order of their due times, of which there are more behind if they are full. What is overdue counts
+// as it is.
+func estimate(now task.Instant, rows []task.Task, full bool) int {
+	if !full {
+		return len(rows)
+	}
+	ahead := 0
+	for i := range rows {
+		if rows[i].Due > now {
+			ahead++
+		}
+	}
+	seen := max(rows[len(rows)-1].Due.Sub(now), time.Millisecond)
+	return len(rows) - ahead + int(float64(ahead)*max(1, float64(ForecastSpan)/float64(seen)))
+}
+
+// DueSoon is about how many tasks wait in the partitions that are fired here and are due within ForecastSpan, or overdue. Each
+// partition is counted once a minute. Not counted are tasks that have a row besides: those with a key, and retries.
+func (s *Scheduler) DueSoon() (tasks int64) {
+	for _, r := range *s.runners.Load() {
+		tasks += r.forecast.tasks.Load()
+	}
+	for _, d := range *s.deliverers.Load() {
+		tasks += d.forecast.tasks.Load()
+	}
+	return tasks
+}
+
+// Lag is how long ago the oldest task was due that waits here to be dispatched; 0 when none is late.
+func (s *Scheduler) Lag() (lag time.Duration) {
+	now := s.Clock.Now()
+	for _, due := range s.Overdue() {
+		lag = max(lag, now.Sub(due))
+	}
+	return lag
+}

@@ -1,0 +1,113 @@
+package node
+
+import (
+	"context"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/kinesin-io/kinesin/internal/clock"
+	"github.com/kinesin-io/kinesin/scheduler"
+)
+
+const (
+	// unownedAfter is how long a partition may be without an owner that is there and warm until the alarm says so.
+	unownedAfter = 10 * time.Second
+	// straysEvery is how often it is looked, at least, which members fire what is theirs.
+	straysEvery = 2 * time.Second
+)
+
+// ownershipMetrics are the series about which partitions are fired here.
+type ownershipMetrics struct {
+	members prometheus.Gauge
+	owned   prometheus.Gauge
+	unowned prometheus.Gauge
+	moved   *prometheus.CounterVec // direction
+	warmed  prometheus.Histogram
+}
+
+func newOwnershipMetrics(r prometheus.Registerer) ownershipMetrics {
+	m := ownershipMetrics{
+		members: prometheus.NewGauge(prometheus.GaugeOpts{
+			Name: "kinesin_fleet_members", Help: "Processes that share the partitions, as this one knows; 0 where one has them all.",
+		}),
+		owned: prometheus.NewGauge(prometheus.GaugeOpts{Name: "kinesin_partitions_owned", Help: "Partitions that are this process's."}),
+		unowned: prometheus.NewGauge(prometheus.GaugeOpts{
+			Name: "kinesin_partitions_unowned", Help: "Partitions whose owner, as this process sees it, has not shown for more than 10 s that it has read them ahead " +
+				"and fires them.",
+		}),
+		moved: counters("kinesin_partitions_moved_total", "Partitions that became this process's (gained) or another's (lost).", "direction"),
+		warmed: prometheus.NewHistogram(prometheus.HistogramOpts{
+			Name: "kinesin_partitions_warm_seconds", Buckets: latenessBuckets,
+			Help: "How long it took from a change of the members or the lambdas becoming known here until all that is this process's was read ahead.",
+		}),
+	}
+	m.moved.WithLabelValues("gained")
+	m.moved.WithLabelValues("lost")
+	r.MustRegister(m.members, m.owned, m.unowned, m.moved, m.warmed)
+	return m
+}
+
+func (m *ownershipMetrics) shared(s *scheduler.Share) {
+	m.owned.Set(float64(s.Owned))
+	m.moved.WithLabelValues("gained").Add(float64(s.Gained))
+	m.moved.WithLabelValues("lost").Add(float64(s.Lost))
+}
+
+func (m *ownershipMetrics) warm(s *scheduler.Share) { m.warmed.Observe(s.Warm.Seconds()) }
+
+// watchOwners keeps the alarm for partitions without an owner, until ctx ends.
+func (n *Node) watchOwners(ctx context.Context) error {
+	s := strays{since: map[string]time.Duration{}}
+	for {
+		share, now := n.scheduler.Share(), clock.Mono(n.clock)
+		n.metrics.ownership.unowned.Set(float64(s.unowned(&share, n.members.follows(&share), now)))
+		if clock.Sleep(ctx, n.clock, straysEvery) != nil {
+			return nil //nolint:nilerr // the end of ctx is the way to stop
+		}
+	}
+}
+
+// follows says of each member whether it fires what is its own in a share, as far as is known.
+func (m *members) follows(share *scheduler.Share) func(member string) bool {
+	if m.rows == nil {
+		return func(string) bool { return true }
+	}
+	silent := map[string]bool{} // of versions that do not say
+	for _, p := range m.rows.Peers() {
+		if p.Alive && p.Host == "" {
+			silent[p.Process] = true
+		}
+	}
+	return func(member string) bool {
+		if member == m.Self() {
+			return share.Warm > 0
+		}
+		return silent[member] || m.rows.Follows(member, share.Members)
+	}
+}
+
+// strays are the members that do not fire what is theirs.
+type strays struct {
+	since map[string]time.Duration
+}
+
+// unowned counts the partitions of members that have been astray for too long, this process among them.
+func (s *strays) unowned(share *scheduler.Share, follows func(member string) bool, now time.Duration) (partitions int) {
+	next := make(map[string]time.Duration, len(s.since))
+	for _, member := range share.Members {
+		if share.Load[member] == 0 || follows(member) {
+			continue
+		}
+		since, was := s.since[member]
+		if !was {
+			since = now
+		}
+		next[member] = since
+		if now-since >= unownedAfter {
+			partitions += share.Load[member]
+		}
+	}
+	s.since = next
+	return partitions
+}
