@@ -3,15 +3,25 @@ package sdk_test
 import (
 	"bytes"
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
+	"io"
+	"log"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
 	"time"
 
+	"connectrpc.com/connect"
+
 	"github.com/kinesin-io/kinesin/api"
 	"github.com/kinesin-io/kinesin/api/kinesinv1"
+	"github.com/kinesin-io/kinesin/internal/tlstest"
 	"github.com/kinesin-io/kinesin/sdk"
 )
 
@@ -387,4 +397,81 @@ func TestBytesStayBytes(t *testing.T) {
 	if err != nil || string(item.Payload) != "as it is" {
 		t.Errorf("got %q, %v", item.Payload, err)
 	}
+}
+
+// A server behind TLS and tokens, as docs/sdk.md shows it.
+func TestTokensAndTLS(t *testing.T) {
+	t.Parallel()
+	a, token := tlstest.New(t), strings.Repeat("token", 8)
+	tokenFile, caFile := filepath.Join(t.TempDir(), "token"), a.File
+	if err := os.WriteFile(tokenFile, []byte(token), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	server := guarded(t, a, token)
+	client, err := sdk.NewClient(server,
+		sdk.WithTokenFile(tokenFile), // its first line; read again when it changes
+		sdk.WithCAFile(caFile),       // only if this machine does not trust who signed the server's certificate
+	)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(client.Close)
+	if _, err := sendReminder.Schedule(t.Context(), client, reminder{User: 42}); err != nil {
+		t.Error(err)
+	}
+	for name, c := range map[string]struct {
+		options []sdk.ClientOption
+		want    error
+	}{
+		"no token": {[]sdk.ClientOption{sdk.WithCAFile(caFile)}, sdk.ErrUnauthenticated},
+		"no trust": {[]sdk.ClientOption{sdk.WithTokenFile(tokenFile)}, sdk.ErrInvalid},
+	} {
+		client, err := sdk.NewClient(server, c.options...)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(client.Close)
+		if _, err := sendReminder.Schedule(t.Context(), client, reminder{User: 42}); !errors.Is(err, c.want) {
+			t.Errorf("%s: %v, want %v", name, err, c.want)
+		}
+		w := sdk.NewWorker(client)
+		w.Register(sendReminder.Name(), func(context.Context, *sdk.Task[[]byte]) error { return nil })
+		if err := w.Run(t.Context()); !errors.Is(err, c.want) {
+			t.Errorf("a worker with %s: %v, want %v", name, err, c.want)
+		}
+	}
+	for name, options := range map[string][]sdk.ClientOption{
+		"no such file":        {sdk.WithTokenFile("/nowhere")},
+		"none in PEM":         {sdk.WithCAFile(tokenFile)},
+		"client of one's own": {sdk.WithCAFile(caFile), sdk.WithHTTPClient(http.DefaultClient)},
+	} {
+		if _, err := sdk.NewClient(server, options...); !errors.Is(err, sdk.ErrInvalid) || !strings.Contains(err.Error(), name) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
+// guarded is a server that takes one token, over TLS, and accepts every task.
+func guarded(t *testing.T, a *tlstest.Authority, token string) (url string) {
+	t.Helper()
+	s := &server{lambdas: map[string]*kinesinv1.Lambda{}}
+	s.schedule = func(r *kinesinv1.ScheduleRequest) (*kinesinv1.ScheduleResponse, error) { return accept(r), nil }
+	refuse := connect.NewErrorWriter()
+	h := httptest.NewUnstartedServer(nil)
+	h.Config = api.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.Header.Get("Authorization") != "Bearer "+token {
+			_ = refuse.Write(w, r, api.ToWire(api.ErrUnauthenticated))
+			return
+		}
+		s.handler().ServeHTTP(w, r)
+	}))
+	h.Config.ErrorLog = log.New(io.Discard, "", 0)
+	pair, err := tls.LoadX509KeyPair(a.CertFile, a.KeyFile)
+	if err != nil {
+		t.Fatal(err)
+	}
+	h.TLS = &tls.Config{Certificates: []tls.Certificate{pair}, MinVersion: tls.VersionTLS12}
+	h.StartTLS()
+	t.Cleanup(h.Close)
+	return h.URL
 }

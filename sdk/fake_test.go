@@ -43,17 +43,21 @@ type server struct {
 func newServer(t *testing.T) *server {
 	t.Helper()
 	s := &server{lambdas: map[string]*kinesinv1.Lambda{}}
+	h := httptest.NewUnstartedServer(nil)
+	h.Config = api.NewServer(s.handler())
+	h.Start()
+	t.Cleanup(h.Close)
+	s.url = h.URL
+	return s
+}
+
+func (s *server) handler() http.Handler {
 	mux := http.NewServeMux()
 	options := api.HandlerOptions(api.Hooks{})
 	mux.Handle(kinesinv1connect.NewTaskServiceHandler(s, options...))
 	mux.Handle(kinesinv1connect.NewLambdaServiceHandler(s, options...))
 	mux.Handle(kinesinv1connect.NewWorkerServiceHandler(s, options...))
-	h := httptest.NewUnstartedServer(nil)
-	h.Config = api.NewServer(mux)
-	h.Start()
-	t.Cleanup(h.Close)
-	s.url = h.URL
-	return s
+	return mux
 }
 
 func (s *server) client(t *testing.T, opts ...sdk.ClientOption) *sdk.Client {

@@ -22,8 +22,8 @@ const (
 	exitDone   = 0
 	exitFailed = 1 // the command was understood and did not succeed
 	exitUsage  = 2 // the command line, the environment or the configuration file is wrong
-	// exitSetup is a failure that lasts until somebody changes something on AWS or on this machine: tables, queues,
-	// credentials, permissions, region, clock.
+	// exitSetup is a failure that lasts until somebody changes something on AWS, in Kubernetes or on this machine: tables, queues,
+	// credentials, permissions, region, the pod's identity, clock.
 	exitSetup = 3
 )
 
@@ -113,7 +113,7 @@ Settings come from flags, from the environment (--log-level is KINESIN_LOG_LEVEL
 named by --config or KINESIN_CONFIG (log-level: debug); the first that has one wins.
 
 Results go to stdout, everything else to stderr. Exit codes: 0 done, 1 failed, 2 bad usage,
-3 not as it has to be on AWS, or this machine's clock.`
+3 not as it has to be on AWS or in Kubernetes, or this machine's clock.`
 
 // group makes a command without an action of its own complain when no
 // subcommand, or an unknown one, is named.
