@@ -112,7 +112,7 @@ var table = []row{
 	{
 		name: "server", tests: []string{"sdk", "controller"},
 		may: slices.Concat(wire, drivers, []string{
-			"task", "store", "store/dynamo", "queue", "queue/sqs", "inbound/buffer", "inbound/buffer/sqsbuffer", "catalog", "partition", "server/node", "internal/*",
+			"task", "store", "store/dynamo", "queue", "queue/sqs", "inbound/buffer", "inbound/buffer/sqsbuffer", "catalog", "partition", "partition/fleet", "partition/kube", "server/node", "internal/*",
 		}),
 	},
 	{name: "cmd/kinesin", may: []string{"cmd/kinesin/cli"}, never: testOnly},

@@ -11,6 +11,7 @@ import (
 	"github.com/kinesin-io/kinesin/inbound/buffer/sqsbuffer"
 	"github.com/kinesin-io/kinesin/internal/awsclient"
 	"github.com/kinesin-io/kinesin/internal/clock"
+	"github.com/kinesin-io/kinesin/partition/kube"
 	"github.com/kinesin-io/kinesin/queue/sqs"
 	"github.com/kinesin-io/kinesin/server/node"
 	"github.com/kinesin-io/kinesin/store/dynamo"
@@ -24,8 +25,10 @@ const checkMax = 20 * time.Second
 var ErrSetup = errors.New("AWS is not set up for this")
 
 // Lasting reports whether a start that failed so will fail again until somebody changes something: tables, queues,
-// credentials, permissions, the region or this machine's clock. Others may pass.
-func Lasting(err error) bool { return errors.Is(err, ErrSetup) || awsclient.Lasting(err) }
+// credentials, permissions, the region or this machine's clock; the pod's identity, or what it may ask of Kubernetes. Others may pass.
+func Lasting(err error) bool {
+	return errors.Is(err, ErrSetup) || awsclient.Lasting(err) || kube.Lasting(err)
+}
 
 // openAWS makes the clients and the drivers on AWS, after it has checked that their tables and queues are there.
 func (d *drivers) openAWS(ctx context.Context, c *Config, m *node.Metrics) (err error) {

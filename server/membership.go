@@ -2,11 +2,18 @@ package server
 
 import (
 	"cmp"
+	"context"
 	"errors"
 	"fmt"
 	"regexp"
 	"slices"
 	"strings"
+
+	"github.com/kinesin-io/kinesin/internal/clock"
+	"github.com/kinesin-io/kinesin/partition"
+	"github.com/kinesin-io/kinesin/partition/fleet"
+	"github.com/kinesin-io/kinesin/partition/kube"
+	"github.com/kinesin-io/kinesin/server/node"
 )
 
 // How the processes with the scheduler's role know each other.
@@ -82,4 +89,39 @@ func (c Config) checkMembers() error {
 		refuse("member name %q is none of the members: want one of %s", c.MemberName, strings.Join(c.Members, ", "))
 	}
 	return errors.Join(errs...)
+}
+
+// firesTasks reports whether this process has the role whose processes share the partitions.
+func (c Config) firesTasks() bool { return slices.Contains(c.Roles, node.RoleScheduler) }
+
+// openCluster finds this process's pod and those it shares the partitions with; nil where pods do not tell.
+func (s *Server) openCluster(ctx context.Context) (*kube.Cluster, error) {
+	if s.config.Membership != MembershipKubernetes || !s.config.firesTasks() {
+		return nil, nil //nolint:nilnil // there is none to ask
+	}
+	variables := map[string]string{"POD_NAME": s.config.PodName, "POD_NAMESPACE": s.config.PodNamespace}
+	pod, namespace, err := kube.Identity(func(name string) string { return variables[name] })
+	if err != nil {
+		return nil, fmt.Errorf("membership kubernetes: %w", err)
+	}
+	cluster, err := kube.Open(ctx, kube.Config{Pod: pod, Namespace: namespace, Clock: clock.Real(), Log: s.config.Log})
+	if err != nil {
+		return nil, fmt.Errorf("membership kubernetes: %w", err)
+	}
+	return cluster, nil
+}
+
+// join says how the node gets to know the others that share its partitions: without anything, by lease rows. A process
+// without the scheduler's role is none of them.
+func (s *Server) join(c *node.Config, cluster *kube.Cluster) {
+	switch {
+	case s.config.Store == StorePebble:
+		c.Membership = partition.Static("embedded") // nobody else can have the directory
+	case cluster != nil:
+		c.Name, c.Group = cluster.Pod(), cluster.Group()
+		c.Over = func(rows *fleet.Membership) node.Membership { return cluster.Over(rows) }
+	case s.config.Membership == MembershipStatic && s.config.firesTasks():
+		c.Name, c.Shared = s.config.MemberName, true
+		c.Membership = partition.Static(s.config.MemberName, s.config.Members...)
+	}
 }

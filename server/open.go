@@ -10,7 +10,6 @@ import (
 	"github.com/kinesin-io/kinesin/inbound/buffer"
 	"github.com/kinesin-io/kinesin/internal/awsclient"
 	"github.com/kinesin-io/kinesin/internal/clock"
-	"github.com/kinesin-io/kinesin/partition"
 	"github.com/kinesin-io/kinesin/queue"
 	queuemem "github.com/kinesin-io/kinesin/queue/mem"
 	"github.com/kinesin-io/kinesin/server/node"
@@ -42,11 +41,17 @@ type drivers struct {
 
 // open makes the drivers and the node.
 func (s *Server) open(ctx context.Context) error {
+	cluster, err := s.openCluster(ctx)
+	if err != nil {
+		return err
+	}
 	d, err := openDrivers(ctx, &s.config, s.metrics)
 	if err != nil {
 		return errors.Join(err, d.close())
 	}
-	d.node, err = node.New(ctx, s.nodeConfig(d))
+	c := s.nodeConfig(d)
+	s.join(&c, cluster)
+	d.node, err = node.New(ctx, c)
 	if err == nil {
 		err = s.checkQueues(ctx, d)
 	}
@@ -86,11 +91,8 @@ func (s *Server) nodeConfig(d *drivers) node.Config {
 		DeliverDirect: s.config.DeliverDirect,
 		InboundRate:   s.config.InboundRate, InboundConcurrency: s.config.InboundConcurrency,
 	}
-	switch s.config.Store {
-	case StoreDynamoDB:
+	if s.config.Store == StoreDynamoDB {
 		c.Window = cmp.Or(c.Window, windowRemote)
-	default:
-		c.Membership = partition.Static("embedded") // nobody else can have the directory
 	}
 	if s.config.Queue == QueueMemory {
 		c.QueueDepthMax = feedDepthMax

@@ -24,6 +24,7 @@ import (
 	"github.com/kinesin-io/kinesin/api/kinesinv1"
 	"github.com/kinesin-io/kinesin/api/kinesinv1/kinesinv1connect"
 	"github.com/kinesin-io/kinesin/internal/tlstest"
+	"github.com/kinesin-io/kinesin/partition/kube"
 	"github.com/kinesin-io/kinesin/server/node"
 	"github.com/kinesin-io/kinesin/store"
 	"github.com/kinesin-io/kinesin/task"
@@ -286,6 +287,22 @@ func TestAProcessServesOnlyItsRoles(t *testing.T) {
 	workers := kinesinv1connect.NewWorkerServiceClient(r.http, r.url, api.ClientOptions()...)
 	if _, err := workers.Register(t.Context(), &kinesinv1.RegisterRequest{Name: "w"}); err != nil {
 		t.Errorf("register: %v", err)
+	}
+}
+
+// Before anything else is looked for: a pod that does not know itself.
+func TestAPodThatDoesNotKnowItself(t *testing.T) {
+	for word, c := range map[string]Config{
+		"neither is set":           {},
+		"POD_NAMESPACE is not set": {PodName: "kinesin-0"},
+		"POD_NAME is not set":      {PodNamespace: "default"},
+	} {
+		c = onDynamoDB(c)
+		c.Membership, c.Listen = MembershipKubernetes, "127.0.0.1:0"
+		_, err := New(t.Context(), c)
+		if !errors.Is(err, kube.ErrNoIdentity) || !Lasting(err) || !strings.Contains(err.Error(), word) {
+			t.Errorf("%s: %v", word, err)
+		}
 	}
 }
 

@@ -216,3 +216,17 @@ func TestTLS(t *testing.T) {
 		t.Error("TLS 1.1 is spoken")
 	}
 }
+
+// On Kubernetes what the pod lacks is said before anything else, and lasts.
+func TestPodsThatCannotJoin(t *testing.T) {
+	if testing.Short() {
+		t.Skip("runs real processes")
+	}
+	t.Parallel()
+	serve := []string{"serve", "--store", "dynamodb", "--queue", "sqs", "--aws-prefix", "p", "--listen", "127.0.0.1:0", "--membership", "kubernetes"}
+	none := []string{"HOME=" + t.TempDir(), "KUBECONFIG=", "KUBERNETES_SERVICE_HOST=", "POD_NAME=", "POD_NAMESPACE="}
+	with(t, none, serve...).Refused(t, 3, "downward API", "neither is set")
+	with(t, append(none, "POD_NAME=a"), serve...).Refused(t, 3, "POD_NAMESPACE is not set")
+	with(t, append(none, "POD_NAME=a", "POD_NAMESPACE=b"), serve...).Refused(t, 3, "KUBECONFIG")
+	with(t, append(none, "POD_NAME=a", "POD_NAMESPACE=b", "KUBECONFIG="+newFile(t, "nonsense: {")), serve...).Refused(t, 3, "no way to the Kubernetes API server")
+}
