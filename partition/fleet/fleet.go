@@ -126,9 +126,10 @@ type Membership struct {
 func New(c Config) *Membership {
 	var run [8]byte
 	binary.BigEndian.PutUint64(run[:], c.Clock.Uint64())
+	now := clock.Mono(c.Clock)
 	return &Membership{
 		Config: c, run: base32.HexEncoding.EncodeToString(run[:]), kick: make(chan struct{}, 1),
-		changed: make(chan struct{}), heard: make(chan struct{}), stepped: clock.Mono(c.Clock),
+		changed: make(chan struct{}), heard: make(chan struct{}), stepped: now, handover: handover{hurried: now},
 	}
 }
 

@@ -39,14 +39,18 @@ type feed struct {
 	at     time.Duration // when the server last told anything
 	lost   time.Duration // since when no watch is open
 	newest uint64        // resource version that was seen
-	behind time.Duration // since when lists are older than that; 0: they are not
+	behind bool          // lists are older than that
+	since  time.Duration // and have been since then
 }
 
 // feeds are what this fleet has to hear of: its pods, and what tells them from others.
 func (c *Cluster) feeds() []*feed {
-	all := []*feed{{cluster: c, client: c.core, resource: resourcePods, list: func() runtime.Object { return &podList{} }}}
+	now := clock.Mono(c.config.Clock)
+	all := []*feed{{cluster: c, client: c.core, resource: resourcePods, at: now, lost: now, list: func() runtime.Object { return &podList{} }}}
 	if !c.byMaker {
-		all = append(all, &feed{cluster: c, client: c.apps, resource: resourceReplicaSets, list: func() runtime.Object { return &replicaSetList{} }})
+		all = append(all, &feed{
+			cluster: c, client: c.apps, resource: resourceReplicaSets, at: now, lost: now, list: func() runtime.Object { return &replicaSetList{} },
+		})
 	}
 	return all
 }
@@ -113,15 +117,15 @@ func (f *feed) believe(version string) bool {
 	defer f.mu.Unlock()
 	listed := parseVersion(version)
 	if listed != 0 && listed < f.newest {
-		if f.behind == 0 {
-			f.behind = max(1, now)
+		if !f.behind {
+			f.behind, f.since = true, now
 		}
-		if now-f.behind < behindMax {
+		if now-f.since < behindMax {
 			return false
 		}
 		f.newest = listed
 	}
-	f.behind, f.newest = 0, max(f.newest, listed)
+	f.behind, f.newest = false, max(f.newest, listed)
 	f.at, f.listed = now, true
 	return true
 }

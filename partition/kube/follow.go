@@ -49,12 +49,12 @@ func (m *Membership) follow(ctx context.Context, f *feed, again <-chan struct{})
 			m.config.Log.WarnContext(ctx, "pods are not watched; the lease rows tell who is there until they are",
 				slog.String("resource", f.resource), slog.Any("error", err))
 		}
-		if clock.Sleep(ctx, m.config.Clock, pause/2+time.Duration(m.config.Clock.Uint64()%uint64(pause))) != nil { //nolint:gosec // positive
+		if clock.Sleep(ctx, m.config.Clock, pause/2+time.Duration(m.config.Clock.Uint64()%uint64(pause))) != nil {
 			break
 		}
 		pause = min(2*pause, followMax)
 	}
-	return nil
+	return nil //nolint:nilerr // the end of ctx is the way to stop
 }
 
 // listAndWatch is one list and the watches after it, until one fails or a new list is asked for.

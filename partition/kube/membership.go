@@ -55,7 +55,7 @@ type Membership struct {
 
 // dispute is what the sources do not agree about.
 type dispute struct {
-	since time.Duration // 0: they agree
+	on    bool
 	next  time.Duration // when to list anew
 	pause time.Duration
 }
@@ -260,8 +260,8 @@ func (m *Membership) contact() (good, silent bool, age time.Duration) {
 func (m *Membership) disputeOver(s *sources, now time.Duration) {
 	for pod, w := range s.rows {
 		if watched := s.watch[pod]; watched && w == gone || !watched && w == ready {
-			if m.dispute.since == 0 {
-				m.dispute = dispute{since: max(1, now), next: now + disputeMax, pause: disputeMax}
+			if !m.dispute.on {
+				m.dispute = dispute{on: true, next: now + disputeMax, pause: disputeMax}
 			}
 			return
 		}
@@ -275,7 +275,7 @@ func (m *Membership) tick() {
 	now := clock.Mono(m.config.Clock)
 	m.mu.Lock()
 	m.ticked = now
-	disputed := m.dispute.since != 0 && now >= m.dispute.next
+	disputed := m.dispute.on && now >= m.dispute.next
 	if disputed {
 		m.dispute.pause = min(2*m.dispute.pause, disputePauseMax)
 		m.dispute.next = now + m.dispute.pause

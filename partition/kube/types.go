@@ -1,6 +1,8 @@
 package kube
 
 import (
+	"slices"
+
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -103,19 +105,29 @@ type replicaSetList struct {
 	Items []replicaSet `json:"items"`
 }
 
-// DeepCopyObject implements runtime.Object, as below.
-func (p *pod) DeepCopyObject() runtime.Object {
+func (p *pod) copied() pod {
 	c := *p
 	p.DeepCopyInto(&c.ObjectMeta)
-	c.Status.Conditions = append([]condition(nil), p.Status.Conditions...)
+	c.Status.Conditions = slices.Clone(p.Status.Conditions)
+	return c
+}
+
+func (s *replicaSet) copied() replicaSet {
+	c := *s
+	s.DeepCopyInto(&c.ObjectMeta)
+	c.Spec.Selector = s.Spec.Selector.DeepCopy()
+	return c
+}
+
+// DeepCopyObject implements runtime.Object, as below.
+func (p *pod) DeepCopyObject() runtime.Object {
+	c := p.copied()
 	return &c
 }
 
 // DeepCopyObject implements runtime.Object.
 func (s *replicaSet) DeepCopyObject() runtime.Object {
-	c := *s
-	s.DeepCopyInto(&c.ObjectMeta)
-	c.Spec.Selector = s.Spec.Selector.DeepCopy()
+	c := s.copied()
 	return &c
 }
 
@@ -124,7 +136,7 @@ func (l *podList) DeepCopyObject() runtime.Object {
 	c := podList{TypeMeta: l.TypeMeta}
 	l.DeepCopyInto(&c.ListMeta)
 	for i := range l.Items {
-		c.Items = append(c.Items, *l.Items[i].DeepCopyObject().(*pod))
+		c.Items = append(c.Items, l.Items[i].copied())
 	}
 	return &c
 }
@@ -134,7 +146,7 @@ func (l *replicaSetList) DeepCopyObject() runtime.Object {
 	c := replicaSetList{TypeMeta: l.TypeMeta}
 	l.DeepCopyInto(&c.ListMeta)
 	for i := range l.Items {
-		c.Items = append(c.Items, *l.Items[i].DeepCopyObject().(*replicaSet))
+		c.Items = append(c.Items, l.Items[i].copied())
 	}
 	return &c
 }
