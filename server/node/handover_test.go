@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -21,30 +22,38 @@ const (
 	unplannedMax = 10 * time.Second
 )
 
-// distant is a store to which each call takes a while.
+// distant is a store to which each call takes a while, and the first look of a process at a partition takes longer.
 type distant struct {
 	store.Driver
 
-	away time.Duration
+	first time.Duration
+	known *sync.Map
 }
 
+func newDistant(d store.Driver, first time.Duration) distant { return distant{d, first, &sync.Map{}} }
+
+const storeAway = 5 * time.Millisecond
+
 func (d distant) Apply(ctx context.Context, ops []store.Op) ([]error, error) {
-	time.Sleep(d.away)
+	time.Sleep(storeAway)
 	return d.Driver.Apply(ctx, ops)
 }
 
 func (d distant) Controls(ctx context.Context, kind, name string) ([]store.Control, error) {
-	time.Sleep(d.away)
+	time.Sleep(storeAway)
 	return d.Driver.Controls(ctx, kind, name)
 }
 
 func (d distant) ScanWaiting(ctx context.Context, p task.Partition, after store.WaitingKey, through task.Instant, limit int) ([]task.Task, error) {
-	time.Sleep(d.away)
+	if _, known := d.known.LoadOrStore(p, true); !known {
+		time.Sleep(d.first)
+	}
+	time.Sleep(storeAway)
 	return d.Driver.ScanWaiting(ctx, p, after, through, limit)
 }
 
 func (d distant) ScanWakeups(ctx context.Context, p task.Partition, after store.WakeKey, through task.Instant, limit int) ([]task.Task, error) {
-	time.Sleep(d.away)
+	time.Sleep(storeAway)
 	return d.Driver.ScanWakeups(ctx, p, after, through, limit)
 }
 
@@ -53,18 +62,17 @@ type crew struct {
 	*rig
 
 	began time.Time
+	first time.Duration
 	hosts map[*process]*host
 	alive []*process
 }
 
-const storeAway = 5 * time.Millisecond
-
 // inCrew runs a test over a fleet of one, which serves the client and the workers and stays, and tasks that are due 20
-// times a second for so long.
-func inCrew(t *testing.T, load time.Duration, test func(c *crew)) {
+// times a second for so long. The first look at a partition takes its time.
+func inCrew(t *testing.T, load, first time.Duration, test func(c *crew)) {
 	t.Helper()
-	inFleet(t, 1, func(_ int, c *Config) { c.Store = distant{c.Store, storeAway} }, func(r *rig, hosts []*host) {
-		c := &crew{rig: r, hosts: map[*process]*host{r.nodes[0]: hosts[0]}, alive: slices.Clone(r.nodes)}
+	inFleet(t, 1, func(_ int, c *Config) { c.Store = newDistant(c.Store, first) }, func(r *rig, hosts []*host) {
+		c := &crew{rig: r, first: first, hosts: map[*process]*host{r.nodes[0]: hosts[0]}, alive: slices.Clone(r.nodes)}
 		r.lambda(sdk.LambdaInfo{Name: "mail", Shards: 24, Priorities: []string{"only"}, BackoffMin: time.Second, BackoffMax: 2 * time.Second})
 		for i := range 2 {
 			r.work(r.nodes[0], "mail", quick, sdk.Slots(20), sdk.Name(fmt.Sprint("w", i)))
@@ -93,7 +101,7 @@ func (c *crew) join() *process {
 	p := c.start(drivers{}, []string{""}, 0, func(cfg *Config) {
 		h = &host{Away: storetest.NewAway(cfg.Store), Driver: cfg.Queue}
 		remote(cfg)
-		cfg.Membership, cfg.Store, cfg.Queue = nil, distant{hosted{h.Away}, storeAway}, h
+		cfg.Membership, cfg.Store, cfg.Queue = nil, newDistant(hosted{h.Away}, c.first), h
 	})
 	h.cable.RoundTripper = p.transport
 	c.nodes = append(c.nodes, p)
@@ -175,7 +183,7 @@ func (c *crew) late(from, to time.Time) (worst time.Duration, tasks int) {
 }
 
 func TestAFleetIsScaledUnderLoad(t *testing.T) {
-	inCrew(t, 80*time.Second, func(c *crew) {
+	inCrew(t, 80*time.Second, time.Second, func(c *crew) {
 		time.Sleep(6 * time.Second)
 		var took []time.Duration
 		for range 2 {
@@ -211,7 +219,7 @@ func TestAFleetIsScaledUnderLoad(t *testing.T) {
 }
 
 func TestAFleetIsReplacedUnderLoad(t *testing.T) {
-	inCrew(t, 100*time.Second, func(c *crew) {
+	inCrew(t, 100*time.Second, 3*time.Second, func(c *crew) {
 		for range 2 {
 			c.ready(c.join())
 		}
@@ -232,7 +240,7 @@ func TestAFleetIsReplacedUnderLoad(t *testing.T) {
 }
 
 func TestAKilledProcessIsMissedForSeconds(t *testing.T) {
-	inCrew(t, 80*time.Second, func(c *crew) {
+	inCrew(t, 80*time.Second, 0, func(c *crew) {
 		for range 2 {
 			c.ready(c.join())
 		}
@@ -255,7 +263,7 @@ func TestAKilledProcessIsMissedForSeconds(t *testing.T) {
 
 // TestAChangeDuringAnOutage ends one process and starts another while the store is away for all.
 func TestAChangeDuringAnOutage(t *testing.T) {
-	inCrew(t, 90*time.Second, func(c *crew) {
+	inCrew(t, 90*time.Second, 0, func(c *crew) {
 		for range 2 {
 			c.ready(c.join())
 		}
@@ -288,7 +296,7 @@ func TestAChangeDuringAnOutage(t *testing.T) {
 }
 
 func TestTheReadinessOfAProcess(t *testing.T) {
-	inCrew(t, 20*time.Second, func(c *crew) {
+	inCrew(t, 20*time.Second, 0, func(c *crew) {
 		if why := c.nodes[0].node.notReady(); why != "" {
 			t.Error(why)
 		}
