@@ -2,6 +2,7 @@ package kube_test
 
 import (
 	"bufio"
+	"cmp"
 	"context"
 	"fmt"
 	"net/http"
@@ -52,7 +53,7 @@ const (
 // load is what all runs are under: some tasks a second for each partition. It returns once they are due.
 func (r *rig) load() *harness.Load {
 	r.t.Helper()
-	l := harness.StartLoad(r.t, r.Client, harness.LoadOptions{CallEvery: 30 * time.Millisecond, TasksPerCallMax: 5, DueAfter: dueAfter, DueWithin: dueWithin})
+	l := harness.StartLoad(r.t, r.Client, harness.LoadOptions{CallEvery: 60 * time.Millisecond, TasksPerCallMax: 5, DueAfter: dueAfter, DueWithin: dueWithin})
 	time.Sleep(dueAfter + dueWithin)
 	return l
 }
@@ -85,7 +86,7 @@ func (r *rig) judgeLateness(name string, infos []sdk.TaskInfo) {
 		if infos[i].Attempt != 1 || infos[i].Enqueued.IsZero() {
 			continue
 		}
-		late := infos[i].Enqueued.Sub(infos[i].Due)
+		late := fired(&infos[i]).Sub(infos[i].Due)
 		n := slices.IndexFunc(r.changes, func(c change) bool { return !infos[i].Enqueued.Before(c.from) && !infos[i].Due.After(c.to) })
 		if n < 0 {
 			calm = append(calm, late)
@@ -93,6 +94,7 @@ func (r *rig) judgeLateness(name string, infos []sdk.TaskInfo) {
 			moved[n] = append(moved[n], late)
 		}
 	}
+	r.showLatest(infos)
 	own := max(0, r.lateness(name+"_calm", calm))
 	for i, c := range r.changes {
 		worst, stall := r.lateness(name+"_"+c.name, moved[i]), r.stalls.longest(c.from, c.to)
@@ -100,6 +102,29 @@ func (r *rig) judgeLateness(name string, infos []sdk.TaskInfo) {
 		harness.Figure(r.t, name+"_"+c.name+"_stalled", stall)
 		harness.Within(r.t, name+"_"+c.name+"_gap", gap, c.bar)
 	}
+}
+
+// showLatest shows the tasks that were fired last after they were due.
+func (r *rig) showLatest(infos []sdk.TaskInfo) {
+	r.t.Helper()
+	const shown, late = 5, time.Second
+	latest := slices.Clone(infos)
+	slices.SortFunc(latest, func(a, b sdk.TaskInfo) int { return cmp.Compare(fired(&b).Sub(b.Due), fired(&a).Sub(a.Due)) })
+	for i := range latest[:min(shown, len(latest))] {
+		if t := &latest[i]; fired(t).Sub(t.Due) > late {
+			const clock = "15:04:05.000"
+			r.t.Logf("task %s: created %s, due %s, enqueued %s, started %s, %d attempts", t.ID, t.Created.Format(clock), t.Due.Format(clock),
+				t.Enqueued.Format(clock), t.Started.Format(clock), t.Attempt)
+		}
+	}
+}
+
+// fired is when a task was put on its queue for the first time, or a moment after: of later times Enqueued tells.
+func fired(t *sdk.TaskInfo) time.Time {
+	if !t.Started.IsZero() && t.Started.Before(t.Enqueued) {
+		return t.Started
+	}
+	return t.Enqueued
 }
 
 // stallMeter knows when this program was not run, although it could have been: so did others not, on a machine as busy as that.
