@@ -18,7 +18,7 @@ func TestRefused(t *testing.T) {
 		{"layout", []string{"layout=all"}, []string{"at '/layout': value must be one of 'together', 'split'"}},
 		{"membership", []string{"membership=static"}, []string{"at '/membership': value must be one of 'kubernetes', 'store'"}},
 		{"replicas below 0", []string{"scheduler.replicas=-1"}, []string{"at '/scheduler/replicas': minimum: got -1, want 0"}},
-		{"replicas as text", []string{"scheduler.replicas=two"}, []string{"at '/scheduler/replicas': got string, want integer"}},
+		{"replicas as text", []string{"scheduler.replicas=two"}, []string{"at '/scheduler/replicas': got string, want null or integer"}},
 		{"prefix", []string{"aws.prefix=my jobs"}, []string{"at '/aws/prefix': 'my jobs' does not match pattern", "{0,20}"}},
 		{"endpoint without scheme", []string{"aws.endpoints.sqs=sqs:9324"}, []string{"at '/aws/endpoints/sqs': 'sqs:9324' does not match pattern", "https?"}},
 		{"duration", []string{"drainSeconds=10s"}, []string{"at '/drainSeconds': got string, want integer"}},

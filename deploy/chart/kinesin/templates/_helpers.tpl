@@ -52,6 +52,11 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" | 
 {{- end -}}
 {{- end -}}
 
+{{/* Whether the chart says how many pods a group has. */}}
+{{- define "kinesin.hasReplicas" -}}
+{{- if and (hasKey . "replicas") (not (kindIs "invalid" .replicas)) -}}true{{- end -}}
+{{- end -}}
+
 {{/* Whether pods of these roles talk to the API server. */}}
 {{- define "kinesin.watches" -}}
 {{- if and (eq .root.Values.membership "kubernetes") (has "scheduler" .roles) -}}true{{- end -}}
