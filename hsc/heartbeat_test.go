@@ -3,6 +3,7 @@ package hsc
 import (
 	"context"
 	"strconv"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -184,11 +185,12 @@ type leaseRows struct {
 	lease.Rows
 
 	refuse func(worker string) bool
-	tries  int
+	tries  atomic.Int64
 }
 
 func (r *leaseRows) PutControl(ctx context.Context, c store.Control) error {
-	if r.tries++; r.refuse != nil && r.refuse(c.Name) {
+	r.tries.Add(1)
+	if r.refuse(c.Name) {
 		return store.ErrUnknown
 	}
 	return r.Rows.PutControl(ctx, c)
@@ -225,8 +227,9 @@ func TestAttentionThatCouldNotBeCalledIsCalledAgain(t *testing.T) {
 			}
 			cancels[i] = f.change(id(got[0]), task.Event{Kind: task.Cancel})
 		}
-		down := true
-		rows := &leaseRows{Rows: f.store.Store, refuse: func(string) bool { return down }}
+		var down atomic.Bool
+		down.Store(true)
+		rows := &leaseRows{Rows: f.store.Store, refuse: func(string) bool { return down.Load() }}
 		s, end := f.attended(rows)
 		defer end()
 		for _, c := range cancels {
@@ -234,10 +237,10 @@ func TestAttentionThatCouldNotBeCalledIsCalledAgain(t *testing.T) {
 		}
 		time.Sleep(away)
 		synctest.Wait()
-		if rows.tries > 60 {
-			t.Errorf("%d tries in %v", rows.tries, away)
+		if tries := rows.tries.Load(); tries > 60 {
+			t.Errorf("%d tries in %v", tries, away)
 		}
-		down = false
+		down.Store(false)
 		time.Sleep(resendMax)
 		synctest.Wait()
 		for _, worker := range workers {
@@ -245,10 +248,10 @@ func TestAttentionThatCouldNotBeCalledIsCalledAgain(t *testing.T) {
 				t.Errorf("%+v, %v", l, err)
 			}
 		}
-		tries := rows.tries
+		tries := rows.tries.Load()
 		time.Sleep(time.Minute)
-		if rows.tries != tries {
-			t.Errorf("%d tries more when all was told", rows.tries-tries)
+		if rows.tries.Load() != tries {
+			t.Errorf("%d tries more when all was told", rows.tries.Load()-tries)
 		}
 	})
 }
@@ -275,13 +278,13 @@ func TestAttentionIsBounded(t *testing.T) {
 		}
 		time.Sleep(reviewEvery + 4*resendMax)
 		synctest.Wait()
-		tries := rows.tries
-		if most := attentionFailuresMax * (int(reviewEvery/resendMax) + 20); tries > most {
+		tries := rows.tries.Load()
+		if most := int64(attentionFailuresMax * (reviewEvery/resendMax + 20)); tries > most {
 			t.Errorf("%d tries, want at most %d", tries, most)
 		}
 		time.Sleep(time.Minute)
-		if rows.tries != tries {
-			t.Errorf("%d tries more in a minute", rows.tries-tries)
+		if rows.tries.Load() != tries {
+			t.Errorf("%d tries more in a minute", rows.tries.Load()-tries)
 		}
 		for n := range 2 * attentionMax {
 			s.attention.add(strconv.Itoa(n), call{until: 1})
