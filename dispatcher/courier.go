@@ -48,7 +48,7 @@ type Deliveries interface {
 // Sealer makes public ids.
 type Sealer interface{ Seal(t task.Token) string }
 
-// CourierConfig is what a Courier is made of. Everything but Hooks is required.
+// CourierConfig is what a Courier is made of. Everything but Hooks and Together is required.
 type CourierConfig struct {
 	Store    CourierStore
 	Queue    Deliveries
@@ -57,6 +57,9 @@ type CourierConfig struct {
 	Clock    clock.Clock
 	Log      *slog.Logger
 	Hooks    CourierHooks
+	// Together is how far apart the due times of tasks may be that are sent at the latest of them. Every time that a
+	// process wakes up costs it CPU, and every request more of it. 0: only those due at one instant.
+	Together time.Duration
 }
 
 // CourierHooks are told what happened. A nil hook is not called.
@@ -222,19 +225,24 @@ func (r *round) pack(ctx context.Context, orders []task.Order) []parcel {
 	return ready
 }
 
-// waitForDue waits until the first parcel is due and says how many are by then. When ctx ends it says all: sending them
-// comes to nothing.
+// waitForDue waits until the first parcel is due, and those that are due so soon after it that they may go together, and
+// says how many that are. When ctx ends it says all: sending them comes to nothing.
 func (r *round) waitForDue(ctx context.Context, parcels []parcel) int {
-	first := parcels[0].order.Task.Due
+	last := parcels[together(parcels, parcels[0].order.Task.Due.Add(r.Together))-1].order.Task.Due
 	now := r.Clock.Now()
-	for now < first {
-		if clock.Sleep(ctx, r.Clock, first.Sub(now)) != nil {
+	for now < last {
+		if clock.Sleep(ctx, r.Clock, last.Sub(now)) != nil {
 			return len(parcels)
 		}
 		now = r.Clock.Now()
 	}
+	return together(parcels, now)
+}
+
+// together is how many of the parcels are due by then; at least the first.
+func together(parcels []parcel, by task.Instant) int {
 	n := 1
-	for n < len(parcels) && parcels[n].order.Task.Due <= now {
+	for n < len(parcels) && parcels[n].order.Task.Due <= by {
 		n++
 	}
 	return n
