@@ -77,8 +77,11 @@ type deliverer struct {
 	recent   []recent   // hinted wake-ups that the index may not show yet
 	foreign  int        // rows that others have acquired, as of the last scan
 	nextScan task.Instant
-	restTo   task.Instant // nothing is taken before, since the store failed
+	restTo   task.Instant // nothing is taken before, since the store refused a write
 	failures int
+
+	scanRetry    task.Instant // no scan before, since the last one failed
+	scanFailures int
 }
 
 // report is how a batch went.
@@ -179,7 +182,7 @@ func (d *deliverer) takeInbox(ctx context.Context) {
 }
 
 // settle lets go of what is done and keeps what is acquired for another try. What could not even be
-// acquired is still in the store, for the next scan.
+// acquired is taken again when the partition has rested, or found by the next scan.
 func (d *deliverer) settle(ctx context.Context, r *report, now task.Instant) {
 	held := make(map[task.ID]bool, len(r.left))
 	var failed error
@@ -203,6 +206,7 @@ func (d *deliverer) settle(ctx context.Context, r *report, now task.Instant) {
 	}
 	switch {
 	case failed != nil:
+		d.putBack(r.left, now)
 		d.fail(ctx, failed, now)
 	case len(held) > 0:
 		d.failures = 0
@@ -211,6 +215,15 @@ func (d *deliverer) settle(ctx context.Context, r *report, now task.Instant) {
 			slog.Int("tasks", len(held)), slog.Any("error", r.left[0].Err))
 	default:
 		d.failures = 0
+	}
+}
+
+// putBack keeps in view what could not be acquired, since the next scan may fail as well.
+func (d *deliverer) putBack(left []task.Undelivered, now task.Instant) {
+	for i := range left {
+		if u := &left[i]; !u.Acquired && !isLasting(u.Err) {
+			d.add(&u.Order.Task, u.Order.Waiting, now)
+		}
 	}
 }
 
@@ -225,18 +238,27 @@ func (d *deliverer) retryLater(o *task.Order, failure error, now task.Instant) {
 	d.retries.add(entry{at: now.Add(wait), id: o.Task.ID, order: o})
 }
 
-// fail backs the whole partition off, because the store fails.
+// fail backs the whole partition off, because the store refuses writes.
 func (d *deliverer) fail(ctx context.Context, err error, now task.Instant) {
 	if ctx.Err() != nil {
 		return
 	}
+	d.complain(ctx, err)
+	d.restTo = now.Add(d.backoff(d.failures))
+	d.failures++
+	d.nextScan = d.restTo
+}
+
+func (d *deliverer) complain(ctx context.Context, err error) {
 	d.told(err)
 	d.Log.WarnContext(ctx, "partition will be tried again", slog.String("partition", d.partition.String()), slog.Any("error", err))
-	ceiling := min(retryMin<<min(d.failures, 10), retryMax)
-	d.failures++
+}
+
+// backoff is how long to leave the store alone after so many failures and one more, with full jitter above a floor.
+func (d *deliverer) backoff(failures int) time.Duration {
+	ceiling := min(retryMin<<min(failures, 10), retryMax)
 	jitter, _ := bits.Mul64(d.Clock.Uint64(), uint64(ceiling))
-	d.restTo = now.Add(retryMin + time.Duration(jitter))
-	d.nextScan = d.restTo
+	return retryMin + time.Duration(jitter)
 }
 
 // rests reports whether the store is left alone for now; a clock that was set back does not make it longer.
@@ -252,9 +274,16 @@ func (d *deliverer) told(err error) {
 
 // add notes a row of the store if it is to be acquired, and says whether it is.
 func (d *deliverer) add(t *task.Task, waiting bool, now task.Instant) bool {
-	at, ahead := t.Due, d.waiting
+	if waiting {
+		return d.addTo(d.waiting, t, true, now)
+	}
+	return d.addTo(d.wakeups, t, false, now)
+}
+
+func (d *deliverer) addTo(ahead *lookahead, t *task.Task, waiting bool, now task.Instant) bool {
+	at := t.Due
 	if !waiting {
-		at, ahead = t.Wake, d.wakeups
+		at = t.Wake
 	}
 	if t.State != task.Scheduled && !d.isForsaken(t, now) || d.hand.has(t.ID) || !ahead.covers(at) {
 		return false
@@ -289,14 +318,18 @@ func (d *deliverer) isForsaken(t *task.Task, now task.Instant) bool {
 	return now >= t.ClaimedAt.Add(wait)
 }
 
-// scan reads the partition ahead, from the head of both ranges each time.
+// scan reads the partition ahead, from the head of both ranges each time. What cannot be read is tried again soon;
+// meanwhile what is known is fired.
 func (d *deliverer) scan(ctx context.Context) {
 	now := d.Clock.Now()
 	if d.guest {
 		d.nextScan = now.Add(idleMax)
 		return
 	}
-	due := now >= d.nextScan || d.nextScan > now.Add(max(d.Window/2, retryMin+retryMax)) // the clock may be set back
+	if d.scanRetry > now && d.scanRetry <= now.Add(retryMin+retryMax) { // the clock may be set back
+		return
+	}
+	due := now >= d.nextScan || d.nextScan > now.Add(max(d.Window/2, retryMin+retryMax))
 	if !due && (d.rests(now) || !d.waiting.low() && !d.wakeups.low()) {
 		return
 	}
@@ -306,10 +339,16 @@ func (d *deliverer) scan(ctx context.Context) {
 		err = d.scanWakeups(ctx, now, through)
 	}
 	d.addRecent(now)
-	if err != nil {
-		d.fail(ctx, err, now)
+	if ctx.Err() != nil {
 		return
 	}
+	if err != nil {
+		d.complain(ctx, err)
+		d.scanRetry = now.Add(d.backoff(d.scanFailures))
+		d.scanFailures++
+		return
+	}
+	d.scanRetry, d.scanFailures = 0, 0
 	d.foreign = foreign
 	d.nextScan = now.Add(d.Window / 2)
 }
@@ -317,61 +356,65 @@ func (d *deliverer) scan(ctx context.Context) {
 // scanWaiting goes on, page by page, past rows that are acquired: however many there are, they take no room from those
 // that are to be fired.
 func (d *deliverer) scanWaiting(ctx context.Context, now, through task.Instant) (foreign int, err error) {
-	d.waiting.open(through)
-	limit := d.waiting.limit
+	before, found := d.waiting.reach(through), newLookahead(d.waiting.limit)
+	found.open(through)
 	var after store.WaitingKey
 	for added := 0; ; {
-		rows, err := d.Store.ScanWaiting(ctx, d.partition, after, through, limit)
+		rows, err := d.Store.ScanWaiting(ctx, d.partition, after, through, found.limit)
 		if err != nil {
-			d.waiting.open(0)
+			d.waiting.reach(before)
 			return 0, err
 		}
 		for i := range rows {
 			switch {
-			case d.add(&rows[i], true, now):
+			case d.addTo(found, &rows[i], true, now):
 				added++
 			case rows[i].State == task.Acquired && rows[i].Worker != d.Delivery.Process:
 				foreign++
 			}
 		}
-		if len(rows) < limit {
-			return foreign, nil
+		if len(rows) < found.limit {
+			break
 		}
 		last := &rows[len(rows)-1]
-		if added >= limit {
-			d.waiting.lower(last.Due - 1) // more may be due with the last one
-			return foreign, nil
+		if added >= found.limit {
+			found.lower(last.Due - 1) // more may be due with the last one
+			break
 		}
 		after = store.KeyOf(last)
 	}
+	d.waiting.become(found)
+	return foreign, nil
 }
 
 // scanWakeups does the same with the rows of tasks with a key.
 func (d *deliverer) scanWakeups(ctx context.Context, now, through task.Instant) error {
-	d.wakeups.open(through)
-	limit := d.wakeups.limit
+	before, found := d.wakeups.reach(through), newLookahead(d.wakeups.limit)
+	found.open(through)
 	var after store.WakeKey
 	for added := 0; ; {
-		rows, err := d.Store.ScanWakeups(ctx, d.partition, after, through, limit)
+		rows, err := d.Store.ScanWakeups(ctx, d.partition, after, through, found.limit)
 		if err != nil {
-			d.wakeups.open(0)
+			d.wakeups.reach(before)
 			return err
 		}
 		for i := range rows {
-			if d.add(&rows[i], false, now) {
+			if d.addTo(found, &rows[i], false, now) {
 				added++
 			}
 		}
-		if len(rows) < limit {
-			return nil
+		if len(rows) < found.limit {
+			break
 		}
 		last := &rows[len(rows)-1]
-		if added >= limit {
-			d.wakeups.lower(last.Wake - 1)
-			return nil
+		if added >= found.limit {
+			found.lower(last.Wake - 1)
+			break
 		}
 		after = wakeKey(last)
 	}
+	d.wakeups.become(found)
+	return nil
 }
 
 // addRecent puts wake-ups back that were hinted a moment ago and that a scan of the index may have missed.
@@ -451,7 +494,7 @@ func (d *deliverer) idle(ctx context.Context) {
 	timer := d.Clock.NewTimer(idleMax)
 	defer timer.Stop()
 	began, now := clock.StampOf(timer), d.Clock.Now()
-	until := min(d.nextScan, now.Add(idleMax))
+	until := min(max(d.nextScan, d.scanRetry), now.Add(idleMax))
 	if d.batches < deliverBatchesMax {
 		until = min(until, max(d.nextToFire(), d.restTo))
 	}

@@ -59,6 +59,12 @@ func (l *lookahead) open(horizon task.Instant) {
 	l.horizon.Store(int64(horizon))
 }
 
+// become takes over what a scan found, and how far that goes.
+func (l *lookahead) become(found *lookahead) {
+	l.entries, l.truncated = found.entries, found.truncated
+	l.horizon.Store(found.horizon.Load())
+}
+
 // resume moves the horizon away for a scan that went on from where the set ends.
 func (l *lookahead) resume(horizon task.Instant) {
 	l.truncated = false
