@@ -182,6 +182,8 @@ func (s *Scheduler) Run(ctx context.Context) error {
 	defer s.clear()
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
+	retire := s.Clock.NewTimer(guestRetireEvery)
+	defer retire.Stop()
 	for {
 		lambdas, owners := s.Partitions.Changed(), s.Ownership.Changed()
 		managed, deliver := s.split(s.Ownership.Owned(s.Partitions.Partitions()))
@@ -197,6 +199,9 @@ func (s *Scheduler) Run(ctx context.Context) error {
 				changed = true
 			case <-s.guests.poke:
 				s.admit(ctx, &group, since)
+			case <-retire.C():
+				s.retire()
+				retire.Reset(guestRetireEvery)
 			case <-ctx.Done():
 				return nil
 			}
