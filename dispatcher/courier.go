@@ -57,8 +57,9 @@ type CourierConfig struct {
 	Clock    clock.Clock
 	Log      *slog.Logger
 	Hooks    CourierHooks
-	// Together is how far apart the due times of tasks may be that are sent at the latest of them. Every time that a
-	// process wakes up costs it CPU, and every request more of it. 0: only those due at one instant.
+	// Together is how late tasks may be sent so that they go with others. While more than one comes in that time, they go
+	// at moments that are so far apart, those of all partitions together: every time that a process wakes up costs it
+	// CPU, and every request more of it. 0: each goes when it is due.
 	Together time.Duration
 }
 
@@ -74,10 +75,14 @@ type CourierHooks struct {
 // task's life after it was scheduled: acquire its row, send, remove the row. Dying between any two of them loses nothing:
 // whoever finds the row sends again, so that a consumer gets each task at least once. It never decides when a task is due
 // or whose it is. It is safe for concurrent use and keeps no state.
-type Courier struct{ CourierConfig }
+type Courier struct {
+	CourierConfig
+
+	traffic traffic
+}
 
 // NewCourier returns a Courier.
-func NewCourier(c CourierConfig) *Courier { return &Courier{c} }
+func NewCourier(c CourierConfig) *Courier { return &Courier{CourierConfig: c} }
 
 // Deliver carries out orders to acquire tasks: each is acquired, sent when it is due and not before, and then its
 // row goes. It returns when all that is done, which takes as long as the latest of them is still to wait. What it does
@@ -225,22 +230,24 @@ func (r *round) pack(ctx context.Context, orders []task.Order) []parcel {
 	return ready
 }
 
-// waitForDue waits until the first parcel is due, and those that are due so soon after it that they may go together, and
-// says how many that are. When ctx ends it says all: sending them comes to nothing.
+// waitForDue waits until the first parcel is due, and is to be sent, and says how many are due by then. When ctx ends it
+// says all: sending them comes to nothing.
 func (r *round) waitForDue(ctx context.Context, parcels []parcel) int {
-	last := parcels[together(parcels, parcels[0].order.Task.Due.Add(r.Together))-1].order.Task.Due
+	at := r.traffic.sendAt(parcels[0].order.Task.Due, r.Together)
 	now := r.Clock.Now()
-	for now < last {
-		if clock.Sleep(ctx, r.Clock, last.Sub(now)) != nil {
+	for now < at {
+		if clock.Sleep(ctx, r.Clock, at.Sub(now)) != nil {
 			return len(parcels)
 		}
 		now = r.Clock.Now()
 	}
-	return together(parcels, now)
+	n := dueBy(parcels, now)
+	r.traffic.note(parcels[0].order.Task.Due, n)
+	return n
 }
 
-// together is how many of the parcels are due by then; at least the first.
-func together(parcels []parcel, by task.Instant) int {
+// dueBy is how many of the parcels are due by then; at least the first.
+func dueBy(parcels []parcel, by task.Instant) int {
 	n := 1
 	for n < len(parcels) && parcels[n].order.Task.Due <= by {
 		n++

@@ -20,8 +20,10 @@ const (
 	// deliverBatchesMax is how many batches of one partition are under way at a time. A batch takes up to the lead and two
 	// writes and a send; while one hangs, the others go on.
 	deliverBatchesMax = 8
-	// deliverLeads is how many leads before its due time a task may be acquired.
-	deliverLeads = 4
+	// deliverLeads is how many leads before its due time a task may be acquired. Where many are due together, each of them
+	// makes it 1/crowdRows of a lead more, up to crowdLeadsMax, so that they can be sent at once when they are due.
+	deliverLeads             = 4
+	crowdRows, crowdLeadsMax = 10, 20
 	// deliverHeldMax is how many tasks of one partition wait for another try at most. Beyond that nothing more is acquired:
 	// its queue is down, and what is not acquired costs nothing.
 	deliverHeldMax = 1024
@@ -459,17 +461,34 @@ func (d *deliverer) takeRetries(now task.Instant) []task.Order {
 	return orders
 }
 
-// ahead is how long before it is due a task may be acquired: so long that a steady load shares requests, and so short
-// that few are sent again when this process dies.
-func (d *deliverer) ahead() time.Duration { return deliverLeads * d.Lead }
+// ahead is how long before it is due a task may be acquired: so long that a steady load shares requests and a crowd is
+// ready in time, and so short that few are sent again when this process dies, and few cancels come too late.
+func (d *deliverer) ahead(from *lookahead, head task.Instant) time.Duration {
+	least := deliverLeads * d.Lead
+	crowd := from.count(head.Add(least), crowdRows*crowdLeadsMax)
+	return max(least, time.Duration(crowd)*d.Lead/crowdRows)
+}
+
+// toFire is when the earliest of a set are taken, and how far ahead of their due times. Partitions wake up at the same
+// moments, one lead apart, so that what they write goes together.
+func (d *deliverer) toFire(from *lookahead) (at task.Instant, ahead time.Duration, ok bool) {
+	head, ok := from.next()
+	if !ok {
+		return 0, 0, false
+	}
+	ahead = d.ahead(from, head)
+	at = head.Add(deliverLeads*d.Lead/2 - ahead)
+	return at - at%max(task.Instant(0).Add(d.Lead), 1), ahead, true
+}
 
 // takeFresh takes what comes into hand; what is there already is not taken again.
 func (d *deliverer) takeFresh(now task.Instant) (orders []task.Order) {
-	for _, ahead := range []*lookahead{d.wakeups, d.waiting} {
-		if head, ok := ahead.next(); !ok || head > now.Add(d.ahead()/2) {
+	for _, from := range []*lookahead{d.wakeups, d.waiting} {
+		at, ahead, ok := d.toFire(from)
+		if !ok || now < at {
 			continue
 		}
-		taken, _ := ahead.takeUntil(now.Add(d.ahead()), batchRowsMax-len(orders), 0)
+		taken, _ := from.takeUntil(now.Add(ahead), batchRowsMax-len(orders), 0)
 		for _, e := range taken {
 			if d.hand.take(e.id) {
 				orders = append(orders, *e.order)
@@ -515,9 +534,9 @@ func (d *deliverer) nextToFire() task.Instant {
 	if d.retries.entries.Len() >= deliverHeldMax {
 		return next
 	}
-	for _, ahead := range []*lookahead{d.waiting, d.wakeups} {
-		if at, ok := ahead.next(); ok {
-			next = min(next, at.Add(-d.ahead()/2))
+	for _, from := range []*lookahead{d.waiting, d.wakeups} {
+		if at, _, ok := d.toFire(from); ok {
+			next = min(next, at)
 		}
 	}
 	return next

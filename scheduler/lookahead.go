@@ -118,6 +118,18 @@ func (l *lookahead) next() (task.Instant, bool) {
 	return first.at, ok
 }
 
+// count is how many entries are at or before t; it counts no further than most.
+func (l *lookahead) count(t task.Instant, most int) (n int) {
+	l.entries.Ascend(func(e entry) bool {
+		if e.at > t || n == most {
+			return false
+		}
+		n++
+		return true
+	})
+	return n
+}
+
 // each visits all entries, earliest first.
 func (l *lookahead) each(visit func(entry)) {
 	l.entries.Ascend(func(e entry) bool {

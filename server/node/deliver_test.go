@@ -401,15 +401,15 @@ func TestACancelledTaskIsNotDelivered(t *testing.T) {
 		p.lambda(2)
 		var ids []string
 		for n := range 400 {
-			ids = append(ids, p.schedule(item(time.Second+time.Duration(n)*time.Millisecond))...)
+			ids = append(ids, p.schedule(item(2*time.Second+time.Duration(n)*25*time.Millisecond))...)
 		}
 		outcome := map[string]*kinesinv1.CancelResult{}
 		for n, id := range ids {
 			if n%2 == 0 {
-				w.advance(3 * time.Millisecond)
+				w.advance(60 * time.Millisecond)
 			}
 			if n == 0 {
-				w.advance(550 * time.Millisecond)
+				w.advance(700 * time.Millisecond)
 			}
 			response, err := p.inbound.Cancel(w.ctx, &kinesinv1.CancelRequest{Ids: []string{id}})
 			if err != nil {
