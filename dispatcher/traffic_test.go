@@ -25,11 +25,11 @@ func TestTasksWaitForCompanyOnlyWhereThereIsSome(t *testing.T) {
 	}
 	f.note(at(time.Second), 20)
 	f.note(at(1500*time.Millisecond), 6)
-	for _, due := range []time.Duration{1600, 1601, 1639, 1640, 2100} {
-		due *= time.Millisecond
-		got := f.sendAt(at(due), apart)
-		if late := got.Sub(at(due)); late < 0 || late >= apart || got%task.Instant(apart/time.Microsecond) != 0 {
-			t.Errorf("due after %v, sent %v later", due, late)
+	for _, millis := range []int{1600, 1601, 1639, 1640, 2100} {
+		due := at(time.Duration(millis) * time.Millisecond)
+		got := f.sendAt(due, apart)
+		if late := got.Sub(due); late < 0 || late >= apart || got%task.Instant(apart/time.Microsecond) != 0 {
+			t.Errorf("due after %d ms, sent %v later", millis, late)
 		}
 	}
 	if got := f.sendAt(at(1600*time.Millisecond+1), 0); got != at(1600*time.Millisecond+1) {
