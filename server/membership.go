@@ -94,8 +94,22 @@ func (c Config) checkMembers() error {
 // firesTasks reports whether this process has the role whose processes share the partitions.
 func (c Config) firesTasks() bool { return slices.Contains(c.Roles, node.RoleScheduler) }
 
-// openCluster finds this process's pod and those it shares the partitions with; nil where pods do not tell.
-func (s *Server) openCluster(ctx context.Context) (*kube.Cluster, error) {
+// cluster is where this process's pod is, and those it shares the partitions with.
+type cluster struct {
+	*kube.Cluster
+
+	metrics *kubeMetrics
+}
+
+// over makes the membership by pods out of that by lease rows.
+func (c *cluster) over(rows *fleet.Membership) node.Membership {
+	m := c.Over(rows)
+	c.metrics.membership.Store(m)
+	return m
+}
+
+// openCluster finds them; nil where pods do not tell.
+func (s *Server) openCluster(ctx context.Context) (*cluster, error) {
 	if s.config.Membership != MembershipKubernetes || !s.config.firesTasks() {
 		return nil, nil //nolint:nilnil // there is none to ask
 	}
@@ -104,22 +118,22 @@ func (s *Server) openCluster(ctx context.Context) (*kube.Cluster, error) {
 	if err != nil {
 		return nil, fmt.Errorf("membership kubernetes: %w", err)
 	}
-	cluster, err := kube.Open(ctx, kube.Config{Pod: pod, Namespace: namespace, Clock: clock.Real(), Log: s.config.Log})
+	metrics := newKubeMetrics(s.metrics.Registerer())
+	found, err := kube.Open(ctx, kube.Config{Pod: pod, Namespace: namespace, Clock: clock.Real(), Log: s.config.Log, Hooks: metrics.hooks()})
 	if err != nil {
 		return nil, fmt.Errorf("membership kubernetes: %w", err)
 	}
-	return cluster, nil
+	return &cluster{found, metrics}, nil
 }
 
 // join says how the node gets to know the others that share its partitions: without anything, by lease rows. A process
 // without the scheduler's role is none of them.
-func (s *Server) join(c *node.Config, cluster *kube.Cluster) {
+func (s *Server) join(c *node.Config, pods *cluster) {
 	switch {
 	case s.config.Store == StorePebble:
 		c.Membership = partition.Static("embedded") // nobody else can have the directory
-	case cluster != nil:
-		c.Name, c.Group = cluster.Pod(), cluster.Group()
-		c.Over = func(rows *fleet.Membership) node.Membership { return cluster.Over(rows) }
+	case pods != nil:
+		c.Name, c.Group, c.Over = pods.Pod(), pods.Group(), pods.over
 	case s.config.Membership == MembershipStatic && s.config.firesTasks():
 		c.Name, c.Shared = s.config.MemberName, true
 		c.Membership = partition.Static(s.config.MemberName, s.config.Members...)

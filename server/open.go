@@ -41,7 +41,7 @@ type drivers struct {
 
 // open makes the drivers and the node.
 func (s *Server) open(ctx context.Context) error {
-	cluster, err := s.openCluster(ctx)
+	pods, err := s.openCluster(ctx)
 	if err != nil {
 		return err
 	}
@@ -50,7 +50,7 @@ func (s *Server) open(ctx context.Context) error {
 		return errors.Join(err, d.close())
 	}
 	c := s.nodeConfig(d)
-	s.join(&c, cluster)
+	s.join(&c, pods)
 	d.node, err = node.New(ctx, c)
 	if err == nil {
 		err = s.checkQueues(ctx, d)

@@ -408,7 +408,14 @@ func TestFleetConforms(t *testing.T) {
 			w.pass(2 * RenewEvery)
 		}
 		change("a", "b", "c")
-		return partitiontest.Harness{Membership: self, Change: change}
+		return partitiontest.Harness{
+			Membership: self, Change: change,
+			Leave: func() { self.Declare(Leaving) },
+			Lose: func() {
+				self.cut = true
+				w.pass(time.Minute)
+			},
+		}
 	})
 }
 

@@ -3,8 +3,10 @@
 package partitiontest
 
 import (
+	"fmt"
 	"slices"
 	"testing"
+	"testing/synctest"
 
 	"github.com/kinesin-io/kinesin/partition"
 )
@@ -13,12 +15,27 @@ import (
 type Harness struct {
 	// Membership knows Self and at least one other member.
 	Membership partition.Membership
-	// Change makes the source say that exactly these are the members, and returns when the membership has had time to
-	// hear of it. nil when the members never change.
+	// Change makes the sources say that exactly these are the members, and returns when the membership has had time to
+	// hear of it. Where there are several, one alone says that there are none. nil when the members never change.
 	Change func(members ...string)
+	// Name makes the name of another member; nil: any name will do.
+	Name func(i int) string
+	// Leave makes this process one that is about to end. nil where processes do not tell.
+	Leave func()
+	// Lose cuts the membership off from all its sources, and returns after much more time than they need to give somebody
+	// up. nil where there are none.
+	Lose func()
 }
 
-// Run checks a membership. open is called for every case.
+// another is the name of one more member.
+func (h *Harness) another(i int) string {
+	if h.Name != nil {
+		return h.Name(i)
+	}
+	return fmt.Sprint("zz-another-", i)
+}
+
+// Run checks a membership. open is called for every case, in a bubble of its own: time is that of testing/synctest.
 func Run(t *testing.T, open func(t *testing.T) Harness) {
 	t.Helper()
 	for _, c := range []struct {
@@ -36,14 +53,16 @@ func Run(t *testing.T, open func(t *testing.T) Harness) {
 		{"no change, no signal", true, sameAgain},
 		{"an empty list is not believed", true, empty},
 		{"names in any order and twice", true, disorder},
+		{"many come and go at once", true, many},
+		{"who leaves keeps its view", true, leaves},
+		{"without its sources the last view stays", true, lost},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			t.Helper()
-			h := open(t)
-			if c.changes && h.Change == nil {
-				t.Skip("the members never change")
-			}
-			c.check(t, h)
+			synctest.Test(t, func(t *testing.T) {
+				if h := open(t); h.Change != nil || !c.changes {
+					c.check(t, h)
+				}
+			})
 		})
 	}
 }
@@ -122,7 +141,7 @@ func change(t *testing.T, h Harness, members ...string) {
 func comesAndGoes(t *testing.T, h Harness) {
 	t.Helper()
 	before := h.Membership.Members()
-	change(t, h, append(before, "zz-another")...)
+	change(t, h, append(before, h.another(0))...)
 	change(t, h, before...)
 }
 
@@ -141,7 +160,7 @@ func selfGoes(t *testing.T, h Harness) {
 func allHear(t *testing.T, h Harness) {
 	t.Helper()
 	one, two := h.Membership.Changed(), h.Membership.Changed()
-	h.Change(append(h.Membership.Members(), "zz-another")...)
+	h.Change(append(h.Membership.Members(), h.another(0))...)
 	if !isClosed(one) || !isClosed(two) {
 		t.Errorf("told: %v and %v, want both", isClosed(one), isClosed(two))
 	}
@@ -164,11 +183,50 @@ func empty(t *testing.T, h Harness) {
 	if got := h.Membership.Members(); isClosed(told) || !slices.Equal(got, before) {
 		t.Errorf("an empty list made the members %q", got)
 	}
-	change(t, h, append(before, "zz-another")...)
+	change(t, h, append(before, h.another(0))...)
 }
 
 func disorder(t *testing.T, h Harness) {
 	t.Helper()
 	name := h.Membership.Self()
-	change(t, h, "zz-another", name, "aa-another", name, "zz-another")
+	change(t, h, h.another(9), name, h.another(0), name, h.another(9))
+}
+
+func many(t *testing.T, h Harness) {
+	t.Helper()
+	before := h.Membership.Members()
+	all := slices.Clone(before)
+	for i := range 20 {
+		all = append(all, h.another(i))
+	}
+	change(t, h, all...)
+	change(t, h, before...)
+	change(t, h, h.Membership.Self()) // all the others at once, and this process knows that
+}
+
+func leaves(t *testing.T, h Harness) {
+	t.Helper()
+	if h.Leave == nil {
+		return
+	}
+	before := h.Membership.Members()
+	told := h.Membership.Changed()
+	h.Leave()
+	h.Change(h.Membership.Self(), h.another(0))
+	if got := h.Membership.Members(); isClosed(told) || !slices.Equal(got, before) {
+		t.Errorf("who leaves fires by %q, want %q as before", got, before)
+	}
+}
+
+func lost(t *testing.T, h Harness) {
+	t.Helper()
+	if h.Lose == nil {
+		return
+	}
+	before := h.Membership.Members()
+	told := h.Membership.Changed()
+	h.Lose()
+	if got := h.Membership.Members(); isClosed(told) || !slices.Equal(got, before) {
+		t.Errorf("without its sources it knows %q, want %q as before", got, before)
+	}
 }

@@ -101,6 +101,8 @@ spec:
       image: {{ include "kinesin.image" $root | quote }}
       imagePullPolicy: {{ $v.image.pullPolicy }}
       args: [serve]
+      # A pod that ended says why in its status.
+      terminationMessagePolicy: FallbackToLogsOnError
       env:
         {{- include "kinesin.env" . | nindent 8 }}
         {{- range concat $v.extraEnv $own.extraEnv }}

@@ -1,0 +1,318 @@
+package node
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/kinesin-io/kinesin/partition/fleet"
+	"github.com/kinesin-io/kinesin/sdk"
+	"github.com/kinesin-io/kinesin/store"
+	"github.com/kinesin-io/kinesin/store/storetest"
+	"github.com/kinesin-io/kinesin/task"
+)
+
+// What a hand-over may cost, at most, besides the lateness that there is without one.
+const (
+	plannedMax   = 100 * time.Millisecond
+	unplannedMax = 10 * time.Second
+)
+
+// distant is a store to which each call takes a while, and the first look of a process at a partition takes longer.
+type distant struct {
+	store.Driver
+
+	first time.Duration
+	known *sync.Map
+}
+
+func newDistant(d store.Driver, first time.Duration) distant { return distant{d, first, &sync.Map{}} }
+
+const storeAway = 5 * time.Millisecond
+
+func (d distant) Apply(ctx context.Context, ops []store.Op) ([]error, error) {
+	time.Sleep(storeAway)
+	return d.Driver.Apply(ctx, ops)
+}
+
+func (d distant) Controls(ctx context.Context, kind, name string) ([]store.Control, error) {
+	time.Sleep(storeAway)
+	return d.Driver.Controls(ctx, kind, name)
+}
+
+func (d distant) ScanWaiting(ctx context.Context, p task.Partition, after store.WaitingKey, through task.Instant, limit int) ([]task.Task, error) {
+	if _, known := d.known.LoadOrStore(p, true); !known {
+		time.Sleep(d.first)
+	}
+	time.Sleep(storeAway)
+	return d.Driver.ScanWaiting(ctx, p, after, through, limit)
+}
+
+func (d distant) ScanWakeups(ctx context.Context, p task.Partition, after store.WakeKey, through task.Instant, limit int) ([]task.Task, error) {
+	time.Sleep(storeAway)
+	return d.Driver.ScanWakeups(ctx, p, after, through, limit)
+}
+
+// crew is a fleet that changes while tasks are due all the time.
+type crew struct {
+	*rig
+
+	began time.Time
+	first time.Duration
+	hosts map[*process]*host
+	alive []*process
+}
+
+// inCrew runs a test over a fleet of one, which serves the client and the workers and stays, and tasks that are due 20
+// times a second for so long. The first look at a partition takes its time.
+func inCrew(t *testing.T, load, first time.Duration, test func(c *crew)) {
+	t.Helper()
+	inFleet(t, 1, func(_ int, c *Config) { c.Store = newDistant(c.Store, first) }, func(r *rig, hosts []*host) {
+		c := &crew{rig: r, first: first, hosts: map[*process]*host{r.nodes[0]: hosts[0]}, alive: slices.Clone(r.nodes)}
+		r.lambda(sdk.LambdaInfo{Name: "mail", Shards: 24, Priorities: []string{"only"}, BackoffMin: time.Second, BackoffMax: 2 * time.Second})
+		for i := range 2 {
+			r.work(r.nodes[0], "mail", quick, sdk.Slots(20), sdk.Name(fmt.Sprint("w", i)))
+		}
+		c.began = time.Now()
+		for d := 5 * time.Second; d < load; d += 50 * time.Millisecond {
+			item := sdk.Item{Lambda: "mail", In: d}
+			if r.schedule(item); d%(time.Second) == 0 {
+				item.Key = d.String()
+				r.schedule(item)
+			}
+		}
+		test(c)
+		time.Sleep(load - time.Since(c.began))
+		r.settled(30 * time.Second)
+		if runs := r.book.check(t, 1); runs != len(r.book.all()) {
+			t.Errorf("%d runs of %d tasks", runs, len(r.book.all()))
+		}
+	})
+}
+
+// join starts one more process.
+func (c *crew) join() *process {
+	c.Helper()
+	var h *host
+	p := c.start(drivers{}, []string{""}, 0, func(cfg *Config) {
+		h = &host{Away: storetest.NewAway(cfg.Store), Driver: cfg.Queue}
+		remote(cfg)
+		cfg.Membership, cfg.Store, cfg.Queue = nil, newDistant(hosted{h.Away}, c.first), h
+	})
+	h.cable.RoundTripper = p.transport
+	c.nodes = append(c.nodes, p)
+	c.alive = append(c.alive, p)
+	c.hosts[p] = h
+	return p
+}
+
+// ready waits until a process says that it is, and tells how long that took.
+func (c *crew) ready(p *process) time.Duration {
+	c.Helper()
+	began := time.Now()
+	for p.node.notReady() != "" {
+		if time.Since(began) > 20*time.Second {
+			c.Fatal(p.node.notReady())
+		}
+		time.Sleep(10 * time.Millisecond)
+	}
+	return time.Since(began)
+}
+
+// leave ends a process in order.
+func (c *crew) leave(p *process) time.Duration {
+	began := time.Now()
+	p.stop()
+	c.alive = slices.DeleteFunc(c.alive, func(q *process) bool { return q == p })
+	return time.Since(began)
+}
+
+// kill cuts a process off from everything.
+func (c *crew) kill(p *process) {
+	c.hosts[p].lose()
+	c.alive = slices.DeleteFunc(c.alive, func(q *process) bool { return q == p })
+}
+
+// shared wants each partition to be of exactly one process, and warm there.
+func (c *crew) shared() (loads []int) {
+	c.Helper()
+	l, err := c.nodes[0].node.catalog.Lambda("mail")
+	if err != nil {
+		c.Fatal(err)
+	}
+	fired := map[task.Partition]int{}
+	for _, p := range c.alive {
+		share := p.node.scheduler.Share()
+		if share.Warm == 0 || len(share.Members) != len(c.alive) {
+			c.Errorf("a process knows %d members of %d, warm after %v", len(share.Members), len(c.alive), share.Warm)
+		}
+		loads = append(loads, share.Owned)
+		for _, one := range l.Partitions() {
+			if p.node.scheduler.Fires(one) {
+				fired[one]++
+			}
+		}
+	}
+	for _, one := range l.Partitions() {
+		if fired[one] != 1 {
+			c.Errorf("%v is fired by %d processes", one, fired[one])
+		}
+	}
+	return loads
+}
+
+// late is how late tasks started that were due in a while, the latest first.
+func (c *crew) late(from, to time.Time) (worst time.Duration, tasks int) {
+	c.Helper()
+	for _, id := range c.book.all() {
+		info, err := c.client.Get(c.ctx, id)
+		if err != nil {
+			c.Fatal(err)
+		}
+		if info.Due.Before(from) || info.Due.After(to) || info.Started.IsZero() {
+			continue
+		}
+		tasks++
+		worst = max(worst, info.Started.Sub(info.Due))
+	}
+	return worst, tasks
+}
+
+func TestAFleetIsScaledUnderLoad(t *testing.T) {
+	inCrew(t, 80*time.Second, time.Second, func(c *crew) {
+		time.Sleep(6 * time.Second)
+		var took []time.Duration
+		for range 2 {
+			took = append(took, c.ready(c.join()))
+		}
+		time.Sleep(8 * time.Second)
+		t.Logf("3 processes, ready after %v, have %v", took, c.shared())
+		took = nil
+		first := []*process{c.join(), c.join(), c.join()} // at once
+		for _, p := range first {
+			took = append(took, c.ready(p))
+		}
+		time.Sleep(12 * time.Second)
+		t.Logf("6 processes, ready after %v, have %v", took, c.shared())
+		done := make(chan time.Duration, 4)
+		for _, p := range slices.Clone(c.alive[1:5]) {
+			go func() { began := time.Now(); p.stop(); done <- time.Since(began) }()
+		}
+		took = nil
+		for range 4 {
+			took = append(took, <-done)
+		}
+		c.alive = append(c.alive[:1], c.alive[5:]...)
+		time.Sleep(10 * time.Second)
+		t.Logf("2 processes, the others ended within %v, have %v", took, c.shared())
+		time.Sleep(80*time.Second - time.Since(c.began))
+		worst, tasks := c.late(c.began, time.Now())
+		t.Logf("%d tasks, the latest by %v", tasks, worst)
+		if worst > plannedMax {
+			t.Errorf("a task started %v late", worst)
+		}
+	})
+}
+
+func TestAFleetIsReplacedUnderLoad(t *testing.T) {
+	inCrew(t, 100*time.Second, 3*time.Second, func(c *crew) {
+		for range 2 {
+			c.ready(c.join())
+		}
+		time.Sleep(10 * time.Second)
+		for range 2 { // node 0 stays: it has the workers
+			fresh := c.join()
+			c.ready(fresh)
+			old := c.alive[1]
+			t.Logf("ended within %v", c.leave(old))
+		}
+		time.Sleep(10 * time.Second)
+		t.Logf("have %v", c.shared())
+		time.Sleep(100*time.Second - time.Since(c.began))
+		if worst, tasks := c.late(c.began, time.Now()); worst > plannedMax {
+			t.Errorf("one of %d tasks started %v late", tasks, worst)
+		}
+	})
+}
+
+func TestAKilledProcessIsMissedForSeconds(t *testing.T) {
+	inCrew(t, 80*time.Second, 0, func(c *crew) {
+		for range 2 {
+			c.ready(c.join())
+		}
+		time.Sleep(10*time.Second + 700*time.Millisecond)
+		killed := time.Now()
+		c.kill(c.alive[1])
+		time.Sleep(12 * time.Second)
+		t.Logf("have %v", c.shared())
+		time.Sleep(80*time.Second - time.Since(c.began))
+		before, _ := c.late(c.began, killed.Add(-time.Second))
+		gap, _ := c.late(killed, killed.Add(unplannedMax))
+		after, _ := c.late(killed.Add(unplannedMax), time.Now())
+		t.Logf("before %v, then %v, after %v late", before, gap, after)
+		// Messages that it had taken and not sent are sent again by their wake-ups.
+		if before > plannedMax || gap > task.EnqueueTimeout || after > plannedMax {
+			t.Error("later than planned")
+		}
+	})
+}
+
+// TestAChangeDuringAnOutage ends one process and starts another while the store is away for all.
+func TestAChangeDuringAnOutage(t *testing.T) {
+	inCrew(t, 90*time.Second, 0, func(c *crew) {
+		for range 2 {
+			c.ready(c.join())
+		}
+		time.Sleep(10 * time.Second)
+		set := func(away bool) {
+			for _, p := range c.alive {
+				c.hosts[p].Set(away, away)
+			}
+		}
+		fresh := c.join()
+		time.Sleep(20 * time.Millisecond)
+		set(true)
+		go c.alive[1].stop()
+		leaver := c.alive[1]
+		time.Sleep(10 * time.Second)
+		set(false)
+		back := time.Now()
+		c.ready(fresh)
+		c.alive = slices.DeleteFunc(c.alive, func(q *process) bool { return q == leaver })
+		time.Sleep(12 * time.Second)
+		t.Logf("have %v", c.shared())
+		time.Sleep(90*time.Second - time.Since(c.began))
+		gap, _ := c.late(back, back.Add(unplannedMax))
+		after, _ := c.late(back.Add(unplannedMax), time.Now())
+		t.Logf("due in the ten seconds after the outage: %v late, later: %v", gap, after)
+		if after > plannedMax {
+			t.Errorf("%v late after it was over", after)
+		}
+	})
+}
+
+func TestTheReadinessOfAProcess(t *testing.T) {
+	inCrew(t, 20*time.Second, 0, func(c *crew) {
+		if why := c.nodes[0].node.notReady(); why != "" {
+			t.Error(why)
+		}
+		p := c.join()
+		if why := p.node.notReady(); !strings.HasPrefix(why, "not ready: ") {
+			t.Errorf("at once %q", why)
+		}
+		c.ready(p)
+		if why := p.node.notLive(); why != "" {
+			t.Error(why)
+		}
+		go p.stop()
+		time.Sleep(time.Millisecond)
+		if why := p.node.notReady(); !strings.Contains(why, "stopping") {
+			t.Errorf("while it ends %q", why)
+		}
+		time.Sleep(fleet.FarewellMax)
+	})
+}
