@@ -102,7 +102,7 @@ type Entry struct {
 
 // New returns an empty catalog; Refresh or Run fills it.
 func New(rows Rows, c clock.Clock, log *slog.Logger) *Catalog {
-	cat := &Catalog{rows: rows, clock: c, log: log, changed: make(chan struct{})}
+	cat := &Catalog{rows: rows, clock: c, log: log, findNext: clock.Mono(c), changed: make(chan struct{})}
 	cat.known.Store(&snapshot{})
 	return cat
 }

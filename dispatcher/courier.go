@@ -48,7 +48,7 @@ type Deliveries interface {
 // Sealer makes public ids.
 type Sealer interface{ Seal(t task.Token) string }
 
-// CourierConfig is what a Courier is made of. Everything but Hooks is required.
+// CourierConfig is what a Courier is made of. Everything but Hooks and Together is required.
 type CourierConfig struct {
 	Store    CourierStore
 	Queue    Deliveries
@@ -57,6 +57,10 @@ type CourierConfig struct {
 	Clock    clock.Clock
 	Log      *slog.Logger
 	Hooks    CourierHooks
+	// Together is how late tasks may be sent so that they go with others. While more than one comes in that time, they go
+	// at moments that are so far apart, those of all partitions together: every time that a process wakes up costs it
+	// CPU, and every request more of it. 0: each goes when it is due.
+	Together time.Duration
 }
 
 // CourierHooks are told what happened. A nil hook is not called.
@@ -71,10 +75,14 @@ type CourierHooks struct {
 // task's life after it was scheduled: acquire its row, send, remove the row. Dying between any two of them loses nothing:
 // whoever finds the row sends again, so that a consumer gets each task at least once. It never decides when a task is due
 // or whose it is. It is safe for concurrent use and keeps no state.
-type Courier struct{ CourierConfig }
+type Courier struct {
+	CourierConfig
+
+	traffic traffic
+}
 
 // NewCourier returns a Courier.
-func NewCourier(c CourierConfig) *Courier { return &Courier{c} }
+func NewCourier(c CourierConfig) *Courier { return &Courier{CourierConfig: c} }
 
 // Deliver carries out orders to acquire tasks: each is acquired, sent when it is due and not before, and then its
 // row goes. It returns when all that is done, which takes as long as the latest of them is still to wait. What it does
@@ -222,19 +230,26 @@ func (r *round) pack(ctx context.Context, orders []task.Order) []parcel {
 	return ready
 }
 
-// waitForDue waits until the first parcel is due and says how many are by then. When ctx ends it says all: sending them
-// comes to nothing.
+// waitForDue waits until the first parcel is due, and is to be sent, and says how many are due by then. When ctx ends it
+// says all: sending them comes to nothing.
 func (r *round) waitForDue(ctx context.Context, parcels []parcel) int {
-	first := parcels[0].order.Task.Due
+	at := r.traffic.sendAt(parcels[0].order.Task.Due, r.Together)
 	now := r.Clock.Now()
-	for now < first {
-		if clock.Sleep(ctx, r.Clock, first.Sub(now)) != nil {
+	for now < at {
+		if clock.Sleep(ctx, r.Clock, at.Sub(now)) != nil {
 			return len(parcels)
 		}
 		now = r.Clock.Now()
 	}
+	n := dueBy(parcels, now)
+	r.traffic.note(parcels[0].order.Task.Due, n)
+	return n
+}
+
+// dueBy is how many of the parcels are due by then; at least the first.
+func dueBy(parcels []parcel, by task.Instant) int {
 	n := 1
-	for n < len(parcels) && parcels[n].order.Task.Due <= now {
+	for n < len(parcels) && parcels[n].order.Task.Due <= by {
 		n++
 	}
 	return n

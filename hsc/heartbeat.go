@@ -1,6 +1,7 @@
 package hsc
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"maps"
@@ -197,11 +198,28 @@ func runs(worker string, row *task.Task) bool {
 type attention struct {
 	news chan struct{} // holds one value when there are some
 
-	workers map[string]struct{} // guarded by Service.mu
+	workers map[string]call // guarded by Service.mu
+	failed  int             // rounds in a row in which a call failed; this and the next are of Run's goroutine
+	again   task.Instant    // when to call those again that could not be, if failed is not 0
 }
 
-// attentionMax bounds the workers that wait for it; those beyond it hear with the next full review.
-const attentionMax = 4096
+// call is of one worker.
+type call struct {
+	until task.Instant // when a full review will have told it
+	tries int          // that failed
+}
+
+const (
+	// attentionMax bounds the workers that wait for it; those beyond it hear with the next full review.
+	attentionMax = 4096
+	// attentionFailuresMax is how many calls may fail in one round: so few, in case the store is away.
+	attentionFailuresMax = 4
+)
+
+// wait is how long to wait before calling again; false when nobody has to be.
+func (a *attention) wait(now task.Instant) (time.Duration, bool) {
+	return min(max(a.again.Sub(now), 0), resendMax), a.failed > 0 // the clock may be set back
+}
 
 // CancelRequested sees to it that the worker that runs the task learns that a cancel was requested: at once if its
 // stream is here, else with its next heartbeat. It does no I/O.
@@ -217,22 +235,59 @@ func (s *Service) CancelRequested(t task.Task) {
 		}
 	}
 	s.mu.Lock()
-	if len(s.attention.workers) < attentionMax {
-		s.attention.workers[t.Worker] = struct{}{}
-	}
+	s.attention.add(t.Worker, call{until: s.Clock.Now().Add(reviewEvery)})
 	s.mu.Unlock()
 	poke(s.attention.news)
 }
 
-// callWorkers marks the leases of workers that are to be told something.
+// add notes a worker; the caller has Service.mu.
+func (a *attention) add(worker string, c call) {
+	if before, known := a.workers[worker]; known || len(a.workers) < attentionMax {
+		a.workers[worker] = call{max(before.until, c.until), max(before.tries, c.tries)}
+	}
+}
+
+// callWorkers marks the leases of workers that are to be told something. Those whose lease cannot be written now are called
+// again soon, until a full review will have told them. Those that failed most often come last, so that they
+// hold up no other.
 func (s *Service) callWorkers(ctx context.Context) {
 	s.mu.Lock()
 	workers := s.attention.workers
-	s.attention.workers = map[string]struct{}{}
+	s.attention.workers = map[string]call{}
 	s.mu.Unlock()
-	for worker := range workers {
-		if err := s.Leases.Attend(ctx, worker); err != nil && !errors.Is(err, lease.ErrLost) {
-			s.Hooks.failed("call a worker's attention", err)
+	names := slices.SortedFunc(maps.Keys(workers), func(a, b string) int { return cmp.Compare(workers[a].tries, workers[b].tries) })
+	failures := 0
+	for _, worker := range names {
+		err := s.Leases.Attend(ctx, worker)
+		if err == nil || errors.Is(err, lease.ErrLost) {
+			delete(workers, worker)
+			continue
+		}
+		s.Hooks.failed("call a worker's attention", err)
+		c := workers[worker]
+		if left := c.until.Sub(s.Clock.Now()); left <= 0 || left > reviewEvery { // the clock may be set back
+			delete(workers, worker)
+		} else {
+			workers[worker] = call{c.until, c.tries + 1}
+		}
+		if failures++; failures == attentionFailuresMax {
+			break
 		}
 	}
+	s.callAgain(workers)
+}
+
+// callAgain keeps the workers that are left for another try.
+func (s *Service) callAgain(workers map[string]call) {
+	s.mu.Lock()
+	for worker, c := range workers {
+		s.attention.add(worker, c)
+	}
+	s.mu.Unlock()
+	if len(workers) == 0 {
+		s.attention.failed = 0
+		return
+	}
+	s.attention.again = s.Clock.Now().Add(min(resendMin<<min(s.attention.failed, 10), resendMax))
+	s.attention.failed++
 }

@@ -1,11 +1,16 @@
 package hsc
 
 import (
+	"context"
+	"strconv"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/kinesin-io/kinesin/api/kinesinv1"
+	"github.com/kinesin-io/kinesin/lease"
+	"github.com/kinesin-io/kinesin/store"
 	"github.com/kinesin-io/kinesin/task"
 )
 
@@ -171,6 +176,121 @@ func TestAttentionIsCalledByTheRunningService(t *testing.T) {
 		}
 		if r := f.heartbeat(worker, held(got[0])); len(r.GetCancels()) != 1 {
 			t.Errorf("cancels %v", r.GetCancels())
+		}
+	})
+}
+
+// leaseRows fail writes of some leases.
+type leaseRows struct {
+	lease.Rows
+
+	refuse func(worker string) bool
+	tries  atomic.Int64
+}
+
+func (r *leaseRows) PutControl(ctx context.Context, c store.Control) error {
+	r.tries.Add(1)
+	if r.refuse(c.Name) {
+		return store.ErrUnknown
+	}
+	return r.Rows.PutControl(ctx, c)
+}
+
+// attended is a service whose leases are in rows, and which has nobody to serve. It runs until end.
+func (f *fixture) attended(rows lease.Rows) (s *Service, end func()) {
+	c := f.svc.Config
+	c.Hooks, c.Leases = Hooks{}, lease.NewBook(rows, f.clock)
+	s = New(c)
+	ctx, cancel := context.WithCancel(f.ctx)
+	done := make(chan error, 1)
+	go func() { done <- s.Run(ctx) }()
+	return s, func() {
+		cancel()
+		if err := <-done; err != nil {
+			f.Error(err)
+		}
+	}
+}
+
+// A worker whose lease cannot be written for a while hears of the cancel soon after, and not with its next full review.
+func TestAttentionThatCouldNotBeCalledIsCalledAgain(t *testing.T) {
+	bubble(t, func(f *fixture) {
+		f.enqueueMany("mail", 3)
+		const away = 20 * time.Second
+		workers := make([]string, 3)
+		cancels := make([]task.Task, len(workers))
+		for i := range workers {
+			workers[i] = f.register()
+			got, err := f.claim(workers[i], 1, 0)
+			if len(got) != 1 || err != nil {
+				t.Fatal(got, err)
+			}
+			cancels[i] = f.change(id(got[0]), task.Event{Kind: task.Cancel})
+		}
+		var down atomic.Bool
+		down.Store(true)
+		rows := &leaseRows{Rows: f.store.Store, refuse: func(string) bool { return down.Load() }}
+		s, end := f.attended(rows)
+		defer end()
+		for _, c := range cancels {
+			s.CancelRequested(c)
+		}
+		time.Sleep(away)
+		synctest.Wait()
+		if tries := rows.tries.Load(); tries > 60 {
+			t.Errorf("%d tries in %v", tries, away)
+		}
+		down.Store(false)
+		time.Sleep(resendMax)
+		synctest.Wait()
+		for _, worker := range workers {
+			if l, err := f.book.Look(f.ctx, worker); err != nil || l.Attend != 1 {
+				t.Errorf("%+v, %v", l, err)
+			}
+		}
+		tries := rows.tries.Load()
+		time.Sleep(time.Minute)
+		if rows.tries.Load() != tries {
+			t.Errorf("%d tries more when all was told", rows.tries.Load()-tries)
+		}
+	})
+}
+
+// Leases that can never be written hold up no other, and are given up when a full review has told their workers.
+func TestAttentionIsBounded(t *testing.T) {
+	bubble(t, func(f *fixture) {
+		bad := map[string]bool{}
+		for range 3 * attentionFailuresMax {
+			bad[f.register()] = true
+		}
+		good := f.register()
+		rows := &leaseRows{Rows: f.store.Store, refuse: func(worker string) bool { return bad[worker] }}
+		s, end := f.attended(rows)
+		defer end()
+		for worker := range bad {
+			s.CancelRequested(task.Task{Worker: worker})
+		}
+		s.CancelRequested(task.Task{Worker: good})
+		time.Sleep(resendMax)
+		synctest.Wait()
+		if l, err := f.book.Look(f.ctx, good); err != nil || l.Attend != 1 {
+			t.Errorf("%+v, %v", l, err)
+		}
+		time.Sleep(reviewEvery + 4*resendMax)
+		synctest.Wait()
+		tries := rows.tries.Load()
+		if most := int64(attentionFailuresMax * (reviewEvery/resendMax + 20)); tries > most {
+			t.Errorf("%d tries, want at most %d", tries, most)
+		}
+		time.Sleep(time.Minute)
+		if rows.tries.Load() != tries {
+			t.Errorf("%d tries more in a minute", rows.tries.Load()-tries)
+		}
+		for n := range 2 * attentionMax {
+			s.attention.add(strconv.Itoa(n), call{until: 1})
+		}
+		if n := len(s.attention.workers); n != attentionMax {
+			t.Errorf("%d workers, want %d", n, attentionMax)
 		}
 	})
 }

@@ -108,7 +108,7 @@ func New(c Config) *Service {
 	s := &Service{
 		Config: c, stopping: make(chan struct{}), sessions: map[string]*session{},
 		found:     found{since: c.Clock.Now(), news: make(chan struct{}, 1), byWorker: map[string][]task.Task{}},
-		attention: attention{news: make(chan struct{}, 1), workers: map[string]struct{}{}},
+		attention: attention{news: make(chan struct{}, 1), workers: map[string]call{}},
 		unsent:    unsent{news: make(chan struct{}, 1)},
 	}
 	if c.Queue.Durable() {
@@ -126,11 +126,18 @@ func (s *Service) Run(ctx context.Context) error {
 	defer leases.Stop()
 	resend := s.Clock.NewTimer(resendMax)
 	defer resend.Stop()
+	call := s.Clock.NewTimer(resendMax)
+	defer call.Stop()
 	for {
 		if wait, some := s.unsent.wait(); some {
 			resend.Reset(wait)
 		} else {
 			resend.Stop()
+		}
+		if wait, some := s.attention.wait(s.Clock.Now()); some {
+			call.Reset(wait)
+		} else {
+			call.Stop()
 		}
 		changed := s.Catalog.Changed()
 		s.pollAnew()
@@ -139,6 +146,8 @@ func (s *Service) Run(ctx context.Context) error {
 		case <-s.found.news:
 			s.giveBackFound(ctx)
 		case <-s.attention.news:
+			s.callWorkers(ctx)
+		case <-call.C():
 			s.callWorkers(ctx)
 		case <-s.unsent.news:
 		case <-resend.C():

@@ -20,6 +20,7 @@ func (c *consumer) handle(ctx context.Context, messages []buffer.Message) (tasks
 	if len(messages) == 0 {
 		return 0
 	}
+	letGo := c.hold(ctx, messages)
 	all := make([]delivery, len(messages))
 	var arrivals []arrival
 	for i, m := range messages {
@@ -45,6 +46,7 @@ func (c *consumer) handle(ctx context.Context, messages []buffer.Message) (tasks
 		failed = cmp.Or(failed, c.settleDelivery(ctx, &all[i], arrivals[:n], fates[:n]))
 		arrivals, fates = arrivals[n:], fates[n:]
 	}
+	letGo()
 	if err := c.conclude(ctx, all); failed == nil {
 		failed = err
 	}

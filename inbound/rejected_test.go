@@ -110,7 +110,7 @@ func TestALambdaThatIsNotKnownYet(t *testing.T) {
 		early, beside := b.q1(time.Hour, news), b.q1(time.Hour, nil)
 		b.put(early, beside)
 		b.consume()
-		b.advance(3 * time.Second)
+		b.advance(2 * time.Second)
 		if b.state(beside.Id) != "scheduled" || b.state(early.Id) != isNotFound.String() || b.left["unknown_lambda"] != 1 || b.memory.Len() != 1 {
 			t.Errorf("%s beside it, %v, %d messages", b.state(beside.Id), b.left, b.memory.Len())
 		}

@@ -409,7 +409,7 @@ func (narrow) CheckPayload(payload []byte) error {
 }
 
 // runBufferedOutgoing has the lambda "invoices" behind a buffer.
-func runBufferedOutgoing(t *testing.T, direct time.Duration, test func(b *buffered, out *queuetest.Delivering)) {
+func runBufferedOutgoing(t *testing.T, test func(b *buffered, out *queuetest.Delivering)) {
 	t.Helper()
 	var out *queuetest.Delivering
 	var b *buffered
@@ -417,7 +417,6 @@ func runBufferedOutgoing(t *testing.T, direct time.Duration, test func(b *buffer
 		faulty, _ := c.Queue.(dropping)
 		out = queuetest.NewDelivering(faulty.f.line, faulty.f.clock.Now)
 		c.Queue = dropping{queue.New(out), faulty.f}
-		c.DeliverDirect = direct
 	}, func(buffered *buffered) {
 		b = buffered
 		if _, err := b.CreateLambda(b.ctx, &kinesinv1.CreateLambdaRequest{Lambda: &kinesinv1.Lambda{Name: "invoices", Mode: "deliver"}}); err != nil {
@@ -433,7 +432,7 @@ func runBufferedOutgoing(t *testing.T, direct time.Duration, test func(b *buffer
 
 // What comes out of the buffer goes the same ways as what does not.
 func TestDeliverTasksThroughTheBuffer(t *testing.T) {
-	runBufferedOutgoing(t, 0, func(b *buffered, out *queuetest.Delivering) {
+	runBufferedOutgoing(t, func(b *buffered, out *queuetest.Delivering) {
 		soon := b.accepted(due(time.Minute))[0]
 		later := b.accepted(due(2 * time.Hour))[0]
 		if all, _ := out.Delivered(); len(all) != 1 || all[0].ID != soon || b.ways[inbound.WayQueue] != 1 || b.ways[inbound.WayBuffer] != 1 {
@@ -461,7 +460,7 @@ func TestDeliverTasksThroughTheBuffer(t *testing.T) {
 
 // A cancel of what is in the buffer holds, or says that it comes too late.
 func TestCancelOfADeliverTaskInTheBuffer(t *testing.T) {
-	runBufferedOutgoing(t, 0, func(b *buffered, out *queuetest.Delivering) {
+	runBufferedOutgoing(t, func(b *buffered, out *queuetest.Delivering) {
 		id := b.accepted(due(2 * time.Hour))[0]
 		cancel := func() *kinesinv1.CancelResult {
 			t.Helper()
@@ -493,7 +492,7 @@ func TestCancelOfADeliverTaskInTheBuffer(t *testing.T) {
 // the row that it puts back must not stay.
 func TestACancelOfADeliverTaskWhoseMessageComesAgain(t *testing.T) {
 	for step := range 5 {
-		runBufferedOutgoing(t, 0, func(b *buffered, out *queuetest.Delivering) {
+		runBufferedOutgoing(t, func(b *buffered, out *queuetest.Delivering) {
 			id := b.accepted(due(2 * time.Hour))[0]
 			b.set(func() { b.forget = true })
 			b.drain(time.Second)
@@ -523,7 +522,7 @@ func TestACancelOfADeliverTaskWhoseMessageComesAgain(t *testing.T) {
 }
 
 func TestACancelWhoseTaskCameAgainAndIsBeingSentIsTooLate(t *testing.T) {
-	runBufferedOutgoing(t, 0, func(b *buffered, _ *queuetest.Delivering) {
+	runBufferedOutgoing(t, func(b *buffered, _ *queuetest.Delivering) {
 		id := b.accepted(due(2 * time.Hour))[0]
 		b.drain(time.Second)
 		row := b.waitingRows()[0]

@@ -20,8 +20,10 @@ const (
 	// deliverBatchesMax is how many batches of one partition are under way at a time. A batch takes up to the lead and two
 	// writes and a send; while one hangs, the others go on.
 	deliverBatchesMax = 8
-	// deliverLeads is how many leads before its due time a task may be acquired.
-	deliverLeads = 4
+	// deliverLeads is how many leads before its due time a task may be acquired. Where many are due together, each of them
+	// makes it 1/crowdRows of a lead more, up to crowdLeadsMax, so that they can be sent at once when they are due.
+	deliverLeads             = 4
+	crowdRows, crowdLeadsMax = 10, 20
 	// deliverHeldMax is how many tasks of one partition wait for another try at most. Beyond that nothing more is acquired:
 	// its queue is down, and what is not acquired costs nothing.
 	deliverHeldMax = 1024
@@ -82,8 +84,11 @@ type deliverer struct {
 	recent   []recent   // hinted wake-ups that the index may not show yet
 	foreign  int        // rows that others have acquired, as of the last scan
 	nextScan task.Instant
-	restTo   task.Instant // nothing is taken before, since the store failed
+	restTo   task.Instant // nothing is taken before, since the store refused a write
 	failures int
+
+	scanRetry    task.Instant // no scan before, since the last one failed
+	scanFailures int
 }
 
 // report is how a batch went.
@@ -195,7 +200,7 @@ func (d *deliverer) takeInbox(ctx context.Context) {
 }
 
 // settle lets go of what is done and keeps what is acquired for another try. What could not even be
-// acquired is still in the store, for the next scan.
+// acquired is taken again when the partition has rested, or found by the next scan.
 func (d *deliverer) settle(ctx context.Context, r *report, now task.Instant) {
 	held := make(map[task.ID]bool, len(r.left))
 	var failed error
@@ -219,6 +224,7 @@ func (d *deliverer) settle(ctx context.Context, r *report, now task.Instant) {
 	}
 	switch {
 	case failed != nil:
+		d.putBack(r.left, now)
 		d.fail(ctx, failed, now)
 	case len(held) > 0:
 		d.failures = 0
@@ -227,6 +233,15 @@ func (d *deliverer) settle(ctx context.Context, r *report, now task.Instant) {
 			slog.Int("tasks", len(held)), slog.Any("error", r.left[0].Err))
 	default:
 		d.failures = 0
+	}
+}
+
+// putBack keeps in view what could not be acquired, since the next scan may fail as well.
+func (d *deliverer) putBack(left []task.Undelivered, now task.Instant) {
+	for i := range left {
+		if u := &left[i]; !u.Acquired && !isLasting(u.Err) {
+			d.add(&u.Order.Task, u.Order.Waiting, now)
+		}
 	}
 }
 
@@ -241,18 +256,27 @@ func (d *deliverer) retryLater(o *task.Order, failure error, now task.Instant) {
 	d.retries.add(entry{at: now.Add(wait), id: o.Task.ID, order: o})
 }
 
-// fail backs the whole partition off, because the store fails.
+// fail backs the whole partition off, because the store refuses writes.
 func (d *deliverer) fail(ctx context.Context, err error, now task.Instant) {
 	if ctx.Err() != nil {
 		return
 	}
+	d.complain(ctx, err)
+	d.restTo = now.Add(d.backoff(d.failures))
+	d.failures++
+	d.nextScan = d.restTo
+}
+
+func (d *deliverer) complain(ctx context.Context, err error) {
 	d.told(err)
 	d.Log.WarnContext(ctx, "partition will be tried again", slog.String("partition", d.partition.String()), slog.Any("error", err))
-	ceiling := min(retryMin<<min(d.failures, 10), retryMax)
-	d.failures++
+}
+
+// backoff is how long to leave the store alone after so many failures and one more, with full jitter above a floor.
+func (d *deliverer) backoff(failures int) time.Duration {
+	ceiling := min(retryMin<<min(failures, 10), retryMax)
 	jitter, _ := bits.Mul64(d.Clock.Uint64(), uint64(ceiling))
-	d.restTo = now.Add(retryMin + time.Duration(jitter))
-	d.nextScan = d.restTo
+	return retryMin + time.Duration(jitter)
 }
 
 // rests reports whether the store is left alone for now; a clock that was set back does not make it longer.
@@ -268,9 +292,16 @@ func (d *deliverer) told(err error) {
 
 // add notes a row of the store if it is to be acquired, and says whether it is.
 func (d *deliverer) add(t *task.Task, waiting bool, now task.Instant) bool {
-	at, ahead := t.Due, d.waiting
+	if waiting {
+		return d.addTo(d.waiting, t, true, now)
+	}
+	return d.addTo(d.wakeups, t, false, now)
+}
+
+func (d *deliverer) addTo(ahead *lookahead, t *task.Task, waiting bool, now task.Instant) bool {
+	at := t.Due
 	if !waiting {
-		at, ahead = t.Wake, d.wakeups
+		at = t.Wake
 	}
 	if t.State != task.Scheduled && !d.isForsaken(t, now) || d.hand.has(t.ID) || !ahead.covers(at) {
 		return false
@@ -305,14 +336,18 @@ func (d *deliverer) isForsaken(t *task.Task, now task.Instant) bool {
 	return now >= t.ClaimedAt.Add(wait)
 }
 
-// scan reads the partition ahead, from the head of both ranges each time.
+// scan reads the partition ahead, from the head of both ranges each time. What cannot be read is tried again soon;
+// meanwhile what is known is fired.
 func (d *deliverer) scan(ctx context.Context) {
 	now := d.Clock.Now()
 	if d.guest {
 		d.nextScan = now.Add(idleMax)
 		return
 	}
-	due := now >= d.nextScan || d.nextScan > now.Add(max(d.Window/2, retryMin+retryMax)) // the clock may be set back
+	if d.scanRetry > now && d.scanRetry <= now.Add(retryMin+retryMax) { // the clock may be set back
+		return
+	}
+	due := now >= d.nextScan || d.nextScan > now.Add(max(d.Window/2, retryMin+retryMax))
 	if !due && (d.rests(now) || !d.waiting.low() && !d.wakeups.low()) {
 		return
 	}
@@ -322,10 +357,16 @@ func (d *deliverer) scan(ctx context.Context) {
 		err = d.scanWakeups(ctx, now, through)
 	}
 	d.addRecent(now)
-	if err != nil {
-		d.fail(ctx, err, now)
+	if ctx.Err() != nil {
 		return
 	}
+	if err != nil {
+		d.complain(ctx, err)
+		d.scanRetry = now.Add(d.backoff(d.scanFailures))
+		d.scanFailures++
+		return
+	}
+	d.scanRetry, d.scanFailures = 0, 0
 	d.foreign = foreign
 	d.nextScan = now.Add(d.nextLook(&d.warm))
 }
@@ -333,13 +374,14 @@ func (d *deliverer) scan(ctx context.Context) {
 // scanWaiting goes on, page by page, past rows that are acquired: however many there are, they take no room from those
 // that are to be fired.
 func (d *deliverer) scanWaiting(ctx context.Context, now, through task.Instant) (foreign int, err error) {
-	d.waiting.open(through)
-	to, limit, counts := d.forecast.span(now, through, d.waiting.limit)
+	before, found := d.waiting.reach(through), newLookahead(d.waiting.limit)
+	found.open(through)
+	to, limit, counts := d.forecast.span(now, through, found.limit)
 	var after store.WaitingKey
 	for added := 0; ; {
 		rows, err := d.Store.ScanWaiting(ctx, d.partition, after, to, limit)
 		if err != nil {
-			d.waiting.open(0)
+			d.waiting.reach(before)
 			return 0, err
 		}
 		if counts {
@@ -347,51 +389,55 @@ func (d *deliverer) scanWaiting(ctx context.Context, now, through task.Instant) 
 		}
 		for i := range rows {
 			switch {
-			case d.add(&rows[i], true, now):
+			case d.addTo(found, &rows[i], true, now):
 				added++
 			case rows[i].State == task.Acquired && rows[i].Worker != d.Delivery.Process:
 				foreign++
 			}
 		}
 		if len(rows) < limit || rows[limit-1].Due > through {
-			return foreign, nil
+			break
 		}
-		to, limit, counts = through, d.waiting.limit, false
+		to, limit, counts = through, found.limit, false
 		last := &rows[len(rows)-1]
-		if added >= limit {
-			d.waiting.lower(last.Due - 1) // more may be due with the last one
-			return foreign, nil
+		if added >= found.limit {
+			found.lower(last.Due - 1) // more may be due with the last one
+			break
 		}
 		after = store.KeyOf(last)
 	}
+	d.waiting.become(found)
+	return foreign, nil
 }
 
 // scanWakeups does the same with the rows of tasks with a key.
 func (d *deliverer) scanWakeups(ctx context.Context, now, through task.Instant) error {
-	d.wakeups.open(through)
-	limit := d.wakeups.limit
+	before, found := d.wakeups.reach(through), newLookahead(d.wakeups.limit)
+	found.open(through)
 	var after store.WakeKey
 	for added := 0; ; {
-		rows, err := d.Store.ScanWakeups(ctx, d.partition, after, through, limit)
+		rows, err := d.Store.ScanWakeups(ctx, d.partition, after, through, found.limit)
 		if err != nil {
-			d.wakeups.open(0)
+			d.wakeups.reach(before)
 			return err
 		}
 		for i := range rows {
-			if d.add(&rows[i], false, now) {
+			if d.addTo(found, &rows[i], false, now) {
 				added++
 			}
 		}
-		if len(rows) < limit {
-			return nil
+		if len(rows) < found.limit {
+			break
 		}
 		last := &rows[len(rows)-1]
-		if added >= limit {
-			d.wakeups.lower(last.Wake - 1)
-			return nil
+		if added >= found.limit {
+			found.lower(last.Wake - 1)
+			break
 		}
 		after = wakeKey(last)
 	}
+	d.wakeups.become(found)
+	return nil
 }
 
 // addRecent puts wake-ups back that were hinted a moment ago and that a scan of the index may have missed.
@@ -436,17 +482,34 @@ func (d *deliverer) takeRetries(now task.Instant) []task.Order {
 	return orders
 }
 
-// ahead is how long before it is due a task may be acquired: so long that a steady load shares requests, and so short
-// that few are sent again when this process dies.
-func (d *deliverer) ahead() time.Duration { return deliverLeads * d.Lead }
+// ahead is how long before it is due a task may be acquired: so long that a steady load shares requests and a crowd is
+// ready in time, and so short that few are sent again when this process dies, and few cancels come too late.
+func (d *deliverer) ahead(from *lookahead, head task.Instant) time.Duration {
+	least := deliverLeads * d.Lead
+	crowd := from.count(head.Add(least), crowdRows*crowdLeadsMax)
+	return max(least, time.Duration(crowd)*d.Lead/crowdRows)
+}
+
+// toFire is when the earliest of a set are taken, and how far ahead of their due times. Partitions wake up at the same
+// moments, one lead apart, so that what they write goes together.
+func (d *deliverer) toFire(from *lookahead) (at task.Instant, ahead time.Duration, ok bool) {
+	head, ok := from.next()
+	if !ok {
+		return 0, 0, false
+	}
+	ahead = d.ahead(from, head)
+	at = head.Add(deliverLeads*d.Lead/2 - ahead)
+	return at - at%max(task.Instant(0).Add(d.Lead), 1), ahead, true
+}
 
 // takeFresh takes what comes into hand; what is there already is not taken again.
 func (d *deliverer) takeFresh(now task.Instant) (orders []task.Order) {
-	for _, ahead := range []*lookahead{d.wakeups, d.waiting} {
-		if head, ok := ahead.next(); !ok || head > now.Add(d.ahead()/2) {
+	for _, from := range []*lookahead{d.wakeups, d.waiting} {
+		at, ahead, ok := d.toFire(from)
+		if !ok || now < at {
 			continue
 		}
-		taken, _ := ahead.takeUntil(now.Add(d.ahead()), batchRowsMax-len(orders), 0)
+		taken, _ := from.takeUntil(now.Add(ahead), batchRowsMax-len(orders), 0)
 		for _, e := range taken {
 			if d.hand.take(e.id) {
 				orders = append(orders, *e.order)
@@ -472,7 +535,7 @@ func (d *deliverer) idle(ctx context.Context) {
 	timer := d.Clock.NewTimer(idleMax)
 	defer timer.Stop()
 	began, now := clock.StampOf(timer), d.Clock.Now()
-	until := min(d.nextScan, now.Add(idleMax))
+	until := min(max(d.nextScan, d.scanRetry), now.Add(idleMax))
 	if d.batches < deliverBatchesMax {
 		until = min(until, max(d.nextToFire(), d.restTo))
 	}
@@ -493,9 +556,9 @@ func (d *deliverer) nextToFire() task.Instant {
 	if d.retries.entries.Len() >= deliverHeldMax {
 		return next
 	}
-	for _, ahead := range []*lookahead{d.waiting, d.wakeups} {
-		if at, ok := ahead.next(); ok {
-			next = min(next, at.Add(-d.ahead()/2))
+	for _, from := range []*lookahead{d.waiting, d.wakeups} {
+		if at, _, ok := d.toFire(from); ok {
+			next = min(next, at)
 		}
 	}
 	return next

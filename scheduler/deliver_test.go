@@ -108,6 +108,7 @@ func (o *outbound) Deliver(ctx context.Context, orders []task.Order) (left []tas
 	o.batches++
 	o.most = max(o.most, o.batches)
 	o.mu.Unlock()
+	slices.SortStableFunc(orders, func(a, b task.Order) int { return int(a.Task.Due - b.Task.Due) })
 	for _, order := range orders {
 		if u, undone := o.deliver(ctx, order); undone {
 			left = append(left, u)
@@ -457,11 +458,51 @@ func TestAScanThatFailsIsTriedAgainSoon(t *testing.T) {
 		if n := o.rows.scansOf(high); n > 100 {
 			t.Errorf("%d scans in 20 s", n)
 		}
-		o.rows.mu.Lock()
-		o.rows.fails = nil
-		o.rows.mu.Unlock()
+		o.rows.setFails(nil)
 		o.advance(6 * time.Second)
 		o.wantSent(20*time.Second, 26*time.Second, row)
+	})
+}
+
+// What is known is fired while the partition cannot be read, and so is what is told of.
+func TestScansThatFailHoldUpNothingThatIsKnown(t *testing.T) {
+	inOutbound(t, func(o *outbound) {
+		var known []task.Task
+		for n := range 90 {
+			known = append(known, o.waiting(high, time.Duration(n)*100*time.Millisecond))
+			known = append(known, o.awake(high, time.Duration(n)*100*time.Millisecond, func(t *task.Task) { t.Key = "k" }))
+		}
+		s, _ := o.start(self)
+		o.advance(time.Second)
+		before := o.rows.scansOf(high)
+		o.rows.setFails(func(task.Partition) error { return errors.New("away") })
+		o.advance(5 * time.Second)
+		told := o.waiting(high, time.Second)
+		s.Added(&told)
+		o.advance(14 * time.Second)
+		o.wantSent(0, 0, append(known, told)...)
+		if n := o.rows.scansOf(high) - before; n < 3 || n > 50 {
+			t.Errorf("%d scans in 20 s", n)
+		}
+		late := o.waiting(high, 0)
+		o.rows.setFails(nil)
+		o.advance(6 * time.Second)
+		o.wantSent(0, 6*time.Second, late)
+	})
+}
+
+// A write that is refused once does not have to wait for a scan.
+func TestWhatWasNotAcquiredIsStillKnownWhileScansFail(t *testing.T) {
+	inOutbound(t, func(o *outbound) {
+		row := o.waiting(high, 2*time.Second)
+		o.start(self)
+		o.advance(time.Second)
+		o.rows.setFails(func(task.Partition) error { return errors.New("away") })
+		o.set(func() { o.losing = true })
+		o.advance(time.Second)
+		o.set(func() { o.losing = false })
+		o.advance(6 * time.Second)
+		o.wantSent(0, 6*time.Second, row)
 	})
 }
 

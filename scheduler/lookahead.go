@@ -59,6 +59,12 @@ func (l *lookahead) open(horizon task.Instant) {
 	l.horizon.Store(int64(horizon))
 }
 
+// become takes over what a scan found, and how far that goes.
+func (l *lookahead) become(found *lookahead) {
+	l.entries, l.truncated = found.entries, found.truncated
+	l.horizon.Store(found.horizon.Load())
+}
+
 // resume moves the horizon away for a scan that went on from where the set ends.
 func (l *lookahead) resume(horizon task.Instant) {
 	l.truncated = false
@@ -117,6 +123,18 @@ func (l *lookahead) takeUntil(t task.Instant, limit, room int) (taken []entry, f
 func (l *lookahead) next() (task.Instant, bool) {
 	first, ok := l.entries.Min()
 	return first.at, ok
+}
+
+// count is how many entries are at or before t; it counts no further than most.
+func (l *lookahead) count(t task.Instant, most int) (n int) {
+	l.entries.Ascend(func(e entry) bool {
+		if e.at > t || n == most {
+			return false
+		}
+		n++
+		return true
+	})
+	return n
 }
 
 // each visits all entries, earliest first.

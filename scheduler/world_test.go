@@ -262,6 +262,13 @@ func (r *rows) ScanWakeups(ctx context.Context, p task.Partition, after store.Wa
 	return found, err
 }
 
+// setFails makes reads of waiting rows fail; nil: none.
+func (r *rows) setFails(fails func(p task.Partition) error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.fails = fails
+}
+
 // wokenRows is how many rows scans of wake-ups returned since it was asked last.
 func (r *rows) wokenRows() int {
 	r.mu.Lock()

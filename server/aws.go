@@ -24,6 +24,9 @@ const checkMax = 20 * time.Second
 // ErrSetup says that tables or queues are missing or not as they have to be; the text names each, and what to run.
 var ErrSetup = errors.New("AWS is not set up for this")
 
+// deliverLinger is less than the driver's own: what goes together comes together, from the courier.
+const deliverLinger = 10 * time.Millisecond
+
 // Lasting reports whether a start that failed so will fail again until somebody changes something: tables, queues,
 // credentials, permissions, the region or this machine's clock; the pod's identity, or what it may ask of Kubernetes. Others may pass.
 func Lasting(err error) bool {
@@ -48,8 +51,9 @@ func (d *drivers) openAWS(ctx context.Context, c *Config, m *node.Metrics) (err 
 	if c.Queue == QueueSQS {
 		d.queue = sqs.New(d.aws.SQS, sqs.Config{
 			Prefix: c.AWSPrefix, Clock: clock.Real(), Log: c.Log, Observer: watch.sqs(), MessageBytesMax: c.MessageBytesMax,
-			Lambda:  func(ref uint32) (task.Lambda, bool) { return d.node.Lambda(ref) },
-			Lambdas: func() []task.Lambda { return d.node.Lambdas() },
+			DeliverLinger: deliverLinger,
+			Lambda:        func(ref uint32) (task.Lambda, bool) { return d.node.Lambda(ref) },
+			Lambdas:       func() []task.Lambda { return d.node.Lambdas() },
 		})
 	}
 	if c.Inbound {

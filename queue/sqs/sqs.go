@@ -58,7 +58,7 @@ const (
 	PackTasksMaxDefault    = 16
 	LingerDefault          = 5 * time.Millisecond
 	AheadLingerDefault     = 40 * time.Millisecond
-	DeliverLingerDefault   = 45 * time.Millisecond
+	DeliverLingerDefault   = 30 * time.Millisecond
 	DeleteLingerDefault    = time.Second
 	PollPauseDefault       = 10 * time.Millisecond
 	HoldDefault            = 500 * time.Millisecond
@@ -89,7 +89,7 @@ type Config struct {
 	PackTasksMax int
 
 	// Linger is how long a send waits for others to go with it, when another one came just before: 5 ms.
-	// AheadLinger is the same for tasks that are not due for as long: 40 ms. DeliverLinger is that of deliveries: 45 ms.
+	// AheadLinger is the same for tasks that are not due for as long: 40 ms. DeliverLinger is that of deliveries: 30 ms.
 	// DeleteLinger is that of deletes and of returned messages, for which nobody waits: 1 s. Negative: none.
 	Linger, AheadLinger, DeliverLinger, DeleteLinger time.Duration
 	// PollPause is how long the next poll waits after one that brought a few messages, when tasks come so fast that the

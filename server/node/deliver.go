@@ -21,9 +21,20 @@ func (n *Node) delivery(c *Config, seal *task.Sealer) *scheduler.Delivery {
 		},
 		Courier: dispatcher.NewCourier(dispatcher.CourierConfig{
 			Store: n.store, Queue: n.queue, Policies: policies{n.catalog}, Sealer: seal, Clock: c.Clock, Log: c.Log,
-			Hooks: dispatcher.CourierHooks{Delivered: n.delivered, Undelivered: n.undelivered},
+			Hooks: dispatcher.CourierHooks{Delivered: n.delivered, Undelivered: n.undelivered}, Together: c.together(),
 		}),
 	}
+}
+
+// deliverTogether is how far apart the due times of deliveries may be that are sent at the latest of them.
+const deliverTogether = 40 * time.Millisecond
+
+// together is none where time stands still between events.
+func (c Config) together() time.Duration {
+	if c.Stepped {
+		return 0
+	}
+	return deliverTogether
 }
 
 func (n *Node) delivered(t *task.Task, late time.Duration) {

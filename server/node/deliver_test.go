@@ -261,7 +261,7 @@ func TestDeliverOnTimeInThreeWrites(t *testing.T) {
 			ids = append(ids, p.schedule(item(time.Duration(n*n)*time.Millisecond))...)
 		}
 		w.advance(2 * time.Minute)
-		w.wantDelivered(0, ids...)
+		w.wantDelivered(deliverTogether, ids...)
 		if p.steps("put") != 300 || p.steps("acquire") != 300 || p.steps("remove") != 300 || w.waitingRows(p) != 0 {
 			t.Errorf("%d put, %d acquired, %d removed, %d rows left", p.steps("put"), p.steps("acquire"), p.steps("remove"), w.waitingRows(p))
 		}
@@ -335,7 +335,7 @@ func TestAProcessThatIsKilledLosesNothing(t *testing.T) {
 							twice++
 						}
 					}
-					if twice > 0 != (step == "remove") {
+					if twice > 25 || twice == 0 && step == "remove" { // what is removed together
 						t.Errorf("killed before %s: %d were delivered twice", step, twice)
 					}
 					if n := w.waitingRows(second); n != 0 {
@@ -401,15 +401,15 @@ func TestACancelledTaskIsNotDelivered(t *testing.T) {
 		p.lambda(2)
 		var ids []string
 		for n := range 400 {
-			ids = append(ids, p.schedule(item(time.Second+time.Duration(n)*time.Millisecond))...)
+			ids = append(ids, p.schedule(item(2*time.Second+time.Duration(n)*25*time.Millisecond))...)
 		}
 		outcome := map[string]*kinesinv1.CancelResult{}
 		for n, id := range ids {
 			if n%2 == 0 {
-				w.advance(3 * time.Millisecond)
+				w.advance(60 * time.Millisecond)
 			}
 			if n == 0 {
-				w.advance(800 * time.Millisecond)
+				w.advance(700 * time.Millisecond)
 			}
 			response, err := p.inbound.Cancel(w.ctx, &kinesinv1.CancelRequest{Ids: []string{id}})
 			if err != nil {

@@ -40,6 +40,7 @@ func (d *Driver) Apply(ctx context.Context, ops []store.Op) ([]error, error) {
 func (d *Driver) plan(ctx context.Context, c *call, ops []store.Op) (heads []*write) {
 	all := make([]write, len(ops))
 	heads = make([]*write, 0, len(ops))
+	kept := d.keepPayloads(ctx, ops)
 	var last map[uint64]*write
 	if len(ops) > 1 {
 		last = make(map[uint64]*write, len(ops))
@@ -48,8 +49,8 @@ func (d *Driver) plan(ctx context.Context, c *call, ops []store.Op) (heads []*wr
 		w := &all[i]
 		w.call, w.at = c, i
 		err := d.encode(w, &ops[i])
-		if err == nil {
-			err = d.keepPayload(ctx, &ops[i])
+		if err == nil && kept != nil {
+			err = kept[i]
 		}
 		if err != nil {
 			c.results[i] = err

@@ -10,6 +10,7 @@ import (
 	"github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
+	"golang.org/x/sync/errgroup"
 
 	"github.com/kinesin-io/kinesin/store"
 	"github.com/kinesin-io/kinesin/task"
@@ -33,6 +34,8 @@ const (
 	// overdueMax bounds the payloads that one scan looks after, and overdueKnownMax those remembered.
 	overdueMax      = 32
 	overdueKnownMax = 16384
+	// keepsMax is how many payloads one call looks after at a time.
+	keepsMax = 16
 )
 
 // PayloadsExpire implements store.Expirer.
@@ -77,14 +80,27 @@ func movedDue(op *store.Op) bool {
 	return false
 }
 
-// keepPayload makes the payload of a task last as long as the row that op is about to write needs it.
-func (d *Driver) keepPayload(ctx context.Context, op *store.Op) error {
-	until, ok := wanted(op)
-	if !ok {
-		return nil
+// keepPayloads makes the payloads of tasks last as long as the rows that ops are about to write need them. It returns an error
+// for each op, or nil when nothing had to be done.
+func (d *Driver) keepPayloads(ctx context.Context, ops []store.Op) (errs []error) {
+	var group errgroup.Group
+	group.SetLimit(keepsMax)
+	for i := range ops {
+		until, ok := wanted(&ops[i])
+		if !ok {
+			continue
+		}
+		if errs == nil {
+			errs = make([]error, len(ops))
+		}
+		t := &ops[i].Task
+		group.Go(func() error {
+			errs[i] = d.extend(ctx, taskKey(t.PayloadID()), max(until, t.Due.Add(payloadKeep)))
+			return nil
+		})
 	}
-	key := map[string]types.AttributeValue{attrID: &types.AttributeValueMemberS{Value: op.Task.PayloadID().String()}}
-	return d.extend(ctx, key, max(until, op.Task.Due.Add(payloadKeep)))
+	_ = group.Wait() // errs has them
+	return errs
 }
 
 // extend puts off the expiry of a payload row, if it is there and expires before. Reading first is cheaper:

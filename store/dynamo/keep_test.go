@@ -1,8 +1,10 @@
 package dynamo_test
 
 import (
+	"context"
 	"errors"
 	"strconv"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -202,5 +204,56 @@ func TestRowThatNeedsItsPayloadIsNotWrittenWithoutIt(t *testing.T) {
 		gone.ID[0]++
 		gone.Wake = gone.Due.Add(60 * day)
 		p.apply(store.Op{Kind: store.PutTask, Task: gone}) // without a payload row it is as good as it can be
+	})
+}
+
+// slowReads are a database whose reads take a while.
+type slowReads struct {
+	*fakedynamo.DB
+
+	takes time.Duration
+
+	mu            sync.Mutex // guards all below
+	reading, most int
+}
+
+func (s *slowReads) GetItem(ctx context.Context, in *dynamodb.GetItemInput, options ...func(*dynamodb.Options)) (*dynamodb.GetItemOutput, error) {
+	s.mu.Lock()
+	s.reading++
+	s.most = max(s.most, s.reading)
+	s.mu.Unlock()
+	defer func() {
+		s.mu.Lock()
+		s.reading--
+		s.mu.Unlock()
+	}()
+	time.Sleep(s.takes)
+	return s.DB.GetItem(ctx, in, options...)
+}
+
+// TestPayloadsAreLookedAfterTogether writes many rows whose payloads have to last longer.
+func TestPayloadsAreLookedAfterTogether(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		const rows, takes, together = 64, 100 * time.Millisecond, 16
+		slow := &slowReads{DB: newFakeDB(t, fakedynamo.Config{}), takes: takes}
+		p := &payloads{t, slow.DB, openOn(t, slow, dynamo.Config{})}
+		var ops []store.Op
+		for n := range rows {
+			row := apart(0)
+			row.ID[0] = byte(n)
+			p.apply(payloadOp(&row), store.Op{Kind: store.PutTask, Task: row})
+			ops = append(ops, store.Op{Kind: store.ReplaceTask, Task: step(row, task.RetriableFailure, row.Due.Add(60*day))})
+		}
+		began := time.Now()
+		p.apply(ops...)
+		if took := time.Since(began); took > (rows/together+1)*takes || slow.most > together {
+			t.Errorf("%v, %d at a time; want up to %d", took, slow.most, together)
+		}
+		for i := range ops {
+			if left, ok := p.left(ops[i].Task.ID); !ok || left < 70*day {
+				t.Errorf("payload %d is there %v, for %v", i, ok, left)
+			}
+		}
 	})
 }

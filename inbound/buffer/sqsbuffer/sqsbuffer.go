@@ -68,7 +68,8 @@ type Config struct {
 	Clock  clock.Clock
 	// MessageBytesMax bounds a message, and all messages of a request: 256 KiB. Queues that take 1 MiB may have it larger.
 	MessageBytesMax int
-	// Visibility is after which time a received message that was neither deleted nor retried is received again: 30 s.
+	// Visibility is after which time a received message that was neither deleted nor retried is received again: 30 s. A
+	// consumer that takes longer keeps it hidden with Retry.
 	Visibility time.Duration
 	// RequestTimeout bounds every request but the wait of a poll: 5 s.
 	RequestTimeout time.Duration

@@ -1,0 +1,96 @@
+package scheduler_test
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"runtime"
+	"slices"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/kinesin-io/kinesin/scheduler"
+	"github.com/kinesin-io/kinesin/task"
+)
+
+// visit runs a scheduler that owns nothing; high is of a deliver lambda.
+func (o *outbound) visit() *scheduler.Scheduler {
+	s := scheduler.New(scheduler.Config{
+		Store: o.rows, Queue: o.queue, Dispatcher: o.world.sent, Leases: o.leases, Ownership: nothing{}, Partitions: o.parts,
+		Clock: o.clock, Log: slog.New(slog.DiscardHandler), Hooks: o.hooks, Guests: true,
+		Delivery: &scheduler.Delivery{
+			Process: self, Courier: o, Presence: o.presence, Is: func(p task.Partition) bool { return p == high },
+		},
+	})
+	ctx, cancel := context.WithCancel(o.ctx)
+	done := make(chan error, 1)
+	go func() { done <- s.Run(ctx) }()
+	o.t.Cleanup(func() {
+		cancel()
+		if err := <-done; err != nil {
+			o.t.Errorf("run: %v", err)
+		}
+	})
+	synctest.Wait()
+	return s
+}
+
+type nothing struct{}
+
+func (nothing) Self() string { return self }
+
+func (nothing) Owners(all []task.Partition) (owners, members []string) {
+	return slices.Repeat([]string{"another"}, len(all)), []string{"another"}
+}
+func (nothing) Changed() <-chan struct{} { return nil }
+
+// Guests of partitions that nobody tells of any more go, and come again.
+func TestGuestsRetire(t *testing.T) {
+	inOutbound(t, func(o *outbound) {
+		s := o.visit()
+		alone := runtime.NumGoroutine()
+		const partitions = 50
+		for range 2 {
+			var tasks []task.Task
+			for n := range partitions {
+				tasks = append(tasks, o.waiting(task.Partition{Lambda: uint32(100 + n)}, time.Second))
+			}
+			delivered := o.waiting(high, time.Second)
+			for i := range tasks {
+				s.Added(&tasks[i])
+			}
+			s.Added(&delivered)
+			o.advance(2 * time.Second)
+			if n := runtime.NumGoroutine() - alone; n != partitions+1 {
+				t.Errorf("%d goroutines more, want one for each partition", n)
+			}
+			for i := range tasks {
+				if at, ok := o.dispatched(tasks[i]); !ok || at.Sub(tasks[i].Due) > time.Second {
+					t.Errorf("dispatched %v, at +%v", ok, at.Sub(start))
+				}
+			}
+			o.wantSent(0, time.Second, delivered)
+			o.advance(2 * time.Minute)
+			if n := runtime.NumGoroutine() - alone; n != 0 {
+				t.Errorf("%d goroutines stay", n)
+			}
+		}
+	})
+}
+
+// One that holds a task goes on trying.
+func TestAGuestWithSomethingToDoStays(t *testing.T) {
+	inOutbound(t, func(o *outbound) {
+		s := o.visit()
+		o.refuse = func(*task.Task) error { return errors.New("no") }
+		row := o.waiting(high, time.Second)
+		s.Added(&row)
+		o.advance(5 * time.Minute)
+		o.set(func() { o.refuse = nil })
+		o.advance(10 * time.Second)
+		if len(o.sendings()[row.ID]) != 1 {
+			t.Errorf("sent %d times", len(o.sendings()[row.ID]))
+		}
+	})
+}
