@@ -316,3 +316,88 @@ func TestTheReadinessOfAProcess(t *testing.T) {
 		time.Sleep(fleet.FarewellMax)
 	})
 }
+
+// TestDeliveriesChangeHandsInTime does the same to deliver lambdas, whose tasks must not be sent twice either.
+func TestDeliveriesChangeHandsInTime(t *testing.T) {
+	inTown(t, func(w *town) {
+		first := w.start(remote)
+		first.lambda(12)
+		second := w.start(remote)
+		w.advance(5 * time.Second)
+		var ids []string
+		for n := range 1200 {
+			i := item(2*time.Second + time.Duration(n)*50*time.Millisecond)
+			if n%3 == 0 {
+				i.Key = fmt.Sprint(n)
+			}
+			ids = append(ids, first.schedule(i)...)
+		}
+		w.advance(10 * time.Second)
+		third := w.start(remote)
+		w.advance(12 * time.Second)
+		second.stop()
+		w.advance(15 * time.Second)
+		fourth := w.start(remote)
+		third.stop()
+		w.advance(30 * time.Second)
+		w.wantDelivered(plannedMax, ids...)
+		for _, p := range []*sender{second, third, fourth} {
+			if p.steps("send") == 0 {
+				t.Error("a process had no part")
+			}
+		}
+	})
+}
+
+// TestPartitionsComeAndGoEverywhere creates and deletes lambdas at all times between two looks of the others.
+func TestPartitionsComeAndGoEverywhere(t *testing.T) {
+	inCrew(t, 0, 0, func(c *crew) {
+		for range 2 {
+			c.ready(c.join())
+		}
+		time.Sleep(5 * time.Second)
+		const within = 2 * time.Second
+		fired := func(ref uint32, shards int) (wrong int) {
+			for shard := range shards {
+				owners := 0
+				for _, p := range c.alive {
+					if p.node.scheduler.Share().Warm > 0 && p.node.scheduler.Fires(task.Partition{Lambda: ref, Shard: uint16(shard)}) {
+						owners++
+					}
+				}
+				if owners != 1 {
+					wrong++
+				}
+			}
+			return wrong
+		}
+		for n := range 12 {
+			time.Sleep(time.Duration(n) * 130 * time.Millisecond)
+			name := fmt.Sprint("come-", n)
+			if _, _, err := c.client.CreateLambda(c.ctx, sdk.LambdaInfo{Name: name, Shards: 9, Priorities: []string{"only"}}); err != nil {
+				t.Fatal(err)
+			}
+			time.Sleep(within)
+			l, err := c.nodes[0].node.catalog.Lambda(name)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if wrong := fired(l.Ref, 9); wrong > 0 {
+				t.Errorf("%d of 9 partitions are not fired by exactly one process %v after they came", wrong, within)
+			}
+			if n%3 == 0 {
+				if _, err := c.client.DeleteLambda(c.ctx, name, true); err != nil {
+					t.Fatal(err)
+				}
+				time.Sleep(within)
+				for shard := range 9 {
+					for _, p := range c.alive {
+						if p.node.scheduler.Fires(task.Partition{Lambda: l.Ref, Shard: uint16(shard)}) {
+							t.Errorf("a partition is fired %v after it went", within)
+						}
+					}
+				}
+			}
+		}
+	})
+}

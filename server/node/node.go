@@ -160,6 +160,11 @@ func New(ctx context.Context, c Config) (*Node, error) {
 	}
 	n.compose(c.withSteps(), secret)
 	n.metrics.registry.MustRegister(newDepthCollector(n))
+	if n.members != nil {
+		if w, is := n.members.watched.(podWatch); is {
+			n.metrics.registry.MustRegister(newSourcesCollector(w))
+		}
+	}
 	return n, nil
 }
 

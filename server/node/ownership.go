@@ -56,6 +56,42 @@ func (m *ownershipMetrics) shared(s *scheduler.Share) {
 
 func (m *ownershipMetrics) warm(s *scheduler.Share) { m.warmed.Observe(s.Warm.Seconds()) }
 
+// podWatch is what a membership by pods tells of its two sources.
+type podWatch interface {
+	// Kept is how many are members though one of the sources says that they are gone.
+	Kept() int
+	// ContactAge is how long ago the API server last told anything.
+	ContactAge() time.Duration
+}
+
+// sourcesCollector reads, at each scrape, how well the sources of the membership agree.
+type sourcesCollector struct {
+	of   podWatch
+	kept *prometheus.Desc
+	age  *prometheus.Desc
+}
+
+func newSourcesCollector(w podWatch) *sourcesCollector {
+	return &sourcesCollector{
+		of: w,
+		kept: prometheus.NewDesc("kinesin_fleet_members_kept", "Members that are kept though the pods or the lease rows say that they are gone, "+
+			"because they would be too many at once.", nil, nil),
+		age: prometheus.NewDesc("kinesin_watch_contact_age_seconds", "How long ago the Kubernetes API server last told anything; it does every minute at least.", nil, nil),
+	}
+}
+
+// Describe implements prometheus.Collector.
+func (c *sourcesCollector) Describe(out chan<- *prometheus.Desc) {
+	out <- c.kept
+	out <- c.age
+}
+
+// Collect implements prometheus.Collector.
+func (c *sourcesCollector) Collect(out chan<- prometheus.Metric) {
+	out <- prometheus.MustNewConstMetric(c.kept, prometheus.GaugeValue, float64(c.of.Kept()))
+	out <- prometheus.MustNewConstMetric(c.age, prometheus.GaugeValue, c.of.ContactAge().Seconds())
+}
+
 // watchOwners keeps the alarm for partitions without an owner, until ctx ends.
 func (n *Node) watchOwners(ctx context.Context) error {
 	s := strays{since: map[string]time.Duration{}}
