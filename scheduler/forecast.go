@@ -41,20 +41,26 @@ func (f *forecast) count(c clock.Clock, now task.Instant, rows []task.Task, full
 	f.tasks.Store(int64(estimate(now, rows, full)))
 }
 
-// estimate extrapolates from rows in order of their due times, of which there are more behind if they are full. What is overdue counts
-// as it is.
+// estimate extrapolates from rows in order of their due times, if there may be more behind: as many a second as there are
+// between the first and the last, though not all of them at one moment. What is overdue counts as it is.
 func estimate(now task.Instant, rows []task.Task, full bool) int {
-	if !full {
+	ahead, first := 0, task.Instant(0)
+	for i := range rows {
+		if rows[i].Due <= now {
+			continue
+		}
+		if ahead == 0 {
+			first = rows[i].Due
+		}
+		ahead++
+	}
+	if !full || ahead == 0 {
 		return len(rows)
 	}
-	ahead := 0
-	for i := range rows {
-		if rows[i].Due > now {
-			ahead++
-		}
-	}
-	seen := max(rows[len(rows)-1].Due.Sub(now), time.Millisecond)
-	return len(rows) - ahead + int(float64(ahead)*max(1, float64(ForecastSpan)/float64(seen)))
+	last := rows[len(rows)-1].Due
+	over := max(last.Sub(first), last.Sub(now)/2)
+	rest := max(0, now.Add(ForecastSpan).Sub(last))
+	return len(rows) + int(float64(ahead)*float64(rest)/float64(over))
 }
 
 // DueSoon is about how many tasks wait in the partitions that are fired here and are due within ForecastSpan, or overdue. Each

@@ -80,7 +80,7 @@ func inCrew(t *testing.T, load, first time.Duration, test func(c *crew)) {
 		c.began = time.Now()
 		for d := 5 * time.Second; d < load; d += 50 * time.Millisecond {
 			item := sdk.Item{Lambda: "mail", In: d}
-			if r.schedule(item); d%(time.Second) == 0 {
+			if r.schedule(item); d%time.Second == 0 {
 				item.Key = d.String()
 				r.schedule(item)
 			}
