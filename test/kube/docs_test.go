@@ -22,6 +22,9 @@ import (
 
 const guide = "../../docs/kubernetes.md"
 
+// commandsMin is what a guide has at least that takes an operator through all of it.
+const commandsMin = 20
+
 // docsNamespace is that of the guide.
 const docsNamespace = "kinesin"
 
@@ -39,6 +42,7 @@ func TestGuide(t *testing.T) {
 		t.Fatal(err)
 	}
 	g := newGuide(t)
+	ran := 0
 	for _, block := range fences(string(text)) {
 		switch {
 		case block.lang == "yaml":
@@ -48,8 +52,12 @@ func TestGuide(t *testing.T) {
 		case block.lang == "console":
 			for _, command := range block.commands() {
 				g.run(command)
+				ran++
 			}
 		}
+	}
+	if ran < commandsMin {
+		t.Errorf("%d commands found in %s, want at least %d", ran, guide, commandsMin)
 	}
 }
 
