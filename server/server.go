@@ -129,6 +129,7 @@ func (s *Server) Run(ctx context.Context) error {
 		case <-served:
 		}
 		s.config.Log.InfoContext(ctx, "stopping", slog.Duration("at_most", s.config.DrainMax))
+		s.http.SetKeepAlivesEnabled(false) // whoever calls again connects again, and so finds another server
 		stopRunning()
 		s.cutOff(ctx, served)
 		return nil
