@@ -44,12 +44,12 @@ func TestGuide(t *testing.T) {
 	g := newGuide(t)
 	ran := 0
 	for _, block := range fences(string(text)) {
-		switch {
-		case block.lang == "yaml":
+		switch block.lang {
+		case "yaml":
 			if name, is := strings.CutPrefix(block.lines[0], "# file: "); is {
 				g.write(name, strings.Join(block.lines, "\n")+"\n")
 			}
-		case block.lang == "console":
+		case "console":
 			for _, command := range block.commands() {
 				g.run(command)
 				ran++
