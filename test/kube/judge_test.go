@@ -9,7 +9,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"sync"
 	"time"
 
 	"github.com/kinesin-io/kinesin/partition"
@@ -74,44 +73,50 @@ func (r *rig) failed() int {
 	return r.history.Count(func(e checker.Event) bool { return e.Kind == checker.Ended && e.Outcome == checker.Fail })
 }
 
-// judgeLateness looks at how long after they were due tasks were fired: in calm times, and while partitions moved. What
-// the machine itself is late by is no gap: the most that anything was late in calm times, and the longest that this program was
-// not run meanwhile.
+// judgeLateness looks at how long after they were due tasks were fired: in calm times, and while partitions moved.
 func (r *rig) judgeLateness(name string, infos []sdk.TaskInfo) {
 	r.t.Helper()
-	var calm []time.Duration
-	moved := make([][]time.Duration, len(r.changes))
+	var all, calm []firing
 	for i := range infos {
 		// Those that failed were fired again since, and who was cancelled may never have been.
-		if infos[i].Attempt != 1 || infos[i].Enqueued.IsZero() {
-			continue
+		if infos[i].Attempt == 1 && !infos[i].Enqueued.IsZero() {
+			all = append(all, r.firing(&infos[i]))
 		}
-		late := fired(&infos[i]).Sub(infos[i].Due)
-		n := slices.IndexFunc(r.changes, func(c change) bool { return !infos[i].Enqueued.Before(c.from) && !infos[i].Due.After(c.to) })
+	}
+	moves := r.moves(all)
+	during := make([][]firing, len(r.changes))
+	for _, f := range all {
+		n := slices.IndexFunc(r.changes, func(c change) bool { return f.due.After(c.from.Add(-moveMin)) && f.due.Before(c.to.Add(moveMin)) })
 		if n < 0 {
-			calm = append(calm, late)
+			calm = append(calm, f)
 		} else {
-			moved[n] = append(moved[n], late)
+			during[n] = append(during[n], f)
 		}
+	}
+	r.lateness(name+"_calm", calm)
+	for i, c := range r.changes {
+		r.lateness(name+"_"+c.name, during[i])
+		harness.Within(r.t, name+"_"+c.name+"_gap", r.gap(name+"_"+c.name, during[i], moves, c.bar), c.bar)
 	}
 	r.showLatest(infos)
-	own := max(0, r.lateness(name+"_calm", calm))
-	for i, c := range r.changes {
-		worst, stall := r.lateness(name+"_"+c.name, moved[i]), r.stalls.longest(c.from, c.to)
-		gap := max(0, worst-max(own, stall))
-		harness.Figure(r.t, name+"_"+c.name+"_stalled", stall)
-		harness.Within(r.t, name+"_"+c.name+"_gap", gap, c.bar)
+}
+
+// started is when a task began, or was fired if it has not.
+func started(t *sdk.TaskInfo) time.Time {
+	if t.Started.IsZero() {
+		return t.Enqueued
 	}
+	return t.Started
 }
 
 // showLatest shows the tasks that were fired last after they were due.
 func (r *rig) showLatest(infos []sdk.TaskInfo) {
 	r.t.Helper()
 	const shown, late = 5, time.Second
-	latest := slices.Clone(infos)
-	slices.SortFunc(latest, func(a, b sdk.TaskInfo) int { return cmp.Compare(fired(&b).Sub(b.Due), fired(&a).Sub(a.Due)) })
+	latest := slices.DeleteFunc(slices.Clone(infos), func(t sdk.TaskInfo) bool { return t.Attempt != 1 })
+	slices.SortFunc(latest, func(a, b sdk.TaskInfo) int { return cmp.Compare(started(&b).Sub(b.Due), started(&a).Sub(a.Due)) })
 	for i := range latest[:min(shown, len(latest))] {
-		if t := &latest[i]; fired(t).Sub(t.Due) > late {
+		if t := &latest[i]; started(t).Sub(t.Due) > late {
 			const clock = "15:04:05.000"
 			r.t.Logf("task %s: created %s, due %s, enqueued %s, started %s, %d attempts", t.ID, t.Created.Format(clock), t.Due.Format(clock),
 				t.Enqueued.Format(clock), t.Started.Format(clock), t.Attempt)
@@ -127,60 +132,19 @@ func fired(t *sdk.TaskInfo) time.Time {
 	return t.Enqueued
 }
 
-// stallMeter knows when this program was not run, although it could have been: so did others not, on a machine as busy as that.
-type stallMeter struct {
-	mu   sync.Mutex
-	seen []stall
-}
-
-type stall struct {
-	at time.Time
-	d  time.Duration
-}
-
-// stallMin is the shortest stall that counts.
-const stallMin = 10 * time.Millisecond
-
-// run measures until ctx ends.
-func (m *stallMeter) run(ctx context.Context) {
-	const every = 2 * time.Millisecond
-	for ctx.Err() == nil {
-		before := time.Now()
-		time.Sleep(every)
-		if d := time.Since(before) - every; d >= stallMin {
-			m.mu.Lock()
-			m.seen = append(m.seen, stall{before, d})
-			m.mu.Unlock()
-		}
-	}
-}
-
-// longest is the longest stall between two moments.
-func (m *stallMeter) longest(from, to time.Time) (most time.Duration) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	for _, s := range m.seen {
-		if s.at.Before(to) && s.at.Add(s.d).After(from) {
-			most = max(most, s.d)
-		}
-	}
-	return most
-}
-
-func (r *rig) lateness(name string, all []time.Duration) time.Duration {
+func (r *rig) lateness(name string, all []firing) {
 	r.t.Helper()
 	if len(all) == 0 {
-		return 0
+		return
 	}
-	slices.Sort(all)
+	slices.SortFunc(all, func(a, b firing) int { return cmp.Compare(a.late, b.late) })
 	harness.Figure(r.t, name+"_fired", len(all))
 	for _, q := range []struct {
 		name string
 		of   float64
 	}{{"p50", .5}, {"p99", .99}, {"max", 1}} {
-		harness.Figure(r.t, name+"_late_"+q.name, all[min(len(all)-1, int(float64(len(all))*q.of))])
+		harness.Figure(r.t, name+"_late_"+q.name, all[min(len(all)-1, int(float64(len(all))*q.of))].late)
 	}
-	return all[len(all)-1]
 }
 
 // shares waits until the partitions are shared out among the pods that are not terminating.

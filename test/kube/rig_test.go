@@ -1,7 +1,6 @@
 package kube_test
 
 import (
-	"context"
 	"fmt"
 	"maps"
 	"os"
@@ -71,7 +70,6 @@ type rig struct {
 	server  *harness.Server
 	values  map[string]any
 	changes []change
-	stalls  stallMeter
 }
 
 func newRig(t *testing.T, p plan) *rig {
@@ -83,10 +81,6 @@ func newRig(t *testing.T, p plan) *rig {
 	}, sdk.WithTries(1000))
 	r.install()
 	r.await(p.replicas)
-	ctx, cancel := context.WithCancel(context.WithoutCancel(t.Context()))
-	var meter sync.WaitGroup
-	meter.Go(func() { r.stalls.run(ctx) })
-	t.Cleanup(func() { cancel(); meter.Wait() })
 	for range 2 {
 		harness.StartWorker(t, harness.WorkerOptions{Server: r.server, Lambda: lambda, Slots: 20, Lease: 30 * time.Second, History: r.history})
 	}

@@ -1,0 +1,115 @@
+package kube_test
+
+import (
+	"encoding/base64"
+	"encoding/binary"
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/kinesin-io/kinesin/partition"
+	"github.com/kinesin-io/kinesin/sdk"
+	"github.com/kinesin-io/kinesin/task"
+	"github.com/kinesin-io/kinesin/test/harness"
+	"github.com/kinesin-io/kinesin/test/kubelet"
+)
+
+// A gap is how much later than they would have been tasks are fired because their partitions changed hands. What else makes
+// them late on this machine, such as processes that start beside them, makes those late as well whose partitions stay where they
+// are: what these are late by at that moment is no gap.
+
+const (
+	// moveMin is for how long around a change of the members, and what it is given, partitions may move: a pod counts before it is
+	// seen to be ready, and those who leave are waited for.
+	moveMin = 2 * time.Second
+	// besides is how far apart two tasks may be due of which one shows how late the other would have been anyway.
+	besides = time.Second
+)
+
+// firing is a task that was fired.
+type firing struct {
+	partition task.Partition
+	due       time.Time
+	late      time.Duration
+}
+
+// firing reads the partition out of the public id, which begins with the task's id and due time.
+func (r *rig) firing(t *sdk.TaskInfo) firing {
+	r.t.Helper()
+	const prefix, at, size = "k1", 16 + 6, 16 + 6 + 4 + 1 + 2
+	raw, err := base64.RawURLEncoding.DecodeString(string(t.ID)[len(prefix):])
+	if err != nil || len(raw) < size {
+		r.t.Fatalf("task id %s: %v", t.ID, err)
+	}
+	return firing{
+		partition: task.Partition{Lambda: binary.BigEndian.Uint32(raw[at:]), Priority: raw[at+4], Shard: binary.BigEndian.Uint16(raw[at+5:])},
+		due:       t.Due, late: fired(t).Sub(t.Due),
+	}
+}
+
+// move is a change of the members, and what it moved.
+type move struct {
+	at    time.Time
+	moved map[task.Partition]bool
+}
+
+// moves are all, as the kubelet brought them about.
+func (r *rig) moves(all []firing) (moves []move) {
+	r.t.Helper()
+	set := map[task.Partition]bool{}
+	for _, f := range all {
+		set[f.partition] = true
+	}
+	list := slices.Collect(maps.Keys(set))
+	members := map[string]bool{}
+	owners := partition.Assign(nil, list)
+	for _, x := range r.kubelet.Records() {
+		switch x.Did {
+		case kubelet.Ready:
+			members[x.Pod] = true
+		case kubelet.Unready, kubelet.Deleted, kubelet.Killed, kubelet.Ended:
+			if !members[x.Pod] {
+				continue
+			}
+			delete(members, x.Pod)
+		default:
+			continue
+		}
+		next := partition.Assign(slices.Collect(maps.Keys(members)), list)
+		m := move{at: x.At, moved: map[task.Partition]bool{}}
+		for i, p := range list {
+			if owners[i] != next[i] {
+				m.moved[p] = true
+			}
+		}
+		owners = next
+		moves = append(moves, m)
+	}
+	return moves
+}
+
+// gap is the longest of some tasks' partitions, of changes that may make one of so long.
+func (r *rig) gap(name string, some []firing, moves []move, bar time.Duration) (most time.Duration) {
+	r.t.Helper()
+	var moving, still []firing
+	for _, f := range some {
+		if slices.ContainsFunc(moves, func(m move) bool {
+			return m.moved[f.partition] && f.due.After(m.at.Add(-moveMin)) && f.due.Before(m.at.Add(moveMin+bar))
+		}) {
+			moving = append(moving, f)
+		} else {
+			still = append(still, f)
+		}
+	}
+	for _, f := range moving {
+		anyway := time.Duration(0)
+		for _, g := range still {
+			if g.due.Sub(f.due).Abs() <= besides {
+				anyway = max(anyway, g.late)
+			}
+		}
+		most = max(most, f.late-anyway)
+	}
+	harness.Figure(r.t, name+"_fired_of_moving", len(moving))
+	return most
+}
