@@ -12,9 +12,9 @@ import (
 // others is what a process knows of the members besides itself. Time is its own monotonic time.
 type others struct {
 	seen map[string]sight
-	gone map[string]string // hosts of processes whose rows were there and are no more, by name
-	read time.Duration     // when the rows were last read
-	once bool              // they were read at all
+	gone map[string]Peer // processes whose rows were there and are no more, by name
+	read time.Duration   // when the rows were last read
+	once bool            // they were read at all
 }
 
 // goneMax bounds how many are remembered that are no more. Beyond it all are forgotten and are strangers again.
@@ -78,7 +78,7 @@ func (o *others) look(rows []store.Control, now time.Duration, wall task.Instant
 			s.absent = true
 			next[name] = s
 		} else {
-			o.bid(name, s.Host)
+			o.bid(Peer{Process: name, Host: s.Host, Group: s.Group})
 		}
 	}
 	for name, s := range next {
@@ -91,11 +91,11 @@ func (o *others) look(rows []store.Control, now time.Duration, wall task.Instant
 }
 
 // bid remembers one whose row is gone.
-func (o *others) bid(name, host string) {
+func (o *others) bid(p Peer) {
 	if o.gone == nil || len(o.gone) >= goneMax {
-		o.gone = map[string]string{}
+		o.gone = map[string]Peer{}
 	}
-	o.gone[name] = host
+	o.gone[p.Process] = p
 }
 
 // alive are the names of those who are not silent and are in that state.
@@ -120,9 +120,9 @@ func (o *others) peers(self string) []Peer {
 			})
 		}
 	}
-	for name, host := range o.gone {
+	for name, p := range o.gone {
 		if name != self {
-			all = append(all, Peer{Process: name, Host: host})
+			all = append(all, p)
 		}
 	}
 	slices.SortFunc(all, func(a, b Peer) int { return cmp.Compare(a.Process, b.Process) })

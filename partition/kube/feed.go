@@ -39,6 +39,7 @@ type feed struct {
 	at     time.Duration // when the server last told anything
 	lost   time.Duration // since when no watch is open
 	newest uint64        // resource version that was seen
+	backs  bool          // something older was told after it
 	behind bool          // lists are older than that
 	since  time.Duration // and have been since then
 }
@@ -125,7 +126,7 @@ func (f *feed) believe(version string) bool {
 		}
 		f.newest = listed
 	}
-	f.behind, f.newest = false, max(f.newest, listed)
+	f.behind, f.backs, f.newest = false, false, max(f.newest, listed)
 	f.at, f.listed = now, true
 	return true
 }
@@ -151,7 +152,7 @@ func (f *feed) WatchWithContext(ctx context.Context, options metav1.ListOptions)
 	timer.Stop()
 	if err != nil {
 		cancel()
-		return nil, err
+		return nil, f.explain("watch", err)
 	}
 	f.opened()
 	return &tracked{Interface: w, stopped: func() { cancel(); f.closed() }}, nil
@@ -185,21 +186,24 @@ func (f *feed) closed() {
 
 // told notes that the server told something of that version.
 func (f *feed) told(version string) {
+	n := parseVersion(version)
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	f.at, f.newest = clock.Mono(f.cluster.config.Clock), max(f.newest, parseVersion(version))
+	f.at = clock.Mono(f.cluster.config.Clock)
+	f.backs = f.backs || n != 0 && n < f.newest
+	f.newest = max(f.newest, n)
 }
 
 // contact says whether what is known of this kind of objects can be believed, how long ago the server last told
-// anything, and whether an open watch is silent for too long.
-func (f *feed) contact() (good, silent bool, age time.Duration) {
+// anything, and whether the open watch is one to end: it is silent for too long, or went back in time.
+func (f *feed) contact() (good, spoilt bool, age time.Duration) {
 	now := clock.Mono(f.cluster.config.Clock)
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	age = now - f.at
-	silent = f.open && age >= silenceMax
-	good = f.listed && !silent && (f.open || now-max(f.lost, f.at) < graceMax)
-	return good, silent, age
+	spoilt = f.open && (age >= silenceMax || f.backs)
+	good = f.listed && !spoilt && (f.open || now-max(f.lost, f.at) < graceMax)
+	return good, spoilt, age
 }
 
 func versionOf(o runtime.Object) string {

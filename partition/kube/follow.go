@@ -19,6 +19,8 @@ const (
 	// followMin and followMax are the pauses before what ended with an error is listed anew.
 	followMin = 250 * time.Millisecond
 	followMax = 5 * time.Second
+	// tellEvery is how often it is logged that this goes on.
+	tellEvery = 30 * time.Second
 	// steadyAfter is how long a watch has to last for the next pause to be the shortest again.
 	steadyAfter = 10 * time.Second
 )
@@ -35,17 +37,21 @@ func (m *Membership) follow(ctx context.Context, f *feed, again <-chan struct{})
 	reflector := cache.NewReflectorWithOptions(f, f.example(), shelf{m, f}, cache.ReflectorOptions{
 		Name: "kinesin-" + f.resource, Logger: &logger, Backoff: watchPauses(),
 	})
-	pause := followMin
+	pause, quiet := followMin, clock.Mono(m.config.Clock)
 	for ctx.Err() == nil {
 		began := clock.Mono(m.config.Clock)
 		err := m.listAndWatch(ctx, reflector, again)
-		if ctx.Err() != nil {
-			break
+		switch {
+		case ctx.Err() != nil:
+			return nil
+		case errors.Is(err, errAgain):
+			continue
 		}
 		if clock.Mono(m.config.Clock)-began >= steadyAfter {
 			pause = followMin
 		}
-		if err != nil {
+		if now := clock.Mono(m.config.Clock); err != nil && now >= quiet {
+			quiet = now + tellEvery
 			m.config.Log.WarnContext(ctx, "pods are not watched; the lease rows tell who is there until they are",
 				slog.String("resource", f.resource), slog.Any("error", err))
 		}
@@ -73,7 +79,10 @@ func (m *Membership) listAndWatch(ctx context.Context, reflector *cache.Reflecto
 	err := reflector.ListAndWatchWithContext(ctx)
 	close(ended)
 	<-told
-	cancel(nil)
+	defer cancel(nil)
+	if errors.Is(context.Cause(ctx), errAgain) {
+		return errAgain
+	}
 	return err
 }
 

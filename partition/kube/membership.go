@@ -247,13 +247,13 @@ func wordOf(p *fleet.Peer) word {
 }
 
 // contact is that of the feeds together.
-func (m *Membership) contact() (good, silent bool, age time.Duration) {
+func (m *Membership) contact() (good, spoilt bool, age time.Duration) {
 	good = true
 	for _, f := range m.feeds {
 		g, s, a := f.contact()
-		good, silent, age = good && g, silent || s, max(age, a)
+		good, spoilt, age = good && g, spoilt || s, max(age, a)
 	}
-	return good, silent, age
+	return good, spoilt, age
 }
 
 // disputeOver notes since when the sources disagree about some pod. It holds mu.
@@ -271,7 +271,7 @@ func (m *Membership) disputeOver(s *sources, now time.Duration) {
 
 // tick lists anew where the watch seems to stand still.
 func (m *Membership) tick() {
-	_, silent, _ := m.contact()
+	_, spoilt, _ := m.contact()
 	now := clock.Mono(m.config.Clock)
 	m.mu.Lock()
 	m.ticked = now
@@ -281,7 +281,7 @@ func (m *Membership) tick() {
 		m.dispute.next = now + m.dispute.pause
 	}
 	m.mu.Unlock()
-	if silent || disputed {
+	if spoilt || disputed {
 		m.relist()
 	}
 }

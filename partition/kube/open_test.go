@@ -13,11 +13,16 @@ import (
 	"time"
 
 	"go.uber.org/goleak"
+	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
 
 	"github.com/kinesin-io/kinesin/internal/clock"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) {
+	// client-go's brake on errors is one for the whole process: in a bubble it waits for the time outside.
+	utilruntime.ErrorHandlers = utilruntime.ErrorHandlers[:1]
+	goleak.VerifyTestMain(m)
+}
 
 func silent() *slog.Logger { return slog.New(slog.NewTextHandler(io.Discard, nil)) }
 
