@@ -244,7 +244,10 @@ func checkSelectors(t *testing.T, all []runtime.Object, d *appsv1.Deployment) {
 	}
 	roles := strings.Split(env(d, "KINESIN_ROLES"), ",")
 	for _, s := range of[*corev1.Service](all) {
-		want := map[string]bool{"k-kinesin": slices.Contains(roles, "inbound"), "k-kinesin-workers": slices.Contains(roles, "hsc"), "k-kinesin-metrics": true}
+		want := map[string]bool{
+			"k-kinesin": slices.Contains(roles, "inbound"), "k-kinesin-metrics": true,
+			"k-kinesin-workers": slices.Contains(roles, "hsc"), "k-kinesin-workers-headless": slices.Contains(roles, "hsc"),
+		}
 		chooses("Service "+s.Name, &metav1.LabelSelector{MatchLabels: s.Spec.Selector}, want[s.Name])
 	}
 	for _, h := range of[*autoscalingv2.HorizontalPodAutoscaler](all) {
