@@ -86,7 +86,12 @@ func (r *rig) judgeLateness(name string, infos []sdk.TaskInfo) {
 	moves := r.moves(all)
 	during := make([][]firing, len(r.changes))
 	for _, f := range all {
-		n := slices.IndexFunc(r.changes, func(c change) bool { return f.due.After(c.from.Add(-moveMin)) && f.due.Before(c.to.Add(moveMin)) })
+		n := -1 // the last of those that it may be of
+		for i, c := range r.changes {
+			if f.due.After(c.from.Add(-besides)) && f.due.Before(c.to.Add(moveMin)) {
+				n = i
+			}
+		}
 		if n < 0 {
 			calm = append(calm, f)
 		} else {
