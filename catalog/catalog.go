@@ -74,7 +74,8 @@ type Catalog struct {
 	known atomic.Pointer[snapshot]
 
 	reads atomic.Uint64 // numbers the reads of the store
-	tried atomic.Int64  // when Run last did, in monotonic time; 0: it does not run
+	runs  atomic.Bool   // Run does
+	tried atomic.Int64  // when it last read, in monotonic time
 
 	finding sync.Mutex // held by the one Find that reads; guards findNext
 	// findNext is when the next one may read, in monotonic time.
@@ -109,9 +110,10 @@ func New(rows Rows, c clock.Clock, log *slog.Logger) *Catalog {
 
 // Run refreshes until ctx ends.
 func (c *Catalog) Run(ctx context.Context) error {
-	defer c.tried.Store(0)
+	defer c.runs.Store(false)
 	for {
-		c.tried.Store(max(1, int64(clock.Mono(c.clock))))
+		c.tried.Store(int64(clock.Mono(c.clock)))
+		c.runs.Store(true)
 		if err := c.Refresh(ctx); err != nil && ctx.Err() == nil {
 			c.log.WarnContext(ctx, "lambdas not refreshed", slog.Any("error", err))
 		}
@@ -123,11 +125,10 @@ func (c *Catalog) Run(ctx context.Context) error {
 
 // Stalled is how long ago Run last began to refresh; it does every RefreshEvery, if the store answers in time.
 func (c *Catalog) Stalled() time.Duration {
-	tried := time.Duration(c.tried.Load())
-	if tried == 0 {
+	if !c.runs.Load() {
 		return 0
 	}
-	return clock.Mono(c.clock) - tried
+	return clock.Mono(c.clock) - time.Duration(c.tried.Load())
 }
 
 // Refresh reads all lambdas from the store. When it returns, everything that was stored before it was called is known.

@@ -8,18 +8,23 @@ import (
 )
 
 // progress is when a loop last got on. One that does not run, yet or any more, is never stalled.
-type progress struct{ at atomic.Int64 } // monotonic time; 0: it does not run
+type progress struct {
+	runs atomic.Bool
+	at   atomic.Int64 // monotonic time
+}
 
-func (p *progress) mark(c clock.Clock) { p.at.Store(max(1, int64(clock.Mono(c)))) }
+func (p *progress) mark(c clock.Clock) {
+	p.at.Store(int64(clock.Mono(c)))
+	p.runs.Store(true)
+}
 
-func (p *progress) end() { p.at.Store(0) }
+func (p *progress) end() { p.runs.Store(false) }
 
 func (p *progress) stalled(now time.Duration) time.Duration {
-	at := p.at.Load()
-	if at == 0 {
+	if !p.runs.Load() {
 		return 0
 	}
-	return now - time.Duration(at)
+	return now - time.Duration(p.at.Load())
 }
 
 // Stalled is for how long the loop that got on least recently has not: Run itself, or what fires a partition. All of them

@@ -1,0 +1,139 @@
+package node
+
+import (
+	"context"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/kinesin-io/kinesin/scheduler"
+	"github.com/kinesin-io/kinesin/sdk"
+	"github.com/kinesin-io/kinesin/store"
+	"github.com/kinesin-io/kinesin/task"
+)
+
+// hanging is a store of which scans do not return, for a while.
+type hanging struct {
+	store.Driver
+
+	until atomic.Pointer[chan struct{}]
+}
+
+func (h *hanging) ScanWaiting(ctx context.Context, p task.Partition, after store.WaitingKey, through task.Instant, limit int) ([]task.Task, error) {
+	if until := h.until.Load(); until != nil {
+		<-*until
+	}
+	return h.Driver.ScanWaiting(ctx, p, after, through, limit)
+}
+
+func TestALoopThatIsStuckIsNamed(t *testing.T) {
+	h := &hanging{}
+	over := func(d store.Driver) store.Driver { h.Driver = d; return h }
+	inRig(t, drivers{over: over}, 1, nil, func(r *rig) {
+		r.lambda(sdk.LambdaInfo{Name: "mail"})
+		n := r.nodes[0].node
+		time.Sleep(time.Hour)
+		if why := n.notLive() + n.notReady(); why != "" {
+			t.Errorf("after an hour without work: %s", why)
+		}
+		until := make(chan struct{})
+		h.until.Store(&until)
+		time.Sleep(stalledMax)
+		if why := n.notLive(); why != "" {
+			t.Errorf("too soon: %s", why)
+		}
+		time.Sleep(20 * time.Second)
+		if why := n.notLive(); !strings.Contains(why, "stuck: scheduler") {
+			t.Errorf("says %q while the scheduler hangs", why)
+		}
+		h.until.Store(nil)
+		close(until)
+		time.Sleep(time.Second)
+		if why := n.notLive(); why != "" {
+			t.Errorf("after it went on: %s", why)
+		}
+	})
+}
+
+func TestTheAlarmForPartitionsWithoutAnOwner(t *testing.T) {
+	share := &scheduler.Share{Members: []string{"a", "b", "c"}, Load: map[string]int{"a": 3, "b": 4}}
+	following := map[string]bool{"a": true}
+	s := strays{since: map[string]time.Duration{}}
+	at := func(now time.Duration, want int) {
+		t.Helper()
+		if got := s.unowned(share, func(m string) bool { return following[m] }, now); got != want {
+			t.Errorf("%d unowned after %v, want %d", got, now, want)
+		}
+	}
+	at(0, 0)
+	at(9*time.Second, 0)
+	at(unownedAfter, 4)
+	following["b"], following["a"] = true, false
+	at(12*time.Second, 0)
+	at(23*time.Second, 3)
+	following["a"] = true
+	at(24*time.Second, 0)
+	following["a"] = false
+	at(25*time.Second, 0) // it counts from anew
+}
+
+func TestTheSeriesOfAFleet(t *testing.T) {
+	inCrew(t, 0, 0, func(c *crew) {
+		c.ready(c.join())
+		time.Sleep(12 * time.Second)
+		gained := 0.0
+		for _, p := range c.alive {
+			if got := p.series(t, "kinesin_fleet_members"); got != 2 {
+				t.Errorf("%v members", got)
+			}
+			if got := p.series(t, "kinesin_partitions_owned"); got < 8 {
+				t.Errorf("%v partitions owned", got)
+			}
+			if got := p.series(t, "kinesin_partitions_unowned") + p.series(t, "kinesin_schedule_lag_seconds"); got != 0 {
+				t.Errorf("%v unowned, or late", got)
+			}
+			gained += p.series(t, "kinesin_partitions_moved_total")
+		}
+		if gained < 24+8+8 {
+			t.Errorf("%v moves", gained)
+		}
+		for range 100 {
+			c.schedule(sdk.Item{Lambda: "mail", In: 200 * time.Second})
+		}
+		time.Sleep(100 * time.Second)
+		due := 0.0
+		for _, p := range c.alive {
+			due += p.series(t, "kinesin_due_next_5m_tasks")
+		}
+		if due != 100 {
+			t.Errorf("%v due, want 100", due)
+		}
+		c.kill(c.alive[1])
+		time.Sleep(3 * time.Second)
+		if got := c.alive[0].series(t, "kinesin_partitions_unowned"); got != 0 {
+			t.Errorf("%v unowned 3 s after a process was killed", got)
+		}
+		time.Sleep(150 * time.Second)
+	})
+}
+
+// series is the sum of what a process shows of a name.
+func (p *process) series(t *testing.T, name string) (sum float64) {
+	t.Helper()
+	all, err := p.node.metrics.registry.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, family := range all {
+		if family.GetName() != name {
+			continue
+		}
+		for _, m := range family.GetMetric() {
+			sum += m.GetGauge().GetValue() + m.GetCounter().GetValue()
+		}
+		return sum
+	}
+	t.Fatalf("no series %s", name)
+	return 0
+}
