@@ -4,13 +4,14 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
+	"maps"
 	"net/http"
 	"slices"
 	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
+	"testing"
 	"time"
 
 	"k8s.io/apimachinery/pkg/labels"
@@ -27,6 +28,7 @@ type object = map[string]any
 type api struct {
 	*inproc.Transport
 
+	t         *testing.T
 	mu        sync.Mutex
 	version   int
 	objects   map[string]object // by resource/name
@@ -37,12 +39,19 @@ type api struct {
 	stale     map[string]object
 	staleAt   int
 
-	refuse atomic.Pointer[func(verb, resource string) *http.Response]
+	refuse atomic.Pointer[refusal]
 	away   atomic.Bool // no request gets through, no watch stays
 	frozen atomic.Bool // watches stay open and tell nothing, not even bookmarks
 	hung   atomic.Bool // requests are taken and not answered
 	odd    atomic.Bool // watches tell nonsense before each event
 	lists  atomic.Int64
+}
+
+// refusal is how some requests are answered.
+type refusal struct {
+	code   int
+	reason string
+	which  func(verb, resource string) bool
 }
 
 type logged struct {
@@ -58,8 +67,9 @@ const (
 	fleetUID  = "uid-deployment"
 )
 
-func newAPI() *api {
-	a := &api{objects: map[string]object{}, more: make(chan struct{}), version: 100}
+func newAPI(t *testing.T) *api {
+	t.Helper()
+	a := &api{t: t, objects: map[string]object{}, more: make(chan struct{}), version: 100}
 	a.Transport = inproc.New(a)
 	return a
 }
@@ -85,7 +95,7 @@ func (a *api) put(resource string, o object) {
 	a.version++
 	meta, _ := o["metadata"].(object)
 	meta["resourceVersion"] = strconv.Itoa(a.version)
-	key := resource + "/" + meta["name"].(string)
+	key := resource + "/" + fmt.Sprint(meta["name"])
 	kind := "MODIFIED"
 	if a.objects[key] == nil {
 		kind = "ADDED"
@@ -94,26 +104,26 @@ func (a *api) put(resource string, o object) {
 	a.tell(kind, resource, o)
 }
 
-// remove deletes an object and tells the watches.
-func (a *api) remove(resource, name string) {
+// removePod deletes a pod and tells the watches.
+func (a *api) removePod(name string) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	key := resource + "/" + name
+	key := resourcePods + "/" + name
 	o := a.objects[key]
 	if o == nil {
 		return
 	}
 	delete(a.objects, key)
 	a.version++
-	a.tell("DELETED", resource, with(o, object{"resourceVersion": strconv.Itoa(a.version)}))
+	a.tell("DELETED", resourcePods, with(o, object{"resourceVersion": strconv.Itoa(a.version)}))
 }
 
-// removeUntold deletes an object as if the watches' events were lost.
-func (a *api) removeUntold(resource, name string) {
+// removeUntold deletes a pod as if the watches' events were lost.
+func (a *api) removeUntold(name string) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.version++
-	delete(a.objects, resource+"/"+name)
+	delete(a.objects, resourcePods+"/"+name)
 }
 
 func with(o, metadata object) object {
@@ -121,9 +131,7 @@ func with(o, metadata object) object {
 	var changed object
 	_ = json.Unmarshal(copied, &changed)
 	meta, _ := changed["metadata"].(object)
-	for name, value := range metadata {
-		meta[name] = value
-	}
+	maps.Copy(meta, metadata)
 	return changed
 }
 
@@ -175,7 +183,7 @@ func (a *api) forward() {
 
 // ServeHTTP answers /api/v1/namespaces/NS/pods[/NAME] and the same for ReplicaSets.
 func (a *api) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	for a.hung.Load() {
+	if a.hung.Load() {
 		<-r.Context().Done()
 		return
 	}
@@ -192,13 +200,9 @@ func (a *api) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	case r.URL.Query().Get("watch") != "":
 		verb = "watch"
 	}
-	if refuse := a.refuse.Load(); refuse != nil {
-		if answer := (*refuse)(verb, parts[1]); answer != nil {
-			w.Header().Set("Content-Type", "application/json")
-			w.WriteHeader(answer.StatusCode)
-			_, _ = io.Copy(w, answer.Body)
-			return
-		}
+	if no := a.refuse.Load(); no != nil && no.which(verb, parts[1]) {
+		status(w, no.code, no.reason, fmt.Sprintf("%s is refused: cannot %s resource %q", parts[1], verb, parts[1]))
+		return
 	}
 	switch verb {
 	case "get":
@@ -414,14 +418,7 @@ func (a *api) names() (all []string) {
 
 // refuseBy makes the server answer some requests with an error.
 func (a *api) refuseBy(code int, reason string, which func(verb, resource string) bool) {
-	refuse := func(verb, resource string) *http.Response {
-		if !which(verb, resource) {
-			return nil
-		}
-		text, _ := json.Marshal(statusOf(code, reason, fmt.Sprintf("%s is refused: cannot %s resource %q", resource, verb, resource)))
-		return &http.Response{StatusCode: code, Body: io.NopCloser(strings.NewReader(string(text)))}
-	}
-	a.refuse.Store(&refuse)
+	a.refuse.Store(&refusal{code, reason, which})
 }
 
 func (a *api) refuseNone() { a.refuse.Store(nil) }

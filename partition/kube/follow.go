@@ -41,10 +41,10 @@ func (m *Membership) follow(ctx context.Context, f *feed, again <-chan struct{})
 	for ctx.Err() == nil {
 		began := clock.Mono(m.config.Clock)
 		err := m.listAndWatch(ctx, reflector, again)
-		switch {
-		case ctx.Err() != nil:
-			return nil
-		case errors.Is(err, errAgain):
+		if ctx.Err() != nil {
+			break
+		}
+		if errors.Is(err, errAgain) {
 			continue
 		}
 		if clock.Mono(m.config.Clock)-began >= steadyAfter {

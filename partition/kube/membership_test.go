@@ -29,7 +29,6 @@ var _ partition.Membership = (*Membership)(nil)
 type world struct {
 	*api
 
-	t        *testing.T
 	store    *store.Store
 	cluster  *Cluster
 	m        *Membership // of our pod
@@ -98,8 +97,8 @@ func (m mortal) DeleteControl(ctx context.Context, c store.Control) error {
 // inWorld starts our process among others, all of whose pods are ready; the first lists and looks are done.
 func inWorld(t *testing.T, others []string, f func(w *world)) {
 	t.Helper()
-	inCluster(t, func(t *testing.T, a *api) {
-		w := newWorld(t, a)
+	inCluster(t, func(a *api) {
+		w := newWorld(a)
 		for _, name := range others {
 			w.add(name)
 		}
@@ -108,9 +107,10 @@ func inWorld(t *testing.T, others []string, f func(w *world)) {
 	})
 }
 
-func newWorld(t *testing.T, a *api) *world {
+func newWorld(a *api) *world {
+	t := a.t
 	t.Helper()
-	w := &world{api: a, t: t, others: map[string]*process{}, store: store.New(mem.New(), store.Config{Clock: clock.Real()})}
+	w := &world{api: a, others: map[string]*process{}, store: store.New(mem.New(), store.Config{Clock: clock.Real()})}
 	cluster, err := Open(t.Context(), Config{
 		Pod: own, Namespace: namespace, Clock: clock.Real(), Log: slog.New(slog.NewTextHandler(&w.log, nil)), rest: a.config(),
 		Hooks: Hooks{Kept: func(n int) { w.kept.Store(int64(n)) }, Relisted: func() { w.relisted.Add(1) }},
@@ -170,7 +170,7 @@ func (w *world) kill(pod string) {
 // listEmpty makes the next list, which follows a 410, an empty one.
 func (w *world) listEmpty() {
 	for _, pod := range w.names() {
-		w.removeUntold(resourcePods, pod)
+		w.removeUntold(pod)
 	}
 	w.breakWatches(true)
 }
@@ -185,7 +185,7 @@ func (w *world) add(pod string) {
 func (w *world) drop(pod string) {
 	w.others[pod].end()
 	delete(w.others, pod)
-	w.remove(resourcePods, pod)
+	w.removePod(pod)
 }
 
 func (w *world) pass(d time.Duration) {
@@ -285,7 +285,7 @@ func TestAKilledProcessIsOutThoughItsPodSeemsReady(t *testing.T) {
 
 func TestMostPodsAtOnceNeedBothSources(t *testing.T) {
 	for name, lose := range map[string]func(w *world, pod string){
-		"deleted":   func(w *world, pod string) { w.remove(resourcePods, pod) },
+		"deleted":   func(w *world, pod string) { w.removePod(pod) },
 		"not ready": func(w *world, pod string) { w.pod(pod, false) },
 		"a minute apart": func(w *world, pod string) {
 			w.pod(pod, false)
@@ -467,7 +467,7 @@ func TestAProcessThatLeavesKeepsItsView(t *testing.T) {
 // A pod that was deleted by force, on a node that is cut off: another one has its share.
 func TestAPodThatIsDeletedUnderItsProcess(t *testing.T) {
 	inWorld(t, four, func(w *world) {
-		w.remove(resourcePods, own)
+		w.removePod(own)
 		synctest.Wait()
 		if slices.Contains(w.m.Members(), own) || len(w.m.Members()) != 4 {
 			t.Errorf("members are %q", w.m.Members())
@@ -481,8 +481,9 @@ func TestAPodThatIsDeletedUnderItsProcess(t *testing.T) {
 }
 
 func TestStartWhileTheServerIsAway(t *testing.T) {
-	inCluster(t, func(t *testing.T, a *api) {
-		w := newWorld(t, a)
+	inCluster(t, func(a *api) {
+		t := a.t
+		w := newWorld(a)
 		w.add("kinesin-old-a")
 		w.goAway()
 		w.begin()
@@ -495,11 +496,12 @@ func TestStartWhileTheServerIsAway(t *testing.T) {
 
 // A process that starts amid an implausible list takes those for members that say so, as the others do.
 func TestStartAmidAnImplausibleList(t *testing.T) {
-	inCluster(t, func(t *testing.T, a *api) {
-		w := newWorld(t, a)
+	inCluster(t, func(a *api) {
+		t := a.t
+		w := newWorld(a)
 		for _, pod := range four {
 			w.add(pod)
-			w.remove(resourcePods, pod)
+			w.removePod(pod)
 		}
 		w.pass(time.Second)
 		w.begin()
@@ -542,11 +544,11 @@ func TestStalled(t *testing.T) {
 func TestKubeConforms(t *testing.T) {
 	partitiontest.Run(t, func(t *testing.T) partitiontest.Harness {
 		t.Helper()
-		a := newAPI()
+		a := newAPI(t)
 		a.deployment()
 		a.pod(own, false)
 		t.Cleanup(a.Close)
-		w := newWorld(t, a)
+		w := newWorld(a)
 		w.begin()
 		w.change("kinesin-old-a", own, "kinesin-old-b")
 		return partitiontest.Harness{
@@ -585,7 +587,7 @@ func (w *world) change(members ...string) {
 		}
 	}
 	if !slices.Contains(members, own) {
-		w.remove(resourcePods, own)
+		w.removePod(own)
 	}
 	w.pass(2 * time.Second)
 }

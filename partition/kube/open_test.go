@@ -2,7 +2,6 @@ package kube
 
 import (
 	"errors"
-	"io"
 	"log/slog"
 	"net/http"
 	"os"
@@ -20,32 +19,32 @@ import (
 
 func TestMain(m *testing.M) {
 	// client-go's brake on errors is one for the whole process: in a bubble it waits for the time outside.
-	utilruntime.ErrorHandlers = utilruntime.ErrorHandlers[:1]
+	utilruntime.ErrorHandlers = utilruntime.ErrorHandlers[:1] //nolint:reassign // it is there for that
 	goleak.VerifyTestMain(m)
 }
 
-func silent() *slog.Logger { return slog.New(slog.NewTextHandler(io.Discard, nil)) }
+func silent() *slog.Logger { return slog.New(slog.DiscardHandler) }
 
-func (a *api) open(t *testing.T, pod string) (*Cluster, error) {
-	t.Helper()
-	return Open(t.Context(), Config{Pod: pod, Namespace: namespace, Clock: clock.Real(), Log: silent(), rest: a.config()})
+func (a *api) open() (*Cluster, error) {
+	return Open(a.t.Context(), Config{Pod: own, Namespace: namespace, Clock: clock.Real(), Log: silent(), rest: a.config()})
 }
 
 // inCluster runs a test in a bubble, beside an API server that has the Deployment's two sets and our pod.
-func inCluster(t *testing.T, f func(t *testing.T, a *api)) {
+func inCluster(t *testing.T, f func(a *api)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
-		a := newAPI()
+		a := newAPI(t)
 		a.deployment()
 		a.pod(own, false)
-		f(t, a)
+		f(a)
 		a.Close()
 	})
 }
 
 func TestOpenFindsTheFleet(t *testing.T) {
-	inCluster(t, func(t *testing.T, a *api) {
-		c, err := a.open(t, own)
+	inCluster(t, func(a *api) {
+		t := a.t
+		c, err := a.open()
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -68,10 +67,11 @@ func TestOpenWithOtherControllers(t *testing.T) {
 		{"a bare ReplicaSet", "prod/ReplicaSet/mine", by("ReplicaSet", "uid-mine"), true},
 	} {
 		t.Run(c.kind, func(t *testing.T) {
-			inCluster(t, func(t *testing.T, a *api) {
+			inCluster(t, func(a *api) {
+				t := a.t
 				a.put(resourceReplicaSets, object{"kind": "ReplicaSet", "apiVersion": "apps/v1", "metadata": object{"name": "mine", "uid": "uid-mine"}, "spec": object{"selector": object{"matchLabels": object{"app": "kinesin"}}}})
 				a.put(resourcePods, podObject(own, true, c.metadata))
-				got, err := a.open(t, own)
+				got, err := a.open()
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -105,14 +105,15 @@ func TestOpenSaysWhatIsWrong(t *testing.T) {
 		"no list on replicasets": {forbid(http.StatusForbidden, "Forbidden", "list", resourceReplicaSets), ErrForbidden, []string{"list replicasets"}},
 		"no watch on sets":       {forbid(http.StatusForbidden, "Forbidden", "watch", resourceReplicaSets), ErrForbidden, []string{"watch replicasets"}},
 		"a token that expired":   {forbid(http.StatusUnauthorized, "Unauthorized", "", ""), ErrUnauthorized, []string{"token"}},
-		"no such pod":            {func(a *api) { a.remove(resourcePods, own) }, ErrPodNotFound, []string{own, `"prod"`, "POD_NAMESPACE"}},
+		"no such pod":            {func(a *api) { a.removePod(own) }, ErrPodNotFound, []string{own, `"prod"`, "POD_NAMESPACE"}},
 		"a pod of nobody":        {func(a *api) { a.put(resourcePods, podObject(own, true, object{"ownerReferences": nil})) }, ErrNoController, []string{own, "Deployment"}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			inCluster(t, func(t *testing.T, a *api) {
+			inCluster(t, func(a *api) {
+				t := a.t
 				c.spoil(a)
 				began := time.Now()
-				_, err := a.open(t, own)
+				_, err := a.open()
 				if !errors.Is(err, c.want) || !Lasting(err) {
 					t.Fatalf("%v: want %v, lasting", err, c.want)
 				}
@@ -130,10 +131,11 @@ func TestOpenSaysWhatIsWrong(t *testing.T) {
 }
 
 func TestOpenTriesWhileTheServerIsAway(t *testing.T) {
-	inCluster(t, func(t *testing.T, a *api) {
+	inCluster(t, func(a *api) {
+		t := a.t
 		a.goAway()
 		began := time.Now()
-		_, err := a.open(t, own)
+		_, err := a.open()
 		if took := time.Since(began); !errors.Is(err, ErrUnreachable) || Lasting(err) || took < startMax || took > startMax+callMax {
 			t.Errorf("%v after %v", err, took)
 		}
@@ -141,27 +143,29 @@ func TestOpenTriesWhileTheServerIsAway(t *testing.T) {
 			t.Errorf("%q does not say where and why", err)
 		}
 		time.AfterFunc(20*time.Second, a.goBack)
-		if _, err := a.open(t, own); err != nil {
+		if _, err := a.open(); err != nil {
 			t.Errorf("back after 20 s: %v", err)
 		}
 	})
 }
 
 func TestOpenGivesUpOnAServerThatHangs(t *testing.T) {
-	inCluster(t, func(t *testing.T, a *api) {
+	inCluster(t, func(a *api) {
+		t := a.t
 		a.hung.Store(true)
 		began := time.Now()
-		if _, err := a.open(t, own); !errors.Is(err, ErrUnreachable) || time.Since(began) > startMax+callMax {
+		if _, err := a.open(); !errors.Is(err, ErrUnreachable) || time.Since(began) > startMax+callMax {
 			t.Errorf("%v after %v", err, time.Since(began))
 		}
 	})
 }
 
 func TestOpenTriesAgainWhatMayPass(t *testing.T) {
-	inCluster(t, func(t *testing.T, a *api) {
+	inCluster(t, func(a *api) {
+		t := a.t
 		a.refuseBy(http.StatusInternalServerError, "InternalError", func(string, string) bool { return true })
 		time.AfterFunc(5*time.Second, a.refuseNone)
-		if _, err := a.open(t, own); err != nil {
+		if _, err := a.open(); err != nil {
 			t.Error(err)
 		}
 	})
