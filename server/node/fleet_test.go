@@ -200,7 +200,7 @@ func TestAProcessThatLeavesIsNotMissed(t *testing.T) {
 		time.Sleep(25 * time.Second)
 		r.settled(time.Second)
 		r.book.check(t, 1)
-		r.onTime(2 * fleet.RenewEvery)
+		r.onTime(plannedMax)
 	})
 }
 
