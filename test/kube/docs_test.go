@@ -10,6 +10,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
 
@@ -101,10 +102,25 @@ func newGuide(t *testing.T) *guideRig {
 				t.Logf("pod %s (ready %v) said:\n%s", p.Name, p.Ready(), p.Log())
 			}
 		}
+		g.forget(context.WithoutCancel(t.Context())) // while there is who ends the pods
 		k.Close()
-		_ = g.kube.CoreV1().Namespaces().Delete(context.WithoutCancel(t.Context()), docsNamespace, metav1.DeleteOptions{})
 	})
 	return g
+}
+
+// forget waits until the namespace is gone, which others want to make.
+func (g *guideRig) forget(ctx context.Context) {
+	namespaces := g.kube.CoreV1().Namespaces()
+	for deadline := time.Now().Add(settleMax); ; time.Sleep(pollEvery) {
+		err := namespaces.Delete(ctx, docsNamespace, metav1.DeleteOptions{})
+		if apierrors.IsNotFound(err) {
+			return
+		}
+		if time.Now().After(deadline) {
+			g.t.Errorf("namespace %s is left behind: %v", docsNamespace, err)
+			return
+		}
+	}
 }
 
 func (g *guideRig) write(name, text string) {
@@ -119,18 +135,18 @@ var prod = regexp.MustCompile(`\bprod\b`)
 
 func (g *guideRig) here(text string) string { return prod.ReplaceAllString(text, g.prefix) }
 
-// run runs a command, and fails the test unless it succeeds.
-func (g *guideRig) run(command string) {
+// run runs a command, fails the test unless it succeeds, and returns what it printed.
+func (g *guideRig) run(command string) string {
 	g.t.Helper()
 	for _, beginning := range notRun {
 		if strings.HasPrefix(command, beginning) {
 			g.t.Logf("not run here: %s", command)
-			return
+			return ""
 		}
 	}
 	if strings.HasPrefix(command, "export ") {
 		g.kept = append(g.kept, command)
-		return
+		return ""
 	}
 	address := g.address()
 	command, apart := strings.CutSuffix(command, " &")
@@ -138,13 +154,14 @@ func (g *guideRig) run(command string) {
 	script = strings.ReplaceAll(script, "127.0.0.1:7070", address)
 	p := harness.Start(g.t, harness.Command{Name: command, Path: "/bin/bash", Args: []string{"-euo", "pipefail", "-c", "cd " + g.dir + "\n" + script}, Env: g.env})
 	if apart {
-		return // it ends with the test
+		return "" // it ends with the test
 	}
 	code := p.Wait(guideCommandMax)
 	g.t.Logf("$ %s\n%s%s", command, p.Stdout(), p.Stderr())
 	if code != 0 {
 		g.t.Fatalf("exit status %d: %s", code, command)
 	}
+	return p.Stdout()
 }
 
 // address is that of a ready pod, as the port that is forwarded would be; of none before there is one.
