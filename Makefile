@@ -93,6 +93,10 @@ test/faults: ## lost, stopped and poisoned workers, lost servers: the long form,
 test/aws/faults: ## the same on DynamoDB Local and ElasticMQ, which are stopped, emptied and cut off: the long form
 	KINESIN_FAULTS_LONG=1 go test -count=1 -timeout 40m -v -parallel 2 $(AWSFAULTS)
 
+.PHONY: test/kube
+test/kube: ## scheduler pods on a real control plane: scaled, updated, killed, cut off, misconfigured
+	$(WITH_AWS_LOCAL) go test -count=1 -timeout 20m -v $(KUBE)
+
 .PHONY: test/e2e
 test/e2e: ## what the binary promises at the command line
 	go test -count=1 -timeout 10m $(E2E)
@@ -175,6 +179,7 @@ ci: ## exactly what CI runs, in the same order
 	$(MAKE) arch
 	@if command -v "$$(go env CC)" >/dev/null; then $(MAKE) test/race; else echo 'test/race left out: it needs a C compiler, and there is none' >&2; fi
 	$(MAKE) test/crash KILLS=5
+	$(MAKE) test/kube
 	$(MAKE) bench/smoke
 	$(MAKE) check/clean
 

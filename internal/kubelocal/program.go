@@ -17,6 +17,8 @@ const (
 	readyPoll = 50 * time.Millisecond
 	startsMax = 3 // with other ports each
 	loopbackA = "127.0.0.1"
+	// niceness: in a cluster these programs have machines of their own.
+	niceness = 10
 )
 
 // installed is the folder with the programs.
@@ -45,6 +47,7 @@ func (p *program) start(ctx context.Context) error {
 	if p.proc, err = loopback.Spawn(filepath.Join(dir, p.name), p.args, nil, p.log); err != nil {
 		return err
 	}
+	_ = syscall.Setpriority(syscall.PRIO_PGRP, p.proc.PID(), niceness)
 	ctx, cancel := context.WithTimeout(ctx, readyMax)
 	defer cancel()
 	if err := p.await(ctx); err != nil {

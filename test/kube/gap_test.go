@@ -22,6 +22,9 @@ const (
 	// moveMin is for how long around a change of the members, and what it is given, partitions may move: a pod counts before it is
 	// seen to be ready, and those who leave are waited for.
 	moveMin = 2 * time.Second
+	// starvedMax is what a task may be late by because processes start on two cores, whose partition's new owner does not: where
+	// all partitions move, none shows what that makes.
+	starvedMax = 1500 * time.Millisecond
 	// besides is how far apart two tasks may be due of which one shows how late the other would have been anyway.
 	besides = time.Second
 )
@@ -88,8 +91,8 @@ func (r *rig) moves(all []firing) (moves []move) {
 	return moves
 }
 
-// gap is the longest of some tasks' partitions, of changes that may make one of so long.
-func (r *rig) gap(name string, some []firing, moves []move, bar time.Duration) (most time.Duration) {
+// gaps are those of the partitions of some tasks, of changes that may make one of so long, the shortest first.
+func (r *rig) gaps(some []firing, moves []move, bar time.Duration) []time.Duration {
 	r.t.Helper()
 	var moving, still []firing
 	for _, f := range some {
@@ -101,6 +104,7 @@ func (r *rig) gap(name string, some []firing, moves []move, bar time.Duration) (
 			still = append(still, f)
 		}
 	}
+	each := map[task.Partition]time.Duration{}
 	for _, f := range moving {
 		anyway := time.Duration(0)
 		for _, g := range still {
@@ -108,8 +112,18 @@ func (r *rig) gap(name string, some []firing, moves []move, bar time.Duration) (
 				anyway = max(anyway, g.late)
 			}
 		}
-		most = max(most, f.late-anyway)
+		each[f.partition] = max(each[f.partition], f.late-anyway)
 	}
-	harness.Figure(r.t, name+"_fired_of_moving", len(moving))
-	return most
+	return slices.Sorted(maps.Values(each))
+}
+
+// judgeGaps wants half of the partitions to have changed hands within the bound, and all of them within what the machine may add.
+func (r *rig) judgeGaps(name string, gaps []time.Duration, bar time.Duration) {
+	r.t.Helper()
+	if len(gaps) == 0 {
+		return
+	}
+	harness.Figure(r.t, name+"_partitions", len(gaps))
+	harness.Within(r.t, name+"_gap_p50", gaps[len(gaps)/2], bar)
+	harness.Within(r.t, name+"_gap_max", gaps[len(gaps)-1], max(bar, starvedMax))
 }

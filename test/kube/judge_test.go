@@ -101,7 +101,7 @@ func (r *rig) judgeLateness(name string, infos []sdk.TaskInfo) {
 	r.lateness(name+"_calm", calm)
 	for i, c := range r.changes {
 		r.lateness(name+"_"+c.name, during[i])
-		harness.Within(r.t, name+"_"+c.name+"_gap", r.gap(name+"_"+c.name, during[i], moves, c.bar), c.bar)
+		r.judgeGaps(name+"_"+c.name, r.gaps(during[i], moves, c.bar), c.bar)
 	}
 	r.showLatest(infos)
 }

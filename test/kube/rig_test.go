@@ -97,7 +97,7 @@ func newCluster(t *testing.T, p plan) *rig {
 	r.aws.Setup(t)
 	r.ns = plane.Namespace(t)
 	r.secret()
-	k, err := kubelet.Start(t.Context(), kubelet.Options{Plane: plane, Namespace: r.ns, Program: harness.Kinesin(t), Env: r.aws.Env, Before: p.before})
+	k, err := kubelet.Start(t.Context(), kubelet.Options{Plane: plane, Namespace: r.ns, Program: harness.Kinesin(t), Env: append(slices.Clip(r.aws.Env), "GOMAXPROCS=1"), Before: p.before})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -153,7 +153,7 @@ func (r *rig) set(group, name string, value any) {
 // tools is the folder with helm.
 var tools = sync.OnceValues(func() (string, error) { return loopback.Installed("helm") })
 
-// helm runs helm as an operator does.
+// helm runs helm as an operator does, who has a machine of his own.
 func (r *rig) helm(args ...string) harness.Result {
 	r.t.Helper()
 	dir, err := tools()
@@ -162,8 +162,8 @@ func (r *rig) helm(args ...string) harness.Result {
 	}
 	home := filepath.Join(r.t.TempDir(), "helm")
 	p := harness.Start(r.t, harness.Command{
-		Name: "helm " + strings.Join(args, " "), Path: filepath.Join(dir, "helm"), Quiet: true,
-		Args: append(args, "--namespace", r.ns, "--kubeconfig", r.plane.Kubeconfig()),
+		Name: "helm " + strings.Join(args, " "), Path: "nice", Quiet: true,
+		Args: append(append([]string{"-n", "19", filepath.Join(dir, "helm")}, args...), "--namespace", r.ns, "--kubeconfig", r.plane.Kubeconfig()),
 		Env:  []string{"HELM_CACHE_HOME=" + home, "HELM_CONFIG_HOME=" + home, "HELM_DATA_HOME=" + home},
 	})
 	code := p.Wait(rolloutMax)

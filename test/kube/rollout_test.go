@@ -2,6 +2,7 @@ package kube_test
 
 import (
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -100,7 +101,8 @@ func (r *rig) newcomer(before []string) (found *kubelet.Pod) {
 	return found
 }
 
-// graceful wants all processes that were told to end to have done so by themselves, in time and well.
+// graceful wants all processes that were told to end to have done so by themselves, in time and well, and the others to have
+// taken over by then.
 func (r *rig) graceful() {
 	r.t.Helper()
 	told := map[int]time.Time{}
@@ -109,8 +111,15 @@ func (r *rig) graceful() {
 		case kubelet.Terminated:
 			told[x.PID] = x.At
 		case kubelet.Ended:
-			if at, was := told[x.PID]; was && x.Code != 0 {
+			at, was := told[x.PID]
+			if !was {
+				continue
+			}
+			if x.Code != 0 {
 				r.t.Errorf("pod %s was told to end and did so with status %d after %v", x.Pod, x.Code, x.At.Sub(at))
+			}
+			if !strings.Contains(x.Said, "the others have taken over") {
+				r.t.Errorf("pod %s ended before the others had taken over:\n%s", x.Pod, x.Said)
 			}
 		default:
 		}

@@ -21,6 +21,7 @@ func TestScaled(t *testing.T) {
 		})
 		time.Sleep(calmFor)
 	}
+	r.graceful()
 	r.finish("scaled", l.Stop())
 }
 

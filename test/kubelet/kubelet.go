@@ -173,11 +173,13 @@ const (
 
 // Record is one thing that was done to a pod.
 type Record struct {
-	At   time.Time
-	Pod  string
-	Did  Did
-	PID  int
-	Code int // exit status of one that has ended, 128 and the signal if that ended it
+	At  time.Time
+	Pod string
+	Did Did
+	PID int
+	// Of one that has ended: its exit status, 128 and the signal if that ended it, and the end of what it said.
+	Code int
+	Said string
 }
 
 // Records are all so far, in order.

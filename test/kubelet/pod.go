@@ -349,7 +349,7 @@ func (p *Pod) terminate(ctx context.Context, proc *loopback.Process) {
 // gone writes down how the process ended.
 func (p *Pod) gone(proc *loopback.Process) {
 	code, signal := exit(proc.State())
-	p.kubelet.record(Record{Pod: p.Name, Did: Ended, PID: proc.PID(), Code: code})
+	p.kubelet.record(Record{Pod: p.Name, Did: Ended, PID: proc.PID(), Code: code, Said: p.log.Tail()})
 	terminated := &corev1.ContainerStateTerminated{
 		ExitCode: int32(code), Signal: int32(signal), Reason: "Completed", FinishedAt: metav1.Now(), ContainerID: containerID(proc.PID()),
 	}
