@@ -1,0 +1,24 @@
+output "helm_values" {
+  description = "For `helm install -f`."
+  value       = module.core.helm_values
+}
+
+output "serve_environment" {
+  description = "For `kinesin serve`."
+  value       = module.core.serve_environment
+}
+
+output "role_policy_arns" {
+  description = "What the IAM roles of the servers need."
+  value       = module.core.role_policy_arns
+}
+
+output "worker_policy_arns" {
+  description = "What consumers of deliver lambdas need, by lambda."
+  value       = { for name, lambda in module.lambda : name => lambda.worker_policy_arn if lambda.worker_policy_arn != null }
+}
+
+output "queues" {
+  description = "The queues, by lambda and priority."
+  value       = { for name, lambda in module.lambda : name => lambda.queues }
+}

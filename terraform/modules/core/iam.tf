@@ -1,0 +1,149 @@
+# What each role of `kinesin serve` may do: the calls that it makes, on what it makes them on. Which these are was read off the
+# code and is replayed by a test. IAM knows the statements of a batch as PartiQL… actions; a write that is alone goes as PutItem or
+# DeleteItem, so most rows need both.
+
+locals {
+  # Lambdas, leases, members and the secret of ids: every role keeps rows of its own here. A row is always deleted alone.
+  control_actions = ["GetItem", "Query", "PutItem", "DeleteItem", "PartiQLInsert", "PartiQLUpdate"]
+
+  role_actions = {
+    inbound = {
+      schedule = ["GetItem", "BatchGetItem", "Query", "PutItem", "DeleteItem", "PartiQLInsert", "PartiQLDelete"]
+      tasks    = ["GetItem", "BatchGetItem", "Scan", "PutItem", "PartiQLInsert", "PartiQLUpdate"]
+      indexes  = ["wakeups", "dead"]
+      payloads = ["GetItem", "PutItem", "UpdateItem", "PartiQLInsert"]
+      queues   = concat(["SendMessage"], var.servers_create_queues ? ["CreateQueue"] : [])
+      inbound  = ["ReceiveMessage", "DeleteMessage", "ChangeMessageVisibility"]
+    }
+    scheduler = {
+      schedule = ["GetItem", "BatchGetItem", "Query", "PutItem", "DeleteItem", "PartiQLUpdate", "PartiQLDelete"]
+      tasks    = ["GetItem", "BatchGetItem", "PutItem", "PartiQLInsert", "PartiQLUpdate"]
+      indexes  = ["wakeups"]
+      payloads = ["GetItem", "UpdateItem", "DeleteItem", "PartiQLDelete"]
+      queues   = ["SendMessage"]
+      inbound  = []
+    }
+    hsc = {
+      schedule = []
+      tasks    = ["GetItem", "BatchGetItem", "PutItem", "PartiQLUpdate"]
+      indexes  = []
+      payloads = ["GetItem", "UpdateItem"]
+      queues   = ["SendMessage", "ReceiveMessage", "DeleteMessage", "ChangeMessageVisibility"]
+      inbound  = []
+    }
+  }
+
+  # At its start each process compares tables and queues with what they have to be.
+  check_statements = [
+    {
+      Sid      = "CheckTables"
+      Effect   = "Allow"
+      Action   = ["dynamodb:DescribeTable"]
+      Resource = [local.tables.schedule.arn, local.tables.tasks.arn, local.tables.payloads.arn, local.tables.control.arn]
+    },
+    {
+      Sid      = "CheckExpiry"
+      Effect   = "Allow"
+      Action   = ["dynamodb:DescribeTimeToLive"]
+      Resource = [local.tables.tasks.arn, local.tables.payloads.arn]
+    },
+    {
+      Sid      = "CheckQueues"
+      Effect   = "Allow"
+      Action   = ["sqs:GetQueueUrl", "sqs:GetQueueAttributes"]
+      Resource = local.queues_arn
+    },
+  ]
+
+  kms_queue_statements = [for key in compact([var.kms_key_arn]) : {
+    Sid       = "KeyOfQueues"
+    Effect    = "Allow"
+    Action    = ["kms:Decrypt", "kms:GenerateDataKey"]
+    Resource  = key
+    Condition = { StringEquals = { "kms:ViaService" = "sqs.${local.sqs_region}.amazonaws.com" } }
+  }]
+
+  # Those that AWS names for who reads and writes a table under a key of the customer's.
+  kms_table_statements = [for key in compact([var.kms_key_arn]) : {
+    Sid       = "KeyOfTables"
+    Effect    = "Allow"
+    Action    = ["kms:Decrypt", "kms:DescribeKey", "kms:Encrypt", "kms:GenerateDataKey*", "kms:ReEncrypt*"]
+    Resource  = key
+    Condition = { StringEquals = { "kms:ViaService" = "dynamodb.${local.table_region}.amazonaws.com" } }
+  }]
+
+  role_documents = {
+    for role, may in local.role_actions : role => jsonencode({
+      Version = "2012-10-17"
+      Statement = concat(
+        local.check_statements,
+        [for name in ["schedule", "tasks", "payloads"] : {
+          Sid      = title(name)
+          Effect   = "Allow"
+          Action   = [for action in may[name] : "dynamodb:${action}"]
+          Resource = local.tables[name].arn
+        } if length(may[name]) > 0],
+        [for indexes in [may.indexes] : {
+          Sid      = "Indexes"
+          Effect   = "Allow"
+          Action   = ["dynamodb:Query"]
+          Resource = [for index in indexes : "${local.tables.tasks.arn}/index/${index}"]
+        } if length(indexes) > 0],
+        [{
+          Sid      = "Control"
+          Effect   = "Allow"
+          Action   = [for action in local.control_actions : "dynamodb:${action}"]
+          Resource = local.tables.control.arn
+          }, {
+          Sid      = "Queues"
+          Effect   = "Allow"
+          Action   = [for action in may.queues : "sqs:${action}"]
+          Resource = local.queues_arn
+        }],
+        [for actions in [may.inbound] : {
+          Sid      = "InboundQueue"
+          Effect   = "Allow"
+          Action   = [for action in actions : "sqs:${action}"]
+          Resource = aws_sqs_queue.inbound.arn
+        } if length(actions) > 0],
+        local.kms_table_statements,
+        local.kms_queue_statements,
+      )
+    })
+  }
+
+  # For the pipelines of teams that call the module lambda: rows of the kind registration, and no others.
+  registrar_document = jsonencode({
+    Version = "2012-10-17"
+    Statement = concat(
+      [{
+        Sid       = "Registrations"
+        Effect    = "Allow"
+        Action    = ["dynamodb:GetItem", "dynamodb:PutItem", "dynamodb:UpdateItem", "dynamodb:DeleteItem"]
+        Resource  = local.tables.control.arn
+        Condition = { "ForAllValues:StringEquals" = { "dynamodb:LeadingKeys" = ["registration"] } }
+      }],
+      local.kms_table_statements,
+    )
+  })
+}
+
+resource "aws_iam_policy" "role" {
+  for_each = var.iam_policies ? local.role_documents : {}
+
+  name        = "${var.prefix}-${each.key}"
+  path        = var.iam_path
+  description = "kinesin serve --aws-prefix ${var.prefix} --roles ${each.key == "scheduler" ? "scheduler,dispatcher" : each.key}"
+  policy      = each.value
+  tags        = local.tags
+}
+
+resource "aws_iam_policy" "registrar" {
+  count = var.iam_policies ? 1 : 0
+
+  name        = "${var.prefix}-registrar"
+  path        = var.iam_path
+  description = "Register lambdas of ${var.prefix} by the Terraform module lambda, besides making their queues, alarms and policies"
+  policy      = local.registrar_document
+  tags        = local.tags
+}

@@ -1,0 +1,24 @@
+locals {
+  tags = merge({ "kinesin:prefix" = var.prefix }, var.tags)
+
+  # A key is a hash part and a range part, both text. `kinesin aws setup --dry-run` has the same, and a test compares.
+  simple_tables = {
+    schedule = { hash = "p", range = "k", ttl = null }
+    payloads = { hash = "i", range = null, ttl = "x" }
+    control  = { hash = "c", range = "n", ttl = null }
+  }
+  tasks_indexes = {
+    wakeups = { hash = "p", range = "w" }
+    dead    = { hash = "d", range = "e" }
+  }
+
+  provisioned = var.billing_mode == "PROVISIONED"
+
+  tables = merge({ for name, table in aws_dynamodb_table.simple : name => table }, { tasks = aws_dynamodb_table.tasks })
+
+  # arn:PARTITION:sqs:REGION:ACCOUNT:NAME
+  queue_arn    = split(":", aws_sqs_queue.inbound.arn)
+  queues_arn   = join(":", concat(slice(local.queue_arn, 0, 5), ["${var.prefix}-*"]))
+  sqs_region   = local.queue_arn[3]
+  table_region = split(":", aws_dynamodb_table.tasks.arn)[3]
+}

@@ -1,0 +1,104 @@
+# The capacity of provisioned tables is autoscaling's after their creation, so it is ignored here. Of an index it cannot be
+# ignored alone: all of global_secondary_index is, and a version of this module with another index says so in its upgrade note.
+
+resource "aws_dynamodb_table" "simple" {
+  for_each = local.simple_tables
+
+  name                        = "${var.prefix}-${each.key}"
+  billing_mode                = var.billing_mode
+  hash_key                    = each.value.hash
+  range_key                   = each.value.range
+  read_capacity               = local.provisioned ? var.capacity[each.key].read.min : null
+  write_capacity              = local.provisioned ? var.capacity[each.key].write.min : null
+  deletion_protection_enabled = var.deletion_protection
+  tags                        = local.tags
+
+  dynamic "attribute" {
+    for_each = compact([each.value.hash, each.value.range])
+
+    content {
+      name = attribute.value
+      type = "S"
+    }
+  }
+
+  dynamic "ttl" {
+    for_each = compact([each.value.ttl])
+
+    content {
+      attribute_name = ttl.value
+      enabled        = true
+    }
+  }
+
+  point_in_time_recovery {
+    enabled = var.point_in_time_recovery
+  }
+
+  dynamic "server_side_encryption" {
+    for_each = compact([var.kms_key_arn])
+
+    content {
+      enabled     = true
+      kms_key_arn = server_side_encryption.value
+    }
+  }
+
+  lifecycle {
+    ignore_changes = [read_capacity, write_capacity]
+  }
+}
+
+resource "aws_dynamodb_table" "tasks" {
+  name                        = "${var.prefix}-tasks"
+  billing_mode                = var.billing_mode
+  hash_key                    = "i"
+  read_capacity               = local.provisioned ? var.capacity.tasks.read.min : null
+  write_capacity              = local.provisioned ? var.capacity.tasks.write.min : null
+  deletion_protection_enabled = var.deletion_protection
+  tags                        = local.tags
+
+  dynamic "attribute" {
+    for_each = toset(concat(["i"], flatten([for index in values(local.tasks_indexes) : [index.hash, index.range]])))
+
+    content {
+      name = attribute.value
+      type = "S"
+    }
+  }
+
+  dynamic "global_secondary_index" {
+    for_each = local.tasks_indexes
+
+    content {
+      name            = global_secondary_index.key
+      hash_key        = global_secondary_index.value.hash
+      range_key       = global_secondary_index.value.range
+      projection_type = "KEYS_ONLY"
+      read_capacity   = local.provisioned ? var.capacity["tasks_${global_secondary_index.key}"].read.min : null
+      write_capacity  = local.provisioned ? var.capacity["tasks_${global_secondary_index.key}"].write.min : null
+    }
+  }
+
+  ttl {
+    attribute_name = "x"
+    enabled        = true
+  }
+
+  point_in_time_recovery {
+    enabled = var.point_in_time_recovery
+  }
+
+  dynamic "server_side_encryption" {
+    for_each = compact([var.kms_key_arn])
+
+    content {
+      enabled     = true
+      kms_key_arn = server_side_encryption.value
+    }
+  }
+
+  lifecycle {
+    ignore_changes = [read_capacity, write_capacity, global_secondary_index]
+  }
+}

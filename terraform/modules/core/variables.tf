@@ -1,0 +1,157 @@
+variable "prefix" {
+  description = "Begins the names of all tables, queues, policies and alarms: 1 to 20 characters of a-z, A-Z, 0-9, - and _. One installation, one prefix; none may be another one followed by a hyphen, since the policies are for everything named `<prefix>-*`."
+  type        = string
+  nullable    = false
+
+  validation {
+    condition     = can(regex("^[a-zA-Z0-9_-]{1,20}$", var.prefix))
+    error_message = "Want a prefix of 1 to 20 characters of a-z, A-Z, 0-9, - and _."
+  }
+}
+
+variable "billing_mode" {
+  description = "`PAY_PER_REQUEST` (on demand) or `PROVISIONED` (by `capacity`, with autoscaling). It may be changed at any time; DynamoDB allows a few changes a day."
+  type        = string
+  default     = "PAY_PER_REQUEST"
+  nullable    = false
+
+  validation {
+    condition     = contains(["PAY_PER_REQUEST", "PROVISIONED"], var.billing_mode)
+    error_message = "Want a billing_mode of PAY_PER_REQUEST or PROVISIONED."
+  }
+}
+
+variable "capacity" {
+  description = "With `PROVISIONED`, the least and the most read and write units a second of each table, and of each index of the table `tasks`. `kinesin cost` and docs/cost.md tell what a load needs. Ignored with `PAY_PER_REQUEST`."
+  type = object({
+    schedule      = optional(object({ read = optional(object({ min = number, max = number }), { min = 5, max = 1000 }), write = optional(object({ min = number, max = number }), { min = 5, max = 1000 }) }), {})
+    tasks         = optional(object({ read = optional(object({ min = number, max = number }), { min = 5, max = 1000 }), write = optional(object({ min = number, max = number }), { min = 5, max = 3000 }) }), {})
+    tasks_wakeups = optional(object({ read = optional(object({ min = number, max = number }), { min = 5, max = 500 }), write = optional(object({ min = number, max = number }), { min = 5, max = 3000 }) }), {})
+    tasks_dead    = optional(object({ read = optional(object({ min = number, max = number }), { min = 1, max = 100 }), write = optional(object({ min = number, max = number }), { min = 5, max = 3000 }) }), {})
+    payloads      = optional(object({ read = optional(object({ min = number, max = number }), { min = 1, max = 1000 }), write = optional(object({ min = number, max = number }), { min = 1, max = 1000 }) }), {})
+    control       = optional(object({ read = optional(object({ min = number, max = number }), { min = 5, max = 200 }), write = optional(object({ min = number, max = number }), { min = 5, max = 200 }) }), {})
+  })
+  default  = {}
+  nullable = false
+
+  validation {
+    condition = alltrue(flatten([
+      for of in values(var.capacity) : [for units in [of.read, of.write] : units.min >= 1 && units.max >= units.min && floor(units.min) == units.min && floor(units.max) == units.max]
+    ]))
+    error_message = "Want for each table and index whole numbers of units with 1 <= min <= max."
+  }
+}
+
+variable "capacity_target_percent" {
+  description = "With `PROVISIONED`, the use of the capacity that autoscaling aims at, 20 to 90 percent. What is due in one instant comes before any autoscaling: leave room for it."
+  type        = number
+  default     = 60
+  nullable    = false
+
+  validation {
+    condition     = var.capacity_target_percent >= 20 && var.capacity_target_percent <= 90
+    error_message = "Want a capacity_target_percent of 20 to 90."
+  }
+}
+
+variable "deletion_protection" {
+  description = "DynamoDB refuses to delete the tables. Turn it off in an apply of its own before `destroy`."
+  type        = bool
+  default     = true
+  nullable    = false
+}
+
+variable "point_in_time_recovery" {
+  description = "Continuous backups of the last 35 days of all tables, charged by size."
+  type        = bool
+  default     = true
+  nullable    = false
+}
+
+variable "kms_key_arn" {
+  description = "ARN of a KMS key of your own for tables and queues; null: DynamoDB's own keys and SQS-managed encryption, which cost nothing. Its key policy has to let this account's IAM policies decide, and those who send and receive."
+  type        = string
+  default     = null
+
+  validation {
+    condition     = var.kms_key_arn == null || can(regex("^arn:[^:]+:kms:[^:]*:[0-9]{12}:key/.+$", var.kms_key_arn))
+    error_message = "Want a kms_key_arn such as arn:aws:kms:eu-west-1:111122223333:key/1234abcd-…: that of the key, not of an alias."
+  }
+}
+
+variable "iam_policies" {
+  description = "Make the IAM policies. The documents are outputs in any case, for who makes policies elsewhere."
+  type        = bool
+  default     = true
+  nullable    = false
+}
+
+variable "iam_path" {
+  description = "Path of the IAM policies."
+  type        = string
+  default     = "/"
+  nullable    = false
+
+  validation {
+    condition     = can(regex("^/([!-~]+/)?$", var.iam_path))
+    error_message = "Want an iam_path that begins and ends with a slash, such as /kinesin/."
+  }
+}
+
+variable "servers_create_queues" {
+  description = "Let servers with the role `inbound` make the queues of a lambda at `kinesin lambda create`. Leave it off where lambdas come by Terraform."
+  type        = bool
+  default     = false
+  nullable    = false
+}
+
+variable "service_account_role_arn" {
+  description = "ARN of the IAM role of the pods' service account, which goes into the output `helm_values`; null: none there."
+  type        = string
+  default     = null
+}
+
+variable "alarms" {
+  description = "Make the CloudWatch alarms."
+  type        = bool
+  default     = true
+  nullable    = false
+}
+
+variable "alarm_actions" {
+  description = "ARNs that are told when an alarm goes off, and when it is over, such as that of an SNS topic."
+  type        = list(string)
+  default     = []
+  nullable    = false
+}
+
+variable "inbound_age_alarm_seconds" {
+  description = "The alarm goes off when a task has been in the inbound queue that long, for three minutes on end."
+  type        = number
+  default     = 120
+  nullable    = false
+
+  validation {
+    condition     = var.inbound_age_alarm_seconds >= 1 && var.inbound_age_alarm_seconds <= 1209600
+    error_message = "Want an inbound_age_alarm_seconds of 1 to 1209600, which is as long as SQS keeps a message."
+  }
+}
+
+variable "throttle_alarm_requests" {
+  description = "The alarm goes off when DynamoDB put off more requests than this to a table, or an index, in each of three minutes on end."
+  type        = number
+  default     = 10
+  nullable    = false
+
+  validation {
+    condition     = var.throttle_alarm_requests >= 0
+    error_message = "Want a throttle_alarm_requests of 0 or more."
+  }
+}
+
+variable "tags" {
+  description = "Tags of everything that can have tags, besides `kinesin:prefix`."
+  type        = map(string)
+  default     = {}
+  nullable    = false
+}

@@ -1,0 +1,37 @@
+resource "aws_cloudwatch_metric_alarm" "age" {
+  for_each = var.alarms ? aws_sqs_queue.priority : {}
+
+  alarm_name          = "${each.value.name}-age"
+  alarm_description   = local.deliver ? "Nobody reads what was delivered: does the consumer of this queue run? SQS keeps a message for 14 days." : "Due tasks wait for workers: do enough of lambda ${var.name} run?"
+  namespace           = "AWS/SQS"
+  metric_name         = "ApproximateAgeOfOldestMessage"
+  dimensions          = { QueueName = each.value.name }
+  statistic           = "Maximum"
+  period              = 60
+  evaluation_periods  = 3
+  comparison_operator = "GreaterThanThreshold"
+  threshold           = var.age_alarm_seconds
+  treat_missing_data  = "notBreaching"
+  alarm_actions       = var.alarm_actions
+  ok_actions          = var.alarm_actions
+  tags                = local.tags
+}
+
+resource "aws_cloudwatch_metric_alarm" "dlq" {
+  for_each = var.alarms ? aws_sqs_queue.dlq : {}
+
+  alarm_name          = "${each.value.name}-not-empty"
+  alarm_description   = "Messages were received ${local.receives_max} times and never deleted: put the consumer right, then start a message move task."
+  namespace           = "AWS/SQS"
+  metric_name         = "ApproximateNumberOfMessagesVisible"
+  dimensions          = { QueueName = each.value.name }
+  statistic           = "Maximum"
+  period              = 60
+  evaluation_periods  = 1
+  comparison_operator = "GreaterThanThreshold"
+  threshold           = 0
+  treat_missing_data  = "notBreaching"
+  alarm_actions       = var.alarm_actions
+  ok_actions          = var.alarm_actions
+  tags                = local.tags
+}

@@ -1,0 +1,60 @@
+locals {
+  kms_statements = [for key in compact([local.kms_key]) : {
+    Sid       = "Key"
+    Effect    = "Allow"
+    Action    = ["kms:Decrypt"]
+    Resource  = key
+    Condition = { StringEquals = { "kms:ViaService" = "sqs.${split(":", var.core.inbound_queue_arn)[3]}.amazonaws.com" } }
+  }]
+
+  # Workers of a managed lambda call servers, with a token, and AWS never: there is nothing to allow them.
+  worker_document = !local.deliver ? null : jsonencode({
+    Version = "2012-10-17"
+    Statement = concat([{
+      Sid      = "Consume"
+      Effect   = "Allow"
+      Action   = local.consumer_actions
+      Resource = [for queue in aws_sqs_queue.priority : queue.arn]
+    }], local.kms_statements)
+  })
+
+  # A program with sdk/sqsinbound. The inbound queue is that of all lambdas: the key that goes with it is what is secret.
+  sender_document = jsonencode({
+    Version = "2012-10-17"
+    Statement = concat(
+      [{
+        Sid      = "Schedule"
+        Effect   = "Allow"
+        Action   = ["sqs:GetQueueUrl", "sqs:SendMessage"]
+        Resource = var.core.inbound_queue_arn
+      }],
+      [for key in compact([var.core.kms_key_arn]) : {
+        Sid       = "Key"
+        Effect    = "Allow"
+        Action    = ["kms:Decrypt", "kms:GenerateDataKey"]
+        Resource  = key
+        Condition = { StringEquals = { "kms:ViaService" = "sqs.${split(":", var.core.inbound_queue_arn)[3]}.amazonaws.com" } }
+      }],
+    )
+  })
+}
+
+resource "aws_iam_policy" "worker" {
+  count = var.iam_policies && local.deliver ? 1 : 0
+
+  name        = "${var.core.prefix}-${var.name}-worker"
+  path        = var.iam_path
+  description = "Consume the queues of lambda ${var.name} of ${var.core.prefix}"
+  policy      = local.worker_document
+  tags        = local.tags
+}
+
+resource "aws_iam_policy" "sender" {
+  count = var.iam_policies ? 1 : 0
+
+  name        = "${var.core.prefix}-${var.name}-sender"
+  path        = var.iam_path
+  description = "Schedule tasks of lambda ${var.name} of ${var.core.prefix} straight into the inbound queue"
+  policy      = local.sender_document
+  tags        = local.tags
+}

@@ -1,0 +1,95 @@
+# A queue for each priority, and for each of those of a deliver lambda a dead-letter queue. `kinesin aws setup --dry-run` and
+# `kinesin lambda create` have the same, and a test compares.
+
+locals {
+  deliver = var.mode == "deliver"
+  tags    = merge({ "kinesin:prefix" = var.core.prefix, "kinesin:lambda" = var.name }, var.tags)
+  kms_key = var.kms_key_arn != null ? var.kms_key_arn : var.core.kms_key_arn
+
+  queue_names = { for priority in var.priorities : priority => "${var.core.prefix}-${var.name}-${priority}" }
+  dlq_names   = { for priority, name in local.queue_names : priority => "${name}-dlq" if local.deliver }
+
+  # What no consumer has read or no server has received by then is gone: managed tasks are in the store and sent again.
+  retention_managed = 345600
+  retention_deliver = 1209600
+  receives_max      = 10
+
+  only_tls = {
+    Sid       = "OnlyOverTLS"
+    Effect    = "Deny"
+    Principal = "*"
+    Action    = "sqs:*"
+    Condition = { Bool = { "aws:SecureTransport" = "false" } }
+  }
+  consumer_actions = ["sqs:GetQueueUrl", "sqs:ReceiveMessage", "sqs:DeleteMessage", "sqs:ChangeMessageVisibility"]
+}
+
+resource "aws_sqs_queue" "dlq" {
+  for_each = local.dlq_names
+
+  name                              = each.value
+  message_retention_seconds         = local.retention_deliver
+  sqs_managed_sse_enabled           = local.kms_key == null ? true : null
+  kms_master_key_id                 = local.kms_key
+  kms_data_key_reuse_period_seconds = local.kms_key == null ? null : 300
+  tags                              = local.tags
+}
+
+resource "aws_sqs_queue" "priority" {
+  for_each = local.queue_names
+
+  name                              = each.value
+  visibility_timeout_seconds        = local.deliver ? var.consumer_visibility_timeout_seconds : 30
+  message_retention_seconds         = local.deliver ? local.retention_deliver : local.retention_managed
+  sqs_managed_sse_enabled           = local.kms_key == null ? true : null
+  kms_master_key_id                 = local.kms_key
+  kms_data_key_reuse_period_seconds = local.kms_key == null ? null : 300
+  tags                              = local.tags
+
+  redrive_policy = local.deliver ? jsonencode({
+    deadLetterTargetArn = aws_sqs_queue.dlq[each.key].arn
+    maxReceiveCount     = local.receives_max
+  }) : null
+}
+
+resource "aws_sqs_queue_redrive_allow_policy" "dlq" {
+  for_each = local.dlq_names
+
+  queue_url = aws_sqs_queue.dlq[each.key].id
+
+  redrive_allow_policy = jsonencode({
+    redrivePermission = "byQueue"
+    sourceQueueArns   = [aws_sqs_queue.priority[each.key].arn]
+  })
+}
+
+resource "aws_sqs_queue_policy" "priority" {
+  for_each = local.queue_names
+
+  queue_url = aws_sqs_queue.priority[each.key].id
+
+  policy = jsonencode({
+    Version = "2012-10-17"
+    Statement = concat(
+      [merge(local.only_tls, { Resource = aws_sqs_queue.priority[each.key].arn })],
+      [for principals in [var.consumer_principals] : {
+        Sid       = "Consumers"
+        Effect    = "Allow"
+        Principal = { AWS = principals }
+        Action    = local.consumer_actions
+        Resource  = aws_sqs_queue.priority[each.key].arn
+      } if length(principals) > 0],
+    )
+  })
+}
+
+resource "aws_sqs_queue_policy" "dlq" {
+  for_each = local.dlq_names
+
+  queue_url = aws_sqs_queue.dlq[each.key].id
+
+  policy = jsonencode({
+    Version   = "2012-10-17"
+    Statement = [merge(local.only_tls, { Resource = aws_sqs_queue.dlq[each.key].arn })]
+  })
+}

@@ -1,0 +1,220 @@
+variable "core" {
+  description = "The installation: output `lambdas` of the module `core`."
+  type = object({
+    prefix            = string
+    control_table     = string
+    inbound_queue_arn = string
+    kms_key_arn       = optional(string)
+  })
+  nullable = false
+
+  validation {
+    condition     = can(regex("^[a-zA-Z0-9_-]{1,20}$", var.core.prefix))
+    error_message = "Want a core.prefix of 1 to 20 characters of a-z, A-Z, 0-9, - and _."
+  }
+}
+
+variable "name" {
+  description = "Name of the lambda: 1 to 64 characters of a-z, A-Z, 0-9, _ and -. With prefix and priority it names SQS queues, which may have 80 characters."
+  type        = string
+  nullable    = false
+
+  validation {
+    condition     = can(regex("^[a-zA-Z0-9_-]{1,64}$", var.name))
+    error_message = "Want a name of 1 to 64 characters of a-z, A-Z, 0-9, _ and -."
+  }
+
+  validation {
+    condition = alltrue([for priority in var.priorities :
+    length("${var.core.prefix}-${var.name}-${priority}${var.mode == "deliver" ? "-dlq" : ""}") <= 80])
+    error_message = "A queue of this lambda would have a name of more than the 80 characters that SQS allows (prefix-name-priority, and -dlq for mode deliver): shorten the name, its priorities or the prefix."
+  }
+
+  validation {
+    condition     = !anytrue([for priority in var.priorities : contains(["inbound", "inbound-dlq"], "${var.name}-${priority}")])
+    error_message = "A queue of this lambda would be the dead-letter queue of the inbound queue: choose another name."
+  }
+}
+
+variable "mode" {
+  description = "`managed`: workers of Kinesin run its tasks. `deliver`: its tasks are put on its queues when they are due, for consumers that need no Kinesin. Fixed: a change is refused by the servers, see the README."
+  type        = string
+  default     = "managed"
+  nullable    = false
+
+  validation {
+    condition     = contains(["managed", "deliver"], var.mode)
+    error_message = "Want a mode of managed or deliver."
+  }
+}
+
+variable "priorities" {
+  description = "Priority classes, highest first, 1 to 8; each has a queue. Fixed, as the mode is."
+  type        = list(string)
+  default     = ["high", "normal", "low"]
+  nullable    = false
+
+  validation {
+    condition     = length(var.priorities) >= 1 && length(var.priorities) <= 8
+    error_message = "Want 1 to 8 priorities."
+  }
+
+  validation {
+    condition     = length(distinct(var.priorities)) == length(var.priorities)
+    error_message = "Want priorities that are unique: one is named twice."
+  }
+
+  validation {
+    condition     = alltrue([for priority in var.priorities : can(regex("^[a-zA-Z0-9_-]{1,64}$", priority))])
+    error_message = "Want priorities of 1 to 64 characters of a-z, A-Z, 0-9, _ and -."
+  }
+
+  validation {
+    condition     = var.mode != "deliver" || !anytrue([for priority in var.priorities : contains(var.priorities, "${priority}-dlq")])
+    error_message = "With mode deliver a priority may not be called as another one with -dlq behind it: that is the name of the other one's dead-letter queue."
+  }
+}
+
+variable "shards" {
+  description = "Partitions for each priority, 1 to 1024; about 250 tasks a second each. Fixed, as the mode is."
+  type        = number
+  default     = 1
+  nullable    = false
+
+  validation {
+    condition     = var.shards >= 1 && var.shards <= 1024 && floor(var.shards) == var.shards
+    error_message = "Want 1 to 1024 shards, a whole number."
+  }
+}
+
+variable "max_attempts" {
+  description = "How often a task is tried before it is a dead letter, 1 to 1000; 10 when null. Not for mode deliver."
+  type        = number
+  default     = null
+
+  validation {
+    condition     = var.max_attempts == null ? true : var.mode == "managed" && var.max_attempts >= 1 && var.max_attempts <= 1000 && floor(var.max_attempts) == var.max_attempts
+    error_message = "Want 1 to 1000 max_attempts, a whole number, and none for mode deliver."
+  }
+}
+
+variable "timeout_seconds" {
+  description = "How long one attempt may take, 0.1 s to 30 days; 900 (15 minutes) when null. Not for mode deliver."
+  type        = number
+  default     = null
+
+  validation {
+    condition     = var.timeout_seconds == null ? true : var.mode == "managed" && var.timeout_seconds >= 0.1 && var.timeout_seconds <= 2592000
+    error_message = "Want a timeout_seconds of 0.1 to 2592000 (30 days), and none for mode deliver."
+  }
+}
+
+variable "backoff_seconds" {
+  description = "The shortest and the longest wait between attempts, 1 ms to 30 days; 1 s to 10 minutes when null. Not for mode deliver."
+  type        = object({ min = number, max = number })
+  default     = null
+
+  validation {
+    condition     = var.backoff_seconds == null ? true : var.mode == "managed" && var.backoff_seconds.min >= 0.001 && var.backoff_seconds.max >= var.backoff_seconds.min && var.backoff_seconds.max <= 2592000
+    error_message = "Want backoff_seconds with 0.001 <= min <= max <= 2592000 (30 days), and none for mode deliver."
+  }
+}
+
+variable "retention_seconds" {
+  description = "How long ended tasks can be asked about, a minute to five years (157680000)."
+  type        = number
+  default     = 604800
+  nullable    = false
+
+  validation {
+    condition     = var.retention_seconds >= 60 && var.retention_seconds <= 157680000
+    error_message = "Want a retention_seconds of 60 (a minute) to 157680000 (five years)."
+  }
+}
+
+variable "consumer_visibility_timeout_seconds" {
+  description = "For how long SQS hides a message that a consumer received and has not deleted, 0 to 43200. Only for mode deliver: the queues of managed lambdas have what the servers need, 30 s."
+  type        = number
+  default     = 30
+  nullable    = false
+
+  validation {
+    condition     = var.consumer_visibility_timeout_seconds >= 0 && var.consumer_visibility_timeout_seconds <= 43200 && (var.mode == "deliver" || var.consumer_visibility_timeout_seconds == 30)
+    error_message = "Want a consumer_visibility_timeout_seconds of 0 to 43200, and only for mode deliver."
+  }
+}
+
+variable "consumer_principals" {
+  description = "ARNs of IAM principals, of other accounts most often, that the queue policies let consume. Those of this account need the consumer policy only. Only for mode deliver."
+  type        = list(string)
+  default     = []
+  nullable    = false
+
+  validation {
+    condition     = length(var.consumer_principals) == 0 || var.mode == "deliver" && alltrue([for arn in var.consumer_principals : can(regex("^arn:[^:]+:(iam|sts)::[0-9]{12}:.+$", arn))])
+    error_message = "Want consumer_principals that are ARNs such as arn:aws:iam::111122223333:role/billing, and only for mode deliver."
+  }
+}
+
+variable "kms_key_arn" {
+  description = "ARN of a KMS key for the queues, when it is to be another one than core's; null: core's, or SQS-managed encryption where that has none. The servers have to be allowed to use it."
+  type        = string
+  default     = null
+
+  validation {
+    condition     = var.kms_key_arn == null || can(regex("^arn:[^:]+:kms:[^:]*:[0-9]{12}:key/.+$", var.kms_key_arn))
+    error_message = "Want a kms_key_arn such as arn:aws:kms:eu-west-1:111122223333:key/1234abcd-…: that of the key, not of an alias."
+  }
+}
+
+variable "iam_policies" {
+  description = "Make the IAM policies. The documents are outputs in any case."
+  type        = bool
+  default     = true
+  nullable    = false
+}
+
+variable "iam_path" {
+  description = "Path of the IAM policies."
+  type        = string
+  default     = "/"
+  nullable    = false
+
+  validation {
+    condition     = can(regex("^/([!-~]+/)?$", var.iam_path))
+    error_message = "Want an iam_path that begins and ends with a slash, such as /kinesin/."
+  }
+}
+
+variable "alarms" {
+  description = "Make the CloudWatch alarms: age of the oldest message, and dead-letter queues that are not empty."
+  type        = bool
+  default     = true
+  nullable    = false
+}
+
+variable "alarm_actions" {
+  description = "ARNs that are told when an alarm goes off, and when it is over, such as that of an SNS topic."
+  type        = list(string)
+  default     = []
+  nullable    = false
+}
+
+variable "age_alarm_seconds" {
+  description = "The alarm goes off when the oldest message of a queue is older than this for three minutes on end. Messages of managed lambdas wait for free workers, those of deliver lambdas for their consumer."
+  type        = number
+  default     = 300
+  nullable    = false
+
+  validation {
+    condition     = var.age_alarm_seconds >= 1 && var.age_alarm_seconds <= 1209600
+    error_message = "Want an age_alarm_seconds of 1 to 1209600, which is as long as SQS keeps a message."
+  }
+}
+
+variable "tags" {
+  description = "Tags of everything that can have tags, besides `kinesin:prefix` and `kinesin:lambda`."
+  type        = map(string)
+  default     = {}
+  nullable    = false
+}
