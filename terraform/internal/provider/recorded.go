@@ -1,0 +1,103 @@
+package main
+
+import (
+	"github.com/hashicorp/terraform-plugin-framework/resource/schema"
+)
+
+// kinds are all resource types that are served.
+func kinds() []kind {
+	return append([]kind{table(), tableItem(), queue()}, append(queueDocuments(),
+		iamPolicy(), metricAlarm(), scalingTarget(), scalingPolicy(), snsTopic(),
+	)...)
+}
+
+func iamPolicy() kind {
+	return kind{
+		name: "aws_iam_policy",
+		schema: schema.Schema{Attributes: with(attributes{
+			"name": namedText, "name_prefix": namedText, "path": textDefault("/"), "description": bindingText, "policy": requiredText,
+			"policy_id": computedText, "attachment_count": computedNumber,
+		}, named, tags)},
+		identify: func(s *session, v values) {
+			v["arn"] = s.arn("iam", "policy"+v.text("path")+v.text("name"))
+			v["id"], v["policy_id"], v["attachment_count"] = v["arn"], "ANPA"+v.text("name"), 0
+		},
+	}
+}
+
+func metricAlarm() kind {
+	metric := attributes{
+		"metric_name": requiredText, "namespace": optionalText, "period": requiredNumber, "stat": requiredText, "unit": optionalText,
+		"dimensions": tagged,
+	}
+	return kind{
+		name: "aws_cloudwatch_metric_alarm",
+		schema: schema.Schema{
+			Attributes: with(attributes{
+				"alarm_name": namingText, "alarm_description": optionalText, "comparison_operator": requiredText,
+				"evaluation_periods": requiredNumber, "datapoints_to_alarm": optionalNumber, "threshold": optionalFloat,
+				"metric_name": optionalText, "namespace": optionalText, "period": optionalNumber, "statistic": optionalText,
+				"extended_statistic": optionalText, "dimensions": tagged, "unit": optionalText,
+				"treat_missing_data": textDefault("missing"), "actions_enabled": flagDefault(true),
+				"alarm_actions": optionalTexts, "ok_actions": optionalTexts, "insufficient_data_actions": optionalTexts,
+			}, regional, named, tags),
+			Blocks: blocks{"metric_query": setBlock(attributes{
+				"id": requiredText, "expression": optionalText, "label": optionalText, "period": optionalNumber,
+				"return_data": optionalFlag, "account_id": optionalText,
+			}, blocks{"metric": listBlock(metric, nil)})},
+		},
+		identify: func(s *session, v values) {
+			v["id"], v["arn"] = v["alarm_name"], s.arn("cloudwatch", "alarm:"+v.text("alarm_name"))
+		},
+	}
+}
+
+func scalingTarget() kind {
+	return kind{
+		name: "aws_appautoscaling_target",
+		schema: schema.Schema{Attributes: with(attributes{
+			"min_capacity": requiredNumber, "max_capacity": requiredNumber, "resource_id": namingText, "scalable_dimension": namingText,
+			"service_namespace": namingText, "role_arn": namedText,
+		}, regional, named, tags)},
+		identify: func(s *session, v values) {
+			v["id"] = v.text("resource_id") + "/" + v.text("scalable_dimension") // the real id leaves out the dimension
+			v["role_arn"] = s.arn("iam", "role/aws-service-role/dynamodb.application-autoscaling.amazonaws.com/AWSServiceRoleForApplicationAutoScaling_DynamoDBTable")
+			v["arn"] = s.arn("application-autoscaling", "scalable-target/"+v.text("id"))
+		},
+	}
+}
+
+func scalingPolicy() kind {
+	return kind{
+		name: "aws_appautoscaling_policy",
+		schema: schema.Schema{
+			Attributes: with(attributes{
+				"name": namingText, "policy_type": textDefault("StepScaling"), "resource_id": namingText, "scalable_dimension": namingText,
+				"service_namespace": namingText, "alarm_arns": computedList,
+			}, regional, named),
+			Blocks: blocks{"target_tracking_scaling_policy_configuration": listBlock(attributes{
+				"target_value": schema.Float64Attribute{Required: true}, "disable_scale_in": optionalFlag,
+				"scale_in_cooldown": optionalNumber, "scale_out_cooldown": optionalNumber,
+			}, blocks{"predefined_metric_specification": listBlock(attributes{
+				"predefined_metric_type": requiredText, "resource_label": optionalText,
+			}, nil)})},
+		},
+		identify: func(s *session, v values) {
+			v["id"], v["arn"] = v["name"], s.arn("autoscaling", "scalingPolicy:"+v.text("name"))
+			v["alarm_arns"] = []any{}
+		},
+	}
+}
+
+func snsTopic() kind {
+	return kind{
+		name: "aws_sns_topic",
+		schema: schema.Schema{Attributes: with(attributes{
+			"name": namedText, "display_name": optionalText, "kms_master_key_id": optionalText, "policy": eitherText, "owner": computedText,
+		}, regional, named, tags)},
+		identify: func(s *session, v values) {
+			v["arn"], v["owner"] = s.arn("sns", v.text("name")), accountID
+			v["id"] = v["arn"]
+		},
+	}
+}
