@@ -1,0 +1,338 @@
+package terraform_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"maps"
+	"os"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/kinesin-io/kinesin/test/harness"
+)
+
+// registeredMax is how long a lambda may take from an apply until servers know it, on a busy machine.
+const registeredMax = 60 * time.Second
+
+// TestLifecycle is the example minimal, from nothing to nothing.
+func TestLifecycle(t *testing.T) {
+	w := newWorkspace(t, "examples/minimal")
+	w.apply()
+	w.unchanged()
+
+	server := w.serve()
+	w.works(server, "greet")
+	w.sameAsSetup()
+	w.unchanged() // nor does a server that is at work change anything
+
+	w.write("more.tf", `
+module "more" {
+  source = "../../modules/lambda"
+
+  core       = module.core.lambdas
+  name       = "more"
+  priorities = ["one"]
+  alarms     = false
+}
+`)
+	w.must("init")
+	if said := w.apply(); !strings.Contains(said, " 0 changed, 0 destroyed") {
+		t.Errorf("a lambda more changes others:\n%s", said)
+	}
+	w.works(server, "more")
+	w.sameAsSetup()
+	w.unchanged()
+
+	if code := server.Shutdown(); code != 0 {
+		t.Errorf("the server ended with %d", code)
+	}
+	w.must("destroy", "-auto-approve")
+	w.gone()
+}
+
+// TestProduction is the example production: provisioned, with alarms, and with all that is the account's alone.
+func TestProduction(t *testing.T) {
+	w := newWorkspace(t, "examples/production")
+	w.apply()
+	w.unchanged()
+
+	server := w.serve()
+	for _, lambda := range []string{"receipts", "reports"} {
+		w.works(server, lambda)
+	}
+	w.delivers(server, "invoices")
+	w.sameAsSetup()
+	w.unchanged()
+	if code := server.Shutdown(); code != 0 {
+		t.Errorf("the server ended with %d", code)
+	}
+	if got := w.run("destroy", "-auto-approve"); got.Code == 0 {
+		t.Error("protected tables were deleted")
+	}
+	w.apply("-var", "deletion_protection=false")
+	w.must("destroy", "-auto-approve", "-var", "deletion_protection=false")
+	w.gone()
+}
+
+// serve starts a server as the outputs say.
+func (w *workspace) serve() *harness.Server {
+	w.t.Helper()
+	var env map[string]string
+	w.output("serve_environment", &env)
+	options := harness.ServerOptions{Env: w.aws.Env()}
+	for _, name := range slices.Sorted(maps.Keys(env)) {
+		options.Env = append(options.Env, name+"="+env[name])
+	}
+	return harness.StartServer(w.t, options)
+}
+
+// known waits until the server knows a lambda.
+func (w *workspace) known(server *harness.Server, lambda string) {
+	w.t.Helper()
+	deadline := time.Now().Add(registeredMax)
+	for {
+		got := harness.Run(w.t, "lambda", "get", lambda, "--server", server.URL)
+		if got.Code == 0 {
+			return
+		}
+		if time.Now().After(deadline) {
+			w.t.Fatalf("lambda %s is not known %v after the apply: %s", lambda, registeredMax, got.Stderr)
+		}
+		time.Sleep(200 * time.Millisecond)
+	}
+}
+
+// works has a task of a lambda run by a worker.
+func (w *workspace) works(server *harness.Server, lambda string) {
+	w.t.Helper()
+	w.known(server, lambda)
+	worker := harness.Start(w.t, harness.Command{
+		Name: "worker of " + lambda, Path: harness.Kinesin(w.t), Args: []string{"worker", "--lambda", lambda, "--", "cat"},
+		Env: []string{"KINESIN_SERVER=" + server.URL},
+	})
+	defer worker.Kill()
+	for _, in := range []string{"0s", "2s"} {
+		id := harness.Run(w.t, "schedule", lambda, "--in", in, "--payload", "hello", "--server", server.URL).Must(w.t)
+		w.reaches(server, id, "success")
+	}
+}
+
+// delivers has a task of a deliver lambda put on its queue.
+func (w *workspace) delivers(server *harness.Server, lambda string) {
+	w.t.Helper()
+	w.known(server, lambda)
+	id := harness.Run(w.t, "schedule", lambda, "--in", "1s", "--payload", "hello", "--server", server.URL).Must(w.t)
+	w.reaches(server, id, "success")
+}
+
+func (w *workspace) reaches(server *harness.Server, id, state string) {
+	w.t.Helper()
+	deadline := time.Now().Add(registeredMax)
+	for {
+		var now struct{ State string }
+		got := harness.Run(w.t, "get", id, "-o", "json", "--server", server.URL)
+		if got.Code == 0 {
+			got.JSON(w.t, &now)
+		}
+		if now.State == state {
+			return
+		}
+		if time.Now().After(deadline) {
+			w.t.Fatalf("task %s is %q, want %s: %s", id, now.State, state, got.Stdout)
+		}
+		time.Sleep(200 * time.Millisecond)
+	}
+}
+
+// gone fails the test when anything is left.
+func (w *workspace) gone() {
+	w.t.Helper()
+	kinds, err := os.ReadDir(w.account)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	for _, kind := range kinds {
+		for name := range w.recorded(kind.Name()) {
+			w.t.Errorf("%s %s is left", kind.Name(), name)
+		}
+	}
+	for _, item := range w.setup().Items {
+		if item.Outcome != "missing" {
+			w.t.Errorf("%s %s is %s", item.Kind, item.Name, item.Outcome)
+		}
+	}
+}
+
+// setup is what `kinesin aws setup --dry-run` says.
+func (w *workspace) setup() (report setupReport) {
+	w.t.Helper()
+	p := harness.Start(w.t, harness.Command{
+		Name: "kinesin aws setup", Path: harness.Kinesin(w.t), Env: w.aws.Env(),
+		Args: []string{"aws", "setup", "--aws-prefix", w.prefix, "--dry-run", "-o", "json"},
+	})
+	code := p.Wait(time.Minute)
+	harness.Result{Code: code, Stdout: p.Stdout(), Stderr: p.Stderr()}.JSON(w.t, &report)
+	return report
+}
+
+type setupReport struct {
+	Items []setupItem `json:"items"`
+}
+
+type setupItem struct {
+	Kind, Name, Outcome string
+	Differences         []string
+	Spec                json.RawMessage
+}
+
+// queueSpec and tableSpec are the specifications that setup prints.
+type queueSpec struct {
+	Visibility int    `json:"visibility_timeout_seconds"`
+	Retention  int    `json:"message_retention_seconds"`
+	ManagedSSE bool   `json:"sqs_managed_sse"`
+	DLQ        string `json:"dead_letter_queue"`
+	Receives   int    `json:"max_receive_count"`
+}
+
+type tableSpec struct {
+	Key     []keyPart `json:"key"`
+	Indexes []struct {
+		Name       string    `json:"name"`
+		Key        []keyPart `json:"key"`
+		Projection string    `json:"projection"`
+	} `json:"indexes"`
+	TTL string `json:"ttl"`
+}
+
+type keyPart struct{ Attribute, Role, Type string }
+
+// sameAsSetup compares what was applied with what `kinesin aws setup` would make: the same tables and queues, and each the same.
+// The servers know the lambdas, so theirs are among them. What the emulators do not tell is compared by what was asked for.
+func (w *workspace) sameAsSetup() {
+	w.t.Helper()
+	tables, queues := w.recorded("aws_dynamodb_table"), w.recorded("aws_sqs_queue")
+	var names []string
+	for _, item := range w.setup().Items {
+		names = append(names, item.Name)
+		if item.Outcome != "unchanged" {
+			w.t.Errorf("%s %s: setup says %s: %v", item.Kind, item.Name, item.Outcome, item.Differences)
+		}
+		has, want := queues[item.Name], ""
+		if item.Kind == "table" {
+			has, want = tables[item.Name], describeTable(w.t, item.Spec)
+		} else {
+			want = describeQueue(w.t, item.Spec)
+		}
+		got := ""
+		switch {
+		case has == nil:
+			w.t.Errorf("%s %s is not made by the modules", item.Kind, item.Name)
+			continue
+		case item.Kind == "table":
+			got = recordedTable(has)
+		default:
+			got = recordedQueue(w.t, has)
+		}
+		if got != want {
+			w.t.Errorf("%s %s is\n  %s, setup wants\n  %s", item.Kind, item.Name, got, want)
+		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(tables)) {
+		if !slices.Contains(names, name) {
+			w.t.Errorf("setup knows no table %s", name)
+		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(queues)) {
+		if !slices.Contains(names, name) {
+			w.t.Errorf("setup knows no queue %s", name)
+		}
+	}
+}
+
+func describeTable(t *testing.T, spec json.RawMessage) string {
+	t.Helper()
+	var s tableSpec
+	if err := json.Unmarshal(spec, &s); err != nil {
+		t.Fatal(err)
+	}
+	text := "key " + describeKey(s.Key)
+	slices.SortFunc(s.Indexes, func(a, b struct {
+		Name       string    `json:"name"`
+		Key        []keyPart `json:"key"`
+		Projection string    `json:"projection"`
+	}) int {
+		return strings.Compare(a.Name, b.Name)
+	})
+	for _, i := range s.Indexes {
+		text += fmt.Sprintf(", index %s %s %s", i.Name, describeKey(i.Key), i.Projection)
+	}
+	return text + ", ttl " + s.TTL
+}
+
+func describeKey(key []keyPart) string {
+	var parts []string
+	for _, k := range key {
+		parts = append(parts, k.Attribute+":"+k.Type)
+	}
+	return strings.Join(parts, "+")
+}
+
+func recordedTable(r record) string {
+	types := map[string]string{}
+	for _, a := range r.blocks("attribute") {
+		types[a.text("name")] = a.text("type")
+	}
+	key := func(of record) string {
+		text := of.text("hash_key") + ":" + types[of.text("hash_key")]
+		if name := of.text("range_key"); name != "" {
+			text += "+" + name + ":" + types[name]
+		}
+		return text
+	}
+	text := "key " + key(r)
+	indexes := r.blocks("global_secondary_index")
+	slices.SortFunc(indexes, func(a, b record) int { return strings.Compare(a.text("name"), b.text("name")) })
+	for _, i := range indexes {
+		text += fmt.Sprintf(", index %s %s %s", i.text("name"), key(i), i.text("projection_type"))
+	}
+	text += ", ttl "
+	for _, ttl := range r.blocks("ttl") {
+		if ttl["enabled"] == true {
+			text += ttl.text("attribute_name")
+		}
+	}
+	return text
+}
+
+func describeQueue(t *testing.T, spec json.RawMessage) string {
+	t.Helper()
+	var s queueSpec
+	if err := json.Unmarshal(spec, &s); err != nil {
+		t.Fatal(err)
+	}
+	return fmt.Sprintf("visibility %d, retention %d, encrypted %t, dead letters to %q after %d", s.Visibility, s.Retention, s.ManagedSSE, s.DLQ, s.Receives)
+}
+
+// recordedQueue leaves out the visibility that setup leaves to consumers.
+func recordedQueue(t *testing.T, r record) string {
+	t.Helper()
+	var redrive struct {
+		Target string `json:"deadLetterTargetArn"`
+		Count  int    `json:"maxReceiveCount"`
+	}
+	if text := r.text("redrive_policy"); text != "" {
+		if err := json.Unmarshal([]byte(text), &redrive); err != nil {
+			t.Fatalf("redrive policy %s: %v", text, err)
+		}
+	}
+	tags, _ := r["tags"].(map[string]any)
+	visibility := r["visibility_timeout_seconds"]
+	if strings.HasSuffix(r.text("name"), "-dlq") || tags["kinesin:mode"] == "deliver" {
+		visibility = 0.0
+	}
+	encrypted := r["sqs_managed_sse_enabled"] == true || r.text("kms_master_key_id") != ""
+	return fmt.Sprintf("visibility %v, retention %v, encrypted %t, dead letters to %q after %d",
+		visibility, r["message_retention_seconds"], encrypted, redrive.Target[strings.LastIndexByte(redrive.Target, ':')+1:], redrive.Count)
+}
