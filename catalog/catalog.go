@@ -97,6 +97,8 @@ type snapshot struct {
 type Entry struct {
 	task.Lambda
 	Version uint64
+	// Registration is the sum of the Registration that the settings were last taken from; empty when there never was one.
+	Registration string
 
 	row []byte // as it is stored, with fields that a newer version may have written
 }
@@ -251,6 +253,10 @@ func (c *Catalog) Partitions() []task.Partition {
 // Create registers a lambda. Creating the same again is fine and reports existed; with
 // other settings it is ErrExists. Unset fields get their defaults.
 func (c *Catalog) Create(ctx context.Context, want task.Lambda) (entry *Entry, existed bool, err error) {
+	return c.create(ctx, want, "")
+}
+
+func (c *Catalog) create(ctx context.Context, want task.Lambda, registration string) (entry *Entry, existed bool, err error) {
 	want = want.WithDefaults()
 	if err := want.Validate(); err != nil {
 		return nil, false, err
@@ -263,7 +269,7 @@ func (c *Catalog) Create(ctx context.Context, want task.Lambda) (entry *Entry, e
 	}
 	want.Ref = c.freeRef()
 	want.Created = c.clock.Now()
-	entry, err = c.put(ctx, &Entry{Lambda: want, Version: 1})
+	entry, err = c.put(ctx, &Entry{Lambda: want, Version: 1, Registration: registration})
 	if !errors.Is(err, store.ErrConflict) {
 		return entry, false, err
 	}
@@ -303,6 +309,10 @@ func describe(l task.Lambda) string {
 
 // Update changes a lambda by compare-and-set; change edits a copy and may refuse.
 func (c *Catalog) Update(ctx context.Context, name string, change func(*task.Lambda) error) (*Entry, error) {
+	return c.update(ctx, name, func(e *Entry) error { return change(&e.Lambda) })
+}
+
+func (c *Catalog) update(ctx context.Context, name string, change func(*Entry) error) (*Entry, error) {
 	for range casTriesMax {
 		if err := c.Refresh(ctx); err != nil {
 			return nil, err
@@ -314,7 +324,7 @@ func (c *Catalog) Update(ctx context.Context, name string, change func(*task.Lam
 		changed := *entry
 		next := &changed
 		next.Version++
-		if err := change(&next.Lambda); err != nil {
+		if err := change(next); err != nil {
 			return nil, err
 		}
 		if err := next.Validate(); err != nil {
@@ -364,13 +374,15 @@ type record struct {
 	Retention   time.Duration `json:"retention_ns"`
 	Created     task.Instant  `json:"created_us"`
 	Deleting    bool          `json:"deleting,omitempty"`
+
+	Registration string `json:"registration,omitempty"`
 }
 
 func encode(e *Entry) (store.Control, error) {
 	value, err := json.Marshal(record{
 		Ref: e.Ref, Mode: e.Mode.String(), Priorities: e.Priorities, Shards: e.Shards, MaxAttempts: e.MaxAttempts,
 		Timeout: e.Timeout, BackoffMin: e.BackoffMin, BackoffMax: e.BackoffMax, Retention: e.Retention,
-		Created: e.Created, Deleting: e.Deleting,
+		Created: e.Created, Deleting: e.Deleting, Registration: e.Registration,
 	})
 	if err == nil && e.row != nil {
 		value, err = withUnknown(value, e.row)
@@ -418,5 +430,5 @@ func decode(row store.Control) (*Entry, error) {
 		Timeout: r.Timeout, BackoffMin: r.BackoffMin, BackoffMax: r.BackoffMax, Retention: r.Retention,
 		Created: r.Created, Deleting: r.Deleting,
 	}
-	return &Entry{Lambda: l, Version: row.Version, row: row.Value}, l.Validate()
+	return &Entry{Lambda: l, Version: row.Version, Registration: r.Registration, row: row.Value}, l.Validate()
 }

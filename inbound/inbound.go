@@ -136,6 +136,8 @@ type Hooks struct {
 	SetAside func(ctx context.Context, reason string, err error)
 	// Left: n messages stay in the buffer for now, for one of Lefts.
 	Left func(why string, n int)
+	// Registered: one of Registrations became of the registration of a lambda; err says why it was refused, kept or not read.
+	Registered func(ctx context.Context, lambda, outcome string, err error)
 	// Trouble: the buffer or the store failed, and consuming pauses that long.
 	Trouble func(ctx context.Context, err error, pause time.Duration)
 	// Internal: an item of a call failed for a reason that its answer does not tell; once a call at most.

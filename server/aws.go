@@ -74,7 +74,8 @@ func (d *drivers) checkTables(ctx context.Context, prefix string) error {
 }
 
 // checkQueues looks for the queues of the lambdas there are, and that of the inbound buffer. One that is missing ends the start; attributes that are not as
-// setup makes them may be the operator's choice, so they are only told.
+// setup makes them may be the operator's choice, so they are only told; and so is a missing queue of a lambda that was registered:
+// who takes one away with Terraform must not keep the servers of all others from starting.
 func (s *Server) checkQueues(ctx context.Context, d *drivers) error {
 	var specs []sqs.QueueSpec
 	if s.config.Inbound {
@@ -88,6 +89,7 @@ func (s *Server) checkQueues(ctx context.Context, d *drivers) error {
 	}
 	ctx, cancel := clock.Within(ctx, clock.Real(), checkMax)
 	defer cancel()
+	theirs := s.registeredQueues(d)
 	differences, err := sqs.Check(ctx, d.aws.SQS, specs)
 	if err == nil && len(specs) == 0 { // any queue will do to learn whether SQS answers
 		_, err = sqs.Check(ctx, d.aws.SQS, sqsbuffer.Queues(s.config.AWSPrefix)[:1])
@@ -100,13 +102,27 @@ func (s *Server) checkQueues(ctx context.Context, d *drivers) error {
 	}
 	var missing []string
 	for i := range differences {
-		if differences[i].Attribute == "" {
+		if differences[i].Attribute == "" && !theirs[differences[i].Queue] {
 			missing = append(missing, differences[i].String())
 			continue
 		}
 		s.config.Log.WarnContext(ctx, "a queue differs from what setup makes", slog.String("difference", differences[i].String()))
 	}
 	return d.setupError(s.config.AWSPrefix, "queues", missing)
+}
+
+// registeredQueues are the names of the queues of lambdas that were registered.
+func (s *Server) registeredQueues(d *drivers) map[string]bool {
+	names := map[string]bool{}
+	for _, l := range d.node.Lambdas() {
+		if !d.node.Registered(l.Name) {
+			continue
+		}
+		for _, q := range sqs.Queues(s.config.AWSPrefix, l) {
+			names[q.Name] = true
+		}
+	}
+	return names
 }
 
 // queueSpecs are the queues of all lambdas.

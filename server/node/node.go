@@ -220,6 +220,12 @@ func (n *Node) Lambdas() []task.Lambda {
 	return all
 }
 
+// Registered reports whether a lambda came by a registration, so that its queues are not this program's to make.
+func (n *Node) Registered(name string) bool {
+	l, err := n.catalog.Lambda(name)
+	return err == nil && l.Registration != ""
+}
+
 // Run runs the roles until ctx ends, then stops them in the direction the work flows: nothing new is accepted, others
 // take over what is fired here, workers are told to go elsewhere, and nothing is fired any more. The store and the queue stay open.
 func (n *Node) Run(ctx context.Context) error {
@@ -230,6 +236,7 @@ func (n *Node) Run(ctx context.Context) error {
 	consuming := startPart(groupCtx, group, n.consume)
 	serving := startPart(groupCtx, group, n.serve)
 	firing := startPart(groupCtx, group, n.fire)
+	registering := startPart(groupCtx, group, n.register)
 	group.Go(func() error { return n.catalog.Run(groupCtx) })
 	n.members.run(groupCtx, group.Go) // leaves when nothing is fired here any more
 	group.Go(func() error {
@@ -242,6 +249,7 @@ func (n *Node) Run(ctx context.Context) error {
 		if n.inbound != nil {
 			n.inbound.Drain()
 		}
+		registering.end()
 		consuming.end()
 		if n.farewell(groupCtx) {
 			serving.end() // so that nothing is told here any more that the others have not read

@@ -1,0 +1,106 @@
+package catalog
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/kinesin-io/kinesin/store"
+	"github.com/kinesin-io/kinesin/task"
+)
+
+// RegistrationKind is the kind of control rows that say which lambdas there are to be. Terraform writes them, and nobody here:
+// what a lambda's own row has besides (its reference, its version) is nothing that a file could say. See docs/adr/0018.
+const RegistrationKind = "registration"
+
+// registrationFormat is the newest form of a registration that is known here.
+const registrationFormat = 1
+
+// ErrFixed refuses a registration with another mode, other priorities or other shards than the lambda has.
+var ErrFixed = errors.New("mode, priorities and shards are fixed at creation")
+
+// Registration is a lambda as it is to be.
+type Registration struct {
+	task.Lambda // with defaults; without Ref, Created and Deleting
+
+	Sum string // tells it from what it was before
+}
+
+// registration is the row's value. What is absent has its default.
+type registration struct {
+	Format      uint     `json:"format"`
+	Mode        string   `json:"mode"`
+	Priorities  []string `json:"priorities"`
+	Shards      uint16   `json:"shards"`
+	MaxAttempts uint32   `json:"max_attempts"`
+	Timeout     int64    `json:"timeout_us"`
+	BackoffMin  int64    `json:"backoff_min_us"`
+	BackoffMax  int64    `json:"backoff_max_us"`
+	Retention   int64    `json:"retention_us"`
+}
+
+// ParseRegistration reads a registration. What is wrong with it is task.ErrInvalid or store.ErrCorrupt.
+func ParseRegistration(row store.Control) (Registration, error) {
+	var r registration
+	if err := json.Unmarshal(row.Value, &r); err != nil {
+		return Registration{}, fmt.Errorf("%w: registration %s: %w", store.ErrCorrupt, row.Name, err)
+	}
+	if r.Format != registrationFormat {
+		return Registration{}, fmt.Errorf("%w registration %s: it has format %d, this program knows %d; update the servers before the Terraform modules",
+			task.ErrInvalid, row.Name, r.Format, registrationFormat)
+	}
+	mode, err := task.ParseMode(r.Mode)
+	if err != nil {
+		return Registration{}, err
+	}
+	if mode == task.Deliver && (r.MaxAttempts != 0 || r.Timeout != 0 || r.BackoffMin != 0 || r.BackoffMax != 0) {
+		return Registration{}, fmt.Errorf("%w registration %s: max attempts, timeout and backoff are not for mode deliver; leave them out", task.ErrInvalid, row.Name)
+	}
+	want := task.Lambda{
+		Name: row.Name, Mode: mode, Priorities: r.Priorities, Shards: r.Shards, MaxAttempts: r.MaxAttempts,
+		Timeout: micros(r.Timeout), BackoffMin: micros(r.BackoffMin), BackoffMax: micros(r.BackoffMax), Retention: micros(r.Retention),
+	}.WithDefaults()
+	sum := sha256.Sum256(row.Value)
+	return Registration{want, hex.EncodeToString(sum[:8])}, want.Validate()
+}
+
+// micros is a duration of that many microseconds, or one that every check refuses.
+func micros(n int64) time.Duration {
+	const most = int64(1<<63-1) / int64(time.Microsecond)
+	if n < 0 || n > most {
+		return -1
+	}
+	return time.Duration(n) * time.Microsecond
+}
+
+// Register makes a lambda what a registration says, and notes that it did: the lambda is created, or changed when what it was last
+// made of is another registration. So what is changed by a call afterwards stays until the registration itself is changed. A
+// lambda with another mode, other priorities or other shards is ErrFixed and stays as it is.
+func (c *Catalog) Register(ctx context.Context, r Registration) (entry *Entry, created bool, err error) {
+	entry, existed, err := c.create(ctx, r.Lambda, r.Sum)
+	switch {
+	case err == nil && !existed:
+		return entry, true, nil
+	case err != nil && !errors.Is(err, ErrExists):
+		return entry, false, err
+	}
+	entry, err = c.update(ctx, r.Name, func(e *Entry) error {
+		if e.Deleting {
+			return fmt.Errorf("%w: %s", ErrDeleting, e.Name)
+		}
+		if e.Mode != r.Mode || !slices.Equal(e.Priorities, r.Priorities) || e.Shards != r.Shards {
+			return fmt.Errorf("%w: the registration of %s wants mode %s, priorities %s, shards %d, and %s; put it back, or delete the lambda",
+				ErrFixed, r.Name, r.Mode, strings.Join(r.Priorities, ","), r.Shards, describe(e.Lambda))
+		}
+		e.MaxAttempts, e.Timeout, e.BackoffMin, e.BackoffMax, e.Retention = r.MaxAttempts, r.Timeout, r.BackoffMin, r.BackoffMax, r.Retention
+		e.Registration = r.Sum
+		return nil
+	})
+	return entry, false, err
+}

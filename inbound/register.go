@@ -1,0 +1,164 @@
+package inbound
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/kinesin-io/kinesin/api"
+	"github.com/kinesin-io/kinesin/api/kinesinv1"
+	"github.com/kinesin-io/kinesin/catalog"
+	"github.com/kinesin-io/kinesin/internal/clock"
+	"github.com/kinesin-io/kinesin/store"
+	"github.com/kinesin-io/kinesin/task"
+)
+
+const (
+	// registerEvery is how soon a registration becomes a lambda. It costs half a read unit for every 4 KB of registrations.
+	registerEvery = 5 * time.Second
+	// withdrawnAfter is how long a registration must have been gone for its lambda to be deleted: one that was replaced, or a table
+	// that was restored, is back by then.
+	withdrawnAfter = time.Minute
+	// withdrawnAgain is how long a lambda with live tasks is left alone before it is looked at again.
+	withdrawnAgain = time.Minute
+)
+
+// What became of a registration: see Hooks.Registered.
+const (
+	RegistrationCreated = "created" // the lambda was
+	RegistrationChanged = "changed" // the lambda was, or is now that of the registration
+	RegistrationRefused = "refused" // the lambda, if there is one, stays as it is
+	RegistrationDeleted = "deleted" // the lambda was, since its registration is gone and it had no tasks
+	RegistrationKept    = "kept"    // the lambda is, though its registration is gone: it has live tasks
+	RegistrationUnread  = "unread"  // none could be read; of no lambda in particular
+)
+
+// Registrations lists what can become of registrations.
+func Registrations() []string {
+	return []string{RegistrationCreated, RegistrationChanged, RegistrationRefused, RegistrationDeleted, RegistrationKept, RegistrationUnread}
+}
+
+// Register makes and changes lambdas as registrations in the store say, and deletes those that are withdrawn and have no live
+// tasks, until ctx ends. Several processes may do so at once. Where no other process is over the store nobody registers.
+func (in *Inbound) Register(ctx context.Context) error {
+	if !in.Shared {
+		<-ctx.Done()
+		return nil
+	}
+	r := registrar{Inbound: in, told: map[string]string{}, gone: map[string]task.Instant{}}
+	for {
+		r.round(ctx)
+		if clock.Sleep(ctx, in.Clock, registerEvery) != nil {
+			return nil
+		}
+	}
+}
+
+// registrar is one Register. The maps have an entry for each lambda at most.
+type registrar struct {
+	*Inbound
+
+	told map[string]string       // what was last told of a name, so that it is told once
+	gone map[string]task.Instant // when a lambda without its registration is looked at next
+}
+
+// round looks at all registrations once. What is known of lambdas is older than what is read of registrations: a lambda that
+// another process made of a registration in between must not look as if that were gone.
+func (r *registrar) round(ctx context.Context) {
+	lambdas := r.Catalog.All()
+	rows, err := r.Store.Controls(ctx, catalog.RegistrationKind)
+	if err != nil {
+		r.tell(ctx, "", RegistrationUnread, fmt.Errorf("read registrations: %w", err))
+		return
+	}
+	delete(r.told, "")
+	there := make(map[string]bool, len(rows))
+	for _, row := range rows {
+		there[row.Name] = true
+		delete(r.gone, row.Name)
+		if outcome, err := r.take(ctx, row); outcome != "" {
+			r.tell(ctx, row.Name, outcome, err)
+		}
+	}
+	for _, entry := range lambdas {
+		if entry.Registration != "" && !there[entry.Name] {
+			r.withdrawn(ctx, entry)
+		}
+	}
+}
+
+// take makes a lambda what a registration says; no outcome when it is that.
+func (r *registrar) take(ctx context.Context, row store.Control) (outcome string, err error) {
+	want, err := catalog.ParseRegistration(row)
+	if err != nil {
+		return RegistrationRefused, err
+	}
+	if entry, err := r.Catalog.Lambda(row.Name); err == nil && entry.Registration == want.Sum && !entry.Deleting {
+		delete(r.told, row.Name)
+		return "", nil
+	}
+	if err := r.provision(ctx, want.Lambda); err != nil {
+		return RegistrationRefused, err
+	}
+	_, created, err := r.Catalog.Register(ctx, want)
+	switch {
+	case err != nil:
+		return RegistrationRefused, err
+	case created:
+		return RegistrationCreated, nil
+	}
+	return RegistrationChanged, nil
+}
+
+// withdrawn deletes a lambda whose registration is gone, if no task of it lives. Its queues are most likely gone too; a lambda
+// that is kept has its tasks again as soon as they and the registration are back.
+func (r *registrar) withdrawn(ctx context.Context, entry *catalog.Entry) {
+	now := r.Clock.Now()
+	at, seen := r.gone[entry.Name]
+	if !seen {
+		r.gone[entry.Name] = now.Add(withdrawnAfter)
+		return
+	}
+	if now < at {
+		return
+	}
+	r.gone[entry.Name] = now.Add(withdrawnAgain)
+	// One that cannot be read is not among all of them, and an error by itself.
+	if _, err := r.Store.Control(ctx, catalog.RegistrationKind, entry.Name); !errors.Is(err, store.ErrNotFound) {
+		return
+	}
+	_, err := r.DeleteLambda(ctx, &kinesinv1.DeleteLambdaRequest{Name: entry.Name})
+	switch {
+	case isUnknownLambda(err): // another process was faster
+	case err != nil:
+		r.tell(ctx, entry.Name, RegistrationKept, err)
+	default:
+		delete(r.gone, entry.Name)
+		r.tell(ctx, entry.Name, RegistrationDeleted, nil)
+		delete(r.told, entry.Name)
+	}
+}
+
+func isUnknownLambda(err error) bool {
+	refusal, is := errors.AsType[*api.Error](err)
+	return is && refusal.Reason == kinesinv1.Reason_REASON_UNKNOWN_LAMBDA
+}
+
+// tell tells what became of a registration, unless that is what was told last, or what a stop did.
+func (r *registrar) tell(ctx context.Context, name, outcome string, err error) {
+	if ctx.Err() != nil {
+		return
+	}
+	text := outcome
+	if err != nil {
+		text += ": " + err.Error()
+	}
+	if r.told[name] == text {
+		return
+	}
+	r.told[name] = text
+	if r.Hooks.Registered != nil {
+		r.Hooks.Registered(ctx, name, outcome, err)
+	}
+}

@@ -1,0 +1,162 @@
+package inbound_test
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/kinesin-io/kinesin/catalog"
+	"github.com/kinesin-io/kinesin/inbound"
+	"github.com/kinesin-io/kinesin/store"
+	"github.com/kinesin-io/kinesin/task"
+)
+
+// registering is a fixture whose Register runs, and what it told.
+type registering struct {
+	*fixture
+
+	told []string
+	errs []error
+}
+
+func runRegister(t *testing.T, test func(f *registering)) {
+	t.Helper()
+	r := &registering{}
+	runWith(t, func(_ *fixture, c *inbound.Config) {
+		c.Shared = true
+		c.Hooks.Registered = func(_ context.Context, lambda, outcome string, err error) {
+			r.note(func() { r.told, r.errs = append(r.told, strings.TrimSpace(lambda+" "+outcome)), append(r.errs, err) })
+		}
+	}, func(f *fixture) {
+		r.fixture = f
+		ctx, stop := context.WithCancel(f.ctx)
+		ended := make(chan error, 1)
+		go func() { ended <- f.Register(ctx) }()
+		synctest.Wait()
+		test(r)
+		stop()
+		if err := <-ended; err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// put writes a registration as Terraform does: always as version 1.
+func (f *registering) put(name, value string) {
+	f.t.Helper()
+	row := store.Control{Kind: catalog.RegistrationKind, Name: name, Version: 1, Value: []byte(value)}
+	f.withdraw(name)
+	if err := f.store.PutControl(f.ctx, row); err != nil {
+		f.t.Fatal(err)
+	}
+}
+
+func (f *registering) withdraw(name string) {
+	f.t.Helper()
+	if err := f.store.DeleteControl(f.ctx, store.Control{Kind: catalog.RegistrationKind, Name: name, Version: 1}); err != nil && !errors.Is(err, store.ErrConflict) {
+		f.t.Fatal(err)
+	}
+}
+
+// wantTold checks what was told since it was last asked.
+func (f *registering) wantTold(want ...string) {
+	f.t.Helper()
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if !slices.Equal(f.told, want) {
+		f.t.Errorf("told %q %v, want %q", f.told, f.errs, want)
+	}
+	f.told, f.errs = nil, nil
+}
+
+func TestRegistrationsBecomeLambdas(t *testing.T) {
+	runRegister(t, func(f *registering) {
+		f.put("bills", `{"format":1,"priorities":["one"],"max_attempts":3}`)
+		f.put("mail", `{"format":1,"shards":2}`) // of which there is one already
+		f.time.Advance(10 * time.Second)
+		f.wantTold("bills created", "mail changed")
+		bills, err := f.Catalog.Lambda("bills")
+		if err != nil || bills.MaxAttempts != 3 {
+			t.Fatalf("%+v, %v", bills, err)
+		}
+		if mail, err := f.Catalog.Lambda("mail"); err != nil || mail.Ref != f.lambda.Ref {
+			t.Errorf("%+v, %v", mail, err)
+		}
+		f.put("bills", `{"format":1,"priorities":["one"],"max_attempts":4}`)
+		f.put("mail", `{"format":1,"shards":3}`)
+		f.time.Advance(time.Minute)
+		f.wantTold("bills changed", "mail refused") // once, not with every round
+		if mail, err := f.Catalog.Lambda("mail"); err != nil || mail.Shards != 2 {
+			t.Errorf("%+v, %v", mail, err)
+		}
+		if bills, err = f.Catalog.Lambda("bills"); err != nil || bills.MaxAttempts != 4 {
+			t.Errorf("%+v, %v", bills, err)
+		}
+	})
+}
+
+func TestAChangeByACallStaysUntilTheRegistrationChanges(t *testing.T) {
+	runRegister(t, func(f *registering) {
+		f.put("mail", `{"format":1,"shards":2}`)
+		f.time.Advance(10 * time.Second)
+		if _, err := f.Catalog.Update(f.ctx, "mail", func(l *task.Lambda) error { l.MaxAttempts = 77; return nil }); err != nil {
+			t.Fatal(err)
+		}
+		f.time.Advance(time.Minute)
+		f.wantTold("mail changed")
+		if mail, err := f.Catalog.Lambda("mail"); err != nil || mail.MaxAttempts != 77 {
+			t.Errorf("%+v, %v", mail, err)
+		}
+	})
+}
+
+func TestAWithdrawnLambdaIsDeletedWithoutTasksAndKeptWithThem(t *testing.T) {
+	runRegister(t, func(f *registering) {
+		f.put("mail", `{"format":1,"shards":2}`)
+		f.put("idle", `{"format":1}`)
+		f.time.Advance(10 * time.Second)
+		f.wantTold("idle created", "mail changed")
+		f.accept(in(5 * time.Minute))
+		f.withdraw("mail")
+		f.withdraw("idle")
+		f.time.Advance(50 * time.Second)
+		f.wantTold() // it may come back
+		f.time.Advance(time.Minute)
+		f.wantTold("idle deleted", "mail kept")
+		if _, err := f.Catalog.Lambda("idle"); !errors.Is(err, catalog.ErrUnknown) {
+			t.Errorf("idle: %v", err)
+		}
+		f.put("mail", `{"format":1,"shards":2}`)
+		f.time.Advance(5 * time.Minute)
+		f.wantTold() // the same as ever, and no more to be deleted
+		f.accept(in(time.Minute))
+	})
+}
+
+func TestALambdaOfACallIsNotWithdrawn(t *testing.T) {
+	runRegister(t, func(f *registering) {
+		f.time.Advance(time.Hour)
+		f.wantTold()
+		if _, err := f.Catalog.Lambda("mail"); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+func TestRegistrationsThatCannotBeRead(t *testing.T) {
+	runRegister(t, func(f *registering) {
+		f.put("mail", `{"format":1,"shards":2}`)
+		f.time.Advance(10 * time.Second)
+		f.wantTold("mail changed")
+		f.driver.FailReads(20)
+		f.time.Advance(10 * time.Minute)
+		f.wantTold("unread")
+		if _, err := f.Catalog.Lambda("mail"); err != nil {
+			t.Error(err)
+		}
+	})
+}
