@@ -47,12 +47,11 @@ func (in *Inbound) Register(ctx context.Context) error {
 		return nil
 	}
 	r := registrar{Inbound: in, told: map[string]string{}, gone: map[string]task.Instant{}}
-	for {
+	for ctx.Err() == nil {
 		r.round(ctx)
-		if clock.Sleep(ctx, in.Clock, registerEvery) != nil {
-			return nil
-		}
+		_ = clock.Sleep(ctx, in.Clock, registerEvery) // the loop sees that ctx ended
 	}
+	return nil
 }
 
 // registrar is one Register. The maps have an entry for each lambda at most.
