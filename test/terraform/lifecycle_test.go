@@ -124,7 +124,7 @@ func (w *workspace) delivers(server *harness.Server, lambda string) {
 	w.t.Helper()
 	w.known(server, lambda)
 	id := harness.Run(w.t, "schedule", lambda, "--in", "1s", "--payload", "hello", "--server", server.URL).Must(w.t)
-	w.reaches(server, id, "success")
+	w.reaches(server, id, "delivered")
 }
 
 func (w *workspace) reaches(server *harness.Server, id, state string) {
@@ -327,12 +327,11 @@ func recordedQueue(t *testing.T, r record) string {
 			t.Fatalf("redrive policy %s: %v", text, err)
 		}
 	}
-	tags, _ := r["tags"].(map[string]any)
-	visibility := r["visibility_timeout_seconds"]
-	if strings.HasSuffix(r.text("name"), "-dlq") || tags["kinesin:mode"] == "deliver" {
-		visibility = 0.0
+	visibility := r.number("visibility_timeout_seconds")
+	if name := r.text("name"); strings.HasSuffix(name, "-dlq") || redrive.Target != "" && !strings.HasSuffix(name, "-inbound") {
+		visibility = 0
 	}
 	encrypted := r["sqs_managed_sse_enabled"] == true || r.text("kms_master_key_id") != ""
-	return fmt.Sprintf("visibility %v, retention %v, encrypted %t, dead letters to %q after %d",
-		visibility, r["message_retention_seconds"], encrypted, redrive.Target[strings.LastIndexByte(redrive.Target, ':')+1:], redrive.Count)
+	return fmt.Sprintf("visibility %d, retention %d, encrypted %t, dead letters to %q after %d",
+		visibility, r.number("message_retention_seconds"), encrypted, redrive.Target[strings.LastIndexByte(redrive.Target, ':')+1:], redrive.Count)
 }

@@ -225,6 +225,8 @@ type record map[string]any
 
 func (r record) text(name string) string { text, _ := r[name].(string); return text }
 
+func (r record) number(name string) int { n, _ := r[name].(float64); return int(n) }
+
 // blocks are the nested blocks of a name.
 func (r record) blocks(name string) []record {
 	list, _ := r[name].([]any)
