@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"maps"
 
 	"github.com/hashicorp/terraform-plugin-framework/resource/schema"
@@ -12,6 +13,7 @@ import (
 	"github.com/hashicorp/terraform-plugin-framework/resource/schema/planmodifier"
 	"github.com/hashicorp/terraform-plugin-framework/resource/schema/stringdefault"
 	"github.com/hashicorp/terraform-plugin-framework/resource/schema/stringplanmodifier"
+	"github.com/hashicorp/terraform-plugin-framework/schema/validator"
 	"github.com/hashicorp/terraform-plugin-framework/types"
 )
 
@@ -85,8 +87,24 @@ var (
 	named = attributes{"arn": computedText}
 )
 
+// listBlock is one block or none: the real provider has no other lists of blocks among those used.
 func listBlock(a attributes, b blocks) schema.ListNestedBlock {
-	return schema.ListNestedBlock{NestedObject: schema.NestedBlockObject{Attributes: a, Blocks: b}}
+	return schema.ListNestedBlock{
+		NestedObject: schema.NestedBlockObject{Attributes: a, Blocks: b}, Validators: []validator.List{atMostOne{}},
+	}
+}
+
+// atMostOne refuses a second block.
+type atMostOne struct{}
+
+func (atMostOne) Description(context.Context) string { return "at most one block" }
+
+func (v atMostOne) MarkdownDescription(ctx context.Context) string { return v.Description(ctx) }
+
+func (atMostOne) ValidateList(_ context.Context, req validator.ListRequest, resp *validator.ListResponse) {
+	if len(req.ConfigValue.Elements()) > 1 {
+		resp.Diagnostics.AddAttributeError(req.Path, "Too many blocks", "No more than 1 block is allowed.")
+	}
 }
 
 func setBlock(a attributes, b blocks) schema.SetNestedBlock {
