@@ -95,7 +95,7 @@ func (c *Catalog) Register(ctx context.Context, r Registration) (entry *Entry, c
 			return fmt.Errorf("%w: %s", ErrDeleting, e.Name)
 		}
 		if e.Mode != r.Mode || !slices.Equal(e.Priorities, r.Priorities) || e.Shards != r.Shards {
-			return fmt.Errorf("%w: the registration of %s wants mode %s, priorities %s, shards %d, and %s; put it back, or delete the lambda",
+			return fmt.Errorf("%w: the registration of %s wants mode %s, priorities %s, shards %d, and %s; put the registration back, and register another lambda with these",
 				ErrFixed, r.Name, r.Mode, strings.Join(r.Priorities, ","), r.Shards, describe(e.Lambda))
 		}
 		e.MaxAttempts, e.Timeout, e.BackoffMin, e.BackoffMax, e.Retention = r.MaxAttempts, r.Timeout, r.BackoffMin, r.BackoffMax, r.Retention

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -59,6 +60,7 @@ type fixture struct {
 	refused  []kinesinv1.Reason
 	internal []error
 	dropped  []uint32
+	missing  []string
 }
 
 // dropping is the queue with an ear for the lambdas it is to forget.
@@ -70,6 +72,11 @@ type dropping struct {
 func (d dropping) Drop(_ context.Context, lambda uint32) error {
 	d.f.note(func() { d.f.dropped = append(d.f.dropped, lambda) })
 	return nil
+}
+
+func (d dropping) Missing(context.Context, task.Lambda) (names []string, err error) {
+	d.f.note(func() { names = slices.Clone(d.f.missing) })
+	return names, nil
 }
 
 // watched is the store as inbound sees it, with places to interfere.

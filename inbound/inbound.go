@@ -79,6 +79,7 @@ type Queue interface {
 	CheckPayload(payload []byte) error
 	CheckLambda(l task.Lambda) error
 	Provision(ctx context.Context, l task.Lambda) error
+	Missing(ctx context.Context, l task.Lambda) ([]string, error)
 }
 
 // Scheduler is told of what was stored. Both are hints; the scheduler also finds rows by itself.

@@ -146,6 +146,9 @@ func (in *Inbound) DeleteLambda(ctx context.Context, request *kinesinv1.DeleteLa
 	if err != nil {
 		return nil, wire(err)
 	}
+	if err := in.mustNotBeRegistered(ctx, entry); err != nil {
+		return nil, wire(err)
+	}
 	if !request.DropTasks {
 		if err := in.mustBeEmpty(ctx, entry); err != nil {
 			return nil, wire(err)
@@ -172,6 +175,22 @@ func (in *Inbound) DeleteLambda(ctx context.Context, request *kinesinv1.DeleteLa
 		in.internal(ctx, kinesinv1connect.LambdaServiceDeleteLambdaProcedure, err)
 	}
 	return &kinesinv1.DeleteLambdaResponse{Dropped: dropped}, nil
+}
+
+// mustNotBeRegistered refuses to delete a lambda that servers would make again at once.
+func (in *Inbound) mustNotBeRegistered(ctx context.Context, entry *catalog.Entry) error {
+	if entry.Registration == "" {
+		return nil
+	}
+	_, err := in.Store.Control(ctx, catalog.RegistrationKind, entry.Name)
+	switch {
+	case errors.Is(err, store.ErrNotFound):
+		return nil
+	case err != nil:
+		return err
+	}
+	return api.Errorf(kinesinv1.Reason_REASON_IN_USE,
+		"lambda %s is registered: take it out where it is (its module call in Terraform), and servers delete it when it has no live tasks", entry.Name)
 }
 
 // empty makes sure that a lambda which takes no new tasks has none, dropping them if it is told to.
@@ -338,7 +357,7 @@ func lambdaOf(v *kinesinv1.Lambda) (task.Lambda, error) {
 func viewLambda(e *catalog.Entry) *kinesinv1.Lambda {
 	v := &kinesinv1.Lambda{
 		Name: e.Name, Mode: e.Mode.String(), Priorities: e.Priorities, Shards: uint32(e.Shards), RetentionMicros: e.Retention.Microseconds(),
-		CreatedMicros: int64(e.Created), Version: e.Version, Deleting: e.Deleting,
+		CreatedMicros: int64(e.Created), Version: e.Version, Deleting: e.Deleting, Registered: e.Registration != "",
 	}
 	if e.Mode == task.Managed {
 		v.MaxAttempts, v.TimeoutMicros = e.MaxAttempts, e.Timeout.Microseconds()

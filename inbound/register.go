@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/kinesin-io/kinesin/api"
@@ -13,6 +14,9 @@ import (
 	"github.com/kinesin-io/kinesin/store"
 	"github.com/kinesin-io/kinesin/task"
 )
+
+// errWaiting says that a registration is good, and that its queues are still to come.
+var errWaiting = errors.New("queues are not there yet")
 
 const (
 	// registerEvery is how soon a registration becomes a lambda. It costs half a read unit for every 4 KB of registrations.
@@ -28,6 +32,7 @@ const (
 const (
 	RegistrationCreated = "created" // the lambda was
 	RegistrationChanged = "changed" // the lambda was, or is now that of the registration
+	RegistrationWaiting = "waiting" // the lambda is made, or changed, as soon as all its queues are there
 	RegistrationRefused = "refused" // the lambda, if there is one, stays as it is
 	RegistrationDeleted = "deleted" // the lambda was, since its registration is gone and it had no tasks
 	RegistrationKept    = "kept"    // the lambda is, though its registration is gone: it has live tasks
@@ -36,7 +41,7 @@ const (
 
 // Registrations lists what can become of registrations.
 func Registrations() []string {
-	return []string{RegistrationCreated, RegistrationChanged, RegistrationRefused, RegistrationDeleted, RegistrationKept, RegistrationUnread}
+	return []string{RegistrationCreated, RegistrationChanged, RegistrationWaiting, RegistrationRefused, RegistrationDeleted, RegistrationKept, RegistrationUnread}
 }
 
 // Register makes and changes lambdas as registrations in the store say, and deletes those that are withdrawn and have no live
@@ -97,7 +102,9 @@ func (r *registrar) take(ctx context.Context, row store.Control) (outcome string
 		delete(r.told, row.Name)
 		return "", nil
 	}
-	if err := r.provision(ctx, want.Lambda); err != nil {
+	if err := r.ready(ctx, want.Lambda); errors.Is(err, errWaiting) {
+		return RegistrationWaiting, err
+	} else if err != nil {
 		return RegistrationRefused, err
 	}
 	_, created, err := r.Catalog.Register(ctx, want)
@@ -108,6 +115,19 @@ func (r *registrar) take(ctx context.Context, row store.Control) (outcome string
 		return RegistrationCreated, nil
 	}
 	return RegistrationChanged, nil
+}
+
+// ready fails unless all queues of a lambda are there. Those are made by who registered it, with keys, tags and policies that
+// nobody here knows, and never by this program: what it made would be in the way.
+func (r *registrar) ready(ctx context.Context, l task.Lambda) error {
+	if err := r.Queue.CheckLambda(l); err != nil {
+		return err
+	}
+	missing, err := r.Queue.Missing(ctx, l)
+	if err == nil && len(missing) > 0 {
+		err = fmt.Errorf("%w: %s", errWaiting, strings.Join(missing, ", "))
+	}
+	return err
 }
 
 // withdrawn deletes a lambda whose registration is gone, if no task of it lives. Its queues are most likely gone too; a lambda

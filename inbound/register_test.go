@@ -9,6 +9,8 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/kinesin-io/kinesin/api"
+	"github.com/kinesin-io/kinesin/api/kinesinv1"
 	"github.com/kinesin-io/kinesin/catalog"
 	"github.com/kinesin-io/kinesin/inbound"
 	"github.com/kinesin-io/kinesin/store"
@@ -21,6 +23,7 @@ type registering struct {
 
 	told []string
 	errs []error
+	stop func()
 }
 
 func runRegister(t *testing.T, test func(f *registering)) {
@@ -33,16 +36,24 @@ func runRegister(t *testing.T, test func(f *registering)) {
 		}
 	}, func(f *fixture) {
 		r.fixture = f
-		ctx, stop := context.WithCancel(f.ctx)
-		ended := make(chan error, 1)
-		go func() { ended <- f.Register(ctx) }()
-		synctest.Wait()
+		r.start()
 		test(r)
-		stop()
-		if err := <-ended; err != nil {
-			t.Error(err)
-		}
+		r.stop()
 	})
+}
+
+// start and stop are those of a process that registers.
+func (f *registering) start() {
+	ctx, cancel := context.WithCancel(f.ctx)
+	ended := make(chan error, 1)
+	go func() { ended <- f.Register(ctx) }()
+	synctest.Wait()
+	f.stop = func() {
+		cancel()
+		if err := <-ended; err != nil {
+			f.t.Error(err)
+		}
+	}
 }
 
 // put writes a registration as Terraform does: always as version 1.
@@ -158,5 +169,74 @@ func TestRegistrationsThatCannotBeRead(t *testing.T) {
 		if _, err := f.Catalog.Lambda("mail"); err != nil {
 			t.Error(err)
 		}
+	})
+}
+
+func TestARegistrationWaitsForItsQueues(t *testing.T) {
+	runRegister(t, func(f *registering) {
+		f.note(func() { f.missing = []string{"p-bills-one", "p-bills-two"} })
+		f.put("bills", `{"format":1}`)
+		f.time.Advance(time.Minute)
+		f.mu.Lock()
+		errs := slices.Clone(f.errs)
+		f.mu.Unlock()
+		f.wantTold("bills waiting") // once, not with every round
+		if len(errs) != 1 || errs[0] == nil || !strings.Contains(errs[0].Error(), "p-bills-one, p-bills-two") {
+			t.Errorf("told %v, want the queues that are missing", errs)
+		}
+		if _, err := f.Catalog.Lambda("bills"); !errors.Is(err, catalog.ErrUnknown) {
+			t.Errorf("there before its queues: %v", err)
+		}
+		f.note(func() { f.missing = nil })
+		f.time.Advance(10 * time.Second)
+		f.wantTold("bills created")
+	})
+}
+
+func TestARegisteredLambdaIsNotDeletedByACall(t *testing.T) {
+	runRegister(t, func(f *registering) {
+		f.put("mail", `{"format":1,"shards":2}`)
+		f.time.Advance(10 * time.Second)
+		f.wantTold("mail changed")
+		if got, err := f.GetLambda(f.ctx, &kinesinv1.GetLambdaRequest{Name: "mail"}); err != nil || !got.Lambda.Registered {
+			t.Errorf("get says %+v, %v", got, err)
+		}
+		for _, drop := range []bool{false, true} {
+			_, err := f.DeleteLambda(f.ctx, &kinesinv1.DeleteLambdaRequest{Name: "mail", DropTasks: drop})
+			if !errors.Is(err, api.ErrInUse) || !strings.Contains(err.Error(), "Terraform") {
+				t.Errorf("deleted with drop %t: %v, want ErrInUse", drop, err)
+			}
+		}
+		f.accept(in(time.Hour))
+		f.withdraw("mail")
+		f.during(time.Minute, func() {
+			if _, err := f.DeleteLambda(f.ctx, &kinesinv1.DeleteLambdaRequest{Name: "mail", DropTasks: true}); err != nil {
+				t.Errorf("after its registration is gone: %v", err)
+			}
+		})
+		if _, err := f.Catalog.Lambda("mail"); !errors.Is(err, catalog.ErrUnknown) {
+			t.Error(err)
+		}
+	})
+}
+
+// TestRegistrationsSurviveRestarts has another process see the same registrations: nothing is made or changed again, what is
+// refused is told again, and what was withdrawn in between goes.
+func TestRegistrationsSurviveRestarts(t *testing.T) {
+	runRegister(t, func(f *registering) {
+		f.put("mail", `{"format":1,"shards":2}`)
+		f.put("bills", `{"format":1}`)
+		f.put("wrong", `{"format":1,"shards":0,"mode":"both"}`)
+		f.time.Advance(10 * time.Second)
+		f.wantTold("bills created", "mail changed", "wrong refused")
+		f.stop()
+		f.start()
+		f.time.Advance(time.Minute)
+		f.wantTold("wrong refused")
+		f.stop()
+		f.withdraw("bills")
+		f.start()
+		f.time.Advance(2 * time.Minute)
+		f.wantTold("wrong refused", "bills deleted")
 	})
 }

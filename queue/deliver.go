@@ -49,6 +49,8 @@ type Provisioner interface {
 	// Provision makes what is missing of the lambda's queues. It may be repeated, and it is fine not
 	// to be allowed to make queues that are there already.
 	Provision(ctx context.Context, l task.Lambda) error
+	// Missing names those of the lambda's queues that are not there, for who is not to make them.
+	Missing(ctx context.Context, l task.Lambda) ([]string, error)
 }
 
 // Delivers reports whether lambdas in deliver mode have queues here.
@@ -123,4 +125,12 @@ func (q *Queue) Provision(ctx context.Context, l task.Lambda) error {
 		return p.Provision(ctx, l)
 	}
 	return nil
+}
+
+// Missing names those of a lambda's queues that are not there, where queues have to be made.
+func (q *Queue) Missing(ctx context.Context, l task.Lambda) ([]string, error) {
+	if p, can := q.d.(Provisioner); can {
+		return p.Missing(ctx, l)
+	}
+	return nil, nil
 }

@@ -32,6 +32,7 @@ type LambdaInfo struct {
 	Retention   time.Duration // how long ended tasks are kept
 	Created     time.Time     // read only
 	Deleting    bool          // read only
+	Registered  bool          // read only: it came by a registration, as Terraform writes them, and goes with it
 }
 
 // CreateLambda creates a lambda. One that exists with the same settings is fine and reported
@@ -75,7 +76,7 @@ func (c *Client) UpdateLambda(ctx context.Context, l LambdaInfo) (LambdaInfo, er
 	return lambdaInfoOf(response.Lambda), nil
 }
 
-// DeleteLambda deletes a lambda. While it has live tasks that is refused with ErrInUse, unless they
+// DeleteLambda deletes a lambda, unless it is registered (ErrInUse). While it has live tasks that is refused with ErrInUse, unless they
 // are to be dropped with it; then it returns how many were.
 func (c *Client) DeleteLambda(ctx context.Context, name string, dropTasks bool) (dropped int64, err error) {
 	tries := 0
@@ -107,6 +108,6 @@ func lambdaInfoOf(w *kinesinv1.Lambda) LambdaInfo {
 	return LambdaInfo{
 		Name: w.GetName(), Mode: w.GetMode(), Priorities: w.GetPriorities(), Shards: int(w.GetShards()), MaxAttempts: int(w.GetMaxAttempts()),
 		Timeout: micros(w.GetTimeoutMicros()), BackoffMin: micros(w.GetBackoffMinMicros()), BackoffMax: micros(w.GetBackoffMaxMicros()),
-		Retention: micros(w.GetRetentionMicros()), Created: timeOf(w.GetCreatedMicros()), Deleting: w.GetDeleting(),
+		Retention: micros(w.GetRetentionMicros()), Created: timeOf(w.GetCreatedMicros()), Deleting: w.GetDeleting(), Registered: w.GetRegistered(),
 	}
 }

@@ -42,7 +42,7 @@ const (
 	Reason_REASON_LEASE_LOST      Reason = 10 // the worker's lease has ended
 	Reason_REASON_FENCED          Reason = 11 // the attempt no longer owns the task
 	Reason_REASON_EXISTS          Reason = 12 // the lambda exists with other settings
-	Reason_REASON_IN_USE          Reason = 13 // the lambda has live tasks
+	Reason_REASON_IN_USE          Reason = 13 // the lambda has live tasks, or is registered
 	Reason_REASON_UNSUPPORTED     Reason = 14 // not possible with this server's drivers
 	Reason_REASON_INTERNAL        Reason = 15
 	Reason_REASON_UNAUTHENTICATED Reason = 16 // the call has no token that this server takes
@@ -1271,6 +1271,7 @@ type Lambda struct {
 	CreatedMicros    int64                  `protobuf:"varint,10,opt,name=created_micros,json=createdMicros,proto3" json:"created_micros,omitempty"`
 	Version          uint64                 `protobuf:"varint,11,opt,name=version,proto3" json:"version,omitempty"`
 	Deleting         bool                   `protobuf:"varint,12,opt,name=deleting,proto3" json:"deleting,omitempty"`
+	Registered       bool                   `protobuf:"varint,13,opt,name=registered,proto3" json:"registered,omitempty"` // it came by a registration, as Terraform writes them; read only
 	unknownFields    protoimpl.UnknownFields
 	sizeCache        protoimpl.SizeCache
 }
@@ -1385,6 +1386,13 @@ func (x *Lambda) GetVersion() uint64 {
 func (x *Lambda) GetDeleting() bool {
 	if x != nil {
 		return x.Deleting
+	}
+	return false
+}
+
+func (x *Lambda) GetRegistered() bool {
+	if x != nil {
+		return x.Registered
 	}
 	return false
 }
@@ -3927,7 +3935,7 @@ const file_kinesin_v1_kinesin_proto_rawDesc = "" +
 	"\vWaitRequest\x12\x10\n" +
 	"\x03ids\x18\x01 \x03(\tR\x03ids\x12\x1f\n" +
 	"\vwait_micros\x18\x02 \x01(\x03R\n" +
-	"waitMicros\"\x96\x03\n" +
+	"waitMicros\"\xb6\x03\n" +
 	"\x06Lambda\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x12\n" +
 	"\x04mode\x18\x02 \x01(\tR\x04mode\x12\x1e\n" +
@@ -3943,7 +3951,10 @@ const file_kinesin_v1_kinesin_proto_rawDesc = "" +
 	"\x0ecreated_micros\x18\n" +
 	" \x01(\x03R\rcreatedMicros\x12\x18\n" +
 	"\aversion\x18\v \x01(\x04R\aversion\x12\x1a\n" +
-	"\bdeleting\x18\f \x01(\bR\bdeleting\"A\n" +
+	"\bdeleting\x18\f \x01(\bR\bdeleting\x12\x1e\n" +
+	"\n" +
+	"registered\x18\r \x01(\bR\n" +
+	"registered\"A\n" +
 	"\x13CreateLambdaRequest\x12*\n" +
 	"\x06lambda\x18\x01 \x01(\v2\x12.kinesin.v1.LambdaR\x06lambda\"\\\n" +
 	"\x14CreateLambdaResponse\x12*\n" +

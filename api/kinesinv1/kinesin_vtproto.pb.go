@@ -1092,6 +1092,16 @@ func (m *Lambda) MarshalToSizedBufferVT(dAtA []byte) (int, error) {
 		i -= len(m.unknownFields)
 		copy(dAtA[i:], m.unknownFields)
 	}
+	if m.Registered {
+		i--
+		if m.Registered {
+			dAtA[i] = 1
+		} else {
+			dAtA[i] = 0
+		}
+		i--
+		dAtA[i] = 0x68
+	}
 	if m.Deleting {
 		i--
 		if m.Deleting {
@@ -3917,6 +3927,9 @@ func (m *Lambda) SizeVT() (n int) {
 		n += 1 + protohelpers.SizeOfVarint(uint64(m.Version))
 	}
 	if m.Deleting {
+		n += 2
+	}
+	if m.Registered {
 		n += 2
 	}
 	n += len(m.unknownFields)
@@ -7798,6 +7811,26 @@ func (m *Lambda) UnmarshalVT(dAtA []byte) error {
 				}
 			}
 			m.Deleting = bool(v != 0)
+		case 13:
+			if wireType != 0 {
+				return fmt.Errorf("proto: wrong wireType = %d for field Registered", wireType)
+			}
+			var v int
+			for shift := uint(0); ; shift += 7 {
+				if shift >= 64 {
+					return protohelpers.ErrIntOverflow
+				}
+				if iNdEx >= l {
+					return io.ErrUnexpectedEOF
+				}
+				b := dAtA[iNdEx]
+				iNdEx++
+				v |= int(b&0x7F) << shift
+				if b < 0x80 {
+					break
+				}
+			}
+			m.Registered = bool(v != 0)
 		default:
 			iNdEx = preIndex
 			skippy, err := protohelpers.Skip(dAtA[iNdEx:])

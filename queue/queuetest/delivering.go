@@ -105,6 +105,9 @@ func (d *Delivering) Provision(_ context.Context, l task.Lambda) error {
 	return nil
 }
 
+// Missing implements queue.Provisioner; none is.
+func (d *Delivering) Missing(context.Context, task.Lambda) ([]string, error) { return nil, nil }
+
 // Provisioned are the lambdas whose queues were asked for, in order.
 func (d *Delivering) Provisioned() []task.Lambda {
 	d.mu.Lock()

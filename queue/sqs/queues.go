@@ -125,6 +125,21 @@ func (d *Driver) Provision(ctx context.Context, l task.Lambda) error {
 	return err
 }
 
+// Missing implements queue.Provisioner.
+func (d *Driver) Missing(ctx context.Context, l task.Lambda) ([]string, error) {
+	var names []string
+	for _, q := range Queues(d.Prefix, l) {
+		url, err := find(ctx, d.api, q.Name)
+		if err != nil {
+			return nil, err
+		}
+		if url == "" {
+			names = append(names, q.Name)
+		}
+	}
+	return names, nil
+}
+
 // Create makes the queues that are missing, and returns their names. Those that are there stay as they are. When one
 // may not be made it says which are missing.
 func Create(ctx context.Context, api API, specs []QueueSpec) (made []string, err error) {

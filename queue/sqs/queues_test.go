@@ -153,6 +153,9 @@ func TestProvisionWhereQueuesMayNotBeMade(t *testing.T) {
 	if err == nil || !strings.Contains(err.Error(), "missing: kin-mail-low-dlq, kin-mail-low") || strings.Contains(err.Error(), "kin-mail-high") {
 		t.Errorf("with two queues missing: %v", err)
 	}
+	if names, err := d.Missing(t.Context(), mail); err != nil || !slices.Equal(names, []string{"kin-mail-low-dlq", "kin-mail-low"}) {
+		t.Errorf("missing: %q, %v", names, err)
+	}
 	service.Faults.Off()
 	if err := d.Provision(t.Context(), mail); err != nil {
 		t.Fatal(err)
@@ -160,6 +163,9 @@ func TestProvisionWhereQueuesMayNotBeMade(t *testing.T) {
 	service.Faults.Odds("CreateQueue", awsfake.Denied, 1)
 	if err := d.Provision(t.Context(), mail); err != nil {
 		t.Errorf("with all queues there: %v", err)
+	}
+	if names, err := d.Missing(t.Context(), mail); err != nil || len(names) != 0 {
+		t.Errorf("missing of all that are there: %q, %v", names, err)
 	}
 }
 

@@ -30,6 +30,10 @@ func (n *Node) register(ctx context.Context) error {
 func (n *Node) registered(ctx context.Context, lambda, outcome string, err error) {
 	n.metrics.registrations.WithLabelValues(outcome).Inc()
 	name := slog.String("lambda", lambda)
+	if outcome == inbound.RegistrationWaiting {
+		n.log.InfoContext(ctx, "registration waits", name, slog.Any("error", err))
+		return
+	}
 	if err != nil {
 		n.log.WarnContext(ctx, "registration not taken", name, slog.String("outcome", outcome), slog.Any("error", err))
 		return

@@ -38,6 +38,7 @@ type lambdaObject struct {
 	RetentionMS  float64  `json:"retention_ms"`
 	Created      string   `json:"created,omitempty"`
 	Deleting     bool     `json:"deleting"`
+	Registered   bool     `json:"registered"`
 	Existed      *bool    `json:"existed,omitempty"` // of create only
 }
 
@@ -45,7 +46,7 @@ func lambdaObjectOf(l *sdk.LambdaInfo) lambdaObject {
 	return lambdaObject{
 		Name: l.Name, Mode: l.Mode, Priorities: l.Priorities, Shards: l.Shards, MaxAttempts: l.MaxAttempts,
 		TimeoutMS: millis(l.Timeout), BackoffMinMS: millis(l.BackoffMin), BackoffMaxMS: millis(l.BackoffMax), RetentionMS: millis(l.Retention),
-		Created: timeText(l.Created), Deleting: l.Deleting,
+		Created: timeText(l.Created), Deleting: l.Deleting, Registered: l.Registered,
 	}
 }
 
@@ -59,6 +60,9 @@ func printLambda(w io.Writer, l *sdk.LambdaInfo) error {
 			formatDuration(l.BackoffMin), formatDuration(l.BackoffMax))
 	}
 	fmt.Fprintf(t, "retention\t%s\ncreated\t%s\n", formatDuration(l.Retention), timeText(l.Created))
+	if l.Registered {
+		fmt.Fprintln(t, "registered\tyes: by Terraform, and it goes when its module call does")
+	}
 	if l.Deleting {
 		fmt.Fprintln(t, "deleting\tyes: it takes no new tasks")
 	}

@@ -14,6 +14,7 @@ func (a *app) lambdaUpdateCommand() *cobra.Command {
 		Use:   "update NAME",
 		Short: "Change a lambda's settings",
 		Long: `Changes the settings that are given and prints all of them. They apply to its waiting tasks too.
+Those of a registered lambda hold until its registration (its module call in Terraform) changes.
 
 Mode, priorities and shards are fixed at creation.`,
 		Example: `  kinesin lambda update greet --max-attempts 3 --backoff 5s..1m`,
@@ -43,6 +44,9 @@ Mode, priorities and shards are fixed at creation.`,
 			changed, err := k.UpdateLambda(ctx, l)
 			if err != nil {
 				return err
+			}
+			if changed.Registered {
+				a.note("lambda %s is registered: this holds until its registration changes (its module call in Terraform)", changed.Name)
 			}
 			return a.showLambda(&changed)
 		}, sdk.WithTries(triesAtHand))
