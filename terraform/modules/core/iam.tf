@@ -55,13 +55,13 @@ locals {
     },
   ]
 
-  kms_queue_statements = [for key in compact([var.kms_key_arn]) : {
-    Sid       = "KeyOfQueues"
+  kms_queue_statements = [for keys in [distinct(compact(concat([var.kms_key_arn], var.lambda_kms_key_arns)))] : {
+    Sid       = "KeysOfQueues"
     Effect    = "Allow"
     Action    = ["kms:Decrypt", "kms:GenerateDataKey"]
-    Resource  = key
+    Resource  = keys
     Condition = { StringEquals = { "kms:ViaService" = "sqs.${local.sqs_region}.amazonaws.com" } }
-  }]
+  } if length(keys) > 0]
 
   # Those that AWS names for who reads and writes a table under a key of the customer's.
   kms_table_statements = [for key in compact([var.kms_key_arn]) : {

@@ -10,7 +10,7 @@ variable "prefix" {
 }
 
 variable "billing_mode" {
-  description = "`PAY_PER_REQUEST` (on demand) or `PROVISIONED` (by `capacity`, with autoscaling). It may be changed at any time; DynamoDB allows a few changes a day."
+  description = "`PAY_PER_REQUEST` (on demand) or `PROVISIONED` (by `capacity`, with autoscaling). The README says how to go from one to the other."
   type        = string
   default     = "PAY_PER_REQUEST"
   nullable    = false
@@ -76,6 +76,18 @@ variable "kms_key_arn" {
   validation {
     condition     = var.kms_key_arn == null || can(regex("^arn:[^:]+:kms:[^:]*:[0-9]{12}:key/.+$", var.kms_key_arn))
     error_message = "Want a kms_key_arn such as arn:aws:kms:eu-west-1:111122223333:key/1234abcd-…: that of the key, not of an alias."
+  }
+}
+
+variable "lambda_kms_key_arns" {
+  description = "ARNs of further KMS keys, those that lambdas have for their queues (`kms_key_arn` of the module lambda): the policies let the servers use them. Their key policies have to let this account's IAM policies decide."
+  type        = list(string)
+  default     = []
+  nullable    = false
+
+  validation {
+    condition     = alltrue([for arn in var.lambda_kms_key_arns : can(regex("^arn:[^:]+:kms:[^:]*:[0-9]{12}:key/.+$", arn))])
+    error_message = "Want lambda_kms_key_arns such as arn:aws:kms:eu-west-1:111122223333:key/1234abcd-…: those of keys, not of aliases."
   }
 }
 

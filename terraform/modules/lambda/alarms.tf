@@ -2,7 +2,7 @@ resource "aws_cloudwatch_metric_alarm" "age" {
   for_each = var.alarms ? aws_sqs_queue.priority : {}
 
   alarm_name          = "${each.value.name}-age"
-  alarm_description   = local.deliver ? "Nobody reads what was delivered: does the consumer of this queue run? SQS keeps a message for 14 days." : "Due tasks wait for workers: do enough of lambda ${var.name} run?"
+  alarm_description   = local.deliver ? "Nobody reads what was delivered: does the consumer of this queue run? What it has not read after ${var.consumer_message_retention_seconds} s is gone." : "Due tasks wait for workers: do enough of lambda ${var.name} run?"
   namespace           = "AWS/SQS"
   metric_name         = "ApproximateAgeOfOldestMessage"
   dimensions          = { QueueName = each.value.name }
@@ -21,7 +21,7 @@ resource "aws_cloudwatch_metric_alarm" "dlq" {
   for_each = var.alarms ? aws_sqs_queue.dlq : {}
 
   alarm_name          = "${each.value.name}-not-empty"
-  alarm_description   = "Messages were received ${local.receives_max} times and never deleted: put the consumer right, then start a message move task."
+  alarm_description   = "Messages were received ${var.consumer_receives_max} times and never deleted: put the consumer right, then start a message move task."
   namespace           = "AWS/SQS"
   metric_name         = "ApproximateNumberOfMessagesVisible"
   dimensions          = { QueueName = each.value.name }

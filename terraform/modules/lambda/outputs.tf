@@ -1,7 +1,7 @@
 output "name" {
   description = "Name of the lambda, once it is registered: servers know it within seconds."
   value       = var.name
-  depends_on  = [aws_dynamodb_table_item.registration]
+  depends_on  = [aws_dynamodb_table_item.registration, aws_sqs_queue.priority, aws_sqs_queue.dlq]
 }
 
 output "queues" {

@@ -3,7 +3,7 @@
 
 locals {
   deliver = var.mode == "deliver"
-  tags    = merge({ "kinesin:prefix" = var.core.prefix, "kinesin:lambda" = var.name }, var.tags)
+  tags    = merge({ "kinesin:prefix" = var.core.prefix, "kinesin:lambda" = var.name, "kinesin:mode" = var.mode }, var.tags)
   kms_key = var.kms_key_arn != null ? var.kms_key_arn : var.core.kms_key_arn
 
   queue_names = { for priority in var.priorities : priority => "${var.core.prefix}-${var.name}-${priority}" }
@@ -11,8 +11,7 @@ locals {
 
   # What no consumer has read or no server has received by then is gone: managed tasks are in the store and sent again.
   retention_managed = 345600
-  retention_deliver = 1209600
-  receives_max      = 10
+  retention_dlq     = 1209600
 
   only_tls = {
     Sid       = "OnlyOverTLS"
@@ -25,10 +24,11 @@ locals {
 }
 
 resource "aws_sqs_queue" "dlq" {
-  for_each = local.dlq_names
+  for_each   = local.dlq_names
+  depends_on = [aws_dynamodb_table_item.registration]
 
   name                              = each.value
-  message_retention_seconds         = local.retention_deliver
+  message_retention_seconds         = local.retention_dlq
   sqs_managed_sse_enabled           = local.kms_key == null ? true : null
   kms_master_key_id                 = local.kms_key
   kms_data_key_reuse_period_seconds = local.kms_key == null ? null : 300
@@ -36,11 +36,12 @@ resource "aws_sqs_queue" "dlq" {
 }
 
 resource "aws_sqs_queue" "priority" {
-  for_each = local.queue_names
+  for_each   = local.queue_names
+  depends_on = [aws_dynamodb_table_item.registration]
 
   name                              = each.value
   visibility_timeout_seconds        = local.deliver ? var.consumer_visibility_timeout_seconds : 30
-  message_retention_seconds         = local.deliver ? local.retention_deliver : local.retention_managed
+  message_retention_seconds         = local.deliver ? var.consumer_message_retention_seconds : local.retention_managed
   sqs_managed_sse_enabled           = local.kms_key == null ? true : null
   kms_master_key_id                 = local.kms_key
   kms_data_key_reuse_period_seconds = local.kms_key == null ? null : 300
@@ -48,7 +49,7 @@ resource "aws_sqs_queue" "priority" {
 
   redrive_policy = local.deliver ? jsonencode({
     deadLetterTargetArn = aws_sqs_queue.dlq[each.key].arn
-    maxReceiveCount     = local.receives_max
+    maxReceiveCount     = var.consumer_receives_max
   }) : null
 }
 

@@ -1,5 +1,8 @@
 # The registration is a row of a kind of its own, which Terraform alone writes and servers only read: they make the lambda from
 # it, which has a unique number that no Terraform can draw, and change it when the registration changes (docs/adr/0018).
+#
+# It comes before the queues, though servers take it only when these are there: a row is made only where none is, a queue of
+# another's is adopted without a word. So a name that is taken is refused before anything of its owner's is touched.
 
 locals {
   registration = {
@@ -32,6 +35,30 @@ resource "aws_dynamodb_table_item" "registration" {
     r = { B = "${local.row_head}${base64encode(jsonencode(local.registration))}" }
   })
 
-  # Servers take a lambda in only when its queues are there, and refuse to start when they miss one.
-  depends_on = [aws_sqs_queue.priority, aws_sqs_queue.dlq]
+  depends_on = [terraform_data.fixed]
+}
+
+# What can never change, as it was at first: Terraform would else delete queues of a lambda that servers go on to have.
+resource "terraform_data" "fixed" {
+  input = {
+    prefix     = var.core.prefix
+    name       = var.name
+    mode       = var.mode
+    priorities = var.priorities
+    shards     = var.shards
+  }
+
+  lifecycle {
+    ignore_changes = [input]
+
+    postcondition {
+      condition     = self.output.prefix == var.core.prefix && self.output.name == var.name
+      error_message = "This module call made the lambda ${self.output.name} of ${self.output.prefix}, and a lambda keeps its name: put it back, and make the other lambda by a module call of its own."
+    }
+
+    postcondition {
+      condition     = self.output.mode == var.mode && join(",", self.output.priorities) == join(",", var.priorities) && self.output.shards == var.shards
+      error_message = "Lambda ${var.name} was made with mode ${self.output.mode}, priorities ${join(",", self.output.priorities)}, shards ${self.output.shards}, and these are fixed: put them back, and make another lambda with the new ones by a module call of its own."
+    }
+  }
 }

@@ -37,7 +37,7 @@ variable "name" {
 }
 
 variable "mode" {
-  description = "`managed`: workers of Kinesin run its tasks. `deliver`: its tasks are put on its queues when they are due, for consumers that need no Kinesin. Fixed: a change is refused by the servers, see the README."
+  description = "`managed`: workers of Kinesin run its tasks. `deliver`: its tasks are put on its queues when they are due, for consumers that need no Kinesin. Fixed: a change is refused at plan time."
   type        = string
   default     = "managed"
   nullable    = false
@@ -139,8 +139,32 @@ variable "consumer_visibility_timeout_seconds" {
   nullable    = false
 
   validation {
-    condition     = var.consumer_visibility_timeout_seconds >= 0 && var.consumer_visibility_timeout_seconds <= 43200 && (var.mode == "deliver" || var.consumer_visibility_timeout_seconds == 30)
-    error_message = "Want a consumer_visibility_timeout_seconds of 0 to 43200, and only for mode deliver."
+    condition     = var.consumer_visibility_timeout_seconds >= 0 && var.consumer_visibility_timeout_seconds <= 43200 && floor(var.consumer_visibility_timeout_seconds) == var.consumer_visibility_timeout_seconds && (var.mode == "deliver" || var.consumer_visibility_timeout_seconds == 30)
+    error_message = "Want a consumer_visibility_timeout_seconds of 0 to 43200 (12 hours), a whole number, and only for mode deliver."
+  }
+}
+
+variable "consumer_message_retention_seconds" {
+  description = "For how long SQS keeps a message that no consumer deleted, 60 to 1209600 (14 days). Only for mode deliver; the dead-letter queue always keeps 14 days."
+  type        = number
+  default     = 1209600
+  nullable    = false
+
+  validation {
+    condition     = var.consumer_message_retention_seconds >= 60 && var.consumer_message_retention_seconds <= 1209600 && floor(var.consumer_message_retention_seconds) == var.consumer_message_retention_seconds && (var.mode == "deliver" || var.consumer_message_retention_seconds == 1209600)
+    error_message = "Want a consumer_message_retention_seconds of 60 to 1209600 (14 days), a whole number, and only for mode deliver."
+  }
+}
+
+variable "consumer_receives_max" {
+  description = "How often a message is received and not deleted before it goes to the dead-letter queue, 1 to 1000. Only for mode deliver."
+  type        = number
+  default     = 10
+  nullable    = false
+
+  validation {
+    condition     = var.consumer_receives_max >= 1 && var.consumer_receives_max <= 1000 && floor(var.consumer_receives_max) == var.consumer_receives_max && (var.mode == "deliver" || var.consumer_receives_max == 10)
+    error_message = "Want a consumer_receives_max of 1 to 1000, a whole number, and only for mode deliver."
   }
 }
 
@@ -157,7 +181,7 @@ variable "consumer_principals" {
 }
 
 variable "kms_key_arn" {
-  description = "ARN of a KMS key for the queues, when it is to be another one than core's; null: core's, or SQS-managed encryption where that has none. The servers have to be allowed to use it."
+  description = "ARN of a KMS key for the queues, when it is to be another one than core's; null: core's, or SQS-managed encryption where that has none. The servers have to be allowed to use it: name it in `lambda_kms_key_arns` of the module core."
   type        = string
   default     = null
 
@@ -213,7 +237,7 @@ variable "age_alarm_seconds" {
 }
 
 variable "tags" {
-  description = "Tags of everything that can have tags, besides `kinesin:prefix` and `kinesin:lambda`."
+  description = "Tags of everything that can have tags, besides `kinesin:prefix`, `kinesin:lambda` and `kinesin:mode`."
   type        = map(string)
   default     = {}
   nullable    = false
