@@ -7,7 +7,7 @@ import (
 // kinds are all resource types that are served.
 func kinds() []kind {
 	return append([]kind{table(), tableItem(), queue()}, append(queueDocuments(),
-		iamPolicy(), metricAlarm(), scalingTarget(), scalingPolicy(), snsTopic(),
+		iamPolicy(), iamRole(), iamAttachment(), metricAlarm(), scalingTarget(), scalingPolicy(), snsTopic(),
 	)...)
 }
 
@@ -22,6 +22,29 @@ func iamPolicy() kind {
 			v["arn"] = s.arn("iam", "policy"+v.text("path")+v.text("name"))
 			v["id"], v["policy_id"], v["attachment_count"] = v["arn"], "ANPA"+v.text("name"), 0
 		},
+	}
+}
+
+func iamRole() kind {
+	return kind{
+		name: "aws_iam_role",
+		schema: schema.Schema{Attributes: with(attributes{
+			"name": namedText, "name_prefix": namedText, "path": textDefault("/"), "description": optionalText,
+			"assume_role_policy": requiredText, "max_session_duration": numberDefault(3600), "permissions_boundary": optionalText,
+			"force_detach_policies": flagDefault(false), "unique_id": computedText, "create_date": computedText,
+		}, named, tags)},
+		identify: func(s *session, v values) {
+			v["arn"] = s.arn("iam", "role"+v.text("path")+v.text("name"))
+			v["id"], v["unique_id"], v["create_date"] = v["name"], "AROA"+v.text("name"), "2026-01-01T00:00:00Z"
+		},
+	}
+}
+
+func iamAttachment() kind {
+	return kind{
+		name:     "aws_iam_role_policy_attachment",
+		schema:   schema.Schema{Attributes: with(attributes{"role": namingText, "policy_arn": namingText})},
+		identify: func(_ *session, v values) { v["id"] = v.text("role") + "-" + v.text("policy_arn") },
 	}
 }
 
