@@ -44,6 +44,8 @@ var (
 	ErrUnsupported = errors.New("not supported by this server")
 	// ErrUnauthenticated says that the call had no token, or none that the server takes.
 	ErrUnauthenticated = errors.New("not authenticated")
+	// ErrRegistered says that the lambda is registered (Terraform does so), and goes with its registration only.
+	ErrRegistered = errors.New("lambda is registered")
 	// ErrInternal says that the server failed; the cause is in the server's log.
 	ErrInternal = errors.New("internal error")
 )
@@ -65,6 +67,7 @@ var sentinels = map[Reason]error{
 	kinesinv1.Reason_REASON_UNSUPPORTED:     ErrUnsupported,
 	kinesinv1.Reason_REASON_INTERNAL:        ErrInternal,
 	kinesinv1.Reason_REASON_UNAUTHENTICATED: ErrUnauthenticated,
+	kinesinv1.Reason_REASON_REGISTERED:      ErrRegistered,
 }
 
 // Error is a refusal: a reason for programs and a text for people.

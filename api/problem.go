@@ -28,6 +28,7 @@ var codes = map[Reason]connect.Code{
 	kinesinv1.Reason_REASON_FENCED:          connect.CodeAborted,
 	kinesinv1.Reason_REASON_EXISTS:          connect.CodeAlreadyExists,
 	kinesinv1.Reason_REASON_IN_USE:          connect.CodeFailedPrecondition,
+	kinesinv1.Reason_REASON_REGISTERED:      connect.CodeFailedPrecondition,
 	kinesinv1.Reason_REASON_UNSUPPORTED:     connect.CodeUnimplemented,
 	kinesinv1.Reason_REASON_INTERNAL:        connect.CodeInternal,
 	kinesinv1.Reason_REASON_UNAUTHENTICATED: connect.CodeUnauthenticated,

@@ -189,7 +189,7 @@ func (in *Inbound) mustNotBeRegistered(ctx context.Context, entry *catalog.Entry
 	case err != nil:
 		return err
 	}
-	return api.Errorf(kinesinv1.Reason_REASON_IN_USE,
+	return api.Errorf(kinesinv1.Reason_REASON_REGISTERED,
 		"lambda %s is registered: take it out where it is (its module call in Terraform), and servers delete it when it has no live tasks", entry.Name)
 }
 

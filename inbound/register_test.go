@@ -203,8 +203,8 @@ func TestARegisteredLambdaIsNotDeletedByACall(t *testing.T) {
 		}
 		for _, drop := range []bool{false, true} {
 			_, err := f.DeleteLambda(f.ctx, &kinesinv1.DeleteLambdaRequest{Name: "mail", DropTasks: drop})
-			if !errors.Is(err, api.ErrInUse) || !strings.Contains(err.Error(), "Terraform") {
-				t.Errorf("deleted with drop %t: %v, want ErrInUse", drop, err)
+			if !errors.Is(err, api.ErrRegistered) || !strings.Contains(err.Error(), "Terraform") {
+				t.Errorf("deleted with drop %t: %v, want ErrRegistered", drop, err)
 			}
 		}
 		f.accept(in(time.Hour))

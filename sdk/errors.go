@@ -21,7 +21,8 @@ var (
 	ErrThrottled     = api.ErrThrottled     // a rate limit was met; see RetryAfter
 	ErrUnavailable   = api.ErrUnavailable   // no server answered, also not after retries; the outcome may be unknown
 	ErrExists        = api.ErrExists        // the lambda exists with other settings
-	ErrInUse         = api.ErrInUse         // the lambda has live tasks, or is registered
+	ErrInUse         = api.ErrInUse         // the lambda has live tasks
+	ErrRegistered    = api.ErrRegistered    // the lambda is registered (by Terraform), and goes with its registration only
 	ErrUnsupported   = api.ErrUnsupported   // this server cannot do it
 	// ErrUnauthenticated says that the server takes no call without a token, or not with this one: see WithTokenFile.
 	ErrUnauthenticated = api.ErrUnauthenticated

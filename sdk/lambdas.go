@@ -76,7 +76,7 @@ func (c *Client) UpdateLambda(ctx context.Context, l LambdaInfo) (LambdaInfo, er
 	return lambdaInfoOf(response.Lambda), nil
 }
 
-// DeleteLambda deletes a lambda, unless it is registered (ErrInUse). While it has live tasks that is refused with ErrInUse, unless they
+// DeleteLambda deletes a lambda, unless it is registered (ErrRegistered). While it has live tasks that is refused with ErrInUse, unless they
 // are to be dropped with it; then it returns how many were.
 func (c *Client) DeleteLambda(ctx context.Context, name string, dropTasks bool) (dropped int64, err error) {
 	tries := 0

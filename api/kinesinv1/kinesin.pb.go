@@ -42,10 +42,11 @@ const (
 	Reason_REASON_LEASE_LOST      Reason = 10 // the worker's lease has ended
 	Reason_REASON_FENCED          Reason = 11 // the attempt no longer owns the task
 	Reason_REASON_EXISTS          Reason = 12 // the lambda exists with other settings
-	Reason_REASON_IN_USE          Reason = 13 // the lambda has live tasks, or is registered
+	Reason_REASON_IN_USE          Reason = 13 // the lambda has live tasks
 	Reason_REASON_UNSUPPORTED     Reason = 14 // not possible with this server's drivers
 	Reason_REASON_INTERNAL        Reason = 15
 	Reason_REASON_UNAUTHENTICATED Reason = 16 // the call has no token that this server takes
+	Reason_REASON_REGISTERED      Reason = 17 // the lambda is registered, and goes with its registration only
 )
 
 // Enum value maps for Reason.
@@ -68,6 +69,7 @@ var (
 		14: "REASON_UNSUPPORTED",
 		15: "REASON_INTERNAL",
 		16: "REASON_UNAUTHENTICATED",
+		17: "REASON_REGISTERED",
 	}
 	Reason_value = map[string]int32{
 		"REASON_UNSPECIFIED":     0,
@@ -87,6 +89,7 @@ var (
 		"REASON_UNSUPPORTED":     14,
 		"REASON_INTERNAL":        15,
 		"REASON_UNAUTHENTICATED": 16,
+		"REASON_REGISTERED":      17,
 	}
 )
 
@@ -4115,7 +4118,7 @@ const file_kinesin_v1_kinesin_proto_rawDesc = "" +
 	"\n" +
 	"KeyRequest\"\x1f\n" +
 	"\vKeyResponse\x12\x10\n" +
-	"\x03key\x18\x01 \x01(\tR\x03key*\x81\x03\n" +
+	"\x03key\x18\x01 \x01(\tR\x03key*\x98\x03\n" +
 	"\x06Reason\x12\x16\n" +
 	"\x12REASON_UNSPECIFIED\x10\x00\x12\x12\n" +
 	"\x0eREASON_INVALID\x10\x01\x12\x19\n" +
@@ -4134,7 +4137,8 @@ const file_kinesin_v1_kinesin_proto_rawDesc = "" +
 	"\rREASON_IN_USE\x10\r\x12\x16\n" +
 	"\x12REASON_UNSUPPORTED\x10\x0e\x12\x13\n" +
 	"\x0fREASON_INTERNAL\x10\x0f\x12\x1a\n" +
-	"\x16REASON_UNAUTHENTICATED\x10\x102\xcc\x02\n" +
+	"\x16REASON_UNAUTHENTICATED\x10\x10\x12\x15\n" +
+	"\x11REASON_REGISTERED\x10\x112\xcc\x02\n" +
 	"\vTaskService\x12E\n" +
 	"\bSchedule\x12\x1b.kinesin.v1.ScheduleRequest\x1a\x1c.kinesin.v1.ScheduleResponse\x12;\n" +
 	"\x03Get\x12\x16.kinesin.v1.GetRequest\x1a\x17.kinesin.v1.GetResponse\"\x03\x90\x02\x01\x12>\n" +
