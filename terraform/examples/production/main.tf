@@ -1,5 +1,5 @@
-# An installation as a platform team has it: provisioned capacity, backups, alarms to an SNS topic, and lambdas by a map, to which
-# a product team adds a line.
+# An installation as a platform team has it: provisioned capacity, backups, alarms to an SNS topic, a role for the pods, and
+# lambdas by a map, to which a product team adds a line.
 
 terraform {
   required_version = ">= 1.9.0"
@@ -31,7 +31,7 @@ module "core" {
   deletion_protection      = var.deletion_protection
   kms_key_arn              = var.kms_key_arn
   iam_path                 = "/kinesin/"
-  service_account_role_arn = var.service_account_role_arn
+  service_account_role_arn = var.oidc_provider_arn == null ? null : aws_iam_role.servers.arn
   alarm_actions            = [aws_sns_topic.alarms.arn]
   tags                     = { team = "platform" }
 }
@@ -50,6 +50,8 @@ module "lambda" {
   backoff_seconds                     = each.value.backoff_seconds
   retention_seconds                   = each.value.retention_seconds
   consumer_visibility_timeout_seconds = each.value.consumer_visibility_timeout_seconds
+  consumer_message_retention_seconds  = each.value.consumer_message_retention_seconds
+  consumer_receives_max               = each.value.consumer_receives_max
   consumer_principals                 = each.value.consumer_principals
   iam_path                            = "/kinesin/"
   alarm_actions                       = [aws_sns_topic.alarms.arn]

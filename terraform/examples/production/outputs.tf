@@ -8,6 +8,11 @@ output "serve_environment" {
   value       = module.core.serve_environment
 }
 
+output "servers_role_arn" {
+  description = "The role of the pods."
+  value       = aws_iam_role.servers.arn
+}
+
 output "role_policy_arns" {
   description = "What the IAM roles of the servers need."
   value       = module.core.role_policy_arns

@@ -25,10 +25,27 @@ variable "kms_key_arn" {
   default     = null
 }
 
-variable "service_account_role_arn" {
-  description = "As in the module core."
+variable "oidc_provider_arn" {
+  description = "ARN of the cluster's OIDC provider in IAM, for IAM roles for service accounts; null: EKS Pod Identity."
   type        = string
   default     = null
+
+  validation {
+    condition     = var.oidc_provider_arn == null || can(regex("^arn:[^:]+:iam::[0-9]{12}:oidc-provider/.+$", var.oidc_provider_arn))
+    error_message = "Want an oidc_provider_arn such as arn:aws:iam::111122223333:oidc-provider/oidc.eks.eu-west-1.amazonaws.com/id/0123…"
+  }
+}
+
+variable "namespace" {
+  description = "Namespace of the Helm release."
+  type        = string
+  default     = "kinesin"
+}
+
+variable "service_account" {
+  description = "Name of the pods' service account: that of the Helm release, unless the chart's values say another one."
+  type        = string
+  default     = "kinesin"
 }
 
 variable "lambdas" {
@@ -43,6 +60,8 @@ variable "lambdas" {
     backoff_seconds                     = optional(object({ min = number, max = number }))
     retention_seconds                   = optional(number)
     consumer_visibility_timeout_seconds = optional(number)
+    consumer_message_retention_seconds  = optional(number)
+    consumer_receives_max               = optional(number)
     consumer_principals                 = optional(list(string))
     age_alarm_seconds                   = optional(number)
   }))
@@ -50,5 +69,11 @@ variable "lambdas" {
     receipts = { team = "orders", shards = 4, max_attempts = 5, timeout_seconds = 60 }
     reports  = { team = "finance", priorities = ["urgent", "bulk"], timeout_seconds = 3600, backoff_seconds = { min = 10, max = 1800 } }
     invoices = { team = "billing", mode = "deliver", priorities = ["normal"], consumer_visibility_timeout_seconds = 120 }
+  }
+
+  validation {
+    condition = length(distinct(flatten([for name, lambda in var.lambdas : [for priority in coalesce(lambda.priorities, ["high", "normal", "low"]) : "${name}-${priority}"]]))) == length(
+    flatten([for name, lambda in var.lambdas : [for priority in coalesce(lambda.priorities, ["high", "normal", "low"]) : "${name}-${priority}"]]))
+    error_message = "Two lambdas would have a queue of one name (name-priority): rename one of them."
   }
 }

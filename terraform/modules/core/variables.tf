@@ -118,9 +118,14 @@ variable "servers_create_queues" {
 }
 
 variable "service_account_role_arn" {
-  description = "ARN of the IAM role of the pods' service account, which goes into the output `helm_values`; null: none there."
+  description = "ARN of the IAM role of the pods' service account, for IAM roles for service accounts: it goes into the output `helm_values`. Null: none there, as with EKS Pod Identity."
   type        = string
   default     = null
+
+  validation {
+    condition     = var.service_account_role_arn == null || can(regex("^arn:[^:]+:iam::[0-9]{12}:role/.+$", var.service_account_role_arn))
+    error_message = "Want a service_account_role_arn such as arn:aws:iam::111122223333:role/kinesin."
+  }
 }
 
 variable "alarms" {
@@ -135,6 +140,11 @@ variable "alarm_actions" {
   type        = list(string)
   default     = []
   nullable    = false
+
+  validation {
+    condition     = length(var.alarm_actions) <= 5 && alltrue([for arn in var.alarm_actions : can(regex("^arn:.+$", arn))])
+    error_message = "Want up to 5 alarm_actions that are ARNs, such as arn:aws:sns:eu-west-1:111122223333:oncall."
+  }
 }
 
 variable "inbound_age_alarm_seconds" {

@@ -222,6 +222,11 @@ variable "alarm_actions" {
   type        = list(string)
   default     = []
   nullable    = false
+
+  validation {
+    condition     = length(var.alarm_actions) <= 5 && alltrue([for arn in var.alarm_actions : can(regex("^arn:.+$", arn))])
+    error_message = "Want up to 5 alarm_actions that are ARNs, such as arn:aws:sns:eu-west-1:111122223333:oncall."
+  }
 }
 
 variable "age_alarm_seconds" {
