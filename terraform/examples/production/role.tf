@@ -29,7 +29,7 @@ resource "aws_iam_role" "servers" {
   description = "The servers of ${var.prefix}"
 
   assume_role_policy = jsonencode({
-    Version = "2012-10-17"
+    Version   = "2012-10-17"
     Statement = [merge({ Effect = "Allow" }, local.trust[var.oidc_provider_arn == null ? "pod_identity" : "service_account"])]
   })
 }
