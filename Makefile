@@ -161,6 +161,10 @@ generate: ## generate code
 	tools/gen/generate.sh
 	go generate ./...
 
+.PHONY: tf/docs
+tf/docs: ## the tables of inputs and outputs in terraform/modules/*/README.md
+	cd terraform/internal/readme && go run . ../../modules/core ../../modules/lambda
+
 .PHONY: check/clean
 check/clean: ## fail when generated code or go.mod are not up to date
 	go mod tidy -diff

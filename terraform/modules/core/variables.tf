@@ -10,7 +10,7 @@ variable "prefix" {
 }
 
 variable "billing_mode" {
-  description = "`PAY_PER_REQUEST` (on demand) or `PROVISIONED` (by `capacity`, with autoscaling). The README says how to go from one to the other."
+  description = "`PAY_PER_REQUEST` (on demand) or `PROVISIONED` (by `capacity`, with autoscaling). From one to the other: see Upgrades in the README."
   type        = string
   default     = "PAY_PER_REQUEST"
   nullable    = false
