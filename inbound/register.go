@@ -19,7 +19,7 @@ import (
 var errWaiting = errors.New("queues are not there yet")
 
 const (
-	// registerEvery is how soon a registration becomes a lambda. It costs half a read unit for every 4 KB of registrations.
+	// registerEvery is how soon a registration becomes a lambda. It costs a read unit for every 4 KB of registrations.
 	registerEvery = 5 * time.Second
 	// withdrawnAfter is how long a registration must have been gone for its lambda to be deleted: one that was replaced, or a table
 	// that was restored, is back by then.
