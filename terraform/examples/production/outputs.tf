@@ -8,6 +8,11 @@ output "serve_environment" {
   value       = module.core.serve_environment
 }
 
+output "lambdas" {
+  description = "For module calls of lambdas in other states, as `core`."
+  value       = module.core.lambdas
+}
+
 output "servers_role_arn" {
   description = "The role of the pods."
   value       = aws_iam_role.servers.arn

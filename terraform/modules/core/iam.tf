@@ -1,6 +1,7 @@
-# What each role of `kinesin serve` may do: the calls that it makes, on what it makes them on. Which these are was read off the
-# code and is replayed by a test. IAM knows the statements of a batch as PartiQL… actions; a write that is alone goes as PutItem or
-# DeleteItem, so most rows need both.
+# What each role of `kinesin serve` may do: the calls that it makes, on what it makes them on. A test records the calls of a run and
+# holds the policies to them: all are allowed, and nothing is that no call needed, but for what the test names with its reason.
+# IAM knows the statements of a batch as PartiQL… actions; a write that is alone goes as PutItem or DeleteItem, so most rows need
+# both. No role deletes payloads: TTL does.
 
 locals {
   # Lambdas, leases, members and the secret of ids: every role keeps rows of its own here. A row is always deleted alone.
@@ -19,7 +20,7 @@ locals {
       schedule = ["GetItem", "BatchGetItem", "Query", "PutItem", "DeleteItem", "PartiQLUpdate", "PartiQLDelete"]
       tasks    = ["GetItem", "BatchGetItem", "PutItem", "PartiQLInsert", "PartiQLUpdate"]
       indexes  = ["wakeups"]
-      payloads = ["GetItem", "UpdateItem", "DeleteItem", "PartiQLDelete"]
+      payloads = ["GetItem", "UpdateItem"] # their expiry is put off when a task is 14 days overdue
       queues   = ["SendMessage"]
       inbound  = []
     }
