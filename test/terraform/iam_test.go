@@ -1,0 +1,471 @@
+package terraform_test
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/aws/aws-sdk-go-v2/aws"
+	"github.com/aws/aws-sdk-go-v2/service/sqs"
+
+	"github.com/kinesin-io/kinesin/internal/awslocal"
+	"github.com/kinesin-io/kinesin/sdk"
+	"github.com/kinesin-io/kinesin/sdk/sqsinbound"
+	"github.com/kinesin-io/kinesin/test/harness"
+)
+
+// A platform team's configuration, and a product team's.
+const (
+	platformConfig = `
+provider "aws" {}
+
+variable "prefix" {
+  type = string
+}
+
+module "core" {
+  source = "../modules/core"
+
+  prefix                = var.prefix
+  deletion_protection   = false
+  alarms                = false
+  servers_create_queues = true
+}
+
+output "lambdas" {
+  value = module.core.lambdas
+}
+
+output "environment" {
+  value = module.core.serve_environment
+}
+
+output "documents" {
+  value = merge(module.core.role_policy_documents, { registrar = module.core.registrar_policy_document })
+}
+`
+	teamConfig = `
+provider "aws" {}
+
+variable "core" {
+  type = any
+}
+
+variable "retention_seconds" {
+  type    = number
+  default = 3600
+}
+
+module "work" {
+  source = "../modules/lambda"
+
+  core              = var.core
+  name              = "work"
+  priorities        = ["high", "low"]
+  max_attempts      = 2
+  backoff_seconds   = { min = 0.5, max = 1 }
+  retention_seconds = var.retention_seconds
+  alarms            = false
+}
+
+module "send" {
+  source = "../modules/lambda"
+
+  core                                = var.core
+  name                                = "send"
+  mode                                = "deliver"
+  priorities                          = ["normal"]
+  consumer_visibility_timeout_seconds = 60
+  retention_seconds                   = var.retention_seconds
+  alarms                              = false
+}
+
+output "documents" {
+  value = { worker = module.send.worker_policy_document, sender = module.send.sender_policy_document }
+}
+`
+)
+
+// installation is what both teams have made, with a recording for each role.
+type installation struct {
+	*workspace
+
+	documents map[string]string
+	recorded  map[string]*recording
+	servers   map[string]*harness.Server
+}
+
+// roles are those who have a policy, each with what `kinesin serve` is told; the others are no servers.
+var serverRoles = map[string]string{"inbound": "inbound", "scheduler": "scheduler,dispatcher", "hsc": "hsc"}
+
+var otherRoles = []string{"registrar", "worker", "sender"}
+
+// newInstallation applies both configurations: the team's under a recording, since its pipeline has a policy.
+func newInstallation(t *testing.T) *installation {
+	t.Helper()
+	n := &installation{
+		workspace: newWorkspace(t, ""), documents: map[string]string{}, recorded: map[string]*recording{}, servers: map[string]*harness.Server{},
+	}
+	for role := range serverRoles {
+		n.recorded[role] = recordCalls(t, n.aws)
+	}
+	for _, role := range otherRoles {
+		n.recorded[role] = recordCalls(t, n.aws)
+	}
+	n.in("platform", platformConfig)
+	n.apply()
+	n.output("documents", &n.documents)
+	core := n.must("output", "-json", "lambdas")
+
+	n.in("team", teamConfig)
+	n.env = append(slices.Clone(n.env), append(n.recorded["registrar"].Exports(), "TF_VAR_core="+core)...)
+	n.apply()
+	n.output("documents", &n.documents)
+	return n
+}
+
+// in makes a configuration and goes there.
+func (w *workspace) in(folder, text string) {
+	w.t.Helper()
+	w.dir = filepath.Join(w.root, folder)
+	if err := os.Mkdir(w.dir, 0o750); err != nil {
+		w.t.Fatal(err)
+	}
+	w.write("main.tf", text)
+	w.must("init")
+}
+
+// start starts a server with one role, before which its recording stands.
+func (n *installation) start(role string, args ...string) {
+	n.t.Helper()
+	n.servers[role] = harness.StartServer(n.t, harness.ServerOptions{
+		Args: append([]string{"--roles", serverRoles[role]}, args...),
+		Env:  append(n.recorded[role].Env(), "KINESIN_STORE=dynamodb", "KINESIN_QUEUE=sqs", "KINESIN_AWS_PREFIX="+n.prefix),
+	})
+}
+
+// run runs a command at the server that clients talk to.
+func (n *installation) client(args ...string) harness.Result {
+	n.t.Helper()
+	return harness.Run(n.t, append(args, "--server", n.servers["inbound"].URL)...)
+}
+
+// TestIAM has everything done that a role does, writes down what each asks of AWS, and holds their policies to that: what was
+// called is allowed, and what is allowed was called, or it is in unused with a reason.
+func TestIAM(t *testing.T) {
+	n := newInstallation(t)
+	n.live()
+	policies := map[string]policy{}
+	for role, document := range n.documents {
+		p, err := parsePolicy(document)
+		if err != nil {
+			t.Fatalf("the policy of %s: %v: %s", role, err, document)
+		}
+		policies[role] = p
+	}
+	for role, r := range n.recorded {
+		calls := r.all(t)
+		if len(calls) == 0 {
+			t.Errorf("%s called nothing", role)
+		}
+		if role == "registrar" { // its queues, alarms and policies it makes by other rights, as the README says
+			calls = slices.DeleteFunc(calls, func(c call) bool { return !strings.HasPrefix(c.action, "dynamodb:") })
+		}
+		n.allAllowed(role, policies[role], calls)
+		n.allNeeded(role, policies[role], calls)
+	}
+	n.noMore(policies)
+	t.Run("moto", func(t *testing.T) { n.enforced(t, policies) })
+}
+
+// allAllowed replays what a role called.
+func (n *installation) allAllowed(role string, p policy, calls []call) {
+	n.t.Helper()
+	for _, c := range calls {
+		keys := n.recorded[role].of(c).keys
+		context := map[string][]string{"dynamodb:LeadingKeys": nil}
+		for key := range keys {
+			context["dynamodb:LeadingKeys"] = append(context["dynamodb:LeadingKeys"], key)
+		}
+		if !allows([]policy{p}, c, context) {
+			n.t.Errorf("%s called %s on %s, which its policy does not allow", role, c.action, n.short(c.resource))
+		}
+	}
+}
+
+// allNeeded looks for what a policy allows beyond that.
+func (n *installation) allNeeded(role string, p policy, calls []call) {
+	n.t.Helper()
+	for _, g := range p.grants() {
+		needed := slices.ContainsFunc(calls, func(c call) bool {
+			return like(g.resource, c.resource) && (c.action == g.action || slices.Contains(alone[g.action], c.action))
+		})
+		entry := role + " " + g.action + " " + n.short(g.resource)
+		switch reason, listed := unused[entry]; {
+		case !needed && !listed:
+			n.t.Errorf("%q: nothing in this run needed it; take it out of the policy, or say in unused why it is there", entry)
+		case listed && reason == "":
+			n.t.Errorf("%q has no reason in unused", entry)
+		}
+	}
+}
+
+// short is a resource as the table unused has it: without the account, and without what differs from run to run.
+func (n *installation) short(resource string) string {
+	return strings.ReplaceAll(resource[strings.LastIndexByte(resource, ':')+1:], n.prefix+"-", "")
+}
+
+// alone tells which call shows, besides itself, that an action is needed: writes go in batches, and one that is
+// alone by itself, and how many come at a time is chance.
+var alone = map[string][]string{
+	"dynamodb:PutItem":       {"dynamodb:PartiQLInsert", "dynamodb:PartiQLUpdate"},
+	"dynamodb:PartiQLInsert": {"dynamodb:PutItem"},
+	"dynamodb:PartiQLUpdate": {"dynamodb:PutItem"},
+	"dynamodb:DeleteItem":    {"dynamodb:PartiQLDelete"},
+	"dynamodb:PartiQLDelete": {"dynamodb:DeleteItem"},
+	"dynamodb:GetItem":       {"dynamodb:BatchGetItem"},
+	"dynamodb:BatchGetItem":  {"dynamodb:GetItem"},
+}
+
+// unused is what policies allow though no call of the run needed it, and why.
+var unused = map[string]string{
+	"scheduler dynamodb:UpdateItem table/payloads": "payloads of tasks that are 14 days overdue are put off, and a run takes minutes",
+}
+
+// noMore asks for some of what would be worst.
+func (n *installation) noMore(policies map[string]policy) {
+	n.t.Helper()
+	table := func(name string) string { return arnTable + n.prefix + "-" + name }
+	queue := func(name string) string { return arnQueue + n.prefix + "-" + name }
+	for role, p := range policies {
+		refused := []call{
+			{"dynamodb:DeleteTable", table("tasks")},
+			{"dynamodb:UpdateTable", table("tasks")},
+			{"dynamodb:Scan", table("schedule")},
+			{"dynamodb:GetItem", arnTable + "other-tasks"},
+			{"dynamodb:GetItem", arnTable + n.prefix + "x-tasks"},
+			{"dynamodb:Query", table("tasks")},
+			{"sqs:DeleteQueue", queue("work-high")},
+			{"sqs:PurgeQueue", queue("inbound")},
+			{"sqs:SetQueueAttributes", queue("inbound")},
+			{"sqs:SendMessage", arnQueue + "other-inbound"},
+			{"iam:PassRole", "arn:aws:iam::000000000000:role/admin"},
+		}
+		switch role {
+		case "worker":
+			refused = append(refused, call{"sqs:ReceiveMessage", queue("work-high")}, call{"sqs:SendMessage", queue("send-normal")}, call{"sqs:ReceiveMessage", queue("inbound")})
+		case "sender":
+			refused = append(refused, call{"sqs:ReceiveMessage", queue("inbound")}, call{"sqs:SendMessage", queue("send-normal")})
+		case "registrar":
+			refused = append(refused, call{"dynamodb:Query", table("control")}, call{"dynamodb:PutItem", table("tasks")}, call{"sqs:SendMessage", queue("inbound")})
+			row := map[string][]string{"dynamodb:LeadingKeys": {"lambda"}}
+			if c := (call{"dynamodb:PutItem", table("control")}); allows([]policy{p}, c, row) {
+				n.t.Error("registrar may write rows that are no registrations")
+			}
+		case "scheduler":
+			refused = append(refused, call{"sqs:ReceiveMessage", queue("inbound")}, call{"dynamodb:Scan", table("tasks")})
+		case "hsc":
+			refused = append(refused, call{"dynamodb:PutItem", table("schedule")}, call{"dynamodb:Query", table("tasks") + "/index/wakeups"})
+		case "inbound":
+			refused = append(refused, call{"sqs:ReceiveMessage", queue("work-high")}, call{"dynamodb:DeleteItem", table("tasks")})
+		}
+		for _, c := range refused {
+			if allows([]policy{p}, c, nil) {
+				n.t.Errorf("%s may %s on %s", role, c.action, n.short(c.resource))
+			}
+		}
+	}
+}
+
+// live has every role do all that it does.
+func (n *installation) live() {
+	n.t.Helper()
+	n.start("inbound", "--deliver-direct", "0s")
+	n.start("scheduler")
+	n.start("hsc")
+	n.known(n.servers["inbound"], "work")
+	n.known(n.servers["inbound"], "send")
+	n.client("lambda", "create", "made", "--priorities", "one").Must(n.t)
+	worker := harness.Start(n.t, harness.Command{
+		Name: "worker", Path: harness.Kinesin(n.t),
+		Args: []string{"worker", "--lambda", "work", "--lambda", "made", "--concurrency", "4", "--grace", "1s", "--", "sh", "-c", workerScript},
+		Env:  []string{"KINESIN_SERVER=" + n.servers["hsc"].URL},
+	})
+	script, err := filepath.Abs("../../examples/consumer/consume.py")
+	if err != nil {
+		n.t.Fatal(err)
+	}
+	consumer := harness.Start(n.t, harness.Command{
+		Name: "consumer", Path: n.python(), Args: []string{script, n.prefix + "-send-normal"}, Env: n.recorded["worker"].Env(),
+	})
+	n.schedule()
+	n.send()
+	n.consumeMore()
+	n.batch("made", 40, "0s", "slow")
+	n.lastLonger()
+	worker.Signal(syscall.SIGTERM) // with work in hand, and more on its way to it
+	worker.Wait(harness.ExitMax)
+	consumer.Kill()
+	n.replace()
+	for role := range serverRoles {
+		if code := n.servers[role].Shutdown(); code != 0 {
+			n.t.Errorf("the server with %s ended with %d", role, code)
+		}
+	}
+	n.must("destroy", "-auto-approve")
+}
+
+// workerScript does as the payload says.
+const workerScript = `case "$(head -c 20)" in fail*) exit 1 ;; slow*) sleep 4 ;; esac`
+
+// python is an interpreter with the AWS SDK.
+func (n *installation) python() string {
+	n.t.Helper()
+	path, err := motoPython()
+	if err != nil {
+		n.t.Fatal(err)
+	}
+	return path
+}
+
+// schedule has tasks of all kinds run: at once and later, with a key, with a large payload, failing, cancelled, delivered; and has
+// every server lose an answer.
+func (n *installation) schedule() {
+	n.t.Helper()
+	first := n.client("schedule", "work", "--payload", "now").Must(n.t)
+	n.reaches(n.servers["inbound"], first, "success")
+	ids := []string{
+		n.client("schedule", "work", "--in", "2s", "--key", "once").Must(n.t),
+		n.client("schedule", "work", "--in", "20s", "--priority", "low").Must(n.t),
+		n.client("schedule", "work", "--in", "1s", "--payload-file", n.large()).Must(n.t),
+		n.client("schedule", "made", "--in", "1s", "--payload", "slow").Must(n.t),
+	}
+	n.client("schedule", "work", "--in", "5s", "--key", "once").Must(n.t)
+	failing := n.client("schedule", "work", "--payload", "fail").Must(n.t)
+	delivered := n.client("schedule", "send", "--in", "3s", "--payload", "hello").Must(n.t)
+	n.recorded["scheduler"].lose("schedule")
+	n.recorded["hsc"].lose("tasks")
+	n.batch("work", 40, "2s", "number")
+	n.batch("send", 20, "2s", "number")
+
+	later := n.batch("work", 12, "1h", "number")
+	n.client(append([]string{"cancel", n.client("schedule", "work", "--in", "1h").Must(n.t)}, later[:10]...)...).Must(n.t)
+	n.client("get", later[0], later[11], ids[0]).Must(n.t)
+	n.client("list", "--lambda", "work").Must(n.t)
+	for _, id := range ids {
+		n.reaches(n.servers["inbound"], id, "success")
+	}
+	n.reaches(n.servers["inbound"], failing, "dead")
+	n.reaches(n.servers["inbound"], delivered, "delivered")
+	n.client("list", "--lambda", "work", "--state", "dead").Must(n.t)
+	n.client("list", "--lambda", "work", "--state", "success").Must(n.t)
+	n.client("get", ids[2], "--payload").Must(n.t)
+}
+
+// large is a file with a payload that gets a row of its own.
+func (n *installation) large() string {
+	n.t.Helper()
+	path := filepath.Join(n.t.TempDir(), "large")
+	if err := os.WriteFile(path, []byte(strings.Repeat("0123456789", 20_000)), 0o600); err != nil {
+		n.t.Fatal(err)
+	}
+	return path
+}
+
+// lastLonger makes tasks with payloads last longer than these were written for, since the team keeps ended ones longer now.
+func (n *installation) lastLonger() {
+	n.t.Helper()
+	path := n.large()
+	cancelled := n.client("schedule", "work", "--in", "1h", "--payload-file", path).Must(n.t)
+	run := n.client("schedule", "work", "--in", "20s", "--payload-file", path).Must(n.t)
+	delivered := n.client("schedule", "send", "--in", "20s", "--payload-file", path).Must(n.t)
+	n.apply("-var", "retention_seconds=8640000")
+	deadline := time.Now().Add(registeredMax)
+	for !strings.Contains(n.client("lambda", "get", "send").Must(n.t), "100d") {
+		if time.Now().After(deadline) {
+			n.t.Fatalf("the lambda did not change: %s", n.client("lambda", "get", "send").Must(n.t))
+		}
+		time.Sleep(200 * time.Millisecond)
+	}
+	n.client("cancel", cancelled).Must(n.t)
+	n.reaches(n.servers["inbound"], run, "success")
+	n.reaches(n.servers["inbound"], delivered, "delivered")
+}
+
+// batch schedules several at once.
+func (n *installation) batch(lambda string, count int, in, payload string) (ids []string) {
+	n.t.Helper()
+	var lines strings.Builder
+	for i := range count {
+		fmt.Fprintf(&lines, "{\"lambda\": %q, \"in\": %q, \"payload\": \"%s %d\"}\n", lambda, in, payload, i)
+	}
+	got := harness.RunInput(n.t, lines.String(), "schedule", "--batch", "-", "--server", n.servers["inbound"].URL)
+	return strings.Fields(got.Must(n.t))
+}
+
+// send puts tasks straight into the inbound queue, one of them of a lambda that is not there.
+func (n *installation) send() {
+	n.t.Helper()
+	ctx, cancel := context.WithTimeout(n.t.Context(), registeredMax)
+	defer cancel()
+	key := n.client("inbound", "key").Must(n.t)
+	config := awslocal.Endpoints{SQS: n.recorded["sender"].SQS}.Config(n.t)
+	client, err := sqsinbound.New(sqs.NewFromConfig(config), n.prefix, key)
+	if err != nil {
+		n.t.Fatal(err)
+	}
+	id, err := sdk.NewLambda[string]("work").Schedule(ctx, client, "sent", sdk.In(time.Second))
+	if err != nil {
+		n.t.Fatal(err)
+	}
+	if _, err := sdk.NewLambda[string]("nobody").Schedule(ctx, client, "sent"); err != nil {
+		n.t.Fatal(err)
+	}
+	if err := client.Close(ctx); err != nil {
+		n.t.Error(err)
+	}
+	n.reaches(n.servers["inbound"], string(id), "success")
+	for ctx.Err() == nil {
+		if strings.Contains(n.client("inbound", "rejected", "list").Must(n.t), "unknown_lambda") {
+			break
+		}
+		time.Sleep(200 * time.Millisecond)
+	}
+	n.client("inbound", "rejected", "retry", "--all")
+	n.client("inbound", "rejected", "delete", "--all").Must(n.t)
+}
+
+// consumeMore does what a consumer may, and the example does not.
+func (n *installation) consumeMore() {
+	n.t.Helper()
+	c := sqs.NewFromConfig(awslocal.Endpoints{SQS: n.recorded["worker"].SQS}.Config(n.t))
+	name := n.prefix + "-send-normal"
+	queue, err := c.GetQueueUrl(n.t.Context(), &sqs.GetQueueUrlInput{QueueName: &name})
+	if err != nil {
+		n.t.Fatal(err)
+	}
+	_, err = c.ChangeMessageVisibility(n.t.Context(), &sqs.ChangeMessageVisibilityInput{
+		QueueUrl: queue.QueueUrl, ReceiptHandle: aws.String("of none"), VisibilityTimeout: 10,
+	})
+	if err == nil {
+		n.t.Error("the visibility of no message was changed")
+	}
+}
+
+// replace starts a second server for each role and ends the first.
+func (n *installation) replace() {
+	n.t.Helper()
+	for role := range serverRoles {
+		first := n.servers[role]
+		n.start(role)
+		if code := first.Shutdown(); code != 0 {
+			n.t.Errorf("the first server with %s ended with %d", role, code)
+		}
+	}
+}
