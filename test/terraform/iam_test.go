@@ -338,7 +338,16 @@ func (n *installation) python() string {
 // every server lose an answer.
 func (n *installation) schedule() {
 	n.t.Helper()
-	first := n.client("schedule", "work", "--payload", "now").Must(n.t)
+	// Its message goes back to its queue, since its payload cannot be read for a while.
+	hsc := n.recorded["hsc"]
+	hsc.fail("payloads")
+	first := n.client("schedule", "work", "--payload-file", n.large()).Must(n.t)
+	for deadline := time.Now().Add(registeredMax); !hsc.has("sqs:ChangeMessageVisibility"); time.Sleep(100 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			n.t.Fatal("no message goes back to its queue")
+		}
+	}
+	hsc.heal()
 	n.reaches(n.servers["inbound"], first, "success")
 	ids := []string{
 		n.client("schedule", "work", "--in", "2s", "--key", "once").Must(n.t),
@@ -350,7 +359,7 @@ func (n *installation) schedule() {
 	failing := n.client("schedule", "work", "--payload", "fail").Must(n.t)
 	delivered := n.client("schedule", "send", "--in", "3s", "--payload", "hello").Must(n.t)
 	n.recorded["scheduler"].lose("schedule")
-	n.recorded["hsc"].lose("tasks")
+	hsc.lose("tasks")
 	n.batch("work", 40, "2s", "number")
 	n.batch("send", 20, "2s", "number")
 

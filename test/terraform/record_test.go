@@ -37,12 +37,13 @@ type recording struct {
 	calls  map[call]*sample
 	unread []string        // requests that it could make nothing of
 	losing map[string]bool // tables: the answer to the next write to it is lost
+	broken map[string]bool // tables whose rows cannot be read
 }
 
 // recordCalls starts a recording until the test is over.
 func recordCalls(t *testing.T, before awslocal.Endpoints) *recording {
 	t.Helper()
-	r := &recording{calls: map[call]*sample{}, losing: map[string]bool{}}
+	r := &recording{calls: map[call]*sample{}, losing: map[string]bool{}, broken: map[string]bool{}}
 	proxies := map[string]*httputil.ReverseProxy{}
 	for service, at := range map[string]string{"DynamoDB_20120810": before.DynamoDB, "AmazonSQS": before.SQS} {
 		to, err := url.Parse(at)
@@ -63,17 +64,21 @@ func recordCalls(t *testing.T, before awslocal.Endpoints) *recording {
 		}
 		req.Body = io.NopCloser(bytes.NewReader(body))
 		target := req.Header.Get("X-Amz-Target")
-		if r.add(target, body) {
-			w, lost := httptest.NewRecorder(), w
-			defer lost.WriteHeader(http.StatusInternalServerError)
-			proxies[target[:strings.IndexByte(target, '.')]].ServeHTTP(w, req)
+		service, _, _ := strings.Cut(target, ".")
+		proxy := proxies[service]
+		if proxy == nil {
+			w.WriteHeader(http.StatusNotFound)
 			return
 		}
-		if proxy := proxies[target[:max(0, strings.IndexByte(target, '.'))]]; proxy != nil {
+		done, answered := r.add(target, body)
+		if done && answered {
 			proxy.ServeHTTP(w, req)
 			return
 		}
-		w.WriteHeader(http.StatusNotFound)
+		if done {
+			proxy.ServeHTTP(httptest.NewRecorder(), req)
+		}
+		w.WriteHeader(http.StatusInternalServerError)
 	}))
 	t.Cleanup(func() { server.CloseClientConnections(); server.Close() })
 	r.Endpoints = awslocal.Endpoints{DynamoDB: server.URL, SQS: server.URL}
@@ -99,20 +104,53 @@ func (r *recording) lose(table string) {
 	r.losing[table] = true
 }
 
-func (r *recording) loses(calls []call) bool {
-	for _, c := range calls {
-		_, table, _ := strings.Cut(c.resource, ":table/")
-		table = table[strings.LastIndexByte(table, '-')+1:]
-		if r.losing[table] && strings.Contains("PutItem DeleteItem PartiQLInsert PartiQLUpdate PartiQLDelete", strings.TrimPrefix(c.action, "dynamodb:")) {
-			delete(r.losing, table)
+// fail makes reads of a table's rows fail, until heal.
+func (r *recording) fail(table string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.broken[table] = true
+}
+
+func (r *recording) heal() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	clear(r.broken)
+}
+
+// has reports whether an action was called.
+func (r *recording) has(action string) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for c := range r.calls {
+		if c.action == action {
 			return true
 		}
 	}
 	return false
 }
 
-// add writes a request down and says whether its answer is to be lost.
-func (r *recording) add(target string, body []byte) (lost bool) {
+// fate is whether calls are to be done, and answered.
+func (r *recording) fate(calls []call) (done, answered bool) {
+	for _, c := range calls {
+		_, table, _ := strings.Cut(c.resource, ":table/")
+		table = table[strings.LastIndexByte(table, '-')+1:]
+		switch strings.TrimPrefix(c.action, "dynamodb:") {
+		case "GetItem", "BatchGetItem":
+			if r.broken[table] {
+				return false, false
+			}
+		case "PutItem", "DeleteItem", "PartiQLInsert", "PartiQLUpdate", "PartiQLDelete":
+			if r.losing[table] {
+				delete(r.losing, table)
+				return true, false
+			}
+		}
+	}
+	return true, true
+}
+
+// add writes a request down and says whether it is to be done, and answered.
+func (r *recording) add(target string, body []byte) (done, answered bool) {
 	var in wanted
 	service, operation, found := strings.Cut(target, ".")
 	calls := []call{}
@@ -123,7 +161,7 @@ func (r *recording) add(target string, body []byte) (lost bool) {
 	defer r.mu.Unlock()
 	if len(calls) == 0 {
 		r.unread = append(r.unread, target+" "+string(body))
-		return false
+		return true, true
 	}
 	for _, c := range calls {
 		s := r.calls[c]
@@ -137,7 +175,7 @@ func (r *recording) add(target string, body []byte) (lost bool) {
 			}
 		}
 	}
-	return r.loses(calls)
+	return r.fate(calls)
 }
 
 // hashKeys are the attributes that IAM means by dynamodb:LeadingKeys.
