@@ -1,5 +1,8 @@
 # The capacity of provisioned tables is autoscaling's after their creation, so it is ignored here. Of an index it cannot be
 # ignored alone: all of global_secondary_index is, and a version of this module with another index says so in its upgrade note.
+#
+# Tables come after the inbound queue, so that a destroy comes to them first: where they are protected it ends before the queue is
+# gone, with the tasks in it.
 
 resource "aws_dynamodb_table" "simple" {
   for_each = local.simple_tables
@@ -47,6 +50,8 @@ resource "aws_dynamodb_table" "simple" {
   lifecycle {
     ignore_changes = [read_capacity, write_capacity]
   }
+
+  depends_on = [aws_sqs_queue.inbound]
 }
 
 resource "aws_dynamodb_table" "tasks" {
@@ -101,4 +106,6 @@ resource "aws_dynamodb_table" "tasks" {
   lifecycle {
     ignore_changes = [read_capacity, write_capacity, global_secondary_index]
   }
+
+  depends_on = [aws_sqs_queue.inbound]
 }
