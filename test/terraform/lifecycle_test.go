@@ -76,6 +76,50 @@ func TestProduction(t *testing.T) {
 	w.gone()
 }
 
+// TestBillingMode goes from on demand to provisioned and back, with the tables as they are.
+func TestBillingMode(t *testing.T) {
+	w := newWorkspace(t, "")
+	w.in("billing", `
+provider "aws" {}
+
+variable "prefix" {
+  type = string
+}
+
+variable "mode" {
+  type    = string
+  default = "PAY_PER_REQUEST"
+}
+
+module "core" {
+  source = "../modules/core"
+
+  prefix              = var.prefix
+  billing_mode        = var.mode
+  deletion_protection = false
+}
+`)
+	w.apply()
+	scaled := w.recorded("aws_appautoscaling_target")
+	if len(scaled) != 0 {
+		t.Errorf("on demand, and scaled: %v", scaled)
+	}
+	if said := w.apply("-var", "mode=PROVISIONED"); !strings.Contains(said, " 4 changed, 0 destroyed") {
+		t.Errorf("to provisioned: %s", said)
+	}
+	w.unchanged("-var", "mode=PROVISIONED")
+	w.sameAsSetup()
+	if scaled := w.recorded("aws_appautoscaling_target"); len(scaled) != 12 {
+		t.Errorf("%d targets of autoscaling, want 12: four tables and two indexes, reads and writes", len(scaled))
+	}
+	if said := w.apply(); !strings.Contains(said, " 4 changed, 24 destroyed") {
+		t.Errorf("to on demand: %s", said)
+	}
+	w.unchanged()
+	w.must("destroy", "-auto-approve")
+	w.gone()
+}
+
 // serve starts a server as the outputs say.
 func (w *workspace) serve() *harness.Server {
 	w.t.Helper()

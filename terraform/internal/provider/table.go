@@ -88,12 +88,14 @@ func keyOf(v values) []types.KeySchemaElement {
 	return key
 }
 
-// throughput of a table, or of one of its indexes.
+// throughput of a table, or of one of its indexes. One that was on demand gets 1 when nothing is told, as from the real provider.
 func throughput(table, of values) *types.ProvisionedThroughput {
 	if table.text("billing_mode") != string(types.BillingModeProvisioned) {
 		return nil
 	}
-	return &types.ProvisionedThroughput{ReadCapacityUnits: aws.Int64(of.number("read_capacity")), WriteCapacityUnits: aws.Int64(of.number("write_capacity"))}
+	return &types.ProvisionedThroughput{
+		ReadCapacityUnits: aws.Int64(max(1, of.number("read_capacity"))), WriteCapacityUnits: aws.Int64(max(1, of.number("write_capacity"))),
+	}
 }
 
 func (tables) read(ctx context.Context, s *session, v values) error {

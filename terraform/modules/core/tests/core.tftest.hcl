@@ -1,0 +1,114 @@
+# `terraform test` in this module: with a mocked provider, so nothing is made and no account is asked.
+
+mock_provider "aws" {
+  mock_resource "aws_dynamodb_table" {
+    defaults = {
+      arn = "arn:aws:dynamodb:eu-west-1:111122223333:table/any"
+    }
+  }
+
+  mock_resource "aws_sqs_queue" {
+    defaults = {
+      arn = "arn:aws:sqs:eu-west-1:111122223333:any"
+      id  = "https://sqs.eu-west-1.amazonaws.com/111122223333/any"
+    }
+  }
+
+  mock_resource "aws_iam_policy" {
+    defaults = {
+      arn = "arn:aws:iam::111122223333:policy/any"
+    }
+  }
+
+  mock_resource "aws_cloudwatch_metric_alarm" {
+    defaults = {
+      arn = "arn:aws:cloudwatch:eu-west-1:111122223333:alarm:any"
+    }
+  }
+}
+
+variables {
+  prefix = "prod"
+}
+
+run "defaults" {
+  assert {
+    condition     = output.table_names == { schedule = "prod-schedule", tasks = "prod-tasks", payloads = "prod-payloads", control = "prod-control" }
+    error_message = "The tables have other names."
+  }
+
+  assert {
+    condition     = aws_dynamodb_table.tasks.billing_mode == "PAY_PER_REQUEST" && aws_dynamodb_table.tasks.deletion_protection_enabled && aws_dynamodb_table.tasks.point_in_time_recovery[0].enabled
+    error_message = "The tables are not on demand, protected and backed up."
+  }
+
+  assert {
+    condition     = length(aws_appautoscaling_target.capacity) == 0
+    error_message = "What is on demand is scaled."
+  }
+
+  assert {
+    condition     = aws_sqs_queue.inbound.sqs_managed_sse_enabled && aws_sqs_queue.inbound.kms_master_key_id == null
+    error_message = "The inbound queue is not encrypted by SQS."
+  }
+
+  assert {
+    condition     = alltrue([for role, document in output.role_policy_documents : !strcontains(document, "kms:") && !strcontains(document, "CreateQueue")])
+    error_message = "Roles may use keys, or make queues, that they do not need."
+  }
+}
+
+run "key_and_the_longest_names" {
+  variables {
+    prefix                = "a-prefix-of-20-chars"
+    kms_key_arn           = "arn:aws:kms:eu-west-1:111122223333:key/12345678-1234-1234-1234-123456789012"
+    servers_create_queues = true
+  }
+
+  assert {
+    condition     = alltrue([for table in aws_dynamodb_table.simple : table.server_side_encryption[0].kms_key_arn == var.kms_key_arn])
+    error_message = "A table is not under the key."
+  }
+
+  assert {
+    condition     = aws_sqs_queue.inbound.kms_master_key_id == var.kms_key_arn && aws_sqs_queue.inbound_dlq.kms_master_key_id == var.kms_key_arn
+    error_message = "A queue is not under the key."
+  }
+
+  assert {
+    condition     = alltrue([for role, document in output.role_policy_documents : length(document) + 20 * 10 < 6144])
+    error_message = "A policy is longer than the 6144 characters that IAM takes."
+  }
+}
+
+run "nothing_but_the_store" {
+  variables {
+    alarms       = false
+    iam_policies = false
+  }
+
+  assert {
+    condition     = length(output.alarm_arns) == 0 && length(output.role_policy_arns) == 0 && output.registrar_policy_arn == null && length(output.role_policy_documents) == 3
+    error_message = "There is more than was asked for, or the documents are missing."
+  }
+}
+
+run "prefix" {
+  command = plan
+
+  variables {
+    prefix = "no.dots"
+  }
+
+  expect_failures = [var.prefix]
+}
+
+run "capacity" {
+  command = plan
+
+  variables {
+    capacity = { tasks = { write = { min = 8, max = 7 } } }
+  }
+
+  expect_failures = [var.capacity]
+}

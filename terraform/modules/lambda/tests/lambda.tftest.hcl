@@ -1,0 +1,93 @@
+# `terraform test` in this module: with a mocked provider, so nothing is made and no account is asked.
+
+mock_provider "aws" {
+  mock_resource "aws_sqs_queue" {
+    defaults = {
+      arn = "arn:aws:sqs:eu-west-1:111122223333:any"
+      id  = "https://sqs.eu-west-1.amazonaws.com/111122223333/any"
+    }
+  }
+
+  mock_resource "aws_iam_policy" {
+    defaults = {
+      arn = "arn:aws:iam::111122223333:policy/any"
+    }
+  }
+
+  mock_resource "aws_cloudwatch_metric_alarm" {
+    defaults = {
+      arn = "arn:aws:cloudwatch:eu-west-1:111122223333:alarm:any"
+    }
+  }
+}
+
+variables {
+  core = {
+    prefix            = "prod"
+    control_table     = "prod-control"
+    inbound_queue_arn = "arn:aws:sqs:eu-west-1:111122223333:prod-inbound"
+  }
+  name = "receipts"
+}
+
+run "managed" {
+  assert {
+    condition     = { for priority, queue in output.queues : priority => queue.name } == { high = "prod-receipts-high", normal = "prod-receipts-normal", low = "prod-receipts-low" }
+    error_message = "The queues have other names."
+  }
+
+  assert {
+    condition     = length(output.dlqs) == 0 && output.worker_policy_document == null && output.worker_policy_arn == null
+    error_message = "Workers of a managed lambda need nothing of AWS."
+  }
+
+  assert {
+    condition     = alltrue([for queue in aws_sqs_queue.priority : queue.visibility_timeout_seconds == 30 && queue.message_retention_seconds == 345600])
+    error_message = "The queues are not as servers want them."
+  }
+
+  assert {
+    condition     = jsondecode(base64decode(substr(jsondecode(aws_dynamodb_table_item.registration.item).r.B, 12, -1))).priorities == ["high", "normal", "low"]
+    error_message = "The registration has other priorities."
+  }
+}
+
+run "shards" {
+  command = plan
+
+  variables {
+    shards = 0
+  }
+
+  expect_failures = [var.shards]
+}
+
+run "priorities" {
+  command = plan
+
+  variables {
+    priorities = ["high", "high"]
+  }
+
+  expect_failures = [var.priorities]
+}
+
+run "retention" {
+  command = plan
+
+  variables {
+    retention_seconds = 59
+  }
+
+  expect_failures = [var.retention_seconds]
+}
+
+run "name" {
+  command = plan
+
+  variables {
+    name = "no dots."
+  }
+
+  expect_failures = [var.name]
+}
