@@ -79,6 +79,15 @@ func micros(n int64) time.Duration {
 	return time.Duration(n) * time.Microsecond
 }
 
+// Fits refuses, with ErrFixed, what can never become of a lambda that is there.
+func (r *Registration) Fits(have task.Lambda) error {
+	if have.Mode == r.Mode && slices.Equal(have.Priorities, r.Priorities) && have.Shards == r.Shards {
+		return nil
+	}
+	return fmt.Errorf("%w: the registration of %s wants mode %s, priorities %s, shards %d, and %s; put the registration back, and register another lambda with these",
+		ErrFixed, r.Name, r.Mode, strings.Join(r.Priorities, ","), r.Shards, describe(have))
+}
+
 // Register makes a lambda what a registration says, and notes that it did: the lambda is created, or changed when what it was last
 // made of is another registration. So what is changed by a call afterwards stays until the registration itself is changed. A
 // lambda with another mode, other priorities or other shards is ErrFixed and stays as it is.
@@ -94,9 +103,8 @@ func (c *Catalog) Register(ctx context.Context, r Registration) (entry *Entry, c
 		if e.Deleting {
 			return fmt.Errorf("%w: %s", ErrDeleting, e.Name)
 		}
-		if e.Mode != r.Mode || !slices.Equal(e.Priorities, r.Priorities) || e.Shards != r.Shards {
-			return fmt.Errorf("%w: the registration of %s wants mode %s, priorities %s, shards %d, and %s; put the registration back, and register another lambda with these",
-				ErrFixed, r.Name, r.Mode, strings.Join(r.Priorities, ","), r.Shards, describe(e.Lambda))
+		if err := r.Fits(e.Lambda); err != nil {
+			return err
 		}
 		e.MaxAttempts, e.Timeout, e.BackoffMin, e.BackoffMax, e.Retention = r.MaxAttempts, r.Timeout, r.BackoffMin, r.BackoffMax, r.Retention
 		e.Registration = r.Sum

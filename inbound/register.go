@@ -98,9 +98,14 @@ func (r *registrar) take(ctx context.Context, row store.Control) (outcome string
 	if err != nil {
 		return RegistrationRefused, err
 	}
-	if entry, err := r.Catalog.Lambda(row.Name); err == nil && entry.Registration == want.Sum && !entry.Deleting {
-		delete(r.told, row.Name)
-		return "", nil
+	if entry, err := r.Catalog.Lambda(row.Name); err == nil {
+		if entry.Registration == want.Sum && !entry.Deleting {
+			delete(r.told, row.Name)
+			return "", nil
+		}
+		if err := want.Fits(entry.Lambda); err != nil { // before SQS is asked, round after round
+			return RegistrationRefused, err
+		}
 	}
 	if err := r.ready(ctx, want.Lambda); errors.Is(err, errWaiting) {
 		return RegistrationWaiting, err

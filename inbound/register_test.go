@@ -187,9 +187,27 @@ func TestARegistrationWaitsForItsQueues(t *testing.T) {
 		if _, err := f.Catalog.Lambda("bills"); !errors.Is(err, catalog.ErrUnknown) {
 			t.Errorf("there before its queues: %v", err)
 		}
+		f.put("mail", `{"format":1,"shards":3}`)
+		f.time.Advance(10 * time.Second)
+		f.wantTold("mail refused") // queues would not help it
+		f.withdraw("mail")
 		f.note(func() { f.missing = nil })
 		f.time.Advance(10 * time.Second)
 		f.wantTold("bills created")
+	})
+}
+
+// TestWhereNobodyElseIsOverTheStoreNobodyRegisters: no other process can have put a registration there.
+func TestWhereNobodyElseIsOverTheStoreNobodyRegisters(t *testing.T) {
+	run(t, func(f *fixture) {
+		r := &registering{fixture: f}
+		r.start()
+		r.put("bills", `{"format":1}`)
+		f.time.Advance(time.Minute)
+		if _, err := f.Catalog.Lambda("bills"); !errors.Is(err, catalog.ErrUnknown) {
+			t.Errorf("registered: %v", err)
+		}
+		r.stop()
 	})
 }
 
