@@ -12,6 +12,11 @@ variable "core" {
     condition     = can(regex("^[a-zA-Z0-9_-]{1,20}$", var.core.prefix))
     error_message = "Want a core.prefix of 1 to 20 characters of a-z, A-Z, 0-9, - and _."
   }
+
+  validation {
+    condition     = can(regex("^arn:[^:]+:sqs:[^:]+:[0-9]{12}:.+$", var.core.inbound_queue_arn)) && var.core.control_table != ""
+    error_message = "Want as core the output `lambdas` of the module core: a control_table, and an inbound_queue_arn such as arn:aws:sqs:eu-west-1:111122223333:prod-inbound."
+  }
 }
 
 variable "name" {
