@@ -23,7 +23,10 @@ FAULTS := ./test/faults
 AWSFAULTS := ./test/awsfaults
 E2E := ./test/e2e
 KUBE := ./internal/kubelocal ./test/kube
-UNIT = go list ./... | grep -vE '/(test/(crash|faults|awsfaults|e2e|kube)|internal/kubelocal)$$'
+TERRAFORM := ./test/terraform
+# Programs of the tests of terraform/, in modules of their own.
+MODULES := terraform/internal/provider terraform/internal/readme
+UNIT = go list ./... | grep -vE '/(test/(crash|faults|awsfaults|e2e|kube|terraform)|internal/kubelocal)$$'
 # What a data race would cost most.
 RACE := ./task/... ./catalog/... ./partition/... ./store/... ./queue/... ./inbound/... ./scheduler/... \
 	./dispatcher/... ./hsc/... ./controller/... ./server/... ./sdk/...
@@ -97,6 +100,13 @@ test/aws/faults: ## the same on DynamoDB Local and ElasticMQ, which are stopped,
 test/kube: ## scheduler pods on a real control plane: scaled, updated, killed, cut off, misconfigured
 	$(WITH_AWS_LOCAL) go test -count=1 -timeout 20m -v $(KUBE)
 
+.PHONY: tf/check
+tf/check: ## terraform/: applied for real by terraform, tofu or an OpenTofu that is built; held to the AWS provider's schema and to IAM
+	@command -v "$${KINESIN_TERRAFORM:-terraform}" >/dev/null || command -v tofu >/dev/null || tools/tofu/install >/dev/null # minutes, once
+	@tools/awsschema/install >/dev/null && tools/moto/install >/dev/null && tools/helm/install >/dev/null
+	for dir in $(MODULES); do (cd $$dir && go vet ./... && go test ./...); done
+	$(WITH_AWS_LOCAL) go test -count=1 -timeout 20m -parallel 4 -v $(TERRAFORM)
+
 .PHONY: test/e2e
 test/e2e: ## what the binary promises at the command line
 	go test -count=1 -timeout 10m $(E2E)
@@ -147,6 +157,7 @@ $(KINESIN_TOOLS_DIR)/govulncheck@%/govulncheck:
 .PHONY: lint
 lint: $(GOLANGCI_LINT) ## all lint rules of .golangci.yml, formatting included
 	$(GOLANGCI_LINT) run ./...
+	for dir in $(MODULES); do (cd $$dir && $(GOLANGCI_LINT) run ./...); done
 
 .PHONY: lint/fix
 lint/fix: $(GOLANGCI_LINT) ## mend what the lint rules can mend by themselves
@@ -184,6 +195,7 @@ ci: ## exactly what CI runs, in the same order
 	@if command -v "$$(go env CC)" >/dev/null; then $(MAKE) test/race; else echo 'test/race left out: it needs a C compiler, and there is none' >&2; fi
 	$(MAKE) test/crash KILLS=5
 	$(MAKE) test/kube
+	$(MAKE) tf/check
 	$(MAKE) bench/smoke
 	$(MAKE) check/clean
 

@@ -41,6 +41,7 @@ func TestFormat(t *testing.T) {
 // TestValidate is `terraform validate` of each module and example, and `terraform test` of the modules, with the schemas of the
 // stand-in.
 func TestValidate(t *testing.T) {
+	t.Parallel()
 	for _, folder := range configurations(t) {
 		t.Run(folder, func(t *testing.T) {
 			w := newWorkspace(t, folder)
@@ -80,6 +81,9 @@ func (w *workspace) tested() {
 // TestReadmes has the tables of inputs and outputs in each module's README be those of the code: names, types, defaults, descriptions.
 func TestReadmes(t *testing.T) {
 	t.Parallel()
+	if testing.Short() {
+		t.Skip("runs the generator")
+	}
 	args := []string{"run", ".", "-check"}
 	for _, folder := range configurations(t) {
 		if strings.HasPrefix(folder, "modules/") {
@@ -96,6 +100,9 @@ func TestReadmes(t *testing.T) {
 // TestTheRealProvider validates and tests with the provider of the registry, where that can be reached: with the schemas and checks
 // that it really has. Where it cannot be, that is said, and all else here has been with the stand-in.
 func TestTheRealProvider(t *testing.T) {
+	if testing.Short() {
+		t.Skip("runs terraform")
+	}
 	for _, folder := range configurations(t) {
 		w := &workspace{t: t, root: t.TempDir(), account: t.TempDir()}
 		w.dir = filepath.Join(w.root, folder)

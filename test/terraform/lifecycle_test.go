@@ -241,13 +241,15 @@ type queueSpec struct {
 }
 
 type tableSpec struct {
-	Key     []keyPart `json:"key"`
-	Indexes []struct {
-		Name       string    `json:"name"`
-		Key        []keyPart `json:"key"`
-		Projection string    `json:"projection"`
-	} `json:"indexes"`
-	TTL string `json:"ttl"`
+	Key     []keyPart   `json:"key"`
+	Indexes []indexSpec `json:"indexes"`
+	TTL     string      `json:"ttl"`
+}
+
+type indexSpec struct {
+	Name       string    `json:"name"`
+	Key        []keyPart `json:"key"`
+	Projection string    `json:"projection"`
 }
 
 type keyPart struct{ Attribute, Role, Type string }
@@ -263,22 +265,7 @@ func (w *workspace) sameAsSetup() {
 		if item.Outcome != "unchanged" {
 			w.t.Errorf("%s %s: setup says %s: %v", item.Kind, item.Name, item.Outcome, item.Differences)
 		}
-		has, want := queues[item.Name], ""
-		if item.Kind == "table" {
-			has, want = tables[item.Name], describeTable(w.t, item.Spec)
-		} else {
-			want = describeQueue(w.t, item.Spec)
-		}
-		got := ""
-		switch {
-		case has == nil:
-			w.t.Errorf("%s %s is not made by the modules", item.Kind, item.Name)
-			continue
-		case item.Kind == "table":
-			got = recordedTable(has)
-		default:
-			got = recordedQueue(w.t, has)
-		}
+		got, want := describeRecorded(w.t, tables[item.Name], queues[item.Name]), describeSpec(w.t, item)
 		if got != want {
 			w.t.Errorf("%s %s is\n  %s, setup wants\n  %s", item.Kind, item.Name, got, want)
 		}
@@ -295,6 +282,26 @@ func (w *workspace) sameAsSetup() {
 	}
 }
 
+// describeRecorded is of a table or of a queue that the modules made.
+func describeRecorded(t *testing.T, table, queue record) string {
+	t.Helper()
+	switch {
+	case table != nil:
+		return recordedTable(table)
+	case queue != nil:
+		return recordedQueue(t, queue)
+	}
+	return "not made by the modules"
+}
+
+func describeSpec(t *testing.T, item setupItem) string {
+	t.Helper()
+	if item.Kind == "table" {
+		return describeTable(t, item.Spec)
+	}
+	return describeQueue(t, item.Spec)
+}
+
 func describeTable(t *testing.T, spec json.RawMessage) string {
 	t.Helper()
 	var s tableSpec
@@ -302,13 +309,7 @@ func describeTable(t *testing.T, spec json.RawMessage) string {
 		t.Fatal(err)
 	}
 	text := "key " + describeKey(s.Key)
-	slices.SortFunc(s.Indexes, func(a, b struct {
-		Name       string    `json:"name"`
-		Key        []keyPart `json:"key"`
-		Projection string    `json:"projection"`
-	}) int {
-		return strings.Compare(a.Name, b.Name)
-	})
+	slices.SortFunc(s.Indexes, func(a, b indexSpec) int { return strings.Compare(a.Name, b.Name) })
 	for _, i := range s.Indexes {
 		text += fmt.Sprintf(", index %s %s %s", i.Name, describeKey(i.Key), i.Projection)
 	}

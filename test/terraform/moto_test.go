@@ -239,6 +239,7 @@ func expected(p policy, c call) bool {
 // enforced has each role, under its own access key, make every call that any of them made, and some that none may: moto lets
 // through what the policy of the role is for, and refuses everything else.
 func (n *installation) enforced(t *testing.T, policies map[string]policy) {
+	t.Helper()
 	m := startMoto(t)
 	samples := map[call]sample{}
 	for _, r := range n.recorded {

@@ -39,6 +39,9 @@ var publishedSchemas = sync.OnceValues(func() (string, error) { return loopback.
 // optional from the declarations. The name is that of the folder: sqs-queue, or provider.
 func published(t *testing.T, name string) shape {
 	t.Helper()
+	if testing.Short() {
+		t.Skip("may fetch the published schemas")
+	}
 	dir, err := publishedSchemas()
 	if err != nil {
 		t.Fatal(err)
@@ -84,11 +87,11 @@ func (p *publishedCode) shape(class, declared, body string) (shape, error) {
 	if err != nil {
 		return s, err
 	}
-	end := strings.Index(body, "// remove undefined attributes")
-	if end < 0 {
+	entries, _, ends := strings.Cut(body, "// remove undefined attributes")
+	if !ends {
 		return s, fmt.Errorf("no end of what %s has", class)
 	}
-	for _, e := range publishedEntry.FindAllStringSubmatch(body[:end], -1) {
+	for _, e := range publishedEntry.FindAllStringSubmatch(entries, -1) {
 		name, value, kind, of := e[1], e[2], e[4], e[5]
 		may, told := optional[name]
 		if !told {
@@ -124,12 +127,12 @@ func (p *publishedCode) shape(class, declared, body string) (shape, error) {
 // fields tells of each field of a declaration whether it may be left out.
 func (p *publishedCode) fields(declared string) (map[string]bool, error) {
 	_, body, found := strings.Cut(p.declarations, "export interface "+declared+" ")
-	end := strings.Index(body, "\n}")
-	if !found || end < 0 {
+	body, _, ends := strings.Cut(body, "\n}")
+	if !found || !ends {
 		return nil, fmt.Errorf("no declaration of %s", declared)
 	}
 	optional := map[string]bool{}
-	for _, f := range publishedField.FindAllStringSubmatch(body[:end], -1) {
+	for _, f := range publishedField.FindAllStringSubmatch(body, -1) {
 		optional[f[1]] = f[2] == "?"
 	}
 	return optional, nil
@@ -142,9 +145,7 @@ func (p *publishedCode) addComputed(class string, s *shape) {
 		if !found {
 			continue
 		}
-		if end := strings.Index(body, "\n}"); end >= 0 {
-			body = body[:end]
-		}
+		body, _, _ = strings.Cut(body, "\n}")
 		for _, c := range publishedTold.FindAllStringSubmatch(body, -1) {
 			s.attributes[c[1]] = attribute{kind: strings.Replace(strings.ToLower(c[2]), "boolean", "bool", 1)}
 		}

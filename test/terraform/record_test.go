@@ -93,7 +93,7 @@ type wanted struct {
 	Item         map[string]map[string]any
 	RequestItems map[string]json.RawMessage
 	Statements   []struct{ Statement string }
-	QueueUrl     string
+	QueueURL     string `json:"QueueUrl"`
 	QueueName    string
 }
 
@@ -196,7 +196,7 @@ var statementActions = map[string]string{"INSERT": "PartiQLInsert", "UPDATE": "P
 func asked(service, operation string, in *wanted) (calls []call) {
 	switch {
 	case service == "AmazonSQS":
-		name := cmp.Or(in.QueueName, in.QueueUrl[strings.LastIndexByte(in.QueueUrl, '/')+1:])
+		name := cmp.Or(in.QueueName, in.QueueURL[strings.LastIndexByte(in.QueueURL, '/')+1:])
 		if name == "" {
 			return nil
 		}

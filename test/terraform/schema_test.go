@@ -35,15 +35,15 @@ func TestSchema(t *testing.T) {
 // TestSchemaDeviations has mistakes, so that none found means something.
 func TestSchemaDeviations(t *testing.T) {
 	t.Parallel()
-	real := published(t, "dynamodb-table")
-	if real.attributes["name"] != (attribute{kind: "string", required: true, settable: true}) || real.attributes["arn"] != (attribute{kind: "string"}) {
-		t.Fatalf("read %+v", real.attributes)
+	table := published(t, "dynamodb-table")
+	if table.attributes["name"] != (attribute{kind: "string", required: true, settable: true}) || table.attributes["arn"] != (attribute{kind: "string"}) {
+		t.Fatalf("read %+v", table.attributes)
 	}
-	index := real.blocks["global_secondary_index"]
+	index := table.blocks["global_secondary_index"]
 	if index.nesting != "set" || index.single || !index.attributes["hash_key"].required || index.attributes["range_key"].required || len(index.blocks) != 2 {
 		t.Fatalf("read %+v", index)
 	}
-	if ttl := real.blocks["ttl"]; ttl.nesting != "list" || !ttl.single || ttl.attributes["enabled"].kind != "bool" {
+	if ttl := table.blocks["ttl"]; ttl.nesting != "list" || !ttl.single || ttl.attributes["enabled"].kind != "bool" {
 		t.Fatalf("read %+v", ttl)
 	}
 	text, name := attribute{kind: "string", settable: true}, map[string]attribute{"name": {kind: "string", required: true, settable: true}}
@@ -59,7 +59,7 @@ func TestSchemaDeviations(t *testing.T) {
 		"block ttl: attribute name is not one of the real provider":           {attributes: name, blocks: map[string]block{"ttl": {nesting: "list", shape: shape{attributes: map[string]attribute{"name": text}}}}},
 		"block replica: attribute region_name, which the real provider requi": {attributes: name, blocks: map[string]block{"replica": {nesting: "set"}}},
 	} {
-		if got := deviations(served, real); !slices.ContainsFunc(got, func(d string) bool { return strings.HasPrefix(d, want) }) {
+		if got := deviations(served, table); !slices.ContainsFunc(got, func(d string) bool { return strings.HasPrefix(d, want) }) {
 			t.Errorf("want %q among %q", want, got)
 		}
 	}
@@ -87,11 +87,11 @@ func publishedNames(t *testing.T) (names []string) {
 }
 
 // deviations are in what the served schema lets pass, or tells, and the real one does not. It may do less.
-func deviations(served, real shape) (all []string) {
+func deviations(served, genuine shape) (all []string) {
 	say := func(format string, args ...any) { all = append(all, fmt.Sprintf(format, args...)) }
 	for _, name := range slices.Sorted(maps.Keys(served.attributes)) {
 		ours := served.attributes[name]
-		theirs, found := real.attributes[name]
+		theirs, found := genuine.attributes[name]
 		switch {
 		case !found && name == "id" && !ours.settable: // every resource has one
 		case !found:
@@ -106,14 +106,14 @@ func deviations(served, real shape) (all []string) {
 			say("attribute %s is not required, and is for the real provider", name)
 		}
 	}
-	for _, name := range slices.Sorted(maps.Keys(real.attributes)) {
-		if _, found := served.attributes[name]; !found && real.attributes[name].required {
+	for _, name := range slices.Sorted(maps.Keys(genuine.attributes)) {
+		if _, found := served.attributes[name]; !found && genuine.attributes[name].required {
 			say("attribute %s, which the real provider requires, is missing", name)
 		}
 	}
 	for _, name := range slices.Sorted(maps.Keys(served.blocks)) {
 		ours := served.blocks[name]
-		theirs, found := real.blocks[name]
+		theirs, found := genuine.blocks[name]
 		switch {
 		case !found:
 			say("block %s is not one of the real provider", name)
@@ -125,8 +125,8 @@ func deviations(served, real shape) (all []string) {
 			say("block %s: %s", name, d)
 		}
 	}
-	for _, name := range slices.Sorted(maps.Keys(real.blocks)) {
-		if _, found := served.blocks[name]; !found && real.blocks[name].required {
+	for _, name := range slices.Sorted(maps.Keys(genuine.blocks)) {
+		if _, found := served.blocks[name]; !found && genuine.blocks[name].required {
 			say("block %s, which the real provider requires, is missing", name)
 		}
 	}
