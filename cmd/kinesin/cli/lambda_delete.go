@@ -20,10 +20,10 @@ func (a *app) lambdaDeleteCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "delete NAME [--drop]",
 		Short: "Delete a lambda",
-		Long:  `Deletes a lambda. While it has tasks that have not ended this is refused (exit 1), unless --drop says to drop them.
+		Long: `Deletes a lambda. While it has tasks that have not ended this is refused (exit 1), unless --drop says to drop them.
 
 A lambda that Terraform registered goes with its module call and is not deleted here (exit 1), unless that is gone already.`,
-		Args:  oneName,
+		Args: oneName,
 	}
 	c.Flags().BoolVar(&drop, "drop", false, "drop its tasks that have not ended")
 	c.RunE = does(func(ctx context.Context, args []string) error {
