@@ -71,6 +71,12 @@ func TestProduction(t *testing.T) {
 	if got := w.run("destroy", "-auto-approve"); got.Code == 0 {
 		t.Error("protected tables were deleted")
 	}
+	left := w.recorded("aws_sqs_queue")
+	for _, name := range []string{"-inbound", "-inbound-dlq"} {
+		if left[w.prefix+name] == nil {
+			t.Errorf("destroy was refused at the tables, and the queue %s is gone, tasks and all", w.prefix+name)
+		}
+	}
 	w.apply("-var", "deletion_protection=false")
 	w.must("destroy", "-auto-approve", "-var", "deletion_protection=false")
 	w.gone()

@@ -1,0 +1,71 @@
+package terraform_test
+
+import (
+	"os"
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/kinesin-io/kinesin/test/harness"
+)
+
+// What a block of docs/terraform.md is, and what it calls.
+var (
+	docsFile   = regexp.MustCompile("(?s)```hcl\n# file: (\\w+)/main\\.tf\n(.*?)```")
+	docsSource = regexp.MustCompile(`"github\.com/kinesin-io/kinesin//terraform/(modules/\w+)\?ref=[^"]+"`)
+	docsAdded  = regexp.MustCompile(`Apply complete! Resources: \d+ added, 0 changed, 0 destroyed\.`)
+)
+
+// TestDocs goes the way of docs/terraform.md: the two configurations as they stand there, but for the prefix and where the modules
+// come from; what apply says; and a server by the outputs, which knows the lambda and runs its tasks.
+func TestDocs(t *testing.T) {
+	w := newWorkspace(t, "")
+	text, err := os.ReadFile("../../docs/terraform.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	files, said := docsFile.FindAllStringSubmatch(string(text), -1), docsAdded.FindAllString(string(text), -1)
+	if len(files) != 2 || files[0][1] != "platform" || files[1][1] != "orders" || len(said) != 2 {
+		t.Fatalf("%d files and %d applies in docs/terraform.md, want those of platform and orders", len(files), len(said))
+	}
+	dirs := make([]string, len(files))
+	for i, file := range files {
+		code := docsSource.ReplaceAllString(file[2], `"../$1"`)
+		w.in(file[1], strings.Replace(code, `= "prod"`, `= "`+w.prefix+`"`, 1))
+		dirs[i] = w.dir
+		if got := w.apply(); !strings.Contains(got, said[i]) {
+			t.Errorf("%s: the page has %q: %s", file[1], said[i], got)
+		}
+		w.unchanged()
+	}
+	w.dir = dirs[0]
+	server := w.serve()
+	w.works(server, "receipts")
+	shown := harness.Run(t, "lambda", "get", "receipts", "--server", server.URL).Must(t)
+	for line := range strings.Lines(shown) {
+		if !strings.HasPrefix(line, "created") && !strings.Contains(string(text), strings.TrimSpace(line)) {
+			t.Errorf("lambda get says %q, and the page does not", line)
+		}
+	}
+	if code := server.Shutdown(); code != 0 {
+		t.Errorf("the server ended with %d", code)
+	}
+
+	w.dir = dirs[1]
+	w.must("destroy", "-auto-approve")
+	w.dir = dirs[0]
+	w.unprotect()
+	w.must("destroy", "-auto-approve")
+	w.gone()
+}
+
+// unprotect applies the configuration with tables that may be deleted.
+func (w *workspace) unprotect() {
+	w.t.Helper()
+	text, err := os.ReadFile(w.dir + "/main.tf")
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	w.write("main.tf", strings.Replace(string(text), "  prefix ", "  deletion_protection = false\n  prefix ", 1))
+	w.apply()
+}
