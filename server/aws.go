@@ -148,6 +148,6 @@ func (d *drivers) setupError(prefix, what string, differences []string) error {
 		return nil
 	}
 	return fmt.Errorf("%w: the %s of prefix %s (%s) are not as they have to be:\n  %s\n"+
-		"Is the region right? To make what is missing, run: kinesin aws setup --aws-prefix %s",
+		"Is the region right? To make what is missing, run: kinesin aws setup --aws-prefix %s (where Terraform makes it: terraform apply)",
 		ErrSetup, what, prefix, d.aws.Endpoints(), strings.Join(differences, "\n  "), prefix)
 }
