@@ -174,7 +174,7 @@ variable "consumer_receives_max" {
 }
 
 variable "consumer_principals" {
-  description = "ARNs of IAM principals, of other accounts most often, that the queue policies let consume. Those of this account need the consumer policy only. Only for mode deliver."
+  description = "ARNs of IAM principals, of other accounts most often, that the queue policies let consume. Those of this account need the worker policy only; with a KMS key its key policy has to let them decrypt. Only for mode deliver."
   type        = list(string)
   default     = []
   nullable    = false
