@@ -5,6 +5,7 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/kinesin-io/kinesin/test/harness"
 )
@@ -57,6 +58,71 @@ func TestDocs(t *testing.T) {
 	w.unprotect()
 	w.must("destroy", "-auto-approve")
 	w.gone()
+}
+
+// docsImport is the block of docs/terraform.md that takes over what `kinesin aws setup` made.
+var docsImport = regexp.MustCompile("(?s)```hcl\n(locals \\{\n  queues = .*?)```")
+
+// docsPrefix is the page's prefix in an id.
+var docsPrefix = regexp.MustCompile(`(["/])prod-`)
+
+// TestImport has Terraform take over an installation that `kinesin aws setup` and `kinesin lambda create` made, while a server runs.
+func TestImport(t *testing.T) {
+	w := newWorkspace(t, "")
+	text, err := os.ReadFile("../../docs/terraform.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	block := docsImport.FindStringSubmatch(string(text))
+	if block == nil {
+		t.Fatal("docs/terraform.md has no imports")
+	}
+	w.setUp()
+	server := harness.StartServer(t, harness.ServerOptions{
+		Env: append(w.aws.Env(), "KINESIN_STORE=dynamodb", "KINESIN_QUEUE=sqs", "KINESIN_AWS_PREFIX="+w.prefix),
+	})
+	harness.Run(t, "lambda", "create", "receipts", "--server", server.URL).Must(t)
+
+	imports := strings.Replace(block[1], "https://sqs.eu-west-1.amazonaws.com/111122223333", w.aws.SQS+"/000000000000", 1)
+	w.in("over", guardCore+`
+module "receipts" {
+  source = "../modules/lambda"
+
+  core = module.core.lambdas
+  name = "receipts"
+}
+`+docsPrefix.ReplaceAllString(imports, "${1}"+w.prefix+"-"))
+	if got := w.apply(); !strings.Contains(got, "9 imported") || !strings.Contains(got, " 0 destroyed") {
+		t.Errorf("what was there was not taken over as it was: %s", got)
+	}
+	w.unchanged()
+	w.sameAsSetup()
+	w.works(server, "receipts")
+	for deadline := time.Now().Add(registeredMax); ; time.Sleep(200 * time.Millisecond) {
+		shown := harness.Run(t, "lambda", "get", "receipts", "--server", server.URL).Must(t)
+		if strings.Contains(shown, "by Terraform") {
+			break
+		}
+		if time.Now().After(deadline) {
+			t.Fatalf("the lambda does not become that of the module call: %s", shown)
+		}
+	}
+	if code := server.Shutdown(); code != 0 {
+		t.Errorf("the server ended with %d", code)
+	}
+	w.must("destroy", "-auto-approve")
+	w.gone()
+}
+
+// setUp is `kinesin aws setup`.
+func (w *workspace) setUp() {
+	w.t.Helper()
+	p := harness.Start(w.t, harness.Command{
+		Name: "kinesin aws setup", Path: harness.Kinesin(w.t), Env: w.aws.Env(), Args: []string{"aws", "setup", "--aws-prefix", w.prefix}, Quiet: true,
+	})
+	if code := p.Wait(time.Minute); code != 0 {
+		w.t.Fatalf("setup ended with %d: %s", code, p.Stderr())
+	}
 }
 
 // unprotect applies the configuration with tables that may be deleted.

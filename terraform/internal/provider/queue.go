@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"reflect"
 	"strconv"
+	"strings"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/service/sqs"
@@ -151,9 +152,15 @@ func lastPart(arn string) string {
 	return arn
 }
 
-func (queues) update(ctx context.Context, s *session, _, v values) error {
+func (queues) find(ctx context.Context, s *session, v values) error {
+	v["url"] = v["id"]
+	v["name"] = v.text("id")[strings.LastIndexByte(v.text("id"), '/')+1:]
+	return queues{}.read(ctx, s, v)
+}
+
+func (queues) update(ctx context.Context, s *session, prior, v values) error {
 	attributes := queueAttributes(v)
-	if v.text("redrive_policy") == "" {
+	if v.text("redrive_policy") == "" && prior.text("redrive_policy") != "" {
 		attributes[string(types.QueueAttributeNameRedrivePolicy)] = ""
 	}
 	_, err := s.sqs.SetQueueAttributes(ctx, &sqs.SetQueueAttributesInput{QueueUrl: aws.String(v.text("id")), Attributes: attributes})

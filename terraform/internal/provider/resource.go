@@ -36,6 +36,13 @@ type service interface {
 	remove(ctx context.Context, s *session, v values) error
 }
 
+// finder is a service whose resources can be imported by their ids.
+type finder interface {
+	service
+	// find fills in what the configuration names; errGone when there is nothing with the id.
+	find(ctx context.Context, s *session, v values) error
+}
+
 var errGone = errors.New("gone")
 
 // anyResource is a resource of a kind.
@@ -72,6 +79,15 @@ func (r *anyResource) ValidateConfig(_ context.Context, req resource.ValidateCon
 	if len(set) > 1 {
 		resp.Diagnostics.AddError("Conflicting configuration arguments", fmt.Sprintf("%s takes only one of %v", r.name, set))
 	}
+}
+
+// ImportState takes over what is there by its id, which Read then looks up.
+func (r *anyResource) ImportState(ctx context.Context, req resource.ImportStateRequest, resp *resource.ImportStateResponse) {
+	if _, ok := r.service.(finder); !ok {
+		resp.Diagnostics.AddError(r.name, "the test-only provider does not import these")
+		return
+	}
+	resource.ImportStatePassthroughID(ctx, path.Root("id"), req, resp)
 }
 
 // ModifyPlan adds the default tags, as the real provider does.
@@ -134,6 +150,9 @@ func (r *anyResource) Read(ctx context.Context, req resource.ReadRequest, resp *
 			return nil, err
 		}
 		there, err := r.account.get(r.name, v.text("id"))
+		if err == nil && there == nil && v["arn"] == nil {
+			there, err = r.found(ctx, v)
+		}
 		if err != nil || there == nil {
 			return nil, err
 		}
@@ -148,6 +167,23 @@ func (r *anyResource) Read(ctx context.Context, req resource.ReadRequest, resp *
 		}
 		return v, nil
 	})
+}
+
+// found is what is there of an import, now in the account, too; nil when nothing is.
+func (r *anyResource) found(ctx context.Context, v values) (values, error) {
+	service, ok := r.service.(finder)
+	if !ok {
+		return nil, nil
+	}
+	there := maps.Clone(v)
+	if err := service.find(ctx, r.session, there); errors.Is(err, errGone) {
+		return nil, nil
+	} else if err != nil {
+		return nil, err
+	}
+	there["region"] = r.region
+	r.identify(r.session, there)
+	return there, r.account.put(r.name, there)
 }
 
 func (r *anyResource) Update(ctx context.Context, req resource.UpdateRequest, resp *resource.UpdateResponse) {

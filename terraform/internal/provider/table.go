@@ -106,6 +106,10 @@ func (tables) read(ctx context.Context, s *session, v values) error {
 		return err
 	}
 	t := out.Table
+	v["billing_mode"] = string(types.BillingModeProvisioned)
+	if t.BillingModeSummary != nil {
+		v["billing_mode"] = string(t.BillingModeSummary.BillingMode)
+	}
 	if t.ProvisionedThroughput != nil && v.text("billing_mode") == string(types.BillingModeProvisioned) {
 		v["read_capacity"] = aws.ToInt64(t.ProvisionedThroughput.ReadCapacityUnits)
 		v["write_capacity"] = aws.ToInt64(t.ProvisionedThroughput.WriteCapacityUnits)
@@ -121,6 +125,47 @@ func (tables) read(ctx context.Context, s *session, v values) error {
 	}
 	v["global_secondary_index"] = append([]any{}, indexes...)
 	return nil
+}
+
+func (tables) find(ctx context.Context, s *session, v values) error {
+	v["name"] = v["id"]
+	out, err := s.dynamodb.DescribeTable(ctx, &dynamodb.DescribeTableInput{TableName: aws.String(v.text("name"))})
+	if missing := (*types.ResourceNotFoundException)(nil); errors.As(err, &missing) {
+		return errGone
+	} else if err != nil {
+		return err
+	}
+	var attributes, indexes []any
+	for _, a := range out.Table.AttributeDefinitions {
+		attributes = append(attributes, map[string]any{"name": aws.ToString(a.AttributeName), "type": string(a.AttributeType)})
+	}
+	for _, i := range out.Table.GlobalSecondaryIndexes {
+		index := values{"name": aws.ToString(i.IndexName), "projection_type": string(i.Projection.ProjectionType)}
+		setKey(index, i.KeySchema)
+		indexes = append(indexes, map[string]any(index))
+	}
+	setKey(v, out.Table.KeySchema)
+	v["attribute"], v["global_secondary_index"] = attributes, append([]any{}, indexes...)
+	v["point_in_time_recovery"], v["server_side_encryption"] = []any{map[string]any{"enabled": false}}, []any{}
+	expiry, err := s.dynamodb.DescribeTimeToLive(ctx, &dynamodb.DescribeTimeToLiveInput{TableName: aws.String(v.text("name"))})
+	if err != nil {
+		return err
+	}
+	v["ttl"] = []any{}
+	if ttl := expiry.TimeToLiveDescription; ttl.TimeToLiveStatus == types.TimeToLiveStatusEnabled {
+		v["ttl"] = []any{map[string]any{"enabled": true, "attribute_name": aws.ToString(ttl.AttributeName)}}
+	}
+	return tables{}.read(ctx, s, v)
+}
+
+func setKey(v values, key []types.KeySchemaElement) {
+	for _, k := range key {
+		name := "hash_key"
+		if k.KeyType == types.KeyTypeRange {
+			name = "range_key"
+		}
+		v[name] = aws.ToString(k.AttributeName)
+	}
 }
 
 func (tables) update(ctx context.Context, s *session, prior, v values) error {
@@ -156,8 +201,15 @@ func setBilling(ctx context.Context, s *session, prior, v values) error {
 	in := &dynamodb.UpdateTableInput{
 		TableName: aws.String(v.text("name")), BillingMode: types.BillingMode(v.text("billing_mode")), ProvisionedThroughput: throughput(v, v),
 	}
+	// Of indexes only a change of their own is sent, as by the real provider.
+	before := map[string]values{}
+	for _, i := range prior.blocks("global_secondary_index") {
+		before[i.text("name")] = i
+	}
 	for _, i := range v.blocks("global_secondary_index") {
-		if t := throughput(v, i); t != nil {
+		was := before[i.text("name")]
+		same := was.number("read_capacity") == i.number("read_capacity") && was.number("write_capacity") == i.number("write_capacity")
+		if t := throughput(v, i); t != nil && !same {
 			in.GlobalSecondaryIndexUpdates = append(in.GlobalSecondaryIndexUpdates, types.GlobalSecondaryIndexUpdate{
 				Update: &types.UpdateGlobalSecondaryIndexAction{IndexName: aws.String(i.text("name")), ProvisionedThroughput: t},
 			})
