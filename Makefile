@@ -1,5 +1,6 @@
 # Needs Go and make, nothing else; tests on the AWS emulators also need Java 17, Maven and Python 3 with
-# venv (as root on Debian they are installed), test/race a C compiler. `make` lists the targets.
+# venv, tf/check npm besides (as root on Debian they are installed), test/race a C compiler. `make` lists
+# the targets.
 
 SHELL := bash
 .SHELLFLAGS := -euo pipefail -c

@@ -28,7 +28,8 @@ func TestLifecycle(t *testing.T) {
 	w.apply()
 	w.unchanged()
 
-	server := w.serve()
+	calls := recordCalls(t, w.aws)
+	server := w.serve(calls.Env()...)
 	w.works(server, "greet")
 	w.sameAsSetup()
 	w.unchanged() // nor does a server that is at work change anything
@@ -54,14 +55,19 @@ module "more" {
 	if code := server.Shutdown(); code != 0 {
 		t.Errorf("the server ended with %d", code)
 	}
+	w.allInOne(calls)
 	w.must("destroy", "-auto-approve")
 	w.gone()
 }
 
-// TestProduction is the example production: provisioned, with alarms, and with all that is the account's alone.
+// TestProduction is the example production: provisioned, with alarms, under a key, and with all that is the account's alone.
 func TestProduction(t *testing.T) {
+	const key = "arn:aws:kms:us-east-1:000000000000:key/12345678-1234-1234-1234-123456789012"
 	w := newWorkspace(t, "examples/production")
+	w.env = append(w.env, "TF_VAR_kms_key_arn="+key)
 	w.apply()
+	w.usesOfKey(key)
+	underKey(t, w, key)
 	w.unchanged()
 
 	server := w.serve()
@@ -162,12 +168,12 @@ func (w *workspace) provision() {
 	}
 }
 
-// serve starts a server as the outputs say.
-func (w *workspace) serve() *harness.Server {
+// serve starts a server as the outputs say, with other variables besides.
+func (w *workspace) serve(more ...string) *harness.Server {
 	w.t.Helper()
 	var env map[string]string
 	w.output("serve_environment", &env)
-	options := harness.ServerOptions{Env: w.aws.Env()}
+	options := harness.ServerOptions{Env: append(w.aws.Env(), more...)}
 	for _, name := range slices.Sorted(maps.Keys(env)) {
 		options.Env = append(options.Env, name+"="+env[name])
 	}
