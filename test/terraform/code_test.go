@@ -121,7 +121,15 @@ func TestTheRealProvider(t *testing.T) {
 
 // realEnvironment is the user's own, which may have a mirror of the registry, and no account.
 func (w *workspace) realEnvironment() []string {
-	cache := filepath.Join(os.TempDir(), "kinesin-terraform-plugins")
+	tools := os.Getenv("KINESIN_TOOLS_DIR")
+	if tools == "" {
+		home, err := os.UserHomeDir()
+		if err != nil {
+			w.t.Fatal(err)
+		}
+		tools = filepath.Join(home, ".cache/kinesin/tools")
+	}
+	cache := filepath.Join(tools, "terraform-plugins")
 	if err := os.MkdirAll(cache, 0o750); err != nil {
 		w.t.Fatal(err)
 	}

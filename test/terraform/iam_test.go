@@ -101,10 +101,11 @@ type installation struct {
 	servers   map[string]*harness.Server
 }
 
-// roles are those who have a policy, each with what `kinesin serve` is told; the others are no servers.
-var serverRoles = map[string]string{"inbound": "inbound", "scheduler": "scheduler,dispatcher", "hsc": "hsc"}
-
-var otherRoles = []string{"registrar", "worker", "sender"}
+// serverRoles and otherRoles are all who have a policy: the servers, each with what `kinesin serve` is told, and the others.
+var (
+	serverRoles = map[string]string{"inbound": "inbound", "scheduler": "scheduler,dispatcher", "hsc": "hsc"}
+	otherRoles  = []string{"registrar", "worker", "sender"}
+)
 
 // newInstallation applies both configurations: the team's under a recording, since its pipeline has a policy.
 func newInstallation(t *testing.T) *installation {
@@ -150,7 +151,7 @@ func (n *installation) start(role string, args ...string) {
 	})
 }
 
-// run runs a command at the server that clients talk to.
+// client runs a command at the server that clients talk to.
 func (n *installation) client(args ...string) harness.Result {
 	n.t.Helper()
 	return harness.Run(n.t, append(args, "--server", n.servers["inbound"].URL)...)
@@ -446,7 +447,7 @@ func (n *installation) send() {
 		}
 		time.Sleep(200 * time.Millisecond)
 	}
-	n.client("inbound", "rejected", "retry", "--all")
+	n.client("inbound", "rejected", "retry", "--all") // in vain: there is no such lambda still
 	n.client("inbound", "rejected", "delete", "--all").Must(n.t)
 }
 
