@@ -1,9 +1,8 @@
 # An installation as a platform team has it: provisioned capacity, backups, alarms to an SNS topic, a role for the pods, and
 # lambdas by a map, to which a product team adds a line.
 #
-# All of it is in one state here, so that it is one thing to read and to try. For what is to last, have the lambdas in a state of
-# their own, with the output lambdas of this one as core: `terraform destroy` deletes lambdas, with what is in their queues, before it
-# comes to the tables and is refused there.
+# All of it is in one state here. Teams with pipelines of their own have their lambdas in states of their own, with the output lambdas
+# of this one as core.
 
 terraform {
   required_version = ">= 1.9.0"
