@@ -117,7 +117,12 @@ func (r *rig) gaps(some []firing, moves []move, bar time.Duration) []time.Durati
 	return slices.Sorted(maps.Values(each))
 }
 
-// judgeGaps wants half of the partitions to have changed hands within the bound, and all of them within what the machine may add.
+// missedAfter is when a message is missed at the latest that was lost with a killed process which was about to send it: at its
+// task's wake-up, and the next look ahead. That is no matter of who owns its partition.
+const missedAfter = 25 * time.Second
+
+// judgeGaps wants half of the partitions to have changed hands within the bound, and all of them within what the machine may add, or
+// what a killed process had in hand.
 func (r *rig) judgeGaps(name string, gaps []time.Duration, bar time.Duration) {
 	r.t.Helper()
 	if len(gaps) == 0 {
@@ -125,5 +130,9 @@ func (r *rig) judgeGaps(name string, gaps []time.Duration, bar time.Duration) {
 	}
 	harness.Figure(r.t, name+"_partitions", len(gaps))
 	harness.Within(r.t, name+"_gap_p50", gaps[len(gaps)/2], bar)
-	harness.Within(r.t, name+"_gap_max", gaps[len(gaps)-1], max(bar, starvedMax))
+	most := starvedMax
+	if bar == unplannedMax {
+		most = missedAfter
+	}
+	harness.Within(r.t, name+"_gap_max", gaps[len(gaps)-1], most)
 }
