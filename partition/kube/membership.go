@@ -131,7 +131,7 @@ func (m *Membership) judge(ctx context.Context) error {
 	defer timer.Stop()
 	for {
 		heard := m.rows.Heard()
-		m.learn(func(*inventory) {})
+		m.learn(func(*inventory) bool { return true })
 		select {
 		case <-heard:
 		case <-timer.C():
@@ -143,12 +143,11 @@ func (m *Membership) judge(ctx context.Context) error {
 	}
 }
 
-// learn takes something in that one of the sources told.
-func (m *Membership) learn(what func(*inventory)) {
+// learn takes something in that one of the sources told, and judges anew if that says that it matters.
+func (m *Membership) learn(what func(*inventory) bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	what(&m.seen)
-	if m.rows.Declared() == fleet.Leaving || !m.begun && len(m.rows.Members()) == 0 {
+	if !what(&m.seen) || m.rows.Declared() == fleet.Leaving || !m.begun && len(m.rows.Members()) == 0 {
 		return
 	}
 	good, _, _ := m.contact()
