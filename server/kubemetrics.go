@@ -18,7 +18,7 @@ type kubeMetrics struct {
 func newKubeMetrics(r prometheus.Registerer) *kubeMetrics {
 	m := &kubeMetrics{
 		kept: prometheus.NewGauge(prometheus.GaugeOpts{
-			Name: "kinesin_members_kept", Help: "Members that one of pods and lease rows takes for gone, kept until both do since they are so many.",
+			Name: "kinesin_members_kept", Help: "Members that the API server takes for gone and that renew their lease rows: kept since they are more than half.",
 		}),
 		relists: prometheus.NewCounter(prometheus.CounterOpts{
 			Name: "kinesin_pods_relists_total", Help: "Lists of the pods because their watch broke or does not agree with the lease rows.",

@@ -111,6 +111,7 @@ type Membership struct {
 	begun   bool          // that was tried at all
 	renewed time.Duration // when it was last
 	failed  bool          // and did not succeed
+	wrote   time.Duration // when the store last took a write of ours, or refused it for a reason of its own
 	others  others
 
 	mu       sync.Mutex // guards what follows
@@ -129,7 +130,7 @@ func New(c Config) *Membership {
 	now := clock.Mono(c.Clock)
 	return &Membership{
 		Config: c, run: base32.HexEncoding.EncodeToString(run[:]), kick: make(chan struct{}, 1),
-		changed: make(chan struct{}), heard: make(chan struct{}), stepped: now, handover: handover{hurried: now},
+		changed: make(chan struct{}), heard: make(chan struct{}), stepped: now, wrote: now, handover: handover{hurried: now},
 	}
 }
 
@@ -214,7 +215,7 @@ func (m *Membership) renew(ctx context.Context) (robbed bool, err error) {
 		next := m.version + 1
 		err = m.Rows.PutControl(ctx, m.row(next, says))
 		if err == nil {
-			m.version, m.ours, m.written = next, true, says
+			m.version, m.ours, m.written, m.wrote = next, true, says, m.renewed
 			return robbed, nil
 		}
 		if !errors.Is(err, store.ErrConflict) {
@@ -229,7 +230,7 @@ func (m *Membership) renew(ctx context.Context) (robbed bool, err error) {
 		case decode(&have).Run == m.run: // a write of ours whose answer got lost
 			m.version = have.Version
 		default:
-			m.ours, m.version = false, 0
+			m.ours, m.version, m.wrote = false, 0, m.renewed
 			return robbed, fmt.Errorf("%w: %s", errTaken, m.Config.Self)
 		}
 	}
@@ -249,7 +250,9 @@ func (m *Membership) current(ctx context.Context, conflict error) (store.Control
 
 // look judges the rows of others, and tells of clocks that are ahead of ours.
 func (m *Membership) look(ctx context.Context, rows []store.Control, robbed bool) {
-	for _, skewed := range m.others.look(rows, clock.Mono(m.Clock), m.Clock.Now(), robbed) {
+	now := clock.Mono(m.Clock)
+	m.others.mute = now-m.wrote > gapMax
+	for _, skewed := range m.others.look(rows, now, m.Clock.Now(), robbed) {
 		if skewed.first {
 			m.Log.WarnContext(ctx, "a member's clock is ahead of ours: worker leases are judged by both",
 				slog.String("member", skewed.name), slog.Duration("ahead_by", skewed.by))

@@ -48,6 +48,7 @@ type process struct {
 
 	phase   time.Duration // of its rounds, within RenewEvery
 	cut     bool
+	mute    bool // it can read and not write
 	stopped bool
 	log     strings.Builder
 	skews   []time.Duration
@@ -69,7 +70,7 @@ func (c cutting) Controls(ctx context.Context, kind string) ([]store.Control, er
 }
 
 func (c cutting) PutControl(ctx context.Context, row store.Control) error {
-	if c.p.cut {
+	if c.p.cut || c.p.mute {
 		return errCut
 	}
 	return c.Store.PutControl(ctx, row)
@@ -113,7 +114,7 @@ func (w *world) until(atMost time.Duration, names ...string) (took time.Duration
 	for ; took <= atMost; took += 100 * time.Millisecond {
 		agreed := true
 		for _, p := range w.all {
-			agreed = agreed && (p.stopped || p.cut || slices.Equal(p.Members(), names))
+			agreed = agreed && (p.stopped || p.cut || p.mute || slices.Equal(p.Members(), names))
 		}
 		if agreed {
 			return took
@@ -198,6 +199,24 @@ func TestAnOutageOfTheStoreKeepsTheMembers(t *testing.T) {
 	for _, p := range w.all {
 		w.want(p, "a", "b", "c")
 	}
+}
+
+// A store that takes no writes silences everybody: who went by that would own everything, and read all of it.
+func TestAStoreThatTakesNoWritesKeepsTheMembers(t *testing.T) {
+	w, a, b, c := three(t)
+	a.mute, b.mute, c.mute = true, true, true
+	w.pass(time.Minute)
+	for _, p := range w.all {
+		w.want(p, "a", "b", "c")
+	}
+	a.mute = false
+	w.pass(2 * RenewEvery)
+	w.want(a, "a", "b", "c") // they have a whole lease to come back
+	b.mute, c.mute = false, false
+	w.pass(2 * Length)
+	w.want(a, "a", "b", "c")
+	b.mute = true // alone
+	w.until(8*time.Second, "a", "c")
 }
 
 func TestWhoIsCutOffIsGivenUpAndComesBack(t *testing.T) {

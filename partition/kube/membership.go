@@ -92,7 +92,7 @@ func (m *Membership) Changed() <-chan struct{} {
 	return m.changed
 }
 
-// Kept is how many are members though one of the two sources says that they are gone.
+// Kept is how many are members though the API server says that they are gone.
 func (m *Membership) Kept() int {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -200,7 +200,7 @@ func (m *Membership) tellKept(kept int) {
 		m.config.Hooks.Kept(kept)
 	}
 	if kept > 0 {
-		m.config.Log.Warn("more than half of the members are gone by one source and not by the other: they stay until both agree",
+		m.config.Log.Warn("more than half of the members are gone by the API server and renew their rows: they stay until both agree",
 			slog.Int("kept", kept), slog.Int("members", len(m.standing.members)))
 	}
 }

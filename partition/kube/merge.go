@@ -27,19 +27,18 @@ type sources struct {
 // standing is what came out of the sources so far. Both are sorted.
 type standing struct {
 	members []string
-	// base are those who were members and of whom the sources never agreed since that they are gone. It is what an
-	// implausible list is measured by: one that shrinks by one pod at a time is as implausible as one that shrinks at once.
+	// base are those who were members and whom the rows never took for gone since. It is what an implausible list is measured
+	// by: one that shrinks by one pod at a time is as implausible as one that shrinks at once.
 	base []string
 }
 
-// merge makes the members out of two sources, neither of which is believed alone when it takes away more than half. kept is how
-// many are members though one source says that they are gone.
+// merge makes the members out of two sources. kept is how many are members though the watch says that they are gone.
 //
 //   - A process's own word, joining or leaving, counts: it is no member then.
-//   - Who is ready by the watch and not silent by the rows is a member.
-//   - Who is neither is none.
-//   - Whom exactly one source takes for gone is none either, unless there are more than half of base such, and
-//     more than one: then all of them stay until the other source agrees.
+//   - Who is silent by the rows is none, whatever the watch says: who cannot renew its row cannot fire either.
+//   - Who is ready by the watch is a member.
+//   - Who is not, and is ready by the rows, is none either, unless there are more than half of base such, and
+//     more than one: then the watch is not believed, and all of them stay until the rows agree.
 //   - Without the watch the rows decide: who was a member and is not known to be gone stays, who says that it is ready comes.
 //   - A pod without rows is judged by the watch alone. An empty result is not believed.
 //   - Self is ready by its own word, and by the watch as long as its pod is there.
@@ -62,12 +61,11 @@ func mergeBoth(before standing, s sources) (after standing, kept int) {
 	for _, pod := range s.candidates(before.base) {
 		watched, said := s.says(pod)
 		switch {
-		case said == joining || said == leaving:
-		case watched && said != gone:
+		case said == joining || said == leaving || said == gone:
+		case watched:
 			after.members = append(after.members, pod)
 			after.base = append(after.base, pod)
-		case !watched && said != ready:
-		case contains(before.base, pod):
+		case said == ready && contains(before.base, pod):
 			doubted = append(doubted, pod)
 			after.base = append(after.base, pod)
 		}
