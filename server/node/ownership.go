@@ -97,7 +97,11 @@ func (n *Node) watchOwners(ctx context.Context) error {
 	s := strays{since: map[string]time.Duration{}}
 	for {
 		share, now := n.scheduler.Share(), clock.Mono(n.clock)
-		n.metrics.ownership.unowned.Set(float64(s.unowned(&share, n.members.follows(&share), now)))
+		astray := s.unowned(&share, n.members.follows(&share), now)
+		if n.notReady() != "" {
+			astray = 0 // the others do not count this one, so that its view is its own
+		}
+		n.metrics.ownership.unowned.Set(float64(astray))
 		if clock.Sleep(ctx, n.clock, straysEvery) != nil {
 			return nil //nolint:nilerr // the end of ctx is the way to stop
 		}
