@@ -35,18 +35,26 @@ import (
 const Kind = "member"
 
 // Timing. A member that is killed is out at the others at most RenewEvery (until they saw its last
-// change) + Length + RenewEvery (until they look again) after its last renewal: 8 seconds.
+// change) + Length + RenewEvery (until they look again) after its last renewal: 8 seconds. One call to the store that fails or
+// hangs in that time adds at most readMax: 10 seconds.
 const (
 	// RenewEvery is how often a process renews its row and reads those of the others.
 	RenewEvery = 1500 * time.Millisecond
 	// Length is how long a row may stay unchanged.
 	Length = 5 * time.Second
 
-	// gapMax is the longest time between two reads of the rows after which silence still means something.
-	gapMax = 2 * RenewEvery
+	// gapMax is the longest time between two reads of the rows after which silence still means something. One that hung fits in.
+	gapMax = 2*RenewEvery + time.Second
+	// muteAfter is how long our own row could not be written for silence to mean nothing: the store takes no writes.
+	muteAfter = 2 * RenewEvery
+	// lossesMax is how many calls in a row may get lost by chance. From then on the store is away, or so slow that they get more
+	// time: callMax. Until then writeMax and readMax bound them, so that one that hangs holds up the next by no more.
+	lossesMax = 1
+	writeMax  = RenewEvery
+	readMax   = 2 * time.Second
 	// strangerFor is how long a row that was there at the first read may stay unchanged. It is shorter than Length because a
 	// process that starts most often follows one that was killed, whose row it finds.
-	strangerFor = gapMax
+	strangerFor = 2 * RenewEvery
 	// buriedAfter is how long a row must have been silent to be deleted by others.
 	buriedAfter = 12 * Length
 	// callMax bounds a round of calls to the store, so that one that hangs does not stop the next.
@@ -110,8 +118,9 @@ type Membership struct {
 	written record        // what our row says
 	begun   bool          // that was tried at all
 	renewed time.Duration // when it was last
-	failed  bool          // and did not succeed
+	failed  int           // that many times in a row the store did not take it
 	wrote   time.Duration // when the store last took a write of ours, or refused it for a reason of its own
+	unread  int           // that many times in a row the rows could not be read
 	others  others
 
 	mu       sync.Mutex // guards what follows
@@ -179,18 +188,36 @@ func (m *Membership) step(ctx context.Context) error {
 func (m *Membership) round(ctx context.Context) error {
 	ctx, done := clock.Within(ctx, m.Clock, callMax)
 	defer done()
-	robbed, err := m.renew(ctx)
-	m.robbed, m.failed = m.robbed || robbed, err != nil
+	within, stop := m.patience(ctx, m.failed, writeMax)
+	robbed, err := m.renew(within)
+	stop()
+	m.robbed = m.robbed || robbed
+	m.failed++
+	if err == nil || errors.Is(err, errTaken) {
+		m.failed, m.wrote = 0, m.renewed
+	}
 	return errors.Join(err, m.glance(ctx))
+}
+
+// patience bounds a call before which so many of its kind failed.
+func (m *Membership) patience(ctx context.Context, failed int, bound time.Duration) (context.Context, context.CancelFunc) {
+	if failed > lossesMax {
+		bound = callMax
+	}
+	return clock.Within(ctx, m.Clock, bound)
 }
 
 // glance is one look at the others.
 func (m *Membership) glance(ctx context.Context) error {
 	defer m.stamp()
-	rows, err := m.Rows.Controls(ctx, Kind)
+	within, stop := m.patience(ctx, m.unread, readMax)
+	rows, err := m.Rows.Controls(within, Kind)
+	stop()
 	if err != nil {
+		m.unread++
 		return fmt.Errorf("read the members: %w", err)
 	}
+	m.unread = 0
 	if len(rows) == 0 { // though our own was just written
 		return errEmpty
 	}
@@ -215,7 +242,7 @@ func (m *Membership) renew(ctx context.Context) (robbed bool, err error) {
 		next := m.version + 1
 		err = m.Rows.PutControl(ctx, m.row(next, says))
 		if err == nil {
-			m.version, m.ours, m.written, m.wrote = next, true, says, m.renewed
+			m.version, m.ours, m.written = next, true, says
 			return robbed, nil
 		}
 		if !errors.Is(err, store.ErrConflict) {
@@ -230,7 +257,7 @@ func (m *Membership) renew(ctx context.Context) (robbed bool, err error) {
 		case decode(&have).Run == m.run: // a write of ours whose answer got lost
 			m.version = have.Version
 		default:
-			m.ours, m.version, m.wrote = false, 0, m.renewed
+			m.ours, m.version = false, 0
 			return robbed, fmt.Errorf("%w: %s", errTaken, m.Config.Self)
 		}
 	}
@@ -251,7 +278,7 @@ func (m *Membership) current(ctx context.Context, conflict error) (store.Control
 // look judges the rows of others, and tells of clocks that are ahead of ours.
 func (m *Membership) look(ctx context.Context, rows []store.Control, robbed bool) {
 	now := clock.Mono(m.Clock)
-	m.others.mute = now-m.wrote > gapMax
+	m.others.hold, m.others.mute = m.failed > 0, m.failed > lossesMax && now-m.wrote >= muteAfter
 	for _, skewed := range m.others.look(rows, now, m.Clock.Now(), robbed) {
 		if skewed.first {
 			m.Log.WarnContext(ctx, "a member's clock is ahead of ours: worker leases are judged by both",

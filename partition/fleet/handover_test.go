@@ -57,10 +57,12 @@ type citizen struct {
 }
 
 // start starts a process in a state, with what it fires by in force if that is Ready.
-func (w *town) start(name string, s State) *citizen {
+func (w *town) start(name string, s State) *citizen { return w.startOver(w.rows, name, s) }
+
+func (w *town) startOver(rows Rows, name string, s State) *citizen {
 	c := &citizen{ended: make(chan struct{}), log: &strings.Builder{}}
 	c.Membership = New(Config{
-		Rows: w.rows, Self: name, Host: "host-" + name, Clock: clock.Real(), Log: slog.New(slog.NewTextHandler(c.log, nil)),
+		Rows: rows, Self: name, Host: "host-" + name, Clock: clock.Real(), Log: slog.New(slog.NewTextHandler(c.log, nil)),
 	})
 	c.Declare(s)
 	ctx, stop := context.WithCancel(context.WithoutCancel(w.t.Context()))

@@ -15,6 +15,7 @@ type others struct {
 	gone map[string]Peer // processes whose rows were there and are no more, by name
 	read time.Duration   // when the rows were last read
 	once bool            // they were read at all
+	hold bool            // our last renewal failed, so that nobody is given up before the next
 	mute bool            // our own row could not be written for a while, so that silence means nothing
 }
 
@@ -83,7 +84,7 @@ func (o *others) look(rows []store.Control, now time.Duration, wall task.Instant
 		}
 	}
 	for name, s := range next {
-		s.dead = s.dead || now-s.still >= Length
+		s.dead = s.dead || now-s.still >= Length && !o.hold
 		next[name] = s
 		delete(o.gone, name)
 	}

@@ -84,7 +84,7 @@ func (m *Membership) news() bool {
 func (m *Membership) next() time.Duration {
 	news := m.news()
 	due := m.renewed + RenewEvery
-	if news && !m.failed {
+	if news && m.failed == 0 {
 		due = min(due, m.renewed+writeEvery)
 	}
 	m.mu.Lock()
