@@ -17,8 +17,8 @@ const (
 	// forecastRowsMax bounds the rows that are read for it; beyond them it is extrapolated.
 	forecastRowsMax = 512
 	// crowdSpan is what rows that come closer together are taken to stretch over: many that are due at one moment say
-	// nothing about the minutes after it.
-	crowdSpan = 10 * time.Second
+	// nothing about the minutes after it. With forecastRowsMax it is the 250 tasks a second that are meant for a partition.
+	crowdSpan = 2 * time.Second
 )
 
 // forecast is how many waiting rows of a partition are due within ForecastSpan. It belongs to the loop of the

@@ -35,7 +35,7 @@ func TestACrowdIsNotExtrapolated(t *testing.T) {
 
 // What comes steadily is extrapolated as it comes.
 func TestASteadyLoadIsExtrapolated(t *testing.T) {
-	for _, every := range []time.Duration{20 * time.Millisecond, 100 * time.Millisecond, 500 * time.Millisecond} {
+	for _, every := range []time.Duration{4 * time.Millisecond, 20 * time.Millisecond, 100 * time.Millisecond, 500 * time.Millisecond} {
 		rows := page(func(n int) time.Duration { return time.Duration(n+1) * every })
 		want := int(ForecastSpan / every)
 		if got := estimate(at, rows, true); got < want*9/10 || got > want*11/10 {
