@@ -15,7 +15,6 @@ type others struct {
 	gone map[string]Peer // processes whose rows were there and are no more, by name
 	read time.Duration   // when the rows were last read
 	once bool            // they were read at all
-	hold bool            // our last renewal failed, so that nobody is given up before the next
 	mute bool            // our own row could not be written for a while, so that silence means nothing
 }
 
@@ -84,7 +83,7 @@ func (o *others) look(rows []store.Control, now time.Duration, wall task.Instant
 		}
 	}
 	for name, s := range next {
-		s.dead = s.dead || now-s.still >= Length && !o.hold
+		s.dead = s.dead || now-s.still >= Length
 		next[name] = s
 		delete(o.gone, name)
 	}
@@ -100,11 +99,11 @@ func (o *others) bid(p Peer) {
 	o.gone[p.Process] = p
 }
 
-// alive are the names of those who are not silent and are in that state.
-func (o *others) alive(in State) []string {
+// members are the names of those who are not silent and count.
+func (o *others) members() []string {
 	var names []string
 	for name, s := range o.seen {
-		if !s.dead && s.State == in {
+		if !s.dead && s.counts() {
 			names = append(names, name)
 		}
 	}
@@ -117,7 +116,7 @@ func (o *others) peers(self string) []Peer {
 	for name, s := range o.seen {
 		if name != self {
 			all = append(all, Peer{
-				Process: name, Host: s.Host, Group: s.Group, Alive: !s.dead, State: s.State,
+				Process: name, Host: s.Host, Group: s.Group, Alive: !s.dead, State: s.State, Founder: s.Founder,
 				handsOver: s.handsOver(), view: s.View, without: s.Without, since: s.since,
 			})
 		}
