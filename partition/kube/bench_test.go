@@ -25,6 +25,7 @@ func (s *settled) Peers() []fleet.Peer    { return slices.Clone(s.peers) }
 func (s *settled) Heard() <-chan struct{} { return s.heard }
 func (s *settled) Declared() fleet.State  { return fleet.Ready }
 func (s *settled) Hurry()                 {}
+func (s *settled) Settle()                {}
 
 // bigPod is as long as the pods of a cluster with a mesh and probes are: about 7 KB.
 func bigPod(name string, ready bool) object {

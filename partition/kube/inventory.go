@@ -16,6 +16,7 @@ type seenPod struct {
 	id      uid
 	maker   uid
 	ready   bool
+	ending  bool
 	version uint64
 }
 
@@ -35,11 +36,12 @@ func (i *inventory) isOf(p *seenPod, c *Cluster) bool {
 	return known && made == owner
 }
 
-// shown are the pods of the fleet; true: ready. A pod of our name that is not ours is none.
+// shown are the pods of the fleet that are not being deleted, and ours even then; true: ready. A pod of our name that is
+// not ours is none.
 func (i *inventory) shown(c *Cluster) map[string]bool {
 	shown := make(map[string]bool, len(i.pods))
 	for name, p := range i.pods {
-		if i.isOf(&p, c) && (name != c.config.Pod || p.id == c.self) {
+		if own := name == c.config.Pod; i.isOf(&p, c) && (own && p.id == c.self || !own && !p.ending) {
 			shown[name] = p.ready
 		}
 	}
@@ -48,7 +50,9 @@ func (i *inventory) shown(c *Cluster) map[string]bool {
 
 // putPod, as the others below, says whether anything is different now that matters.
 func (i *inventory) putPod(p *pod) bool {
-	now := seenPod{id: p.UID, maker: controllerOf(&p.ObjectMeta).UID, ready: p.isReady(), version: parseVersion(p.ResourceVersion)}
+	now := seenPod{
+		id: p.UID, maker: controllerOf(&p.ObjectMeta).UID, ready: p.isReady(), ending: p.isEnding(), version: parseVersion(p.ResourceVersion),
+	}
 	old, known := i.pods[p.Name]
 	if known && old.id == now.id && now.version < old.version {
 		return false // an answer from a server that is behind
