@@ -99,7 +99,7 @@ test/aws/faults: ## the same on DynamoDB Local and ElasticMQ, which are stopped,
 
 .PHONY: test/kube
 test/kube: ## scheduler pods on a real control plane: scaled, updated, killed, cut off, misconfigured
-	$(WITH_AWS_LOCAL) go test -count=1 -timeout 20m -v $(KUBE)
+	$(WITH_AWS_LOCAL) go test -count=1 -timeout 20m -p 1 -v $(KUBE)
 
 .PHONY: tf/check
 tf/check: ## terraform/: applied for real by terraform, tofu or an OpenTofu that is built; held to the AWS provider's schema and to IAM

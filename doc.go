@@ -31,6 +31,7 @@
 //	sdk         Go client and worker; sdk/sdktest is a whole Kinesin in memory, in virtual time, sdk/sqsinbound schedules over SQS alone
 //	server      composes the roles into one process, and chooses the drivers
 //	cmd/kinesin the one binary
+//	deploy      the Helm chart, whose image the Dockerfile makes
 //	terraform   modules for an installation and for a lambda on AWS
 //
 // Only task, sdk, sdk/sdktest and the wire contract in api are meant for other

@@ -18,11 +18,11 @@ const (
 
 // Units and requests per second of what runs without any task.
 const (
-	partitionReads  = 1.5 / 8            // two scans of an empty range every 8 s: 1 strong, 0.5 of the index
-	memberWrites    = 1 / 1.5            // a member's row
-	serverReads     = 1/2. + 1/2. + 1/5. // lambdas, members, registrations
-	heartbeatWrites = 1 / 3.75           // a worker's lease of 15 s
-	pollRequests    = 1 / 20.            // a long poll
+	partitionReads  = 1.5 / 8              // two scans of an empty range every 8 s: 1 strong, 0.5 of the index
+	memberWrites    = 1 / 1.5              // a member's row
+	serverReads     = 1/1.5 + 1/1.5 + 1/5. // lambdas, members, registrations
+	heartbeatWrites = 1 / 3.75             // a worker's lease of 15 s
+	pollRequests    = 1 / 20.              // a long poll
 )
 
 // Of SQS.

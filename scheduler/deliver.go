@@ -384,6 +384,7 @@ func (d *deliverer) scanWaiting(ctx context.Context, now, through task.Instant) 
 	var after store.WaitingKey
 	for added := 0; ; {
 		rows, err := d.Store.ScanWaiting(ctx, d.partition, after, to, limit)
+		d.progress.mark(d.Clock)
 		if err != nil {
 			d.waiting.reach(before)
 			return 0, err
@@ -421,6 +422,7 @@ func (d *deliverer) scanWakeups(ctx context.Context, now, through task.Instant) 
 	var after store.WakeKey
 	for added := 0; ; {
 		rows, err := d.Store.ScanWakeups(ctx, d.partition, after, through, found.limit)
+		d.progress.mark(d.Clock)
 		if err != nil {
 			d.wakeups.reach(before)
 			return err

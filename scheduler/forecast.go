@@ -16,6 +16,9 @@ const (
 	forecastEvery = time.Minute
 	// forecastRowsMax bounds the rows that are read for it; beyond them it is extrapolated.
 	forecastRowsMax = 512
+	// crowdSpan is what rows that come closer together are taken to stretch over: many that are due at one moment say
+	// nothing about the minutes after it. With forecastRowsMax it is the 250 tasks a second that are meant for a partition.
+	crowdSpan = 2 * time.Second
 )
 
 // forecast is how many waiting rows of a partition are due within ForecastSpan. It belongs to the loop of the
@@ -58,7 +61,7 @@ func estimate(now task.Instant, rows []task.Task, full bool) int {
 		return len(rows)
 	}
 	last := rows[len(rows)-1].Due
-	over := max(last.Sub(first), last.Sub(now)/2)
+	over := max(last.Sub(first), last.Sub(now)/2, crowdSpan)
 	rest := max(0, now.Add(ForecastSpan).Sub(last))
 	return len(rows) + int(float64(ahead)*float64(rest)/float64(over))
 }
@@ -75,11 +78,14 @@ func (s *Scheduler) DueSoon() (tasks int64) {
 	return tasks
 }
 
-// Lag is how long ago the oldest task was due that waits here to be dispatched; 0 when none is late.
+// Lag is how long ago the oldest task was due that waits here to be dispatched; 0 when none is late. Those that wait for room in
+// their lambda's queue do not count: more schedulers would not help them.
 func (s *Scheduler) Lag() (lag time.Duration) {
 	now := s.Clock.Now()
-	for _, due := range s.Overdue() {
-		lag = max(lag, now.Sub(due))
+	for p, due := range s.Overdue() {
+		if r := (*s.runners.Load())[p]; r == nil || !r.crowded.Load() {
+			lag = max(lag, now.Sub(due))
+		}
 	}
 	return lag
 }

@@ -4,7 +4,9 @@ import (
 	"context"
 	"errors"
 	"sync"
+	"time"
 
+	"github.com/kinesin-io/kinesin/internal/clock"
 	"github.com/kinesin-io/kinesin/lease"
 	"github.com/kinesin-io/kinesin/store"
 	"github.com/kinesin-io/kinesin/task"
@@ -51,7 +53,41 @@ func (g guardedLeases) Look(ctx context.Context, worker string) (l lease.Lease, 
 
 func (g guardedLeases) MarkLost(ctx context.Context, seen lease.Lease) (err error) {
 	defer g.s.watchCall(true, &err)()
+	ctx, done := limited(ctx, g.s.Clock)
+	defer done()
 	return g.Leases.MarkLost(ctx, seen)
+}
+
+const (
+	// writeMax is how long a loop waits for a write, with all that a driver tries to bring it about and the messages that
+	// follow from it. What is given up then is found again in the store.
+	writeMax = 30 * time.Second
+	// writeSteps is in how many steps that time is counted.
+	writeSteps = 6
+)
+
+// limited ends a context after writeMax. A clock that jumps far ahead takes one step of it: the store had no time to answer.
+func limited(ctx context.Context, c clock.Clock) (context.Context, context.CancelFunc) {
+	ctx, cancel := context.WithCancelCause(ctx)
+	timer := c.NewTimer(writeMax / writeSteps)
+	stopped := make(chan struct{})
+	go func() {
+		defer close(stopped)
+		defer timer.Stop()
+		for range writeSteps {
+			select {
+			case <-timer.C():
+				timer.Reset(writeMax / writeSteps)
+			case <-ctx.Done():
+				return
+			}
+		}
+		cancel(context.DeadlineExceeded)
+	}()
+	return ctx, func() {
+		cancel(context.Canceled)
+		<-stopped
+	}
 }
 
 // watchCall notes that a call begins; what it returns is to be deferred.

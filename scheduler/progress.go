@@ -28,7 +28,8 @@ func (p *progress) stalled(now time.Duration) time.Duration {
 }
 
 // Stalled is for how long the loop that got on least recently has not: Run itself, or what fires a partition. All of them
-// get on every few seconds; one that hangs in a call to the store or a queue does not.
+// get on every few seconds, and in an outage with each call that comes back, if only with an error; those that would
+// take longest are given up after half a minute. One that hangs in a call to the store or a queue does not get on.
 func (s *Scheduler) Stalled() time.Duration {
 	now := clock.Mono(s.Clock)
 	longest := s.progress.stalled(now)

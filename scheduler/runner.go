@@ -11,7 +11,6 @@ import (
 	"time"
 
 	"github.com/kinesin-io/kinesin/internal/clock"
-	"github.com/kinesin-io/kinesin/lease"
 	"github.com/kinesin-io/kinesin/queue"
 	"github.com/kinesin-io/kinesin/store"
 	"github.com/kinesin-io/kinesin/task"
@@ -27,6 +26,7 @@ type runner struct {
 	poke      chan struct{} // has an element when the inbox may have something
 	head      atomic.Int64  // due time of the oldest waiting task, 0 for none
 	warm      atomic.Bool   // it was read ahead
+	crowded   atomic.Bool   // all that was left in the last round was left because the queue had no room
 	progress  progress
 	forecast  forecast
 
@@ -43,11 +43,15 @@ type runner struct {
 	recent   []recent   // hinted wake-ups that the index may not show yet
 	nextScan task.Instant
 	failures int
+	unsent   bool // something that there was room for in this round could not be sent
 
 	recovered    bool
 	recoverAfter store.WakeKey // where recover goes on
 	scanFailures int
 	scanRetry    task.Instant // not before then, after a scan that failed
+
+	askFailures int
+	askRetry    task.Instant // no lease or queue is asked before then, after a round in which some did not answer
 }
 
 // recent is a hinted entry, and until when a scan that does not show it says nothing.
@@ -112,6 +116,7 @@ func (r *runner) run(ctx context.Context) {
 			r.recovered = true
 		}
 		busy, full, err := r.step(ctx)
+		r.crowded.Store(full.left && !r.unsent)
 		switch {
 		case err != nil:
 			r.pause(ctx, err)
@@ -135,6 +140,7 @@ func (r *runner) recover(ctx context.Context) error {
 	through := now.Add(2 * task.EnqueueTimeoutMax)
 	for {
 		rows, err := r.Store.ScanWakeups(ctx, r.partition, r.recoverAfter, through, batchRowsMax)
+		r.progress.mark(r.Clock)
 		if err != nil {
 			return err
 		}
@@ -148,6 +154,7 @@ func (r *runner) recover(ctx context.Context) error {
 			}
 		}
 		r.Dispatcher.Send(ctx, enqueued)
+		r.progress.mark(r.Clock)
 		if len(rows) < batchRowsMax {
 			return ctx.Err()
 		}
@@ -163,8 +170,10 @@ type fullness struct {
 	room <-chan struct{} // closed when there is room again; nil when the queue cannot tell
 }
 
-// step does one round. busy says that there may be more to do at once.
+// step does one round. busy says that there may be more to do at once. What is due for the first time is fired whatever
+// becomes of the wake-ups. Each call that comes back is progress: in an outage a round may take long, and is not stuck.
 func (r *runner) step(ctx context.Context) (busy bool, full fullness, err error) {
+	r.unsent = false
 	if r.guest {
 		extend(r.Clock.Now(), r.Window/2, r.waiting, r.wakeups)
 	}
@@ -173,15 +182,12 @@ func (r *runner) step(ctx context.Context) (busy bool, full fullness, err error)
 	r.noteHead()
 	r.progress.mark(r.Clock)
 	woken, full, err := r.fireWakeups(ctx)
-	if err != nil {
-		return false, full, err
-	}
 	r.progress.mark(r.Clock)
-	fired, more, err := r.fireWaiting(ctx)
+	fired, more, failed := r.fireWaiting(ctx)
 	if more.left {
 		full = more
 	}
-	return woken+fired > 0 || r.scanGoesOn(), full, err
+	return woken+fired > 0 || r.scanGoesOn(), full, errors.Join(err, failed)
 }
 
 // noteHead publishes since when the oldest task waits that could be dispatched: a waiting row, or a wake-up that
@@ -289,9 +295,12 @@ func (r *runner) scan(ctx context.Context) {
 	}
 }
 
-// scanWaits reports whether it is too early to try a scan again; a clock that was set back does not make it longer.
-func (r *runner) scanWaits(now task.Instant) bool {
-	return r.scanRetry > now && r.scanRetry <= now.Add(retryMin+retryMax)
+// scanWaits reports whether it is too early to try a scan again.
+func (r *runner) scanWaits(now task.Instant) bool { return waits(now, r.scanRetry) }
+
+// waits reports whether it is too early for another try; a clock that was set back does not make it longer.
+func waits(now, retry task.Instant) bool {
+	return retry > now && retry <= now.Add(retryMin+retryMax)
 }
 
 func (r *runner) scanBoth(ctx context.Context, now task.Instant, due bool) error {
@@ -337,6 +346,7 @@ func (r *runner) readWaiting(ctx context.Context, through task.Instant) (rows []
 	now := r.Clock.Now()
 	to, limit, counts := r.forecast.span(now, through, r.waiting.limit)
 	rows, err = r.Store.ScanWaiting(ctx, r.partition, store.WaitingKey{}, to, limit)
+	r.progress.mark(r.Clock)
 	if err != nil || !counts {
 		return rows, len(rows) == limit, err
 	}
@@ -348,6 +358,7 @@ func (r *runner) readWaiting(ctx context.Context, through task.Instant) (rows []
 		return rows, true, nil
 	}
 	rest, err := r.Store.ScanWaiting(ctx, r.partition, store.KeyOf(&rows[limit-1]), through, r.waiting.limit-limit)
+	r.progress.mark(r.Clock)
 	return append(rows, rest...), len(rest) == r.waiting.limit-limit, err
 }
 
@@ -355,6 +366,7 @@ func (r *runner) readWaiting(ctx context.Context, through task.Instant) (rows []
 func (r *runner) queueRoom(ctx context.Context) (room int, full fullness) {
 	name := queue.Name{Lambda: r.partition.Lambda, Priority: r.partition.Priority}
 	room, full.room = r.Dispatcher.Room(ctx, name)
+	r.progress.mark(r.Clock)
 	return room, full
 }
 
@@ -378,13 +390,14 @@ func (r *runner) fireWaiting(ctx context.Context) (int, fullness, error) {
 // waits for room in the queue, as first dispatches do; what runs never waits behind it.
 func (r *runner) fireWakeups(ctx context.Context) (int, fullness, error) {
 	now := r.Clock.Now()
-	j := judgement{runner: r, now: now, leases: map[string]lease.Lease{}, ages: map[queue.Name]time.Duration{}}
+	j := newJudgement(r, now)
+	defer j.end(ctx)
 	ids, looked := j.lookAtWatched(ctx)
 	var full fullness
+	var taken []entry
 	if first, ok := r.wakeups.next(); ok && first <= now {
 		var room int
 		room, full = r.queueRoom(ctx)
-		var taken []entry
 		taken, full.left = r.wakeups.takeUntil(now, batchRowsMax, room)
 		for i := range taken {
 			ids = append(ids, taken[i].id)
@@ -395,8 +408,10 @@ func (r *runner) fireWakeups(ctx context.Context) (int, fullness, error) {
 		return looked, full, nil
 	}
 	rows, err := r.Store.Tasks(ctx, ids)
+	r.progress.mark(r.Clock)
 	if err != nil {
 		r.nextScan = 0
+		r.unsent = slices.ContainsFunc(taken, func(e entry) bool { return e.sends })
 		return 0, full, err
 	}
 	for i := range rows {
@@ -406,9 +421,6 @@ func (r *runner) fireWakeups(ctx context.Context) (int, fullness, error) {
 	}
 	orders, judged := j.judge(ctx, rows)
 	err = errors.Join(judged, r.dispatch(ctx, orders))
-	if judged != nil {
-		r.nextScan = 0
-	}
 	r.rearm(orders)
 	return looked, full, err
 }
@@ -419,7 +431,18 @@ func (r *runner) dispatch(ctx context.Context, orders []task.Order) error {
 	if len(orders) == 0 {
 		return nil
 	}
-	for i, err := range r.watchWrites(orders, func() []error { return r.Dispatcher.Dispatch(ctx, orders) }) {
+	results := r.watchWrites(orders, func() []error {
+		ctx, done := limited(ctx, r.Clock)
+		defer done()
+		return r.Dispatcher.Dispatch(ctx, orders)
+	})
+	r.progress.mark(r.Clock)
+	for i, err := range results {
+		if err != nil && orders[i].Event.Kind == task.Enqueue {
+			r.unsent = true
+		}
+	}
+	for i, err := range results {
 		if !orders[i].Waiting {
 			r.putAside(&orders[i].Task, err)
 		}
@@ -475,199 +498,6 @@ func (r *runner) rearm(orders []task.Order) {
 	}
 }
 
-// judgement is what one round of decisions has learnt so far.
-type judgement struct {
-	*runner
-	now    task.Instant
-	leases map[string]lease.Lease
-	ages   map[queue.Name]time.Duration
-}
-
-// judge decides each row, asking for every lease and queue once. The orders are good even with an error, which
-// is the first of those rows that could not be decided.
-func (j *judgement) judge(ctx context.Context, rows []task.Task) (orders []task.Order, failed error) {
-	orders = make([]task.Order, 0, len(rows))
-	for i := range rows {
-		t := &rows[i]
-		if t.Wake.IsZero() {
-			continue
-		}
-		if t.Wake > j.now && (t.State != task.Scheduled || t.Attempt > 0 || t.Wake > j.now.Add(j.Lead)) {
-			j.addWakeup(t) // it moved since it was read
-			continue
-		}
-		event, act, err := j.rule(ctx, t)
-		j.putAside(t, err)
-		if err = j.worthRetry(ctx, err); err != nil && failed == nil {
-			failed = err
-		}
-		if act {
-			orders = append(orders, task.Order{Task: *t, Event: event})
-		}
-	}
-	return orders, failed
-}
-
-// rule decides a row. A lease that was renewed between the look and the verdict is looked at again.
-func (j *judgement) rule(ctx context.Context, t *task.Task) (event task.Event, act bool, err error) {
-	for range leaseLooksMax {
-		var c circumstances
-		if c, err = j.circumstances(ctx, t); err != nil {
-			return task.Event{}, false, err
-		}
-		d := decide(t, c)
-		if d.event.Kind == task.WorkerLost && !j.dog.mayReclaim(j.now, &c.lease) {
-			d = decision{verdict: lookAgain, until: j.now.Add(rampLook)}
-		}
-		switch d.verdict {
-		case nothing:
-			return task.Event{}, false, nil
-		case carryOut:
-			return d.event, true, nil
-		case lookAgain, lookLease:
-			event, act = j.watchRow(t, d)
-			return event, act, nil
-		case reclaim:
-		}
-		if err = j.markLost(ctx, c.lease); err == nil {
-			return d.event, true, nil
-		}
-		if !errors.Is(err, store.ErrConflict) {
-			break
-		}
-		delete(j.leases, t.Worker)
-	}
-	return task.Event{}, false, err
-}
-
-const (
-	// rampLook is when a task is looked at again that may not be taken back yet.
-	rampLook = time.Second
-	// watchRetry is when a watched row is looked at again of which the last look brought no end.
-	watchRetry = 5 * time.Second
-	// leasesAtOnceMax bounds the leases that one partition reads at once.
-	leasesAtOnceMax = 16
-)
-
-// watchRow remembers when to look at a row again. Where memory has no room, the wake-up is moved.
-func (j *judgement) watchRow(t *task.Task, d decision) (event task.Event, act bool) {
-	w := watched{at: d.until, id: t.ID, wake: t.Wake, attempt: t.Attempt, since: j.watch.since(t.ID, j.now), rowAt: d.until}
-	if d.verdict == lookLease {
-		w.worker, w.rowAt = t.Worker, rowLook(w.since, j.now, d.until)
-	}
-	if j.watch.put(w) {
-		return task.Event{}, false
-	}
-	return task.Event{Kind: task.Extend, Until: d.until}, true
-}
-
-// lookAtWatched looks at the leases of watched rows whose time has come, and returns the ids of those rows that have to
-// be read, and how many it looked at. Each is put off for a moment first, so that none is forgotten whatever happens to it.
-func (j *judgement) lookAtWatched(ctx context.Context) (ids []task.ID, looked int) {
-	due := j.watch.due(j.now, j.now.Add(watchRetry), batchRowsMax)
-	j.readLeases(ctx, due)
-	for _, w := range due {
-		if w.worker != "" && j.now < w.rowAt {
-			if end := j.leaseEnd(ctx, w.worker); j.now < end {
-				w.at = min(end, w.rowAt)
-				j.watch.put(w)
-				continue
-			}
-		}
-		ids = append(ids, w.id)
-	}
-	return ids, len(due)
-}
-
-// readLeases reads the leases that watched rows follow and that are not known to be good, several at a time: one after the
-// other they would hold up the partition. What cannot be read is read again by whoever needs it.
-func (j *judgement) readLeases(ctx context.Context, due []watched) {
-	var workers []string
-	for _, w := range due {
-		if w.worker != "" && j.now < w.rowAt && j.now >= j.Scheduler.leases.end(w.worker) && !slices.Contains(workers, w.worker) {
-			workers = append(workers, w.worker)
-		}
-	}
-	if len(workers) < 2 {
-		return
-	}
-	var reading sync.WaitGroup
-	read := make([]lease.Lease, len(workers))
-	room := make(chan struct{}, leasesAtOnceMax)
-	for i, worker := range workers {
-		room <- struct{}{}
-		reading.Go(func() {
-			read[i], _ = j.Leases.Look(ctx, worker)
-			<-room
-		})
-	}
-	reading.Wait()
-	for i := range read {
-		if read[i].Worker != "" {
-			j.leases[workers[i]] = read[i]
-		}
-	}
-}
-
-// leaseEnd is until when a worker's lease holds at least, as far as is known here or can be read.
-func (j *judgement) leaseEnd(ctx context.Context, worker string) task.Instant {
-	if end := j.Scheduler.leases.end(worker); j.now < end {
-		return end
-	}
-	l, err := j.lease(ctx, worker)
-	if err != nil || l.Lost {
-		return 0 // the row's verdict will say what follows
-	}
-	return goodUntil(&l, j.since)
-}
-
-func (j *judgement) circumstances(ctx context.Context, t *task.Task) (c circumstances, err error) {
-	c = circumstances{now: j.now, since: j.since}
-	switch {
-	case t.State.IsRunning():
-		c.lease, err = j.lease(ctx, t.Worker)
-		c.since = max(j.since, j.dog.quiet(&c.lease))
-	case t.State == task.Enqueued:
-		c.queueAge, err = j.age(ctx, queue.NameFor(t))
-	}
-	return c, err
-}
-
-func (j *judgement) markLost(ctx context.Context, l lease.Lease) error {
-	if err := j.Leases.MarkLost(ctx, l); err != nil {
-		return err
-	}
-	j.Log.WarnContext(ctx, "worker lost", slog.String("worker", l.Worker))
-	if j.Hooks.Lost != nil {
-		j.Hooks.Lost(l.Worker)
-	}
-	l.Lost = true
-	j.leases[l.Worker] = l
-	return nil
-}
-
-func (j *judgement) lease(ctx context.Context, worker string) (lease.Lease, error) {
-	if l, ok := j.leases[worker]; ok {
-		return l, nil
-	}
-	l, err := j.Leases.Look(ctx, worker)
-	if err == nil {
-		j.leases[worker] = l
-	}
-	return l, err
-}
-
-func (j *judgement) age(ctx context.Context, name queue.Name) (time.Duration, error) {
-	if age, ok := j.ages[name]; ok {
-		return age, nil
-	}
-	depth, err := j.Queue.Depth(ctx, name)
-	if err == nil {
-		j.ages[name] = depth.Oldest
-	}
-	return depth.Oldest, err
-}
-
 // idle waits for the next entry, the next scan, a hint, or room in the queue.
 func (r *runner) idle(ctx context.Context, full fullness) {
 	timer := r.Clock.NewTimer(idleMax)
@@ -691,6 +521,9 @@ func (r *runner) idle(ctx context.Context, full fullness) {
 		until = min(until, at)
 	}
 	if at, ok := r.watch.next(); ok {
+		if waits(now, r.askRetry) {
+			at = max(at, r.askRetry)
+		}
 		until = min(until, at)
 	}
 	clock.ResetFrom(timer, began, until.Sub(now))

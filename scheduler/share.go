@@ -110,8 +110,10 @@ func (s *Scheduler) newShare(before *share) *share {
 			next.Lost++
 			next.giving[p] = gift{owners[i], now}
 		default:
-			if g, given := before.giving[p]; given {
-				next.giving[p] = gift{owners[i], g.since}
+			if g, given := before.giving[p]; given && g.to == owners[i] {
+				next.giving[p] = g
+			} else if given {
+				next.giving[p] = gift{owners[i], now} // who gets it now begins now
 			}
 		}
 	}

@@ -153,6 +153,37 @@ func TestWhoDoesNotTakeOverIsNotWaitedForForEver(t *testing.T) {
 	})
 }
 
+// Another view of the members gives the one who is to take over no more time, and one who is to do it instead all of it.
+func TestTheTimeToTakeOverIsOfWhoTakesOver(t *testing.T) {
+	for _, c := range []struct {
+		name  string
+		then  func(a *assigned)
+		until time.Duration // after the first change
+	}{
+		{"the same one", func(a *assigned) { a.give(low, "other") }, scheduler.ReleaseMax},
+		{"another one", func(a *assigned) { a.give(high, "third") }, 4*time.Second + scheduler.ReleaseMax},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			inWorld(t, 100, func(w *world) {
+				a := newAssigned(map[task.Partition]string{high: "me", low: "me"})
+				s := w.startAs(a)
+				w.advance(time.Second)
+				a.give(high, "other")
+				w.advance(4 * time.Second)
+				c.then(a)
+				w.advance(c.until - 4*time.Second - time.Millisecond)
+				if !s.Fires(high) {
+					t.Error("given up too soon")
+				}
+				w.advance(2 * time.Millisecond)
+				if s.Fires(high) {
+					t.Error("not given up")
+				}
+			})
+		})
+	}
+}
+
 func TestAPartitionThatComesBackIsKept(t *testing.T) {
 	inWorld(t, 100, func(w *world) {
 		a := newAssigned(map[task.Partition]string{high: "me", low: "me"})
@@ -263,6 +294,74 @@ func TestTheLagOfWhatCannotBeDispatched(t *testing.T) {
 			t.Errorf("%v, want 30 s", lag)
 		}
 	})
+}
+
+// What waits for room in its queue is overdue and no lag, whatever else becomes of the round; other partitions' tasks are.
+func TestWhatWaitsForRoomIsNoLag(t *testing.T) {
+	const room = 2
+	refused := errors.New("no")
+	for name, add := range map[string]func(w *world, p task.Partition) task.Task{
+		"first dispatch": func(w *world, p task.Partition) task.Task { return w.waiting(p, 10*time.Second) },
+		"retry": func(w *world, p task.Partition) task.Task {
+			return w.awake(p, 10*time.Second, func(t *task.Task) { t.State, t.Attempt = task.RetriableFailure, 1 })
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inWorld(t, 100, func(w *world) {
+				w.sent.depthMax = room
+				refuse := func(does func(t *task.Task) bool) {
+					w.sent.mu.Lock()
+					defer w.sent.mu.Unlock()
+					w.sent.refuse = func(t *task.Task) error {
+						if does(t) {
+							return refused
+						}
+						return nil
+					}
+				}
+				l := w.openLease(30 * time.Second)
+				w.running(high, l.Worker)
+				for range room + 3 {
+					add(w, high)
+				}
+				add(w, low)
+				var s *scheduler.Scheduler
+				lag := func(when string, least, most time.Duration) {
+					t.Helper()
+					if got := s.Lag(); got < least || got > most {
+						t.Errorf("%s: lag %v, want %v to %v", when, got, least, most)
+					}
+				}
+				refuse(func(t *task.Task) bool { return t.Partition == low })
+				s = w.start()
+				w.advance(16 * time.Second)
+				lag("one is full, one is refused", 5*time.Second, 6*time.Second)
+				refuse(func(*task.Task) bool { return false })
+				w.advance(6 * time.Second)
+				if _, overdue := s.Overdue()[high]; !overdue {
+					t.Error("nothing is overdue")
+				}
+				lag("one is full", 0, 0)
+				refuse(func(t *task.Task) bool { return t.State == task.Processing })
+				before := w.failed[high]
+				w.advance(30 * time.Second)
+				if w.failed[high] == before {
+					t.Error("no round failed")
+				}
+				lag("one is full and fails", 0, 0)
+				refuse(func(t *task.Task) bool { return t.Partition == high })
+				w.drain(100)
+				w.advance(10 * time.Second)
+				lag("there is room, and all is refused", 50*time.Second, 60*time.Second)
+				refuse(func(*task.Task) bool { return false })
+				for range 10 {
+					w.drain(100)
+					w.advance(6 * time.Second)
+				}
+				lag("all is sent", 0, 0)
+			})
+		})
+	}
 }
 
 // TestALoopThatHangsIsSeen has the store not answer.

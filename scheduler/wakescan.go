@@ -57,6 +57,7 @@ func (r *runner) readWakeups(ctx context.Context, scan *wakeScan, now, through t
 	for pages := 0; pages < scanPagesMax && len(found) < room; pages++ {
 		limit := room - len(found)
 		page, err := r.Store.ScanWakeups(ctx, r.partition, scan.after, through, limit)
+		r.progress.mark(r.Clock)
 		if err != nil {
 			return nil, err
 		}

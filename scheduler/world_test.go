@@ -48,6 +48,7 @@ type world struct {
 	sent   *courier
 	hooks  scheduler.Hooks
 	marks  scheduler.Leases // instead of leases
+	depths scheduler.Queue  // instead of queue
 	look   int              // rows of look-ahead
 	watch  int              // rows that are watched
 	wall   clock.Clock      // of the scheduler, instead of clock
@@ -98,12 +99,16 @@ func (w *world) start() *scheduler.Scheduler {
 	if w.marks != nil {
 		leases = w.marks
 	}
+	var depths scheduler.Queue = w.queue
+	if w.depths != nil {
+		depths = w.depths
+	}
 	wall := w.clock
 	if w.wall != nil {
 		wall = w.wall
 	}
 	s := scheduler.New(scheduler.Config{
-		Store: w.rows, Queue: w.queue, Dispatcher: w.sent, Leases: leases, Ownership: everything{}, Partitions: w.parts,
+		Store: w.rows, Queue: depths, Dispatcher: w.sent, Leases: leases, Ownership: everything{}, Partitions: w.parts,
 		Clock: wall, Log: cmp.Or(w.log, slog.New(slog.DiscardHandler)), Hooks: w.hooks, LookaheadRows: w.look, WatchedRows: w.watch,
 	})
 	ctx, cancel := context.WithCancel(w.ctx)
@@ -230,6 +235,8 @@ func (w *world) wantOnTime(tasks ...task.Task) {
 type rows struct {
 	*store.Store
 
+	slow func() // before each scan
+
 	mu      sync.Mutex
 	during  func(p task.Partition) // between the reading and the answer of ScanWaiting, once
 	fails   func(p task.Partition) error
@@ -256,6 +263,9 @@ func (r *rows) readRows() int {
 }
 
 func (r *rows) ScanWakeups(ctx context.Context, p task.Partition, after store.WakeKey, through task.Instant, limit int) ([]task.Task, error) {
+	if r.slow != nil {
+		r.slow()
+	}
 	found, err := r.Store.ScanWakeups(ctx, p, after, through, limit)
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -296,6 +306,9 @@ func (r *rows) scanned(p task.Partition, limit int) (func(task.Partition), error
 }
 
 func (r *rows) ScanWaiting(ctx context.Context, p task.Partition, after store.WaitingKey, through task.Instant, limit int) ([]task.Task, error) {
+	if r.slow != nil {
+		r.slow()
+	}
 	during, err := r.scanned(p, limit)
 	if err != nil {
 		return nil, err
@@ -368,6 +381,7 @@ type courier struct {
 	rooms   int // calls of Room
 	largest int
 	refuse  func(t *task.Task) error
+	hang    func(ctx context.Context) error // before an order is looked at
 }
 
 func (c *courier) fired() []fired {
@@ -380,8 +394,13 @@ func (c *courier) Dispatch(ctx context.Context, orders []task.Order) []error {
 	errs := make([]error, len(orders))
 	c.mu.Lock()
 	c.largest = max(c.largest, len(orders))
-	refuse := c.refuse
+	refuse, hang := c.refuse, c.hang
 	c.mu.Unlock()
+	if hang != nil {
+		if err := hang(ctx); err != nil {
+			return slices.Repeat([]error{err}, len(orders))
+		}
+	}
 	for i := range orders {
 		o := &orders[i]
 		c.mu.Lock()

@@ -19,12 +19,16 @@ func serveHTTP(ctx context.Context, s *http.Server, l net.Listener) error {
 	}()
 	select {
 	case err := <-served:
-		return err
+		return unlessClosed(err)
 	case <-ctx.Done():
 	}
 	_ = s.Shutdown(context.WithoutCancel(ctx)) // fails only where closing the listener does, which Serve reports
-	if err := <-served; !errors.Is(err, http.ErrServerClosed) {
-		return err
+	return unlessClosed(<-served)
+}
+
+func unlessClosed(err error) error {
+	if errors.Is(err, http.ErrServerClosed) {
+		return nil
 	}
-	return nil
+	return err
 }

@@ -95,18 +95,10 @@ func (c Config) checkMembers() error {
 func (c Config) firesTasks() bool { return slices.Contains(c.Roles, node.RoleScheduler) }
 
 // cluster is where this process's pod is, and those it shares the partitions with.
-type cluster struct {
-	*kube.Cluster
-
-	metrics *kubeMetrics
-}
+type cluster struct{ *kube.Cluster }
 
 // over makes the membership by pods out of that by lease rows.
-func (c *cluster) over(rows *fleet.Membership) node.Membership {
-	m := c.Over(rows)
-	c.metrics.membership.Store(m)
-	return m
-}
+func (c *cluster) over(rows *fleet.Membership) node.Membership { return c.Over(rows) }
 
 // openCluster finds them; nil where pods do not tell.
 func (s *Server) openCluster(ctx context.Context) (*cluster, error) {
@@ -118,12 +110,13 @@ func (s *Server) openCluster(ctx context.Context) (*cluster, error) {
 	if err != nil {
 		return nil, fmt.Errorf("membership kubernetes: %w", err)
 	}
-	metrics := newKubeMetrics(s.metrics.Registerer())
-	found, err := kube.Open(ctx, kube.Config{Pod: pod, Namespace: namespace, Clock: clock.Real(), Log: s.config.Log, Hooks: metrics.hooks()})
+	found, err := kube.Open(ctx, kube.Config{
+		Pod: pod, Namespace: namespace, Clock: clock.Real(), Log: s.config.Log, Hooks: kubeHooks(s.metrics.Registerer()),
+	})
 	if err != nil {
 		return nil, fmt.Errorf("membership kubernetes: %w", err)
 	}
-	return &cluster{found, metrics}, nil
+	return &cluster{found}, nil
 }
 
 // join says how the node gets to know the others that share its partitions: without anything, by lease rows. A process

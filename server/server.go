@@ -106,16 +106,18 @@ func (s *Server) Config() Config { return s.config }
 
 // Run serves until ctx ends, then drains in the direction the work flows: it accepts nothing
 // new, fires nothing new, sends workers elsewhere, finishes the calls in hand, and closes the store
-// last. What has not come to an end within Config.DrainMax is cut off; that loses nothing that was acknowledged.
+// last. What has not come to an end Config.DrainMax after the hand-over of the partitions is cut off; that loses
+// nothing that was acknowledged.
 func (s *Server) Run(ctx context.Context) error {
 	group, groupCtx := errgroup.WithContext(context.WithoutCancel(ctx))
 	running, stopRunning := context.WithCancel(groupCtx)
 	defer stopRunning()
 	serving, stopServing := context.WithCancel(groupCtx)
 	defer stopServing()
-	served := make(chan struct{})
+	served, stopped := make(chan struct{}), make(chan struct{})
 	group.Go(func() error {
 		defer stopServing()
+		defer close(stopped)
 		return s.node.Run(running)
 	})
 	group.Go(func() error {
@@ -131,7 +133,7 @@ func (s *Server) Run(ctx context.Context) error {
 		s.config.Log.InfoContext(ctx, "stopping", slog.Duration("at_most", s.config.DrainMax))
 		s.http.SetKeepAlivesEnabled(false) // whoever calls again connects again, and so finds another server
 		stopRunning()
-		s.cutOff(ctx, served)
+		s.cutOff(ctx, stopped, served)
 		return nil
 	})
 	err := group.Wait()
@@ -140,14 +142,22 @@ func (s *Server) Run(ctx context.Context) error {
 	return err
 }
 
-// cutOff closes all connections when the drain takes too long.
-func (s *Server) cutOff(ctx context.Context, served <-chan struct{}) {
-	timer := clock.Real().NewTimer(s.config.DrainMax)
+// cutOff closes all connections when the drain takes too long. It begins when the partitions are handed over: until
+// then tasks are fired here, and callers answered.
+func (s *Server) cutOff(ctx context.Context, stopped, served <-chan struct{}) {
+	timer := clock.Real().NewTimer(node.HandOverMax + s.config.DrainMax)
 	defer timer.Stop()
-	select {
-	case <-served:
-	case <-timer.C():
-		s.config.Log.WarnContext(ctx, "the drain took too long, closing connections")
-		_ = s.http.Close()
+	for {
+		select {
+		case <-served:
+			return
+		case <-stopped:
+			timer.Reset(s.config.DrainMax)
+			stopped = nil
+		case <-timer.C():
+			s.config.Log.WarnContext(ctx, "the drain took too long, closing connections")
+			_ = s.http.Close()
+			return
+		}
 	}
 }

@@ -10,6 +10,7 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
+	"net/http/httptrace"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -473,6 +474,43 @@ func TestStopEndsWhatIsInHand(t *testing.T) {
 	_ = stream.CloseResponse()
 	if _, err := net.Dial("tcp", r.Addr().String()); err == nil {
 		t.Error("still listening")
+	}
+}
+
+// A caller on a connection that it keeps must come to another server when this one stops.
+func TestAStopMakesCallersConnectAgain(t *testing.T) {
+	r := serve(t, Config{})
+	r.create("mail")
+	id := r.schedule(item("mail", time.Hour))[0]
+	kept := &http.Transport{}
+	defer kept.CloseIdleConnections()
+	written, closed := make(chan struct{}), make(chan bool, 1)
+	ctx := httptrace.WithClientTrace(context.WithoutCancel(t.Context()), &httptrace.ClientTrace{
+		WroteRequest: func(httptrace.WroteRequestInfo) { close(written) },
+	})
+	body := strings.NewReader(fmt.Sprintf(`{"ids":[%q],"waitMicros":"60000000"}`, id))
+	request, err := http.NewRequestWithContext(ctx, http.MethodPost, r.url+"/kinesin.v1.TaskService/Wait", body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	request.Header.Set("Content-Type", "application/json")
+	go func() {
+		response, err := (&http.Client{Transport: kept}).Do(request)
+		if err != nil {
+			t.Errorf("wait: %v", err)
+			closed <- false
+			return
+		}
+		_ = response.Body.Close()
+		closed <- response.Close
+	}()
+	<-written
+	time.Sleep(50 * time.Millisecond)
+	if err := r.stop(); err != nil {
+		t.Error(err)
+	}
+	if !<-closed {
+		t.Error("the connection was to be used again")
 	}
 }
 

@@ -10,7 +10,8 @@
 //
 // A row also says what its process is about: joining, ready or leaving, which members it fires by, and whose
 // share it has taken over. So planned changes leave nothing undone: who comes counts for the others when it is warm, who
-// leaves goes on until they are (Declare, InForce, Taken). While somebody comes or leaves, rows are read more often.
+// leaves goes on until they are (Declare, InForce, Taken). Those who come when nobody is ready are founders, who count at
+// once: they share from the start. While somebody comes or leaves, rows are read more often.
 //
 // The package owns the rows of its kind. It never reads tasks, and it decides nothing about partitions.
 package fleet
@@ -35,18 +36,28 @@ import (
 const Kind = "member"
 
 // Timing. A member that is killed is out at the others at most RenewEvery (until they saw its last
-// change) + Length + RenewEvery (until they look again) after its last renewal: 8 seconds.
+// change) + Length + RenewEvery (until they look again) after its last renewal: 8 seconds. One call to the store that fails or
+// hangs in that time adds at most readMax: 10 seconds.
 const (
 	// RenewEvery is how often a process renews its row and reads those of the others.
 	RenewEvery = 1500 * time.Millisecond
 	// Length is how long a row may stay unchanged.
 	Length = 5 * time.Second
 
-	// gapMax is the longest time between two reads of the rows after which silence still means something.
-	gapMax = 2 * RenewEvery
+	// gapMax is the longest time between two reads of the rows after which silence still means something. One that hung fits in.
+	gapMax = 2*RenewEvery + time.Second
+	// muteAfter is how long, and lossesMax how many calls in a row, may have got lost by chance when our own row could not be
+	// written. Past both the store is away, for all: silence means nothing.
+	muteAfter = 2 * RenewEvery
+	lossesMax = 1
+	// writeMax and readMax bound a renewal and a read of the rows, so that one that hangs holds up the next by no more. When
+	// hasteMax in a row got lost the store may be slow: then callMax is all that bounds them.
+	writeMax = RenewEvery
+	readMax  = 2 * time.Second
+	hasteMax = 3
 	// strangerFor is how long a row that was there at the first read may stay unchanged. It is shorter than Length because a
 	// process that starts most often follows one that was killed, whose row it finds.
-	strangerFor = gapMax
+	strangerFor = 2 * RenewEvery
 	// buriedAfter is how long a row must have been silent to be deleted by others.
 	buriedAfter = 12 * Length
 	// callMax bounds a round of calls to the store, so that one that hangs does not stop the next.
@@ -70,7 +81,7 @@ type Config struct {
 	Rows  Rows
 	Self  string // name of this process, unique among all; see NewName
 	Host  string // what it runs on, for people and for memberships that know pods; need not be unique
-	Group string // which processes are one fleet, where something besides the rows tells; the same in all of them
+	Group string // which processes are one fleet, where something besides the rows tells who is ready; the same in all of them
 	Clock clock.Clock
 	Log   *slog.Logger
 	Hooks Hooks
@@ -94,7 +105,7 @@ func NewName(readable string, random uint64) string {
 }
 
 // Membership implements partition.Membership: the members are the processes whose rows are renewed and say that they are
-// ready, and this one. Members is empty until Run has read the rows. All methods are safe for
+// ready or founders, and this one. Members is empty until Run has read the rows. All methods are safe for
 // concurrent use; besides Run and Taken none blocks.
 type Membership struct {
 	Config
@@ -110,7 +121,10 @@ type Membership struct {
 	written record        // what our row says
 	begun   bool          // that was tried at all
 	renewed time.Duration // when it was last
-	failed  bool          // and did not succeed
+	failed  bool          // and the store did not take it
+	wrote   time.Duration // when the store last took a write of ours, or refused it for a reason of its own
+	lost    int           // calls in a row that got no answer
+	mute    bool          // the store was away since the last look at the others
 	others  others
 
 	mu       sync.Mutex // guards what follows
@@ -129,14 +143,14 @@ func New(c Config) *Membership {
 	now := clock.Mono(c.Clock)
 	return &Membership{
 		Config: c, run: base32.HexEncoding.EncodeToString(run[:]), kick: make(chan struct{}, 1),
-		changed: make(chan struct{}), heard: make(chan struct{}), stepped: now, handover: handover{hurried: now},
+		changed: make(chan struct{}), heard: make(chan struct{}), stepped: now, wrote: now, handover: handover{hurried: now},
 	}
 }
 
 // Self is the name of this process.
 func (m *Membership) Self() string { return m.Config.Self }
 
-// Members are the processes that renew their rows and are ready, as far as this one knows, and this one. They stay
+// Members are the processes that renew their rows and are ready or founders, as far as this one knows, and this one. They stay
 // as they are once this process is Leaving: it fires on what it fired.
 func (m *Membership) Members() []string {
 	m.mu.Lock()
@@ -178,16 +192,41 @@ func (m *Membership) step(ctx context.Context) error {
 func (m *Membership) round(ctx context.Context) error {
 	ctx, done := clock.Within(ctx, m.Clock, callMax)
 	defer done()
-	robbed, err := m.renew(ctx)
-	m.robbed, m.failed = m.robbed || robbed, err != nil
+	within, stop := m.patience(ctx, writeMax)
+	robbed, err := m.renew(within)
+	stop()
+	m.robbed = m.robbed || robbed
+	m.failed = err != nil && !errors.Is(err, errTaken)
+	if m.failed {
+		m.lost++
+	} else {
+		m.mute = m.mute || m.away(clock.Mono(m.Clock))
+		m.wrote = m.renewed
+	}
 	return errors.Join(err, m.glance(ctx))
+}
+
+// patience bounds a call.
+func (m *Membership) patience(ctx context.Context, bound time.Duration) (context.Context, context.CancelFunc) {
+	if m.lost >= hasteMax {
+		bound = callMax
+	}
+	return clock.Within(ctx, m.Clock, bound)
+}
+
+// away says whether the store is, or was until now.
+func (m *Membership) away(now time.Duration) bool {
+	return m.lost > lossesMax && now-m.wrote >= muteAfter
 }
 
 // glance is one look at the others.
 func (m *Membership) glance(ctx context.Context) error {
 	defer m.stamp()
-	rows, err := m.Rows.Controls(ctx, Kind)
+	within, stop := m.patience(ctx, readMax)
+	rows, err := m.Rows.Controls(within, Kind)
+	stop()
 	if err != nil {
+		m.lost++
 		return fmt.Errorf("read the members: %w", err)
 	}
 	if len(rows) == 0 { // though our own was just written
@@ -249,7 +288,12 @@ func (m *Membership) current(ctx context.Context, conflict error) (store.Control
 
 // look judges the rows of others, and tells of clocks that are ahead of ours.
 func (m *Membership) look(ctx context.Context, rows []store.Control, robbed bool) {
-	for _, skewed := range m.others.look(rows, clock.Mono(m.Clock), m.Clock.Now(), robbed) {
+	now := clock.Mono(m.Clock)
+	m.others.mute = m.mute || m.away(now)
+	if !m.failed {
+		m.lost, m.mute = 0, false
+	}
+	for _, skewed := range m.others.look(rows, now, m.Clock.Now(), robbed) {
 		if skewed.first {
 			m.Log.WarnContext(ctx, "a member's clock is ahead of ours: worker leases are judged by both",
 				slog.String("member", skewed.name), slog.Duration("ahead_by", skewed.by))
@@ -268,7 +312,7 @@ func (m *Membership) publish() {
 	if m.handover.declared == Leaving {
 		return
 	}
-	members := m.others.alive(Ready)
+	members := m.others.members()
 	members = slices.DeleteFunc(members, func(name string) bool { return name == m.Config.Self })
 	if m.ours {
 		members = append(members, m.Config.Self)

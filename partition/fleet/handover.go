@@ -11,8 +11,13 @@ import (
 	"github.com/kinesin-io/kinesin/internal/clock"
 )
 
-// FarewellMax is the longest time that Taken waits for the others.
-const FarewellMax = 6 * time.Second
+const (
+	// FarewellMax is the longest time that Taken waits for the others.
+	FarewellMax = 6 * time.Second
+	// FounderMax is for how long a founder counts that is not ready while most are: something is wrong with it, and nobody
+	// fires its share.
+	FounderMax = 30 * time.Second
+)
 
 // ErrNotTaken is Taken's answer when not all had taken over in time. Who leaves anyway leaves it to them: what it does
 // not fire any more is late until they do.
@@ -24,12 +29,18 @@ type Peer struct {
 	Host    string // what it says to run on; empty: a row of an older version
 	Group   string
 	State   State
+	Founder bool // it came when nobody was ready, and counts by its own word, unless it is Leaving
 	Alive   bool // it renews its row; false: it was here and is silent, or has taken its row away
 
 	handsOver bool
 	view      uint64
 	without   []uint32
 	since     time.Duration // when it was first seen in its state
+}
+
+func (p *Peer) counts() bool {
+	r := record{State: p.State, Founder: p.Founder}
+	return r.counts()
 }
 
 // is says whether this is a member of that name: processes are members in fleets, hosts where pods are.
@@ -39,31 +50,37 @@ func (p *Peer) is(member string) bool { return p.Process == member || p.Host != 
 type handover struct {
 	declared State
 	since    time.Duration
-	founder  bool     // it came when nobody was ready, so it has nobody to wait for
-	inForce  []string // sorted; nil: none yet
-	view     uint64   // of inForce
+	founder  bool          // it came when nobody was ready, so that nobody fires its share in its stead
+	settled  bool          // others know of it by something else than its word
+	outrun   time.Duration // since when most are ready and it is not; 0: they are not
+	inForce  []string      // sorted; nil: none yet
+	view     uint64        // of inForce
 	forced   time.Duration
 	hurried  time.Duration // until when rows are read more often though none asks for it
-}
-
-// state is what our row says.
-func (h *handover) state() State {
-	if h.declared == Joining && h.founder {
-		return Ready
-	}
-	return h.declared
 }
 
 // Declare says what this process is about from now on; its row says so as soon as it can be written. It begins as
 // Ready unless it is declared Joining before Run. Joining is followed by Ready, once all of what is this process's by
 // Members is scanned and fired. Leaving is for good.
 //
-// A process that joins where nobody is ready counts as ready for the others at once: there is nobody to take over from.
+// A process that joins where nobody is ready is a founder: it counts for the others at once, for there is nobody to take over
+// from. It stays one until it is ready, or until Settle where there is a Group; while most are ready and it is not,
+// for FounderMax.
 func (m *Membership) Declare(s State) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if h := &m.handover; h.declared != s && h.declared != Leaving {
 		h.declared, h.since = s, clock.Mono(m.Clock)
+		m.wake()
+	}
+}
+
+// Settle says that others know that this process is ready by something else than its row, and need not take its word for it.
+func (m *Membership) Settle() {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if h := &m.handover; h.declared == Ready && !h.settled {
+		h.settled = true
 		m.wake()
 	}
 }
@@ -156,10 +173,10 @@ func (m *Membership) untaken() []string {
 		if !p.Alive || !p.handsOver || p.State == Leaving {
 			continue
 		}
-		heirs = heirs || p.State == Ready
+		heirs = heirs || p.counts()
 		switch {
 		case slices.Contains(p.without, own):
-		case p.State == Ready:
+		case p.counts():
 			ready = append(ready, p.Process)
 		default:
 			joining = append(joining, p.Process)
@@ -176,7 +193,7 @@ func (m *Membership) says() record {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	h := &m.handover
-	r := record{State: h.state(), Host: m.Host, Group: m.Group}
+	r := record{State: h.declared, Founder: h.founds(m.Group != ""), Host: m.Host, Group: m.Group}
 	if h.inForce != nil {
 		r.View, r.Without = h.view, m.without()
 	}
@@ -207,18 +224,45 @@ func (h *handover) forces(p *Peer) bool {
 // hear takes in what the rows say. It holds mu.
 func (m *Membership) hear(peers []Peer) {
 	h := &m.handover
-	if h.declared == Joining && !h.founder && m.ours {
-		h.founder = !slices.ContainsFunc(peers, func(p Peer) bool { return p.Alive && p.State != Joining })
-	}
-	if slices.EqualFunc(peers, m.peers, samePeer) {
-		return
+	h.compare(peers, clock.Mono(m.Clock))
+	if m.peers != nil && slices.EqualFunc(peers, m.peers, samePeer) {
+		return // the first look is heard though there be nobody
 	}
 	m.peers = peers
 	close(m.heard)
 	m.heard = make(chan struct{})
 }
 
+// compare makes a founder of a process that is not ready, or none any more, by how many others are.
+func (h *handover) compare(peers []Peer, now time.Duration) {
+	ready, all := 0, 1
+	for i := range peers {
+		if p := &peers[i]; p.Alive && p.counts() {
+			all++
+			if p.State == Ready {
+				ready++
+			}
+		}
+	}
+	switch {
+	case h.declared != Joining:
+	case ready == 0:
+		h.founder, h.outrun = true, 0
+	case 2*ready <= all:
+		h.outrun = 0
+	case h.outrun == 0:
+		h.outrun = now
+	case now-h.outrun >= FounderMax:
+		h.founder = false
+	}
+}
+
+// founds says whether the row says that it is a founder's. settles: there will be something else to go by.
+func (h *handover) founds(settles bool) bool {
+	return h.founder && (h.declared == Joining || h.declared == Ready && settles && !h.settled)
+}
+
 func samePeer(a, b Peer) bool {
-	return a.Process == b.Process && a.Host == b.Host && a.Group == b.Group && a.State == b.State && a.Alive == b.Alive &&
+	return a.Process == b.Process && a.Host == b.Host && a.Group == b.Group && a.State == b.State && a.Founder == b.Founder && a.Alive == b.Alive &&
 		a.handsOver == b.handsOver && a.view == b.view && a.since == b.since && slices.Equal(a.without, b.without)
 }

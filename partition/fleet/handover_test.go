@@ -57,10 +57,12 @@ type citizen struct {
 }
 
 // start starts a process in a state, with what it fires by in force if that is Ready.
-func (w *town) start(name string, s State) *citizen {
+func (w *town) start(name string, s State) *citizen { return w.startOver(w.rows, name, s) }
+
+func (w *town) startOver(rows Rows, name string, s State) *citizen {
 	c := &citizen{ended: make(chan struct{}), log: &strings.Builder{}}
 	c.Membership = New(Config{
-		Rows: w.rows, Self: name, Host: "host-" + name, Clock: clock.Real(), Log: slog.New(slog.NewTextHandler(c.log, nil)),
+		Rows: rows, Self: name, Host: "host-" + name, Clock: clock.Real(), Log: slog.New(slog.NewTextHandler(c.log, nil)),
 	})
 	c.Declare(s)
 	ctx, stop := context.WithCancel(context.WithoutCancel(w.t.Context()))
@@ -149,17 +151,117 @@ func TestWhoJoinsCountsWhenItIsWarm(t *testing.T) {
 	})
 }
 
-func TestWhoFindsNobodyReadyCountsAtOnce(t *testing.T) {
+func TestThoseWhoFindNobodyReadyCountAtOnce(t *testing.T) {
 	inTown(t, func(w *town) {
 		a, b := w.start("a", Joining), w.start("b", Joining)
 		w.until(2*time.Second, "both are members", func() bool { return len(a.Members()) == 2 && len(b.Members()) == 2 })
 		if a.Declared() != Joining {
 			t.Errorf("declared %s", a.Declared())
 		}
-		c := w.start("c", Joining)
+		c := w.start("c", Joining) // nobody is warm yet, so it shares from the start
+		w.until(2*time.Second, "the third counts too", func() bool { return len(a.Members()) == 3 && len(b.Members()) == 3 })
+		changed := []<-chan struct{}{a.Changed(), b.Changed(), c.Changed()}
+		for _, one := range []*citizen{b, a, c} {
+			one.InForce(one.Members())
+			one.Declare(Ready)
+			time.Sleep(2 * RenewEvery)
+		}
+		for i := range changed {
+			select {
+			case <-changed[i]:
+				t.Errorf("the members changed for %s when they got ready one by one", []string{"a", "b", "c"}[i])
+			default:
+			}
+		}
+		for _, p := range a.Peers() {
+			if p.State != Ready || p.Founder {
+				t.Errorf("%+v: want it ready by what it is", p)
+			}
+		}
+		d := w.start("d", Joining)
 		time.Sleep(2 * RenewEvery)
-		w.wantMembers(a, "a", "b")
-		w.wantMembers(c, "a", "b", "c")
+		w.wantMembers(a, "a", "b", "c")
+		w.wantMembers(d, "a", "b", "c", "d")
+	})
+}
+
+// Who joins beside one that is leaving has nobody else's share to leave alone, and neither have the others that join.
+func TestFoundersBesideWhoLeaves(t *testing.T) {
+	inTown(t, func(w *town) {
+		a := w.start("a", Ready)
+		time.Sleep(2 * RenewEvery)
+		a.Declare(Leaving)
+		b, c := w.start("b", Joining), w.start("c", Joining)
+		w.until(2*time.Second, "those who come share", func() bool {
+			return slices.Equal(b.Members(), []string{"b", "c"}) && slices.Equal(c.Members(), []string{"b", "c"})
+		})
+		time.Sleep(RenewEvery) // the one who leaves knows of both
+		b.follow(time.Second)
+		c.follow(2 * time.Second)
+		began := time.Now()
+		if err := a.Taken(w.t.Context()); err != nil || time.Since(began) < 2*time.Second {
+			t.Errorf("%v after %v: want it to wait for both", err, time.Since(began))
+		}
+	})
+}
+
+// One that never gets warm is counted no more, once most of the others are: nobody fires its share.
+func TestAFounderThatNeverGetsReady(t *testing.T) {
+	inTown(t, func(w *town) {
+		a, b, c, d := w.start("a", Joining), w.start("b", Joining), w.start("c", Joining), w.start("d", Joining)
+		w.until(2*time.Second, "all count", func() bool { return len(a.Members()) == 4 })
+		a.Declare(Ready)
+		b.Declare(Ready)
+		time.Sleep(2 * FounderMax)
+		w.wantMembers(a, "a", "b", "c", "d") // half of them are slow: it may be the store
+		c.Declare(Ready)
+		took := w.until(FounderMax+4*RenewEvery, "the last one is out", func() bool { return len(a.Members()) == 3 && len(b.Members()) == 3 && len(c.Members()) == 3 })
+		if took < FounderMax {
+			t.Errorf("given up after %v", took)
+		}
+		d.Declare(Ready)
+		w.until(RenewEvery, "it is warm at last", func() bool { return len(a.Members()) == 4 })
+	})
+}
+
+func TestAFounderThatIsKilled(t *testing.T) {
+	inTown(t, func(w *town) {
+		a := w.start("a", Joining)
+		w.write("b", record{Run: "x", Beat: 1, Format: format, State: Joining, Founder: true})
+		w.until(2*time.Second, "both count", func() bool { return len(a.Members()) == 2 })
+		w.until(8*time.Second, "the silent one is out", func() bool { return len(a.Members()) == 1 })
+	})
+}
+
+// Where something besides the rows tells who is ready, a founder counts by its word until it says that others know.
+func TestAFounderIsOneUntilItSettles(t *testing.T) {
+	inTown(t, func(w *town) {
+		a := w.start("a", Joining)
+		b := New(Config{Rows: w.rows, Self: "b", Host: "h", Group: "g", Clock: clock.Real(), Log: slog.New(slog.DiscardHandler)})
+		b.Declare(Joining)
+		ctx, stop := context.WithCancel(w.t.Context())
+		ended := make(chan error, 1)
+		go func() { ended <- b.Run(ctx) }()
+		is := func(state State, founder bool) func() bool {
+			return func() bool {
+				p := a.Peers()
+				return len(p) == 1 && p[0].State == state && p[0].Founder == founder
+			}
+		}
+		w.until(2*time.Second, "b is a founder", is(Joining, true))
+		b.Settle() // which means nothing before it is ready
+		b.Declare(Ready)
+		w.until(2*time.Second, "and is one when it is ready", is(Ready, true))
+		time.Sleep(2 * FounderMax)
+		w.until(0, "as long as that takes", is(Ready, true))
+		b.Settle()
+		w.until(2*time.Second, "until others know", is(Ready, false))
+		b.Declare(Leaving)
+		w.until(2*time.Second, "it leaves", is(Leaving, false))
+		stop()
+		if err := <-ended; err != nil {
+			t.Error(err)
+		}
 	})
 }
 
@@ -370,6 +472,7 @@ func TestRowsOfOtherVersions(t *testing.T) {
 			`{"run":"r","beat":3,"format":1,"state":"leaving","host":"h","view":"18446744073709551615","without":[1]}`,
 			record{Run: "r", Beat: 3, Format: 1, State: Leaving, Host: "h", View: 1<<64 - 1, Without: []uint32{1}},
 		},
+		{`{"run":"r","beat":3,"format":1,"state":"joining","founder":true}`, record{Run: "r", Beat: 3, Format: 1, State: Joining, Founder: true}},
 		{`{"run":"r","beat":3,"format":9,"state":"hibernating","more":{}}`, record{Run: "r", Beat: 3, Format: 9}},
 	} {
 		got := decode(&store.Control{Value: []byte(c.row)})

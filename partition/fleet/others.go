@@ -15,6 +15,7 @@ type others struct {
 	gone map[string]Peer // processes whose rows were there and are no more, by name
 	read time.Duration   // when the rows were last read
 	once bool            // they were read at all
+	mute bool            // our own row could not be written for a while, so that silence means nothing
 }
 
 // goneMax bounds how many are remembered that are no more. Beyond it all are forgotten and are strangers again.
@@ -42,7 +43,7 @@ type skew struct {
 // look takes in the rows that were read at now. robbed says that our own row had been deleted by somebody
 // else: then the absence of others means nothing either, and they have the rest of their lease to come back.
 func (o *others) look(rows []store.Control, now time.Duration, wall task.Instant, robbed bool) (ahead []skew) {
-	blind := o.once && now-o.read > gapMax
+	blind := o.once && (o.mute || now-o.read > gapMax)
 	next := make(map[string]sight, len(rows))
 	for i := range rows {
 		row := &rows[i]
@@ -98,11 +99,11 @@ func (o *others) bid(p Peer) {
 	o.gone[p.Process] = p
 }
 
-// alive are the names of those who are not silent and are in that state.
-func (o *others) alive(in State) []string {
+// members are the names of those who are not silent and count.
+func (o *others) members() []string {
 	var names []string
 	for name, s := range o.seen {
-		if !s.dead && s.State == in {
+		if !s.dead && s.counts() {
 			names = append(names, name)
 		}
 	}
@@ -115,7 +116,7 @@ func (o *others) peers(self string) []Peer {
 	for name, s := range o.seen {
 		if name != self {
 			all = append(all, Peer{
-				Process: name, Host: s.Host, Group: s.Group, Alive: !s.dead, State: s.State,
+				Process: name, Host: s.Host, Group: s.Group, Alive: !s.dead, State: s.State, Founder: s.Founder,
 				handsOver: s.handsOver(), view: s.View, without: s.Without, since: s.since,
 			})
 		}

@@ -77,7 +77,7 @@ func (m *Membership) toRenew(now time.Duration) bool {
 // news says whether our row does not say what it should.
 func (m *Membership) news() bool {
 	says := m.says()
-	return says.State != m.written.State || says.View != m.written.View || !slices.Equal(says.Without, m.written.Without)
+	return says.State != m.written.State || says.Founder != m.written.Founder || says.View != m.written.View || !slices.Equal(says.Without, m.written.Without)
 }
 
 // next is when the next step is due.
@@ -98,7 +98,7 @@ func (m *Membership) next() time.Duration {
 // hurrying says whether a change is under way that this process has a part in. It holds mu.
 func (m *Membership) hurrying(now time.Duration) bool {
 	h := &m.handover
-	if now < h.hurried || h.state() != Ready && now-h.since < hurryMax {
+	if now < h.hurried || h.declared != Ready && now-h.since < hurryMax {
 		return true
 	}
 	forced := h.inForce != nil && now-h.forced < hurryMax

@@ -16,7 +16,7 @@ type State uint8
 const (
 	// Ready: it owns its share, and the others leave that to it.
 	Ready State = iota
-	// Joining: it is not warm yet. It counts itself as a member, the others do not.
+	// Joining: it is not warm yet. It counts itself as a member, the others do not, unless it is a founder.
 	Joining
 	// Leaving: it is about to end and fires on until the others have taken over. They no longer count it as a member.
 	Leaving
@@ -70,11 +70,15 @@ type record struct {
 
 	Format  int      `json:"format,omitempty"`
 	State   State    `json:"state,omitzero"`
+	Founder bool     `json:"founder,omitempty"` // it came when nobody was ready, and counts by its own word
 	Host    string   `json:"host,omitempty"`
 	Group   string   `json:"group,omitempty"`
 	View    uint64   `json:"view,omitempty,string"`
 	Without []uint32 `json:"without,omitempty"` // marks of the leaving whose share it has taken over
 }
+
+// counts says that the process is a member as far as its own word goes.
+func (r *record) counts() bool { return r.State == Ready || r.Founder && r.State == Joining }
 
 // handsOver says that the process takes part in planned hand-overs.
 func (r *record) handsOver() bool { return r.Format >= format }

@@ -28,7 +28,7 @@ type object = map[string]any
 type api struct {
 	*inproc.Transport
 
-	t         *testing.T
+	t         testing.TB
 	mu        sync.Mutex
 	version   int
 	objects   map[string]object // by resource/name
@@ -67,9 +67,9 @@ const (
 	fleetUID  = "uid-deployment"
 )
 
-func newAPI(t *testing.T) *api {
-	t.Helper()
-	a := &api{t: t, objects: map[string]object{}, more: make(chan struct{}), version: 100}
+func newAPI(tb testing.TB) *api {
+	tb.Helper()
+	a := &api{t: tb, objects: map[string]object{}, more: make(chan struct{}), version: 100}
 	a.Transport = inproc.New(a)
 	return a
 }
@@ -350,8 +350,9 @@ func (a *api) oldest() int {
 func (a *api) since(version int, resource string, selector labels.Selector) (events []logged, more chan struct{}, now, ended int) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	for _, e := range a.log {
-		if e.version > version && e.resource == resource && matches(selector, e.object) {
+	first, _ := slices.BinarySearchFunc(a.log, version+1, func(e logged, v int) int { return e.version - v })
+	for _, e := range a.log[first:] {
+		if e.resource == resource && matches(selector, e.object) {
 			events = append(events, e)
 		}
 	}

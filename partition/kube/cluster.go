@@ -40,7 +40,7 @@ type Config struct {
 type Hooks struct {
 	// Members: so many are members now; called at each change.
 	Members func(count int)
-	// Kept: so many are members though one of the two sources says that they are gone; called when that changes.
+	// Kept: so many are members though the API server says that they are gone; called when that changes.
 	Kept func(count int)
 	// Relisted: the pods are listed anew, because the watch broke or does not agree with the rows.
 	Relisted func()

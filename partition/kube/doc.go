@@ -3,8 +3,9 @@
 // a member's name is its pod's.
 //
 // It lists and watches the pods and replica sets of its own namespace, and takes the lease rows of package fleet as its second
-// source: neither of the two takes away more than half of the members without the other (merge), and while the API server is
-// away the rows decide. What a process says of itself in its row, joining or leaving, counts at once.
+// source: the API server does not take away more than half of the members without them (merge), and while it is away
+// the rows decide. What a process says of itself in its row, joining or leaving, counts at once. Pods that start together
+// are members before they are ready: as founders, which is what their rows say of them.
 //
 // It needs get, list and watch on pods and replicasets, and nothing else: no informer factory, no typed clients of client-go,
 // which would add 20 MB to the binary, but its REST client, its reflector and types with the few fields that matter. The

@@ -16,6 +16,7 @@ type seenPod struct {
 	id      uid
 	maker   uid
 	ready   bool
+	ending  bool
 	version uint64
 }
 
@@ -35,43 +36,53 @@ func (i *inventory) isOf(p *seenPod, c *Cluster) bool {
 	return known && made == owner
 }
 
-// shown are the pods of the fleet; true: ready. A pod of our name that is not ours is none.
+// shown are the pods of the fleet that are not being deleted, and ours even then; true: ready. A pod of our name that is
+// not ours is none.
 func (i *inventory) shown(c *Cluster) map[string]bool {
 	shown := make(map[string]bool, len(i.pods))
 	for name, p := range i.pods {
-		if i.isOf(&p, c) && (name != c.config.Pod || p.id == c.self) {
+		if own := name == c.config.Pod; i.isOf(&p, c) && (own && p.id == c.self || !own && !p.ending) {
 			shown[name] = p.ready
 		}
 	}
 	return shown
 }
 
-func (i *inventory) putPod(p *pod) {
-	now := seenPod{id: p.UID, maker: controllerOf(&p.ObjectMeta).UID, ready: p.isReady(), version: parseVersion(p.ResourceVersion)}
-	if old, known := i.pods[p.Name]; known && old.id == now.id && now.version < old.version {
-		return // an answer from a server that is behind
+// putPod, as the others below, says whether anything is different now that matters.
+func (i *inventory) putPod(p *pod) bool {
+	now := seenPod{
+		id: p.UID, maker: controllerOf(&p.ObjectMeta).UID, ready: p.isReady(), ending: p.isEnding(), version: parseVersion(p.ResourceVersion),
+	}
+	old, known := i.pods[p.Name]
+	if known && old.id == now.id && now.version < old.version {
+		return false // an answer from a server that is behind
 	}
 	i.pods[p.Name] = now
+	old.version = now.version
+	return old != now
 }
 
-func (i *inventory) putSet(s *replicaSet) {
+func (i *inventory) putSet(s *replicaSet) bool {
 	owner := controllerOf(&s.ObjectMeta).UID
 	if owner == "" {
 		owner = s.UID
 	}
+	old := i.sets[s.UID]
 	i.sets[s.UID] = owner
+	return old != owner
 }
 
-func (i *inventory) take(o any) {
+func (i *inventory) take(o any) bool {
 	switch o := o.(type) {
 	case *pod:
-		i.putPod(o)
+		return i.putPod(o)
 	case *replicaSet:
-		i.putSet(o)
+		return i.putSet(o)
 	}
+	return false
 }
 
-func (i *inventory) drop(o any) {
+func (i *inventory) drop(o any) bool {
 	switch o := o.(type) {
 	case *pod:
 		if i.pods[o.Name].id == o.UID {
@@ -80,10 +91,11 @@ func (i *inventory) drop(o any) {
 	case *replicaSet:
 		delete(i.sets, o.UID)
 	}
+	return true
 }
 
 // replace takes a list for all that there is of its kind.
-func (i *inventory) replace(resource string, all []any) {
+func (i *inventory) replace(resource string, all []any) bool {
 	if resource == resourcePods {
 		i.pods, i.podsListed = make(map[string]seenPod, len(all)), true
 	} else {
@@ -92,6 +104,7 @@ func (i *inventory) replace(resource string, all []any) {
 	for _, o := range all {
 		i.take(o)
 	}
+	return true
 }
 
 // shelf is the store that a reflector fills: one kind of objects of the inventory.
@@ -106,21 +119,21 @@ func (s shelf) Add(o any) error { return s.Update(o) }
 // Update takes an object as it is now.
 func (s shelf) Update(o any) error {
 	s.told(o)
-	s.m.learn(func(i *inventory) { i.take(o) })
+	s.m.learn(func(i *inventory) bool { return i.take(o) })
 	return nil
 }
 
 // Delete takes an object away.
 func (s shelf) Delete(o any) error {
 	s.told(o)
-	s.m.learn(func(i *inventory) { i.drop(o) })
+	s.m.learn(func(i *inventory) bool { return i.drop(o) })
 	return nil
 }
 
 // Replace takes a whole list as one change.
 func (s shelf) Replace(all []any, version string) error {
 	s.feed.told(version)
-	s.m.learn(func(i *inventory) { i.replace(s.feed.resource, all) })
+	s.m.learn(func(i *inventory) bool { return i.replace(s.feed.resource, all) })
 	return nil
 }
 

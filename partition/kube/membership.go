@@ -18,6 +18,12 @@ const (
 	tickEvery = time.Second
 	// listsMax is how long the first lists are waited for; past that the rows decide.
 	listsMax = 10 * time.Second
+	// gatherMax is how long, where nobody is ready, nothing changes until the rows of all pods that there are say what they are: who
+	// took itself for the only one in between would begin to read everything.
+	gatherMax = 2 * time.Second
+	// settleAfter is for how long our pod has to be ready until it is left to the watch to say so: until then other watches may
+	// be behind.
+	settleAfter = 5 * time.Second
 	// disputeMax is how long the sources may disagree about a pod until the pods are listed anew: the watch may stand still.
 	disputeMax = 10 * time.Second
 	// disputePauseMax is the longest time between two such lists, which become rarer while the same dispute lasts.
@@ -31,6 +37,7 @@ type Rows interface {
 	Heard() <-chan struct{}
 	Declared() fleet.State
 	Hurry()
+	Settle()
 }
 
 // Membership implements partition.Membership. Members is empty until Run has listed the pods and the rows have been read.
@@ -45,6 +52,9 @@ type Membership struct {
 	standing  standing
 	begun     bool          // the first members are known
 	started   time.Duration // of Run
+	gather    time.Duration // since when nobody is ready, and not all have said what they are; 0: that is not so
+	ready     time.Duration // since when our pod is, and the process says so; 0: it is not
+	passed    time.Duration // since when some pod is ready, and our process says that it is; 0: that is not so
 	kept      int
 	strangers int // processes of other fleets in the same store
 	changed   chan struct{}
@@ -92,7 +102,7 @@ func (m *Membership) Changed() <-chan struct{} {
 	return m.changed
 }
 
-// Kept is how many are members though one of the two sources says that they are gone.
+// Kept is how many are members though the API server says that they are gone.
 func (m *Membership) Kept() int {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -131,7 +141,7 @@ func (m *Membership) judge(ctx context.Context) error {
 	defer timer.Stop()
 	for {
 		heard := m.rows.Heard()
-		m.learn(func(*inventory) {})
+		m.learn(func(*inventory) bool { return true })
 		select {
 		case <-heard:
 		case <-timer.C():
@@ -143,12 +153,11 @@ func (m *Membership) judge(ctx context.Context) error {
 	}
 }
 
-// learn takes something in that one of the sources told.
-func (m *Membership) learn(what func(*inventory)) {
+// learn takes something in that one of the sources told, and judges anew if that says that it matters.
+func (m *Membership) learn(what func(*inventory) bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	what(&m.seen)
-	if m.rows.Declared() == fleet.Leaving || !m.begun && len(m.rows.Members()) == 0 {
+	if !what(&m.seen) || m.rows.Declared() == fleet.Leaving || !m.begun && len(m.rows.Members()) == 0 {
 		return
 	}
 	good, _, _ := m.contact()
@@ -158,9 +167,13 @@ func (m *Membership) learn(what func(*inventory)) {
 		return
 	}
 	s := sources{self: m.config.Pod, contact: good && listed, watch: m.seen.shown(m.Cluster), rows: m.words()}
+	if m.gathers(&s, now) {
+		return
+	}
 	if !m.begun {
 		m.begun, m.standing = true, firstStanding(&s)
 	}
+	m.settle(&s, now)
 	m.disputeOver(&s, now)
 	m.become(merge(m.standing, s))
 }
@@ -175,6 +188,34 @@ func firstStanding(s *sources) standing {
 	}
 	slices.Sort(said)
 	return standing{base: said}
+}
+
+// gathers says whether to wait for those who come together with this one. It holds mu.
+func (m *Membership) gathers(s *sources, now time.Duration) bool {
+	m.gather = sinceWhen(m.gather, s.gathering(), now)
+	return m.gather != 0 && now-m.gather < gatherMax
+}
+
+// settle has our row leave it to the watch who is ready: when that has shown our pod for long enough, or others for so long that
+// ours will not come to it. It holds mu.
+func (m *Membership) settle(s *sources, now time.Duration) {
+	says := m.rows.Declared() == fleet.Ready
+	m.ready = sinceWhen(m.ready, says && s.watch[s.self], now)
+	m.passed = sinceWhen(m.passed, says && s.contact && s.anyReady(), now)
+	if m.ready != 0 && now-m.ready >= settleAfter || m.passed != 0 && now-m.passed >= fleet.FounderMax {
+		m.rows.Settle()
+	}
+}
+
+// sinceWhen is since when something is so: before, if it was, or now; 0 when it is not.
+func sinceWhen(before time.Duration, is bool, now time.Duration) time.Duration {
+	switch {
+	case !is:
+		return 0
+	case before == 0:
+		return now
+	}
+	return before
 }
 
 // become makes a merged result known. It holds mu.
@@ -201,7 +242,7 @@ func (m *Membership) tellKept(kept int) {
 		m.config.Hooks.Kept(kept)
 	}
 	if kept > 0 {
-		m.config.Log.Warn("more than half of the members are gone by one source and not by the other: they stay until both agree",
+		m.config.Log.Warn("more than half of the members, or all, are gone or not ready by the API server and renew their rows: they stay until both agree",
 			slog.Int("kept", kept), slog.Int("members", len(m.standing.members)))
 	}
 }
@@ -240,6 +281,8 @@ func wordOf(p *fleet.Peer) word {
 		return gone
 	case p.State == fleet.Leaving:
 		return leaving
+	case p.Founder:
+		return founding
 	case p.State == fleet.Joining:
 		return joining
 	}

@@ -125,7 +125,13 @@ func newWorld(a *api) *world {
 // begin starts our process; its pod is ready.
 func (w *world) begin() {
 	w.pod(own, true)
-	w.self = w.process(own, fleet.Ready)
+	w.start(fleet.Ready)
+	w.pass(3 * time.Second)
+}
+
+// start starts our process in a state.
+func (w *world) start(s fleet.State) {
+	w.self = w.process(own, s)
 	w.m = w.cluster.Over(w.self)
 	ctx, stop := context.WithCancel(context.WithoutCancel(w.t.Context()))
 	over := make(chan error, 1)
@@ -136,7 +142,6 @@ func (w *world) begin() {
 			w.t.Errorf("Run: %v", err)
 		}
 	})
-	w.pass(3 * time.Second)
 }
 
 // process starts the process of a pod.
@@ -196,7 +201,7 @@ func (w *world) pass(d time.Duration) {
 func (w *world) want(names ...string) {
 	w.t.Helper()
 	synctest.Wait()
-	want := slices.Sorted(slices.Values(append(names, own)))
+	want := slices.Sorted(slices.Values(append(slices.Clip(names), own)))
 	if got := w.m.Members(); !slices.Equal(got, slices.Compact(want)) {
 		w.t.Errorf("members are %q, want %q", got, want)
 	}
@@ -205,7 +210,7 @@ func (w *world) want(names ...string) {
 // until lets time go by until these are the members.
 func (w *world) until(atMost time.Duration, names ...string) (took time.Duration) {
 	w.t.Helper()
-	want := slices.Compact(slices.Sorted(slices.Values(append(names, own))))
+	want := slices.Compact(slices.Sorted(slices.Values(append(slices.Clip(names), own))))
 	for began := time.Now(); ; w.pass(10 * time.Millisecond) {
 		synctest.Wait()
 		if took = time.Since(began); slices.Equal(w.m.Members(), want) {

@@ -13,6 +13,7 @@ const (
 	gone                // all of them are silent, or took their rows away
 	leaving
 	joining
+	founding // it came when nobody was ready, and its pod has not been seen to be ready for long
 	ready
 )
 
@@ -20,27 +21,29 @@ const (
 type sources struct {
 	self    string
 	contact bool            // the watch can be believed
-	watch   map[string]bool // the pods of our fleet that it shows; true: ready, and not being deleted
+	watch   map[string]bool // the pods of our fleet that it shows and that are not being deleted, and ours; true: ready
 	rows    map[string]word // without self
 }
 
 // standing is what came out of the sources so far. Both are sorted.
 type standing struct {
 	members []string
-	// base are those who were members and of whom the sources never agreed since that they are gone. It is what an
-	// implausible list is measured by: one that shrinks by one pod at a time is as implausible as one that shrinks at once.
+	// base are those who were members and whom the rows never took for gone since. It is what an implausible list is measured
+	// by: one that shrinks by one pod at a time is as implausible as one that shrinks at once.
 	base []string
 }
 
-// merge makes the members out of two sources, neither of which is believed alone when it takes away more than half. kept is how
-// many are members though one source says that they are gone.
+// merge makes the members out of two sources. kept is how many are members though the watch says that they are gone.
 //
 //   - A process's own word, joining or leaving, counts: it is no member then.
-//   - Who is ready by the watch and not silent by the rows is a member.
-//   - Who is neither is none.
-//   - Whom exactly one source takes for gone is none either, unless there are more than half of base such, and
-//     more than one: then all of them stay until the other source agrees.
-//   - Without the watch the rows decide: who was a member and is not known to be gone stays, who says that it is ready comes.
+//   - Who is silent by the rows is none, whatever the watch says: who cannot renew its row cannot fire either.
+//   - Who is ready by the watch is a member.
+//   - So is a founder whose pod is there: those who come when nobody is ready share from the start. It is one by its own word, so that
+//     all see the same ones, and stays one when the first of them get ready.
+//   - Who is not, and is ready by the rows, is none either, unless there are more than half of base such, and more than one, or
+//     none of the pods that there are is ready by the watch: then that is not believed, and all of them stay until the rows agree.
+//   - Without the watch the rows decide: who was a member and is not known to be gone stays, who says that it is ready or a
+//     founder comes.
 //   - A pod without rows is judged by the watch alone. An empty result is not believed.
 //   - Self is ready by its own word, and by the watch as long as its pod is there.
 //
@@ -59,20 +62,20 @@ func merge(before standing, s sources) (after standing, kept int) {
 
 func mergeBoth(before standing, s sources) (after standing, kept int) {
 	var doubted []string
+	nobody := len(s.watch) > 0 && !s.anyReady()
 	for _, pod := range s.candidates(before.base) {
-		watched, said := s.says(pod)
+		watched, there, said := s.says(pod)
 		switch {
-		case said == joining || said == leaving:
-		case watched && said != gone:
+		case said == joining || said == leaving || said == gone:
+		case watched || said == founding && there:
 			after.members = append(after.members, pod)
 			after.base = append(after.base, pod)
-		case !watched && said != ready:
-		case contains(before.base, pod):
+		case said >= founding && (contains(before.base, pod) || nobody && there):
 			doubted = append(doubted, pod)
 			after.base = append(after.base, pod)
 		}
 	}
-	if len(doubted) > max(1, len(after.base)/2) {
+	if nobody || len(doubted) > max(1, len(after.base)/2) {
 		after.members = append(after.members, doubted...)
 		slices.Sort(after.members)
 		kept = len(doubted)
@@ -80,11 +83,21 @@ func mergeBoth(before standing, s sources) (after standing, kept int) {
 	return after, kept
 }
 
+// anyReady says whether the watch shows a pod that is ready, ours included.
+func (s *sources) anyReady() bool {
+	for _, watched := range s.watch {
+		if watched {
+			return true
+		}
+	}
+	return false
+}
+
 func mergeRows(before standing, s sources) (after standing) {
 	after.base = before.base
 	for _, pod := range s.candidates(before.members) {
-		_, said := s.says(pod)
-		if said == ready || said == unknown && contains(before.members, pod) {
+		_, _, said := s.says(pod)
+		if said >= founding || said == unknown && contains(before.members, pod) {
 			after.members = append(after.members, pod)
 		}
 	}
@@ -102,13 +115,31 @@ func (s *sources) candidates(before []string) []string {
 	return slices.Compact(all)
 }
 
-// says is what the two sources say of a pod.
-func (s *sources) says(pod string) (watched bool, said word) {
-	watched, there := s.watch[pod]
-	if pod == s.self {
-		return there, ready
+// gathering says whether a fleet begins: nobody is ready, and some of the pods that there are have not said yet what they are.
+func (s *sources) gathering() bool {
+	if !s.contact || s.anyReady() {
+		return false
 	}
-	return watched, s.rows[pod]
+	for _, said := range s.rows {
+		if said == ready {
+			return false
+		}
+	}
+	for pod := range s.watch {
+		if said := s.rows[pod]; pod != s.self && said != founding && said != leaving {
+			return true
+		}
+	}
+	return false
+}
+
+// says is what the two sources say of a pod: whether the watch counts it, whether it shows it at all, and the rows' word.
+func (s *sources) says(pod string) (watched, there bool, said word) {
+	watched, there = s.watch[pod]
+	if pod == s.self {
+		return there, there, ready
+	}
+	return watched, there, s.rows[pod]
 }
 
 func contains(sorted []string, name string) bool {

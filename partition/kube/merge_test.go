@@ -15,7 +15,7 @@ var anySources = rapid.Custom(func(t *rapid.T) sources {
 	s := sources{
 		self: podNames.Draw(t, "self"), contact: rapid.Bool().Draw(t, "contact"),
 		watch: rapid.MapOf(podNames, rapid.Bool()).Draw(t, "watch"),
-		rows:  rapid.MapOf(podNames, rapid.SampledFrom([]word{unknown, gone, leaving, joining, ready, ready, ready})).Draw(t, "rows"),
+		rows:  rapid.MapOf(podNames, rapid.SampledFrom([]word{unknown, gone, leaving, joining, founding, ready, ready, ready})).Draw(t, "rows"),
 	}
 	delete(s.rows, s.self)
 	return s
@@ -74,14 +74,14 @@ func TestWhoBothSourcesShowIsAMember(t *testing.T) {
 	})
 }
 
-func TestWhoBothSourcesTakeForGoneIsNone(t *testing.T) {
+func TestWhoIsSilentIsNone(t *testing.T) {
 	checkMerge(t, func(t *rapid.T, before, after standing, s sources, _ int) {
 		if slices.Equal(before.members, after.members) {
 			return // perhaps because nobody would be left
 		}
 		for _, pod := range after.members {
-			if s.contact && !s.watch[pod] && s.rows[pod] == gone {
-				t.Fatalf("%s is gone by both and among %q", pod, after.members)
+			if s.rows[pod] == gone {
+				t.Fatalf("%s is silent and among %q", pod, after.members)
 			}
 		}
 	})
@@ -103,9 +103,103 @@ func TestAProcessesOwnWordCounts(t *testing.T) {
 func TestNoMemberComesOutOfNothing(t *testing.T) {
 	checkMerge(t, func(t *rapid.T, before, after standing, s sources, _ int) {
 		for _, pod := range after.members {
-			known := pod == s.self || s.watch[pod] || s.rows[pod] == ready
+			known := pod == s.self || s.watch[pod] || s.rows[pod] >= founding
 			if !known && !slices.Contains(before.members, pod) && !slices.Contains(before.base, pod) {
 				t.Fatalf("%s came from nowhere", pod)
+			}
+		}
+	})
+}
+
+func TestWhoIsNotReadyIsNoneWhereOthersAre(t *testing.T) {
+	checkMerge(t, func(t *rapid.T, before, after standing, s sources, _ int) {
+		if !s.contact || !s.anyReady() || slices.Equal(before.members, after.members) {
+			return
+		}
+		for _, pod := range after.members {
+			if pod != s.self && !s.watch[pod] && s.rows[pod] != founding && !slices.Contains(before.base, pod) {
+				t.Fatalf("%s is not ready, others are, and it is among %q", pod, after.members)
+			}
+		}
+	})
+}
+
+func TestAFounderIsAMemberWhileItsPodIsThere(t *testing.T) {
+	checkMerge(t, func(t *rapid.T, before, after standing, s sources, kept int) {
+		for pod, said := range s.rows {
+			_, there := s.watch[pod]
+			is := slices.Contains(after.members, pod)
+			if s.contact && said == founding && there && !is {
+				t.Fatalf("%s is a founder and not among %q", pod, after.members)
+			}
+			if s.contact && said == founding && !there && is && kept == 0 && !slices.Equal(before.members, after.members) {
+				t.Fatalf("%s is among %q without a pod", pod, after.members)
+			}
+		}
+	})
+}
+
+// start is how far a pod of a fleet that starts is.
+type start int
+
+const (
+	there   start = iota // its container is to begin
+	begun                // its process has not looked yet
+	founder              // it found nobody ready
+	warm                 // it says that it is ready
+	shown                // so does the watch
+	steady               // it leaves that to the watch
+	late                 // it came when somebody was ready
+	killed
+	deleted
+)
+
+// says puts what the sources say of a pod that is that far into them.
+func (f start) says(s *sources, pod string) {
+	words := map[start]word{there: unknown, begun: joining, founder: founding, warm: founding, shown: founding, steady: ready, late: joining, killed: gone, deleted: founding}
+	s.rows[pod], s.watch[pod] = words[f], f == shown || f == steady
+	if f == deleted {
+		delete(s.watch, pod)
+	}
+}
+
+// Pods that start together become members as they come, and stay that while they get ready in whatever order; those that end
+// in between do not.
+func TestAFleetThatStartsDoesNotFlap(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		pods := rapid.SliceOfNDistinct(podNames, 2, 12, rapid.ID[string]).Draw(t, "pods")
+		s := sources{self: pods[0], contact: true, watch: map[string]bool{pods[0]: false}, rows: map[string]word{}}
+		far := map[string]start{}
+		var now standing
+		for range rapid.IntRange(1, 80).Draw(t, "steps") {
+			pod := rapid.SampledFrom(pods).Draw(t, "pod")
+			f := far[pod]
+			switch {
+			case pod == s.self:
+				s.watch[pod] = rapid.Bool().Draw(t, "ready")
+			case rapid.IntRange(0, 20).Draw(t, "ends") == 0:
+				f = rapid.SampledFrom([]start{killed, deleted}).Draw(t, "how")
+			case f == begun && (s.anyReady() || slices.Contains(slices.Collect(maps.Values(far)), warm)):
+				f = late
+			case f < steady:
+				f++
+			}
+			far[pod] = f
+			want, gone := []string{s.self}, 0
+			for _, pod := range pods[1:] {
+				far[pod].says(&s, pod)
+				if f := far[pod]; f >= founder && f <= steady {
+					want = append(want, pod)
+				}
+				if far[pod] == deleted {
+					gone++
+				}
+			}
+			var kept int
+			now, kept = merge(now, s)
+			slices.Sort(want)
+			if !slices.Equal(now.members, want) && (kept == 0 || gone == 0) {
+				t.Fatalf("%v: members are %q, want %q", far, now.members, want)
 			}
 		}
 	})
@@ -191,7 +285,7 @@ func TestMerge(t *testing.T) {
 		{"three of five gone from the watch", sources{contact: true, watch: watch("a", "b"), rows: all(ready)}, five.members, 3},
 		{"an empty list", sources{contact: true, watch: watch(), rows: all(ready)}, five.members, 5},
 		{"an empty list, and silence", sources{contact: true, watch: watch(), rows: all(gone)}, five.members, 0},
-		{"most are silent, and ready by the watch", sources{contact: true, watch: watch("a", "b", "c", "d", "e"), rows: all(gone)}, five.members, 4},
+		{"most are silent, and ready by the watch", sources{contact: true, watch: watch("a", "b", "c", "d", "e"), rows: all(gone)}, []string{"a"}, 0},
 		{"scaled to one", sources{contact: true, watch: watch("a"), rows: all(leaving)}, []string{"a"}, 0},
 		{"pods of a version without rows", sources{contact: true, watch: watch("a", "x", "y")}, []string{"a", "x", "y"}, 0},
 		{"a pod that is not ready yet", sources{contact: true, watch: map[string]bool{"a": true, "b": true, "x": false}, rows: map[string]word{"b": ready, "x": ready}}, []string{"a", "b"}, 0},
@@ -202,6 +296,12 @@ func TestMerge(t *testing.T) {
 		{"no watch and no rows", sources{}, five.members, 0},
 		{"our own pod is deleted", sources{contact: true, watch: watch("b", "c", "d", "e"), rows: all(ready)}, []string{"b", "c", "d", "e"}, 0},
 		{"we are not ready yet", sources{contact: true, watch: map[string]bool{"a": false, "b": true}, rows: map[string]word{"b": ready}}, []string{"a", "b"}, 0},
+		{"a founder", sources{contact: true, watch: map[string]bool{"a": false, "b": false, "x": false}, rows: map[string]word{"b": founding, "x": joining}}, []string{"a", "b"}, 0},
+		{"a founder, when others are ready", sources{contact: true, watch: map[string]bool{"a": true, "b": true, "x": false}, rows: map[string]word{"b": ready, "x": founding}}, []string{"a", "b", "x"}, 0},
+		{"a founder without a pod", sources{contact: true, watch: watch("a", "b"), rows: map[string]word{"b": ready, "x": founding}}, []string{"a", "b"}, 0},
+		{"no watch, founders come", sources{rows: map[string]word{"b": founding, "x": founding}}, []string{"a", "b", "c", "d", "e", "x"}, 0},
+		{"nobody ready, and warm by the rows", sources{contact: true, watch: map[string]bool{"a": false, "x": false, "y": false}, rows: map[string]word{"x": ready, "y": joining}}, []string{"a", "x"}, 1},
+		{"one of two not ready, nor are we", sources{contact: true, watch: map[string]bool{"a": false, "b": false}, rows: map[string]word{"b": ready}}, []string{"a", "b"}, 1},
 	} {
 		c.s.self = "a"
 		got, kept := merge(five, c.s)

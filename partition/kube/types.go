@@ -40,7 +40,7 @@ type condition struct {
 
 // isReady says that the pod is ready and is not being deleted.
 func (p *pod) isReady() bool {
-	if p.DeletionTimestamp != nil {
+	if p.isEnding() {
 		return false
 	}
 	for _, c := range p.Status.Conditions {
@@ -50,6 +50,9 @@ func (p *pod) isReady() bool {
 	}
 	return false
 }
+
+// isEnding says that the pod is being deleted.
+func (p *pod) isEnding() bool { return p.DeletionTimestamp != nil }
 
 // replicaSet is an apps/v1 ReplicaSet.
 type replicaSet struct {

@@ -38,9 +38,8 @@ const (
 
 // depths is what is known of how much a queue holds.
 type depths struct {
-	asking sync.Mutex // held by the one who asks SQS
-
 	mu       sync.Mutex // guards all below
+	asking   *inquiry   // under way
 	at       task.Instant
 	since    task.Instant // when it was first measured
 	messages int          // visible and delayed, at that time
@@ -53,6 +52,12 @@ type depths struct {
 	total    int          // tasks sent by this process
 	marks    []sendMark   // oldest first
 	warnedAt task.Instant
+}
+
+// inquiry is one request for a depth.
+type inquiry struct {
+	over chan struct{} // closed when it has ended
+	err  error         // read after that
 }
 
 // sendMark is how many tasks this process had sent until then.
@@ -99,7 +104,7 @@ func (d *Driver) Depth(ctx context.Context, name queue.Name) (queue.Depth, error
 	if err != nil {
 		return queue.Depth{}, err
 	}
-	if err := l.measure(); err != nil {
+	if err := l.measure(ctx); err != nil {
 		return queue.Depth{}, err
 	}
 	here, err := d.buffer.Depth(ctx, name)
@@ -126,21 +131,50 @@ func (l *lane) perMessage() float64 {
 	return l.polls.tasksPerMessage
 }
 
-// measure asks SQS unless what is known will do. While somebody asks, others use what is known.
-func (l *lane) measure() error {
+// measure asks SQS unless what is known will do. While somebody asks, others use what is known; where nothing is, they wait for
+// that answer, also if there is none: one after the other they would wait for as many timeouts.
+func (l *lane) measure(ctx context.Context) error {
 	if l.isKnown() {
 		return nil
 	}
-	if !l.depths.asking.TryLock() {
-		if l.depths.hasValue() {
-			return nil
+	one, mine := l.depths.inquire()
+	switch {
+	case mine:
+		if !l.isKnown() { // it may have been asked for in the meantime
+			one.err = l.inquire()
 		}
-		l.depths.asking.Lock()
-	}
-	defer l.depths.asking.Unlock()
-	if l.isKnown() {
+		l.depths.answered(one)
+	case l.depths.hasValue():
 		return nil
 	}
+	select {
+	case <-one.over:
+		return one.err
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}
+
+// inquire is the inquiry that is under way, or a new one that is the caller's to make.
+func (p *depths) inquire() (one *inquiry, mine bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.asking != nil {
+		return p.asking, false
+	}
+	p.asking = &inquiry{over: make(chan struct{})}
+	return p.asking, true
+}
+
+func (p *depths) answered(one *inquiry) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.asking = nil
+	close(one.over)
+}
+
+// inquire asks SQS.
+func (l *lane) inquire() error {
 	d := l.driver
 	out, err := requestTo(d.ctx, d, Request{Queue: l.name, Action: ActionAttributes}, func(ctx context.Context, url *string) (*sqs.GetQueueAttributesOutput, error) {
 		return d.api.GetQueueAttributes(ctx, &sqs.GetQueueAttributesInput{QueueUrl: url, AttributeNames: []types.QueueAttributeName{

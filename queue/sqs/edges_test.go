@@ -628,6 +628,33 @@ func TestDepthOfABacklogOfUnknownAge(t *testing.T) {
 	})
 }
 
+// While SQS does not answer, all who ask for a depth of which nothing is known wait for one request.
+func TestDepthIsAskedForOnceByAll(t *testing.T) {
+	inBubble(t, func(b *bubble) {
+		other := b.open(b.T, nil)
+		b.service.Faults.StallFor(time.Hour)
+		b.service.Faults.Odds("GetQueueAttributes", awsfake.Stalled, 1)
+		const askers = 16
+		began, errs, took := b.clock.Now(), make([]error, askers), make([]time.Duration, askers)
+		for n := range askers {
+			go func() {
+				_, errs[n] = other.driver.Depth(b.Context(), mail)
+				took[n] = b.clock.Now().Sub(began)
+			}()
+		}
+		b.advance(time.Minute)
+		for n := range askers {
+			if errs[n] == nil || took[n] > sqs.RequestTimeoutDefault {
+				b.Errorf("%v after %v", errs[n], took[n])
+			}
+		}
+		b.service.Faults.Off()
+		if _, err := other.driver.Depth(b.Context(), mail); err != nil {
+			b.Errorf("after that: %v", err)
+		}
+	})
+}
+
 func TestSendOfALambdaThatIsNotKnown(t *testing.T) {
 	inBubble(t, func(b *bubble) {
 		results := b.send(taskOf(99, 0, b.clock.Now()), taskOf(7, 1, b.clock.Now()))

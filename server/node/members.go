@@ -115,8 +115,8 @@ func (m *members) leaving() {
 // farewell waits, after leaving, until the others have taken over, and reports whether there are any that have. It is
 // bounded by fleet.FarewellMax.
 func (n *Node) farewell(ctx context.Context) (taken bool) {
-	if n.members == nil || n.members.rows == nil {
-		return false
+	if n.members == nil || n.members.rows == nil || n.members.Changed() == nil {
+		return false // nobody takes over from this one
 	}
 	began := clock.Mono(n.clock)
 	if err := n.members.rows.Taken(ctx); err != nil {

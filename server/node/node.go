@@ -110,6 +110,10 @@ func (c Config) waitLookEvery() time.Duration {
 	return 0
 }
 
+// HandOverMax bounds how long a process that stops goes on firing, until its partitions have been taken over and what it still
+// knows of them is due.
+const HandOverMax = fleet.FarewellMax + scheduler.Linger
+
 // nameDefault is what a process is called that says nothing.
 const nameDefault = "kinesin"
 

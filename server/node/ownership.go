@@ -58,7 +58,7 @@ func (m *ownershipMetrics) warm(s *scheduler.Share) { m.warmed.Observe(s.Warm.Se
 
 // podWatch is what a membership by pods tells of its two sources.
 type podWatch interface {
-	// Kept is how many are members though one of the sources says that they are gone.
+	// Kept is how many are members though the API server says that they are gone.
 	Kept() int
 	// ContactAge is how long ago the API server last told anything.
 	ContactAge() time.Duration
@@ -74,8 +74,8 @@ type sourcesCollector struct {
 func newSourcesCollector(w podWatch) *sourcesCollector {
 	return &sourcesCollector{
 		of: w,
-		kept: prometheus.NewDesc("kinesin_fleet_members_kept", "Members that are kept though the pods or the lease rows say that they are gone, "+
-			"because they would be too many at once.", nil, nil),
+		kept: prometheus.NewDesc("kinesin_fleet_members_kept", "Members that the API server takes for gone and that renew their lease rows: "+
+			"kept because they are more than half.", nil, nil),
 		age: prometheus.NewDesc("kinesin_watch_contact_age_seconds", "How long ago the Kubernetes API server last told anything; it does every minute at least.", nil, nil),
 	}
 }
@@ -97,7 +97,11 @@ func (n *Node) watchOwners(ctx context.Context) error {
 	s := strays{since: map[string]time.Duration{}}
 	for {
 		share, now := n.scheduler.Share(), clock.Mono(n.clock)
-		n.metrics.ownership.unowned.Set(float64(s.unowned(&share, n.members.follows(&share), now)))
+		astray := s.unowned(&share, n.members.follows(&share), now)
+		if n.notReady() != "" {
+			astray = 0 // the others do not count this one, so that its view is its own
+		}
+		n.metrics.ownership.unowned.Set(float64(astray))
 		if clock.Sleep(ctx, n.clock, straysEvery) != nil {
 			return nil //nolint:nilerr // the end of ctx is the way to stop
 		}

@@ -171,7 +171,7 @@ func (r *rig) schedule(item sdk.Item) sdk.ID {
 }
 
 // work runs a worker process until the test ends: one that ends by itself is started again a second later.
-func (r *rig) work(p *process, lambda string, handler sdk.Handler, opts ...sdk.WorkerOption) { //nolint:unparam // it is said where it is read
+func (r *rig) work(p *process, lambda string, handler sdk.Handler, opts ...sdk.WorkerOption) {
 	r.Helper()
 	r.workOver(p.transport, lambda, handler, opts...)
 }

@@ -5,7 +5,9 @@ import (
 	"errors"
 	"fmt"
 	"sync/atomic"
+	"time"
 
+	"github.com/kinesin-io/kinesin/internal/clock"
 	"github.com/kinesin-io/kinesin/store"
 	"github.com/kinesin-io/kinesin/task"
 )
@@ -18,6 +20,7 @@ type Away struct {
 	store.Driver
 
 	reads, writes atomic.Bool
+	takes         atomic.Int64 // nanoseconds
 	calls         atomic.Int64
 }
 
@@ -30,29 +33,36 @@ func (a *Away) Set(reads, writes bool) {
 	a.writes.Store(writes)
 }
 
+// Takes sets how long a call takes to fail while it is away: nothing at first.
+func (a *Away) Takes(d time.Duration) { a.takes.Store(int64(d)) }
+
 // Calls is how many calls came while it was away.
 func (a *Away) Calls() int64 { return a.calls.Load() }
 
-func (a *Away) read() error {
-	if !a.reads.Load() {
+func (a *Away) read(ctx context.Context) error { return a.call(ctx, "read", &a.reads) }
+
+func (a *Away) call(ctx context.Context, what string, away *atomic.Bool) error {
+	if !away.Load() {
 		return nil
 	}
 	a.calls.Add(1)
-	return fmt.Errorf("read: %w", ErrAway)
+	if err := clock.Sleep(ctx, clock.Real(), time.Duration(a.takes.Load())); err != nil {
+		return fmt.Errorf("%s: %w", what, err)
+	}
+	return fmt.Errorf("%s: %w", what, ErrAway)
 }
 
 // Apply implements store.Driver.
 func (a *Away) Apply(ctx context.Context, ops []store.Op) ([]error, error) {
-	if a.writes.Load() {
-		a.calls.Add(1)
-		return nil, fmt.Errorf("write: %w", ErrAway)
+	if err := a.call(ctx, "write", &a.writes); err != nil {
+		return nil, err
 	}
 	return a.Driver.Apply(ctx, ops)
 }
 
 // Tasks implements store.Driver.
 func (a *Away) Tasks(ctx context.Context, ids []task.ID) ([]task.Task, error) {
-	if err := a.read(); err != nil {
+	if err := a.read(ctx); err != nil {
 		return nil, err
 	}
 	return a.Driver.Tasks(ctx, ids)
@@ -60,7 +70,7 @@ func (a *Away) Tasks(ctx context.Context, ids []task.ID) ([]task.Task, error) {
 
 // Waiting implements store.Driver.
 func (a *Away) Waiting(ctx context.Context, keys []store.WaitingKey) ([]task.Task, error) {
-	if err := a.read(); err != nil {
+	if err := a.read(ctx); err != nil {
 		return nil, err
 	}
 	return a.Driver.Waiting(ctx, keys)
@@ -68,7 +78,7 @@ func (a *Away) Waiting(ctx context.Context, keys []store.WaitingKey) ([]task.Tas
 
 // Payload implements store.Driver.
 func (a *Away) Payload(ctx context.Context, id task.ID) ([]byte, error) {
-	if err := a.read(); err != nil {
+	if err := a.read(ctx); err != nil {
 		return nil, err
 	}
 	return a.Driver.Payload(ctx, id)
@@ -76,7 +86,7 @@ func (a *Away) Payload(ctx context.Context, id task.ID) ([]byte, error) {
 
 // ScanWaiting implements store.Driver.
 func (a *Away) ScanWaiting(ctx context.Context, p task.Partition, after store.WaitingKey, through task.Instant, limit int) ([]task.Task, error) {
-	if err := a.read(); err != nil {
+	if err := a.read(ctx); err != nil {
 		return nil, err
 	}
 	return a.Driver.ScanWaiting(ctx, p, after, through, limit)
@@ -84,7 +94,7 @@ func (a *Away) ScanWaiting(ctx context.Context, p task.Partition, after store.Wa
 
 // ScanWakeups implements store.Driver.
 func (a *Away) ScanWakeups(ctx context.Context, p task.Partition, after store.WakeKey, through task.Instant, limit int) ([]task.Task, error) {
-	if err := a.read(); err != nil {
+	if err := a.read(ctx); err != nil {
 		return nil, err
 	}
 	return a.Driver.ScanWakeups(ctx, p, after, through, limit)
@@ -92,7 +102,7 @@ func (a *Away) ScanWakeups(ctx context.Context, p task.Partition, after store.Wa
 
 // Controls implements store.Driver.
 func (a *Away) Controls(ctx context.Context, kind, name string) ([]store.Control, error) {
-	if err := a.read(); err != nil {
+	if err := a.read(ctx); err != nil {
 		return nil, err
 	}
 	return a.Driver.Controls(ctx, kind, name)

@@ -12,6 +12,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"sync/atomic"
@@ -74,6 +75,26 @@ func TestDockerfile(t *testing.T) {
 		if strings.HasPrefix(file, ".git/") || strings.HasPrefix(file, "bin/") || strings.HasSuffix(file, "_test.go") {
 			t.Errorf("%s is sent to the build", file)
 		}
+	}
+}
+
+// TestGoOfTheImage builds the image with the Go that go.mod asks for.
+func TestGoOfTheImage(t *testing.T) {
+	t.Parallel()
+	minor := func(file, pattern string) string {
+		t.Helper()
+		text, err := os.ReadFile(filepath.Join(root, file))
+		if err != nil {
+			t.Fatal(err)
+		}
+		found := regexp.MustCompile(pattern).FindStringSubmatch(string(text))
+		if found == nil {
+			t.Fatalf("%s names no version of Go", file)
+		}
+		return found[1]
+	}
+	if image, module := minor("Dockerfile", `GO_IMAGE=golang:(\d+\.\d+)\.`), minor("go.mod", `(?m)^go (\d+\.\d+)`); image != module {
+		t.Errorf("the Dockerfile builds with Go %s, go.mod wants %s", image, module)
 	}
 }
 

@@ -40,7 +40,7 @@ func TestTogether(t *testing.T) {
 	if c := container(d); c.Image != "registry.example/kinesin:0.1.0" || !slices.Equal(c.Args, []string{"serve"}) {
 		t.Errorf("image %s, arguments %v", c.Image, c.Args)
 	}
-	if grace := *d.Spec.Template.Spec.TerminationGracePeriodSeconds; grace != 2+6+10+5 {
+	if grace := *d.Spec.Template.Spec.TerminationGracePeriodSeconds; grace != 2+8+10+5 {
 		t.Errorf("%d s of grace", grace)
 	}
 	for _, kind := range []int{

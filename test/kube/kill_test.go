@@ -76,12 +76,6 @@ func TestAPIServerAway(t *testing.T) {
 		r.await(3)
 		r.shares("back")
 	})
-	time.Sleep(calmFor)
-	r.during("back_scaled", plannedMax, func() {
-		r.scale(4)
-		r.await(4)
-		r.shares("back_scaled")
-	})
 	r.finish("away", l.Stop())
 }
 

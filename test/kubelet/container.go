@@ -11,6 +11,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync/atomic"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -26,11 +27,15 @@ type container struct {
 	env  []string
 }
 
-// address is a loopback address that no other pod of this machine's kubelets has just now: the process id tells apart
-// test programs, a counter their pods.
-func (k *Kubelet) address() string {
-	n := k.nextIP.Add(1)
-	return net.IPv4(127, byte(64+os.Getpid()%128), byte(n/250), byte(1+n%250)).String()
+// addresses counts those given out by all kubelets of this program.
+var addresses atomic.Uint32
+
+// address is a loopback address that no other pod of this machine has just now: the process id tells test programs apart, a
+// counter their pods.
+func address() string {
+	const perProgram = 8000
+	pid, n := os.Getpid(), addresses.Add(1)%perProgram
+	return net.IPv4(127, byte(64+pid%128), byte(pid/128%8)*32+byte(n/250), byte(1+n%250)).String()
 }
 
 // container makes what the pod's only container needs.

@@ -6,7 +6,6 @@ import (
 	"log/slog"
 	"os"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -42,7 +41,6 @@ type Kubelet struct {
 	ctx    context.Context //nolint:containedctx // of all that runs here, until Close
 	cancel context.CancelFunc
 	work   sync.WaitGroup
-	nextIP atomic.Uint32
 
 	mu      sync.Mutex // guards what follows
 	pods    map[types.UID]*Pod

@@ -65,7 +65,7 @@ type containerState struct {
 
 func (k *Kubelet) newPod(object *corev1.Pod) *Pod {
 	return &Pod{
-		Name: object.Name, IP: k.address(), kubelet: k, object: object, dir: filepath.Join(k.dir, string(object.UID)), dirty: make(chan struct{}, 1), known: map[string]map[string]string{},
+		Name: object.Name, IP: address(), kubelet: k, object: object, dir: filepath.Join(k.dir, string(object.UID)), dirty: make(chan struct{}, 1), known: map[string]map[string]string{},
 		deleted: make(chan struct{}), lost: make(chan struct{}), ended: make(chan struct{}), startedPod: metav1.Now(),
 		status: containerState{phase: corev1.PodPending, waiting: &corev1.ContainerStateWaiting{Reason: "ContainerCreating"}},
 	}

@@ -68,11 +68,11 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" | 
 {{- end -}}
 
 {{/* Seconds from the deletion of a pod until it is killed: what goes on as before, the hand-over of its
-     partitions (6 s at most), the calls in hand, and a margin. */}}
+     partitions (8 s at most), the calls in hand, and a margin. */}}
 {{- define "kinesin.graceSeconds" -}}
 {{- $before := 0 -}}
 {{- if include "kinesin.called" . -}}{{- $before = int .root.Values.preStopSeconds -}}{{- end -}}
-{{- add $before 6 (int .root.Values.drainSeconds) 5 -}}
+{{- add $before 8 (int .root.Values.drainSeconds) 5 -}}
 {{- end -}}
 
 {{- define "kinesin.scheme" -}}

@@ -1,0 +1,344 @@
+package scheduler
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"slices"
+	"time"
+
+	"github.com/kinesin-io/kinesin/internal/clock"
+	"github.com/kinesin-io/kinesin/lease"
+	"github.com/kinesin-io/kinesin/queue"
+	"github.com/kinesin-io/kinesin/store"
+	"github.com/kinesin-io/kinesin/task"
+)
+
+const (
+	// rampLook is when a task is looked at again that may not be taken back yet.
+	rampLook = time.Second
+	// watchRetry is when a watched row is looked at again of which the last look brought no end.
+	watchRetry = 5 * time.Second
+	// leasesAtOnceMax bounds the leases that one partition reads at once.
+	leasesAtOnceMax = 16
+	// askFailuresMax is how many calls about leases and queues may fail one after the other in a round; those that are under
+	// way by then come on top.
+	askFailuresMax = 8
+	// askMax is for how long a round asks; the call that is under way by then comes on top.
+	askMax = 3 * time.Second
+)
+
+// errLater says that a row is left to the next round, since this one has asked for enough.
+var errLater = errors.New("not asked for in this round")
+
+// judgement is what one round of decisions has learnt so far. It asks for every lease and queue once, also for one that
+// does not answer, and stops asking when too many do not, or too slowly: then what is due in the meantime has its turn.
+// What is left begins the next round.
+type judgement struct {
+	*runner
+	now    task.Instant
+	leases map[string]answer[lease.Lease]
+	ages   map[queue.Name]answer[time.Duration]
+
+	rests   bool          // it is too early to ask again
+	spent   time.Duration // on asking
+	failed  int           // calls that did
+	asked   bool          // anything, in this round
+	failure error         // the first of the round
+	failing []watched     // rows that wait for what did not answer
+
+	turns map[task.ID]task.Instant // of watched rows that are read: since when they are to be looked at
+}
+
+// answer is what a call brought.
+type answer[V any] struct {
+	value V
+	err   error
+}
+
+func newJudgement(r *runner, now task.Instant) *judgement {
+	return &judgement{
+		runner: r, now: now, rests: waits(now, r.askRetry),
+		leases: map[string]answer[lease.Lease]{}, ages: map[queue.Name]answer[time.Duration]{}, turns: map[task.ID]task.Instant{},
+	}
+}
+
+// mayAsk reports whether there may be one more call. After one that failed, what is due goes first.
+func (j *judgement) mayAsk() bool {
+	if j.rests || j.failed >= askFailuresMax || j.spent >= askMax {
+		return false
+	}
+	head, waiting := j.waiting.next()
+	return j.failed == 0 || !waiting || head > j.Clock.Now()
+}
+
+// came notes that a call came back.
+func (j *judgement) came(err error) {
+	j.progress.mark(j.Clock)
+	j.asked = true
+	if isAnswer(err) {
+		return
+	}
+	j.failed++
+	if j.failure == nil {
+		j.failure = err
+	}
+}
+
+// call is one call about a lease or a queue; errLater when there are to be no more.
+func (j *judgement) call(ask func() error) error {
+	if !j.mayAsk() {
+		return errLater
+	}
+	began := clock.Mono(j.Clock)
+	err := ask()
+	j.spent += clock.Mono(j.Clock) - began
+	j.came(err)
+	return err
+}
+
+// ask is what is known of a key in this round, or else what a call says.
+func ask[K comparable, V any](j *judgement, known map[K]answer[V], key K, call func() (V, error)) (value V, err error) {
+	if a, asked := known[key]; asked {
+		return a.value, a.err
+	}
+	err = j.call(func() (err error) {
+		value, err = call()
+		return err
+	})
+	if !errors.Is(err, errLater) {
+		known[key] = answer[V]{value, err}
+	}
+	return value, err
+}
+
+func (j *judgement) lease(ctx context.Context, worker string) (lease.Lease, error) {
+	return ask(j, j.leases, worker, func() (lease.Lease, error) { return j.Leases.Look(ctx, worker) })
+}
+
+func (j *judgement) age(ctx context.Context, name queue.Name) (time.Duration, error) {
+	return ask(j, j.ages, name, func() (time.Duration, error) {
+		depth, err := j.Queue.Depth(ctx, name)
+		return depth.Oldest, err
+	})
+}
+
+// end closes the round. After one in which something did not answer nothing is asked for a while.
+func (j *judgement) end(ctx context.Context) {
+	if ctx.Err() != nil {
+		return
+	}
+	now := j.Clock.Now()
+	again := now.Add(rampLook)
+	switch {
+	case j.failure != nil:
+		j.tell(ctx, j.failure)
+		j.askRetry = now.Add(j.backoff(j.askFailures))
+		j.askFailures++
+		again = j.askRetry
+	case j.asked:
+		j.askRetry, j.askFailures = 0, 0
+	}
+	for _, w := range j.failing {
+		w.at = again
+		j.watch.put(w)
+	}
+}
+
+// judge decides each row. What cannot be decided is watched until it can; the error is of a row for which there is no
+// room, and the orders are good all the same.
+func (j *judgement) judge(ctx context.Context, rows []task.Task) (orders []task.Order, failed error) {
+	j.spent, j.failed = 0, 0 // the leases of what is watched are not to keep the others from being judged
+	orders = make([]task.Order, 0, len(rows))
+	for i := range rows {
+		t := &rows[i]
+		if t.Wake.IsZero() {
+			continue
+		}
+		if t.Wake > j.now && (t.State != task.Scheduled || t.Attempt > 0 || t.Wake > j.now.Add(j.Lead)) {
+			j.addWakeup(t) // it moved since it was read
+			continue
+		}
+		event, act, err := j.rule(ctx, t)
+		j.putAside(t, err)
+		if err = j.worthRetry(ctx, err); err != nil && !j.postpone(t, err) && failed == nil {
+			failed = fmt.Errorf("task %s: %w", t.ID, err)
+			j.nextScan = 0
+		}
+		if act {
+			orders = append(orders, task.Order{Task: *t, Event: event})
+		}
+	}
+	return orders, failed
+}
+
+// postpone watches a row that could not be decided: one that was left to the next round keeps its turn, and the others come
+// after all of those, when what did not answer is asked again. It is false where memory has no room.
+func (j *judgement) postpone(t *task.Task, err error) bool {
+	at, had := j.turns[t.ID]
+	if !had {
+		at = min(t.Wake, j.now)
+	}
+	w := watched{at: at, id: t.ID, wake: t.Wake, attempt: t.Attempt, since: j.watch.since(t.ID, j.now), rowAt: j.now}
+	if !j.watch.put(w) {
+		return false
+	}
+	if !errors.Is(err, errLater) {
+		j.failing = append(j.failing, w)
+	}
+	return true
+}
+
+// rule decides a row. A lease that was renewed between the look and the verdict is looked at again.
+func (j *judgement) rule(ctx context.Context, t *task.Task) (event task.Event, act bool, err error) {
+	for range leaseLooksMax {
+		var c circumstances
+		if c, err = j.circumstances(ctx, t); err != nil {
+			return task.Event{}, false, err
+		}
+		d := decide(t, c)
+		if d.event.Kind == task.WorkerLost && !j.dog.mayReclaim(j.now, &c.lease) {
+			d = decision{verdict: lookAgain, until: j.now.Add(rampLook)}
+		}
+		switch d.verdict {
+		case nothing:
+			return task.Event{}, false, nil
+		case carryOut:
+			return d.event, true, nil
+		case lookAgain, lookLease:
+			event, act = j.watchRow(t, d)
+			return event, act, nil
+		case reclaim:
+		}
+		if err = j.markLost(ctx, c.lease); err == nil {
+			return d.event, true, nil
+		}
+		if !errors.Is(err, store.ErrConflict) {
+			break
+		}
+		delete(j.leases, t.Worker)
+	}
+	return task.Event{}, false, err
+}
+
+// watchRow remembers when to look at a row again. Where memory has no room, the wake-up is moved.
+func (j *judgement) watchRow(t *task.Task, d decision) (event task.Event, act bool) {
+	w := watched{at: d.until, id: t.ID, wake: t.Wake, attempt: t.Attempt, since: j.watch.since(t.ID, j.now), rowAt: d.until}
+	if d.verdict == lookLease {
+		w.worker, w.rowAt = t.Worker, rowLook(w.since, j.now, d.until)
+	}
+	if j.watch.put(w) {
+		return task.Event{}, false
+	}
+	return task.Event{Kind: task.Extend, Until: d.until}, true
+}
+
+// lookAtWatched looks at the leases of watched rows whose time has come, and returns the ids of those rows that have to
+// be read, and how many it looked at. Each is put off for a moment first, so that none is forgotten whatever happens to it.
+func (j *judgement) lookAtWatched(ctx context.Context) (ids []task.ID, looked int) {
+	if j.rests {
+		return nil, 0
+	}
+	due := j.watch.due(j.now, j.now.Add(watchRetry), batchRowsMax)
+	j.readLeases(ctx, due)
+	for _, w := range due {
+		j.turns[w.id] = w.at
+		if !j.followsLease(&w) {
+			ids = append(ids, w.id)
+			continue
+		}
+		switch end, err := j.leaseEnd(ctx, w.worker); {
+		case errors.Is(err, errLater):
+			j.watch.put(w) // as it was
+		case err != nil && !isLasting(err):
+			j.failing = append(j.failing, w)
+		case j.now < end:
+			w.at = min(end, w.rowAt)
+			j.watch.put(w)
+		default:
+			ids = append(ids, w.id) // the row's verdict will say what follows
+		}
+	}
+	return ids, len(due)
+}
+
+// followsLease reports whether a watched row's worker tells all there is to know for now.
+func (j *judgement) followsLease(w *watched) bool { return w.worker != "" && j.now < w.rowAt }
+
+// readLeases reads the leases that watched rows follow and that are not known to be good, several at a time: one after the
+// other they would hold up the partition.
+func (j *judgement) readLeases(ctx context.Context, due []watched) {
+	var workers []string
+	for i := range due {
+		if w := &due[i]; j.followsLease(w) && j.now >= j.Scheduler.leases.end(w.worker) && !slices.Contains(workers, w.worker) {
+			workers = append(workers, w.worker)
+		}
+	}
+	type read struct {
+		worker string
+		answer answer[lease.Lease]
+	}
+	reads := make(chan read)
+	began := clock.Mono(j.Clock)
+	for under := 0; under > 0 || len(workers) > 0; under-- {
+		for ; len(workers) > 0 && under < leasesAtOnceMax && j.mayAsk(); under++ {
+			worker := workers[0]
+			workers = workers[1:]
+			go func() {
+				l, err := j.Leases.Look(ctx, worker)
+				reads <- read{worker, answer[lease.Lease]{l, err}}
+			}()
+		}
+		if under == 0 {
+			return // enough for this round
+		}
+		one := <-reads
+		j.leases[one.worker] = one.answer
+		j.spent = clock.Mono(j.Clock) - began
+		j.came(one.answer.err)
+	}
+}
+
+// leaseEnd is until when a worker's lease holds at least, as far as is known here or can be read; zero for one that is lost.
+func (j *judgement) leaseEnd(ctx context.Context, worker string) (task.Instant, error) {
+	if end := j.Scheduler.leases.end(worker); j.now < end {
+		return end, nil
+	}
+	l, err := j.lease(ctx, worker)
+	if err != nil || l.Lost {
+		return 0, err
+	}
+	return goodUntil(&l, j.since), nil
+}
+
+func (j *judgement) circumstances(ctx context.Context, t *task.Task) (c circumstances, err error) {
+	c = circumstances{now: j.now, since: j.since}
+	switch {
+	case t.State.IsRunning():
+		c.lease, err = j.lease(ctx, t.Worker)
+		c.since = max(j.since, j.dog.quiet(&c.lease))
+	case t.State == task.Enqueued:
+		c.queueAge, err = j.age(ctx, queue.NameFor(t))
+	}
+	return c, err
+}
+
+// markLost ends a lease. One whose end could not be written is not tried again for another row.
+func (j *judgement) markLost(ctx context.Context, l lease.Lease) error {
+	err := j.call(func() error { return j.Leases.MarkLost(ctx, l) })
+	switch {
+	case errors.Is(err, errLater):
+		return err
+	case err != nil:
+		j.leases[l.Worker] = answer[lease.Lease]{err: err}
+		return err
+	}
+	j.Log.WarnContext(ctx, "worker lost", slog.String("worker", l.Worker))
+	if j.Hooks.Lost != nil {
+		j.Hooks.Lost(l.Worker)
+	}
+	l.Lost = true
+	j.leases[l.Worker] = answer[lease.Lease]{value: l}
+	return nil
+}

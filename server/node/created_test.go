@@ -1,0 +1,57 @@
+package node
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/kinesin-io/kinesin/sdk"
+)
+
+// TestLambdasComeUnderLoad creates lambdas, each of which moves a few partitions of the others. For 1.5 s some processes know of it and
+// some do not, so that they disagree about whose those are; their rows, which name the members alone, do not show that.
+func TestLambdasComeUnderLoad(t *testing.T) {
+	inCrew(t, 80*time.Second, time.Second, func(c *crew) {
+		for range 5 {
+			c.ready(c.join())
+		}
+		time.Sleep(8 * time.Second)
+		for n := range 16 {
+			time.Sleep(time.Duration(n) * 130 * time.Millisecond)
+			c.lambda(sdk.LambdaInfo{Name: fmt.Sprint("come-", n), Shards: 1 + n%7, Priorities: []string{"only"}})
+			time.Sleep(2 * time.Second)
+		}
+		c.allOnTime(80 * time.Second)
+	})
+}
+
+// TestWhoCreatedALambdaLeaves ends a process that has partitions of a lambda of which the others have not heard yet.
+func TestWhoCreatedALambdaLeaves(t *testing.T) {
+	inCrew(t, 60*time.Second, 0, func(c *crew) {
+		home := c.client
+		for n := range 5 {
+			p := c.join()
+			c.ready(p)
+			time.Sleep(3*time.Second + time.Duration(n)*170*time.Millisecond)
+			c.client = c.dial(p.transport)
+			name := fmt.Sprint("new-", n)
+			c.lambda(sdk.LambdaInfo{Name: name, Shards: 8, Priorities: []string{"only"}})
+			c.work(c.nodes[0], name, quick, sdk.Slots(20), sdk.Name(name))
+			for d := 100 * time.Millisecond; d < 8*time.Second; d += 300 * time.Millisecond {
+				c.schedule(sdk.Item{Lambda: name, In: d})
+			}
+			c.client = home
+			c.leave(p)
+		}
+		c.allOnTime(60 * time.Second)
+	})
+}
+
+// allOnTime waits for the end of the load, and wants nothing to have been late.
+func (c *crew) allOnTime(load time.Duration) {
+	c.Helper()
+	time.Sleep(load - time.Since(c.began))
+	if worst, tasks := c.late(c.began, time.Now()); worst > plannedMax {
+		c.Errorf("one of %d tasks started %v late", tasks, worst)
+	}
+}

@@ -1,0 +1,125 @@
+package node
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/kinesin-io/kinesin/partition"
+	"github.com/kinesin-io/kinesin/partition/fleet"
+)
+
+// byHost is a membership over the lease rows whose members are hosts, as pods are.
+type byHost struct {
+	rows *fleet.Membership
+	self string
+
+	mu   sync.Mutex
+	last []string
+}
+
+func (m *byHost) Self() string { return m.self }
+
+func (m *byHost) Members() []string {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.rows.Declared() == fleet.Leaving || len(m.rows.Members()) == 0 {
+		return slices.Clone(m.last)
+	}
+	members := []string{m.self}
+	for _, p := range m.rows.Peers() {
+		if p.Alive && p.State == fleet.Ready {
+			members = append(members, p.Host)
+		}
+	}
+	slices.Sort(members)
+	m.last = slices.Compact(members)
+	return slices.Clone(m.last)
+}
+
+func (m *byHost) Changed() <-chan struct{} { return m.rows.Heard() }
+
+func (m *byHost) Run(ctx context.Context) error {
+	<-ctx.Done()
+	return nil
+}
+
+func (*byHost) Stalled() time.Duration { return 0 }
+
+// pod is how a node is set up whose members have other names than their processes.
+func pod(name string) func(c *Config) {
+	return func(c *Config) {
+		remote(c)
+		c.Name = name
+		c.Over = func(rows *fleet.Membership) Membership { return &byHost{rows: rows, self: name} }
+	}
+}
+
+func TestMembersWithOtherNamesThanTheirProcesses(t *testing.T) {
+	inTown(t, func(w *town) {
+		first := w.start(pod("a"))
+		first.lambda(12)
+		w.advance(2 * time.Second)
+		second, third := w.start(pod("b")), w.start(pod("c"))
+		w.advance(5 * time.Second)
+		var ids []string
+		for n := range 600 {
+			ids = append(ids, first.schedule(item(2*time.Second+time.Duration(n)*50*time.Millisecond))...)
+		}
+		for _, p := range []*sender{first, second, third} {
+			share := p.scheduler.Share()
+			if !slices.Equal(share.Members, []string{"a", "b", "c"}) || share.Warm == 0 || p.notReady() != "" {
+				t.Errorf("%+v, %s", share, p.notReady())
+			}
+			if here, _ := p.members.presence(first.members.process()); !here {
+				t.Error("a process is not known by its own name")
+			}
+		}
+		w.advance(10 * time.Second)
+		third.stop()
+		w.advance(5 * time.Second)
+		again := w.start(pod("c")) // a container that starts again in its pod
+		w.advance(30 * time.Second)
+		w.wantDelivered(plannedMax, ids...)
+		if second.steps("send") == 0 || again.steps("send") == 0 {
+			t.Errorf("%d and %d sent", second.steps("send"), again.steps("send"))
+		}
+	})
+}
+
+// TestAListOfMembers has one of three that are on a list start again, which nobody takes over from.
+func TestAListOfMembers(t *testing.T) {
+	listed := func(name string) func(c *Config) {
+		return func(c *Config) {
+			remote(c)
+			c.Name, c.Shared = name, true
+			c.Membership = partition.Static(name, "a", "b", "c")
+		}
+	}
+	inTown(t, func(w *town) {
+		first := w.start(listed("a"))
+		first.lambda(12)
+		second, third := w.start(listed("b")), w.start(listed("c"))
+		w.advance(5 * time.Second)
+		var ids []string
+		for n := range 600 {
+			i := item(2*time.Second + time.Duration(n)*50*time.Millisecond)
+			if n%4 == 0 {
+				i.Key = fmt.Sprint(n)
+			}
+			ids = append(ids, first.schedule(i)...)
+		}
+		w.advance(10 * time.Second)
+		third.stop()
+		w.advance(10 * time.Second)
+		w.start(listed("c"))
+		w.advance(30 * time.Second)
+		w.wantDelivered(20*time.Second, ids...)
+		if got := second.scheduler.Share(); len(got.Members) != 3 || got.Owned == 0 {
+			t.Errorf("%+v", got)
+		}
+	})
+}
