@@ -7,8 +7,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/kinesin-io/kinesin/api"
-	"github.com/kinesin-io/kinesin/api/kinesinv1"
 	"github.com/kinesin-io/kinesin/catalog"
 	"github.com/kinesin-io/kinesin/internal/clock"
 	"github.com/kinesin-io/kinesin/store"
@@ -21,11 +19,6 @@ var errWaiting = errors.New("queues are not there yet")
 const (
 	// registerEvery is how soon a registration becomes a lambda. It costs a read unit for every 4 KB of registrations.
 	registerEvery = 5 * time.Second
-	// withdrawnAfter is how long a registration must have been gone for its lambda to be deleted: one that was replaced, or a table
-	// that was restored, is back by then.
-	withdrawnAfter = time.Minute
-	// withdrawnAgain is how long a lambda with live tasks is left alone before it is looked at again.
-	withdrawnAgain = time.Minute
 )
 
 // What became of a registration: see Hooks.Registered.
@@ -37,11 +30,12 @@ const (
 	RegistrationDeleted = "deleted" // the lambda was, since its registration is gone and it had no tasks
 	RegistrationKept    = "kept"    // the lambda is, though its registration is gone: it has live tasks
 	RegistrationUnread  = "unread"  // none could be read; of no lambda in particular
+	RegistrationHeld    = "held"    // so many are gone at once that nothing is deleted for a while; of no lambda in particular
 )
 
 // Registrations lists what can become of registrations.
 func Registrations() []string {
-	return []string{RegistrationCreated, RegistrationChanged, RegistrationWaiting, RegistrationRefused, RegistrationDeleted, RegistrationKept, RegistrationUnread}
+	return []string{RegistrationCreated, RegistrationChanged, RegistrationWaiting, RegistrationRefused, RegistrationDeleted, RegistrationKept, RegistrationUnread, RegistrationHeld}
 }
 
 // Register makes and changes lambdas as registrations in the store say, and deletes those that are withdrawn and have no live
@@ -51,20 +45,24 @@ func (in *Inbound) Register(ctx context.Context) error {
 		<-ctx.Done()
 		return nil
 	}
-	r := registrar{Inbound: in, told: map[string]string{}, gone: map[string]task.Instant{}}
+	r := registrar{
+		Inbound: in, told: map[string]string{},
+		withdrawals: withdrawals{gone: map[string]task.Instant{}, unseen: map[string]task.Instant{}},
+	}
 	for ctx.Err() == nil {
 		r.round(ctx)
 		_ = clock.Sleep(ctx, in.Clock, registerEvery) // the loop sees that ctx ended
 	}
+	r.endWithdrawals()
 	return nil
 }
 
 // registrar is one Register. The maps have an entry for each lambda at most.
 type registrar struct {
 	*Inbound
+	withdrawals
 
-	told map[string]string       // what was last told of a name, so that it is told once
-	gone map[string]task.Instant // when a lambda without its registration is looked at next
+	told map[string]string // what was last told of a name, so that it is told once
 }
 
 // round looks at all registrations once. What is known of lambdas is older than what is read of registrations: a lambda that
@@ -80,16 +78,17 @@ func (r *registrar) round(ctx context.Context) {
 	there := make(map[string]bool, len(rows))
 	for _, row := range rows {
 		there[row.Name] = true
-		delete(r.gone, row.Name)
 		if outcome, err := r.take(ctx, row); outcome != "" {
 			r.tell(ctx, row.Name, outcome, err)
 		}
 	}
+	var registered []*catalog.Entry
 	for _, entry := range lambdas {
-		if entry.Registration != "" && !there[entry.Name] {
-			r.withdrawn(ctx, entry)
+		if entry.Registration != "" {
+			registered = append(registered, entry)
 		}
 	}
+	r.withdraw(ctx, registered, there)
 }
 
 // take makes a lambda what a registration says; no outcome when it is that.
@@ -133,40 +132,6 @@ func (r *registrar) ready(ctx context.Context, l task.Lambda) error {
 		err = fmt.Errorf("%w: %s", errWaiting, strings.Join(missing, ", "))
 	}
 	return err
-}
-
-// withdrawn deletes a lambda whose registration is gone, if no task of it lives. Its queues are most likely gone too; a lambda
-// that is kept has its tasks again as soon as they and the registration are back.
-func (r *registrar) withdrawn(ctx context.Context, entry *catalog.Entry) {
-	now := r.Clock.Now()
-	at, seen := r.gone[entry.Name]
-	if !seen {
-		r.gone[entry.Name] = now.Add(withdrawnAfter)
-		return
-	}
-	if now < at {
-		return
-	}
-	r.gone[entry.Name] = now.Add(withdrawnAgain)
-	// One that cannot be read is not among all of them, and an error by itself.
-	if _, err := r.Store.Control(ctx, catalog.RegistrationKind, entry.Name); !errors.Is(err, store.ErrNotFound) {
-		return
-	}
-	_, err := r.DeleteLambda(ctx, &kinesinv1.DeleteLambdaRequest{Name: entry.Name})
-	switch {
-	case isUnknownLambda(err): // another process was faster
-	case err != nil:
-		r.tell(ctx, entry.Name, RegistrationKept, err)
-	default:
-		delete(r.gone, entry.Name)
-		r.tell(ctx, entry.Name, RegistrationDeleted, nil)
-		delete(r.told, entry.Name)
-	}
-}
-
-func isUnknownLambda(err error) bool {
-	refusal, is := errors.AsType[*api.Error](err)
-	return is && refusal.Reason == kinesinv1.Reason_REASON_UNKNOWN_LAMBDA
 }
 
 // tell tells what became of a registration, unless that is what was told last, or what a stop did.
