@@ -106,7 +106,7 @@ func (w *withdrawals) endWithdrawals() {
 	if w.results == nil {
 		return
 	}
-	for range w.results { //nolint:revive // until it is closed
+	for range w.results { // until it is closed
 	}
 }
 

@@ -293,3 +293,23 @@ func TestALambdaMadeAgainIsNotWithdrawn(t *testing.T) {
 		}
 	})
 }
+
+// TestALambdaIsKeptForOneTask looks no further than to the first task, round after round.
+func TestALambdaIsKeptForOneTask(t *testing.T) {
+	runRegister(t, func(f *registering) {
+		f.put("idle", `{"format":1,"shards":64}`)
+		f.time.Advance(10 * time.Second)
+		for range 200 { // some in every few shards
+			f.accept(&kinesinv1.ScheduleItem{Lambda: "idle", Priority: "high", DelayMicros: time.Hour.Microseconds()})
+		}
+		f.withdraw("idle")
+		f.time.Advance(50 * time.Second)
+		f.note(func() { f.told, f.errs = nil, nil })
+		before := f.rows.scanned()
+		f.time.Advance(5 * time.Minute)
+		f.wantTold("idle kept")
+		if n := f.rows.scanned() - before; n > 5*2*8 {
+			t.Errorf("%d scans in 5 min", n)
+		}
+	})
+}
