@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/kinesin-io/kinesin/api"
 	"github.com/kinesin-io/kinesin/api/kinesinv1"
 	"github.com/kinesin-io/kinesin/catalog"
 	"github.com/kinesin-io/kinesin/store"
@@ -47,7 +46,6 @@ var errBack = errors.New("not withdrawn any more")
 // likely gone too; a lambda that is kept has its tasks again as soon as they and the registration are back. registered are all
 // lambdas that have, or had, a registration.
 func (r *registrar) withdraw(ctx context.Context, registered []*catalog.Entry, there map[string]bool) {
-	r.tellWithdrawn(ctx)
 	now := r.Clock.Now()
 	gone := map[string]bool{}
 	for _, entry := range registered {
@@ -57,6 +55,10 @@ func (r *registrar) withdraw(ctx context.Context, registered []*catalog.Entry, t
 		gone[entry.Name] = true
 		if _, seen := r.gone[entry.Name]; !seen {
 			r.gone[entry.Name], r.unseen[entry.Name] = now.Add(withdrawnAfter), now
+			delete(r.told, entry.Name) // that was of its registration
+		}
+		if r.told[entry.Name].outcome == RegistrationKept {
+			r.states[RegistrationKept]++
 		}
 	}
 	for name := range r.gone {
@@ -99,6 +101,7 @@ func (r *registrar) holdMany(ctx context.Context, there int) {
 			n, n+there, withdrawnManyAfter))
 	}
 	r.held = true
+	r.states[RegistrationHeld] = n
 }
 
 // endWithdrawals waits for the deletions under way; the context that ended the rounds ends them too.
@@ -111,7 +114,7 @@ func (w *withdrawals) endWithdrawals() {
 }
 
 // tellWithdrawn tells what became of deletions so far.
-func (r *registrar) tellWithdrawn(ctx context.Context) {
+func (r *registrar) tellWithdrawn(ctx context.Context, there map[string]bool) {
 	for r.results != nil {
 		select {
 		case w, more := <-r.results:
@@ -119,7 +122,9 @@ func (r *registrar) tellWithdrawn(ctx context.Context) {
 				r.results = nil
 				return
 			}
-			r.toldWithdrawn(ctx, w)
+			if !there[w.lambda] {
+				r.toldWithdrawn(ctx, w)
+			}
 		default:
 			return
 		}
@@ -128,7 +133,9 @@ func (r *registrar) tellWithdrawn(ctx context.Context) {
 
 func (r *registrar) toldWithdrawn(ctx context.Context, w withdrawal) {
 	switch {
-	case errors.Is(w.err, errBack) || isUnknownLambda(w.err): // or another process was faster
+	case errors.Is(w.err, errBack) || isRefusal(w.err, kinesinv1.Reason_REASON_UNKNOWN_LAMBDA): // or another process was faster
+	case isRefusal(w.err, kinesinv1.Reason_REASON_IN_USE):
+		r.tell(ctx, w.lambda, RegistrationKept, fmt.Errorf("%w; or put its registration back (its module call in Terraform)", w.err))
 	case w.err != nil:
 		r.tell(ctx, w.lambda, RegistrationKept, w.err)
 	default:
@@ -166,9 +173,4 @@ func (in *Inbound) deleteUnregistered(ctx context.Context, entry *catalog.Entry)
 func (in *Inbound) isBack(ctx context.Context, name string) bool {
 	_, err := in.Store.Control(ctx, catalog.RegistrationKind, name)
 	return !errors.Is(err, store.ErrNotFound)
-}
-
-func isUnknownLambda(err error) bool {
-	refusal, is := errors.AsType[*api.Error](err)
-	return is && refusal.Reason == kinesinv1.Reason_REASON_UNKNOWN_LAMBDA
 }
