@@ -307,7 +307,7 @@ func describe(l task.Lambda) string {
 		l.Name, l.Mode, strings.Join(l.Priorities, ","), l.Shards, l.MaxAttempts, l.Timeout, l.BackoffMin, l.BackoffMax, l.Retention)
 }
 
-// Update changes a lambda by compare-and-set; change edits a copy and may refuse.
+// Update changes a lambda by compare-and-set; change edits a copy and may refuse. What it leaves as it is, is not written.
 func (c *Catalog) Update(ctx context.Context, name string, change func(*task.Lambda) error) (*Entry, error) {
 	return c.update(ctx, name, func(e *Entry) error { return change(&e.Lambda) })
 }
@@ -330,6 +330,9 @@ func (c *Catalog) update(ctx context.Context, name string, change func(*Entry) e
 		if err := next.Validate(); err != nil {
 			return nil, err
 		}
+		if next.Registration == entry.Registration && reflect.DeepEqual(next.Lambda, entry.Lambda) {
+			return entry, nil
+		}
 		next, err = c.put(ctx, next)
 		if !errors.Is(err, store.ErrConflict) {
 			return next, err
@@ -338,16 +341,40 @@ func (c *Catalog) update(ctx context.Context, name string, change func(*Entry) e
 	return nil, fmt.Errorf("%w: %s", ErrChanged, name)
 }
 
-// Remove deletes a lambda's row as it was seen; ErrChanged when it was changed since. Its tasks are the caller's business.
+// Remove deletes a lambda's row as it was seen; ErrChanged when it was changed since. One that somebody else removed is removed.
+// Its tasks are the caller's business.
 func (c *Catalog) Remove(ctx context.Context, entry *Entry) error {
-	err := c.rows.DeleteControl(ctx, store.Control{Kind: Kind, Name: entry.Name, Version: entry.Version})
-	if errors.Is(err, store.ErrConflict) {
-		return fmt.Errorf("%w: %s", ErrChanged, entry.Name)
+	gone, err := c.isGone(ctx, entry)
+	if err == nil && !gone {
+		err = c.rows.DeleteControl(ctx, store.Control{Kind: Kind, Name: entry.Name, Version: entry.Version})
+		if errors.Is(err, store.ErrConflict) {
+			gone, err = c.isGone(ctx, entry)
+			if err == nil && !gone {
+				return fmt.Errorf("%w: %s", ErrChanged, entry.Name)
+			}
+		}
 	}
 	if err != nil {
 		return fmt.Errorf("delete lambda %s: %w", entry.Name, err)
 	}
 	return c.Refresh(ctx)
+}
+
+// isGone looks in the store whether a lambda was removed. Versions begin anew when another is created of the same name, so
+// that only its reference tells the two apart.
+func (c *Catalog) isGone(ctx context.Context, entry *Entry) (bool, error) {
+	row, err := c.rows.Control(ctx, Kind, entry.Name)
+	if errors.Is(err, store.ErrNotFound) {
+		return true, nil
+	}
+	if err != nil {
+		return false, err
+	}
+	now, err := decode(row)
+	if err != nil {
+		return false, err
+	}
+	return now.Ref != entry.Ref, nil
 }
 
 func (c *Catalog) put(ctx context.Context, entry *Entry) (*Entry, error) {

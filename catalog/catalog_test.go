@@ -282,6 +282,39 @@ func TestRemove(t *testing.T) {
 	}
 }
 
+// TestRemoveWhatAnotherRemoved has two delete a lambda, and one of its name be made before the second comes to it: with the
+// same version, which is no sign that it is the same.
+func TestRemoveWhatAnotherRemoved(t *testing.T) {
+	f := newFixture(t)
+	begin := func(l *task.Lambda) error { l.Deleting = true; return nil }
+	f.create(task.Lambda{Name: "mail"})
+	first, err := f.Update(f.ctx, "mail", begin)
+	if err != nil {
+		t.Fatal(err)
+	}
+	second, err := f.other.Update(f.ctx, "mail", begin)
+	if err != nil || second.Version != first.Version {
+		t.Fatalf("version %d after one that changed nothing, want %d; %v", second.Version, first.Version, err)
+	}
+	if err := f.Remove(f.ctx, first); err != nil {
+		t.Fatal(err)
+	}
+	if err := f.other.Remove(f.ctx, second); err != nil {
+		t.Errorf("removed by another: %v", err)
+	}
+	f.create(task.Lambda{Name: "mail"})
+	again, err := f.Update(f.ctx, "mail", func(l *task.Lambda) error { l.MaxAttempts = 3; return nil })
+	if err != nil || again.Version != second.Version {
+		t.Fatalf("%+v, %v", again, err)
+	}
+	if err := f.other.Remove(f.ctx, second); err != nil {
+		t.Errorf("removed by another, and made again: %v", err)
+	}
+	if l, err := f.other.Lambda("mail"); err != nil || l.Ref != again.Ref {
+		t.Errorf("the new one: %+v, %v", l, err)
+	}
+}
+
 func TestLambdaSaysWhatIsWrongWithAName(t *testing.T) {
 	f := newFixture(t)
 	if _, err := f.Lambda("nobody"); !errors.Is(err, catalog.ErrUnknown) || !strings.Contains(err.Error(), "create it first") {

@@ -1,6 +1,7 @@
 package catalog
 
 import (
+	"bytes"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
@@ -66,8 +67,22 @@ func ParseRegistration(row store.Control) (Registration, error) {
 		Name: row.Name, Mode: mode, Priorities: r.Priorities, Shards: r.Shards, MaxAttempts: r.MaxAttempts,
 		Timeout: micros(r.Timeout), BackoffMin: micros(r.BackoffMin), BackoffMax: micros(r.BackoffMax), Retention: micros(r.Retention),
 	}.WithDefaults()
+	if err := checkFields(row); err != nil {
+		return Registration{}, err
+	}
 	sum := sha256.Sum256(row.Value)
 	return Registration{want, hex.EncodeToString(sum[:8])}, want.Validate()
+}
+
+// checkFields refuses what is not known here: the lambda would pass for one that is as registered, also for servers that know it.
+func checkFields(row store.Control) error {
+	d := json.NewDecoder(bytes.NewReader(row.Value))
+	d.DisallowUnknownFields()
+	if err := d.Decode(&registration{}); err != nil {
+		return fmt.Errorf("%w registration %s: %w, which this program does not know; update the servers before the Terraform modules",
+			task.ErrInvalid, row.Name, err)
+	}
+	return nil
 }
 
 // micros is a duration of that many microseconds, or one that every check refuses.
@@ -90,21 +105,23 @@ func (r *Registration) Fits(have task.Lambda) error {
 
 // Register makes a lambda what a registration says, and notes that it did: the lambda is created, or changed when what it was last
 // made of is another registration. So what is changed by a call afterwards stays until the registration itself is changed. A
-// lambda with another mode, other priorities or other shards is ErrFixed and stays as it is.
+// deletion that was begun is taken back: whoever is still at it gets ErrChanged from Remove. A lambda with another mode, other
+// priorities or other shards is ErrFixed and stays as it is.
 func (c *Catalog) Register(ctx context.Context, r Registration) (entry *Entry, created bool, err error) {
 	entry, existed, err := c.create(ctx, r.Lambda, r.Sum)
 	switch {
 	case err == nil && !existed:
 		return entry, true, nil
-	case err != nil && !errors.Is(err, ErrExists):
+	case err != nil && !errors.Is(err, ErrExists) && !errors.Is(err, ErrDeleting):
 		return entry, false, err
 	}
 	entry, err = c.update(ctx, r.Name, func(e *Entry) error {
-		if e.Deleting {
-			return fmt.Errorf("%w: %s", ErrDeleting, e.Name)
-		}
 		if err := r.Fits(e.Lambda); err != nil {
 			return err
+		}
+		e.Deleting = false
+		if e.Registration == r.Sum { // and what a call changed since stays
+			return nil
 		}
 		e.MaxAttempts, e.Timeout, e.BackoffMin, e.BackoffMax, e.Retention = r.MaxAttempts, r.Timeout, r.BackoffMin, r.BackoffMax, r.Retention
 		e.Registration = r.Sum

@@ -39,6 +39,7 @@ func TestParseRegistration(t *testing.T) {
 	}
 	for value, word := range map[string]string{
 		`{"format":2}`:                                    "update the servers",
+		`{"format":1,"weight":7}`:                         `unknown field "weight", which this program does not know; update the servers`,
 		`{"format":1,"mode":"later"}`:                     "want managed or deliver",
 		`{"format":1,"mode":"deliver","max_attempts":3}`:  "not for mode deliver",
 		`{"format":1,"shards":70000}`:                     "corrupt",
@@ -81,6 +82,13 @@ func TestRegister(t *testing.T) {
 			t.Errorf("%s: %v, want ErrFixed", value, err)
 		}
 	}
+	if _, err := lambdas.Update(t.Context(), "mail", func(l *task.Lambda) error { l.MaxAttempts = 11; return nil }); err != nil {
+		t.Fatal(err)
+	}
+	again, created, err = lambdas.Register(t.Context(), second) // as one does who did not know yet that another one had
+	if err != nil || created || again.MaxAttempts != 11 {
+		t.Errorf("the same once more: %+v %v, %v; want what the call changed", again, created, err)
+	}
 	if l, err := lambdas.Lambda("mail"); err != nil || l.Version != again.Version {
 		t.Errorf("a refused registration changed it: %+v, %v", l, err)
 	}
@@ -99,5 +107,36 @@ func TestRegisterTakesOver(t *testing.T) {
 	taken, created, err := lambdas.Register(t.Context(), same)
 	if err != nil || created || taken.Ref != made.Ref || taken.Registration != same.Sum {
 		t.Errorf("%+v %v, %v", taken, created, err)
+	}
+}
+
+// TestRegisterTakesADeletionBack has a registration come back while its lambda is deleted, or after whoever did so was killed.
+func TestRegisterTakesADeletionBack(t *testing.T) {
+	c := clock.NewVirtual(start, 1).Process(0)
+	s := store.New(mem.New(), store.Config{Clock: c})
+	lambdas := catalog.New(s, c, slog.New(slog.DiscardHandler))
+	for what, back := range map[string]string{"the same": `{"format":1}`, "changed": `{"format":1,"max_attempts":5}`} {
+		made, _, err := lambdas.Register(t.Context(), registration(t, `{"format":1}`))
+		if err != nil {
+			t.Fatal(err)
+		}
+		deleting, err := lambdas.Update(t.Context(), "mail", func(l *task.Lambda) error { l.Deleting = true; return nil })
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, _, err := lambdas.Register(t.Context(), registration(t, `{"format":1,"shards":2}`)); !errors.Is(err, catalog.ErrFixed) {
+			t.Errorf("%s: another one than it was: %v, want ErrFixed", what, err)
+		}
+		r := registration(t, back)
+		again, created, err := lambdas.Register(t.Context(), r)
+		if err != nil || created || again.Deleting || again.Ref != made.Ref || again.MaxAttempts != r.MaxAttempts || again.Registration != r.Sum {
+			t.Errorf("%s: %+v %v, %v", what, again, created, err)
+		}
+		if err := lambdas.Remove(t.Context(), deleting); !errors.Is(err, catalog.ErrChanged) {
+			t.Errorf("%s: who was still at it: %v, want ErrChanged", what, err)
+		}
+		if err := lambdas.Remove(t.Context(), again); err != nil {
+			t.Fatal(err)
+		}
 	}
 }

@@ -18,6 +18,7 @@ import (
 // they have.
 func (c *consumer) handle(ctx context.Context, messages []buffer.Message) (tasks int) {
 	if len(messages) == 0 {
+		c.backlog.saw(c.Clock, 0)
 		return 0
 	}
 	letGo := c.hold(ctx, messages)
@@ -38,6 +39,7 @@ func (c *consumer) handle(ctx context.Context, messages []buffer.Message) (tasks
 		}
 	}
 	tasks += len(arrivals)
+	c.backlog.saw(c.Clock, oldest(arrivals))
 	fates := c.takeIn(ctx, arrivals)
 	fatesAll := fates
 	var failed error

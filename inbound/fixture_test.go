@@ -111,6 +111,7 @@ type watched struct {
 	afterApply  func()
 	afterTasks  func()
 	reads       int
+	scans       int // of waiting rows
 }
 
 // set sets the places to interfere all at once.
@@ -132,6 +133,20 @@ func (w *watched) Apply(ctx context.Context, ops []store.Op) ([]error, error) {
 		after()
 	}
 	return results, err
+}
+
+func (w *watched) ScanWaiting(ctx context.Context, p task.Partition, after store.WaitingKey, through task.Instant, limit int) ([]task.Task, error) {
+	w.mu.Lock()
+	w.scans++
+	w.mu.Unlock()
+	return w.Store.ScanWaiting(ctx, p, after, through, limit)
+}
+
+// scanned is how many scans of waiting rows there were.
+func (w *watched) scanned() int {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.scans
 }
 
 func (w *watched) Tasks(ctx context.Context, ids []task.ID) ([]task.Task, error) {

@@ -157,6 +157,7 @@ type Inbound struct {
 	inboundSealer *task.InboundSealer // nil without an inbound key
 	front         *front              // nil without a buffer
 	aside         aside
+	backlog       backlog
 
 	ends      ends
 	intakes   generations // of Schedule calls

@@ -3,6 +3,7 @@ package inbound
 import (
 	"context"
 	"errors"
+	"fmt"
 	"math"
 	"slices"
 	"time"
@@ -175,35 +176,56 @@ func (in *Inbound) DeleteLambda(ctx context.Context, request *kinesinv1.DeleteLa
 	if err != nil {
 		return nil, wire(err)
 	}
-	if err := in.mustNotBeRegistered(ctx, entry); err != nil {
-		return nil, wire(err)
+	dropped, err := in.deleteLambda(ctx, entry, request.DropTasks)
+	if err != nil {
+		return nil, err
 	}
-	if !request.DropTasks {
+	return &kinesinv1.DeleteLambdaResponse{Dropped: dropped}, nil
+}
+
+// deleteLambda deletes that lambda, and none that has its name since. Any number may do so at once, and the first to come to the
+// end does it for all.
+func (in *Inbound) deleteLambda(ctx context.Context, entry *catalog.Entry, dropTasks bool) (dropped int64, err error) {
+	if err := in.mustNotBeRegistered(ctx, entry); err != nil {
+		return 0, wire(err)
+	}
+	if !dropTasks {
 		if err := in.mustBeEmpty(ctx, entry); err != nil {
-			return nil, wire(err)
+			return 0, wire(err)
 		}
 	}
-	entry, err = in.Catalog.Update(ctx, request.Name, func(l *task.Lambda) error {
-		l.Deleting = true // so that nothing new comes in between
-		return nil
-	})
-	if err != nil {
-		return nil, wire(err)
+	if entry, err = in.mark(ctx, entry, true); err != nil { // so that nothing new comes in between
+		return 0, wire(err)
 	}
-	dropped, err := in.empty(ctx, entry, request.DropTasks)
+	dropped, err = in.empty(ctx, entry, dropTasks)
+	if err == nil {
+		err = in.mustNotBeRegistered(ctx, entry) // again meanwhile
+	}
 	if err == nil {
 		err = in.Catalog.Remove(ctx, entry)
 	}
 	if err != nil {
-		return nil, errors.Join(wire(err), in.keep(ctx, entry.Name))
+		return 0, errors.Join(wire(err), in.keep(ctx, entry))
 	}
 	if entry.Mode == task.Deliver { // what is on its queue is its consumer's
-		return &kinesinv1.DeleteLambdaResponse{Dropped: dropped}, nil
+		return dropped, nil
 	}
 	if err := in.Queue.Drop(ctx, entry.Ref); err != nil { // what is left there is refused at its claim
 		in.internal(ctx, kinesinv1connect.LambdaServiceDeleteLambdaProcedure, err)
 	}
-	return &kinesinv1.DeleteLambdaResponse{Dropped: dropped}, nil
+	return dropped, nil
+}
+
+// mark says in a lambda's row whether it is being deleted. Where it says so already nothing is written, so that those who have
+// begun before are not undone.
+func (in *Inbound) mark(ctx context.Context, entry *catalog.Entry, deleting bool) (*catalog.Entry, error) {
+	return in.Catalog.Update(ctx, entry.Name, func(l *task.Lambda) error {
+		if l.Ref != entry.Ref {
+			return fmt.Errorf("%w %q: it was deleted meanwhile, and another was created", catalog.ErrUnknown, l.Name)
+		}
+		l.Deleting = deleting
+		return nil
+	})
 }
 
 // mustNotBeRegistered refuses to delete a lambda that servers would make again at once.
@@ -250,22 +272,26 @@ func (in *Inbound) empty(ctx context.Context, entry *catalog.Entry, dropTasks bo
 	return in.drop(ctx, entry)
 }
 
-// keep takes a refused deletion back, also when the caller is gone.
-func (in *Inbound) keep(ctx context.Context, name string) error {
-	_, err := in.Catalog.Update(context.WithoutCancel(ctx), name, func(l *task.Lambda) error {
-		l.Deleting = false
-		return nil
-	})
-	return wire(err)
+// keep takes a refused deletion back, also when the caller is gone. There is nothing to take back of a lambda that is gone.
+func (in *Inbound) keep(ctx context.Context, entry *catalog.Entry) error {
+	if _, err := in.mark(context.WithoutCancel(ctx), entry, false); !errors.Is(err, catalog.ErrUnknown) {
+		return wire(err)
+	}
+	return nil
 }
 
 func (in *Inbound) mustBeEmpty(ctx context.Context, entry *catalog.Entry) error {
-	live, err := in.live(ctx, entry, 1)
-	if err == nil && len(live) > 0 {
-		return api.Errorf(kinesinv1.Reason_REASON_IN_USE,
-			"lambda %s has live tasks; wait for them, or delete it with its tasks dropped", entry.Name)
+	for _, p := range entry.Partitions() {
+		live, err := in.liveIn(ctx, p, 1)
+		if err != nil {
+			return err
+		}
+		if len(live) > 0 {
+			return api.Errorf(kinesinv1.Reason_REASON_IN_USE,
+				"lambda %s has live tasks; wait for them, or delete it with its tasks dropped", entry.Name)
+		}
 	}
-	return err
+	return nil
 }
 
 // drop ends all live tasks of a lambda, and waits a bounded time for those that run.
@@ -295,20 +321,31 @@ func (in *Inbound) drop(ctx context.Context, entry *catalog.Entry) (dropped int6
 func (in *Inbound) live(ctx context.Context, entry *catalog.Entry, limit int) ([]found, error) {
 	var all []found
 	for _, p := range entry.Partitions() {
-		waiting, err := in.Store.ScanWaiting(ctx, p, store.WaitingKey{}, math.MaxInt64, limit)
+		some, err := in.liveIn(ctx, p, limit)
 		if err != nil {
 			return nil, err
 		}
-		awake, err := in.Store.ScanWakeups(ctx, p, store.WakeKey{}, math.MaxInt64, limit)
-		if err != nil {
-			return nil, err
-		}
-		for i := range waiting {
-			all = append(all, found{Task: waiting[i], waiting: true})
-		}
-		for i := range awake {
-			all = append(all, found{Task: awake[i]})
-		}
+		all = append(all, some...)
+	}
+	return all, nil
+}
+
+// liveIn is live for one partition.
+func (in *Inbound) liveIn(ctx context.Context, p task.Partition, limit int) ([]found, error) {
+	waiting, err := in.Store.ScanWaiting(ctx, p, store.WaitingKey{}, math.MaxInt64, limit)
+	if err != nil {
+		return nil, err
+	}
+	awake, err := in.Store.ScanWakeups(ctx, p, store.WakeKey{}, math.MaxInt64, limit)
+	if err != nil {
+		return nil, err
+	}
+	all := make([]found, 0, len(waiting)+len(awake))
+	for i := range waiting {
+		all = append(all, found{Task: waiting[i], waiting: true})
+	}
+	for i := range awake {
+		all = append(all, found{Task: awake[i]})
 	}
 	return all, nil
 }

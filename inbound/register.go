@@ -25,11 +25,6 @@ var (
 const (
 	// registerEvery is how soon a registration becomes a lambda. It costs a read unit for every 4 KB of registrations.
 	registerEvery = 5 * time.Second
-	// withdrawnAfter is how long a registration must have been gone for its lambda to be deleted: one that was replaced, or a table
-	// that was restored, is back by then.
-	withdrawnAfter = time.Minute
-	// withdrawnAgain is how long a lambda with live tasks is left alone before it is looked at again.
-	withdrawnAgain = time.Minute
 	// contestedFor is how long the first by name of two registrations with a queue of one name waits, when neither is a lambda:
 	// whoever read the registrations before the other one was there has made its lambda by then, and that one stays.
 	contestedFor = 15 * time.Second
@@ -44,24 +39,25 @@ const (
 	RegistrationDeleted = "deleted" // the lambda was, since its registration is gone and it had no tasks
 	RegistrationKept    = "kept"    // the lambda is, though its registration is gone: it has live tasks
 	RegistrationUnread  = "unread"  // none could be read; of no lambda in particular
+	RegistrationHeld    = "held"    // so many are gone at once that nothing is deleted for a while; of no lambda in particular
 	RegistrationWell    = "well"    // the lambda is as registered, after something else was told; of no lambda: they could be read again
 )
 
 // RegistrationTaken is the state of one whose lambda is as it says, besides RegistrationWaiting, RegistrationRefused,
-// RegistrationKept and, of no lambda in particular, RegistrationUnread: see Hooks.Registrations.
+// RegistrationKept, RegistrationHeld and, of no lambda in particular, RegistrationUnread: see Hooks.Registrations.
 const RegistrationTaken = "taken"
 
 // Registrations lists what can become of registrations.
 func Registrations() []string {
 	return []string{
 		RegistrationCreated, RegistrationChanged, RegistrationWaiting, RegistrationRefused, RegistrationDeleted, RegistrationKept,
-		RegistrationUnread, RegistrationWell,
+		RegistrationUnread, RegistrationHeld, RegistrationWell,
 	}
 }
 
 // RegistrationStates lists the states that registrations can be in.
 func RegistrationStates() []string {
-	return []string{RegistrationTaken, RegistrationWaiting, RegistrationRefused, RegistrationKept, RegistrationUnread}
+	return []string{RegistrationTaken, RegistrationWaiting, RegistrationRefused, RegistrationKept, RegistrationUnread, RegistrationHeld}
 }
 
 // Register makes and changes lambdas as registrations in the store say, and deletes those that are withdrawn and have no live
@@ -71,20 +67,24 @@ func (in *Inbound) Register(ctx context.Context) error {
 		<-ctx.Done()
 		return nil
 	}
-	r := registrar{Inbound: in, told: map[string]telling{}, gone: map[string]task.Instant{}, contested: map[string]task.Instant{}, states: map[string]int{}}
+	r := registrar{
+		Inbound: in, told: map[string]telling{}, contested: map[string]task.Instant{}, states: map[string]int{},
+		withdrawals: withdrawals{gone: map[string]task.Instant{}, unseen: map[string]task.Instant{}},
+	}
 	for ctx.Err() == nil {
 		r.round(ctx)
 		_ = clock.Sleep(ctx, in.Clock, registerEvery) // the loop sees that ctx ended
 	}
+	r.endWithdrawals()
 	return nil
 }
 
 // registrar is one Register. The maps have an entry for each lambda and each registration at most.
 type registrar struct {
 	*Inbound
+	withdrawals
 
 	told      map[string]telling      // what was last told of a name, so that it is told once
-	gone      map[string]task.Instant // when a lambda without its registration is looked at next
 	contested map[string]task.Instant // when a registration was first seen that shares a queue's name with a later one
 	states    map[string]int          // as of this round, or the last that could be
 }
@@ -124,19 +124,21 @@ func (r *registrar) round(ctx context.Context) {
 	there := make(map[string]bool, len(rows))
 	for _, row := range rows {
 		there[row.Name] = true
-		delete(r.gone, row.Name)
 		if _, isUntaken := slices.BinarySearchFunc(all, row.Name, func(w wanted, name string) int { return strings.Compare(w.Name, name) }); !isUntaken {
 			r.wellAgain(ctx, row.Name)
 		}
 	}
+	r.tellWithdrawn(ctx, there)
 	r.takeAll(ctx, all)
 	known := map[string]bool{}
+	var registered []*catalog.Entry
 	for _, entry := range lambdas {
-		known[entry.Name] = entry.Registration != ""
-		if known[entry.Name] && !there[entry.Name] {
-			r.withdrawn(ctx, entry)
+		if entry.Registration != "" {
+			known[entry.Name] = true
+			registered = append(registered, entry)
 		}
 	}
+	r.withdraw(ctx, registered, there)
 	r.forget(func(name string) bool { return !there[name] && !known[name] })
 	r.report(r.states)
 }
@@ -148,11 +150,9 @@ func (r *registrar) forget(isGone func(name string) bool) {
 			delete(r.told, name)
 		}
 	}
-	for _, times := range []map[string]task.Instant{r.gone, r.contested} {
-		for name := range times {
-			if isGone(name) {
-				delete(times, name)
-			}
+	for name := range r.contested {
+		if isGone(name) {
+			delete(r.contested, name)
 		}
 	}
 }
@@ -292,44 +292,6 @@ func (r *registrar) ready(ctx context.Context, l task.Lambda) error {
 		return err
 	}
 	return r.Queue.CheckLambda(l)
-}
-
-// withdrawn deletes a lambda whose registration is gone, if no task of it lives. Its queues are most likely gone too; a lambda
-// that is kept has its tasks again as soon as they and the registration are back.
-func (r *registrar) withdrawn(ctx context.Context, entry *catalog.Entry) {
-	now := r.Clock.Now()
-	at, seen := r.gone[entry.Name]
-	if !seen {
-		r.gone[entry.Name] = now.Add(withdrawnAfter)
-		delete(r.told, entry.Name) // that was of its registration
-		return
-	}
-	if now >= at {
-		r.deleteWithdrawn(ctx, entry, now)
-	}
-	if r.told[entry.Name].outcome == RegistrationKept {
-		r.states[RegistrationKept]++
-	}
-}
-
-func (r *registrar) deleteWithdrawn(ctx context.Context, entry *catalog.Entry, now task.Instant) {
-	r.gone[entry.Name] = now.Add(withdrawnAgain)
-	// One that cannot be read is not among all of them, and an error by itself.
-	if _, err := r.Store.Control(ctx, catalog.RegistrationKind, entry.Name); !errors.Is(err, store.ErrNotFound) {
-		return
-	}
-	_, err := r.DeleteLambda(ctx, &kinesinv1.DeleteLambdaRequest{Name: entry.Name})
-	switch {
-	case isRefusal(err, kinesinv1.Reason_REASON_UNKNOWN_LAMBDA): // another process was faster
-	case isRefusal(err, kinesinv1.Reason_REASON_IN_USE):
-		r.tell(ctx, entry.Name, RegistrationKept, fmt.Errorf("%w; or put its registration back (its module call in Terraform)", err))
-	case err != nil:
-		r.tell(ctx, entry.Name, RegistrationKept, err)
-	default:
-		delete(r.gone, entry.Name)
-		r.tell(ctx, entry.Name, RegistrationDeleted, nil)
-		delete(r.told, entry.Name)
-	}
 }
 
 func isRefusal(err error, reason kinesinv1.Reason) bool {

@@ -71,6 +71,8 @@ func (n *Node) registered(ctx context.Context, lambda, outcome string, err error
 		log.WarnContext(ctx, "withdrawn lambda kept")
 	case inbound.RegistrationUnread:
 		log.WarnContext(ctx, "registrations cannot be read")
+	case inbound.RegistrationHeld:
+		log.WarnContext(ctx, "withdrawn lambdas are held: most registrations are gone at once")
 	case inbound.RegistrationWell:
 		logWell(ctx, log, lambda)
 	default:
