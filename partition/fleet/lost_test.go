@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/kinesin-io/kinesin/internal/clock"
 	"github.com/kinesin-io/kinesin/store"
 )
 
@@ -15,6 +16,7 @@ import (
 type way struct {
 	*store.Store
 
+	slow   atomic.Int64 // nanoseconds that each call takes
 	harm   atomic.Int32 // what happens to calls
 	times  atomic.Int32 // to so many; negative: to all
 	harmed atomic.Int32
@@ -31,6 +33,9 @@ const (
 var errLost = errors.New("lost on the way")
 
 func (w *way) harms(ctx context.Context, refuse, swallow int32) error {
+	if slow := time.Duration(w.slow.Load()); slow > 0 && clock.Sleep(ctx, clock.Real(), slow) != nil {
+		return errLost
+	}
 	harm := w.harm.Load() & (refuse | swallow)
 	if harm == 0 || w.times.Load() == 0 {
 		return nil
@@ -124,6 +129,47 @@ func missedFor(t *testing.T, harm int32, at, after time.Duration, hurry bool) (t
 	return took
 }
 
+// A process with something to say tries often. A second in which that fails is no outage.
+func TestManyFailuresInASecondAreNoOutage(t *testing.T) {
+	for phase := range 5 {
+		inTown(t, func(w *town) {
+			a, lossy := w.startOn("a")
+			time.Sleep(time.Duration(phase) * 330 * time.Millisecond)
+			b, cut := w.startOn("b")
+			time.Sleep(10 * time.Second)
+			cut.set(refuseWrites|refuseReads, -1)
+			b.end()
+			began := time.Now()
+			time.Sleep(5 * time.Second)
+			lossy.set(refuseWrites, -1)
+			a.InForce([]string{"a"})
+			time.Sleep(700 * time.Millisecond)
+			if n := lossy.harmed.Load(); n < 2 {
+				t.Errorf("%d writes failed", n)
+			}
+			lossy.set(0, 0)
+			w.until(20*time.Second, "a misses b", func() bool { return len(a.Members()) == 1 })
+			if took := time.Since(began); took > 10*time.Second {
+				t.Errorf("a killed process was a member for %v", took)
+			}
+		})
+	}
+}
+
+// A store each of whose answers takes longer than one is waited for at first is used all the same.
+func TestASlowStoreIsWaitedFor(t *testing.T) {
+	inTown(t, func(w *town) {
+		a, slow := w.startOn("a")
+		time.Sleep(2 * RenewEvery)
+		slow.slow.Store(int64(readMax + 200*time.Millisecond))
+		time.Sleep(time.Minute)
+		b := w.start("b", Ready)
+		w.until(30*time.Second, "a hears of b", func() bool { return len(a.Members()) == 2 })
+		a.InForce([]string{"a", "b"})
+		w.until(30*time.Second, "b hears of a", func() bool { return b.Follows("a", []string{"a", "b"}) })
+	})
+}
+
 // Whatever a store does not do for some time, for all: nobody is given up for it.
 func TestAnOutageOfAnyLengthKeepsTheMembers(t *testing.T) {
 	for name, harm := range map[string]int32{
@@ -131,7 +177,7 @@ func TestAnOutageOfAnyLengthKeepsTheMembers(t *testing.T) {
 		"nothing": refuseWrites | refuseReads, "all hangs": swallowWrites | swallowReads,
 	} {
 		t.Run(name, func(t *testing.T) {
-			for length := 500 * time.Millisecond; length < 20*time.Second; length += length / 6 {
+			for length := 500 * time.Millisecond; length < 20*time.Second; length += length / 4 {
 				for phase := range 3 {
 					for _, hurry := range []bool{false, true} {
 						outage(t, harm, length.Round(10*time.Millisecond), time.Duration(phase)*390*time.Millisecond, hurry)
