@@ -3,6 +3,7 @@ package inbound_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"slices"
 	"strings"
@@ -61,6 +62,7 @@ type fixture struct {
 	internal []error
 	dropped  []uint32
 	missing  []string
+	made     []string // lambdas whose queues were asked for
 }
 
 // dropping is the queue with an ear for the lambdas it is to forget.
@@ -77,6 +79,27 @@ func (d dropping) Drop(_ context.Context, lambda uint32) error {
 func (d dropping) Missing(context.Context, task.Lambda) (names []string, err error) {
 	d.f.note(func() { names = slices.Clone(d.f.missing) })
 	return names, nil
+}
+
+func (d dropping) Provision(ctx context.Context, l task.Lambda) error {
+	d.f.note(func() { d.f.made = append(d.f.made, l.Name) })
+	return d.Queue.Provision(ctx, l)
+}
+
+// CheckLambda is that of a queue whose names are made of the lambda's and the priority's.
+func (d dropping) CheckLambda(l task.Lambda, planned ...task.Lambda) error {
+	others := slices.Clone(planned)
+	for _, entry := range d.f.Catalog.All() {
+		others = append(others, entry.Lambda)
+	}
+	for _, other := range others {
+		for _, priority := range other.Priorities {
+			if other.Name != l.Name && slices.ContainsFunc(l.Priorities, func(p string) bool { return l.Name+"-"+p == other.Name+"-"+priority }) {
+				return fmt.Errorf("%w lambda %s: its queue would be one of lambda %s", task.ErrInvalid, l.Name, other.Name)
+			}
+		}
+	}
+	return d.Queue.CheckLambda(l, planned...)
 }
 
 // watched is the store as inbound sees it, with places to interfere.

@@ -77,7 +77,7 @@ type Queue interface {
 	Drop(ctx context.Context, lambda uint32) error
 	Deliver(ctx context.Context, deliveries []queue.Delivery) []error
 	CheckPayload(payload []byte) error
-	CheckLambda(l task.Lambda) error
+	CheckLambda(l task.Lambda, planned ...task.Lambda) error
 	Provision(ctx context.Context, l task.Lambda) error
 	Missing(ctx context.Context, l task.Lambda) ([]string, error)
 }
@@ -103,6 +103,9 @@ type Config struct {
 	Workers   Workers
 	Clock     clock.Clock
 	Hooks     Hooks
+
+	// Unregister says how the registration of a lambda is deleted by hand, for the refusal to delete that lambda. nil: not said.
+	Unregister func(lambda string) string
 
 	// Shared says that other processes may be over the same store: what they do to lambdas is known here only a while later.
 	Shared bool
@@ -139,6 +142,8 @@ type Hooks struct {
 	Left func(why string, n int)
 	// Registered: one of Registrations became of the registration of a lambda; err says why it was refused, kept or not read.
 	Registered func(ctx context.Context, lambda, outcome string, err error)
+	// Registrations: so many registrations are in each of RegistrationStates; one that is not named has none.
+	Registrations func(states map[string]int)
 	// Trouble: the buffer or the store failed, and consuming pauses that long.
 	Trouble func(ctx context.Context, err error, pause time.Duration)
 	// Internal: an item of a call failed for a reason that its answer does not tell; once a call at most.

@@ -33,14 +33,24 @@ func (in *Inbound) CreateLambda(ctx context.Context, request *kinesinv1.CreateLa
 	if err := checkSettings(want.Mode, want); err != nil {
 		return nil, err
 	}
-	if err := in.provision(ctx, want.WithDefaults()); err != nil {
-		return nil, err
+	if err := in.catchUp(ctx); err != nil {
+		return nil, wire(err)
+	}
+	// The queues of one that is registered are Terraform's to make, also when they are gone.
+	if have, err := in.Catalog.Lambda(want.Name); err != nil || have.Registration == "" {
+		if err := in.provision(ctx, want.WithDefaults()); err != nil {
+			return nil, err
+		}
 	}
 	entry, existed, err := in.Catalog.Create(ctx, want)
 	if err != nil {
 		return nil, wire(err)
 	}
-	return &kinesinv1.CreateLambdaResponse{Lambda: viewLambda(entry), Existed: existed}, nil
+	view, err := in.viewLambda(ctx, entry)
+	if err != nil {
+		return nil, wire(err)
+	}
+	return &kinesinv1.CreateLambdaResponse{Lambda: view, Existed: existed}, nil
 }
 
 // provision sees to it that the lambda's queues are there before the lambda is.
@@ -80,7 +90,11 @@ func (in *Inbound) GetLambda(ctx context.Context, request *kinesinv1.GetLambdaRe
 	if err != nil {
 		return nil, wire(err)
 	}
-	return &kinesinv1.GetLambdaResponse{Lambda: viewLambda(entry)}, nil
+	view, err := in.viewLambda(ctx, entry)
+	if err != nil {
+		return nil, wire(err)
+	}
+	return &kinesinv1.GetLambdaResponse{Lambda: view}, nil
 }
 
 // ListLambdas reads all lambdas, by name.
@@ -88,9 +102,20 @@ func (in *Inbound) ListLambdas(ctx context.Context, _ *kinesinv1.ListLambdasRequ
 	if err := in.catchUp(ctx); err != nil {
 		return nil, wire(err)
 	}
+	all := in.Catalog.All()
+	registered := map[string]bool{}
+	if slices.ContainsFunc(all, func(e *catalog.Entry) bool { return e.Registration != "" }) {
+		rows, err := in.Store.Controls(ctx, catalog.RegistrationKind)
+		if err != nil {
+			return nil, wire(err)
+		}
+		for _, row := range rows {
+			registered[row.Name] = true
+		}
+	}
 	response := &kinesinv1.ListLambdasResponse{}
-	for _, entry := range in.Catalog.All() {
-		response.Lambdas = append(response.Lambdas, viewLambda(entry))
+	for _, entry := range all {
+		response.Lambdas = append(response.Lambdas, viewEntry(entry, registered[entry.Name]))
 	}
 	return response, nil
 }
@@ -105,7 +130,11 @@ func (in *Inbound) UpdateLambda(ctx context.Context, request *kinesinv1.UpdateLa
 	if err != nil {
 		return nil, wire(err)
 	}
-	return &kinesinv1.UpdateLambdaResponse{Lambda: viewLambda(entry)}, nil
+	view, err := in.viewLambda(ctx, entry)
+	if err != nil {
+		return nil, wire(err)
+	}
+	return &kinesinv1.UpdateLambdaResponse{Lambda: view}, nil
 }
 
 func change(l *task.Lambda, want task.Lambda) error {
@@ -179,18 +208,28 @@ func (in *Inbound) DeleteLambda(ctx context.Context, request *kinesinv1.DeleteLa
 
 // mustNotBeRegistered refuses to delete a lambda that servers would make again at once.
 func (in *Inbound) mustNotBeRegistered(ctx context.Context, entry *catalog.Entry) error {
-	if entry.Registration == "" {
-		return nil
-	}
-	_, err := in.Store.Control(ctx, catalog.RegistrationKind, entry.Name)
-	switch {
-	case errors.Is(err, store.ErrNotFound):
-		return nil
-	case err != nil:
+	registered, err := in.isRegistered(ctx, entry)
+	if err != nil || !registered {
 		return err
 	}
+	way := ""
+	if in.Unregister != nil {
+		way = "; if Terraform has forgotten it (a removed block), delete its registration by hand: " + in.Unregister(entry.Name)
+	}
 	return api.Errorf(kinesinv1.Reason_REASON_REGISTERED,
-		"lambda %s is registered: take it out where it is (its module call in Terraform), and servers delete it when it has no live tasks", entry.Name)
+		"lambda %s is registered: take it out where it is (its module call in Terraform), and servers delete it when it has no live tasks%s", entry.Name, way)
+}
+
+// isRegistered reports whether a lambda that was made of a registration still has one.
+func (in *Inbound) isRegistered(ctx context.Context, entry *catalog.Entry) (bool, error) {
+	if entry.Registration == "" {
+		return false, nil
+	}
+	_, err := in.Store.Control(ctx, catalog.RegistrationKind, entry.Name)
+	if errors.Is(err, store.ErrNotFound) {
+		return false, nil
+	}
+	return err == nil, err
 }
 
 // empty makes sure that a lambda which takes no new tasks has none, dropping them if it is told to.
@@ -354,10 +393,18 @@ func lambdaOf(v *kinesinv1.Lambda) (task.Lambda, error) {
 	}, nil
 }
 
-func viewLambda(e *catalog.Entry) *kinesinv1.Lambda {
+// viewLambda is viewEntry, after a look at the lambda's registration if it was made of one.
+func (in *Inbound) viewLambda(ctx context.Context, e *catalog.Entry) (*kinesinv1.Lambda, error) {
+	registered, err := in.isRegistered(ctx, e)
+	return viewEntry(e, registered), err
+}
+
+// viewEntry is a lambda as callers see it; registered says whether there is a registration of its name.
+func viewEntry(e *catalog.Entry, registered bool) *kinesinv1.Lambda {
 	v := &kinesinv1.Lambda{
 		Name: e.Name, Mode: e.Mode.String(), Priorities: e.Priorities, Shards: uint32(e.Shards), RetentionMicros: e.Retention.Microseconds(),
 		CreatedMicros: int64(e.Created), Version: e.Version, Deleting: e.Deleting, Registered: e.Registration != "",
+		Withdrawn: e.Registration != "" && !registered,
 	}
 	if e.Mode == task.Managed {
 		v.MaxAttempts, v.TimeoutMicros = e.MaxAttempts, e.Timeout.Microseconds()

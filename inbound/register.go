@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -15,8 +16,11 @@ import (
 	"github.com/kinesin-io/kinesin/task"
 )
 
-// errWaiting says that a registration is good, and that its queues are still to come.
-var errWaiting = errors.New("queues are not there yet")
+// What a good registration waits for.
+var (
+	errWaiting   = errors.New("queues are not there yet")
+	errContested = errors.New("another registration wants a queue of the same name")
+)
 
 const (
 	// registerEvery is how soon a registration becomes a lambda. It costs a read unit for every 4 KB of registrations.
@@ -26,6 +30,9 @@ const (
 	withdrawnAfter = time.Minute
 	// withdrawnAgain is how long a lambda with live tasks is left alone before it is looked at again.
 	withdrawnAgain = time.Minute
+	// contestedFor is how long the first by name of two registrations with a queue of one name waits, when neither is a lambda:
+	// whoever read the registrations before the other one was there has made its lambda by then, and that one stays.
+	contestedFor = 15 * time.Second
 )
 
 // What became of a registration: see Hooks.Registered.
@@ -37,11 +44,24 @@ const (
 	RegistrationDeleted = "deleted" // the lambda was, since its registration is gone and it had no tasks
 	RegistrationKept    = "kept"    // the lambda is, though its registration is gone: it has live tasks
 	RegistrationUnread  = "unread"  // none could be read; of no lambda in particular
+	RegistrationWell    = "well"    // the lambda is as registered, after something else was told; of no lambda: they could be read again
 )
+
+// RegistrationTaken is the state of one whose lambda is as it says, besides RegistrationWaiting, RegistrationRefused,
+// RegistrationKept and, of no lambda in particular, RegistrationUnread: see Hooks.Registrations.
+const RegistrationTaken = "taken"
 
 // Registrations lists what can become of registrations.
 func Registrations() []string {
-	return []string{RegistrationCreated, RegistrationChanged, RegistrationWaiting, RegistrationRefused, RegistrationDeleted, RegistrationKept, RegistrationUnread}
+	return []string{
+		RegistrationCreated, RegistrationChanged, RegistrationWaiting, RegistrationRefused, RegistrationDeleted, RegistrationKept,
+		RegistrationUnread, RegistrationWell,
+	}
+}
+
+// RegistrationStates lists the states that registrations can be in.
+func RegistrationStates() []string {
+	return []string{RegistrationTaken, RegistrationWaiting, RegistrationRefused, RegistrationKept, RegistrationUnread}
 }
 
 // Register makes and changes lambdas as registrations in the store say, and deletes those that are withdrawn and have no live
@@ -51,7 +71,7 @@ func (in *Inbound) Register(ctx context.Context) error {
 		<-ctx.Done()
 		return nil
 	}
-	r := registrar{Inbound: in, told: map[string]string{}, gone: map[string]task.Instant{}}
+	r := registrar{Inbound: in, told: map[string]telling{}, gone: map[string]task.Instant{}, contested: map[string]task.Instant{}, states: map[string]int{}}
 	for ctx.Err() == nil {
 		r.round(ctx)
 		_ = clock.Sleep(ctx, in.Clock, registerEvery) // the loop sees that ctx ended
@@ -59,12 +79,27 @@ func (in *Inbound) Register(ctx context.Context) error {
 	return nil
 }
 
-// registrar is one Register. The maps have an entry for each lambda at most.
+// registrar is one Register. The maps have an entry for each lambda and each registration at most.
 type registrar struct {
 	*Inbound
 
-	told map[string]string       // what was last told of a name, so that it is told once
-	gone map[string]task.Instant // when a lambda without its registration is looked at next
+	told      map[string]telling      // what was last told of a name, so that it is told once
+	gone      map[string]task.Instant // when a lambda without its registration is looked at next
+	contested map[string]task.Instant // when a registration was first seen that shares a queue's name with a later one
+	states    map[string]int          // as of this round, or the last that could be
+}
+
+// telling is what was told.
+type telling struct {
+	outcome string
+	text    string
+}
+
+// wanted is a registration whose lambda is to be made, or changed, or refused.
+type wanted struct {
+	catalog.Registration
+	isThere bool  // the lambda is, as something else
+	err     error // why it is refused; nil: not so far
 }
 
 // round looks at all registrations once. What is known of lambdas is older than what is read of registrations: a lambda that
@@ -73,46 +108,167 @@ func (r *registrar) round(ctx context.Context) {
 	lambdas := r.Catalog.All()
 	rows, err := r.Store.Controls(ctx, catalog.RegistrationKind)
 	if err != nil {
-		r.tell(ctx, "", RegistrationUnread, fmt.Errorf("read registrations: %w", err))
+		r.unread(ctx, fmt.Errorf("read registrations: %w", err))
 		return
 	}
-	delete(r.told, "")
+	all := r.untaken(rows)
+	if slices.ContainsFunc(all, func(w wanted) bool { return w.err == nil }) {
+		if err := r.Catalog.Refresh(ctx); err != nil {
+			r.unread(ctx, err)
+			return
+		}
+		all = r.untaken(rows)
+	}
+	r.wellAgain(ctx, "")
+	r.states = map[string]int{RegistrationTaken: len(rows) - len(all)}
 	there := make(map[string]bool, len(rows))
 	for _, row := range rows {
 		there[row.Name] = true
 		delete(r.gone, row.Name)
-		if outcome, err := r.take(ctx, row); outcome != "" {
-			r.tell(ctx, row.Name, outcome, err)
+		if _, isUntaken := slices.BinarySearchFunc(all, row.Name, func(w wanted, name string) int { return strings.Compare(w.Name, name) }); !isUntaken {
+			r.wellAgain(ctx, row.Name)
 		}
 	}
+	r.takeAll(ctx, all)
+	known := map[string]bool{}
 	for _, entry := range lambdas {
-		if entry.Registration != "" && !there[entry.Name] {
+		known[entry.Name] = entry.Registration != ""
+		if known[entry.Name] && !there[entry.Name] {
 			r.withdrawn(ctx, entry)
+		}
+	}
+	r.forget(func(name string) bool { return !there[name] && !known[name] })
+	r.report(r.states)
+}
+
+// forget drops what is remembered of names with neither a registration nor a lambda that had one.
+func (r *registrar) forget(isGone func(name string) bool) {
+	for name := range r.told {
+		if name != "" && isGone(name) {
+			delete(r.told, name)
+		}
+	}
+	for _, times := range []map[string]task.Instant{r.gone, r.contested} {
+		for name := range times {
+			if isGone(name) {
+				delete(times, name)
+			}
 		}
 	}
 }
 
-// take makes a lambda what a registration says; no outcome when it is that.
-func (r *registrar) take(ctx context.Context, row store.Control) (outcome string, err error) {
+// unread is a round that could not be: what was before is as it was, as far as is known.
+func (r *registrar) unread(ctx context.Context, err error) {
+	r.tell(ctx, "", RegistrationUnread, err)
+	r.states[RegistrationUnread] = 1
+	r.report(r.states)
+}
+
+func (r *registrar) report(states map[string]int) {
+	if r.Hooks.Registrations != nil {
+		r.Hooks.Registrations(states)
+	}
+}
+
+// untaken are the registrations whose lambdas are not as they say, by name.
+func (r *registrar) untaken(rows []store.Control) []wanted {
+	var all []wanted
+	for _, row := range rows {
+		if w, isTaken := r.look(row); !isTaken {
+			all = append(all, w)
+		}
+	}
+	slices.SortFunc(all, func(a, b wanted) int { return strings.Compare(a.Name, b.Name) })
+	return all
+}
+
+// look reads a registration, and reports whether its lambda is what it says.
+func (r *registrar) look(row store.Control) (w wanted, isTaken bool) {
 	want, err := catalog.ParseRegistration(row)
 	if err != nil {
-		return RegistrationRefused, err
+		want.Name = row.Name
+		return wanted{Registration: want, err: err}, false
 	}
+	w = wanted{Registration: want}
 	if entry, err := r.Catalog.Lambda(row.Name); err == nil {
 		if entry.Registration == want.Sum && !entry.Deleting {
-			delete(r.told, row.Name)
-			return "", nil
+			return w, true
 		}
-		if err := want.Fits(entry.Lambda); err != nil { // before SQS is asked, round after round
-			return RegistrationRefused, err
+		w.isThere, w.err = true, want.Fits(entry.Lambda) // before SQS is asked, round after round
+	}
+	return w, false
+}
+
+// takeAll takes what can be taken; all are in the order of names.
+func (r *registrar) takeAll(ctx context.Context, all []wanted) {
+	for i := range all {
+		if w := &all[i]; w.err == nil {
+			w.err = r.Queue.CheckLambda(w.Lambda)
 		}
 	}
-	if err := r.ready(ctx, want.Lambda); errors.Is(err, errWaiting) {
+	for i := range all {
+		w := &all[i]
+		if w.err == nil && !w.isThere {
+			w.err = r.contest(w, all[:i], all[i+1:])
+		}
+		outcome, err := RegistrationRefused, w.err
+		switch {
+		case errors.Is(err, errContested):
+			outcome, w.err = RegistrationWaiting, nil // it is still to be
+		case err == nil:
+			outcome, err = r.take(ctx, w)
+		}
+		r.tell(ctx, w.Name, outcome, err)
+		switch outcome {
+		case RegistrationRefused, RegistrationWaiting:
+			r.states[outcome]++
+		default:
+			r.states[RegistrationTaken]++
+		}
+	}
+}
+
+// contest decides between registrations that want a queue of the same name, when neither is a lambda: the first by name gets
+// it, after a while, and the others are refused. Against a lambda that is there both are refused before.
+func (r *registrar) contest(w *wanted, before, after []wanted) error {
+	if err := r.Queue.CheckLambda(w.Lambda, planned(before)...); err != nil {
+		return err
+	}
+	err := r.Queue.CheckLambda(w.Lambda, planned(after)...)
+	if err == nil {
+		delete(r.contested, w.Name)
+		return nil
+	}
+	now := r.Clock.Now()
+	since, seen := r.contested[w.Name]
+	if !seen {
+		r.contested[w.Name], since = now, now
+	}
+	if now.Sub(since) < contestedFor {
+		return fmt.Errorf("%w, and this is the first by name: its lambda is made in %v, and the other refused: %w", errContested, contestedFor, err)
+	}
+	return nil
+}
+
+// planned are the lambdas that are to be made of registrations that are not refused.
+func planned(of []wanted) []task.Lambda {
+	var all []task.Lambda
+	for i := range of {
+		if w := &of[i]; w.err == nil && !w.isThere {
+			all = append(all, w.Lambda)
+		}
+	}
+	return all
+}
+
+// take makes a lambda what a registration says.
+func (r *registrar) take(ctx context.Context, w *wanted) (outcome string, err error) {
+	if err := r.ready(ctx, w.Lambda); errors.Is(err, errWaiting) {
 		return RegistrationWaiting, err
 	} else if err != nil {
 		return RegistrationRefused, err
 	}
-	_, created, err := r.Catalog.Register(ctx, want)
+	_, created, err := r.Catalog.Register(ctx, w.Registration)
 	switch {
 	case err != nil:
 		return RegistrationRefused, err
@@ -122,17 +278,20 @@ func (r *registrar) take(ctx context.Context, row store.Control) (outcome string
 	return RegistrationChanged, nil
 }
 
-// ready fails unless all queues of a lambda are there. Those are made by who registered it, with keys, tags and policies that
-// nobody here knows, and never by this program: what it made would be in the way.
+// ready fails unless all queues of a lambda are there, under names that are still free. They are made by who registered it, with
+// keys, tags and policies that nobody here knows, and never by this program: what it made would be in the way.
 func (r *registrar) ready(ctx context.Context, l task.Lambda) error {
-	if err := r.Queue.CheckLambda(l); err != nil {
+	missing, err := r.Queue.Missing(ctx, l)
+	switch {
+	case err != nil:
+		return err
+	case len(missing) > 0:
+		return fmt.Errorf("%w: %s", errWaiting, strings.Join(missing, ", "))
+	}
+	if err := r.Catalog.Refresh(ctx); err != nil { // to ask took a while
 		return err
 	}
-	missing, err := r.Queue.Missing(ctx, l)
-	if err == nil && len(missing) > 0 {
-		err = fmt.Errorf("%w: %s", errWaiting, strings.Join(missing, ", "))
-	}
-	return err
+	return r.Queue.CheckLambda(l)
 }
 
 // withdrawn deletes a lambda whose registration is gone, if no task of it lives. Its queues are most likely gone too; a lambda
@@ -142,11 +301,18 @@ func (r *registrar) withdrawn(ctx context.Context, entry *catalog.Entry) {
 	at, seen := r.gone[entry.Name]
 	if !seen {
 		r.gone[entry.Name] = now.Add(withdrawnAfter)
+		delete(r.told, entry.Name) // that was of its registration
 		return
 	}
-	if now < at {
-		return
+	if now >= at {
+		r.deleteWithdrawn(ctx, entry, now)
 	}
+	if r.told[entry.Name].outcome == RegistrationKept {
+		r.states[RegistrationKept]++
+	}
+}
+
+func (r *registrar) deleteWithdrawn(ctx context.Context, entry *catalog.Entry, now task.Instant) {
 	r.gone[entry.Name] = now.Add(withdrawnAgain)
 	// One that cannot be read is not among all of them, and an error by itself.
 	if _, err := r.Store.Control(ctx, catalog.RegistrationKind, entry.Name); !errors.Is(err, store.ErrNotFound) {
@@ -154,7 +320,9 @@ func (r *registrar) withdrawn(ctx context.Context, entry *catalog.Entry) {
 	}
 	_, err := r.DeleteLambda(ctx, &kinesinv1.DeleteLambdaRequest{Name: entry.Name})
 	switch {
-	case isUnknownLambda(err): // another process was faster
+	case isRefusal(err, kinesinv1.Reason_REASON_UNKNOWN_LAMBDA): // another process was faster
+	case isRefusal(err, kinesinv1.Reason_REASON_IN_USE):
+		r.tell(ctx, entry.Name, RegistrationKept, fmt.Errorf("%w; or put its registration back (its module call in Terraform)", err))
 	case err != nil:
 		r.tell(ctx, entry.Name, RegistrationKept, err)
 	default:
@@ -164,9 +332,20 @@ func (r *registrar) withdrawn(ctx context.Context, entry *catalog.Entry) {
 	}
 }
 
-func isUnknownLambda(err error) bool {
+func isRefusal(err error, reason kinesinv1.Reason) bool {
 	refusal, is := errors.AsType[*api.Error](err)
-	return is && refusal.Reason == kinesinv1.Reason_REASON_UNKNOWN_LAMBDA
+	return is && refusal.Reason == reason
+}
+
+// wellAgain tells that nothing is wrong with a lambda any more, if something was told to be.
+func (r *registrar) wellAgain(ctx context.Context, name string) {
+	switch r.told[name].outcome {
+	case RegistrationWaiting, RegistrationRefused, RegistrationKept, RegistrationUnread:
+		r.tell(ctx, name, RegistrationWell, nil)
+	}
+	if ctx.Err() == nil {
+		delete(r.told, name)
+	}
 }
 
 // tell tells what became of a registration, unless that is what was told last, or what a stop did.
@@ -178,10 +357,10 @@ func (r *registrar) tell(ctx context.Context, name, outcome string, err error) {
 	if err != nil {
 		text += ": " + err.Error()
 	}
-	if r.told[name] == text {
+	if r.told[name].text == text {
 		return
 	}
-	r.told[name] = text
+	r.told[name] = telling{outcome, text}
 	if r.Hooks.Registered != nil {
 		r.Hooks.Registered(ctx, name, outcome, err)
 	}

@@ -3,6 +3,7 @@ package inbound_test
 import (
 	"context"
 	"errors"
+	"maps"
 	"slices"
 	"strings"
 	"testing"
@@ -21,9 +22,10 @@ import (
 type registering struct {
 	*fixture
 
-	told []string
-	errs []error
-	stop func()
+	told   []string
+	errs   []error
+	states map[string]int
+	stop   func()
 }
 
 func runRegister(t *testing.T, test func(f *registering)) {
@@ -34,6 +36,8 @@ func runRegister(t *testing.T, test func(f *registering)) {
 		c.Hooks.Registered = func(_ context.Context, lambda, outcome string, err error) {
 			r.note(func() { r.told, r.errs = append(r.told, strings.TrimSpace(lambda+" "+outcome)), append(r.errs, err) })
 		}
+		c.Hooks.Registrations = func(states map[string]int) { r.note(func() { r.states = maps.Clone(states) }) }
+		c.Unregister = func(lambda string) string { return "forget " + lambda }
 	}, func(f *fixture) {
 		r.fixture = f
 		r.start()
@@ -84,6 +88,17 @@ func (f *registering) wantTold(want ...string) {
 	f.told, f.errs = nil, nil
 }
 
+// wantStates checks how many registrations are in each state.
+func (f *registering) wantStates(want map[string]int) {
+	f.t.Helper()
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	maps.DeleteFunc(f.states, func(_ string, n int) bool { return n == 0 })
+	if !maps.Equal(f.states, want) {
+		f.t.Errorf("states %v, want %v", f.states, want)
+	}
+}
+
 func TestRegistrationsBecomeLambdas(t *testing.T) {
 	runRegister(t, func(f *registering) {
 		f.put("bills", `{"format":1,"priorities":["one"],"max_attempts":3}`)
@@ -101,12 +116,17 @@ func TestRegistrationsBecomeLambdas(t *testing.T) {
 		f.put("mail", `{"format":1,"shards":3}`)
 		f.time.Advance(time.Minute)
 		f.wantTold("bills changed", "mail refused") // once, not with every round
+		f.wantStates(map[string]int{"taken": 1, "refused": 1})
 		if mail, err := f.Catalog.Lambda("mail"); err != nil || mail.Shards != 2 {
 			t.Errorf("%+v, %v", mail, err)
 		}
 		if bills, err = f.Catalog.Lambda("bills"); err != nil || bills.MaxAttempts != 4 {
 			t.Errorf("%+v, %v", bills, err)
 		}
+		f.put("mail", `{"format":1,"shards":2}`)
+		f.time.Advance(time.Minute)
+		f.wantTold("mail well") // once
+		f.wantStates(map[string]int{"taken": 2})
 	})
 }
 
@@ -138,12 +158,19 @@ func TestAWithdrawnLambdaIsDeletedWithoutTasksAndKeptWithThem(t *testing.T) {
 		f.wantTold() // it may come back
 		f.time.Advance(time.Minute)
 		f.wantTold("idle deleted", "mail kept")
+		f.wantStates(map[string]int{"kept": 1})
+		f.time.Advance(10 * time.Second)
+		f.wantStates(map[string]int{"kept": 1}) // also in rounds that do not look at it
+		f.accept(in(6 * time.Minute))           // nothing is lost
+		f.wantWithdrawn("mail", true)
 		if _, err := f.Catalog.Lambda("idle"); !errors.Is(err, catalog.ErrUnknown) {
 			t.Errorf("idle: %v", err)
 		}
 		f.put("mail", `{"format":1,"shards":2}`)
 		f.time.Advance(5 * time.Minute)
-		f.wantTold() // the same as ever, and no more to be deleted
+		f.wantTold("mail well") // the same as ever, and no more to be deleted
+		f.wantStates(map[string]int{"taken": 1})
+		f.wantWithdrawn("mail", false)
 		f.accept(in(time.Minute))
 	})
 }
@@ -164,8 +191,12 @@ func TestRegistrationsThatCannotBeRead(t *testing.T) {
 		f.time.Advance(10 * time.Second)
 		f.wantTold("mail changed")
 		f.driver.FailReads(20)
-		f.time.Advance(10 * time.Minute)
+		f.time.Advance(10 * time.Second)
 		f.wantTold("unread")
+		f.wantStates(map[string]int{"taken": 1, "unread": 1})
+		f.time.Advance(10 * time.Minute)
+		f.wantTold("well")
+		f.wantStates(map[string]int{"taken": 1})
 		if _, err := f.Catalog.Lambda("mail"); err != nil {
 			t.Error(err)
 		}
@@ -181,6 +212,7 @@ func TestARegistrationWaitsForItsQueues(t *testing.T) {
 		errs := slices.Clone(f.errs)
 		f.mu.Unlock()
 		f.wantTold("bills waiting") // once, not with every round
+		f.wantStates(map[string]int{"waiting": 1})
 		if len(errs) != 1 || errs[0] == nil || !strings.Contains(errs[0].Error(), "p-bills-one, p-bills-two") {
 			t.Errorf("told %v, want the queues that are missing", errs)
 		}
@@ -221,7 +253,7 @@ func TestARegisteredLambdaIsNotDeletedByACall(t *testing.T) {
 		}
 		for _, drop := range []bool{false, true} {
 			_, err := f.DeleteLambda(f.ctx, &kinesinv1.DeleteLambdaRequest{Name: "mail", DropTasks: drop})
-			if !errors.Is(err, api.ErrRegistered) || !strings.Contains(err.Error(), "Terraform") {
+			if !errors.Is(err, api.ErrRegistered) || !strings.Contains(err.Error(), "Terraform") || !strings.Contains(err.Error(), "forget mail") {
 				t.Errorf("deleted with drop %t: %v, want ErrRegistered", drop, err)
 			}
 		}
@@ -256,5 +288,144 @@ func TestRegistrationsSurviveRestarts(t *testing.T) {
 		f.start()
 		f.time.Advance(2 * time.Minute)
 		f.wantTold("wrong refused", "bills deleted")
+	})
+}
+
+// wantWithdrawn checks what callers see of a registered lambda.
+func (f *registering) wantWithdrawn(name string, want bool) {
+	f.t.Helper()
+	got, err := f.GetLambda(f.ctx, &kinesinv1.GetLambdaRequest{Name: name})
+	if err != nil || !got.Lambda.Registered || got.Lambda.Withdrawn != want {
+		f.t.Errorf("get says %+v, %v, want withdrawn %t", got, err, want)
+	}
+	all, err := f.ListLambdas(f.ctx, &kinesinv1.ListLambdasRequest{})
+	if err != nil || len(all.Lambdas) != 1 || !all.Lambdas[0].Registered || all.Lambdas[0].Withdrawn != want {
+		f.t.Errorf("list says %+v, %v, want withdrawn %t", all, err, want)
+	}
+}
+
+// TestARefusedRegistrationThatWasTakenOutIsToldAgain has the same mistake made twice.
+func TestARefusedRegistrationThatWasTakenOutIsToldAgain(t *testing.T) {
+	runRegister(t, func(f *registering) {
+		for range 2 {
+			f.put("bills", `{"format":1,"mode":"both"}`)
+			f.time.Advance(10 * time.Second)
+			f.wantTold("bills refused")
+			f.wantStates(map[string]int{"refused": 1})
+			f.withdraw("bills")
+			f.time.Advance(10 * time.Second)
+			f.wantTold()
+			f.wantStates(nil)
+		}
+	})
+}
+
+// wantRefused checks that the last thing told names both lambdas.
+func (f *registering) wantRefused(name, because string) {
+	f.t.Helper()
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	last := len(f.told) - 1
+	if last < 0 || f.told[last] != name+" refused" || f.errs[last] == nil || !strings.Contains(f.errs[last].Error(), "lambda "+name+": its queue would be one of lambda "+because) {
+		f.t.Errorf("told %q %v, want %s refused because of %s", f.told, f.errs, name, because)
+	}
+}
+
+const (
+	ordersEU = `{"format":1,"priorities":["high"]}`    // of lambda orders-eu
+	orders   = `{"format":1,"priorities":["eu-high"]}` // of lambda orders
+)
+
+// TestTheFirstTakenKeepsAQueuesName has two registrations that want a queue of one name, the later one the first by name.
+func TestTheFirstTakenKeepsAQueuesName(t *testing.T) {
+	runRegister(t, func(f *registering) {
+		f.put("orders-eu", ordersEU)
+		f.time.Advance(10 * time.Second)
+		f.wantTold("orders-eu created")
+		f.put("orders", orders)
+		f.time.Advance(time.Minute)
+		f.wantRefused("orders", "orders-eu")
+		f.wantTold("orders refused")
+		f.put("orders-eu", `{"format":1,"priorities":["high"],"max_attempts":3}`)
+		f.time.Advance(time.Minute)
+		f.wantTold("orders-eu changed")
+		f.stop()
+		f.start() // another process
+		f.time.Advance(time.Minute)
+		f.wantTold("orders refused")
+		f.withdraw("orders-eu")
+		f.time.Advance(3 * time.Minute)
+		f.wantTold("orders-eu deleted", "orders created")
+	})
+}
+
+// TestTheFirstByNameGetsAQueuesName has none of two be taken yet; also when only the other one's queues are all there.
+func TestTheFirstByNameGetsAQueuesName(t *testing.T) {
+	runRegister(t, func(f *registering) {
+		f.note(func() { f.missing = []string{"p-orders-low"} })
+		f.put("orders-eu", ordersEU)
+		f.put("orders", orders)
+		f.time.Advance(10 * time.Second)
+		f.wantRefused("orders-eu", "orders")
+		f.wantTold("orders waiting", "orders-eu refused")
+		f.time.Advance(10 * time.Second)
+		f.wantTold("orders waiting") // for its queues now
+		f.note(func() { f.missing = nil })
+		f.time.Advance(time.Minute)
+		f.wantTold("orders created")
+		f.wantStates(map[string]int{"taken": 1, "refused": 1})
+	})
+}
+
+// TestWhoIsSlowToTakeAContestedNameIsFirst has a process that saw only one of two registrations make its lambda while another
+// process sees both.
+func TestWhoIsSlowToTakeAContestedNameIsFirst(t *testing.T) {
+	runRegister(t, func(f *registering) {
+		f.put("orders-eu", ordersEU)
+		f.put("orders", orders)
+		f.time.Advance(10 * time.Second)
+		want, err := catalog.ParseRegistration(store.Control{Kind: catalog.RegistrationKind, Name: "orders-eu", Version: 1, Value: []byte(ordersEU)})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, created, err := f.Catalog.Register(f.ctx, want); err != nil || !created {
+			t.Fatalf("created %t, %v", created, err)
+		}
+		f.time.Advance(time.Minute)
+		f.wantRefused("orders", "orders-eu")
+		f.wantTold("orders waiting", "orders-eu refused", "orders-eu well", "orders refused")
+	})
+}
+
+// TestARegistrationThatCannotBeDoesNotStandInAnothersWay has the first by name be refused for a reason of its own.
+func TestARegistrationThatCannotBeDoesNotStandInAnothersWay(t *testing.T) {
+	runRegister(t, func(f *registering) {
+		f.put("a-b", `{"format":1,"priorities":["c"]}`)
+		f.time.Advance(10 * time.Second)
+		f.put("a", `{"format":1,"priorities":["b-c","d-e"]}`)
+		f.put("a-d", `{"format":1,"priorities":["e"]}`)
+		f.time.Advance(10 * time.Second)
+		f.wantTold("a-b created", "a refused", "a-d created")
+	})
+}
+
+// TestCreatingARegisteredLambdaMakesNoQueues has a call give the settings that the lambda has.
+func TestCreatingARegisteredLambdaMakesNoQueues(t *testing.T) {
+	runRegister(t, func(f *registering) {
+		f.put("bills", `{"format":1}`)
+		f.time.Advance(10 * time.Second)
+		f.withdraw("bills")
+		got, err := f.CreateLambda(f.ctx, &kinesinv1.CreateLambdaRequest{Lambda: &kinesinv1.Lambda{Name: "bills"}})
+		if err != nil || !got.Existed || !got.Lambda.Withdrawn {
+			t.Errorf("create says %+v, %v", got, err)
+		}
+		if _, err := f.CreateLambda(f.ctx, &kinesinv1.CreateLambdaRequest{Lambda: &kinesinv1.Lambda{Name: "calls"}}); err != nil {
+			t.Error(err)
+		}
+		f.note(func() {
+			if !slices.Equal(f.made, []string{"calls"}) {
+				t.Errorf("queues of %q were asked for", f.made)
+			}
+		})
 	})
 }

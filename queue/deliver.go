@@ -44,8 +44,9 @@ type Deliverer interface {
 
 // Provisioner is an optional capability of a driver whose queues have to be made before they are used.
 type Provisioner interface {
-	// CheckLambda refuses, with an error of task.ErrInvalid, a lambda whose queues could not have their names.
-	CheckLambda(l task.Lambda) error
+	// CheckLambda refuses, with an error of task.ErrInvalid, a lambda whose queues could not have their names, because these are
+	// those of another lambda, or would be of one of the planned ones, which are not there yet.
+	CheckLambda(l task.Lambda, planned ...task.Lambda) error
 	// Provision makes what is missing of the lambda's queues. It may be repeated, and it is fine not
 	// to be allowed to make queues that are there already.
 	Provision(ctx context.Context, l task.Lambda) error
@@ -105,13 +106,13 @@ func CheckDelay(d time.Duration) error {
 }
 
 // CheckLambda refuses a lambda that cannot have its queues here: deliver mode where the driver cannot
-// deliver, or names that the queues cannot have.
-func (q *Queue) CheckLambda(l task.Lambda) error {
+// deliver, or names that the queues cannot have; see Provisioner.
+func (q *Queue) CheckLambda(l task.Lambda, planned ...task.Lambda) error {
 	if l.Mode == task.Deliver && !q.Delivers() {
 		return fmt.Errorf("%w mode deliver of lambda %s: %w", task.ErrInvalid, l.Name, ErrCannotDeliver)
 	}
 	if p, can := q.d.(Provisioner); can {
-		return p.CheckLambda(l)
+		return p.CheckLambda(l, planned...)
 	}
 	return nil
 }

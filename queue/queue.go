@@ -19,6 +19,8 @@ var (
 	ErrFull = errors.New("queue is full")
 	// ErrClosed refuses calls after Close.
 	ErrClosed = errors.New("queue is closed")
+	// ErrMissing says that the queue itself is not there: it will not be before somebody has made it.
+	ErrMissing = errors.New("no such queue")
 )
 
 // Limits of one call.

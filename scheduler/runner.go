@@ -737,7 +737,7 @@ func (r *runner) backoff(failures int) time.Duration {
 
 func (r *runner) tell(ctx context.Context, err error) {
 	r.failed(err)
-	r.Log.WarnContext(ctx, "partition will be tried again", slog.String("partition", r.partition.String()), slog.Any("error", err))
+	r.warn(ctx, "partition will be tried again", err, slog.String("partition", r.partition.String()))
 }
 
 func (r *runner) failed(err error) {

@@ -149,7 +149,8 @@ type Scheduler struct {
 	watched *budget
 	leases  goodLeases
 
-	hand hand
+	hand  hand
+	quiet quiet
 
 	// Both are replaced by Run and read by everyone; a partition is in one of them.
 	runners    atomic.Pointer[map[task.Partition]*runner]

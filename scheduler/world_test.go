@@ -51,6 +51,7 @@ type world struct {
 	look   int              // rows of look-ahead
 	watch  int              // rows that are watched
 	wall   clock.Clock      // of the scheduler, instead of clock
+	log    *slog.Logger     // nil: none
 	ids    uint64
 
 	mu     sync.Mutex
@@ -103,7 +104,7 @@ func (w *world) start() *scheduler.Scheduler {
 	}
 	s := scheduler.New(scheduler.Config{
 		Store: w.rows, Queue: w.queue, Dispatcher: w.sent, Leases: leases, Ownership: everything{}, Partitions: w.parts,
-		Clock: wall, Log: slog.New(slog.DiscardHandler), Hooks: w.hooks, LookaheadRows: w.look, WatchedRows: w.watch,
+		Clock: wall, Log: cmp.Or(w.log, slog.New(slog.DiscardHandler)), Hooks: w.hooks, LookaheadRows: w.look, WatchedRows: w.watch,
 	})
 	ctx, cancel := context.WithCancel(w.ctx)
 	done := make(chan error)

@@ -33,6 +33,7 @@ type LambdaInfo struct {
 	Created     time.Time     // read only
 	Deleting    bool          // read only
 	Registered  bool          // read only: it came by a registration, as Terraform writes them, and goes with it
+	Withdrawn   bool          // read only: it came by a registration that is gone, and goes when its tasks have ended; it still takes new ones
 }
 
 // CreateLambda creates a lambda. One that exists with the same settings is fine and reported
@@ -109,5 +110,6 @@ func lambdaInfoOf(w *kinesinv1.Lambda) LambdaInfo {
 		Name: w.GetName(), Mode: w.GetMode(), Priorities: w.GetPriorities(), Shards: int(w.GetShards()), MaxAttempts: int(w.GetMaxAttempts()),
 		Timeout: micros(w.GetTimeoutMicros()), BackoffMin: micros(w.GetBackoffMinMicros()), BackoffMax: micros(w.GetBackoffMaxMicros()),
 		Retention: micros(w.GetRetentionMicros()), Created: timeOf(w.GetCreatedMicros()), Deleting: w.GetDeleting(), Registered: w.GetRegistered(),
+		Withdrawn: w.GetWithdrawn(),
 	}
 }

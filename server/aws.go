@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/kinesin-io/kinesin/catalog"
 	"github.com/kinesin-io/kinesin/inbound/buffer/sqsbuffer"
 	"github.com/kinesin-io/kinesin/internal/awsclient"
 	"github.com/kinesin-io/kinesin/internal/clock"
@@ -54,6 +55,7 @@ func (d *drivers) openAWS(ctx context.Context, c *Config, m *node.Metrics) (err 
 			DeliverLinger: deliverLinger,
 			Lambda:        func(ref uint32) (task.Lambda, bool) { return d.node.Lambda(ref) },
 			Lambdas:       func() []task.Lambda { return d.node.Lambdas() },
+			Registered:    func(lambda string) bool { return d.node.Registered(lambda) },
 		})
 	}
 	if c.Inbound {
@@ -150,4 +152,9 @@ func (d *drivers) setupError(prefix, what string, differences []string) error {
 	return fmt.Errorf("%w: the %s of prefix %s (%s) are not as they have to be:\n  %s\n"+
 		"Is the region right? To make what is missing, run: kinesin aws setup --aws-prefix %s (where Terraform makes it: terraform apply)",
 		ErrSetup, what, prefix, d.aws.Endpoints(), strings.Join(differences, "\n  "), prefix)
+}
+
+// unregister deletes the row of a registration, as store/dynamo has it.
+func unregister(prefix, lambda string) string {
+	return fmt.Sprintf(`aws dynamodb delete-item --table-name %s-control --key '{"c":{"S":"%s"},"n":{"S":"%s"}}'`, prefix, catalog.RegistrationKind, lambda)
 }

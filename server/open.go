@@ -93,6 +93,7 @@ func (s *Server) nodeConfig(d *drivers) node.Config {
 	}
 	if s.config.Store == StoreDynamoDB {
 		c.Window = cmp.Or(c.Window, windowRemote)
+		c.Unregister = func(lambda string) string { return unregister(s.config.AWSPrefix, lambda) }
 	}
 	if s.config.Queue == QueueMemory {
 		c.QueueDepthMax = feedDepthMax

@@ -353,6 +353,7 @@ func TestMetrics(t *testing.T) {
 		`kinesin_wakeups_total{event="enqueue"}`:                                               "0",
 		`kinesin_workers_lost_total`:                                                           "0",
 		`kinesin_internal_errors_total`:                                                        "0",
+		`kinesin_registrations{outcome="refused"}`:                                             "0",
 	} {
 		r.wantMetric(series, want)
 	}

@@ -15,7 +15,6 @@ import (
 	"github.com/kinesin-io/kinesin/queue/sqs"
 	"github.com/kinesin-io/kinesin/store"
 	"github.com/kinesin-io/kinesin/store/dynamo"
-	"github.com/kinesin-io/kinesin/task"
 )
 
 // What is so, or became, of a table or queue.
@@ -23,8 +22,8 @@ const (
 	SetupCreated   = "created"
 	SetupChanged   = "changed"
 	SetupUnchanged = "unchanged"
-	SetupMissing   = "missing" // and would be created
-	SetupDiffers   = "differs" // and would be changed, or cannot be
+	SetupMissing   = "missing" // and would be created, or is Terraform's to make
+	SetupDiffers   = "differs" // and would be changed, or cannot be, or is Terraform's
 )
 
 // actionCreate is dynamo's word for a table that it made.
@@ -37,6 +36,8 @@ type SetupItem struct {
 	Outcome     string   `json:"outcome"`               // one of Setup…
 	Differences []string `json:"differences,omitempty"` // from what it has to be, as they were found
 	Spec        any      `json:"spec"`                  // what it has to be
+	// Lambda is that whose queue it is if Terraform makes it: then setup only looks, and what is missing or differs stays so.
+	Lambda string `json:"terraform_lambda,omitempty"`
 }
 
 // SetupReport is what a setup did, or would do.
@@ -47,8 +48,8 @@ type SetupReport struct {
 	Items  []SetupItem `json:"items"`
 }
 
-// SetupAWS makes the tables and queues of an installation: those that every one needs, and those of the lambdas there are. It
-// may be repeated, and never deletes anything; a dry run only looks. What cannot be put right is ErrSetup, before anything is
+// SetupAWS makes the tables and queues of an installation: those that every one needs, and those of the lambdas there are, but for
+// registered ones, whose queues are Terraform's. It may be repeated, and never deletes anything; a dry run only looks. What cannot be put right is ErrSetup, before anything is
 // changed. Other errors are those of AWS, with the report of what was done so far.
 func SetupAWS(ctx context.Context, prefix string, dryRun bool, log *slog.Logger) (SetupReport, error) {
 	if err := dynamo.CheckPrefix(prefix); err != nil {
@@ -82,13 +83,36 @@ func (s *setup) run(ctx context.Context) error {
 	if err := s.CheckClock(); err != nil {
 		return err
 	}
-	var lambdas []task.Lambda
+	var lambdas []*catalog.Entry
 	if usable {
 		if lambdas, err = s.lambdas(ctx); err != nil {
 			return err
 		}
 	}
-	return s.queues(ctx, append(sqsbuffer.Queues(s.prefix), queueSpecs(s.prefix, lambdas)...))
+	ours, theirs := s.queuesOf(lambdas)
+	return s.queues(ctx, ours, theirs)
+}
+
+// queuesOf are the queues of an installation, those of Terraform apart.
+func (s *setup) queuesOf(lambdas []*catalog.Entry) (ours []sqs.QueueSpec, theirs []terraformQueue) {
+	ours = sqsbuffer.Queues(s.prefix)
+	for _, l := range lambdas {
+		specs := sqs.Queues(s.prefix, l.Lambda)
+		if l.Registration == "" {
+			ours = append(ours, specs...)
+			continue
+		}
+		for i := range specs {
+			theirs = append(theirs, terraformQueue{specs[i], l.Name})
+		}
+	}
+	return ours, theirs
+}
+
+// terraformQueue is a queue of a registered lambda.
+type terraformQueue struct {
+	sqs.QueueSpec
+	lambda string
 }
 
 // tables says whether there are tables to read lambdas from.
@@ -132,18 +156,15 @@ func (s *setup) tables(ctx context.Context) (usable bool, err error) {
 }
 
 // lambdas reads which there are.
-func (s *setup) lambdas(ctx context.Context) ([]task.Lambda, error) {
+func (s *setup) lambdas(ctx context.Context) ([]*catalog.Entry, error) {
 	driver := dynamo.New(s.DynamoDB, dynamo.Config{Prefix: s.prefix, Clock: clock.Real(), Logger: s.log})
 	c := catalog.New(store.New(driver, store.Config{Clock: clock.Real(), Logger: s.log}), clock.Real(), s.log)
 	err := c.Refresh(ctx)
-	var all []task.Lambda
-	for _, l := range c.All() {
-		all = append(all, l.Lambda)
-	}
-	return all, errors.Join(err, driver.Close())
+	return c.All(), errors.Join(err, driver.Close())
 }
 
-func (s *setup) queues(ctx context.Context, specs []sqs.QueueSpec) error {
+// queues makes and aligns queues, and looks at those that are Terraform's.
+func (s *setup) queues(ctx context.Context, specs []sqs.QueueSpec, theirs []terraformQueue) error {
 	found, err := sqs.Check(ctx, s.SQS, specs)
 	if err != nil {
 		return err
@@ -156,15 +177,7 @@ func (s *setup) queues(ctx context.Context, specs []sqs.QueueSpec) error {
 		}
 	}
 	for _, spec := range specs {
-		item := SetupItem{Kind: "queue", Name: spec.Name, Outcome: SetupUnchanged, Spec: spec}
-		for i := range found {
-			if d := &found[i]; d.Queue == spec.Name {
-				item.Differences = append(item.Differences, d.String())
-				if item.Outcome = SetupDiffers; d.Attribute == "" {
-					item.Outcome = SetupMissing
-				}
-			}
-		}
+		item := queueItem(spec, found)
 		if slices.ContainsFunc(aligned, func(d sqs.Difference) bool { return d.Queue == spec.Name }) {
 			item.Outcome = SetupChanged
 		}
@@ -173,7 +186,37 @@ func (s *setup) queues(ctx context.Context, specs []sqs.QueueSpec) error {
 		}
 		s.report.Items = append(s.report.Items, item)
 	}
-	return err
+	if err != nil {
+		return err
+	}
+	return s.look(ctx, theirs)
+}
+
+func (s *setup) look(ctx context.Context, theirs []terraformQueue) error {
+	for _, q := range theirs {
+		found, err := sqs.Check(ctx, s.SQS, []sqs.QueueSpec{q.QueueSpec})
+		if err != nil {
+			return err
+		}
+		item := queueItem(q.QueueSpec, found)
+		item.Lambda = q.lambda
+		s.report.Items = append(s.report.Items, item)
+	}
+	return nil
+}
+
+// queueItem is a queue as it was found.
+func queueItem(spec sqs.QueueSpec, found []sqs.Difference) SetupItem {
+	item := SetupItem{Kind: "queue", Name: spec.Name, Outcome: SetupUnchanged, Spec: spec}
+	for i := range found {
+		if d := &found[i]; d.Queue == spec.Name {
+			item.Differences = append(item.Differences, d.String())
+			if item.Outcome = SetupDiffers; d.Attribute == "" {
+				item.Outcome = SetupMissing
+			}
+		}
+	}
+	return item
 }
 
 // SpecText is what a table or queue has to be, in one line.

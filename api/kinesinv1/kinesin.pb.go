@@ -1275,6 +1275,7 @@ type Lambda struct {
 	Version          uint64                 `protobuf:"varint,11,opt,name=version,proto3" json:"version,omitempty"`
 	Deleting         bool                   `protobuf:"varint,12,opt,name=deleting,proto3" json:"deleting,omitempty"`
 	Registered       bool                   `protobuf:"varint,13,opt,name=registered,proto3" json:"registered,omitempty"` // it came by a registration, as Terraform writes them; read only
+	Withdrawn        bool                   `protobuf:"varint,14,opt,name=withdrawn,proto3" json:"withdrawn,omitempty"`   // and that is gone: it goes when its tasks have ended; read only
 	unknownFields    protoimpl.UnknownFields
 	sizeCache        protoimpl.SizeCache
 }
@@ -1396,6 +1397,13 @@ func (x *Lambda) GetDeleting() bool {
 func (x *Lambda) GetRegistered() bool {
 	if x != nil {
 		return x.Registered
+	}
+	return false
+}
+
+func (x *Lambda) GetWithdrawn() bool {
+	if x != nil {
+		return x.Withdrawn
 	}
 	return false
 }
@@ -3938,7 +3946,7 @@ const file_kinesin_v1_kinesin_proto_rawDesc = "" +
 	"\vWaitRequest\x12\x10\n" +
 	"\x03ids\x18\x01 \x03(\tR\x03ids\x12\x1f\n" +
 	"\vwait_micros\x18\x02 \x01(\x03R\n" +
-	"waitMicros\"\xb6\x03\n" +
+	"waitMicros\"\xd4\x03\n" +
 	"\x06Lambda\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x12\n" +
 	"\x04mode\x18\x02 \x01(\tR\x04mode\x12\x1e\n" +
@@ -3957,7 +3965,8 @@ const file_kinesin_v1_kinesin_proto_rawDesc = "" +
 	"\bdeleting\x18\f \x01(\bR\bdeleting\x12\x1e\n" +
 	"\n" +
 	"registered\x18\r \x01(\bR\n" +
-	"registered\"A\n" +
+	"registered\x12\x1c\n" +
+	"\twithdrawn\x18\x0e \x01(\bR\twithdrawn\"A\n" +
 	"\x13CreateLambdaRequest\x12*\n" +
 	"\x06lambda\x18\x01 \x01(\v2\x12.kinesin.v1.LambdaR\x06lambda\"\\\n" +
 	"\x14CreateLambdaResponse\x12*\n" +

@@ -1092,6 +1092,16 @@ func (m *Lambda) MarshalToSizedBufferVT(dAtA []byte) (int, error) {
 		i -= len(m.unknownFields)
 		copy(dAtA[i:], m.unknownFields)
 	}
+	if m.Withdrawn {
+		i--
+		if m.Withdrawn {
+			dAtA[i] = 1
+		} else {
+			dAtA[i] = 0
+		}
+		i--
+		dAtA[i] = 0x70
+	}
 	if m.Registered {
 		i--
 		if m.Registered {
@@ -3930,6 +3940,9 @@ func (m *Lambda) SizeVT() (n int) {
 		n += 2
 	}
 	if m.Registered {
+		n += 2
+	}
+	if m.Withdrawn {
 		n += 2
 	}
 	n += len(m.unknownFields)
@@ -7831,6 +7844,26 @@ func (m *Lambda) UnmarshalVT(dAtA []byte) error {
 				}
 			}
 			m.Registered = bool(v != 0)
+		case 14:
+			if wireType != 0 {
+				return fmt.Errorf("proto: wrong wireType = %d for field Withdrawn", wireType)
+			}
+			var v int
+			for shift := uint(0); ; shift += 7 {
+				if shift >= 64 {
+					return protohelpers.ErrIntOverflow
+				}
+				if iNdEx >= l {
+					return io.ErrUnexpectedEOF
+				}
+				b := dAtA[iNdEx]
+				iNdEx++
+				v |= int(b&0x7F) << shift
+				if b < 0x80 {
+					break
+				}
+			}
+			m.Withdrawn = bool(v != 0)
 		default:
 			iNdEx = preIndex
 			skippy, err := protohelpers.Skip(dAtA[iNdEx:])

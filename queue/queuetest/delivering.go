@@ -95,7 +95,7 @@ func (d *Delivering) Delivered() ([]Delivered, <-chan struct{}) {
 }
 
 // CheckLambda implements queue.Provisioner; every name will do.
-func (d *Delivering) CheckLambda(task.Lambda) error { return nil }
+func (d *Delivering) CheckLambda(task.Lambda, ...task.Lambda) error { return nil }
 
 // Provision implements queue.Provisioner.
 func (d *Delivering) Provision(_ context.Context, l task.Lambda) error {

@@ -92,13 +92,13 @@ func (d *Driver) queueName(key laneKey) (name string, use task.Mode, err error) 
 }
 
 // CheckLambda implements queue.Provisioner.
-func (d *Driver) CheckLambda(l task.Lambda) error {
+func (d *Driver) CheckLambda(l task.Lambda, planned ...task.Lambda) error {
 	var errs []error
 	taken := map[string]string{
 		d.Prefix + "-" + inboundName:             "that of the inbound buffer",
 		d.Prefix + "-" + inboundName + dlqSuffix: "that of the inbound buffer",
 	}
-	for _, other := range d.Lambdas() {
+	for _, other := range slices.Concat(d.Lambdas(), planned) {
 		if other.Name == l.Name {
 			continue
 		}

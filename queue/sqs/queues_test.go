@@ -69,6 +69,19 @@ func TestCheckLambda(t *testing.T) {
 	}
 }
 
+func TestCheckLambdaAgainstPlannedOnes(t *testing.T) {
+	t.Parallel()
+	d := sqs.New(fakesqs.New(fakesqs.Config{}), sqs.Config{Prefix: "kin", Lambdas: func() []task.Lambda { return nil }})
+	eu, orders := task.Lambda{Name: "orders-eu", Priorities: []string{"high"}}, task.Lambda{Name: "orders", Priorities: []string{"low", "eu-high"}}
+	if err := d.CheckLambda(orders, orders); err != nil {
+		t.Errorf("against itself: %v", err)
+	}
+	err := d.CheckLambda(eu, orders)
+	if !errors.Is(err, task.ErrInvalid) || !strings.Contains(err.Error(), "lambda orders-eu: its SQS queue kin-orders-eu-high would be one of lambda orders;") {
+		t.Errorf("against another of that name: %v", err)
+	}
+}
+
 func TestCheckPrefix(t *testing.T) {
 	t.Parallel()
 	for prefix, good := range map[string]bool{"a": true, "Kin_1-x": true, strings.Repeat("a", 20): true, strings.Repeat("a", 21): false, "": false, "a.b": false} {

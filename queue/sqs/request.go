@@ -15,11 +15,12 @@ import (
 	"github.com/aws/smithy-go"
 
 	"github.com/kinesin-io/kinesin/internal/clock"
+	"github.com/kinesin-io/kinesin/queue"
 	"github.com/kinesin-io/kinesin/task"
 )
 
 // ErrNoQueue says that an SQS queue is not there.
-var ErrNoQueue = errors.New("no such SQS queue")
+var ErrNoQueue = fmt.Errorf("%w in SQS", queue.ErrMissing)
 
 // Retries of what SQS refused for the moment. The SDK retries whole requests by itself; this is about entries
 // of a batch, and about deletes and returns, for which nobody else would try again.
@@ -76,6 +77,7 @@ func request[Out any](ctx context.Context, d *Driver, r Request, call func(conte
 		err = explain(r.Queue, string(r.Action), err)
 		if errors.Is(err, ErrNoQueue) {
 			d.forgetURL(r.Queue)
+			err = d.whoseQueue(r.Queue, err)
 		}
 	}
 	if r.measure != nil {
@@ -106,6 +108,25 @@ func explain(queue, action string, err error) error {
 			"`kinesin aws setup` those of all", ErrNoQueue, queue)
 	}
 	return fmt.Errorf("%s of SQS queue %s: %w", action, queue, err)
+}
+
+// whoseQueue says what to do about a missing queue of a lambda that was registered; setup would be in the way of who makes those.
+func (d *Driver) whoseQueue(name string, err error) error {
+	if d.Registered == nil {
+		return err
+	}
+	for _, l := range d.Lambdas() {
+		if !d.Registered(l.Name) {
+			continue
+		}
+		for _, q := range Queues(d.Prefix, l) {
+			if q.Name == name {
+				return fmt.Errorf("%w: %s is not there; Terraform makes those of lambda %s: apply its module call, or put it back and apply; "+
+					"to give the lambda up instead: `kinesin lambda delete %s --drop`", ErrNoQueue, name, l.Name, l.Name)
+			}
+		}
+	}
+	return err
 }
 
 func codeOf(err error) string {

@@ -77,8 +77,10 @@ type Config struct {
 	Lambda func(ref uint32) (task.Lambda, bool)
 	// Lambdas are all that are known: the queues of a new one must not have the name of another's.
 	Lambdas func() []task.Lambda
-	Clock   clock.Clock
-	Log     *slog.Logger
+	// Registered reports whether a lambda's queues are somebody else's to make: Terraform's. nil: none are.
+	Registered func(lambda string) bool
+	Clock      clock.Clock
+	Log        *slog.Logger
 	// Observer is told what happens; nil is fine.
 	Observer *Observer
 

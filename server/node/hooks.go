@@ -26,7 +26,7 @@ func (n *Node) inboundHooks() inbound.Hooks {
 			n.late(n.catalog.ByRef(t.Partition.Lambda), t, stageDelivered, max(0, late))
 		},
 		Internal:   n.internalError,
-		Registered: n.registered,
+		Registered: n.registered, Registrations: n.metrics.registrations.set,
 	})
 }
 

@@ -54,7 +54,7 @@ type Metrics struct {
 	internal  prometheus.Counter
 	buffer    bufferMetrics
 
-	registrations *prometheus.CounterVec // outcome
+	registrations registrationMetrics
 
 	ownership  ownershipMetrics
 	clockAhead prometheus.Histogram
@@ -175,7 +175,7 @@ func NewMetrics() *Metrics {
 	}
 	r.MustRegister(m.clockAhead, m.lateness, m.accepted, m.refused, m.finished, m.wakeups, m.claims, m.lost, m.unsent, m.undelivered,
 		m.failures, m.internal, m.storeTime, m.fsync)
-	m.buffer, m.ownership, m.registrations = newBufferMetrics(r), newOwnershipMetrics(r), newRegistrationCounter(r)
+	m.buffer, m.ownership, m.registrations = newBufferMetrics(r), newOwnershipMetrics(r), newRegistrationMetrics(r)
 	m.classes.Store(&map[class]*classSeries{})
 	for kind := range m.byEvent {
 		m.byEvent[kind] = m.wakeups.WithLabelValues(task.EventKind(kind).String())

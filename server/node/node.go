@@ -68,6 +68,9 @@ type Config struct {
 	// whole seconds; at most 15 minutes. 0: inbound's default, 15 minutes; negative: never.
 	DeliverDirect time.Duration
 
+	// Unregister says how the registration of a lambda is deleted by hand. nil: there are none.
+	Unregister func(lambda string) string
+
 	// Stepped is for a virtual clock that stands still and moves in jumps (docs/adr/0007). What happens at
 	// a moment then happens all of it at that moment: nothing is done ahead of its time, nothing waits for
 	// company, no worker gets tasks beyond its free slots, and leases outlast every jump.
@@ -195,7 +198,7 @@ func (n *Node) compose(c Config, secret []byte) {
 		n.inbound = inbound.New(inbound.Config{
 			Store: n.store, Queue: n.queue, Catalog: n.catalog, Sealer: seal,
 			Scheduler: hints{n}, Workers: hints{n}, Clock: c.Clock, Hooks: n.inboundHooks(),
-			Shared: c.shared, Near: c.Near, Horizon: c.Horizon, WaitLookEvery: c.waitLookEvery(), DeliverDirect: c.DeliverDirect,
+			Unregister: c.Unregister, Shared: c.shared, Near: c.Near, Horizon: c.Horizon, WaitLookEvery: c.waitLookEvery(), DeliverDirect: c.DeliverDirect,
 			InboundKey: task.InboundKey(secret),
 			Buffering:  inbound.Buffering{Buffer: c.Buffer, Rate: c.InboundRate, Concurrency: c.InboundConcurrency},
 		})

@@ -84,11 +84,77 @@ func TestRegistered(t *testing.T) {
 	s.register("bills", `{"format":1,"priorities":["one"]}`)
 	s.until("the server says what is fixed", func() bool { return strings.Contains(server.Stderr(), "fixed at creation") })
 
+	if text := s.metrics(server); !strings.Contains(text, `kinesin_registrations{outcome="refused"} 1`) {
+		t.Error("the metrics do not say that a registration is refused")
+	}
+	s.run(0, "lambda", "delete", "bills").Refused(t, 1, `aws dynamodb delete-item --table-name `+s.prefix+`-control --key '{"c":{"S":"registration"},"n":{"S":"bills"}}'`)
+
 	server.Shutdown()
 	s.deleteQueue("bills-two")
 	server = s.serve()
 	s.run(1, "lambda", "get", "bills").Must(t)
 	if text := "SQS queue " + s.prefix + "-bills-two is missing"; !strings.Contains(server.Stderr(), text) {
 		t.Errorf("the start does not say %q:\n%s", text, server.Stderr())
+	}
+}
+
+// unregister deletes the row of a registration, as Terraform does and as the refusal to delete its lambda says.
+func (s *site) unregister(name string) {
+	s.t.Helper()
+	_, err := dynamodb.NewFromConfig(s.aws.Config(s.t)).DeleteItem(s.t.Context(), &dynamodb.DeleteItemInput{
+		TableName: aws.String(s.prefix + "-control"),
+		Key:       map[string]types.AttributeValue{"c": &types.AttributeValueMemberS{Value: "registration"}, "n": &types.AttributeValueMemberS{Value: name}},
+	})
+	if err != nil {
+		s.t.Fatal(err)
+	}
+}
+
+// TestWithdrawn is a lambda whose module call was taken out while it had tasks: its registration and its queue are gone. Setup
+// leaves the queue to Terraform, the servers say what to do and do not repeat it, and the lambda can be given up.
+func TestWithdrawn(t *testing.T) {
+	s := newSite(t)
+	s.setup().Must(t)
+	server := s.serve()
+	s.makeQueue("bills-one")
+	s.register("bills", `{"format":1,"priorities":["one"],"shards":4}`)
+	s.until("lambda bills is there", func() bool { return s.run(0, "lambda", "get", "bills").Code == 0 })
+	s.wantSetup("bills-one", "differs") // of the emulator's own making; setup does not align it
+	for _, in := range []string{"2s", "3s", "4s", "1h"} {
+		s.run(0, "schedule", "bills", "--in", in).Must(t)
+	}
+	s.unregister("bills")
+	s.deleteQueue("bills-one")
+	if got := s.run(0, "lambda", "get", "bills").Must(t); !strings.Contains(got, "withdrawn: goes when its tasks have ended") {
+		t.Errorf("get says %s", got)
+	}
+	s.wantSetup("bills-one", "missing") // and does not make it
+	s.run(0, "schedule", "bills", "--in", "1s").Must(t)
+
+	const advice = "to give the lambda up instead: `kinesin lambda delete bills --drop`"
+	s.until("the server says what to do", func() bool { return strings.Contains(server.Stderr(), advice) })
+	time.Sleep(20 * time.Second) // in which each of the four shards tries several times
+	if n := strings.Count(server.Stderr(), advice); n > 2 {
+		t.Errorf("it says so %d times:\n%s", n, server.Stderr())
+	}
+	if strings.Contains(server.Stderr(), "aws setup") {
+		t.Errorf("it says what must not be done:\n%s", server.Stderr())
+	}
+	s.run(0, "lambda", "delete", "bills", "--drop").Must(t)
+	if got := s.run(0, "lambda", "get", "bills"); got.Code != 1 {
+		t.Errorf("after it was given up: %+v", got)
+	}
+}
+
+// wantSetup runs a setup that makes things and checks what it says of one of Terraform's queues.
+func (s *site) wantSetup(queue, outcome string) {
+	s.t.Helper()
+	for range 2 { // what it did once it would not do again
+		if got := s.items(s.setup("-o", "json"))[queue]; got != outcome {
+			s.t.Errorf("setup says that %s is %q, want %q", queue, got, outcome)
+		}
+	}
+	if got := s.setup().Must(s.t); !strings.Contains(got, outcome+": made by Terraform") {
+		s.t.Errorf("setup does not say whose queue %s is:\n%s", queue, got)
 	}
 }

@@ -88,6 +88,7 @@ func TestBadInputOfLambdas(t *testing.T) {
 		{"name = \"a\"\n kms_key_arn = \"alias/mine\"", "Want a kms_key_arn such as"},
 		{"name = \"a\"\n iam_path = \"kinesin\"", "Want an iam_path that begins and ends with a slash"},
 		{"name = \"a\"\n age_alarm_seconds = 0", "Want an age_alarm_seconds of 1 to 1209600"},
+		{"name = \"a\"\n tags = { \"kinesin:lambda\" = \"b\" }", "Want tags whose keys do not begin with kinesin:"},
 	})
 }
 
@@ -103,14 +104,70 @@ func TestBadInputOfCore(t *testing.T) {
 		{prefix + `capacity = { tasks = { read = { min = 0, max = 1 } } }`, "Want for each table and index whole numbers of units with 1 <= min <= max."},
 		{prefix + `capacity = { control = { write = { min = 5, max = 4 } } }`, "Want for each table and index"},
 		{prefix + `capacity = { schedule = { write = { min = 1.5, max = 4 } } }`, "Want for each table and index"},
+		{prefix + `capacity = { task = { write = { min = 5, max = 9 } } }`, "there is no task."},
+		{prefix + `capacity = { tasks = { writes = { min = 5, max = 9 } } }`, "there is no writes."},
+		{prefix + `capacity = { tasks = { write = { min = 5, maximum = 9 } } }`, `attribute "max" is required`},
+		{prefix + `capacity = { tasks = { write = null } }`, "Want for each table and index"},
+		{prefix + `capacity = { tasks = null }`, "Want for each table and index"},
+		{prefix + `tags = { "kinesin:prefix" = "zz" }`, "Want tags whose keys do not begin with kinesin:"},
 		{prefix + `capacity_target_percent = 91`, "Want a capacity_target_percent of 20 to 90."},
 		{prefix + `kms_key_arn = "arn:aws:kms:us-east-1:000000000000:alias/mine"`, "that of the key, not of an alias"},
 		{prefix + `lambda_kms_key_arns = ["alias/mine"]`, "those of keys, not of aliases"},
+		{prefix + `other_kms_key_arns = ["alias/mine"]`, "Want other_kms_key_arns such as"},
+		{prefix + `kms_key_arn = "arn:aws-cn:kms:cn-north-1:000000000000:key/mine"`, "in the partition aws or aws-us-gov"},
+		{prefix + `message_bytes_max = 262143`, "Want a message_bytes_max of 262144"},
+		{prefix + `message_bytes_max = 1048577`, "to 1048576 (1 MiB), a whole number"},
 		{prefix + `iam_path = "/kinesin"`, "Want an iam_path that begins and ends with a slash"},
 		{prefix + `inbound_age_alarm_seconds = 0`, "Want an inbound_age_alarm_seconds of 1 to 1209600"},
 		{prefix + `throttle_alarm_requests = -1`, "Want a throttle_alarm_requests of 0 or more."},
 		{prefix + `deletion_protection = "perhaps"`, "a bool is required"},
 	})
+}
+
+// callFrom calls the module lambda for an installation in the region and account of the argument.
+const callFrom = `
+provider "aws" {}
+
+variable "prefix" {
+  type = string
+}
+
+module "it" {
+  source = "../modules/lambda"
+
+  name = "a"
+  core = {
+    prefix            = var.prefix
+    control_table     = "${var.prefix}-control"
+    inbound_queue_arn = "arn:aws:sqs:%s:${var.prefix}-inbound"
+  }
+}
+`
+
+// TestOtherPlace has a provider for another region, or another account, than the installation's.
+func TestOtherPlace(t *testing.T) {
+	w := newWorkspace(t, "")
+	w.refuses(callFrom, []badInput{
+		{"eu-west-1:000000000000", "is in the region eu-west-1, and the provider of this module call in us-east-1: configure a provider for eu-west-1"},
+		{"us-east-1:111122223333", "is in the account 111122223333, and the provider of this module call in 000000000000"},
+	})
+}
+
+// TestBadInputOfProduction has the mistakes that a line in the map of the example production may have.
+func TestBadInputOfProduction(t *testing.T) {
+	w := newWorkspace(t, "examples/production")
+	for lambdas, want := range map[string]string{
+		`{a={}}`:                        "Want for each lambda an object with its team",
+		`{a={team="x",max_atempts=5}}`:  "There is no setting max_atempts: want of each lambda team, and any of ",
+		`{a={team="x",shards="many"}}`:  "a number is required",
+		`{a={team="x",max_attempts=0}}`: "Want 1 to 1000 max_attempts",
+		`{a-b={team="x",priorities=["c"]},a={team="x",priorities=["b-c"]}}`: "Two lambdas would have a queue of one name",
+	} {
+		if got := w.run("apply", "-auto-approve", "-var", "lambdas="+lambdas); got.Code != 1 || !strings.Contains(said(got), want) {
+			t.Errorf("with %s: exit status %d, want 1 and %q: %s", lambdas, got.Code, want, said(got))
+		}
+	}
+	w.nothing()
 }
 
 // badInput is a case: arguments of a module, and what the refusal says.

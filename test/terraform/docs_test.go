@@ -55,6 +55,7 @@ func TestDocs(t *testing.T) {
 	w.dir = dirs[1]
 	w.must("destroy", "-auto-approve")
 	w.dir = dirs[0]
+	w.kept()
 	w.unprotect()
 	w.must("destroy", "-auto-approve")
 	w.gone()
@@ -125,13 +126,17 @@ func (w *workspace) setUp() {
 	}
 }
 
-// unprotect applies the configuration with tables that may be deleted.
+// docsKeep is what refuses a destroy.
+var docsKeep = regexp.MustCompile(`(?s)resource "terraform_data" "keep" \{.*?\n\}\n`)
+
+// unprotect applies the configuration without that, and with tables that may be deleted.
 func (w *workspace) unprotect() {
 	w.t.Helper()
 	text, err := os.ReadFile(w.dir + "/main.tf")
 	if err != nil {
 		w.t.Fatal(err)
 	}
-	w.write("main.tf", strings.Replace(string(text), "  prefix ", "  deletion_protection = false\n  prefix ", 1))
+	unkept := docsKeep.ReplaceAllString(string(text), "")
+	w.write("main.tf", strings.Replace(unkept, "  prefix ", "  deletion_protection = false\n  prefix ", 1))
 	w.apply()
 }

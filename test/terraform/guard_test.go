@@ -45,6 +45,10 @@ variable "shards" {
   default = 2
 }
 
+variable "max_attempts" {
+  default = 5
+}
+
 module "work" {
   source = "../modules/lambda"
 
@@ -57,6 +61,8 @@ module "work" {
   mode       = var.mode
   priorities = var.priorities
   shards     = var.shards
+
+  max_attempts = var.mode == "managed" ? var.max_attempts : null
 }
 `
 )
@@ -85,13 +91,19 @@ func TestGuard(t *testing.T) {
 		}
 	}
 	w.unchanged()
+	if got := w.must("plan", "-var", "max_attempts=7"); !strings.Contains(got, "max_attempts = 5 -> 7") {
+		t.Errorf("the plan does not say what changes: %s", got)
+	}
 
 	w.in("second", guardLambda)
 	got := w.run("apply", "-auto-approve", "-var", `priorities=["high"]`)
-	if got.Code != 1 || !strings.Contains(said(got), "ConditionalCheckFailedException") || strings.Contains(got.Stdout, "aws_sqs_queue.priority[\"high\"]: Creating...") {
+	if got.Code != 1 || !strings.Contains(said(got), "ConditionalCheckFailedException") || strings.Contains(said(got), "Creation complete") {
 		t.Errorf("a name that is taken: exit status %d: %s", got.Code, said(got))
 	}
-	w.must("destroy", "-auto-approve", "-var", `priorities=["high"]`)
+	w.holdsNothing()
+	w.apply("-var", `priorities=["high"]`, "-var", "name=other")
+	w.unchanged("-var", `priorities=["high"]`, "-var", "name=other")
+	w.must("destroy", "-auto-approve", "-var", `priorities=["high"]`, "-var", "name=other")
 	if left := len(w.recorded("aws_sqs_queue")); left != made {
 		t.Errorf("%d queues after another state was destroyed, want %d", left, made)
 	}
@@ -99,6 +111,53 @@ func TestGuard(t *testing.T) {
 	w.unchanged()
 	w.must("destroy", "-auto-approve")
 	w.dir = core
+	w.must("destroy", "-auto-approve")
+	w.gone()
+}
+
+// holdsNothing fails the test when there is a resource in the state.
+func (w *workspace) holdsNothing() {
+	w.t.Helper()
+	for line := range strings.Lines(w.must("state", "list")) {
+		if !strings.Contains(line, "data.") {
+			w.t.Errorf("in the state is %s", line)
+		}
+	}
+}
+
+// TestGuardOfCore changes the prefix and the region of an installation, and takes its prefix a second time: refused, and the
+// installation is as it was.
+func TestGuardOfCore(t *testing.T) {
+	w := newWorkspace(t, "")
+	w.in("first", guardCore)
+	w.apply()
+	first, made := w.dir, len(w.recorded("aws_sqs_queue"))
+	for _, args := range [][]string{{"plan"}, {"apply", "-auto-approve"}} {
+		got := w.run(append(args, "-var", "prefix="+w.prefix+"2")...)
+		if got.Code != 1 || !strings.Contains(said(got), "another prefix is another installation") || strings.Contains(got.Stdout, "Destroying...") {
+			t.Errorf("%v with another prefix: exit status %d: %s", args, got.Code, said(got))
+		}
+	}
+	w.write("main.tf", strings.Replace(guardCore, `"aws" {}`, `"aws" { region = "eu-west-1" }`, 1))
+	if got := w.run("plan", "-refresh=false"); got.Code != 1 || !strings.Contains(said(got), "in the region us-east-1, and the provider is for eu-west-1") {
+		t.Errorf("another region: exit status %d: %s", got.Code, said(got))
+	}
+	w.write("main.tf", guardCore)
+	w.unchanged()
+
+	other := w.aws.Prefix(t)
+	w.in("second", guardCore)
+	if got := w.run("apply", "-auto-approve"); got.Code != 1 || !strings.Contains(said(got), "ResourceInUseException") {
+		t.Errorf("a prefix that is taken: exit status %d: %s", got.Code, said(got))
+	}
+	w.holdsNothing()
+	w.apply("-var", "prefix="+other)
+	w.must("destroy", "-auto-approve", "-var", "prefix="+other)
+	if left := len(w.recorded("aws_sqs_queue")); left != made {
+		t.Errorf("%d queues after another state was destroyed, want %d", left, made)
+	}
+	w.dir = first
+	w.unchanged()
 	w.must("destroy", "-auto-approve")
 	w.gone()
 }

@@ -13,6 +13,7 @@ import (
 func TestHelmValues(t *testing.T) {
 	chart.Program(t, "helm") // built before the time counts; not under -short
 	w := newWorkspace(t, "examples/production")
+	w.env = append(w.env, "TF_VAR_deletion_protection=false") // so that the tables can be deleted after the test
 	for _, c := range []struct {
 		name, provider, annotation string
 	}{

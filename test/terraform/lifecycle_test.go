@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"maps"
 	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -86,6 +87,11 @@ func TestProduction(t *testing.T) {
 	if code := server.Shutdown(); code != 0 {
 		t.Errorf("the server ended with %d", code)
 	}
+	w.kept()
+	if err := os.Remove(filepath.Join(w.dir, "keep.tf")); err != nil {
+		t.Fatal(err)
+	}
+	w.apply()
 	if got := w.run("destroy", "-auto-approve"); got.Code == 0 {
 		t.Error("protected tables were deleted")
 	}
@@ -110,6 +116,16 @@ func (w *workspace) ageAlarms(want map[string]int) {
 			w.t.Errorf("the alarm of %s goes off at %d s, want %d", name, got, seconds)
 		}
 	}
+}
+
+// kept fails the test when a destroy deletes anything that `keep` in the configuration is to keep.
+func (w *workspace) kept() {
+	w.t.Helper()
+	got := w.run("destroy", "-auto-approve")
+	if got.Code != 1 || !strings.Contains(said(got), "Instance cannot be destroyed") || strings.Contains(got.Stdout, "Destroying...") {
+		w.t.Errorf("destroy of what is to be kept: exit status %d: %s", got.Code, said(got))
+	}
+	w.unchanged()
 }
 
 // TestBillingMode goes from on demand to provisioned and back, with the tables as they are: by the module alone that is refused, for

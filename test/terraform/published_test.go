@@ -35,8 +35,9 @@ type block struct {
 // publishedSchemas is the folder of the real provider's schemas, as tools/awsschema/install fetches them.
 var publishedSchemas = sync.OnceValues(func() (string, error) { return loopback.Installed("awsschema") })
 
-// published reads the schema of a resource type as @cdktf/provider-aws has it: kinds and nesting from the code, required and
-// optional from the declarations. The name is that of the folder: sqs-queue, or provider.
+// published reads the schema of a resource type, or of a data source, as @cdktf/provider-aws has it: kinds and nesting from the code, required and
+// optional from the declarations. The name is that of the folder: sqs-queue, data-aws-region, or
+// provider.
 func published(t *testing.T, name string) shape {
 	t.Helper()
 	if testing.Short() {
@@ -71,7 +72,7 @@ func published(t *testing.T, name string) shape {
 type publishedCode struct{ code, declarations string }
 
 var (
-	publishedClass = regexp.MustCompile(`(?m)^class (\w+) extends cdktf\.Terraform(?:Resource|Provider) \{$`)
+	publishedClass = regexp.MustCompile(`(?m)^class (\w+) extends cdktf\.Terraform(?:Resource|Provider|DataSource) \{$`)
 	// An attribute or a block: how it is encoded, and what it is.
 	publishedEntry = regexp.MustCompile(`(?m)^ +(\w+): \{\n +value: (.*),\n +isBlock: (true|false),\n +type: "(\w+)",\n +storageClassType: "(\w+)",\n +\},?$`)
 	publishedBlock = regexp.MustCompile(`(\w+)ToHclTerraform\b`)

@@ -140,7 +140,7 @@ func (w *workspace) run(args ...string) harness.Result {
 	defer cancel()
 	var out, said bytes.Buffer
 	cmd := exec.CommandContext(ctx, path, slices.Insert(slices.Clone(args), 1, "-no-color")...)
-	if args[0] == "version" || args[0] == "providers" {
+	if args[0] == "version" || args[0] == "providers" || args[0] == "state" { // they have none
 		cmd.Args = append([]string{path}, args...)
 	}
 	cmd.Dir, cmd.Env, cmd.Stdout, cmd.Stderr = w.dir, w.env, &out, &said

@@ -40,7 +40,7 @@ func (a *app) awsSetupCommand() *cobra.Command {
 		Use:   "setup",
 		Short: "Create tables and queues",
 		Long: `Creates the tables PREFIX-schedule, -tasks, -payloads and -control with their indexes and TTL, the queue PREFIX-inbound, and the queues of the lambdas
-that exist, and waits until they can be used. What is there already stays; attributes of queues that differ are set. It may be repeated, and never
+that exist, and waits until they can be used; those of lambdas that Terraform registered are Terraform's, and only looked at. What is there already stays; attributes of queues that differ are set. It may be repeated, and never
 deletes anything. A table that is there with another key cannot be used: then nothing is changed (exit 3).`,
 		Example: `  kinesin aws setup --aws-prefix prod --dry-run
   kinesin aws setup --aws-prefix prod`,
@@ -85,7 +85,7 @@ func (a *app) printSetup(r *server.SetupReport) error {
 	t := tabwriter.NewWriter(a.Stdout, 0, 0, 2, ' ', 0)
 	for i := range r.Items {
 		item := &r.Items[i]
-		fmt.Fprintf(t, "%s\t%s\t%s\n", item.Kind, item.Name, setupWord(item.Outcome, r.DryRun))
+		fmt.Fprintf(t, "%s\t%s\t%s\n", item.Kind, item.Name, setupWord(item, r.DryRun))
 	}
 	if err := t.Flush(); err != nil {
 		return err
@@ -98,11 +98,16 @@ func (a *app) printSetup(r *server.SetupReport) error {
 	return nil
 }
 
-func setupWord(outcome string, dryRun bool) string {
-	if dryRun && outcome == server.SetupMissing {
+func setupWord(item *server.SetupItem, dryRun bool) string {
+	switch {
+	case item.Lambda != "" && item.Outcome == server.SetupMissing:
+		return fmt.Sprintf("missing: made by Terraform; apply the module call of lambda %s, or put it back and apply", item.Lambda)
+	case item.Lambda != "":
+		return item.Outcome + ": made by Terraform"
+	case dryRun && item.Outcome == server.SetupMissing:
 		return "missing: would be created"
 	}
-	return outcome
+	return item.Outcome
 }
 
 // printSetupDetails says what differs, and in a dry run what the thing has to be.

@@ -251,7 +251,7 @@ func TestLambdas(t *testing.T) {
 	delete(o, "created")
 	want := map[string]any{
 		"name": "a", "mode": "managed", "priorities": []any{"high", "low"}, "shards": 2., "max_attempts": 3., "timeout_ms": 5000.,
-		"backoff_min_ms": 1000., "backoff_max_ms": 120000., "retention_ms": 172800000., "deleting": false, "registered": false, "existed": false,
+		"backoff_min_ms": 1000., "backoff_max_ms": 120000., "retention_ms": 172800000., "deleting": false, "registered": false, "withdrawn": false, "existed": false,
 	}
 	if fmt.Sprint(o) != fmt.Sprint(want) {
 		t.Errorf("created %v, want %v", o, want)

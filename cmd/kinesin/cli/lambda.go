@@ -39,6 +39,7 @@ type lambdaObject struct {
 	Created      string   `json:"created,omitempty"`
 	Deleting     bool     `json:"deleting"`
 	Registered   bool     `json:"registered"`
+	Withdrawn    bool     `json:"withdrawn"`
 	Existed      *bool    `json:"existed,omitempty"` // of create only
 }
 
@@ -46,7 +47,7 @@ func lambdaObjectOf(l *sdk.LambdaInfo) lambdaObject {
 	return lambdaObject{
 		Name: l.Name, Mode: l.Mode, Priorities: l.Priorities, Shards: l.Shards, MaxAttempts: l.MaxAttempts,
 		TimeoutMS: millis(l.Timeout), BackoffMinMS: millis(l.BackoffMin), BackoffMaxMS: millis(l.BackoffMax), RetentionMS: millis(l.Retention),
-		Created: timeText(l.Created), Deleting: l.Deleting, Registered: l.Registered,
+		Created: timeText(l.Created), Deleting: l.Deleting, Registered: l.Registered, Withdrawn: l.Withdrawn,
 	}
 }
 
@@ -60,8 +61,11 @@ func printLambda(w io.Writer, l *sdk.LambdaInfo) error {
 			formatDuration(l.BackoffMin), formatDuration(l.BackoffMax))
 	}
 	fmt.Fprintf(t, "retention\t%s\ncreated\t%s\n", formatDuration(l.Retention), timeText(l.Created))
-	if l.Registered {
-		fmt.Fprintln(t, "registered\tyes: by Terraform, and it goes when its module call does")
+	switch {
+	case l.Withdrawn:
+		fmt.Fprintf(t, "registered\twithdrawn: goes when its tasks have ended; put the module call back, or kinesin lambda delete %s --drop\n", l.Name)
+	case l.Registered:
+		fmt.Fprintln(t, "registered\tby Terraform")
 	}
 	if l.Deleting {
 		fmt.Fprintln(t, "deleting\tyes: it takes no new tasks")

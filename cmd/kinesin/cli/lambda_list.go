@@ -3,6 +3,7 @@ package cli
 import (
 	"context"
 	"fmt"
+	"strconv"
 	"strings"
 	"text/tabwriter"
 
@@ -46,8 +47,13 @@ func (a *app) printLambdas(all []sdk.LambdaInfo) error {
 	t := tabwriter.NewWriter(a.Stdout, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(t, "NAME\tMODE\tPRIORITIES\tSHARDS\tMAX ATTEMPTS\tTIMEOUT\tBACKOFF\tRETENTION")
 	for _, l := range all {
-		fmt.Fprintf(t, "%s\t%s\t%s\t%d\t%d\t%s\t%s..%s\t%s\n", l.Name, l.Mode, strings.Join(l.Priorities, ","), l.Shards, l.MaxAttempts,
-			formatDuration(l.Timeout), formatDuration(l.BackoffMin), formatDuration(l.BackoffMax), formatDuration(l.Retention))
+		attempts, timeout, backoff := "-", "-", "-" // which are not for deliver lambdas
+		if l.Mode != sdk.ModeDeliver {
+			attempts, timeout = strconv.Itoa(l.MaxAttempts), formatDuration(l.Timeout)
+			backoff = formatDuration(l.BackoffMin) + ".." + formatDuration(l.BackoffMax)
+		}
+		fmt.Fprintf(t, "%s\t%s\t%s\t%d\t%s\t%s\t%s\t%s\n", l.Name, l.Mode, strings.Join(l.Priorities, ","), l.Shards,
+			attempts, timeout, backoff, formatDuration(l.Retention))
 	}
 	return t.Flush()
 }

@@ -45,7 +45,7 @@ Mode, priorities and shards are fixed at creation.`,
 			if err != nil {
 				return err
 			}
-			if changed.Registered {
+			if changed.Registered && !changed.Withdrawn {
 				a.note("lambda %s is registered: this holds until its registration changes (its module call in Terraform)", changed.Name)
 			}
 			return a.showLambda(&changed)

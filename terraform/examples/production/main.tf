@@ -1,5 +1,8 @@
 # An installation as a platform team has it: provisioned capacity, backups, alarms to an SNS topic, a role for the pods, and
 # lambdas by a map, to which a product team adds a line.
+#
+# All of it is in one state here. Teams with pipelines of their own have their lambdas in states of their own, with the output lambdas
+# of this one as core.
 
 terraform {
   required_version = ">= 1.9.0"
@@ -42,19 +45,19 @@ module "lambda" {
 
   core                                = module.core.lambdas
   name                                = each.key
-  mode                                = each.value.mode
-  priorities                          = each.value.priorities
-  shards                              = each.value.shards
-  max_attempts                        = each.value.max_attempts
-  timeout_seconds                     = each.value.timeout_seconds
-  backoff_seconds                     = each.value.backoff_seconds
-  retention_seconds                   = each.value.retention_seconds
-  consumer_visibility_timeout_seconds = each.value.consumer_visibility_timeout_seconds
-  consumer_message_retention_seconds  = each.value.consumer_message_retention_seconds
-  consumer_receives_max               = each.value.consumer_receives_max
-  consumer_principals                 = each.value.consumer_principals
+  mode                                = try(each.value.mode, null)
+  priorities                          = try(each.value.priorities, null)
+  shards                              = try(each.value.shards, null)
+  max_attempts                        = try(each.value.max_attempts, null)
+  timeout_seconds                     = try(each.value.timeout_seconds, null)
+  backoff_seconds                     = try(each.value.backoff_seconds, null)
+  retention_seconds                   = try(each.value.retention_seconds, null)
+  consumer_visibility_timeout_seconds = try(each.value.consumer_visibility_timeout_seconds, null)
+  consumer_message_retention_seconds  = try(each.value.consumer_message_retention_seconds, null)
+  consumer_receives_max               = try(each.value.consumer_receives_max, null)
+  consumer_principals                 = try(each.value.consumer_principals, null)
   iam_path                            = "/kinesin/"
   alarm_actions                       = [aws_sns_topic.alarms.arn]
-  age_alarm_seconds                   = each.value.age_alarm_seconds
+  age_alarm_seconds                   = try(each.value.age_alarm_seconds, null)
   tags                                = { team = each.value.team }
 }

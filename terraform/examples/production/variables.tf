@@ -6,7 +6,7 @@ variable "prefix" {
 
 variable "capacity" {
   description = "As in the module core."
-  type        = any
+  type        = map(map(object({ min = number, max = number })))
   default = {
     schedule = { write = { min = 100, max = 5000 }, read = { min = 50, max = 1000 } }
     tasks    = { write = { min = 200, max = 10000 } }
@@ -48,23 +48,11 @@ variable "service_account" {
   default     = "kinesin"
 }
 
+# Of type any, with the keys checked: a map of objects would drop a setting whose name is mistyped, without a word. The module
+# checks the values, and their types.
 variable "lambdas" {
-  description = "The lambdas, by name. What is left out has the default of the module lambda."
-  type = map(object({
-    team                                = string
-    mode                                = optional(string)
-    priorities                          = optional(list(string))
-    shards                              = optional(number)
-    max_attempts                        = optional(number)
-    timeout_seconds                     = optional(number)
-    backoff_seconds                     = optional(object({ min = number, max = number }))
-    retention_seconds                   = optional(number)
-    consumer_visibility_timeout_seconds = optional(number)
-    consumer_message_retention_seconds  = optional(number)
-    consumer_receives_max               = optional(number)
-    consumer_principals                 = optional(list(string))
-    age_alarm_seconds                   = optional(number)
-  }))
+  description = "The lambdas, by name: the team, and what is not to have the default of the module lambda."
+  type        = any
   default = {
     receipts = { team = "orders", shards = 4, max_attempts = 5, timeout_seconds = 60 }
     reports  = { team = "finance", priorities = ["urgent", "bulk"], timeout_seconds = 3600, backoff_seconds = { min = 10, max = 1800 } }
@@ -72,8 +60,25 @@ variable "lambdas" {
   }
 
   validation {
-    condition = length(distinct(flatten([for name, lambda in var.lambdas : [for priority in coalesce(lambda.priorities, ["high", "normal", "low"]) : "${name}-${priority}"]]))) == length(
-    flatten([for name, lambda in var.lambdas : [for priority in coalesce(lambda.priorities, ["high", "normal", "low"]) : "${name}-${priority}"]]))
+    condition     = alltrue([for name, lambda in var.lambdas : can(tostring(lambda.team))])
+    error_message = "Want for each lambda an object with its team, such as receipts = { team = \"orders\" }."
+  }
+
+  validation {
+    condition     = length(setsubtract(flatten([for name, lambda in var.lambdas : keys(lambda)]), local.settings)) == 0
+    error_message = "There is no setting ${join(", ", setsubtract(flatten([for name, lambda in var.lambdas : keys(lambda)]), local.settings))}: want of each lambda team, and any of ${join(", ", setsubtract(local.settings, ["team"]))}."
+  }
+
+  validation {
+    condition = length(distinct(flatten([for name, lambda in var.lambdas : [for priority in try(coalesce(lambda.priorities), ["high", "normal", "low"]) : "${name}-${priority}"]]))) == length(
+    flatten([for name, lambda in var.lambdas : [for priority in try(coalesce(lambda.priorities), ["high", "normal", "low"]) : "${name}-${priority}"]]))
     error_message = "Two lambdas would have a queue of one name (name-priority): rename one of them."
   }
+}
+
+locals {
+  settings = [
+    "team", "mode", "priorities", "shards", "max_attempts", "timeout_seconds", "backoff_seconds", "retention_seconds", "age_alarm_seconds",
+    "consumer_visibility_timeout_seconds", "consumer_message_retention_seconds", "consumer_receives_max", "consumer_principals",
+  ]
 }

@@ -1,7 +1,7 @@
 // Command provider is a stand-in for the AWS provider, for tests of the modules in terraform/ alone: it
 // plans and applies where no AWS account and no provider registry can be reached.
 //
-// It serves the aws_* resource types that the modules and examples use, no others and no data source, with
+// It serves the aws_* resource types and data sources that the modules and examples use, and no others, with
 // attribute names, nesting and required and optional as the real provider has them; test/terraform compares
 // with the real one's published schema. It owns no schema of Kinesin: what is to be created the modules say.
 //
@@ -12,7 +12,8 @@
 //     encryption, backups) is there alone, for tests to read. KINESIN_TEST_ACCOUNT names the folder, and
 //     without it nothing is served.
 //
-// It never calls AWS: without both endpoints it refuses to start. It imports tables and queues alone, and has no timeouts and no retries.
+// It never calls AWS: without both endpoints it refuses to start. It imports tables, queues and what is in the account
+// alone, and has no timeouts and no retries.
 package main
 
 import (

@@ -64,7 +64,7 @@ func (*standIn) Configure(ctx context.Context, req provider.ConfigureRequest, re
 		resp.Diagnostics.AddError("The test-only provider cannot start", err.Error())
 		return
 	}
-	resp.ResourceData = s
+	resp.ResourceData, resp.DataSourceData = s, s
 }
 
 func newSession(ctx context.Context, given values) (*session, error) {
@@ -110,5 +110,10 @@ func (*standIn) Resources(context.Context) []func() resource.Resource {
 	return all
 }
 
-// DataSources are none.
-func (*standIn) DataSources(context.Context) []func() datasource.DataSource { return nil }
+func (*standIn) DataSources(context.Context) []func() datasource.DataSource {
+	var all []func() datasource.DataSource
+	for _, k := range dataKinds() {
+		all = append(all, func() datasource.DataSource { return &anyData{dataKind: k} })
+	}
+	return all
+}

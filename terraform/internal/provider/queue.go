@@ -183,6 +183,7 @@ func queueDocuments() []kind {
 	} {
 		all = append(all, kind{
 			name:     name,
+			adopts:   true,
 			schema:   schema.Schema{Attributes: with(attributes{"queue_url": namingText, document: requiredText}, regional)},
 			identify: func(_ *session, v values) { v["id"] = v["queue_url"] },
 		})

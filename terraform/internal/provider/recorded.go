@@ -54,7 +54,8 @@ func metricAlarm() kind {
 		"dimensions": tagged,
 	}
 	return kind{
-		name: "aws_cloudwatch_metric_alarm",
+		name:   "aws_cloudwatch_metric_alarm",
+		adopts: true,
 		schema: schema.Schema{
 			Attributes: with(attributes{
 				"alarm_name": namingText, "alarm_description": optionalText, "comparison_operator": requiredText,
@@ -77,7 +78,8 @@ func metricAlarm() kind {
 
 func scalingTarget() kind {
 	return kind{
-		name: "aws_appautoscaling_target",
+		name:   "aws_appautoscaling_target",
+		adopts: true,
 		schema: schema.Schema{Attributes: with(attributes{
 			"min_capacity": requiredNumber, "max_capacity": requiredNumber, "resource_id": namingText, "scalable_dimension": namingText,
 			"service_namespace": namingText, "role_arn": namedText,

@@ -21,6 +21,8 @@ type kind struct {
 	schema schema.Schema
 	// conflicts are attributes of which the real provider takes one at most.
 	conflicts []string
+	// adopts says that AWS makes no difference between a new one and a change of one that is there.
+	adopts bool
 	// identify sets the id and what else AWS would tell of something new.
 	identify func(s *session, v values)
 	// service makes it really; nil for what is in the account only.
@@ -87,9 +89,9 @@ func (r *anyResource) ValidateConfig(_ context.Context, req resource.ValidateCon
 	}
 }
 
-// ImportState takes over what is there by its id, which Read then looks up.
+// ImportState takes over what is there by its id, which Read then looks up: what is in the account alone, tables and queues.
 func (r *anyResource) ImportState(ctx context.Context, req resource.ImportStateRequest, resp *resource.ImportStateResponse) {
-	if _, ok := r.service.(finder); !ok {
+	if _, ok := r.service.(finder); !ok && r.service != nil {
 		resp.Diagnostics.AddError(r.name, "the test-only provider does not import these")
 		return
 	}
@@ -139,7 +141,7 @@ func (r *anyResource) Create(ctx context.Context, req resource.CreateRequest, re
 			if err != nil {
 				return nil, err
 			}
-			if there != nil {
+			if there != nil && !r.adopts {
 				return nil, fmt.Errorf("%s is there already", v.text("id"))
 			}
 		} else if err := r.service.create(ctx, r.session, v); err != nil {

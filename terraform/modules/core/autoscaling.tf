@@ -10,7 +10,7 @@ locals {
         id        = of.id
         dimension = "dynamodb:${of.kind}:${title(way)}CapacityUnits"
         metric    = "DynamoDB${title(way)}CapacityUtilization"
-        units     = var.capacity[name][way]
+        units     = local.capacity[name][way]
       }
     }
   ]...)

@@ -1,6 +1,8 @@
 # What is scheduled ahead waits here for the store; `kinesin aws setup --dry-run` has the same, and a test compares.
 
 resource "aws_sqs_queue" "inbound_dlq" {
+  depends_on = [aws_dynamodb_table.tasks]
+
   name                              = "${var.prefix}-inbound-dlq"
   message_retention_seconds         = 1209600
   max_message_size                  = var.message_bytes_max

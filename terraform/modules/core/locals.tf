@@ -1,5 +1,5 @@
 locals {
-  tags = merge({ "kinesin:prefix" = var.prefix }, var.tags)
+  tags = merge(var.tags, { "kinesin:prefix" = var.prefix })
 
   # A key is a hash part and a range part, both text. `kinesin aws setup --dry-run` has the same, and a test compares.
   simple_tables = {
@@ -13,6 +13,19 @@ locals {
   }
 
   provisioned = var.billing_mode == "PROVISIONED"
+
+  # What is not given in var.capacity; the README has it too.
+  capacity_presets = {
+    schedule      = { read = { min = 5, max = 1000 }, write = { min = 5, max = 1000 } }
+    tasks         = { read = { min = 5, max = 1000 }, write = { min = 5, max = 3000 } }
+    tasks_wakeups = { read = { min = 5, max = 500 }, write = { min = 5, max = 3000 } }
+    tasks_dead    = { read = { min = 1, max = 100 }, write = { min = 5, max = 3000 } }
+    payloads      = { read = { min = 1, max = 1000 }, write = { min = 1, max = 1000 } }
+    control       = { read = { min = 5, max = 200 }, write = { min = 5, max = 200 } }
+  }
+  capacity = {
+    for name, preset in local.capacity_presets : name => { for way, units in preset : way => try(var.capacity[name][way], units) }
+  }
 
   tables = merge({ for name, table in aws_dynamodb_table.simple : name => table }, { tasks = aws_dynamodb_table.tasks })
 

@@ -1,8 +1,10 @@
 # The capacity of provisioned tables is autoscaling's after their creation, so it is ignored here. Of an index it cannot be
 # ignored alone: all of global_secondary_index is, and a version of this module with another index says so in its upgrade note.
 #
-# Tables come after the inbound queue, so that a destroy comes to them first: where they are protected it ends before the queue is
-# gone, with the tasks in it.
+# The table tasks comes first of all: a table is never made where one is, while a queue that is there is adopted without a word. So a
+# prefix that is taken is refused before anything of its owner's is in this state, from where it would be deleted. The other tables
+# come after the inbound queue, so that a destroy comes to them before: where they are protected it ends, and the queue is still
+# there with the tasks in it.
 
 resource "aws_dynamodb_table" "simple" {
   for_each = local.simple_tables
@@ -11,8 +13,8 @@ resource "aws_dynamodb_table" "simple" {
   billing_mode                = var.billing_mode
   hash_key                    = each.value.hash
   range_key                   = each.value.range
-  read_capacity               = local.provisioned ? var.capacity[each.key].read.min : null
-  write_capacity              = local.provisioned ? var.capacity[each.key].write.min : null
+  read_capacity               = local.provisioned ? local.capacity[each.key].read.min : null
+  write_capacity              = local.provisioned ? local.capacity[each.key].write.min : null
   deletion_protection_enabled = var.deletion_protection
   tags                        = local.tags
 
@@ -55,8 +57,8 @@ resource "aws_dynamodb_table" "tasks" {
   name                        = "${var.prefix}-tasks"
   billing_mode                = var.billing_mode
   hash_key                    = "i"
-  read_capacity               = local.provisioned ? var.capacity.tasks.read.min : null
-  write_capacity              = local.provisioned ? var.capacity.tasks.write.min : null
+  read_capacity               = local.provisioned ? local.capacity.tasks.read.min : null
+  write_capacity              = local.provisioned ? local.capacity.tasks.write.min : null
   deletion_protection_enabled = var.deletion_protection
   tags                        = local.tags
 
@@ -77,8 +79,8 @@ resource "aws_dynamodb_table" "tasks" {
       hash_key        = global_secondary_index.value.hash
       range_key       = global_secondary_index.value.range
       projection_type = "KEYS_ONLY"
-      read_capacity   = local.provisioned ? var.capacity["tasks_${global_secondary_index.key}"].read.min : null
-      write_capacity  = local.provisioned ? var.capacity["tasks_${global_secondary_index.key}"].write.min : null
+      read_capacity   = local.provisioned ? local.capacity["tasks_${global_secondary_index.key}"].read.min : null
+      write_capacity  = local.provisioned ? local.capacity["tasks_${global_secondary_index.key}"].write.min : null
     }
   }
 
@@ -99,6 +101,4 @@ resource "aws_dynamodb_table" "tasks" {
   lifecycle {
     ignore_changes = [read_capacity, write_capacity, global_secondary_index]
   }
-
-  depends_on = [aws_sqs_queue.inbound]
 }

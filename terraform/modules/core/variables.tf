@@ -22,22 +22,26 @@ variable "billing_mode" {
 }
 
 variable "capacity" {
-  description = "With `PROVISIONED`, the least and the most read and write units a second of each table, and of each index of the table `tasks`. `kinesin cost` and docs/cost.md tell what a load needs. Ignored with `PAY_PER_REQUEST`."
-  type = object({
-    schedule      = optional(object({ read = optional(object({ min = number, max = number }), { min = 5, max = 1000 }), write = optional(object({ min = number, max = number }), { min = 5, max = 1000 }) }), {})
-    tasks         = optional(object({ read = optional(object({ min = number, max = number }), { min = 5, max = 1000 }), write = optional(object({ min = number, max = number }), { min = 5, max = 3000 }) }), {})
-    tasks_wakeups = optional(object({ read = optional(object({ min = number, max = number }), { min = 5, max = 500 }), write = optional(object({ min = number, max = number }), { min = 5, max = 3000 }) }), {})
-    tasks_dead    = optional(object({ read = optional(object({ min = number, max = number }), { min = 1, max = 100 }), write = optional(object({ min = number, max = number }), { min = 5, max = 3000 }) }), {})
-    payloads      = optional(object({ read = optional(object({ min = number, max = number }), { min = 1, max = 1000 }), write = optional(object({ min = number, max = number }), { min = 1, max = 1000 }) }), {})
-    control       = optional(object({ read = optional(object({ min = number, max = number }), { min = 5, max = 200 }), write = optional(object({ min = number, max = number }), { min = 5, max = 200 }) }), {})
-  })
-  default  = {}
-  nullable = false
+  description = "With `PROVISIONED`, the least and the most units a second, such as `{ tasks = { write = { min = 200, max = 10000 } } }`: of `schedule`, `tasks`, `tasks_wakeups` and `tasks_dead` (the indexes), `payloads` and `control`, for `read` and `write` each. What is left out is as in the README. `kinesin cost` and docs/cost.md tell what a load needs. Ignored with `PAY_PER_REQUEST`."
+  type        = map(map(object({ min = number, max = number })))
+  default     = {}
+  nullable    = false
+
+  # An object type with these names would drop what is not one of them without a word.
+  validation {
+    condition     = length(setsubtract(keys(var.capacity), ["schedule", "tasks", "tasks_wakeups", "tasks_dead", "payloads", "control"])) == 0
+    error_message = "Want a capacity of schedule, tasks, tasks_wakeups, tasks_dead, payloads or control; there is no ${join(", ", setsubtract(keys(var.capacity), ["schedule", "tasks", "tasks_wakeups", "tasks_dead", "payloads", "control"]))}."
+  }
 
   validation {
-    condition = alltrue(flatten([
-      for of in values(var.capacity) : [for units in [of.read, of.write] : units.min >= 1 && units.max >= units.min && floor(units.min) == units.min && floor(units.max) == units.max]
-    ]))
+    condition     = length(setsubtract(flatten([for of in values(var.capacity) : keys(of) if of != null]), ["read", "write"])) == 0
+    error_message = "Want for each table and index a capacity of read, of write or of both; there is no ${join(", ", setsubtract(flatten([for of in values(var.capacity) : keys(of) if of != null]), ["read", "write"]))}."
+  }
+
+  validation {
+    condition = alltrue(flatten([for of in values(var.capacity) : of == null ? [false] : [
+      for units in values(of) : units == null ? false : try(units.min >= 1 && units.max >= units.min && floor(units.min) == units.min && floor(units.max) == units.max, false)
+    ]]))
     error_message = "Want for each table and index whole numbers of units with 1 <= min <= max."
   }
 }
@@ -196,8 +200,13 @@ variable "throttle_alarm_requests" {
 }
 
 variable "tags" {
-  description = "Tags of everything that can have tags, besides `kinesin:prefix`."
+  description = "Tags of everything that can have tags, besides `kinesin:prefix`; those of the provider's `default_tags` are added."
   type        = map(string)
   default     = {}
   nullable    = false
+
+  validation {
+    condition     = !anytrue([for key in keys(var.tags) : startswith(key, "kinesin:") || startswith(key, "aws:")])
+    error_message = "Want tags whose keys do not begin with kinesin:, which the modules set, nor with aws:, which AWS does."
+  }
 }

@@ -5,7 +5,7 @@ locals {
     Effect    = "Allow"
     Action    = ["kms:Decrypt"]
     Resource  = key
-    Condition = { StringEquals = { "kms:ViaService" = "sqs.${split(":", var.core.inbound_queue_arn)[3]}.amazonaws.com" } }
+    Condition = { StringEquals = { "kms:ViaService" = "sqs.${local.core_region}.amazonaws.com" } }
   }]
 
   # Workers of a managed lambda call servers, with a token, and AWS never: there is nothing to allow them.
@@ -34,7 +34,7 @@ locals {
         Effect    = "Allow"
         Action    = ["kms:Decrypt", "kms:GenerateDataKey"]
         Resource  = key
-        Condition = { StringEquals = { "kms:ViaService" = "sqs.${split(":", var.core.inbound_queue_arn)[3]}.amazonaws.com" } }
+        Condition = { StringEquals = { "kms:ViaService" = "sqs.${local.core_region}.amazonaws.com" } }
       }],
     )
   })
@@ -42,6 +42,8 @@ locals {
 
 resource "aws_iam_policy" "worker" {
   count = var.iam_policies && local.deliver ? 1 : 0
+  # A name that is taken is refused there, and says so.
+  depends_on = [aws_dynamodb_table_item.registration]
 
   name        = "${var.core.prefix}-${var.name}-worker"
   path        = var.iam_path
@@ -52,6 +54,8 @@ resource "aws_iam_policy" "worker" {
 
 resource "aws_iam_policy" "sender" {
   count = var.iam_policies ? 1 : 0
+  # A name that is taken is refused there, and says so.
+  depends_on = [aws_dynamodb_table_item.registration]
 
   name        = "${var.core.prefix}-${var.name}-sender"
   path        = var.iam_path

@@ -3,7 +3,7 @@
 
 locals {
   deliver = var.mode == "deliver"
-  tags    = merge({ "kinesin:prefix" = var.core.prefix, "kinesin:lambda" = var.name, "kinesin:mode" = var.mode }, var.tags)
+  tags    = merge(var.tags, { "kinesin:prefix" = var.core.prefix, "kinesin:lambda" = var.name, "kinesin:mode" = var.mode })
   kms_key = var.kms_key_arn != null ? var.kms_key_arn : var.core.kms_key_arn
 
   queue_names = { for priority in var.priorities : priority => "${var.core.prefix}-${var.name}-${priority}" }

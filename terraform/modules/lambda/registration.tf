@@ -1,8 +1,9 @@
 # The registration is a row of a kind of its own, which Terraform alone writes and servers only read: they make the lambda from
 # it, which has a unique number that no Terraform can draw, and change it when the registration changes (docs/adr/0018).
 #
-# It comes before the queues, though servers take it only when these are there: a row is made only where none is, a queue of
-# another's is adopted without a word. So a name that is taken is refused before anything of its owner's is touched.
+# It comes before all else, though servers take it only when the queues are there: a row is made only where none is, a queue of
+# another's is adopted without a word. So a name that is taken is refused before anything of its owner's is touched, and leaves
+# nothing behind in the state, neither the guard nor a policy.
 
 locals {
   registration = {
@@ -15,13 +16,21 @@ locals {
       timeout_us     = var.timeout_seconds == null ? null : floor(var.timeout_seconds * 1000000)
       backoff_min_us = var.backoff_seconds == null ? null : floor(var.backoff_seconds.min * 1000000)
       backoff_max_us = var.backoff_seconds == null ? null : floor(var.backoff_seconds.max * 1000000)
-      retention_us   = floor(var.retention_seconds * 1000000)
+      retention_us   = var.retention_seconds == null ? null : floor(var.retention_seconds * 1000000)
     } : name => value if value != null
   }
 
   # Control rows begin with their format, 1, and their version, which is always 1 here: nine bytes, twelve characters.
   row_head = "AQAAAAAAAAAB"
+
+  # arn:PARTITION:sqs:REGION:ACCOUNT:NAME
+  core_region  = split(":", var.core.inbound_queue_arn)[3]
+  core_account = split(":", var.core.inbound_queue_arn)[4]
 }
+
+data "aws_region" "current" {}
+
+data "aws_caller_identity" "current" {}
 
 resource "aws_dynamodb_table_item" "registration" {
   table_name = var.core.control_table
@@ -35,10 +44,27 @@ resource "aws_dynamodb_table_item" "registration" {
     r = { B = "${local.row_head}${base64encode(jsonencode(local.registration))}" }
   })
 
-  depends_on = [terraform_data.fixed]
+  lifecycle {
+    precondition {
+      condition     = data.aws_region.current.region == local.core_region
+      error_message = "The installation ${var.core.prefix} is in the region ${local.core_region}, and the provider of this module call in ${data.aws_region.current.region}: configure a provider for ${local.core_region}, and give the call that one."
+    }
+
+    precondition {
+      condition     = data.aws_caller_identity.current.account_id == local.core_account
+      error_message = "The installation ${var.core.prefix} is in the account ${local.core_account}, and the provider of this module call in ${data.aws_caller_identity.current.account_id}: lambdas are made in the account of their installation."
+    }
+  }
 }
 
-# What can never change, as it was at first: Terraform would else delete queues of a lambda that servers go on to have.
+# The settings once more, and for people alone: in a plan the row is base64, and here it says max_attempts = 5 -> 7.
+resource "terraform_data" "settings" {
+  input      = local.registration
+  depends_on = [aws_dynamodb_table_item.registration]
+}
+
+# What can never change, as it was when the name was this call's: Terraform would else delete queues of a lambda that servers go on
+# to have.
 resource "terraform_data" "fixed" {
   input = {
     prefix     = var.core.prefix
@@ -47,6 +73,8 @@ resource "terraform_data" "fixed" {
     priorities = var.priorities
     shards     = var.shards
   }
+
+  depends_on = [aws_dynamodb_table_item.registration]
 
   lifecycle {
     ignore_changes = [input]

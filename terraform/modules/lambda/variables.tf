@@ -129,13 +129,12 @@ variable "backoff_seconds" {
 }
 
 variable "retention_seconds" {
-  description = "How long ended tasks can be asked about, a minute to five years (157680000)."
+  description = "How long ended tasks can be asked about, a minute to five years (157680000); 604800 (7 days) when null."
   type        = number
-  default     = 604800
-  nullable    = false
+  default     = null
 
   validation {
-    condition     = var.retention_seconds >= 60 && var.retention_seconds <= 157680000
+    condition     = var.retention_seconds == null ? true : var.retention_seconds >= 60 && var.retention_seconds <= 157680000
     error_message = "Want a retention_seconds of 60 (a minute) to 157680000 (five years)."
   }
 }
@@ -249,8 +248,13 @@ variable "age_alarm_seconds" {
 }
 
 variable "tags" {
-  description = "Tags of everything that can have tags, besides `kinesin:prefix`, `kinesin:lambda` and `kinesin:mode`."
+  description = "Tags of everything that can have tags, besides `kinesin:prefix`, `kinesin:lambda` and `kinesin:mode`; those of the provider's `default_tags` are added."
   type        = map(string)
   default     = {}
   nullable    = false
+
+  validation {
+    condition     = !anytrue([for key in keys(var.tags) : startswith(key, "kinesin:") || startswith(key, "aws:")])
+    error_message = "Want tags whose keys do not begin with kinesin:, which the modules set, nor with aws:, which AWS does."
+  }
 }

@@ -25,6 +25,12 @@ mock_provider "aws" {
       arn = "arn:aws:cloudwatch:eu-west-1:111122223333:alarm:any"
     }
   }
+
+  mock_data "aws_region" {
+    defaults = {
+      region = "eu-west-1"
+    }
+  }
 }
 
 variables {
@@ -111,4 +117,34 @@ run "capacity" {
   }
 
   expect_failures = [var.capacity]
+}
+
+run "capacity_of_no_table" {
+  command = plan
+
+  variables {
+    capacity = { task = { write = { min = 7, max = 8 } } }
+  }
+
+  expect_failures = [var.capacity]
+}
+
+run "capacity_of_no_way" {
+  command = plan
+
+  variables {
+    capacity = { tasks = { writes = { min = 7, max = 8 } } }
+  }
+
+  expect_failures = [var.capacity]
+}
+
+run "tags" {
+  command = plan
+
+  variables {
+    tags = { "kinesin:prefix" = "other" }
+  }
+
+  expect_failures = [var.tags]
 }

@@ -25,6 +25,12 @@ mock_provider "aws" {
       arn = "arn:aws:cloudwatch:eu-west-1:111122223333:alarm:any"
     }
   }
+
+  mock_data "aws_region" {
+    defaults = {
+      region = "eu-west-1"
+    }
+  }
 }
 
 variables {
@@ -45,6 +51,11 @@ run "provisioned" {
   assert {
     condition     = aws_dynamodb_table.tasks.write_capacity == 7 && aws_appautoscaling_target.capacity["tasks-write"].max_capacity == 70
     error_message = "The capacity is not the one that was asked for."
+  }
+
+  assert {
+    condition     = aws_appautoscaling_target.capacity["tasks-read"].max_capacity == 1000 && aws_dynamodb_table.simple["control"].write_capacity == 5
+    error_message = "What was not asked for has not what it has otherwise."
   }
 
   assert {

@@ -19,6 +19,18 @@ mock_provider "aws" {
       arn = "arn:aws:cloudwatch:eu-west-1:111122223333:alarm:any"
     }
   }
+
+  mock_data "aws_region" {
+    defaults = {
+      region = "eu-west-1"
+    }
+  }
+
+  mock_data "aws_caller_identity" {
+    defaults = {
+      account_id = "111122223333"
+    }
+  }
 }
 
 variables {

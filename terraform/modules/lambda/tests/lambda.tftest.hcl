@@ -19,6 +19,18 @@ mock_provider "aws" {
       arn = "arn:aws:cloudwatch:eu-west-1:111122223333:alarm:any"
     }
   }
+
+  mock_data "aws_region" {
+    defaults = {
+      region = "eu-west-1"
+    }
+  }
+
+  mock_data "aws_caller_identity" {
+    defaults = {
+      account_id = "111122223333"
+    }
+  }
 }
 
 variables {
@@ -31,6 +43,10 @@ variables {
 }
 
 run "managed" {
+  variables {
+    tags = { team = "orders" }
+  }
+
   assert {
     condition     = { for priority, queue in output.queues : priority => queue.name } == { high = "prod-receipts-high", normal = "prod-receipts-normal", low = "prod-receipts-low" }
     error_message = "The queues have other names."
@@ -49,6 +65,16 @@ run "managed" {
   assert {
     condition     = jsondecode(base64decode(substr(jsondecode(aws_dynamodb_table_item.registration.item).r.B, 12, -1))).priorities == ["high", "normal", "low"]
     error_message = "The registration has other priorities."
+  }
+
+  assert {
+    condition     = sort(keys(jsondecode(base64decode(substr(jsondecode(aws_dynamodb_table_item.registration.item).r.B, 12, -1))))) == ["format", "mode", "priorities", "shards"]
+    error_message = "The registration has settings that nobody gave, and that are the servers' to choose."
+  }
+
+  assert {
+    condition     = alltrue([for queue in aws_sqs_queue.priority : queue.tags["kinesin:lambda"] == "receipts" && queue.tags["team"] == "orders"])
+    error_message = "The tags are not those that were asked for."
   }
 }
 
@@ -90,4 +116,42 @@ run "name" {
   }
 
   expect_failures = [var.name]
+}
+
+run "tags" {
+  command = plan
+
+  variables {
+    tags = { "kinesin:lambda" = "other" }
+  }
+
+  expect_failures = [var.tags]
+}
+
+run "region" {
+  command = plan
+
+  variables {
+    core = {
+      prefix            = "prod"
+      control_table     = "prod-control"
+      inbound_queue_arn = "arn:aws:sqs:us-east-1:111122223333:prod-inbound"
+    }
+  }
+
+  expect_failures = [aws_dynamodb_table_item.registration]
+}
+
+run "account" {
+  command = plan
+
+  variables {
+    core = {
+      prefix            = "prod"
+      control_table     = "prod-control"
+      inbound_queue_arn = "arn:aws:sqs:eu-west-1:444455556666:prod-inbound"
+    }
+  }
+
+  expect_failures = [aws_dynamodb_table_item.registration]
 }

@@ -1,0 +1,73 @@
+package cli
+
+import (
+	"bytes"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/kinesin-io/kinesin/sdk"
+	"github.com/kinesin-io/kinesin/server"
+)
+
+func TestHowALambdaIsRegistered(t *testing.T) {
+	t.Parallel()
+	for want, l := range map[string]sdk.LambdaInfo{
+		"":                           {Name: "mail"},
+		"registered    by Terraform": {Name: "mail", Registered: true},
+		"registered    withdrawn: goes when its tasks have ended; put the module call back, or kinesin lambda delete mail --drop": {Name: "mail", Registered: true, Withdrawn: true},
+	} {
+		var text bytes.Buffer
+		if err := printLambda(&text, &l); err != nil {
+			t.Fatal(err)
+		}
+		var got string
+		for line := range strings.Lines(text.String()) {
+			if strings.HasPrefix(line, "registered") {
+				got += strings.TrimSpace(line)
+			}
+		}
+		if got != want {
+			t.Errorf("%+v: %q, want %q", l, got, want)
+		}
+	}
+}
+
+func TestTheListOfLambdasHasNoSettingsOfModeDeliver(t *testing.T) {
+	t.Parallel()
+	var text bytes.Buffer
+	a := &app{Process: Process{Stdout: &text}}
+	err := a.printLambdas([]sdk.LambdaInfo{
+		{Name: "out", Mode: sdk.ModeDeliver, Priorities: []string{"one"}, Shards: 1, Retention: time.Hour},
+		{Name: "mail", Mode: sdk.ModeManaged, Priorities: []string{"one"}, Shards: 2, MaxAttempts: 3, Timeout: time.Minute, BackoffMin: time.Second, BackoffMax: time.Minute, Retention: time.Hour},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var got []string
+	for line := range strings.Lines(text.String()) {
+		got = append(got, strings.Join(strings.Fields(line), " "))
+	}
+	want := []string{"NAME MODE PRIORITIES SHARDS MAX ATTEMPTS TIMEOUT BACKOFF RETENTION", "out deliver one 1 - - - 1h", "mail managed one 2 3 1m 1s..1m 1h"}
+	if strings.Join(got, "\n") != strings.Join(want, "\n") {
+		t.Errorf("%q, want %q", got, want)
+	}
+}
+
+func TestWhatSetupSaysOfAQueue(t *testing.T) {
+	t.Parallel()
+	for want, c := range map[string]struct {
+		item   server.SetupItem
+		dryRun bool
+	}{
+		"missing: would be created":    {server.SetupItem{Outcome: server.SetupMissing}, true},
+		"created":                      {server.SetupItem{Outcome: server.SetupCreated}, false},
+		"unchanged: made by Terraform": {server.SetupItem{Outcome: server.SetupUnchanged, Lambda: "mail"}, true},
+		"differs: made by Terraform":   {server.SetupItem{Outcome: server.SetupDiffers, Lambda: "mail"}, false},
+		"missing: made by Terraform; apply the module call of lambda mail, or put it back and apply": {server.SetupItem{Outcome: server.SetupMissing, Lambda: "mail"}, true},
+	} {
+		if got := setupWord(&c.item, c.dryRun); got != want {
+			t.Errorf("%+v: %q, want %q", c.item, got, want)
+		}
+	}
+}

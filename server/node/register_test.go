@@ -1,0 +1,63 @@
+package node
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"strings"
+	"testing"
+
+	dto "github.com/prometheus/client_model/go"
+
+	"github.com/kinesin-io/kinesin/inbound"
+)
+
+func TestWhatIsLoggedOfRegistrations(t *testing.T) {
+	var text strings.Builder
+	n := &Node{metrics: NewMetrics(), log: slog.New(slog.NewTextHandler(&text, &slog.HandlerOptions{ReplaceAttr: func(_ []string, a slog.Attr) slog.Attr {
+		if a.Key == slog.TimeKey {
+			return slog.Attr{}
+		}
+		return a
+	}}))}
+	for _, c := range []struct {
+		lambda, outcome string
+		err             error
+		want            string
+	}{
+		{"mail", inbound.RegistrationCreated, nil, `level=INFO msg="lambda created as registered" lambda=mail outcome=created`},
+		{"mail", inbound.RegistrationChanged, nil, `level=INFO msg="lambda changed as registered" lambda=mail outcome=changed`},
+		{"mail", inbound.RegistrationDeleted, nil, `level=INFO msg="withdrawn lambda deleted" lambda=mail outcome=deleted`},
+		{"mail", inbound.RegistrationWell, nil, `level=INFO msg="lambda is as registered again" lambda=mail outcome=well`},
+		{"mail", inbound.RegistrationWaiting, errors.New("so"), `level=INFO msg="registration waits" lambda=mail outcome=waiting error=so`},
+		{"mail", inbound.RegistrationRefused, errors.New("so"), `level=WARN msg="registration not taken" lambda=mail outcome=refused error=so`},
+		{"mail", inbound.RegistrationKept, errors.New("so"), `level=WARN msg="withdrawn lambda kept" lambda=mail outcome=kept error=so`},
+		{"", inbound.RegistrationUnread, errors.New("so"), `level=WARN msg="registrations cannot be read" outcome=unread error=so`},
+		{"", inbound.RegistrationWell, nil, `level=INFO msg="registrations can be read again" outcome=well`},
+	} {
+		text.Reset()
+		n.registered(context.Background(), c.lambda, c.outcome, c.err)
+		if got := strings.TrimSpace(text.String()); got != c.want {
+			t.Errorf("logged\n%s, want\n%s", got, c.want)
+		}
+	}
+}
+
+func TestTheGaugeOfRegistrations(t *testing.T) {
+	m := NewMetrics()
+	gauge := func(state string) float64 {
+		var v dto.Metric
+		if err := m.registrations.are.WithLabelValues(state).Write(&v); err != nil {
+			t.Fatal(err)
+		}
+		return v.GetGauge().GetValue()
+	}
+	for _, states := range []map[string]int{nil, {inbound.RegistrationTaken: 3, inbound.RegistrationRefused: 2}, {inbound.RegistrationKept: 1}} {
+		m.registrations.set(states)
+		for _, state := range inbound.RegistrationStates() {
+			if got := gauge(state); got != float64(states[state]) {
+				t.Errorf("%s is %v, want %d", state, got, states[state])
+			}
+		}
+	}
+}
