@@ -135,7 +135,7 @@ func (w *workspace) usesOfKeyIn(name string, s *statement, key string, services 
 	}
 }
 
-// underKey looks that every table and queue is under the key.
+// underKey looks that every table and queue is under the key; "" is none.
 func underKey(t *testing.T, w *workspace, key string) {
 	t.Helper()
 	for name, r := range w.recorded("aws_sqs_queue") {
@@ -144,7 +144,7 @@ func underKey(t *testing.T, w *workspace, key string) {
 		}
 	}
 	for name, r := range w.recorded("aws_dynamodb_table") {
-		if blocks := r.blocks("server_side_encryption"); len(blocks) != 1 || blocks[0]["enabled"] != true || blocks[0].text("kms_key_arn") != key {
+		if blocks := r.blocks("server_side_encryption"); len(blocks) != 1 || blocks[0]["enabled"] != (key != "") || blocks[0].text("kms_key_arn") != key {
 			t.Errorf("table %s has the encryption %s", name, fmt.Sprint(blocks))
 		}
 	}

@@ -1,9 +1,11 @@
 package terraform_test
 
 import (
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 )
@@ -98,7 +100,8 @@ func TestReadmes(t *testing.T) {
 }
 
 // TestTheRealProvider validates and tests with the provider of the registry, where that can be reached: with the schemas and checks
-// that it really has. Where it cannot be, that is said, and all else here has been with the stand-in.
+// that it really has, in the version of the published schema (newer ones warn of hash_key in an index, and validate is to be without
+// warnings). Where it cannot be reached, that is said, and all else here has been with the stand-in.
 func TestTheRealProvider(t *testing.T) {
 	if testing.Short() {
 		t.Skip("runs terraform")
@@ -110,12 +113,45 @@ func TestTheRealProvider(t *testing.T) {
 			t.Fatal(err)
 		}
 		w.env = w.realEnvironment()
+		w.pin(providerVersion)
 		if got := w.run("init"); got.Code != 0 {
+			if !unreachable.MatchString(said(got)) {
+				t.Fatalf("init of %s fails, and not for want of a registry: %s", folder, said(got))
+			}
 			t.Logf("LEFT OUT: validate and test with the real AWS provider, since init cannot get it: %s", said(got))
 			return
 		}
 		w.validated()
 		w.tested()
+	}
+}
+
+// unreachable is what terraform and tofu say when they cannot ask a registry, or fetch from it.
+var unreachable = regexp.MustCompile(`could not connect to|failed to request discovery document|could not query provider registry|` +
+	`dial tcp|no such host|connection refused|i/o timeout|Client\.Timeout|deadline exceeded|TLS handshake|proxyconnect|x509:`)
+
+// pin has the configuration want one version of the provider, instead of a range.
+func (w *workspace) pin(version string) {
+	w.t.Helper()
+	w.write("pin_override.tf", fmt.Sprintf(
+		"terraform {\n  required_providers {\n    aws = {\n      source  = \"hashicorp/aws\"\n      version = %q\n    }\n  }\n}\n", version))
+}
+
+// TestUnreachable has an init fail for what it wants, with a registry's stand-in in reach: no reason to leave anything out.
+func TestUnreachable(t *testing.T) {
+	w := newWorkspace(t, "examples/minimal")
+	for _, version := range []string{">= 99.0", "6.0.0"} { // there is none; the modules want a newer one
+		w.pin(version)
+		if got := w.run("init", "-upgrade"); got.Code == 0 || unreachable.MatchString(said(got)) {
+			t.Errorf("init with a provider %s: exit status %d, taken for a registry that cannot be reached: %s", version, got.Code, said(got))
+		}
+	}
+	w.pin(providerVersion)
+	w.must("init", "-upgrade")
+	const none = `Could not retrieve the list of available versions for provider hashicorp/aws: could not connect to registry.terraform.io: ` +
+		`failed to request discovery document: Get "https://registry.terraform.io/.well-known/terraform.json": dial tcp: no such host`
+	if !unreachable.MatchString(none) {
+		t.Error("a registry without an address is taken for one that answers")
 	}
 }
 

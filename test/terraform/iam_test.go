@@ -256,6 +256,9 @@ func (n *installation) noMore(policies map[string]policy) {
 			{"sqs:PurgeQueue", queue("inbound")},
 			{"sqs:SetQueueAttributes", queue("inbound")},
 			{"sqs:SendMessage", arnQueue + "other-inbound"},
+			{"sqs:SendMessage", queue("inbound-dlq")},
+			{"sqs:ReceiveMessage", queue("inbound-dlq")},
+			{"sqs:DeleteMessage", queue("inbound-dlq")},
 			{"iam:PassRole", "arn:aws:iam::000000000000:role/admin"},
 		}
 		switch role {
@@ -270,9 +273,12 @@ func (n *installation) noMore(policies map[string]policy) {
 				n.t.Error("registrar may write rows that are no registrations")
 			}
 		case "scheduler":
-			refused = append(refused, call{"sqs:ReceiveMessage", queue("inbound")}, call{"dynamodb:Scan", table("tasks")})
+			refused = append(refused, call{"sqs:ReceiveMessage", queue("inbound")}, call{"sqs:SendMessage", queue("inbound")}, call{"dynamodb:Scan", table("tasks")})
 		case "hsc":
 			refused = append(refused, call{"dynamodb:PutItem", table("schedule")}, call{"dynamodb:Query", table("tasks") + "/index/wakeups"})
+			for _, action := range []string{"SendMessage", "ReceiveMessage", "DeleteMessage", "ChangeMessageVisibility"} {
+				refused = append(refused, call{"sqs:" + action, queue("inbound")})
+			}
 		case "inbound":
 			refused = append(refused, call{"sqs:ReceiveMessage", queue("work-high")}, call{"dynamodb:DeleteItem", table("tasks")})
 		}

@@ -20,8 +20,13 @@ import (
 	"github.com/kinesin-io/kinesin/test/harness"
 )
 
-// registeredMax is how long a lambda may take from an apply until servers know it, on a busy machine.
-const registeredMax = 60 * time.Second
+const (
+	// registeredMax is how long a lambda may take from an apply until servers know it, on a busy machine.
+	registeredMax = 60 * time.Second
+	// sqsMessageBytesMax is the largest message of a queue of which nothing is said: what setup makes has that, while the provider
+	// would say 262144.
+	sqsMessageBytesMax = 1 << 20
+)
 
 // TestLifecycle is the example minimal, from nothing to nothing.
 func TestLifecycle(t *testing.T) {
@@ -69,6 +74,7 @@ func TestProduction(t *testing.T) {
 	w.apply()
 	w.usesOfKey(key)
 	underKey(t, w, key)
+	w.ageAlarms(map[string]int{"inbound": 120, "receipts-high": 300, "reports-bulk": 300, "invoices-normal": 1800})
 	w.unchanged()
 
 	server := w.serve()
@@ -98,6 +104,18 @@ func TestProduction(t *testing.T) {
 	w.apply("-var", "deletion_protection=false")
 	w.must("destroy", "-auto-approve", "-var", "deletion_protection=false")
 	w.gone()
+}
+
+// ageAlarms holds the alarms of queues to how old a message may be, in seconds. SQS counts from when it was sent, and deliveries are
+// sent up to 15 minutes ahead.
+func (w *workspace) ageAlarms(want map[string]int) {
+	w.t.Helper()
+	alarms := w.recorded("aws_cloudwatch_metric_alarm")
+	for name, seconds := range want {
+		if got := alarms[w.prefix+"-"+name+"-age"].number("threshold"); got != seconds {
+			w.t.Errorf("the alarm of %s goes off at %d s, want %d", name, got, seconds)
+		}
+	}
 }
 
 // kept fails the test when a destroy deletes anything that `keep` in the configuration is to keep.
@@ -421,7 +439,8 @@ func describeQueue(t *testing.T, spec json.RawMessage) string {
 	if err := json.Unmarshal(spec, &s); err != nil {
 		t.Fatal(err)
 	}
-	return fmt.Sprintf("visibility %d, retention %d, encrypted %t, dead letters to %q after %d", s.Visibility, s.Retention, s.ManagedSSE, s.DLQ, s.Receives)
+	return fmt.Sprintf("visibility %d, retention %d, largest %d, encrypted %t, dead letters to %q after %d",
+		s.Visibility, s.Retention, sqsMessageBytesMax, s.ManagedSSE, s.DLQ, s.Receives)
 }
 
 // recordedQueue leaves out the visibility that setup leaves to consumers.
@@ -441,6 +460,6 @@ func recordedQueue(t *testing.T, r record) string {
 		visibility = 0
 	}
 	encrypted := r["sqs_managed_sse_enabled"] == true || r.text("kms_master_key_id") != ""
-	return fmt.Sprintf("visibility %d, retention %d, encrypted %t, dead letters to %q after %d",
-		visibility, r.number("message_retention_seconds"), encrypted, redrive.Target[strings.LastIndexByte(redrive.Target, ':')+1:], redrive.Count)
+	return fmt.Sprintf("visibility %d, retention %d, largest %d, encrypted %t, dead letters to %q after %d",
+		visibility, r.number("message_retention_seconds"), r.number("max_message_size"), encrypted, redrive.Target[strings.LastIndexByte(redrive.Target, ':')+1:], redrive.Count)
 }

@@ -294,14 +294,20 @@ func (n *installation) enforced(t *testing.T, policies map[string]policy) {
 // boundaries are calls that a role must not make, by name: what the policies say, too, would else be wrong without a word.
 func (n *installation) boundaries(m *moto, users map[string]user, samples map[call]sample) {
 	m.t.Helper()
-	for role, c := range map[string]call{
-		"inbound":   {"sqs:ReceiveMessage", "work-high"},
-		"scheduler": {"sqs:ReceiveMessage", "inbound"},
-		"hsc":       {"dynamodb:Scan", "tasks"},
-		"registrar": {"dynamodb:Query", "control"},
-		"worker":    {"sqs:ReceiveMessage", "work-high"},
-		"sender":    {"sqs:ReceiveMessage", "inbound"},
+	for _, refused := range []struct {
+		role string
+		call call
+	}{
+		{"inbound", call{"sqs:ReceiveMessage", "work-high"}},
+		{"scheduler", call{"sqs:ReceiveMessage", "inbound"}},
+		{"scheduler", call{"sqs:SendMessage", "inbound"}},
+		{"hsc", call{"dynamodb:Scan", "tasks"}},
+		{"hsc", call{"sqs:ReceiveMessage", "inbound"}},
+		{"registrar", call{"dynamodb:Query", "control"}},
+		{"worker", call{"sqs:ReceiveMessage", "work-high"}},
+		{"sender", call{"sqs:ReceiveMessage", "inbound"}},
 	} {
+		role, c := refused.role, refused.call
 		arn := arnQueue
 		if strings.HasPrefix(c.action, "dynamodb:") {
 			arn = arnTable

@@ -21,7 +21,7 @@ func queue() kind {
 		schema: schema.Schema{Attributes: with(attributes{
 			"name": namedText, "url": computedText,
 			"visibility_timeout_seconds": numberDefault(30), "message_retention_seconds": numberDefault(345600),
-			"delay_seconds": numberDefault(0), "receive_wait_time_seconds": numberDefault(0), "max_message_size": eitherNumber,
+			"delay_seconds": numberDefault(0), "receive_wait_time_seconds": numberDefault(0), "max_message_size": numberDefault(262144),
 			"policy": eitherText, "redrive_policy": eitherText, "redrive_allow_policy": eitherText,
 			"sqs_managed_sse_enabled": eitherFlag, "kms_master_key_id": optionalText, "kms_data_key_reuse_period_seconds": eitherNumber,
 		}, regional, named, tags)},

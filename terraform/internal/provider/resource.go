@@ -45,6 +45,12 @@ type finder interface {
 	find(ctx context.Context, s *session, v values) error
 }
 
+// keeper is a service that keeps of a resource what an update does not mention.
+type keeper interface {
+	// keep is what is in the account after an update.
+	keep(prior, v values) values
+}
+
 var errGone = errors.New("gone")
 
 // anyResource is a resource of a kind.
@@ -203,7 +209,11 @@ func (r *anyResource) Update(ctx context.Context, req resource.UpdateRequest, re
 				return nil, err
 			}
 		}
-		return v, r.account.put(r.name, v)
+		there := v
+		if k, ok := r.service.(keeper); ok {
+			there = k.keep(prior, v)
+		}
+		return v, r.account.put(r.name, there)
 	})
 }
 

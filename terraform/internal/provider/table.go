@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"errors"
+	"maps"
 	"slices"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
@@ -28,7 +29,7 @@ func table() kind {
 				}, nil),
 				"ttl":                    listBlock(attributes{"attribute_name": optionalText, "enabled": optionalFlag}, nil),
 				"point_in_time_recovery": listBlock(attributes{"enabled": requiredFlag}, nil),
-				"server_side_encryption": listBlock(attributes{"enabled": requiredFlag, "kms_key_arn": optionalText}, nil),
+				"server_side_encryption": listBlock(attributes{"enabled": requiredFlag, "kms_key_arn": optionalText}, nil), // see keep
 			},
 		},
 		identify: func(s *session, v values) {
@@ -156,6 +157,16 @@ func (tables) find(ctx context.Context, s *session, v values) error {
 		v["ttl"] = []any{map[string]any{"enabled": true, "attribute_name": aws.ToString(ttl.AttributeName)}}
 	}
 	return tables{}.read(ctx, s, v)
+}
+
+// keep has a table stay under its key when the configuration says nothing of it. With the real provider the block is computed then,
+// and no change; this one cannot tell a block that is not in the plan, and shows it when it reads the table again.
+func (tables) keep(prior, v values) values {
+	there := maps.Clone(v)
+	if len(v.blocks("server_side_encryption")) == 0 {
+		there["server_side_encryption"] = prior["server_side_encryption"]
+	}
+	return there
 }
 
 func setKey(v values, key []types.KeySchemaElement) {

@@ -14,7 +14,7 @@ locals {
       indexes  = ["wakeups", "dead"]
       payloads = ["GetItem", "PutItem", "UpdateItem", "PartiQLInsert"]
       queues   = concat(["SendMessage"], var.servers_create_queues ? ["CreateQueue"] : [])
-      inbound  = ["ReceiveMessage", "DeleteMessage", "ChangeMessageVisibility"]
+      inbound  = ["SendMessage", "ReceiveMessage", "DeleteMessage", "ChangeMessageVisibility"]
     }
     scheduler = {
       schedule = ["GetItem", "BatchGetItem", "Query", "PutItem", "DeleteItem", "PartiQLUpdate", "PartiQLDelete"]
@@ -56,7 +56,10 @@ locals {
     },
   ]
 
-  kms_queue_statements = [for keys in [distinct(compact(concat([var.kms_key_arn], var.lambda_kms_key_arns)))] : {
+  # The key that tables and queues are under, and those that they were under or will be.
+  kms_key_arns = distinct(compact(concat([var.kms_key_arn], var.other_kms_key_arns)))
+
+  kms_queue_statements = [for keys in [distinct(concat(local.kms_key_arns, var.lambda_kms_key_arns))] : {
     Sid       = "KeysOfQueues"
     Effect    = "Allow"
     Action    = ["kms:Decrypt", "kms:GenerateDataKey"]
@@ -65,13 +68,13 @@ locals {
   } if length(keys) > 0]
 
   # Those that AWS names for who reads and writes a table under a key of the customer's.
-  kms_table_statements = [for key in compact([var.kms_key_arn]) : {
-    Sid       = "KeyOfTables"
+  kms_table_statements = [for keys in [local.kms_key_arns] : {
+    Sid       = "KeysOfTables"
     Effect    = "Allow"
     Action    = ["kms:Decrypt", "kms:DescribeKey", "kms:Encrypt", "kms:GenerateDataKey*", "kms:ReEncrypt*"]
-    Resource  = key
+    Resource  = keys
     Condition = { StringEquals = { "kms:ViaService" = "dynamodb.${local.table_region}.amazonaws.com" } }
-  }]
+  } if length(keys) > 0]
 
   role_documents = {
     for role, may in local.role_actions : role => jsonencode({
@@ -99,7 +102,13 @@ locals {
           Sid      = "Queues"
           Effect   = "Allow"
           Action   = [for action in may.queues : "sqs:${action}"]
-          Resource = local.queues_arn
+          Resource = local.lambda_queues_arn
+          }, {
+          # PREFIX-*-* has it, and no role ever needs what is in it. So a role with all policies loses nothing by this.
+          Sid      = "NotInboundDLQ"
+          Effect   = "Deny"
+          Action   = ["sqs:SendMessage", "sqs:ReceiveMessage", "sqs:DeleteMessage", "sqs:ChangeMessageVisibility"]
+          Resource = aws_sqs_queue.inbound_dlq.arn
         }],
         [for actions in [may.inbound] : {
           Sid      = "InboundQueue"

@@ -5,6 +5,7 @@ resource "aws_sqs_queue" "inbound_dlq" {
 
   name                              = "${var.prefix}-inbound-dlq"
   message_retention_seconds         = 1209600
+  max_message_size                  = var.message_bytes_max
   sqs_managed_sse_enabled           = var.kms_key_arn == null ? true : null
   kms_master_key_id                 = var.kms_key_arn
   kms_data_key_reuse_period_seconds = var.kms_key_arn == null ? null : 300
@@ -15,6 +16,7 @@ resource "aws_sqs_queue" "inbound" {
   name                              = "${var.prefix}-inbound"
   visibility_timeout_seconds        = 30
   message_retention_seconds         = 1209600
+  max_message_size                  = var.message_bytes_max
   sqs_managed_sse_enabled           = var.kms_key_arn == null ? true : null
   kms_master_key_id                 = var.kms_key_arn
   kms_data_key_reuse_period_seconds = var.kms_key_arn == null ? null : 300

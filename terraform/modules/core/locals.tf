@@ -30,8 +30,10 @@ locals {
   tables = merge({ for name, table in aws_dynamodb_table.simple : name => table }, { tasks = aws_dynamodb_table.tasks })
 
   # arn:PARTITION:sqs:REGION:ACCOUNT:NAME
-  queue_arn    = split(":", aws_sqs_queue.inbound.arn)
-  queues_arn   = join(":", concat(slice(local.queue_arn, 0, 5), ["${var.prefix}-*"]))
-  sqs_region   = local.queue_arn[3]
-  table_region = split(":", aws_dynamodb_table.tasks.arn)[3]
+  queue_arn  = split(":", aws_sqs_queue.inbound.arn)
+  queues_arn = join(":", concat(slice(local.queue_arn, 0, 5), ["${var.prefix}-*"]))
+  # PREFIX-NAME-PRIORITY, and so not PREFIX-inbound.
+  lambda_queues_arn = join(":", concat(slice(local.queue_arn, 0, 5), ["${var.prefix}-*-*"]))
+  sqs_region        = local.queue_arn[3]
+  table_region      = split(":", aws_dynamodb_table.tasks.arn)[3]
 }

@@ -5,6 +5,9 @@ output "lambdas" {
     control_table     = aws_dynamodb_table.simple["control"].name
     inbound_queue_arn = aws_sqs_queue.inbound.arn
     kms_key_arn       = var.kms_key_arn
+
+    other_kms_key_arns = var.other_kms_key_arns
+    message_bytes_max  = var.message_bytes_max
   }
 }
 

@@ -40,13 +40,10 @@ resource "aws_dynamodb_table" "simple" {
     enabled = var.point_in_time_recovery
   }
 
-  dynamic "server_side_encryption" {
-    for_each = compact([var.kms_key_arn])
-
-    content {
-      enabled     = true
-      kms_key_arn = server_side_encryption.value
-    }
+  # Always there: without the block the provider leaves a table under the key that it has.
+  server_side_encryption {
+    enabled     = var.kms_key_arn != null
+    kms_key_arn = var.kms_key_arn
   }
 
   lifecycle {
@@ -96,13 +93,9 @@ resource "aws_dynamodb_table" "tasks" {
     enabled = var.point_in_time_recovery
   }
 
-  dynamic "server_side_encryption" {
-    for_each = compact([var.kms_key_arn])
-
-    content {
-      enabled     = true
-      kms_key_arn = server_side_encryption.value
-    }
+  server_side_encryption {
+    enabled     = var.kms_key_arn != null
+    kms_key_arn = var.kms_key_arn
   }
 
   lifecycle {

@@ -1,5 +1,5 @@
 variable "prefix" {
-  description = "Begins the names of all tables, queues, policies and alarms: 1 to 20 characters of a-z, A-Z, 0-9, - and _. One installation, one prefix; none may be another one followed by a hyphen, since the policies are for everything named `<prefix>-*`."
+  description = "Begins the names of all tables, queues, policies and alarms: 1 to 20 characters of a-z, A-Z, 0-9, - and _. One installation, one prefix; none may be another one followed by a hyphen, since the policies are for everything named `<prefix>-*`. IAM policies know no region: in a second region of an account take another prefix."
   type        = string
   nullable    = false
 
@@ -73,13 +73,13 @@ variable "point_in_time_recovery" {
 }
 
 variable "kms_key_arn" {
-  description = "ARN of a KMS key of your own for tables and queues; null: DynamoDB's own keys and SQS-managed encryption, which cost nothing. Its key policy has to let this account's IAM policies decide, and those who send and receive."
+  description = "ARN of a KMS key of your own for tables and queues; null: DynamoDB's own keys and SQS-managed encryption, which cost nothing. Its key policy has to let this account's IAM policies decide, and those who send and receive. A change takes more than one apply: see Upgrades in the README."
   type        = string
   default     = null
 
   validation {
-    condition     = var.kms_key_arn == null || can(regex("^arn:[^:]+:kms:[^:]*:[0-9]{12}:key/.+$", var.kms_key_arn))
-    error_message = "Want a kms_key_arn such as arn:aws:kms:eu-west-1:111122223333:key/1234abcd-…: that of the key, not of an alias."
+    condition     = var.kms_key_arn == null || can(regex("^arn:aws(-us-gov)?:kms:[^:]*:[0-9]{12}:key/.+$", var.kms_key_arn))
+    error_message = "Want a kms_key_arn such as arn:aws:kms:eu-west-1:111122223333:key/1234abcd-…: that of the key, not of an alias, in the partition aws or aws-us-gov."
   }
 }
 
@@ -90,8 +90,32 @@ variable "lambda_kms_key_arns" {
   nullable    = false
 
   validation {
-    condition     = alltrue([for arn in var.lambda_kms_key_arns : can(regex("^arn:[^:]+:kms:[^:]*:[0-9]{12}:key/.+$", arn))])
-    error_message = "Want lambda_kms_key_arns such as arn:aws:kms:eu-west-1:111122223333:key/1234abcd-…: those of keys, not of aliases."
+    condition     = alltrue([for arn in var.lambda_kms_key_arns : can(regex("^arn:aws(-us-gov)?:kms:[^:]*:[0-9]{12}:key/.+$", arn))])
+    error_message = "Want lambda_kms_key_arns such as arn:aws:kms:eu-west-1:111122223333:key/1234abcd-…: those of keys, not of aliases, in the partition aws or aws-us-gov."
+  }
+}
+
+variable "other_kms_key_arns" {
+  description = "ARNs of KMS keys that tables and queues were under before `kms_key_arn`, or will be after it: the policies of servers, pipelines, consumers and senders allow their use too. For a change of the key only: see Upgrades in the README."
+  type        = list(string)
+  default     = []
+  nullable    = false
+
+  validation {
+    condition     = alltrue([for arn in var.other_kms_key_arns : can(regex("^arn:aws(-us-gov)?:kms:[^:]*:[0-9]{12}:key/.+$", arn))])
+    error_message = "Want other_kms_key_arns such as arn:aws:kms:eu-west-1:111122223333:key/1234abcd-…: those of keys, not of aliases, in the partition aws or aws-us-gov."
+  }
+}
+
+variable "message_bytes_max" {
+  description = "Size of the largest message that the queues take, those of lambdas too, 262144 to 1048576 bytes: SQS's own default, and the most that `serve --message-max` may be. Less only where SQS takes no more, as it may be outside the partitions aws and aws-us-gov."
+  type        = number
+  default     = 1048576
+  nullable    = false
+
+  validation {
+    condition     = var.message_bytes_max >= 262144 && var.message_bytes_max <= 1048576 && floor(var.message_bytes_max) == var.message_bytes_max
+    error_message = "Want a message_bytes_max of 262144, which servers send unless told otherwise, to 1048576 (1 MiB), a whole number."
   }
 }
 

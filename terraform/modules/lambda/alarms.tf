@@ -1,3 +1,9 @@
+locals {
+  # Servers send deliveries up to 900 s ahead, and the age of a message counts from then on.
+  age_alarm_preset  = local.deliver ? max(1800, 1200 + var.consumer_visibility_timeout_seconds) : 300
+  age_alarm_seconds = var.age_alarm_seconds == null ? local.age_alarm_preset : var.age_alarm_seconds
+}
+
 resource "aws_cloudwatch_metric_alarm" "age" {
   for_each = var.alarms ? aws_sqs_queue.priority : {}
 
@@ -10,7 +16,7 @@ resource "aws_cloudwatch_metric_alarm" "age" {
   period              = 60
   evaluation_periods  = 3
   comparison_operator = "GreaterThanThreshold"
-  threshold           = var.age_alarm_seconds
+  threshold           = local.age_alarm_seconds
   treat_missing_data  = "notBreaching"
   alarm_actions       = var.alarm_actions
   ok_actions          = var.alarm_actions

@@ -1,6 +1,7 @@
 locals {
-  kms_statements = [for key in compact([local.kms_key]) : {
-    Sid       = "Key"
+  # What was sent before a change of core's key is still under that one.
+  kms_statements = [for i, key in distinct(compact(concat([local.kms_key], var.core.other_kms_key_arns))) : {
+    Sid       = i == 0 ? "Key" : "Key${i}"
     Effect    = "Allow"
     Action    = ["kms:Decrypt"]
     Resource  = key
@@ -28,8 +29,8 @@ locals {
         Action   = ["sqs:GetQueueUrl", "sqs:SendMessage"]
         Resource = var.core.inbound_queue_arn
       }],
-      [for key in compact([var.core.kms_key_arn]) : {
-        Sid       = "Key"
+      [for i, key in distinct(compact(concat([var.core.kms_key_arn], var.core.other_kms_key_arns))) : {
+        Sid       = i == 0 ? "Key" : "Key${i}"
         Effect    = "Allow"
         Action    = ["kms:Decrypt", "kms:GenerateDataKey"]
         Resource  = key

@@ -29,6 +29,7 @@ resource "aws_sqs_queue" "dlq" {
 
   name                              = each.value
   message_retention_seconds         = local.retention_dlq
+  max_message_size                  = var.core.message_bytes_max
   sqs_managed_sse_enabled           = local.kms_key == null ? true : null
   kms_master_key_id                 = local.kms_key
   kms_data_key_reuse_period_seconds = local.kms_key == null ? null : 300
@@ -42,6 +43,7 @@ resource "aws_sqs_queue" "priority" {
   name                              = each.value
   visibility_timeout_seconds        = local.deliver ? var.consumer_visibility_timeout_seconds : 30
   message_retention_seconds         = local.deliver ? var.consumer_message_retention_seconds : local.retention_managed
+  max_message_size                  = var.core.message_bytes_max
   sqs_managed_sse_enabled           = local.kms_key == null ? true : null
   kms_master_key_id                 = local.kms_key
   kms_data_key_reuse_period_seconds = local.kms_key == null ? null : 300

@@ -5,6 +5,9 @@ variable "core" {
     control_table     = string
     inbound_queue_arn = string
     kms_key_arn       = optional(string)
+
+    other_kms_key_arns = optional(list(string), [])
+    message_bytes_max  = optional(number, 1048576)
   })
   nullable = false
 
@@ -190,8 +193,8 @@ variable "kms_key_arn" {
   default     = null
 
   validation {
-    condition     = var.kms_key_arn == null || can(regex("^arn:[^:]+:kms:[^:]*:[0-9]{12}:key/.+$", var.kms_key_arn))
-    error_message = "Want a kms_key_arn such as arn:aws:kms:eu-west-1:111122223333:key/1234abcd-…: that of the key, not of an alias."
+    condition     = var.kms_key_arn == null || can(regex("^arn:aws(-us-gov)?:kms:[^:]*:[0-9]{12}:key/.+$", var.kms_key_arn))
+    error_message = "Want a kms_key_arn such as arn:aws:kms:eu-west-1:111122223333:key/1234abcd-…: that of the key, not of an alias, in the partition aws or aws-us-gov."
   }
 }
 
@@ -234,13 +237,12 @@ variable "alarm_actions" {
 }
 
 variable "age_alarm_seconds" {
-  description = "The alarm goes off when the oldest message of a queue is older than this for three minutes on end. Messages of managed lambdas wait for free workers, those of deliver lambdas for their consumer."
+  description = "The alarm goes off when the oldest message of a queue is older than this for three minutes on end. Null: 300 for mode managed, where messages wait for free workers; for mode deliver 1200 more than the consumer's visibility timeout, and at least 1800: servers send up to 15 minutes ahead, and SQS counts from then on, also while it delays a message and while a consumer has it."
   type        = number
-  default     = 300
-  nullable    = false
+  default     = null
 
   validation {
-    condition     = var.age_alarm_seconds >= 1 && var.age_alarm_seconds <= 1209600
+    condition     = var.age_alarm_seconds == null ? true : var.age_alarm_seconds >= 1 && var.age_alarm_seconds <= 1209600
     error_message = "Want an age_alarm_seconds of 1 to 1209600, which is as long as SQS keeps a message."
   }
 }
