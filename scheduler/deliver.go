@@ -229,7 +229,10 @@ func (d *deliverer) settle(ctx context.Context, r *report, now task.Instant) {
 	case len(held) > 0:
 		d.failures = 0
 		d.told(r.left[0].Err)
-		d.warn(ctx, "tasks not delivered, trying again", r.left[0].Err, slog.String("partition", d.partition.String()), slog.Int("tasks", len(held)))
+		if d.quiet.isNews(d.Clock, r.left[0].Err) {
+			d.Log.WarnContext(ctx, "tasks not delivered, trying again", slog.String("partition", d.partition.String()),
+				slog.Int("tasks", len(held)), slog.Any("error", r.left[0].Err))
+		}
 	default:
 		d.failures = 0
 	}
@@ -268,7 +271,9 @@ func (d *deliverer) fail(ctx context.Context, err error, now task.Instant) {
 
 func (d *deliverer) complain(ctx context.Context, err error) {
 	d.told(err)
-	d.warn(ctx, "partition will be tried again", err, slog.String("partition", d.partition.String()))
+	if d.quiet.isNews(d.Clock, err) {
+		d.Log.WarnContext(ctx, "partition will be tried again", slog.String("partition", d.partition.String()), slog.Any("error", err))
+	}
 }
 
 // backoff is how long to leave the store alone after so many failures and one more, with full jitter above a floor.

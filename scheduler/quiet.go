@@ -1,9 +1,7 @@
 package scheduler
 
 import (
-	"context"
 	"errors"
-	"log/slog"
 	"maps"
 	"sync"
 	"time"
@@ -49,11 +47,4 @@ func (q *quiet) isNews(c clock.Clock, err error) bool {
 	}
 	q.last[text] = now
 	return true
-}
-
-// warn logs what will be tried again, unless that was done lately.
-func (s *Scheduler) warn(ctx context.Context, message string, err error, facts ...slog.Attr) {
-	if s.quiet.isNews(s.Clock, err) {
-		s.Log.LogAttrs(ctx, slog.LevelWarn, message, append(facts, slog.Any("error", err))...)
-	}
 }

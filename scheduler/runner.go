@@ -737,7 +737,9 @@ func (r *runner) backoff(failures int) time.Duration {
 
 func (r *runner) tell(ctx context.Context, err error) {
 	r.failed(err)
-	r.warn(ctx, "partition will be tried again", err, slog.String("partition", r.partition.String()))
+	if r.quiet.isNews(r.Clock, err) {
+		r.Log.WarnContext(ctx, "partition will be tried again", slog.String("partition", r.partition.String()), slog.Any("error", err))
+	}
 }
 
 func (r *runner) failed(err error) {

@@ -49,39 +49,41 @@ func (n *Node) register(ctx context.Context) error {
 
 func (n *Node) registered(ctx context.Context, lambda, outcome string, err error) {
 	n.metrics.registrations.became.WithLabelValues(outcome).Inc()
-	level, text := registrationText(lambda, outcome)
-	facts := []slog.Attr{slog.String("lambda", lambda), slog.String("outcome", outcome)}
-	if lambda == "" { // it is about all of them
-		facts = facts[1:]
+	facts := make([]any, 0, 3)
+	if lambda != "" { // else it is about all of them
+		facts = append(facts, slog.String("lambda", lambda))
 	}
+	facts = append(facts, slog.String("outcome", outcome))
 	if err != nil {
 		facts = append(facts, slog.Any("error", err))
 	}
-	n.log.LogAttrs(ctx, level, text, facts...)
-}
-
-// registrationText is what is logged of what became of a registration; of all of them if lambda is empty.
-func registrationText(lambda, outcome string) (slog.Level, string) {
+	log := n.log.With(facts...)
 	switch outcome {
 	case inbound.RegistrationCreated:
-		return slog.LevelInfo, "lambda created as registered"
+		log.InfoContext(ctx, "lambda created as registered")
 	case inbound.RegistrationChanged:
-		return slog.LevelInfo, "lambda changed as registered"
+		log.InfoContext(ctx, "lambda changed as registered")
 	case inbound.RegistrationWaiting:
-		return slog.LevelInfo, "registration waits"
+		log.InfoContext(ctx, "registration waits")
 	case inbound.RegistrationDeleted:
-		return slog.LevelInfo, "withdrawn lambda deleted"
+		log.InfoContext(ctx, "withdrawn lambda deleted")
 	case inbound.RegistrationKept:
-		return slog.LevelWarn, "withdrawn lambda kept"
+		log.WarnContext(ctx, "withdrawn lambda kept")
 	case inbound.RegistrationUnread:
-		return slog.LevelWarn, "registrations cannot be read"
+		log.WarnContext(ctx, "registrations cannot be read")
 	case inbound.RegistrationHeld:
-		return slog.LevelWarn, "withdrawn lambdas are held: most registrations are gone at once"
+		log.WarnContext(ctx, "withdrawn lambdas are held: most registrations are gone at once")
 	case inbound.RegistrationWell:
-		if lambda == "" {
-			return slog.LevelInfo, "registrations can be read again"
-		}
-		return slog.LevelInfo, "lambda is as registered again"
+		logWell(ctx, log, lambda)
+	default:
+		log.WarnContext(ctx, "registration not taken")
 	}
-	return slog.LevelWarn, "registration not taken"
+}
+
+func logWell(ctx context.Context, log *slog.Logger, lambda string) {
+	if lambda == "" {
+		log.InfoContext(ctx, "registrations can be read again")
+		return
+	}
+	log.InfoContext(ctx, "lambda is as registered again")
 }

@@ -1,7 +1,6 @@
 package node
 
 import (
-	"context"
 	"errors"
 	"log/slog"
 	"strings"
@@ -36,7 +35,7 @@ func TestWhatIsLoggedOfRegistrations(t *testing.T) {
 		{"", inbound.RegistrationWell, nil, `level=INFO msg="registrations can be read again" outcome=well`},
 	} {
 		text.Reset()
-		n.registered(context.Background(), c.lambda, c.outcome, c.err)
+		n.registered(t.Context(), c.lambda, c.outcome, c.err)
 		if got := strings.TrimSpace(text.String()); got != c.want {
 			t.Errorf("logged\n%s, want\n%s", got, c.want)
 		}

@@ -73,7 +73,7 @@ func (w *workspace) tested() {
 		}
 		return
 	}
-	if text := w.must("test"); !strings.Contains(text, " 0 failed") || strings.Contains(text, "0 passed") {
+	if text := w.must("test"); !strings.Contains(text, " 0 failed") || strings.Contains(text, " 0 passed") {
 		w.t.Errorf("test: %s", text)
 	}
 }

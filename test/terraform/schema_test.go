@@ -159,7 +159,10 @@ func (w *workspace) schemas() map[string]shape {
 		w.t.Fatal(err)
 	}
 	all := map[string]shape{}
-	for _, p := range said.Schemas {
+	for address, p := range said.Schemas {
+		if !strings.HasSuffix(address, "/hashicorp/aws") { // terraform_data is Terraform's own
+			continue
+		}
 		all["provider"] = w.servedShape(p.Provider.Block)
 		for name, r := range p.Resources {
 			all[name] = w.servedShape(r.Block)

@@ -64,29 +64,6 @@ run "defaults" {
   }
 }
 
-run "key_and_the_longest_names" {
-  variables {
-    prefix                = "a-prefix-of-20-chars"
-    kms_key_arn           = "arn:aws:kms:eu-west-1:111122223333:key/12345678-1234-1234-1234-123456789012"
-    servers_create_queues = true
-  }
-
-  assert {
-    condition     = alltrue([for table in aws_dynamodb_table.simple : table.server_side_encryption[0].kms_key_arn == var.kms_key_arn])
-    error_message = "A table is not under the key."
-  }
-
-  assert {
-    condition     = aws_sqs_queue.inbound.kms_master_key_id == var.kms_key_arn && aws_sqs_queue.inbound_dlq.kms_master_key_id == var.kms_key_arn
-    error_message = "A queue is not under the key."
-  }
-
-  assert {
-    condition     = alltrue([for role, document in output.role_policy_documents : length(document) + 20 * 10 < 6144])
-    error_message = "A policy is longer than the 6144 characters that IAM takes."
-  }
-}
-
 run "nothing_but_the_store" {
   variables {
     alarms       = false
@@ -147,4 +124,14 @@ run "tags" {
   }
 
   expect_failures = [var.tags]
+}
+
+run "another_prefix" {
+  command = plan
+
+  variables {
+    prefix = "other"
+  }
+
+  expect_failures = [terraform_data.fixed]
 }
