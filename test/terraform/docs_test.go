@@ -14,11 +14,12 @@ import (
 var (
 	docsFile   = regexp.MustCompile("(?s)```hcl\n# file: (\\w+)/main\\.tf\n(.*?)```")
 	docsSource = regexp.MustCompile(`"github\.com/kinesin-io/kinesin//terraform/(modules/\w+)\?ref=[^"]+"`)
+	docsMore   = regexp.MustCompile("(?s)```hcl\n(module \"invoices\" .*?)```")
 	docsAdded  = regexp.MustCompile(`Apply complete! Resources: \d+ added, 0 changed, 0 destroyed\.`)
 )
 
 // TestDocs goes the way of docs/terraform.md: the two configurations as they stand there, but for the prefix and where the modules
-// come from; what apply says; and a server by the outputs, which knows the lambda and runs its tasks.
+// come from; what apply says; the deliver lambda; and a server by the outputs, which knows the lambda and runs its tasks.
 func TestDocs(t *testing.T) {
 	w := newWorkspace(t, "")
 	text, err := os.ReadFile("../../docs/terraform.md")
@@ -26,8 +27,9 @@ func TestDocs(t *testing.T) {
 		t.Fatal(err)
 	}
 	files, said := docsFile.FindAllStringSubmatch(string(text), -1), docsAdded.FindAllString(string(text), -1)
-	if len(files) != 2 || files[0][1] != "platform" || files[1][1] != "orders" || len(said) != 2 {
-		t.Fatalf("%d files and %d applies in docs/terraform.md, want those of platform and orders", len(files), len(said))
+	more := docsMore.FindStringSubmatch(string(text))
+	if more == nil || len(files) != 2 || files[0][1] != "platform" || files[1][1] != "orders" || len(said) != 2 {
+		t.Fatalf("%d files and %d applies in docs/terraform.md, want those of platform and orders, and the module call invoices", len(files), len(said))
 	}
 	dirs := make([]string, len(files))
 	for i, file := range files {
@@ -39,9 +41,14 @@ func TestDocs(t *testing.T) {
 		}
 		w.unchanged()
 	}
+	w.write("invoices.tf", docsSource.ReplaceAllString(more[1], `"../$1"`))
+	w.must("init")
+	w.apply()
+	w.unchanged()
 	w.dir = dirs[0]
 	server := w.serve()
 	w.works(server, "receipts")
+	w.delivers(server, "invoices")
 	shown := harness.Run(t, "lambda", "get", "receipts", "--server", server.URL).Must(t)
 	for line := range strings.Lines(shown) {
 		if !strings.HasPrefix(line, "created") && !strings.Contains(string(text), strings.TrimSpace(line)) {
