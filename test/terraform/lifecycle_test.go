@@ -122,7 +122,7 @@ func (w *workspace) ageAlarms(want map[string]int) {
 func (w *workspace) kept() {
 	w.t.Helper()
 	got := w.run("destroy", "-auto-approve")
-	if got.Code != 1 || !strings.Contains(said(got), "Instance cannot be destroyed") || strings.Contains(got.Stdout, "Destroying...") {
+	if got.Code != 1 || !strings.Contains(said(got), "nstance cannot be destroyed") || strings.Contains(got.Stdout, "Destroying...") {
 		w.t.Errorf("destroy of what is to be kept: exit status %d: %s", got.Code, said(got))
 	}
 	w.unchanged()

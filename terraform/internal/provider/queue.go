@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"fmt"
 	"reflect"
 	"strconv"
 	"strings"
@@ -63,13 +62,8 @@ func queueAttributes(v values) map[string]string {
 	return all
 }
 
+// create takes a queue that is there with the same attributes for the one that is wanted, as SQS does.
 func (queues) create(ctx context.Context, s *session, v values) error {
-	switch there, err := s.queueURL(ctx, v.text("name")); {
-	case err != nil:
-		return err
-	case there != "":
-		return fmt.Errorf("queue %s is there already", there)
-	}
 	out, err := s.sqs.CreateQueue(ctx, &sqs.CreateQueueInput{QueueName: aws.String(v.text("name")), Attributes: queueAttributes(v)})
 	if err != nil {
 		return err
