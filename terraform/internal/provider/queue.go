@@ -72,17 +72,6 @@ func (queues) create(ctx context.Context, s *session, v values) error {
 	return queues{}.read(ctx, s, v)
 }
 
-// queueURL is empty for a queue that is not there.
-func (s *session) queueURL(ctx context.Context, name string) (string, error) {
-	out, err := s.sqs.GetQueueUrl(ctx, &sqs.GetQueueUrlInput{QueueName: &name})
-	if missing := (*types.QueueDoesNotExist)(nil); errors.As(err, &missing) {
-		return "", nil
-	} else if err != nil {
-		return "", err
-	}
-	return aws.ToString(out.QueueUrl), nil
-}
-
 func (queues) read(ctx context.Context, s *session, v values) error {
 	out, err := s.sqs.GetQueueAttributes(ctx, &sqs.GetQueueAttributesInput{
 		QueueUrl: aws.String(v.text("id")), AttributeNames: []types.QueueAttributeName{types.QueueAttributeNameAll},
