@@ -15,6 +15,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/util/retry"
 	"sigs.k8s.io/yaml"
 
 	"github.com/kinesin-io/kinesin/internal/awslocal"
@@ -200,12 +201,16 @@ func (r *rig) install() {
 func (r *rig) scale(n int) {
 	r.t.Helper()
 	deployments := r.kube.AppsV1().Deployments(r.ns)
-	s, err := deployments.GetScale(r.t.Context(), deployment, metav1.GetOptions{})
+	err := retry.RetryOnConflict(retry.DefaultBackoff, func() error { // the controller writes to it, too
+		s, err := deployments.GetScale(r.t.Context(), deployment, metav1.GetOptions{})
+		if err != nil {
+			return err
+		}
+		s.Spec.Replicas = int32(n)
+		_, err = deployments.UpdateScale(r.t.Context(), deployment, s, metav1.UpdateOptions{})
+		return err
+	})
 	if err != nil {
-		r.t.Fatal(err)
-	}
-	s.Spec.Replicas = int32(n)
-	if _, err := deployments.UpdateScale(r.t.Context(), deployment, s, metav1.UpdateOptions{}); err != nil {
 		r.t.Fatal(err)
 	}
 }
