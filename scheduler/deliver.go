@@ -211,7 +211,7 @@ func (d *deliverer) settle(ctx context.Context, r *report, now task.Instant) {
 			held[u.Order.Task.ID] = true
 			d.retryLater(&u.Order, u.Err, now)
 		case isLasting(u.Err):
-			d.told(u.Err)
+			d.failed(d.partition, u.Err)
 			d.Log.ErrorContext(ctx, "task cannot be moved on", slog.String("partition", d.partition.String()), slog.Any("error", u.Err))
 		default:
 			failed = u.Err
@@ -228,7 +228,7 @@ func (d *deliverer) settle(ctx context.Context, r *report, now task.Instant) {
 		d.fail(ctx, failed, now)
 	case len(held) > 0:
 		d.failures = 0
-		d.told(r.left[0].Err)
+		d.failed(d.partition, r.left[0].Err)
 		if d.quiet.isNews(d.Clock, r.left[0].Err) {
 			d.Log.WarnContext(ctx, "tasks not delivered, trying again", slog.String("partition", d.partition.String()),
 				slog.Int("tasks", len(held)), slog.Any("error", r.left[0].Err))
@@ -263,36 +263,14 @@ func (d *deliverer) fail(ctx context.Context, err error, now task.Instant) {
 	if ctx.Err() != nil {
 		return
 	}
-	d.complain(ctx, err)
+	d.complain(ctx, d.partition, err)
 	d.restTo = now.Add(d.backoff(d.failures))
 	d.failures++
 	d.nextScan = d.restTo
 }
 
-func (d *deliverer) complain(ctx context.Context, err error) {
-	d.told(err)
-	if d.quiet.isNews(d.Clock, err) {
-		d.Log.WarnContext(ctx, "partition will be tried again", slog.String("partition", d.partition.String()), slog.Any("error", err))
-	}
-}
-
-// backoff is how long to leave the store alone after so many failures and one more, with full jitter above a floor.
-func (d *deliverer) backoff(failures int) time.Duration {
-	ceiling := min(retryMin<<min(failures, 10), retryMax)
-	jitter, _ := bits.Mul64(d.Clock.Uint64(), uint64(ceiling))
-	return retryMin + time.Duration(jitter)
-}
-
-// rests reports whether the store is left alone for now; a clock that was set back does not make it longer.
-func (d *deliverer) rests(now task.Instant) bool {
-	return now < d.restTo && d.restTo <= now.Add(retryMin+retryMax)
-}
-
-func (d *deliverer) told(err error) {
-	if d.Hooks.Failed != nil {
-		d.Hooks.Failed(d.partition, err)
-	}
-}
+// rests reports whether the store is left alone for now.
+func (d *deliverer) rests(now task.Instant) bool { return waits(now, d.restTo) }
 
 // add notes a row of the store if it is to be acquired, and says whether it is.
 func (d *deliverer) add(t *task.Task, waiting bool, now task.Instant) bool {
@@ -348,10 +326,10 @@ func (d *deliverer) scan(ctx context.Context) {
 		d.nextScan = now.Add(idleMax)
 		return
 	}
-	if d.scanRetry > now && d.scanRetry <= now.Add(retryMin+retryMax) { // the clock may be set back
+	if waits(now, d.scanRetry) {
 		return
 	}
-	due := now >= d.nextScan || d.nextScan > now.Add(max(d.Window/2, retryMin+retryMax))
+	due := now >= d.nextScan || d.nextScan > now.Add(max(d.Window/2, retryMin+retryMax)) // the clock may be set back
 	if !due && (d.rests(now) || !d.waiting.low() && !d.wakeups.low()) {
 		return
 	}
@@ -365,7 +343,7 @@ func (d *deliverer) scan(ctx context.Context) {
 		return
 	}
 	if err != nil {
-		d.complain(ctx, err)
+		d.complain(ctx, d.partition, err)
 		d.scanRetry = now.Add(d.backoff(d.scanFailures))
 		d.scanFailures++
 		return

@@ -1,14 +1,12 @@
 package scheduler_test
 
 import (
-	"context"
 	"errors"
 	"log/slog"
 	"runtime"
 	"slices"
 	"strings"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/kinesin-io/kinesin/scheduler"
@@ -24,16 +22,7 @@ func (o *outbound) visit() *scheduler.Scheduler {
 			Process: self, Courier: o, Presence: o.presence, Is: func(p task.Partition) bool { return p == high },
 		},
 	})
-	ctx, cancel := context.WithCancel(o.ctx)
-	done := make(chan error, 1)
-	go func() { done <- s.Run(ctx) }()
-	o.t.Cleanup(func() {
-		cancel()
-		if err := <-done; err != nil {
-			o.t.Errorf("run: %v", err)
-		}
-	})
-	synctest.Wait()
+	o.run(s)
 	return s
 }
 

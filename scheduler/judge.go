@@ -133,7 +133,7 @@ func (j *judgement) end(ctx context.Context) {
 	again := now.Add(rampLook)
 	switch {
 	case j.failure != nil:
-		j.tell(ctx, j.failure)
+		j.complain(ctx, j.partition, j.failure)
 		j.askRetry = now.Add(j.backoff(j.askFailures))
 		j.askFailures++
 		again = j.askRetry

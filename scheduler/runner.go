@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"log/slog"
-	"math/bits"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -284,7 +283,7 @@ func (r *runner) scan(ctx context.Context) {
 		return
 	}
 	if err != nil {
-		r.tell(ctx, err)
+		r.complain(ctx, r.partition, err)
 		r.scanRetry = now.Add(r.backoff(r.scanFailures))
 		r.scanFailures++
 		return
@@ -297,11 +296,6 @@ func (r *runner) scan(ctx context.Context) {
 
 // scanWaits reports whether it is too early to try a scan again.
 func (r *runner) scanWaits(now task.Instant) bool { return waits(now, r.scanRetry) }
-
-// waits reports whether it is too early for another try; a clock that was set back does not make it longer.
-func waits(now, retry task.Instant) bool {
-	return retry > now && retry <= now.Add(retryMin+retryMax)
-}
 
 func (r *runner) scanBoth(ctx context.Context, now task.Instant, due bool) error {
 	if due || r.waiting.low() {
@@ -470,7 +464,7 @@ func (r *runner) putAside(t *task.Task, err error) {
 // row must not hold up the others, so it is told of and left to the next scan.
 func (r *runner) worthRetry(ctx context.Context, err error) error {
 	if isLasting(err) {
-		r.failed(err)
+		r.failed(r.partition, err)
 		r.Log.ErrorContext(ctx, "task cannot be moved on", slog.String("partition", r.partition.String()), slog.Any("error", err))
 		return nil
 	}
@@ -556,27 +550,8 @@ func (r *runner) pause(ctx context.Context, err error) {
 	if ctx.Err() != nil {
 		return
 	}
-	r.tell(ctx, err)
+	r.complain(ctx, r.partition, err)
 	wait := r.backoff(r.failures)
 	r.failures++
 	_ = clock.Sleep(ctx, r.Clock, wait)
-}
-
-// backoff is the wait after so many failures: full jitter.
-func (r *runner) backoff(failures int) time.Duration {
-	jitter, _ := bits.Mul64(r.Clock.Uint64(), uint64(min(retryMin<<min(failures, 10), retryMax)))
-	return retryMin + time.Duration(jitter)
-}
-
-func (r *runner) tell(ctx context.Context, err error) {
-	r.failed(err)
-	if r.quiet.isNews(r.Clock, err) {
-		r.Log.WarnContext(ctx, "partition will be tried again", slog.String("partition", r.partition.String()), slog.Any("error", err))
-	}
-}
-
-func (r *runner) failed(err error) {
-	if r.Hooks.Failed != nil {
-		r.Hooks.Failed(r.partition, err)
-	}
 }

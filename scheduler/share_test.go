@@ -1,7 +1,6 @@
 package scheduler_test
 
 import (
-	"context"
 	"errors"
 	"log/slog"
 	"slices"
@@ -95,16 +94,7 @@ func (w *world) startAs(a *assigned) *scheduler.Scheduler {
 		Store: w.rows, Queue: w.queue, Dispatcher: w.sent, Leases: w.leases, Ownership: a, Handover: a, Partitions: w.parts,
 		Clock: w.clock, Log: slog.New(slog.DiscardHandler), Hooks: w.hooks, Guests: true,
 	})
-	ctx, cancel := context.WithCancel(w.ctx)
-	done := make(chan error)
-	go func() { done <- s.Run(ctx) }()
-	w.t.Cleanup(func() {
-		cancel()
-		if err := <-done; err != nil {
-			w.t.Errorf("run: %v", err)
-		}
-	})
-	synctest.Wait()
+	w.run(s)
 	return s
 }
 

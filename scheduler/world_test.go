@@ -111,6 +111,12 @@ func (w *world) start() *scheduler.Scheduler {
 		Store: w.rows, Queue: depths, Dispatcher: w.sent, Leases: leases, Ownership: everything{}, Partitions: w.parts,
 		Clock: wall, Log: cmp.Or(w.log, slog.New(slog.DiscardHandler)), Hooks: w.hooks, LookaheadRows: w.look, WatchedRows: w.watch,
 	})
+	w.run(s)
+	return s
+}
+
+// run runs a scheduler until the test ends.
+func (w *world) run(s *scheduler.Scheduler) {
 	ctx, cancel := context.WithCancel(w.ctx)
 	done := make(chan error)
 	go func() { done <- s.Run(ctx) }()
@@ -121,7 +127,6 @@ func (w *world) start() *scheduler.Scheduler {
 		}
 	})
 	synctest.Wait()
-	return s
 }
 
 // advance lets what was started come to rest before time moves on.
