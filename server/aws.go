@@ -8,7 +8,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/kinesin-io/kinesin/catalog"
 	"github.com/kinesin-io/kinesin/inbound/buffer/sqsbuffer"
 	"github.com/kinesin-io/kinesin/internal/awsclient"
 	"github.com/kinesin-io/kinesin/internal/clock"
@@ -80,18 +79,24 @@ func (d *drivers) checkTables(ctx context.Context, prefix string) error {
 // who takes one away with Terraform must not keep the servers of all others from starting.
 func (s *Server) checkQueues(ctx context.Context, d *drivers) error {
 	var specs []sqs.QueueSpec
+	theirs := map[string]bool{} // the names of those that Terraform makes
 	if s.config.Inbound {
 		specs = sqsbuffer.Queues(s.config.AWSPrefix)
 	}
 	if s.config.Queue == QueueSQS {
-		specs = append(specs, queueSpecs(s.config.AWSPrefix, d.node.Lambdas())...)
+		for _, l := range d.node.Lambdas() {
+			queues := sqs.Queues(s.config.AWSPrefix, l)
+			specs = append(specs, queues...)
+			for i := range queues {
+				theirs[queues[i].Name] = d.node.Registered(l.Name)
+			}
+		}
 	}
 	if s.config.Queue != QueueSQS && !s.config.Inbound {
 		return nil
 	}
 	ctx, cancel := clock.Within(ctx, clock.Real(), checkMax)
 	defer cancel()
-	theirs := s.registeredQueues(d)
 	differences, err := sqs.Check(ctx, d.aws.SQS, specs)
 	if err == nil && len(specs) == 0 { // any queue will do to learn whether SQS answers
 		_, err = sqs.Check(ctx, d.aws.SQS, sqsbuffer.Queues(s.config.AWSPrefix)[:1])
@@ -113,29 +118,6 @@ func (s *Server) checkQueues(ctx context.Context, d *drivers) error {
 	return d.setupError(s.config.AWSPrefix, "queues", missing)
 }
 
-// registeredQueues are the names of the queues of lambdas that were registered.
-func (s *Server) registeredQueues(d *drivers) map[string]bool {
-	names := map[string]bool{}
-	for _, l := range d.node.Lambdas() {
-		if !d.node.Registered(l.Name) {
-			continue
-		}
-		for _, q := range sqs.Queues(s.config.AWSPrefix, l) {
-			names[q.Name] = true
-		}
-	}
-	return names
-}
-
-// queueSpecs are the queues of all lambdas.
-func queueSpecs(prefix string, lambdas []task.Lambda) []sqs.QueueSpec {
-	var specs []sqs.QueueSpec
-	for i := range lambdas {
-		specs = append(specs, sqs.Queues(prefix, lambdas[i])...)
-	}
-	return specs
-}
-
 func texts[D fmt.Stringer](differences []D) []string {
 	all := make([]string, len(differences))
 	for i, d := range differences {
@@ -152,9 +134,4 @@ func (d *drivers) setupError(prefix, what string, differences []string) error {
 	return fmt.Errorf("%w: the %s of prefix %s (%s) are not as they have to be:\n  %s\n"+
 		"Is the region right? To make what is missing, run: kinesin aws setup --aws-prefix %s (where Terraform makes it: terraform apply)",
 		ErrSetup, what, prefix, d.aws.Endpoints(), strings.Join(differences, "\n  "), prefix)
-}
-
-// unregister deletes the row of a registration, as store/dynamo has it.
-func unregister(prefix, lambda string) string {
-	return fmt.Sprintf(`aws dynamodb delete-item --table-name %s-control --key '{"c":{"S":"%s"},"n":{"S":"%s"}}'`, prefix, catalog.RegistrationKind, lambda)
 }

@@ -7,6 +7,7 @@ import (
 	"os"
 	"time"
 
+	"github.com/kinesin-io/kinesin/catalog"
 	"github.com/kinesin-io/kinesin/inbound/buffer"
 	"github.com/kinesin-io/kinesin/internal/awsclient"
 	"github.com/kinesin-io/kinesin/internal/clock"
@@ -14,6 +15,7 @@ import (
 	queuemem "github.com/kinesin-io/kinesin/queue/mem"
 	"github.com/kinesin-io/kinesin/server/node"
 	"github.com/kinesin-io/kinesin/store"
+	"github.com/kinesin-io/kinesin/store/dynamo"
 	"github.com/kinesin-io/kinesin/store/pebble"
 )
 
@@ -93,7 +95,7 @@ func (s *Server) nodeConfig(d *drivers) node.Config {
 	}
 	if s.config.Store == StoreDynamoDB {
 		c.Window = cmp.Or(c.Window, windowRemote)
-		c.Unregister = func(lambda string) string { return unregister(s.config.AWSPrefix, lambda) }
+		c.Unregister = func(lambda string) string { return dynamo.DeleteControlCommand(s.config.AWSPrefix, catalog.RegistrationKind, lambda) }
 	}
 	if s.config.Queue == QueueMemory {
 		c.QueueDepthMax = feedDepthMax

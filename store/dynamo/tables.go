@@ -74,6 +74,12 @@ const (
 
 func tableName(prefix, table string) string { return prefix + "-" + table }
 
+// DeleteControlCommand is what people run, with the AWS CLI, to delete a control row.
+func DeleteControlCommand(prefix, kind, name string) string {
+	return fmt.Sprintf(`aws dynamodb delete-item --table-name %s --key '{%q:{"S":%q},%q:{"S":%q}}'`,
+		tableName(prefix, controlTable), attrKind, kind, attrName, name)
+}
+
 // Tables describes the tables of a prefix. It is the one description: Setup creates them from it, Check
 // compares with it, and so may other tools.
 func Tables(prefix string) []TableSpec {
