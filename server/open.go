@@ -95,7 +95,9 @@ func (s *Server) nodeConfig(d *drivers) node.Config {
 	}
 	if s.config.Store == StoreDynamoDB {
 		c.Window = cmp.Or(c.Window, windowRemote)
-		c.Unregister = func(lambda string) string { return dynamo.DeleteControlCommand(s.config.AWSPrefix, catalog.RegistrationKind, lambda) }
+		c.Unregister = func(lambda string) string {
+			return dynamo.DeleteControlCommand(s.config.AWSPrefix, catalog.RegistrationKind, lambda)
+		}
 	}
 	if s.config.Queue == QueueMemory {
 		c.QueueDepthMax = feedDepthMax
