@@ -23,6 +23,9 @@ const RegistrationKind = "registration"
 // registrationFormat is the newest form of a registration that is known here.
 const registrationFormat = 1
 
+var errNotForDeliver = errors.New(
+	"max attempts, timeout and backoff are not for mode deliver: its tasks are put on a queue and not executed by Kinesin; leave them out")
+
 // ErrFixed refuses a registration with another mode, other priorities or other shards than the lambda has.
 var ErrFixed = errors.New("mode, priorities and shards are fixed at creation")
 
@@ -46,6 +49,14 @@ type registration struct {
 	Retention   int64    `json:"retention_us"`
 }
 
+// CheckSettings refuses settings that say nothing in a mode. They are as they were given, without defaults.
+func CheckSettings(mode task.Mode, given task.Lambda) error {
+	if mode == task.Deliver && (given.MaxAttempts != 0 || given.Timeout != 0 || given.BackoffMin != 0 || given.BackoffMax != 0) {
+		return errNotForDeliver
+	}
+	return nil
+}
+
 // ParseRegistration reads a registration. What is wrong with it is task.ErrInvalid or store.ErrCorrupt.
 func ParseRegistration(row store.Control) (Registration, error) {
 	var r registration
@@ -60,13 +71,14 @@ func ParseRegistration(row store.Control) (Registration, error) {
 	if err != nil {
 		return Registration{}, err
 	}
-	if mode == task.Deliver && (r.MaxAttempts != 0 || r.Timeout != 0 || r.BackoffMin != 0 || r.BackoffMax != 0) {
-		return Registration{}, fmt.Errorf("%w registration %s: max attempts, timeout and backoff are not for mode deliver; leave them out", task.ErrInvalid, row.Name)
-	}
 	want := task.Lambda{
 		Name: row.Name, Mode: mode, Priorities: r.Priorities, Shards: r.Shards, MaxAttempts: r.MaxAttempts,
 		Timeout: micros(r.Timeout), BackoffMin: micros(r.BackoffMin), BackoffMax: micros(r.BackoffMax), Retention: micros(r.Retention),
-	}.WithDefaults()
+	}
+	if err := CheckSettings(mode, want); err != nil {
+		return Registration{}, fmt.Errorf("%w registration %s: %w", task.ErrInvalid, row.Name, err)
+	}
+	want = want.WithDefaults()
 	if err := checkFields(row); err != nil {
 		return Registration{}, err
 	}

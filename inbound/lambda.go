@@ -67,8 +67,8 @@ func (in *Inbound) provision(ctx context.Context, l task.Lambda) error {
 
 // checkSettings refuses settings that say nothing in a mode.
 func checkSettings(mode task.Mode, l task.Lambda) error {
-	if mode == task.Deliver && (l.MaxAttempts != 0 || l.Timeout != 0 || l.BackoffMin != 0 || l.BackoffMax != 0) {
-		return invalid("max attempts, timeout and backoff are not for mode deliver: its tasks are put on a queue and not executed by Kinesin; leave them out")
+	if err := catalog.CheckSettings(mode, l); err != nil {
+		return invalid("%v", err)
 	}
 	return nil
 }
