@@ -38,10 +38,7 @@ type Peer struct {
 	since     time.Duration // when it was first seen in its state
 }
 
-func (p *Peer) counts() bool {
-	r := record{State: p.State, Founder: p.Founder}
-	return r.counts()
-}
+func (p *Peer) counts() bool { return p.State.counts(p.Founder) }
 
 // is says whether this is a member of that name: processes are members in fleets, hosts where pods are.
 func (p *Peer) is(member string) bool { return p.Process == member || p.Host != "" && p.Host == member }

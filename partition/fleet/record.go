@@ -78,7 +78,9 @@ type record struct {
 }
 
 // counts says that the process is a member as far as its own word goes.
-func (r *record) counts() bool { return r.State == Ready || r.Founder && r.State == Joining }
+func (r *record) counts() bool { return r.State.counts(r.Founder) }
+
+func (s State) counts(founder bool) bool { return s == Ready || founder && s == Joining }
 
 // handsOver says that the process takes part in planned hand-overs.
 func (r *record) handsOver() bool { return r.Format >= format }
