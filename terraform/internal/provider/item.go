@@ -74,10 +74,8 @@ func (items) read(ctx context.Context, s *session, v values) error {
 	out, err := s.dynamodb.GetItem(ctx, &dynamodb.GetItemInput{
 		TableName: aws.String(v.text("table_name")), Key: keyOfItem(v, item), ConsistentRead: aws.Bool(true),
 	})
-	if missing := (*types.ResourceNotFoundException)(nil); errors.As(err, &missing) {
-		return errGone
-	} else if err != nil {
-		return err
+	if err != nil {
+		return goneOr[*types.ResourceNotFoundException](err)
 	}
 	if out.Item == nil {
 		return errGone
@@ -145,10 +143,7 @@ func (items) remove(ctx context.Context, s *session, v values) error {
 		return err
 	}
 	_, err = s.dynamodb.DeleteItem(ctx, &dynamodb.DeleteItemInput{TableName: aws.String(v.text("table_name")), Key: keyOfItem(v, item)})
-	if missing := (*types.ResourceNotFoundException)(nil); errors.As(err, &missing) {
-		return errGone
-	}
-	return err
+	return goneOr[*types.ResourceNotFoundException](err)
 }
 
 // parseItem reads DynamoDB's JSON, of the types that rows of Kinesin may have.

@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"reflect"
 	"strconv"
 	"strings"
@@ -76,10 +75,8 @@ func (queues) read(ctx context.Context, s *session, v values) error {
 	out, err := s.sqs.GetQueueAttributes(ctx, &sqs.GetQueueAttributesInput{
 		QueueUrl: aws.String(v.text("id")), AttributeNames: []types.QueueAttributeName{types.QueueAttributeNameAll},
 	})
-	if missing := (*types.QueueDoesNotExist)(nil); errors.As(err, &missing) {
-		return errGone
-	} else if err != nil {
-		return err
+	if err != nil {
+		return goneOr[*types.QueueDoesNotExist](err)
 	}
 	for name, of := range queueNumbers {
 		if text, told := out.Attributes[string(of)]; told {
@@ -113,7 +110,7 @@ func sameRedrive(a, b string) bool {
 		if err := json.Unmarshal([]byte(text), &both[i]); err != nil {
 			return a == b
 		}
-		both[i].Target = lastPart(both[i].Target)
+		both[i].Target = both[i].Target[strings.LastIndexByte(both[i].Target, ':')+1:] // the name in an ARN
 		if text, ok := both[i].Count.(string); ok {
 			n, err := strconv.ParseFloat(text, 64)
 			if err != nil {
@@ -123,16 +120,6 @@ func sameRedrive(a, b string) bool {
 		}
 	}
 	return reflect.DeepEqual(both[0], both[1])
-}
-
-// lastPart is the name in an ARN.
-func lastPart(arn string) string {
-	for i := len(arn) - 1; i >= 0; i-- {
-		if arn[i] == ':' {
-			return arn[i+1:]
-		}
-	}
-	return arn
 }
 
 func (queues) find(ctx context.Context, s *session, v values) error {
@@ -152,10 +139,7 @@ func (queues) update(ctx context.Context, s *session, prior, v values) error {
 
 func (queues) remove(ctx context.Context, s *session, v values) error {
 	_, err := s.sqs.DeleteQueue(ctx, &sqs.DeleteQueueInput{QueueUrl: aws.String(v.text("id"))})
-	if missing := (*types.QueueDoesNotExist)(nil); errors.As(err, &missing) {
-		return errGone
-	}
-	return err
+	return goneOr[*types.QueueDoesNotExist](err)
 }
 
 // queueDocuments are the resources that hang a document on a queue. They are the account's alone.

@@ -53,6 +53,14 @@ type keeper interface {
 
 var errGone = errors.New("gone")
 
+// goneOr is errGone for the error by which a service says that something is not there, and any other error as it is.
+func goneOr[Missing error](err error) error {
+	if _, missing := errors.AsType[Missing](err); missing {
+		return errGone
+	}
+	return err
+}
+
 // anyResource is a resource of a kind.
 type anyResource struct {
 	kind

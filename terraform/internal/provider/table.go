@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"errors"
 	"maps"
 	"slices"
 
@@ -101,10 +100,8 @@ func throughput(table, of values) *types.ProvisionedThroughput {
 
 func (tables) read(ctx context.Context, s *session, v values) error {
 	out, err := s.dynamodb.DescribeTable(ctx, &dynamodb.DescribeTableInput{TableName: aws.String(v.text("name"))})
-	if missing := (*types.ResourceNotFoundException)(nil); errors.As(err, &missing) {
-		return errGone
-	} else if err != nil {
-		return err
+	if err != nil {
+		return goneOr[*types.ResourceNotFoundException](err)
 	}
 	t := out.Table
 	v["billing_mode"] = string(types.BillingModeProvisioned)
@@ -131,10 +128,8 @@ func (tables) read(ctx context.Context, s *session, v values) error {
 func (tables) find(ctx context.Context, s *session, v values) error {
 	v["name"] = v["id"]
 	out, err := s.dynamodb.DescribeTable(ctx, &dynamodb.DescribeTableInput{TableName: aws.String(v.text("name"))})
-	if missing := (*types.ResourceNotFoundException)(nil); errors.As(err, &missing) {
-		return errGone
-	} else if err != nil {
-		return err
+	if err != nil {
+		return goneOr[*types.ResourceNotFoundException](err)
 	}
 	var attributes, indexes []any
 	for _, a := range out.Table.AttributeDefinitions {
@@ -232,8 +227,5 @@ func setBilling(ctx context.Context, s *session, prior, v values) error {
 
 func (tables) remove(ctx context.Context, s *session, v values) error {
 	_, err := s.dynamodb.DeleteTable(ctx, &dynamodb.DeleteTableInput{TableName: aws.String(v.text("name"))})
-	if missing := (*types.ResourceNotFoundException)(nil); errors.As(err, &missing) {
-		return errGone
-	}
-	return err
+	return goneOr[*types.ResourceNotFoundException](err)
 }
