@@ -361,19 +361,19 @@ func (a *api) since(version int, resource string, selector labels.Selector) (eve
 
 // deployment puts the ReplicaSets of a Deployment there, and one of another that has the same labels.
 func (a *api) deployment() {
-	a.replicaSet("kinesin-old", "old", fleetUID)
-	a.replicaSet("kinesin-new", "new", fleetUID)
-	a.replicaSet("stranger", "strange", "uid-of-another")
+	a.replicaSet("kinesin-old", "old", fleetUID, 0)
+	a.replicaSet("kinesin-new", "new", fleetUID, 1)
+	a.replicaSet("stranger", "strange", "uid-of-another", 3)
 }
 
-func (a *api) replicaSet(name, hash, owner string) {
+func (a *api) replicaSet(name, hash, owner string, replicas int) {
 	a.put(resourceReplicaSets, object{
 		"kind": "ReplicaSet", "apiVersion": "apps/v1",
 		"metadata": object{
 			"name": name, "namespace": namespace, "uid": "uid-" + name, "labels": object{"app": "kinesin", hashLabel: hash},
 			"ownerReferences": []any{object{"apiVersion": "apps/v1", "kind": "Deployment", "name": "kinesin", "uid": owner, "controller": true}},
 		},
-		"spec": object{"replicas": 3, "selector": object{"matchLabels": object{"app": "kinesin", hashLabel: hash}}},
+		"spec": object{"replicas": replicas, "selector": object{"matchLabels": object{"app": "kinesin", hashLabel: hash}}},
 	})
 }
 

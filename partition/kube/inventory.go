@@ -7,9 +7,15 @@ import (
 // inventory is what the watches show now.
 type inventory struct {
 	pods map[string]seenPod
-	sets map[uid]uid // the controllers of ReplicaSets, or they themselves where there is none
+	sets map[uid]seenSet
 
 	podsListed, setsListed bool
+}
+
+// seenSet is what matters of a ReplicaSet.
+type seenSet struct {
+	owner  uid // its controller, or itself where there is none
+	wanted int // how many pods it is to make
 }
 
 type seenPod struct {
@@ -28,12 +34,30 @@ func (i *inventory) isOf(p *seenPod, c *Cluster) bool {
 	if c.byMaker {
 		return false
 	}
-	owner := c.owner
-	if now, known := i.sets[c.maker.UID]; known { // the Deployment may have been made anew around its sets
-		owner = now
+	set, known := i.sets[p.maker]
+	return known && set.owner == i.ownerOf(c)
+}
+
+// ownerOf is who controls our fleet's ReplicaSets.
+func (i *inventory) ownerOf(c *Cluster) uid {
+	if set, known := i.sets[c.maker.UID]; known { // the Deployment may have been made anew around its sets
+		return set.owner
 	}
-	made, known := i.sets[p.maker]
-	return known && made == owner
+	return c.owner
+}
+
+// wanted is how many pods the fleet is to have, of which some may not be there yet; 0: that is not known.
+func (i *inventory) wanted(c *Cluster) (pods int) {
+	if c.byMaker {
+		return 0
+	}
+	owner := i.ownerOf(c)
+	for _, set := range i.sets {
+		if set.owner == owner {
+			pods += set.wanted
+		}
+	}
+	return pods
 }
 
 // shown are the pods of the fleet that are not being deleted, and ours even then; true: ready. A pod of our name that is
@@ -63,13 +87,13 @@ func (i *inventory) putPod(p *pod) bool {
 }
 
 func (i *inventory) putSet(s *replicaSet) bool {
-	owner := controllerOf(&s.ObjectMeta).UID
-	if owner == "" {
-		owner = s.UID
+	now := seenSet{owner: controllerOf(&s.ObjectMeta).UID, wanted: s.Spec.Replicas}
+	if now.owner == "" {
+		now.owner = s.UID
 	}
 	old := i.sets[s.UID]
-	i.sets[s.UID] = owner
-	return old != owner
+	i.sets[s.UID] = now
+	return old != now
 }
 
 func (i *inventory) take(o any) bool {
@@ -99,7 +123,7 @@ func (i *inventory) replace(resource string, all []any) bool {
 	if resource == resourcePods {
 		i.pods, i.podsListed = make(map[string]seenPod, len(all)), true
 	} else {
-		i.sets, i.setsListed = make(map[uid]uid, len(all)), true
+		i.sets, i.setsListed = make(map[uid]seenSet, len(all)), true
 	}
 	for _, o := range all {
 		i.take(o)

@@ -18,8 +18,8 @@ const (
 	tickEvery = time.Second
 	// listsMax is how long the first lists are waited for; past that the rows decide.
 	listsMax = 10 * time.Second
-	// gatherMax is how long, where nobody is ready, nothing changes until the rows of all pods that there are say what they are: who
-	// took itself for the only one in between would begin to read everything.
+	// gatherMax is how long, where nobody is ready, nothing changes until all pods that are wanted are there, and their rows say what
+	// they are: who took itself for the only one in between would begin to read everything.
 	gatherMax = 2 * time.Second
 	// settleAfter is for how long our pod has to be ready until it is left to the watch to say so: until then other watches may
 	// be behind.
@@ -52,7 +52,7 @@ type Membership struct {
 	standing  standing
 	begun     bool          // the first members are known
 	started   time.Duration // of Run
-	gather    time.Duration // since when nobody is ready, and not all have said what they are; 0: that is not so
+	gather    time.Duration // since when nobody is ready, and not all have come and said what they are; 0: that is not so
 	ready     time.Duration // since when our pod is, and the process says so; 0: it is not
 	passed    time.Duration // since when some pod is ready, and our process says that it is; 0: that is not so
 	kept      int
@@ -75,7 +75,7 @@ type dispute struct {
 func (c *Cluster) Over(rows Rows) *Membership {
 	m := &Membership{
 		Cluster: c, rows: rows, feeds: c.feeds(), changed: make(chan struct{}),
-		seen: inventory{pods: map[string]seenPod{}, sets: map[uid]uid{}},
+		seen: inventory{pods: map[string]seenPod{}, sets: map[uid]seenSet{}},
 	}
 	now := clock.Mono(c.config.Clock)
 	m.started, m.ticked = now, now
@@ -166,7 +166,7 @@ func (m *Membership) learn(what func(*inventory) bool) {
 	if !listed && !m.begun && now-m.started < listsMax {
 		return
 	}
-	s := sources{self: m.config.Pod, contact: good && listed, watch: m.seen.shown(m.Cluster), rows: m.words()}
+	s := sources{self: m.config.Pod, contact: good && listed, watch: m.seen.shown(m.Cluster), wanted: m.seen.wanted(m.Cluster), rows: m.words()}
 	if m.gathers(&s, now) {
 		return
 	}

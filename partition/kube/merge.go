@@ -22,6 +22,7 @@ type sources struct {
 	self    string
 	contact bool            // the watch can be believed
 	watch   map[string]bool // the pods of our fleet that it shows and that are not being deleted, and ours; true: ready
+	wanted  int             // how many pods our fleet is to have; 0: that is not known
 	rows    map[string]word // without self
 }
 
@@ -115,7 +116,8 @@ func (s *sources) candidates(before []string) []string {
 	return slices.Compact(all)
 }
 
-// gathering says whether a fleet begins: nobody is ready, and some of the pods that there are have not said yet what they are.
+// gathering says whether a fleet begins: nobody is ready, and some of the pods that are wanted are not there, or have not said
+// yet what they are.
 func (s *sources) gathering() bool {
 	if !s.contact || s.anyReady() {
 		return false
@@ -124,6 +126,9 @@ func (s *sources) gathering() bool {
 		if said == ready {
 			return false
 		}
+	}
+	if len(s.watch) < s.wanted { // they are made one after the other
+		return true
 	}
 	for pod := range s.watch {
 		if said := s.rows[pod]; pod != s.self && said != founding && said != leaving {

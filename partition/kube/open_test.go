@@ -78,7 +78,7 @@ func TestOpenWithOtherControllers(t *testing.T) {
 				if got.Group() != c.group || got.byMaker == c.sets {
 					t.Errorf("group %q, by the maker alone: %v", got.Group(), got.byMaker)
 				}
-				seen := inventory{pods: map[string]seenPod{}, sets: map[uid]uid{"uid-mine": "uid-mine"}}
+				seen := inventory{pods: map[string]seenPod{}, sets: map[uid]seenSet{"uid-mine": {owner: "uid-mine"}}}
 				if mine, other := (&seenPod{maker: got.maker.UID}), (&seenPod{maker: "uid-kinesin-new"}); !seen.isOf(mine, got) || seen.isOf(other, got) {
 					t.Error("the pods of the fleet are not told from others")
 				}

@@ -84,6 +84,43 @@ func TestAFleetThatStartsAtOnceSharesFromTheStart(t *testing.T) {
 	})
 }
 
+// The pods of a fleet are made one after the other: who is warm before the last of them is there waits for it.
+func TestAFleetWhosePodsAreMadeOneByOne(t *testing.T) {
+	inCluster(t, func(a *api) {
+		t := a.t
+		w := newWorld(a)
+		a.replicaSet("kinesin-new", "new", fleetUID, len(four)+1)
+		w.pod(own, false)
+		w.start(fleet.Joining)
+		for _, pod := range four {
+			w.pass(300 * time.Millisecond)
+			if got := w.m.Members(); got != nil {
+				t.Fatalf("members are %q before %s is there", got, pod)
+			}
+			w.come(pod)
+		}
+		for w.m.Members() == nil {
+			w.pass(10 * time.Millisecond)
+		}
+		w.want(four...)
+	})
+}
+
+// A pod that is wanted and never comes, because there is no room for it, holds the others up once.
+func TestAPodThatIsWantedAndNeverComes(t *testing.T) {
+	inCluster(t, func(a *api) {
+		w := newWorld(a)
+		a.replicaSet("kinesin-new", "new", fleetUID, 2)
+		w.pod(own, false)
+		w.start(fleet.Joining)
+		w.pass(gatherMax - tickEvery)
+		if got := w.m.Members(); got != nil {
+			w.t.Errorf("members are %q before both are there", got)
+		}
+		w.until(2 * tickEvery)
+	})
+}
+
 func TestPodsThatStartLaterThanTheFirst(t *testing.T) {
 	inCluster(t, func(a *api) {
 		w := newWorld(a)

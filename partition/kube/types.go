@@ -63,6 +63,7 @@ type replicaSet struct {
 }
 
 type replicaSetSpec struct {
+	Replicas int                   `json:"replicas"`
 	Selector *metav1.LabelSelector `json:"selector"`
 }
 
