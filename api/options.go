@@ -23,12 +23,13 @@ type Hooks struct {
 	Internal func(ctx context.Context, procedure string, err error)
 }
 
-// HandlerOptions are the options of every handler: the codec, the limits, and
+// HandlerOptions are the options of every handler: the codecs, the limits, and
 // the translation of returned errors by ToWire. A panic in a handler becomes an
 // internal error.
 func HandlerOptions(hooks Hooks) []connect.HandlerOption {
 	return []connect.HandlerOption{
 		connect.WithCodec(protoCodec{}),
+		jsonCodecs(),
 		connect.WithReadMaxBytes(MessageBytesMax),
 		connect.WithCompressMinBytes(compressBytesMin),
 		connect.WithInterceptors(translator{hooks}),

@@ -232,6 +232,26 @@ func TestJSONOverHTTP(t *testing.T) {
 	}
 }
 
+// A misspelt delay must not mean now.
+func TestJSONWithAnUnknownField(t *testing.T) {
+	r := serve(t, Config{})
+	r.create("mail")
+	for body, named := range map[string]string{
+		`{"items":[{"lambda":"mail","delayMicro":"60000000"}]}`: "delayMicro",
+		`{"itms":[]}`:                           "itms",
+		`{"items":[{"lambda":"mail"}],"now":1}`: "now",
+	} {
+		status, answer := r.post("TaskService/Schedule", body)
+		message, _ := answer["message"].(string)
+		if status != http.StatusBadRequest || !strings.Contains(message, named) || !strings.Contains(message, "delayMicros") {
+			t.Errorf("%s: %d %v", body, status, answer)
+		}
+	}
+	if _, answer := r.post("TaskService/List", `{"lambda":"mail"}`); at(answer, "tasks", 0) != nil {
+		t.Errorf("something was scheduled: %v", answer)
+	}
+}
+
 func TestEveryProtocolOnOnePort(t *testing.T) {
 	r := serve(t, Config{})
 	r.create("mail")

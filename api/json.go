@@ -1,0 +1,76 @@
+package api
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+
+	"connectrpc.com/connect"
+	"google.golang.org/protobuf/encoding/protojson"
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/reflect/protoreflect"
+)
+
+// jsonCodec is the JSON codec of servers. Connect's own passes over fields that it does not know; people write JSON by
+// hand, and a misspelt delay must not mean now. Binary messages are for programs, and keep to protobuf's rule: what is newer
+// than the server is passed over. It is safe for concurrent use.
+type jsonCodec struct{ name string }
+
+// jsonCodecs take the place of connect's, which has two names for one.
+func jsonCodecs() connect.HandlerOption {
+	return connect.WithHandlerOptions(
+		connect.WithCodec(jsonCodec{"json"}),
+		connect.WithCodec(jsonCodec{"json; charset=utf-8"}),
+	)
+}
+
+// Name is the name of the codec it takes the place of.
+func (c jsonCodec) Name() string { return c.name }
+
+// Marshal encodes a protobuf message.
+func (c jsonCodec) Marshal(message any) ([]byte, error) { return c.MarshalAppend(nil, message) }
+
+// MarshalAppend encodes a protobuf message behind dst.
+func (jsonCodec) MarshalAppend(dst []byte, message any) ([]byte, error) {
+	m, isProto := message.(proto.Message)
+	if !isProto {
+		return nil, notProto(message)
+	}
+	return protojson.MarshalOptions{}.MarshalAppend(dst, m)
+}
+
+// Unmarshal decodes into an empty protobuf message.
+func (jsonCodec) Unmarshal(data []byte, message any) error {
+	m, isProto := message.(proto.Message)
+	switch {
+	case !isProto:
+		return notProto(message)
+	case len(data) == 0:
+		return errNoBody
+	}
+	strict := protojson.Unmarshal(data, m)
+	if strict == nil {
+		return nil
+	}
+	proto.Reset(m)
+	if (protojson.UnmarshalOptions{DiscardUnknown: true}).Unmarshal(data, m) == nil { // so it is a name
+		const depthMax = 3
+		return fmt.Errorf("%w; allowed here: %s", strict, fieldNames(m.ProtoReflect().Descriptor(), depthMax))
+	}
+	return strict
+}
+
+var errNoBody = errors.New("the body is empty: it has to be a JSON object, such as {}")
+
+// fieldNames lists the fields of a message as JSON has them, with those of the messages in it in brackets.
+func fieldNames(m protoreflect.MessageDescriptor, depthMax int) string {
+	names := make([]string, m.Fields().Len())
+	for i := range names {
+		f := m.Fields().Get(i)
+		names[i] = f.JSONName()
+		if inner := f.Message(); inner != nil && depthMax > 1 {
+			names[i] += " (" + fieldNames(inner, depthMax-1) + ")"
+		}
+	}
+	return strings.Join(names, ", ")
+}
