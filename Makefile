@@ -14,6 +14,7 @@ LDFLAGS := -s -w -X main.version=$(VERSION)
 KINESIN_TOOLS_DIR ?= $(HOME)/.cache/kinesin/tools
 GOLANGCI_LINT := $(KINESIN_TOOLS_DIR)/golangci-lint@v2.15.0/golangci-lint
 GOVULNCHECK := $(KINESIN_TOOLS_DIR)/govulncheck@v1.9.0/govulncheck
+GOTESTSUM := $(KINESIN_TOOLS_DIR)/gotestsum@v1.13.0/gotestsum
 
 # Runs a command while DynamoDB Local and ElasticMQ are there for its tests; tools/emulators pins them.
 WITH_AWS_LOCAL := go run ./test/cmd/awslocal
@@ -25,6 +26,9 @@ AWSFAULTS := ./test/awsfaults
 E2E := ./test/e2e
 KUBE := ./internal/kubelocal ./test/kube
 TERRAFORM := ./test/terraform
+# On clusters of processes a machine that stands still for seconds looks like an outage. There a test that failed is run once more, alone,
+# and is listed at the end whatever comes of it. Never so where loss and repetition are what is looked for: crash, faults, awsfaults.
+TWICE = $(GOTESTSUM) --format standard-verbose --no-color --rerun-fails=1 --rerun-fails-max-failures 3 --rerun-fails-run-root-test
 # Programs of the tests of terraform/, in modules of their own.
 MODULES := terraform/internal/provider terraform/internal/readme
 UNIT = go list ./... | grep -vE '/(test/(crash|faults|awsfaults|e2e|kube|terraform)|internal/kubelocal)$$'
@@ -98,15 +102,15 @@ test/aws/faults: ## the same on DynamoDB Local and ElasticMQ, which are stopped,
 	KINESIN_FAULTS_LONG=1 go test -count=1 -timeout 40m -v -parallel 2 $(AWSFAULTS)
 
 .PHONY: test/kube
-test/kube: ## scheduler pods on a real control plane: scaled, updated, killed, cut off, misconfigured
-	$(WITH_AWS_LOCAL) go test -count=1 -timeout 20m -p 1 -v $(KUBE)
+test/kube: $(GOTESTSUM) ## scheduler pods on a real control plane: scaled, updated, killed, cut off, misconfigured
+	$(WITH_AWS_LOCAL) $(TWICE) --packages '$(KUBE)' -- -count=1 -timeout 20m -p 1
 
 .PHONY: tf/check
-tf/check: ## terraform/: applied for real by terraform, tofu or an OpenTofu that is built; held to the AWS provider's schema and to IAM
+tf/check: $(GOTESTSUM) ## terraform/: applied for real by terraform, tofu or an OpenTofu that is built; held to the AWS provider's schema and to IAM
 	@command -v "$${KINESIN_TERRAFORM:-terraform}" >/dev/null || command -v tofu >/dev/null || tools/tofu/install >/dev/null # minutes, once
 	@tools/awsschema/install >/dev/null && tools/moto/install >/dev/null && tools/helm/install >/dev/null
 	for dir in $(MODULES); do (cd $$dir && go vet ./... && go test ./...); done
-	$(WITH_AWS_LOCAL) go test -count=1 -timeout 20m -parallel 4 -v $(TERRAFORM)
+	$(WITH_AWS_LOCAL) $(TWICE) --packages '$(TERRAFORM)' -- -count=1 -timeout 20m -parallel 4
 
 .PHONY: test/e2e
 test/e2e: ## what the binary promises at the command line
@@ -151,6 +155,9 @@ stats: ## longest files, functions and interfaces; a report, never a failure
 
 $(KINESIN_TOOLS_DIR)/golangci-lint@%/golangci-lint:
 	GOBIN=$(@D) go install github.com/golangci/golangci-lint/v2/cmd/golangci-lint@$*
+
+$(KINESIN_TOOLS_DIR)/gotestsum@%/gotestsum:
+	GOBIN=$(@D) go install gotest.tools/gotestsum@$*
 
 $(KINESIN_TOOLS_DIR)/govulncheck@%/govulncheck:
 	GOBIN=$(@D) go install golang.org/x/vuln/cmd/govulncheck@$*
