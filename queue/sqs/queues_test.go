@@ -145,8 +145,16 @@ func disarrange(t *testing.T, api sqs.API, queue string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	policy := strings.Replace(have.Attributes["RedrivePolicy"], "10", "3", 1)
-	_, err = api.SetQueueAttributes(t.Context(), &awssqs.SetQueueAttributesInput{QueueUrl: at.QueueUrl, Attributes: map[string]string{"RedrivePolicy": policy}})
+	var policy map[string]any
+	if err := json.Unmarshal([]byte(have.Attributes["RedrivePolicy"]), &policy); err != nil {
+		t.Fatal(err)
+	}
+	policy["maxReceiveCount"] = 3
+	changed, err := json.Marshal(policy)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, err = api.SetQueueAttributes(t.Context(), &awssqs.SetQueueAttributesInput{QueueUrl: at.QueueUrl, Attributes: map[string]string{"RedrivePolicy": string(changed)}})
 	if err != nil {
 		t.Fatal(err)
 	}
