@@ -69,7 +69,7 @@ test: ## all that must hold for a change
 	$(WITH_AWS_LOCAL) go test -shuffle=on $$($(UNIT))
 	$(MAKE) arch test/e2e
 	go test -count=1 -timeout 10m $(FAULTS)
-	go test -count=1 -timeout 10m -parallel 8 $(AWSFAULTS)
+	go test -count=1 -timeout 10m -parallel 4 $(AWSFAULTS)
 
 .PHONY: test/quick
 test/quick: ## the same without real processes and long runs, under a minute
