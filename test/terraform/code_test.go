@@ -1,11 +1,14 @@
 package terraform_test
 
 import (
+	"encoding/json"
+	"errors"
 	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"runtime"
 	"strings"
 	"testing"
 )
@@ -99,42 +102,112 @@ func TestReadmes(t *testing.T) {
 	}
 }
 
-// TestTheRealProvider validates and tests with the provider of the registry, where that can be reached: with the schemas and checks
-// that it really has, in the version of the published schema (newer ones warn of hash_key in an index, and validate is to be without
-// warnings). Where it cannot be reached, that is said, and all else here has been with the stand-in.
+// TestTheRealProvider validates and tests with the provider of the registry, where that can be got: with the schemas and checks that
+// it really has, in the version of the published schema (newer ones warn of hash_key in an index, and validate is to be without
+// warnings), or in what else a mirror has. Where it cannot be got, that is said, and all else here has been with the stand-in.
 func TestTheRealProvider(t *testing.T) {
 	if testing.Short() {
 		t.Skip("runs terraform")
 	}
 	for _, folder := range configurations(t) {
-		w := &workspace{t: t, root: t.TempDir(), account: t.TempDir()}
-		w.dir = filepath.Join(w.root, folder)
-		if err := os.CopyFS(w.root, os.DirFS(sources)); err != nil {
-			t.Fatal(err)
-		}
+		w := freshWorkspace(t, folder)
 		w.env = w.realEnvironment()
-		w.pin(providerVersion)
-		if got := w.run("init"); got.Code != 0 {
-			if !unreachable.MatchString(said(got)) {
-				t.Fatalf("init of %s fails, and not for want of a registry: %s", folder, said(got))
-			}
-			t.Logf("LEFT OUT: validate and test with the real AWS provider, since init cannot get it: %s", said(got))
+		missing, other := w.initialised()
+		switch {
+		case missing != "":
+			t.Logf("LEFT OUT: validate and test with the real AWS provider, since init cannot get it: %s", missing)
 			return
+		case other:
+			w.validatedButForKeys()
+		default:
+			w.validated()
 		}
-		w.validated()
 		w.tested()
 	}
 }
 
-// unreachable is what terraform and tofu say when they cannot ask a registry, or fetch from it.
+// freshWorkspace is a copy of terraform/ that was never initialised, without an environment.
+func freshWorkspace(t *testing.T, folder string) *workspace {
+	t.Helper()
+	w := &workspace{t: t, root: t.TempDir(), account: t.TempDir()}
+	w.dir = filepath.Join(w.root, folder)
+	if err := os.CopyFS(w.root, os.DirFS(sources)); err != nil {
+		t.Fatal(err)
+	}
+	return w
+}
+
+// initialised initialises with the provider of providerVersion or, where there are only others, with one of those that the modules
+// take. What is missing is what init said when there is none to be had; any other failure ends the test.
+func (w *workspace) initialised() (missing string, other bool) {
+	w.t.Helper()
+	w.pin(providerVersion)
+	got := w.run("init")
+	if other = got.Code != 0 && noSuchVersion.MatchString(said(got)); other {
+		if err := os.Remove(filepath.Join(w.dir, pinFile)); err != nil {
+			w.t.Fatal(err)
+		}
+		got = w.run("init")
+	}
+	text := said(got)
+	if got.Code == 0 {
+		return "", other
+	}
+	if !unreachable.MatchString(text) && (!other || !noSuchVersion.MatchString(text)) {
+		w.t.Fatalf("init of %s fails, and not for want of a registry: %s", w.dir, text)
+	}
+	return text, other
+}
+
+// unreachable is what terraform and tofu say when they cannot ask a registry, or fetch from it, or have a mirror without the provider.
 var unreachable = regexp.MustCompile(`could not connect to|failed to request discovery document|could not query provider registry|` +
-	`dial tcp|no such host|connection refused|i/o timeout|Client\.Timeout|deadline exceeded|TLS handshake|proxyconnect|x509:`)
+	`dial tcp|no such host|connection refused|i/o timeout|Client\.Timeout|deadline exceeded|TLS handshake|proxyconnect|x509:|` +
+	`was not found in any of the search locations`)
+
+// noSuchVersion is what they say when there is the provider, and not in the version that is wanted.
+var noSuchVersion = regexp.MustCompile(`no available releases match`)
+
+// pinFile is what pin writes.
+const pinFile = "pin_override.tf"
 
 // pin has the configuration want one version of the provider, instead of a range.
 func (w *workspace) pin(version string) {
 	w.t.Helper()
-	w.write("pin_override.tf", fmt.Sprintf(
+	w.write(pinFile, fmt.Sprintf(
 		"terraform {\n  required_providers {\n    aws = {\n      source  = \"hashicorp/aws\"\n      version = %q\n    }\n  }\n}\n", version))
+}
+
+// validatedButForKeys is without errors, and without warnings but those of newer providers: that keys of an index are deprecated.
+func (w *workspace) validatedButForKeys() {
+	w.t.Helper()
+	text := w.must("validate", "-json")
+	if others, err := otherWarnings(text); err != nil || len(others) > 0 {
+		w.t.Errorf("validate: %v, %q: %s", err, others, text)
+	}
+}
+
+// otherWarnings are what `validate -json` complains of, but for keys of an index.
+func otherWarnings(text string) (others []string, err error) {
+	var answer struct {
+		Valid       bool
+		Diagnostics []struct {
+			Severity, Summary, Detail string
+			Snippet                   struct{ Code string }
+		}
+	}
+	if err := json.Unmarshal([]byte(text), &answer); err != nil {
+		return nil, err
+	}
+	for _, d := range answer.Diagnostics {
+		code := strings.TrimSpace(d.Snippet.Code)
+		if key := strings.HasPrefix(code, "hash_key ") || strings.HasPrefix(code, "range_key "); !key || d.Severity != "warning" {
+			others = append(others, d.Severity+": "+d.Summary+": "+d.Detail)
+		}
+	}
+	if !answer.Valid && len(others) == 0 {
+		return nil, errors.New("not valid, and nothing says why")
+	}
+	return others, nil
 }
 
 // TestUnreachable has an init fail for what it wants, with a registry's stand-in in reach: no reason to leave anything out.
@@ -152,6 +225,80 @@ func TestUnreachable(t *testing.T) {
 		`failed to request discovery document: Get "https://registry.terraform.io/.well-known/terraform.json": dial tcp: no such host`
 	if !unreachable.MatchString(none) {
 		t.Error("a registry without an address is taken for one that answers")
+	}
+}
+
+// TestMirrors has a filesystem mirror in the place of the registry: without the provider, with another version of it, and with one
+// that is too old.
+func TestMirrors(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		version        string
+		missing, other bool
+	}{
+		{"", true, false},
+		{providerVersion, false, false},
+		{"6.30.0", false, true},
+		{"5.99.0", true, true},
+	} {
+		w := freshWorkspace(t, "examples/minimal")
+		w.env = w.mirrorEnvironment(c.version)
+		missing, other := w.initialised()
+		if (missing != "") != c.missing || other != c.other {
+			t.Errorf("a mirror with %q: missing %q, other %t", c.version, missing, other)
+		}
+		if !c.missing {
+			w.validatedButForKeys()
+		}
+	}
+}
+
+// mirrorEnvironment is with a mirror that has one version of the provider, or none: the stand-in, under that version's name.
+func (w *workspace) mirrorEnvironment(version string) []string {
+	w.t.Helper()
+	home, folder := w.t.TempDir(), w.t.TempDir()
+	if version != "" {
+		providers, err := mirror()
+		if err != nil {
+			w.t.Fatal(err)
+		}
+		for _, registry := range registries {
+			target := filepath.Join(folder, registry, "hashicorp/aws", version, runtime.GOOS+"_"+runtime.GOARCH)
+			if err := os.MkdirAll(target, 0o750); err != nil {
+				w.t.Fatal(err)
+			}
+			binary := filepath.Join(providers, "terraform-provider-aws_v"+providerVersion)
+			if err := os.Symlink(binary, filepath.Join(target, "terraform-provider-aws_v"+version)); err != nil {
+				w.t.Fatal(err)
+			}
+		}
+	}
+	settings := filepath.Join(home, "settings.tfrc")
+	text := fmt.Sprintf("provider_installation {\n  filesystem_mirror {\n    path = %q\n  }\n}\n", folder)
+	if err := os.WriteFile(settings, []byte(text), 0o600); err != nil {
+		w.t.Fatal(err)
+	}
+	return []string{
+		"PATH=" + os.Getenv("PATH"), "HOME=" + home, "TMPDIR=" + home,
+		"TF_CLI_CONFIG_FILE=" + settings, "TF_IN_AUTOMATION=1", "TF_INPUT=0", "CHECKPOINT_DISABLE=1",
+	}
+}
+
+// TestWarnings has what newer providers warn of told from all else.
+func TestWarnings(t *testing.T) {
+	t.Parallel()
+	const answer = `{"valid": true, "diagnostics": [{"severity": "warning", "summary": "Argument is deprecated", "detail": "say it otherwise",
+		"snippet": {"code": "      hash_key        = global_secondary_index.value.hash"}}]}`
+	for text, want := range map[string]int{
+		`{"valid": true, "diagnostics": []}`: 0,
+		answer:                               0,
+		strings.Replace(answer, "hash_key", "name", 1):       1,
+		strings.Replace(answer, `"warning"`, `"error"`, 1):   1,
+		strings.Replace(answer, `"snippet"`, `"nothing"`, 1): 1,
+	} {
+		if others, err := otherWarnings(text); err != nil || len(others) != want {
+			t.Errorf("%s: %q, %v, want %d", text, others, err, want)
+		}
 	}
 }
 

@@ -72,7 +72,7 @@ var mirror = sync.OnceValues(func() (string, error) {
 	if out, err := build.CombinedOutput(); err != nil {
 		return dir, fmt.Errorf("go build: %w\n%s", err, out)
 	}
-	for _, registry := range []string{"registry.terraform.io", "registry.opentofu.org"} {
+	for _, registry := range registries {
 		target := filepath.Join(dir, "mirror", registry, "hashicorp/aws", providerVersion, runtime.GOOS+"_"+runtime.GOARCH)
 		if err := os.MkdirAll(target, 0o750); err != nil {
 			return dir, err
@@ -83,6 +83,9 @@ var mirror = sync.OnceValues(func() (string, error) {
 	}
 	return dir, nil
 })
+
+// registries are those that terraform and tofu have by themselves.
+var registries = []string{"registry.terraform.io", "registry.opentofu.org"}
 
 // workspace is a copy of terraform/ with the state of one configuration in it.
 type workspace struct {
