@@ -68,6 +68,12 @@ type Depther interface {
 	Depths() (counts map[task.Partition]Depth, ready bool)
 }
 
+// Omitter is an optional capability of a driver whose Controls of a kind leave out what this program cannot read: telling which.
+type Omitter interface {
+	// ControlsOmitted is Controls of a kind, and why each row that is left out of them is, by name: ErrVersion or ErrCorrupt.
+	ControlsOmitted(ctx context.Context, kind string) (rows []Control, omitted map[string]error, err error)
+}
+
 // Fuller is an optional capability of a driver: telling that it takes no new tasks.
 type Fuller interface {
 	// Full reports whether writes with Op.New are refused with ErrFull.

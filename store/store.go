@@ -263,6 +263,20 @@ func (s *Store) Controls(ctx context.Context, kind string) (rows []Control, err 
 	return s.d.Controls(ctx, kind, "")
 }
 
+// ControlsOmitted is Controls, and why each row that is left out of them is, by name: ErrVersion or ErrCorrupt.
+func (s *Store) ControlsOmitted(ctx context.Context, kind string) (rows []Control, omitted map[string]error, err error) {
+	d, ok := s.d.(Omitter)
+	if !ok { // such a driver leaves out none
+		rows, err = s.Controls(ctx, kind)
+		return rows, nil, err
+	}
+	defer s.observe("controls", 1, s.cfg.Clock.Now(), &err)
+	if err := checkControlKey(kind, "any"); err != nil {
+		return nil, nil, err
+	}
+	return d.ControlsOmitted(ctx, kind)
+}
+
 // PutControl stores a control row: Version 1 adds it, Version n+1 replaces version n.
 func (s *Store) PutControl(ctx context.Context, c Control) error {
 	return s.applyOne(ctx, Op{Kind: PutControl, Control: c})

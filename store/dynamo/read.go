@@ -247,7 +247,8 @@ func (d *Driver) Controls(ctx context.Context, kind, name string) ([]store.Contr
 		return nil, err
 	}
 	if name == "" {
-		return d.controlsOf(ctx, kind)
+		found, _, err := d.controlsOf(ctx, kind)
+		return found, err
 	}
 	key := item{attrKind: &types.AttributeValueMemberS{Value: kind}, attrName: &types.AttributeValueMemberS{Value: name}}
 	one, err := d.getItem(ctx, d.tables.control, key, attrRow)
@@ -262,21 +263,37 @@ func (d *Driver) Controls(ctx context.Context, kind, name string) ([]store.Contr
 	return []store.Control{c}, nil
 }
 
-func (d *Driver) controlsOf(ctx context.Context, kind string) ([]store.Control, error) {
-	var found []store.Control
+// ControlsOmitted implements store.Omitter.
+func (d *Driver) ControlsOmitted(ctx context.Context, kind string) ([]store.Control, map[string]error, error) {
+	if err := d.enter(ctx); err != nil {
+		return nil, nil, err
+	}
+	defer d.leave()
+	if err := checkControlKey(kind, ""); err != nil {
+		return nil, nil, err
+	}
+	return d.controlsOf(ctx, kind)
+}
+
+func (d *Driver) controlsOf(ctx context.Context, kind string) (found []store.Control, omitted map[string]error, err error) {
 	in := &dynamodb.QueryInput{
 		TableName: d.tables.control, ConsistentRead: aws.Bool(true),
 		KeyConditionExpression:    aws.String(attrKind + "=:c"),
 		ExpressionAttributeValues: item{":c": &types.AttributeValueMemberS{Value: kind}},
 	}
-	err := d.query(ctx, in, func(one item) bool {
-		c, err := store.DecodeControl(kind, textOf(one, attrName), rowOf(one))
-		if err != nil {
-			d.unreadable(*d.tables.control, one, err)
+	err = d.query(ctx, in, func(one item) bool {
+		name := textOf(one, attrName)
+		c, err := store.DecodeControl(kind, name, rowOf(one))
+		if err == nil {
+			found = append(found, c)
 			return true
 		}
-		found = append(found, c)
+		d.unreadable(*d.tables.control, one, err)
+		if omitted == nil {
+			omitted = map[string]error{}
+		}
+		omitted[name] = err
 		return true
 	})
-	return found, err
+	return found, omitted, err
 }

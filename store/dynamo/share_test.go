@@ -474,6 +474,15 @@ func TestRowsOfAnotherVersionStandBeforeNobody(t *testing.T) {
 	if err := errors.Join(err1, err2, err3, err4); err != nil || len(waiting) != 10 || len(wakes) != 10 || len(dead) == 0 || len(controls) != 15 {
 		t.Errorf("%d waiting, %d wake-ups, %d dead, %d controls, %v", len(waiting), len(wakes), len(dead), len(controls), err)
 	}
+	readable, omitted, err := d.ControlsOmitted(ctx, "k")
+	if err != nil || len(readable) != 15 || len(omitted) != 15 || slices.ContainsFunc(readable, func(c store.Control) bool { return omitted[c.Name] != nil }) {
+		t.Errorf("%d controls, omitted %v, %v", len(readable), omitted, err)
+	}
+	for name, why := range omitted {
+		if _, err := d.Controls(ctx, "k", name); !errors.Is(why, store.ErrVersion) || !errors.Is(err, store.ErrVersion) {
+			t.Errorf("%s: omitted for %v, read alone %v", name, why, err)
+		}
+	}
 	if met.Load() == 0 {
 		t.Error("nobody was told")
 	}
