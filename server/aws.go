@@ -58,7 +58,9 @@ func (d *drivers) openAWS(ctx context.Context, c *Config, m *node.Metrics) (err 
 		})
 	}
 	if c.Inbound {
-		d.buffer = sqsbuffer.New(d.aws.SQS, sqsbuffer.Config{Prefix: c.AWSPrefix, Clock: clock.Real(), MessageBytesMax: c.MessageBytesMax})
+		d.buffer = sqsbuffer.New(d.aws.SQS, sqsbuffer.Config{
+			Prefix: c.AWSPrefix, Clock: clock.Real(), MessageBytesMax: c.MessageBytesMax, Observer: watch.sqs(),
+		})
 	}
 	return nil
 }

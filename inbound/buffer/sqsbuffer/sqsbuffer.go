@@ -76,6 +76,8 @@ type Config struct {
 	// PollGrace is how long a poll may go on when nobody waits for it any more: 1 s; negative: not at all. What it has just
 	// got would be hidden from everybody for the visibility timeout if it were cut off.
 	PollGrace time.Duration
+	// Observer is told of every request (Request) and of every message that SQS refused by itself (Failed); nil: nobody is.
+	Observer *sqs.Observer
 }
 
 // Buffer is a buffer.Buffer.
@@ -98,6 +100,9 @@ func New(api API, c Config) *Buffer {
 	c.Visibility = cmp.Or(c.Visibility, VisibilityDefault)
 	c.PollGrace = max(0, cmp.Or(c.PollGrace, PollGraceDefault))
 	c.RequestTimeout = cmp.Or(c.RequestTimeout, RequestTimeoutDefault)
+	if c.Observer != nil {
+		api = &observed{api: api, tell: c.Observer, queue: QueueName(c.Prefix), clock: c.Clock}
+	}
 	b := &Buffer{Config: c, api: api}
 	b.ctx, b.stop = context.WithCancelCause(context.Background())
 	return b
