@@ -34,6 +34,9 @@ type LambdaInfo struct {
 	Deleting    bool          // read only
 	Registered  bool          // read only: it came by a registration, as Terraform writes them, and goes with it
 	Withdrawn   bool          // read only: it came by a registration that is gone, and goes when its tasks have ended; it still takes new ones
+	// RegistrationRefused is why the registration of its name is not taken, in words for people: then the lambda stays as it is. Empty
+	// when it is taken, or there is none. Read only.
+	RegistrationRefused string
 }
 
 // CreateLambda creates a lambda. One that exists with the same settings is fine and reported
@@ -110,6 +113,6 @@ func lambdaInfoOf(w *kinesinv1.Lambda) LambdaInfo {
 		Name: w.GetName(), Mode: w.GetMode(), Priorities: w.GetPriorities(), Shards: int(w.GetShards()), MaxAttempts: int(w.GetMaxAttempts()),
 		Timeout: micros(w.GetTimeoutMicros()), BackoffMin: micros(w.GetBackoffMinMicros()), BackoffMax: micros(w.GetBackoffMaxMicros()),
 		Retention: micros(w.GetRetentionMicros()), Created: timeOf(w.GetCreatedMicros()), Deleting: w.GetDeleting(), Registered: w.GetRegistered(),
-		Withdrawn: w.GetWithdrawn(),
+		Withdrawn: w.GetWithdrawn(), RegistrationRefused: w.GetRegistrationRefused(),
 	}
 }

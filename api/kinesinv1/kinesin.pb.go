@@ -1261,23 +1261,24 @@ func (x *WaitRequest) GetWaitMicros() int64 {
 }
 
 type Lambda struct {
-	state            protoimpl.MessageState `protogen:"open.v1"`
-	Name             string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
-	Mode             string                 `protobuf:"bytes,2,opt,name=mode,proto3" json:"mode,omitempty"` // "managed" or "deliver"
-	Priorities       []string               `protobuf:"bytes,3,rep,name=priorities,proto3" json:"priorities,omitempty"`
-	Shards           uint32                 `protobuf:"varint,4,opt,name=shards,proto3" json:"shards,omitempty"`
-	MaxAttempts      uint32                 `protobuf:"varint,5,opt,name=max_attempts,json=maxAttempts,proto3" json:"max_attempts,omitempty"`
-	TimeoutMicros    int64                  `protobuf:"varint,6,opt,name=timeout_micros,json=timeoutMicros,proto3" json:"timeout_micros,omitempty"`
-	BackoffMinMicros int64                  `protobuf:"varint,7,opt,name=backoff_min_micros,json=backoffMinMicros,proto3" json:"backoff_min_micros,omitempty"`
-	BackoffMaxMicros int64                  `protobuf:"varint,8,opt,name=backoff_max_micros,json=backoffMaxMicros,proto3" json:"backoff_max_micros,omitempty"`
-	RetentionMicros  int64                  `protobuf:"varint,9,opt,name=retention_micros,json=retentionMicros,proto3" json:"retention_micros,omitempty"`
-	CreatedMicros    int64                  `protobuf:"varint,10,opt,name=created_micros,json=createdMicros,proto3" json:"created_micros,omitempty"`
-	Version          uint64                 `protobuf:"varint,11,opt,name=version,proto3" json:"version,omitempty"`
-	Deleting         bool                   `protobuf:"varint,12,opt,name=deleting,proto3" json:"deleting,omitempty"`
-	Registered       bool                   `protobuf:"varint,13,opt,name=registered,proto3" json:"registered,omitempty"` // it came by a registration, as Terraform writes them; read only
-	Withdrawn        bool                   `protobuf:"varint,14,opt,name=withdrawn,proto3" json:"withdrawn,omitempty"`   // and that is gone: it goes when its tasks have ended; read only
-	unknownFields    protoimpl.UnknownFields
-	sizeCache        protoimpl.SizeCache
+	state               protoimpl.MessageState `protogen:"open.v1"`
+	Name                string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
+	Mode                string                 `protobuf:"bytes,2,opt,name=mode,proto3" json:"mode,omitempty"` // "managed" or "deliver"
+	Priorities          []string               `protobuf:"bytes,3,rep,name=priorities,proto3" json:"priorities,omitempty"`
+	Shards              uint32                 `protobuf:"varint,4,opt,name=shards,proto3" json:"shards,omitempty"`
+	MaxAttempts         uint32                 `protobuf:"varint,5,opt,name=max_attempts,json=maxAttempts,proto3" json:"max_attempts,omitempty"`
+	TimeoutMicros       int64                  `protobuf:"varint,6,opt,name=timeout_micros,json=timeoutMicros,proto3" json:"timeout_micros,omitempty"`
+	BackoffMinMicros    int64                  `protobuf:"varint,7,opt,name=backoff_min_micros,json=backoffMinMicros,proto3" json:"backoff_min_micros,omitempty"`
+	BackoffMaxMicros    int64                  `protobuf:"varint,8,opt,name=backoff_max_micros,json=backoffMaxMicros,proto3" json:"backoff_max_micros,omitempty"`
+	RetentionMicros     int64                  `protobuf:"varint,9,opt,name=retention_micros,json=retentionMicros,proto3" json:"retention_micros,omitempty"`
+	CreatedMicros       int64                  `protobuf:"varint,10,opt,name=created_micros,json=createdMicros,proto3" json:"created_micros,omitempty"`
+	Version             uint64                 `protobuf:"varint,11,opt,name=version,proto3" json:"version,omitempty"`
+	Deleting            bool                   `protobuf:"varint,12,opt,name=deleting,proto3" json:"deleting,omitempty"`
+	Registered          bool                   `protobuf:"varint,13,opt,name=registered,proto3" json:"registered,omitempty"`                                             // it came by a registration, as Terraform writes them; read only
+	Withdrawn           bool                   `protobuf:"varint,14,opt,name=withdrawn,proto3" json:"withdrawn,omitempty"`                                               // and that is gone: it goes when its tasks have ended; read only
+	RegistrationRefused string                 `protobuf:"bytes,15,opt,name=registration_refused,json=registrationRefused,proto3" json:"registration_refused,omitempty"` // why the registration of its name is not taken, in words; empty: it is, or there is none; read only
+	unknownFields       protoimpl.UnknownFields
+	sizeCache           protoimpl.SizeCache
 }
 
 func (x *Lambda) Reset() {
@@ -1406,6 +1407,13 @@ func (x *Lambda) GetWithdrawn() bool {
 		return x.Withdrawn
 	}
 	return false
+}
+
+func (x *Lambda) GetRegistrationRefused() string {
+	if x != nil {
+		return x.RegistrationRefused
+	}
+	return ""
 }
 
 type CreateLambdaRequest struct {
@@ -3946,7 +3954,7 @@ const file_kinesin_v1_kinesin_proto_rawDesc = "" +
 	"\vWaitRequest\x12\x10\n" +
 	"\x03ids\x18\x01 \x03(\tR\x03ids\x12\x1f\n" +
 	"\vwait_micros\x18\x02 \x01(\x03R\n" +
-	"waitMicros\"\xd4\x03\n" +
+	"waitMicros\"\x87\x04\n" +
 	"\x06Lambda\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x12\n" +
 	"\x04mode\x18\x02 \x01(\tR\x04mode\x12\x1e\n" +
@@ -3966,7 +3974,8 @@ const file_kinesin_v1_kinesin_proto_rawDesc = "" +
 	"\n" +
 	"registered\x18\r \x01(\bR\n" +
 	"registered\x12\x1c\n" +
-	"\twithdrawn\x18\x0e \x01(\bR\twithdrawn\"A\n" +
+	"\twithdrawn\x18\x0e \x01(\bR\twithdrawn\x121\n" +
+	"\x14registration_refused\x18\x0f \x01(\tR\x13registrationRefused\"A\n" +
 	"\x13CreateLambdaRequest\x12*\n" +
 	"\x06lambda\x18\x01 \x01(\v2\x12.kinesin.v1.LambdaR\x06lambda\"\\\n" +
 	"\x14CreateLambdaResponse\x12*\n" +

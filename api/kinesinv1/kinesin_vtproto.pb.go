@@ -1092,6 +1092,13 @@ func (m *Lambda) MarshalToSizedBufferVT(dAtA []byte) (int, error) {
 		i -= len(m.unknownFields)
 		copy(dAtA[i:], m.unknownFields)
 	}
+	if len(m.RegistrationRefused) > 0 {
+		i -= len(m.RegistrationRefused)
+		copy(dAtA[i:], m.RegistrationRefused)
+		i = protohelpers.EncodeVarint(dAtA, i, uint64(len(m.RegistrationRefused)))
+		i--
+		dAtA[i] = 0x7a
+	}
 	if m.Withdrawn {
 		i--
 		if m.Withdrawn {
@@ -3944,6 +3951,10 @@ func (m *Lambda) SizeVT() (n int) {
 	}
 	if m.Withdrawn {
 		n += 2
+	}
+	l = len(m.RegistrationRefused)
+	if l > 0 {
+		n += 1 + l + protohelpers.SizeOfVarint(uint64(l))
 	}
 	n += len(m.unknownFields)
 	return n
@@ -7864,6 +7875,38 @@ func (m *Lambda) UnmarshalVT(dAtA []byte) error {
 				}
 			}
 			m.Withdrawn = bool(v != 0)
+		case 15:
+			if wireType != 2 {
+				return fmt.Errorf("proto: wrong wireType = %d for field RegistrationRefused", wireType)
+			}
+			var stringLen uint64
+			for shift := uint(0); ; shift += 7 {
+				if shift >= 64 {
+					return protohelpers.ErrIntOverflow
+				}
+				if iNdEx >= l {
+					return io.ErrUnexpectedEOF
+				}
+				b := dAtA[iNdEx]
+				iNdEx++
+				stringLen |= uint64(b&0x7F) << shift
+				if b < 0x80 {
+					break
+				}
+			}
+			intStringLen := int(stringLen)
+			if intStringLen < 0 {
+				return protohelpers.ErrInvalidLength
+			}
+			postIndex := iNdEx + intStringLen
+			if postIndex < 0 {
+				return protohelpers.ErrInvalidLength
+			}
+			if postIndex > l {
+				return io.ErrUnexpectedEOF
+			}
+			m.RegistrationRefused = string(dAtA[iNdEx:postIndex])
+			iNdEx = postIndex
 		default:
 			iNdEx = preIndex
 			skippy, err := protohelpers.Skip(dAtA[iNdEx:])

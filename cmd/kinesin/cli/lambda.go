@@ -40,6 +40,7 @@ type lambdaObject struct {
 	Deleting     bool     `json:"deleting"`
 	Registered   bool     `json:"registered"`
 	Withdrawn    bool     `json:"withdrawn"`
+	Refused      string   `json:"registration_refused,omitempty"`
 	Existed      *bool    `json:"existed,omitempty"` // of create only
 }
 
@@ -48,6 +49,7 @@ func lambdaObjectOf(l *sdk.LambdaInfo) lambdaObject {
 		Name: l.Name, Mode: l.Mode, Priorities: l.Priorities, Shards: l.Shards, MaxAttempts: l.MaxAttempts,
 		TimeoutMS: millis(l.Timeout), BackoffMinMS: millis(l.BackoffMin), BackoffMaxMS: millis(l.BackoffMax), RetentionMS: millis(l.Retention),
 		Created: timeText(l.Created), Deleting: l.Deleting, Registered: l.Registered, Withdrawn: l.Withdrawn,
+		Refused: l.RegistrationRefused,
 	}
 }
 
@@ -64,8 +66,12 @@ func printLambda(w io.Writer, l *sdk.LambdaInfo) error {
 	switch {
 	case l.Withdrawn:
 		fmt.Fprintf(t, "registered\twithdrawn: goes when its tasks have ended; put the module call back, or kinesin lambda delete %s --drop\n", l.Name)
+	case l.Registered && l.RegistrationRefused != "":
+		fmt.Fprintf(t, "registered\tby Terraform, refused: %s\n", l.RegistrationRefused)
 	case l.Registered:
 		fmt.Fprintln(t, "registered\tby Terraform")
+	case l.RegistrationRefused != "":
+		fmt.Fprintf(t, "registered\tnot yet, refused: %s\n", l.RegistrationRefused)
 	}
 	if l.Deleting {
 		fmt.Fprintln(t, "deleting\tyes: it takes no new tasks")

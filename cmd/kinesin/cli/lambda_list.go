@@ -55,5 +55,13 @@ func (a *app) printLambdas(all []sdk.LambdaInfo) error {
 		fmt.Fprintf(t, "%s\t%s\t%s\t%d\t%s\t%s\t%s\t%s\n", l.Name, l.Mode, strings.Join(l.Priorities, ","), l.Shards,
 			attempts, timeout, backoff, formatDuration(l.Retention))
 	}
-	return t.Flush()
+	if err := t.Flush(); err != nil {
+		return err
+	}
+	for _, l := range all {
+		if l.RegistrationRefused != "" {
+			a.note("the registration of %s is refused: `kinesin lambda get %s` says why", l.Name, l.Name)
+		}
+	}
+	return nil
 }

@@ -16,6 +16,8 @@ func TestHowALambdaIsRegistered(t *testing.T) {
 		"":                           {Name: "mail"},
 		"registered    by Terraform": {Name: "mail", Registered: true},
 		"registered    withdrawn: goes when its tasks have ended; put the module call back, or kinesin lambda delete mail --drop": {Name: "mail", Registered: true, Withdrawn: true},
+		"registered    by Terraform, refused: it is torn": {Name: "mail", Registered: true, RegistrationRefused: "it is torn"},
+		"registered    not yet, refused: it is torn":      {Name: "mail", RegistrationRefused: "it is torn"},
 	} {
 		var text bytes.Buffer
 		if err := printLambda(&text, &l); err != nil {
@@ -30,6 +32,18 @@ func TestHowALambdaIsRegistered(t *testing.T) {
 		if got != want {
 			t.Errorf("%+v: %q, want %q", l, got, want)
 		}
+	}
+}
+
+func TestTheListOfLambdasTellsWhichRegistrationsAreRefused(t *testing.T) {
+	t.Parallel()
+	var text, notes bytes.Buffer
+	a := &app{Process: Process{Stdout: &text, Stderr: &notes}}
+	if err := a.printLambdas([]sdk.LambdaInfo{{Name: "bills", Registered: true}, {Name: "mail", Registered: true, RegistrationRefused: "it is torn"}}); err != nil {
+		t.Fatal(err)
+	}
+	if got := notes.String(); strings.Contains(got, "bills") || !strings.Contains(got, "the registration of mail is refused: `kinesin lambda get mail` says why") {
+		t.Errorf("noted %q", got)
 	}
 }
 
