@@ -105,7 +105,7 @@ func (s *Scheduler) watchWrites(orders []task.Order, dispatch func() []error) []
 	results := dispatch()
 	var unknown error
 	for _, err := range results {
-		if errors.Is(err, store.ErrUnknown) {
+		if errors.Is(err, store.ErrUnknown) || errors.Is(err, store.ErrUnreachable) {
 			unknown = err
 			break
 		}

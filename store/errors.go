@@ -21,6 +21,9 @@ var (
 	// ErrThrottled says that the store was too busy for a call, for longer than it is tried again. Nothing
 	// was written; a later try may come through.
 	ErrThrottled = errors.New("store is throttled")
+	// ErrUnreachable says that the store did not answer, or only that it failed, for longer than a call is tried again. What
+	// the call was to write is not written; a later try may come through.
+	ErrUnreachable = errors.New("store does not answer")
 	// ErrTooLarge refuses a payload or a control value above the limit.
 	ErrTooLarge = errors.New("too large")
 	// ErrMalformed refuses a call that no caller should make; the text says what is wrong with it.

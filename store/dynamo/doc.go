@@ -28,7 +28,8 @@
 // The client's own retries are switched off, since a write that is sent again meets itself. What was put off for want
 // of capacity is tried again after a random wait, at a pace that the partition finds out by itself; the
 // writes of others do not wait for it. What may or may not have been written is store.ErrUnknown, which Store reads
-// back. What was surely not written is an error of its own, with DynamoDB's words.
+// back. What no connection led to was surely not written and is store.ErrUnreachable, at once, since whoever asked knows
+// better how long to try; a read looks for one a few times. What else was surely not written is an error of its own, with DynamoDB's words.
 //
 // What calls cost, in units for rows up to 1 KB, measured with TestUnits:
 //

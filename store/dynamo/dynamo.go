@@ -5,6 +5,7 @@ import (
 	"context"
 	"log/slog"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
@@ -95,6 +96,8 @@ type Driver struct {
 	shapes  shapes
 	unread  unreadableRows
 	overdue overdue
+	// unreached is when the log said last that DynamoDB does not answer, a task.Instant.
+	unreached atomic.Int64
 
 	life    sync.RWMutex    // held for reading by every call, for writing by Close
 	closed  bool            // guarded by life

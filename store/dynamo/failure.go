@@ -3,15 +3,18 @@ package dynamo
 import (
 	"errors"
 	"fmt"
+	"log/slog"
 	"net"
 	"net/http"
 	"strings"
+	"time"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/smithy-go"
 	smithyhttp "github.com/aws/smithy-go/transport/http"
 
 	"github.com/kinesin-io/kinesin/store"
+	"github.com/kinesin-io/kinesin/task"
 )
 
 var never = aws.NopRetryer{}
@@ -28,7 +31,10 @@ func classify(err error) verdict {
 		}
 		return verdictOf(api.ErrorCode(), status)
 	}
-	if neverSent(err) {
+	switch {
+	case isUnconnected(err):
+		return unsent
+	case neverSent(err):
 		return refused
 	}
 	return unknown
@@ -55,15 +61,18 @@ func isInvalid(err error) bool {
 	return errors.As(err, &api) && strings.TrimSuffix(api.ErrorCode(), "Exception") == "Validation"
 }
 
+// isUnconnected reports whether a request had no connection to go by, which may pass. The connection is the first thing it
+// gets, so DynamoDB has seen nothing of it.
+func isUnconnected(err error) bool {
+	var dial *net.OpError
+	var name *net.DNSError
+	return errors.As(err, &dial) && dial.Op == "dial" || errors.As(err, &name)
+}
+
 // neverSent reports whether a request failed before DynamoDB can have seen any of it.
 func neverSent(err error) bool {
-	var dial *net.OpError
-	if errors.As(err, &dial) && dial.Op == "dial" {
-		return true
-	}
-	var name *net.DNSError
 	var form *smithy.SerializationError
-	if errors.As(err, &name) || errors.As(err, &form) {
+	if errors.As(err, &form) {
 		return true
 	}
 	var op *smithy.OperationError
@@ -74,6 +83,18 @@ func neverSent(err error) bool {
 	// Steps of the client before it sends, which have no type of their own.
 	text := op.Unwrap().Error()
 	return strings.HasPrefix(text, "get identity:") || strings.HasPrefix(text, "resolve auth scheme:") || strings.HasPrefix(text, "resolve endpoint:")
+}
+
+// unreachableLoggedEvery is how often the log says that DynamoDB cannot be reached.
+const unreachableLoggedEvery = 10 * time.Second
+
+// unreachable tells a caller to try again. The log has the cause, though not for every caller.
+func (d *Driver) unreachable(table string, err error) error {
+	now, last := d.cfg.Clock.Now(), d.unreached.Load()
+	if now.Sub(task.Instant(last)) >= unreachableLoggedEvery && d.unreached.CompareAndSwap(last, int64(now)) {
+		d.cfg.Logger.Warn("DynamoDB does not answer", slog.String("table", table), slog.Any("error", err))
+	}
+	return fmt.Errorf("%w: table %s: %w", store.ErrUnreachable, table, err)
 }
 
 // explain adds the sentinel of package store that a refusal stands for.

@@ -25,13 +25,15 @@ const (
 	failedReadsMax     = 8
 	failedReadsSlowMax = 3
 	slowAfter          = 3 * time.Second
+	// unsentReadsMax is how often a read may find no connection: where nothing listens, more tries are only load.
+	unsentReadsMax = 3
 )
 
 type item = map[string]types.AttributeValue
 
 // retry makes a read, or a write that may be repeated, until it comes through or there is no use in it.
 func (d *Driver) retry(ctx context.Context, table string, try func() error) error {
-	began, failed := d.cfg.Clock.Now(), 0
+	began, failed, unconnected := d.cfg.Clock.Now(), 0, 0
 	for n := uint(0); ; n++ {
 		err := try()
 		if err == nil {
@@ -49,7 +51,11 @@ func (d *Driver) retry(ctx context.Context, table string, try func() error) erro
 			failed++
 			slow := failed >= failedReadsSlowMax && d.cfg.Clock.Now().Sub(began) > slowAfter
 			if slow || failed == failedReadsMax || ctx.Err() != nil {
-				return fmt.Errorf("table %s: %w", table, err)
+				return d.unanswered(ctx, table, err)
+			}
+		case unsent:
+			if unconnected++; unconnected == unsentReadsMax || ctx.Err() != nil {
+				return d.unanswered(ctx, table, err)
 			}
 		case applied, conflicted, refused:
 			return fmt.Errorf("table %s: %w", table, err)
@@ -58,6 +64,14 @@ func (d *Driver) retry(ctx context.Context, table string, try func() error) erro
 			return err
 		}
 	}
+}
+
+// unanswered is the end of a read that got no answer, or only that DynamoDB failed. One that its caller gave up says nothing of DynamoDB.
+func (d *Driver) unanswered(ctx context.Context, table string, err error) error {
+	if ctx.Err() != nil {
+		return fmt.Errorf("table %s: %w", table, err)
+	}
+	return d.unreachable(table, err)
 }
 
 // getItem reads attributes of one row, strongly consistent; nil when there is none.

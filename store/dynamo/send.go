@@ -21,6 +21,7 @@ const (
 	conflicted         // its condition does not hold
 	putOff             // for want of capacity; nothing was written
 	refused            // for good; nothing was written
+	unsent             // for want of a connection; nothing was written
 	unknown            // nobody can tell
 )
 
@@ -30,7 +31,7 @@ type outcome struct {
 	// item is the row that stood in the way of a conflicted write; seen is set when a nil one means that there is none.
 	item map[string]types.AttributeValue
 	seen bool
-	err  error // of refused and unknown writes
+	err  error // of refused, unsent and unknown writes
 }
 
 // send makes one request and passes its outcomes on.
@@ -44,7 +45,8 @@ func (d *Driver) send(batch []*write) {
 		outcomes, whole = d.sendBatch(batch)
 	}
 	var open []*write
-	now, failed := d.cfg.Clock.Now(), outcomes[0].verdict == unknown && (len(batch) == 1 || whole != nil)
+	now, first := d.cfg.Clock.Now(), outcomes[0].verdict
+	failed := (first == unknown || first == unsent) && (len(batch) == 1 || whole != nil)
 	q := &d.writes
 	q.mu.Lock()
 	q.limit.answered(now, now.Sub(began), q.requests, failed)
@@ -76,6 +78,8 @@ func (d *Driver) result(w *write, o *outcome) error {
 		return d.conflict(w, o.item)
 	case unknown:
 		return fmt.Errorf("%w: table %s: %w", store.ErrUnknown, *w.shape.table, o.err)
+	case unsent:
+		return d.unreachable(*w.shape.table, o.err)
 	case refused, putOff:
 	}
 	return fmt.Errorf("table %s refused a write: %w", *w.shape.table, o.err)
