@@ -40,6 +40,9 @@ type Config[T any] struct {
 	BytesMax int           // bytes of one send; a larger item goes alone; 0: no bound
 	SendsMax int           // sends under way at a time
 	Linger   time.Duration // how long an item waits for company at most while fewer are under way
+	// Patience is how much longer it waits while that brings company, until there are Enough items. 0: not at all.
+	Patience time.Duration
+	Enough   int
 
 	PendingMax      int // items that wait; who has more waits for room. 0: PendingMaxDefault
 	PendingBytesMax int // bytes in them; one item always fits; 0: no bound
@@ -59,6 +62,7 @@ type Gatherer[T any] struct {
 	gathering bool          // one of them waits for company
 	full      chan struct{} // closed when that one need not wait any longer
 	room      chan struct{} // closed when pending became shorter; nil when nobody waits for it
+	patience  patience
 	closed    bool
 	idle      chan struct{} // closed when closed and no sender is left
 }
@@ -181,7 +185,7 @@ func (g *Gatherer[T]) wake(ctx context.Context) {
 	switch {
 	case len(g.pending) == 0:
 	case g.gathering:
-		if g.isFull() || g.closed {
+		if g.isFull() || g.closed || g.patience.on && len(g.pending) >= g.Enough {
 			g.hurry()
 		}
 	case g.senders < g.SendsMax:
@@ -207,7 +211,7 @@ func (g *Gatherer[T]) hurry() {
 // run sends until nothing waits, or somebody else sees to what waits.
 func (g *Gatherer[T]) run(ctx context.Context, full <-chan struct{}) {
 	for {
-		g.linger(full)
+		g.wait(full)
 		batch := g.take(ctx)
 		if len(batch) > 0 {
 			g.settle(batch, g.Send(ctx, itemsOf(batch)))
@@ -226,18 +230,6 @@ func (g *Gatherer[T]) run(ctx context.Context, full <-chan struct{}) {
 		full = g.full
 		g.hurry() // what waits has waited for this send
 		g.mu.Unlock()
-	}
-}
-
-func (g *Gatherer[T]) linger(full <-chan struct{}) {
-	if g.Linger <= 0 {
-		return
-	}
-	timer := g.Clock.NewTimer(g.Linger)
-	defer timer.Stop()
-	select {
-	case <-full:
-	case <-timer.C():
 	}
 }
 
