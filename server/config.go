@@ -104,6 +104,9 @@ func (c Config) withDefaults() Config {
 	if len(c.Roles) == 0 {
 		c.Roles = Roles()
 	}
+	if slices.Contains(c.Roles, node.RoleScheduler) && !slices.Contains(c.Roles, node.RoleDispatcher) {
+		c.Roles = append(slices.Clip(c.Roles), node.RoleDispatcher) // what is due goes out by the dispatcher of its process
+	}
 	if c.Log == nil {
 		c.Log = slog.New(slog.DiscardHandler)
 	}
@@ -126,8 +129,9 @@ func (c Config) Validate() error {
 			errs = append(errs, fmt.Errorf("%w: unknown role %q: want any of %s", ErrConfig, role, strings.Join(Roles(), ", ")))
 		}
 	}
-	if slices.Contains(c.Roles, node.RoleScheduler) != slices.Contains(c.Roles, node.RoleDispatcher) {
-		errs = append(errs, fmt.Errorf("%w: the roles scheduler and dispatcher go together", ErrConfig))
+	if slices.Contains(c.Roles, node.RoleDispatcher) && !slices.Contains(c.Roles, node.RoleScheduler) {
+		errs = append(errs, fmt.Errorf("%w: role dispatcher without role scheduler: it sends what the scheduler of its process fires; "+
+			"want scheduler, which brings it along", ErrConfig))
 	}
 	errs = append(errs, checkListen(c.Listen, c.AuthTokenFile != ""))
 	if (c.TLSCertFile == "") != (c.TLSKeyFile == "") {
