@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 
@@ -42,10 +43,26 @@ module "it" {
 `
 )
 
+// callWithCore calls the module lambda for what is said to be an installation.
+const callWithCore = `
+provider "aws" {}
+
+variable "prefix" {
+  type = string
+}
+
+module "it" {
+  source = "../modules/lambda"
+
+  name = "a"
+  core = %s
+}
+`
+
 // TestBadInputOfLambdas has what the module lambda refuses, before it makes anything, and with which words.
 func TestBadInputOfLambdas(t *testing.T) {
 	w := newWorkspace(t, "")
-	w.refuses(callLambda, []badInput{
+	w.refuses(callLambda, append([]badInput{
 		// What SQS takes for a name of a queue.
 		{`name = ""`, "Want a name of 1 to 64 characters"},
 		{`name = "no.dots"`, "Want a name of 1 to 64 characters of a-z, A-Z, 0-9, _ and -."},
@@ -88,15 +105,62 @@ func TestBadInputOfLambdas(t *testing.T) {
 		{"name = \"a\"\n kms_key_arn = \"alias/mine\"", "Want a kms_key_arn such as"},
 		{"name = \"a\"\n iam_path = \"kinesin\"", "Want an iam_path that begins and ends with a slash"},
 		{"name = \"a\"\n age_alarm_seconds = 0", "Want an age_alarm_seconds of 1 to 1209600"},
-		{"name = \"a\"\n tags = { \"kinesin:lambda\" = \"b\" }", "Want tags whose keys do not begin with kinesin:"},
+		{"name = \"a\"\n backoff_seconds = { min = null, max = 5 }", "Want backoff_seconds with 0.001 <= min <= max"},
+		{"name = \"a\"\n backoff_seconds = { min = 1, max = null }", "Want backoff_seconds with 0.001 <= min <= max"},
+		{"name = \"a\"\n iam_path = \"/" + strings.Repeat("p", 511) + "/\"", "of up to 512 characters"},
+	}, badTags("name = \"a\"\n ", 47)...))
+}
+
+// TestBadCore has an installation that is not one: what a module call hands on by hand, and no output of core would have.
+func TestBadCore(t *testing.T) {
+	w := newWorkspace(t, "")
+	const want = "Want as core the output `lambdas` of the module core"
+	const arn = `"arn:aws:sqs:us-east-1:000000000000:${var.prefix}-inbound"`
+	w.refuses(callWithCore, []badInput{
+		{`{ prefix = "other", control_table = "${var.prefix}-control", inbound_queue_arn = ` + arn + ` }`, want},
+		{`{ prefix = var.prefix, control_table = "bad-control", inbound_queue_arn = ` + arn + ` }`, want},
+		{`{ prefix = var.prefix, control_table = null, inbound_queue_arn = ` + arn + ` }`, want},
+		{`{ prefix = var.prefix, control_table = "", inbound_queue_arn = ` + arn + ` }`, want},
+		{`{ prefix = var.prefix, control_table = "${var.prefix}-control", inbound_queue_arn = "${` + arn + `}-dlq" }`, want},
+		{`{ prefix = var.prefix, control_table = "${var.prefix}-control", inbound_queue_arn = "arn:aws:sqs:us-east-1:000000000000:x${var.prefix}-inbound" }`, want},
+		{`{ prefix = var.prefix, control_table = "${var.prefix}-control", inbound_queue_arn = "${var.prefix}-inbound" }`, want},
+		{`{ prefix = var.prefix, control_table = "${var.prefix}-control", inbound_queue_arn = null }`, want},
+		{`{ prefix = null, control_table = "${var.prefix}-control", inbound_queue_arn = ` + arn + ` }`, "Want a core.prefix of 1 to 20 characters"},
+		{`{ prefix = "", control_table = "-control", inbound_queue_arn = "arn:aws:sqs:us-east-1:000000000000:-inbound" }`, "Want a core.prefix of 1 to 20 characters"},
 	})
+}
+
+// badTags are what AWS takes of no tag, beside what a call needs besides, and more tags than there may be.
+func badTags(besides string, most int) (cases []badInput) {
+	const keys, values = "Want tags whose keys have 1 to 128", "Want tags whose values have up to 256"
+	many := strings.Builder{}
+	for i := range most + 1 {
+		fmt.Fprintf(&many, "t%d = \"\", ", i)
+	}
+	for _, c := range []badInput{
+		{`"kinesin:prefix" = "zz"`, "Want tags whose keys do not begin with kinesin:"},
+		{`"Kinesin:Prefix" = "zz"`, "Want tags whose keys do not begin with kinesin:"},
+		{`"aws:x" = "y"`, "nor with aws:"},
+		{`"AWS:x" = "y"`, "nor with aws:"},
+		{`"" = "x"`, keys},
+		{`"a&b" = "x"`, keys},
+		{`"` + strings.Repeat("k", 129) + `" = "x"`, keys},
+		{`team = "R&D"`, values},
+		{`team = null`, values},
+		{`team = "` + strings.Repeat("v", 257) + `"`, values},
+		{`team = "a", Team = "b"`, "differ in case only"},
+		{many.String(), fmt.Sprintf("Want up to %d tags", most)},
+	} {
+		cases = append(cases, badInput{besides + "tags = { " + c.arguments + " }", c.want})
+	}
+	return cases
 }
 
 // TestBadInputOfCore is the same for the module core.
 func TestBadInputOfCore(t *testing.T) {
 	w := newWorkspace(t, "")
 	prefix := `prefix = "` + w.prefix + "\"\n "
-	w.refuses(callCore, []badInput{
+	w.refuses(callCore, append([]badInput{
 		{`prefix = ""`, "Want a prefix of 1 to 20 characters"},
 		{`prefix = "a.b"`, "Want a prefix of 1 to 20 characters of a-z, A-Z, 0-9, - and _."},
 		{`prefix = "` + strings.Repeat("p", 21) + `"`, "Want a prefix of 1 to 20 characters"},
@@ -109,7 +173,6 @@ func TestBadInputOfCore(t *testing.T) {
 		{prefix + `capacity = { tasks = { write = { min = 5, maximum = 9 } } }`, `attribute "max" is required`},
 		{prefix + `capacity = { tasks = { write = null } }`, "Want for each table and index"},
 		{prefix + `capacity = { tasks = null }`, "Want for each table and index"},
-		{prefix + `tags = { "kinesin:prefix" = "zz" }`, "Want tags whose keys do not begin with kinesin:"},
 		{prefix + `capacity_target_percent = 91`, "Want a capacity_target_percent of 20 to 90."},
 		{prefix + `kms_key_arn = "arn:aws:kms:us-east-1:000000000000:alias/mine"`, "that of the key, not of an alias"},
 		{prefix + `lambda_kms_key_arns = ["alias/mine"]`, "those of keys, not of aliases"},
@@ -120,8 +183,9 @@ func TestBadInputOfCore(t *testing.T) {
 		{prefix + `iam_path = "/kinesin"`, "Want an iam_path that begins and ends with a slash"},
 		{prefix + `inbound_age_alarm_seconds = 0`, "Want an inbound_age_alarm_seconds of 1 to 1209600"},
 		{prefix + `throttle_alarm_requests = -1`, "Want a throttle_alarm_requests of 0 or more."},
+		{prefix + `iam_path = "/` + strings.Repeat("p", 511) + `/"`, "of up to 512 characters"},
 		{prefix + `deletion_protection = "perhaps"`, "a bool is required"},
-	})
+	}, badTags(prefix, 49)...))
 }
 
 // callFrom calls the module lambda for an installation in the region and account of the argument.
@@ -153,22 +217,42 @@ func TestOtherPlace(t *testing.T) {
 	})
 }
 
-// TestBadInputOfProduction has the mistakes that a line in the map of the example production may have.
+// TestBadInputOfProduction has the mistakes that the map of the example production may have, or a line in it.
 func TestBadInputOfProduction(t *testing.T) {
 	w := newWorkspace(t, "examples/production")
-	for lambdas, want := range map[string]string{
-		`{a={}}`:                        "Want for each lambda an object with its team",
-		`{a={team="x",max_atempts=5}}`:  "There is no setting max_atempts: want of each lambda team, and any of ",
-		`{a={team="x",shards="many"}}`:  "a number is required",
-		`{a={team="x",max_attempts=0}}`: "Want 1 to 1000 max_attempts",
-		`{a-b={team="x",priorities=["c"]},a={team="x",priorities=["b-c"]}}`: "Two lambdas would have a queue of one name",
+	const object, twice = "Want for each lambda an object with its team", "Two lambdas would have a queue of one name"
+	for _, c := range []badInput{
+		{`{a={}}`, object},
+		{`{a={team=null}}`, object},
+		{`{a={team=""}}`, object},
+		{`{a={team=["x"]}}`, object},
+		{`{a=null}`, object},
+		{`{a="x"}`, object},
+		{`null`, object},
+		{`"x"`, object},
+		{`[{team="x"}]`, object},
+		{`{a={team="x",max_atempts=5}}`, "There is no setting max_atempts: want of each lambda team, and any of "},
+		{`{a={team="x",shards="many"}}`, "a number is required"},
+		{`{a={team="x",priorities="high"}}`, "list of string required"},
+		{`{a={team="x",max_attempts=0}}`, "Want 1 to 1000 max_attempts"},
+		{`{a-b={team="x",priorities=["c"]},a={team="x",priorities=["b-c"]}}`, twice},
+		{`{a={team="x",mode="deliver",priorities=["b"]},a-b={team="x",priorities=["dlq"]}}`, twice},
+		{`{a={team="x",mode="deliver",priorities=["b"]},a-b={team="x",mode="deliver",priorities=["c","dlq"]}}`, twice},
+		{`{receipts={team="x"},Receipts={team="x"}}`, "differ in case only"},
 	} {
-		if got := w.run("apply", "-auto-approve", "-var", "lambdas="+lambdas); got.Code != 1 || !strings.Contains(said(got), want) {
-			t.Errorf("with %s: exit status %d, want 1 and %q: %s", lambdas, got.Code, want, said(got))
+		got := w.run("apply", "-auto-approve", "-var", "lambdas="+c.arguments)
+		if got.Code != 1 || !strings.Contains(said(got), c.want) {
+			t.Errorf("with %s: exit status %d, want 1 and %q: %s", c.arguments, got.Code, c.want, said(got))
+		} else if raw.MatchString(said(got)) {
+			t.Errorf("with %s: refused in other words, too: %s", c.arguments, said(got))
 		}
 	}
 	w.nothing()
 }
+
+// raw is what terraform and tofu say by themselves of an expression that fails: it tells nobody what is wanted.
+var raw = regexp.MustCompile(`Error: (Operation failed|Invalid (index|template interpolation value|function argument|for_each argument)|Iteration over|` +
+	`Missing Configuration|Unsupported attribute|Attempt to|Error in function call|Invalid value for validation)`)
 
 // badInput is a case: arguments of a module, and what the refusal says.
 type badInput struct{ arguments, want string }
@@ -181,7 +265,7 @@ func (w *workspace) refuses(call string, cases []badInput) {
 	if err := os.Mkdir(w.dir, 0o750); err != nil {
 		w.t.Fatal(err)
 	}
-	w.write("main.tf", fmt.Sprintf(call, ""))
+	w.write("main.tf", fmt.Sprintf(call, cases[0].arguments))
 	w.must("init")
 	first := w.dir
 	for i, c := range cases {
@@ -193,6 +277,8 @@ func (w *workspace) refuses(call string, cases []badInput) {
 		switch got := w.run("apply", "-auto-approve"); {
 		case got.Code != 1 || !strings.Contains(said(got), c.want):
 			w.t.Errorf("with %s: exit status %d, want 1 and %q:\n%s%s", c.arguments, got.Code, c.want, got.Stdout, got.Stderr)
+		case raw.MatchString(said(got)):
+			w.t.Errorf("with %s: refused in other words, too:\n%s%s", c.arguments, got.Stdout, got.Stderr)
 		case strings.Contains(got.Stdout, "Creating..."):
 			w.t.Errorf("with %s: refused, but not before the apply:\n%s", c.arguments, got.Stdout)
 		}

@@ -74,6 +74,7 @@ func TestProduction(t *testing.T) {
 	w.apply()
 	w.usesOfKey(key)
 	underKey(t, w, key)
+	w.capacityFits()
 	w.ageAlarms(map[string]int{"inbound": 120, "receipts-high": 300, "reports-bulk": 300, "invoices-normal": 1800})
 	w.unchanged()
 
@@ -104,6 +105,31 @@ func TestProduction(t *testing.T) {
 	w.apply("-var", "deletion_protection=false")
 	w.must("destroy", "-auto-approve", "-var", "deletion_protection=false")
 	w.gone()
+}
+
+// capacityFits holds what scales writes to what a managed task takes of each by docs/cost.md, when it waits: whatever bears fewer tasks
+// a second than the one before it would slow that one down. Schedule comes first, since a task that does not wait goes past it.
+func (w *workspace) capacityFits() {
+	w.t.Helper()
+	scaled := map[string]record{}
+	for _, r := range w.recorded("aws_appautoscaling_target") {
+		if strings.HasSuffix(r.text("scalable_dimension"), ":WriteCapacityUnits") {
+			scaled[strings.TrimPrefix(r.text("resource_id"), "table/"+w.prefix+"-")] = r
+		}
+	}
+	for _, bound := range []string{"min_capacity", "max_capacity"} {
+		before := 0.0
+		for _, one := range []struct {
+			name  string
+			units float64 // a task
+		}{{"schedule", 2}, {"tasks", 3}, {"tasks/index/wakeups", 2}} {
+			tasks := float64(scaled[one.name].number(bound)) / one.units
+			if tasks == 0 || tasks < before {
+				w.t.Errorf("%s bears %.0f tasks a second by its %s, and what comes before it %.0f", one.name, tasks, bound, before)
+			}
+			before = tasks
+		}
+	}
 }
 
 // ageAlarms holds the alarms of queues to how old a message may be, in seconds. SQS counts from when it was sent, and deliveries are

@@ -7,9 +7,12 @@ variable "prefix" {
 variable "capacity" {
   description = "As in the module core."
   type        = map(map(object({ min = number, max = number })))
+  # A managed task that waits takes 2 write units on schedule, 3 on tasks, 2 on the index wakeups; one that does not, none on schedule.
+  # What one of them lacks slows the others down: DynamoDB puts off writes to a table whose index is out of capacity.
   default = {
-    schedule = { write = { min = 100, max = 5000 }, read = { min = 50, max = 1000 } }
-    tasks    = { write = { min = 200, max = 10000 } }
+    schedule      = { write = { min = 100, max = 5000 }, read = { min = 50, max = 1000 } }
+    tasks         = { write = { min = 200, max = 10000 } }
+    tasks_wakeups = { write = { min = 140, max = 7000 } }
   }
 }
 
@@ -60,19 +63,27 @@ variable "lambdas" {
   }
 
   validation {
-    condition     = alltrue([for name, lambda in var.lambdas : can(tostring(lambda.team))])
-    error_message = "Want for each lambda an object with its team, such as receipts = { team = \"orders\" }."
+    condition     = can(keys(var.lambdas)) && try(alltrue([for name, lambda in var.lambdas : can(keys(lambda)) && try(length(tostring(lambda.team)) > 0, false)]), false)
+    error_message = "Want for each lambda an object with its team, such as { receipts = { team = \"orders\" } }."
   }
 
   validation {
-    condition     = length(setsubtract(flatten([for name, lambda in var.lambdas : keys(lambda)]), local.settings)) == 0
-    error_message = "There is no setting ${join(", ", setsubtract(flatten([for name, lambda in var.lambdas : keys(lambda)]), local.settings))}: want of each lambda team, and any of ${join(", ", setsubtract(local.settings, ["team"]))}."
+    condition     = length(setsubtract(try(flatten([for name, lambda in var.lambdas : keys(lambda)]), []), local.settings)) == 0
+    error_message = "There is no setting ${join(", ", setsubtract(try(flatten([for name, lambda in var.lambdas : keys(lambda)]), []), local.settings))}: want of each lambda team, and any of ${join(", ", setsubtract(local.settings, ["team"]))}."
   }
 
   validation {
-    condition = length(distinct(flatten([for name, lambda in var.lambdas : [for priority in try(coalesce(lambda.priorities), ["high", "normal", "low"]) : "${name}-${priority}"]]))) == length(
-    flatten([for name, lambda in var.lambdas : [for priority in try(coalesce(lambda.priorities), ["high", "normal", "low"]) : "${name}-${priority}"]]))
-    error_message = "Two lambdas would have a queue of one name (name-priority): rename one of them."
+    condition     = length(distinct(try([for name in keys(var.lambdas) : lower(name)], []))) == try(length(keys(var.lambdas)), 0)
+    error_message = "Two lambdas have names that differ in case only: IAM takes the names of their policies for the same. Rename one of them."
+  }
+
+  # Of a deliver lambda also the dead-letter queues.
+  validation {
+    condition = length(distinct(try(flatten([for name, lambda in var.lambdas : [for priority in try(coalesce(lambda.priorities), ["high", "normal", "low"]) :
+      concat(["${name}-${priority}"], try(lambda.mode, null) == "deliver" ? ["${name}-${priority}-dlq"] : [])]]), []))) == length(
+      try(flatten([for name, lambda in var.lambdas : [for priority in try(coalesce(lambda.priorities), ["high", "normal", "low"]) :
+    concat(["${name}-${priority}"], try(lambda.mode, null) == "deliver" ? ["${name}-${priority}-dlq"] : [])]]), []))
+    error_message = "Two lambdas would have a queue of one name (name-priority, or name-priority-dlq for mode deliver): rename one of them."
   }
 }
 

@@ -22,7 +22,7 @@ variable "billing_mode" {
 }
 
 variable "capacity" {
-  description = "With `PROVISIONED`, the least and the most units a second, such as `{ tasks = { write = { min = 200, max = 10000 } } }`: of `schedule`, `tasks`, `tasks_wakeups` and `tasks_dead` (the indexes), `payloads` and `control`, for `read` and `write` each. What is left out is as in the README. `kinesin cost` and docs/cost.md tell what a load needs. Ignored with `PAY_PER_REQUEST`."
+  description = "With `PROVISIONED`, the least and the most units a second, such as `{ tasks = { write = { min = 200, max = 10000 } }, tasks_wakeups = { write = { min = 140, max = 7000 } } }`: of `schedule`, `tasks`, `tasks_wakeups` and `tasks_dead` (the indexes), `payloads` and `control`, for `read` and `write` each. What is left out is as in the README. `kinesin cost` and docs/cost.md tell what a load needs. Ignored with `PAY_PER_REQUEST`."
   type        = map(map(object({ min = number, max = number })))
   default     = {}
   nullable    = false
@@ -127,14 +127,14 @@ variable "iam_policies" {
 }
 
 variable "iam_path" {
-  description = "Path of the IAM policies."
+  description = "Path of the IAM policies, up to 512 characters."
   type        = string
   default     = "/"
   nullable    = false
 
   validation {
-    condition     = can(regex("^/([!-~]+/)?$", var.iam_path))
-    error_message = "Want an iam_path that begins and ends with a slash, such as /kinesin/."
+    condition     = can(regex("^/([!-~]{1,510}/)?$", var.iam_path))
+    error_message = "Want an iam_path that begins and ends with a slash, of up to 512 characters, such as /kinesin/."
   }
 }
 
@@ -200,13 +200,34 @@ variable "throttle_alarm_requests" {
 }
 
 variable "tags" {
-  description = "Tags of everything that can have tags, besides `kinesin:prefix`; those of the provider's `default_tags` are added."
+  description = "Tags of everything that can have tags, besides `kinesin:prefix`; those of the provider's `default_tags` are added. Up to 49, of letters, digits, spaces and `_ . : / = + - @`."
   type        = map(string)
   default     = {}
   nullable    = false
 
   validation {
-    condition     = !anytrue([for key in keys(var.tags) : startswith(key, "kinesin:") || startswith(key, "aws:")])
+    condition     = !anytrue([for key in keys(var.tags) : startswith(lower(key), "kinesin:") || startswith(lower(key), "aws:")])
     error_message = "Want tags whose keys do not begin with kinesin:, which the modules set, nor with aws:, which AWS does."
+  }
+
+  # What SQS, IAM, DynamoDB and CloudWatch all take.
+  validation {
+    condition     = alltrue([for key in keys(var.tags) : can(regex("^[\\p{L}\\p{Z}\\p{N}_.:/=+@-]{1,128}$", key))])
+    error_message = "Want tags whose keys have 1 to 128 letters, digits, spaces and _ . : / = + - @."
+  }
+
+  validation {
+    condition     = alltrue([for value in values(var.tags) : can(regex("^[\\p{L}\\p{Z}\\p{N}_.:/=+@-]{0,256}$", value))])
+    error_message = "Want tags whose values have up to 256 letters, digits, spaces and _ . : / = + - @, and are not null."
+  }
+
+  validation {
+    condition     = length(distinct([for key in keys(var.tags) : lower(key)])) == length(var.tags)
+    error_message = "Want tags whose keys are unique: two differ in case only, which IAM takes for the same."
+  }
+
+  validation {
+    condition     = length(var.tags) <= 49
+    error_message = "Want up to 49 tags: AWS takes 50, with those that the module sets and those of the provider's default_tags."
   }
 }

@@ -17,8 +17,11 @@ variable "core" {
   }
 
   validation {
-    condition     = can(regex("^arn:[^:]+:sqs:[^:]+:[0-9]{12}:.+$", var.core.inbound_queue_arn)) && var.core.control_table != ""
-    error_message = "Want as core the output `lambdas` of the module core: a control_table, and an inbound_queue_arn such as arn:aws:sqs:eu-west-1:111122223333:prod-inbound."
+    condition = (
+      can(regex("^arn:[^:]+:sqs:[^:]+:[0-9]{12}:[^:]+$", var.core.inbound_queue_arn)) &&
+      try(var.core.control_table == "${var.core.prefix}-control" && endswith(var.core.inbound_queue_arn, ":${var.core.prefix}-inbound"), false)
+    )
+    error_message = "Want as core the output `lambdas` of the module core: with the prefix prod the control_table prod-control, and an inbound_queue_arn such as arn:aws:sqs:eu-west-1:111122223333:prod-inbound."
   }
 }
 
@@ -57,7 +60,7 @@ variable "mode" {
 }
 
 variable "priorities" {
-  description = "Priority classes, highest first, 1 to 8; each has a queue. Fixed, as the mode is."
+  description = "Priority classes, highest first, 1 to 8; each has a queue. A list, not a set: that would be sorted by name. Fixed, as the mode is."
   type        = list(string)
   default     = ["high", "normal", "low"]
   nullable    = false
@@ -123,7 +126,7 @@ variable "backoff_seconds" {
   default     = null
 
   validation {
-    condition     = var.backoff_seconds == null ? true : var.mode == "managed" && var.backoff_seconds.min >= 0.001 && var.backoff_seconds.max >= var.backoff_seconds.min && var.backoff_seconds.max <= 2592000
+    condition     = var.backoff_seconds == null ? true : var.mode == "managed" && try(var.backoff_seconds.min >= 0.001 && var.backoff_seconds.max >= var.backoff_seconds.min && var.backoff_seconds.max <= 2592000, false)
     error_message = "Want backoff_seconds with 0.001 <= min <= max <= 2592000 (30 days), and none for mode deliver."
   }
 }
@@ -206,14 +209,14 @@ variable "iam_policies" {
 }
 
 variable "iam_path" {
-  description = "Path of the IAM policies."
+  description = "Path of the IAM policies, up to 512 characters."
   type        = string
   default     = "/"
   nullable    = false
 
   validation {
-    condition     = can(regex("^/([!-~]+/)?$", var.iam_path))
-    error_message = "Want an iam_path that begins and ends with a slash, such as /kinesin/."
+    condition     = can(regex("^/([!-~]{1,510}/)?$", var.iam_path))
+    error_message = "Want an iam_path that begins and ends with a slash, of up to 512 characters, such as /kinesin/."
   }
 }
 
@@ -248,13 +251,34 @@ variable "age_alarm_seconds" {
 }
 
 variable "tags" {
-  description = "Tags of everything that can have tags, besides `kinesin:prefix`, `kinesin:lambda` and `kinesin:mode`; those of the provider's `default_tags` are added."
+  description = "Tags of everything that can have tags, besides `kinesin:prefix`, `kinesin:lambda` and `kinesin:mode`; those of the provider's `default_tags` are added. Up to 47, of letters, digits, spaces and `_ . : / = + - @`."
   type        = map(string)
   default     = {}
   nullable    = false
 
   validation {
-    condition     = !anytrue([for key in keys(var.tags) : startswith(key, "kinesin:") || startswith(key, "aws:")])
+    condition     = !anytrue([for key in keys(var.tags) : startswith(lower(key), "kinesin:") || startswith(lower(key), "aws:")])
     error_message = "Want tags whose keys do not begin with kinesin:, which the modules set, nor with aws:, which AWS does."
+  }
+
+  # What SQS, IAM, DynamoDB and CloudWatch all take.
+  validation {
+    condition     = alltrue([for key in keys(var.tags) : can(regex("^[\\p{L}\\p{Z}\\p{N}_.:/=+@-]{1,128}$", key))])
+    error_message = "Want tags whose keys have 1 to 128 letters, digits, spaces and _ . : / = + - @."
+  }
+
+  validation {
+    condition     = alltrue([for value in values(var.tags) : can(regex("^[\\p{L}\\p{Z}\\p{N}_.:/=+@-]{0,256}$", value))])
+    error_message = "Want tags whose values have up to 256 letters, digits, spaces and _ . : / = + - @, and are not null."
+  }
+
+  validation {
+    condition     = length(distinct([for key in keys(var.tags) : lower(key)])) == length(var.tags)
+    error_message = "Want tags whose keys are unique: two differ in case only, which IAM takes for the same."
+  }
+
+  validation {
+    condition     = length(var.tags) <= 47
+    error_message = "Want up to 47 tags: AWS takes 50, with those that the module sets and those of the provider's default_tags."
   }
 }
