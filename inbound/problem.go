@@ -31,6 +31,7 @@ var refusals = []struct {
 		"it is not known whether the write was made; try again, with the same key or request id where there was one",
 	},
 	{store.ErrUnreachable, kinesinv1.Reason_REASON_UNAVAILABLE, "the store does not answer for now; try again later"},
+	{queue.ErrUnreachable, kinesinv1.Reason_REASON_UNAVAILABLE, "the queue service does not answer for now; try again later"},
 	{store.ErrThrottled, kinesinv1.Reason_REASON_UNAVAILABLE, "the store is too busy for now; try again later"},
 	{store.ErrClosed, kinesinv1.Reason_REASON_UNAVAILABLE, "the server is stopping; try again"},
 }

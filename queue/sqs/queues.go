@@ -201,7 +201,7 @@ func create(ctx context.Context, api API, spec *QueueSpec, arns map[string]strin
 	case errors.As(err, &deleted):
 		return "", errors.New("a queue of that name was deleted within the last minute; SQS makes it again after 60 seconds")
 	case err != nil:
-		return "", err
+		return "", marked(err)
 	}
 	return aws.ToString(out.QueueUrl), nil
 }

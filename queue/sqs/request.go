@@ -100,14 +100,22 @@ func requestTo[Out any](ctx context.Context, d *Driver, r Request, call func(ctx
 	return request(ctx, d, r, func(ctx context.Context) (*Out, error) { return call(ctx, &url) })
 }
 
-// explain says which queue it was, and marks that it is not there.
-func explain(queue, action string, err error) error {
+// explain says which queue it was, and marks that it is not there, or that another try may help.
+func explain(name, action string, err error) error {
 	var missing *types.QueueDoesNotExist
 	if errors.As(err, &missing) || codeOf(err) == "AWS.SimpleQueueService.NonExistentQueue" {
 		return fmt.Errorf("%w: %s is not there; `kinesin lambda create` makes the queues of a lambda when it may, "+
-			"`kinesin aws setup` those of all", ErrNoQueue, queue)
+			"`kinesin aws setup` those of all", ErrNoQueue, name)
 	}
-	return fmt.Errorf("%s of SQS queue %s: %w", action, queue, err)
+	return fmt.Errorf("%s of SQS queue %s: %w", action, name, marked(err))
+}
+
+// marked is an error of a request with the seam's word for it where it may pass. One that its caller gave up says nothing of SQS.
+func marked(err error) error {
+	if !helpsToRetry(err) || errors.Is(err, context.Canceled) {
+		return err
+	}
+	return fmt.Errorf("%w: %w", queue.ErrUnreachable, err)
 }
 
 // whoseQueue says what to do about a missing queue of a lambda that was registered; setup would be in the way of who makes those.

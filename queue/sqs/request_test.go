@@ -5,6 +5,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/kinesin-io/kinesin/internal/awsfake"
 	"github.com/kinesin-io/kinesin/internal/awsfake/fakesqs"
 	"github.com/kinesin-io/kinesin/internal/clock"
 	"github.com/kinesin-io/kinesin/queue"
@@ -40,6 +41,31 @@ func TestWhatIsSaidOfAMissingQueue(t *testing.T) {
 		}
 		if strings.Contains(err.Error(), c.not) {
 			t.Errorf("lambda %d: %v, which says %q", ref, err, c.not)
+		}
+	}
+}
+
+// TestAServiceThatDoesNotAnswer: whoever wants a lambda's queues is told to come again.
+func TestAServiceThatDoesNotAnswer(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		fault   awsfake.Fault
+		passing bool
+	}{
+		"no answer": {awsfake.LostRequest, true}, "failed": {awsfake.Refused, true}, "throttled": {awsfake.Throttled, true}, "denied": {awsfake.Denied, false},
+	} {
+		all := &lambdas{}
+		for _, call := range []string{"GetQueueUrl", "CreateQueue"} {
+			service := fakesqs.New(fakesqs.Config{})
+			d := sqs.New(service, sqs.Config{Prefix: "kin", Clock: clock.Real(), Lambda: all.get, Lambdas: all.list})
+			service.Faults.Odds(call, c.fault, 1)
+			err := d.Provision(t.Context(), task.Lambda{Name: "mail", Priorities: []string{"normal"}})
+			if err == nil || errors.Is(err, queue.ErrUnreachable) != c.passing {
+				t.Errorf("%s of %s: %v", name, call, err)
+			}
+			if err := d.Close(); err != nil {
+				t.Error(err)
+			}
 		}
 	}
 }
