@@ -11,6 +11,9 @@ func kubeHooks(r prometheus.Registerer) kube.Hooks {
 	relists := prometheus.NewCounter(prometheus.CounterOpts{
 		Name: "kinesin_pods_relists_total", Help: "Lists of the pods because their watch is silent or does not agree with the lease rows.",
 	})
-	r.MustRegister(relists)
-	return kube.Hooks{Relisted: relists.Inc}
+	failures := prometheus.NewCounter(prometheus.CounterOpts{
+		Name: "kinesin_pods_watch_failures_total", Help: "Lists and watches of the Kubernetes API server that failed, and watches that ended long before their time.",
+	})
+	r.MustRegister(relists, failures)
+	return kube.Hooks{Relisted: relists.Inc, Broke: failures.Inc}
 }

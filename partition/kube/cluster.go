@@ -9,6 +9,7 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 
@@ -42,8 +43,10 @@ type Hooks struct {
 	Members func(count int)
 	// Kept: so many are members though the API server says that they are gone; called when that changes.
 	Kept func(count int)
-	// Relisted: the pods are listed anew, because the watch broke or does not agree with the rows.
+	// Relisted: the pods are listed anew, because the watch is silent or does not agree with the rows.
 	Relisted func()
+	// Broke: a list or a watch failed, or a watch ended long before its time.
+	Broke func()
 }
 
 // Identity is the pod's name and namespace out of POD_NAME and POD_NAMESPACE, or ErrNoIdentity. getenv is os.Getenv.
@@ -56,6 +59,12 @@ func Identity(getenv func(string) string) (pod, namespace string, err error) {
 		return "", "", fmt.Errorf("%w; POD_NAME is not set", ErrNoIdentity)
 	case namespace == "":
 		return "", "", fmt.Errorf("%w; POD_NAMESPACE is not set", ErrNoIdentity)
+	}
+	if wrong := validation.IsDNS1123Subdomain(pod); len(wrong) > 0 {
+		return "", "", fmt.Errorf("%w; POD_NAME is %q, which no pod can be called: %s", ErrNoIdentity, pod, wrong[0])
+	}
+	if wrong := validation.IsDNS1123Label(namespace); len(wrong) > 0 {
+		return "", "", fmt.Errorf("%w; POD_NAMESPACE is %q, which no namespace can be called: %s", ErrNoIdentity, namespace, wrong[0])
 	}
 	return pod, namespace, nil
 }

@@ -23,6 +23,8 @@ const (
 	// behindMax is how long lists are refused that are older than what was seen: some server or cache is behind. Past that
 	// the cluster was restored from a backup.
 	behindMax = time.Minute
+	// brokeBefore is how long a watch lasts at least unless something cuts it off: they are asked for with 5 to 10 minutes.
+	brokeBefore = 4 * time.Minute
 )
 
 // feed is one kind of objects as the API server tells of them: it lists and watches for a reflector, and notes
@@ -98,11 +100,13 @@ var errBehind = errors.New("the list is older than what was seen before: this AP
 // ListWithContext implements cache.ListerWithContext. Lists are consistent ones: a cache of the API server that stands still
 // would answer as it did before.
 func (f *feed) ListWithContext(ctx context.Context, options metav1.ListOptions) (runtime.Object, error) {
-	ctx, done := clock.Within(ctx, f.cluster.config.Clock, callMax)
+	asked := ctx
+	ctx, done := clock.Within(asked, f.cluster.config.Clock, callMax)
 	defer done()
 	options.ResourceVersion, options.ResourceVersionMatch = "", ""
 	list := f.list()
 	if err := f.request(options).Do(ctx).Into(list); err != nil {
+		f.broke(asked)
 		return nil, f.explain("list", err)
 	}
 	if !f.believe(versionOf(list)) {
@@ -133,7 +137,8 @@ func (f *feed) believe(version string) bool {
 
 // WatchWithContext implements cache.WatcherWithContext. An answer has to begin within callMax.
 func (f *feed) WatchWithContext(ctx context.Context, options metav1.ListOptions) (watch.Interface, error) {
-	ctx, cancel := context.WithCancel(ctx)
+	asked := ctx
+	ctx, cancel := context.WithCancel(asked)
 	timer := f.cluster.config.Clock.NewTimer(callMax)
 	answered := make(chan struct{})
 	late := make(chan struct{})
@@ -152,10 +157,16 @@ func (f *feed) WatchWithContext(ctx context.Context, options metav1.ListOptions)
 	timer.Stop()
 	if err != nil {
 		cancel()
+		f.broke(asked)
 		return nil, f.explain("watch", err)
 	}
-	f.opened()
-	return &tracked{Interface: w, stopped: func() { cancel(); f.closed() }}, nil
+	opened := f.opened()
+	return &tracked{Interface: w, stopped: func() {
+		cancel()
+		if f.closed()-opened < brokeBefore {
+			f.broke(asked)
+		}
+	}}, nil
 }
 
 // tracked is a watch that tells when it is over.
@@ -172,16 +183,25 @@ func (w *tracked) Stop() {
 	w.once.Do(w.stopped)
 }
 
-func (f *feed) opened() {
+func (f *feed) opened() (now time.Duration) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.open, f.at = true, clock.Mono(f.cluster.config.Clock)
+	return f.at
 }
 
-func (f *feed) closed() {
+func (f *feed) closed() (now time.Duration) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.open, f.lost = false, clock.Mono(f.cluster.config.Clock)
+	return f.lost
+}
+
+// broke tells of what ended before its time, unless we ended it.
+func (f *feed) broke(asked context.Context) {
+	if told := f.cluster.config.Hooks.Broke; told != nil && asked.Err() == nil {
+		told()
+	}
 }
 
 // told notes that the server told something of that version.

@@ -36,6 +36,7 @@ type world struct {
 	others   map[string]*process
 	kept     atomic.Int64
 	relisted atomic.Int64
+	broke    atomic.Int64
 	log      lockedLog
 }
 
@@ -113,7 +114,7 @@ func newWorld(a *api) *world {
 	w := &world{api: a, others: map[string]*process{}, store: store.New(mem.New(), store.Config{Clock: clock.Real()})}
 	cluster, err := Open(t.Context(), Config{
 		Pod: own, Namespace: namespace, Clock: clock.Real(), Log: slog.New(slog.NewTextHandler(&w.log, nil)), rest: a.config(),
-		Hooks: Hooks{Kept: func(n int) { w.kept.Store(int64(n)) }, Relisted: func() { w.relisted.Add(1) }},
+		Hooks: Hooks{Kept: func(n int) { w.kept.Store(int64(n)) }, Relisted: func() { w.relisted.Add(1) }, Broke: func() { w.broke.Add(1) }},
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -336,6 +337,29 @@ func TestScaledToOne(t *testing.T) {
 			w.others[pod].Declare(fleet.Leaving)
 		}
 		w.until(500 * time.Millisecond)
+	})
+}
+
+// What cuts watches off is noticed though contact is never lost for long; that they end every few minutes is nothing.
+func TestWatchesThatBreakAreCounted(t *testing.T) {
+	inWorld(t, four, func(w *world) {
+		w.pass(time.Hour)
+		if n := w.broke.Load(); n != 0 {
+			w.t.Errorf("%d broke within an hour in which nothing happened", n)
+		}
+		for range 5 {
+			w.breakWatches(false)
+			w.pass(10 * time.Second)
+		}
+		if n := w.broke.Load(); n < 5 || n > 10 { // of pods, and of sets
+			w.t.Errorf("%d broke of 5 for pods and 5 for sets", n)
+		}
+		w.goAway()
+		before := w.broke.Load()
+		w.pass(30 * time.Second)
+		if n := w.broke.Load() - before; n < 5 {
+			w.t.Errorf("%d broke in 30 s without an API server", n)
+		}
 	})
 }
 

@@ -180,6 +180,8 @@ func TestIdentity(t *testing.T) {
 		{map[string]string{"POD_NAME": "p"}, []string{"POD_NAMESPACE is not set", "downward API"}},
 		{map[string]string{"POD_NAMESPACE": "n"}, []string{"POD_NAME is not set"}},
 		{nil, []string{"neither is set"}},
+		{map[string]string{"POD_NAME": "A B/../x", "POD_NAMESPACE": "n"}, []string{"POD_NAME", `"A B/../x"`}},
+		{map[string]string{"POD_NAME": "p", "POD_NAMESPACE": "../x"}, []string{"POD_NAMESPACE", `"../x"`}},
 	} {
 		pod, namespace, err := Identity(func(name string) string { return c.env[name] })
 		if errors.Is(err, ErrNoIdentity) != (c.words != nil) || err == nil && (pod != "p" || namespace != "n") {
