@@ -16,6 +16,9 @@ var ErrCannotDeliver = errors.New(
 // ErrUndeliverable says of a delivery that no queue will ever take it.
 var ErrUndeliverable = errors.New("no queue can carry this payload")
 
+// ErrOtherMode refuses a lambda whose queue is still that of one of its name in the other mode.
+var ErrOtherMode = errors.New("a queue is still that of a lambda of this name in the other mode")
+
 // DelayMax is how long a queue may hold a delivery back.
 const DelayMax = 15 * time.Minute
 
@@ -48,9 +51,11 @@ type Provisioner interface {
 	// those of another lambda, or would be of one of the planned ones, which are not there yet.
 	CheckLambda(l task.Lambda, planned ...task.Lambda) error
 	// Provision makes what is missing of the lambda's queues. It may be repeated, and it is fine not
-	// to be allowed to make queues that are there already.
+	// to be allowed to make queues that are there already. Those that a deleted lambda in the other mode left are made what
+	// they have to be when they are empty, and are ErrOtherMode when not: what is in them is for other readers.
 	Provision(ctx context.Context, l task.Lambda) error
-	// Missing names those of the lambda's queues that are not there, for who is not to make them.
+	// Missing names those of the lambda's queues that are not there, for who is not to make them. ErrOtherMode: those that
+	// are there have what the other mode wants.
 	Missing(ctx context.Context, l task.Lambda) ([]string, error)
 }
 

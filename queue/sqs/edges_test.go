@@ -337,6 +337,32 @@ func TestMessagesThatCannotBeRead(t *testing.T) {
 	}
 }
 
+// What is for a consumer outside and came to a queue that was a deliver lambda's is somebody's, and stays.
+func TestADeliveryInTheQueueOfAManagedLambda(t *testing.T) {
+	inBubble(t, func(b *bubble) {
+		_, err := b.service.SendMessage(b.Context(), &awssqs.SendMessageInput{
+			QueueUrl: aws.String(mailURL), MessageBody: aws.String("an invoice"),
+			MessageAttributes: map[string]types.MessageAttributeValue{sqs.AttributeTaskID: {DataType: aws.String("String"), StringValue: aws.String("k1abc")}},
+		})
+		if err != nil {
+			b.Fatal(err)
+		}
+		b.mustSend(taskOf(7, 1, b.clock.Now()))
+		got := b.all(time.Second, mail)
+		b.want(got, 1, 2)
+		b.delete(got...)
+		if got := b.all(time.Hour, mail); len(got) > 0 {
+			b.Errorf("received %v", numbersOf(got))
+		}
+		if b.left() == 0 {
+			b.Error("it was deleted")
+		}
+		if seen := b.counts.discarded[sqs.DiscardDelivery]; seen == 0 || seen > 5 || len(b.counts.discarded) > 1 {
+			b.Errorf("discarded in an hour: %v", b.counts.discarded)
+		}
+	})
+}
+
 func TestTasksOfALambdaThatIsGone(t *testing.T) {
 	inBubble(t, func(b *bubble) {
 		b.mustSend(batchOf(0, 3, b.clock.Now())...)

@@ -41,6 +41,7 @@ func (r *Request) Billed() int { return max(1, (r.Bytes+billedBytes-1)/billedByt
 // Reasons of messages that come to nothing.
 const (
 	DiscardUndecodable = "undecodable"    // not written by Kinesin; deleted
+	DiscardDelivery    = "delivery"       // of a deliver lambda that had this queue; left to its consumer
 	DiscardNewer       = "newer_format"   // left to a newer process
 	DiscardUnknown     = "unknown_lambda" // of a lambda that is gone: deleted after a while
 	DiscardMisplaced   = "misplaced"      // a task of a lambda whose queue is another: deleted

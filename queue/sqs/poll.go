@@ -33,6 +33,8 @@ const (
 	newerDelay      = 30 * time.Second
 	unknownDelay    = 5 * time.Second
 	unknownTriesMax = 5
+	// deliveryDelay is how long a message that is for a consumer outside is left to it.
+	deliveryDelay = 15 * time.Minute
 	// apartMax bounds how long a suspect that nobody came for is left alone.
 	apartMax = 10 * time.Second
 )
@@ -209,7 +211,8 @@ func (l *lane) receive(ctx context.Context, most int) (messages int, err error) 
 	out, err := receiveFrom(ctx, d, &r, func(ctx context.Context, url *string) (*sqs.ReceiveMessageOutput, error) {
 		return d.api.ReceiveMessage(ctx, &sqs.ReceiveMessageInput{
 			QueueUrl: url, MaxNumberOfMessages: int32(most), WaitTimeSeconds: int32(pollWait / time.Second),
-			VisibilityTimeout: int32(d.Visibility / time.Second),
+			VisibilityTimeout:     int32(d.Visibility / time.Second),
+			MessageAttributeNames: []string{AttributeTaskID}, // which only deliveries have
 			MessageSystemAttributeNames: []types.MessageSystemAttributeName{
 				types.MessageSystemAttributeNameSentTimestamp, types.MessageSystemAttributeNameApproximateReceiveCount,
 			},
@@ -322,7 +325,8 @@ func (l *lane) open(m *types.Message, now task.Instant) []task.Task {
 	return tasks
 }
 
-// refuse is what becomes of a message that cannot be read.
+// refuse is what becomes of a message that cannot be read. A delivery is somebody's data, and there because a deliver lambda of
+// this name was: it is never deleted.
 func (l *lane) refuse(m *types.Message, err error) {
 	d := l.driver
 	d.Log.WarnContext(d.ctx, "message cannot be read", slog.String("queue", l.name),
@@ -330,6 +334,11 @@ func (l *lane) refuse(m *types.Message, err error) {
 	if errors.Is(err, errEnvelopeVersion) {
 		d.observeDiscarded(l.name, DiscardNewer)
 		l.returns.add([]returned{{handle: aws.ToString(m.ReceiptHandle), after: newerDelay}}, d.DeleteLinger, true)
+		return
+	}
+	if _, isDelivery := m.MessageAttributes[AttributeTaskID]; isDelivery {
+		d.observeDiscarded(l.name, DiscardDelivery)
+		l.returns.add([]returned{{handle: aws.ToString(m.ReceiptHandle), after: deliveryDelay}}, d.DeleteLinger, true)
 		return
 	}
 	d.observeDiscarded(l.name, DiscardUndecodable)

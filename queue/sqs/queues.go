@@ -119,27 +119,6 @@ func (d *Driver) CheckLambda(l task.Lambda, planned ...task.Lambda) error {
 	return errors.Join(errs...)
 }
 
-// Provision implements queue.Provisioner. Queues that are there stay as they are.
-func (d *Driver) Provision(ctx context.Context, l task.Lambda) error {
-	_, err := Create(ctx, d.api, Queues(d.Prefix, l))
-	return err
-}
-
-// Missing implements queue.Provisioner.
-func (d *Driver) Missing(ctx context.Context, l task.Lambda) ([]string, error) {
-	var names []string
-	for _, q := range Queues(d.Prefix, l) {
-		url, err := find(ctx, d.api, q.Name)
-		if err != nil {
-			return nil, err
-		}
-		if url == "" {
-			names = append(names, q.Name)
-		}
-	}
-	return names, nil
-}
-
 // Create makes the queues that are missing, and returns their names. Those that are there stay as they are. When one
 // may not be made it says which are missing.
 func Create(ctx context.Context, api API, specs []QueueSpec) (made []string, err error) {
@@ -251,7 +230,7 @@ func (d Difference) String() string {
 	if d.Attribute == "" {
 		return fmt.Sprintf("SQS queue %s is missing", d.Queue)
 	}
-	return fmt.Sprintf("SQS queue %s: %s is %s, want %s", d.Queue, d.Attribute, cmpOrNone(d.Have), d.Want)
+	return fmt.Sprintf("SQS queue %s: %s is %s, want %s", d.Queue, d.Attribute, cmpOrNone(d.Have), cmpOrNone(d.Want))
 }
 
 func cmpOrNone(text string) string {
@@ -298,11 +277,13 @@ func (s *QueueSpec) compare(have map[string]string) []Difference {
 	if s.ManagedSSE && have[string(types.QueueAttributeNameKmsMasterKeyId)] == "" { // a key of the user's own is as good
 		note(types.QueueAttributeNameSqsManagedSseEnabled, "true")
 	}
-	if s.DeadLetterQueue != "" {
-		policy := redriveText(have[string(types.QueueAttributeNameRedrivePolicy)])
+	switch policy := redriveText(have[string(types.QueueAttributeNameRedrivePolicy)]); {
+	case s.DeadLetterQueue != "":
 		if want := fmt.Sprintf("to %s after %d receives", s.DeadLetterQueue, s.MaxReceiveCount); policy != want {
 			all = append(all, Difference{Queue: s.Name, Attribute: string(types.QueueAttributeNameRedrivePolicy), Have: policy, Want: want})
 		}
+	case strings.HasPrefix(policy, "to "+s.Name+dlqSuffix+" "): // left by a deliver lambda; one of the operator's own may stay
+		all = append(all, Difference{Queue: s.Name, Attribute: string(types.QueueAttributeNameRedrivePolicy), Have: policy})
 	}
 	return all
 }
