@@ -4,9 +4,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -120,6 +122,37 @@ func TestPanicStaysInside(t *testing.T) {
 	}
 }
 
+func unreached(err error) bool {
+	e, found := errors.AsType[*api.Error](api.FromWire(err))
+	return found && e.Unreached
+}
+
+// TestAServerThatReachesNothing: what it says of its own connections is not of the client's.
+func TestAServerThatReachesNothing(t *testing.T) {
+	t.Parallel()
+	for _, code := range []connect.Code{connect.CodeUnavailable, connect.CodeInternal} {
+		client := serve(t, taskService{schedule: func(*kinesinv1.ScheduleRequest) (*kinesinv1.ScheduleResponse, error) {
+			return nil, connect.NewError(code, &net.OpError{Op: "dial", Net: "tcp", Err: syscall.ECONNREFUSED})
+		}}, api.Hooks{})
+		_, err := client.Schedule(t.Context(), &kinesinv1.ScheduleRequest{})
+		if err == nil || unreached(err) {
+			t.Errorf("%v: %v", code, err)
+		}
+	}
+}
+
+// TestNoConnectionInTime: the time it may take is not the caller's context.
+func TestNoConnectionInTime(t *testing.T) {
+	t.Parallel()
+	late := &http.Client{Transport: &http.Transport{DialContext: func(context.Context, string, string) (net.Conn, error) {
+		return nil, &net.OpError{Op: "dial", Net: "tcp", Err: context.DeadlineExceeded}
+	}}}
+	_, err := kinesinv1connect.NewTaskServiceClient(late, "http://127.0.0.1:1", api.ClientOptions()...).Get(t.Context(), &kinesinv1.GetRequest{})
+	if got := api.FromWire(err); !errors.Is(got, api.ErrUnavailable) || !unreached(err) {
+		t.Errorf("%v, want one to try again", got)
+	}
+}
+
 func TestErrorsWithoutKinesin(t *testing.T) {
 	t.Parallel()
 	server := httptest.NewServer(http.NotFoundHandler())
@@ -130,7 +163,7 @@ func TestErrorsWithoutKinesin(t *testing.T) {
 		t.Errorf("a web server without the service: %v", api.FromWire(err))
 	}
 	server.Close()
-	if _, err := client.Get(t.Context(), &kinesinv1.GetRequest{}); !errors.Is(api.FromWire(err), api.ErrUnavailable) {
+	if _, err := client.Get(t.Context(), &kinesinv1.GetRequest{}); !errors.Is(api.FromWire(err), api.ErrUnavailable) || !unreached(err) {
 		t.Errorf("no server: %v", api.FromWire(err))
 	}
 	ctx, cancel := context.WithCancel(t.Context())

@@ -76,6 +76,8 @@ type Error struct {
 	Reason     Reason
 	Text       string
 	RetryAfter time.Duration // 0: not said
+	// Unreached is set by a client that found no connection: no server had part in it.
+	Unreached bool
 }
 
 // Errorf returns a refusal with a text of its own.

@@ -3,6 +3,7 @@ package api
 import (
 	"context"
 	"errors"
+	"net"
 	"time"
 
 	"connectrpc.com/connect"
@@ -110,6 +111,9 @@ func ToWire(err error) error {
 // the server's reason, or, where no Kinesin answered, one that says so. The end
 // of the caller's own context stays what it is, and so does an *Error of who made the connection.
 func FromWire(err error) error {
+	if isUnconnected(err) { // also when it took too long, which is not the caller's context
+		return &Error{Reason: kinesinv1.Reason_REASON_UNAVAILABLE, Text: err.Error(), Unreached: true}
+	}
 	if err == nil || errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) {
 		return err
 	}
@@ -131,6 +135,13 @@ func FromWire(err error) error {
 		text = "what answers there does not know this call: is it a server of Kinesin, no older than this client, and does it have the role for it (serve --roles)? (" + text + ")"
 	}
 	return &Error{Reason: uncommented(coded.Code()), Text: text}
+}
+
+// isUnconnected reports whether a call of a client had no connection to go by. What a server says comes without the error behind it.
+func isUnconnected(err error) bool {
+	var coded *connect.Error
+	var dial *net.OpError
+	return errors.As(err, &coded) && errors.As(err, &dial) && dial.Op == "dial" && !errors.Is(err, context.Canceled)
 }
 
 // uncommented is the reason of a code that came without a problem: from a

@@ -6,6 +6,8 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"net/http"
+	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"strings"
@@ -13,6 +15,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/kinesin-io/kinesin/api"
+	"github.com/kinesin-io/kinesin/api/kinesinv1"
+	"github.com/kinesin-io/kinesin/api/kinesinv1/kinesinv1connect"
 	"github.com/kinesin-io/kinesin/cmd/kinesin/cli"
 	"github.com/kinesin-io/kinesin/sdk"
 	"github.com/kinesin-io/kinesin/server"
@@ -230,6 +235,28 @@ func TestNoServer(t *testing.T) {
 	t.Parallel()
 	o := run(t.Context(), []string{"KINESIN_SERVER=http://127.0.0.1:1"}, "", "get", "x")
 	o.check(t, "get", 1, "cannot reach a server at http://127.0.0.1:1", "kinesin serve")
+}
+
+// cut is a server that cannot reach what it needs.
+type cut struct {
+	kinesinv1connect.UnimplementedLambdaServiceHandler
+}
+
+func (cut) ListLambdas(context.Context, *kinesinv1.ListLambdasRequest) (*kinesinv1.ListLambdasResponse, error) {
+	return nil, api.Errorf(kinesinv1.Reason_REASON_UNAVAILABLE, "read lambdas: dial tcp 127.0.0.1:18000: i/o timeout")
+}
+
+func TestServerThatReachesNothing(t *testing.T) {
+	t.Parallel()
+	mux := http.NewServeMux()
+	mux.Handle(kinesinv1connect.NewLambdaServiceHandler(cut{}, api.HandlerOptions(api.Hooks{})...))
+	s := httptest.NewServer(mux)
+	defer s.Close()
+	o := run(t.Context(), []string{"KINESIN_SERVER=" + s.URL}, "", "lambda", "list")
+	o.check(t, "lambda list", 1, "tried 4 times", "i/o timeout")
+	if strings.Contains(o.stderr, "cannot reach a server") {
+		t.Errorf("%q, though a server answered", o.stderr)
+	}
 }
 
 func TestVersion(t *testing.T) {

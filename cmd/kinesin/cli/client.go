@@ -10,6 +10,7 @@ import (
 
 	"github.com/spf13/pflag"
 
+	"github.com/kinesin-io/kinesin/api"
 	"github.com/kinesin-io/kinesin/sdk"
 )
 
@@ -54,12 +55,13 @@ func (a *app) withClient(f func(*sdk.Client) error, opts ...sdk.ClientOption) er
 	return a.explain(f(c))
 }
 
-// explain adds to the error of a call what to do where nothing that speaks for Kinesin answered.
+// explain adds to the error of a call what to do where no connection leads to a server. What a server said stays as it is.
 func (a *app) explain(err error) error {
+	refusal, _ := errors.AsType[*api.Error](err)
 	switch {
 	case errors.Is(err, context.Canceled):
 		return errors.New("interrupted")
-	case errors.Is(err, sdk.ErrUnavailable) && strings.Contains(err.Error(), "dial "):
+	case refusal != nil && refusal.Unreached:
 		return fmt.Errorf("cannot reach a server at %s: is `kinesin serve` running there? --server or %s names another (%w)",
 			a.server, envName("server"), err)
 	}
