@@ -120,31 +120,34 @@ func (c Config) withDefaults() Config {
 }
 
 // Validate checks the configuration as a whole and says of each wrong value what is allowed.
-// All its errors are ErrConfig.
+// Its error is ErrConfig, with a line for each.
 func (c Config) Validate() error {
 	c = c.withDefaults()
 	var errs []error
 	for _, role := range c.Roles {
 		if !slices.Contains(Roles(), role) {
-			errs = append(errs, fmt.Errorf("%w: unknown role %q: want any of %s", ErrConfig, role, strings.Join(Roles(), ", ")))
+			errs = append(errs, fmt.Errorf("unknown role %q: want any of %s", role, strings.Join(Roles(), ", ")))
 		}
 	}
 	if slices.Contains(c.Roles, node.RoleDispatcher) && !slices.Contains(c.Roles, node.RoleScheduler) {
-		errs = append(errs, fmt.Errorf("%w: role dispatcher without role scheduler: it sends what the scheduler of its process fires; "+
-			"want scheduler, which brings it along", ErrConfig))
+		errs = append(errs, errors.New("role dispatcher without role scheduler: it sends what the scheduler of its process fires; "+
+			"want scheduler, which brings it along"))
 	}
 	errs = append(errs, checkListen(c.Listen, c.AuthTokenFile != ""))
 	if (c.TLSCertFile == "") != (c.TLSKeyFile == "") {
-		errs = append(errs, fmt.Errorf("%w: a TLS certificate without its key, or a key without its certificate: want both (--tls-cert-file, --tls-key-file), or none", ErrConfig))
+		errs = append(errs, errors.New("a TLS certificate without its key, or a key without its certificate: want both (--tls-cert-file, --tls-key-file), or none"))
 	}
 	if c.PayloadBytesMax < 0 || c.PayloadBytesMax > payloadBytesCeil {
-		errs = append(errs, fmt.Errorf("%w: payload limit %d: want 1 to %d bytes", ErrConfig, c.PayloadBytesMax, payloadBytesCeil))
+		errs = append(errs, fmt.Errorf("payload limit %d: want 1 to %d bytes", c.PayloadBytesMax, payloadBytesCeil))
 	}
 	if c.Horizon < 0 || c.Window < 0 || c.DrainMax < 0 {
-		errs = append(errs, fmt.Errorf("%w: horizon, window and drain limit cannot be negative", ErrConfig))
+		errs = append(errs, errors.New("horizon, window and drain limit cannot be negative"))
 	}
 	errs = append(errs, c.checkDrivers(), c.checkMembership(), c.checkAWS())
-	return errors.Join(errs...)
+	if err := errors.Join(errs...); err != nil {
+		return fmt.Errorf("%w: %w", ErrConfig, err)
+	}
+	return nil
 }
 
 // onAWS reports whether anything of this is on AWS.
@@ -153,14 +156,14 @@ func (c Config) onAWS() bool { return c.Store == StoreDynamoDB || c.Queue == Que
 func (c Config) checkDrivers() error {
 	var errs []error
 	if !slices.Contains(Stores(), c.Store) {
-		errs = append(errs, fmt.Errorf("%w: unknown store %q: want %s", ErrConfig, c.Store, strings.Join(Stores(), " or ")))
+		errs = append(errs, fmt.Errorf("unknown store %q: want %s", c.Store, strings.Join(Stores(), " or ")))
 	}
 	if !slices.Contains(Queues(), c.Queue) {
-		errs = append(errs, fmt.Errorf("%w: unknown queue %q: want %s", ErrConfig, c.Queue, strings.Join(Queues(), " or ")))
+		errs = append(errs, fmt.Errorf("unknown queue %q: want %s", c.Queue, strings.Join(Queues(), " or ")))
 	}
 	if c.Store == StoreDynamoDB && c.Queue == QueueMemory {
-		errs = append(errs, fmt.Errorf("%w: store dynamodb with queue memory: processes share that store, and what one of them puts in its memory "+
-			"no other one sees; use queue sqs", ErrConfig))
+		errs = append(errs, errors.New("store dynamodb with queue memory: processes share that store, and what one of them puts in its memory "+
+			"no other one sees; use queue sqs"))
 	}
 	return errors.Join(errs...)
 }
@@ -168,7 +171,7 @@ func (c Config) checkDrivers() error {
 func (c Config) checkAWS() error {
 	var errs []error
 	refuse := func(format string, args ...any) {
-		errs = append(errs, fmt.Errorf("%w: "+format, append([]any{ErrConfig}, args...)...))
+		errs = append(errs, fmt.Errorf(format, args...))
 	}
 	if c.Store == StoreDynamoDB && c.Window > windowSharedMax {
 		refuse("window %v with store dynamodb: want at most %v, since a scan has to find in time what another process stored", c.Window, windowSharedMax)
@@ -177,6 +180,9 @@ func (c Config) checkAWS() error {
 	case c.AWSPrefix == "" && c.onAWS():
 		refuse("store dynamodb, queue sqs and the inbound queue need an AWS prefix, with which the names of their tables and queues begin; " +
 			"name one with --aws-prefix, the same for all processes of an installation")
+	case c.AWSPrefix != "" && !c.onAWS():
+		refuse("AWS prefix %q with store %s and queue %s, neither of which is on AWS: choose --store dynamodb --queue sqs, or leave --aws-prefix out",
+			c.AWSPrefix, c.Store, c.Queue)
 	case c.AWSPrefix != "" && dynamo.CheckPrefix(c.AWSPrefix) != nil:
 		refuse("AWS %w", dynamo.CheckPrefix(c.AWSPrefix))
 	}
@@ -206,7 +212,7 @@ func checkListen(listen string, tokens bool) error {
 		_, err = strconv.ParseUint(port, 10, 16)
 	}
 	if err != nil {
-		return fmt.Errorf("%w: listen address %q: want host:port with a port of 0 to 65535 (0: any free one), for example %s", ErrConfig, listen, ListenDefault)
+		return fmt.Errorf("listen address %q: want host:port with a port of 0 to 65535 (0: any free one), for example %s", listen, ListenDefault)
 	}
 	if ip := net.ParseIP(host); tokens || host == "localhost" || ip != nil && ip.IsLoopback() {
 		return nil
@@ -215,7 +221,7 @@ func checkListen(listen string, tokens bool) error {
 }
 
 func beyondLoopback(listen string) error {
-	return fmt.Errorf("%w: listen address %q is beyond loopback: whoever reaches it could run and cancel everything, "+
+	return fmt.Errorf("listen address %q is beyond loopback: whoever reaches it could run and cancel everything, "+
 		"so it is refused without authentication; name a file of tokens with --auth-token-file, of which each call then needs one, "+
-		"or use 127.0.0.1, ::1 or localhost", ErrConfig, listen)
+		"or use 127.0.0.1, ::1 or localhost", listen)
 }

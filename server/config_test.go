@@ -61,7 +61,7 @@ func TestConfigValidate(t *testing.T) {
 		{"negative drain", Config{DrainMax: -time.Second}, []string{"drain"}},
 		{"all on AWS", Config{Store: StoreDynamoDB, Queue: QueueSQS, AWSPrefix: "prod_1-a", Inbound: true}, nil},
 		{"embedded store, queues on AWS", Config{Queue: QueueSQS, AWSPrefix: "p"}, nil},
-		{"a prefix that nobody needs", Config{AWSPrefix: "p"}, nil},
+		{"a prefix that nobody needs", Config{AWSPrefix: "p"}, []string{`"p"`, "store pebble", "queue memory", "--store dynamodb --queue sqs"}},
 		{"unknown store", Config{Store: "mysql"}, []string{`"mysql"`, "pebble or dynamodb"}},
 		{"unknown queue", Config{Queue: "kafka"}, []string{`"kafka"`, "memory or sqs"}},
 		{"memory for a shared store", Config{Store: StoreDynamoDB, AWSPrefix: "p"}, []string{"queue memory", "use queue sqs"}},
@@ -88,6 +88,9 @@ func TestConfigValidate(t *testing.T) {
 		if !errors.Is(err, ErrConfig) {
 			t.Errorf("%s: %v, want ErrConfig", c.name, err)
 			continue
+		}
+		if n := strings.Count(err.Error(), ErrConfig.Error()); n != 1 {
+			t.Errorf("%s: says %d times what it is: %q", c.name, n, err)
 		}
 		for _, word := range c.words {
 			if !strings.Contains(err.Error(), word) {

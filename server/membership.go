@@ -47,14 +47,14 @@ func (c Config) membershipOrDefault() string {
 
 func (c Config) checkMembership() error {
 	if c.Membership != "" && !slices.Contains(Memberships(), c.Membership) {
-		return fmt.Errorf("%w: unknown membership %q: want %s", ErrConfig, c.Membership, strings.Join(Memberships(), ", "))
+		return fmt.Errorf("unknown membership %q: want %s", c.Membership, strings.Join(Memberships(), ", "))
 	}
 	if c.Membership != MembershipStatic && (len(c.Members) > 0 || c.MemberName != "") {
-		return fmt.Errorf("%w: a list of members, or a member's name, is for membership static: add --membership static, or leave --members and --member-name out", ErrConfig)
+		return errors.New("a list of members, or a member's name, is for membership static: add --membership static, or leave --members and --member-name out")
 	}
 	if c.Membership != "" && c.Store == StorePebble {
-		return fmt.Errorf("%w: membership %s with store pebble: one process alone has that store; leave --membership out, or share a store with --store dynamodb",
-			ErrConfig, c.Membership)
+		return fmt.Errorf("membership %s with store pebble: one process alone has that store; leave --membership out, or share a store with --store dynamodb",
+			c.Membership)
 	}
 	if c.Membership == MembershipStatic {
 		return c.checkMembers()
@@ -65,7 +65,7 @@ func (c Config) checkMembership() error {
 func (c Config) checkMembers() error {
 	var errs []error
 	refuse := func(format string, args ...any) {
-		errs = append(errs, fmt.Errorf("%w: membership static: "+format, append([]any{ErrConfig}, args...)...))
+		errs = append(errs, fmt.Errorf("membership static: "+format, args...))
 	}
 	switch {
 	case len(c.Members) == 0:

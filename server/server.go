@@ -81,7 +81,7 @@ func (s *Server) listen(ctx context.Context) (err error) {
 		return nil
 	}
 	if addr, ok := s.listener.Addr().(*net.TCPAddr); !ok || !addr.IP.IsLoopback() { // a name may stand for any address
-		return errors.Join(beyondLoopback(s.config.Listen), s.listener.Close())
+		return errors.Join(fmt.Errorf("%w: %w", ErrConfig, beyondLoopback(s.config.Listen)), s.listener.Close())
 	}
 	return nil
 }
