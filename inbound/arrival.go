@@ -18,6 +18,10 @@ type arrival struct {
 	*kinesinv1.BufferedTask
 	tries  int  // how often it came, this time included
 	forced bool // by a person who knows that it may have run already
+
+	// Known once its id was opened:
+	due   task.Instant
+	lasts bool // its row would refuse it if it came again soon
 }
 
 // verdict is what became of an arrival.
@@ -93,6 +97,7 @@ func (b *intake) admitArrival(ctx context.Context, i int, a *arrival) error {
 		return err
 	}
 	item := a.Item
+	a.due, a.lasts = token.Due, lasts(l, token.Due, b.now)
 	switch {
 	case l.Deleting:
 		return fmt.Errorf("%w %q: it is being deleted", catalog.ErrUnknown, l.Name)

@@ -26,16 +26,19 @@ import (
 
 // Defaults of Buffering.
 const (
-	RateDefault         = 2000
-	ConcurrencyDefault  = 4
-	BufferLingerDefault = 3 * time.Millisecond
-	BufferWaitDefault   = 500 * time.Millisecond
+	RateDefault           = 2000
+	ConcurrencyDefault    = 4
+	BufferLingerDefault   = 3 * time.Millisecond
+	BufferPatienceDefault = 60 * time.Millisecond
+	BufferWaitDefault     = 500 * time.Millisecond
 )
 
 const (
 	// bufferLife is how long a message lives in the buffer at most, which is what SQS keeps at most, and a day
 	// for clocks and for what was set aside.
 	bufferLife = 15 * 24 * time.Hour
+	// bufferEnough tasks wait no longer than Linger for others: a hundred requests for a thousand tasks are few.
+	bufferEnough = 10
 	// bufferSendsMax is how many sends are under way at a time. What comes meanwhile is packed.
 	bufferSendsMax = 8
 	// bufferSendMax bounds a send whose callers may be gone.
@@ -56,6 +59,9 @@ type Buffering struct {
 	Concurrency int
 	// Linger is how long a Schedule call waits for others to share its message. 0: BufferLingerDefault; negative: none.
 	Linger time.Duration
+	// Patience is how much longer it waits while others keep coming, until ten tasks go together; who calls only after each
+	// answer is not kept for it. 0: BufferPatienceDefault; negative, or without Linger: none.
+	Patience time.Duration
 	// Wait is after which time a Schedule call writes to the store what the buffer has not acknowledged. 0: BufferWaitDefault.
 	Wait time.Duration
 	// Limits of what is set aside; beyond them it stays in the buffer. 0: RejectedMaxDefault, RejectedBytesMaxDefault.
@@ -67,6 +73,10 @@ func (b Buffering) withDefaults() Buffering {
 	b.Rate = cmp.Or(b.Rate, RateDefault)
 	b.Concurrency = cmp.Or(max(b.Concurrency, 0), ConcurrencyDefault)
 	b.Linger = max(0, cmp.Or(b.Linger, BufferLingerDefault))
+	b.Patience = max(0, cmp.Or(b.Patience, BufferPatienceDefault))
+	if b.Linger == 0 {
+		b.Patience = 0
+	}
 	b.Wait = cmp.Or(b.Wait, BufferWaitDefault)
 	b.RejectedMax = cmp.Or(b.RejectedMax, RejectedMaxDefault)
 	b.RejectedBytesMax = cmp.Or(b.RejectedBytesMax, RejectedBytesMaxDefault)
@@ -99,7 +109,7 @@ func newFront(in *Inbound) *front {
 	return &front{Gatherer: gather.New(gather.Config[*kinesinv1.BufferedTask]{
 		Clock: in.Clock, Send: in.sendToBuffer, Bytes: envelope.Bytes,
 		ItemsMax: buffer.BatchMax * envelope.TasksMax, BytesMax: c.Buffer.BodyBytesMax(),
-		SendsMax: bufferSendsMax, Linger: c.Linger, PendingMax: 2 * ScheduleItemsMax,
+		SendsMax: bufferSendsMax, Linger: c.Linger, Patience: c.Patience, Enough: bufferEnough, PendingMax: 2 * ScheduleItemsMax,
 	})}
 }
 

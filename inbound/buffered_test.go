@@ -37,6 +37,8 @@ type buffered struct {
 	hang     bool
 	sends    int
 	receives int
+	deletes  int
+	most     int  // messages that a receive brings; 0: no bound
 	forget   bool // deletes are answered and not done
 	ways     map[string]int
 	aside    []string
@@ -65,6 +67,9 @@ func (b *buffered) Receive(ctx context.Context, limit int) ([]buffer.Message, er
 	b.mu.Lock()
 	refuse := b.refuse
 	b.receives++
+	if b.most > 0 {
+		limit = min(limit, b.most)
+	}
 	b.mu.Unlock()
 	if refuse != nil {
 		return nil, refuse
@@ -75,6 +80,7 @@ func (b *buffered) Receive(ctx context.Context, limit int) ([]buffer.Message, er
 func (b *buffered) Delete(ctx context.Context, messages []buffer.Message) error {
 	b.mu.Lock()
 	forget := b.forget
+	b.deletes++
 	b.mu.Unlock()
 	if forget {
 		return nil

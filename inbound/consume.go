@@ -26,9 +26,17 @@ const (
 	retryAfterMax    = 2 * time.Minute
 	fullRetryAfter   = buffer.DelayMax // of a message that could not be set aside
 	settleMax        = 20 * time.Second
-	consumeBurstMax  = time.Second           // worth of tasks that may be taken at once after a quiet time
-	receivePause     = 20 * time.Millisecond // after a receive that was not full
+	consumeBurstMax  = time.Second // worth of tasks that may be taken at once after a quiet time
 	consumedBatchMax = 500 * time.Millisecond
+
+	// What comes while nobody receives shares the next receive. Schedule puts nothing in the buffer that is due sooner than
+	// Near, so there is time; but not where something came that is due soon, as from those who send to the buffer themselves, or
+	// that is old, since then more may wait.
+	receivePause     = 500 * time.Millisecond // after a receive that was not full
+	receivePauseSoon = 20 * time.Millisecond
+	nearPauses       = 10 // of which one may last, where Near is short
+	soonMax          = 2 * time.Second
+	freshMax         = 2 * time.Second
 )
 
 // Why messages stay in the buffer for now; see Hooks.Left.
@@ -49,7 +57,10 @@ func (in *Inbound) Consume(ctx context.Context) error {
 		<-ctx.Done()
 		return nil
 	}
-	c := &consumer{Inbound: in, pace: pace{rate: in.Buffering.Rate}, tasksEach: 1, more: make(chan struct{}, in.Buffering.Concurrency)}
+	c := &consumer{
+		Inbound: in, pace: pace{rate: in.Buffering.Rate}, removal: newRemoval(ctx, in),
+		tasksEach: 1, more: make(chan struct{}, in.Buffering.Concurrency),
+	}
 	var group errgroup.Group
 	for n := range in.Buffering.Concurrency {
 		group.Go(func() error {
@@ -60,14 +71,15 @@ func (in *Inbound) Consume(ctx context.Context) error {
 	err := group.Wait()
 	closing, cancel := clock.Within(context.WithoutCancel(ctx), in.Clock, bufferSendMax)
 	defer cancel()
-	return errors.Join(err, in.front.Close(closing))
+	return errors.Join(err, c.removal.end(closing), in.front.Close(closing))
 }
 
 // consumer is one Consume.
 type consumer struct {
 	*Inbound
-	pace pace
-	more chan struct{} // a receive came back full: another one may find something too
+	pace    pace
+	removal *removal
+	more    chan struct{} // a receive came back full: another one may find something too
 
 	mu        sync.Mutex // guards all below
 	pause     time.Duration
@@ -118,12 +130,11 @@ func (c *consumer) receive(ctx context.Context) (full, ok bool) {
 		c.trouble(ctx, fmt.Errorf("receive from the inbound buffer: %w", err))
 		return false, true
 	}
-	n := c.handle(context.WithoutCancel(ctx), messages)
+	n, pause := c.handle(context.WithoutCancel(ctx), messages)
 	c.pace.spend(n - tasks)
 	c.learn(len(messages), n)
 	if len(messages) > 0 && len(messages) < limit {
-		// What comes meanwhile shares the next receive.
-		return false, clock.Sleep(ctx, c.Clock, receivePause) == nil
+		return false, clock.Sleep(ctx, c.Clock, pause) == nil
 	}
 	return len(messages) == limit, true
 }

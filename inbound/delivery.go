@@ -12,14 +12,15 @@ import (
 	"github.com/kinesin-io/kinesin/api/kinesinv1"
 	"github.com/kinesin-io/kinesin/inbound/buffer"
 	"github.com/kinesin-io/kinesin/internal/clock"
+	"github.com/kinesin-io/kinesin/task"
 )
 
 // handle takes in what is in messages, and deletes those of which nothing is left to do. It returns how many tasks
-// they have.
-func (c *consumer) handle(ctx context.Context, messages []buffer.Message) (tasks int) {
+// they have, and how long there is time to wait for more when there were few.
+func (c *consumer) handle(ctx context.Context, messages []buffer.Message) (tasks int, pause time.Duration) {
 	if len(messages) == 0 {
 		c.backlog.saw(c.Clock, 0)
-		return 0
+		return 0, 0
 	}
 	letGo := c.hold(ctx, messages)
 	all := make([]delivery, len(messages))
@@ -42,6 +43,7 @@ func (c *consumer) handle(ctx context.Context, messages []buffer.Message) (tasks
 	c.backlog.saw(c.Clock, oldest(arrivals))
 	fates := c.takeIn(ctx, arrivals)
 	fatesAll := fates
+	pause = c.pauseAfter(arrivals)
 	var failed error
 	for i := range all {
 		n := all[i].tasks
@@ -58,7 +60,19 @@ func (c *consumer) handle(ctx context.Context, messages []buffer.Message) (tasks
 	case !anyTaken(fatesAll): // a single task that the store never takes is no reason for all to wait
 		c.trouble(ctx, failed)
 	}
-	return tasks
+	return tasks, pause
+}
+
+// pauseAfter is how long to leave the buffer alone after it brought these.
+func (c *consumer) pauseAfter(arrivals []arrival) time.Duration {
+	now := c.Clock.Now()
+	for i := range arrivals {
+		a := &arrivals[i]
+		if a.due <= now.Add(soonMax) || now.Sub(task.Instant(a.AcceptedMicros)) > freshMax {
+			return receivePauseSoon
+		}
+	}
+	return max(receivePauseSoon, min(receivePause, c.Near/nearPauses))
 }
 
 func anyTaken(fates []fate) bool {
@@ -73,6 +87,7 @@ type delivery struct {
 	tasks   int
 
 	again time.Duration // when it is to come again; 0: it is done with
+	lasts bool          // it would do no harm if it came again soon
 }
 
 // settleDelivery sets aside what is to be, and decides whether the message comes again. Its error is trouble with
@@ -84,8 +99,10 @@ func (c *consumer) settleDelivery(ctx context.Context, d *delivery, arrivals []a
 	}
 	var failed error
 	var rest []*kinesinv1.BufferedTask
+	d.lasts = true
 	for i, f := range fates {
 		left := true
+		d.lasts = d.lasts && f.verdict == taken && arrivals[i].lasts
 		switch f.verdict {
 		case taken:
 			left = false
@@ -139,16 +156,26 @@ func (c *consumer) splitOff(ctx context.Context, d *delivery, rest []*kinesinv1.
 func (c *consumer) conclude(ctx context.Context, all []delivery) error {
 	ctx, cancel := clock.Within(ctx, c.Clock, settleMax)
 	defer cancel()
-	var done []buffer.Message
+	var done, lasting []buffer.Message
 	again := map[time.Duration][]buffer.Message{} // by whole seconds, so that few requests do
 	for i := range all {
 		d := &all[i]
-		if d.again == 0 {
+		switch {
+		case d.again > 0:
+		case d.lasts:
+			lasting = append(lasting, d.message)
+			continue
+		default:
 			done = append(done, d.message)
 			continue
 		}
 		after := max(d.again.Truncate(time.Second), time.Second)
 		again[after] = append(again[after], d.message)
+	}
+	if len(done) == 0 {
+		c.removal.add(lasting)
+	} else {
+		done = append(done, lasting...) // there is a request anyway
 	}
 	var errs []error
 	if len(done) > 0 {

@@ -44,7 +44,7 @@ func TestAMessageIsHeldForAsLongAsTheStoreTakes(t *testing.T) {
 				t.Errorf("others receive %v", got)
 			}
 		}
-		b.advance(time.Second)
+		b.advance(3 * time.Second) // the message waits for others to be deleted with
 		b.rows.set(nil, nil, nil)
 		b.set(func() {
 			if b.consumed != 1 || applies != 1 || b.memory.Len() != 0 {

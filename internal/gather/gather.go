@@ -96,7 +96,7 @@ func (c *call) answer(at int, err error) {
 // New returns a Gatherer.
 func New[T any](c Config[T]) *Gatherer[T] {
 	c.PendingMax = cmp.Or(c.PendingMax, PendingMaxDefault)
-	return &Gatherer[T]{Config: c, idle: make(chan struct{})}
+	return &Gatherer[T]{Config: c, patience: patience{skip: skipMin}, idle: make(chan struct{})}
 }
 
 // Do sends items and returns when there is an answer for each, in order, or when ctx ends: what waits then is taken

@@ -86,7 +86,7 @@ func (o *observed) ChangeMessageVisibilityBatch(
 	return out, err
 }
 
-func (o *observed) GetQueueUrl(ctx context.Context, in *awssqs.GetQueueUrlInput, options ...func(*awssqs.Options)) (*awssqs.GetQueueUrlOutput, error) {
+func (o *observed) GetQueueUrl(ctx context.Context, in *awssqs.GetQueueUrlInput, options ...func(*awssqs.Options)) (*awssqs.GetQueueUrlOutput, error) { //nolint:revive // the SDK's name
 	began := clock.Mono(o.clock)
 	out, err := o.api.GetQueueUrl(ctx, in, options...)
 	o.done(began, sqs.Request{Action: sqs.ActionURL, Err: err}, nil)
