@@ -13,7 +13,9 @@ import (
 
 	"github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/service/sqs"
+	"github.com/aws/aws-sdk-go-v2/service/sqs/types"
 
+	"github.com/kinesin-io/kinesin/catalog"
 	"github.com/kinesin-io/kinesin/internal/awslocal"
 	"github.com/kinesin-io/kinesin/sdk"
 	"github.com/kinesin-io/kinesin/sdk/sqsinbound"
@@ -182,6 +184,7 @@ func TestIAM(t *testing.T) {
 		n.allNeeded(role, policies[role], calls)
 	}
 	n.noMore(policies)
+	n.noRegistrations(policies)
 	t.Run("moto", func(t *testing.T) { n.enforced(t, policies) })
 }
 
@@ -237,6 +240,41 @@ var alone = map[string][]string{
 // unused is what policies allow though no call of the run needed it, and why.
 var unused = map[string]string{
 	"scheduler dynamodb:UpdateItem table/payloads": "payloads of tasks that are 14 days overdue are put off, and a run takes minutes",
+}
+
+// registrationWrites are all ways to write a row.
+var registrationWrites = []string{"PutItem", "UpdateItem", "DeleteItem", "PartiQLInsert", "PartiQLUpdate", "PartiQLDelete"}
+
+// noRegistrations has servers write all kinds of control rows but registrations, alone and among others, whatever other server's
+// policy they have besides; and read these.
+func (n *installation) noRegistrations(policies map[string]policy) {
+	n.t.Helper()
+	control := arnTable + n.prefix + "-control"
+	all := []policy{}
+	for role := range serverRoles {
+		all = append(all, policies[role])
+	}
+	for _, action := range registrationWrites {
+		for _, keys := range [][]string{{catalog.RegistrationKind}, {"member", catalog.RegistrationKind}, {catalog.RegistrationKind, "member"}} {
+			if allows(all, call{"dynamodb:" + action, control}, map[string][]string{"dynamodb:LeadingKeys": keys}) {
+				n.t.Errorf("servers may %s rows of control with the kinds %v", action, keys)
+			}
+		}
+	}
+	row := map[string][]string{"dynamodb:LeadingKeys": {catalog.RegistrationKind}}
+	for role := range serverRoles {
+		for _, action := range []string{"GetItem", "Query"} {
+			if !allows([]policy{policies[role]}, call{"dynamodb:" + action, control}, row) {
+				n.t.Errorf("%s may not %s registrations", role, action)
+			}
+		}
+	}
+	for _, action := range []string{"PutItem", "DeleteItem"} {
+		// Who has a server's policy besides loses nothing by it.
+		if c := (call{"dynamodb:" + action, control}); !allows(append(all, policies["registrar"]), c, row) {
+			n.t.Errorf("a pipeline whose role is a server's, too, may not %s registrations", action)
+		}
+	}
 }
 
 // noMore asks for some of what would be worst.
@@ -464,6 +502,12 @@ func (n *installation) consumeMore() {
 	name := n.prefix + "-send-normal"
 	queue, err := c.GetQueueUrl(n.t.Context(), &sqs.GetQueueUrlInput{QueueName: &name})
 	if err != nil {
+		n.t.Fatal(err)
+	}
+	// So does AWS Lambda before it receives.
+	if _, err := c.GetQueueAttributes(n.t.Context(), &sqs.GetQueueAttributesInput{
+		QueueUrl: queue.QueueUrl, AttributeNames: []types.QueueAttributeName{types.QueueAttributeNameApproximateNumberOfMessages},
+	}); err != nil {
 		n.t.Fatal(err)
 	}
 	_, err = c.ChangeMessageVisibility(n.t.Context(), &sqs.ChangeMessageVisibilityInput{

@@ -51,7 +51,7 @@ func parsePolicy(document string) (p policy, err error) {
 		}
 		sids[s.Sid] = true
 		for operator, conditions := range s.Condition {
-			if operator != "StringEquals" && operator != "ForAllValues:StringEquals" {
+			if !slices.Contains([]string{"StringEquals", "ForAllValues:StringEquals", "ForAllValues:StringNotEquals"}, operator) {
 				return p, fmt.Errorf("statement %q: condition %s is not known here", s.Sid, operator)
 			}
 			if len(conditions) == 0 {
@@ -96,7 +96,7 @@ func (s *statement) holds(context map[string][]string) bool {
 				return false
 			}
 			for _, value := range values {
-				if !slices.Contains(allowed, value) {
+				if slices.Contains(allowed, value) == strings.HasSuffix(operator, ":StringNotEquals") {
 					return false
 				}
 			}
@@ -143,6 +143,7 @@ func TestPolicies(t *testing.T) {
 		{"Sid": "a", "Effect": "Allow", "Action": ["sqs:Send*", "sqs:GetQueueUrl"], "Resource": "arn:q-*"},
 		{"Sid": "b", "Effect": "Allow", "Action": "kms:Decrypt", "Resource": ["k1", "k2"], "Condition": {"StringEquals": {"kms:ViaService": "sqs"}}},
 		{"Sid": "c", "Effect": "Allow", "Action": "dynamodb:PutItem", "Resource": "t", "Condition": {"ForAllValues:StringEquals": {"dynamodb:LeadingKeys": ["x", "y"]}}},
+		{"Sid": "e", "Effect": "Allow", "Action": "dynamodb:PutItem", "Resource": "u", "Condition": {"ForAllValues:StringNotEquals": {"dynamodb:LeadingKeys": ["x", "y"]}}},
 		{"Sid": "d", "Effect": "Deny", "Action": "*", "Resource": "arn:q-secret?"}]}`
 	p, err := parsePolicy(document)
 	if err != nil {
@@ -166,18 +167,23 @@ func TestPolicies(t *testing.T) {
 		{call{"dynamodb:PutItem", "t"}, map[string][]string{"dynamodb:LeadingKeys": {"x", "y"}}, true},
 		{call{"dynamodb:PutItem", "t"}, map[string][]string{"dynamodb:LeadingKeys": {"x", "z"}}, false},
 		{call{"dynamodb:PutItem", "t"}, nil, true},
+		{call{"dynamodb:PutItem", "u"}, map[string][]string{"dynamodb:LeadingKeys": {"v", "w"}}, true},
+		{call{"dynamodb:PutItem", "u"}, map[string][]string{"dynamodb:LeadingKeys": {"v", "y"}}, false},
+		{call{"dynamodb:PutItem", "u"}, map[string][]string{"dynamodb:LeadingKeys": {"x"}}, false},
+		{call{"dynamodb:PutItem", "u"}, nil, true},
 	} {
 		if got := allows([]policy{p}, c.call, c.context); got != c.want {
 			t.Errorf("%v with %v: %v", c.call, c.context, got)
 		}
 	}
-	if got := p.grants(); len(got) != 5 {
+	if got := p.grants(); len(got) != 6 {
 		t.Errorf("grants %v", got)
 	}
 	for _, bad := range []string{
 		`{"Version": "2012-10-17", "Statement": []}`,
 		strings.Replace(document, `"Action": "*"`, `"NotAction": "*"`, 1),
 		strings.Replace(document, "ForAllValues:StringEquals", "ArnLike", 1),
+		strings.Replace(document, "ForAllValues:StringNotEquals", "StringNotEquals", 1),
 		strings.Replace(document, `"Sid": "d"`, `"Sid": "a"`, 1),
 		strings.Replace(document, "2012-10-17", "2008-10-17", 1),
 		strings.Replace(document, `"Effect": "Deny"`, `"Effect": "deny"`, 1),

@@ -92,9 +92,33 @@ type wanted struct {
 	Key          map[string]map[string]any
 	Item         map[string]map[string]any
 	RequestItems map[string]json.RawMessage
-	Statements   []struct{ Statement string }
+	Statements   []statementText
 	QueueURL     string `json:"QueueUrl"`
 	QueueName    string
+}
+
+// statementText is a statement of a batch, with the values of its question marks.
+type statementText struct {
+	Statement  string
+	Parameters []map[string]any
+}
+
+// leadingKey is the key that IAM looks at, or "": the value of the question mark behind the hash key's name.
+func (s *statementText) leadingKey() string {
+	m := statementOf.FindStringSubmatch(s.Statement)
+	if m == nil {
+		return ""
+	}
+	name := hashKeyOf(m[2])
+	for _, form := range []string{"'" + name + "':?", " " + name + "=?"} { // of INSERT, of WHERE
+		// The last one: what a statement SETs comes before.
+		at := strings.LastIndex(s.Statement, form)
+		if before := strings.Count(s.Statement[:max(at, 0)], "?"); at >= 0 && before < len(s.Parameters) {
+			key, _ := s.Parameters[before]["S"].(string)
+			return key
+		}
+	}
+	return ""
 }
 
 // lose makes the answer to the next write to a table be lost: whether it was done is then to be found out.
@@ -163,16 +187,23 @@ func (r *recording) add(target string, body []byte) (done, answered bool) {
 		r.unread = append(r.unread, target+" "+string(body))
 		return true, true
 	}
-	for _, c := range calls {
+	for i, c := range calls {
 		s := r.calls[c]
 		if s == nil {
 			s = &sample{target: target, body: body, keys: map[string]bool{}}
 			r.calls[c] = s
 		}
 		for _, row := range []map[string]map[string]any{in.Key, in.Item} {
-			if key, ok := row[hashKeys[in.TableName[strings.LastIndexByte(in.TableName, '-')+1:]]]["S"].(string); ok {
+			if key, ok := row[hashKeyOf(in.TableName)]["S"].(string); ok {
 				s.keys[key] = true
 			}
+		}
+		if len(in.Statements) > 0 {
+			key := in.Statements[i].leadingKey() // asked has a call for each
+			if key == "" {
+				r.unread = append(r.unread, target+" "+string(body))
+			}
+			s.keys[key] = true
 		}
 	}
 	return r.fate(calls)
@@ -180,6 +211,8 @@ func (r *recording) add(target string, body []byte) (done, answered bool) {
 
 // hashKeys are the attributes that IAM means by dynamodb:LeadingKeys.
 var hashKeys = map[string]string{"schedule": "p", "tasks": "i", "payloads": "i", "control": "c"}
+
+func hashKeyOf(table string) string { return hashKeys[table[strings.LastIndexByte(table, '-')+1:]] }
 
 // All resources are in one account, as the emulators have it.
 const (

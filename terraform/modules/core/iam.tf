@@ -4,8 +4,13 @@
 # both. No role deletes payloads: TTL does.
 
 locals {
-  # Lambdas, leases, members and the secret of ids: every role keeps rows of its own here. A row is always deleted alone.
-  control_actions = ["GetItem", "Query", "PutItem", "DeleteItem", "PartiQLInsert", "PartiQLUpdate"]
+  # Lambdas, workers, members, rejected tasks and the secret of ids: every role keeps rows of its own here, by kind, which is the
+  # table's hash key. Registrations are a kind that they only read: that is in the condition of what they may write. A condition, and
+  # no Deny: a role that has the registrar's policy besides is to have its right. A row is always deleted alone.
+  control_reads  = ["GetItem", "Query"]
+  control_writes = ["PutItem", "DeleteItem", "PartiQLInsert", "PartiQLUpdate"]
+
+  registrations = { "dynamodb:LeadingKeys" = ["registration"] }
 
   role_actions = {
     inbound = {
@@ -96,8 +101,14 @@ locals {
         [{
           Sid      = "Control"
           Effect   = "Allow"
-          Action   = [for action in local.control_actions : "dynamodb:${action}"]
+          Action   = [for action in local.control_reads : "dynamodb:${action}"]
           Resource = local.tables.control.arn
+          }, {
+          Sid       = "ControlButRegistrations"
+          Effect    = "Allow"
+          Action    = [for action in local.control_writes : "dynamodb:${action}"]
+          Resource  = local.tables.control.arn
+          Condition = { "ForAllValues:StringNotEquals" = local.registrations }
           }, {
           Sid      = "Queues"
           Effect   = "Allow"
@@ -131,7 +142,7 @@ locals {
         Effect    = "Allow"
         Action    = ["dynamodb:GetItem", "dynamodb:PutItem", "dynamodb:UpdateItem", "dynamodb:DeleteItem"]
         Resource  = local.tables.control.arn
-        Condition = { "ForAllValues:StringEquals" = { "dynamodb:LeadingKeys" = ["registration"] } }
+        Condition = { "ForAllValues:StringEquals" = local.registrations }
       }],
       local.kms_table_statements,
     )

@@ -20,7 +20,8 @@ locals {
     Action    = "sqs:*"
     Condition = { Bool = { "aws:SecureTransport" = "false" } }
   }
-  consumer_actions = ["sqs:GetQueueUrl", "sqs:ReceiveMessage", "sqs:DeleteMessage", "sqs:ChangeMessageVisibility"]
+  # AWS Lambda's event source mapping, and some client libraries at their start, look at the attributes.
+  consumer_actions = ["sqs:GetQueueUrl", "sqs:GetQueueAttributes", "sqs:ReceiveMessage", "sqs:DeleteMessage", "sqs:ChangeMessageVisibility"]
 }
 
 resource "aws_sqs_queue" "dlq" {

@@ -56,6 +56,11 @@ run "deliver" {
   }
 
   assert {
+    condition     = alltrue([for document in [aws_sqs_queue_policy.priority["normal"].policy, output.worker_policy_document] : strcontains(document, "sqs:GetQueueAttributes")])
+    error_message = "AWS Lambda makes no event source mapping of a queue whose attributes it may not read."
+  }
+
+  assert {
     condition     = strcontains(aws_sqs_queue_policy.priority["normal"].policy, "444455556666") && strcontains(output.worker_policy_document, "sqs:DeleteMessage") && !strcontains(output.worker_policy_document, "sqs:SendMessage")
     error_message = "Consumers may not do what they have to, or more."
   }
