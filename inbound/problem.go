@@ -24,6 +24,7 @@ var refusals = []struct {
 	{catalog.ErrChanged, kinesinv1.Reason_REASON_UNAVAILABLE, ""},
 	{store.ErrTooLarge, kinesinv1.Reason_REASON_TOO_LARGE, ""},
 	{queue.ErrCannotDeliver, kinesinv1.Reason_REASON_UNSUPPORTED, ""},
+	{queue.ErrOtherMode, kinesinv1.Reason_REASON_IN_USE, ""},
 	{queue.ErrUndeliverable, kinesinv1.Reason_REASON_TOO_LARGE, ""},
 	{store.ErrFull, kinesinv1.Reason_REASON_FULL, "the store takes no new tasks for want of disk space; what it holds still drains"},
 	{

@@ -12,6 +12,7 @@ import (
 	"github.com/kinesin-io/kinesin/api/kinesinv1"
 	"github.com/kinesin-io/kinesin/catalog"
 	"github.com/kinesin-io/kinesin/internal/clock"
+	"github.com/kinesin-io/kinesin/queue"
 	"github.com/kinesin-io/kinesin/store"
 	"github.com/kinesin-io/kinesin/task"
 )
@@ -283,6 +284,8 @@ func (r *registrar) take(ctx context.Context, w *wanted) (outcome string, err er
 func (r *registrar) ready(ctx context.Context, l task.Lambda) error {
 	missing, err := r.Queue.Missing(ctx, l)
 	switch {
+	case errors.Is(err, queue.ErrOtherMode):
+		return fmt.Errorf("%w: %w", errWaiting, err)
 	case err != nil:
 		return err
 	case len(missing) > 0:
