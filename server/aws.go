@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"slices"
 	"strings"
 	"time"
 
@@ -20,6 +21,9 @@ import (
 
 // checkMax bounds what a start asks of AWS before it serves.
 const checkMax = 20 * time.Second
+
+// asideMax bounds what is looked at beside what is known to be wrong.
+const asideMax = 5 * time.Second
 
 // ErrSetup says that tables or queues are missing or not as they have to be; the text names each, and what to run.
 var ErrSetup = errors.New("AWS is not set up for this")
@@ -43,7 +47,7 @@ func (d *drivers) openAWS(ctx context.Context, c *Config, m *node.Metrics) (err 
 	c.Log.InfoContext(ctx, "AWS", slog.String("prefix", c.AWSPrefix), slog.String("endpoints", d.aws.Endpoints()))
 	watch := newAWSMetrics(m.Registerer())
 	if c.Store == StoreDynamoDB {
-		if err := d.checkTables(ctx, c.AWSPrefix); err != nil {
+		if err := d.checkTables(ctx, c); err != nil {
 			return err
 		}
 		d.store = dynamo.New(d.aws.DynamoDB, dynamo.Config{Prefix: c.AWSPrefix, Clock: clock.Real(), Logger: c.Log, Observer: watch.dynamo()})
@@ -65,15 +69,30 @@ func (d *drivers) openAWS(ctx context.Context, c *Config, m *node.Metrics) (err 
 	return nil
 }
 
-func (d *drivers) checkTables(ctx context.Context, prefix string) error {
-	differences, err := dynamo.Check(ctx, d.aws.DynamoDB, prefix)
+// checkTables says of tables that are not as they have to be. Who has to make them is told at once which queues are missing too.
+func (d *drivers) checkTables(ctx context.Context, c *Config) error {
+	differences, err := dynamo.Check(ctx, d.aws.DynamoDB, c.AWSPrefix)
 	if err != nil {
 		return awsclient.Explain(err)
 	}
 	if err := d.aws.CheckClock(); err != nil {
 		return err
 	}
-	return d.setupError(prefix, "tables", texts(differences))
+	if len(differences) == 0 || !c.Inbound {
+		return d.setupError(c.AWSPrefix, "tables", texts(differences))
+	}
+	return d.setupError(c.AWSPrefix, "tables and queues", append(texts(differences), d.missingInbound(ctx, c.AWSPrefix)...))
+}
+
+// missingInbound names those of the inbound buffer's queues that are missing, or says why that cannot be told.
+func (d *drivers) missingInbound(ctx context.Context, prefix string) []string {
+	ctx, cancel := clock.Within(ctx, clock.Real(), asideMax)
+	defer cancel()
+	differences, err := sqs.Check(ctx, d.aws.SQS, sqsbuffer.Queues(prefix))
+	if err != nil {
+		return []string{awsclient.Explain(err).Error()}
+	}
+	return texts(slices.DeleteFunc(differences, func(d sqs.Difference) bool { return d.Attribute != "" }))
 }
 
 // checkQueues looks for the queues of the lambdas there are, and that of the inbound buffer. One that is missing ends the start; attributes that are not as

@@ -178,12 +178,7 @@ func (s *setup) queues(ctx context.Context, specs []sqs.QueueSpec, theirs []terr
 	}
 	for _, spec := range specs {
 		item := queueItem(spec, found)
-		if slices.ContainsFunc(aligned, func(d sqs.Difference) bool { return d.Queue == spec.Name }) {
-			item.Outcome = SetupChanged
-		}
-		if slices.Contains(made, spec.Name) {
-			item.Outcome = SetupCreated
-		}
+		item.settle(made, aligned, !s.dryRun && err == nil)
 		s.report.Items = append(s.report.Items, item)
 	}
 	if err != nil {
@@ -217,6 +212,19 @@ func queueItem(spec sqs.QueueSpec, found []sqs.Difference) SetupItem {
 		}
 	}
 	return item
+}
+
+// settle makes of a queue as it was found what it became. What was wrong and was not put right here, though all is done, another
+// setup was faster with.
+func (i *SetupItem) settle(made []string, aligned []sqs.Difference, done bool) {
+	switch {
+	case slices.Contains(made, i.Name):
+		i.Outcome = SetupCreated
+	case slices.ContainsFunc(aligned, func(d sqs.Difference) bool { return d.Queue == i.Name }):
+		i.Outcome = SetupChanged
+	case done:
+		i.Outcome, i.Differences = SetupUnchanged, nil
+	}
 }
 
 // SpecText is what a table or queue has to be, in one line.

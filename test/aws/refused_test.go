@@ -49,7 +49,7 @@ func stub(t *testing.T, code, message string, date func() time.Time) string {
 
 func TestNotSetUp(t *testing.T) {
 	s := newSite(t)
-	s.refused(nil, 3, s.prefix+"-tasks: table is missing", s.prefix+"-control", "run: kinesin aws setup --aws-prefix "+s.prefix, s.aws.DynamoDB)
+	s.refused(nil, 3, s.prefix+"-tasks: table is missing", s.prefix+"-control", "SQS queue "+s.prefix+"-inbound is missing", "run: kinesin aws setup --aws-prefix "+s.prefix, s.aws.DynamoDB)
 	s.setup().Must(t)
 	server := s.serve()
 	s.run(0, "lambda", "create", "mail", "--priorities", "one").Must(t)
