@@ -106,13 +106,18 @@ func micros(n int64) time.Duration {
 	return time.Duration(n) * time.Microsecond
 }
 
-// Fits refuses, with ErrFixed, what can never become of a lambda that is there.
-func (r *Registration) Fits(have task.Lambda) error {
-	if have.Mode == r.Mode && slices.Equal(have.Priorities, r.Priorities) && have.Shards == r.Shards {
+// Fits refuses, with ErrFixed, what can never become of a lambda that is there. What it was made of last always fits.
+func (r *Registration) Fits(have *Entry) error {
+	if have.Registration == r.Sum || have.Mode == r.Mode && slices.Equal(have.Priorities, r.Priorities) && have.Shards == r.Shards {
 		return nil
 	}
-	return fmt.Errorf("%w: the registration of %s wants mode %s, priorities %s, shards %d, and %s; put the registration back, and register another lambda with these",
-		ErrFixed, r.Name, r.Mode, strings.Join(r.Priorities, ","), r.Shards, describe(have))
+	wayOut := "register another lambda with these; or delete it, and it is made anew of this registration"
+	if have.Registration != "" {
+		wayOut = "put the registration back; or wait until it has no live tasks, or delete it with them dropped: then it is made anew of this " +
+			"registration, a few minutes later, if the queues of that are all there"
+	}
+	return fmt.Errorf("%w: the registration of %s wants mode %s, priorities %s, shards %d, and %s; %s",
+		ErrFixed, r.Name, r.Mode, strings.Join(r.Priorities, ","), r.Shards, describe(have.Lambda), wayOut)
 }
 
 // Register makes a lambda what a registration says, and notes that it did: the lambda is created, or changed when what it was last
@@ -128,7 +133,7 @@ func (c *Catalog) Register(ctx context.Context, r Registration) (entry *Entry, c
 		return entry, false, err
 	}
 	entry, err = c.update(ctx, r.Name, func(e *Entry) error {
-		if err := r.Fits(e.Lambda); err != nil {
+		if err := r.Fits(e); err != nil {
 			return err
 		}
 		e.Deleting = false

@@ -140,3 +140,26 @@ func TestRegisterTakesADeletionBack(t *testing.T) {
 		}
 	}
 }
+
+// TestFits says what a registration that does not fit is refused with, and that what a lambda was made of fits, whatever defaults are.
+func TestFits(t *testing.T) {
+	r := registration(t, `{"format":1,"shards":3}`)
+	byCall := catalog.Entry{Lambda: task.Lambda{Name: "mail"}.WithDefaults()}
+	registered, same := byCall, byCall
+	registered.Registration, same.Registration = "another", r.Sum
+	if err := r.Fits(&same); err != nil {
+		t.Errorf("what it was made of: %v", err)
+	}
+	if err := r.Fits(&catalog.Entry{Lambda: r.Lambda}); err != nil {
+		t.Errorf("the same settings: %v", err)
+	}
+	for want, have := range map[string]*catalog.Entry{
+		"delete it, and it is made anew of this registration":           &byCall,
+		"put the registration back; or wait until it has no live tasks": &registered,
+	} {
+		err := r.Fits(have)
+		if !errors.Is(err, catalog.ErrFixed) || !strings.Contains(err.Error(), want) || !strings.Contains(err.Error(), "shards 3, and mail has mode managed") {
+			t.Errorf("%v, want %q", err, want)
+		}
+	}
+}

@@ -111,7 +111,8 @@ type watched struct {
 	afterApply  func()
 	afterTasks  func()
 	reads       int
-	scans       int // of waiting rows
+	scans       int              // of waiting rows
+	unreadable  map[string]error // registrations that cannot be read
 }
 
 // set sets the places to interfere all at once.

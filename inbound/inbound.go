@@ -68,6 +68,7 @@ type Store interface {
 type Controls interface {
 	Control(ctx context.Context, kind, name string) (store.Control, error)
 	Controls(ctx context.Context, kind string) ([]store.Control, error)
+	ControlsOmitted(ctx context.Context, kind string) ([]store.Control, map[string]error, error)
 }
 
 // Queue is where tasks go that are due within moments.

@@ -37,16 +37,13 @@ func (in *Inbound) CreateLambda(ctx context.Context, request *kinesinv1.CreateLa
 	if err := in.catchUp(ctx); err != nil {
 		return nil, wire(err)
 	}
-	want = want.WithDefaults()
-	if have, err := in.Catalog.Lambda(want.Name); err != nil || mayProvision(have, want) {
-		if err := in.provision(ctx, want); err != nil {
+	// The queues of one that is registered are Terraform's to make, also when they are gone.
+	if have, err := in.Catalog.Lambda(want.Name); err != nil || have.Registration == "" {
+		if err := in.provision(ctx, want.WithDefaults()); err != nil {
 			return nil, err
 		}
 	}
 	entry, existed, err := in.Catalog.Create(ctx, want)
-	if err == nil && !existed {
-		err = in.keepApart(ctx, entry)
-	}
 	if err != nil {
 		return nil, wire(err)
 	}
@@ -66,28 +63,6 @@ func (in *Inbound) provision(ctx context.Context, l task.Lambda) error {
 		return wire(err)
 	}
 	return wire(in.Queue.Provision(ctx, l))
-}
-
-// mayProvision reports whether queues of a lambda that is there are to be made if they are gone. Those of one that is registered are
-// Terraform's to make, and what has other queues is refused for that.
-func mayProvision(have *catalog.Entry, want task.Lambda) bool {
-	return have.Registration == "" && have.Mode == want.Mode && slices.Equal(have.Priorities, want.Priorities)
-}
-
-// keepApart takes a new lambda back if another one with a queue of the same name was created at this moment, maybe by another
-// process: neither was there when the other was checked. Both are written before they are checked again, so that one at least is
-// taken back; it may be both, since clocks of two machines cannot tell which was first. It is deleted as any lambda is, and
-// so stays if it has tasks by now.
-func (in *Inbound) keepApart(ctx context.Context, entry *catalog.Entry) error {
-	refusal := in.Queue.CheckLambda(entry.Lambda)
-	if refusal == nil {
-		return nil
-	}
-	refusal = fmt.Errorf("%w (it was created at this moment; if it is not there now, create this one again)", refusal)
-	if _, err := in.deleteLambda(context.WithoutCancel(ctx), entry, false); err != nil {
-		return invalid("%v; lambda %s was created, and is to be deleted, which failed: %v", refusal, entry.Name, err)
-	}
-	return refusal
 }
 
 // checkSettings refuses settings that say nothing in a mode.
@@ -116,11 +91,13 @@ func (in *Inbound) GetLambda(ctx context.Context, request *kinesinv1.GetLambdaRe
 	if err != nil {
 		return nil, wire(err)
 	}
-	view, err := in.viewLambda(ctx, entry)
-	if err != nil {
-		return nil, wire(err)
+	var s standing
+	if in.mayBeRegistered(entry) {
+		if s, err = in.standingOf(ctx, entry); err != nil {
+			return nil, wire(err)
+		}
 	}
-	return &kinesinv1.GetLambdaResponse{Lambda: view}, nil
+	return &kinesinv1.GetLambdaResponse{Lambda: viewEntry(entry, s)}, nil
 }
 
 // ListLambdas reads all lambdas, by name.
@@ -129,19 +106,16 @@ func (in *Inbound) ListLambdas(ctx context.Context, _ *kinesinv1.ListLambdasRequ
 		return nil, wire(err)
 	}
 	all := in.Catalog.All()
-	registered := map[string]bool{}
-	if slices.ContainsFunc(all, func(e *catalog.Entry) bool { return e.Registration != "" }) {
-		rows, err := in.Store.Controls(ctx, catalog.RegistrationKind)
-		if err != nil {
+	var standings map[string]standing
+	if slices.ContainsFunc(all, in.mayBeRegistered) {
+		var err error
+		if standings, err = in.standings(ctx, all); err != nil {
 			return nil, wire(err)
-		}
-		for _, row := range rows {
-			registered[row.Name] = true
 		}
 	}
 	response := &kinesinv1.ListLambdasResponse{}
 	for _, entry := range all {
-		response.Lambdas = append(response.Lambdas, viewEntry(entry, registered[entry.Name]))
+		response.Lambdas = append(response.Lambdas, viewEntry(entry, standings[entry.Name]))
 	}
 	return response, nil
 }
@@ -251,32 +225,6 @@ func (in *Inbound) mark(ctx context.Context, entry *catalog.Entry, deleting bool
 		l.Deleting = deleting
 		return nil
 	})
-}
-
-// mustNotBeRegistered refuses to delete a lambda that servers would make again at once.
-func (in *Inbound) mustNotBeRegistered(ctx context.Context, entry *catalog.Entry) error {
-	registered, err := in.isRegistered(ctx, entry)
-	if err != nil || !registered {
-		return err
-	}
-	way := ""
-	if in.Unregister != nil {
-		way = "; if Terraform has forgotten it (a removed block), delete its registration by hand: " + in.Unregister(entry.Name)
-	}
-	return api.Errorf(kinesinv1.Reason_REASON_REGISTERED,
-		"lambda %s is registered: take it out where it is (its module call in Terraform), and servers delete it when it has no live tasks%s", entry.Name, way)
-}
-
-// isRegistered reports whether a lambda that was made of a registration still has one.
-func (in *Inbound) isRegistered(ctx context.Context, entry *catalog.Entry) (bool, error) {
-	if entry.Registration == "" {
-		return false, nil
-	}
-	_, err := in.Store.Control(ctx, catalog.RegistrationKind, entry.Name)
-	if errors.Is(err, store.ErrNotFound) {
-		return false, nil
-	}
-	return err == nil, err
 }
 
 // empty makes sure that a lambda which takes no new tasks has none, dropping them if it is told to.
@@ -455,18 +403,15 @@ func lambdaOf(v *kinesinv1.Lambda) (task.Lambda, error) {
 	}, nil
 }
 
-// viewLambda is viewEntry, after a look at the lambda's registration if it was made of one.
-func (in *Inbound) viewLambda(ctx context.Context, e *catalog.Entry) (*kinesinv1.Lambda, error) {
-	registered, err := in.isRegistered(ctx, e)
-	return viewEntry(e, registered), err
-}
-
-// viewEntry is a lambda as callers see it; registered says whether there is a registration of its name.
-func viewEntry(e *catalog.Entry, registered bool) *kinesinv1.Lambda {
+// viewEntry is a lambda as callers see it; s is how the registration of its name stands to it.
+func viewEntry(e *catalog.Entry, s standing) *kinesinv1.Lambda {
 	v := &kinesinv1.Lambda{
 		Name: e.Name, Mode: e.Mode.String(), Priorities: e.Priorities, Shards: uint32(e.Shards), RetentionMicros: e.Retention.Microseconds(),
 		CreatedMicros: int64(e.Created), Version: e.Version, Deleting: e.Deleting, Registered: e.Registration != "",
-		Withdrawn: e.Registration != "" && !registered,
+		Withdrawn: e.Registration != "" && !s.isThere,
+	}
+	if s.refused != nil {
+		v.RegistrationRefused = s.refused.Error()
 	}
 	if e.Mode == task.Managed {
 		v.MaxAttempts, v.TimeoutMicros = e.MaxAttempts, e.Timeout.Microseconds()

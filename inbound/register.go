@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -70,7 +71,7 @@ func (in *Inbound) Register(ctx context.Context) error {
 	}
 	r := registrar{
 		Inbound: in, told: map[string]telling{}, contested: map[string]task.Instant{}, states: map[string]int{},
-		withdrawals: withdrawals{gone: map[string]task.Instant{}, unseen: map[string]task.Instant{}},
+		withdrawals: withdrawals{gone: map[string]task.Instant{}, unseen: map[string]task.Instant{}, stays: map[string]error{}},
 	}
 	for ctx.Err() == nil {
 		r.round(ctx)
@@ -107,11 +108,19 @@ type wanted struct {
 // another process made of a registration in between must not look as if that were gone.
 func (r *registrar) round(ctx context.Context) {
 	lambdas := r.Catalog.All()
-	rows, err := r.Store.Controls(ctx, catalog.RegistrationKind)
+	rows, omitted, err := r.Store.ControlsOmitted(ctx, catalog.RegistrationKind)
 	if err != nil {
 		r.unread(ctx, fmt.Errorf("read registrations: %w", err))
 		return
 	}
+	there := make(map[string]bool, len(rows)+len(omitted))
+	for _, row := range rows {
+		there[row.Name] = true
+	}
+	for name := range omitted {
+		there[name] = true
+	}
+	r.tellWithdrawn(ctx, there) // before the lambdas are looked at, which show what is told
 	all := r.untaken(rows)
 	if slices.ContainsFunc(all, func(w wanted) bool { return w.err == nil }) {
 		if err := r.Catalog.Refresh(ctx); err != nil {
@@ -122,14 +131,16 @@ func (r *registrar) round(ctx context.Context) {
 	}
 	r.wellAgain(ctx, "")
 	r.states = map[string]int{RegistrationTaken: len(rows) - len(all)}
-	there := make(map[string]bool, len(rows))
 	for _, row := range rows {
-		there[row.Name] = true
 		if _, isUntaken := slices.BinarySearchFunc(all, row.Name, func(w wanted, name string) int { return strings.Compare(w.Name, name) }); !isUntaken {
 			r.wellAgain(ctx, row.Name)
 		}
 	}
-	r.tellWithdrawn(ctx, there)
+	outgrown := map[string]bool{}
+	for i := range all {
+		outgrown[all[i].Name] = errors.Is(all[i].err, catalog.ErrFixed)
+	}
+	r.refuse(ctx, omitted)
 	r.takeAll(ctx, all)
 	known := map[string]bool{}
 	var registered []*catalog.Entry
@@ -139,7 +150,7 @@ func (r *registrar) round(ctx context.Context) {
 			registered = append(registered, entry)
 		}
 	}
-	r.withdraw(ctx, registered, there)
+	r.withdraw(ctx, registered, there, outgrown)
 	r.forget(func(name string) bool { return !there[name] && !known[name] })
 	r.report(r.states)
 }
@@ -195,9 +206,17 @@ func (r *registrar) look(row store.Control) (w wanted, isTaken bool) {
 		if entry.Registration == want.Sum && !entry.Deleting {
 			return w, true
 		}
-		w.isThere, w.err = true, want.Fits(entry.Lambda) // before SQS is asked, round after round
+		w.isThere, w.err = true, want.Fits(entry) // before SQS is asked, round after round
 	}
 	return w, false
+}
+
+// refuse tells of the registrations that this program cannot read.
+func (r *registrar) refuse(ctx context.Context, unreadable map[string]error) {
+	r.states[RegistrationRefused] += len(unreadable)
+	for _, name := range slices.Sorted(maps.Keys(unreadable)) {
+		r.tell(ctx, name, RegistrationRefused, unreadable[name])
+	}
 }
 
 // takeAll takes what can be taken; all are in the order of names.
@@ -218,6 +237,8 @@ func (r *registrar) takeAll(ctx context.Context, all []wanted) {
 			outcome, w.err = RegistrationWaiting, nil // it is still to be
 		case err == nil:
 			outcome, err = r.take(ctx, w)
+		case r.stays[w.Name] != nil:
+			err = fmt.Errorf("%w; it is still there: %w", err, r.stays[w.Name])
 		}
 		r.tell(ctx, w.Name, outcome, err)
 		switch outcome {
@@ -281,8 +302,8 @@ func (r *registrar) take(ctx context.Context, w *wanted) (outcome string, err er
 
 // ready fails unless all queues of a lambda are there, under names that are still free. They are made by who registered it, with
 // keys, tags and policies that nobody here knows, and never by this program: what it made would be in the way.
-func (r *registrar) ready(ctx context.Context, l task.Lambda) error {
-	missing, err := r.Queue.Missing(ctx, l)
+func (in *Inbound) ready(ctx context.Context, l task.Lambda) error {
+	missing, err := in.Queue.Missing(ctx, l)
 	switch {
 	case errors.Is(err, queue.ErrOtherMode):
 		return fmt.Errorf("%w: %w", errWaiting, err)
@@ -291,10 +312,10 @@ func (r *registrar) ready(ctx context.Context, l task.Lambda) error {
 	case len(missing) > 0:
 		return fmt.Errorf("%w: %s", errWaiting, strings.Join(missing, ", "))
 	}
-	if err := r.Catalog.Refresh(ctx); err != nil { // to ask took a while
+	if err := in.Catalog.Refresh(ctx); err != nil { // to ask took a while
 		return err
 	}
-	return r.Queue.CheckLambda(l)
+	return in.Queue.CheckLambda(l)
 }
 
 func isRefusal(err error, reason kinesinv1.Reason) bool {

@@ -8,7 +8,6 @@ import (
 
 	"github.com/kinesin-io/kinesin/api/kinesinv1"
 	"github.com/kinesin-io/kinesin/catalog"
-	"github.com/kinesin-io/kinesin/store"
 	"github.com/kinesin-io/kinesin/task"
 )
 
@@ -24,11 +23,12 @@ const (
 	withdrawnManyMin   = 5
 )
 
-// withdrawals are the lambdas whose registrations are gone. Their deletion takes seconds for each, so it goes on beside the
+// withdrawals are the lambdas whose registrations are gone, and those that their registrations have outgrown. Their deletion takes seconds for each, so it goes on beside the
 // rounds: one lambda at a time, and the next round with something to delete begins when the last has ended.
 type withdrawals struct {
 	gone    map[string]task.Instant // when a lambda without its registration is looked at next
 	unseen  map[string]task.Instant // since when those are gone that were not looked at yet
+	stays   map[string]error        // why a lambda that was outgrown is still there
 	held    bool                    // these wait for withdrawnManyAfter
 	results chan withdrawal         // of the deletions under way; nil when there are none
 }
@@ -43,22 +43,31 @@ type withdrawal struct {
 var errBack = errors.New("not withdrawn any more")
 
 // withdraw deletes the lambdas whose registrations have been gone for a while, if no task of them lives. Their queues are most
-// likely gone too; a lambda that is kept has its tasks again as soon as they and the registration are back. registered are all
-// lambdas that have, or had, a registration.
-func (r *registrar) withdraw(ctx context.Context, registered []*catalog.Entry, there map[string]bool) {
+// likely gone too; a lambda that is kept has its tasks again as soon as they and the registration are back. An outgrown lambda, whose
+// registration wants what is fixed to be otherwise, was destroyed and came back within that while: it goes the same way, as soon as
+// the one in its place can be made at once. registered are all lambdas that have, or had, a registration.
+func (r *registrar) withdraw(ctx context.Context, registered []*catalog.Entry, there, outgrown map[string]bool) {
 	now := r.Clock.Now()
 	gone := map[string]bool{}
 	for _, entry := range registered {
-		if there[entry.Name] {
+		if there[entry.Name] && !outgrown[entry.Name] {
 			continue
 		}
 		gone[entry.Name] = true
 		if _, seen := r.gone[entry.Name]; !seen {
 			r.gone[entry.Name], r.unseen[entry.Name] = now.Add(withdrawnAfter), now
+		}
+		switch {
+		case there[entry.Name]: // and counted as refused
+		case r.told[entry.Name].outcome == RegistrationKept:
+			r.states[RegistrationKept]++
+		default:
 			delete(r.told, entry.Name) // that was of its registration
 		}
-		if r.told[entry.Name].outcome == RegistrationKept {
-			r.states[RegistrationKept]++
+	}
+	for name := range r.stays {
+		if !outgrown[name] {
+			delete(r.stays, name)
 		}
 	}
 	for name := range r.gone {
@@ -67,7 +76,7 @@ func (r *registrar) withdraw(ctx context.Context, registered []*catalog.Entry, t
 			delete(r.unseen, name)
 		}
 	}
-	r.holdMany(ctx, len(registered)-len(gone))
+	r.holdMany(ctx, len(registered)-len(gone), there)
 	if r.results != nil {
 		return
 	}
@@ -85,23 +94,26 @@ func (r *registrar) withdraw(ctx context.Context, registered []*catalog.Entry, t
 	}
 }
 
-// holdMany puts off all that were not looked at yet when there are too many of them beside those whose registrations are there.
-func (r *registrar) holdMany(ctx context.Context, there int) {
+// holdMany puts off all that were not looked at yet when there are too many of them beside those, stay of them, that are as they
+// are to be.
+func (r *registrar) holdMany(ctx context.Context, stay int, there map[string]bool) {
 	n := len(r.unseen)
-	if n <= withdrawnManyMin || n <= there {
+	if n <= withdrawnManyMin || n <= stay {
 		r.held = false
 		return
 	}
 	for name, since := range r.unseen {
 		r.gone[name] = since.Add(withdrawnManyAfter)
+		if !there[name] { // else it is counted as refused
+			r.states[RegistrationHeld]++
+		}
 	}
 	if !r.held {
 		r.tell(ctx, "", RegistrationHeld, fmt.Errorf(
-			"%d of %d registrations are gone at once: their lambdas are deleted in %v, those without live tasks; put the registrations back if that is not meant",
-			n, n+there, withdrawnManyAfter))
+			"%d of %d registrations are gone at once, or want what is fixed to be otherwise: their lambdas are deleted in %v, those without live tasks; put the registrations back if that is not meant",
+			n, n+stay, withdrawnManyAfter))
 	}
 	r.held = true
-	r.states[RegistrationHeld] = n
 }
 
 // endWithdrawals waits for the deletions under way; the context that ended the rounds ends them too.
@@ -122,18 +134,20 @@ func (r *registrar) tellWithdrawn(ctx context.Context, there map[string]bool) {
 				r.results = nil
 				return
 			}
-			if !there[w.lambda] {
-				r.toldWithdrawn(ctx, w)
-			}
+			r.toldWithdrawn(ctx, w, there[w.lambda])
 		default:
 			return
 		}
 	}
 }
 
-func (r *registrar) toldWithdrawn(ctx context.Context, w withdrawal) {
+// toldWithdrawn tells what became of one. isThere says whether there is a registration of its name: then what keeps the lambda is
+// told with the refusal.
+func (r *registrar) toldWithdrawn(ctx context.Context, w withdrawal, isThere bool) {
 	switch {
 	case errors.Is(w.err, errBack) || isRefusal(w.err, kinesinv1.Reason_REASON_UNKNOWN_LAMBDA): // or another process was faster
+	case isThere && w.err != nil:
+		r.stays[w.lambda] = w.err
 	case isRefusal(w.err, kinesinv1.Reason_REASON_IN_USE):
 		r.tell(ctx, w.lambda, RegistrationKept, fmt.Errorf("%w; or put its registration back (its module call in Terraform)", w.err))
 	case w.err != nil:
@@ -155,22 +169,29 @@ func (in *Inbound) deleteWithdrawn(ctx context.Context, due []*catalog.Entry, re
 	}
 }
 
+// deleteUnregistered deletes a lambda whose registration is gone, or has outgrown it: then only if nothing is in the way of the one
+// that is to be made in its place.
 func (in *Inbound) deleteUnregistered(ctx context.Context, entry *catalog.Entry) error {
-	if in.isBack(ctx, entry.Name) {
+	s, err := in.standingOf(ctx, entry)
+	if err != nil || !s.isWithdrawn() {
 		return errBack
+	}
+	if s.isThere {
+		if err := in.ready(ctx, s.want.Lambda); err != nil {
+			return err
+		}
 	}
 	if err := in.mustHaveNoBacklog(); err != nil {
 		return err
 	}
-	_, err := in.deleteLambda(ctx, entry, false)
-	if err != nil && in.isBack(ctx, entry.Name) {
+	if _, err = in.deleteLambda(ctx, entry, false); err != nil && in.isBack(ctx, entry) {
 		return errBack
 	}
 	return err
 }
 
-// isBack reports whether there may be a registration: one that cannot be read is not among all of them, and an error by itself.
-func (in *Inbound) isBack(ctx context.Context, name string) bool {
-	_, err := in.Store.Control(ctx, catalog.RegistrationKind, name)
-	return !errors.Is(err, store.ErrNotFound)
+// isBack reports whether a lambda may be registered again.
+func (in *Inbound) isBack(ctx context.Context, entry *catalog.Entry) bool {
+	s, err := in.standingOf(ctx, entry)
+	return err != nil || !s.isWithdrawn()
 }

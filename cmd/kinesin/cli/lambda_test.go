@@ -16,8 +16,8 @@ func TestHowALambdaIsRegistered(t *testing.T) {
 		"":                           {Name: "mail"},
 		"registered    by Terraform": {Name: "mail", Registered: true},
 		"registered    withdrawn: goes when its tasks have ended; put the module call back, or kinesin lambda delete mail --drop": {Name: "mail", Registered: true, Withdrawn: true},
-		"registered    by Terraform, refused: it is torn": {Name: "mail", Registered: true, RegistrationRefused: "it is torn"},
-		"registered    not yet, refused: it is torn":      {Name: "mail", RegistrationRefused: "it is torn"},
+		"registered    by Terraform, refused: it is torn":                                                                         {Name: "mail", Registered: true, RegistrationRefused: "it is torn"},
+		"registered    not yet, refused: it is torn":                                                                              {Name: "mail", RegistrationRefused: "it is torn"},
 	} {
 		var text bytes.Buffer
 		if err := printLambda(&text, &l); err != nil {

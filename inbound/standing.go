@@ -1,0 +1,108 @@
+package inbound
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/kinesin-io/kinesin/api"
+	"github.com/kinesin-io/kinesin/api/kinesinv1"
+	"github.com/kinesin-io/kinesin/catalog"
+	"github.com/kinesin-io/kinesin/store"
+)
+
+// standing is how a lambda and the registration of its name stand to each other.
+type standing struct {
+	isThere bool                 // the registration is
+	want    catalog.Registration // if it can be read
+	// refused is why it is not taken; nil: it is, or will be. What only SQS knows, queues that are missing, is no refusal.
+	refused error
+}
+
+// hasOutgrown reports whether the lambda can never become what the registration says. Only another one can, in its place.
+func (s *standing) hasOutgrown() bool { return errors.Is(s.refused, catalog.ErrFixed) }
+
+// isWithdrawn reports whether a lambda that was made of a registration has none any more: it goes when its tasks have ended. A
+// registration that cannot be read is one.
+func (s *standing) isWithdrawn() bool { return !s.isThere || s.hasOutgrown() }
+
+// mayBeRegistered reports whether there can be a registration of a lambda's name. One that a call made may have got one that is refused.
+func (in *Inbound) mayBeRegistered(entry *catalog.Entry) bool {
+	return in.Shared || entry.Registration != ""
+}
+
+// standingOf reads the registration of a lambda's name.
+func (in *Inbound) standingOf(ctx context.Context, entry *catalog.Entry) (standing, error) {
+	row, err := in.Store.Control(ctx, catalog.RegistrationKind, entry.Name)
+	switch {
+	case errors.Is(err, store.ErrNotFound):
+		return standing{}, nil
+	case errors.Is(err, store.ErrVersion), errors.Is(err, store.ErrCorrupt):
+		return standing{isThere: true, refused: err}, nil
+	case err != nil:
+		return standing{}, err
+	}
+	return in.compare(entry, row), nil
+}
+
+// compare is standingOf for a registration that was read.
+func (in *Inbound) compare(entry *catalog.Entry, row store.Control) standing {
+	want, err := catalog.ParseRegistration(row)
+	s := standing{isThere: true, want: want, refused: err}
+	if err == nil && want.Sum != entry.Registration {
+		if s.refused = want.Fits(entry); s.refused == nil {
+			s.refused = in.Queue.CheckLambda(want.Lambda)
+		}
+	}
+	return s
+}
+
+// standings are those of all lambdas, by name. Without any registration there are none.
+func (in *Inbound) standings(ctx context.Context, all []*catalog.Entry) (map[string]standing, error) {
+	rows, omitted, err := in.Store.ControlsOmitted(ctx, catalog.RegistrationKind)
+	if err != nil {
+		return nil, err
+	}
+	byName := make(map[string]store.Control, len(rows))
+	for _, row := range rows {
+		byName[row.Name] = row
+	}
+	found := map[string]standing{}
+	for _, entry := range all {
+		if row, isThere := byName[entry.Name]; isThere {
+			found[entry.Name] = in.compare(entry, row)
+		} else if err := omitted[entry.Name]; err != nil {
+			found[entry.Name] = standing{isThere: true, refused: err}
+		}
+	}
+	return found, nil
+}
+
+// mustNotBeRegistered refuses to delete a lambda that servers would make again at once, as it is.
+func (in *Inbound) mustNotBeRegistered(ctx context.Context, entry *catalog.Entry) error {
+	if entry.Registration == "" {
+		return nil
+	}
+	s, err := in.standingOf(ctx, entry)
+	if err != nil || s.isWithdrawn() {
+		return err
+	}
+	way := ""
+	if s.refused != nil {
+		way = fmt.Sprintf("; its registration is refused: %v", s.refused)
+	}
+	if in.Unregister != nil {
+		way += "; if Terraform has forgotten it (a removed block), delete its registration by hand: " + in.Unregister(entry.Name)
+	}
+	return api.Errorf(kinesinv1.Reason_REASON_REGISTERED,
+		"lambda %s is registered: take it out where it is (its module call in Terraform), and servers delete it when it has no live tasks%s", entry.Name, way)
+}
+
+// viewLambda is viewEntry, after a look at the lambda's registration if it was made of one.
+func (in *Inbound) viewLambda(ctx context.Context, e *catalog.Entry) (*kinesinv1.Lambda, error) {
+	if e.Registration == "" {
+		return viewEntry(e, standing{}), nil
+	}
+	s, err := in.standingOf(ctx, e)
+	return viewEntry(e, s), err
+}
