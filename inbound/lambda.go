@@ -37,13 +37,16 @@ func (in *Inbound) CreateLambda(ctx context.Context, request *kinesinv1.CreateLa
 	if err := in.catchUp(ctx); err != nil {
 		return nil, wire(err)
 	}
-	// The queues of one that is registered are Terraform's to make, also when they are gone.
-	if have, err := in.Catalog.Lambda(want.Name); err != nil || have.Registration == "" {
-		if err := in.provision(ctx, want.WithDefaults()); err != nil {
+	want = want.WithDefaults()
+	if have, err := in.Catalog.Lambda(want.Name); err != nil || mayProvision(have, want) {
+		if err := in.provision(ctx, want); err != nil {
 			return nil, err
 		}
 	}
 	entry, existed, err := in.Catalog.Create(ctx, want)
+	if err == nil && !existed {
+		err = in.keepApart(ctx, entry)
+	}
 	if err != nil {
 		return nil, wire(err)
 	}
@@ -63,6 +66,28 @@ func (in *Inbound) provision(ctx context.Context, l task.Lambda) error {
 		return wire(err)
 	}
 	return wire(in.Queue.Provision(ctx, l))
+}
+
+// mayProvision reports whether queues of a lambda that is there are to be made if they are gone. Those of one that is registered are
+// Terraform's to make, and what has other queues is refused for that.
+func mayProvision(have *catalog.Entry, want task.Lambda) bool {
+	return have.Registration == "" && have.Mode == want.Mode && slices.Equal(have.Priorities, want.Priorities)
+}
+
+// keepApart takes a new lambda back if another one with a queue of the same name was created at this moment, maybe by another
+// process: neither was there when the other was checked. Both are written before they are checked again, so that one at least is
+// taken back; it may be both, since clocks of two machines cannot tell which was first. It is deleted as any lambda is, and
+// so stays if it has tasks by now.
+func (in *Inbound) keepApart(ctx context.Context, entry *catalog.Entry) error {
+	refusal := in.Queue.CheckLambda(entry.Lambda)
+	if refusal == nil {
+		return nil
+	}
+	refusal = fmt.Errorf("%w (it was created at this moment; if it is not there now, create this one again)", refusal)
+	if _, err := in.deleteLambda(context.WithoutCancel(ctx), entry, false); err != nil {
+		return invalid("%v; lambda %s was created, and is to be deleted, which failed: %v", refusal, entry.Name, err)
+	}
+	return refusal
 }
 
 // checkSettings refuses settings that say nothing in a mode.
