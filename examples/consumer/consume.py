@@ -7,7 +7,10 @@ while True:
     for message in received.get("Messages", []):
         attributes = {name: value["StringValue"] for name, value in message["MessageAttributes"].items()}
         body = message["Body"]
-        if attributes.get("kinesin-encoding") == "base64":  # a payload that SQS does not take as text
+        encoding = attributes.get("kinesin-encoding")
+        if encoding == "base64":  # a payload that SQS does not take as text
             body = base64.b64decode(body)
+        elif encoding == "empty":  # one of no bytes, which SQS does not take at all
+            body = ""
         print(attributes["kinesin-due"], attributes["kinesin-task-id"], body, flush=True)
         sqs.delete_message(QueueUrl=queue, ReceiptHandle=message["ReceiptHandle"])  # else it comes again

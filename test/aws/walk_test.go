@@ -123,6 +123,9 @@ func TestTheWayOfThePage(t *testing.T) {
 	if body := consumed(t, c, binary); body != `b'\x00\xff'` {
 		t.Errorf("consumed %q of a payload that is no text", body)
 	}
+	if body := consumed(t, c, s.run(0, "schedule", "invoices").Must(t)); body != "" {
+		t.Errorf("consumed %q of no payload", body)
+	}
 
 	// What was scheduled while no server was told to deliver directly waits as a row of the store.
 	s.serve("--deliver-direct", "0s")
