@@ -100,7 +100,7 @@ func (b *intake) admitArrival(ctx context.Context, i int, a *arrival) error {
 	a.due, a.lasts = token.Due, lasts(l, token.Due, b.now)
 	switch {
 	case l.Deleting:
-		return fmt.Errorf("%w %q: it is being deleted", catalog.ErrUnknown, l.Name)
+		return fmt.Errorf("%w %q: it is being deleted; create it once it is gone", catalog.ErrUnknown, l.Name)
 	case item.Lambda != l.Name:
 		return &notOursError{"its id is of lambda " + l.Name + ", and it asks for another"}
 	case item.Key != "":
@@ -142,7 +142,7 @@ func (b *intake) openIssued(id string) (task.Token, *catalog.Entry, error) {
 	}
 	l := b.Catalog.ByRef(token.Partition.Lambda)
 	if l == nil {
-		return token, nil, fmt.Errorf("%w: the one it was accepted for is gone, or was created just now", catalog.ErrUnknown)
+		return token, nil, fmt.Errorf("%w: the one it was accepted for is gone, or was created just now; create it", catalog.ErrUnknown)
 	}
 	if int(token.Partition.Priority) >= len(l.Priorities) {
 		return token, nil, &notOursError{"its id is of a priority that the lambda does not have"}
@@ -269,7 +269,7 @@ func fateOf(err error, a *arrival) fate {
 		if a.tries < unknownTriesMax && !a.forced {
 			return fate{verdict: unknown, err: err}
 		}
-		return fate{rejected, ReasonUnknownLambda, fmt.Errorf("%w; create it and retry", err)}
+		return fate{rejected, ReasonUnknownLambda, fmt.Errorf("%w, then retry", err)}
 	case errors.As(err, &foreign):
 		return fate{rejected, ReasonNotOurs, err}
 	case errors.As(err, &stale):
