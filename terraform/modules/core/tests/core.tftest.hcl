@@ -126,6 +126,18 @@ run "tags" {
   expect_failures = [var.tags]
 }
 
+run "the_most_that_AWS_takes" {
+  command = plan
+
+  variables {
+    iam_path = "/${join("", [for i in range(510) : "p"])}/"
+    tags = merge(
+      { "Größe 4/2 _.:=+-@" = "Größe 4/2 _.:=+-@", (join("", [for i in range(128) : "k"])) = join("", [for i in range(256) : "v"]), none = "" },
+      { for i in range(46) : "t${i}" => "" },
+    )
+  }
+}
+
 run "another_prefix" {
   command = plan
 
