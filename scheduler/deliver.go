@@ -24,12 +24,11 @@ const (
 	// makes it 1/crowdRows of a lead more, up to crowdLeadsMax, so that they can be sent at once when they are due.
 	deliverLeads             = 4
 	crowdRows, crowdLeadsMax = 10, 20
-	// deliverHeldMax is how many tasks of one partition wait for another try at most. Beyond that nothing more is acquired:
-	// its queue is down, and what is not acquired costs nothing.
+	// deliverHeldMax is how many tasks of one partition wait for another try at most; those that no queue will take are not
+	// among them. Beyond that nothing more is acquired: its queue is down, and what is not acquired costs nothing.
 	deliverHeldMax = 1024
-	// Retry of a task that could not be sent, from the first try on; deliverHopelessEvery is for what no try will help.
+	// Retry of a task that could not be sent, from the first try on.
 	deliverRetryMin, deliverRetryMax = 100 * time.Millisecond, 5 * time.Second
-	deliverHopelessEvery             = 10 * time.Minute
 	// strangerFor is how long a row is left to a process that was never seen among the members: it may have
 	// come a moment ago.
 	strangerFor = 5 * time.Second
@@ -80,9 +79,11 @@ type deliverer struct {
 	waiting  *lookahead // waiting rows by due time
 	wakeups  *lookahead // task rows by wake-up: tasks with a key
 	retries  *lookahead // orders that wait for another try
+	hopeless hopeless   // tasks that no try will help as things are
 	batches  int        // under way
 	recent   []recent   // hinted wake-ups that the index may not show yet
 	foreign  int        // rows that others have acquired, as of the last scan
+	turn     turn       // to scan
 	nextScan task.Instant
 	restTo   task.Instant // nothing is taken before, since the store refused a write
 	failures int
@@ -98,8 +99,9 @@ type report struct {
 }
 
 func newDeliverer(s *Scheduler, p task.Partition, rows int) *deliverer {
+	poke := make(chan struct{}, 1)
 	return &deliverer{
-		Scheduler: s, partition: p, poke: make(chan struct{}, 1),
+		Scheduler: s, partition: p, poke: poke, turn: turn{poke: poke},
 		waiting: newLookahead(rows), wakeups: newLookahead(rows), retries: newLookahead(deliverHeldMax + deliverBatchesMax*batchRowsMax),
 	}
 }
@@ -130,6 +132,7 @@ func (d *deliverer) demote() { d.tell(func() { d.demoted = true }) }
 
 func (d *deliverer) beGuest(now task.Instant) {
 	d.guest, d.foreign, d.recent = true, 0, nil
+	d.dropHopeless(d.hopeless.all()) // its owner tries them
 	forget(now, d.waiting, d.wakeups)
 	extend(now, d.Window/2, d.waiting, d.wakeups)
 }
@@ -139,6 +142,7 @@ func (d *deliverer) run(ctx context.Context) {
 	lasting, abandon := context.WithCancel(context.WithoutCancel(ctx))
 	defer abandon()
 	defer d.progress.end()
+	defer d.turns.leave(&d.turn)
 	for ctx.Err() == nil {
 		d.progress.mark(d.Clock)
 		if d.guest {
@@ -170,6 +174,7 @@ func (d *deliverer) finish(ctx context.Context, abandon context.CancelFunc) {
 		}
 	}
 	d.retries.each(func(e entry) { d.hand.drop(e.id) })
+	d.dropHopeless(d.hopeless.all())
 	d.stuck.Store(0)
 	d.head.Store(0)
 }
@@ -229,9 +234,9 @@ func (d *deliverer) settle(ctx context.Context, r *report, now task.Instant) {
 	case len(held) > 0:
 		d.failures = 0
 		d.failed(d.partition, r.left[0].Err)
-		if d.quiet.isNews(d.Clock, r.left[0].Err) {
+		if news, more := d.quiet.isNews(d.Clock, "tasks", r.left[0].Err); news {
 			d.Log.WarnContext(ctx, "tasks not delivered, trying again", slog.String("partition", d.partition.String()),
-				slog.Int("tasks", len(held)), slog.Any("error", r.left[0].Err))
+				slog.Int("tasks", len(held)), slog.Int("more", more), slog.Any("error", r.left[0].Err))
 		}
 	default:
 		d.failures = 0
@@ -247,15 +252,25 @@ func (d *deliverer) putBack(left []task.Undelivered, now task.Instant) {
 	}
 }
 
-// retryLater orders the same again after a while, with full jitter above a floor, longer each time it was acquired.
+// retryLater orders the same again after a while, with full jitter above a floor, longer each time it was acquired. What is
+// hopeless rests apart, so that it takes no room from what is not.
 func (d *deliverer) retryLater(o *task.Order, failure error, now task.Instant) {
-	wait := deliverHopelessEvery
-	if !errors.Is(failure, queue.ErrUndeliverable) {
-		ceiling := min(deliverRetryMin<<min(o.Task.Enqueues, 10), deliverRetryMax)
-		jitter, _ := bits.Mul64(d.Clock.Uint64(), uint64(ceiling))
-		wait = deliverRetryMin/2 + time.Duration(jitter)
+	id := o.Task.ID
+	if errors.Is(failure, queue.ErrUndeliverable) {
+		if d.guest || !d.hopeless.add(id, now) {
+			d.hand.drop(id) // whoever looks next tries it
+		}
+		return
 	}
-	d.retries.add(entry{at: now.Add(wait), id: o.Task.ID, order: o})
+	ceiling := min(deliverRetryMin<<min(o.Task.Enqueues, 10), deliverRetryMax)
+	jitter, _ := bits.Mul64(d.Clock.Uint64(), uint64(ceiling))
+	d.retries.add(entry{at: now.Add(deliverRetryMin/2 + time.Duration(jitter)), id: id, order: o})
+}
+
+func (d *deliverer) dropHopeless(ids []task.ID) {
+	for _, id := range ids {
+		d.hand.drop(id)
+	}
 }
 
 // fail backs the whole partition off, because the store refuses writes.
@@ -324,15 +339,19 @@ func (d *deliverer) scan(ctx context.Context) {
 	now := d.Clock.Now()
 	if d.guest {
 		d.nextScan = now.Add(idleMax)
-		return
-	}
-	if waits(now, d.scanRetry) {
-		return
 	}
 	due := now >= d.nextScan || d.nextScan > now.Add(max(d.Window/2, retryMin+retryMax)) // the clock may be set back
-	if !due && (d.rests(now) || !d.waiting.low() && !d.wakeups.low()) {
+	low := !d.rests(now) && (d.waiting.low() || d.wakeups.low())
+	if d.guest || waits(now, d.scanRetry) || !due && !low {
+		d.turns.leave(&d.turn)
 		return
 	}
+	if !d.turns.take(&d.turn, !d.warm.Load(), d.scanFailures > 0) {
+		widen(now, d.Scheduler, d.waiting, d.wakeups)
+		return
+	}
+	defer d.turns.done(&d.turn)
+	d.dropHopeless(d.hopeless.rested(now))
 	through := now.Add(d.Window)
 	foreign, err := d.scanWaiting(ctx, now, through)
 	if err == nil {
@@ -510,7 +529,7 @@ func (d *deliverer) note() {
 		head = at
 	}
 	d.head.Store(int64(head))
-	d.stuck.Store(int64(d.retries.entries.Len() + d.foreign))
+	d.stuck.Store(int64(d.retries.entries.Len() + len(d.hopeless.resting) + d.foreign))
 	d.others.Store(d.foreign > 0)
 }
 
@@ -520,6 +539,11 @@ func (d *deliverer) idle(ctx context.Context) {
 	defer timer.Stop()
 	began, now := clock.StampOf(timer), d.Clock.Now()
 	until := min(max(d.nextScan, d.scanRetry), now.Add(idleMax))
+	if d.turn.asks() {
+		until = now.Add(progressEvery)
+		d.turns.rest(&d.turn)
+		defer d.turns.rise(&d.turn)
+	}
 	if d.batches < deliverBatchesMax {
 		until = min(until, max(d.nextToFire(), d.restTo))
 	}

@@ -562,3 +562,66 @@ func TestAnIdleDeliverPartitionReadsLittle(t *testing.T) {
 		}
 	})
 }
+
+// More tasks than a partition may hold back are such that no queue will take them: those behind them are sent all the same.
+func TestHopelessTasksDelayNobody(t *testing.T) {
+	inOutbound(t, func(o *outbound) {
+		bad := map[task.ID]bool{}
+		for range 1300 {
+			bad[o.waiting(high, 0).ID] = true
+		}
+		tries := map[task.ID]int{} // guarded by o.mu
+		o.refuse = func(t *task.Task) error {
+			if !bad[t.ID] {
+				return nil
+			}
+			o.set(func() { tries[t.ID]++ })
+			return queue.ErrUndeliverable
+		}
+		s, _ := o.start(self)
+		o.advance(3 * time.Second)
+		small := o.waiting(high, 5*time.Second)
+		s.Added(&small)
+		later := o.waiting(high, 17*time.Second)
+		o.advance(time.Minute)
+		o.wantSent(0, 0, small, later)
+		if n := s.Stuck()[high]; n != int64(len(bad)) {
+			t.Errorf("%d stuck, want %d", n, len(bad))
+		}
+		o.advance(21 * time.Minute)
+		for id := range bad {
+			if n := tries[id]; n < 2 || n > 3 {
+				t.Fatalf("%d tries of one in 22 minutes, want one every ten minutes or so", n)
+			}
+		}
+		o.set(func() { o.refuse = nil }) // the queue takes them now
+		last := o.waiting(high, 7*time.Minute)
+		o.advance(13 * time.Minute)
+		o.wantSent(0, 0, last)
+		for id := range bad {
+			if n := len(o.sendings()[id]); n != 1 {
+				t.Fatalf("one was sent %d times, want once", n)
+			}
+		}
+		if n := s.Stuck()[high]; n != 0 {
+			t.Errorf("%d stuck, want none", n)
+		}
+	})
+}
+
+// What nobody could take stays in no process's hands when it ends: the next one tries it at once.
+func TestHopelessTasksAreTriedByTheNextProcess(t *testing.T) {
+	inOutbound(t, func(o *outbound) {
+		bad := o.waiting(high, 0)
+		o.refuse = func(*task.Task) error { return queue.ErrUndeliverable }
+		_, stop := o.start(self)
+		o.advance(time.Second)
+		stop()
+		o.set(func() { o.refuse, o.gone = nil, []string{self} })
+		o.start("next")
+		o.advance(time.Second)
+		if n := len(o.sendings()[bad.ID]); n != 1 {
+			t.Errorf("sent %d times, want once", n)
+		}
+	})
+}

@@ -3,8 +3,10 @@ package scheduler
 import (
 	"errors"
 	"maps"
+	"strings"
 	"sync"
 	"time"
+	"unicode"
 
 	"github.com/kinesin-io/kinesin/internal/clock"
 	"github.com/kinesin-io/kinesin/queue"
@@ -14,37 +16,70 @@ const (
 	// missingEvery is how often a missing queue is logged: it stays so until somebody makes it, and all partitions of its
 	// lambda meet it every few seconds.
 	missingEvery = 5 * time.Minute
-	// missingMax bounds how many missing queues are told apart; those beyond are not logged until the others are old.
-	missingMax = 1024
+	// complaintEvery is how often every other kind of failure is logged: what one partition meets, all meet.
+	complaintEvery = 10 * time.Second
+	// quietMax bounds how many failures are told apart; those beyond are not logged until the others are old.
+	quietMax = 1024
+	// kindBytesMax bounds what one is told by.
+	kindBytesMax = 512
 )
 
 // quiet remembers which errors were logged lately.
 type quiet struct {
 	mu   sync.Mutex
-	last map[string]time.Duration // by text, in monotonic time; guarded by mu
+	last map[string]*complaint // by kind; guarded by mu
 }
 
-// isNews reports whether an error is to be logged: every one but that of a missing queue that was logged less than
-// missingEvery ago, of whichever partition.
-func (q *quiet) isNews(c clock.Clock, err error) bool {
-	if !errors.Is(err, queue.ErrMissing) {
-		return true
+// complaint is when an error was logged last, in monotonic time, and how often it was not since.
+type complaint struct {
+	at    time.Duration
+	every time.Duration
+	more  int
+}
+
+// isNews reports whether an error is to be logged: one whose kind was not logged lately, of whichever partition, and how
+// many there were since it was. What tells where they come from.
+func (q *quiet) isNews(c clock.Clock, what string, err error) (news bool, more int) {
+	now, kind, every := clock.Mono(c), kindOf(err), complaintEvery
+	if errors.Is(err, queue.ErrMissing) {
+		kind, every = err.Error(), missingEvery
 	}
-	now, text := clock.Mono(c), err.Error()
+	kind = what + " " + kind
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	if last, known := q.last[text]; known && now-last < missingEvery {
-		return false
+	if last, known := q.last[kind]; known {
+		if now-last.at < every {
+			last.more++
+			return false, 0
+		}
+		more = last.more
+		*last = complaint{at: now, every: every}
+		return true, more
 	}
-	if len(q.last) >= missingMax {
-		maps.DeleteFunc(q.last, func(_ string, last time.Duration) bool { return now-last >= missingEvery })
+	if len(q.last) >= quietMax {
+		maps.DeleteFunc(q.last, func(_ string, last *complaint) bool { return now-last.at >= last.every })
 	}
-	if len(q.last) >= missingMax {
-		return false
+	if len(q.last) >= quietMax {
+		return false, 0
 	}
 	if q.last == nil {
-		q.last = map[string]time.Duration{}
+		q.last = map[string]*complaint{}
 	}
-	q.last[text] = now
-	return true
+	q.last[kind] = &complaint{at: now, every: every}
+	return true, 0
+}
+
+// kindOf is the text of an error without the words that have digits: those are of one request, one connection, one row.
+func kindOf(err error) string {
+	text := err.Error()
+	text = text[:min(len(text), kindBytesMax)]
+	words := strings.FieldsFunc(text, func(r rune) bool { return r != '-' && r != '_' && !unicode.IsLetter(r) && !unicode.IsDigit(r) })
+	var kind strings.Builder
+	for _, word := range words {
+		if !strings.ContainsFunc(word, unicode.IsDigit) {
+			kind.WriteString(word)
+			kind.WriteByte(' ')
+		}
+	}
+	return kind.String()
 }

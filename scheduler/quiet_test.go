@@ -1,8 +1,10 @@
 package scheduler
 
 import (
+	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"testing"
 
 	"github.com/kinesin-io/kinesin/internal/clock"
@@ -15,13 +17,13 @@ func TestQuietIsBounded(t *testing.T) {
 	c, q := v.Process(0), &quiet{}
 	news := func(from, to int) (logged int) {
 		for i := from; i < to; i++ {
-			if q.isNews(c, fmt.Errorf("%w: %d", queue.ErrMissing, i)) {
+			if is, _ := q.isNews(c, "partition", fmt.Errorf("%w: %d", queue.ErrMissing, i)); is {
 				logged++
 			}
 		}
 		return logged
 	}
-	for _, step := range []struct{ from, to, want int }{{0, missingMax, missingMax}, {0, 10, 0}, {5000, 5010, 0}} {
+	for _, step := range []struct{ from, to, want int }{{0, quietMax, quietMax}, {0, 10, 0}, {5000, 5010, 0}} {
 		if n := news(step.from, step.to); n != step.want {
 			t.Errorf("%d to %d: logged %d, want %d", step.from, step.to, n, step.want)
 		}
@@ -30,9 +32,39 @@ func TestQuietIsBounded(t *testing.T) {
 	if n := news(5000, 5010); n != 10 || len(q.last) != 10 {
 		t.Errorf("when the others are old: logged %d, want 10; %d are remembered", n, len(q.last))
 	}
-	for range 3 {
-		if !q.isNews(c, errors.New("away")) {
-			t.Error("another error is not logged each time")
+}
+
+// Hundreds of partitions meet the same outage; each failure has a connection and a request of its own.
+func TestQuietLogsEachKindOnceInAWhile(t *testing.T) {
+	v := clock.NewVirtual(task.Instant(1_700_000_000_000_000), 1)
+	c, q := v.Process(0), &quiet{}
+	meet := func(what string, err func(n int) error) (logged, more int) {
+		for n := range 500 {
+			if is, since := q.isNews(c, what, err(n)); is {
+				logged++
+				more += since
+			}
 		}
+		return logged, more
+	}
+	hung := func(n int) error {
+		return fmt.Errorf("table k1-schedule: Query, RequestID: %dQXA, read tcp 127.0.0.1:%d->127.0.0.1:8000: %w", n, 30_000+n, context.DeadlineExceeded)
+	}
+	away := func(n int) error {
+		return fmt.Errorf("dial tcp 127.0.0.1:8000: try %d: %w", n, errors.New("connection refused"))
+	}
+	for round, want := range []int{0, 499, 499} {
+		for name, err := range map[string]func(int) error{"hung": hung, "away": away} {
+			if logged, more := meet("partition", err); logged != 1 || more != want {
+				t.Errorf("round %d: %s: logged %d times, with %d more, want once, with %d", round, name, logged, more, want)
+			}
+		}
+		v.Advance(complaintEvery)
+	}
+	if logged, _ := meet("tasks", hung); logged != 1 {
+		t.Errorf("from elsewhere: logged %d times, want once", logged)
+	}
+	if kind := kindOf(errors.New(strings.Repeat("ä", kindBytesMax))); len(kind) > 2*kindBytesMax {
+		t.Errorf("a kind of %d bytes", len(kind))
 	}
 }

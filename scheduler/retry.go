@@ -20,11 +20,12 @@ func waits(now, retry task.Instant) bool {
 	return retry > now && retry <= now.Add(retryMin+retryMax)
 }
 
-// complain tells of a partition that could not be read or dispatched, and logs that unless it is known.
+// complain tells of a partition that could not be read or dispatched, and logs that unless it is known; more says how many
+// more failures there were like this one since that was logged.
 func (s *Scheduler) complain(ctx context.Context, p task.Partition, err error) {
 	s.failed(p, err)
-	if s.quiet.isNews(s.Clock, err) {
-		s.Log.WarnContext(ctx, "partition will be tried again", slog.String("partition", p.String()), slog.Any("error", err))
+	if news, more := s.quiet.isNews(s.Clock, "partition", err); news {
+		s.Log.WarnContext(ctx, "partition will be tried again", slog.String("partition", p.String()), slog.Int("more", more), slog.Any("error", err))
 	}
 }
 

@@ -40,6 +40,7 @@ type runner struct {
 	floor    floor      // of the scans of wake-ups
 	pages    wakeScan   // the scan of wake-ups that goes on
 	recent   []recent   // hinted wake-ups that the index may not show yet
+	turn     turn       // to scan
 	nextScan task.Instant
 	failures int
 	unsent   bool // something that there was room for in this round could not be sent
@@ -66,8 +67,9 @@ type hint struct {
 }
 
 func newRunner(s *Scheduler, p task.Partition, since task.Instant, rows int) *runner {
+	poke := make(chan struct{}, 1)
 	return &runner{
-		Scheduler: s, partition: p, since: since, poke: make(chan struct{}, 1),
+		Scheduler: s, partition: p, since: since, poke: poke, turn: turn{poke: poke},
 		waiting: newLookahead(rows), wakeups: newLookahead(rows), watch: newWatchlist(s.watched),
 		floor: newFloor(s.Clock.Uint64()),
 	}
@@ -105,6 +107,7 @@ func (r *runner) beGuest() {
 func (r *runner) run(ctx context.Context) {
 	defer r.watch.clear()
 	defer r.progress.end()
+	defer r.turns.leave(&r.turn)
 	for ctx.Err() == nil {
 		r.progress.mark(r.Clock)
 		if !r.recovered {
@@ -272,12 +275,17 @@ func (r *runner) scan(ctx context.Context) {
 	now := r.Clock.Now()
 	if r.guest {
 		r.nextScan = now.Add(idleMax)
-		return
-	}
-	if r.scanWaits(now) {
-		return
 	}
 	due := r.scanDue(now)
+	if r.guest || r.scanWaits(now) || !due && !r.waiting.low() && !r.wakeups.low() {
+		r.turns.leave(&r.turn)
+		return
+	}
+	if !r.turns.take(&r.turn, !r.warm.Load(), r.scanFailures > 0) {
+		widen(now, r.Scheduler, r.waiting, r.wakeups)
+		return
+	}
+	defer r.turns.done(&r.turn)
 	err := r.scanBoth(ctx, now, due)
 	if ctx.Err() != nil {
 		return
@@ -500,6 +508,11 @@ func (r *runner) idle(ctx context.Context, full fullness) {
 	until := min(r.nextScan, now.Add(idleMax))
 	if r.scanWaits(now) {
 		until = r.scanRetry
+	}
+	if r.turn.asks() {
+		until = now.Add(progressEvery)
+		r.turns.rest(&r.turn)
+		defer r.turns.rise(&r.turn)
 	}
 	if full.left {
 		if isClosed(full.room) {

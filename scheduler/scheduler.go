@@ -151,6 +151,7 @@ type Scheduler struct {
 
 	hand  hand
 	quiet quiet
+	turns turns
 
 	// Both are replaced by Run and read by everyone; a partition is in one of them.
 	runners    atomic.Pointer[map[task.Partition]*runner]
@@ -171,6 +172,7 @@ func New(c Config) *Scheduler {
 	s.Store = guardedStore{s.Store, s}
 	s.Leases = guardedLeases{s.Leases, s}
 	s.guests.init()
+	s.turns.init()
 	s.clear()
 	return s
 }

@@ -80,7 +80,7 @@ func (r *runner) readWakeups(ctx context.Context, scan *wakeScan, now, through t
 
 // scanGoesOn reports whether there is more to read of wake-ups, and room for it.
 func (r *runner) scanGoesOn() bool {
-	return r.pages.underWay && r.wakeups.low() && !r.scanWaits(r.Clock.Now())
+	return r.pages.underWay && r.wakeups.low() && !r.turn.asks() && !r.scanWaits(r.Clock.Now())
 }
 
 // emptyWakeups makes room in the look-ahead for what a scan found, and keeps what the index may not show yet.
