@@ -97,7 +97,8 @@ func (d *drivers) missingInbound(ctx context.Context, prefix string) []string {
 
 // checkQueues looks for the queues of the lambdas there are, and that of the inbound buffer. One that is missing ends the start; attributes that are not as
 // setup makes them may be the operator's choice, so they are only told; and so is a missing queue of a lambda that was registered:
-// who takes one away with Terraform must not keep the servers of all others from starting.
+// who takes one away with Terraform must not keep the servers of all others from starting. Those of one that was withdrawn are not
+// looked at: they are to be gone.
 func (s *Server) checkQueues(ctx context.Context, d *drivers) error {
 	var specs []sqs.QueueSpec
 	theirs := map[string]bool{} // the names of those that Terraform makes
@@ -105,7 +106,14 @@ func (s *Server) checkQueues(ctx context.Context, d *drivers) error {
 		specs = sqsbuffer.Queues(s.config.AWSPrefix)
 	}
 	if s.config.Queue == QueueSQS {
+		withdrawn, err := d.node.Withdrawn(ctx)
+		if err != nil {
+			return fmt.Errorf("read registrations: %w", err)
+		}
 		for _, l := range d.node.Lambdas() {
+			if withdrawn[l.Name] {
+				continue
+			}
 			queues := sqs.Queues(s.config.AWSPrefix, l)
 			specs = append(specs, queues...)
 			for i := range queues {

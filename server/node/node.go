@@ -233,6 +233,27 @@ func (n *Node) Registered(name string) bool {
 	return err == nil && l.Registration != ""
 }
 
+// Withdrawn reads which lambdas came by a registration that is gone. Their queues are most likely gone with it.
+func (n *Node) Withdrawn(ctx context.Context) (map[string]bool, error) {
+	withdrawn := map[string]bool{}
+	for _, l := range n.catalog.All() {
+		if l.Registration != "" {
+			withdrawn[l.Name] = true
+		}
+	}
+	if len(withdrawn) == 0 {
+		return withdrawn, nil
+	}
+	rows, omitted, err := n.store.ControlsOmitted(ctx, catalog.RegistrationKind)
+	for _, row := range rows {
+		delete(withdrawn, row.Name)
+	}
+	for name := range omitted {
+		delete(withdrawn, name)
+	}
+	return withdrawn, err
+}
+
 // Run runs the roles until ctx ends, then stops them in the direction the work flows: nothing new is accepted, others
 // take over what is fired here, workers are told to go elsewhere, and nothing is fired any more. The store and the queue stay open.
 func (n *Node) Run(ctx context.Context) error {

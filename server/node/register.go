@@ -20,7 +20,7 @@ func newRegistrationMetrics(r prometheus.Registerer) registrationMetrics {
 		became: counters("kinesin_registrations_total", "What became of the registrations of lambdas, when that changed.", "outcome"),
 		are: prometheus.NewGaugeVec(prometheus.GaugeOpts{
 			Name: "kinesin_registrations",
-			Help: "Registrations of lambdas by what they are now, as this process sees it; unread is 1 while they cannot be read.",
+			Help: "Registrations of lambdas by what they are now, as this process sees it; refused are those, too, that it cannot read one by one; unread is 1 while it can read none.",
 		}, []string{"outcome"}),
 	}
 	for _, outcome := range inbound.Registrations() {

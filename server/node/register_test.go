@@ -3,12 +3,18 @@ package node
 import (
 	"errors"
 	"log/slog"
+	"maps"
 	"strings"
 	"testing"
 
 	dto "github.com/prometheus/client_model/go"
 
+	"github.com/kinesin-io/kinesin/catalog"
 	"github.com/kinesin-io/kinesin/inbound"
+	"github.com/kinesin-io/kinesin/internal/clock"
+	"github.com/kinesin-io/kinesin/store"
+	"github.com/kinesin-io/kinesin/store/mem"
+	"github.com/kinesin-io/kinesin/task"
 )
 
 func TestWhatIsLoggedOfRegistrations(t *testing.T) {
@@ -39,6 +45,32 @@ func TestWhatIsLoggedOfRegistrations(t *testing.T) {
 		if got := strings.TrimSpace(text.String()); got != c.want {
 			t.Errorf("logged\n%s, want\n%s", got, c.want)
 		}
+	}
+}
+
+// TestWithdrawn has a lambda of each kind: only one that had a registration can have lost it.
+func TestWithdrawn(t *testing.T) {
+	ctx, k := t.Context(), clock.NewVirtual(1_700_000_000_000_000, 1).Process(0)
+	rows := store.New(mem.New(), store.Config{Clock: k})
+	n := &Node{store: rows, catalog: catalog.New(rows, k, slog.New(slog.DiscardHandler))}
+	for _, name := range []string{"stays", "goes"} {
+		row := store.Control{Kind: catalog.RegistrationKind, Name: name, Version: 1, Value: []byte(`{"format":1}`)}
+		want, err := catalog.ParseRegistration(row)
+		if err == nil {
+			_, _, err = n.catalog.Register(ctx, want)
+		}
+		if err == nil && name == "stays" {
+			err = rows.PutControl(ctx, row)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	if _, _, err := n.catalog.Create(ctx, task.Lambda{Name: "called"}); err != nil {
+		t.Fatal(err)
+	}
+	if got, err := n.Withdrawn(ctx); err != nil || !maps.Equal(got, map[string]bool{"goes": true}) {
+		t.Errorf("%v, %v", got, err)
 	}
 }
 

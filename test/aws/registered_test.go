@@ -77,7 +77,8 @@ func TestRegistered(t *testing.T) {
 	if !got.Registered || got.MaxAttempts != 3 {
 		t.Errorf("it is %+v", got)
 	}
-	s.run(0, "lambda", "delete", "bills", "--drop").Refused(t, 1, "is registered", "Terraform")
+	s.run(0, "lambda", "delete", "bills", "--drop").Refused(t, 1, "is registered", "Terraform",
+		`aws dynamodb delete-item --table-name `+s.prefix+`-control --key '{"c":{"S":"registration"},"n":{"S":"bills"}}'`)
 	if said := s.run(0, "lambda", "update", "bills", "--max-attempts", "5"); !strings.Contains(said.Stderr, "until its registration changes") {
 		t.Errorf("update says %+v", said)
 	}
@@ -87,7 +88,9 @@ func TestRegistered(t *testing.T) {
 	if text := s.metrics(server); !strings.Contains(text, `kinesin_registrations{outcome="refused"} 1`) {
 		t.Error("the metrics do not say that a registration is refused")
 	}
-	s.run(0, "lambda", "delete", "bills").Refused(t, 1, `aws dynamodb delete-item --table-name `+s.prefix+`-control --key '{"c":{"S":"registration"},"n":{"S":"bills"}}'`)
+	if text := s.run(0, "lambda", "get", "bills").Must(t); !strings.Contains(text, "by Terraform, refused: mode, priorities and shards are fixed at creation") {
+		t.Errorf("get does not say that it is refused:\n%s", text)
+	}
 
 	server.Shutdown()
 	s.deleteQueue("bills-two")
@@ -96,6 +99,11 @@ func TestRegistered(t *testing.T) {
 	if text := "SQS queue " + s.prefix + "-bills-two is missing"; !strings.Contains(server.Stderr(), text) {
 		t.Errorf("the start does not say %q:\n%s", text, server.Stderr())
 	}
+	s.run(1, "lambda", "delete", "bills").Must(t) // and need not wait until servers do so
+	s.until("lambda bills is there anew", func() bool {
+		got := s.run(1, "lambda", "get", "bills")
+		return got.Code == 0 && strings.Contains(got.Stdout, "priorities    one\n") && !strings.Contains(got.Stdout, "refused")
+	})
 }
 
 // unregister deletes the row of a registration, as Terraform does and as the refusal to delete its lambda says.
@@ -147,8 +155,13 @@ func TestWithdrawn(t *testing.T) {
 	if strings.Contains(server.Stderr(), "aws setup") {
 		t.Errorf("it says what must not be done:\n%s", server.Stderr())
 	}
-	s.run(0, "lambda", "delete", "bills", "--drop").Must(t)
-	if got := s.run(0, "lambda", "get", "bills"); got.Code != 1 {
+	server.Shutdown()
+	server = s.serve()
+	s.run(1, "lambda", "delete", "bills", "--drop").Must(t)
+	if text := server.Stderr(); strings.Contains(text, "differs from what setup makes") {
+		t.Errorf("the start complains of queues that are to be gone:\n%s", text)
+	}
+	if got := s.run(1, "lambda", "get", "bills"); got.Code != 1 {
 		t.Errorf("after it was given up: %+v", got)
 	}
 }
