@@ -15,6 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/serializer"
 	"k8s.io/apimachinery/pkg/util/yaml"
 	"k8s.io/client-go/kubernetes/scheme"
+	sigsyaml "sigs.k8s.io/yaml"
 )
 
 // foreign are the kinds whose types are not Kubernetes' own. Only their fields are looked at.
@@ -34,7 +35,7 @@ func objects(t *testing.T, text string) []runtime.Object {
 			t.Fatal(err)
 		}
 		var o unstructured.Unstructured
-		if err := yaml.Unmarshal(doc, &o.Object); err != nil {
+		if err := sigsyaml.UnmarshalStrict(doc, &o.Object); err != nil {
 			t.Fatalf("%v in\n%s", err, doc)
 		}
 		switch {

@@ -31,12 +31,29 @@ func TestRefused(t *testing.T) {
 		{"port", []string{"service.port=70000"}, []string{"at '/service/port': maximum: got 70,000, want 65,535"}},
 		{"tag as a number", []string{"image.tag=2"}, []string{"at '/image/tag': got number, want string"}},
 		{"digest", []string{"image.digest=abc"}, []string{"at '/image/digest': 'abc' does not match pattern", "sha256:"}},
+		{"section taken away", []string{"networkPolicy=null"}, []string{"at '': missing property 'networkPolicy'"}},
+		{"list taken away", []string{"extraEnv=null"}, []string{"at '': missing property 'extraEnv'"}},
+		{"section below taken away", []string{"scheduler.autoscaling=null"}, []string{"at '/scheduler': missing property 'autoscaling'"}},
+		{"section of another Deployment taken away", []string{"hsc.podDisruptionBudget=null"}, []string{"at '/hsc': missing property 'podDisruptionBudget'"}},
+		{"value taken away", []string{"drainSeconds=null", "log.level=null"}, []string{"at '': missing property 'drainSeconds'", "at '/log': missing property 'level'"}},
+		{"name with a dot", []string{"fullnameOverride=a.b", "nameOverride=a.b"}, []string{"at '/fullnameOverride': 'a.b' does not match pattern", "at '/nameOverride': 'a.b' does not match pattern"}},
+		{"name too long", []string{"fullnameOverride=" + strings.Repeat("a", 47)}, []string{"at '/fullnameOverride': ", "{0,44}"}},
+		{"Secret that cannot be", []string{"tls.secretName=a..b"}, []string{"at '/tls/secretName': 'a..b' does not match pattern"}},
+		{"more than all", []string{"scheduler.podDisruptionBudget.maxUnavailable=101%"}, []string{"at '/scheduler/podDisruptionBudget/maxUnavailable'", "'101%' does not match pattern"}},
+		{"value of a label", []string{"podLabels.team=the jobs"}, []string{"at '/podLabels/team': 'the jobs' does not match pattern"}},
+		{"label of nodes", []string{"scheduler.nodeSelector.arch=-"}, []string{"at '/scheduler/nodeSelector/arch': '-' does not match pattern"}},
+		{"where to spread over", []string{"topologySpread.keys={a b}"}, []string{"at '/topologySpread/keys/0': 'a b' does not match pattern"}},
 
 		{
 			"nothing set",
 			[]string{"image.repository=", "aws.prefix=", "auth.secretName="},
 			[]string{"image.repository is missing: ", "aws.prefix is missing: ", "auth.secretName is missing: ", "kubectl create secret generic kinesin-auth --namespace jobs"},
 		},
+		{"image with a scheme", []string{"image.repository=https://reg/x"}, []string{`image.repository is "https://reg/x": write it as registry.example:5000/team/kinesin`, "without https://"}},
+		{"image with a tag", []string{"image.repository=reg:5000/x:tag"}, []string{`image.repository is "reg:5000/x:tag"`, "that is image.tag"}},
+		{"image with a digest", []string{"image.repository=x@sha256:0"}, []string{`image.repository is "x@sha256:0"`, "image.digest"}},
+		{"image in upper case", []string{"image.repository=Team/x"}, []string{`image.repository is "Team/x"`, "in lower case"}},
+		{"image in upper case below a host", []string{"image.repository=ghcr.io/Team/x"}, []string{`image.repository is "ghcr.io/Team/x"`}},
 		{"no ServiceAccount", []string{"serviceAccount.create=false"}, []string{"serviceAccount.create is false and serviceAccount.name is empty: name the ServiceAccount"}},
 		{
 			"least above most",
@@ -60,7 +77,20 @@ func TestRefused(t *testing.T) {
 			[]string{"scheduler.extraEnv[0].name=AWS_SECRET_ACCESS_KEY", "scheduler.extraEnv[0].value=abc"},
 			[]string{"extraEnv: AWS_SECRET_ACCESS_KEY would be in plain text in the Deployment: take it from a Secret"},
 		},
-		{"label of the chart", []string{`podLabels.kinesin\.io/hsc=no`}, []string{"kinesin.io/hsc is the chart's own"}},
+		{
+			"variable twice",
+			[]string{"scheduler.extraEnv[0].name=A", "scheduler.extraEnv[1].name=A", "extraEnv[0].name=B", "extraEnv[1].name=B"},
+			[]string{"\n- scheduler.extraEnv: A is there twice: leave one of them", "\n- extraEnv: B is there twice"},
+		},
+		{"label of the chart", []string{`podLabels.kinesin\.io/hsc=no`}, []string{"podLabels: kinesin.io/hsc is the chart's own"}},
+		{
+			"names of labels and annotations",
+			[]string{"commonLabels.a/b/c=d", "service.annotations.a b=c", "scheduler.nodeSelector.a-=b", "serviceMonitor.labels." + strings.Repeat("a", 64) + "=b"},
+			[]string{
+				`commonLabels: "a/b/c" is no name of a label or annotation: at most 63 letters`, `service.annotations: "a b" is no name`,
+				`scheduler.nodeSelector: "a-" is no name`, `serviceMonitor.labels: "aaa`,
+			},
+		},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
@@ -78,6 +108,15 @@ func TestRefused(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// TestReleaseWithDigit has a name that Services bear in new clusters only.
+func TestReleaseWithDigit(t *testing.T) {
+	t.Parallel()
+	_, said, err := Helm(t, "template", "1a", Dir, Values("minimal"))
+	if err == nil || !strings.Contains(said, `the names of Services would begin with "1a-kinesin"`) || !strings.Contains(said, "set fullnameOverride") {
+		t.Errorf("%v\n%s", err, said)
 	}
 }
 

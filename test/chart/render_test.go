@@ -186,8 +186,11 @@ func TestNetworkPolicy(t *testing.T) {
 	t.Parallel()
 	all := objects(t, Render(t, "kinesin", namespace, Values("everything")))
 	p := one[*networkingv1.NetworkPolicy](t, all)
-	if len(p.Spec.PolicyTypes) != 2 || len(p.Spec.Ingress) != 1 || len(p.Spec.Ingress[0].From) != 2 || p.Spec.Ingress[0].Ports[0].Port.StrVal != "api" {
+	if len(p.Spec.PolicyTypes) != 2 || len(p.Spec.Ingress) != 1 || len(p.Spec.Ingress[0].From) != 3 || p.Spec.Ingress[0].Ports[0].Port.StrVal != "api" {
 		t.Errorf("in: %+v", p.Spec.Ingress)
+	}
+	if own := p.Spec.Ingress[0].From[0]; own.PodSelector == nil || len(own.PodSelector.MatchLabels) != 0 || own.NamespaceSelector != nil || own.IPBlock != nil {
+		t.Errorf("with clients the pods of the namespace are shut out: %+v", p.Spec.Ingress)
 	}
 	if len(p.Spec.Egress) != 3 || p.Spec.Egress[1].Ports[0].Port.IntValue() != 443 || p.Spec.Egress[2].To[0].IPBlock.CIDR != "169.254.170.23/32" {
 		t.Errorf("out: %+v", p.Spec.Egress)
@@ -224,6 +227,43 @@ func TestEverything(t *testing.T) {
 	}
 }
 
+// TestGroupsVariablesWin has a variable for all pods, and the same for some.
+func TestGroupsVariablesWin(t *testing.T) {
+	t.Parallel()
+	all := objects(t, Render(t, "kinesin", namespace, Values("split"), "--set-string",
+		"extraEnv[0].name=A,extraEnv[0].value=all,extraEnv[1].name=B,extraEnv[1].value=all,hsc.extraEnv[0].name=A,hsc.extraEnv[0].value=own"))
+	for name, want := range map[string]string{"kinesin-scheduler": "all", "kinesin-hsc": "own"} {
+		d := named(t, all, name)
+		checkEnv(t, d)
+		if a, b := env(d, "A"), env(d, "B"); a != want || b != "all" {
+			t.Errorf("%s: A is %q, B is %q, want %q and all", name, a, b, want)
+		}
+	}
+}
+
+// TestPathsAreNoSecrets has a variable that says where a token is.
+func TestPathsAreNoSecrets(t *testing.T) {
+	t.Parallel()
+	all := objects(t, Render(t, "kinesin", namespace, Values("minimal"), "--set", "extraEnv[0].name=AWS_WEB_IDENTITY_TOKEN_FILE,extraEnv[0].value=/var/run/token"))
+	if got := env(one[*appsv1.Deployment](t, all), "AWS_WEB_IDENTITY_TOKEN_FILE"); got != "/var/run/token" {
+		t.Errorf("the variable is %q", got)
+	}
+}
+
+// TestOwnLabelsWin has labels and an annotation that are set in more than one place: each is there once, from the nearest.
+func TestOwnLabelsWin(t *testing.T) {
+	t.Parallel()
+	all := objects(t, Render(t, "kinesin", namespace, Values("minimal"), "--set",
+		`commonLabels.release=a,serviceMonitor.enabled=true,serviceMonitor.labels.release=b,podAnnotations.kubectl\.kubernetes\.io/default-container=mesh`))
+	if got := one[*unstructured.Unstructured](t, all).GetLabels(); got["release"] != "b" || got["app.kubernetes.io/name"] != "kinesin" {
+		t.Errorf("labels %v of the ServiceMonitor", got)
+	}
+	template := one[*appsv1.Deployment](t, all).Spec.Template
+	if got := template.Annotations["kubectl.kubernetes.io/default-container"]; got != "mesh" || template.Labels["release"] != "a" {
+		t.Errorf("container %q, labels %v", got, template.Labels)
+	}
+}
+
 // TestPodsStayWhenTheChartChanges keeps out of pods what would replace them all without any change to them.
 func TestPodsStayWhenTheChartChanges(t *testing.T) {
 	t.Parallel()
@@ -236,16 +276,36 @@ func TestPodsStayWhenTheChartChanges(t *testing.T) {
 
 func TestNotes(t *testing.T) {
 	t.Parallel()
-	out, said, err := Helm(t, "install", "kinesin", Dir, "--namespace", namespace, "--dry-run=client", Values("minimal"), "--set=scheduler.replicas=1,networkPolicy.enabled=false")
-	if err != nil {
-		t.Fatalf("%v\n%s", err, said)
-	}
-	for _, want := range []string{
-		"http://kinesin.jobs:7070", "http://kinesin-workers.jobs:7070", "Secret kinesin-auth", "deployment/kinesin-scheduler",
-		"plain text", "with one scheduler", "every pod of the cluster",
+	for _, c := range []struct {
+		set           string
+		want, without []string
+	}{
+		{
+			"scheduler.replicas=1,networkPolicy.enabled=false,serviceMonitor.enabled=true,service.type=NodePort",
+			[]string{
+				"http://kinesin.jobs:7070", "http://kinesin-workers.jobs:7070", "Secret kinesin-auth", "deployment/kinesin-scheduler",
+				"plain text", "with one scheduler", "every pod of the cluster",
+			},
+			[]string{"networkPolicy.clients"},
+		},
+		{"serviceMonitor.enabled=true", []string{"A Prometheus of another one gets nothing until networkPolicy.clients names it"}, []string{"service.type"}},
+		{"service.type=LoadBalancer", []string{"service.type is LoadBalancer, but only pods of namespace jobs are let in"}, []string{"Prometheus"}},
+		{"serviceMonitor.enabled=true,service.type=LoadBalancer,networkPolicy.clients[0].ipBlock.cidr=10.0.0.0/8", nil, []string{"let in"}},
 	} {
-		if !strings.Contains(out, want) {
-			t.Errorf("the notes do not speak of %q:\n%s", want, out)
+		out, said, err := Helm(t, "install", "kinesin", Dir, "--namespace", namespace, "--dry-run=client", Values("minimal"), "--set="+c.set)
+		if err != nil {
+			t.Fatalf("%s: %v\n%s", c.set, err, said)
+		}
+		_, notes, _ := strings.Cut(out, "NOTES:")
+		for _, want := range c.want {
+			if !strings.Contains(notes, want) {
+				t.Errorf("%s: the notes do not speak of %q:\n%s", c.set, want, notes)
+			}
+		}
+		for _, without := range c.without {
+			if strings.Contains(notes, without) {
+				t.Errorf("%s: the notes speak of %q:\n%s", c.set, without, notes)
+			}
 		}
 	}
 }

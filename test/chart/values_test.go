@@ -101,6 +101,7 @@ func TestReadme(t *testing.T) {
 type schema struct {
 	Ref         string            `json:"$ref"`
 	Properties  map[string]schema `json:"properties"`
+	Required    []string          `json:"required"`
 	Definitions map[string]schema `json:"definitions"`
 	Additional  any               `json:"additionalProperties"`
 }
@@ -130,6 +131,43 @@ func TestSchemaHasAll(t *testing.T) {
 	for path := range documented {
 		t.Errorf("the schema does not take %s", path)
 	}
+}
+
+// mayBeNull are values that `null` leaves out; of all others it would take away what templates count on.
+var mayBeNull = []string{"global", "replicas", "runAsUser", "runAsGroup", "fsGroup", "requests", "limits"}
+
+// TestSchemaRequires looks for values that `null` would take away unnoticed: Helm drops them before it asks the schema.
+func TestSchemaRequires(t *testing.T) {
+	t.Parallel()
+	text, err := os.ReadFile(filepath.Join(Dir, "values.schema.json"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var top schema
+	if err := json.Unmarshal(text, &top); err != nil {
+		t.Fatal(err)
+	}
+	seen := checkRequired(t, "", top)
+	for name, d := range top.Definitions {
+		if name != "env" {
+			seen += checkRequired(t, name, d)
+		}
+	}
+	if seen < 80 {
+		t.Errorf("only %d values seen", seen)
+	}
+}
+
+func checkRequired(t *testing.T, path string, s schema) int {
+	t.Helper()
+	seen := 0
+	for name, p := range s.Properties {
+		if required := slices.Contains(s.Required, name); required == slices.Contains(mayBeNull, name) {
+			t.Errorf("%s.%s: required is %v", path, name, required)
+		}
+		seen += 1 + checkRequired(t, path+"."+name, p)
+	}
+	return seen
 }
 
 // leaves are the paths at which the schema ends, or a value is documented.

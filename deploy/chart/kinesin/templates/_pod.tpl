@@ -33,6 +33,18 @@
 {{- end }}
 {{- end -}}
 
+{{/* The variables of the values, as JSON: the group's own win. */}}
+{{- define "kinesin.extraEnv" -}}
+{{- $own := .values.extraEnv -}}
+{{- $names := list -}}
+{{- range $own -}}{{- $names = append $names .name -}}{{- end -}}
+{{- $all := list -}}
+{{- range .root.Values.extraEnv -}}
+{{- if not (has .name $names) -}}{{- $all = append $all . -}}{{- end -}}
+{{- end -}}
+{{- concat $all $own | toJson -}}
+{{- end -}}
+
 {{- define "kinesin.probe" -}}
 httpGet: {path: {{ .path }}, port: api, scheme: {{ include "kinesin.scheme" .root }}}
 {{- end -}}
@@ -51,12 +63,9 @@ metadata:
     {{- toYaml . | nindent 4 }}
     {{- end }}
   annotations:
-    kubectl.kubernetes.io/default-container: kinesin
-    {{- with $v.podAnnotations }}
-    {{- toYaml . | nindent 4 }}
-    {{- end }}
+    {{- merge (dict) $v.podAnnotations (dict "kubectl.kubernetes.io/default-container" "kinesin") | toYaml | nindent 4 }}
 spec:
-  serviceAccountName: {{ include "kinesin.serviceAccount" $root }}
+  serviceAccountName: {{ include "kinesin.serviceAccount" $root | quote }}
   automountServiceAccountToken: {{ ternary true false (eq (include "kinesin.watches" .) "true") }}
   # A Service named kinesin would otherwise set variables that begin with KINESIN_.
   enableServiceLinks: false
@@ -79,7 +88,7 @@ spec:
   {{- with $v.topologySpread.keys }}
   topologySpreadConstraints:
     {{- range . }}
-    - topologyKey: {{ . }}
+    - topologyKey: {{ quote . }}
       maxSkew: {{ int $v.topologySpread.maxSkew }}
       whenUnsatisfiable: {{ $v.topologySpread.whenUnsatisfiable }}
       labelSelector:
@@ -105,7 +114,7 @@ spec:
       terminationMessagePolicy: FallbackToLogsOnError
       env:
         {{- include "kinesin.env" . | nindent 8 }}
-        {{- range concat $v.extraEnv $own.extraEnv }}
+        {{- range include "kinesin.extraEnv" . | fromJsonArray }}
         - {{- toYaml . | nindent 10 }}
         {{- end }}
       {{- with $v.extraEnvFrom }}

@@ -5,6 +5,8 @@
 {{- $wrong := list -}}
 {{- if not $v.image.repository -}}
 {{- $wrong = append $wrong "image.repository is missing: where is the image that you built from the Dockerfile? For example --set image.repository=registry.example/kinesin" -}}
+{{- else if not (regexMatch (include "kinesin.repository" .) $v.image.repository) -}}
+{{- $wrong = append $wrong (printf "image.repository is %q: write it as registry.example:5000/team/kinesin, the path in lower case, without https://, tag (that is image.tag) and digest (image.digest)" $v.image.repository) -}}
 {{- end -}}
 {{- if not $v.aws.prefix -}}
 {{- $wrong = append $wrong "aws.prefix is missing: with what do the names of the tables and queues begin that `kinesin aws setup` made? For example --set aws.prefix=prod" -}}
@@ -15,14 +17,19 @@
 {{- if and (not $v.serviceAccount.create) (not $v.serviceAccount.name) -}}
 {{- $wrong = append $wrong "serviceAccount.create is false and serviceAccount.name is empty: name the ServiceAccount that the pods are to have" -}}
 {{- end -}}
-{{- range $key := concat (keys $v.commonLabels) (keys $v.podLabels) | sortAlpha -}}
-{{- if regexMatch "^(app[.]kubernetes[.]io|helm[.]sh|kinesin[.]io)/" $key -}}
-{{- $wrong = append $wrong (printf "commonLabels, podLabels: %s is the chart's own: choose a label that begins with none of app.kubernetes.io/, helm.sh/ and kinesin.io/" $key) -}}
+{{- if not (regexMatch "^[a-z]" (include "kinesin.fullname" .)) -}}
+{{- $wrong = append $wrong (printf "the names of Services would begin with %q, and not every cluster takes one that begins with a digit: choose another name of the release, or set fullnameOverride" (include "kinesin.fullname" .)) -}}
 {{- end -}}
-{{- end -}}
-{{- $known := include "kinesin.known" . | splitList " " -}}
+{{- $keyed := dict
+  "commonLabels" $v.commonLabels "podLabels" $v.podLabels "podAnnotations" $v.podAnnotations
+  "serviceAccount.annotations" $v.serviceAccount.annotations "serviceMonitor.labels" $v.serviceMonitor.labels
+  "service.annotations" $v.service.annotations "service.workers.annotations" $v.service.workers.annotations
+  "scheduler.autoscaling.externalMetricLabels" $v.scheduler.autoscaling.externalMetricLabels -}}
+{{- $lists := dict "extraEnv" $v.extraEnv -}}
 {{- range $group, $roles := include "kinesin.groups" . | fromJson -}}
 {{- $own := get $v $group -}}
+{{- $lists = set $lists (printf "%s.extraEnv" $group) $own.extraEnv -}}
+{{- $keyed = set $keyed (printf "%s.nodeSelector" $group) $own.nodeSelector -}}
 {{- $a := $own.autoscaling -}}
 {{- if ne $a.kind "none" -}}
 {{- if gt (int $a.minReplicas) (int $a.maxReplicas) -}}
@@ -39,15 +46,43 @@
 {{- $wrong = append $wrong (printf "%s.autoscaling.keda.prometheusAddress is missing: the URL of the Prometheus that has kinesin_schedule_lag_seconds, for example http://prometheus.monitoring:9090" $group) -}}
 {{- end -}}
 {{- end -}}
-{{- range concat $v.extraEnv $own.extraEnv -}}
-{{- if has .name $known -}}
-{{- $wrong = append $wrong (printf "extraEnv: %s is set by the chart: see the values in README.md" .name) -}}
-{{- else if and .value (regexMatch "(SECRET|TOKEN|PASSWORD|INBOUND_KEY|ACCESS_KEY_ID)" .name) -}}
-{{- $wrong = append $wrong (printf "extraEnv: %s would be in plain text in the Deployment: take it from a Secret, with valueFrom.secretKeyRef or extraEnvFrom" .name) -}}
 {{- end -}}
+{{- $pattern := include "kinesin.key" . -}}
+{{- range $where, $pairs := $keyed -}}
+{{- range $key, $value := $pairs -}}
+{{- if and (has $where (list "commonLabels" "podLabels")) (regexMatch "^(app[.]kubernetes[.]io|helm[.]sh|kinesin[.]io)/" $key) -}}
+{{- $wrong = append $wrong (printf "%s: %s is the chart's own: choose a label that begins with none of app.kubernetes.io/, helm.sh/ and kinesin.io/" $where $key) -}}
+{{- else if not (regexMatch $pattern (ternary (lower $key) $key (hasSuffix "nnotations" $where))) -}}
+{{- $wrong = append $wrong (printf "%s: %q is no name of a label or annotation: at most 63 letters, digits, -, _ and ., a letter or digit first and last, before them a domain and / if need be, such as example.com/team" $where $key) -}}
+{{- end -}}
+{{- end -}}
+{{- end -}}
+{{- $known := include "kinesin.known" . | splitList " " -}}
+{{- range $where, $list := $lists -}}
+{{- $seen := list -}}
+{{- range $list -}}
+{{- if has .name $known -}}
+{{- $wrong = append $wrong (printf "%s: %s is set by the chart: see the values in README.md" $where .name) -}}
+{{- else if and .value (regexMatch "(SECRET|TOKEN|PASSWORD|INBOUND_KEY|ACCESS_KEY_ID)" .name) (not (hasSuffix "_FILE" .name)) -}}
+{{- $wrong = append $wrong (printf "%s: %s would be in plain text in the Deployment: take it from a Secret, with valueFrom.secretKeyRef or extraEnvFrom" $where .name) -}}
+{{- end -}}
+{{- if has .name $seen -}}
+{{- $wrong = append $wrong (printf "%s: %s is there twice: leave one of them" $where .name) -}}
+{{- end -}}
+{{- $seen = append $seen .name -}}
 {{- end -}}
 {{- end -}}
 {{- uniq $wrong | join "\n" -}}
+{{- end -}}
+
+{{/* What names an image without tag and digest: a host that has a dot or a port, if any, and a path. */}}
+{{- define "kinesin.repository" -}}
+^(([A-Za-z0-9][-A-Za-z0-9]*([.][-A-Za-z0-9]+)+(:[0-9]+)?|[A-Za-z0-9][-A-Za-z0-9]*:[0-9]+|\[[0-9a-fA-F:]+\](:[0-9]+)?)/)?[a-z0-9]+(([.]|_|__|-+|/)[a-z0-9]+)*$
+{{- end -}}
+
+{{/* What names a label; an annotation's domain may be in upper case besides. */}}
+{{- define "kinesin.key" -}}
+^([a-z0-9]([-a-z0-9]*[a-z0-9])?([.][a-z0-9]([-a-z0-9]*[a-z0-9])?)*/)?[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?$
 {{- end -}}
 
 {{/* Variables that the chart sets. */}}
