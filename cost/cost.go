@@ -33,9 +33,9 @@ type Load struct {
 	LongShare      float64 `json:"long_share"`  // of managed attempts, how many run for more than 200 ms
 	Retries        float64 `json:"retries"`     // mean failed attempts of a managed task
 	PayloadBytes   int     `json:"payload_bytes"`
-	// TasksPerRequest is how many tasks share an SQS request on their way to a worker; more under load.
+	// TasksPerRequest is how many tasks share an SQS request on their way to a worker, and a send to the inbound queue; more under load.
 	TasksPerRequest float64 `json:"tasks_per_request"`
-	BufferedShare   float64 `json:"buffered_share"` // how many come through the inbound queue
+	BufferedShare   float64 `json:"buffered_share"` // how many come through the inbound queue; by default InboundShare
 
 	Wait      time.Duration `json:"wait_ns"`      // mean time from Schedule to due
 	Retention time.Duration `json:"retention_ns"` // how long the rows of ended managed tasks are kept
@@ -89,6 +89,15 @@ func (l *Load) Check() error {
 	return errors.Join(errs...)
 }
 
+// InboundShare is how many of a load's tasks servers with an inbound queue, as they are by default, put there: those that wait in the
+// store, but for those with a key.
+func InboundShare(l Load) float64 {
+	if l.Mode == Deliver {
+		return l.ScheduledShare
+	}
+	return l.ScheduledShare * (1 - l.KeyedShare)
+}
+
 // Usage is what one task takes, and what runs whether there are tasks or not.
 type Usage struct {
 	WriteUnits  float64 `json:"write_units"`
@@ -130,7 +139,7 @@ func managedTask(l Load) Usage {
 
 // buffered is the way through the inbound queue.
 func buffered(l Load) Usage {
-	return Usage{ReadUnits: tombstoneReads, SQSRequests: requestsPerHop / l.TasksPerRequest * chunks(l.PayloadBytes)}.times(l.BufferedShare)
+	return Usage{ReadUnits: tombstoneReads, SQSRequests: requestsPerSend / l.TasksPerRequest * chunks(l.PayloadBytes)}.times(l.BufferedShare)
 }
 
 // Idle is what the fleet takes each second without any task.

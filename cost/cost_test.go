@@ -45,6 +45,8 @@ func TestUnitsOfATask(t *testing.T) {
 	retried.Retries = 2
 	large := plain(cost.Deliver)
 	large.PayloadBytes = 10 << 10
+	inbound, deliver := plain(cost.Managed), plain(cost.Deliver)
+	inbound.BufferedShare, deliver.BufferedShare = 1, 1
 	direct := plain(cost.Deliver)
 	direct.ScheduledShare = 0
 	for _, c := range []struct {
@@ -54,6 +56,8 @@ func TestUnitsOfATask(t *testing.T) {
 	}{
 		{"managed, scheduled", plain(cost.Managed), 7, 0.3},
 		{"managed, immediate", immediate, 5, 0.3},
+		{"managed, through the inbound queue", inbound, 7, 0.44},
+		{"deliver, through the inbound queue", deliver, 3, 0.24},
 		{"keyed", keyed, 8, 0.3},
 		{"long", long, 8, 0.3},
 		{"two retries", retried, 21, 0.9},
@@ -65,6 +69,16 @@ func TestUnitsOfATask(t *testing.T) {
 		near(t, c.name+": write units", u.WriteUnits, c.writes)
 		near(t, c.name+": SQS requests", u.SQSRequests, c.queued)
 	}
+}
+
+// What is due soon or has a key does not go through the inbound queue.
+func TestWhatGoesThroughTheInboundQueue(t *testing.T) {
+	l := plain(cost.Managed)
+	near(t, "all wait", cost.InboundShare(l), 1)
+	l.ScheduledShare, l.KeyedShare = 0.5, 0.2
+	near(t, "half of them, some with a key", cost.InboundShare(l), 0.4)
+	l.Mode = cost.Deliver
+	near(t, "deliver", cost.InboundShare(l), 0.5)
 }
 
 func TestBillAddsUp(t *testing.T) {

@@ -28,7 +28,9 @@ const (
 // Of SQS.
 const (
 	requestsPerHop = 3 // send, receive, delete
-	sqsChunkBytes  = 64 << 10
+	// requestsPerSend is of the inbound queue, where a receive and a delete have the messages of several sends: of five here, of ten at best.
+	requestsPerSend = 1 + 2/5.
+	sqsChunkBytes   = 64 << 10
 )
 
 // Of rows.

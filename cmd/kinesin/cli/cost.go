@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"strconv"
 	"text/tabwriter"
 
 	"github.com/spf13/cobra"
@@ -13,6 +14,8 @@ import (
 
 	"github.com/kinesin-io/kinesin/cost"
 )
+
+const bufferedFlag = "buffered"
 
 type costFlags struct {
 	cost.Load
@@ -36,8 +39,13 @@ which --print-prices prints to be edited and --prices reads.`,
   kinesin cost --rate 1000 --peak-rate 3000 --payload-bytes 2000 --workers 40 -o json
   kinesin cost --print-prices > prices.yaml && kinesin cost --prices prices.yaml`,
 		Args: cobra.NoArgs,
-		RunE: does(func(context.Context, []string) error { return a.cost(&f) }),
 	}
+	c.RunE = does(func(context.Context, []string) error {
+		if !c.Flags().Changed(bufferedFlag) {
+			f.BufferedShare = cost.InboundShare(f.Load)
+		}
+		return a.cost(&f)
+	})
 	f.add(c.Flags())
 	a.outputFlag(c.Flags())
 	return c
@@ -51,9 +59,9 @@ func (f *costFlags) add(flags *pflag.FlagSet) {
 	flags.Float64Var(&f.KeyedShare, "keyed", 0, "share of managed scheduled tasks with an idempotency key")
 	flags.Float64Var(&f.LongShare, "long", 0, "share of attempts that run for more than 200 ms")
 	flags.Float64Var(&f.Retries, "retries", 0, "mean failed attempts of a managed task")
-	flags.Float64Var(&f.BufferedShare, "buffered", 0, "share of tasks that come through the inbound queue")
+	flags.Float64Var(&f.BufferedShare, bufferedFlag, 0, "share of tasks that come through the inbound queue, 0 where servers have none; when not set, those that wait and have no key")
 	flags.IntVar(&f.PayloadBytes, "payload-bytes", f.PayloadBytes, "mean size of a payload")
-	flags.Float64Var(&f.TasksPerRequest, "tasks-per-request", f.TasksPerRequest, "how many tasks share an SQS request: 5 plainly, 15 to 100 under load")
+	flags.Float64Var(&f.TasksPerRequest, "tasks-per-request", f.TasksPerRequest, "how many tasks share an SQS request of their lambda, and a send to the inbound queue: 5 to 10 plainly, 15 to 100 under load")
 	flags.Var(durationValue{d: &f.Wait}, "wait", "mean time from Schedule to due")
 	flags.Var(durationValue{d: &f.Retention}, "retention", "how long ended managed tasks are kept")
 	flags.IntVar(&f.Servers, "servers", f.Servers, "server processes")
@@ -121,24 +129,33 @@ func printBill(out io.Writer, b *cost.Bill) error {
 		return fmt.Errorf("write the bill: %w", err)
 	}
 	if _, err := fmt.Fprintf(out, `
-%.6g tasks/s are %.6g million tasks a month. A task takes %.3g write units, %.3g read units and %.3g SQS requests;
-the idle fleet takes %.3g write units, %.3g read units and %.3g SQS requests a second.
-Provisioned capacity for %.6g tasks/s at %.0f %% use: %.0f write and %.0f read units. It is cheaper than on demand from %.0f %% mean use on.
+%s tasks/s are %s million tasks a month. A task takes %s write units, %s read units and %s SQS requests;
+the idle fleet takes %s write units, %s read units and %s SQS requests a second.
+Provisioned capacity for %s tasks/s at %.0f %% use: %.0f write and %.0f read units. It is cheaper than on demand from %.0f %% mean use on.
 %s
 Prices of %s, %s: %s. Not in it: the machines that run Kinesin, data transfer, backups.
 `,
-		b.Load.Rate, b.TasksMonth/1e6, b.PerTask.WriteUnits, b.PerTask.ReadUnits, b.PerTask.SQSRequests,
-		b.Idle.WriteUnits, b.Idle.ReadUnits, b.Idle.SQSRequests,
-		b.Load.PeakRate, b.Load.Utilization*100, b.WriteUnits, b.ReadUnits, b.ProvisionedFrom*100,
+		decimal(b.Load.Rate, 6), decimal(b.TasksMonth/1e6, 6), decimal(b.PerTask.WriteUnits, 3), decimal(b.PerTask.ReadUnits, 3), decimal(b.PerTask.SQSRequests, 3),
+		decimal(b.Idle.WriteUnits, 3), decimal(b.Idle.ReadUnits, 3), decimal(b.Idle.SQSRequests, 3),
+		decimal(b.Load.PeakRate, 6), b.Load.Utilization*100, b.WriteUnits, b.ReadUnits, b.ProvisionedFrom*100,
 		beatsText(b), b.Prices.Region, b.Prices.Date, b.Prices.Source); err != nil {
 		return fmt.Errorf("write the bill: %w", err)
 	}
 	return nil
 }
 
+// decimal is a number of so many digits, without an exponent.
+func decimal(x float64, digits int) string {
+	rounded, err := strconv.ParseFloat(strconv.FormatFloat(x, 'g', digits, 64), 64)
+	if err != nil {
+		rounded = x
+	}
+	return strconv.FormatFloat(rounded, 'f', -1, 64)
+}
+
 func beatsText(b *cost.Bill) string {
 	if b.BeatsEventBridgeFrom == 0 {
 		return "A load of this shape costs more than EventBridge Scheduler at any rate; what that lacks is in docs/cost.md."
 	}
-	return fmt.Sprintf("A load of this shape costs less than EventBridge Scheduler from %.3g tasks/s on.", b.BeatsEventBridgeFrom)
+	return fmt.Sprintf("A load of this shape costs less than EventBridge Scheduler from %s tasks/s on.", decimal(b.BeatsEventBridgeFrom, 3))
 }
