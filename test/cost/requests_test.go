@@ -1,6 +1,7 @@
 package cost
 
 import (
+	"sync"
 	"testing"
 	"time"
 
@@ -32,4 +33,31 @@ func TestSQSRequestsOfManagedTasks(t *testing.T) {
 	d = s.now().since(before)
 	t.Log(d.requests)
 	perTask(t, "under load: SQS requests", float64(total(d.requests)), len(burst), 0.2)
+}
+
+// The whole way, as a server goes it by default: tasks that many clients schedule one by one go through the inbound queue and that of their
+// lambda.
+func TestSQSRequestsEndToEnd(t *testing.T) {
+	t.Parallel()
+	const calls, apart = 1000, 10 * time.Millisecond
+	s := newInboundSite(t)
+	s.lambda(t, sdk.LambdaInfo{Name: "managed"})
+	s.work(t, "managed", atOnce, sdk.Slots(100))
+	s.succeed(t, s.schedule(t, sdk.Item{Lambda: "managed"}))
+
+	before := s.now()
+	ids := make([]sdk.ID, calls)
+	var group sync.WaitGroup
+	tick := time.NewTicker(apart)
+	defer tick.Stop()
+	for i := range ids {
+		<-tick.C
+		group.Go(func() { ids[i] = s.schedule(t, sdk.Item{Lambda: "managed", In: 15 * time.Second})[0] })
+	}
+	group.Wait()
+	s.succeed(t, ids)
+	<-time.After(2 * time.Second) // deletes wait for company
+	d := s.now().since(before)
+	t.Log(d.requests)
+	perTask(t, "end to end: SQS requests", float64(total(d.requests)), calls, 0.65)
 }

@@ -14,6 +14,7 @@ import (
 
 	"github.com/kinesin-io/kinesin/api"
 	"github.com/kinesin-io/kinesin/catalog"
+	"github.com/kinesin-io/kinesin/inbound/buffer/sqsbuffer"
 	"github.com/kinesin-io/kinesin/internal/awslocal"
 	"github.com/kinesin-io/kinesin/internal/clock"
 	"github.com/kinesin-io/kinesin/partition"
@@ -39,7 +40,7 @@ type meter struct {
 	mu       sync.Mutex
 	writes   map[string]float64 // units by table, indexes included
 	reads    map[string]float64
-	requests map[string]int // SQS requests by action
+	requests map[string]int // SQS requests by queue and action
 }
 
 // used is a copy of a meter.
@@ -72,7 +73,7 @@ func leastRead(c dynamo.Consumption) float64 {
 func (m *meter) requested(r sqs.Request) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.requests[string(r.Action)]++
+	m.requests[r.Queue+" "+string(r.Action)]++
 }
 
 func (m *meter) now() used {
@@ -125,6 +126,17 @@ func (u used) since(before used) used {
 // DynamoDB Local, and are what a server makes in production.
 func newSite(t *testing.T, single bool) *site {
 	t.Helper()
+	return newSiteOf(t, single, false)
+}
+
+// newInboundSite starts a node as it is by default, with an inbound queue; the requests to that count too.
+func newInboundSite(t *testing.T) *site {
+	t.Helper()
+	return newSiteOf(t, false, true)
+}
+
+func newSiteOf(t *testing.T, single, inbound bool) *site {
+	t.Helper()
 	aws := awslocal.Start(t)
 	prefix := strings.TrimSuffix(aws.Prefix(t), "-")
 	s := &site{meter: &meter{writes: map[string]float64{}, reads: map[string]float64{}, requests: map[string]int{}}}
@@ -138,8 +150,9 @@ func newSite(t *testing.T, single bool) *site {
 	}
 	rows := dynamo.New(db, config)
 	lambdas := catalog.New(store.New(dynamo.New(db, dynamo.Config{Prefix: prefix}), store.Config{}), clock.Real(), logger(t))
-	queues := sqs.New(awssqs.NewFromConfig(aws.Config(t)), sqs.Config{
-		Prefix: prefix, Clock: clock.Real(), Log: logger(t), Observer: &sqs.Observer{Request: s.requested},
+	api, observer := awssqs.NewFromConfig(aws.Config(t)), &sqs.Observer{Request: s.requested}
+	queues := sqs.New(api, sqs.Config{
+		Prefix: prefix, Clock: clock.Real(), Log: logger(t), Observer: observer,
 		Lambda: func(ref uint32) (task.Lambda, bool) {
 			if l := lambdas.ByRef(ref); l != nil {
 				return l.Lambda, true
@@ -151,10 +164,16 @@ func newSite(t *testing.T, single bool) *site {
 		},
 		Lambdas: func() (all []task.Lambda) { return nil },
 	})
-	n, err := node.New(t.Context(), node.Config{
-		Store: rows, Queue: queues, Clock: clock.Real(), Log: logger(t),
-		Membership: partition.Static("one"), Near: near, Window: 16 * time.Second, DeliverDirect: -1,
-	})
+	c := node.Config{Store: rows, Queue: queues, Clock: clock.Real(), Log: logger(t), Membership: partition.Static("one"), Window: 16 * time.Second}
+	if inbound {
+		if _, err := sqs.Create(t.Context(), api, sqsbuffer.Queues(prefix)); err != nil {
+			t.Fatal(err)
+		}
+		c.Buffer = sqsbuffer.New(api, sqsbuffer.Config{Prefix: prefix, Clock: clock.Real(), Observer: observer})
+	} else {
+		c.Near, c.DeliverDirect = near, -1
+	}
+	n, err := node.New(t.Context(), c)
 	if err != nil {
 		t.Fatal(err)
 	}
