@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"net"
 	"net/http"
+	"net/url"
 	"strings"
 	"time"
 
@@ -78,7 +79,29 @@ func New(ctx context.Context, c clock.Clock) (*Clients, error) {
 		o.DisableValidateResponseChecksum = !isAmazon(o.BaseEndpoint)
 	})
 	made.SQS = sqs.NewFromConfig(cfg, func(o *sqs.Options) { o.HTTPClient = made.httpClient(base, pollAnswerMax) })
+	if err := checkEndpoint("DynamoDB", made.DynamoDB.Options().BaseEndpoint); err != nil {
+		return nil, err
+	}
+	if err := checkEndpoint("SQS", made.SQS.Options().BaseEndpoint); err != nil {
+		return nil, err
+	}
 	return made, nil
+}
+
+// checkEndpoint refuses what was named as an endpoint and cannot be one.
+func checkEndpoint(service string, named *string) error {
+	if named == nil {
+		return nil
+	}
+	u, err := url.Parse(*named)
+	if err == nil && u.Host != "" && (u.Scheme == "http" || u.Scheme == "https") {
+		return nil
+	}
+	return &Error{
+		Kind: ErrSettings, Err: err,
+		Text: fmt.Sprintf("the endpoint of %s, %q, is no URL: want one such as http://127.0.0.1:8000 in AWS_ENDPOINT_URL_%s, or none for that of the region",
+			service, *named, strings.ToUpper(service)),
+	}
 }
 
 // Close closes the connections that nobody uses.

@@ -131,6 +131,10 @@ func TestRefusalsInOneSentence(t *testing.T) {
 			awsclient.ErrClock,
 			[]string{"clock is off", "synchronise"},
 		},
+		{
+			"another service", 400, "UnknownOperationException", "", awsclient.ErrSettings,
+			[]string{"dynamodb:DescribeTable does not know that call", "AWS_ENDPOINT_URL", "one of DynamoDB?"},
+		},
 		{"throttled", 400, "ThrottlingException", "Rate exceeded", awsclient.ErrThrottled, []string{"throttles dynamodb:DescribeTable"}},
 		{"broken", 500, "InternalServerError", "oops", awsclient.ErrUnreachable, []string{"status 500", "oops"}},
 	} {
@@ -178,6 +182,27 @@ func TestAnEndpointThatSaysNothing(t *testing.T) {
 	ctx, cancel := clock.Within(t.Context(), clock.Real(), 50*time.Millisecond)
 	defer cancel()
 	check(t, describe(ctx, clients(t)), awsclient.ErrUnreachable, "in time")
+}
+
+func TestEndpointsThatAreNoURLs(t *testing.T) {
+	for _, variable := range []string{"AWS_ENDPOINT_URL_DYNAMODB", "AWS_ENDPOINT_URL_SQS"} {
+		for _, value := range []string{"not-a-url", "127.0.0.1:8000", "ftp://127.0.0.1", "http://", "http://a b"} {
+			environment(t, "http://127.0.0.1:1")
+			t.Setenv(variable, value)
+			_, err := awsclient.New(t.Context(), clock.Real())
+			check(t, err, awsclient.ErrSettings, value, variable, "such as http://127.0.0.1:8000")
+			if !awsclient.Lasting(err) {
+				t.Errorf("%s=%s does not pass", variable, value)
+			}
+		}
+	}
+}
+
+func TestTheCauseBehindASentinel(t *testing.T) {
+	err := fmt.Errorf("ask: %w: %w", errors.New("away"), &net.OpError{Op: "dial", Net: "tcp", Err: errors.New("connection refused")})
+	if got := awsclient.Explain(err).Error(); !strings.HasSuffix(got, "(connection refused)") {
+		t.Error(got)
+	}
 }
 
 func TestAHostThatIsNot(t *testing.T) {

@@ -61,6 +61,7 @@ var codes = map[error][]string{
 	ErrMissing: {
 		"ResourceNotFound", "QueueDoesNotExist", "AWS.SimpleQueueService.NonExistentQueue", "TableNotFound",
 	},
+	ErrSettings: {"InvalidAction", "UnknownOperation"}, // another service answers
 	ErrThrottled: {
 		"Throttling", "Throttled", "ThrottlingError", "ProvisionedThroughputExceeded", "RequestLimitExceeded", "RequestThrottled", "TooManyRequests", "SlowDown",
 	},
@@ -110,6 +111,9 @@ func explainAnswer(err error, action string, api smithy.APIError) error {
 		e.Text = "what " + action + " is about is not there: is the region in AWS_REGION right, and was `kinesin aws setup` run? (" + message + ")"
 	case errors.Is(kind, ErrThrottled):
 		e.Text = "AWS throttles " + action + ": try again later, or raise the limit (" + api.ErrorCode() + ": " + message + ")"
+	case errors.Is(kind, ErrSettings):
+		e.Text = "what answered " + action + " does not know that call: is the endpoint in AWS_ENDPOINT_URL_… one of " + serviceOf(err) +
+			"? (" + api.ErrorCode() + ": " + message + ")"
 	default:
 		if response := (*smithyhttp.ResponseError)(nil); errors.As(err, &response) && response.HTTPStatusCode() >= http.StatusInternalServerError {
 			e.Kind = ErrUnreachable
@@ -186,6 +190,15 @@ func actionOf(err error) string {
 	return strings.ToLower(op.Service()) + ":" + op.Operation()
 }
 
+// serviceOf is the name of the service that was asked.
+func serviceOf(err error) string {
+	var op *smithy.OperationError
+	if !errors.As(err, &op) {
+		return "that service"
+	}
+	return op.Service()
+}
+
 func serverTime(err error) (string, bool) {
 	var response *smithyhttp.ResponseError
 	if !errors.As(err, &response) || response.Response == nil {
@@ -199,6 +212,11 @@ func serverTime(err error) (string, bool) {
 func lastCause(err error) string {
 	for {
 		next := errors.Unwrap(err)
+		if joined, several := err.(interface{ Unwrap() []error }); several { //nolint:errorlint // of this very error
+			if all := joined.Unwrap(); len(all) > 0 {
+				next = all[len(all)-1] // those before it are sentinels
+			}
+		}
 		if next == nil {
 			return oneLine(err.Error())
 		}
