@@ -53,7 +53,8 @@
 // Rows are read strongly consistent; an index only says where to look, and what it names is
 // checked against the row. Pages are followed to their end, and keys that a batch leaves over are asked for again. A
 // row that this program cannot read, of a newer version or damaged, is left alone, logged once and
-// told to Observer.Unreadable; it never stands before others: only a call for that single row fails.
+// told to Observer.Unreadable; of more than 1,024 the log says once a minute how often they were met. It never stands before
+// others: only a call for that single row fails.
 //
 // # Expiry
 //

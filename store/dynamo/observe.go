@@ -4,9 +4,12 @@ import (
 	"log/slog"
 	"strings"
 	"sync"
+	"time"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
+
+	"github.com/kinesin-io/kinesin/internal/clock"
 )
 
 // consumed tells the observer what a request consumed.
@@ -49,16 +52,54 @@ func units(c *types.Capacity, request string, write bool) float64 {
 	return aws.ToFloat64(c.CapacityUnits)
 }
 
-// unreadableLoggedMax bounds the rows that are remembered as logged; then it begins anew.
-const unreadableLoggedMax = 1024
+const (
+	// unreadableLoggedMax bounds the rows that are logged by themselves, and remembered for it.
+	unreadableLoggedMax = 1024
+	// unreadableEvery is how often a table's other rows are logged, all together.
+	unreadableEvery = time.Minute
+)
 
 // unreadableRows are the rows that were logged as such.
 type unreadableRows struct {
-	mu     sync.Mutex // guards logged
+	mu     sync.Mutex // guards all
 	logged map[string]bool
+	others map[string]*unreadableOthers // by table
 }
 
-// unreadable reports a row that is left alone; the log has each only once.
+// unreadableOthers are the rows of a table that are not logged by themselves.
+type unreadableOthers struct {
+	told time.Duration // when they were logged last, in monotonic time
+	met  int           // how often one was met since
+}
+
+// isNews reports whether a row is to be logged, or all those beyond the bound that were met, so many times.
+func (u *unreadableRows) isNews(now time.Duration, table, key string) (row bool, others int) {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	switch {
+	case u.logged[table+key]:
+		return false, 0
+	case u.logged == nil:
+		u.logged, u.others = map[string]bool{}, map[string]*unreadableOthers{}
+	}
+	if len(u.logged) < unreadableLoggedMax {
+		u.logged[table+key] = true
+		return true, 0
+	}
+	o := u.others[table]
+	if o == nil {
+		o = &unreadableOthers{told: now - unreadableEvery}
+		u.others[table] = o
+	}
+	if o.met++; now-o.told < unreadableEvery {
+		return false, 0
+	}
+	others = o.met
+	*o = unreadableOthers{told: now}
+	return false, others
+}
+
+// unreadable reports a row that is left alone; the log has each only once, and beyond many how often they were met.
 func (d *Driver) unreadable(table string, item map[string]types.AttributeValue, err error) {
 	if d.cfg.Observer.Unreadable != nil {
 		d.cfg.Observer.Unreadable(table, err)
@@ -70,15 +111,12 @@ func (d *Driver) unreadable(table string, item map[string]types.AttributeValue, 
 		}
 	}
 	key := strings.Join(parts, " ")
-	u := &d.unread
-	u.mu.Lock()
-	defer u.mu.Unlock()
-	if u.logged[table+key] {
-		return
+	row, others := d.unread.isNews(clock.Mono(d.cfg.Clock), table, key)
+	switch {
+	case row:
+		d.cfg.Logger.Error("row left alone: this program cannot read it", slog.String("table", table), slog.String("key", key), slog.Any("error", err))
+	case others > 0:
+		d.cfg.Logger.Error("more rows left alone: this program cannot read them", slog.String("table", table), slog.Int("met", others),
+			slog.String("latest", key), slog.Any("error", err))
 	}
-	if u.logged == nil || len(u.logged) >= unreadableLoggedMax {
-		u.logged = map[string]bool{}
-	}
-	u.logged[table+key] = true
-	d.cfg.Logger.Error("row left alone: this program cannot read it", slog.String("table", table), slog.String("key", key), slog.Any("error", err))
 }
