@@ -11,7 +11,7 @@ import (
 const (
 	triesMax = 3   // waits in a row that do not pay, of a Gatherer where they did
 	skipMin  = 8   // sends until the next try after that, twice as many each time
-	skipMax  = 256 // a lone caller's wait of half of Patience, shared by so many calls
+	skipMax  = 128 // who calls alone waits half of Patience so seldom
 )
 
 // patience is guarded by the gatherer's mu.
