@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/kinesin-io/kinesin/internal/clock"
 	"github.com/kinesin-io/kinesin/lease"
 	"github.com/kinesin-io/kinesin/store"
 	"github.com/kinesin-io/kinesin/task"
@@ -148,6 +149,19 @@ func TestWatchdogKeepsQuietForThreeHeartbeats(t *testing.T) {
 		}
 		if d.mayReclaim(back, &l) {
 			t.Error("no limit after an outage")
+		}
+	}
+}
+
+func TestWritesThatGotNoAnswerAreAnOutage(t *testing.T) {
+	for _, c := range []struct {
+		err    error
+		outage bool
+	}{{store.ErrUnknown, true}, {store.ErrUnreachable, true}, {store.ErrConflict, false}} {
+		s := &Scheduler{Config: Config{Clock: clock.NewVirtual(at, 1).Process(0)}}
+		s.watchWrites(make([]task.Order, 2), func() []error { return []error{nil, fmt.Errorf("dispatch: %w", c.err)} })
+		if lasts := !s.dog.writes.trying.IsZero(); lasts != c.outage {
+			t.Errorf("%v: the outage lasts: %v", c.err, lasts)
 		}
 	}
 }
