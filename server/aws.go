@@ -78,10 +78,13 @@ func (d *drivers) checkTables(ctx context.Context, c *Config) error {
 	if err := d.aws.CheckClock(); err != nil {
 		return err
 	}
-	if len(differences) == 0 || !c.Inbound {
-		return d.setupError(c.AWSPrefix, "tables", texts(differences))
+	wrong := texts(differences)
+	if len(wrong) > 0 && c.Inbound {
+		if queues := d.missingInbound(ctx, c.AWSPrefix); len(queues) > 0 {
+			return d.setupError(c.AWSPrefix, "tables and queues", append(wrong, queues...))
+		}
 	}
-	return d.setupError(c.AWSPrefix, "tables and queues", append(texts(differences), d.missingInbound(ctx, c.AWSPrefix)...))
+	return d.setupError(c.AWSPrefix, "tables", wrong)
 }
 
 // missingInbound names those of the inbound buffer's queues that are missing, or says why that cannot be told.
