@@ -45,7 +45,7 @@ func (d *Driver) Missing(ctx context.Context, l task.Lambda) ([]string, error) {
 		return nil, err
 	}
 	if len(left) > 0 {
-		return nil, fmt.Errorf("%w, and about %d messages; delete it once nothing in it is wanted, and apply again what makes it", left[0].refusal(), left[0].messages)
+		return nil, fmt.Errorf("%w (messages in it: about %d); delete it once none is wanted, and apply again what makes it", left[0].refusal(), left[0].messages)
 	}
 	var names []string
 	for _, q := range Queues(d.Prefix, l) {
@@ -120,12 +120,12 @@ func (q *leftover) mustBeEmpty() error {
 	if q.messages == 0 {
 		return nil
 	}
-	whose, do := "Kinesin's own, of a lambda that is gone", ""
+	whose, do := "of Kinesin's own, for a lambda that is gone", ""
 	if q.redrive != "" {
 		whose, do = "for its consumer", "let that read them, or "
 	}
-	return fmt.Errorf("%w, and about %d messages %s: %spurge the queue (aws sqs purge-queue), and create the lambda a minute later, or choose another name",
-		q.refusal(), q.messages, whose, do)
+	return fmt.Errorf("%w, and messages %s (about %d): %spurge the queue (aws sqs purge-queue), and create the lambda a minute later, or choose another name",
+		q.refusal(), whose, q.messages, do)
 }
 
 // turn makes a queue that is empty one of the other mode.

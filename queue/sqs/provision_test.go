@@ -130,7 +130,7 @@ func TestALambdaThatComesBackInTheOtherMode(t *testing.T) {
 			s.comes(deliver)
 			s.must(s.driver.Deliver(t.Context(), deliveryOf(deliver, 1, []byte("an invoice")))[0])
 			s.lambdas.remove(deliver.Ref)
-			s.wantRefusal(managed, s.prefix+"-sw-high has a redrive policy (to "+s.prefix+"-sw-high-dlq after 10 receives)", "about 1 messages for its consumer", "purge the queue")
+			s.wantRefusal(managed, s.prefix+"-sw-high has a redrive policy (to "+s.prefix+"-sw-high-dlq after 10 receives)", "messages for its consumer (about 1): let that read them", "purge the queue")
 			s.drain(s.prefix + "-sw-high")
 			if name == "ElasticMQ" {
 				s.wantRefusal(managed, "cannot be changed", "or delete the queue")
@@ -141,7 +141,7 @@ func TestALambdaThatComesBackInTheOtherMode(t *testing.T) {
 
 			s.must(s.driver.Send(t.Context(), []queue.Message{taskOf(managed.Ref, 1, clock.Real().Now())})[0])
 			s.lambdas.remove(managed.Ref)
-			s.wantRefusal(deliver, s.prefix+"-sw-high has no redrive policy", "about 1 messages Kinesin's own", "purge the queue")
+			s.wantRefusal(deliver, s.prefix+"-sw-high has no redrive policy", "messages of Kinesin's own, for a lambda that is gone (about 1): purge", "purge the queue")
 			s.drain(s.prefix + "-sw-high")
 			s.comes(deliver)
 		})
