@@ -29,7 +29,7 @@ const (
 	RateDefault           = 2000
 	ConcurrencyDefault    = 4
 	BufferLingerDefault   = 3 * time.Millisecond
-	BufferPatienceDefault = 60 * time.Millisecond
+	BufferPatienceDefault = 80 * time.Millisecond
 	BufferWaitDefault     = 500 * time.Millisecond
 )
 

@@ -13,7 +13,7 @@ import (
 
 const (
 	linger   = 3 * time.Millisecond
-	patience = 60 * time.Millisecond
+	patience = 80 * time.Millisecond
 	sending  = 5 * time.Millisecond
 )
 
