@@ -1,5 +1,5 @@
 // Package cost computes what a load costs on DynamoDB and SQS: a pure model whose
-// units are those that tests measure on a task's life (test/aws) and whose prices are a
+// units are those that tests measure on a task's life (test/cost) and whose prices are a
 // file with a date and a source. It calls nothing and knows no other package of Kinesin.
 package cost
 

@@ -1,6 +1,6 @@
 package cost
 
-// Units of one task's life, as DynamoDB charges for rows up to 1 KB. test/aws measures them with
+// Units of one task's life, as DynamoDB charges for rows up to 1 KB. test/cost measures them with
 // ReturnConsumedCapacity; docs/cost.md says how each comes about.
 const (
 	deliverWrites    = 3 // waiting row: put, acquire, delete
