@@ -212,7 +212,7 @@ func serverTime(err error) (string, bool) {
 func lastCause(err error) string {
 	for {
 		next := errors.Unwrap(err)
-		if joined, several := err.(interface{ Unwrap() []error }); several { //nolint:errorlint // of this very error
+		if joined, several := err.(interface{ Unwrap() []error }); several {
 			if all := joined.Unwrap(); len(all) > 0 {
 				next = all[len(all)-1] // those before it are sentinels
 			}

@@ -71,8 +71,7 @@ func isUnconnected(err error) bool {
 
 // neverSent reports whether a request failed before DynamoDB can have seen any of it.
 func neverSent(err error) bool {
-	var form *smithy.SerializationError
-	if errors.As(err, &form) {
+	if _, unmade := errors.AsType[*smithy.SerializationError](err); unmade {
 		return true
 	}
 	var op *smithy.OperationError

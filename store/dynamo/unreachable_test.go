@@ -80,6 +80,7 @@ func unplug(t *testing.T, test func(t *testing.T, s *store.Store, u *unplugged, 
 func TestWritesWithoutAConnection(t *testing.T) {
 	t.Parallel()
 	unplug(t, func(t *testing.T, s *store.Store, u *unplugged, log *bytes.Buffer) {
+		t.Helper()
 		for _, ops := range [][]store.Op{{waitingRow(1, hot, 0)}, {waitingRow(1, hot, 0), waitingRow(2, hot, 0)}} {
 			u.asked.Store(0)
 			u.left.Store(1)
@@ -107,6 +108,7 @@ func TestWritesWithoutAConnection(t *testing.T) {
 func TestReadsWithoutAConnection(t *testing.T) {
 	t.Parallel()
 	unplug(t, func(t *testing.T, s *store.Store, u *unplugged, _ *bytes.Buffer) {
+		t.Helper()
 		u.left.Store(2)
 		if _, err := s.Control(t.Context(), "kind", "name"); !errors.Is(err, store.ErrNotFound) {
 			t.Errorf("%v, want an answer at the third try", err)
@@ -128,6 +130,7 @@ func TestReadsWithoutAConnection(t *testing.T) {
 func TestReadsOfAServiceThatFails(t *testing.T) {
 	t.Parallel()
 	unplug(t, func(t *testing.T, s *store.Store, u *unplugged, _ *bytes.Buffer) {
+		t.Helper()
 		db, ok := u.API.(*fakedynamo.DB)
 		if !ok {
 			t.Fatal("not the stand-in")
