@@ -304,10 +304,13 @@ func TestADeliverLambda(t *testing.T) {
 func TestTheInboundQueue(t *testing.T) {
 	s := newSite(t)
 	s.setup().Must(t)
-	s.serve("--inbound-queue", "--inbound-rate", "50")
+	server := s.serve("--inbound-queue", "--inbound-rate", "50")
 	s.run(0, "lambda", "create", "greet").Must(t)
 	s.worker(0, "--lambda", "greet", "--", "true")
 	id := s.run(0, "schedule", "greet", "--in", "12s").Must(t)
+	if metrics := s.metrics(server); !strings.Contains(metrics, `kinesin_sqs_billed_requests_total{request="SendMessageBatch"} 1`) {
+		t.Errorf("the metrics do not count the send to the inbound queue:\n%s", metrics)
+	}
 	if v := s.get(0, id); v.State != "accepted" && v.State != "scheduled" {
 		t.Errorf("%+v", v)
 	}
