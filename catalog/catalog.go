@@ -99,8 +99,15 @@ type Entry struct {
 	Version uint64
 	// Registration is the sum of the Registration that the settings were last taken from; empty when there never was one.
 	Registration string
+	// Dropping, of a lambda that is being deleted: its tasks are to be dropped with it. Marked is when that was last written.
+	Dropping bool
+	Marked   task.Instant
 
 	row []byte // as it is stored, with fields that a newer version may have written
+
+	// In monotonic time of this process:
+	known  time.Duration // since when it knows this version
+	marked time.Duration // since when it knows the lambda to be marked as being deleted, without a break
 }
 
 // New returns an empty catalog; Refresh or Run fills it.
@@ -119,6 +126,7 @@ func (c *Catalog) Run(ctx context.Context) error {
 		if err := c.Refresh(ctx); err != nil && ctx.Err() == nil {
 			c.log.WarnContext(ctx, "lambdas not refreshed", slog.Any("error", err))
 		}
+		c.takeBackStale(ctx)
 		if clock.Sleep(ctx, c.clock, RefreshEvery) != nil {
 			return nil
 		}
@@ -141,12 +149,16 @@ func (c *Catalog) Refresh(ctx context.Context) error {
 		return fmt.Errorf("read lambdas: %w", err)
 	}
 	next := &snapshot{began: began, byName: make(map[string]*Entry, len(rows)), byRef: make(map[uint32]*Entry, len(rows))}
-	known := c.known.Load()
+	known, now := c.known.Load(), clock.Mono(c.clock)
 	for _, row := range rows {
-		entry, err := decodeUnless(known.byName[row.Name], row)
+		before := known.byName[row.Name]
+		entry, err := decodeUnless(before, row)
 		if err != nil {
 			c.log.ErrorContext(ctx, "lambda row left alone", slog.String("lambda", row.Name), slog.Any("error", err))
 			continue
+		}
+		if entry != before {
+			entry.met(now, before)
 		}
 		next.byName[entry.Name] = entry
 		next.byRef[entry.Ref] = entry
@@ -330,7 +342,7 @@ func (c *Catalog) update(ctx context.Context, name string, change func(*Entry) e
 		if err := next.Validate(); err != nil {
 			return nil, err
 		}
-		if next.Registration == entry.Registration && reflect.DeepEqual(next.Lambda, entry.Lambda) {
+		if next.Registration == entry.Registration && next.Marked == entry.Marked && reflect.DeepEqual(next.Lambda, entry.Lambda) {
 			return entry, nil
 		}
 		next, err = c.put(ctx, next)
@@ -403,13 +415,22 @@ type record struct {
 	Deleting    bool          `json:"deleting,omitempty"`
 
 	Registration string `json:"registration,omitempty"`
+
+	// Of a lambda that is being deleted. DroppingAt is the version of the row that says so first-hand: what an older program writes
+	// over it keeps the field, and means nothing by it.
+	DroppingAt uint64       `json:"dropping_at_version,omitempty"`
+	Marked     task.Instant `json:"marked_us,omitempty"`
 }
 
 func encode(e *Entry) (store.Control, error) {
+	var droppingAt uint64
+	if e.Deleting && e.Dropping {
+		droppingAt = e.Version
+	}
 	value, err := json.Marshal(record{
 		Ref: e.Ref, Mode: e.Mode.String(), Priorities: e.Priorities, Shards: e.Shards, MaxAttempts: e.MaxAttempts,
 		Timeout: e.Timeout, BackoffMin: e.BackoffMin, BackoffMax: e.BackoffMax, Retention: e.Retention,
-		Created: e.Created, Deleting: e.Deleting, Registration: e.Registration,
+		Created: e.Created, Deleting: e.Deleting, Registration: e.Registration, DroppingAt: droppingAt, Marked: e.Marked,
 	})
 	if err == nil && e.row != nil {
 		value, err = withUnknown(value, e.row)
@@ -457,5 +478,8 @@ func decode(row store.Control) (*Entry, error) {
 		Timeout: r.Timeout, BackoffMin: r.BackoffMin, BackoffMax: r.BackoffMax, Retention: r.Retention,
 		Created: r.Created, Deleting: r.Deleting,
 	}
-	return &Entry{Lambda: l, Version: row.Version, Registration: r.Registration, row: row.Value}, l.Validate()
+	return &Entry{
+		Lambda: l, Version: row.Version, Registration: r.Registration,
+		Dropping: r.Deleting && r.DroppingAt == row.Version, Marked: r.Marked, row: row.Value,
+	}, l.Validate()
 }

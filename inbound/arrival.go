@@ -62,6 +62,7 @@ func (in *Inbound) takeIn(ctx context.Context, arrivals []arrival) []fate {
 		}
 		b.errs[i] = err
 	}
+	b.settleDeleted(ctx, arrivals)
 	b.deliver(ctx)
 	b.recall(ctx)
 	waiting := b.waitingOps()
@@ -92,15 +93,13 @@ func (b *intake) consumed(arrivals []arrival, fates []fate) {
 // admitArrival validates an arrival and plans its write. Its id says what the server that issued it decided, or who sent it
 // to the buffer; the item says the rest.
 func (b *intake) admitArrival(ctx context.Context, i int, a *arrival) error {
-	token, l, err := b.openIssued(a.Id)
+	token, l, err := b.openArrival(i, a)
 	if err != nil {
 		return err
 	}
 	item := a.Item
 	a.due, a.lasts = token.Due, lasts(l, token.Due, b.now)
 	switch {
-	case l.Deleting:
-		return fmt.Errorf("%w %q: it is being deleted; create it once it is gone", catalog.ErrUnknown, l.Name)
 	case item.Lambda != l.Name:
 		return &notOursError{"its id is of lambda " + l.Name + ", and it asks for another"}
 	case item.Key != "":
@@ -124,7 +123,30 @@ func (b *intake) admitArrival(ctx context.Context, i int, a *arrival) error {
 	}
 	t.ID, t.Due = token.ID, token.Due.CeilMillis()
 	t.Created = min(max(task.Instant(a.AcceptedMicros), b.now.Add(-bufferLife)), b.now)
+	if l.Deleting {
+		return &deletedError{token, l}
+	}
 	return b.plan(ctx, i, l, &t, item.Payload)
+}
+
+// openArrival is openIssued for an arrival. What a person retries goes to the lambda of the same name if its own was deleted, under
+// an id of that.
+func (b *intake) openArrival(i int, a *arrival) (task.Token, *catalog.Entry, error) {
+	token, l, err := b.openIssued(a.Id)
+	if l != nil || !a.forced || !errors.Is(err, catalog.ErrUnknown) || task.IsInboundToken(a.Id) {
+		return token, l, err
+	}
+	if l, err = b.Catalog.Lambda(a.Item.Lambda); err != nil {
+		return token, nil, err
+	}
+	priority, err := l.Priority(a.Item.Priority)
+	if err != nil {
+		return token, nil, err
+	}
+	token.Partition = partitionOf(l, priority, token.ID)
+	a.Id = b.Sealer.Seal(token)
+	b.issued[i] = a.Id
+	return token, l, nil
 }
 
 // openIssued finds the lambda of an id. One that it does not know may be known soon.
@@ -142,7 +164,7 @@ func (b *intake) openIssued(id string) (task.Token, *catalog.Entry, error) {
 	}
 	l := b.Catalog.ByRef(token.Partition.Lambda)
 	if l == nil {
-		return token, nil, fmt.Errorf("%w: the one it was accepted for is gone, or was created just now; create it", catalog.ErrUnknown)
+		return token, nil, &deletedError{token: token}
 	}
 	if int(token.Partition.Priority) >= len(l.Priorities) {
 		return token, nil, &notOursError{"its id is of a priority that the lambda does not have"}
@@ -265,6 +287,8 @@ func fateOf(err error, a *arrival) fate {
 	var foreign *notOursError
 	var stale *staleError
 	switch {
+	case errors.Is(err, catalog.ErrDeleting):
+		return fate{verdict: unknown, err: err}
 	case errors.Is(err, catalog.ErrUnknown):
 		if a.tries < unknownTriesMax && !a.forced {
 			return fate{verdict: unknown, err: err}

@@ -18,6 +18,10 @@ const (
 	backlogFor = retryAfterMax + time.Minute
 	// backlogUnknownAfter is how long ago a receive may be for that to be known at all. One that brings nothing takes 20 s.
 	backlogUnknownAfter = time.Minute
+	// backlogQuiet is for how many seconds nothing older than a moment must have come for the buffer to be past that moment, since it
+	// keeps no order, and backlogIdle how long a receive must have waited in vain for the buffer to be empty.
+	backlogQuiet = 3
+	backlogIdle  = time.Second
 )
 
 var errBacklog = errors.New("the inbound buffer may still have tasks of it")
@@ -27,8 +31,45 @@ type backlog struct {
 	mu       sync.Mutex // guards all below
 	received time.Duration
 	late     time.Duration
+	began    time.Duration
 	// Whether these have been at all, in monotonic time.
-	isReceived, isLate bool
+	isReceived, isLate, hasBegun bool
+
+	newest  task.Instant                 // when the oldest was accepted of what the last receive brought; 0: it brought nothing
+	seconds [backlogQuiet + 1]secondSeen // the last ones, by their number
+	waits   map[*time.Duration]struct{}  // receives under way, by when they began
+	hidden  time.Duration                // until when what was left for later may be out of sight
+}
+
+// secondSeen is when the oldest was accepted of what came in a second of monotonic time.
+type secondSeen struct {
+	second int64
+	oldest task.Instant
+}
+
+// begins notes that somebody receives from now on, and waiting that a receive is under way, until its end is called.
+func (b *backlog) begins(k clock.Clock) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if !b.hasBegun {
+		b.began, b.hasBegun = clock.Mono(k), true
+	}
+}
+
+func (b *backlog) waiting(k clock.Clock) (end func()) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.waits == nil {
+		b.waits = map[*time.Duration]struct{}{}
+	}
+	since := new(time.Duration)
+	*since = clock.Mono(k)
+	b.waits[since] = struct{}{}
+	return func() {
+		b.mu.Lock()
+		defer b.mu.Unlock()
+		delete(b.waits, since)
+	}
 }
 
 // saw notes a receive, and when the oldest of what it brought was accepted; 0 when it brought nothing.
@@ -36,10 +77,33 @@ func (b *backlog) saw(k clock.Clock, oldest task.Instant) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.received, b.isReceived = clock.Mono(k), true
-	if oldest > 0 && k.Now().Sub(oldest) > backlogAge {
+	b.newest = oldest
+	if oldest == 0 {
+		return
+	}
+	if k.Now().Sub(oldest) > backlogAge {
 		b.late, b.isLate = b.received, true
 	}
+	second := int64(b.received / time.Second)
+	s := &b.seconds[second%int64(len(b.seconds))]
+	if s.second != second || s.oldest == 0 || oldest < s.oldest {
+		*s = secondSeen{second, oldest}
+	}
 }
+
+// left notes that a message is left in the buffer, out of sight for a while.
+func (b *backlog) left(k clock.Clock, hidden time.Duration) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.hidden = max(b.hidden, clock.Mono(k)+hidden)
+}
+
+// isUnknown reports whether nothing was received for so long that nothing is known.
+func (b *backlog) isUnknown(now time.Duration) bool {
+	return !b.isReceived || now-b.received > backlogUnknownAfter
+}
+
+var errBacklogUnknown = fmt.Errorf("%w: nothing could be received from it for %v", errBacklog, backlogUnknownAfter)
 
 // mustHaveNoBacklog fails with errBacklog while tasks that were acknowledged a while ago may be in the buffer. Without their lambda
 // they would be set aside.
@@ -47,16 +111,51 @@ func (in *Inbound) mustHaveNoBacklog() error {
 	if in.Buffering.Buffer == nil {
 		return nil
 	}
-	b, now := &in.backlog, clock.Mono(in.Clock)
+	b := &in.backlog
+	b.mu.Lock()
+	isUnknown := b.isUnknown(clock.Mono(in.Clock))
+	b.mu.Unlock()
+	if isUnknown {
+		return errBacklogUnknown
+	}
+	return in.backlogIsLate()
+}
+
+// backlogIsLate fails with errBacklog while what comes from the buffer was accepted a while ago.
+func (in *Inbound) backlogIsLate() error {
+	b := &in.backlog
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	switch {
-	case !b.isReceived || now-b.received > backlogUnknownAfter:
-		return fmt.Errorf("%w: nothing could be received from it for %v", errBacklog, backlogUnknownAfter)
-	case b.isLate && now-b.late < backlogFor:
+	if b.isLate && clock.Mono(in.Clock)-b.late < backlogFor {
 		return fmt.Errorf("%w: what came from it in the last %v was accepted more than %v before", errBacklog, backlogFor, backlogAge)
 	}
 	return nil
+}
+
+// passed reports whether what was accepted until a moment has come out of the buffer, as far as can be seen here: since then a receive
+// brought only what is newer, or nothing, and for a while none brought anything older. It fails when nothing can be received at all.
+func (b *backlog) passed(k clock.Clock, until task.Instant) (bool, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	now := clock.Mono(k)
+	if hasJustBegun := b.hasBegun && now-b.began <= backlogUnknownAfter; !hasJustBegun && b.isUnknown(now) {
+		return false, errBacklogUnknown
+	}
+	since := k.Now().Sub(until)
+	if since < 0 || now < b.hidden {
+		return false, nil
+	}
+	for _, s := range b.seconds {
+		if s.oldest != 0 && s.oldest <= until && s.second+backlogQuiet >= int64(now/time.Second) {
+			return false, nil
+		}
+	}
+	for began := range b.waits {
+		if now-*began >= backlogIdle {
+			return true, nil // there is nothing, or it would have it
+		}
+	}
+	return b.isReceived && now-b.received < since && (b.newest == 0 || b.newest > until), nil
 }
 
 // oldest is when the oldest of arrivals was accepted; 0 when there are none.

@@ -61,6 +61,7 @@ func (in *Inbound) Consume(ctx context.Context) error {
 		Inbound: in, pace: pace{rate: in.Buffering.Rate}, removal: newRemoval(ctx, in),
 		tasksEach: 1, more: make(chan struct{}, in.Buffering.Concurrency),
 	}
+	in.backlog.begins(in.Clock)
 	var group errgroup.Group
 	for n := range in.Buffering.Concurrency {
 		group.Go(func() error {
@@ -121,7 +122,9 @@ func (c *consumer) receive(ctx context.Context) (full, ok bool) {
 	if clock.Sleep(ctx, c.Clock, c.pace.reserve(clock.Mono(c.Clock), tasks)) != nil || c.rest(ctx) != nil {
 		return false, false
 	}
+	received := c.backlog.waiting(c.Clock)
 	messages, err := c.Buffering.Buffer.Receive(ctx, limit)
+	received()
 	if err != nil {
 		c.pace.spend(-tasks)
 		if ctx.Err() != nil || errors.Is(err, buffer.ErrClosed) {

@@ -114,7 +114,9 @@ func (c *consumer) settleDelivery(ctx context.Context, d *delivery, arrivals []a
 			c.leave(d, LeftUnknown, unknownTryAfter)
 		case later:
 			failed = cmp.Or(failed, f.err)
-			c.leave(d, LeftStore, c.retryAfter(d.tries))
+			after := c.retryAfter(d.tries)
+			c.backlog.left(c.Clock, after)
+			c.leave(d, LeftStore, after)
 		}
 		if left {
 			rest = append(rest, arrivals[i].BufferedTask)

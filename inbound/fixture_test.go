@@ -168,6 +168,16 @@ func (f *fixture) CancelRequested(t *task.Task) {
 	f.note(func() { f.stopped = append(f.stopped, t.ID) })
 }
 
+// elsewhere is the catalog of another process.
+func (f *fixture) elsewhere() *catalog.Catalog {
+	f.t.Helper()
+	c := catalog.New(f.store, f.clock, slog.New(slog.DiscardHandler))
+	if err := c.Refresh(f.ctx); err != nil {
+		f.t.Fatal(err)
+	}
+	return c
+}
+
 func (f *fixture) note(change func()) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -297,7 +307,19 @@ func (f *fixture) row(id string) task.Task {
 
 func (f *fixture) waitingRows() (all []task.Task) {
 	f.t.Helper()
-	for _, p := range f.lambda.Partitions() {
+	return f.waitingRowsOf(f.lambda.Name)
+}
+
+func (f *fixture) waitingRowsOf(lambda string) (all []task.Task) {
+	f.t.Helper()
+	l := f.lambda
+	if l.Name != lambda {
+		var err error
+		if l, err = f.Catalog.Lambda(lambda); err != nil {
+			f.t.Fatal(err)
+		}
+	}
+	for _, p := range l.Partitions() {
 		rows, err := f.store.ScanWaiting(f.ctx, p, store.WaitingKey{}, f.clock.Now().Add(2*horizon), 8000)
 		if err != nil {
 			f.t.Fatal(err)

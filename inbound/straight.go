@@ -24,6 +24,8 @@ const DeliverDirectDefault = queue.DelayMax
 const (
 	// deliverWait bounds how long a Schedule call waits for the queue before it stores a task instead.
 	deliverWait = 3 * time.Second
+	// acceptedWithin is how long after its id was made a task is in the buffer at the latest.
+	acceptedWithin = 2 * time.Second
 	// deliverClocksMax is how far the clock of another process may be off that takes tasks from the buffer.
 	deliverClocksMax = time.Second
 )
@@ -163,7 +165,7 @@ func (in *Inbound) unstored(token task.Token) (task.Task, bool) {
 	t.Created = madeAt(t.ID)
 	now := in.Clock.Now()
 	switch {
-	case l.Mode == task.Deliver && now >= t.Due:
+	case l.Mode == task.Deliver && now >= t.Due && (token.Direct || in.hasLeftBuffer(&t)):
 		t.State = task.Delivered
 		return t, now < max(t.Due, t.Created).Add(l.Retention)
 	case token.Direct:
@@ -172,6 +174,16 @@ func (in *Inbound) unstored(token task.Token) (task.Task, bool) {
 	}
 	t.State = task.Accepted
 	return t, in.mayBeBuffered(token)
+}
+
+// hasLeftBuffer reports whether a task that may have gone through the buffer has come out of it. Where that is not known it has not:
+// that it is delivered is the end, and nobody asks again.
+func (in *Inbound) hasLeftBuffer(t *task.Task) bool {
+	if in.Buffering.Buffer == nil {
+		return true
+	}
+	passed, err := in.backlog.passed(in.Clock, t.Created.Add(acceptedWithin))
+	return passed && err == nil
 }
 
 // mayBeDelivered reports whether a deliver task that has no row may be on its queue: it went there at once, or will from

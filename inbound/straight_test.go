@@ -356,6 +356,41 @@ func TestATaskWithAKeyOfADeliverLambda(t *testing.T) {
 	})
 }
 
+// TestATaskInTheBufferIsNotDelivered has a buffer that is emptied late.
+func TestATaskInTheBufferIsNotDelivered(t *testing.T) {
+	runBuffered(t, func(c *inbound.Config) {
+		over, _ := c.Queue.(dropping)
+		c.Queue = dropping{queue.New(queuetest.NewDelivering(over.f.line, over.f.clock.Now)), over.f}
+		c.DeliverDirect, c.Buffering.Rate, c.Buffering.Patience = -1, 1, -1
+	}, func(b *buffered) {
+		o := &outgoing{fixture: b.fixture}
+		_, _, err := b.Catalog.Create(b.ctx, task.Lambda{Name: "invoices", Mode: task.Deliver}.WithDefaults())
+		if err != nil {
+			t.Fatal(err)
+		}
+		var ids []string
+		for range 40 {
+			ids = append(ids, b.accepted(due(12*time.Second))...)
+		}
+		b.advance(14 * time.Second)
+		o.wantState(ids[0], "accepted")
+		o.wantState(ids[39], "accepted")
+		b.consume()
+		b.advance(10 * time.Second)
+		o.wantState(ids[39], "accepted")
+		b.advance(time.Minute)
+		if b.memory.Len() != 0 || len(b.waitingRowsOf("invoices")) != 40 {
+			t.Fatalf("%d messages, %d rows", b.memory.Len(), len(b.waitingRowsOf("invoices")))
+		}
+		o.wantState(ids[39], "scheduled")
+		for _, row := range b.waitingRowsOf("invoices") { // a courier sends them
+			b.apply(store.Op{Kind: store.DeleteWaiting, Task: row})
+		}
+		o.wantState(ids[0], "delivered")
+		o.wantState(ids[39], "delivered")
+	})
+}
+
 func TestDeletingADeliverLambda(t *testing.T) {
 	runOutgoing(t, nil, func(o *outgoing) {
 		scheduled := o.accept(due(time.Hour))

@@ -184,7 +184,7 @@ func (in *Inbound) deleteUnregistered(ctx context.Context, entry *catalog.Entry)
 	if err := in.mustHaveNoBacklog(); err != nil {
 		return err
 	}
-	if _, err = in.deleteLambda(ctx, entry, false); err != nil && in.isBack(ctx, entry) {
+	if err = in.deleteLambda(ctx, entry, false); err != nil && in.isBack(ctx, entry) {
 		return errBack
 	}
 	return err

@@ -383,6 +383,47 @@ func TestLambdas(t *testing.T) {
 	}
 }
 
+func TestDeleteLambdaCallsUntilAllIsDone(t *testing.T) {
+	t.Parallel()
+	s := newServer(t)
+	c := s.client(t)
+	calls := 0
+	s.remove = func(r *kinesinv1.DeleteLambdaRequest) (*kinesinv1.DeleteLambdaResponse, error) {
+		if !r.GoesOn || !r.DropTasks || r.Name != "send-reminder" {
+			t.Errorf("asked for %v", r)
+		}
+		switch calls++; calls {
+		case 1:
+			return &kinesinv1.DeleteLambdaResponse{More: true}, nil
+		case 2:
+			return nil, unavailable()
+		case 3:
+			return &kinesinv1.DeleteLambdaResponse{Dropped: 7, More: true}, nil
+		case 4:
+			return &kinesinv1.DeleteLambdaResponse{Dropped: 5}, nil
+		case 5:
+			return &kinesinv1.DeleteLambdaResponse{Dropped: 3, More: true}, nil
+		}
+		return nil, api.ErrInUse
+	}
+	if n, err := c.DeleteLambda(t.Context(), "send-reminder", true); n != 12 || err != nil {
+		t.Errorf("%d dropped, %v", n, err)
+	}
+	if n, err := c.DeleteLambda(t.Context(), "send-reminder", true); n != 3 || !errors.Is(err, sdk.ErrInUse) {
+		t.Errorf("%d dropped, %v; want those before the refusal too", n, err)
+	}
+	calls = 0
+	s.remove = func(*kinesinv1.DeleteLambdaRequest) (*kinesinv1.DeleteLambdaResponse, error) {
+		if calls++; calls == 1 {
+			return &kinesinv1.DeleteLambdaResponse{Dropped: 1, More: true}, nil
+		}
+		return nil, api.ErrUnknownLambda // another one came to the end first
+	}
+	if n, err := c.DeleteLambda(t.Context(), "send-reminder", true); n != 1 || err != nil {
+		t.Errorf("%d dropped, %v", n, err)
+	}
+}
+
 func TestArgumentsThatCannotBeEncoded(t *testing.T) {
 	t.Parallel()
 	l := sdk.NewLambda[func()]("broken")

@@ -80,23 +80,32 @@ func (c *Client) UpdateLambda(ctx context.Context, l LambdaInfo) (LambdaInfo, er
 	return lambdaInfoOf(response.Lambda), nil
 }
 
-// DeleteLambda deletes a lambda, unless it is registered (ErrRegistered). While it has live tasks that is refused with ErrInUse, unless they
-// are to be dropped with it; then it returns how many were.
+// DeleteLambda deletes a lambda, unless it is registered (ErrRegistered). While it has live tasks, or tasks that were accepted may still
+// be in the inbound queue, that is refused with ErrInUse, unless they are to be dropped with it; then it returns how many were so far,
+// also with an error, not counting those that come out of the inbound queue. It makes as many calls as that takes, until ctx ends; the
+// lambda takes no tasks meanwhile. After an error of dropping it may take two minutes until it does again; to delete it again goes on.
 func (c *Client) DeleteLambda(ctx context.Context, name string, dropTasks bool) (dropped int64, err error) {
-	tries := 0
-	err = c.retry(ctx, "delete lambda", func(ctx context.Context) error {
-		tries++
-		response, err := once(ctx, c.cfg.clock, c.cfg.callTimeout, c.backend.Lambdas.DeleteLambda,
-			&kinesinv1.DeleteLambdaRequest{Name: name, DropTasks: dropTasks})
-		if tries > 1 && errors.Is(err, ErrUnknownLambda) {
+	for begun := false; ; begun = true {
+		response, err := c.goOnDeleting(ctx, name, dropTasks, begun)
+		dropped += response.GetDropped()
+		if err != nil || !response.GetMore() {
+			return dropped, err
+		}
+	}
+}
+
+// goOnDeleting has the server do a share of the work; begun says that it did one before.
+func (c *Client) goOnDeleting(ctx context.Context, name string, dropTasks, begun bool) (response *kinesinv1.DeleteLambdaResponse, err error) {
+	err = c.retry(ctx, "delete lambda", func(ctx context.Context) (err error) {
+		response, err = once(ctx, c.cfg.clock, c.cfg.callTimeout, c.backend.Lambdas.DeleteLambda,
+			&kinesinv1.DeleteLambdaRequest{Name: name, DropTasks: dropTasks, GoesOn: true})
+		if begun && errors.Is(err, ErrUnknownLambda) {
 			return nil // an earlier try did it, and its answer was lost
 		}
-		if err == nil {
-			dropped = response.Dropped
-		}
+		begun = true
 		return err
 	})
-	return dropped, err
+	return response, err
 }
 
 func (l *LambdaInfo) wire() *kinesinv1.Lambda {

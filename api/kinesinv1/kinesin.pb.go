@@ -1772,6 +1772,7 @@ type DeleteLambdaRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Name          string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
 	DropTasks     bool                   `protobuf:"varint,2,opt,name=drop_tasks,json=dropTasks,proto3" json:"drop_tasks,omitempty"` // drop what lives instead of refusing
+	GoesOn        bool                   `protobuf:"varint,3,opt,name=goes_on,json=goesOn,proto3" json:"goes_on,omitempty"`          // the caller calls again while the answer has more: each call does a few seconds' work
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1820,9 +1821,17 @@ func (x *DeleteLambdaRequest) GetDropTasks() bool {
 	return false
 }
 
+func (x *DeleteLambdaRequest) GetGoesOn() bool {
+	if x != nil {
+		return x.GoesOn
+	}
+	return false
+}
+
 type DeleteLambdaResponse struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
-	Dropped       int64                  `protobuf:"varint,1,opt,name=dropped,proto3" json:"dropped,omitempty"`
+	Dropped       int64                  `protobuf:"varint,1,opt,name=dropped,proto3" json:"dropped,omitempty"` // by this call
+	More          bool                   `protobuf:"varint,2,opt,name=more,proto3" json:"more,omitempty"`       // the lambda is not deleted yet, and takes no tasks: call again, within two minutes
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1862,6 +1871,13 @@ func (x *DeleteLambdaResponse) GetDropped() int64 {
 		return x.Dropped
 	}
 	return 0
+}
+
+func (x *DeleteLambdaResponse) GetMore() bool {
+	if x != nil {
+		return x.More
+	}
+	return false
 }
 
 // SlotGroup is a pool of executors that takes tasks of any of its lambdas.
@@ -3991,13 +4007,15 @@ const file_kinesin_v1_kinesin_proto_rawDesc = "" +
 	"\x13UpdateLambdaRequest\x12*\n" +
 	"\x06lambda\x18\x01 \x01(\v2\x12.kinesin.v1.LambdaR\x06lambda\"B\n" +
 	"\x14UpdateLambdaResponse\x12*\n" +
-	"\x06lambda\x18\x01 \x01(\v2\x12.kinesin.v1.LambdaR\x06lambda\"H\n" +
+	"\x06lambda\x18\x01 \x01(\v2\x12.kinesin.v1.LambdaR\x06lambda\"a\n" +
 	"\x13DeleteLambdaRequest\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x1d\n" +
 	"\n" +
-	"drop_tasks\x18\x02 \x01(\bR\tdropTasks\"0\n" +
+	"drop_tasks\x18\x02 \x01(\bR\tdropTasks\x12\x17\n" +
+	"\agoes_on\x18\x03 \x01(\bR\x06goesOn\"D\n" +
 	"\x14DeleteLambdaResponse\x12\x18\n" +
-	"\adropped\x18\x01 \x01(\x03R\adropped\";\n" +
+	"\adropped\x18\x01 \x01(\x03R\adropped\x12\x12\n" +
+	"\x04more\x18\x02 \x01(\bR\x04more\";\n" +
 	"\tSlotGroup\x12\x18\n" +
 	"\alambdas\x18\x01 \x03(\tR\alambdas\x12\x14\n" +
 	"\x05slots\x18\x02 \x01(\rR\x05slots\"w\n" +

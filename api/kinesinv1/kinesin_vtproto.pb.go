@@ -1568,6 +1568,16 @@ func (m *DeleteLambdaRequest) MarshalToSizedBufferVT(dAtA []byte) (int, error) {
 		i -= len(m.unknownFields)
 		copy(dAtA[i:], m.unknownFields)
 	}
+	if m.GoesOn {
+		i--
+		if m.GoesOn {
+			dAtA[i] = 1
+		} else {
+			dAtA[i] = 0
+		}
+		i--
+		dAtA[i] = 0x18
+	}
 	if m.DropTasks {
 		i--
 		if m.DropTasks {
@@ -1617,6 +1627,16 @@ func (m *DeleteLambdaResponse) MarshalToSizedBufferVT(dAtA []byte) (int, error) 
 	if m.unknownFields != nil {
 		i -= len(m.unknownFields)
 		copy(dAtA[i:], m.unknownFields)
+	}
+	if m.More {
+		i--
+		if m.More {
+			dAtA[i] = 1
+		} else {
+			dAtA[i] = 0
+		}
+		i--
+		dAtA[i] = 0x10
 	}
 	if m.Dropped != 0 {
 		i = protohelpers.EncodeVarint(dAtA, i, uint64(m.Dropped))
@@ -4086,6 +4106,9 @@ func (m *DeleteLambdaRequest) SizeVT() (n int) {
 	if m.DropTasks {
 		n += 2
 	}
+	if m.GoesOn {
+		n += 2
+	}
 	n += len(m.unknownFields)
 	return n
 }
@@ -4098,6 +4121,9 @@ func (m *DeleteLambdaResponse) SizeVT() (n int) {
 	_ = l
 	if m.Dropped != 0 {
 		n += 1 + protohelpers.SizeOfVarint(uint64(m.Dropped))
+	}
+	if m.More {
+		n += 2
 	}
 	n += len(m.unknownFields)
 	return n
@@ -8684,6 +8710,26 @@ func (m *DeleteLambdaRequest) UnmarshalVT(dAtA []byte) error {
 				}
 			}
 			m.DropTasks = bool(v != 0)
+		case 3:
+			if wireType != 0 {
+				return fmt.Errorf("proto: wrong wireType = %d for field GoesOn", wireType)
+			}
+			var v int
+			for shift := uint(0); ; shift += 7 {
+				if shift >= 64 {
+					return protohelpers.ErrIntOverflow
+				}
+				if iNdEx >= l {
+					return io.ErrUnexpectedEOF
+				}
+				b := dAtA[iNdEx]
+				iNdEx++
+				v |= int(b&0x7F) << shift
+				if b < 0x80 {
+					break
+				}
+			}
+			m.GoesOn = bool(v != 0)
 		default:
 			iNdEx = preIndex
 			skippy, err := protohelpers.Skip(dAtA[iNdEx:])
@@ -8754,6 +8800,26 @@ func (m *DeleteLambdaResponse) UnmarshalVT(dAtA []byte) error {
 					break
 				}
 			}
+		case 2:
+			if wireType != 0 {
+				return fmt.Errorf("proto: wrong wireType = %d for field More", wireType)
+			}
+			var v int
+			for shift := uint(0); ; shift += 7 {
+				if shift >= 64 {
+					return protohelpers.ErrIntOverflow
+				}
+				if iNdEx >= l {
+					return io.ErrUnexpectedEOF
+				}
+				b := dAtA[iNdEx]
+				iNdEx++
+				v |= int(b&0x7F) << shift
+				if b < 0x80 {
+					break
+				}
+			}
+			m.More = bool(v != 0)
 		default:
 			iNdEx = preIndex
 			skippy, err := protohelpers.Skip(dAtA[iNdEx:])

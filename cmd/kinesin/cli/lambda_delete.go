@@ -20,7 +20,9 @@ func (a *app) lambdaDeleteCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "delete NAME [--drop]",
 		Short: "Delete a lambda",
-		Long: `Deletes a lambda. While it has tasks that have not ended this is refused (exit 1), unless --drop says to drop them.
+		Long: `Deletes a lambda. While it has tasks that have not ended, or may have some in the inbound queue, this is refused (exit 1), unless --drop says
+to drop them. That takes as long as there are tasks, a thousand or so a second; interrupted it has dropped some, and two minutes later the
+lambda takes tasks again. What comes out of the inbound queue later is dropped too, and not counted.
 
 A lambda that Terraform registered goes with its module call and is not deleted here (exit 1), unless that is gone already.`,
 		Args: oneName,
@@ -29,7 +31,10 @@ A lambda that Terraform registered goes with its module call and is not deleted 
 	c.RunE = does(func(ctx context.Context, args []string) error {
 		return a.withClient(func(k *sdk.Client) error {
 			dropped, err := k.DeleteLambda(ctx, args[0], drop)
-			if errors.Is(err, sdk.ErrInUse) {
+			if dropped > 0 && err != nil {
+				a.note("dropped %d tasks so far; delete it again to go on", dropped)
+			}
+			if !drop && errors.Is(err, sdk.ErrInUse) {
 				return fmt.Errorf("%w; --drop drops them", err)
 			}
 			if err != nil {

@@ -1,0 +1,464 @@
+package inbound
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"slices"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/kinesin-io/kinesin/api"
+	"github.com/kinesin-io/kinesin/api/kinesinv1"
+	"github.com/kinesin-io/kinesin/api/kinesinv1/kinesinv1connect"
+	"github.com/kinesin-io/kinesin/catalog"
+	"github.com/kinesin-io/kinesin/internal/clock"
+	"github.com/kinesin-io/kinesin/store"
+	"github.com/kinesin-io/kinesin/task"
+)
+
+// A lambda is deleted in steps: it is marked, so that it takes no new tasks; everybody hears of that; what was acknowledged before
+// is looked for, in the store and in the inbound buffer; its row is removed at the version that was seen. All of it may take longer
+// than a call, so a caller that says so (goes_on) has an answer after deleteCallMax and calls again, any process. In between the
+// lambda stays marked, for catalog.DeletingFor at most.
+
+const (
+	// deleteCallMax is how long a call works before it answers that there is more to do: well within the time that clients wait.
+	deleteCallMax = 5 * time.Second
+	// deleteReadsMax is how many partitions of a lambda are read at a time.
+	deleteReadsMax = 8
+	// dropRowsMax is how many waiting tasks, and how many others, are dropped in one write.
+	dropRowsMax = 500
+	// dropWaitEvery and dropWaitsMax bound the wait for running tasks of a lambda that is deleted, and dropWaitsMin how long of a call
+	// that goes on they must be all that is left.
+	dropWaitEvery = 100 * time.Millisecond
+	dropWaitsMax  = 100
+	dropWaitsMin  = 25
+	// backlogWaitEvery is how often the wait for the inbound buffer looks.
+	backlogWaitEvery = 250 * time.Millisecond
+)
+
+// errMoreToDo ends a call that has done its share.
+var errMoreToDo = errors.New("more is to be done to delete the lambda")
+
+// DeleteLambda forgets a lambda. It refuses while tasks live or may be in the inbound buffer, unless it is told to drop them: then
+// those that wait end as dropped, also those that come out of the buffer later, and running ones are cancelled and waited for a while.
+func (in *Inbound) DeleteLambda(ctx context.Context, request *kinesinv1.DeleteLambdaRequest) (*kinesinv1.DeleteLambdaResponse, error) {
+	entry, err := in.Catalog.Find(ctx, request.Name)
+	if err != nil {
+		return nil, wire(err)
+	}
+	d := deletion{Inbound: in, entry: entry, drop: request.DropTasks}
+	if request.GoesOn {
+		d.goOnWithin(ctx)
+	}
+	switch err := d.run(ctx); {
+	case errors.Is(err, errMoreToDo):
+		return &kinesinv1.DeleteLambdaResponse{Dropped: d.dropped, More: true}, nil
+	case err != nil:
+		return nil, err
+	}
+	return &kinesinv1.DeleteLambdaResponse{Dropped: d.dropped}, nil
+}
+
+// deleteLambda deletes that lambda, and none that has its name since, however long it takes. Any number may do so at once, and the
+// first to come to the end does it for all.
+func (in *Inbound) deleteLambda(ctx context.Context, entry *catalog.Entry, dropTasks bool) error {
+	d := deletion{Inbound: in, entry: entry, drop: dropTasks}
+	return d.run(ctx)
+}
+
+// deletion is one call's part in deleting a lambda.
+type deletion struct {
+	*Inbound
+	entry *catalog.Entry
+	drop  bool
+	until time.Duration // monotonic time when the call answers; 0: when all is done
+
+	dropped int64 // tasks that ended
+	moved   bool  // a task ended or was told to stop
+}
+
+// goOnWithin has the call answer in time for a caller that calls again.
+func (d *deletion) goOnWithin(ctx context.Context) {
+	within := deleteCallMax
+	if deadline, has := ctx.Deadline(); has {
+		if left := task.InstantOf(deadline).Sub(d.Clock.Now()); left > 0 {
+			within = min(within, left/2)
+		}
+	}
+	d.until = clock.Mono(d.Clock) + within
+}
+
+func (d *deletion) goesOn() bool { return d.until > 0 }
+
+func (d *deletion) run(ctx context.Context) error {
+	if err := d.mustNotBeRegistered(ctx, d.entry); err != nil {
+		return wire(err)
+	}
+	if !d.drop && !d.entry.Deleting { // what is refused at once is not touched
+		if err := d.mustBeEmpty(ctx, d.entry); err != nil {
+			return wire(err)
+		}
+		if err := d.mustNotBeLate(); err != nil {
+			return err
+		}
+	}
+	if err := d.mark(ctx); err != nil { // so that nothing new comes in between
+		return wire(err)
+	}
+	err := d.empty(ctx)
+	if err == nil {
+		err = d.remove(ctx)
+	}
+	switch {
+	case err == nil:
+	case errors.Is(err, errMoreToDo):
+		return err
+	case d.goesOn() && d.drop && isPassing(ctx, err):
+		return wire(err) // the caller tries again, and goes on from there
+	default:
+		return errors.Join(wire(err), d.keep(ctx))
+	}
+	if d.entry.Mode == task.Deliver { // what is on its queue is its consumer's
+		return nil
+	}
+	if err := d.Queue.Drop(ctx, d.entry.Ref); err != nil { // what is left there is refused at its claim
+		d.internal(ctx, kinesinv1connect.LambdaServiceDeleteLambdaProcedure, err)
+	}
+	return nil
+}
+
+// isPassing reports whether another try may fare better.
+func isPassing(ctx context.Context, err error) bool {
+	return ctx.Err() != nil || problem(err).Reason == kinesinv1.Reason_REASON_UNAVAILABLE
+}
+
+// mark says in the lambda's row that it is being deleted, or has it say so for longer.
+func (d *deletion) mark(ctx context.Context) error {
+	marked, err := d.Catalog.Mark(ctx, d.entry, d.drop)
+	if err == nil {
+		d.entry = marked
+	}
+	return err
+}
+
+// keep takes a refused deletion back, also when the caller is gone. There is nothing to take back of a lambda that is gone.
+func (d *deletion) keep(ctx context.Context) error {
+	if err := d.Catalog.Unmark(context.WithoutCancel(ctx), d.entry); !errors.Is(err, catalog.ErrUnknown) {
+		return wire(err)
+	}
+	return nil
+}
+
+// empty makes sure that a marked lambda has no tasks, dropping them if it is told to.
+func (d *deletion) empty(ctx context.Context) error {
+	select {
+	case <-d.intakes.turn(): // calls that saw the lambda before
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+	if d.Shared { // calls in other processes that saw it before; see intake.confirm
+		if err := d.pause(ctx, catalog.SettledAfter-d.Catalog.MarkedFor(d.entry)); err != nil {
+			return err
+		}
+	}
+	if d.drop {
+		return d.dropTasks(ctx)
+	}
+	if err := d.awaitBuffer(ctx); err != nil {
+		return err
+	}
+	return d.mustBeEmpty(ctx, d.entry)
+}
+
+// remove removes a lambda that is marked and empty, and has been marked all the time.
+func (d *deletion) remove(ctx context.Context) error {
+	if err := d.mustNotBeRegistered(ctx, d.entry); err != nil { // again meanwhile
+		return err
+	}
+	if err := d.mustBeMarked(); err != nil {
+		return err
+	}
+	if d.drop && d.Buffering.Buffer != nil {
+		if err := d.Catalog.NoteDropped(ctx, d.entry, bufferLife); err != nil {
+			return err
+		}
+	}
+	err := d.Catalog.Remove(ctx, d.entry)
+	if errors.Is(err, catalog.ErrChanged) && d.Catalog.Refresh(ctx) == nil {
+		if taken := d.mustBeMarked(); taken != nil {
+			return taken
+		}
+	}
+	return err
+}
+
+// mustBeMarked fails if somebody took the deletion back: who retries another, a registration, or the consumer of the inbound buffer
+// that met a task of the lambda. Who renewed the mark is no trouble, and who removed the lambda neither.
+func (d *deletion) mustBeMarked() error {
+	now := d.Catalog.ByRef(d.entry.Ref)
+	switch {
+	case now == nil:
+		return nil
+	case now.IsSameMark(d.entry):
+		d.entry = now
+		return nil
+	case d.drop || d.Buffering.Buffer == nil:
+		return fmt.Errorf("%w: %s", catalog.ErrChanged, d.entry.Name)
+	}
+	return api.Errorf(kinesinv1.Reason_REASON_IN_USE,
+		"lambda %s: its deletion was taken back, most likely since a task of it came out of the inbound buffer; wait for its tasks, or delete it with them dropped", d.entry.Name)
+}
+
+// goOn is asked between two steps: whether this call goes on.
+func (d *deletion) goOn(ctx context.Context) error {
+	if ctx.Err() != nil {
+		return context.Cause(ctx)
+	}
+	if d.goesOn() && clock.Mono(d.Clock) >= d.until {
+		return errMoreToDo
+	}
+	if err := d.mustBeMarked(); err != nil {
+		return err
+	}
+	if d.Catalog.MarkedLongAgo(d.entry) {
+		before := d.entry
+		if err := d.mark(ctx); err != nil {
+			return err
+		}
+		if !d.entry.IsSameMark(before) {
+			return fmt.Errorf("%w: %s", catalog.ErrChanged, d.entry.Name)
+		}
+	}
+	return nil
+}
+
+// pause waits, for no longer than the call may take.
+func (d *deletion) pause(ctx context.Context, wait time.Duration) error {
+	if wait <= 0 {
+		return nil
+	}
+	if left := d.until - clock.Mono(d.Clock); d.goesOn() && left < wait {
+		if err := clock.Sleep(ctx, d.Clock, max(0, left)); err != nil {
+			return err
+		}
+		return errMoreToDo
+	}
+	return clock.Sleep(ctx, d.Clock, wait)
+}
+
+// mustNotBeLate refuses while tasks that were acknowledged a while ago come out of the inbound buffer.
+func (d *deletion) mustNotBeLate() error {
+	if err := d.backlogIsLate(); err != nil {
+		return api.Errorf(kinesinv1.Reason_REASON_IN_USE,
+			"lambda %s may have tasks in the inbound buffer: %v; wait until that is empty, or delete it with its tasks dropped", d.entry.Name, err)
+	}
+	return nil
+}
+
+// awaitBuffer waits until what was acknowledged before the lambda was marked has come out of the inbound buffer. If there is a task
+// of it, the consumer that meets it takes the deletion back.
+func (d *deletion) awaitBuffer(ctx context.Context) error {
+	if d.Buffering.Buffer == nil {
+		return nil
+	}
+	since := d.Clock.Now().Add(-d.Catalog.MarkedFor(d.entry))
+	if d.Shared {
+		since = since.Add(catalog.SettledAfter + deliverClocksMax)
+	}
+	for {
+		if err := d.mustNotBeLate(); err != nil {
+			return err
+		}
+		switch passed, err := d.backlog.passed(d.Clock, since); {
+		case err != nil:
+			return api.Errorf(kinesinv1.Reason_REASON_UNAVAILABLE, "%v; try again, or delete lambda %s with its tasks dropped", err, d.entry.Name)
+		case passed:
+			return d.goOn(ctx)
+		}
+		if err := d.pause(ctx, backlogWaitEvery); err != nil {
+			return err
+		}
+		if err := d.goOn(ctx); err != nil {
+			return err
+		}
+	}
+}
+
+func (in *Inbound) mustBeEmpty(ctx context.Context, entry *catalog.Entry) error {
+	for some := range slices.Chunk(entry.Partitions(), deleteReadsMax) {
+		live, err := in.live(ctx, some, 1)
+		if err != nil {
+			return err
+		}
+		if len(live) > 0 {
+			return api.Errorf(kinesinv1.Reason_REASON_IN_USE,
+				"lambda %s has live tasks; wait for them, or delete it with its tasks dropped", entry.Name)
+		}
+	}
+	return nil
+}
+
+// dropTasks ends all live tasks of a lambda, and waits a bounded time for those that run.
+func (d *deletion) dropTasks(ctx context.Context) error {
+	for waits := 0; ; waits++ {
+		left := false
+		for some := range slices.Chunk(d.entry.Partitions(), deleteReadsMax) {
+			running, err := d.dropIn(ctx, some)
+			if err != nil {
+				return err
+			}
+			left = left || running
+		}
+		if !left {
+			return nil
+		}
+		if !d.goesOn() && waits >= dropWaitsMax {
+			return d.stillRuns()
+		}
+		err := d.pause(ctx, dropWaitEvery)
+		if errors.Is(err, errMoreToDo) && !d.moved && waits >= dropWaitsMin {
+			return d.stillRuns()
+		}
+		if err != nil {
+			return err
+		}
+	}
+}
+
+func (d *deletion) stillRuns() error {
+	return api.Errorf(kinesinv1.Reason_REASON_IN_USE, "lambda %s still has running tasks; they were told to stop, try again when they have", d.entry.Name)
+}
+
+// dropIn ends the live tasks of some partitions, and reports whether any are left, which run.
+func (d *deletion) dropIn(ctx context.Context, some []task.Partition) (running bool, err error) {
+	for {
+		live, err := d.live(ctx, some, dropRowsMax/len(some))
+		if err != nil || len(live) == 0 {
+			return false, err
+		}
+		ended, told, err := d.dropAll(ctx, d.entry, live)
+		if err != nil {
+			return false, err
+		}
+		d.dropped += int64(ended)
+		d.moved = d.moved || ended > 0 || told > 0
+		if ended == 0 { // only running ones are left, and they were told to stop
+			return true, nil
+		}
+		if err := d.goOn(ctx); err != nil {
+			return false, err
+		}
+		some = partitionsOf(live) // the others have none, and get none
+	}
+}
+
+func partitionsOf(live []found) []task.Partition {
+	var all []task.Partition
+	for i := range live {
+		if p := live[i].Partition; !slices.Contains(all, p) {
+			all = append(all, p)
+		}
+	}
+	return all
+}
+
+// live returns live tasks of some partitions, up to limit of each section of each; none only if there is none.
+func (in *Inbound) live(ctx context.Context, some []task.Partition, limit int) ([]found, error) {
+	each := make([][]found, len(some))
+	group, ctx := errgroup.WithContext(ctx)
+	for i, p := range some {
+		group.Go(func() (err error) {
+			each[i], err = in.liveIn(ctx, p, limit)
+			return err
+		})
+	}
+	if err := group.Wait(); err != nil {
+		return nil, err
+	}
+	return slices.Concat(each...), nil
+}
+
+// liveIn is live for one partition.
+func (in *Inbound) liveIn(ctx context.Context, p task.Partition, limit int) ([]found, error) {
+	waiting, err := in.Store.ScanWaiting(ctx, p, store.WaitingKey{}, math.MaxInt64, limit)
+	if err != nil {
+		return nil, err
+	}
+	awake, err := in.Store.ScanWakeups(ctx, p, store.WakeKey{}, math.MaxInt64, limit)
+	if err != nil {
+		return nil, err
+	}
+	all := make([]found, 0, len(waiting)+len(awake))
+	for i := range waiting {
+		all = append(all, found{Task: waiting[i], waiting: true})
+	}
+	for i := range awake {
+		all = append(all, found{Task: awake[i]})
+	}
+	return all, nil
+}
+
+// dropAll ends what waits, in one write, and asks what runs to stop. It returns how many ended, and how many were told to stop.
+// A task that moved in between is met again in the next round.
+func (in *Inbound) dropAll(ctx context.Context, entry *catalog.Entry, live []found) (ended, told int, err error) {
+	now := in.Clock.Now()
+	ops := make([]store.Op, 0, len(live))
+	tombs := make([]task.Task, 0, len(live))
+	for i := range live {
+		t := &live[i]
+		event := task.Event{Kind: task.Drop}
+		if t.State.IsRunning() {
+			event.Kind = task.Cancel
+		}
+		next, _, err := t.Apply(event, now, entry.PolicyFor(&t.Task))
+		if err != nil || t.CancelRequested {
+			continue
+		}
+		op := store.Op{Kind: store.ReplaceTask, Task: next}
+		switch {
+		case t.waiting && entry.Mode == task.Deliver: // no task row would keep it from being sent
+			op = store.Op{Kind: store.DeleteWaiting, Task: t.Task}
+		case t.waiting:
+			op.Kind = store.PutTask
+		}
+		ops, tombs = append(ops, op), append(tombs, next)
+	}
+	outcomes, err := in.Store.Apply(ctx, ops)
+	if err != nil {
+		return 0, 0, err
+	}
+	return in.dropped(ctx, ops, tombs, outcomes)
+}
+
+// dropped follows up on the writes of a round: waiting rows whose task has a task row now go, tasks of deliver lambdas
+// whose waiting row went get one, workers are told, and those who wait for an end hear of it.
+func (in *Inbound) dropped(ctx context.Context, ops []store.Op, tombs []task.Task, outcomes []error) (ended, told int, err error) {
+	var rest []store.Op
+	for i, outcome := range outcomes {
+		t := &tombs[i]
+		switch {
+		case ops[i].Kind == store.PutTask && (outcome == nil || errors.Is(outcome, store.ErrConflict)):
+			key := task.Task{ID: t.ID, Partition: t.Partition, Due: t.Due} // whatever its Seq is
+			rest = append(rest, store.Op{Kind: store.DeleteWaiting, Lazy: true, Task: key})
+		case ops[i].Kind == store.DeleteWaiting && outcome == nil:
+			rest = append(rest, store.Op{Kind: store.PutTask, Task: *t})
+		}
+		switch {
+		case outcome != nil:
+		case t.State.IsEnd():
+			ended++
+		default:
+			told++
+			in.Workers.CancelRequested(t)
+		}
+	}
+	if ended > 0 {
+		in.Ended()
+	}
+	_, err = in.Store.Apply(ctx, rest)
+	return ended, told, err
+}
