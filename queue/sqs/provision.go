@@ -16,7 +16,7 @@ import (
 // Provision implements queue.Provisioner. Queues that are there stay as they are, but for those that a deleted lambda in the other
 // mode left: when they are empty they are made what they have to be.
 func (d *Driver) Provision(ctx context.Context, l task.Lambda) error {
-	left, err := d.leftovers(ctx, l)
+	left, missing, err := d.look(ctx, l)
 	if err != nil {
 		return err
 	}
@@ -27,8 +27,10 @@ func (d *Driver) Provision(ctx context.Context, l task.Lambda) error {
 	if err := errors.Join(refusals...); err != nil {
 		return err
 	}
-	if _, err = Create(ctx, d.api, Queues(d.Prefix, l)); err != nil {
-		return err
+	if len(missing) > 0 {
+		if _, err := Create(ctx, d.api, Queues(d.Prefix, l)); err != nil {
+			return err
+		}
 	}
 	for i := range left {
 		if err := d.turn(ctx, &left[i]); err != nil {
@@ -40,24 +42,14 @@ func (d *Driver) Provision(ctx context.Context, l task.Lambda) error {
 
 // Missing implements queue.Provisioner.
 func (d *Driver) Missing(ctx context.Context, l task.Lambda) ([]string, error) {
-	left, err := d.leftovers(ctx, l)
+	left, missing, err := d.look(ctx, l)
 	if err != nil {
 		return nil, err
 	}
 	if len(left) > 0 {
 		return nil, fmt.Errorf("%w (messages in it: about %d); delete it once none is wanted, and apply again what makes it", left[0].refusal(), left[0].messages)
 	}
-	var names []string
-	for _, q := range Queues(d.Prefix, l) {
-		url, err := find(ctx, d.api, q.Name)
-		if err != nil {
-			return nil, err
-		}
-		if url == "" {
-			names = append(names, q.Name)
-		}
-	}
-	return names, nil
+	return missing, nil
 }
 
 // leftover is a queue that is there, and as a lambda in the other mode has it.
@@ -67,29 +59,28 @@ type leftover struct {
 	messages int       // in it, about: also those that are delayed or received
 }
 
-// leftovers are the queues of a lambda that is not there yet which one in the other mode left. Those of deliver lambdas have always had a
-// redrive policy, and no others.
-func (d *Driver) leftovers(ctx context.Context, l task.Lambda) ([]leftover, error) {
-	if slices.ContainsFunc(d.Lambdas(), func(known task.Lambda) bool { return known.Name == l.Name }) {
-		return nil, nil // they are its own, whatever an operator made of them
-	}
+// look tells which queues of a lambda are missing, and, unless it is there, which a lambda in the other mode left. Those of deliver
+// lambdas have always had a redrive policy, and no others.
+func (d *Driver) look(ctx context.Context, l task.Lambda) (left []leftover, missing []string, err error) {
+	// Those of one that is there are its own, whatever an operator made of them.
+	isThere := slices.ContainsFunc(d.Lambdas(), func(known task.Lambda) bool { return known.Name == l.Name })
 	specs := Queues(d.Prefix, l)
-	var all []leftover
 	for i := range specs {
 		spec := &specs[i]
-		if isDeadLetterQueue(specs, spec.Name) {
-			continue
-		}
 		url, err := find(ctx, d.api, spec.Name)
 		if err != nil {
-			return nil, err
+			return nil, nil, err
 		}
 		if url == "" {
+			missing = append(missing, spec.Name)
+			continue
+		}
+		if isThere || isDeadLetterQueue(specs, spec.Name) {
 			continue
 		}
 		have, err := attributesOf(ctx, d.api, spec.Name, url)
 		if err != nil {
-			return nil, err
+			return nil, nil, err
 		}
 		redrive := redriveText(have[string(types.QueueAttributeNameRedrivePolicy)])
 		if (redrive == "") == (spec.DeadLetterQueue == "") {
@@ -102,9 +93,9 @@ func (d *Driver) leftovers(ctx context.Context, l task.Lambda) ([]leftover, erro
 		} {
 			messages += countIn(have, count)
 		}
-		all = append(all, leftover{spec: *spec, redrive: redrive, messages: messages})
+		left = append(left, leftover{spec: *spec, redrive: redrive, messages: messages})
 	}
-	return all, nil
+	return left, missing, nil
 }
 
 // refusal says what is wrong with it.
