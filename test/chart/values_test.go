@@ -106,17 +106,22 @@ type schema struct {
 	Additional  any               `json:"additionalProperties"`
 }
 
-// TestSchemaHasAll looks for values that the schema would refuse, and for what the schema takes and no value says.
-func TestSchemaHasAll(t *testing.T) {
-	t.Parallel()
+func readSchema(t *testing.T) (top schema) {
+	t.Helper()
 	text, err := os.ReadFile(filepath.Join(Dir, "values.schema.json"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	var top schema
 	if err := json.Unmarshal(text, &top); err != nil {
 		t.Fatal(err)
 	}
+	return top
+}
+
+// TestSchemaHasAll looks for values that the schema would refuse, and for what the schema takes and no value says.
+func TestSchemaHasAll(t *testing.T) {
+	t.Parallel()
+	top := readSchema(t)
 	documented := map[string]bool{"global": true}
 	for _, v := range presets(t) {
 		documented[strings.Join(v.path, ".")] = true
@@ -139,14 +144,7 @@ var mayBeNull = []string{"global", "replicas", "runAsUser", "runAsGroup", "fsGro
 // TestSchemaRequires looks for values that `null` would take away unnoticed: Helm drops them before it asks the schema.
 func TestSchemaRequires(t *testing.T) {
 	t.Parallel()
-	text, err := os.ReadFile(filepath.Join(Dir, "values.schema.json"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	var top schema
-	if err := json.Unmarshal(text, &top); err != nil {
-		t.Fatal(err)
-	}
+	top := readSchema(t)
 	seen := checkRequired(t, "", top)
 	for name, d := range top.Definitions {
 		if name != "env" {
