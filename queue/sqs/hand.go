@@ -37,7 +37,7 @@ type held struct {
 	id       string // see lane.idOf
 	handle   string // of its newest delivery
 	received task.Instant
-	until    task.Instant // when others see it again, unless that is put off
+	renew    task.Instant // when to keep it hidden for longer: half-way to when others see it again
 	pieces   []uint64
 	open     int           // pieces that are not done
 	apart    time.Duration // how long nobody sees it again when nobody here comes for it
@@ -65,11 +65,11 @@ const (
 )
 
 // meet looks a message up. Of one in hand the newest delivery is the one that counts from now on.
-func (h *hand) meet(id, handle string, until task.Instant) met {
+func (h *hand) meet(id, handle string, renew task.Instant) met {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if m, found := h.messages[id]; found {
-		m.handle, m.until = handle, until
+		m.handle, m.renew = handle, renew
 		return metInHand
 	}
 	if h.deleted.has(id) {
@@ -214,14 +214,14 @@ func (h *hand) ofLambda(lambda uint32) []*held {
 	return all
 }
 
-// expiring are the messages that others would see before that instant. The ones that were kept for too long are dropped.
-func (h *hand) expiring(before, now task.Instant) []*held {
+// expiring are the messages that are to be kept hidden for longer. The ones that were kept for too long are dropped.
+func (h *hand) expiring(now task.Instant) []*held {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	var all []*held
 	for _, m := range h.messages {
 		switch {
-		case m.until >= before:
+		case m.renew >= now:
 		case now.Sub(m.received) > keptMax:
 			h.drop(m)
 		default:
@@ -248,10 +248,10 @@ func (h *hand) lanes() []*lane {
 
 // extended notes that a message stays hidden until then; ok is false when it is not in hand any more, since what was returned
 // a moment ago must not be hidden again.
-func (h *hand) extended(m *held, until task.Instant) (handle string, ok bool) {
+func (h *hand) extended(m *held, renew task.Instant) (handle string, ok bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	m.until = until
+	m.renew = renew
 	return m.handle, h.messages[m.id] == m
 }
 
@@ -304,8 +304,8 @@ func (d *Driver) sweepOnce() {
 		most := l.expected(now, d.Hold) // beyond that to half of it, so that what goes goes together
 		d.returnUnclaimed(d.buffer.ReceiveSurplus(name, most, most/2, now.Add(-d.Hold/holdLooks)))
 	}
-	for _, m := range d.hand.expiring(now.Add(d.Visibility/2), now) {
-		if handle, ok := d.hand.extended(m, now.Add(d.Visibility)); ok {
+	for _, m := range d.hand.expiring(now) {
+		if handle, ok := d.hand.extended(m, now.Add(d.Visibility/2)); ok {
 			m.lane.returns.add([]returned{{handle: handle, after: d.Visibility}}, d.DeleteLinger, true)
 		}
 	}

@@ -211,7 +211,7 @@ func (l *lane) receive(ctx context.Context, most int) (messages int, err error) 
 	out, err := receiveFrom(ctx, d, &r, func(ctx context.Context, url *string) (*sqs.ReceiveMessageOutput, error) {
 		return d.api.ReceiveMessage(ctx, &sqs.ReceiveMessageInput{
 			QueueUrl: url, MaxNumberOfMessages: int32(most), WaitTimeSeconds: int32(pollWait / time.Second),
-			VisibilityTimeout:     int32(d.Visibility / time.Second),
+			VisibilityTimeout:     int32(d.PollVisibility / time.Second),
 			MessageAttributeNames: []string{AttributeTaskID}, // which only deliveries have
 			MessageSystemAttributeNames: []types.MessageSystemAttributeName{
 				types.MessageSystemAttributeNameSentTimestamp, types.MessageSystemAttributeNameApproximateReceiveCount,
@@ -255,7 +255,7 @@ func (l *lane) accept(received []types.Message) {
 			messages = append(messages, queue.Message{Task: tasks[k], Again: countOf(m) > 1})
 		}
 		numbers = append(numbers, d.hand.add(&held{
-			lane: l, id: l.idOf(m), handle: aws.ToString(m.ReceiptHandle), received: now, until: now.Add(d.Visibility), apart: apart(m, &tasks[0]),
+			lane: l, id: l.idOf(m), handle: aws.ToString(m.ReceiptHandle), received: now, renew: now.Add(d.PollVisibility / 2), apart: apart(m, &tasks[0]),
 		}, len(tasks))...)
 	}
 	if len(messages) == 0 {
@@ -295,7 +295,7 @@ func (l *lane) idOf(m *types.Message) string { return l.name + "/" + aws.ToStrin
 // open returns the tasks of a message, or none after doing what is to be done with it.
 func (l *lane) open(m *types.Message, now task.Instant) []task.Task {
 	d, handle := l.driver, aws.ToString(m.ReceiptHandle)
-	switch d.hand.meet(l.idOf(m), handle, now.Add(d.Visibility)) {
+	switch d.hand.meet(l.idOf(m), handle, now.Add(d.PollVisibility/2)) {
 	case metInHand:
 		d.observeDiscarded(l.name, DiscardDuplicate)
 		return nil

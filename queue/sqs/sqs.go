@@ -62,6 +62,7 @@ const (
 	DeleteLingerDefault    = time.Second
 	PollPauseDefault       = 10 * time.Millisecond
 	HoldDefault            = 500 * time.Millisecond
+	PollVisibilityDefault  = 4 * time.Second
 	VisibilityDefault      = 30 * time.Second
 	PollersMaxDefault      = 4
 	RequestTimeoutDefault  = 10 * time.Second
@@ -100,8 +101,11 @@ type Config struct {
 	// Hold is how long a due message that nobody here takes stays here before others may have it: 500 ms. More than is
 	// likely to be taken in that time goes after a quarter of it.
 	Hold time.Duration
-	// Visibility is after which time SQS hands out again what a process received that is gone: 30 s. It is
-	// extended while the process lives and has the message in hand.
+	// PollVisibility is after which time SQS hands out again what a poll received: 4 s, so that a task is late by no more
+	// when the process of that poll is gone. Most messages are deleted well before.
+	PollVisibility time.Duration
+	// Visibility is for how long a message stays hidden that is in hand after half of that: 30 s, again and again while the
+	// process lives and has it.
 	Visibility time.Duration
 	// PollersMax is how many receives of one queue run at once while it has plenty: 4.
 	PollersMax int
@@ -126,6 +130,7 @@ func (c Config) withDefaults() Config {
 		{&c.DeleteLinger, DeleteLingerDefault},
 		{&c.PollPause, PollPauseDefault},
 		{&c.Hold, HoldDefault},
+		{&c.PollVisibility, PollVisibilityDefault},
 		{&c.Visibility, VisibilityDefault},
 		{&c.RequestTimeout, RequestTimeoutDefault},
 		{&c.CloseGrace, youngPoll},
