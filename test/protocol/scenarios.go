@@ -1,0 +1,104 @@
+package protocol
+
+// Scenarios are small, each about one thing: together they have every process, fault and race that the page
+// speaks of.
+func Scenarios(long bool) []Scenario {
+	all := []Scenario{
+		{
+			Name:  "dispatch: two owners, two workers, a lease to lose, a crash, a message lost or doubled",
+			Calls: []Call{{Kind: Far}}, Parts: 1, Owners: 2, Workers: 2, Places: 1,
+			Left: budget{crashes: 1, losses: 1, leases: 1, resends: 1},
+		},
+		{
+			Name:  "cancel: before and after dispatch",
+			Calls: []Call{{Kind: Far}}, Parts: 1, Owners: 1, Workers: 1, Places: 2, Until: 1, Match: true,
+			Left: budget{crashes: 1, cancels: 1, moves: 1},
+		},
+		{
+			Name:  "buffer: a late duplicate, a cancel, a move away",
+			Calls: []Call{{Kind: Far, AfterCall: 1}}, Buffered: true, Copies: 2, Parts: 1, Owners: 1, Workers: 1, Places: 2, Until: 1,
+			Left: budget{crashes: 1, cancels: 1, moves: 1},
+		},
+		{
+			Name:  "moves: there and back again, an unknown put, deletes that come late",
+			Calls: []Call{{Kind: Far}}, Parts: 1, Owners: 2, Workers: 1, Places: 2, Until: 1,
+			Left: budget{crashes: 1, moves: 2, unknowns: 1},
+		},
+		{
+			Name:  "moves: a repeated request meanwhile",
+			Calls: []Call{{Kind: Far}, {Kind: Far}}, Parts: 1, Owners: 1, Workers: 1, Places: 2, Until: 1,
+			Left: budget{crashes: 1, moves: 2},
+		},
+		{
+			Name:  "repeated: the same request for two moments, its row expires",
+			Calls: []Call{{Kind: Far}, {Kind: Far, At: 1}}, Parts: 1, Owners: 2, Workers: 2, Places: 2, Until: 1, Expires: true,
+			Left: budget{crashes: 1, leases: 1},
+		},
+		{
+			Name:  "near: enqueued at once, or claimed",
+			Calls: []Call{{Kind: Near}, {Kind: Matched}}, Parts: 1, Owners: 2, Workers: 2, Places: 1,
+			Left: budget{crashes: 1, leases: 1, refusals: 1, resends: 1},
+		},
+		{
+			Name:  "key: three calls, one of them for another task",
+			Calls: []Call{{Kind: Keyed}, {Kind: Keyed, At: 1, Life: 1}, {Kind: Keyed, AfterCall: 1}}, Parts: 1, Owners: 1, Workers: 1, Places: 2, Until: 1,
+			Left: budget{crashes: 1, refusals: 1},
+		},
+		{
+			Name:  "key: taken again for the same moment",
+			Calls: []Call{{Kind: Keyed}, {Kind: Keyed, Life: 1, AfterEnd: 1}, {Kind: Keyed, Life: 1, AfterExpiry: 1}}, Parts: 1, Owners: 1, Workers: 1, Places: 1,
+			Expires: true, Left: budget{crashes: 1, cancels: 1},
+		},
+		{
+			Name:  "key: moved, cancelled and taken again for the moment of the move",
+			Calls: []Call{{Kind: Keyed}, {Kind: Keyed, Life: 1, At: 1, AfterExpiry: 1}}, Parts: 1, Owners: 1, Workers: 1, Places: 2, Until: 1,
+			Expires: true, Left: budget{crashes: 1, cancels: 1, moves: 1},
+		},
+		{
+			Name:  "key: a call that was refused and left its row",
+			Calls: []Call{{Kind: Keyed}, {Kind: Keyed, Life: 1, At: 1}, {Kind: Keyed, Life: 1, AfterCall: 2}}, Parts: 1, Owners: 1, Workers: 1, Places: 2, Until: 1,
+			Expires: true, Left: budget{crashes: 1},
+		},
+		{
+			Name:  "embedded: sweep, and a repeated request",
+			Calls: []Call{{Kind: Far}, {Kind: Far}}, Parts: 1, Owners: 1, Workers: 1, Places: 2, Until: 1,
+			Embedded: true, Expires: true, Sweeps: true, Left: budget{crashes: 1, cancels: 1, moves: 1},
+		},
+		{
+			Name:  "retry: within moments, hsc where no owner is",
+			Calls: []Call{{Kind: Far}}, Parts: 1, Owners: 1, Workers: 1, Places: 2, Until: 1, Outside: true, Prompt: true,
+			Left: budget{retries: 1},
+		},
+		{
+			Name:  "retry: within moments, hsc with an owner, who crashes",
+			Calls: []Call{{Kind: Far}}, Parts: 1, Owners: 1, Workers: 1, Places: 1, Prompt: true,
+			Left: budget{retries: 1, crashes: 1},
+		},
+		{
+			Name:  "take-over: an owner crashes between the row and the message",
+			Calls: []Call{{Kind: Near}}, Parts: 1, Owners: 2, Workers: 1, Places: 1, Prompt: true,
+			Left: budget{crashes: 1},
+		},
+		{
+			Name:  "shards: a deliver lambda, and two counts",
+			Calls: []Call{{Kind: Far, At: 1}, {Kind: Far, At: 1, Stale: 1}}, Parts: 2, Owners: 2, Places: 2, Until: 1, Deliver: true,
+			Left: budget{crashes: 1},
+		},
+		{
+			Name:  "shards: a call, its repetition and its cancel under two counts",
+			Calls: []Call{{Kind: Far}, {Kind: Far, Stale: 1}}, Parts: 2, Owners: 2, Workers: 1, Places: 1,
+			Left: budget{crashes: 1, cancels: 1},
+		},
+		{
+			Name:  "shards: a key under two counts",
+			Calls: []Call{{Kind: Keyed}, {Kind: Keyed, Stale: 1}}, Parts: 2, Owners: 2, Workers: 1, Places: 1, Expires: true,
+			Left: budget{crashes: 1},
+		},
+	}
+	if long {
+		for i := range all {
+			all[i].Left.crashes++
+		}
+	}
+	return all
+}

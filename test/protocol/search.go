@@ -1,0 +1,341 @@
+package protocol
+
+import (
+	"fmt"
+	"hash/maphash"
+	"strings"
+)
+
+// Property is something that must hold; the empty one is none.
+type Property string
+
+// The properties.
+const (
+	NoWakeup          Property = "a live task has no wake-up row where its task row says"
+	Loss              Property = "an acknowledged task that has not ended is in no row"
+	StartAfterEnd     Property = "an attempt starts after the task has ended"
+	StartAfterRefusal Property = "an attempt starts of a task that was refused"
+	TwoAttempts       Property = "two attempts run whose leases are both good"
+	FalseAnswer       Property = "a task that lives is said not to be there"
+	Twice             Property = "a task of a deliver lambda is sent twice, though nothing crashed"
+	NeverEnds         Property = "once faults stop, a task does not come to its end"
+	Remnant           Property = "once faults stop, a wake-up row stays for ever"
+	Late              Property = "once faults stop, a task waits for a timeout or a full pass"
+)
+
+// Call is one Schedule call.
+type Call struct {
+	Kind        uint8
+	Part, Stale uint8 // its partition, and the one that a count too old or too new gives
+	At, Life    uint8
+	AfterCall   int // it begins when that one, counted from 1, is over
+	AfterExpiry int // 1: it begins when an ended row has expired
+	AfterEnd    int // 1: it begins when a task has ended
+}
+
+// Scenario bounds a search.
+type Scenario struct {
+	Name             string
+	Calls            []Call
+	Buffered         bool // the first call was acknowledged by the buffer, which holds its task
+	Copies           uint8
+	Parts, Owners    int
+	Workers          int
+	Places, LastMove uint8 // LastMove-1 is where the last move goes; 0: anywhere
+	Until, Now       uint8
+	Deliver          bool
+	Embedded         bool
+	Expires, Sweeps  bool
+	Match            bool
+	Outside          bool     // hsc runs in a process that fires nothing
+	Prompt           bool     // Late is checked
+	Only             Property // the one to look for; empty: all of them
+	Left             budget
+}
+
+type model struct {
+	Scenario
+	rules Rules
+}
+
+func (m *model) has(r Rule) bool { return m.rules.has(r) }
+
+func (m *model) keyed() bool { return len(m.Calls) > 0 && m.Calls[0].Kind == Keyed }
+
+func (m *model) first() world {
+	w := world{left: m.Left, now: m.Now}
+	if m.Buffered {
+		w.acked, w.buffered = 1, m.Copies
+	}
+	return w
+}
+
+// check is the part of the properties that a state shows by itself.
+func (m *model) check(w *world) Property {
+	if w.bad != "" || m.Deliver {
+		return w.bad
+	}
+	t := &w.task
+	live := t.state != absent && t.state != ended
+	if live && w.rows[t.part][t.at].seq == 0 {
+		return NoWakeup
+	}
+	for open := w.acked &^ w.finished; open != 0; open &= open - 1 {
+		life := uint8(0)
+		for open&(1<<life) == 0 {
+			life++
+		}
+		if (!live || t.life != life) && !w.holds(life) && w.buffered == 0 {
+			return Loss
+		}
+	}
+	return ""
+}
+
+// holds reports whether a wake-up row holds the task of that life.
+func (w *world) holds(life uint8) bool {
+	for p := range w.rows {
+		for _, r := range w.rows[p] {
+			if r.seq != 0 && r.kind != bare && r.life == life {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// Result is what a search found.
+type Result struct {
+	States, Steps int
+	Broken        Property
+	Trace         []string
+}
+
+// edge is a step between two states, by their numbers.
+type edge struct {
+	from, to int32
+	slow     bool
+}
+
+type search struct {
+	m      *model
+	seed   maphash.Seed
+	number map[uint64]int32 // by hash: of a million states no two share one, but by a chance of 1 in 10 million
+	worlds []world
+	parent []int32
+	edges  []edge // of steps that are no faults
+	steps  int
+}
+
+// StatesMax bounds a search; one that meets it is no search of everything, and panics.
+const StatesMax = 6_000_000
+
+// Search looks at every state that a scenario can reach under the rules, and stops at the first that breaks
+// a property.
+func Search(s Scenario, rules Rules) Result {
+	x := &search{m: &model{s, rules}, seed: maphash.MakeSeed(), number: map[uint64]int32{}}
+	start := x.m.first()
+	x.add(&start, -1)
+	for i := int32(0); int(i) < len(x.worlds); i++ {
+		w := x.worlds[i]
+		broken := Property("")
+		last := int32(-1)
+		x.m.next(&w, func(v *world, st step) {
+			if broken != "" {
+				return
+			}
+			x.steps++
+			to := x.add(v, i)
+			if !st.fault {
+				x.edges = append(x.edges, edge{i, to, st.slow})
+			}
+			if p := x.m.check(v); p != "" && (s.Only == "" || p == s.Only) {
+				broken, last = p, to
+			}
+		})
+		if broken != "" {
+			return x.result(broken, last)
+		}
+		if len(x.worlds) > StatesMax {
+			panic(fmt.Sprintf("scenario %s has more than %d states", s.Name, StatesMax))
+		}
+	}
+	return x.settles()
+}
+
+// add numbers a state. Two owners that do the same are one state with their names exchanged.
+func (x *search) add(w *world, parent int32) int32 {
+	v := *w
+	if x.m.Owners == 2 && !x.m.Prompt && less(&v.owners[1], &v.owners[0]) {
+		v.owners[0], v.owners[1] = v.owners[1], v.owners[0]
+	}
+	h := maphash.Comparable(x.seed, v)
+	if n, known := x.number[h]; known {
+		return n
+	}
+	n := int32(len(x.worlds))
+	x.number[h] = n
+	x.worlds = append(x.worlds, v)
+	x.parent = append(x.parent, parent)
+	return n
+}
+
+func less(a, b *proc) bool { return a.order() < b.order() }
+
+func (p *proc) order() uint64 {
+	h := uint64(p.pc)
+	for _, b := range [...]uint8{p.part, p.at, p.plan, p.row.seq, p.row.kind, p.row.life, p.task.state, p.task.seq} {
+		h = h*31 + uint64(b)
+	}
+	return h
+}
+
+// settles looks at every state whether what must come can still come without a fault.
+func (x *search) settles() Result {
+	all := func(*edge) bool { return true }
+	if n := x.stuck(all, x.m.isEnd); n >= 0 {
+		return x.result(NeverEnds, n)
+	}
+	if n := x.stuck(all, isClean); n >= 0 {
+		return x.result(Remnant, n)
+	}
+	if x.m.Prompt {
+		if n := x.stuck(func(e *edge) bool { return !e.slow }, x.m.isEnd); n >= 0 {
+			return x.result(Late, n)
+		}
+	}
+	return x.result("", -1)
+}
+
+func (m *model) isEnd(w *world) bool {
+	return w.acked&^w.finished == 0 && (w.task.state == absent || w.task.state == ended)
+}
+
+func isClean(w *world) bool {
+	return w.rows == [partsMax][placesMax]wakeRow{} && w.late == [lateMax]lateOp{}
+}
+
+// stuck is the first state from which the steps that pass lead to no good one; -1 when there is none.
+func (x *search) stuck(pass func(*edge) bool, good func(*world) bool) int32 {
+	begin := make([]int32, len(x.worlds)+1)
+	for i := range x.edges {
+		begin[x.edges[i].to+1]++
+	}
+	for i := 1; i < len(begin); i++ {
+		begin[i] += begin[i-1]
+	}
+	into := make([]int32, len(x.edges))
+	fill := append([]int32(nil), begin...)
+	for i := range x.edges {
+		to := x.edges[i].to
+		into[fill[to]] = int32(i)
+		fill[to]++
+	}
+	ok := make([]bool, len(x.worlds))
+	var queue []int32
+	for i := range x.worlds {
+		if good(&x.worlds[i]) {
+			ok[i] = true
+			queue = append(queue, int32(i))
+		}
+	}
+	for len(queue) > 0 {
+		to := queue[len(queue)-1]
+		queue = queue[:len(queue)-1]
+		for _, i := range into[begin[to]:begin[to+1]] {
+			if e := &x.edges[i]; !ok[e.from] && pass(e) {
+				ok[e.from] = true
+				queue = append(queue, e.from)
+			}
+		}
+	}
+	for i := range ok {
+		if !ok[i] {
+			return int32(i)
+		}
+	}
+	return -1
+}
+
+func (x *search) result(p Property, at int32) Result {
+	r := Result{States: len(x.worlds), Steps: x.steps, Broken: p}
+	if p != "" {
+		r.Trace = x.trace(at)
+	}
+	return r
+}
+
+// trace tells how a state is reached: the steps are made again, since only states are kept.
+func (x *search) trace(at int32) []string {
+	var path []int32
+	for n := at; n >= 0; n = x.parent[n] {
+		path = append(path, n)
+	}
+	lines := []string{"  " + show(&x.worlds[0])}
+	for i := len(path) - 2; i >= 0; i-- {
+		w, told := x.worlds[path[i+1]], false
+		x.m.next(&w, func(v *world, st step) {
+			if told || x.add(v, path[i+1]) != path[i] {
+				return
+			}
+			told = true
+			lines = append(lines, fmt.Sprintf("%2d. %-9s %s\n      %s", len(path)-1-i, st.who, st.what, show(v)))
+		})
+	}
+	return lines
+}
+
+var (
+	kindNames  = [...]string{"", "bare", "holds the task", "holds the enqueued task", "acquired"}
+	stateNames = [...]string{"absent", "scheduled", "enqueued", "claimed", "retriable", "waiting", "ended"}
+)
+
+// show is a state in a line: place@seq of each wake-up row, the task row, the messages and what is in flight.
+func show(w *world) string {
+	var b strings.Builder
+	for p := range w.rows {
+		for at, r := range w.rows[p] {
+			if r.seq != 0 {
+				fmt.Fprintf(&b, "[%s seq %d %s%s] ", placeName(uint8(p), uint8(at)), r.seq, kindNames[r.kind], lifeName(r.life))
+			}
+		}
+	}
+	if b.Len() == 0 {
+		b.WriteString("[no wake-up row] ")
+	}
+	if t := &w.task; t.state == absent {
+		b.WriteString("no task row")
+	} else {
+		fmt.Fprintf(&b, "task %s seq %d%s, names %s seq %d", stateNames[t.state], t.seq, lifeName(t.life), placeName(t.part, t.at), t.wseq)
+	}
+	for _, s := range w.msgs {
+		if s != 0 {
+			fmt.Fprintf(&b, ", message %d", s)
+		}
+	}
+	for _, l := range w.late {
+		if l == (lateOp{}) {
+			continue
+		}
+		verb := "delete"
+		if l.put == 1 {
+			verb = "put"
+		}
+		fmt.Fprintf(&b, ", in flight: %s %s seq %d", verb, placeName(l.part, l.at), l.row.seq)
+	}
+	return b.String()
+}
+
+func placeName(part, at uint8) string {
+	if part != 0 {
+		return fmt.Sprintf("shard 2 place %d", at)
+	}
+	return fmt.Sprintf("place %d", at)
+}
+
+func lifeName(life uint8) string {
+	if life == 0 {
+		return ""
+	}
+	return " of the second task"
+}
