@@ -38,6 +38,15 @@ const (
 	// SettledAfter is how long after a change nobody acts any more on what was before, and indexes show what was
 	// written until then.
 	SettledAfter = FreshFor + 2*time.Second
+	// IDAheadMax is how far ahead of a server's clock an id may be that somebody else made: what AWS lets a
+	// clock be off.
+	IDAheadMax = 5 * time.Minute
+	// GrownAfter is how long after it is written a new count of shards comes into force: when nobody acts any
+	// more on what was before, and nobody has placed an id of then. A minute is for the write itself, for
+	// what is acted on, and for the clocks of servers.
+	GrownAfter = IDAheadMax + time.Minute
+	// writeMax bounds the write of a row, and so how late after it was decided on it can be seen.
+	writeMax = 10 * time.Second
 	// findEvery is how often a name that is not known makes all lambdas be read again, at most.
 	findEvery = 100 * time.Millisecond
 )
@@ -67,6 +76,10 @@ type Rows interface {
 // Catalog answers from memory. It is safe for concurrent use; what it returns
 // is shared and must not be changed.
 type Catalog struct {
+	// ShardsDefault is how many shards a new lambda has if nothing is said; 0: task.ShardsDefault. It is set
+	// before anything is called.
+	ShardsDefault uint16
+
 	rows  Rows
 	clock clock.Clock
 	log   *slog.Logger
@@ -269,11 +282,11 @@ func (c *Catalog) Create(ctx context.Context, want task.Lambda) (entry *Entry, e
 }
 
 func (c *Catalog) create(ctx context.Context, want task.Lambda, registration string) (entry *Entry, existed bool, err error) {
-	want = want.WithDefaults()
-	if err := want.Validate(); err != nil {
+	if err := c.Refresh(ctx); err != nil {
 		return nil, false, err
 	}
-	if err := c.Refresh(ctx); err != nil {
+	want = c.WithDefaults(want)
+	if err := want.Validate(); err != nil {
 		return nil, false, err
 	}
 	if entry := c.known.Load().byName[want.Name]; entry != nil {
@@ -294,6 +307,21 @@ func (c *Catalog) create(ctx context.Context, want task.Lambda, registration str
 	return nil, false, fmt.Errorf("%w: %s is there in a form that this version cannot read, or was deleted at this moment", ErrChanged, want.Name)
 }
 
+// WithDefaults returns a lambda that is to be created with a default for each field that is not set. If it is
+// there, how many shards it has is none of the caller's business.
+func (c *Catalog) WithDefaults(want task.Lambda) task.Lambda {
+	if want.Shards == 0 {
+		want.Shards = c.ShardsDefault
+		if have := c.known.Load().byName[want.Name]; have != nil {
+			want.Shards = have.Shards
+		}
+	}
+	return want.WithDefaults()
+}
+
+// GrownFrom is when a count of shards that is written now comes into force.
+func (c *Catalog) GrownFrom() task.Instant { return c.clock.Now().Add(GrownAfter) }
+
 // freeRef draws a reference no known lambda has; 0 is never one. One draw of billions has to be repeated.
 func (c *Catalog) freeRef() uint32 {
 	ref := uint32(c.clock.Uint64())
@@ -308,6 +336,9 @@ func sameSettings(have, want task.Lambda) error {
 		return fmt.Errorf("%w: %s; delete it again to finish that, then create it", ErrDeleting, have.Name)
 	}
 	want.Ref, want.Created, want.Deleting = have.Ref, have.Created, have.Deleting
+	if have.HadShards(want.Shards) { // and they grew since
+		want.Shards, want.ShardHistory = have.Shards, have.ShardHistory
+	}
 	if reflect.DeepEqual(have, want) {
 		return nil
 	}
@@ -394,7 +425,9 @@ func (c *Catalog) put(ctx context.Context, entry *Entry) (*Entry, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := c.rows.PutControl(ctx, row); err != nil {
+	within, cancel := clock.Within(ctx, c.clock, writeMax)
+	defer cancel()
+	if err := c.rows.PutControl(within, row); err != nil {
 		return nil, fmt.Errorf("write lambda %s: %w", entry.Name, err)
 	}
 	return entry, c.Refresh(ctx)
@@ -414,12 +447,19 @@ type record struct {
 	Created     task.Instant  `json:"created_us"`
 	Deleting    bool          `json:"deleting,omitempty"`
 
+	ShardHistory []shardCount `json:"shard_history,omitempty"` // of a lambda whose shards grew
+
 	Registration string `json:"registration,omitempty"`
 
 	// Of a lambda that is being deleted. DroppingAt is the version of the row that says so first-hand: what an older program writes
 	// over it keeps the field, and means nothing by it.
 	DroppingAt uint64       `json:"dropping_at_version,omitempty"`
 	Marked     task.Instant `json:"marked_us,omitempty"`
+}
+
+type shardCount struct {
+	Count uint16       `json:"count"`
+	From  task.Instant `json:"from_us"`
 }
 
 func encode(e *Entry) (store.Control, error) {
@@ -431,6 +471,7 @@ func encode(e *Entry) (store.Control, error) {
 		Ref: e.Ref, Mode: e.Mode.String(), Priorities: e.Priorities, Shards: e.Shards, MaxAttempts: e.MaxAttempts,
 		Timeout: e.Timeout, BackoffMin: e.BackoffMin, BackoffMax: e.BackoffMax, Retention: e.Retention,
 		Created: e.Created, Deleting: e.Deleting, Registration: e.Registration, DroppingAt: droppingAt, Marked: e.Marked,
+		ShardHistory: convert(e.ShardHistory, func(s task.ShardCount) shardCount { return shardCount(s) }),
 	})
 	if err == nil && e.row != nil {
 		value, err = withUnknown(value, e.row)
@@ -477,9 +518,18 @@ func decode(row store.Control) (*Entry, error) {
 		Name: row.Name, Ref: r.Ref, Mode: mode, Priorities: r.Priorities, Shards: r.Shards, MaxAttempts: r.MaxAttempts,
 		Timeout: r.Timeout, BackoffMin: r.BackoffMin, BackoffMax: r.BackoffMax, Retention: r.Retention,
 		Created: r.Created, Deleting: r.Deleting,
+		ShardHistory: convert(r.ShardHistory, func(s shardCount) task.ShardCount { return task.ShardCount(s) }),
 	}
 	return &Entry{
 		Lambda: l, Version: row.Version, Registration: r.Registration,
 		Dropping: r.Deleting && r.DroppingAt == row.Version, Marked: r.Marked, row: row.Value,
 	}, l.Validate()
+}
+
+func convert[From, To any](all []From, one func(From) To) []To {
+	var converted []To
+	for _, v := range all {
+		converted = append(converted, one(v))
+	}
+	return converted
 }

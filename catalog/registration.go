@@ -2,6 +2,7 @@ package catalog
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
@@ -26,12 +27,13 @@ const registrationFormat = 1
 var errNotForDeliver = errors.New(
 	"max attempts, timeout and backoff are not for mode deliver: its tasks are put on a queue and not executed by Kinesin; leave them out")
 
-// ErrFixed refuses a registration with another mode, other priorities or other shards than the lambda has.
-var ErrFixed = errors.New("mode, priorities and shards are fixed at creation")
+// ErrFixed refuses a registration with another mode or other priorities than the lambda has, or with fewer
+// shards than it ever had.
+var ErrFixed = errors.New("mode and priorities are fixed at creation, and shards only grow")
 
 // Registration is a lambda as it is to be.
 type Registration struct {
-	task.Lambda // with defaults; without Ref, Created and Deleting
+	task.Lambda // with defaults, but for Shards, which are 0 where it does not say; without Ref, Created and Deleting
 
 	Sum string // tells it from what it was before
 }
@@ -78,12 +80,14 @@ func ParseRegistration(row store.Control) (Registration, error) {
 	if err := CheckSettings(mode, want); err != nil {
 		return Registration{}, fmt.Errorf("%w registration %s: %w", task.ErrInvalid, row.Name, err)
 	}
-	want = want.WithDefaults()
 	if err := checkFields(row); err != nil {
 		return Registration{}, err
 	}
 	sum := sha256.Sum256(row.Value)
-	return Registration{want, hex.EncodeToString(sum[:8])}, want.Validate()
+	want = want.WithDefaults()
+	invalid := want.Validate()
+	want.Shards = r.Shards
+	return Registration{want, hex.EncodeToString(sum[:8])}, invalid
 }
 
 // checkFields refuses what is not known here: the lambda would pass for one that is as registered, also for servers that know it.
@@ -108,7 +112,7 @@ func micros(n int64) time.Duration {
 
 // Fits refuses, with ErrFixed, what can never become of a lambda that is there. What it was made of last always fits.
 func (r *Registration) Fits(have *Entry) error {
-	if have.Registration == r.Sum || have.Mode == r.Mode && slices.Equal(have.Priorities, r.Priorities) && have.Shards == r.Shards {
+	if have.Registration == r.Sum || have.Mode == r.Mode && slices.Equal(have.Priorities, r.Priorities) && r.shardsFit(have) {
 		return nil
 	}
 	wayOut := "register another lambda with these; or delete it, and it is made anew of this registration"
@@ -117,13 +121,19 @@ func (r *Registration) Fits(have *Entry) error {
 			"registration, a few minutes later, if the queues of that are all there"
 	}
 	return fmt.Errorf("%w: the registration of %s wants mode %s, priorities %s, shards %d, and %s; %s",
-		ErrFixed, r.Name, r.Mode, strings.Join(r.Priorities, ","), r.Shards, describe(have.Lambda), wayOut)
+		ErrFixed, r.Name, r.Mode, strings.Join(r.Priorities, ","), cmp.Or(r.Shards, have.Shards), describe(have.Lambda), wayOut)
+}
+
+// shardsFit reports whether a lambda can have the shards of a registration: it grows, or they are what it
+// once had, so that they grew by a call, and stay.
+func (r *Registration) shardsFit(have *Entry) bool {
+	return r.Shards == 0 || r.Shards > have.Shards || have.HadShards(r.Shards)
 }
 
 // Register makes a lambda what a registration says, and notes that it did: the lambda is created, or changed when what it was last
 // made of is another registration. So what is changed by a call afterwards stays until the registration itself is changed. A
-// deletion that was begun is taken back: whoever is still at it gets ErrChanged from Remove. A lambda with another mode, other
-// priorities or other shards is ErrFixed and stays as it is.
+// deletion that was begun is taken back: whoever is still at it gets ErrChanged from Remove. What Fits refuses is ErrFixed and stays
+// as it is.
 func (c *Catalog) Register(ctx context.Context, r Registration) (entry *Entry, created bool, err error) {
 	entry, existed, err := c.create(ctx, r.Lambda, r.Sum)
 	switch {
@@ -139,6 +149,11 @@ func (c *Catalog) Register(ctx context.Context, r Registration) (entry *Entry, c
 		e.Deleting = false
 		if e.Registration == r.Sum { // and what a call changed since stays
 			return nil
+		}
+		if r.Shards > e.Shards {
+			if err := e.Grow(r.Shards, c.GrownFrom()); err != nil {
+				return err
+			}
 		}
 		e.MaxAttempts, e.Timeout, e.BackoffMin, e.BackoffMax, e.Retention = r.MaxAttempts, r.Timeout, r.BackoffMin, r.BackoffMax, r.Retention
 		e.Registration = r.Sum

@@ -34,7 +34,7 @@ func TestParseRegistration(t *testing.T) {
 		got.BackoffMax != want.BackoffMax || got.Retention != want.Retention || got.Shards != want.Shards || got.MaxAttempts != want.MaxAttempts {
 		t.Errorf("got %+v, want %+v", got, want)
 	}
-	if other := registration(t, `{"format":1}`); other.Sum == r.Sum || other.Sum == "" || other.Shards != task.ShardsDefault {
+	if other := registration(t, `{"format":1}`); other.Sum == r.Sum || other.Sum == "" || other.Shards != 0 { // the server says
 		t.Errorf("got %+v", other)
 	}
 	for value, word := range map[string]string{
@@ -60,7 +60,7 @@ func TestRegister(t *testing.T) {
 	c := clock.NewVirtual(start, 1).Process(0)
 	s := store.New(mem.New(), store.Config{Clock: c})
 	lambdas := catalog.New(s, c, slog.New(slog.DiscardHandler))
-	first, second := registration(t, `{"format":1,"max_attempts":3}`), registration(t, `{"format":1,"max_attempts":5}`)
+	first, second := registration(t, `{"format":1,"shards":3,"max_attempts":3}`), registration(t, `{"format":1,"shards":3,"max_attempts":5}`)
 
 	made, created, err := lambdas.Register(t.Context(), first)
 	if err != nil || !created || made.MaxAttempts != 3 || made.Ref == 0 || made.Registration != first.Sum {
@@ -115,8 +115,8 @@ func TestRegisterTakesADeletionBack(t *testing.T) {
 	c := clock.NewVirtual(start, 1).Process(0)
 	s := store.New(mem.New(), store.Config{Clock: c})
 	lambdas := catalog.New(s, c, slog.New(slog.DiscardHandler))
-	for what, back := range map[string]string{"the same": `{"format":1}`, "changed": `{"format":1,"max_attempts":5}`} {
-		made, _, err := lambdas.Register(t.Context(), registration(t, `{"format":1}`))
+	for what, back := range map[string]string{"the same": `{"format":1,"shards":3}`, "changed": `{"format":1,"shards":4,"max_attempts":5}`} {
+		made, _, err := lambdas.Register(t.Context(), registration(t, `{"format":1,"shards":3}`))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -144,7 +144,7 @@ func TestRegisterTakesADeletionBack(t *testing.T) {
 // TestFits says what a registration that does not fit is refused with, and that what a lambda was made of fits, whatever defaults are.
 func TestFits(t *testing.T) {
 	r := registration(t, `{"format":1,"shards":3}`)
-	byCall := catalog.Entry{Lambda: task.Lambda{Name: "mail"}.WithDefaults()}
+	byCall := catalog.Entry{Lambda: task.Lambda{Name: "mail", Shards: 5}.WithDefaults()}
 	registered, same := byCall, byCall
 	registered.Registration, same.Registration = "another", r.Sum
 	if err := r.Fits(&same); err != nil {

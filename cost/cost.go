@@ -31,8 +31,11 @@ type Load struct {
 	ScheduledShare float64 `json:"scheduled_share"`
 	KeyedShare     float64 `json:"keyed_share"` // of managed scheduled tasks, how many have an idempotency key
 	LongShare      float64 `json:"long_share"`  // of managed attempts, how many run for more than 200 ms
-	Retries        float64 `json:"retries"`     // mean failed attempts of a managed task
-	PayloadBytes   int     `json:"payload_bytes"`
+	// MatchedShare is how many of managed dispatches find a free worker at the server that makes them: such a task is pushed
+	// without a message and without a claim.
+	MatchedShare float64 `json:"matched_share"`
+	Retries      float64 `json:"retries"` // mean failed attempts of a managed task
+	PayloadBytes int     `json:"payload_bytes"`
 	// TasksPerRequest is how many tasks share an SQS request on their way to a worker, and a send to the inbound queue; more under load.
 	TasksPerRequest float64 `json:"tasks_per_request"`
 	BufferedShare   float64 `json:"buffered_share"` // how many come through the inbound queue; by default InboundShare
@@ -71,7 +74,11 @@ func (l *Load) Check() error {
 		name  string
 		value float64
 	}{
-		{"scheduled share", l.ScheduledShare}, {"keyed share", l.KeyedShare}, {"long share", l.LongShare}, {"buffered share", l.BufferedShare},
+		{"scheduled share", l.ScheduledShare},
+		{"keyed share", l.KeyedShare},
+		{"long share", l.LongShare},
+		{"matched share", l.MatchedShare},
+		{"buffered share", l.BufferedShare},
 	} {
 		refuse(share.value >= 0 && share.value <= 1, "%s %v: want 0 to 1", share.name, share.value)
 	}
@@ -128,11 +135,14 @@ func deliverTask(l Load) Usage {
 }
 
 func managedTask(l Load) Usage {
+	dispatches := 1 + l.Retries
+	keyed := l.ScheduledShare * l.KeyedShare
 	u := Usage{
-		WriteUnits: immediateWrites + l.ScheduledShare*((scheduledWrites-immediateWrites)+l.KeyedShare*keyedExtraWrites) +
-			l.LongShare*(1+l.Retries)*longWrites + l.Retries*retryWrites + payloadWrites(l.PayloadBytes),
-		ReadUnits:   l.ScheduledShare*lookAheadReads + l.Retries*wakeupReads + payloadReads(l.PayloadBytes)*(1+l.Retries),
-		SQSRequests: (1 + l.Retries) * requestsPerHop / l.TasksPerRequest,
+		WriteUnits: managedWrites + keyed*keyedExtraWrites + l.LongShare*dispatches*longWrites + l.Retries*retryWrites -
+			l.MatchedShare*dispatches*matchedWrites + payloadWrites(l.PayloadBytes),
+		ReadUnits: l.ScheduledShare*lookAheadReads + keyed*keyedReads + l.Retries*retryReads +
+			payloadReads(l.PayloadBytes)*dispatches,
+		SQSRequests: (1 - l.MatchedShare) * dispatches * requestsPerHop / l.TasksPerRequest,
 	}
 	return u.plus(buffered(l))
 }

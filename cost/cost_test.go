@@ -41,6 +41,8 @@ func TestUnitsOfATask(t *testing.T) {
 	keyed.KeyedShare = 1
 	long := plain(cost.Managed)
 	long.LongShare = 1
+	matched, matchedKeyed := plain(cost.Managed), keyed
+	matched.MatchedShare, matchedKeyed.MatchedShare = 1, 1
 	retried := plain(cost.Managed)
 	retried.Retries = 2
 	large := plain(cost.Deliver)
@@ -54,13 +56,15 @@ func TestUnitsOfATask(t *testing.T) {
 		load           cost.Load
 		writes, queued float64
 	}{
-		{"managed, scheduled", plain(cost.Managed), 7, 0.3},
+		{"managed, scheduled", plain(cost.Managed), 5, 0.3},
 		{"managed, immediate", immediate, 5, 0.3},
-		{"managed, through the inbound queue", inbound, 7, 0.44},
+		{"managed, matched", matched, 4, 0},
+		{"managed, through the inbound queue", inbound, 5, 0.44},
 		{"deliver, through the inbound queue", deliver, 3, 0.24},
-		{"keyed", keyed, 8, 0.3},
-		{"long", long, 8, 0.3},
-		{"two retries", retried, 21, 0.9},
+		{"keyed", keyed, 6, 0.3},
+		{"keyed, matched", matchedKeyed, 5, 0},
+		{"long", long, 6, 0.3},
+		{"two retries", retried, 15, 0.9},
 		{"deliver", plain(cost.Deliver), 3, 0.1},
 		{"deliver within 15 minutes", direct, 0, 0.1},
 		{"deliver 10 KiB", large, 14, 0.1},
@@ -95,7 +99,7 @@ func TestBillAddsUp(t *testing.T) {
 	near(t, "EventBridge, of which 14 million are free", b.EventBridge, 0)
 	near(t, "utilization", b.ProvisionedFrom, 0.00065/3600*1e6/0.625)
 	if b.Storage.OnDemandMonth <= 0 {
-		t.Error("a day of waiting rows is stored for nothing")
+		t.Error("a day of wake-up rows is stored for nothing")
 	}
 }
 
@@ -124,7 +128,7 @@ func TestWhereItBeatsEventBridge(t *testing.T) {
 	}
 	managed := plain(cost.Managed)
 	if at := cost.Of(managed, prices(t)).BeatsEventBridgeFrom; at != 0 {
-		t.Errorf("seven write units are not cheaper than EventBridge, but it says from %v tasks/s on", at)
+		t.Errorf("five write units are not cheaper than EventBridge, but it says from %v tasks/s on", at)
 	}
 }
 

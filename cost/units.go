@@ -3,22 +3,23 @@ package cost
 // Units of one task's life, as DynamoDB charges for rows up to 1 KB. test/cost measures them with
 // ReturnConsumedCapacity; docs/cost.md says how each comes about.
 const (
-	deliverWrites    = 3 // waiting row: put, acquire, delete
-	scheduledWrites  = 7 // waiting row put 1, task row put 1 + 1 index, waiting row delete 1, claim 1, end 1 + 1 index
-	immediateWrites  = 5 // task row put 1 + 1 index, claim 1, end 1 + 1 index
-	keyedExtraWrites = 1 // put 1 + 1, enqueue 1 + 2, claim 1, end 1 + 1
+	deliverWrites    = 3 // wake-up row: put, acquire, delete
+	managedWrites    = 5 // wake-up row put, task row put, claim, end, wake-up row deleted; the same when it is due at once
+	keyedExtraWrites = 1 // of a task that waits: its task row is there from the start, and is replaced when it is enqueued
 	longWrites       = 1 // an attempt of more than 200 ms is noted as started
-	retryWrites      = 7 // failure 1 + 2, enqueue 1 + 2, claim 1
+	retryWrites      = 5 // failure, enqueue, claim, and the wake-up row goes to another place; 3 for a retry within seconds
+	matchedWrites    = 1 // saved by each dispatch that finds a free worker: its claim
 
-	// lookAheadReads: a waiting row is read about twice before it is due, strongly, several to a unit.
+	// lookAheadReads: a wake-up row is read about twice before it is due, strongly, several to a unit.
 	lookAheadReads = 0.5
-	wakeupReads    = 2 // the rows of a wake-up that fires: the index and the row, found twice
+	keyedReads     = 2 // the task row of a key: before it is put, and when it is due
+	retryReads     = 2 // a retry: its wake-up row and its task row
 	tombstoneReads = 1 // has the task been cancelled before it came out of the buffer?
 )
 
 // Units and requests per second of what runs without any task.
 const (
-	partitionReads  = 1.5 / 8              // two scans of an empty range every 8 s: 1 strong, 0.5 of the index
+	partitionReads  = 1/8. + 1/300.        // a strong look every 8 s, a full pass every five minutes
 	memberWrites    = 1 / 1.5              // a member's row
 	serverReads     = 1/1.5 + 1/1.5 + 1/5. // lambdas, members, registrations
 	heartbeatWrites = 1 / 3.75             // a worker's lease of 15 s

@@ -48,7 +48,7 @@ type Deliveries interface {
 // Sealer makes public ids.
 type Sealer interface{ Seal(t task.Token) string }
 
-// CourierConfig is what a Courier is made of. Everything but Hooks and Together is required.
+// CourierConfig is what a Courier is made of. Everything but Hooks, Ended and Together is required.
 type CourierConfig struct {
 	Store    CourierStore
 	Queue    Deliveries
@@ -57,6 +57,7 @@ type CourierConfig struct {
 	Clock    clock.Clock
 	Log      *slog.Logger
 	Hooks    CourierHooks
+	Ended    func() // told when a task is on its lambda's queue; nil: nobody wants to know
 	// Together is how late tasks may be sent so that they go with others. While more than one comes in that time, they go
 	// at moments that are so far apart, those of all partitions together: every time that a process wakes up costs it
 	// CPU, and every request more of it. 0: each goes when it is due.
@@ -158,8 +159,12 @@ func (r *round) acquire(ctx context.Context, orders []task.Order) (sent, acquire
 			continue // the task moved on, so the order is pointless
 		}
 		op := store.Op{Kind: store.ReplaceTask, Task: next, Lazy: true}
-		if o.Waiting {
-			op.Kind = store.ReplaceWaiting
+		switch {
+		case o.First && next.Key != "":
+			op.Kind = store.PutTask
+		case o.First:
+			op.Kind = store.ReplaceWakeup
+			op.Task.WakeRow.Seq = next.Seq
 		}
 		ops, of = append(ops, op), append(of, o)
 	}
@@ -174,12 +179,23 @@ func (r *round) acquire(ctx context.Context, orders []task.Order) (sent, acquire
 		}
 		switch {
 		case outcome == nil:
-			acquired = append(acquired, task.Order{Task: ops[k].Task, Waiting: of[k].Waiting, Event: of[k].Event})
+			acquired = append(acquired, task.Order{Task: ops[k].Task, First: ops[k].Kind == store.ReplaceWakeup, Event: of[k].Event})
+		case r.isTheirs(of[k], outcome):
 		case !errors.Is(outcome, store.ErrConflict):
 			r.leave(of[k], false, fmt.Errorf("acquire task %s: %w", of[k].Task.ID, outcome))
 		}
 	}
 	return sent, acquired
+}
+
+// isTheirs reports whether a write met a row that another process has acquired, and leaves that to be looked at again.
+func (r *round) isTheirs(o *task.Order, outcome error) bool {
+	conflict, ok := errors.AsType[*store.ConflictError](outcome)
+	if !ok || conflict.Task == nil || conflict.Task.State != task.Acquired {
+		return false
+	}
+	r.leave(&task.Order{Task: *conflict.Task, First: o.First, Event: o.Event}, false, nil)
+	return true
 }
 
 // chunkLen is how many of the first orders have payloads that may be held at a time.
@@ -289,55 +305,60 @@ func (r *round) send(ctx context.Context, parcels []parcel) (sent []task.Order) 
 			r.Hooks.Delivered(&of[k].Task, now.Sub(of[k].Task.Due))
 		}
 	}
+	if len(sent) > 0 && r.Ended != nil {
+		r.Ended()
+	}
 	return sent
 }
 
-// remove ends the rows of tasks that are on their queues: waiting rows go, and task rows, which keep a key taken, become
+// remove ends the rows of tasks that are on their queues: wake-up rows go, and task rows, which keep a key taken, become
 // delivered. Who else has a row by now has a task that is done. These writes are durable: what they
 // forget in a crash is sent twice.
 func (r *round) remove(ctx context.Context, sent []task.Order) {
-	ops := make([]store.Op, 0, len(sent))
+	ops := make([]store.Op, 0, 2*len(sent))
+	at := make([]int, 0, len(sent)) // of each one's first write
 	of := make([]*task.Order, 0, len(sent))
 	for i := range sent {
-		op, err := r.removal(&sent[i])
+		removal, err := r.removal(&sent[i])
 		if err != nil {
 			r.leave(&sent[i], true, err)
 			continue
 		}
-		ops, of = append(ops, op), append(of, &sent[i])
+		at, of, ops = append(at, len(ops)), append(of, &sent[i]), append(ops, removal...)
 	}
 	if len(ops) == 0 {
 		return
 	}
 	outcomes, err := r.Store.Apply(ctx, ops)
 	var payloads []store.Op
-	for k := range ops {
+	for k, o := range of {
 		outcome := err
-		if k < len(outcomes) {
-			outcome = outcomes[k]
+		if at[k] < len(outcomes) {
+			outcome = outcomes[at[k]]
 		}
 		switch {
 		case outcome != nil && !errors.Is(outcome, store.ErrConflict):
-			r.leave(of[k], true, fmt.Errorf("remove row of delivered task %s: %w", of[k].Task.ID, outcome))
-		case of[k].Waiting && of[k].Task.PayloadStoredApart() && !r.Store.PayloadsExpire():
-			payloads = append(payloads, store.Op{Kind: store.DeletePayload, Lazy: true, Task: task.Task{ID: of[k].Task.PayloadID()}})
+			r.leave(o, true, fmt.Errorf("remove row of delivered task %s: %w", o.Task.ID, outcome))
+		case o.First && o.Task.PayloadStoredApart() && !r.Store.PayloadsExpire():
+			payloads = append(payloads, store.Op{Kind: store.DeletePayload, Lazy: true, Task: task.Task{ID: o.Task.PayloadID()}})
 		}
 	}
 	r.removePayloads(ctx, payloads)
 }
 
-func (r *round) removal(o *task.Order) (store.Op, error) {
-	if o.Waiting {
-		// Whoever has acquired it since acquired what is done: its seq does not matter.
-		t := task.Task{ID: o.Task.ID, Partition: o.Task.Partition, Due: o.Task.Due}
-		return store.Op{Kind: store.DeleteWaiting, Task: t, Patient: true}, nil
+// removal is the writes that end a delivered task: of one that is a wake-up row alone, whoever has acquired that since
+// acquired what is done, so its seq does not matter.
+func (r *round) removal(o *task.Order) ([]store.Op, error) {
+	if o.First {
+		t := task.Task{ID: o.Task.ID, Partition: o.Task.Partition, WakeRow: task.WakeRow{At: o.Task.WakeRow.At}}
+		return []store.Op{{Kind: store.DeleteWakeup, Task: t, Patient: true}}, nil
 	}
 	policy, known := r.Policies.PolicyOf(&o.Task)
 	if !known {
-		return store.Op{}, fmt.Errorf("task %s: its lambda is not known here", o.Task.ID)
+		return nil, fmt.Errorf("task %s: its lambda is not known here", o.Task.ID)
 	}
 	next, _, err := o.Task.Apply(task.Event{Kind: task.HandOver}, r.Clock.Now(), policy)
-	return store.Op{Kind: store.ReplaceTask, Task: next, Patient: true}, err
+	return store.Change(next, false, true), err
 }
 
 // removePayloads deletes the payloads of rows that are gone, where they do not go by themselves. One that is forgotten in a crash is of no task.

@@ -72,7 +72,7 @@ type steppedStore struct {
 
 func (s steppedStore) Apply(ctx context.Context, ops []store.Op) ([]error, error) {
 	name := map[store.OpKind]string{
-		store.ReplaceWaiting: "acquire", store.DeleteWaiting: "remove", store.ReplaceTask: "replace", store.DeletePayload: "forget",
+		store.ReplaceWakeup: "acquire", store.DeleteWakeup: "remove", store.PutTask: "put", store.ReplaceTask: "replace", store.DeletePayload: "forget",
 	}[ops[0].Kind]
 	if ctx.Err() != nil || !s.step(name, len(ops)) {
 		return slices.Repeat([]error{store.ErrUnknown}, len(ops)), context.Canceled
@@ -130,13 +130,12 @@ func (p *post) order(n uint64, d time.Duration, change func(t *task.Task)) task.
 	if change != nil {
 		change(&t)
 	}
-	o := task.Order{Task: t, Waiting: t.Key == "", Event: task.Event{Kind: task.Acquire, Worker: "p1"}}
-	op := store.Op{Kind: store.PutWaiting, Task: t}
+	ops := store.First(t)
 	if t.Key != "" {
-		op.Kind = store.PutTask
+		ops = store.FirstWithRow(t)
 	}
-	p.apply(op)
-	return o
+	p.apply(ops...)
+	return task.Order{Task: ops[0].Task, First: t.Key == "", Event: task.Event{Kind: task.Acquire, Worker: "p1"}}
 }
 
 func (p *post) apply(ops ...store.Op) {
@@ -167,7 +166,7 @@ func (p *post) deliver(d time.Duration, orders ...task.Order) (left []task.Undel
 
 func (p *post) rows() []task.Task {
 	p.t.Helper()
-	rows, err := p.store.ScanWaiting(p.ctx, partition, store.WaitingKey{}, p.clock.Now().Add(time.Hour), 1000)
+	rows, err := p.store.ScanSchedule(p.ctx, partition, store.WakeKey{}, p.clock.Now().Add(time.Hour), 1000)
 	if err != nil {
 		p.t.Fatal(err)
 	}
@@ -246,7 +245,7 @@ func TestACourierThatDiesLosesNothing(t *testing.T) {
 					t.Fatal("the row is gone before the last step")
 				}
 				p.steps.dieAt = ""
-				next := task.Order{Task: rows[0], Waiting: true, Event: task.Event{Kind: task.Acquire, Worker: "p2"}}
+				next := task.Order{Task: rows[0], First: true, Event: task.Event{Kind: task.Acquire, Worker: "p2"}}
 				if left := p.deliver(0, next); len(left) > 0 || len(p.rows()) != 0 {
 					t.Errorf("left %+v, %d rows", left, len(p.rows()))
 				}
@@ -268,8 +267,9 @@ func TestOfTwoCouriersOneSends(t *testing.T) {
 		go func() { done <- p.Deliver(p.ctx, []task.Order{other}) }()
 		synctest.Wait()
 		p.time.Advance(time.Second)
-		if left := append(<-done, <-done...); len(left) > 0 {
-			t.Errorf("left %+v", left)
+		left := append(<-done, <-done...)
+		if len(left) != 1 || left[0].Acquired || left[0].Err != nil || left[0].Order.Task.State != task.Acquired {
+			t.Errorf("left %+v, want the row as the other has acquired it", left)
 		}
 		if n := len(p.delivered()); n != 1 {
 			t.Errorf("%d deliveries", n)
@@ -277,14 +277,28 @@ func TestOfTwoCouriersOneSends(t *testing.T) {
 	})
 }
 
+// A call that stored the wake-up row of a task with a key may have ended before its task row followed.
+func TestATaskWithAKeyAndNoTaskRowGetsOne(t *testing.T) {
+	inPost(t, func(p *post) {
+		o := p.order(1, 0, func(t *task.Task) { t.ID[0] = 9 })
+		o.Task.Key = "k"
+		if left := p.deliver(time.Second, o); len(left) > 0 || len(p.delivered()) != 1 {
+			t.Fatalf("left %+v, %d deliveries", left, len(p.delivered()))
+		}
+		if row, err := p.store.Task(p.ctx, o.Task.ID); err != nil || row.State != task.Delivered || len(p.rows()) != 0 {
+			t.Errorf("row %+v, %v, %d wake-up rows", row, err, len(p.rows()))
+		}
+	})
+}
+
 func TestACancelAndAnAcquireExcludeEachOther(t *testing.T) {
 	inPost(t, func(p *post) {
 		gone, taken := p.order(1, 50*time.Millisecond, nil), p.order(2, 50*time.Millisecond, nil)
-		p.apply(store.Op{Kind: store.DeleteWaiting, Task: gone.Task}) // a cancel that was first
+		p.apply(store.Op{Kind: store.DeleteWakeup, Task: gone.Task}) // a cancel that was first
 		var late []error
 		go func() {
 			_ = clock.Sleep(p.ctx, p.clock, 10*time.Millisecond)
-			late, _ = p.store.Apply(p.ctx, []store.Op{{Kind: store.DeleteWaiting, Task: taken.Task}}) // one that was not
+			late, _ = p.store.Apply(p.ctx, []store.Op{{Kind: store.DeleteWakeup, Task: taken.Task}}) // one that was not
 		}()
 		if left := p.deliver(time.Second, gone, taken); len(left) > 0 {
 			t.Errorf("left %+v", left)
@@ -328,7 +342,7 @@ func TestWhatCannotBeSentIsLeftAlone(t *testing.T) {
 func TestASentTaskIsNotSentAgainForItsRow(t *testing.T) {
 	inPost(t, func(p *post) {
 		o := p.order(1, 0, nil)
-		p.driver.Fail(store.DeleteWaiting, 1, 1, storetest.NotApplied)
+		p.driver.Fail(store.DeleteWakeup, 1, 1, storetest.NotApplied)
 		p.driver.FailReads(1000)
 		left := p.deliver(time.Minute, o)
 		if len(left) != 1 || !left[0].Order.Sent || !left[0].Acquired || !errors.Is(left[0].Err, store.ErrUnknown) || p.failed != 0 {
@@ -342,7 +356,7 @@ func TestASentTaskIsNotSentAgainForItsRow(t *testing.T) {
 }
 
 func TestEachWriteOfADeliveryFailingEitherWayIsMadeGood(t *testing.T) {
-	for _, kind := range []store.OpKind{store.ReplaceWaiting, store.DeleteWaiting, store.DeletePayload} {
+	for _, kind := range []store.OpKind{store.ReplaceWakeup, store.DeleteWakeup, store.DeletePayload} {
 		for _, how := range []storetest.Fault{storetest.NotApplied, storetest.AppliedButErrored} {
 			inPost(t, func(p *post) {
 				p.driver.Fail(kind, 2, 1, how)
@@ -360,7 +374,7 @@ func TestEachWriteOfADeliveryFailingEitherWayIsMadeGood(t *testing.T) {
 func TestAnAcquireOfUnknownOutcomeIsLeftToTheNextScan(t *testing.T) {
 	inPost(t, func(p *post) {
 		orders := []task.Order{p.order(1, 0, nil), p.order(2, 0, nil)}
-		p.driver.Fail(store.ReplaceWaiting, 1, 1, storetest.AppliedButErrored)
+		p.driver.Fail(store.ReplaceWakeup, 1, 1, storetest.AppliedButErrored)
 		p.driver.FailReads(1000)
 		left := p.deliver(time.Minute, orders...)
 		if len(left) != 1 || left[0].Acquired || !errors.Is(left[0].Err, store.ErrUnknown) {

@@ -1,7 +1,6 @@
-// Package dispatcher moves due tasks from the store to their lambda queues. It
-// owns the order of the three steps that make this safe (first the conditional
-// write that lets one dispatcher win, then the message, then the removal of
-// the waiting row) and the bound on what a queue is fed. It calls the store and
+// Package dispatcher moves due tasks from the store to their lambda queues, or straight to a worker that waits. It
+// owns the order of the two steps that make this safe (first the conditional
+// write that lets one dispatcher win, then the message, or the hand-over) and the bound on what a queue is fed. It calls the store and
 // the queue; it never decides when a task is due and never talks to workers.
 package dispatcher
 
@@ -45,6 +44,7 @@ type Queue interface {
 	Send(ctx context.Context, messages []queue.Message) []error
 	Depth(ctx context.Context, name queue.Name) (queue.Depth, error)
 	Room(name queue.Name) <-chan struct{}
+	Durable() bool
 }
 
 // Policies finds what governs a task; nil when its lambda is gone.
@@ -52,14 +52,15 @@ type Policies interface {
 	PolicyOf(t *task.Task) (task.Policy, bool)
 }
 
-// Config is what a Dispatcher is made of. Everything is required except DepthMax and Hooks.
+// Config is what a Dispatcher is made of. Everything is required except Matcher, DepthMax and Hooks.
 type Config struct {
 	Store    Store
 	Queue    Queue
 	Policies Policies
 	Clock    clock.Clock
 	Log      *slog.Logger
-	DepthMax int // messages per queue; 0: DepthMaxDefault
+	Matcher  Matcher // nil: all tasks go through their queues
+	DepthMax int     // messages per queue; 0: DepthMaxDefault
 	Hooks    Hooks
 }
 
@@ -92,108 +93,111 @@ func New(c Config) *Dispatcher {
 	return &Dispatcher{Config: c, depths: map[queue.Name]cachedDepth{}}
 }
 
-// Dispatch carries out orders, with an outcome each: nil when the order is
-// carried out or has become pointless (someone else moved the task); any other
-// error means that it is to be tried again.
-func (d *Dispatcher) Dispatch(ctx context.Context, orders []task.Order) []error {
+// Dispatch carries out orders and says of each what became of it. A first order whose message could not be sent has an
+// error, so that it is tried again soon; of the others the enqueue timeout takes care.
+func (d *Dispatcher) Dispatch(ctx context.Context, orders []task.Order) []task.Dispatched {
 	now := d.Clock.Now()
-	b := batch{
-		results: make([]error, len(orders)), stored: make([]bool, len(orders)),
-		ops: make([]store.Op, 0, len(orders)), orderOf: make([]int, 0, len(orders)),
-	}
+	b := batch{results: make([]task.Dispatched, len(orders)), ops: make([]store.Op, 0, len(orders))}
 	for i := range orders {
-		d.plan(&b, i, &orders[i], now)
+		d.plan(ctx, &b, i, &orders[i], now)
 	}
 	if len(b.ops) == 0 {
 		return b.results
 	}
 	outcomes, err := d.Store.Apply(ctx, b.ops)
-	for k := range b.ops {
+	for _, w := range b.writes {
 		outcome := err
-		if k < len(outcomes) {
-			outcome = outcomes[k] // good by itself, also when others are unknown
+		if w.op < len(outcomes) {
+			outcome = outcomes[w.op] // good by itself, also when others are unknown
 		}
-		b.settle(k, &orders[b.orderOf[k]], outcome)
+		b.settle(&w, outcome)
 	}
 	unsent := d.send(ctx, b.messages)
-	d.removeWaiting(ctx, orders, &b, unsent)
+	for i := range b.results {
+		r := &b.results[i]
+		if err := unsent[r.Task.ID]; err != nil && orders[i].First {
+			r.Done, r.Err = false, fmt.Errorf("send message of task %s: %w", r.Task.ID, err)
+		}
+	}
 	return b.results
 }
 
 // batch is one Dispatch on its way.
 type batch struct {
-	results  []error
+	results  []task.Dispatched
 	ops      []store.Op
-	orderOf  []int // index of the order of ops[k]
-	effects  []task.Effect
+	writes   []write
 	messages []queue.Message
-	stored   []bool // by order: its task row is there
+	asked    bool // whether tasks wait in the queue, which all orders of a batch share
+	queued   bool // one has to go through it
 }
 
-// plan computes the write of one order.
-func (d *Dispatcher) plan(b *batch, i int, o *task.Order, now task.Instant) {
+// write is the change of one order's task row.
+type write struct {
+	order, op int // their places
+	effect    task.Effect
+	slot      Slot // of a task that was matched; nil else
+}
+
+// plan computes the writes of one order.
+func (d *Dispatcher) plan(ctx context.Context, b *batch, i int, o *task.Order, now task.Instant) {
 	policy, known := d.Policies.PolicyOf(&o.Task)
 	if !known {
-		b.results[i] = fmt.Errorf("task %s: its lambda is not known here", o.Task.ID)
+		b.results[i].Err = fmt.Errorf("task %s: its lambda is not known here", o.Task.ID)
 		return
 	}
-	next, effect, err := o.Task.Apply(o.Event, now, policy)
+	event := o.Event
+	slot := d.match(ctx, b, o, &event)
+	next, effect, err := o.Task.Apply(event, now, policy)
 	if err != nil {
+		if slot != nil {
+			slot.Settle(&o.Task, err)
+		}
 		return // the task moved on, so the order is pointless
 	}
-	op := store.Op{Kind: store.ReplaceTask, Task: next, Patient: next.Due > now.Add(patientBefore)}
-	if o.Waiting {
-		op.Kind = store.PutTask
+	b.writes = append(b.writes, write{order: i, op: len(b.ops), effect: effect, slot: slot})
+	patient := next.Due > now.Add(patientBefore)
+	if o.First {
+		b.ops = append(b.ops, store.Op{Kind: store.PutTask, Task: next, Patient: patient})
+		return
 	}
-	b.ops = append(b.ops, op)
-	b.orderOf = append(b.orderOf, i)
-	b.effects = append(b.effects, effect)
+	b.ops = store.AppendChange(b.ops, &next, false, patient)
 }
 
-// settle turns the outcome of a write into a message or a result.
-func (b *batch) settle(k int, o *task.Order, outcome error) {
+// settle turns the outcome of a write into a message and a result.
+func (b *batch) settle(w *write, outcome error) {
+	r, next := &b.results[w.order], &b.ops[w.op].Task
+	if w.slot != nil {
+		w.slot.Settle(next, outcome)
+	}
 	var conflict *store.ConflictError
 	switch {
 	case outcome == nil:
-		if b.effects[k] == task.Send {
-			b.messages = append(b.messages, queue.Message{Task: b.ops[k].Task})
+		r.Task, r.Done = *next, true
+		if w.effect == task.Send {
+			b.messages = append(b.messages, queue.Message{Task: *next})
 		}
 	case errors.As(outcome, &conflict):
-		// A dispatcher that died after the write and before the message leaves both rows behind.
-		if t := conflict.Task; o.Waiting && t != nil && t.State == task.Enqueued && t.Attempt == 0 {
-			b.messages = append(b.messages, queue.Message{Task: *t})
+		if conflict.Task != nil {
+			r.Task = *conflict.Task
 		}
 	default:
-		b.results[b.orderOf[k]] = fmt.Errorf("enqueue task %s: %w", o.Task.ID, outcome)
-		return
+		r.Err = fmt.Errorf("change task %s: %w", next.ID, outcome)
 	}
-	b.stored[b.orderOf[k]] = true
 }
 
-// removeWaiting deletes the waiting rows of tasks that are in the task table now and whose message is on
-// its queue. Losing such a delete in a crash is harmless: the next owner's conditional write is
-// refused and it deletes the row again. A waiting row whose message was not sent stays for the same reason: by it the
-// message is sent soon, and not only when the task's wake-up fires.
-func (d *Dispatcher) removeWaiting(ctx context.Context, orders []task.Order, b *batch, unsent map[task.ID]error) {
-	ops := make([]store.Op, 0, len(orders))
-	for i := range orders {
-		t := &orders[i].Task
-		switch err := unsent[t.ID]; {
-		case !orders[i].Waiting || !b.stored[i]:
-		case err != nil:
-			b.results[i] = fmt.Errorf("send message of task %s: %w", t.ID, err)
-		default:
-			ops = append(ops, store.Op{
-				Kind: store.DeleteWaiting, Lazy: true,
-				Task: task.Task{ID: t.ID, Partition: t.Partition, Due: t.Due},
-			})
-		}
-	}
-	if len(ops) == 0 {
+// Remove deletes wake-up rows that no task needs any more. Losing such a delete is harmless: the next pass over the
+// partition asks for it again.
+func (d *Dispatcher) Remove(ctx context.Context, rows []task.Task) {
+	if len(rows) == 0 {
 		return
 	}
+	ops := make([]store.Op, len(rows))
+	for i := range rows {
+		ops[i] = store.Remove(&rows[i])
+	}
 	if _, err := d.Store.Apply(ctx, ops); err != nil && ctx.Err() == nil {
-		d.Log.WarnContext(ctx, "waiting rows not deleted, the next scan will", slog.Int("rows", len(ops)), slog.Any("error", err))
+		d.Log.WarnContext(ctx, "wake-up rows not deleted; the next pass will", slog.Int("rows", len(rows)), slog.Any("error", err))
 	}
 }
 
@@ -303,11 +307,8 @@ func (d *Dispatcher) Room(ctx context.Context, name queue.Name) (int, <-chan str
 func (d *Dispatcher) visible(ctx context.Context, name queue.Name, cached bool) (int, error) {
 	now := d.Clock.Now()
 	if cached {
-		d.mu.Lock()
-		last, ok := d.depths[name]
-		d.mu.Unlock()
-		if age := now.Sub(last.at); ok && age >= 0 && age < depthFresh { // the clock may be set back
-			return last.visible, nil
+		if visible, known := d.remembered(name); known {
+			return visible, nil
 		}
 	}
 	depth, err := d.Queue.Depth(ctx, name)
@@ -323,4 +324,13 @@ func (d *Dispatcher) visible(ctx context.Context, name queue.Name, cached bool) 
 		d.mu.Unlock()
 	}
 	return depth.Visible, nil
+}
+
+// remembered is the depth of a queue that was asked for a moment ago, with what was sent since.
+func (d *Dispatcher) remembered(name queue.Name) (visible int, known bool) {
+	d.mu.Lock()
+	last, ok := d.depths[name]
+	d.mu.Unlock()
+	age := d.Clock.Now().Sub(last.at)
+	return last.visible, ok && age >= 0 && age < depthFresh // the clock may be set back
 }

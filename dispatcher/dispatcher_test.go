@@ -79,7 +79,7 @@ type tracedStore struct {
 }
 
 func (s tracedStore) Apply(ctx context.Context, ops []store.Op) ([]error, error) {
-	name := map[store.OpKind]string{store.PutTask: "put", store.ReplaceTask: "replace", store.DeleteWaiting: "delete"}[ops[0].Kind]
+	name := map[store.OpKind]string{store.PutTask: "put", store.ReplaceTask: "replace", store.DeleteWakeup: "delete"}[ops[0].Kind]
 	if ctx.Err() != nil || !s.step(name) {
 		return slices.Repeat([]error{store.ErrUnknown}, len(ops)), context.Canceled
 	}
@@ -135,12 +135,12 @@ func (w *world) fresh() *dispatcher.Dispatcher {
 }
 
 // during runs f beside the moving clock and returns what it returned.
-func (w *world) during(d time.Duration, f func() []error) []error {
-	var errs []error
+func (w *world) during(d time.Duration, f func() []task.Dispatched) []task.Dispatched {
+	var results []task.Dispatched
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		errs = f()
+		results = f()
 	}()
 	synctest.Wait()
 	w.time.Advance(d)
@@ -149,12 +149,12 @@ func (w *world) during(d time.Duration, f func() []error) []error {
 	default:
 		w.t.Fatalf("not done after %v", d)
 	}
-	return errs
+	return results
 }
 
-func (w *world) apply(op store.Op) {
+func (w *world) apply(ops ...store.Op) {
 	w.t.Helper()
-	results, err := w.store.Apply(w.ctx, []store.Op{op})
+	results, err := w.store.Apply(w.ctx, ops)
 	if err = errors.Join(append(results, err)...); err != nil {
 		w.t.Fatal(err)
 	}
@@ -164,13 +164,15 @@ func (w *world) waiting(n uint64) task.Order {
 	w.t.Helper()
 	t := task.Task{Partition: partition, State: task.Scheduled, Seq: 1, Due: w.clock.Now()}
 	binary.BigEndian.PutUint64(t.ID[8:], n)
-	w.apply(store.Op{Kind: store.PutWaiting, Task: t})
-	return task.Order{Task: t, Waiting: true, Event: task.Event{Kind: task.Enqueue}}
+	ops := store.First(t)
+	w.apply(ops...)
+	return task.Order{Task: ops[0].Task, First: true, Event: task.Event{Kind: task.Enqueue, Worker: "p1"}}
 }
 
 func (w *world) retriable(n uint64) task.Order {
 	w.t.Helper()
 	t := task.Task{Partition: partition, State: task.RetriableFailure, Seq: 5, Attempt: 1, Failures: 1, Due: w.clock.Now(), Wake: w.clock.Now()}
+	t.WakeRow = task.WakeRow{At: t.Due, Seq: 1}
 	binary.BigEndian.PutUint64(t.ID[8:], n)
 	w.apply(store.Op{Kind: store.PutTask, Task: t})
 	return task.Order{Task: t, Event: task.Event{Kind: task.Enqueue}}
@@ -184,9 +186,10 @@ func (w *world) wantState(o *task.Order, want task.State) {
 	}
 }
 
-func (w *world) waitingRows() int {
+// wakeups is how many wake-up rows there are.
+func (w *world) wakeups() int {
 	w.t.Helper()
-	rows, err := w.store.ScanWaiting(w.ctx, partition, store.WaitingKey{}, w.clock.Now(), 1000)
+	rows, err := w.store.ScanSchedule(w.ctx, partition, store.WakeKey{}, w.clock.Now(), 1000)
 	if err != nil {
 		w.t.Fatal(err)
 	}
@@ -202,25 +205,27 @@ func (w *world) visible() int {
 	return d.Visible
 }
 
-func wantNone(t *testing.T, errs []error) {
+func wantNone(t *testing.T, results []task.Dispatched) {
 	t.Helper()
-	if err := errors.Join(errs...); err != nil {
-		t.Errorf("dispatch: %v", err)
+	for _, r := range results {
+		if r.Err != nil {
+			t.Errorf("dispatch: %v", r.Err)
+		}
 	}
 }
 
-func TestTheThreeStepsComeInOrder(t *testing.T) {
+func TestTheTwoStepsComeInOrder(t *testing.T) {
 	inWorld(t, func(w *world) {
 		first, again := w.waiting(1), w.retriable(2)
 		w.time.Advance(3 * time.Millisecond)
 		wantNone(w.t, w.Dispatch(w.ctx, []task.Order{first, again}))
-		if got := w.trace.steps; !slices.Equal(got, []string{"put", "send", "delete"}) {
+		if got := w.trace.steps; !slices.Equal(got, []string{"put", "send"}) {
 			t.Errorf("steps %v", got)
 		}
 		w.wantState(&first, task.Enqueued)
 		w.wantState(&again, task.Enqueued)
-		if w.waitingRows() != 0 || w.visible() != 2 {
-			t.Errorf("%d waiting rows, %d messages", w.waitingRows(), w.visible())
+		if w.wakeups() != 1 || w.visible() != 2 {
+			t.Errorf("%d wake-up rows, %d messages; want the one that was there, and 2", w.wakeups(), w.visible())
 		}
 		if !slices.Equal(w.late, []time.Duration{3 * time.Millisecond}) {
 			t.Errorf("lateness %v: want that of the first dispatch", w.late)
@@ -228,21 +233,24 @@ func TestTheThreeStepsComeInOrder(t *testing.T) {
 	})
 }
 
-func TestACrashBetweenTwoStepsLosesNothing(t *testing.T) {
-	for _, before := range []string{"put", "send", "delete"} {
+func TestACrashBetweenTheStepsLosesNothing(t *testing.T) {
+	for _, before := range []string{"put", "send"} {
 		t.Run("before "+before, func(t *testing.T) {
 			inWorld(t, func(w *world) {
 				o := w.waiting(1)
 				ctx, cancel := context.WithCancel(w.ctx)
 				w.trace.dieAt, w.trace.cancel = before, cancel
 				w.Dispatch(ctx, []task.Order{o})
-				if w.waitingRows() != 1 {
-					t.Fatal("the waiting row is gone before the last step")
+				if w.wakeups() != 1 {
+					t.Fatal("the wake-up row is gone")
 				}
 				w.trace.dieAt = ""
-				wantNone(t, w.fresh().Dispatch(w.ctx, []task.Order{o})) // the next owner finds the row at the head of its range
-				if w.visible() == 0 || w.waitingRows() != 0 {
-					t.Errorf("%d messages, %d waiting rows", w.visible(), w.waitingRows())
+				r := w.fresh().Dispatch(w.ctx, []task.Order{o})[0] // the next owner finds the row
+				if r.Err != nil || r.Task.State != task.Enqueued || r.Task.Worker != "p1" || r.Done != (before == "put") {
+					t.Errorf("%+v: want the row as it is now", r)
+				}
+				if n := w.visible(); r.Done != (n == 1) || w.wakeups() != 1 {
+					t.Errorf("%d messages, %d wake-up rows", n, w.wakeups())
 				}
 				w.wantState(&o, task.Enqueued)
 			})
@@ -251,14 +259,14 @@ func TestACrashBetweenTwoStepsLosesNothing(t *testing.T) {
 }
 
 func TestEachWriteFailingEitherWayIsMadeGood(t *testing.T) {
-	for _, kind := range []store.OpKind{store.PutTask, store.DeleteWaiting} {
+	for _, kind := range []store.OpKind{store.PutTask} {
 		for _, how := range []storetest.Fault{storetest.NotApplied, storetest.AppliedButErrored} {
 			inWorld(t, func(w *world) {
 				orders := []task.Order{w.waiting(1), w.waiting(2), w.waiting(3)}
 				w.driver.Fail(kind, 2, 1, how)
-				wantNone(w.t, w.during(time.Second, func() []error { return w.Dispatch(w.ctx, orders) }))
-				if w.waitingRows() != 0 || w.visible() != 3 {
-					t.Errorf("kind %d, fault %d: %d waiting rows, %d messages", kind, how, w.waitingRows(), w.visible())
+				wantNone(w.t, w.during(time.Second, func() []task.Dispatched { return w.Dispatch(w.ctx, orders) }))
+				if w.wakeups() != 3 || w.visible() != 3 {
+					t.Errorf("kind %d, fault %d: %d wake-up rows, %d messages", kind, how, w.wakeups(), w.visible())
 				}
 			})
 		}
@@ -271,17 +279,17 @@ func TestAnOutcomeThatStaysUnknownConcernsOneTaskOnly(t *testing.T) {
 			orders := []task.Order{w.waiting(1), w.waiting(2), w.waiting(3)}
 			w.driver.Fail(store.PutTask, 2, 1, how)
 			w.driver.FailReads(1000)
-			errs := w.during(time.Minute, func() []error { return w.Dispatch(w.ctx, orders) })
-			if errs[0] != nil || !errors.Is(errs[1], store.ErrUnknown) || errs[2] != nil {
-				t.Errorf("fault %d: %v", how, errs)
+			results := w.during(time.Minute, func() []task.Dispatched { return w.Dispatch(w.ctx, orders) })
+			if results[0].Err != nil || !errors.Is(results[1].Err, store.ErrUnknown) || results[2].Err != nil {
+				t.Errorf("fault %d: %v", how, results)
 			}
-			if w.visible() != 2 || w.waitingRows() != 1 {
-				t.Errorf("fault %d: %d messages, %d waiting rows", how, w.visible(), w.waitingRows())
+			if w.visible() != 2 || w.wakeups() != 3 {
+				t.Errorf("fault %d: %d messages, %d wake-up rows", how, w.visible(), w.wakeups())
 			}
 			w.driver.FailReads(0)
-			wantNone(t, w.Dispatch(w.ctx, orders[1:2]))
-			if w.visible() != 3 || w.waitingRows() != 0 {
-				t.Errorf("fault %d, tried again: %d messages, %d waiting rows", how, w.visible(), w.waitingRows())
+			again := w.Dispatch(w.ctx, orders[1:2])[0]
+			if applied := how == storetest.AppliedButErrored; again.Err != nil || again.Done == applied || again.Task.State != task.Enqueued {
+				t.Errorf("fault %d, tried again: %+v", how, again)
 			}
 		})
 	}
@@ -292,9 +300,9 @@ func TestASendFailingEitherWayIsRepeatedAlone(t *testing.T) {
 		inWorld(t, func(w *world) {
 			orders := []task.Order{w.waiting(1), w.waiting(2), w.waiting(3)}
 			w.line.FailNext(queuetest.SendWrite, 1, fault)
-			wantNone(w.t, w.during(time.Second, func() []error { return w.Dispatch(w.ctx, orders) }))
-			if w.visible() != messages || w.waitingRows() != 0 || w.unsent != 0 {
-				t.Errorf("fault %d: %d messages, %d waiting rows, %d unsent", fault, w.visible(), w.waitingRows(), w.unsent)
+			wantNone(w.t, w.during(time.Second, func() []task.Dispatched { return w.Dispatch(w.ctx, orders) }))
+			if w.visible() != messages || w.unsent != 0 {
+				t.Errorf("fault %d: %d messages, %d unsent", fault, w.visible(), w.unsent)
 			}
 		})
 	}
@@ -305,17 +313,18 @@ func TestAQueueThatKeepsFailingIsTriedABoundedNumberOfTimes(t *testing.T) {
 		tries := 0
 		w.line.Decide(func(queuetest.Write, *queue.Message) queuetest.Fault { tries++; return queuetest.NotApplied })
 		first, again := w.waiting(1), w.retriable(2)
-		errs := w.during(2*time.Second, func() []error { return w.Dispatch(w.ctx, []task.Order{first, again}) })
+		results := w.during(2*time.Second, func() []task.Dispatched { return w.Dispatch(w.ctx, []task.Order{first, again}) })
 		if tries > 40 || w.unsent != 2 {
 			t.Errorf("%d tries, %d told as unsent", tries, w.unsent)
 		}
-		if !errors.Is(errs[0], queuetest.ErrInjected) || errs[1] != nil {
-			t.Errorf("%v: want the failure of the task whose waiting row is left to try again, and none for the other", errs)
+		if r := results[0]; !errors.Is(r.Err, queuetest.ErrInjected) || r.Done || r.Task.State != task.Enqueued || results[1].Err != nil {
+			t.Errorf("%v: want the failure of the first order, which is tried again, and none for the other", results)
 		}
 		w.line.Decide(nil)
-		wantNone(t, w.Dispatch(w.ctx, []task.Order{first}))
-		if w.visible() != 1 || w.waitingRows() != 0 {
-			t.Errorf("%d messages, %d waiting rows", w.visible(), w.waitingRows())
+		again = w.retriable(3)
+		wantNone(t, w.Dispatch(w.ctx, []task.Order{again}))
+		if w.visible() != 1 {
+			t.Errorf("%d messages", w.visible())
 		}
 	})
 }
@@ -326,7 +335,7 @@ func TestAFullQueueTakesTheMessageWhenItHasRoom(t *testing.T) {
 		for n := range depth + 1 {
 			orders = append(orders, w.waiting(uint64(n+1)))
 		}
-		done := make(chan []error, 1)
+		done := make(chan []task.Dispatched, 1)
 		go func() { done <- w.Dispatch(w.ctx, orders) }()
 		synctest.Wait()
 		if w.visible() != depth || len(done) != 0 {
@@ -341,39 +350,67 @@ func TestAFullQueueTakesTheMessageWhenItHasRoom(t *testing.T) {
 		}
 		synctest.Wait() // no time passes: the queue tells that it has room
 		wantNone(t, <-done)
-		if w.visible() != 1 || w.waitingRows() != 0 || w.unsent != 0 {
-			t.Errorf("%d messages, %d waiting rows, %d unsent", w.visible(), w.waitingRows(), w.unsent)
+		if w.visible() != 1 || w.unsent != 0 {
+			t.Errorf("%d messages, %d unsent", w.visible(), w.unsent)
 		}
 	})
 }
 
+// Whoever gave the order decides what follows from the row that stood in its way.
 func TestConflicts(t *testing.T) {
 	for _, c := range []struct {
-		name     string
-		row      task.Task // in the way of the order
-		messages int
+		name string
+		row  task.Task // in the way of the order
 	}{
-		{"enqueued by a dispatcher that died", task.Task{State: task.Enqueued, Seq: 2, Enqueues: 1}, 1},
-		{"claimed", task.Task{State: task.Claimed, Seq: 3, Attempt: 1, Worker: "w"}, 0},
-		{"enqueued again after an attempt", task.Task{State: task.Enqueued, Seq: 4, Attempt: 1}, 0},
-		{"backing off", task.Task{State: task.RetriableFailure, Seq: 4, Attempt: 1}, 0},
-		{"cancelled", task.Task{State: task.Cancelled, Seq: 2, ExpireAt: start.Add(time.Hour)}, 0},
+		{"enqueued by a dispatcher that died", task.Task{State: task.Enqueued, Seq: 2, Enqueues: 1, Worker: "p0"}},
+		{"claimed", task.Task{State: task.Claimed, Seq: 3, Attempt: 1, Worker: "w"}},
+		{"enqueued again after an attempt", task.Task{State: task.Enqueued, Seq: 4, Attempt: 1}},
+		{"backing off", task.Task{State: task.RetriableFailure, Seq: 4, Attempt: 1}},
+		{"cancelled", task.Task{State: task.Cancelled, Seq: 2, ExpireAt: start.Add(time.Hour)}},
 	} {
 		inWorld(t, func(w *world) {
 			o := w.waiting(1)
 			row := c.row
-			row.ID, row.Partition, row.Due = o.Task.ID, o.Task.Partition, o.Task.Due
+			row.ID, row.Partition, row.Due, row.WakeRow = o.Task.ID, o.Task.Partition, o.Task.Due, o.Task.WakeRow
 			if !row.State.IsEnd() {
 				row.Wake = start.Add(time.Minute)
 			}
 			w.apply(store.Op{Kind: store.PutTask, Task: row})
-			wantNone(w.t, w.Dispatch(w.ctx, []task.Order{o}))
+			r := w.Dispatch(w.ctx, []task.Order{o})[0]
 			w.wantState(&o, c.row.State)
-			if w.visible() != c.messages || w.waitingRows() != 0 {
-				t.Errorf("%s: %d messages, %d waiting rows; want %d and none", c.name, w.visible(), w.waitingRows(), c.messages)
+			if r.Err != nil || r.Done || r.Task.State != row.State || r.Task.Seq != row.Seq || w.visible() != 0 || w.wakeups() != 1 {
+				t.Errorf("%s: %+v, %d messages, %d wake-up rows; want the row that stood in the way, and nothing done", c.name, r, w.visible(), w.wakeups())
 			}
 		})
 	}
+}
+
+func TestAnEndDeletesTheWakeUpRow(t *testing.T) {
+	inWorld(t, func(w *world) {
+		o := w.waiting(1)
+		row := o.Task
+		row.State, row.Seq, row.Attempt, row.Worker, row.Suspect, row.Blamed = task.Claimed, 3, 3, "w", true, task.BlamesMax-1
+		w.apply(store.Op{Kind: store.PutTask, Task: row})
+		lost := task.Order{Task: row, Event: task.Event{Kind: task.WorkerLost, Worker: "w", Attempt: 3, Blame: true}}
+		if r := w.Dispatch(w.ctx, []task.Order{lost})[0]; !r.Done || r.Task.State != task.Dead {
+			t.Errorf("%+v", r)
+		}
+		if w.wakeups() != 0 || w.visible() != 0 {
+			t.Errorf("%d wake-up rows, %d messages", w.wakeups(), w.visible())
+		}
+	})
+}
+
+func TestRemoveTakesWakeUpRowsAsTheyWereSeen(t *testing.T) {
+	inWorld(t, func(w *world) {
+		seen, moved := w.waiting(1).Task, w.waiting(2).Task
+		newer := store.Op{Kind: store.PutWakeup, Task: task.Task{ID: moved.ID, Partition: partition, Seq: 4, Wake: moved.Due, WakeRow: task.WakeRow{At: moved.Due, Seq: 4}}}
+		w.apply(newer)
+		w.Remove(w.ctx, []task.Task{seen, moved})
+		if w.wakeups() != 1 {
+			t.Errorf("%d wake-up rows, want the one that is newer than what was seen", w.wakeups())
+		}
+	})
 }
 
 func TestAnOrderThatOthersOvertookIsPointless(t *testing.T) {
@@ -397,11 +434,11 @@ func TestATaskOfAnUnknownLambdaStays(t *testing.T) {
 	inWorld(t, func(w *world) {
 		o := w.waiting(1)
 		o.Task.Partition.Lambda = 8
-		if errs := w.Dispatch(w.ctx, []task.Order{o}); errs[0] == nil {
+		if r := w.Dispatch(w.ctx, []task.Order{o}); r[0].Err == nil {
 			t.Error("no error")
 		}
-		if w.waitingRows() != 1 || len(w.trace.steps) != 0 {
-			t.Errorf("%d waiting rows, steps %v", w.waitingRows(), w.trace.steps)
+		if w.wakeups() != 1 || len(w.trace.steps) != 0 {
+			t.Errorf("%d wake-up rows, steps %v", w.wakeups(), w.trace.steps)
 		}
 	})
 }

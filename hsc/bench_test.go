@@ -20,6 +20,12 @@ func (obedientStore) Apply(_ context.Context, ops []store.Op) ([]error, error) {
 	return make([]error, len(ops)), nil
 }
 
+// obedientScheduler keeps nothing of what it is told.
+type obedientScheduler struct{ Scheduler }
+
+func (obedientScheduler) Awake(task.Task)  {}
+func (obedientScheduler) Done([]task.Task) {}
+
 // endlessQueue always has a message more, up to left.
 type endlessQueue struct {
 	Queue
@@ -99,6 +105,7 @@ func BenchmarkDrain(b *testing.B) {
 
 func (f *fixture) drain(b *testing.B) {
 	b.Helper()
+	f.svc.Scheduler = obedientScheduler{f}
 	e := &echo{left: b.N, requests: make(chan *kinesinv1.WorkRequest, 4096)}
 	e.hello = &kinesinv1.WorkRequest{Hello: &kinesinv1.Hello{Worker: f.register(), Groups: []*kinesinv1.SlotGroup{slots(100, "mail")}}}
 	b.ReportAllocs()

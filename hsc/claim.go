@@ -427,12 +427,12 @@ func (c *claimer) won(ctx context.Context) []delivery {
 			continue
 		}
 		if cl.lost {
-			c.failWithoutPayload(ctx, cl)
+			c.svc.failWithoutPayload(ctx, c.sess, &cl.next)
 			continue
 		}
 		c.svc.Hooks.claimed(cl.entry, &cl.next, now)
 		if cl.next.Wake != cl.row.Wake && c.svc.Scheduler != nil {
-			c.svc.Scheduler.Awake(cl.next) // a short lease ends before a scan would find the task
+			c.svc.Scheduler.Awake(cl.next) // a short lease ends before the wake-up known there
 		}
 		row := cl.next
 		won = append(won, delivery{&hand{row: &row}, c.svc.wireClaimed(&row, cl.entry, cl.payload)})
@@ -440,10 +440,11 @@ func (c *claimer) won(ctx context.Context) []delivery {
 	return won
 }
 
-func (c *claimer) failWithoutPayload(ctx context.Context, cl *claim) {
-	c.svc.Log.ErrorContext(ctx, "payload is missing", slog.String("task_id", cl.next.ID.String()))
-	r := report{attempt: attempt{cl.next.ID, cl.next.Attempt}, row: &cl.next, event: task.Event{
+// failWithoutPayload ends an attempt that cannot run.
+func (s *Service) failWithoutPayload(ctx context.Context, sess *session, row *task.Task) {
+	s.Log.ErrorContext(ctx, "payload is missing", slog.String("task_id", row.ID.String()))
+	r := report{attempt: attempt{row.ID, row.Attempt}, row: row, event: task.Event{
 		Kind: task.Finish, Outcome: task.OutcomeFatal, Error: "the payload of the task is missing from the store",
 	}}
-	c.svc.record(context.WithoutCancel(ctx), c.sess, []report{r})
+	s.record(context.WithoutCancel(ctx), sess, []report{r})
 }

@@ -243,7 +243,10 @@ func TestATaskWhosePayloadIsGoneFailsForGood(t *testing.T) {
 		f.enqueue(lost)
 		w := f.work(slots(1, "mail"))
 		w.wantClaimed(0)
-		f.wantState(lost.ID, task.FatalFailure)
+		if left := f.wakeups(f.wantState(lost.ID, task.FatalFailure)); len(left) != 0 {
+			t.Errorf("%d wake-up rows are left", len(left))
+		}
+		f.wantDone(lost)
 		f.enqueueMany("mail", 1)
 		w.wantClaimed(1)
 	})

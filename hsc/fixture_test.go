@@ -6,8 +6,10 @@ import (
 	"io"
 	"log/slog"
 	"maps"
+	"math"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -34,8 +36,11 @@ type fixture struct {
 	catalog *catalog.Catalog
 	book    *lease.Book
 	svc     *Service
-	mu      sync.Mutex // guards what the hooks and Awake note; read without it only when all is quiet
+	window  atomic.Int64 // time.Duration, how far ahead the scheduler of this process fires from memory
+	mu      sync.Mutex   // guards what hooks and scheduler note; read without it only when all is quiet
 	awake   []task.Task
+	done    [][]task.Task // of each call
+	undone  bool          // Done came after an Awake of the same task
 	refused map[string]int
 	ended   []task.Outcome
 	failed  map[string]int
@@ -55,6 +60,7 @@ func newFixture(tb testing.TB, hooks bool) *fixture {
 		queue: queue.New(queuemem.New(c, queuemem.Config{DepthMax: 2_000_000})), catalog: catalog.New(rows, c, log),
 		book: lease.NewBook(rows, c), refused: map[string]int{}, failed: map[string]int{}, stopped: make(chan struct{}),
 	}
+	f.fires(16 * time.Second)
 	f.svc = New(Config{
 		Store: f.store, Queue: f.queue, Catalog: f.catalog, Leases: f.book,
 		Sealer: task.NewSealer(make([]byte, task.TokenKeyBytes)), Scheduler: f, Clock: c,
@@ -104,11 +110,29 @@ func bubble(t *testing.T, test func(f *fixture)) {
 	})
 }
 
+// fires sets how far ahead the scheduler of this process fires from memory.
+func (f *fixture) fires(ahead time.Duration) { f.window.Store(int64(ahead)) }
+
+// FiresWithin implements Scheduler.
+func (f *fixture) FiresWithin(_ task.Partition, at task.Instant) bool {
+	return at <= f.clock.Now().Add(time.Duration(f.window.Load()))
+}
+
 // Awake implements Scheduler.
 func (f *fixture) Awake(t task.Task) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.awake = append(f.awake, t)
+}
+
+// Done implements Scheduler.
+func (f *fixture) Done(rows []task.Task) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.done = append(f.done, slices.Clone(rows))
+	for _, row := range rows {
+		f.undone = f.undone || slices.ContainsFunc(f.awake, func(t task.Task) bool { return t.ID == row.ID && t.Seq > row.Seq })
+	}
 }
 
 func (f *fixture) lambda(name string, priorities ...string) *catalog.Entry {
@@ -138,18 +162,29 @@ func (f *fixture) task(lambda string, changes ...func(*task.Task)) task.Task {
 	for _, change := range changes {
 		change(&t)
 	}
+	t.WakeRow = task.WakeRow{At: t.Due, Seq: 1}
 	return t
 }
 
 // enqueue stores tasks and sends their messages.
 func (f *fixture) enqueue(tasks ...task.Task) {
 	f.Helper()
-	ops := make([]store.Op, len(tasks))
-	for i := range tasks {
-		ops[i] = store.Op{Kind: store.PutTask, Task: tasks[i], New: true}
+	f.put(tasks...)
+	f.send(tasks...)
+}
+
+// put stores tasks: live ones with their wake-up rows, ended ones alone.
+func (f *fixture) put(tasks ...task.Task) {
+	f.Helper()
+	var ops []store.Op
+	for _, t := range tasks {
+		if t.State.IsEnd() {
+			ops = append(ops, store.Op{Kind: store.PutTask, Task: t, New: true})
+		} else {
+			ops = append(ops, store.FirstWithRow(t)...)
+		}
 	}
 	f.apply(ops...)
-	f.send(tasks...)
 }
 
 func (f *fixture) enqueueMany(lambda string, n int) []task.Task {
@@ -196,7 +231,7 @@ func (f *fixture) change(id task.ID, e task.Event) task.Task {
 	if err != nil {
 		f.Fatal(err)
 	}
-	f.apply(store.Op{Kind: store.ReplaceTask, Task: next})
+	f.apply(store.Change(next, false, false)...)
 	return next
 }
 
@@ -214,6 +249,35 @@ func (f *fixture) wantState(id task.ID, want task.State) task.Task {
 	row := f.row(id)
 	if row.State != want {
 		f.Errorf("task %s is %s, want %s", id, row.State, want)
+	}
+	return row
+}
+
+// wakeups are all wake-up rows of the task's partition that are the task's, in order of time.
+func (f *fixture) wakeups(t task.Task) (rows []task.Task) {
+	f.Helper()
+	all, err := f.store.ScanSchedule(f.ctx, t.Partition, store.WakeKey{}, math.MaxInt64, store.ScanMax)
+	if err != nil {
+		f.Fatal(err)
+	}
+	for _, row := range all {
+		if row.ID == t.ID {
+			rows = append(rows, row)
+		}
+	}
+	return rows
+}
+
+// wantWatched checks that a live task has the wake-up row that its task row names, and returns the task row.
+func (f *fixture) wantWatched(id task.ID) task.Task {
+	f.Helper()
+	row := f.row(id)
+	rows, err := f.store.Wakeups(f.ctx, []store.WakeKey{store.KeyOf(&row)})
+	if err != nil {
+		f.Fatal(err)
+	}
+	if !row.State.IsEnd() && (rows[0].ID != id || rows[0].WakeRow != row.WakeRow) {
+		f.Errorf("task %s is %s and names the wake-up row %+v, which is %+v", id, row.State, row.WakeRow, rows[0].WakeRow)
 	}
 	return row
 }
@@ -410,18 +474,28 @@ type faultyStore struct {
 	refuse    func(op *store.Op) bool // writes that fail; set when all is quiet
 
 	mu       sync.Mutex
-	applies  int  // how many Apply calls are to fail
-	applied  bool // they are applied all the same
-	reads    int  // how many Tasks calls are to fail
-	payloads int  // how many Payload calls are to fail
-	rows     int  // rows read
-	writes   int  // Apply calls
+	applies  int             // how many Apply calls are to fail
+	part     func(n int) int // how many of their n writes are applied all the same
+	reads    int             // how many Tasks calls are to fail
+	payloads int             // how many Payload calls are to fail
+	rows     int             // rows read
+	writes   int             // Apply calls
 }
 
 func (s *faultyStore) failApply(n int, applied bool) {
+	s.failPart(n, func(writes int) int {
+		if applied {
+			return writes
+		}
+		return 0
+	})
+}
+
+// failPart fails Apply calls of which only the first writes come through.
+func (s *faultyStore) failPart(n int, part func(writes int) int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.applies, s.applied = n, applied
+	s.applies, s.part = n, part
 }
 
 func (s *faultyStore) Apply(ctx context.Context, ops []store.Op) ([]error, error) {
@@ -438,13 +512,13 @@ func (s *faultyStore) Apply(ctx context.Context, ops []store.Op) ([]error, error
 	if fail {
 		s.applies--
 	}
-	applied := s.applied
+	part := s.part
 	s.mu.Unlock()
 	if !fail {
 		return s.Store.Apply(ctx, ops)
 	}
-	if applied {
-		_, _ = s.Store.Apply(ctx, ops)
+	if n := part(len(ops)); n > 0 {
+		_, _ = s.Store.Apply(ctx, ops[:n])
 	}
 	return slices.Repeat([]error{store.ErrUnknown}, len(ops)), io.ErrUnexpectedEOF
 }

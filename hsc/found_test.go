@@ -6,7 +6,6 @@ import (
 	"time"
 
 	"github.com/kinesin-io/kinesin/api/kinesinv1"
-	"github.com/kinesin-io/kinesin/store"
 	"github.com/kinesin-io/kinesin/task"
 )
 
@@ -17,7 +16,7 @@ func (f *fixture) claimedBefore(worker string) task.Task {
 		t.State, t.Attempt, t.Worker, t.Seq = task.Claimed, 1, worker, 2
 		t.ClaimedAt = f.clock.Now().Add(-time.Hour)
 	})
-	f.apply(store.Op{Kind: store.PutTask, Task: t})
+	f.put(t)
 	return t
 }
 

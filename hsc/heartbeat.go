@@ -263,7 +263,7 @@ func (s *Service) callWorkers(ctx context.Context) {
 			delete(workers, worker)
 			continue
 		}
-		s.Hooks.failed("call a worker's attention", err)
+		s.Hooks.failed("call a worker", err)
 		c := workers[worker]
 		if left := c.until.Sub(s.Clock.Now()); left <= 0 || left > reviewEvery { // the clock may be set back
 			delete(workers, worker)

@@ -12,6 +12,8 @@ import (
 type Hooks struct {
 	// Claimed: an attempt was claimed; waited is the time since the task was due in its queue.
 	Claimed func(l *catalog.Entry, t *task.Task, waited time.Duration)
+	// Matched: that attempt was claimed in the write that dispatched its task, without a message.
+	Matched func(l *catalog.Entry, t *task.Task)
 	// Started: a task's first attempt is known to have started; late is the time since it was due.
 	Started func(l *catalog.Entry, t *task.Task, late time.Duration)
 	// Finished: a worker's attempt ended and t is the task after it; took is from start to end, 0 when it never started.
@@ -27,7 +29,8 @@ type Hooks struct {
 	// Heartbeat: a heartbeat was taken; left is what remained of the lease it renewed, negative when that
 	// had run out.
 	Heartbeat func(left time.Duration)
-	// Failed: the store or the queue failed and what was asked is tried again or left to a wake-up.
+	// Failed: the store or the queue failed and what was asked is tried again or left to a wake-up. what says
+	// what was attempted, in one of a few texts.
 	Failed func(what string, err error)
 }
 
@@ -44,6 +47,12 @@ const (
 func (h *Hooks) claimed(l *catalog.Entry, t *task.Task, now task.Instant) {
 	if h.Claimed != nil {
 		h.Claimed(l, t, max(now.Sub(max(t.Due, t.Enqueued)), 0))
+	}
+}
+
+func (h *Hooks) matched(l *catalog.Entry, t *task.Task) {
+	if h.Matched != nil {
+		h.Matched(l, t)
 	}
 }
 

@@ -3,8 +3,8 @@
 // (WorkerService of the wire contract).
 //
 // It owns the move of a task from enqueued to claimed, processing and the end of
-// its attempt; it receives from the lambda queues, changes task rows through
-// task.Task.Apply under compare-and-set, and keeps the leases of workers. What it
+// its attempt; it receives from the lambda queues, reserves slots for tasks that need no queue, changes task rows
+// through task.Task.Apply under compare-and-set, and keeps the leases of workers. What it
 // holds in memory is only a shortcut: any instance can serve any worker, and one that is
 // killed loses nothing. It never takes tasks back from a silent worker, never decides
 // when a task is due, and starts no attempt early: a worker is told how long to hold.
@@ -58,13 +58,20 @@ type Catalog interface {
 	Changed() <-chan struct{}
 }
 
-// Scheduler is told of wake-ups that were set here, so that they need not wait to be found.
+// Scheduler fires wake-ups. It is told of those that are set here, so that they need not wait to be found. It
+// must not block.
 type Scheduler interface {
-	// Awake says that the stored task has the wake-up it carries. It must not block.
+	// FiresWithin reports whether this process will fire a task of the partition from memory if it wakes at that
+	// instant. Its wake-up row then stays where it is.
+	FiresWithin(p task.Partition, at task.Instant) bool
+	// Awake says that the stored task has the wake-up it carries.
 	Awake(t task.Task)
+	// Done says that the wake-up rows that the tasks name are needless, so that the scheduler can forget them:
+	// each task ended, or moved to another row, which Awake tells of next. rows must not be kept.
+	Done(rows []task.Task)
 }
 
-// Config is what a Service is made of. Scheduler may be nil: then wake-ups are found by scanning.
+// Config is what a Service is made of. Scheduler may be nil: then every retry gets a wake-up row of its own.
 type Config struct {
 	Store     Store
 	Queue     Queue
@@ -75,6 +82,8 @@ type Config struct {
 	Clock     clock.Clock
 	Log       *slog.Logger
 	Hooks     Hooks
+	// Ended is told that a task reached its end, or several did. nil: nobody wants to know.
+	Ended func()
 
 	Ahead time.Duration // 0: AheadDefault
 	// SlotsOnly keeps a worker from getting tasks beyond its free slots, however short its attempts are.
@@ -90,6 +99,7 @@ type Service struct {
 	found     found
 	attention attention
 	unsent    unsent
+	seats     seats
 	served    *served // nil where no message comes twice
 
 	mu       sync.Mutex // guards what follows; never held across I/O
@@ -111,6 +121,7 @@ func New(c Config) *Service {
 		attention: attention{news: make(chan struct{}, 1), workers: map[string]call{}},
 		unsent:    unsent{news: make(chan struct{}, 1)},
 	}
+	s.seats.byLambda.Store(&map[string][]seat{})
 	if c.Queue.Durable() {
 		s.served = newServed()
 	}

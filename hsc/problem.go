@@ -3,7 +3,6 @@ package hsc
 import (
 	"context"
 	"errors"
-	"log/slog"
 	"time"
 
 	"github.com/kinesin-io/kinesin/api"
@@ -32,12 +31,12 @@ func leaseLost(worker string) error {
 		"the lease of worker %s has ended: stop what runs and register again", worker)
 }
 
-// unavailable is what a worker learns when the store or the queue failed; the cause stays here.
+// unavailable is what a worker learns when the store or the queue failed. The cause goes to the hooks, unless the
+// call was cancelled.
 func (s *Service) unavailable(ctx context.Context, what string, err error) error {
 	if ctx.Err() == nil {
-		s.Log.WarnContext(ctx, "call failed", slog.String("what", what), slog.Any("error", err))
+		s.Hooks.failed(what, err)
 	}
-	s.Hooks.failed(what, err)
 	return &api.Error{
 		Reason: kinesinv1.Reason_REASON_UNAVAILABLE, Text: what + ": the store did not answer; try again", RetryAfter: retryAfter,
 	}

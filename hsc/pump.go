@@ -1,11 +1,13 @@
 package hsc
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"time"
 
 	"github.com/kinesin-io/kinesin/catalog"
+	"github.com/kinesin-io/kinesin/internal/clock"
 	"github.com/kinesin-io/kinesin/queue"
 )
 
@@ -120,7 +122,9 @@ func (p *pump) receive() ([]queue.Message, error) {
 		<-ctx.Done()
 		return nil, nil
 	}
+	p.group.waits.Store(int64(cmp.Or(clock.Mono(p.svc.Clock), 1)))
 	messages, err := p.svc.Queue.Receive(ctx, p.names, limit, p.svc.Ahead)
+	p.group.waits.Store(0)
 	if ctx.Err() != nil {
 		err = nil
 	}

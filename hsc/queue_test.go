@@ -84,7 +84,7 @@ func TestAMessageThatCameBeforeElsewhereIsRefusedByARead(t *testing.T) {
 		})
 		good := f.task("mail")
 		gone := f.task("mail")
-		f.apply(store.Op{Kind: store.PutTask, Task: ended}, store.Op{Kind: store.PutTask, Task: taken}, store.Op{Kind: store.PutTask, Task: good})
+		f.put(ended, taken, good)
 		a.says.Store(true)
 		w := f.work(slots(4, "mail"))
 		writes := f.store.writes

@@ -28,6 +28,8 @@ type report struct {
 	next   task.Task // the row as changed
 	effect task.Effect
 	entry  *catalog.Entry
+	at     int  // which of the writes changes the task row
+	moved  bool // the wake-up row goes to another place
 	stored bool // changed by this report, now
 }
 
@@ -61,11 +63,12 @@ func startOf(s *kinesinv1.Started) (report, bool) {
 // its task, carries out what that leads to, and leaves in every report what became of it. A report
 // that is there already is fine. It does not wait for a store that fails: those reports are unavailable.
 func (s *Service) record(ctx context.Context, sess *session, reports []report) {
-	s.recordWith(ctx, sess, reports, make([]store.Op, 0, len(reports)))
+	s.recordBatch(ctx, sess, &batch{reports: reports})
 }
 
-// recordWith uses the room of ops, and returns it for the next time.
-func (s *Service) recordWith(ctx context.Context, sess *session, reports []report, ops []store.Op) []store.Op {
+// recordBatch is record of the batch's reports, in the batch's room.
+func (s *Service) recordBatch(ctx context.Context, sess *session, b *batch) {
+	reports := b.reports
 	for i := range reports {
 		reports[i].event.Worker, reports[i].event.Attempt = sess.worker, reports[i].number
 	}
@@ -74,21 +77,21 @@ func (s *Service) recordWith(ctx context.Context, sess *session, reports []repor
 			s.giveUp(ctx, reports, err)
 			break
 		}
-		if ops = s.decideReports(sess.worker, reports, ops[:0]); len(ops) == 0 {
+		if b.ops = s.decideReports(sess.worker, reports, b.ops[:0]); len(b.ops) == 0 {
 			break
 		}
-		results, err := s.Store.Apply(ctx, ops)
+		results, err := s.Store.Apply(ctx, b.ops)
 		takeResults(reports, results)
 		if err != nil {
 			s.giveUp(ctx, reports, err)
-			ops = nil // they may still be in use
+			b.ops = nil // they may still be in use
 			break
 		}
 	}
 	s.giveUp(ctx, reports, errBusy)
+	s.tellScheduler(b)
 	s.carryOut(ctx, reports)
 	s.conclude(sess, reports)
-	return ops
 }
 
 var errBusy = errors.New("rows kept changing")
@@ -115,7 +118,7 @@ func (s *Service) readRows(ctx context.Context, reports []report) error {
 	return nil
 }
 
-// decideReports computes the changed rows of all open reports and their writes, in their order.
+// decideReports computes the changed rows of all open reports and the chains of their writes, in their order.
 func (s *Service) decideReports(worker string, reports []report, ops []store.Op) []store.Op {
 	now := s.Clock.Now()
 	for i := range reports {
@@ -135,12 +138,25 @@ func (s *Service) decideReports(worker string, reports []report, ops []store.Op)
 			r.refuse(worker, err)
 			continue
 		}
-		r.next, r.effect = next, effect
+		r.next, r.effect, r.at = next, effect, len(ops)
 		// The slot is free already, so nobody is in a hurry for the ack.
-		ops = append(ops, store.Op{Kind: store.ReplaceTask, Task: next, Patient: true})
+		ops = store.AppendChange(ops, &r.next, s.moves(&r.next), true)
+		if r.moved = ops[r.at].Kind == store.PutWakeup; r.moved {
+			r.at++
+			r.next = ops[r.at].Task // which names the new wake-up row
+		}
 	}
 	return ops
 }
+
+// moves reports whether the wake-up row of a changed task goes where the task wakes. The row of a task that waits
+// does, unless this very process fires it. The rows of others stay: the scheduler that dispatched them has a timer.
+func (s *Service) moves(t *task.Task) bool {
+	return waits(t) && (s.Scheduler == nil || !s.Scheduler.FiresWithin(t.Partition, t.Wake))
+}
+
+// waits reports whether a task waits for the end of a backoff or a snooze.
+func waits(t *task.Task) bool { return t.State == task.RetriableFailure || t.State == task.Scheduled }
 
 // plausible keeps a worker's clock from saying that an attempt started before its claim or after now.
 func plausible(started task.Instant, t *task.Task, now task.Instant) task.Instant {
@@ -178,16 +194,15 @@ func recorded(t *task.Task, worker string, number uint32, o task.Outcome) bool {
 	return false
 }
 
-// takeResults notes the results of the writes, which are in the order of the open reports.
+// takeResults notes what became of the task rows of the open reports. A row whose write was skipped, because the put
+// of its new wake-up row failed, is read again.
 func takeResults(reports []report, results []error) {
-	n := 0
 	for i := range reports {
 		r := &reports[i]
 		if r.done {
 			continue
 		}
-		result := results[n]
-		n++
+		result := results[r.at]
 		if result == nil {
 			r.done, r.stored = true, true
 			continue
@@ -208,7 +223,34 @@ func (s *Service) giveUp(ctx context.Context, reports []report, err error) {
 		}
 	}
 	if open > 0 {
-		_ = s.unavailable(ctx, "store results", err) // logged and counted; the acks say it to the worker
+		_ = s.unavailable(ctx, "store results", err) // the acks say it to the worker
+	}
+}
+
+// tellScheduler tells the scheduler which wake-up rows the reports made needless, and then which wake-ups they set.
+// It repeats the wake-up of a report that was stored before, because who stored it may not have known that it was.
+func (s *Service) tellScheduler(b *batch) {
+	if s.Scheduler == nil {
+		return
+	}
+	for i := range b.reports {
+		switch r := &b.reports[i]; {
+		case !r.stored:
+		case r.moved:
+			b.over = append(b.over, *r.row)
+		case r.next.State.IsEnd():
+			b.over = append(b.over, r.next)
+		}
+	}
+	if len(b.over) > 0 {
+		s.Scheduler.Done(b.over)
+		clear(b.over)
+		b.over = b.over[:0]
+	}
+	for i := range b.reports {
+		if r := &b.reports[i]; r.problem == nil && waits(&r.next) {
+			s.Scheduler.Awake(r.next)
+		}
 	}
 }
 
@@ -221,16 +263,13 @@ func (s *Service) carryOut(ctx context.Context, reports []report) {
 		if r.effect == task.Send && r.problem == nil {
 			messages = append(messages, queue.Message{Task: r.next})
 		}
-		if r.stored && s.Scheduler != nil && (r.next.State == task.RetriableFailure || r.next.State == task.Scheduled) {
-			s.Scheduler.Awake(r.next)
-		}
 	}
 	if len(messages) > 0 {
 		s.sendMessages(ctx, messages)
 	}
 }
 
-// conclude brings the session up to date and tells the hooks.
+// conclude brings the session up to date, and tells the hooks and those who wait for ends.
 func (s *Service) conclude(sess *session, reports []report) {
 	sess.mu.Lock()
 	for i := range reports {
@@ -250,12 +289,17 @@ func (s *Service) conclude(sess *session, reports []report) {
 	}
 	suspect := sess.suspect
 	sess.mu.Unlock()
+	ended := false
 	for i := range reports {
 		r := &reports[i]
+		ended = ended || r.stored && r.next.State.IsEnd()
 		if r.id == suspect && r.event.Kind == task.Finish && !r.isUnavailable() && !r.stillOwned(sess.worker) {
 			s.suspectDone(sess, r.id)
 		}
 		s.tellHooks(r)
+	}
+	if ended && s.Ended != nil {
+		s.Ended()
 	}
 }
 

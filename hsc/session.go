@@ -32,6 +32,8 @@ type group struct {
 	slots     int
 	slotsOnly bool // no tasks beyond the slots
 
+	waits atomic.Int64 // since when its pump waits for a message, in monotonic time; 0 while it does not
+
 	// Guarded by session.mu.
 	used      int
 	owed      int // results that were received and are not yet stored

@@ -26,6 +26,7 @@ const (
 	requestsAheadMax = 64   // messages read and not yet stored
 	reportsBatchMax  = 4096 // reports stored together
 	reportsKeptMax   = 512  // for which the room is kept
+	writesPerEnd     = 2    // of an attempt that ends its task
 	acksAheadMax     = 8192 // acks not yet sent
 	acksFlush        = 256  // acks that are sent without waiting for something to go with
 	acksLinger       = 20 * time.Millisecond
@@ -258,6 +259,7 @@ func (st *stream) groupOf(t *task.Task) *group {
 func (st *stream) run(first *kinesinv1.WorkRequest) error {
 	defer st.close()
 	st.releaseSuspectNotHeld()
+	st.svc.seats.add(st)
 	st.requests <- &kinesinv1.WorkRequest{Results: first.GetResults(), Started: first.GetStarted()}
 	if first.GetDrain() {
 		st.drain()
@@ -419,6 +421,7 @@ func (st *stream) nextRequest() (*kinesinv1.WorkRequest, bool) {
 type batch struct {
 	reports []report
 	ops     []store.Op
+	over    []task.Task // whose wake-up rows are needless
 }
 
 // reset forgets the tasks of the last time, and keeps the room unless it has become large.
@@ -436,7 +439,7 @@ func (b *batch) reset() {
 func (s *Service) setResults(ctx context.Context, sess *session, b *batch, results []*kinesinv1.Result, started []*kinesinv1.Started) []*kinesinv1.ResultAck {
 	defer b.reset()
 	b.reports = slices.Grow(b.reports, len(results)+len(started))
-	b.ops = slices.Grow(b.ops, len(results)+len(started))
+	b.ops = slices.Grow(b.ops, writesPerEnd*len(results)+len(started))
 	acks := make([]*kinesinv1.ResultAck, 0, len(results))
 	for _, r := range started {
 		if rep, ok := startOf(r); ok {
@@ -453,7 +456,7 @@ func (s *Service) setResults(ctx context.Context, sess *session, b *batch, resul
 		b.reports = append(b.reports, rep)
 	}
 	sess.recallRows(b.reports)
-	b.ops = s.recordWith(ctx, sess, b.reports, b.ops)
+	s.recordBatch(ctx, sess, b)
 	for i := starts; i < len(b.reports); i++ {
 		acks = append(acks, wireAck(b.reports[i].attempt, b.reports[i].problem))
 	}
@@ -474,6 +477,7 @@ func (s *session) recallRows(reports []report) {
 // close ends the stream.
 func (st *stream) close() {
 	st.stop(errStreamDone)
+	st.svc.seats.remove(st)
 	st.sess.mu.Lock()
 	st.closed = true
 	if st.sess.stream == st {

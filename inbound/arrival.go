@@ -65,9 +65,9 @@ func (in *Inbound) takeIn(ctx context.Context, arrivals []arrival) []fate {
 	b.settleDeleted(ctx, arrivals)
 	b.deliver(ctx)
 	b.recall(ctx)
-	waiting := b.waitingOps()
+	alone := b.aloneItems()
 	b.store(ctx)
-	b.removeOvertaken(ctx, waiting)
+	b.removeOvertaken(ctx, alone)
 	b.announce(ctx)
 	fates := make([]fate, len(arrivals))
 	for i, err := range b.errs {
@@ -107,7 +107,7 @@ func (b *intake) admitArrival(ctx context.Context, i int, a *arrival) error {
 	case token.ID.IsDerived() || token.ID[6]>>4 != 7:
 		return invalid("id: want a UUID version 7")
 	case isAhead(token.ID, b.now):
-		return invalid("id: its time is more than %v ahead of the server's clock", requestIDAheadMax)
+		return invalid("id: its time is more than %v ahead of the server's clock", catalog.IDAheadMax)
 	case token.Due > b.now.Add(b.Horizon):
 		return b.tooFar()
 	}
@@ -121,7 +121,7 @@ func (b *intake) admitArrival(ctx context.Context, i int, a *arrival) error {
 	if err := b.checkStale(token, l, a); err != nil {
 		return err
 	}
-	t.ID, t.Due = token.ID, token.Due.CeilMillis()
+	t.ID, t.Due, t.Partition = token.ID, token.Due.CeilMillis(), token.Partition
 	t.Created = min(max(task.Instant(a.AcceptedMicros), b.now.Add(-bufferLife)), b.now)
 	if l.Deleting {
 		return &deletedError{token, l}
@@ -221,19 +221,20 @@ type staleError struct {
 
 func (e *staleError) Error() string { return e.text }
 
-// waitingOps are the ops that put waiting rows.
-func (b *intake) waitingOps() (at []int) {
-	for k := range b.ops {
-		if b.ops[k].Kind == store.PutWaiting {
-			at = append(at, b.itemOf[k])
+// aloneItems are the items that are stored as a wake-up row alone.
+func (b *intake) aloneItems() (items []int) {
+	for k := range b.deciding() {
+		if b.ops[k].Kind == store.PutWakeup {
+			items = append(items, b.itemOf[k])
 		}
 	}
-	return at
+	return items
 }
 
-// removeOvertaken takes waiting rows back whose task has a task row: it was cancelled while it was in the
-// buffer, or came a second time after it was dispatched. Who cancels puts the task row and then looks for a waiting row, here it is
-// the other way round, so that at least one of the two sees the other's.
+// removeOvertaken takes wake-up rows back whose task has a task row that does not need them: it was cancelled
+// while it was in the buffer, or came a second time after it was dispatched. Who cancels puts the task row
+// and then looks for a wake-up row, here it is the other way round, so that at least one of the two sees the
+// other's. The row of a task in flight stays: it wakes it.
 func (b *intake) removeOvertaken(ctx context.Context, items []int) {
 	places := b.places()
 	var ids []task.ID
@@ -255,19 +256,31 @@ func (b *intake) removeOvertaken(ctx context.Context, items []int) {
 	}
 	var removals []store.Op
 	var of []int
+	var ended []task.Task
 	for n := range rows {
-		if !rows[n].ID.IsZero() {
-			k := at[n]
-			b.ops[k].Kind = 0
-			removals = append(removals, store.Op{Kind: store.DeleteWaiting, Task: b.ops[k].Task})
-			of = append(of, b.itemOf[k])
+		if rows[n].ID.IsZero() {
+			continue
 		}
+		op := &b.ops[at[n]]
+		op.Kind = 0
+		if !needs(&rows[n], &op.Task) {
+			removals, of = append(removals, removeNow(&op.Task)), append(of, b.itemOf[at[n]])
+		}
+		if rows[n].State.IsEnd() {
+			ended = append(ended, rows[n])
+		}
+	}
+	if len(removals) == 0 {
+		return
 	}
 	outcomes, err := b.Store.Apply(ctx, removals)
 	for n, i := range of {
 		if outcome := outcomeOf(outcomes, n, err); outcome != nil && !errors.Is(outcome, store.ErrConflict) {
 			b.errs[i] = outcome
 		}
+	}
+	if len(ended) > 0 {
+		b.Scheduler.Done(ended)
 	}
 }
 

@@ -168,8 +168,8 @@ func (b *intake) buffer(ctx context.Context) {
 	}
 	var tasks []*kinesinv1.BufferedTask
 	var at []int // ops of tasks
-	for k := range b.ops {
-		if b.ops[k].Kind != store.PutWaiting || b.ops[k].Task.Due <= b.now.Add(b.Near) {
+	for k := range b.deciding() {
+		if b.ops[k].Kind != store.PutWakeup || b.ops[k].Task.Due <= b.now.Add(b.Near) {
 			continue
 		}
 		t := b.bufferedTask(k)
@@ -262,6 +262,14 @@ func (in *Inbound) openInbound(id string) (task.Token, *catalog.Entry, error) {
 	return task.Token{ID: q.ID, Due: q.Due, Partition: partitionOf(l, priority, q.ID)}, l, nil
 }
 
+// catchUpFor makes changes known that ids may rest on which do not say the partition of their tasks.
+func (in *Inbound) catchUpFor(ctx context.Context, ids []string) error {
+	if !in.Shared || in.Catalog.IsFresh(in.Catalog.Since()) || !slices.ContainsFunc(ids, task.IsInboundToken) {
+		return nil
+	}
+	return in.Catalog.Refresh(ctx)
+}
+
 // mayBeBuffered reports whether a task without a row may still be in the buffer. Its row would
 // stay for its lambda's retention after it ended, and no message lives longer than bufferLife.
 func (in *Inbound) mayBeBuffered(t task.Token) bool {
@@ -278,7 +286,10 @@ func (in *Inbound) mayBeBuffered(t task.Token) bool {
 
 // acceptedTask is what is known of a task that may be in the buffer.
 func acceptedTask(t task.Token) task.Task {
-	return task.Task{ID: t.ID, Partition: t.Partition, Due: t.Due, Created: madeAt(t.ID), State: task.Accepted}
+	return task.Task{
+		ID: t.ID, Partition: t.Partition, Due: t.Due, Created: madeAt(t.ID), State: task.Accepted,
+		WakeRow: task.WakeRow{At: t.Due, Seq: 1}, // as it comes out of the buffer
+	}
 }
 
 // jittered is up to d, and at least half of it.

@@ -227,7 +227,7 @@ func TestWhatHasTimeGoesThroughTheBuffer(t *testing.T) {
 			}
 		}
 		if b.memory.Len() != 1 || b.sends != 1 || len(b.waitingRows()) != 0 || b.accepted2() != 4 {
-			t.Errorf("%d messages in %d sends, %d waiting rows, %d accepted", b.memory.Len(), b.sends, len(b.waitingRows()), b.accepted2())
+			t.Errorf("%d messages in %d sends, %d wake-up rows, %d accepted", b.memory.Len(), b.sends, len(b.waitingRows()), b.accepted2())
 		}
 		if v := b.get(ids[1]).Task; v.Priority != "low" || v.DueMicros != int64(start.Add(time.Hour)) || v.CreatedMicros != int64(start) || v.Id != ids[1] {
 			t.Errorf("accepted: %v", v)
@@ -244,7 +244,7 @@ func TestWhatHasTimeGoesThroughTheBuffer(t *testing.T) {
 			t.Errorf("%v", v)
 		}
 		if b.memory.Len() != 0 || len(b.waitingRows()) != 2 || b.consumed != 2 || b.accepted2() != 4 || len(b.added) != 2 {
-			t.Errorf("%d messages, %d waiting rows, %d consumed, %d accepted, scheduler told of %d", b.memory.Len(), len(b.waitingRows()), b.consumed, b.accepted2(), len(b.added))
+			t.Errorf("%d messages, %d wake-up rows, %d consumed, %d accepted, scheduler told of %d", b.memory.Len(), len(b.waitingRows()), b.consumed, b.accepted2(), len(b.added))
 		}
 		if b.ways["buffer"] != 2 || b.ways["store"] != 2 || b.ways["fallback"]+b.ways["direct"] != 0 {
 			t.Errorf("%v", b.ways)
@@ -301,7 +301,7 @@ func TestTheStoreAcceptsWhatTheBufferDoesNot(t *testing.T) {
 				}
 			})
 			if len(b.waitingRows()) != 2 || b.ways["fallback"] != 2 || b.memory.Len() != 0 {
-				t.Errorf("%s: %d waiting rows, %v", name, len(b.waitingRows()), b.ways)
+				t.Errorf("%s: %d wake-up rows, %v", name, len(b.waitingRows()), b.ways)
 			}
 			b.accept(in(time.Minute)) // the buffer is left alone for a while: nothing waits for it
 			if b.sends != 1 || b.ways["fallback"] != 3 {
@@ -460,7 +460,7 @@ func TestACancelAndItsScheduleAtOnce(t *testing.T) {
 					return // what goes to its queue needs one write, and no look after it
 				}
 				if r.Outcome != "cancelled" || b.state(one.Id) != "cancelled" || len(b.waitingRows()) != 0 {
-					t.Errorf("due in %v, cancel at step %d of the consumer: %v, then %s, %d waiting rows", due, step, r, b.state(one.Id), len(b.waitingRows()))
+					t.Errorf("due in %v, cancel at step %d of the consumer: %v, then %s, %d wake-up rows", due, step, r, b.state(one.Id), len(b.waitingRows()))
 				}
 			})
 			runBuffered(t, nil, func(b *buffered) {
@@ -477,7 +477,7 @@ func TestACancelAndItsScheduleAtOnce(t *testing.T) {
 				r := b.cancel(one.Id)
 				b.rows.set(nil, nil, nil)
 				if r.Outcome != "cancelled" || b.state(one.Id) != "cancelled" || len(b.waitingRows()) != 0 || b.memory.Len() != 0 {
-					t.Errorf("due in %v, consumer at step %d of the cancel: %v, then %s, %d waiting rows", due, step, r, b.state(one.Id), len(b.waitingRows()))
+					t.Errorf("due in %v, consumer at step %d of the cancel: %v, then %s, %d wake-up rows", due, step, r, b.state(one.Id), len(b.waitingRows()))
 				}
 			})
 		}
@@ -509,7 +509,7 @@ func TestAMessageThatComesAgainMakesNoSecondTask(t *testing.T) {
 				waiting = 1
 			}
 			if b.state(one) != before || len(b.waitingRows()) != waiting || b.memory.Len() != 0 || len(b.added) != added {
-				t.Errorf("%s: then %s, %d waiting rows, %d messages", name, b.state(one), len(b.waitingRows()), b.memory.Len())
+				t.Errorf("%s: then %s, %d wake-up rows, %d messages", name, b.state(one), len(b.waitingRows()), b.memory.Len())
 			}
 		})
 	}
@@ -557,7 +557,7 @@ func TestALateDuplicateNeverRunsAgain(t *testing.T) {
 			remembered := b.row(one).State.String() == ends
 			aside := slices.Equal(b.aside, []string{"stale"})
 			if len(b.waitingRows()) != 0 || b.messages() != 0 || b.memory.Len() != 0 || remembered == aside {
-				t.Errorf("seed %d: %d waiting rows, %d messages sent, %d left; its row is %s, %v", seed, len(b.waitingRows()), b.messages(), b.memory.Len(), b.row(one).State, b.aside)
+				t.Errorf("seed %d: %d wake-up rows, %d messages sent, %d left; its row is %s, %v", seed, len(b.waitingRows()), b.messages(), b.memory.Len(), b.row(one).State, b.aside)
 			}
 		})
 	}
@@ -590,7 +590,7 @@ func TestWhileTheStoreFailsNothingLeavesTheBuffer(t *testing.T) {
 	runBuffered(t, nil, func(b *buffered) {
 		var fails atomic.Bool
 		fails.Store(true)
-		b.driver.FailMatching(func(op *store.Op) bool { return op.Kind == store.PutWaiting && fails.Load() }, 1, 1_000_000, storetest.NotApplied)
+		b.driver.FailMatching(func(op *store.Op) bool { return op.Kind == store.PutWakeup && fails.Load() }, 1, 1_000_000, storetest.NotApplied)
 		var want []string
 		for range 30 {
 			one := b.q1(time.Hour, nil)
@@ -622,7 +622,7 @@ func TestWhileTheStoreFailsNothingLeavesTheBuffer(t *testing.T) {
 }
 
 func TestEachWriteOfAnArrivalFailingEitherWay(t *testing.T) {
-	for _, kind := range []store.OpKind{store.PutWaiting, store.PutTask, store.PutPayload} {
+	for _, kind := range []store.OpKind{store.PutWakeup, store.PutTask, store.PutPayload} {
 		for _, how := range []storetest.Fault{storetest.NotApplied, storetest.AppliedButErrored} {
 			runBuffered(t, nil, func(b *buffered) {
 				b.driver.Fail(kind, 1, 9, how)
@@ -631,7 +631,7 @@ func TestEachWriteOfAnArrivalFailingEitherWay(t *testing.T) {
 				b.put(soon, later)
 				b.drain(10 * time.Minute)
 				if b.state(soon.Id) != "enqueued" || b.state(later.Id) != "scheduled" || len(b.get(later.Id).Task.Payload) != 100 || len(b.waitingRows()) != 1 {
-					t.Errorf("kind %d, fault %d: %s and %s, %d waiting rows", kind, how, b.state(soon.Id), b.state(later.Id), len(b.waitingRows()))
+					t.Errorf("kind %d, fault %d: %s and %s, %d wake-up rows", kind, how, b.state(soon.Id), b.state(later.Id), len(b.waitingRows()))
 				}
 			})
 		}
@@ -688,7 +688,7 @@ func TestRandomDuplicates(t *testing.T) {
 			chance := func(n int) int { return int(b.clock.Uint64() % uint64(n)) }
 			var all []*kinesinv1.BufferedTask
 			cancelled := map[string]bool{}
-			b.driver.Fail(store.PutWaiting, 7+seed, 3, storetest.AppliedButErrored)
+			b.driver.Fail(store.PutWakeup, 7+seed, 3, storetest.AppliedButErrored)
 			b.consume()
 			for range 60 {
 				one := b.q1(time.Duration(chance(40))*time.Second, nil)
@@ -715,9 +715,9 @@ func TestRandomDuplicates(t *testing.T) {
 			}
 			for _, one := range all {
 				state, n := b.state(one.Id), rows[b.idOf(one.Id)]
-				ok := state == "scheduled" && n == 1 || state == "enqueued" && n <= 1 || cancelled[one.Id] && state == "cancelled" && n == 0
+				ok := state == "scheduled" && n == 1 || state == "enqueued" && n == 0 || cancelled[one.Id] && state == "cancelled" && n == 0
 				if !ok || cancelled[one.Id] != (state == "cancelled") {
-					t.Errorf("seed %d: a task is %s with %d waiting rows, cancelled %v", seed, state, n, cancelled[one.Id])
+					t.Errorf("seed %d: a task is %s with %d wake-up rows, cancelled %v", seed, state, n, cancelled[one.Id])
 				}
 			}
 			if b.memory.Len() != 0 || len(b.aside) != 0 {

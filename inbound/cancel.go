@@ -26,6 +26,9 @@ func (in *Inbound) Cancel(ctx context.Context, request *kinesinv1.CancelRequest)
 	if n := len(request.Ids); n == 0 || n > IDsMax {
 		return nil, invalid("a call names 1 to %d ids, this one has %d", IDsMax, n)
 	}
+	if err := in.catchUpFor(ctx, request.Ids); err != nil {
+		return nil, wire(err)
+	}
 	response, told := &kinesinv1.CancelResponse{}, false
 	for _, id := range request.Ids {
 		met, outcome, err := in.cancel(ctx, id)
@@ -90,7 +93,7 @@ func (in *Inbound) cancelUnstored(ctx context.Context, token task.Token) (met ta
 // found is a task and where its row is.
 type found struct {
 	task.Task
-	waiting bool // it has a waiting row and no task row
+	waiting bool // it has a wake-up row and no task row
 }
 
 func (in *Inbound) find(ctx context.Context, token task.Token) (found, error) {
@@ -101,12 +104,12 @@ func (in *Inbound) find(ctx context.Context, token task.Token) (found, error) {
 	if rows[0].ID.IsZero() {
 		return found{}, api.ErrorOf(noSuchTask())
 	}
-	return found{Task: rows[0], waiting: isWaiting(&rows[0])}, nil
+	return rows[0], nil
 }
 
 // leaveTombstone cancels a task that is in the buffer: its row is there before it comes, in its end, and
-// refuses it. The consumer may have put the waiting row meanwhile: it puts that row first and then looks for this
-// one, here it is the other way round, so that at least one of the two sees the other's.
+// refuses it. The consumer may have put the wake-up row meanwhile: it puts that row first and then looks for
+// this one, here it is the other way round, so that at least one of the two sees the other's.
 func (in *Inbound) leaveTombstone(ctx context.Context, token task.Token) error {
 	t := acceptedTask(token)
 	t.State, t.Seq = task.Scheduled, 0
@@ -121,35 +124,31 @@ func (in *Inbound) leaveTombstone(ctx context.Context, token task.Token) error {
 	if err != nil {
 		return err
 	}
-	if err := in.applyOne(ctx, store.Op{Kind: store.PutTask, Task: tombstone}); err != nil {
+	if err := in.change(ctx, []store.Op{{Kind: store.PutTask, Task: tombstone}})[0]; err != nil {
 		return err
 	}
-	rows, err := in.Store.Waiting(ctx, []store.WaitingKey{store.KeyOf(&t)})
+	rows, err := in.Store.Wakeups(ctx, []store.WakeKey{store.KeyOf(&t)})
 	if err != nil {
-		return fmt.Errorf("look for the waiting row of task %s: %w", t.ID, err)
+		return fmt.Errorf("look for the wake-up row of task %s: %w", t.ID, err)
 	}
 	if !rows[0].ID.IsZero() {
-		// Lazy, since the dispatcher would find the tombstone in its way and delete it too; a courier would not look.
-		remove := store.Op{Kind: store.DeleteWaiting, Lazy: l.Mode == task.Managed, Task: rows[0]}
-		if err := in.applyOne(ctx, remove); err != nil && l.Mode == task.Deliver {
+		remove := removeNow(&rows[0])
+		// Lazy, since the scheduler would find the tombstone in its way and delete it too; a courier would
+		// not look.
+		remove.Lazy = l.Mode == task.Managed
+		if err := in.change(ctx, []store.Op{remove})[0]; err != nil && l.Mode == task.Deliver {
 			return errMayBeDelivered
 		}
 	}
 	if in.mayBeDelivered(l, token) {
 		return errMayBeDelivered // it took so long that it is not known which was first
 	}
-	in.Ended()
+	in.ended([]task.Task{tombstone})
 	return nil
 }
 
-// isWaiting tells a waiting row from a task row: only the former lives without a wake-up of its own, since its key
-// is its wake-up.
-func isWaiting(t *task.Task) bool {
-	return (t.State == task.Scheduled || t.State == task.Acquired) && t.Wake.IsZero()
-}
-
 // end applies a Cancel or a Drop. A waiting task gets a task row in its end first: that row refuses
-// every later dispatch, also one of a second waiting row that a repeated call may have left.
+// every later dispatch, also one of a second wake-up row that a repeated call may have left.
 func (in *Inbound) end(ctx context.Context, t found, kind task.EventKind) (outcome string, err error) {
 	var policy task.Policy
 	if l := in.Catalog.ByRef(t.Partition.Lambda); l != nil {
@@ -161,35 +160,50 @@ func (in *Inbound) end(ctx context.Context, t found, kind task.EventKind) (outco
 	if err != nil {
 		return "", err
 	}
+	results := in.change(ctx, in.changes(&t, next))
+	if results[0] != nil { // what follows is found by a pass over the partition if it failed
+		return "", results[0]
+	}
 	if t.waiting && in.isDeliver(t.Partition.Lambda) {
-		return in.endDelivery(ctx, t, &next)
-	}
-	op := store.Op{Kind: store.ReplaceTask, Task: next}
-	if t.waiting {
-		op.Kind = store.PutTask
-	}
-	if err := in.applyOne(ctx, op); err != nil {
-		return "", err
-	}
-	if t.waiting {
-		// Lazy, since the dispatcher would find the task row in its way and delete it too.
-		_ = in.applyOne(ctx, store.Op{Kind: store.DeleteWaiting, Lazy: true, Task: t.Task})
+		return in.endDelivery(ctx, &next, results[1])
 	}
 	if effect == task.TellWorker {
 		in.Workers.CancelRequested(&next)
 		return cancelling, nil
 	}
-	in.Ended()
+	in.ended([]task.Task{next})
 	return cancelled, nil
 }
 
-func (in *Inbound) applyOne(ctx context.Context, op store.Op) error {
-	outcomes, err := in.Store.Apply(ctx, []store.Op{op})
-	if len(outcomes) == 1 {
-		err = outcomes[0]
+// changes are the writes that end a task, or ask it to stop. The first one decides.
+func (in *Inbound) changes(t *found, next task.Task) []store.Op {
+	if !t.waiting {
+		return store.Change(next, false, false)
 	}
-	if err != nil {
-		return fmt.Errorf("change task %s: %w", op.Task.ID, err)
+	if t.Key == "" && in.isDeliver(t.Partition.Lambda) {
+		// No courier looks for a task row: the wake-up row goes, unless somebody has acquired it, and only
+		// then does a row say so.
+		return []store.Op{removeNow(&t.Task), {Kind: store.PutTask, Task: next, Follows: true}}
 	}
-	return nil
+	remove := store.Remove(&t.Task)
+	remove.Follows = true
+	return []store.Op{{Kind: store.PutTask, Task: next}, remove}
+}
+
+// ended tells those who wait for tasks, and the scheduler, that these have ended.
+func (in *Inbound) ended(rows []task.Task) {
+	in.Ended()
+	in.Scheduler.Done(rows)
+}
+
+// change performs writes, with an outcome for each.
+func (in *Inbound) change(ctx context.Context, ops []store.Op) []error {
+	outcomes, err := in.Store.Apply(ctx, ops)
+	results := make([]error, len(ops))
+	for k := range ops {
+		if outcome := outcomeOf(outcomes, k, err); outcome != nil {
+			results[k] = fmt.Errorf("change task %s: %w", ops[k].Task.ID, outcome)
+		}
+	}
+	return results
 }

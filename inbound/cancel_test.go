@@ -51,7 +51,7 @@ func TestCancelInEveryState(t *testing.T) {
 			r := f.cancel(id)
 			row := f.row(id)
 			if r.Outcome != c.outcome || r.State != c.state || r.Problem != nil || row.State != c.after || len(f.waitingRows()) != 0 {
-				t.Errorf("%s: %v; the row is %s, %d waiting rows", c.name, r, row.State, len(f.waitingRows()))
+				t.Errorf("%s: %v; the row is %s, %d wake-up rows", c.name, r, row.State, len(f.waitingRows()))
 			}
 			if running := c.outcome == "cancelling"; row.CancelRequested != running || slices.Equal(f.stopped, []task.ID{row.ID}) != running {
 				t.Errorf("%s: cancel requested %v, workers told %v", c.name, row.CancelRequested, f.stopped)
@@ -154,7 +154,7 @@ func TestCancelGivesUpOnATaskThatKeepsMoving(t *testing.T) {
 }
 
 func TestEachWriteOfACancelFailingEitherWay(t *testing.T) {
-	for _, kind := range []store.OpKind{store.PutTask, store.ReplaceTask, store.DeleteWaiting} {
+	for _, kind := range []store.OpKind{store.PutTask, store.ReplaceTask, store.DeleteWakeup} {
 		for _, how := range []storetest.Fault{storetest.NotApplied, storetest.AppliedButErrored} {
 			run(t, func(f *fixture) {
 				id := f.accept(in(map[bool]time.Duration{true: 0, false: time.Minute}[kind == store.ReplaceTask]))
@@ -165,7 +165,7 @@ func TestEachWriteOfACancelFailingEitherWay(t *testing.T) {
 					}
 				})
 				if f.row(id).State != task.Cancelled || len(f.waitingRows()) != 0 {
-					t.Errorf("kind %d, fault %d: %s, %d waiting rows", kind, how, f.row(id).State, len(f.waitingRows()))
+					t.Errorf("kind %d, fault %d: %s, %d wake-up rows", kind, how, f.row(id).State, len(f.waitingRows()))
 				}
 			})
 		}

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"math"
 	"slices"
 	"time"
 
@@ -29,7 +28,7 @@ const (
 	deleteCallMax = 5 * time.Second
 	// deleteReadsMax is how many partitions of a lambda are read at a time.
 	deleteReadsMax = 8
-	// dropRowsMax is how many waiting tasks, and how many others, are dropped in one write.
+	// dropRowsMax is how many tasks are dropped in one write, or a few more.
 	dropRowsMax = 500
 	// dropWaitEvery and dropWaitsMax bound the wait for running tasks of a lambda that is deleted, and dropWaitsMin how long of a call
 	// that goes on they must be all that is left.
@@ -366,7 +365,7 @@ func partitionsOf(live []found) []task.Partition {
 	return all
 }
 
-// live returns live tasks of some partitions, up to limit of each section of each; none only if there is none.
+// live returns live tasks of some partitions, up to limit of each, or a few more; none only if there is none.
 func (in *Inbound) live(ctx context.Context, some []task.Partition, limit int) ([]found, error) {
 	each := make([][]found, len(some))
 	group, ctx := errgroup.WithContext(ctx)
@@ -382,83 +381,52 @@ func (in *Inbound) live(ctx context.Context, some []task.Partition, limit int) (
 	return slices.Concat(each...), nil
 }
 
-// liveIn is live for one partition.
-func (in *Inbound) liveIn(ctx context.Context, p task.Partition, limit int) ([]found, error) {
-	waiting, err := in.Store.ScanWaiting(ctx, p, store.WaitingKey{}, math.MaxInt64, limit)
-	if err != nil {
-		return nil, err
-	}
-	awake, err := in.Store.ScanWakeups(ctx, p, store.WakeKey{}, math.MaxInt64, limit)
-	if err != nil {
-		return nil, err
-	}
-	all := make([]found, 0, len(waiting)+len(awake))
-	for i := range waiting {
-		all = append(all, found{Task: waiting[i], waiting: true})
-	}
-	for i := range awake {
-		all = append(all, found{Task: awake[i]})
-	}
-	return all, nil
-}
-
 // dropAll ends what waits, in one write, and asks what runs to stop. It returns how many ended, and how many were told to stop.
 // A task that moved in between is met again in the next round.
 func (in *Inbound) dropAll(ctx context.Context, entry *catalog.Entry, live []found) (ended, told int, err error) {
 	now := in.Clock.Now()
-	ops := make([]store.Op, 0, len(live))
-	tombs := make([]task.Task, 0, len(live))
+	ops := make([]store.Op, 0, 2*len(live))
+	nexts := make([]task.Task, 0, len(live))
+	firsts := make([]int, 0, len(live)) // index of each one's first op, which decides
 	for i := range live {
 		t := &live[i]
-		event := task.Event{Kind: task.Drop}
-		if t.State.IsRunning() {
-			event.Kind = task.Cancel
-		}
-		next, _, err := t.Apply(event, now, entry.PolicyFor(&t.Task))
+		next, err := drop(t, now, entry.PolicyFor(&t.Task))
 		if err != nil || t.CancelRequested {
 			continue
 		}
-		op := store.Op{Kind: store.ReplaceTask, Task: next}
-		switch {
-		case t.waiting && entry.Mode == task.Deliver: // no task row would keep it from being sent
-			op = store.Op{Kind: store.DeleteWaiting, Task: t.Task}
-		case t.waiting:
-			op.Kind = store.PutTask
-		}
-		ops, tombs = append(ops, op), append(tombs, next)
+		nexts, firsts = append(nexts, next), append(firsts, len(ops))
+		ops = append(ops, in.changes(t, next)...)
 	}
 	outcomes, err := in.Store.Apply(ctx, ops)
 	if err != nil {
 		return 0, 0, err
 	}
-	return in.dropped(ctx, ops, tombs, outcomes)
-}
-
-// dropped follows up on the writes of a round: waiting rows whose task has a task row now go, tasks of deliver lambdas
-// whose waiting row went get one, workers are told, and those who wait for an end hear of it.
-func (in *Inbound) dropped(ctx context.Context, ops []store.Op, tombs []task.Task, outcomes []error) (ended, told int, err error) {
-	var rest []store.Op
-	for i, outcome := range outcomes {
-		t := &tombs[i]
-		switch {
-		case ops[i].Kind == store.PutTask && (outcome == nil || errors.Is(outcome, store.ErrConflict)):
-			key := task.Task{ID: t.ID, Partition: t.Partition, Due: t.Due} // whatever its Seq is
-			rest = append(rest, store.Op{Kind: store.DeleteWaiting, Lazy: true, Task: key})
-		case ops[i].Kind == store.DeleteWaiting && outcome == nil:
-			rest = append(rest, store.Op{Kind: store.PutTask, Task: *t})
-		}
-		switch {
-		case outcome != nil:
+	gone := make([]task.Task, 0, len(nexts))
+	for i := range nexts {
+		switch t := &nexts[i]; {
+		case outcomes[firsts[i]] != nil:
 		case t.State.IsEnd():
-			ended++
+			gone = append(gone, *t)
 		default:
 			told++
 			in.Workers.CancelRequested(t)
 		}
 	}
-	if ended > 0 {
-		in.Ended()
+	if len(gone) > 0 {
+		in.ended(gone)
 	}
-	_, err = in.Store.Apply(ctx, rest)
-	return ended, told, err
+	return len(gone), told, nil
+}
+
+// drop is a task after it was dropped, or told to stop if it runs.
+func drop(t *found, now task.Instant, policy task.Policy) (task.Task, error) {
+	row, event := t.Task, task.Event{Kind: task.Drop}
+	switch {
+	case t.waiting && row.State != task.Acquired: // whatever its task row was to be
+		row.State = task.Scheduled
+	case row.State.IsRunning():
+		event.Kind = task.Cancel
+	}
+	next, _, err := row.Apply(event, now, policy)
+	return next, err
 }

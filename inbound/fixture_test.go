@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"slices"
 	"strings"
 	"sync"
@@ -46,6 +47,7 @@ type fixture struct {
 	clock  clock.Clock
 	memory *storemem.Driver
 	driver *storetest.Faulty
+	steps  *stepwise
 	store  *store.Store
 	line   *queuetest.Faulty
 	queue  *queue.Queue
@@ -56,6 +58,8 @@ type fixture struct {
 	mu       sync.Mutex
 	added    []task.ID
 	awake    []task.ID
+	sent     []task.ID // those that the scheduler was told are on their queue
+	done     []task.ID // those that it was told have ended
 	stopped  []task.ID
 	accepted int
 	refused  []kinesinv1.Reason
@@ -102,6 +106,47 @@ func (d dropping) CheckLambda(l task.Lambda, planned ...task.Lambda) error {
 	return d.Queue.CheckLambda(l, planned...)
 }
 
+// stepwise is a driver that writes one row after the other, as one does that has no commit over several.
+type stepwise struct {
+	store.Driver
+
+	mu      sync.Mutex
+	between func() // called once, before the next write that follows another; nil: writes go on together
+}
+
+// meanwhile has something happen between the next two writes of a task.
+func (s *stepwise) meanwhile(between func()) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.between = between
+}
+
+func (s *stepwise) Apply(ctx context.Context, ops []store.Op) ([]error, error) {
+	s.mu.Lock()
+	between := s.between
+	s.mu.Unlock()
+	at := slices.IndexFunc(ops, func(op store.Op) bool { return op.Follows })
+	if between == nil || at < 0 {
+		return s.Driver.Apply(ctx, ops)
+	}
+	results, err := s.Driver.Apply(ctx, ops[:at])
+	if err != nil {
+		return nil, err
+	}
+	s.meanwhile(nil)
+	between()
+	rest := slices.Clone(ops[at:])
+	rest[0].Follows = false
+	if before := results[at-1]; before != nil && (ops[at-1].Kind != store.PutWakeup || !errors.Is(before, store.ErrConflict)) {
+		results, rest = append(results, store.ErrSkipped), rest[1:]
+	}
+	if len(rest) == 0 {
+		return results, nil
+	}
+	more, err := s.Driver.Apply(ctx, rest)
+	return append(results, more...), err
+}
+
 // watched is the store as inbound sees it, with places to interfere.
 type watched struct {
 	*store.Store
@@ -111,7 +156,8 @@ type watched struct {
 	afterApply  func()
 	afterTasks  func()
 	reads       int
-	scans       int              // of waiting rows
+	scans       int              // of wake-up rows
+	written     map[task.ID]bool // tasks that may have a task row
 	unreadable  map[string]error // registrations that cannot be read
 }
 
@@ -125,6 +171,11 @@ func (w *watched) set(beforeApply func([]store.Op), afterApply, afterTasks func(
 func (w *watched) Apply(ctx context.Context, ops []store.Op) ([]error, error) {
 	w.mu.Lock()
 	before, after := w.beforeApply, w.afterApply
+	for i := range ops {
+		if ops[i].Kind == store.PutTask {
+			w.written[ops[i].Task.ID] = true
+		}
+	}
 	w.mu.Unlock()
 	if before != nil {
 		before(ops)
@@ -136,14 +187,14 @@ func (w *watched) Apply(ctx context.Context, ops []store.Op) ([]error, error) {
 	return results, err
 }
 
-func (w *watched) ScanWaiting(ctx context.Context, p task.Partition, after store.WaitingKey, through task.Instant, limit int) ([]task.Task, error) {
+func (w *watched) ScanSchedule(ctx context.Context, p task.Partition, after store.WakeKey, through task.Instant, limit int) ([]task.Task, error) {
 	w.mu.Lock()
 	w.scans++
 	w.mu.Unlock()
-	return w.Store.ScanWaiting(ctx, p, after, through, limit)
+	return w.Store.ScanSchedule(ctx, p, after, through, limit)
 }
 
-// scanned is how many scans of waiting rows there were.
+// scanned is how many scans of wake-up rows there were.
 func (w *watched) scanned() int {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -164,6 +215,21 @@ func (w *watched) Tasks(ctx context.Context, ids []task.ID) ([]task.Task, error)
 
 func (f *fixture) Added(t *task.Task) { f.note(func() { f.added = append(f.added, t.ID) }) }
 func (f *fixture) Awake(t *task.Task) { f.note(func() { f.awake = append(f.awake, t.ID) }) }
+func (f *fixture) Enqueued(t *task.Task) {
+	f.note(func() { f.sent = append(f.sent, t.ID) })
+}
+
+func (f *fixture) Done(rows []task.Task) {
+	f.note(func() {
+		for i := range rows {
+			if !rows[i].State.IsEnd() {
+				f.t.Errorf("the scheduler is told that task %s is done, which is %s", rows[i].ID, rows[i].State)
+			}
+			f.done = append(f.done, rows[i].ID)
+		}
+	})
+}
+
 func (f *fixture) CancelRequested(t *task.Task) {
 	f.note(func() { f.stopped = append(f.stopped, t.ID) })
 }
@@ -198,10 +264,11 @@ func runWith(t *testing.T, change func(f *fixture, c *inbound.Config), test func
 		c := v.Process(0)
 		f := &fixture{t: t, ctx: t.Context(), time: v, clock: c, memory: storemem.New(), seal: task.NewSealer([]byte(strings.Repeat("s", task.TokenKeyBytes)))}
 		f.driver = storetest.NewFaulty(f.memory)
-		f.store = store.New(f.driver, store.Config{Clock: c, PayloadBytesMax: payload, PayloadInlineMax: 16})
+		f.steps = &stepwise{Driver: f.driver}
+		f.store = store.New(f.steps, store.Config{Clock: c, PayloadBytesMax: payload, PayloadInlineMax: 16})
 		f.line = queuetest.NewFaulty(queuemem.New(c, queuemem.Config{DepthMax: 100}))
 		f.queue = queue.New(f.line)
-		f.rows = &watched{Store: f.store}
+		f.rows = &watched{Store: f.store, written: map[task.ID]bool{}}
 		lambdas := catalog.New(f.store, c, slog.New(slog.DiscardHandler))
 		config := inbound.Config{
 			Store: f.rows, Queue: dropping{f.queue, f}, Catalog: lambdas, Sealer: f.seal, Scheduler: f, Workers: f, Clock: c,
@@ -221,7 +288,29 @@ func runWith(t *testing.T, change func(f *fixture, c *inbound.Config), test func
 			t.Fatal(err)
 		}
 		test(f)
+		f.wantWakeups()
 	})
+}
+
+// wantWakeups checks that every live task has the wake-up row that it names.
+func (f *fixture) wantWakeups() {
+	f.t.Helper()
+	rows, err := f.memory.Tasks(context.WithoutCancel(f.ctx), slices.Collect(maps.Keys(f.rows.written)))
+	if errors.Is(err, store.ErrClosed) {
+		return
+	}
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	for i := range rows {
+		if rows[i].ID.IsZero() || rows[i].State.IsEnd() {
+			continue
+		}
+		wakeups, err := f.memory.Wakeups(context.WithoutCancel(f.ctx), []store.WakeKey{store.KeyOf(&rows[i])})
+		if err != nil || wakeups[0].ID.IsZero() || wakeups[0].WakeRow != rows[i].WakeRow {
+			f.t.Errorf("task %s is %s and names wake-up row %+v; there is %+v, %v", rows[i].ID, rows[i].State, rows[i].WakeRow, wakeups[0].WakeRow, err)
+		}
+	}
 }
 
 // during runs call beside the moving clock.
@@ -305,12 +394,33 @@ func (f *fixture) row(id string) task.Task {
 	return rows[0]
 }
 
+// waitingRows are the wake-up rows that no live task row names: of tasks that wait, and what should not be
+// there.
 func (f *fixture) waitingRows() (all []task.Task) {
 	f.t.Helper()
 	return f.waitingRowsOf(f.lambda.Name)
 }
 
 func (f *fixture) waitingRowsOf(lambda string) (all []task.Task) {
+	f.t.Helper()
+	for _, wakeup := range f.wakeupRowsOf(lambda) {
+		rows, err := f.store.Tasks(f.ctx, []task.ID{wakeup.ID})
+		if err != nil {
+			f.t.Fatal(err)
+		}
+		if row := rows[0]; row.ID.IsZero() || row.State.IsEnd() || store.KeyOf(&row) != store.KeyOf(&wakeup) {
+			all = append(all, wakeup)
+		}
+	}
+	return all
+}
+
+func (f *fixture) wakeupRows() []task.Task {
+	f.t.Helper()
+	return f.wakeupRowsOf(f.lambda.Name)
+}
+
+func (f *fixture) wakeupRowsOf(lambda string) (all []task.Task) {
 	f.t.Helper()
 	l := f.lambda
 	if l.Name != lambda {
@@ -320,7 +430,7 @@ func (f *fixture) waitingRowsOf(lambda string) (all []task.Task) {
 		}
 	}
 	for _, p := range l.Partitions() {
-		rows, err := f.store.ScanWaiting(f.ctx, p, store.WaitingKey{}, f.clock.Now().Add(2*horizon), 8000)
+		rows, err := f.store.ScanSchedule(f.ctx, p, store.WakeKey{}, f.clock.Now().Add(2*horizon), 8000)
 		if err != nil {
 			f.t.Fatal(err)
 		}
@@ -350,7 +460,7 @@ func (f *fixture) move(id string, e task.Event) task.Task {
 	if err != nil {
 		f.t.Fatal(err)
 	}
-	f.apply(store.Op{Kind: store.ReplaceTask, Task: next})
+	f.apply(store.Change(next, false, false)...)
 	return next
 }
 
@@ -371,7 +481,7 @@ func (f *fixture) dispatch(id string) error {
 	if err != nil {
 		f.t.Fatal(err)
 	}
-	rows, err := f.store.Waiting(f.ctx, []store.WaitingKey{{Partition: token.Partition, Due: token.Due, ID: token.ID}})
+	rows, err := f.store.Wakeups(f.ctx, []store.WakeKey{{Partition: token.Partition, Wake: token.Due, ID: token.ID}})
 	if err != nil {
 		f.t.Fatal(err)
 	}
@@ -379,16 +489,19 @@ func (f *fixture) dispatch(id string) error {
 	if err != nil {
 		f.t.Fatal(err)
 	}
-	results, err := f.store.Apply(f.ctx, []store.Op{{Kind: store.PutTask, Task: next}, {Kind: store.DeleteWaiting, Task: rows[0]}})
+	f.rows.mu.Lock()
+	f.rows.written[next.ID] = true
+	f.rows.mu.Unlock()
+	results, err := f.store.Apply(f.ctx, []store.Op{{Kind: store.PutTask, Task: next}})
 	if err != nil {
 		f.t.Fatal(err)
 	}
 	return results[0]
 }
 
-func (f *fixture) apply(op store.Op) {
+func (f *fixture) apply(ops ...store.Op) {
 	f.t.Helper()
-	results, err := f.store.Apply(f.ctx, []store.Op{op})
+	results, err := f.store.Apply(f.ctx, ops)
 	if err = errors.Join(append(results, err)...); err != nil {
 		f.t.Fatal(err)
 	}

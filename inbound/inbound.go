@@ -2,7 +2,8 @@
 // de-duplicates and stores what users schedule, answers what became of it,
 // cancels, and registers lambdas. It serves the TaskService and the
 // LambdaService of the wire contract. It calls the store, hints the scheduler,
-// and puts what is due within moments straight on its queue; it never talks to workers.
+// and puts what is due within moments straight on its queue, or into a slot that is reserved for it; it never
+// talks to workers.
 package inbound
 
 import (
@@ -44,8 +45,6 @@ const (
 	WaitMax = time.Minute
 	// PayloadsBytesMax bounds the payloads of one answer, so that it fits a message also in base64.
 	PayloadsBytesMax = api.MessageBytesMax / 2
-	// requestIDAheadMax is how far ahead the clock of a client may be that makes its own request ids.
-	requestIDAheadMax = 24 * time.Hour
 	// casTriesMax bounds how often a change is tried again because the task moved in between.
 	casTriesMax = 8
 )
@@ -54,10 +53,9 @@ const (
 type Store interface {
 	Apply(ctx context.Context, ops []store.Op) ([]error, error)
 	Tasks(ctx context.Context, ids []task.ID) ([]task.Task, error)
-	Waiting(ctx context.Context, keys []store.WaitingKey) ([]task.Task, error)
+	Wakeups(ctx context.Context, keys []store.WakeKey) ([]task.Task, error)
 	Payload(ctx context.Context, id task.ID) ([]byte, error)
-	ScanWaiting(ctx context.Context, p task.Partition, after store.WaitingKey, through task.Instant, limit int) ([]task.Task, error)
-	ScanWakeups(ctx context.Context, p task.Partition, after store.WakeKey, through task.Instant, limit int) ([]task.Task, error)
+	ScanSchedule(ctx context.Context, p task.Partition, after store.WakeKey, through task.Instant, limit int) ([]task.Task, error)
 	ScanEnded(ctx context.Context, p *task.Partition, s task.State, cursor []byte, limit int) ([]task.Task, []byte, error)
 	PayloadBytesMax() int
 	PayloadInlineMax() int
@@ -83,10 +81,16 @@ type Queue interface {
 	Missing(ctx context.Context, l task.Lambda) ([]string, error)
 }
 
-// Scheduler is told of what was stored. Both are hints; the scheduler also finds rows by itself.
+// Scheduler is told of what was stored. All are hints; the scheduler also finds rows by itself.
 type Scheduler interface {
+	// Added says that a task waits as a wake-up row alone.
 	Added(t *task.Task)
+	// Awake says that a task row waits for its wake-up: one with a key, or one whose message could not be sent.
 	Awake(t *task.Task)
+	// Enqueued says that a task was stored as enqueued, and that its message is on its queue; or as claimed.
+	Enqueued(t *task.Task)
+	// Done says that tasks have ended, so that nobody needs the wake-up rows that they name.
+	Done(rows []task.Task)
 }
 
 // Workers is told that a running task should stop.
@@ -102,8 +106,13 @@ type Config struct {
 	Sealer    *task.Sealer
 	Scheduler Scheduler
 	Workers   Workers
+	Matcher   Matcher // nil: all tasks go through their queues
 	Clock     clock.Clock
 	Hooks     Hooks
+
+	// Process is the name of the scheduler in this process, which then knows what is enqueued here. Empty
+	// where there is none.
+	Process string
 
 	// Unregister says how the registration of a lambda is deleted by hand, for the refusal to delete that lambda. nil: not said.
 	Unregister func(lambda string) string

@@ -22,7 +22,7 @@ func (in *Inbound) CreateLambda(ctx context.Context, request *kinesinv1.CreateLa
 	if err := in.catchUp(ctx); err != nil {
 		return nil, wire(err)
 	}
-	want = want.WithDefaults()
+	want = in.Catalog.WithDefaults(want)
 	if have, err := in.Catalog.Lambda(want.Name); err != nil || mayProvision(have, want) {
 		if err := in.provision(ctx, want); err != nil {
 			return nil, err
@@ -130,13 +130,13 @@ func (in *Inbound) ListLambdas(ctx context.Context, _ *kinesinv1.ListLambdasRequ
 	return response, nil
 }
 
-// UpdateLambda changes what may change: attempts, timeout, backoff and retention. What is zero stays.
+// UpdateLambda changes what may change: attempts, timeout, backoff and retention, and shards, which only grow. What is zero stays.
 func (in *Inbound) UpdateLambda(ctx context.Context, request *kinesinv1.UpdateLambdaRequest) (*kinesinv1.UpdateLambdaResponse, error) {
 	want, err := lambdaOf(request.Lambda)
 	if err != nil {
 		return nil, err
 	}
-	entry, err := in.Catalog.Update(ctx, want.Name, func(l *task.Lambda) error { return change(l, want) })
+	entry, err := in.Catalog.Update(ctx, want.Name, func(l *task.Lambda) error { return change(l, want, in.Catalog.GrownFrom()) })
 	if err != nil {
 		return nil, wire(err)
 	}
@@ -147,15 +147,18 @@ func (in *Inbound) UpdateLambda(ctx context.Context, request *kinesinv1.UpdateLa
 	return &kinesinv1.UpdateLambdaResponse{Lambda: view}, nil
 }
 
-func change(l *task.Lambda, want task.Lambda) error {
+// change makes l what is wanted; grownFrom is when more shards come into force.
+func change(l *task.Lambda, want task.Lambda, grownFrom task.Instant) error {
 	if want.Mode != task.Managed && want.Mode != l.Mode {
 		return invalid("mode cannot change: a task's row is what its lambda's mode made it")
 	}
 	if len(want.Priorities) > 0 && !slices.Equal(want.Priorities, l.Priorities) {
 		return invalid("priorities cannot change: they are part of every task's key; lambda %s has %v", l.Name, l.Priorities)
 	}
-	if want.Shards != 0 && want.Shards != l.Shards {
-		return invalid("shards cannot change: they are part of every task's key; lambda %s has %d", l.Name, l.Shards)
+	if want.Shards != 0 {
+		if err := l.Grow(want.Shards, grownFrom); err != nil {
+			return invalid("%v", err)
+		}
 	}
 	if err := checkSettings(l.Mode, want); err != nil {
 		return err
@@ -204,6 +207,9 @@ func viewEntry(e *catalog.Entry, s standing) *kinesinv1.Lambda {
 		Name: e.Name, Mode: e.Mode.String(), Priorities: e.Priorities, Shards: uint32(e.Shards), RetentionMicros: e.Retention.Microseconds(),
 		CreatedMicros: int64(e.Created), Version: e.Version, Deleting: e.Deleting, Registered: e.Registration != "",
 		Withdrawn: e.Registration != "" && !s.isThere,
+	}
+	if from := e.ShardsFrom(); from > 0 {
+		v.ShardsFromMicros = int64(from)
 	}
 	if s.refused != nil {
 		v.RegistrationRefused = s.refused.Error()

@@ -101,7 +101,7 @@ func TestUpdateLambda(t *testing.T) {
 			word   string
 		}{
 			"priorities":      {&lambda{Priorities: []string{"low", "high"}}, "cannot change"},
-			"shards":          {&lambda{Shards: 3}, "cannot change"},
+			"fewer shards":    {&lambda{Shards: 1}, "shards only grow: lambda mail has 2, and 1 are asked for"},
 			"mode":            {&lambda{Mode: "deliver"}, "cannot change"},
 			"backoff minimum": {&lambda{BackoffMinMicros: 7_000_000}, "backoff maximum"},
 			"negative":        {&lambda{TimeoutMicros: -1}, "100ms"},
@@ -185,7 +185,7 @@ func TestDeleteLambdaDropsWhatLives(t *testing.T) {
 			}
 		}
 		if len(f.waitingRows()) != 0 {
-			t.Errorf("%d waiting rows are left", len(f.waitingRows()))
+			t.Errorf("%d wake-up rows are left", len(f.waitingRows()))
 		}
 		f.wantAnswer(done, 20*time.Millisecond, "dropped")
 	})
@@ -251,7 +251,7 @@ func TestDeleteLambdaWaitsForCallsInHand(t *testing.T) {
 	run(t, func(f *fixture) {
 		blocked, goOn := make(chan struct{}), make(chan struct{})
 		f.rows.beforeApply = func(ops []store.Op) {
-			if ops[0].Kind == store.PutWaiting {
+			if ops[0].Kind == store.PutWakeup {
 				f.rows.mu.Lock()
 				f.rows.beforeApply = nil
 				f.rows.mu.Unlock()

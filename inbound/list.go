@@ -27,9 +27,8 @@ const (
 type section uint8
 
 const (
-	inWaiting section = iota // waiting rows
-	inWakeups                // task rows with a wake-up
-	inEnded                  // ended rows
+	inSchedule section = iota // live ones, by their wake-up rows
+	inEnded                   // ended rows
 	sectionEnd
 )
 
@@ -37,7 +36,7 @@ const (
 type place struct {
 	Section   section `json:"s"`
 	Partition int     `json:"p"`
-	After     int64   `json:"a,omitempty"` // due or wake-up of the last row, in microseconds
+	After     int64   `json:"a,omitempty"` // wake of the last wake-up row, in microseconds
 	ID        string  `json:"i,omitempty"`
 	Inner     []byte  `json:"c,omitempty"` // cursor of the driver
 }
@@ -117,15 +116,7 @@ func (l *listing) cost() int {
 
 // wants reports whether rows of the wanted state can be in a section.
 func (l *listing) wants(s section) bool {
-	switch {
-	case l.state == task.Unknown:
-		return true
-	case l.state == task.Scheduled, l.state == task.Acquired: // keyed and snoozed ones have a task row
-		return s == inWaiting || s == inWakeups
-	case l.state.IsEnd():
-		return s == inEnded
-	}
-	return s == inWakeups
+	return l.state == task.Unknown || l.state.IsEnd() == (s == inEnded)
 }
 
 // read takes one page of a partition; more says that there may be another.
@@ -137,38 +128,28 @@ func (l *listing) read(ctx context.Context, p task.Partition) (more bool, err er
 	if l.state != task.Unknown {
 		limit = max(limit, listRowsRead)
 	}
-	rows, err := l.readLive(ctx, p, limit)
+	id, _ := task.ParseID(l.place.ID) // the head of the range, when it is not an id
+	after := store.WakeKey{Partition: p, Wake: task.Instant(l.place.After), ID: id}
+	wakeups, err := l.Store.ScanSchedule(ctx, p, after, math.MaxInt64, limit)
 	if err != nil {
 		return false, err
 	}
-	for i := range rows {
+	all, err := l.lookBehind(ctx, wakeups)
+	if err != nil {
+		return false, err
+	}
+	for i := range all {
 		if len(l.found) >= l.limit {
 			return true, nil
 		}
-		l.passed(&rows[i])
-		if l.state == task.Unknown || l.state == rows[i].State {
-			l.found = append(l.found, l.view(&rows[i]))
+		l.place.ID, l.place.After = wakeups[i].ID.String(), int64(wakeups[i].WakeRow.At)
+		b := &all[i]
+		if b.conclusion == store.Remnant || b.conclusion == store.Unclear || (l.state != task.Unknown && l.state != b.State) {
+			continue
 		}
+		l.found = append(l.found, l.view(&b.Task))
 	}
-	return len(rows) == limit, nil
-}
-
-func (l *listing) readLive(ctx context.Context, p task.Partition, limit int) ([]task.Task, error) {
-	id, _ := task.ParseID(l.place.ID) // the head of the range, when it is not an id
-	after := task.Instant(l.place.After)
-	if l.place.Section == inWaiting {
-		return l.Store.ScanWaiting(ctx, p, store.WaitingKey{Partition: p, Due: after, ID: id}, math.MaxInt64, limit)
-	}
-	return l.Store.ScanWakeups(ctx, p, store.WakeKey{Wake: after, ID: id}, math.MaxInt64, limit)
-}
-
-// passed makes the list go on after a row.
-func (l *listing) passed(t *task.Task) {
-	l.place.ID = t.ID.String()
-	l.place.After = int64(t.Due)
-	if l.place.Section == inWakeups {
-		l.place.After = int64(t.Wake)
-	}
+	return len(wakeups) == limit, nil
 }
 
 func (l *listing) readEnded(ctx context.Context, p task.Partition) (more bool, err error) {

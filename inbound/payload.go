@@ -3,6 +3,7 @@ package inbound
 import (
 	"context"
 	"errors"
+	"fmt"
 	"slices"
 
 	"github.com/kinesin-io/kinesin/store"
@@ -15,37 +16,36 @@ type payloadOp struct {
 	op   store.Op
 }
 
-// meetKnown settles keyed items whose task is there already, before a payload is written for
-// them that nobody would ever delete. A read that fails is no harm: the writes tell.
+// meetKnown settles keyed items whose task is there already, before anything is written for them: a payload that nobody would
+// ever delete, or a wake-up row beside that of a task row that ends or expires meanwhile (docs/protocol.md, rule 5e).
 func (b *intake) meetKnown(ctx context.Context) {
-	places := b.places()
 	var ids []task.ID
 	var at []int
-	for _, p := range b.payloads {
-		if op := &b.ops[places[p.item]]; op.Task.ID.IsDerived() {
-			ids, at = append(ids, op.Task.ID), append(at, places[p.item])
+	for k := range b.deciding() {
+		if op := &b.ops[k]; op.Task.ID.IsDerived() {
+			ids, at = append(ids, op.Task.ID), append(at, k)
 		}
 	}
 	if len(ids) == 0 {
 		return
 	}
 	rows, err := b.Store.Tasks(ctx, ids)
-	if err != nil {
-		return
-	}
-	for n := range rows {
-		if k := at[n]; !rows[n].ID.IsZero() {
+	for n, k := range at {
+		switch {
+		case err != nil:
+			b.settle(ctx, b.itemOf[k], &b.ops[k], fmt.Errorf("%w: %w", store.ErrUnknown, err))
+		case !rows[n].ID.IsZero():
 			b.settle(ctx, b.itemOf[k], &b.ops[k], &store.ConflictError{Task: &rows[n]})
 		}
 	}
 	b.forgetSettled()
 }
 
-// places finds the op of an item.
+// places finds the deciding op of an item.
 func (b *intake) places() map[int]int {
 	places := make(map[int]int, len(b.itemOf))
-	for k, i := range b.itemOf {
-		places[i] = k
+	for k := range b.deciding() {
+		places[b.itemOf[k]] = k
 	}
 	return places
 }
@@ -54,10 +54,12 @@ func (b *intake) places() map[int]int {
 func (b *intake) forgetSettled() {
 	open := make(map[int]bool, len(b.ops)) // by item
 	ops, itemOf := b.ops[:0], b.itemOf[:0]
-	for k := range b.ops {
-		if b.ops[k].Kind != 0 {
-			open[b.itemOf[k]] = true
-			ops, itemOf = append(ops, b.ops[k]), append(itemOf, b.itemOf[k])
+	for k := range b.deciding() {
+		open[b.itemOf[k]] = b.ops[k].Kind != 0
+	}
+	for k, i := range b.itemOf {
+		if open[i] {
+			ops, itemOf = append(ops, b.ops[k]), append(itemOf, i)
 		}
 	}
 	b.ops, b.itemOf = ops, itemOf

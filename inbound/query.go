@@ -66,6 +66,9 @@ func (in *Inbound) lookUp(ctx context.Context, ids []string) ([]task.Task, error
 	if len(ids) == 0 || len(ids) > IDsMax {
 		return nil, invalid("a call names 1 to %d ids, this one has %d", IDsMax, len(ids))
 	}
+	if err := in.catchUpFor(ctx, ids); err != nil {
+		return nil, wire(err)
+	}
 	tokens := make([]task.Token, 0, len(ids))
 	at := make([]int, 0, len(ids))
 	for i, id := range ids {
@@ -79,12 +82,13 @@ func (in *Inbound) lookUp(ctx context.Context, ids []string) ([]task.Task, error
 	}
 	rows := make([]task.Task, len(ids))
 	for k := range found {
-		if found[k].ID.IsZero() {
-			if t, known := in.unstored(tokens[k]); known {
-				found[k] = t
+		t := found[k].Task
+		if t.ID.IsZero() {
+			if u, known := in.unstored(tokens[k]); known {
+				t = u
 			}
 		}
-		rows[at[k]] = found[k]
+		rows[at[k]] = t
 	}
 	return rows, nil
 }
@@ -110,9 +114,11 @@ func noSuchTask() *kinesinv1.Problem {
 	}
 }
 
-// rows finds tasks wherever they are. A task moves from its waiting row to its task row, never
-// back, so looking at the task row first and last misses nothing.
-func (in *Inbound) rows(ctx context.Context, tokens []task.Token) ([]task.Task, error) {
+// rows finds tasks wherever they are. A task row is the truth where there is one. Without one a task waits as
+// its first wake-up row; that it was dispatched since the task row was looked for is no matter to a reader,
+// and refuses a change. A task moves from there to its task row, never back, so where the wake-up row is
+// gone, or is none of a task that waits, a second look at the task row misses nothing.
+func (in *Inbound) rows(ctx context.Context, tokens []task.Token) ([]found, error) {
 	if len(tokens) == 0 {
 		return nil, nil
 	}
@@ -120,29 +126,28 @@ func (in *Inbound) rows(ctx context.Context, tokens []task.Token) ([]task.Task, 
 		return nil, err
 	}
 	ids := make([]task.ID, len(tokens))
-	keys := make([]store.WaitingKey, len(tokens))
+	keys := make([]store.WakeKey, len(tokens))
 	for i, t := range tokens {
 		ids[i] = t.ID
-		keys[i] = store.WaitingKey{Partition: t.Partition, Due: t.Due, ID: t.ID}
+		keys[i] = store.WakeKey{Partition: t.Partition, Wake: t.Due, ID: t.ID}
 	}
-	rows, err := in.Store.Tasks(ctx, ids)
-	if err != nil {
-		return nil, err
-	}
-	missing := func() (at []int) {
-		for i := range rows {
-			if rows[i].ID.IsZero() {
-				at = append(at, i)
-			}
+	all := make([]found, len(tokens))
+	readTasks := func(at []int) ([]task.Task, error) { return in.Store.Tasks(ctx, pick(ids, at)) }
+	readWakeups := func(at []int) ([]task.Task, error) { return in.Store.Wakeups(ctx, pick(keys, at)) }
+	for _, look := range []struct {
+		waiting bool
+		read    func(at []int) ([]task.Task, error)
+	}{{false, readTasks}, {true, readWakeups}, {false, readTasks}} {
+		if err := fill(all, look.waiting, look.read); err != nil {
+			return nil, err
 		}
-		return at
 	}
-	err = fill(rows, missing(), func(at []int) ([]task.Task, error) { return in.Store.Waiting(ctx, pick(keys, at)) })
-	if err != nil {
-		return nil, err
-	}
-	err = fill(rows, missing(), func(at []int) ([]task.Task, error) { return in.Store.Tasks(ctx, pick(ids, at)) })
-	return rows, err
+	return all, nil
+}
+
+// waitsAlone reports whether a wake-up row is that of a task that has no task row before it is dispatched.
+func waitsAlone(row *task.Task) bool {
+	return row.Key == "" && (row.State == task.Scheduled || row.State == task.Acquired)
 }
 
 // know sees to it that the lambdas of tasks are known: one that another process created a moment ago may be
@@ -159,13 +164,22 @@ func (in *Inbound) know(ctx context.Context, tokens []task.Token) error {
 	return nil
 }
 
-func fill(rows []task.Task, at []int, read func([]int) ([]task.Task, error)) error {
+// fill reads those that were not found yet: task rows, or, waiting, wake-up rows.
+func fill(all []found, waiting bool, read func([]int) ([]task.Task, error)) error {
+	var at []int
+	for i := range all {
+		if all[i].ID.IsZero() {
+			at = append(at, i)
+		}
+	}
 	if len(at) == 0 {
 		return nil
 	}
-	found, err := read(at)
-	for k := range found {
-		rows[at[k]] = found[k]
+	rows, err := read(at)
+	for k := range rows {
+		if !waiting || waitsAlone(&rows[k]) {
+			all[at[k]] = found{Task: rows[k], waiting: waiting}
+		}
 	}
 	return err
 }

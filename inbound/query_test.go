@@ -104,19 +104,35 @@ func TestGetAnswersInOrder(t *testing.T) {
 	})
 }
 
-// A task that is dispatched between the look at its waiting row and the look at its task row is found.
+// A task that moves between the look for its task row and the look at its wake-up row is found: as it was
+// then, or as it is.
 func TestGetFindsATaskThatMovesMeanwhile(t *testing.T) {
-	run(t, func(f *fixture) {
-		id := f.accept(in(time.Minute))
-		f.rows.afterTasks = sync.OnceFunc(func() {
-			if err := f.dispatch(id); err != nil {
-				t.Error(err)
+	for want, move := range map[string]func(f *fixture, id string){
+		"scheduled": func(*fixture, string) {},
+		"success":   func(f *fixture, id string) { f.claim(id); f.finish(id, task.OutcomeSuccess) },
+		"cancelled": func(f *fixture, id string) { f.move(id, task.Event{Kind: task.Cancel}) },
+		"claimed": func(f *fixture, id string) { // and its wake-up row moved
+			next := f.claim(id)
+			next.Seq, next.Wake = next.Seq+1, next.Due.Add(time.Hour)
+			f.apply(store.Change(next, true, false)...)
+		},
+	} {
+		run(t, func(f *fixture) {
+			id := f.accept(in(time.Minute))
+			f.rows.afterTasks = sync.OnceFunc(func() {
+				if err := f.dispatch(id); err != nil {
+					t.Error(err)
+				}
+				move(f, id)
+			})
+			if got := f.get(id).Task; got.GetState() != want {
+				t.Errorf("%s: %v", want, got)
+			}
+			if now := f.get(id).Task.GetState(); want == "scheduled" && now != "enqueued" {
+				t.Errorf("after it was dispatched: %s", now)
 			}
 		})
-		if got := f.get(id).Task; got.GetState() != "enqueued" {
-			t.Errorf("%v", got)
-		}
-	})
+	}
 }
 
 func TestAnAnswerWithPayloadsIsBounded(t *testing.T) {
@@ -226,9 +242,9 @@ func TestListRefusals(t *testing.T) {
 			"limit too large": {&kinesinv1.ListRequest{Lambda: "mail", Limit: inbound.ListMax + 1}, isInvalid, "1 to 1000"},
 			"unknown state":   {&kinesinv1.ListRequest{Lambda: "mail", State: "happy"}, isInvalid, "retriable_failure"},
 			"no cursor":       {&kinesinv1.ListRequest{Lambda: "mail", Cursor: []byte("x")}, isInvalid, "next_cursor"},
-			"section":         {&kinesinv1.ListRequest{Lambda: "mail", Cursor: []byte(`{"s":3}`)}, isInvalid, "next_cursor"},
+			"section":         {&kinesinv1.ListRequest{Lambda: "mail", Cursor: []byte(`{"s":2}`)}, isInvalid, "next_cursor"},
 			"partition":       {&kinesinv1.ListRequest{Lambda: "mail", Cursor: []byte(`{"p":-1}`)}, isInvalid, "next_cursor"},
-			"driver's cursor": {&kinesinv1.ListRequest{Lambda: "mail", Cursor: []byte(`{"s":2,"c":"eHl6"}`)}, isInvalid, "next_cursor"},
+			"driver's cursor": {&kinesinv1.ListRequest{Lambda: "mail", Cursor: []byte(`{"s":1,"c":"eHl6"}`)}, isInvalid, "next_cursor"},
 		} {
 			_, err := f.List(f.ctx, c.request)
 			wantError(t, what, err, c.reason, c.word)

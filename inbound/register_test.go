@@ -113,7 +113,7 @@ func TestRegistrationsBecomeLambdas(t *testing.T) {
 			t.Errorf("%+v, %v", mail, err)
 		}
 		f.put("bills", `{"format":1,"priorities":["one"],"max_attempts":4}`)
-		f.put("mail", `{"format":1,"shards":3}`)
+		f.put("mail", `{"format":1,"shards":1}`)
 		f.time.Advance(time.Minute)
 		f.wantTold("bills changed", "mail refused") // once, not with every round
 		f.wantStates(map[string]int{"taken": 1, "refused": 1})
@@ -219,7 +219,7 @@ func TestARegistrationWaitsForItsQueues(t *testing.T) {
 		if _, err := f.Catalog.Lambda("bills"); !errors.Is(err, catalog.ErrUnknown) {
 			t.Errorf("there before its queues: %v", err)
 		}
-		f.put("mail", `{"format":1,"shards":3}`)
+		f.put("mail", `{"format":1,"shards":1}`)
 		f.time.Advance(10 * time.Second)
 		f.wantTold("mail refused") // queues would not help it
 		f.withdraw("mail")

@@ -4,8 +4,6 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/binary"
-	"errors"
-	"iter"
 	"strings"
 	"time"
 	"unicode"
@@ -56,9 +54,10 @@ type intake struct {
 	since   time.Duration // since when what it knows of lambdas is true
 	items   []*kinesinv1.ScheduleItem
 	results []kinesinv1.ScheduleResult
-	ops     []store.Op
-	itemOf  []int // index of the item of ops[k]
-	room    map[queue.Name]int
+	ops     []store.Op // those of an item beside each other, as a chain
+	itemOf  []int      // index of the item of ops[k]
+	rooms   map[queue.Name]*room
+	slots   map[int]Slot   // of items whose tasks are matched, until they are written
 	lambda  *catalog.Entry // of the item before: most calls name one
 	told    bool           // an internal error was told
 
@@ -123,46 +122,44 @@ func (b *intake) admit(ctx context.Context, i int, item *kinesinv1.ScheduleItem)
 	if err := b.identify(&t, l, item); err != nil {
 		return err
 	}
+	t.Partition = partitionOf(l, t.Partition.Priority, t.ID)
 	return b.plan(ctx, i, l, &t, item.Payload)
 }
 
 func partitionOf(l *catalog.Entry, priority uint8, id task.ID) task.Partition {
-	return task.Partition{Lambda: l.Ref, Priority: priority, Shard: partition.ShardOf(id, l.Shards)}
+	return task.Partition{Lambda: l.Ref, Priority: priority, Shard: partition.ShardOf(id, l.ShardsFor(id))}
 }
 
 // plan says how a task is stored.
-func (b *intake) plan(ctx context.Context, i int, l *catalog.Entry, t *task.Task, payload []byte) (err error) {
-	t.Partition = partitionOf(l, t.Partition.Priority, t.ID)
+func (b *intake) plan(ctx context.Context, i int, l *catalog.Entry, t *task.Task, payload []byte) error {
 	if b.goesStraight(l, i, t) {
 		b.goStraight(l, i, t, payload)
 		return nil
 	}
-	op := store.Op{Kind: store.PutWaiting, Task: *t, New: true}
 	switch {
 	case l.Mode == task.Managed && b.near(ctx, t):
-		op.Kind = store.PutTask
-		op.Task, _, err = t.Apply(task.Event{Kind: task.Enqueue}, b.now, l.PolicyFor(t))
+		return b.planNear(ctx, i, l, t, payload)
 	case t.Key != "":
-		op.Kind = store.PutTask
-		op.Task.Wake = t.Due
+		t.Wake = t.Due
+		b.put(i, l, store.FirstWithRow(*t), payload)
+	default:
+		b.put(i, l, store.First(*t), payload)
 	}
-	if err != nil {
-		return err
-	}
-	b.put(i, l, op, payload)
 	return nil
 }
 
-// put has an item's row written, and its payload where that is stored apart.
-func (b *intake) put(i int, l *catalog.Entry, op store.Op, payload []byte) {
-	if t := &op.Task; len(payload) > b.Store.PayloadInlineMax() {
+// put has the rows of an item written, and its payload where that is stored apart.
+func (b *intake) put(i int, l *catalog.Entry, chain []store.Op, payload []byte) {
+	if t := &chain[0].Task; len(payload) > b.Store.PayloadInlineMax() {
 		b.payloads = append(b.payloads, payloadOp{i, store.Op{
 			Kind: store.PutPayload, New: true, Payload: payload,
 			Task: task.Task{ID: t.PayloadID(), Partition: t.Partition, Due: t.Due, ExpireAt: max(t.Due, b.now).Add(l.Retention)},
 		}})
 	}
-	b.ops = append(b.ops, op)
-	b.itemOf = append(b.itemOf, i)
+	for _, op := range chain {
+		b.ops = append(b.ops, op)
+		b.itemOf = append(b.itemOf, i)
+	}
 }
 
 func (b *intake) lambdaOf(ctx context.Context, name string) (*catalog.Entry, error) {
@@ -276,6 +273,7 @@ func (b *intake) identify(t *task.Task, l *catalog.Entry, item *kinesinv1.Schedu
 	switch {
 	case item.Key != "":
 		t.ID = keyedID(l.Ref, item.Key)
+		t.Seq = uint64(t.Created) // above that of every earlier task with the key, of which a wake-up row may remain
 		t.Digest = digest(t, item.Payload)
 	case len(item.RequestId) == 0:
 		t.ID = task.NewID(b.now, b.Clock.Uint64(), b.Clock.Uint64())
@@ -284,18 +282,20 @@ func (b *intake) identify(t *task.Task, l *catalog.Entry, item *kinesinv1.Schedu
 	default:
 		copy(t.ID[:], item.RequestId)
 		if isAhead(t.ID, b.now) {
-			return invalid("request id: its time is more than %v ahead of the server's clock", requestIDAheadMax)
+			return invalid("request id: its time is more than %v ahead of the server's clock", catalog.IDAheadMax)
 		}
 	}
 	return nil
 }
 
-// isAhead refuses ids whose time would make every later id look old to a store that tells new ids by their time.
-func isAhead(id task.ID, now task.Instant) bool { return madeAt(id) > now.Add(requestIDAheadMax) }
+// isAhead refuses ids whose time would make every later id look old to a store that tells new ids by their
+// time, and those of a time for which a count of shards may still be written.
+func isAhead(id task.ID, now task.Instant) bool { return madeAt(id) > now.Add(catalog.IDAheadMax) }
 
 // madeAt is when an id of version 7 was made, by the clock of who made it.
 func madeAt(id task.ID) task.Instant {
-	return task.FromMillis(int64(binary.BigEndian.Uint64(append([]byte{0, 0}, id[:6]...))))
+	made, _ := id.Made()
+	return made
 }
 
 // keyedID is the id of all tasks of a lambda with that key: a UUID version 8 made of both.
@@ -313,191 +313,4 @@ func digest(t *task.Task, payload []byte) (d [16]byte) {
 	h.Write(payload)
 	copy(d[:], h.Sum(nil))
 	return d
-}
-
-// near reports whether a task skips the schedule: it is due within moments, and its queue is far
-// from full, so that memory stays bounded and older tasks are not overtaken.
-func (b *intake) near(ctx context.Context, t *task.Task) bool {
-	if t.Due > b.now.Add(b.Near) {
-		return false
-	}
-	name := queue.NameFor(t)
-	room, known := b.room[name]
-	if !known {
-		depth, err := b.Queue.Depth(ctx, name)
-		if err == nil {
-			room = b.NearDepthMax - depth.Visible
-		}
-		if b.room == nil {
-			b.room = map[queue.Name]int{}
-		}
-	}
-	b.room[name] = room - 1
-	return room > 0
-}
-
-// store writes payloads first, so that no row ever names a payload that is not there, then the rows.
-func (b *intake) store(ctx context.Context) {
-	if len(b.payloads) > 0 {
-		b.meetKnown(ctx)
-		b.storePayloads(ctx)
-	}
-	if len(b.ops) == 0 {
-		return
-	}
-	outcomes, err := b.Store.Apply(ctx, b.ops)
-	for k := range b.ops {
-		b.settle(ctx, b.itemOf[k], &b.ops[k], outcomeOf(outcomes, k, err))
-	}
-	if len(b.met) > 0 {
-		b.storeMet(ctx)
-	}
-	b.confirm(ctx)
-}
-
-// confirm is for a store that several processes share. Who deletes a lambda in another one waits until everybody has
-// heard of it, which is so after catalog.FreshFor, and then looks for tasks. A call that took longer must not say that it
-// stored any, unless the lambda is still there: they may have been stored after that look.
-func (b *intake) confirm(ctx context.Context) {
-	if !b.Shared || b.Catalog.IsFresh(b.since) {
-		return
-	}
-	err := b.Catalog.Refresh(ctx)
-	for k := range b.ops {
-		op := &b.ops[k]
-		if op.Kind == 0 {
-			continue
-		}
-		if l := b.Catalog.ByRef(op.Task.Partition.Lambda); err != nil || l == nil || l.Deleting {
-			op.Kind = 0
-			b.refuse(ctx, b.itemOf[k], errMayBeGone)
-		}
-	}
-}
-
-var errMayBeGone = api.Errorf(kinesinv1.Reason_REASON_UNAVAILABLE,
-	"the lambda may have been deleted meanwhile, and the task stored or not; try again")
-
-// settle turns the outcome of a write into the item's result. An op that leads to
-// nothing more is marked by a zero kind.
-func (b *intake) settle(ctx context.Context, i int, op *store.Op, outcome error) {
-	t := &op.Task
-	var conflict *store.ConflictError
-	switch {
-	case outcome == nil:
-	case errors.As(outcome, &conflict) && conflict.Task != nil:
-		op.Kind = 0
-		if err := sameTask(t, conflict.Task); err != nil {
-			b.refuse(ctx, i, err)
-			return
-		}
-		t = conflict.Task
-		b.results[i].Duplicate = true
-	default:
-		op.Kind = 0
-		b.refuse(ctx, i, outcome)
-		return
-	}
-	if b.issued == nil {
-		b.results[i].Id = b.Sealer.Seal(task.TokenOf(t))
-	}
-	b.results[i].DueMicros = int64(t.Due)
-}
-
-// sameTask refuses a second task under an id that is taken. Without a key the id was chosen by the
-// client for this one call, so the same id is the same call.
-func sameTask(want, have *task.Task) error {
-	switch {
-	case have.Partition.Lambda != want.Partition.Lambda:
-		return api.Errorf(kinesinv1.Reason_REASON_KEY_CONFLICT, "request id is taken by a task of another lambda")
-	case want.Key != "" && have.Digest != want.Digest:
-		return api.Errorf(kinesinv1.Reason_REASON_KEY_CONFLICT,
-			"key %q is taken by a task with another payload, priority or collection", want.Key)
-	}
-	return nil
-}
-
-// announce tells those who act on the new tasks: the queue, or the scheduler.
-func (b *intake) announce(ctx context.Context) {
-	var messages []queue.Message
-	for k := range b.ops {
-		op := &b.ops[k]
-		switch {
-		case op.Kind == 0:
-		case op.Task.State == task.Enqueued:
-			messages = append(messages, queue.Message{Task: op.Task})
-		case op.Kind == store.PutWaiting:
-			b.Scheduler.Added(&op.Task)
-		default:
-			b.Scheduler.Awake(&op.Task)
-		}
-	}
-	b.count()
-	if len(messages) == 0 {
-		return
-	}
-	for i, err := range b.Queue.Send(ctx, messages) {
-		if err != nil { // the task is enqueued; its wake-up sends it again
-			b.Scheduler.Awake(&messages[i].Task)
-		}
-	}
-}
-
-// count tells the hooks how many tasks were accepted, and on which way.
-func (b *intake) count() {
-	accepted := func(yield func(int) bool) {
-		for k := range b.ops {
-			if b.ops[k].Kind != 0 && b.isAccepted(b.itemOf[k]) && !yield(k) {
-				return
-			}
-		}
-	}
-	b.countOps(accepted)
-	if b.Hooks.Way == nil {
-		return
-	}
-	var fallback, rest int
-	for k := range accepted {
-		if b.fallback[b.itemOf[k]] {
-			fallback++
-		} else {
-			rest++
-		}
-	}
-	b.way(WayFallback, fallback)
-	if b.issued == nil {
-		b.way(WayStore, rest)
-	} else {
-		b.way(WayDirect, rest)
-	}
-}
-
-// isAccepted reports whether an item is accepted now, and not when it was put into the buffer.
-func (b *intake) isAccepted(item int) bool {
-	return b.issued == nil || task.IsInboundToken(b.issued[item])
-}
-
-// countOps tells the hook with one call for a run of tasks of one class.
-func (b *intake) countOps(ops iter.Seq[int]) {
-	if b.Hooks.Accepted == nil {
-		return
-	}
-	var class task.Partition
-	n := 0
-	flush := func() {
-		if l := b.Catalog.ByRef(class.Lambda); l != nil && n > 0 {
-			b.Hooks.Accepted(l, class.Priority, n)
-		}
-		n = 0
-	}
-	for k := range ops {
-		p := b.ops[k].Task.Partition
-		p.Shard = 0
-		if p != class {
-			flush()
-			class = p
-		}
-		n++
-	}
-	flush()
 }

@@ -62,7 +62,7 @@ func TestRefusals(t *testing.T) {
 		{"payload too large", func(i *item) { i.Payload = make([]byte, payload+1) }, isTooLarge, []string{"4097", "at most 4096"}},
 		{name: "request id", change: func(i *item) { i.RequestId = uuid7(1) }},
 		{"request id too short", func(i *item) { i.RequestId = uuid7(1)[:15] }, isInvalid, []string{"16 bytes", "version 7"}},
-		{"request id of another time", func(i *item) { i.RequestId = append([]byte{0x7f}, uuid7(1)[1:]...) }, isInvalid, []string{"24h"}},
+		{"request id of another time", func(i *item) { i.RequestId = append([]byte{0x7f}, uuid7(1)[1:]...) }, isInvalid, []string{"more than 5m0s ahead"}},
 		{"request id of another version", func(i *item) { i.RequestId = make([]byte, 16) }, isInvalid, []string{"version 7"}},
 		{name: "most attempts", change: func(i *item) { i.MaxAttempts = task.AttemptsMax }},
 		{"too many attempts", func(i *item) { i.MaxAttempts = task.AttemptsMax + 1 }, isInvalid, []string{"max attempts 1001", "1 to 1000"}},
@@ -126,12 +126,15 @@ func TestWhatIsDueSoonGoesToItsQueueAtOnce(t *testing.T) {
 		if row := f.row(soon); row.State != task.Enqueued || row.Enqueues != 1 || row.Seq != 2 || f.messages() != 1 {
 			t.Errorf("%s after %d sends, seq %d; %d messages", row.State, row.Enqueues, row.Seq, f.messages())
 		}
+		if wakeups := f.wakeupRows(); len(wakeups) != 1 || wakeups[0].State != task.Enqueued || wakeups[0].WakeRow != f.row(soon).WakeRow {
+			t.Errorf("wake-up rows %+v", wakeups)
+		}
 		later := f.accept(in(inbound.NearDefault + time.Millisecond))
 		if row := f.row(later); !row.ID.IsZero() || len(f.waitingRows()) != 1 || f.messages() != 1 {
-			t.Errorf("has a task row %v, %d waiting rows, %d messages", !row.ID.IsZero(), len(f.waitingRows()), f.messages())
+			t.Errorf("has a task row %v, %d wake-up rows, %d messages", !row.ID.IsZero(), len(f.waitingRows()), f.messages())
 		}
-		if !slices.Equal(f.added, []task.ID{f.idOf(later)}) || len(f.awake) != 0 {
-			t.Errorf("hints: added %v, awake %v", f.added, f.awake)
+		if !slices.Equal(f.added, []task.ID{f.idOf(later)}) || len(f.awake) != 0 || !slices.Equal(f.sent, []task.ID{f.idOf(soon)}) {
+			t.Errorf("hints: added %v, awake %v, sent %v", f.added, f.awake, f.sent)
 		}
 	})
 }
@@ -145,7 +148,7 @@ func TestAQueueThatIsNotNearlyEmptyTakesNoShortCut(t *testing.T) {
 		items[11].Priority = "low" // a queue of its own
 		f.schedule(items...)
 		if f.messages() != 9 || len(f.waitingRows()) != 3 {
-			t.Errorf("%d messages, %d waiting rows; want 8 and one on the other queue, 3", f.messages(), len(f.waitingRows()))
+			t.Errorf("%d messages, %d wake-up rows; want 8 and one on the other queue, 3", f.messages(), len(f.waitingRows()))
 		}
 	})
 }
@@ -155,8 +158,8 @@ func TestAMessageThatCannotBeSentIsLeftToTheWakeUp(t *testing.T) {
 		run(t, func(f *fixture) {
 			f.line.FailNext(queuetest.SendWrite, 1, fault)
 			id := f.accept(in(time.Second))
-			if row := f.row(id); row.State != task.Enqueued || !slices.Equal(f.awake, []task.ID{row.ID}) {
-				t.Errorf("%s, hints %v", row.State, f.awake)
+			if row := f.row(id); row.State != task.Enqueued || !slices.Equal(f.awake, []task.ID{row.ID}) || len(f.sent) != 0 {
+				t.Errorf("%s, hints %v, sent %v", row.State, f.awake, f.sent)
 			}
 		})
 	}
@@ -170,8 +173,12 @@ func TestAKeyedTaskHasItsRowFromTheStart(t *testing.T) {
 		if row.State != task.Scheduled || row.Wake != start.Add(time.Minute) || row.ID[6]>>4 != 8 || row.Key != "k" {
 			t.Errorf("%s, wake-up in %v, id %s", row.State, row.Wake.Sub(start), row.ID)
 		}
-		if len(f.waitingRows()) != 0 || !slices.Equal(f.awake, []task.ID{row.ID}) {
-			t.Errorf("%d waiting rows, hints %v", len(f.waitingRows()), f.awake)
+		oneWakeup := func() bool {
+			all := f.wakeupRows()
+			return len(all) == 1 && all[0].WakeRow == row.WakeRow && all[0].Key == "k"
+		}
+		if !oneWakeup() || !slices.Equal(f.awake, []task.ID{row.ID}) {
+			t.Errorf("wake-up rows %+v, hints %v", f.wakeupRows(), f.awake)
 		}
 		for _, d := range []time.Duration{0, time.Minute, time.Hour} { // at any time, near or not
 			again := f.schedule(keyed(d))[0]
@@ -179,8 +186,8 @@ func TestAKeyedTaskHasItsRowFromTheStart(t *testing.T) {
 				t.Errorf("in %v: %v", d, again)
 			}
 		}
-		if f.messages() != 0 || f.accepted != 1 {
-			t.Errorf("%d messages, %d accepted", f.messages(), f.accepted)
+		if f.messages() != 0 || f.accepted != 1 || !oneWakeup() {
+			t.Errorf("%d messages, %d accepted, wake-up rows %+v", f.messages(), f.accepted, f.wakeupRows())
 		}
 	})
 }
@@ -258,7 +265,7 @@ func TestARepeatedCallIsHarmless(t *testing.T) {
 				t.Errorf("%v and %v", first, again)
 			}
 			if f.messages()+len(f.waitingRows()) != 1 || f.accepted != 1 {
-				t.Errorf("%d messages, %d waiting rows, %d accepted", f.messages(), len(f.waitingRows()), f.accepted)
+				t.Errorf("%d messages, %d wake-up rows, %d accepted", f.messages(), len(f.waitingRows()), f.accepted)
 			}
 		})
 	}
@@ -368,7 +375,7 @@ func TestAFullStoreTakesNothingAndSaysSo(t *testing.T) {
 }
 
 func TestEachWriteOfAScheduleFailingEitherWay(t *testing.T) {
-	for _, kind := range []store.OpKind{store.PutWaiting, store.PutTask, store.PutPayload} {
+	for _, kind := range []store.OpKind{store.PutWakeup, store.PutTask, store.PutPayload} {
 		for _, how := range []storetest.Fault{storetest.NotApplied, storetest.AppliedButErrored} {
 			for _, settled := range []bool{true, false} {
 				run(t, func(f *fixture) {
@@ -460,8 +467,8 @@ func TestAPayloadThatIsSweptUnderACallIsWrittenAgain(t *testing.T) {
 		keyed := with(in(time.Minute), func(i *item) { i.Key, i.Payload = "k", make([]byte, 100) })
 		old := f.row(f.accept(keyed))
 		ended := old
-		ended.Seq, ended.State, ended.Wake, ended.ExpireAt = 2, task.Success, 0, start
-		f.apply(store.Op{Kind: store.ReplaceTask, Task: ended})
+		ended.Seq, ended.State, ended.Wake, ended.ExpireAt = old.Seq+1, task.Success, 0, start
+		f.apply(store.Change(ended, false, false)...)
 		if r := f.schedule(keyed)[0]; !r.Duplicate {
 			t.Fatalf("%v", r)
 		}
@@ -471,7 +478,7 @@ func TestAPayloadThatIsSweptUnderACallIsWrittenAgain(t *testing.T) {
 		leftover := store.Op{Kind: store.PutPayload, Task: task.Task{ID: old.PayloadID()}, Payload: make([]byte, 100)}
 		f.apply(leftover)
 		f.rows.beforeApply = func(ops []store.Op) {
-			if ops[0].Kind == store.PutTask { // met, and gone before the row is written
+			if ops[0].Kind == store.PutWakeup { // met, and gone before the rows are written
 				f.apply(store.Op{Kind: store.DeletePayload, Task: leftover.Task})
 			}
 		}

@@ -294,7 +294,7 @@ func TestSeveralServersHaveALambdaMakeWay(t *testing.T) {
 // TestALambdaOfACallMakesNoWay: servers delete only what they made.
 func TestALambdaOfACallMakesNoWay(t *testing.T) {
 	runRegister(t, func(f *registering) {
-		f.put("mail", `{"format":1,"shards":3}`)
+		f.put("mail", `{"format":1,"shards":1}`)
 		f.time.Advance(time.Hour)
 		f.wantTold("mail refused")
 		if l, err := f.Catalog.Lambda("mail"); err != nil || l.Ref != f.lambda.Ref {
@@ -317,7 +317,7 @@ func TestManyLambdasMakeNoWayAtOnce(t *testing.T) {
 	runRegister(t, func(f *registering) {
 		names := f.many(12)
 		for _, name := range names[:7] {
-			f.put(name, `{"format":1,"shards":2}`)
+			f.put(name, `{"format":1,"priorities":["one"]}`)
 		}
 		f.time.Advance(9 * time.Minute)
 		f.wantStates(map[string]int{"taken": 5, "refused": 7})

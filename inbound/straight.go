@@ -102,7 +102,7 @@ func (b *intake) deliver(ctx context.Context) {
 		s := &b.straight[k]
 		if err != nil {
 			s.task.Due = s.due
-			b.put(s.item, s.lambda, store.Op{Kind: store.PutWaiting, Task: s.task, New: true}, s.payload)
+			b.put(s.item, s.lambda, store.First(s.task), s.payload)
 			continue
 		}
 		n++
@@ -199,29 +199,33 @@ func (in *Inbound) mayBeDelivered(l *catalog.Entry, token task.Token) bool {
 	return token.Direct || token.Due <= in.Clock.Now().Add(window)
 }
 
-// endDelivery ends a task of a deliver lambda that waits: its row goes, unless somebody has acquired it, and only then
-// does a row say so. Whoever dies in between has cancelled it and told nobody. The look after that is for a row that came
-// out of the buffer once more meanwhile.
-func (in *Inbound) endDelivery(ctx context.Context, t found, next *task.Task) (outcome string, err error) {
-	if err := in.applyOne(ctx, store.Op{Kind: store.DeleteWaiting, Task: t.Task}); err != nil {
-		return "", err
-	}
-	if err := in.applyOne(ctx, store.Op{Kind: store.PutTask, Task: *next}); err != nil && !errors.Is(err, store.ErrConflict) {
-		return "", err
+// endDelivery goes on where the wake-up row of a task of a deliver lambda is gone, by the outcome of the put
+// of its task row. Whoever dies between the two writes has cancelled it and told nobody. The look after that
+// is for a row that came out of the buffer once more meanwhile.
+func (in *Inbound) endDelivery(ctx context.Context, next *task.Task, put error) (outcome string, err error) {
+	if put != nil && !errors.Is(put, store.ErrConflict) {
+		return "", put
 	}
 	if in.Buffering.Buffer != nil {
-		if err := in.removePutBack(ctx, &t.Task); err != nil {
+		if err := in.removePutBack(ctx, next); err != nil {
 			return "", err
 		}
 	}
-	in.Ended()
+	in.ended([]task.Task{*next})
 	return cancelled, nil
 }
 
-// removePutBack deletes the waiting row that a message which came again may have put after the row was deleted, and before
-// there was a tombstone for the consumer to see. No courier looks at one.
+// removeNow deletes a wake-up row as it was seen, durably.
+func removeNow(t *task.Task) store.Op {
+	op := store.Remove(t)
+	op.Lazy = false
+	return op
+}
+
+// removePutBack deletes the wake-up row that a message which came again may have put after the row was
+// deleted, and before there was a tombstone for the consumer to see. No courier looks at one.
 func (in *Inbound) removePutBack(ctx context.Context, t *task.Task) error {
-	rows, err := in.Store.Waiting(ctx, []store.WaitingKey{store.KeyOf(t)})
+	rows, err := in.Store.Wakeups(ctx, []store.WakeKey{store.KeyOf(t)})
 	switch {
 	case err != nil:
 		return errMayBeDelivered
@@ -230,7 +234,7 @@ func (in *Inbound) removePutBack(ctx context.Context, t *task.Task) error {
 	case rows[0].State != task.Scheduled: // somebody sends it
 		return errMayBeDelivered
 	}
-	if err := in.applyOne(ctx, store.Op{Kind: store.DeleteWaiting, Task: rows[0]}); err != nil {
+	if err := in.change(ctx, []store.Op{removeNow(&rows[0])})[0]; err != nil {
 		return errMayBeDelivered
 	}
 	return nil

@@ -16,7 +16,7 @@ func (in *Inbound) view(t *task.Task) *kinesinv1.Task {
 		DueMicros: int64(t.Due), CreatedMicros: int64(t.Created), EnqueuedMicros: int64(t.Enqueued),
 		StartedMicros: int64(t.FirstStarted), EndedMicros: int64(t.Ended), NextMicros: int64(t.Wake),
 		Attempt: t.Attempt, Failures: t.Failures, WorkerLost: t.Lost, Suspect: t.Suspect,
-		CancelRequested: t.CancelRequested, Worker: t.Worker, PayloadBytes: int64(t.PayloadSize), Seq: t.Seq,
+		CancelRequested: t.CancelRequested, Worker: workerOf(t), PayloadBytes: int64(t.PayloadSize), Seq: t.Seq,
 		Traceparent: t.Traceparent,
 	}
 	switch {
@@ -24,8 +24,6 @@ func (in *Inbound) view(t *task.Task) *kinesinv1.Task {
 		v.NextMicros = 0 // it follows its worker's lease, wherever the wake-up is
 	case t.State == task.Acquired:
 		v.NextMicros = int64(t.ClaimedAt.Add(task.AcquireTimeout))
-	case isWaiting(t):
-		v.NextMicros = int64(t.Due)
 	}
 	if l := in.Catalog.ByRef(t.Partition.Lambda); l != nil {
 		v.Lambda = l.Name
@@ -50,4 +48,12 @@ func viewAttempt(a *task.Attempt) *kinesinv1.Attempt {
 		Number: a.Number, Worker: a.Worker, StartMicros: int64(a.Start), EndMicros: int64(a.End),
 		Outcome: a.Outcome.String(), Error: a.Error,
 	}
+}
+
+// workerOf is the worker of a task's newest attempt, or the process that acquired it.
+func workerOf(t *task.Task) string {
+	if t.State == task.Enqueued { // a process of ours, of which users know nothing
+		return ""
+	}
+	return t.Worker
 }

@@ -28,8 +28,8 @@ type forecast struct {
 	next  task.Instant
 }
 
-// span is how far a scan goes, and with what limit, that would go through an instant otherwise. counts says that its first page
-// is to be counted.
+// span is how far a scan goes, and with what limit, that would go through an instant otherwise. counts says that so
+// many rows are to be counted.
 func (f *forecast) span(now, through task.Instant, limit int) (to task.Instant, rows int, counts bool) {
 	if now < f.next && f.next <= now.Add(2*forecastEvery) { // the clock may be set back
 		return through, limit, false
@@ -37,7 +37,7 @@ func (f *forecast) span(now, through task.Instant, limit int) (to task.Instant, 
 	return max(through, now.Add(ForecastSpan)), min(limit, forecastRowsMax), true
 }
 
-// count takes in the first page of a scan that span made longer; full says that there may be more rows.
+// count takes in the first rows of a scan that span made longer; full says that there may be more.
 func (f *forecast) count(c clock.Clock, now task.Instant, rows []task.Task, full bool) {
 	spread, _ := bits.Mul64(c.Uint64(), uint64(forecastEvery/2))
 	f.next = now.Add(forecastEvery - forecastEvery/4 + time.Duration(spread))
@@ -49,31 +49,28 @@ func (f *forecast) count(c clock.Clock, now task.Instant, rows []task.Task, full
 func estimate(now task.Instant, rows []task.Task, full bool) int {
 	ahead, first := 0, task.Instant(0)
 	for i := range rows {
-		if rows[i].Due <= now {
+		if rows[i].WakeRow.At <= now {
 			continue
 		}
 		if ahead == 0 {
-			first = rows[i].Due
+			first = rows[i].WakeRow.At
 		}
 		ahead++
 	}
 	if !full || ahead == 0 {
 		return len(rows)
 	}
-	last := rows[len(rows)-1].Due
+	last := rows[len(rows)-1].WakeRow.At
 	over := max(last.Sub(first), last.Sub(now)/2, crowdSpan)
 	rest := max(0, now.Add(ForecastSpan).Sub(last))
 	return len(rows) + int(float64(ahead)*float64(rest)/float64(over))
 }
 
 // DueSoon is about how many tasks wait in the partitions that are fired here and are due within ForecastSpan, or overdue. Each
-// partition is counted once a minute. Not counted are tasks that have a row besides: those with a key, and retries.
+// partition is counted once a minute. Not counted is what is in flight.
 func (s *Scheduler) DueSoon() (tasks int64) {
-	for _, r := range *s.runners.Load() {
-		tasks += r.forecast.tasks.Load()
-	}
-	for _, d := range *s.deliverers.Load() {
-		tasks += d.forecast.tasks.Load()
+	for _, l := range *s.loops.Load() {
+		tasks += l.forecast.tasks.Load()
 	}
 	return tasks
 }
@@ -83,7 +80,7 @@ func (s *Scheduler) DueSoon() (tasks int64) {
 func (s *Scheduler) Lag() (lag time.Duration) {
 	now := s.Clock.Now()
 	for p, due := range s.Overdue() {
-		if r := (*s.runners.Load())[p]; r == nil || !r.crowded.Load() {
+		if l := s.loopOf(p); l == nil || !l.crowded.Load() {
 			lag = max(lag, now.Sub(due))
 		}
 	}

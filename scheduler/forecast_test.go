@@ -11,7 +11,7 @@ import (
 func page(late func(n int) time.Duration) []task.Task {
 	rows := make([]task.Task, forecastRowsMax)
 	for n := range rows {
-		rows[n].Due = at.Add(late(n))
+		rows[n].WakeRow.At = at.Add(late(n))
 	}
 	return rows
 }

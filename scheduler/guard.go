@@ -25,14 +25,14 @@ func (g guardedStore) Tasks(ctx context.Context, ids []task.ID) (rows []task.Tas
 	return g.Store.Tasks(ctx, ids)
 }
 
-func (g guardedStore) ScanWaiting(ctx context.Context, p task.Partition, after store.WaitingKey, through task.Instant, limit int) (rows []task.Task, err error) {
+func (g guardedStore) Wakeups(ctx context.Context, keys []store.WakeKey) (rows []task.Task, err error) {
 	defer g.s.watchCall(false, &err)()
-	return g.Store.ScanWaiting(ctx, p, after, through, limit)
+	return g.Store.Wakeups(ctx, keys)
 }
 
-func (g guardedStore) ScanWakeups(ctx context.Context, p task.Partition, after store.WakeKey, through task.Instant, limit int) (rows []task.Task, err error) {
+func (g guardedStore) ScanSchedule(ctx context.Context, p task.Partition, after store.WakeKey, through task.Instant, limit int) (rows []task.Task, err error) {
 	defer g.s.watchCall(false, &err)()
-	return g.Store.ScanWakeups(ctx, p, after, through, limit)
+	return g.Store.ScanSchedule(ctx, p, after, through, limit)
 }
 
 // guardedLeases tells the watchdog how the calls of the book of leases fare, and remembers what they say.
@@ -97,14 +97,12 @@ func (s *Scheduler) watchCall(write bool, err *error) func() {
 }
 
 // watchWrites notes how a dispatch fared. Only what the store did not answer speaks of it.
-func (s *Scheduler) watchWrites(orders []task.Order, dispatch func() []error) []error {
-	if len(orders) == 0 {
-		return nil
-	}
+func (s *Scheduler) watchWrites(dispatch func() []task.Dispatched) []task.Dispatched {
 	s.dog.began(s.Clock.Now(), true)
 	results := dispatch()
 	var unknown error
-	for _, err := range results {
+	for i := range results {
+		err := results[i].Err
 		if errors.Is(err, store.ErrUnknown) || errors.Is(err, store.ErrUnreachable) {
 			unknown = err
 			break

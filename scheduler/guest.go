@@ -25,33 +25,20 @@ const (
 	guestRetireEvery = 30 * time.Second
 )
 
-// guest is a runner or a deliverer that only fires what it is told of.
+// guest is a loop that only fires what it is told of.
 type guest struct {
-	runner    *runner // or
-	deliverer *deliverer
-
-	stop context.CancelFunc
+	loop *loop
 	told atomic.Int64 // monotonic time of the last hint, as a time.Duration
 }
 
-func (g *guest) hint(now time.Duration, h hint) {
+func (g *guest) hint(now time.Duration, t *task.Task, kind hintKind) {
 	g.told.Store(int64(now))
-	if g.runner != nil {
-		g.runner.hint(h.task, h.waiting)
-	} else {
-		g.deliverer.hint(h.task, h.waiting)
-	}
+	g.loop.hint(t, kind)
 }
 
 // isIdle reports whether it has nothing to do, and was told of nothing for a while: what is under way is done since.
 func (g *guest) isIdle(now time.Duration) bool {
-	switch {
-	case now-time.Duration(g.told.Load()) < guestIdleMax:
-		return false
-	case g.runner != nil:
-		return g.runner.head.Load() == 0
-	}
-	return g.deliverer.head.Load() == 0 && g.deliverer.stuck.Load() == 0
+	return now-time.Duration(g.told.Load()) >= guestIdleMax && g.loop.isIdle()
 }
 
 // guests are those there are.
@@ -77,21 +64,30 @@ func (s *Scheduler) firesAlone(t *task.Task, at task.Instant) bool {
 }
 
 // guest takes a hint about a partition that is not ours.
-func (s *Scheduler) guest(h hint) {
+func (s *Scheduler) guest(t *task.Task, kind hintKind) {
 	g := &s.guests
-	if one := (*g.all.Load())[h.task.Partition]; one != nil {
-		one.hint(clock.Mono(s.Clock), h)
+	if one := (*g.all.Load())[t.Partition]; one != nil {
+		one.hint(clock.Mono(s.Clock), t, kind)
 		return
 	}
 	g.mu.Lock()
 	if len(g.pending) < hintRowsMax {
-		g.pending = append(g.pending, h)
+		g.pending = append(g.pending, hint{*t, kind})
 	}
 	g.mu.Unlock()
-	select {
-	case g.poke <- struct{}{}:
-	default:
+	wake(g.poke)
+}
+
+// takesGuest reports whether what is told of a partition that is not ours has a place here.
+func (s *Scheduler) takesGuest(p task.Partition) bool {
+	g := &s.guests
+	all := *g.all.Load()
+	if all[p] != nil {
+		return true
 	}
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return len(all)+len(g.pending) < guestsMax
 }
 
 // admit starts guests for what is pending. It is called by Run alone, as are dismiss and retire.
@@ -104,29 +100,17 @@ func (s *Scheduler) admit(ctx context.Context, group *sync.WaitGroup, since task
 	all := maps.Clone(*g.all.Load())
 	for i := range pending {
 		if p := pending[i].task.Partition; all[p] == nil && len(all) < guestsMax {
-			all[p] = s.newGuest(ctx, group, p, since)
+			l := newGuestLoop(s, p, since)
+			all[p] = &guest{loop: l}
+			s.start(ctx, group, l)
 		}
 	}
 	g.all.Store(&all)
-	for _, h := range pending {
-		if all[h.task.Partition] != nil {
-			s.guest(h)
+	for i := range pending {
+		if h := &pending[i]; all[h.task.Partition] != nil {
+			s.guest(&h.task, h.kind)
 		}
 	}
-}
-
-func (s *Scheduler) newGuest(ctx context.Context, group *sync.WaitGroup, p task.Partition, since task.Instant) *guest {
-	ctx, stop := context.WithCancel(ctx)
-	if s.Delivery != nil && s.Delivery.Is(p) {
-		d := newDeliverer(s, p, partitionRowsMin)
-		d.guest = true
-		group.Go(func() { d.run(ctx) })
-		return &guest{deliverer: d, stop: stop}
-	}
-	r := newRunner(s, p, since, partitionRowsMin)
-	r.guest, r.recovered = true, true
-	group.Go(func() { r.run(ctx) })
-	return &guest{runner: r, stop: stop}
 }
 
 // demote makes guests of what fires partitions that are taken over, for what they still know. Beyond guestsMax
@@ -138,20 +122,12 @@ func (s *Scheduler) demote(released []task.Partition) {
 	now := clock.Mono(s.Clock)
 	all := maps.Clone(*s.guests.all.Load())
 	for _, p := range released {
-		if len(all) >= guestsMax {
-			break
-		}
-		g := &guest{runner: (*s.runners.Load())[p], deliverer: (*s.deliverers.Load())[p]}
-		switch {
-		case g.runner != nil:
-			g.stop = g.runner.stop
-			g.runner.demote()
-		case g.deliverer != nil:
-			g.stop = g.deliverer.stop
-			g.deliverer.demote()
-		default:
+		l := s.loopOf(p)
+		if l == nil || len(all) >= guestsMax {
 			continue
 		}
+		l.demote()
+		g := &guest{loop: l}
 		g.told.Store(int64(now))
 		all[p] = g
 	}
@@ -176,25 +152,10 @@ func (s *Scheduler) leave(goes func(task.Partition, *guest) bool) {
 	all := maps.Clone(*s.guests.all.Load())
 	maps.DeleteFunc(all, func(p task.Partition, g *guest) bool {
 		if goes(p, g) {
-			g.stop()
+			g.loop.stop()
 			return true
 		}
 		return false
 	})
 	s.guests.all.Store(&all)
-}
-
-// forget leaves only what is due within Linger to one who is a guest from now on.
-func forget(now task.Instant, sets ...*lookahead) {
-	for _, l := range sets {
-		l.cut(now.Add(Linger))
-	}
-}
-
-// extend keeps the horizons of a guest where they are worth it: what lies behind them its owner hears of in time.
-func extend(now task.Instant, window time.Duration, sets ...*lookahead) {
-	for _, l := range sets {
-		l.truncated = false
-		l.reach(now.Add(window))
-	}
 }

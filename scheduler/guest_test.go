@@ -18,9 +18,8 @@ func (o *outbound) visit() *scheduler.Scheduler {
 	s := scheduler.New(scheduler.Config{
 		Store: o.rows, Queue: o.queue, Dispatcher: o.world.sent, Leases: o.leases, Ownership: nothing{}, Partitions: o.parts,
 		Clock: o.clock, Log: slog.New(slog.DiscardHandler), Hooks: o.hooks, Guests: true,
-		Delivery: &scheduler.Delivery{
-			Process: self, Courier: o, Presence: o.presence, Is: func(p task.Partition) bool { return p == high },
-		},
+		Process: self, Presence: o.presence,
+		Delivery: &scheduler.Delivery{Courier: o, Is: func(p task.Partition) bool { return p == high }},
 	})
 	o.run(s)
 	return s
@@ -39,7 +38,7 @@ func (nothing) Changed() <-chan struct{} { return nil }
 func loops() int {
 	stacks := make([]byte, 1<<20)
 	text := string(stacks[:runtime.Stack(stacks, true)])
-	return strings.Count(text, "scheduler.(*runner).run(") + strings.Count(text, "scheduler.(*deliverer).run(")
+	return strings.Count(text, "scheduler.(*loop).run(")
 }
 
 // Guests of partitions that nobody tells of any more go, and come again.

@@ -18,8 +18,8 @@ import (
 const (
 	// rampLook is when a task is looked at again that may not be taken back yet.
 	rampLook = time.Second
-	// watchRetry is when a watched row is looked at again of which the last look brought no end.
-	watchRetry = 5 * time.Second
+	// lookRetry is when a row in flight is looked at again of which the last look brought no end.
+	lookRetry = 5 * time.Second
 	// leasesAtOnceMax bounds the leases that one partition reads at once.
 	leasesAtOnceMax = 16
 	// askFailuresMax is how many calls about leases and queues may fail one after the other in a round; those that are under
@@ -36,7 +36,9 @@ var errLater = errors.New("not asked for in this round")
 // does not answer, and stops asking when too many do not, or too slowly: then what is due in the meantime has its turn.
 // What is left begins the next round.
 type judgement struct {
-	*runner
+	m      *managing
+	l      *loop
+	s      *Scheduler
 	now    task.Instant
 	leases map[string]answer[lease.Lease]
 	ages   map[queue.Name]answer[time.Duration]
@@ -46,9 +48,9 @@ type judgement struct {
 	failed  int           // calls that did
 	asked   bool          // anything, in this round
 	failure error         // the first of the round
-	failing []watched     // rows that wait for what did not answer
+	failing []inFlight    // rows that wait for what did not answer
 
-	turns map[task.ID]task.Instant // of watched rows that are read: since when they are to be looked at
+	turns map[task.ID]task.Instant // of rows in flight that are read: since when they are to be looked at
 }
 
 // answer is what a call brought.
@@ -57,9 +59,9 @@ type answer[V any] struct {
 	err   error
 }
 
-func newJudgement(r *runner, now task.Instant) *judgement {
+func newJudgement(m *managing, now task.Instant) *judgement {
 	return &judgement{
-		runner: r, now: now, rests: waits(now, r.askRetry),
+		m: m, l: m.l, s: m.l.s, now: now, rests: waits(now, m.askRetry),
 		leases: map[string]answer[lease.Lease]{}, ages: map[queue.Name]answer[time.Duration]{}, turns: map[task.ID]task.Instant{},
 	}
 }
@@ -69,13 +71,13 @@ func (j *judgement) mayAsk() bool {
 	if j.rests || j.failed >= askFailuresMax || j.spent >= askMax {
 		return false
 	}
-	head, waiting := j.waiting.next()
-	return j.failed == 0 || !waiting || head > j.Clock.Now()
+	head := j.l.ahead.waitsSince()
+	return j.failed == 0 || head.IsZero() || head > j.s.Clock.Now()
 }
 
 // came notes that a call came back.
 func (j *judgement) came(err error) {
-	j.progress.mark(j.Clock)
+	j.l.progress.mark(j.s.Clock)
 	j.asked = true
 	if isAnswer(err) {
 		return
@@ -91,9 +93,9 @@ func (j *judgement) call(ask func() error) error {
 	if !j.mayAsk() {
 		return errLater
 	}
-	began := clock.Mono(j.Clock)
+	began := clock.Mono(j.s.Clock)
 	err := ask()
-	j.spent += clock.Mono(j.Clock) - began
+	j.spent += clock.Mono(j.s.Clock) - began
 	j.came(err)
 	return err
 }
@@ -114,12 +116,12 @@ func ask[K comparable, V any](j *judgement, known map[K]answer[V], key K, call f
 }
 
 func (j *judgement) lease(ctx context.Context, worker string) (lease.Lease, error) {
-	return ask(j, j.leases, worker, func() (lease.Lease, error) { return j.Leases.Look(ctx, worker) })
+	return ask(j, j.leases, worker, func() (lease.Lease, error) { return j.s.Leases.Look(ctx, worker) })
 }
 
 func (j *judgement) age(ctx context.Context, name queue.Name) (time.Duration, error) {
 	return ask(j, j.ages, name, func() (time.Duration, error) {
-		depth, err := j.Queue.Depth(ctx, name)
+		depth, err := j.s.Queue.Depth(ctx, name)
 		return depth.Oldest, err
 	})
 }
@@ -129,42 +131,40 @@ func (j *judgement) end(ctx context.Context) {
 	if ctx.Err() != nil {
 		return
 	}
-	now := j.Clock.Now()
+	now := j.s.Clock.Now()
 	again := now.Add(rampLook)
 	switch {
 	case j.failure != nil:
-		j.complain(ctx, j.partition, j.failure)
-		j.askRetry = now.Add(j.backoff(j.askFailures))
-		j.askFailures++
-		again = j.askRetry
+		j.s.complain(ctx, j.l.partition, j.failure)
+		j.m.askRetry = now.Add(j.s.backoff(j.m.askFailures))
+		j.m.askFailures++
+		again = j.m.askRetry
 	case j.asked:
-		j.askRetry, j.askFailures = 0, 0
+		j.m.askRetry, j.m.askFailures = 0, 0
 	}
 	for _, w := range j.failing {
 		w.at = again
-		j.watch.put(w)
+		j.l.flight.put(w)
 	}
 }
 
-// judge decides each row. What cannot be decided is watched until it can; the error is of a row for which there is no
+// judge decides each row. What cannot be decided is in flight until it can; the error is of a row for which there is no
 // room, and the orders are good all the same.
 func (j *judgement) judge(ctx context.Context, rows []task.Task) (orders []task.Order, failed error) {
-	j.spent, j.failed = 0, 0 // the leases of what is watched are not to keep the others from being judged
+	j.spent, j.failed = 0, 0 // the leases of what is in flight are not to keep the others from being judged
 	orders = make([]task.Order, 0, len(rows))
 	for i := range rows {
 		t := &rows[i]
-		if t.Wake.IsZero() {
-			continue
-		}
-		if t.Wake > j.now && (t.State != task.Scheduled || t.Attempt > 0 || t.Wake > j.now.Add(j.Lead)) {
-			j.addWakeup(t) // it moved since it was read
+		if t.Wake > j.now && (t.State != task.Scheduled || t.Attempt > 0 || t.Wake > j.now.Add(j.s.Lead)) {
+			j.m.follow(t) // its time has not come
 			continue
 		}
 		event, act, err := j.rule(ctx, t)
-		j.putAside(t, err)
-		if err = j.worthRetry(ctx, err); err != nil && !j.postpone(t, err) && failed == nil {
+		if isLasting(err) {
+			j.m.putAside(t)
+		}
+		if err = j.s.worthRetry(ctx, j.l.partition, err); err != nil && !j.postpone(t, err) && failed == nil {
 			failed = fmt.Errorf("task %s: %w", t.ID, err)
-			j.nextScan = 0
 		}
 		if act {
 			orders = append(orders, task.Order{Task: *t, Event: event})
@@ -173,15 +173,16 @@ func (j *judgement) judge(ctx context.Context, rows []task.Task) (orders []task.
 	return orders, failed
 }
 
-// postpone watches a row that could not be decided: one that was left to the next round keeps its turn, and the others come
-// after all of those, when what did not answer is asked again. It is false where memory has no room.
+// postpone looks later at a row that could not be decided: one that was left to the next round keeps its turn, and the others
+// come after all of those, when what did not answer is asked again. It is false where memory has no room.
 func (j *judgement) postpone(t *task.Task, err error) bool {
 	at, had := j.turns[t.ID]
 	if !had {
 		at = min(t.Wake, j.now)
 	}
-	w := watched{at: at, id: t.ID, wake: t.Wake, attempt: t.Attempt, since: j.watch.since(t.ID, j.now), rowAt: j.now}
-	if !j.watch.put(w) {
+	w := j.l.flightOf(t, j.now)
+	w.at = at
+	if !j.l.flight.put(w) {
 		return false
 	}
 	if !errors.Is(err, errLater) {
@@ -198,7 +199,7 @@ func (j *judgement) rule(ctx context.Context, t *task.Task) (event task.Event, a
 			return task.Event{}, false, err
 		}
 		d := decide(t, c)
-		if d.event.Kind == task.WorkerLost && !j.dog.mayReclaim(j.now, &c.lease) {
+		if d.event.Kind == task.WorkerLost && !j.s.dog.mayReclaim(j.now, &c.lease) {
 			d = decision{verdict: lookAgain, until: j.now.Add(rampLook)}
 		}
 		switch d.verdict {
@@ -207,8 +208,8 @@ func (j *judgement) rule(ctx context.Context, t *task.Task) (event task.Event, a
 		case carryOut:
 			return d.event, true, nil
 		case lookAgain, lookLease:
-			event, act = j.watchRow(t, d)
-			return event, act, nil
+			j.lookLater(t, d)
+			return task.Event{}, false, nil
 		case reclaim:
 		}
 		if err = j.markLost(ctx, c.lease); err == nil {
@@ -222,25 +223,27 @@ func (j *judgement) rule(ctx context.Context, t *task.Task) (event task.Event, a
 	return task.Event{}, false, err
 }
 
-// watchRow remembers when to look at a row again. Where memory has no room, the wake-up is moved.
-func (j *judgement) watchRow(t *task.Task, d decision) (event task.Event, act bool) {
-	w := watched{at: d.until, id: t.ID, wake: t.Wake, attempt: t.Attempt, since: j.watch.since(t.ID, j.now), rowAt: d.until}
+// lookLater notes when to look at a row again, whose own wake-up stays where it is: a task that runs for an hour would
+// otherwise cost a write with every lease. A guest leaves it to the owner.
+func (j *judgement) lookLater(t *task.Task, d decision) {
+	if j.l.guest {
+		j.l.flight.drop(t.ID)
+		return
+	}
+	w := j.l.flightOf(t, d.until)
 	if d.verdict == lookLease {
 		w.worker, w.rowAt = t.Worker, rowLook(w.since, j.now, d.until)
 	}
-	if j.watch.put(w) {
-		return task.Event{}, false
-	}
-	return task.Event{Kind: task.Extend, Until: d.until}, true
+	j.l.flight.put(w)
 }
 
-// lookAtWatched looks at the leases of watched rows whose time has come, and returns the ids of those rows that have to
+// lookAtFlight looks at the leases of the tasks in flight whose time has come, and returns the ids of those whose rows have to
 // be read, and how many it looked at. Each is put off for a moment first, so that none is forgotten whatever happens to it.
-func (j *judgement) lookAtWatched(ctx context.Context) (ids []task.ID, looked int) {
+func (j *judgement) lookAtFlight(ctx context.Context) (ids []task.ID, looked int) {
 	if j.rests {
 		return nil, 0
 	}
-	due := j.watch.due(j.now, j.now.Add(watchRetry), batchRowsMax)
+	due := j.l.flight.due(j.now, j.now.Add(lookRetry), batchRowsMax)
 	j.readLeases(ctx, due)
 	for _, w := range due {
 		j.turns[w.id] = w.at
@@ -250,12 +253,12 @@ func (j *judgement) lookAtWatched(ctx context.Context) (ids []task.ID, looked in
 		}
 		switch end, err := j.leaseEnd(ctx, w.worker); {
 		case errors.Is(err, errLater):
-			j.watch.put(w) // as it was
+			j.l.flight.put(w) // as it was
 		case err != nil && !isLasting(err):
 			j.failing = append(j.failing, w)
 		case j.now < end:
 			w.at = min(end, w.rowAt)
-			j.watch.put(w)
+			j.l.flight.put(w)
 		default:
 			ids = append(ids, w.id) // the row's verdict will say what follows
 		}
@@ -263,15 +266,15 @@ func (j *judgement) lookAtWatched(ctx context.Context) (ids []task.ID, looked in
 	return ids, len(due)
 }
 
-// followsLease reports whether a watched row's worker tells all there is to know for now.
-func (j *judgement) followsLease(w *watched) bool { return w.worker != "" && j.now < w.rowAt }
+// followsLease reports whether the worker of a task in flight tells all there is to know for now.
+func (j *judgement) followsLease(w *inFlight) bool { return w.worker != "" && j.now < w.rowAt }
 
-// readLeases reads the leases that watched rows follow and that are not known to be good, several at a time: one after the
+// readLeases reads the leases that tasks in flight follow and that are not known to be good, several at a time: one after the
 // other they would hold up the partition.
-func (j *judgement) readLeases(ctx context.Context, due []watched) {
+func (j *judgement) readLeases(ctx context.Context, due []inFlight) {
 	var workers []string
 	for i := range due {
-		if w := &due[i]; j.followsLease(w) && j.now >= j.Scheduler.leases.end(w.worker) && !slices.Contains(workers, w.worker) {
+		if w := &due[i]; j.followsLease(w) && j.now >= j.s.leases.end(w.worker) && !slices.Contains(workers, w.worker) {
 			workers = append(workers, w.worker)
 		}
 	}
@@ -280,13 +283,13 @@ func (j *judgement) readLeases(ctx context.Context, due []watched) {
 		answer answer[lease.Lease]
 	}
 	reads := make(chan read)
-	began := clock.Mono(j.Clock)
+	began := clock.Mono(j.s.Clock)
 	for under := 0; under > 0 || len(workers) > 0; under-- {
 		for ; len(workers) > 0 && under < leasesAtOnceMax && j.mayAsk(); under++ {
 			worker := workers[0]
 			workers = workers[1:]
 			go func() {
-				l, err := j.Leases.Look(ctx, worker)
+				l, err := j.s.Leases.Look(ctx, worker)
 				reads <- read{worker, answer[lease.Lease]{l, err}}
 			}()
 		}
@@ -295,29 +298,29 @@ func (j *judgement) readLeases(ctx context.Context, due []watched) {
 		}
 		one := <-reads
 		j.leases[one.worker] = one.answer
-		j.spent = clock.Mono(j.Clock) - began
+		j.spent = clock.Mono(j.s.Clock) - began
 		j.came(one.answer.err)
 	}
 }
 
 // leaseEnd is until when a worker's lease holds at least, as far as is known here or can be read; zero for one that is lost.
 func (j *judgement) leaseEnd(ctx context.Context, worker string) (task.Instant, error) {
-	if end := j.Scheduler.leases.end(worker); j.now < end {
+	if end := j.s.leases.end(worker); j.now < end {
 		return end, nil
 	}
 	l, err := j.lease(ctx, worker)
 	if err != nil || l.Lost {
 		return 0, err
 	}
-	return goodUntil(&l, j.since), nil
+	return goodUntil(&l, j.l.since), nil
 }
 
 func (j *judgement) circumstances(ctx context.Context, t *task.Task) (c circumstances, err error) {
-	c = circumstances{now: j.now, since: j.since}
+	c = circumstances{now: j.now, since: j.l.since}
 	switch {
 	case t.State.IsRunning():
 		c.lease, err = j.lease(ctx, t.Worker)
-		c.since = max(j.since, j.dog.quiet(&c.lease))
+		c.since = max(j.l.since, j.s.dog.quiet(&c.lease))
 	case t.State == task.Enqueued:
 		c.queueAge, err = j.age(ctx, queue.NameFor(t))
 	}
@@ -326,7 +329,7 @@ func (j *judgement) circumstances(ctx context.Context, t *task.Task) (c circumst
 
 // markLost ends a lease. One whose end could not be written is not tried again for another row.
 func (j *judgement) markLost(ctx context.Context, l lease.Lease) error {
-	err := j.call(func() error { return j.Leases.MarkLost(ctx, l) })
+	err := j.call(func() error { return j.s.Leases.MarkLost(ctx, l) })
 	switch {
 	case errors.Is(err, errLater):
 		return err
@@ -334,9 +337,9 @@ func (j *judgement) markLost(ctx context.Context, l lease.Lease) error {
 		j.leases[l.Worker] = answer[lease.Lease]{err: err}
 		return err
 	}
-	j.Log.WarnContext(ctx, "worker lost", slog.String("worker", l.Worker))
-	if j.Hooks.Lost != nil {
-		j.Hooks.Lost(l.Worker)
+	j.s.Log.WarnContext(ctx, "worker lost", slog.String("worker", l.Worker))
+	if j.s.Hooks.Lost != nil {
+		j.s.Hooks.Lost(l.Worker)
 	}
 	l.Lost = true
 	j.leases[l.Worker] = answer[lease.Lease]{value: l}

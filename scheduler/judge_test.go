@@ -158,8 +158,8 @@ func TestASlowOutageIsNotAStuckLoop(t *testing.T) {
 			s := w.start()
 			w.beat(30*time.Second, leases...)
 			w.drain(depth)
-			if s.Watched() != len(running) {
-				t.Fatalf("%d of %d rows are watched", s.Watched(), len(running))
+			if want := len(running) + len(sent) + 1; s.InFlight() != want { // and the first one that was due
+				t.Fatalf("%d in flight, want %d", s.InFlight(), want)
 			}
 			o.begin(takes, everyCall)
 			if most := w.stalledMost(s, 3*time.Minute); most > takes+time.Second {
@@ -229,11 +229,11 @@ func TestFailuresOfARoundAreBounded(t *testing.T) {
 		if n := w.failed[high]; n == 0 || n > 5*60/2 {
 			t.Errorf("told of %d failures", n)
 		}
-		if scanned := w.rows.wokenRows(); scanned > 20*len(tasks) {
+		if scanned := w.rows.lookedRows(); scanned > 20*len(tasks) {
 			t.Errorf("%d rows were scanned because of %d", scanned, len(tasks))
 		}
-		if s.Watched() != len(tasks) {
-			t.Errorf("%d of %d rows are watched", s.Watched(), len(tasks))
+		if s.InFlight() != len(tasks) {
+			t.Errorf("%d of %d tasks are in flight", s.InFlight(), len(tasks))
 		}
 		o.end()
 		w.advance(20 * time.Second)
@@ -271,10 +271,10 @@ func TestWhatAnswersIsJudgedBesideWhatDoesNot(t *testing.T) {
 	}
 }
 
-// Where memory has no room for what cannot be judged, the partition backs off.
+// Where memory has no room for what cannot be judged, the partition backs off. The next pass finds it.
 func TestAnOutageBeyondWhatMemoryHolds(t *testing.T) {
 	inOutage(t, func(w *world, o *outage) {
-		w.watch = 5
+		w.flight = 5
 		_, tasks := w.crew(high, 20)
 		o.begin(0, everyCall)
 		w.start()
@@ -286,7 +286,7 @@ func TestAnOutageBeyondWhatMemoryHolds(t *testing.T) {
 			t.Errorf("%d rows read in five minutes", n)
 		}
 		o.end()
-		w.advance(20 * time.Second)
+		w.advance(passLatest)
 		for _, one := range tasks {
 			if got := w.read(one.ID); !got.Suspect {
 				t.Fatalf("%s long after its lease ran out", got.State)

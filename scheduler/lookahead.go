@@ -3,6 +3,7 @@ package scheduler
 import (
 	"bytes"
 	"sync/atomic"
+	"time"
 
 	"github.com/google/btree"
 
@@ -12,13 +13,17 @@ import (
 // treeDegree is of the tree that orders the entries.
 const treeDegree = 16
 
-// entry is one thing to do at a moment. A wake-up has no task: its row is read again when it fires.
+// entry is a wake-up row to act on at a moment.
 type entry struct {
-	at    task.Instant
-	id    task.ID
-	task  *task.Task
-	order *task.Order // of a deliver lambda, instead of a task
-	sends bool        // it puts one more message on the partition's queue, as far as was known when it was added
+	at  task.Instant // when to act; the row's wake, or a moment later for a guest
+	id  task.ID
+	row *task.Task // the wake-up row, or a task row that was told of
+	// read says that the task row is to be read before anything is done: there is one, or there may be.
+	read bool
+	// first says that it is fired ahead of its moment, together with others: its message is held back until it is due.
+	first bool
+	// sends says that it most likely puts one more message on the partition's queue.
+	sends bool
 }
 
 func before(a, b entry) bool {
@@ -28,52 +33,77 @@ func before(a, b entry) bool {
 	return bytes.Compare(a.id[:], b.id[:]) < 0
 }
 
+// position is a place in a partition's schedule.
+type position struct {
+	at task.Instant
+	id task.ID
+}
+
+// through is the position behind all rows of an instant and of those before it.
+func through(at task.Instant) position { return position{at, lastID} }
+
+// lastID is behind all ids.
+var lastID = task.ID{
+	0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff,
+}
+
+func placeOf(row *task.Task) position { return position{row.WakeRow.At, row.ID} }
+
+func (p position) less(q position) bool {
+	return p.at < q.at || p.at == q.at && bytes.Compare(p.id[:], q.id[:]) < 0
+}
+
+// previous is the last position before p.
+func (p position) previous() position {
+	for i := len(p.id) - 1; i >= 0; i-- {
+		p.id[i]--
+		if p.id[i] != 0xff {
+			return p
+		}
+	}
+	p.at--
+	return p
+}
+
 // lookahead is the bounded, time-ordered set of what a partition does next: all
-// that the store has up to the horizon. What does not fit lowers the horizon
+// wake-up rows up to the horizon that are not in flight. What does not fit lowers the horizon
 // and stays in the store. Only the horizon may be read by other goroutines.
 type lookahead struct {
 	entries   *btree.BTreeG[entry]
 	limit     int
-	horizon   atomic.Int64 // task.Instant
-	truncated bool         // the horizon is nearer than it was asked to be
+	horizon   atomic.Int64 // task.Instant; of that very instant it has the rows up to lastOf
+	lastOf    task.ID
+	truncated bool // the horizon is nearer than it was asked to be
 }
 
 func newLookahead(limit int) *lookahead {
 	return &lookahead{entries: btree.NewG(treeDegree, before), limit: limit}
 }
 
-// covers reports whether a row at that instant belongs into the set. It is safe for concurrent use.
+// covers reports whether a row at that instant may belong into the set; has says it exactly. It is safe for concurrent use.
 func (l *lookahead) covers(at task.Instant) bool { return int64(at) <= l.horizon.Load() }
+
+// has reports whether a row at that place belongs into the set.
+func (l *lookahead) has(p position) bool { return !l.end().less(p) }
+
+// end is the horizon: the set has all up to there, and nothing behind it.
+func (l *lookahead) end() position { return position{task.Instant(l.horizon.Load()), l.lastOf} }
 
 // reach moves the horizon before the scan that fills the set begins: a row that is stored later then sees
 // the new horizon and is hinted, a row that was stored earlier is found by the scan. It returns the horizon that there
 // was, for a scan that fails: what was known before is then good for as far as it went.
-func (l *lookahead) reach(horizon task.Instant) (before task.Instant) {
-	return task.Instant(l.horizon.Swap(int64(horizon)))
-}
-
-// open empties the set for what a scan up to the horizon found.
-func (l *lookahead) open(horizon task.Instant) {
-	l.entries.Clear(true)
-	l.truncated = false
-	l.horizon.Store(int64(horizon))
-}
-
-// become takes over what a scan found, and how far that goes.
-func (l *lookahead) become(found *lookahead) {
-	l.entries, l.truncated = found.entries, found.truncated
-	l.horizon.Store(found.horizon.Load())
-}
-
-// resume moves the horizon away for a scan that went on from where the set ends.
-func (l *lookahead) resume(horizon task.Instant) {
-	l.truncated = false
-	l.horizon.Store(int64(horizon))
+func (l *lookahead) reach(horizon position) (before position) {
+	before = l.end()
+	l.lastOf = horizon.id
+	l.horizon.Store(int64(horizon.at))
+	return before
 }
 
 // lower brings the horizon nearer; it never moves it away.
-func (l *lookahead) lower(horizon task.Instant) {
-	l.horizon.Store(min(int64(horizon), l.horizon.Load()))
+func (l *lookahead) lower(horizon position) {
+	if horizon.less(l.end()) {
+		l.reach(horizon)
+	}
 	l.truncated = true
 }
 
@@ -82,27 +112,50 @@ func (l *lookahead) add(e entry) {
 	l.entries.ReplaceOrInsert(e)
 	if l.entries.Len() > l.limit {
 		last, _ := l.entries.DeleteMax()
-		l.lower(last.at - 1)
+		l.lower(position{last.at, last.id}.previous())
 	}
 }
 
-// cut removes all entries later than t.
+// drop removes the entry at that place, if there is one.
+func (l *lookahead) drop(at task.Instant, id task.ID) { l.entries.Delete(entry{at: at, id: id}) }
+
+// cut removes all entries later than t that are fired for the first time.
 func (l *lookahead) cut(t task.Instant) {
-	for last, ok := l.entries.Max(); ok && last.at > t; last, ok = l.entries.Max() {
-		l.entries.DeleteMax()
+	var late []entry
+	l.each(func(e entry) {
+		if e.at > t && !e.read {
+			late = append(late, e)
+		}
+	})
+	for _, e := range late {
+		l.entries.Delete(e)
 	}
 }
 
-// has reports whether the entry is in the set.
-func (l *lookahead) has(e entry) bool { return l.entries.Has(e) }
+// cutBehind removes the entries behind a position that a scan finds again.
+func (l *lookahead) cutBehind(p position, isFound func(entry) bool) {
+	var found []entry
+	l.entries.AscendGreaterOrEqual(entry{at: p.at, id: p.id}, func(e entry) bool {
+		if p.less(position{e.at, e.id}) && isFound(e) {
+			found = append(found, e)
+		}
+		return true
+	})
+	for _, e := range found {
+		l.entries.Delete(e)
+	}
+}
 
-// takeUntil removes and returns up to limit entries at or before t, earliest first. Of those that send it
-// takes no more than room and passes over the others; full says that it passed over any.
-func (l *lookahead) takeUntil(t task.Instant, limit, room int) (taken []entry, full bool) {
+// take removes and returns up to limit entries whose moment has come, earliest first: those that are fired ahead if they
+// are at or before now+ahead. Of those that send it takes no more than room and passes over the others; full says
+// that it passed over any.
+func (l *lookahead) take(now task.Instant, ahead time.Duration, limit, room int) (taken []entry, full bool) {
+	last := now.Add(ahead)
 	l.entries.Ascend(func(e entry) bool {
 		switch {
-		case e.at > t || len(taken) == limit:
+		case e.at > last || len(taken) == limit:
 			return false
+		case e.at > now && !e.first:
 		case !e.sends:
 			taken = append(taken, e)
 		case room > 0:
@@ -125,6 +178,39 @@ func (l *lookahead) next() (task.Instant, bool) {
 	return first.at, ok
 }
 
+// nextFiring is when the earliest entry is to be fired, if those that are fired ahead go that much before their moment. With
+// silent it leaves out those that send.
+func (l *lookahead) nextFiring(ahead time.Duration, silent bool) (at task.Instant, ok bool) {
+	l.entries.Ascend(func(e entry) bool {
+		if ok && e.at.Add(-ahead) >= at {
+			return false
+		}
+		if silent && e.sends {
+			return true
+		}
+		when := e.at
+		if e.first {
+			when = when.Add(-ahead)
+		}
+		if !ok || when < at {
+			at, ok = when, true
+		}
+		return true
+	})
+	return at, ok
+}
+
+// waitsSince is the instant of the earliest entry that waits to be sent for the first time.
+func (l *lookahead) waitsSince() (at task.Instant) {
+	l.entries.Ascend(func(e entry) bool {
+		if e.sends {
+			at = e.at
+		}
+		return at.IsZero()
+	})
+	return at
+}
+
 // count is how many entries are at or before t; it counts no further than most.
 func (l *lookahead) count(t task.Instant, most int) (n int) {
 	l.entries.Ascend(func(e entry) bool {
@@ -143,31 +229,6 @@ func (l *lookahead) each(visit func(entry)) {
 		visit(e)
 		return true
 	})
-}
-
-// nextSilent is the instant of the earliest entry that does not send.
-func (l *lookahead) nextSilent() (at task.Instant, ok bool) {
-	l.entries.Ascend(func(e entry) bool {
-		if !e.sends {
-			at, ok = e.at, true
-		}
-		return !ok
-	})
-	return at, ok
-}
-
-// nextSending is the instant of the earliest entry that sends, if that is at or before t.
-func (l *lookahead) nextSending(t task.Instant) (at task.Instant, ok bool) {
-	l.entries.Ascend(func(e entry) bool {
-		if e.at > t {
-			return false
-		}
-		if e.sends {
-			at, ok = e.at, true
-		}
-		return !ok
-	})
-	return at, ok
 }
 
 // low reports whether the set should be filled again although its time has not come.

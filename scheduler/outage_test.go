@@ -159,7 +159,9 @@ func TestWritesThatGotNoAnswerAreAnOutage(t *testing.T) {
 		outage bool
 	}{{store.ErrUnknown, true}, {store.ErrUnreachable, true}, {store.ErrConflict, false}} {
 		s := &Scheduler{Config: Config{Clock: clock.NewVirtual(at, 1).Process(0)}}
-		s.watchWrites(make([]task.Order, 2), func() []error { return []error{nil, fmt.Errorf("dispatch: %w", c.err)} })
+		s.watchWrites(func() []task.Dispatched {
+			return []task.Dispatched{{Done: true}, {Err: fmt.Errorf("dispatch: %w", c.err)}}
+		})
 		if lasts := !s.dog.writes.trying.IsZero(); lasts != c.outage {
 			t.Errorf("%v: the outage lasts: %v", c.err, lasts)
 		}

@@ -33,11 +33,8 @@ func (p *progress) stalled(now time.Duration) time.Duration {
 func (s *Scheduler) Stalled() time.Duration {
 	now := clock.Mono(s.Clock)
 	longest := s.progress.stalled(now)
-	for _, r := range *s.runners.Load() {
-		longest = max(longest, r.progress.stalled(now))
-	}
-	for _, d := range *s.deliverers.Load() {
-		longest = max(longest, d.progress.stalled(now))
+	for _, l := range *s.loops.Load() {
+		longest = max(longest, l.progress.stalled(now))
 	}
 	return longest
 }

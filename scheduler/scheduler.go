@@ -1,7 +1,7 @@
 // Package scheduler fires tasks at their millisecond. It owns the look-ahead of
-// the partitions assigned to this process and every wake-up in them: first
-// dispatches, retries, enqueue timeouts and lost workers. It reads the store,
-// decides, and gives the dispatcher orders; it never talks to a queue's
+// the partitions assigned to this process and of what is in flight there: first
+// dispatches, retries, enqueue timeouts and lost workers. One loop fires each partition; firing says what that
+// means. It reads the store, decides, and gives the dispatcher orders; it never talks to a queue's
 // consumers and never writes a task itself.
 //
 // Ownership only decides who tries. Two schedulers with one partition cost
@@ -30,15 +30,17 @@ const (
 	LeadDefault = 100 * time.Millisecond
 	// LookaheadRowsDefault bounds what one process reads ahead, over all its partitions.
 	LookaheadRowsDefault = 1 << 16
-	// WatchedRowsDefault bounds the rows that one process watches, over all its partitions: mostly tasks that run for
-	// longer than their workers' leases. Those beyond it cost a write per lease.
-	WatchedRowsDefault = 1 << 17
+	// FlightRowsDefault bounds the tasks in flight that one process remembers, over all its partitions. Those beyond it are
+	// looked at with the next full pass.
+	FlightRowsDefault = 1 << 18
 	// Each partition's share of the look-ahead stays within these.
 	partitionRowsMin, partitionRowsMax = 64, 4096
 	// batchRowsMax bounds one dispatch.
 	batchRowsMax = 512
 	// hintRowsMax bounds the hints that wait for a partition; what exceeds it is found by a scan.
 	hintRowsMax = 4096
+	// doneRowsMax bounds what a partition is told to forget at once; the rest is found out in time.
+	doneRowsMax = 1 << 16
 	// Retry of a partition whose store or queue fails.
 	retryMin, retryMax = 20 * time.Millisecond, 5 * time.Second
 	// roomEvery is how often a full queue is looked at where it cannot tell by itself.
@@ -52,8 +54,8 @@ const (
 // Store is what the scheduler reads.
 type Store interface {
 	Tasks(ctx context.Context, ids []task.ID) ([]task.Task, error)
-	ScanWaiting(ctx context.Context, p task.Partition, after store.WaitingKey, through task.Instant, limit int) ([]task.Task, error)
-	ScanWakeups(ctx context.Context, p task.Partition, after store.WakeKey, through task.Instant, limit int) ([]task.Task, error)
+	Wakeups(ctx context.Context, keys []store.WakeKey) ([]task.Task, error)
+	ScanSchedule(ctx context.Context, p task.Partition, after store.WakeKey, through task.Instant, limit int) ([]task.Task, error)
 }
 
 // Queue is what the scheduler asks of the queues.
@@ -64,7 +66,9 @@ type Queue interface {
 
 // Dispatcher carries out what the scheduler decides.
 type Dispatcher interface {
-	Dispatch(ctx context.Context, orders []task.Order) []error
+	Dispatch(ctx context.Context, orders []task.Order) []task.Dispatched
+	// Remove deletes wake-up rows that nobody needs any more; losing it does no harm.
+	Remove(ctx context.Context, rows []task.Task)
 	Send(ctx context.Context, tasks []task.Task)
 	Room(ctx context.Context, name queue.Name) (int, <-chan struct{})
 }
@@ -95,6 +99,17 @@ type Config struct {
 	Log        *slog.Logger
 	Hooks      Hooks
 	Delivery   *Delivery // nil: there are no deliver lambdas here
+	// Found is told of a row that was claimed when its partition came to this process. nil: nobody wants to know.
+	Found func(t *task.Task)
+	// Ready is called by Run when all partitions of a share have been read ahead. nil: nobody wants to know.
+	Ready func()
+
+	// Process is the name of this process in the rows that it enqueues and acquires: unique per start, where there is more
+	// than one.
+	Process string
+	// Presence tells what is known of a process by its name: whether it is there, and if not, whether it is gone for sure.
+	// Neither means that it was never heard of. nil: there are no others.
+	Presence func(process string) (here, gone bool)
 
 	// Guests says that tasks may be told of here whose partitions are of other processes, which hear of them only by their
 	// next scan. Such a task is fired here if it is due before.
@@ -103,7 +118,7 @@ type Config struct {
 	Window        time.Duration // 0: WindowDefault
 	Lead          time.Duration // 0: LeadDefault
 	LookaheadRows int           // 0: LookaheadRowsDefault
-	WatchedRows   int           // 0: WatchedRowsDefault
+	FlightRows    int           // 0: FlightRowsDefault
 }
 
 // Hooks are told what happened. A nil hook is not called.
@@ -112,8 +127,6 @@ type Hooks struct {
 	Waked func(t *task.Task, kind task.EventKind)
 	// Lost: a worker's lease ran out and was marked so.
 	Lost func(worker string)
-	// Found: the row was claimed when its partition came to this process.
-	Found func(t *task.Task)
 	// Shared: the members or the partitions changed, and this is what follows. Called by Run, before anything is done.
 	Shared func(*Share)
 	// Warm: all partitions of the share have been read ahead. Called by Run.
@@ -132,8 +145,8 @@ func (c Config) withDefaults() Config {
 	if c.LookaheadRows == 0 {
 		c.LookaheadRows = LookaheadRowsDefault
 	}
-	if c.WatchedRows == 0 {
-		c.WatchedRows = WatchedRowsDefault
+	if c.FlightRows == 0 {
+		c.FlightRows = FlightRowsDefault
 	}
 	if c.Handover == nil {
 		c.Handover = alone{}
@@ -146,16 +159,14 @@ type Scheduler struct {
 	Config
 
 	dog     watchdog
-	watched *budget
+	flights *budget
 	leases  goodLeases
 
 	hand  hand
 	quiet quiet
 	turns turns
 
-	// Both are replaced by Run and read by everyone; a partition is in one of them.
-	runners    atomic.Pointer[map[task.Partition]*runner]
-	deliverers atomic.Pointer[map[task.Partition]*deliverer]
+	loops atomic.Pointer[map[task.Partition]*loop] // replaced by Run and read by everyone
 
 	guests guests
 
@@ -168,7 +179,7 @@ type Scheduler struct {
 func New(c Config) *Scheduler {
 	s := &Scheduler{Config: c.withDefaults(), pokeWarm: make(chan struct{}, 1)}
 	s.share.Store(&Share{})
-	s.watched = newBudget(s.WatchedRows)
+	s.flights = newBudget(s.FlightRows)
 	s.Store = guardedStore{s.Store, s}
 	s.Leases = guardedLeases{s.Leases, s}
 	s.guests.init()
@@ -179,155 +190,144 @@ func New(c Config) *Scheduler {
 
 // clear leaves nobody to be told of anything.
 func (s *Scheduler) clear() {
-	s.runners.Store(&map[task.Partition]*runner{})
-	s.deliverers.Store(&map[task.Partition]*deliverer{})
+	s.loops.Store(&map[task.Partition]*loop{})
 	s.guests.clear()
 }
 
-// split tells the partitions of deliver lambdas from the others.
-func (s *Scheduler) split(owned []task.Partition) (managed, deliver []task.Partition) {
-	if s.Delivery == nil {
-		return owned, nil
-	}
-	for _, p := range owned {
-		if s.Delivery.Is(p) {
-			deliver = append(deliver, p)
-		} else {
-			managed = append(managed, p)
+// follow starts and stops loops so that there is one for each partition that is fired here.
+func (s *Scheduler) follow(ctx context.Context, group *sync.WaitGroup, since task.Instant, fired []task.Partition) {
+	old := *s.loops.Load()
+	rows := s.partitionRows(len(fired))
+	next := make(map[task.Partition]*loop, len(fired))
+	var fresh []*loop
+	for _, p := range fired {
+		l := old[p]
+		if l == nil {
+			l = newLoop(s, p, since, rows)
+			fresh = append(fresh, l)
 		}
+		next[p] = l
 	}
-	return managed, deliver
-}
-
-// followDeliver is follow for partitions of deliver lambdas. Those that stay look at their rows again where the members
-// may have changed.
-func (s *Scheduler) followDeliver(ctx context.Context, group *sync.WaitGroup, owned []task.Partition, rows int, rescan bool) {
-	old := *s.deliverers.Load()
-	next := make(map[task.Partition]*deliverer, len(owned))
-	var fresh []*deliverer
-	for _, p := range owned {
-		d := old[p]
-		if d == nil {
-			d = newDeliverer(s, p, rows)
-			fresh = append(fresh, d)
-		} else if rescan {
-			d.rescan()
-		}
-		next[p] = d
-	}
-	s.deliverers.Store(&next)
-	for p, d := range old {
+	s.loops.Store(&next) // before the first looks, so that no hint falls in between
+	for p, l := range old {
 		if next[p] == nil && !s.isGuest(p) {
-			d.stop()
+			l.stop()
 		}
 	}
-	for _, d := range fresh {
-		runCtx, stop := context.WithCancel(ctx)
-		d.stop = stop
-		group.Go(func() { d.run(runCtx) })
+	for _, l := range fresh {
+		s.start(ctx, group, l)
 	}
 }
 
-// follow starts and stops runners so that there is one for each owned partition.
-func (s *Scheduler) follow(ctx context.Context, group *sync.WaitGroup, since task.Instant, owned []task.Partition, rows int) {
-	old := *s.runners.Load()
-	next := make(map[task.Partition]*runner, len(owned))
-	var fresh []*runner
-	for _, p := range owned {
-		r := old[p]
-		if r == nil {
-			r = newRunner(s, p, since, rows)
-			fresh = append(fresh, r)
-		}
-		next[p] = r
+func (s *Scheduler) start(ctx context.Context, group *sync.WaitGroup, l *loop) {
+	ctx, l.stop = context.WithCancel(ctx)
+	group.Go(func() { l.run(ctx) })
+}
+
+// presence is Presence, where there is one.
+func (s *Scheduler) presence(process string) (here, gone bool) {
+	if s.Presence == nil {
+		return false, false
 	}
-	s.runners.Store(&next) // before the first scans, so that no hint falls in between
-	for p, r := range old {
-		if next[p] == nil && !s.isGuest(p) {
-			r.stop()
-		}
-	}
-	for _, r := range fresh {
-		runCtx, stop := context.WithCancel(ctx)
-		r.stop = stop
-		group.Go(func() { r.run(runCtx) })
-	}
+	return s.Presence(process)
+}
+
+// isGone reports whether a process is another one than this and not there any more.
+func (s *Scheduler) isGone(process string) bool {
+	_, gone := s.presence(process)
+	return process != s.Process && gone
 }
 
 func (s *Scheduler) partitionRows(partitions int) int {
 	return min(max(s.LookaheadRows/max(partitions, 1), partitionRowsMin), partitionRowsMax)
 }
 
-// Added is the hint that a waiting row was stored. It may be called from anywhere, and
-// for partitions of others; it costs next to nothing for a task that is not due soon.
+// Added is the hint that a wake-up row was stored. It may be called from anywhere, as may the others, and
+// for partitions of other processes; it costs next to nothing for a task that is not due soon.
 func (s *Scheduler) Added(t *task.Task) {
-	if r := (*s.runners.Load())[t.Partition]; r != nil {
-		if r.waiting.covers(t.Due) {
-			r.hint(*t, true)
+	if l := s.loopOf(t.Partition); l != nil {
+		if l.ahead.covers(t.WakeRow.At) {
+			l.hint(t, hintAdded)
 		}
 		return
 	}
-	if d := (*s.deliverers.Load())[t.Partition]; d != nil {
-		if d.waiting.covers(t.Due) {
-			d.hint(*t, true)
-		}
-		return
-	}
-	if s.firesAlone(t, t.Due) {
-		s.guest(hint{*t, true})
+	if s.firesAlone(t, t.WakeRow.At) {
+		s.guest(t, hintAdded)
 	}
 }
 
-// Awake is the hint that a task row has a wake-up the scheduler should know of.
+// Awake is the hint that a stored task row has a wake-up the scheduler should know of: in the place of its wake-up row, or
+// before that, where FiresWithin said so.
 func (s *Scheduler) Awake(t *task.Task) {
-	if r := (*s.runners.Load())[t.Partition]; r != nil {
-		if r.wakeups.covers(t.Wake) {
-			r.hint(*t, false)
-		}
-		return
-	}
-	if d := (*s.deliverers.Load())[t.Partition]; d != nil {
-		if d.wakeups.covers(t.Wake) {
-			d.hint(*t, false)
+	if l := s.loopOf(t.Partition); l != nil {
+		if t.Wake != t.WakeRow.At || l.ahead.covers(t.Wake) {
+			l.hint(t, hintAwake)
 		}
 		return
 	}
 	if s.firesAlone(t, t.Wake) {
-		s.guest(hint{*t, false})
+		s.guest(t, hintAwake)
 	}
 }
 
-// Fires reports whether a partition is fired here, as its owner or as the one who still is until another one has taken over.
-func (s *Scheduler) Fires(p task.Partition) bool {
-	return (*s.runners.Load())[p] != nil || (*s.deliverers.Load())[p] != nil
+// Enqueued is the hint that a task was stored as enqueued and its message is on its way.
+func (s *Scheduler) Enqueued(t *task.Task) {
+	if l := s.loopOf(t.Partition); l != nil {
+		l.hint(t, hintSent)
+	}
 }
 
+// Done is the hint that tasks need not be looked at any more where they are: they have ended, or another wake-up row wakes
+// them.
+func (s *Scheduler) Done(rows []task.Task) {
+	for len(rows) > 0 {
+		n := 1
+		for n < len(rows) && rows[n].Partition == rows[0].Partition {
+			n++
+		}
+		if l := s.loopOf(rows[0].Partition); l != nil {
+			l.forget(rows[:n])
+		}
+		rows = rows[n:]
+	}
+}
+
+// FiresWithin reports whether a task row of a partition that wakes at that instant is fired by this process, if it is told
+// of it by Awake, though no wake-up row stands there.
+func (s *Scheduler) FiresWithin(p task.Partition, at task.Instant) bool {
+	now := s.Clock.Now()
+	if s.loopOf(p) != nil {
+		return at <= now.Add(s.Window) && s.flights.left.Load() > 0
+	}
+	return s.Guests && at <= now.Add(s.Window/2) && s.takesGuest(p)
+}
+
+func (s *Scheduler) loopOf(p task.Partition) *loop { return (*s.loops.Load())[p] }
+
+// Fires reports whether a partition is fired here, as its owner or as the one who still is until another one has taken over.
+func (s *Scheduler) Fires(p task.Partition) bool { return s.loopOf(p) != nil }
+
 // Stuck is how many tasks of deliver lambdas are acquired and not under way: those that wait here for another try, and those
-// that others had acquired at the last look.
+// that others had acquired when they were last seen.
 func (s *Scheduler) Stuck() map[task.Partition]int64 {
 	all := map[task.Partition]int64{}
-	for p, d := range *s.deliverers.Load() {
-		if n := d.stuck.Load(); n > 0 {
+	for p, l := range *s.loops.Load() {
+		if n := l.stuck.Load(); n > 0 {
 			all[p] = n
 		}
 	}
 	return all
 }
 
-// Watched is how many rows are watched in memory while their wake-ups stay in the past.
-func (s *Scheduler) Watched() int { return s.WatchedRows - int(max(s.watched.left.Load(), 0)) }
+// InFlight is how many tasks are remembered in memory between their dispatch and their end.
+func (s *Scheduler) InFlight() int { return s.FlightRows - int(max(s.flights.left.Load(), 0)) }
 
-// Overdue is the due time of the oldest task that waits to be dispatched, of each owned partition that has one in the past.
+// Overdue is the due time of the oldest task that waits to be fired, of each partition that has one in the past.
 func (s *Scheduler) Overdue() map[task.Partition]task.Instant {
 	now := s.Clock.Now()
 	all := map[task.Partition]task.Instant{}
-	for p, r := range *s.runners.Load() {
-		if head := task.Instant(r.head.Load()); !head.IsZero() && head < now {
-			all[p] = head
-		}
-	}
-	for p, d := range *s.deliverers.Load() {
-		if head := task.Instant(d.head.Load()); !head.IsZero() && head < now {
+	for p, l := range *s.loops.Load() {
+		if head := task.Instant(l.head.Load()); !head.IsZero() && head < now {
 			all[p] = head
 		}
 	}

@@ -4,7 +4,6 @@ import (
 	"context"
 	"slices"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/kinesin-io/kinesin/internal/clock"
@@ -162,37 +161,23 @@ func (s *Scheduler) tellWarm(sh *share) {
 	sh.Warm = max(1, clock.Mono(s.Clock)-sh.Since)
 	s.publish(sh)
 	s.Handover.InForce(sh.Members)
+	if s.Ready != nil {
+		s.Ready()
+	}
 	if s.Hooks.Warm != nil {
 		s.Hooks.Warm(&sh.Share)
 	}
 }
 
 func (s *Scheduler) isWarm(p task.Partition) bool {
-	if r := (*s.runners.Load())[p]; r != nil {
-		return r.warm.Load()
-	}
-	d := (*s.deliverers.Load())[p]
-	return d != nil && d.warm.Load()
+	l := s.loopOf(p)
+	return l != nil && l.warm.Load()
 }
 
-// nextLook is how long after a look at a partition that came through the next one is. It notes that the partition is warm.
-func (s *Scheduler) nextLook(warm *atomic.Bool) time.Duration {
-	if warm.Swap(true) {
-		return s.Window / 2
-	}
-	s.warmed()
-	if !s.Guests {
-		return s.Window / 2
-	}
-	return min(SecondLook, s.Window/2)
-}
-
-// reviewForeign has rows that others acquired be looked at again: one of those may be gone.
-func (s *Scheduler) reviewForeign() {
-	for _, d := range *s.deliverers.Load() {
-		if d.others.Load() {
-			d.rescan()
-		}
+// review has what is in flight looked at again, in all partitions: what a process changed that is gone now, only it knew of.
+func (s *Scheduler) review() {
+	for _, l := range *s.loops.Load() {
+		l.review()
 	}
 }
 
@@ -254,11 +239,11 @@ func (s *Scheduler) Run(ctx context.Context) error {
 // divide starts and stops what fires partitions, so that they are those of the share.
 func (s *Scheduler) divide(ctx context.Context, group *sync.WaitGroup, since task.Instant, sh *share, released []task.Partition, anew bool) {
 	s.demote(released)
-	managed, deliver := s.split(sh.fired())
-	rows := s.partitionRows(len(managed) + len(deliver))
-	s.follow(ctx, group, since, managed, rows)
-	s.followDeliver(ctx, group, deliver, rows, anew)
+	s.follow(ctx, group, since, sh.fired())
 	s.dismiss()
+	if anew && s.Guests {
+		s.review()
+	}
 }
 
 // signals are what Run waits for, and what it does in between.
@@ -284,7 +269,7 @@ func (s *Scheduler) await(ctx context.Context, sh *share, on signals) (anew bool
 		case <-on.owners:
 			return true
 		case <-on.heard:
-			s.reviewForeign()
+			s.review()
 			return false
 		case <-s.pokeWarm:
 			return false

@@ -73,9 +73,10 @@ func (a *assigned) give(p task.Partition, owner string) {
 	synctest.Wait()
 }
 
-func (a *assigned) follow(member string, does bool) {
+// follow says that the other member follows.
+func (a *assigned) follow() {
 	a.mu.Lock()
-	a.follows[member] = does
+	a.follows["other"] = true
 	close(a.heard)
 	a.heard = make(chan struct{})
 	a.mu.Unlock()
@@ -90,9 +91,14 @@ func (a *assigned) told() int {
 
 // startAs runs a scheduler of a fleet until the test ends.
 func (w *world) startAs(a *assigned) *scheduler.Scheduler {
+	var depths scheduler.Queue = w.queue
+	if w.depths != nil {
+		depths = w.depths
+	}
 	s := scheduler.New(scheduler.Config{
-		Store: w.rows, Queue: w.queue, Dispatcher: w.sent, Leases: w.leases, Ownership: a, Handover: a, Partitions: w.parts,
+		Store: w.rows, Queue: depths, Dispatcher: w.sent, Leases: w.leases, Ownership: a, Handover: a, Partitions: w.parts,
 		Clock: w.clock, Log: slog.New(slog.DiscardHandler), Hooks: w.hooks, Guests: true,
+		Process: w.process, Presence: w.presence,
 	})
 	w.run(s)
 	return s
@@ -112,7 +118,7 @@ func TestAPartitionIsFiredUntilItIsTakenOver(t *testing.T) {
 			t.Errorf("fires %v, share %+v", s.Fires(high), s.Share())
 		}
 		w.advance(1500 * time.Millisecond)
-		a.follow("other", true)
+		a.follow()
 		if s.Fires(high) {
 			t.Error("still fires what was taken over")
 		}
@@ -187,7 +193,7 @@ func TestAPartitionThatComesBackIsKept(t *testing.T) {
 			t.Error("it was begun anew")
 		}
 		a.give(high, "other")
-		a.follow("other", true)
+		a.follow()
 		a.give(high, "me") // this time it is, out of a guest
 		late := w.waiting(high, 3*time.Second)
 		w.advance(10 * time.Second)

@@ -4,8 +4,6 @@ import (
 	"sync"
 
 	"github.com/google/btree"
-
-	"github.com/kinesin-io/kinesin/task"
 )
 
 // Each partition is read ahead as soon as it is there and then every half window. Who reads takes a turn, since thousands
@@ -134,15 +132,5 @@ func (l *lane) offer() {
 	}
 	if next, ok := l.idle.DeleteMin(); ok {
 		wake(next.poke)
-	}
-}
-
-// widen moves the horizons of sets whose partition waits for its turn, so that it is told of what is due soon: what is due
-// before that and was stored earlier is found by the look. A set that is full keeps its horizon: it has left things out.
-func widen(now task.Instant, s *Scheduler, sets ...*lookahead) {
-	for _, l := range sets {
-		if through := now.Add(s.Window); !l.truncated && !l.covers(through) {
-			l.reach(through)
-		}
 	}
 }

@@ -111,7 +111,7 @@ func TestEveryVerdictIsAnEdge(t *testing.T) {
 					if d.until <= at {
 						t.Errorf("%s is looked at again at %d, which is not later than now", s, d.until)
 					}
-					event = task.Event{Kind: task.Extend, Until: d.until} // where memory has no room
+					continue
 				case carryOut, reclaim:
 				}
 				next, _, err := row.Apply(event, at, task.Policy{MaxAttempts: 3})

@@ -50,10 +50,14 @@ type world struct {
 	marks  scheduler.Leases // instead of leases
 	depths scheduler.Queue  // instead of queue
 	look   int              // rows of look-ahead
-	watch  int              // rows that are watched
+	flight int              // tasks in flight that are remembered
 	wall   clock.Clock      // of the scheduler, instead of clock
 	log    *slog.Logger     // nil: none
 	ids    uint64
+
+	process  string                                 // of the scheduler
+	presence func(process string) (here, gone bool) // nil: there are no others
+	found    func(t *task.Task)                     // what the scheduler says was claimed
 
 	mu     sync.Mutex
 	waked  []task.EventKind
@@ -63,17 +67,12 @@ type world struct {
 
 func inWorld(t *testing.T, queueDepth int, test func(w *world)) {
 	t.Helper()
-	inWorldOver(t, queueDepth, func(*world) store.Driver { return storemem.New() }, test)
-}
-
-func inWorldOver(t *testing.T, queueDepth int, open func(w *world) store.Driver, test func(w *world)) {
-	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		v := clock.NewVirtual(start, 1)
 		v.Settle(synctest.Wait)
 		c := v.Process(0)
 		w := &world{t: t, ctx: t.Context(), time: v, clock: c, failed: map[task.Partition]int{}}
-		w.rows = &rows{Store: store.New(open(w), store.Config{Clock: c})}
+		w.rows = &rows{Store: store.New(storemem.New(), store.Config{Clock: c})}
 		w.queue = queue.New(queuemem.New(c, queuemem.Config{DepthMax: queueDepth}))
 		w.leases = lease.NewBook(w.rows.Store, c)
 		w.parts = &partitions{all: []task.Partition{high, low}, changed: make(chan struct{})}
@@ -109,7 +108,8 @@ func (w *world) start() *scheduler.Scheduler {
 	}
 	s := scheduler.New(scheduler.Config{
 		Store: w.rows, Queue: depths, Dispatcher: w.sent, Leases: leases, Ownership: everything{}, Partitions: w.parts,
-		Clock: wall, Log: cmp.Or(w.log, slog.New(slog.DiscardHandler)), Hooks: w.hooks, LookaheadRows: w.look, WatchedRows: w.watch,
+		Clock: wall, Log: cmp.Or(w.log, slog.New(slog.DiscardHandler)), Hooks: w.hooks, LookaheadRows: w.look, FlightRows: w.flight,
+		Process: w.process, Presence: w.presence, Found: w.found,
 	})
 	w.run(s)
 	return s
@@ -154,19 +154,57 @@ func (w *world) apply(ops ...store.Op) {
 // waiting stores a task that waits for its first dispatch.
 func (w *world) waiting(p task.Partition, d time.Duration) task.Task {
 	w.t.Helper()
-	t := w.next(p, d)
-	w.apply(store.Op{Kind: store.PutWaiting, Task: t})
+	ops := store.First(w.next(p, d))
+	w.apply(ops...)
+	return ops[0].Task
+}
+
+// awake stores a task with a task row as change makes it, and the wake-up row at its due time that the task row names: a
+// task with a key, or one that was dispatched.
+func (w *world) awake(p task.Partition, d time.Duration, change func(t *task.Task)) task.Task {
+	w.t.Helper()
+	first := w.next(p, d)
+	first.Wake, first.WakeRow = first.Due, task.WakeRow{At: first.Due, Seq: 1}
+	t := first
+	change(&t)
+	first.Key = t.Key
+	if t.Attempt == 0 && (t.State == task.Scheduled || t.State == task.Enqueued) {
+		if t.State == task.Scheduled {
+			t.Key = "k"
+		}
+		ops := store.FirstWithRow(t)
+		w.apply(ops...)
+		return ops[1].Task
+	}
+	t.Seq = max(t.Seq, 2)
+	w.apply(store.Op{Kind: store.PutWakeup, Task: first}, store.Op{Kind: store.PutTask, Task: t, Follows: true})
 	return t
 }
 
-// awake stores a task row as change makes it.
-func (w *world) awake(p task.Partition, d time.Duration, change func(t *task.Task)) task.Task {
+// moved stores a task row as change makes it, and the bare wake-up row that it names, where it wakes.
+func (w *world) moved(p task.Partition, d time.Duration, change func(t *task.Task)) task.Task {
 	w.t.Helper()
 	t := w.next(p, d)
-	t.Wake = t.Due
+	t.Wake, t.Seq = t.Due, 4
 	change(&t)
-	w.apply(store.Op{Kind: store.PutTask, Task: t})
+	t.WakeRow = task.WakeRow{At: t.Wake, Seq: t.Seq}
+	w.apply(store.Op{Kind: store.PutWakeup, Task: bare(&t)}, store.Op{Kind: store.PutTask, Task: t, Follows: true})
 	return t
+}
+
+// bare is the wake-up row of a task that holds its id alone.
+func bare(t *task.Task) task.Task {
+	return task.Task{ID: t.ID, Partition: t.Partition, Seq: t.WakeRow.Seq, Wake: t.WakeRow.At, WakeRow: t.WakeRow}
+}
+
+// schedule is all that the schedule has of a partition.
+func (w *world) schedule(p task.Partition) []task.Task {
+	w.t.Helper()
+	rows, err := w.rows.Store.ScanSchedule(w.ctx, p, store.WakeKey{}, w.clock.Now().Add(24*time.Hour), store.ScanMax)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	return rows
 }
 
 func (w *world) read(id task.ID) task.Task {
@@ -243,12 +281,12 @@ type rows struct {
 	slow func() // before each scan
 
 	mu      sync.Mutex
-	during  func(p task.Partition) // between the reading and the answer of ScanWaiting, once
+	during  func(p task.Partition) // between the reading and the answer of ScanSchedule, once
 	fails   func(p task.Partition) error
 	scans   map[task.Partition]int
 	largest int // rows asked for
 	read    int // rows read one by one
-	woken   int // rows that scans of wake-ups returned
+	looked  int // rows that scans returned
 }
 
 func (r *rows) Tasks(ctx context.Context, ids []task.ID) ([]task.Task, error) {
@@ -256,6 +294,13 @@ func (r *rows) Tasks(ctx context.Context, ids []task.ID) ([]task.Task, error) {
 	r.read += len(ids)
 	r.mu.Unlock()
 	return r.Store.Tasks(ctx, ids)
+}
+
+func (r *rows) Wakeups(ctx context.Context, keys []store.WakeKey) ([]task.Task, error) {
+	r.mu.Lock()
+	r.read += len(keys)
+	r.mu.Unlock()
+	return r.Store.Wakeups(ctx, keys)
 }
 
 // readRows is how many rows were read one by one since it was asked last.
@@ -267,30 +312,19 @@ func (r *rows) readRows() int {
 	return n
 }
 
-func (r *rows) ScanWakeups(ctx context.Context, p task.Partition, after store.WakeKey, through task.Instant, limit int) ([]task.Task, error) {
-	if r.slow != nil {
-		r.slow()
-	}
-	found, err := r.Store.ScanWakeups(ctx, p, after, through, limit)
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.woken += len(found)
-	return found, err
-}
-
-// setFails makes reads of waiting rows fail; nil: none.
+// setFails makes scans fail; nil: none.
 func (r *rows) setFails(fails func(p task.Partition) error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.fails = fails
 }
 
-// wokenRows is how many rows scans of wake-ups returned since it was asked last.
-func (r *rows) wokenRows() int {
+// lookedRows is how many rows scans returned since it was asked last.
+func (r *rows) lookedRows() int {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	n := r.woken
-	r.woken = 0
+	n := r.looked
+	r.looked = 0
 	return n
 }
 
@@ -310,7 +344,7 @@ func (r *rows) scanned(p task.Partition, limit int) (func(task.Partition), error
 	return during, nil
 }
 
-func (r *rows) ScanWaiting(ctx context.Context, p task.Partition, after store.WaitingKey, through task.Instant, limit int) ([]task.Task, error) {
+func (r *rows) ScanSchedule(ctx context.Context, p task.Partition, after store.WakeKey, through task.Instant, limit int) ([]task.Task, error) {
 	if r.slow != nil {
 		r.slow()
 	}
@@ -318,7 +352,10 @@ func (r *rows) ScanWaiting(ctx context.Context, p task.Partition, after store.Wa
 	if err != nil {
 		return nil, err
 	}
-	found, err := r.Store.ScanWaiting(ctx, p, after, through, limit)
+	found, err := r.Store.ScanSchedule(ctx, p, after, through, limit)
+	r.mu.Lock()
+	r.looked += len(found)
+	r.mu.Unlock()
 	if during != nil {
 		during(p)
 	}
@@ -376,13 +413,16 @@ type fired struct {
 	due  task.Instant
 }
 
-// courier is a dispatcher that writes down what it is asked.
+// courier is a dispatcher that writes down what it did.
 type courier struct {
 	w        *world
 	depthMax int
 
 	mu      sync.Mutex
 	orders  []fired
+	refused int // orders whose task somebody else had moved
+	removed int // wake-up rows
+	again   int // messages that were sent without a write
 	rooms   int // calls of Room
 	largest int
 	refuse  func(t *task.Task) error
@@ -395,59 +435,99 @@ func (c *courier) fired() []fired {
 	return slices.Clone(c.orders)
 }
 
-func (c *courier) Dispatch(ctx context.Context, orders []task.Order) []error {
-	errs := make([]error, len(orders))
+func (c *courier) count(counter *int, n int) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	*counter += n
+}
+
+// counted is what a counter says.
+func (c *courier) counted(counter *int) int {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return *counter
+}
+
+func (c *courier) Dispatch(ctx context.Context, orders []task.Order) []task.Dispatched {
+	results := make([]task.Dispatched, len(orders))
 	c.mu.Lock()
 	c.largest = max(c.largest, len(orders))
 	refuse, hang := c.refuse, c.hang
 	c.mu.Unlock()
 	if hang != nil {
 		if err := hang(ctx); err != nil {
-			return slices.Repeat([]error{err}, len(orders))
+			return slices.Repeat([]task.Dispatched{{Err: err}}, len(orders))
 		}
 	}
 	for i := range orders {
 		o := &orders[i]
-		c.mu.Lock()
-		c.orders = append(c.orders, fired{o.Task.ID, o.Event.Kind, c.w.clock.Now(), o.Task.Due})
-		c.mu.Unlock()
 		if refuse != nil {
-			errs[i] = refuse(&o.Task)
+			results[i].Err = refuse(&o.Task)
 		}
-		if errs[i] == nil {
-			errs[i] = c.carryOut(ctx, o)
+		if results[i].Err == nil {
+			results[i] = c.carryOut(ctx, o)
+		}
+		if results[i].Done {
+			c.mu.Lock()
+			c.orders = append(c.orders, fired{o.Task.ID, o.Event.Kind, c.w.clock.Now(), o.Task.Due})
+			c.mu.Unlock()
 		}
 	}
-	return errs
+	return results
 }
 
-func (c *courier) carryOut(ctx context.Context, o *task.Order) error {
+func (c *courier) carryOut(ctx context.Context, o *task.Order) (r task.Dispatched) {
 	next, effect, err := o.Task.Apply(o.Event, c.w.clock.Now(), policy)
 	if err != nil {
-		return nil //nolint:nilerr // the task moved on
+		return r // the task moved on
 	}
-	op := store.Op{Kind: store.ReplaceTask, Task: next}
-	if o.Waiting {
-		op.Kind = store.PutTask
+	ops := store.Change(next, false, false)
+	if o.First {
+		ops = []store.Op{{Kind: store.PutTask, Task: next}}
 	}
-	results, err := c.w.rows.Apply(ctx, []store.Op{op})
+	results, err := c.w.rows.Apply(ctx, ops)
 	if err != nil {
-		return err
+		r.Err = err
+		return r
 	}
-	if results[0] == nil && effect == task.Send {
-		c.Send(ctx, []task.Task{next})
+	if conflict, is := errors.AsType[*store.ConflictError](results[0]); is {
+		c.count(&c.refused, 1)
+		if conflict.Task != nil {
+			r.Task = *conflict.Task
+		}
+		return r
 	}
-	if o.Waiting {
-		_, err = c.w.rows.Apply(ctx, []store.Op{{Kind: store.DeleteWaiting, Task: o.Task}})
+	r.Task, r.Done, r.Err = next, results[0] == nil, results[0]
+	if r.Done && effect == task.Send {
+		c.send(ctx, next)
 	}
-	return err
+	return r
+}
+
+func (c *courier) Remove(ctx context.Context, rows []task.Task) {
+	if len(rows) == 0 {
+		return
+	}
+	c.count(&c.removed, len(rows))
+	ops := make([]store.Op, len(rows))
+	for i := range rows {
+		ops[i] = store.Remove(&rows[i])
+	}
+	if _, err := c.w.rows.Apply(ctx, ops); err != nil {
+		c.w.t.Errorf("remove: %v", err)
+	}
 }
 
 func (c *courier) Send(ctx context.Context, tasks []task.Task) {
+	c.count(&c.again, len(tasks))
 	for _, t := range tasks {
-		if err := c.w.queue.Send(ctx, []queue.Message{{Task: t}})[0]; err != nil {
-			c.w.t.Errorf("send: %v", err)
-		}
+		c.send(ctx, t)
+	}
+}
+
+func (c *courier) send(ctx context.Context, t task.Task) {
+	if err := c.w.queue.Send(ctx, []queue.Message{{Task: t}})[0]; err != nil {
+		c.w.t.Errorf("send: %v", err)
 	}
 }
 

@@ -24,7 +24,7 @@ type LambdaInfo struct {
 	Name        string
 	Mode        string        // ModeManaged or ModeDeliver; cannot change
 	Priorities  []string      // highest first; cannot change
-	Shards      int           // per priority; cannot change
+	Shards      int           // per priority; only grow
 	MaxAttempts int           // this and the next three: not of ModeDeliver
 	Timeout     time.Duration // of one attempt
 	BackoffMin  time.Duration
@@ -32,6 +32,7 @@ type LambdaInfo struct {
 	Retention   time.Duration // how long ended tasks are kept
 	Created     time.Time     // read only
 	Deleting    bool          // read only
+	ShardsFrom  time.Time     // when Shards came, or come, into force for new tasks; zero: they never grew. Read only
 	Registered  bool          // read only: it came by a registration, as Terraform writes them, and goes with it
 	Withdrawn   bool          // read only: it came by a registration that is gone, and goes when its tasks have ended; it still takes new ones
 	// RegistrationRefused is why the registration of its name is not taken, in words for people: then the lambda stays as it is. Empty
@@ -71,7 +72,8 @@ func (c *Client) ListLambdas(ctx context.Context) ([]LambdaInfo, error) {
 	return all, nil
 }
 
-// UpdateLambda changes the settings that are not zero.
+// UpdateLambda changes the settings that are not zero. Shards only grow, and more of them come into force a few minutes later, for new
+// tasks without a key: see LambdaInfo.ShardsFrom.
 func (c *Client) UpdateLambda(ctx context.Context, l LambdaInfo) (LambdaInfo, error) {
 	response, err := call(ctx, c, "update lambda", c.backend.Lambdas.UpdateLambda, &kinesinv1.UpdateLambdaRequest{Lambda: l.wire()})
 	if err != nil {
@@ -121,7 +123,7 @@ func lambdaInfoOf(w *kinesinv1.Lambda) LambdaInfo {
 	return LambdaInfo{
 		Name: w.GetName(), Mode: w.GetMode(), Priorities: w.GetPriorities(), Shards: int(w.GetShards()), MaxAttempts: int(w.GetMaxAttempts()),
 		Timeout: micros(w.GetTimeoutMicros()), BackoffMin: micros(w.GetBackoffMinMicros()), BackoffMax: micros(w.GetBackoffMaxMicros()),
-		Retention: micros(w.GetRetentionMicros()), Created: timeOf(w.GetCreatedMicros()), Deleting: w.GetDeleting(), Registered: w.GetRegistered(),
+		Retention: micros(w.GetRetentionMicros()), Created: timeOf(w.GetCreatedMicros()), Deleting: w.GetDeleting(), ShardsFrom: timeOf(w.GetShardsFromMicros()), Registered: w.GetRegistered(),
 		Withdrawn: w.GetWithdrawn(), RegistrationRefused: w.GetRegistrationRefused(),
 	}
 }

@@ -53,6 +53,8 @@ type Config struct {
 	Horizon         time.Duration // how far ahead a task may be due; 10 years
 	Window          time.Duration // how far a partition is read ahead; 10 s, of a store on AWS 16 s
 	DrainMax        time.Duration // how long a stop may take; 10 s
+	// NoMatch has all tasks go through their queues, also where a worker of this process waits for them.
+	NoMatch bool
 	// DeliverDirect is up to how long before its due time a task of a deliver lambda goes straight to its queue, which
 	// then holds it, without a row in the store. 15 minutes, which is the most; negative: never.
 	DeliverDirect time.Duration

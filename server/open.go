@@ -31,6 +31,10 @@ const (
 // goes straight to its queue (10 s): a task that another process stored is then always found in time.
 const windowRemote = 16 * time.Second
 
+// shardsRemote is how many shards a new lambda has with DynamoDB, where a key takes 1,000 write units a
+// second, and a partition costs next to nothing.
+const shardsRemote = 4
+
 // drivers are what a node runs on. A nil buffer is none.
 type drivers struct {
 	store  store.Driver
@@ -90,11 +94,12 @@ func (s *Server) nodeConfig(d *drivers) node.Config {
 		Store: d.store, Queue: d.queue, Buffer: d.buffer, Clock: clock.Real(), Log: s.config.Log, Roles: s.config.Roles, Metrics: s.metrics,
 		Name:            hostName(),
 		PayloadBytesMax: s.config.PayloadBytesMax, Horizon: s.config.Horizon, Window: s.config.Window,
-		DeliverDirect: s.config.DeliverDirect,
-		InboundRate:   s.config.InboundRate, InboundConcurrency: s.config.InboundConcurrency,
+		DeliverDirect: s.config.DeliverDirect, NoMatch: s.config.NoMatch,
+		InboundRate: s.config.InboundRate, InboundConcurrency: s.config.InboundConcurrency,
 	}
 	if s.config.Store == StoreDynamoDB {
 		c.Window = cmp.Or(c.Window, windowRemote)
+		c.ShardsDefault = shardsRemote
 		c.Unregister = func(lambda string) string {
 			return dynamo.DeleteControlCommand(s.config.AWSPrefix, catalog.RegistrationKind, lambda)
 		}

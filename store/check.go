@@ -12,6 +12,13 @@ func (s *Store) check(ops []Op) []error {
 	var refused []error
 	for i := range ops {
 		err := s.checkOp(&ops[i])
+		switch {
+		case err != nil || !ops[i].Follows:
+		case refused != nil && refused[i-1] != nil:
+			err = ErrSkipped
+		default:
+			err = checkFollows(ops, i)
+		}
 		if err == nil {
 			continue
 		}
@@ -25,15 +32,15 @@ func (s *Store) check(ops []Op) []error {
 
 func (s *Store) checkOp(op *Op) error {
 	switch op.Kind {
-	case PutWaiting:
-		return s.checkWaiting(&op.Task, 1)
-	case ReplaceWaiting:
-		return s.checkWaiting(&op.Task, 2)
+	case PutWakeup:
+		return s.checkWakeup(&op.Task)
+	case ReplaceWakeup:
+		return s.checkReplacement(&op.Task)
 	case PutTask:
 		return s.checkTask(&op.Task, 1)
 	case ReplaceTask:
 		return s.checkTask(&op.Task, 2)
-	case DeleteWaiting:
+	case DeleteWakeup:
 		return checkKey(&op.Task)
 	case PutPayload:
 		return s.checkPayload(op)
@@ -45,15 +52,57 @@ func (s *Store) checkOp(op *Op) error {
 	return fmt.Errorf("%w op: kind %d", ErrMalformed, op.Kind)
 }
 
-func (s *Store) checkWaiting(t *task.Task, seqMin uint64) error {
-	if t.State != task.Scheduled && (t.State != task.Acquired || seqMin == 1) {
-		return fmt.Errorf("%w waiting row %s: state is %s, want scheduled, or acquired when it replaces", ErrMalformed, t.ID, t.State)
+// checkFollows checks what op i of the list follows: a write of a row of the same task.
+func checkFollows(ops []Op, i int) error {
+	if i == 0 {
+		return fmt.Errorf("%w op: it follows, but is the first", ErrMalformed)
 	}
-	if t.Seq < seqMin {
-		return fmt.Errorf("%w waiting row %s: seq %d, want at least %d", ErrMalformed, t.ID, t.Seq, seqMin)
+	before, op := &ops[i-1], &ops[i]
+	if !before.ofTask() || !op.ofTask() || before.Task.ID != op.Task.ID || before.Task.Partition != op.Task.Partition {
+		return fmt.Errorf("%w op: kind %d of task %s follows kind %d of task %s; want rows of one task in one partition",
+			ErrMalformed, op.Kind, op.Task.ID, before.Kind, before.Task.ID)
 	}
+	return nil
+}
+
+// ofTask reports whether the op writes a wake-up row or a task row.
+func (op *Op) ofTask() bool {
+	switch op.Kind {
+	case PutWakeup, DeleteWakeup, ReplaceWakeup, PutTask, ReplaceTask:
+		return true
+	case PutPayload, DeletePayload, PutControl, DeleteControl:
+	}
+	return false
+}
+
+func (s *Store) checkWakeup(t *task.Task) error {
+	switch t.State {
+	case task.Unknown:
+		if t.WakeRow != (task.WakeRow{At: t.Wake, Seq: t.Seq}) {
+			return fmt.Errorf("%w wake-up row %s: bare, at wake-up %d and seq %d, but put at %d and %d",
+				ErrMalformed, t.ID, t.Wake, t.Seq, t.WakeRow.At, t.WakeRow.Seq)
+		}
+	case task.Scheduled, task.Enqueued, task.Claimed:
+	default:
+		return fmt.Errorf("%w wake-up row %s: state is %s, want scheduled, enqueued, claimed or none", ErrMalformed, t.ID, t.State)
+	}
+	return s.checkNamed(t, 1)
+}
+
+func (s *Store) checkReplacement(t *task.Task) error {
+	if t.State != task.Scheduled && t.State != task.Acquired {
+		return fmt.Errorf("%w wake-up row %s: state is %s, want scheduled or acquired when it replaces", ErrMalformed, t.ID, t.State)
+	}
+	return s.checkNamed(t, 2)
+}
+
+// checkNamed checks a row that lives, and the wake-up row that it names.
+func (s *Store) checkNamed(t *task.Task, seqMin uint64) error {
 	if err := checkKey(t); err != nil {
 		return err
+	}
+	if t.WakeRow.Seq < seqMin || t.WakeRow.Seq > t.Seq {
+		return fmt.Errorf("%w task %s: wake-up row of seq %d, want %d to its own, %d", ErrMalformed, t.ID, t.WakeRow.Seq, seqMin, t.Seq)
 	}
 	return s.checkRow(t)
 }
@@ -71,14 +120,17 @@ func (s *Store) checkTask(t *task.Task, seqMin uint64) error {
 	if t.State.IsEnd() != t.Wake.IsZero() {
 		return fmt.Errorf("%w task %s: %s with wake-up %d; every state but an end has one", ErrMalformed, t.ID, t.State, t.Wake)
 	}
-	if t.State.IsEnd() && t.ExpireAt.IsZero() {
+	if !t.State.IsEnd() {
+		return s.checkNamed(t, 1)
+	}
+	if t.ExpireAt.IsZero() {
 		return fmt.Errorf("%w task %s: %s, but no instant at which it may be deleted", ErrMalformed, t.ID, t.State)
 	}
 	return s.checkRow(t)
 }
 
 func (s *Store) checkRow(t *task.Task) error {
-	if min(t.Due, t.Wake, t.Ended, t.ExpireAt) < 0 {
+	if min(t.Due, t.Wake, t.WakeRow.At, t.Ended, t.ExpireAt) < 0 {
 		return fmt.Errorf("%w task %s: instant before 1970", ErrMalformed, t.ID)
 	}
 	if len(t.Payload) > s.cfg.PayloadInlineMax {
@@ -101,8 +153,8 @@ func (s *Store) checkPayload(op *Op) error {
 }
 
 func checkKey(t *task.Task) error {
-	if t.Due <= 0 {
-		return fmt.Errorf("%w waiting key of %s: due %d, want later than 1970", ErrMalformed, t.ID, t.Due)
+	if t.WakeRow.At <= 0 {
+		return fmt.Errorf("%w wake-up row of %s: at %d, want later than 1970", ErrMalformed, t.ID, t.WakeRow.At)
 	}
 	return checkID(t.ID)
 }

@@ -16,19 +16,27 @@ import (
 // decoding the rest, and then fields in protobuf wire format:
 //
 //	0      format version
-//	1      state
+//	1      state, with rowApart
 //	2..9   seq, big endian
 //	10..17 wake, big endian
 //	18..24 partition: lambda (4), priority (1), shard (2), big endian
-//	25..40 only in an end: ended and expire at, big endian
+//	then   only in an end: ended and expire at, big endian (16)
+//	then   only with rowApart: instant and seq of the wake-up row, big endian (16); else they are wake and seq
 //
 // A field that is unknown to a reader is skipped and not kept when the row is written
 // again. So a release that adds a field must be able to read it one release before
 // any release writes it; a change that an older reader must not skip raises the version.
+//
+// Rows of version 1 had no wake-up row of their own; they are refused with ErrOldForm.
 const (
-	rowVersion   = 1
-	headerLen    = 25
-	headerEndLen = headerLen + 16
+	rowVersion     = 2
+	headerLen      = 25
+	headerEndLen   = 16
+	headerApartLen = 16
+	// rowApart is set in the byte of the state when the wake-up row is not at (wake, seq).
+	rowApart = 0x80
+	// controlVersion is the format of control rows, which have a header of their own.
+	controlVersion = 1
 )
 
 // The fields after the header.
@@ -77,11 +85,12 @@ const (
 	flagCancelRequested
 )
 
-// Header is the part of an encoded task row that conditions and indexes need.
+// Header is the part of an encoded row that conditions and indexes need.
 type Header struct {
-	State     task.State
+	State     task.State // Unknown in a bare wake-up row
 	Seq       uint64
 	Wake      task.Instant
+	WakeRow   task.WakeRow
 	Partition task.Partition
 	Ended     task.Instant // zero outside an end
 	ExpireAt  task.Instant // zero outside an end
@@ -89,42 +98,64 @@ type Header struct {
 
 // HeaderOf is the header of the row that t is stored as.
 func HeaderOf(t *task.Task) Header {
-	h := Header{State: t.State, Seq: t.Seq, Wake: t.Wake, Partition: t.Partition}
+	h := Header{State: t.State, Seq: t.Seq, Wake: t.Wake, WakeRow: t.WakeRow, Partition: t.Partition}
 	if t.State.IsEnd() {
 		h.Ended, h.ExpireAt = t.Ended, t.ExpireAt
 	}
 	return h
 }
 
-// DecodeHeader reads the header of an encoded task. It returns ErrVersion or ErrCorrupt.
+// DecodeHeader reads the header of an encoded task. It returns ErrVersion, ErrOldForm or ErrCorrupt.
 func DecodeHeader(row []byte) (Header, error) {
 	h, _, err := decodeHeader(row)
 	return h, err
 }
 
 func decodeHeader(row []byte) (h Header, rest []byte, err error) {
-	if len(row) > 0 && row[0] > rowVersion {
-		return Header{}, nil, fmt.Errorf("%w: task row has format %d, this program knows up to %d", ErrVersion, row[0], rowVersion)
+	if err := checkVersion(row); err != nil {
+		return Header{}, nil, err
 	}
-	if len(row) < headerLen || row[0] == 0 {
-		return Header{}, nil, fmt.Errorf("%w: task row of %d bytes", ErrCorrupt, len(row))
+	if len(row) < headerLen {
+		return Header{}, nil, errShort(row)
 	}
 	h = Header{
-		State:     task.State(row[1]),
+		State:     task.State(row[1] &^ rowApart),
 		Seq:       binary.BigEndian.Uint64(row[2:]),
-		Wake:      task.Instant(binary.BigEndian.Uint64(row[10:])),
+		Wake:      decodeInstant(row[10:]),
 		Partition: DecodePartition(row[18:]),
 	}
-	if !h.State.IsEnd() {
-		return h, row[headerLen:], nil
+	h.WakeRow = task.WakeRow{At: h.Wake, Seq: h.Seq}
+	rest = row[headerLen:]
+	if h.State.IsEnd() {
+		if len(rest) < headerEndLen {
+			return Header{}, nil, errShort(row)
+		}
+		h.Ended, h.ExpireAt = decodeInstant(rest), decodeInstant(rest[8:])
+		rest = rest[headerEndLen:]
 	}
-	if len(row) < headerEndLen {
-		return Header{}, nil, fmt.Errorf("%w: task row of %d bytes", ErrCorrupt, len(row))
+	if row[1]&rowApart != 0 {
+		if len(rest) < headerApartLen {
+			return Header{}, nil, errShort(row)
+		}
+		h.WakeRow = task.WakeRow{At: decodeInstant(rest), Seq: binary.BigEndian.Uint64(rest[8:])}
+		rest = rest[headerApartLen:]
 	}
-	h.Ended = task.Instant(binary.BigEndian.Uint64(row[headerLen:]))
-	h.ExpireAt = task.Instant(binary.BigEndian.Uint64(row[headerLen+8:]))
-	return h, row[headerEndLen:], nil
+	return h, rest, nil
 }
+
+func checkVersion(row []byte) error {
+	switch {
+	case len(row) == 0 || row[0] == 0:
+		return errShort(row)
+	case row[0] > rowVersion:
+		return fmt.Errorf("%w: task row has format %d, this program knows up to %d", ErrVersion, row[0], rowVersion)
+	case row[0] < rowVersion:
+		return fmt.Errorf("%w: task row has format %d, this program reads %d", ErrOldForm, row[0], rowVersion)
+	}
+	return nil
+}
+
+func errShort(row []byte) error { return fmt.Errorf("%w: task row of %d bytes", ErrCorrupt, len(row)) }
 
 // PartitionLen is the length of an encoded partition.
 const PartitionLen = 7
@@ -145,9 +176,13 @@ func DecodePartition(b []byte) task.Partition {
 	}
 }
 
-// AppendTask appends the encoded form of t. It allocates only to grow dst.
+// AppendTask appends the encoded form of t, of a wake-up row as of a task row. It allocates only to grow dst.
 func AppendTask(dst []byte, t *task.Task) []byte {
-	dst = append(dst, rowVersion, byte(t.State))
+	state, apart := byte(t.State), t.WakeRow != task.WakeRow{At: t.Wake, Seq: t.Seq}
+	if apart {
+		state |= rowApart
+	}
+	dst = append(dst, rowVersion, state)
 	dst = binary.BigEndian.AppendUint64(dst, t.Seq)
 	dst = appendInstant(dst, t.Wake)
 	dst = AppendPartition(dst, t.Partition)
@@ -155,6 +190,10 @@ func AppendTask(dst []byte, t *task.Task) []byte {
 	if ended {
 		dst = appendInstant(dst, t.Ended)
 		dst = appendInstant(dst, t.ExpireAt)
+	}
+	if apart {
+		dst = appendInstant(dst, t.WakeRow.At)
+		dst = binary.BigEndian.AppendUint64(dst, t.WakeRow.Seq)
 	}
 	dst = appendIdentity(dst, t)
 	dst = appendProgress(dst, t)
@@ -236,6 +275,8 @@ func appendInstant(dst []byte, i task.Instant) []byte {
 	return binary.BigEndian.AppendUint64(dst, uint64(i))
 }
 
+func decodeInstant(b []byte) task.Instant { return task.Instant(binary.BigEndian.Uint64(b)) }
+
 // appendVarint appends a field, unless it is zero. Field numbers of a task need up to two bytes of tag.
 func appendVarint(dst []byte, f protowire.Number, v uint64) []byte {
 	if v == 0 {
@@ -266,9 +307,19 @@ func stringSize(v string) int {
 	return 1 + protowire.SizeBytes(len(v))
 }
 
-// DecodeTask reads what AppendTask wrote. Payload of the result is a part of row; everything else
-// is copied. It returns ErrVersion for a row of a newer format, ErrCorrupt for one that fails its checks.
+// DecodeTask reads what AppendTask wrote. Payload of the result is a part of row; everything else is copied.
+// It returns ErrVersion for a row of a newer format, ErrOldForm for one of an older, ErrCorrupt for one that
+// fails its checks, as a bare row does.
 func DecodeTask(row []byte) (task.Task, error) {
+	t, err := DecodeWakeup(row)
+	if err == nil && t.IsBare() {
+		return task.Task{}, fmt.Errorf("%w: task row in state %d", ErrCorrupt, t.State)
+	}
+	return t, err
+}
+
+// DecodeWakeup is DecodeTask of a wake-up row, which may be bare.
+func DecodeWakeup(row []byte) (task.Task, error) {
 	var t task.Task
 	if err := decodeTask(&t, row); err != nil {
 		return task.Task{}, err
@@ -281,16 +332,16 @@ func decodeTask(t *task.Task, row []byte) error {
 	if err != nil {
 		return err
 	}
-	t.State, t.Seq, t.Wake, t.Partition = h.State, h.Seq, h.Wake, h.Partition
+	t.State, t.Seq, t.Wake, t.WakeRow, t.Partition = h.State, h.Seq, h.Wake, h.WakeRow, h.Partition
 	t.Ended, t.ExpireAt = h.Ended, h.ExpireAt
-	if !t.State.IsStored() {
-		return fmt.Errorf("%w: task row in state %d", ErrCorrupt, h.State)
+	if !t.State.IsStored() && !t.IsBare() {
+		return fmt.Errorf("%w: row in state %d", ErrCorrupt, h.State)
 	}
 	if err := decodeFields(t, rest); err != nil {
 		return err
 	}
 	if t.ID.IsZero() {
-		return fmt.Errorf("%w: task row without an id", ErrCorrupt)
+		return fmt.Errorf("%w: row without an id", ErrCorrupt)
 	}
 	return nil
 }
@@ -459,15 +510,15 @@ func setUint32(dst *uint32, f *field) error {
 
 // AppendControl appends the encoded value of a control row; kind and name are its key.
 func AppendControl(dst []byte, c *Control) []byte {
-	dst = append(dst, rowVersion)
+	dst = append(dst, controlVersion)
 	dst = binary.BigEndian.AppendUint64(dst, c.Version)
 	return append(dst, c.Value...)
 }
 
 // DecodeControl reads what AppendControl wrote; Value of the result is a part of row.
 func DecodeControl(kind, name string, row []byte) (Control, error) {
-	if len(row) > 0 && row[0] > rowVersion {
-		return Control{}, fmt.Errorf("%w: control row %s %q has format %d, this program knows up to %d", ErrVersion, kind, name, row[0], rowVersion)
+	if len(row) > 0 && row[0] > controlVersion {
+		return Control{}, fmt.Errorf("%w: control row %s %q has format %d, this program knows up to %d", ErrVersion, kind, name, row[0], controlVersion)
 	}
 	if len(row) < 9 || row[0] == 0 {
 		return Control{}, fmt.Errorf("%w: control row %s %q of %d bytes", ErrCorrupt, kind, name, len(row))

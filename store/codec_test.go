@@ -39,6 +39,10 @@ func drawTask(rt *rapid.T) task.Task {
 		Enqueued: drawInstant(rt, "enqueued"), ClaimedAt: drawInstant(rt, "claimed"), Started: drawInstant(rt, "started"),
 		FirstStarted: drawInstant(rt, "first"), Ended: drawInstant(rt, "ended"), ExpireAt: drawInstant(rt, "expire"),
 	}
+	t.WakeRow = task.WakeRow{At: t.Wake, Seq: t.Seq}
+	if rapid.Bool().Draw(rt, "apart") {
+		t.WakeRow = task.WakeRow{At: drawInstant(rt, "row"), Seq: rapid.Uint64().Draw(rt, "row seq")}
+	}
 	copy(t.ID[:], rapid.SliceOfN(rapid.Byte(), 16, 16).Draw(rt, "id"))
 	t.ID[15] |= 1
 	copy(t.Digest[:], rapid.SliceOfN(rapid.Byte(), 0, 16).Draw(rt, "digest"))
@@ -61,6 +65,9 @@ func TestTaskRoundTrip(t *testing.T) {
 		got, err := store.DecodeTask(row)
 		if err != nil || !reflect.DeepEqual(got, want) {
 			rt.Fatalf("got  %+v\nwant %+v\n%v", got, want, err)
+		}
+		if again, err := store.DecodeWakeup(row); err != nil || !reflect.DeepEqual(again, want) {
+			rt.Fatalf("as a wake-up row: got  %+v\nwant %+v\n%v", again, want, err)
 		}
 		if h, err := store.DecodeHeader(row); err != nil || h != store.HeaderOf(&want) {
 			rt.Fatalf("header %+v, %v; want %+v", h, err, store.HeaderOf(&want))
@@ -125,8 +132,12 @@ func TestDecodeRefusals(t *testing.T) {
 		want error
 	}{
 		"empty":            {nil, store.ErrCorrupt},
-		"newer":            {change(0, 2), store.ErrVersion},
+		"newer":            {change(0, 3), store.ErrVersion},
 		"newer and short":  {[]byte{9}, store.ErrVersion},
+		"older":            {change(0, 1), store.ErrOldForm},
+		"older and short":  {[]byte{1}, store.ErrOldForm},
+		"bare":             {change(1, byte(task.Unknown)), store.ErrCorrupt},
+		"without its row":  {change(1, 0x80|byte(task.Scheduled))[:40], store.ErrCorrupt},
 		"version zero":     {change(0, 0), store.ErrCorrupt},
 		"no such state":    {change(1, 200), store.ErrCorrupt},
 		"unstored state":   {change(1, byte(task.Accepted)), store.ErrCorrupt},
@@ -136,6 +147,43 @@ func TestDecodeRefusals(t *testing.T) {
 	} {
 		if got, err := store.DecodeTask(c.row); !errors.Is(err, c.want) || !reflect.DeepEqual(got, task.Task{}) {
 			t.Errorf("%s: got %+v, %v; want %v", name, got, err, c.want)
+		}
+	}
+}
+
+// TestBareRows checks that a row which holds only an id is a wake-up row, and none of the unstorable states
+// is.
+func TestBareRows(t *testing.T) {
+	want := task.Task{
+		ID: task.ID{1}, Partition: task.Partition{Lambda: 7, Shard: 2}, Seq: 4, Wake: 9, WakeRow: task.WakeRow{At: 9, Seq: 4},
+	}
+	row := store.AppendTask(nil, &want)
+	if got, err := store.DecodeWakeup(row); err != nil || !reflect.DeepEqual(got, want) || !got.IsBare() {
+		t.Errorf("got %+v, %v", got, err)
+	}
+	if h, err := store.DecodeHeader(row); err != nil || h != store.HeaderOf(&want) {
+		t.Errorf("header %+v, %v", h, err)
+	}
+	row[1] = byte(task.Accepted)
+	if got, err := store.DecodeWakeup(row); !errors.Is(err, store.ErrCorrupt) {
+		t.Errorf("an accepted task decodes as %+v, %v", got, err)
+	}
+}
+
+// TestWakeRowTakesNoBytes checks that only a wake-up row somewhere else than at (wake, seq) makes a row
+// longer.
+func TestWakeRowTakesNoBytes(t *testing.T) {
+	row := task.Task{ID: task.ID{1}, State: task.Enqueued, Seq: 3, Wake: 9, WakeRow: task.WakeRow{At: 9, Seq: 3}}
+	size := len(store.AppendTask(nil, &row))
+	bare := row
+	bare.State = task.Unknown
+	if n := len(store.AppendTask(nil, &bare)); n != size || n != 25+2+16 {
+		t.Errorf("a bare row has %d bytes, another with the same fields %d", n, size)
+	}
+	for _, apart := range []task.WakeRow{{At: 8, Seq: 3}, {At: 9, Seq: 2}, {}} {
+		row.WakeRow = apart
+		if n := len(store.AppendTask(nil, &row)); n != size+16 {
+			t.Errorf("with a wake-up row at %+v it has %d bytes, without %d", apart, n, size)
 		}
 	}
 }
@@ -177,11 +225,12 @@ func FuzzDecodeTask(f *testing.F) {
 	}
 	f.Add(store.AppendTask(nil, &full))
 	f.Add(store.AppendTask(nil, &task.Task{ID: task.ID{1}, State: task.Scheduled}))
-	f.Add([]byte{1, 2})
+	f.Add(store.AppendTask(nil, &task.Task{ID: task.ID{1}, Seq: 3, Wake: 4, WakeRow: task.WakeRow{At: 4, Seq: 3}}))
+	f.Add([]byte{2, 2})
 	f.Fuzz(func(t *testing.T, row []byte) {
-		first, err := store.DecodeTask(row)
+		first, err := store.DecodeWakeup(row)
 		if err != nil {
-			if !errors.Is(err, store.ErrCorrupt) && !errors.Is(err, store.ErrVersion) {
+			if !errors.Is(err, store.ErrCorrupt) && !errors.Is(err, store.ErrVersion) && !errors.Is(err, store.ErrOldForm) {
 				t.Fatalf("unexpected error %v", err)
 			}
 			return
@@ -189,7 +238,7 @@ func FuzzDecodeTask(f *testing.F) {
 		if len(first.Payload) == 0 {
 			first.Payload = nil
 		}
-		second, err := store.DecodeTask(store.AppendTask(nil, &first))
+		second, err := store.DecodeWakeup(store.AppendTask(nil, &first))
 		if err != nil || !reflect.DeepEqual(first, second) {
 			t.Fatalf("second round: %v\n%+v\n%+v", err, first, second)
 		}

@@ -2,6 +2,7 @@ package store
 
 import (
 	"context"
+	"errors"
 	"time"
 
 	"github.com/kinesin-io/kinesin/task"
@@ -13,10 +14,10 @@ import (
 //
 // A driver holds four kinds of rows:
 //
-//   - waiting rows, keyed by (partition, due, id): tasks that wait for their first dispatch, scheduled or acquired;
-//   - task rows, keyed by id: keyed, dispatched and ended tasks, with a sparse index
-//     of wake-ups (partition, wake, id) that holds exactly the rows with Wake ≠ 0, and a
-//     list of dead letters (partition, ended, id) that holds exactly the rows in Dead;
+//   - wake-up rows, keyed by (partition, wake, id): at least one for every live task. A row holds a task that has no
+//     task row yet, or the first state of one that has, or nothing but an id (task.Task.IsBare);
+//   - task rows, keyed by id: keyed, dispatched and ended tasks, with a list of dead letters (partition, ended, id)
+//     that holds exactly the rows in Dead;
 //   - payload rows, keyed by task.Task.PayloadID of their task;
 //   - control rows, keyed by (kind, name).
 //
@@ -27,24 +28,22 @@ type Driver interface {
 	// Apply performs conditional writes, each atomic by itself. results[i] is nil when
 	// ops[i] was applied and durable (with Op.Lazy: applied, durable soon), *ConflictError
 	// when its condition failed, ErrFull when Op.New is set and the store is full, ErrUnknown when it may or
-	// may not have been applied. Ops on one key are applied in order. A call-wide
-	// error means the same as ErrUnknown for every op.
+	// may not have been applied, ErrSkipped when it was not tried, since it follows an op that does not hold or whose
+	// outcome is unknown. Ops on one key are applied in order, and an op that follows another is applied after it was,
+	// and durable no earlier: a driver that can does both in one commit. A call-wide error means the same as ErrUnknown
+	// for every op.
 	Apply(ctx context.Context, ops []Op) (results []error, err error)
 
 	// Tasks reads task rows, strongly consistent; a missing row has a zero ID in its place.
 	Tasks(ctx context.Context, ids []task.ID) ([]task.Task, error)
-	// Waiting reads waiting rows, strongly consistent; a missing row has a zero ID in its place.
-	Waiting(ctx context.Context, keys []WaitingKey) ([]task.Task, error)
+	// Wakeups reads wake-up rows, strongly consistent; a missing row has a zero ID in its place.
+	Wakeups(ctx context.Context, keys []WakeKey) ([]task.Task, error)
 	// Payload reads a payload row, named by the PayloadID of its task; ErrNotFound when there is none.
 	Payload(ctx context.Context, id task.ID) ([]byte, error)
 
-	// ScanWaiting returns the first limit waiting rows of a partition in order of (due, id),
-	// after the given key (zero: from the head) and due at or before through.
-	ScanWaiting(ctx context.Context, p task.Partition, after WaitingKey, through task.Instant, limit int) ([]task.Task, error)
-	// ScanWakeups returns the first limit task rows of a partition with a wake-up at or
-	// before through, in order of (wake, id), after the given key (zero: from the head).
-	// It may miss a row that was changed a moment ago.
-	ScanWakeups(ctx context.Context, p task.Partition, after WakeKey, through task.Instant, limit int) ([]task.Task, error)
+	// ScanSchedule returns the first limit wake-up rows of a partition in order of (wake, id), strongly consistent,
+	// after the given key (zero: from the head; its partition is not looked at) and with a wake at or before through.
+	ScanSchedule(ctx context.Context, p task.Partition, after WakeKey, through task.Instant, limit int) ([]task.Task, error)
 	// ScanEnded pages over rows in one end, or in any when s is task.Unknown, of one partition when p is not nil. The order is the
 	// driver's. cursor is empty for the first page; the returned one is empty after the last.
 	// A page may be empty though more follow.
@@ -53,60 +52,46 @@ type Driver interface {
 	// Controls reads the control row of that kind and name, or all of the kind when name is empty.
 	Controls(ctx context.Context, kind, name string) ([]Control, error)
 
-	// Sweep deletes up to limit ended rows (and their payloads) that expired at or before now,
-	// and says how many. A driver whose service does this by itself returns 0.
+	// Sweep deletes up to limit ended rows that expired at or before now, each with its payload and its wake-up row in one
+	// commit, and says how many. A driver whose service deletes ended rows by itself returns 0.
 	Sweep(ctx context.Context, now task.Instant, limit int) (int, error)
+
+	// Capabilities says what else the driver can do. It is the same with every call.
+	Capabilities() Capabilities
 
 	// Close releases everything; what was acknowledged stays. No call may follow.
 	Close() error
 }
 
-// Depther is an optional capability of a driver: exact counts kept by itself.
-type Depther interface {
+// Capabilities is what some drivers can do and others cannot. The zero value is that of a driver that can do nothing else.
+type Capabilities struct {
 	// Depths counts the live tasks of each partition that has any. ready is false while the counts are
-	// still being built after a start.
-	Depths() (counts map[task.Partition]Depth, ready bool)
-}
-
-// Omitter is an optional capability of a driver whose Controls of a kind leave out what this program cannot read: telling which.
-type Omitter interface {
-	// ControlsOmitted is Controls of a kind, and why each row that is left out of them is, by name: ErrVersion or ErrCorrupt.
-	ControlsOmitted(ctx context.Context, kind string) (rows []Control, omitted map[string]error, err error)
-}
-
-// Fuller is an optional capability of a driver: telling that it takes no new tasks.
-type Fuller interface {
-	// Full reports whether writes with Op.New are refused with ErrFull.
-	Full() bool
-}
-
-// Expirer is an optional capability of a driver: payload rows that go away by themselves.
-type Expirer interface {
-	// PayloadsExpire reports whether a payload row that nobody deletes is deleted some time after it is wanted, at no
+	// still being built after a start. nil: the driver keeps no counts.
+	Depths func() (counts map[task.Partition]Depth, ready bool)
+	// ControlsOmitted is Controls of a kind, and why each row that is left out of them is, by name: ErrVersion or
+	// ErrCorrupt. nil: Controls leaves out none.
+	ControlsOmitted func(ctx context.Context, kind string) (rows []Control, omitted map[string]error, err error)
+	// Full reports whether writes with Op.New are refused with ErrFull. nil: never.
+	Full func() bool
+	// PayloadsExpire says that a payload row that nobody deletes is deleted some time after it is wanted, at no
 	// cost, so that deleting it would only add to the cost.
-	PayloadsExpire() bool
+	PayloadsExpire bool
 }
 
-// Depth is how many live tasks a partition has in each state: its waiting rows, and its task rows with a
-// wake-up. A task that is just being dispatched has both and counts twice for that moment.
+// Depth is how many live tasks a partition has in each state. Those in Scheduled that have no task row are its wake-up
+// rows less its live task rows; those in Acquired are counted by their wake-up rows.
 type Depth [task.Delivered + 1]int64
 
-// WaitingKey finds a waiting row.
-type WaitingKey struct {
+// WakeKey finds a wake-up row.
+type WakeKey struct {
 	Partition task.Partition
-	Due       task.Instant
+	Wake      task.Instant
 	ID        task.ID
 }
 
-// KeyOf is the waiting key of a task.
-func KeyOf(t *task.Task) WaitingKey {
-	return WaitingKey{Partition: t.Partition, Due: t.Due, ID: t.ID}
-}
-
-// WakeKey is a position in a partition's index of wake-ups.
-type WakeKey struct {
-	Wake task.Instant
-	ID   task.ID
+// KeyOf is the key of the wake-up row that a task names: of a task row, or of a wake-up row itself.
+func KeyOf(t *task.Task) WakeKey {
+	return WakeKey{Partition: t.Partition, Wake: t.WakeRow.At, ID: t.ID}
 }
 
 // Control is one row of settings or leases, changed by compare-and-set on Version.
@@ -122,11 +107,13 @@ type OpKind uint8
 
 // The writes a driver knows.
 const (
-	// PutWaiting adds a waiting row for Task; conflicts when the key exists.
-	PutWaiting OpKind = iota + 1
-	// DeleteWaiting removes the waiting row of Task's key; conflicts when there is none, and unless the row's
-	// Seq is Task.Seq or Task.Seq is 0. With Lazy or Seq 0 a driver may take a row that is not there for removed.
-	DeleteWaiting
+	// PutWakeup adds the wake-up row at KeyOf(Task) with Task.WakeRow.Seq, or replaces one with a lower seq there;
+	// conflicts when there is one whose seq is not lower. What follows it holds then, too.
+	PutWakeup OpKind = iota + 1
+	// DeleteWakeup removes the wake-up row at KeyOf(Task); conflicts when there is none, and unless the row's seq is
+	// Task.WakeRow.Seq or that is 0. With seq 0 a driver may take a row that is not there for removed, and with Lazy it
+	// may say that the row is removed before it looks; its own reads then show none, unless the condition fails.
+	DeleteWakeup
 	// PutTask adds a task row; conflicts when the id exists.
 	PutTask
 	// ReplaceTask replaces the task row of the same id; conflicts unless its Seq is Task.Seq-1.
@@ -142,8 +129,9 @@ const (
 	PutControl
 	// DeleteControl removes the control row; conflicts unless its version is Control.Version.
 	DeleteControl
-	// ReplaceWaiting replaces the waiting row of Task's key (partition, due, id); conflicts unless its Seq is Task.Seq-1.
-	ReplaceWaiting
+	// ReplaceWakeup replaces the wake-up row at KeyOf(Task), which holds a task; conflicts unless its seq is
+	// Task.WakeRow.Seq-1.
+	ReplaceWakeup
 )
 
 // PatientMax is how much later a patient write may be acknowledged.
@@ -152,7 +140,7 @@ const PatientMax = 4 * time.Millisecond
 // Op is one conditional write of one row.
 type Op struct {
 	Kind    OpKind
-	Task    task.Task // DeleteWaiting reads only its key and Seq, payload ops only its key and PutPayload's hints
+	Task    task.Task // DeleteWakeup reads only its ID, Partition and WakeRow, payload ops only the id and PutPayload's hints
 	Payload []byte
 	Control Control
 	// Lazy allows acknowledging before the write is durable. Losing it in a crash must be harmless.
@@ -164,4 +152,13 @@ type Op struct {
 	// New marks a write that brings a task into the store: the rows of a Schedule call. A store that is
 	// full refuses writes with New and lets all others through, so that what it holds still drains.
 	New bool
+	// Follows makes the write wait for the op before it in the list: it is applied only when that one was, or, of a
+	// PutWakeup, when a row with the same seq or a higher one was there. Else its result is ErrSkipped. Ops that
+	// follow each other are the writes of one task, and lie in one partition.
+	Follows bool
+}
+
+// Holds reports whether an op with that result lets the op that follows it be tried.
+func (op *Op) Holds(result error) bool {
+	return result == nil || (op.Kind == PutWakeup && errors.Is(result, ErrConflict))
 }

@@ -12,6 +12,8 @@ var (
 	// ErrConflict says that the condition of a write did not hold; errors.As with
 	// *ConflictError gives the row that stood in the way.
 	ErrConflict = errors.New("condition failed")
+	// ErrSkipped says that a write was not tried, since the one that it follows does not hold.
+	ErrSkipped = errors.New("not written, since the write before it was not")
 	// ErrNotFound says that there is no such row.
 	ErrNotFound = errors.New("not found")
 	// ErrUnknown says that a write may or may not have been applied, and that reading it back failed too.
@@ -30,6 +32,8 @@ var (
 	ErrMalformed = errors.New("malformed")
 	// ErrVersion says that data was written by a newer version; it is left alone.
 	ErrVersion = errors.New("data of a newer version")
+	// ErrOldForm says that data was written by an older version, in a form that has been given up; it is left alone.
+	ErrOldForm = errors.New("data of an older form, which this program does not read")
 	// ErrCorrupt says that data fails its checks; it is left alone.
 	ErrCorrupt = errors.New("corrupt data")
 	// ErrInUse says that another process has the data open.
@@ -40,7 +44,7 @@ var (
 
 // ConflictError is a failed condition with what the driver saw instead.
 type ConflictError struct {
-	Task    *task.Task // current task or waiting row; nil when absent, and for payload rows
+	Task    *task.Task // current task or wake-up row; nil when absent, and for payload rows
 	Control *Control   // current control row; nil when absent
 }
 

@@ -2,6 +2,7 @@ package store
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -28,16 +29,21 @@ const (
 
 // found is what reading back saw in the place of one write.
 type found struct {
-	task    *task.Task // waiting or task row
-	moved   bool       // PutWaiting: no waiting row, but a task row
+	task    *task.Task // wake-up or task row
+	row     *task.Task // PutWakeup: the task row, when there is no wake-up row
 	payload []byte
 	control *Control
 }
 
-// settle finds out what became of the writes whose result is ErrUnknown, by reading back and
-// writing again what was not applied. It replaces their results; what stays unknown
-// keeps ErrUnknown, and the returned error says why.
+// settle finds out what became of the writes whose result is ErrUnknown, by reading back and writing again
+// what was not applied. It replaces their results; what stays unknown keeps ErrUnknown, and the returned
+// error says why. What follows an unknown write is unknown until that one is not.
 func (s *Store) settle(ctx context.Context, ops []Op, results []error, cause error) (err error) {
+	for i := range ops {
+		if ops[i].Follows && errors.Is(results[i], ErrSkipped) && isUnknown(results[i-1]) {
+			results[i] = ErrUnknown
+		}
+	}
 	if errors.Is(cause, ErrClosed) {
 		return cause
 	}
@@ -75,14 +81,24 @@ func (s *Store) settleOnce(ctx context.Context, ops []Op, results []error, unkno
 	var again []Op
 	var at []int
 	for n, i := range unknown {
-		v, conflict := judge(&ops[i], rows[n])
+		op := ops[i]
+		if op.Follows && isUnknown(results[i-1]) { // the one before is written again, and this after it
+			again, at = append(again, op), append(at, i)
+			continue
+		}
+		if op.Follows && !ops[i-1].Holds(results[i-1]) {
+			results[i] = ErrSkipped
+			continue
+		}
+		op.Follows = false // from here on it stands alone
+		v, conflict := judge(&op, rows[n])
 		switch v {
 		case applied:
 			results[i] = nil
 		case beaten:
 			results[i] = conflict
 		case open:
-			again, at = append(again, ops[i]), append(at, i)
+			again, at = append(again, op), append(at, i)
 		}
 	}
 	if len(again) == 0 {
@@ -92,15 +108,16 @@ func (s *Store) settleOnce(ctx context.Context, ops []Op, results []error, unkno
 }
 
 // writeAgain repeats writes that were not applied. A conflict now may be the late effect of the
-// first try, so it is left to the next reading.
+// first try, so it is left to the next reading, with what follows.
 func (s *Store) writeAgain(ctx context.Context, again []Op, at []int, results []error) error {
 	answers, err := s.d.Apply(ctx, again)
 	if err != nil {
 		return err
 	}
 	for n, answer := range answers {
-		if answer != nil && (errors.Is(answer, ErrConflict) || errors.Is(answer, ErrUnknown)) {
-			err = answer
+		follows := again[n].Follows && isUnknown(results[at[n-1]])
+		if follows || errors.Is(answer, ErrConflict) || errors.Is(answer, ErrUnknown) {
+			err = cmp.Or(err, answer)
 			continue
 		}
 		results[at[n]] = answer
@@ -111,7 +128,7 @@ func (s *Store) writeAgain(ctx context.Context, again []Op, at []int, results []
 // readBack reads the rows that the ops at the given places write, in their order.
 func (s *Store) readBack(ctx context.Context, ops []Op, at []int) ([]found, error) {
 	rows := make([]found, len(at))
-	if err := s.readWaiting(ctx, ops, at, rows); err != nil {
+	if err := s.readWakeups(ctx, ops, at, rows); err != nil {
 		return nil, err
 	}
 	if err := s.readTasks(ctx, ops, at, rows); err != nil {
@@ -124,7 +141,7 @@ func (s *Store) readBack(ctx context.Context, ops []Op, at []int) ([]found, erro
 			rows[n].payload, err = s.d.Payload(ctx, op.Task.ID)
 		case PutControl, DeleteControl:
 			rows[n].control, err = s.readControl(ctx, op)
-		case PutWaiting, DeleteWaiting, ReplaceWaiting, PutTask, ReplaceTask:
+		case PutWakeup, DeleteWakeup, ReplaceWakeup, PutTask, ReplaceTask:
 		}
 		if err != nil && !errors.Is(err, ErrNotFound) {
 			return nil, err
@@ -141,37 +158,39 @@ func (s *Store) readControl(ctx context.Context, op *Op) (*Control, error) {
 	return &rows[0], nil
 }
 
-func (s *Store) readWaiting(ctx context.Context, ops []Op, at []int, rows []found) error {
-	var keys []WaitingKey
+func (s *Store) readWakeups(ctx context.Context, ops []Op, at []int, rows []found) error {
+	var keys []WakeKey
 	var of []int
 	for n, i := range at {
-		if k := ops[i].Kind; k == PutWaiting || k == DeleteWaiting || k == ReplaceWaiting {
+		if k := ops[i].Kind; k == PutWakeup || k == DeleteWakeup || k == ReplaceWakeup {
 			keys, of = append(keys, KeyOf(&ops[i].Task)), append(of, n)
 		}
 	}
 	if len(keys) == 0 {
 		return nil
 	}
-	waiting, err := s.d.Waiting(ctx, keys)
+	wakeups, err := s.d.Wakeups(ctx, keys)
 	if err != nil {
 		return err
 	}
-	for j := range waiting {
-		if !waiting[j].ID.IsZero() {
-			rows[of[j]].task = &waiting[j]
+	for j := range wakeups {
+		if !wakeups[j].ID.IsZero() {
+			rows[of[j]].task = &wakeups[j]
 		}
 	}
 	return nil
 }
 
-// readTasks reads task rows: of task writes, and of waiting rows that are not there.
+// readTasks reads task rows: of task writes, and of wake-up rows that are not there.
 func (s *Store) readTasks(ctx context.Context, ops []Op, at []int, rows []found) error {
 	var ids []task.ID
-	var of []int
+	var of []**task.Task
 	for n, i := range at {
-		k := ops[i].Kind
-		if k == PutTask || k == ReplaceTask || (k == PutWaiting && rows[n].task == nil) {
-			ids, of = append(ids, ops[i].Task.ID), append(of, n)
+		switch k := ops[i].Kind; {
+		case k == PutTask || k == ReplaceTask:
+			ids, of = append(ids, ops[i].Task.ID), append(of, &rows[n].task)
+		case k == PutWakeup && rows[n].task == nil:
+			ids, of = append(ids, ops[i].Task.ID), append(of, &rows[n].row)
 		}
 	}
 	if len(ids) == 0 {
@@ -183,8 +202,7 @@ func (s *Store) readTasks(ctx context.Context, ops []Op, at []int, rows []found)
 	}
 	for j := range tasks {
 		if !tasks[j].ID.IsZero() {
-			rows[of[j]].task = &tasks[j]
-			rows[of[j]].moved = ops[at[of[j]]].Kind == PutWaiting
+			*of[j] = &tasks[j]
 		}
 	}
 	return nil
@@ -193,18 +211,25 @@ func (s *Store) readTasks(ctx context.Context, ops []Op, at []int, rows []found)
 // judge compares a write with the row read back. It is pure.
 func judge(op *Op, row found) (verdict, *ConflictError) {
 	switch op.Kind {
-	case PutWaiting, PutTask:
-		return judgePut(op, row)
-	case ReplaceTask, ReplaceWaiting:
+	case PutWakeup:
+		return judgeWakeup(op, row)
+	case PutTask:
 		if row.task == nil {
-			return beaten, &ConflictError{}
-		}
-		if row.task.Seq == op.Task.Seq-1 {
 			return open, nil
 		}
-		return judgePut(op, row)
-	case DeleteWaiting:
-		if row.task != nil && op.Task.Seq != 0 && row.task.Seq != op.Task.Seq {
+		return judgeRow(op, row.task)
+	case ReplaceTask:
+		if row.task != nil && row.task.Seq == op.Task.Seq-1 {
+			return open, nil
+		}
+		return judgeRow(op, row.task)
+	case ReplaceWakeup:
+		if row.task != nil && row.task.WakeRow.Seq == op.Task.WakeRow.Seq-1 {
+			return open, nil
+		}
+		return judgeRow(op, row.task)
+	case DeleteWakeup:
+		if seq := op.Task.WakeRow.Seq; row.task != nil && seq != 0 && row.task.WakeRow.Seq != seq {
 			return beaten, &ConflictError{Task: row.task}
 		}
 		return judgeGone(row.task == nil)
@@ -230,16 +255,29 @@ func judgeGone(gone bool) (verdict, *ConflictError) {
 	return open, nil
 }
 
-func judgePut(op *Op, row found) (verdict, *ConflictError) {
-	switch {
-	case row.task == nil:
+// judgeWakeup takes a row that is not there for put only if a task row shows that it was and that it was
+// removed: one that has ended, or that names another wake-up row, at the seq that this one was put for or a
+// later one.
+func judgeWakeup(op *Op, row found) (verdict, *ConflictError) {
+	switch t := &op.Task; {
+	case row.task != nil && row.task.WakeRow.Seq < t.WakeRow.Seq:
 		return open, nil
-	case row.moved: // dispatched, so the waiting row had been there
-		return applied, nil
-	case sameRow(&op.Task, row.task):
+	case row.task != nil:
+		return judgeRow(op, row.task)
+	case row.row == nil || row.row.Seq < t.WakeRow.Seq:
+		return open, nil
+	case row.row.State.IsEnd() || row.row.WakeRow != t.WakeRow:
 		return applied, nil
 	}
-	return beaten, &ConflictError{Task: row.task}
+	return open, nil
+}
+
+// judgeRow compares a row that was written with the one that is there, nil for none.
+func judgeRow(op *Op, have *task.Task) (verdict, *ConflictError) {
+	if have != nil && sameRow(&op.Task, have) {
+		return applied, nil
+	}
+	return beaten, &ConflictError{Task: have}
 }
 
 func sameRow(a, b *task.Task) bool {

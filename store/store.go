@@ -1,4 +1,4 @@
-// Package store is the seam to what Kinesin remembers: waiting tasks, task
+// Package store is the seam to what Kinesin remembers: wake-up rows, task
 // rows, payloads and control rows. It is the truth; queues only carry copies.
 //
 // Store is what roles use: it validates, bounds, observes, and settles writes
@@ -25,7 +25,7 @@ import (
 const (
 	ApplyMax      = 4096    // writes
 	ApplyBytesMax = 4 << 20 // payload bytes in them
-	ReadMax       = 4096    // rows of Tasks and Waiting
+	ReadMax       = 4096    // rows of Tasks and Wakeups
 	// ScanMax is the most rows a scan returns; asking for more is refused, since a caller
 	// takes a short page for the last one.
 	ScanMax = 8192
@@ -51,7 +51,7 @@ type Config struct {
 
 // Observer is told what a Store did. A nil field is not called.
 type Observer struct {
-	// OpDone is called after every call: its kind ("apply", "tasks", "scan_waiting", ...; "settle" for
+	// OpDone is called after every call: its kind ("apply", "tasks", "scan_schedule", ...; "settle" for
 	// the reading back of unknown outcomes), the number of writes or rows asked for, how long
 	// it took, and the call-wide error.
 	OpDone func(kind string, ops int, took time.Duration, err error)
@@ -85,10 +85,11 @@ func (s *Store) PayloadBytesMax() int { return s.cfg.PayloadBytesMax }
 // goes to a payload row.
 func (s *Store) PayloadInlineMax() int { return s.cfg.PayloadInlineMax }
 
-// Apply performs conditional writes, each atomic by itself, and says of each what became of it:
-// nil (applied and durable; with Op.Lazy durable soon), *ConflictError, ErrFull, ErrTooLarge,
-// ErrMalformed, or ErrUnknown when it could not be found out. results has an entry for every op
-// whatever err is; err is the reason behind the unknown ones.
+// Apply performs conditional writes, each atomic by itself, and says of each what became of it: nil (applied
+// and durable; with Op.Lazy durable soon), *ConflictError, ErrFull, ErrTooLarge, ErrMalformed, ErrSkipped
+// when it follows one that does not hold, or ErrUnknown when it could not be found out; what follows a write
+// with an unknown outcome is unknown too. results has an entry for every op whatever err is; err is the
+// reason behind the unknown ones.
 //
 // A write whose outcome was unknown is read back. A row that is exactly as written counts as written by
 // us, a row that is gone counts as deleted by us, and a row that has moved on is a conflict: so of
@@ -129,16 +130,32 @@ func (s *Store) apply(ctx context.Context, ops []Op) ([]error, error) {
 	return results, errors.Join(errs...)
 }
 
-// partLen is how many of the first ops fit one call.
+// partLen is how many of the first ops fit one call. It does not part ops that follow each other.
 func partLen(ops []Op) int {
 	size := 0
 	for i := range ops {
 		size += len(ops[i].Payload) + len(ops[i].Task.Payload) + len(ops[i].Control.Value)
 		if i == ApplyMax || (i > 0 && size > ApplyBytesMax) {
-			return i
+			return chainEdge(ops, i)
 		}
 	}
 	return len(ops)
+}
+
+// chainEdge is the last edge between chains at or before i, or the first one after it if that is the head of
+// the list.
+func chainEdge(ops []Op, i int) int {
+	edge := i
+	for edge > 0 && ops[edge].Follows {
+		edge--
+	}
+	if edge > 0 {
+		return edge
+	}
+	for i < len(ops) && ops[i].Follows {
+		i++
+	}
+	return i
 }
 
 func (s *Store) applyPart(ctx context.Context, ops []Op) ([]error, error) {
@@ -178,10 +195,10 @@ func (s *Store) Task(ctx context.Context, id task.ID) (task.Task, error) {
 	return rows[0], nil
 }
 
-// Waiting reads waiting rows, strongly consistent; a missing row has a zero ID in its place.
-func (s *Store) Waiting(ctx context.Context, keys []WaitingKey) (rows []task.Task, err error) {
-	defer s.observe("waiting", len(keys), s.cfg.Clock.Now(), &err)
-	return inParts(ctx, keys, s.d.Waiting)
+// Wakeups reads wake-up rows, strongly consistent; a missing row has a zero ID in its place.
+func (s *Store) Wakeups(ctx context.Context, keys []WakeKey) (rows []task.Task, err error) {
+	defer s.observe("wakeups", len(keys), s.cfg.Clock.Now(), &err)
+	return inParts(ctx, keys, s.d.Wakeups)
 }
 
 func inParts[K any](ctx context.Context, keys []K, read func(context.Context, []K) ([]task.Task, error)) ([]task.Task, error) {
@@ -205,25 +222,15 @@ func (s *Store) Payload(ctx context.Context, id task.ID) (payload []byte, err er
 	return s.d.Payload(ctx, id)
 }
 
-// ScanWaiting returns the first limit waiting rows of a partition in order of (due, id), after
-// the given key (zero: from the head) and due at or before through. limit is at most ScanMax.
-func (s *Store) ScanWaiting(ctx context.Context, p task.Partition, after WaitingKey, through task.Instant, limit int) (rows []task.Task, err error) {
-	defer s.observe("scan_waiting", limit, s.cfg.Clock.Now(), &err)
+// ScanSchedule returns the first limit wake-up rows of a partition in order of (wake, id), strongly
+// consistent, after the given key (zero: from the head) and with a wake at or before through. limit is at
+// most ScanMax.
+func (s *Store) ScanSchedule(ctx context.Context, p task.Partition, after WakeKey, through task.Instant, limit int) (rows []task.Task, err error) {
+	defer s.observe("scan_schedule", limit, s.cfg.Clock.Now(), &err)
 	if err := checkLimit(limit); err != nil {
 		return nil, err
 	}
-	return s.d.ScanWaiting(ctx, p, after, through, limit)
-}
-
-// ScanWakeups returns the first limit task rows of a partition with a wake-up at or before
-// through, in order of (wake, id), after the given key (zero: from the head). It may miss a row that
-// was changed a moment ago. limit is at most ScanMax.
-func (s *Store) ScanWakeups(ctx context.Context, p task.Partition, after WakeKey, through task.Instant, limit int) (rows []task.Task, err error) {
-	defer s.observe("scan_wakeups", limit, s.cfg.Clock.Now(), &err)
-	if err := checkLimit(limit); err != nil {
-		return nil, err
-	}
-	return s.d.ScanWakeups(ctx, p, after, through, limit)
+	return s.d.ScanSchedule(ctx, p, after, through, limit)
 }
 
 // ScanEnded pages over ended rows; see Driver.ScanEnded. limit is at most ScanMax.
@@ -265,8 +272,8 @@ func (s *Store) Controls(ctx context.Context, kind string) (rows []Control, err 
 
 // ControlsOmitted is Controls, and why each row that is left out of them is, by name: ErrVersion or ErrCorrupt.
 func (s *Store) ControlsOmitted(ctx context.Context, kind string) (rows []Control, omitted map[string]error, err error) {
-	d, ok := s.d.(Omitter)
-	if !ok { // such a driver leaves out none
+	read := s.d.Capabilities().ControlsOmitted
+	if read == nil { // such a driver leaves out none
 		rows, err = s.Controls(ctx, kind)
 		return rows, nil, err
 	}
@@ -274,7 +281,7 @@ func (s *Store) ControlsOmitted(ctx context.Context, kind string) (rows []Contro
 	if err := checkControlKey(kind, "any"); err != nil {
 		return nil, nil, err
 	}
-	return d.ControlsOmitted(ctx, kind)
+	return read(ctx, kind)
 }
 
 // PutControl stores a control row: Version 1 adds it, Version n+1 replaces version n.
@@ -295,7 +302,8 @@ func (s *Store) applyOne(ctx context.Context, op Op) error {
 	return results[0]
 }
 
-// Sweep deletes up to limit ended rows (and their payloads) that expired at or before now, and says how many.
+// Sweep deletes up to limit ended rows (with their payloads and wake-up rows) that expired at or before now,
+// and says how many.
 func (s *Store) Sweep(ctx context.Context, now task.Instant, limit int) (n int, err error) {
 	defer s.observe("sweep", limit, s.cfg.Clock.Now(), &err)
 	if err := checkLimit(limit); err != nil {
@@ -307,23 +315,20 @@ func (s *Store) Sweep(ctx context.Context, now task.Instant, limit int) (n int, 
 // Depths counts the live tasks by partition. ready is false while the counts are still being
 // built after a start, and always when the driver keeps none.
 func (s *Store) Depths() (counts map[task.Partition]Depth, ready bool) {
-	if d, ok := s.d.(Depther); ok {
-		return d.Depths()
+	if depths := s.d.Capabilities().Depths; depths != nil {
+		return depths()
 	}
 	return nil, false
 }
 
 // PayloadsExpire reports whether payload rows go away by themselves some time after they are wanted, so that nobody
 // needs to delete them.
-func (s *Store) PayloadsExpire() bool {
-	e, ok := s.d.(Expirer)
-	return ok && e.PayloadsExpire()
-}
+func (s *Store) PayloadsExpire() bool { return s.d.Capabilities().PayloadsExpire }
 
 // Full reports whether the store takes no new tasks for want of space.
 func (s *Store) Full() bool {
-	f, ok := s.d.(Fuller)
-	return ok && f.Full()
+	full := s.d.Capabilities().Full
+	return full != nil && full()
 }
 
 // Close closes the driver; what was acknowledged stays.

@@ -13,7 +13,7 @@ import (
 )
 
 func scheduled(n byte) task.Task {
-	return task.Task{ID: task.ID{n}, State: task.Scheduled, Seq: 1, Due: 1000, Wake: 1000}
+	return task.Task{ID: task.ID{n}, State: task.Scheduled, Seq: 1, Due: 1000, Wake: 1000, WakeRow: task.WakeRow{At: 1000, Seq: 1}}
 }
 
 func TestMalformedOpsAreRefused(t *testing.T) {
@@ -30,13 +30,32 @@ func TestMalformedOpsAreRefused(t *testing.T) {
 	}{
 		{change(0, func(*store.Op) {}), store.ErrMalformed, "kind 0"},
 		{change(99, func(*store.Op) {}), store.ErrMalformed, "kind 99"},
-		{change(store.PutWaiting, func(op *store.Op) { op.Task.ID = task.ID{} }), store.ErrMalformed, "zero task id"},
-		{change(store.PutWaiting, func(op *store.Op) { op.Task.State = task.Enqueued }), store.ErrMalformed, "want scheduled"},
-		{change(store.PutWaiting, func(op *store.Op) { op.Task.Due = 0 }), store.ErrMalformed, "later than 1970"},
-		{change(store.PutWaiting, func(op *store.Op) { op.Task.State = task.Acquired }), store.ErrMalformed, "acquired when it replaces"},
-		{change(store.ReplaceWaiting, func(*store.Op) {}), store.ErrMalformed, "at least 2"},
-		{change(store.ReplaceWaiting, func(op *store.Op) { op.Task.Seq, op.Task.State = 2, task.Enqueued }), store.ErrMalformed, "want scheduled"},
-		{change(store.DeleteWaiting, func(op *store.Op) { op.Task.Due = -1 }), store.ErrMalformed, "later than 1970"},
+		{change(store.PutWakeup, func(op *store.Op) { op.Task.ID = task.ID{} }), store.ErrMalformed, "zero task id"},
+		{change(store.PutWakeup, func(op *store.Op) { op.Task.State = task.Processing }), store.ErrMalformed, "want scheduled, enqueued, claimed or none"},
+		{change(store.PutWakeup, func(op *store.Op) { op.Task.State = task.Acquired }), store.ErrMalformed, "state is acquired"},
+		{change(store.PutWakeup, func(op *store.Op) { op.Task.State, op.Task.ExpireAt = task.Dead, 5 }), store.ErrMalformed, "state is dead"},
+		{change(store.PutWakeup, func(op *store.Op) { op.Task.WakeRow.At = 0 }), store.ErrMalformed, "later than 1970"},
+		{change(store.PutWakeup, func(op *store.Op) { op.Task.WakeRow.Seq = 0 }), store.ErrMalformed, "of seq 0"},
+		{change(store.PutWakeup, func(op *store.Op) { op.Task.WakeRow.Seq = 2 }), store.ErrMalformed, "of seq 2"},
+		{change(store.PutWakeup, func(op *store.Op) { op.Task.State, op.Task.Wake = task.Unknown, 7 }), store.ErrMalformed, "bare"},
+		{change(store.PutWakeup, func(op *store.Op) { op.Task.State, op.Task.Seq, op.Task.WakeRow.Seq = task.Unknown, 0, 0 }), store.ErrMalformed, "of seq 0"},
+		{change(store.ReplaceWakeup, func(*store.Op) {}), store.ErrMalformed, "want 2"},
+		{change(store.ReplaceWakeup, func(op *store.Op) { op.Task.Seq = 2 }), store.ErrMalformed, "want 2"},
+		{change(store.ReplaceWakeup, func(op *store.Op) { op.Task.Seq, op.Task.WakeRow.Seq, op.Task.State = 2, 2, task.Enqueued }), store.ErrMalformed, "want scheduled or acquired"},
+		{change(store.ReplaceWakeup, func(op *store.Op) { op.Task.Seq, op.Task.WakeRow.Seq, op.Task.State = 2, 2, task.Unknown }), store.ErrMalformed, "want scheduled or acquired"},
+		{change(store.DeleteWakeup, func(op *store.Op) { op.Task.WakeRow.At = -1 }), store.ErrMalformed, "later than 1970"},
+		{change(store.PutTask, func(op *store.Op) { op.Task.State = task.Unknown }), store.ErrMalformed, "unknown"},
+		{change(store.PutTask, func(op *store.Op) { op.Task.WakeRow = task.WakeRow{} }), store.ErrMalformed, "later than 1970"},
+		{change(store.PutTask, func(op *store.Op) { op.Task.WakeRow.Seq = 0 }), store.ErrMalformed, "of seq 0"},
+		{change(store.PutTask, func(op *store.Op) { op.Task.WakeRow.Seq = 2 }), store.ErrMalformed, "of seq 2"},
+		{change(store.ReplaceTask, func(op *store.Op) { op.Task.Seq, op.Task.WakeRow.Seq = 2, 3 }), store.ErrMalformed, "of seq 3"},
+		{change(store.PutTask, func(op *store.Op) {
+			op.Task.State, op.Task.Wake, op.Task.ExpireAt, op.Task.WakeRow.At = task.Dead, 0, 5, -1
+		}), store.ErrMalformed, "before 1970"},
+		{change(store.PutTask, func(op *store.Op) { op.Follows = true }), store.ErrMalformed, "follows"},
+		{change(store.DeletePayload, func(op *store.Op) { op.Task.ID, op.Follows = task.ID{2}, true }), store.ErrMalformed, "follows"},
+		{change(store.PutControl, func(op *store.Op) { op.Task.ID, op.Follows = task.ID{2}, true }), store.ErrMalformed, "follows"},
+		{change(store.PutTask, func(op *store.Op) { op.Task.ID, op.Task.Partition.Shard, op.Follows = task.ID{2}, 1, true }), store.ErrMalformed, "in one partition"},
 		{change(store.PutTask, func(op *store.Op) { op.Task.State = task.Accepted }), store.ErrMalformed, "accepted"},
 		{change(store.PutTask, func(op *store.Op) { op.Task.Seq = 0 }), store.ErrMalformed, "seq 0"},
 		{change(store.PutTask, func(op *store.Op) { op.Task.Wake = 0 }), store.ErrMalformed, "wake-up"},
@@ -56,7 +75,7 @@ func TestMalformedOpsAreRefused(t *testing.T) {
 		{change(store.PutControl, func(op *store.Op) { op.Control.Value = make([]byte, store.ControlBytesMax+1) }), store.ErrTooLarge, "at most"},
 	} {
 		good := scheduled(2)
-		results, err := s.Apply(t.Context(), []store.Op{{Kind: store.PutWaiting, Task: good}, c.op, {Kind: store.DeleteWaiting, Task: good}})
+		results, err := s.Apply(t.Context(), []store.Op{{Kind: store.PutWakeup, Task: good}, c.op, {Kind: store.DeleteWakeup, Task: good}})
 		if err != nil || results[0] != nil || results[2] != nil {
 			t.Errorf("beside %+v: %v, %v", c.op, results, err)
 		}
@@ -66,11 +85,38 @@ func TestMalformedOpsAreRefused(t *testing.T) {
 	}
 }
 
+// TestFollowersOfRefusedOps checks that what follows a refused op is not written after whatever came before
+// that.
+func TestFollowersOfRefusedOps(t *testing.T) {
+	s := store.New(mem.New(), store.Config{})
+	one, bad := scheduled(1), scheduled(2)
+	bad.WakeRow.At = -1
+	good := scheduled(2)
+	results, err := s.Apply(t.Context(), []store.Op{
+		{Kind: store.PutTask, Task: one, Follows: true},
+		{Kind: store.DeleteWakeup, Task: one, Follows: true},
+		{Kind: store.PutWakeup, Task: one},
+		{Kind: store.PutWakeup, Task: bad},
+		{Kind: store.PutTask, Task: good, Follows: true},
+		{Kind: store.DeleteWakeup, Task: good, Follows: true},
+		{Kind: store.PutTask, Task: one},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	skip := store.ErrSkipped
+	for i, want := range []error{store.ErrMalformed, skip, nil, store.ErrMalformed, skip, skip, nil} {
+		if !errors.Is(results[i], want) {
+			t.Errorf("op %d: %v, want %v", i, results[i], want)
+		}
+	}
+}
+
 func TestLimitsOfReads(t *testing.T) {
 	s := store.New(mem.New(), store.Config{})
 	ctx := t.Context()
-	_, err1 := s.ScanWaiting(ctx, task.Partition{}, store.WaitingKey{}, 1, 0)
-	_, err2 := s.ScanWakeups(ctx, task.Partition{}, store.WakeKey{}, 1, store.ScanMax+1)
+	_, err1 := s.ScanSchedule(ctx, task.Partition{}, store.WakeKey{}, 1, 0)
+	_, err2 := s.ScanSchedule(ctx, task.Partition{}, store.WakeKey{}, 1, store.ScanMax+1)
 	_, _, err3 := s.ScanEnded(ctx, nil, task.Enqueued, nil, 1)
 	_, _, err4 := s.ScanEnded(ctx, nil, task.Dead, []byte("no cursor"), 1)
 	_, err5 := s.Sweep(ctx, 1, -1)
@@ -141,6 +187,41 @@ func TestLongListsAreSplit(t *testing.T) {
 	}
 }
 
+// TestChainsAreNotCut checks that the writes of one task stay in one call, wherever a list is split.
+func TestChainsAreNotCut(t *testing.T) {
+	r := &recorder{Driver: mem.New()}
+	s := store.New(r, store.Config{})
+	ops := []store.Op{{Kind: store.PutWakeup, Task: scheduled(1)}}
+	for i := range store.ApplyMax {
+		row := scheduled(1)
+		row.ID = task.ID{byte(i), byte(i >> 8), 2}
+		ops = append(ops, store.FirstWithRow(row)...)
+	}
+	results, err := s.Apply(t.Context(), ops)
+	if err != nil || errors.Join(results...) != nil {
+		t.Fatal(errors.Join(results...), err)
+	}
+	for _, n := range r.applied[:2] {
+		if n != store.ApplyMax-1 && n != store.ApplyMax {
+			t.Errorf("calls of %v ops", r.applied)
+		}
+	}
+	if r.applied[0] != store.ApplyMax-1 {
+		t.Errorf("calls of %v ops, want the first to end before a chain", r.applied)
+	}
+	r.applied = nil
+	long := []store.Op{{Kind: store.PutTask, Task: scheduled(7)}}
+	for i := range store.ApplyMax + 5 {
+		row := scheduled(7)
+		row.Seq = uint64(i + 2)
+		long = append(long, store.Op{Kind: store.ReplaceTask, Task: row, Follows: true})
+	}
+	results, err = s.Apply(t.Context(), append(long, store.Op{Kind: store.PutTask, Task: scheduled(8)}))
+	if err != nil || errors.Join(results...) != nil || len(r.applied) != 2 || r.applied[0] != len(long) {
+		t.Errorf("calls of %v ops for a chain of %d: %v, %v", r.applied, len(long), errors.Join(results...), err)
+	}
+}
+
 func TestSingleRows(t *testing.T) {
 	s := store.New(mem.New(), store.Config{})
 	ctx := t.Context()
@@ -171,7 +252,7 @@ func TestFullStoreRefusesOnlyNewTasks(t *testing.T) {
 	d.SetFull(true)
 	row := scheduled(1)
 	results, err := s.Apply(t.Context(), []store.Op{
-		{Kind: store.PutWaiting, Task: row, New: true}, {Kind: store.PutPayload, Task: row, Payload: []byte("p"), New: true}, {Kind: store.PutTask, Task: row},
+		{Kind: store.PutWakeup, Task: row, New: true}, {Kind: store.PutPayload, Task: row, Payload: []byte("p"), New: true}, {Kind: store.PutTask, Task: row},
 	})
 	if err != nil || !errors.Is(results[0], store.ErrFull) || !errors.Is(results[1], store.ErrFull) || results[2] != nil || !s.Full() {
 		t.Errorf("%v, %v", results, err)
@@ -191,7 +272,7 @@ func TestObserverIsTold(t *testing.T) {
 		}
 	}}})
 	row := scheduled(1)
-	_, _ = s.Apply(t.Context(), []store.Op{{Kind: store.PutWaiting, Task: row}, {Kind: store.PutTask, Task: row}})
+	_, _ = s.Apply(t.Context(), []store.Op{{Kind: store.PutWakeup, Task: row}, {Kind: store.PutTask, Task: row}})
 	_, _ = s.Tasks(t.Context(), []task.ID{row.ID})
 	_, _ = s.Payload(t.Context(), row.ID)
 	if told["apply"] != 2 || told["tasks"] != 1 || told["payload"] != 1 || failed != 1 {
@@ -204,7 +285,7 @@ func TestClosedStore(t *testing.T) {
 	if err := s.Close(); err != nil {
 		t.Fatal(err)
 	}
-	results, err := s.Apply(t.Context(), []store.Op{{Kind: store.PutWaiting, Task: scheduled(1)}})
+	results, err := s.Apply(t.Context(), []store.Op{{Kind: store.PutWakeup, Task: scheduled(1)}})
 	if !errors.Is(err, store.ErrClosed) || len(results) != 1 || results[0] == nil {
 		t.Errorf("%v, %v", results, err)
 	}

@@ -148,7 +148,7 @@ func applyAll(now task.Task, blame bool, done map[change]bool) {
 func TestThePageHasTheConstants(t *testing.T) {
 	want := map[string]string{
 		"EnqueueTimeout": text(task.EnqueueTimeout), "EnqueueTimeoutMax": text(task.EnqueueTimeoutMax),
-		"ClaimTimeout": text(task.ClaimTimeout), "AcquireTimeout": text(task.AcquireTimeout), "ClockBound": text(task.ClockBound), "DeadRetention": text(task.DeadRetention),
+		"ClaimTimeout": text(task.ClaimTimeout), "AcquireTimeout": text(task.AcquireTimeout), "ClockBound": text(task.ClockBound), "EndedMin": text(task.EndedMin), "DeadRetention": text(task.DeadRetention),
 		"BlamesMax": fmt.Sprint(task.BlamesMax), "HistoryMax": fmt.Sprint(task.HistoryMax),
 	}
 	rows := table(t, "| Constant of `task` | Value |")

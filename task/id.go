@@ -39,6 +39,14 @@ func (id ID) versioned(version byte) ID {
 	return id
 }
 
+// Made is when an id of version 7 was made, by the clock of who made it; false for one that does not say.
+func (id ID) Made() (Instant, bool) {
+	if id[6]>>4 != 7 {
+		return 0, false
+	}
+	return FromMillis(int64(binary.BigEndian.Uint64(id[:8]) >> 16)), true
+}
+
 // IsDerived reports whether the id was made by IDOf, as that of a keyed task is.
 func (id ID) IsDerived() bool { return id[6]>>4 == 8 }
 
@@ -77,7 +85,7 @@ func ParseID(s string) (ID, error) {
 type Partition struct {
 	Lambda   uint32 // Lambda.Ref
 	Priority uint8  // index into Lambda.Priorities; 0 is the highest
-	Shard    uint16 // hash(task id) mod Lambda.Shards
+	Shard    uint16 // hash(task id) mod Lambda.ShardsFor that id
 }
 
 func (p Partition) String() string {

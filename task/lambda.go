@@ -57,6 +57,9 @@ const (
 	BackoffMaxDefault  = 10 * time.Minute
 	RetentionDefault   = 7 * 24 * time.Hour
 
+	// EndedMin is how long every ended row is kept at least: longer than two full passes over its partition are apart, so that
+	// what could start the task again is gone before the row that refuses it.
+	EndedMin = 15 * time.Minute
 	// DeadRetention is how long a dead letter is kept for inspection and redrive.
 	DeadRetention = 90 * 24 * time.Hour
 )
@@ -74,7 +77,7 @@ type Lambda struct {
 	Ref         uint32 // stands for the lambda in keys and ids; a re-created name gets a new one
 	Mode        Mode
 	Priorities  []string // highest first
-	Shards      uint16   // partitions per priority, fixed at creation
+	Shards      uint16   // partitions per priority: the newest count, which may come into force only a while later
 	MaxAttempts uint32
 	Timeout     time.Duration // of one attempt
 	BackoffMin  time.Duration
@@ -82,6 +85,9 @@ type Lambda struct {
 	Retention   time.Duration // how long ended rows are kept
 	Created     Instant
 	Deleting    bool // refuses new tasks while what lives is dropped
+
+	// ShardHistory is how Shards grew, oldest first; the last one is Shards. Empty: it is what it always was.
+	ShardHistory []ShardCount
 }
 
 // WithDefaults returns a copy in which every unset field has its default.
@@ -133,6 +139,7 @@ func (l Lambda) Validate() error {
 	}
 	errs = append(errs,
 		between("shards", int64(l.Shards), 1, ShardsMax),
+		l.checkShardHistory(),
 		between("max attempts", int64(l.MaxAttempts), 1, AttemptsMax),
 		durationBetween("timeout", l.Timeout, TimeoutMin, TimeoutMax),
 		durationBetween("backoff minimum", l.BackoffMin, BackoffFloor, BackoffCeil),
@@ -179,17 +186,6 @@ func (l *Lambda) priorityIndex(name string) (uint8, bool) {
 		}
 	}
 	return 0, false
-}
-
-// Partitions lists all partitions of the lambda.
-func (l *Lambda) Partitions() []Partition {
-	all := make([]Partition, 0, len(l.Priorities)*int(l.Shards))
-	for priority := range l.Priorities {
-		for shard := range l.Shards {
-			all = append(all, Partition{Lambda: l.Ref, Priority: uint8(priority), Shard: shard})
-		}
-	}
-	return all
 }
 
 // PolicyFor is what governs one task: its own settings where it has them, else the lambda's.

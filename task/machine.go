@@ -81,11 +81,14 @@ const (
 	Acquire
 	// HandOver: that queue has it.
 	HandOver
+	// Match: the task goes to Worker at once, which has a free slot: Enqueue and Claim in one, without a message.
+	// Lease is the worker's lease length.
+	Match
 )
 
 var eventTexts = [...]string{
 	"unknown", "enqueue", "claim", "start", "finish", "worker_lost", "unconfirmed", "extend", "cancel", "drop", "expire",
-	"acquire", "hand_over",
+	"acquire", "hand_over", "match",
 }
 
 // String names the event for logs and metrics.
@@ -144,13 +147,15 @@ func (t Task) apply(e Event, now Instant, p Policy) (Task, Effect, error) {
 	t.Seq++
 	switch e.Kind {
 	case Enqueue:
-		return t.enqueue(now)
+		return t.enqueue(e, now)
 	case Acquire:
 		return t.acquire(e, now)
 	case HandOver:
 		return t.end(Delivered, now, p), None, nil
 	case Claim:
 		return t.claim(e, now)
+	case Match:
+		return t.match(e, now)
 	case Start:
 		return t.start(e)
 	case Finish:
@@ -178,11 +183,13 @@ func (t Task) apply(e Event, now Instant, p Policy) (Task, Effect, error) {
 	return t, None, fmt.Errorf("%w: event %d", ErrNoEdge, e.Kind)
 }
 
-func (t Task) enqueue(now Instant) (Task, Effect, error) {
+func (t Task) enqueue(e Event, now Instant) (Task, Effect, error) {
 	if t.State.IsRunning() || t.State == Acquired {
 		return t, None, fmt.Errorf("%w: enqueue while %s", ErrNoEdge, t.State)
 	}
-	return t.toQueue(now), Send, nil
+	t = t.toQueue(now)
+	t.Worker = e.Worker
+	return t, Send, nil
 }
 
 // toQueue is the one way into Enqueued; a message may be sent ahead of the due
@@ -197,7 +204,7 @@ func (t Task) toQueue(now Instant) Task {
 }
 
 // acquire is allowed to anyone at any time: a process that was presumed gone may still send, so that
-// the task is sent twice, and never not at all. The wake-up stays where it is, as the key of a waiting row does:
+// the task is sent twice, and never not at all. The wake-up stays where it is, as the key of a wake-up row does:
 // whoever owns the partition meets the row at its head until it is gone.
 func (t Task) acquire(e Event, now Instant) (Task, Effect, error) {
 	if e.Worker == "" {
@@ -214,16 +221,28 @@ func (t Task) claim(e Event, now Instant) (Task, Effect, error) {
 	if t.State != Enqueued || e.Seq != t.Seq-1 {
 		return t, None, fmt.Errorf("%w: task is %s", ErrStale, t.State)
 	}
+	return t.claimed(e, now), None, nil
+}
+
+// match refuses suspects: only hsc's turns keep them apart from others.
+func (t Task) match(e Event, now Instant) (Task, Effect, error) {
+	if t.State != Scheduled && t.State != RetriableFailure || t.Suspect {
+		return t, None, fmt.Errorf("%w: match while %s", ErrNoEdge, t.State)
+	}
+	return t.toQueue(now).claimed(e, now), None, nil
+}
+
+// claimed is the one way into a new attempt. The wake-up of the enqueued task stays, which its scheduler knows, unless
+// that would find a lost worker too late.
+func (t Task) claimed(e Event, now Instant) Task {
 	t.State = Claimed
 	t.Attempt++
 	t.Enqueues = 0
 	t.Worker = e.Worker
 	t.ClaimedAt = now
 	t.Started = 0
-	// Moving an indexed wake-up costs extra writes on DynamoDB, so it stays where it is
-	// unless that would find a lost worker too late.
 	t.Wake = min(t.Wake, max(now, t.Due).Add(e.Lease+ClockBound))
-	return t, None, nil
+	return t
 }
 
 // owns checks that an event comes from the attempt that owns the task.
@@ -354,10 +373,13 @@ func (t Task) endUnstarted(s State, now Instant, p Policy) (Task, Effect, error)
 }
 
 func (t Task) end(s State, now Instant, p Policy) Task {
+	if t.State == Enqueued {
+		t.Worker = "" // who enqueued it is no matter any more
+	}
 	t.State = s
 	t.Ended = now
 	t.Wake = 0
-	keep := p.Retention
+	keep := max(p.Retention, EndedMin)
 	if s == Dead {
 		keep = max(keep, DeadRetention)
 	}

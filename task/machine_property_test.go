@@ -14,19 +14,19 @@ import (
 
 // fitting are the kinds that a task in a state is made for; drawn more often, they lead deeper.
 var fitting = map[task.State][]task.EventKind{
-	task.Scheduled:        {task.Enqueue, task.Enqueue, task.Acquire},
+	task.Scheduled:        {task.Enqueue, task.Match, task.Acquire},
 	task.Acquired:         {task.Acquire, task.HandOver},
 	task.Enqueued:         {task.Claim, task.Claim, task.Enqueue},
 	task.Claimed:          {task.Start, task.Finish, task.WorkerLost, task.Unconfirmed},
 	task.Processing:       {task.Finish, task.WorkerLost},
-	task.RetriableFailure: {task.Enqueue},
+	task.RetriableFailure: {task.Enqueue, task.Match},
 }
 
 func anyKind(t *rapid.T, s task.State) task.EventKind {
 	if kinds := fitting[s]; kinds != nil && rapid.IntRange(0, 3).Draw(t, "fits") > 0 {
 		return rapid.SampledFrom(kinds).Draw(t, "kind")
 	}
-	return task.EventKind(rapid.IntRange(0, 13).Draw(t, "any kind"))
+	return task.EventKind(rapid.IntRange(0, 14).Draw(t, "any kind"))
 }
 
 // anyEvent draws an event that often, but not always, fits the task.
@@ -107,12 +107,12 @@ var rules = map[string]func(step) bool{
 	"an end says when": func(s step) bool {
 		return s.after.State.IsEnd() == (s.after.Ended == s.now && s.after.ExpireAt > s.now)
 	},
-	"only a claim makes an attempt":     func(s step) bool { return s.after.Attempt == s.before.Attempt+one(s.event.Kind == task.Claim) },
+	"only a claim makes an attempt":     func(s step) bool { return s.after.Attempt == s.before.Attempt+one(s.claims()) },
 	"only a retriable failure counts":   func(s step) bool { return s.after.Failures == s.before.Failures+one(s.reports(task.OutcomeRetriable)) },
 	"only a lost worker counts as lost": func(s step) bool { return s.after.Lost == s.before.Lost+one(s.event.Kind == task.WorkerLost) },
 	"running tasks have an owner":       func(s step) bool { return !s.after.State.IsRunning() || s.after.Attempt > 0 },
 	"waiting tasks have none": func(s step) bool {
-		return s.after.State.IsRunning() || s.after.State.IsEnd() || s.after.State == task.Acquired || s.after.Worker == ""
+		return s.after.State.IsRunning() || s.after.State.IsEnd() || s.after.State == task.Acquired || s.after.Worker == s.enqueuer()
 	},
 	"acquired by somebody, now": func(s step) bool {
 		return s.after.State != task.Acquired || s.event.Worker != "" && s.after.Worker == s.event.Worker && s.after.ClaimedAt == s.now
@@ -149,7 +149,19 @@ var rules = map[string]func(step) bool{
 	},
 	"a claim shows the newest message": func(s step) bool { return s.event.Kind != task.Claim || s.event.Seq == s.before.Seq },
 	"a claim is found in lease time": func(s step) bool {
-		return s.event.Kind != task.Claim || s.after.Wake <= max(s.now, s.after.Due).Add(s.event.Lease+task.ClockBound)
+		return !s.claims() || s.after.Wake <= max(s.now, s.after.Due).Add(s.event.Lease+task.ClockBound)
+	},
+	"no suspect is matched": func(s step) bool { return s.event.Kind != task.Match || !s.before.Suspect },
+	"a match is an enqueue and its claim": func(s step) bool {
+		if s.event.Kind != task.Match {
+			return true
+		}
+		sent, _, err := s.before.Apply(task.Event{Kind: task.Enqueue}, s.now, s.policy)
+		claim := s.event
+		claim.Kind, claim.Seq = task.Claim, sent.Seq
+		claimed, _, claimErr := sent.Apply(claim, s.now, s.policy)
+		claimed.Seq-- // one write instead of two
+		return err == nil && claimErr == nil && reflect.DeepEqual(claimed, s.after)
 	},
 }
 
@@ -174,6 +186,22 @@ func (s step) isOwners() bool {
 	}
 }
 
+// enqueuer is whom a waiting task names: the process that enqueued it, and nobody after anything else that
+// led it there.
+func (s step) enqueuer() string {
+	switch {
+	case s.event.Kind == task.Enqueue:
+		return s.event.Worker
+	case s.event.Kind == task.Extend && s.before.State == task.Enqueued:
+		return s.before.Worker
+	default:
+		return ""
+	}
+}
+
+// claims tells the events that begin an attempt.
+func (s step) claims() bool { return s.event.Kind == task.Claim || s.event.Kind == task.Match }
+
 // isSend tells the events after which the queue must have a message.
 func (s step) isSend() bool {
 	return s.after.State == task.Enqueued && s.event.Kind != task.Extend || s.event.Kind == task.Acquire
@@ -196,12 +224,12 @@ func (s step) historyGrows() bool {
 		last.Number == s.before.Attempt && last.Worker == s.before.Worker && last.End == s.now
 }
 
-// birth is what never changes.
+// birth is what no event changes. Where the wake-up row is, only package store decides.
 func birth(t task.Task) task.Task {
 	return task.Task{
 		ID: t.ID, Partition: t.Partition, Due: t.Due, Created: t.Created, Collection: t.Collection, Key: t.Key,
 		Digest: t.Digest, Payload: t.Payload, PayloadSize: t.PayloadSize, Overrides: t.Overrides,
-		Traceparent: t.Traceparent,
+		Traceparent: t.Traceparent, WakeRow: t.WakeRow,
 	}
 }
 

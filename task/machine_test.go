@@ -24,7 +24,7 @@ func scheduled() task.Task {
 	due := start.Add(time.Minute)
 	return task.Task{
 		ID: task.ID{1}, Partition: task.Partition{Lambda: 1}, State: task.Scheduled, Seq: 1,
-		Due: due, Created: start, Wake: due, Payload: []byte("payload"), PayloadSize: 7,
+		Due: due, Created: start, Wake: due, WakeRow: task.WakeRow{At: due, Seq: 1}, Payload: []byte("payload"), PayloadSize: 7,
 	}
 }
 
@@ -97,6 +97,29 @@ func (p *path) lost(blame bool) task.Event {
 	e := p.event(task.WorkerLost)
 	e.Blame = blame
 	return e
+}
+
+func TestMatched(t *testing.T) {
+	p := newPath(t)
+	seq := p.Seq
+	p.apply(task.Event{Kind: task.Match, Worker: "w1", Lease: lease}, task.Claimed, task.None)
+	if p.Seq != seq+1 || p.Attempt != 1 || p.Worker != "w1" || p.Enqueues != 0 || p.ClaimedAt != p.now || p.Enqueued != p.now {
+		t.Errorf("matched: %+v", p.Task)
+	}
+	if want := p.now.Add(task.EnqueueTimeout); p.Wake != want {
+		t.Errorf("wake-up %v after the match, want %v", p.Wake.Sub(p.now), task.EnqueueTimeout)
+	}
+	p.refuse(task.Event{Kind: task.Match, Worker: "w2", Lease: lease}, task.ErrNoEdge)
+	p.apply(p.finish(task.OutcomeRetriable), task.RetriableFailure, task.None)
+	p.apply(task.Event{Kind: task.Match, Worker: "w2", Lease: 3 * time.Second}, task.Claimed, task.None)
+	if want := p.now.Add(3*time.Second + task.ClockBound); p.Attempt != 2 || p.Wake != want {
+		t.Errorf("matched again: attempt %d, wake-up after %v", p.Attempt, p.Wake.Sub(p.now))
+	}
+	p.apply(p.finish(task.OutcomeReleased), task.Enqueued, task.Send)
+	p.refuse(task.Event{Kind: task.Match, Worker: "w1", Lease: lease}, task.ErrNoEdge) // its message is on its way
+	p.Task = scheduled()
+	p.Suspect = true
+	p.refuse(task.Event{Kind: task.Match, Worker: "w1", Lease: lease}, task.ErrNoEdge)
 }
 
 func TestFromScheduleToSuccess(t *testing.T) {
@@ -420,6 +443,26 @@ func TestHistoryIsBounded(t *testing.T) {
 		if len(a.Error) > task.ErrorBytesMax || !utf8.ValidString(a.Error) {
 			t.Errorf("error text of %d bytes, valid %v", len(a.Error), utf8.ValidString(a.Error))
 		}
+	}
+}
+
+// TestTheEnqueuerIsNamed checks that an enqueued task names the process that enqueued it, as long as it is in
+// the queue.
+func TestTheEnqueuerIsNamed(t *testing.T) {
+	p := newPath(t)
+	p.apply(task.Event{Kind: task.Enqueue, Worker: "p1"}, task.Enqueued, task.Send)
+	p.apply(task.Event{Kind: task.Extend, Until: p.now.Add(time.Minute)}, task.Enqueued, task.None)
+	if p.Worker != "p1" {
+		t.Errorf("in the queue it names %q, want p1", p.Worker)
+	}
+	p.apply(task.Event{Kind: task.Enqueue, Worker: "p2"}, task.Enqueued, task.Send)
+	if p.Worker != "p2" {
+		t.Errorf("enqueued again it names %q, want p2", p.Worker)
+	}
+	p.claim("w1")
+	p.apply(p.finish(task.OutcomeReleased), task.Enqueued, task.Send)
+	if p.Worker != "" || p.WakeRow != (task.WakeRow{At: p.Due, Seq: 1}) {
+		t.Errorf("released it names %q, its wake-up row is at %+v", p.Worker, p.WakeRow)
 	}
 }
 

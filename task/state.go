@@ -10,7 +10,7 @@ type State uint8
 
 // The states of a task. Every state that is not an end carries a wake-up time.
 const (
-	// Unknown is the zero value and never stored.
+	// Unknown is the zero value. No task is stored in it; a bare wake-up row, which holds no task, has it.
 	Unknown State = iota
 	// Accepted is only ever reported, never stored: the task was acknowledged
 	// and is still in the inbound buffer.
@@ -90,7 +90,7 @@ func (s State) IsRunning() bool { return s == Claimed || s == Processing }
 // edges is the diagram of docs/state-machine.md: from each state, where one
 // event can lead. A state that maps to itself moves only its wake-up or a mark.
 var edges = [stateEnd][]State{
-	Scheduled: {Enqueued, Acquired, Cancelled, Dropped, Expired},
+	Scheduled: {Enqueued, Claimed, Acquired, Cancelled, Dropped, Expired},
 	Enqueued:  {Enqueued, Claimed, Cancelled, Dropped, Expired},
 	Claimed: {
 		Claimed, Processing, Enqueued, Scheduled, RetriableFailure,
@@ -100,7 +100,7 @@ var edges = [stateEnd][]State{
 		Processing, Enqueued, Scheduled, RetriableFailure,
 		Success, FatalFailure, Dead, Cancelled,
 	},
-	RetriableFailure: {Enqueued, Cancelled, Dropped, Expired},
+	RetriableFailure: {Enqueued, Claimed, Cancelled, Dropped, Expired},
 	Acquired:         {Acquired, Delivered, Dropped},
 }
 

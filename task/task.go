@@ -24,6 +24,9 @@ type Task struct {
 	Due     Instant // when it should first start; whole milliseconds
 	Created Instant
 	Wake    Instant // when the scheduler looks at it again; zero in an end
+	// WakeRow names the wake-up row of a task row. It stays when the task ends, so that a row that was left behind is
+	// known for what it is. In a wake-up row itself it is what the task row will have.
+	WakeRow WakeRow
 
 	Collection string
 	Key        string // idempotency key, empty for none
@@ -47,7 +50,7 @@ type Task struct {
 
 	CancelRequested bool // a cancel came while it ran
 
-	Worker       string // owner of the newest attempt; process that acquired it
+	Worker       string // owner of the newest attempt; process that acquired or enqueued it
 	Enqueued     Instant
 	ClaimedAt    Instant // when it was claimed or acquired
 	Started      Instant // start of the newest attempt, zero while none is known
@@ -57,6 +60,16 @@ type Task struct {
 
 	History []Attempt // oldest first, at most HistoryMax
 }
+
+// WakeRow is the place of a wake-up row in its partition, and the seq at which it was put there. A row with a lower
+// seq in the same place is an older one.
+type WakeRow struct {
+	At  Instant
+	Seq uint64
+}
+
+// IsBare reports whether a wake-up row holds nothing but the id of its task, which then has a task row.
+func (t *Task) IsBare() bool { return t.State == Unknown }
 
 // PayloadID names the payload row of a task whose payload is stored apart. A keyed task's id is the same
 // whatever the key is used for, so its payload goes by the digest too: what a call that failed

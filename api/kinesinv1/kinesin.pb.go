@@ -1265,7 +1265,7 @@ type Lambda struct {
 	Name                string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
 	Mode                string                 `protobuf:"bytes,2,opt,name=mode,proto3" json:"mode,omitempty"` // "managed" or "deliver"
 	Priorities          []string               `protobuf:"bytes,3,rep,name=priorities,proto3" json:"priorities,omitempty"`
-	Shards              uint32                 `protobuf:"varint,4,opt,name=shards,proto3" json:"shards,omitempty"`
+	Shards              uint32                 `protobuf:"varint,4,opt,name=shards,proto3" json:"shards,omitempty"` // partitions of each priority; more than there were come into force at shards_from_micros
 	MaxAttempts         uint32                 `protobuf:"varint,5,opt,name=max_attempts,json=maxAttempts,proto3" json:"max_attempts,omitempty"`
 	TimeoutMicros       int64                  `protobuf:"varint,6,opt,name=timeout_micros,json=timeoutMicros,proto3" json:"timeout_micros,omitempty"`
 	BackoffMinMicros    int64                  `protobuf:"varint,7,opt,name=backoff_min_micros,json=backoffMinMicros,proto3" json:"backoff_min_micros,omitempty"`
@@ -1277,6 +1277,7 @@ type Lambda struct {
 	Registered          bool                   `protobuf:"varint,13,opt,name=registered,proto3" json:"registered,omitempty"`                                             // it came by a registration, as Terraform writes them; read only
 	Withdrawn           bool                   `protobuf:"varint,14,opt,name=withdrawn,proto3" json:"withdrawn,omitempty"`                                               // and that is gone: it goes when its tasks have ended; read only
 	RegistrationRefused string                 `protobuf:"bytes,15,opt,name=registration_refused,json=registrationRefused,proto3" json:"registration_refused,omitempty"` // why the registration of its name is not taken, in words; empty: it is, or there is none; read only
+	ShardsFromMicros    int64                  `protobuf:"varint,16,opt,name=shards_from_micros,json=shardsFromMicros,proto3" json:"shards_from_micros,omitempty"`       // when shards came, or come, into force for new tasks; 0: they never grew; read only
 	unknownFields       protoimpl.UnknownFields
 	sizeCache           protoimpl.SizeCache
 }
@@ -1414,6 +1415,13 @@ func (x *Lambda) GetRegistrationRefused() string {
 		return x.RegistrationRefused
 	}
 	return ""
+}
+
+func (x *Lambda) GetShardsFromMicros() int64 {
+	if x != nil {
+		return x.ShardsFromMicros
+	}
+	return 0
 }
 
 type CreateLambdaRequest struct {
@@ -1682,7 +1690,7 @@ func (x *ListLambdasResponse) GetLambdas() []*Lambda {
 
 type UpdateLambdaRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
-	Lambda        *Lambda                `protobuf:"bytes,1,opt,name=lambda,proto3" json:"lambda,omitempty"` // zero fields stay; name says which; priorities and shards cannot change
+	Lambda        *Lambda                `protobuf:"bytes,1,opt,name=lambda,proto3" json:"lambda,omitempty"` // zero fields stay; name says which; mode and priorities cannot change, and shards only grow
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -3970,7 +3978,7 @@ const file_kinesin_v1_kinesin_proto_rawDesc = "" +
 	"\vWaitRequest\x12\x10\n" +
 	"\x03ids\x18\x01 \x03(\tR\x03ids\x12\x1f\n" +
 	"\vwait_micros\x18\x02 \x01(\x03R\n" +
-	"waitMicros\"\x87\x04\n" +
+	"waitMicros\"\xb5\x04\n" +
 	"\x06Lambda\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x12\n" +
 	"\x04mode\x18\x02 \x01(\tR\x04mode\x12\x1e\n" +
@@ -3991,7 +3999,8 @@ const file_kinesin_v1_kinesin_proto_rawDesc = "" +
 	"registered\x18\r \x01(\bR\n" +
 	"registered\x12\x1c\n" +
 	"\twithdrawn\x18\x0e \x01(\bR\twithdrawn\x121\n" +
-	"\x14registration_refused\x18\x0f \x01(\tR\x13registrationRefused\"A\n" +
+	"\x14registration_refused\x18\x0f \x01(\tR\x13registrationRefused\x12,\n" +
+	"\x12shards_from_micros\x18\x10 \x01(\x03R\x10shardsFromMicros\"A\n" +
 	"\x13CreateLambdaRequest\x12*\n" +
 	"\x06lambda\x18\x01 \x01(\v2\x12.kinesin.v1.LambdaR\x06lambda\"\\\n" +
 	"\x14CreateLambdaResponse\x12*\n" +

@@ -1092,6 +1092,13 @@ func (m *Lambda) MarshalToSizedBufferVT(dAtA []byte) (int, error) {
 		i -= len(m.unknownFields)
 		copy(dAtA[i:], m.unknownFields)
 	}
+	if m.ShardsFromMicros != 0 {
+		i = protohelpers.EncodeVarint(dAtA, i, uint64(m.ShardsFromMicros))
+		i--
+		dAtA[i] = 0x1
+		i--
+		dAtA[i] = 0x80
+	}
 	if len(m.RegistrationRefused) > 0 {
 		i -= len(m.RegistrationRefused)
 		copy(dAtA[i:], m.RegistrationRefused)
@@ -3975,6 +3982,9 @@ func (m *Lambda) SizeVT() (n int) {
 	l = len(m.RegistrationRefused)
 	if l > 0 {
 		n += 1 + l + protohelpers.SizeOfVarint(uint64(l))
+	}
+	if m.ShardsFromMicros != 0 {
+		n += 2 + protohelpers.SizeOfVarint(uint64(m.ShardsFromMicros))
 	}
 	n += len(m.unknownFields)
 	return n
@@ -7933,6 +7943,25 @@ func (m *Lambda) UnmarshalVT(dAtA []byte) error {
 			}
 			m.RegistrationRefused = string(dAtA[iNdEx:postIndex])
 			iNdEx = postIndex
+		case 16:
+			if wireType != 0 {
+				return fmt.Errorf("proto: wrong wireType = %d for field ShardsFromMicros", wireType)
+			}
+			m.ShardsFromMicros = 0
+			for shift := uint(0); ; shift += 7 {
+				if shift >= 64 {
+					return protohelpers.ErrIntOverflow
+				}
+				if iNdEx >= l {
+					return io.ErrUnexpectedEOF
+				}
+				b := dAtA[iNdEx]
+				iNdEx++
+				m.ShardsFromMicros |= int64(b&0x7F) << shift
+				if b < 0x80 {
+					break
+				}
+			}
 		default:
 			iNdEx = preIndex
 			skippy, err := protohelpers.Skip(dAtA[iNdEx:])

@@ -66,7 +66,7 @@ type row struct {
 type moment struct {
 	at      task.Instant
 	id      task.ID
-	waiting bool // of a waiting row
+	waiting bool // of a wake-up row whose task has no task row
 	lambda  uint32
 }
 
@@ -99,20 +99,23 @@ func newRows() rows {
 func (r *rows) note(op *store.Op) {
 	t := &op.Task
 	switch op.Kind {
-	case store.PutWaiting:
-		r.moments.ReplaceOrInsert(waitingMoment(t))
-	case store.DeleteWaiting:
+	case store.PutWakeup:
+		if _, found := r.live[t.ID]; !found && !t.IsBare() {
+			r.moments.ReplaceOrInsert(waitingMoment(t))
+		}
+	case store.DeleteWakeup:
 		r.moments.Delete(waitingMoment(t))
 	case store.PutTask, store.ReplaceTask:
+		r.moments.Delete(waitingMoment(t)) // from here on the task row says when
 		r.replace(t)
 	case store.PutControl:
 		r.learnName(&op.Control)
-	case store.ReplaceWaiting, store.PutPayload, store.DeletePayload, store.DeleteControl:
+	case store.ReplaceWakeup, store.PutPayload, store.DeletePayload, store.DeleteControl:
 	}
 }
 
 func waitingMoment(t *task.Task) moment {
-	return moment{at: t.Due, id: t.ID, waiting: true, lambda: t.Partition.Lambda}
+	return moment{at: t.WakeRow.At, id: t.ID, waiting: true, lambda: t.Partition.Lambda}
 }
 
 func (r *rows) replace(t *task.Task) {

@@ -11,8 +11,6 @@ import (
 
 	"github.com/kinesin-io/kinesin/internal/clock"
 	"github.com/kinesin-io/kinesin/sdk"
-	"github.com/kinesin-io/kinesin/store"
-	"github.com/kinesin-io/kinesin/store/storetest"
 	"github.com/kinesin-io/kinesin/task"
 )
 
@@ -78,16 +76,13 @@ func (c *cable) set(out bool) {
 // leases, over servers whose clocks differ by as much as is allowed. No task runs twice at once, wherever its next attempt is.
 func TestTakeoversWithClocksThatDiffer(t *testing.T) {
 	offsets := []time.Duration{-task.ClockBound / 2, 0, task.ClockBound / 2}
-	over := func(d store.Driver) store.Driver {
-		return storetest.NewLagging(d, clock.Real().Now, func(*task.Task) time.Duration { return time.Second })
-	}
 	next := 0
 	config := func(c *Config) {
 		remote(c)
 		c.Clock = ahead{c.Clock, offsets[next]}
 		next++
 	}
-	inRig(t, drivers{over: over}, len(offsets), config, func(r *rig) {
+	inRig(t, drivers{}, len(offsets), config, func(r *rig) {
 		random := rand.New(rand.NewPCG(3, 4))
 		r.lambda(sdk.LambdaInfo{Name: "mail", Timeout: time.Hour, Shards: 6, BackoffMin: time.Second, BackoffMax: time.Second, MaxAttempts: 100})
 		var cables []*cable

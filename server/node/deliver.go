@@ -14,14 +14,13 @@ import (
 // delivery is what the scheduler needs for lambdas in deliver mode.
 func (n *Node) delivery(c *Config, seal *task.Sealer) *scheduler.Delivery {
 	return &scheduler.Delivery{
-		Process: n.members.process(), Presence: n.members.presence,
 		Is: func(p task.Partition) bool {
 			l := n.catalog.ByRef(p.Lambda)
 			return l != nil && l.Mode == task.Deliver
 		},
 		Courier: dispatcher.NewCourier(dispatcher.CourierConfig{
 			Store: n.store, Queue: n.queue, Policies: policies{n.catalog}, Sealer: seal, Clock: c.Clock, Log: c.Log,
-			Hooks: dispatcher.CourierHooks{Delivered: n.delivered, Undelivered: n.undelivered}, Together: c.together(),
+			Hooks: dispatcher.CourierHooks{Delivered: n.delivered, Undelivered: n.undelivered}, Ended: n.ended, Together: c.together(),
 		}),
 	}
 }
@@ -39,9 +38,6 @@ func (c Config) together() time.Duration {
 
 func (n *Node) delivered(t *task.Task, late time.Duration) {
 	n.late(n.catalog.ByRef(t.Partition.Lambda), t, stageDelivered, max(0, late))
-	if n.inbound != nil {
-		n.inbound.Ended()
-	}
 }
 
 func (n *Node) undelivered(t *task.Task, err error) {

@@ -89,7 +89,7 @@ type mortalStore struct {
 
 func (s mortalStore) Apply(ctx context.Context, ops []store.Op) ([]error, error) {
 	names := map[store.OpKind]string{
-		store.PutWaiting: "put", store.ReplaceWaiting: "acquire", store.DeleteWaiting: "remove", store.PutTask: "put task", store.ReplaceTask: "replace",
+		store.PutWakeup: "put", store.ReplaceWakeup: "acquire", store.DeleteWakeup: "remove", store.PutTask: "put task", store.ReplaceTask: "replace",
 	}
 	name := names[ops[0].Kind]
 	if name == "put task" || name == "replace" {
@@ -115,11 +115,11 @@ func (s mortalStore) Controls(ctx context.Context, kind, name string) ([]store.C
 	return s.Driver.Controls(ctx, kind, name)
 }
 
-func (s mortalStore) ScanWaiting(ctx context.Context, p task.Partition, after store.WaitingKey, through task.Instant, limit int) ([]task.Task, error) {
+func (s mortalStore) ScanSchedule(ctx context.Context, p task.Partition, after store.WakeKey, through task.Instant, limit int) ([]task.Task, error) {
 	if err := s.alive(); err != nil {
 		return nil, err
 	}
-	return s.Driver.ScanWaiting(ctx, p, after, through, limit)
+	return s.Driver.ScanSchedule(ctx, p, after, through, limit)
 }
 
 func (s mortalStore) Close() error { return nil }
@@ -243,7 +243,7 @@ func (w *town) waitingRows(p *sender) (n int) {
 		w.t.Fatal(err)
 	}
 	for _, part := range l.Partitions() {
-		rows, err := w.memory.ScanWaiting(w.ctx, part, store.WaitingKey{}, begin.Add(1000*time.Hour), 8000)
+		rows, err := w.memory.ScanSchedule(w.ctx, part, store.WakeKey{}, begin.Add(1000*time.Hour), 8000)
 		if err != nil {
 			w.t.Fatal(err)
 		}

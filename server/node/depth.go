@@ -19,7 +19,7 @@ type depthCollector struct {
 	full   *prometheus.Desc
 	ready  *prometheus.Desc
 	worker *prometheus.Desc
-	watch  *prometheus.Desc
+	flight *prometheus.Desc
 	lag    *prometheus.Desc
 	soon   *prometheus.Desc
 	queues queueDepths
@@ -39,18 +39,18 @@ func newDepthCollector(n *Node) *depthCollector {
 		full:   prometheus.NewDesc("kinesin_store_full", "1 while the store takes no new tasks for want of space.", nil, nil),
 		ready:  prometheus.NewDesc("kinesin_store_counted", "1 when the numbers of kinesin_tasks are complete after a start.", nil, nil),
 		worker: prometheus.NewDesc("kinesin_workers", "Worker processes with a stream here.", nil, nil),
-		watch: prometheus.NewDesc("kinesin_watched_rows",
-			"Tasks that this process looks at again while their wake-ups stay in the past: they run, mostly.", nil, nil),
+		flight: prometheus.NewDesc("kinesin_inflight_tasks",
+			"Tasks that this process remembers between their dispatch and their end: they are sent, run, or wait for a retry.", nil, nil),
 		lag: prometheus.NewDesc("kinesin_schedule_lag_seconds",
 			"How long ago the oldest task was due that this process should have dispatched and has not; 0 when it keeps up.", nil, nil),
 		soon: prometheus.NewDesc("kinesin_due_next_5m_tasks", "About how many tasks wait in this process's partitions that are due within five minutes or overdue, "+
-			"counted once a minute; not those with a key, nor retries. The sum over all processes is the fleet's.", nil, nil),
+			"counted once a minute; not those that are in flight. The sum over all processes is the fleet's.", nil, nil),
 	}
 }
 
 // Describe implements prometheus.Collector.
 func (c *depthCollector) Describe(out chan<- *prometheus.Desc) {
-	for _, d := range []*prometheus.Desc{c.depth, c.oldest, c.stuck, c.full, c.ready, c.worker, c.watch, c.lag, c.soon, c.queues.messages, c.queues.oldest} {
+	for _, d := range []*prometheus.Desc{c.depth, c.oldest, c.stuck, c.full, c.ready, c.worker, c.flight, c.lag, c.soon, c.queues.messages, c.queues.oldest} {
 		out <- d
 	}
 }
@@ -93,7 +93,7 @@ func (c *depthCollector) Collect(out chan<- prometheus.Metric) {
 	out <- prometheus.MustNewConstMetric(c.full, prometheus.GaugeValue, boolean(c.n.store.Full()))
 	out <- prometheus.MustNewConstMetric(c.ready, prometheus.GaugeValue, boolean(ready))
 	if c.n.scheduler != nil {
-		out <- prometheus.MustNewConstMetric(c.watch, prometheus.GaugeValue, float64(c.n.scheduler.Watched()))
+		out <- prometheus.MustNewConstMetric(c.flight, prometheus.GaugeValue, float64(c.n.scheduler.InFlight()))
 		out <- prometheus.MustNewConstMetric(c.lag, prometheus.GaugeValue, c.n.scheduler.Lag().Seconds())
 		out <- prometheus.MustNewConstMetric(c.soon, prometheus.GaugeValue, float64(c.n.scheduler.DueSoon()))
 	}
@@ -103,8 +103,11 @@ func (c *depthCollector) Collect(out chan<- prometheus.Metric) {
 }
 
 func partitionsOf(l *catalog.Entry, priority int) []task.Partition {
-	perPriority := int(l.Shards)
-	return l.Partitions()[priority*perPriority : (priority+1)*perPriority]
+	all := make([]task.Partition, l.Shards)
+	for shard := range all {
+		all[shard] = task.Partition{Lambda: l.Ref, Priority: uint8(priority), Shard: uint16(shard)}
+	}
+	return all
 }
 
 func boolean(b bool) float64 {

@@ -296,7 +296,7 @@ type slowly struct {
 }
 
 func (s *slowly) Apply(ctx context.Context, ops []store.Op) ([]error, error) {
-	if ops[0].Kind == store.PutTask || ops[0].Kind == store.PutWaiting {
+	if ops[0].Kind == store.PutTask || ops[0].Kind == store.PutWakeup {
 		time.Sleep(time.Duration(s.write.Load()))
 	}
 	return s.Driver.Apply(ctx, ops)

@@ -44,17 +44,12 @@ func (d distant) Controls(ctx context.Context, kind, name string) ([]store.Contr
 	return d.Driver.Controls(ctx, kind, name)
 }
 
-func (d distant) ScanWaiting(ctx context.Context, p task.Partition, after store.WaitingKey, through task.Instant, limit int) ([]task.Task, error) {
+func (d distant) ScanSchedule(ctx context.Context, p task.Partition, after store.WakeKey, through task.Instant, limit int) ([]task.Task, error) {
 	if _, known := d.known.LoadOrStore(p, true); !known {
 		time.Sleep(d.first)
 	}
 	time.Sleep(storeAway)
-	return d.Driver.ScanWaiting(ctx, p, after, through, limit)
-}
-
-func (d distant) ScanWakeups(ctx context.Context, p task.Partition, after store.WakeKey, through task.Instant, limit int) ([]task.Task, error) {
-	time.Sleep(storeAway)
-	return d.Driver.ScanWakeups(ctx, p, after, through, limit)
+	return d.Driver.ScanSchedule(ctx, p, after, through, limit)
 }
 
 // crew is a fleet that changes while tasks are due all the time.

@@ -49,7 +49,6 @@ func (n *Node) schedulerHooks() scheduler.Hooks {
 	return scheduler.Hooks{
 		Waked:  func(_ *task.Task, kind task.EventKind) { n.metrics.waked(kind) },
 		Lost:   func(string) { n.metrics.lost.Inc() },
-		Found:  n.foundClaimed,
 		Failed: func(task.Partition, error) { n.metrics.failures.Inc() },
 		Shared: func(s *scheduler.Share) {
 			n.metrics.ownership.shared(s)
@@ -57,12 +56,14 @@ func (n *Node) schedulerHooks() scheduler.Hooks {
 				n.metrics.ownership.members.Set(float64(len(s.Members)))
 			}
 		},
-		Warm: func(s *scheduler.Share) {
-			n.metrics.ownership.warm(s)
-			n.members.ready()
-			n.warm.Store(true)
-		},
+		Warm: n.metrics.ownership.warm,
 	}
+}
+
+// becameReady lets the process be told of as ready: all that it fires has been read ahead.
+func (n *Node) becameReady() {
+	n.members.ready()
+	n.warm.Store(true)
 }
 
 func (n *Node) foundClaimed(t *task.Task) {
@@ -78,16 +79,15 @@ func (n *Node) hscHooks() hsc.Hooks {
 				n.late(l, t, stageClaimed, max(0, t.ClaimedAt.Sub(t.Due)))
 			}
 		},
+		Matched: func(l *catalog.Entry, t *task.Task) { n.metrics.of(l, t.Partition.Priority).matched.Inc() },
 		Started: func(l *catalog.Entry, t *task.Task, late time.Duration) { n.late(l, t, stageStarted, late) },
 		Finished: func(l *catalog.Entry, t *task.Task, o task.Outcome, _ time.Duration) {
 			if l != nil {
 				n.metrics.of(l, t.Partition.Priority).finished[o].Inc()
 			}
-			if t.State.IsEnd() && n.inbound != nil {
-				n.inbound.Ended()
-			}
 		},
 		Refused: func(reason string, count int) { n.metrics.claims.WithLabelValues(reason).Add(float64(count)) },
+		Failed:  n.hscFailed(),
 	}
 }
 

@@ -1,6 +1,8 @@
 package node
 
 import (
+	"context"
+	"errors"
 	"maps"
 	"sync"
 	"sync/atomic"
@@ -10,6 +12,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/collectors"
 
 	"github.com/kinesin-io/kinesin/catalog"
+	"github.com/kinesin-io/kinesin/store"
 	"github.com/kinesin-io/kinesin/task"
 )
 
@@ -39,6 +42,7 @@ type Metrics struct {
 
 	lateness *prometheus.HistogramVec // lambda, priority, stage
 	accepted *prometheus.CounterVec   // lambda, priority
+	matched  *prometheus.CounterVec   // lambda, priority
 	refused  *prometheus.CounterVec   // reason
 	finished *prometheus.CounterVec   // lambda, priority, outcome
 	wakeups  *prometheus.CounterVec   // event
@@ -48,11 +52,13 @@ type Metrics struct {
 
 	undelivered *prometheus.CounterVec // lambda, priority
 
-	failures  prometheus.Counter
-	storeTime *prometheus.HistogramVec // op
-	fsync     prometheus.Histogram
-	internal  prometheus.Counter
-	buffer    bufferMetrics
+	failures    prometheus.Counter
+	hscFailures *prometheus.CounterVec   // what
+	storeTime   *prometheus.HistogramVec // op
+	storeErrors *prometheus.CounterVec   // op
+	fsync       prometheus.Histogram
+	internal    prometheus.Counter
+	buffer      bufferMetrics
 
 	registrations registrationMetrics
 
@@ -77,6 +83,7 @@ type class struct {
 type classSeries struct {
 	name     string // of the lambda
 	accepted prometheus.Counter
+	matched  prometheus.Counter
 	lateness [stageEnd]prometheus.Observer
 	finished [task.OutcomeUnstarted + 1]prometheus.Counter
 }
@@ -108,6 +115,7 @@ func (m *Metrics) withoutGone() map[class]*classSeries {
 		if !names[s.name] {
 			labels := prometheus.Labels{"lambda": s.name}
 			m.accepted.DeletePartialMatch(labels)
+			m.matched.DeletePartialMatch(labels)
 			m.lateness.DeletePartialMatch(labels)
 			m.finished.DeletePartialMatch(labels)
 			m.undelivered.DeletePartialMatch(labels)
@@ -119,6 +127,7 @@ func (m *Metrics) withoutGone() map[class]*classSeries {
 func (m *Metrics) newClass(l *catalog.Entry, priority uint8) *classSeries {
 	name := l.Priorities[priority]
 	s := &classSeries{name: l.Name, accepted: m.accepted.WithLabelValues(l.Name, name)}
+	s.matched = m.matched.WithLabelValues(l.Name, name)
 	for i, text := range stageTexts {
 		s.lateness[i] = m.lateness.WithLabelValues(l.Name, name, text)
 	}
@@ -150,6 +159,7 @@ func NewMetrics() *Metrics {
 			Help: "How long after its due time a task was first enqueued, claimed and started; or delivered, which a consumer can see it from.",
 		}, []string{"lambda", "priority", "stage"}),
 		accepted:    counters("kinesin_tasks_accepted_total", "Tasks that Schedule acknowledged.", "lambda", "priority"),
+		matched:     counters("kinesin_tasks_matched_total", "Attempts that a waiting worker got without a message, in the write that dispatched their task.", "lambda", "priority"),
 		refused:     counters("kinesin_tasks_refused_total", "Tasks that Schedule refused.", "reason"),
 		finished:    counters("kinesin_attempts_total", "Attempts that ended, by outcome.", "lambda", "priority", "outcome"),
 		wakeups:     counters("kinesin_wakeups_total", "Wake-ups that fired, by what they led to.", "event"),
@@ -158,8 +168,10 @@ func NewMetrics() *Metrics {
 		unsent:      counter("kinesin_messages_unsent_total", "Enqueued tasks whose message waits for their wake-up."),
 		undelivered: newUndelivered(),
 
-		failures: counter("kinesin_partition_failures_total", "Rounds of a partition that failed and were tried again."),
-		internal: counter("kinesin_internal_errors_total", "Calls that failed for a reason that is only in the log."),
+		failures:    counter("kinesin_partition_failures_total", "Rounds of a partition that failed and were tried again."),
+		hscFailures: counters("kinesin_hsc_failures_total", "Claims, heartbeats and results for which the store or the queue failed, by what was attempted.", "what"),
+		internal:    counter("kinesin_internal_errors_total", "Calls that failed for a reason that is only in the log."),
+		storeErrors: counters("kinesin_store_errors_total", "Calls to the store that failed; settle: writes whose outcome could not be found out.", "op"),
 		storeTime: prometheus.NewHistogramVec(prometheus.HistogramOpts{
 			Name: "kinesin_store_seconds", Help: "Time of a call to the store, durable writes included.",
 			Buckets: prometheus.ExponentialBuckets(20e-6, 2.5, 14),
@@ -173,8 +185,8 @@ func NewMetrics() *Metrics {
 			Help: "How far the clock of another process was ahead, where it was by more than 100 ms.",
 		}),
 	}
-	r.MustRegister(m.clockAhead, m.lateness, m.accepted, m.refused, m.finished, m.wakeups, m.claims, m.lost, m.unsent, m.undelivered,
-		m.failures, m.internal, m.storeTime, m.fsync)
+	r.MustRegister(m.clockAhead, m.lateness, m.accepted, m.matched, m.refused, m.finished, m.wakeups, m.claims, m.lost, m.unsent, m.undelivered,
+		m.failures, m.hscFailures, m.internal, m.storeTime, m.storeErrors, m.fsync)
 	m.buffer, m.ownership, m.registrations = newBufferMetrics(r), newOwnershipMetrics(r), newRegistrationMetrics(r)
 	m.classes.Store(&map[class]*classSeries{})
 	for kind := range m.byEvent {
@@ -192,9 +204,13 @@ func counter(name, help string) prometheus.Counter {
 	return prometheus.NewCounter(prometheus.CounterOpts{Name: name, Help: help})
 }
 
-// storeOp observes one call to the store.
-func (m *Metrics) storeOp(kind string, _ int, took time.Duration, _ error) {
+// storeOp observes one call to the store. It does not count a missing row, or a call that its caller gave up, as an
+// error.
+func (m *Metrics) storeOp(kind string, _ int, took time.Duration, err error) {
 	m.storeTime.WithLabelValues(kind).Observe(took.Seconds())
+	if err != nil && !errors.Is(err, store.ErrNotFound) && !errors.Is(err, context.Canceled) {
+		m.storeErrors.WithLabelValues(kind).Inc()
+	}
 }
 
 // Synced observes one group of writes that an embedded store made durable.

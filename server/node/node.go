@@ -52,12 +52,16 @@ type Config struct {
 	Group string
 
 	PayloadBytesMax int           // 0: the store's default
+	ShardsDefault   uint16        // of a new lambda; 0: task's default
 	Horizon         time.Duration // 0: inbound's default
 	Near            time.Duration // 0: inbound's default
 	Window          time.Duration // 0: scheduler's default
 	Lead            time.Duration // 0: scheduler's default
 	Ahead           time.Duration // 0: HSC's default
 	QueueDepthMax   int           // 0: dispatcher's default; the queue driver's own bound is better higher
+
+	// NoMatch has all tasks go through their queues, also where a worker of this process waits for them.
+	NoMatch bool
 
 	// Buffer is between Schedule and the store; nil: none.
 	Buffer             buffer.Buffer
@@ -73,7 +77,7 @@ type Config struct {
 
 	// Stepped is for a virtual clock that stands still and moves in jumps (docs/adr/0007). What happens at
 	// a moment then happens all of it at that moment: nothing is done ahead of its time, nothing waits for
-	// company, no worker gets tasks beyond its free slots, and leases outlast every jump.
+	// company, no task is handed to whoever waits first, no worker gets tasks beyond its free slots, and leases outlast every jump.
 	Stepped bool
 
 	shared bool // several processes may be over the store
@@ -84,7 +88,7 @@ const atOnce = time.Nanosecond
 
 func (c Config) withSteps() Config {
 	if c.Stepped {
-		c.Near, c.Lead, c.Ahead = atOnce, atOnce, atOnce
+		c.Near, c.Lead, c.Ahead, c.NoMatch = atOnce, atOnce, atOnce, true
 	}
 	return c
 }
@@ -157,6 +161,7 @@ func New(ctx context.Context, c Config) (*Node, error) {
 	})
 	n.queue, n.buffer = queue.New(c.Queue), c.Buffer
 	n.catalog = catalog.New(n.store, c.Clock, c.Log)
+	n.catalog.ShardsDefault = c.ShardsDefault
 	n.metrics.existing = func(ref uint32) bool { return n.catalog.ByRef(ref) != nil }
 	if err := n.catalog.Refresh(ctx); err != nil {
 		return nil, err
@@ -178,16 +183,18 @@ func New(ctx context.Context, c Config) (*Node, error) {
 func (n *Node) compose(c Config, secret []byte) {
 	seal := task.NewSealer(secret)
 	n.leases = c.newBook(n.store)
+	toDispatcher, toInbound := n.matchers(&c)
 	if slices.Contains(c.Roles, RoleScheduler) {
 		n.members = n.newMembers(&c) // only who can serve partitions is one
 		n.dispatcher = dispatcher.New(dispatcher.Config{
 			Store: n.store, Queue: n.queue, Policies: policies{n.catalog}, Clock: c.Clock, Log: c.Log,
-			DepthMax: c.QueueDepthMax, Hooks: n.dispatcherHooks(),
+			Matcher: toDispatcher, DepthMax: c.QueueDepthMax, Hooks: n.dispatcherHooks(),
 		})
 		n.scheduler = scheduler.New(scheduler.Config{
 			Store: n.store, Queue: n.queue, Dispatcher: n.dispatcher, Leases: n.leases,
 			Ownership: n.members.owner, Handover: n.members.handover(), Partitions: n.catalog, Delivery: n.delivery(&c, seal),
 			Clock: c.Clock, Log: c.Log, Hooks: n.schedulerHooks(),
+			Process: n.members.process(), Presence: n.members.presence, Found: n.foundClaimed, Ready: n.becameReady,
 			Guests: c.shared, Window: c.Window, Lead: c.Lead,
 		})
 		n.sweeper = &scheduler.Sweeper{Store: n.store, Clock: c.Clock, Log: c.Log}
@@ -195,16 +202,16 @@ func (n *Node) compose(c Config, secret []byte) {
 	if slices.Contains(c.Roles, RoleHSC) {
 		n.hsc = hsc.New(hsc.Config{
 			Store: n.store, Queue: n.queue, Catalog: n.catalog, Leases: n.leases, Sealer: seal,
-			Scheduler: hscHints{n}, Clock: c.Clock, Log: c.Log, Hooks: n.hscHooks(), Ahead: c.Ahead, SlotsOnly: c.Stepped,
+			Scheduler: hscHints{n}, Clock: c.Clock, Log: c.Log, Hooks: n.hscHooks(), Ended: n.ended, Ahead: c.Ahead, SlotsOnly: c.Stepped,
 		})
 	}
 	if slices.Contains(c.Roles, RoleInbound) {
 		n.inbound = inbound.New(inbound.Config{
 			Store: n.store, Queue: n.queue, Catalog: n.catalog, Sealer: seal,
-			Scheduler: hints{n}, Workers: hints{n}, Clock: c.Clock, Hooks: n.inboundHooks(),
+			Scheduler: hints{n}, Workers: hints{n}, Matcher: toInbound, Clock: c.Clock, Hooks: n.inboundHooks(),
 			Unregister: c.Unregister, Shared: c.shared, Near: c.Near, Horizon: c.Horizon, WaitLookEvery: c.waitLookEvery(), DeliverDirect: c.DeliverDirect,
-			InboundKey: task.InboundKey(secret),
-			Buffering:  inbound.Buffering{Buffer: c.Buffer, Rate: c.InboundRate, Concurrency: c.InboundConcurrency},
+			InboundKey: task.InboundKey(secret), Process: n.process(),
+			Buffering: inbound.Buffering{Buffer: c.Buffer, Rate: c.InboundRate, Concurrency: c.InboundConcurrency},
 		})
 	}
 }
@@ -323,6 +330,14 @@ func (n *Node) Close() error {
 	return errors.Join(err, n.queue.Close(), n.store.Close())
 }
 
+// process is the name of this process in the rows that it enqueues; empty where it fires nothing.
+func (n *Node) process() string {
+	if n.members == nil {
+		return ""
+	}
+	return n.members.process()
+}
+
 // fire runs the roles that move due tasks on.
 func (n *Node) fire(ctx context.Context) error {
 	if n.scheduler == nil {
@@ -391,6 +406,18 @@ func (h hints) Awake(t *task.Task) {
 	}
 }
 
+func (h hints) Enqueued(t *task.Task) {
+	if h.n.scheduler != nil {
+		h.n.scheduler.Enqueued(t)
+	}
+}
+
+func (h hints) Done(rows []task.Task) {
+	if h.n.scheduler != nil {
+		h.n.scheduler.Done(rows)
+	}
+}
+
 func (h hints) CancelRequested(t *task.Task) {
 	if h.n.hsc != nil {
 		h.n.hsc.CancelRequested(*t)
@@ -409,4 +436,9 @@ const attendWithin = time.Second
 // hscHints is hints as the HSC gives them.
 type hscHints struct{ n *Node }
 
-func (h hscHints) Awake(t task.Task) { hints(h).Awake(&t) }
+func (h hscHints) Awake(t task.Task)     { hints(h).Awake(&t) }
+func (h hscHints) Done(rows []task.Task) { hints(h).Done(rows) }
+
+func (h hscHints) FiresWithin(p task.Partition, at task.Instant) bool {
+	return h.n.scheduler != nil && h.n.scheduler.FiresWithin(p, at)
+}

@@ -20,11 +20,11 @@ type hanging struct {
 	until atomic.Pointer[chan struct{}]
 }
 
-func (h *hanging) ScanWaiting(ctx context.Context, p task.Partition, after store.WaitingKey, through task.Instant, limit int) ([]task.Task, error) {
+func (h *hanging) ScanSchedule(ctx context.Context, p task.Partition, after store.WakeKey, through task.Instant, limit int) ([]task.Task, error) {
 	if until := h.until.Load(); until != nil {
 		<-*until
 	}
-	return h.Driver.ScanWaiting(ctx, p, after, through, limit)
+	return h.Driver.ScanSchedule(ctx, p, after, through, limit)
 }
 
 func TestALoopThatIsStuckIsNamed(t *testing.T) {

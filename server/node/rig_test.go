@@ -288,11 +288,10 @@ type tally struct {
 	reads  int // rows read one by one
 	scans  int
 	rows   int // rows that scans returned
-	wakes  map[task.ID]task.Instant
 }
 
 func newTally(d store.Driver) *tally {
-	return &tally{Driver: d, writes: map[store.OpKind]int{}, wakes: map[task.ID]task.Instant{}}
+	return &tally{Driver: d, writes: map[store.OpKind]int{}}
 }
 
 // Apply implements store.Driver, as do the other methods.
@@ -301,32 +300,16 @@ func (t *tally) Apply(ctx context.Context, ops []store.Op) ([]error, error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	for i := range ops {
+		if err == nil && errors.Is(results[i], store.ErrSkipped) {
+			continue
+		}
 		t.writes[ops[i].Kind]++
 		t.units++
 		if err == nil && errors.Is(results[i], store.ErrConflict) {
 			t.beaten++
 		}
-		if err == nil && results[i] == nil {
-			t.units += t.index(&ops[i])
-		}
 	}
 	return results, err
-}
-
-// index is what a write costs on the index of wake-ups.
-func (t *tally) index(op *store.Op) (units int) {
-	if op.Kind != store.PutTask && op.Kind != store.ReplaceTask {
-		return 0
-	}
-	before, now := t.wakes[op.Task.ID], op.Task.Wake
-	t.wakes[op.Task.ID] = now
-	switch {
-	case before == now:
-		return 0
-	case before.IsZero() || now.IsZero():
-		return 1
-	}
-	return 2
 }
 
 func (t *tally) Tasks(ctx context.Context, ids []task.ID) ([]task.Task, error) {
@@ -343,8 +326,8 @@ func (t *tally) Controls(ctx context.Context, kind, name string) ([]store.Contro
 	return t.Driver.Controls(ctx, kind, name)
 }
 
-func (t *tally) ScanWaiting(ctx context.Context, p task.Partition, after store.WaitingKey, through task.Instant, limit int) ([]task.Task, error) {
-	found, err := t.Driver.ScanWaiting(ctx, p, after, through, limit)
+func (t *tally) ScanSchedule(ctx context.Context, p task.Partition, after store.WakeKey, through task.Instant, limit int) ([]task.Task, error) {
+	found, err := t.Driver.ScanSchedule(ctx, p, after, through, limit)
 	t.mu.Lock()
 	t.scans++
 	t.rows += len(found)
@@ -352,13 +335,11 @@ func (t *tally) ScanWaiting(ctx context.Context, p task.Partition, after store.W
 	return found, err
 }
 
-func (t *tally) ScanWakeups(ctx context.Context, p task.Partition, after store.WakeKey, through task.Instant, limit int) ([]task.Task, error) {
-	found, err := t.Driver.ScanWakeups(ctx, p, after, through, limit)
+func (t *tally) Wakeups(ctx context.Context, keys []store.WakeKey) ([]task.Task, error) {
 	t.mu.Lock()
-	t.scans++
-	t.rows += len(found)
+	t.reads += len(keys)
 	t.mu.Unlock()
-	return found, err
+	return t.Driver.Wakeups(ctx, keys)
 }
 
 // counts is what was asked of the store in a while.

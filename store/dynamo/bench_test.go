@@ -68,6 +68,7 @@ func benchTask(n int) task.Task {
 	return task.Task{
 		ID: task.NewID(task.Instant(n)<<20+1<<50, uint64(n), uint64(n)*0x9e3779b97f4a7c15), Partition: task.Partition{Lambda: 0x12345678, Shard: uint16(n % 16)},
 		State: task.Enqueued, Seq: 2, Due: 1_800_000_000_000_000, Created: 1_799_999_000_000_000, Wake: 1_800_000_030_000_000,
+		WakeRow:  task.WakeRow{At: 1_800_000_000_000_000, Seq: 1},
 		Enqueued: 1_800_000_000_100_000, Payload: bytes.Repeat([]byte("p"), 100), PayloadSize: 100, Enqueues: 1,
 	}
 }
@@ -125,7 +126,7 @@ func BenchmarkScan(b *testing.B) {
 	d := dynamo.New(instantClient(instant{page: page}), dynamo.Config{Prefix: "bench"})
 	b.ReportAllocs()
 	for i := 0; i < b.N; i += rows {
-		found, err := d.ScanWaiting(b.Context(), task.Partition{}, store.WaitingKey{}, 1<<62, rows)
+		found, err := d.ScanSchedule(b.Context(), task.Partition{}, store.WakeKey{}, 1<<62, rows)
 		if err != nil || len(found) != rows {
 			b.Fatal(len(found), err)
 		}

@@ -29,7 +29,7 @@ type Aspect string
 const (
 	AspectTable Aspect = "table" // it is missing, or not ACTIVE
 	AspectKey   Aspect = "key"   // cannot be changed: the table has to be made anew
-	AspectIndex Aspect = "index" // one is missing, differs, or is not ACTIVE
+	AspectIndex Aspect = "index" // one is missing, differs, is not ACTIVE, or is of an older form of the tables
 	AspectTTL   Aspect = "ttl"
 )
 
@@ -131,6 +131,13 @@ func compare(spec *TableSpec, table *types.TableDescription) []Difference {
 	if status := table.TableStatus; status != types.TableStatusActive && status != types.TableStatusUpdating {
 		found = append(found, Difference{Table: spec.Name, Aspect: AspectTable, Want: string(types.TableStatusActive), Have: string(status), Fixable: status == types.TableStatusCreating})
 	}
+	if has(table, oldIndex) {
+		found = append(found, Difference{
+			Table: spec.Name, Aspect: AspectIndex, Name: oldIndex,
+			Have: "of an older version, whose rows this one cannot use and nothing converts",
+			Want: "none: choose another --aws-prefix, or delete the tables of this one with all their tasks",
+		})
+	}
 	for i := range spec.Indexes {
 		want := &spec.Indexes[i]
 		d := Difference{Table: spec.Name, Aspect: AspectIndex, Name: want.Name, Want: indexText(want), Have: Missing, Fixable: true}
@@ -143,6 +150,10 @@ func compare(spec *TableSpec, table *types.TableDescription) []Difference {
 		}
 	}
 	return found
+}
+
+func has(table *types.TableDescription, index string) bool {
+	return slices.ContainsFunc(table.GlobalSecondaryIndexes, func(x types.GlobalSecondaryIndexDescription) bool { return aws.ToString(x.IndexName) == index })
 }
 
 // indexState is the index in the form of indexText, or its status while it cannot be used.

@@ -7,9 +7,8 @@
 // A row is what package store encodes, in one binary attribute, and the few attributes that keys,
 // conditions, indexes and TTL need. Instants in keys are microseconds in 16 digits, so that texts sort by time:
 //
-//	schedule   p <lambda>/<priority>/<shard>   k <due>#<task id>   q seq   r task
+//	schedule   p <lambda>/<priority>/<shard>   k <wake>#<task id>   q seq of the wake-up row   r task, or its id alone
 //	tasks      i <task id>   q seq   r task
-//	           p <partition>   w <wake>#<task id>    while there is a wake-up: the index wakeups
 //	           d <partition>   e <ended>#<task id>   of dead letters: the index dead
 //	           x <expire at, seconds>                in an end
 //	payloads   i <payload id>   r payload   x <expiry, seconds>
@@ -17,13 +16,21 @@
 //
 // # Writes
 //
-// Every write has a condition and is one of a PartiQL batch of up to 25, or a PutItem or DeleteItem when it is
-// alone. Calls that are made at once share batches: the first writes go at once; while a request is under way, one that is less than
-// full follows it after 2 ms at the earliest, and while Config.SharedMax are, none. A batch never names a key
-// twice, and the writes of one call on one key follow each other. At 4,000 writes a second over 5 ms a request
-// this process works 50 µs a write, and 10 to 15 in full batches (BenchmarkApply). How many requests write at once follows how long they
-// take, up to Config.RequestsMax: what a slow service cannot take waits here, where control rows, the heartbeats among
-// them, are first in line.
+// Every write has a condition and is one of a PartiQL batch of up to 25, or a PutItem or DeleteItem when it
+// is alone. Calls that are made at once share batches: the first writes go at once; while a request is under
+// way, one that is less than full follows it after 2 ms at the earliest, and while Config.SharedMax are,
+// none. A batch never names a key twice, and the writes of one call on one key follow each other. An op that
+// follows another (store.Op.Follows) is sent after that one was acknowledged; so the wake-up row is there
+// before the task row that needs it. A statement of a batch can insert a row but not replace a lower one:
+// PutWakeup that meets a row goes again by itself. At 4,000 writes a second over 5 ms a request this process
+// works 50 µs a write, and 10 to 15 in full batches (BenchmarkApply). How many requests write at once follows
+// how long they take, up to Config.RequestsMax: what a slow service cannot take waits here, where control
+// rows, the heartbeats among them, are first in line.
+//
+// A lazy DeleteWakeup is deferred: its caller has the answer as soon as what it follows holds. The deletion
+// fills up the batches of others, or goes with its like after 100 ms; this process no longer sees the row,
+// others do until then. Close sends what is left. One that fails, is beyond 8,192 under way or is lost in a
+// crash leaves a row that the scheduler finds in a pass; the log counts those it knows of.
 //
 // The client's own retries are switched off, since a write that is sent again meets itself. What was put off for want
 // of capacity is tried again after a random wait, at a pace that the partition finds out by itself; the
@@ -33,24 +40,21 @@
 //
 // What calls cost, in units for rows up to 1 KB, measured with TestUnits:
 //
-//	PutWaiting, ReplaceWaiting, DeleteWaiting    1
-//	PutTask                                      2   one of them for the wake-up
-//	ReplaceTask that leaves the wake-up          1
-//	ReplaceTask that moves it                    3
-//	ReplaceTask to an end, or out of one         2   3 to or from dead
+//	PutWakeup, ReplaceWakeup, DeleteWakeup       1   PutWakeup in a batch 2 when it replaces a row
+//	PutTask                                      1
+//	ReplaceTask                                  1   2 to or from dead
 //	PutPayload, DeletePayload                    1 for every KB
 //	PutControl, DeleteControl                    1 for every KB
 //	a write whose condition fails                what it would have cost, without the index
-//	Tasks, Waiting, Payload, one control row     1 read unit for every 4 KB of each row
-//	ScanWaiting                                  1 read unit for every 4 KB in all, at least 1
-//	ScanWakeups                                  0.5 for some 40 entries, at least 0.5, and 1 for each row
+//	Tasks, Wakeups, Payload, one control row     1 read unit for every 4 KB of each row
+//	ScanSchedule                                 1 read unit for every 4 KB in all, at least 1
 //
-// So a managed task that was scheduled costs 7 (put 1, dispatch 2 + 1, claim 1, end 2), one that is due at once 5, one of a
-// deliver lambda 3.
+// So a managed task costs 5 (wake-up row 1, dispatch 1, claim 1, end 1, wake-up row 1), with a key 6, one
+// less when it is claimed as it is dispatched; one of a deliver lambda 3.
 //
 // # Reads
 //
-// Rows are read strongly consistent; an index only says where to look, and what it names is
+// Rows are read strongly consistent; the index of dead letters only says where to look, and what it names is
 // checked against the row. Pages are followed to their end, and keys that a batch leaves over are asked for again. A
 // row that this program cannot read, of a newer version or damaged, is left alone, logged once and
 // told to Observer.Unreadable; of more than 1,024 the log says once a minute how often they were met. It never stands before
@@ -58,6 +62,7 @@
 //
 // # Expiry
 //
-// DynamoDB's TTL deletes ended task rows, some time after they expire. It deletes payload rows too, which know nothing of
-// their task's end, because telling them would cost as much as writing them: see payloadKeep.
+// DynamoDB's TTL deletes ended task rows, some time after they expire. Wake-up rows have none: they are
+// deleted when their task ends. TTL deletes payload rows too, which know nothing of their task's end, because
+// telling them would cost as much as writing them: see payloadKeep.
 package dynamo

@@ -133,11 +133,18 @@ func (d *Driver) enter(ctx context.Context) error {
 
 func (d *Driver) leave() { d.life.RUnlock() }
 
-// Close waits for the calls and requests that are under way. It does not close the client.
+// Capabilities implements store.Driver.
+func (d *Driver) Capabilities() store.Capabilities {
+	return store.Capabilities{ControlsOmitted: d.controlsOmitted, PayloadsExpire: true}
+}
+
+// Close waits for the calls and requests that are under way, and for deferred deletions. It does not close
+// the client.
 func (d *Driver) Close() error {
 	d.life.Lock()
 	defer d.life.Unlock()
 	d.closed = true
+	d.drain()
 	d.end()
 	d.running.Wait()
 	return nil

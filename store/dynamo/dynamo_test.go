@@ -28,7 +28,8 @@ func TestMain(m *testing.M) {
 }
 
 // swept is a driver whose Sweep does what DynamoDB does by itself, some time later: it deletes the rows that
-// expired. A payload goes with its task here, and not at its own time.
+// expired. A payload goes with its task here, and not at its own time; so does a wake-up row that was left
+// behind.
 type swept struct {
 	*dynamo.Driver
 
@@ -76,7 +77,7 @@ func (s *swept) expire(ctx context.Context, t *task.Task) error {
 	if err != nil {
 		return err
 	}
-	_, err = s.Apply(ctx, []store.Op{{Kind: store.DeletePayload, Task: task.Task{ID: t.PayloadID()}}})
+	_, err = s.Apply(ctx, []store.Op{{Kind: store.DeletePayload, Task: task.Task{ID: t.PayloadID()}}, store.Remove(t)})
 	return err
 }
 

@@ -85,18 +85,18 @@ func TestStatementsOfABatchFailApart(t *testing.T) {
 		want  verdict
 		seen  bool
 	}{
-		{&shapes.putWaiting, nil, applied, false},
-		{&shapes.putWaiting, &types.BatchStatementError{Code: types.BatchStatementErrorCodeEnumDuplicateItem}, conflicted, false},
-		{&shapes.putWaiting, &types.BatchStatementError{Code: types.BatchStatementErrorCodeEnumDuplicateItem, Item: some}, conflicted, true},
-		{&shapes.replaceWaiting, &types.BatchStatementError{Code: types.BatchStatementErrorCodeEnumConditionalCheckFailed}, conflicted, true},
-		{&shapes.putWaiting, &types.BatchStatementError{Code: types.BatchStatementErrorCodeEnumThrottlingError}, putOff, false},
-		{&shapes.putWaiting, &types.BatchStatementError{Code: types.BatchStatementErrorCodeEnumProvisionedThroughputExceeded}, putOff, false},
-		{&shapes.putWaiting, &types.BatchStatementError{Code: types.BatchStatementErrorCodeEnumRequestLimitExceeded}, putOff, false},
-		{&shapes.putWaiting, &types.BatchStatementError{Code: types.BatchStatementErrorCodeEnumTransactionConflict}, putOff, false},
-		{&shapes.putWaiting, &types.BatchStatementError{Code: types.BatchStatementErrorCodeEnumInternalServerError}, unknown, false},
-		{&shapes.putWaiting, &types.BatchStatementError{Code: types.BatchStatementErrorCodeEnumAccessDenied}, refused, false},
-		{&shapes.putWaiting, &types.BatchStatementError{Code: types.BatchStatementErrorCodeEnumResourceNotFound}, refused, false},
-		{&shapes.putWaiting, &types.BatchStatementError{Code: types.BatchStatementErrorCodeEnumValidationError}, refused, false},
+		{&shapes.putWakeup, nil, applied, false},
+		{&shapes.putWakeup, &types.BatchStatementError{Code: types.BatchStatementErrorCodeEnumDuplicateItem}, conflicted, false},
+		{&shapes.putWakeup, &types.BatchStatementError{Code: types.BatchStatementErrorCodeEnumDuplicateItem, Item: some}, conflicted, true},
+		{&shapes.replaceWakeup, &types.BatchStatementError{Code: types.BatchStatementErrorCodeEnumConditionalCheckFailed}, conflicted, true},
+		{&shapes.putWakeup, &types.BatchStatementError{Code: types.BatchStatementErrorCodeEnumThrottlingError}, putOff, false},
+		{&shapes.putWakeup, &types.BatchStatementError{Code: types.BatchStatementErrorCodeEnumProvisionedThroughputExceeded}, putOff, false},
+		{&shapes.putWakeup, &types.BatchStatementError{Code: types.BatchStatementErrorCodeEnumRequestLimitExceeded}, putOff, false},
+		{&shapes.putWakeup, &types.BatchStatementError{Code: types.BatchStatementErrorCodeEnumTransactionConflict}, putOff, false},
+		{&shapes.putWakeup, &types.BatchStatementError{Code: types.BatchStatementErrorCodeEnumInternalServerError}, unknown, false},
+		{&shapes.putWakeup, &types.BatchStatementError{Code: types.BatchStatementErrorCodeEnumAccessDenied}, refused, false},
+		{&shapes.putWakeup, &types.BatchStatementError{Code: types.BatchStatementErrorCodeEnumResourceNotFound}, refused, false},
+		{&shapes.putWakeup, &types.BatchStatementError{Code: types.BatchStatementErrorCodeEnumValidationError}, refused, false},
 	} {
 		got := judgeStatement(&write{shape: c.shape}, c.err)
 		if got.verdict != c.want || got.seen != c.seen {

@@ -3,6 +3,7 @@ package dynamo_test
 import (
 	"context"
 	"errors"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -111,7 +112,7 @@ func isTrouble(err error) bool {
 	return errors.As(err, &lost) || (errors.As(err, &api) && (api.ErrorFault() == smithy.FaultServer || api.ErrorCode() == "ProvisionedThroughputExceededException"))
 }
 
-// expire deletes a row and, other than TTL, its payload with it.
+// expire deletes a row and, other than TTL, its payload and its wake-up row with it.
 func (d *onFake) expire(ctx context.Context, t *task.Task, id types.AttributeValue) error {
 	key := map[string]types.AttributeValue{"i": id}
 	_, err := insist(func() (*dynamodb.DeleteItemOutput, error) {
@@ -120,7 +121,7 @@ func (d *onFake) expire(ctx context.Context, t *task.Task, id types.AttributeVal
 	if err != nil {
 		return err
 	}
-	_, err = d.Apply(ctx, []store.Op{{Kind: store.DeletePayload, Task: task.Task{ID: t.PayloadID()}}})
+	_, err = d.Apply(ctx, []store.Op{{Kind: store.DeletePayload, Task: task.Task{ID: t.PayloadID()}}, store.Remove(t)})
 	return err
 }
 
@@ -146,6 +147,7 @@ type settled struct {
 }
 
 // Apply divides a call where a key comes again: a Store cannot tell what became of the first of two writes that are both unknown.
+// What follows the last op of a part is held to that op here.
 func (s *settled) Apply(ctx context.Context, ops []store.Op) ([]error, error) {
 	results := make([]error, 0, len(ops))
 	for len(ops) > 0 {
@@ -159,7 +161,14 @@ func (s *settled) Apply(ctx context.Context, ops []store.Op) ([]error, error) {
 				part[i] = s.quietly(ctx, ops[i])
 			}
 		}
-		results, ops = append(results, part...), ops[n:]
+		results = append(results, part...)
+		holds := ops[n-1].Holds(part[n-1])
+		for ops = slices.Clone(ops[n:]); len(ops) > 0 && ops[0].Follows; ops = ops[1:] {
+			if ops[0].Follows = false; holds {
+				break
+			}
+			results = append(results, store.ErrSkipped)
+		}
 	}
 	return results, nil
 }
@@ -169,20 +178,16 @@ func (s *settled) Tasks(ctx context.Context, ids []task.ID) ([]task.Task, error)
 	return insist(func() ([]task.Task, error) { return s.onFake.Tasks(ctx, ids) })
 }
 
-func (s *settled) Waiting(ctx context.Context, keys []store.WaitingKey) ([]task.Task, error) {
-	return insist(func() ([]task.Task, error) { return s.onFake.Waiting(ctx, keys) })
+func (s *settled) Wakeups(ctx context.Context, keys []store.WakeKey) ([]task.Task, error) {
+	return insist(func() ([]task.Task, error) { return s.onFake.Wakeups(ctx, keys) })
 }
 
 func (s *settled) Payload(ctx context.Context, id task.ID) ([]byte, error) {
 	return insist(func() ([]byte, error) { return s.onFake.Payload(ctx, id) })
 }
 
-func (s *settled) ScanWaiting(ctx context.Context, p task.Partition, after store.WaitingKey, through task.Instant, limit int) ([]task.Task, error) {
-	return insist(func() ([]task.Task, error) { return s.onFake.ScanWaiting(ctx, p, after, through, limit) })
-}
-
-func (s *settled) ScanWakeups(ctx context.Context, p task.Partition, after store.WakeKey, through task.Instant, limit int) ([]task.Task, error) {
-	return insist(func() ([]task.Task, error) { return s.onFake.ScanWakeups(ctx, p, after, through, limit) })
+func (s *settled) ScanSchedule(ctx context.Context, p task.Partition, after store.WakeKey, through task.Instant, limit int) ([]task.Task, error) {
+	return insist(func() ([]task.Task, error) { return s.onFake.ScanSchedule(ctx, p, after, through, limit) })
 }
 
 func (s *settled) ScanEnded(ctx context.Context, p *task.Partition, state task.State, cursor []byte, limit int) (rows []task.Task, next []byte, err error) {
@@ -210,16 +215,17 @@ func (s *settled) quietly(ctx context.Context, op store.Op) error {
 // distinct is how many of the first ops have keys of their own.
 func distinct(ops []store.Op) int {
 	type key struct {
-		waiting, payload bool
-		id               task.ID
-		kind, name       string
+		wakeup     store.WakeKey
+		payload    bool
+		id         task.ID
+		kind, name string
 	}
 	seen := map[key]bool{}
 	for i := range ops {
 		k := key{kind: ops[i].Control.Kind, name: ops[i].Control.Name, id: ops[i].Task.ID}
 		switch ops[i].Kind {
-		case store.PutWaiting, store.ReplaceWaiting, store.DeleteWaiting:
-			k.waiting = true
+		case store.PutWakeup, store.ReplaceWakeup, store.DeleteWakeup:
+			k.wakeup = store.KeyOf(&ops[i].Task)
 		case store.PutPayload, store.DeletePayload:
 			k.payload = true
 		case store.PutTask, store.ReplaceTask, store.PutControl, store.DeleteControl:

@@ -81,7 +81,7 @@ func TestWritesThroughBrokenConnections(t *testing.T) {
 func writeNothing(t *testing.T, s *store.Store) {
 	t.Helper()
 	for range 100 {
-		results, _ := s.Apply(t.Context(), []store.Op{waitingOp(1, task.Partition{})})
+		results, _ := s.Apply(t.Context(), []store.Op{wakeupOp(1, task.Partition{})})
 		if results[0] == nil {
 			t.Error("written to a service that cannot be reached")
 			return

@@ -59,7 +59,7 @@ func TestAHeartbeatIsFirstInLine(t *testing.T) {
 			})
 		}
 		for n := range 300 {
-			apply(waitingOp(n, task.Partition{}))
+			apply(wakeupOp(n, task.Partition{}))
 		}
 		synctest.Wait()
 		apply(store.Op{Kind: store.PutControl, Control: store.Control{Kind: "worker", Name: "w", Version: 1, Value: []byte("lease")}})

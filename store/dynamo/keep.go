@@ -38,9 +38,6 @@ const (
 	keepsMax = 16
 )
 
-// PayloadsExpire implements store.Expirer.
-func (d *Driver) PayloadsExpire() bool { return true }
-
 // payloadUntil is when the payload of a task expires that is written now. PutPayload says when the task
 // is due, and with ExpireAt, if it likes, how long its ended row will be wanted.
 func payloadUntil(now task.Instant, t *task.Task) task.Instant {
@@ -52,8 +49,8 @@ func payloadUntil(now task.Instant, t *task.Task) task.Instant {
 func wanted(op *store.Op) (until task.Instant, ok bool) {
 	t := &op.Task
 	switch op.Kind {
-	case store.PutWaiting, store.ReplaceWaiting, store.PutTask, store.ReplaceTask:
-	case store.DeleteWaiting, store.PutPayload, store.DeletePayload, store.PutControl, store.DeleteControl:
+	case store.PutWakeup, store.ReplaceWakeup, store.PutTask, store.ReplaceTask:
+	case store.DeleteWakeup, store.PutPayload, store.DeletePayload, store.PutControl, store.DeleteControl:
 		return 0, false
 	}
 	if !t.PayloadStoredApart() {
@@ -71,11 +68,11 @@ func wanted(op *store.Op) (until task.Instant, ok bool) {
 func movedDue(op *store.Op) bool {
 	t := &op.Task
 	switch op.Kind {
-	case store.PutWaiting:
-		return t.Seq > 1
+	case store.PutWakeup:
+		return t.WakeRow.Seq > 1
 	case store.ReplaceTask:
 		return t.State == task.Scheduled && t.Wake == t.Due
-	case store.DeleteWaiting, store.PutTask, store.PutPayload, store.DeletePayload, store.PutControl, store.DeleteControl, store.ReplaceWaiting:
+	case store.DeleteWakeup, store.PutTask, store.PutPayload, store.DeletePayload, store.PutControl, store.DeleteControl, store.ReplaceWakeup:
 	}
 	return false
 }
@@ -138,14 +135,15 @@ type overdue struct {
 	looked map[task.ID]task.Instant
 }
 
-// keepOverdue looks after the payloads of waiting rows that were due long ago, without holding up who read them.
+// keepOverdue looks after the payloads of tasks in wake-up rows from long ago, without holding up who read
+// them.
 func (d *Driver) keepOverdue(rows []task.Task) {
 	now := d.cfg.Clock.Now()
 	var late []task.ID
 	for i := range rows {
 		t := &rows[i]
-		if now.Sub(t.Due) < overdueAfter || len(late) == overdueMax {
-			break // rows are in order of their due times
+		if now.Sub(t.WakeRow.At) < overdueAfter || len(late) == overdueMax {
+			break // rows are in order of time
 		}
 		if t.PayloadStoredApart() && d.overdue.begin(t.PayloadID(), now) {
 			late = append(late, t.PayloadID())

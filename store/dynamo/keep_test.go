@@ -80,7 +80,7 @@ func apart(due time.Duration) task.Task {
 	t := benchTask(7)
 	now := task.InstantOf(time.Now())
 	t.State, t.Seq, t.Created, t.Due = task.Scheduled, 1, now, now.Add(due)
-	t.Wake, t.Payload, t.PayloadSize = t.Due, nil, 5000
+	t.Wake, t.WakeRow.At, t.Payload, t.PayloadSize = t.Due, t.Due, nil, 5000
 	return t
 }
 
@@ -98,16 +98,17 @@ func TestPayloadOfAnUsualTaskIsWrittenOnce(t *testing.T) {
 		p.apply(payloadOp(&row))
 		p.wantLeft("written", row.ID, 446)
 		before := p.db.Spent()
-		p.apply(store.Op{Kind: store.PutWaiting, Task: row})
+		p.apply(store.Op{Kind: store.PutWakeup, Task: row})
 		time.Sleep(400 * day)
 		live := step(row, task.Enqueued, row.Due.Add(time.Minute))
-		p.apply(store.Op{Kind: store.PutTask, Task: live}, store.Op{Kind: store.DeleteWaiting, Task: row, Lazy: true})
+		p.apply(store.Op{Kind: store.PutTask, Task: live})
 		claimed := step(live, task.Claimed, live.Wake)
-		p.apply(store.Op{Kind: store.ReplaceTask, Task: claimed})
-		p.apply(store.Op{Kind: store.ReplaceTask, Task: over(claimed, task.Success, row.Due)})
+		p.apply(store.Change(claimed, false, false)...)
+		p.apply(store.Change(over(claimed, task.Success, row.Due), false, false)...)
+		time.Sleep(time.Second) // until the wake-up row is deleted
 		after := p.db.Spent()
-		if write, read := after.Write-before.Write, after.Read-before.Read; write != 7 || read != 0 {
-			t.Errorf("%v write units and %v read units besides the payload, want 7 and none", write, read)
+		if write, read := after.Write-before.Write, after.Read-before.Read; write != 5 || read != 0 {
+			t.Errorf("%v write units and %v read units besides the payload, want 5 and none", write, read)
 		}
 		p.wantLeft("at the end", row.ID, 46)
 	})
@@ -144,16 +145,16 @@ func TestPayloadLastsAsLongAsItsTask(t *testing.T) {
 	})
 }
 
-// TestPayloadOfWhatIsNotDispatchedIsKept leaves a waiting row where it is for a year, and only looks at it.
+// TestPayloadOfWhatIsNotDispatchedIsKept leaves a wake-up row where it is for a year, and only looks at it.
 func TestPayloadOfWhatIsNotDispatchedIsKept(t *testing.T) {
 	onPayloads(t, func(p *payloads) {
 		row := apart(0)
-		p.apply(payloadOp(&row), store.Op{Kind: store.PutWaiting, Task: row})
+		p.apply(payloadOp(&row), store.Op{Kind: store.PutWakeup, Task: row})
 		for range 365 {
 			time.Sleep(day)
 			for range 3 {
 				before := p.db.Spent()
-				rows, err := p.d.ScanWaiting(p.Context(), row.Partition, store.WaitingKey{}, 1<<62, 10)
+				rows, err := p.d.ScanSchedule(p.Context(), row.Partition, store.WakeKey{}, 1<<62, 10)
 				if err != nil || len(rows) != 1 {
 					t.Fatal(len(rows), err)
 				}
@@ -176,7 +177,7 @@ func TestPayloadThatIsThereAlreadyIsKept(t *testing.T) {
 		p.apply(payloadOp(&row))
 		time.Sleep(44 * day)
 		again := apart(30 * day)
-		for _, ops := range [][]store.Op{{payloadOp(&again)}, {payloadOp(&again), waitingOp(1, task.Partition{})}} {
+		for _, ops := range [][]store.Op{{payloadOp(&again)}, {payloadOp(&again), wakeupOp(1, task.Partition{})}} {
 			results, err := p.d.Apply(p.Context(), ops)
 			if err != nil || !errors.Is(results[0], store.ErrConflict) {
 				t.Fatalf("%v, %v; want a conflict", results, err)
@@ -195,9 +196,14 @@ func TestRowThatNeedsItsPayloadIsNotWrittenWithoutIt(t *testing.T) {
 		p.apply(payloadOp(&row), store.Op{Kind: store.PutTask, Task: row})
 		p.db.Faults.Next("GetItem", awsfake.Denied, 1)
 		late := step(row, task.RetriableFailure, row.Due.Add(60*day))
-		results, err := p.d.Apply(p.Context(), []store.Op{{Kind: store.ReplaceTask, Task: late}})
+		after := store.Remove(&late)
+		after.Follows = true
+		results, err := p.d.Apply(p.Context(), []store.Op{{Kind: store.ReplaceTask, Task: late}, after})
 		if err != nil || results[0] == nil || errors.Is(results[0], store.ErrUnknown) || errors.Is(results[0], store.ErrConflict) {
 			t.Errorf("%v, %v; want a refusal", results, err)
+		}
+		if !errors.Is(results[1], store.ErrSkipped) {
+			t.Errorf("what follows: %v, want that it was skipped", results[1])
 		}
 		p.apply(store.Op{Kind: store.ReplaceTask, Task: late})
 		gone := apart(0)

@@ -5,7 +5,6 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/kinesin-io/kinesin/store"
 	"github.com/kinesin-io/kinesin/task"
 )
 
@@ -63,19 +62,6 @@ func appendID(dst []byte, id task.ID) []byte {
 	return append(dst, b[:]...)
 }
 
-// position reads what appendPosition wrote; ok is false for anything else.
-func position(text string) (at task.Instant, id task.ID, ok bool) {
-	if len(text) != positionLen || text[instantDigits] != separator {
-		return 0, id, false
-	}
-	n, err := strconv.ParseUint(text[:instantDigits], 10, 63)
-	if err != nil {
-		return 0, id, false
-	}
-	id, err = task.ParseID(text[instantDigits+1:])
-	return task.Instant(n), id, err == nil
-}
-
 // between is the range of sort keys behind a position (the zero one: from the head) up to an instant,
 // inclusive on both ends as DynamoDB's BETWEEN is; ok is false when nothing can be in it.
 func between(at task.Instant, id task.ID, through task.Instant) (low, high string, ok bool) {
@@ -89,6 +75,3 @@ func between(at task.Instant, id task.ID, through task.Instant) (low, high strin
 	high = string(append(appendInstant(nil, through), separator+1)) // behind every id
 	return low, high, low <= high
 }
-
-// waitingText is the sort key of a waiting row.
-func waitingText(k *store.WaitingKey) string { return positionText(k.Due, k.ID) }

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/binary"
 	"errors"
+	"slices"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -24,19 +25,20 @@ var (
 	cold = task.Partition{Lambda: 2}
 )
 
-// waitingRow is waiting row n of a partition.
-func waitingRow(n int, p task.Partition, payload int) store.Op {
+// wakeupRow is wake-up row n of a partition, with its task.
+func wakeupRow(n int, p task.Partition, payload int) store.Op {
 	t := task.Task{
 		Partition: p, State: task.Scheduled, Seq: 1, Due: epoch + task.Instant(n), Created: epoch, Wake: epoch + task.Instant(n),
+		WakeRow: task.WakeRow{At: epoch + task.Instant(n), Seq: 1},
 		Payload: bytes.Repeat([]byte{'x'}, payload), PayloadSize: uint32(payload),
 	}
 	binary.BigEndian.PutUint64(t.ID[:], 0x0190_0000_0000_7000)
 	binary.BigEndian.PutUint64(t.ID[8:], 1<<63|uint64(p.Lambda)<<32|uint64(n))
-	return store.Op{Kind: store.PutWaiting, Task: t}
+	return store.Op{Kind: store.PutWakeup, Task: t}
 }
 
 func taskRow(n int, p task.Partition, wake task.Instant) store.Op {
-	op := waitingRow(n, p, 0)
+	op := wakeupRow(n, p, 0)
 	op.Kind, op.Task.Wake = store.PutTask, wake
 	return op
 }
@@ -107,14 +109,14 @@ func TestHotPartitionDelaysNoOther(t *testing.T) {
 	inBubble(t, fakedynamo.Config{WriteUnits: 50}, func(b *bubble) {
 		var many []store.Op
 		for n := range 400 {
-			many = append(many, waitingRow(n, hot, 10))
+			many = append(many, wakeupRow(n, hot, 10))
 		}
 		crowd := b.begin(many...)
 		if isDone(crowd) {
 			b.Fatal("400 writes at 50 a second took no time")
 		}
 		for n := range 20 {
-			if other := b.begin(waitingRow(n, cold, 10)); !isDone(other) {
+			if other := b.begin(wakeupRow(n, cold, 10)); !isDone(other) {
 				b.Fatalf("write %d of another partition waits for the hot one", n)
 			} else if err := <-other; err != nil {
 				b.Fatal(err)
@@ -138,7 +140,7 @@ func TestFullThrottleIsNoStorm(t *testing.T) {
 		var all []<-chan error
 		const calls = 50
 		for n := range calls {
-			all = append(all, b.begin(waitingRow(n, hot, 10)))
+			all = append(all, b.begin(wakeupRow(n, hot, 10)))
 		}
 		b.requests.Store(0)
 		for range 200 {
@@ -156,7 +158,7 @@ func TestFullThrottleIsNoStorm(t *testing.T) {
 			b.Errorf("%d requests for %d writes in 20 s of full throttle", n, calls)
 		}
 		b.db.Faults.Off()
-		b.apply(waitingRow(99, hot, 10))
+		b.apply(wakeupRow(99, hot, 10))
 	})
 }
 
@@ -165,20 +167,20 @@ func TestPagesEndAtAMegabyte(t *testing.T) {
 	t.Parallel()
 	inBubble(t, fakedynamo.Config{WriteUnits: -1, ReadUnits: -1}, func(b *bubble) {
 		const rows, each = 250, 100 << 10
-		var keys []store.WaitingKey
+		var keys []store.WakeKey
 		for n := range rows {
-			op := waitingRow(n, hot, each)
+			op := wakeupRow(n, hot, each)
 			b.apply(op)
 			keys = append(keys, store.KeyOf(&op.Task))
 		}
-		got, err := b.ScanWaiting(b.Context(), hot, store.WaitingKey{}, epoch.Add(time.Hour), rows)
+		got, err := b.ScanSchedule(b.Context(), hot, store.WakeKey{}, epoch.Add(time.Hour), rows)
 		if err != nil || len(got) != rows || got[rows-1].Due != epoch+rows-1 {
 			b.Errorf("scanned %d rows of %d: %v", len(got), rows, err)
 		}
 		if pages := b.requests.Load() - rows; pages < rows*each/(1<<20+each) {
 			b.Errorf("%d MB in %d pages: they are to end at one", rows*each>>20, pages)
 		}
-		found, err := b.Waiting(b.Context(), keys)
+		found, err := b.Wakeups(b.Context(), keys)
 		if err != nil || len(found) != rows {
 			b.Fatalf("read %d rows of %d: %v", len(found), rows, err)
 		}
@@ -190,15 +192,18 @@ func TestPagesEndAtAMegabyte(t *testing.T) {
 	})
 }
 
-// TestLaggingIndex changes rows that the index of wake-ups still has where they were.
+// TestLaggingIndex changes rows that the index of dead letters still has where they were.
 func TestLaggingIndex(t *testing.T) {
 	t.Parallel()
 	inBubble(t, fakedynamo.Config{IndexLag: 10 * time.Second, BaseLag: 10 * time.Second}, func(b *bubble) {
-		first, second := taskRow(1, hot, epoch.Add(time.Second)), taskRow(2, hot, epoch.Add(2*time.Second))
+		first, second := taskRow(1, hot, 0), taskRow(2, hot, 0)
+		for i, op := range []*store.Op{&first, &second} {
+			op.Task.State, op.Task.Ended, op.Task.ExpireAt = task.Dead, epoch+task.Instant(i), epoch.Add(24*time.Hour)
+		}
 		b.apply(first, second)
-		wakeups := func() (ids []task.ID) {
+		dead := func(p *task.Partition) (ids []task.ID) {
 			b.Helper()
-			rows, err := b.ScanWakeups(b.Context(), hot, store.WakeKey{}, epoch.Add(time.Hour), 10)
+			rows, _, err := b.ScanEnded(b.Context(), p, task.Dead, nil, 10)
 			if err != nil {
 				b.Fatal(err)
 			}
@@ -211,16 +216,18 @@ func TestLaggingIndex(t *testing.T) {
 			return ids
 		}
 		b.v.Advance(10 * time.Second)
-		if got := wakeups(); len(got) != 2 || got[0] != first.Task.ID {
+		if got := dead(&hot); len(got) != 2 || !slices.Contains(got, first.Task.ID) {
 			b.Fatalf("after the lag: %v", got)
 		}
-		over := first.Task
-		over.Seq, over.State, over.Wake, over.Ended, over.ExpireAt = 2, task.Success, 0, epoch, epoch.Add(24*time.Hour)
-		b.apply(store.Op{Kind: store.ReplaceTask, Task: over})
-		if got := wakeups(); len(got) != 1 || got[0] != second.Task.ID {
-			b.Errorf("with an entry of a task that has ended: %v", got)
+		redriven := step(first.Task, task.Enqueued, epoch.Add(time.Second))
+		redriven.Ended, redriven.ExpireAt = 0, 0
+		b.apply(store.Op{Kind: store.ReplaceTask, Task: redriven})
+		for _, p := range []*task.Partition{&hot, nil} {
+			if got := dead(p); len(got) != 1 || got[0] != second.Task.ID {
+				b.Errorf("with an entry of a task that was redriven: %v", got)
+			}
 		}
-		if rows, err := b.Tasks(b.Context(), []task.ID{over.ID}); err != nil || rows[0].State != task.Success {
+		if rows, err := b.Tasks(b.Context(), []task.ID{redriven.ID}); err != nil || rows[0].State != task.Enqueued {
 			b.Errorf("read %+v, %v; want the row as it is now", rows, err)
 		}
 	})
@@ -231,9 +238,9 @@ func TestLostDelete(t *testing.T) {
 	t.Parallel()
 	for _, fault := range []awsfake.Fault{awsfake.LostAnswer, awsfake.BrokenAfter, awsfake.LostRequest, awsfake.Refused} {
 		inBubble(t, fakedynamo.Config{}, func(b *bubble) {
-			op := waitingRow(1, hot, 10)
+			op := wakeupRow(1, hot, 10)
 			b.apply(op)
-			op.Kind = store.DeleteWaiting
+			op.Kind = store.DeleteWakeup
 			b.db.Faults.Next("DeleteItem", fault, 1)
 			if err := <-b.begin(op); !errors.Is(err, store.ErrUnknown) || errors.Is(err, store.ErrConflict) {
 				b.Errorf("%s: %v, want unknown", fault, err)

@@ -105,7 +105,7 @@ func (d *Driver) unreadable(table string, item map[string]types.AttributeValue, 
 		d.cfg.Observer.Unreadable(table, err)
 	}
 	var parts []string
-	for _, name := range []string{attrPartition, attrWaiting, attrID, attrKind, attrName} {
+	for _, name := range []string{attrPartition, attrWake, attrID, attrKind, attrName} {
 		if text := textOf(item, name); text != "" {
 			parts = append(parts, name+"="+text)
 		}

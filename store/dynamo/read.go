@@ -98,19 +98,26 @@ func (d *Driver) Tasks(ctx context.Context, ids []task.ID) ([]task.Task, error) 
 	return rows(ctx, d, d.tables.tasks, ids, taskKey, func(t *task.Task) task.ID { return t.ID })
 }
 
-// Waiting implements store.Driver.
-func (d *Driver) Waiting(ctx context.Context, keys []store.WaitingKey) ([]task.Task, error) {
-	return rows(ctx, d, d.tables.schedule, keys, waitingKey, store.KeyOf)
+// Wakeups implements store.Driver.
+func (d *Driver) Wakeups(ctx context.Context, keys []store.WakeKey) ([]task.Task, error) {
+	gone := d.deferredRows()
+	found, err := rows(ctx, d, d.tables.schedule, keys, wakeKey, store.KeyOf)
+	for i := range found {
+		if gone.has(&found[i]) {
+			found[i] = task.Task{}
+		}
+	}
+	return found, err
 }
 
 func taskKey(id task.ID) item {
 	return item{attrID: &types.AttributeValueMemberS{Value: id.String()}}
 }
 
-func waitingKey(k store.WaitingKey) item {
+func wakeKey(k store.WakeKey) item {
 	return item{
 		attrPartition: &types.AttributeValueMemberS{Value: partitionText(k.Partition)},
-		attrWaiting:   &types.AttributeValueMemberS{Value: waitingText(&k)},
+		attrWake:      &types.AttributeValueMemberS{Value: positionText(k.Wake, k.ID)},
 	}
 }
 
@@ -127,7 +134,7 @@ func rows[K comparable](ctx context.Context, d *Driver, table *string, keys []K,
 		if err != nil || one == nil {
 			return found, err
 		}
-		found[0], err = store.DecodeTask(rowOf(one))
+		found[0], err = d.decode(table, rowOf(one))
 		if err != nil {
 			d.unreadable(*table, keyMap(keys[0]), err)
 			return nil, err
@@ -161,7 +168,7 @@ func (d *Driver) getAll(ctx context.Context, table *string, keys []item, visit f
 		return err
 	}
 	for _, one := range items {
-		t, err := store.DecodeTask(rowOf(one))
+		t, err := d.decode(table, rowOf(one))
 		if err != nil {
 			d.unreadable(*table, one, err)
 			continue
@@ -169,6 +176,14 @@ func (d *Driver) getAll(ctx context.Context, table *string, keys []item, visit f
 		visit(&t)
 	}
 	return nil
+}
+
+// decode reads a row of schedule or tasks; only one of schedule may be bare.
+func (d *Driver) decode(table *string, row []byte) (task.Task, error) {
+	if table == d.tables.schedule {
+		return store.DecodeWakeup(row)
+	}
+	return store.DecodeTask(row)
 }
 
 // getItems reads rows, strongly consistent, in as many requests as it takes.
@@ -227,7 +242,7 @@ func (d *Driver) getPart(ctx context.Context, table *string, keys []item) (found
 func (d *Driver) projection(table *string) string {
 	switch table {
 	case d.tables.schedule:
-		return attrPartition + "," + attrWaiting + "," + attrRow
+		return attrPartition + "," + attrWake + "," + attrRow
 	case d.tables.control:
 		return attrKind + "," + attrName + "," + attrRow
 	}
@@ -277,8 +292,7 @@ func (d *Driver) Controls(ctx context.Context, kind, name string) ([]store.Contr
 	return []store.Control{c}, nil
 }
 
-// ControlsOmitted implements store.Omitter.
-func (d *Driver) ControlsOmitted(ctx context.Context, kind string) ([]store.Control, map[string]error, error) {
+func (d *Driver) controlsOmitted(ctx context.Context, kind string) ([]store.Control, map[string]error, error) {
 	if err := d.enter(ctx); err != nil {
 		return nil, nil, err
 	}

@@ -58,6 +58,13 @@ func (d *Driver) send(batch []*write) {
 			d.enqueue(w)
 		case o.verdict == putOff:
 			d.throttled(w)
+		case w.mayDeleteAgain(o):
+			w.tries++
+			d.paceDone(w)
+			d.admit(w)
+		case len(batch) > 1 && w.mayRaise(o): // alone it has the condition that a statement cannot have
+			w.alone = true
+			d.enqueue(w)
 		case o.verdict == conflicted && (!o.seen || w.kind == store.PutPayload):
 			open = append(open, w)
 		default:
@@ -67,6 +74,11 @@ func (d *Driver) send(batch []*write) {
 	d.pump()
 	q.mu.Unlock()
 	d.lookUp(open)
+}
+
+// mayRaise reports whether a conflicted insertion may meet a row with a lower seq, which it is to replace.
+func (w *write) mayRaise(o *outcome) bool {
+	return w.shape.form == raise && o.verdict == conflicted && (!o.seen || number(o.item, attrSeq) < w.wakeRow.seq)
 }
 
 // result is the outcome in the words of store.Driver.
@@ -98,8 +110,8 @@ func (d *Driver) conflict(w *write, item map[string]types.AttributeValue) error 
 			return &store.ConflictError{Control: &c}
 		}
 		d.unreadable(*w.shape.table, item, err)
-	case store.PutWaiting, store.ReplaceWaiting, store.DeleteWaiting, store.PutTask, store.ReplaceTask:
-		t, err := store.DecodeTask(row)
+	case store.PutWakeup, store.ReplaceWakeup, store.DeleteWakeup, store.PutTask, store.ReplaceTask:
+		t, err := d.decode(w.shape.table, row)
 		if err == nil {
 			return &store.ConflictError{Task: &t}
 		}
@@ -269,7 +281,7 @@ func judgeStatement(w *write, e *types.BatchStatementError) outcome {
 	}
 	if e.Code == types.BatchStatementErrorCodeEnumDuplicateItem || e.Code == types.BatchStatementErrorCodeEnumConditionalCheckFailed {
 		// The row in the way of an insertion is there, shown or not.
-		return outcome{verdict: conflicted, item: e.Item, seen: e.Item != nil || w.shape.form != insert}
+		return outcome{verdict: conflicted, item: e.Item, seen: e.Item != nil || (w.shape.form != insert && w.shape.form != raise)}
 	}
 	text := ""
 	if e.Message != nil {

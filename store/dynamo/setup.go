@@ -28,7 +28,7 @@ type SetupOptions struct {
 // Change is something that Setup did.
 type Change struct {
 	Table  string `json:"table"`
-	Action string `json:"action"` // "create table", "add index wakeups", "turn on TTL on x", ...
+	Action string `json:"action"` // "create table", "add index dead", "turn on TTL on x", ...
 }
 
 // How long Setup waits for tables to become ACTIVE.
@@ -161,7 +161,10 @@ func (s *setup) finish(ctx context.Context, spec *TableSpec) error {
 // fix asks for one change at a time: DynamoDB refuses a second while the first is under way.
 func (s *setup) fix(ctx context.Context, spec *TableSpec, left []Difference) error {
 	for _, d := range left {
-		if !d.Fixable {
+		switch {
+		case d.Name == oldIndex:
+			return fmt.Errorf("%w: %s", ErrUnfixable, d)
+		case !d.Fixable:
 			return fmt.Errorf("%w: %s; use another prefix, or move this table out of the way", ErrUnfixable, d)
 		}
 	}

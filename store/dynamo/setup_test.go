@@ -7,6 +7,7 @@ import (
 	"sync"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
@@ -73,13 +74,13 @@ func TestSetupFinishesWhatWasBegun(t *testing.T) {
 	client, prefix := dynamodb.NewFromConfig(local.Config(t)), local.Prefix(t)
 	spec := dynamo.Tables(prefix)[1]
 	bare := spec
-	bare.Indexes = bare.Indexes[1:]
+	bare.Indexes = nil
 	if _, err := client.CreateTable(t.Context(), dynamo.CreateTableInput(&bare, false)); err != nil {
 		t.Fatal(err)
 	}
 	got := strings.Join(check(t, client, prefix), "\n")
 	for _, want := range []string{
-		"table " + spec.Name + ": index wakeups is missing, want p S HASH, w S RANGE KEYS_ONLY",
+		"table " + spec.Name + ": index dead is missing, want d S HASH, e S RANGE KEYS_ONLY",
 		"table " + spec.Name + ": ttl is missing, want x",
 	} {
 		if !strings.Contains(got, want) {
@@ -116,7 +117,7 @@ func TestSetupLeavesOtherTablesAlone(t *testing.T) {
 		got := strings.Join(check(t, db, "P"), "\n")
 		for _, want := range []string{
 			"table P-payloads: key is id B HASH, want i S HASH",
-			"table P-tasks: index wakeups is p S HASH, w S RANGE ALL, want p S HASH, w S RANGE KEYS_ONLY",
+			"table P-tasks: index dead is d S HASH, e S RANGE ALL, want d S HASH, e S RANGE KEYS_ONLY",
 			"table P-tasks: ttl is ttl, want x",
 		} {
 			if !strings.Contains(got, want) {
@@ -125,6 +126,35 @@ func TestSetupLeavesOtherTablesAlone(t *testing.T) {
 		}
 		if err := dynamo.Setup(t.Context(), db, "P", dynamo.SetupOptions{}); !errors.Is(err, dynamo.ErrUnfixable) || !strings.Contains(err.Error(), "P-tasks") {
 			t.Errorf("got %v, want ErrUnfixable", err)
+		}
+	})
+}
+
+// TestTablesOfAnOlderFormAreRefused has tables whose rows nothing converts.
+func TestTablesOfAnOlderFormAreRefused(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		db := fakedynamo.New(fakedynamo.Config{})
+		for _, spec := range dynamo.Tables("P") {
+			if spec.Name == "P-tasks" {
+				spec.Indexes = append(spec.Indexes, dynamo.IndexSpec{
+					Name: "wakeups", Projection: "KEYS_ONLY",
+					Key: []dynamo.KeyPart{{Attribute: "p", Role: "HASH", Type: "S"}, {Attribute: "w", Role: "RANGE", Type: "S"}},
+				})
+			}
+			if err := makeTable(db, &spec); err != nil {
+				t.Fatal(err)
+			}
+		}
+		time.Sleep(time.Minute) // until they are made
+		want := "table P-tasks: index wakeups is of an older version, whose rows this one cannot use and nothing converts, " +
+			"want none: choose another --aws-prefix, or delete the tables of this one with all their tasks"
+		if got := strings.Join(check(t, db, "P"), "\n"); got != want {
+			t.Errorf("got\n%s\nwant\n%s", got, want)
+		}
+		err := dynamo.Setup(t.Context(), db, "P", dynamo.SetupOptions{Changed: func(c dynamo.Change) { t.Errorf("changed: %+v", c) }})
+		if !errors.Is(err, dynamo.ErrUnfixable) || !strings.Contains(err.Error(), want) {
+			t.Errorf("got %v, want ErrUnfixable with %q", err, want)
 		}
 	})
 }
@@ -149,8 +179,7 @@ func TestTablesAsJSON(t *testing.T) {
 	t.Parallel()
 	text, err := json.Marshal(dynamo.Tables("P")[1])
 	want := `{"name":"P-tasks","holds":"keyed, dispatched and ended tasks","key":[{"attribute":"i","role":"HASH","type":"S"}],` +
-		`"indexes":[{"name":"wakeups","key":[{"attribute":"p","role":"HASH","type":"S"},{"attribute":"w","role":"RANGE","type":"S"}],"projection":"KEYS_ONLY"},` +
-		`{"name":"dead","key":[{"attribute":"d","role":"HASH","type":"S"},{"attribute":"e","role":"RANGE","type":"S"}],"projection":"KEYS_ONLY"}],"ttl":"x"}`
+		`"indexes":[{"name":"dead","key":[{"attribute":"d","role":"HASH","type":"S"},{"attribute":"e","role":"RANGE","type":"S"}],"projection":"KEYS_ONLY"}],"ttl":"x"}`
 	if err != nil || string(text) != want {
 		t.Errorf("got  %s\nwant %s", text, want)
 	}

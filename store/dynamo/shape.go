@@ -16,6 +16,7 @@ type form uint8
 
 const (
 	insert  form = iota // conflicts when the row exists
+	raise               // insert, or replace a row with a lower attrSeq: a statement of a batch can do only the former
 	replace             // conflicts unless the row's attrSeq is the one before
 	remove              // conflicts when the row's attrSeq is another, if the shape says so
 )
@@ -32,17 +33,17 @@ type shape struct {
 	guarded bool
 
 	statement *string
-	condition *string // with :q for the last parameter; nil for none
+	condition *string // with :q for the last parameter, or for the row's own attrSeq; nil for none
 }
 
 // shapes are all kinds of writes on the tables of one prefix.
 type shapes struct {
-	putWaiting, replaceWaiting      shape
-	deleteWaiting, deleteAnyWaiting shape
-	putTask, replaceTask            [3]shape // by rowClass
-	putPayload, deletePayload       shape
-	putControl, replaceControl      shape
-	deleteControl                   shape
+	putWakeup, replaceWakeup      shape
+	deleteWakeup, deleteAnyWakeup shape
+	putTask, replaceTask          [3]shape // by rowClass
+	putPayload, deletePayload     shape
+	putControl, replaceControl    shape
+	deleteControl                 shape
 }
 
 // rowClass says which attributes a task row has.
@@ -66,7 +67,7 @@ func classOf(t *task.Task) rowClass {
 
 // taskAttributes are those of a task row besides its key.
 var taskAttributes = [3][]string{
-	liveRow:  {attrSeq, attrRow, attrPartition, attrWake},
+	liveRow:  {attrSeq, attrRow},
 	endedRow: {attrSeq, attrRow, attrExpire},
 	deadRow:  {attrSeq, attrRow, attrExpire, attrDead, attrDeadAt},
 }
@@ -74,30 +75,30 @@ var taskAttributes = [3][]string{
 // staleAttributes are those that a row of each class must not have, and may have had before.
 var staleAttributes = [3][]string{
 	liveRow:  {attrExpire, attrDead, attrDeadAt},
-	endedRow: {attrPartition, attrWake, attrDead, attrDeadAt},
-	deadRow:  {attrPartition, attrWake},
+	endedRow: {attrDead, attrDeadAt},
+	deadRow:  nil,
 }
 
 func newShapes(t *tables) shapes {
-	waiting, control, id := []string{attrPartition, attrWaiting}, []string{attrKind, attrName}, []string{attrID}
+	wakeup, control, id := []string{attrPartition, attrWake}, []string{attrKind, attrName}, []string{attrID}
 	row := []string{attrSeq, attrRow}
 	s := shapes{
-		putWaiting:       shape{table: t.schedule, form: insert, key: waiting, set: row},
-		replaceWaiting:   shape{table: t.schedule, form: replace, key: waiting, set: row, guarded: true},
-		deleteWaiting:    shape{table: t.schedule, form: remove, key: waiting, guarded: true},
-		deleteAnyWaiting: shape{table: t.schedule, form: remove, key: waiting},
-		putPayload:       shape{table: t.payloads, form: insert, key: id, set: []string{attrRow, attrExpire}},
-		deletePayload:    shape{table: t.payloads, form: remove, key: id},
-		putControl:       shape{table: t.control, form: insert, key: control, set: row},
-		replaceControl:   shape{table: t.control, form: replace, key: control, set: row, guarded: true},
-		deleteControl:    shape{table: t.control, form: remove, key: control, guarded: true},
+		putWakeup:       shape{table: t.schedule, form: raise, key: wakeup, set: row},
+		replaceWakeup:   shape{table: t.schedule, form: replace, key: wakeup, set: row, guarded: true},
+		deleteWakeup:    shape{table: t.schedule, form: remove, key: wakeup, guarded: true},
+		deleteAnyWakeup: shape{table: t.schedule, form: remove, key: wakeup},
+		putPayload:      shape{table: t.payloads, form: insert, key: id, set: []string{attrRow, attrExpire}},
+		deletePayload:   shape{table: t.payloads, form: remove, key: id},
+		putControl:      shape{table: t.control, form: insert, key: control, set: row},
+		replaceControl:  shape{table: t.control, form: replace, key: control, set: row, guarded: true},
+		deleteControl:   shape{table: t.control, form: remove, key: control, guarded: true},
 	}
 	for class := range taskAttributes {
 		s.putTask[class] = shape{table: t.tasks, form: insert, key: id, set: taskAttributes[class]}
 		s.replaceTask[class] = shape{table: t.tasks, form: replace, key: id, set: taskAttributes[class], drop: staleAttributes[class], guarded: true}
 	}
 	for _, one := range []*shape{
-		&s.putWaiting, &s.replaceWaiting, &s.deleteWaiting, &s.deleteAnyWaiting, &s.putPayload, &s.deletePayload,
+		&s.putWakeup, &s.replaceWakeup, &s.deleteWakeup, &s.deleteAnyWakeup, &s.putPayload, &s.deletePayload,
 		&s.putControl, &s.replaceControl, &s.deleteControl,
 		&s.putTask[0], &s.putTask[1], &s.putTask[2], &s.replaceTask[0], &s.replaceTask[1], &s.replaceTask[2],
 	} {
@@ -110,9 +111,12 @@ func newShapes(t *tables) shapes {
 func (s *shape) write() {
 	var b strings.Builder
 	switch s.form {
-	case insert:
+	case insert, raise:
 		fmt.Fprintf(&b, `INSERT INTO "%s" VALUE {%s}`, *s.table, list(append(slices.Clip(s.set), s.key...), "'%s':?", ","))
 		s.condition = aws.String("attribute_not_exists(" + s.key[0] + ")")
+		if s.form == raise {
+			s.condition = aws.String(*s.condition + " OR " + attrSeq + "<:" + attrSeq)
+		}
 	case replace:
 		fmt.Fprintf(&b, `UPDATE "%s" %s%s WHERE %s`, *s.table, list(s.set, "SET %s=?", " "), list(s.drop, " REMOVE %s", ""), list(s.key, "%s=?", " AND "))
 	case remove:
@@ -136,15 +140,15 @@ func list(names []string, form, between string) string {
 // shapeOf is the kind of write that an op is.
 func (s *shapes) shapeOf(op *store.Op) *shape {
 	switch op.Kind {
-	case store.PutWaiting:
-		return &s.putWaiting
-	case store.ReplaceWaiting:
-		return &s.replaceWaiting
-	case store.DeleteWaiting:
-		if op.Task.Seq == 0 {
-			return &s.deleteAnyWaiting
+	case store.PutWakeup:
+		return &s.putWakeup
+	case store.ReplaceWakeup:
+		return &s.replaceWakeup
+	case store.DeleteWakeup:
+		if op.Task.WakeRow.Seq == 0 {
+			return &s.deleteAnyWakeup
 		}
-		return &s.deleteWaiting
+		return &s.deleteWakeup
 	case store.PutTask:
 		return &s.putTask[classOf(&op.Task)]
 	case store.ReplaceTask:

@@ -36,9 +36,10 @@ var swarm = []struct {
 	{"BatchGetItem", awsfake.Partial, 0.3},
 }
 
-// TestSwarm has processes compete for rows in a service in all kinds of trouble. No state of a row has two winners,
-// nobody reads a row that is older than one he has seen, and what was acknowledged is there in the end. Where no Store stands above
-// the driver, every state has a winner, who knows it or cannot tell. (A Store that reads back takes a write for beaten when
+// TestSwarm has processes compete for rows in a service in all kinds of trouble. No state of a row has two
+// winners, nobody reads a row that is older than one he has seen, what was acknowledged is there in the end,
+// and every live task row has the wake-up row that it names. Where no Store stands above the driver, every
+// state has a winner, who knows it or cannot tell. (A Store that reads back takes a write for beaten when
 // another has followed it already.)
 func TestSwarm(t *testing.T) {
 	t.Parallel()
@@ -78,7 +79,7 @@ type race struct {
 	random  *rand.Rand
 	bare    bool             // without a Store
 	winners map[win][]string // "a", or "a?" for one that cannot tell
-	waiting map[int]string   // "there", "gone", or "?" for either
+	wakeups map[int]string   // "there", "gone", or "?" for either
 }
 
 // win is a state of a row.
@@ -91,9 +92,11 @@ const (
 	processes  = 3
 	racers     = 12
 	raceRows   = 4
-	raceRounds = 20
-	// firstWaiting keeps the ids of waiting rows from those of task rows.
-	firstWaiting = 1000
+	raceRounds = 25
+	// firstWakeup keeps the ids of wake-up rows from those of task rows.
+	firstWakeup = 1000
+	// firstMoved are those of tasks that move, of which each racer has one.
+	firstMoved = 2000
 )
 
 func newRace(t *testing.T, seed uint64) *race {
@@ -101,7 +104,7 @@ func newRace(t *testing.T, seed uint64) *race {
 	v := clock.NewVirtual(epoch, seed)
 	v.Settle(synctest.Wait)
 	first := openFake(t, fakedynamo.Config{Clock: v.Process(0), Seed: seed, BaseLag: 5 * time.Second, IndexLag: 5 * time.Second}, dynamo.Config{})
-	r := &race{T: t, v: v, db: first.db, random: rand.New(rand.NewPCG(seed, 7)), winners: map[win][]string{}, waiting: map[int]string{}}
+	r := &race{T: t, v: v, db: first.db, random: rand.New(rand.NewPCG(seed, 7)), winners: map[win][]string{}, wakeups: map[int]string{}}
 	r.bare = seed%2 == 0
 	for _, f := range swarm {
 		if r.random.IntN(2) == 0 {
@@ -164,11 +167,13 @@ type racer struct {
 func (p *racer) run(n int) {
 	for round := range raceRounds {
 		row := p.roll(raceRows)
-		switch p.roll(3) {
+		switch p.roll(4) {
 		case 0:
 			p.advanceTask(row)
 		case 1:
 			p.advanceControl(row)
+		case 2:
+			p.move(firstMoved + n)
 		default:
 			p.queue(n*raceRounds + round)
 		}
@@ -227,6 +232,62 @@ func (p *racer) advanceTask(row int) {
 	p.note(fmt.Sprint("task ", row), op.Task.Seq, p.apply(op))
 }
 
+// move changes a task as far as it can be told: it stores it, moves it to one of a few instants and back, or
+// ends it.
+func (p *racer) move(n int) {
+	ops := store.FirstWithRow(taskRow(n, hot, epoch).Task)
+	rows, err := p.store.Tasks(context.Background(), []task.ID{ops[0].Task.ID})
+	if err != nil {
+		return
+	}
+	switch now := rows[0]; {
+	case now.State.IsEnd():
+		return
+	case !now.ID.IsZero() && p.roll(16) == 0:
+		ops = store.Change(over(now, task.Success, epoch), false, true)
+	case !now.ID.IsZero():
+		ops = store.Change(step(now, task.RetriableFailure, epoch.Add(time.Duration(1+p.roll(3))*time.Second)), true, true)
+	}
+	apply := p.store.Apply
+	if p.bare {
+		apply = p.driver.Apply
+	}
+	results, err := apply(context.Background(), ops)
+	for i := range results {
+		if result := results[i]; result != nil && !errors.Is(result, store.ErrUnknown) && !errors.Is(result, store.ErrConflict) &&
+			!errors.Is(result, store.ErrThrottled) && !errors.Is(result, store.ErrSkipped) {
+			p.Errorf("op %d on task %d: %v", i, n, result)
+		}
+	}
+	if err != nil && p.bare {
+		p.Error(err)
+	}
+}
+
+// judgeMoved looks for the wake-up row of each live task.
+func (r *race) judgeMoved(d *dynamo.Driver) {
+	r.Helper()
+	live := 0
+	for n := range racers {
+		op := taskRow(firstMoved+n, hot, epoch)
+		rows, err := d.Tasks(context.Background(), []task.ID{op.Task.ID})
+		if err != nil {
+			r.Fatal(err)
+		}
+		if rows[0].ID.IsZero() || rows[0].State.IsEnd() {
+			continue
+		}
+		live++
+		wakeups, err := d.Wakeups(context.Background(), []store.WakeKey{store.KeyOf(&rows[0])})
+		if err != nil || wakeups[0].ID.IsZero() || wakeups[0].WakeRow.Seq < rows[0].WakeRow.Seq {
+			r.Errorf("%v: task %d names the wake-up row %+v, there is %+v", err, n, rows[0].WakeRow, wakeups[0])
+		}
+	}
+	if live == 0 {
+		r.Error("no task is live")
+	}
+}
+
 func (p *racer) advanceControl(row int) {
 	name := fmt.Sprint(row)
 	current, err := p.store.Control(context.Background(), "race", name)
@@ -237,9 +298,9 @@ func (p *racer) advanceControl(row int) {
 	p.note("control "+name, c.Version, p.apply(store.Op{Kind: store.PutControl, Control: c}))
 }
 
-// queue adds a waiting row and, now and then, takes it away again.
+// queue adds a wake-up row and, now and then, takes it away again.
 func (p *racer) queue(n int) {
-	op := waitingRow(firstWaiting+n, hot, 10)
+	op := wakeupRow(firstWakeup+n, hot, 10)
 	outcome := func(err error, is, isNot string) string {
 		switch {
 		case err == nil:
@@ -251,12 +312,12 @@ func (p *racer) queue(n int) {
 	}
 	state := outcome(p.apply(op), "there", "gone")
 	if state == "there" && p.roll(2) == 0 {
-		op.Kind = store.DeleteWaiting
+		op.Kind = store.DeleteWakeup
 		state = outcome(p.apply(op), "gone", "there")
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.waiting[n] = state
+	p.wakeups[n] = state
 }
 
 func (r *race) judge() {
@@ -275,7 +336,8 @@ func (r *race) judge() {
 		}
 	}
 	r.judgeRows(d)
-	rows, err := d.ScanWaiting(context.Background(), hot, store.WaitingKey{}, epoch.Add(time.Hour), store.ScanMax)
+	r.judgeMoved(d)
+	rows, err := d.ScanSchedule(context.Background(), hot, store.WakeKey{}, epoch.Add(time.Hour), store.ScanMax)
 	if err != nil {
 		r.Fatal(err)
 	}
@@ -283,10 +345,10 @@ func (r *race) judge() {
 	for i := range rows {
 		there[rows[i].ID] = true
 	}
-	for n, state := range r.waiting {
-		op := waitingRow(firstWaiting+n, hot, 0)
+	for n, state := range r.wakeups {
+		op := wakeupRow(firstWakeup+n, hot, 0)
 		if is := there[op.Task.ID]; state != "?" && is != (state == "there") {
-			r.Errorf("waiting row %d is there %v, want %s", n, is, state)
+			r.Errorf("wake-up row %d is there %v, want %s", n, is, state)
 		}
 	}
 }

@@ -49,27 +49,27 @@ type IndexSpec struct {
 
 // The attributes of rows; short, since every row is charged for their names.
 const (
-	attrPartition = "p" // schedule: hash; tasks: hash of wakeups, only while there is a wake-up
-	attrWaiting   = "k" // schedule: range, due and id
+	attrPartition = "p" // schedule: hash
+	attrWake      = "k" // schedule: range, wake and id
 	attrID        = "i" // tasks, payloads: hash
-	attrWake      = "w" // tasks: range of wakeups, wake-up and id; only while there is one
 	attrDead      = "d" // tasks: hash of dead, the partition; only of dead letters
 	attrDeadAt    = "e" // tasks: range of dead, ended and id; only of dead letters
-	attrSeq       = "q" // schedule, tasks: Task.Seq; control: Control.Version
+	attrSeq       = "q" // schedule: WakeRow.Seq; tasks: Task.Seq; control: Control.Version
 	attrRow       = "r" // the row in the form of package store, or the payload
 	attrExpire    = "x" // tasks, payloads: TTL, Unix seconds
 	attrKind      = "c" // control: hash
 	attrName      = "n" // control: range
 )
 
-// The tables, behind the prefix, and the indexes of tasks.
+// The tables, behind the prefix, and the index of tasks.
 const (
 	scheduleTable = "schedule"
 	tasksTable    = "tasks"
 	payloadsTable = "payloads"
 	controlTable  = "control"
-	wakeupsIndex  = "wakeups"
 	deadIndex     = "dead"
+	// oldIndex was an index of tasks as long as they were stored in another form.
+	oldIndex = "wakeups"
 )
 
 func tableName(prefix, table string) string { return prefix + "-" + table }
@@ -85,16 +85,13 @@ func DeleteControlCommand(prefix, kind, name string) string {
 func Tables(prefix string) []TableSpec {
 	return []TableSpec{
 		{
-			Name: tableName(prefix, scheduleTable), Holds: "tasks that wait for their first dispatch, in order of their due times",
-			Key: key(attrPartition, attrWaiting),
+			Name: tableName(prefix, scheduleTable), Holds: "a wake-up row for every live task, in order of time, with the task itself until it is dispatched",
+			Key: key(attrPartition, attrWake),
 		},
 		{
 			Name: tableName(prefix, tasksTable), Holds: "keyed, dispatched and ended tasks",
 			Key: key(attrID), TTL: attrExpire,
-			Indexes: []IndexSpec{
-				{Name: wakeupsIndex, Key: key(attrPartition, attrWake), Projection: "KEYS_ONLY"},
-				{Name: deadIndex, Key: key(attrDead, attrDeadAt), Projection: "KEYS_ONLY"},
-			},
+			Indexes: []IndexSpec{{Name: deadIndex, Key: key(attrDead, attrDeadAt), Projection: "KEYS_ONLY"}},
 		},
 		{
 			Name: tableName(prefix, payloadsTable), Holds: "payloads too large for the row of their task",

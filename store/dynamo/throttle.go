@@ -65,7 +65,7 @@ func (d *Driver) throttled(w *write) {
 		w.paced, g.under = nil, g.under-1
 	}
 	d.pause(w.group, g)
-	if waited := now.Sub(w.since); waited > throttleMax {
+	if waited := now.Sub(w.since); waited > throttleMax || q.deferral.closing {
 		d.settle(w, fmt.Errorf("%w: table %s put off a write of partition %s %d times in %v", store.ErrThrottled, *w.shape.table, w.group.partition, w.tries, waited))
 		return
 	}

@@ -48,11 +48,14 @@ func TestUnits(t *testing.T) {
 	d := dynamo.New(client, dynamo.Config{Prefix: prefix, Single: true, Observer: dynamo.Observer{Consumed: m.consumed}})
 	t.Cleanup(func() { _ = d.Close() })
 	now := task.InstantOf(time.Now())
-	waiting := benchTask(1)
-	waiting.State, waiting.Seq, waiting.Created, waiting.Due, waiting.Wake = task.Scheduled, 1, now, now, now
-	waiting.Payload, waiting.PayloadSize = bytes.Repeat([]byte("p"), store.PayloadInlineMaxDefault), store.PayloadInlineMaxDefault
-	taken := step(waiting, task.Acquired, waiting.Wake)
-	enqueued := step(waiting, task.Enqueued, now.Add(time.Minute))
+	wakeup := benchTask(1)
+	wakeup.State, wakeup.Seq, wakeup.Created, wakeup.Due, wakeup.Wake = task.Scheduled, 1, now, now, now
+	wakeup.WakeRow = task.WakeRow{At: now, Seq: 1}
+	wakeup.Payload, wakeup.PayloadSize = bytes.Repeat([]byte("p"), store.PayloadInlineMaxDefault), store.PayloadInlineMaxDefault
+	taken := step(wakeup, task.Acquired, wakeup.Wake)
+	taken.WakeRow.Seq = taken.Seq
+	bare := task.Task{ID: wakeup.ID, Partition: wakeup.Partition, Seq: 3, Wake: now, WakeRow: task.WakeRow{At: now, Seq: 3}}
+	enqueued := step(wakeup, task.Enqueued, now.Add(time.Minute))
 	claimed := step(enqueued, task.Claimed, enqueued.Wake)
 	claimed.Worker, claimed.Attempt, claimed.ClaimedAt = "some-host-7f9c4-1/3141", 1, now
 	moved := step(claimed, task.Claimed, now.Add(time.Hour))
@@ -60,21 +63,25 @@ func TestUnits(t *testing.T) {
 	redriven := step(success, task.Enqueued, now)
 	redriven.Ended, redriven.ExpireAt = 0, 0
 	dead := over(redriven, task.Dead, now)
-	apart := task.Task{ID: waiting.ID, Due: now}
+	again := step(dead, task.Enqueued, now)
+	again.Ended, again.ExpireAt = 0, 0
+	apart := task.Task{ID: wakeup.ID, Due: now}
 	for _, c := range []struct {
 		what  string
 		op    store.Op
 		write float64
 	}{
-		{"PutWaiting", store.Op{Kind: store.PutWaiting, Task: waiting}, 1},
-		{"ReplaceWaiting", store.Op{Kind: store.ReplaceWaiting, Task: taken}, 1},
-		{"DeleteWaiting", store.Op{Kind: store.DeleteWaiting, Task: taken}, 1},
-		{"PutTask", store.Op{Kind: store.PutTask, Task: enqueued}, 2},
-		{"ReplaceTask that leaves the wake-up", store.Op{Kind: store.ReplaceTask, Task: claimed}, 1},
-		{"ReplaceTask that moves the wake-up", store.Op{Kind: store.ReplaceTask, Task: moved}, 3},
-		{"ReplaceTask by success", store.Op{Kind: store.ReplaceTask, Task: success}, 2},
-		{"ReplaceTask out of an end", store.Op{Kind: store.ReplaceTask, Task: redriven}, 2},
-		{"ReplaceTask by death", store.Op{Kind: store.ReplaceTask, Task: dead}, 3},
+		{"PutWakeup", store.Op{Kind: store.PutWakeup, Task: wakeup}, 1},
+		{"ReplaceWakeup", store.Op{Kind: store.ReplaceWakeup, Task: taken}, 1},
+		{"PutWakeup over a lower one", store.Op{Kind: store.PutWakeup, Task: bare}, 1},
+		{"DeleteWakeup", store.Op{Kind: store.DeleteWakeup, Task: bare}, 1},
+		{"PutTask", store.Op{Kind: store.PutTask, Task: enqueued}, 1},
+		{"ReplaceTask", store.Op{Kind: store.ReplaceTask, Task: claimed}, 1},
+		{"ReplaceTask that moves", store.Op{Kind: store.ReplaceTask, Task: moved}, 1},
+		{"ReplaceTask by success", store.Op{Kind: store.ReplaceTask, Task: success}, 1},
+		{"ReplaceTask out of an end", store.Op{Kind: store.ReplaceTask, Task: redriven}, 1},
+		{"ReplaceTask by death", store.Op{Kind: store.ReplaceTask, Task: dead}, 2},
+		{"ReplaceTask out of death", store.Op{Kind: store.ReplaceTask, Task: again}, 2},
 		{"PutPayload of 10 KB", store.Op{Kind: store.PutPayload, Task: apart, Payload: make([]byte, 10_000)}, 10},
 		{"DeletePayload of 10 KB", store.Op{Kind: store.DeletePayload, Task: apart}, 10},
 		{"PutControl", store.Op{Kind: store.PutControl, Control: store.Control{Kind: "k", Name: "n", Version: 1, Value: make([]byte, 900)}}, 1},
@@ -86,12 +93,9 @@ func TestUnits(t *testing.T) {
 			t.Errorf("%s: %v write units and %v read units, %v; want %v and none", c.what, write, read, err, c.write)
 		}
 	}
-	// DynamoDB Local charges nothing for a scan that finds nothing, DynamoDB does: 1 and 0.5.
-	p := waiting.Partition
-	other := enqueued
-	other.ID[0]++
-	other.Wake = now
-	if _, err := d.Apply(t.Context(), []store.Op{{Kind: store.PutWaiting, Task: waiting}, {Kind: store.PutTask, Task: other}}); err != nil {
+	// DynamoDB Local charges nothing for a scan that finds nothing, DynamoDB does: 1.
+	p := wakeup.Partition
+	if _, err := d.Apply(t.Context(), []store.Op{{Kind: store.PutWakeup, Task: wakeup}}); err != nil {
 		t.Fatal(err)
 	}
 	m.taken()
@@ -101,9 +105,9 @@ func TestUnits(t *testing.T) {
 		call func() error
 		read float64
 	}{
-		{"ScanWaiting", func() error { _, err := d.ScanWaiting(ctx, p, store.WaitingKey{}, now, 10); return err }, 1},
-		{"ScanWakeups", func() error { _, err := d.ScanWakeups(ctx, p, store.WakeKey{}, now, 10); return err }, 0.5 + 1},
-		{"Tasks", func() error { _, err := d.Tasks(ctx, []task.ID{waiting.ID}); return err }, 1},
+		{"ScanSchedule", func() error { _, err := d.ScanSchedule(ctx, p, store.WakeKey{}, now, 10); return err }, 1},
+		{"Wakeups", func() error { _, err := d.Wakeups(ctx, []store.WakeKey{store.KeyOf(&wakeup)}); return err }, 1},
+		{"Tasks", func() error { _, err := d.Tasks(ctx, []task.ID{wakeup.ID}); return err }, 1},
 		{"Control", func() error { _, err := d.Controls(ctx, "k", "n"); return err }, 1},
 	} {
 		err := c.call()

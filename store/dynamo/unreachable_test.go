@@ -81,7 +81,7 @@ func TestWritesWithoutAConnection(t *testing.T) {
 	t.Parallel()
 	unplug(t, func(t *testing.T, s *store.Store, u *unplugged, log *bytes.Buffer) {
 		t.Helper()
-		for _, ops := range [][]store.Op{{waitingRow(1, hot, 0)}, {waitingRow(1, hot, 0), waitingRow(2, hot, 0)}} {
+		for _, ops := range [][]store.Op{{wakeupRow(1, hot, 0)}, {wakeupRow(1, hot, 0), wakeupRow(2, hot, 0)}} {
 			u.asked.Store(0)
 			u.left.Store(1)
 			results, err := s.Apply(t.Context(), ops)
@@ -97,7 +97,7 @@ func TestWritesWithoutAConnection(t *testing.T) {
 		if n := bytes.Count(log.Bytes(), []byte("DynamoDB does not answer")); n != 1 {
 			t.Errorf("logged %d times, want once for both:\n%s", n, log)
 		}
-		results, err := s.Apply(t.Context(), []store.Op{waitingRow(1, hot, 0)})
+		results, err := s.Apply(t.Context(), []store.Op{wakeupRow(1, hot, 0)})
 		if err != nil || results[0] != nil {
 			t.Errorf("%v, %v: want that the row was not there", results, err)
 		}

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"hash/maphash"
 	"math"
+	"slices"
 	"strconv"
 	"unicode/utf8"
 
@@ -28,12 +29,21 @@ type write struct {
 	patient bool
 	until   task.Instant // when the payload row expires
 	name    controlKey   // of control rows
+	wakeRow wakeRow      // of wake-up rows
 
-	call *call
-	at   int    // in call
-	next *write // of the same key and call: begins when this one is done
+	call *call // nil when nobody waits for it any more
+	at   int   // in call
+	// deferred writes are answered before they are sent: see deferral.
+	deferred bool
+	// follower is the next op of the call when that follows this one: it begins when this one is answered, if
+	// it holds.
+	follower *write
 
 	// Guarded by writes.mu.
+	next    []*write // of the same key: they begin when this one is done
+	before  int      // writes of the same call that it has to wait for
+	skipped error    // its outcome when what it follows does not hold
+
 	tries  int          // that were throttled
 	since  task.Instant // of the first of them, or since when it was held back
 	paced  *group       // counts it among those under way
@@ -49,6 +59,12 @@ type members struct {
 }
 
 type controlKey struct{ kind, name string }
+
+// wakeRow is a wake-up row as a write names it.
+type wakeRow struct {
+	key store.WakeKey
+	seq uint64
+}
 
 // The limits of keys on the service, in bytes.
 const (
@@ -66,10 +82,12 @@ func (d *Driver) encode(w *write, op *store.Op) error {
 	w.patient = op.Patient || op.Lazy
 	w.group = groupKey{w.shape.table, op.Task.Partition}
 	switch op.Kind {
-	case store.PutWaiting, store.ReplaceWaiting, store.DeleteWaiting:
-		// A deletion in a batch cannot tell whether there was a row.
-		w.alone = op.Kind == store.DeleteWaiting && !op.Lazy && op.Task.Seq != 0
-		return w.waiting(&op.Task)
+	case store.PutWakeup, store.ReplaceWakeup, store.DeleteWakeup:
+		if op.Kind == store.DeleteWakeup && w.shape.guarded {
+			// A deletion in a batch cannot tell whether there was a row.
+			w.alone, w.deferred = !op.Lazy, op.Lazy
+		}
+		return w.wakeup(&op.Task)
 	case store.PutTask, store.ReplaceTask:
 		return w.task(&op.Task)
 	case store.PutPayload:
@@ -113,41 +131,39 @@ const (
 	attemptBytesLikely = 96
 )
 
-func (w *write) waiting(t *task.Task) error {
-	if t.Due > instantMax {
-		return fmt.Errorf("%w waiting row %s: due %d, which is beyond the year 2286", store.ErrMalformed, t.ID, t.Due)
+func (w *write) wakeup(t *task.Task) error {
+	if t.WakeRow.At > instantMax {
+		return fmt.Errorf("%w wake-up row of %s: at %d, which is beyond the year 2286", store.ErrMalformed, t.ID, t.WakeRow.At)
 	}
-	if w.kind != store.DeleteWaiting {
-		w.number(0, t.Seq)
+	w.wakeRow = wakeRow{store.KeyOf(t), t.WakeRow.Seq}
+	if w.kind != store.DeleteWakeup {
+		w.number(0, t.WakeRow.Seq)
 		w.encodeRow(t)
 	}
 	w.text(0, partitionText(t.Partition))
-	w.text(1, positionText(t.Due, t.ID))
+	w.text(1, positionText(t.WakeRow.At, t.ID))
 	switch {
-	case w.kind == store.ReplaceWaiting:
-		w.number(1, t.Seq-1)
+	case w.kind == store.ReplaceWakeup:
+		w.number(1, t.WakeRow.Seq-1)
 	case w.shape.guarded:
-		w.number(1, t.Seq)
+		w.number(1, t.WakeRow.Seq)
 	}
 	return nil
 }
 
 func (w *write) task(t *task.Task) error {
-	if max(t.Wake, t.Ended) > instantMax {
-		return fmt.Errorf("%w task %s: wake-up %d, ended %d; the year 2286 is the last", store.ErrMalformed, t.ID, t.Wake, t.Ended)
+	if t.Ended > instantMax {
+		return fmt.Errorf("%w task %s: ended %d; the year 2286 is the last", store.ErrMalformed, t.ID, t.Ended)
 	}
 	w.number(0, t.Seq)
 	w.encodeRow(t)
-	switch class := classOf(t); class {
-	case liveRow:
-		w.text(0, partitionText(t.Partition))
-		w.text(1, positionText(t.Wake, t.ID))
-	case endedRow, deadRow:
+	class := classOf(t)
+	if class != liveRow {
 		w.number(1, expirySeconds(t.ExpireAt))
-		if class == deadRow {
-			w.text(0, partitionText(t.Partition))
-			w.text(1, positionText(t.Ended, t.ID))
-		}
+	}
+	if class == deadRow {
+		w.text(0, partitionText(t.Partition))
+		w.text(1, positionText(t.Ended, t.ID))
 	}
 	w.text(2, t.ID.String())
 	if w.shape.guarded {
@@ -220,7 +236,10 @@ func (w *write) item() map[string]types.AttributeValue {
 
 // condition are the values that shape.condition names.
 func (w *write) condition() map[string]types.AttributeValue {
-	if !w.shape.guarded {
+	switch {
+	case w.shape.form == raise:
+		return map[string]types.AttributeValue{":" + attrSeq: w.values[slices.Index(w.shape.set, attrSeq)]}
+	case !w.shape.guarded:
 		return nil
 	}
 	return map[string]types.AttributeValue{":" + attrSeq: w.values[len(w.values)-1]}

@@ -1,6 +1,8 @@
 package dynamo
 
 import (
+	"errors"
+	"fmt"
 	"slices"
 	"sync"
 	"time"
@@ -33,9 +35,10 @@ const stalledAfter = 50 * time.Millisecond
 // under way. Else writes wait for a full batch, for a moment, or, when SharedMax requests are under way, for the
 // answer to one, though not for long: the busier it is the fuller the batches are.
 type writes struct {
-	mu       sync.Mutex   // guards everything below, and what it is said to guard elsewhere
-	ready    []*write     // in order of arrival
-	alone    []*write     // likewise; of these, each is a request
+	mu       sync.Mutex // guards everything below, and what it is said to guard elsewhere
+	ready    []*write   // in order of arrival
+	alone    []*write   // likewise; of these, each is a request
+	deferral deferral
 	hurried  int          // writes in ready that are not patient
 	requests int          // under way
 	lingers  bool         // a timer is set for the patient ones
@@ -50,14 +53,18 @@ func (d *Driver) begin(c *call, heads []*write) {
 	q := &d.writes
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	if c.left == 0 {
-		close(c.done)
-		return
-	}
 	for _, w := range heads {
-		d.admit(w)
+		d.start(w)
 	}
+	c.answered()
 	d.pump()
+}
+
+// answered counts an answer, and wakes the caller with the last one. The caller of it holds writes.mu.
+func (c *call) answered() {
+	if c.left--; c.left == 0 {
+		close(c.done)
+	}
 }
 
 // abandon makes the writes of a call that were not sent end unsent.
@@ -80,8 +87,12 @@ func (d *Driver) admit(w *write) {
 
 func (d *Driver) enqueue(w *write) {
 	q := &d.writes
-	if w.alone || d.cfg.Single {
+	switch {
+	case w.alone || d.cfg.Single:
 		q.alone = append(q.alone, w)
+		return
+	case w.call == nil && w.paced == nil:
+		d.enqueueDeferred(w)
 		return
 	}
 	if w.kind == store.PutControl { // a heartbeat waits behind no task's write
@@ -113,15 +124,17 @@ func (d *Driver) take() []*write {
 	for len(q.alone) > 0 {
 		w := q.alone[0]
 		q.alone = shifted(q.alone, 1)
-		if !w.call.gone {
+		if !w.isGone() {
 			return []*write{w}
 		}
-		d.settle(w, nil) // read by nobody
+		d.settle(w, errGone)
 	}
 	switch {
-	case len(q.ready) == 0:
-		return nil
 	case len(q.ready) >= batchMax:
+	case len(q.ready) == 0:
+		if !d.deferredMayGo() {
+			return nil
+		}
 	case q.hurried == 0 && q.requests < d.cfg.SharedMax:
 		d.linger()
 		return nil
@@ -130,7 +143,7 @@ func (d *Driver) take() []*write {
 	}
 	batch, gone := q.gather()
 	for _, w := range gone {
-		d.settle(w, nil) // read by nobody
+		d.settle(w, errGone)
 	}
 	if len(gone) > 0 && len(batch) == 0 {
 		return d.take()
@@ -138,18 +151,29 @@ func (d *Driver) take() []*write {
 	return batch
 }
 
-// gather takes the first writes that may share a request: no two of one key, and not too large together. It takes
-// those of callers who gave up, too.
+// errGone is the outcome of a write that was not sent, since its caller gave up; nobody reads it.
+var errGone = errors.New("the caller gave up")
+
+func (w *write) isGone() bool { return w.call != nil && w.call.gone }
+
+func (w *write) sameKey(other *write) bool { return w.hash == other.hash }
+
+// gather takes the first writes that may share a request: no two of one key, and not too large together. What
+// room is left is for deferred deletions. It takes writes of callers who gave up, too.
 func (q *writes) gather() (batch, gone []*write) {
-	batch = make([]*write, 0, min(batchMax, len(q.ready)))
+	most := batchMax
+	if len(q.deferral.ready) >= batchMax {
+		most -= deferredShare
+	}
+	batch = make([]*write, 0, min(batchMax, len(q.ready)+len(q.deferral.ready)))
 	var rest []*write
 	bytes, looked := 0, 0
 	for _, w := range q.ready {
-		if len(batch) == batchMax || looked == batchMax+batchLooks {
+		if len(batch) == most || looked == batchMax+batchLooks {
 			break
 		}
 		looked++
-		if w.call.gone {
+		if w.isGone() {
 			gone = append(gone, w)
 			if !w.patient {
 				q.hurried--
@@ -157,7 +181,7 @@ func (q *writes) gather() (batch, gone []*write) {
 			continue
 		}
 		fits := len(batch) == 0 || bytes+w.bytes <= batchBytesMax
-		if !fits || slices.ContainsFunc(batch, func(other *write) bool { return other.hash == w.hash }) {
+		if !fits || slices.ContainsFunc(batch, w.sameKey) {
 			rest = append(rest, w)
 			continue
 		}
@@ -169,7 +193,7 @@ func (q *writes) gather() (batch, gone []*write) {
 	taken := len(batch) + len(gone)
 	copy(q.ready[taken:], rest)
 	q.ready = shifted(q.ready, taken)
-	return batch, gone
+	return q.deferral.fill(batch), gone
 }
 
 // shifted removes the first n; an emptied queue begins its memory anew.
@@ -193,12 +217,17 @@ func (d *Driver) linger() {
 		q.mu.Lock()
 		defer q.mu.Unlock()
 		q.lingers = false
-		for _, w := range q.ready {
-			w.patient = false
-		}
-		q.hurried = len(q.ready)
+		q.rush()
 		d.pump()
 	})
+}
+
+// rush makes the writes that are ready go now.
+func (q *writes) rush() {
+	for _, w := range q.ready {
+		w.patient = false
+	}
+	q.hurried = len(q.ready)
 }
 
 // tooEarly reports whether a request that is less than full has to wait; it looks again in time. The caller holds mu.
@@ -207,6 +236,7 @@ func (d *Driver) tooEarly() bool {
 	now := d.cfg.Clock.Now()
 	apart := time.Duration(0)
 	switch {
+	case q.deferral.closing:
 	case q.requests >= d.cfg.SharedMax:
 		apart = stalledAfter
 	case q.requests > 0:
@@ -241,12 +271,42 @@ func (d *Driver) lookAgain(now task.Instant, wait time.Duration) {
 // settle notes what became of a write and lets the next of its key begin. The caller holds mu.
 func (d *Driver) settle(w *write, result error) {
 	d.paceDone(w)
+	if w.call == nil {
+		d.undefer(w, result)
+	} else {
+		d.answer(w, result)
+	}
+	for _, next := range w.next {
+		d.unblock(next)
+	}
+}
+
+// answer tells the caller of a write its result, and lets what follows it begin, or end. The caller holds mu.
+func (d *Driver) answer(w *write, result error) {
 	c := w.call
 	c.results[w.at] = result
-	if w.next != nil {
-		d.admit(w.next)
+	if f := w.follower; f != nil {
+		switch {
+		case holds(w.kind, result):
+		case errors.Is(result, store.ErrUnknown):
+			f.skipped = fmt.Errorf("%w: what it follows: %w", store.ErrUnknown, result)
+		default:
+			f.skipped = store.ErrSkipped
+		}
+		d.unblock(f)
 	}
-	if c.left--; c.left == 0 {
-		close(c.done)
+	c.answered()
+}
+
+// holds reports whether what follows a write may be written.
+func holds(kind store.OpKind, result error) bool {
+	op := store.Op{Kind: kind}
+	return op.Holds(result)
+}
+
+// unblock begins a write when it waits for nothing else. The caller holds mu.
+func (d *Driver) unblock(w *write) {
+	if w.before--; w.before <= 0 {
+		d.start(w)
 	}
 }

@@ -9,7 +9,6 @@ import (
 	"cmp"
 	"context"
 	"encoding/binary"
-	"maps"
 	"slices"
 	"strings"
 	"sync"
@@ -25,14 +24,13 @@ type Driver struct {
 	mu       sync.RWMutex // guards everything below
 	closed   bool
 	full     bool
-	waiting  map[store.WaitingKey]task.Task
+	wakeups  map[store.WakeKey]task.Task
 	tasks    map[task.ID]task.Task
 	payloads map[task.ID][]byte
 	controls map[controlKey]store.Control
-	depths   map[task.Partition]store.Depth
+	depths   map[task.Partition]store.Depth // see count; what is below zero is cut off when they are read
 
-	byDue    *btree.BTreeG[indexKey] // waiting rows
-	byWake   *btree.BTreeG[indexKey] // task rows with a wake-up
+	byWake   *btree.BTreeG[indexKey] // wake-up rows
 	byExpiry *btree.BTreeG[indexKey] // ended task rows; partition is zero here
 }
 
@@ -62,12 +60,11 @@ func newIndex() *btree.BTreeG[indexKey] { return btree.NewG(treeDegree, indexKey
 // New returns an empty store.
 func New() *Driver {
 	return &Driver{
-		waiting:  map[store.WaitingKey]task.Task{},
+		wakeups:  map[store.WakeKey]task.Task{},
 		tasks:    map[task.ID]task.Task{},
 		payloads: map[task.ID][]byte{},
 		controls: map[controlKey]store.Control{},
 		depths:   map[task.Partition]store.Depth{},
-		byDue:    newIndex(),
 		byWake:   newIndex(),
 		byExpiry: newIndex(),
 	}
@@ -80,13 +77,6 @@ func (d *Driver) SetFull(full bool) {
 	d.full = full
 }
 
-// Full reports whether writes with Op.New are refused.
-func (d *Driver) Full() bool {
-	d.mu.RLock()
-	defer d.mu.RUnlock()
-	return d.full
-}
-
 // Apply implements store.Driver.
 func (d *Driver) Apply(ctx context.Context, ops []store.Op) ([]error, error) {
 	d.mu.Lock()
@@ -96,6 +86,10 @@ func (d *Driver) Apply(ctx context.Context, ops []store.Op) ([]error, error) {
 	}
 	results := make([]error, len(ops))
 	for i := range ops {
+		if ops[i].Follows && (i == 0 || !ops[i-1].Holds(results[i-1])) {
+			results[i] = store.ErrSkipped
+			continue
+		}
 		results[i] = d.apply(&ops[i])
 	}
 	return results, nil
@@ -114,12 +108,12 @@ func (d *Driver) apply(op *store.Op) error {
 		return store.ErrFull
 	}
 	switch op.Kind {
-	case store.PutWaiting:
-		return d.putWaiting(&op.Task)
-	case store.DeleteWaiting:
-		return d.deleteWaiting(&op.Task)
-	case store.ReplaceWaiting:
-		return d.replaceWaiting(&op.Task)
+	case store.PutWakeup:
+		return d.putWakeup(&op.Task)
+	case store.DeleteWakeup:
+		return d.deleteWakeup(&op.Task)
+	case store.ReplaceWakeup:
+		return d.replaceWakeup(&op.Task)
 	case store.PutTask:
 		return d.putTask(&op.Task)
 	case store.ReplaceTask:
@@ -137,45 +131,63 @@ func (d *Driver) apply(op *store.Op) error {
 	return store.ErrMalformed
 }
 
-func (d *Driver) putWaiting(t *task.Task) error {
-	key := store.KeyOf(t)
-	if old, ok := d.waiting[key]; ok {
-		return taskConflict(old)
+func (d *Driver) putWakeup(t *task.Task) error {
+	if old, ok := d.wakeups[store.KeyOf(t)]; ok {
+		if old.WakeRow.Seq >= t.WakeRow.Seq {
+			return taskConflict(old)
+		}
+		d.dropWakeup(&old)
 	}
-	d.waiting[key] = owned(*t)
-	d.byDue.ReplaceOrInsert(dueKey(key))
-	d.count(t.Partition, t.State, 1)
+	d.setWakeup(owned(*t))
 	return nil
 }
 
-func (d *Driver) deleteWaiting(t *task.Task) error {
-	key := store.KeyOf(t)
-	old, ok := d.waiting[key]
+func (d *Driver) deleteWakeup(t *task.Task) error {
+	old, ok := d.wakeups[store.KeyOf(t)]
 	switch {
 	case !ok:
 		return &store.ConflictError{}
-	case t.Seq != 0 && t.Seq != old.Seq:
+	case t.WakeRow.Seq != 0 && t.WakeRow.Seq != old.WakeRow.Seq:
 		return taskConflict(old)
 	}
-	delete(d.waiting, key)
-	d.byDue.Delete(dueKey(key))
-	d.count(key.Partition, old.State, -1)
+	d.dropWakeup(&old)
 	return nil
 }
 
-func (d *Driver) replaceWaiting(t *task.Task) error {
-	key := store.KeyOf(t)
-	old, ok := d.waiting[key]
+func (d *Driver) replaceWakeup(t *task.Task) error {
+	old, ok := d.wakeups[store.KeyOf(t)]
 	switch {
 	case !ok:
 		return &store.ConflictError{}
-	case old.Seq != t.Seq-1:
+	case old.WakeRow.Seq != t.WakeRow.Seq-1:
 		return taskConflict(old)
 	}
-	d.waiting[key] = owned(*t)
-	d.count(key.Partition, old.State, -1)
-	d.count(key.Partition, t.State, 1)
+	d.dropWakeup(&old)
+	d.setWakeup(owned(*t))
 	return nil
+}
+
+// setWakeup adds a wake-up row that is absent, with its index entry.
+func (d *Driver) setWakeup(t task.Task) {
+	d.wakeups[store.KeyOf(&t)] = t
+	d.byWake.ReplaceOrInsert(wakeKey(&t))
+	d.count(t.Partition, wakeupState(&t), 1)
+}
+
+// dropWakeup removes a wake-up row and its index entry.
+func (d *Driver) dropWakeup(t *task.Task) {
+	delete(d.wakeups, store.KeyOf(t))
+	d.byWake.Delete(wakeKey(t))
+	d.count(t.Partition, wakeupState(t), -1)
+}
+
+// wakeupState is the state that a wake-up row counts for: whatever it holds, its task is a scheduled one
+// unless there is a live task row.
+func wakeupState(t *task.Task) task.State {
+	if t.State == task.Acquired {
+		return task.Acquired
+	}
+	return task.Scheduled
 }
 
 func (d *Driver) putTask(t *task.Task) error {
@@ -199,33 +211,30 @@ func (d *Driver) replaceTask(t *task.Task) error {
 	return nil
 }
 
-// setTask adds a row that is absent, with its index entries.
+// setTask adds a row that is absent, with its index entry.
 func (d *Driver) setTask(t task.Task) {
 	d.tasks[t.ID] = t
-	if t.Wake != 0 {
-		d.byWake.ReplaceOrInsert(wakeKey(&t))
-		d.count(t.Partition, t.State, 1)
-	}
 	if t.State.IsEnd() {
 		d.byExpiry.ReplaceOrInsert(expiryKey(&t))
+		return
 	}
+	d.count(t.Partition, t.State, 1)
+	d.count(t.Partition, task.Scheduled, -1) // its wake-up row counts as one
 }
 
-// dropTask removes a row and its index entries.
+// dropTask removes a row and its index entry.
 func (d *Driver) dropTask(t *task.Task) {
 	delete(d.tasks, t.ID)
-	if t.Wake != 0 {
-		d.byWake.Delete(wakeKey(t))
-		d.count(t.Partition, t.State, -1)
-	}
 	if t.State.IsEnd() {
 		d.byExpiry.Delete(expiryKey(t))
+		return
 	}
+	d.count(t.Partition, t.State, -1)
+	d.count(t.Partition, task.Scheduled, 1)
 }
 
-func dueKey(k store.WaitingKey) indexKey { return indexKey{k.Partition, k.Due, k.ID} }
-func wakeKey(t *task.Task) indexKey      { return indexKey{t.Partition, t.Wake, t.ID} }
-func expiryKey(t *task.Task) indexKey    { return indexKey{at: t.ExpireAt, id: t.ID} }
+func wakeKey(t *task.Task) indexKey   { return indexKey{t.Partition, t.WakeRow.At, t.ID} }
+func expiryKey(t *task.Task) indexKey { return indexKey{at: t.ExpireAt, id: t.ID} }
 
 func (d *Driver) count(p task.Partition, s task.State, change int64) {
 	n := d.depths[p]
@@ -294,9 +303,9 @@ func (d *Driver) Tasks(ctx context.Context, ids []task.ID) ([]task.Task, error) 
 	return read(ctx, d, d.tasks, ids)
 }
 
-// Waiting implements store.Driver.
-func (d *Driver) Waiting(ctx context.Context, keys []store.WaitingKey) ([]task.Task, error) {
-	return read(ctx, d, d.waiting, keys)
+// Wakeups implements store.Driver.
+func (d *Driver) Wakeups(ctx context.Context, keys []store.WakeKey) ([]task.Task, error) {
+	return read(ctx, d, d.wakeups, keys)
 }
 
 func read[K comparable](ctx context.Context, d *Driver, rows map[K]task.Task, keys []K) ([]task.Task, error) {
@@ -326,23 +335,8 @@ func (d *Driver) Payload(ctx context.Context, id task.ID) ([]byte, error) {
 	return payload, nil
 }
 
-// ScanWaiting implements store.Driver.
-func (d *Driver) ScanWaiting(ctx context.Context, p task.Partition, after store.WaitingKey, through task.Instant, limit int) ([]task.Task, error) {
-	d.mu.RLock()
-	defer d.mu.RUnlock()
-	if err := d.usable(ctx); err != nil {
-		return nil, err
-	}
-	var rows []task.Task
-	scan(d.byDue, indexKey{p, after.Due, after.ID}, through, func(k indexKey) bool {
-		rows = append(rows, owned(d.waiting[store.WaitingKey{Partition: p, Due: k.at, ID: k.id}]))
-		return len(rows) < limit
-	})
-	return rows, nil
-}
-
-// ScanWakeups implements store.Driver.
-func (d *Driver) ScanWakeups(ctx context.Context, p task.Partition, after store.WakeKey, through task.Instant, limit int) ([]task.Task, error) {
+// ScanSchedule implements store.Driver.
+func (d *Driver) ScanSchedule(ctx context.Context, p task.Partition, after store.WakeKey, through task.Instant, limit int) ([]task.Task, error) {
 	d.mu.RLock()
 	defer d.mu.RUnlock()
 	if err := d.usable(ctx); err != nil {
@@ -350,7 +344,7 @@ func (d *Driver) ScanWakeups(ctx context.Context, p task.Partition, after store.
 	}
 	var rows []task.Task
 	scan(d.byWake, indexKey{p, after.Wake, after.ID}, through, func(k indexKey) bool {
-		rows = append(rows, owned(d.tasks[k.id]))
+		rows = append(rows, owned(d.wakeups[store.WakeKey{Partition: p, Wake: k.at, ID: k.id}]))
 		return len(rows) < limit
 	})
 	return rows, nil
@@ -444,17 +438,39 @@ func (d *Driver) Sweep(ctx context.Context, now task.Instant, limit int) (int, e
 		return len(expired) < limit
 	})
 	for i := range expired {
-		d.dropTask(&expired[i])
-		delete(d.payloads, expired[i].PayloadID())
+		t := &expired[i]
+		d.dropTask(t)
+		delete(d.payloads, t.PayloadID())
+		if row, ok := d.wakeups[store.KeyOf(t)]; ok && row.WakeRow.Seq == t.WakeRow.Seq {
+			d.dropWakeup(&row)
+		}
 	}
 	return len(expired), nil
 }
 
-// Depths implements store.Depther; it is always ready.
-func (d *Driver) Depths() (map[task.Partition]store.Depth, bool) {
+// Capabilities implements store.Driver.
+func (d *Driver) Capabilities() store.Capabilities {
+	return store.Capabilities{Depths: d.liveTasks, Full: d.isFull}
+}
+
+// liveTasks returns the counts of live tasks; they are always ready.
+func (d *Driver) liveTasks() (counts map[task.Partition]store.Depth, ready bool) {
 	d.mu.RLock()
 	defer d.mu.RUnlock()
-	return maps.Clone(d.depths), true
+	counts = make(map[task.Partition]store.Depth, len(d.depths))
+	for p, n := range d.depths {
+		n[task.Scheduled] = max(0, n[task.Scheduled])
+		if n != (store.Depth{}) {
+			counts[p] = n
+		}
+	}
+	return counts, true
+}
+
+func (d *Driver) isFull() bool {
+	d.mu.RLock()
+	defer d.mu.RUnlock()
+	return d.full
 }
 
 // Close implements store.Driver. What is held stays readable by nobody.

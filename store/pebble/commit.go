@@ -152,6 +152,10 @@ func (d *Driver) spareGroup() *group {
 func (d *Driver) addRequest(g *group, r *request) *group {
 	for _, i := range r.order {
 		w := &r.rows[i]
+		if !r.tries(i) {
+			r.results[i] = store.ErrSkipped
+			continue
+		}
 		if g.rows >= groupRowsMax || g.batch.Len() >= d.groupBytes || !d.touched.add(w.hash) {
 			d.commit(g)
 			g = d.newGroup()

@@ -93,13 +93,14 @@ func filledStore(t *testing.T) (*vfs.MemFS, []task.Task) {
 	for round := range 2 {
 		d := openOn(t, files, pebble.Config{})
 		for batch := range 10 {
-			ops := make([]store.Op, 50)
-			for i := range ops {
-				row := crashTask(round, uint64(batch*len(ops)+i)*stepsOfTask)
+			const tasks = 50
+			var ops []store.Op
+			for i := range uint64(tasks) {
+				row := crashTask(round, (uint64(batch)*tasks+i)*stepsOfTask)
 				row.Payload = fmt.Appendf(nil, "payload %d %d %d %0200d", round, batch, i, i)
 				row.PayloadSize = uint32(len(row.Payload))
 				want = append(want, row)
-				ops[i] = store.Op{Kind: store.PutTask, Task: row}
+				ops = append(ops, store.FirstWithRow(row)...)
 			}
 			if results, err := d.Apply(t.Context(), ops); err != nil || errors.Join(results...) != nil {
 				t.Fatal(results, err)
@@ -195,9 +196,9 @@ func readAll(t *testing.T, d *pebble.Driver, want []task.Task, name string) erro
 			return nil
 		}
 	}
-	woken, err := d.ScanWakeups(t.Context(), crashPart, store.WakeKey{}, 1<<62, len(want)+1)
+	woken, err := d.ScanSchedule(t.Context(), crashPart, store.WakeKey{}, 1<<62, len(want)+1)
 	if err == nil && len(woken) != len(want) {
-		t.Errorf("%s damaged: %d wake-ups, want %d", name, len(woken), len(want))
+		t.Errorf("%s damaged: %d wake-up rows, want %d", name, len(woken), len(want))
 	}
 	return err
 }
@@ -210,7 +211,7 @@ func TestDamageWithinABlockOfTheLogIsNoticed(t *testing.T) {
 	var want []task.Task
 	for n := range uint64(60) {
 		row := crashTask(1, n*stepsOfTask)
-		if results, err := d.Apply(t.Context(), []store.Op{{Kind: store.PutTask, Task: row}}); err != nil || results[0] != nil {
+		if results, err := d.Apply(t.Context(), store.FirstWithRow(row)); err != nil || errors.Join(results...) != nil {
 			t.Fatal(results, err)
 		}
 		want = append(want, row)

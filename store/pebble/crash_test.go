@@ -3,8 +3,11 @@ package pebble_test
 import (
 	"context"
 	"encoding/binary"
+	"errors"
+	"fmt"
 	"math/rand/v2"
 	"runtime"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -12,6 +15,7 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs"
 
 	"github.com/kinesin-io/kinesin/store"
+	"github.com/kinesin-io/kinesin/store/mem"
 	"github.com/kinesin-io/kinesin/store/pebble"
 	"github.com/kinesin-io/kinesin/task"
 )
@@ -52,12 +56,12 @@ func TestCrashLosesNothingAcknowledged(t *testing.T) {
 
 const (
 	walkersMax  = 4
-	stepsOfTask = 6 // writes in a life
+	stepsOfTask = 6 // calls in a life
 	// stepsPerCrash bounds how far a walker gets between two crashes.
 	stepsPerCrash = 13
 )
 
-// walkers write; each one its own tasks, one write after the other. Step n of a walker is write
+// walkers write; each one its own tasks, one call after the other. Step n of a walker is call
 // n%stepsOfTask of its task n/stepsOfTask.
 type walkers struct {
 	d       *pebble.Driver
@@ -96,8 +100,8 @@ func (w *walkers) walk(ctx context.Context, t *testing.T, n int) {
 			continue
 		}
 		step := me.asked.Add(1) - 1
-		results, err := w.d.Apply(context.Background(), []store.Op{stepOp(n, step)})
-		if err != nil || results[0] != nil {
+		results, err := w.d.Apply(context.Background(), stepOps(n, step))
+		if err != nil || errors.Join(results...) != nil {
 			t.Errorf("walker %d, step %d: %v, %v", n, step, results, err)
 			return
 		}
@@ -109,33 +113,68 @@ var crashPart = task.Partition{Lambda: 3}
 
 func crashTask(walker int, step uint64) task.Task {
 	n := step / stepsOfTask
-	t := task.Task{Partition: crashPart, State: task.Scheduled, Seq: 1, Due: task.Instant(n%50+1) * 1000, Wake: 1000, Payload: []byte("some payload"), PayloadSize: 12}
+	due := task.Instant(n%50+1) * 1000
+	t := task.Task{
+		Partition: crashPart, State: task.Scheduled, Seq: 1, Due: due, Wake: due, WakeRow: task.WakeRow{At: due, Seq: 1},
+		Payload: []byte("some payload"), PayloadSize: 12,
+	}
 	binary.BigEndian.PutUint64(t.ID[:], uint64(walker))
 	binary.BigEndian.PutUint64(t.ID[8:], n+1)
 	return t
 }
 
-func stepOp(walker int, step uint64) store.Op {
+// movedTo is where the wake-up row of a task goes, and comes back from.
+const movedTo = task.Instant(1_000_000)
+
+// stepOps is one call in a life: every second task has a task row from the start, the others' wake-up row is
+// acquired and dispatched later.
+func stepOps(walker int, step uint64) []store.Op {
 	t := crashTask(walker, step)
-	op := store.Op{Kind: store.ReplaceTask, Task: t, Patient: walker%2 == 1}
+	due := t.Due
+	var ops []store.Op
+	early := step/stepsOfTask%2 == 0
 	switch step % stepsOfTask {
 	case 0:
-		op.Kind = store.PutWaiting
+		if ops = store.First(t); early {
+			ops = store.FirstWithRow(t)
+		}
 	case 1:
-		op.Kind = store.ReplaceWaiting
-		op.Task.State, op.Task.Seq = task.Acquired, 2
+		if t.Seq, t.State, t.Wake = 2, task.Claimed, 5_000; early {
+			ops = store.Change(t, false, false)
+			break
+		}
+		t.State, t.Wake, t.WakeRow.Seq = task.Acquired, due, 2
+		ops = []store.Op{{Kind: store.ReplaceWakeup, Task: t}}
 	case 2:
-		op.Kind = store.PutTask
-		op.Task.State, op.Task.Wake = task.Enqueued, 5000
+		if t.Seq, t.State, t.Wake = 3, task.Processing, 6_000; early {
+			ops = store.Change(t, false, false)
+			break
+		}
+		t.State, t.WakeRow.Seq = task.Enqueued, 2
+		ops = []store.Op{{Kind: store.PutTask, Task: t}}
 	case 3:
-		op.Kind = store.DeleteWaiting
-		op.Task.Seq = 2
+		t.Seq, t.State, t.Wake, t.WakeRow.Seq = 4, task.Scheduled, movedTo, namedSeq(early)
+		ops = store.Change(t, true, false)
 	case 4:
-		op.Task.State, op.Task.Seq, op.Task.Wake = task.Claimed, 2, 6000
+		t.Seq, t.State, t.Wake, t.WakeRow = 5, task.Scheduled, due, task.WakeRow{At: movedTo, Seq: 4}
+		ops = store.Change(t, true, false)
 	case 5:
-		op.Task.State, op.Task.Seq, op.Task.Wake, op.Task.Ended, op.Task.ExpireAt = task.Dead, 3, 0, 7000, 9000
+		t.Seq, t.State, t.Wake, t.WakeRow.Seq = 6, task.Dead, 0, 5
+		t.Ended, t.ExpireAt = 7_000, 9_000
+		ops = store.Change(t, false, false)
 	}
-	return op
+	for i := range ops {
+		ops[i].Patient = walker%2 == 1
+	}
+	return ops
+}
+
+// namedSeq is the seq of the wake-up row of a task that was not moved.
+func namedSeq(early bool) uint64 {
+	if early {
+		return 1
+	}
+	return 2
 }
 
 // checkSurvivor opens what a crash left and compares it with what was acknowledged before it and
@@ -156,53 +195,48 @@ func checkSurvivor(t *testing.T, files *vfs.MemFS, acked, asked [walkersMax]uint
 
 func checkWalker(t *testing.T, d *pebble.Driver, n int, acked, asked uint64) {
 	t.Helper()
-	var ids []task.ID
-	var keys []store.WaitingKey
 	for first := uint64(0); first < asked; first += stepsOfTask {
-		row := crashTask(n, first)
-		ids, keys = append(ids, row.ID), append(keys, store.KeyOf(&row))
-	}
-	rows, err := d.Tasks(t.Context(), ids)
-	if err != nil {
-		t.Fatal(err)
-	}
-	waiting, err := d.Waiting(t.Context(), keys)
-	if err != nil {
-		t.Fatal(err)
-	}
-	for i := range rows {
-		first := uint64(i) * stepsOfTask
-		done := stepsDone(&waiting[i], &rows[i])
-		if must := min(acked-min(acked, first), stepsOfTask); done < must {
-			t.Errorf("walker %d, task %d: %d writes are left of %d acknowledged", n, i, done, must)
-		}
-		if may := min(asked-first, stepsOfTask); done > may {
-			t.Errorf("walker %d, task %d: %d writes of %d asked for", n, i, done, may)
+		must, may := min(acked-min(acked, first), stepsOfTask), min(asked-first, stepsOfTask)
+		got := rowsOf(t, d, n, first)
+		if states := lifeOf(t, n, first); !slices.Contains(states[must:may+1], got) {
+			t.Errorf("walker %d, task %d, %d calls acknowledged, %d asked for: after %d calls\n%s", n, first/stepsOfTask, must, may,
+				slices.Index(states, got), got)
 		}
 	}
 }
 
-// stepsDone tells from the rows of a task how far it is.
-func stepsDone(waiting, row *task.Task) uint64 {
-	switch {
-	case row.State == task.Dead:
-		return 6
-	case row.State == task.Claimed:
-		return 5
-	case row.State == task.Enqueued && waiting.ID.IsZero():
-		return 4
-	case row.State == task.Enqueued:
-		return 3
-	case waiting.State == task.Acquired:
-		return 2
-	case !waiting.ID.IsZero():
-		return 1
+// lifeOf is what there is of a task after each number of calls: chains are whole or not there.
+func lifeOf(t *testing.T, walker int, first uint64) (states []string) {
+	t.Helper()
+	model := mem.New()
+	for step := range uint64(stepsOfTask) {
+		states = append(states, rowsOf(t, model, walker, first))
+		if results, err := model.Apply(t.Context(), stepOps(walker, first+step)); err != nil || errors.Join(results...) != nil {
+			t.Fatal(results, err)
+		}
 	}
-	return 0
+	return append(states, rowsOf(t, model, walker, first))
 }
 
-// checkIndexes compares the list of dead letters and the wake-ups with each other by way of the rows: a
-// row is in exactly one of the two.
+// rowsOf is all that there is of a task.
+func rowsOf(t *testing.T, d store.Driver, walker int, step uint64) string {
+	t.Helper()
+	one := crashTask(walker, step)
+	rows, err := d.Tasks(t.Context(), []task.ID{one.ID})
+	if err != nil {
+		t.Fatal(err)
+	}
+	wakeups, err := d.Wakeups(t.Context(), []store.WakeKey{
+		store.KeyOf(&one), {Partition: crashPart, Wake: movedTo, ID: one.ID},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return fmt.Sprintf("%+v\n%+v", rows, wakeups)
+}
+
+// checkIndexes compares the list of dead letters and the schedule with the rows: a task that is not
+// dead has exactly one wake-up row, and a dead one has none.
 func checkIndexes(t *testing.T, d *pebble.Driver) {
 	t.Helper()
 	var cursor []byte
@@ -212,7 +246,7 @@ func checkIndexes(t *testing.T, d *pebble.Driver) {
 			t.Fatal(err)
 		}
 		for i := range rows {
-			if rows[i].State != task.Dead || rows[i].Seq != 3 {
+			if rows[i].State != task.Dead || rows[i].Seq != stepsOfTask {
 				t.Errorf("dead letter %+v", rows[i])
 			}
 		}
@@ -220,12 +254,12 @@ func checkIndexes(t *testing.T, d *pebble.Driver) {
 			break
 		}
 	}
-	rows, err := d.ScanWakeups(t.Context(), crashPart, store.WakeKey{}, 1<<62, 1<<20)
+	rows, err := d.ScanSchedule(t.Context(), crashPart, store.WakeKey{}, 1<<62, 1<<20)
 	if err != nil {
 		t.Fatal(err)
 	}
 	if len(rows) > walkersMax {
-		t.Errorf("%d tasks have a wake-up, want at most one of each walker", len(rows))
+		t.Errorf("%d wake-up rows, want at most one of each walker", len(rows))
 	}
 }
 

@@ -1,6 +1,7 @@
 package pebble
 
 import (
+	"bytes"
 	"errors"
 	"log/slog"
 
@@ -10,23 +11,17 @@ import (
 	"github.com/kinesin-io/kinesin/task"
 )
 
-// Depths implements store.Depther.
-func (d *Driver) Depths() (counts map[task.Partition]store.Depth, ready bool) {
+// liveTasks is store.Capabilities.Depths.
+func (d *Driver) liveTasks() (counts map[task.Partition]store.Depth, ready bool) {
 	ready = d.counted.Load() // before the counts: they may become complete in between
 	return d.parts.depths(), ready
 }
 
 // countDepths adds what was stored before the start to the counters, which the committer
-// moves meanwhile: the snapshot is older than its first write.
+// moves meanwhile: the snapshot is older than its first write. It finds the live task rows by their wake-up
+// rows, since there may be many times as many ended ones.
 func (d *Driver) countDepths(snapshot *pebbledb.Snapshot) {
-	err := d.countSpace(snapshot, waitingSpace, func(_ []byte, value func() ([]byte, error)) (task.State, error) {
-		return stateOf(value())
-	})
-	if err == nil {
-		err = d.countSpace(snapshot, wakeSpace, func(key []byte, _ func() ([]byte, error)) (task.State, error) {
-			return d.stateIn(snapshot, decodePosition(key[len(key)-positionLen:]).id)
-		})
-	}
+	err := d.countWakeups(snapshot)
 	if err != nil {
 		d.cfg.Logger.Error("counting stored tasks failed", slog.String("error", err.Error()))
 	}
@@ -36,40 +31,38 @@ func (d *Driver) countDepths(snapshot *pebbledb.Snapshot) {
 	d.counted.Store(err == nil && !d.closing.Load())
 }
 
-// stateIn reads the state of a task row; task.Unknown, which nobody counts, when there is none.
-func (d *Driver) stateIn(snapshot *pebbledb.Snapshot, id task.ID) (task.State, error) {
-	value, closer, err := snapshot.Get(appendIDKey(nil, taskSpace, id))
-	if errors.Is(err, pebbledb.ErrNotFound) {
-		return task.Unknown, nil
-	}
+func (d *Driver) countWakeups(snapshot *pebbledb.Snapshot) error {
+	rows, err := snapshot.NewIter(&pebbledb.IterOptions{UseL6Filters: true})
 	if err != nil {
-		return task.Unknown, d.readError(err)
+		return d.readError(err)
 	}
-	s, err := stateOf(value, nil)
-	return s, errors.Join(err, closer.Close())
-}
-
-// stateOf is the state of an encoded task that was read with err.
-func stateOf(value []byte, err error) (task.State, error) {
-	if err != nil {
-		return task.Unknown, err
-	}
-	h, err := store.DecodeHeader(value)
-	return h.State, err
-}
-
-func (d *Driver) countSpace(snapshot *pebbledb.Snapshot, space byte, stateAt func(key []byte, value func() ([]byte, error)) (task.State, error)) error {
-	var of task.Partition
-	var current *part
-	return eachOf(snapshot, []byte{space}, []byte{space + 1}, func(key []byte, value func() ([]byte, error)) (bool, error) {
-		p := store.DecodePartition(key[1:])
-		if current == nil || p != of {
-			of, current = p, d.parts.get(p)
+	var rowKey []byte
+	err = eachOf(snapshot, []byte{wakeSpace}, []byte{wakeSpace + 1}, func(key []byte, value func() ([]byte, error)) (bool, error) {
+		wakeup, err := headerOf(value())
+		if err != nil {
+			return false, err
 		}
-		s, err := stateAt(key, value)
-		if err == nil && s != task.Unknown {
-			current.count(s, 1)
+		p, at := d.parts.get(store.DecodePartition(key[1:])), decodePosition(key[len(key)-positionLen:])
+		p.countWakeup(wakeup.State, 1)
+		rowKey = appendIDKey(rowKey[:0], taskSpace, at.id)
+		if rows.SeekPrefixGE(rowKey) && bytes.Equal(rows.Key(), rowKey) {
+			row, err := headerOf(rows.ValueAndErr())
+			if err != nil {
+				return false, err
+			}
+			if row.WakeRow.At == at.at && row.Partition == wakeup.Partition { // else another one is counted for it
+				p.countRow(row.State, 1)
+			}
 		}
-		return !d.closing.Load(), err
+		return !d.closing.Load(), rows.Error()
 	}, d.readError)
+	return errors.Join(err, rows.Close())
+}
+
+// headerOf is the header of an encoded row that was read with err.
+func headerOf(value []byte, err error) (store.Header, error) {
+	if err != nil {
+		return store.Header{}, err
+	}
+	return store.DecodeHeader(value)
 }

@@ -14,16 +14,16 @@ import (
 // evaluate checks the condition of one row against the database, which does not yet show g, and
 // adds what the row writes to g's batch. Only the committer calls it, with a row whose key g has not changed.
 func (d *Driver) evaluate(g *group, r *request, w *row) error {
-	if w.new && d.space.isFull() {
+	if w.new && w.place == 0 && d.space.isFull() { // a task that is half in is let through
 		return store.ErrFull
 	}
 	switch w.kind {
-	case store.PutWaiting:
-		return d.putWaiting(g, r, w)
-	case store.DeleteWaiting:
-		return d.deleteWaiting(g, r, w)
-	case store.ReplaceWaiting:
-		return d.replaceWaiting(g, r, w)
+	case store.PutWakeup:
+		return d.putWakeup(g, r, w)
+	case store.DeleteWakeup:
+		return d.deleteWakeup(g, r, w)
+	case store.ReplaceWakeup:
+		return d.replaceWakeup(g, r, w)
 	case store.PutTask:
 		return d.putTask(g, r, w)
 	case store.ReplaceTask:
@@ -94,44 +94,54 @@ func (d *Driver) seek(g *group, key []byte, see func(value []byte) error) (found
 // seekRowsMin is how many rows of a request make seek cheaper than look.
 const seekRowsMin = 16
 
-// conflict is the answer to a write that found a task in its way.
-func conflict(value []byte) error {
-	t, err := decode(value)
+// conflict is the answer to a write that found a row in its way.
+func conflict(value []byte, decode decoder) error {
+	t, err := decode.own(value)
 	if err != nil {
 		return err
 	}
 	return &store.ConflictError{Task: &t}
 }
 
-// decode reads a task from bytes that are valid only for now.
-func decode(value []byte) (task.Task, error) {
-	t, err := store.DecodeTask(value)
-	t.Payload = bytes.Clone(t.Payload)
-	return t, err
-}
+// taskConflict is conflict with a task row.
+func taskConflict(value []byte) error { return conflict(value, store.DecodeTask) }
 
-func (d *Driver) putWaiting(g *group, r *request, w *row) error {
-	if found, err := d.lookAbsent(g, r.key(w), w, conflict); found || err != nil {
-		return err
-	}
+func (d *Driver) putWakeup(g *group, r *request, w *row) error {
 	p := d.part(w.head.Partition)
-	g.pending(&p.waiting, position{w.due, w.id})
-	p.count(w.head.State, 1)
+	if !d.fresh.put(w.id, w.hash) {
+		if err := d.overtake(g, r, w, p); err != nil {
+			return err
+		}
+	}
+	g.pending(&p.wakeups, position{w.head.WakeRow.At, w.id})
+	p.countWakeup(w.head.State, 1)
 	return g.batch.Set(r.key(w), r.val(w), nil)
 }
 
-// deleteWaiting uses a tombstone for one Set, which disappears with it in the first compaction
-// that sees both; it needs that the key was not set twice in a row, which putWaiting's condition grants
-// for a row that was not replaced since: one at seq 1.
-func (d *Driver) deleteWaiting(g *group, r *request, w *row) error {
+// overtake refuses a wake-up row unless the one in its place, if there is one, has a lower seq.
+func (d *Driver) overtake(g *group, r *request, w *row, p *part) error {
+	var old store.Header
+	found, err := d.seek(g, r.key(w), func(value []byte) (err error) {
+		if old, err = store.DecodeHeader(value); err == nil && old.WakeRow.Seq >= w.head.WakeRow.Seq {
+			err = conflict(value, store.DecodeWakeup)
+		}
+		return err
+	})
+	if found && err == nil {
+		p.countWakeup(old.State, -1)
+	}
+	return err
+}
+
+func (d *Driver) deleteWakeup(g *group, r *request, w *row) error {
 	look := d.look
 	if len(r.rows) >= seekRowsMin {
 		look = func(key []byte, see func([]byte) error) (bool, error) { return d.seek(g, key, see) }
 	}
 	var old store.Header
 	found, err := look(r.key(w), func(value []byte) (err error) {
-		if old, err = store.DecodeHeader(value); err == nil && w.head.Seq != 0 && old.Seq != w.head.Seq {
-			return conflict(value)
+		if old, err = store.DecodeHeader(value); err == nil && w.head.WakeRow.Seq != 0 && old.WakeRow.Seq != w.head.WakeRow.Seq {
+			err = conflict(value, store.DecodeWakeup)
 		}
 		return err
 	})
@@ -141,18 +151,27 @@ func (d *Driver) deleteWaiting(g *group, r *request, w *row) error {
 	if !found {
 		return &store.ConflictError{}
 	}
-	d.part(w.head.Partition).count(old.State, -1)
-	if old.Seq > 1 {
-		return g.batch.Delete(r.key(w), nil)
-	}
-	return g.batch.SingleDelete(r.key(w), nil)
+	return d.removeWakeup(g, r.key(w), &old)
 }
 
-// replaceWaiting leaves the key where it is, so no floor moves.
-func (d *Driver) replaceWaiting(g *group, r *request, w *row) error {
+// removeWakeup deletes a wake-up row that is there. One at seq 1 was set only once since it was last deleted,
+// for what replaces a row has a higher seq than it, and no seq is below 1. So a tombstone for one Set will
+// do, which disappears with it in the first compaction that sees both.
+func (d *Driver) removeWakeup(g *group, key []byte, old *store.Header) error {
+	d.part(old.Partition).countWakeup(old.State, -1)
+	if old.WakeRow.Seq == 1 {
+		return g.batch.SingleDelete(key, nil)
+	}
+	return g.batch.Delete(key, nil)
+}
+
+// replaceWakeup leaves the key where it is, so no floor moves.
+func (d *Driver) replaceWakeup(g *group, r *request, w *row) error {
 	var old store.Header
 	found, err := d.look(r.key(w), func(value []byte) (err error) {
-		old, err = headerAt(value, w.head.Seq-1)
+		if old, err = store.DecodeHeader(value); err == nil && old.WakeRow.Seq != w.head.WakeRow.Seq-1 {
+			err = conflict(value, store.DecodeWakeup)
+		}
 		return err
 	})
 	if err != nil {
@@ -162,32 +181,25 @@ func (d *Driver) replaceWaiting(g *group, r *request, w *row) error {
 		return &store.ConflictError{}
 	}
 	p := d.part(w.head.Partition)
-	p.count(old.State, -1)
-	p.count(w.head.State, 1)
+	p.countWakeup(old.State, -1)
+	p.countWakeup(w.head.State, 1)
 	return g.batch.Set(r.key(w), r.val(w), nil)
 }
 
-// headerAt reads the header of a stored task, which must be at seq.
-func headerAt(value []byte, seq uint64) (store.Header, error) {
-	h, err := store.DecodeHeader(value)
-	if err == nil && h.Seq != seq {
-		err = conflict(value)
-	}
-	return h, err
-}
-
 func (d *Driver) putTask(g *group, r *request, w *row) error {
-	if found, err := d.lookAbsent(g, r.key(w), w, conflict); found || err != nil {
+	if found, err := d.lookAbsent(g, r.key(w), w, taskConflict); found || err != nil {
 		return err
 	}
-	d.countLive(&w.head, 1)
-	return errors.Join(g.batch.Set(r.key(w), r.val(w), nil), d.addWake(g, w), d.addEnded(g, w))
+	d.part(w.head.Partition).countRow(w.head.State, 1)
+	return errors.Join(g.batch.Set(r.key(w), r.val(w), nil), d.addEnded(g, w))
 }
 
 func (d *Driver) replaceTask(g *group, r *request, w *row) error {
 	var old store.Header
 	found, err := d.look(r.key(w), func(value []byte) (err error) {
-		old, err = headerAt(value, w.head.Seq-1)
+		if old, err = store.DecodeHeader(value); err == nil && old.Seq != w.head.Seq-1 {
+			err = taskConflict(value)
+		}
 		return err
 	})
 	if err != nil {
@@ -196,41 +208,9 @@ func (d *Driver) replaceTask(g *group, r *request, w *row) error {
 	if !found {
 		return &store.ConflictError{}
 	}
-	d.countLive(&old, -1)
-	d.countLive(&w.head, 1)
-	return errors.Join(g.batch.Set(r.key(w), r.val(w), nil), d.moveWake(g, w, &old), d.moveEnded(g, w, &old))
-}
-
-// countLive counts a task row that has a wake-up.
-func (d *Driver) countLive(h *store.Header, change int64) {
-	if !h.Wake.IsZero() {
-		d.part(h.Partition).count(h.State, change)
-	}
-}
-
-// moveWake changes the index of wake-ups when the wake-up moved, so that a key in it is set
-// only once until it is deleted.
-func (d *Driver) moveWake(g *group, w *row, old *store.Header) error {
-	if old.Wake == w.head.Wake && old.Partition == w.head.Partition {
-		return nil
-	}
-	return errors.Join(d.dropWake(g, w.id, old), d.addWake(g, w))
-}
-
-func (d *Driver) addWake(g *group, w *row) error {
-	if w.head.Wake.IsZero() {
-		return nil
-	}
-	p, at := d.part(w.head.Partition), position{w.head.Wake, w.id}
-	g.pending(&p.wakes, at)
-	return g.batch.Set(d.scratchIndexKey(wakeSpace, w.head.Partition, at), nil, nil)
-}
-
-func (d *Driver) dropWake(g *group, id task.ID, old *store.Header) error {
-	if old.Wake.IsZero() {
-		return nil
-	}
-	return g.batch.SingleDelete(d.scratchIndexKey(wakeSpace, old.Partition, position{old.Wake, id}), nil)
+	d.part(old.Partition).countRow(old.State, -1)
+	d.part(w.head.Partition).countRow(w.head.State, 1)
+	return errors.Join(g.batch.Set(r.key(w), r.val(w), nil), d.moveEnded(g, w, &old))
 }
 
 func (d *Driver) moveEnded(g *group, w *row, old *store.Header) error {
@@ -328,6 +308,12 @@ func (d *Driver) sweepRow(g *group, r *request, w *row) error {
 	if !found || !old.State.IsEnd() || old.ExpireAt != w.head.ExpireAt {
 		return &store.ConflictError{}
 	}
+	if !d.touched.add(wakeFingerprint(w.id, old.WakeRow.At)) {
+		return &store.ConflictError{} // its wake-up row is changed by this group: the next sweep takes both
+	}
+	if err := d.dropWakeup(g, w.id, &old); err != nil {
+		return err
+	}
 	d.touched.add(fingerprint(payload, payloadSpace))
 	d.scratchKey = appendIDKey(d.scratchKey[:0], payloadSpace, payload)
 	return errors.Join(
@@ -335,6 +321,20 @@ func (d *Driver) sweepRow(g *group, r *request, w *row) error {
 		g.batch.Delete(r.key(w), nil),
 		d.dropEnded(g, w.id, &old),
 	)
+}
+
+// dropWakeup deletes the wake-up row that an ended row names, if it is still there as it was put.
+func (d *Driver) dropWakeup(g *group, id task.ID, row *store.Header) error {
+	var old store.Header
+	key := d.scratchIndexKey(wakeSpace, row.Partition, position{row.WakeRow.At, id})
+	found, err := d.seek(g, key, func(value []byte) (err error) {
+		old, err = store.DecodeHeader(value)
+		return err
+	})
+	if !found || err != nil || old.WakeRow.Seq != row.WakeRow.Seq {
+		return err
+	}
+	return d.removeWakeup(g, key, &old)
 }
 
 // payloadIn is the PayloadID of an encoded task.

@@ -1,6 +1,9 @@
 package pebble
 
-import "time"
+import (
+	"context"
+	"time"
+)
 
 // ExpireSpaceCheck makes the next call look at the free space again.
 func ExpireSpaceCheck(d *Driver) { d.space.next.Store(0) }
@@ -15,4 +18,12 @@ func WithFreshRows(c Config, n int) Config {
 func WithPatience(c Config, d time.Duration) Config {
 	c.patience = d
 	return c
+}
+
+// Flush writes what is in memory to a data file.
+func Flush(d *Driver) error { return d.db.Flush() }
+
+// Compact merges all data files.
+func Compact(ctx context.Context, d *Driver) error {
+	return d.db.Compact(ctx, []byte{0}, []byte{0xff}, false)
 }

@@ -114,9 +114,7 @@ func TestReadsWaitForTheDisk(t *testing.T) {
 	holding.Store(true)
 	var running sync.WaitGroup
 	running.Go(func() {
-		if results, err := d.Apply(t.Context(), []store.Op{{Kind: store.PutTask, Task: crashTask(1, 1)}}); err != nil || results[0] != nil {
-			t.Errorf("%v, %v", results, err)
-		}
+		applyOK(t, d, store.FirstWithRow(crashTask(1, 1)))
 	})
 	<-held
 	var released atomic.Bool
@@ -136,7 +134,7 @@ func TestReadsWaitForTheDisk(t *testing.T) {
 	})
 	// A scan does not wait, and shows when the row is visible.
 	for {
-		rows, err := d.ScanWakeups(t.Context(), crashPart, store.WakeKey{}, 1<<62, 1)
+		rows, err := d.ScanSchedule(t.Context(), crashPart, store.WakeKey{}, 1<<62, 1)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -200,7 +198,7 @@ func TestNewerData(t *testing.T) {
 	if err := d.Close(); err != nil {
 		t.Fatal(err)
 	}
-	writeRaw(t, files, []byte("m"), []byte{2})
+	writeRaw(t, files, []byte("m"), []byte{3})
 	if _, err := pebble.Open("data", pebble.Config{FS: files}); !errors.Is(err, store.ErrVersion) || !strings.Contains(err.Error(), "newer version") {
 		t.Errorf("newer layout: %v, want ErrVersion", err)
 	}
@@ -227,6 +225,26 @@ func TestNewerData(t *testing.T) {
 	_ = file.Close()
 	if _, err := pebble.Open("data", pebble.Config{FS: files}); !errors.Is(err, store.ErrVersion) {
 		t.Errorf("newer engine: %v, want ErrVersion", err)
+	}
+}
+
+// Nothing reads data of the form before this one, and nothing converts it: the refusal says so and changes nothing.
+func TestOldData(t *testing.T) {
+	files := vfs.NewMem()
+	if err := openOn(t, files, pebble.Config{}).Close(); err != nil {
+		t.Fatal(err)
+	}
+	writeRaw(t, files, []byte("m"), []byte{1})
+	for range 2 {
+		_, err := pebble.Open("data", pebble.Config{FS: files})
+		if !errors.Is(err, store.ErrOldForm) {
+			t.Fatalf("older layout: %v, want ErrOldForm", err)
+		}
+		for _, want := range []string{"data directory data", "format 1", "nothing converts it", "--data", "the older version"} {
+			if !strings.Contains(err.Error(), want) {
+				t.Errorf("older layout: %v, want it to say %q", err, want)
+			}
+		}
 	}
 }
 

@@ -4,8 +4,10 @@ import "sync"
 
 // floor is a lower bound of the live entries of one index in one partition. Indexes are
 // used as queues: entries leave at the head and the tombstones they leave behind would be walked
-// over by every scan until a compaction drops them. So a scan from the head starts at the
-// floor, and raises the floor to the first live entry it found.
+// over by every scan until a compaction drops them. So a scan that would start below the floor starts at
+// it, and raises it to the first live entry it found. An entry that stays for long holds the floor down; a scan
+// that starts above the floor does walk over what is left there, which is bounded by how far behind now it
+// starts (60,000 tombstones take it 2 ms; see BenchmarkLook).
 //
 // It is only a shortcut, and exactly right because of three rules. The committer lowers the
 // floor before an entry becomes visible. A scan reads what is being inserted (pending) before
@@ -15,7 +17,7 @@ type floor struct {
 	mu      sync.Mutex
 	low     position // no live entry is below
 	pending position // lowest entry evaluated but not yet visible; last for none
-	raising bool     // a scan from the head is under way
+	raising bool     // a scan that may raise the floor is under way
 	lowest  position // lowest entry inserted or pending since that scan began
 }
 
@@ -42,11 +44,14 @@ func (f *floor) visible() {
 	f.pending = last
 }
 
-// start is where a scan begins; it is called before the scan opens its iterator. The
-// scan must call raise at its end when raises is true.
-func (f *floor) start() (low position, raises bool) {
+// start is where a scan of the entries from a position on begins; it is called before the scan opens its
+// iterator. The scan must call raise at its end when raises is true.
+func (f *floor) start(from position) (low position, raises bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
+	if f.low.less(from) {
+		return from, false // there may be live entries in between
+	}
 	if !f.raising {
 		f.raising, f.lowest, raises = true, f.pending, true
 	}

@@ -41,10 +41,10 @@ type floorModel struct {
 }
 
 type floorScan struct {
-	low    position
-	raises bool
-	opened bool
-	view   []position // what its iterator sees
+	from, low position
+	raises    bool
+	opened    bool
+	view      []position // what its iterator sees
 }
 
 func (m *floorModel) insert(rt *rapid.T) {
@@ -72,10 +72,14 @@ func (m *floorModel) begin(rt *rapid.T) {
 	if len(m.scans) == 3 {
 		rt.Skip()
 	}
-	s := &floorScan{}
-	s.low, s.raises = m.f.start()
-	if busy := slices.ContainsFunc(m.scans, func(s *floorScan) bool { return s.raises }); s.raises == busy {
-		rt.Fatalf("scan raises: %v, while another does: %v", s.raises, busy)
+	s := &floorScan{from: position{at: task.Instant(rapid.SampledFrom([]int{0, 0, 0, 1, 5, 10, 20}).Draw(rt, "from"))}}
+	s.low, s.raises = m.f.start(s.from)
+	below := !m.f.low.less(s.from)
+	if busy := slices.ContainsFunc(m.scans, func(s *floorScan) bool { return s.raises }); s.raises != (below && !busy) {
+		rt.Fatalf("scan raises: %v, begins below the floor: %v, while another raises: %v", s.raises, below, busy)
+	}
+	if want := later(s.from, m.f.low); s.low != want {
+		rt.Fatalf("scan from %v begins at %v, want %v", s.from, s.low, want)
 	}
 	m.scans = append(m.scans, s)
 }

@@ -28,7 +28,7 @@ func TestFreshIsNeverWrong(t *testing.T) {
 				id = rapid.SampledFrom(earlier).Draw(rt, "earlier")
 			}
 			earlier = append(earlier, id)
-			if f.put(id, fingerprint(id, waitingSpace)) {
+			if f.put(id, fingerprint(id, taskSpace)) {
 				spared++
 				if put[id] {
 					rt.Fatalf("%s was put before", id)

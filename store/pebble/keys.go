@@ -12,18 +12,16 @@ import (
 //
 //	m                      -> format of the layout
 //	m i                    -> a time that no UUIDv7 among the ids has reached (fresh.go)
-//	s partition due id     -> task       waiting rows
+//	s partition wake id    -> task       wake-up rows
 //	t id                   -> task       task rows
-//	w partition wake id    ->            task rows with a wake-up
 //	d partition ended id   ->            dead letters
 //	x expire at id         -> partition state   ended rows, in order of their expiry
 //	p id                   -> payload
 //	k kind 0 name          -> control rows
 const (
 	metaSpace    = 'm'
-	waitingSpace = 's'
+	wakeSpace    = 's'
 	taskSpace    = 't'
-	wakeSpace    = 'w'
 	deadSpace    = 'd'
 	expirySpace  = 'x'
 	payloadSpace = 'p'
@@ -36,7 +34,7 @@ const metaBound = 'i'
 const (
 	idLen       = len(task.ID{})
 	positionLen = 8 + idLen
-	indexKeyLen = 1 + store.PartitionLen + positionLen // of waiting, wake and dead keys
+	indexKeyLen = 1 + store.PartitionLen + positionLen // of wake-up rows and dead letters
 	expiryLen   = 1 + positionLen
 )
 

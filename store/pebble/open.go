@@ -19,8 +19,9 @@ import (
 	"github.com/kinesin-io/kinesin/store"
 )
 
-// layoutVersion is the format of keys and of what is behind them. A program refuses a newer one.
-const layoutVersion = 1
+// layoutVersion is the format of keys and of what is behind them. A program refuses every other one. In format 1
+// tasks left the schedule when they were dispatched, and there was an index of wake-ups.
+const layoutVersion = 2
 
 // The sizes that bound memory: the cache, and up to memTablesMax buffers.
 const (
@@ -181,7 +182,7 @@ func (d *Driver) listener() *pebbledb.EventListener {
 	}
 }
 
-// checkLayout refuses what this program did not write and what a newer one did. hadTables says that
+// checkLayout refuses what this program did not write and what a newer or an older one did. hadTables says that
 // there were data files, so that a store without a format is not a new one.
 func (d *Driver) checkLayout(hadTables bool) error {
 	value, closer, err := d.db.Get([]byte{metaSpace})
@@ -200,6 +201,8 @@ func (d *Driver) checkLayout(hadTables bool) error {
 		return d.openError(fmt.Errorf("%w: format %q", store.ErrCorrupt, value))
 	case value[0] > layoutVersion:
 		return d.newerError(fmt.Errorf("format %d, this program knows up to %d", value[0], layoutVersion))
+	case value[0] < layoutVersion:
+		return d.olderError(value[0])
 	}
 	return nil
 }
@@ -236,6 +239,12 @@ func (d *Driver) openError(err error) error {
 
 func (d *Driver) newerError(err error) error {
 	return fmt.Errorf("data directory %s: %w: %w; nothing was changed: run the newer version again", d.dir, store.ErrVersion, err)
+}
+
+func (d *Driver) olderError(format byte) error {
+	return fmt.Errorf("data directory %s: %w: it has format %d, the program reads %d, and nothing converts it; nothing was changed: "+
+		"start with another --data, and run the older version on this one until its tasks are done",
+		d.dir, store.ErrOldForm, format, layoutVersion)
 }
 
 // readError is an error of reading, with the damaged file if one is known.

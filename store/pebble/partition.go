@@ -10,19 +10,35 @@ import (
 
 // part is what is kept in memory of one partition, whatever its backlog.
 type part struct {
-	waiting, wakes floor
-	depth          [len(store.Depth{})]atomic.Int64
+	wakeups floor
+	depth   [len(store.Depth{})]atomic.Int64
 }
 
-// count notes that a live task came into a state, or left it.
+// count adds to the number of tasks in a state.
 func (p *part) count(s task.State, change int64) {
 	if int(s) < len(p.depth) {
 		p.depth[s].Add(change)
 	}
 }
 
+// countWakeup counts a wake-up row: for a task that waits, until countRow corrects it.
+func (p *part) countWakeup(s task.State, change int64) {
+	if s != task.Acquired {
+		s = task.Scheduled
+	}
+	p.count(s, change)
+}
+
+// countRow counts a task row if it is live, in the place of its wake-up row.
+func (p *part) countRow(s task.State, change int64) {
+	if !s.IsEnd() {
+		p.count(s, change)
+		p.count(task.Scheduled, -change)
+	}
+}
+
 // parts finds them. One that was made stays: there are as many as partitions ever used since
-// the start, some 400 bytes each.
+// the start, some 300 bytes each.
 type parts struct {
 	mu sync.RWMutex
 	m  map[task.Partition]*part
@@ -38,7 +54,7 @@ func (ps *parts) get(p task.Partition) *part {
 	ps.mu.Lock()
 	defer ps.mu.Unlock()
 	if found = ps.m[p]; found == nil {
-		found = &part{waiting: newFloor(), wakes: newFloor()}
+		found = &part{wakeups: newFloor()}
 		ps.m[p] = found
 	}
 	return found
@@ -54,6 +70,7 @@ func (ps *parts) depths() map[task.Partition]store.Depth {
 		for s := range n {
 			n[s] = found.depth[s].Load()
 		}
+		n[task.Scheduled] = max(0, n[task.Scheduled]) // a task row may be there without its wake-up row
 		if n != (store.Depth{}) {
 			counts[p] = n
 		}

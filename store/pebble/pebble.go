@@ -123,7 +123,7 @@ func newDriver(dir string, c Config) *Driver {
 		syncing:  make(chan *group, groupsSyncingMax),
 		spare:    make(chan *group, groupsSyncingMax),
 		patience: time.NewTimer(store.PatientMax),
-		touched:  newTouched(2 * groupRowsMax), // a sweep touches two keys a row
+		touched:  newTouched(2 * groupRowsMax), // a sweep touches three keys a row, and a quarter of the slots stays free
 	}
 	d.durable.moved.L = &d.durable.mu
 	d.durable.hastens = make(chan struct{}, 1)
@@ -213,8 +213,10 @@ func (d *Driver) closeFiles() error {
 	return nil
 }
 
-// Full reports whether writes with Op.New are refused for want of space.
-func (d *Driver) Full() bool { return d.space.check() }
+// Capabilities implements store.Driver.
+func (d *Driver) Capabilities() store.Capabilities {
+	return store.Capabilities{Depths: d.liveTasks, Full: d.space.check}
+}
 
 // Metrics are figures of the storage engine.
 type Metrics struct {

@@ -14,17 +14,20 @@ import (
 
 // Tasks implements store.Driver.
 func (d *Driver) Tasks(ctx context.Context, ids []task.ID) ([]task.Task, error) {
-	return d.rows(ctx, len(ids), func(dst []byte, i int) []byte { return appendIDKey(dst, taskSpace, ids[i]) })
+	return d.rows(ctx, len(ids), store.DecodeTask, func(dst []byte, i int) []byte { return appendIDKey(dst, taskSpace, ids[i]) })
 }
 
-// Waiting implements store.Driver.
-func (d *Driver) Waiting(ctx context.Context, keys []store.WaitingKey) ([]task.Task, error) {
-	return d.rows(ctx, len(keys), func(dst []byte, i int) []byte {
-		return appendIndexKey(dst, waitingSpace, keys[i].Partition, position{keys[i].Due, keys[i].ID})
+// Wakeups implements store.Driver.
+func (d *Driver) Wakeups(ctx context.Context, keys []store.WakeKey) ([]task.Task, error) {
+	return d.rows(ctx, len(keys), store.DecodeWakeup, func(dst []byte, i int) []byte {
+		return appendIndexKey(dst, wakeSpace, keys[i].Partition, position{keys[i].Wake, keys[i].ID})
 	})
 }
 
-func (d *Driver) rows(ctx context.Context, n int, appendKey func(dst []byte, i int) []byte) ([]task.Task, error) {
+// decoder is store.DecodeTask, or store.DecodeWakeup for rows that may be bare.
+type decoder func(row []byte) (task.Task, error)
+
+func (d *Driver) rows(ctx context.Context, n int, decode decoder, appendKey func(dst []byte, i int) []byte) ([]task.Task, error) {
 	if err := d.enter(ctx); err != nil {
 		return nil, err
 	}
@@ -33,22 +36,29 @@ func (d *Driver) rows(ctx context.Context, n int, appendKey func(dst []byte, i i
 	key := make([]byte, 0, indexKeyLen)
 	for i := range found {
 		key = appendKey(key[:0], i)
-		if err := d.readTask(key, &found[i]); err != nil {
+		if err := d.readRow(key, &found[i], decode); err != nil {
 			return nil, err
 		}
 	}
 	return found, d.settled()
 }
 
-// readTask leaves t alone when there is no such row.
-func (d *Driver) readTask(key []byte, t *task.Task) error {
+// readRow leaves t alone when there is no such row.
+func (d *Driver) readRow(key []byte, t *task.Task, decode decoder) error {
 	_, err := d.look(key, func(value []byte) (err error) {
-		if *t, err = decode(value); err != nil {
+		if *t, err = decode.own(value); err != nil {
 			return fmt.Errorf("row %x: %w", key, err)
 		}
 		return nil
 	})
 	return err
+}
+
+// own reads a row from bytes that are valid only for now.
+func (decode decoder) own(value []byte) (task.Task, error) {
+	t, err := decode(value)
+	t.Payload = bytes.Clone(t.Payload)
+	return t, err
 }
 
 // settled waits until what was just read is on disk.

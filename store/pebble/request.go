@@ -2,7 +2,9 @@ package pebble
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/binary"
+	"errors"
 	"hash/maphash"
 	"math/bits"
 	"slices"
@@ -16,7 +18,8 @@ import (
 // goroutine, so the committer never reads what belongs to the caller, who may give up waiting.
 type request struct {
 	rows    []row
-	order   []uint32 // of evaluation: rows by key, so that they enter the memtable side by side
+	order   []uint32 // of evaluation; see sort
+	seen    *touched // tasks of a run, while sorting
 	buf     []byte   // keys and values of rows
 	results []error  // one for each of rows
 	lazy    bool     // all rows are
@@ -31,8 +34,9 @@ type row struct {
 	lazy bool
 	new  bool
 	id   task.ID
-	due  task.Instant
-	head store.Header // of the task to write
+	head store.Header // of the row to write
+	// place is how many rows before it this one follows, each the one before.
+	place uint32
 	// version of the control row to write or delete
 	version       uint64
 	hash          uint64 // of the key
@@ -40,7 +44,7 @@ type row struct {
 }
 
 // sweepRow deletes the ended task id if it still expires at head.ExpireAt.
-const sweepRow = store.ReplaceWaiting + 1
+const sweepRow = store.ReplaceWakeup + 1
 
 func (r *request) key(w *row) []byte { return r.buf[w.key:w.val:w.val] }
 func (r *request) val(w *row) []byte { return r.buf[w.val:w.end:w.end] }
@@ -69,13 +73,19 @@ func (r *request) recycle() {
 func (r *request) add(op *store.Op) {
 	t := &op.Task
 	w := r.next(op.Kind)
-	w.lazy, w.new, w.id, w.due = op.Lazy, op.New, t.ID, t.Due
+	w.lazy, w.new, w.id = op.Lazy, op.New, t.ID
+	if op.Follows {
+		w.place = 1
+		if n := len(r.rows); n > 1 {
+			w.place += r.rows[n-2].place
+		}
+	}
 	r.lazy = r.lazy && op.Lazy
 	r.patient = r.patient && (op.Lazy || op.Patient)
 	switch op.Kind {
-	case store.PutWaiting, store.DeleteWaiting, store.ReplaceWaiting:
-		w.hash = fingerprint(t.ID, waitingSpace)
-		r.buf = appendIndexKey(r.buf, waitingSpace, t.Partition, position{t.Due, t.ID})
+	case store.PutWakeup, store.DeleteWakeup, store.ReplaceWakeup:
+		w.hash = wakeFingerprint(t.ID, t.WakeRow.At)
+		r.buf = appendIndexKey(r.buf, wakeSpace, t.Partition, position{t.WakeRow.At, t.ID})
 	case store.PutTask, store.ReplaceTask:
 		w.hash = fingerprint(t.ID, taskSpace)
 		r.buf = appendIDKey(r.buf, taskSpace, t.ID)
@@ -94,29 +104,39 @@ func (r *request) add(op *store.Op) {
 func (r *request) value(w *row, op *store.Op) {
 	w.val = r.here()
 	switch op.Kind {
-	case store.PutWaiting, store.PutTask, store.ReplaceTask, store.ReplaceWaiting:
+	case store.PutWakeup, store.PutTask, store.ReplaceTask, store.ReplaceWakeup:
 		w.head = store.HeaderOf(&op.Task)
 		r.buf = store.AppendTask(r.buf, &op.Task)
 	case store.PutPayload:
 		r.buf = append(r.buf, op.Payload...)
 	case store.PutControl:
 		r.buf = store.AppendControl(r.buf, &op.Control)
-	case store.DeleteWaiting:
-		w.head.Partition, w.head.Seq = op.Task.Partition, op.Task.Seq
+	case store.DeleteWakeup:
+		w.head.WakeRow = op.Task.WakeRow
 	case store.DeletePayload, store.DeleteControl:
 	}
 	w.end = r.here()
 }
 
-// sort fixes the order of evaluation. Only runs of one kind of op are sorted, so that what a
-// caller put behind something else stays behind it, on the disk too; ops on one key keep their order.
+// sort fixes the order of evaluation. It cuts the list into runs of chains (an op alone is one, too) that begin
+// with one kind of op and are of different tasks. Within a run the first rows of all chains come first, in the
+// order of their keys, so that they enter the memtable side by side; then all second ones, and so on. So
+// a row is behind what it follows, ops on one key keep their order, and what a caller put behind
+// ops of another kind stays behind them, on the disk too.
 func (r *request) sort() {
+	if n := max(len(r.rows), 1); r.seen == nil || r.seen.rowsMax() < n {
+		r.seen = newTouched(1 << bits.Len(uint(n-1)))
+	}
+	r.seen.clear()
 	r.order = r.order[:0]
 	start := 0
 	for i := range r.rows {
-		if r.rows[i].kind != r.rows[start].kind {
+		w := &r.rows[i]
+		if w.place == 0 && (w.kind != r.rows[start].kind || !r.seen.add(fingerprint(w.id, 0))) {
 			r.sortRun(start)
 			start = i
+			r.seen.clear()
+			r.seen.add(fingerprint(w.id, 0))
 		}
 		r.order = append(r.order, uint32(i))
 	}
@@ -124,9 +144,26 @@ func (r *request) sort() {
 }
 
 func (r *request) sortRun(start int) {
-	slices.SortStableFunc(r.order[start:], func(a, b uint32) int {
-		return bytes.Compare(r.key(&r.rows[a]), r.key(&r.rows[b]))
+	slices.SortFunc(r.order[start:], func(a, b uint32) int {
+		v, w := &r.rows[a], &r.rows[b]
+		if v.place != w.place {
+			return cmp.Compare(v.place, w.place)
+		}
+		return bytes.Compare(r.key(v), r.key(w))
 	})
+}
+
+// tries reports whether row i is to be evaluated: what it follows, if it does, must hold; see store.Op.Holds.
+func (r *request) tries(i uint32) bool {
+	switch {
+	case r.rows[i].place == 0:
+		return true
+	case i == 0:
+		return false
+	case r.results[i-1] == nil:
+		return true
+	}
+	return r.rows[i-1].kind == store.PutWakeup && errors.Is(r.results[i-1], store.ErrConflict)
 }
 
 // addSweep asks for the deletion of an ended task.
@@ -154,4 +191,9 @@ func fingerprint(id task.ID, space byte) uint64 {
 	hi, lo := binary.LittleEndian.Uint64(id[:]), binary.LittleEndian.Uint64(id[8:])
 	x, y := bits.Mul64(hi^uint64(space)*0x9e3779b97f4a7c15, lo^0xd6e8feb86659fd93)
 	return x ^ y
+}
+
+// wakeFingerprint is the fingerprint of a wake-up row: a move puts one and deletes another of the same task.
+func wakeFingerprint(id task.ID, wake task.Instant) uint64 {
+	return fingerprint(id, wakeSpace) ^ uint64(wake)*0x9e3779b97f4a7c15
 }

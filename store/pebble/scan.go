@@ -9,48 +9,25 @@ import (
 	"github.com/kinesin-io/kinesin/task"
 )
 
-// ScanWaiting implements store.Driver.
-func (d *Driver) ScanWaiting(ctx context.Context, p task.Partition, from store.WaitingKey, through task.Instant, limit int) ([]task.Task, error) {
+// ScanSchedule implements store.Driver.
+func (d *Driver) ScanSchedule(ctx context.Context, p task.Partition, from store.WakeKey, through task.Instant, limit int) ([]task.Task, error) {
 	if err := d.enter(ctx); err != nil {
 		return nil, err
 	}
 	defer d.leave()
-	s := scan{prefix: appendPrefix(nil, waitingSpace, p), floor: &d.parts.get(p).waiting}
-	s.from = position{from.Due, from.ID}
+	s := scan{prefix: appendPrefix(nil, wakeSpace, p), floor: &d.parts.get(p).wakeups}
+	if from.Wake != 0 || !from.ID.IsZero() {
+		s.from = position{from.Wake, from.ID}.next()
+	}
 	var rows []task.Task
 	err := d.scan(&s, through, func(_ position, value func() ([]byte, error)) (bool, error) {
 		v, err := value()
 		if err != nil {
 			return false, err
 		}
-		t, err := decode(v)
+		t, err := decoder(store.DecodeWakeup).own(v)
 		rows = append(rows, t)
 		return len(rows) < limit, err
-	})
-	if err != nil {
-		return nil, err
-	}
-	return rows, nil
-}
-
-// ScanWakeups implements store.Driver.
-func (d *Driver) ScanWakeups(ctx context.Context, p task.Partition, from store.WakeKey, through task.Instant, limit int) ([]task.Task, error) {
-	if err := d.enter(ctx); err != nil {
-		return nil, err
-	}
-	defer d.leave()
-	s := scan{prefix: appendPrefix(nil, wakeSpace, p), floor: &d.parts.get(p).wakes}
-	s.from = position{from.Wake, from.ID}
-	var rows []task.Task
-	err := d.scan(&s, through, func(at position, _ func() ([]byte, error)) (bool, error) {
-		var t task.Task
-		if err := d.readTask(appendIDKey(nil, taskSpace, at.id), &t); err != nil {
-			return false, err
-		}
-		if t.Wake == at.at && t.Partition == p { // else changed since the iterator was opened
-			rows = append(rows, t)
-		}
-		return len(rows) < limit, nil
 	})
 	if err != nil {
 		return nil, err
@@ -66,21 +43,15 @@ func appendPrefix(dst []byte, space byte, p task.Partition) []byte {
 type scan struct {
 	prefix []byte
 	floor  *floor
-	from   position // exclusive; zero for the head
+	from   position // the first that may be visited; zero for the head
 }
 
-// scan visits the entries of an index behind s.from and at or before through.
+// scan visits the entries of an index from s.from on and at or before through.
 func (d *Driver) scan(s *scan, through task.Instant, visit func(at position, value func() ([]byte, error)) (bool, error)) error {
 	if through < 0 {
 		return nil
 	}
-	var low position
-	raises := false
-	if s.from == (position{}) {
-		low, raises = s.floor.start()
-	} else {
-		low = s.from.next()
-	}
+	low, raises := s.floor.start(s.from)
 	end := position{at: through + 1}
 	if end.at < 0 {
 		end = last
@@ -150,7 +121,7 @@ func (d *Driver) endedPage(lower, upper []byte, wanted func([]byte) bool, s task
 		if wanted == nil || wanted(v) {
 			var t task.Task
 			id := decodePosition(key[len(key)-positionLen:]).id
-			if err := d.readTask(appendIDKey(nil, taskSpace, id), &t); err != nil {
+			if err := d.readRow(appendIDKey(nil, taskSpace, id), &t, store.DecodeTask); err != nil {
 				return false, err
 			}
 			if t.State.IsEnd() && (s == task.Unknown || t.State == s) { // else changed since the iterator was opened

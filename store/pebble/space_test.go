@@ -53,7 +53,7 @@ func newSmallDisk(total, free uint64) *smallDisk {
 func newOps(n int) []store.Op {
 	row := crashTask(n, 0)
 	return []store.Op{
-		{Kind: store.PutWaiting, Task: row, New: true},
+		{Kind: store.PutWakeup, Task: row, New: true},
 		{Kind: store.PutPayload, Task: row, Payload: []byte("p"), New: true},
 		{Kind: store.PutTask, Task: row, New: true},
 	}
@@ -84,14 +84,18 @@ func TestFullDiskDrains(t *testing.T) {
 	apply(nil, newOps(1)...)
 	disk.free.Store(99 * mib)
 	pebble.ExpireSpaceCheck(d)
-	if !d.Full() {
+	if !d.Capabilities().Full() {
 		t.Error("not full below a tenth of the disk")
 	}
 	apply(store.ErrFull, newOps(2)...)
+	chain, err := d.Apply(t.Context(), store.FirstWithRow(crashTask(2, 0)))
+	if err != nil || !errors.Is(chain[0], store.ErrFull) || !errors.Is(chain[1], store.ErrSkipped) {
+		t.Errorf("a chain: %v, %v, want ErrFull and ErrSkipped", chain, err)
+	}
 	dispatched := crashTask(1, 0)
 	claimed := dispatched
 	claimed.Seq, claimed.State = 2, task.Claimed
-	apply(nil, store.Op{Kind: store.ReplaceTask, Task: claimed}, store.Op{Kind: store.DeleteWaiting, Task: dispatched},
+	apply(nil, store.Op{Kind: store.ReplaceTask, Task: claimed}, store.Op{Kind: store.DeleteWakeup, Task: dispatched},
 		store.Op{Kind: store.DeletePayload, Task: dispatched}, store.Op{Kind: store.PutTask, Task: crashTask(3, 0)})
 	disk.free.Store(120 * mib)
 	pebble.ExpireSpaceCheck(d)
@@ -99,7 +103,7 @@ func TestFullDiskDrains(t *testing.T) {
 	disk.free.Store(160 * mib)
 	pebble.ExpireSpaceCheck(d)
 	apply(nil, newOps(2)...)
-	if d.Full() {
+	if d.Capabilities().Full() {
 		t.Error("full with half more than the reserve free")
 	}
 	if err := d.Close(); err != nil {
@@ -152,7 +156,7 @@ func TestFullAtStart(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if !d.Full() {
+	if !d.Capabilities().Full() {
 		t.Error("not full with 10 MiB of 64 free")
 	}
 	results, err := d.Apply(t.Context(), newOps(1))

@@ -53,6 +53,7 @@ func TestSmallFileSystem(t *testing.T) {
 func fillTask(round, n int) task.Task {
 	row := crashTask(round, 0)
 	row.Due = task.Instant(n%1000+1) * 1000
+	row.Wake, row.WakeRow.At = row.Due, row.Due
 	binary.BigEndian.PutUint64(row.ID[8:], uint64(n+1))
 	row.Payload = make([]byte, 200)
 	for i := range row.Payload {
@@ -70,7 +71,7 @@ func fill(t *testing.T, d *pebble.Driver, round, atLeast int) (stored int) {
 	for next := 0; next < 5_000_000; next += batch {
 		ops := make([]store.Op, batch)
 		for i := range ops {
-			ops[i] = store.Op{Kind: store.PutWaiting, Task: fillTask(round, next+i), New: true}
+			ops[i] = store.Op{Kind: store.PutWakeup, Task: fillTask(round, next+i), New: true}
 		}
 		results, err := d.Apply(t.Context(), ops)
 		if err != nil {
@@ -98,7 +99,7 @@ func fill(t *testing.T, d *pebble.Driver, round, atLeast int) (stored int) {
 // hasRoom waits for compactions to make a full store take new tasks again.
 func hasRoom(d *pebble.Driver) bool {
 	const compactMax, pollEvery = time.Minute, 100 * time.Millisecond
-	for deadline := time.Now().Add(compactMax); d.Full(); time.Sleep(pollEvery) {
+	for deadline := time.Now().Add(compactMax); d.Capabilities().Full(); time.Sleep(pollEvery) {
 		if time.Now().After(deadline) {
 			return false
 		}
@@ -111,7 +112,7 @@ func drain(t *testing.T, d *pebble.Driver, want int) {
 	t.Helper()
 	drained := 0
 	for {
-		rows, err := d.ScanWaiting(t.Context(), crashPart, store.WaitingKey{}, 1<<62, 500)
+		rows, err := d.ScanSchedule(t.Context(), crashPart, store.WakeKey{}, 1<<62, 500)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -119,10 +120,10 @@ func drain(t *testing.T, d *pebble.Driver, want int) {
 			break
 		}
 		drained += len(rows)
-		for step := range 4 {
-			ops := make([]store.Op, len(rows))
+		for step := range 3 {
+			var ops []store.Op
 			for i := range rows {
-				ops[i] = drainOp(&rows[i], step)
+				ops = append(ops, drainOps(&rows[i], step)...)
 			}
 			results, err := d.Apply(t.Context(), ops)
 			if err := errors.Join(err, errors.Join(results...)); err != nil {
@@ -138,17 +139,15 @@ func drain(t *testing.T, d *pebble.Driver, want int) {
 	}
 }
 
-func drainOp(row *task.Task, step int) store.Op {
+func drainOps(row *task.Task, step int) []store.Op {
 	switch step {
 	case 0:
 		row.State, row.Wake = task.Enqueued, 5000
-		return store.Op{Kind: store.PutTask, Task: *row}
+		return []store.Op{{Kind: store.PutTask, Task: *row}}
 	case 1:
-		return store.Op{Kind: store.DeleteWaiting, Task: *row, Lazy: true}
-	case 2:
 		row.Seq, row.State, row.Wake = 2, task.Claimed, 6000
-	case 3:
+	case 2:
 		row.Seq, row.State, row.Wake, row.Ended, row.ExpireAt = 3, task.Success, 0, 7000, 9000
 	}
-	return store.Op{Kind: store.ReplaceTask, Task: *row}
+	return store.Change(*row, false, false)
 }

@@ -68,12 +68,12 @@ func (a *Away) Tasks(ctx context.Context, ids []task.ID) ([]task.Task, error) {
 	return a.Driver.Tasks(ctx, ids)
 }
 
-// Waiting implements store.Driver.
-func (a *Away) Waiting(ctx context.Context, keys []store.WaitingKey) ([]task.Task, error) {
+// Wakeups implements store.Driver.
+func (a *Away) Wakeups(ctx context.Context, keys []store.WakeKey) ([]task.Task, error) {
 	if err := a.read(ctx); err != nil {
 		return nil, err
 	}
-	return a.Driver.Waiting(ctx, keys)
+	return a.Driver.Wakeups(ctx, keys)
 }
 
 // Payload implements store.Driver.
@@ -84,20 +84,12 @@ func (a *Away) Payload(ctx context.Context, id task.ID) ([]byte, error) {
 	return a.Driver.Payload(ctx, id)
 }
 
-// ScanWaiting implements store.Driver.
-func (a *Away) ScanWaiting(ctx context.Context, p task.Partition, after store.WaitingKey, through task.Instant, limit int) ([]task.Task, error) {
+// ScanSchedule implements store.Driver.
+func (a *Away) ScanSchedule(ctx context.Context, p task.Partition, after store.WakeKey, through task.Instant, limit int) ([]task.Task, error) {
 	if err := a.read(ctx); err != nil {
 		return nil, err
 	}
-	return a.Driver.ScanWaiting(ctx, p, after, through, limit)
-}
-
-// ScanWakeups implements store.Driver.
-func (a *Away) ScanWakeups(ctx context.Context, p task.Partition, after store.WakeKey, through task.Instant, limit int) ([]task.Task, error) {
-	if err := a.read(ctx); err != nil {
-		return nil, err
-	}
-	return a.Driver.ScanWakeups(ctx, p, after, through, limit)
+	return a.Driver.ScanSchedule(ctx, p, after, through, limit)
 }
 
 // Controls implements store.Driver.

@@ -11,69 +11,105 @@ import (
 	"github.com/kinesin-io/kinesin/task"
 )
 
-func testWaitingConditions(_ *testing.T, f *fixture) {
+func testWakeupConditions(_ *testing.T, f *fixture) {
 	one := newTask(1, partA, at(10))
-	f.refuse(put(store.DeleteWaiting, one))
-	f.apply(put(store.PutWaiting, one))
+	f.refuse(put(store.DeleteWakeup, one))
+	f.apply(put(store.PutWakeup, one))
 	other := one
 	other.Collection = "other"
-	if c := f.conflict(put(store.PutWaiting, other)); c.Task == nil || !reflect.DeepEqual(*c.Task, one) {
+	if c := f.conflict(put(store.PutWakeup, other)); c.Task == nil || !reflect.DeepEqual(*c.Task, one) {
 		f.Errorf("conflict shows %+v, want the stored row", c.Task)
 	}
 	for _, elsewhere := range []task.Task{newTask(1, partA, at(11)), newTask(1, partB, at(10)), newTask(2, partA, at(10))} {
-		f.refuse(put(store.DeleteWaiting, elsewhere))
-		f.apply(put(store.PutWaiting, elsewhere))
+		f.refuse(put(store.DeleteWakeup, elsewhere))
+		f.apply(put(store.PutWakeup, elsewhere))
 	}
-	later := one
-	later.Seq = 2
-	if c := f.conflict(put(store.DeleteWaiting, later)); c.Task == nil || !reflect.DeepEqual(*c.Task, one) {
+	if c := f.conflict(put(store.DeleteWakeup, named(one, at(10), 2))); c.Task == nil || !reflect.DeepEqual(*c.Task, one) {
 		f.Errorf("conflict of a delete shows %+v, want the stored row", c.Task)
 	}
-	f.apply(put(store.DeleteWaiting, one))
-	f.refuse(put(store.DeleteWaiting, one))
-	f.apply(put(store.PutWaiting, other))
-	if got := f.waiting(store.KeyOf(&one)); !reflect.DeepEqual(got, other) {
+	f.apply(put(store.DeleteWakeup, one))
+	f.refuse(put(store.DeleteWakeup, one))
+	f.apply(put(store.PutWakeup, other))
+	if got := f.wakeup(one); !reflect.DeepEqual(got, other) {
 		f.Errorf("got %+v, want what was put last", got)
+	}
+	late := other // what was due when it was stored has its row elsewhere than its due time
+	late.Due = at(3)
+	f.apply(put(store.PutWakeup, named(late, at(12), 1)))
+	if got := f.wakeup(named(one, at(12), 0)); got.Due != at(3) || !f.wakeup(named(one, at(3), 0)).ID.IsZero() {
+		f.Errorf("the row is not where it was put: %+v", got)
 	}
 }
 
-// testReplaceWaiting checks the compare-and-set of waiting rows, and that a replaced one is deleted as
+// testWakeupSeqs checks that a put replaces only a row that was put for an earlier change, and that a delete
+// which comes late does nothing to a row that was put since, also when a task goes there and back again.
+func testWakeupSeqs(_ *testing.T, f *fixture) {
+	one := newTask(1, partA, at(10))
+	here := func(seq uint64) task.Task { return bare(one, at(10), seq) }
+	f.apply(put(store.PutWakeup, one))
+	f.refuse(put(store.PutWakeup, here(1)))
+	f.apply(put(store.PutWakeup, bare(one, at(50), 3)), put(store.DeleteWakeup, one))
+	f.apply(put(store.PutWakeup, here(4)), put(store.DeleteWakeup, bare(one, at(50), 3)))
+	if c := f.conflict(put(store.DeleteWakeup, one)); c.Task == nil || !reflect.DeepEqual(*c.Task, here(4)) {
+		f.Errorf("conflict of a late delete shows %+v, want the bare row", c.Task)
+	}
+	for _, seq := range []uint64{1, 3, 4} {
+		if c := f.conflict(put(store.PutWakeup, here(seq))); c.Task == nil || !reflect.DeepEqual(*c.Task, here(4)) {
+			f.Errorf("conflict of a put with seq %d shows %+v, want the bare row", seq, c.Task)
+		}
+	}
+	f.refuse(put(store.PutWakeup, one)) // a late duplicate of the first write
+	f.apply(put(store.PutWakeup, here(7)))
+	again := one
+	again.Seq, again.State, again.Wake = 9, task.Enqueued, at(30)
+	again.WakeRow.Seq = 8
+	f.apply(put(store.PutWakeup, again))
+	f.refuse(put(store.DeleteWakeup, here(7)))
+	f.refuse(put(store.DeleteWakeup, here(9))) // the seq of the task is not that of the row
+	if rows := f.scan(partA, store.WakeKey{}, forever, 10); len(rows) != 1 || !reflect.DeepEqual(rows[0], again) || !reflect.DeepEqual(f.wakeup(one), again) {
+		f.Errorf("got %+v, want only the row that was put last", rows)
+	}
+	f.apply(put(store.DeleteWakeup, here(8)))
+	if rows := f.scan(partA, store.WakeKey{}, forever, 10); len(rows) != 0 {
+		f.Errorf("deleted rows are back: %+v", rows)
+	}
+}
+
+// testReplaceWakeup checks the compare-and-set of wake-up rows, and that a replaced one is deleted as
 // fully as any other.
-func testReplaceWaiting(_ *testing.T, f *fixture) {
+func testReplaceWakeup(_ *testing.T, f *fixture) {
 	one := newTask(1, partA, at(10))
 	two := acquired(one, "p1")
-	if c := f.conflict(put(store.ReplaceWaiting, two)); c.Task != nil {
+	if c := f.conflict(put(store.ReplaceWakeup, two)); c.Task != nil {
 		f.Errorf("conflict over an absent row shows %+v", c.Task)
 	}
 	f.apply(put(store.PutTask, newTask(1, partA, at(10)))) // a task row of the same id is another row
-	f.refuse(put(store.ReplaceWaiting, two))
-	f.apply(put(store.PutWaiting, one))
+	f.refuse(put(store.ReplaceWakeup, two))
+	f.apply(put(store.PutWakeup, one))
 	for _, elsewhere := range []task.Task{newTask(1, partA, at(11)), newTask(1, partB, at(10)), newTask(2, partA, at(10))} {
-		f.refuse(put(store.ReplaceWaiting, acquired(elsewhere, "p1")))
+		f.refuse(put(store.ReplaceWakeup, acquired(elsewhere, "p1")))
 	}
-	f.refuse(put(store.ReplaceWaiting, one))
-	f.refuse(put(store.ReplaceWaiting, acquired(two, "p2"))) // skips one
-	f.apply(put(store.ReplaceWaiting, two))
-	if c := f.conflict(put(store.ReplaceWaiting, two)); c.Task == nil || !reflect.DeepEqual(*c.Task, two) {
+	f.refuse(put(store.ReplaceWakeup, one))
+	f.refuse(put(store.ReplaceWakeup, acquired(two, "p2"))) // skips one
+	f.apply(put(store.ReplaceWakeup, two))
+	if c := f.conflict(put(store.ReplaceWakeup, two)); c.Task == nil || !reflect.DeepEqual(*c.Task, two) {
 		f.Errorf("conflict shows %+v, want the stored row", c.Task)
 	}
-	if c := f.conflict(put(store.PutWaiting, one)); c.Task == nil || !reflect.DeepEqual(*c.Task, two) {
+	if c := f.conflict(put(store.PutWakeup, one)); c.Task == nil || !reflect.DeepEqual(*c.Task, two) {
 		f.Errorf("conflict of a put shows %+v, want the stored row", c.Task)
 	}
-	if c := f.conflict(put(store.DeleteWaiting, one)); c.Task == nil || c.Task.Seq != 2 {
+	if c := f.conflict(put(store.DeleteWakeup, one)); c.Task == nil || c.Task.Seq != 2 {
 		f.Errorf("conflict of a delete shows %+v, want seq 2", c.Task)
 	}
 	three := acquired(two, "p2")
-	f.apply(put(store.ReplaceWaiting, three))
-	rows := f.scan(partA, store.WaitingKey{}, forever, 10)
-	if len(rows) != 1 || !reflect.DeepEqual(rows[0], three) || !reflect.DeepEqual(f.waiting(store.KeyOf(&one)), three) {
+	f.apply(put(store.ReplaceWakeup, three))
+	rows := f.scan(partA, store.WakeKey{}, forever, 10)
+	if len(rows) != 1 || !reflect.DeepEqual(rows[0], three) || !reflect.DeepEqual(f.wakeup(one), three) {
 		f.Errorf("got %+v, want the row as it was replaced last", rows)
 	}
-	anySeq := three
-	anySeq.Seq = 0
-	f.apply(put(store.DeleteWaiting, anySeq))
-	f.apply(put(store.PutWaiting, one), put(store.ReplaceWaiting, two), put(store.DeleteWaiting, two), put(store.PutWaiting, one), put(store.DeleteWaiting, one))
-	if rows := f.scan(partA, store.WaitingKey{}, forever, 10); len(rows) != 0 || !f.waiting(store.KeyOf(&one)).ID.IsZero() {
+	f.apply(put(store.DeleteWakeup, named(three, at(10), 0)))
+	f.apply(put(store.PutWakeup, one), put(store.ReplaceWakeup, two), put(store.DeleteWakeup, two), put(store.PutWakeup, one), put(store.DeleteWakeup, one))
+	if rows := f.scan(partA, store.WakeKey{}, forever, 10); len(rows) != 0 || !f.wakeup(one).ID.IsZero() {
 		f.Errorf("deleted rows are back: %+v", rows)
 	}
 	if got := f.task(one.ID); got.State != task.Scheduled {
@@ -163,15 +199,24 @@ func testEveryFieldComesBack(_ *testing.T, f *fixture) {
 	}
 	waiting := newTask(4, partA, at(3))
 	waiting.Collection, waiting.Overrides.MaxAttempts = "c", 7
-	f.apply(put(store.PutWaiting, waiting))
-	if got := f.waiting(store.KeyOf(&waiting)); !reflect.DeepEqual(got, waiting) {
-		f.Errorf("got  %+v\nwant %+v", got, waiting)
+	enqueued := named(full(5, partA), at(5), 1)
+	enqueued.State, enqueued.Seq, enqueued.Wake, enqueued.History = task.Enqueued, 2, at(20), nil
+	claimed := named(full(6, partA), at(5), 1)
+	claimed.State, claimed.Seq = task.Claimed, 3
+	for _, want := range []task.Task{waiting, enqueued, claimed, bare(running, at(8), 1<<40)} {
+		f.apply(put(store.PutWakeup, want))
+		if got := f.wakeup(want); !reflect.DeepEqual(got, want) {
+			f.Errorf("got  %+v\nwant %+v", got, want)
+		}
+		if rows := f.scan(partA, store.WakeKey{}, want.WakeRow.At, 10); !reflect.DeepEqual(rows[len(rows)-1], want) {
+			f.Errorf("scan shows %+v\nwant %+v", rows[len(rows)-1], want)
+		}
 	}
 }
 
 func testMissingRows(_ *testing.T, f *fixture) {
 	one := newTask(2, partA, at(1))
-	f.apply(put(store.PutTask, one), put(store.PutWaiting, one))
+	f.apply(put(store.PutTask, one), put(store.PutWakeup, one))
 	rows, err := f.d.Tasks(f.Context(), []task.ID{idOf(1), idOf(2), idOf(3), idOf(2)})
 	if err != nil || len(rows) != 4 {
 		f.Fatalf("%d rows, %v", len(rows), err)
@@ -181,8 +226,8 @@ func testMissingRows(_ *testing.T, f *fixture) {
 			f.Errorf("row %d: %v", i, rows[i].ID)
 		}
 	}
-	miss := store.WaitingKey{Partition: partB, Due: at(1), ID: one.ID}
-	rows, err = f.d.Waiting(f.Context(), []store.WaitingKey{miss, store.KeyOf(&one)})
+	miss := store.WakeKey{Partition: partB, Wake: at(1), ID: one.ID}
+	rows, err = f.d.Wakeups(f.Context(), []store.WakeKey{miss, store.KeyOf(&one)})
 	if err != nil || len(rows) != 2 || !rows[0].ID.IsZero() || rows[1].ID != one.ID {
 		f.Errorf("%v, %v", ids(rows), err)
 	}
@@ -219,15 +264,15 @@ func testOneKeyInOneCall(_ *testing.T, f *fixture) {
 	three := next(two, task.Claimed, at(9))
 	over := ended(three, task.Success, at(5), at(100))
 	f.apply(
-		put(store.PutWaiting, one), put(store.PutTask, one), put(store.ReplaceTask, two), put(store.DeleteWaiting, one),
+		put(store.PutWakeup, one), put(store.PutTask, one), put(store.ReplaceTask, two), put(store.DeleteWakeup, one),
 		store.Op{Kind: store.PutPayload, Task: one, Payload: []byte("p")}, store.Op{Kind: store.DeletePayload, Task: one},
-		put(store.PutWaiting, one), put(store.ReplaceTask, three), put(store.ReplaceTask, over), put(store.DeleteWaiting, one),
+		put(store.PutWakeup, one), put(store.ReplaceTask, three), put(store.ReplaceTask, over), put(store.DeleteWakeup, one),
 		store.Op{Kind: store.PutPayload, Task: one, Payload: []byte("p")},
 	)
 	if got := f.task(one.ID); !reflect.DeepEqual(got, over) {
 		f.Errorf("got %+v", got)
 	}
-	results := f.try(put(store.PutWaiting, one), put(store.PutWaiting, one), put(store.DeleteWaiting, one), put(store.DeleteWaiting, one))
+	results := f.try(put(store.PutWakeup, one), put(store.PutWakeup, one), put(store.DeleteWakeup, one), put(store.DeleteWakeup, one))
 	for i, want := range []bool{true, false, true, false} {
 		if (results[i] == nil) != want {
 			f.Errorf("op %d: %v", i, results[i])
@@ -277,13 +322,13 @@ func testLargeCalls(_ *testing.T, f *fixture) {
 func testLazyWritesAreSeen(_ *testing.T, f *fixture) {
 	one := newTask(1, partA, at(1))
 	lazy := func(op store.Op) store.Op { op.Lazy = true; return op }
-	f.apply(lazy(put(store.PutWaiting, one)), lazy(put(store.PutTask, one)))
-	if f.waiting(store.KeyOf(&one)).ID != one.ID || f.task(one.ID).ID != one.ID {
+	f.apply(lazy(put(store.PutWakeup, one)), lazy(put(store.PutTask, one)))
+	if f.wakeup(one).ID != one.ID || f.task(one.ID).ID != one.ID {
 		f.Error("a lazy put is not seen")
 	}
 	f.refuse(lazy(put(store.PutTask, one)))
-	f.apply(lazy(put(store.DeleteWaiting, one)), put(store.ReplaceTask, next(one, task.Enqueued, at(2))))
-	if !f.waiting(store.KeyOf(&one)).ID.IsZero() {
+	f.apply(lazy(put(store.DeleteWakeup, one)), put(store.ReplaceTask, next(one, task.Enqueued, at(2))))
+	if !f.wakeup(one).ID.IsZero() {
 		f.Error("a lazy delete is not seen")
 	}
 }

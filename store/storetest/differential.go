@@ -30,8 +30,7 @@ func Differential(t *testing.T, openModel, openSubject func() store.Driver, reop
 			}
 		}()
 		rt.Repeat(map[string]func(*rapid.T){
-			"apply": p.apply, "scanWaiting": p.scanWaiting, "scanWakeups": p.scanWakeups,
-			"sweep": p.sweep, "reopen": p.reopenSubject, "": p.nothing,
+			"apply": p.apply, "scanSchedule": p.scanSchedule, "sweep": p.sweep, "reopen": p.reopenSubject, "": p.nothing,
 		})
 		p.compareAll()
 	})
@@ -40,9 +39,9 @@ func Differential(t *testing.T, openModel, openSubject func() store.Driver, reop
 			t.Errorf("%s never succeeded", kind.name)
 		}
 	}
-	for _, other := range []string{"scanWaiting", "scanWakeups", "sweep"} {
+	for _, other := range []string{"scanSchedule", "sweep", "follower", "skipped follower"} {
 		if succeeded[other] == 0 {
-			t.Errorf("%s never found anything", other)
+			t.Errorf("%s: there never was any", other)
 		}
 	}
 }
@@ -52,15 +51,15 @@ var everyKind = []struct {
 	name string
 	kind store.OpKind
 }{
-	{"PutWaiting", store.PutWaiting},
-	{"DeleteWaiting", store.DeleteWaiting},
+	{"PutWakeup", store.PutWakeup},
+	{"DeleteWakeup", store.DeleteWakeup},
 	{"PutTask", store.PutTask},
 	{"ReplaceTask", store.ReplaceTask},
 	{"PutPayload", store.PutPayload},
 	{"DeletePayload", store.DeletePayload},
 	{"PutControl", store.PutControl},
 	{"DeleteControl", store.DeleteControl},
-	{"ReplaceWaiting", store.ReplaceWaiting},
+	{"ReplaceWakeup", store.ReplaceWakeup},
 }
 
 // The universe is small, so that operations meet.
@@ -92,6 +91,8 @@ func drawTask(rt *rapid.T) task.Task {
 	n := rapid.IntRange(1, universeIDs).Draw(rt, "id")
 	due := at(rapid.IntRange(1, universeDues).Draw(rt, "due"))
 	t := newTask(n, rapid.SampledFrom(universe).Draw(rt, "partition"), due)
+	t.WakeRow.Seq = rapid.SampledFrom([]uint64{1, 1, 1, 2, 3}).Draw(rt, "row seq")
+	t.Seq = t.WakeRow.Seq
 	t.Collection = rapid.SampledFrom([]string{"", "a", "b"}).Draw(rt, "collection")
 	return t
 }
@@ -101,6 +102,7 @@ func drawState(rt *rapid.T, t task.Task) task.Task {
 	t.State = rapid.SampledFrom(task.States()).Draw(rt, "state")
 	when := at(rapid.IntRange(1, universeDues).Draw(rt, "when"))
 	t.Wake = when
+	t.WakeRow.Seq = min(t.WakeRow.Seq, t.Seq)
 	if t.State.IsEnd() {
 		t.Wake, t.Ended, t.ExpireAt = 0, when, when
 	}
@@ -116,12 +118,15 @@ func (p *pair) drawOp(rt *rapid.T) store.Op {
 	}
 	op.Patient = rapid.IntRange(0, 9).Draw(rt, "patient") == 9
 	switch op.Kind {
-	case store.DeleteWaiting:
-		p.drawWaiting(rt, &op.Task)
-		op.Task.Seq = drawSeq(rt, op.Task.Seq, 0)
-	case store.ReplaceWaiting:
-		p.drawWaiting(rt, &op.Task)
-		op.Task.Seq = max(2, drawSeq(rt, op.Task.Seq+1, op.Task.Seq))
+	case store.PutWakeup:
+		op.Task = drawWakeup(rt, op.Task)
+	case store.DeleteWakeup:
+		p.drawThere(rt, &op.Task)
+		op.Task.WakeRow.Seq = drawSeq(rt, op.Task.WakeRow.Seq, 0)
+	case store.ReplaceWakeup:
+		p.drawThere(rt, &op.Task)
+		op.Task.WakeRow.Seq = max(2, drawSeq(rt, op.Task.WakeRow.Seq+1, op.Task.WakeRow.Seq))
+		op.Task.Seq = max(op.Task.WakeRow.Seq, op.Task.Seq)
 		op.Task.State = rapid.SampledFrom([]task.State{task.Scheduled, task.Acquired, task.Acquired}).Draw(rt, "waiting state")
 		op.Task.Worker = rapid.SampledFrom([]string{"p1", "p2"}).Draw(rt, "worker")
 	case store.PutTask:
@@ -134,9 +139,22 @@ func (p *pair) drawOp(rt *rapid.T) store.Op {
 		op.Payload = bytes.Repeat([]byte{'p'}, rapid.IntRange(1, 2000).Draw(rt, "bytes"))
 	case store.PutControl, store.DeleteControl:
 		op.Control = p.drawControl(rt, op.Kind)
-	case store.PutWaiting, store.DeletePayload:
+	case store.DeletePayload:
 	}
 	return op
+}
+
+// drawWakeup makes of t a wake-up row: bare, or in a first state.
+func drawWakeup(rt *rapid.T, t task.Task) task.Task {
+	t.State = rapid.SampledFrom([]task.State{task.Unknown, task.Scheduled, task.Scheduled, task.Enqueued, task.Claimed}).Draw(rt, "first state")
+	if t.IsBare() {
+		return bare(t, t.WakeRow.At, t.WakeRow.Seq)
+	}
+	if t.State != task.Scheduled {
+		t.Seq++
+		t.Wake = at(universeDues)
+	}
+	return t
 }
 
 // drawSeq is mostly good, else another one or one beside it.
@@ -144,9 +162,9 @@ func drawSeq(rt *rapid.T, good, other uint64) uint64 {
 	return rapid.SampledFrom([]uint64{good, good, good, good, other, good + 1}).Draw(rt, "seq")
 }
 
-// drawWaiting mostly takes a row that is there.
-func (p *pair) drawWaiting(rt *rapid.T, t *task.Task) {
-	rows, err := p.model.ScanWaiting(context.Background(), t.Partition, store.WaitingKey{}, forever, universeIDs)
+// drawThere mostly takes a wake-up row that is there.
+func (p *pair) drawThere(rt *rapid.T, t *task.Task) {
+	rows, err := p.model.ScanSchedule(context.Background(), t.Partition, store.WakeKey{}, forever, universeIDs)
 	if err != nil {
 		p.Fatalf("model: %v", err)
 	}
@@ -154,6 +172,59 @@ func (p *pair) drawWaiting(rt *rapid.T, t *task.Task) {
 		*t = rapid.SampledFrom(rows).Draw(rt, "row")
 	}
 }
+
+// drawOps returns one op, or several of one task that follow each other.
+func (p *pair) drawOps(rt *rapid.T) []store.Op {
+	switch rapid.IntRange(0, 9).Draw(rt, "chain") {
+	case 0:
+		return store.FirstWithRow(drawTask(rt))
+	case 1, 2:
+		return p.drawChange(rt)
+	case 3, 4:
+		return p.drawChain(rt)
+	}
+	return []store.Op{p.drawOp(rt)}
+}
+
+// drawChange changes a task row that may be there, with what else belongs to it.
+func (p *pair) drawChange(rt *rapid.T) []store.Op {
+	t := drawTask(rt)
+	rows, err := p.model.Tasks(context.Background(), []task.ID{t.ID})
+	if err != nil {
+		p.Fatalf("model: %v", err)
+	}
+	if len(rows) == 1 && !rows[0].ID.IsZero() {
+		t = rows[0]
+	}
+	t.Seq++
+	t.Ended, t.ExpireAt = 0, 0
+	t = drawState(rt, t)
+	if t.WakeRow.At == 0 { // none in the row of an end that moved nowhere
+		t.WakeRow = task.WakeRow{At: at(1), Seq: 1}
+	}
+	return store.Change(t, rapid.Bool().Draw(rt, "move"), rapid.Bool().Draw(rt, "patient"))
+}
+
+// drawChain draws any ops and makes them follow each other. Nothing follows a delete: whether one of a row
+// that is not there holds is left to the driver.
+func (p *pair) drawChain(rt *rapid.T) []store.Op {
+	ops := []store.Op{p.drawOp(rt)}
+	for range rapid.IntRange(1, 3).Draw(rt, "followers") {
+		last, op := &ops[len(ops)-1], p.drawOp(rt)
+		if !ofTask(last.Kind) || last.Kind == store.DeleteWakeup || !ofTask(op.Kind) {
+			break
+		}
+		op.Task.ID, op.Task.Partition, op.Follows = last.Task.ID, last.Task.Partition, true
+		if op.Kind == store.ReplaceTask {
+			op.Task.Seq = max(2, p.seqOf(op.Task.ID)+1)
+			op.Task.WakeRow.Seq = min(op.Task.WakeRow.Seq, op.Task.Seq)
+		}
+		ops = append(ops, op)
+	}
+	return ops
+}
+
+func ofTask(k store.OpKind) bool { return k <= store.ReplaceTask || k == store.ReplaceWakeup }
 
 func (p *pair) seqOf(id task.ID) uint64 {
 	rows, err := p.model.Tasks(context.Background(), []task.ID{id})
@@ -181,9 +252,9 @@ func (p *pair) drawControl(rt *rapid.T, kind store.OpKind) store.Control {
 }
 
 func (p *pair) apply(rt *rapid.T) {
-	ops := make([]store.Op, rapid.IntRange(1, 12).Draw(rt, "ops"))
-	for i := range ops {
-		ops[i] = p.drawOp(rt)
+	var ops []store.Op
+	for range rapid.IntRange(1, 12).Draw(rt, "ops") {
+		ops = append(ops, p.drawOps(rt)...)
 	}
 	want, err := p.model.Apply(context.Background(), ops)
 	got, err2 := p.subject.Apply(context.Background(), ops)
@@ -194,16 +265,26 @@ func (p *pair) apply(rt *rapid.T) {
 		if w, g := outcome(want[i]), outcome(got[i]); w != g && (got[i] != nil || !mayBeGone(&ops[i], want[i])) {
 			rt.Fatalf("op %d, %+v: model says %s, subject %s", i, ops[i], w, g)
 		}
-		if want[i] == nil {
-			p.succeeded[everyKind[ops[i].Kind-store.PutWaiting].name]++
+		switch {
+		case want[i] == nil:
+			p.succeeded[everyKind[ops[i].Kind-store.PutWakeup].name]++
+			if ops[i].Follows {
+				p.succeeded["follower"]++
+			}
+		case errors.Is(want[i], store.ErrSkipped):
+			p.succeeded["skipped follower"]++
 		}
 	}
 }
 
-// mayBeGone reports whether a driver may take a waiting row that is not there for removed.
+// mayBeGone reports whether a driver may say that a wake-up row is removed although its condition failed: when the row
+// is not there, and with Lazy always.
 func mayBeGone(op *store.Op, want error) bool {
 	var conflict *store.ConflictError
-	return op.Kind == store.DeleteWaiting && (op.Lazy || op.Task.Seq == 0) && errors.As(want, &conflict) && conflict.Task == nil
+	if op.Kind != store.DeleteWakeup || !errors.As(want, &conflict) {
+		return false
+	}
+	return op.Lazy || (op.Task.WakeRow.Seq == 0 && conflict.Task == nil)
 }
 
 // outcome is a comparable form of a result, with all that a conflict shows.
@@ -222,30 +303,17 @@ func outcome(err error) string {
 	return text
 }
 
-func (p *pair) scanWaiting(rt *rapid.T) {
-	part := rapid.SampledFrom(universe).Draw(rt, "partition")
-	var from store.WaitingKey
-	if rapid.Bool().Draw(rt, "resume") {
-		t := drawTask(rt)
-		from = store.WaitingKey{Partition: part, Due: t.Due, ID: t.ID}
-	}
-	through, limit := at(rapid.IntRange(0, universeDues+1).Draw(rt, "through")), rapid.IntRange(1, 10).Draw(rt, "limit")
-	want, err := p.model.ScanWaiting(context.Background(), part, from, through, limit)
-	got, err2 := p.subject.ScanWaiting(context.Background(), part, from, through, limit)
-	p.same("scanWaiting", rt, want, got, errors.Join(err, err2))
-}
-
-func (p *pair) scanWakeups(rt *rapid.T) {
+func (p *pair) scanSchedule(rt *rapid.T) {
 	part := rapid.SampledFrom(universe).Draw(rt, "partition")
 	var from store.WakeKey
 	if rapid.Bool().Draw(rt, "resume") {
 		t := drawTask(rt)
-		from = store.WakeKey{Wake: t.Due, ID: t.ID}
+		from = store.WakeKey{Partition: part, Wake: t.Due, ID: t.ID}
 	}
 	through, limit := at(rapid.IntRange(0, universeDues+1).Draw(rt, "through")), rapid.IntRange(1, 10).Draw(rt, "limit")
-	want, err := p.model.ScanWakeups(context.Background(), part, from, through, limit)
-	got, err2 := p.subject.ScanWakeups(context.Background(), part, from, through, limit)
-	p.same("scanWakeups", rt, want, got, errors.Join(err, err2))
+	want, err := p.model.ScanSchedule(context.Background(), part, from, through, limit)
+	got, err2 := p.subject.ScanSchedule(context.Background(), part, from, through, limit)
+	p.same("scanSchedule", rt, want, got, errors.Join(err, err2))
 }
 
 func (p *pair) same(what string, rt *rapid.T, want, got []task.Task, err error) {
@@ -295,14 +363,12 @@ func (p *pair) dump(d store.Driver) []string {
 		note(payload, err)
 	}
 	for _, part := range universe {
-		rows, err := d.ScanWaiting(ctx, part, store.WaitingKey{}, forever, 1000)
+		rows, err := d.ScanSchedule(ctx, part, store.WakeKey{}, forever, 1000)
 		note(rows, err)
 		for i := range rows {
-			again, err := d.Waiting(ctx, []store.WaitingKey{store.KeyOf(&rows[i])})
+			again, err := d.Wakeups(ctx, []store.WakeKey{store.KeyOf(&rows[i])})
 			note(again, err)
 		}
-		rows, err = d.ScanWakeups(ctx, part, store.WakeKey{}, forever, 1000)
-		note(rows, err)
 		for _, s := range append(task.States(), task.Unknown) {
 			if s == task.Unknown || s.IsEnd() {
 				note(sortedEnded(ctx, d, &part, s))

@@ -22,7 +22,8 @@ const (
 // ErrInjected is the reason inside every injected error.
 var ErrInjected = errors.New("injected fault")
 
-// Faulty is a driver whose chosen writes come back with an unknown outcome.
+// Faulty is a driver whose chosen writes come back with an unknown outcome, and so does what follows them: it
+// is not applied either if they are not, and else by its own fault.
 type Faulty struct {
 	store.Driver
 
@@ -53,7 +54,7 @@ func (f *Faulty) FailMatching(matches func(*store.Op) bool, nth, times int, how 
 	f.plans = append(f.plans, &plan{matches, nth - 1, times, how})
 }
 
-// FailReads makes the next n reads of single rows fail: Tasks, Waiting, Payload and Controls.
+// FailReads makes the next n reads of single rows fail: Tasks, Wakeups, Payload and Controls.
 func (f *Faulty) FailReads(n int) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -93,14 +94,21 @@ func (f *Faulty) fault(op *store.Op) (how Fault, fails bool) {
 func (f *Faulty) Apply(ctx context.Context, ops []store.Op) ([]error, error) {
 	results := make([]error, len(ops))
 	unknown := errors.Join(store.ErrUnknown, ErrInjected)
+	dropped := make([]bool, len(ops))
 	var kept []store.Op
 	var at []int
 	for i := range ops {
+		if after := i > 0 && ops[i].Follows; after && dropped[i-1] {
+			dropped[i], results[i] = true, unknown
+			continue
+		} else if after {
+			results[i] = results[i-1]
+		}
 		how, fails := f.fault(&ops[i])
 		if fails {
 			results[i] = unknown
 		}
-		if !fails || how == AppliedButErrored {
+		if dropped[i] = fails && how == NotApplied; !dropped[i] {
 			kept, at = append(kept, ops[i]), append(at, i)
 		}
 	}

@@ -15,12 +15,12 @@ func (f *Faulty) Tasks(ctx context.Context, ids []task.ID) ([]task.Task, error) 
 	return f.Driver.Tasks(ctx, ids)
 }
 
-// Waiting implements store.Driver.
-func (f *Faulty) Waiting(ctx context.Context, keys []store.WaitingKey) ([]task.Task, error) {
+// Wakeups implements store.Driver.
+func (f *Faulty) Wakeups(ctx context.Context, keys []store.WakeKey) ([]task.Task, error) {
 	if err := f.readFault(); err != nil {
 		return nil, err
 	}
-	return f.Driver.Waiting(ctx, keys)
+	return f.Driver.Wakeups(ctx, keys)
 }
 
 // Payload implements store.Driver.

@@ -13,18 +13,9 @@ import (
 
 const forever = task.Instant(1<<63 - 1)
 
-func (f *fixture) scan(p task.Partition, from store.WaitingKey, through task.Instant, limit int) []task.Task {
+func (f *fixture) scan(p task.Partition, from store.WakeKey, through task.Instant, limit int) []task.Task {
 	f.Helper()
-	rows, err := f.d.ScanWaiting(f.Context(), p, from, through, limit)
-	if err != nil {
-		f.Fatalf("scan: %v", err)
-	}
-	return rows
-}
-
-func (f *fixture) wakes(p task.Partition, from store.WakeKey, through task.Instant, limit int) []task.Task {
-	f.Helper()
-	rows, err := f.d.ScanWakeups(f.Context(), p, from, through, limit)
+	rows, err := f.d.ScanSchedule(f.Context(), p, from, through, limit)
 	if err != nil {
 		f.Fatalf("scan: %v", err)
 	}
@@ -38,22 +29,22 @@ func (f *fixture) want(what string, rows []task.Task, want ...int) {
 	}
 }
 
-func testScanWaiting(_ *testing.T, f *fixture) {
+func testScanSchedule(_ *testing.T, f *fixture) {
 	for _, t := range []task.Task{
 		newTask(5, partA, at(30)), newTask(2, partA, at(20)), newTask(1, partA, at(20)), newTask(4, partA, at(10)),
 		newTask(3, partA, at(1000)), newTask(6, partB, at(5)), newTask(7, partC, at(15)),
 	} {
-		f.apply(put(store.PutWaiting, t))
+		f.apply(put(store.PutWakeup, t))
 	}
-	head := store.WaitingKey{}
-	f.want("in order of due and id", f.scan(partA, head, forever, 10), 4, 1, 2, 5, 3)
+	head := store.WakeKey{}
+	f.want("in order of wake and id", f.scan(partA, head, forever, 10), 4, 1, 2, 5, 3)
 	f.want("through is inclusive", f.scan(partA, head, at(20), 10), 4, 1, 2)
 	f.want("through before the first", f.scan(partA, head, at(9), 10))
 	f.want("through the past", f.scan(partA, head, 0, 10))
 	f.want("limit", f.scan(partA, head, forever, 2), 4, 1)
-	f.want("after a row", f.scan(partA, store.WaitingKey{Partition: partA, Due: at(20), ID: idOf(1)}, forever, 10), 2, 5, 3)
-	f.want("after a key without a row", f.scan(partA, store.WaitingKey{Partition: partA, Due: at(20), ID: idOf(0)}, forever, 10), 1, 2, 5, 3)
-	f.want("after the last", f.scan(partA, store.WaitingKey{Partition: partA, Due: at(1000), ID: idOf(3)}, forever, 10))
+	f.want("after a row", f.scan(partA, store.WakeKey{Partition: partA, Wake: at(20), ID: idOf(1)}, forever, 10), 2, 5, 3)
+	f.want("after a key without a row", f.scan(partA, store.WakeKey{Partition: partA, Wake: at(20), ID: idOf(0)}, forever, 10), 1, 2, 5, 3)
+	f.want("after the last", f.scan(partA, store.WakeKey{Partition: partA, Wake: at(1000), ID: idOf(3)}, forever, 10))
 	f.want("other partition", f.scan(partB, head, forever, 10), 6)
 	f.want("empty partition", f.scan(task.Partition{Lambda: 1}, head, forever, 10))
 	if got := f.scan(partC, head, forever, 1); !reflect.DeepEqual(got[0], newTask(7, partC, at(15))) {
@@ -61,60 +52,74 @@ func testScanWaiting(_ *testing.T, f *fixture) {
 	}
 }
 
-// testScanWaitingLateInsert inserts before what was scanned, and deleted, already.
-func testScanWaitingLateInsert(_ *testing.T, f *fixture) {
-	head := store.WaitingKey{}
+// testScanScheduleLateInsert inserts before what was scanned, and deleted, already.
+func testScanScheduleLateInsert(_ *testing.T, f *fixture) {
+	head := store.WakeKey{}
 	for i := range 20 {
-		f.apply(put(store.PutWaiting, newTask(i, partA, at(100+i))))
+		f.apply(put(store.PutWakeup, newTask(i, partA, at(100+i))))
 	}
 	f.want("head", f.scan(partA, head, forever, 1), 0)
 	for i := range 10 {
-		f.apply(put(store.DeleteWaiting, newTask(i, partA, at(100+i))))
+		f.apply(put(store.DeleteWakeup, newTask(i, partA, at(100+i))))
 	}
 	f.want("new head", f.scan(partA, head, forever, 1), 10)
 	f.want("nothing due", f.scan(partA, head, at(105), 10))
-	f.apply(put(store.PutWaiting, newTask(50, partA, at(50))))
+	f.apply(put(store.PutWakeup, newTask(50, partA, at(50))))
 	f.want("late insert", f.scan(partA, head, forever, 2), 50, 10)
-	f.apply(put(store.PutWaiting, newTask(51, partA, at(105))))
+	f.apply(put(store.PutWakeup, newTask(51, partA, at(105))))
 	f.want("insert between", f.scan(partA, head, forever, 3), 50, 51, 10)
-	f.apply(put(store.DeleteWaiting, newTask(50, partA, at(50))), put(store.PutWaiting, newTask(52, partA, at(49))))
+	f.apply(put(store.DeleteWakeup, newTask(50, partA, at(50))), put(store.PutWakeup, newTask(52, partA, at(49))))
 	f.want("head in the same call", f.scan(partA, head, forever, 2), 52, 51)
 }
 
-func testScanWakeups(_ *testing.T, f *fixture) {
-	for _, t := range []task.Task{
-		next(newTask(2, partA, at(1)), task.Enqueued, at(20)), next(newTask(1, partA, at(1)), task.Claimed, at(20)),
-		next(newTask(3, partA, at(1)), task.RetriableFailure, at(5)), next(newTask(4, partB, at(1)), task.Enqueued, at(1)),
-		ended(newTask(5, partA, at(1)), task.Success, at(2), at(100)),
-	} {
-		f.apply(put(store.PutTask, t))
+// testScanSchedulePages goes from page to page by the last key, through many rows of one instant and with
+// rows that come and go behind it.
+func testScanSchedulePages(_ *testing.T, f *fixture) {
+	var all []int
+	for i := range 10 {
+		f.apply(put(store.PutWakeup, newTask(100+i, partA, at(20))), put(store.PutWakeup, newTask(120+i, partB, at(20))))
+		all = append(all, 100+i)
 	}
-	head := store.WakeKey{}
-	f.want("in order of wake and id", f.wakes(partA, head, forever, 10), 3, 1, 2)
-	f.want("through is inclusive", f.wakes(partA, head, at(5), 10), 3)
-	f.want("limit", f.wakes(partA, head, forever, 2), 3, 1)
-	f.want("after", f.wakes(partA, store.WakeKey{Wake: at(20), ID: idOf(1)}, forever, 10), 2)
-	f.want("nothing due", f.wakes(partA, head, at(4), 10))
-	f.want("other partition", f.wakes(partB, head, forever, 10), 4)
+	f.apply(put(store.PutWakeup, bare(newTask(99, partA, at(1)), at(20), 5)), put(store.PutWakeup, newTask(98, partA, at(21))))
+	all = append(append([]int{99}, all...), 98)
+	for _, limit := range []int{1, 3, 4, 12, 13} {
+		var got []int
+		var after store.WakeKey
+		for page := 0; ; page++ {
+			rows := f.scan(partA, after, forever, limit)
+			got = append(got, ids(rows)...)
+			if len(rows) < limit || page > len(all) {
+				break
+			}
+			after = store.KeyOf(&rows[len(rows)-1])
+		}
+		if !slices.Equal(got, all) {
+			f.Errorf("by %d: got %v, want %v", limit, got, all)
+		}
+	}
+	f.apply(put(store.DeleteWakeup, newTask(104, partA, at(20))), put(store.PutWakeup, newTask(1, partA, at(20))))
+	f.want("after a row that is gone", f.scan(partA, store.WakeKey{Wake: at(20), ID: idOf(104)}, at(20), 3), 105, 106, 107)
+	f.want("from the head", f.scan(partA, store.WakeKey{}, at(20), 3), 1, 99, 100)
 }
 
-// testWakeupsFollowTheRow moves wake-ups both ways: every live row has exactly one.
+// testWakeupsFollowTheRow moves a wake-up row both ways: there is exactly one for each live row, the one that
+// it names.
 func testWakeupsFollowTheRow(_ *testing.T, f *fixture) {
 	head := store.WakeKey{}
 	row := newTask(1, partA, at(10))
-	f.apply(put(store.PutTask, row), put(store.PutTask, newTask(2, partA, at(15))))
+	f.apply(append(store.FirstWithRow(row), store.FirstWithRow(newTask(2, partA, at(15)))...)...)
 	for i, wake := range []task.Instant{at(20), at(20), at(5), at(30), at(10)} {
-		row = next(row, task.Enqueued, wake)
-		f.apply(put(store.ReplaceTask, row))
-		rows := f.wakes(partA, head, forever, 10)
-		if len(rows) != 2 || !slices.ContainsFunc(rows, func(t task.Task) bool { return t.Wake == wake && t.Seq == row.Seq }) {
+		row = next(f.task(row.ID), task.RetriableFailure, wake)
+		f.apply(store.Change(row, true, false)...)
+		row = f.task(row.ID)
+		rows := f.scan(partA, head, forever, 10)
+		if len(rows) != 2 || row.WakeRow.At != wake || f.wakeup(row).WakeRow != row.WakeRow {
 			f.Fatalf("step %d: %+v", i, rows)
 		}
-		f.want(fmt.Sprintf("due at step %d", i), f.wakes(partA, head, min(wake, at(14)), 10), ids(dueBefore(row, at(15)))...)
+		f.want(fmt.Sprintf("due at step %d", i), f.scan(partA, head, min(wake, at(14)), 10), ids(dueBefore(row, at(15)))...)
 	}
-	row = ended(row, task.Success, at(40), at(100))
-	f.apply(put(store.ReplaceTask, row))
-	f.want("after the end", f.wakes(partA, head, forever, 10), 2)
+	f.apply(store.Change(ended(row, task.Success, at(40), at(100)), false, false)...)
+	f.want("after the end", f.scan(partA, head, forever, 10), 2)
 }
 
 func dueBefore(t task.Task, limit task.Instant) []task.Task {
@@ -201,11 +206,12 @@ func testDeadLetters(_ *testing.T, f *fixture) {
 	}
 	redriven := next(rows[1], task.Enqueued, at(60))
 	redriven.Ended, redriven.ExpireAt = 0, 0
-	f.apply(put(store.ReplaceTask, redriven))
+	redriven = named(redriven, at(60), redriven.Seq)
+	f.apply(put(store.PutWakeup, bare(redriven, at(60), redriven.Seq)), then(store.ReplaceTask, redriven))
 	if got := f.ended(nil, task.Dead, 2); !slices.Equal(got, []int{0, 2}) {
 		f.Errorf("after a redrive: got %v", got)
 	}
-	f.want("wake-up of the redriven", f.wakes(partA, store.WakeKey{}, forever, 10), 1)
+	f.want("wake-up of the redriven", f.scan(partA, store.WakeKey{}, forever, 10), 1)
 	again := ended(redriven, task.Dead, at(51), at(500)) // the very keys it had before
 	f.apply(put(store.ReplaceTask, again))
 	if got := f.ended(nil, task.Dead, 2); !slices.Equal(got, []int{0, 1, 2}) {
@@ -228,7 +234,7 @@ func testSweep(_ *testing.T, f *fixture) {
 		row := ended(newTask(i, partA, at(1)), states[i%3], at(2), at(100+i))
 		f.apply(put(store.PutTask, row), store.Op{Kind: store.PutPayload, Task: row, Payload: []byte("p")})
 	}
-	f.apply(put(store.PutTask, next(newTask(20, partA, at(1)), task.Enqueued, at(3))), put(store.PutWaiting, newTask(21, partA, at(1))))
+	f.apply(put(store.PutTask, next(newTask(20, partA, at(1)), task.Enqueued, at(3))), put(store.PutWakeup, newTask(21, partA, at(1))))
 	if n := f.sweep(at(99), 100); n != 0 {
 		f.Errorf("swept %d before anything expired", n)
 	}
@@ -250,7 +256,7 @@ func testSweep(_ *testing.T, f *fixture) {
 	if n := f.sweep(forever, 100); n != 5 {
 		f.Errorf("swept %d, want 5", n)
 	}
-	if f.task(idOf(20)).ID.IsZero() || f.waiting(store.WaitingKey{Partition: partA, Due: at(1), ID: idOf(21)}).ID.IsZero() {
+	if f.task(idOf(20)).ID.IsZero() || f.wakeup(newTask(21, partA, at(1))).ID.IsZero() {
 		f.Error("a live task was swept")
 	}
 	f.apply(put(store.PutTask, newTask(1, partA, at(1)))) // a swept id is free again
@@ -277,6 +283,26 @@ func (f *fixture) sweepsKeyedPayload() {
 	if !errors.Is(own, store.ErrNotFound) || foreign != nil {
 		f.Errorf("payload of the swept task: %v; of another call: %v", own, foreign)
 	}
+}
+
+// testSweepTakesTheWakeupRow checks that an ended row goes with the wake-up row that it names, should that be
+// there still, and with no other one.
+func testSweepTakesTheWakeupRow(_ *testing.T, f *fixture) {
+	over := func(n int) task.Task { return ended(newTask(n, partA, at(1)), task.Success, at(2), at(10)) }
+	f.apply(put(store.PutWakeup, newTask(1, partA, at(1))), put(store.PutTask, over(1)))
+	f.apply(put(store.PutWakeup, newTask(2, partA, at(1))), put(store.PutTask, named(over(2), at(1), 2))) // of another seq
+	f.apply(put(store.PutWakeup, newTask(3, partA, at(1))), put(store.PutTask, named(over(3), at(5), 2))) // of another instant
+	f.apply(put(store.PutWakeup, bare(over(3), at(5), 2)))
+	f.apply(put(store.PutWakeup, newTask(4, partB, at(1))), put(store.PutTask, over(4))) // of another partition
+	f.apply(put(store.PutTask, over(5)), put(store.PutTask, named(over(6), 0, 0)))       // of none
+	f.apply(store.FirstWithRow(newTask(7, partA, at(1)))...)
+	if n := f.sweep(at(10), 100); n != 6 {
+		f.Errorf("swept %d, want the 6 that ended", n)
+	}
+	f.want("what is left", f.scan(partA, store.WakeKey{}, forever, 10), 2, 3, 7)
+	f.want("what is left beside it", f.scan(partB, store.WakeKey{}, forever, 10), 4)
+	f.apply(put(store.PutWakeup, newTask(1, partA, at(1)))) // a swept row is gone for every write
+	f.want("the row that came again", f.scan(partA, store.WakeKey{}, forever, 10), 1, 2, 3, 7)
 }
 
 func testSweepSparesRedriven(_ *testing.T, f *fixture) {

@@ -3,6 +3,7 @@ package storetest
 import (
 	"context"
 	"errors"
+	"fmt"
 	"testing"
 
 	"github.com/kinesin-io/kinesin/store"
@@ -26,16 +27,22 @@ func settleCases() []settleCase {
 	theirs := two
 	theirs.Wake = at(21)
 	taken, takenByOther := acquired(one, "p1"), acquired(one, "p2")
+	later, latest := bare(one, at(10), 2), bare(one, at(10), 3)
 	apart := store.Op{Kind: store.PutPayload, Task: one, Payload: []byte("mine")}
 	foreign := store.Op{Kind: store.PutPayload, Task: one, Payload: []byte("theirs")}
 	control := func(kind store.OpKind, version uint64, value string) store.Op {
 		return store.Op{Kind: kind, Control: store.Control{Kind: "k", Name: "n", Version: version, Value: []byte(value)}}
 	}
+	first := []store.Op{put(store.PutWakeup, one)}
 	return []settleCase{
-		{"PutWaiting", nil, put(store.PutWaiting, one), []store.Op{put(store.PutWaiting, other)}},
-		{"DeleteWaiting", []store.Op{put(store.PutWaiting, one)}, put(store.DeleteWaiting, one), []store.Op{put(store.ReplaceWaiting, taken)}},
-		{"ReplaceWaiting", []store.Op{put(store.PutWaiting, one)}, put(store.ReplaceWaiting, taken), []store.Op{put(store.ReplaceWaiting, takenByOther)}},
-		{"ReplaceGoneWaiting", []store.Op{put(store.PutWaiting, one)}, put(store.ReplaceWaiting, taken), []store.Op{put(store.DeleteWaiting, one)}},
+		{"PutWakeup", nil, put(store.PutWakeup, one), []store.Op{put(store.PutWakeup, other)}},
+		{"PutWakeupOverOlder", first, put(store.PutWakeup, later), []store.Op{put(store.PutWakeup, latest)}},
+		{"PutWakeupBare", nil, put(store.PutWakeup, later), []store.Op{put(store.PutWakeup, latest)}},
+		{"DeleteWakeup", first, put(store.DeleteWakeup, one), []store.Op{put(store.ReplaceWakeup, taken)}},
+		{"DeleteWakeupOfLaterTask", first, put(store.DeleteWakeup, next(two, task.Claimed, at(30))), []store.Op{put(store.PutWakeup, later)}},
+		{"DeleteMovedWakeup", first, put(store.DeleteWakeup, one), []store.Op{put(store.PutWakeup, later)}},
+		{"ReplaceWakeup", first, put(store.ReplaceWakeup, taken), []store.Op{put(store.ReplaceWakeup, takenByOther)}},
+		{"ReplaceGoneWakeup", first, put(store.ReplaceWakeup, taken), []store.Op{put(store.DeleteWakeup, one)}},
 		{"PutTask", nil, put(store.PutTask, one), []store.Op{put(store.PutTask, other)}},
 		{"ReplaceTask", []store.Op{put(store.PutTask, one)}, put(store.ReplaceTask, two), []store.Op{put(store.ReplaceTask, theirs)}},
 		{"PutPayload", nil, apart, []store.Op{foreign}},
@@ -51,7 +58,7 @@ func testSettle(t *testing.T, f *fixture) {
 	t.Helper()
 	for _, c := range settleCases() {
 		for _, how := range []Fault{NotApplied, AppliedButErrored} {
-			t.Run(c.name+[]string{"NotApplied", "AppliedButErrored"}[how], func(t *testing.T) {
+			t.Run(c.name+faultNames[how], func(t *testing.T) {
 				sub := &fixture{T: t, d: f.d}
 				sub.clean()
 				sub.apply(c.before...)
@@ -88,9 +95,10 @@ func testSettle(t *testing.T, f *fixture) {
 func (f *fixture) clean() {
 	f.Helper()
 	one := newTask(1, partA, at(10))
-	anySeq := one
-	anySeq.Seq = 0
-	f.try(put(store.DeleteWaiting, anySeq), store.Op{Kind: store.DeletePayload, Task: one})
+	for _, row := range f.scan(partA, store.WakeKey{}, forever, 10) {
+		f.apply(put(store.DeleteWakeup, row))
+	}
+	f.apply(store.Op{Kind: store.DeletePayload, Task: one})
 	if row := f.task(one.ID); !row.ID.IsZero() {
 		f.apply(put(store.ReplaceTask, ended(row, task.Success, 1, 1)))
 		f.sweep(1, 1)
@@ -125,6 +133,250 @@ func (i *interloper) Apply(ctx context.Context, ops []store.Op) ([]error, error)
 	return results, err
 }
 
+// testSettleLostWakeup lets a put of a wake-up row come back unknown and be gone when it is read back. It is
+// written again, unless a task row shows that it had been there and was removed.
+func testSettleLostWakeup(t *testing.T, f *fixture) {
+	t.Helper()
+	mine := bare(newTask(1, partA, at(10)), at(10), 3)
+	row := named(newTask(1, partA, at(10)), at(10), 3)
+	row.Seq = 3
+	earlier := named(row, at(5), 1)
+	earlier.Seq = 2
+	sameSeq := named(row, at(5), 3) // another's move of the same seq
+	moved := named(row, at(50), 5)
+	moved.Seq = 5
+	for _, c := range []struct {
+		name string
+		row  task.Task // what another caller stored
+		back bool
+	}{
+		{"NoTaskRow", task.Task{}, true},
+		{"RowNamesIt", row, true},
+		{"RowNamesItAndWentOn", next(row, task.Enqueued, at(70)), true},
+		{"EarlierRow", earlier, true},
+		{"EndBefore", ended(named(newTask(1, partA, at(10)), at(5), 1), task.Cancelled, at(2), at(900)), true},
+		{"EndSince", ended(row, task.Success, at(2), at(900)), false},
+		{"MovedAtOnce", sameSeq, false},
+		{"MovedSince", moved, false},
+	} {
+		for _, how := range []Fault{NotApplied, AppliedButErrored} {
+			t.Run(c.name+faultNames[how], func(t *testing.T) {
+				sub := &fixture{T: t, d: f.d}
+				sub.clean()
+				faulty := NewFaulty(f.d)
+				faulty.Fail(store.PutWakeup, 1, 1, how)
+				var between []store.Op
+				if !c.row.ID.IsZero() {
+					between = append(between, put(store.PutTask, c.row))
+				}
+				if how == AppliedButErrored {
+					between = append(between, put(store.DeleteWakeup, mine))
+				}
+				s := store.New(&interloper{Driver: faulty, writes: between}, store.Config{})
+				results, err := s.Apply(sub.Context(), []store.Op{put(store.PutWakeup, mine)})
+				if err != nil || results[0] != nil {
+					t.Errorf("got %v, %v, want applied", results, err)
+				}
+				if back := !sub.wakeup(mine).ID.IsZero(); back != c.back {
+					t.Errorf("the row is there: %v, want %v", back, c.back)
+				}
+			})
+		}
+	}
+}
+
+var faultNames = []string{"NotApplied", "AppliedButErrored"}
+
+// testSettleChains lets each op of a chain come back unknown, both ways, and checks that the rest of it is
+// written once that op is known to hold, and not otherwise.
+func testSettleChains(t *testing.T, f *fixture) {
+	t.Helper()
+	one := newTask(1, partA, at(10))
+	enqueued := next(one, task.Enqueued, at(20))
+	first := store.FirstWithRow(one)
+	end := ended(one, task.Success, at(20), at(900))
+	for _, c := range []struct {
+		name   string
+		before []store.Op
+		ops    []store.Op
+		beaten []store.Op // what another caller writes in between
+		at     int        // the op that then loses
+	}{
+		{"First", nil, first, []store.Op{put(store.PutTask, enqueued)}, 1},
+		{"Move", first, soon(store.Change(next(one, task.RetriableFailure, at(50)), true, false)), []store.Op{put(store.ReplaceTask, enqueued)}, 1},
+		{"End", first, soon(store.Change(end, false, true)), []store.Op{put(store.ReplaceTask, enqueued)}, 0},
+		{"Cancel", first[:1], []store.Op{put(store.PutTask, end), then(store.DeleteWakeup, one)}, []store.Op{put(store.PutTask, enqueued)}, 0},
+	} {
+		for i := range c.ops {
+			for _, how := range []Fault{NotApplied, AppliedButErrored} {
+				t.Run(fmt.Sprintf("%s%d%s", c.name, i, faultNames[how]), func(t *testing.T) { f.settleChain(t, c.before, c.ops, i, how) })
+			}
+		}
+		t.Run(c.name+"Late", func(t *testing.T) { f.settleLateChain(t, c.before, c.ops) })
+		t.Run(c.name+"Beaten", func(t *testing.T) { f.settleBeaten(t, c.before, c.ops, c.beaten, c.at) })
+		t.Run(c.name+"Unknown", func(t *testing.T) { f.settleUnknownChain(t, c.before, c.ops) })
+	}
+}
+
+// soon makes the lazy ops among them as durable as the others: one that is lost would make no difference to a caller.
+func soon(ops []store.Op) []store.Op {
+	for i := range ops {
+		ops[i].Lazy = false
+	}
+	return ops
+}
+
+// testSettleAfterRowInPlace lets the task row get lost that follows a wake-up row which was there already.
+func testSettleAfterRowInPlace(t *testing.T, f *fixture) {
+	t.Helper()
+	one := newTask(1, partA, at(10))
+	for _, there := range []task.Task{one, bare(one, at(10), 4)} {
+		for _, how := range []Fault{NotApplied, AppliedButErrored} {
+			for _, kind := range []store.OpKind{store.PutWakeup, store.PutTask} {
+				sub := &fixture{T: t, d: f.d}
+				sub.clean()
+				sub.apply(put(store.PutWakeup, there))
+				faulty := NewFaulty(f.d)
+				faulty.Fail(kind, 1, 1, how)
+				mine := one
+				mine.Worker = "mine"
+				results, err := store.New(faulty, store.Config{}).Apply(t.Context(), store.FirstWithRow(mine))
+				if err != nil {
+					t.Fatal(err)
+				}
+				sub.outcomes("after a row in place", results, store.ErrConflict, nil)
+				if row := sub.task(one.ID); row.Worker != "mine" {
+					t.Errorf("the task row is %+v", row)
+				}
+			}
+		}
+	}
+}
+
+// settleChain lets op i fail, and the one after it at first as well.
+func (f *fixture) settleChain(t *testing.T, before, ops []store.Op, i int, how Fault) {
+	t.Helper()
+	for _, second := range []bool{false, true} {
+		sub := &fixture{T: t, d: f.d}
+		sub.clean()
+		sub.apply(before...)
+		faulty := NewFaulty(f.d)
+		faulty.Fail(ops[i].Kind, 1, 1, how)
+		if second && i+1 < len(ops) {
+			faulty.Fail(ops[i+1].Kind, 1, 1, NotApplied)
+		}
+		results, err := store.New(faulty, store.Config{}).Apply(t.Context(), ops)
+		for j := range results {
+			if err != nil || results[j] != nil {
+				t.Fatalf("op %d: got %v, %v, want applied", j, results, err)
+			}
+		}
+		last := ops[len(ops)-1]
+		if last.Kind == store.DeleteWakeup && !sub.wakeup(last.Task).ID.IsZero() {
+			t.Error("the last op was not applied")
+		}
+		if row := sub.task(last.Task.ID); row.State != task.Scheduled && row.Seq != 2 {
+			t.Errorf("the task row is %+v", row)
+		}
+	}
+}
+
+// settleLateChain lets the whole chain be applied only after it was read back, so that it stands in its own
+// way when it is written again.
+func (f *fixture) settleLateChain(t *testing.T, before, ops []store.Op) {
+	t.Helper()
+	sub := &fixture{T: t, d: f.d}
+	sub.clean()
+	sub.apply(before...)
+	results, err := store.New(&late{Driver: f.d}, store.Config{}).Apply(t.Context(), ops)
+	for j := range results {
+		if err != nil || results[j] != nil {
+			t.Fatalf("op %d: got %v, %v, want applied", j, results, err)
+		}
+	}
+}
+
+// late applies the first call together with the second.
+type late struct {
+	store.Driver
+
+	first []store.Op
+	calls int
+}
+
+func (l *late) Apply(ctx context.Context, ops []store.Op) ([]error, error) {
+	switch l.calls++; l.calls {
+	case 1:
+		l.first = ops
+		return nil, ErrInjected
+	case 2:
+		if _, err := l.Driver.Apply(ctx, l.first); err != nil {
+			return nil, err
+		}
+	}
+	return l.Driver.Apply(ctx, ops)
+}
+
+// settleBeaten lets the whole chain get lost, and another caller write what makes op at lose.
+func (f *fixture) settleBeaten(t *testing.T, before, ops, beaten []store.Op, at int) {
+	t.Helper()
+	sub := &fixture{T: t, d: f.d}
+	sub.clean()
+	sub.apply(before...)
+	faulty := NewFaulty(f.d)
+	faulty.Fail(ops[0].Kind, 1, 1, NotApplied)
+	results, err := store.New(&interloper{Driver: faulty, writes: beaten}, store.Config{}).Apply(t.Context(), ops)
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := make([]error, len(ops))
+	want[at] = store.ErrConflict
+	for j := at + 1; j < len(ops); j++ {
+		want[j] = store.ErrSkipped
+	}
+	sub.outcomes("beaten", results, want...)
+	if last := ops[len(ops)-1]; last.Kind == store.DeleteWakeup && sub.wakeup(last.Task).ID.IsZero() {
+		t.Error("the wake-up row that the task needs is gone")
+	}
+}
+
+// settleUnknownChain checks that half a success is unknown: what follows a write that cannot be found out
+// about is neither skipped nor refused.
+func (f *fixture) settleUnknownChain(t *testing.T, before, ops []store.Op) {
+	t.Helper()
+	for _, how := range []Fault{NotApplied, AppliedButErrored} {
+		sub := &fixture{T: t, d: f.d}
+		sub.clean()
+		sub.apply(before...)
+		faulty := NewFaulty(f.d)
+		faulty.Fail(ops[0].Kind, 1, 1, how)
+		faulty.FailReads(1 << 20)
+		results, err := store.New(skipping{faulty}, store.Config{}).Apply(t.Context(), ops)
+		if err == nil {
+			t.Error("no reason why it is unknown")
+		}
+		for j := range results {
+			if !errors.Is(results[j], store.ErrUnknown) {
+				t.Errorf("op %d: got %v, want unknown", j, results[j])
+			}
+		}
+	}
+}
+
+// skipping says of what follows an unknown write that it was not tried, as a driver may that writes one after
+// the other.
+type skipping struct{ store.Driver }
+
+func (s skipping) Apply(ctx context.Context, ops []store.Op) ([]error, error) {
+	results, err := s.Driver.Apply(ctx, ops)
+	for i := range results {
+		if ops[i].Follows && errors.Is(results[i], store.ErrUnknown) {
+			results[i] = store.ErrSkipped
+		}
+	}
+	return results, err
+}
+
 // testSettleGivesUp checks that an outcome which cannot be found out is reported as such, that
 // a few failed readings are not the end, and that the writes beside it keep their own outcomes.
 func testSettleGivesUp(_ *testing.T, f *fixture) {
@@ -138,7 +390,7 @@ func testSettleGivesUp(_ *testing.T, f *fixture) {
 	}
 	faulty.FailReads(1 << 20)
 	faulty.Fail(store.PutTask, 1, 1, AppliedButErrored)
-	results, err := s.Apply(f.Context(), []store.Op{put(store.PutTask, two), put(store.PutWaiting, one)})
+	results, err := s.Apply(f.Context(), []store.Op{put(store.PutTask, two), put(store.PutWakeup, one)})
 	if !errors.Is(err, ErrInjected) || !errors.Is(results[0], store.ErrUnknown) || results[1] != nil {
 		f.Errorf("without readings: %v, %v; want unknown and applied", results, err)
 	}

@@ -18,8 +18,11 @@ func Run(t *testing.T, open func(t *testing.T) store.Driver) {
 		name string
 		test func(*testing.T, *fixture)
 	}{
-		{"WaitingConditions", testWaitingConditions},
-		{"ReplaceWaiting", testReplaceWaiting},
+		{"WakeupConditions", testWakeupConditions},
+		{"WakeupSeqs", testWakeupSeqs},
+		{"ReplaceWakeup", testReplaceWakeup},
+		{"Chains", testChains},
+		{"ChainsInOneCall", testChainsInOneCall},
 		{"TaskConditions", testTaskConditions},
 		{"PayloadConditions", testPayloadConditions},
 		{"ControlConditions", testControlConditions},
@@ -30,13 +33,14 @@ func Run(t *testing.T, open func(t *testing.T) store.Driver) {
 		{"EachOpIsAtomicByItself", testEachOpIsAtomicByItself},
 		{"LargeCalls", testLargeCalls},
 		{"LazyWritesAreSeen", testLazyWritesAreSeen},
-		{"ScanWaiting", testScanWaiting},
-		{"ScanWaitingLateInsert", testScanWaitingLateInsert},
-		{"ScanWakeups", testScanWakeups},
+		{"ScanSchedule", testScanSchedule},
+		{"ScanScheduleLateInsert", testScanScheduleLateInsert},
+		{"ScanSchedulePages", testScanSchedulePages},
 		{"WakeupsFollowTheRow", testWakeupsFollowTheRow},
 		{"ScanEnded", testScanEnded},
 		{"DeadLetters", testDeadLetters},
 		{"Sweep", testSweep},
+		{"SweepTakesTheWakeupRow", testSweepTakesTheWakeupRow},
 		{"SweepSparesRedriven", testSweepSparesRedriven},
 		{"Controls", testControls},
 		{"OneRacerWins", testOneRacerWins},
@@ -44,6 +48,9 @@ func Run(t *testing.T, open func(t *testing.T) store.Driver) {
 		{"Depths", testDepths},
 		{"EndedContext", testEndedContext},
 		{"Settle", testSettle},
+		{"SettleLostWakeup", testSettleLostWakeup},
+		{"SettleChains", testSettleChains},
+		{"SettleAfterRowInPlace", testSettleAfterRowInPlace},
 		{"SettleGivesUp", testSettleGivesUp},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -115,11 +122,12 @@ func (f *fixture) task(id task.ID) task.Task {
 	return rows[0]
 }
 
-func (f *fixture) waiting(key store.WaitingKey) task.Task {
+// wakeup reads the wake-up row that t names.
+func (f *fixture) wakeup(t task.Task) task.Task {
 	f.Helper()
-	rows, err := f.d.Waiting(f.Context(), []store.WaitingKey{key})
+	rows, err := f.d.Wakeups(f.Context(), []store.WakeKey{store.KeyOf(&t)})
 	if err != nil || len(rows) != 1 {
-		f.Fatalf("waiting: %d rows, %v", len(rows), err)
+		f.Fatalf("wake-ups: %d rows, %v", len(rows), err)
 	}
 	return rows[0]
 }
@@ -147,7 +155,7 @@ func idOf(n int) task.ID {
 func newTask(n int, p task.Partition, due task.Instant) task.Task {
 	return task.Task{
 		ID: idOf(n), Partition: p, State: task.Scheduled, Seq: 1,
-		Due: due, Created: base, Wake: due, Payload: []byte("payload"), PayloadSize: 7,
+		Due: due, Created: base, Wake: due, WakeRow: task.WakeRow{At: due, Seq: 1}, Payload: []byte("payload"), PayloadSize: 7,
 	}
 }
 
@@ -158,9 +166,21 @@ func next(t task.Task, s task.State, wake task.Instant) task.Task {
 	return t
 }
 
-// acquired is the waiting row after a process took it.
+// named is the row with another wake-up row.
+func named(t task.Task, when task.Instant, seq uint64) task.Task {
+	t.WakeRow = task.WakeRow{At: when, Seq: seq}
+	return t
+}
+
+// bare is a wake-up row of the task with nothing but its id in it.
+func bare(t task.Task, when task.Instant, seq uint64) task.Task {
+	return task.Task{ID: t.ID, Partition: t.Partition, Seq: seq, Wake: when, WakeRow: task.WakeRow{At: when, Seq: seq}}
+}
+
+// acquired is the wake-up row after a process took it.
 func acquired(t task.Task, process string) task.Task {
 	t = next(t, task.Acquired, t.Wake)
+	t.WakeRow.Seq++
 	t.Worker, t.ClaimedAt = process, at(15)
 	return t
 }
@@ -175,7 +195,7 @@ func ended(t task.Task, s task.State, when, expire task.Instant) task.Task {
 // full is a task with every field set.
 func full(n int, p task.Partition) task.Task {
 	t := newTask(n, p, at(5))
-	t.State, t.Seq = task.Processing, 41
+	t.State, t.Seq, t.WakeRow = task.Processing, 41, task.WakeRow{At: at(4), Seq: 40}
 	t.Collection, t.Key, t.Digest = "orders", "key-ü", [16]byte{1, 2, 3}
 	t.Overrides = task.Overrides{MaxAttempts: 3, Timeout: 1, BackoffMin: 2, BackoffMax: 1 << 50}
 	t.Traceparent = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"
@@ -190,6 +210,11 @@ func full(n int, p task.Partition) task.Task {
 }
 
 func put(kind store.OpKind, t task.Task) store.Op { return store.Op{Kind: kind, Task: t} }
+
+// then is an op that follows the one before it.
+func then(kind store.OpKind, t task.Task) store.Op {
+	return store.Op{Kind: kind, Task: t, Follows: true}
+}
 
 func ids(rows []task.Task) []int {
 	found := make([]int, len(rows))

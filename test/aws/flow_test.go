@@ -119,7 +119,7 @@ func TestSetup(t *testing.T) {
 	s := newSite(t)
 	s.wantAll(s.setup("--dry-run", "-o", "json"), "missing", fixed...)
 	dry := s.setup("--dry-run").Must(t)
-	for _, text := range []string{s.prefix + "-tasks", "would be created", "wakeups", "KEYS_ONLY", `"ttl":"x"`, "message_retention_seconds", s.prefix + "-inbound"} {
+	for _, text := range []string{s.prefix + "-tasks", "would be created", `"dead"`, "KEYS_ONLY", `"ttl":"x"`, "message_retention_seconds", s.prefix + "-inbound"} {
 		if !strings.Contains(dry, text) {
 			t.Errorf("a dry run does not say %q:\n%s", text, dry)
 		}

@@ -88,7 +88,7 @@ func TestRegistered(t *testing.T) {
 	if text := s.metrics(server); !strings.Contains(text, `kinesin_registrations{outcome="refused"} 1`) {
 		t.Error("the metrics do not say that a registration is refused")
 	}
-	if text := s.run(0, "lambda", "get", "bills").Must(t); !strings.Contains(text, "by Terraform, refused: mode, priorities and shards are fixed at creation") {
+	if text := s.run(0, "lambda", "get", "bills").Must(t); !strings.Contains(text, "by Terraform, refused: mode and priorities are fixed at creation, and shards only grow") {
 		t.Errorf("get does not say that it is refused:\n%s", text)
 	}
 

@@ -143,12 +143,18 @@ func TestLambdas(t *testing.T) {
 	s.run("lambda", "create", "mail", "--mode", "deliver").Refused(t, 1, "deliver")
 	s.run("lambda", "get", "nobody").Refused(t, 1, "nobody")
 	s.run("lambda", "update", "work", "--max-attempts", "5").Must(t)
+	s.run("lambda", "update", "work", "--shards", "4").Must(t)
+	s.run("lambda", "update", "work", "--shards", "3").Refused(t, 1, "shards only grow", "work has 4")
+	s.run("lambda", "update", "work", "--shards", "1025").Refused(t, 2, "1 to 1024")
+	s.run("lambda", "create", "work", "--max-attempts", "5").Must(t) // its shards are what they are
 	var got struct {
-		Name        string `json:"name"`
-		MaxAttempts int    `json:"max_attempts"`
+		Name        string    `json:"name"`
+		MaxAttempts int       `json:"max_attempts"`
+		Shards      int       `json:"shards"`
+		ShardsFrom  time.Time `json:"shards_from"`
 	}
 	s.run("lambda", "get", "work", "-o", "json").JSON(t, &got)
-	if got.Name != "work" || got.MaxAttempts != 5 {
+	if wait := time.Until(got.ShardsFrom); got.Name != "work" || got.MaxAttempts != 5 || got.Shards != 4 || wait < 5*time.Minute || wait > 6*time.Minute {
 		t.Errorf("lambda get printed %+v", got)
 	}
 	id := s.run("schedule", "work", "--in", "1h").Must(t)

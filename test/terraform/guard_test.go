@@ -81,7 +81,7 @@ func TestGuard(t *testing.T) {
 		"name=other":          "a lambda keeps its name: put it back",
 		"mode=deliver":        "these are fixed: put them back",
 		`priorities=["high"]`: "these are fixed: put them back",
-		"shards=3":            "these are fixed: put them back",
+		"shards=1":            "shards only grow: want as many, or more",
 	} {
 		if got := w.run("plan", "-var", change); got.Code != 1 || !strings.Contains(said(got), want) {
 			t.Errorf("with %s: exit status %d, want 1 and %q: %s", change, got.Code, want, said(got))
@@ -91,6 +91,12 @@ func TestGuard(t *testing.T) {
 		}
 	}
 	w.unchanged()
+	for _, more := range []string{"shards=8", "shards=4"} { // what lies between the first and the newest is for servers to refuse
+		if got := w.must("apply", "-auto-approve", "-var", more); strings.Contains(got, "Destroying...") {
+			t.Errorf("apply with %s: %s", more, got)
+		}
+	}
+	w.apply()
 	if got := w.must("plan", "-var", "max_attempts=7"); !strings.Contains(got, "max_attempts = 5 -> 7") {
 		t.Errorf("the plan does not say what changes: %s", got)
 	}

@@ -237,9 +237,13 @@ var alone = map[string][]string{
 	"dynamodb:BatchGetItem":  {"dynamodb:GetItem"},
 }
 
+const readBack = "a write whose answer is lost is read back, and no answer is lost in a run"
+
 // unused is what policies allow though no call of the run needed it, and why.
 var unused = map[string]string{
 	"scheduler dynamodb:UpdateItem table/payloads": "payloads of tasks that are 14 days overdue are put off, and a run takes minutes",
+	"hsc dynamodb:GetItem table/schedule":          readBack,
+	"hsc dynamodb:BatchGetItem table/schedule":     readBack,
 }
 
 // registrationWrites are all ways to write a row.
@@ -313,7 +317,7 @@ func (n *installation) noMore(policies map[string]policy) {
 		case "scheduler":
 			refused = append(refused, call{"sqs:ReceiveMessage", queue("inbound")}, call{"sqs:SendMessage", queue("inbound")}, call{"dynamodb:Scan", table("tasks")})
 		case "hsc":
-			refused = append(refused, call{"dynamodb:PutItem", table("schedule")}, call{"dynamodb:Query", table("tasks") + "/index/wakeups"})
+			refused = append(refused, call{"dynamodb:Query", table("schedule")}, call{"dynamodb:Query", table("tasks") + "/index/dead"})
 			for _, action := range []string{"SendMessage", "ReceiveMessage", "DeleteMessage", "ChangeMessageVisibility"} {
 				refused = append(refused, call{"sqs:" + action, queue("inbound")})
 			}

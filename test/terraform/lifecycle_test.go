@@ -107,8 +107,8 @@ func TestProduction(t *testing.T) {
 	w.gone()
 }
 
-// capacityFits holds what scales writes to what a managed task takes of each by docs/cost.md, when it waits: whatever bears fewer tasks
-// a second than the one before it would slow that one down. Schedule comes first, since a task that does not wait goes past it.
+// capacityFits holds what scales writes to what a managed task takes of each by docs/cost.md: whatever bears fewer tasks
+// a second than the one before it would slow that one down. Schedule comes first, since it is where tasks come in.
 func (w *workspace) capacityFits() {
 	w.t.Helper()
 	scaled := map[string]record{}
@@ -122,7 +122,7 @@ func (w *workspace) capacityFits() {
 		for _, one := range []struct {
 			name  string
 			units float64 // a task
-		}{{"schedule", 2}, {"tasks", 3}, {"tasks/index/wakeups", 2}} {
+		}{{"schedule", 2}, {"tasks", 3}} {
 			tasks := float64(scaled[one.name].number(bound)) / one.units
 			if tasks == 0 || tasks < before {
 				w.t.Errorf("%s bears %.0f tasks a second by its %s, and what comes before it %.0f", one.name, tasks, bound, before)
@@ -155,7 +155,7 @@ func (w *workspace) kept() {
 }
 
 // TestBillingMode goes from on demand to provisioned and back, with the tables as they are: by the module alone that is refused, for
-// want of capacity of the indexes; as the README of the module core says it goes.
+// want of capacity of the index; as the README of the module core says it goes.
 func TestBillingMode(t *testing.T) {
 	w := newWorkspace(t, "")
 	w.in("billing", `
@@ -184,7 +184,7 @@ module "core" {
 		t.Errorf("on demand, and scaled: %v", scaled)
 	}
 	if got := w.run("apply", "-auto-approve", "-var", "mode=PROVISIONED"); got.Code != 1 || !strings.Contains(said(got), "index") {
-		t.Errorf("to provisioned, without capacity of indexes: exit status %d: %s", got.Code, said(got))
+		t.Errorf("to provisioned, without capacity of the index: exit status %d: %s", got.Code, said(got))
 	}
 	w.provision()
 	if said := w.apply("-var", "mode=PROVISIONED"); !strings.Contains(said, " 0 changed, 0 destroyed") {
@@ -192,10 +192,10 @@ module "core" {
 	}
 	w.unchanged("-var", "mode=PROVISIONED")
 	w.sameAsSetup()
-	if scaled := w.recorded("aws_appautoscaling_target"); len(scaled) != 12 {
-		t.Errorf("%d targets of autoscaling, want 12: four tables and two indexes, reads and writes", len(scaled))
+	if scaled := w.recorded("aws_appautoscaling_target"); len(scaled) != 10 {
+		t.Errorf("%d targets of autoscaling, want 10: four tables and an index, reads and writes", len(scaled))
 	}
-	if said := w.apply(); !strings.Contains(said, " 4 changed, 24 destroyed") {
+	if said := w.apply(); !strings.Contains(said, " 4 changed, 20 destroyed") {
 		t.Errorf("to on demand: %s", said)
 	}
 	w.unchanged()
@@ -213,11 +213,9 @@ func (w *workspace) provision() {
 			TableName: aws.String(w.prefix + "-" + table), BillingMode: types.BillingModeProvisioned, ProvisionedThroughput: capacity,
 		}
 		if table == "tasks" {
-			for _, index := range []string{"wakeups", "dead"} {
-				in.GlobalSecondaryIndexUpdates = append(in.GlobalSecondaryIndexUpdates, types.GlobalSecondaryIndexUpdate{
-					Update: &types.UpdateGlobalSecondaryIndexAction{IndexName: aws.String(index), ProvisionedThroughput: capacity},
-				})
-			}
+			in.GlobalSecondaryIndexUpdates = []types.GlobalSecondaryIndexUpdate{{
+				Update: &types.UpdateGlobalSecondaryIndexAction{IndexName: aws.String("dead"), ProvisionedThroughput: capacity},
+			}}
 		}
 		// The apply that was refused changed some already.
 		var invalid smithy.APIError

@@ -77,7 +77,7 @@ func (b *benchFlags) add(f *pflag.FlagSet) {
 		f.Var(durationValue{d: &b.Ahead, min: time.Millisecond}, "ahead", "from the start of the insertion to the first due time; 4s and 25µs a task when not set")
 	}
 	f.IntVar(&b.PayloadBytes, "payload-bytes", b.PayloadBytes, "size of a payload, at least 8")
-	f.IntVar(&b.Shards, "shards", 0, "shards of the lambda that is made for the run; 1 when not set")
+	f.IntVar(&b.Shards, "shards", 0, "shards of the lambda that is made for the run; the server's default when not set")
 	f.StringVar(&b.data, "data", "", "`DIR` of the server that it starts; kept when given")
 }
 

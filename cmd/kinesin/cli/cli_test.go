@@ -185,7 +185,11 @@ func TestBadUsage(t *testing.T) {
 		{"lambda create a --backoff 5s", "want MIN..MAX"},
 		{"lambda create a --retention 1s", "retention"},
 		{"lambda update a", "nothing to change"},
-		{"lambda update a --shards 2", "fixed at creation"},
+		{"lambda update a --priorities x", "fixed at creation"},
+		{"lambda update a --shards 0", "--shards 0"},
+		{"lambda update a --shards -1", "want 1 to 1024"},
+		{"lambda update a --shards 1025", "want 1 to 1024"},
+		{"lambda update a --shards many", "many"},
 		{"serve extra", "extra"},
 		{"serve --listen 0.0.0.0:7070", "--auth-token-file"},
 		{"serve --listen 0.0.0.0:7070 --auth-token-file nowhere", "nowhere: no such file"},
@@ -294,7 +298,14 @@ func TestLambdas(t *testing.T) {
 	if o := s.object("lambda", "update", "a", "--max-attempts", "4"); o["max_attempts"] != 4. || o["timeout_ms"] != 5000. {
 		t.Errorf("updated %v", o)
 	}
-	if all := s.objects("lambda", "list"); len(all) != 1 || all[0]["max_attempts"] != 4. {
+	if o := s.object("lambda", "update", "a", "--shards", "8"); o["shards"] != 8. || o["shards_from"] == nil || o["max_attempts"] != 4. {
+		t.Errorf("grown %v", o)
+	}
+	s.do("lambda", "update", "a", "--shards", "7").check(t, "fewer", 1, "shards only grow", "has 8", "7 are asked for")
+	if text := s.must("lambda", "get", "a"); !strings.Contains(text, "8, for new tasks from 20") {
+		t.Error(text)
+	}
+	if all := s.objects("lambda", "list"); len(all) != 1 || all[0]["max_attempts"] != 4. || all[0]["shards"] != 8. {
 		t.Errorf("listed %v", all)
 	}
 	if text := s.must("lambda", "get", "a"); !strings.Contains(text, "1s..2m") || !strings.Contains(text, "high,low") {

@@ -27,7 +27,7 @@ type costFlags struct {
 func (a *app) costCommand() *cobra.Command {
 	f := costFlags{Load: cost.Load{
 		Mode: cost.Managed, Rate: 100, ScheduledShare: 1, PayloadBytes: 200, TasksPerRequest: 10,
-		Wait: day, Retention: week, Servers: 3, Workers: 10, Queues: 1, Partitions: 3, Utilization: 0.7,
+		Wait: day, Retention: week, Servers: 3, Workers: 10, Queues: 1, Partitions: 12, Utilization: 0.7,
 	}}
 	c := &cobra.Command{
 		Use:   "cost",
@@ -57,6 +57,7 @@ func (f *costFlags) add(flags *pflag.FlagSet) {
 	flags.Float64Var(&f.PeakRate, "peak-rate", 0, "tasks per second that provisioned capacity must carry; the mean when not set")
 	flags.Float64Var(&f.ScheduledShare, "scheduled", f.ScheduledShare, "share of tasks that wait in the store; the others are due within seconds (deliver: 15 minutes)")
 	flags.Float64Var(&f.KeyedShare, "keyed", 0, "share of managed scheduled tasks with an idempotency key")
+	flags.Float64Var(&f.MatchedShare, "matched", 0, "share of managed dispatches that find a free worker at their server, and need no message and no claim")
 	flags.Float64Var(&f.LongShare, "long", 0, "share of attempts that run for more than 200 ms")
 	flags.Float64Var(&f.Retries, "retries", 0, "mean failed attempts of a managed task")
 	flags.Float64Var(&f.BufferedShare, bufferedFlag, 0, "share of tasks that come through the inbound queue, 0 where servers have none; when not set, those that wait and have no key")

@@ -3,6 +3,7 @@ package cli
 import (
 	"fmt"
 	"io"
+	"strconv"
 	"strings"
 	"text/tabwriter"
 	"time"
@@ -31,6 +32,7 @@ type lambdaObject struct {
 	Mode         string   `json:"mode"`
 	Priorities   []string `json:"priorities"`
 	Shards       int      `json:"shards"`
+	ShardsFrom   string   `json:"shards_from,omitempty"`  // of a lambda whose shards grew
 	MaxAttempts  int      `json:"max_attempts,omitempty"` // this and the next three: not of mode deliver
 	TimeoutMS    float64  `json:"timeout_ms,omitempty"`
 	BackoffMinMS float64  `json:"backoff_min_ms,omitempty"`
@@ -48,7 +50,7 @@ func lambdaObjectOf(l *sdk.LambdaInfo) lambdaObject {
 	return lambdaObject{
 		Name: l.Name, Mode: l.Mode, Priorities: l.Priorities, Shards: l.Shards, MaxAttempts: l.MaxAttempts,
 		TimeoutMS: millis(l.Timeout), BackoffMinMS: millis(l.BackoffMin), BackoffMaxMS: millis(l.BackoffMax), RetentionMS: millis(l.Retention),
-		Created: timeText(l.Created), Deleting: l.Deleting, Registered: l.Registered, Withdrawn: l.Withdrawn,
+		Created: timeText(l.Created), ShardsFrom: timeText(l.ShardsFrom), Deleting: l.Deleting, Registered: l.Registered, Withdrawn: l.Withdrawn,
 		Refused: l.RegistrationRefused,
 	}
 }
@@ -57,7 +59,7 @@ func millis(d time.Duration) float64 { return float64(d.Microseconds()) / 1000 }
 
 func printLambda(w io.Writer, l *sdk.LambdaInfo) error {
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
-	fmt.Fprintf(t, "name\t%s\nmode\t%s\npriorities\t%s\nshards\t%d\n", l.Name, l.Mode, strings.Join(l.Priorities, ","), l.Shards)
+	fmt.Fprintf(t, "name\t%s\nmode\t%s\npriorities\t%s\nshards\t%s\n", l.Name, l.Mode, strings.Join(l.Priorities, ","), shardsText(l))
 	if l.Mode != sdk.ModeDeliver {
 		fmt.Fprintf(t, "max attempts\t%d\ntimeout\t%s\nbackoff\t%s..%s\n", l.MaxAttempts, formatDuration(l.Timeout),
 			formatDuration(l.BackoffMin), formatDuration(l.BackoffMax))
@@ -77,6 +79,14 @@ func printLambda(w io.Writer, l *sdk.LambdaInfo) error {
 		fmt.Fprintln(t, "deleting\tyes: it takes no new tasks")
 	}
 	return t.Flush()
+}
+
+// shardsText says of shards that grew when they came, or come, into force.
+func shardsText(l *sdk.LambdaInfo) string {
+	if l.ShardsFrom.IsZero() {
+		return strconv.Itoa(l.Shards)
+	}
+	return fmt.Sprintf("%d, for new tasks from %s on", l.Shards, timeText(l.ShardsFrom))
 }
 
 // settingsOf adds the flags of what can be changed in a lambda.

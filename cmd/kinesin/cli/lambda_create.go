@@ -29,7 +29,7 @@ NAME is 1 to 64 characters of a-z, A-Z, 0-9, '_' and '-'. Attempts, timeout and 
 	f.Var(choiceValue{&l.Mode, []string{task.Managed.String(), task.Deliver.String()}}, "mode",
 		"managed: workers of Kinesin run its tasks; deliver: they are put on a queue (SQS) when they are due, for consumers that need no Kinesin")
 	f.StringVar(&priorities, "priorities", "", "priority classes, highest first; "+strings.Join(task.PrioritiesDefault(), ",")+" when not set")
-	f.IntVar(&l.Shards, "shards", 0, "partitions per priority, fixed at creation; 1 when not set")
+	f.IntVar(&l.Shards, "shards", 0, "partitions per priority, which can grow later; when not set 4 with DynamoDB, else 1")
 	settingsOf(f, &l)
 	c.RunE = does(func(ctx context.Context, args []string) error {
 		l.Name = args[0]

@@ -2,10 +2,13 @@ package cli
 
 import (
 	"context"
+	"fmt"
+	"slices"
 
 	"github.com/spf13/cobra"
 
 	"github.com/kinesin-io/kinesin/sdk"
+	"github.com/kinesin-io/kinesin/task"
 )
 
 func (a *app) lambdaUpdateCommand() *cobra.Command {
@@ -16,13 +19,16 @@ func (a *app) lambdaUpdateCommand() *cobra.Command {
 		Long: `Changes the settings that are given and prints all of them. They apply to its waiting tasks too.
 Those of a registered lambda hold until its registration (its module call in Terraform) changes.
 
-Mode, priorities and shards are fixed at creation.`,
-		Example: `  kinesin lambda update greet --max-attempts 3 --backoff 5s..1m`,
-		Args:    oneName,
+Shards only grow. More of them come into force six minutes later, for new tasks without a key; the output says when.
+Mode and priorities are fixed at creation.`,
+		Example: `  kinesin lambda update greet --max-attempts 3 --backoff 5s..1m
+  kinesin lambda update greet --shards 8`,
+		Args: oneName,
 	}
 	f := c.Flags()
 	settingsOf(f, &l)
-	fixed := []string{"mode", "priorities", "shards"}
+	f.IntVar(&l.Shards, "shards", 0, fmt.Sprintf("partitions per priority: more than there are, at most %d", task.ShardsMax))
+	fixed := []string{"mode", "priorities"}
 	for _, name := range fixed {
 		f.String(name, "", "")
 		f.Lookup(name).Hidden = true
@@ -33,8 +39,8 @@ Mode, priorities and shards are fixed at creation.`,
 				return usagef("--%s is fixed at creation: create another lambda, or delete this one first", name)
 			}
 		}
-		if l.MaxAttempts == 0 && l.Timeout == 0 && l.BackoffMax == 0 && l.Retention == 0 {
-			return usagef("nothing to change: want any of --max-attempts, --timeout, --backoff, --retention")
+		if !slices.ContainsFunc([]string{"max-attempts", "timeout", "backoff", "retention", "shards"}, f.Changed) {
+			return usagef("nothing to change: want any of --max-attempts, --timeout, --backoff, --retention, --shards")
 		}
 		l.Name = args[0]
 		if err := checkLambda(f, &l); err != nil {

@@ -22,6 +22,7 @@ import (
 type serveFlags struct {
 	server.Config
 
+	match      bool
 	log        logFlags
 	cpuProfile string
 }
@@ -55,7 +56,7 @@ answer without a token.`,
 		if err != nil {
 			return err
 		}
-		s.Log = log
+		s.Log, s.NoMatch = log, !s.match
 		s.PodName, s.PodNamespace = a.getenv("POD_NAME"), a.getenv("POD_NAMESPACE")
 		if c.Flags().Changed("deliver-direct") && s.DeliverDirect == 0 {
 			s.DeliverDirect = -1 // zero is the default
@@ -77,7 +78,8 @@ func (s *serveFlags) add(f *pflag.FlagSet) {
 	f.Var(durationValue{d: &s.Horizon, min: time.Second}, "horizon", "how far ahead a task may be due; 10 years when not set")
 	f.Var(durationValue{d: &s.Window, min: time.Millisecond}, "window", "how far the schedule is read ahead; 10s when not set, 16s with DynamoDB")
 	f.Var(durationValue{d: &s.DrainMax, min: time.Millisecond}, "drain", "how long a stop may take; "+formatDuration(server.DrainMaxDefault)+" when not set")
-	settings(f, "data", "listen", "roles", "payload-max", "horizon", "window", "drain")
+	f.BoolVar(&s.match, "match", true, "hand a task that is to go out straight to a worker of this server that waits, where none waits longer; false: always through its queue")
+	settings(f, "data", "listen", "roles", "payload-max", "horizon", "window", "drain", "match")
 	f.StringVar(&s.cpuProfile, "cpu-profile", "", "write a CPU profile to this `FILE` until the server stops")
 	s.addDoor(f)
 	s.addMembership(f)

@@ -158,7 +158,7 @@ func TestReplicasLag(t *testing.T) {
 	}
 	index := func() (wakes string) {
 		out, err := s.Query(t.Context(), &dynamodb.QueryInput{
-			TableName: rows, IndexName: aws.String("wakeups"), KeyConditionExpression: aws.String("p = :p"), ExpressionAttributeValues: item{":p": text("part")},
+			TableName: rows, IndexName: aws.String("parts"), KeyConditionExpression: aws.String("p = :p"), ExpressionAttributeValues: item{":p": text("part")},
 		})
 		s.must(err)
 		return showAll(out.Items, true)
@@ -238,7 +238,7 @@ func TestConsumedCapacityOfBatches(t *testing.T) {
 		},
 	})
 	s.must(err)
-	if got := showCost(&out.ConsumedCapacity[0]); got != " cost 6 table 4 wakeups 2" {
+	if got := showCost(&out.ConsumedCapacity[0]); got != " cost 6 table 4 parts 2" {
 		t.Errorf("got%s", got)
 	}
 	if got := s.Spent().Write; got != 8 {

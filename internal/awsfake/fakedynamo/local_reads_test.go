@@ -176,9 +176,9 @@ func TestQueriesAsLocal(t *testing.T) {
 	p.query(dynamodb.QueryInput{KeyConditionExpression: aws.String("h = :h"), Select: types.SelectCount, ExpressionAttributeValues: item{":h": text("a")}})
 	p.query(dynamodb.QueryInput{KeyConditionExpression: aws.String("h = :h"), ExpressionAttributeValues: item{":h": text("none")}})
 	for _, limit := range []*int32{nil, aws.Int32(1)} {
-		p.query(dynamodb.QueryInput{IndexName: aws.String("wakeups"), Limit: limit, KeyConditionExpression: aws.String("p = :p AND w <= :w"), ExpressionAttributeValues: item{":p": text("part"), ":w": num("96")}})
+		p.query(dynamodb.QueryInput{IndexName: aws.String("parts"), Limit: limit, KeyConditionExpression: aws.String("p = :p AND w <= :w"), ExpressionAttributeValues: item{":p": text("part"), ":w": num("96")}})
 	}
-	p.query(dynamodb.QueryInput{IndexName: aws.String("wakeups"), ConsistentRead: strong, KeyConditionExpression: aws.String("p = :p"), ExpressionAttributeValues: item{":p": text("part")}})
+	p.query(dynamodb.QueryInput{IndexName: aws.String("parts"), ConsistentRead: strong, KeyConditionExpression: aws.String("p = :p"), ExpressionAttributeValues: item{":p": text("part")}})
 	p.query(dynamodb.QueryInput{KeyConditionExpression: aws.String("h = :h AND q = :h"), ExpressionAttributeValues: item{":h": text("a")}})
 	p.query(dynamodb.QueryInput{KeyConditionExpression: aws.String("h > :h"), ExpressionAttributeValues: item{":h": text("a")}})
 	p.query(dynamodb.QueryInput{KeyConditionExpression: aws.String("h = :h"), ExpressionAttributeValues: item{":h": num("1")}})

@@ -81,7 +81,7 @@ func tableInput(name string) *dynamodb.CreateTableInput {
 			define("p", types.ScalarAttributeTypeS), define("w", types.ScalarAttributeTypeN),
 		},
 		GlobalSecondaryIndexes: []types.GlobalSecondaryIndex{{
-			IndexName: aws.String("wakeups"), KeySchema: key("p", "w"), Projection: &types.Projection{ProjectionType: types.ProjectionTypeKeysOnly},
+			IndexName: aws.String("parts"), KeySchema: key("p", "w"), Projection: &types.Projection{ProjectionType: types.ProjectionTypeKeysOnly},
 		}},
 	}
 }

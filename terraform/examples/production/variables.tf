@@ -7,12 +7,10 @@ variable "prefix" {
 variable "capacity" {
   description = "As in the module core."
   type        = map(map(object({ min = number, max = number })))
-  # A managed task that waits takes 2 write units on schedule, 3 on tasks, 2 on the index wakeups; one that does not, none on schedule.
-  # What one of them lacks slows the others down: DynamoDB puts off writes to a table whose index is out of capacity.
+  # A managed task takes 2 write units on schedule and 3 on tasks. What one of them lacks slows the other down.
   default = {
-    schedule      = { write = { min = 100, max = 5000 }, read = { min = 50, max = 1000 } }
-    tasks         = { write = { min = 200, max = 10000 } }
-    tasks_wakeups = { write = { min = 140, max = 7000 } }
+    schedule = { write = { min = 100, max = 5000 }, read = { min = 50, max = 1000 } }
+    tasks    = { write = { min = 200, max = 10000 } }
   }
 }
 

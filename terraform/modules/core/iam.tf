@@ -16,21 +16,21 @@ locals {
     inbound = {
       schedule = ["GetItem", "BatchGetItem", "Query", "PutItem", "DeleteItem", "PartiQLInsert", "PartiQLDelete"]
       tasks    = ["GetItem", "BatchGetItem", "Scan", "PutItem", "PartiQLInsert", "PartiQLUpdate"]
-      indexes  = ["wakeups", "dead"]
+      indexes  = ["dead"]
       payloads = ["GetItem", "PutItem", "UpdateItem", "PartiQLInsert"]
       queues   = concat(["SendMessage"], var.servers_create_queues ? ["CreateQueue"] : [])
       inbound  = ["SendMessage", "ReceiveMessage", "DeleteMessage", "ChangeMessageVisibility"]
     }
     scheduler = {
-      schedule = ["GetItem", "BatchGetItem", "Query", "PutItem", "DeleteItem", "PartiQLUpdate", "PartiQLDelete"]
+      schedule = ["GetItem", "BatchGetItem", "Query", "PutItem", "DeleteItem", "PartiQLInsert", "PartiQLUpdate", "PartiQLDelete"]
       tasks    = ["GetItem", "BatchGetItem", "PutItem", "PartiQLInsert", "PartiQLUpdate"]
-      indexes  = ["wakeups"]
+      indexes  = []
       payloads = ["GetItem", "UpdateItem"] # their expiry is put off when a task is 14 days overdue
       queues   = ["SendMessage"]
       inbound  = []
     }
     hsc = {
-      schedule = []
+      schedule = ["GetItem", "BatchGetItem", "PutItem", "DeleteItem", "PartiQLInsert", "PartiQLDelete"]
       tasks    = ["GetItem", "BatchGetItem", "PutItem", "PartiQLUpdate"]
       indexes  = []
       payloads = ["GetItem", "UpdateItem"]

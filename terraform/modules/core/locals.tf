@@ -8,20 +8,18 @@ locals {
     control  = { hash = "c", range = "n", ttl = null }
   }
   tasks_indexes = {
-    wakeups = { hash = "p", range = "w" }
-    dead    = { hash = "d", range = "e" }
+    dead = { hash = "d", range = "e" }
   }
 
   provisioned = var.billing_mode == "PROVISIONED"
 
   # What is not given in var.capacity; the README has it too.
   capacity_presets = {
-    schedule      = { read = { min = 5, max = 1000 }, write = { min = 5, max = 1000 } }
-    tasks         = { read = { min = 5, max = 1000 }, write = { min = 5, max = 3000 } }
-    tasks_wakeups = { read = { min = 5, max = 500 }, write = { min = 5, max = 3000 } }
-    tasks_dead    = { read = { min = 1, max = 100 }, write = { min = 5, max = 3000 } }
-    payloads      = { read = { min = 1, max = 1000 }, write = { min = 1, max = 1000 } }
-    control       = { read = { min = 5, max = 200 }, write = { min = 5, max = 200 } }
+    schedule   = { read = { min = 5, max = 1000 }, write = { min = 5, max = 1000 } }
+    tasks      = { read = { min = 5, max = 1000 }, write = { min = 5, max = 3000 } }
+    tasks_dead = { read = { min = 1, max = 100 }, write = { min = 5, max = 3000 } }
+    payloads   = { read = { min = 1, max = 1000 }, write = { min = 1, max = 1000 } }
+    control    = { read = { min = 5, max = 200 }, write = { min = 5, max = 200 } }
   }
   capacity = {
     for name, preset in local.capacity_presets : name => { for way, units in preset : way => try(var.capacity[name][way], units) }

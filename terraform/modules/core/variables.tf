@@ -22,15 +22,15 @@ variable "billing_mode" {
 }
 
 variable "capacity" {
-  description = "With `PROVISIONED`, the least and the most units a second, such as `{ tasks = { write = { min = 200, max = 10000 } }, tasks_wakeups = { write = { min = 140, max = 7000 } } }`: of `schedule`, `tasks`, `tasks_wakeups` and `tasks_dead` (the indexes), `payloads` and `control`, for `read` and `write` each. What is left out is as in the README. `kinesin cost` and docs/cost.md tell what a load needs. Ignored with `PAY_PER_REQUEST`."
+  description = "With `PROVISIONED`, the least and the most units a second, such as `{ schedule = { write = { min = 140, max = 7000 } }, tasks = { write = { min = 200, max = 10000 } } }`: of `schedule`, `tasks`, `tasks_dead` (its index), `payloads` and `control`, for `read` and `write` each. What is left out is as in the README. `kinesin cost` and docs/cost.md tell what a load needs. Ignored with `PAY_PER_REQUEST`."
   type        = map(map(object({ min = number, max = number })))
   default     = {}
   nullable    = false
 
   # An object type with these names would drop what is not one of them without a word.
   validation {
-    condition     = length(setsubtract(keys(var.capacity), ["schedule", "tasks", "tasks_wakeups", "tasks_dead", "payloads", "control"])) == 0
-    error_message = "Want a capacity of schedule, tasks, tasks_wakeups, tasks_dead, payloads or control; there is no ${join(", ", setsubtract(keys(var.capacity), ["schedule", "tasks", "tasks_wakeups", "tasks_dead", "payloads", "control"]))}."
+    condition     = length(setsubtract(keys(var.capacity), ["schedule", "tasks", "tasks_dead", "payloads", "control"])) == 0
+    error_message = "Want a capacity of schedule, tasks, tasks_dead, payloads or control; there is no ${join(", ", setsubtract(keys(var.capacity), ["schedule", "tasks", "tasks_dead", "payloads", "control"]))}."
   }
 
   validation {

@@ -64,7 +64,7 @@ resource "terraform_data" "settings" {
 }
 
 # What can never change, as it was when the name was this call's: Terraform would else delete queues of a lambda that servers go on
-# to have.
+# to have. Shards only grow; servers refuse fewer than the lambda ever had.
 resource "terraform_data" "fixed" {
   input = {
     prefix     = var.core.prefix
@@ -85,8 +85,13 @@ resource "terraform_data" "fixed" {
     }
 
     postcondition {
-      condition     = self.output.mode == var.mode && join(",", self.output.priorities) == join(",", var.priorities) && self.output.shards == var.shards
-      error_message = "Lambda ${var.name} was made with mode ${self.output.mode}, priorities ${join(",", self.output.priorities)}, shards ${self.output.shards}, and these are fixed: put them back, and make another lambda with the new ones by a module call of its own."
+      condition     = self.output.mode == var.mode && join(",", self.output.priorities) == join(",", var.priorities)
+      error_message = "Lambda ${var.name} was made with mode ${self.output.mode} and priorities ${join(",", self.output.priorities)}, and these are fixed: put them back, and make another lambda with the new ones by a module call of its own."
+    }
+
+    postcondition {
+      condition     = var.shards >= self.output.shards
+      error_message = "Lambda ${var.name} was made with ${self.output.shards} shards, and shards only grow: want as many, or more."
     }
   }
 }

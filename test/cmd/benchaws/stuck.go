@@ -71,12 +71,14 @@ func (b *bench) plantStuck(ctx context.Context, lambda string) error {
 			ID: task.NewID(now, clock.Real().Uint64(), clock.Real().Uint64()), Partition: entry.Partitions()[0],
 			State: task.Scheduled, Seq: 1, Created: now, Due: task.FromMillis(now.Add(-time.Minute).Millis()),
 		}
-		acquired, _, err := t.Apply(task.Event{Kind: task.Acquire, Worker: "another"}, now, task.Policy{})
+		put := store.First(t)
+		acquired, _, err := put[0].Task.Apply(task.Event{Kind: task.Acquire, Worker: "another"}, now, task.Policy{})
 		if err != nil {
 			return err
 		}
-		puts = append(puts, store.Op{Kind: store.PutWaiting, Task: t})
-		acquires = append(acquires, store.Op{Kind: store.ReplaceWaiting, Task: acquired})
+		acquired.WakeRow.Seq = acquired.Seq
+		puts = append(puts, put...)
+		acquires = append(acquires, store.Op{Kind: store.ReplaceWakeup, Task: acquired})
 	}
 	for _, ops := range [][]store.Op{puts, acquires} {
 		results, err := s.Apply(ctx, ops)

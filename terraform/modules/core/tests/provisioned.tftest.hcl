@@ -44,7 +44,7 @@ run "provisioned" {
   }
 
   assert {
-    condition     = length(aws_appautoscaling_target.capacity) == 12 && length(aws_appautoscaling_policy.capacity) == 12
+    condition     = length(aws_appautoscaling_target.capacity) == 10 && length(aws_appautoscaling_policy.capacity) == 10
     error_message = "Not every table and index is scaled, for reads and for writes."
   }
 
@@ -59,7 +59,7 @@ run "provisioned" {
   }
 
   assert {
-    condition     = aws_appautoscaling_target.capacity["tasks_wakeups-read"].scalable_dimension == "dynamodb:index:ReadCapacityUnits"
+    condition     = aws_appautoscaling_target.capacity["tasks_dead-read"].scalable_dimension == "dynamodb:index:ReadCapacityUnits"
     error_message = "The index is not scaled as one."
   }
 }

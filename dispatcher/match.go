@@ -1,0 +1,63 @@
+package dispatcher
+
+import (
+	"context"
+	"time"
+
+	"github.com/kinesin-io/kinesin/queue"
+	"github.com/kinesin-io/kinesin/task"
+)
+
+// Matcher finds workers of this process that wait for a task.
+type Matcher interface {
+	// Match reserves a slot for a task; nil: there is none.
+	Match(t *task.Task) Slot
+}
+
+// Slot is what a Matcher reserved: of that worker, with a lease of that length.
+type Slot interface {
+	Worker() string
+	Lease() time.Duration
+	// Settle says what became of the write of the task as claimed: it is called once.
+	Settle(claimed *task.Task, outcome error)
+}
+
+// match makes the event of an order that puts a task on its queue one that hands it to a worker, if there is one that waits
+// and no task that waits longer is overtaken. Then the slot is to be settled with the outcome of the write.
+func (d *Dispatcher) match(ctx context.Context, b *batch, o *task.Order, event *task.Event) Slot {
+	t := &o.Task
+	if d.Matcher == nil || o.Event.Kind != task.Enqueue || t.Suspect || t.State == task.Enqueued {
+		return nil
+	}
+	if !b.asked {
+		b.asked, b.queued = true, d.anyWaits(ctx, t)
+	}
+	if b.queued {
+		return nil
+	}
+	slot := d.Matcher.Match(t)
+	if slot == nil {
+		b.queued = true // and so do all behind it
+		return nil
+	}
+	*event = task.Event{Kind: task.Match, Worker: slot.Worker(), Lease: slot.Lease()}
+	return slot
+}
+
+// anyWaits reports whether messages of a task's class, or of a higher one of its lambda, are known to wait. It asks no
+// service: there the depth counts that Room asked for a moment ago.
+func (d *Dispatcher) anyWaits(ctx context.Context, t *task.Task) bool {
+	for priority := range t.Partition.Priority + 1 {
+		name := queue.Name{Lambda: t.Partition.Lambda, Priority: priority}
+		if d.Queue.Durable() {
+			if visible, known := d.remembered(name); known && visible > 0 {
+				return true
+			}
+			continue
+		}
+		if depth, err := d.Queue.Depth(ctx, name); err != nil || depth.Oldest > 0 {
+			return true
+		}
+	}
+	return false
+}

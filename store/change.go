@@ -1,0 +1,56 @@
+package store
+
+import "github.com/kinesin-io/kinesin/task"
+
+// The writes that change a task, in the order that keeps a wake-up row there for as long as the task lives: a wake-up
+// row is put before what needs it and deleted after what ends it. docs/protocol.md says what each reader may conclude.
+
+// First returns the writes that store a new task as a wake-up row alone.
+func First(t task.Task) []Op {
+	t.Wake = t.Due
+	t.WakeRow = task.WakeRow{At: t.Due, Seq: t.Seq}
+	return []Op{{Kind: PutWakeup, Task: t, New: true}}
+}
+
+// FirstWithRow returns the writes that store a new task as a wake-up row, which holds the task too, and a task row:
+// of a task with a key, whose row keeps the key taken, and of one that is enqueued or claimed at once.
+// Its wake-up row of a task without a key always has seq 1, so that a repeated call does not replace it; one with a key begins
+// at a seq that is higher than that of any earlier task with the key.
+func FirstWithRow(t task.Task) []Op {
+	t.WakeRow = task.WakeRow{At: t.Due, Seq: 1}
+	if t.ID.IsDerived() {
+		t.WakeRow.Seq = t.Seq
+	}
+	return []Op{{Kind: PutWakeup, Task: t, New: true}, {Kind: PutTask, Task: t, New: true, Follows: true}}
+}
+
+// Change returns the writes that replace a task row by next, which was made of it by task.Task.Apply. With move the
+// wake-up row goes where next wakes; without, it stays where it is. An end deletes it.
+func Change(next task.Task, move, patient bool) []Op { return AppendChange(nil, &next, move, patient) }
+
+// AppendChange appends the writes of Change to ops. It leaves next as it is.
+func AppendChange(ops []Op, next *task.Task, move, patient bool) []Op {
+	old := task.Task{ID: next.ID, Partition: next.Partition, WakeRow: next.WakeRow}
+	switch {
+	case next.State.IsEnd():
+		return append(ops, Op{Kind: ReplaceTask, Task: *next, Patient: patient}, remove(old))
+	case move && next.Wake != next.WakeRow.At:
+		bare := task.Task{ID: next.ID, Partition: next.Partition, Seq: next.Seq, Wake: next.Wake}
+		bare.WakeRow = task.WakeRow{At: next.Wake, Seq: next.Seq}
+		moved := Op{Kind: ReplaceTask, Task: *next, Patient: patient, Follows: true}
+		moved.Task.WakeRow = bare.WakeRow
+		return append(ops, Op{Kind: PutWakeup, Task: bare, Patient: patient}, moved, remove(old))
+	}
+	return append(ops, Op{Kind: ReplaceTask, Task: *next, Patient: patient})
+}
+
+// remove deletes a wake-up row once the write before it made it needless. A crash may leave the row: then a pass over the
+// partition finds it.
+func remove(t task.Task) Op {
+	return Op{Kind: DeleteWakeup, Task: t, Lazy: true, Follows: true}
+}
+
+// Remove returns the write that deletes a wake-up row as it was seen: as a row of its own, or named by a task row.
+func Remove(t *task.Task) Op {
+	return Op{Kind: DeleteWakeup, Task: task.Task{ID: t.ID, Partition: t.Partition, WakeRow: t.WakeRow}, Lazy: true}
+}
