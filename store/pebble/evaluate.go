@@ -115,8 +115,17 @@ func (d *Driver) putWakeup(g *group, r *request, w *row) error {
 	}
 	g.pending(&p.wakeups, position{w.head.WakeRow.At, w.id})
 	p.countWakeup(w.head.State, 1)
+	d.heads.put(w.headKey(), w.head)
 	return g.batch.Set(r.key(w), r.val(w), nil)
 }
+
+// takes reports whether the deletion of a wake-up row is of the one with that header.
+func (w *row) takes(old *store.Header) bool {
+	return w.head.Partition == old.Partition && (w.head.WakeRow.Seq == 0 || w.head.WakeRow.Seq == old.WakeRow.Seq)
+}
+
+// headKey is what the header of a wake-up row is remembered by.
+func (w *row) headKey() headKey { return headKey{w.id, w.head.WakeRow.At} }
 
 // overtake refuses a wake-up row unless the one in its place, if there is one, has a lower seq.
 func (d *Driver) overtake(g *group, r *request, w *row, p *part) error {
@@ -134,6 +143,9 @@ func (d *Driver) overtake(g *group, r *request, w *row, p *part) error {
 }
 
 func (d *Driver) deleteWakeup(g *group, r *request, w *row) error {
+	if old, known := d.heads.get(w.headKey()); known && w.takes(&old) {
+		return d.removeWakeup(g, r.key(w), w.id, &old)
+	}
 	look := d.look
 	if len(r.rows) >= seekRowsMin {
 		look = func(key []byte, see func([]byte) error) (bool, error) { return d.seek(g, key, see) }
@@ -151,14 +163,15 @@ func (d *Driver) deleteWakeup(g *group, r *request, w *row) error {
 	if !found {
 		return &store.ConflictError{}
 	}
-	return d.removeWakeup(g, r.key(w), &old)
+	return d.removeWakeup(g, r.key(w), w.id, &old)
 }
 
 // removeWakeup deletes a wake-up row that is there. One at seq 1 was set only once since it was last deleted,
 // for what replaces a row has a higher seq than it, and no seq is below 1. So a tombstone for one Set will
 // do, which disappears with it in the first compaction that sees both.
-func (d *Driver) removeWakeup(g *group, key []byte, old *store.Header) error {
+func (d *Driver) removeWakeup(g *group, key []byte, id task.ID, old *store.Header) error {
 	d.part(old.Partition).countWakeup(old.State, -1)
+	d.heads.drop(headKey{id, old.WakeRow.At})
 	if old.WakeRow.Seq == 1 {
 		return g.batch.SingleDelete(key, nil)
 	}
@@ -183,6 +196,7 @@ func (d *Driver) replaceWakeup(g *group, r *request, w *row) error {
 	p := d.part(w.head.Partition)
 	p.countWakeup(old.State, -1)
 	p.countWakeup(w.head.State, 1)
+	d.heads.put(w.headKey(), w.head)
 	return g.batch.Set(r.key(w), r.val(w), nil)
 }
 
@@ -191,23 +205,27 @@ func (d *Driver) putTask(g *group, r *request, w *row) error {
 		return err
 	}
 	d.part(w.head.Partition).countRow(w.head.State, 1)
+	d.heads.put(taskHead(w.id), w.head)
 	return errors.Join(g.batch.Set(r.key(w), r.val(w), nil), d.addEnded(g, w))
 }
 
 func (d *Driver) replaceTask(g *group, r *request, w *row) error {
-	var old store.Header
-	found, err := d.look(r.key(w), func(value []byte) (err error) {
-		if old, err = store.DecodeHeader(value); err == nil && old.Seq != w.head.Seq-1 {
-			err = taskConflict(value)
+	old, known := d.heads.get(taskHead(w.id))
+	if !known || old.Seq != w.head.Seq-1 {
+		found, err := d.look(r.key(w), func(value []byte) (err error) {
+			if old, err = store.DecodeHeader(value); err == nil && old.Seq != w.head.Seq-1 {
+				err = taskConflict(value)
+			}
+			return err
+		})
+		if err != nil {
+			return err
 		}
-		return err
-	})
-	if err != nil {
-		return err
+		if !found {
+			return &store.ConflictError{}
+		}
 	}
-	if !found {
-		return &store.ConflictError{}
-	}
+	d.heads.put(taskHead(w.id), w.head)
 	d.part(old.Partition).countRow(old.State, -1)
 	d.part(w.head.Partition).countRow(w.head.State, 1)
 	return errors.Join(g.batch.Set(r.key(w), r.val(w), nil), d.moveEnded(g, w, &old))
@@ -314,6 +332,7 @@ func (d *Driver) sweepRow(g *group, r *request, w *row) error {
 	if err := d.dropWakeup(g, w.id, &old); err != nil {
 		return err
 	}
+	d.heads.drop(taskHead(w.id))
 	d.touched.add(fingerprint(payload, payloadSpace))
 	d.scratchKey = appendIDKey(d.scratchKey[:0], payloadSpace, payload)
 	return errors.Join(
@@ -334,7 +353,7 @@ func (d *Driver) dropWakeup(g *group, id task.ID, row *store.Header) error {
 	if !found || err != nil || old.WakeRow.Seq != row.WakeRow.Seq {
 		return err
 	}
-	return d.removeWakeup(g, key, &old)
+	return d.removeWakeup(g, key, id, &old)
 }
 
 // payloadIn is the PayloadID of an encoded task.

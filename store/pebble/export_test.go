@@ -8,9 +8,9 @@ import (
 // ExpireSpaceCheck makes the next call look at the free space again.
 func ExpireSpaceCheck(d *Driver) { d.space.next.Store(0) }
 
-// WithFreshRows makes the generations of fresh small.
+// WithFreshRows makes the generations of what is remembered small.
 func WithFreshRows(c Config, n int) Config {
-	c.freshRows = n
+	c.freshRows, c.headRows = n, n
 	return c
 }
 

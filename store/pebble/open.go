@@ -127,7 +127,7 @@ func (d *Driver) loadBound() error {
 	if err != nil {
 		return d.openError(err)
 	}
-	d.fresh = newFresh(bound, d.cfg.freshRows)
+	d.fresh, d.heads = newFresh(bound, d.cfg.freshRows), newHeads(d.cfg.headRows)
 	return nil
 }
 

@@ -47,6 +47,7 @@ type Config struct {
 	FS vfs.FS
 
 	freshRows int           // of one generation of fresh; freshRowsMax
+	headRows  int           // of one generation of heads; headRowsMax
 	patience  time.Duration // of patient writes; store.PatientMax
 }
 
@@ -91,6 +92,7 @@ type Driver struct {
 	patientRows   int         // in them
 	patience      *time.Timer // when they have waited long enough
 	fresh         *fresh
+	heads         *heads
 	groupBytes    int
 	lastPartition task.Partition
 	lastPart      *part
@@ -138,6 +140,7 @@ func (c Config) withDefaults() Config {
 		c.FS = vfs.Default
 	}
 	c.freshRows = cmp.Or(c.freshRows, freshRowsMax)
+	c.headRows = cmp.Or(c.headRows, headRowsMax)
 	c.patience = cmp.Or(c.patience, store.PatientMax)
 	if c.Fatal == nil {
 		c.Fatal = exit

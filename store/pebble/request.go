@@ -112,7 +112,7 @@ func (r *request) value(w *row, op *store.Op) {
 	case store.PutControl:
 		r.buf = store.AppendControl(r.buf, &op.Control)
 	case store.DeleteWakeup:
-		w.head.WakeRow = op.Task.WakeRow
+		w.head.Partition, w.head.WakeRow = op.Task.Partition, op.Task.WakeRow
 	case store.DeletePayload, store.DeleteControl:
 	}
 	w.end = r.here()
