@@ -126,17 +126,26 @@ func (u used) since(before used) used {
 // DynamoDB Local, and are what a server makes in production.
 func newSite(t *testing.T, single bool) *site {
 	t.Helper()
-	return newSiteOf(t, single, false)
+	return newSiteOf(t, siteOptions{single: single})
 }
 
 // newInboundSite starts a node as it is by default, with an inbound queue; the requests to that count too.
 func newInboundSite(t *testing.T) *site {
 	t.Helper()
-	return newSiteOf(t, false, true)
+	return newSiteOf(t, siteOptions{inbound: true})
 }
 
-func newSiteOf(t *testing.T, single, inbound bool) *site {
+// siteOptions are how a node is set up otherwise than by default.
+type siteOptions struct {
+	single  bool // each write is a request of its own, which tells what it consumed
+	inbound bool // with an inbound queue
+	queued  bool // no task is matched with a waiting worker: all go through their queue
+	depth   int  // messages that a queue is fed up to; 0: as by default
+}
+
+func newSiteOf(t *testing.T, o siteOptions) *site {
 	t.Helper()
+	single := o.single
 	aws := awslocal.Start(t)
 	prefix := strings.TrimSuffix(aws.Prefix(t), "-")
 	s := &site{meter: &meter{writes: map[string]float64{}, reads: map[string]float64{}, requests: map[string]int{}}}
@@ -165,7 +174,8 @@ func newSiteOf(t *testing.T, single, inbound bool) *site {
 		Lambdas: func() (all []task.Lambda) { return nil },
 	})
 	c := node.Config{Store: rows, Queue: queues, Clock: clock.Real(), Log: logger(t), Membership: partition.Static("one"), Window: 16 * time.Second}
-	if inbound {
+	c.NoMatch, c.QueueDepthMax = o.queued, o.depth
+	if o.inbound {
 		if _, err := sqs.Create(t.Context(), api, sqsbuffer.Queues(prefix)); err != nil {
 			t.Fatal(err)
 		}
@@ -212,8 +222,14 @@ func serve(t *testing.T, n *node.Node) *sdk.Client {
 // work runs a worker for a lambda until the test is over.
 func (s *site) work(t *testing.T, lambda string, h func(ctx context.Context) error, options ...sdk.WorkerOption) {
 	t.Helper()
+	s.handle(t, lambda, func(ctx context.Context, _ *sdk.Task[[]byte]) error { return h(ctx) }, options...)
+}
+
+// handle is work with a handler that sees its task.
+func (s *site) handle(t *testing.T, lambda string, h sdk.Handler, options ...sdk.WorkerOption) {
+	t.Helper()
 	w := sdk.NewWorker(s.client, options...)
-	sdk.NewLambda[[]byte](lambda).Handle(w, func(ctx context.Context, _ *sdk.Task[[]byte]) error { return h(ctx) })
+	sdk.NewLambda[[]byte](lambda).Handle(w, h)
 	ctx, cancel := context.WithCancel(context.WithoutCancel(t.Context()))
 	done := make(chan struct{})
 	go func() {
