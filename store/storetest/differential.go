@@ -236,12 +236,17 @@ func (p *pair) seqOf(id task.ID) uint64 {
 
 func (p *pair) drawControl(rt *rapid.T, kind store.OpKind) store.Control {
 	c := store.Control{Kind: rapid.SampledFrom([]string{"a", "ab"}).Draw(rt, "kind"), Name: rapid.SampledFrom([]string{"x", "y"}).Draw(rt, "name")}
-	rows, err := p.model.Controls(context.Background(), c.Kind, c.Name)
+	rows, err := p.model.Controls(context.Background(), c.Kind, "")
 	if err != nil {
 		p.Fatalf("model: %v", err)
 	}
-	if len(rows) > 0 {
-		c.Version = rows[0].Version
+	if len(rows) > 0 && rapid.IntRange(0, 3).Draw(rt, "any") != 3 { // mostly one that is there
+		c.Name = rapid.SampledFrom(rows).Draw(rt, "row").Name
+	}
+	for _, row := range rows {
+		if row.Name == c.Name {
+			c.Version = row.Version
+		}
 	}
 	if kind == store.PutControl {
 		c.Version++
