@@ -188,13 +188,18 @@ func (r *round) acquire(ctx context.Context, orders []task.Order) (sent, acquire
 	return sent, acquired
 }
 
-// isTheirs reports whether a write met a row that another process has acquired, and leaves that to be looked at again.
+// isTheirs reports whether a write met a row that another process has acquired, or the row of a task with a key that was stored
+// meanwhile, and leaves that to be looked at again.
 func (r *round) isTheirs(o *task.Order, outcome error) bool {
 	conflict, ok := errors.AsType[*store.ConflictError](outcome)
-	if !ok || conflict.Task == nil || conflict.Task.State != task.Acquired {
+	if !ok || conflict.Task == nil {
 		return false
 	}
-	r.leave(&task.Order{Task: *conflict.Task, First: o.First, Event: o.Event}, false, nil)
+	met, keyed := conflict.Task, o.First && o.Task.Key != ""
+	if met.State != task.Acquired && (!keyed || met.State.IsEnd() || met.WakeRow.At != o.Task.WakeRow.At) {
+		return false
+	}
+	r.leave(&task.Order{Task: *met, First: o.First && !keyed, Event: o.Event}, false, nil)
 	return true
 }
 

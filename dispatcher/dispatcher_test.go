@@ -166,7 +166,7 @@ func (w *world) waiting(n uint64) task.Order {
 	binary.BigEndian.PutUint64(t.ID[8:], n)
 	ops := store.First(t)
 	w.apply(ops...)
-	return task.Order{Task: ops[0].Task, First: true, Event: task.Event{Kind: task.Enqueue, Worker: "p1"}}
+	return task.Order{Task: ops[0].Task, First: true, Event: task.Event{Kind: task.Enqueue, By: "p1"}}
 }
 
 func (w *world) retriable(n uint64) task.Order {

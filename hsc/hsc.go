@@ -85,6 +85,9 @@ type Config struct {
 	// Ended is told that a task reached its end, or several did. nil: nobody wants to know.
 	Ended func()
 
+	// Process is the name of this process in the rows that it sends back to their queues; empty where it fires nothing.
+	Process string
+
 	Ahead time.Duration // 0: AheadDefault
 	// SlotsOnly keeps a worker from getting tasks beyond its free slots, however short its attempts are.
 	SlotsOnly bool

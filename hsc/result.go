@@ -70,7 +70,7 @@ func (s *Service) record(ctx context.Context, sess *session, reports []report) {
 func (s *Service) recordBatch(ctx context.Context, sess *session, b *batch) {
 	reports := b.reports
 	for i := range reports {
-		reports[i].event.Worker, reports[i].event.Attempt = sess.worker, reports[i].number
+		reports[i].event.Worker, reports[i].event.Attempt, reports[i].event.By = sess.worker, reports[i].number, s.Process
 	}
 	for range recordRoundsMax {
 		if err := s.readRows(ctx, reports); err != nil {

@@ -123,6 +123,9 @@ func (b *intake) admitArrival(ctx context.Context, i int, a *arrival) error {
 	}
 	t.ID, t.Due, t.Partition = token.ID, token.Due.CeilMillis(), token.Partition
 	t.Created = min(max(task.Instant(a.AcceptedMicros), b.now.Add(-bufferLife)), b.now)
+	if a.forced { // a wake-up row may be about to be deleted as it was when it was set aside: this one replaces it, and is new
+		t.Created, t.Seq, t.WakeRow.Seq = b.now, uint64(b.now), uint64(b.now)
+	}
 	if l.Deleting {
 		return &deletedError{token, l}
 	}
@@ -263,7 +266,7 @@ func (b *intake) removeOvertaken(ctx context.Context, items []int) {
 		}
 		op := &b.ops[at[n]]
 		op.Kind = 0
-		if !needs(&rows[n], &op.Task) {
+		if !rows[n].IsBare() && !needs(&rows[n], &op.Task) { // one that is there and cannot be read is left alone
 			removals, of = append(removals, removeNow(&op.Task)), append(of, b.itemOf[at[n]])
 		}
 		if rows[n].State.IsEnd() {

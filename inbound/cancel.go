@@ -156,6 +156,9 @@ func (in *Inbound) end(ctx context.Context, t found, kind task.EventKind) (outco
 	} else {
 		policy.Retention = task.RetentionDefault
 	}
+	if t.waiting {
+		t.Task = t.Undispatched()
+	}
 	next, effect, err := t.Apply(task.Event{Kind: kind}, in.Clock.Now(), policy)
 	if err != nil {
 		return "", err

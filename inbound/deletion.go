@@ -422,8 +422,8 @@ func (in *Inbound) dropAll(ctx context.Context, entry *catalog.Entry, live []fou
 func drop(t *found, now task.Instant, policy task.Policy) (task.Task, error) {
 	row, event := t.Task, task.Event{Kind: task.Drop}
 	switch {
-	case t.waiting && row.State != task.Acquired: // whatever its task row was to be
-		row.State = task.Scheduled
+	case t.waiting:
+		row = row.Undispatched()
 	case row.State.IsRunning():
 		event.Kind = task.Cancel
 	}

@@ -84,7 +84,7 @@ func (b *intake) match(ctx context.Context, i int, t *task.Task, event *task.Eve
 
 // planNear plans the write of a task that goes to its queue at once, or to a worker.
 func (b *intake) planNear(ctx context.Context, i int, l *catalog.Entry, t *task.Task, payload []byte) error {
-	event := task.Event{Kind: task.Enqueue, Worker: b.Process}
+	event := task.Event{Kind: task.Enqueue, By: b.Process}
 	b.match(ctx, i, t, &event)
 	next, _, err := t.Apply(event, b.now, l.PolicyFor(t))
 	if err != nil {

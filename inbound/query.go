@@ -146,9 +146,7 @@ func (in *Inbound) rows(ctx context.Context, tokens []task.Token) ([]found, erro
 }
 
 // waitsAlone reports whether a wake-up row is that of a task that has no task row before it is dispatched.
-func waitsAlone(row *task.Task) bool {
-	return row.Key == "" && (row.State == task.Scheduled || row.State == task.Acquired)
-}
+func waitsAlone(row *task.Task) bool { return row.Key == "" && !row.ID.IsZero() && !row.IsBare() }
 
 // know sees to it that the lambdas of tasks are known: one that another process created a moment ago may be
 // of a mode in which its tasks live otherwise.

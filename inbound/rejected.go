@@ -19,8 +19,8 @@ import (
 	"github.com/kinesin-io/kinesin/task"
 )
 
-// What the consumer will never take as it is, it sets aside: control rows with the reason and all that was in the
-// message, so that a person can look at it, retry it after a remedy, or delete it.
+// What the consumer will never take as it is, and what the scheduler must not fire, is set aside: control rows with the
+// reason and all that was in the message, so that a person can look at it, retry it after a remedy, or delete it.
 
 // Limits of what is set aside. Every process counts for itself, and again every asideCountEvery, so that several
 // may be some beyond them together.
@@ -116,6 +116,9 @@ func (r *asideRow) name() string {
 		h.Write([]byte{1})
 	}
 	h.Write(r.body)
+	if len(r.body) == 0 {
+		h.Write([]byte(r.ID))
+	}
 	return hex.EncodeToString(h.Sum(nil)[:8])
 }
 
@@ -149,25 +152,38 @@ type aside struct {
 
 // put stores a row and what is kept with it. One of that name that is there already is the same.
 func (a *aside) put(ctx context.Context, row *asideRow) error {
-	if err := a.reserve(ctx, len(row.body)); err != nil {
-		return err
+	_, err := a.putAll(ctx, []*asideRow{row})
+	return err
+}
+
+// putAll puts rows until there is no room for one more, and says how many.
+func (a *aside) putAll(ctx context.Context, rows []*asideRow) (n int, err error) {
+	var bodies, heads []store.Op
+	var full error
+	for _, row := range rows {
+		if full = a.reserve(ctx, len(row.body)); full != nil {
+			break
+		}
+		row.At, row.Bytes = a.Clock.Now(), len(row.body)
+		name := row.name()
+		for body := row.body; len(body) > 0; row.Parts++ {
+			n := min(len(body), asidePartBytes)
+			bodies = append(bodies, store.Op{Kind: store.PutControl, Control: store.Control{Kind: asideBodyKind, Name: partName(name, row.Parts), Version: 1, Value: body[:n]}})
+			body = body[n:]
+		}
+		value, err := json.Marshal(row)
+		if err != nil {
+			return 0, fmt.Errorf("encode what is set aside: %w", err)
+		}
+		heads = append(heads, store.Op{Kind: store.PutControl, Control: store.Control{Kind: asideKind, Name: name, Version: 1, Value: value}})
 	}
-	row.At, row.Bytes = a.Clock.Now(), len(row.body)
-	name := row.name()
-	var ops []store.Op
-	for body := row.body; len(body) > 0; row.Parts++ {
-		n := min(len(body), asidePartBytes)
-		ops = append(ops, store.Op{Kind: store.PutControl, Control: store.Control{Kind: asideBodyKind, Name: partName(name, row.Parts), Version: 1, Value: body[:n]}})
-		body = body[n:]
+	if err := a.applyAll(ctx, bodies); err != nil {
+		return 0, err
 	}
-	if err := a.applyAll(ctx, ops); err != nil {
-		return err
+	if err := a.applyAll(ctx, heads); err != nil {
+		return 0, err
 	}
-	value, err := json.Marshal(row)
-	if err != nil {
-		return fmt.Errorf("encode what is set aside: %w", err)
-	}
-	return a.applyAll(ctx, []store.Op{{Kind: store.PutControl, Control: store.Control{Kind: asideKind, Name: name, Version: 1, Value: value}}})
+	return len(heads), full
 }
 
 func partName(name string, part int) string { return fmt.Sprintf("%s/%d", name, part) }

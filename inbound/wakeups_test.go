@@ -425,3 +425,31 @@ func TestARowSaysWhoEnqueuedItsTask(t *testing.T) {
 		}
 	})
 }
+
+// A call ends between its two writes; the next one meets the wake-up row and says that the task is there. So it is.
+func TestATaskWhoseTaskRowDidNotFollowIsFound(t *testing.T) {
+	run(t, func(f *fixture) {
+		once := func() *item {
+			return &item{Lambda: "mail", DueMicros: int64(start.Add(time.Second)), RequestId: uuid7(1)}
+		}
+		f.rows.set(func(ops []store.Op) {
+			for i := range ops {
+				if ops[i].Kind == store.PutTask {
+					ops[i].Task.Seq = 0 // refused, as if the process had ended there
+				}
+			}
+		}, nil, nil)
+		f.schedule(once())
+		f.rows.set(nil, nil, nil)
+		for range 9 { // the queue fills up, so that the next call plans no task row
+			f.accept(in(time.Second))
+		}
+		r := f.schedule(once())[0]
+		if !r.Duplicate || f.get(r.Id).Task == nil {
+			t.Fatalf("%v, then %v", r, f.get(r.Id))
+		}
+		if c := f.cancel(r.Id); c.Outcome != "cancelled" || f.row(r.Id).State != task.Cancelled {
+			t.Errorf("cancel: %v", c)
+		}
+	})
+}

@@ -83,6 +83,15 @@ func (l *flight) drop(id task.ID) bool {
 	return true
 }
 
+// rest puts off when to look at a task.
+func (l *flight) rest(id task.ID, until task.Instant) {
+	if one := l.byID[id]; one != nil {
+		w := *one
+		w.at, w.rowAt = until, until
+		l.put(w)
+	}
+}
+
 // has reports whether a task is in flight and its wake-up row stands at that instant.
 func (l *flight) has(id task.ID, place task.Instant) bool {
 	one := l.byID[id]

@@ -52,7 +52,8 @@ type pass struct {
 	begins   task.Instant  // when the next one does
 	page     task.Instant  // when the next page may be read
 	every    time.Duration
-	since    task.Instant // when the partition came here: the task of an older row may be in flight
+	since    task.Instant  // when the partition came here: the task of an older row may be in flight
+	behind   store.WakeKey // how far a pass that is held up was gone over again
 }
 
 // newPass spreads the passes, so that not all partitions make them at once.
@@ -121,6 +122,8 @@ func (l *loop) readAhead(ctx context.Context) {
 	}
 	if l.passIsDue(now) {
 		l.goThrough(ctx)
+	} else if due && l.pass.underWay && now >= l.pass.begins {
+		l.goBehind(ctx)
 	}
 	if (!l.pass.underWay || !l.roomForPass()) && !l.warm.Swap(true) { // all is known that there is room for
 		l.s.warmed()
@@ -291,5 +294,24 @@ func (l *loop) goThrough(ctx context.Context) {
 	p.after, p.page = store.KeyOf(&page[limit-1]), now
 	if l.s.Queue.Durable() {
 		p.page = now.Add(passPause * time.Duration(limit) / passRowsMax)
+	}
+}
+
+// goBehind reads a page of what a pass that waits for room has been through, again and again, when the next pass is due: a backlog
+// may hold a pass up for longer than ended rows are kept, and what it has passed may hold remnants, and what memory has lost.
+func (l *loop) goBehind(ctx context.Context) {
+	p, limit := &l.pass, min(passRowsMax, l.ahead.limit/2)
+	page, err := l.s.Store.ScanSchedule(ctx, l.partition, p.behind, p.after.Wake, limit)
+	if !l.readDone(ctx, err) {
+		return
+	}
+	for i := range page {
+		e := entry{at: l.later(page[i].WakeRow.At), id: page[i].ID}
+		if !l.ahead.entries.Has(e) && !l.knows(&page[i]) {
+			l.add(&page[i])
+		}
+	}
+	if p.behind = (store.WakeKey{}); len(page) == limit {
+		p.behind = store.KeyOf(&page[limit-1])
 	}
 }

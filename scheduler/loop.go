@@ -220,6 +220,10 @@ func (l *loop) hinted(h *hint) {
 // await notes a task row that is to be looked at when it wakes. Where memory has no room for one more in flight, what wakes
 // soon waits in the look-ahead.
 func (l *loop) await(t *task.Task, sends bool) {
+	if t.Wake == t.WakeRow.At && !l.guest && !l.ahead.covers(t.Wake) { // its wake-up row stands there: a look brings it
+		l.flight.drop(t.ID)
+		return
+	}
 	if !l.flight.put(l.flightOf(t, t.Wake)) && t.Wake <= l.s.Clock.Now().Add(l.s.Window) {
 		l.ahead.add(entry{at: l.later(t.Wake), id: t.ID, row: t, read: true, sends: sends})
 	}

@@ -91,14 +91,9 @@ func firstOrders(taken []entry) (orders []task.Order, reads []entry) {
 	return orders, reads
 }
 
-// firstOrder dispatches the task that a wake-up row holds, as it was before anything happened to it.
+// firstOrder dispatches the task that a wake-up row holds.
 func firstOrder(row *task.Task) task.Order {
-	t := *row
-	if t.State != task.Scheduled { // stored as enqueued, but the task row did not follow
-		t.State, t.Seq, t.Wake, t.Enqueued, t.Enqueues, t.Worker = task.Scheduled, t.WakeRow.Seq, t.WakeRow.At, 0, 0, ""
-		t.Attempt, t.ClaimedAt = 0, 0
-	}
-	return task.Order{Task: t, First: true, Event: task.Event{Kind: task.Enqueue}}
+	return task.Order{Task: row.Undispatched(), First: true, Event: task.Event{Kind: task.Enqueue}}
 }
 
 // readAndJudge reads the task rows of tasks in flight and of wake-up rows, and says what follows from them. sent is how many
@@ -110,6 +105,9 @@ func (m *managing) readAndJudge(ctx context.Context, j *judgement, ids []task.ID
 	}
 	rows, err := m.l.s.Store.Tasks(ctx, all)
 	m.l.progress.mark(m.l.s.Clock)
+	if isLasting(err) && len(all) == 1 { // of that row: it cannot be read
+		rows, err = []task.Task{{ID: all[0]}}, m.l.s.worthRetry(ctx, m.l.partition, err)
+	}
 	if err != nil {
 		m.unsent = slices.ContainsFunc(reads, func(e entry) bool { return e.sends })
 		for _, e := range reads {
@@ -119,17 +117,25 @@ func (m *managing) readAndJudge(ctx context.Context, j *judgement, ids []task.ID
 	}
 	live := make([]task.Task, 0, len(rows))
 	for i, id := range ids {
-		if rows[i].ID.IsZero() || rows[i].State.IsEnd() {
+		switch row := &rows[i]; {
+		case row.ID.IsZero() || row.State.IsEnd():
 			m.l.flight.drop(id)
-			continue
+		case row.IsBare():
+			m.l.flight.rest(id, j.now.Add(oddLook))
+		default:
+			m.wantMessage(row)
+			live = append(live, *row)
 		}
-		m.wantMessage(&rows[i])
-		live = append(live, rows[i])
 	}
+	var doubtful []task.Task
 	for i := range reads {
 		e, row := &reads[i], &rows[len(ids)+i]
 		switch store.Conclude(e.row, row, j.now) {
 		case store.Undispatched: // it waits for room like the others
+			if m.l.s.isDoubtful(e.row, j.now) {
+				doubtful = append(doubtful, *e.row)
+				continue
+			}
 			t := firstOrder(e.row).Task
 			m.l.ahead.add(entry{at: e.at, id: e.id, row: &t, first: true, sends: true})
 		case store.Live:
@@ -138,8 +144,12 @@ func (m *managing) readAndJudge(ctx context.Context, j *judgement, ids []task.ID
 		case store.Remnant:
 			m.remnants = append(m.remnants, *e.row)
 		case store.Unclear:
+			if !row.ID.IsZero() && row.IsBare() {
+				m.putAside(e.row)
+			}
 		}
 	}
+	m.setAside(ctx, doubtful)
 	judged, err := j.judge(ctx, live)
 	return m.withinRoom(ctx, judged, sent), err
 }
@@ -213,9 +223,7 @@ func (m *managing) dispatch(ctx context.Context, orders []task.Order) (failed er
 func (m *managing) carryOut(ctx context.Context, orders []task.Order) (failed error) {
 	l := m.l
 	for i := range orders {
-		if e := &orders[i].Event; e.Kind == task.Enqueue {
-			e.Worker = l.s.Process
-		}
+		orders[i].Event.By = l.s.Process
 	}
 	results := l.s.watchWrites(func() []task.Dispatched {
 		ctx, done := limited(ctx, l.s.Clock)

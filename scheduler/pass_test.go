@@ -505,3 +505,55 @@ func (w *world) attempt(s *scheduler.Scheduler, t task.Task, l lease.Lease, trie
 	}
 	return 0
 }
+
+// A backlog holds a pass up for as long as it lasts, which may be longer than ended rows are kept.
+func TestABacklogDoesNotStopTheCleaningUp(t *testing.T) {
+	inWorld(t, 10, func(w *world) {
+		w.look = 1 // the least
+		for i := range 200 {
+			w.waiting(high, -time.Duration(10*60-i)*time.Second)
+		}
+		w.start()
+		w.advance(time.Minute) // the queue is full, and nobody receives
+		ended := w.awake(high, -time.Hour, func(t *task.Task) {
+			t.State, t.Wake, t.Ended, t.ExpireAt = task.Success, 0, w.clock.Now(), w.clock.Now().Add(task.EndedMin)
+		})
+		w.advance(task.EndedMin)
+		if rows := w.schedule(high); rows[0].ID == ended.ID {
+			t.Error("the wake-up row is still there when the row of its ended task may go")
+		}
+	})
+}
+
+// What wakes far ahead, in its own place, is found by a look when its time comes.
+func TestFarSnoozesTakeNoMemory(t *testing.T) {
+	inWorld(t, depth, func(w *world) {
+		l := w.openLease(15 * time.Second)
+		var all []task.Task
+		for range 10 {
+			all = append(all, w.running(high, l.Worker))
+		}
+		s := w.start()
+		w.beat(2*time.Minute, l)
+		for _, one := range all {
+			row := w.read(one.ID)
+			snooze := task.Event{Kind: task.Finish, Worker: l.Worker, Attempt: row.Attempt, Outcome: task.OutcomeSnoozed, Delay: 30 * 24 * time.Hour}
+			next, _, err := row.Apply(snooze, w.clock.Now(), policy)
+			if err != nil {
+				t.Fatal(err)
+			}
+			w.apply(store.Change(next, true, false)...)
+		}
+		w.beat(30*time.Minute, l)
+		if n := s.InFlight(); n != 0 {
+			t.Errorf("%d tasks in flight, want none", n)
+		}
+	})
+}
+
+// Ended rows outlast what could start their tasks again: the pause between two passes, and the longest call.
+func TestEndedRowsAreKeptForLongEnough(t *testing.T) {
+	if task.EndedMin < store.CallMax+passLatest {
+		t.Errorf("ended rows are kept for %v, calls take up to %v, passes are up to %v apart", task.EndedMin, store.CallMax, passLatest)
+	}
+}

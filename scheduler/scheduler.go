@@ -99,6 +99,7 @@ type Config struct {
 	Log        *slog.Logger
 	Hooks      Hooks
 	Delivery   *Delivery // nil: there are no deliver lambdas here
+	Doubts     *Doubts   // nil: an ended row stays until a pass has seen its wake-up row
 	// Found is told of a row that was claimed when its partition came to this process. nil: nobody wants to know.
 	Found func(t *task.Task)
 	// Ready is called by Run when all partitions of a share have been read ahead. nil: nobody wants to know.
@@ -163,6 +164,7 @@ type Scheduler struct {
 	leases  goodLeases
 
 	hand  hand
+	noted atomic.Pointer[passNote] // replaced by Run and read by everyone
 	quiet quiet
 	turns turns
 
@@ -179,6 +181,7 @@ type Scheduler struct {
 func New(c Config) *Scheduler {
 	s := &Scheduler{Config: c.withDefaults(), pokeWarm: make(chan struct{}, 1)}
 	s.share.Store(&Share{})
+	s.noted.Store(&passNote{})
 	s.flights = newBudget(s.FlightRows)
 	s.Store = guardedStore{s.Store, s}
 	s.Leases = guardedLeases{s.Leases, s}
@@ -265,7 +268,8 @@ func (s *Scheduler) Awake(t *task.Task) {
 		}
 		return
 	}
-	if s.firesAlone(t, t.Wake) {
+	handedOver := t.Wake != t.WakeRow.At && s.isGuest(t.Partition) // while the row was written
+	if handedOver || s.firesAlone(t, t.Wake) {
 		s.guest(t, hintAwake)
 	}
 }

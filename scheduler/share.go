@@ -209,6 +209,12 @@ func (s *Scheduler) Run(ctx context.Context) error {
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
 	defer s.progress.end()
+	if s.Doubts != nil {
+		if !s.readNote(ctx) {
+			return nil
+		}
+		group.Go(func() { s.keepNote(ctx) })
+	}
 	retire := s.Clock.NewTimer(guestRetireEvery)
 	defer retire.Stop()
 	sh := &share{}

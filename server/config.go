@@ -55,6 +55,8 @@ type Config struct {
 	DrainMax        time.Duration // how long a stop may take; 10 s
 	// NoMatch has all tasks go through their queues, also where a worker of this process waits for them.
 	NoMatch bool
+	// NoGrow leaves the shards of lambdas as they are, also where one is near what a key of DynamoDB takes.
+	NoGrow bool
 	// DeliverDirect is up to how long before its due time a task of a deliver lambda goes straight to its queue, which
 	// then holds it, without a row in the store. 15 minutes, which is the most; negative: never.
 	DeliverDirect time.Duration

@@ -14,10 +14,10 @@ func First(t task.Task) []Op {
 
 // FirstWithRow returns the writes that store a new task as a wake-up row, which holds the task too, and a task row:
 // of a task with a key, whose row keeps the key taken, and of one that is enqueued or claimed at once.
-// Its wake-up row of a task without a key always has seq 1, so that a repeated call does not replace it; one with a key begins
-// at a seq that is higher than that of any earlier task with the key.
+// Its wake-up row of a task without a key has seq 1 unless t.WakeRow has a higher one, so that a repeated call does not
+// replace it; one with a key begins at a seq that is higher than that of any earlier task with the key.
 func FirstWithRow(t task.Task) []Op {
-	t.WakeRow = task.WakeRow{At: t.Due, Seq: 1}
+	t.WakeRow = task.WakeRow{At: t.Due, Seq: max(t.WakeRow.Seq, 1)}
 	if t.ID.IsDerived() {
 		t.WakeRow.Seq = t.Seq
 	}

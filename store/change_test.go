@@ -30,7 +30,7 @@ func TestFirst(t *testing.T) {
 func TestFirstWithRow(t *testing.T) {
 	one := scheduled(1)
 	one.WakeRow = task.WakeRow{}
-	next, _, err := one.Apply(task.Event{Kind: task.Enqueue, Worker: "p"}, 500, task.Policy{})
+	next, _, err := one.Apply(task.Event{Kind: task.Enqueue, By: "p"}, 500, task.Policy{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -130,10 +130,10 @@ func TestChangesKeepOneWakeupRow(t *testing.T) {
 			t.Errorf("after %s: the wake-up row is %+v of seq %d, wake-up %d", e.Kind, current.WakeRow, current.Seq, current.Wake)
 		}
 	}
-	step(false, task.Event{Kind: task.Enqueue, Worker: "p"})
+	step(false, task.Event{Kind: task.Enqueue, By: "p"})
 	step(false, task.Event{Kind: task.Claim, Worker: "w", Lease: time.Second})
 	step(true, task.Event{Kind: task.Finish, Worker: "w", Outcome: task.OutcomeRetriable})
-	step(false, task.Event{Kind: task.Enqueue, Worker: "p"})
+	step(false, task.Event{Kind: task.Enqueue, By: "p"})
 	step(false, task.Event{Kind: task.Claim, Worker: "w", Lease: time.Second})
 	step(false, task.Event{Kind: task.Finish, Worker: "w", Outcome: task.OutcomeSuccess})
 }

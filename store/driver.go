@@ -34,7 +34,8 @@ type Driver interface {
 	// for every op.
 	Apply(ctx context.Context, ops []Op) (results []error, err error)
 
-	// Tasks reads task rows, strongly consistent; a missing row has a zero ID in its place.
+	// Tasks reads task rows, strongly consistent; a missing row has a zero ID in its place, and one that cannot be read, of
+	// several that were asked for, an ID and no state.
 	Tasks(ctx context.Context, ids []task.ID) ([]task.Task, error)
 	// Wakeups reads wake-up rows, strongly consistent; a missing row has a zero ID in its place.
 	Wakeups(ctx context.Context, keys []WakeKey) ([]task.Task, error)
@@ -76,6 +77,18 @@ type Capabilities struct {
 	// PayloadsExpire says that a payload row that nobody deletes is deleted some time after it is wanted, at no
 	// cost, so that deleting it would only add to the cost.
 	PayloadsExpire bool
+	// EndedExpire says that ended rows are deleted some time after they expired without their wake-up rows, whether
+	// anybody has looked at those since or not.
+	EndedExpire bool
+	// KeyLoads takes what was written to each partition of the schedule since it was called last. nil: no partition
+	// has a limit of its own.
+	KeyLoads func() map[task.Partition]KeyLoad
+}
+
+// KeyLoad is what one process wrote to a partition of the schedule.
+type KeyLoad struct {
+	Units     int  // write units that came through
+	Throttled bool // something was put off
 }
 
 // Depth is how many live tasks a partition has in each state. Those in Scheduled that have no task row are its wake-up

@@ -325,6 +325,9 @@ func (s *Store) Depths() (counts map[task.Partition]Depth, ready bool) {
 // needs to delete them.
 func (s *Store) PayloadsExpire() bool { return s.d.Capabilities().PayloadsExpire }
 
+// EndedExpire reports whether ended rows go away by themselves, without their wake-up rows.
+func (s *Store) EndedExpire() bool { return s.d.Capabilities().EndedExpire }
+
 // Full reports whether the store takes no new tasks for want of space.
 func (s *Store) Full() bool {
 	full := s.d.Capabilities().Full

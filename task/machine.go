@@ -113,6 +113,7 @@ type Event struct {
 	Jitter  uint64
 	Blame   bool
 	Until   Instant
+	By      string // the process that puts the message on its queue, if the event owes one
 }
 
 // Effect is what the caller owes once the changed task is stored.
@@ -139,6 +140,9 @@ func (t Task) Apply(e Event, now Instant, p Policy) (Task, Effect, error) {
 	if err != nil {
 		return t, None, err
 	}
+	if effect == Send && next.State == Enqueued {
+		next.Worker = e.By
+	}
 	return next, effect, nil
 }
 
@@ -147,7 +151,7 @@ func (t Task) apply(e Event, now Instant, p Policy) (Task, Effect, error) {
 	t.Seq++
 	switch e.Kind {
 	case Enqueue:
-		return t.enqueue(e, now)
+		return t.enqueue(now)
 	case Acquire:
 		return t.acquire(e, now)
 	case HandOver:
@@ -183,13 +187,11 @@ func (t Task) apply(e Event, now Instant, p Policy) (Task, Effect, error) {
 	return t, None, fmt.Errorf("%w: event %d", ErrNoEdge, e.Kind)
 }
 
-func (t Task) enqueue(e Event, now Instant) (Task, Effect, error) {
+func (t Task) enqueue(now Instant) (Task, Effect, error) {
 	if t.State.IsRunning() || t.State == Acquired {
 		return t, None, fmt.Errorf("%w: enqueue while %s", ErrNoEdge, t.State)
 	}
-	t = t.toQueue(now)
-	t.Worker = e.Worker
-	return t, Send, nil
+	return t.toQueue(now), Send, nil
 }
 
 // toQueue is the one way into Enqueued; a message may be sent ahead of the due

@@ -46,6 +46,7 @@ func anyEvent(t *rapid.T, now task.Task, at task.Instant) task.Event {
 		Jitter:  rapid.Uint64().Draw(t, "jitter"),
 		Blame:   rapid.Bool().Draw(t, "blame"),
 		Until:   task.Instant(rapid.Int64Range(-1, int64(start)*2).Draw(t, "until")),
+		By:      rapid.SampledFrom([]string{"", "p1", "p2"}).Draw(t, "by"),
 	}
 }
 
@@ -186,12 +187,11 @@ func (s step) isOwners() bool {
 	}
 }
 
-// enqueuer is whom a waiting task names: the process that enqueued it, and nobody after anything else that
-// led it there.
+// enqueuer is whom a waiting task names: the process that puts its message on the queue, and nobody where there is none.
 func (s step) enqueuer() string {
 	switch {
-	case s.event.Kind == task.Enqueue:
-		return s.event.Worker
+	case s.effect == task.Send && s.after.State == task.Enqueued:
+		return s.event.By
 	case s.event.Kind == task.Extend && s.before.State == task.Enqueued:
 		return s.before.Worker
 	default:

@@ -450,12 +450,12 @@ func TestHistoryIsBounded(t *testing.T) {
 // the queue.
 func TestTheEnqueuerIsNamed(t *testing.T) {
 	p := newPath(t)
-	p.apply(task.Event{Kind: task.Enqueue, Worker: "p1"}, task.Enqueued, task.Send)
+	p.apply(task.Event{Kind: task.Enqueue, By: "p1"}, task.Enqueued, task.Send)
 	p.apply(task.Event{Kind: task.Extend, Until: p.now.Add(time.Minute)}, task.Enqueued, task.None)
 	if p.Worker != "p1" {
 		t.Errorf("in the queue it names %q, want p1", p.Worker)
 	}
-	p.apply(task.Event{Kind: task.Enqueue, Worker: "p2"}, task.Enqueued, task.Send)
+	p.apply(task.Event{Kind: task.Enqueue, By: "p2"}, task.Enqueued, task.Send)
 	if p.Worker != "p2" {
 		t.Errorf("enqueued again it names %q, want p2", p.Worker)
 	}

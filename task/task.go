@@ -71,6 +71,16 @@ type WakeRow struct {
 // IsBare reports whether a wake-up row holds nothing but the id of its task, which then has a task row.
 func (t *Task) IsBare() bool { return t.State == Unknown }
 
+// Undispatched is the task that a wake-up row holds as it was before anything happened to it: the row of one that was stored as
+// enqueued or claimed at once is there though its task row may not have followed.
+func (t Task) Undispatched() Task {
+	if t.State != Scheduled && t.State != Acquired {
+		t.State, t.Seq, t.Wake = Scheduled, t.WakeRow.Seq, t.WakeRow.At
+		t.Enqueued, t.Enqueues, t.Worker, t.Attempt, t.ClaimedAt = 0, 0, "", 0, 0
+	}
+	return t
+}
+
 // PayloadID names the payload row of a task whose payload is stored apart. A keyed task's id is the same
 // whatever the key is used for, so its payload goes by the digest too: what a call that failed
 // between its two writes left behind can never become the payload of another one.

@@ -23,6 +23,8 @@ import (
 type cloud struct {
 	tables *fakedynamo.DB
 	queues *fakesqs.SQS
+
+	keyUnits float64 // write units a second that a key takes; 0: as many as of the real one
 }
 
 // drivers are the real ones over it, for each node its own. It is to be called in the bubble.
@@ -31,7 +33,7 @@ func (c *cloud) drivers(t *testing.T) drivers {
 	const prefix = "k"
 	return drivers{own: func(ctx context.Context, now func() *Node) (store.Driver, queue.Driver) {
 		if c.tables == nil {
-			c.tables = fakedynamo.New(fakedynamo.Config{Clock: clock.Real(), IndexLag: 2 * time.Second, Attempts: 3})
+			c.tables = fakedynamo.New(fakedynamo.Config{Clock: clock.Real(), IndexLag: 2 * time.Second, Attempts: 3, WriteUnits: c.keyUnits})
 			c.queues = fakesqs.New(fakesqs.Config{Clock: clock.Real(), CountLag: 5 * time.Second, Attempts: 3})
 			if err := dynamo.Setup(ctx, c.tables, prefix, dynamo.SetupOptions{}); err != nil {
 				t.Fatal(err)

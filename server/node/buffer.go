@@ -25,7 +25,7 @@ func newBufferMetrics(r prometheus.Registerer) bufferMetrics {
 		ways: counters("kinesin_inbound_accepted_total", "Tasks that were accepted, by what acknowledged them: the inbound buffer, the store, "+
 			"the store because the buffer refused or was slow (fallback), the buffer to a client that sends there itself (direct), or the queue "+
 			"of a deliver lambda.", "way"),
-		rejected: counters("kinesin_inbound_rejected_total", "Messages of the inbound buffer, or tasks in them, that were set aside.", "reason"),
+		rejected: counters("kinesin_inbound_rejected_total", "Messages of the inbound buffer, tasks in them, or tasks that may have run, that were set aside.", "reason"),
 		left:     counters("kinesin_inbound_left_total", "Messages that were left in the inbound buffer for now.", "why"),
 		consumed: counter("kinesin_inbound_consumed_total", "Tasks that came out of the inbound buffer and are in the store."),
 		age: prometheus.NewHistogram(prometheus.HistogramOpts{
@@ -57,7 +57,7 @@ func (n *Node) withBufferHooks(h inbound.Hooks) inbound.Hooks {
 	}
 	h.SetAside = func(ctx context.Context, reason string, err error) {
 		m.rejected.WithLabelValues(reason).Inc()
-		n.log.WarnContext(ctx, "set aside what came through the inbound buffer", slog.String("reason", reason), slog.Any("error", err))
+		n.log.WarnContext(ctx, "set aside, for `kinesin inbound rejected`", slog.String("reason", reason), slog.Any("error", err))
 	}
 	h.Left = func(why string, count int) { m.left.WithLabelValues(why).Add(float64(count)) }
 	h.Trouble = func(ctx context.Context, err error, pause time.Duration) {

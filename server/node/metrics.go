@@ -51,6 +51,7 @@ type Metrics struct {
 	unsent   prometheus.Counter
 
 	undelivered *prometheus.CounterVec // lambda, priority
+	grown       *prometheus.CounterVec // lambda
 
 	failures    prometheus.Counter
 	hscFailures *prometheus.CounterVec   // what
@@ -119,6 +120,7 @@ func (m *Metrics) withoutGone() map[class]*classSeries {
 			m.lateness.DeletePartialMatch(labels)
 			m.finished.DeletePartialMatch(labels)
 			m.undelivered.DeletePartialMatch(labels)
+			m.grown.DeletePartialMatch(labels)
 		}
 	}
 	return all
@@ -167,6 +169,7 @@ func NewMetrics() *Metrics {
 		lost:        counter("kinesin_workers_lost_total", "Worker leases that ran out."),
 		unsent:      counter("kinesin_messages_unsent_total", "Enqueued tasks whose message waits for their wake-up."),
 		undelivered: newUndelivered(),
+		grown:       counters("kinesin_shards_grown_total", "How often this process gave a lambda more shards, since one was near what a key of the store takes.", "lambda"),
 
 		failures:    counter("kinesin_partition_failures_total", "Rounds of a partition that failed and were tried again."),
 		hscFailures: counters("kinesin_hsc_failures_total", "Claims, heartbeats and results for which the store or the queue failed, by what was attempted.", "what"),
@@ -185,7 +188,7 @@ func NewMetrics() *Metrics {
 			Help: "How far the clock of another process was ahead, where it was by more than 100 ms.",
 		}),
 	}
-	r.MustRegister(m.clockAhead, m.lateness, m.accepted, m.matched, m.refused, m.finished, m.wakeups, m.claims, m.lost, m.unsent, m.undelivered,
+	r.MustRegister(m.clockAhead, m.lateness, m.accepted, m.matched, m.refused, m.finished, m.wakeups, m.claims, m.lost, m.unsent, m.undelivered, m.grown,
 		m.failures, m.hscFailures, m.internal, m.storeTime, m.storeErrors, m.fsync)
 	m.buffer, m.ownership, m.registrations = newBufferMetrics(r), newOwnershipMetrics(r), newRegistrationMetrics(r)
 	m.classes.Store(&map[class]*classSeries{})

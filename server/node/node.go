@@ -62,6 +62,8 @@ type Config struct {
 
 	// NoMatch has all tasks go through their queues, also where a worker of this process waits for them.
 	NoMatch bool
+	// NoGrow leaves the shards of lambdas as they are, also where one is near what a key of the store takes.
+	NoGrow bool
 
 	// Buffer is between Schedule and the store; nil: none.
 	Buffer             buffer.Buffer
@@ -80,7 +82,8 @@ type Config struct {
 	// company, no task is handed to whoever waits first, no worker gets tasks beyond its free slots, and leases outlast every jump.
 	Stepped bool
 
-	shared bool // several processes may be over the store
+	shared   bool    // several processes may be over the store
+	keyUnits float64 // write units that a key of the store takes in a second; 0: what DynamoDB documents
 }
 
 // atOnce stands for no time where zero means a default.
@@ -138,6 +141,7 @@ type Node struct {
 	sweeper    *scheduler.Sweeper
 	inbound    *inbound.Inbound // nil without the role
 	hsc        *hsc.Service     // nil without the role
+	grower     *grower          // nil where shards do not grow by themselves
 
 	running  atomic.Bool
 	warm     atomic.Bool // all that is fired here was read ahead, once
@@ -171,6 +175,7 @@ func New(ctx context.Context, c Config) (*Node, error) {
 		return nil, err
 	}
 	n.compose(c.withSteps(), secret)
+	n.grower = n.newGrower(&c)
 	n.metrics.registry.MustRegister(newDepthCollector(n))
 	if n.members != nil {
 		if w, is := n.members.watched.(podWatch); is {
@@ -192,7 +197,7 @@ func (n *Node) compose(c Config, secret []byte) {
 		})
 		n.scheduler = scheduler.New(scheduler.Config{
 			Store: n.store, Queue: n.queue, Dispatcher: n.dispatcher, Leases: n.leases,
-			Ownership: n.members.owner, Handover: n.members.handover(), Partitions: n.catalog, Delivery: n.delivery(&c, seal),
+			Ownership: n.members.owner, Handover: n.members.handover(), Partitions: n.catalog, Delivery: n.delivery(&c, seal), Doubts: n.doubts(&c, seal),
 			Clock: c.Clock, Log: c.Log, Hooks: n.schedulerHooks(),
 			Process: n.members.process(), Presence: n.members.presence, Found: n.foundClaimed, Ready: n.becameReady,
 			Guests: c.shared, Window: c.Window, Lead: c.Lead,
@@ -202,7 +207,7 @@ func (n *Node) compose(c Config, secret []byte) {
 	if slices.Contains(c.Roles, RoleHSC) {
 		n.hsc = hsc.New(hsc.Config{
 			Store: n.store, Queue: n.queue, Catalog: n.catalog, Leases: n.leases, Sealer: seal,
-			Scheduler: hscHints{n}, Clock: c.Clock, Log: c.Log, Hooks: n.hscHooks(), Ended: n.ended, Ahead: c.Ahead, SlotsOnly: c.Stepped,
+			Scheduler: hscHints{n}, Process: n.process(), Clock: c.Clock, Log: c.Log, Hooks: n.hscHooks(), Ended: n.ended, Ahead: c.Ahead, SlotsOnly: c.Stepped,
 		})
 	}
 	if slices.Contains(c.Roles, RoleInbound) {
@@ -273,6 +278,9 @@ func (n *Node) Run(ctx context.Context) error {
 	firing := startPart(groupCtx, group, n.fire)
 	registering := startPart(groupCtx, group, n.register)
 	group.Go(func() error { return n.catalog.Run(groupCtx) })
+	if n.grower != nil {
+		group.Go(func() error { return n.grower.run(groupCtx) })
+	}
 	n.members.run(groupCtx, group.Go) // leaves when nothing is fired here any more
 	group.Go(func() error {
 		select {

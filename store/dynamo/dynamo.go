@@ -135,7 +135,7 @@ func (d *Driver) leave() { d.life.RUnlock() }
 
 // Capabilities implements store.Driver.
 func (d *Driver) Capabilities() store.Capabilities {
-	return store.Capabilities{ControlsOmitted: d.controlsOmitted, PayloadsExpire: true}
+	return store.Capabilities{ControlsOmitted: d.controlsOmitted, PayloadsExpire: true, EndedExpire: true, KeyLoads: d.keyLoads}
 }
 
 // Close waits for the calls and requests that are under way, and for deferred deletions. It does not close

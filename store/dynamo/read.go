@@ -122,7 +122,7 @@ func wakeKey(k store.WakeKey) item {
 }
 
 // rows reads rows by their keys. One that cannot be read is an error when it alone was asked for, and else
-// left out, so that it does not stand before the others.
+// a task without a state, or left out if it is a wake-up row, so that it does not stand before the others.
 func rows[K comparable](ctx context.Context, d *Driver, table *string, keys []K, keyMap func(K) item, keyOf func(*task.Task) K) ([]task.Task, error) {
 	if err := d.enter(ctx); err != nil {
 		return nil, err
@@ -161,7 +161,8 @@ func rows[K comparable](ctx context.Context, d *Driver, table *string, keys []K,
 	return found, nil
 }
 
-// getAll reads rows of tasks, strongly consistent; visit is called for each that can be read, in any order.
+// getAll reads rows of tasks, strongly consistent, and calls visit for each in any order. Of a task row that cannot be read
+// visit gets the id alone: somebody may take a row that is not there for one that expired.
 func (d *Driver) getAll(ctx context.Context, table *string, keys []item, visit func(*task.Task)) error {
 	items, err := d.getItems(ctx, table, keys)
 	if err != nil {
@@ -171,7 +172,9 @@ func (d *Driver) getAll(ctx context.Context, table *string, keys []item, visit f
 		t, err := d.decode(table, rowOf(one))
 		if err != nil {
 			d.unreadable(*table, one, err)
-			continue
+			if t.ID, err = task.ParseID(textOf(one, attrID)); err != nil { // a wake-up row: it is found by a scan
+				continue
+			}
 		}
 		visit(&t)
 	}

@@ -52,6 +52,7 @@ func (d *Driver) send(batch []*write) {
 	q.limit.answered(now, now.Sub(began), q.requests, failed)
 	q.requests--
 	for i, w := range batch {
+		d.noteLoad(w, outcomes[i].verdict)
 		switch o := &outcomes[i]; {
 		case isInvalid(whole): // for one of them, nobody knows which
 			w.alone = true

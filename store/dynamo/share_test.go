@@ -496,7 +496,7 @@ func TestRowsOfAnotherVersionStandBeforeNobody(t *testing.T) {
 		}
 	}
 	rows, err := d.Tasks(ctx, []task.ID{bad, good})
-	if bad.IsZero() || err != nil || !rows[0].ID.IsZero() || rows[1].ID != good {
+	if bad.IsZero() || err != nil || rows[0].ID != bad || !rows[0].IsBare() || rows[1].ID != good {
 		t.Errorf("bad %s: %v, %v", bad, rows, err)
 	}
 	again := ops[1].Task
@@ -523,5 +523,33 @@ func spoil(t *testing.T, db *fakedynamo.DB, table string) {
 		if _, err := db.PutItem(t.Context(), &dynamodb.PutItemInput{TableName: aws.String(table), Item: row}); err != nil {
 			t.Fatal(err)
 		}
+	}
+}
+
+// A task row that is there and cannot be read is not taken for one that is not there: its wake-up row stays.
+func TestAnUnreadableTaskRowIsNotAbsent(t *testing.T) {
+	t.Parallel()
+	db := newFakeDB(t, fakedynamo.Config{})
+	d := openOn(t, db, dynamo.Config{})
+	ctx := t.Context()
+	wakeup := bareRow(task.Partition{}, 4)
+	live := wakeup.Task
+	live.State, live.Seq = task.Processing, 9
+	other := live
+	other.ID[15]++
+	ops := []store.Op{wakeup, {Kind: store.PutTask, Task: live}, {Kind: store.PutTask, Task: other}}
+	if results, err := d.Apply(ctx, ops); errors.Join(append(results, err)...) != nil {
+		t.Fatal(results, err)
+	}
+	spoil(t, db, fakePrefix+"-tasks") // one of two
+	rows, err := d.Tasks(ctx, []task.ID{live.ID, other.ID, {1}})
+	if err != nil || rows[0].ID != live.ID || rows[1].ID != other.ID || rows[0].IsBare() == rows[1].IsBare() || !rows[2].ID.IsZero() {
+		t.Fatalf("%+v, %v", rows, err)
+	}
+	if !rows[0].IsBare() {
+		rows[0] = rows[1]
+	}
+	if c := store.Conclude(&wakeup.Task, &rows[0], base); c != store.Unclear {
+		t.Errorf("concludes %d, want that it is unclear", c)
 	}
 }

@@ -46,6 +46,7 @@ type writes struct {
 	wake     task.Instant // when a timer looks for the next; zero when none is set
 	groups   map[groupKey]*group
 	limit    limit
+	loads    map[task.Partition]store.KeyLoad // of the schedule, since they were taken last
 }
 
 // begin sends the heads of a call.

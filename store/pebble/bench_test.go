@@ -133,7 +133,7 @@ func live(b *testing.B, s *store.Store, tasks []task.Task) {
 	policy := task.Policy{MaxAttempts: 3, Timeout: time.Minute, Retention: time.Hour}
 	applyAll(b, s, tasks, func(t *task.Task) []store.Op { return store.First(*t) })
 	applyAll(b, s, tasks, func(t *task.Task) []store.Op {
-		step(b, t, task.Event{Kind: task.Enqueue, Worker: "s-1"}, now, policy)
+		step(b, t, task.Event{Kind: task.Enqueue, By: "s-1"}, now, policy)
 		return []store.Op{{Kind: store.PutTask, Task: *t}}
 	})
 	applyAll(b, s, tasks, func(t *task.Task) []store.Op {

@@ -23,6 +23,7 @@ type serveFlags struct {
 	server.Config
 
 	match      bool
+	growShards bool
 	log        logFlags
 	cpuProfile string
 }
@@ -56,7 +57,7 @@ answer without a token.`,
 		if err != nil {
 			return err
 		}
-		s.Log, s.NoMatch = log, !s.match
+		s.Log, s.NoMatch, s.NoGrow = log, !s.match, !s.growShards
 		s.PodName, s.PodNamespace = a.getenv("POD_NAME"), a.getenv("POD_NAMESPACE")
 		if c.Flags().Changed("deliver-direct") && s.DeliverDirect == 0 {
 			s.DeliverDirect = -1 // zero is the default
@@ -133,7 +134,8 @@ func (s *serveFlags) addAWS(f *pflag.FlagSet) {
 	f.BoolVar(&s.Inbound, "inbound-queue", false, "buffer what is accepted in the SQS queue PREFIX-inbound, and take from there what others put; true with dynamodb and sqs")
 	f.Float64Var(&s.InboundRate, "inbound-rate", 0, "how many `TASKS` a second go from there to the store; negative: no bound")
 	f.IntVar(&s.InboundConcurrency, "inbound-concurrency", 0, "how many `RECEIVES` run at a time there")
-	settings(f, "store", "queue", "deliver-direct", "message-max", "inbound-queue", "inbound-rate", "inbound-concurrency")
+	f.BoolVar(&s.growShards, "grow-shards", true, "with DynamoDB: give a lambda more shards, up to 64, when one is near what a key takes")
+	settings(f, "grow-shards", "store", "queue", "deliver-direct", "message-max", "inbound-queue", "inbound-rate", "inbound-concurrency")
 }
 
 // serve runs a server until a signal, or the end of ctx, has drained it.
