@@ -18,7 +18,7 @@ const n = 20 // tasks of a load
 // the note that an attempt runs for more than 200 ms, so the least of a few loads counts.
 func TestWriteUnitsOfManagedTasks(t *testing.T) {
 	t.Parallel()
-	failsOnce := func(ctx context.Context, t *sdk.Task[[]byte]) error {
+	failsOnce := func(_ context.Context, t *sdk.Task[[]byte]) error {
 		if t.Failures == 0 {
 			return errors.New("not this time")
 		}
@@ -77,10 +77,12 @@ func TestReadUnitsOfWhatWaits(t *testing.T) {
 	const rows, span = 800, 16 * time.Second
 	for name, prepare := range map[string]func(t *testing.T, s *site){
 		"tasks that are due, and no worker": func(t *testing.T, s *site) {
+			t.Helper()
 			s.schedule(t, items(rows, sdk.Item{Lambda: "managed", In: time.Second})...)
 			<-time.After(4 * time.Second)
 		},
 		"tasks that run": func(t *testing.T, s *site) {
+			t.Helper()
 			s.work(t, "managed", func(ctx context.Context) error { <-ctx.Done(); return ctx.Err() }, sdk.Slots(rows))
 			s.schedule(t, items(rows, sdk.Item{Lambda: "managed", In: time.Second})...)
 			<-time.After(65 * time.Second) // until they lie behind the margin of a look

@@ -91,8 +91,7 @@ func fill(t *testing.T, s site) string {
 			if !s.Alive() {
 				t.Fatalf("the server ended:\n%s", s.Stderr())
 			}
-			lines := strings.Split(strings.TrimSpace(r.Stdout), "\n")
-			for _, line := range lines { // some of the call may have fitted, also behind what did not
+			for line := range strings.SplitSeq(strings.TrimSpace(r.Stdout), "\n") { // some of the call may have fitted, also behind what did not
 				if !strings.HasPrefix(line, "k1") {
 					return line
 				}
