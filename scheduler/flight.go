@@ -1,6 +1,7 @@
 package scheduler
 
 import (
+	"slices"
 	"sync/atomic"
 	"time"
 
@@ -19,6 +20,7 @@ type inFlight struct {
 	rowAt   task.Instant // when the row itself is read again
 	since   task.Instant // when it was first seen
 	scanned uint64       // the look that saw its wake-up row
+	sorted  bool         // its time is in the tree
 }
 
 // budget bounds what all partitions of a process have in flight together.
@@ -43,11 +45,15 @@ func (b *budget) give(n int) { b.left.Add(int64(n)) }
 // flight is what one partition has in flight. Its loop alone uses it. What it has no room for is found again by the next
 // full pass.
 type flight struct {
-	byTime *btree.BTreeG[position] // when to look at each
 	byID   map[task.ID]*inFlight
+	queue  []position              // when to look at most of them, in order; those of tasks that are looked at otherwise are stale
+	byTime *btree.BTreeG[position] // when to look at the others
 	budget *budget
 	scan   uint64 // the look that goes on
 }
+
+// staleMax bounds the stale positions in the queue, besides one for each task in flight.
+const staleMax = 1024
 
 func newFlight(b *budget) *flight {
 	return &flight{byTime: btree.NewG(treeDegree, position.less), byID: map[task.ID]*inFlight{}, budget: b}
@@ -59,7 +65,7 @@ func (l *flight) put(w inFlight) bool {
 	one := l.byID[w.id]
 	switch {
 	case one != nil:
-		l.byTime.Delete(position{one.at, one.id})
+		l.unplan(one)
 	case !l.budget.take():
 		return false
 	default:
@@ -67,8 +73,46 @@ func (l *flight) put(w inFlight) bool {
 		l.byID[w.id] = one
 	}
 	*one = w
-	l.byTime.ReplaceOrInsert(position{w.at, w.id})
+	l.plan(one)
 	return true
+}
+
+// plan has a task looked at when it says. Most are planned one enqueue timeout ahead, one after the other, and end before: for
+// them it takes no tree.
+func (l *flight) plan(one *inFlight) {
+	p := position{one.at, one.id}
+	if one.sorted = len(l.queue) > 0 && p.less(l.queue[len(l.queue)-1]); one.sorted {
+		l.byTime.ReplaceOrInsert(p)
+		return
+	}
+	if len(l.queue) > 2*len(l.byID)+staleMax {
+		l.queue = slices.DeleteFunc(l.queue, l.isStale)
+	}
+	l.queue = append(l.queue, p)
+}
+
+// unplan has a task not looked at any more; what is in the queue is stale when its task has gone, or says another time.
+func (l *flight) unplan(one *inFlight) {
+	if one.sorted {
+		l.byTime.Delete(position{one.at, one.id})
+	}
+}
+
+func (l *flight) isStale(p position) bool {
+	one := l.byID[p.id]
+	return one == nil || one.sorted || one.at != p.at
+}
+
+// first is when to look at the first one.
+func (l *flight) first() (p position, ok bool) {
+	for len(l.queue) > 0 && l.isStale(l.queue[0]) {
+		l.queue = l.queue[1:]
+	}
+	p, ok = l.byTime.Min()
+	if len(l.queue) > 0 && (!ok || l.queue[0].less(p)) {
+		return l.queue[0], true
+	}
+	return p, ok
 }
 
 // drop forgets a task, and reports whether it was known.
@@ -77,10 +121,16 @@ func (l *flight) drop(id task.ID) bool {
 	if one == nil {
 		return false
 	}
-	l.byTime.Delete(position{one.at, id})
+	l.unplan(one)
 	delete(l.byID, id)
 	l.budget.give(1)
 	return true
+}
+
+// has reports whether a task is in flight and its wake-up row stands at that instant.
+func (l *flight) has(id task.ID, place task.Instant) bool {
+	one := l.byID[id]
+	return one != nil && one.place == place
 }
 
 // rest puts off when to look at a task.
@@ -92,16 +142,11 @@ func (l *flight) rest(id task.ID, until task.Instant) {
 	}
 }
 
-// has reports whether a task is in flight and its wake-up row stands at that instant.
-func (l *flight) has(id task.ID, place task.Instant) bool {
-	one := l.byID[id]
-	return one != nil && one.place == place
-}
-
 // clear forgets all.
 func (l *flight) clear() {
 	l.budget.give(len(l.byID))
 	l.byTime.Clear(false)
+	l.queue = nil
 	clear(l.byID)
 }
 
@@ -156,14 +201,9 @@ func (l *flight) since(id task.ID, now task.Instant) task.Instant {
 // puts or drops it; what fails on the way is looked at again by itself.
 func (l *flight) due(now, again task.Instant, limit int) []inFlight {
 	var taken []inFlight
-	l.byTime.Ascend(func(p position) bool {
-		if p.at > now || len(taken) == limit {
-			return false
-		}
-		taken = append(taken, *l.byID[p.id])
-		return true
-	})
-	for _, w := range taken {
+	for p, ok := l.first(); ok && p.at <= now && len(taken) < limit; p, ok = l.first() {
+		w := *l.byID[p.id]
+		taken = append(taken, w)
 		w.at = again
 		l.put(w)
 	}
@@ -172,8 +212,8 @@ func (l *flight) due(now, again task.Instant, limit int) []inFlight {
 
 // next is when to look at the first one.
 func (l *flight) next() (task.Instant, bool) {
-	first, ok := l.byTime.Min()
-	return first.at, ok
+	p, ok := l.first()
+	return p.at, ok
 }
 
 // rowLookMax bounds for how long the lease alone is believed: a row that moved on unseen leaves the memory then.
