@@ -41,7 +41,7 @@ func (b *bench) managed(ctx context.Context) error {
 }
 
 func (b *bench) kinesinBench(ctx context.Context, args []string) (report benchmark.Report, err error) {
-	args = append(append([]string{"bench"}, args...), "--server", b.url, "-o", "json")
+	args = append(append([]string{"bench"}, args...), "--shards", "1", "--server", b.url, "-o", "json")
 	c := b.command(ctx, args...)
 	c.Stderr = b.progress
 	out, err := c.Output()

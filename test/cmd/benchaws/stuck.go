@@ -27,7 +27,7 @@ const (
 // process is one that still lives, as far as the rows tell, so nobody may take them over yet.
 func (b *bench) behindStuck(ctx context.Context) (*result, error) {
 	const lambda = "deliver-stuck"
-	if _, _, err := b.client.CreateLambda(ctx, sdk.LambdaInfo{Name: lambda, Mode: task.Deliver.String(), Priorities: []string{"normal"}}); err != nil {
+	if _, _, err := b.client.CreateLambda(ctx, sdk.LambdaInfo{Name: lambda, Mode: task.Deliver.String(), Priorities: []string{"normal"}, Shards: 1}); err != nil {
 		return nil, err
 	}
 	if err := b.plantStuck(ctx, lambda); err != nil {
