@@ -3,6 +3,7 @@ package node
 import (
 	"context"
 	"log/slog"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -46,14 +47,15 @@ type field struct {
 	catalog *catalog.Catalog
 	metrics *Metrics
 	stops   []context.CancelFunc
-	rate    func(p task.Partition) (units int, throttled bool) // of each process
+	rate    atomic.Pointer[func(p task.Partition) (units int, throttled bool)] // of each process
 	rows    *store.Store
 }
 
 func inField(t *testing.T, processes int, l task.Lambda, rate func(p task.Partition) (units int, throttled bool), test func(*field)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
-		f := &field{T: t, metrics: NewMetrics(), rate: rate}
+		f := &field{T: t, metrics: NewMetrics()}
+		f.rate.Store(&rate)
 		rows := storemem.New()
 		f.rows = store.New(rows, store.Config{Clock: clock.Real()})
 		f.catalog = catalog.New(f.rows, clock.Real(), slog.New(slog.DiscardHandler))
@@ -75,7 +77,7 @@ func inField(t *testing.T, processes int, l task.Lambda, rate func(p task.Partit
 
 // start runs one more process, for a lambda whose reference was drawn.
 func (f *field) start(rows store.Driver, ref uint32) {
-	driver := &loaded{Driver: rows, rate: func(p task.Partition) (int, bool) { return f.rate(p) }}
+	driver := &loaded{Driver: rows, rate: func(p task.Partition) (int, bool) { return (*f.rate.Load())(p) }}
 	n := &Node{store: f.rows, catalog: f.catalog, metrics: f.metrics, log: slog.New(slog.DiscardHandler)}
 	g := n.newGrower(&Config{Store: driver, Clock: clock.Real(), Log: n.log})
 	taken := g.taken
@@ -181,7 +183,8 @@ func TestGrowthsAreApart(t *testing.T) {
 func TestABurstAndARestartDoNotGrow(t *testing.T) {
 	inField(t, 1, task.Lambda{Shards: 1}, always(1000, true), func(f *field) {
 		time.Sleep(loadEvery + time.Second)
-		f.rate = always(400, false)
+		rate := always(400, false)
+		f.rate.Store(&rate)
 		f.want(3*loadEvery, 1)
 		f.stops[0]()
 		l, _ := f.catalog.Lambda("mail")
