@@ -21,7 +21,7 @@ const (
 	crowdSpan = 2 * time.Second
 )
 
-// forecast is how many waiting rows of a partition are due within ForecastSpan. It belongs to the loop of the
+// forecast is how many tasks of a partition wait and are due within ForecastSpan. It belongs to the loop of the
 // partition, but for the number.
 type forecast struct {
 	tasks atomic.Int64
