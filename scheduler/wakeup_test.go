@@ -103,7 +103,7 @@ func TestEveryVerdictIsAnEdge(t *testing.T) {
 				event := d.event
 				switch d.verdict {
 				case nothing:
-					if !s.IsEnd() && s != task.Acquired { // no state of a managed task
+					if !s.IsEnd() && s != task.Acquired { // in those no managed task waits for anything
 						t.Errorf("%s with a wake-up leads to nothing", s)
 					}
 					continue
