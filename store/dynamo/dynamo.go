@@ -99,8 +99,9 @@ type Driver struct {
 	// unreached is when the log said last that DynamoDB does not answer, a task.Instant.
 	unreached atomic.Int64
 
-	life    sync.RWMutex    // held for reading by every call, for writing by Close
-	closed  bool            // guarded by life
+	life    sync.Mutex      // guards closed
+	closed  bool            // no call begins any more
+	calls   sync.WaitGroup  // calls under way
 	base    context.Context //nolint:containedctx // requests outlive the calls that share them
 	end     context.CancelFunc
 	running sync.WaitGroup // requests and timers
@@ -123,15 +124,16 @@ func (d *Driver) enter(ctx context.Context) error {
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
 	}
-	d.life.RLock()
+	d.life.Lock()
+	defer d.life.Unlock()
 	if d.closed {
-		d.life.RUnlock()
 		return store.ErrClosed
 	}
+	d.calls.Add(1)
 	return nil
 }
 
-func (d *Driver) leave() { d.life.RUnlock() }
+func (d *Driver) leave() { d.calls.Done() }
 
 // Capabilities implements store.Driver.
 func (d *Driver) Capabilities() store.Capabilities {
@@ -142,10 +144,14 @@ func (d *Driver) Capabilities() store.Capabilities {
 // the client.
 func (d *Driver) Close() error {
 	d.life.Lock()
-	defer d.life.Unlock()
+	again := d.closed
 	d.closed = true
-	d.drain()
-	d.end()
+	d.life.Unlock()
+	d.calls.Wait()
+	if !again {
+		d.drain()
+		d.end()
+	}
 	d.running.Wait()
 	return nil
 }
