@@ -101,8 +101,21 @@ func (d *Dispatcher) Dispatch(ctx context.Context, orders []task.Order) []task.D
 	for i := range orders {
 		d.plan(ctx, &b, i, &orders[i], now)
 	}
+	d.apply(ctx, &b)
+	unsent := d.send(ctx, b.messages)
+	for i := range b.results {
+		r := &b.results[i]
+		if err := unsent[r.Task.ID]; err != nil && orders[i].First {
+			r.Done, r.Err = false, fmt.Errorf("send message of task %s: %w", r.Task.ID, err)
+		}
+	}
+	return b.results
+}
+
+// apply stores what is to be stored before anything is sent.
+func (d *Dispatcher) apply(ctx context.Context, b *batch) {
 	if len(b.ops) == 0 {
-		return b.results
+		return
 	}
 	outcomes, err := d.Store.Apply(ctx, b.ops)
 	for _, w := range b.writes {
@@ -112,14 +125,6 @@ func (d *Dispatcher) Dispatch(ctx context.Context, orders []task.Order) []task.D
 		}
 		b.settle(&w, outcome)
 	}
-	unsent := d.send(ctx, b.messages)
-	for i := range b.results {
-		r := &b.results[i]
-		if err := unsent[r.Task.ID]; err != nil && orders[i].First {
-			r.Done, r.Err = false, fmt.Errorf("send message of task %s: %w", r.Task.ID, err)
-		}
-	}
-	return b.results
 }
 
 // batch is one Dispatch on its way.
@@ -148,6 +153,12 @@ func (d *Dispatcher) plan(ctx context.Context, b *batch, i int, o *task.Order, n
 	}
 	event := o.Event
 	slot := d.match(ctx, b, o, &event)
+	if slot == nil && d.sendsFirst(o) {
+		queued := o.Task.Queued(now)
+		b.results[i] = task.Dispatched{Task: queued, Done: true}
+		b.messages = append(b.messages, queue.Message{Task: queued})
+		return
+	}
 	next, effect, err := o.Task.Apply(event, now, policy)
 	if err != nil {
 		if slot != nil {
@@ -270,7 +281,7 @@ func (d *Dispatcher) countSent(messages []queue.Message, results []error) {
 }
 
 func (d *Dispatcher) sent(t *task.Task, now task.Instant) {
-	if d.Hooks.Lateness != nil && t.Attempt == 0 && t.Enqueues == 1 {
+	if d.Hooks.Lateness != nil && t.Attempt == 0 && t.Enqueues <= 1 {
 		d.Hooks.Lateness(t, max(0, now.Sub(t.Due)))
 	}
 }

@@ -8,10 +8,12 @@ import (
 	"github.com/kinesin-io/kinesin/task"
 )
 
-// Matcher finds workers of this process that wait for a task.
+// Matcher finds workers of this process for a task.
 type Matcher interface {
 	// Match reserves a slot for a task; nil: there is none.
 	Match(t *task.Task) Slot
+	// Serves reports whether a worker of this process serves the task's lambda, if only later.
+	Serves(t *task.Task) bool
 }
 
 // Slot is what a Matcher reserved: of that worker, with a lease of that length.
@@ -60,4 +62,11 @@ func (d *Dispatcher) anyWaits(ctx context.Context, t *task.Task) bool {
 		}
 	}
 	return false
+}
+
+// sendsFirst reports whether the message of a first order is sent before the task has a task row. It is so where the queue is
+// this process's memory and a worker of this process will receive it: its claim then writes the row, and one write serves for
+// enqueue and claim as it does for a task that is matched at once. If the message is lost, so is the process.
+func (d *Dispatcher) sendsFirst(o *task.Order) bool {
+	return o.First && o.Event.Kind == task.Enqueue && d.Matcher != nil && !d.Queue.Durable() && d.Matcher.Serves(&o.Task)
 }

@@ -17,6 +17,7 @@ import (
 // workers have some slots that wait.
 type workers struct {
 	free, asked int
+	serves      bool
 	given       []*slot
 }
 
@@ -27,6 +28,8 @@ type slot struct {
 	over []error
 	task task.Task
 }
+
+func (m *workers) Serves(*task.Task) bool { return m.serves }
 
 func (m *workers) Match(*task.Task) dispatcher.Slot {
 	m.asked++
@@ -182,6 +185,27 @@ func TestAMatchThatIsNotStoredIsSaid(t *testing.T) {
 		}
 		if again := w.Dispatch(w.ctx, []task.Order{unknown})[0]; again.Err != nil || again.Done || again.Task.State != task.Claimed || again.Task.Worker != "w1" {
 			t.Errorf("tried again: %+v", again)
+		}
+	})
+}
+
+// Where the queue is in memory and a worker of this process serves the lambda, the claim writes the first task row.
+func TestAMessageIsSentBeforeTheFirstRow(t *testing.T) {
+	inWorldWith(t, 0, func(w *world, m *workers) {
+		m.serves = true
+		orders := []task.Order{w.waiting(1), w.retriable(2)}
+		results := w.Dispatch(w.ctx, orders)
+		wantNone(t, results)
+		w.wantState(&orders[1], task.Enqueued)
+		first := results[0].Task
+		if rows, err := w.store.Tasks(w.ctx, []task.ID{first.ID}); err != nil || !rows[0].ID.IsZero() {
+			t.Errorf("a task row was written: %+v, %v", rows, err)
+		}
+		if !results[0].Done || first.State != task.Scheduled || first.Seq != orders[0].Task.Seq || first.Enqueued != w.clock.Now() {
+			t.Errorf("%+v", results[0])
+		}
+		if w.visible() != 2 {
+			t.Errorf("%d messages, want 2", w.visible())
 		}
 	})
 }

@@ -232,19 +232,25 @@ func (c *claimer) decide() int {
 			cl.state = claimPutBack
 			continue
 		}
-		event := task.Event{Kind: task.Claim, Seq: cl.row.Seq, Worker: c.sess.worker, Lease: c.sess.lease}
+		event, kind := task.Event{Kind: task.Claim, Seq: cl.row.Seq, Worker: c.sess.worker, Lease: c.sess.lease}, store.ReplaceTask
+		if cl.isFirst() {
+			event.Kind, kind = task.Match, store.PutTask
+		}
 		next, _, err := cl.row.Apply(event, now, task.Policy{})
-		if err != nil {
+		if err != nil || cl.isFirst() && now >= cl.row.Enqueued.Add(task.UndispatchedMax) {
 			cl.refuse(cl.row)
 			continue
 		}
 		cl.next = next
 		patient := next.Due > now.Add(patientBefore)
-		c.ops = append(c.ops, store.Op{Kind: store.ReplaceTask, Task: next, Patient: patient})
+		c.ops = append(c.ops, store.Op{Kind: kind, Task: next, Patient: patient})
 		c.at = append(c.at, i)
 	}
 	return len(c.ops)
 }
+
+// isFirst reports whether the task had no task row when its message was sent: then the claim writes the first one.
+func (cl *claim) isFirst() bool { return cl.row.State == task.Scheduled }
 
 // take notes the result of a claim's write.
 func (c *claimer) take(cl *claim, result error, m *queue.Message) {
@@ -268,7 +274,9 @@ func (c *claimer) win(cl *claim) {
 // message's; one that a user or another worker moved on is not.
 func (c *claimer) reconsider(cl *claim, current *task.Task, m *queue.Message) {
 	if current == nil {
-		cl.state, cl.reason = claimRefused, RefusedGone
+		if cl.state = claimOpen; !cl.isFirst() {
+			cl.state, cl.reason = claimRefused, RefusedGone
+		}
 		return
 	}
 	soon := max(m.Task.Due, c.svc.Clock.Now().Add(c.svc.Ahead))
@@ -431,7 +439,7 @@ func (c *claimer) won(ctx context.Context) []delivery {
 			continue
 		}
 		c.svc.Hooks.claimed(cl.entry, &cl.next, now)
-		if cl.next.Wake != cl.row.Wake && c.svc.Scheduler != nil {
+		if cl.next.Wake < cl.row.Wake && c.svc.Scheduler != nil {
 			c.svc.Scheduler.Awake(cl.next) // a short lease ends before the wake-up known there
 		}
 		row := cl.next

@@ -91,6 +91,12 @@ func (s *Service) Match(t *task.Task) *Slot {
 	return nil
 }
 
+// Serves reports whether a worker has a stream here that serves the task's lambda.
+func (s *Service) Serves(t *task.Task) bool {
+	entry := s.Catalog.ByRef(t.Partition.Lambda)
+	return entry != nil && len((*s.seats.byLambda.Load())[entry.Name]) > 0
+}
+
 // isIdle reports whether the group has waited for a message for a moment. It is a hint: reserve has the last word.
 func (g *group) isIdle(now time.Duration) bool {
 	since := time.Duration(g.waits.Load())

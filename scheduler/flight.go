@@ -19,6 +19,7 @@ type inFlight struct {
 	worker  string       // whose lease tells, until rowAt; empty when only the row does
 	rowAt   task.Instant // when the row itself is read again
 	since   task.Instant // when it was first seen
+	until   task.Instant // of a task that has no task row: until when its message is good
 	scanned uint64       // the look that saw its wake-up row
 	sorted  bool         // its time is in the tree
 }

@@ -233,6 +233,34 @@ func TestABrakedTaskCostsNoWrites(t *testing.T) {
 	})
 }
 
+// A message that was sent before its task had a row is good for a while. Then the task is sent again, unless it has a row now.
+func TestATaskWithoutARowIsSentAgainWhenItsMessageIsTooOld(t *testing.T) {
+	inWorld(t, depth, func(w *world) {
+		w.sent.early = true
+		one, ended := w.waiting(high, time.Second), w.waiting(high, time.Second)
+		w.start()
+		w.advance(2 * time.Second)
+		if got := w.drain(10); len(got) != 2 || got[0].Task.State != task.Scheduled {
+			t.Fatalf("%d messages", len(got))
+		}
+		over := ended
+		over.State, over.Seq, over.Wake, over.Ended, over.ExpireAt = task.Cancelled, 2, 0, w.clock.Now(), w.clock.Now().Add(time.Hour)
+		w.apply(store.Op{Kind: store.PutTask, Task: over})
+		w.rows.readRows()
+		w.advance(task.UndispatchedMax - 5*time.Second)
+		if got, n := w.drain(10), w.rows.readRows(); len(got) != 0 || n > 4 {
+			t.Errorf("%d messages and %d reads before the message is too old", len(got), n)
+		}
+		w.advance(10 * time.Second)
+		if got := w.drain(10); len(got) != 1 || got[0].Task.ID != one.ID {
+			t.Errorf("%d messages when it is, want the one", len(got))
+		}
+		if rows := w.schedule(high); len(rows) != 1 {
+			t.Errorf("%d wake-up rows, want the one of the task that lives", len(rows))
+		}
+	})
+}
+
 // failing is a book of leases that cannot be read for a while.
 type failing struct {
 	*lease.Book

@@ -231,7 +231,11 @@ func (l *loop) await(t *task.Task, sends bool) {
 
 // flightOf is a task as it is to be looked at again then.
 func (l *loop) flightOf(t *task.Task, at task.Instant) inFlight {
-	return inFlight{at: l.later(at), id: t.ID, place: t.WakeRow.At, since: l.flight.since(t.ID, l.s.Clock.Now()), rowAt: at}
+	w := inFlight{at: l.later(at), id: t.ID, place: t.WakeRow.At, since: l.flight.since(t.ID, l.s.Clock.Now()), rowAt: at}
+	if t.State == task.Scheduled && t.Attempt == 0 && !t.Enqueued.IsZero() {
+		w.until = t.Enqueued.Add(task.UndispatchedMax)
+	}
+	return w
 }
 
 // later is when to act on a row that wakes at an instant: a guest leaves the owner of the partition the first try.

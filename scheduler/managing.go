@@ -118,8 +118,10 @@ func (m *managing) readAndJudge(ctx context.Context, j *judgement, ids []task.ID
 	live := make([]task.Task, 0, len(rows))
 	for i, id := range ids {
 		switch row := &rows[i]; {
-		case row.ID.IsZero() || row.State.IsEnd():
-			m.l.flight.drop(id)
+		case row.ID.IsZero():
+			m.seekAgain(id, j.now)
+		case row.State.IsEnd():
+			m.leave(row)
 		case row.IsBare():
 			m.l.flight.rest(id, j.now.Add(oddLook))
 		default:
@@ -152,6 +154,31 @@ func (m *managing) readAndJudge(ctx context.Context, j *judgement, ids []task.ID
 	m.setAside(ctx, doubtful)
 	judged, err := j.judge(ctx, live)
 	return m.withinRoom(ctx, judged, sent), err
+}
+
+// seekAgain is for a task in flight that has no task row: its message may wait in this process's memory. When that is good no
+// more, the next look brings the wake-up row again, if the task is still there.
+func (m *managing) seekAgain(id task.ID, now task.Instant) {
+	one := m.l.flight.byID[id]
+	if one == nil {
+		return
+	}
+	if now < one.until {
+		m.l.flight.rest(id, one.until)
+		return
+	}
+	place := one.place
+	m.l.flight.drop(id)
+	m.l.look.from(place)
+}
+
+// leave is for a task in flight that has ended. Whoever ended it deletes its wake-up row; only of one whose message was sent
+// before it had a row is that not sure: a look that met the wake-up row again would send it again.
+func (m *managing) leave(row *task.Task) {
+	if one := m.l.flight.byID[row.ID]; one != nil && !one.until.IsZero() {
+		m.remnants = append(m.remnants, *row)
+	}
+	m.l.flight.drop(row.ID)
 }
 
 // takeOver tells of a task that was claimed before this process knew of it, or has its message sent again.

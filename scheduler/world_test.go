@@ -428,6 +428,7 @@ type courier struct {
 	largest int
 	refuse  func(t *task.Task) error
 	hang    func(ctx context.Context) error // before an order is looked at
+	early   bool                            // first messages are sent before there is a row
 }
 
 func (c *courier) fired() []fired {
@@ -478,6 +479,11 @@ func (c *courier) Dispatch(ctx context.Context, orders []task.Order) []task.Disp
 }
 
 func (c *courier) carryOut(ctx context.Context, o *task.Order) (r task.Dispatched) {
+	if c.early && o.First {
+		queued := o.Task.Queued(c.w.clock.Now())
+		c.send(ctx, queued)
+		return task.Dispatched{Task: queued, Done: true}
+	}
 	next, effect, err := o.Task.Apply(o.Event, c.w.clock.Now(), policy)
 	if err != nil {
 		return r // the task moved on

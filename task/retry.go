@@ -35,6 +35,9 @@ const (
 	// is no longer than the default lease, so that a claim need not move the wake-up
 	// to be found again within the lease of its worker.
 	EnqueueTimeout = 15 * time.Second
+	// UndispatchedMax is for how long a message is good whose task has no task row yet. It is much shorter than EndedMin:
+	// if the task ends before the message is received, its row is still there to refuse the claim.
+	UndispatchedMax = 5 * time.Minute
 	// EnqueueTimeoutMax caps the doubling of the enqueue timeout.
 	EnqueueTimeoutMax = time.Hour
 	// ClaimTimeout is how long a claimed task may stay unconfirmed by its worker

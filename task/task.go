@@ -81,6 +81,13 @@ func (t Task) Undispatched() Task {
 	return t
 }
 
+// Queued is an undispatched task as its message has it when that is sent before there is a task row.
+func (t Task) Queued(now Instant) Task {
+	t.Enqueued = now
+	t.Wake = max(now, t.Due).Add(EnqueueTimeout)
+	return t
+}
+
 // PayloadID names the payload row of a task whose payload is stored apart. A keyed task's id is the same
 // whatever the key is used for, so its payload goes by the digest too: what a call that failed
 // between its two writes left behind can never become the payload of another one.

@@ -28,6 +28,9 @@ func (m forDispatcher) Match(t *task.Task) dispatcher.Slot {
 	return nil
 }
 
+// Serves implements dispatcher.Matcher.
+func (m forDispatcher) Serves(t *task.Task) bool { return m.n.hsc != nil && m.n.hsc.Serves(t) }
+
 // forInbound is matching as inbound asks.
 type forInbound struct{ matching }
 
