@@ -55,7 +55,7 @@ const (
 	LeaseMax         = time.Hour
 	GraceDefault     = 25 * time.Second
 	KillAfterDefault = 5 * time.Second
-	LingerDefault    = 10 * time.Millisecond
+	LingerDefault    = 25 * time.Millisecond
 	SlotsMax         = 10_000 // of all groups together
 )
 
@@ -82,7 +82,7 @@ type Config struct {
 	KillAfter time.Duration
 
 	// Linger is how close after the last one a message with results is sent at the soonest, unless it is
-	// large: LingerDefault; negative for none.
+	// large: LingerDefault; negative for none. Each message costs the server a wake-up, a commit and a sync.
 	Linger time.Duration
 
 	// Exit ends the process when the lease is lost and handlers do not obey. nil: Run
