@@ -54,6 +54,7 @@ type Config struct {
 	PayloadBytes int           // at least 8
 	Batch        int           // tasks of a call when inserting
 	Ahead        time.Duration // from the begin of the insertion to the first due time; 0: as long as a slow insertion takes
+	IdleMax      time.Duration // of Immediate: for a random time up to this nothing happens before each task; 0: none
 	Shards       int           // of the lambda; 0: the server's default
 	// Lambda is the name of the lambda that is made for the run, and deleted with all its tasks after it unless Keep is set.
 	Lambda string

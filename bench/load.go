@@ -98,6 +98,9 @@ func (r *run) immediate(ctx context.Context) (phase, error) {
 	p.from = time.Now()
 	for i := range r.Tasks {
 		payload := payloads(1, r.PayloadBytes, func(int) uint64 { return uint64(i) })[0]
+		if err := sleep(ctx, time.Duration(rand.Float64()*float64(r.IdleMax))); err != nil {
+			return p, err
+		}
 		r.seen.due[i] = time.Now().UnixMicro()
 		if _, err := r.Client.Schedule(ctx, sdk.Item{Lambda: r.Lambda, Payload: payload}); err != nil {
 			return p, fmt.Errorf("task %d: %w", i, err)

@@ -70,7 +70,9 @@ func (b *benchFlags) add(f *pflag.FlagSet) {
 	if b.Kind != bench.Insert {
 		f.IntVar(&b.Slots, "workers", b.Slots, "how many tasks run at a time")
 	}
-	if b.Kind != bench.Immediate {
+	if b.Kind == bench.Immediate {
+		f.Var(durationValue{d: &b.IdleMax, min: time.Millisecond}, "idle-max", "before each task, wait for a random time up to this; none when not set")
+	} else {
 		f.IntVar(&b.Batch, "batch", b.Batch, "tasks of a call while inserting")
 	}
 	if b.Kind == bench.Wall || b.Kind == bench.Steady {
