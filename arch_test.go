@@ -52,7 +52,7 @@ var table = []row{
 	{name: "internal/livefile", may: []string{"internal/clock"}},
 	{name: "internal/dial", may: []string{"api", "api/kinesinv1", "internal/clock", "internal/livefile", "internal/token"}, never: serverSide},
 	{name: "internal/token", may: []string{"internal/clock", "internal/livefile"}},
-	{name: "internal/sqssend"},
+	{name: "internal/sqsclient"},
 	{name: "internal/gather", may: []string{"task", "internal/clock"}},
 	{name: "internal/tlstest", stdOnly: true},
 	{name: "internal/awsclient", may: []string{"task", "internal/clock"}},
@@ -76,7 +76,7 @@ var table = []row{
 	{name: "store/dynamo", may: []string{"task", "partition", "store", "internal/clock"}},
 	{name: "store/storetest", may: []string{"task", "partition", "store", "internal/clock"}},
 	{name: "queue/mem", may: []string{"task", "partition", "queue", "internal/clock"}},
-	{name: "queue/sqs", may: []string{"task", "store", "queue", "queue/mem", "internal/clock"}},
+	{name: "queue/sqs", may: []string{"task", "store", "queue", "internal/clock", "internal/sqsclient"}},
 	{name: "queue/queuetest", may: []string{"task", "partition", "queue", "internal/clock"}},
 
 	{name: "api", may: []string{"task", "api/*"}, never: serverSide},
@@ -87,7 +87,7 @@ var table = []row{
 	{name: "inbound", may: slices.Concat(seams, wire, []string{"inbound/buffer", "internal/gather"}), tests: []string{"inbound/buffer/mem", "inbound/buffer/buffertest"}},
 	{name: "inbound/buffer"},
 	{name: "inbound/buffer/mem", may: []string{"task", "inbound/buffer", "internal/clock"}, tests: []string{"inbound/buffer/buffertest"}},
-	{name: "inbound/buffer/sqsbuffer", may: []string{"inbound/buffer", "internal/clock", "internal/sqssend", "queue/sqs"}, tests: []string{"inbound/buffer/buffertest"}},
+	{name: "inbound/buffer/sqsbuffer", may: []string{"inbound/buffer", "internal/clock", "internal/sqsclient", "queue/sqs"}, tests: []string{"inbound/buffer/buffertest"}},
 	{name: "inbound/buffer/buffertest", may: []string{"inbound/buffer", "internal/clock"}},
 	{name: "scheduler", may: seams},
 	{name: "dispatcher", may: seams},
@@ -96,7 +96,7 @@ var table = []row{
 
 	{name: "sdk", may: slices.Concat(wire, []string{"task", "controller", "internal/clock", "internal/dial"}), tests: []string{"sdk/sdktest", "server"}, never: serverSide},
 	{
-		name: "sdk/sqsinbound", may: slices.Concat(wire, []string{"task", "sdk", "internal/clock", "internal/gather", "internal/sqssend"}),
+		name: "sdk/sqsinbound", may: slices.Concat(wire, []string{"task", "sdk", "internal/clock", "internal/gather", "internal/sqsclient"}),
 		tests: []string{"sdk/sdktest", "server/node", "partition", "inbound/buffer/sqsbuffer", "queue/sqs"}, never: noServer,
 	},
 	{
@@ -137,7 +137,7 @@ var planned []string
 var reserved = map[string][]string{
 	"github.com/cockroachdb": {"store/pebble"},
 	"github.com/spf13":       {"cmd/kinesin/cli"},
-	"github.com/aws":         {"store/dynamo", "queue/sqs", "inbound/buffer/sqsbuffer", "internal/sqssend", "sdk/sqsinbound", "internal/awsclient", "internal/awslocal", "internal/awsfake", "internal/awsfake/fakedynamo", "internal/awsfake/fakesqs", "test/aws", "test/awsfaults", "test/cost", "test/terraform", "test/cmd/benchaws"},
+	"github.com/aws":         {"store/dynamo", "queue/sqs", "inbound/buffer/sqsbuffer", "internal/sqsclient", "sdk/sqsinbound", "internal/awsclient", "internal/awslocal", "internal/awsfake", "internal/awsfake/fakedynamo", "internal/awsfake/fakesqs", "test/aws", "test/awsfaults", "test/cost", "test/terraform", "test/cmd/benchaws"},
 	"github.com/Shopify":     {"internal/awslocal"},
 	"k8s.io":                 {"partition/kube", "internal/kubelocal", "test/kubelet", "test/chart", "test/kube", "test/cmd/kubelocal"},
 }

@@ -5,7 +5,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
-	"github.com/kinesin-io/kinesin/queue/sqs"
+	"github.com/kinesin-io/kinesin/internal/sqsclient"
 	"github.com/kinesin-io/kinesin/store/dynamo"
 )
 
@@ -66,14 +66,16 @@ func (m *awsMetrics) dynamo() dynamo.Observer {
 	}
 }
 
-func (m *awsMetrics) sqs() *sqs.Observer {
-	return &sqs.Observer{
-		Request: func(r sqs.Request) {
+func (m *awsMetrics) sqs() *sqsclient.Observer {
+	return &sqsclient.Observer{
+		Request: func(r sqsclient.Request) {
 			m.requests.WithLabelValues("sqs", string(r.Action), outcome(r.Err)).Observe(r.Took.Seconds())
 			m.billed.WithLabelValues(string(r.Action)).Add(float64(r.Billed()))
 		},
-		Sent:      func(_ string, tasks int) { m.packed.Observe(float64(tasks)) },
-		Failed:    func(_ string, action sqs.Action, code string) { m.refused.WithLabelValues(string(action), code).Inc() },
+		Sent: func(_ string, tasks int) { m.packed.Observe(float64(tasks)) },
+		Refused: func(_ string, action sqsclient.Action, code string) {
+			m.refused.WithLabelValues(string(action), code).Inc()
+		},
 		Discarded: func(_, reason string) { m.discarded.WithLabelValues(reason).Inc() },
 		Returned:  func(_ string, tasks, _ int) { m.returned.Add(float64(tasks)) },
 	}

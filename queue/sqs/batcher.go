@@ -27,13 +27,12 @@ type batcher[T any] struct {
 	pending []T
 	runs    int
 	due     bool         // what is pending goes as soon as a run is allowed
-	until   task.Instant // when what is pending goes; 0: nobody keeps time
-	sooner  chan struct{}
+	flushAt task.Instant // when what is pending becomes due
 	last    task.Instant // when the latest item came
 }
 
 func newBatcher[T any](d *Driver, run func([]T), full, inFlight int) *batcher[T] {
-	return &batcher[T]{driver: d, run: run, full: full, inFlight: inFlight, sooner: make(chan struct{}, 1)}
+	return &batcher[T]{driver: d, run: run, full: full, inFlight: inFlight}
 }
 
 // add hands items over. They wait at most for linger before they are sent, and not at all when none came within linger
@@ -45,28 +44,34 @@ func (b *batcher[T]) add(items []T, linger time.Duration, patient bool) {
 	now := b.driver.Clock.Now()
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	busy := patient || (b.last > 0 && now.Sub(b.last) <= linger) || b.until > 0
+	busy := patient || (b.last > 0 && now.Sub(b.last) <= linger) || b.flushAt > 0
 	b.last = now
 	b.pending = append(b.pending, items...)
 	if linger <= 0 || !busy || b.driver.closed.Load() {
 		b.due = true
 	}
 	b.launch()
-	if len(b.pending) > 0 && !b.due {
-		b.wait(now.Add(linger), now)
+	if at := now.Add(linger); len(b.pending) > 0 && !b.due && (b.flushAt == 0 || at < b.flushAt) {
+		b.flushAt = at
+		b.driver.work.start(func() {
+			_ = clock.Sleep(b.driver.open, b.driver.Clock, linger)
+			b.flush(at)
+		})
 	}
 }
 
-// flush sends what is pending now.
-func (b *batcher[T]) flush() {
+// flush sends what is pending and due at that time.
+func (b *batcher[T]) flush(at task.Instant) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.due = len(b.pending) > 0
-	b.launch()
+	if b.flushAt <= at || b.driver.closed.Load() {
+		b.due = len(b.pending) > 0
+		b.launch()
+	}
 }
 
 // launch starts what may go: full portions, and the rest once it is due. What must wait for a run to end goes with
-// whatever comes until then.
+// whatever comes until then. The caller holds the lock.
 func (b *batcher[T]) launch() {
 	for b.runs < b.inFlight && (len(b.pending) >= b.full || b.due && len(b.pending) > 0) {
 		items := b.pending[:min(len(b.pending), b.full)]
@@ -84,55 +89,6 @@ func (b *batcher[T]) launch() {
 		b.pending = b.pending[len(items):len(b.pending):len(b.pending)]
 	}
 	if len(b.pending) == 0 {
-		b.pending, b.due = nil, false
-		if b.until > 0 {
-			b.hurry()
-		}
-	}
-}
-
-// hurry has the timekeeper look again.
-func (b *batcher[T]) hurry() {
-	select {
-	case b.sooner <- struct{}{}:
-	default:
-	}
-}
-
-// wait sees to it that what is pending goes at the latest at that time.
-func (b *batcher[T]) wait(until, now task.Instant) {
-	if b.until > 0 {
-		if until < b.until {
-			b.until = until
-			b.hurry()
-		}
-		return
-	}
-	b.until = until
-	b.driver.work.start(func() { b.keepTime(until.Sub(now)) })
-}
-
-// keepTime runs while something lingers.
-func (b *batcher[T]) keepTime(linger time.Duration) {
-	timer := b.driver.Clock.NewTimer(linger)
-	defer timer.Stop()
-	for {
-		began := clock.StampOf(timer)
-		now := b.driver.Clock.Now()
-		b.mu.Lock()
-		if left := b.until.Sub(now); len(b.pending) > 0 && left > 0 {
-			clock.ResetFrom(timer, began, left)
-			b.mu.Unlock()
-			select {
-			case <-timer.C():
-			case <-b.sooner:
-			}
-			continue
-		}
-		b.until = 0
-		b.due = len(b.pending) > 0
-		b.launch()
-		b.mu.Unlock()
-		return
+		b.pending, b.due, b.flushAt = nil, false, 0
 	}
 }

@@ -4,11 +4,9 @@ import (
 	"context"
 	"encoding/base64"
 	"fmt"
-	"time"
 	"unicode/utf8"
 
-	"github.com/aws/aws-sdk-go-v2/service/sqs/types"
-
+	"github.com/kinesin-io/kinesin/internal/sqsclient"
 	"github.com/kinesin-io/kinesin/queue"
 	"github.com/kinesin-io/kinesin/task"
 )
@@ -33,7 +31,7 @@ const (
 	dueForm       = "2006-01-02T15:04:05.000Z07:00"
 	publicIDBytes = 300 // of a task's public id, at most
 	// attributesBytesMax is what the attributes of a delivery add to its size at most.
-	attributesBytesMax = len(AttributeTaskID) + len(AttributeDue) + len(AttributeTraceparent) + len(AttributeEncoding) + 4*len(stringType) +
+	attributesBytesMax = len(AttributeTaskID) + len(AttributeDue) + len(AttributeTraceparent) + len(AttributeEncoding) + 4*len("String") +
 		publicIDBytes + len(dueForm) + task.TraceparentBytesMax + len(EncodingBase64)
 	emptyBody = "-"
 )
@@ -48,27 +46,19 @@ func (d *Driver) Deliver(ctx context.Context, deliveries []queue.Delivery) []err
 		return nil
 	}
 	c := newCall(len(deliveries))
-	groups := map[laneKey][]*message{}
+	groups := map[laneKey][]*outgoing{}
 	for i := range deliveries {
 		v := &deliveries[i]
-		p, err := d.parcelOf(v)
+		m, err := d.messageOf(v)
 		if err != nil {
 			c.settle(i, err)
 			continue
 		}
-		p.settle = func(err error) { c.settle(i, err) }
 		key := keyOf(queue.NameFor(&v.Task))
-		groups[key] = append(groups[key], p)
+		groups[key] = append(groups[key], &outgoing{delivery: m, settle: func(err error) { c.settle(i, err) }})
 	}
 	for key, group := range groups {
-		l, err := d.laneOf(key, task.Deliver)
-		if err != nil {
-			for _, p := range group {
-				p.settle(err)
-			}
-			continue
-		}
-		l.deliveries.add(group, d.DeliverLinger, false)
+		d.sendGroup(key, task.Deliver, group, d.DeliverLinger, false)
 	}
 	return c.wait(ctx, d)
 }
@@ -86,46 +76,28 @@ func (d *Driver) CheckPayload(payload []byte) error {
 	return nil
 }
 
-func (d *Driver) parcelOf(v *queue.Delivery) (*message, error) {
+func (d *Driver) messageOf(v *queue.Delivery) (*sqsclient.Message, error) {
 	if err := d.CheckPayload(v.Payload); err != nil {
 		return nil, fmt.Errorf("task %s: %w", v.Task.ID, err)
 	}
-	attributes := map[string]types.MessageAttributeValue{
-		AttributeTaskID: textAttribute(v.ID),
-		AttributeDue:    textAttribute(v.Task.Due.Time().UTC().Format(dueForm)),
+	m := &sqsclient.Message{
+		DelaySeconds: sqsclient.SecondsUp(v.Delay),
+		Attributes:   map[string]string{AttributeTaskID: v.ID, AttributeDue: v.Task.Due.Time().UTC().Format(dueForm)},
 	}
 	if trace := v.Task.Traceparent; trace != "" {
-		attributes[AttributeTraceparent] = textAttribute(trace)
+		m.Attributes[AttributeTraceparent] = trace
 	}
-	var body string
 	switch {
 	case len(v.Payload) == 0:
-		body = emptyBody
-		attributes[AttributeEncoding] = textAttribute(EncodingEmpty)
+		m.Body = emptyBody
+		m.Attributes[AttributeEncoding] = EncodingEmpty
 	case isText(v.Payload):
-		body = string(v.Payload)
+		m.Body = string(v.Payload)
 	default:
-		body = base64.StdEncoding.EncodeToString(v.Payload)
-		attributes[AttributeEncoding] = textAttribute(EncodingBase64)
+		m.Body = base64.StdEncoding.EncodeToString(v.Payload)
+		m.Attributes[AttributeEncoding] = EncodingBase64
 	}
-	p := &message{bytes: len(body)}
-	for name, value := range attributes {
-		p.bytes += len(name) + len(stringType) + len(*value.StringValue)
-	}
-	p.entry = types.SendMessageBatchRequestEntry{
-		MessageBody: &body, MessageAttributes: attributes,
-		DelaySeconds: int32((v.Delay + time.Second - 1) / time.Second),
-	}
-	return p, nil
-}
-
-// sendDeliveries sends each as a message of its own.
-func (l *lane) sendDeliveries(items []*message) {
-	messages := make([]message, len(items))
-	for i, m := range items {
-		messages[i] = *m
-	}
-	l.sendAll(messages)
+	return m, nil
 }
 
 // isText reports whether SQS takes the bytes as they are: UTF-8 of the characters that XML allows.

@@ -4,13 +4,13 @@ import (
 	"context"
 	"log/slog"
 	"math"
-	"slices"
 	"strconv"
 	"sync"
+	"sync/atomic"
 	"time"
 
-	"github.com/aws/aws-sdk-go-v2/service/sqs"
 	"github.com/aws/aws-sdk-go-v2/service/sqs/types"
+	"golang.org/x/sync/singleflight"
 
 	"github.com/kinesin-io/kinesin/queue"
 	"github.com/kinesin-io/kinesin/task"
@@ -30,34 +30,27 @@ const (
 	// inFlightWarn and inFlightWarnEvery are when, and how often at most, a queue near SQS's bound is logged.
 	inFlightWarn      = InFlightMax * 9 / 10
 	inFlightWarnEvery = time.Minute
-	// sendMarksMax is how many moments of the past are remembered with what had been sent until then, markEvery how far
-	// they are apart at least.
-	sendMarksMax = 256
-	markEvery    = time.Second
 )
 
 // depths is what is known of how much a queue holds.
 type depths struct {
+	asking   singleflight.Group
+	isAsking atomic.Bool
+
 	mu       sync.Mutex // guards all below
-	asking   *inquiry   // under way
 	at       task.Instant
 	since    task.Instant // when it was first measured
 	messages int          // visible and delayed, at that time
 	inFlight int
 	change   int // tasks sent since, less those received
 
-	emptyAt  task.Instant // when nothing in it was last seen to be due
-	age      time.Duration
-	ageAt    task.Instant // when a message of that age was received
-	total    int          // tasks sent by this process
-	marks    []sendMark   // oldest first
-	warnedAt task.Instant
-}
-
-// inquiry is one request for a depth.
-type inquiry struct {
-	over chan struct{} // closed when it has ended
-	err  error         // read after that
+	emptyAt task.Instant // when nothing in it was last seen to be due
+	age     time.Duration
+	ageAt   task.Instant // when a message of that age was received
+	total   int          // tasks sent by this process
+	// All that is in the queue may have been sent since older; newer takes its place once as much was sent since then.
+	older, newer sendMark
+	warnedAt     task.Instant
 }
 
 // sendMark is how many tasks this process had sent until then.
@@ -71,20 +64,6 @@ func (p *depths) sent(tasks int) {
 	defer p.mu.Unlock()
 	p.change += tasks
 	p.total += tasks
-}
-
-func (p *depths) mark(now task.Instant) {
-	if n := len(p.marks); n > 0 && now.Sub(p.marks[n-1].at) < markEvery {
-		return
-	}
-	if len(p.marks) == sendMarksMax { // every other one of the past
-		kept := p.marks[:0]
-		for i := 0; i < sendMarksMax; i += 2 {
-			kept = append(kept, p.marks[i])
-		}
-		p.marks = kept
-	}
-	p.marks = append(p.marks, sendMark{now, p.total})
 }
 
 func (p *depths) received(now task.Instant, age time.Duration, tasks int) {
@@ -107,12 +86,8 @@ func (d *Driver) Depth(ctx context.Context, name queue.Name) (queue.Depth, error
 	if err := l.measure(ctx); err != nil {
 		return queue.Depth{}, err
 	}
-	here, err := d.buffer.Depth(ctx, name)
-	if err != nil {
-		return queue.Depth{}, err
-	}
-	perMessage := l.perMessage()
-	now := d.Clock.Now()
+	perMessage, now := l.perMessage(), d.Clock.Now()
+	here := d.prefetch.depth(name, now)
 	p := &l.depths
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -134,61 +109,48 @@ func (l *lane) perMessage() float64 {
 // measure asks SQS unless what is known will do. While somebody asks, others use what is known; where nothing is, they wait for
 // that answer, also if there is none: one after the other they would wait for as many timeouts.
 func (l *lane) measure(ctx context.Context) error {
-	if l.isKnown() {
+	p := &l.depths
+	isFresh, isKnown := p.state(l.driver.Clock.Now())
+	if isFresh || isKnown && p.isAsking.Load() {
 		return nil
 	}
-	one, mine := l.depths.inquire()
-	switch {
-	case mine:
-		if !l.isKnown() { // it may have been asked for in the meantime
-			one.err = l.inquire()
-		}
-		l.depths.answered(one)
-	case l.depths.hasValue():
-		return nil
-	}
+	answer := p.asking.DoChan("", func() (any, error) {
+		p.isAsking.Store(true)
+		defer p.isAsking.Store(false)
+		return nil, l.inquire()
+	})
 	select {
-	case <-one.over:
-		return one.err
+	case one := <-answer:
+		return one.Err
 	case <-ctx.Done():
 		return context.Cause(ctx)
 	}
 }
 
-// inquire is the inquiry that is under way, or a new one that is the caller's to make.
-func (p *depths) inquire() (one *inquiry, mine bool) {
+// state says whether what is known will do, and whether anything is known.
+func (p *depths) state(now task.Instant) (isFresh, isKnown bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.asking != nil {
-		return p.asking, false
+	fresh := depthFresh
+	if p.messages+p.change < depthShort {
+		fresh = depthFreshShort
 	}
-	p.asking = &inquiry{over: make(chan struct{})}
-	return p.asking, true
-}
-
-func (p *depths) answered(one *inquiry) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.asking = nil
-	close(one.over)
+	age := now.Sub(p.at)
+	return p.at > 0 && age >= 0 && age < fresh, p.at > 0 // the clock may be set back
 }
 
 // inquire asks SQS.
 func (l *lane) inquire() error {
 	d := l.driver
-	out, err := requestTo(d.ctx, d, Request{Queue: l.name, Action: ActionAttributes}, func(ctx context.Context, url *string) (*sqs.GetQueueAttributesOutput, error) {
-		return d.api.GetQueueAttributes(ctx, &sqs.GetQueueAttributesInput{QueueUrl: url, AttributeNames: []types.QueueAttributeName{
-			types.QueueAttributeNameApproximateNumberOfMessages, types.QueueAttributeNameApproximateNumberOfMessagesDelayed,
-			types.QueueAttributeNameApproximateNumberOfMessagesNotVisible,
-		}})
-	})
+	have, err := d.client.Attributes(d.ctx, l.name, types.QueueAttributeNameApproximateNumberOfMessages,
+		types.QueueAttributeNameApproximateNumberOfMessagesDelayed, types.QueueAttributeNameApproximateNumberOfMessagesNotVisible)
 	if err != nil {
 		return err
 	}
-	l.depths.note(d.Clock.Now(),
-		countIn(out.Attributes, types.QueueAttributeNameApproximateNumberOfMessages),
-		countIn(out.Attributes, types.QueueAttributeNameApproximateNumberOfMessagesDelayed),
-		countIn(out.Attributes, types.QueueAttributeNameApproximateNumberOfMessagesNotVisible))
+	l.depths.note(d.Clock.Now(), l.perMessage(),
+		countIn(have, types.QueueAttributeNameApproximateNumberOfMessages),
+		countIn(have, types.QueueAttributeNameApproximateNumberOfMessagesDelayed),
+		countIn(have, types.QueueAttributeNameApproximateNumberOfMessagesNotVisible))
 	l.warnOfBound()
 	return nil
 }
@@ -201,25 +163,7 @@ func countIn(attributes map[string]string, name types.QueueAttributeName) int {
 	return max(n, 0)
 }
 
-func (l *lane) isKnown() bool {
-	now := l.driver.Clock.Now()
-	l.depths.mu.Lock()
-	defer l.depths.mu.Unlock()
-	fresh := depthFresh
-	if l.depths.messages+l.depths.change < depthShort {
-		fresh = depthFreshShort
-	}
-	age := now.Sub(l.depths.at)
-	return l.depths.at > 0 && age >= 0 && age < fresh // the clock may be set back
-}
-
-func (p *depths) hasValue() bool {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return p.at > 0
-}
-
-func (p *depths) note(now task.Instant, visible, delayed, inFlight int) {
+func (p *depths) note(now task.Instant, perMessage float64, visible, delayed, inFlight int) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.at, p.messages, p.inFlight, p.change = now, visible+delayed, inFlight, 0
@@ -229,7 +173,9 @@ func (p *depths) note(now task.Instant, visible, delayed, inFlight int) {
 	if visible == 0 {
 		p.emptyAt = now
 	}
-	p.mark(now)
+	if float64(p.total-p.newer.total) >= perMessage*float64(p.messages) {
+		p.older, p.newer = p.newer, sendMark{now, p.total}
+	}
 }
 
 // oldest is how long the oldest message may have waited at SQS, which does not say: not longer than since nothing in the
@@ -247,10 +193,9 @@ func (p *depths) oldest(now task.Instant, there int) time.Duration {
 	if p.ageAt > 0 && now.Sub(p.ageAt) < ageFresh {
 		age = min(age, p.age+now.Sub(p.ageAt))
 	}
-	for _, m := range slices.Backward(p.marks) {
-		if p.total-m.total >= there {
+	for _, m := range []sendMark{p.older, p.newer} {
+		if m.at > 0 && p.total-m.total >= there {
 			age = min(age, now.Sub(m.at))
-			break
 		}
 	}
 	if age == none {

@@ -15,6 +15,7 @@ import (
 
 	"github.com/kinesin-io/kinesin/internal/awsfake"
 	"github.com/kinesin-io/kinesin/internal/awsfake/fakesqs"
+	"github.com/kinesin-io/kinesin/internal/sqsclient"
 	"github.com/kinesin-io/kinesin/queue"
 	"github.com/kinesin-io/kinesin/queue/sqs"
 	"github.com/kinesin-io/kinesin/task"
@@ -130,7 +131,7 @@ func TestASlowTaskDelaysNoOtherOfItsMessage(t *testing.T) {
 			b.Fatalf("received %d", len(slow))
 		}
 		other := b.open(b.T, nil)
-		got := other.all(sqs.HoldDefault/2, mail)
+		got := other.all(2*sqs.HoldDefault, mail)
 		if len(got) != 19 {
 			b.Errorf("the other process received %v", numbersOf(got))
 		}
@@ -155,7 +156,7 @@ func TestNobodyIsLeftForWhatAPollBrings(t *testing.T) {
 		}
 		other := b.open(b.T, nil)
 		b.mustSend(taskOf(7, 0, b.clock.Now())) // to the poll that goes on
-		got := other.receive(2*sqs.HoldDefault, 5, mail)
+		got := other.receive(4*sqs.HoldDefault, 5, mail)
 		other.want(got, 0, 1)
 	})
 }
@@ -193,7 +194,7 @@ func TestWhatIsInHandStaysHidden(t *testing.T) {
 		if late := other.all(20*time.Minute, mail); len(late) > 0 {
 			b.Errorf("another process received %v of what was deleted", numbersOf(late))
 		}
-		if n := b.counts.requests[sqs.ActionVisibility]; n < 5 || n > 50 {
+		if n := b.counts.requests[sqsclient.ActionVisibility]; n < 5 || n > 50 {
 			b.Errorf("%d requests to keep messages for 5 minutes", n)
 		}
 	})
@@ -239,7 +240,7 @@ func TestSendsAreTriedAgainEntryByEntry(t *testing.T) {
 				if len(distinct) != 100 {
 					b.Errorf("received %d tasks of 100", len(distinct))
 				}
-				if requests := b.counts.requests[sqs.ActionSend]; requests != 2 {
+				if requests := b.counts.requests[sqsclient.ActionSend]; requests != 2 {
 					b.Errorf("%d requests, want one and another for the 3 that failed", requests)
 				}
 			})
@@ -256,7 +257,7 @@ func TestSendGivesUpOnEntriesThatFailForGood(t *testing.T) {
 				failed++
 			}
 		}
-		if requests := b.counts.requests[sqs.ActionSend]; failed != 3 || requests > 4 {
+		if requests := b.counts.requests[sqsclient.ActionSend]; failed != 3 || requests > 4 {
 			b.Errorf("%d of 3 failed after %d requests", failed, requests)
 		}
 	})
@@ -536,7 +537,7 @@ func TestHeldBackUntilDue(t *testing.T) {
 		if done.Load() != 1 || late.Load() > 0 {
 			b.Errorf("%d came, %v late", done.Load(), time.Duration(late.Load()))
 		}
-		if n := b.counts.requests[sqs.ActionReceive]; n > 7 {
+		if n := b.counts.requests[sqsclient.ActionReceive]; n > 7 {
 			b.Errorf("%d polls in 90 seconds", n)
 		}
 	})

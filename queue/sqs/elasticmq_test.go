@@ -11,6 +11,7 @@ import (
 
 	"github.com/kinesin-io/kinesin/internal/awslocal"
 	"github.com/kinesin-io/kinesin/internal/clock"
+	"github.com/kinesin-io/kinesin/internal/sqsclient"
 	"github.com/kinesin-io/kinesin/queue"
 	"github.com/kinesin-io/kinesin/queue/sqs"
 	"github.com/kinesin-io/kinesin/task"
@@ -21,8 +22,8 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(awslocal.Main(m)) }
 // counts are what an Observer saw.
 type counts struct {
 	mu        sync.Mutex
-	requests  map[sqs.Action]int
-	entries   map[sqs.Action]int
+	requests  map[sqsclient.Action]int
+	entries   map[sqsclient.Action]int
 	discarded map[string]int
 	messages  int
 	tasks     int
@@ -31,10 +32,10 @@ type counts struct {
 	unknown   int
 }
 
-func (c *counts) observer() *sqs.Observer {
-	c.requests, c.entries, c.discarded = map[sqs.Action]int{}, map[sqs.Action]int{}, map[string]int{}
-	return &sqs.Observer{
-		Request: func(r sqs.Request) {
+func (c *counts) observer() *sqsclient.Observer {
+	c.requests, c.entries, c.discarded = map[sqsclient.Action]int{}, map[sqsclient.Action]int{}, map[string]int{}
+	return &sqsclient.Observer{
+		Request: func(r sqsclient.Request) {
 			c.mu.Lock()
 			defer c.mu.Unlock()
 			c.requests[r.Action]++
@@ -76,7 +77,7 @@ func (c *counts) total() int {
 	defer c.mu.Unlock()
 	n := 0
 	for action, times := range c.requests {
-		if action != sqs.ActionURL && action != sqs.ActionCreate {
+		if action != sqsclient.ActionURL {
 			n += times
 		}
 	}

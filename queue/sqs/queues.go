@@ -15,6 +15,8 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/sqs"
 	"github.com/aws/aws-sdk-go-v2/service/sqs/types"
 
+	"github.com/kinesin-io/kinesin/internal/sqsclient"
+	"github.com/kinesin-io/kinesin/queue"
 	"github.com/kinesin-io/kinesin/task"
 )
 
@@ -161,14 +163,53 @@ func missing(ctx context.Context, api API, specs []QueueSpec) []string {
 	return names
 }
 
+// ErrNoQueue says that an SQS queue is not there.
+var ErrNoQueue = fmt.Errorf("%w in SQS", queue.ErrMissing)
+
+// explain gives an error of a request the seam's word for it, and says what to do about it. One that its caller gave up says
+// nothing of SQS.
+func explain(err error) error {
+	switch {
+	case sqsclient.IsMissing(err):
+		return fmt.Errorf("%w: %w; `kinesin lambda create` makes the queues of a lambda when it may, `kinesin aws setup` those of all", ErrNoQueue, err)
+	case sqsclient.IsPassing(err):
+		return fmt.Errorf("%w: %w", queue.ErrUnreachable, err)
+	}
+	return err
+}
+
+// explain is explain, but for a missing queue of a lambda that was registered: setup would be in the way of who makes those.
+func (d *Driver) explain(name string, err error) error {
+	if d.Registered == nil || !sqsclient.IsMissing(err) {
+		return explain(err)
+	}
+	isOf := func(l task.Lambda) bool {
+		return d.Registered(l.Name) && slices.ContainsFunc(Queues(d.Prefix, l), func(q QueueSpec) bool { return q.Name == name })
+	}
+	all := d.Lambdas()
+	i := slices.IndexFunc(all, isOf)
+	if i < 0 {
+		return explain(err)
+	}
+	return fmt.Errorf("%w: %w; Terraform makes those of lambda %s: apply its module call, or put it back and apply; "+
+		"to give the lambda up instead: `kinesin lambda delete %s --drop`", ErrNoQueue, err, all[i].Name, all[i].Name)
+}
+
+// explained is explain of a request that is not the client's.
+func explained(name, action string, err error) error {
+	if sqsclient.IsMissing(err) {
+		return explain(fmt.Errorf("SQS queue %s %w", name, sqsclient.ErrMissing))
+	}
+	return explain(fmt.Errorf("%s of SQS queue %s: %w", action, name, err))
+}
+
 // find is the address of a queue; empty when it is not there.
 func find(ctx context.Context, api API, name string) (url string, err error) {
 	out, err := api.GetQueueUrl(ctx, &sqs.GetQueueUrlInput{QueueName: &name})
-	if err != nil {
-		if err = explain(name, string(ActionURL), err); errors.Is(err, ErrNoQueue) {
-			return "", nil
-		}
-		return "", err
+	if sqsclient.IsMissing(err) {
+		return "", nil
+	} else if err != nil {
+		return "", explained(name, "GetQueueUrl", err)
 	}
 	return aws.ToString(out.QueueUrl), nil
 }
@@ -180,7 +221,7 @@ func create(ctx context.Context, api API, spec *QueueSpec, arns map[string]strin
 	case errors.As(err, &deleted):
 		return "", errors.New("a queue of that name was deleted within the last minute; SQS makes it again after 60 seconds")
 	case err != nil:
-		return "", marked(err)
+		return "", explain(err)
 	}
 	return aws.ToString(out.QueueUrl), nil
 }
@@ -190,7 +231,7 @@ func attributesOf(ctx context.Context, api API, name, url string) (map[string]st
 		QueueUrl: &url, AttributeNames: []types.QueueAttributeName{types.QueueAttributeNameAll},
 	})
 	if err != nil {
-		return nil, explain(name, string(ActionAttributes), err)
+		return nil, explained(name, "GetQueueAttributes", err)
 	}
 	return out.Attributes, nil
 }
@@ -356,7 +397,7 @@ func align(ctx context.Context, api API, spec *QueueSpec, differences []Differen
 	}
 	_, err = api.SetQueueAttributes(ctx, &sqs.SetQueueAttributesInput{QueueUrl: &url, Attributes: changed})
 	if err != nil {
-		return explain(spec.Name, string(ActionConfigure), err)
+		return explained(spec.Name, "SetQueueAttributes", err)
 	}
 	return nil
 }

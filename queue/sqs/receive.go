@@ -2,31 +2,32 @@ package sqs
 
 import (
 	"context"
+	"log/slog"
 	"time"
 
+	"github.com/kinesin-io/kinesin/internal/clock"
+	"github.com/kinesin-io/kinesin/internal/sqsclient"
 	"github.com/kinesin-io/kinesin/queue"
-	"github.com/kinesin-io/kinesin/queue/mem"
 	"github.com/kinesin-io/kinesin/task"
 )
 
-// Receive implements queue.Driver. Messages come from the local buffer; while somebody waits for more than it
-// has, the polls of the lanes fill it.
+// holdLooks is how often within Config.Hold it is looked what nobody here has come for.
+const holdLooks = 4
+
+// Receive implements queue.Driver. Messages come from what was prefetched; while somebody waits for more than that,
+// the polls of the lanes fetch more.
 func (d *Driver) Receive(ctx context.Context, names []queue.Name, limit int, ahead time.Duration) ([]queue.Message, error) {
 	if err := d.refusal(ctx); err != nil {
 		return nil, err
 	}
-	lanes := d.lanesOf(names)
-	for _, l := range lanes {
-		l.join(limit)
+	r := &receiver{names, limit, ahead, make(chan []queue.Message, 1)}
+	if got, err := d.prefetch.join(r, d.Clock.Now()); len(got) > 0 || err != nil {
+		return got, err
 	}
-	got, err := d.buffer.Receive(ctx, names, limit, ahead)
-	for _, l := range lanes {
-		l.leave(limit)
+	for _, l := range d.lanesOf(names) {
+		l.tend()
 	}
-	if len(got) > 0 {
-		d.hand.take(got, (*lane).took)
-	}
-	return got, err
+	return d.prefetch.await(ctx, r)
 }
 
 // lanesOf are the queues of names, each once. Names of lambdas that are not known here have none,
@@ -50,12 +51,7 @@ next:
 // Delete implements queue.Driver. It does not wait: what is deleted later, together with others, or not at all, is
 // refused at the claim when it comes again.
 func (d *Driver) Delete(_ context.Context, messages []queue.Message) error {
-	gone := d.buffer.DeleteTagged(messages)
-	numbers := make([]uint64, len(gone))
-	for i := range gone {
-		numbers[i] = mem.TagOf(gone[i].Receipt)
-	}
-	for _, m := range d.hand.finish(numbers...) {
+	for _, m := range d.prefetch.finish(messages) {
 		m.lane.deleteLater(m)
 	}
 	return nil
@@ -65,67 +61,134 @@ func (l *lane) deleteLater(m *held) {
 	l.deletes.add([]string{m.handle}, l.driver.DeleteLinger, true)
 }
 
-// Release implements queue.Driver. A task for which somebody here waits stays, a few times; others go back to SQS.
-func (d *Driver) Release(ctx context.Context, messages []queue.Message, delay time.Duration) error {
-	var stay, leave []queue.Message
-	for i := range messages {
-		m := &messages[i]
-		if delay <= d.Hold && !d.closed.Load() && d.buffer.IsAwaited(queue.NameFor(&m.Task)) && d.hand.mayStay(mem.TagOf(m.Receipt)) {
-			stay = append(stay, *m)
-		} else {
-			leave = append(leave, *m)
-		}
-	}
-	d.giveBack(d.buffer.DeleteTagged(leave), delay, false)
-	if len(stay) == 0 {
-		return nil
-	}
-	return d.buffer.Release(ctx, stay, delay)
+// deleteReceived deletes messages. What fails for good comes again and is refused at the claim.
+func (l *lane) deleteReceived(handles []string) {
+	l.logUnsettled("not deleted", l.driver.client.Delete(l.driver.ctx, l.name, handles))
 }
 
-// giveBack has others see tasks that are not in the buffer any more: by making their SQS message visible where all of it
-// goes back, and by sending them anew, each alone, where it shares one with tasks that are done or in hand.
-func (d *Driver) giveBack(messages []queue.Message, delay time.Duration, unclaimed bool) {
-	if len(messages) == 0 {
-		return
+// hide hides messages for longer, or no longer. What fails for good is seen again when its visibility timeout ends.
+func (l *lane) hide(messages []sqsclient.Hidden) {
+	l.logUnsettled("not hidden or shown", l.driver.client.Hide(l.driver.ctx, l.name, latest(messages)))
+}
+
+func (l *lane) logUnsettled(what string, err error) {
+	if err != nil {
+		l.driver.Log.WarnContext(l.driver.ctx, "received messages are seen again later than they should be, or once more",
+			slog.String("queue", l.name), slog.String("why", what), slog.Any("error", err))
 	}
-	numbers := make([]uint64, len(messages))
-	for i := range messages {
-		numbers[i] = mem.TagOf(messages[i].Receipt)
-	}
-	whole, rest := d.hand.whole(numbers)
-	for _, m := range whole {
-		after := delay
-		if unclaimed {
-			after = max(after, m.apart)
+}
+
+// latest keeps of several changes of one message the last: SQS may carry them out in any order.
+func latest(messages []sqsclient.Hidden) []sqsclient.Hidden {
+	at := make(map[string]int, len(messages))
+	kept := make([]sqsclient.Hidden, 0, len(messages))
+	for _, m := range messages {
+		if i, twice := at[m.Receipt]; twice {
+			kept[i] = m
+			continue
 		}
-		m.lane.returns.add([]returned{{handle: m.handle, after: after}}, d.Linger, false)
-		d.observeReturned(m.lane.name, len(m.pieces), 0)
+		at[m.Receipt] = len(kept)
+		kept = append(kept, m)
 	}
-	for _, i := range rest {
-		d.resend(&messages[i].Task, numbers[i], delay)
+	return kept
+}
+
+// Release implements queue.Driver. A task for which somebody here waits stays, a few times; others go back to SQS.
+func (d *Driver) Release(_ context.Context, messages []queue.Message, delay time.Duration) error {
+	mayStay := delay <= d.Hold && !d.closed.Load()
+	d.giveBack(d.prefetch.release(messages, d.Clock.Now(), delay, mayStay), delay)
+	return nil
+}
+
+// giveBack has others see tasks that are not to be handed out here: by making their SQS message visible where all of it
+// goes back, and by sending them anew, each alone, where it shares one with tasks that are done or handed out.
+func (d *Driver) giveBack(parts []*part, delay time.Duration) {
+	whole, rest := d.prefetch.whole(parts)
+	for _, m := range whole {
+		m.lane.returns.add([]sqsclient.Hidden{{Receipt: m.handle, For: delay}}, d.Linger, false)
+		d.client.Observer.Returned(m.lane.name, len(m.parts), 0)
+	}
+	for _, one := range rest {
+		d.resend(one, delay)
 	}
 }
 
 // resend sends a task of a shared message alone. When that fails the message stays as it is, and comes again with all of
 // its tasks; those that are done by then are refused.
-func (d *Driver) resend(t *task.Task, number uint64, delay time.Duration) {
-	m := d.hand.messageOf(number)
-	if m == nil {
-		return
-	}
-	l := m.lane
+func (d *Driver) resend(one *part, delay time.Duration) {
+	l, t := one.of.lane, &one.message.Task
 	l.sends.add([]*outgoing{{
 		field: appendField(nil, t), due: t.Due, after: delay, alone: true, trace: t.Traceparent,
 		settle: func(err error) {
 			if err != nil {
-				d.hand.forget(m)
+				d.prefetch.forget(one.of)
 				return
 			}
-			d.observeReturned(l.name, 1, 1)
-			for _, over := range d.hand.finish(number) {
-				over.lane.deleteLater(over)
+			d.client.Observer.Returned(l.name, 1, 1)
+			if over := d.prefetch.finishPart(one); over != nil {
+				l.deleteLater(over)
 			}
 		},
 	}}, d.Linger, false)
+}
+
+// handOut hands out what was taken in, and starts the timekeeper unless it runs. That ends when nothing is here.
+func (d *Driver) handOut(now task.Instant) {
+	p := d.prefetch
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.serve(now)
+	if !p.keeping {
+		p.keeping = d.work.start(d.timekeeper)
+	}
+}
+
+// timekeeper hands out tasks when they are due, gives others what nobody here has come for, and keeps from them what
+// somebody has.
+func (d *Driver) timekeeper() {
+	p, look := d.prefetch, d.Hold/holdLooks
+	timer := d.Clock.NewTimer(look)
+	defer timer.Stop()
+	swept := d.Clock.Now()
+	for {
+		began, now := clock.StampOf(timer), d.Clock.Now()
+		if now.Sub(swept) >= look || now < swept { // the clock may be set back
+			d.sweep(now)
+			swept = now
+		}
+		p.mu.Lock()
+		if len(p.messages) == 0 || p.closed {
+			p.keeping = false
+			p.mu.Unlock()
+			return
+		}
+		wait := p.serve(now)
+		p.mu.Unlock()
+		clock.ResetFrom(timer, began, min(wait, swept.Add(look).Sub(now)))
+		select {
+		case <-timer.C():
+		case <-p.changed:
+		case <-d.open.Done():
+		}
+	}
+}
+
+// sweep gives others what nobody here has come for, and keeps from them what somebody has. Suspects are only let go, so that
+// SQS shows them again in its own time: a process that runs a blamed task takes no other such, and its polls for other
+// tasks would fetch and return them over and over.
+func (d *Driver) sweep(now task.Instant) {
+	var back []*part
+	for _, one := range d.prefetch.unclaimed(now.Add(-d.Hold)) {
+		if queue.NameFor(&one.message.Task).Class == queue.Normal {
+			back = append(back, one)
+		} else {
+			d.prefetch.forget(one.of)
+		}
+	}
+	d.giveBack(back, 0)
+	for _, m := range d.prefetch.expiring(now) {
+		if handle, ok := d.prefetch.extended(m, now.Add(d.Visibility/2)); ok {
+			m.lane.returns.add([]sqsclient.Hidden{{Receipt: handle, For: d.Visibility}}, d.DeleteLinger, true)
+		}
+	}
 }

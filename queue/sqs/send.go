@@ -2,14 +2,12 @@ package sqs
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"sync"
 	"time"
 
-	"github.com/aws/aws-sdk-go-v2/aws"
-	"github.com/aws/aws-sdk-go-v2/service/sqs"
-	"github.com/aws/aws-sdk-go-v2/service/sqs/types"
-
+	"github.com/kinesin-io/kinesin/internal/sqsclient"
 	"github.com/kinesin-io/kinesin/queue"
 	"github.com/kinesin-io/kinesin/task"
 )
@@ -22,7 +20,13 @@ const (
 	delaySlack = time.Second
 	// attributeTrace is the name of the attribute that has a message's W3C trace context.
 	attributeTrace = "traceparent"
-	stringType     = "String"
+	// spread is over how many messages a few tasks are spread that would fit into one, so that two receivers can share
+	// them. With one the second would have to wait until the first gives back what it cannot take.
+	spread = 2
+	// packBytesMax bounds a message with several tasks. Larger ones would save nothing: SQS bills by 64 KiB.
+	packBytesMax = 60 << 10
+	// taskBytesUsual is what a task's row is mostly shorter than, in bytes.
+	taskBytesUsual = 256
 )
 
 // call is one Send or Deliver whose messages go their own ways.
@@ -41,9 +45,6 @@ func newCall(n int) *call {
 func (c *call) settle(i int, err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.settled[i] {
-		return
-	}
 	c.results[i], c.settled[i] = err, true
 	if c.left--; c.left == 0 {
 		close(c.done)
@@ -91,14 +92,15 @@ func refuseAll(n int, err error) []error {
 	return results
 }
 
-// outgoing is a task on its way into a message.
+// outgoing is a task, or a delivery, on its way into a message.
 type outgoing struct {
-	field  []byte
-	due    task.Instant
-	after  time.Duration // not visible before that
-	alone  bool          // shares its message with no other
-	trace  string
-	settle func(error)
+	delivery *sqsclient.Message // nil for a task
+	field    []byte
+	due      task.Instant
+	after    time.Duration // not visible before that
+	alone    bool          // shares its message with no other
+	trace    string
+	settle   func(error)
 }
 
 // Send implements queue.Driver. A message that could not be sent for now is tried again a few times; where the outcome of
@@ -136,25 +138,25 @@ func (d *Driver) Send(ctx context.Context, messages []queue.Message) []error {
 		groups[keyOf(name)] = append(groups[keyOf(name)], &all[i])
 	}
 	for key, group := range groups {
-		d.sendGroup(key, group, now)
+		linger, free := d.lingerFor(group, now)
+		if l := d.sendGroup(key, task.Managed, group, linger, free); l != nil {
+			l.depths.sent(len(group))
+		}
 	}
 	return c.wait(ctx, d)
 }
 
-// taskBytesUsual is what a task's row is mostly shorter than, in bytes.
-const taskBytesUsual = 256
-
-func (d *Driver) sendGroup(key laneKey, group []*outgoing, now task.Instant) {
-	l, err := d.laneOf(key, task.Managed)
+// sendGroup hands over what goes to one queue; nil when there is no such queue.
+func (d *Driver) sendGroup(key laneKey, use task.Mode, group []*outgoing, linger time.Duration, patient bool) *lane {
+	l, err := d.laneOf(key, use)
 	if err != nil {
 		for _, o := range group {
 			o.settle(err)
 		}
-		return
+		return nil
 	}
-	l.depths.sent(len(group))
-	linger, free := d.lingerFor(group, now)
-	l.sends.add(group, linger, free)
+	l.sends.add(group, linger, patient)
+	return l
 }
 
 // lingerFor is how long messages may wait for others. It is free when they are due later than that.
@@ -175,112 +177,81 @@ func (o *outgoing) delayFor(now task.Instant) int32 {
 	if o.after > 0 { // rounded up: a message is not returned early
 		wait = max(wait, o.after+time.Second-1)
 	}
-	return int32(min(max(wait, 0), delayMax) / time.Second)
+	return int32(min(max(wait, 0), queue.DelayMax) / time.Second)
 }
 
-// message is one entry of a batch.
-type message struct {
-	entry  types.SendMessageBatchRequestEntry
-	bytes  int
-	tasks  int // 0 for a delivery
-	settle func(error)
-	reason string // why it was not taken for the moment
+// sendAll packs tasks, or takes deliveries as they are, and sends them.
+func (l *lane) sendAll(items []*outgoing) {
+	d := l.driver
+	messages, packs := l.pack(items)
+	for i, err := range d.client.Send(d.ctx, l.name, messages) {
+		if refusal, found := errors.AsType[*sqsclient.EntryError](err); found && refusal.SenderFault {
+			err = fmt.Errorf("%w: SQS queue %s, message of %d bytes: %w", queue.ErrUndeliverable, l.name, messages[i].Bytes(), err)
+		} else if found {
+			err = fmt.Errorf("send to SQS queue %s: %w", l.name, err)
+		}
+		for _, o := range packs[i] {
+			o.settle(err)
+		}
+		if err == nil && l.mode == task.Managed {
+			d.client.Observer.Sent(l.name, len(packs[i]))
+		}
+	}
 }
 
-// sendTasks packs tasks and sends them.
-func (l *lane) sendTasks(items []*outgoing) {
-	l.sendAll(l.pack(items))
+// pack puts tasks into messages: alone where that is asked for or only few are there, and else as many together as it
+// takes to send all with one request. Those of one message may be handed out at about the same time.
+func (l *lane) pack(items []*outgoing) (messages []sqsclient.Message, packs [][]*outgoing) {
+	now := l.driver.Clock.Now()
+	byDelay := map[int32][]*outgoing{}
+	for _, o := range items {
+		switch delay := o.delayFor(now); {
+		case o.delivery != nil:
+			messages, packs = append(messages, *o.delivery), append(packs, []*outgoing{o})
+		case o.alone:
+			messages, packs = append(messages, seal([]*outgoing{o}, delay)), append(packs, []*outgoing{o})
+		default:
+			byDelay[delay] = append(byDelay[delay], o)
+		}
+	}
+	for delay, together := range byDelay {
+		for _, pack := range l.split(together) {
+			messages, packs = append(messages, seal(pack, delay)), append(packs, pack)
+		}
+	}
+	return messages, packs
 }
 
-// sendAll sends messages in as few requests as SQS allows.
-func (l *lane) sendAll(messages []message) {
-	for len(messages) > 0 {
+// split cuts tasks into equal parts that fit into a message each.
+func (l *lane) split(items []*outgoing) [][]*outgoing {
+	most := l.driver.PackTasksMax
+	parts := max(min(spread, len(items)), (len(items)+most-1)/most)
+	each := (len(items) + parts - 1) / parts
+	limit := min(packBytesMax, l.driver.MessageBytesMax)
+	cut := make([][]*outgoing, 0, parts)
+	for len(items) > 0 {
 		n, bytes := 0, 0
-		for n < len(messages) && n < batchEntriesMax && (n == 0 || bytes+messages[n].bytes <= l.driver.MessageBytesMax) {
-			bytes += messages[n].bytes
+		for n < len(items) && n < each && (n == 0 || bodyBytes(bytes+len(items[n].field)) <= limit) {
+			bytes += len(items[n].field)
 			n++
 		}
-		l.sendBatch(messages[:n])
-		messages = messages[n:]
+		cut = append(cut, items[:n])
+		items = items[n:]
 	}
+	return cut
 }
 
-// sendBatch sends up to ten messages, and again those that SQS could not take for the moment.
-func (l *lane) sendBatch(messages []message) {
-	d := l.driver
-	for try := 0; ; try++ {
-		failed, err := l.sendOnce(messages)
-		if err != nil {
-			for i := range messages {
-				messages[i].settle(err)
-			}
-			return
-		}
-		if len(failed) == 0 {
-			return
-		}
-		if !d.backOff(d.ctx, try+1) {
-			for i := range failed {
-				failed[i].settle(fmt.Errorf("send to SQS queue %s: refused %d times, the last time as %s", l.name, try+1, failed[i].reason))
-			}
-			return
-		}
-		messages = failed
+// seal makes one message of tasks.
+func seal(items []*outgoing, delay int32) sqsclient.Message {
+	fields := make([][]byte, len(items))
+	for i, o := range items {
+		fields[i] = o.field
 	}
-}
-
-// sendOnce settles what is decided and returns what may be tried again.
-func (l *lane) sendOnce(messages []message) (again []message, err error) {
-	d := l.driver
-	entries := make([]types.SendMessageBatchRequestEntry, len(messages))
-	bytes := 0
-	for i := range messages {
-		entries[i] = messages[i].entry
-		entries[i].Id = &entryIDs[i]
-		bytes += messages[i].bytes
+	m := sqsclient.Message{Body: encodeBody(fields...), DelaySeconds: delay}
+	if trace := items[0].trace; len(items) == 1 && trace != "" {
+		m.Attributes = map[string]string{attributeTrace: trace}
 	}
-	r := Request{Queue: l.name, Action: ActionSend, Entries: len(entries), Bytes: bytes}
-	out, err := requestTo(d.ctx, d, r, func(ctx context.Context, url *string) (*sqs.SendMessageBatchOutput, error) {
-		return d.api.SendMessageBatch(ctx, &sqs.SendMessageBatchInput{QueueUrl: url, Entries: entries})
-	})
-	if err != nil {
-		return nil, err
-	}
-	var answered [batchEntriesMax]bool
-	for i := range out.Successful {
-		if k, ok := entryOf(out.Successful[i].Id, len(messages)); ok {
-			answered[k] = true
-			messages[k].settle(nil)
-			if messages[k].tasks > 0 {
-				d.observeSent(l.name, messages[k].tasks)
-			} else {
-				d.observeDelivered(l.name)
-			}
-		}
-	}
-	for i := range out.Failed {
-		failure := &out.Failed[i]
-		k, ok := entryOf(failure.Id, len(messages))
-		if !ok || answered[k] {
-			continue
-		}
-		answered[k] = true
-		code := aws.ToString(failure.Code)
-		d.observeFailed(l.name, ActionSend, code)
-		if failure.SenderFault {
-			messages[k].settle(fmt.Errorf("%w: SQS queue %s refuses a message of %d bytes: %s %s",
-				queue.ErrUndeliverable, l.name, messages[k].bytes, code, aws.ToString(failure.Message)))
-			continue
-		}
-		messages[k].reason = code
-		again = append(again, messages[k])
-	}
-	for k := range messages {
-		if !answered[k] {
-			messages[k].settle(fmt.Errorf("send to SQS queue %s: no word of this message in the answer", l.name))
-		}
-	}
-	return again, nil
+	return m
 }
 
 // traceBytes is what the trace context adds to a message that has it as an attribute.
@@ -288,9 +259,5 @@ func traceBytes(trace string) int {
 	if trace == "" {
 		return 0
 	}
-	return len(attributeTrace) + len(stringType) + len(trace)
-}
-
-func textAttribute(text string) types.MessageAttributeValue {
-	return types.MessageAttributeValue{DataType: aws.String(stringType), StringValue: &text}
+	return sqsclient.AttributeBytes(attributeTrace, trace)
 }

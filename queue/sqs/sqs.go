@@ -1,8 +1,8 @@
 // Package sqs is the queue driver over Amazon SQS: one SQS queue for each <lambda, priority>.
 //
-// It owns what lies between the seam and the service: the packing of several tasks into one SQS message, the few
-// requests that carry them, and a small local buffer (a queue/mem driver) from which the waiting receivers of this
-// process are served by class, in order of due time, and never early. It calls SQS through API and its clock. It never
+// It owns what lies between the seam and the service: the packing of several tasks into one SQS message, the batching
+// of requests, and a small prefetch buffer from which the waiting receivers of this process are served by class, in
+// order of due time, and never early. It calls SQS through internal/sqsclient. It never
 // decides what becomes of a task: a message that is lost is sent again by the scheduler, one that comes twice
 // is refused at the claim, so the driver may send, hand out and return a task's message as often as it takes.
 //
@@ -16,6 +16,8 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"maps"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -23,49 +25,37 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/sqs"
 
 	"github.com/kinesin-io/kinesin/internal/clock"
+	"github.com/kinesin-io/kinesin/internal/sqsclient"
 	"github.com/kinesin-io/kinesin/queue"
-	"github.com/kinesin-io/kinesin/queue/mem"
 	"github.com/kinesin-io/kinesin/task"
 )
 
 // API is what the driver asks of the AWS SDK's client; *sqs.Client has it.
 type API interface {
-	SendMessageBatch(ctx context.Context, in *sqs.SendMessageBatchInput, options ...func(*sqs.Options)) (*sqs.SendMessageBatchOutput, error)
-	ReceiveMessage(ctx context.Context, in *sqs.ReceiveMessageInput, options ...func(*sqs.Options)) (*sqs.ReceiveMessageOutput, error)
-	DeleteMessageBatch(ctx context.Context, in *sqs.DeleteMessageBatchInput, options ...func(*sqs.Options)) (*sqs.DeleteMessageBatchOutput, error)
-	ChangeMessageVisibilityBatch(ctx context.Context, in *sqs.ChangeMessageVisibilityBatchInput, options ...func(*sqs.Options)) (*sqs.ChangeMessageVisibilityBatchOutput, error)
-	GetQueueUrl(ctx context.Context, in *sqs.GetQueueUrlInput, options ...func(*sqs.Options)) (*sqs.GetQueueUrlOutput, error)
-	GetQueueAttributes(ctx context.Context, in *sqs.GetQueueAttributesInput, options ...func(*sqs.Options)) (*sqs.GetQueueAttributesOutput, error)
+	sqsclient.API
 	SetQueueAttributes(ctx context.Context, in *sqs.SetQueueAttributesInput, options ...func(*sqs.Options)) (*sqs.SetQueueAttributesOutput, error)
 	CreateQueue(ctx context.Context, in *sqs.CreateQueueInput, options ...func(*sqs.Options)) (*sqs.CreateQueueOutput, error)
 }
 
-// Limits of SQS.
-const (
-	batchEntriesMax = 10
-	pollWait        = 20 * time.Second // the longest that a receive may wait at the service
-	delayMax        = 15 * time.Minute // of a message, in whole seconds
-	visibilityMax   = 12 * time.Hour
-
-	// InFlightMax is how many messages of one queue may be received and not yet deleted; beyond it
-	// SQS answers receives with nothing, or with OverLimit.
-	InFlightMax = 120_000
-)
+// InFlightMax is how many messages of one queue may be received and not yet deleted; beyond it
+// SQS answers receives with nothing, or with OverLimit.
+const InFlightMax = 120_000
 
 // Defaults of Config.
 const (
-	MessageBytesMaxDefault = 256 << 10
+	MessageBytesMaxDefault = sqsclient.BytesMaxDefault
 	PackTasksMaxDefault    = 16
 	LingerDefault          = 5 * time.Millisecond
 	AheadLingerDefault     = 40 * time.Millisecond
 	DeliverLingerDefault   = 30 * time.Millisecond
 	DeleteLingerDefault    = time.Second
 	PollPauseDefault       = 10 * time.Millisecond
-	HoldDefault            = 500 * time.Millisecond
+	HoldDefault            = 250 * time.Millisecond
 	PollVisibilityDefault  = 4 * time.Second
 	VisibilityDefault      = 30 * time.Second
 	PollersMaxDefault      = 4
 	RequestTimeoutDefault  = 10 * time.Second
+	CloseGraceDefault      = 200 * time.Millisecond
 )
 
 // Config are the settings of a Driver. Prefix, Lambda, Lambdas, Clock and Log are required. A duration of 0
@@ -83,7 +73,7 @@ type Config struct {
 	Clock      clock.Clock
 	Log        *slog.Logger
 	// Observer is told what happens; nil is fine.
-	Observer *Observer
+	Observer *sqsclient.Observer
 
 	// MessageBytesMax is how large a message, and all messages of one request together, may be: 256 KiB. Queues
 	// and regions that take 1 MiB may have it larger.
@@ -95,11 +85,10 @@ type Config struct {
 	// AheadLinger is the same for tasks that are not due for as long: 40 ms. DeliverLinger is that of deliveries: 30 ms.
 	// DeleteLinger is that of deletes and of returned messages, for which nobody waits: 1 s. Negative: none.
 	Linger, AheadLinger, DeliverLinger, DeleteLinger time.Duration
-	// PollPause is how long the next poll waits after one that brought a few messages, when tasks come so fast that the
-	// next will bring several: 10 ms. Negative: none.
+	// PollPause is how long the next poll waits after one that brought several tasks, and fewer than were asked for: 10 ms.
+	// Negative: none.
 	PollPause time.Duration
-	// Hold is how long a due message that nobody here takes stays here before others may have it: 500 ms. More than is
-	// likely to be taken in that time goes after a quarter of it.
+	// Hold is how long a due task that nobody here takes stays here before others may have it: 250 ms.
 	Hold time.Duration
 	// PollVisibility is after which time SQS hands out again what a poll received: 4 s, so that a task is late by no more
 	// when the process of that poll is gone. Most messages are deleted well before.
@@ -111,7 +100,7 @@ type Config struct {
 	PollersMax int
 	// RequestTimeout bounds every request but the wait of a poll: 10 s.
 	RequestTimeout time.Duration
-	// CloseGrace is how long Close waits for polls that have just begun: 200 ms. Negative: not at all.
+	// CloseGrace is how long Close waits for polls, since SQS may be answering them: 200 ms. Negative: not at all.
 	CloseGrace time.Duration
 }
 
@@ -133,7 +122,7 @@ func (c Config) withDefaults() Config {
 		{&c.PollVisibility, PollVisibilityDefault},
 		{&c.Visibility, VisibilityDefault},
 		{&c.RequestTimeout, RequestTimeoutDefault},
-		{&c.CloseGrace, youngPoll},
+		{&c.CloseGrace, CloseGraceDefault},
 	} {
 		*d.value = max(cmp.Or(*d.value, d.otherwise), 0)
 	}
@@ -144,25 +133,19 @@ func (c Config) withDefaults() Config {
 type Driver struct {
 	Config
 
-	api    API
-	buffer *mem.Driver // what was received and not yet taken
-	urls   urls
-	budget budget // of retries
-
-	revival revival
+	api      API
+	client   *sqsclient.Client
+	prefetch *prefetch
 
 	ctx    context.Context //nolint:containedctx // that of the driver's own requests, which outlive the calls they serve
 	cancel context.CancelFunc
 	work   group // requests and timers on their way
 	closed atomic.Bool
-
-	pollCtx    context.Context //nolint:containedctx // that of the polls, which end first
-	endPolling context.CancelFunc
+	open   context.Context //nolint:containedctx // ends with Close, and with it whatever waits
+	end    context.CancelFunc
 
 	mu    sync.Mutex // guards lanes
 	lanes map[laneKey]*lane
-
-	hand hand // received messages that are not yet deleted or returned
 }
 
 var (
@@ -176,17 +159,13 @@ var (
 // New returns a driver. It asks nothing of SQS before it is used.
 func New(api API, config Config) *Driver {
 	config = config.withDefaults()
-	d := &Driver{
-		Config: config, api: api,
-		buffer: mem.New(config.Clock, mem.Config{}),
-		lanes:  map[laneKey]*lane{},
-	}
-	d.urls.known = map[string]string{}
-	d.budget = budget{tokens: retryTokensMax}
-	d.revival.again = make(chan struct{})
-	d.hand.init()
+	d := &Driver{Config: config, api: api, prefetch: newPrefetch(), lanes: map[laneKey]*lane{}}
+	d.client = sqsclient.New(api, sqsclient.Config{
+		Clock: config.Clock, Timeout: config.RequestTimeout, BytesMax: config.MessageBytesMax, PollGrace: config.CloseGrace,
+		Explain: d.explain, Observer: config.Observer,
+	})
 	d.ctx, d.cancel = context.WithCancel(context.Background())
-	d.pollCtx, d.endPolling = context.WithCancel(d.ctx)
+	d.open, d.end = context.WithCancel(d.ctx)
 	return d
 }
 
@@ -205,12 +184,11 @@ type lane struct {
 	name   string // of the SQS queue
 	mode   task.Mode
 
-	sends      *batcher[*outgoing]
-	deliveries *batcher[*message]
-	deletes    *batcher[string]
-	returns    *batcher[returned]
-	polls      polls
-	depths     depths
+	sends   *batcher[*outgoing]
+	deletes *batcher[string] // by receipt handle
+	returns *batcher[sqsclient.Hidden]
+	polls   polls
+	depths  depths
 }
 
 // laneOf is lane for one use of a queue: what a consumer outside reads is not for Kinesin's tasks, and the other way round.
@@ -234,11 +212,14 @@ func (d *Driver) lane(key laneKey) (*lane, error) {
 		return nil, err
 	}
 	l := &lane{driver: d, key: key, name: name, mode: mode}
-	l.sends = newBatcher(d, l.sendTasks, batchEntriesMax*d.PackTasksMax, sendsInFlightMax)
-	l.deliveries = newBatcher(d, l.sendDeliveries, batchEntriesMax, sendsInFlightMax)
-	l.deletes = newBatcher(d, l.deleteHandles, batchEntriesMax, deletesInFlightMax)
-	l.returns = newBatcher(d, l.changeVisibilities, batchEntriesMax, deletesInFlightMax)
-	l.polls.tasksPerMessage, l.polls.going = 1, map[*onPoll]struct{}{}
+	share := d.PackTasksMax // deliveries share requests, not messages
+	if mode == task.Deliver {
+		share = 1
+	}
+	l.sends = newBatcher(d, l.sendAll, sqsclient.BatchMax*share, sendsInFlightMax)
+	l.deletes = newBatcher(d, l.deleteReceived, sqsclient.BatchMax, deletesInFlightMax)
+	l.returns = newBatcher(d, l.hide, sqsclient.BatchMax, deletesInFlightMax)
+	l.polls.tasksPerMessage = 1
 	d.forgetLanes()
 	d.lanes[key] = l
 	return l, nil
@@ -261,7 +242,7 @@ func (d *Driver) Durable() bool { return true }
 
 // Drop implements queue.Dropper. What is held here is deleted. What is still at SQS, where the queue stays, comes to
 // nothing when it is received: its reference is that of no lambda any more, also when one of the same name is made.
-func (d *Driver) Drop(ctx context.Context, lambda uint32) error {
+func (d *Driver) Drop(_ context.Context, lambda uint32) error {
 	d.mu.Lock()
 	for key := range d.lanes {
 		if key.lambda == lambda {
@@ -269,39 +250,32 @@ func (d *Driver) Drop(ctx context.Context, lambda uint32) error {
 		}
 	}
 	d.mu.Unlock()
-	if err := d.buffer.Drop(ctx, lambda); err != nil {
-		return err
-	}
-	for _, m := range d.hand.ofLambda(lambda) {
+	for _, m := range d.prefetch.ofLambda(lambda) {
 		m.lane.deleteLater(m)
 	}
 	return nil
 }
 
 // Close implements queue.Driver. What was received and not taken is made visible to others, deletes that were asked for
-// are done, and polls are given up: those that have just begun are waited for, since SQS may be answering them.
+// are done, and polls are given up after a moment, since SQS may be answering them.
 func (d *Driver) Close() error {
 	if d.closed.Swap(true) {
 		d.work.wait()
 		return nil
 	}
-	d.endPolls()
-	d.returnUnclaimed(d.buffer.ReceiveUnclaimed(forever))
-	_ = d.buffer.Close()
+	d.end()
+	d.prefetch.close()
+	d.giveBack(d.prefetch.unclaimed(forever), 0)
 	d.mu.Lock()
-	lanes := make([]*lane, 0, len(d.lanes))
-	for _, l := range d.lanes {
-		lanes = append(lanes, l)
-	}
+	lanes := slices.Collect(maps.Values(d.lanes))
 	d.mu.Unlock()
 	for _, l := range lanes {
-		l.sends.flush()
-		l.deliveries.flush()
-		l.deletes.flush()
-		l.returns.flush()
+		l.sends.flush(forever)
+		l.deletes.flush(forever)
+		l.returns.flush(forever)
 	}
-	d.hand.stop()
 	d.work.wait()
+	d.client.Close()
 	d.cancel()
 	return nil
 }

@@ -22,12 +22,10 @@ import (
 	"encoding/base64"
 	"errors"
 	"fmt"
-	"math/bits"
+	"slices"
 	"strings"
-	"sync"
 	"time"
 
-	"github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/service/sqs"
 
 	"github.com/kinesin-io/kinesin/api"
@@ -35,7 +33,7 @@ import (
 	"github.com/kinesin-io/kinesin/api/kinesinv1"
 	"github.com/kinesin-io/kinesin/internal/clock"
 	"github.com/kinesin-io/kinesin/internal/gather"
-	"github.com/kinesin-io/kinesin/internal/sqssend"
+	"github.com/kinesin-io/kinesin/internal/sqsclient"
 	"github.com/kinesin-io/kinesin/sdk"
 	"github.com/kinesin-io/kinesin/task"
 )
@@ -46,12 +44,10 @@ const (
 	SendTimeoutDefault     = 10 * time.Second
 	PendingMaxDefault      = 10_000
 	PendingBytesMaxDefault = 32 << 20
-	MessageBytesMaxDefault = sqssend.BytesMaxDefault
+	MessageBytesMaxDefault = sqsclient.BytesMaxDefault
 
-	sendsMax     = 8 // requests under way at a time; what comes meanwhile is packed
-	triesMax     = 9
-	retryWaitMin = 50 * time.Millisecond
-	retryWaitMax = 2 * time.Second
+	sendsMax = 8 // requests under way at a time; what comes meanwhile is packed
+	triesMax = 9
 )
 
 // Why a task was not accepted, besides the sentinels of package sdk: ErrInvalid, ErrTooLarge, ErrUnsupported (a key), and
@@ -73,13 +69,10 @@ type API interface {
 // calls at the same time share messages and requests.
 type Client struct {
 	config
-	api    API
 	sealer *task.InboundSealer
 	front  *gather.Gatherer[*kinesinv1.BufferedTask]
-	name   string // of the queue, when its address is to be asked for
-
-	mu  sync.Mutex // guards url
-	url string
+	client *sqsclient.Client
+	queue  string // its URL or its name
 }
 
 var _ sdk.Scheduler = (*Client)(nil)
@@ -125,26 +118,29 @@ func New(queue API, queueURLOrPrefix, key string, opts ...Option) (*Client, erro
 	if err != nil || len(raw) != task.TokenKeyBytes {
 		return nil, fmt.Errorf("%w inbound key of %d characters: want what `kinesin inbound key` prints", sdk.ErrInvalid, len(key))
 	}
-	c := &Client{api: queue, sealer: task.NewInboundSealer(raw), config: config{linger: LingerDefault}}
+	c := &Client{sealer: task.NewInboundSealer(raw), config: config{linger: LingerDefault}}
 	for _, o := range opts {
 		o(&c.config)
 	}
 	c.withDefaults()
-	if n := c.messageBytesMax; n < 1<<10 || n > sqssend.BytesMaxMost {
-		return nil, fmt.Errorf("%w message limit of %d bytes: want %d to %d", sdk.ErrInvalid, n, 1<<10, sqssend.BytesMaxMost)
+	if n := c.messageBytesMax; n < 1<<10 || n > sqsclient.BytesMaxMost {
+		return nil, fmt.Errorf("%w message limit of %d bytes: want %d to %d", sdk.ErrInvalid, n, 1<<10, sqsclient.BytesMaxMost)
 	}
 	switch {
 	case strings.Contains(queueURLOrPrefix, "://"):
-		c.url = queueURLOrPrefix
+		c.queue = queueURLOrPrefix
 	case task.CheckName("prefix", queueURLOrPrefix) == nil && len(queueURLOrPrefix) <= prefixMax:
-		c.name = queueURLOrPrefix + "-inbound"
+		c.queue = queueURLOrPrefix + "-inbound"
 	default:
 		return nil, fmt.Errorf("%w queue %q: want the URL of the inbound queue, or the AWS prefix of the installation: 1 to %d characters of "+
 			"a-z, A-Z, 0-9, '_' and '-'", sdk.ErrInvalid, queueURLOrPrefix, prefixMax)
 	}
+	c.client = sqsclient.NewSender(queue, sqsclient.Config{
+		Clock: c.clock, Timeout: c.sendTimeout, BytesMax: c.messageBytesMax, Tries: triesMax, RepeatSends: true, Explain: explain,
+	})
 	c.front = gather.New(gather.Config[*kinesinv1.BufferedTask]{
 		Clock: c.clock, Send: c.send, Bytes: envelope.Bytes,
-		ItemsMax: sqssend.BatchMax * envelope.TasksMax, BytesMax: c.messageBytesMax, SendsMax: sendsMax, Linger: c.linger,
+		ItemsMax: sqsclient.BatchMax * envelope.TasksMax, BytesMax: c.messageBytesMax, SendsMax: sendsMax, Linger: c.linger,
 		PendingMax: c.pendingMax, PendingBytesMax: c.pendingBytesMax,
 	})
 	return c, nil
@@ -231,113 +227,29 @@ func summary(results []sdk.Result) error {
 func (c *Client) send(ctx context.Context, tasks []*kinesinv1.BufferedTask) []error {
 	ctx, cancel := clock.Within(ctx, c.clock, c.sendTimeout)
 	defer cancel()
-	messages, err := envelope.Pack(c.sealer, tasks, c.messageBytesMax)
-	outcomes := make([]error, len(messages))
-	if err == nil {
-		c.deliver(ctx, messages, outcomes)
+	packed, err := envelope.Pack(c.sealer, tasks, c.messageBytesMax)
+	if err != nil {
+		return slices.Repeat([]error{err}, len(tasks))
+	}
+	messages := make([]sqsclient.Message, len(packed))
+	for i := range packed {
+		messages[i].Body = packed[i].Body
 	}
 	results := make([]error, 0, len(tasks))
-	if err != nil {
-		for range tasks {
-			results = append(results, err)
+	for i, err := range c.client.Send(ctx, c.queue, messages) {
+		if sqsclient.IsPassing(err) || sqsclient.IsUnknown(err) {
+			err = fmt.Errorf("%w after up to %d tries; it may be in the queue: %w", sdk.ErrUnavailable, triesMax, err)
 		}
-		return results
-	}
-	for i, m := range messages {
-		for range m.Tasks {
-			results = append(results, outcomes[i])
-		}
+		results = append(results, slices.Repeat([]error{err}, packed[i].Tasks)...)
 	}
 	return results
 }
 
-// deliver sends messages, and again what may be sent later, and fills in the outcomes.
-func (c *Client) deliver(ctx context.Context, messages []envelope.Message, outcomes []error) {
-	left := make([]int, len(messages))
-	for i := range left {
-		left[i] = i
+func explain(_ string, err error) error {
+	if sqsclient.IsMissing(err) {
+		return fmt.Errorf("%w: want the inbound queue of an installation, which `kinesin aws setup` makes", err)
 	}
-	for try := 1; ; try++ {
-		err := c.try(ctx, messages, &left, outcomes)
-		lasting := err != nil && !sqssend.IsPassing(err)
-		switch {
-		case len(left) == 0:
-			return
-		case lasting && try == 1:
-			for _, i := range left { // the others are in the queue
-				outcomes[i] = err
-			}
-			return
-		case lasting || try == triesMax || clock.Sleep(ctx, c.clock, retryWait(try, c.clock.Uint64())) != nil:
-			for _, i := range left {
-				outcomes[i] = fmt.Errorf("%w after %d tries; it may be in the queue: %w", sdk.ErrUnavailable, try, cmp.Or(err, outcomes[i]))
-			}
-			return
-		}
-	}
-}
-
-// try sends what is left once. An error is about the queue as a whole.
-func (c *Client) try(ctx context.Context, messages []envelope.Message, left *[]int, outcomes []error) error {
-	url, err := c.address(ctx)
-	if err != nil {
-		return err
-	}
-	some := make([]sqssend.Message, len(*left))
-	for n, i := range *left {
-		some[n].Body = messages[i].Body
-	}
-	still := (*left)[:0]
-	for n, err := range sqssend.Send(ctx, c.api, url, some, c.messageBytesMax) {
-		i := (*left)[n]
-		if outcomes[i] = err; sqssend.IsMissing(err) {
-			still = append(still, (*left)[n:]...)
-			*left = still
-			return c.missing(err)
-		}
-		if sqssend.IsPassing(err) {
-			still = append(still, i)
-		}
-	}
-	*left = still
-	return nil
-}
-
-func (c *Client) address(ctx context.Context) (string, error) {
-	c.mu.Lock()
-	url := c.url
-	c.mu.Unlock()
-	if url != "" {
-		return url, nil
-	}
-	out, err := c.api.GetQueueUrl(ctx, &sqs.GetQueueUrlInput{QueueName: &c.name})
-	if sqssend.IsMissing(err) {
-		return "", c.missing(err)
-	}
-	if err != nil {
-		return "", fmt.Errorf("find SQS queue %s: %w", c.name, err)
-	}
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.url = aws.ToString(out.QueueUrl)
-	return c.url, nil
-}
-
-func (c *Client) missing(err error) error {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	name := cmp.Or(c.name, c.url)
-	if c.name != "" {
-		c.url = "" // it may be made again, with another address
-	}
-	return fmt.Errorf("SQS queue %s is not there: want the inbound queue of an installation, which `kinesin aws setup` makes: %w", name, err)
-}
-
-// retryWait is the wait after the nth try, with full jitter.
-func retryWait(n int, jitter uint64) time.Duration {
-	ceiling := min(retryWaitMin<<min(n-1, 16), retryWaitMax)
-	offset, _ := bits.Mul64(jitter, uint64(ceiling)+1)
-	return time.Duration(offset)
+	return err
 }
 
 // invalid is a refusal that says what is allowed.

@@ -17,6 +17,7 @@ import (
 	"github.com/kinesin-io/kinesin/inbound/buffer/sqsbuffer"
 	"github.com/kinesin-io/kinesin/internal/awslocal"
 	"github.com/kinesin-io/kinesin/internal/clock"
+	"github.com/kinesin-io/kinesin/internal/sqsclient"
 	"github.com/kinesin-io/kinesin/partition"
 	"github.com/kinesin-io/kinesin/queue/sqs"
 	"github.com/kinesin-io/kinesin/sdk"
@@ -70,7 +71,7 @@ func leastRead(c dynamo.Consumption) float64 {
 	return 0
 }
 
-func (m *meter) requested(r sqs.Request) {
+func (m *meter) requested(r sqsclient.Request) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.requests[r.Queue+" "+string(r.Action)]++
@@ -159,7 +160,7 @@ func newSiteOf(t *testing.T, o siteOptions) *site {
 	}
 	rows := dynamo.New(db, config)
 	lambdas := catalog.New(store.New(dynamo.New(db, dynamo.Config{Prefix: prefix}), store.Config{}), clock.Real(), logger(t))
-	api, observer := awssqs.NewFromConfig(aws.Config(t)), &sqs.Observer{Request: s.requested}
+	api, observer := awssqs.NewFromConfig(aws.Config(t)), &sqsclient.Observer{Request: s.requested}
 	queues := sqs.New(api, sqs.Config{
 		Prefix: prefix, Clock: clock.Real(), Log: logger(t), Observer: observer,
 		Lambda: func(ref uint32) (task.Lambda, bool) {

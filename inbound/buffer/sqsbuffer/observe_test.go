@@ -12,6 +12,7 @@ import (
 	"github.com/kinesin-io/kinesin/internal/awsfake"
 	"github.com/kinesin-io/kinesin/internal/awsfake/fakesqs"
 	"github.com/kinesin-io/kinesin/internal/clock"
+	"github.com/kinesin-io/kinesin/internal/sqsclient"
 	"github.com/kinesin-io/kinesin/queue/sqs"
 )
 
@@ -23,9 +24,9 @@ func TestEveryRequestIsToldOf(t *testing.T) {
 	}
 	before := service.Calls(awsfake.Any)
 	var mu sync.Mutex
-	billed, entries, failed, codes := map[sqs.Action]int{}, map[sqs.Action]int{}, 0, map[string]int{}
-	b := sqsbuffer.New(service, sqsbuffer.Config{Prefix: "shop", Clock: clock.Real(), Observer: &sqs.Observer{
-		Request: func(r sqs.Request) {
+	billed, entries, failed, codes := map[sqsclient.Action]int{}, map[sqsclient.Action]int{}, 0, map[string]int{}
+	b := sqsbuffer.New(service, sqsbuffer.Config{Prefix: "shop", Clock: clock.Real(), Observer: &sqsclient.Observer{
+		Request: func(r sqsclient.Request) {
 			mu.Lock()
 			defer mu.Unlock()
 			billed[r.Action] += r.Billed()
@@ -37,7 +38,7 @@ func TestEveryRequestIsToldOf(t *testing.T) {
 				t.Errorf("%+v", r)
 			}
 		},
-		Failed: func(queue string, action sqs.Action, code string) {
+		Refused: func(queue string, action sqsclient.Action, code string) {
 			mu.Lock()
 			defer mu.Unlock()
 			codes[queue+" "+string(action)]++
@@ -63,11 +64,11 @@ func TestEveryRequestIsToldOf(t *testing.T) {
 	if err := b.Delete(t.Context(), append(got, buffer.Message{Receipt: "no receipt of ours"})); err != nil {
 		t.Fatal(err)
 	}
-	want := map[sqs.Action]int{sqs.ActionURL: 1, sqs.ActionSend: 2, sqs.ActionReceive: 4, sqs.ActionVisibility: 1, sqs.ActionDelete: 1}
+	want := map[sqsclient.Action]int{sqsclient.ActionURL: 1, sqsclient.ActionSend: 2, sqsclient.ActionReceive: 4, sqsclient.ActionVisibility: 1, sqsclient.ActionDelete: 1}
 	if !maps.Equal(billed, want) {
 		t.Errorf("billed %v, want %v", billed, want)
 	}
-	want = map[sqs.Action]int{sqs.ActionURL: 0, sqs.ActionSend: 2, sqs.ActionReceive: 4, sqs.ActionVisibility: 2, sqs.ActionDelete: 3}
+	want = map[sqsclient.Action]int{sqsclient.ActionURL: 0, sqsclient.ActionSend: 2, sqsclient.ActionReceive: 4, sqsclient.ActionVisibility: 2, sqsclient.ActionDelete: 3}
 	if !maps.Equal(entries, want) {
 		t.Errorf("entries %v, want %v", entries, want)
 	}
