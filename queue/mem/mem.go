@@ -90,16 +90,12 @@ func (d *Driver) send(m *queue.Message, now task.Instant) error {
 		l.makeRoom()
 		return queue.ErrFull
 	}
-	d.admit(l, m, 0, now)
-	return nil
-}
-
-func (d *Driver) admit(l *line, m *queue.Message, tag uint64, now task.Instant) {
 	i := d.slots.take()
 	s := d.slots.at(i)
-	s.line, s.tag = l, tag
+	s.line = l
 	s.message.Task, s.message.Again = m.Task, m.Again
 	d.enter(l, i, m.Task.Due, now)
+	return nil
 }
 
 // enter makes the message of slot i wait in its line, hidden until at.
@@ -116,23 +112,15 @@ func (d *Driver) Delete(_ context.Context, messages []queue.Message) error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	for i := range messages {
-		d.delete(messages[i].Receipt)
+		if at, s := d.held(messages[i].Receipt); s != nil {
+			l := s.line
+			l.inFlight--
+			d.slots.give(at)
+			d.forgetIdle(l)
+		}
 	}
 	d.slots.shrink()
 	return nil
-}
-
-// delete reports whether a message was held by that receipt.
-func (d *Driver) delete(receipt string) bool {
-	at, s := d.held(receipt)
-	if s == nil {
-		return false
-	}
-	l := s.line
-	l.inFlight--
-	d.slots.give(at)
-	d.forgetIdle(l)
-	return true
 }
 
 // Release implements queue.Driver. Messages that are no longer held are passed over.

@@ -88,19 +88,17 @@ func (d *Driver) anyRipe(names []queue.Name, through task.Instant) bool {
 // deliver copies messages out with a receipt each. All receipts share one allocation.
 func (d *Driver) deliver(slots []uint32) []queue.Message {
 	messages := make([]queue.Message, len(slots))
-	receipts := make([]byte, 0, len(slots)*(receiptBytes+tagBytes))
+	receipts := make([]byte, 0, len(slots)*receiptBytes)
 	for n, i := range slots {
 		s := d.slots.at(i)
 		d.deliveries++
 		s.delivery = d.deliveries
 		messages[n].Task, messages[n].Again = s.message.Task, s.message.Again
-		receipts = appendReceipt(receipts, i, s)
+		receipts = appendReceipt(receipts, i, s.delivery)
 	}
 	text := string(receipts)
-	for n, i := range slots {
-		length := d.slots.at(i).receiptLen()
-		messages[n].Receipt = text[:length]
-		text = text[length:]
+	for n := range slots {
+		messages[n].Receipt = text[n*receiptBytes:][:receiptBytes]
 	}
 	return messages
 }

@@ -25,14 +25,6 @@ type slot struct {
 	message  queue.Message // its Receipt stays empty
 	line     *line         // nil in a free slot
 	delivery uint64        // number of the delivery while received, else 0
-	tag      uint64        // of a message that was Put; else 0
-}
-
-func (s *slot) receiptLen() int {
-	if s.tag == 0 {
-		return receiptBytes
-	}
-	return receiptBytes + tagBytes
 }
 
 func (s *slab) size() int { return len(s.pages) * pageSlots }
@@ -76,25 +68,18 @@ func (s *slab) shrink() {
 	}
 }
 
-// A receipt names a slot and the delivery from it, so that a late one does no harm. A tag stands behind that.
-const (
-	receiptBytes = 12
-	tagBytes     = 8
-)
+// receiptBytes is how long a receipt is. It names a slot and the delivery from it, so that a late one does no harm.
+const receiptBytes = 12
 
-func appendReceipt(b []byte, i uint32, s *slot) []byte {
-	b = binary.BigEndian.AppendUint64(binary.BigEndian.AppendUint32(b, i), s.delivery)
-	if s.tag != 0 {
-		b = binary.BigEndian.AppendUint64(b, s.tag)
-	}
-	return b
+func appendReceipt(b []byte, i uint32, delivery uint64) []byte {
+	return binary.BigEndian.AppendUint64(binary.BigEndian.AppendUint32(b, i), delivery)
 }
 
 func parseReceipt(receipt string) (slot uint32, delivery uint64, ok bool) {
-	if len(receipt) != receiptBytes && len(receipt) != receiptBytes+tagBytes {
+	if len(receipt) != receiptBytes {
 		return 0, 0, false
 	}
-	b := []byte(receipt[:receiptBytes]) // stays on the stack
+	b := []byte(receipt) // stays on the stack
 	delivery = binary.BigEndian.Uint64(b[4:])
 	return binary.BigEndian.Uint32(b), delivery, delivery != 0
 }

@@ -45,7 +45,7 @@ func (d *Driver) Deliver(ctx context.Context, deliveries []queue.Delivery) []err
 	if len(deliveries) == 0 {
 		return nil
 	}
-	c := newCall(len(deliveries))
+	c := make(call, len(deliveries))
 	groups := map[laneKey][]*outgoing{}
 	for i := range deliveries {
 		v := &deliveries[i]

@@ -1,8 +1,6 @@
 package sqs
 
 import (
-	"cmp"
-	"container/heap"
 	"context"
 	"slices"
 	"strconv"
@@ -16,8 +14,6 @@ import (
 const (
 	// keptMax is how long a message that was handed out is kept from others for whoever took it.
 	keptMax = 10 * time.Minute
-	// localReleasesMax is how often a released task is handed out here again before others get it.
-	localReleasesMax = 3
 	// deletedKept is how many deleted messages are remembered: SQS may deliver one once more.
 	deletedKept = 4096
 )
@@ -51,19 +47,29 @@ type held struct {
 
 // part is one task of a message.
 type part struct {
-	of       *held
-	message  queue.Message
-	at       task.Instant // nobody gets it before: its due time, or the end of a release's delay
-	since    task.Instant // from when on it has waited although due
-	receipt  string       // of the receiver that has it; empty while it waits
-	releases int
-	done     bool
+	of      *held
+	message queue.Message
+	since   task.Instant // from when on it has waited although due
+	receipt string       // of the receiver that has it; empty while it waits
+	done    bool
 }
+
+func (one *part) due() task.Instant { return one.message.Task.Due }
 
 // line are the parts of one name.
 type line struct {
-	waiting dueOrder
+	waiting []*part // the earliest due first, and of equals the one that came first
 	taken   int
+}
+
+func (l *line) insert(one *part) {
+	i, _ := slices.BinarySearchFunc(l.waiting, one, func(a, b *part) int {
+		if a.due() <= b.due() {
+			return -1
+		}
+		return 1
+	})
+	l.waiting = slices.Insert(l.waiting, i, one)
 }
 
 // receiver is a Receive that waits.
@@ -123,18 +129,12 @@ func (p *prefetch) add(m *held, tasks []task.Task, again bool) bool {
 	p.messages[m.id] = m
 	m.open = len(tasks)
 	for i := range tasks {
-		part := &part{of: m, message: queue.Message{Task: tasks[i], Again: again}}
+		part := &part{of: m, message: queue.Message{Task: tasks[i], Again: again}, since: max(tasks[i].Due, m.received)}
 		m.parts = append(m.parts, part)
-		p.wait(part, tasks[i].Due, m.received)
+		p.line(queue.NameFor(&tasks[i])).insert(part)
 	}
-	return true
-}
-
-// wait puts a part where receivers find it, hidden until at.
-func (p *prefetch) wait(one *part, at, now task.Instant) {
-	one.at, one.since = at, max(at, now)
-	heap.Push(&p.line(queue.NameFor(&one.message.Task)).waiting, one)
 	p.look()
+	return true
 }
 
 // look has the timekeeper look again.
@@ -212,7 +212,7 @@ func (p *prefetch) serve(now task.Instant) (next time.Duration) {
 		}
 		for _, name := range r.names {
 			if l := p.lines[name]; l != nil && len(l.waiting) > 0 {
-				next = min(next, l.waiting[0].at.Add(-r.ahead/2).Sub(now))
+				next = min(next, l.waiting[0].due().Add(-r.ahead/2).Sub(now))
 			}
 		}
 		return false
@@ -224,7 +224,7 @@ func (p *prefetch) serve(now task.Instant) (next time.Duration) {
 func (p *prefetch) take(r *receiver, now task.Instant) []queue.Message {
 	isRipe := func(name queue.Name) bool {
 		l := p.lines[name]
-		return l != nil && len(l.waiting) > 0 && l.waiting[0].at <= now.Add(r.ahead/2)
+		return l != nil && len(l.waiting) > 0 && l.waiting[0].due() <= now.Add(r.ahead/2)
 	}
 	if !slices.ContainsFunc(r.names, isRipe) {
 		return nil
@@ -232,7 +232,7 @@ func (p *prefetch) take(r *receiver, now task.Instant) []queue.Message {
 	var got []queue.Message
 	for _, name := range r.names {
 		l := p.lines[name]
-		for l != nil && len(got) < r.limit && len(l.waiting) > 0 && l.waiting[0].at <= now.Add(r.ahead) {
+		for l != nil && len(got) < r.limit && len(l.waiting) > 0 && l.waiting[0].due() <= now.Add(r.ahead) {
 			got = append(got, p.handOut(l))
 		}
 	}
@@ -240,7 +240,8 @@ func (p *prefetch) take(r *receiver, now task.Instant) []queue.Message {
 }
 
 func (p *prefetch) handOut(l *line) queue.Message {
-	one, _ := heap.Pop(&l.waiting).(*part)
+	one := l.waiting[0]
+	l.waiting = slices.Delete(l.waiting, 0, 1)
 	p.receipts++
 	one.receipt = strconv.FormatUint(p.receipts, 36)
 	p.taken[one.receipt] = one
@@ -320,24 +321,11 @@ func (p *prefetch) drop(m *held) {
 	}
 }
 
-// release takes back tasks that were handed out. Those for which somebody here waits stay, a few times; the others are returned.
-func (p *prefetch) release(messages []queue.Message, now task.Instant, delay time.Duration, mayStay bool) (leave []*part) {
+// release takes back tasks that were handed out.
+func (p *prefetch) release(messages []queue.Message) []*part {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	for _, one := range p.takeBack(messages) {
-		if !mayStay || one.releases >= localReleasesMax || !p.isAwaited(queue.NameFor(&one.message.Task)) {
-			leave = append(leave, one)
-			continue
-		}
-		one.releases++
-		p.wait(one, max(one.message.Task.Due, now.Add(delay)), now)
-	}
-	p.serve(now)
-	return leave
-}
-
-func (p *prefetch) isAwaited(name queue.Name) bool {
-	return slices.ContainsFunc(p.receivers, func(r *receiver) bool { return slices.Contains(r.names, name) })
+	return p.takeBack(messages)
 }
 
 // whole drops the messages all of whose tasks are among these: they can go back as they are. The others are in rest.
@@ -367,17 +355,13 @@ func (p *prefetch) unclaimed(before task.Instant) (parts []*part) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for name, l := range p.lines {
-		kept := l.waiting[:0]
-		for _, one := range l.waiting {
-			if one.since < before {
+		l.waiting = slices.DeleteFunc(l.waiting, func(one *part) bool {
+			leaves := one.since < before
+			if leaves {
 				parts = append(parts, one)
-			} else {
-				kept = append(kept, one)
 			}
-		}
-		clear(l.waiting[len(kept):])
-		l.waiting = kept
-		heap.Init(&l.waiting)
+			return leaves
+		})
 		if len(l.waiting) == 0 && l.taken == 0 {
 			delete(p.lines, name)
 		}
@@ -385,8 +369,9 @@ func (p *prefetch) unclaimed(before task.Instant) (parts []*part) {
 	return parts
 }
 
-// expiring are the messages that are to be kept hidden for longer. The ones that were kept for too long are dropped.
-func (p *prefetch) expiring(now task.Instant) (all []*held) {
+// keepHidden calls hide for the messages that are to be kept hidden for longer, until renew is over twice. The ones that were
+// kept for too long are dropped. What is returned later is so for hide as well.
+func (p *prefetch) keepHidden(now, renew task.Instant, hide func(*held)) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for _, m := range p.messages {
@@ -395,19 +380,10 @@ func (p *prefetch) expiring(now task.Instant) (all []*held) {
 		case now.Sub(m.received) > keptMax:
 			p.drop(m)
 		default:
-			all = append(all, m)
+			m.renew = renew
+			hide(m)
 		}
 	}
-	return all
-}
-
-// extended notes that a message stays hidden until then; ok is false when it is not here any more, since what was returned
-// a moment ago must not be hidden again.
-func (p *prefetch) extended(m *held, renew task.Instant) (handle string, ok bool) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	m.renew = renew
-	return m.handle, p.messages[m.id] == m
 }
 
 // depth is what waits here of one name, and what receivers have.
@@ -451,33 +427,6 @@ func (p *prefetch) close() {
 		close(r.got)
 	}
 	p.receivers = nil
-}
-
-// dueOrder is a heap of parts: the earliest first, and of equals the one that has waited longest.
-type dueOrder []*part
-
-// Len is that of heap.Interface, as are the others.
-func (h dueOrder) Len() int { return len(h) }
-
-func (h dueOrder) Less(i, j int) bool {
-	return cmp.Or(cmp.Compare(h[i].at, h[j].at), cmp.Compare(h[i].since, h[j].since)) < 0
-}
-func (h dueOrder) Swap(i, j int) { h[i], h[j] = h[j], h[i] }
-
-// Push appends a part.
-func (h *dueOrder) Push(one any) {
-	if p, ok := one.(*part); ok {
-		*h = append(*h, p)
-	}
-}
-
-// Pop removes the last part.
-func (h *dueOrder) Pop() any {
-	last := len(*h) - 1
-	one := (*h)[last]
-	(*h)[last] = nil
-	*h = (*h)[:last]
-	return one
 }
 
 // recent remembers the latest ids.

@@ -93,10 +93,9 @@ func latest(messages []sqsclient.Hidden) []sqsclient.Hidden {
 	return kept
 }
 
-// Release implements queue.Driver. A task for which somebody here waits stays, a few times; others go back to SQS.
+// Release implements queue.Driver: the tasks go back to SQS.
 func (d *Driver) Release(_ context.Context, messages []queue.Message, delay time.Duration) error {
-	mayStay := delay <= d.Hold && !d.closed.Load()
-	d.giveBack(d.prefetch.release(messages, d.Clock.Now(), delay, mayStay), delay)
+	d.giveBack(d.prefetch.release(messages), delay)
 	return nil
 }
 
@@ -186,9 +185,7 @@ func (d *Driver) sweep(now task.Instant) {
 		}
 	}
 	d.giveBack(back, 0)
-	for _, m := range d.prefetch.expiring(now) {
-		if handle, ok := d.prefetch.extended(m, now.Add(d.Visibility/2)); ok {
-			m.lane.returns.add([]sqsclient.Hidden{{Receipt: handle, For: d.Visibility}}, d.DeleteLinger, true)
-		}
-	}
+	d.prefetch.keepHidden(now, now.Add(d.Visibility/2), func(m *held) {
+		m.lane.returns.add([]sqsclient.Hidden{{Receipt: m.handle, For: d.Visibility}}, d.DeleteLinger, true)
+	})
 }

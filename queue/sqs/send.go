@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"sync"
 	"time"
 
 	"github.com/kinesin-io/kinesin/internal/sqsclient"
@@ -30,45 +29,39 @@ const (
 )
 
 // call is one Send or Deliver whose messages go their own ways.
-type call struct {
-	mu      sync.Mutex
-	results []error
-	settled []bool
-	left    int
-	done    chan struct{}
+type call chan outcome
+
+// outcome is what became of the message at a place in the call.
+type outcome struct {
+	at  int
+	err error
 }
 
-func newCall(n int) *call {
-	return &call{results: make([]error, n), settled: make([]bool, n), left: n, done: make(chan struct{})}
-}
-
-func (c *call) settle(i int, err error) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.results[i], c.settled[i] = err, true
-	if c.left--; c.left == 0 {
-		close(c.done)
-	}
-}
+func (c call) settle(at int, err error) { c <- outcome{at, err} }
 
 // wait returns the results; of what is still on its way when ctx ends it says so.
-func (c *call) wait(ctx context.Context, d *Driver) []error {
-	var why error
-	select {
-	case <-c.done:
-		return c.results
-	case <-ctx.Done():
-		why = context.Cause(ctx)
-	case <-d.ctx.Done():
-		why = queue.ErrClosed
-	}
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	results := make([]error, len(c.results))
+func (c call) wait(ctx context.Context, d *Driver) []error {
+	results := make([]error, cap(c))
+	open := make(map[int]bool, cap(c))
 	for i := range results {
-		if results[i] = c.results[i]; !c.settled[i] {
+		open[i] = true
+	}
+	for len(open) > 0 {
+		var why error
+		select {
+		case o := <-c:
+			results[o.at] = o.err
+			delete(open, o.at)
+			continue
+		case <-ctx.Done():
+			why = context.Cause(ctx)
+		case <-d.ctx.Done():
+			why = queue.ErrClosed
+		}
+		for i := range open {
 			results[i] = why
 		}
+		break
 	}
 	return results
 }
@@ -112,30 +105,21 @@ func (d *Driver) Send(ctx context.Context, messages []queue.Message) []error {
 	if len(messages) == 0 {
 		return nil
 	}
-	c := newCall(len(messages))
-	buf := make([]byte, 0, len(messages)*taskBytesUsual)
-	ends := make([]int, len(messages))
-	for i := range messages {
-		buf = appendField(buf, &messages[i].Task)
-		ends[i] = len(buf)
-	}
-	now, from := d.Clock.Now(), 0
-	all := make([]outgoing, len(messages))
+	c, now := make(call, len(messages)), d.Clock.Now()
 	groups := map[laneKey][]*outgoing{}
 	for i := range messages {
-		t, field := &messages[i].Task, buf[from:ends[i]:ends[i]]
-		from = ends[i]
+		t := &messages[i].Task
+		field := appendField(make([]byte, 0, taskBytesUsual), t)
 		if size := bodyBytes(len(field)) + traceBytes(t.Traceparent); size > d.MessageBytesMax {
 			c.settle(i, fmt.Errorf("%w message of task %s: %d bytes, the queue takes %d; a payload that is stored apart does not count",
 				task.ErrInvalid, t.ID, size, d.MessageBytesMax))
 			continue
 		}
 		name := queue.NameFor(t)
-		all[i] = outgoing{
+		groups[keyOf(name)] = append(groups[keyOf(name)], &outgoing{
 			field: field, due: t.Due, alone: name.Class != queue.Normal, trace: t.Traceparent,
 			settle: func(err error) { c.settle(i, err) },
-		}
-		groups[keyOf(name)] = append(groups[keyOf(name)], &all[i])
+		})
 	}
 	for key, group := range groups {
 		linger, free := d.lingerFor(group, now)
