@@ -76,7 +76,7 @@ var table = []row{
 	{name: "store/dynamo", may: []string{"task", "partition", "store", "internal/clock"}},
 	{name: "store/storetest", may: []string{"task", "partition", "store", "internal/clock"}},
 	{name: "queue/mem", may: []string{"task", "partition", "queue", "internal/clock"}},
-	{name: "queue/sqs", may: []string{"task", "store", "queue", "internal/clock", "internal/sqsclient"}},
+	{name: "queue/sqs", may: []string{"task", "queue", "internal/clock", "internal/sqsclient"}, tests: []string{"store"}},
 	{name: "queue/queuetest", may: []string{"task", "partition", "queue", "internal/clock"}},
 
 	{name: "api", may: []string{"task", "api/*"}, never: serverSide},

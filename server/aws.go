@@ -15,6 +15,7 @@ import (
 	"github.com/kinesin-io/kinesin/partition/kube"
 	"github.com/kinesin-io/kinesin/queue/sqs"
 	"github.com/kinesin-io/kinesin/server/node"
+	"github.com/kinesin-io/kinesin/store"
 	"github.com/kinesin-io/kinesin/store/dynamo"
 	"github.com/kinesin-io/kinesin/task"
 )
@@ -54,6 +55,7 @@ func (d *drivers) openAWS(ctx context.Context, c *Config, m *node.Metrics) (err 
 	}
 	if c.Queue == QueueSQS {
 		d.queue = sqs.New(d.aws.SQS, sqs.Config{
+			Codec:  sqs.Codec{Append: store.AppendTask, Decode: store.DecodeTask, Newer: store.ErrVersion},
 			Prefix: c.AWSPrefix, Clock: clock.Real(), Log: c.Log, Observer: watch.sqs(), MessageBytesMax: c.MessageBytesMax,
 			DeliverLinger: deliverLinger,
 			Lambda:        func(ref uint32) (task.Lambda, bool) { return d.node.Lambda(ref) },

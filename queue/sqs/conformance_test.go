@@ -64,7 +64,7 @@ func TestConformance(t *testing.T) {
 				}
 				all := suiteLambdas()
 				config := sqs.Config{
-					Prefix: "test", Lambda: all.get, Lambdas: all.list, Clock: c, Log: slog.New(slog.NewTextHandler(t.Output(), nil)),
+					Prefix: "test", Codec: sqs.StoreCodec, Lambda: all.get, Lambdas: all.list, Clock: c, Log: slog.New(slog.NewTextHandler(t.Output(), nil)),
 				}
 				atOnce(&config)
 				d := sqs.New(service, config)
@@ -89,7 +89,7 @@ func TestConformanceOnElasticMQ(t *testing.T) {
 		t.Helper()
 		all, c := suiteLambdas(), clock.Real()
 		d := sqs.New(awssqs.NewFromConfig(aws.Config(t)), sqs.Config{
-			Prefix: aws.Prefix(t), Lambda: all.get, Lambdas: all.list, Clock: c, Log: slog.New(slog.NewTextHandler(t.Output(), nil)),
+			Prefix: aws.Prefix(t), Codec: sqs.StoreCodec, Lambda: all.get, Lambdas: all.list, Clock: c, Log: slog.New(slog.NewTextHandler(t.Output(), nil)),
 		})
 		provision(t, d, all)
 		return queuetest.Harness{Driver: d, Now: c.Now, Forget: all.remove, Advance: time.Sleep}

@@ -49,7 +49,7 @@ func (v *virtual) open(t *testing.T, change func(*sqs.Config)) *bubble {
 	t.Helper()
 	c := &counts{}
 	config := sqs.Config{
-		Prefix: "test", Lambda: v.lambdas.get, Lambdas: v.lambdas.list, Clock: v.clock, Observer: c.observer(),
+		Prefix: "test", Codec: sqs.StoreCodec, Lambda: v.lambdas.get, Lambdas: v.lambdas.list, Clock: v.clock, Observer: c.observer(),
 		Log: slog.New(slog.NewTextHandler(t.Output(), nil)), CloseGrace: -1,
 	}
 	if change != nil {

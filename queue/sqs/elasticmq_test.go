@@ -141,7 +141,7 @@ func (l *local) open(change func(*sqs.Config)) (*sqs.Driver, *counts) {
 	l.Helper()
 	c := &counts{}
 	config := sqs.Config{
-		Prefix: l.prefix, Lambda: l.lambdas.get, Lambdas: l.lambdas.list, Clock: clock.Real(),
+		Prefix: l.prefix, Codec: sqs.StoreCodec, Lambda: l.lambdas.get, Lambdas: l.lambdas.list, Clock: clock.Real(),
 		Log: slog.New(slog.NewTextHandler(l.Output(), nil)), Observer: c.observer(),
 	}
 	if change != nil {

@@ -8,12 +8,11 @@ import (
 
 	"google.golang.org/protobuf/encoding/protowire"
 
-	"github.com/kinesin-io/kinesin/store"
 	"github.com/kinesin-io/kinesin/task"
 )
 
 // A body that only Kinesin reads is text: the mark with the format's number, and then, in URL-safe base64 without
-// padding, fields in protobuf wire format: one of bytes for each task, in the store's encoding. A field that is unknown
+// padding, fields in protobuf wire format: one of bytes for each task, in the codec's encoding. A field that is unknown
 // to a reader is skipped; so a release that adds one must be able to read it a release before any writes it.
 // What an older reader must not skip raises the number.
 const (
@@ -32,17 +31,24 @@ var (
 	errEnvelope = errors.New("message is not one of Kinesin's")
 )
 
+// Codec is how one task is written: the store's encoding of its row.
+type Codec struct {
+	Append func(dst []byte, t *task.Task) []byte
+	Decode func(row []byte) (task.Task, error)
+	Newer  error // what Decode refuses a row with that a newer release wrote
+}
+
 var bodyEncoding = base64.RawURLEncoding
 
 // bodyBytes is how long the body with so many bytes of fields is.
 func bodyBytes(fields int) int { return len(envelopeMark) + bodyEncoding.EncodedLen(fields) }
 
 // appendField appends a task as it goes into an envelope.
-func appendField(dst []byte, t *task.Task) []byte {
+func (c *Codec) appendField(dst []byte, t *task.Task) []byte {
 	dst = protowire.AppendTag(dst, fieldTask, protowire.BytesType)
 	at := len(dst)
 	dst = append(dst, 0, 0) // the length, mostly in two bytes
-	dst = store.AppendTask(dst, t)
+	dst = c.Append(dst, t)
 	length := len(dst) - at - 2
 	if n := protowire.SizeVarint(uint64(length)); n == 2 {
 		dst[at], dst[at+1] = byte(length)|0x80, byte(length>>7)
@@ -69,7 +75,7 @@ func encodeBody(fields ...[]byte) string {
 }
 
 // decodeBody reads what encodeBody wrote. A task's payload shares memory with the others of the message.
-func decodeBody(body string) ([]task.Task, error) {
+func (c *Codec) decodeBody(body string) ([]task.Task, error) {
 	text, ok := strings.CutPrefix(body, envelopeMark)
 	if !ok {
 		return nil, refuseBody(body)
@@ -93,8 +99,8 @@ func decodeBody(body string) ([]task.Task, error) {
 			return nil, fmt.Errorf("%w: more than %d tasks", errEnvelope, envelopeDecodedTaskMax)
 		}
 		row, _ := protowire.ConsumeBytes(field[protowire.SizeTag(fieldTask):])
-		t, err := store.DecodeTask(row)
-		if errors.Is(err, store.ErrVersion) {
+		t, err := c.Decode(row)
+		if errors.Is(err, c.Newer) {
 			return nil, fmt.Errorf("%w: %w", errEnvelopeVersion, err)
 		} else if err != nil {
 			return nil, fmt.Errorf("%w: %w", errEnvelope, err)

@@ -2,23 +2,27 @@ package sqs
 
 import (
 	"github.com/kinesin-io/kinesin/queue"
+	"github.com/kinesin-io/kinesin/store"
 	"github.com/kinesin-io/kinesin/task"
 )
 
 // IsText is whether a payload goes as it is.
 func IsText(payload []byte) bool { return isText(payload) }
 
+// StoreCodec is the one that servers have.
+var StoreCodec = Codec{store.AppendTask, store.DecodeTask, store.ErrVersion}
+
 // Encode and Decode are the format of bodies.
 func Encode(messages []queue.Message) string {
 	fields := make([][]byte, len(messages))
 	for i := range messages {
-		fields[i] = appendField(nil, &messages[i].Task)
+		fields[i] = StoreCodec.appendField(nil, &messages[i].Task)
 	}
 	return encodeBody(fields...)
 }
 
 // Decode reads a body.
-func Decode(body string) ([]task.Task, error) { return decodeBody(body) }
+func Decode(body string) ([]task.Task, error) { return StoreCodec.decodeBody(body) }
 
 // The refusals of Decode.
 var (

@@ -178,7 +178,7 @@ func (l *lane) open(m *types.Message, now task.Instant) []task.Task {
 		return nil
 	case metNever:
 	}
-	tasks, err := decodeBody(aws.ToString(m.Body))
+	tasks, err := d.Codec.decodeBody(aws.ToString(m.Body))
 	if err != nil {
 		l.refuse(m, err)
 		return nil

@@ -40,7 +40,7 @@ func newTurning(t *testing.T, api deleting, prefix string) *turning {
 	t.Helper()
 	s := &turning{T: t, api: api, prefix: prefix}
 	config := sqs.Config{
-		Prefix: prefix, Lambda: s.lambdas.get, Lambdas: s.lambdas.list, Clock: clock.Real(), Log: slog.New(slog.NewTextHandler(t.Output(), nil)),
+		Prefix: prefix, Codec: sqs.StoreCodec, Lambda: s.lambdas.get, Lambdas: s.lambdas.list, Clock: clock.Real(), Log: slog.New(slog.NewTextHandler(t.Output(), nil)),
 	}
 	atOnce(&config)
 	s.driver = sqs.New(api, config)

@@ -44,7 +44,7 @@ func TestCheckLambda(t *testing.T) {
 	all := &lambdas{}
 	all.add(task.Lambda{Name: "a-b", Ref: 1, Priorities: []string{"c"}})
 	all.add(task.Lambda{Name: "out", Ref: 2, Mode: task.Deliver, Priorities: []string{"c"}})
-	d := sqs.New(fakesqs.New(fakesqs.Config{}), sqs.Config{Prefix: "kin", Lambda: all.get, Lambdas: all.list})
+	d := sqs.New(fakesqs.New(fakesqs.Config{}), sqs.Config{Prefix: "kin", Codec: sqs.StoreCodec, Lambda: all.get, Lambdas: all.list})
 	for _, c := range []struct {
 		lambda task.Lambda
 		want   string // part of the refusal; empty for none
@@ -71,7 +71,7 @@ func TestCheckLambda(t *testing.T) {
 
 func TestCheckLambdaAgainstPlannedOnes(t *testing.T) {
 	t.Parallel()
-	d := sqs.New(fakesqs.New(fakesqs.Config{}), sqs.Config{Prefix: "kin", Lambdas: func() []task.Lambda { return nil }})
+	d := sqs.New(fakesqs.New(fakesqs.Config{}), sqs.Config{Prefix: "kin", Codec: sqs.StoreCodec, Lambdas: func() []task.Lambda { return nil }})
 	eu, orders := task.Lambda{Name: "orders-eu", Priorities: []string{"high"}}, task.Lambda{Name: "orders", Priorities: []string{"low", "eu-high"}}
 	if err := d.CheckLambda(orders, orders); err != nil {
 		t.Errorf("against itself: %v", err)
@@ -164,7 +164,7 @@ func TestProvisionWhereQueuesMayNotBeMade(t *testing.T) {
 	t.Parallel()
 	service := fakesqs.New(fakesqs.Config{})
 	all := &lambdas{}
-	d := sqs.New(service, sqs.Config{Prefix: "kin", Lambda: all.get, Lambdas: all.list})
+	d := sqs.New(service, sqs.Config{Prefix: "kin", Codec: sqs.StoreCodec, Lambda: all.get, Lambdas: all.list})
 	mail := deliverLambda("mail", 1)
 	if _, err := sqs.Create(t.Context(), service, sqs.Queues("kin", mail)[:2]); err != nil {
 		t.Fatal(err)

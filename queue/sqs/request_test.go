@@ -20,7 +20,7 @@ func TestWhatIsSaidOfAMissingQueue(t *testing.T) {
 	all.add(task.Lambda{Name: "receipts", Ref: 1, Priorities: []string{"normal"}})
 	all.add(task.Lambda{Name: "mail", Ref: 2, Priorities: []string{"normal"}})
 	d := sqs.New(fakesqs.New(fakesqs.Config{}), sqs.Config{
-		Prefix: "kin", Clock: clock.Real(), Lambda: all.get, Lambdas: all.list, Registered: func(lambda string) bool { return lambda == "receipts" },
+		Prefix: "kin", Codec: sqs.StoreCodec, Clock: clock.Real(), Lambda: all.get, Lambdas: all.list, Registered: func(lambda string) bool { return lambda == "receipts" },
 	})
 	defer d.Close()
 	for ref, c := range map[uint32]struct {
@@ -57,7 +57,7 @@ func TestAServiceThatDoesNotAnswer(t *testing.T) {
 		all := &lambdas{}
 		for _, call := range []string{"GetQueueUrl", "CreateQueue"} {
 			service := fakesqs.New(fakesqs.Config{})
-			d := sqs.New(service, sqs.Config{Prefix: "kin", Clock: clock.Real(), Lambda: all.get, Lambdas: all.list})
+			d := sqs.New(service, sqs.Config{Prefix: "kin", Codec: sqs.StoreCodec, Clock: clock.Real(), Lambda: all.get, Lambdas: all.list})
 			service.Faults.Odds(call, c.fault, 1)
 			err := d.Provision(t.Context(), task.Lambda{Name: "mail", Priorities: []string{"normal"}})
 			if err == nil || errors.Is(err, queue.ErrUnreachable) != c.passing {

@@ -58,11 +58,13 @@ const (
 	CloseGraceDefault      = 200 * time.Millisecond
 )
 
-// Config are the settings of a Driver. Prefix, Lambda, Lambdas, Clock and Log are required. A duration of 0
+// Config are the settings of a Driver. Prefix, Codec, Lambda, Lambdas, Clock and Log are required. A duration of 0
 // means its default; where a negative one is allowed it means none.
 type Config struct {
 	// Prefix starts the names of all queues; see CheckPrefix.
 	Prefix string
+	// Codec writes tasks into messages.
+	Codec Codec
 	// Lambda finds a lambda by its reference, which is what tasks and queue.Name have of it; false when there is none,
 	// as far as is known here.
 	Lambda func(ref uint32) (task.Lambda, bool)

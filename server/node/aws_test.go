@@ -41,6 +41,7 @@ func (c *cloud) drivers(t *testing.T) drivers {
 		}
 		log := slog.New(slog.DiscardHandler)
 		return dynamo.New(c.tables, dynamo.Config{Prefix: prefix, Clock: clock.Real(), Logger: log}), sqs.New(c.queues, sqs.Config{
+			Codec:  sqs.Codec{Append: store.AppendTask, Decode: store.DecodeTask, Newer: store.ErrVersion},
 			Prefix: prefix, Clock: clock.Real(), Log: log,
 			Lambda: func(ref uint32) (task.Lambda, bool) {
 				if n := now(); n != nil {

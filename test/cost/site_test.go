@@ -162,6 +162,7 @@ func newSiteOf(t *testing.T, o siteOptions) *site {
 	lambdas := catalog.New(store.New(dynamo.New(db, dynamo.Config{Prefix: prefix}), store.Config{}), clock.Real(), logger(t))
 	api, observer := awssqs.NewFromConfig(aws.Config(t)), &sqsclient.Observer{Request: s.requested}
 	queues := sqs.New(api, sqs.Config{
+		Codec:  sqs.Codec{Append: store.AppendTask, Decode: store.DecodeTask, Newer: store.ErrVersion},
 		Prefix: prefix, Clock: clock.Real(), Log: logger(t), Observer: observer,
 		Lambda: func(ref uint32) (task.Lambda, bool) {
 			if l := lambdas.ByRef(ref); l != nil {
