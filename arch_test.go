@@ -52,7 +52,7 @@ var table = []row{
 	{name: "internal/livefile", may: []string{"internal/clock"}},
 	{name: "internal/dial", may: []string{"api", "api/kinesinv1", "internal/clock", "internal/livefile", "internal/token"}, never: serverSide},
 	{name: "internal/token", may: []string{"internal/clock", "internal/livefile"}},
-	{name: "internal/sqsclient", may: []string{"task", "internal/clock"}},
+	{name: "internal/sqsclient", may: []string{"task", "internal/clock"}, tests: []string{"internal/awsfake", "internal/awsfake/fakesqs"}},
 	{name: "internal/gather", may: []string{"task", "internal/clock"}},
 	{name: "internal/tlstest", stdOnly: true},
 	{name: "internal/awsclient", may: []string{"task", "internal/clock"}},

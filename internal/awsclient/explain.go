@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/aws/aws-sdk-go-v2/aws/retry"
 	"github.com/aws/smithy-go"
 	smithyhttp "github.com/aws/smithy-go/transport/http"
 )
@@ -62,9 +63,15 @@ var codes = map[error][]string{
 		"ResourceNotFound", "QueueDoesNotExist", "AWS.SimpleQueueService.NonExistentQueue", "TableNotFound",
 	},
 	ErrSettings: {"InvalidAction", "UnknownOperation"}, // another service answers
-	ErrThrottled: {
-		"Throttling", "Throttled", "ThrottlingError", "ProvisionedThroughputExceeded", "RequestLimitExceeded", "RequestThrottled", "TooManyRequests", "SlowDown",
-	},
+	ErrThrottled: throttled(),
+}
+
+// throttled are the SDK's own codes of throttled requests.
+func throttled() (all []string) {
+	for code := range retry.DefaultThrottleErrorCodes {
+		all = append(all, strings.TrimSuffix(code, "Exception"))
+	}
+	return all
 }
 
 // Explain turns an error of a request into an Error; one that it knows nothing about, or nil, comes back as it is.

@@ -1,0 +1,184 @@
+package sqsclient_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	awssqs "github.com/aws/aws-sdk-go-v2/service/sqs"
+	"github.com/aws/smithy-go"
+	"go.uber.org/goleak"
+
+	"github.com/kinesin-io/kinesin/internal/awsfake"
+	"github.com/kinesin-io/kinesin/internal/awsfake/fakesqs"
+	"github.com/kinesin-io/kinesin/internal/clock"
+	"github.com/kinesin-io/kinesin/internal/sqsclient"
+	"github.com/kinesin-io/kinesin/task"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+func TestWhatErrorsMean(t *testing.T) {
+	answer := func(code string, fault smithy.ErrorFault) error {
+		return fmt.Errorf("request: %w", &smithy.GenericAPIError{Code: code, Fault: fault})
+	}
+	for _, c := range []struct {
+		err                                 error
+		missing, throttled, unknown, passes bool
+	}{
+		{err: nil},
+		{err: answer("AWS.SimpleQueueService.NonExistentQueue", smithy.FaultClient), missing: true},
+		{err: fmt.Errorf("queue q %w", sqsclient.ErrMissing), missing: true},
+		{err: answer("RequestThrottled", smithy.FaultClient), throttled: true, passes: true},
+		{err: answer("ThrottlingException", smithy.FaultClient), throttled: true, passes: true},
+		{err: answer("KmsThrottled", smithy.FaultClient), throttled: true, passes: true},
+		{err: answer("KMS.ThrottlingException", smithy.FaultClient), throttled: true, passes: true},
+		{err: answer("AccessDenied", smithy.FaultClient)},
+		{err: answer("InternalError", smithy.FaultServer), unknown: true, passes: true},
+		{err: errors.New("connection reset"), unknown: true, passes: true},
+		{err: context.DeadlineExceeded, unknown: true, passes: true},
+		{err: context.Canceled, unknown: true}, // its caller gave it up
+		{err: &sqsclient.EntryError{Code: "InternalError"}, passes: true},
+		{err: &sqsclient.EntryError{Code: "InvalidMessageContents", SenderFault: true}},
+	} {
+		if got := sqsclient.IsMissing(c.err); got != c.missing {
+			t.Errorf("%v is missing: %v", c.err, got)
+		}
+		if got := sqsclient.IsThrottled(c.err); got != c.throttled {
+			t.Errorf("%v is throttled: %v", c.err, got)
+		}
+		if got := sqsclient.IsUnknown(c.err); got != c.unknown {
+			t.Errorf("%v is unknown: %v", c.err, got)
+		}
+		if got := sqsclient.IsPassing(c.err); got != c.passes {
+			t.Errorf("%v passes: %v", c.err, got)
+		}
+	}
+}
+
+// rig is a client of a stand-in, in virtual time.
+type rig struct {
+	*sqsclient.Client
+
+	service *fakesqs.SQS
+	time    *clock.Virtual
+}
+
+func run(t *testing.T, change func(*sqsclient.Config), test func(t *testing.T, r *rig)) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		v := clock.NewVirtual(task.Instant(1_700_000_000_000_000), 1)
+		v.Settle(synctest.Wait)
+		r := &rig{time: v, service: fakesqs.New(fakesqs.Config{Clock: v.Process(0)})}
+		name := "q"
+		if _, err := r.service.CreateQueue(t.Context(), &awssqs.CreateQueueInput{QueueName: &name}); err != nil {
+			t.Fatal(err)
+		}
+		config := sqsclient.Config{Clock: v.Process(0)}
+		if change != nil {
+			change(&config)
+		}
+		r.Client = sqsclient.New(r.service, config)
+		test(t, r)
+		r.Close()
+		synctest.Wait()
+	})
+}
+
+// during lets time pass until a call has come back.
+func (r *rig) during(t *testing.T, call func()) {
+	t.Helper()
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		call()
+	}()
+	for range 1000 {
+		synctest.Wait()
+		select {
+		case <-done:
+			return
+		default:
+			r.time.Advance(100 * time.Millisecond)
+		}
+	}
+	t.Fatal("a call does not come back")
+}
+
+// A message that may be in the queue since its first try got no answer is still in doubt when a later try is refused for good.
+func TestARefusalDoesNotUndoADoubt(t *testing.T) {
+	run(t, func(c *sqsclient.Config) { c.RepeatSends = true }, func(t *testing.T, r *rig) {
+		r.service.Faults.Next("SendMessageBatch", awsfake.LostAnswer, 1)
+		r.during(t, func() {
+			go func() {
+				_ = clock.Sleep(t.Context(), r.time.Process(0), time.Millisecond)
+				r.service.Faults.Odds("SendMessageBatch", awsfake.Denied, 1)
+			}()
+			err := r.Send(t.Context(), "q", []sqsclient.Message{{Body: "a"}})[0]
+			if err == nil || !sqsclient.IsUnknown(err) || !strings.Contains(err.Error(), "AccessDenied") {
+				t.Errorf("%v", err)
+			}
+		})
+	})
+}
+
+func TestBatchesKeepTheLimits(t *testing.T) {
+	run(t, func(c *sqsclient.Config) { c.BytesMax = 1000 }, func(t *testing.T, r *rig) {
+		messages := make([]sqsclient.Message, 12)
+		for i := range messages {
+			messages[i].Body = "small"
+		}
+		messages = append(messages, sqsclient.Message{Body: strings.Repeat("x", 600)}, sqsclient.Message{Body: strings.Repeat("y", 600)})
+		if err := errors.Join(r.Send(t.Context(), "q", messages)...); err != nil {
+			t.Error(err)
+		}
+		if n := r.service.Calls("SendMessageBatch"); n != 3 { // 10, 3 with the first large one, the other
+			t.Errorf("%d requests", n)
+		}
+		got, err := r.Receive(t.Context(), "q", sqsclient.Poll{Max: 10, Visibility: time.Minute})
+		if err != nil || len(got) == 0 || sqsclient.Receives(&got[0]) != 1 {
+			t.Fatalf("%v, %v", got, err)
+		}
+		receipts := []string{"no receipt of ours"}
+		for i := range got {
+			receipts = append(receipts, *got[i].ReceiptHandle)
+		}
+		if err := r.Delete(t.Context(), "q", receipts); err != nil { // one that is gone is no error
+			t.Error(err)
+		}
+	})
+}
+
+// Requests that fail as a whole are repeated for messages that nobody else would settle.
+func TestDeletesAreRepeated(t *testing.T) {
+	run(t, nil, func(t *testing.T, r *rig) {
+		if err := errors.Join(r.Send(t.Context(), "q", []sqsclient.Message{{Body: "a"}, {Body: "b"}})...); err != nil {
+			t.Fatal(err)
+		}
+		got, err := r.Receive(t.Context(), "q", sqsclient.Poll{Max: 10, Visibility: time.Minute})
+		if err != nil {
+			t.Fatal(err)
+		}
+		r.service.Faults.Next("DeleteMessageBatch", awsfake.Throttled, 2)
+		r.during(t, func() {
+			for i := range got {
+				if err := r.Delete(t.Context(), "q", []string{*got[i].ReceiptHandle}); err != nil {
+					t.Error(err)
+				}
+			}
+		})
+		r.service.Faults.Odds("ChangeMessageVisibilityBatch", awsfake.Throttled, 1)
+		r.during(t, func() {
+			if err := r.Hide(t.Context(), "q", []sqsclient.Hidden{{Receipt: "r"}}); !sqsclient.IsThrottled(err) {
+				t.Errorf("%v", err)
+			}
+		})
+		if n := r.service.Calls("ChangeMessageVisibilityBatch"); n != 4 {
+			t.Errorf("%d tries", n)
+		}
+	})
+}
