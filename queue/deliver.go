@@ -47,15 +47,17 @@ type Deliverer interface {
 
 // Provisioner is an optional capability of a driver whose queues have to be made before they are used.
 type Provisioner interface {
-	// CheckLambda refuses, with an error of task.ErrInvalid, a lambda whose queues could not have their names, because these are
-	// those of another lambda, or would be of one of the planned ones, which are not there yet.
+	// CheckLambda refuses, with an error of task.ErrInvalid, a lambda whose queues could not have their
+	// names, because these are those of another lambda, or would be of one of the planned ones, which are not
+	// there yet.
 	CheckLambda(l task.Lambda, planned ...task.Lambda) error
-	// Provision makes what is missing of the lambda's queues. It may be repeated, and it is fine not
-	// to be allowed to make queues that are there already. Those that a deleted lambda in the other mode left are made what
-	// they have to be when they are empty, and are ErrOtherMode when not: what is in them is for other readers.
+	// Provision makes what is missing of the lambda's queues. It may be repeated, and it is fine not to be
+	// allowed to make queues that are there already. Those that a deleted lambda in the other mode left are
+	// made what they have to be when they are empty, and are ErrOtherMode when not: what is in them is for
+	// other readers.
 	Provision(ctx context.Context, l task.Lambda) error
-	// Missing names those of the lambda's queues that are not there, for who is not to make them. ErrOtherMode: those that
-	// are there have what the other mode wants.
+	// Missing names those of the lambda's queues that are not there, for who is not to make them.
+	// ErrOtherMode: those that are there have what the other mode wants.
 	Missing(ctx context.Context, l task.Lambda) ([]string, error)
 }
 

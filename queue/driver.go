@@ -15,7 +15,8 @@ type Class uint8
 const (
 	// Normal messages go to any free slot.
 	Normal Class = iota
-	// Suspect messages are of tasks whose worker was lost once; they have waited for its lease and go first, together.
+	// Suspect messages are of tasks whose worker was lost once; they have waited for its lease and go first,
+	// together.
 	Suspect
 	// Blamed messages are of suspects that lost another worker; a process runs one of them at a time,
 	// so that a poison task is found alone.
@@ -49,8 +50,9 @@ type Message struct {
 	Task task.Task
 	// Receipt is the driver's handle of this delivery; empty until received.
 	Receipt string
-	// Again says that this delivery is not the first, as far as the driver knows. Then the task has most likely been
-	// claimed, and the row is read before a claim is written: a write that is refused costs as much as another one.
+	// Again says that this delivery is not the first, as far as the driver knows. Then the task has most
+	// likely been claimed, and the row is read before a claim is written: a write that is refused costs as
+	// much as another one.
 	Again bool
 }
 
@@ -58,13 +60,13 @@ type Message struct {
 // Delivery is at least once and in no promised order, except that a driver tries to hand out
 // the earliest due first. All methods are safe for concurrent use.
 type Driver interface {
-	// Send puts messages on their queues (NameFor). results[i] is nil when messages[i] is in its queue; ErrFull when
-	// as many messages as its bound wait there; any other error: it may or may not be there.
+	// Send puts messages on their queues (NameFor). results[i] is nil when messages[i] is in its queue;
+	// ErrFull when as many messages as its bound wait there; any other error: it may or may not be there.
 	Send(ctx context.Context, messages []Message) (results []error)
-	// Receive waits until one of the queues has a message due at or before now+ahead/2 (or ctx ends)
-	// and returns up to limit messages due at or before now+ahead, those of earlier names first.
-	// A driver that cannot look ahead treats ahead as 0. A received message is invisible
-	// to others until it is deleted, released, or its visibility timeout passes (a driver in memory has none).
+	// Receive waits until one of the queues has a message due at or before now+ahead/2 (or ctx ends) and
+	// returns up to limit messages due at or before now+ahead, those of earlier names first. A driver that
+	// cannot look ahead treats ahead as 0. A received message is invisible to others until it is deleted,
+	// released, or its visibility timeout passes (a driver in memory has none).
 	Receive(ctx context.Context, names []Name, limit int, ahead time.Duration) ([]Message, error)
 	// Delete removes received messages for good.
 	Delete(ctx context.Context, messages []Message) error

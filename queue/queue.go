@@ -21,8 +21,8 @@ var (
 	ErrClosed = errors.New("queue is closed")
 	// ErrMissing says that the queue itself is not there: it will not be before somebody has made it.
 	ErrMissing = errors.New("no such queue")
-	// ErrUnreachable says that the service of the queues did not answer, only that it failed, or that it is too busy; a later
-	// try may come through.
+	// ErrUnreachable says that the service of the queues did not answer, only that it failed, or that it is
+	// too busy; a later try may come through.
 	ErrUnreachable = errors.New("queue service does not answer")
 )
 

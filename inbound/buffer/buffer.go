@@ -43,14 +43,16 @@ type Message struct {
 	Receipt string
 }
 
-// Buffer is what an implementer writes. Delivery is at least once and in no promised order. All methods are safe
-// for concurrent use.
+// Buffer is what an implementer writes. Delivery is at least once and in no promised order. All methods are
+// safe for concurrent use.
 type Buffer interface {
-	// Send puts messages in the buffer: any number, best a multiple of BatchMax, or what fits one request. results[i] is nil
-	// when messages[i] is durable there; ErrTooLarge; any other error: it may or may not be there.
+	// Send puts messages in the buffer: any number, best a multiple of BatchMax, or what fits one request.
+	// results[i] is nil when messages[i] is durable there; ErrTooLarge; any other error: it may or may not be
+	// there.
 	Send(ctx context.Context, messages []Outgoing) (results []error)
-	// Receive waits a while for messages and returns up to limit of them (at most BatchMax), or none. A received message is
-	// invisible until it is deleted, or until Retry's time or else the visibility timeout is over.
+	// Receive waits a while for messages and returns up to limit of them (at most BatchMax), or none. A
+	// received message is invisible until it is deleted, or until Retry's time or else the visibility timeout
+	// is over.
 	Receive(ctx context.Context, limit int) ([]Message, error)
 	// Delete removes received messages for good. After an error some may come again.
 	Delete(ctx context.Context, messages []Message) error

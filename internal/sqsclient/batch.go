@@ -58,7 +58,8 @@ func (m *Message) entry(id *string) types.SendMessageBatchRequestEntry {
 	return e
 }
 
-// Send sends messages in as few requests as SQS's limits allow. results[i] is nil when messages[i] is in the queue.
+// Send sends messages in as few requests as SQS's limits allow. results[i] is nil when messages[i] is in the
+// queue.
 func (c *Client) Send(ctx context.Context, queue string, messages []Message) (results []error) {
 	again := isRefusal
 	if c.RepeatSends {
@@ -125,15 +126,15 @@ func (c *Client) Delete(ctx context.Context, queue string, receipts []string) er
 	})
 }
 
-// Hidden is a received message, and for how long from now on nobody is to receive it: up to VisibilityMax, in whole
-// seconds, rounded up.
+// Hidden is a received message, and for how long from now on nobody is to receive it: up to VisibilityMax, in
+// whole seconds, rounded up.
 type Hidden struct {
 	Receipt string
 	For     time.Duration
 }
 
-// Hide hides received messages for longer, or, with no time, not any longer. After an error some are visible when
-// their present time is over.
+// Hide hides received messages for longer, or, with no time, not any longer. After an error some are visible
+// when their present time is over.
 func (c *Client) Hide(ctx context.Context, queue string, messages []Hidden) error {
 	return c.inBatches(ctx, Request{Queue: queue, Action: ActionVisibility}, len(messages), func(ctx context.Context, url *string, at []int) ([]types.BatchResultErrorEntry, error) {
 		entries := make([]types.ChangeMessageVisibilityBatchRequestEntry, len(at))
@@ -153,7 +154,8 @@ func (c *Client) Hide(ctx context.Context, queue string, messages []Hidden) erro
 // SecondsUp is a time in whole seconds, as SQS has it, rounded up.
 func SecondsUp(d time.Duration) int32 { return int32((d + time.Second - 1) / time.Second) }
 
-// inBatches makes requests about n received messages. once makes that for those at some places, and returns what SQS refused.
+// inBatches makes requests about n received messages. once makes that for those at some places, and returns
+// what SQS refused.
 func (c *Client) inBatches(
 	ctx context.Context, r Request, n int, once func(ctx context.Context, url *string, at []int) ([]types.BatchResultErrorEntry, error),
 ) error {
@@ -182,7 +184,8 @@ func (c *Client) inBatches(
 	return errors.Join(errs...)
 }
 
-// retry has a batch of n entries tried, and again those with an error that may pass. once tries the entries at some places.
+// retry has a batch of n entries tried, and again those with an error that may pass. once tries the entries
+// at some places.
 func (c *Client) retry(ctx context.Context, n int, mayPass func(error) bool, once func(at []int) []error) []error {
 	results, inDoubt := make([]error, n), make([]bool, n)
 	at := make([]int, n)

@@ -1,6 +1,7 @@
-// Package sqsclient is how this program calls Amazon SQS. It owns what all callers share: the addresses of queues, batches
-// within SQS's limits, a time limit for every request, what an error means, retries of what SQS refuses for the
-// moment, and an observer that is told of every request. It knows nothing of what is in a message.
+// Package sqsclient is how this program calls Amazon SQS. It owns what all callers share: the addresses of
+// queues, batches within SQS's limits, a time limit for every request, what an error means, retries of what
+// SQS refuses for the moment, and an observer that is told of every request. It knows nothing of what is in a
+// message.
 package sqsclient
 
 import (
@@ -21,8 +22,8 @@ import (
 // Limits of SQS.
 const (
 	BatchMax = 10 // entries of one request
-	// BytesMaxDefault bounds a message, and all messages of a request together. AWS has raised its own limit to
-	// BytesMaxMost; a queue may have a lower one.
+	// BytesMaxDefault bounds a message, and all messages of a request together. AWS has raised its own limit
+	// to BytesMaxMost; a queue may have a lower one.
 	BytesMaxDefault = 256 << 10
 	BytesMaxMost    = 1 << 20
 	PollWait        = 20 * time.Second // the longest that a receive may wait at the service
@@ -54,16 +55,17 @@ type Config struct {
 	Clock clock.Clock
 	// Timeout bounds every request but the wait of a poll: 10 s.
 	Timeout time.Duration
-	// BytesMax bounds all messages of one request; a larger message goes alone and is SQS's to refuse: BytesMaxDefault.
+	// BytesMax bounds all messages of one request; a larger message goes alone and is SQS's to refuse:
+	// BytesMaxDefault.
 	BytesMax int
-	// Tries is how often an entry of a batch is sent that SQS refuses for the moment: 4. The SDK retries requests that
-	// failed as a whole by itself.
+	// Tries is how often an entry of a batch is sent that SQS refuses for the moment: 4. The SDK retries
+	// requests that failed as a whole by itself.
 	Tries int
-	// RepeatSends has requests to send that failed as a whole tried again as well. Those to delete and to hide always are,
-	// since nobody else would.
+	// RepeatSends has requests to send that failed as a whole tried again as well. Those to delete and to
+	// hide always are, since nobody else would.
 	RepeatSends bool
-	// PollGrace is how long a poll goes on when its caller has gone: what it has just got would be hidden from everybody for
-	// the visibility timeout if it were cut off.
+	// PollGrace is how long a poll goes on when its caller has gone: what it has just got would be hidden
+	// from everybody for the visibility timeout if it were cut off.
 	PollGrace time.Duration
 	// Explain wraps an error in what its reader can do about it; nil: nothing.
 	Explain func(queue string, err error) error

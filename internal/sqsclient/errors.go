@@ -30,10 +30,12 @@ var errNoAnswer = errors.New("no word of this entry in SQS's answer")
 // errInDoubt says that an earlier try got no answer.
 var errInDoubt = errors.New("an earlier try may have been carried out")
 
-// kmsThrottled are the codes of throttled requests that the SDK's own list lacks: of queues with a key of the user's own.
+// kmsThrottled are the codes of throttled requests that the SDK's own list lacks: of queues with a key of the
+// user's own.
 var kmsThrottled = []string{"KmsThrottled", "KMS.ThrottlingException"}
 
-// gone are the codes of received messages that are deleted, or visible again: nothing is left to do for them here.
+// gone are the codes of received messages that are deleted, or visible again: nothing is left to do for them
+// here.
 var gone = []string{"ReceiptHandleIsInvalid", "MessageNotInflight", "AWS.SimpleQueueService.MessageNotInflight"}
 
 // IsMissing reports whether an error says that there is no such queue.
@@ -55,7 +57,8 @@ func IsThrottled(err error) bool {
 	return listed || slices.Contains(kmsThrottled, refusal.ErrorCode())
 }
 
-// IsUnknown reports whether what failed may have been carried out: nothing came back, or not the service's considered answer.
+// IsUnknown reports whether what failed may have been carried out: nothing came back, or not the service's
+// considered answer.
 func IsUnknown(err error) bool {
 	if errors.Is(err, errInDoubt) {
 		return true

@@ -43,7 +43,8 @@ type Observer struct {
 	Sent func(queue string, tasks int)
 	// Discarded: a message was not handed on, for a reason that the queue driver names.
 	Discarded func(queue, reason string)
-	// Returned: so many tasks that nobody here took are there for others again; resent of them by a message of their own.
+	// Returned: so many tasks that nobody here took are there for others again; resent of them by a message
+	// of their own.
 	Returned func(queue string, tasks, resent int)
 }
 

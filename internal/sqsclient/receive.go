@@ -23,7 +23,8 @@ type Poll struct {
 	Attributes []string      // of messages, that come with them
 }
 
-// Receive polls once: at once when messages are there, up to PollWait otherwise. When ctx ends it goes on for Config.PollGrace.
+// Receive polls once: at once when messages are there, up to PollWait otherwise. When ctx ends it goes on for
+// Config.PollGrace.
 func (c *Client) Receive(ctx context.Context, queue string, p Poll) ([]types.Message, error) {
 	for {
 		polling, stop := c.poll(ctx)
@@ -71,8 +72,9 @@ func Receives(m *types.Message) int {
 // errStale ends polls that began before the service was out of reach.
 var errStale = errors.New("the service answers again")
 
-// recovery notices that a service that was out of reach answers again. A connection that went dead under a poll looks like one
-// whose queue is empty, for as long as polls wait; and whoever backs off need not wait any longer.
+// recovery notices that a service that was out of reach answers again. A connection that went dead under a
+// poll looks like one whose queue is empty, for as long as polls wait; and whoever backs off need not wait
+// any longer.
 type recovery struct {
 	silent atomic.Bool // requests got no answer lately, and none has since
 
@@ -115,7 +117,8 @@ func (c *Client) noteAnswer(err error) {
 	}
 }
 
-// poll is the context of a poll: it ends a while after ctx does, when the client is closed, and when the poll is stale.
+// poll is the context of a poll: it ends a while after ctx does, when the client is closed, and when the poll
+// is stale.
 func (c *Client) poll(ctx context.Context) (polling context.Context, stop func()) {
 	polling, cancel := context.WithCancelCause(context.WithoutCancel(ctx))
 	p := &onPoll{c.Clock.Now(), cancel}
@@ -145,7 +148,8 @@ func (c *Client) poll(ctx context.Context) (polling context.Context, stop func()
 	}
 }
 
-// Rest waits before a caller tries again what failed: at most until the service answers again. It is false when ctx ends.
+// Rest waits before a caller tries again what failed: at most until the service answers again. It is false
+// when ctx ends.
 func (c *Client) Rest(ctx context.Context, wait time.Duration) bool {
 	c.recovery.mu.Lock()
 	again := c.recovery.again

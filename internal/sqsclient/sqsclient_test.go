@@ -109,7 +109,8 @@ func (r *rig) during(t *testing.T, call func()) {
 	t.Fatal("a call does not come back")
 }
 
-// A message that may be in the queue since its first try got no answer is still in doubt when a later try is refused for good.
+// A message that may be in the queue since its first try got no answer is still in doubt when a later try is
+// refused for good.
 func TestARefusalDoesNotUndoADoubt(t *testing.T) {
 	run(t, func(c *sqsclient.Config) { c.RepeatSends = true }, func(t *testing.T, r *rig) {
 		r.service.Faults.Next("SendMessageBatch", awsfake.LostAnswer, 1)

@@ -68,7 +68,8 @@ func (s *slab) shrink() {
 	}
 }
 
-// receiptBytes is how long a receipt is. It names a slot and the delivery from it, so that a late one does no harm.
+// receiptBytes is how long a receipt is. It names a slot and the delivery from it, so that a late one does no
+// harm.
 const receiptBytes = 12
 
 func appendReceipt(b []byte, i uint32, delivery uint64) []byte {

@@ -45,7 +45,8 @@ type Faulty struct {
 // NewFaulty wraps d. No write fails until Decide is called.
 func NewFaulty(d queue.Driver) *Faulty { return &Faulty{Driver: d} }
 
-// Decide sets what decides about every message of every write from now on; nil means no faults. Calls of it take turns.
+// Decide sets what decides about every message of every write from now on; nil means no faults. Calls of it
+// take turns.
 func (f *Faulty) Decide(decide func(Write, *queue.Message) Fault) {
 	f.mu.Lock()
 	defer f.mu.Unlock()

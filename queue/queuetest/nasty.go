@@ -24,8 +24,9 @@ type Manners struct {
 // deadlineDefault is the visibility timeout.
 const deadlineDefault = 30 * time.Second
 
-// Nasty is a durable queue as services have it, over a driver in memory: at least once, in hardly any order, with a visibility
-// timeout; it cannot tell when it has room, and how many messages it holds it says as of a second ago.
+// Nasty is a durable queue as services have it, over a driver in memory: at least once, in hardly any order,
+// with a visibility timeout; it cannot tell when it has room, and how many messages it holds it says as of a
+// second ago.
 type Nasty struct {
 	queue.Driver
 

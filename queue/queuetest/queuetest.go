@@ -29,9 +29,10 @@ type Harness struct {
 	Advance func(time.Duration)
 	// DepthMax is how many messages each queue holds; 0 when there is no bound.
 	DepthMax int
-	// Exact promises what only some drivers can: the earliest due first, nothing before it is due (to
-	// the microsecond), looking ahead, as many messages at once as there are, each of them once, and exact depths.
-	// Cases about that are skipped without it, and others are content with the right messages in the end.
+	// Exact promises what only some drivers can: the earliest due first, nothing before it is due (to the
+	// microsecond), looking ahead, as many messages at once as there are, each of them once, and exact
+	// depths. Cases about that are skipped without it, and others are content with the right messages in the
+	// end.
 	Exact bool
 	// Forget, where it is set, is called before a lambda is dropped, as the catalog forgets it then.
 	Forget func(lambda uint32)
@@ -242,8 +243,8 @@ func (r *receipt) wantWaiting() {
 	}
 }
 
-// want fails unless the Receive is over with exactly these messages. Where the driver is not exact they may come
-// in any order, and with more than one Receive.
+// want fails unless the Receive is over with exactly these messages. Where the driver is not exact they may
+// come in any order, and with more than one Receive.
 func (r *receipt) want(want ...int) []queue.Message {
 	r.s.Helper()
 	r.wantSome(want)

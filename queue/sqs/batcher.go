@@ -15,8 +15,8 @@ const (
 	deletesInFlightMax = 4
 )
 
-// batcher gathers what concurrent callers want to send to one queue. An item that comes alone goes at once. One that
-// comes while the queue is busy (another came within the linger before it) waits so long for others.
+// batcher gathers what concurrent callers want to send to one queue. An item that comes alone goes at once.
+// One that comes while the queue is busy (another came within the linger before it) waits so long for others.
 type batcher[T any] struct {
 	driver   *Driver
 	run      func(items []T) // sends them, and tells whoever waits; it may take its time
@@ -35,8 +35,8 @@ func newBatcher[T any](d *Driver, run func([]T), full, inFlight int) *batcher[T]
 	return &batcher[T]{driver: d, run: run, full: full, inFlight: inFlight}
 }
 
-// add hands items over. They wait at most for linger before they are sent, and not at all when none came within linger
-// before them; with patient they wait for it in any case.
+// add hands items over. They wait at most for linger before they are sent, and not at all when none came
+// within linger before them; with patient they wait for it in any case.
 func (b *batcher[T]) add(items []T, linger time.Duration, patient bool) {
 	if len(items) == 0 {
 		return
@@ -70,8 +70,8 @@ func (b *batcher[T]) flush(at task.Instant) {
 	}
 }
 
-// launch starts what may go: full portions, and the rest once it is due. What must wait for a run to end goes with
-// whatever comes until then. The caller holds the lock.
+// launch starts what may go: full portions, and the rest once it is due. What must wait for a run to end goes
+// with whatever comes until then. The caller holds the lock.
 func (b *batcher[T]) launch() {
 	for b.runs < b.inFlight && (len(b.pending) >= b.full || b.due && len(b.pending) > 0) {
 		items := b.pending[:min(len(b.pending), b.full)]

@@ -76,7 +76,8 @@ func BenchmarkFlow(b *testing.B) {
 	}
 }
 
-// BenchmarkOneAtATime is the way of one task through an idle queue: sent, received, deleted, and then the next.
+// BenchmarkOneAtATime is the way of one task through an idle queue: sent, received, deleted, and then the
+// next.
 func BenchmarkOneAtATime(b *testing.B) {
 	l := onElasticMQ(b)
 	d, _ := l.open(nil)

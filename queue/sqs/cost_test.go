@@ -174,8 +174,8 @@ func TestRequestsForDeliveries(t *testing.T) {
 	})
 }
 
-// TestRequestsOfSlowTasks has a backlog before two processes with few slots: what they cannot take is not to wander
-// to and fro between SQS and them.
+// TestRequestsOfSlowTasks has a backlog before two processes with few slots: what they cannot take is not to
+// wander to and fro between SQS and them.
 func TestRequestsOfSlowTasks(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {

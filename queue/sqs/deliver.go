@@ -19,9 +19,11 @@ const (
 	AttributeDue = "kinesin-due"
 	// AttributeTraceparent has the W3C trace context of who scheduled the task, where there is one.
 	AttributeTraceparent = attributeTrace
-	// AttributeEncoding is there only when the body is not the payload itself: see EncodingBase64 and EncodingEmpty.
+	// AttributeEncoding is there only when the body is not the payload itself: see EncodingBase64 and
+	// EncodingEmpty.
 	AttributeEncoding = "kinesin-encoding"
-	// EncodingBase64: the body is the payload in standard base64, because SQS takes only text without control characters.
+	// EncodingBase64: the body is the payload in standard base64, because SQS takes only text without control
+	// characters.
 	EncodingBase64 = "base64"
 	// EncodingEmpty: the payload has no bytes, which SQS does not take; the body is "-".
 	EncodingEmpty = "empty"
@@ -36,8 +38,9 @@ const (
 	emptyBody = "-"
 )
 
-// Deliver implements queue.Deliverer. Deliveries of concurrent callers share requests. A delay counts from when SQS has the
-// message, so it may become visible later than asked for, by as long as it waited here, and never earlier.
+// Deliver implements queue.Deliverer. Deliveries of concurrent callers share requests. A delay counts from
+// when SQS has the message, so it may become visible later than asked for, by as long as it waited here, and
+// never earlier.
 func (d *Driver) Deliver(ctx context.Context, deliveries []queue.Delivery) []error {
 	if err := d.refusal(ctx); err != nil {
 		return refuseAll(len(deliveries), err)

@@ -17,15 +17,16 @@ import (
 )
 
 const (
-	// depthFresh is how long a depth is used, depthFreshShort that of a queue with few messages, counting in what
-	// this process sent and received since.
+	// depthFresh is how long a depth is used, depthFreshShort that of a queue with few messages, counting in
+	// what this process sent and received since.
 	depthFresh      = time.Second
 	depthFreshShort = 5 * time.Second
 	depthShort      = 500
 	// ageFresh is how long the age of what was received says something about what was not.
 	ageFresh = 10 * time.Second
-	// ageUnknown is how old the messages of a queue are taken to be, at least, of which nothing is known but that it is not
-	// empty: old enough that the scheduler does not send them again at once, and not so old that it forgets one that got lost.
+	// ageUnknown is how old the messages of a queue are taken to be, at least, of which nothing is known but
+	// that it is not empty: old enough that the scheduler does not send them again at once, and not so old
+	// that it forgets one that got lost.
 	ageUnknown = task.EnqueueTimeout
 	// inFlightWarn and inFlightWarnEvery are when, and how often at most, a queue near SQS's bound is logged.
 	inFlightWarn      = InFlightMax * 9 / 10
@@ -48,7 +49,8 @@ type depths struct {
 	age     time.Duration
 	ageAt   task.Instant // when a message of that age was received
 	total   int          // tasks sent by this process
-	// All that is in the queue may have been sent since older; newer takes its place once as much was sent since then.
+	// All that is in the queue may have been sent since older; newer takes its place once as much was sent
+	// since then.
 	older, newer sendMark
 	warnedAt     task.Instant
 }
@@ -73,8 +75,8 @@ func (p *depths) received(now task.Instant, age time.Duration, tasks int) {
 	p.age, p.ageAt = age, now
 }
 
-// Depth implements queue.Driver. It is what SQS said a short while ago, and what this process did since. The messages of
-// suspects are counted with the others at SQS; for their names it is only what waits here.
+// Depth implements queue.Driver. It is what SQS said a short while ago, and what this process did since. The
+// messages of suspects are counted with the others at SQS; for their names it is only what waits here.
 func (d *Driver) Depth(ctx context.Context, name queue.Name) (queue.Depth, error) {
 	if err := d.refusal(ctx); err != nil {
 		return queue.Depth{}, err
@@ -106,8 +108,9 @@ func (l *lane) perMessage() float64 {
 	return l.polls.tasksPerMessage
 }
 
-// measure asks SQS unless what is known will do. While somebody asks, others use what is known; where nothing is, they wait for
-// that answer, also if there is none: one after the other they would wait for as many timeouts.
+// measure asks SQS unless what is known will do. While somebody asks, others use what is known; where nothing
+// is, they wait for that answer, also if there is none: one after the other they would wait for as many
+// timeouts.
 func (l *lane) measure(ctx context.Context) error {
 	p := &l.depths
 	isFresh, isKnown := p.state(l.driver.Clock.Now())
@@ -178,9 +181,9 @@ func (p *depths) note(now task.Instant, perMessage float64, visible, delayed, in
 	}
 }
 
-// oldest is how long the oldest message may have waited at SQS, which does not say: not longer than since nothing in the
-// queue was due, nor since this process had sent all but what is there now; and about as long as what was
-// received just now. Where none of that is known it is since this process looked first.
+// oldest is how long the oldest message may have waited at SQS, which does not say: not longer than since
+// nothing in the queue was due, nor since this process had sent all but what is there now; and about as long
+// as what was received just now. Where none of that is known it is since this process looked first.
 func (p *depths) oldest(now task.Instant, there int) time.Duration {
 	if there == 0 {
 		return 0

@@ -119,7 +119,8 @@ func (b *bubble) want(got []queue.Message, from, to int) {
 	}
 }
 
-// A worker with one slot takes one task of a message with several and is slow: the others must not wait for it.
+// A worker with one slot takes one task of a message with several and is slow: the others must not wait for
+// it.
 func TestASlowTaskDelaysNoOtherOfItsMessage(t *testing.T) {
 	inBubble(t, func(b *bubble) {
 		b.mustSend(batchOf(0, 20, b.clock.Now())...)
@@ -175,7 +176,8 @@ func TestCloseReturnsWhatNobodyTook(t *testing.T) {
 			b.Errorf("the next process received %v at once", numbersOf(rest))
 		}
 		other.delete(rest...)
-		// The one in hand comes again when its visibility timeout ends, and with it may come others of its message.
+		// The one in hand comes again when its visibility timeout ends, and with it may come others of its
+		// message.
 		if again := other.all(2*sqs.VisibilityDefault, mail); !slices.Contains(numbersOf(again), int(got[2].Task.Attempt)) {
 			b.Errorf("what was in hand did not come again, only %v", numbersOf(again))
 		}
@@ -464,8 +466,8 @@ func TestServiceThatIsAway(t *testing.T) {
 	}
 }
 
-// A poll whose connection is dead looks like one of an empty queue. When other requests fail without an answer and then
-// are answered, it is given up.
+// A poll whose connection is dead looks like one of an empty queue. When other requests fail without an
+// answer and then are answered, it is given up.
 func TestAPollOnADeadConnectionIsGivenUp(t *testing.T) {
 	inBubble(t, func(b *bubble) {
 		b.service.Faults.StallFor(time.Minute)
@@ -560,7 +562,8 @@ func TestSuspectsHaveMessagesOfTheirOwn(t *testing.T) {
 	})
 }
 
-// While a process runs a blamed task it takes no other such; what it polls for others must not fetch them all the time.
+// While a process runs a blamed task it takes no other such; what it polls for others must not fetch them all
+// the time.
 func TestSuspectsThatNobodyTakesHereAreLeftAlone(t *testing.T) {
 	inBubble(t, func(b *bubble) {
 		blamed := taskOf(7, 0, b.clock.Now())
@@ -638,8 +641,8 @@ func TestDepth(t *testing.T) {
 	})
 }
 
-// A process that starts beside a backlog must not think that it is young, or it would send all of it again; nor that it is
-// very old, or a task whose message got lost would be forgotten for as long.
+// A process that starts beside a backlog must not think that it is young, or it would send all of it again;
+// nor that it is very old, or a task whose message got lost would be forgotten for as long.
 func TestDepthOfABacklogOfUnknownAge(t *testing.T) {
 	inBubble(t, func(b *bubble) {
 		b.mustSend(batchOf(0, 20, b.clock.Now())...)

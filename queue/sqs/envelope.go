@@ -11,10 +11,10 @@ import (
 	"github.com/kinesin-io/kinesin/task"
 )
 
-// A body that only Kinesin reads is text: the mark with the format's number, and then, in URL-safe base64 without
-// padding, fields in protobuf wire format: one of bytes for each task, in the codec's encoding. A field that is unknown
-// to a reader is skipped; so a release that adds one must be able to read it a release before any writes it.
-// What an older reader must not skip raises the number.
+// A body that only Kinesin reads is text: the mark with the format's number, and then, in URL-safe base64
+// without padding, fields in protobuf wire format: one of bytes for each task, in the codec's encoding. A
+// field that is unknown to a reader is skipped; so a release that adds one must be able to read it a release
+// before any writes it. What an older reader must not skip raises the number.
 const (
 	envelopeMark           = "k1."
 	envelopeMarkFamily     = "k"

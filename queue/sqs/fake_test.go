@@ -45,8 +45,8 @@ var swarm = []struct {
 	{"ReceiveMessage", fakesqs.Abandoned, 0.5},
 }
 
-// TestSwarm sends tasks through a service in all kinds of trouble, with two processes that take, release, forget and
-// restart. What was sent comes at least once, never early, and in the end nothing is left.
+// TestSwarm sends tasks through a service in all kinds of trouble, with two processes that take, release,
+// forget and restart. What was sent comes at least once, never early, and in the end nothing is left.
 func TestSwarm(t *testing.T) {
 	t.Parallel()
 	var mu sync.Mutex // guards fired

@@ -38,7 +38,8 @@ type crowd struct {
 	over chan struct{}
 }
 
-// TestNothingIsLostWhateverGoesWrong: every task whose send was acknowledged is handed out until somebody deletes it.
+// TestNothingIsLostWhateverGoesWrong: every task whose send was acknowledged is handed out until somebody
+// deletes it.
 func TestNothingIsLostWhateverGoesWrong(t *testing.T) {
 	t.Parallel()
 	for seed := range uint64(6) {

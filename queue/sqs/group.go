@@ -2,7 +2,8 @@ package sqs
 
 import "sync"
 
-// group counts goroutines. Unlike a sync.WaitGroup it may be waited for while some are still added, and takes none after that.
+// group counts goroutines. Unlike a sync.WaitGroup it may be waited for while some are still added, and takes
+// none after that.
 type group struct {
 	mu      sync.Mutex
 	running int

@@ -20,8 +20,8 @@ const (
 	// pollBackoffMin and pollBackoffMax are the longest waits after the first and after many failed polls.
 	pollBackoffMin = 200 * time.Millisecond
 	pollBackoffMax = 10 * time.Second
-	// newerDelay is how long a message of a newer format is left to others, unknownDelay one of a lambda that is not
-	// known here; after unknownTriesMax deliveries such a lambda is taken for gone.
+	// newerDelay is how long a message of a newer format is left to others, unknownDelay one of a lambda that
+	// is not known here; after unknownTriesMax deliveries such a lambda is taken for gone.
 	newerDelay      = 30 * time.Second
 	unknownDelay    = 5 * time.Second
 	unknownTriesMax = 5
@@ -56,7 +56,8 @@ func (l *lane) isWaitedFor() bool {
 	return wanted > 0 || l.polls.running > 0
 }
 
-// missing is how many messages more are wanted than wait here; not positive when nobody waits. The caller holds the lock.
+// missing is how many messages more are wanted than wait here; not positive when nobody waits. The caller
+// holds the lock.
 func (l *lane) missing() int {
 	wanted, waiting := l.driver.prefetch.wanted(l.key)
 	if wanted == 0 || l.driver.closed.Load() {
@@ -65,7 +66,8 @@ func (l *lane) missing() int {
 	return int(math.Ceil(float64(wanted-waiting) / l.polls.tasksPerMessage))
 }
 
-// tend starts polls while they are called for: one, and more of them side by side as long as they come back full.
+// tend starts polls while they are called for: one, and more of them side by side as long as they come back
+// full.
 func (l *lane) tend() {
 	l.polls.mu.Lock()
 	defer l.polls.mu.Unlock()
@@ -81,8 +83,8 @@ func (l *lane) tend() {
 	}
 }
 
-// poll receives until nothing more is called for. A poll that is on its way is not cut short while the driver is open: what
-// it had found would be hidden from everyone for the visibility timeout.
+// poll receives until nothing more is called for. A poll that is on its way is not cut short while the driver
+// is open: what it had found would be hidden from everyone for the visibility timeout.
 func (l *lane) poll() {
 	d := l.driver
 	for {
@@ -208,8 +210,8 @@ func (l *lane) leave(m *types.Message, reason string, after time.Duration) {
 	l.returns.add([]sqsclient.Hidden{{Receipt: aws.ToString(m.ReceiptHandle), For: after}}, l.driver.DeleteLinger, true)
 }
 
-// refuse is what becomes of a message that cannot be read. A delivery is somebody's data, and there because a deliver lambda of
-// this name was: it is never deleted.
+// refuse is what becomes of a message that cannot be read. A delivery is somebody's data, and there because a
+// deliver lambda of this name was: it is never deleted.
 func (l *lane) refuse(m *types.Message, err error) {
 	l.driver.Log.WarnContext(l.driver.ctx, "message cannot be read", slog.String("queue", l.name),
 		slog.String("message_id", aws.ToString(m.MessageId)), slog.Any("error", err))
@@ -224,8 +226,9 @@ func (l *lane) refuse(m *types.Message, err error) {
 	}
 }
 
-// isHome reports whether a task's lambda has this queue. If not, the message is sent away. A lambda that is not known may
-// have been created elsewhere a moment ago, or is gone; its name, and so its queue, may be another lambda's by now.
+// isHome reports whether a task's lambda has this queue. If not, the message is sent away. A lambda that is
+// not known may have been created elsewhere a moment ago, or is gone; its name, and so its queue, may be
+// another lambda's by now.
 func (l *lane) isHome(m *types.Message, key laneKey) bool {
 	name, _, err := l.driver.queueName(key)
 	switch {
@@ -248,7 +251,8 @@ func (l *lane) noteSize(tasks int) {
 	l.polls.tasksPerMessage += (float64(tasks) - l.polls.tasksPerMessage) / 8
 }
 
-// ageOf is how long a message was in its queue. Its time is SQS's, ours may differ; SQS's delay is not counted out.
+// ageOf is how long a message was in its queue. Its time is SQS's, ours may differ; SQS's delay is not
+// counted out.
 func (l *lane) ageOf(m *types.Message, now task.Instant) time.Duration {
 	millis, err := strconv.ParseInt(m.Attributes[string(types.MessageSystemAttributeNameSentTimestamp)], 10, 64)
 	if err != nil {

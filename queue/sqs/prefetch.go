@@ -18,8 +18,8 @@ const (
 	deletedKept = 4096
 )
 
-// prefetch is what this process has received and not dealt with yet. The tasks of messages wait here for a receiver, those of
-// each name in order of due time.
+// prefetch is what this process has received and not dealt with yet. The tasks of messages wait here for a
+// receiver, those of each name in order of due time.
 type prefetch struct {
 	mu        sync.Mutex // guards all below
 	messages  map[string]*held
@@ -220,7 +220,8 @@ func (p *prefetch) serve(now task.Instant) (next time.Duration) {
 	return next
 }
 
-// take hands out up to a receiver's limit of tasks, once one of them is due within half of what it looks ahead.
+// take hands out up to a receiver's limit of tasks, once one of them is due within half of what it looks
+// ahead.
 func (p *prefetch) take(r *receiver, now task.Instant) []queue.Message {
 	isRipe := func(name queue.Name) bool {
 		l := p.lines[name]
@@ -328,7 +329,8 @@ func (p *prefetch) release(messages []queue.Message) []*part {
 	return p.takeBack(messages)
 }
 
-// whole drops the messages all of whose tasks are among these: they can go back as they are. The others are in rest.
+// whole drops the messages all of whose tasks are among these: they can go back as they are. The others are
+// in rest.
 func (p *prefetch) whole(parts []*part) (messages []*held, rest []*part) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -369,8 +371,8 @@ func (p *prefetch) unclaimed(before task.Instant) (parts []*part) {
 	return parts
 }
 
-// keepHidden calls hide for the messages that are to be kept hidden for longer, until renew is over twice. The ones that were
-// kept for too long are dropped. What is returned later is so for hide as well.
+// keepHidden calls hide for the messages that are to be kept hidden for longer, until renew is over twice.
+// The ones that were kept for too long are dropped. What is returned later is so for hide as well.
 func (p *prefetch) keepHidden(now, renew task.Instant, hide func(*held)) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

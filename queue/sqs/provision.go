@@ -13,8 +13,8 @@ import (
 	"github.com/kinesin-io/kinesin/task"
 )
 
-// Provision implements queue.Provisioner. Queues that are there stay as they are, but for those that a deleted lambda in the other
-// mode left: when they are empty they are made what they have to be.
+// Provision implements queue.Provisioner. Queues that are there stay as they are, but for those that a
+// deleted lambda in the other mode left: when they are empty they are made what they have to be.
 func (d *Driver) Provision(ctx context.Context, l task.Lambda) error {
 	left, missing, err := d.look(ctx, l)
 	if err != nil {
@@ -59,8 +59,8 @@ type leftover struct {
 	messages int       // in it, about: also those that are delayed or received
 }
 
-// look tells which queues of a lambda are missing, and, unless it is there, which a lambda in the other mode left. Those of deliver
-// lambdas have always had a redrive policy, and no others.
+// look tells which queues of a lambda are missing, and, unless it is there, which a lambda in the other mode
+// left. Those of deliver lambdas have always had a redrive policy, and no others.
 func (d *Driver) look(ctx context.Context, l task.Lambda) (left []leftover, missing []string, err error) {
 	// Those of one that is there are its own, whatever an operator made of them.
 	isThere := slices.ContainsFunc(d.Lambdas(), func(known task.Lambda) bool { return known.Name == l.Name })
@@ -106,7 +106,8 @@ func (q *leftover) refusal() error {
 	return fmt.Errorf("%w: SQS queue %s has a redrive policy (%s), as those of mode deliver", queue.ErrOtherMode, q.spec.Name, q.redrive)
 }
 
-// mustBeEmpty refuses a queue with messages: no worker could read what is for a consumer, and the other way round.
+// mustBeEmpty refuses a queue with messages: no worker could read what is for a consumer, and the other way
+// round.
 func (q *leftover) mustBeEmpty() error {
 	if q.messages == 0 {
 		return nil

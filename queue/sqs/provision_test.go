@@ -102,7 +102,8 @@ func (s *turning) drain(name string) {
 	}
 }
 
-// remove deletes a queue that a service does not turn into one without a redrive policy, which ElasticMQ cannot.
+// remove deletes a queue that a service does not turn into one without a redrive policy, which ElasticMQ
+// cannot.
 func (s *turning) remove(name string) {
 	s.Helper()
 	at, err := s.api.GetQueueUrl(s.Context(), &awssqs.GetQueueUrlInput{QueueName: &name})
@@ -111,7 +112,8 @@ func (s *turning) remove(name string) {
 	s.must(err)
 }
 
-// A lambda that is deleted and created in the other mode has the queues of the first one, and what was in them is not for its readers.
+// A lambda that is deleted and created in the other mode has the queues of the first one, and what was in
+// them is not for its readers.
 func TestALambdaThatComesBackInTheOtherMode(t *testing.T) {
 	t.Parallel()
 	for name, open := range map[string]func(t *testing.T) *turning{

@@ -26,23 +26,26 @@ const (
 	// inboundName is the part of a name after the prefix that is not a lambda's.
 	inboundName = "inbound"
 
-	// managedRetention is how long a message that only Kinesin reads may lie. The store knows better: it sends again.
+	// managedRetention is how long a message that only Kinesin reads may lie. The store knows better: it
+	// sends again.
 	managedRetention = 4 * 24 * time.Hour
 	// deliverRetention is the longest that SQS keeps a message: what a consumer has not read by then is gone.
 	deliverRetention = 14 * 24 * time.Hour
-	// DeliverReceivesMax is how often a delivered message is received before it goes to the dead-letter queue.
+	// DeliverReceivesMax is how often a delivered message is received before it goes to the dead-letter
+	// queue.
 	DeliverReceivesMax = 10
 )
 
 // QueueSpec is one SQS queue as it should be: what setup makes, checks compare and Terraform has.
 type QueueSpec struct {
 	Name string `json:"name"`
-	// VisibilityTimeoutSeconds is 0 where it is the consumer's to choose: SQS's default then, and not compared.
+	// VisibilityTimeoutSeconds is 0 where it is the consumer's to choose: SQS's default then, and not
+	// compared.
 	VisibilityTimeoutSeconds int  `json:"visibility_timeout_seconds,omitempty"`
 	MessageRetentionSeconds  int  `json:"message_retention_seconds"`
 	ManagedSSE               bool `json:"sqs_managed_sse"`
-	// DeadLetterQueue is the name of the queue to which a message goes that was received MaxReceiveCount times; both are
-	// unset where there is none.
+	// DeadLetterQueue is the name of the queue to which a message goes that was received MaxReceiveCount
+	// times; both are unset where there is none.
 	DeadLetterQueue string `json:"dead_letter_queue,omitempty"`
 	MaxReceiveCount int    `json:"max_receive_count,omitempty"`
 }
@@ -121,8 +124,8 @@ func (d *Driver) CheckLambda(l task.Lambda, planned ...task.Lambda) error {
 	return errors.Join(errs...)
 }
 
-// Create makes the queues that are missing, and returns their names. Those that are there stay as they are. When one
-// may not be made it says which are missing.
+// Create makes the queues that are missing, and returns their names. Those that are there stay as they are.
+// When one may not be made it says which are missing.
 func Create(ctx context.Context, api API, specs []QueueSpec) (made []string, err error) {
 	arns := map[string]string{}
 	for i := range specs {
@@ -166,8 +169,8 @@ func missing(ctx context.Context, api API, specs []QueueSpec) []string {
 // ErrNoQueue says that an SQS queue is not there.
 var ErrNoQueue = fmt.Errorf("%w in SQS", queue.ErrMissing)
 
-// explain gives an error of a request the seam's word for it, and says what to do about it. One that its caller gave up says
-// nothing of SQS.
+// explain gives an error of a request the seam's word for it, and says what to do about it. One that its
+// caller gave up says nothing of SQS.
 func explain(err error) error {
 	switch {
 	case sqsclient.IsMissing(err):
@@ -178,7 +181,8 @@ func explain(err error) error {
 	return err
 }
 
-// explain is explain, but for a missing queue of a lambda that was registered: setup would be in the way of who makes those.
+// explain is explain, but for a missing queue of a lambda that was registered: setup would be in the way of
+// who makes those.
 func (d *Driver) explain(name string, err error) error {
 	if d.Registered == nil || !sqsclient.IsMissing(err) {
 		return explain(err)

@@ -14,8 +14,8 @@ import (
 // holdLooks is how often within Config.Hold it is looked what nobody here has come for.
 const holdLooks = 4
 
-// Receive implements queue.Driver. Messages come from what was prefetched; while somebody waits for more than that,
-// the polls of the lanes fetch more.
+// Receive implements queue.Driver. Messages come from what was prefetched; while somebody waits for more than
+// that, the polls of the lanes fetch more.
 func (d *Driver) Receive(ctx context.Context, names []queue.Name, limit int, ahead time.Duration) ([]queue.Message, error) {
 	if err := d.refusal(ctx); err != nil {
 		return nil, err
@@ -48,8 +48,8 @@ next:
 	return lanes
 }
 
-// Delete implements queue.Driver. It does not wait: what is deleted later, together with others, or not at all, is
-// refused at the claim when it comes again.
+// Delete implements queue.Driver. It does not wait: what is deleted later, together with others, or not at
+// all, is refused at the claim when it comes again.
 func (d *Driver) Delete(_ context.Context, messages []queue.Message) error {
 	for _, m := range d.prefetch.finish(messages) {
 		m.lane.deleteLater(m)
@@ -66,7 +66,8 @@ func (l *lane) deleteReceived(handles []string) {
 	l.logUnsettled("not deleted", l.driver.client.Delete(l.driver.ctx, l.name, handles))
 }
 
-// hide hides messages for longer, or no longer. What fails for good is seen again when its visibility timeout ends.
+// hide hides messages for longer, or no longer. What fails for good is seen again when its visibility timeout
+// ends.
 func (l *lane) hide(messages []sqsclient.Hidden) {
 	l.logUnsettled("not hidden or shown", l.driver.client.Hide(l.driver.ctx, l.name, latest(messages)))
 }
@@ -99,8 +100,9 @@ func (d *Driver) Release(_ context.Context, messages []queue.Message, delay time
 	return nil
 }
 
-// giveBack has others see tasks that are not to be handed out here: by making their SQS message visible where all of it
-// goes back, and by sending them anew, each alone, where it shares one with tasks that are done or handed out.
+// giveBack has others see tasks that are not to be handed out here: by making their SQS message visible where
+// all of it goes back, and by sending them anew, each alone, where it shares one with tasks that are done or
+// handed out.
 func (d *Driver) giveBack(parts []*part, delay time.Duration) {
 	whole, rest := d.prefetch.whole(parts)
 	for _, m := range whole {
@@ -112,8 +114,8 @@ func (d *Driver) giveBack(parts []*part, delay time.Duration) {
 	}
 }
 
-// resend sends a task of a shared message alone. When that fails the message stays as it is, and comes again with all of
-// its tasks; those that are done by then are refused.
+// resend sends a task of a shared message alone. When that fails the message stays as it is, and comes again
+// with all of its tasks; those that are done by then are refused.
 func (d *Driver) resend(one *part, delay time.Duration) {
 	l, t := one.of.lane, &one.message.Task
 	l.sends.add([]*outgoing{{
@@ -131,7 +133,8 @@ func (d *Driver) resend(one *part, delay time.Duration) {
 	}}, d.Linger, false)
 }
 
-// handOut hands out what was taken in, and starts the timekeeper unless it runs. That ends when nothing is here.
+// handOut hands out what was taken in, and starts the timekeeper unless it runs. That ends when nothing is
+// here.
 func (d *Driver) handOut(now task.Instant) {
 	p := d.prefetch
 	p.mu.Lock()
@@ -142,8 +145,8 @@ func (d *Driver) handOut(now task.Instant) {
 	}
 }
 
-// timekeeper hands out tasks when they are due, gives others what nobody here has come for, and keeps from them what
-// somebody has.
+// timekeeper hands out tasks when they are due, gives others what nobody here has come for, and keeps from
+// them what somebody has.
 func (d *Driver) timekeeper() {
 	p, look := d.prefetch, d.Hold/holdLooks
 	timer := d.Clock.NewTimer(look)
@@ -172,9 +175,9 @@ func (d *Driver) timekeeper() {
 	}
 }
 
-// sweep gives others what nobody here has come for, and keeps from them what somebody has. Suspects are only let go, so that
-// SQS shows them again in its own time: a process that runs a blamed task takes no other such, and its polls for other
-// tasks would fetch and return them over and over.
+// sweep gives others what nobody here has come for, and keeps from them what somebody has. Suspects are only
+// let go, so that SQS shows them again in its own time: a process that runs a blamed task takes no other
+// such, and its polls for other tasks would fetch and return them over and over.
 func (d *Driver) sweep(now task.Instant) {
 	var back []*part
 	for _, one := range d.prefetch.unclaimed(now.Add(-d.Hold)) {

@@ -12,15 +12,16 @@ import (
 )
 
 const (
-	// transit is how long before its due time a message wants to be sent, so that it is received and claimed by then.
+	// transit is how long before its due time a message wants to be sent, so that it is received and claimed
+	// by then.
 	transit = 25 * time.Millisecond
 	// delaySlack is how much earlier than due a message becomes visible: SQS knows whole seconds, and
 	// a receiver holds it back for the rest.
 	delaySlack = time.Second
 	// attributeTrace is the name of the attribute that has a message's W3C trace context.
 	attributeTrace = "traceparent"
-	// spread is over how many messages a few tasks are spread that would fit into one, so that two receivers can share
-	// them. With one the second would have to wait until the first gives back what it cannot take.
+	// spread is over how many messages a few tasks are spread that would fit into one, so that two receivers
+	// can share them. With one the second would have to wait until the first gives back what it cannot take.
 	spread = 2
 	// packBytesMax bounds a message with several tasks. Larger ones would save nothing: SQS bills by 64 KiB.
 	packBytesMax = 60 << 10
@@ -96,8 +97,9 @@ type outgoing struct {
 	settle   func(error)
 }
 
-// Send implements queue.Driver. A message that could not be sent for now is tried again a few times; where the outcome of
-// a request is unknown the error says so, and sending again does no harm: of two messages one is refused at the claim.
+// Send implements queue.Driver. A message that could not be sent for now is tried again a few times; where
+// the outcome of a request is unknown the error says so, and sending again does no harm: of two messages one
+// is refused at the claim.
 func (d *Driver) Send(ctx context.Context, messages []queue.Message) []error {
 	if err := d.refusal(ctx); err != nil {
 		return refuseAll(len(messages), err)
@@ -183,8 +185,9 @@ func (l *lane) sendAll(items []*outgoing) {
 	}
 }
 
-// pack puts tasks into messages: alone where that is asked for or only few are there, and else as many together as it
-// takes to send all with one request. Those of one message may be handed out at about the same time.
+// pack puts tasks into messages: alone where that is asked for or only few are there, and else as many
+// together as it takes to send all with one request. Those of one message may be handed out at about the same
+// time.
 func (l *lane) pack(items []*outgoing) (messages []sqsclient.Message, packs [][]*outgoing) {
 	now := l.driver.Clock.Now()
 	byDelay := map[int32][]*outgoing{}

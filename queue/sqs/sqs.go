@@ -1,8 +1,8 @@
 // Package sqs is the queue driver over Amazon SQS: one SQS queue for each <lambda, priority>.
 //
-// It owns what lies between the seam and the service: the packing of several tasks into one SQS message, the batching
-// of requests, and a small prefetch buffer from which the waiting receivers of this process are served by class, in
-// order of due time, and never early. It calls SQS through internal/sqsclient. It never
+// It owns what lies between the seam and the service: the packing of several tasks into one SQS message, the
+// batching of requests, and a small prefetch buffer from which the waiting receivers of this process are
+// served by class, in order of due time, and never early. It calls SQS through internal/sqsclient. It never
 // decides what becomes of a task: a message that is lost is sent again by the scheduler, one that comes twice
 // is refused at the claim, so the driver may send, hand out and return a task's message as often as it takes.
 //
@@ -58,15 +58,15 @@ const (
 	CloseGraceDefault      = 200 * time.Millisecond
 )
 
-// Config are the settings of a Driver. Prefix, Codec, Lambda, Lambdas, Clock and Log are required. A duration of 0
-// means its default; where a negative one is allowed it means none.
+// Config are the settings of a Driver. Prefix, Codec, Lambda, Lambdas, Clock and Log are required. A duration
+// of 0 means its default; where a negative one is allowed it means none.
 type Config struct {
 	// Prefix starts the names of all queues; see CheckPrefix.
 	Prefix string
 	// Codec writes tasks into messages.
 	Codec Codec
-	// Lambda finds a lambda by its reference, which is what tasks and queue.Name have of it; false when there is none,
-	// as far as is known here.
+	// Lambda finds a lambda by its reference, which is what tasks and queue.Name have of it; false when there
+	// is none, as far as is known here.
 	Lambda func(ref uint32) (task.Lambda, bool)
 	// Lambdas are all that are known: the queues of a new one must not have the name of another's.
 	Lambdas func() []task.Lambda
@@ -77,32 +77,34 @@ type Config struct {
 	// Observer is told what happens; nil is fine.
 	Observer *sqsclient.Observer
 
-	// MessageBytesMax is how large a message, and all messages of one request together, may be: 256 KiB. Queues
-	// and regions that take 1 MiB may have it larger.
+	// MessageBytesMax is how large a message, and all messages of one request together, may be: 256 KiB.
+	// Queues and regions that take 1 MiB may have it larger.
 	MessageBytesMax int
 	// PackTasksMax is how many tasks share a message at most: 16. 1 turns packing off.
 	PackTasksMax int
 
 	// Linger is how long a send waits for others to go with it, when another one came just before: 5 ms.
-	// AheadLinger is the same for tasks that are not due for as long: 40 ms. DeliverLinger is that of deliveries: 30 ms.
-	// DeleteLinger is that of deletes and of returned messages, for which nobody waits: 1 s. Negative: none.
+	// AheadLinger is the same for tasks that are not due for as long: 40 ms. DeliverLinger is that of
+	// deliveries: 30 ms. DeleteLinger is that of deletes and of returned messages, for which nobody waits: 1
+	// s. Negative: none.
 	Linger, AheadLinger, DeliverLinger, DeleteLinger time.Duration
-	// PollPause is how long the next poll waits after one that brought several tasks, and fewer than were asked for: 10 ms.
-	// Negative: none.
+	// PollPause is how long the next poll waits after one that brought several tasks, and fewer than were
+	// asked for: 10 ms. Negative: none.
 	PollPause time.Duration
 	// Hold is how long a due task that nobody here takes stays here before others may have it: 250 ms.
 	Hold time.Duration
-	// PollVisibility is after which time SQS hands out again what a poll received: 4 s, so that a task is late by no more
-	// when the process of that poll is gone. Most messages are deleted well before.
+	// PollVisibility is after which time SQS hands out again what a poll received: 4 s, so that a task is
+	// late by no more when the process of that poll is gone. Most messages are deleted well before.
 	PollVisibility time.Duration
-	// Visibility is for how long a message stays hidden that is in hand after half of that: 30 s, again and again while the
-	// process lives and has it.
+	// Visibility is for how long a message stays hidden that is in hand after half of that: 30 s, again and
+	// again while the process lives and has it.
 	Visibility time.Duration
 	// PollersMax is how many receives of one queue run at once while it has plenty: 4.
 	PollersMax int
 	// RequestTimeout bounds every request but the wait of a poll: 10 s.
 	RequestTimeout time.Duration
-	// CloseGrace is how long Close waits for polls, since SQS may be answering them: 200 ms. Negative: not at all.
+	// CloseGrace is how long Close waits for polls, since SQS may be answering them: 200 ms. Negative: not at
+	// all.
 	CloseGrace time.Duration
 }
 
@@ -193,7 +195,8 @@ type lane struct {
 	depths  depths
 }
 
-// laneOf is lane for one use of a queue: what a consumer outside reads is not for Kinesin's tasks, and the other way round.
+// laneOf is lane for one use of a queue: what a consumer outside reads is not for Kinesin's tasks, and the
+// other way round.
 func (d *Driver) laneOf(key laneKey, use task.Mode) (*lane, error) {
 	l, err := d.lane(key)
 	if err == nil && l.mode != use {
@@ -202,7 +205,8 @@ func (d *Driver) laneOf(key laneKey, use task.Mode) (*lane, error) {
 	return l, err
 }
 
-// lane finds the lane of a lambda's priority. An error says that there is no such queue, as far as is known here.
+// lane finds the lane of a lambda's priority. An error says that there is no such queue, as far as is known
+// here.
 func (d *Driver) lane(key laneKey) (*lane, error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -242,8 +246,9 @@ func (d *Driver) Room(queue.Name) <-chan struct{} { return nil }
 // Durable implements queue.Driver.
 func (d *Driver) Durable() bool { return true }
 
-// Drop implements queue.Dropper. What is held here is deleted. What is still at SQS, where the queue stays, comes to
-// nothing when it is received: its reference is that of no lambda any more, also when one of the same name is made.
+// Drop implements queue.Dropper. What is held here is deleted. What is still at SQS, where the queue stays,
+// comes to nothing when it is received: its reference is that of no lambda any more, also when one of the
+// same name is made.
 func (d *Driver) Drop(_ context.Context, lambda uint32) error {
 	d.mu.Lock()
 	for key := range d.lanes {
@@ -258,8 +263,8 @@ func (d *Driver) Drop(_ context.Context, lambda uint32) error {
 	return nil
 }
 
-// Close implements queue.Driver. What was received and not taken is made visible to others, deletes that were asked for
-// are done, and polls are given up after a moment, since SQS may be answering them.
+// Close implements queue.Driver. What was received and not taken is made visible to others, deletes that were
+// asked for are done, and polls are given up after a moment, since SQS may be answering them.
 func (d *Driver) Close() error {
 	if d.closed.Swap(true) {
 		d.work.wait()

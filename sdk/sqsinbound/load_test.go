@@ -114,8 +114,8 @@ func (l *lane) await(tb testing.TB, ids []sdk.ID, state sdk.State) {
 	}
 }
 
-// Duplicates, messages that come after they were deleted, lost answers and partial failures on every call: each task runs, and
-// runs once.
+// Duplicates, messages that come after they were deleted, lost answers and partial failures on every call:
+// each task runs, and runs once.
 func TestEveryTaskRunsOnceWhateverSQSDoes(t *testing.T) {
 	t.Parallel()
 	l := newLane(t, true)
@@ -183,8 +183,8 @@ func TestRequestsPerThousandTasks(t *testing.T) {
 	}
 }
 
-// BenchmarkThroughTheQueue is what a task costs from its client into the store, over a stand-in for SQS: all that is ours, and
-// nothing of the AWS SDK.
+// BenchmarkThroughTheQueue is what a task costs from its client into the store, over a stand-in for SQS: all
+// that is ours, and nothing of the AWS SDK.
 func BenchmarkThroughTheQueue(b *testing.B) {
 	l := newLane(b, false)
 	b.ReportAllocs()

@@ -1,6 +1,6 @@
-// Package sqsinbound schedules tasks without a server: it puts them straight into the inbound queue of
-// an installation on AWS, from which a server takes them to its store. It is the one package of the SDK that links the
-// AWS SDK. Scheduling then depends on SQS alone, and no server feels a burst.
+// Package sqsinbound schedules tasks without a server: it puts them straight into the inbound queue of an
+// installation on AWS, from which a server takes them to its store. It is the one package of the SDK that
+// links the AWS SDK. Scheduling then depends on SQS alone, and no server feels a burst.
 //
 //	queue := sqs.NewFromConfig(cfg) // of the AWS SDK
 //	client, err := sqsinbound.New(queue, "prod", os.Getenv("KINESIN_INBOUND_KEY"))
@@ -8,10 +8,10 @@
 //
 //	id, err := SendReminder.Schedule(ctx, client, Reminder{User: 42}, sdk.In(time.Hour))
 //
-// A Client is an sdk.Scheduler, so typed lambdas take it where they take an sdk.Client. What a server would refuse at once is
-// refused here as far as it can be known; the rest (a lambda that does not exist, a payload above the server's limit) is set aside
-// by the server and shown by `kinesin inbound rejected list`. Tasks with a key are refused: only the store can say
-// whether a key is taken, so they go through an sdk.Client.
+// A Client is an sdk.Scheduler, so typed lambdas take it where they take an sdk.Client. What a server would
+// refuse at once is refused here as far as it can be known; the rest (a lambda that does not exist, a payload
+// above the server's limit) is set aside by the server and shown by `kinesin inbound rejected list`. Tasks
+// with a key are refused: only the store can say whether a key is taken, so they go through an sdk.Client.
 //
 // The package owns ids, packing, batches and retries. Its goroutines live while there is something to send.
 package sqsinbound
@@ -50,8 +50,8 @@ const (
 	triesMax = 9
 )
 
-// Why a task was not accepted, besides the sentinels of package sdk: ErrInvalid, ErrTooLarge, ErrUnsupported (a key), and
-// ErrUnavailable, after which the task may have been accepted all the same.
+// Why a task was not accepted, besides the sentinels of package sdk: ErrInvalid, ErrTooLarge, ErrUnsupported
+// (a key), and ErrUnavailable, after which the task may have been accepted all the same.
 var (
 	// ErrClosed refuses tasks after Close.
 	ErrClosed = errors.New("the client is closed")
@@ -89,12 +89,12 @@ type config struct {
 // Option changes how a client sends.
 type Option func(*config)
 
-// WithLinger sets how long a task waits for others that share its message, while few are under way; LingerDefault
-// otherwise, 0 for not at all. Under load tasks share messages in any case.
+// WithLinger sets how long a task waits for others that share its message, while few are under way;
+// LingerDefault otherwise, 0 for not at all. Under load tasks share messages in any case.
 func WithLinger(d time.Duration) Option { return func(c *config) { c.linger = max(d, 0) } }
 
-// WithSendTimeout bounds all tries of sending a message; SendTimeoutDefault otherwise. The context of a call bounds how long
-// its caller waits.
+// WithSendTimeout bounds all tries of sending a message; SendTimeoutDefault otherwise. The context of a call
+// bounds how long its caller waits.
 func WithSendTimeout(d time.Duration) Option { return func(c *config) { c.sendTimeout = d } }
 
 // WithPending bounds how many tasks wait in memory, and how many bytes they have; PendingMaxDefault and
@@ -103,16 +103,17 @@ func WithPending(tasks, bytes int) Option {
 	return func(c *config) { c.pendingMax, c.pendingBytesMax = tasks, bytes }
 }
 
-// WithMessageBytesMax sets how large a message may be, and all messages of a request together: MessageBytesMaxDefault
-// otherwise, up to 1 MiB where the queue takes that. A task is up to a third larger in a message than its payload.
+// WithMessageBytesMax sets how large a message may be, and all messages of a request together:
+// MessageBytesMaxDefault otherwise, up to 1 MiB where the queue takes that. A task is up to a third larger in
+// a message than its payload.
 func WithMessageBytesMax(n int) Option { return func(c *config) { c.messageBytesMax = n } }
 
 // WithClock sets the source of time and chance; it is for tests inside this module.
 func WithClock(k clock.Clock) Option { return func(c *config) { c.clock = k } }
 
 // New returns a client. queue is the inbound queue's URL, or the AWS prefix of the installation (the queue is
-// then PREFIX-inbound). key is what `kinesin inbound key` prints: a secret that programs get, for example, as KINESIN_INBOUND_KEY.
-// It makes no request before the first call. Its errors are sdk.ErrInvalid.
+// then PREFIX-inbound). key is what `kinesin inbound key` prints: a secret that programs get, for example, as
+// KINESIN_INBOUND_KEY. It makes no request before the first call. Its errors are sdk.ErrInvalid.
 func New(queue API, queueURLOrPrefix, key string, opts ...Option) (*Client, error) {
 	raw, err := base64.RawURLEncoding.Strict().DecodeString(key)
 	if err != nil || len(raw) != task.TokenKeyBytes {
@@ -158,18 +159,20 @@ func (c *config) withDefaults() {
 	c.messageBytesMax = cmp.Or(c.messageBytesMax, MessageBytesMaxDefault)
 }
 
-// Close refuses new tasks and returns when all that wait were sent, or with the cause of ctx when that ends first.
+// Close refuses new tasks and returns when all that wait were sent, or with the cause of ctx when that ends
+// first.
 func (c *Client) Close(ctx context.Context) error { return c.front.Close(ctx) }
 
-// Schedule puts one task into the queue. When it returns without an error the task is durable there. The result has
-// the task's id also with ErrUnavailable, when it is not known whether the task is in the queue: Get knows later.
+// Schedule puts one task into the queue. When it returns without an error the task is durable there. The
+// result has the task's id also with ErrUnavailable, when it is not known whether the task is in the queue:
+// Get knows later.
 func (c *Client) Schedule(ctx context.Context, item sdk.Item) (sdk.Result, error) {
 	results, _ := c.ScheduleMany(ctx, []sdk.Item{item})
 	return results[0], results[0].Err
 }
 
-// ScheduleMany puts any number of tasks into the queue and answers for each, in order. The error is nil when all
-// are durable; otherwise it tells how many are not, and wraps the first one's error.
+// ScheduleMany puts any number of tasks into the queue and answers for each, in order. The error is nil when
+// all are durable; otherwise it tells how many are not, and wraps the first one's error.
 func (c *Client) ScheduleMany(ctx context.Context, items []sdk.Item) ([]sdk.Result, error) {
 	results := make([]sdk.Result, len(items))
 	tasks, at := make([]*kinesinv1.BufferedTask, 0, len(items)), make([]int, 0, len(items))
@@ -222,8 +225,8 @@ func summary(results []sdk.Result) error {
 	return fmt.Errorf("%d of %d tasks were not scheduled; the first is item %d: %w", failed, len(results), first, results[first].Err)
 }
 
-// send packs tasks and sends them, with an outcome for each. A message that is sent again has the same ids in it, which
-// cannot make second tasks.
+// send packs tasks and sends them, with an outcome for each. A message that is sent again has the same ids in
+// it, which cannot make second tasks.
 func (c *Client) send(ctx context.Context, tasks []*kinesinv1.BufferedTask) []error {
 	ctx, cancel := clock.Within(ctx, c.clock, c.sendTimeout)
 	defer cancel()

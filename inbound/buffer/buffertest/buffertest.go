@@ -19,8 +19,8 @@ const (
 	waitMax    = 20 * time.Second
 )
 
-// Run runs the suite. open returns an empty buffer with the visibility timeout Visibility and a BodyBytesMax of at
-// least 4 KiB; the suite closes it. It takes real time: some seconds for the whole, in parallel.
+// Run runs the suite. open returns an empty buffer with the visibility timeout Visibility and a BodyBytesMax
+// of at least 4 KiB; the suite closes it. It takes real time: some seconds for the whole, in parallel.
 func Run(t *testing.T, open func(t *testing.T) buffer.Buffer) {
 	t.Helper()
 	for name, test := range map[string]func(*testing.T, *subject){

@@ -24,8 +24,9 @@ const (
 	RequestTimeoutDefault = 5 * time.Second
 	PollGraceDefault      = time.Second
 	retention             = 14 * 24 * time.Hour // the longest that SQS allows
-	// receivesMax sends a message to the dead-letter queue. The consumer sets aside what it cannot take long before that;
-	// it is for what keeps a consumer from saying so, and far above what an outage of the store costs.
+	// receivesMax sends a message to the dead-letter queue. The consumer sets aside what it cannot take long
+	// before that; it is for what keeps a consumer from saying so, and far above what an outage of the store
+	// costs.
 	receivesMax = 1000
 )
 
@@ -45,19 +46,21 @@ func Queues(prefix string) []sqs.QueueSpec {
 	}
 }
 
-// Config are the settings of a Buffer. Prefix and Clock are required; a zero duration or size means its default.
+// Config are the settings of a Buffer. Prefix and Clock are required; a zero duration or size means its
+// default.
 type Config struct {
 	Prefix string // of all queues
 	Clock  clock.Clock
-	// MessageBytesMax bounds a message, and all messages of a request: 256 KiB. Queues that take 1 MiB may have it larger.
+	// MessageBytesMax bounds a message, and all messages of a request: 256 KiB. Queues that take 1 MiB may
+	// have it larger.
 	MessageBytesMax int
-	// Visibility is after which time a received message that was neither deleted nor retried is received again: 30 s. A
-	// consumer that takes longer keeps it hidden with Retry.
+	// Visibility is after which time a received message that was neither deleted nor retried is received
+	// again: 30 s. A consumer that takes longer keeps it hidden with Retry.
 	Visibility time.Duration
 	// RequestTimeout bounds every request but the wait of a poll: 5 s.
 	RequestTimeout time.Duration
-	// PollGrace is how long a poll may go on when nobody waits for it any more: 1 s; negative: not at all. What it has just
-	// got would be hidden from everybody for the visibility timeout if it were cut off.
+	// PollGrace is how long a poll may go on when nobody waits for it any more: 1 s; negative: not at all.
+	// What it has just got would be hidden from everybody for the visibility timeout if it were cut off.
 	PollGrace time.Duration
 	// Observer is told of every request and of every message that SQS refused by itself; nil: nobody is.
 	Observer *sqsclient.Observer
@@ -74,7 +77,8 @@ type Buffer struct {
 
 var _ buffer.Buffer = (*Buffer)(nil)
 
-// New returns a Buffer. It makes no request before the first call, and none of the queue's settings is its own to change.
+// New returns a Buffer. It makes no request before the first call, and none of the queue's settings is its
+// own to change.
 func New(api sqsclient.API, c Config) *Buffer {
 	c.MessageBytesMax = cmp.Or(c.MessageBytesMax, sqsclient.BytesMaxDefault)
 	c.Visibility = cmp.Or(c.Visibility, VisibilityDefault)

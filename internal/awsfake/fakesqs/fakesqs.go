@@ -1,12 +1,14 @@
-// Package fakesqs stands in for SQS in tests and simulations: it has the methods of the client of aws-sdk-go-v2 for
-// standard queues, keeps everything in memory, and does what emulators do not: it hands messages out twice, out of order,
-// late and after they were deleted, loses answers with messages in them, fails single entries of batches, goes silent when 120,000
-// messages are in flight, forgets what is too old, and counts approximately. Which of it happens is up to Faults; the limits are
-// always on. Waiting is done on the configured clock.
+// Package fakesqs stands in for SQS in tests and simulations: it has the methods of the client of
+// aws-sdk-go-v2 for standard queues, keeps everything in memory, and does what emulators do not: it hands
+// messages out twice, out of order, late and after they were deleted, loses answers with messages in them,
+// fails single entries of batches, goes silent when 120,000 messages are in flight, forgets what is too old,
+// and counts approximately. Which of it happens is up to Faults; the limits are always on. Waiting is done on
+// the configured clock.
 //
-// Not modelled: FIFO queues, permissions, encryption, message timers beyond 15 minutes (there are none), message move
-// tasks, dead-letter source listing, MD5 of attributes, quotas on requests per second, and changes of attributes taking up to a
-// minute. What a caller asks of that is refused with awsfake.ErrNotModelled.
+// Not modelled: FIFO queues, permissions, encryption, message timers beyond 15 minutes (there are none),
+// message move tasks, dead-letter source listing, MD5 of attributes, quotas on requests per second, and
+// changes of attributes taking up to a minute. What a caller asks of that is refused with
+// awsfake.ErrNotModelled.
 package fakesqs
 
 import (
@@ -34,7 +36,8 @@ const (
 	Reordered awsfake.Fault = "reordered"
 	// Sampled makes a receive that does not wait look at some of the servers only, and miss what is there.
 	Sampled awsfake.Fault = "sampled"
-	// Abandoned makes a long poll that its caller gave up go on at the service, and take messages that nobody sees.
+	// Abandoned makes a long poll that its caller gave up go on at the service, and take messages that nobody
+	// sees.
 	Abandoned awsfake.Fault = "abandoned"
 )
 
@@ -55,7 +58,8 @@ const (
 type Config struct {
 	Clock clock.Clock
 	Seed  uint64
-	// MessageBytesMax is the limit of a message and of all messages of a batch: 256 KiB. AWS has raised it to 1 MiB.
+	// MessageBytesMax is the limit of a message and of all messages of a batch: 256 KiB. AWS has raised it to
+	// 1 MiB.
 	MessageBytesMax int
 	// InFlightMax is how many messages of a queue may be received and not deleted: 120,000.
 	InFlightMax int
@@ -101,7 +105,8 @@ func New(cfg Config) *SQS {
 	return s
 }
 
-// Calls is how many requests of a kind have come so far, or of all kinds for awsfake.Any, refused ones included.
+// Calls is how many requests of a kind have come so far, or of all kinds for awsfake.Any, refused ones
+// included.
 func (s *SQS) Calls(call string) int {
 	s.mu.Lock()
 	defer s.mu.Unlock()

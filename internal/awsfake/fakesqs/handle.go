@@ -12,7 +12,8 @@ import (
 	"github.com/kinesin-io/kinesin/task"
 )
 
-// find is the message of a receipt handle, nil when it is gone, and whether the handle is of its last delivery.
+// find is the message of a receipt handle, nil when it is gone, and whether the handle is of its last
+// delivery.
 func (q *queue) find(handle *string) (m *message, isLast bool, err error) {
 	parts := strings.Split(aws.ToString(handle), "/")
 	if len(parts) != 3 || parts[0] != q.name {

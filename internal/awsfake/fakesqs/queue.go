@@ -177,7 +177,8 @@ func (q *queue) seconds(setting types.QueueAttributeName) time.Duration {
 
 const retention = types.QueueAttributeNameMessageRetentionPeriod
 
-// hidden are the messages that nobody can receive now, soonest first. Those that were moved since are still in it.
+// hidden are the messages that nobody can receive now, soonest first. Those that were moved since are still
+// in it.
 type hidden []hiding
 
 type hiding struct {
