@@ -62,7 +62,7 @@ var codes = map[error][]string{
 	ErrMissing: {
 		"ResourceNotFound", "QueueDoesNotExist", "AWS.SimpleQueueService.NonExistentQueue", "TableNotFound",
 	},
-	ErrSettings: {"InvalidAction", "UnknownOperation"}, // another service answers
+	ErrSettings:  {"InvalidAction", "UnknownOperation"}, // another service answers
 	ErrThrottled: throttled(),
 }
 

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -62,18 +63,19 @@ func TestWhatErrorsMean(t *testing.T) {
 
 // rig is a client of a stand-in, in virtual time.
 type rig struct {
+	*testing.T
 	*sqsclient.Client
 
 	service *fakesqs.SQS
 	time    *clock.Virtual
 }
 
-func run(t *testing.T, change func(*sqsclient.Config), test func(t *testing.T, r *rig)) {
+func run(t *testing.T, change func(*sqsclient.Config), test func(r *rig)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		v := clock.NewVirtual(task.Instant(1_700_000_000_000_000), 1)
 		v.Settle(synctest.Wait)
-		r := &rig{time: v, service: fakesqs.New(fakesqs.Config{Clock: v.Process(0)})}
+		r := &rig{T: t, time: v, service: fakesqs.New(fakesqs.Config{Clock: v.Process(0)})}
 		name := "q"
 		if _, err := r.service.CreateQueue(t.Context(), &awssqs.CreateQueueInput{QueueName: &name}); err != nil {
 			t.Fatal(err)
@@ -83,15 +85,15 @@ func run(t *testing.T, change func(*sqsclient.Config), test func(t *testing.T, r
 			change(&config)
 		}
 		r.Client = sqsclient.New(r.service, config)
-		test(t, r)
+		test(r)
 		r.Close()
 		synctest.Wait()
 	})
 }
 
 // during lets time pass until a call has come back.
-func (r *rig) during(t *testing.T, call func()) {
-	t.Helper()
+func (r *rig) during(call func()) {
+	r.Helper()
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
@@ -106,80 +108,77 @@ func (r *rig) during(t *testing.T, call func()) {
 			r.time.Advance(100 * time.Millisecond)
 		}
 	}
-	t.Fatal("a call does not come back")
+	r.Fatal("a call does not come back")
 }
 
 // A message that may be in the queue since its first try got no answer is still in doubt when a later try is
 // refused for good.
 func TestARefusalDoesNotUndoADoubt(t *testing.T) {
-	run(t, func(c *sqsclient.Config) { c.RepeatSends = true }, func(t *testing.T, r *rig) {
+	run(t, func(c *sqsclient.Config) { c.RepeatSends = true }, func(r *rig) {
 		r.service.Faults.Next("SendMessageBatch", awsfake.LostAnswer, 1)
-		r.during(t, func() {
+		r.during(func() {
 			go func() {
-				_ = clock.Sleep(t.Context(), r.time.Process(0), time.Millisecond)
+				_ = clock.Sleep(r.Context(), r.time.Process(0), time.Millisecond)
 				r.service.Faults.Odds("SendMessageBatch", awsfake.Denied, 1)
 			}()
-			err := r.Send(t.Context(), "q", []sqsclient.Message{{Body: "a"}})[0]
+			err := r.Send(r.Context(), "q", []sqsclient.Message{{Body: "a"}})[0]
 			if err == nil || !sqsclient.IsUnknown(err) || !strings.Contains(err.Error(), "AccessDenied") {
-				t.Errorf("%v", err)
+				r.Errorf("%v", err)
 			}
 		})
 	})
 }
 
 func TestBatchesKeepTheLimits(t *testing.T) {
-	run(t, func(c *sqsclient.Config) { c.BytesMax = 1000 }, func(t *testing.T, r *rig) {
-		messages := make([]sqsclient.Message, 12)
-		for i := range messages {
-			messages[i].Body = "small"
-		}
-		messages = append(messages, sqsclient.Message{Body: strings.Repeat("x", 600)}, sqsclient.Message{Body: strings.Repeat("y", 600)})
-		if err := errors.Join(r.Send(t.Context(), "q", messages)...); err != nil {
-			t.Error(err)
+	run(t, func(c *sqsclient.Config) { c.BytesMax = 1000 }, func(r *rig) {
+		messages := append(slices.Repeat([]sqsclient.Message{{Body: "small"}}, 12),
+			sqsclient.Message{Body: strings.Repeat("x", 600)}, sqsclient.Message{Body: strings.Repeat("y", 600)})
+		if err := errors.Join(r.Send(r.Context(), "q", messages)...); err != nil {
+			r.Error(err)
 		}
 		if n := r.service.Calls("SendMessageBatch"); n != 3 { // 10, 3 with the first large one, the other
-			t.Errorf("%d requests", n)
+			r.Errorf("%d requests", n)
 		}
-		got, err := r.Receive(t.Context(), "q", sqsclient.Poll{Max: 10, Visibility: time.Minute})
+		got, err := r.Receive(r.Context(), "q", sqsclient.Poll{Max: 10, Visibility: time.Minute})
 		if err != nil || len(got) == 0 || sqsclient.Receives(&got[0]) != 1 {
-			t.Fatalf("%v, %v", got, err)
+			r.Fatalf("%v, %v", got, err)
 		}
 		receipts := []string{"no receipt of ours"}
 		for i := range got {
 			receipts = append(receipts, *got[i].ReceiptHandle)
 		}
-		if err := r.Delete(t.Context(), "q", receipts); err != nil { // one that is gone is no error
-			t.Error(err)
+		if err := r.Delete(r.Context(), "q", receipts); err != nil { // one that is gone is no error
+			r.Error(err)
 		}
 	})
 }
 
 // Requests that fail as a whole are repeated for messages that nobody else would settle.
 func TestDeletesAreRepeated(t *testing.T) {
-	run(t, nil, func(t *testing.T, r *rig) {
-		if err := errors.Join(r.Send(t.Context(), "q", []sqsclient.Message{{Body: "a"}, {Body: "b"}})...); err != nil {
-			t.Fatal(err)
+	run(t, nil, func(r *rig) {
+		if err := errors.Join(r.Send(r.Context(), "q", []sqsclient.Message{{Body: "a"}, {Body: "b"}})...); err != nil {
+			r.Fatal(err)
 		}
-		got, err := r.Receive(t.Context(), "q", sqsclient.Poll{Max: 10, Visibility: time.Minute})
+		got, err := r.Receive(r.Context(), "q", sqsclient.Poll{Max: 10, Visibility: time.Minute})
 		if err != nil {
-			t.Fatal(err)
+			r.Fatal(err)
 		}
 		r.service.Faults.Next("DeleteMessageBatch", awsfake.Throttled, 2)
-		r.during(t, func() {
+		r.during(func() {
 			for i := range got {
-				if err := r.Delete(t.Context(), "q", []string{*got[i].ReceiptHandle}); err != nil {
-					t.Error(err)
+				if err := r.Delete(r.Context(), "q", []string{*got[i].ReceiptHandle}); err != nil {
+					r.Error(err)
 				}
 			}
 		})
 		r.service.Faults.Odds("ChangeMessageVisibilityBatch", awsfake.Throttled, 1)
-		r.during(t, func() {
-			if err := r.Hide(t.Context(), "q", []sqsclient.Hidden{{Receipt: "r"}}); !sqsclient.IsThrottled(err) {
-				t.Errorf("%v", err)
+		r.during(func() {
+			if err := r.Hide(r.Context(), "q", []sqsclient.Hidden{{Receipt: "r"}}); !sqsclient.IsThrottled(err) {
+				r.Errorf("%v", err)
 			}
 		})
 		if n := r.service.Calls("ChangeMessageVisibilityBatch"); n != 4 {
-			t.Errorf("%d tries", n)
+			r.Errorf("%d tries", n)
 		}
 	})
 }
