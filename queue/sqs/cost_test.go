@@ -184,9 +184,9 @@ func TestRequestsOfSlowTasks(t *testing.T) {
 		takes time.Duration
 		most  float64
 	}{
-		{name: "of 100 ms", slots: 10, takes: 100 * time.Millisecond, most: 250},
-		{name: "of a second", slots: 10, takes: time.Second, most: 750},
-		{name: "of ten seconds", slots: 10, takes: 10 * time.Second, most: 750},
+		{name: "of 100 ms", slots: 10, takes: 100 * time.Millisecond, most: 150},
+		{name: "of a second", slots: 10, takes: time.Second, most: 700},
+		{name: "of ten seconds", slots: 10, takes: 10 * time.Second, most: 700},
 		{name: "of ten seconds, one slot", slots: 1, takes: 10 * time.Second, most: 2500},
 	} {
 		t.Run(c.name, func(t *testing.T) {
