@@ -42,8 +42,10 @@ func Example() {
 	// Whether a key is taken only the store knows.
 	_, err = SendReminder.Schedule(ctx, client, Reminder{User: 42}, sdk.Key("reminder-42"))
 	fmt.Println(err)
-	// Output: q1 <nil> 2 <nil> schedule: key "reminder-42": only the store can say whether a key is taken, so
-	// schedule a task with a key through an sdk.Client
+	// Output:
+	// q1 <nil>
+	// 2 <nil>
+	// schedule: key "reminder-42": only the store can say whether a key is taken, so schedule a task with a key through an sdk.Client
 }
 
 // newQueue stands in for an installation.
