@@ -1,6 +1,7 @@
 package sqs
 
 import (
+	"bytes"
 	"context"
 	"encoding/base64"
 	"fmt"
@@ -105,19 +106,7 @@ func (d *Driver) messageOf(v *queue.Delivery) (*sqsclient.Message, error) {
 
 // isText reports whether SQS takes the bytes as they are: UTF-8 of the characters that XML allows.
 func isText(payload []byte) bool {
-	for i := 0; i < len(payload); {
-		if c := payload[i]; c < utf8.RuneSelf {
-			if c < ' ' && c != '\t' && c != '\n' && c != '\r' {
-				return false
-			}
-			i++
-			continue
-		}
-		r, n := utf8.DecodeRune(payload[i:])
-		if r == utf8.RuneError && n == 1 || r == 0xFFFE || r == 0xFFFF {
-			return false
-		}
-		i += n
-	}
-	return true
+	return utf8.Valid(payload) && !bytes.ContainsFunc(payload, func(r rune) bool {
+		return r < ' ' && r != '\t' && r != '\n' && r != '\r' || r == 0xFFFE || r == 0xFFFF
+	})
 }

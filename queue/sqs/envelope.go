@@ -43,19 +43,11 @@ var bodyEncoding = base64.RawURLEncoding
 // bodyBytes is how long the body with so many bytes of fields is.
 func bodyBytes(fields int) int { return len(envelopeMark) + bodyEncoding.EncodedLen(fields) }
 
-// appendField appends a task as it goes into an envelope.
-func (c *Codec) appendField(dst []byte, t *task.Task) []byte {
-	dst = protowire.AppendTag(dst, fieldTask, protowire.BytesType)
-	at := len(dst)
-	dst = append(dst, 0, 0) // the length, mostly in two bytes
-	dst = c.Append(dst, t)
-	length := len(dst) - at - 2
-	if n := protowire.SizeVarint(uint64(length)); n == 2 {
-		dst[at], dst[at+1] = byte(length)|0x80, byte(length>>7)
-		return dst
-	}
-	row := append([]byte(nil), dst[at+2:]...)
-	return protowire.AppendBytes(dst[:at], row)
+// field is a task as it goes into an envelope.
+func (c *Codec) field(t *task.Task) []byte {
+	row := c.Append(make([]byte, 0, taskBytesUsual), t)
+	field := protowire.AppendTag(make([]byte, 0, len(row)+envelopeBytesPerField), fieldTask, protowire.BytesType)
+	return protowire.AppendBytes(field, row)
 }
 
 // encodeBody makes the body of a message out of fields.

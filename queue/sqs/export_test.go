@@ -16,7 +16,7 @@ var StoreCodec = Codec{store.AppendTask, store.DecodeTask, store.ErrVersion}
 func Encode(messages []queue.Message) string {
 	fields := make([][]byte, len(messages))
 	for i := range messages {
-		fields[i] = StoreCodec.appendField(nil, &messages[i].Task)
+		fields[i] = StoreCodec.field(&messages[i].Task)
 	}
 	return encodeBody(fields...)
 }

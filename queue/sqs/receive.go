@@ -3,6 +3,7 @@ package sqs
 import (
 	"context"
 	"log/slog"
+	"slices"
 	"time"
 
 	"github.com/kinesin-io/kinesin/internal/clock"
@@ -34,12 +35,9 @@ func (d *Driver) Receive(ctx context.Context, names []queue.Name, limit int, ahe
 // and those of lambdas in deliver mode neither: their messages are not ours to receive.
 func (d *Driver) lanesOf(names []queue.Name) []*lane {
 	lanes := make([]*lane, 0, len(names))
-next:
 	for i, n := range names {
-		for _, earlier := range names[:i] {
-			if keyOf(earlier) == keyOf(n) {
-				continue next
-			}
+		if slices.ContainsFunc(names[:i], func(earlier queue.Name) bool { return keyOf(earlier) == keyOf(n) }) {
+			continue
 		}
 		if l, err := d.laneOf(keyOf(n), task.Managed); err == nil {
 			lanes = append(lanes, l)
@@ -119,7 +117,7 @@ func (d *Driver) giveBack(parts []*part, delay time.Duration) {
 func (d *Driver) resend(one *part, delay time.Duration) {
 	l, t := one.of.lane, &one.message.Task
 	l.sends.add([]*outgoing{{
-		field: d.Codec.appendField(nil, t), due: t.Due, after: delay, alone: true, trace: t.Traceparent,
+		field: d.Codec.field(t), due: t.Due, after: delay, alone: true, trace: t.Traceparent,
 		settle: func(err error) {
 			if err != nil {
 				d.prefetch.forget(one.of)

@@ -111,7 +111,7 @@ func (d *Driver) Send(ctx context.Context, messages []queue.Message) []error {
 	groups := map[laneKey][]*outgoing{}
 	for i := range messages {
 		t := &messages[i].Task
-		field := d.Codec.appendField(make([]byte, 0, taskBytesUsual), t)
+		field := d.Codec.field(t)
 		if size := bodyBytes(len(field)) + traceBytes(t.Traceparent); size > d.MessageBytesMax {
 			c.settle(i, fmt.Errorf("%w message of task %s: %d bytes, the queue takes %d; a payload that is stored apart does not count",
 				task.ErrInvalid, t.ID, size, d.MessageBytesMax))
