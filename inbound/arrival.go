@@ -47,40 +47,40 @@ func (in *Inbound) takeIn(ctx context.Context, arrivals []arrival) []fate {
 	}
 	defer in.intakes.begin()()
 	b := newIntake(in, len(arrivals))
-	b.issued, b.errs = make([]string, len(arrivals)), make([]error, len(arrivals))
 	refreshed := false
 	for i := range arrivals {
-		b.issued[i] = arrivals[i].Id
-		err := b.admitArrival(ctx, i, &arrivals[i])
-		if errors.Is(err, catalog.ErrUnknown) && arrivals[i].tries >= unknownTriesMax && !refreshed {
+		a, c := &arrivals[i], &b.tasks[i]
+		c.item = a.Item
+		if task.IsInboundToken(a.Id) {
+			c.way = WayDirect
+		}
+		c.err = b.admitArrival(ctx, c, a)
+		if errors.Is(c.err, catalog.ErrUnknown) && a.tries >= unknownTriesMax && !refreshed {
 			refreshed = true // before it is set aside
-			if refreshErr := in.Catalog.Refresh(ctx); refreshErr != nil {
-				b.errs[i] = fmt.Errorf("%w: %w", store.ErrUnknown, refreshErr)
+			if err := in.Catalog.Refresh(ctx); err != nil {
+				c.err = fmt.Errorf("%w: %w", store.ErrUnknown, err)
 				continue
 			}
-			err = b.admitArrival(ctx, i, &arrivals[i])
+			c.err = b.admitArrival(ctx, c, a)
 		}
-		b.errs[i] = err
 	}
 	b.settleDeleted(ctx, arrivals)
+	b.forgetCancelled(ctx)
 	b.deliver(ctx)
 	b.recall(ctx)
-	alone := b.aloneItems()
 	b.store(ctx)
-	b.removeOvertaken(ctx, alone)
+	b.removeOvertaken(ctx)
 	b.announce(ctx)
-	fates := make([]fate, len(arrivals))
-	for i, err := range b.errs {
-		fates[i] = fateOf(err, &arrivals[i])
-	}
-	b.consumed(arrivals, fates)
-	return fates
+	return b.fates(arrivals)
 }
 
-func (b *intake) consumed(arrivals []arrival, fates []fate) {
+// fates says what became of arrivals.
+func (b *intake) fates(arrivals []arrival) []fate {
+	all := make([]fate, len(arrivals))
 	n, age := 0, time.Duration(0)
-	for i := range fates {
-		if fates[i].verdict == taken {
+	for i := range all {
+		all[i] = fateOf(b.tasks[i].err, &arrivals[i])
+		if all[i].verdict == taken {
 			n++
 			age = max(age, b.now.Sub(task.Instant(arrivals[i].AcceptedMicros)))
 		}
@@ -88,21 +88,21 @@ func (b *intake) consumed(arrivals []arrival, fates []fate) {
 	if n > 0 && b.Hooks.Consumed != nil {
 		b.Hooks.Consumed(n, age)
 	}
+	return all
 }
 
 // admitArrival validates an arrival and plans its write. Its id says what the server that issued it decided, or who sent it
 // to the buffer; the item says the rest.
-func (b *intake) admitArrival(ctx context.Context, i int, a *arrival) error {
-	token, l, err := b.openArrival(i, a)
+func (b *intake) admitArrival(ctx context.Context, c *incoming, a *arrival) error {
+	token, l, err := b.openArrival(a)
 	if err != nil {
 		return err
 	}
-	item := a.Item
-	a.due, a.lasts = token.Due, lasts(l, token.Due, b.now)
+	c.id, a.due, a.lasts = a.Id, token.Due, lasts(l, token.Due, b.now)
 	switch {
-	case item.Lambda != l.Name:
+	case a.Item.Lambda != l.Name:
 		return &notOursError{"its id is of lambda " + l.Name + ", and it asks for another"}
-	case item.Key != "":
+	case a.Item.Key != "":
 		return invalid("a task with a key cannot come through the buffer: schedule it through the API")
 	case token.ID.IsDerived() || token.ID[6]>>4 != 7:
 		return invalid("id: want a UUID version 7")
@@ -111,17 +111,18 @@ func (b *intake) admitArrival(ctx context.Context, i int, a *arrival) error {
 	case token.Due > b.now.Add(b.Horizon):
 		return b.tooFar()
 	}
-	t, err := b.build(l, item)
+	t, err := b.build(l, a.Item)
 	if err != nil {
 		return err
 	}
 	if t.Partition.Priority != token.Partition.Priority {
 		return &notOursError{"its id is of another priority than it asks for"}
 	}
+	t.ID, t.Due, t.Partition = token.ID, token.Due.CeilMillis(), token.Partition
+	c.task, c.wanted = t, t.Due
 	if err := b.checkStale(token, l, a); err != nil {
 		return err
 	}
-	t.ID, t.Due, t.Partition = token.ID, token.Due.CeilMillis(), token.Partition
 	t.Created = min(max(task.Instant(a.AcceptedMicros), b.now.Add(-bufferLife)), b.now)
 	if a.forced { // a wake-up row may be about to be deleted as it was when it was set aside: this one replaces it, and is new
 		t.Created, t.Seq, t.WakeRow.Seq = b.now, uint64(b.now), uint64(b.now)
@@ -129,12 +130,12 @@ func (b *intake) admitArrival(ctx context.Context, i int, a *arrival) error {
 	if l.Deleting {
 		return &deletedError{token, l}
 	}
-	return b.plan(ctx, i, l, &t, item.Payload)
+	return b.plan(ctx, c, l, t)
 }
 
 // openArrival is openIssued for an arrival. What a person retries goes to the lambda of the same name if its own was deleted, under
 // an id of that.
-func (b *intake) openArrival(i int, a *arrival) (task.Token, *catalog.Entry, error) {
+func (b *intake) openArrival(a *arrival) (task.Token, *catalog.Entry, error) {
 	token, l, err := b.openIssued(a.Id)
 	if l != nil || !a.forced || !errors.Is(err, catalog.ErrUnknown) || task.IsInboundToken(a.Id) {
 		return token, l, err
@@ -148,7 +149,6 @@ func (b *intake) openArrival(i int, a *arrival) (task.Token, *catalog.Entry, err
 	}
 	token.Partition = partitionOf(l, priority, token.ID)
 	a.Id = b.Sealer.Seal(token)
-	b.issued[i] = a.Id
 	return token, l, nil
 }
 
@@ -184,31 +184,21 @@ func (b *intake) checkStale(token task.Token, l *catalog.Entry, a *arrival) erro
 	if b.now < max(token.Due, task.Instant(a.AcceptedMicros)).Add(l.Retention) {
 		return nil
 	}
-	return &staleError{token.ID, fmt.Sprintf("it came again later than %v, the retention of its lambda, after it was due: it may have run, and no row tells; "+
+	return &staleError{fmt.Sprintf("it came again later than %v, the retention of its lambda, after it was due: it may have run, and no row tells; "+
 		"a retry runs it", l.Retention)}
 }
 
 // recall settles what seems stale and is remembered all the same: a row may be kept for longer than it has to be.
 func (b *intake) recall(ctx context.Context) {
-	var ids []task.ID
-	var at []int
-	for i, err := range b.errs {
-		if stale, found := errors.AsType[*staleError](err); found {
-			ids, at = append(ids, stale.id), append(at, i)
+	stale := b.those(func(c *incoming) bool {
+		_, is := errors.AsType[*staleError](c.err)
+		return is
+	})
+	b.readRows(ctx, stale, func(c *incoming, row *task.Task) {
+		if !row.ID.IsZero() {
+			c.err, c.known = nil, true
 		}
-	}
-	if len(ids) == 0 {
-		return
-	}
-	rows, err := b.Store.Tasks(ctx, ids)
-	for n, i := range at {
-		switch {
-		case err != nil:
-			b.errs[i] = fmt.Errorf("%w: %w", store.ErrUnknown, err)
-		case !rows[n].ID.IsZero():
-			b.errs[i] = nil
-		}
-	}
+	})
 }
 
 // notOursError is an arrival that nobody may have sent.
@@ -217,69 +207,38 @@ type notOursError struct{ text string }
 func (e *notOursError) Error() string { return e.text }
 
 // staleError is an arrival that may have run already.
-type staleError struct {
-	id   task.ID
-	text string
-}
+type staleError struct{ text string }
 
 func (e *staleError) Error() string { return e.text }
-
-// aloneItems are the items that are stored as a wake-up row alone.
-func (b *intake) aloneItems() (items []int) {
-	for k := range b.deciding() {
-		if b.ops[k].Kind == store.PutWakeup {
-			items = append(items, b.itemOf[k])
-		}
-	}
-	return items
-}
 
 // removeOvertaken takes wake-up rows back whose task has a task row that does not need them: it was cancelled
 // while it was in the buffer, or came a second time after it was dispatched. Who cancels puts the task row
 // and then looks for a wake-up row, here it is the other way round, so that at least one of the two sees the
 // other's. The row of a task in flight stays: it wakes it.
-func (b *intake) removeOvertaken(ctx context.Context, items []int) {
-	places := b.places()
-	var ids []task.ID
-	var at []int
-	for _, i := range items {
-		if k, open := places[i]; open && b.errs[i] == nil {
-			ids, at = append(ids, b.ops[k].Task.ID), append(at, k)
-		}
-	}
-	if len(ids) == 0 {
-		return
-	}
-	rows, err := b.Store.Tasks(ctx, ids)
-	if err != nil {
-		for _, k := range at {
-			b.errs[b.itemOf[k]] = fmt.Errorf("%w: %w", store.ErrUnknown, err)
-		}
-		return
-	}
+func (b *intake) removeOvertaken(ctx context.Context) {
 	var removals []store.Op
-	var of []int
+	var of []*incoming
 	var ended []task.Task
-	for n := range rows {
-		if rows[n].ID.IsZero() {
-			continue
+	alone := b.those(func(c *incoming) bool { return c.err == nil && c.isAlone() })
+	b.readRows(ctx, alone, func(c *incoming, row *task.Task) {
+		if row.ID.IsZero() {
+			return
 		}
-		op := &b.ops[at[n]]
-		op.Kind = 0
-		if !rows[n].IsBare() && !needs(&rows[n], &op.Task) { // one that is there and cannot be read is left alone
-			removals, of = append(removals, removeNow(&op.Task)), append(of, b.itemOf[at[n]])
+		c.known = true
+		if put := &c.chain[0].Task; !row.IsBare() && !needs(row, put) { // one that is there and cannot be read is left alone
+			removals, of = append(removals, removeNow(put)), append(of, c)
 		}
-		if rows[n].State.IsEnd() {
-			ended = append(ended, rows[n])
+		if row.State.IsEnd() {
+			ended = append(ended, *row)
 		}
-	}
+	})
 	if len(removals) == 0 {
 		return
 	}
 	outcomes, err := b.Store.Apply(ctx, removals)
-	for n, i := range of {
-		if outcome := outcomeOf(outcomes, n, err); outcome != nil && !errors.Is(outcome, store.ErrConflict) {
-			b.errs[i] = outcome
+	for k, c := range of {
+		if outcome := outcomeOf(outcomes, k, err); !errors.Is(outcome, store.ErrConflict) {
+			c.err = outcome
 		}
 	}
 	if len(ended) > 0 {

@@ -45,9 +45,10 @@ type lookedUp struct {
 func (b *intake) settleDeleted(ctx context.Context, arrivals []arrival) {
 	known := map[uint32]lookedUp{}
 	var drops []store.Op
-	var of []int
+	var of []*incoming
 	for i := range arrivals {
-		deleted, is := errors.AsType[*deletedError](b.errs[i])
+		c := &b.tasks[i]
+		deleted, is := errors.AsType[*deletedError](c.err)
 		if !is || arrivals[i].forced {
 			continue
 		}
@@ -57,12 +58,13 @@ func (b *intake) settleDeleted(ctx context.Context, arrivals []arrival) {
 		}
 		switch l := known[ref]; {
 		case l.err != nil:
-			b.errs[i] = l.err
+			c.err = l.err
 		case l.drop:
 			t := acceptedTask(deleted.token)
 			t.State = task.Scheduled
-			if t, _, b.errs[i] = t.Apply(task.Event{Kind: task.Drop}, b.now, l.policy); b.errs[i] == nil {
-				drops, of = append(drops, store.Op{Kind: store.PutTask, Task: t}), append(of, i)
+			if t, _, c.err = t.Apply(task.Event{Kind: task.Drop}, b.now, l.policy); c.err == nil {
+				c.known = true
+				drops, of = append(drops, store.Op{Kind: store.PutTask, Task: t}), append(of, c)
 			}
 		}
 	}
@@ -70,9 +72,9 @@ func (b *intake) settleDeleted(ctx context.Context, arrivals []arrival) {
 		return
 	}
 	outcomes, err := b.Store.Apply(ctx, drops)
-	for k, i := range of {
+	for k, c := range of {
 		if outcome := outcomeOf(outcomes, k, err); !errors.Is(outcome, store.ErrConflict) { // then it came before
-			b.errs[i] = outcome
+			c.err = outcome
 		}
 	}
 	b.Ended()

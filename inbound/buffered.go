@@ -15,7 +15,6 @@ import (
 	"github.com/kinesin-io/kinesin/inbound/buffer"
 	"github.com/kinesin-io/kinesin/internal/clock"
 	"github.com/kinesin-io/kinesin/internal/gather"
-	"github.com/kinesin-io/kinesin/store"
 	"github.com/kinesin-io/kinesin/task"
 )
 
@@ -161,74 +160,48 @@ func repeat(err error, n int) []error {
 	return all
 }
 
-// buffer hands to the buffer what has time. What it acknowledges is settled; the rest stays for the store.
+// buffer hands to the buffer what has time. What it acknowledges needs no rows here; the rest stays for the store.
 func (b *intake) buffer(ctx context.Context) {
 	if b.front == nil {
 		return
 	}
+	var some []*incoming
 	var tasks []*kinesinv1.BufferedTask
-	var at []int // ops of tasks
-	for k := range b.deciding() {
-		if b.ops[k].Kind != store.PutWakeup || b.ops[k].Task.Due <= b.now.Add(b.Near) {
-			continue
-		}
-		t := b.bufferedTask(k)
-		if envelope.Fits(t, b.Buffering.Buffer.BodyBytesMax()) {
-			tasks, at = append(tasks, t), append(at, k)
+	for _, c := range b.those(b.hasTime) {
+		if t := b.buffered(c.lambda, c.task, c.item.Payload); envelope.Fits(t, b.Buffering.Buffer.BodyBytesMax()) {
+			some, tasks = append(some, c), append(tasks, t)
+			c.way = WayFallback // unless it is acknowledged
 		}
 	}
-	if len(tasks) == 0 {
-		return
-	}
-	b.fallback = make(map[int]bool, len(tasks))
-	if b.front.isResting(b.now) {
-		for _, k := range at {
-			b.fallback[b.itemOf[k]] = true
-		}
+	if len(some) == 0 || b.front.isResting(b.now) {
 		return
 	}
 	within, cancel := clock.Within(ctx, b.Clock, b.Buffering.Wait)
 	defer cancel()
-	acknowledged := make([]int, 0, len(at))
-	for n, err := range b.front.Do(within, tasks) {
-		if err != nil {
-			b.fallback[b.itemOf[at[n]]] = true
-		} else {
-			acknowledged = append(acknowledged, at[n])
+	isWell := true
+	for k, err := range b.front.Do(within, tasks) {
+		if isWell = isWell && err == nil; err == nil {
+			c := some[k]
+			c.way, c.id, c.chain = WayBuffer, tasks[k].Id, nil
 		}
 	}
-	b.front.judge(b.Clock, len(acknowledged) == len(tasks))
-	b.acknowledge(acknowledged)
+	b.front.judge(b.Clock, isWell)
 }
 
-// acknowledge settles ops whose tasks are in the buffer.
-func (b *intake) acknowledge(ops []int) {
-	b.countOps(slices.Values(ops))
-	b.way(WayBuffer, len(ops))
-	for _, k := range ops {
-		t, r := &b.ops[k].Task, &b.results[b.itemOf[k]]
-		r.Id, r.DueMicros = b.Sealer.Seal(task.TokenOf(t)), int64(t.Due)
-		b.ops[k].Kind = 0
-	}
-	b.forgetSettled()
+// hasTime reports whether a task may go through the buffer.
+func (b *intake) hasTime(c *incoming) bool {
+	return c.isOpen() && c.isAlone() && c.task.Due > b.now.Add(b.Near)
 }
 
-func (in *Inbound) way(way string, n int) {
-	if n > 0 && in.Hooks.Way != nil {
-		in.Hooks.Way(way, n)
-	}
-}
-
-// bufferedTask is an op's task as it goes through the buffer.
-func (b *intake) bufferedTask(k int) *kinesinv1.BufferedTask {
-	t, item := &b.ops[k].Task, b.items[b.itemOf[k]]
+// buffered is a task as it goes through the buffer, and as it is set aside.
+func (in *Inbound) buffered(l *catalog.Entry, t *task.Task, payload []byte) *kinesinv1.BufferedTask {
 	return &kinesinv1.BufferedTask{
-		Id: b.Sealer.Seal(task.TokenOf(t)), AcceptedMicros: int64(b.now),
+		Id: in.Sealer.Seal(task.TokenOf(t)), AcceptedMicros: int64(t.Created),
 		Item: &kinesinv1.ScheduleItem{
-			Lambda: item.Lambda, Priority: item.Priority, Collection: item.Collection, Payload: item.Payload,
-			MaxAttempts: item.MaxAttempts, TimeoutMicros: item.TimeoutMicros,
-			BackoffMinMicros: item.BackoffMinMicros, BackoffMaxMicros: item.BackoffMaxMicros,
-			Traceparent: item.Traceparent,
+			Lambda: l.Name, Priority: l.Priorities[t.Partition.Priority], Collection: t.Collection, Payload: payload,
+			MaxAttempts: t.Overrides.MaxAttempts, TimeoutMicros: t.Overrides.Timeout.Microseconds(),
+			BackoffMinMicros: t.Overrides.BackoffMin.Microseconds(), BackoffMaxMicros: t.Overrides.BackoffMax.Microseconds(),
+			Traceparent: t.Traceparent,
 		},
 	}
 }

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"slices"
 
-	"github.com/kinesin-io/kinesin/api/kinesinv1"
 	"github.com/kinesin-io/kinesin/catalog"
 	"github.com/kinesin-io/kinesin/store"
 	"github.com/kinesin-io/kinesin/task"
@@ -45,24 +44,14 @@ func (in *Inbound) doubtful(ctx context.Context, t *task.Task) (row *asideRow, w
 	if l == nil || int(t.Partition.Priority) >= len(l.Priorities) {
 		return nil, nil, fmt.Errorf("task %s: %w", t.ID, catalog.ErrUnknown)
 	}
-	why = &staleError{t.ID, fmt.Sprintf("no scheduler ran for longer than %v, for which its lambda keeps what ended: it may have run, and no row tells; "+
+	why = &staleError{fmt.Sprintf("no scheduler ran for longer than %v, for which its lambda keeps what ended: it may have run, and no row tells; "+
 		"a retry runs it", max(l.Retention, task.EndedMin))}
-	payload, gone := t.Payload, false
-	if t.PayloadStoredApart() {
-		payload, err = in.Store.Payload(ctx, t.PayloadID())
-		if gone = errors.Is(err, store.ErrNotFound); err != nil && !gone {
-			return nil, nil, err
-		}
+	payload, err := in.payload(ctx, t)
+	gone := errors.Is(err, store.ErrNotFound)
+	if err != nil && !gone {
+		return nil, nil, err
 	}
-	row = refusedTask(&kinesinv1.BufferedTask{
-		Id: in.Sealer.Seal(task.TokenOf(t)), AcceptedMicros: int64(t.Created),
-		Item: &kinesinv1.ScheduleItem{
-			Lambda: l.Name, Priority: l.Priorities[t.Partition.Priority], Collection: t.Collection, Payload: payload,
-			MaxAttempts: t.Overrides.MaxAttempts, TimeoutMicros: t.Overrides.Timeout.Microseconds(),
-			BackoffMinMicros: t.Overrides.BackoffMin.Microseconds(), BackoffMaxMicros: t.Overrides.BackoffMax.Microseconds(),
-			Traceparent: t.Traceparent,
-		},
-	}, fate{rejected, ReasonStale, why})
+	row = refusedTask(in.buffered(l, t, payload), fate{rejected, ReasonStale, why})
 	if gone {
 		row.body = nil
 	}

@@ -4,47 +4,30 @@ import "sync"
 
 // generations counts calls in hand, so that someone can wait for all that began before a moment.
 type generations struct {
-	mu  *sync.Mutex // guards now and what it points to
-	now *generation
+	mu  sync.Mutex // guards now, and that nothing is added to what somebody waits for
+	now *sync.WaitGroup
 }
 
-type generation struct {
-	calls int
-	over  bool          // no call joins it any more
-	done  chan struct{} // closed when it is over and no call is left
-}
-
-func newGenerations() generations {
-	return generations{mu: &sync.Mutex{}, now: &generation{done: make(chan struct{})}}
-}
+func newGenerations() *generations { return &generations{now: &sync.WaitGroup{}} }
 
 // begin counts a call; end must be called when it is over.
 func (g *generations) begin() (end func()) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	mine := g.now
-	mine.calls++
-	return func() {
-		g.mu.Lock()
-		defer g.mu.Unlock()
-		mine.calls--
-		mine.settle()
-	}
+	g.now.Add(1)
+	return g.now.Done
 }
 
 // turn returns a channel that is closed when all calls that have begun are over.
 func (g *generations) turn() <-chan struct{} {
 	g.mu.Lock()
-	defer g.mu.Unlock()
 	old := g.now
-	g.now = &generation{done: make(chan struct{})}
-	old.over = true
-	old.settle()
-	return old.done
-}
-
-func (g *generation) settle() {
-	if g.over && g.calls == 0 {
-		close(g.done)
-	}
+	g.now = &sync.WaitGroup{}
+	g.mu.Unlock()
+	over := make(chan struct{})
+	go func() {
+		defer close(over)
+		old.Wait()
+	}()
+	return over
 }

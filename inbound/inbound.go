@@ -170,7 +170,7 @@ type Inbound struct {
 	backlog       backlog
 
 	ends      ends
-	intakes   generations // of Schedule calls
+	intakes   *generations // of Schedule calls
 	draining  chan struct{}
 	drainOnce sync.Once
 }

@@ -4,7 +4,6 @@ import (
 	"context"
 	"time"
 
-	"github.com/kinesin-io/kinesin/catalog"
 	"github.com/kinesin-io/kinesin/queue"
 	"github.com/kinesin-io/kinesin/store"
 	"github.com/kinesin-io/kinesin/task"
@@ -60,58 +59,50 @@ func (b *intake) roomOf(ctx context.Context, name queue.Name) *room {
 	return r
 }
 
-// match makes the event of an item that puts its task on its queue one that hands it to a worker, if there is one that waits
+// match makes the event that puts a task on its queue one that hands it to a worker, if there is one that waits
 // and the task is due. Those behind one for which there is none are not to overtake it.
-func (b *intake) match(ctx context.Context, i int, t *task.Task, event *task.Event) {
-	if b.Matcher == nil || t.Due > b.now.Add(matchAhead) {
+func (b *intake) match(ctx context.Context, c *incoming, event *task.Event) {
+	if b.Matcher == nil || c.task.Due > b.now.Add(matchAhead) {
 		return
 	}
-	r := b.roomOf(ctx, queue.NameFor(t))
+	r := b.roomOf(ctx, queue.NameFor(c.task))
 	if r.queued {
 		return
 	}
-	slot := b.Matcher.Match(t)
-	if slot == nil {
+	if c.slot = b.Matcher.Match(c.task); c.slot == nil {
 		r.queued = true
 		return
 	}
-	if b.slots == nil {
-		b.slots = map[int]Slot{}
-	}
-	b.slots[i] = slot
-	*event = task.Event{Kind: task.Match, Worker: slot.Worker(), Lease: slot.Lease()}
+	*event = task.Event{Kind: task.Match, Worker: c.slot.Worker(), Lease: c.slot.Lease()}
 }
 
 // planNear plans the write of a task that goes to its queue at once, or to a worker.
-func (b *intake) planNear(ctx context.Context, i int, l *catalog.Entry, t *task.Task, payload []byte) error {
+func (b *intake) planNear(ctx context.Context, c *incoming) error {
 	event := task.Event{Kind: task.Enqueue, By: b.Process}
-	b.match(ctx, i, t, &event)
-	next, _, err := t.Apply(event, b.now, l.PolicyFor(t))
-	if err != nil {
-		b.settleSlot(i, t, err)
-		return err
+	b.match(ctx, c, &event)
+	next, _, err := c.task.Apply(event, b.now, c.lambda.PolicyFor(c.task))
+	if err == nil {
+		c.put(store.FirstWithRow(next))
 	}
-	b.put(i, l, store.FirstWithRow(next), payload)
-	return nil
+	return err
 }
 
-// settleSlot settles the slot of an item, if it has one. The scheduler is told first that the task is under way, so that it
+// settleSlot settles the slot of a task, if it has one. The scheduler is told first that the task is under way, so that it
 // cannot hear of the end before.
-func (b *intake) settleSlot(i int, claimed *task.Task, outcome error) {
-	slot := b.slots[i]
-	if slot == nil {
+func (b *intake) settleSlot(c *incoming, outcome error) {
+	if c.slot == nil {
 		return
 	}
-	delete(b.slots, i)
 	if outcome == nil {
-		b.Scheduler.Enqueued(claimed)
+		b.Scheduler.Enqueued(c.task)
 	}
-	slot.Settle(claimed, outcome)
+	c.slot.Settle(c.task, outcome)
+	c.slot = nil
 }
 
-// settleSlots gives back the slots of items that were not written.
-func (b *intake) settleSlots() {
-	for i := range b.slots {
-		b.settleSlot(i, &task.Task{}, store.ErrSkipped)
+// giveSlotsBack gives back the slots of tasks that were not written.
+func (b *intake) giveSlotsBack() {
+	for i := range b.tasks {
+		b.settleSlot(&b.tasks[i], store.ErrSkipped)
 	}
 }

@@ -16,7 +16,6 @@ import (
 	"github.com/kinesin-io/kinesin/api/kinesinv1/kinesinv1connect"
 	"github.com/kinesin-io/kinesin/catalog"
 	"github.com/kinesin-io/kinesin/partition"
-	"github.com/kinesin-io/kinesin/queue"
 	"github.com/kinesin-io/kinesin/store"
 	"github.com/kinesin-io/kinesin/task"
 )
@@ -32,11 +31,10 @@ func (in *Inbound) Schedule(ctx context.Context, request *kinesinv1.ScheduleRequ
 	}
 	defer in.intakes.begin()()
 	b := newIntake(in, len(items))
-	b.items = items
 	for i, item := range items {
-		if err := b.admit(ctx, i, item); err != nil {
-			b.refuse(ctx, i, err)
-		}
+		c := &b.tasks[i]
+		c.item, c.way = item, WayStore
+		c.err = b.admit(ctx, c)
 	}
 	// A caller who goes now will call again, and then meets rows that nobody announces: so what is begun is finished.
 	lasting := context.WithoutCancel(ctx)
@@ -44,86 +42,56 @@ func (in *Inbound) Schedule(ctx context.Context, request *kinesinv1.ScheduleRequ
 	b.buffer(lasting)
 	b.store(lasting)
 	b.announce(lasting)
-	return &kinesinv1.ScheduleResponse{Results: b.pointers()}, nil
+	return b.answer(lasting), nil
 }
 
-// intake is one Schedule call on its way, or tasks that the consumer of the buffer takes in.
-type intake struct {
-	*Inbound
-	now     task.Instant
-	since   time.Duration // since when what it knows of lambdas is true
-	items   []*kinesinv1.ScheduleItem
-	results []kinesinv1.ScheduleResult
-	ops     []store.Op // those of an item beside each other, as a chain
-	itemOf  []int      // index of the item of ops[k]
-	rooms   map[queue.Name]*room
-	slots   map[int]Slot   // of items whose tasks are matched, until they are written
-	lambda  *catalog.Entry // of the item before: most calls name one
-	told    bool           // an internal error was told
-
-	fallback map[int]bool // items that the buffer did not acknowledge
-	issued   []string     // what the consumer takes in: the id of each item; nil for a Schedule call
-	errs     []error      // what the consumer takes in: why items were refused
-
-	straight []straight // what needs no row
-
-	payloads []payloadOp // of those that are stored apart
-	met      []payloadOp // those of them that were there already
+// answer says what became of the tasks of a Schedule call.
+func (b *intake) answer(ctx context.Context) *kinesinv1.ScheduleResponse {
+	results := make([]kinesinv1.ScheduleResult, len(b.tasks))
+	response := &kinesinv1.ScheduleResponse{Results: make([]*kinesinv1.ScheduleResult, len(b.tasks))}
+	told := false
+	for i := range b.tasks {
+		c, r := &b.tasks[i], &results[i]
+		response.Results[i] = r
+		if c.err == nil {
+			r.Id, r.Duplicate, r.DueMicros = c.id, c.known, int64(c.task.Due)
+			if r.Id == "" {
+				r.Id = b.Sealer.Seal(task.TokenOf(c.task))
+			}
+			continue
+		}
+		r.Problem = problem(c.err)
+		if isInternal(r.Problem) && !told {
+			told = true
+			b.internal(ctx, kinesinv1connect.TaskServiceScheduleProcedure, c.err)
+		}
+		if b.Hooks.Refused != nil {
+			b.Hooks.Refused(r.Problem.Reason)
+		}
+	}
+	return response
 }
 
-func newIntake(in *Inbound, n int) *intake {
-	return &intake{
-		Inbound: in, now: in.Clock.Now(), since: in.Catalog.Since(),
-		results: make([]kinesinv1.ScheduleResult, n),
-		ops:     make([]store.Op, 0, n), itemOf: make([]int, 0, n),
-	}
-}
-
-func (b *intake) pointers() []*kinesinv1.ScheduleResult {
-	all := make([]*kinesinv1.ScheduleResult, len(b.results))
-	for i := range b.results {
-		all[i] = &b.results[i]
-	}
-	return all
-}
-
-func (b *intake) refuse(ctx context.Context, i int, err error) {
-	if b.issued != nil {
-		b.errs[i] = err
-		return
-	}
-	r := &b.results[i]
-	r.Id, r.Duplicate, r.DueMicros = "", false, 0
-	r.Problem = problem(err)
-	if isInternal(r.Problem) && !b.told {
-		b.told = true
-		b.internal(ctx, kinesinv1connect.TaskServiceScheduleProcedure, err)
-	}
-	if b.Hooks.Refused != nil {
-		b.Hooks.Refused(r.Problem.Reason)
-	}
-}
-
-// admit validates one item and plans its write.
-func (b *intake) admit(ctx context.Context, i int, item *kinesinv1.ScheduleItem) error {
-	l, err := b.lambdaOf(ctx, item.Lambda)
+// admit validates what a call asks for and plans its write.
+func (b *intake) admit(ctx context.Context, c *incoming) error {
+	l, err := b.lambdaOf(ctx, c.item.Lambda)
 	if err != nil {
 		return err
 	}
-	due, err := b.due(item)
+	due, err := b.due(c)
 	if err != nil {
 		return err
 	}
-	t, err := b.build(l, item)
+	t, err := b.build(l, c.item)
 	if err != nil {
 		return err
 	}
 	t.Due = due
-	if err := b.identify(&t, l, item); err != nil {
+	if err := b.identify(t, l, c.item); err != nil {
 		return err
 	}
 	t.Partition = partitionOf(l, t.Partition.Priority, t.ID)
-	return b.plan(ctx, i, l, &t, item.Payload)
+	return b.plan(ctx, c, l, t)
 }
 
 func partitionOf(l *catalog.Entry, priority uint8, id task.ID) task.Partition {
@@ -131,35 +99,20 @@ func partitionOf(l *catalog.Entry, priority uint8, id task.ID) task.Partition {
 }
 
 // plan says how a task is stored.
-func (b *intake) plan(ctx context.Context, i int, l *catalog.Entry, t *task.Task, payload []byte) error {
-	if b.goesStraight(l, i, t) {
-		b.goStraight(l, i, t, payload)
-		return nil
-	}
+func (b *intake) plan(ctx context.Context, c *incoming, l *catalog.Entry, t *task.Task) error {
+	c.lambda, c.task = l, t
 	switch {
+	case b.goesStraight(c):
+		c.straight = true
 	case l.Mode == task.Managed && b.near(ctx, t):
-		return b.planNear(ctx, i, l, t, payload)
+		return b.planNear(ctx, c)
 	case t.Key != "":
 		t.Wake = t.Due
-		b.put(i, l, store.FirstWithRow(*t), payload)
+		c.put(store.FirstWithRow(*t))
 	default:
-		b.put(i, l, store.First(*t), payload)
+		c.put(store.First(*t))
 	}
 	return nil
-}
-
-// put has the rows of an item written, and its payload where that is stored apart.
-func (b *intake) put(i int, l *catalog.Entry, chain []store.Op, payload []byte) {
-	if t := &chain[0].Task; len(payload) > b.Store.PayloadInlineMax() {
-		b.payloads = append(b.payloads, payloadOp{i, store.Op{
-			Kind: store.PutPayload, New: true, Payload: payload,
-			Task: task.Task{ID: t.PayloadID(), Partition: t.Partition, Due: t.Due, ExpireAt: max(t.Due, b.now).Add(l.Retention)},
-		}})
-	}
-	for _, op := range chain {
-		b.ops = append(b.ops, op)
-		b.itemOf = append(b.itemOf, i)
-	}
 }
 
 func (b *intake) lambdaOf(ctx context.Context, name string) (*catalog.Entry, error) {
@@ -178,8 +131,8 @@ func (b *intake) lambdaOf(ctx context.Context, name string) (*catalog.Entry, err
 }
 
 // build makes the task that an item asks for, but for its id and when it is due.
-func (b *intake) build(l *catalog.Entry, item *kinesinv1.ScheduleItem) (task.Task, error) {
-	t := task.Task{State: task.Scheduled, Seq: 1, Created: b.now, Collection: item.Collection, Key: item.Key, Traceparent: item.Traceparent}
+func (b *intake) build(l *catalog.Entry, item *kinesinv1.ScheduleItem) (*task.Task, error) {
+	t := &task.Task{State: task.Scheduled, Seq: 1, Created: b.now, Collection: item.Collection, Key: item.Key, Traceparent: item.Traceparent}
 	t.Partition.Lambda = l.Ref
 	var err error
 	if t.Partition.Priority, err = l.Priority(item.Priority); err != nil {
@@ -201,7 +154,7 @@ func (b *intake) build(l *catalog.Entry, item *kinesinv1.ScheduleItem) (task.Tas
 		return t, api.Errorf(kinesinv1.Reason_REASON_TOO_LARGE, "payload of %d bytes: at most %d are allowed", n, most)
 	}
 	if l.Mode == task.Deliver {
-		if err := b.checkDeliverable(l, &t, item.Payload); err != nil {
+		if err := b.checkDeliverable(l, t, item.Payload); err != nil {
 			return t, err
 		}
 	}
@@ -213,30 +166,26 @@ func (b *intake) build(l *catalog.Entry, item *kinesinv1.ScheduleItem) (task.Tas
 }
 
 // due is the requested start, counted from this server's clock for a delay; the past means now.
-func (b *intake) due(item *kinesinv1.ScheduleItem) (task.Instant, error) {
+func (b *intake) due(c *incoming) (task.Instant, error) {
+	item := c.item
 	if item.DueMicros != 0 && item.DelayMicros != 0 {
 		return 0, invalid("a task has a due time or a delay, not both")
 	}
 	if item.DueMicros < 0 {
 		return 0, invalid("due time before 1970")
 	}
-	due := b.wanted(item)
-	if due > b.now.Add(b.Horizon) {
+	c.wanted = task.Instant(item.DueMicros)
+	if item.DueMicros == 0 {
+		c.wanted = b.now.Add(max(0, micros(item.DelayMicros)))
+	}
+	if c.wanted > b.now.Add(b.Horizon) {
 		return 0, b.tooFar()
 	}
-	if due <= b.now {
+	if c.wanted <= b.now {
 		// Rounding down cannot make it early: it is due already.
 		return task.FromMillis(b.now.Millis()), nil
 	}
-	return due.CeilMillis(), nil
-}
-
-// wanted is the requested start to the microsecond.
-func (b *intake) wanted(item *kinesinv1.ScheduleItem) task.Instant {
-	if item.DueMicros != 0 {
-		return task.Instant(item.DueMicros)
-	}
-	return b.now.Add(max(0, micros(item.DelayMicros)))
+	return c.wanted.CeilMillis(), nil
 }
 
 func (b *intake) tooFar() error {

@@ -3,7 +3,6 @@ package inbound
 import (
 	"context"
 	"errors"
-	"fmt"
 	"time"
 
 	"github.com/kinesin-io/kinesin/api"
@@ -32,17 +31,6 @@ const (
 
 var errMayBeDelivered = api.Errorf(kinesinv1.Reason_REASON_TOO_LATE, "the task is, or is about to be, on the queue of its lambda")
 
-// straight is a task that goes straight to its queue.
-type straight struct {
-	item    int // index
-	lambda  *catalog.Entry
-	task    task.Task
-	id      string
-	wanted  task.Instant // when it is to be seen at the earliest
-	due     task.Instant // when it would be due with a row
-	payload []byte
-}
-
 // checkDeliverable refuses what makes no sense for a task that Kinesin does not execute.
 func (b *intake) checkDeliverable(l *catalog.Entry, t *task.Task, payload []byte) error {
 	if t.Overrides != (task.Overrides{}) {
@@ -53,100 +41,62 @@ func (b *intake) checkDeliverable(l *catalog.Entry, t *task.Task, payload []byte
 }
 
 // goesStraight reports whether a task needs no row. One with a key does, since only a row keeps the key taken.
-func (b *intake) goesStraight(l *catalog.Entry, i int, t *task.Task) bool {
-	return l.Mode == task.Deliver && t.Key == "" && b.DeliverDirect > 0 && b.wantedOf(i, t) <= b.now.Add(b.DeliverDirect)
+func (b *intake) goesStraight(c *incoming) bool {
+	return c.lambda.Mode == task.Deliver && c.task.Key == "" && b.DeliverDirect > 0 && c.wanted <= b.now.Add(b.DeliverDirect)
 }
 
-// wantedOf is when the task of an item is to start, before that was rounded up to what a row can say: a delay of one second
-// would become one of two.
-func (b *intake) wantedOf(i int, t *task.Task) task.Instant {
-	if b.issued != nil {
-		return t.Due
-	}
-	return b.wanted(b.items[i])
-}
-
-// goStraight plans an item's delivery. The task is known by the id that was issued, or by one that says where it is.
-func (b *intake) goStraight(l *catalog.Entry, i int, t *task.Task, payload []byte) {
-	s := straight{item: i, lambda: l, task: *t, wanted: b.wantedOf(i, t), due: t.Due, payload: payload}
-	if s.wanted > b.now {
-		s.task.Due = task.FromMillis(s.wanted.Millis())
-	}
-	if b.issued != nil {
-		s.id = b.issued[i]
-	} else {
-		token := task.TokenOf(&s.task)
-		token.Direct = true
-		s.id = b.Sealer.Seal(token)
-	}
-	b.straight = append(b.straight, s)
-}
+// isUndelivered reports whether a task is to go straight to its queue.
+func (c *incoming) isUndelivered() bool { return c.isNew() && c.straight }
 
 // deliver sends what goes straight to its queue. What the queue does not acknowledge in time gets a row like any other
 // task; it may be there all the same, and then comes twice.
 func (b *intake) deliver(ctx context.Context) {
-	b.forgetCancelled(ctx)
-	if len(b.straight) == 0 {
+	some := b.those((*incoming).isUndelivered)
+	if len(some) == 0 {
 		return
 	}
 	within, cancel := clock.Within(ctx, b.Clock, deliverWait)
 	defer cancel()
 	now := b.Clock.Now()
-	deliveries := make([]queue.Delivery, len(b.straight))
-	for k := range b.straight {
-		s := &b.straight[k]
-		deliveries[k] = queue.Delivery{Task: s.task, ID: s.id, Payload: s.payload, Delay: min(wholeSeconds(s.wanted.Sub(now)), queue.DelayMax)}
+	deliveries := make([]queue.Delivery, len(some))
+	for k, c := range some {
+		deliveries[k] = b.deliveryOf(c, now)
 	}
-	n := 0
 	for k, err := range b.Queue.Deliver(within, deliveries) {
-		s := &b.straight[k]
+		c, d := some[k], &deliveries[k]
 		if err != nil {
-			s.task.Due = s.due
-			b.put(s.item, s.lambda, store.First(s.task), s.payload)
+			c.put(store.First(*c.task))
 			continue
 		}
-		n++
-		b.delivered(s, b.Clock.Now().Add(deliveries[k].Delay))
-	}
-	b.way(WayQueue, n)
-}
-
-// delivered settles an item whose task can be seen from that instant on.
-func (b *intake) delivered(s *straight, visible task.Instant) {
-	r := &b.results[s.item]
-	r.DueMicros = int64(s.task.Due)
-	if b.issued == nil {
-		r.Id = s.id
-	}
-	if b.Hooks.Accepted != nil && b.isAccepted(s.item) {
-		b.Hooks.Accepted(s.lambda, s.task.Partition.Priority, 1)
-	}
-	if b.Hooks.Delivered != nil {
-		b.Hooks.Delivered(&s.task, visible.Sub(s.task.Due))
-	}
-}
-
-// forgetCancelled drops tasks that come out of the buffer and were cancelled there: their tombstones are the only rows
-// that they ever have.
-func (b *intake) forgetCancelled(ctx context.Context) {
-	if b.issued == nil || len(b.straight) == 0 {
-		return
-	}
-	ids := make([]task.ID, len(b.straight))
-	for k := range b.straight {
-		ids[k] = b.straight[k].task.ID
-	}
-	rows, err := b.Store.Tasks(ctx, ids)
-	kept := b.straight[:0]
-	for k := range b.straight {
-		switch s := b.straight[k]; {
-		case err != nil:
-			b.errs[s.item] = fmt.Errorf("%w: %w", store.ErrUnknown, err)
-		case rows[k].ID.IsZero():
-			kept = append(kept, s)
+		c.task, c.id = &d.Task, d.ID
+		if c.way == WayStore {
+			c.way = WayQueue
+		}
+		if b.Hooks.Delivered != nil {
+			b.Hooks.Delivered(c.task, b.Clock.Now().Add(d.Delay).Sub(c.task.Due))
 		}
 	}
-	b.straight = kept
+}
+
+// deliveryOf is a task as its queue gets it: it is due when it was asked for, to the millisecond, since a queue would make two
+// seconds of a delay that a row rounds up. It is known by the id that was issued, or by one that says where it is.
+func (b *intake) deliveryOf(c *incoming, now task.Instant) queue.Delivery {
+	d := queue.Delivery{Task: *c.task, ID: c.id, Payload: c.item.Payload, Delay: min(wholeSeconds(c.wanted.Sub(now)), queue.DelayMax)}
+	if c.wanted > b.now {
+		d.Task.Due = task.FromMillis(c.wanted.Millis())
+	}
+	if d.ID == "" {
+		token := task.TokenOf(&d.Task)
+		token.Direct = true
+		d.ID = b.Sealer.Seal(token)
+	}
+	return d
+}
+
+// forgetCancelled drops tasks that were to go straight to their queue and were cancelled in the buffer: their tombstones
+// are the only rows that they ever have.
+func (b *intake) forgetCancelled(ctx context.Context) {
+	b.readRows(ctx, b.those((*incoming).isUndelivered), func(c *incoming, row *task.Task) { c.known = !row.ID.IsZero() })
 }
 
 // wholeSeconds rounds up, so that nothing is seen early.
