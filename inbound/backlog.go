@@ -100,62 +100,48 @@ func (b *backlog) left(k clock.Clock, hidden time.Duration) {
 
 // isUnknown reports whether nothing was received for so long that nothing is known.
 func (b *backlog) isUnknown(now time.Duration) bool {
-	return !b.isReceived || now-b.received > backlogUnknownAfter
+	hasJustBegun := b.hasBegun && now-b.began <= backlogUnknownAfter
+	return !hasJustBegun && (!b.isReceived || now-b.received > backlogUnknownAfter)
 }
 
 var errBacklogUnknown = fmt.Errorf("%w: nothing could be received from it for %v", errBacklog, backlogUnknownAfter)
 
-// mustHaveNoBacklog fails with errBacklog while tasks that were acknowledged a while ago may be in the buffer. Without their lambda
-// they would be set aside.
-func (in *Inbound) mustHaveNoBacklog() error {
-	if in.Buffering.Buffer == nil {
-		return nil
-	}
-	b := &in.backlog
-	b.mu.Lock()
-	isUnknown := b.isUnknown(clock.Mono(in.Clock))
-	b.mu.Unlock()
-	if isUnknown {
-		return errBacklogUnknown
-	}
-	return in.backlogIsLate()
-}
-
-// backlogIsLate fails with errBacklog while what comes from the buffer was accepted a while ago.
-func (in *Inbound) backlogIsLate() error {
-	b := &in.backlog
+// doubt fails with errBacklog while tasks that were acknowledged a while ago may be in the buffer: what comes from it was, or, which
+// is errBacklogUnknown, nobody can tell.
+func (b *backlog) doubt(k clock.Clock) error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if b.isLate && clock.Mono(in.Clock)-b.late < backlogFor {
+	now := clock.Mono(k)
+	switch {
+	case b.isLate && now-b.late < backlogFor:
 		return fmt.Errorf("%w: what came from it in the last %v was accepted more than %v before", errBacklog, backlogFor, backlogAge)
+	case b.isUnknown(now):
+		return errBacklogUnknown
 	}
 	return nil
 }
 
 // passed reports whether what was accepted until a moment has come out of the buffer, as far as can be seen here: since then a receive
-// brought only what is newer, or nothing, and for a while none brought anything older. It fails when nothing can be received at all.
-func (b *backlog) passed(k clock.Clock, until task.Instant) (bool, error) {
+// brought only what is newer, or nothing, and for a while none brought anything older.
+func (b *backlog) passed(k clock.Clock, until task.Instant) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	now := clock.Mono(k)
-	if hasJustBegun := b.hasBegun && now-b.began <= backlogUnknownAfter; !hasJustBegun && b.isUnknown(now) {
-		return false, errBacklogUnknown
-	}
 	since := k.Now().Sub(until)
-	if since < 0 || now < b.hidden {
-		return false, nil
+	if b.isUnknown(now) || since < 0 || now < b.hidden {
+		return false
 	}
 	for _, s := range b.seconds {
 		if s.oldest != 0 && s.oldest <= until && s.second+backlogQuiet >= int64(now/time.Second) {
-			return false, nil
+			return false
 		}
 	}
 	for began := range b.waits {
 		if now-*began >= backlogIdle {
-			return true, nil // there is nothing, or it would have it
+			return true // there is nothing, or it would have it
 		}
 	}
-	return b.isReceived && now-b.received < since && (b.newest == 0 || b.newest > until), nil
+	return b.isReceived && now-b.received < since && (b.newest == 0 || b.newest > until)
 }
 
 // oldest is when the oldest of arrivals was accepted; 0 when there are none.

@@ -51,15 +51,25 @@ func (in *Inbound) DeleteLambda(ctx context.Context, request *kinesinv1.DeleteLa
 	}
 	d := deletion{Inbound: in, entry: entry, drop: request.DropTasks}
 	if request.GoesOn {
-		d.goOnWithin(ctx)
+		d.goOnWithin(callTime(ctx, d.Clock))
 	}
-	switch err := d.run(ctx); {
-	case errors.Is(err, errMoreToDo):
-		return &kinesinv1.DeleteLambdaResponse{Dropped: d.dropped, More: true}, nil
-	case err != nil:
+	err = d.run(ctx)
+	more := errors.Is(err, errMoreToDo)
+	if err != nil && !more {
 		return nil, err
 	}
-	return &kinesinv1.DeleteLambdaResponse{Dropped: d.dropped}, nil
+	return &kinesinv1.DeleteLambdaResponse{Dropped: d.dropped, More: more}, nil
+}
+
+// callTime is for how long a call may work, in time for a caller that calls again.
+func callTime(ctx context.Context, c clock.Clock) time.Duration {
+	within := deleteCallMax
+	if deadline, has := ctx.Deadline(); has {
+		if left := task.InstantOf(deadline).Sub(c.Now()); left > 0 {
+			within = min(within, left/2)
+		}
+	}
+	return within
 }
 
 // deleteLambda deletes that lambda, and none that has its name since, however long it takes. Any number may do so at once, and the
@@ -80,16 +90,8 @@ type deletion struct {
 	moved   bool  // a task ended or was told to stop
 }
 
-// goOnWithin has the call answer in time for a caller that calls again.
-func (d *deletion) goOnWithin(ctx context.Context) {
-	within := deleteCallMax
-	if deadline, has := ctx.Deadline(); has {
-		if left := task.InstantOf(deadline).Sub(d.Clock.Now()); left > 0 {
-			within = min(within, left/2)
-		}
-	}
-	d.until = clock.Mono(d.Clock) + within
-}
+// goOnWithin has run end within that time with errMoreToDo, for a caller that goes on later.
+func (d *deletion) goOnWithin(within time.Duration) { d.until = clock.Mono(d.Clock) + within }
 
 func (d *deletion) goesOn() bool { return d.until > 0 }
 
@@ -98,11 +100,11 @@ func (d *deletion) run(ctx context.Context) error {
 		return wire(err)
 	}
 	if !d.drop && !d.entry.Deleting { // what is refused at once is not touched
+		if err := d.mustHaveNoBacklog(); err != nil {
+			return err
+		}
 		if err := d.mustBeEmpty(ctx, d.entry); err != nil {
 			return wire(err)
-		}
-		if err := d.mustNotBeLate(); err != nil {
-			return err
 		}
 	}
 	if err := d.mark(ctx); err != nil { // so that nothing new comes in between
@@ -220,17 +222,20 @@ func (d *deletion) goOn(ctx context.Context) error {
 	if d.goesOn() && clock.Mono(d.Clock) >= d.until {
 		return errMoreToDo
 	}
-	if err := d.mustBeMarked(); err != nil {
+	return d.stay(ctx)
+}
+
+// stay sees to it that the lambda stays marked.
+func (d *deletion) stay(ctx context.Context) error {
+	if err := d.mustBeMarked(); err != nil || !d.Catalog.MarkedLongAgo(d.entry) {
 		return err
 	}
-	if d.Catalog.MarkedLongAgo(d.entry) {
-		before := d.entry
-		if err := d.mark(ctx); err != nil {
-			return err
-		}
-		if !d.entry.IsSameMark(before) {
-			return fmt.Errorf("%w: %s", catalog.ErrChanged, d.entry.Name)
-		}
+	before := d.entry
+	if err := d.mark(ctx); err != nil {
+		return err
+	}
+	if !d.entry.IsSameMark(before) {
+		return fmt.Errorf("%w: %s", catalog.ErrChanged, d.entry.Name)
 	}
 	return nil
 }
@@ -249,9 +254,16 @@ func (d *deletion) pause(ctx context.Context, wait time.Duration) error {
 	return clock.Sleep(ctx, d.Clock, wait)
 }
 
-// mustNotBeLate refuses while tasks that were acknowledged a while ago come out of the inbound buffer.
-func (d *deletion) mustNotBeLate() error {
-	if err := d.backlogIsLate(); err != nil {
+// mustHaveNoBacklog refuses while tasks that were acknowledged a while ago may be in the inbound buffer. Without their lambda they
+// would be set aside.
+func (d *deletion) mustHaveNoBacklog() error {
+	if d.Buffering.Buffer == nil {
+		return nil
+	}
+	switch err := d.backlog.doubt(d.Clock); {
+	case errors.Is(err, errBacklogUnknown):
+		return api.Errorf(kinesinv1.Reason_REASON_UNAVAILABLE, "%v; try again, or delete lambda %s with its tasks dropped", err, d.entry.Name)
+	case err != nil:
 		return api.Errorf(kinesinv1.Reason_REASON_IN_USE,
 			"lambda %s may have tasks in the inbound buffer: %v; wait until that is empty, or delete it with its tasks dropped", d.entry.Name, err)
 	}
@@ -269,14 +281,11 @@ func (d *deletion) awaitBuffer(ctx context.Context) error {
 		since = since.Add(catalog.SettledAfter + deliverClocksMax)
 	}
 	for {
-		if err := d.mustNotBeLate(); err != nil {
+		if err := d.mustHaveNoBacklog(); err != nil {
 			return err
 		}
-		switch passed, err := d.backlog.passed(d.Clock, since); {
-		case err != nil:
-			return api.Errorf(kinesinv1.Reason_REASON_UNAVAILABLE, "%v; try again, or delete lambda %s with its tasks dropped", err, d.entry.Name)
-		case passed:
-			return d.goOn(ctx)
+		if d.backlog.passed(d.Clock, since) {
+			return d.stay(ctx)
 		}
 		if err := d.pause(ctx, backlogWaitEvery); err != nil {
 			return err

@@ -129,11 +129,7 @@ func (in *Inbound) unstored(token task.Token) (task.Task, bool) {
 // hasLeftBuffer reports whether a task that may have gone through the buffer has come out of it. Where that is not known it has not:
 // that it is delivered is the end, and nobody asks again.
 func (in *Inbound) hasLeftBuffer(t *task.Task) bool {
-	if in.Buffering.Buffer == nil {
-		return true
-	}
-	passed, err := in.backlog.passed(in.Clock, t.Created.Add(acceptedWithin))
-	return passed && err == nil
+	return in.Buffering.Buffer == nil || in.backlog.passed(in.Clock, t.Created.Add(acceptedWithin))
 }
 
 // mayBeDelivered reports whether a deliver task that has no row may be on its queue: it went there at once, or will from

@@ -181,9 +181,6 @@ func (in *Inbound) deleteUnregistered(ctx context.Context, entry *catalog.Entry)
 			return err
 		}
 	}
-	if err := in.mustHaveNoBacklog(); err != nil {
-		return err
-	}
 	if err = in.deleteLambda(ctx, entry, false); err != nil && in.isBack(ctx, entry) {
 		return errBack
 	}
