@@ -1,6 +1,7 @@
 package inbound
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -27,6 +28,8 @@ var (
 const (
 	// registerEvery is how soon a registration becomes a lambda. It costs a read unit for every 4 KB of registrations.
 	registerEvery = 5 * time.Second
+	// deletingEvery is registerEvery while lambdas are being deleted, which take no tasks meanwhile.
+	deletingEvery = time.Second
 	// contestedFor is how long the first by name of two registrations with a queue of one name waits, when neither is a lambda:
 	// whoever read the registrations before the other one was there has made its lambda by then, and that one stays.
 	contestedFor = 15 * time.Second
@@ -69,32 +72,47 @@ func (in *Inbound) Register(ctx context.Context) error {
 		<-ctx.Done()
 		return nil
 	}
-	r := registrar{
-		Inbound: in, told: map[string]telling{}, contested: map[string]task.Instant{}, states: map[string]int{},
-		withdrawals: withdrawals{gone: map[string]task.Instant{}, unseen: map[string]task.Instant{}, stays: map[string]error{}},
-	}
+	r := registrar{Inbound: in, names: map[string]*remembered{}, states: map[string]int{}}
 	for ctx.Err() == nil {
 		r.round(ctx)
-		_ = clock.Sleep(ctx, in.Clock, registerEvery) // the loop sees that ctx ended
+		_ = clock.Sleep(ctx, in.Clock, r.pause()) // the loop sees that ctx ended
 	}
-	r.endWithdrawals()
+	r.keepWithdrawn(context.WithoutCancel(ctx))
 	return nil
 }
 
-// registrar is one Register. The maps have an entry for each lambda and each registration at most.
+// registrar is one Register.
 type registrar struct {
 	*Inbound
-	withdrawals
-
-	told      map[string]telling      // what was last told of a name, so that it is told once
-	contested map[string]task.Instant // when a registration was first seen that shares a queue's name with a later one
-	states    map[string]int          // as of this round, or the last that could be
+	names  map[string]*remembered // of registrations, and of lambdas that have or had one; empty: what is told of all of them
+	states map[string]int         // as of this round, or the last that could be
+	held   bool                   // withdrawals wait for withdrawnManyAfter
 }
 
-// telling is what was told.
-type telling struct {
-	outcome string
-	text    string
+// pause is how long after a round the next one comes.
+func (r *registrar) pause() time.Duration {
+	for _, m := range r.names {
+		if m.deleting {
+			return deletingEvery
+		}
+	}
+	return registerEvery
+}
+
+// remembered is what is known of a name from round to round.
+type remembered struct {
+	outcome, text string       // what was last told, so that it is told once
+	contested     task.Instant // when its registration was first seen to share a queue's name with a later one; 0: it does not
+	withdrawal
+}
+
+func (r *registrar) of(name string) *remembered {
+	m := r.names[name]
+	if m == nil {
+		m = &remembered{}
+		r.names[name] = m
+	}
+	return m
 }
 
 // wanted is a registration whose lambda is to be made, or changed, or refused.
@@ -107,20 +125,12 @@ type wanted struct {
 // round looks at all registrations once. What is known of lambdas is older than what is read of registrations: a lambda that
 // another process made of a registration in between must not look as if that were gone.
 func (r *registrar) round(ctx context.Context) {
-	lambdas := r.Catalog.All()
+	lambdas := slices.DeleteFunc(slices.Clone(r.Catalog.All()), func(l *catalog.Entry) bool { return l.Registration == "" })
 	rows, omitted, err := r.Store.ControlsOmitted(ctx, catalog.RegistrationKind)
 	if err != nil {
 		r.unread(ctx, fmt.Errorf("read registrations: %w", err))
 		return
 	}
-	there := make(map[string]bool, len(rows)+len(omitted))
-	for _, row := range rows {
-		there[row.Name] = true
-	}
-	for name := range omitted {
-		there[name] = true
-	}
-	r.tellWithdrawn(ctx, there) // before the lambdas are looked at, which show what is told
 	all := r.untaken(rows)
 	if slices.ContainsFunc(all, func(w wanted) bool { return w.err == nil }) {
 		if err := r.Catalog.Refresh(ctx); err != nil {
@@ -131,42 +141,40 @@ func (r *registrar) round(ctx context.Context) {
 	}
 	r.wellAgain(ctx, "")
 	r.states = map[string]int{RegistrationTaken: len(rows) - len(all)}
+	fits := make(map[string]bool, len(rows)+len(omitted)) // the names of registrations; false: the lambda has to make way
 	for _, row := range rows {
-		if _, isUntaken := slices.BinarySearchFunc(all, row.Name, func(w wanted, name string) int { return strings.Compare(w.Name, name) }); !isUntaken {
+		fits[row.Name] = true
+	}
+	for name := range omitted {
+		fits[name] = true
+	}
+	untaken := map[string]bool{}
+	for i := range all {
+		untaken[all[i].Name] = true
+		fits[all[i].Name] = !errors.Is(all[i].err, catalog.ErrFixed)
+	}
+	for _, row := range rows {
+		if !untaken[row.Name] {
 			r.wellAgain(ctx, row.Name)
 		}
 	}
-	outgrown := map[string]bool{}
-	for i := range all {
-		outgrown[all[i].Name] = errors.Is(all[i].err, catalog.ErrFixed)
-	}
 	r.refuse(ctx, omitted)
 	r.takeAll(ctx, all)
-	known := map[string]bool{}
-	var registered []*catalog.Entry
-	for _, entry := range lambdas {
-		if entry.Registration != "" {
-			known[entry.Name] = true
-			registered = append(registered, entry)
-		}
-	}
-	r.withdraw(ctx, registered, there, outgrown)
-	r.forget(func(name string) bool { return !there[name] && !known[name] })
+	r.withdraw(ctx, lambdas, fits)
+	r.forget(lambdas, fits)
 	r.report(r.states)
 }
 
 // forget drops what is remembered of names with neither a registration nor a lambda that had one.
-func (r *registrar) forget(isGone func(name string) bool) {
-	for name := range r.told {
-		if name != "" && isGone(name) {
-			delete(r.told, name)
-		}
+func (r *registrar) forget(lambdas []*catalog.Entry, fits map[string]bool) {
+	known := map[string]bool{"": true}
+	for _, entry := range lambdas {
+		known[entry.Name] = true
 	}
-	for name := range r.contested {
-		if isGone(name) {
-			delete(r.contested, name)
-		}
-	}
+	maps.DeleteFunc(r.names, func(name string, _ *remembered) bool {
+		_, there := fits[name]
+		return !there && !known[name]
+	})
 }
 
 // unread is a round that could not be: what was before is as it was, as far as is known.
@@ -237,8 +245,8 @@ func (r *registrar) takeAll(ctx context.Context, all []wanted) {
 			outcome, w.err = RegistrationWaiting, nil // it is still to be
 		case err == nil:
 			outcome, err = r.take(ctx, w)
-		case r.stays[w.Name] != nil:
-			err = fmt.Errorf("%w; it is still there: %w", err, r.stays[w.Name])
+		case r.of(w.Name).stays != nil:
+			err = fmt.Errorf("%w; it is still there: %w", err, r.of(w.Name).stays)
 		}
 		r.tell(ctx, w.Name, outcome, err)
 		switch outcome {
@@ -256,17 +264,14 @@ func (r *registrar) contest(w *wanted, before, after []wanted) error {
 	if err := r.Queue.CheckLambda(w.Lambda, planned(before)...); err != nil {
 		return err
 	}
+	m, now := r.of(w.Name), r.Clock.Now()
 	err := r.Queue.CheckLambda(w.Lambda, planned(after)...)
 	if err == nil {
-		delete(r.contested, w.Name)
+		m.contested = 0
 		return nil
 	}
-	now := r.Clock.Now()
-	since, seen := r.contested[w.Name]
-	if !seen {
-		r.contested[w.Name], since = now, now
-	}
-	if now.Sub(since) < contestedFor {
+	m.contested = cmp.Or(m.contested, now)
+	if now.Sub(m.contested) < contestedFor {
 		return fmt.Errorf("%w, and this is the first by name: its lambda is made in %v, and the other refused: %w", errContested, contestedFor, err)
 	}
 	return nil
@@ -325,28 +330,27 @@ func isRefusal(err error, reason kinesinv1.Reason) bool {
 
 // wellAgain tells that nothing is wrong with a lambda any more, if something was told to be.
 func (r *registrar) wellAgain(ctx context.Context, name string) {
-	switch r.told[name].outcome {
+	m := r.of(name)
+	switch m.outcome {
 	case RegistrationWaiting, RegistrationRefused, RegistrationKept, RegistrationUnread:
 		r.tell(ctx, name, RegistrationWell, nil)
 	}
 	if ctx.Err() == nil {
-		delete(r.told, name)
+		m.outcome, m.text = "", ""
 	}
 }
 
 // tell tells what became of a registration, unless that is what was told last, or what a stop did.
 func (r *registrar) tell(ctx context.Context, name, outcome string, err error) {
-	if ctx.Err() != nil {
-		return
-	}
 	text := outcome
 	if err != nil {
 		text += ": " + err.Error()
 	}
-	if r.told[name].text == text {
+	m := r.of(name)
+	if ctx.Err() != nil || m.text == text {
 		return
 	}
-	r.told[name] = telling{outcome, text}
+	m.outcome, m.text = outcome, text
 	if r.Hooks.Registered != nil {
 		r.Hooks.Registered(ctx, name, outcome, err)
 	}

@@ -157,7 +157,7 @@ func TestAWithdrawnLambdaIsDeletedWithoutTasksAndKeptWithThem(t *testing.T) {
 		f.time.Advance(50 * time.Second)
 		f.wantTold() // it may come back
 		f.time.Advance(time.Minute)
-		f.wantTold("idle deleted", "mail kept")
+		f.wantTold("mail kept", "idle deleted")
 		f.wantStates(map[string]int{"kept": 1})
 		f.time.Advance(10 * time.Second)
 		f.wantStates(map[string]int{"kept": 1}) // also in rounds that do not look at it

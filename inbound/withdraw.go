@@ -21,22 +21,17 @@ const (
 	// that is rather an emptied table, or a destroy in the wrong place, than what somebody wants.
 	withdrawnManyAfter = 10 * time.Minute
 	withdrawnManyMin   = 5
+	// withdrawnTogether is how many lambdas a round goes on to delete, so that it has time for the registrations.
+	withdrawnTogether = 10
 )
 
-// withdrawals are the lambdas whose registrations are gone, and those that their registrations have outgrown. Their deletion takes seconds for each, so it goes on beside the
-// rounds: one lambda at a time, and the next round with something to delete begins when the last has ended.
-type withdrawals struct {
-	gone    map[string]task.Instant // when a lambda without its registration is looked at next
-	unseen  map[string]task.Instant // since when those are gone that were not looked at yet
-	stays   map[string]error        // why a lambda that was outgrown is still there
-	held    bool                    // these wait for withdrawnManyAfter
-	results chan withdrawal         // of the deletions under way; nil when there are none
-}
-
-// withdrawal is what became of one.
+// withdrawal is what is known of a lambda whose registration is gone, or has outgrown it.
 type withdrawal struct {
-	lambda string
-	err    error
+	since    task.Instant // 0: neither
+	look     task.Instant // when the lambda is deleted, or looked at again
+	seen     bool         // that was begun
+	deleting bool         // and goes on
+	stays    error        // why a lambda that was outgrown is still there
 }
 
 // errBack says that nothing is to be told of a lambda: its registration is back, or it is another lambda's now.
@@ -45,68 +40,60 @@ var errBack = errors.New("not withdrawn any more")
 // withdraw deletes the lambdas whose registrations have been gone for a while, if no task of them lives. Their queues are most
 // likely gone too; a lambda that is kept has its tasks again as soon as they and the registration are back. An outgrown lambda, whose
 // registration wants what is fixed to be otherwise, was destroyed and came back within that while: it goes the same way, as soon as
-// the one in its place can be made at once. registered are all lambdas that have, or had, a registration.
-func (r *registrar) withdraw(ctx context.Context, registered []*catalog.Entry, there, outgrown map[string]bool) {
+// the one in its place can be made at once. A deletion waits for other processes and for the buffer: it goes on with the next round.
+// lambdas are all that have, or had, a registration; fits has the names of registrations, and whether they fit.
+func (r *registrar) withdraw(ctx context.Context, lambdas []*catalog.Entry, fits map[string]bool) {
 	now := r.Clock.Now()
-	gone := map[string]bool{}
-	for _, entry := range registered {
-		if there[entry.Name] && !outgrown[entry.Name] {
+	var gone []*catalog.Entry
+	for _, entry := range lambdas {
+		m := r.of(entry.Name)
+		switch {
+		case fits[entry.Name]:
+			m.withdrawal = withdrawal{}
 			continue
+		case m.since == 0:
+			m.since, m.look = now, now.Add(withdrawnAfter)
 		}
-		gone[entry.Name] = true
-		if _, seen := r.gone[entry.Name]; !seen {
-			r.gone[entry.Name], r.unseen[entry.Name] = now.Add(withdrawnAfter), now
+		gone = append(gone, entry)
+	}
+	r.holdMany(ctx, gone, len(lambdas)-len(gone))
+	begun := 0
+	for _, entry := range gone {
+		_, isThere := fits[entry.Name]
+		m := r.of(entry.Name)
+		if now >= m.look && begun < withdrawnTogether {
+			begun++
+			r.goOnDeleting(ctx, entry, m, isThere)
 		}
 		switch {
-		case there[entry.Name]: // and counted as refused
-		case r.told[entry.Name].outcome == RegistrationKept:
+		case isThere: // and counted as refused
+		case m.outcome == RegistrationKept:
 			r.states[RegistrationKept]++
 		default:
-			delete(r.told, entry.Name) // that was of its registration
+			if r.held && !m.seen {
+				r.states[RegistrationHeld]++
+			}
+			m.outcome, m.text = "", "" // that was of its registration
 		}
-	}
-	for name := range r.stays {
-		if !outgrown[name] {
-			delete(r.stays, name)
-		}
-	}
-	for name := range r.gone {
-		if !gone[name] {
-			delete(r.gone, name)
-			delete(r.unseen, name)
-		}
-	}
-	r.holdMany(ctx, len(registered)-len(gone), there)
-	if r.results != nil {
-		return
-	}
-	var due []*catalog.Entry
-	for _, entry := range registered {
-		if gone[entry.Name] && now >= r.gone[entry.Name] {
-			r.gone[entry.Name] = now.Add(withdrawnAgain)
-			delete(r.unseen, entry.Name)
-			due = append(due, entry)
-		}
-	}
-	if len(due) > 0 {
-		r.results = make(chan withdrawal, len(due))
-		go r.deleteWithdrawn(ctx, due, r.results)
 	}
 }
 
 // holdMany puts off all that were not looked at yet when there are too many of them beside those, stay of them, that are as they
 // are to be.
-func (r *registrar) holdMany(ctx context.Context, stay int, there map[string]bool) {
-	n := len(r.unseen)
+func (r *registrar) holdMany(ctx context.Context, gone []*catalog.Entry, stay int) {
+	var unseen []*remembered
+	for _, entry := range gone {
+		if m := r.of(entry.Name); !m.seen {
+			unseen = append(unseen, m)
+		}
+	}
+	n := len(unseen)
 	if n <= withdrawnManyMin || n <= stay {
 		r.held = false
 		return
 	}
-	for name, since := range r.unseen {
-		r.gone[name] = since.Add(withdrawnManyAfter)
-		if !there[name] { // else it is counted as refused
-			r.states[RegistrationHeld]++
-		}
+	for _, m := range unseen {
+		m.look = m.since.Add(withdrawnManyAfter)
 	}
 	if !r.held {
 		r.tell(ctx, "", RegistrationHeld, fmt.Errorf(
@@ -116,61 +103,40 @@ func (r *registrar) holdMany(ctx context.Context, stay int, there map[string]boo
 	r.held = true
 }
 
-// endWithdrawals waits for the deletions under way; the context that ended the rounds ends them too.
-func (w *withdrawals) endWithdrawals() {
-	if w.results == nil {
+// goOnDeleting does what can be done by now to delete a lambda, and tells what became of it in the end. isThere says whether there is
+// a registration of its name: then what keeps the lambda is told with the refusal.
+func (r *registrar) goOnDeleting(ctx context.Context, entry *catalog.Entry, m *remembered, isThere bool) {
+	err := r.deleteUnregistered(ctx, entry)
+	m.seen, m.deleting = true, errors.Is(err, errMoreToDo)
+	if m.deleting {
 		return
 	}
-	for range w.results { // until it is closed
-	}
-}
-
-// tellWithdrawn tells what became of deletions so far.
-func (r *registrar) tellWithdrawn(ctx context.Context, there map[string]bool) {
-	for r.results != nil {
-		select {
-		case w, more := <-r.results:
-			if !more {
-				r.results = nil
-				return
-			}
-			r.toldWithdrawn(ctx, w, there[w.lambda])
-		default:
-			return
-		}
-	}
-}
-
-// toldWithdrawn tells what became of one. isThere says whether there is a registration of its name: then what keeps the lambda is
-// told with the refusal.
-func (r *registrar) toldWithdrawn(ctx context.Context, w withdrawal, isThere bool) {
+	m.look = r.Clock.Now().Add(withdrawnAgain)
 	switch {
-	case errors.Is(w.err, errBack) || isRefusal(w.err, kinesinv1.Reason_REASON_UNKNOWN_LAMBDA): // or another process was faster
-	case isThere && w.err != nil:
-		r.stays[w.lambda] = w.err
-	case isRefusal(w.err, kinesinv1.Reason_REASON_IN_USE):
-		r.tell(ctx, w.lambda, RegistrationKept, fmt.Errorf("%w; or put its registration back (its module call in Terraform)", w.err))
-	case w.err != nil:
-		r.tell(ctx, w.lambda, RegistrationKept, w.err)
+	case errors.Is(err, errBack) || isRefusal(err, kinesinv1.Reason_REASON_UNKNOWN_LAMBDA): // or another process was faster
+	case isThere && err != nil:
+		m.stays = err
+	case isRefusal(err, kinesinv1.Reason_REASON_IN_USE):
+		r.tell(ctx, entry.Name, RegistrationKept, fmt.Errorf("%w; or put its registration back (its module call in Terraform)", err))
+	case err != nil:
+		r.tell(ctx, entry.Name, RegistrationKept, err)
 	default:
-		r.tell(ctx, w.lambda, RegistrationDeleted, nil)
-		delete(r.told, w.lambda)
+		r.tell(ctx, entry.Name, RegistrationDeleted, nil)
+		*m = remembered{}
 	}
 }
 
-// deleteWithdrawn deletes lambdas one after the other.
-func (in *Inbound) deleteWithdrawn(ctx context.Context, due []*catalog.Entry, results chan<- withdrawal) {
-	defer close(results)
-	for _, entry := range due {
-		if ctx.Err() != nil {
-			return
+// keepWithdrawn takes back the deletions that were to go on. Other processes begin anew.
+func (r *registrar) keepWithdrawn(ctx context.Context) {
+	for name, m := range r.names {
+		if entry, err := r.Catalog.Lambda(name); err == nil && m.deleting {
+			_ = r.Catalog.Unmark(ctx, entry) // or it is taken back after catalog.DeletingFor
 		}
-		results <- withdrawal{entry.Name, in.deleteUnregistered(ctx, entry)}
 	}
 }
 
-// deleteUnregistered deletes a lambda whose registration is gone, or has outgrown it: then only if nothing is in the way of the one
-// that is to be made in its place.
+// deleteUnregistered goes on deleting a lambda whose registration is gone, or has outgrown it: then only if nothing is in the way of
+// the one that is to be made in its place.
 func (in *Inbound) deleteUnregistered(ctx context.Context, entry *catalog.Entry) error {
 	s, err := in.standingOf(ctx, entry)
 	if err != nil || !s.isWithdrawn() {
@@ -181,7 +147,9 @@ func (in *Inbound) deleteUnregistered(ctx context.Context, entry *catalog.Entry)
 			return err
 		}
 	}
-	if err = in.deleteLambda(ctx, entry, false); err != nil && in.isBack(ctx, entry) {
+	d := deletion{Inbound: in, entry: entry}
+	d.goOnWithin(0)
+	if err = d.run(ctx); err != nil && !errors.Is(err, errMoreToDo) && in.isBack(ctx, entry) {
 		return errBack
 	}
 	return err
