@@ -97,37 +97,52 @@ func Ways() []string { return []string{WayBuffer, WayStore, WayFallback, WayDire
 // front is how Schedule calls use the buffer.
 type front struct {
 	*gather.Gatherer[*kinesinv1.BufferedTask]
-
-	mu    sync.Mutex // guards all below
-	rest  time.Duration
-	until task.Instant // leave the buffer alone until then
+	rest rest
 }
 
 func newFront(in *Inbound) *front {
 	c := in.Buffering
-	return &front{Gatherer: gather.New(gather.Config[*kinesinv1.BufferedTask]{
+	return &front{rest: rest{min: bufferRestMin, max: bufferRestMax}, Gatherer: gather.New(gather.Config[*kinesinv1.BufferedTask]{
 		Clock: in.Clock, Send: in.sendToBuffer, Bytes: envelope.Bytes,
 		ItemsMax: buffer.BatchMax * envelope.TasksMax, BytesMax: c.Buffer.BodyBytesMax(),
 		SendsMax: bufferSendsMax, Linger: c.Linger, Patience: c.Patience, Enough: bufferEnough, PendingMax: 2 * ScheduleItemsMax,
 	})}
 }
 
-func (f *front) isResting(now task.Instant) bool {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	return now < f.until && f.until <= now.Add(bufferRestMax) // the clock may be set back
+// rest is for how long something is left alone that failed: longer each time.
+type rest struct {
+	min, max time.Duration
+
+	mu    sync.Mutex // guards all below
+	pause time.Duration
+	until task.Instant
 }
 
-// judge notes how the buffer did.
-func (f *front) judge(k clock.Clock, ok bool) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	if ok {
-		f.rest, f.until = 0, 0
-		return
+// left is how long it is still left alone; 0 when it is not.
+func (r *rest) left(k clock.Clock) time.Duration {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if left := r.until.Sub(k.Now()); left <= r.max { // the clock may be set back
+		return max(0, left)
 	}
-	f.rest = min(max(2*f.rest, bufferRestMin), bufferRestMax)
-	f.until = k.Now().Add(jittered(k, f.rest))
+	return 0
+}
+
+// failed begins a rest and returns how long it is.
+func (r *rest) failed(k clock.Clock) time.Duration {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.pause = min(max(2*r.pause, r.min), r.max)
+	pause := jittered(k, r.pause)
+	r.until = k.Now().Add(pause)
+	return pause
+}
+
+// succeeded ends the rest, and has the next one be short.
+func (r *rest) succeeded() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.pause, r.until = 0, 0
 }
 
 // sendToBuffer packs tasks and sends them, with an outcome for each.
@@ -173,7 +188,7 @@ func (b *intake) buffer(ctx context.Context) {
 			c.way = WayFallback // unless it is acknowledged
 		}
 	}
-	if len(some) == 0 || b.front.isResting(b.now) {
+	if len(some) == 0 || b.front.rest.left(b.Clock) > 0 {
 		return
 	}
 	within, cancel := clock.Within(ctx, b.Clock, b.Buffering.Wait)
@@ -185,7 +200,11 @@ func (b *intake) buffer(ctx context.Context) {
 			c.way, c.id, c.chain = WayBuffer, tasks[k].Id, nil
 		}
 	}
-	b.front.judge(b.Clock, isWell)
+	if isWell {
+		b.front.rest.succeeded()
+	} else {
+		b.front.rest.failed(b.Clock)
+	}
 }
 
 // hasTime reports whether a task may go through the buffer.

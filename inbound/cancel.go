@@ -127,18 +127,8 @@ func (in *Inbound) leaveTombstone(ctx context.Context, token task.Token) error {
 	if err := in.change(ctx, []store.Op{{Kind: store.PutTask, Task: tombstone}})[0]; err != nil {
 		return err
 	}
-	rows, err := in.Store.Wakeups(ctx, []store.WakeKey{store.KeyOf(&t)})
-	if err != nil {
-		return fmt.Errorf("look for the wake-up row of task %s: %w", t.ID, err)
-	}
-	if !rows[0].ID.IsZero() {
-		remove := removeNow(&rows[0])
-		// Lazy, since the scheduler would find the tombstone in its way and delete it too; a courier would
-		// not look.
-		remove.Lazy = l.Mode == task.Managed
-		if err := in.change(ctx, []store.Op{remove})[0]; err != nil && l.Mode == task.Deliver {
-			return errMayBeDelivered
-		}
+	if err := in.removePutBack(ctx, &t); err != nil {
+		return err
 	}
 	if in.mayBeDelivered(l, token) {
 		return errMayBeDelivered // it took so long that it is not known which was first

@@ -12,7 +12,6 @@ import (
 	"github.com/kinesin-io/kinesin/catalog"
 	"github.com/kinesin-io/kinesin/inbound/buffer"
 	"github.com/kinesin-io/kinesin/internal/clock"
-	"github.com/kinesin-io/kinesin/task"
 )
 
 const (
@@ -59,6 +58,7 @@ func (in *Inbound) Consume(ctx context.Context) error {
 	}
 	c := &consumer{
 		Inbound: in, pace: pace{rate: in.Buffering.Rate}, removal: newRemoval(ctx, in),
+		rest:      rest{min: consumePauseMin, max: consumePauseMax},
 		tasksEach: 1, more: make(chan struct{}, in.Buffering.Concurrency),
 	}
 	in.backlog.begins(in.Clock)
@@ -82,10 +82,10 @@ type consumer struct {
 	removal *removal
 	more    chan struct{} // a receive came back full: another one may find something too
 
-	mu        sync.Mutex // guards all below
-	pause     time.Duration
-	until     task.Instant
-	tasksEach float64 // how many tasks a message has, on average
+	rest rest // while the buffer or the store fails
+
+	mu        sync.Mutex // guards tasksEach
+	tasksEach float64    // how many tasks a message has, on average
 }
 
 // run receives until ctx ends. One of all waits at the buffer all the time; the others only join while receives come
@@ -119,7 +119,7 @@ func (c *consumer) run(ctx context.Context, always bool) {
 // receive takes in what one receive brings; full says that there may be more, ok that it is worth going on.
 func (c *consumer) receive(ctx context.Context) (full, ok bool) {
 	limit, tasks := c.next()
-	if clock.Sleep(ctx, c.Clock, c.pace.reserve(clock.Mono(c.Clock), tasks)) != nil || c.rest(ctx) != nil {
+	if clock.Sleep(ctx, c.Clock, c.pace.reserve(clock.Mono(c.Clock), tasks)) != nil || clock.Sleep(ctx, c.Clock, c.rest.left(c.Clock)) != nil {
 		return false, false
 	}
 	received := c.backlog.waiting(c.Clock)
@@ -165,30 +165,11 @@ func (c *consumer) learn(messages, tasks int) {
 	c.tasksEach = max(1, (1-weight)*c.tasksEach+weight*float64(tasks)/float64(messages))
 }
 
-// rest waits while consuming pauses.
-func (c *consumer) rest(ctx context.Context) error {
-	c.mu.Lock()
-	until := c.until
-	c.mu.Unlock()
-	return clock.Sleep(ctx, c.Clock, min(until.Sub(c.Clock.Now()), consumePauseMax)) // the clock may be set back
-}
-
 // trouble makes all of the consumer pause, longer each time.
 func (c *consumer) trouble(ctx context.Context, err error) {
-	c.mu.Lock()
-	c.pause = min(max(2*c.pause, consumePauseMin), consumePauseMax)
-	pause := jittered(c.Clock, c.pause)
-	c.until = c.Clock.Now().Add(pause)
-	c.mu.Unlock()
-	if c.Hooks.Trouble != nil {
+	if pause := c.rest.failed(c.Clock); c.Hooks.Trouble != nil {
 		c.Hooks.Trouble(ctx, err, pause)
 	}
-}
-
-func (c *consumer) well() {
-	c.mu.Lock()
-	c.pause = 0
-	c.mu.Unlock()
 }
 
 // pace keeps tasks to a rate: each one moves the moment from which on the next may come.

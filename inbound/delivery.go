@@ -56,7 +56,7 @@ func (c *consumer) handle(ctx context.Context, messages []buffer.Message) (tasks
 	}
 	switch {
 	case failed == nil:
-		c.well()
+		c.rest.succeeded()
 	case !anyTaken(fatesAll): // a single task that the store never takes is no reason for all to wait
 		c.trouble(ctx, failed)
 	}

@@ -1,6 +1,7 @@
 package inbound
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -101,13 +102,11 @@ func (in *Inbound) GetLambda(ctx context.Context, request *kinesinv1.GetLambdaRe
 	if err != nil {
 		return nil, wire(err)
 	}
-	var s standing
-	if in.mayBeRegistered(entry) {
-		if s, err = in.standingOf(ctx, entry); err != nil {
-			return nil, wire(err)
-		}
+	view, err := in.viewLambda(ctx, entry)
+	if err != nil {
+		return nil, wire(err)
 	}
-	return &kinesinv1.GetLambdaResponse{Lambda: viewEntry(entry, s)}, nil
+	return &kinesinv1.GetLambdaResponse{Lambda: view}, nil
 }
 
 // ListLambdas reads all lambdas, by name.
@@ -163,21 +162,11 @@ func change(l *task.Lambda, want task.Lambda, grownFrom task.Instant) error {
 	if err := checkSettings(l.Mode, want); err != nil {
 		return err
 	}
-	if want.MaxAttempts != 0 {
-		l.MaxAttempts = want.MaxAttempts
-	}
-	if want.Timeout != 0 {
-		l.Timeout = want.Timeout
-	}
-	if want.BackoffMin != 0 {
-		l.BackoffMin = want.BackoffMin
-	}
-	if want.BackoffMax != 0 {
-		l.BackoffMax = want.BackoffMax
-	}
-	if want.Retention != 0 {
-		l.Retention = want.Retention
-	}
+	l.MaxAttempts = cmp.Or(want.MaxAttempts, l.MaxAttempts)
+	l.Timeout = cmp.Or(want.Timeout, l.Timeout)
+	l.BackoffMin = cmp.Or(want.BackoffMin, l.BackoffMin)
+	l.BackoffMax = cmp.Or(want.BackoffMax, l.BackoffMax)
+	l.Retention = cmp.Or(want.Retention, l.Retention)
 	return nil
 }
 

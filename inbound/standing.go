@@ -98,11 +98,11 @@ func (in *Inbound) mustNotBeRegistered(ctx context.Context, entry *catalog.Entry
 		"lambda %s is registered: take it out where it is (its module call in Terraform), and servers delete it when it has no live tasks%s", entry.Name, way)
 }
 
-// viewLambda is viewEntry, after a look at the lambda's registration if it was made of one.
-func (in *Inbound) viewLambda(ctx context.Context, e *catalog.Entry) (*kinesinv1.Lambda, error) {
-	if e.Registration == "" {
-		return viewEntry(e, standing{}), nil
+// viewLambda is viewEntry, after a look at the registration of the lambda's name.
+func (in *Inbound) viewLambda(ctx context.Context, e *catalog.Entry) (v *kinesinv1.Lambda, err error) {
+	var s standing
+	if in.mayBeRegistered(e) {
+		s, err = in.standingOf(ctx, e)
 	}
-	s, err := in.standingOf(ctx, e)
 	return viewEntry(e, s), err
 }

@@ -3,6 +3,7 @@ package inbound
 import (
 	"context"
 	"errors"
+	"fmt"
 	"time"
 
 	"github.com/kinesin-io/kinesin/api"
@@ -168,14 +169,20 @@ func removeNow(t *task.Task) store.Op {
 	return op
 }
 
-// removePutBack deletes the wake-up row that a message which came again may have put after the row was
-// deleted, and before there was a tombstone for the consumer to see. No courier looks at one.
+// removePutBack deletes the wake-up row of a cancelled task that came out of the buffer, maybe once more, before there was a
+// tombstone for the consumer to see. The scheduler would find that in its way and delete the row too; a courier would not look.
 func (in *Inbound) removePutBack(ctx context.Context, t *task.Task) error {
+	isDeliver := in.isDeliver(t.Partition.Lambda)
 	rows, err := in.Store.Wakeups(ctx, []store.WakeKey{store.KeyOf(t)})
 	switch {
-	case err != nil:
+	case err != nil && isDeliver:
 		return errMayBeDelivered
+	case err != nil:
+		return fmt.Errorf("look for the wake-up row of task %s: %w", t.ID, err)
 	case rows[0].ID.IsZero():
+		return nil
+	case !isDeliver:
+		_ = in.change(ctx, []store.Op{store.Remove(&rows[0])})
 		return nil
 	case rows[0].State != task.Scheduled: // somebody sends it
 		return errMayBeDelivered
