@@ -7,6 +7,7 @@ import (
 
 	"connectrpc.com/connect"
 	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promauto"
 
 	"github.com/kinesin-io/kinesin/api"
 	"github.com/kinesin-io/kinesin/api/kinesinv1"
@@ -36,14 +37,13 @@ type gate struct {
 func newGate(tokens *livefile.Files[token.Set], r prometheus.Registerer, next http.Handler) *gate {
 	g := &gate{
 		tokens: tokens, next: next, writer: connect.NewErrorWriter(api.HandlerOptions(api.Hooks{})...),
-		refused: prometheus.NewCounterVec(prometheus.CounterOpts{
+		refused: promauto.With(r).NewCounterVec(prometheus.CounterOpts{
 			Name: "kinesin_unauthenticated_calls_total", Help: "Calls that were refused for want of a token that is taken here.",
 		}, []string{"reason"}),
 	}
 	for _, reason := range []string{"none", "form", "unknown"} {
 		g.refused.WithLabelValues(reason)
 	}
-	r.MustRegister(g.refused)
 	return g
 }
 

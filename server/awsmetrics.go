@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promauto"
 
 	"github.com/kinesin-io/kinesin/internal/sqsclient"
 	"github.com/kinesin-io/kinesin/store/dynamo"
@@ -23,11 +24,12 @@ type awsMetrics struct {
 }
 
 func newAWSMetrics(r prometheus.Registerer) *awsMetrics {
+	f := promauto.With(r)
 	counter := func(name, help string, labels ...string) *prometheus.CounterVec {
-		return prometheus.NewCounterVec(prometheus.CounterOpts{Name: name, Help: help}, labels)
+		return f.NewCounterVec(prometheus.CounterOpts{Name: name, Help: help}, labels)
 	}
 	m := &awsMetrics{
-		requests: prometheus.NewHistogramVec(prometheus.HistogramOpts{
+		requests: f.NewHistogramVec(prometheus.HistogramOpts{
 			Name: "kinesin_aws_request_seconds", Help: "Time of a request to AWS, waits of long polls included.",
 			Buckets: []float64{.001, .002, .005, .01, .025, .05, .1, .25, .5, 1, 3, 10, 25},
 		}, []string{"service", "request", "outcome"}),
@@ -37,14 +39,13 @@ func newAWSMetrics(r prometheus.Registerer) *awsMetrics {
 		unreadable: counter("kinesin_dynamodb_unreadable_rows_total", "Rows that were left alone: of a newer version, or damaged.", "table"),
 		refused:    counter("kinesin_sqs_refused_entries_total", "Entries of batches that SQS refused.", "request", "code"),
 		discarded:  counter("kinesin_sqs_discarded_messages_total", "Messages that came to nothing.", "reason"),
-		packed: prometheus.NewHistogram(prometheus.HistogramOpts{
+		packed: f.NewHistogram(prometheus.HistogramOpts{
 			Name: "kinesin_sqs_message_tasks", Help: "Tasks in a message that was sent.", Buckets: []float64{1, 2, 4, 8, 16, 32},
 		}),
-		returned: prometheus.NewCounter(prometheus.CounterOpts{
+		returned: f.NewCounter(prometheus.CounterOpts{
 			Name: "kinesin_sqs_returned_tasks_total", Help: "Tasks that were received, taken by no worker here, and returned.",
 		}),
 	}
-	r.MustRegister(m.requests, m.billed, m.rows, m.throttled, m.unreadable, m.refused, m.discarded, m.packed, m.returned)
 	return m
 }
 

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promauto"
 
 	"github.com/kinesin-io/kinesin/inbound"
 )
@@ -20,19 +21,19 @@ type bufferMetrics struct {
 	trouble  prometheus.Counter
 }
 
-func newBufferMetrics(r prometheus.Registerer) bufferMetrics {
+func newBufferMetrics(f promauto.Factory) bufferMetrics {
 	m := bufferMetrics{
-		ways: counters("kinesin_inbound_accepted_total", "Tasks that were accepted, by what acknowledged them: the inbound buffer, the store, "+
+		ways: counters(f, "kinesin_inbound_accepted_total", "Tasks that were accepted, by what acknowledged them: the inbound buffer, the store, "+
 			"the store because the buffer refused or was slow (fallback), the buffer to a client that sends there itself (direct), or the queue "+
 			"of a deliver lambda.", "way"),
-		rejected: counters("kinesin_inbound_rejected_total", "Messages of the inbound buffer, tasks in them, or tasks that may have run, that were set aside.", "reason"),
-		left:     counters("kinesin_inbound_left_total", "Messages that were left in the inbound buffer for now.", "why"),
-		consumed: counter("kinesin_inbound_consumed_total", "Tasks that came out of the inbound buffer and are in the store."),
-		age: prometheus.NewHistogram(prometheus.HistogramOpts{
+		rejected: counters(f, "kinesin_inbound_rejected_total", "Messages of the inbound buffer, tasks in them, or tasks that may have run, that were set aside.", "reason"),
+		left:     counters(f, "kinesin_inbound_left_total", "Messages that were left in the inbound buffer for now.", "why"),
+		consumed: counter(f, "kinesin_inbound_consumed_total", "Tasks that came out of the inbound buffer and are in the store."),
+		age: f.NewHistogram(prometheus.HistogramOpts{
 			Name: "kinesin_inbound_age_seconds", Buckets: latenessBuckets,
 			Help: "How long ago the oldest task of a batch out of the inbound buffer was accepted.",
 		}),
-		trouble: counter("kinesin_inbound_pauses_total", "Times that consuming paused because the buffer or the store failed."),
+		trouble: counter(f, "kinesin_inbound_pauses_total", "Times that consuming paused because the buffer or the store failed."),
 	}
 	for _, way := range inbound.Ways() {
 		m.ways.WithLabelValues(way)
@@ -43,7 +44,6 @@ func newBufferMetrics(r prometheus.Registerer) bufferMetrics {
 	for _, why := range inbound.Lefts() {
 		m.left.WithLabelValues(why)
 	}
-	r.MustRegister(m.ways, m.rejected, m.left, m.consumed, m.age, m.trouble)
 	return m
 }
 

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promauto"
 
 	"github.com/kinesin-io/kinesin/dispatcher"
 	"github.com/kinesin-io/kinesin/scheduler"
@@ -47,6 +48,6 @@ func (n *Node) undelivered(t *task.Task, err error) {
 	n.log.Debug("task not delivered, trying again", slog.String("task_id", t.ID.String()), slog.Any("error", err))
 }
 
-func newUndelivered() *prometheus.CounterVec {
-	return counters("kinesin_deliveries_failed_total", "Sends to the queue of a deliver lambda that failed and are tried again.", "lambda", "priority")
+func newUndelivered(f promauto.Factory) *prometheus.CounterVec {
+	return counters(f, "kinesin_deliveries_failed_total", "Sends to the queue of a deliver lambda that failed and are tried again.", "lambda", "priority")
 }

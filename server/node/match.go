@@ -7,46 +7,33 @@ import (
 	"github.com/kinesin-io/kinesin/task"
 )
 
-// matching finds slots of workers of this process for the roles that have tasks for them. A role asks only when all of
-// them are composed.
-type matching struct{ n *Node }
-
-func (m matching) match(t *task.Task) *hsc.Slot {
-	if m.n.hsc == nil {
-		return nil
-	}
-	return m.n.hsc.Match(t)
+// matching finds slots of workers of this process for a role that has tasks for them, which has its own word for a slot. A role
+// asks only when all of them are composed.
+type matching[S any] struct {
+	n  *Node
+	as func(slot *hsc.Slot) S
 }
 
-// forDispatcher is matching as the dispatcher asks.
-type forDispatcher struct{ matching }
-
-func (m forDispatcher) Match(t *task.Task) dispatcher.Slot {
-	if slot := m.match(t); slot != nil {
-		return slot
+// Match reserves a slot, if there is one.
+func (m matching[S]) Match(t *task.Task) (none S) {
+	if m.n.hsc != nil {
+		if slot := m.n.hsc.Match(t); slot != nil {
+			return m.as(slot)
+		}
 	}
-	return nil
+	return none
 }
 
 // Serves implements dispatcher.Matcher.
-func (m forDispatcher) Serves(t *task.Task) bool { return m.n.hsc != nil && m.n.hsc.Serves(t) }
-
-// forInbound is matching as inbound asks.
-type forInbound struct{ matching }
-
-func (m forInbound) Match(t *task.Task) inbound.Slot {
-	if slot := m.match(t); slot != nil {
-		return slot
-	}
-	return nil
-}
+func (m matching[S]) Serves(t *task.Task) bool { return m.n.hsc != nil && m.n.hsc.Serves(t) }
 
 // matchers are what the roles ask; nil where all tasks go through their queues.
 func (n *Node) matchers(c *Config) (dispatcher.Matcher, inbound.Matcher) {
 	if c.NoMatch {
 		return nil, nil
 	}
-	return forDispatcher{matching{n}}, forInbound{matching{n}}
+	return matching[dispatcher.Slot]{n, func(s *hsc.Slot) dispatcher.Slot { return s }},
+		matching[inbound.Slot]{n, func(s *hsc.Slot) inbound.Slot { return s }}
 }
 
 // ended tells those who wait here that some task reached its end.

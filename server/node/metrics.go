@@ -10,6 +10,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/collectors"
+	"github.com/prometheus/client_golang/prometheus/promauto"
 
 	"github.com/kinesin-io/kinesin/catalog"
 	"github.com/kinesin-io/kinesin/store"
@@ -154,43 +155,42 @@ func NewMetrics() *Metrics {
 	r := prometheus.NewRegistry()
 	r.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}),
 		collectors.NewBuildInfoCollector())
+	f := promauto.With(r)
 	m := &Metrics{
 		registry: r,
-		lateness: prometheus.NewHistogramVec(prometheus.HistogramOpts{
+		lateness: f.NewHistogramVec(prometheus.HistogramOpts{
 			Name: "kinesin_task_lateness_seconds", Buckets: latenessBuckets,
 			Help: "How long after its due time a task was first enqueued, claimed and started; or delivered, which a consumer can see it from.",
 		}, []string{"lambda", "priority", "stage"}),
-		accepted:    counters("kinesin_tasks_accepted_total", "Tasks that Schedule acknowledged.", "lambda", "priority"),
-		matched:     counters("kinesin_tasks_matched_total", "Attempts that a waiting worker got without a message, in the write that dispatched their task.", "lambda", "priority"),
-		refused:     counters("kinesin_tasks_refused_total", "Tasks that Schedule refused.", "reason"),
-		finished:    counters("kinesin_attempts_total", "Attempts that ended, by outcome.", "lambda", "priority", "outcome"),
-		wakeups:     counters("kinesin_wakeups_total", "Wake-ups that fired, by what they led to.", "event"),
-		claims:      counters("kinesin_claims_refused_total", "Messages whose claim was refused.", "reason"),
-		lost:        counter("kinesin_workers_lost_total", "Worker leases that ran out."),
-		unsent:      counter("kinesin_messages_unsent_total", "Enqueued tasks whose message waits for their wake-up."),
-		undelivered: newUndelivered(),
-		grown:       counters("kinesin_shards_grown_total", "How often this process gave a lambda more shards, since one was near what a key of the store takes.", "lambda"),
+		accepted:    counters(f, "kinesin_tasks_accepted_total", "Tasks that Schedule acknowledged.", "lambda", "priority"),
+		matched:     counters(f, "kinesin_tasks_matched_total", "Attempts that a waiting worker got without a message, in the write that dispatched their task.", "lambda", "priority"),
+		refused:     counters(f, "kinesin_tasks_refused_total", "Tasks that Schedule refused.", "reason"),
+		finished:    counters(f, "kinesin_attempts_total", "Attempts that ended, by outcome.", "lambda", "priority", "outcome"),
+		wakeups:     counters(f, "kinesin_wakeups_total", "Wake-ups that fired, by what they led to.", "event"),
+		claims:      counters(f, "kinesin_claims_refused_total", "Messages whose claim was refused.", "reason"),
+		lost:        counter(f, "kinesin_workers_lost_total", "Worker leases that ran out."),
+		unsent:      counter(f, "kinesin_messages_unsent_total", "Enqueued tasks whose message waits for their wake-up."),
+		undelivered: newUndelivered(f),
+		grown:       counters(f, "kinesin_shards_grown_total", "How often this process gave a lambda more shards, since one was near what a key of the store takes.", "lambda"),
 
-		failures:    counter("kinesin_partition_failures_total", "Rounds of a partition that failed and were tried again."),
-		hscFailures: counters("kinesin_hsc_failures_total", "Claims, heartbeats and results for which the store or the queue failed, by what was attempted.", "what"),
-		internal:    counter("kinesin_internal_errors_total", "Calls that failed for a reason that is only in the log."),
-		storeErrors: counters("kinesin_store_errors_total", "Calls to the store that failed; settle: writes whose outcome could not be found out.", "op"),
-		storeTime: prometheus.NewHistogramVec(prometheus.HistogramOpts{
+		failures:    counter(f, "kinesin_partition_failures_total", "Rounds of a partition that failed and were tried again."),
+		hscFailures: counters(f, "kinesin_hsc_failures_total", "Claims, heartbeats and results for which the store or the queue failed, by what was attempted.", "what"),
+		internal:    counter(f, "kinesin_internal_errors_total", "Calls that failed for a reason that is only in the log."),
+		storeErrors: counters(f, "kinesin_store_errors_total", "Calls to the store that failed; settle: writes whose outcome could not be found out.", "op"),
+		storeTime: f.NewHistogramVec(prometheus.HistogramOpts{
 			Name: "kinesin_store_seconds", Help: "Time of a call to the store, durable writes included.",
 			Buckets: prometheus.ExponentialBuckets(20e-6, 2.5, 14),
 		}, []string{"op"}),
-		fsync: prometheus.NewHistogram(prometheus.HistogramOpts{
+		fsync: f.NewHistogram(prometheus.HistogramOpts{
 			Name: "kinesin_store_fsync_seconds", Help: "Time until a group of writes was durable.",
 			Buckets: prometheus.ExponentialBuckets(20e-6, 2.5, 14),
 		}),
-		clockAhead: prometheus.NewHistogram(prometheus.HistogramOpts{
+		clockAhead: f.NewHistogram(prometheus.HistogramOpts{
 			Name: "kinesin_fleet_clock_ahead_seconds", Buckets: []float64{.25, .5, 1, 2, 5, 10, 60},
 			Help: "How far the clock of another process was ahead, where it was by more than 100 ms.",
 		}),
 	}
-	r.MustRegister(m.clockAhead, m.lateness, m.accepted, m.matched, m.refused, m.finished, m.wakeups, m.claims, m.lost, m.unsent, m.undelivered, m.grown,
-		m.failures, m.hscFailures, m.internal, m.storeTime, m.storeErrors, m.fsync)
-	m.buffer, m.ownership, m.registrations = newBufferMetrics(r), newOwnershipMetrics(r), newRegistrationMetrics(r)
+	m.buffer, m.ownership, m.registrations = newBufferMetrics(f), newOwnershipMetrics(f), newRegistrationMetrics(f)
 	m.classes.Store(&map[class]*classSeries{})
 	for kind := range m.byEvent {
 		m.byEvent[kind] = m.wakeups.WithLabelValues(task.EventKind(kind).String())
@@ -199,12 +199,12 @@ func NewMetrics() *Metrics {
 	return m
 }
 
-func counters(name, help string, labels ...string) *prometheus.CounterVec {
-	return prometheus.NewCounterVec(prometheus.CounterOpts{Name: name, Help: help}, labels)
+func counters(f promauto.Factory, name, help string, labels ...string) *prometheus.CounterVec {
+	return f.NewCounterVec(prometheus.CounterOpts{Name: name, Help: help}, labels)
 }
 
-func counter(name, help string) prometheus.Counter {
-	return prometheus.NewCounter(prometheus.CounterOpts{Name: name, Help: help})
+func counter(f promauto.Factory, name, help string) prometheus.Counter {
+	return f.NewCounter(prometheus.CounterOpts{Name: name, Help: help})
 }
 
 // storeOp observes one call to the store. It does not count a missing row, or a call that its caller gave up, as an

@@ -189,6 +189,8 @@ func (n *Node) compose(c Config, secret []byte) {
 	seal := task.NewSealer(secret)
 	n.leases = c.newBook(n.store)
 	toDispatcher, toInbound := n.matchers(&c)
+	var hscHints hsc.Scheduler
+	var inboundHints inbound.Scheduler = noScheduler{}
 	if slices.Contains(c.Roles, RoleScheduler) {
 		n.members = n.newMembers(&c) // only who can serve partitions is one
 		n.dispatcher = dispatcher.New(dispatcher.Config{
@@ -202,18 +204,19 @@ func (n *Node) compose(c Config, secret []byte) {
 			Process: n.members.process(), Presence: n.members.presence, Found: n.foundClaimed, Ready: n.becameReady,
 			Guests: c.shared, Window: c.Window, Lead: c.Lead,
 		})
+		hscHints, inboundHints = forHSC{n.scheduler}, n.scheduler
 		n.sweeper = &scheduler.Sweeper{Store: n.store, Clock: c.Clock, Log: c.Log}
 	}
 	if slices.Contains(c.Roles, RoleHSC) {
 		n.hsc = hsc.New(hsc.Config{
 			Store: n.store, Queue: n.queue, Catalog: n.catalog, Leases: n.leases, Sealer: seal,
-			Scheduler: hscHints{n}, Process: n.process(), Clock: c.Clock, Log: c.Log, Hooks: n.hscHooks(), Ended: n.ended, Ahead: c.Ahead, SlotsOnly: c.Stepped,
+			Scheduler: hscHints, Process: n.process(), Clock: c.Clock, Log: c.Log, Hooks: n.hscHooks(), Ended: n.ended, Ahead: c.Ahead, SlotsOnly: c.Stepped,
 		})
 	}
 	if slices.Contains(c.Roles, RoleInbound) {
 		n.inbound = inbound.New(inbound.Config{
 			Store: n.store, Queue: n.queue, Catalog: n.catalog, Sealer: seal,
-			Scheduler: hints{n}, Workers: hints{n}, Matcher: toInbound, Clock: c.Clock, Hooks: n.inboundHooks(),
+			Scheduler: inboundHints, Workers: cancels{n}, Matcher: toInbound, Clock: c.Clock, Hooks: n.inboundHooks(),
 			Unregister: c.Unregister, Shared: c.shared, Near: c.Near, Horizon: c.Horizon, WaitLookEvery: c.waitLookEvery(), DeliverDirect: c.DeliverDirect,
 			InboundKey: task.InboundKey(secret), Process: n.process(),
 			Buffering: inbound.Buffering{Buffer: c.Buffer, Rate: c.InboundRate, Concurrency: c.InboundConcurrency},
@@ -399,54 +402,33 @@ func (p policies) PolicyOf(t *task.Task) (task.Policy, bool) {
 	return l.PolicyFor(t), true
 }
 
-// hints carries what one role has to tell another, if that is in this process.
-type hints struct{ n *Node }
+// cancels tells workers to stop, wherever they are connected.
+type cancels struct{ n *Node }
 
-func (h hints) Added(t *task.Task) {
-	if h.n.scheduler != nil {
-		h.n.scheduler.Added(t)
-	}
-}
-
-func (h hints) Awake(t *task.Task) {
-	if h.n.scheduler != nil {
-		h.n.scheduler.Awake(t)
-	}
-}
-
-func (h hints) Enqueued(t *task.Task) {
-	if h.n.scheduler != nil {
-		h.n.scheduler.Enqueued(t)
-	}
-}
-
-func (h hints) Done(rows []task.Task) {
-	if h.n.scheduler != nil {
-		h.n.scheduler.Done(rows)
-	}
-}
-
-func (h hints) CancelRequested(t *task.Task) {
-	if h.n.hsc != nil {
-		h.n.hsc.CancelRequested(*t)
+func (c cancels) CancelRequested(t *task.Task) {
+	if c.n.hsc != nil {
+		c.n.hsc.CancelRequested(*t)
 		return
 	}
-	ctx, cancel := clock.Within(context.Background(), h.n.clock, attendWithin)
+	ctx, cancel := clock.Within(context.Background(), c.n.clock, attendWithin)
 	defer cancel()
-	if err := h.n.leases.Attend(ctx, t.Worker); err != nil && !errors.Is(err, lease.ErrLost) { // its rows tell later
-		h.n.log.WarnContext(ctx, "worker not told of a cancel", slog.String("worker", t.Worker), slog.Any("error", err))
+	if err := c.n.leases.Attend(ctx, t.Worker); err != nil && !errors.Is(err, lease.ErrLost) { // its rows tell later
+		c.n.log.WarnContext(ctx, "worker not told of a cancel", slog.String("worker", t.Worker), slog.Any("error", err))
 	}
 }
 
 // attendWithin bounds how long a cancel waits for its worker's lease to be marked.
 const attendWithin = time.Second
 
-// hscHints is hints as the HSC gives them.
-type hscHints struct{ n *Node }
+// noScheduler is told what a scheduler would be, where there is none.
+type noScheduler struct{}
 
-func (h hscHints) Awake(t task.Task)     { hints(h).Awake(&t) }
-func (h hscHints) Done(rows []task.Task) { hints(h).Done(rows) }
+func (noScheduler) Added(*task.Task)    {}
+func (noScheduler) Awake(*task.Task)    {}
+func (noScheduler) Enqueued(*task.Task) {}
+func (noScheduler) Done([]task.Task)    {}
 
-func (h hscHints) FiresWithin(p task.Partition, at task.Instant) bool {
-	return h.n.scheduler != nil && h.n.scheduler.FiresWithin(p, at)
-}
+// forHSC is the scheduler as the HSC calls it.
+type forHSC struct{ *scheduler.Scheduler }
+
+func (s forHSC) Awake(t task.Task) { s.Scheduler.Awake(&t) }

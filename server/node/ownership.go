@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promauto"
 
 	"github.com/kinesin-io/kinesin/internal/clock"
 	"github.com/kinesin-io/kinesin/scheduler"
@@ -26,25 +27,24 @@ type ownershipMetrics struct {
 	warmed  prometheus.Histogram
 }
 
-func newOwnershipMetrics(r prometheus.Registerer) ownershipMetrics {
+func newOwnershipMetrics(f promauto.Factory) ownershipMetrics {
 	m := ownershipMetrics{
-		members: prometheus.NewGauge(prometheus.GaugeOpts{
+		members: f.NewGauge(prometheus.GaugeOpts{
 			Name: "kinesin_fleet_members", Help: "Processes that share the partitions, as this one knows; 0 where one has them all.",
 		}),
-		owned: prometheus.NewGauge(prometheus.GaugeOpts{Name: "kinesin_partitions_owned", Help: "Partitions that are this process's."}),
-		unowned: prometheus.NewGauge(prometheus.GaugeOpts{
+		owned: f.NewGauge(prometheus.GaugeOpts{Name: "kinesin_partitions_owned", Help: "Partitions that are this process's."}),
+		unowned: f.NewGauge(prometheus.GaugeOpts{
 			Name: "kinesin_partitions_unowned", Help: "Partitions whose owner, as this process sees it, has not shown for more than 10 s that it has read them ahead " +
 				"and fires them.",
 		}),
-		moved: counters("kinesin_partitions_moved_total", "Partitions that became this process's (gained) or another's (lost).", "direction"),
-		warmed: prometheus.NewHistogram(prometheus.HistogramOpts{
+		moved: counters(f, "kinesin_partitions_moved_total", "Partitions that became this process's (gained) or another's (lost).", "direction"),
+		warmed: f.NewHistogram(prometheus.HistogramOpts{
 			Name: "kinesin_partitions_warm_seconds", Buckets: latenessBuckets,
 			Help: "How long it took from a change of the members or the lambdas becoming known here until all that is this process's was read ahead.",
 		}),
 	}
 	m.moved.WithLabelValues("gained")
 	m.moved.WithLabelValues("lost")
-	r.MustRegister(m.members, m.owned, m.unowned, m.moved, m.warmed)
 	return m
 }
 

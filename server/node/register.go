@@ -5,6 +5,7 @@ import (
 	"log/slog"
 
 	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promauto"
 
 	"github.com/kinesin-io/kinesin/inbound"
 )
@@ -15,10 +16,10 @@ type registrationMetrics struct {
 	are    *prometheus.GaugeVec   // outcome
 }
 
-func newRegistrationMetrics(r prometheus.Registerer) registrationMetrics {
+func newRegistrationMetrics(f promauto.Factory) registrationMetrics {
 	m := registrationMetrics{
-		became: counters("kinesin_registrations_total", "What became of the registrations of lambdas, when that changed.", "outcome"),
-		are: prometheus.NewGaugeVec(prometheus.GaugeOpts{
+		became: counters(f, "kinesin_registrations_total", "What became of the registrations of lambdas, when that changed.", "outcome"),
+		are: f.NewGaugeVec(prometheus.GaugeOpts{
 			Name: "kinesin_registrations",
 			Help: "Registrations of lambdas by what they are now, as this process sees it; refused are those, too, that it cannot read one by one; unread is 1 while it can read none.",
 		}, []string{"outcome"}),
@@ -27,7 +28,6 @@ func newRegistrationMetrics(r prometheus.Registerer) registrationMetrics {
 		m.became.WithLabelValues(outcome)
 	}
 	m.set(nil)
-	r.MustRegister(m.became, m.are)
 	return m
 }
 
