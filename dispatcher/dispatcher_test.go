@@ -448,13 +448,6 @@ func TestEveryEffectIsCarriedOut(t *testing.T) {
 		running := w.retriable(1)
 		running.Task.State, running.Task.Worker, running.Task.Seq = task.Processing, "w", 6
 		w.apply(store.Op{Kind: store.ReplaceTask, Task: running.Task})
-		extended := running
-		extended.Event = task.Event{Kind: task.Extend, Until: start.Add(time.Minute)}
-		wantNone(t, w.Dispatch(w.ctx, []task.Order{extended}))
-		if w.visible() != 0 {
-			t.Errorf("%d messages for an extension", w.visible())
-		}
-		running.Task.Seq++
 		running.Event = task.Event{Kind: task.WorkerLost, Worker: "w", Attempt: 1}
 		wantNone(t, w.Dispatch(w.ctx, []task.Order{running}))
 		suspects, err := w.queue.Depth(w.ctx, queue.Name{Lambda: 7, Priority: 1, Class: queue.Suspect})

@@ -138,13 +138,13 @@ func TestStaleMessagesAreRefusedAndDeleted(t *testing.T) {
 	})
 }
 
-// While the queue is old the scheduler only moves the wake-up, and the message stays what it was.
-func TestAMovedWakeUpDoesNotMakeTheMessageStale(t *testing.T) {
+// A task may be enqueued again, by a process that dies before it sends: the first message still brings it.
+func TestATaskEnqueuedAgainDoesNotMakeTheMessageStale(t *testing.T) {
 	bubble(t, func(f *fixture) {
 		one := f.task("mail")
 		f.enqueue(one)
-		f.change(one.ID, task.Event{Kind: task.Extend, Until: one.Wake.Add(time.Minute)})
-		f.change(one.ID, task.Event{Kind: task.Extend, Until: one.Wake.Add(2 * time.Minute)})
+		f.change(one.ID, task.Event{Kind: task.Enqueue})
+		f.change(one.ID, task.Event{Kind: task.Enqueue})
 		w := f.work(slots(1, "mail"))
 		if got := w.wantClaimed(1)[0]; got.GetAttempt() != 1 {
 			t.Errorf("attempt %d", got.GetAttempt())

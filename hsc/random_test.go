@@ -307,9 +307,7 @@ func (f *fixture) wake(tasks []task.Task) {
 		default:
 			if now.Sub(row.ClaimedAt) >= task.ClaimTimeout && row.State == task.Claimed {
 				f.send(f.change(one.ID, task.Event{Kind: task.Unconfirmed, Worker: row.Worker, Attempt: row.Attempt}))
-				continue
 			}
-			f.change(one.ID, task.Event{Kind: task.Extend, Until: now.Add(time.Second)})
 		}
 	}
 }

@@ -102,7 +102,6 @@ func TestAnotherWorkersReportIsFenced(t *testing.T) {
 func TestAReportSurvivesOtherChangesOfTheRow(t *testing.T) {
 	bubble(t, func(f *fixture) {
 		w, c := f.one()
-		f.change(id(c), task.Event{Kind: task.Extend, Until: f.clock.Now().Add(time.Hour)})
 		f.change(id(c), task.Event{Kind: task.Cancel})
 		w.report("success", c)
 		w.wantAck(c, kinesinv1.Reason_REASON_UNSPECIFIED)

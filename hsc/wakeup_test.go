@@ -219,7 +219,6 @@ func TestAConflictNeverLosesTheWakeUpRow(t *testing.T) {
 			event task.Event
 			want  kinesinv1.Reason
 		}{
-			"extended":  {task.Event{Kind: task.Extend, Until: 1}, kinesinv1.Reason_REASON_UNSPECIFIED},
 			"started":   {task.Event{Kind: task.Start, Attempt: 1}, kinesinv1.Reason_REASON_UNSPECIFIED},
 			"lost":      {task.Event{Kind: task.WorkerLost, Attempt: 1}, kinesinv1.Reason_REASON_FENCED},
 			"confirmed": {task.Event{Kind: task.Unconfirmed, Attempt: 1}, kinesinv1.Reason_REASON_FENCED},

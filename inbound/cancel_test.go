@@ -144,7 +144,7 @@ func TestCancelGivesUpOnATaskThatKeepsMoving(t *testing.T) {
 		tries := 0
 		f.rows.beforeApply = func([]store.Op) {
 			tries++
-			f.move(id, task.Event{Kind: task.Extend, Until: f.clock.Now().Add(time.Minute)})
+			f.move(id, task.Event{Kind: task.Enqueue})
 		}
 		wantRefusal(t, "moving", f.cancel(id).Problem, kinesinv1.Reason_REASON_UNAVAILABLE, "try again")
 		if tries > 10 {

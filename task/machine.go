@@ -68,8 +68,6 @@ const (
 	WorkerLost
 	// Unconfirmed: Worker lives but never confirmed Attempt within ClaimTimeout.
 	Unconfirmed
-	// Extend: nothing changed but the wake-up, to Until, or to now if that is later.
-	Extend
 	// Cancel: a user wants the task not to start, or to stop.
 	Cancel
 	// Drop: a gate drops the task before it starts.
@@ -87,7 +85,7 @@ const (
 )
 
 var eventTexts = [...]string{
-	"unknown", "enqueue", "claim", "start", "finish", "worker_lost", "unconfirmed", "extend", "cancel", "drop", "expire",
+	"unknown", "enqueue", "claim", "start", "finish", "worker_lost", "unconfirmed", "cancel", "drop", "expire",
 	"acquire", "hand_over", "match",
 }
 
@@ -112,7 +110,6 @@ type Event struct {
 	Delay   time.Duration
 	Jitter  uint64
 	Blame   bool
-	Until   Instant
 	By      string // the process that puts the message on its queue, if the event owes one
 }
 
@@ -168,15 +165,6 @@ func (t Task) apply(e Event, now Instant, p Policy) (Task, Effect, error) {
 		return t.workerLost(e, now, p)
 	case Unconfirmed:
 		return t.unconfirmed(e, now, p)
-	case Extend:
-		if t.State == Acquired {
-			return t, None, fmt.Errorf("%w: extend while %s", ErrNoEdge, t.State)
-		}
-		t.Wake = max(e.Until, now)
-		if t.State == Enqueued {
-			t.Enqueues++
-		}
-		return t, None, nil
 	case Cancel:
 		return t.cancel(now, p)
 	case Drop:

@@ -45,7 +45,6 @@ func anyEvent(t *rapid.T, now task.Task, at task.Instant) task.Event {
 		Delay:   time.Duration(rapid.Int64().Draw(t, "delay")),
 		Jitter:  rapid.Uint64().Draw(t, "jitter"),
 		Blame:   rapid.Bool().Draw(t, "blame"),
-		Until:   task.Instant(rapid.Int64Range(-1, int64(start)*2).Draw(t, "until")),
 		By:      rapid.SampledFrom([]string{"", "p1", "p2"}).Draw(t, "by"),
 	}
 }
@@ -189,14 +188,10 @@ func (s step) isOwners() bool {
 
 // enqueuer is whom a waiting task names: the process that puts its message on the queue, and nobody where there is none.
 func (s step) enqueuer() string {
-	switch {
-	case s.effect == task.Send && s.after.State == task.Enqueued:
+	if s.effect == task.Send && s.after.State == task.Enqueued {
 		return s.event.By
-	case s.event.Kind == task.Extend && s.before.State == task.Enqueued:
-		return s.before.Worker
-	default:
-		return ""
 	}
+	return ""
 }
 
 // claims tells the events that begin an attempt.
@@ -204,7 +199,7 @@ func (s step) claims() bool { return s.event.Kind == task.Claim || s.event.Kind 
 
 // isSend tells the events after which the queue must have a message.
 func (s step) isSend() bool {
-	return s.after.State == task.Enqueued && s.event.Kind != task.Extend || s.event.Kind == task.Acquire
+	return s.after.State == task.Enqueued || s.event.Kind == task.Acquire
 }
 
 func (s step) hasReasonToDie() bool {

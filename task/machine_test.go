@@ -242,15 +242,6 @@ func TestTheEnqueueBrake(t *testing.T) {
 			break
 		}
 	}
-	sent := p.Enqueues
-	p.apply(task.Event{Kind: task.Extend, Until: p.now.Add(time.Hour)}, task.Enqueued, task.None)
-	if p.Enqueues != sent+1 {
-		t.Error("an extension does not lengthen the timeout")
-	}
-	p.apply(task.Event{Kind: task.Extend}, task.Enqueued, task.None)
-	if p.Wake != p.now {
-		t.Error("extended into the past")
-	}
 	p.claim("w1")
 	p.apply(p.finish(task.OutcomeReleased), task.Enqueued, task.Send)
 	if p.Wake != p.now.Add(task.EnqueueTimeout) {
@@ -271,8 +262,9 @@ func TestAStaleMessageClaimsNothing(t *testing.T) {
 
 func TestAClaimFindsALostWorkerInTime(t *testing.T) {
 	p := newPath(t)
-	p.enqueue()
-	p.apply(task.Event{Kind: task.Extend, Until: p.now.Add(time.Hour)}, task.Enqueued, task.None)
+	for range 10 { // each of which doubles the time until it is sent again
+		p.enqueue()
+	}
 	p.claim("w1")
 	if want := p.now.Add(lease + task.ClockBound); p.Wake != want {
 		t.Errorf("wake-up %v after the claim, want %v", p.Wake.Sub(p.now), lease+task.ClockBound)
@@ -451,7 +443,6 @@ func TestHistoryIsBounded(t *testing.T) {
 func TestTheEnqueuerIsNamed(t *testing.T) {
 	p := newPath(t)
 	p.apply(task.Event{Kind: task.Enqueue, By: "p1"}, task.Enqueued, task.Send)
-	p.apply(task.Event{Kind: task.Extend, Until: p.now.Add(time.Minute)}, task.Enqueued, task.None)
 	if p.Worker != "p1" {
 		t.Errorf("in the queue it names %q, want p1", p.Worker)
 	}
@@ -477,7 +468,6 @@ func TestDeliver(t *testing.T) {
 	}
 	p.refuse(task.Event{Kind: task.Cancel}, task.ErrNoEdge)
 	p.refuse(task.Event{Kind: task.Enqueue}, task.ErrNoEdge)
-	p.refuse(task.Event{Kind: task.Extend}, task.ErrNoEdge)
 	p.refuse(task.Event{Kind: task.Expire}, task.ErrNoEdge)
 	p.apply(task.Event{Kind: task.Acquire, Worker: "p2"}, task.Acquired, task.Send)
 	if p.Worker != "p2" || p.Enqueues != 2 {
