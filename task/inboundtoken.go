@@ -7,9 +7,7 @@ import (
 	"encoding/base64"
 	"encoding/binary"
 	"fmt"
-	"hash"
 	"strings"
-	"sync"
 )
 
 const (
@@ -47,13 +45,10 @@ func InboundKey(secret []byte) []byte {
 
 // InboundSealer makes and opens ids of the form q1, and vouches for messages of the inbound buffer.
 // It is safe for concurrent use.
-type InboundSealer struct{ macs sync.Pool }
+type InboundSealer struct{ macs macs }
 
 // NewInboundSealer returns a sealer for an inbound key of TokenKeyBytes.
-func NewInboundSealer(key []byte) *InboundSealer {
-	key = append([]byte(nil), key...)
-	return &InboundSealer{macs: sync.Pool{New: func() any { return hmac.New(sha256.New, key) }}}
-}
+func NewInboundSealer(key []byte) *InboundSealer { return &InboundSealer{newMACs(key)} }
 
 // IsInboundToken reports whether a public id claims to be of the form q1.
 func IsInboundToken(text string) bool { return strings.HasPrefix(text, inboundTokenPrefix) }
@@ -71,7 +66,7 @@ func (s *InboundSealer) Seal(t InboundToken) (string, error) {
 	raw = append(raw, byte(len(t.Lambda)))
 	raw = append(append(raw, t.Lambda...), t.Priority...)
 	var sum [sha256.Size]byte
-	raw = append(raw, s.mac(inboundTokenUse, raw, sum[:0])[:tokenMACBytes]...)
+	raw = append(raw, s.macs.sum(inboundTokenUse, raw, sum[:0])[:tokenMACBytes]...)
 	return inboundTokenPrefix + base64.RawURLEncoding.EncodeToString(raw), nil
 }
 
@@ -93,17 +88,8 @@ func (t *InboundToken) check() error {
 // Open reads a public id. It returns ErrBadID for anything that this key did not seal, without saying what was
 // wrong with it.
 func (s *InboundSealer) Open(text string) (InboundToken, error) {
-	encoded, found := strings.CutPrefix(text, inboundTokenPrefix)
-	if !found || len(encoded) > base64.RawURLEncoding.EncodedLen(inboundBodyMax+tokenMACBytes) {
-		return InboundToken{}, ErrBadID
-	}
-	raw, err := base64.RawURLEncoding.Strict().DecodeString(encoded)
-	if err != nil || len(raw) < inboundHeadBytes+tokenMACBytes {
-		return InboundToken{}, ErrBadID
-	}
-	body, seal := raw[:len(raw)-tokenMACBytes], raw[len(raw)-tokenMACBytes:]
-	var sum [sha256.Size]byte
-	if subtle.ConstantTimeCompare(s.mac(inboundTokenUse, body, sum[:0])[:tokenMACBytes], seal) != 1 {
+	body, sealed := s.macs.open(inboundTokenPrefix, inboundTokenUse, text)
+	if !sealed || len(body) < inboundHeadBytes {
 		return InboundToken{}, ErrBadID
 	}
 	names, n := body[inboundHeadBytes:], int(body[inboundHeadBytes-1])
@@ -121,20 +107,10 @@ func (s *InboundSealer) Open(text string) (InboundToken, error) {
 
 // Sum is the seal of a message of the inbound buffer: InboundMACBytes.
 func (s *InboundSealer) Sum(message []byte) []byte {
-	return s.mac(inboundMessageUse, message, nil)[:InboundMACBytes]
+	return s.macs.sum(inboundMessageUse, message, nil)[:InboundMACBytes]
 }
 
 // Vouches reports whether seal is the Sum of the message.
 func (s *InboundSealer) Vouches(message, seal []byte) bool {
 	return subtle.ConstantTimeCompare(s.Sum(message), seal) == 1
-}
-
-func (s *InboundSealer) mac(use string, body, dst []byte) []byte {
-	m := s.macs.Get().(hash.Hash) //nolint:errcheck,forcetypeassert // the pool holds nothing else
-	m.Reset()
-	m.Write([]byte(use))
-	m.Write(body)
-	dst = m.Sum(dst)
-	s.macs.Put(m)
-	return dst
 }

@@ -7,6 +7,7 @@ import (
 	"encoding/base64"
 	"encoding/binary"
 	"hash"
+	"strings"
 	"sync"
 )
 
@@ -38,13 +39,10 @@ func TokenOf(t *Task) Token { return Token{ID: t.ID, Due: t.Due, Partition: t.Pa
 // Sealer makes public ids and tells ours from forged ones: a public id is the
 // token's fields and a keyed MAC (HMAC-SHA-256, truncated) in URL-safe base64.
 // It is safe for concurrent use.
-type Sealer struct{ macs sync.Pool }
+type Sealer struct{ macs macs }
 
 // NewSealer returns a sealer for a secret of TokenKeyBytes.
-func NewSealer(key []byte) *Sealer {
-	key = append([]byte(nil), key...)
-	return &Sealer{macs: sync.Pool{New: func() any { return hmac.New(sha256.New, key) }}}
-}
+func NewSealer(key []byte) *Sealer { return &Sealer{newMACs(key)} }
 
 // Seal returns the public id of a task.
 func (s *Sealer) Seal(t Token) string {
@@ -60,7 +58,7 @@ func (s *Sealer) Seal(t Token) string {
 		shard |= directShard
 	}
 	binary.BigEndian.PutUint16(raw[27:29], shard)
-	s.mac(raw[:tokenBodyBytes], raw[tokenBodyBytes:tokenBodyBytes])
+	s.macs.sum("", raw[:tokenBodyBytes], raw[tokenBodyBytes:tokenBodyBytes])
 
 	const sealed = tokenBodyBytes + tokenMACBytes
 	text := make([]byte, len(tokenPrefix)+base64.RawURLEncoding.EncodedLen(sealed))
@@ -72,16 +70,8 @@ func (s *Sealer) Seal(t Token) string {
 // Open reads a public id. It returns ErrBadID for anything that this secret did not
 // seal, without saying what was wrong with it.
 func (s *Sealer) Open(text string) (Token, error) {
-	if len(text) < len(tokenPrefix) || text[:len(tokenPrefix)] != tokenPrefix {
-		return Token{}, ErrBadID
-	}
-	raw, err := base64.RawURLEncoding.Strict().DecodeString(text[len(tokenPrefix):])
-	if err != nil || len(raw) != tokenBodyBytes+tokenMACBytes {
-		return Token{}, ErrBadID
-	}
-	var sum [sha256.Size]byte
-	s.mac(raw[:tokenBodyBytes], sum[:0])
-	if subtle.ConstantTimeCompare(sum[:tokenMACBytes], raw[tokenBodyBytes:]) != 1 {
+	raw, sealed := s.macs.open(tokenPrefix, "", text)
+	if !sealed || len(raw) != tokenBodyBytes {
 		return Token{}, ErrBadID
 	}
 	var t Token
@@ -99,10 +89,36 @@ func (s *Sealer) Open(text string) (Token, error) {
 	return t, nil
 }
 
-func (s *Sealer) mac(body, dst []byte) {
-	m := s.macs.Get().(hash.Hash) //nolint:errcheck,forcetypeassert // the pool holds nothing else
-	m.Reset()
-	m.Write(body)
-	m.Sum(dst)
-	s.macs.Put(m)
+// macs are the MACs of a key.
+type macs struct{ pool *sync.Pool }
+
+func newMACs(key []byte) macs {
+	key = append([]byte(nil), key...)
+	return macs{&sync.Pool{New: func() any { return hmac.New(sha256.New, key) }}}
+}
+
+// sum appends to dst the MAC of a body that is put to a use.
+func (m macs) sum(use string, body, dst []byte) []byte {
+	h := m.pool.Get().(hash.Hash) //nolint:errcheck,forcetypeassert // the pool holds nothing else
+	h.Reset()
+	h.Write([]byte(use))
+	h.Write(body)
+	dst = h.Sum(dst)
+	m.pool.Put(h)
+	return dst
+}
+
+// open returns the body of a public id, if it was sealed with the key, and is no longer than any that is.
+func (m macs) open(prefix, use, text string) (body []byte, sealed bool) {
+	encoded, found := strings.CutPrefix(text, prefix)
+	if !found || len(encoded) > base64.RawURLEncoding.EncodedLen(inboundBodyMax+tokenMACBytes) {
+		return nil, false
+	}
+	raw, err := base64.RawURLEncoding.Strict().DecodeString(encoded)
+	if err != nil || len(raw) < tokenMACBytes {
+		return nil, false
+	}
+	body = raw[:len(raw)-tokenMACBytes]
+	var sum [sha256.Size]byte
+	return body, subtle.ConstantTimeCompare(m.sum(use, body, sum[:0])[:tokenMACBytes], raw[len(body):]) == 1
 }
