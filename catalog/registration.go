@@ -36,6 +36,53 @@ type Registration struct {
 	task.Lambda // with defaults, but for Shards, which are 0 where it does not say; without Ref, Created and Deleting
 
 	Sum string // tells it from what it was before
+	Err error  // why it cannot be read, or is wrong: then only its name is known
+}
+
+// Registered is where registrations are read.
+type Registered interface {
+	Control(ctx context.Context, kind, name string) (store.Control, error)
+	ControlsOmitted(ctx context.Context, kind string) ([]store.Control, map[string]error, error)
+}
+
+// Registrations reads all registrations, by name.
+func Registrations(ctx context.Context, from Registered) ([]Registration, error) {
+	rows, omitted, err := from.ControlsOmitted(ctx, RegistrationKind)
+	if err != nil {
+		return nil, fmt.Errorf("read registrations: %w", err)
+	}
+	all := make([]Registration, 0, len(rows)+len(omitted))
+	for _, row := range rows {
+		all = append(all, registrationOf(row.Name, row, nil))
+	}
+	for name, err := range omitted {
+		all = append(all, registrationOf(name, store.Control{}, err))
+	}
+	slices.SortFunc(all, func(a, b Registration) int { return strings.Compare(a.Name, b.Name) })
+	return all, nil
+}
+
+// RegistrationOf reads the registration of a name; false when there is none.
+func RegistrationOf(ctx context.Context, from Registered, name string) (r Registration, isThere bool, err error) {
+	row, err := from.Control(ctx, RegistrationKind, name)
+	switch {
+	case errors.Is(err, store.ErrNotFound):
+		return r, false, nil
+	case err != nil && !errors.Is(err, store.ErrVersion) && !errors.Is(err, store.ErrCorrupt):
+		return r, false, err
+	}
+	return registrationOf(name, row, err), true, nil
+}
+
+func registrationOf(name string, row store.Control, err error) Registration {
+	var r Registration
+	if err == nil {
+		r, err = ParseRegistration(row)
+	}
+	if err != nil {
+		r = Registration{Lambda: task.Lambda{Name: name}, Err: err}
+	}
+	return r
 }
 
 // registration is the row's value. What is absent has its default.
@@ -87,7 +134,7 @@ func ParseRegistration(row store.Control) (Registration, error) {
 	want = want.WithDefaults()
 	invalid := want.Validate()
 	want.Shards = r.Shards
-	return Registration{want, hex.EncodeToString(sum[:8])}, invalid
+	return Registration{Lambda: want, Sum: hex.EncodeToString(sum[:8])}, invalid
 }
 
 // checkFields refuses what is not known here: the lambda would pass for one that is as registered, also for servers that know it.

@@ -15,7 +15,6 @@ import (
 	"github.com/kinesin-io/kinesin/catalog"
 	"github.com/kinesin-io/kinesin/internal/clock"
 	"github.com/kinesin-io/kinesin/queue"
-	"github.com/kinesin-io/kinesin/store"
 	"github.com/kinesin-io/kinesin/task"
 )
 
@@ -115,10 +114,11 @@ func (r *registrar) of(name string) *remembered {
 	return m
 }
 
-// wanted is a registration whose lambda is to be made, or changed, or refused.
+// wanted is a registration, and how its lambda is.
 type wanted struct {
 	catalog.Registration
-	isThere bool  // the lambda is, as something else
+	isTaken bool  // the lambda is as it says
+	isThere bool  // the lambda is there
 	err     error // why it is refused; nil: not so far
 }
 
@@ -126,39 +126,28 @@ type wanted struct {
 // another process made of a registration in between must not look as if that were gone.
 func (r *registrar) round(ctx context.Context) {
 	lambdas := slices.DeleteFunc(slices.Clone(r.Catalog.All()), func(l *catalog.Entry) bool { return l.Registration == "" })
-	rows, omitted, err := r.Store.ControlsOmitted(ctx, catalog.RegistrationKind)
+	registrations, err := catalog.Registrations(ctx, r.Store)
 	if err != nil {
-		r.unread(ctx, fmt.Errorf("read registrations: %w", err))
+		r.unread(ctx, err)
 		return
 	}
-	all := r.untaken(rows)
-	if slices.ContainsFunc(all, func(w wanted) bool { return w.err == nil }) {
+	all := r.look(registrations)
+	if slices.ContainsFunc(all, func(w wanted) bool { return !w.isTaken && w.err == nil }) {
 		if err := r.Catalog.Refresh(ctx); err != nil {
 			r.unread(ctx, err)
 			return
 		}
-		all = r.untaken(rows)
+		all = r.look(registrations)
 	}
 	r.wellAgain(ctx, "")
-	r.states = map[string]int{RegistrationTaken: len(rows) - len(all)}
-	fits := make(map[string]bool, len(rows)+len(omitted)) // the names of registrations; false: the lambda has to make way
-	for _, row := range rows {
-		fits[row.Name] = true
-	}
-	for name := range omitted {
-		fits[name] = true
-	}
-	untaken := map[string]bool{}
+	r.states = map[string]int{}
+	fits := make(map[string]bool, len(all)) // the names of registrations; false: the lambda has to make way
 	for i := range all {
-		untaken[all[i].Name] = true
-		fits[all[i].Name] = !errors.Is(all[i].err, catalog.ErrFixed)
-	}
-	for _, row := range rows {
-		if !untaken[row.Name] {
-			r.wellAgain(ctx, row.Name)
+		w := &all[i]
+		if fits[w.Name] = !errors.Is(w.err, catalog.ErrFixed); w.isTaken {
+			r.wellAgain(ctx, w.Name)
 		}
 	}
-	r.refuse(ctx, omitted)
 	r.takeAll(ctx, all)
 	r.withdraw(ctx, lambdas, fits)
 	r.forget(lambdas, fits)
@@ -190,52 +179,35 @@ func (r *registrar) report(states map[string]int) {
 	}
 }
 
-// untaken are the registrations whose lambdas are not as they say, by name.
-func (r *registrar) untaken(rows []store.Control) []wanted {
-	var all []wanted
-	for _, row := range rows {
-		if w, isTaken := r.look(row); !isTaken {
-			all = append(all, w)
+// look compares registrations with their lambdas.
+func (r *registrar) look(registrations []catalog.Registration) []wanted {
+	all := make([]wanted, len(registrations))
+	for i, want := range registrations {
+		w := wanted{Registration: want, err: want.Err}
+		if entry, err := r.Catalog.Lambda(want.Name); err == nil && w.err == nil {
+			w.isThere = true
+			if w.isTaken = entry.Registration == want.Sum && !entry.Deleting; !w.isTaken {
+				w.err = want.Fits(entry) // before SQS is asked, round after round
+			}
 		}
+		all[i] = w
 	}
-	slices.SortFunc(all, func(a, b wanted) int { return strings.Compare(a.Name, b.Name) })
 	return all
-}
-
-// look reads a registration, and reports whether its lambda is what it says.
-func (r *registrar) look(row store.Control) (w wanted, isTaken bool) {
-	want, err := catalog.ParseRegistration(row)
-	if err != nil {
-		want.Name = row.Name
-		return wanted{Registration: want, err: err}, false
-	}
-	w = wanted{Registration: want}
-	if entry, err := r.Catalog.Lambda(row.Name); err == nil {
-		if entry.Registration == want.Sum && !entry.Deleting {
-			return w, true
-		}
-		w.isThere, w.err = true, want.Fits(entry) // before SQS is asked, round after round
-	}
-	return w, false
-}
-
-// refuse tells of the registrations that this program cannot read.
-func (r *registrar) refuse(ctx context.Context, unreadable map[string]error) {
-	r.states[RegistrationRefused] += len(unreadable)
-	for _, name := range slices.Sorted(maps.Keys(unreadable)) {
-		r.tell(ctx, name, RegistrationRefused, unreadable[name])
-	}
 }
 
 // takeAll takes what can be taken; all are in the order of names.
 func (r *registrar) takeAll(ctx context.Context, all []wanted) {
 	for i := range all {
-		if w := &all[i]; w.err == nil {
+		if w := &all[i]; w.err == nil && !w.isTaken {
 			w.err = r.Queue.CheckLambda(w.Lambda)
 		}
 	}
 	for i := range all {
 		w := &all[i]
+		if w.isTaken {
+			r.states[RegistrationTaken]++
+			continue
+		}
 		if w.err == nil && !w.isThere {
 			w.err = r.contest(w, all[:i], all[i+1:])
 		}

@@ -8,13 +8,12 @@ import (
 	"github.com/kinesin-io/kinesin/api"
 	"github.com/kinesin-io/kinesin/api/kinesinv1"
 	"github.com/kinesin-io/kinesin/catalog"
-	"github.com/kinesin-io/kinesin/store"
 )
 
 // standing is how a lambda and the registration of its name stand to each other.
 type standing struct {
-	isThere bool                 // the registration is
-	want    catalog.Registration // if it can be read
+	isThere bool // the registration is
+	want    catalog.Registration
 	// refused is why it is not taken; nil: it is, or will be. What only SQS knows, queues that are missing, is no refusal.
 	refused error
 }
@@ -33,23 +32,17 @@ func (in *Inbound) mayBeRegistered(entry *catalog.Entry) bool {
 
 // standingOf reads the registration of a lambda's name.
 func (in *Inbound) standingOf(ctx context.Context, entry *catalog.Entry) (standing, error) {
-	row, err := in.Store.Control(ctx, catalog.RegistrationKind, entry.Name)
-	switch {
-	case errors.Is(err, store.ErrNotFound):
-		return standing{}, nil
-	case errors.Is(err, store.ErrVersion), errors.Is(err, store.ErrCorrupt):
-		return standing{isThere: true, refused: err}, nil
-	case err != nil:
+	want, isThere, err := catalog.RegistrationOf(ctx, in.Store, entry.Name)
+	if err != nil || !isThere {
 		return standing{}, err
 	}
-	return in.compare(entry, row), nil
+	return in.compare(entry, want), nil
 }
 
 // compare is standingOf for a registration that was read.
-func (in *Inbound) compare(entry *catalog.Entry, row store.Control) standing {
-	want, err := catalog.ParseRegistration(row)
-	s := standing{isThere: true, want: want, refused: err}
-	if err == nil && want.Sum != entry.Registration {
+func (in *Inbound) compare(entry *catalog.Entry, want catalog.Registration) standing {
+	s := standing{isThere: true, want: want, refused: want.Err}
+	if want.Err == nil && want.Sum != entry.Registration {
 		if s.refused = want.Fits(entry); s.refused == nil {
 			s.refused = in.Queue.CheckLambda(want.Lambda)
 		}
@@ -59,20 +52,18 @@ func (in *Inbound) compare(entry *catalog.Entry, row store.Control) standing {
 
 // standings are those of all lambdas, by name. Without any registration there are none.
 func (in *Inbound) standings(ctx context.Context, all []*catalog.Entry) (map[string]standing, error) {
-	rows, omitted, err := in.Store.ControlsOmitted(ctx, catalog.RegistrationKind)
+	registrations, err := catalog.Registrations(ctx, in.Store)
 	if err != nil {
 		return nil, err
 	}
-	byName := make(map[string]store.Control, len(rows))
-	for _, row := range rows {
-		byName[row.Name] = row
+	byName := make(map[string]*catalog.Entry, len(all))
+	for _, entry := range all {
+		byName[entry.Name] = entry
 	}
 	found := map[string]standing{}
-	for _, entry := range all {
-		if row, isThere := byName[entry.Name]; isThere {
-			found[entry.Name] = in.compare(entry, row)
-		} else if err := omitted[entry.Name]; err != nil {
-			found[entry.Name] = standing{isThere: true, refused: err}
+	for _, want := range registrations {
+		if entry := byName[want.Name]; entry != nil {
+			found[want.Name] = in.compare(entry, want)
 		}
 	}
 	return found, nil

@@ -113,7 +113,7 @@ func (s *Server) checkQueues(ctx context.Context, d *drivers) error {
 	if s.config.Queue == QueueSQS {
 		withdrawn, err := d.node.Withdrawn(ctx)
 		if err != nil {
-			return fmt.Errorf("read registrations: %w", err)
+			return err
 		}
 		for _, l := range d.node.Lambdas() {
 			if withdrawn[l.Name] {

@@ -259,12 +259,9 @@ func (n *Node) Withdrawn(ctx context.Context) (map[string]bool, error) {
 	if len(withdrawn) == 0 {
 		return withdrawn, nil
 	}
-	rows, omitted, err := n.store.ControlsOmitted(ctx, catalog.RegistrationKind)
-	for _, row := range rows {
-		delete(withdrawn, row.Name)
-	}
-	for name := range omitted {
-		delete(withdrawn, name)
+	registrations, err := catalog.Registrations(ctx, n.store)
+	for _, r := range registrations {
+		delete(withdrawn, r.Name)
 	}
 	return withdrawn, err
 }
