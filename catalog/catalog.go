@@ -282,27 +282,22 @@ func (c *Catalog) Create(ctx context.Context, want task.Lambda) (entry *Entry, e
 }
 
 func (c *Catalog) create(ctx context.Context, want task.Lambda, registration string) (entry *Entry, existed bool, err error) {
-	if err := c.Refresh(ctx); err != nil {
-		return nil, false, err
-	}
-	want = c.WithDefaults(want)
-	if err := want.Validate(); err != nil {
-		return nil, false, err
-	}
-	if entry := c.known.Load().byName[want.Name]; entry != nil {
-		return entry, true, sameSettings(entry.Lambda, want)
-	}
-	want.Ref = c.freeRef()
-	want.Created = c.clock.Now()
-	entry, err = c.put(ctx, &Entry{Lambda: want, Version: 1, Registration: registration})
-	if !errors.Is(err, store.ErrConflict) {
-		return entry, false, err
-	}
-	if err := c.Refresh(ctx); err != nil { // created elsewhere in between
-		return nil, false, err
-	}
-	if entry := c.known.Load().byName[want.Name]; entry != nil {
-		return entry, true, sameSettings(entry.Lambda, want)
+	for range 2 { // it may be created elsewhere in between
+		if err := c.Refresh(ctx); err != nil {
+			return nil, false, err
+		}
+		want = c.WithDefaults(want)
+		if err := want.Validate(); err != nil {
+			return nil, false, err
+		}
+		if entry := c.known.Load().byName[want.Name]; entry != nil {
+			return entry, true, sameSettings(entry.Lambda, want)
+		}
+		want.Ref, want.Created = c.freeRef(), c.clock.Now()
+		entry, err = c.put(ctx, &Entry{Lambda: want, Version: 1, Registration: registration})
+		if !errors.Is(err, store.ErrConflict) {
+			return entry, false, err
+		}
 	}
 	return nil, false, fmt.Errorf("%w: %s is there in a form that this version cannot read, or was deleted at this moment", ErrChanged, want.Name)
 }

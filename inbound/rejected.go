@@ -70,7 +70,9 @@ type asideRow struct {
 	Retries  uint32       `json:"retries,omitempty"`
 	Whole    bool         `json:"whole,omitempty"` // a message as it came; otherwise an encoded BufferedTask
 
-	body []byte
+	name    string // of its control row, and its version
+	version uint64
+	body    []byte
 }
 
 // brokenMessage is a message that could not be opened, to be set aside.
@@ -109,8 +111,8 @@ func plainText(text string) string {
 	}, text)
 }
 
-// name is made of the contents, so that a message that comes again is set aside once.
-func (r *asideRow) name() string {
+// nameOf is made of the contents, so that a message that comes again is set aside once.
+func nameOf(r *asideRow) string {
 	h := sha256.New()
 	if r.Whole {
 		h.Write([]byte{1})
@@ -165,7 +167,7 @@ func (a *aside) putAll(ctx context.Context, rows []*asideRow) (n int, err error)
 			break
 		}
 		row.At, row.Bytes = a.Clock.Now(), len(row.body)
-		name := row.name()
+		name := nameOf(row)
 		for body := row.body; len(body) > 0; row.Parts++ {
 			n := min(len(body), asidePartBytes)
 			bodies = append(bodies, store.Op{Kind: store.PutControl, Control: store.Control{Kind: asideBodyKind, Name: partName(name, row.Parts), Version: 1, Value: body[:n]}})
@@ -224,20 +226,13 @@ func (a *aside) reserve(ctx context.Context, size int) error {
 	return nil
 }
 
-// namedRow is a row and its name and version.
-type namedRow struct {
-	asideRow
-	name    string
-	version uint64
-}
-
 // all reads every row, in order of the names, without what is kept with them.
-func (a *aside) all(ctx context.Context) ([]namedRow, error) {
+func (a *aside) all(ctx context.Context) ([]asideRow, error) {
 	controls, err := a.Store.Controls(ctx, asideKind)
 	if err != nil {
 		return nil, fmt.Errorf("list what is set aside: %w", err)
 	}
-	rows := make([]namedRow, len(controls))
+	rows := make([]asideRow, len(controls))
 	for i, c := range controls {
 		rows[i] = rowOf(c)
 	}
@@ -245,25 +240,26 @@ func (a *aside) all(ctx context.Context) ([]namedRow, error) {
 }
 
 // rowOf reads a row; one that it cannot read is shown as such, so that it can be deleted.
-func rowOf(c store.Control) namedRow {
-	row := namedRow{name: c.Name, version: c.Version}
-	if err := json.Unmarshal(c.Value, &row.asideRow); err != nil {
-		row.asideRow = asideRow{Reason: ReasonUndecodable, Text: "its row cannot be read: " + err.Error(), Whole: true}
+func rowOf(c store.Control) asideRow {
+	row := asideRow{}
+	if err := json.Unmarshal(c.Value, &row); err != nil {
+		row = asideRow{Reason: ReasonUndecodable, Text: "its row cannot be read: " + err.Error(), Whole: true}
 	}
+	row.name, row.version = c.Name, c.Version
 	return row
 }
 
 // read finds a row with what is kept with it.
-func (a *aside) read(ctx context.Context, name string) (namedRow, error) {
+func (a *aside) read(ctx context.Context, name string) (asideRow, error) {
 	if name == "" {
-		return namedRow{}, errNoSuchRejected
+		return asideRow{}, errNoSuchRejected
 	}
 	control, err := a.Store.Control(ctx, asideKind, name)
 	if errors.Is(err, store.ErrNotFound) {
-		return namedRow{}, errNoSuchRejected
+		return asideRow{}, errNoSuchRejected
 	}
 	if err != nil {
-		return namedRow{}, err
+		return asideRow{}, err
 	}
 	row := rowOf(control)
 	for n := range row.Parts {
@@ -281,7 +277,7 @@ func (a *aside) read(ctx context.Context, name string) (namedRow, error) {
 }
 
 // forget deletes a row. What is kept with it goes first, so that nothing is left that no row names.
-func (a *aside) forget(ctx context.Context, row *namedRow) error {
+func (a *aside) forget(ctx context.Context, row *asideRow) error {
 	var ops []store.Op
 	for n := range row.Parts {
 		ops = append(ops, store.Op{Kind: store.DeleteControl, Control: store.Control{Kind: asideBodyKind, Name: partName(row.name, n), Version: 1}})
@@ -299,8 +295,8 @@ func (a *aside) forget(ctx context.Context, row *namedRow) error {
 }
 
 // retried notes that a retry failed, and why; that it cannot be noted is no harm.
-func (a *aside) retried(ctx context.Context, row *namedRow, f fate) {
-	next := row.asideRow
+func (a *aside) retried(ctx context.Context, row *asideRow, f fate) {
+	next := *row
 	next.Retries++
 	if f.verdict == rejected {
 		next.Reason, next.Text = f.reason, shortText(f.err)

@@ -30,7 +30,7 @@ func (in *Inbound) ListRejected(ctx context.Context, request *kinesinv1.ListReje
 	if err != nil {
 		return nil, wire(err)
 	}
-	from, found := slices.BinarySearchFunc(rows, request.After, func(r namedRow, name string) int { return strings.Compare(r.name, name) })
+	from, found := slices.BinarySearchFunc(rows, request.After, func(r asideRow, name string) int { return strings.Compare(r.name, name) })
 	if found {
 		from++
 	}
@@ -42,7 +42,7 @@ func (in *Inbound) ListRejected(ctx context.Context, request *kinesinv1.ListReje
 	return response, nil
 }
 
-func (r *namedRow) view() *kinesinv1.Rejected {
+func (r *asideRow) view() *kinesinv1.Rejected {
 	return &kinesinv1.Rejected{
 		Name: r.name, Reason: r.Reason, Text: r.Text, RejectedMicros: int64(r.At), AcceptedMicros: int64(r.Accepted),
 		Id: r.ID, Lambda: r.Lambda, Bytes: int64(r.Bytes), Retries: r.Retries,
@@ -93,11 +93,15 @@ func (in *Inbound) retryRejected(ctx context.Context, name string) (id string, p
 	if err != nil {
 		return "", problem(err)
 	}
-	arrivals, err := in.arrivalsOf(&row)
+	tasks, err := in.tasksOf(&row)
 	if err != nil {
 		f := fate{rejected, brokenMessage("", err).Reason, err}
 		in.aside.retried(ctx, &row, f)
 		return "", f.problem()
+	}
+	arrivals := make([]arrival, len(tasks))
+	for i, t := range tasks {
+		arrivals[i] = arrival{BufferedTask: t, tries: forcedTries, forced: true}
 	}
 	lasting := context.WithoutCancel(ctx)
 	for i, f := range in.takeIn(lasting, arrivals) {
@@ -119,26 +123,20 @@ func (in *Inbound) retryRejected(ctx context.Context, name string) (id string, p
 	return id, problem(in.aside.forget(lasting, &row))
 }
 
-func (in *Inbound) arrivalsOf(row *namedRow) ([]arrival, error) {
+// tasksOf are the tasks of what was set aside.
+func (in *Inbound) tasksOf(row *asideRow) ([]*kinesinv1.BufferedTask, error) {
 	if !row.Whole {
 		t := &kinesinv1.BufferedTask{}
 		if err := t.UnmarshalVT(row.body); err != nil || t.Item == nil {
 			return nil, errors.Join(envelope.ErrUndecodable, err)
 		}
-		return []arrival{{BufferedTask: t, tries: forcedTries, forced: true}}, nil
+		return []*kinesinv1.BufferedTask{t}, nil
 	}
 	if in.inboundSealer == nil {
 		return nil, errNoInboundKey
 	}
 	e, err := envelope.Open(in.inboundSealer, string(row.body))
-	if err != nil {
-		return nil, err
-	}
-	arrivals := make([]arrival, len(e.Tasks))
-	for i, t := range e.Tasks {
-		arrivals[i] = arrival{BufferedTask: t, tries: forcedTries, forced: true}
-	}
-	return arrivals, nil
+	return e.GetTasks(), err
 }
 
 // DeleteRejected forgets some for good.

@@ -115,13 +115,9 @@ func (m *Metrics) withoutGone() map[class]*classSeries {
 	}
 	for _, s := range *m.classes.Load() {
 		if !names[s.name] {
-			labels := prometheus.Labels{"lambda": s.name}
-			m.accepted.DeletePartialMatch(labels)
-			m.matched.DeletePartialMatch(labels)
-			m.lateness.DeletePartialMatch(labels)
-			m.finished.DeletePartialMatch(labels)
-			m.undelivered.DeletePartialMatch(labels)
-			m.grown.DeletePartialMatch(labels)
+			for _, series := range []interface{ DeletePartialMatch(prometheus.Labels) int }{m.accepted, m.matched, m.lateness, m.finished, m.undelivered, m.grown} {
+				series.DeletePartialMatch(prometheus.Labels{"lambda": s.name})
+			}
 		}
 	}
 	return all
