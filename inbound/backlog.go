@@ -106,8 +106,8 @@ func (b *backlog) isUnknown(now time.Duration) bool {
 
 var errBacklogUnknown = fmt.Errorf("%w: nothing could be received from it for %v", errBacklog, backlogUnknownAfter)
 
-// doubt fails with errBacklog while tasks that were acknowledged a while ago may be in the buffer: what comes from it was, or, which
-// is errBacklogUnknown, nobody can tell.
+// doubt fails with errBacklog while tasks that were acknowledged a while ago may be in the buffer: what comes
+// from it was, or, which is errBacklogUnknown, nobody can tell.
 func (b *backlog) doubt(k clock.Clock) error {
 	b.mu.Lock()
 	defer b.mu.Unlock()

@@ -175,7 +175,8 @@ func repeat(err error, n int) []error {
 	return all
 }
 
-// buffer hands to the buffer what has time. What it acknowledges needs no rows here; the rest stays for the store.
+// buffer hands to the buffer what has time. What it acknowledges needs no rows here; the rest stays for the
+// store.
 func (b *intake) buffer(ctx context.Context) {
 	if b.front == nil {
 		return

@@ -254,8 +254,8 @@ func (d *deletion) pause(ctx context.Context, wait time.Duration) error {
 	return clock.Sleep(ctx, d.Clock, wait)
 }
 
-// mustHaveNoBacklog refuses while tasks that were acknowledged a while ago may be in the inbound buffer. Without their lambda they
-// would be set aside.
+// mustHaveNoBacklog refuses while tasks that were acknowledged a while ago may be in the inbound buffer.
+// Without their lambda they would be set aside.
 func (d *deletion) mustHaveNoBacklog() error {
 	if d.Buffering.Buffer == nil {
 		return nil

@@ -15,8 +15,8 @@ import (
 	"github.com/kinesin-io/kinesin/task"
 )
 
-// intake takes tasks in: those of a Schedule call, or what the consumer of the buffer has in hand. Each caller
-// admits its tasks, which plans their rows, and then has them delivered, stored and announced.
+// intake takes tasks in: those of a Schedule call, or what the consumer of the buffer has in hand. Each
+// caller admits its tasks, which plans their rows, and then has them delivered, stored and announced.
 type intake struct {
 	*Inbound
 	now    task.Instant
@@ -92,7 +92,8 @@ func sameTask(want, have *task.Task) error {
 	return nil
 }
 
-// readRows reads the task rows of some tasks, and has each of them go on by its own, which has a zero ID where there is none.
+// readRows reads the task rows of some tasks, and has each of them go on by its own, which has a zero ID
+// where there is none.
 func (b *intake) readRows(ctx context.Context, some []*incoming, goOn func(c *incoming, row *task.Task)) {
 	if len(some) == 0 {
 		return
@@ -128,13 +129,15 @@ func (b *intake) store(ctx context.Context) {
 			c.meet(conflict.Task)
 		}
 	}
-	// The ended task to which such a payload belonged may have been deleted, with its payload, just before the row was written.
+	// The ended task to which such a payload belonged may have been deleted, with its payload, just before
+	// the row was written.
 	b.storePayloads(ctx, slices.DeleteFunc(met, func(c *incoming) bool { return !c.isOpen() }))
 	b.confirm(ctx)
 }
 
-// meetKnown settles tasks with a key that are there already, before anything is written for them: a payload that nobody would
-// ever delete, or a wake-up row beside that of a task row that ends or expires meanwhile (docs/protocol.md, rule 5e).
+// meetKnown settles tasks with a key that are there already, before anything is written for them: a payload
+// that nobody would ever delete, or a wake-up row beside that of a task row that ends or expires meanwhile
+// (docs/protocol.md, rule 5e).
 func (b *intake) meetKnown(ctx context.Context) {
 	keyed := b.those(func(c *incoming) bool { return c.isOpen() && c.task.ID.IsDerived() })
 	b.readRows(ctx, keyed, func(c *incoming, row *task.Task) {
@@ -149,8 +152,8 @@ func (b *intake) isStoredApart(c *incoming) bool {
 	return c.isOpen() && len(c.item.Payload) > b.Store.PayloadInlineMax()
 }
 
-// storePayloads writes payloads, and returns the tasks whose payload is there already. That is the same one, left
-// by an earlier try: its id tells what is in it, or was made for one call.
+// storePayloads writes payloads, and returns the tasks whose payload is there already. That is the same one,
+// left by an earlier try: its id tells what is in it, or was made for one call.
 func (b *intake) storePayloads(ctx context.Context, some []*incoming) (met []*incoming) {
 	if len(some) == 0 {
 		return nil
@@ -295,7 +298,8 @@ func (b *intake) announce(ctx context.Context) {
 	}
 }
 
-// count tells the hooks which tasks were accepted, with one call for a run of tasks of one class that came on one way.
+// count tells the hooks which tasks were accepted, with one call for a run of tasks of one class that came on
+// one way.
 func (b *intake) count() {
 	accepted := b.those(func(c *incoming) bool { return c.isNew() && c.way != "" })
 	for len(accepted) > 0 {

@@ -59,8 +59,8 @@ func (b *intake) roomOf(ctx context.Context, name queue.Name) *room {
 	return r
 }
 
-// match makes the event that puts a task on its queue one that hands it to a worker, if there is one that waits
-// and the task is due. Those behind one for which there is none are not to overtake it.
+// match makes the event that puts a task on its queue one that hands it to a worker, if there is one that
+// waits and the task is due. Those behind one for which there is none are not to overtake it.
 func (b *intake) match(ctx context.Context, c *incoming, event *task.Event) {
 	if b.Matcher == nil || c.task.Due > b.now.Add(matchAhead) {
 		return
@@ -87,8 +87,8 @@ func (b *intake) planNear(ctx context.Context, c *incoming) error {
 	return err
 }
 
-// settleSlot settles the slot of a task, if it has one. The scheduler is told first that the task is under way, so that it
-// cannot hear of the end before.
+// settleSlot settles the slot of a task, if it has one. The scheduler is told first that the task is under
+// way, so that it cannot hear of the end before.
 func (b *intake) settleSlot(c *incoming, outcome error) {
 	if c.slot == nil {
 		return

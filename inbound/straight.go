@@ -79,8 +79,9 @@ func (b *intake) deliver(ctx context.Context) {
 	}
 }
 
-// deliveryOf is a task as its queue gets it: it is due when it was asked for, to the millisecond, since a queue would make two
-// seconds of a delay that a row rounds up. It is known by the id that was issued, or by one that says where it is.
+// deliveryOf is a task as its queue gets it: it is due when it was asked for, to the millisecond, since a
+// queue would make two seconds of a delay that a row rounds up. It is known by the id that was issued, or by
+// one that says where it is.
 func (b *intake) deliveryOf(c *incoming, now task.Instant) queue.Delivery {
 	d := queue.Delivery{Task: *c.task, ID: c.id, Payload: c.item.Payload, Delay: min(wholeSeconds(c.wanted.Sub(now)), queue.DelayMax)}
 	if c.wanted > b.now {
@@ -94,8 +95,8 @@ func (b *intake) deliveryOf(c *incoming, now task.Instant) queue.Delivery {
 	return d
 }
 
-// forgetCancelled drops tasks that were to go straight to their queue and were cancelled in the buffer: their tombstones
-// are the only rows that they ever have.
+// forgetCancelled drops tasks that were to go straight to their queue and were cancelled in the buffer: their
+// tombstones are the only rows that they ever have.
 func (b *intake) forgetCancelled(ctx context.Context) {
 	b.readRows(ctx, b.those((*incoming).isUndelivered), func(c *incoming, row *task.Task) { c.known = !row.ID.IsZero() })
 }
@@ -169,8 +170,9 @@ func removeNow(t *task.Task) store.Op {
 	return op
 }
 
-// removePutBack deletes the wake-up row of a cancelled task that came out of the buffer, maybe once more, before there was a
-// tombstone for the consumer to see. The scheduler would find that in its way and delete the row too; a courier would not look.
+// removePutBack deletes the wake-up row of a cancelled task that came out of the buffer, maybe once more,
+// before there was a tombstone for the consumer to see. The scheduler would find that in its way and delete
+// the row too; a courier would not look.
 func (in *Inbound) removePutBack(ctx context.Context, t *task.Task) error {
 	isDeliver := in.isDeliver(t.Partition.Lambda)
 	rows, err := in.Store.Wakeups(ctx, []store.WakeKey{store.KeyOf(t)})

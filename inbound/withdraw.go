@@ -21,7 +21,8 @@ const (
 	// that is rather an emptied table, or a destroy in the wrong place, than what somebody wants.
 	withdrawnManyAfter = 10 * time.Minute
 	withdrawnManyMin   = 5
-	// withdrawnTogether is how many lambdas a round goes on to delete, so that it has time for the registrations.
+	// withdrawnTogether is how many lambdas a round goes on to delete, so that it has time for the
+	// registrations.
 	withdrawnTogether = 10
 )
 
@@ -37,11 +38,13 @@ type withdrawal struct {
 // errBack says that nothing is to be told of a lambda: its registration is back, or it is another lambda's now.
 var errBack = errors.New("not withdrawn any more")
 
-// withdraw deletes the lambdas whose registrations have been gone for a while, if no task of them lives. Their queues are most
-// likely gone too; a lambda that is kept has its tasks again as soon as they and the registration are back. An outgrown lambda, whose
-// registration wants what is fixed to be otherwise, was destroyed and came back within that while: it goes the same way, as soon as
-// the one in its place can be made at once. A deletion waits for other processes and for the buffer: it goes on with the next round.
-// lambdas are all that have, or had, a registration; fits has the names of registrations, and whether they fit.
+// withdraw deletes the lambdas whose registrations have been gone for a while, if no task of them lives.
+// Their queues are most likely gone too; a lambda that is kept has its tasks again as soon as they and the
+// registration are back. An outgrown lambda, whose registration wants what is fixed to be otherwise, was
+// destroyed and came back within that while: it goes the same way, as soon as the one in its place can be
+// made at once. A deletion waits for other processes and for the buffer: it goes on with the next round.
+// lambdas are all that have, or had, a registration; fits has the names of registrations, and whether they
+// fit.
 func (r *registrar) withdraw(ctx context.Context, lambdas []*catalog.Entry, fits map[string]bool) {
 	now := r.Clock.Now()
 	var gone []*catalog.Entry
@@ -103,8 +106,9 @@ func (r *registrar) holdMany(ctx context.Context, gone []*catalog.Entry, stay in
 	r.held = true
 }
 
-// goOnDeleting does what can be done by now to delete a lambda, and tells what became of it in the end. isThere says whether there is
-// a registration of its name: then what keeps the lambda is told with the refusal.
+// goOnDeleting does what can be done by now to delete a lambda, and tells what became of it in the end.
+// isThere says whether there is a registration of its name: then what keeps the lambda is told with the
+// refusal.
 func (r *registrar) goOnDeleting(ctx context.Context, entry *catalog.Entry, m *remembered, isThere bool) {
 	err := r.deleteUnregistered(ctx, entry)
 	m.seen, m.deleting = true, errors.Is(err, errMoreToDo)
@@ -135,8 +139,8 @@ func (r *registrar) keepWithdrawn(ctx context.Context) {
 	}
 }
 
-// deleteUnregistered goes on deleting a lambda whose registration is gone, or has outgrown it: then only if nothing is in the way of
-// the one that is to be made in its place.
+// deleteUnregistered goes on deleting a lambda whose registration is gone, or has outgrown it: then only if
+// nothing is in the way of the one that is to be made in its place.
 func (in *Inbound) deleteUnregistered(ctx context.Context, entry *catalog.Entry) error {
 	s, err := in.standingOf(ctx, entry)
 	if err != nil || !s.isWithdrawn() {

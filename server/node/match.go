@@ -7,8 +7,8 @@ import (
 	"github.com/kinesin-io/kinesin/task"
 )
 
-// matching finds slots of workers of this process for a role that has tasks for them, which has its own word for a slot. A role
-// asks only when all of them are composed.
+// matching finds slots of workers of this process for a role that has tasks for them, which has its own word
+// for a slot. A role asks only when all of them are composed.
 type matching[S any] struct {
 	n  *Node
 	as func(slot *hsc.Slot) S
