@@ -53,6 +53,7 @@ var table = []row{
 	{name: "internal/dial", may: []string{"api", "api/kinesinv1", "internal/clock", "internal/livefile", "internal/token"}, never: serverSide},
 	{name: "internal/token", may: []string{"internal/clock", "internal/livefile"}},
 	{name: "internal/sqsclient", may: []string{"task", "internal/clock"}, tests: []string{"internal/awsfake", "internal/awsfake/fakesqs"}},
+	{name: "internal/refusal", may: slices.Concat(wire, []string{"catalog", "queue", "store"})},
 	{name: "internal/gather", may: []string{"task", "internal/clock"}},
 	{name: "internal/tlstest", stdOnly: true},
 	{name: "internal/awsclient", may: []string{"task", "internal/clock"}},
@@ -70,6 +71,7 @@ var table = []row{
 	{name: "queue", may: []string{"task", "partition", "internal/clock"}},
 	{name: "lease", may: []string{"task", "store", "internal/clock"}},
 	{name: "catalog", may: []string{"task", "store", "internal/clock"}},
+	{name: "catalog/lambdas", may: slices.Concat(seams, wire, []string{"internal/refusal"})},
 
 	{name: "store/mem", may: []string{"task", "partition", "store", "internal/clock"}},
 	{name: "store/pebble", may: []string{"task", "partition", "store", "internal/clock"}},
@@ -84,7 +86,7 @@ var table = []row{
 	{name: "api/kinesinv1", never: serverSide, generated: true},
 	{name: "api/kinesinv1/kinesinv1connect", may: []string{"api/kinesinv1"}, never: serverSide, generated: true},
 
-	{name: "inbound", may: slices.Concat(seams, wire, []string{"inbound/buffer", "internal/gather"}), tests: []string{"inbound/buffer/mem", "inbound/buffer/buffertest"}},
+	{name: "inbound", may: slices.Concat(seams, wire, []string{"inbound/buffer", "internal/gather", "internal/refusal"}), tests: []string{"catalog/lambdas", "inbound/buffer/mem", "inbound/buffer/buffertest"}},
 	{name: "inbound/buffer"},
 	{name: "inbound/buffer/mem", may: []string{"task", "inbound/buffer", "internal/clock"}, tests: []string{"inbound/buffer/buffertest"}},
 	{name: "inbound/buffer/sqsbuffer", may: []string{"inbound/buffer", "internal/clock", "internal/sqsclient", "queue/sqs"}, tests: []string{"inbound/buffer/buffertest"}},
@@ -105,7 +107,7 @@ var table = []row{
 	},
 
 	{
-		name: "server/node", may: slices.Concat(seams, wire, []string{"partition/fleet", "inbound", "inbound/buffer", "scheduler", "dispatcher", "hsc", "internal/*"}),
+		name: "server/node", may: slices.Concat(seams, wire, []string{"partition/fleet", "catalog/lambdas", "inbound", "inbound/buffer", "scheduler", "dispatcher", "hsc", "internal/*"}),
 		tests: []string{"sdk", "store/dynamo", "queue/sqs"},
 		never: []string{"store/pebble", "store/mem", "queue/mem", "github.com/cockroachdb", "github.com/aws"},
 	},

@@ -11,7 +11,6 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/kinesin-io/kinesin/store"
 	"github.com/kinesin-io/kinesin/task"
@@ -122,7 +121,7 @@ func ParseRegistration(row store.Control) (Registration, error) {
 	}
 	want := task.Lambda{
 		Name: row.Name, Mode: mode, Priorities: r.Priorities, Shards: r.Shards, MaxAttempts: r.MaxAttempts,
-		Timeout: micros(r.Timeout), BackoffMin: micros(r.BackoffMin), BackoffMax: micros(r.BackoffMax), Retention: micros(r.Retention),
+		Timeout: task.Micros(r.Timeout), BackoffMin: task.Micros(r.BackoffMin), BackoffMax: task.Micros(r.BackoffMax), Retention: task.Micros(r.Retention),
 	}
 	if err := CheckSettings(mode, want); err != nil {
 		return Registration{}, fmt.Errorf("%w registration %s: %w", task.ErrInvalid, row.Name, err)
@@ -146,15 +145,6 @@ func checkFields(row store.Control) error {
 			task.ErrInvalid, row.Name, err)
 	}
 	return nil
-}
-
-// micros is a duration of that many microseconds, or one that every check refuses.
-func micros(n int64) time.Duration {
-	const most = int64(1<<63-1) / int64(time.Microsecond)
-	if n < 0 || n > most {
-		return -1
-	}
-	return time.Duration(n) * time.Microsecond
 }
 
 // Fits refuses, with ErrFixed, what can never become of a lambda that is there. What it was made of last always fits.

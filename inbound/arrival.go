@@ -9,6 +9,7 @@ import (
 	"github.com/kinesin-io/kinesin/api"
 	"github.com/kinesin-io/kinesin/api/kinesinv1"
 	"github.com/kinesin-io/kinesin/catalog"
+	"github.com/kinesin-io/kinesin/internal/refusal"
 	"github.com/kinesin-io/kinesin/store"
 	"github.com/kinesin-io/kinesin/task"
 )
@@ -103,11 +104,11 @@ func (b *intake) admitArrival(ctx context.Context, c *incoming, a *arrival) erro
 	case a.Item.Lambda != l.Name:
 		return &notOursError{"its id is of lambda " + l.Name + ", and it asks for another"}
 	case a.Item.Key != "":
-		return invalid("a task with a key cannot come through the buffer: schedule it through the API")
+		return refusal.Invalid("a task with a key cannot come through the buffer: schedule it through the API")
 	case token.ID.IsDerived() || token.ID[6]>>4 != 7:
-		return invalid("id: want a UUID version 7")
+		return refusal.Invalid("id: want a UUID version 7")
 	case isAhead(token.ID, b.now):
-		return invalid("id: its time is more than %v ahead of the server's clock", catalog.IDAheadMax)
+		return refusal.Invalid("id: its time is more than %v ahead of the server's clock", catalog.IDAheadMax)
 	case token.Due > b.now.Add(b.Horizon):
 		return b.tooFar()
 	}
@@ -276,7 +277,7 @@ func fateOf(err error, a *arrival) fate {
 	case errors.Is(err, store.ErrMalformed):
 		return fate{rejected, ReasonInvalid, err}
 	}
-	if reason, lasting := lastingReasons[problem(err).Reason]; lasting {
+	if reason, lasting := lastingReasons[refusal.Problem(err).Reason]; lasting {
 		return fate{rejected, reason, err}
 	}
 	return fate{verdict: later, err: err}
@@ -288,8 +289,8 @@ func (f *fate) problem() *kinesinv1.Problem {
 	case taken:
 		return nil
 	case rejected:
-		return api.ProblemOf(invalid("%s: %v", f.reason, f.err))
+		return api.ProblemOf(refusal.Invalid("%s: %v", f.reason, f.err))
 	case later, unknown:
 	}
-	return problem(f.err)
+	return refusal.Problem(f.err)
 }

@@ -144,6 +144,34 @@ func (b *backlog) passed(k clock.Clock, until task.Instant) bool {
 	return b.isReceived && now-b.received < since && (b.newest == 0 || b.newest > until)
 }
 
+// Settled returns a channel that is closed when all calls that have begun, and may have seen lambdas as they
+// were, are over.
+func (in *Inbound) Settled() <-chan struct{} { return in.intakes.turn() }
+
+// BufferLife is how long a task may be in the inbound buffer; 0 where there is none.
+func (in *Inbound) BufferLife() time.Duration {
+	if in.Buffering.Buffer == nil {
+		return 0
+	}
+	return bufferLife
+}
+
+// BufferDoubt says why tasks that were acknowledged a while ago may be in the inbound buffer; unknown: since
+// nobody can tell.
+func (in *Inbound) BufferDoubt() (unknown bool, err error) {
+	if in.Buffering.Buffer == nil {
+		return false, nil
+	}
+	err = in.backlog.doubt(in.Clock)
+	return errors.Is(err, errBacklogUnknown), err
+}
+
+// BufferPassed reports whether what was accepted until a moment has come out of the inbound buffer, as far as
+// can be seen here.
+func (in *Inbound) BufferPassed(until task.Instant) bool {
+	return in.Buffering.Buffer == nil || in.backlog.passed(in.Clock, until)
+}
+
 // oldest is when the oldest of arrivals was accepted; 0 when there are none.
 func oldest(arrivals []arrival) (at task.Instant) {
 	for i := range arrivals {

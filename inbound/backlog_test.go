@@ -7,16 +7,15 @@ import (
 	"time"
 
 	"github.com/kinesin-io/kinesin/api/kinesinv1"
-	"github.com/kinesin-io/kinesin/inbound"
 )
 
 // TestAWithdrawnLambdaIsKeptWhileTheBufferMayHaveTasksOfIt has a task that was acknowledged and waits in the buffer: without its
 // lambda it would be set aside.
 func TestAWithdrawnLambdaIsKeptWhileTheBufferMayHaveTasksOfIt(t *testing.T) {
 	r := &registering{}
-	runBuffered(t, func(c *inbound.Config) {
+	runBuffered(t, func(c *settings) {
 		c.Shared = true
-		c.Hooks.Registered = func(_ context.Context, lambda, outcome string, err error) {
+		c.Registered = func(_ context.Context, lambda, outcome string, err error) {
 			r.note(func() { r.told, r.errs = append(r.told, lambda+" "+outcome), append(r.errs, err) })
 		}
 	}, func(b *buffered) {

@@ -100,10 +100,10 @@ func (b *buffered) set(change func()) {
 	change()
 }
 
-func runBuffered(t *testing.T, change func(*inbound.Config), test func(b *buffered)) {
+func runBuffered(t *testing.T, change func(*settings), test func(b *buffered)) {
 	t.Helper()
 	b := &buffered{ways: map[string]int{}, left: map[string]int{}, seal: task.NewInboundSealer(inboundKey)}
-	runWith(t, func(f *fixture, c *inbound.Config) {
+	runWith(t, func(f *fixture, c *settings) {
 		b.fixture = f
 		b.memory = buffermem.New(f.clock, buffermem.Config{})
 		c.InboundKey = inboundKey
@@ -319,7 +319,7 @@ func TestTheStoreAcceptsWhatTheBufferDoesNot(t *testing.T) {
 }
 
 func TestABodyTooLargeForTheBufferGoesToTheStore(t *testing.T) {
-	runBuffered(t, func(c *inbound.Config) {
+	runBuffered(t, func(c *settings) {
 		c.Buffering.Buffer = small{c.Buffering.Buffer}
 	}, func(b *buffered) {
 		b.accept(with(in(time.Minute), func(i *item) { i.Payload = make([]byte, 3000) }))
@@ -660,7 +660,7 @@ func TestABufferThatFailsIsNotAskedInALoop(t *testing.T) {
 
 func TestTheRateIsKept(t *testing.T) {
 	for _, rate := range []float64{0.5, 20, 500} {
-		runBuffered(t, func(c *inbound.Config) { c.Buffering.Rate = rate }, func(b *buffered) {
+		runBuffered(t, func(c *settings) { c.Buffering.Rate = rate }, func(b *buffered) {
 			all := int(rate*60) + 100
 			for n := 0; n < all; n += 5 {
 				b.put(b.q1(time.Hour, nil), b.q1(time.Hour, nil), b.q1(time.Hour, nil), b.q1(time.Hour, nil), b.q1(time.Hour, nil))

@@ -8,6 +8,7 @@ import (
 	"github.com/kinesin-io/kinesin/api"
 	"github.com/kinesin-io/kinesin/api/kinesinv1"
 	"github.com/kinesin-io/kinesin/api/kinesinv1/kinesinv1connect"
+	"github.com/kinesin-io/kinesin/internal/refusal"
 	"github.com/kinesin-io/kinesin/store"
 	"github.com/kinesin-io/kinesin/task"
 )
@@ -24,19 +25,19 @@ var errMoving = api.Errorf(kinesinv1.Reason_REASON_UNAVAILABLE, "the task kept m
 // is durable: the task's row refuses every later start.
 func (in *Inbound) Cancel(ctx context.Context, request *kinesinv1.CancelRequest) (*kinesinv1.CancelResponse, error) {
 	if n := len(request.Ids); n == 0 || n > IDsMax {
-		return nil, invalid("a call names 1 to %d ids, this one has %d", IDsMax, n)
+		return nil, refusal.Invalid("a call names 1 to %d ids, this one has %d", IDsMax, n)
 	}
 	if err := in.catchUpFor(ctx, request.Ids); err != nil {
-		return nil, wire(err)
+		return nil, refusal.Wire(err)
 	}
 	response, told := &kinesinv1.CancelResponse{}, false
 	for _, id := range request.Ids {
 		met, outcome, err := in.cancel(ctx, id)
-		if isInternal(problem(err)) && !told {
+		if isInternal(refusal.Problem(err)) && !told {
 			told = true
 			in.internal(ctx, kinesinv1connect.TaskServiceCancelProcedure, err)
 		}
-		r := &kinesinv1.CancelResult{Outcome: outcome, Problem: problem(err)}
+		r := &kinesinv1.CancelResult{Outcome: outcome, Problem: refusal.Problem(err)}
 		if met != task.Unknown {
 			r.State = met.String()
 		}

@@ -5,7 +5,6 @@ import (
 	"time"
 
 	"github.com/kinesin-io/kinesin/api/kinesinv1"
-	"github.com/kinesin-io/kinesin/inbound"
 	"github.com/kinesin-io/kinesin/queue/queuetest"
 	"github.com/kinesin-io/kinesin/task"
 )
@@ -62,7 +61,7 @@ func TestWhatIsDueSoonDoesNotWaitForCompany(t *testing.T) {
 			t.Errorf("due at once: %v", most)
 		}
 	})
-	runBuffered(t, func(c *inbound.Config) { c.Near = 500 * time.Millisecond }, func(b *buffered) {
+	runBuffered(t, func(c *settings) { c.Near = 500 * time.Millisecond }, func(b *buffered) {
 		b.consume()
 		if most := b.trickle(100, 100*time.Millisecond, 3*time.Second); most > 60*time.Millisecond {
 			t.Errorf("where few tasks count as near: %v", most)

@@ -12,7 +12,6 @@ import (
 
 	"github.com/kinesin-io/kinesin/api/kinesinv1"
 	"github.com/kinesin-io/kinesin/catalog"
-	"github.com/kinesin-io/kinesin/inbound"
 	"github.com/kinesin-io/kinesin/queue"
 	"github.com/kinesin-io/kinesin/store"
 	"github.com/kinesin-io/kinesin/task"
@@ -40,11 +39,11 @@ func (m meeting) PutControl(ctx context.Context, c store.Control) error {
 }
 
 // process is another process over the fixture's store.
-func (f *fixture) process(config inbound.Config, before, after func()) *fixture {
+func (f *fixture) process(config settings, before, after func()) *fixture {
 	config.Catalog = catalog.New(meeting{f.store, before, after}, f.clock, slog.New(slog.DiscardHandler))
 	other := &fixture{t: f.t, ctx: f.ctx, clock: f.clock}
 	config.Queue = dropping{f.queue, other}
-	other.Inbound = inbound.New(config)
+	other.serving = newServing(config)
 	return other
 }
 
@@ -62,16 +61,16 @@ func barrier() func() {
 
 // Two lambdas with a queue of the same name are created at one moment: each is checked when the other one is not there yet.
 func TestLambdasWithAQueueOfOneNameAreNotBothCreated(t *testing.T) {
-	twoProcesses := func(t *testing.T, test func(f *fixture, config inbound.Config)) {
+	twoProcesses := func(t *testing.T, test func(f *fixture, config settings)) {
 		t.Helper()
-		var config inbound.Config
-		runWith(t, func(_ *fixture, c *inbound.Config) {
+		var config settings
+		runWith(t, func(_ *fixture, c *settings) {
 			c.Shared = true
 			config = *c
 		}, func(f *fixture) { test(f, config) })
 	}
 	t.Run("one sees the other", func(t *testing.T) {
-		twoProcesses(t, func(f *fixture, config inbound.Config) {
+		twoProcesses(t, func(f *fixture, config settings) {
 			two := f.process(config, nil, nil)
 			one := f.process(config, func() {
 				if err := two.createOf("c2", "x-y"); err != nil {
@@ -85,7 +84,7 @@ func TestLambdasWithAQueueOfOneNameAreNotBothCreated(t *testing.T) {
 		})
 	})
 	t.Run("each sees the other", func(t *testing.T) {
-		twoProcesses(t, func(f *fixture, config inbound.Config) {
+		twoProcesses(t, func(f *fixture, config settings) {
 			checked, written := barrier(), barrier()
 			one, two := f.process(config, checked, written), f.process(config, checked, written)
 			var errs [2]error
@@ -164,9 +163,9 @@ func (q inOtherMode) Provision(context.Context, task.Lambda) (err error) {
 func TestALambdaWhoseQueueIsOfTheOtherModeWaits(t *testing.T) {
 	left := true
 	r := &registering{}
-	runWith(t, func(f *fixture, c *inbound.Config) {
+	runWith(t, func(f *fixture, c *settings) {
 		c.Shared, c.Queue = true, inOtherMode{dropping{f.queue, f}, &left}
-		c.Hooks.Registered = func(_ context.Context, lambda, outcome string, err error) {
+		c.Registered = func(_ context.Context, lambda, outcome string, err error) {
 			r.note(func() { r.told, r.errs = append(r.told, strings.TrimSpace(lambda+" "+outcome)), append(r.errs, err) })
 		}
 	}, func(f *fixture) {

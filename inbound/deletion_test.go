@@ -82,7 +82,7 @@ func TestADeletionThatNobodyGoesOnWithIsTakenBack(t *testing.T) {
 // TestADeletionIsSettledOnce has a store that several processes share: each call of one deletion waits for what is left of the time
 // in which others may not have heard of it.
 func TestADeletionIsSettledOnce(t *testing.T) {
-	runWith(t, func(_ *fixture, c *inbound.Config) { c.Shared = true }, func(f *fixture) {
+	runWith(t, func(_ *fixture, c *settings) { c.Shared = true }, func(f *fixture) {
 		f.accept(in(time.Hour))
 		call := func(d time.Duration) (r *kinesinv1.DeleteLambdaResponse, err error) {
 			f.during(d, func() { r, err = f.deleteSome(true) })

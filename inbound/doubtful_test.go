@@ -85,7 +85,7 @@ func (b *buffered) payloadOf(t *task.Task) ([]byte, error) {
 
 // A retry that finds the queue full waits in the schedule, as a row that no gap makes doubtful again.
 func TestARetryThatWaitsIsNew(t *testing.T) {
-	runBuffered(t, func(c *inbound.Config) { c.NearDepthMax = -1 }, func(b *buffered) {
+	runBuffered(t, func(c *settings) { c.NearDepthMax = -1 }, func(b *buffered) {
 		rows := b.doubtfulTasks("p")
 		if _, err := b.SetAside(b.ctx, rows); err != nil {
 			t.Fatal(err)
@@ -101,7 +101,7 @@ func TestARetryThatWaitsIsNew(t *testing.T) {
 }
 
 func TestWhatCannotBeSetAside(t *testing.T) {
-	runBuffered(t, func(c *inbound.Config) { c.Buffering.RejectedMax = 2 }, func(b *buffered) {
+	runBuffered(t, func(c *settings) { c.Buffering.RejectedMax = 2 }, func(b *buffered) {
 		rows := b.doubtfulTasks("1", "2", "3")
 		if n, err := b.SetAside(b.ctx, rows); n != 2 || err == nil || !strings.Contains(err.Error(), "no room") || len(b.rejected()) != 2 {
 			t.Errorf("without room: %d, %v", n, err)

@@ -18,6 +18,7 @@ import (
 	"github.com/kinesin-io/kinesin/api"
 	"github.com/kinesin-io/kinesin/api/kinesinv1"
 	"github.com/kinesin-io/kinesin/catalog"
+	"github.com/kinesin-io/kinesin/catalog/lambdas"
 	"github.com/kinesin-io/kinesin/inbound"
 	"github.com/kinesin-io/kinesin/internal/clock"
 	"github.com/kinesin-io/kinesin/queue"
@@ -37,9 +38,44 @@ const (
 	payload = 4096 // the largest, in bytes
 )
 
+// serving is an inbound, and what serves lambdas beside it.
+type serving struct {
+	*inbound.Inbound
+	life
+}
+
+// life is a type of its own so that what both have is that of the inbound.
+type life struct{ *lambdas.Service }
+
+// settings are what both are made of.
+type settings struct {
+	inbound.Config
+	Registered    func(ctx context.Context, lambda, outcome string, err error)
+	Registrations func(states map[string]int)
+	Unregister    func(lambda string) string
+}
+
+func newServing(c settings) serving {
+	in := inbound.New(c.Config)
+	return serving{in, life{lambdas.New(lambdas.Config{
+		Store: as[catalog.Registered](c.Store), Queue: as[lambdas.Queue](c.Queue), Catalog: c.Catalog, Tasks: in,
+		Clock: c.Clock, Shared: c.Shared, Unregister: c.Unregister,
+		Hooks: lambdas.Hooks{Registered: c.Registered, Registrations: c.Registrations, Internal: c.Hooks.Internal},
+	})}}
+}
+
+// as is a value as something else that it is.
+func as[T any](v any) T {
+	t, is := v.(T)
+	if !is {
+		panic(fmt.Sprintf("%T is none", v))
+	}
+	return t
+}
+
 // fixture is an inbound over a store and a queue in memory, in virtual time, with one lambda "mail".
 type fixture struct {
-	*inbound.Inbound
+	serving
 
 	t      *testing.T
 	ctx    context.Context //nolint:containedctx // of the test, inside its bubble
@@ -256,7 +292,7 @@ func run(t *testing.T, test func(f *fixture)) {
 }
 
 // runWith is run with another configuration.
-func runWith(t *testing.T, change func(f *fixture, c *inbound.Config), test func(f *fixture)) {
+func runWith(t *testing.T, change func(f *fixture, c *settings), test func(f *fixture)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		v := clock.NewVirtual(start, 1)
@@ -269,22 +305,22 @@ func runWith(t *testing.T, change func(f *fixture, c *inbound.Config), test func
 		f.line = queuetest.NewFaulty(queuemem.New(c, queuemem.Config{DepthMax: 100}))
 		f.queue = queue.New(f.line)
 		f.rows = &watched{Store: f.store, written: map[task.ID]bool{}}
-		lambdas := catalog.New(f.store, c, slog.New(slog.DiscardHandler))
-		config := inbound.Config{
-			Store: f.rows, Queue: dropping{f.queue, f}, Catalog: lambdas, Sealer: f.seal, Scheduler: f, Workers: f, Clock: c,
+		known := catalog.New(f.store, c, slog.New(slog.DiscardHandler))
+		config := settings{Config: inbound.Config{
+			Store: f.rows, Queue: dropping{f.queue, f}, Catalog: known, Sealer: f.seal, Scheduler: f, Workers: f, Clock: c,
 			Horizon: horizon, NearDepthMax: 8,
 			Hooks: inbound.Hooks{
 				Accepted: func(_ *catalog.Entry, _ uint8, n int) { f.note(func() { f.accepted += n }) },
 				Refused:  func(r kinesinv1.Reason) { f.note(func() { f.refused = append(f.refused, r) }) },
 				Internal: func(_ context.Context, _ string, err error) { f.note(func() { f.internal = append(f.internal, err) }) },
 			},
-		}
+		}}
 		if change != nil {
 			change(f, &config)
 		}
-		f.Inbound = inbound.New(config)
+		f.serving = newServing(config)
 		var err error
-		if f.lambda, _, err = lambdas.Create(f.ctx, task.Lambda{Name: "mail", Shards: 2}); err != nil {
+		if f.lambda, _, err = known.Create(f.ctx, task.Lambda{Name: "mail", Shards: 2}); err != nil {
 			t.Fatal(err)
 		}
 		test(f)

@@ -1,7 +1,7 @@
 // Package inbound is where tasks come in and are asked about: it validates,
 // de-duplicates and stores what users schedule, answers what became of it,
-// cancels, and registers lambdas. It serves the TaskService and the
-// LambdaService of the wire contract. It calls the store, hints the scheduler,
+// and cancels. It serves the TaskService and the InboundService of the wire
+// contract. It calls the store, hints the scheduler,
 // and puts what is due within moments straight on its queue, or into a slot that is reserved for it; it never
 // talks to workers.
 package inbound
@@ -9,7 +9,6 @@ package inbound
 import (
 	"cmp"
 	"context"
-	"math"
 	"sync"
 	"time"
 
@@ -66,19 +65,14 @@ type Store interface {
 type Controls interface {
 	Control(ctx context.Context, kind, name string) (store.Control, error)
 	Controls(ctx context.Context, kind string) ([]store.Control, error)
-	ControlsOmitted(ctx context.Context, kind string) ([]store.Control, map[string]error, error)
 }
 
 // Queue is where tasks go that are due within moments.
 type Queue interface {
 	Send(ctx context.Context, messages []queue.Message) []error
 	Depth(ctx context.Context, name queue.Name) (queue.Depth, error)
-	Drop(ctx context.Context, lambda uint32) error
 	Deliver(ctx context.Context, deliveries []queue.Delivery) []error
 	CheckPayload(payload []byte) error
-	CheckLambda(l task.Lambda, planned ...task.Lambda) error
-	Provision(ctx context.Context, l task.Lambda) error
-	Missing(ctx context.Context, l task.Lambda) ([]string, error)
 }
 
 // Scheduler is told of what was stored. All are hints; the scheduler also finds rows by itself.
@@ -114,9 +108,6 @@ type Config struct {
 	// where there is none.
 	Process string
 
-	// Unregister says how the registration of a lambda is deleted by hand, for the refusal to delete that lambda. nil: not said.
-	Unregister func(lambda string) string
-
 	// Shared says that other processes may be over the same store: what they do to lambdas is known here only a while later.
 	Shared bool
 
@@ -150,10 +141,6 @@ type Hooks struct {
 	SetAside func(ctx context.Context, reason string, err error)
 	// Left: n messages stay in the buffer for now, for one of Lefts.
 	Left func(why string, n int)
-	// Registered: one of Registrations became of the registration of a lambda; err says why it was refused, kept or not read.
-	Registered func(ctx context.Context, lambda, outcome string, err error)
-	// Registrations: so many registrations are in each of RegistrationStates; one that is not named has none.
-	Registrations func(states map[string]int)
 	// Trouble: the buffer or the store failed, and consuming pauses that long.
 	Trouble func(ctx context.Context, err error, pause time.Duration)
 	// Internal: an item of a call failed for a reason that its answer does not tell; once a call at most.
@@ -216,13 +203,6 @@ func (in *Inbound) internal(ctx context.Context, procedure string, err error) {
 	}
 }
 
-// invalid is a refusal that says what is allowed.
-func invalid(format string, args ...any) error {
-	return api.Errorf(kinesinv1.Reason_REASON_INVALID, format, args...)
-}
-
-// micros is a duration given on the wire; one that is too long to be a duration is the longest.
-func micros(n int64) time.Duration {
-	const most = int64(math.MaxInt64 / time.Microsecond)
-	return time.Duration(min(max(n, -most), most)) * time.Microsecond
+func isInternal(p *kinesinv1.Problem) bool {
+	return p != nil && p.Reason == kinesinv1.Reason_REASON_INTERNAL
 }

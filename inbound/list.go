@@ -8,6 +8,7 @@ import (
 
 	"github.com/kinesin-io/kinesin/api/kinesinv1"
 	"github.com/kinesin-io/kinesin/catalog"
+	"github.com/kinesin-io/kinesin/internal/refusal"
 	"github.com/kinesin-io/kinesin/store"
 	"github.com/kinesin-io/kinesin/task"
 )
@@ -41,24 +42,24 @@ type place struct {
 	Inner     []byte  `json:"c,omitempty"` // cursor of the driver
 }
 
-var errCursor = invalid("cursor: want the next_cursor of the page before, with the same lambda and state")
+var errCursor = refusal.Invalid("cursor: want the next_cursor of the page before, with the same lambda and state")
 
 // List pages over the tasks of a lambda: live ones first, by partition and time; ended ones after them.
 func (in *Inbound) List(ctx context.Context, request *kinesinv1.ListRequest) (*kinesinv1.ListResponse, error) {
 	l, err := in.Catalog.Find(ctx, request.Lambda)
 	if err != nil {
-		return nil, wire(err)
+		return nil, refusal.Wire(err)
 	}
 	list := listing{Inbound: in, lambda: l, limit: int(request.Limit)}
 	if list.limit == 0 {
 		list.limit = listDefault
 	}
 	if list.limit < 1 || list.limit > ListMax {
-		return nil, invalid("limit %d: want 1 to %d", request.Limit, ListMax)
+		return nil, refusal.Invalid("limit %d: want 1 to %d", request.Limit, ListMax)
 	}
 	if request.State != "" {
 		if list.state, err = task.ParseState(request.State); err != nil {
-			return nil, invalid("%v", err)
+			return nil, refusal.Invalid("%v", err)
 		}
 	}
 	if len(request.Cursor) > 0 {
@@ -90,7 +91,7 @@ func (l *listing) page(ctx context.Context) (*kinesinv1.ListResponse, error) {
 		}
 		more, err := l.read(ctx, partitions[l.place.Partition])
 		if err != nil {
-			return nil, wire(err)
+			return nil, refusal.Wire(err)
 		}
 		if !more {
 			l.place = place{Section: l.place.Section, Partition: l.place.Partition + 1}

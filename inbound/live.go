@@ -3,10 +3,17 @@ package inbound
 import (
 	"context"
 	"math"
+	"slices"
 
+	"golang.org/x/sync/errgroup"
+
+	"github.com/kinesin-io/kinesin/catalog"
 	"github.com/kinesin-io/kinesin/store"
 	"github.com/kinesin-io/kinesin/task"
 )
+
+// dropRowsMax is how many tasks are dropped in one write, or a few more.
+const dropRowsMax = 500
 
 // behind is the task that a wake-up row stands for; its ID is zero when the row is bare and there is no task
 // row.
@@ -79,4 +86,93 @@ func (in *Inbound) liveIn(ctx context.Context, p task.Partition, limit int) ([]f
 		}
 		after, limit = store.KeyOf(&wakeups[len(wakeups)-1]), listRowsRead
 	}
+}
+
+// AnyLive reports whether any task of some partitions lives.
+func (in *Inbound) AnyLive(ctx context.Context, some []task.Partition) (bool, error) {
+	live, err := in.live(ctx, some, 1)
+	return len(live) > 0, err
+}
+
+// DropLive ends live tasks of some partitions of a lambda that is being deleted, those that wait, and asks
+// those that run to stop. It returns how many ended, how many were told to stop, and the partitions of all of
+// them; none only if no task lives.
+func (in *Inbound) DropLive(ctx context.Context, l *catalog.Entry, some []task.Partition) (ended, told int, of []task.Partition, err error) {
+	live, err := in.live(ctx, some, dropRowsMax/len(some))
+	if err != nil || len(live) == 0 {
+		return 0, 0, nil, err
+	}
+	for i := range live {
+		if p := live[i].Partition; !slices.Contains(of, p) {
+			of = append(of, p)
+		}
+	}
+	ended, told, err = in.dropAll(ctx, l, live)
+	return ended, told, of, err
+}
+
+// live returns live tasks of some partitions, up to limit of each, or a few more; none only if there is none.
+func (in *Inbound) live(ctx context.Context, some []task.Partition, limit int) ([]found, error) {
+	each := make([][]found, len(some))
+	group, ctx := errgroup.WithContext(ctx)
+	for i, p := range some {
+		group.Go(func() (err error) {
+			each[i], err = in.liveIn(ctx, p, limit)
+			return err
+		})
+	}
+	if err := group.Wait(); err != nil {
+		return nil, err
+	}
+	return slices.Concat(each...), nil
+}
+
+// dropAll ends what waits, in one write, and asks what runs to stop. It returns how many ended, and how many
+// were told to stop. A task that moved in between is met again in the next round.
+func (in *Inbound) dropAll(ctx context.Context, entry *catalog.Entry, live []found) (ended, told int, err error) {
+	now := in.Clock.Now()
+	ops := make([]store.Op, 0, 2*len(live))
+	nexts := make([]task.Task, 0, len(live))
+	firsts := make([]int, 0, len(live)) // index of each one's first op, which decides
+	for i := range live {
+		t := &live[i]
+		next, err := drop(t, now, entry.PolicyFor(&t.Task))
+		if err != nil || t.CancelRequested {
+			continue
+		}
+		nexts, firsts = append(nexts, next), append(firsts, len(ops))
+		ops = append(ops, in.changes(t, next)...)
+	}
+	outcomes, err := in.Store.Apply(ctx, ops)
+	if err != nil {
+		return 0, 0, err
+	}
+	gone := make([]task.Task, 0, len(nexts))
+	for i := range nexts {
+		switch t := &nexts[i]; {
+		case outcomes[firsts[i]] != nil:
+		case t.State.IsEnd():
+			gone = append(gone, *t)
+		default:
+			told++
+			in.Workers.CancelRequested(t)
+		}
+	}
+	if len(gone) > 0 {
+		in.ended(gone)
+	}
+	return len(gone), told, nil
+}
+
+// drop is a task after it was dropped, or told to stop if it runs.
+func drop(t *found, now task.Instant, policy task.Policy) (task.Task, error) {
+	row, event := t.Task, task.Event{Kind: task.Drop}
+	switch {
+	case t.waiting:
+		row = row.Undispatched()
+	case row.State.IsRunning():
+		event.Kind = task.Cancel
+	}
+	next, _, err := row.Apply(event, now, policy)
+	return next, err
 }

@@ -49,7 +49,7 @@ func (s *slot) Settle(claimed *task.Task, outcome error) {
 func runMatched(t *testing.T, free int, test func(f *fixture, m *workers)) {
 	t.Helper()
 	m := &workers{free: free}
-	runWith(t, func(f *fixture, c *inbound.Config) { m.f, c.Matcher = f, m }, func(f *fixture) {
+	runWith(t, func(f *fixture, c *settings) { m.f, c.Matcher = f, m }, func(f *fixture) {
 		test(f, m)
 		for _, s := range m.given {
 			if len(s.over) != 1 {

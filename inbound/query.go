@@ -8,6 +8,7 @@ import (
 
 	"github.com/kinesin-io/kinesin/api/kinesinv1"
 	"github.com/kinesin-io/kinesin/internal/clock"
+	"github.com/kinesin-io/kinesin/internal/refusal"
 	"github.com/kinesin-io/kinesin/store"
 	"github.com/kinesin-io/kinesin/task"
 )
@@ -38,7 +39,7 @@ func (in *Inbound) addPayloads(ctx context.Context, rows []task.Task, results []
 		size += int(rows[i].PayloadSize)
 	}
 	if size > PayloadsBytesMax {
-		return invalid("the payloads of these tasks have %d bytes: an answer has at most %d; name fewer ids", size, PayloadsBytesMax)
+		return refusal.Invalid("the payloads of these tasks have %d bytes: an answer has at most %d; name fewer ids", size, PayloadsBytesMax)
 	}
 	for i := range rows {
 		payload, err := in.payload(ctx, &rows[i])
@@ -46,7 +47,7 @@ func (in *Inbound) addPayloads(ctx context.Context, rows []task.Task, results []
 		case errors.Is(err, store.ErrNotFound):
 			results[i] = &kinesinv1.GetResult{Problem: noSuchTask()} // it was deleted in between
 		case err != nil:
-			return wire(err)
+			return refusal.Wire(err)
 		case results[i].Task != nil:
 			results[i].Task.Payload = payload
 		}
@@ -64,10 +65,10 @@ func (in *Inbound) payload(ctx context.Context, t *task.Task) ([]byte, error) {
 // lookUp finds a row for each id; one with a zero ID where there is none.
 func (in *Inbound) lookUp(ctx context.Context, ids []string) ([]task.Task, error) {
 	if len(ids) == 0 || len(ids) > IDsMax {
-		return nil, invalid("a call names 1 to %d ids, this one has %d", IDsMax, len(ids))
+		return nil, refusal.Invalid("a call names 1 to %d ids, this one has %d", IDsMax, len(ids))
 	}
 	if err := in.catchUpFor(ctx, ids); err != nil {
-		return nil, wire(err)
+		return nil, refusal.Wire(err)
 	}
 	tokens := make([]task.Token, 0, len(ids))
 	at := make([]int, 0, len(ids))
@@ -78,7 +79,7 @@ func (in *Inbound) lookUp(ctx context.Context, ids []string) ([]task.Task, error
 	}
 	found, err := in.rows(ctx, tokens)
 	if err != nil {
-		return nil, wire(err)
+		return nil, refusal.Wire(err)
 	}
 	rows := make([]task.Task, len(ids))
 	for k := range found {
@@ -192,9 +193,9 @@ func pick[T any](all []T, at []int) []T {
 
 // Wait answers when all named tasks that exist have ended, or when the wait is over.
 func (in *Inbound) Wait(ctx context.Context, request *kinesinv1.WaitRequest) (*kinesinv1.GetResponse, error) {
-	wait := micros(request.WaitMicros)
+	wait := task.Micros(request.WaitMicros)
 	if wait < 0 || wait > WaitMax {
-		return nil, invalid("wait of %v: a call waits 0s to %v", wait, WaitMax)
+		return nil, refusal.Invalid("wait of %v: a call waits 0s to %v", wait, WaitMax)
 	}
 	over := in.Clock.NewTimer(wait)
 	defer over.Stop()

@@ -13,7 +13,6 @@ import (
 	"github.com/kinesin-io/kinesin/api"
 	"github.com/kinesin-io/kinesin/api/kinesinv1"
 	"github.com/kinesin-io/kinesin/catalog"
-	"github.com/kinesin-io/kinesin/inbound"
 	"github.com/kinesin-io/kinesin/store"
 	"github.com/kinesin-io/kinesin/task"
 )
@@ -31,12 +30,12 @@ type registering struct {
 func runRegister(t *testing.T, test func(f *registering)) {
 	t.Helper()
 	r := &registering{}
-	runWith(t, func(_ *fixture, c *inbound.Config) {
+	runWith(t, func(_ *fixture, c *settings) {
 		c.Shared = true
-		c.Hooks.Registered = func(_ context.Context, lambda, outcome string, err error) {
+		c.Registered = func(_ context.Context, lambda, outcome string, err error) {
 			r.note(func() { r.told, r.errs = append(r.told, strings.TrimSpace(lambda+" "+outcome)), append(r.errs, err) })
 		}
-		c.Hooks.Registrations = func(states map[string]int) { r.note(func() { r.states = maps.Clone(states) }) }
+		c.Registrations = func(states map[string]int) { r.note(func() { r.states = maps.Clone(states) }) }
 		c.Unregister = func(lambda string) string { return "forget " + lambda }
 	}, func(f *fixture) {
 		r.fixture = f

@@ -10,6 +10,7 @@ import (
 	"github.com/kinesin-io/kinesin/api"
 	"github.com/kinesin-io/kinesin/api/envelope"
 	"github.com/kinesin-io/kinesin/api/kinesinv1"
+	"github.com/kinesin-io/kinesin/internal/refusal"
 )
 
 var (
@@ -24,11 +25,11 @@ func (in *Inbound) ListRejected(ctx context.Context, request *kinesinv1.ListReje
 		limit = listDefault
 	}
 	if limit < 1 || limit > ListMax {
-		return nil, invalid("limit %d: want 1 to %d", request.Limit, ListMax)
+		return nil, refusal.Invalid("limit %d: want 1 to %d", request.Limit, ListMax)
 	}
 	rows, err := in.aside.all(ctx)
 	if err != nil {
-		return nil, wire(err)
+		return nil, refusal.Wire(err)
 	}
 	from, found := slices.BinarySearchFunc(rows, request.After, func(r asideRow, name string) int { return strings.Compare(r.name, name) })
 	if found {
@@ -53,7 +54,7 @@ func (r *asideRow) view() *kinesinv1.Rejected {
 func (in *Inbound) GetRejected(ctx context.Context, request *kinesinv1.GetRejectedRequest) (*kinesinv1.GetRejectedResponse, error) {
 	row, err := in.aside.read(ctx, request.Name)
 	if err != nil {
-		return nil, wire(err)
+		return nil, refusal.Wire(err)
 	}
 	v := row.view()
 	var t kinesinv1.BufferedTask
@@ -80,7 +81,7 @@ func (in *Inbound) RetryRejected(ctx context.Context, request *kinesinv1.RetryRe
 
 func checkNames(names []string) error {
 	if n := len(names); n == 0 || n > RejectedNamesMax {
-		return invalid("a call has 1 to %d names, this one has %d", RejectedNamesMax, n)
+		return refusal.Invalid("a call has 1 to %d names, this one has %d", RejectedNamesMax, n)
 	}
 	return nil
 }
@@ -91,7 +92,7 @@ func (in *Inbound) retryRejected(ctx context.Context, name string) (id string, p
 		err = errNotKept
 	}
 	if err != nil {
-		return "", problem(err)
+		return "", refusal.Problem(err)
 	}
 	tasks, err := in.tasksOf(&row)
 	if err != nil {
@@ -110,7 +111,7 @@ func (in *Inbound) retryRejected(ctx context.Context, name string) (id string, p
 		case f.verdict == rejected && row.Whole:
 			// The others of that message are taken in, this one is set aside by itself.
 			if err := in.aside.put(lasting, refusedTask(arrivals[i].BufferedTask, f)); err != nil {
-				return "", problem(err)
+				return "", refusal.Problem(err)
 			}
 		default:
 			in.aside.retried(lasting, &row, f)
@@ -120,7 +121,7 @@ func (in *Inbound) retryRejected(ctx context.Context, name string) (id string, p
 	if !row.Whole {
 		id = arrivals[0].Id
 	}
-	return id, problem(in.aside.forget(lasting, &row))
+	return id, refusal.Problem(in.aside.forget(lasting, &row))
 }
 
 // tasksOf are the tasks of what was set aside.
@@ -150,7 +151,7 @@ func (in *Inbound) DeleteRejected(ctx context.Context, request *kinesinv1.Delete
 		if err == nil {
 			err = in.aside.forget(ctx, &row)
 		}
-		response.Results = append(response.Results, &kinesinv1.DeleteRejectedResult{Problem: problem(err)})
+		response.Results = append(response.Results, &kinesinv1.DeleteRejectedResult{Problem: refusal.Problem(err)})
 	}
 	return response, nil
 }

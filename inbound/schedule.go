@@ -15,6 +15,7 @@ import (
 	"github.com/kinesin-io/kinesin/api/kinesinv1"
 	"github.com/kinesin-io/kinesin/api/kinesinv1/kinesinv1connect"
 	"github.com/kinesin-io/kinesin/catalog"
+	"github.com/kinesin-io/kinesin/internal/refusal"
 	"github.com/kinesin-io/kinesin/partition"
 	"github.com/kinesin-io/kinesin/store"
 	"github.com/kinesin-io/kinesin/task"
@@ -24,7 +25,7 @@ import (
 func (in *Inbound) Schedule(ctx context.Context, request *kinesinv1.ScheduleRequest) (*kinesinv1.ScheduleResponse, error) {
 	items := request.Items
 	if len(items) == 0 || len(items) > ScheduleItemsMax {
-		return nil, invalid("a call schedules 1 to %d tasks, this one has %d", ScheduleItemsMax, len(items))
+		return nil, refusal.Invalid("a call schedules 1 to %d tasks, this one has %d", ScheduleItemsMax, len(items))
 	}
 	if in.isDraining() {
 		return nil, api.Errorf(kinesinv1.Reason_REASON_UNAVAILABLE, "the server is stopping; try again")
@@ -60,7 +61,7 @@ func (b *intake) answer(ctx context.Context) *kinesinv1.ScheduleResponse {
 			}
 			continue
 		}
-		r.Problem = problem(c.err)
+		r.Problem = refusal.Problem(c.err)
 		if isInternal(r.Problem) && !told {
 			told = true
 			b.internal(ctx, kinesinv1connect.TaskServiceScheduleProcedure, c.err)
@@ -169,14 +170,14 @@ func (b *intake) build(l *catalog.Entry, item *kinesinv1.ScheduleItem) (*task.Ta
 func (b *intake) due(c *incoming) (task.Instant, error) {
 	item := c.item
 	if item.DueMicros != 0 && item.DelayMicros != 0 {
-		return 0, invalid("a task has a due time or a delay, not both")
+		return 0, refusal.Invalid("a task has a due time or a delay, not both")
 	}
 	if item.DueMicros < 0 {
-		return 0, invalid("due time before 1970")
+		return 0, refusal.Invalid("due time before 1970")
 	}
 	c.wanted = task.Instant(item.DueMicros)
 	if item.DueMicros == 0 {
-		c.wanted = b.now.Add(max(0, micros(item.DelayMicros)))
+		c.wanted = b.now.Add(max(0, task.Micros(item.DelayMicros)))
 	}
 	if c.wanted > b.now.Add(b.Horizon) {
 		return 0, b.tooFar()
@@ -191,24 +192,24 @@ func (b *intake) due(c *incoming) (task.Instant, error) {
 func (b *intake) tooFar() error {
 	const year = 365 * 24 * time.Hour
 	if b.Horizon%year == 0 {
-		return invalid("due time is too far ahead: at most %d years (of 365 days)", b.Horizon/year)
+		return refusal.Invalid("due time is too far ahead: at most %d years (of 365 days)", b.Horizon/year)
 	}
-	return invalid("due time is too far ahead: at most %s", b.Horizon)
+	return refusal.Invalid("due time is too far ahead: at most %s", b.Horizon)
 }
 
 func checkLabel(what, text string, bytesMax int) error {
 	if len(text) <= bytesMax && utf8.ValidString(text) && !strings.ContainsFunc(text, unicode.IsControl) {
 		return nil
 	}
-	return invalid("%s of %d bytes: want at most %d bytes of UTF-8 text without control characters", what, len(text), bytesMax)
+	return refusal.Invalid("%s of %d bytes: want at most %d bytes of UTF-8 text without control characters", what, len(text), bytesMax)
 }
 
 func overrides(item *kinesinv1.ScheduleItem) (task.Overrides, error) {
 	o := task.Overrides{
 		MaxAttempts: item.MaxAttempts,
-		Timeout:     micros(item.TimeoutMicros),
-		BackoffMin:  micros(item.BackoffMinMicros),
-		BackoffMax:  micros(item.BackoffMaxMicros),
+		Timeout:     task.Micros(item.TimeoutMicros),
+		BackoffMin:  task.Micros(item.BackoffMinMicros),
+		BackoffMax:  task.Micros(item.BackoffMaxMicros),
 	}
 	if o == (task.Overrides{}) {
 		return o, nil
@@ -227,11 +228,11 @@ func (b *intake) identify(t *task.Task, l *catalog.Entry, item *kinesinv1.Schedu
 	case len(item.RequestId) == 0:
 		t.ID = task.NewID(b.now, b.Clock.Uint64(), b.Clock.Uint64())
 	case len(item.RequestId) != len(t.ID) || item.RequestId[6]>>4 != 7:
-		return invalid("request id: want the 16 bytes of a UUID version 7")
+		return refusal.Invalid("request id: want the 16 bytes of a UUID version 7")
 	default:
 		copy(t.ID[:], item.RequestId)
 		if isAhead(t.ID, b.now) {
-			return invalid("request id: its time is more than %v ahead of the server's clock", catalog.IDAheadMax)
+			return refusal.Invalid("request id: its time is more than %v ahead of the server's clock", catalog.IDAheadMax)
 		}
 	}
 	return nil

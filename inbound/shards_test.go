@@ -7,7 +7,6 @@ import (
 
 	"github.com/kinesin-io/kinesin/api/kinesinv1"
 	"github.com/kinesin-io/kinesin/catalog"
-	"github.com/kinesin-io/kinesin/inbound"
 	"github.com/kinesin-io/kinesin/partition"
 	"github.com/kinesin-io/kinesin/store"
 	"github.com/kinesin-io/kinesin/task"
@@ -207,7 +206,7 @@ func TestABufferedTaskIsTheSameAcrossAGrowth(t *testing.T) {
 // TestWhoIsStaleReadsFirst has a process that stood still, while another one grew the shards, place tasks by
 // what it knew: it takes them back, and the same calls again find their place.
 func TestWhoIsStaleReadsFirst(t *testing.T) {
-	runWith(t, func(_ *fixture, c *inbound.Config) { c.Shared = true }, func(f *fixture) {
+	runWith(t, func(_ *fixture, c *settings) { c.Shared = true }, func(f *fixture) {
 		other := f.elsewhere()
 		if _, err := other.Update(f.ctx, "mail", func(l *task.Lambda) error { return l.Grow(16, other.GrownFrom()) }); err != nil {
 			t.Fatal(err)
@@ -242,7 +241,7 @@ func TestWhoIsStaleReadsFirst(t *testing.T) {
 // TestAStaleProcessFindsWhatItsClientsSent asks it for tasks that came through the buffer, whose ids do not
 // say where they are.
 func TestAStaleProcessFindsWhatItsClientsSent(t *testing.T) {
-	runBuffered(t, func(c *inbound.Config) { c.Shared = true }, func(b *buffered) {
+	runBuffered(t, func(c *settings) { c.Shared = true }, func(b *buffered) {
 		other := b.elsewhere()
 		if _, err := other.Update(b.ctx, "mail", func(l *task.Lambda) error { return l.Grow(64, other.GrownFrom()) }); err != nil {
 			t.Fatal(err)
@@ -286,7 +285,7 @@ func TestAStaleProcessFindsWhatItsClientsSent(t *testing.T) {
 // TestABufferedTaskIsWhereItsIDSays has a process put tasks into the buffer that stood still while the shards
 // grew: their ids are out.
 func TestABufferedTaskIsWhereItsIDSays(t *testing.T) {
-	runBuffered(t, func(c *inbound.Config) { c.Shared = true }, func(b *buffered) {
+	runBuffered(t, func(c *settings) { c.Shared = true }, func(b *buffered) {
 		other := b.elsewhere()
 		if _, err := other.Update(b.ctx, "mail", func(l *task.Lambda) error { return l.Grow(16, other.GrownFrom()) }); err != nil {
 			t.Fatal(err)

@@ -14,7 +14,6 @@ import (
 	"github.com/kinesin-io/kinesin/api"
 	"github.com/kinesin-io/kinesin/api/kinesinv1"
 	"github.com/kinesin-io/kinesin/catalog"
-	"github.com/kinesin-io/kinesin/inbound"
 	"github.com/kinesin-io/kinesin/store"
 	"github.com/kinesin-io/kinesin/task"
 )
@@ -257,16 +256,16 @@ func TestSeveralServersHaveALambdaMakeWay(t *testing.T) {
 	for _, apart := range []time.Duration{10 * time.Millisecond, time.Second, 2500 * time.Millisecond, 4 * time.Second} {
 		t.Run(apart.String(), func(t *testing.T) {
 			const servers = 3
-			var config inbound.Config
-			runWith(t, func(_ *fixture, c *inbound.Config) { c.Shared = true; config = *c }, func(f *fixture) {
+			var config settings
+			runWith(t, func(_ *fixture, c *settings) { c.Shared = true; config = *c }, func(f *fixture) {
 				var told []string
 				for range servers {
 					c := config
 					c.Catalog = catalog.New(f.store, f.clock, slog.New(slog.DiscardHandler))
-					c.Hooks.Registered = func(_ context.Context, _, outcome string, err error) {
+					c.Registered = func(_ context.Context, _, outcome string, err error) {
 						f.note(func() { told = append(told, fmt.Sprint(outcome, " ", err)) })
 					}
-					defer f.begin(c.Catalog.Run, inbound.New(c).Register)()
+					defer f.begin(c.Catalog.Run, newServing(c).Register)()
 					f.time.Advance(apart)
 				}
 				r := &registering{fixture: f}

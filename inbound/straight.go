@@ -10,6 +10,7 @@ import (
 	"github.com/kinesin-io/kinesin/api/kinesinv1"
 	"github.com/kinesin-io/kinesin/catalog"
 	"github.com/kinesin-io/kinesin/internal/clock"
+	"github.com/kinesin-io/kinesin/internal/refusal"
 	"github.com/kinesin-io/kinesin/queue"
 	"github.com/kinesin-io/kinesin/store"
 	"github.com/kinesin-io/kinesin/task"
@@ -35,7 +36,7 @@ var errMayBeDelivered = api.Errorf(kinesinv1.Reason_REASON_TOO_LATE, "the task i
 // checkDeliverable refuses what makes no sense for a task that Kinesin does not execute.
 func (b *intake) checkDeliverable(l *catalog.Entry, t *task.Task, payload []byte) error {
 	if t.Overrides != (task.Overrides{}) {
-		return invalid("lambda %s is of mode deliver: its tasks are put on a queue and not executed by Kinesin, "+
+		return refusal.Invalid("lambda %s is of mode deliver: its tasks are put on a queue and not executed by Kinesin, "+
 			"so max attempts, timeout and backoff do not apply; leave them out", l.Name)
 	}
 	return b.Queue.CheckPayload(payload)
@@ -106,8 +107,9 @@ func wholeSeconds(d time.Duration) time.Duration {
 	return (max(0, d) + time.Second - 1).Truncate(time.Second)
 }
 
-// unstored is what is known of a task that has no row: it is in the buffer, or on the queue of its deliver lambda. It is
-// forgotten when the row that an ended task would have is.
+// unstored is what is known of a task that has no row: it is in the buffer, or on the queue of its deliver
+// lambda. It is forgotten when the row that an ended task would have is. Where it is not known that it has
+// left the buffer it has not: that it is delivered is the end, and nobody asks again.
 func (in *Inbound) unstored(token task.Token) (task.Task, bool) {
 	t := task.Task{ID: token.ID, Partition: token.Partition, Due: token.Due}
 	l := in.Catalog.ByRef(token.Partition.Lambda)
@@ -117,7 +119,7 @@ func (in *Inbound) unstored(token task.Token) (task.Task, bool) {
 	t.Created = madeAt(t.ID)
 	now := in.Clock.Now()
 	switch {
-	case l.Mode == task.Deliver && now >= t.Due && (token.Direct || in.hasLeftBuffer(&t)):
+	case l.Mode == task.Deliver && now >= t.Due && (token.Direct || in.BufferPassed(t.Created.Add(acceptedWithin))):
 		t.State = task.Delivered
 		return t, now < max(t.Due, t.Created).Add(l.Retention)
 	case token.Direct:
@@ -126,12 +128,6 @@ func (in *Inbound) unstored(token task.Token) (task.Task, bool) {
 	}
 	t.State = task.Accepted
 	return t, in.mayBeBuffered(token)
-}
-
-// hasLeftBuffer reports whether a task that may have gone through the buffer has come out of it. Where that is not known it has not:
-// that it is delivered is the end, and nobody asks again.
-func (in *Inbound) hasLeftBuffer(t *task.Task) bool {
-	return in.Buffering.Buffer == nil || in.backlog.passed(in.Clock, t.Created.Add(acceptedWithin))
 }
 
 // mayBeDelivered reports whether a deliver task that has no row may be on its queue: it went there at once, or will from

@@ -28,10 +28,10 @@ type outgoing struct {
 	late  []time.Duration
 }
 
-func runOutgoing(t *testing.T, change func(*inbound.Config), test func(o *outgoing)) {
+func runOutgoing(t *testing.T, change func(*settings), test func(o *outgoing)) {
 	t.Helper()
 	o := &outgoing{}
-	runWith(t, func(f *fixture, c *inbound.Config) {
+	runWith(t, func(f *fixture, c *settings) {
 		o.out = queuetest.NewDelivering(f.line, f.clock.Now)
 		c.Queue = dropping{queue.New(o.out), f}
 		c.Hooks.Delivered = func(_ *task.Task, late time.Duration) { f.note(func() { o.late = append(o.late, late) }) }
@@ -135,7 +135,7 @@ func TestWhatIsDueSoonGoesStraightToItsQueue(t *testing.T) {
 }
 
 func TestStraightCanBeTurnedOff(t *testing.T) {
-	runOutgoing(t, func(c *inbound.Config) { c.DeliverDirect = -1 }, func(o *outgoing) {
+	runOutgoing(t, func(c *settings) { c.DeliverDirect = -1 }, func(o *outgoing) {
 		id := o.accept(due(0))
 		rows := o.waitingRows()
 		if len(o.delivered()) != 0 || len(rows) != 1 || !slices.Equal(o.added, []task.ID{o.idOf(id)}) || rows[0].Traceparent != trace {
@@ -360,7 +360,7 @@ func TestATaskWithAKeyOfADeliverLambda(t *testing.T) {
 
 // TestATaskInTheBufferIsNotDelivered has a buffer that is emptied late.
 func TestATaskInTheBufferIsNotDelivered(t *testing.T) {
-	runBuffered(t, func(c *inbound.Config) {
+	runBuffered(t, func(c *settings) {
 		over, _ := c.Queue.(dropping)
 		c.Queue = dropping{queue.New(queuetest.NewDelivering(over.f.line, over.f.clock.Now)), over.f}
 		c.DeliverDirect, c.Buffering.Rate, c.Buffering.Patience = -1, 1, -1
@@ -430,13 +430,13 @@ func TestAQueueThatNoLongerDeliversRefusesTasks(t *testing.T) {
 }
 
 func TestAPayloadThatNoQueueCarriesIsRefused(t *testing.T) {
-	runOutgoing(t, func(c *inbound.Config) { c.Queue = narrow{c.Queue} }, func(o *outgoing) {
+	runOutgoing(t, func(c *settings) { c.Queue = narrow{as[dropping](c.Queue)} }, func(o *outgoing) {
 		r := o.schedule(with(due(time.Hour), func(i *kinesinv1.ScheduleItem) { i.Payload = []byte(strings.Repeat("x", 11)) }))[0]
 		wantRefusal(t, "payload", r.Problem, kinesinv1.Reason_REASON_TOO_LARGE, "at most 10")
 	})
 }
 
-type narrow struct{ inbound.Queue }
+type narrow struct{ dropping }
 
 func (narrow) CheckPayload(payload []byte) error {
 	if len(payload) > 10 {
@@ -450,7 +450,7 @@ func runBufferedOutgoing(t *testing.T, test func(b *buffered, out *queuetest.Del
 	t.Helper()
 	var out *queuetest.Delivering
 	var b *buffered
-	runBuffered(t, func(c *inbound.Config) {
+	runBuffered(t, func(c *settings) {
 		faulty, _ := c.Queue.(dropping)
 		out = queuetest.NewDelivering(faulty.f.line, faulty.f.clock.Now)
 		c.Queue = dropping{queue.New(out), faulty.f}

@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"github.com/kinesin-io/kinesin/api/kinesinv1"
-	"github.com/kinesin-io/kinesin/inbound"
 	"github.com/kinesin-io/kinesin/store"
 	"github.com/kinesin-io/kinesin/store/storetest"
 	"github.com/kinesin-io/kinesin/task"
@@ -152,7 +151,7 @@ func TestHalfASuccessIsNoDuplicate(t *testing.T) {
 	}
 	for name, one := range map[string]*item{"near": once(time.Hour, ""), "keyed": once(3*time.Hour, "k"), "keyed and near": once(time.Hour, "k")} {
 		for _, how := range []storetest.Fault{storetest.NotApplied, storetest.AppliedButErrored} {
-			runWith(t, func(_ *fixture, c *inbound.Config) { c.Near = 2 * time.Hour }, func(f *fixture) {
+			runWith(t, func(_ *fixture, c *settings) { c.Near = 2 * time.Hour }, func(f *fixture) {
 				f.driver.Fail(store.PutTask, 1, 1, how)
 				f.steps.meanwhile(func() { f.driver.FailReads(1000) })
 				f.during(time.Minute, func() {
@@ -274,7 +273,7 @@ func TestACancelBetweenWhoseWritesSomebodyMoves(t *testing.T) {
 func TestADuplicateOutOfTheBufferLeavesTheWakeupRowOfATaskInFlight(t *testing.T) {
 	for name, wait := range map[string]time.Duration{"early": 0, "near": 55 * time.Second, "late": time.Hour} {
 		for _, crowded := range []bool{false, true} {
-			runBuffered(t, func(c *inbound.Config) {
+			runBuffered(t, func(c *settings) {
 				if crowded {
 					c.Near = -1
 				}
@@ -299,7 +298,7 @@ func TestADuplicateOutOfTheBufferLeavesTheWakeupRowOfATaskInFlight(t *testing.T)
 func TestADuplicateOutOfTheBufferOfATaskThatWasMovedOrHasEnded(t *testing.T) {
 	for _, ended := range []bool{false, true} {
 		for _, crowded := range []bool{false, true} {
-			runBuffered(t, func(c *inbound.Config) {
+			runBuffered(t, func(c *settings) {
 				if crowded {
 					c.Near = -1
 				}
@@ -418,7 +417,7 @@ func TestADeletionGoesPastManyRemnants(t *testing.T) {
 }
 
 func TestARowSaysWhoEnqueuedItsTask(t *testing.T) {
-	runWith(t, func(_ *fixture, c *inbound.Config) { c.Process = "p7" }, func(f *fixture) {
+	runWith(t, func(_ *fixture, c *settings) { c.Process = "p7" }, func(f *fixture) {
 		id := f.accept(in(0))
 		if row := f.row(id); row.State != task.Enqueued || row.Worker != "p7" {
 			t.Errorf("%s by %q", row.State, row.Worker)

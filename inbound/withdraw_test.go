@@ -13,7 +13,6 @@ import (
 
 	"github.com/kinesin-io/kinesin/api/kinesinv1"
 	"github.com/kinesin-io/kinesin/catalog"
-	"github.com/kinesin-io/kinesin/inbound"
 	"github.com/kinesin-io/kinesin/task"
 )
 
@@ -46,20 +45,20 @@ func TestSeveralServersDeleteAWithdrawnLambda(t *testing.T) {
 
 func withServers(t *testing.T, servers int, apart time.Duration) {
 	t.Helper()
-	var config inbound.Config
-	runWith(t, func(_ *fixture, c *inbound.Config) { c.Shared, config = true, *c }, func(f *fixture) {
+	var config settings
+	runWith(t, func(_ *fixture, c *settings) { c.Shared, config = true, *c }, func(f *fixture) {
 		told := make([][]string, servers)
 		for i := range servers {
 			c := config
 			c.Shared = true
 			c.Catalog = catalog.New(f.store, f.clock, slog.New(slog.DiscardHandler))
-			c.Hooks.Registered = func(_ context.Context, lambda, outcome string, err error) {
+			c.Registered = func(_ context.Context, lambda, outcome string, err error) {
 				if err != nil {
 					outcome += ": " + err.Error()
 				}
 				f.note(func() { told[i] = append(told[i], lambda+" "+outcome) })
 			}
-			defer f.begin(c.Catalog.Run, inbound.New(c).Register)()
+			defer f.begin(c.Catalog.Run, newServing(c).Register)()
 			f.time.Advance(apart)
 		}
 		r := &registering{fixture: f}

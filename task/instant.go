@@ -1,6 +1,9 @@
 package task
 
-import "time"
+import (
+	"math"
+	"time"
+)
 
 // Instant is a moment in Unix microseconds, UTC. The zero Instant means "never".
 // Due times are whole milliseconds; starts and ends keep the microseconds so
@@ -40,4 +43,10 @@ func (i Instant) Time() time.Time {
 		return time.Time{}
 	}
 	return time.UnixMicro(int64(i)).UTC()
+}
+
+// Micros is a duration of that many microseconds; one that is too long to be a duration is the longest.
+func Micros(n int64) time.Duration {
+	const most = int64(math.MaxInt64 / time.Microsecond)
+	return time.Duration(min(max(n, -most), most)) * time.Microsecond
 }

@@ -184,7 +184,7 @@ func alone(c *Config) { c.Membership = partition.Static("p") }
 
 func (p *sender) lambda(shards uint32) {
 	p.town.t.Helper()
-	_, err := p.inbound.CreateLambda(p.town.ctx, &kinesinv1.CreateLambdaRequest{Lambda: &kinesinv1.Lambda{Name: "out", Mode: "deliver", Shards: shards}})
+	_, err := p.lambdas.CreateLambda(p.town.ctx, &kinesinv1.CreateLambdaRequest{Lambda: &kinesinv1.Lambda{Name: "out", Mode: "deliver", Shards: shards}})
 	if err != nil {
 		p.town.t.Fatal(err)
 	}

@@ -25,8 +25,7 @@ func (n *Node) inboundHooks() inbound.Hooks {
 		Delivered: func(t *task.Task, late time.Duration) {
 			n.late(n.catalog.ByRef(t.Partition.Lambda), t, stageDelivered, max(0, late))
 		},
-		Internal:   n.internalError,
-		Registered: n.registered, Registrations: n.metrics.registrations.set,
+		Internal: n.internalError,
 	})
 }
 

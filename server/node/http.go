@@ -17,7 +17,7 @@ func (n *Node) Handler() http.Handler {
 	options := api.HandlerOptions(api.Hooks{Internal: n.internalError})
 	if n.inbound != nil {
 		mux.Handle(kinesinv1connect.NewTaskServiceHandler(n.inbound, options...))
-		mux.Handle(kinesinv1connect.NewLambdaServiceHandler(n.inbound, options...))
+		mux.Handle(kinesinv1connect.NewLambdaServiceHandler(n.lambdas, options...))
 		mux.Handle(kinesinv1connect.NewInboundServiceHandler(n.inbound, options...))
 	}
 	if n.hsc != nil {

@@ -14,6 +14,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/kinesin-io/kinesin/catalog"
+	"github.com/kinesin-io/kinesin/catalog/lambdas"
 	"github.com/kinesin-io/kinesin/dispatcher"
 	"github.com/kinesin-io/kinesin/hsc"
 	"github.com/kinesin-io/kinesin/inbound"
@@ -140,6 +141,7 @@ type Node struct {
 	dispatcher *dispatcher.Dispatcher
 	sweeper    *scheduler.Sweeper
 	inbound    *inbound.Inbound // nil without the role
+	lambdas    *lambdas.Service // nil without inbound's role
 	hsc        *hsc.Service     // nil without the role
 	grower     *grower          // nil where shards do not grow by themselves
 
@@ -217,9 +219,13 @@ func (n *Node) compose(c Config, secret []byte) {
 		n.inbound = inbound.New(inbound.Config{
 			Store: n.store, Queue: n.queue, Catalog: n.catalog, Sealer: seal,
 			Scheduler: inboundHints, Workers: cancels{n}, Matcher: toInbound, Clock: c.Clock, Hooks: n.inboundHooks(),
-			Unregister: c.Unregister, Shared: c.shared, Near: c.Near, Horizon: c.Horizon, WaitLookEvery: c.waitLookEvery(), DeliverDirect: c.DeliverDirect,
+			Shared: c.shared, Near: c.Near, Horizon: c.Horizon, WaitLookEvery: c.waitLookEvery(), DeliverDirect: c.DeliverDirect,
 			InboundKey: task.InboundKey(secret), Process: n.process(),
 			Buffering: inbound.Buffering{Buffer: c.Buffer, Rate: c.InboundRate, Concurrency: c.InboundConcurrency},
+		})
+		n.lambdas = lambdas.New(lambdas.Config{
+			Store: n.store, Queue: n.queue, Catalog: n.catalog, Tasks: n.inbound, Clock: c.Clock, Unregister: c.Unregister, Shared: c.shared,
+			Hooks: lambdas.Hooks{Registered: n.registered, Registrations: n.metrics.registrations.set, Internal: n.internalError},
 		})
 	}
 }

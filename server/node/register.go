@@ -7,7 +7,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promauto"
 
-	"github.com/kinesin-io/kinesin/inbound"
+	"github.com/kinesin-io/kinesin/catalog/lambdas"
 )
 
 // registrationMetrics are those of the registrations of lambdas.
@@ -24,7 +24,7 @@ func newRegistrationMetrics(f promauto.Factory) registrationMetrics {
 			Help: "Registrations of lambdas by what they are now, as this process sees it; refused are those, too, that it cannot read one by one; unread is 1 while it can read none.",
 		}, []string{"outcome"}),
 	}
-	for _, outcome := range inbound.Registrations() {
+	for _, outcome := range lambdas.Registrations() {
 		m.became.WithLabelValues(outcome)
 	}
 	m.set(nil)
@@ -32,19 +32,19 @@ func newRegistrationMetrics(f promauto.Factory) registrationMetrics {
 }
 
 func (m registrationMetrics) set(states map[string]int) {
-	for _, state := range inbound.RegistrationStates() {
+	for _, state := range lambdas.RegistrationStates() {
 		m.are.WithLabelValues(state).Set(float64(states[state]))
 	}
 }
 
 // register makes lambdas of registrations, where there can be any.
 func (n *Node) register(ctx context.Context) error {
-	if n.inbound == nil {
+	if n.lambdas == nil {
 		<-ctx.Done()
 		return nil
 	}
 	defer n.metrics.registrations.set(nil) // others look after them from now on
-	return n.inbound.Register(ctx)
+	return n.lambdas.Register(ctx)
 }
 
 func (n *Node) registered(ctx context.Context, lambda, outcome string, err error) {
@@ -59,21 +59,21 @@ func (n *Node) registered(ctx context.Context, lambda, outcome string, err error
 	}
 	log := n.log.With(facts...)
 	switch outcome {
-	case inbound.RegistrationCreated:
+	case lambdas.RegistrationCreated:
 		log.InfoContext(ctx, "lambda created as registered")
-	case inbound.RegistrationChanged:
+	case lambdas.RegistrationChanged:
 		log.InfoContext(ctx, "lambda changed as registered")
-	case inbound.RegistrationWaiting:
+	case lambdas.RegistrationWaiting:
 		log.InfoContext(ctx, "registration waits")
-	case inbound.RegistrationDeleted:
+	case lambdas.RegistrationDeleted:
 		log.InfoContext(ctx, "withdrawn lambda deleted")
-	case inbound.RegistrationKept:
+	case lambdas.RegistrationKept:
 		log.WarnContext(ctx, "withdrawn lambda kept")
-	case inbound.RegistrationUnread:
+	case lambdas.RegistrationUnread:
 		log.WarnContext(ctx, "registrations cannot be read")
-	case inbound.RegistrationHeld:
+	case lambdas.RegistrationHeld:
 		log.WarnContext(ctx, "withdrawn lambdas are held: most registrations are gone at once")
-	case inbound.RegistrationWell:
+	case lambdas.RegistrationWell:
 		logWell(ctx, log, lambda)
 	default:
 		log.WarnContext(ctx, "registration not taken")

@@ -10,7 +10,7 @@ import (
 	dto "github.com/prometheus/client_model/go"
 
 	"github.com/kinesin-io/kinesin/catalog"
-	"github.com/kinesin-io/kinesin/inbound"
+	"github.com/kinesin-io/kinesin/catalog/lambdas"
 	"github.com/kinesin-io/kinesin/internal/clock"
 	"github.com/kinesin-io/kinesin/store"
 	"github.com/kinesin-io/kinesin/store/mem"
@@ -30,15 +30,15 @@ func TestWhatIsLoggedOfRegistrations(t *testing.T) {
 		err             error
 		want            string
 	}{
-		{"mail", inbound.RegistrationCreated, nil, `level=INFO msg="lambda created as registered" lambda=mail outcome=created`},
-		{"mail", inbound.RegistrationChanged, nil, `level=INFO msg="lambda changed as registered" lambda=mail outcome=changed`},
-		{"mail", inbound.RegistrationDeleted, nil, `level=INFO msg="withdrawn lambda deleted" lambda=mail outcome=deleted`},
-		{"mail", inbound.RegistrationWell, nil, `level=INFO msg="lambda is as registered again" lambda=mail outcome=well`},
-		{"mail", inbound.RegistrationWaiting, errors.New("so"), `level=INFO msg="registration waits" lambda=mail outcome=waiting error=so`},
-		{"mail", inbound.RegistrationRefused, errors.New("so"), `level=WARN msg="registration not taken" lambda=mail outcome=refused error=so`},
-		{"mail", inbound.RegistrationKept, errors.New("so"), `level=WARN msg="withdrawn lambda kept" lambda=mail outcome=kept error=so`},
-		{"", inbound.RegistrationUnread, errors.New("so"), `level=WARN msg="registrations cannot be read" outcome=unread error=so`},
-		{"", inbound.RegistrationWell, nil, `level=INFO msg="registrations can be read again" outcome=well`},
+		{"mail", lambdas.RegistrationCreated, nil, `level=INFO msg="lambda created as registered" lambda=mail outcome=created`},
+		{"mail", lambdas.RegistrationChanged, nil, `level=INFO msg="lambda changed as registered" lambda=mail outcome=changed`},
+		{"mail", lambdas.RegistrationDeleted, nil, `level=INFO msg="withdrawn lambda deleted" lambda=mail outcome=deleted`},
+		{"mail", lambdas.RegistrationWell, nil, `level=INFO msg="lambda is as registered again" lambda=mail outcome=well`},
+		{"mail", lambdas.RegistrationWaiting, errors.New("so"), `level=INFO msg="registration waits" lambda=mail outcome=waiting error=so`},
+		{"mail", lambdas.RegistrationRefused, errors.New("so"), `level=WARN msg="registration not taken" lambda=mail outcome=refused error=so`},
+		{"mail", lambdas.RegistrationKept, errors.New("so"), `level=WARN msg="withdrawn lambda kept" lambda=mail outcome=kept error=so`},
+		{"", lambdas.RegistrationUnread, errors.New("so"), `level=WARN msg="registrations cannot be read" outcome=unread error=so`},
+		{"", lambdas.RegistrationWell, nil, `level=INFO msg="registrations can be read again" outcome=well`},
 	} {
 		text.Reset()
 		n.registered(t.Context(), c.lambda, c.outcome, c.err)
@@ -83,9 +83,9 @@ func TestTheGaugeOfRegistrations(t *testing.T) {
 		}
 		return v.GetGauge().GetValue()
 	}
-	for _, states := range []map[string]int{nil, {inbound.RegistrationTaken: 3, inbound.RegistrationRefused: 2}, {inbound.RegistrationKept: 1}} {
+	for _, states := range []map[string]int{nil, {lambdas.RegistrationTaken: 3, lambdas.RegistrationRefused: 2}, {lambdas.RegistrationKept: 1}} {
 		m.registrations.set(states)
-		for _, state := range inbound.RegistrationStates() {
+		for _, state := range lambdas.RegistrationStates() {
 			if got := gauge(state); got != float64(states[state]) {
 				t.Errorf("%s is %v, want %d", state, got, states[state])
 			}

@@ -1,4 +1,5 @@
-package inbound
+// Package refusal gives errors of the seams the reasons that they have on the wire.
+package refusal
 
 import (
 	"cmp"
@@ -37,8 +38,8 @@ var refusals = []struct {
 	{store.ErrClosed, kinesinv1.Reason_REASON_UNAVAILABLE, "the server is stopping; try again"},
 }
 
-// wire gives an error the reason it has on the wire; others stay as they are.
-func wire(err error) error {
+// Wire gives an error the reason it has on the wire; others stay as they are.
+func Wire(err error) error {
 	for _, r := range refusals {
 		if errors.Is(err, r.err) {
 			return &api.Error{Reason: r.reason, Text: cmp.Or(r.text, err.Error())}
@@ -47,8 +48,10 @@ func wire(err error) error {
 	return err
 }
 
-func problem(err error) *kinesinv1.Problem { return api.ProblemOf(wire(err)) }
+// Problem is an error as the outcome of an item of a call.
+func Problem(err error) *kinesinv1.Problem { return api.ProblemOf(Wire(err)) }
 
-func isInternal(p *kinesinv1.Problem) bool {
-	return p != nil && p.Reason == kinesinv1.Reason_REASON_INTERNAL
+// Invalid is a refusal that says what is allowed.
+func Invalid(format string, args ...any) error {
+	return api.Errorf(kinesinv1.Reason_REASON_INVALID, format, args...)
 }

@@ -1,4 +1,4 @@
-package inbound
+package lambdas
 
 import (
 	"context"
@@ -12,13 +12,14 @@ import (
 )
 
 const (
-	// withdrawnAfter is how long a registration must have been gone for its lambda to be deleted: one that was replaced, or a table
-	// that was restored, is back by then.
+	// withdrawnAfter is how long a registration must have been gone for its lambda to be deleted: one that
+	// was replaced, or a table that was restored, is back by then.
 	withdrawnAfter = time.Minute
 	// withdrawnAgain is how long a lambda with live tasks is left alone before it is looked at again.
 	withdrawnAgain = time.Minute
-	// withdrawnManyAfter is withdrawnAfter when more than withdrawnManyMin registrations are gone at once, and more than half of all:
-	// that is rather an emptied table, or a destroy in the wrong place, than what somebody wants.
+	// withdrawnManyAfter is withdrawnAfter when more than withdrawnManyMin registrations are gone at once,
+	// and more than half of all: that is rather an emptied table, or a destroy in the wrong place, than what
+	// somebody wants.
 	withdrawnManyAfter = 10 * time.Minute
 	withdrawnManyMin   = 5
 	// withdrawnTogether is how many lambdas a round goes on to delete, so that it has time for the
@@ -35,7 +36,8 @@ type withdrawal struct {
 	stays    error        // why a lambda that was outgrown is still there
 }
 
-// errBack says that nothing is to be told of a lambda: its registration is back, or it is another lambda's now.
+// errBack says that nothing is to be told of a lambda: its registration is back, or it is another lambda's
+// now.
 var errBack = errors.New("not withdrawn any more")
 
 // withdraw deletes the lambdas whose registrations have been gone for a while, if no task of them lives.
@@ -81,8 +83,8 @@ func (r *registrar) withdraw(ctx context.Context, lambdas []*catalog.Entry, fits
 	}
 }
 
-// holdMany puts off all that were not looked at yet when there are too many of them beside those, stay of them, that are as they
-// are to be.
+// holdMany puts off all that were not looked at yet when there are too many of them beside those, stay of
+// them, that are as they are to be.
 func (r *registrar) holdMany(ctx context.Context, gone []*catalog.Entry, stay int) {
 	var unseen []*remembered
 	for _, entry := range gone {
@@ -141,26 +143,26 @@ func (r *registrar) keepWithdrawn(ctx context.Context) {
 
 // deleteUnregistered goes on deleting a lambda whose registration is gone, or has outgrown it: then only if
 // nothing is in the way of the one that is to be made in its place.
-func (in *Inbound) deleteUnregistered(ctx context.Context, entry *catalog.Entry) error {
-	s, err := in.standingOf(ctx, entry)
+func (svc *Service) deleteUnregistered(ctx context.Context, entry *catalog.Entry) error {
+	s, err := svc.standingOf(ctx, entry)
 	if err != nil || !s.isWithdrawn() {
 		return errBack
 	}
 	if s.isThere {
-		if err := in.ready(ctx, s.want.Lambda); err != nil {
+		if err := svc.ready(ctx, s.want.Lambda); err != nil {
 			return err
 		}
 	}
-	d := deletion{Inbound: in, entry: entry}
+	d := deletion{Service: svc, entry: entry}
 	d.goOnWithin(0)
-	if err = d.run(ctx); err != nil && !errors.Is(err, errMoreToDo) && in.isBack(ctx, entry) {
+	if err = d.run(ctx); err != nil && !errors.Is(err, errMoreToDo) && svc.isBack(ctx, entry) {
 		return errBack
 	}
 	return err
 }
 
 // isBack reports whether a lambda may be registered again.
-func (in *Inbound) isBack(ctx context.Context, entry *catalog.Entry) bool {
-	s, err := in.standingOf(ctx, entry)
+func (svc *Service) isBack(ctx context.Context, entry *catalog.Entry) bool {
+	s, err := svc.standingOf(ctx, entry)
 	return err != nil || !s.isWithdrawn()
 }

@@ -1,4 +1,4 @@
-package inbound
+package refusal_test
 
 import (
 	"errors"
@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/kinesin-io/kinesin/api/kinesinv1"
+	"github.com/kinesin-io/kinesin/internal/refusal"
 	"github.com/kinesin-io/kinesin/queue"
 	"github.com/kinesin-io/kinesin/store"
 )
@@ -22,7 +23,7 @@ func TestWhatDoesNotAnswerIsUnavailable(t *testing.T) {
 		{queue.ErrUnreachable, "the queue service does not answer"},
 		{fmt.Errorf("%w: %w", store.ErrUnknown, store.ErrUnreachable), "not known whether the write was made"},
 	} {
-		p := problem(fmt.Errorf("read lambdas: %w: %w", c.err, cause))
+		p := refusal.Problem(fmt.Errorf("read lambdas: %w: %w", c.err, cause))
 		if p.Reason != kinesinv1.Reason_REASON_UNAVAILABLE || !strings.Contains(p.Text, c.says) || strings.Contains(p.Text, "10.0.0.7") {
 			t.Errorf("%v: %v", c.err, p)
 		}

@@ -1,4 +1,4 @@
-package inbound
+package lambdas
 
 import (
 	"context"
@@ -7,49 +7,51 @@ import (
 	"slices"
 	"time"
 
-	"golang.org/x/sync/errgroup"
-
 	"github.com/kinesin-io/kinesin/api"
 	"github.com/kinesin-io/kinesin/api/kinesinv1"
 	"github.com/kinesin-io/kinesin/api/kinesinv1/kinesinv1connect"
 	"github.com/kinesin-io/kinesin/catalog"
 	"github.com/kinesin-io/kinesin/internal/clock"
-	"github.com/kinesin-io/kinesin/store"
+	"github.com/kinesin-io/kinesin/internal/refusal"
 	"github.com/kinesin-io/kinesin/task"
 )
 
-// A lambda is deleted in steps: it is marked, so that it takes no new tasks; everybody hears of that; what was acknowledged before
-// is looked for, in the store and in the inbound buffer; its row is removed at the version that was seen. All of it may take longer
-// than a call, so a caller that says so (goes_on) has an answer after deleteCallMax and calls again, any process. In between the
-// lambda stays marked, for catalog.DeletingFor at most.
+// A lambda is deleted in steps: it is marked, so that it takes no new tasks; everybody hears of that; what
+// was acknowledged before is looked for, in the store and in the inbound buffer; its row is removed at the
+// version that was seen. All of it may take longer than a call, so a caller that says so (goes_on) has an
+// answer after deleteCallMax and calls again, any process. In between the lambda stays marked, for
+// catalog.DeletingFor at most.
 
 const (
-	// deleteCallMax is how long a call works before it answers that there is more to do: well within the time that clients wait.
+	// deleteCallMax is how long a call works before it answers that there is more to do: well within the time
+	// that clients wait.
 	deleteCallMax = 5 * time.Second
 	// deleteReadsMax is how many partitions of a lambda are read at a time.
 	deleteReadsMax = 8
-	// dropRowsMax is how many tasks are dropped in one write, or a few more.
-	dropRowsMax = 500
-	// dropWaitEvery and dropWaitsMax bound the wait for running tasks of a lambda that is deleted, and dropWaitsMin how long of a call
-	// that goes on they must be all that is left.
+	// dropWaitEvery and dropWaitsMax bound the wait for running tasks of a lambda that is deleted, and
+	// dropWaitsMin how long of a call that goes on they must be all that is left.
 	dropWaitEvery = 100 * time.Millisecond
 	dropWaitsMax  = 100
 	dropWaitsMin  = 25
-	// backlogWaitEvery is how often the wait for the inbound buffer looks.
+	// backlogWaitEvery is how often the wait for the inbound buffer looks, and clocksMax how far the clock of
+	// another process may be off that puts tasks there.
 	backlogWaitEvery = 250 * time.Millisecond
+	clocksMax        = time.Second
 )
 
 // errMoreToDo ends a call that has done its share.
 var errMoreToDo = errors.New("more is to be done to delete the lambda")
 
-// DeleteLambda forgets a lambda. It refuses while tasks live or may be in the inbound buffer, unless it is told to drop them: then
-// those that wait end as dropped, also those that come out of the buffer later, and running ones are cancelled and waited for a while.
-func (in *Inbound) DeleteLambda(ctx context.Context, request *kinesinv1.DeleteLambdaRequest) (*kinesinv1.DeleteLambdaResponse, error) {
-	entry, err := in.Catalog.Find(ctx, request.Name)
+// DeleteLambda forgets a lambda. It refuses while tasks live or may be in the inbound buffer, unless it is
+// told to drop them: then those that wait end as dropped, also those that come out of the buffer later, and
+// running ones are cancelled and waited for a while.
+func (svc *Service) DeleteLambda(ctx context.Context, request *kinesinv1.DeleteLambdaRequest) (_ *kinesinv1.DeleteLambdaResponse, err error) {
+	defer func() { err = refusal.Wire(err) }()
+	entry, err := svc.Catalog.Find(ctx, request.Name)
 	if err != nil {
-		return nil, wire(err)
+		return nil, err
 	}
-	d := deletion{Inbound: in, entry: entry, drop: request.DropTasks}
+	d := deletion{Service: svc, entry: entry, drop: request.DropTasks}
 	if request.GoesOn {
 		d.goOnWithin(callTime(ctx, d.Clock))
 	}
@@ -72,16 +74,10 @@ func callTime(ctx context.Context, c clock.Clock) time.Duration {
 	return within
 }
 
-// deleteLambda deletes that lambda, and none that has its name since, however long it takes. Any number may do so at once, and the
-// first to come to the end does it for all.
-func (in *Inbound) deleteLambda(ctx context.Context, entry *catalog.Entry, dropTasks bool) error {
-	d := deletion{Inbound: in, entry: entry, drop: dropTasks}
-	return d.run(ctx)
-}
-
-// deletion is one call's part in deleting a lambda.
+// deletion is one call's part in deleting a lambda, and none that has its name since. Any number may do so at
+// once, and the first to come to the end does it for all.
 type deletion struct {
-	*Inbound
+	*Service
 	entry *catalog.Entry
 	drop  bool
 	until time.Duration // monotonic time when the call answers; 0: when all is done
@@ -97,18 +93,18 @@ func (d *deletion) goesOn() bool { return d.until > 0 }
 
 func (d *deletion) run(ctx context.Context) error {
 	if err := d.mustNotBeRegistered(ctx, d.entry); err != nil {
-		return wire(err)
+		return err
 	}
 	if !d.drop && !d.entry.Deleting { // what is refused at once is not touched
 		if err := d.mustHaveNoBacklog(); err != nil {
 			return err
 		}
 		if err := d.mustBeEmpty(ctx, d.entry); err != nil {
-			return wire(err)
+			return err
 		}
 	}
 	if err := d.mark(ctx); err != nil { // so that nothing new comes in between
-		return wire(err)
+		return err
 	}
 	err := d.empty(ctx)
 	if err == nil {
@@ -119,22 +115,22 @@ func (d *deletion) run(ctx context.Context) error {
 	case errors.Is(err, errMoreToDo):
 		return err
 	case d.goesOn() && d.drop && isPassing(ctx, err):
-		return wire(err) // the caller tries again, and goes on from there
+		return err // the caller tries again, and goes on from there
 	default:
-		return errors.Join(wire(err), d.keep(ctx))
+		return errors.Join(err, d.keep(ctx))
 	}
 	if d.entry.Mode == task.Deliver { // what is on its queue is its consumer's
 		return nil
 	}
-	if err := d.Queue.Drop(ctx, d.entry.Ref); err != nil { // what is left there is refused at its claim
-		d.internal(ctx, kinesinv1connect.LambdaServiceDeleteLambdaProcedure, err)
+	if err := d.Queue.Drop(ctx, d.entry.Ref); err != nil && d.Hooks.Internal != nil { // what is left there is refused at its claim
+		d.Hooks.Internal(ctx, kinesinv1connect.LambdaServiceDeleteLambdaProcedure, err)
 	}
 	return nil
 }
 
 // isPassing reports whether another try may fare better.
 func isPassing(ctx context.Context, err error) bool {
-	return ctx.Err() != nil || problem(err).Reason == kinesinv1.Reason_REASON_UNAVAILABLE
+	return ctx.Err() != nil || refusal.Problem(err).Reason == kinesinv1.Reason_REASON_UNAVAILABLE
 }
 
 // mark says in the lambda's row that it is being deleted, or has it say so for longer.
@@ -146,10 +142,11 @@ func (d *deletion) mark(ctx context.Context) error {
 	return err
 }
 
-// keep takes a refused deletion back, also when the caller is gone. There is nothing to take back of a lambda that is gone.
+// keep takes a refused deletion back, also when the caller is gone. There is nothing to take back of a lambda
+// that is gone.
 func (d *deletion) keep(ctx context.Context) error {
 	if err := d.Catalog.Unmark(context.WithoutCancel(ctx), d.entry); !errors.Is(err, catalog.ErrUnknown) {
-		return wire(err)
+		return err
 	}
 	return nil
 }
@@ -157,7 +154,7 @@ func (d *deletion) keep(ctx context.Context) error {
 // empty makes sure that a marked lambda has no tasks, dropping them if it is told to.
 func (d *deletion) empty(ctx context.Context) error {
 	select {
-	case <-d.intakes.turn(): // calls that saw the lambda before
+	case <-d.Tasks.Settled(): // calls that saw the lambda before
 	case <-ctx.Done():
 		return context.Cause(ctx)
 	}
@@ -183,8 +180,8 @@ func (d *deletion) remove(ctx context.Context) error {
 	if err := d.mustBeMarked(); err != nil {
 		return err
 	}
-	if d.drop && d.Buffering.Buffer != nil {
-		if err := d.Catalog.NoteDropped(ctx, d.entry, bufferLife); err != nil {
+	if life := d.Tasks.BufferLife(); d.drop && life > 0 {
+		if err := d.Catalog.NoteDropped(ctx, d.entry, life); err != nil {
 			return err
 		}
 	}
@@ -197,8 +194,9 @@ func (d *deletion) remove(ctx context.Context) error {
 	return err
 }
 
-// mustBeMarked fails if somebody took the deletion back: who retries another, a registration, or the consumer of the inbound buffer
-// that met a task of the lambda. Who renewed the mark is no trouble, and who removed the lambda neither.
+// mustBeMarked fails if somebody took the deletion back: who retries another, a registration, or the consumer
+// of the inbound buffer that met a task of the lambda. Who renewed the mark is no trouble, and who removed
+// the lambda neither.
 func (d *deletion) mustBeMarked() error {
 	now := d.Catalog.ByRef(d.entry.Ref)
 	switch {
@@ -207,7 +205,7 @@ func (d *deletion) mustBeMarked() error {
 	case now.IsSameMark(d.entry):
 		d.entry = now
 		return nil
-	case d.drop || d.Buffering.Buffer == nil:
+	case d.drop || d.Tasks.BufferLife() == 0:
 		return fmt.Errorf("%w: %s", catalog.ErrChanged, d.entry.Name)
 	}
 	return api.Errorf(kinesinv1.Reason_REASON_IN_USE,
@@ -257,11 +255,8 @@ func (d *deletion) pause(ctx context.Context, wait time.Duration) error {
 // mustHaveNoBacklog refuses while tasks that were acknowledged a while ago may be in the inbound buffer.
 // Without their lambda they would be set aside.
 func (d *deletion) mustHaveNoBacklog() error {
-	if d.Buffering.Buffer == nil {
-		return nil
-	}
-	switch err := d.backlog.doubt(d.Clock); {
-	case errors.Is(err, errBacklogUnknown):
+	switch unknown, err := d.Tasks.BufferDoubt(); {
+	case unknown:
 		return api.Errorf(kinesinv1.Reason_REASON_UNAVAILABLE, "%v; try again, or delete lambda %s with its tasks dropped", err, d.entry.Name)
 	case err != nil:
 		return api.Errorf(kinesinv1.Reason_REASON_IN_USE,
@@ -270,21 +265,18 @@ func (d *deletion) mustHaveNoBacklog() error {
 	return nil
 }
 
-// awaitBuffer waits until what was acknowledged before the lambda was marked has come out of the inbound buffer. If there is a task
-// of it, the consumer that meets it takes the deletion back.
+// awaitBuffer waits until what was acknowledged before the lambda was marked has come out of the inbound
+// buffer. If there is a task of it, the consumer that meets it takes the deletion back.
 func (d *deletion) awaitBuffer(ctx context.Context) error {
-	if d.Buffering.Buffer == nil {
-		return nil
-	}
 	since := d.Clock.Now().Add(-d.Catalog.MarkedFor(d.entry))
 	if d.Shared {
-		since = since.Add(catalog.SettledAfter + deliverClocksMax)
+		since = since.Add(catalog.SettledAfter + clocksMax)
 	}
 	for {
 		if err := d.mustHaveNoBacklog(); err != nil {
 			return err
 		}
-		if d.backlog.passed(d.Clock, since) {
+		if d.Tasks.BufferPassed(since) {
 			return d.stay(ctx)
 		}
 		if err := d.pause(ctx, backlogWaitEvery); err != nil {
@@ -296,13 +288,13 @@ func (d *deletion) awaitBuffer(ctx context.Context) error {
 	}
 }
 
-func (in *Inbound) mustBeEmpty(ctx context.Context, entry *catalog.Entry) error {
+func (svc *Service) mustBeEmpty(ctx context.Context, entry *catalog.Entry) error {
 	for some := range slices.Chunk(entry.Partitions(), deleteReadsMax) {
-		live, err := in.live(ctx, some, 1)
+		live, err := svc.Tasks.AnyLive(ctx, some)
 		if err != nil {
 			return err
 		}
-		if len(live) > 0 {
+		if live {
 			return api.Errorf(kinesinv1.Reason_REASON_IN_USE,
 				"lambda %s has live tasks; wait for them, or delete it with its tasks dropped", entry.Name)
 		}
@@ -344,12 +336,8 @@ func (d *deletion) stillRuns() error {
 // dropIn ends the live tasks of some partitions, and reports whether any are left, which run.
 func (d *deletion) dropIn(ctx context.Context, some []task.Partition) (running bool, err error) {
 	for {
-		live, err := d.live(ctx, some, dropRowsMax/len(some))
-		if err != nil || len(live) == 0 {
-			return false, err
-		}
-		ended, told, err := d.dropAll(ctx, d.entry, live)
-		if err != nil {
+		ended, told, left, err := d.Tasks.DropLive(ctx, d.entry, some)
+		if err != nil || len(left) == 0 {
 			return false, err
 		}
 		d.dropped += int64(ended)
@@ -360,82 +348,6 @@ func (d *deletion) dropIn(ctx context.Context, some []task.Partition) (running b
 		if err := d.goOn(ctx); err != nil {
 			return false, err
 		}
-		some = partitionsOf(live) // the others have none, and get none
+		some = left // the others have none, and get none
 	}
-}
-
-func partitionsOf(live []found) []task.Partition {
-	var all []task.Partition
-	for i := range live {
-		if p := live[i].Partition; !slices.Contains(all, p) {
-			all = append(all, p)
-		}
-	}
-	return all
-}
-
-// live returns live tasks of some partitions, up to limit of each, or a few more; none only if there is none.
-func (in *Inbound) live(ctx context.Context, some []task.Partition, limit int) ([]found, error) {
-	each := make([][]found, len(some))
-	group, ctx := errgroup.WithContext(ctx)
-	for i, p := range some {
-		group.Go(func() (err error) {
-			each[i], err = in.liveIn(ctx, p, limit)
-			return err
-		})
-	}
-	if err := group.Wait(); err != nil {
-		return nil, err
-	}
-	return slices.Concat(each...), nil
-}
-
-// dropAll ends what waits, in one write, and asks what runs to stop. It returns how many ended, and how many were told to stop.
-// A task that moved in between is met again in the next round.
-func (in *Inbound) dropAll(ctx context.Context, entry *catalog.Entry, live []found) (ended, told int, err error) {
-	now := in.Clock.Now()
-	ops := make([]store.Op, 0, 2*len(live))
-	nexts := make([]task.Task, 0, len(live))
-	firsts := make([]int, 0, len(live)) // index of each one's first op, which decides
-	for i := range live {
-		t := &live[i]
-		next, err := drop(t, now, entry.PolicyFor(&t.Task))
-		if err != nil || t.CancelRequested {
-			continue
-		}
-		nexts, firsts = append(nexts, next), append(firsts, len(ops))
-		ops = append(ops, in.changes(t, next)...)
-	}
-	outcomes, err := in.Store.Apply(ctx, ops)
-	if err != nil {
-		return 0, 0, err
-	}
-	gone := make([]task.Task, 0, len(nexts))
-	for i := range nexts {
-		switch t := &nexts[i]; {
-		case outcomes[firsts[i]] != nil:
-		case t.State.IsEnd():
-			gone = append(gone, *t)
-		default:
-			told++
-			in.Workers.CancelRequested(t)
-		}
-	}
-	if len(gone) > 0 {
-		in.ended(gone)
-	}
-	return len(gone), told, nil
-}
-
-// drop is a task after it was dropped, or told to stop if it runs.
-func drop(t *found, now task.Instant, policy task.Policy) (task.Task, error) {
-	row, event := t.Task, task.Event{Kind: task.Drop}
-	switch {
-	case t.waiting:
-		row = row.Undispatched()
-	case row.State.IsRunning():
-		event.Kind = task.Cancel
-	}
-	next, _, err := row.Apply(event, now, policy)
-	return next, err
 }

@@ -1,4 +1,4 @@
-package inbound
+package lambdas
 
 import (
 	"cmp"
@@ -10,10 +10,10 @@ import (
 	"strings"
 	"time"
 
-	"github.com/kinesin-io/kinesin/api"
 	"github.com/kinesin-io/kinesin/api/kinesinv1"
 	"github.com/kinesin-io/kinesin/catalog"
 	"github.com/kinesin-io/kinesin/internal/clock"
+	"github.com/kinesin-io/kinesin/internal/refusal"
 	"github.com/kinesin-io/kinesin/queue"
 	"github.com/kinesin-io/kinesin/task"
 )
@@ -25,12 +25,14 @@ var (
 )
 
 const (
-	// registerEvery is how soon a registration becomes a lambda. It costs a read unit for every 4 KB of registrations.
+	// registerEvery is how soon a registration becomes a lambda. It costs a read unit for every 4 KB of
+	// registrations.
 	registerEvery = 5 * time.Second
 	// deletingEvery is registerEvery while lambdas are being deleted, which take no tasks meanwhile.
 	deletingEvery = time.Second
-	// contestedFor is how long the first by name of two registrations with a queue of one name waits, when neither is a lambda:
-	// whoever read the registrations before the other one was there has made its lambda by then, and that one stays.
+	// contestedFor is how long the first by name of two registrations with a queue of one name waits, when
+	// neither is a lambda: whoever read the registrations before the other one was there has made its lambda
+	// by then, and that one stays.
 	contestedFor = 15 * time.Second
 )
 
@@ -47,8 +49,9 @@ const (
 	RegistrationWell    = "well"    // the lambda is as registered, after something else was told; of no lambda: they could be read again
 )
 
-// RegistrationTaken is the state of one whose lambda is as it says, besides RegistrationWaiting, RegistrationRefused,
-// RegistrationKept, RegistrationHeld and, of no lambda in particular, RegistrationUnread: see Hooks.Registrations.
+// RegistrationTaken is the state of one whose lambda is as it says, besides RegistrationWaiting,
+// RegistrationRefused, RegistrationKept, RegistrationHeld and, of no lambda in particular,
+// RegistrationUnread: see Hooks.Registrations.
 const RegistrationTaken = "taken"
 
 // Registrations lists what can become of registrations.
@@ -64,17 +67,18 @@ func RegistrationStates() []string {
 	return []string{RegistrationTaken, RegistrationWaiting, RegistrationRefused, RegistrationKept, RegistrationUnread, RegistrationHeld}
 }
 
-// Register makes and changes lambdas as registrations in the store say, and deletes those that are withdrawn and have no live
-// tasks, until ctx ends. Several processes may do so at once. Where no other process is over the store nobody registers.
-func (in *Inbound) Register(ctx context.Context) error {
-	if !in.Shared {
+// Register makes and changes lambdas as registrations in the store say, and deletes those that are withdrawn
+// and have no live tasks, until ctx ends. Several processes may do so at once. Where no other process is over
+// the store nobody registers.
+func (svc *Service) Register(ctx context.Context) error {
+	if !svc.Shared {
 		<-ctx.Done()
 		return nil
 	}
-	r := registrar{Inbound: in, names: map[string]*remembered{}, states: map[string]int{}}
+	r := registrar{Service: svc, names: map[string]*remembered{}, states: map[string]int{}}
 	for ctx.Err() == nil {
 		r.round(ctx)
-		_ = clock.Sleep(ctx, in.Clock, r.pause()) // the loop sees that ctx ended
+		_ = clock.Sleep(ctx, svc.Clock, r.pause()) // the loop sees that ctx ended
 	}
 	r.keepWithdrawn(context.WithoutCancel(ctx))
 	return nil
@@ -82,7 +86,7 @@ func (in *Inbound) Register(ctx context.Context) error {
 
 // registrar is one Register.
 type registrar struct {
-	*Inbound
+	*Service
 	names  map[string]*remembered // of registrations, and of lambdas that have or had one; empty: what is told of all of them
 	states map[string]int         // as of this round, or the last that could be
 	held   bool                   // withdrawals wait for withdrawnManyAfter
@@ -122,8 +126,9 @@ type wanted struct {
 	err     error // why it is refused; nil: not so far
 }
 
-// round looks at all registrations once. What is known of lambdas is older than what is read of registrations: a lambda that
-// another process made of a registration in between must not look as if that were gone.
+// round looks at all registrations once. What is known of lambdas is older than what is read of
+// registrations: a lambda that another process made of a registration in between must not look as if that
+// were gone.
 func (r *registrar) round(ctx context.Context) {
 	lambdas := slices.DeleteFunc(slices.Clone(r.Catalog.All()), func(l *catalog.Entry) bool { return l.Registration == "" })
 	registrations, err := catalog.Registrations(ctx, r.Store)
@@ -230,8 +235,9 @@ func (r *registrar) takeAll(ctx context.Context, all []wanted) {
 	}
 }
 
-// contest decides between registrations that want a queue of the same name, when neither is a lambda: the first by name gets
-// it, after a while, and the others are refused. Against a lambda that is there both are refused before.
+// contest decides between registrations that want a queue of the same name, when neither is a lambda: the
+// first by name gets it, after a while, and the others are refused. Against a lambda that is there both are
+// refused before.
 func (r *registrar) contest(w *wanted, before, after []wanted) error {
 	if err := r.Queue.CheckLambda(w.Lambda, planned(before)...); err != nil {
 		return err
@@ -277,10 +283,11 @@ func (r *registrar) take(ctx context.Context, w *wanted) (outcome string, err er
 	return RegistrationChanged, nil
 }
 
-// ready fails unless all queues of a lambda are there, under names that are still free. They are made by who registered it, with
-// keys, tags and policies that nobody here knows, and never by this program: what it made would be in the way.
-func (in *Inbound) ready(ctx context.Context, l task.Lambda) error {
-	missing, err := in.Queue.Missing(ctx, l)
+// ready fails unless all queues of a lambda are there, under names that are still free. They are made by who
+// registered it, with keys, tags and policies that nobody here knows, and never by this program: what it made
+// would be in the way.
+func (svc *Service) ready(ctx context.Context, l task.Lambda) error {
+	missing, err := svc.Queue.Missing(ctx, l)
 	switch {
 	case errors.Is(err, queue.ErrOtherMode):
 		return fmt.Errorf("%w: %w", errWaiting, err)
@@ -289,15 +296,14 @@ func (in *Inbound) ready(ctx context.Context, l task.Lambda) error {
 	case len(missing) > 0:
 		return fmt.Errorf("%w: %s", errWaiting, strings.Join(missing, ", "))
 	}
-	if err := in.Catalog.Refresh(ctx); err != nil { // to ask took a while
+	if err := svc.Catalog.Refresh(ctx); err != nil { // to ask took a while
 		return err
 	}
-	return in.Queue.CheckLambda(l)
+	return svc.Queue.CheckLambda(l)
 }
 
 func isRefusal(err error, reason kinesinv1.Reason) bool {
-	refusal, is := errors.AsType[*api.Error](err)
-	return is && refusal.Reason == reason
+	return err != nil && refusal.Problem(err).Reason == reason
 }
 
 // wellAgain tells that nothing is wrong with a lambda any more, if something was told to be.
