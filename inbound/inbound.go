@@ -58,11 +58,6 @@ type Store interface {
 	ScanEnded(ctx context.Context, p *task.Partition, s task.State, cursor []byte, limit int) ([]task.Task, []byte, error)
 	PayloadBytesMax() int
 	PayloadInlineMax() int
-	Controls
-}
-
-// Controls is what inbound needs of a store to know what was set aside.
-type Controls interface {
 	Control(ctx context.Context, kind, name string) (store.Control, error)
 	Controls(ctx context.Context, kind string) ([]store.Control, error)
 }
