@@ -54,7 +54,7 @@ func (r *registrar) withdraw(ctx context.Context, lambdas []*catalog.Entry, fits
 		m := r.of(entry.Name)
 		switch {
 		case fits[entry.Name]:
-			m.withdrawal = withdrawal{}
+			r.keep(ctx, entry, m)
 			continue
 		case m.since == 0:
 			m.since, m.look = now, now.Add(withdrawnAfter)
@@ -135,10 +135,18 @@ func (r *registrar) goOnDeleting(ctx context.Context, entry *catalog.Entry, m *r
 // keepWithdrawn takes back the deletions that were to go on. Other processes begin anew.
 func (r *registrar) keepWithdrawn(ctx context.Context) {
 	for name, m := range r.names {
-		if entry, err := r.Catalog.Lambda(name); err == nil && m.deleting {
-			_ = r.Catalog.Unmark(ctx, entry) // or it is taken back after catalog.DeletingFor
+		if entry, err := r.Catalog.Lambda(name); err == nil {
+			r.keep(ctx, entry, m)
 		}
 	}
+}
+
+// keep takes a deletion back that was to go on. One that a registration took back is left as it is.
+func (r *registrar) keep(ctx context.Context, entry *catalog.Entry, m *remembered) {
+	if m.deleting {
+		_ = r.Catalog.Unmark(ctx, entry) // or it is taken back after catalog.DeletingFor
+	}
+	m.withdrawal = withdrawal{}
 }
 
 // deleteUnregistered goes on deleting a lambda whose registration is gone, or has outgrown it: then only if
