@@ -22,6 +22,7 @@ type intake struct {
 	now    task.Instant
 	since  time.Duration // since when what it knows of lambdas is true
 	tasks  []incoming
+	ops    []store.Op // the rows of all of them, one after the other
 	rooms  map[queue.Name]*room
 	lambda *catalog.Entry // of the task before: most calls name one
 }
@@ -36,6 +37,7 @@ type incoming struct {
 
 	task     *task.Task // as far as it is known
 	chain    []store.Op // its rows, of which the last decides; none: it needs no row
+	at       int        // where they are among those of all tasks
 	straight bool       // it goes straight to its queue, and gets a row only if that fails
 	slot     Slot       // of a matched task, until it is written
 
@@ -44,7 +46,9 @@ type incoming struct {
 }
 
 func newIntake(in *Inbound, n int) *intake {
-	return &intake{Inbound: in, now: in.Clock.Now(), since: in.Catalog.Since(), tasks: make([]incoming, n)}
+	return &intake{
+		Inbound: in, now: in.Clock.Now(), since: in.Catalog.Since(), tasks: make([]incoming, n), ops: make([]store.Op, 0, n),
+	}
 }
 
 // those are the tasks of which something is so.
@@ -68,8 +72,10 @@ func (c *incoming) isOpen() bool { return c.isNew() && len(c.chain) > 0 }
 func (c *incoming) isAlone() bool { return len(c.chain) == 1 }
 
 // put has rows of a task written.
-func (c *incoming) put(chain []store.Op) {
-	c.chain, c.task = chain, &chain[len(chain)-1].Task
+func (b *intake) put(c *incoming, chain []store.Op) {
+	c.at = len(b.ops)
+	b.ops = append(b.ops, chain...)
+	c.chain, c.task = b.ops[c.at:], &b.ops[len(b.ops)-1].Task
 }
 
 // meet has the task that is there already stand for the one that was asked for, if it is the same.
@@ -178,12 +184,8 @@ func (b *intake) storePayloads(ctx context.Context, some []*incoming) (met []*in
 
 // write writes the rows of some tasks, and has the err of each say what became of it.
 func (b *intake) write(ctx context.Context, some []*incoming) {
-	ops := make([]store.Op, 0, len(some)*len(some[0].chain))
 	var strays []store.Op
-	for _, c := range some {
-		ops = append(ops, c.chain...)
-	}
-	outcomes, err := b.Store.Apply(ctx, ops)
+	outcomes, err := b.Store.Apply(ctx, b.opsOf(some))
 	next := 0
 	for _, c := range some {
 		first := outcomeOf(outcomes, next, err)
@@ -200,6 +202,23 @@ func (b *intake) write(ctx context.Context, some []*incoming) {
 	if len(strays) > 0 {
 		_, _ = b.Store.Apply(ctx, strays) // what is left is found by a pass over the partition
 	}
+}
+
+// opsOf are the rows of some tasks: as they were put, if these are all, or a copy.
+func (b *intake) opsOf(some []*incoming) []store.Op {
+	n, asPut := 0, true
+	for _, c := range some {
+		asPut = asPut && c.at == n
+		n += len(c.chain)
+	}
+	if asPut {
+		return b.ops[:n]
+	}
+	ops := make([]store.Op, 0, n)
+	for _, c := range some {
+		ops = append(ops, c.chain...)
+	}
+	return ops
 }
 
 // chained is what became of a task that has a task row besides its wake-up row, by the outcomes of their

@@ -82,7 +82,7 @@ func (b *intake) planNear(ctx context.Context, c *incoming) error {
 	b.match(ctx, c, &event)
 	next, _, err := c.task.Apply(event, b.now, c.lambda.PolicyFor(c.task))
 	if err == nil {
-		c.put(store.FirstWithRow(next))
+		b.put(c, store.FirstWithRow(next))
 	}
 	return err
 }

@@ -109,9 +109,9 @@ func (b *intake) plan(ctx context.Context, c *incoming, l *catalog.Entry, t *tas
 		return b.planNear(ctx, c)
 	case t.Key != "":
 		t.Wake = t.Due
-		c.put(store.FirstWithRow(*t))
+		b.put(c, store.FirstWithRow(*t))
 	default:
-		c.put(store.First(*t))
+		b.put(c, store.First(*t))
 	}
 	return nil
 }

@@ -67,7 +67,7 @@ func (b *intake) deliver(ctx context.Context) {
 	for k, err := range b.Queue.Deliver(within, deliveries) {
 		c, d := some[k], &deliveries[k]
 		if err != nil {
-			c.put(store.First(*c.task))
+			b.put(c, store.First(*c.task))
 			continue
 		}
 		c.task, c.id = &d.Task, d.ID

@@ -145,6 +145,22 @@ func TestStraightCanBeTurnedOff(t *testing.T) {
 	})
 }
 
+// What the queue refuses is planned after what was to be stored anyway: outcomes are not mixed up.
+func TestEachTaskHasItsOwnOutcome(t *testing.T) {
+	runOutgoing(t, nil, func(o *outgoing) {
+		o.out.Decide(func(*queue.Delivery) queuetest.Fault { return queuetest.NotApplied })
+		far := func() *kinesinv1.ScheduleItem {
+			return with(due(time.Hour), func(i *kinesinv1.ScheduleItem) { i.RequestId = uuid7(1) })
+		}
+		first := o.schedule(far())[0]
+		for i, r := range o.schedule(due(time.Minute), far(), due(time.Minute)) {
+			if r.Problem != nil || r.Duplicate != (i == 1) || (r.Id == first.Id) != (i == 1) {
+				t.Errorf("item %d: %+v", i, r)
+			}
+		}
+	})
+}
+
 // Accepting needs one of the two, the queue or the store.
 func TestWhatTheQueueRefusesIsStored(t *testing.T) {
 	for _, fault := range []queuetest.Fault{queuetest.NotApplied, queuetest.AppliedButErrored} {
