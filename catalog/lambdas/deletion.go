@@ -158,7 +158,7 @@ func (d *deletion) empty(ctx context.Context) error {
 	case <-ctx.Done():
 		return context.Cause(ctx)
 	}
-	if d.Shared { // calls in other processes that saw it before; see intake.confirm
+	if d.Shared { // calls in other processes that saw it before; see confirm in package inbound
 		if err := d.pause(ctx, catalog.SettledAfter-d.Catalog.MarkedFor(d.entry)); err != nil {
 			return err
 		}
