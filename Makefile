@@ -38,8 +38,13 @@ RACE := ./task/... ./catalog/... ./partition/... ./store/... ./queue/... ./inbou
 	./dispatcher/... ./hsc/... ./controller/... ./server/... ./sdk/...
 TEST_IMPORTS = go list -f '{{.ImportPath}} {{.TestImports}} {{.XTestImports}}' $(RACE)
 
-# Settings of single targets: make test/crash KILLS=10
+# The long forms run once with tasks that go straight to workers that wait (true), and once with all of them through their queues.
+# The short ones run each scenario one way, and test/crash changes with every kill.
+WAYS = $(if $(filter both,$(MATCH)),true false,$(MATCH))
+
+# Settings of single targets: make test/crash KILLS=10, make test/faults MATCH=false
 KILLS ?= 100
+MATCH ?= both
 BENCH ?= .
 FUZZTIME ?= 30s
 DYNAMODB_PORT ?= 8000
@@ -93,16 +98,16 @@ test/conformance: ## only the store and queue suites, on every driver
 	$(WITH_AWS_LOCAL) go test -count=1 -run Conformance ./store/... ./queue/...
 
 .PHONY: test/crash
-test/crash: ## kill -9 loop against the real binary under load (KILLS=100)
+test/crash: ## kill -9 loop against the real binary under load (KILLS=100); tasks go both ways, in turns
 	KINESIN_CRASH_KILLS=$(KILLS) go test -count=1 -timeout 60m -v $(CRASH)
 
 .PHONY: test/faults
-test/faults: ## lost, stopped and poisoned workers, lost servers: the long form, with default leases and all figures
-	KINESIN_FAULTS_LONG=1 go test -count=1 -timeout 30m -v -parallel 3 $(FAULTS)
+test/faults: ## lost, stopped and poisoned workers, lost servers: the long form, both ways, with all figures (MATCH=both)
+	for match in $(WAYS); do KINESIN_MATCH=$$match KINESIN_FAULTS_LONG=1 go test -count=1 -timeout 30m -v -parallel 3 $(FAULTS); done
 
 .PHONY: test/aws/faults
-test/aws/faults: ## the same on DynamoDB Local and ElasticMQ, which are stopped, emptied and cut off: the long form
-	KINESIN_FAULTS_LONG=1 go test -count=1 -timeout 40m -v -parallel 2 $(AWSFAULTS)
+test/aws/faults: ## the same on DynamoDB Local and ElasticMQ, which are stopped, emptied and cut off: the long form, both ways (MATCH=both)
+	for match in $(WAYS); do KINESIN_MATCH=$$match KINESIN_FAULTS_LONG=1 go test -count=1 -timeout 40m -v -parallel 2 $(AWSFAULTS); done
 
 .PHONY: test/kube
 test/kube: $(GOTESTSUM) ## scheduler pods on a real control plane: scaled, updated, killed, cut off, misconfigured

@@ -16,7 +16,7 @@ func TestInboundBufferHarmed(t *testing.T) {
 	shared := awslocal.Start(t)
 	db, queues := awslocal.NewProxy(t, shared.DynamoDB), awslocal.NewProxy(t, shared.SQS)
 	r := newRig(t, plan{
-		dynamo: db.URL(), sqs: queues.URL(), flags: []string{"--inbound-queue"},
+		dynamo: db.URL(), sqs: queues.URL(), flags: []string{"--inbound-queue"}, queued: true,
 		roles: []string{"inbound", "scheduler,dispatcher,hsc"},
 	})
 	workers := []*harness.Worker{

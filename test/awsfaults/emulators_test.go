@@ -53,7 +53,7 @@ func TestSQSAway(t *testing.T) {
 	t.Parallel()
 	sqs := awslocal.SQS(t, awslocal.Options{})
 	proxy := awslocal.NewProxy(t, sqs.URL())
-	r := newRig(t, plan{sqs: proxy.URL()})
+	r := newRig(t, plan{sqs: proxy.URL(), queued: true})
 	workers := []*harness.Worker{
 		harness.StartWorker(t, r.worker(r.servers[0], patient)),
 		harness.StartWorker(t, r.worker(r.servers[0], patient)),

@@ -20,7 +20,7 @@ func TestWayToDynamoDBHarmed(t *testing.T) {
 func TestWayToSQSHarmed(t *testing.T) {
 	t.Parallel()
 	proxy := awslocal.NewProxy(t, awslocal.Start(t).SQS)
-	newRig(t, plan{sqs: proxy.URL()}).harmed("way_to_sqs", proxy)
+	newRig(t, plan{sqs: proxy.URL(), queued: true}).harmed("way_to_sqs", proxy)
 }
 
 func (r *rig) harmed(name string, p *awslocal.Proxy) {

@@ -47,6 +47,7 @@ type plan struct {
 	sqs    string   // URL; the shared one if empty
 	roles  []string // of one server each; empty: one server with all
 	flags  []string // of all servers
+	queued bool     // tasks go through their queues, also where a worker waits; harness.MatchEnv decides when it is set
 	policy sdk.LambdaInfo
 }
 
@@ -95,7 +96,9 @@ func (r *rig) serve(p plan) {
 		if these != "" {
 			flags = slices.Concat(flags, []string{"--roles", these})
 		}
-		r.servers = append(r.servers, harness.StartServer(r.t, r.aws.Server(r.history, flags...)))
+		o := r.aws.Server(r.history, flags...)
+		o.Queued = p.queued
+		r.servers = append(r.servers, harness.StartServer(r.t, o))
 	}
 }
 

@@ -27,7 +27,7 @@ func (r *rig) commandWorker() *harness.Worker {
 // `kinesin worker` is killed: the process groups of its commands die with it, at once.
 func TestCommandWorkerKilled(t *testing.T) {
 	t.Parallel()
-	r := newRig(t, sdk.LambdaInfo{})
+	r := newRig(t, queued, sdk.LambdaInfo{})
 	w := r.commandWorker()
 	tasks := r.Schedule(repeat(commandSlots, harness.Wanted{Job: job.Job{Do: job.Ignoring, Millis: lease().Milliseconds() + 1000}})...)
 	begun := r.starts(tasks)
@@ -47,7 +47,7 @@ func TestCommandWorkerKilled(t *testing.T) {
 // `kinesin worker` is stopped past its lease: its commands are killed before their tasks start elsewhere.
 func TestCommandWorkerStopped(t *testing.T) {
 	t.Parallel()
-	r := newRig(t, sdk.LambdaInfo{})
+	r := newRig(t, matched, sdk.LambdaInfo{})
 	w := r.commandWorker()
 	tasks := r.Schedule(repeat(commandSlots, harness.Wanted{Job: job.Job{Do: job.Acting, Millis: 2 * lease().Milliseconds()}})...)
 	begun := r.starts(tasks)
@@ -72,7 +72,7 @@ func TestCommandWorkerStopped(t *testing.T) {
 // the tasks start elsewhere.
 func TestCommandWorkerTerminated(t *testing.T) {
 	t.Parallel()
-	r := newRig(t, sdk.LambdaInfo{MaxAttempts: 1})
+	r := newRig(t, queued, sdk.LambdaInfo{MaxAttempts: 1})
 	w := r.commandWorker()
 	tasks := r.Schedule(repeat(commandSlots, harness.Wanted{Job: job.Job{Do: job.Ignoring, Millis: 8000}})...)
 	begun := r.starts(tasks)

@@ -19,7 +19,7 @@ import (
 // failure and its heartbeat, and nothing of the task changes.
 func TestLateReportsAreRefused(t *testing.T) {
 	t.Parallel()
-	r := newRig(t, sdk.LambdaInfo{})
+	r := newRig(t, queued, sdk.LambdaInfo{})
 	ctx, cancel := context.WithTimeout(t.Context(), settleMax)
 	defer cancel()
 	late := kinesinv1connect.NewWorkerServiceClient(&http.Client{Transport: api.NewCallTransport()}, r.Server.URL, api.ClientOptions()...)

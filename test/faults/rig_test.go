@@ -35,6 +35,13 @@ func lease() time.Duration {
 	return harness.LeaseMin
 }
 
+// How tasks get to workers in a scenario: straight to one that waits, or always through their queue. Every other scenario
+// runs one way, so that all of them take no longer; harness.MatchEnv runs all of them the same way.
+const (
+	matched = false
+	queued  = true
+)
+
 // rig is a server with one lambda, a client of it, and a history.
 type rig struct {
 	*harness.Client
@@ -45,13 +52,13 @@ type rig struct {
 	lambda  string
 }
 
-func newRig(t *testing.T, lambda sdk.LambdaInfo) *rig {
+func newRig(t *testing.T, queued bool, lambda sdk.LambdaInfo) *rig {
 	t.Helper()
 	if testing.Short() {
 		t.Skip("runs real processes")
 	}
 	h := harness.NewHistory(t)
-	s := harness.StartServer(t, harness.ServerOptions{History: h})
+	s := harness.StartServer(t, harness.ServerOptions{Queued: queued, History: h})
 	if lambda.Name == "" {
 		lambda.Name = "work"
 	}

@@ -15,7 +15,7 @@ import (
 // The server is killed while 200 schedules a second are acknowledged, with its default settings. Workers come back by themselves.
 func TestServerKilled(t *testing.T) {
 	t.Parallel()
-	r := newRig(t, sdk.LambdaInfo{})
+	r := newRig(t, matched, sdk.LambdaInfo{})
 	for range 2 {
 		r.worker(harness.WorkerOptions{Slots: 10, Lease: 15 * time.Second})
 	}
@@ -85,7 +85,7 @@ func scheduling(r *rig) func() []harness.Task {
 // tasks run again once the server is back.
 func TestServerAwayLongerThanALease(t *testing.T) {
 	t.Parallel()
-	r := newRig(t, sdk.LambdaInfo{})
+	r := newRig(t, queued, sdk.LambdaInfo{})
 	const slots = 4
 	for range 2 {
 		harness.Supervise(t, r.options(harness.WorkerOptions{Slots: slots}))

@@ -15,7 +15,7 @@ import (
 // the lease and a second, and nothing else is repeated.
 func TestWorkerKilled(t *testing.T) {
 	t.Parallel()
-	r := newRig(t, sdk.LambdaInfo{})
+	r := newRig(t, matched, sdk.LambdaInfo{})
 	const slots = 10
 	lost := r.worker(harness.WorkerOptions{Slots: slots, Lease: lease()})
 	r.warm(lost)
@@ -49,7 +49,7 @@ func TestWorkerKilled(t *testing.T) {
 // anything more, and what it reports late changes nothing.
 func TestWorkerStoppedAndContinued(t *testing.T) {
 	t.Parallel()
-	r := newRig(t, sdk.LambdaInfo{})
+	r := newRig(t, queued, sdk.LambdaInfo{})
 	const slots = 8
 	stopped := r.worker(harness.WorkerOptions{Slots: slots, Lease: lease()})
 	r.warm(stopped)
@@ -102,7 +102,7 @@ func effectsAfterTakeover(r *rig, pid int) int {
 // A worker process that is asked to end gives its tasks back when its grace is over. Handlers that obey lose no time and no attempt.
 func TestWorkerTerminatedObeying(t *testing.T) {
 	t.Parallel()
-	r := newRig(t, sdk.LambdaInfo{MaxAttempts: 1})
+	r := newRig(t, matched, sdk.LambdaInfo{MaxAttempts: 1})
 	const slots = 5
 	ending := r.worker(harness.WorkerOptions{Slots: slots, Lease: lease(), Grace: time.Second})
 	r.warm(ending)
@@ -131,7 +131,7 @@ func TestWorkerTerminatedObeying(t *testing.T) {
 // Handlers that do not obey are left behind: their tasks are given back at the deadline and the process ends.
 func TestWorkerTerminatedIgnoring(t *testing.T) {
 	t.Parallel()
-	r := newRig(t, sdk.LambdaInfo{MaxAttempts: 1})
+	r := newRig(t, queued, sdk.LambdaInfo{MaxAttempts: 1})
 	const slots = 3
 	ending := r.worker(harness.WorkerOptions{Slots: slots, Lease: lease(), Grace: time.Second})
 	r.warm(ending)
@@ -154,7 +154,7 @@ func TestWorkerTerminatedIgnoring(t *testing.T) {
 // Thousands of tasks fall due while no worker is there. One that comes drains them as fast as its slots go.
 func TestBacklogWithoutWorkers(t *testing.T) {
 	t.Parallel()
-	r := newRig(t, sdk.LambdaInfo{})
+	r := newRig(t, matched, sdk.LambdaInfo{})
 	const tasks = 5000
 	away := 5 * time.Second
 	if long() {

@@ -3,6 +3,7 @@ package harness
 import (
 	"fmt"
 	"net/http"
+	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -21,10 +22,15 @@ const ReadyMax = 30 * time.Second
 type ServerOptions struct {
 	Dir     string
 	Args    []string // besides --data and --listen
+	Queued  bool     // all tasks go through their queues, also where a worker waits; MatchEnv decides when it is set
 	Env     []string
 	Host    string   // what to listen on, loopback among it; empty: loopback alone
 	History *History // where kills are written down; may be nil
 }
+
+// MatchEnv is the setting by which a whole suite runs one way: with true, tasks go straight to workers that wait, with
+// false always through their queues. Without it each scenario says which of the two it runs.
+const MatchEnv = "KINESIN_MATCH"
 
 // Server is `kinesin serve`, which can be killed and started again in the same place.
 type Server struct {
@@ -65,8 +71,14 @@ func (s *Server) Launch() {
 		listen = host + listen[strings.LastIndexByte(listen, ':'):]
 	}
 	args := slices.Concat([]string{"serve", "--data", s.Dir, "--listen", listen}, s.options.Args)
+	if s.options.Queued && os.Getenv(MatchEnv) == "" {
+		args = append(args, "--match=false")
+	}
 	s.Process = Start(s.tb, Command{Name: "server", Path: Kinesin(s.tb), Args: args, Env: s.options.Env})
 }
+
+// SetQueued says which way tasks go from the next start on.
+func (s *Server) SetQueued(queued bool) { s.options.Queued = queued }
 
 // WaitReady waits until the server says that it is ready.
 func (s *Server) WaitReady() {
