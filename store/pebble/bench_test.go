@@ -62,28 +62,28 @@ func benchTask(n int, payload []byte) task.Task {
 	return t
 }
 
-func mustApply(b *testing.B, s *store.Store, ops []store.Op) {
-	b.Helper()
-	results, err := s.Apply(b.Context(), ops)
+func mustApply(tb testing.TB, s *store.Store, ops []store.Op) {
+	tb.Helper()
+	results, err := s.Apply(tb.Context(), ops)
 	if err != nil {
-		b.Fatal(err)
+		tb.Fatal(err)
 	}
 	for i, err := range results {
 		if err != nil {
-			b.Fatalf("op %d: %v", i, err)
+			tb.Fatalf("op %d: %v", i, err)
 		}
 	}
 }
 
 // insert puts n wake-up rows in batches.
-func insert(b *testing.B, s *store.Store, first, n int) {
-	b.Helper()
+func insert(tb testing.TB, s *store.Store, first, n int) {
+	tb.Helper()
 	payload := make([]byte, 200)
 	ops := make([]store.Op, 0, benchBatch)
 	for i := range n {
 		ops = append(ops, store.First(benchTask(first+i, payload))...)
 		if len(ops) == benchBatch || i == n-1 {
-			mustApply(b, s, ops)
+			mustApply(tb, s, ops)
 			ops = ops[:0]
 		}
 	}

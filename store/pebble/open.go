@@ -143,7 +143,7 @@ func (d *Driver) openDB(memTable int) (db *pebbledb.DB, err error) {
 
 func (d *Driver) options(memTable int) *pebbledb.Options {
 	o := &pebbledb.Options{
-		FS:                          vfs.OnDiskFull(d.cfg.FS, d.space.dropBallast),
+		FS:                          vfs.OnDiskFull(unreserved{d.cfg.FS}, d.space.dropBallast),
 		Lock:                        d.lock,
 		FormatMajorVersion:          pebbledb.FormatNewest,
 		CacheSize:                   cmp.Or(d.cfg.CacheBytes, cacheBytesDefault) + int64(2*memTable), // memtables count as cache

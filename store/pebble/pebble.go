@@ -228,6 +228,8 @@ type Metrics struct {
 	MemTableBytes uint64
 	CacheBytes    int64
 	Compactions   int64
+	// Tombstones is how many deletes the data files hold: they go with the rows that they delete when files are compacted.
+	Tombstones uint64
 	// ReadAmplification is how many sorted runs a read may have to look at; above some 20 the disk does not keep up.
 	ReadAmplification int
 }
@@ -245,6 +247,7 @@ func (d *Driver) Metrics() Metrics {
 		MemTableBytes:     m.MemTable.Size,
 		CacheBytes:        m.BlockCache.Size,
 		Compactions:       m.Compact.Count,
+		Tombstones:        m.Keys.TombstoneCount,
 		ReadAmplification: m.ReadAmp(),
 	}
 }
