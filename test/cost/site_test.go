@@ -142,6 +142,9 @@ type siteOptions struct {
 	inbound bool // with an inbound queue
 	queued  bool // no task is matched with a waiting worker: all go through their queue
 	depth   int  // messages that a queue is fed up to; 0: as by default
+
+	// before fills the tables before the node starts; what it writes does not count. nil: they are empty.
+	before func(rows store.Driver, lambdas *catalog.Catalog)
 }
 
 func newSiteOf(t *testing.T, o siteOptions) *site {
@@ -159,7 +162,11 @@ func newSiteOf(t *testing.T, o siteOptions) *site {
 		config.Observer.Consumed = s.consumed
 	}
 	rows := dynamo.New(db, config)
-	lambdas := catalog.New(store.New(dynamo.New(db, dynamo.Config{Prefix: prefix}), store.Config{}), clock.Real(), logger(t))
+	uncounted := dynamo.New(db, dynamo.Config{Prefix: prefix, Clock: clock.Real()})
+	lambdas := catalog.New(store.New(uncounted, store.Config{}), clock.Real(), logger(t))
+	if o.before != nil {
+		o.before(uncounted, lambdas)
+	}
 	api, observer := awssqs.NewFromConfig(aws.Config(t)), &sqsclient.Observer{Request: s.requested}
 	queues := sqs.New(api, sqs.Config{
 		Codec:  sqs.Codec{Append: store.AppendTask, Decode: store.DecodeTask, Newer: store.ErrVersion},

@@ -1,0 +1,81 @@
+package cost
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/kinesin-io/kinesin/catalog"
+	"github.com/kinesin-io/kinesin/store"
+	"github.com/kinesin-io/kinesin/task"
+)
+
+// A head of remnants, wake-up rows of tasks that have ended, is read once and deleted: each takes its part of a page of the
+// schedule, a read of its task row and a delete, however many there are.
+func TestUnitsOfAHeadOfRemnants(t *testing.T) {
+	t.Parallel()
+	var perRow []float64
+	for _, rows := range []int{500, 1000, 2000} {
+		t.Run(fmt.Sprint(rows), func(t *testing.T) {
+			s := newSiteOf(t, siteOptions{single: true, before: func(d store.Driver, lambdas *catalog.Catalog) {
+				leaveRemnants(t, d, lambdas, rows)
+			}})
+			deadline := time.Now().Add(time.Minute)
+			for tasks(s.now().writes) < float64(rows) && time.Now().Before(deadline) {
+				<-time.After(20 * time.Millisecond)
+			}
+			all := s.quiet(t)
+			perTask(t, "write units of a remnant", tasks(all.writes), rows, 1.02)
+			perTask(t, "read units of a remnant, schedule", ofTable(all.reads, "schedule"), rows, 0.08)
+			perTask(t, "read units of a remnant, tasks", ofTable(all.reads, "tasks"), rows, 1.02)
+			perRow = append(perRow, tasks(all.reads)/float64(rows))
+		})
+	}
+	const apart = 0.05
+	for _, each := range perRow {
+		if each < perRow[0]*(1-apart) || each > perRow[0]*(1+apart) {
+			t.Errorf("read units of a remnant, by how many there are: %.3f, want about the same", perRow)
+		}
+	}
+}
+
+// ofTable is the units of one table.
+func ofTable(units map[string]float64, table string) (sum float64) {
+	for name, n := range units {
+		if strings.HasSuffix(name, "-"+table) {
+			sum += n
+		}
+	}
+	return sum
+}
+
+// leaveRemnants stores wake-up rows of an hour ago whose tasks have ended, of a lambda of one partition.
+func leaveRemnants(t *testing.T, d store.Driver, lambdas *catalog.Catalog, n int) {
+	t.Helper()
+	entry, _, err := lambdas.Create(t.Context(), task.Lambda{Name: "crashed", Priorities: []string{"normal"}, Shards: 1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	first := task.InstantOf(time.Now().Add(-time.Hour)).CeilMillis()
+	var ops []store.Op
+	for i := range n {
+		due := first.Add(time.Duration(i) * time.Millisecond)
+		one := task.Task{
+			ID: task.NewID(first, 0, uint64(i)), Partition: task.Partition{Lambda: entry.Ref}, State: task.Scheduled, Seq: 1,
+			Created: first, Due: due, Wake: due, WakeRow: task.WakeRow{At: due, Seq: 1}, Payload: make([]byte, 100), PayloadSize: 100,
+		}
+		ended := one
+		ended.State, ended.Seq, ended.Wake, ended.Ended, ended.ExpireAt = task.Success, 4, 0, due, due.Add(24*time.Hour)
+		ops = append(ops, store.Op{Kind: store.PutWakeup, Task: one}, store.Op{Kind: store.PutTask, Task: ended})
+	}
+	results, err := store.New(d, store.Config{}).Apply(t.Context(), ops)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, err := range results {
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+}
