@@ -23,6 +23,7 @@ WITH_AWS_LOCAL := go run ./test/cmd/awslocal
 CRASH := ./test/crash
 FAULTS := ./test/faults
 AWSFAULTS := ./test/awsfaults
+BACKLOG := ./test/backlog
 E2E := ./test/e2e
 KUBE := ./internal/kubelocal ./test/kube
 TERRAFORM := ./test/terraform
@@ -108,6 +109,10 @@ test/faults: ## lost, stopped and poisoned workers, lost servers: the long form,
 .PHONY: test/aws/faults
 test/aws/faults: ## the same on DynamoDB Local and ElasticMQ, which are stopped, emptied and cut off: the long form, both ways (MATCH=both)
 	for match in $(WAYS); do KINESIN_MATCH=$$match KINESIN_FAULTS_LONG=1 go test -count=1 -timeout 40m -v -parallel 2 $(AWSFAULTS); done
+
+.PHONY: test/backlog
+test/backlog: ## a million tasks that wait, 50,000 that run and a million remnants in the embedded store: the long form
+	KINESIN_BACKLOG_LONG=1 go test -count=1 -timeout 20m -v $(BACKLOG)
 
 .PHONY: test/kube
 test/kube: $(GOTESTSUM) ## scheduler pods on a real control plane: scaled, updated, killed, cut off, misconfigured

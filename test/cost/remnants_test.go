@@ -14,23 +14,10 @@ import (
 // A head of remnants, wake-up rows of tasks that have ended, is read once and deleted: each takes its part of a page of the
 // schedule, a read of its task row and a delete, however many there are.
 func TestUnitsOfAHeadOfRemnants(t *testing.T) {
-	t.Parallel()
-	var perRow []float64
-	for _, rows := range []int{500, 1000, 2000} {
-		t.Run(fmt.Sprint(rows), func(t *testing.T) {
-			s := newSiteOf(t, siteOptions{single: true, before: func(d store.Driver, lambdas *catalog.Catalog) {
-				leaveRemnants(t, d, lambdas, rows)
-			}})
-			deadline := time.Now().Add(time.Minute)
-			for tasks(s.now().writes) < float64(rows) && time.Now().Before(deadline) {
-				<-time.After(20 * time.Millisecond)
-			}
-			all := s.quiet(t)
-			perTask(t, "write units of a remnant", tasks(all.writes), rows, 1.02)
-			perTask(t, "read units of a remnant, schedule", ofTable(all.reads, "schedule"), rows, 0.08)
-			perTask(t, "read units of a remnant, tasks", ofTable(all.reads, "tasks"), rows, 1.02)
-			perRow = append(perRow, tasks(all.reads)/float64(rows))
-		})
+	counts := []int{500, 1000, 2000}
+	perRow := make([]float64, len(counts))
+	for i, rows := range counts {
+		t.Run(fmt.Sprint(rows), func(t *testing.T) { perRow[i] = readUnitsOfRemnants(t, rows) })
 	}
 	const apart = 0.05
 	for _, each := range perRow {
@@ -38,6 +25,23 @@ func TestUnitsOfAHeadOfRemnants(t *testing.T) {
 			t.Errorf("read units of a remnant, by how many there are: %.3f, want about the same", perRow)
 		}
 	}
+}
+
+// readUnitsOfRemnants is what each of so many takes until all are gone.
+func readUnitsOfRemnants(t *testing.T, rows int) float64 {
+	t.Helper()
+	s := newSiteOf(t, siteOptions{single: true, before: func(d store.Driver, lambdas *catalog.Catalog) {
+		leaveRemnants(t, d, lambdas, rows)
+	}})
+	deadline := time.Now().Add(time.Minute)
+	for tasks(s.now().writes) < float64(rows) && time.Now().Before(deadline) {
+		<-time.After(20 * time.Millisecond)
+	}
+	all := s.quiet(t)
+	perTask(t, "write units of a remnant", tasks(all.writes), rows, 1.02)
+	perTask(t, "read units of a remnant, schedule", ofTable(all.reads, "schedule"), rows, 0.08)
+	perTask(t, "read units of a remnant, tasks", ofTable(all.reads, "tasks"), rows, 1.02)
+	return tasks(all.reads) / float64(rows)
 }
 
 // ofTable is the units of one table.
