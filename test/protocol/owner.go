@@ -1,0 +1,202 @@
+package protocol
+
+const (
+	ownerReadsTask uint8 = iota + 1
+	ownerWrites
+	ownerSends
+)
+
+// owner looks at a row of a partition, decides, writes and sends. Two of them look at everything at once.
+func (m *model) owner(w *world, o int, out emit) {
+	who := ownerNames[o]
+	p := &w.owners[o]
+	v := *w
+	self := &v.owners[o]
+	switch p.pc {
+	case 0:
+		m.look(w, o, out)
+		return
+	case ownerReadsTask:
+		m.ownerDecides(w, o, out)
+	case ownerWrites:
+		m.ownerWrites(w, o, out)
+	case ownerSends:
+		if !v.addMsg(p.task.seq) {
+			return
+		}
+		*self = proc{}
+		out(&v, step{who: who, what: "sends the message"})
+	}
+	if w.left.crashes > 0 {
+		v := *w
+		v.left.crashes--
+		v.owners[o] = proc{}
+		v.armed = 0
+		if m.has(LostIsReadAgain) {
+			v.reread = 1
+		}
+		if v.task.by == uint8(o)+1 {
+			v.task.by = gone
+		}
+		out(&v, step{who: who, what: "crashes", fault: true})
+	}
+}
+
+func (m *model) look(w *world, o int, out emit) {
+	for p := range m.Parts {
+		for at := uint8(0); at <= w.now; at++ {
+			row := w.rows[p][at]
+			if row.seq == 0 {
+				continue
+			}
+			v := *w
+			v.owners[o] = proc{pc: ownerReadsTask, part: uint8(p), at: at, row: row}
+			if row.kind == holds && !m.keyed() {
+				v.owners[o].pc = ownerWrites // put if absent: a conflict shows the task row
+			}
+			out(&v, step{who: ownerNames[o], what: "reads a wake-up row", slow: m.slow(w)})
+		}
+	}
+}
+
+// slow reports whether a look at the task waits for a timeout or a full pass: where no process has it in
+// memory with its next step, and nothing else tells of it. Only prompt scenarios ask.
+func (m *model) slow(w *world) bool {
+	switch w.task.state {
+	case enqueued:
+		return w.task.by != gone || !m.has(NamesDispatcher)
+	case retrying:
+		return w.armed == 0 && w.reread == 0
+	}
+	return false
+}
+
+func (m *model) ownerDecides(w *world, o int, out emit) {
+	v := *w
+	self := &v.owners[o]
+	who := ownerNames[o]
+	row, t := self.row, w.task
+	verdict := m.conclude(self.part, self.at, row, t)
+	switch {
+	case verdict == drop:
+		m.lazyDelete(&v, self.part, self.at, row.seq)
+		*self = proc{}
+		out(&v, step{who: who, what: "reads the task row, and deletes the wake-up row as a remnant"})
+	case verdict == fire:
+		self.pc = ownerWrites
+		out(&v, step{who: who, what: "reads that there is no task row"})
+	case verdict == follow && m.actsOn(w):
+		if m.costsResend(w) {
+			if w.left.resends == 0 {
+				break
+			}
+			v.left.resends--
+		}
+		self.pc, self.task = ownerWrites, t
+		self.row = wakeRow{}
+		out(&v, step{who: who, what: "reads the task row, and has to act on it"})
+		return
+	}
+	if verdict == leave || verdict == follow {
+		v := *w
+		v.owners[o] = proc{}
+		out(&v, step{who: who, what: "reads the task row, and leaves both"})
+	}
+}
+
+// actsOn reports whether the task row asks for something now.
+func (m *model) actsOn(w *world) bool {
+	t := &w.task
+	if t.state != claimed || !m.has(LeaseFirst) {
+		return true
+	}
+	p := &w.workers[t.worker]
+	return p.pc == 0 || p.task.attempt != t.attempt // the lease is over, or the claim never reached its worker
+}
+
+// costsResend reports whether a message for the row is, or will be, on the queue: a timer may be too early.
+func (m *model) costsResend(w *world) bool {
+	if w.task.state != enqueued {
+		return false
+	}
+	for _, p := range w.owners {
+		if p.pc == ownerSends && p.task.seq == w.task.seq {
+			return true
+		}
+	}
+	for _, p := range w.calls {
+		if p.pc == callSends && p.task.seq == w.task.seq {
+			return true
+		}
+	}
+	return w.hasMsg(w.task.seq)
+}
+
+func (m *model) ownerWrites(w *world, o int, out emit) {
+	v := *w
+	self := &v.owners[o]
+	who := ownerNames[o]
+	by := uint8(o) + 1
+	sent := self.plan&1 == 1
+	done := func() {
+		if sent {
+			*self = proc{}
+		} else {
+			*self = proc{pc: ownerSends, task: taskRow{seq: v.task.seq}}
+		}
+	}
+	if row := self.row; row.seq != 0 { // not dispatched: put if absent
+		t := taskRow{state: enqueued, seq: row.seq + 1, part: self.part, at: self.at, wseq: row.seq, life: row.life, by: by}
+		if w.task.state != absent {
+			what := "finds a task row in its way, which lives"
+			if m.conclude(self.part, self.at, row, w.task) == drop {
+				m.lazyDelete(&v, self.part, self.at, row.seq)
+				what = "finds a task row in its way, and deletes the wake-up row as a remnant"
+			}
+			if m.conclude(self.part, self.at, row, w.task) == follow {
+				self.pc = ownerReadsTask // in flight from now on: known by its task row
+			} else {
+				*self = proc{}
+			}
+			out(&v, step{who: who, what: what})
+			return
+		}
+		if !m.has(AbsentFires) || m.keyed() && row.old == 1 && m.has(OldIsSetAside) {
+			m.lazyDelete(&v, self.part, self.at, row.seq)
+			*self = proc{}
+			out(&v, step{who: who, what: "sees no task row, and deletes the wake-up row"})
+			return
+		}
+		if !m.has(SendAfterRow) && !sent {
+			if v.addMsg(t.seq) {
+				self.plan |= 1
+				out(&v, step{who: who, what: "sends the message"})
+			}
+			return
+		}
+		if m.Match {
+			m.pushes(w, t, who, out, func(v *world) { v.owners[o] = proc{} })
+		}
+		v.task = t
+		done()
+		out(&v, step{who: who, what: "puts the task row as enqueued"})
+		return
+	}
+	if w.task != self.task {
+		*self = proc{}
+		out(&v, step{who: who, what: "finds that the task row has moved on"})
+		return
+	}
+	if w.task.cancel == 1 {
+		m.ends(&v)
+		*self = proc{}
+		out(&v, step{who: who, what: "replaces the task row as cancelled, since that was wanted"})
+		return
+	}
+	v.armed, v.reread = 0, 0
+	v.task.state, v.task.by = enqueued, by
+	v.task.seq++
+	v.task.worker = 0
+	done()
+	out(&v, step{who: who, what: "replaces the task row as enqueued"})
+}
