@@ -76,6 +76,7 @@ func (m *model) surroundings(w *world, out emit) {
 		out(&v, step{who: "time", what: "the next wake-ups come"})
 	}
 	m.expire(w, out)
+	m.gap(w, out)
 }
 
 // delivering keeps time from passing while a call of a deliver lambda is under way, which no row would

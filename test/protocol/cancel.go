@@ -68,7 +68,7 @@ func (m *model) cancelWrites(w *world, first uint8, out emit) {
 	tombstone := taskRow{state: ended, seq: row.seq + 1, part: self.part, at: self.at, wseq: row.seq, life: row.life}
 	switch {
 	case seen.state == absent && row.seq == 0 && !m.Buffered:
-		if w.acked&1 != 0 && w.finished&1 == 0 {
+		if w.acked&^w.finished&^w.aside&1 != 0 { // what is set aside is found where that is
 			v.bad = FalseAnswer
 		}
 		*self = proc{}

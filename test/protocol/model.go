@@ -12,60 +12,62 @@ type Rule uint8
 
 // The rules.
 const (
-	LiveProtects     Rule = iota // a live task row that names a wake-up row protects it
-	NamesPlace                   // what lies at the place that a live task row names is its wake-up row, whatever its seq
-	HigherIsToCome               // a bare row with a seq above the task row's is a move to come
-	PutMustBeSeen                // an unknown put counts as done only when its row is seen
-	PutReplacesLower             // a put replaces a lower seq
-	DeleteBySeq                  // a delete is conditional on the seq that was seen
-	CarriesSeq                   // a move's wake-up row carries the seq of the task row to come
-	FreshLife                    // the first seq of a key is above every seq of an earlier life
-	AbsentFires                  // a row with the task in it and no task row is fired
-	BareAbsentGoes               // a bare row without a task row is a remnant
-	FirstHoldsTask               // the first row of a keyed or immediate task holds the task
-	EndedStays                   // an ended row outlives what could ask for another start
-	SweepInOne                   // the embedded sweep removes both rows in one batch
-	OldIsSetAside                // an old first row of a keyed task without a task row is not fired
-	WakeupFirst                  // the wake-up row is acknowledged before the task row is written
-	AnswerAfterBoth              // a call is answered, also with duplicate, after both rows were settled
-	HalfIsUnknown                // half a success is unknown, never refused
-	SendAfterRow                 // a message is sent after the task row was written
-	KeyReadsFirst                // a call with a key reads the task row before it puts a wake-up row
-	RowThenTask                  // who looks for a task reads its wake-up row and then its task row
-	InPlaceIfFired               // a retry stays in place only where this process fires it
-	LostIsReadAgain              // owners read again what a lost process changed last
-	NamesDispatcher              // an enqueued row names who dispatched it; the rows of one that is gone are sent again
-	LeaseFirst                   // a claim is taken back only after its lease, or when it never reached its worker
-	CountOfID                    // the shard follows from the count of the id, not from the newest that is known
-	RulesEnd                     // one more than the last
+	LiveProtects       Rule = iota // a live task row that names a wake-up row protects it
+	NamesPlace                     // what lies at the place that a live task row names is its wake-up row, whatever its seq
+	HigherIsToCome                 // a bare row with a seq above the task row's is a move to come
+	PutMustBeSeen                  // an unknown put counts as done only when its row is seen
+	PutReplacesLower               // a put replaces a lower seq
+	DeleteBySeq                    // a delete is conditional on the seq that was seen
+	CarriesSeq                     // a move's wake-up row carries the seq of the task row to come
+	FreshLife                      // the first seq of a key is above every seq of an earlier life
+	AbsentFires                    // a row with the task in it and no task row is fired
+	BareAbsentGoes                 // a bare row without a task row is a remnant
+	FirstHoldsTask                 // the first row of a keyed or immediate task holds the task
+	EndedStays                     // an ended row outlives what could ask for another start
+	SweepInOne                     // the embedded sweep removes both rows in one batch
+	DoubtfulIsSetAside             // after a gap in which ended rows expired, a row that may be of a task that ran is set aside, not fired
+	OldIsSetAside                  // an old first row of a keyed task without a task row is not fired
+	WakeupFirst                    // the wake-up row is acknowledged before the task row is written
+	AnswerAfterBoth                // a call is answered, also with duplicate, after both rows were settled
+	HalfIsUnknown                  // half a success is unknown, never refused
+	SendAfterRow                   // a message is sent after the task row was written
+	KeyReadsFirst                  // a call with a key reads the task row before it puts a wake-up row
+	RowThenTask                    // who looks for a task reads its wake-up row and then its task row
+	InPlaceIfFired                 // a retry stays in place only where this process fires it
+	LostIsReadAgain                // owners read again what a lost process changed last
+	NamesDispatcher                // an enqueued row names who dispatched it; the rows of one that is gone are sent again
+	LeaseFirst                     // a claim is taken back only after its lease, or when it never reached its worker
+	CountOfID                      // the shard follows from the count of the id, not from the newest that is known
+	RulesEnd                       // one more than the last
 )
 
 var ruleTexts = [RulesEnd]string{
-	LiveProtects:     "1a a live task row that names a wake-up row protects it",
-	NamesPlace:       "1d what lies at the place that a live task row names is its wake-up row, whatever its seq",
-	HigherIsToCome:   "1b a bare row with a seq above the task row's is a move to come",
-	PutMustBeSeen:    "1c an unknown put counts as done only when its row is seen",
-	PutReplacesLower: "2a a put replaces a lower seq",
-	DeleteBySeq:      "2b a delete is conditional on the seq that was seen",
-	CarriesSeq:       "2c the wake-up row of a move carries the seq of the task row to come",
-	FreshLife:        "2d the first seq of a key is above every seq of an earlier life",
-	AbsentFires:      "3a a row with the task in it and no task row is fired, not dropped",
-	BareAbsentGoes:   "3b a bare row without a task row is a remnant and goes",
-	FirstHoldsTask:   "3c the first row of a keyed or immediate task holds the task",
-	EndedStays:       "4a an ended row outlives what could ask for another start",
-	SweepInOne:       "4b the embedded sweep removes both rows in one batch",
-	OldIsSetAside:    "4c an old first row of a keyed task without a task row is not fired",
-	WakeupFirst:      "5a the wake-up row is acknowledged before the task row is written",
-	AnswerAfterBoth:  "5b a call is answered, also with duplicate, after both rows were settled",
-	HalfIsUnknown:    "5c half a success is unknown, never refused",
-	SendAfterRow:     "5d a message is sent after the task row was written",
-	KeyReadsFirst:    "5e a call with a key reads the task row before it puts a wake-up row",
-	RowThenTask:      "5f who looks for a task reads its wake-up row and then its task row",
-	InPlaceIfFired:   "6a a retry stays in place only where this process fires it",
-	LostIsReadAgain:  "6b owners read again what a lost process changed last",
-	NamesDispatcher:  "7  an enqueued row names its dispatcher; one that is gone is made good for at once",
-	LeaseFirst:       "-  a claim is taken back only after its lease, or when it never reached its worker",
-	CountOfID:        "8  the shard follows from the count of the id",
+	LiveProtects:       "1a a live task row that names a wake-up row protects it",
+	NamesPlace:         "1d what lies at the place that a live task row names is its wake-up row, whatever its seq",
+	HigherIsToCome:     "1b a bare row with a seq above the task row's is a move to come",
+	PutMustBeSeen:      "1c an unknown put counts as done only when its row is seen",
+	PutReplacesLower:   "2a a put replaces a lower seq",
+	DeleteBySeq:        "2b a delete is conditional on the seq that was seen",
+	CarriesSeq:         "2c the wake-up row of a move carries the seq of the task row to come",
+	FreshLife:          "2d the first seq of a key is above every seq of an earlier life",
+	AbsentFires:        "3a a row with the task in it and no task row is fired, not dropped",
+	BareAbsentGoes:     "3b a bare row without a task row is a remnant and goes",
+	FirstHoldsTask:     "3c the first row of a keyed or immediate task holds the task",
+	EndedStays:         "4a an ended row outlives what could ask for another start",
+	SweepInOne:         "4b the embedded sweep removes both rows in one batch",
+	DoubtfulIsSetAside: "4d a row that may be of a task that ran before a gap is set aside, not fired",
+	OldIsSetAside:      "4c an old first row of a keyed task without a task row is not fired",
+	WakeupFirst:        "5a the wake-up row is acknowledged before the task row is written",
+	AnswerAfterBoth:    "5b a call is answered, also with duplicate, after both rows were settled",
+	HalfIsUnknown:      "5c half a success is unknown, never refused",
+	SendAfterRow:       "5d a message is sent after the task row was written",
+	KeyReadsFirst:      "5e a call with a key reads the task row before it puts a wake-up row",
+	RowThenTask:        "5f who looks for a task reads its wake-up row and then its task row",
+	InPlaceIfFired:     "6a a retry stays in place only where this process fires it",
+	LostIsReadAgain:    "6b owners read again what a lost process changed last",
+	NamesDispatcher:    "7  an enqueued row names its dispatcher; one that is gone is made good for at once",
+	LeaseFirst:         "-  a claim is taken back only after its lease, or when it never reached its worker",
+	CountOfID:          "8  the shard follows from the count of the id",
 }
 
 func (r Rule) String() string { return ruleTexts[r] }
@@ -121,6 +123,7 @@ const (
 type wakeRow struct {
 	seq, kind, life uint8
 	old             uint8 // 1: it was put longer ago than any call lasts
+	doubt           uint8 // 1: its task may have been dispatched before a gap
 }
 
 // taskRow is the task row. part, at and wseq name its wake-up row.
@@ -161,6 +164,7 @@ type world struct {
 
 	acked, finished, refused uint8 // lives: told accepted, reached an end, told refused
 	expired                  uint8 // ended rows that are gone
+	aside                    uint8 // lives that a person has to decide about
 	armed, reread            uint8 // memory that a retry in place needs; see prompt
 	delivered, crashed       uint8
 	left                     budget
@@ -169,7 +173,7 @@ type world struct {
 
 // budget bounds what may happen.
 type budget struct {
-	crashes, losses, leases, unknowns, refusals, resends, retries, moves, cancels uint8
+	crashes, losses, leases, unknowns, refusals, resends, retries, moves, cancels, gaps uint8
 }
 
 func (w *world) addMsg(seq uint8) bool {
@@ -264,6 +268,7 @@ const (
 	fire                  // not dispatched: put the task row if absent
 	follow                // the task row says what is to be done
 	drop                  // a remnant: delete it, as it was seen
+	doubt                 // it may be of a task that ran: set it aside
 )
 
 // conclude is the table of docs/protocol.md.
@@ -276,6 +281,8 @@ func (m *model) conclude(part, at uint8, row wakeRow, t taskRow) verdict {
 		return leave
 	case t.state == absent && (!m.has(AbsentFires) || m.keyed() && row.old == 1 && m.has(OldIsSetAside)):
 		return drop
+	case t.state == absent && row.doubt == 1 && m.has(DoubtfulIsSetAside):
+		return doubt
 	case t.state == absent:
 		return fire
 	case t.state == ended || !m.has(LiveProtects):

@@ -4,6 +4,7 @@ const (
 	ownerReadsTask uint8 = iota + 1
 	ownerWrites
 	ownerSends
+	ownerDrops // what was set aside
 )
 
 // owner looks at a row of a partition, decides, writes and sends. Two of them look at everything at once.
@@ -26,6 +27,10 @@ func (m *model) owner(w *world, o int, out emit) {
 		}
 		*self = proc{}
 		out(&v, step{who: who, what: "sends the message"})
+	case ownerDrops:
+		m.lazyDelete(&v, p.part, p.at, p.row.seq)
+		*self = proc{}
+		out(&v, step{who: who, what: "deletes the wake-up row of what is set aside"})
 	}
 	if w.left.crashes > 0 {
 		v := *w
@@ -51,7 +56,7 @@ func (m *model) look(w *world, o int, out emit) {
 			}
 			v := *w
 			v.owners[o] = proc{pc: ownerReadsTask, part: uint8(p), at: at, row: row}
-			if row.kind == holds && !m.keyed() {
+			if row.kind == holds && !m.keyed() && (row.doubt == 0 || !m.has(DoubtfulIsSetAside)) {
 				v.owners[o].pc = ownerWrites // put if absent: a conflict shows the task row
 			}
 			out(&v, step{who: ownerNames[o], what: "reads a wake-up row", slow: m.slow(w)})
@@ -82,6 +87,8 @@ func (m *model) ownerDecides(w *world, o int, out emit) {
 		m.lazyDelete(&v, self.part, self.at, row.seq)
 		*self = proc{}
 		out(&v, step{who: who, what: "reads the task row, and deletes the wake-up row as a remnant"})
+	case verdict == doubt:
+		m.setsAside(w, o, out)
 	case verdict == fire:
 		self.pc = ownerWrites
 		out(&v, step{who: who, what: "reads that there is no task row"})

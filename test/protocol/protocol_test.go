@@ -60,6 +60,8 @@ func TestWithoutRule(t *testing.T) {
 		{protocol.EndedStays, "repeated", protocol.StartAfterEnd},
 		{protocol.SweepInOne, "embedded", protocol.StartAfterEnd},
 		{protocol.OldIsSetAside, "key: a call that was refused", protocol.StartAfterRefusal},
+		{protocol.DoubtfulIsSetAside, "gap: all", protocol.StartAfterEnd},
+		{protocol.DoubtfulIsSetAside, "gap: the same", protocol.StartAfterEnd},
 		{protocol.WakeupFirst, "near", protocol.NoWakeup},
 		{protocol.AnswerAfterBoth, "key: three calls", protocol.Loss},
 		{protocol.HalfIsUnknown, "near", protocol.StartAfterRefusal},

@@ -60,6 +60,16 @@ func Scenarios(long bool) []Scenario {
 			Expires: true, Left: budget{crashes: 1},
 		},
 		{
+			Name:  "gap: all processes are gone until ended rows have expired, a cancel",
+			Calls: []Call{{Kind: Far}}, Parts: 1, Owners: 2, Workers: 1, Places: 1, Expires: true,
+			Left: budget{crashes: 1, cancels: 1, gaps: 1},
+		},
+		{
+			Name:  "gap: the same, a task that was enqueued at once, and moves",
+			Calls: []Call{{Kind: Near}, {Kind: Near}}, Parts: 1, Owners: 1, Workers: 1, Places: 2, Until: 1, Expires: true,
+			Left: budget{crashes: 1, moves: 1, gaps: 1},
+		},
+		{
 			Name:  "embedded: sweep, and a repeated request",
 			Calls: []Call{{Kind: Far}, {Kind: Far}}, Parts: 1, Owners: 1, Workers: 1, Places: 2, Until: 1,
 			Embedded: true, Expires: true, Sweeps: true, Left: budget{crashes: 1, cancels: 1, moves: 1},

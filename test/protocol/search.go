@@ -80,7 +80,7 @@ func (m *model) check(w *world) Property {
 	if live && w.rows[t.part][t.at].seq == 0 {
 		return NoWakeup
 	}
-	for open := w.acked &^ w.finished; open != 0; open &= open - 1 {
+	for open := w.acked &^ w.finished &^ w.aside; open != 0; open &= open - 1 {
 		life := uint8(0)
 		for open&(1<<life) == 0 {
 			life++
@@ -208,7 +208,7 @@ func (x *search) settles() Result {
 }
 
 func (m *model) isEnd(w *world) bool {
-	return w.acked&^w.finished == 0 && (w.task.state == absent || w.task.state == ended)
+	return w.acked&^w.finished&^w.aside == 0 && (w.task.state == absent || w.task.state == ended)
 }
 
 func isClean(w *world) bool {
