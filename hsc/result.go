@@ -77,7 +77,7 @@ func (s *Service) recordBatch(ctx context.Context, sess *session, b *batch) {
 			s.giveUp(ctx, reports, err)
 			break
 		}
-		if b.ops = s.decideReports(sess.worker, reports, b.ops[:0]); len(b.ops) == 0 {
+		if b.ops = s.decideReports(sess.worker, reports, !b.awaited, b.ops[:0]); len(b.ops) == 0 {
 			break
 		}
 		results, err := s.Store.Apply(ctx, b.ops)
@@ -119,7 +119,7 @@ func (s *Service) readRows(ctx context.Context, reports []report) error {
 }
 
 // decideReports computes the changed rows of all open reports and the chains of their writes, in their order.
-func (s *Service) decideReports(worker string, reports []report, ops []store.Op) []store.Op {
+func (s *Service) decideReports(worker string, reports []report, patient bool, ops []store.Op) []store.Op {
 	now := s.Clock.Now()
 	for i := range reports {
 		r := &reports[i]
@@ -139,8 +139,7 @@ func (s *Service) decideReports(worker string, reports []report, ops []store.Op)
 			continue
 		}
 		r.next, r.effect, r.at = next, effect, len(ops)
-		// The slot is free already, so nobody is in a hurry for the ack.
-		ops = store.AppendChange(ops, &r.next, s.moves(&r.next), true)
+		ops = store.AppendChange(ops, &r.next, s.moves(&r.next), patient)
 		if r.moved = ops[r.at].Kind == store.PutWakeup; r.moved {
 			r.at++
 			r.next = ops[r.at].Task // which names the new wake-up row

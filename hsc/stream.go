@@ -419,6 +419,9 @@ func (st *stream) nextRequest() (*kinesinv1.WorkRequest, bool) {
 
 // batch is the room in which reports are made ready; it is used again and again.
 type batch struct {
+	// awaited reports are those of a call, which waits for its acks. On a stream the slots are free already, so nobody is in a
+	// hurry for them.
+	awaited bool
 	reports []report
 	ops     []store.Op
 	over    []task.Task // whose wake-up rows are needless
@@ -427,7 +430,7 @@ type batch struct {
 // reset forgets the tasks of the last time, and keeps the room unless it has become large.
 func (b *batch) reset() {
 	if len(b.reports) > reportsKeptMax {
-		*b = batch{}
+		*b = batch{awaited: b.awaited}
 		return
 	}
 	clear(b.reports)

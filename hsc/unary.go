@@ -89,7 +89,7 @@ func (s *Service) SetResults(ctx context.Context, r *kinesinv1.SetResultsRequest
 	if err != nil {
 		return nil, err
 	}
-	acks := s.setResults(context.WithoutCancel(ctx), sess, &batch{}, r.GetResults(), nil)
+	acks := s.setResults(context.WithoutCancel(ctx), sess, &batch{awaited: true}, r.GetResults(), nil)
 	return &kinesinv1.SetResultsResponse{Acks: acks}, nil
 }
 

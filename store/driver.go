@@ -147,8 +147,12 @@ const (
 	ReplaceWakeup
 )
 
-// PatientMax is how much later a patient write may be acknowledged.
-const PatientMax = 4 * time.Millisecond
+// PatientMax is how much later a patient write may be acknowledged, and PatientEndMax one that ends a task: nothing is
+// to be done about that task any more.
+const (
+	PatientMax    = 4 * time.Millisecond
+	PatientEndMax = 50 * time.Millisecond
+)
 
 // Op is one conditional write of one row.
 type Op struct {
@@ -158,9 +162,9 @@ type Op struct {
 	Control Control
 	// Lazy allows acknowledging before the write is durable. Losing it in a crash must be harmless.
 	Lazy bool
-	// Patient allows acknowledging up to PatientMax later than otherwise, so that the writes of several calls
-	// share one sync of the disk, which costs more than any of them. An acknowledged patient write is
-	// as durable as any other. A call is patient if all its writes are patient or lazy.
+	// Patient allows acknowledging up to PatientMax or PatientEndMax later than otherwise, so that the writes of several
+	// calls share one sync of the disk, or one request, which costs more than any of them. An acknowledged patient
+	// write is as durable as any other. A call is patient if all its writes are patient or lazy.
 	Patient bool
 	// New marks a write that brings a task into the store: the rows of a Schedule call. A store that is
 	// full refuses writes with New and lets all others through, so that what it holds still drains.

@@ -17,8 +17,6 @@ import (
 // follows holds, and the deletion goes in a batch that has room for it. One that is lost leaves a row that a
 // pass over the partition finds and deletes.
 const (
-	// deferMax is how long a deferred deletion waits for company.
-	deferMax = 100 * time.Millisecond
 	// deferredShare is how many of a batch are deferred deletions at least, when a batch of them waits. It is
 	// their share among the writes of a task, so that they do not fall behind when all batches are full.
 	deferredShare = batchMax / 5
@@ -41,8 +39,6 @@ var (
 type deferral struct {
 	pending map[store.WakeKey]*write
 	ready   []*write // of these, in order of arrival
-	due     bool     // those have waited long enough
-	waits   bool     // a timer is set for them
 	closing bool
 	done    chan struct{} // closed with the last of them; nil until Close waits for it
 	left    int           // rows that were not deleted and that the log does not have yet
@@ -122,14 +118,13 @@ func (d *Driver) drain() {
 	q := &d.writes
 	q.mu.Lock()
 	q.deferral.closing = true
-	for _, g := range q.groups {
-		held := g.held
-		g.held = nil
+	for _, k := range q.throttled {
+		held := k.held
+		k.held = nil
 		for _, w := range held {
 			d.settle(w, errClosing)
 		}
 	}
-	q.rush()
 	d.pump()
 	if len(q.deferral.pending) == 0 {
 		q.mu.Unlock()
@@ -146,38 +141,16 @@ func (d *Driver) drain() {
 	}
 }
 
-// enqueueDeferred makes a deferred deletion ready. The caller holds mu.
-func (d *Driver) enqueueDeferred(w *write) {
-	f := &d.writes.deferral
-	f.ready = append(f.ready, w)
-	if f.waits || f.closing {
-		return
-	}
-	f.waits = true
-	d.running.Go(func() {
-		_ = clock.Sleep(d.base, d.cfg.Clock, deferMax)
-		d.writes.mu.Lock()
-		defer d.writes.mu.Unlock()
-		f.waits, f.due = false, true
-		d.pump()
-	})
-}
-
-// deferredMayGo reports whether deferred deletions may go by themselves. They leave half of what requests
-// there may be at least to writes that somebody waits for. The caller holds mu.
-func (d *Driver) deferredMayGo() bool {
-	q := &d.writes
-	f := &q.deferral
+// nextAt is when deferred deletions go by themselves. They leave half of the requests that are less than full to writes
+// that somebody waits for.
+func (f *deferral) nextAt(requests int, c *Config) (at task.Instant, ok bool) {
 	switch {
-	case len(f.ready) == 0:
-		f.due = false
-		return false
-	case f.closing:
-		return true
-	case q.requests >= max(1, d.cfg.SharedMax/2):
-		return false
+	case len(f.ready) == 0 || requests >= max(1, c.SharedMax/2):
+		return 0, false
+	case len(f.ready) >= batchMax:
+		return 0, true
 	}
-	return f.due || len(f.ready) >= batchMax
+	return f.ready[0].queued.Add(lazyLinger), true
 }
 
 // fill adds deferred deletions to a batch that has room for them.
@@ -194,9 +167,7 @@ func (f *deferral) fill(batch []*write) []*write {
 		}
 		batch = append(batch, w)
 	}
-	taken := looked - len(rest)
-	copy(f.ready[taken:], rest)
-	f.ready = shifted(f.ready, taken)
+	f.ready = without(f.ready, looked, rest)
 	return batch
 }
 

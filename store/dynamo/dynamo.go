@@ -33,10 +33,9 @@ type Config struct {
 	// RequestTimeout is how long one request may take, in all its parts. A write that takes longer has an
 	// unknown outcome. 3 s
 	RequestTimeout time.Duration
-	// RequestsMax bounds the requests that write at once; it takes less while DynamoDB is slow. 32
+	// RequestsMax bounds the requests that write at once. What comes meanwhile waits here, where heartbeats are first. 16
 	RequestsMax int
-	// SharedMax is how many of RequestsMax may be less than full: writes wait for company
-	// only while so many are under way. 4
+	// SharedMax is how many requests are under way at most when one is sent that is less than full. 4
 	SharedMax int
 	// Single makes every write a request of its own, so that Observer.Consumed hears of each; for measuring.
 	Single   bool
@@ -48,7 +47,7 @@ type Config struct {
 // Defaults of Config.
 const (
 	RequestTimeoutDefault = 3 * time.Second
-	RequestsMaxDefault    = 32
+	RequestsMaxDefault    = 16
 	SharedMaxDefault      = 4
 )
 
@@ -114,7 +113,6 @@ func New(api API, c Config) *Driver {
 	c = c.withDefaults()
 	d := &Driver{cfg: c, api: api, tables: newTables(c.Prefix)}
 	d.shapes = newShapes(&d.tables)
-	d.writes.limit = newLimit(&d.cfg)
 	d.base, d.end = context.WithCancel(context.Background())
 	return d
 }

@@ -38,18 +38,14 @@ type outcome struct {
 func (d *Driver) send(batch []*write) {
 	var outcomes []outcome
 	var whole error
-	began := d.cfg.Clock.Now()
 	if len(batch) == 1 {
 		outcomes = []outcome{d.sendOne(batch[0])}
 	} else {
 		outcomes, whole = d.sendBatch(batch)
 	}
 	var open []*write
-	now, first := d.cfg.Clock.Now(), outcomes[0].verdict
-	failed := (first == unknown || first == unsent) && (len(batch) == 1 || whole != nil)
 	q := &d.writes
 	q.mu.Lock()
-	q.limit.answered(now, now.Sub(began), q.requests, failed)
 	q.requests--
 	for i, w := range batch {
 		d.noteLoad(w, outcomes[i].verdict)
@@ -58,10 +54,10 @@ func (d *Driver) send(batch []*write) {
 			w.alone = true
 			d.enqueue(w)
 		case o.verdict == putOff:
-			d.throttled(w)
+			d.putOff(w)
 		case w.mayDeleteAgain(o):
 			w.tries++
-			d.paceDone(w)
+			d.leaveRound(w, true)
 			d.admit(w)
 		case len(batch) > 1 && w.mayRaise(o): // alone it has the condition that a statement cannot have
 			w.alone = true

@@ -200,6 +200,43 @@ func TestPatientWritesLinger(t *testing.T) {
 	})
 }
 
+// TestEndsLinger checks that a patient end waits longer for company, and one that is not does not.
+func TestEndsLinger(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		g := newGate(t)
+		close(g.pass)
+		d := openOn(t, g, dynamo.Config{})
+		var live []task.Task
+		for n := range 4 {
+			live = append(live, taskRow(n, hot, epoch).Task)
+			put(t, d, store.Op{Kind: store.PutTask, Task: live[n]})
+			<-g.arrived
+		}
+		end := func(n int, patient bool) (waited time.Duration) {
+			began := time.Now()
+			put(t, d, store.Change(over(live[n], task.Success, epoch), false, patient)[0])
+			return time.Since(began)
+		}
+		var wg sync.WaitGroup
+		for n := range 3 {
+			wg.Go(func() {
+				if waited := end(n, true); waited <= store.PatientMax || waited > store.PatientEndMax {
+					t.Errorf("an end waited %v", waited)
+				}
+			})
+			time.Sleep(10 * time.Millisecond)
+		}
+		wg.Wait()
+		if n := <-g.arrived; n != 3 {
+			t.Errorf("a request of %d rows, want the ends together", n)
+		}
+		if waited := end(3, false); waited != 0 {
+			t.Errorf("an end that somebody waits for took %v", waited)
+		}
+	})
+}
+
 const base = task.Instant(1_800_000_000_000_000)
 
 // TestWritesOfWhoGaveUpAreNotSent ends a call whose writes wait behind another.

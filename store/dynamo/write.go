@@ -6,6 +6,7 @@ import (
 	"math"
 	"slices"
 	"strconv"
+	"time"
 	"unicode/utf8"
 
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
@@ -19,17 +20,17 @@ import (
 type write struct {
 	shape *shape
 	// values are those of shape.set, then of shape.key, then the attrSeq that a guarded shape wants.
-	values []types.AttributeValue
-	kind   store.OpKind
-	hash   uint64 // of the key
-	bytes  int    // about what it takes of a request
-	group  groupKey
-	alone  bool // goes in a request of its own
-	// patient writes may wait for company.
-	patient bool
-	until   task.Instant // when the payload row expires
-	name    controlKey   // of control rows
-	wakeRow wakeRow      // of wake-up rows
+	values  []types.AttributeValue
+	kind    store.OpKind
+	hash    uint64 // of the key
+	bytes   int    // about what it takes of a request
+	group   groupKey
+	alone   bool          // goes in a request of its own
+	linger  time.Duration // how long it may wait for others
+	queued  task.Instant  // when it was ready
+	until   task.Instant  // when the payload row expires
+	name    controlKey    // of control rows
+	wakeRow wakeRow       // of wake-up rows
 
 	call *call // nil when nobody waits for it any more
 	at   int   // in call
@@ -44,9 +45,9 @@ type write struct {
 	before  int      // writes of the same call that it has to wait for
 	skipped error    // its outcome when what it follows does not hold
 
-	tries  int          // that were throttled
-	since  task.Instant // of the first of them, or since when it was held back
-	paced  *group       // counts it among those under way
+	tries  int           // that were throttled
+	since  task.Instant  // of the first of them, or since when it was held back
+	round  *throttledKey // in whose round it is sent
 	memory members
 }
 
@@ -79,7 +80,7 @@ func (d *Driver) encode(w *write, op *store.Op) error {
 		return fmt.Errorf("%w op: kind %d", store.ErrMalformed, op.Kind)
 	}
 	w.values = w.memory.values[:0]
-	w.patient = op.Patient || op.Lazy
+	w.linger = lingerOf(op)
 	w.group = groupKey{w.shape.table, op.Task.Partition}
 	switch op.Kind {
 	case store.PutWakeup, store.ReplaceWakeup, store.DeleteWakeup:

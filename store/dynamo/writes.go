@@ -20,33 +20,44 @@ const (
 	batchLooks = 64
 )
 
-// lingerMax is how long a patient write waits for company; the rest of store.PatientMax is for timers that are late.
-const lingerMax = store.PatientMax * 3 / 4
+// How long a write waits for others to share its request, most of what a write costs in CPU. The rest of
+// store.PatientMax and store.PatientEndMax is for timers that are late.
+const (
+	busyLinger    = 2 * time.Millisecond // while another request is under way; else it goes at once
+	patientLinger = store.PatientMax * 3 / 4
+	endLinger     = store.PatientEndMax * 4 / 5
+	lazyLinger    = 100 * time.Millisecond
+)
 
-// sharedEvery is the time from one request that is less than full to the next, unless nothing is under way. Most of
-// what a write costs in CPU is its request.
-const sharedEvery = 2 * time.Millisecond
+// stalledAfter is how much longer a write waits while SharedMax requests are under way: connections that stall one after
+// the other must not hold up all writes.
+const stalledAfter = 40 * time.Millisecond
 
-// stalledAfter is when requests that are not answered count no more against SharedMax: one such connection after the
-// other must not hold up all writes.
-const stalledAfter = 50 * time.Millisecond
-
-// writes are the writes of all calls that are not answered. A write is sent at once when nothing is
-// under way. Else writes wait for a full batch, for a moment, or, when SharedMax requests are under way, for the
-// answer to one, though not for long: the busier it is the fuller the batches are.
+// writes are the writes of all calls that are not answered. A full batch is sent at once, if RequestsMax allows. Less than
+// that is sent when one of its writes has waited for its time, and fewer than SharedMax requests are under way. So the
+// busier it is, the fuller the batches are.
 type writes struct {
-	mu       sync.Mutex // guards everything below, and what it is said to guard elsewhere
-	ready    []*write   // in order of arrival
-	alone    []*write   // likewise; of these, each is a request
-	deferral deferral
-	hurried  int          // writes in ready that are not patient
-	requests int          // under way
-	lingers  bool         // a timer is set for the patient ones
-	shared   task.Instant // when the last request began that was less than full
-	wake     task.Instant // when a timer looks for the next; zero when none is set
-	groups   map[groupKey]*group
-	limit    limit
-	loads    map[task.Partition]store.KeyLoad // of the schedule, since they were taken last
+	mu        sync.Mutex // guards everything below, and what it is said to guard elsewhere
+	ready     []*write   // in order of arrival
+	alone     []*write   // likewise; of these, each is a request
+	deferral  deferral
+	requests  int          // under way
+	wake      task.Instant // when a timer looks for the next; zero when none is set
+	throttled map[groupKey]*throttledKey
+	loads     map[task.Partition]store.KeyLoad // of the schedule, since they were taken last
+}
+
+// lingerOf is how long a write may wait for others.
+func lingerOf(op *store.Op) time.Duration {
+	switch {
+	case op.Lazy:
+		return lazyLinger
+	case op.Patient && op.Kind == store.ReplaceTask && op.Task.State.IsEnd():
+		return endLinger
+	case op.Patient:
+		return patientLinger
+	}
+	return 0
 }
 
 // begin sends the heads of a call.
@@ -75,41 +86,26 @@ func (d *Driver) abandon(c *call) {
 	c.gone = true
 }
 
-// admit makes a write ready, or holds it back with its throttled group. The caller holds mu.
-func (d *Driver) admit(w *write) {
-	if g := d.writes.groups[w.group]; g != nil && w.paced == nil {
-		w.since = d.cfg.Clock.Now()
-		g.held = append(g.held, w)
-		d.release(g)
-		return
-	}
-	d.enqueue(w)
-}
-
+// enqueue makes a write ready. The caller holds mu.
 func (d *Driver) enqueue(w *write) {
 	q := &d.writes
+	w.queued = d.cfg.Clock.Now()
 	switch {
 	case w.alone || d.cfg.Single:
 		q.alone = append(q.alone, w)
-		return
-	case w.call == nil && w.paced == nil:
-		d.enqueueDeferred(w)
-		return
-	}
-	if w.kind == store.PutControl { // a heartbeat waits behind no task's write
+	case w.call == nil && w.round == nil:
+		q.deferral.ready = append(q.deferral.ready, w)
+	case w.kind == store.PutControl: // a heartbeat waits behind no task's write
 		q.ready = slices.Insert(q.ready, 0, w)
-	} else {
+	default:
 		q.ready = append(q.ready, w)
-	}
-	if !w.patient {
-		q.hurried++
 	}
 }
 
 // pump starts the requests that may start. The caller holds mu.
 func (d *Driver) pump() {
 	q := &d.writes
-	for q.requests < int(q.limit.now) {
+	for q.requests < d.cfg.RequestsMax {
 		batch := d.take()
 		if len(batch) == 0 {
 			return
@@ -130,26 +126,45 @@ func (d *Driver) take() []*write {
 		}
 		d.settle(w, errGone)
 	}
-	switch {
-	case len(q.ready) >= batchMax:
-	case len(q.ready) == 0:
-		if !d.deferredMayGo() {
+	for {
+		now := d.cfg.Clock.Now()
+		at, ok := q.nextAt(&d.cfg)
+		if !ok {
 			return nil
 		}
-	case q.hurried == 0 && q.requests < d.cfg.SharedMax:
-		d.linger()
-		return nil
-	case d.tooEarly():
-		return nil
+		if at > now {
+			d.lookAgain(now, at)
+			return nil
+		}
+		batch, gone := q.gather()
+		for _, w := range gone {
+			d.settle(w, errGone)
+		}
+		if len(batch) > 0 {
+			return batch
+		}
 	}
-	batch, gone := q.gather()
-	for _, w := range gone {
-		d.settle(w, errGone)
+}
+
+// nextAt is when the next batch may be sent; ok is false when that is not before another request was answered.
+func (q *writes) nextAt(c *Config) (at task.Instant, ok bool) {
+	if len(q.ready) >= batchMax || q.deferral.closing {
+		return 0, len(q.ready)+len(q.deferral.ready) > 0
 	}
-	if len(gone) > 0 && len(batch) == 0 {
-		return d.take()
+	at, ok = q.deferral.nextAt(q.requests, c)
+	late, least := time.Duration(0), time.Duration(0)
+	switch {
+	case q.requests >= c.SharedMax:
+		late = stalledAfter
+	case q.requests > 0:
+		least = busyLinger
 	}
-	return batch
+	for _, w := range q.ready {
+		if due := w.queued.Add(max(w.linger, least) + late); !ok || due < at {
+			at, ok = due, true
+		}
+	}
+	return at, ok
 }
 
 // errGone is the outcome of a write that was not sent, since its caller gave up; nobody reads it.
@@ -174,27 +189,24 @@ func (q *writes) gather() (batch, gone []*write) {
 			break
 		}
 		looked++
-		if w.isGone() {
-			gone = append(gone, w)
-			if !w.patient {
-				q.hurried--
-			}
-			continue
-		}
 		fits := len(batch) == 0 || bytes+w.bytes <= batchBytesMax
-		if !fits || slices.ContainsFunc(batch, w.sameKey) {
+		switch {
+		case w.isGone():
+			gone = append(gone, w)
+		case !fits || slices.ContainsFunc(batch, w.sameKey):
 			rest = append(rest, w)
-			continue
-		}
-		batch, bytes = append(batch, w), bytes+w.bytes
-		if !w.patient {
-			q.hurried--
+		default:
+			batch, bytes = append(batch, w), bytes+w.bytes
 		}
 	}
-	taken := len(batch) + len(gone)
-	copy(q.ready[taken:], rest)
-	q.ready = shifted(q.ready, taken)
+	q.ready = without(q.ready, looked, rest)
 	return q.deferral.fill(batch), gone
+}
+
+// without is a queue of whose first n writes only the rest is left.
+func without(queue []*write, n int, rest []*write) []*write {
+	copy(queue[n-len(rest):n], rest)
+	return shifted(queue, n-len(rest))
 }
 
 // shifted removes the first n; an emptied queue begins its memory anew.
@@ -206,60 +218,15 @@ func shifted(queue []*write, n int) []*write {
 	return queue[n:]
 }
 
-// linger sends patient writes when they have waited long enough.
-func (d *Driver) linger() {
+// lookAgain pumps again at an instant, unless that is done before.
+func (d *Driver) lookAgain(now, at task.Instant) {
 	q := &d.writes
-	if q.lingers {
-		return
-	}
-	q.lingers = true
-	d.running.Go(func() {
-		_ = clock.Sleep(d.base, d.cfg.Clock, lingerMax) // at its end they are sent in any case
-		q.mu.Lock()
-		defer q.mu.Unlock()
-		q.lingers = false
-		q.rush()
-		d.pump()
-	})
-}
-
-// rush makes the writes that are ready go now.
-func (q *writes) rush() {
-	for _, w := range q.ready {
-		w.patient = false
-	}
-	q.hurried = len(q.ready)
-}
-
-// tooEarly reports whether a request that is less than full has to wait; it looks again in time. The caller holds mu.
-func (d *Driver) tooEarly() bool {
-	q := &d.writes
-	now := d.cfg.Clock.Now()
-	apart := time.Duration(0)
-	switch {
-	case q.deferral.closing:
-	case q.requests >= d.cfg.SharedMax:
-		apart = stalledAfter
-	case q.requests > 0:
-		apart = sharedEvery
-	}
-	if passed := now.Sub(q.shared); passed >= 0 && passed < apart {
-		d.lookAgain(now, apart-passed)
-		return true
-	}
-	q.shared = now
-	return false
-}
-
-func (d *Driver) lookAgain(now task.Instant, wait time.Duration) {
-	q := &d.writes
-	at := now.Add(wait)
 	if q.wake != 0 && q.wake <= at {
 		return
 	}
 	q.wake = at
 	d.running.Go(func() {
-		_ = clock.Sleep(d.base, d.cfg.Clock, wait)
+		_ = clock.Sleep(d.base, d.cfg.Clock, at.Sub(now))
 		q.mu.Lock()
 		defer q.mu.Unlock()
 		if q.wake == at {
@@ -271,7 +238,7 @@ func (d *Driver) lookAgain(now task.Instant, wait time.Duration) {
 
 // settle notes what became of a write and lets the next of its key begin. The caller holds mu.
 func (d *Driver) settle(w *write, result error) {
-	d.paceDone(w)
+	d.leaveRound(w, !errors.Is(result, store.ErrThrottled))
 	if w.call == nil {
 		d.undefer(w, result)
 	} else {
