@@ -151,7 +151,7 @@ const (
 // to be done about that task any more.
 const (
 	PatientMax    = 4 * time.Millisecond
-	PatientEndMax = 50 * time.Millisecond
+	PatientEndMax = 100 * time.Millisecond
 )
 
 // Op is one conditional write of one row.

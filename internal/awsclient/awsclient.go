@@ -1,8 +1,8 @@
 // Package awsclient makes the clients of AWS that this program uses, and says in one sentence what is wrong
-// when one of them fails. Region, credentials and endpoints come from where the AWS SDK looks
-// for them: the environment (AWS_REGION, AWS_ACCESS_KEY_ID, AWS_ENDPOINT_URL_DYNAMODB, AWS_ENDPOINT_URL_SQS …), the shared
-// configuration files, and the machine or container it runs on. It owns timeouts, the pool of
-// connections and how often the SDK tries again; it knows no table and no queue.
+// when one of them fails. Region, credentials and endpoints come from where the AWS SDK looks for them: the
+// environment (AWS_REGION, AWS_ACCESS_KEY_ID, AWS_ENDPOINT_URL_DYNAMODB, AWS_ENDPOINT_URL_SQS …), the shared
+// configuration files, and the machine or container it runs on. It owns timeouts, the pool of connections and
+// how often the SDK tries again; it knows no table and no queue.
 package awsclient
 
 import (
@@ -36,13 +36,14 @@ const (
 	// idleMax is how long an unused connection is kept; the services close theirs a little later.
 	idleMax        = 50 * time.Second
 	keepAliveEvery = 30 * time.Second
-	// connectionsMax is how many unused connections to one service are kept: more requests than these at once open new ones,
-	// which costs a handshake each.
+	// connectionsMax is how many unused connections to one service are kept: more requests than these at once
+	// open new ones, which costs a handshake each.
 	connectionsMax = 256
 	// triesMax and backoffMax bound how the SDK tries again by itself. Drivers that know better turn it off.
 	triesMax   = 3
 	backoffMax = 300 * time.Millisecond
-	// credentialsMax bounds the search for credentials, which ends at a service of the machine that may not be there.
+	// credentialsMax bounds the search for credentials, which ends at a service of the machine that may not
+	// be there.
 	credentialsMax = 6 * time.Second
 )
 

@@ -74,7 +74,8 @@ func throttled() (all []string) {
 	return all
 }
 
-// Explain turns an error of a request into an Error; one that it knows nothing about, or nil, comes back as it is.
+// Explain turns an error of a request into an Error; one that it knows nothing about, or nil, comes back as
+// it is.
 func Explain(err error) error {
 	if err == nil {
 		return nil

@@ -11,8 +11,8 @@ import (
 )
 
 // SkewMax is how far this machine's clock may be from that of AWS. Signatures bear five minutes, but the
-// leases of workers are judged by the clocks of several processes: a worker gives up a quarter of its lease before the
-// others take it for lost, which is 3.75 s of the default one.
+// leases of workers are judged by the clocks of several processes: a worker gives up a quarter of its lease
+// before the others take it for lost, which is 3.75 s of the default one.
 const SkewMax = 2 * time.Second
 
 // dateResolution is how exact the Date header is: it is cut to seconds, and servers may keep one for as long.

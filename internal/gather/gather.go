@@ -40,7 +40,8 @@ type Config[T any] struct {
 	BytesMax int           // bytes of one send; a larger item goes alone; 0: no bound
 	SendsMax int           // sends under way at a time
 	Linger   time.Duration // how long an item waits for company at most while fewer are under way
-	// Patience is how much longer it waits while that brings company, until there are Enough items. 0: not at all.
+	// Patience is how much longer it waits while that brings company, until there are Enough items. 0: not at
+	// all.
 	Patience time.Duration
 	Enough   int
 
@@ -99,8 +100,8 @@ func New[T any](c Config[T]) *Gatherer[T] {
 	return &Gatherer[T]{Config: c, patience: patience{skip: skipMin}, idle: make(chan struct{})}
 }
 
-// Do sends items and returns when there is an answer for each, in order, or when ctx ends: what waits then is taken
-// back (ErrNotSent), what is being sent is ErrUnderWay. It blocks while too much waits.
+// Do sends items and returns when there is an answer for each, in order, or when ctx ends: what waits then is
+// taken back (ErrNotSent), what is being sent is ErrUnderWay. It blocks while too much waits.
 func (g *Gatherer[T]) Do(ctx context.Context, items []T) []error {
 	if len(items) == 0 {
 		return nil
@@ -306,7 +307,8 @@ func (g *Gatherer[T]) takeBack(c *call, cause error) []error {
 	return results
 }
 
-// Close refuses new items and returns when all that waited were sent, or with the cause of ctx when that ends first.
+// Close refuses new items and returns when all that waited were sent, or with the cause of ctx when that ends
+// first.
 func (g *Gatherer[T]) Close(ctx context.Context) error {
 	g.mu.Lock()
 	if !g.closed {

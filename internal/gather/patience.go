@@ -6,8 +6,8 @@ import (
 	"github.com/kinesin-io/kinesin/internal/clock"
 )
 
-// Whether it pays to wait longer than Linger is learnt by trying it: callers who each wait for their last answer bring no
-// company, however often they call, and would only become slower.
+// Whether it pays to wait longer than Linger is learnt by trying it: callers who each wait for their last
+// answer bring no company, however often they call, and would only become slower.
 const (
 	triesMax = 3   // waits in a row that do not pay, of a Gatherer where they did
 	skipMin  = 8   // sends until the next try after that, twice as many each time
@@ -57,8 +57,9 @@ func (g *Gatherer[T]) wait(full <-chan struct{}) {
 	}
 }
 
-// waitLonger goes on where that pays. What comes in the first half may be no more than a few who had their answers together and come
-// again: only who comes in the second half as well would not have shared the send anyway.
+// waitLonger goes on where that pays. What comes in the first half may be no more than a few who had their
+// answers together and come again: only who comes in the second half as well would not have shared the send
+// anyway.
 func (g *Gatherer[T]) waitLonger(full <-chan struct{}) {
 	n, ok := g.beginWait()
 	if ok {

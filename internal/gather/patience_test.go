@@ -17,7 +17,8 @@ const (
 	sending  = 5 * time.Millisecond
 )
 
-// patient runs load on a Gatherer whose sends take a while, and says how many there were and how long a call took, on average and at most.
+// patient runs load on a Gatherer whose sends take a while, and says how many there were and how long a call
+// took, on average and at most.
 func patient(t *testing.T, load func(k clock.Clock, call func())) (sends int, mean, most time.Duration) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {

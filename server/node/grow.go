@@ -20,21 +20,20 @@ const (
 	keyUnitsMax = 1000
 	// nearShare of that is near the limit: what is left is for the minutes until more shards are in force.
 	nearShare = 0.7
-	// busyShare of it makes a key busy, whose throttled writes may be its own fault. Those of one that takes less
-	// are the fault of a table with too little capacity, where more shards would help nobody.
+	// busyShare of it makes a key busy, whose throttled writes may be its own fault. Those of one that takes
+	// less are the fault of a table with too little capacity, where more shards would help nobody.
 	busyShare = 0.3
 	// toldMin is the least rate that a process tells the others of: hundreds of them may share one key.
 	toldMin = 1
 	// loadEvery is how often a process looks.
 	loadEvery = time.Minute
-	// toldFor is how long what a process told counts; it tells anew before.
+	// toldFor is how long what a process told counts; it tells anew before. After that others delete it: the
+	// process is gone, or writes little.
 	toldFor = 90 * time.Second
-	// toldGone is when what was told is deleted, since whoever told it is gone.
-	toldGone = time.Hour
 	// settleFor is how long a count of shards is in force before the next one follows.
 	settleFor = 4 * time.Minute
-	// shardsGrownMax is how many shards a lambda gets by itself: of each priority they take 64,000 write units a
-	// second, and cost $3 a month when nothing happens. Whatever wants more is worth a person's look.
+	// shardsGrownMax is how many shards a lambda gets by itself: of each priority they take 64,000 write
+	// units a second, and cost $3 a month when nothing happens. Whatever wants more is worth a person's look.
 	shardsGrownMax = 64
 	// loadKind is the kind of the control rows in which processes tell each other.
 	loadKind = "load"
@@ -54,8 +53,8 @@ type toldLoad struct {
 	Loads []keyLoad
 }
 
-// grower gives a lambda more shards when one of them takes nearly as many writes, of all processes together, as a
-// key of the store can. It goes by the newest shard. The others have as much of what more shards would
+// grower gives a lambda more shards when one of them takes nearly as many writes, of all processes together,
+// as a key of the store can. It goes by the newest shard. The others have as much of what more shards would
 // spread, and the rest of theirs (tasks with keys, those placed by an older count) would stay where it is.
 type grower struct {
 	taken   func() map[task.Partition]store.KeyLoad
@@ -97,8 +96,9 @@ func (g *grower) run(ctx context.Context) error {
 	return nil
 }
 
-// look makes the shards grow of lambdas that were near their limit at the look before, too. So a short burst does not
-// count, nor does what a process told just before it was replaced, in addition to what its successor tells.
+// look makes the shards grow of lambdas that were near their limit at the look before, too. So a short burst
+// does not count, nor does what a process told just before it was replaced, in addition to what its successor
+// tells.
 func (g *grower) look(ctx context.Context) error {
 	loads := g.measure()
 	before := g.hot
@@ -164,16 +164,16 @@ func (g *grower) share(ctx context.Context, loads map[task.Partition]keyLoad) er
 			version = row.Version + 1
 			continue
 		}
-		err := json.Unmarshal(row.Value, &told)
-		switch age := now.Sub(told.At); {
-		case err != nil: // of another version
-		case age <= toldFor:
-			for _, load := range told.Loads {
-				sum := loads[load.Partition]
-				loads[load.Partition] = keyLoad{load.Partition, sum.Units + load.Units, sum.Throttled || load.Throttled}
-			}
-		case age > toldGone:
+		if json.Unmarshal(row.Value, &told) != nil { // of another version
+			continue
+		}
+		if now.Sub(told.At) > toldFor {
 			_ = g.rows.DeleteControl(ctx, row) // or the next time, or somebody else
+			continue
+		}
+		for _, load := range told.Loads {
+			sum := loads[load.Partition]
+			loads[load.Partition] = keyLoad{load.Partition, sum.Units + load.Units, sum.Throttled || load.Throttled}
 		}
 	}
 	value, err := json.Marshal(own)

@@ -141,8 +141,8 @@ func (d *Driver) drain() {
 	}
 }
 
-// nextAt is when deferred deletions go by themselves. They leave half of the requests that are less than full to writes
-// that somebody waits for.
+// nextAt is when deferred deletions go by themselves. They leave half of the requests that are less than full
+// to writes that somebody waits for.
 func (f *deferral) nextAt(requests int, c *Config) (at task.Instant, ok bool) {
 	switch {
 	case len(f.ready) == 0 || requests >= max(1, c.SharedMax/2):

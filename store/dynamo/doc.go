@@ -1,11 +1,11 @@
-// Package dynamo is the store on Amazon DynamoDB. It owns the layout of four tables, which Tables
-// describes, Setup creates and Check compares; docs/adr/0008 says why they are as they are. It calls nothing but the
-// AWS client that it is given, and decides nothing about tasks.
+// Package dynamo is the store on Amazon DynamoDB. It owns the layout of four tables, which Tables describes,
+// Setup creates and Check compares; docs/adr/0008 says why they are as they are. It calls nothing but the AWS
+// client that it is given, and decides nothing about tasks.
 //
 // # Rows
 //
-// A row is what package store encodes, in one binary attribute, and the few attributes that keys,
-// conditions, indexes and TTL need. Instants in keys are microseconds in 16 digits, so that texts sort by time:
+// A row is what package store encodes, in one binary attribute, and the few attributes that keys, conditions,
+// indexes and TTL need. Instants in keys are microseconds in 16 digits, so that texts sort by time:
 //
 //	schedule   p <lambda>/<priority>/<shard>   k <wake>#<task id>   q seq of the wake-up row   r task, or its id alone
 //	tasks      i <task id>   q seq   r task
@@ -17,26 +17,30 @@
 // # Writes
 //
 // Every write has a condition and is one of a PartiQL batch of up to 25, or a PutItem or DeleteItem when it
-// is alone. Calls that are made at once share batches: the first writes go at once; while a request is under
-// way, one that is less than full follows it after 2 ms at the earliest, and while Config.SharedMax are,
-// none. A batch never names a key twice, and the writes of one call on one key follow each other. An op that
-// follows another (store.Op.Follows) is sent after that one was acknowledged; so the wake-up row is there
-// before the task row that needs it. A statement of a batch can insert a row but not replace a lower one:
-// PutWakeup that meets a row goes again by itself. At 4,000 writes a second over 5 ms a request this process
-// works 50 µs a write, and 10 to 15 in full batches (BenchmarkApply). How many requests write at once follows
-// how long they take, up to Config.RequestsMax: what a slow service cannot take waits here, where control
-// rows, the heartbeats among them, are first in line.
+// is alone. Calls that are made at once share batches: a write goes at once when nothing is under way, and
+// else waits 2 ms for others, a patient one 3 ms, a deferred deletion 100 ms, and a patient end 80 ms while
+// ends come no further apart than that. What is ready goes with the first whose time is over, or as soon as
+// 25 are. While Config.SharedMax requests are under way only full ones follow, and while Config.RequestsMax
+// are, none: the writes wait here, where control rows, the heartbeats among them, are first in line. A batch
+// never names a key twice, and the writes of one call on one key follow each other. An op that follows
+// another (store.Op.Follows) is sent after that one was acknowledged; so the wake-up row is there before the
+// task row that needs it. A statement of a batch can insert a row but not replace a lower one: PutWakeup that
+// meets a row goes again by itself.
 //
 // A lazy DeleteWakeup is deferred: its caller has the answer as soon as what it follows holds. The deletion
 // fills up the batches of others, or goes with its like after 100 ms; this process no longer sees the row,
 // others do until then. Close sends what is left. One that fails, is beyond 8,192 under way or is lost in a
 // crash leaves a row that the scheduler finds in a pass; the log counts those it knows of.
 //
-// The client's own retries are switched off, since a write that is sent again meets itself. What was put off for want
-// of capacity is tried again after a random wait, at a pace that the partition finds out by itself; the
-// writes of others do not wait for it. What may or may not have been written is store.ErrUnknown, which Store reads
-// back. What no connection led to was surely not written and is store.ErrUnreachable, at once, since whoever asked knows
-// better how long to try; a read looks for one a few times. What else was surely not written is an error of its own, with DynamoDB's words.
+// What was put off for want of capacity is held back, with what else is written to the same partition of that
+// table, while the writes of others go on. It is tried again in rounds: after a random wait, which grows
+// while nothing comes through, twice as many as came through in the last round, and one. After 8 s the caller
+// hears of it.
+//
+// The client's own retries are switched off, since a write that is sent again meets itself. What may or may
+// not have been written is store.ErrUnknown, which Store reads back. What no connection led to was surely not
+// written and is store.ErrUnreachable, at once, since whoever asked knows better how long to try; a read
+// looks for one a few times. What else was surely not written is an error of its own, with DynamoDB's words.
 //
 // What calls cost, in units for rows up to 1 KB, measured with TestUnits:
 //
@@ -55,10 +59,10 @@
 // # Reads
 //
 // Rows are read strongly consistent; the index of dead letters only says where to look, and what it names is
-// checked against the row. Pages are followed to their end, and keys that a batch leaves over are asked for again. A
-// row that this program cannot read, of a newer version or damaged, is left alone, logged once and
-// told to Observer.Unreadable; of more than 1,024 the log says once a minute how often they were met. It never stands before
-// others: only a call for that single row fails.
+// checked against the row. Pages are followed to their end, and keys that a batch leaves over are asked for
+// again. A row that this program cannot read, of a newer version or damaged, is left alone, logged once and
+// told to Observer.Unreadable; of more than 1,024 the log says once a minute how often they were met. It
+// never stands before others: only a call for that single row fails.
 //
 // # Expiry
 //

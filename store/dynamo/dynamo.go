@@ -33,7 +33,8 @@ type Config struct {
 	// RequestTimeout is how long one request may take, in all its parts. A write that takes longer has an
 	// unknown outcome. 3 s
 	RequestTimeout time.Duration
-	// RequestsMax bounds the requests that write at once. What comes meanwhile waits here, where heartbeats are first. 16
+	// RequestsMax bounds the requests that write at once. What comes meanwhile waits here, where heartbeats
+	// are first. 16
 	RequestsMax int
 	// SharedMax is how many requests are under way at most when one is sent that is less than full. 4
 	SharedMax int
@@ -56,7 +57,8 @@ const (
 type Observer struct {
 	// Consumed is told what each request consumed. Setting it makes every request ask for that.
 	Consumed func(Consumption)
-	// Request is told of every request: DynamoDB's name for it, the rows it named, how long it took, and how it failed.
+	// Request is told of every request: DynamoDB's name for it, the rows it named, how long it took, and how
+	// it failed.
 	Request func(name string, rows int, took time.Duration, err error)
 	// Throttled is told of every write or read that DynamoDB put off for want of capacity.
 	Throttled func(table string)

@@ -107,11 +107,12 @@ func openSwept(t *testing.T, c dynamo.Config) store.Driver {
 	return &swept{dynamo.New(client, c), client, c.Prefix}
 }
 
-// differentialChecks is how many random courses are compared on DynamoDB Local, where each takes a fifth of a second. There
-// are more of them on the fake.
+// differentialChecks is how many random courses are compared on DynamoDB Local, where each takes a fifth of a
+// second. There are more of them on the fake.
 const differentialChecks = "30"
 
-// TestDifferential compares with the memory driver over random operations. It is not parallel, since it sets a flag.
+// TestDifferential compares with the memory driver over random operations. It is not parallel, since it sets
+// a flag.
 func TestDifferential(t *testing.T) {
 	checks := flag.Lookup("rapid.checks")
 	before := checks.Value.String()

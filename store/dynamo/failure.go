@@ -40,7 +40,8 @@ func classify(err error) verdict {
 	return unknown
 }
 
-// verdictOf is for an error that DynamoDB answered with; status is 0 when it stands for one statement of a batch.
+// verdictOf is for an error that DynamoDB answered with; status is 0 when it stands for one statement of a
+// batch.
 func verdictOf(code string, status int) verdict {
 	switch strings.TrimSuffix(code, "Exception") {
 	case "ProvisionedThroughputExceeded", "Throttling", "ThrottlingError", "RequestLimitExceeded", "Throttled", "TooManyRequests", "TransactionConflict",
@@ -61,8 +62,8 @@ func isInvalid(err error) bool {
 	return errors.As(err, &api) && strings.TrimSuffix(api.ErrorCode(), "Exception") == "Validation"
 }
 
-// isUnconnected reports whether a request had no connection to go by, which may pass. The connection is the first thing it
-// gets, so DynamoDB has seen nothing of it.
+// isUnconnected reports whether a request had no connection to go by, which may pass. The connection is the
+// first thing it gets, so DynamoDB has seen nothing of it.
 func isUnconnected(err error) bool {
 	var dial *net.OpError
 	var name *net.DNSError

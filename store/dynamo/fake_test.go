@@ -96,8 +96,8 @@ func (d *onFake) Sweep(ctx context.Context, now task.Instant, limit int) (int, e
 	return n, nil
 }
 
-// insist makes a call until it comes through the faults: one of TTL, which they do not concern, or one that the driver
-// has given up, as its callers do too.
+// insist makes a call until it comes through the faults: one of TTL, which they do not concern, or one that
+// the driver has given up, as its callers do too.
 func insist[Out any](call func() (Out, error)) (out Out, err error) {
 	for range 100 {
 		if out, err = call(); !isTrouble(err) {
@@ -139,15 +139,16 @@ func TestConformanceOnFake(t *testing.T) {
 	})
 }
 
-// settled is a driver whose writes go through a Store, which finds out what became of those that nobody can tell about.
+// settled is a driver whose writes go through a Store, which finds out what became of those that nobody can
+// tell about.
 type settled struct {
 	*onFake
 
 	store *store.Store
 }
 
-// Apply divides a call where a key comes again: a Store cannot tell what became of the first of two writes that are both unknown.
-// What follows the last op of a part is held to that op here.
+// Apply divides a call where a key comes again: a Store cannot tell what became of the first of two writes
+// that are both unknown. What follows the last op of a part is held to that op here.
 func (s *settled) Apply(ctx context.Context, ops []store.Op) ([]error, error) {
 	results := make([]error, 0, len(ops))
 	for len(ops) > 0 {
@@ -247,7 +248,8 @@ var troubles = map[string]func(*awsfake.Faults){
 		f.Odds(awsfake.Any, awsfake.Stalled, 0.1)
 		f.StallFor(2 * time.Millisecond)
 	},
-	// Deletions answer as one: of two callers of whom either has deleted, none can be told that it was the other.
+	// Deletions answer as one: of two callers of whom either has deleted, none can be told that it was the
+	// other.
 	"writes that are lost, or not": func(f *awsfake.Faults) {
 		for _, call := range []string{"PutItem", "BatchExecuteStatement"} {
 			for _, fault := range []awsfake.Fault{awsfake.LostRequest, awsfake.LostAnswer, awsfake.Refused, awsfake.BrokenAfter} {
@@ -275,8 +277,9 @@ func TestConformanceOnFaultyFake(t *testing.T) {
 				d := openFake(t, inNoHurry(fakedynamo.Config{Seed: 1, BaseLag: time.Hour}), dynamo.Config{})
 				begin(d.db.Faults)
 				if strings.HasSuffix(t.Name(), "/ConcurrentQueue") {
-					// A row that was written, taken and deleted before its writer looked is written again: without a
-					// task row nothing tells. Deliveries may come twice, so that is allowed; the suite does not know it.
+					// A row that was written, taken and deleted before its writer looked is written again:
+					// without a task row nothing tells. Deliveries may come twice, so that is allowed; the
+					// suite does not know it.
 					d.db.Faults.Odds("BatchExecuteStatement", awsfake.PartialDone, 0)
 					for _, call := range []string{"PutItem", "BatchExecuteStatement"} {
 						d.db.Faults.Odds(call, awsfake.LostAnswer, 0)

@@ -24,8 +24,8 @@ const (
 	writersAtOnce = 3 // rows that one writer changes in a call
 )
 
-// TestWritesThroughBrokenConnections changes rows through a proxy that breaks connections in every way. What was
-// acknowledged is there, what was refused for sure is not, and what nobody knows is one of the two.
+// TestWritesThroughBrokenConnections changes rows through a proxy that breaks connections in every way. What
+// was acknowledged is there, what was refused for sure is not, and what nobody knows is one of the two.
 func TestWritesThroughBrokenConnections(t *testing.T) {
 	t.Parallel()
 	local := awslocal.Start(t)
@@ -76,8 +76,8 @@ func TestWritesThroughBrokenConnections(t *testing.T) {
 	}
 }
 
-// writeNothing writes to a service that cannot be reached: once the connections from before are used up, it is certain
-// that nothing was written.
+// writeNothing writes to a service that cannot be reached: once the connections from before are used up, it
+// is certain that nothing was written.
 func writeNothing(t *testing.T, s *store.Store) {
 	t.Helper()
 	for range 100 {

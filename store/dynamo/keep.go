@@ -16,8 +16,8 @@ import (
 	"github.com/kinesin-io/kinesin/task"
 )
 
-// Payload rows expire by themselves, since deleting one, or only marking it, costs as much as writing it. What
-// is written with a payload is therefore later than most tasks need, and a write that shows that its
+// Payload rows expire by themselves, since deleting one, or only marking it, costs as much as writing it.
+// What is written with a payload is therefore later than most tasks need, and a write that shows that its
 // task lasts longer puts it off first.
 const (
 	// payloadKeep is how long a payload is kept at least after its task was due, or created if that is later.
@@ -26,8 +26,8 @@ const (
 	payloadSlack = 24 * time.Hour
 	// keepAhead is how long after its wake-up a live task may be written next.
 	keepAhead = 14 * 24 * time.Hour
-	// overdueAfter is when a task that waits for its dispatch, and is seen to, is late enough to look after its
-	// payload: no write shows that it lasts.
+	// overdueAfter is when a task that waits for its dispatch, and is seen to, is late enough to look after
+	// its payload: no write shows that it lasts.
 	overdueAfter = 14 * 24 * time.Hour
 	// overdueEvery is how often that is looked at for one task.
 	overdueEvery = 24 * time.Hour
@@ -64,7 +64,8 @@ func wanted(op *store.Op) (until task.Instant, ok bool) {
 	return until, until > sure || movedDue(op)
 }
 
-// movedDue reports whether a write may have changed when a task is due: then its payload was written for another time.
+// movedDue reports whether a write may have changed when a task is due: then its payload was written for
+// another time.
 func movedDue(op *store.Op) bool {
 	t := &op.Task
 	switch op.Kind {
@@ -77,8 +78,8 @@ func movedDue(op *store.Op) bool {
 	return false
 }
 
-// keepPayloads makes the payloads of tasks last as long as the rows that ops are about to write need them. It returns an error
-// for each op, or nil when nothing had to be done.
+// keepPayloads makes the payloads of tasks last as long as the rows that ops are about to write need them. It
+// returns an error for each op, or nil when nothing had to be done.
 func (d *Driver) keepPayloads(ctx context.Context, ops []store.Op) (errs []error) {
 	var group errgroup.Group
 	group.SetLimit(keepsMax)

@@ -12,9 +12,9 @@ const (
 	unitBytes = 1 << 10
 )
 
-// noteLoad counts what a write took of its key, if that is one of the schedule. A write whose condition does not hold
-// takes as much as another; the size of a row that is deleted is not known here and passes for small. The caller
-// holds mu.
+// noteLoad counts what a write took of its key, if that is one of the schedule. A write whose condition does
+// not hold takes as much as another; the size of a row that is deleted is not known here and passes for
+// small. The caller holds mu.
 func (d *Driver) noteLoad(w *write, v verdict) {
 	if w.shape.table != d.tables.schedule || v == refused || v == unsent {
 		return

@@ -99,7 +99,8 @@ func (u *unreadableRows) isNews(now time.Duration, table, key string) (row bool,
 	return false, others
 }
 
-// unreadable reports a row that is left alone; the log has each only once, and beyond many how often they were met.
+// unreadable reports a row that is left alone; the log has each only once, and beyond many how often they
+// were met.
 func (d *Driver) unreadable(table string, item map[string]types.AttributeValue, err error) {
 	if d.cfg.Observer.Unreadable != nil {
 		d.cfg.Observer.Unreadable(table, err)

@@ -25,7 +25,8 @@ const (
 	failedReadsMax     = 8
 	failedReadsSlowMax = 3
 	slowAfter          = 3 * time.Second
-	// unsentReadsMax is how often a read may find no connection: where nothing listens, more tries are only load.
+	// unsentReadsMax is how often a read may find no connection: where nothing listens, more tries are only
+	// load.
 	unsentReadsMax = 3
 )
 
@@ -66,7 +67,8 @@ func (d *Driver) retry(ctx context.Context, table string, try func() error) erro
 	}
 }
 
-// unanswered is the end of a read that got no answer, or only that DynamoDB failed. One that its caller gave up says nothing of DynamoDB.
+// unanswered is the end of a read that got no answer, or only that DynamoDB failed. One that its caller gave
+// up says nothing of DynamoDB.
 func (d *Driver) unanswered(ctx context.Context, table string, err error) error {
 	if ctx.Err() != nil {
 		return fmt.Errorf("table %s: %w", table, err)
@@ -161,8 +163,8 @@ func rows[K comparable](ctx context.Context, d *Driver, table *string, keys []K,
 	return found, nil
 }
 
-// getAll reads rows of tasks, strongly consistent, and calls visit for each in any order. Of a task row that cannot be read
-// visit gets the id alone: somebody may take a row that is not there for one that expired.
+// getAll reads rows of tasks, strongly consistent, and calls visit for each in any order. Of a task row that
+// cannot be read visit gets the id alone: somebody may take a row that is not there for one that expired.
 func (d *Driver) getAll(ctx context.Context, table *string, keys []item, visit func(*task.Task)) error {
 	items, err := d.getItems(ctx, table, keys)
 	if err != nil {
@@ -241,7 +243,8 @@ func (d *Driver) getPart(ctx context.Context, table *string, keys []item) (found
 	return found, err
 }
 
-// projection is what a batch reads of a row: its key, by which one that cannot be decoded is reported, and the row.
+// projection is what a batch reads of a row: its key, by which one that cannot be decoded is reported, and
+// the row.
 func (d *Driver) projection(table *string) string {
 	switch table {
 	case d.tables.schedule:

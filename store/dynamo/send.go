@@ -28,7 +28,8 @@ const (
 // outcome is what became of one write.
 type outcome struct {
 	verdict verdict
-	// item is the row that stood in the way of a conflicted write; seen is set when a nil one means that there is none.
+	// item is the row that stood in the way of a conflicted write; seen is set when a nil one means that
+	// there is none.
 	item map[string]types.AttributeValue
 	seen bool
 	err  error // of refused, unsent and unknown writes
@@ -119,7 +120,8 @@ func (d *Driver) conflict(w *write, item map[string]types.AttributeValue) error 
 }
 
 // lookUp reads the rows that stood in the way of writes whose answers do not show them. What was read may be
-// younger than the conflict, which is as good. A payload that is there already has to last as long as the refused one.
+// younger than the conflict, which is as good. A payload that is there already has to last as long as the
+// refused one.
 func (d *Driver) lookUp(open []*write) {
 	if len(open) == 0 {
 		return
@@ -183,7 +185,8 @@ func (d *Driver) conflictOfPayload(w *write) error {
 	return &store.ConflictError{}
 }
 
-// request makes one request within its time, as often as once: what to do about a failure is decided here and not in the client.
+// request makes one request within its time, as often as once: what to do about a failure is decided here and
+// not in the client.
 func request[In, Out any](ctx context.Context, d *Driver, name string, rows int, in *In,
 	call func(context.Context, *In, ...func(*dynamodb.Options)) (*Out, error),
 ) (*Out, error) {

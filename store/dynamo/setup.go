@@ -16,7 +16,8 @@ import (
 
 // SetupOptions are choices about new tables. The zero value is right for tests and for a trial.
 type SetupOptions struct {
-	// DeletionProtection makes DynamoDB refuse to delete the tables until it is taken away again. It costs nothing.
+	// DeletionProtection makes DynamoDB refuse to delete the tables until it is taken away again. It costs
+	// nothing.
 	DeletionProtection bool
 	// PointInTimeRecovery keeps backups of the last 35 days, which are charged by size.
 	PointInTimeRecovery bool

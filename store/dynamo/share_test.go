@@ -77,8 +77,8 @@ func wakeupOp(n int, p task.Partition) store.Op {
 	return store.Op{Kind: store.PutWakeup, Task: t}
 }
 
-// TestCallsShareRequests holds the first request back: what comes meanwhile is sent in full batches, and the rest
-// when an answer comes.
+// TestCallsShareRequests holds the first request back: what comes meanwhile is sent in full batches, and the
+// rest when an answer comes.
 func TestCallsShareRequests(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -116,7 +116,8 @@ func TestCallsShareRequests(t *testing.T) {
 	})
 }
 
-// TestStalledRequestsHoldUpNobody leaves as many requests unanswered as may be under way with less than a full batch.
+// TestStalledRequestsHoldUpNobody leaves as many requests unanswered as may be under way with less than a
+// full batch.
 func TestStalledRequestsHoldUpNobody(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -200,38 +201,42 @@ func TestPatientWritesLinger(t *testing.T) {
 	})
 }
 
-// TestEndsLinger checks that a patient end waits longer for company, and one that is not does not.
+// TestEndsLinger checks that a patient end waits longer for company while ends come, and that a lone one and
+// one that is not patient do not.
 func TestEndsLinger(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		g := newGate(t)
 		close(g.pass)
 		d := openOn(t, g, dynamo.Config{})
-		var live []task.Task
-		for n := range 4 {
-			live = append(live, taskRow(n, hot, epoch).Task)
-			put(t, d, store.Op{Kind: store.PutTask, Task: live[n]})
+		const ends = 5
+		for n := range ends {
+			put(t, d, store.Op{Kind: store.PutTask, Task: taskRow(n, hot, epoch).Task})
 			<-g.arrived
 		}
 		end := func(n int, patient bool) (waited time.Duration) {
 			began := time.Now()
-			put(t, d, store.Change(over(live[n], task.Success, epoch), false, patient)[0])
+			put(t, d, store.Change(over(taskRow(n, hot, epoch).Task, task.Success, epoch), false, patient)[0])
 			return time.Since(began)
 		}
+		if waited := end(0, true); waited > store.PatientMax {
+			t.Errorf("a lone end waited %v", waited)
+		}
+		<-g.arrived
 		var wg sync.WaitGroup
-		for n := range 3 {
+		for n := 1; n < ends-1; n++ {
+			time.Sleep(10 * time.Millisecond)
 			wg.Go(func() {
 				if waited := end(n, true); waited <= store.PatientMax || waited > store.PatientEndMax {
 					t.Errorf("an end waited %v", waited)
 				}
 			})
-			time.Sleep(10 * time.Millisecond)
 		}
 		wg.Wait()
-		if n := <-g.arrived; n != 3 {
+		if n := <-g.arrived; n != ends-2 {
 			t.Errorf("a request of %d rows, want the ends together", n)
 		}
-		if waited := end(3, false); waited != 0 {
+		if waited := end(ends-1, false); waited != 0 {
 			t.Errorf("an end that somebody waits for took %v", waited)
 		}
 	})
@@ -331,8 +336,8 @@ func texts(values []types.AttributeValue) (found []string) {
 	return found
 }
 
-// TestHotPartitionHoldsUpNobodyElse throttles one partition for good: its writes end with ErrThrottled after a
-// bounded number of tries, and those of others go through in the meantime.
+// TestHotPartitionHoldsUpNobodyElse throttles one partition for good: its writes end with ErrThrottled after
+// a bounded number of tries, and those of others go through in the meantime.
 func TestHotPartitionHoldsUpNobodyElse(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

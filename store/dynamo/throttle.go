@@ -29,8 +29,9 @@ type groupKey struct {
 	partition task.Partition
 }
 
-// throttledKey holds back the writes of a key that was throttled; the others do not wait for it. They are tried again
-// in rounds, each after a backoff, and each of twice as many writes as came through in the one before, and one.
+// throttledKey holds back the writes of a key that was throttled; the others do not wait for it. They are
+// tried again in rounds, each after a backoff, and each of twice as many writes as came through in the one
+// before, and one.
 type throttledKey struct {
 	held    []*write
 	open    int          // writes of the round that are not answered
@@ -78,7 +79,8 @@ func (d *Driver) putOff(w *write) {
 	d.awaitRound(w.group, k)
 }
 
-// leaveRound notes that a write of a round has its answer, and ends the round with the last. The caller holds mu.
+// leaveRound notes that a write of a round has its answer, and ends the round with the last. The caller holds
+// mu.
 func (d *Driver) leaveRound(w *write, through bool) {
 	k := w.round
 	if k == nil {
@@ -99,7 +101,8 @@ func (d *Driver) leaveRound(w *write, through bool) {
 	d.awaitRound(w.group, k)
 }
 
-// awaitRound begins a round when its backoff is over, or forgets a key that holds nothing back. The caller holds mu.
+// awaitRound begins a round when its backoff is over, or forgets a key that holds nothing back. The caller
+// holds mu.
 func (d *Driver) awaitRound(key groupKey, k *throttledKey) {
 	switch {
 	case k.waits || k.open > 0:
@@ -133,8 +136,8 @@ func (d *Driver) beginRound(k *throttledKey) {
 	k.held = shifted(k.held, n)
 }
 
-// giveUp ends the writes that were held back for too long by a key of which nothing comes through: one by one, each
-// would be tried only when those before it had been. The caller holds mu.
+// giveUp ends the writes that were held back for too long by a key of which nothing comes through: one by
+// one, each would be tried only when those before it had been. The caller holds mu.
 func (d *Driver) giveUp(k *throttledKey) {
 	now := d.cfg.Clock.Now()
 	if now.Sub(k.moved) <= throttleMax {

@@ -76,7 +76,8 @@ func unplug(t *testing.T, test func(t *testing.T, s *store.Store, u *unplugged, 
 	})
 }
 
-// TestWritesWithoutAConnection: nothing was sent, so there is nothing to read back, and who asked may ask again.
+// TestWritesWithoutAConnection: nothing was sent, so there is nothing to read back, and who asked may ask
+// again.
 func TestWritesWithoutAConnection(t *testing.T) {
 	t.Parallel()
 	unplug(t, func(t *testing.T, s *store.Store, u *unplugged, log *bytes.Buffer) {

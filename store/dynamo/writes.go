@@ -29,19 +29,20 @@ const (
 	lazyLinger    = 100 * time.Millisecond
 )
 
-// stalledAfter is how much longer a write waits while SharedMax requests are under way: connections that stall one after
-// the other must not hold up all writes.
+// stalledAfter is how much longer a write waits while SharedMax requests are under way: connections that
+// stall one after the other must not hold up all writes.
 const stalledAfter = 40 * time.Millisecond
 
-// writes are the writes of all calls that are not answered. A full batch is sent at once, if RequestsMax allows. Less than
-// that is sent when one of its writes has waited for its time, and fewer than SharedMax requests are under way. So the
-// busier it is, the fuller the batches are.
+// writes are the writes of all calls that are not answered. A full batch is sent at once, if RequestsMax
+// allows. Less than that is sent when one of its writes has waited for its time, and fewer than SharedMax
+// requests are under way. So the busier it is, the fuller the batches are.
 type writes struct {
 	mu        sync.Mutex // guards everything below, and what it is said to guard elsewhere
 	ready     []*write   // in order of arrival
 	alone     []*write   // likewise; of these, each is a request
 	deferral  deferral
 	requests  int          // under way
+	ended     task.Instant // when the last patient end was ready
 	wake      task.Instant // when a timer looks for the next; zero when none is set
 	throttled map[groupKey]*throttledKey
 	loads     map[task.Partition]store.KeyLoad // of the schedule, since they were taken last
@@ -90,6 +91,12 @@ func (d *Driver) abandon(c *call) {
 func (d *Driver) enqueue(w *write) {
 	q := &d.writes
 	w.queued = d.cfg.Clock.Now()
+	if w.linger == endLinger {
+		if w.queued.Sub(q.ended) > endLinger { // a lone one would wait in vain
+			w.linger = patientLinger
+		}
+		q.ended = w.queued
+	}
 	switch {
 	case w.alone || d.cfg.Single:
 		q.alone = append(q.alone, w)
@@ -146,7 +153,8 @@ func (d *Driver) take() []*write {
 	}
 }
 
-// nextAt is when the next batch may be sent; ok is false when that is not before another request was answered.
+// nextAt is when the next batch may be sent; ok is false when that is not before another request was
+// answered.
 func (q *writes) nextAt(c *Config) (at task.Instant, ok bool) {
 	if len(q.ready) >= batchMax || q.deferral.closing {
 		return 0, len(q.ready)+len(q.deferral.ready) > 0
