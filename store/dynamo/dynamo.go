@@ -106,6 +106,7 @@ type Driver struct {
 	base    context.Context //nolint:containedctx // requests outlive the calls that share them
 	end     context.CancelFunc
 	running sync.WaitGroup // requests and timers
+	idle    chan []*write  // to a goroutine that waits for something to send
 
 	writes writes
 }
@@ -113,7 +114,7 @@ type Driver struct {
 // New makes a driver on tables that exist: see Check and Setup. It asks DynamoDB for nothing.
 func New(api API, c Config) *Driver {
 	c = c.withDefaults()
-	d := &Driver{cfg: c, api: api, tables: newTables(c.Prefix)}
+	d := &Driver{cfg: c, api: api, tables: newTables(c.Prefix), idle: make(chan []*write)}
 	d.shapes = newShapes(&d.tables)
 	d.base, d.end = context.WithCancel(context.Background())
 	return d
