@@ -41,8 +41,7 @@ type deferral struct {
 	ready   []*write // of these, in order of arrival
 	closing bool
 	done    chan struct{} // closed with the last of them; nil until Close waits for it
-	left    int           // rows that were not deleted and that the log does not have yet
-	told    time.Duration // when the log had some last, in monotonic time
+	left    seldom        // rows that were not deleted
 }
 
 // start begins a write whose turn has come in its call. One that meets a deferred deletion of its row waits
@@ -100,16 +99,11 @@ func (d *Driver) undefer(w *write, result error) {
 	}
 }
 
-// leftBehind counts a row that was not deleted.
+// leftBehind tells of rows that were not deleted.
 func (d *Driver) leftBehind(err error) {
-	f := &d.writes.deferral
-	f.left++
-	now := clock.Mono(d.cfg.Clock)
-	if f.told != 0 && now-f.told < leftBehindEvery {
-		return
+	if n := d.writes.deferral.left.note(d.cfg.Clock, leftBehindEvery); n > 0 {
+		d.cfg.Logger.Warn("wake-up rows left behind; the next pass over their partitions deletes them", slog.Int("rows", n), slog.Any("latest", err))
 	}
-	d.cfg.Logger.Warn("wake-up rows left behind; the next pass over their partitions deletes them", slog.Int("rows", f.left), slog.Any("latest", err))
-	f.left, f.told = 0, max(now, 1)
 }
 
 // drain sends the deferred deletions and waits for them. Those that were put off for want of capacity it does

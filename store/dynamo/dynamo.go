@@ -5,7 +5,6 @@ import (
 	"context"
 	"log/slog"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
@@ -91,14 +90,13 @@ func (c Config) withDefaults() Config {
 
 // Driver is a store.Driver on DynamoDB. It keeps nothing that is not in its tables.
 type Driver struct {
-	cfg     Config
-	api     API
-	tables  tables
-	shapes  shapes
-	unread  unreadableRows
-	overdue overdue
-	// unreached is when the log said last that DynamoDB does not answer, a task.Instant.
-	unreached atomic.Int64
+	cfg       Config
+	api       API
+	tables    tables
+	shapes    shapes
+	unread    unreadableRows
+	overdue   overdue
+	unreached seldom // that DynamoDB does not answer
 
 	life    sync.Mutex      // guards closed
 	closed  bool            // no call begins any more

@@ -14,7 +14,6 @@ import (
 	smithyhttp "github.com/aws/smithy-go/transport/http"
 
 	"github.com/kinesin-io/kinesin/store"
-	"github.com/kinesin-io/kinesin/task"
 )
 
 var never = aws.NopRetryer{}
@@ -90,8 +89,7 @@ const unreachableLoggedEvery = 10 * time.Second
 
 // unreachable tells a caller to try again. The log has the cause, though not for every caller.
 func (d *Driver) unreachable(table string, err error) error {
-	now, last := d.cfg.Clock.Now(), d.unreached.Load()
-	if now.Sub(task.Instant(last)) >= unreachableLoggedEvery && d.unreached.CompareAndSwap(last, int64(now)) {
+	if d.unreached.note(d.cfg.Clock, unreachableLoggedEvery) > 0 {
 		d.cfg.Logger.Warn("DynamoDB does not answer", slog.String("table", table), slog.Any("error", err))
 	}
 	return fmt.Errorf("%w: table %s: %w", store.ErrUnreachable, table, err)

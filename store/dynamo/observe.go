@@ -55,48 +55,54 @@ func units(c *types.Capacity, request string, write bool) float64 {
 const (
 	// unreadableLoggedMax bounds the rows that are logged by themselves, and remembered for it.
 	unreadableLoggedMax = 1024
-	// unreadableEvery is how often a table's other rows are logged, all together.
+	// unreadableEvery is how often the others are logged, all together.
 	unreadableEvery = time.Minute
 )
 
 // unreadableRows are the rows that were logged as such.
 type unreadableRows struct {
-	mu     sync.Mutex // guards all
+	mu     sync.Mutex // guards logged
 	logged map[string]bool
-	others map[string]*unreadableOthers // by table
+	others seldom
 }
 
-// unreadableOthers are the rows of a table that are not logged by themselves.
-type unreadableOthers struct {
-	told time.Duration // when they were logged last, in monotonic time
-	met  int           // how often one was met since
-}
-
-// isNews reports whether a row is to be logged, or all those beyond the bound that were met, so many times.
-func (u *unreadableRows) isNews(now time.Duration, table, key string) (row bool, others int) {
+// isNew reports whether a row is to be logged by itself; known, that it was.
+func (u *unreadableRows) isNew(key string) (isNew, known bool) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	switch {
-	case u.logged[table+key]:
-		return false, 0
+	case u.logged[key]:
+		return false, true
+	case len(u.logged) >= unreadableLoggedMax:
+		return false, false
 	case u.logged == nil:
-		u.logged, u.others = map[string]bool{}, map[string]*unreadableOthers{}
+		u.logged = map[string]bool{}
 	}
-	if len(u.logged) < unreadableLoggedMax {
-		u.logged[table+key] = true
-		return true, 0
+	u.logged[key] = true
+	return true, false
+}
+
+// seldom counts what may happen often, for a log that tells of it seldom.
+type seldom struct {
+	mu    sync.Mutex // guards all
+	told  bool
+	last  time.Duration // when it was told, in monotonic time
+	count int           // since then
+}
+
+// note counts one more. When it is time to tell of it, n is how many there were since it was told last; else
+// 0.
+func (s *seldom) note(c clock.Clock, every time.Duration) (n int) {
+	now := clock.Mono(c)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.count++
+	if s.told && now-s.last < every {
+		return 0
 	}
-	o := u.others[table]
-	if o == nil {
-		o = &unreadableOthers{told: now - unreadableEvery}
-		u.others[table] = o
-	}
-	if o.met++; now-o.told < unreadableEvery {
-		return false, 0
-	}
-	others = o.met
-	*o = unreadableOthers{told: now}
-	return false, others
+	n = s.count
+	s.told, s.last, s.count = true, now, 0
+	return n
 }
 
 // unreadable reports a row that is left alone; the log has each only once, and beyond many how often they
@@ -112,12 +118,15 @@ func (d *Driver) unreadable(table string, item map[string]types.AttributeValue, 
 		}
 	}
 	key := strings.Join(parts, " ")
-	row, others := d.unread.isNews(clock.Mono(d.cfg.Clock), table, key)
-	switch {
-	case row:
+	isNew, known := d.unread.isNew(table + key)
+	if isNew {
 		d.cfg.Logger.Error("row left alone: this program cannot read it", slog.String("table", table), slog.String("key", key), slog.Any("error", err))
-	case others > 0:
-		d.cfg.Logger.Error("more rows left alone: this program cannot read them", slog.String("table", table), slog.Int("met", others),
-			slog.String("latest", key), slog.Any("error", err))
+	}
+	if isNew || known {
+		return
+	}
+	if n := d.unread.others.note(d.cfg.Clock, unreadableEvery); n > 0 {
+		d.cfg.Logger.Error("more rows left alone: this program cannot read them", slog.Int("met", n),
+			slog.String("latest_table", table), slog.String("latest", key), slog.Any("error", err))
 	}
 }
