@@ -46,13 +46,17 @@ func (d *Dispatcher) match(ctx context.Context, b *batch, o *task.Order, event *
 	return slot
 }
 
+// waitMin is how many messages of a service's queue are taken for tasks that wait for workers. Fewer are on their way: if
+// they counted, a moment of load would send all tasks of a steady one through the queue from then on.
+const waitMin = 32
+
 // anyWaits reports whether messages of a task's class, or of a higher one of its lambda, are known to wait. It asks no
 // service: there the depth counts that Room asked for a moment ago.
 func (d *Dispatcher) anyWaits(ctx context.Context, t *task.Task) bool {
 	for priority := range t.Partition.Priority + 1 {
 		name := queue.Name{Lambda: t.Partition.Lambda, Priority: priority}
 		if d.Queue.Durable() {
-			if visible, known := d.remembered(name); known && visible > 0 {
+			if visible, known := d.remembered(name); known && visible >= waitMin {
 				return true
 			}
 			continue

@@ -151,12 +151,12 @@ func (q *durable) Depth(context.Context, queue.Name) (queue.Depth, error) {
 
 func TestAServiceIsNotAskedForAMatch(t *testing.T) {
 	inWorldWith(t, 1, func(w *world, m *workers) {
-		q := &durable{Queue: w.queue, depth: 1}
+		q := &durable{Queue: w.queue, depth: 32}
 		w.Queue = q
 		w.Room(w.ctx, normal)
 		o := w.waiting(1)
 		wantNone(t, w.Dispatch(w.ctx, []task.Order{o}))
-		w.wantState(&o, task.Enqueued) // one waits, as was seen a moment ago
+		w.wantState(&o, task.Enqueued) // so many wait, as was seen a moment ago
 		w.time.Advance(time.Second)
 		o = w.waiting(2)
 		wantNone(t, w.Dispatch(w.ctx, []task.Order{o}))
@@ -164,6 +164,11 @@ func TestAServiceIsNotAskedForAMatch(t *testing.T) {
 		if q.asked != 1 || len(m.given) != 1 {
 			t.Errorf("asked %d times, want once by Room", q.asked)
 		}
+		q.depth, m.free = 31, 1
+		w.Room(w.ctx, normal)
+		o = w.waiting(3)
+		wantNone(t, w.Dispatch(w.ctx, []task.Order{o}))
+		w.wantState(&o, task.Claimed) // fewer are on their way to workers
 	})
 }
 
