@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"slices"
 	"sync"
 	"time"
@@ -23,15 +24,7 @@ const (
 	payloadBytesMax = 8 << 20
 	// payloadReadsMax is how many of them are read at a time.
 	payloadReadsMax = 16
-	// removeMin is how many rows are removed together while a round goes on; the rest go at its end.
-	removeMin = 25
-	// freshFor is how long after it was acquired a task may still be sent. A process that was stopped for longer must
-	// acquire it again, since another one may have done so.
-	freshFor = task.AcquireTimeout / 2
 )
-
-// errStale keeps a task from being sent by a process that may have lost it meanwhile.
-var errStale = errors.New("acquired too long ago to be sent")
 
 // CourierStore is what the courier needs of a store.
 type CourierStore interface {
@@ -58,9 +51,8 @@ type CourierConfig struct {
 	Log      *slog.Logger
 	Hooks    CourierHooks
 	Ended    func() // told when a task is on its lambda's queue; nil: nobody wants to know
-	// Together is how late tasks may be sent so that they go with others. While more than one comes in that time, they go
-	// at moments that are so far apart, those of all partitions together: every time that a process wakes up costs it
-	// CPU, and every request more of it. 0: each goes when it is due.
+	// Together is the most that a task is sent late so that it shares a request with others: most of what a delivery
+	// costs is its requests. 0: each goes when it is due.
 	Together time.Duration
 }
 
@@ -75,38 +67,36 @@ type CourierHooks struct {
 // Courier puts the tasks of deliver lambdas on their lambdas' queues. It owns the order of the three steps of such a
 // task's life after it was scheduled: acquire its row, send, remove the row. Dying between any two of them loses nothing:
 // whoever finds the row sends again, so that a consumer gets each task at least once. It never decides when a task is due
-// or whose it is. It is safe for concurrent use and keeps no state.
+// or whose it is. Concurrent calls share sends and removals. It is safe for concurrent use.
 type Courier struct {
 	CourierConfig
 
-	traffic traffic
+	removals removals
+
+	mu       sync.Mutex // guards the outboxes
+	outboxes map[task.Partition]*outbox
 }
 
 // NewCourier returns a Courier.
-func NewCourier(c CourierConfig) *Courier { return &Courier{CourierConfig: c} }
+func NewCourier(c CourierConfig) *Courier {
+	return &Courier{CourierConfig: c, outboxes: map[task.Partition]*outbox{}}
+}
 
 // Deliver carries out orders to acquire tasks: each is acquired, sent when it is due and not before, and then its
-// row goes. It returns when all that is done, which takes as long as the latest of them is still to wait. What it does
-// not return is done, or pointless because somebody else moved the task.
+// row goes. It returns when all that is done, or ctx ends; that takes as long as the latest of them is still to wait.
+// What it does not return is done, or pointless because somebody else moved the task.
 func (c *Courier) Deliver(ctx context.Context, orders []task.Order) []task.Undelivered {
-	r := round{Courier: c}
-	var under sync.WaitGroup // what is under way: a slow send delays no other
+	r := &round{Courier: c, open: map[*parcel]struct{}{}, through: make(chan struct{}, 1)}
 	sent, acquired := r.acquire(ctx, orders)
-	under.Go(func() { r.gone(ctx, sent, removeMin) })
+	go c.remove(r.opened(sent)) // a slow removal delays no send
 	slices.SortStableFunc(acquired, func(a, b task.Order) int { return int(a.Task.Due - b.Task.Due) })
 	for len(acquired) > 0 {
 		n := chunkLen(acquired)
-		parcels := r.pack(ctx, acquired[:n])
+		c.post(r.pack(ctx, r.opened(acquired[:n])))
 		acquired = acquired[n:]
-		for len(parcels) > 0 {
-			n := r.waitForDue(ctx, parcels)
-			due := parcels[:n]
-			parcels = parcels[n:]
-			under.Go(func() { r.gone(ctx, r.send(ctx, due), removeMin) })
-		}
+		r.wait(ctx)
 	}
-	under.Wait()
-	r.gone(ctx, nil, 1)
+	r.wait(ctx)
 	return r.left
 }
 
@@ -114,32 +104,97 @@ func (c *Courier) Deliver(ctx context.Context, orders []task.Order) []task.Undel
 type round struct {
 	*Courier
 
-	mu   sync.Mutex // guards what follows
-	left []task.Undelivered
-	sent []task.Order // whose rows are still to go
+	mu      sync.Mutex // guards what follows
+	left    []task.Undelivered
+	open    map[*parcel]struct{} // acquired, and not through with all steps
+	through chan struct{}        // has an element when the last open one is through
 }
 
-// gone takes note of tasks that are on their queues, and removes their rows when there are at least so many: most of what
-// a removal costs is its request. A round is short, so that dying before it ends sends few of them again.
-func (r *round) gone(ctx context.Context, sent []task.Order, least int) {
+// parcel is an acquired task on its way.
+type parcel struct {
+	round   *round
+	order   task.Order // Sent is guarded by round.mu
+	payload []byte
+}
+
+// opened makes parcels of orders.
+func (r *round) opened(orders []task.Order) []*parcel {
+	parcels := make([]*parcel, len(orders))
 	r.mu.Lock()
-	r.sent = append(r.sent, sent...)
-	var take []task.Order
-	if len(r.sent) >= least {
-		take, r.sent = r.sent, nil
+	defer r.mu.Unlock()
+	for i := range orders {
+		parcels[i] = &parcel{round: r, order: orders[i], payload: orders[i].Task.Payload}
+		r.open[parcels[i]] = struct{}{}
+	}
+	return parcels
+}
+
+// wait waits until no parcel is open. Those that are when ctx ends are left; what they share with other calls goes on.
+func (r *round) wait(ctx context.Context) {
+	for open := r.stillOpen(); len(open) > 0; open = r.stillOpen() {
+		select {
+		case <-r.through:
+		case <-ctx.Done():
+			for _, p := range open {
+				p.close(context.Cause(ctx))
+			}
+		}
+	}
+}
+
+func (r *round) stillOpen() []*parcel {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return slices.Collect(maps.Keys(r.open))
+}
+
+// isOpen reports whether a call still waits for the parcel.
+func (p *parcel) isOpen() bool {
+	p.round.mu.Lock()
+	defer p.round.mu.Unlock()
+	_, open := p.round.open[p]
+	return open
+}
+
+// sent notes that the task is on its queue.
+func (p *parcel) sent() {
+	p.round.mu.Lock()
+	defer p.round.mu.Unlock()
+	p.order.Sent = true
+}
+
+// close notes that the parcel is through with all steps, or why it is left.
+func (p *parcel) close(err error) {
+	r := p.round
+	r.mu.Lock()
+	_, open := r.open[p]
+	delete(r.open, p)
+	last, o := open && len(r.open) == 0, p.order
+	if open && err != nil {
+		r.left = append(r.left, task.Undelivered{Order: o, Acquired: true, Err: err})
 	}
 	r.mu.Unlock()
-	r.remove(ctx, take)
-}
-
-// leave notes what is not done.
-func (r *round) leave(o *task.Order, acquired bool, err error) {
-	r.mu.Lock()
-	r.left = append(r.left, task.Undelivered{Order: *o, Acquired: acquired, Err: err})
-	r.mu.Unlock()
-	if acquired && !o.Sent && r.Hooks.Undelivered != nil {
+	if last {
+		wake(r.through)
+	}
+	if open && err != nil && !o.Sent && r.Hooks.Undelivered != nil {
 		r.Hooks.Undelivered(&o.Task, err)
 	}
+}
+
+// wake leaves an element in a channel that has room for one.
+func wake(c chan struct{}) {
+	select {
+	case c <- struct{}{}:
+	default:
+	}
+}
+
+// leave notes an order that could not even be acquired.
+func (r *round) leave(o *task.Order, err error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.left = append(r.left, task.Undelivered{Order: *o, Err: err})
 }
 
 // acquire makes the rows ours. It returns the orders of those that are, and those whose tasks were sent before. The
@@ -182,7 +237,7 @@ func (r *round) acquire(ctx context.Context, orders []task.Order) (sent, acquire
 			acquired = append(acquired, task.Order{Task: ops[k].Task, First: ops[k].Kind == store.ReplaceWakeup, Event: of[k].Event})
 		case r.isTheirs(of[k], outcome):
 		case !errors.Is(outcome, store.ErrConflict):
-			r.leave(of[k], false, fmt.Errorf("acquire task %s: %w", of[k].Task.ID, outcome))
+			r.leave(of[k], fmt.Errorf("acquire task %s: %w", of[k].Task.ID, outcome))
 		}
 	}
 	return sent, acquired
@@ -199,7 +254,7 @@ func (r *round) isTheirs(o *task.Order, outcome error) bool {
 	if met.State != task.Acquired && (!keyed || met.State.IsEnd() || met.WakeRow.At != o.Task.WakeRow.At) {
 		return false
 	}
-	r.leave(&task.Order{Task: *met, First: o.First && !keyed, Event: o.Event}, false, nil)
+	r.leave(&task.Order{Task: *met, First: o.First && !keyed, Event: o.Event}, nil)
 	return true
 }
 
@@ -217,161 +272,26 @@ func chunkLen(orders []task.Order) int {
 	return len(orders)
 }
 
-// parcel is a task that is ready to be sent.
-type parcel struct {
-	order   task.Order
-	payload []byte
-}
-
-// pack reads the payloads that are stored apart. A task whose payload cannot be read is left.
-func (r *round) pack(ctx context.Context, orders []task.Order) []parcel {
-	parcels := make([]parcel, len(orders))
-	errs := make([]error, len(orders))
+// pack reads the payloads that are stored apart and returns the parcels that are ready to be sent.
+func (r *round) pack(ctx context.Context, parcels []*parcel) (ready []*parcel) {
+	errs := make([]error, len(parcels))
 	var group errgroup.Group
 	group.SetLimit(payloadReadsMax)
-	for i := range orders {
-		t := &orders[i].Task
-		parcels[i] = parcel{orders[i], t.Payload}
-		if t.PayloadStoredApart() {
+	for i, p := range parcels {
+		if t := &p.order.Task; t.PayloadStoredApart() {
 			group.Go(func() error {
-				parcels[i].payload, errs[i] = r.Store.Payload(ctx, t.PayloadID())
+				p.payload, errs[i] = r.Store.Payload(ctx, t.PayloadID())
 				return nil
 			})
 		}
 	}
 	_ = group.Wait()
-	ready := parcels[:0]
-	for i := range parcels {
+	for i, p := range parcels {
 		if errs[i] != nil {
-			r.leave(&orders[i], true, fmt.Errorf("payload of task %s: %w", orders[i].Task.ID, errs[i]))
+			p.close(fmt.Errorf("payload of task %s: %w", p.order.Task.ID, errs[i]))
 			continue
 		}
-		ready = append(ready, parcels[i])
+		ready = append(ready, p)
 	}
 	return ready
-}
-
-// waitForDue waits until the first parcel is due, and is to be sent, and says how many are due by then. When ctx ends it
-// says all: sending them comes to nothing.
-func (r *round) waitForDue(ctx context.Context, parcels []parcel) int {
-	at := r.traffic.sendAt(parcels[0].order.Task.Due, r.Together)
-	now := r.Clock.Now()
-	for now < at {
-		if clock.Sleep(ctx, r.Clock, at.Sub(now)) != nil {
-			return len(parcels)
-		}
-		now = r.Clock.Now()
-	}
-	n := dueBy(parcels, now)
-	r.traffic.note(parcels[0].order.Task.Due, n)
-	return n
-}
-
-// dueBy is how many of the parcels are due by then; at least the first.
-func dueBy(parcels []parcel, by task.Instant) int {
-	n := 1
-	for n < len(parcels) && parcels[n].order.Task.Due <= by {
-		n++
-	}
-	return n
-}
-
-// send puts parcels on their queues and returns the orders of those that are there.
-func (r *round) send(ctx context.Context, parcels []parcel) (sent []task.Order) {
-	now := r.Clock.Now()
-	deliveries := make([]queue.Delivery, 0, len(parcels))
-	of := make([]*task.Order, 0, len(parcels))
-	for i := range parcels {
-		o := &parcels[i].order
-		switch {
-		case ctx.Err() != nil:
-			r.leave(o, true, context.Cause(ctx))
-		case now.Sub(o.Task.ClaimedAt) >= freshFor:
-			r.leave(o, true, errStale)
-		default:
-			id := r.Sealer.Seal(task.TokenOf(&o.Task))
-			deliveries = append(deliveries, queue.Delivery{Task: o.Task, ID: id, Payload: parcels[i].payload})
-			of = append(of, o)
-		}
-	}
-	if len(deliveries) == 0 {
-		return nil
-	}
-	results := r.Queue.Deliver(ctx, deliveries)
-	now = r.Clock.Now()
-	for k, err := range results {
-		if err != nil {
-			r.leave(of[k], true, fmt.Errorf("deliver task %s: %w", of[k].Task.ID, err))
-			continue
-		}
-		of[k].Sent = true
-		sent = append(sent, *of[k])
-		if r.Hooks.Delivered != nil {
-			r.Hooks.Delivered(&of[k].Task, now.Sub(of[k].Task.Due))
-		}
-	}
-	if len(sent) > 0 && r.Ended != nil {
-		r.Ended()
-	}
-	return sent
-}
-
-// remove ends the rows of tasks that are on their queues: wake-up rows go, and task rows, which keep a key taken, become
-// delivered. Who else has a row by now has a task that is done. These writes are durable: what they
-// forget in a crash is sent twice.
-func (r *round) remove(ctx context.Context, sent []task.Order) {
-	ops := make([]store.Op, 0, 2*len(sent))
-	at := make([]int, 0, len(sent)) // of each one's first write
-	of := make([]*task.Order, 0, len(sent))
-	for i := range sent {
-		removal, err := r.removal(&sent[i])
-		if err != nil {
-			r.leave(&sent[i], true, err)
-			continue
-		}
-		at, of, ops = append(at, len(ops)), append(of, &sent[i]), append(ops, removal...)
-	}
-	if len(ops) == 0 {
-		return
-	}
-	outcomes, err := r.Store.Apply(ctx, ops)
-	var payloads []store.Op
-	for k, o := range of {
-		outcome := err
-		if at[k] < len(outcomes) {
-			outcome = outcomes[at[k]]
-		}
-		switch {
-		case outcome != nil && !errors.Is(outcome, store.ErrConflict):
-			r.leave(o, true, fmt.Errorf("remove row of delivered task %s: %w", o.Task.ID, outcome))
-		case o.First && o.Task.PayloadStoredApart() && !r.Store.PayloadsExpire():
-			payloads = append(payloads, store.Op{Kind: store.DeletePayload, Lazy: true, Task: task.Task{ID: o.Task.PayloadID()}})
-		}
-	}
-	r.removePayloads(ctx, payloads)
-}
-
-// removal is the writes that end a delivered task: of one that is a wake-up row alone, whoever has acquired that since
-// acquired what is done, so its seq does not matter.
-func (r *round) removal(o *task.Order) ([]store.Op, error) {
-	if o.First {
-		t := task.Task{ID: o.Task.ID, Partition: o.Task.Partition, WakeRow: task.WakeRow{At: o.Task.WakeRow.At}}
-		return []store.Op{{Kind: store.DeleteWakeup, Task: t, Patient: true}}, nil
-	}
-	policy, known := r.Policies.PolicyOf(&o.Task)
-	if !known {
-		return nil, fmt.Errorf("task %s: its lambda is not known here", o.Task.ID)
-	}
-	next, _, err := o.Task.Apply(task.Event{Kind: task.HandOver}, r.Clock.Now(), policy)
-	return store.Change(next, false, true), err
-}
-
-// removePayloads deletes the payloads of rows that are gone, where they do not go by themselves. One that is forgotten in a crash is of no task.
-func (r *round) removePayloads(ctx context.Context, ops []store.Op) {
-	if len(ops) == 0 {
-		return
-	}
-	if _, err := r.Store.Apply(ctx, ops); err != nil && ctx.Err() == nil {
-		r.Log.WarnContext(ctx, "payloads of delivered tasks not deleted", slog.Int("payloads", len(ops)), slog.Any("error", err))
-	}
 }

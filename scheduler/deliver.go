@@ -347,16 +347,15 @@ func (d *delivering) ahead(head task.Instant) time.Duration {
 }
 
 // toFire is when the earliest are taken, and how far ahead of their due times. Partitions wake up at the same
-// moments, one lead apart, so that what they write goes together.
+// moments, some leads apart, so that what they write goes together.
 func (d *delivering) toFire() (at task.Instant, ahead time.Duration, ok bool) {
 	head, ok := d.l.ahead.next()
 	if !ok {
 		return 0, 0, false
 	}
-	lead := d.l.s.Lead
-	ahead = d.ahead(head)
-	at = head.Add(deliverLeads*lead/2 - ahead)
-	return at - at%max(task.Instant(0).Add(lead), 1), ahead, true
+	ahead, apart := d.ahead(head), deliverLeads*d.l.s.Lead/2
+	at = head.Add(apart - ahead)
+	return at - at%max(task.Instant(0).Add(apart), 1), ahead, true
 }
 
 // takeFresh takes what comes into hand; what is there already is not taken again.
