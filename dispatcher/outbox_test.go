@@ -76,8 +76,8 @@ func TestTasksOfAllPartitionsOfALambdaShareSends(t *testing.T) {
 				t.Errorf("due after %d ms, sent after %d", at[0], at[1])
 			}
 		}
-		if sends, removals := p.count("send"), p.count("remove"); len(p.delivered()) != 200 || sends > 23 || removals > 9 {
-			t.Errorf("%d deliveries in %d sends, their rows removed in %d calls; want nine a send and 25 a call", len(p.delivered()), sends, removals)
+		if sends, removals := p.count("send"), p.count("remove"); len(p.delivered()) != 200 || sends > 23 || removals > 12 {
+			t.Errorf("%d deliveries in %d sends, their rows removed in %d calls; want nine a send and 18 a call", len(p.delivered()), sends, removals)
 		}
 	})
 }

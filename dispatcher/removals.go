@@ -7,7 +7,6 @@ import (
 	"log/slog"
 	"slices"
 	"sync"
-	"time"
 
 	"github.com/kinesin-io/kinesin/internal/clock"
 	"github.com/kinesin-io/kinesin/store"
@@ -15,19 +14,18 @@ import (
 )
 
 const (
-	// removeMin is how many rows are removed together, as many as a request of DynamoDB takes.
+	// removeMin is how many rows are removed at once, as many as a request of DynamoDB takes.
 	removeMin = 25
-	// removeTogether is for how many times Together the row of a task that was sent waits for others. A process that is
-	// killed meanwhile leaves it to be sent again.
-	removeTogether = 4
+	// removeTogether is for how many times Together fewer wait for more. A process that is killed meanwhile leaves them to
+	// be sent again.
+	removeTogether = 2
 )
 
-// removals are delivered tasks whose rows are to go, those of all calls.
+// removals are delivered tasks whose rows are to go, those of all calls: most of what a removal costs is its request.
 type removals struct {
 	mu      sync.Mutex // guards what follows
-	parcels []*parcel
-	since   task.Instant // when the first of them came
-	waits   bool         // a goroutine removes them in time
+	waiting []*parcel
+	timed   bool // those that wait are removed in time
 }
 
 // remove has the rows of tasks that are on their queues removed, together with those of others.
@@ -35,53 +33,29 @@ func (c *Courier) remove(sent []*parcel) {
 	if len(sent) == 0 {
 		return
 	}
-	all, wait := c.removals.add(sent, c.Clock.Now(), removeTogether*c.Together)
-	if wait {
+	r := &c.removals
+	r.mu.Lock()
+	r.waiting = append(r.waiting, sent...)
+	n := len(r.waiting) / removeMin * removeMin
+	now := r.waiting[:n:n]
+	r.waiting = slices.Clone(r.waiting[n:])
+	if !r.timed {
+		r.timed = true
 		go c.removeLater()
 	}
-	c.removeRows(all)
+	r.mu.Unlock()
+	c.removeRows(now)
 }
 
-// add takes note of more. It returns those that are to be removed now, and whether somebody has to see to the rest.
-func (r *removals) add(sent []*parcel, now task.Instant, patience time.Duration) (take []*parcel, wait bool) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if len(r.parcels) == 0 {
-		r.since = now
-	}
-	r.parcels = append(r.parcels, sent...)
-	n := len(r.parcels) / removeMin * removeMin
-	if patience == 0 {
-		n = len(r.parcels)
-	}
-	if n > 0 {
-		r.since = now
-	}
-	take, r.parcels = r.parcels[:n:n], slices.Clone(r.parcels[n:])
-	wait = len(r.parcels) > 0 && !r.waits
-	r.waits = r.waits || wait
-	return take, wait
-}
-
-// removeLater removes rows for which no company came in time.
+// removeLater removes the rows of those that wait by then.
 func (c *Courier) removeLater() {
-	for wait := removeTogether * c.Together; wait > 0; {
-		_ = clock.Sleep(context.Background(), c.Clock, wait)
-		var all []*parcel
-		all, wait = c.removals.late(c.Clock.Now(), removeTogether*c.Together)
-		c.removeRows(all)
-	}
-}
-
-// late takes those that have waited long enough, or says for how long they have not. Without any it is over.
-func (r *removals) late(now task.Instant, patience time.Duration) (take []*parcel, wait time.Duration) {
+	_ = clock.Sleep(context.Background(), c.Clock, removeTogether*c.Together)
+	r := &c.removals
 	r.mu.Lock()
-	defer r.mu.Unlock()
-	if wait = r.since.Add(patience).Sub(now); len(r.parcels) > 0 && wait > 0 {
-		return nil, min(wait, patience)
-	}
-	take, r.parcels, r.waits = r.parcels, nil, false
-	return take, 0
+	all := r.waiting
+	r.waiting, r.timed = nil, false
+	r.mu.Unlock()
+	c.removeRows(all)
 }
 
 // removeRows ends the rows of tasks that are on their queues: wake-up rows go, and task rows, which keep a key taken, become
