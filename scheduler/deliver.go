@@ -20,7 +20,7 @@ const (
 	deliverBatchesMax = 8
 	// deliverLeads is how many leads before its due time a task may be acquired. Where many are due together, each of them
 	// makes it 1/crowdRows of a lead more, up to crowdLeadsMax, so that they can be sent at once when they are due.
-	deliverLeads             = 4
+	deliverLeads             = 5
 	crowdRows, crowdLeadsMax = 10, 20
 	// deliverHeldMax is how many tasks of one partition wait for another try at most; those that no queue will take are not
 	// among them. Beyond that nothing more is acquired: its queue is down, and what is not acquired costs nothing.
@@ -346,8 +346,8 @@ func (d *delivering) ahead(head task.Instant) time.Duration {
 	return max(deliverLeads*lead, time.Duration(crowd)*lead/crowdRows)
 }
 
-// toFire is when the earliest are taken, and how far ahead of their due times. Partitions wake up at the same
-// moments, some leads apart, so that what they write goes together.
+// toFire is when the earliest are taken, and how far ahead of their due times. All partitions take at the same moments,
+// half of deliverLeads apart, so that what they write goes together: at 100/s some 25 rows, which is a request.
 func (d *delivering) toFire() (at task.Instant, ahead time.Duration, ok bool) {
 	head, ok := d.l.ahead.next()
 	if !ok {
