@@ -50,8 +50,8 @@ type CourierConfig struct {
 	Log      *slog.Logger
 	Hooks    CourierHooks
 	Ended    func() // told when a task is on its lambda's queue; nil: nobody wants to know
-	// Together is the most that a task is sent late so that it shares a request with others: most of what a delivery
-	// costs is its requests. 0: each goes when it is due.
+	// Together is the most that a task is sent late so that it shares a request with others: most of what a
+	// delivery costs is its requests. 0: each goes when it is due.
 	Together time.Duration
 }
 
@@ -63,10 +63,11 @@ type CourierHooks struct {
 	Undelivered func(t *task.Task, err error)
 }
 
-// Courier puts the tasks of deliver lambdas on their lambdas' queues. It owns the order of the three steps of such a
-// task's life after it was scheduled: acquire its row, send, remove the row. Dying between any two of them loses nothing:
-// whoever finds the row sends again, so that a consumer gets each task at least once. It never decides when a task is due
-// or whose it is. Concurrent calls share sends and removals. It is safe for concurrent use.
+// Courier puts the tasks of deliver lambdas on their lambdas' queues. It owns the order of the three steps of
+// such a task's life after it was scheduled: acquire its row, send, remove the row. Dying between any two of
+// them loses nothing: whoever finds the row sends again, so that a consumer gets each task at least once. It
+// never decides when a task is due or whose it is. Concurrent calls share sends and removals. It is safe for
+// concurrent use.
 type Courier struct {
 	CourierConfig
 
@@ -81,9 +82,9 @@ func NewCourier(c CourierConfig) *Courier {
 	return &Courier{CourierConfig: c, outboxes: map[task.Partition]*outbox{}}
 }
 
-// Deliver carries out orders to acquire tasks: each is acquired, sent when it is due and not before, and then its
-// row goes. It returns when all that is done, or ctx ends; that takes as long as the latest of them is still to wait.
-// What it does not return is done, or pointless because somebody else moved the task.
+// Deliver carries out orders to acquire tasks: each is acquired, sent when it is due and not before, and then
+// its row goes. It returns when all that is done, or ctx ends; that takes as long as the latest of them is
+// still to wait. What it does not return is done, or pointless because somebody else moved the task.
 func (c *Courier) Deliver(ctx context.Context, orders []task.Order) []task.Undelivered {
 	r := &round{Courier: c, open: map[*parcel]struct{}{}, through: make(chan struct{}, 1)}
 	sent, acquired := r.acquire(ctx, orders)
@@ -99,8 +100,9 @@ func (c *Courier) Deliver(ctx context.Context, orders []task.Order) []task.Undel
 	return r.left
 }
 
-// acquire makes the rows ours. It returns the orders of those that are, and those whose tasks were sent before. The
-// write may get lost in a crash: the row is then as it was, and the task is sent again as it would be otherwise.
+// acquire makes the rows ours. It returns the orders of those that are, and those whose tasks were sent
+// before. The write may get lost in a crash: the row is then as it was, and the task is sent again as it
+// would be otherwise.
 func (r *round) acquire(ctx context.Context, orders []task.Order) (sent, acquired []task.Order) {
 	now := r.Clock.Now()
 	ops := make([]store.Op, 0, len(orders))
@@ -145,8 +147,8 @@ func (r *round) acquire(ctx context.Context, orders []task.Order) (sent, acquire
 	return sent, acquired
 }
 
-// isTheirs reports whether a write met a row that another process has acquired, or the row of a task with a key that was stored
-// meanwhile, and leaves that to be looked at again.
+// isTheirs reports whether a write met a row that another process has acquired, or the row of a task with a
+// key that was stored meanwhile, and leaves that to be looked at again.
 func (r *round) isTheirs(o *task.Order, outcome error) bool {
 	conflict, ok := errors.AsType[*store.ConflictError](outcome)
 	if !ok || conflict.Task == nil {

@@ -14,20 +14,21 @@ import (
 const (
 	// togetherMax is how many tasks wait for each other at most: a request of SQS takes no more.
 	togetherMax = 10
-	// sendMax is how many tasks are sent by one call at most. Rows of those that are sent are removed while others are on
-	// their way.
+	// sendMax is how many tasks are sent by one call at most. Rows of those that are sent are removed while
+	// others are on their way.
 	sendMax = 100
-	// freshFor is how long after it was acquired a task may still be sent. A process that was stopped for longer must
-	// acquire it again, since another one may have done so.
+	// freshFor is how long after it was acquired a task may still be sent. A process that was stopped for
+	// longer must acquire it again, since another one may have done so.
 	freshFor = task.AcquireTimeout / 2
 )
 
 // errStale keeps a task from being sent by a process that may have lost it meanwhile.
 var errStale = errors.New("acquired too long ago to be sent")
 
-// outbox has the acquired tasks of one queue until they are sent, those of all its partitions and of all calls. Tasks that
-// are due within Together of each other are sent together, when the last of them is due. One without company is sent when
-// it is due: all that comes so soon after it is known before, since tasks are acquired further ahead than that.
+// outbox holds the acquired tasks of one queue until they are sent: those of all its partitions and of all
+// calls. Tasks that are due within Together of the first are sent together, when the last of them is due, so
+// that they share a request. A task with no other due so soon after it is sent when it is due: the outbox
+// knows, since tasks are acquired further ahead than Together.
 type outbox struct {
 	queue   task.Partition // without its shard
 	parcels []*parcel      // in order of due time
@@ -119,8 +120,8 @@ func (c *Courier) leaving(o *outbox, now task.Instant) (due []*parcel, next task
 	return due, o.leavesAt(together), false
 }
 
-// send puts parcels on their queue and has the rows of those that are there removed. It lasts beyond the calls that they
-// are of, each of which may give up by itself.
+// send puts parcels on their queue and has the rows of those that are there removed. It lasts beyond the
+// calls that they are of, each of which may give up by itself.
 func (c *Courier) send(parcels []*parcel) {
 	now := c.Clock.Now()
 	deliveries := make([]queue.Delivery, 0, len(parcels))

@@ -16,12 +16,13 @@ import (
 const (
 	// removeMin is how many rows are removed at once, as many as a request of DynamoDB takes.
 	removeMin = 25
-	// removeTogether is for how many times Together fewer wait for more. A process that is killed meanwhile leaves them to
-	// be sent again.
+	// removeTogether says how long fewer wait for more, in multiples of Together. If the process is killed
+	// meanwhile, their tasks are sent again.
 	removeTogether = 2
 )
 
-// removals are delivered tasks whose rows are to go, those of all calls: most of what a removal costs is its request.
+// removals are the delivered tasks of all calls whose rows are to be removed. They wait for each other,
+// because most of what a removal costs is its request.
 type removals struct {
 	mu      sync.Mutex // guards what follows
 	waiting []*parcel
@@ -58,9 +59,9 @@ func (c *Courier) removeLater() {
 	c.removeRows(all)
 }
 
-// removeRows ends the rows of tasks that are on their queues: wake-up rows go, and task rows, which keep a key taken, become
-// delivered. Who else has a row by now has a task that is done. These writes are durable: what they
-// forget in a crash is sent twice.
+// removeRows ends the rows of tasks that are on their queues: wake-up rows go, and task rows, which keep a
+// key taken, become delivered. Who else has a row by now has a task that is done. These writes are durable:
+// what they forget in a crash is sent twice.
 func (c *Courier) removeRows(sent []*parcel) {
 	ops := make([]store.Op, 0, 2*len(sent))
 	at := make([]int, 0, len(sent)) // of each one's first write
@@ -101,8 +102,8 @@ func (c *Courier) removeRows(sent []*parcel) {
 	}
 }
 
-// removal is the writes that end a delivered task: of one that is a wake-up row alone, whoever has acquired that since
-// acquired what is done, so its seq does not matter.
+// removal is the writes that end a delivered task: of one that is a wake-up row alone, whoever has acquired
+// that since acquired what is done, so its seq does not matter.
 func (c *Courier) removal(o *task.Order) ([]store.Op, error) {
 	if o.First {
 		t := task.Task{ID: o.Task.ID, Partition: o.Task.Partition, WakeRow: task.WakeRow{At: o.Task.WakeRow.At}}
@@ -116,7 +117,8 @@ func (c *Courier) removal(o *task.Order) ([]store.Op, error) {
 	return store.Change(next, false, true), err
 }
 
-// removePayloads deletes the payloads of rows that are gone, where they do not go by themselves. One that is forgotten in a crash is of no task.
+// removePayloads deletes the payloads of rows that are gone, where they do not go by themselves. One that is
+// forgotten in a crash is of no task.
 func (c *Courier) removePayloads(ctx context.Context, ops []store.Op) {
 	if len(ops) == 0 {
 		return

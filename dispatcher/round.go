@@ -38,7 +38,8 @@ func (r *round) opened(orders []task.Order) []*parcel {
 	return parcels
 }
 
-// wait waits until no parcel is open. Those that are when ctx ends are left; what they share with other calls goes on.
+// wait waits until no parcel is open. Those that are when ctx ends are left; what they share with other calls
+// goes on.
 func (r *round) wait(ctx context.Context) {
 	for open := r.stillOpen(); len(open) > 0; open = r.stillOpen() {
 		select {

@@ -15,15 +15,17 @@ import (
 
 // Bounds and timing of deliver lambdas.
 const (
-	// deliverBatchesMax is how many batches of one partition are under way at a time. A batch takes up to the lead and two
-	// writes and a send; while one hangs, the others go on.
+	// deliverBatchesMax is how many batches of one partition are under way at a time. A batch takes up to the
+	// lead and two writes and a send; while one hangs, the others go on.
 	deliverBatchesMax = 8
-	// deliverLeads is how many leads before its due time a task may be acquired. Where many are due together, each of them
-	// makes it 1/crowdRows of a lead more, up to crowdLeadsMax, so that they can be sent at once when they are due.
+	// deliverLeads is how many leads before its due time a task may be acquired. Where many are due together,
+	// each of them makes it 1/crowdRows of a lead more, up to crowdLeadsMax, so that they can be sent at once
+	// when they are due.
 	deliverLeads             = 5
 	crowdRows, crowdLeadsMax = 10, 20
-	// deliverHeldMax is how many tasks of one partition wait for another try at most; those that no queue will take are not
-	// among them. Beyond that nothing more is acquired: its queue is down, and what is not acquired costs nothing.
+	// deliverHeldMax is how many tasks of one partition wait for another try at most; those that no queue
+	// will take are not among them. Beyond that nothing more is acquired: its queue is down, and what is not
+	// acquired costs nothing.
 	deliverHeldMax = 1024
 	// Retry of a task that could not be sent, from the first try on.
 	deliverRetryMin, deliverRetryMax = 100 * time.Millisecond, 5 * time.Second
@@ -32,8 +34,8 @@ const (
 	strangerFor = 5 * time.Second
 	// finishMax is how long batches that are under way may take when their partition goes to somebody else.
 	finishMax = 10 * time.Second
-	// hopelessEvery is how long a task rests that no queue will take; the lambda's queue, or what this process may send,
-	// can be set up otherwise meanwhile.
+	// hopelessEvery is how long a task rests that no queue will take; the lambda's queue, or what this
+	// process may send, can be set up otherwise meanwhile.
 	hopelessEvery = 10 * time.Minute
 )
 
@@ -51,8 +53,8 @@ type Courier interface {
 	Deliver(ctx context.Context, orders []task.Order) []task.Undelivered
 }
 
-// delivering fires a partition of a deliver lambda. What it takes goes to the courier in batches, several at a
-// time, so that no slow one delays the next.
+// delivering fires a partition of a deliver lambda. What it takes goes to the courier in batches, several at
+// a time, so that no slow one delays the next.
 type delivering struct {
 	l       *loop
 	retries *lookahead // orders that wait for another try
@@ -79,8 +81,8 @@ func newDelivering(l *loop) *delivering {
 	}
 }
 
-// fire implements firing: it starts batches for what is due within the lead, tries that come again first. What is under way
-// lasts until end, so it does not follow ctx.
+// fire implements firing: it starts batches for what is due within the lead, tries that come again first.
+// What is under way lasts until end, so it does not follow ctx.
 func (d *delivering) fire(ctx context.Context) (busy bool, err error) {
 	d.takeReports(ctx)
 	now := d.l.s.Clock.Now()
@@ -217,8 +219,8 @@ func (d *delivering) watch(t *task.Task, at task.Instant) {
 	}
 }
 
-// retryLater orders the same again after a while, with full jitter above a floor, longer each time it was acquired. What is
-// hopeless rests, so that it takes no room from what is not.
+// retryLater orders the same again after a while, with full jitter above a floor, longer each time it was
+// acquired. What is hopeless rests, so that it takes no room from what is not.
 func (d *delivering) retryLater(o *task.Order, failure error, now task.Instant) {
 	id := o.Task.ID
 	if errors.Is(failure, queue.ErrUndeliverable) {
@@ -245,7 +247,8 @@ func (d *delivering) fail(ctx context.Context, err error, now task.Instant) {
 // rests reports whether the store is left alone for now.
 func (d *delivering) rests(now task.Instant) bool { return waits(now, d.restTo) }
 
-// lookAtFlight reads rows that others have acquired, or that rested, and have been left alone for long enough.
+// lookAtFlight reads rows that others have acquired, or that rested, and have been left alone for long
+// enough.
 func (d *delivering) lookAtFlight(ctx context.Context, now task.Instant) error {
 	due := d.l.flight.due(now, now.Add(lookRetry), batchRowsMax)
 	if len(due) == 0 {
@@ -302,7 +305,8 @@ func (d *delivering) tasks(ctx context.Context, ids []task.ID, wakeups []task.Ta
 	return rows, nil
 }
 
-// consider puts a row among those that are to be acquired, or looks at it again when whoever has acquired it is too slow.
+// consider puts a row among those that are to be acquired, or looks at it again when whoever has acquired it
+// is too slow.
 func (d *delivering) consider(row *task.Task, first bool, now task.Instant) {
 	if at := d.forsakenAt(row, now); at > now {
 		d.watch(row, at)
@@ -312,8 +316,8 @@ func (d *delivering) consider(row *task.Task, first bool, now task.Instant) {
 	d.addOrder(&task.Order{Task: *row, First: first})
 }
 
-// forsakenAt is from when on a row may be acquired here, if it is acquired: judged by who did that and when, and never by
-// when the task was due.
+// forsakenAt is from when on a row may be acquired here, if it is acquired: judged by who did that and when,
+// and never by when the task was due.
 func (d *delivering) forsakenAt(t *task.Task, now task.Instant) task.Instant {
 	if t.State != task.Acquired || t.Worker == d.l.s.Process {
 		return now // acquired here, it is not in hand, or nobody would ask
@@ -338,16 +342,18 @@ func (d *delivering) takeRetries(now task.Instant) []task.Order {
 	return orders
 }
 
-// ahead is how long before it is due a task may be acquired: so long that a steady load shares requests and a crowd is
-// ready in time, and so short that few are sent again when this process dies, and few cancels come too late.
+// ahead is how long before it is due a task may be acquired: so long that a steady load shares requests and a
+// crowd is ready in time, and so short that few are sent again when this process dies, and few cancels come
+// too late.
 func (d *delivering) ahead(head task.Instant) time.Duration {
 	lead := d.l.s.Lead
 	crowd := d.l.ahead.count(head.Add(deliverLeads*lead), crowdRows*crowdLeadsMax)
 	return max(deliverLeads*lead, time.Duration(crowd)*lead/crowdRows)
 }
 
-// toFire is when the earliest are taken, and how far ahead of their due times. All partitions take at the same moments,
-// half of deliverLeads apart, so that what they write goes together: at 100/s some 25 rows, which is a request.
+// toFire is when the earliest are taken, and how far ahead of their due times. All partitions take at the
+// same moments, half of deliverLeads apart, so that what they write goes together: at 100/s some 25 rows,
+// which is a request.
 func (d *delivering) toFire() (at task.Instant, ahead time.Duration, ok bool) {
 	head, ok := d.l.ahead.next()
 	if !ok {

@@ -26,8 +26,9 @@ func (n *Node) delivery(c *Config, seal *task.Sealer) *scheduler.Delivery {
 	}
 }
 
-// deliverTogether is how far apart the due times of deliveries may be that are sent at the latest of them. At 100/s nine
-// go in one request, which takes ten, and the 95th percentile of how late they are stays below 100 ms.
+// deliverTogether is how far apart the due times of deliveries may be that are sent at the latest of them. At
+// 100/s nine go in one request, which takes ten, and the 95th percentile of how late they are stays below 100
+// ms.
 const deliverTogether = 80 * time.Millisecond
 
 // together is none where time stands still between events.
