@@ -14,9 +14,9 @@ import (
 const (
 	// togetherMax is how many tasks wait for each other at most: a request of SQS takes no more.
 	togetherMax = 10
-	// sendMax is how many tasks are sent by one call at most. Rows of those that are sent are removed while
-	// others are on their way.
-	sendMax = 100
+	// sendMax is how many tasks are sent by one call at most. Their rows are removed when all of them are sent: of a
+	// crowd, sends go first, and still the removals do not wait for the whole of it.
+	sendMax = 512
 	// freshFor is how long after it was acquired a task may still be sent. A process that was stopped for
 	// longer must acquire it again, since another one may have done so.
 	freshFor = task.AcquireTimeout / 2
