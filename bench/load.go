@@ -98,7 +98,8 @@ func (r *run) immediate(ctx context.Context) (phase, error) {
 	p.from = time.Now()
 	for i := range r.Tasks {
 		payload := payloads(1, r.PayloadBytes, func(int) uint64 { return uint64(i) })[0]
-		if err := sleep(ctx, time.Duration(rand.Float64()*float64(r.IdleMax))); err != nil {
+		idle := time.Duration(rand.Float64() * float64(r.IdleMax)) //nolint:gosec // a load, no secret
+		if err := sleep(ctx, idle); err != nil {
 			return p, err
 		}
 		r.seen.due[i] = time.Now().UnixMicro()

@@ -1,7 +1,7 @@
 // Package dispatcher moves due tasks from the store to their lambda queues, or straight to a worker that waits. It
-// owns the order of the two steps that make this safe (first the conditional
-// write that lets one dispatcher win, then the message, or the hand-over) and the bound on what a queue is fed. It calls the store and
-// the queue; it never decides when a task is due and never talks to workers.
+// owns the order of the two steps that make this safe (first the conditional write that lets one dispatcher win, then the
+// message, or the hand-over; in this process's memory the message alone, whose claim is that write) and the bound on what
+// a queue is fed. It calls the store and the queue; it never decides when a task is due and never talks to workers.
 package dispatcher
 
 import (
@@ -153,7 +153,7 @@ func (d *Dispatcher) plan(ctx context.Context, b *batch, i int, o *task.Order, n
 	}
 	event := o.Event
 	slot := d.match(ctx, b, o, &event)
-	if slot == nil && d.sendsFirst(o) {
+	if slot == nil && d.sendsFirst(o, now) {
 		queued := o.Task.Queued(now)
 		b.results[i] = task.Dispatched{Task: queued, Done: true}
 		b.messages = append(b.messages, queue.Message{Task: queued})

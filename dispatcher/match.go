@@ -70,7 +70,11 @@ func (d *Dispatcher) anyWaits(ctx context.Context, t *task.Task) bool {
 
 // sendsFirst reports whether the message of a first order is sent before the task has a task row. It is so where the queue is
 // this process's memory and a worker of this process will receive it: its claim then writes the row, and one write serves for
-// enqueue and claim as it does for a task that is matched at once. If the message is lost, so is the process.
-func (d *Dispatcher) sendsFirst(o *task.Order) bool {
-	return o.First && o.Event.Kind == task.Enqueue && d.Matcher != nil && !d.Queue.Durable() && d.Matcher.Serves(&o.Task)
+// enqueue and claim as it does for a task that is matched at once. If the message is lost, so is the process. A task that is
+// older than such a message may become is stored as enqueued, whose brake keeps messages of a long backlog from piling up.
+func (d *Dispatcher) sendsFirst(o *task.Order, now task.Instant) bool {
+	if !o.First || o.Event.Kind != task.Enqueue || d.Matcher == nil || d.Queue.Durable() {
+		return false
+	}
+	return now < o.Task.WakeRow.At.Add(task.UndispatchedMax) && d.Matcher.Serves(&o.Task)
 }

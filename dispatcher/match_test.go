@@ -212,5 +212,9 @@ func TestAMessageIsSentBeforeTheFirstRow(t *testing.T) {
 		if w.visible() != 2 {
 			t.Errorf("%d messages, want 2", w.visible())
 		}
+		old := w.waiting(3)
+		w.time.Advance(task.UndispatchedMax)
+		wantNone(t, w.Dispatch(w.ctx, []task.Order{old}))
+		w.wantState(&old, task.Enqueued) // which has a brake
 	})
 }

@@ -71,6 +71,7 @@ func (c *claimer) run(ctx context.Context, messages []queue.Message) error {
 	for i := range messages {
 		c.claims[i] = claim{row: &messages[i].Task}
 	}
+	c.refuseOld()
 	c.refuseTwins()
 	c.refuseServed(ctx, messages)
 	err := c.admit(ctx, messages)
@@ -93,6 +94,10 @@ func (c *claimer) refuseTwins() {
 	twins := 0
 	for i := range c.claims {
 		cl := &c.claims[i]
+		if cl.state != claimOpen {
+			twins++
+			continue
+		}
 		if c.seen[cl.row.ID] = struct{}{}; len(c.seen)+twins == i {
 			cl.state, cl.reason = claimRefused, RefusedTwice
 			twins++
@@ -237,9 +242,12 @@ func (c *claimer) decide() int {
 			event.Kind, kind = task.Match, store.PutTask
 		}
 		next, _, err := cl.row.Apply(event, now, task.Policy{})
-		if err != nil || cl.isFirst() && now >= cl.row.Enqueued.Add(task.UndispatchedMax) {
+		if err != nil || cl.isOld(now) {
 			cl.refuse(cl.row)
 			continue
+		}
+		if cl.isFirst() {
+			next.Enqueued = cl.row.Enqueued
 		}
 		cl.next = next
 		patient := next.Due > now.Add(patientBefore)
@@ -249,8 +257,23 @@ func (c *claimer) decide() int {
 	return len(c.ops)
 }
 
+// refuseOld refuses old messages before twins are looked for: an old one must not stand for a newer one of its task.
+func (c *claimer) refuseOld() {
+	now := c.svc.Clock.Now()
+	for i := range c.claims {
+		if cl := &c.claims[i]; cl.isOld(now) {
+			cl.refuse(cl.row)
+		}
+	}
+}
+
 // isFirst reports whether the task had no task row when its message was sent: then the claim writes the first one.
 func (cl *claim) isFirst() bool { return cl.row.State == task.Scheduled }
+
+// isOld reports whether the task of such a message may have ended, and its row be gone.
+func (cl *claim) isOld(now task.Instant) bool {
+	return cl.isFirst() && now >= cl.row.Enqueued.Add(task.UndispatchedMax)
+}
 
 // take notes the result of a claim's write.
 func (c *claimer) take(cl *claim, result error, m *queue.Message) {
@@ -439,8 +462,8 @@ func (c *claimer) won(ctx context.Context) []delivery {
 			continue
 		}
 		c.svc.Hooks.claimed(cl.entry, &cl.next, now)
-		if cl.next.Wake < cl.row.Wake && c.svc.Scheduler != nil {
-			c.svc.Scheduler.Awake(cl.next) // a short lease ends before the wake-up known there
+		if (cl.next.Wake < cl.row.Wake || cl.isFirst() && now >= cl.row.Wake) && c.svc.Scheduler != nil {
+			c.svc.Scheduler.Awake(cl.next) // a short lease ends before the wake-up known there; a first row is not known
 		}
 		row := cl.next
 		won = append(won, delivery{&hand{row: &row}, c.svc.wireClaimed(&row, cl.entry, cl.payload)})

@@ -91,3 +91,37 @@ func TestAFirstClaimThatFailedEitherWayIsNotLost(t *testing.T) {
 		})
 	}
 }
+
+// Both messages come in one batch; the old one must not stand for the new one.
+func TestAnOldMessageDoesNotTakeTheNewOneWithIt(t *testing.T) {
+	bubble(t, func(f *fixture) {
+		one := f.sentFirst()
+		time.Sleep(task.UndispatchedMax)
+		f.send(one.Undispatched().Queued(f.clock.Now()))
+		w := f.work(slots(10, "mail"))
+		w.wantClaimed(1)
+		f.wantState(one.ID, task.Claimed)
+		if f.wantQueued(one, 0, 0); f.refused[RefusedStale] != 1 {
+			t.Errorf("refused %v", f.refused)
+		}
+	})
+}
+
+// The scheduler has looked for a row by then, and would look again only when the message is too old.
+func TestALateFirstClaimTellsTheScheduler(t *testing.T) {
+	for wait, told := range map[time.Duration]int{0: 0, time.Minute: 1} {
+		bubble(t, func(f *fixture) {
+			one := f.sentFirst()
+			time.Sleep(wait)
+			f.work(slots(10, "mail")).wantClaimed(1)
+			f.mu.Lock()
+			defer f.mu.Unlock()
+			if len(f.awake) != told {
+				t.Errorf("claimed after %v: told %d times, want %d", wait, len(f.awake), told)
+			}
+			if row := f.row(one.ID); row.Enqueued != one.Enqueued {
+				t.Errorf("enqueued at %v, want the time of its message, %v", row.Enqueued, one.Enqueued)
+			}
+		})
+	}
+}
