@@ -4,8 +4,9 @@ import "sync"
 
 // generations counts calls in hand, so that someone can wait for all that began before a moment.
 type generations struct {
-	mu  sync.Mutex // guards now, and that nothing is added to what somebody waits for
-	now *sync.WaitGroup
+	mu     sync.Mutex // guards what stands here, and that nothing is added to what somebody waits for
+	now    *sync.WaitGroup
+	before <-chan struct{} // closed when all calls before those of now are over; nil when there were none
 }
 
 func newGenerations() *generations { return &generations{now: &sync.WaitGroup{}} }
@@ -21,13 +22,15 @@ func (g *generations) begin() (end func()) {
 // turn returns a channel that is closed when all calls that have begun are over.
 func (g *generations) turn() <-chan struct{} {
 	g.mu.Lock()
-	old := g.now
-	g.now = &sync.WaitGroup{}
-	g.mu.Unlock()
-	over := make(chan struct{})
+	defer g.mu.Unlock()
+	old, before, over := g.now, g.before, make(chan struct{})
+	g.now, g.before = &sync.WaitGroup{}, over
 	go func() {
 		defer close(over)
 		old.Wait()
+		if before != nil {
+			<-before
+		}
 	}()
 	return over
 }

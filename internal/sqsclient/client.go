@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
@@ -78,6 +79,7 @@ type Client struct {
 	Config
 
 	api      API
+	givenUp  atomic.Bool     // what fails is not tried again
 	ctx      context.Context //nolint:containedctx // ends polls when the client is closed
 	cancel   context.CancelFunc
 	budget   budget
@@ -107,6 +109,9 @@ func NewSender(api SendAPI, c Config) *Client {
 		ReceiveAPI
 	}{SendAPI: api}, c)
 }
+
+// GiveUp has nothing tried again from now on: what closes shall not wait out an outage.
+func (c *Client) GiveUp() { c.givenUp.Store(true) }
 
 // Close ends polls that are still on their way.
 func (c *Client) Close() { c.cancel() }

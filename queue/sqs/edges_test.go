@@ -562,6 +562,31 @@ func TestSuspectsHaveMessagesOfTheirOwn(t *testing.T) {
 	})
 }
 
+// One free slot, in a process that takes no suspects: the blamed task that a poll brought goes, and others are polled for.
+func TestASuspectThatNobodyTakesStopsNoPolls(t *testing.T) {
+	inBubble(t, func(b *bubble) {
+		blamed := taskOf(7, 0, b.clock.Now())
+		blamed.Task.Suspect, blamed.Task.Blamed = true, 1
+		b.mustSend(blamed)
+		got := make(chan int, 1)
+		go func() {
+			messages, _ := b.driver.Receive(b.Context(), []queue.Name{mail}, 1, 0)
+			got <- len(messages)
+		}()
+		b.advance(5 * time.Second)
+		b.mustSend(taskOf(7, 1, b.clock.Now()))
+		b.advance(30 * time.Second)
+		select {
+		case n := <-got:
+			if n != 1 {
+				t.Errorf("%d messages, want 1", n)
+			}
+		default:
+			t.Error("no message in 30 s")
+		}
+	})
+}
+
 // While a process runs a blamed task it takes no other such; what it polls for others must not fetch them all
 // the time.
 func TestSuspectsThatNobodyTakesHereAreLeftAlone(t *testing.T) {

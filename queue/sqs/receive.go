@@ -178,7 +178,9 @@ func (d *Driver) timekeeper() {
 // such, and its polls for other tasks would fetch and return them over and over.
 func (d *Driver) sweep(now task.Instant) {
 	var back []*part
+	lanes := map[laneKey]*lane{}
 	for _, one := range d.prefetch.unclaimed(now.Add(-d.Hold)) {
+		lanes[one.of.lane.key] = one.of.lane
 		if queue.NameFor(&one.message.Task).Class == queue.Normal {
 			back = append(back, one)
 		} else {
@@ -186,6 +188,9 @@ func (d *Driver) sweep(now task.Instant) {
 		}
 	}
 	d.giveBack(back, 0)
+	for _, l := range lanes {
+		l.tend()
+	}
 	d.prefetch.keepHidden(now, now.Add(d.Visibility/2), func(m *held) {
 		m.lane.returns.add([]sqsclient.Hidden{{Receipt: m.handle, For: d.Visibility}}, d.DeleteLinger, true)
 	})

@@ -271,6 +271,7 @@ func (d *Driver) Close() error {
 		return nil
 	}
 	d.end()
+	d.client.GiveUp()
 	d.prefetch.close()
 	d.giveBack(d.prefetch.unclaimed(forever), 0)
 	d.mu.Lock()
