@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"slices"
 	"sync"
+	"time"
 
 	"github.com/kinesin-io/kinesin/internal/clock"
 	"github.com/kinesin-io/kinesin/store"
@@ -26,10 +27,12 @@ const (
 type removals struct {
 	mu      sync.Mutex // guards what follows
 	waiting []*parcel
-	timed   bool // those that wait are removed in time
+	timed   bool          // those that wait are removed in time
+	last    time.Duration // monotonic: when fewer than removeMin were removed
 }
 
-// remove has the rows of tasks that are on their queues removed, together with those of others.
+// remove has the rows of tasks that are on their queues removed, together with those of others. Those that come after a
+// quiet time are removed at once, so that a lone task reads as delivered when its consumer has it.
 func (c *Courier) remove(sent []*parcel) {
 	if len(sent) == 0 {
 		return
@@ -38,9 +41,12 @@ func (c *Courier) remove(sent []*parcel) {
 	r.mu.Lock()
 	r.waiting = append(r.waiting, sent...)
 	n := len(r.waiting) / removeMin * removeMin
+	if now := clock.Mono(c.Clock); !r.timed && now-r.last >= removeTogether*c.Together {
+		n, r.last = len(r.waiting), now
+	}
 	now := r.waiting[:n:n]
 	r.waiting = slices.Clone(r.waiting[n:])
-	if !r.timed {
+	if !r.timed && len(r.waiting) > 0 {
 		r.timed = true
 		go c.removeLater()
 	}
@@ -54,7 +60,7 @@ func (c *Courier) removeLater() {
 	r := &c.removals
 	r.mu.Lock()
 	all := r.waiting
-	r.waiting, r.timed = nil, false
+	r.waiting, r.timed, r.last = nil, false, clock.Mono(c.Clock)
 	r.mu.Unlock()
 	c.removeRows(all)
 }
