@@ -66,7 +66,7 @@ func (c *Courier) removeLater() {
 }
 
 // removeRows ends the rows of tasks that are on their queues: wake-up rows go, and task rows, which keep a
-// key taken, become delivered. Who else has a row by now has a task that is done. These writes are durable:
+// key taken, become delivered. A row that another process has by now is of a task that is done. These writes are durable:
 // what they forget in a crash is sent twice.
 func (c *Courier) removeRows(sent []*parcel) {
 	ops := make([]store.Op, 0, 2*len(sent))

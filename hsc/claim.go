@@ -91,16 +91,14 @@ func (c *claimer) refuseTwins() {
 		c.seen = make(map[task.ID]struct{}, len(c.claims))
 	}
 	clear(c.seen)
-	twins := 0
 	for i := range c.claims {
 		cl := &c.claims[i]
 		if cl.state != claimOpen {
-			twins++
 			continue
 		}
-		if c.seen[cl.row.ID] = struct{}{}; len(c.seen)+twins == i {
+		before := len(c.seen)
+		if c.seen[cl.row.ID] = struct{}{}; len(c.seen) == before {
 			cl.state, cl.reason = claimRefused, RefusedTwice
-			twins++
 		}
 	}
 }

@@ -5,7 +5,7 @@ import (
 	"testing/synctest"
 )
 
-// Who gave up waiting does not make a call that goes on one that nobody waits for.
+// A second waiter waits for calls that began before the first one, although the first one gave up.
 func TestAllEarlierCallsAreWaitedFor(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g := newGenerations()
