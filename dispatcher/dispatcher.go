@@ -316,7 +316,7 @@ func (d *Dispatcher) Room(ctx context.Context, name queue.Name) (int, <-chan str
 
 // visible asks for the depth; where asking is a request to a service, at most once in depthFresh.
 func (d *Dispatcher) visible(ctx context.Context, name queue.Name, cached bool) (int, error) {
-	now := d.Clock.Now()
+	now := clock.Steady(d.Clock)
 	if cached {
 		if visible, known := d.remembered(name); known {
 			return visible, nil
@@ -342,6 +342,5 @@ func (d *Dispatcher) remembered(name queue.Name) (visible int, known bool) {
 	d.mu.Lock()
 	last, ok := d.depths[name]
 	d.mu.Unlock()
-	age := d.Clock.Now().Sub(last.at)
-	return last.visible, ok && age >= 0 && age < depthFresh // the clock may be set back
+	return last.visible, ok && clock.Steady(d.Clock).Sub(last.at) < depthFresh
 }

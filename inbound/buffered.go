@@ -122,10 +122,7 @@ type rest struct {
 func (r *rest) left(k clock.Clock) time.Duration {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if left := r.until.Sub(k.Now()); left <= r.max { // the clock may be set back
-		return max(0, left)
-	}
-	return 0
+	return max(0, r.until.Sub(clock.Steady(k)))
 }
 
 // failed begins a rest and returns how long it is.
@@ -134,7 +131,7 @@ func (r *rest) failed(k clock.Clock) time.Duration {
 	defer r.mu.Unlock()
 	r.pause = min(max(2*r.pause, r.min), r.max)
 	pause := jittered(k, r.pause)
-	r.until = k.Now().Add(pause)
+	r.until = clock.Steady(k).Add(pause)
 	return pause
 }
 

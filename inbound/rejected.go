@@ -15,6 +15,7 @@ import (
 
 	"github.com/kinesin-io/kinesin/api/envelope"
 	"github.com/kinesin-io/kinesin/api/kinesinv1"
+	"github.com/kinesin-io/kinesin/internal/clock"
 	"github.com/kinesin-io/kinesin/store"
 	"github.com/kinesin-io/kinesin/task"
 )
@@ -208,7 +209,7 @@ func (a *aside) applyAll(ctx context.Context, ops []store.Op) error {
 func (a *aside) reserve(ctx context.Context, size int) error {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	if now := a.Clock.Now(); a.known.IsZero() || now >= a.known.Add(asideCountEvery) {
+	if now := clock.Steady(a.Clock); a.known.IsZero() || now >= a.known.Add(asideCountEvery) {
 		rows, err := a.all(ctx)
 		if err != nil {
 			return err

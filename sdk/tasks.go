@@ -129,7 +129,7 @@ func (c *Client) Wait(ctx context.Context, ids ...ID) ([]GetResult, error) {
 	for {
 		wait := waitPerCallMax
 		if deadline, set := ctx.Deadline(); set {
-			wait = min(wait, max(0, deadline.Sub(c.cfg.clock.Now().Time())))
+			wait = min(wait, max(0, clock.Until(c.cfg.clock, deadline)))
 		}
 		request := &kinesinv1.WaitRequest{Ids: texts(ids), WaitMicros: wait.Microseconds()}
 		var response *kinesinv1.GetResponse

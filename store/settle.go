@@ -47,7 +47,7 @@ func (s *Store) settle(ctx context.Context, ops []Op, results []error, cause err
 	if errors.Is(cause, ErrClosed) {
 		return cause
 	}
-	defer s.observe("settle", len(ops), s.cfg.Clock.Now(), &err)
+	defer s.observe("settle", len(ops), clock.Steady(s.cfg.Clock), &err)
 	wait := settleWait
 	for range settleTriesMax {
 		unknown := unknownOf(results)

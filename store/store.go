@@ -95,7 +95,7 @@ func (s *Store) PayloadInlineMax() int { return s.cfg.PayloadInlineMax }
 // us, a row that is gone counts as deleted by us, and a row that has moved on is a conflict: so of
 // two callers who write the same bytes at once under faults, both may be told that they did.
 func (s *Store) Apply(ctx context.Context, ops []Op) (results []error, err error) {
-	defer s.observe("apply", len(ops), s.cfg.Clock.Now(), &err)
+	defer s.observe("apply", len(ops), clock.Steady(s.cfg.Clock), &err)
 	refused := s.check(ops)
 	if refused == nil {
 		return s.apply(ctx, ops)
@@ -179,7 +179,7 @@ func isUnknown(err error) bool { return err != nil && errors.Is(err, ErrUnknown)
 
 // Tasks reads task rows, strongly consistent; a missing row has a zero ID in its place.
 func (s *Store) Tasks(ctx context.Context, ids []task.ID) (rows []task.Task, err error) {
-	defer s.observe("tasks", len(ids), s.cfg.Clock.Now(), &err)
+	defer s.observe("tasks", len(ids), clock.Steady(s.cfg.Clock), &err)
 	return inParts(ctx, ids, s.d.Tasks)
 }
 
@@ -197,7 +197,7 @@ func (s *Store) Task(ctx context.Context, id task.ID) (task.Task, error) {
 
 // Wakeups reads wake-up rows, strongly consistent; a missing row has a zero ID in its place.
 func (s *Store) Wakeups(ctx context.Context, keys []WakeKey) (rows []task.Task, err error) {
-	defer s.observe("wakeups", len(keys), s.cfg.Clock.Now(), &err)
+	defer s.observe("wakeups", len(keys), clock.Steady(s.cfg.Clock), &err)
 	return inParts(ctx, keys, s.d.Wakeups)
 }
 
@@ -218,7 +218,7 @@ func inParts[K any](ctx context.Context, keys []K, read func(context.Context, []
 
 // Payload reads a payload row; ErrNotFound when there is none.
 func (s *Store) Payload(ctx context.Context, id task.ID) (payload []byte, err error) {
-	defer s.observe("payload", 1, s.cfg.Clock.Now(), &err)
+	defer s.observe("payload", 1, clock.Steady(s.cfg.Clock), &err)
 	return s.d.Payload(ctx, id)
 }
 
@@ -226,7 +226,7 @@ func (s *Store) Payload(ctx context.Context, id task.ID) (payload []byte, err er
 // consistent, after the given key (zero: from the head) and with a wake at or before through. limit is at
 // most ScanMax.
 func (s *Store) ScanSchedule(ctx context.Context, p task.Partition, after WakeKey, through task.Instant, limit int) (rows []task.Task, err error) {
-	defer s.observe("scan_schedule", limit, s.cfg.Clock.Now(), &err)
+	defer s.observe("scan_schedule", limit, clock.Steady(s.cfg.Clock), &err)
 	if err := checkLimit(limit); err != nil {
 		return nil, err
 	}
@@ -235,7 +235,7 @@ func (s *Store) ScanSchedule(ctx context.Context, p task.Partition, after WakeKe
 
 // ScanEnded pages over ended rows; see Driver.ScanEnded. limit is at most ScanMax.
 func (s *Store) ScanEnded(ctx context.Context, p *task.Partition, state task.State, cursor []byte, limit int) (rows []task.Task, next []byte, err error) {
-	defer s.observe("scan_ended", limit, s.cfg.Clock.Now(), &err)
+	defer s.observe("scan_ended", limit, clock.Steady(s.cfg.Clock), &err)
 	if err := checkLimit(limit); err != nil {
 		return nil, nil, err
 	}
@@ -247,7 +247,7 @@ func (s *Store) ScanEnded(ctx context.Context, p *task.Partition, state task.Sta
 
 // Control reads one control row; ErrNotFound when there is none.
 func (s *Store) Control(ctx context.Context, kind, name string) (row Control, err error) {
-	defer s.observe("control", 1, s.cfg.Clock.Now(), &err)
+	defer s.observe("control", 1, clock.Steady(s.cfg.Clock), &err)
 	if err := checkControlKey(kind, name); err != nil {
 		return Control{}, err
 	}
@@ -263,7 +263,7 @@ func (s *Store) Control(ctx context.Context, kind, name string) (row Control, er
 
 // Controls reads all control rows of a kind, in order of their names.
 func (s *Store) Controls(ctx context.Context, kind string) (rows []Control, err error) {
-	defer s.observe("controls", 1, s.cfg.Clock.Now(), &err)
+	defer s.observe("controls", 1, clock.Steady(s.cfg.Clock), &err)
 	if err := checkControlKey(kind, "any"); err != nil {
 		return nil, err
 	}
@@ -277,7 +277,7 @@ func (s *Store) ControlsOmitted(ctx context.Context, kind string) (rows []Contro
 		rows, err = s.Controls(ctx, kind)
 		return rows, nil, err
 	}
-	defer s.observe("controls", 1, s.cfg.Clock.Now(), &err)
+	defer s.observe("controls", 1, clock.Steady(s.cfg.Clock), &err)
 	if err := checkControlKey(kind, "any"); err != nil {
 		return nil, nil, err
 	}
@@ -305,7 +305,7 @@ func (s *Store) applyOne(ctx context.Context, op Op) error {
 // Sweep deletes up to limit ended rows (with their payloads and wake-up rows) that expired at or before now,
 // and says how many.
 func (s *Store) Sweep(ctx context.Context, now task.Instant, limit int) (n int, err error) {
-	defer s.observe("sweep", limit, s.cfg.Clock.Now(), &err)
+	defer s.observe("sweep", limit, clock.Steady(s.cfg.Clock), &err)
 	if err := checkLimit(limit); err != nil {
 		return 0, err
 	}
@@ -339,6 +339,6 @@ func (s *Store) Close() error { return s.d.Close() }
 
 func (s *Store) observe(kind string, ops int, began task.Instant, err *error) {
 	if s.cfg.Observer.OpDone != nil {
-		s.cfg.Observer.OpDone(kind, ops, s.cfg.Clock.Now().Sub(began), *err)
+		s.cfg.Observer.OpDone(kind, ops, clock.Steady(s.cfg.Clock).Sub(began), *err)
 	}
 }

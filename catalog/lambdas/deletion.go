@@ -67,7 +67,7 @@ func (svc *Service) DeleteLambda(ctx context.Context, request *kinesinv1.DeleteL
 func callTime(ctx context.Context, c clock.Clock) time.Duration {
 	within := deleteCallMax
 	if deadline, has := ctx.Deadline(); has {
-		if left := task.InstantOf(deadline).Sub(c.Now()); left > 0 {
+		if left := clock.Until(c, deadline); left > 0 {
 			within = min(within, left/2)
 		}
 	}

@@ -242,7 +242,7 @@ func (r *registrar) contest(w *wanted, before, after []wanted) error {
 	if err := r.Queue.CheckLambda(w.Lambda, planned(before)...); err != nil {
 		return err
 	}
-	m, now := r.of(w.Name), r.Clock.Now()
+	m, now := r.of(w.Name), clock.Steady(r.Clock)
 	err := r.Queue.CheckLambda(w.Lambda, planned(after)...)
 	if err == nil {
 		m.contested = 0

@@ -8,6 +8,7 @@ import (
 
 	"github.com/kinesin-io/kinesin/api/kinesinv1"
 	"github.com/kinesin-io/kinesin/catalog"
+	"github.com/kinesin-io/kinesin/internal/clock"
 	"github.com/kinesin-io/kinesin/task"
 )
 
@@ -48,7 +49,7 @@ var errBack = errors.New("not withdrawn any more")
 // lambdas are all that have, or had, a registration; fits has the names of registrations, and whether they
 // fit.
 func (r *registrar) withdraw(ctx context.Context, lambdas []*catalog.Entry, fits map[string]bool) {
-	now := r.Clock.Now()
+	now := clock.Steady(r.Clock)
 	var gone []*catalog.Entry
 	for _, entry := range lambdas {
 		m := r.of(entry.Name)
@@ -117,7 +118,7 @@ func (r *registrar) goOnDeleting(ctx context.Context, entry *catalog.Entry, m *r
 	if m.deleting {
 		return
 	}
-	m.look = r.Clock.Now().Add(withdrawnAgain)
+	m.look = clock.Steady(r.Clock).Add(withdrawnAgain)
 	switch {
 	case errors.Is(err, errBack) || isRefusal(err, kinesinv1.Reason_REASON_UNKNOWN_LAMBDA): // or another process was faster
 	case isThere && err != nil:

@@ -63,6 +63,14 @@ func Sleep(ctx context.Context, c Clock, d time.Duration) error {
 	}
 }
 
+// Until is how long it is to a deadline of a context. Those count by the monotonic clock, as long as that is not lost.
+func Until(c Clock, deadline time.Time) time.Duration {
+	if c == Real() {
+		return time.Until(deadline)
+	}
+	return task.InstantOf(deadline).Sub(c.Now())
+}
+
 // Real is the machine's clock and the runtime's random source.
 func Real() Clock { return realClock{} }
 

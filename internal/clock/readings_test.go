@@ -18,7 +18,8 @@ func TestSinceBelievesTheClockThatSawMost(t *testing.T) {
 	}{
 		{"all agree", clock.Readings{Mono: 3 * time.Second, Boot: time.Hour + 2*time.Second, Wall: start.Wall.Add(2 * time.Second)}, 2 * time.Second},
 		{"machine was suspended", clock.Readings{Mono: time.Second, Boot: time.Hour + time.Minute, Wall: start.Wall.Add(time.Minute)}, time.Minute},
-		{"no boot clock", clock.Readings{Mono: time.Second, Boot: time.Hour, Wall: start.Wall.Add(time.Minute)}, time.Minute},
+		{"no boot clock now", clock.Readings{Mono: time.Second, Wall: start.Wall.Add(time.Minute)}, time.Minute},
+		{"wall clock set forward", clock.Readings{Mono: 6 * time.Second, Boot: time.Hour + 5*time.Second, Wall: start.Wall.Add(time.Hour)}, 5 * time.Second},
 		{"wall clock set back", clock.Readings{Mono: 6 * time.Second, Boot: time.Hour + 5*time.Second, Wall: start.Wall.Add(-time.Hour)}, 5 * time.Second},
 		{"all backwards", clock.Readings{Wall: start.Wall.Add(-time.Hour)}, 0},
 	} {

@@ -213,7 +213,7 @@ func (c *Client) retry(ctx context.Context, n int, mayPass func(error) bool, onc
 
 // backOff waits after the try with that number, with full jitter. It is false when there is to be no other.
 func (c *Client) backOff(ctx context.Context, try int) bool {
-	if c.givenUp.Load() || !c.budget.take(c.Clock.Now()) {
+	if c.givenUp.Load() || !c.budget.take(clock.Steady(c.Clock)) {
 		return false
 	}
 	most := min(backoffMin<<min(try, 10), backoffMax)

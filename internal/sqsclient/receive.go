@@ -101,7 +101,7 @@ func (c *Client) noteAnswer(err error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if isSilence(err) {
-		r.at = c.Clock.Now()
+		r.at = clock.Steady(c.Clock)
 		r.silent.Store(true)
 		return
 	}
@@ -121,7 +121,7 @@ func (c *Client) noteAnswer(err error) {
 // is stale.
 func (c *Client) poll(ctx context.Context) (polling context.Context, stop func()) {
 	polling, cancel := context.WithCancelCause(context.WithoutCancel(ctx))
-	p := &onPoll{c.Clock.Now(), cancel}
+	p := &onPoll{clock.Steady(c.Clock), cancel}
 	c.recovery.mu.Lock()
 	c.recovery.polls[p] = struct{}{}
 	c.recovery.mu.Unlock()

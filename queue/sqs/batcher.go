@@ -41,7 +41,7 @@ func (b *batcher[T]) add(items []T, linger time.Duration, patient bool) {
 	if len(items) == 0 {
 		return
 	}
-	now := b.driver.Clock.Now()
+	now := clock.Steady(b.driver.Clock)
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	busy := patient || (b.last > 0 && now.Sub(b.last) <= linger) || b.flushAt > 0

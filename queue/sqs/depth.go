@@ -12,6 +12,7 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/sqs/types"
 	"golang.org/x/sync/singleflight"
 
+	"github.com/kinesin-io/kinesin/internal/clock"
 	"github.com/kinesin-io/kinesin/queue"
 	"github.com/kinesin-io/kinesin/task"
 )
@@ -88,7 +89,7 @@ func (d *Driver) Depth(ctx context.Context, name queue.Name) (queue.Depth, error
 	if err := l.measure(ctx); err != nil {
 		return queue.Depth{}, err
 	}
-	perMessage, now := l.perMessage(), d.Clock.Now()
+	perMessage, now := l.perMessage(), clock.Steady(d.Clock)
 	here := d.prefetch.depth(name, now)
 	p := &l.depths
 	p.mu.Lock()
@@ -113,7 +114,7 @@ func (l *lane) perMessage() float64 {
 // timeouts.
 func (l *lane) measure(ctx context.Context) error {
 	p := &l.depths
-	isFresh, isKnown := p.state(l.driver.Clock.Now())
+	isFresh, isKnown := p.state(clock.Steady(l.driver.Clock))
 	if isFresh || isKnown && p.isAsking.Load() {
 		return nil
 	}
@@ -138,8 +139,7 @@ func (p *depths) state(now task.Instant) (isFresh, isKnown bool) {
 	if p.messages+p.change < depthShort {
 		fresh = depthFreshShort
 	}
-	age := now.Sub(p.at)
-	return p.at > 0 && age >= 0 && age < fresh, p.at > 0 // the clock may be set back
+	return p.at > 0 && now.Sub(p.at) < fresh, p.at > 0
 }
 
 // inquire asks SQS.
@@ -150,7 +150,7 @@ func (l *lane) inquire() error {
 	if err != nil {
 		return err
 	}
-	l.depths.note(d.Clock.Now(), l.perMessage(),
+	l.depths.note(clock.Steady(d.Clock), l.perMessage(),
 		countIn(have, types.QueueAttributeNameApproximateNumberOfMessages),
 		countIn(have, types.QueueAttributeNameApproximateNumberOfMessagesDelayed),
 		countIn(have, types.QueueAttributeNameApproximateNumberOfMessagesNotVisible))
@@ -208,7 +208,7 @@ func (p *depths) oldest(now task.Instant, there int) time.Duration {
 }
 
 func (l *lane) warnOfBound() {
-	now := l.driver.Clock.Now()
+	now := clock.Steady(l.driver.Clock)
 	l.depths.mu.Lock()
 	inFlight, warn := l.depths.inFlight, l.depths.inFlight >= inFlightWarn && now.Sub(l.depths.warnedAt) >= inFlightWarnEvery
 	if warn {

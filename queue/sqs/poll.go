@@ -11,6 +11,7 @@ import (
 	"github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/service/sqs/types"
 
+	"github.com/kinesin-io/kinesin/internal/clock"
 	"github.com/kinesin-io/kinesin/internal/sqsclient"
 	"github.com/kinesin-io/kinesin/queue"
 	"github.com/kinesin-io/kinesin/task"
@@ -145,16 +146,16 @@ func (l *lane) recovered() {
 
 // accept takes in what a poll brought, and says how many tasks that were.
 func (l *lane) accept(received []types.Message) (accepted int) {
-	d, now := l.driver, l.driver.Clock.Now()
+	d, now, steady := l.driver, l.driver.Clock.Now(), clock.Steady(l.driver.Clock)
 	for i := range received {
 		m := &received[i]
-		tasks := l.open(m, now)
+		tasks := l.open(m, now, steady)
 		if len(tasks) == 0 {
 			continue
 		}
 		accepted += len(tasks)
-		here := &held{lane: l, id: l.idOf(m), handle: aws.ToString(m.ReceiptHandle), received: now, renew: now.Add(d.PollVisibility / 2)}
-		if !d.prefetch.add(here, tasks, sqsclient.Receives(m) > 1) {
+		here := &held{lane: l, id: l.idOf(m), handle: aws.ToString(m.ReceiptHandle), received: steady, renew: steady.Add(d.PollVisibility / 2)}
+		if !d.prefetch.add(here, tasks, sqsclient.Receives(m) > 1, now) {
 			l.returns.add([]sqsclient.Hidden{{Receipt: here.handle}}, 0, false)
 			d.client.Observer.Returned(l.name, len(tasks), 0)
 		}
@@ -169,9 +170,9 @@ func (l *lane) accept(received []types.Message) (accepted int) {
 func (l *lane) idOf(m *types.Message) string { return l.name + "/" + aws.ToString(m.MessageId) }
 
 // open returns the tasks of a message, or none after doing what is to be done with it.
-func (l *lane) open(m *types.Message, now task.Instant) []task.Task {
+func (l *lane) open(m *types.Message, now, steady task.Instant) []task.Task {
 	d := l.driver
-	switch d.prefetch.meet(l.idOf(m), aws.ToString(m.ReceiptHandle), now.Add(d.PollVisibility/2)) {
+	switch d.prefetch.meet(l.idOf(m), aws.ToString(m.ReceiptHandle), steady.Add(d.PollVisibility/2)) {
 	case metHere:
 		d.client.Observer.Discarded(l.name, DiscardDuplicate)
 		return nil
@@ -185,7 +186,7 @@ func (l *lane) open(m *types.Message, now task.Instant) []task.Task {
 		l.refuse(m, err)
 		return nil
 	}
-	l.depths.received(now, l.ageOf(m, now), len(tasks))
+	l.depths.received(steady, l.ageOf(m, now), len(tasks))
 	l.noteSize(len(tasks))
 	home := laneKey{} // the tasks of a message are all of one lane
 	for i := range tasks {

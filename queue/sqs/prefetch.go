@@ -37,9 +37,9 @@ type prefetch struct {
 // held is one message.
 type held struct {
 	lane     *lane
-	id       string // tells it from all others here
-	handle   string // of its newest delivery
-	received task.Instant
+	id       string       // tells it from all others here
+	handle   string       // of its newest delivery
+	received task.Instant // by clock.Steady, as is renew
 	renew    task.Instant // when to keep it hidden for longer: half-way to when others see it again
 	parts    []*part
 	open     int // parts that are not done
@@ -49,7 +49,7 @@ type held struct {
 type part struct {
 	of      *held
 	message queue.Message
-	since   task.Instant // from when on it has waited although due
+	since   task.Instant // from when on it has waited although due, by clock.Steady
 	receipt string       // of the receiver that has it; empty while it waits
 	done    bool
 }
@@ -119,8 +119,9 @@ func (p *prefetch) meet(id, handle string, renew task.Instant) met {
 	return metNever
 }
 
-// add takes in a message with its tasks, for serve to hand out; false when the driver is closed.
-func (p *prefetch) add(m *held, tasks []task.Task, again bool) bool {
+// add takes in a message with its tasks, for serve to hand out; false when the driver is closed. now is what the wall clock
+// shows.
+func (p *prefetch) add(m *held, tasks []task.Task, again bool, now task.Instant) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.closed {
@@ -129,7 +130,7 @@ func (p *prefetch) add(m *held, tasks []task.Task, again bool) bool {
 	p.messages[m.id] = m
 	m.open = len(tasks)
 	for i := range tasks {
-		part := &part{of: m, message: queue.Message{Task: tasks[i], Again: again}, since: max(tasks[i].Due, m.received)}
+		part := &part{of: m, message: queue.Message{Task: tasks[i], Again: again}, since: m.received.Add(max(0, tasks[i].Due.Sub(now)))}
 		m.parts = append(m.parts, part)
 		p.line(queue.NameFor(&tasks[i])).insert(part)
 	}

@@ -149,12 +149,12 @@ func (d *Driver) timekeeper() {
 	p, look := d.prefetch, d.Hold/holdLooks
 	timer := d.Clock.NewTimer(look)
 	defer timer.Stop()
-	swept := d.Clock.Now()
+	swept := clock.Steady(d.Clock)
 	for {
-		began, now := clock.StampOf(timer), d.Clock.Now()
-		if now.Sub(swept) >= look || now < swept { // the clock may be set back
-			d.sweep(now)
-			swept = now
+		began, now, steady := clock.StampOf(timer), d.Clock.Now(), clock.Steady(d.Clock)
+		if steady.Sub(swept) >= look {
+			d.sweep(steady)
+			swept = steady
 		}
 		p.mu.Lock()
 		if len(p.messages) == 0 || p.closed {
@@ -164,7 +164,7 @@ func (d *Driver) timekeeper() {
 		}
 		wait := p.serve(now)
 		p.mu.Unlock()
-		clock.ResetFrom(timer, began, min(wait, swept.Add(look).Sub(now)))
+		clock.ResetFrom(timer, began, min(wait, swept.Add(look).Sub(steady)))
 		select {
 		case <-timer.C():
 		case <-p.changed:

@@ -34,7 +34,7 @@ type item = map[string]types.AttributeValue
 
 // retry makes a read, or a write that may be repeated, until it comes through or there is no use in it.
 func (d *Driver) retry(ctx context.Context, table string, try func() error) error {
-	began, failed, unconnected := d.cfg.Clock.Now(), 0, 0
+	began, failed, unconnected := clock.Steady(d.cfg.Clock), 0, 0
 	for n := uint(0); ; n++ {
 		err := try()
 		if err == nil {
@@ -45,12 +45,12 @@ func (d *Driver) retry(ctx context.Context, table string, try func() error) erro
 			if d.cfg.Observer.Throttled != nil {
 				d.cfg.Observer.Throttled(table)
 			}
-			if waited := d.cfg.Clock.Now().Sub(began); waited > throttleMax {
+			if waited := clock.Steady(d.cfg.Clock).Sub(began); waited > throttleMax {
 				return fmt.Errorf("%w: table %s for %v: %w", store.ErrThrottled, table, waited, err)
 			}
 		case unknown:
 			failed++
-			slow := failed >= failedReadsSlowMax && d.cfg.Clock.Now().Sub(began) > slowAfter
+			slow := failed >= failedReadsSlowMax && clock.Steady(d.cfg.Clock).Sub(began) > slowAfter
 			if slow || failed == failedReadsMax || ctx.Err() != nil {
 				return d.unanswered(ctx, table, err)
 			}

@@ -10,6 +10,7 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
 	"github.com/aws/smithy-go"
 
+	"github.com/kinesin-io/kinesin/internal/clock"
 	"github.com/kinesin-io/kinesin/store"
 )
 
@@ -195,9 +196,9 @@ func request[In, Out any](ctx context.Context, d *Driver, name string, rows int,
 	if d.cfg.Observer.Request == nil {
 		return call(ctx, in, once)
 	}
-	began := d.cfg.Clock.Now()
+	began := clock.Steady(d.cfg.Clock)
 	out, err := call(ctx, in, once)
-	d.cfg.Observer.Request(name, rows, d.cfg.Clock.Now().Sub(began), err)
+	d.cfg.Observer.Request(name, rows, clock.Steady(d.cfg.Clock).Sub(began), err)
 	return out, err
 }
 

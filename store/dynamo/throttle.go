@@ -44,7 +44,7 @@ type throttledKey struct {
 // admit makes a write ready, or holds it back with its throttled key. The caller holds mu.
 func (d *Driver) admit(w *write) {
 	if k := d.writes.throttled[w.group]; k != nil {
-		w.since = d.cfg.Clock.Now()
+		w.since = clock.Steady(d.cfg.Clock)
 		k.held = append(k.held, w)
 		return
 	}
@@ -57,7 +57,7 @@ func (d *Driver) putOff(w *write) {
 	if d.cfg.Observer.Throttled != nil {
 		d.cfg.Observer.Throttled(*w.shape.table)
 	}
-	now := d.cfg.Clock.Now()
+	now := clock.Steady(d.cfg.Clock)
 	w.tries++
 	if w.since == 0 {
 		w.since = now
@@ -90,7 +90,7 @@ func (d *Driver) leaveRound(w *write, through bool) {
 	k.open--
 	if through {
 		k.through++
-		k.moved = d.cfg.Clock.Now()
+		k.moved = clock.Steady(d.cfg.Clock)
 	}
 	if k.open > 0 {
 		return
@@ -139,7 +139,7 @@ func (d *Driver) beginRound(k *throttledKey) {
 // giveUp ends the writes that were held back for too long by a key of which nothing comes through: one by
 // one, each would be tried only when those before it had been. The caller holds mu.
 func (d *Driver) giveUp(k *throttledKey) {
-	now := d.cfg.Clock.Now()
+	now := clock.Steady(d.cfg.Clock)
 	if now.Sub(k.moved) <= throttleMax {
 		return
 	}

@@ -94,7 +94,7 @@ func (d *Driver) abandon(c *call) {
 // enqueue makes a write ready. The caller holds mu.
 func (d *Driver) enqueue(w *write) {
 	q := &d.writes
-	w.queued = d.cfg.Clock.Now()
+	w.queued = clock.Steady(d.cfg.Clock)
 	if w.linger == endLinger && !q.endsCome(w.queued) {
 		w.linger = patientLinger
 	}
@@ -163,7 +163,7 @@ func (d *Driver) take() []*write {
 		d.settle(w, errGone)
 	}
 	for {
-		now := d.cfg.Clock.Now()
+		now := clock.Steady(d.cfg.Clock)
 		at, ok := q.nextAt(&d.cfg)
 		if !ok {
 			return nil

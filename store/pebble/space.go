@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"github.com/cockroachdb/pebble/v2/vfs"
+
+	"github.com/kinesin-io/kinesin/internal/clock"
 )
 
 // How space is watched.
@@ -39,7 +41,7 @@ type space struct {
 	free    atomic.Uint64
 	full    atomic.Bool
 	written atomic.Int64 // bytes since the last look
-	next    atomic.Int64 // Unix nanoseconds of the next look
+	next    atomic.Int64 // monotonic time of the next look, as a time.Duration
 	mu      sync.Mutex   // held while looking
 	dropped atomic.Bool  // the ballast is gone
 }
@@ -82,7 +84,7 @@ func (s *space) reserveFor(memTable int) {
 
 // tick looks when a second has passed since the last time.
 func (s *space) tick() {
-	if s.total != 0 && time.Now().UnixNano() >= s.next.Load() {
+	if s.total != 0 && int64(clock.Mono(clock.Real())) >= s.next.Load() {
 		s.look()
 	}
 }
@@ -109,7 +111,7 @@ func (s *space) look() {
 		return
 	}
 	defer s.mu.Unlock()
-	s.next.Store(time.Now().Add(spaceCheckedAfter).UnixNano())
+	s.next.Store(int64(clock.Mono(clock.Real()) + spaceCheckedAfter))
 	s.written.Store(0)
 	usage, err := s.files.GetDiskUsage(s.dir)
 	if err != nil {

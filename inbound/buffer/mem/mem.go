@@ -83,7 +83,7 @@ func (b *Buffer) Send(_ context.Context, messages []buffer.Outgoing) []error {
 			results[i] = fmt.Errorf("delay of %v: want 0s to %v", m.Delay, buffer.DelayMax)
 		default:
 			delay := (m.Delay + time.Second - 1).Truncate(time.Second)
-			b.messages = append(b.messages, &message{body: m.Body, visible: b.clock.Now().Add(delay)})
+			b.messages = append(b.messages, &message{body: m.Body, visible: clock.Steady(b.clock).Add(delay)})
 		}
 	}
 	b.tell()
@@ -125,7 +125,7 @@ func (b *Buffer) receive(limit int) (got []buffer.Message, next time.Duration, c
 	if b.closed {
 		return nil, 0, nil, buffer.ErrClosed
 	}
-	now, next := b.clock.Now(), b.cfg.Wait
+	now, next := clock.Steady(b.clock), b.cfg.Wait
 	for _, m := range b.messages {
 		switch {
 		case m.visible > now:
@@ -158,7 +158,7 @@ func (b *Buffer) Retry(_ context.Context, messages []buffer.Message, after time.
 	}
 	for _, m := range b.messages {
 		if received(messages, m) {
-			m.visible = b.clock.Now().Add(after)
+			m.visible = clock.Steady(b.clock).Add(after)
 		}
 	}
 	b.tell()
