@@ -43,11 +43,12 @@ type Book struct {
 	mu    sync.Mutex           // guards what follows; never held across I/O
 	known map[string]Lease     // as last written or read here; may be behind
 	clear map[string][]task.ID // suspects whose name comes off the row with its next change
+	seen  map[string]sighting  // of the newest heartbeat of each worker
 }
 
 // NewBook returns a book over the rows of a store.
 func NewBook(rows Rows, c clock.Clock) *Book {
-	return &Book{rows: rows, clock: c, known: map[string]Lease{}, clear: map[string][]task.ID{}}
+	return &Book{rows: rows, clock: c, known: map[string]Lease{}, clear: map[string][]task.ID{}, seen: map[string]sighting{}}
 }
 
 // NewLastingBook returns a book whose leases outlast every test: for virtual time, which jumps over
@@ -70,7 +71,7 @@ func (b *Book) Open(ctx context.Context, name string, length time.Duration) (Lea
 	}
 	for range openTriesMax {
 		l := Lease{
-			Worker: b.newID(name), Name: printable(name), Version: 1, Length: length, Receipt: b.clock.Now(),
+			Worker: b.newID(name), Name: printable(name), Version: 1, Length: length, Receipt: b.clock.Now(), Beat: 1, Heard: clock.Steady(b.clock),
 		}
 		err = b.put(ctx, &l)
 		if !errors.Is(err, store.ErrConflict) {
@@ -83,8 +84,11 @@ func (b *Book) Open(ctx context.Context, name string, length time.Duration) (Lea
 // Renew notes a heartbeat received now. It returns ErrLost when the lease has ended. A lease
 // that ran out and was not marked lost is renewed: nobody acted on it.
 func (b *Book) Renew(ctx context.Context, worker string) (Lease, error) {
-	now := b.clock.Now()
-	return b.change(ctx, worker, func(l *Lease) { l.Receipt = max(l.Receipt, now) })
+	now, heard := b.clock.Now(), clock.Steady(b.clock)
+	return b.change(ctx, worker, func(l *Lease) {
+		l.Receipt, l.Heard = max(l.Receipt, now), heard
+		l.Beat++ // so that others see it although the receipt may lie in the future
+	})
 }
 
 // Attend asks whoever takes the worker's next heartbeat to look at the rows of what the worker runs: one of them says
@@ -118,13 +122,13 @@ func (b *Book) ClearSuspect(worker string, id task.ID) {
 func (b *Book) Look(ctx context.Context, worker string) (Lease, error) {
 	row, err := b.rows.Control(ctx, Kind, worker)
 	if errors.Is(err, store.ErrNotFound) {
-		b.forget(worker)
+		b.leave(worker)
 		return Lease{Worker: worker, Lost: true}, nil
 	}
 	if err != nil {
 		return Lease{}, fmt.Errorf("read the lease of worker %s: %w", worker, err)
 	}
-	l, err := decode(&row)
+	l, err := b.read(&row)
 	if err == nil {
 		b.remember(l)
 	}
@@ -154,10 +158,11 @@ func (b *Book) Leave(ctx context.Context, worker string) error {
 			return err
 		}
 		err = b.rows.DeleteControl(ctx, store.Control{Kind: Kind, Name: worker, Version: l.Version})
-		b.forget(worker)
 		if !errors.Is(err, store.ErrConflict) {
+			b.leave(worker)
 			return err
 		}
+		b.forget(worker)
 	}
 	return fmt.Errorf("%w: %s", ErrBusy, worker)
 }
@@ -170,7 +175,7 @@ func (b *Book) List(ctx context.Context) ([]Lease, error) {
 	}
 	leases := make([]Lease, 0, len(rows))
 	for i := range rows {
-		l, err := decode(&rows[i])
+		l, err := b.read(&rows[i])
 		if err != nil {
 			return nil, err
 		}
@@ -179,23 +184,24 @@ func (b *Book) List(ctx context.Context) ([]Lease, error) {
 	return leases, nil
 }
 
-// Sweep deletes the rows of leases that ended more than KeptAfterEnd ago and says how many.
+// Sweep deletes the rows of leases that ended more than KeptAfterEnd ago and says how many. The wall clock may have been set
+// forward a day: of a lease that is not lost, no heartbeat may have been seen here for the length of it besides.
 func (b *Book) Sweep(ctx context.Context) (int, error) {
 	leases, err := b.List(ctx)
 	if err != nil {
 		return 0, err
 	}
-	now, swept := b.clock.Now(), 0
+	now, steady, swept := b.clock.Now(), clock.Steady(b.clock), 0
 	for i := range leases {
 		l := &leases[i]
-		if now < l.End().Add(KeptAfterEnd) {
+		if now < l.End().Add(KeptAfterEnd) || !l.Lost && steady < l.HoldsUntil().Add(task.ClockBound) {
 			continue
 		}
 		err := b.rows.DeleteControl(ctx, store.Control{Kind: Kind, Name: l.Worker, Version: l.Version})
 		if err != nil && !errors.Is(err, store.ErrConflict) {
 			return swept, fmt.Errorf("sweep the lease of worker %s: %w", l.Worker, err)
 		}
-		b.forget(l.Worker)
+		b.leave(l.Worker)
 		if err == nil {
 			swept++
 		}
@@ -234,7 +240,7 @@ func (b *Book) change(ctx context.Context, worker string, edit func(*Lease)) (Le
 // after is the lease as the conflict showed it, or as it is read now.
 func (b *Book) after(ctx context.Context, worker string, conflict error) (Lease, error) {
 	if seen, ok := errors.AsType[*store.ConflictError](conflict); ok && seen.Control != nil {
-		return decode(seen.Control)
+		return b.read(seen.Control)
 	}
 	return b.Look(ctx, worker)
 }
@@ -250,6 +256,7 @@ func (b *Book) put(ctx context.Context, l *Lease) error {
 		return fmt.Errorf("write the lease of worker %s: %w", l.Worker, err)
 	}
 	b.remember(*l)
+	b.sight(l)
 	return nil
 }
 
@@ -283,6 +290,14 @@ func (b *Book) forget(worker string) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	delete(b.known, worker)
+}
+
+// leave forgets a worker whose lease is gone.
+func (b *Book) leave(worker string) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	delete(b.known, worker)
+	delete(b.seen, worker)
 }
 
 // withoutCleared takes a suspect that is done off the lease, and says how many were asked for.

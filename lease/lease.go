@@ -52,14 +52,19 @@ type Lease struct {
 	Name    string // for people, as the worker gave it
 	Version uint64 // of the row; 0 when there is no row
 	Length  time.Duration
-	Receipt task.Instant // when the newest heartbeat was received
+	Receipt task.Instant // when the newest heartbeat was received, by the wall clock of who received it
+	Beat    uint64       // number of the newest heartbeat; 0 for one that was received by an older version
+	Heard   task.Instant // when the newest heartbeat was received, by clock.Steady of this process; not in the row
 	Suspect task.ID      // the one suspect that the process may run; zero for none
 	Attend  uint64       // changes when there is something that the next heartbeat's answer has to say
 	Lost    bool         // it was marked lost, or has no row
 }
 
-// End is when the lease runs out unless a heartbeat renews it.
+// End is when the lease runs out unless a heartbeat renews it, by the wall clock of who received the newest one.
 func (l *Lease) End() task.Instant { return l.Receipt.Add(l.Length) }
+
+// HoldsUntil is End by clock.Steady of this process: no step of any wall clock moves it.
+func (l *Lease) HoldsUntil() task.Instant { return l.Heard.Add(l.Length) }
 
 // HeartbeatEvery is how often the worker owes a heartbeat.
 func (l *Lease) HeartbeatEvery() time.Duration { return l.Length / BeatsPerLease }
@@ -90,13 +95,14 @@ type record struct {
 	Name    string `json:"name,omitempty"`
 	Length  int64  `json:"length_us"`
 	Receipt int64  `json:"receipt_us"`
+	Beat    uint64 `json:"beat,omitempty"`
 	Suspect string `json:"suspect,omitempty"`
 	Attend  uint64 `json:"attend,omitempty"`
 	Lost    bool   `json:"lost,omitempty"`
 }
 
 func encode(l *Lease) (store.Control, error) {
-	r := record{Name: l.Name, Length: l.Length.Microseconds(), Receipt: int64(l.Receipt), Attend: l.Attend, Lost: l.Lost}
+	r := record{Name: l.Name, Length: l.Length.Microseconds(), Receipt: int64(l.Receipt), Beat: l.Beat, Attend: l.Attend, Lost: l.Lost}
 	if !l.Suspect.IsZero() {
 		r.Suspect = l.Suspect.String()
 	}
@@ -111,7 +117,7 @@ func decode(row *store.Control) (Lease, error) {
 	}
 	l := Lease{
 		Worker: row.Name, Name: r.Name, Version: row.Version, Attend: r.Attend, Lost: r.Lost,
-		Length: time.Duration(r.Length) * time.Microsecond, Receipt: task.Instant(r.Receipt),
+		Length: time.Duration(r.Length) * time.Microsecond, Receipt: task.Instant(r.Receipt), Beat: r.Beat,
 	}
 	if r.Suspect == "" {
 		return l, nil
