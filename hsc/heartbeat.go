@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/kinesin-io/kinesin/api/kinesinv1"
+	"github.com/kinesin-io/kinesin/internal/clock"
 	"github.com/kinesin-io/kinesin/lease"
 	"github.com/kinesin-io/kinesin/task"
 )
@@ -22,7 +23,10 @@ const reviewEvery = 5 * time.Minute
 // reported as started. A claim is given up only after a heartbeat that came twice as long after it.
 const confirmAfter = task.ClaimTimeout / 2
 
-func claimedBefore(t *task.Task, at task.Instant) bool { return max(t.ClaimedAt, t.Due) <= at }
+// claimedBefore reports whether a claim is so old. One that is stamped in the future is: the clock was set back since.
+func claimedBefore(t *task.Task, now task.Instant, age time.Duration) bool {
+	return max(t.ClaimedAt, t.Due) <= now.Add(-age) || t.ClaimedAt > now.Add(task.ClockBound)
+}
 
 // Heartbeat renews the lease of the whole process, and tells it which of the attempts it names are to stop. What it names is
 // confirmed first: whoever reads in the lease that a heartbeat was taken may rely on it that what it named is
@@ -56,7 +60,7 @@ func (s *Service) Heartbeat(ctx context.Context, r *kinesinv1.HeartbeatRequest) 
 		return nil, s.leaseProblem(ctx, worker, err)
 	}
 	s.sessionOf(&l)
-	s.Hooks.heartbeat(before.Sub(l.Receipt))
+	s.Hooks.heartbeat(before.Sub(l.Heard))
 	if sess.called(&l) {
 		response = &kinesinv1.HeartbeatResponse{} // of all that is named, now
 		if err := s.review(ctx, sess, running, response); err != nil {
@@ -73,9 +77,9 @@ func (s *Service) review(ctx context.Context, sess *session, running []attempt, 
 	now := s.Clock.Now()
 	open := sess.toReview(running, now)
 	named := len(open)
-	all := slices.Concat(open, sess.unnamed(running, now.Add(-task.ClaimTimeout)))
+	all := slices.Concat(open, sess.unnamed(running, now))
 	ids := idsOf(all)
-	suspect := sess.suspectInHand(now)
+	suspect := sess.suspectInHand(clock.Steady(s.Clock))
 	if !suspect.IsZero() {
 		ids = append(ids, suspect)
 	}
@@ -100,7 +104,7 @@ func (s *Service) review(ctx context.Context, sess *session, running []attempt, 
 		case row.State == task.Processing:
 			known = append(known, a)
 		}
-		if i < named && row.State == task.Claimed && claimedBefore(row, now.Add(-confirmAfter)) {
+		if i < named && row.State == task.Claimed && claimedBefore(row, now, confirmAfter) {
 			starts = append(starts, report{attempt: a, row: row, event: task.Event{Kind: task.Start}})
 		}
 	}
@@ -143,7 +147,7 @@ func (s *session) toReview(running []attempt, now task.Instant) []attempt {
 	for _, a := range running {
 		number, known := s.known[a.id]
 		h := s.hands[a.id]
-		young := h != nil && h.row.Attempt == a.number && !claimedBefore(h.row, now.Add(-confirmAfter))
+		young := h != nil && h.row.Attempt == a.number && !claimedBefore(h.row, now, confirmAfter)
 		if !young && (!known || number != a.number) {
 			unknown = append(unknown, a)
 		}
@@ -218,7 +222,7 @@ const (
 
 // wait is how long to wait before calling again; false when nobody has to be.
 func (a *attention) wait(now task.Instant) (time.Duration, bool) {
-	return min(max(a.again.Sub(now), 0), resendMax), a.failed > 0 // the clock may be set back
+	return max(a.again.Sub(now), 0), a.failed > 0
 }
 
 // CancelRequested sees to it that the worker that runs the task learns that a cancel was requested: at once if its
@@ -235,7 +239,7 @@ func (s *Service) CancelRequested(t task.Task) {
 		}
 	}
 	s.mu.Lock()
-	s.attention.add(t.Worker, call{until: s.Clock.Now().Add(reviewEvery)})
+	s.attention.add(t.Worker, call{until: clock.Steady(s.Clock).Add(reviewEvery)})
 	s.mu.Unlock()
 	poke(s.attention.news)
 }
@@ -265,7 +269,7 @@ func (s *Service) callWorkers(ctx context.Context) {
 		}
 		s.Hooks.failed("call a worker", err)
 		c := workers[worker]
-		if left := c.until.Sub(s.Clock.Now()); left <= 0 || left > reviewEvery { // the clock may be set back
+		if clock.Steady(s.Clock) >= c.until {
 			delete(workers, worker)
 		} else {
 			workers[worker] = call{c.until, c.tries + 1}
@@ -288,6 +292,6 @@ func (s *Service) callAgain(workers map[string]call) {
 		s.attention.failed = 0
 		return
 	}
-	s.attention.again = s.Clock.Now().Add(min(resendMin<<min(s.attention.failed, 10), resendMax))
+	s.attention.again = clock.Steady(s.Clock).Add(min(resendMin<<min(s.attention.failed, 10), resendMax))
 	s.attention.failed++
 }

@@ -148,7 +148,7 @@ func (s *Service) Run(ctx context.Context) error {
 		} else {
 			resend.Stop()
 		}
-		if wait, some := s.attention.wait(s.Clock.Now()); some {
+		if wait, some := s.attention.wait(clock.Steady(s.Clock)); some {
 			call.Reset(wait)
 		} else {
 			call.Stop()
@@ -258,7 +258,7 @@ func (s *Service) sessionOf(l *lease.Lease) *session {
 	sess := s.sessions[l.Worker]
 	if sess == nil {
 		sess = newSession(l)
-		sess.adopted = s.Clock.Now()
+		sess.adopted = clock.Steady(s.Clock)
 		s.sessions[l.Worker] = sess
 	}
 	sess.renewed(l)
@@ -282,7 +282,7 @@ func (s *Service) lose(worker string) {
 
 // forgetGone drops sessions without a stream whose lease ran out a while ago.
 func (s *Service) forgetGone() {
-	now := s.Clock.Now()
+	now := clock.Steady(s.Clock)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for worker, sess := range s.sessions {

@@ -106,7 +106,7 @@ func (g *group) isIdle(now time.Duration) bool {
 // reserve takes a free slot, never one beyond the slots. A group that is full then stops receiving: a message that it got now
 // would have to go back.
 func (st *stream) reserve(g *group) bool {
-	if st.ctx.Err() != nil || st.svc.Clock.Now() >= st.sess.end() {
+	if st.ctx.Err() != nil || !st.sess.isGood(st.svc.Clock) {
 		return false
 	}
 	st.sess.mu.Lock()
@@ -167,7 +167,7 @@ func (m *Slot) readBack() {
 func (m *Slot) stored() {
 	s, row := m.stream.svc, m.hand.row
 	switch {
-	case claimedBefore(row, s.Clock.Now().Add(-confirmAfter)):
+	case claimedBefore(row, s.Clock.Now(), confirmAfter):
 		s.aside(m.giveBack)
 	case row.PayloadStoredApart():
 		s.aside(m.fetch)

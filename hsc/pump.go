@@ -72,7 +72,7 @@ func (p *pump) awaitSlot() bool {
 // awaitLease waits until the worker's lease is good: a process that was stopped, or is cut off, gets no more
 // tasks although its stream is still open. false when the stream is over.
 func (p *pump) awaitLease() bool {
-	for p.svc.Clock.Now() >= p.sess.end() {
+	for !p.sess.isGood(p.svc.Clock) {
 		l, err := p.svc.Leases.Look(p.ctx, p.sess.worker)
 		switch {
 		case err != nil:
@@ -82,7 +82,7 @@ func (p *pump) awaitLease() bool {
 			return false
 		default:
 			p.sess.renewed(&l)
-			if p.svc.Clock.Now() < l.End() {
+			if p.sess.isGood(p.svc.Clock) {
 				return true
 			}
 		}
@@ -153,7 +153,7 @@ func (p *pump) setInterrupt(interrupt context.CancelFunc) {
 
 // claim turns messages into tasks on their way to the worker.
 func (p *pump) claim(messages []queue.Message) {
-	if p.ctx.Err() != nil || p.svc.Clock.Now() >= p.sess.end() {
+	if p.ctx.Err() != nil || !p.sess.isGood(p.svc.Clock) {
 		p.svc.putBack(p.ctx, messages, 0)
 		return
 	}

@@ -6,6 +6,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/kinesin-io/kinesin/internal/clock"
 	"github.com/kinesin-io/kinesin/lease"
 	"github.com/kinesin-io/kinesin/task"
 )
@@ -74,13 +75,13 @@ type session struct {
 	worker string
 	lease  time.Duration
 
-	ends atomic.Int64 // task.Instant of the lease's end, as last known here
+	ends atomic.Int64 // task.Instant of the lease's end by clock.Steady, as last known here
 
 	mu      sync.Mutex // guards what follows and the groups of the stream; never held across I/O
 	hands   map[task.ID]*hand
 	suspect task.ID      // the suspect in hand, or about to be; zero for none
 	claimed bool         // it is not about to be: its claim was decided
-	adopted task.Instant // when the suspect was read from the lease instead of being reserved here; 0: it was reserved
+	adopted task.Instant // when the suspect was read from the lease instead of being reserved here, by clock.Steady; 0: it was reserved
 	stream  *stream      // the newest, nil when it has ended
 	lost    bool         // the lease has ended
 
@@ -96,11 +97,15 @@ func newSession(l *lease.Lease) *session {
 	}
 }
 
+// end is when the lease runs out, as far as is known here, by clock.Steady.
 func (s *session) end() task.Instant { return task.Instant(s.ends.Load()) }
+
+// isGood reports whether the lease has not run out, as far as is known here.
+func (s *session) isGood(c clock.Clock) bool { return clock.Steady(c) < s.end() }
 
 // renewed notes the lease as it was read or written; an older sight of it changes nothing.
 func (s *session) renewed(l *lease.Lease) {
-	for end := int64(l.End()); ; {
+	for end := int64(l.HoldsUntil()); ; {
 		have := s.ends.Load()
 		if have >= end || s.ends.CompareAndSwap(have, end) {
 			return
@@ -197,10 +202,10 @@ func (s *session) suspectDone(id task.ID) bool {
 // suspectInHand is the suspect that the process should run, zero for none. One whose claim is under way does not
 // count: no row and no worker knows of it yet. Of one that another process wrote on the lease nobody here knows whether it is, until
 // it must have been decided.
-func (s *session) suspectInHand(now task.Instant) task.ID {
+func (s *session) suspectInHand(steady task.Instant) task.ID {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if !s.claimed || now < s.adopted.Add(task.ClaimTimeout) {
+	if !s.claimed || steady < s.adopted.Add(task.ClaimTimeout) {
 		return task.ID{}
 	}
 	return s.suspect
@@ -256,9 +261,8 @@ func (s *session) drop(attempts []attempt) {
 	}
 }
 
-// unnamed lists attempts in hand, claimed at or before the given instant, that the worker did not name: it
-// may never have got them.
-func (s *session) unnamed(running []attempt, claimedBy task.Instant) []attempt {
+// unnamed lists attempts in hand, claimed a while ago, that the worker did not name: it may never have got them.
+func (s *session) unnamed(running []attempt, now task.Instant) []attempt {
 	named := make(map[task.ID]bool, len(running))
 	for _, a := range running {
 		named[a.id] = true
@@ -267,7 +271,7 @@ func (s *session) unnamed(running []attempt, claimedBy task.Instant) []attempt {
 	defer s.mu.Unlock()
 	var missing []attempt
 	for id, h := range s.hands {
-		if !named[id] && !h.freed && max(h.row.ClaimedAt, h.row.Due) <= claimedBy {
+		if !named[id] && !h.freed && claimedBefore(h.row, now, task.ClaimTimeout) {
 			missing = append(missing, attempt{id, h.row.Attempt})
 		}
 	}

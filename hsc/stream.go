@@ -90,7 +90,7 @@ type stream struct {
 type outbox struct {
 	tasks    []delivery
 	acks     []*kinesinv1.ResultAck
-	since    task.Instant // when the first of acks came
+	since    task.Instant // when the first of acks came, by clock.Steady
 	cancels  []*kinesinv1.Held
 	finished bool // nothing will be added
 }

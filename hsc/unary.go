@@ -139,7 +139,7 @@ func (s *Service) Claim(ctx context.Context, r *kinesinv1.ClaimRequest) (*kinesi
 
 // goodLease refuses a worker whose lease ran out: nobody would notice when it is lost.
 func (s *Service) goodLease(ctx context.Context, sess *session) error {
-	if s.Clock.Now() < sess.end() {
+	if sess.isGood(s.Clock) {
 		return nil
 	}
 	l, err := s.Leases.Look(ctx, sess.worker)
@@ -149,10 +149,10 @@ func (s *Service) goodLease(ctx context.Context, sess *session) error {
 	case l.Lost:
 		s.lose(sess.worker)
 		return leaseLost(sess.worker)
-	case s.Clock.Now() >= l.End():
+	}
+	if sess.renewed(&l); !sess.isGood(s.Clock) {
 		return invalid("the lease of worker %s ran out: send a heartbeat first, every %v", sess.worker, l.HeartbeatEvery())
 	}
-	sess.renewed(&l)
 	return nil
 }
 

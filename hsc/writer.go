@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"github.com/kinesin-io/kinesin/api/kinesinv1"
+	"github.com/kinesin-io/kinesin/internal/clock"
 	"github.com/kinesin-io/kinesin/task"
 )
 
@@ -40,7 +41,7 @@ func (st *stream) sendAcks(acks []*kinesinv1.ResultAck) {
 		fits := len(st.outbox.acks) < acksAheadMax || st.outbox.finished
 		if fits && !st.outbox.finished {
 			if len(st.outbox.acks) == 0 {
-				st.outbox.since = st.svc.Clock.Now()
+				st.outbox.since = clock.Steady(st.svc.Clock)
 			}
 			st.outbox.acks = append(st.outbox.acks, acks...)
 		}
@@ -157,7 +158,7 @@ func (st *stream) ackWait() time.Duration {
 	if len(o.tasks)+len(o.cancels) > 0 || len(o.acks) >= acksFlush || st.draining || o.finished {
 		return 0
 	}
-	return acksLinger - st.svc.Clock.Now().Sub(o.since)
+	return acksLinger - clock.Steady(st.svc.Clock).Sub(o.since)
 }
 
 // takeTasks takes as many tasks as fit one message and marks them as sent.

@@ -329,7 +329,11 @@ func (d *delivering) forsakenAt(t *task.Task, now task.Instant) task.Instant {
 	case here:
 		wait = task.AcquireTimeout
 	}
-	return max(now, t.ClaimedAt.Add(wait))
+	since := t.ClaimedAt
+	if isAhead(since, now) {
+		since = d.l.flight.since(t.ID, t.Attempt, now)
+	}
+	return max(now, since.Add(wait))
 }
 
 func (d *delivering) takeRetries(now task.Instant) []task.Order {

@@ -57,6 +57,8 @@ type Aside interface {
 type passNote struct {
 	At   task.Instant `json:"at"` // the last time; zero when it is not known
 	Gaps []gap        `json:"gaps,omitempty"`
+
+	stored task.Instant // At as it is in the store: since then the wall clock may have been set
 }
 
 // gap is a time for which no scheduler noted that it runs.
@@ -124,6 +126,7 @@ func (s *Scheduler) readNote(ctx context.Context) bool {
 		s.progress.mark(s.Clock)
 		note, _, err := s.note(ctx)
 		if err == nil {
+			note.stored = note.At
 			s.noted.Store(&note)
 			return true
 		}
@@ -153,11 +156,15 @@ func (s *Scheduler) renewNote(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	s.Steps.Look()
 	now, known := s.Clock.Now(), s.noted.Load()
+	if note.At == known.stored {
+		note.At = known.At
+	}
 	for _, g := range append(slices.Clone(known.Gaps), gap{known.At, now.Add(noteEvery)}, gap{note.At, now.Add(noteEvery)}) {
 		note.add(g)
 	}
-	note.At = now
+	note.At, note.stored = now, now
 	value, err := json.Marshal(note)
 	if err != nil {
 		return fmt.Errorf("encode the note of passes: %w", err)

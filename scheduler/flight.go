@@ -18,10 +18,12 @@ type inFlight struct {
 	place   task.Instant // of the wake-up row, which scans pass over
 	worker  string       // whose lease tells, until rowAt; empty when only the row does
 	rowAt   task.Instant // when the row itself is read again
-	since   task.Instant // when it was first seen
+	attempt uint32       // the one that was seen last
+	since   task.Instant // when that was first seen
 	until   task.Instant // of a task that has no task row: until when its message is good
 	scanned uint64       // the look that saw its wake-up row
 	sorted  bool         // its time is in the tree
+	parked  bool         // it waits for its wake-up, which is an instant of the wall clock
 }
 
 // budget bounds what all partitions of a process have in flight together.
@@ -138,7 +140,7 @@ func (l *flight) has(id task.ID, place task.Instant) bool {
 func (l *flight) rest(id task.ID, until task.Instant) {
 	if one := l.byID[id]; one != nil {
 		w := *one
-		w.at, w.rowAt = until, until
+		w.at, w.rowAt, w.parked = until, until, false
 		l.put(w)
 	}
 }
@@ -190,9 +192,9 @@ func (l *flight) keep(until task.Instant) {
 	}
 }
 
-// since is when a task was first seen, which is now for one that is not in flight.
-func (l *flight) since(id task.ID, now task.Instant) task.Instant {
-	if w, found := l.byID[id]; found {
+// since is when an attempt of a task was first seen, which is now for one that is not in flight.
+func (l *flight) since(id task.ID, attempt uint32, now task.Instant) task.Instant {
+	if w, found := l.byID[id]; found && w.attempt == attempt {
 		return w.since
 	}
 	return now
@@ -205,7 +207,7 @@ func (l *flight) due(now, again task.Instant, limit int) []inFlight {
 	for p, ok := l.first(); ok && p.at <= now && len(taken) < limit; p, ok = l.first() {
 		w := *l.byID[p.id]
 		taken = append(taken, w)
-		w.at = again
+		w.at, w.parked = again, false
 		l.put(w)
 	}
 	return taken

@@ -92,13 +92,13 @@ func limited(ctx context.Context, c clock.Clock) (context.Context, context.Cance
 
 // watchCall notes that a call begins; what it returns is to be deferred.
 func (s *Scheduler) watchCall(write bool, err *error) func() {
-	s.dog.began(s.Clock.Now(), write)
-	return func() { s.dog.ended(s.Clock.Now(), write, *err) }
+	s.dog.began(clock.Steady(s.Clock), write)
+	return func() { s.dog.ended(clock.Steady(s.Clock), write, *err) }
 }
 
 // watchWrites notes how a dispatch fared. Only what the store did not answer speaks of it.
 func (s *Scheduler) watchWrites(dispatch func() []task.Dispatched) []task.Dispatched {
-	s.dog.began(s.Clock.Now(), true)
+	s.dog.began(clock.Steady(s.Clock), true)
 	results := dispatch()
 	var unknown error
 	for i := range results {
@@ -108,7 +108,7 @@ func (s *Scheduler) watchWrites(dispatch func() []task.Dispatched) []task.Dispat
 			break
 		}
 	}
-	s.dog.ended(s.Clock.Now(), true, unknown)
+	s.dog.ended(clock.Steady(s.Clock), true, unknown)
 	return results
 }
 
@@ -119,7 +119,7 @@ const goodLeasesMax = 1 << 14
 // has read spares the others the reading. It only ever says that a lease is good.
 type goodLeases struct {
 	mu    sync.Mutex
-	until map[string]task.Instant
+	until map[string]task.Instant // by clock.Steady
 }
 
 func (g *goodLeases) note(l *lease.Lease) {
@@ -138,10 +138,10 @@ func (g *goodLeases) note(l *lease.Lease) {
 			break
 		}
 	}
-	g.until[l.Worker] = goodUntil(l, 0)
+	g.until[l.Worker] = l.HoldsUntil().Add(task.ClockBound)
 }
 
-// end is until when a lease holds at least; zero for one of which nothing is known.
+// end is until when a lease holds at least, by clock.Steady; zero for one of which nothing is known.
 func (g *goodLeases) end(worker string) task.Instant {
 	g.mu.Lock()
 	defer g.mu.Unlock()

@@ -40,6 +40,7 @@ type judgement struct {
 	l      *loop
 	s      *Scheduler
 	now    task.Instant
+	steady task.Instant // now by clock.Steady, by which leases and outages are counted
 	leases map[string]answer[lease.Lease]
 	ages   map[queue.Name]answer[time.Duration]
 
@@ -59,12 +60,22 @@ type answer[V any] struct {
 	err   error
 }
 
-func newJudgement(m *managing, now task.Instant) *judgement {
+func newJudgement(m *managing) *judgement {
+	s := m.l.s
+	s.Steps.Look()
+	now := s.Clock.Now()
 	return &judgement{
-		m: m, l: m.l, s: m.l.s, now: now, rests: waits(now, m.askRetry),
+		m: m, l: m.l, s: s, now: now, steady: clock.Steady(s.Clock), rests: waits(now, m.askRetry),
 		leases: map[string]answer[lease.Lease]{}, ages: map[queue.Name]answer[time.Duration]{}, turns: map[task.ID]task.Instant{},
 	}
 }
+
+// local is an instant of clock.Steady by the wall clock of this round.
+func (j *judgement) local(steady task.Instant) task.Instant { return j.now.Add(steady.Sub(j.steady)) }
+
+// since is from when on a heartbeat could be taken here, by clock.Steady: since the start of the scheduler, or since the wall
+// clock was set. Then everybody has the time that they would have after an outage.
+func (j *judgement) since() task.Instant { return max(j.l.since, task.Instant(j.s.stepped.Load())) }
 
 // mayAsk reports whether there may be one more call. After one that failed, what is due goes first.
 func (j *judgement) mayAsk() bool {
@@ -155,7 +166,7 @@ func (j *judgement) judge(ctx context.Context, rows []task.Task) (orders []task.
 	orders = make([]task.Order, 0, len(rows))
 	for i := range rows {
 		t := &rows[i]
-		if t.Wake > j.now && (t.State != task.Scheduled || t.Attempt > 0 || t.Wake > j.now.Add(j.s.Lead)) {
+		if wakesAt(t, j.now) > j.now && (t.State != task.Scheduled || t.Attempt > 0 || t.Wake > j.now.Add(j.s.Lead)) {
 			j.m.follow(t) // its time has not come
 			continue
 		}
@@ -199,7 +210,7 @@ func (j *judgement) rule(ctx context.Context, t *task.Task) (event task.Event, a
 			return task.Event{}, false, err
 		}
 		d := decide(t, c)
-		if d.event.Kind == task.WorkerLost && !j.s.dog.mayReclaim(j.now, &c.lease) {
+		if d.event.Kind == task.WorkerLost && !j.s.dog.mayReclaim(j.steady, &c.lease) {
 			d = decision{verdict: lookAgain, until: j.now.Add(rampLook)}
 		}
 		switch d.verdict {
@@ -212,7 +223,7 @@ func (j *judgement) rule(ctx context.Context, t *task.Task) (event task.Event, a
 			return task.Event{}, false, nil
 		case reclaim:
 		}
-		if err = j.markLost(ctx, c.lease); err == nil {
+		if err = j.markLost(ctx, c.seen); err == nil {
 			return d.event, true, nil
 		}
 		if !errors.Is(err, store.ErrConflict) {
@@ -274,7 +285,7 @@ func (j *judgement) followsLease(w *inFlight) bool { return w.worker != "" && j.
 func (j *judgement) readLeases(ctx context.Context, due []inFlight) {
 	var workers []string
 	for i := range due {
-		if w := &due[i]; j.followsLease(w) && j.now >= j.s.leases.end(w.worker) && !slices.Contains(workers, w.worker) {
+		if w := &due[i]; j.followsLease(w) && j.steady >= j.s.leases.end(w.worker) && !slices.Contains(workers, w.worker) {
 			workers = append(workers, w.worker)
 		}
 	}
@@ -305,22 +316,30 @@ func (j *judgement) readLeases(ctx context.Context, due []inFlight) {
 
 // leaseEnd is until when a worker's lease holds at least, as far as is known here or can be read; zero for one that is lost.
 func (j *judgement) leaseEnd(ctx context.Context, worker string) (task.Instant, error) {
-	if end := j.s.leases.end(worker); j.now < end {
-		return end, nil
+	if end := j.s.leases.end(worker); j.steady < end {
+		return j.local(end), nil
 	}
 	l, err := j.lease(ctx, worker)
 	if err != nil || l.Lost {
 		return 0, err
 	}
-	return goodUntil(&l, j.l.since), nil
+	l.Receipt = j.local(l.Heard)
+	return goodUntil(&l, j.local(j.since())), nil
 }
 
 func (j *judgement) circumstances(ctx context.Context, t *task.Task) (c circumstances, err error) {
-	c = circumstances{now: j.now, since: j.l.since}
+	c = circumstances{now: j.now, since: j.local(j.since())}
 	switch {
 	case t.State.IsRunning():
-		c.lease, err = j.lease(ctx, t.Worker)
-		c.since = max(j.l.since, j.s.dog.quiet(&c.lease))
+		c.seen, err = j.lease(ctx, t.Worker)
+		c.lease = c.seen
+		c.lease.Receipt = j.local(c.seen.Heard)
+		if quiet := j.s.dog.quiet(&c.lease); !quiet.IsZero() {
+			c.since = max(c.since, j.local(quiet))
+		}
+		if isAhead(t.ClaimedAt, j.now) {
+			c.met = j.l.flight.since(t.ID, t.Attempt, j.now)
+		}
 	case t.State == task.Enqueued:
 		c.queueAge, err = j.age(ctx, queue.NameFor(t))
 	}

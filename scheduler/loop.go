@@ -4,6 +4,7 @@ import (
 	"context"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"github.com/kinesin-io/kinesin/internal/clock"
 	"github.com/kinesin-io/kinesin/task"
@@ -27,7 +28,7 @@ type loop struct {
 	partition task.Partition
 	firing    firing
 	stop      context.CancelFunc
-	since     task.Instant  // the start of the scheduler: no heartbeat before it is missed
+	since     task.Instant  // the start of the scheduler, by clock.Steady: no heartbeat before it is missed
 	poke      chan struct{} // has an element when the inbox may have something
 	head      atomic.Int64  // due time of the oldest task that waits to be fired, 0 for none
 	flying    atomic.Int64  // tasks in flight
@@ -57,9 +58,10 @@ type inbox struct {
 	hints    []hint
 	done     []task.WakeRow
 	doneIDs  []task.ID
-	missed   task.Instant // the earliest hint for which there was no room; zero for none
-	reviewed bool         // what is in flight is to be looked at again
-	demoted  bool         // it is to be a guest from now on
+	missed   task.Instant  // the earliest hint for which there was no room; zero for none
+	reviewed bool          // what is in flight is to be looked at again
+	demoted  bool          // it is to be a guest from now on
+	stepped  time.Duration // by which the wall clock was set
 }
 
 // hint is a row that was stored a moment ago.
@@ -181,10 +183,13 @@ func (l *loop) noteHead() {
 func (l *loop) takeInbox() {
 	in := &l.inbox
 	in.mu.Lock()
-	hints, done, ids, missed, reviewed, demoted := in.hints, in.done, in.doneIDs, in.missed, in.reviewed, in.demoted
-	in.hints, in.done, in.doneIDs, in.missed, in.reviewed, in.demoted = nil, nil, nil, 0, false, false
+	hints, done, ids, missed, reviewed, demoted, stepped := in.hints, in.done, in.doneIDs, in.missed, in.reviewed, in.demoted, in.stepped
+	in.hints, in.done, in.doneIDs, in.missed, in.reviewed, in.demoted, in.stepped = nil, nil, nil, 0, false, false, 0
 	in.mu.Unlock()
 	now := l.s.Clock.Now()
+	if stepped != 0 {
+		l.shift(now, stepped)
+	}
 	if demoted {
 		l.beGuest(now)
 	}
@@ -231,7 +236,10 @@ func (l *loop) await(t *task.Task, sends bool) {
 
 // flightOf is a task as it is to be looked at again then.
 func (l *loop) flightOf(t *task.Task, at task.Instant) inFlight {
-	w := inFlight{at: l.later(at), id: t.ID, place: t.WakeRow.At, since: l.flight.since(t.ID, l.s.Clock.Now()), rowAt: at}
+	w := inFlight{
+		at: l.later(at), id: t.ID, place: t.WakeRow.At, rowAt: at,
+		attempt: t.Attempt, since: l.flight.since(t.ID, t.Attempt, l.s.Clock.Now()), parked: isParked(t) && at == t.Wake,
+	}
 	if t.State == task.Scheduled && t.Attempt == 0 && !t.Enqueued.IsZero() {
 		w.until = t.Enqueued.Add(task.UndispatchedMax)
 	}

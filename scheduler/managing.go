@@ -7,6 +7,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/kinesin-io/kinesin/internal/clock"
 	"github.com/kinesin-io/kinesin/queue"
 	"github.com/kinesin-io/kinesin/store"
 	"github.com/kinesin-io/kinesin/task"
@@ -38,12 +39,11 @@ func (m *managing) end(context.Context) {}
 
 // fire implements firing. Each call that comes back is progress: in an outage a round may take long, and is not stuck.
 func (m *managing) fire(ctx context.Context) (busy bool, err error) {
-	now := m.l.s.Clock.Now()
 	m.unsent, m.full = false, fullness{}
-	j := newJudgement(m, now)
+	j := newJudgement(m)
 	defer j.end(ctx)
 	ids, looked := j.lookAtFlight(ctx)
-	taken := m.take(ctx, now)
+	taken := m.take(ctx, j.now)
 	orders, reads := firstOrders(taken)
 	var failed error
 	if len(ids)+len(reads) > 0 {
@@ -192,11 +192,11 @@ func (m *managing) takeOver(t *task.Task) {
 // wantMessage has the message sent again of a task that was enqueued by a process that has gone, just before it went, or whose
 // message was in its memory. What else is enqueued follows its timer.
 func (m *managing) wantMessage(t *task.Task) {
-	s, now := m.l.s, m.l.s.Clock.Now()
+	s, now, steady := m.l.s, m.l.s.Clock.Now(), clock.Steady(m.l.s.Clock)
 	switch {
 	case m.l.guest:
-	case t.State != task.Enqueued || t.Wake <= now: // its wake-up sends it
-	case !s.Queue.Durable() && t.Enqueued < m.l.since, s.isGone(t.Worker) && now.Sub(t.Enqueued) < task.EnqueueTimeout:
+	case t.State != task.Enqueued || wakesAt(t, now) <= now: // its wake-up sends it
+	case !s.Queue.Durable() && t.Enqueued < now.Add(m.l.since.Sub(steady)), s.isGone(t.Worker) && now.Sub(t.Enqueued) < task.EnqueueTimeout:
 		m.resend = append(m.resend, *t)
 	}
 }

@@ -31,7 +31,7 @@ type outage struct {
 	end    task.Instant
 }
 
-// outages knows when the store was away. The zero value knows of none.
+// outages knows when the store was away, by clock.Steady. The zero value knows of none.
 type outages struct {
 	trying task.Instant // the first call since the last answer; zero when there was none
 	past   []outage     // the longest and oldest first

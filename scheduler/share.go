@@ -202,7 +202,7 @@ func wake(c chan struct{}) {
 
 // Run fires what is due until ctx ends, following changes of lambdas and ownership.
 func (s *Scheduler) Run(ctx context.Context) error {
-	since := s.Clock.Now()
+	since := clock.Steady(s.Clock)
 	var group sync.WaitGroup
 	defer group.Wait()
 	defer s.clear()

@@ -34,8 +34,10 @@ type decision struct {
 type circumstances struct {
 	now      task.Instant
 	since    task.Instant  // from when on a heartbeat could be taken here: one before may have found nobody
+	met      task.Instant  // when the claim was first seen here, if it was stamped in the future; else zero
 	queueAge time.Duration // of the oldest due message in the task's queue
-	lease    lease.Lease   // of the task's worker
+	lease    lease.Lease   // of the task's worker, with a receipt by the clock of now
+	seen     lease.Lease   // the same as it was read
 }
 
 // decide is the pure rule for a wake-up: ATF's table of states and next-trigger times.
@@ -93,7 +95,11 @@ func goodUntil(l *lease.Lease, since task.Instant) task.Instant {
 // alone does not tell: a process that was stopped says nothing, and goes on with the attempt when it is continued within its
 // lease. So the worker must have been heard since, and have had a moment to say that the attempt runs.
 func unconfirmedAt(t *task.Task, c circumstances) task.Instant {
-	confirmBy := max(t.ClaimedAt, t.Due, c.since).Add(task.ClaimTimeout)
+	begun := max(t.ClaimedAt, t.Due)
+	if !c.met.IsZero() { // the clock was set back since
+		begun = c.met.Add(begun.Sub(t.ClaimedAt))
+	}
+	confirmBy := max(begun, c.since).Add(task.ClaimTimeout)
 	switch {
 	case c.now < confirmBy:
 		return confirmBy
