@@ -21,6 +21,7 @@ func (s *session) beat(ctx context.Context) {
 	for {
 		select {
 		case <-timer.C():
+		case <-s.beatNow:
 		case <-s.gone:
 			return
 		case <-ctx.Done():
@@ -62,6 +63,10 @@ func (s *session) missed(err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.misses++
+	if s.doubted {
+		s.loseLocked(fmt.Sprintf("the wall clock says so, and the heartbeat that was to confirm it failed: %v", err))
+		return
+	}
 	s.cfg.Logger.LogAttrs(s.logCtx, slog.LevelWarn, "heartbeat failed",
 		slog.String("worker", s.worker), slog.Int("misses", s.misses), slog.Any("error", err))
 	if s.misses >= missesMax {
@@ -97,6 +102,7 @@ func (s *session) beaten(r *kinesinv1.HeartbeatResponse, sent clock.Readings) {
 	if !s.holdsLocked(now) {
 		return
 	}
+	s.confirmedLocked(now)
 	for _, h := range r.Cancels {
 		s.cancelLocked(h)
 	}
@@ -116,7 +122,7 @@ func (s *session) learnOffset(serverMicros int64, sent, now clock.Readings) {
 	if offset.Abs() <= half+time.Millisecond {
 		offset = 0
 	}
-	s.offset.Store(int64(offset))
+	s.zero.Store(int64(now.Wall.Add(offset - now.Mono)))
 }
 
 // cancelLocked stops an attempt whose task somebody cancelled.

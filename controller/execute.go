@@ -28,9 +28,9 @@ type group struct {
 	waiting []*attempt // came although no slot was free: while attempts are short the server sends some ahead
 }
 
-// occupyLocked gives an attempt its slot; false when it has to wait for one.
+// occupyLocked gives an attempt its slot; false when it has to wait for one, or for the lease to be confirmed.
 func (s *session) occupyLocked(a *attempt, now time.Duration) bool {
-	if a.group.running >= a.group.slots {
+	if a.group.running >= a.group.slots || s.doubted {
 		a.state = waiting
 		a.group.waiting = append(a.group.waiting, a)
 		s.alarmLocked(a, now+waitMax)
@@ -54,14 +54,14 @@ func (s *session) handlerContext(a *attempt) (handlerContext, context.CancelCaus
 	ctx, cancel := context.WithCancelCause(s.values)
 	h := handlerContext{Context: ctx, session: s}
 	if a.work.Timeout > 0 && s.cfg.Clock == clock.Real() { // a virtual deadline would mean something else to everybody
-		h.deadline = s.cfg.Clock.Now().Add(a.work.Timeout).Time()
+		h.deadline = clock.Deadline(s.cfg.Clock, a.work.Timeout)
 	}
 	return h, cancel
 }
 
 // serverNow is the server's clock as this process knows it.
 func (s *session) serverNow() task.Instant {
-	return s.cfg.Clock.Now().Add(time.Duration(s.offset.Load()))
+	return task.Instant(s.zero.Load()).Add(clock.Mono(s.cfg.Clock))
 }
 
 // execute runs the handler of an attempt that has a slot, and then of those that waited for it.
@@ -126,7 +126,7 @@ func (s *session) finish(a *attempt, o Outcome) *attempt {
 }
 
 func (s *session) nextWaiting(g *group, now clock.Readings) *attempt {
-	if len(g.waiting) == 0 || s.draining || !s.holdsLocked(now) {
+	if len(g.waiting) == 0 || g.running >= g.slots || s.draining || !s.holdsLocked(now) || s.doubted {
 		return nil
 	}
 	next := g.waiting[0]

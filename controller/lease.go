@@ -55,7 +55,37 @@ func (s *session) holdsLocked(now clock.Readings) bool {
 		s.loseLocked(fmt.Sprintf("no heartbeat was accepted for %v", age.Round(time.Millisecond)))
 		return false
 	}
+	if ahead := now.Wall.Sub(s.renewed.Wall); ahead >= s.valid && !s.doubted {
+		s.doubtLocked(ahead - now.Since(s.renewed))
+	}
 	return true
+}
+
+// doubtLocked is for a lease that is over by the wall clock alone. That was set forward, or the host stopped this machine for a
+// while, which no other clock of it shows. Only the server knows: it is asked at once, and until it has answered nothing starts.
+func (s *session) doubtLocked(by time.Duration) {
+	s.doubted = true
+	s.cfg.Logger.LogAttrs(s.logCtx, slog.LevelWarn, "wall clock went ahead, nothing starts until a heartbeat confirms the lease",
+		slog.String("worker", s.worker), slog.Duration("by", by.Round(time.Millisecond)), slog.Int("running", s.running))
+	poke(s.beatNow)
+}
+
+// confirmedLocked ends the doubt, if the accepted heartbeat was sent after it came up, and starts what waited for that.
+func (s *session) confirmedLocked(now clock.Readings) {
+	if !s.doubted {
+		return
+	}
+	if now.Wall.Sub(s.renewed.Wall) >= s.valid {
+		poke(s.beatNow)
+		return
+	}
+	s.doubted = false
+	s.cfg.Logger.LogAttrs(s.logCtx, slog.LevelInfo, "lease confirmed", slog.String("worker", s.worker))
+	for _, g := range s.groups {
+		for a := s.nextWaiting(g, now); a != nil; a = s.nextWaiting(g, now) {
+			go s.execute(a)
+		}
+	}
 }
 
 // lose gives the lease up for a reason.

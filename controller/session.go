@@ -42,12 +42,13 @@ type session struct {
 	byLambda  map[string]*group
 	flushAt   int // reports that are sent without waiting for more
 
-	offset atomic.Int64 // nanoseconds by which the server's clock is ahead, as far as known
+	zero atomic.Int64 // what the server's clock showed, as far as known, when the monotonic clock showed zero; a task.Instant
 
 	gone    chan struct{} // closed when the lease is lost
 	quiet   chan struct{} // holds one value when a drain or a loss has come further
 	outWake chan struct{} // holds one value when the outbox is to be looked at
 	retime  chan struct{} // holds one value when the keeper of time sleeps too long
+	beatNow chan struct{} // holds one value when the next heartbeat is to be sent at once
 
 	mu        sync.Mutex // guards what follows and the attempts; never held across a call
 	attempts  map[key]*attempt
@@ -61,6 +62,7 @@ type session struct {
 
 	renewed     clock.Readings // when the last accepted heartbeat was sent
 	misses      int            // heartbeats in a row that failed
+	doubted     bool           // by the wall clock alone the lease is over: nothing starts until a heartbeat says otherwise
 	lost        bool
 	lostWhy     string
 	lostRunning int
@@ -102,7 +104,7 @@ func (c *Controller) newSession(ctx context.Context, r *kinesinv1.RegisterRespon
 		worker: r.Worker, length: length, valid: validity(length),
 		beatEvery: cmp.Or(time.Duration(r.HeartbeatMicros)*time.Microsecond, length/beatsPerLease),
 		byLambda:  map[string]*group{},
-		gone:      make(chan struct{}), quiet: make(chan struct{}, 1), outWake: make(chan struct{}, 1), retime: make(chan struct{}, 1),
+		gone:      make(chan struct{}), quiet: make(chan struct{}, 1), outWake: make(chan struct{}, 1), retime: make(chan struct{}, 1), beatNow: make(chan struct{}, 1),
 		attempts: map[key]*attempt{}, renewed: sent,
 	}
 	slots := 0
@@ -115,6 +117,7 @@ func (c *Controller) newSession(ctx context.Context, r *kinesinv1.RegisterRespon
 		}
 	}
 	s.flushAt = min(max(slots/flushSlotsShare, 1), flushMax)
+	s.zero.Store(int64(sent.Wall.Add(-sent.Mono)))
 	return s
 }
 

@@ -71,6 +71,15 @@ func Until(c Clock, deadline time.Time) time.Duration {
 	return task.InstantOf(deadline).Sub(c.Now())
 }
 
+// Deadline is the deadline of a context that ends d from now. That of the machine's clock keeps its monotonic reading, so that
+// it stays as far away when the wall clock is set.
+func Deadline(c Clock, d time.Duration) time.Time {
+	if c == Real() {
+		return time.Now().Add(d)
+	}
+	return c.Now().Add(d).Time()
+}
+
 // Real is the machine's clock and the runtime's random source.
 func Real() Clock { return realClock{} }
 
