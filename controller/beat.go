@@ -27,6 +27,7 @@ func (s *session) beat(ctx context.Context) {
 		case <-ctx.Done():
 			return
 		}
+		s.steps.Look()
 		sent := clock.Read(s.cfg.Clock)
 		if !s.holds() {
 			return

@@ -22,18 +22,20 @@ import (
 // epoch is when virtual time begins.
 var epoch = task.FromMillis(1_800_000_000_000)
 
-// sleepyClock is a machine that can be suspended: its monotonic clock sleeps, the others do not.
+// sleepyClock is a machine that can be suspended: its monotonic clock sleeps, the others do not. Its wall clock can be set.
 type sleepyClock struct {
 	clock.Clock
 
-	slept atomic.Int64
+	slept, set atomic.Int64
 }
 
-func (c *sleepyClock) Now() task.Instant { return c.Clock.Now().Add(time.Duration(c.slept.Load())) }
+func (c *sleepyClock) Now() task.Instant {
+	return c.Clock.Now().Add(time.Duration(c.slept.Load() + c.set.Load()))
+}
 
 func (c *sleepyClock) Read() clock.Readings {
 	mono := c.Clock.Now().Sub(epoch)
-	return clock.Readings{Mono: mono, Boot: mono + time.Duration(c.slept.Load()), Wall: c.Now()}
+	return clock.Readings{Mono: mono, Boot: time.Hour + mono + time.Duration(c.slept.Load()), Wall: c.Now()}
 }
 
 // hsc is a fake server of one worker.
@@ -244,6 +246,9 @@ func (r *rig) pass(d time.Duration) {
 
 // suspend lets time go by that the monotonic clock does not see.
 func (r *rig) suspend(d time.Duration) { r.sleepy.slept.Add(int64(d)) }
+
+// step sets the wall clock.
+func (r *rig) step(by time.Duration) { r.sleepy.set.Add(int64(by)) }
 
 func (r *rig) stream() *stream {
 	r.Helper()

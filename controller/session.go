@@ -38,6 +38,7 @@ type session struct {
 	length    time.Duration // of the lease
 	valid     time.Duration // how long after a heartbeat's sending the process may act
 	beatEvery time.Duration
+	steps     *clock.Steps // looked at with each heartbeat, for the log
 	groups    []*group
 	byLambda  map[string]*group
 	flushAt   int // reports that are sent without waiting for more
@@ -117,6 +118,9 @@ func (c *Controller) newSession(ctx context.Context, r *kinesinv1.RegisterRespon
 		}
 	}
 	s.flushAt = min(max(slots/flushSlotsShare, 1), flushMax)
+	s.steps = clock.NewSteps(s.cfg.Clock, func(by time.Duration) {
+		s.cfg.Logger.LogAttrs(forever, slog.LevelWarn, "wall clock stepped", slog.String("worker", s.worker), slog.Duration("by", by.Round(time.Millisecond)))
+	})
 	s.zero.Store(int64(sent.Wall.Add(-sent.Mono)))
 	return s
 }

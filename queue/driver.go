@@ -90,6 +90,12 @@ type Dropper interface {
 	Drop(ctx context.Context, lambda uint32) error
 }
 
+// Stepper is an optional capability of a driver that counts by the wall clock of this process.
+type Stepper interface {
+	// ClockStepped tells that the wall clock was set: forward, or back when by is negative.
+	ClockStepped(by time.Duration)
+}
+
 // Depth is the state of one queue.
 type Depth struct {
 	Visible  int           // waiting, due or not

@@ -88,6 +88,13 @@ func (q *Queue) Drop(ctx context.Context, lambda uint32) error {
 	return nil
 }
 
+// ClockStepped tells the driver that the wall clock was set, where it counts by that.
+func (q *Queue) ClockStepped(by time.Duration) {
+	if d, counts := q.d.(Stepper); counts {
+		d.ClockStepped(by)
+	}
+}
+
 // Durable reports whether messages outlive the process.
 func (q *Queue) Durable() bool { return q.d.Durable() }
 

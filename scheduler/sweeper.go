@@ -3,6 +3,7 @@ package scheduler
 import (
 	"context"
 	"log/slog"
+	"sync/atomic"
 	"time"
 
 	"github.com/kinesin-io/kinesin/internal/clock"
@@ -25,13 +26,28 @@ type Expiring interface {
 type Sweeper struct {
 	Store Expiring
 	Clock clock.Clock
+	Steps *clock.Steps // looked at before rows are deleted; whoever made it calls ClockStepped. nil: the clock is never set
 	Log   *slog.Logger
+
+	rests atomic.Int64 // until when nothing is deleted, a task.Instant by clock.Steady
+}
+
+// ClockStepped tells that the wall clock was set. After a step forward rows are over that ended a moment ago: nothing is deleted until
+// passes have removed the wake-up rows that a crash may have left of them.
+func (s *Sweeper) ClockStepped(by time.Duration) {
+	if by > 0 {
+		s.rests.Store(int64(clock.Steady(s.Clock).Add(passApart)))
+	}
 }
 
 // Run sweeps until ctx ends.
 func (s *Sweeper) Run(ctx context.Context) error {
 	for {
-		n, err := s.Store.Sweep(ctx, s.Clock.Now(), sweepRowsMax)
+		s.Steps.Look()
+		n, err := 0, error(nil)
+		if int64(clock.Steady(s.Clock)) >= s.rests.Load() {
+			n, err = s.Store.Sweep(ctx, s.Clock.Now(), sweepRowsMax)
+		}
 		if err != nil && ctx.Err() == nil {
 			s.Log.WarnContext(ctx, "expired rows not deleted", slog.Any("error", err))
 		}

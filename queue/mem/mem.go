@@ -35,7 +35,7 @@ type Config struct {
 	DepthMax int
 }
 
-// Driver implements queue.Driver and queue.Dropper.
+// Driver implements queue.Driver, queue.Dropper and queue.Stepper.
 type Driver struct {
 	clock    clock.Clock
 	depthMax int
@@ -55,6 +55,7 @@ type Driver struct {
 var (
 	_ queue.Driver  = (*Driver)(nil)
 	_ queue.Dropper = (*Driver)(nil)
+	_ queue.Stepper = (*Driver)(nil)
 )
 
 // New returns an empty driver.
@@ -176,6 +177,30 @@ func (d *Driver) Room(name queue.Name) <-chan struct{} {
 		return closedRoom
 	}
 	return l.makeRoom()
+}
+
+// ClockStepped implements queue.Stepper. A message that was released with a delay is hidden for the rest of that delay, and no
+// message has waited longer or shorter by the step. One that waits until it is due waits for the same instant.
+func (d *Driver) ClockStepped(by time.Duration) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	now := d.clock.Now()
+	for _, l := range d.lines {
+		old := l.waiting
+		l.waiting = make(entries, 0, len(old))
+		for _, e := range old {
+			waits := e.since > e.at // it was due when it came
+			if due := d.slots.at(e.slot).message.Task.Due; e.at > due {
+				e.at = max(due, e.at.Add(by))
+			}
+			if e.since = e.since.Add(by); !waits {
+				e.since = e.at
+			}
+			e.since = max(e.since, e.at)
+			l.waiting.push(e)
+		}
+		d.tend(l, now)
+	}
 }
 
 // Durable implements queue.Driver: the messages are gone with the process.

@@ -66,6 +66,8 @@ type Metrics struct {
 
 	ownership  ownershipMetrics
 	clockAhead prometheus.Histogram
+	clockSteps *prometheus.CounterVec // direction
+	clockStep  prometheus.Gauge
 
 	// Looking series up by their labels costs more than counting, so what is counted for every task is
 	// kept at hand.
@@ -185,6 +187,13 @@ func NewMetrics() *Metrics {
 			Name: "kinesin_fleet_clock_ahead_seconds", Buckets: []float64{.25, .5, 1, 2, 5, 10, 60},
 			Help: "How far the clock of another process was ahead, where it was by more than 100 ms.",
 		}),
+		clockSteps: counters(f, "kinesin_clock_steps_total", "How often the wall clock of this process was set, by direction: forward or back.", "direction"),
+		clockStep: f.NewGauge(prometheus.GaugeOpts{
+			Name: "kinesin_clock_step_seconds", Help: "By how much the wall clock of this process was set last; negative: back; 0: it was not.",
+		}),
+	}
+	for _, direction := range []string{stepForward, stepBack} {
+		m.clockSteps.WithLabelValues(direction) // from zero on
 	}
 	m.buffer, m.ownership, m.registrations = newBufferMetrics(f), newOwnershipMetrics(f), newRegistrationMetrics(f)
 	m.classes.Store(&map[class]*classSeries{})

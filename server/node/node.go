@@ -129,6 +129,7 @@ const nameDefault = "kinesin"
 type Node struct {
 	log     *slog.Logger
 	clock   clock.Clock
+	steps   *clock.Steps // of that clock; nil for one that stands still
 	metrics *Metrics
 	store   *store.Store
 	queue   *queue.Queue
@@ -176,6 +177,9 @@ func New(ctx context.Context, c Config) (*Node, error) {
 	if err != nil {
 		return nil, err
 	}
+	if !c.Stepped {
+		n.steps = clock.NewSteps(c.Clock, n.clockStepped)
+	}
 	n.compose(c.withSteps(), secret)
 	n.grower = n.newGrower(&c)
 	n.metrics.registry.MustRegister(newDepthCollector(n))
@@ -202,12 +206,12 @@ func (n *Node) compose(c Config, secret []byte) {
 		n.scheduler = scheduler.New(scheduler.Config{
 			Store: n.store, Queue: n.queue, Dispatcher: n.dispatcher, Leases: n.leases,
 			Ownership: n.members.owner, Handover: n.members.handover(), Partitions: n.catalog, Delivery: n.delivery(&c, seal), Doubts: n.doubts(&c, seal),
-			Clock: c.Clock, Log: c.Log, Hooks: n.schedulerHooks(),
+			Clock: c.Clock, Steps: n.steps, Log: c.Log, Hooks: n.schedulerHooks(),
 			Process: n.members.process(), Presence: n.members.presence, Found: n.foundClaimed, Ready: n.becameReady,
 			Guests: c.shared, Window: c.Window, Lead: c.Lead,
 		})
 		hscHints, inboundHints = forHSC{n.scheduler}, n.scheduler
-		n.sweeper = &scheduler.Sweeper{Store: n.store, Clock: c.Clock, Log: c.Log}
+		n.sweeper = &scheduler.Sweeper{Store: n.store, Clock: c.Clock, Steps: n.steps, Log: c.Log}
 	}
 	if slices.Contains(c.Roles, RoleHSC) {
 		n.hsc = hsc.New(hsc.Config{
@@ -284,6 +288,9 @@ func (n *Node) Run(ctx context.Context) error {
 	firing := startPart(groupCtx, group, n.fire)
 	registering := startPart(groupCtx, group, n.register)
 	group.Go(func() error { return n.catalog.Run(groupCtx) })
+	if n.steps != nil {
+		group.Go(func() error { return n.watchClock(groupCtx) })
+	}
 	if n.grower != nil {
 		group.Go(func() error { return n.grower.run(groupCtx) })
 	}
