@@ -1,6 +1,8 @@
 package lease
 
 import (
+	"time"
+
 	"github.com/kinesin-io/kinesin/internal/clock"
 	"github.com/kinesin-io/kinesin/store"
 	"github.com/kinesin-io/kinesin/task"
@@ -35,9 +37,20 @@ func (b *Book) read(row *store.Control) (Lease, error) {
 	if err != nil {
 		return l, err
 	}
-	l.Heard = clock.Steady(b.clock).Add(-max(0, min(b.clock.Now().Sub(l.Receipt), l.Length/ageShare)))
+	wall, steady := clock.Both(b.clock)
+	l.Heard = steady.Add(-ageOf(&l, wall))
 	b.sight(&l)
 	return l, nil
+}
+
+// ageOf is how old a heartbeat is taken to be that is seen for the first time. A receipt that lies in the future, or is older than
+// the lease is long, tells of a clock that is wrong: then it counts from now.
+func ageOf(l *Lease, now task.Instant) time.Duration {
+	age := now.Sub(l.Receipt)
+	if age < 0 || age > l.Length+task.ClockBound {
+		return 0
+	}
+	return min(age, l.Length/ageShare)
 }
 
 // ageShare bounds how old a heartbeat may be that is seen for the first time: one part in this many of the lease. A worker

@@ -85,7 +85,7 @@ func newDelivering(l *loop) *delivering {
 // What is under way lasts until end, so it does not follow ctx.
 func (d *delivering) fire(ctx context.Context) (busy bool, err error) {
 	d.takeReports(ctx)
-	now := d.l.s.Clock.Now()
+	now := d.l.now()
 	if !d.rests(now) {
 		err = d.lookAtFlight(ctx, now)
 	}
@@ -148,7 +148,7 @@ func (d *delivering) takeReports(ctx context.Context) {
 	reports := d.reports
 	d.reports = nil
 	d.mu.Unlock()
-	now := d.l.s.Clock.Now()
+	now := d.l.now()
 	for i := range reports {
 		d.batches--
 		d.settle(ctx, &reports[i], now)

@@ -156,7 +156,6 @@ func (s *Scheduler) renewNote(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	s.Steps.Look()
 	now, known := s.Clock.Now(), s.noted.Load()
 	if note.At == known.stored {
 		note.At = known.At

@@ -62,20 +62,20 @@ type answer[V any] struct {
 
 func newJudgement(m *managing) *judgement {
 	s := m.l.s
-	s.Steps.Look()
-	now := s.Clock.Now()
+	steady := clock.Steady(s.Clock)
+	now := steady.Add(m.l.basis)
 	return &judgement{
-		m: m, l: m.l, s: s, now: now, steady: clock.Steady(s.Clock), rests: waits(now, m.askRetry),
+		m: m, l: m.l, s: s, now: now, steady: steady, rests: waits(now, m.askRetry),
 		leases: map[string]answer[lease.Lease]{}, ages: map[queue.Name]answer[time.Duration]{}, turns: map[task.ID]task.Instant{},
 	}
 }
 
 // local is an instant of clock.Steady by the wall clock of this round.
-func (j *judgement) local(steady task.Instant) task.Instant { return j.now.Add(steady.Sub(j.steady)) }
+func (j *judgement) local(steady task.Instant) task.Instant { return steady.Add(j.l.basis) }
 
 // since is from when on a heartbeat could be taken here, by clock.Steady: since the start of the scheduler, or since the wall
 // clock was set. Then everybody has the time that they would have after an outage.
-func (j *judgement) since() task.Instant { return max(j.l.since, task.Instant(j.s.stepped.Load())) }
+func (j *judgement) since() task.Instant { return max(j.l.since, j.l.stepped) }
 
 // mayAsk reports whether there may be one more call. After one that failed, what is due goes first.
 func (j *judgement) mayAsk() bool {
@@ -83,7 +83,7 @@ func (j *judgement) mayAsk() bool {
 		return false
 	}
 	head := j.l.ahead.waitsSince()
-	return j.failed == 0 || head.IsZero() || head > j.s.Clock.Now()
+	return j.failed == 0 || head.IsZero() || head > j.l.now()
 }
 
 // came notes that a call came back.
@@ -142,7 +142,7 @@ func (j *judgement) end(ctx context.Context) {
 	if ctx.Err() != nil {
 		return
 	}
-	now := j.s.Clock.Now()
+	now := j.l.now()
 	again := now.Add(rampLook)
 	switch {
 	case j.failure != nil:

@@ -96,7 +96,7 @@ func (l *loop) nextRead(now task.Instant) task.Instant {
 // readAhead reads the partition when it is time: a look, or a page of a pass. What cannot be read is tried again soon; meanwhile
 // what is known is fired.
 func (l *loop) readAhead(ctx context.Context) {
-	now := l.s.Clock.Now()
+	now := l.now()
 	due := now >= l.look.next || l.look.next > now.Add(l.s.Window/2) // the clock may be set back
 	refill := l.ahead.low()
 	if l.guest || waits(now, l.look.retry) || !due && !refill && !l.passIsDue(now) {
@@ -149,7 +149,7 @@ func (l *loop) readDone(ctx context.Context, err error) bool {
 		return false
 	case err != nil:
 		l.s.complain(ctx, l.partition, err)
-		l.look.retry = l.s.Clock.Now().Add(l.s.backoff(l.look.failures))
+		l.look.retry = l.now().Add(l.s.backoff(l.look.failures))
 		l.look.failures++
 		return false
 	}
@@ -286,7 +286,7 @@ func (l *loop) goThrough(ctx context.Context) {
 			l.add(&page[i])
 		}
 	}
-	now := l.s.Clock.Now()
+	now := l.now()
 	if len(page) < limit {
 		p.underWay = false
 		return

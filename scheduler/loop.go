@@ -47,6 +47,8 @@ type loop struct {
 	pass     pass
 	turn     turn // to read the schedule
 	failures int
+	basis    time.Duration // from clock.Steady to the wall clock, as it was when the round began
+	stepped  task.Instant  // when the wall clock was last found to be set, by clock.Steady; zero: never
 
 	lasting context.Context //nolint:containedctx // of what outlives a round; abandon ends it
 	abandon context.CancelFunc
@@ -58,10 +60,9 @@ type inbox struct {
 	hints    []hint
 	done     []task.WakeRow
 	doneIDs  []task.ID
-	missed   task.Instant  // the earliest hint for which there was no room; zero for none
-	reviewed bool          // what is in flight is to be looked at again
-	demoted  bool          // it is to be a guest from now on
-	stepped  time.Duration // by which the wall clock was set
+	missed   task.Instant // the earliest hint for which there was no room; zero for none
+	reviewed bool         // what is in flight is to be looked at again
+	demoted  bool         // it is to be a guest from now on
 }
 
 // hint is a row that was stored a moment ago.
@@ -84,6 +85,8 @@ func newLoop(s *Scheduler, p task.Partition, since task.Instant, rows int) *loop
 		s: s, partition: p, since: since, poke: poke, turn: turn{poke: poke},
 		ahead: newLookahead(rows), flight: newFlight(s.flights), pass: newPass(s.Clock.Uint64()),
 	}
+	wall, steady := clock.Both(s.Clock)
+	l.basis = wall.Sub(steady)
 	if s.Delivery != nil && s.Delivery.Is(p) {
 		l.firing = newDelivering(l)
 	} else {
@@ -162,6 +165,7 @@ func (l *loop) run(ctx context.Context) {
 
 // step does one round. What is known is fired whatever becomes of the reading.
 func (l *loop) step(ctx context.Context) (busy bool, err error) {
+	l.readClock()
 	if l.guest {
 		l.extend()
 	}
@@ -183,13 +187,10 @@ func (l *loop) noteHead() {
 func (l *loop) takeInbox() {
 	in := &l.inbox
 	in.mu.Lock()
-	hints, done, ids, missed, reviewed, demoted, stepped := in.hints, in.done, in.doneIDs, in.missed, in.reviewed, in.demoted, in.stepped
-	in.hints, in.done, in.doneIDs, in.missed, in.reviewed, in.demoted, in.stepped = nil, nil, nil, 0, false, false, 0
+	hints, done, ids, missed, reviewed, demoted := in.hints, in.done, in.doneIDs, in.missed, in.reviewed, in.demoted
+	in.hints, in.done, in.doneIDs, in.missed, in.reviewed, in.demoted = nil, nil, nil, 0, false, false
 	in.mu.Unlock()
-	now := l.s.Clock.Now()
-	if stepped != 0 {
-		l.shift(now, stepped)
-	}
+	now := l.now()
 	if demoted {
 		l.beGuest(now)
 	}
@@ -229,7 +230,7 @@ func (l *loop) await(t *task.Task, sends bool) {
 		l.flight.drop(t.ID)
 		return
 	}
-	if !l.flight.put(l.flightOf(t, t.Wake)) && t.Wake <= l.s.Clock.Now().Add(l.s.Window) {
+	if !l.flight.put(l.flightOf(t, t.Wake)) && t.Wake <= l.now().Add(l.s.Window) {
 		l.ahead.add(entry{at: l.later(t.Wake), id: t.ID, row: t, read: true, sends: sends})
 	}
 }
@@ -238,7 +239,7 @@ func (l *loop) await(t *task.Task, sends bool) {
 func (l *loop) flightOf(t *task.Task, at task.Instant) inFlight {
 	w := inFlight{
 		at: l.later(at), id: t.ID, place: t.WakeRow.At, rowAt: at,
-		attempt: t.Attempt, since: l.flight.since(t.ID, t.Attempt, l.s.Clock.Now()), parked: isParked(t) && at == t.Wake,
+		attempt: t.Attempt, since: l.flight.since(t.ID, t.Attempt, l.now()), parked: isParked(t) && at == t.Wake,
 	}
 	if t.State == task.Scheduled && t.Attempt == 0 && !t.Enqueued.IsZero() {
 		w.until = t.Enqueued.Add(task.UndispatchedMax)
@@ -282,14 +283,14 @@ func (l *loop) beGuest(now task.Instant) {
 // extend keeps the horizon of a guest where it is worth it: what lies behind it the owner hears of in time.
 func (l *loop) extend() {
 	l.ahead.truncated = false
-	l.ahead.reach(through(l.s.Clock.Now().Add(l.s.Window / 2)))
+	l.ahead.reach(through(l.now().Add(l.s.Window / 2)))
 }
 
 // idle waits for the next thing to fire or to read, a hint, or room in the queue.
 func (l *loop) idle(ctx context.Context) {
 	timer := l.s.Clock.NewTimer(idleMax)
 	defer timer.Stop()
-	began, now := clock.StampOf(timer), l.s.Clock.Now()
+	began, now := clock.StampOf(timer), l.now()
 	until := min(l.nextRead(now), now.Add(idleMax))
 	if l.turn.asks() {
 		until = now.Add(progressEvery)

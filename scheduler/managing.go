@@ -7,7 +7,6 @@ import (
 	"slices"
 	"time"
 
-	"github.com/kinesin-io/kinesin/internal/clock"
 	"github.com/kinesin-io/kinesin/queue"
 	"github.com/kinesin-io/kinesin/store"
 	"github.com/kinesin-io/kinesin/task"
@@ -192,11 +191,11 @@ func (m *managing) takeOver(t *task.Task) {
 // wantMessage has the message sent again of a task that was enqueued by a process that has gone, just before it went, or whose
 // message was in its memory. What else is enqueued follows its timer.
 func (m *managing) wantMessage(t *task.Task) {
-	s, now, steady := m.l.s, m.l.s.Clock.Now(), clock.Steady(m.l.s.Clock)
+	s, now := m.l.s, m.l.now()
 	switch {
 	case m.l.guest:
 	case t.State != task.Enqueued || wakesAt(t, now) <= now: // its wake-up sends it
-	case !s.Queue.Durable() && t.Enqueued < now.Add(m.l.since.Sub(steady)), s.isGone(t.Worker) && now.Sub(t.Enqueued) < task.EnqueueTimeout:
+	case !s.Queue.Durable() && t.Enqueued < m.l.since.Add(m.l.basis), s.isGone(t.Worker) && now.Sub(t.Enqueued) < task.EnqueueTimeout:
 		m.resend = append(m.resend, *t)
 	}
 }
@@ -300,7 +299,7 @@ func (m *managing) settle(ctx context.Context, o *task.Order, r *task.Dispatched
 	case o.First:
 		l.ahead.add(entry{at: l.later(o.Task.WakeRow.At), id: o.Task.ID, row: &o.Task, first: true, sends: true})
 	default:
-		l.flight.put(l.flightOf(&o.Task, l.s.Clock.Now()))
+		l.flight.put(l.flightOf(&o.Task, l.now()))
 	}
 	return l.s.worthRetry(ctx, l.partition, r.Err)
 }
@@ -314,7 +313,7 @@ func (m *managing) movedOn(o *task.Order, row *task.Task) {
 	if o.First && row.State == task.Enqueued && row.Attempt == 0 && row.Worker == m.l.s.Process {
 		m.resend = append(m.resend, *row)
 	}
-	switch store.Conclude(&o.Task, row, m.l.s.Clock.Now()) {
+	switch store.Conclude(&o.Task, row, m.l.now()) {
 	case store.Live:
 		m.takeOver(row)
 		m.follow(row)
@@ -337,7 +336,7 @@ func (m *managing) follow(t *task.Task) {
 // putAside leaves a row alone for a while that an error keeps where it is for good, so that looks need not meet it again and
 // again, and what is behind it with it.
 func (m *managing) putAside(t *task.Task) {
-	m.l.flight.put(m.l.flightOf(t, m.l.s.Clock.Now().Add(oddLook)))
+	m.l.flight.put(m.l.flightOf(t, m.l.now().Add(oddLook)))
 }
 
 // next implements firing.

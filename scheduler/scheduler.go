@@ -96,7 +96,6 @@ type Config struct {
 	Handover   Handover // nil: no other process takes over from this one
 	Partitions Partitions
 	Clock      clock.Clock
-	Steps      *clock.Steps // looked at before tasks are judged; whoever made it calls ClockStepped. nil: the clock is never set
 	Log        *slog.Logger
 	Hooks      Hooks
 	Delivery   *Delivery // nil: there are no deliver lambdas here
@@ -161,7 +160,6 @@ type Scheduler struct {
 	Config
 
 	dog     watchdog
-	stepped atomic.Int64 // when the wall clock was last known to be set, a task.Instant by clock.Steady; 0: never
 	flights *budget
 	leases  goodLeases
 

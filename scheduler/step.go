@@ -11,10 +11,9 @@ import (
 // over, waits for the same instant. What was planned for a while from now, such as the next look at a task in flight, stays as
 // far away as it was.
 
-// ClockStepped tells that the wall clock was set, and by how much. It may be called from anywhere, and does no I/O. From now on
-// workers have the time that they have after an outage to be heard and to confirm their claims.
+// ClockStepped tells that the wall clock was set, and by how much, so that nobody sleeps through it. It may be called from
+// anywhere, and does no I/O.
 func (s *Scheduler) ClockStepped(by time.Duration) {
-	s.stepped.Store(int64(clock.Steady(s.Clock)))
 	for known := s.noted.Load(); !known.At.IsZero(); known = s.noted.Load() {
 		next := *known
 		next.At = next.At.Add(by) // else a step forward would look as if no scheduler had run meanwhile
@@ -22,16 +21,32 @@ func (s *Scheduler) ClockStepped(by time.Duration) {
 			break
 		}
 	}
-	shift := func(l *loop) { l.tell(func(in *inbox) { in.stepped += by }) }
 	for _, l := range *s.loops.Load() {
-		shift(l)
+		wake(l.poke)
 	}
 	for _, g := range *s.guests.all.Load() {
-		shift(g.loop)
+		wake(g.loop.poke)
 	}
 }
 
-// shift plans anew after the wall clock was set. Reading begins at once.
+// readClock begins a round. The wall clock is read once in it, so that all of it counts by the same: if it was set since the
+// last round, what was planned until then is planned anew. A suspension of the machine looks the same and needs the same.
+func (l *loop) readClock() {
+	wall, steady := clock.Both(l.s.Clock)
+	basis := wall.Sub(steady)
+	by := basis - l.basis
+	l.basis = basis
+	if by.Abs() >= clock.StepMin {
+		l.shift(wall, by)
+		l.stepped = steady
+	}
+}
+
+// now is what the wall clock shows, or would if it was not set in this round.
+func (l *loop) now() task.Instant { return clock.Steady(l.s.Clock).Add(l.basis) }
+
+// shift plans anew after the wall clock was set. Reading begins at once. From now on workers have the time that they have after an
+// outage to be heard and to confirm their claims.
 func (l *loop) shift(now task.Instant, by time.Duration) {
 	l.flight.shift(now, by)
 	if d, delivers := l.firing.(*delivering); delivers {

@@ -71,7 +71,32 @@ var (
 	startWall = task.InstantOf(start) //nolint:gochecknoglobals // what the wall clock showed then
 )
 
-func (realClock) Read() Readings {
-	now := time.Now()
-	return Readings{Mono: now.Sub(start), Boot: sinceBoot(), Wall: task.InstantOf(now)}
+// Both is what the wall clock shows and what Steady says, at the same moment.
+func Both(c Clock) (wall, steady task.Instant) {
+	if c == Real() {
+		now := time.Now()
+		return task.InstantOf(now), startWall.Add(now.Sub(start))
+	}
+	r := Read(c)
+	return r.Wall, task.Instant(0).Add(r.Mono)
+}
+
+// togetherMax is how far apart readings of one moment may be. On a busy machine the process may have to wait between two of
+// them: then they are taken again, togetherTries times in all.
+const (
+	togetherMax   = 10 * time.Millisecond
+	togetherTries = 4
+)
+
+// Read takes the readings of all three clocks.
+func (realClock) Read() (r Readings) {
+	for range togetherTries {
+		before := sinceBoot()
+		now := time.Now()
+		r = Readings{Mono: now.Sub(start), Boot: sinceBoot(), Wall: task.InstantOf(now)}
+		if r.Boot-before <= togetherMax {
+			break
+		}
+	}
+	return r
 }

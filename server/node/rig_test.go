@@ -143,8 +143,14 @@ func (r *rig) start(d drivers, names []string, i int, config func(c *Config)) *p
 
 func (r *rig) dial(transport http.RoundTripper) *sdk.Client {
 	r.Helper()
+	return r.dialBy(wall{clock.Real()}, transport)
+}
+
+// dialBy is dial of a process with a clock of its own.
+func (r *rig) dialBy(k clock.Clock, transport http.RoundTripper) *sdk.Client {
+	r.Helper()
 	c, err := sdk.NewClient("http://node", sdk.WithHTTPClient(&http.Client{Transport: transport}),
-		sdk.WithClock(wall{clock.Real()}), sdk.WithLogger(slog.New(slog.DiscardHandler)))
+		sdk.WithClock(k), sdk.WithLogger(slog.New(slog.DiscardHandler)))
 	if err != nil {
 		r.Fatal(err)
 	}
@@ -179,7 +185,12 @@ func (r *rig) work(p *process, lambda string, handler sdk.Handler, opts ...sdk.W
 // workOver is work over a transport of the worker's own.
 func (r *rig) workOver(transport http.RoundTripper, lambda string, handler sdk.Handler, opts ...sdk.WorkerOption) {
 	r.Helper()
-	client := r.dial(transport)
+	r.workWith(r.dial(transport), lambda, handler, opts...)
+}
+
+// workWith is work over a client of the worker's own.
+func (r *rig) workWith(client *sdk.Client, lambda string, handler sdk.Handler, opts ...sdk.WorkerOption) {
+	r.Helper()
 	r.ended.Go(func() {
 		for r.ctx.Err() == nil {
 			opts := append(slices.Clone(opts), sdk.ExitWith(func(int) {}), sdk.Grace(time.Second), sdk.KillAfter(time.Second))

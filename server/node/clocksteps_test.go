@@ -1,0 +1,248 @@
+package node
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/kinesin-io/kinesin/internal/clock"
+	"github.com/kinesin-io/kinesin/queue"
+	queuemem "github.com/kinesin-io/kinesin/queue/mem"
+	"github.com/kinesin-io/kinesin/sdk"
+	"github.com/kinesin-io/kinesin/task"
+)
+
+// settable is the clock of a machine whose wall clock somebody sets. The others go on.
+type settable struct {
+	clock.Clock
+
+	by atomic.Int64
+}
+
+func newSettable() *settable { return &settable{Clock: clock.Real()} }
+
+func (s *settable) Now() task.Instant { return s.Clock.Now().Add(time.Duration(s.by.Load())) }
+
+func (s *settable) Read() clock.Readings {
+	mono := s.Clock.Now().Sub(0) // of the bubble, as its timers
+	return clock.Readings{Mono: mono, Boot: mono + time.Hour, Wall: s.Now()}
+}
+
+func (s *settable) step(by time.Duration) { s.by.Add(int64(by)) }
+
+// workBy runs a worker process with a clock of its own.
+func (r *rig) workBy(k clock.Clock, transport http.RoundTripper, opts ...sdk.WorkerOption) {
+	r.Helper()
+	r.workWith(r.dialBy(k, transport), "mail", lasts, opts...)
+}
+
+// forEachStep runs a test for each size of a step, in both directions.
+func forEachStep(t *testing.T, test func(t *testing.T, by time.Duration)) {
+	t.Helper()
+	for _, by := range []time.Duration{time.Second, time.Minute, time.Hour, 24 * time.Hour} {
+		for _, by := range []time.Duration{by, -by} {
+			t.Run(by.String(), func(t *testing.T) { test(t, by) })
+		}
+	}
+}
+
+const longTasks, leaseOfSteps = 20, 15 * time.Second
+
+// begin has long tasks run on two workers, the second of which can be cut off, and returns when all of them do.
+func (r *rig) begin(first, second *process, worker clock.Clock) (cut func()) {
+	r.Helper()
+	r.lambda(sdk.LambdaInfo{Name: "mail", Timeout: 2 * time.Hour, Shards: 4, BackoffMin: time.Second, BackoffMax: time.Second})
+	c := &cable{RoundTripper: second.transport}
+	r.workBy(wall{clock.Real()}, c, sdk.Slots(longTasks/2), sdk.Lease(leaseOfSteps))
+	for range longTasks {
+		r.lasting(20*time.Minute, 0)
+	}
+	time.Sleep(5 * time.Second)
+	r.workBy(worker, first.transport, sdk.Slots(3*longTasks), sdk.Lease(leaseOfSteps))
+	time.Sleep(5 * time.Second)
+	r.wantRunning(longTasks)
+	return func() { c.set(true) }
+}
+
+func (r *rig) wantRunning(n int) {
+	r.Helper()
+	if got := r.book.running(); got != n {
+		r.Errorf("%d tasks run, want %d", got, n)
+	}
+}
+
+// spared fails if a worker was judged lost, or judged itself so, or anything ran for a second time.
+func (r *rig) spared() {
+	r.Helper()
+	if n := r.lost(); n+r.book.deaths > 0 {
+		r.Errorf("%d attempts were taken over, %d worker processes ended", n, r.book.deaths)
+	}
+	r.book.check(r.T, 1)
+}
+
+// takenOver cuts a worker off and fails unless what it ran starts again elsewhere when its lease is over, and not before.
+func (r *rig) takenOver(cut func(), within time.Duration) {
+	r.Helper()
+	before := r.book.running()
+	cut()
+	at := time.Now()
+	time.Sleep(within)
+	r.wantRunning(before)
+	if r.book.deaths == 0 {
+		r.Error("the worker that was cut off ran nothing")
+	}
+	if first := r.book.takeover(at); first < leaseOfSteps-leaseOfSteps/4 {
+		r.Errorf("a task was taken over %v after its worker was cut off", first)
+	}
+	r.book.check(r.T, 2)
+}
+
+// TestAStepOfTheServersClock sets the wall clock of a server while tasks run and wait. Nothing that runs is touched. What waits
+// follows the wall clock. The worker that is lost afterwards is noticed as soon as ever.
+func TestAStepOfTheServersClock(t *testing.T) {
+	forEachStep(t, func(t *testing.T, by time.Duration) {
+		k := newSettable()
+		d := drivers{queue: func() queue.Driver { return queuemem.New(k, queuemem.Config{DepthMax: 1 << 10}) }}
+		inRig(t, d, 1, func(c *Config) { c.Clock = k }, func(r *rig) {
+			cut := r.begin(r.nodes[0], r.nodes[0], wall{clock.Real()})
+			r.client = r.dialBy(k, r.nodes[0].transport) // a request that comes from another time is refused
+			r.lasting(time.Millisecond, 40*time.Second)
+			waiting := r.book.all()[longTasks]
+			k.step(by)
+			r.wantMetric(by)
+			time.Sleep(2 * time.Second)
+			r.wantBegun(waiting, by >= time.Minute)
+			time.Sleep(28 * time.Second)
+			r.wantBegun(waiting, by >= time.Minute)
+			r.lasting(time.Millisecond, time.Second)
+			fresh := r.book.all()[longTasks+1]
+			time.Sleep(10 * time.Second)
+			r.wantBegun(fresh, true)
+			r.wantBegun(waiting, by >= -time.Second)
+			if by >= -time.Hour {
+				time.Sleep(max(0, -by))
+			} else {
+				r.cancel(waiting)
+			}
+			if by > -time.Hour {
+				r.wantRunning(longTasks)
+				r.takenOver(cut, leaseOfSteps+2*time.Second)
+			}
+		})
+	})
+}
+
+// TestALostWorkerAfterAStep sets the wall clock of a server and cuts a worker off at once.
+func TestALostWorkerAfterAStep(t *testing.T) {
+	forEachStep(t, func(t *testing.T, by time.Duration) {
+		k := newSettable()
+		inRig(t, drivers{}, 1, func(c *Config) { c.Clock = k }, func(r *rig) {
+			cut := r.begin(r.nodes[0], r.nodes[0], wall{clock.Real()})
+			k.step(by)
+			r.takenOver(cut, leaseOfSteps+4*time.Second)
+		})
+	})
+}
+
+// TestAStepOfAWorkersClock sets the wall clock of a worker while it runs tasks and holds others.
+func TestAStepOfAWorkersClock(t *testing.T) {
+	forEachStep(t, func(t *testing.T, by time.Duration) {
+		k := newSettable()
+		inRig(t, drivers{}, 1, nil, func(r *rig) {
+			cut := r.begin(r.nodes[0], r.nodes[0], k)
+			for i := range 20 {
+				r.lasting(time.Millisecond, time.Duration(i)*100*time.Millisecond)
+			}
+			k.step(by)
+			time.Sleep(time.Minute)
+			r.wantRunning(longTasks)
+			r.spared()
+			r.takenOver(cut, leaseOfSteps+2*time.Second)
+		})
+	})
+}
+
+// TestAStepOfOneServersClock sets the wall clock of one of two servers, which is wrong then for five minutes.
+func TestAStepOfOneServersClock(t *testing.T) {
+	for stepped := range 2 {
+		t.Run(fmt.Sprintf("node %d", stepped), func(t *testing.T) {
+			forEachStep(t, func(t *testing.T, by time.Duration) {
+				clocks := []*settable{newSettable(), newSettable()}
+				inFleet(t, 2, func(i int, c *Config) { c.Clock = clocks[i] }, func(r *rig, _ []*host) {
+					cut := r.begin(r.nodes[0], r.nodes[1], wall{clock.Real()})
+					clocks[stepped].step(by)
+					time.Sleep(5 * time.Minute)
+					r.wantRunning(longTasks)
+					r.spared()
+					if each, wrong := r.owners("mail"); wrong > 0 || each[0] == 0 || each[1] == 0 {
+						r.Errorf("the partitions are fired by %v, %d of them by none or both", each, wrong)
+					}
+					clocks[stepped].step(-by) // what waits follows the clock of whose it is
+					time.Sleep(2 * time.Second)
+					r.takenOver(cut, leaseOfSteps*3/2+3*time.Second)
+				})
+			})
+		})
+	}
+}
+
+// TestAClockThatIsSlewed moves the wall clock of a server a little, again and again, which no look tells from its own error.
+func TestAClockThatIsSlewed(t *testing.T) {
+	for _, by := range []time.Duration{50 * time.Millisecond, -50 * time.Millisecond} { // each second
+		t.Run(by.String(), func(t *testing.T) {
+			k := newSettable()
+			inRig(t, drivers{}, 1, func(c *Config) { c.Clock = k }, func(r *rig) {
+				cut := r.begin(r.nodes[0], r.nodes[0], wall{clock.Real()})
+				for range 600 {
+					time.Sleep(time.Second)
+					k.step(by)
+				}
+				r.wantRunning(longTasks)
+				r.spared()
+				r.takenOver(cut, leaseOfSteps+2*time.Second)
+			})
+		})
+	}
+}
+
+func (r *rig) wantBegun(id sdk.ID, want bool) {
+	r.Helper()
+	r.book.mu.Lock()
+	begun := len(r.book.runs[string(id)]) > 0
+	r.book.mu.Unlock()
+	if begun != want {
+		r.Errorf("task %s has begun: %v, want %v", id, begun, want)
+	}
+}
+
+func (r *rig) cancel(id sdk.ID) {
+	r.Helper()
+	if _, err := r.client.Cancel(r.ctx, id); err != nil {
+		r.Error(err)
+	}
+}
+
+// wantMetric fails unless the step is told within a moment.
+func (r *rig) wantMetric(by time.Duration) {
+	r.Helper()
+	time.Sleep(clockLookEvery + time.Millisecond)
+	direction := stepForward
+	if by < 0 {
+		direction = stepBack
+	}
+	page := httptest.NewRecorder()
+	r.nodes[0].node.Handler().ServeHTTP(page, httptest.NewRequestWithContext(context.Background(), http.MethodGet, "/metrics", nil))
+	for _, want := range []string{
+		fmt.Sprintf("kinesin_clock_steps_total{direction=%q} 1\n", direction),
+		fmt.Sprintf("kinesin_clock_step_seconds %v\n", by.Seconds()),
+	} {
+		if !strings.Contains(page.Body.String(), want) {
+			r.Errorf("the metrics do not say %q", want)
+		}
+	}
+}
