@@ -248,7 +248,7 @@ func (c *claimer) decide() int {
 			next.Enqueued = cl.row.Enqueued
 		}
 		cl.next = next
-		patient := next.Due > now.Add(patientBefore)
+		patient := next.HeldUntil() > now.Add(patientBefore)
 		c.ops = append(c.ops, store.Op{Kind: kind, Task: next, Patient: patient})
 		c.at = append(c.at, i)
 	}
@@ -300,8 +300,8 @@ func (c *claimer) reconsider(cl *claim, current *task.Task, m *queue.Message) {
 		}
 		return
 	}
-	soon := max(m.Task.Due, c.svc.Clock.Now().Add(c.svc.Ahead))
-	if current.State == task.Enqueued && current.Due <= soon && queue.NameFor(current) == queue.NameFor(&m.Task) {
+	soon := max(m.Task.HeldUntil(), c.svc.Clock.Now().Add(c.svc.Ahead))
+	if current.State == task.Enqueued && current.HeldUntil() <= soon && queue.NameFor(current) == queue.NameFor(&m.Task) {
 		cl.row, cl.state = current, claimOpen
 		return
 	}

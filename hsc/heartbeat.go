@@ -25,7 +25,7 @@ const confirmAfter = task.ClaimTimeout / 2
 
 // claimedBefore reports whether a claim is so old. One that is stamped in the future is: the clock was set back since.
 func claimedBefore(t *task.Task, now task.Instant, age time.Duration) bool {
-	return max(t.ClaimedAt, t.Due) <= now.Add(-age) || t.ClaimedAt > now.Add(task.ClockBound)
+	return max(t.ClaimedAt, t.HeldUntil()) <= now.Add(-age) || t.ClaimedAt > now.Add(task.ClockBound)
 }
 
 // Heartbeat renews the lease of the whole process, and tells it which of the attempts it names are to stop. What it names is

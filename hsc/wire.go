@@ -21,7 +21,8 @@ var outcomes = map[string]task.Outcome{
 	task.OutcomeCancelled.String(): task.OutcomeCancelled,
 }
 
-// wireClaimed is a claimed task as the worker gets it, without the time to hold it.
+// wireClaimed is a claimed task as the worker gets it, but for the time to hold it: until hold says how long that is from then,
+// HoldMicros is the instant until when.
 func (s *Service) wireClaimed(t *task.Task, l *catalog.Entry, payload []byte) *kinesinv1.Claimed {
 	if payload == nil {
 		payload = t.Payload
@@ -38,6 +39,7 @@ func (s *Service) wireClaimed(t *task.Task, l *catalog.Entry, payload []byte) *k
 		MaxAttempts:   policy.MaxAttempts,
 		WorkerLost:    t.Lost,
 		DueMicros:     int64(t.Due),
+		HoldMicros:    int64(t.HeldUntil()),
 		CreatedMicros: int64(t.Created),
 		TimeoutMicros: policy.Timeout.Microseconds(),
 		Payload:       payload,
@@ -50,7 +52,7 @@ func (s *Service) wireClaimed(t *task.Task, l *catalog.Entry, payload []byte) *k
 }
 
 // hold says how long the worker must wait from receipt, computed as late as possible.
-func hold(c *kinesinv1.Claimed, now task.Instant) { c.HoldMicros = max(0, c.DueMicros-int64(now)) }
+func hold(c *kinesinv1.Claimed, now task.Instant) { c.HoldMicros = max(0, c.HoldMicros-int64(now)) }
 
 func idOf(raw []byte) (id task.ID, ok bool) {
 	return id, copy(id[:], raw) == len(id) && len(raw) == len(id)

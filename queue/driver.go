@@ -45,7 +45,7 @@ func NameFor(t *task.Task) Name {
 }
 
 // Message carries an enqueued task as it was stored when it was sent: Task.Seq fences stale
-// messages, Task.Due holds back early ones. The store, not the queue, is the truth.
+// messages, Task.HeldUntil holds back early ones. The store, not the queue, is the truth.
 type Message struct {
 	Task task.Task
 	// Receipt is the driver's handle of this delivery; empty until received.

@@ -11,6 +11,10 @@ import (
 // over, waits for the same instant. What was planned for a while from now, such as the next look at a task in flight, stays as
 // far away as it was.
 
+// graceMin is how large a step is after which workers have the time that they have after an outage, to be heard and to confirm
+// their claims. Less is a small part of any timeout that counts from a stamp.
+const graceMin = 2 * time.Second
+
 // ClockStepped tells that the wall clock was set, and by how much, so that nobody sleeps through it. It may be called from
 // anywhere, and does no I/O.
 func (s *Scheduler) ClockStepped(by time.Duration) {
@@ -38,6 +42,8 @@ func (l *loop) readClock() {
 	l.basis = basis
 	if by.Abs() >= clock.StepMin {
 		l.shift(wall, by)
+	}
+	if by.Abs() >= graceMin {
 		l.stepped = steady
 	}
 }
@@ -45,8 +51,7 @@ func (l *loop) readClock() {
 // now is what the wall clock shows, or would if it was not set in this round.
 func (l *loop) now() task.Instant { return clock.Steady(l.s.Clock).Add(l.basis) }
 
-// shift plans anew after the wall clock was set. Reading begins at once. From now on workers have the time that they have after an
-// outage to be heard and to confirm their claims.
+// shift plans anew after the wall clock was set. Reading begins at once.
 func (l *loop) shift(now task.Instant, by time.Duration) {
 	l.flight.shift(now, by)
 	if d, delivers := l.firing.(*delivering); delivers {

@@ -95,7 +95,7 @@ func goodUntil(l *lease.Lease, since task.Instant) task.Instant {
 // alone does not tell: a process that was stopped says nothing, and goes on with the attempt when it is continued within its
 // lease. So the worker must have been heard since, and have had a moment to say that the attempt runs.
 func unconfirmedAt(t *task.Task, c circumstances) task.Instant {
-	begun := max(t.ClaimedAt, t.Due)
+	begun := max(t.ClaimedAt, t.HeldUntil())
 	if !c.met.IsZero() { // the clock was set back since
 		begun = c.met.Add(begun.Sub(t.ClaimedAt))
 	}

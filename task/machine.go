@@ -187,7 +187,7 @@ func (t Task) enqueue(now Instant) (Task, Effect, error) {
 func (t Task) toQueue(now Instant) Task {
 	t.State = Enqueued
 	t.Enqueued = now
-	t.Wake = max(now, t.Due).Add(EnqueueTimeoutAfter(t.Enqueues))
+	t.Wake = max(now, t.HeldUntil()).Add(EnqueueTimeoutAfter(t.Enqueues))
 	t.Enqueues++
 	t.Worker = ""
 	return t
@@ -231,7 +231,7 @@ func (t Task) claimed(e Event, now Instant) Task {
 	t.Worker = e.Worker
 	t.ClaimedAt = now
 	t.Started = 0
-	t.Wake = min(t.Wake, max(now, t.Due).Add(e.Lease+ClockBound))
+	t.Wake = min(t.Wake, max(now, t.HeldUntil()).Add(e.Lease+ClockBound))
 	return t
 }
 

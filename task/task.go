@@ -88,6 +88,15 @@ func (t Task) Queued(now Instant) Task {
 	return t
 }
 
+// HeldUntil is from when on a worker may start the task: its due time. That of a task that was started once has come,
+// whatever the clock shows now: it may have been set back since.
+func (t *Task) HeldUntil() Instant {
+	if !t.FirstStarted.IsZero() && t.FirstStarted >= t.Due {
+		return min(t.Due, t.Enqueued)
+	}
+	return t.Due
+}
+
 // PayloadID names the payload row of a task whose payload is stored apart. A keyed task's id is the same
 // whatever the key is used for, so its payload goes by the digest too: what a call that failed
 // between its two writes left behind can never become the payload of another one.

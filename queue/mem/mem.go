@@ -95,7 +95,7 @@ func (d *Driver) send(m *queue.Message, now task.Instant) error {
 	s := d.slots.at(i)
 	s.line = l
 	s.message.Task, s.message.Again = m.Task, m.Again
-	d.enter(l, i, m.Task.Due, now)
+	d.enter(l, i, m.Task.HeldUntil(), now)
 	return nil
 }
 
@@ -133,7 +133,7 @@ func (d *Driver) Release(_ context.Context, messages []queue.Message, delay time
 		if at, s := d.held(messages[i].Receipt); s != nil {
 			s.delivery = 0
 			s.line.inFlight--
-			d.enter(s.line, at, max(s.message.Task.Due, now.Add(max(delay, 0))), now)
+			d.enter(s.line, at, max(s.message.Task.HeldUntil(), now.Add(max(delay, 0))), now)
 		}
 	}
 	return nil
@@ -190,7 +190,7 @@ func (d *Driver) ClockStepped(by time.Duration) {
 		l.waiting = make(entries, 0, len(old))
 		for _, e := range old {
 			waits := e.since > e.at // it was due when it came
-			if due := d.slots.at(e.slot).message.Task.Due; e.at > due {
+			if due := d.slots.at(e.slot).message.Task.HeldUntil(); e.at > due {
 				e.at = max(due, e.at.Add(by))
 			}
 			if e.since = e.since.Add(by); !waits {

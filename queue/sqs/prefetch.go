@@ -54,7 +54,7 @@ type part struct {
 	done    bool
 }
 
-func (one *part) due() task.Instant { return one.message.Task.Due }
+func (one *part) due() task.Instant { return one.message.Task.HeldUntil() }
 
 // line are the parts of one name.
 type line struct {
@@ -130,7 +130,7 @@ func (p *prefetch) add(m *held, tasks []task.Task, again bool, now task.Instant)
 	p.messages[m.id] = m
 	m.open = len(tasks)
 	for i := range tasks {
-		part := &part{of: m, message: queue.Message{Task: tasks[i], Again: again}, since: m.received.Add(max(0, tasks[i].Due.Sub(now)))}
+		part := &part{of: m, message: queue.Message{Task: tasks[i], Again: again}, since: m.received.Add(max(0, tasks[i].HeldUntil().Sub(now)))}
 		m.parts = append(m.parts, part)
 		p.line(queue.NameFor(&tasks[i])).insert(part)
 	}

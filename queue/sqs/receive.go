@@ -117,7 +117,7 @@ func (d *Driver) giveBack(parts []*part, delay time.Duration) {
 func (d *Driver) resend(one *part, delay time.Duration) {
 	l, t := one.of.lane, &one.message.Task
 	l.sends.add([]*outgoing{{
-		field: d.Codec.field(t), due: t.Due, after: delay, alone: true, trace: t.Traceparent,
+		field: d.Codec.field(t), due: t.HeldUntil(), after: delay, alone: true, trace: t.Traceparent,
 		settle: func(err error) {
 			if err != nil {
 				d.prefetch.forget(one.of)

@@ -119,7 +119,7 @@ func (d *Driver) Send(ctx context.Context, messages []queue.Message) []error {
 		}
 		name := queue.NameFor(t)
 		groups[keyOf(name)] = append(groups[keyOf(name)], &outgoing{
-			field: field, due: t.Due, alone: name.Class != queue.Normal, trace: t.Traceparent,
+			field: field, due: t.HeldUntil(), alone: name.Class != queue.Normal, trace: t.Traceparent,
 			settle: func(err error) { c.settle(i, err) },
 		})
 	}
