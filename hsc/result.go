@@ -157,12 +157,13 @@ func (s *Service) moves(t *task.Task) bool {
 // waits reports whether a task waits for the end of a backoff or a snooze.
 func waits(t *task.Task) bool { return t.State == task.RetriableFailure || t.State == task.Scheduled }
 
-// plausible keeps a worker's clock from saying that an attempt started before its claim or after now.
+// plausible keeps a worker's clock from saying that an attempt started before its claim or after now, which is not before its claim
+// or its due time.
 func plausible(started task.Instant, t *task.Task, now task.Instant) task.Instant {
 	if started.IsZero() {
 		return 0
 	}
-	return min(max(started, t.ClaimedAt), now)
+	return min(max(started, t.ClaimedAt), max(now, t.ClaimedAt, t.Due)) // the clock may be set back since the claim
 }
 
 // refuse ends a report that the machine refuses. If the row says the same already, the worker only

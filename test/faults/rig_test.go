@@ -57,8 +57,14 @@ func newRig(t *testing.T, queued bool, lambda sdk.LambdaInfo) *rig {
 	if testing.Short() {
 		t.Skip("runs real processes")
 	}
+	return newRigBy(t, nil, queued, lambda)
+}
+
+// newRigBy is newRig of a server with a clock of its own.
+func newRigBy(t *testing.T, clock *harness.Clock, queued bool, lambda sdk.LambdaInfo) *rig {
+	t.Helper()
 	h := harness.NewHistory(t)
-	s := harness.StartServer(t, harness.ServerOptions{Queued: queued, History: h})
+	s := harness.StartServer(t, harness.ServerOptions{Queued: queued, History: h, Clock: clock})
 	if lambda.Name == "" {
 		lambda.Name = "work"
 	}

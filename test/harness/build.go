@@ -54,6 +54,15 @@ var build = sync.OnceValue(func() error {
 	return nil
 })
 
+// buildShift compiles the program that sets the clocks of others, which is not there for every machine.
+var buildShift = sync.OnceValue(func() error {
+	cmd := exec.Command("go", "build", "-o", binDir+string(os.PathSeparator), module+"/test/cmd/clockshift")
+	if out, err := cmd.CombinedOutput(); err != nil {
+		return fmt.Errorf("go build: %w\n%s", err, out)
+	}
+	return nil
+})
+
 // binary is the path of a built program.
 func binary(tb testing.TB, name string) string {
 	tb.Helper()

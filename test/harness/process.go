@@ -26,7 +26,8 @@ type Command struct {
 	Args  []string
 	Env   []string // besides the test's own
 	Stdin string
-	Quiet bool // a failed test does not show what it said
+	Quiet bool   // a failed test does not show what it said
+	Clock *Clock // its wall clock; nil: the machine's
 }
 
 // Process is a running program in a process group of its own.
@@ -45,6 +46,9 @@ type Process struct {
 // Start runs a program until the test is over at the latest.
 func Start(tb testing.TB, c Command) *Process {
 	tb.Helper()
+	if c.Clock != nil {
+		c = c.Clock.shifted(c)
+	}
 	dir := tb.TempDir()
 	p := &Process{
 		tb: tb, name: c.Name, quiet: c.Quiet, exited: make(chan struct{}),

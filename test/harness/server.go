@@ -26,6 +26,7 @@ type ServerOptions struct {
 	Env     []string
 	Host    string   // what to listen on, loopback among it; empty: loopback alone
 	History *History // where kills are written down; may be nil
+	Clock   *Clock   // its wall clock; nil: the machine's
 }
 
 // MatchEnv is the setting by which a whole suite runs one way: with true, tasks go straight to workers that wait, with
@@ -74,7 +75,7 @@ func (s *Server) Launch() {
 	if s.options.Queued && os.Getenv(MatchEnv) == "" {
 		args = append(args, "--match=false")
 	}
-	s.Process = Start(s.tb, Command{Name: "server", Path: Kinesin(s.tb), Args: args, Env: s.options.Env})
+	s.Process = Start(s.tb, Command{Name: "server", Path: Kinesin(s.tb), Args: args, Env: s.options.Env, Clock: s.options.Clock})
 }
 
 // SetQueued says which way tasks go from the next start on.

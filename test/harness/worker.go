@@ -23,6 +23,7 @@ type WorkerOptions struct {
 	Lease   time.Duration // LeaseMin if zero
 	Grace   time.Duration // 1 s if zero
 	History *History
+	Clock   *Clock // its wall clock; nil: the machine's
 }
 
 func (o WorkerOptions) withDefaults() WorkerOptions {
@@ -47,7 +48,7 @@ func StartWorker(tb testing.TB, o WorkerOptions) *Worker {
 	return watched(tb, o.History, Command{Name: "worker", Path: FaultWorker(tb), Args: []string{
 		"-server", o.Server.URL, "-lambda", o.Lambda, "-slots", strconv.Itoa(o.Slots),
 		"-lease", o.Lease.String(), "-grace", o.Grace.String(), "-log", o.History.Path(),
-	}})
+	}, Clock: o.Clock})
 }
 
 // StartCommandWorker starts `kinesin worker` with a command.

@@ -134,8 +134,11 @@ func (x Execution) end(outcome string) {
 	x.event(checker.Event{Kind: checker.Ended, Outcome: outcome})
 }
 
+// began is from when on the times of events count, by the monotonic clock: the wall clock of the process may be set.
+var began = time.Now()
+
 func (x Execution) event(e checker.Event) {
-	e.At, e.Task, e.Attempt, e.PID = time.Now().UnixMicro(), x.Task, x.Attempt, os.Getpid()
+	e.At, e.Task, e.Attempt, e.PID = began.Add(time.Since(began)).UnixMicro(), x.Task, x.Attempt, os.Getpid()
 	_, _ = x.Log.Write(e.Line())
 }
 

@@ -3,7 +3,8 @@
 // Command clockshift runs a program whose wall clock is wrong: `clockshift 1.5s PROGRAM ARGUMENT …` runs it
 // 1.5 s in the future. It changes, in the memory of that process alone and before its first instruction, the
 // function by which programs ask the kernel for the time without a system call. Timers and the monotonic clock go
-// as always. Signals to the process group reach the program, whose exit status it returns. It is for tests only.
+// as always. With `-control FILE` before the offset it sets the clock anew whenever that file says another offset. Signals to the
+// process group reach the program, whose exit status it returns. It is for tests only.
 package main
 
 import (
@@ -17,6 +18,7 @@ import (
 	"os/exec"
 	"os/signal"
 	"runtime"
+	"strings"
 	"syscall"
 	"time"
 
@@ -35,8 +37,12 @@ func main() {
 }
 
 func run(args []string) (int, error) {
+	control := ""
+	if len(args) > 1 && args[0] == "-control" {
+		control, args = args[1], args[2:]
+	}
 	if len(args) < 2 {
-		return exitFailed, errors.New("usage: clockshift OFFSET PROGRAM [ARGUMENT ...]")
+		return exitFailed, errors.New("usage: clockshift [-control FILE] OFFSET PROGRAM [ARGUMENT ...]")
 	}
 	offset, err := time.ParseDuration(args[0])
 	if err != nil {
@@ -53,7 +59,7 @@ func run(args []string) (int, error) {
 		return exitFailed, err
 	}
 	pid := cmd.Process.Pid
-	err = shift(pid, offset)
+	word, err := shift(pid, offset)
 	if err == nil {
 		err = unix.PtraceDetach(pid)
 	}
@@ -62,6 +68,9 @@ func run(args []string) (int, error) {
 		_ = cmd.Wait()
 		return exitFailed, err
 	}
+	if control != "" {
+		go follow(control, pid, word)
+	}
 	_ = cmd.Wait()
 	if status, isStatus := cmd.ProcessState.Sys().(syscall.WaitStatus); isStatus && status.Signaled() {
 		return 128 + int(status.Signal()), nil
@@ -69,35 +78,35 @@ func run(args []string) (int, error) {
 	return cmd.ProcessState.ExitCode(), nil
 }
 
-// shift changes the clock of a process that has stopped at its first instruction.
-func shift(pid int, offset time.Duration) error {
+// shift changes the clock of a process that has stopped at its first instruction. It returns where its offset stands.
+func shift(pid int, offset time.Duration) (word uintptr, err error) {
 	var status unix.WaitStatus
 	if _, err := unix.Wait4(pid, &status, 0, nil); err != nil {
-		return fmt.Errorf("wait for the program to be there: %w", err)
+		return 0, fmt.Errorf("wait for the program to be there: %w", err)
 	}
 	if !status.Stopped() {
-		return fmt.Errorf("the program did not stop at its start: %#x", status)
+		return 0, fmt.Errorf("the program did not stop at its start: %#x", status)
 	}
 	base, err := vdso(pid)
 	if err != nil {
-		return err
+		return 0, err
 	}
 	image, err := memory(pid, base)
 	if err != nil {
-		return err
+		return 0, err
 	}
 	at, size, err := function(image, "__vdso_clock_gettime")
 	if err != nil {
-		return err
+		return 0, err
 	}
-	text := clockGettime(offset)
+	text, wordAt := clockGettime(at, offset)
 	if uint64(len(text)) > size {
-		return fmt.Errorf("the kernel's clock_gettime has %d bytes, and %d are to take their place", size, len(text))
+		return 0, fmt.Errorf("the kernel's clock_gettime has %d bytes, and %d are to take their place", size, len(text))
 	}
 	if _, err := unix.PtracePokeText(pid, base+uintptr(at), text); err != nil {
-		return fmt.Errorf("change clock_gettime: %w", err)
+		return 0, fmt.Errorf("change clock_gettime: %w", err)
 	}
-	return nil
+	return base + uintptr(at+wordAt), nil
 }
 
 // vdso is where the kernel has put its functions.
@@ -154,33 +163,59 @@ func function(image []byte, name string) (at, size uint64, err error) {
 	return 0, 0, fmt.Errorf("the kernel has no %s", name)
 }
 
-// clockGettime is the machine code of the system call, after which CLOCK_REALTIME is moved.
-func clockGettime(offset time.Duration) []byte {
-	seconds := offset / time.Second
-	nanos := offset % time.Second
-	if nanos < 0 {
-		seconds, nanos = seconds-1, nanos+time.Second
+// clockGettime is the machine code of the system call, after which CLOCK_REALTIME is moved by the nanoseconds that follow the
+// code. They are one word in an aligned place, so that they can be changed while the program runs.
+func clockGettime(at uint64, offset time.Duration) (text []byte, word uint64) {
+	const codeBytes, loadEnd = 53, 18
+	word = codeBytes
+	for (at+word)%8 != 0 {
+		word++
 	}
-	text := []byte{
+	text = []byte{
 		0xb8, 0xe4, 0, 0, 0, // mov eax, 228 (clock_gettime)
 		0x0f, 0x05, // syscall
 		0x85, 0xff, // test edi, edi (CLOCK_REALTIME?)
-		0x75, 0x32, // jne done
-		0x48, 0xb9, // mov rcx, seconds
-	}
-	text = binary.LittleEndian.AppendUint64(text, uint64(seconds))
-	text = append(text,
-		0x48, 0x01, 0x0e, // add [rsi], rcx
-		0x48, 0xb9, // mov rcx, nanos
-	)
-	text = binary.LittleEndian.AppendUint64(text, uint64(nanos))
-	return append(text,
-		0x48, 0x03, 0x4e, 0x08, // add rcx, [rsi+8]
-		0x48, 0x81, 0xf9, 0x00, 0xca, 0x9a, 0x3b, // cmp rcx, 1000000000
-		0x72, 0x0a, // jb store
-		0x48, 0x81, 0xe9, 0x00, 0xca, 0x9a, 0x3b, // sub rcx, 1000000000
-		0x48, 0xff, 0x06, // inc qword [rsi]
-		0x48, 0x89, 0x4e, 0x08, // store: mov [rsi+8], rcx
+		0x75, 0x29, // jne done
+		0x48, 0x8b, 0x05, byte(word - loadEnd), 0, 0, 0, // mov rax, [rip+word]
+		0x48, 0x03, 0x46, 0x08, // add rax, [rsi+8]
+		0xb9, 0x00, 0xca, 0x9a, 0x3b, // mov ecx, 1000000000
+		0x48, 0x99, // cqo
+		0x48, 0xf7, 0xf9, // idiv rcx
+		0x48, 0x85, 0xd2, // test rdx, rdx
+		0x79, 0x06, // jns store
+		0x48, 0x01, 0xca, // add rdx, rcx
+		0x48, 0xff, 0xc8, // dec rax
+		0x48, 0x89, 0x56, 0x08, // store: mov [rsi+8], rdx
+		0x48, 0x01, 0x06, // add [rsi], rax
+		0x31, 0xc0, // xor eax, eax
 		0xc3, // done: ret
-	)
+	}
+	text = append(text, make([]byte, word-codeBytes)...)
+	return binary.LittleEndian.AppendUint64(text, uint64(offset)), word
+}
+
+// follow sets the clock of the program again and again, to the offset that a file says, until the program has ended.
+func follow(control string, pid int, word uintptr) {
+	const every = 10 * time.Millisecond
+	memory, err := os.OpenFile(fmt.Sprintf("/proc/%d/mem", pid), os.O_WRONLY, 0)
+	if err != nil {
+		_, _ = fmt.Fprintln(os.Stderr, "clockshift:", err)
+		return
+	}
+	defer func() { _ = memory.Close() }()
+	for said := ""; ; time.Sleep(every) {
+		content, err := os.ReadFile(control)
+		text := strings.TrimSpace(string(content))
+		if err != nil || text == said {
+			continue
+		}
+		offset, err := time.ParseDuration(text)
+		if err != nil {
+			continue // it is being written
+		}
+		if _, err := memory.WriteAt(binary.LittleEndian.AppendUint64(nil, uint64(offset)), int64(word)); err != nil {
+			return // it has ended
+		}
+		said = text
+	}
 }
