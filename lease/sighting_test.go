@@ -1,7 +1,6 @@
 package lease_test
 
 import (
-	"context"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -51,7 +50,6 @@ func wantAge(t *testing.T, k clock.Clock, l *lease.Lease, want time.Duration) {
 // from the future, and never so much from the past that a worker that lives has no time for the next.
 func TestAHeartbeatCountsFromWhenItWasSeen(t *testing.T) {
 	t.Parallel()
-	ctx := context.Background()
 	for name, c := range map[string]struct {
 		by   time.Duration // of the clock of who judges
 		want time.Duration // age of a heartbeat that was received 3 s ago, when it is seen first
@@ -68,6 +66,7 @@ func TestAHeartbeatCountsFromWhenItWasSeen(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
+			ctx := t.Context()
 			v, clocks, b := books()
 			l, err := b[0].Open(ctx, "w", length)
 			if err != nil {
@@ -93,7 +92,7 @@ func TestAHeartbeatCountsFromWhenItWasSeen(t *testing.T) {
 // TestAHeartbeatAfterTheClockWasSetBackIsSeen has a receipt that lies in the future, which later heartbeats do not change.
 func TestAHeartbeatAfterTheClockWasSetBackIsSeen(t *testing.T) {
 	t.Parallel()
-	ctx := context.Background()
+	ctx := t.Context()
 	v, clocks, b := books()
 	l, err := b[0].Open(ctx, "w", length)
 	if err != nil {
@@ -128,7 +127,7 @@ func TestAHeartbeatAfterTheClockWasSetBackIsSeen(t *testing.T) {
 // TestAStepForwardSweepsNoWorkerThatLives sets the clock forward by more than leases are kept.
 func TestAStepForwardSweepsNoWorkerThatLives(t *testing.T) {
 	t.Parallel()
-	ctx := context.Background()
+	ctx := t.Context()
 	v, clocks, b := books()
 	l, err := b[0].Open(ctx, "w", length)
 	if err != nil {

@@ -41,14 +41,12 @@ func (r *rig) workBy(k clock.Clock, transport http.RoundTripper, opts ...sdk.Wor
 	r.workWith(r.dialBy(k, transport), "mail", lasts, opts...)
 }
 
-// forEachStep runs a test for each size of a step, in both directions.
-func forEachStep(t *testing.T, test func(t *testing.T, by time.Duration)) {
-	t.Helper()
+// steps are the sizes of steps, in both directions.
+func steps() (all []time.Duration) {
 	for _, by := range []time.Duration{time.Second, time.Minute, time.Hour, 24 * time.Hour} {
-		for _, by := range []time.Duration{by, -by} {
-			t.Run(by.String(), func(t *testing.T) { test(t, by) })
-		}
+		all = append(all, by, -by)
 	}
+	return all
 }
 
 const longTasks, leaseOfSteps = 20, 15 * time.Second
@@ -105,88 +103,96 @@ func (r *rig) takenOver(cut func(), within time.Duration) {
 // TestAStepOfTheServersClock sets the wall clock of a server while tasks run and wait. Nothing that runs is touched. What waits
 // follows the wall clock. The worker that is lost afterwards is noticed as soon as ever.
 func TestAStepOfTheServersClock(t *testing.T) {
-	forEachStep(t, func(t *testing.T, by time.Duration) {
-		k := newSettable()
-		d := drivers{queue: func() queue.Driver { return queuemem.New(k, queuemem.Config{DepthMax: 1 << 10}) }}
-		inRig(t, d, 1, func(c *Config) { c.Clock = k }, func(r *rig) {
-			cut := r.begin(r.nodes[0], r.nodes[0], wall{clock.Real()})
-			r.client = r.dialBy(k, r.nodes[0].transport) // a request that comes from another time is refused
-			r.lasting(time.Millisecond, 40*time.Second)
-			waiting := r.book.all()[longTasks]
-			k.step(by)
-			r.wantMetric(by)
-			time.Sleep(2 * time.Second)
-			r.wantBegun(waiting, by >= time.Minute)
-			time.Sleep(28 * time.Second)
-			r.wantBegun(waiting, by >= time.Minute)
-			r.lasting(time.Millisecond, time.Second)
-			fresh := r.book.all()[longTasks+1]
-			time.Sleep(10 * time.Second)
-			r.wantBegun(fresh, true)
-			r.wantBegun(waiting, by >= -time.Second)
-			if by >= -time.Hour {
-				time.Sleep(max(0, -by))
-			} else {
-				r.cancel(waiting)
-			}
-			if by > -time.Hour {
-				r.wantRunning(longTasks)
-				r.takenOver(cut, leaseOfSteps+2*time.Second)
-			}
+	for _, by := range steps() {
+		t.Run(by.String(), func(t *testing.T) {
+			k := newSettable()
+			d := drivers{queue: func() queue.Driver { return queuemem.New(k, queuemem.Config{DepthMax: 1 << 10}) }}
+			inRig(t, d, 1, func(c *Config) { c.Clock = k }, func(r *rig) {
+				cut := r.begin(r.nodes[0], r.nodes[0], wall{clock.Real()})
+				r.client = r.dialBy(k, r.nodes[0].transport) // a request that comes from another time is refused
+				r.lasting(time.Millisecond, 40*time.Second)
+				waiting := r.book.all()[longTasks]
+				k.step(by)
+				r.wantMetric(by)
+				time.Sleep(2 * time.Second)
+				r.wantBegun(waiting, by >= time.Minute)
+				time.Sleep(28 * time.Second)
+				r.wantBegun(waiting, by >= time.Minute)
+				r.lasting(time.Millisecond, time.Second)
+				fresh := r.book.all()[longTasks+1]
+				time.Sleep(10 * time.Second)
+				r.wantBegun(fresh, true)
+				r.wantBegun(waiting, by >= -time.Second)
+				if by >= -time.Hour {
+					time.Sleep(max(0, -by))
+				} else {
+					r.cancel(waiting)
+				}
+				if by > -time.Hour {
+					r.wantRunning(longTasks)
+					r.takenOver(cut, leaseOfSteps+2*time.Second)
+				}
+			})
 		})
-	})
+	}
 }
 
 // TestALostWorkerAfterAStep sets the wall clock of a server and cuts a worker off at once.
 func TestALostWorkerAfterAStep(t *testing.T) {
-	forEachStep(t, func(t *testing.T, by time.Duration) {
-		k := newSettable()
-		inRig(t, drivers{}, 1, func(c *Config) { c.Clock = k }, func(r *rig) {
-			cut := r.begin(r.nodes[0], r.nodes[0], wall{clock.Real()})
-			k.step(by)
-			r.takenOver(cut, leaseOfSteps+4*time.Second)
+	for _, by := range steps() {
+		t.Run(by.String(), func(t *testing.T) {
+			k := newSettable()
+			inRig(t, drivers{}, 1, func(c *Config) { c.Clock = k }, func(r *rig) {
+				cut := r.begin(r.nodes[0], r.nodes[0], wall{clock.Real()})
+				k.step(by)
+				r.takenOver(cut, leaseOfSteps+4*time.Second)
+			})
 		})
-	})
+	}
 }
 
 // TestAStepOfAWorkersClock sets the wall clock of a worker while it runs tasks and holds others.
 func TestAStepOfAWorkersClock(t *testing.T) {
-	forEachStep(t, func(t *testing.T, by time.Duration) {
-		k := newSettable()
-		inRig(t, drivers{}, 1, nil, func(r *rig) {
-			cut := r.begin(r.nodes[0], r.nodes[0], k)
-			for i := range 20 {
-				r.lasting(time.Millisecond, time.Duration(i)*100*time.Millisecond)
-			}
-			k.step(by)
-			time.Sleep(time.Minute)
-			r.wantRunning(longTasks)
-			r.spared()
-			r.takenOver(cut, leaseOfSteps+2*time.Second)
+	for _, by := range steps() {
+		t.Run(by.String(), func(t *testing.T) {
+			k := newSettable()
+			inRig(t, drivers{}, 1, nil, func(r *rig) {
+				cut := r.begin(r.nodes[0], r.nodes[0], k)
+				for i := range 20 {
+					r.lasting(time.Millisecond, time.Duration(i)*100*time.Millisecond)
+				}
+				k.step(by)
+				time.Sleep(time.Minute)
+				r.wantRunning(longTasks)
+				r.spared()
+				r.takenOver(cut, leaseOfSteps+2*time.Second)
+			})
 		})
-	})
+	}
 }
 
 // TestAStepOfOneServersClock sets the wall clock of one of two servers, which is wrong then for five minutes.
 func TestAStepOfOneServersClock(t *testing.T) {
 	for stepped := range 2 {
 		t.Run(fmt.Sprintf("node %d", stepped), func(t *testing.T) {
-			forEachStep(t, func(t *testing.T, by time.Duration) {
-				clocks := []*settable{newSettable(), newSettable()}
-				inFleet(t, 2, func(i int, c *Config) { c.Clock = clocks[i] }, func(r *rig, _ []*host) {
-					cut := r.begin(r.nodes[0], r.nodes[1], wall{clock.Real()})
-					clocks[stepped].step(by)
-					time.Sleep(5 * time.Minute)
-					r.wantRunning(longTasks)
-					r.spared()
-					if each, wrong := r.owners("mail"); wrong > 0 || each[0] == 0 || each[1] == 0 {
-						r.Errorf("the partitions are fired by %v, %d of them by none or both", each, wrong)
-					}
-					clocks[stepped].step(-by) // what waits follows the clock of whose it is
-					time.Sleep(2 * time.Second)
-					r.takenOver(cut, leaseOfSteps*3/2+3*time.Second)
+			for _, by := range steps() {
+				t.Run(by.String(), func(t *testing.T) {
+					clocks := []*settable{newSettable(), newSettable()}
+					inFleet(t, 2, func(i int, c *Config) { c.Clock = clocks[i] }, func(r *rig, _ []*host) {
+						cut := r.begin(r.nodes[0], r.nodes[1], wall{clock.Real()})
+						clocks[stepped].step(by)
+						time.Sleep(5 * time.Minute)
+						r.wantRunning(longTasks)
+						r.spared()
+						if each, wrong := r.owners("mail"); wrong > 0 || each[0] == 0 || each[1] == 0 {
+							r.Errorf("the partitions are fired by %v, %d of them by none or both", each, wrong)
+						}
+						clocks[stepped].step(-by) // what waits follows the clock of whose it is
+						time.Sleep(2 * time.Second)
+						r.takenOver(cut, leaseOfSteps*3/2+3*time.Second)
+					})
 				})
-			})
+			}
 		})
 	}
 }
