@@ -198,11 +198,13 @@ func (c *Config) validateGroups() []error {
 // returns ErrLeaseLost when the lease was lost while handlers ran, ErrAbandoned when handlers did
 // not return in time (in both cases the process should end), or the server's refusal to register.
 func (c *Controller) Run(ctx context.Context) error {
+	var lost *session // the one before, if there was one
 	for losses := 1; ; losses++ {
-		s, err := c.register(ctx)
+		s, err := c.register(ctx, lost)
 		if err != nil || s == nil {
 			return err
 		}
+		lost = s
 		err = s.run(ctx)
 		if !errors.Is(err, errLostIdle) {
 			return err

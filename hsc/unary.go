@@ -24,7 +24,7 @@ const (
 	claimWaitRemote = 300 * time.Millisecond
 )
 
-// Register opens a worker lease for a process.
+// Register opens a worker lease for a process, after it has ended the one that the process gives up.
 func (s *Service) Register(ctx context.Context, r *kinesinv1.RegisterRequest) (*kinesinv1.RegisterResponse, error) {
 	if err := s.begin(); err != nil {
 		return nil, err
@@ -33,7 +33,15 @@ func (s *Service) Register(ctx context.Context, r *kinesinv1.RegisterRequest) (*
 	if _, err := s.groupsOf(ctx, r.GetGroups()); err != nil {
 		return nil, err
 	}
-	l, err := s.Leases.Open(ctx, r.GetName(), micros(r.GetLeaseMicros()))
+	length, err := lease.CheckLength(micros(r.GetLeaseMicros()))
+	if err != nil {
+		return nil, err
+	}
+	acks, err := s.endPrevious(ctx, r.GetPrevious())
+	if err != nil {
+		return nil, err
+	}
+	l, err := s.Leases.Open(ctx, r.GetName(), length)
 	if err != nil {
 		return nil, s.leaseProblem(ctx, l.Worker, err)
 	}
@@ -41,6 +49,7 @@ func (s *Service) Register(ctx context.Context, r *kinesinv1.RegisterRequest) (*
 	s.Hooks.leaseOpened(l.Worker)
 	return &kinesinv1.RegisterResponse{
 		Worker: l.Worker, LeaseMicros: l.Length.Microseconds(), HeartbeatMicros: l.HeartbeatEvery().Microseconds(),
+		Proof: s.Sealer.LeaseProof(l.Worker), Acks: acks,
 	}, nil
 }
 
