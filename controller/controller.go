@@ -72,8 +72,10 @@ type Config struct {
 	Execute func(ctx context.Context, w *Work) Outcome
 	Groups  []Group // required; a lambda is in one group only
 
-	Name  string        // for people: host and process
-	Lease time.Duration // LeaseDefault; LeaseMin to LeaseMax
+	Name string // for people: host and process
+	// Process says where this process runs, so that a server beside it sees when it has ended; nil: it does not say.
+	Process *kinesinv1.Process
+	Lease   time.Duration // LeaseDefault; LeaseMin to LeaseMax
 
 	// Grace is how long handlers may go on when Run is asked to stop, before their
 	// contexts end: GraceDefault; negative for none. KillAfter is how long they then have to return:
