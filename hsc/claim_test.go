@@ -260,12 +260,15 @@ func TestSuspectsRunTogetherUntilTheyAreBlamed(t *testing.T) {
 	bubble(t, func(f *fixture) {
 		f.enqueue(f.task("mail", suspect(0)), f.task("mail", suspect(0)), f.task("mail", suspect(0)))
 		w := f.work(slots(5, "mail"))
-		w.wantClaimed(3)
+		first := w.wantClaimed(3)
 		if l, err := f.book.Look(f.ctx, w.id); err != nil || !l.Suspect.IsZero() {
 			t.Errorf("the lease names %v, %v", l.Suspect, err)
 		}
-		blamed := f.task("mail", suspect(1))
-		f.enqueue(blamed)
+		f.enqueue(f.task("mail", suspect(1)))
+		time.Sleep(makeRoomAfter / 2)
+		w.wantClaimed(3) // not beside those, of which one may be poison
+		w.report("success", first...)
+		time.Sleep(2 * putBackDelay)
 		w.wantClaimed(4)
 		f.enqueue(f.task("mail", suspect(0)))
 		w.wantClaimed(4) // not beside a blamed one
@@ -274,36 +277,28 @@ func TestSuspectsRunTogetherUntilTheyAreBlamed(t *testing.T) {
 
 func TestBlamedRunOneAtATimeAndTheLeaseNamesThem(t *testing.T) {
 	bubble(t, func(f *fixture) {
-		blamed, first, second := f.task("mail", suspect(1)), f.task("mail", suspect(1)), f.task("mail", suspect(1))
-		f.enqueue(blamed)
-		f.enqueue(first, second)
-		f.enqueueMany("mail", 3)
+		all := []task.Task{f.task("mail", suspect(1)), f.task("mail", suspect(1)), f.task("mail", suspect(1))}
+		f.enqueue(all...)
 		w := f.work(slots(4, "mail"), slots(4, "mail"))
-		got := w.wantClaimed(4) // three without suspicion, and one blamed
-		at := slices.IndexFunc(got, func(c *kinesinv1.Claimed) bool { return id(c) == blamed.ID })
-		if at < 0 {
-			t.Fatal("the blamed one is not there")
+		for i, outcome := range []string{"success", "retriable_failure", "success"} {
+			for range 100 {
+				if len(w.claimed()) <= i { // others have their turn
+					time.Sleep(putBackDelay)
+				}
+			}
+			one := w.wantClaimed(i + 1)[i]
+			if l, err := f.book.Look(f.ctx, w.id); err != nil || l.Suspect != id(one) {
+				t.Errorf("the lease names %v, %v; want %v", l.Suspect, err, id(one))
+			}
+			f.wantQueued(all[0], 2-i, 0)
+			w.report(outcome, one)
+			if row := f.row(id(one)); row.Suspect || row.Blamed != 0 {
+				t.Errorf("%s after %s alone is under suspicion", row.State, outcome)
+			}
 		}
-		if l, err := f.book.Look(f.ctx, w.id); err != nil || l.Suspect != blamed.ID {
-			t.Errorf("the lease names %v, %v", l.Suspect, err)
-		}
-		f.wantQueued(first, 2, 0)
-		f.enqueueMany("mail", 1)
-		w.wantClaimed(5) // others go on meanwhile
-		w.report("success", got[at])
-		next := w.wantClaimed(6)[5]
-		if l, err := f.book.Look(f.ctx, w.id); err != nil || l.Suspect != id(next) {
-			t.Errorf("the lease names %v, %v", l.Suspect, err)
-		}
-		w.report("retriable_failure", next)
-		last := w.wantClaimed(7)[6]
-		w.report("success", last)
 		f.heartbeat(w.id)
 		if l, err := f.book.Look(f.ctx, w.id); err != nil || !l.Suspect.IsZero() {
 			t.Errorf("the lease still names %v, %v", l.Suspect, err)
-		}
-		if row := f.wantState(id(next), task.RetriableFailure); row.Suspect || row.Failures != 1 {
-			t.Errorf("suspect %v after it ended alone, failures %d", row.Suspect, row.Failures)
 		}
 	})
 }

@@ -262,6 +262,7 @@ func (s *Service) sessionOf(l *lease.Lease) *session {
 	if sess == nil {
 		sess = newSession(l)
 		sess.adopted = s.Clock.Now()
+		sess.since, sess.until = sess.adopted, sess.adopted.Add(task.QuarantineMin)
 		s.sessions[l.Worker] = sess
 	}
 	sess.renewed(l)

@@ -9,6 +9,7 @@ import (
 	"github.com/kinesin-io/kinesin/catalog"
 	"github.com/kinesin-io/kinesin/internal/clock"
 	"github.com/kinesin-io/kinesin/queue"
+	"github.com/kinesin-io/kinesin/task"
 )
 
 // leaseLookEvery is how often the lease of a worker that seems to be late is read again: its
@@ -118,7 +119,11 @@ func (p *pump) receive() ([]queue.Message, error) {
 	if limit <= 0 {
 		return nil, nil
 	}
-	if len(p.names) == 0 { // until a lambda is created again
+	switch _, takes := p.sess.takes(); {
+	case !takes:
+		p.svc.awaitOpen(ctx, p.sess)
+		return nil, nil
+	case len(p.names) == 0: // until a lambda is created again
 		<-ctx.Done()
 		return nil, nil
 	}
@@ -157,12 +162,27 @@ func (p *pump) claim(messages []queue.Message) {
 		p.svc.putBack(p.ctx, messages, 0)
 		return
 	}
-	n := p.sess.take(p.group, len(messages))
+	messages, alone := p.svc.apart(p.ctx, p.sess, messages, false)
+	n := p.sess.take(p.group, len(messages), alone)
 	p.svc.putBack(p.ctx, messages[n:], 0)
+	if alone && !p.quarantine(messages[0].Task.ID, n) {
+		p.svc.putBack(p.ctx, messages[:n], putBackDelay)
+		p.sess.giveSlots(p.group, n)
+		return
+	}
 	if err := p.claimer.run(p.ctx, messages[:n]); err != nil {
 		p.svc.lose(p.sess.worker)
 	}
 	won := p.claimer.won(p.ctx)
 	p.sess.giveSlots(p.group, n-len(won))
 	p.deliver(p.group, won)
+}
+
+// quarantine waits until a blamed task, for which n slots are taken, may begin; false when it is not to begin here.
+func (p *pump) quarantine(id task.ID, n int) bool {
+	if n == 1 && p.svc.awaitClear(p.ctx, p.sess, n) {
+		return true
+	}
+	p.svc.suspectDone(p.sess, id)
+	return false
 }

@@ -234,6 +234,9 @@ func (st *stream) keep(hands map[task.ID]*hand, a attempt, row *task.Task) {
 	if !owned || hands[a.id] != nil {
 		return
 	}
+	if a.id == st.sess.suspect && st.sess.claimed {
+		st.sess.until = row.ClaimedAt.Add(row.Quarantine())
+	}
 	h := &hand{row: row, sent: true, group: st.groupOf(row)}
 	if was := st.sess.hands[a.id]; was != nil && was.freed {
 		h.freed, h.group = true, nil

@@ -175,13 +175,18 @@ func (s *Service) poll(ctx context.Context, sess *session, lambdas []string, lim
 	defer cancel()
 	c := claimer{svc: s, sess: sess}
 	for turn := int(s.Clock.Uint64() >> 33); waiting.Err() == nil; turn++ {
-		names := queueNames(nil, s.entries(nil, lambdas), turn, sess.mayRunSuspect())
+		suspects, takes := sess.takes()
+		if !takes {
+			s.awaitOpen(waiting, sess)
+			continue
+		}
+		names := queueNames(nil, s.entries(nil, lambdas), turn, suspects)
 		if len(names) == 0 {
 			<-waiting.Done()
 			break
 		}
 		messages, err := s.Queue.Receive(waiting, names, limit, s.Ahead)
-		if len(messages) > 0 {
+		if messages = s.admissible(waiting, sess, messages); len(messages) > 0 {
 			if err := c.run(waiting, messages); err != nil {
 				s.lose(sess.worker)
 				return nil, err
@@ -195,6 +200,23 @@ func (s *Service) poll(ctx context.Context, sess *session, lambdas []string, lim
 		}
 	}
 	return nil, nil
+}
+
+// admissible is what of the messages may be claimed together. Of a process that is closed meanwhile nothing is.
+func (s *Service) admissible(ctx context.Context, sess *session, messages []queue.Message) []queue.Message {
+	messages, alone := s.apart(ctx, sess, messages, true)
+	switch _, takes := sess.takes(); {
+	case alone && s.awaitClear(ctx, sess, 0):
+		return messages
+	case alone:
+		s.suspectDone(sess, messages[0].Task.ID)
+		s.putBack(ctx, messages, putBackDelay)
+	case takes:
+		return messages
+	default:
+		s.putBack(ctx, messages, 0)
+	}
+	return nil
 }
 
 func (s *Service) queueProblem(ctx context.Context, err error) error {
@@ -232,6 +254,7 @@ func (s *Service) respond(ctx context.Context, sess *session, won []delivery) (*
 	}
 	response := &kinesinv1.ClaimResponse{Tasks: make([]*kinesinv1.Claimed, len(won))}
 	now := s.Clock.Now()
+	sess.lend(won, now)
 	for i, d := range won {
 		hold(d.wire, now)
 		response.Tasks[i] = d.wire

@@ -3,7 +3,7 @@ package node
 import (
 	"github.com/kinesin-io/kinesin/api/kinesinv1"
 	"github.com/kinesin-io/kinesin/hsc"
-	"github.com/kinesin-io/kinesin/internal/process"
+	processes "github.com/kinesin-io/kinesin/internal/process"
 )
 
 // beside sees processes of this machine, where it may.
@@ -12,11 +12,11 @@ func (c Config) beside() hsc.Beside {
 		return nil
 	}
 	return func(p *kinesinv1.Process) hsc.Process {
-		id := process.ID{PID: int(p.GetPid()), StartedTicks: p.GetStartedTicks()}
+		id := processes.ID{PID: int(p.GetPid()), StartedTicks: p.GetStartedTicks()}
 		if copy(id.Place[:], p.GetPlace()) != len(p.GetPlace()) || len(p.GetPlace()) != len(id.Place) {
 			return nil
 		}
-		if watched, err := process.Watch(id); err == nil {
+		if watched, err := processes.Watch(id); err == nil {
 			return watched
 		}
 		return nil // its lease tells

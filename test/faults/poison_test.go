@@ -133,3 +133,31 @@ func judgeInnocents(t *testing.T, name string, r *rig, tasks, fresh []sdk.TaskIn
 	}
 	harness.Within(t, name+"_first_starts_delayed", longest(late), 2*time.Second+slack)
 }
+
+// Poisons keep arriving, each on its own, while those before are put aside: bystanders that were beside several of them are
+// not given up for it.
+func TestPoisonsThatKeepArriving(t *testing.T) {
+	t.Parallel()
+	const poisons, every, processes = 6, 2500 * time.Millisecond, 2
+	r := newRig(t, matched, sdk.LambdaInfo{})
+	var wanted []harness.Wanted
+	for i := range poisons {
+		wanted = append(wanted, harness.Wanted{
+			Job: job.Job{Do: job.Exiting, Millis: poisonMillis}, Want: "dead", Options: []sdk.Option{sdk.In(time.Duration(i) * every)},
+		})
+	}
+	for i := range innocents {
+		wanted = append(wanted, harness.Wanted{Job: job.Job{Millis: int64(1000 + 1000*i/innocents)}})
+	}
+	tasks := r.Schedule(wanted...)
+	begun := time.Now()
+	for range processes {
+		harness.Supervise(t, r.options(harness.WorkerOptions{Slots: innocents + poisons, Lease: harness.LeaseMin}))
+	}
+	fresh := startFresh(r)
+	infos := r.Settle(3*time.Minute, tasks)
+	freshInfos := r.Settle(settleMax, fresh())
+	judgePoisons(t, "poisons_arriving", r, infos[:poisons], begun, processes)
+	judgeInnocents(t, "poisons_arriving", r, infos[poisons:], freshInfos)
+	r.History.Check(bounds)
+}
