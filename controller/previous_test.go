@@ -11,11 +11,11 @@ import (
 
 var errNoRoute = errors.New("no route to host")
 
-// away has the server answer nothing, so that the lease is lost, and come back then.
-func (r *rig) away(d time.Duration) {
+// away has the server answer nothing for as long as a lease, so that this is lost, and come back then.
+func (r *rig) away() {
 	r.hsc.set(func() { r.hsc.down, r.hsc.beatErr = true, errNoRoute })
 	r.stream().broken <- errNoRoute
-	r.pass(d)
+	r.pass(15 * time.Second)
 	r.hsc.set(func() { r.hsc.down, r.hsc.beatErr = false, nil })
 	r.pass(3 * time.Second)
 }
@@ -46,7 +46,7 @@ func TestResultsOutliveTheirLease(t *testing.T) {
 		r.hsc.set(func() { r.hsc.down = true })
 		r.stream().broken <- errNoRoute
 		r.ends(two, task.OutcomeRetriable) // on no stream
-		r.away(15 * time.Second)
+		r.away()
 		r.wantRunning()
 		if r.hsc.registers != 2 || r.hsc.previous.GetWorker() != "w1" || string(r.hsc.previous.GetProof()) != "proof of w1" {
 			t.Fatalf("%d registrations, the last one gives up %v", r.hsc.registers, r.hsc.previous)
@@ -78,11 +78,11 @@ func TestARefusedResultOfAPreviousLease(t *testing.T) {
 		r.hsc.set(func() {
 			r.hsc.acks = []*kinesinv1.ResultAck{{Task: taskID(1), Attempt: 1, Problem: &kinesinv1.Problem{Reason: kinesinv1.Reason_REASON_FENCED}}}
 		})
-		r.away(15 * time.Second)
+		r.away()
 		if r.hooks.fenced.Load() != 1 {
 			t.Errorf("%d results fenced, want 1", r.hooks.fenced.Load())
 		}
-		r.away(15 * time.Second)
+		r.away()
 		if r.hsc.registers != 3 || r.hsc.previous.GetWorker() != "w2" || len(r.hsc.previous.GetResults()) != 0 {
 			t.Errorf("%d registrations, the last one gives up %v", r.hsc.registers, r.hsc.previous)
 		}
@@ -94,8 +94,8 @@ func TestNoProofNoPreviousLease(t *testing.T) {
 	t.Parallel()
 	inBubble(t, func(r *rig) {
 		r.hsc.set(func() { r.hsc.unproven = true })
-		r.away(15 * time.Second) // the lease of the first registration, which had a proof
-		r.away(15 * time.Second)
+		r.away() // the lease of the first registration, which had a proof
+		r.away()
 		if r.hsc.registers != 3 || r.hsc.previous != nil {
 			t.Errorf("%d registrations, the last one gives up %v", r.hsc.registers, r.hsc.previous)
 		}

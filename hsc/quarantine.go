@@ -42,8 +42,7 @@ func (s *Service) apart(ctx context.Context, sess *session, messages []queue.Mes
 			chosen = append(chosen, messages[i])
 		case byCall && now >= t.Enqueued.Add(clearWaitMax) && !sess.isClear(0, now):
 			chosen = append(chosen, messages[i]) // calls that are too short to make room in: it runs beside others, which proves nothing
-		case !alone && sess.reserveFor(t, now):
-			alone = true
+		case s.mayClose(t) && sess.reserveFor(t, now):
 			s.putBack(ctx, slices.Concat(chosen, blamed, messages[i+1:]), 0)
 			return messages[i : i+1], true
 		default:
@@ -52,6 +51,27 @@ func (s *Service) apart(ctx context.Context, sess *session, messages []queue.Mes
 	}
 	s.putBack(ctx, blamed, putBackDelay)
 	return chosen, false
+}
+
+// mayClose reports whether one more of the processes that have a stream here for the task's lambda may take nothing else for a
+// while: half of them at a time, so that what is under no suspicion is not held up, or the only one.
+func (s *Service) mayClose(t *task.Task) bool {
+	entry := s.Catalog.ByRef(t.Partition.Lambda)
+	if entry == nil {
+		return false
+	}
+	all := map[*session]bool{}
+	closed := 0
+	for _, at := range (*s.seats.byLambda.Load())[entry.Name] {
+		if all[at.stream.sess] {
+			continue
+		}
+		all[at.stream.sess] = true
+		if _, takes := at.stream.sess.takes(); !takes {
+			closed++
+		}
+	}
+	return closed < max(len(all)/2, 1)
 }
 
 func isBlamed(m queue.Message) bool { return queue.NameFor(&m.Task).Class == queue.Blamed }

@@ -71,6 +71,35 @@ func TestOthersServeMeanwhile(t *testing.T) {
 	})
 }
 
+// Half of the processes serve others at any time, so that those are not held up.
+func TestHalfOfTheProcessesServeOthers(t *testing.T) {
+	bubble(t, func(f *fixture) {
+		var workers []*remote
+		for range 4 {
+			workers = append(workers, f.work(slots(4, "mail")))
+		}
+		for range 6 {
+			f.enqueue(f.task("mail", suspect(1)))
+		}
+		time.Sleep(time.Second)
+		closed := 0
+		for _, w := range workers {
+			closed += len(w.claimed())
+		}
+		if closed != 2 {
+			t.Fatalf("%d of 4 processes are in quarantine, want 2", closed)
+		}
+		f.enqueueMany("mail", 8)
+		all := 0
+		for _, w := range workers {
+			all += len(w.claimed())
+		}
+		if all != 2+8 {
+			t.Errorf("%d of 8 tasks were taken by the others", all-2)
+		}
+	})
+}
+
 // A process without young attempts is given the task at once; the others leave it to that one.
 func TestABlamedTaskGoesWhereThereIsRoom(t *testing.T) {
 	bubble(t, func(f *fixture) {

@@ -89,7 +89,7 @@ func (w *Watched) HasEnded() bool {
 	if w.fd < 0 {
 		return false
 	}
-	fds := []unix.PollFd{{Fd: int32(w.fd), Events: unix.POLLIN}} //nolint:gosec // descriptors are small
+	fds := []unix.PollFd{{Fd: int32(w.fd), Events: unix.POLLIN}}
 	for {
 		n, err := unix.Poll(fds, 0)
 		if errors.Is(err, unix.EINTR) {
