@@ -21,26 +21,31 @@ const (
 // One task kills its process each time. It is put aside after three deaths at most, and nobody else pays for it.
 func TestPoison(t *testing.T) {
 	t.Parallel()
-	poisoned(t, "poison", matched, 1, 2)
+	poisoned(t, "poison", newRig(t, matched, sdk.LambdaInfo{}), 1, 2)
 }
 
 // Several such tasks start in one process at once.
 func TestPoisons(t *testing.T) {
 	t.Parallel()
-	poisoned(t, "poisons", queued, 3, 2)
+	poisoned(t, "poisons", newRig(t, queued, sdk.LambdaInfo{}), 3, 2)
 }
 
 // There is only one process.
 func TestPoisonInTheOnlyProcess(t *testing.T) {
 	t.Parallel()
-	poisoned(t, "poison_alone", matched, 1, 1)
+	poisoned(t, "poison_alone", newRig(t, matched, sdk.LambdaInfo{}), 1, 1)
+}
+
+// The server sees that the processes have ended, and waits for no lease.
+func TestPoisonBeside(t *testing.T) {
+	t.Parallel()
+	poisoned(t, "poison_beside", newWatchedRig(t, queued, sdk.LambdaInfo{}), 1, 2)
 }
 
 // poisoned runs poisons among innocents, in processes that are started again when they die, while
 // new tasks keep coming.
-func poisoned(t *testing.T, name string, queued bool, poisons, processes int) {
+func poisoned(t *testing.T, name string, r *rig, poisons, processes int) {
 	t.Helper()
-	r := newRig(t, queued, sdk.LambdaInfo{})
 	wanted := repeat(poisons, harness.Wanted{Job: job.Job{Do: job.Exiting, Millis: poisonMillis}, Want: "dead"})
 	for i := range innocents {
 		wanted = append(wanted, harness.Wanted{Job: job.Job{Millis: int64(1000 + 1000*i/innocents)}})
