@@ -114,13 +114,13 @@ func (p *pump) nap() bool {
 func (p *pump) receive() ([]queue.Message, error) {
 	ctx, cancel := context.WithCancel(p.ctx)
 	defer cancel()
-	limit := p.listen(cancel)
+	limit, takes := p.listen(cancel)
 	defer p.setInterrupt(nil)
 	if limit <= 0 {
 		return nil, nil
 	}
-	switch _, takes := p.sess.takes(); {
-	case !takes:
+	switch {
+	case !takes.anything:
 		p.svc.awaitOpen(ctx, p.sess)
 		return nil, nil
 	case len(p.names) == 0: // until a lambda is created again
@@ -128,26 +128,24 @@ func (p *pump) receive() ([]queue.Message, error) {
 		return nil, nil
 	}
 	p.group.waits.Store(int64(cmp.Or(clock.Mono(p.svc.Clock), 1)))
-	messages, err := p.svc.Queue.Receive(ctx, p.names, limit, p.svc.Ahead)
+	messages, err := p.svc.receiveFor(ctx, p.names, limit, takes.rests)
 	p.group.waits.Store(0)
-	if ctx.Err() != nil {
-		err = nil
-	}
 	return messages, err
 }
 
 // listen chooses the queues; every change of what the choice rests on calls interrupt from before it is made.
-func (p *pump) listen(interrupt context.CancelFunc) (limit int) {
+func (p *pump) listen(interrupt context.CancelFunc) (limit int, takes taking) {
 	p.setInterrupt(interrupt)
 	p.turn++
 	p.lambdas = p.svc.entries(p.lambdas, p.group.lambdas)
 	p.sess.mu.Lock()
 	defer p.sess.mu.Unlock()
 	if p.draining || p.closed {
-		return 0
+		return 0, takes
 	}
-	p.names = queueNames(p.names, p.lambdas, p.turn, p.sess.suspect.IsZero())
-	return p.group.room()
+	takes = p.sess.takesLocked(p.svc.Clock.Now())
+	p.names = queueNames(p.names, p.lambdas, p.turn, takes)
+	return p.group.room(), takes
 }
 
 func (p *pump) setInterrupt(interrupt context.CancelFunc) {

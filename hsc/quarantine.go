@@ -17,6 +17,9 @@ const (
 	// makeRoomAfter is how long a blamed task waits for a process that happens to have no young attempts, such as one that
 	// was just started again; then the next one that has a slot for it takes nothing else until it has none.
 	makeRoomAfter = time.Second
+	// blamedAgain is how long a process that cannot take a blamed task now asks for none: those that wait are not to be
+	// received and put back all the time, before what others wait for.
+	blamedAgain = 250 * time.Millisecond
 	// clearLookEvery is how often it is looked whether that is so.
 	clearLookEvery = 20 * time.Millisecond
 	// clearWaitMax bounds the wait. Attempts that are claimed at its beginning are old enough after half of it.
@@ -49,6 +52,7 @@ func (s *Service) apart(ctx context.Context, sess *session, messages []queue.Mes
 			blamed = append(blamed, messages[i])
 		}
 	}
+	sess.restFor(now, blamedAgain)
 	s.putBack(ctx, blamed, putBackDelay)
 	return chosen, false
 }
@@ -67,7 +71,7 @@ func (s *Service) mayClose(t *task.Task) bool {
 			continue
 		}
 		all[at.stream.sess] = true
-		if _, takes := at.stream.sess.takes(); !takes {
+		if at.stream.sess.isClosed() {
 			closed++
 		}
 	}
@@ -151,6 +155,12 @@ func (s *Service) awaitOpen(ctx context.Context, sess *session) {
 // closed reports whether the process takes nothing because of a blamed task. Call with mu held.
 func (s *session) closed() bool { return !s.suspect.IsZero() && !s.opened }
 
+func (s *session) isClosed() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.closed()
+}
+
 // quarantineOver is the blamed task for which the process is closed and need not be any more.
 func (s *session) quarantineOver(now task.Instant) (task.ID, bool) {
 	s.mu.Lock()
@@ -168,9 +178,22 @@ func (s *session) open(id task.ID) {
 	}
 }
 
-// rests reports whether the process is to be open for others for as long as it was closed, before it takes another blamed
-// task. Call with mu held.
+// rests reports whether the process takes no blamed task for now: it was closed, and is to be open for others for as long.
+// Call with mu held.
 func (s *session) rests(now task.Instant) bool { return now >= s.restFrom && now < s.restUntil }
+
+// rest has the process take no blamed task for some time. Call with mu held.
+func (s *session) rest(now task.Instant, d time.Duration) {
+	if !s.rests(now) || s.restUntil < now.Add(d) {
+		s.restFrom, s.restUntil = now, now.Add(d)
+	}
+}
+
+func (s *session) restFor(now task.Instant, d time.Duration) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.rest(now, d)
+}
 
 // lend notes attempts that were claimed by a call: no stream has them in hand.
 func (s *session) lend(won []delivery, now task.Instant) {

@@ -1,11 +1,14 @@
 package hsc
 
 import (
+	"context"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/kinesin-io/kinesin/api/kinesinv1"
+	"github.com/kinesin-io/kinesin/queue"
 	"github.com/kinesin-io/kinesin/store"
 	"github.com/kinesin-io/kinesin/task"
 )
@@ -277,6 +280,40 @@ func TestABlamedTaskOfAWorkerThatCallsBriefly(t *testing.T) {
 			if !f.names(worker).IsZero() {
 				t.Fatal("the lease names it, and it runs beside others")
 			}
+		}
+	})
+}
+
+// putBacks counts the messages that go back to a queue.
+type putBacks struct {
+	Queue
+
+	n atomic.Int64
+}
+
+func (q *putBacks) Release(ctx context.Context, messages []queue.Message, delay time.Duration) error {
+	q.n.Add(int64(len(messages)))
+	return q.Queue.Release(ctx, messages, delay)
+}
+
+// Many blamed tasks that cannot begin yet are not received and put back all the time, before what others wait for.
+func TestBlamedTasksThatWaitAreLeftInTheirQueue(t *testing.T) {
+	bubble(t, func(f *fixture) {
+		counted := &putBacks{Queue: f.svc.Queue}
+		f.svc.Queue = counted
+		for range 50 {
+			f.enqueue(f.task("mail", suspect(1)))
+		}
+		w := f.work(slots(4, "mail"))
+		first := w.wantClaimed(1)
+		f.keeps(3*time.Second, w.id)
+		w.report("success", first...)
+		before := counted.n.Load()
+		f.enqueueMany("mail", 3)
+		f.keeps(2*time.Second, w.id)
+		w.wantClaimed(4)
+		if n := counted.n.Load() - before; n > 8 {
+			t.Errorf("%d messages were put back in the turn of others", n)
 		}
 	})
 }

@@ -210,7 +210,7 @@ func (s *session) suspectDone(id task.ID, now task.Instant) bool {
 		return false
 	}
 	if !s.opened {
-		s.restFrom, s.restUntil = now, now.Add(now.Sub(s.since))
+		s.rest(now, now.Sub(s.since))
 	}
 	s.suspect = task.ID{}
 	delete(s.lent, id)
@@ -230,11 +230,25 @@ func (s *session) suspectInHand(now task.Instant) task.ID {
 	return s.suspect
 }
 
-// takes says whether the process takes suspects, and whether it takes anything.
-func (s *session) takes() (suspects, anything bool) {
+// taking is what a process takes at the moment.
+type taking struct {
+	anything, suspects, blamed bool
+	// rests is how long it takes no blamed task at most; zero: until something changes.
+	rests time.Duration
+}
+
+func (s *session) takes(now task.Instant) taking {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.suspect.IsZero(), !s.closed()
+	return s.takesLocked(now)
+}
+
+func (s *session) takesLocked(now task.Instant) taking {
+	t := taking{anything: !s.closed(), suspects: s.suspect.IsZero()}
+	if t.blamed = t.suspects && !s.rests(now); t.suspects && !t.blamed {
+		t.rests = s.restUntil.Sub(now)
+	}
+	return t
 }
 
 // free makes the slot of a hand free for the next task. Call with mu held.

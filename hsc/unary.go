@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/kinesin-io/kinesin/api/kinesinv1"
+	"github.com/kinesin-io/kinesin/internal/clock"
 	"github.com/kinesin-io/kinesin/lease"
 	"github.com/kinesin-io/kinesin/queue"
 	"github.com/kinesin-io/kinesin/task"
@@ -175,17 +176,17 @@ func (s *Service) poll(ctx context.Context, sess *session, lambdas []string, lim
 	defer cancel()
 	c := claimer{svc: s, sess: sess}
 	for turn := int(s.Clock.Uint64() >> 33); waiting.Err() == nil; turn++ {
-		suspects, takes := sess.takes()
-		if !takes {
+		takes := sess.takes(s.Clock.Now())
+		if !takes.anything {
 			s.awaitOpen(waiting, sess)
 			continue
 		}
-		names := queueNames(nil, s.entries(nil, lambdas), turn, suspects)
+		names := queueNames(nil, s.entries(nil, lambdas), turn, takes)
 		if len(names) == 0 {
 			<-waiting.Done()
 			break
 		}
-		messages, err := s.Queue.Receive(waiting, names, limit, s.Ahead)
+		messages, err := s.receiveFor(waiting, names, limit, takes.rests)
 		if messages = s.admissible(waiting, sess, messages); len(messages) > 0 {
 			if err := c.run(waiting, messages); err != nil {
 				s.lose(sess.worker)
@@ -202,10 +203,24 @@ func (s *Service) poll(ctx context.Context, sess *session, lambdas []string, lim
 	return nil, nil
 }
 
+// receiveFor receives for some time at most; zero: until ctx ends.
+func (s *Service) receiveFor(ctx context.Context, names []queue.Name, limit int, d time.Duration) ([]queue.Message, error) {
+	if d > 0 {
+		var over context.CancelFunc
+		ctx, over = clock.Within(ctx, s.Clock, d)
+		defer over()
+	}
+	messages, err := s.Queue.Receive(ctx, names, limit, s.Ahead)
+	if ctx.Err() != nil {
+		err = nil
+	}
+	return messages, err
+}
+
 // admissible is what of the messages may be claimed together. Of a process that is closed meanwhile nothing is.
 func (s *Service) admissible(ctx context.Context, sess *session, messages []queue.Message) []queue.Message {
 	messages, alone := s.apart(ctx, sess, messages, true)
-	switch _, takes := sess.takes(); {
+	switch takes := !sess.isClosed(); {
 	case alone && s.awaitClear(ctx, sess, 0):
 		return messages
 	case alone:
