@@ -5,7 +5,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/kinesin-io/kinesin/sdk"
 	"github.com/kinesin-io/kinesin/test/harness"
 	"github.com/kinesin-io/kinesin/test/job"
 )
@@ -16,7 +15,7 @@ const takeoverMax = time.Second
 // A worker process on the server's machine is killed: its tasks start elsewhere without waiting for the lease.
 func TestWorkerBesideKilled(t *testing.T) {
 	t.Parallel()
-	r := newWatchedRig(t, matched, sdk.LambdaInfo{})
+	r := newWatchedRig(t, matched)
 	const slots = 10
 	lost := r.worker(harness.WorkerOptions{Slots: slots, Lease: 15 * time.Second})
 	r.warm(lost)
@@ -43,7 +42,7 @@ func TestWorkerBesideKilled(t *testing.T) {
 // which the checker sees to.
 func TestCommandWorkerBesideKilled(t *testing.T) {
 	t.Parallel()
-	r := newWatchedRig(t, queued, sdk.LambdaInfo{})
+	r := newWatchedRig(t, queued)
 	w := r.commandWorker()
 	tasks := r.Schedule(repeat(commandSlots, harness.Wanted{Job: job.Job{Do: job.Ignoring, Millis: 4000}})...)
 	begun := r.starts(tasks)
@@ -63,7 +62,7 @@ func TestCommandWorkerBesideKilled(t *testing.T) {
 // A worker process on the server's machine that is stopped is alive: nothing is taken back before its lease is over.
 func TestWorkerBesideStopped(t *testing.T) {
 	t.Parallel()
-	r := newWatchedRig(t, queued, sdk.LambdaInfo{})
+	r := newWatchedRig(t, queued)
 	const slots = 4
 	stopped := r.worker(harness.WorkerOptions{Slots: slots, Lease: lease()})
 	r.warm(stopped)

@@ -39,7 +39,7 @@ func TestPoisonInTheOnlyProcess(t *testing.T) {
 // The server sees that the processes have ended, and waits for no lease.
 func TestPoisonBeside(t *testing.T) {
 	t.Parallel()
-	poisoned(t, "poison_beside", newWatchedRig(t, queued, sdk.LambdaInfo{}), 1, 2)
+	poisoned(t, "poison_beside", newWatchedRig(t, queued), 1, 2)
 }
 
 // poisoned runs poisons among innocents, in processes that are started again when they die, while

@@ -58,9 +58,9 @@ func newRig(t *testing.T, queued bool, lambda sdk.LambdaInfo) *rig {
 }
 
 // newWatchedRig is a rig whose server sees that the processes of its workers have ended.
-func newWatchedRig(t *testing.T, queued bool, lambda sdk.LambdaInfo) *rig {
+func newWatchedRig(t *testing.T, queued bool) *rig {
 	t.Helper()
-	return newRigWith(t, harness.ServerOptions{Queued: queued}, lambda)
+	return newRigWith(t, harness.ServerOptions{Queued: queued}, sdk.LambdaInfo{})
 }
 
 func newRigWith(t *testing.T, o harness.ServerOptions, lambda sdk.LambdaInfo) *rig {
