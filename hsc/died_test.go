@@ -169,7 +169,8 @@ func TestADeathWhileTheStoreIsAway(t *testing.T) {
 	bubble(t, func(f *fixture) {
 		p, w, tasks := f.beside(1)
 		_ = w.close()
-		rival := &rivalRows{Rows: f.store, err: store.ErrUnknown}
+		rival := &rivalRows{Rows: f.store}
+		rival.away.Store(true)
 		f.svc.Leases = rivalBook(rival, f)
 		p.ended.Store(true)
 		time.Sleep(time.Second)
@@ -201,7 +202,7 @@ type rivalRows struct {
 	lease.Rows
 
 	beat func()
-	err  error
+	away atomic.Bool
 }
 
 func (r *rivalRows) PutControl(ctx context.Context, c store.Control) error {
@@ -209,8 +210,8 @@ func (r *rivalRows) PutControl(ctx context.Context, c store.Control) error {
 		r.beat = nil
 		beat()
 	}
-	if r.err != nil {
-		return r.err
+	if r.away.Load() {
+		return store.ErrUnknown
 	}
 	return r.Rows.PutControl(ctx, c)
 }

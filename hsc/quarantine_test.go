@@ -179,10 +179,10 @@ func TestAQuarantineThatCannotEndGoesOn(t *testing.T) {
 		w.wantClaimed(1)
 		f.enqueueMany("mail", 1)
 		f.keeps(task.QuarantineMin-time.Second, w.id)
-		rival.err = store.ErrUnknown
+		rival.away.Store(true)
 		time.Sleep(3 * time.Second)
 		w.wantClaimed(1)
-		rival.err = nil
+		rival.away.Store(false)
 		time.Sleep(2 * openLookEvery)
 		w.wantClaimed(2)
 		f.mu.Lock()
