@@ -332,6 +332,7 @@ func (j *judgement) circumstances(ctx context.Context, t *task.Task) (c circumst
 	switch {
 	case t.State.IsRunning():
 		c.seen, err = j.lease(ctx, t.Worker)
+		j.s.lookWhetherStoodStill(j.steady)
 		c.lease = c.seen
 		c.lease.Receipt = j.local(c.seen.Heard)
 		if quiet := j.s.dog.quiet(&c.lease); !quiet.IsZero() {

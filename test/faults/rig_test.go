@@ -54,17 +54,29 @@ type rig struct {
 
 func newRig(t *testing.T, queued bool, lambda sdk.LambdaInfo) *rig {
 	t.Helper()
-	if testing.Short() {
-		t.Skip("runs real processes")
-	}
-	return newRigBy(t, nil, queued, lambda)
+	return newRigWith(t, harness.ServerOptions{Queued: queued, LeasesOnly: true}, lambda)
 }
 
 // newRigBy is newRig of a server with a clock of its own.
 func newRigBy(t *testing.T, clock *harness.Clock, queued bool, lambda sdk.LambdaInfo) *rig {
 	t.Helper()
+	return newRigWith(t, harness.ServerOptions{Queued: queued, LeasesOnly: true, Clock: clock}, lambda)
+}
+
+// newWatchedRig is a rig whose server sees that the processes of its workers have ended.
+func newWatchedRig(t *testing.T, queued bool) *rig {
+	t.Helper()
+	return newRigWith(t, harness.ServerOptions{Queued: queued}, sdk.LambdaInfo{})
+}
+
+func newRigWith(t *testing.T, o harness.ServerOptions, lambda sdk.LambdaInfo) *rig {
+	t.Helper()
+	if testing.Short() {
+		t.Skip("runs real processes")
+	}
 	h := harness.NewHistory(t)
-	s := harness.StartServer(t, harness.ServerOptions{Queued: queued, History: h, Clock: clock})
+	o.History = h
+	s := harness.StartServer(t, o)
 	if lambda.Name == "" {
 		lambda.Name = "work"
 	}
