@@ -107,3 +107,38 @@ func hasTables(files vfs.FS, dir string) bool {
 	}
 	return false
 }
+
+// checkEmpty refuses a directory without a manifest where there are files that one would know.
+func (d *Driver) checkEmpty() error {
+	logs, err := logNames(d.cfg.FS, d.dir)
+	if err != nil {
+		return d.openError(err)
+	}
+	if len(logs) > 0 || hasTables(d.cfg.FS, d.dir) {
+		return d.openError(fmt.Errorf("%w: there are logs or data files, and no manifest that knows them", store.ErrCorrupt))
+	}
+	return nil
+}
+
+// clearUnfinished removes what a crash left of a store that was being made, of which nothing was acknowledged: directory entries reach
+// the disk in any order, and the engine refuses some of the outcomes.
+func (d *Driver) clearUnfinished() error {
+	marks, _, err := readMarks(d.cfg.FS, d.dir)
+	if err != nil || !marks.New {
+		return nil //nolint:nilerr // checkLogs says what is wrong
+	}
+	names, err := d.cfg.FS.List(d.dir)
+	if err != nil {
+		return d.openError(err)
+	}
+	for _, name := range names {
+		_, isLog := logNumber(name)
+		if isLog || strings.HasPrefix(name, "MANIFEST-") || strings.HasPrefix(name, "OPTIONS-") || strings.HasPrefix(name, "marker.") ||
+			strings.HasSuffix(name, ".sst") {
+			if err := d.cfg.FS.Remove(d.cfg.FS.PathJoin(d.dir, name)); err != nil {
+				return d.openError(err)
+			}
+		}
+	}
+	return nil
+}

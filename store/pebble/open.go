@@ -64,11 +64,7 @@ func makeDir(files vfs.FS, dir string) error {
 	if err := files.MkdirAll(dir, filePerm); err != nil {
 		return err
 	}
-	entry, err := files.OpenDir(parent)
-	if err != nil {
-		return err
-	}
-	return errors.Join(entry.Sync(), entry.Close())
+	return syncEntries(files, parent)
 }
 
 func lockDir(dir string, files vfs.FS) (*pebbledb.Lock, error) {
@@ -83,33 +79,66 @@ func lockDir(dir string, files vfs.FS) (*pebbledb.Lock, error) {
 }
 
 func (d *Driver) openLocked() error {
+	if err := d.clearUnfinished(); err != nil {
+		return err
+	}
 	found, err := pebbledb.Peek(d.dir, d.cfg.FS)
 	if err != nil {
 		return d.openError(err)
 	}
 	if found.Exists {
-		if err := d.checkManifest(found.ManifestFilename); err != nil {
-			return err
-		}
+		err = d.checkManifest(found.ManifestFilename)
+	} else {
+		err = d.checkEmpty()
+	}
+	if err != nil {
+		return err
 	}
 	hadTables := hasTables(d.cfg.FS, d.dir)
-	if err := checkLog(d.cfg.FS, d.dir); err != nil {
-		return d.openError(err)
+	marks, marked, err := d.checkLogs(found.Exists)
+	if err != nil {
+		return err
+	}
+	d.marks = newLogMarks(d.cfg.FS, d.dir, d.fail)
+	if marked || !found.Exists {
+		marks.New = !found.Exists
+		if err := d.marks.begin(marks, marked); err != nil {
+			return d.openError(err)
+		}
 	}
 	d.space = newSpace(d.cfg.FS, d.dir, d.cfg.Logger)
 	memTable := cmp.Or(d.cfg.MemTableBytes, d.space.memTableBytes())
 	d.space.reserveFor(memTable)
 	d.groupBytes = min(groupBytesMax, memTable/4)
-	db, err := d.openDB(memTable)
+	db, err := d.openDB(d.options(memTable))
 	if err != nil {
-		return d.openError(err)
+		return errors.Join(d.openError(err), d.marks.end(false))
 	}
 	d.db = db
-	if err := d.checkLayout(hadTables); err != nil {
-		return errors.Join(err, db.Close())
+	err = d.checkLayout(hadTables)
+	if err == nil {
+		err = d.beginMarks()
 	}
-	if err := d.loadBound(); err != nil {
-		return errors.Join(err, db.Close())
+	if err == nil {
+		err = d.loadBound()
+	}
+	if err != nil {
+		return errors.Join(err, d.marks.end(false), db.Close())
+	}
+	return nil
+}
+
+// beginMarks says that there is a store with marks of its logs; it notes that in the store too, so that it is noticed when they are gone.
+func (d *Driver) beginMarks() error {
+	noted, err := d.look([]byte{metaSpace, metaMarked}, nil)
+	if err == nil {
+		err = d.marks.opened()
+	}
+	if err == nil && !noted {
+		err = d.db.Set([]byte{metaSpace, metaMarked}, nil, pebbledb.Sync)
+	}
+	if err != nil {
+		return d.openError(err)
 	}
 	return nil
 }
@@ -132,18 +161,26 @@ func (d *Driver) loadBound() error {
 }
 
 // openDB turns a panic over what is in the files into an error.
-func (d *Driver) openDB(memTable int) (db *pebbledb.DB, err error) {
+func (d *Driver) openDB(o *pebbledb.Options) (db *pebbledb.DB, err error) {
 	defer func() {
 		if p := recover(); p != nil {
 			err = fmt.Errorf("%w: %v", store.ErrCorrupt, p)
 		}
 	}()
-	return pebbledb.Open(d.dir, d.options(memTable))
+	return pebbledb.Open(d.dir, o)
+}
+
+// openReadOnly changes nothing in the directory; logs are replayed in memory.
+func (d *Driver) openReadOnly(files vfs.FS) (*pebbledb.DB, error) {
+	return d.openDB(&pebbledb.Options{
+		FS: files, Lock: d.lock, ReadOnly: true, DisableConsistencyCheck: true, FormatMajorVersion: pebbledb.FormatNewest,
+		CacheSize: cacheBytesDefault, MaxOpenFiles: openFilesMax, Logger: logger{d},
+	})
 }
 
 func (d *Driver) options(memTable int) *pebbledb.Options {
 	o := &pebbledb.Options{
-		FS:                          vfs.OnDiskFull(unreserved{d.cfg.FS}, d.space.dropBallast),
+		FS:                          vfs.OnDiskFull(unreserved{ordered{d.cfg.FS, d.dir, d.marks}}, d.space.dropBallast),
 		Lock:                        d.lock,
 		FormatMajorVersion:          pebbledb.FormatNewest,
 		CacheSize:                   cmp.Or(d.cfg.CacheBytes, cacheBytesDefault) + int64(2*memTable), // memtables count as cache
@@ -176,6 +213,12 @@ func (d *Driver) listener() *pebbledb.EventListener {
 			d.damaged.Store(&info.Path)
 			d.fail(fmt.Errorf("%w in %s (%s); restore the data directory from a backup", store.ErrCorrupt, info.Path, firstLine(info.Details)))
 		},
+		WALCreated: func(info pebbledb.WALCreateInfo) {
+			if info.Err == nil {
+				d.marks.created(uint64(info.FileNum))
+			}
+		},
+		FlushEnd: func(pebbledb.FlushInfo) { d.marks.flushed() },
 		WriteStallBegin: func(info pebbledb.WriteStallBeginInfo) {
 			log.Warn("store writes wait for the disk", slog.String("reason", info.Reason))
 		},
