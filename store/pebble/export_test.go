@@ -44,3 +44,12 @@ func WithoutMarks(c Config) Config {
 	c.unmarked = true
 	return c
 }
+
+// Scrub checks all data files once, at its bounded rate.
+func Scrub(ctx context.Context, d *Driver) { d.scrub(ctx) }
+
+// ScrubBytesPerSecondMax is that rate.
+const ScrubBytesPerSecondMax = scrubBytesPerSecondMax
+
+// Tables are the data files of a store.
+func Tables(d *Driver) ([]string, error) { return tableNames(d.db) }

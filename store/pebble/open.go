@@ -206,13 +206,8 @@ func (d *Driver) options(memTable int) *pebbledb.Options {
 func (d *Driver) listener() *pebbledb.EventListener {
 	log := d.cfg.Logger
 	return &pebbledb.EventListener{
-		BackgroundError: func(err error) {
-			log.Error("store background error", slog.String("error", err.Error()))
-		},
-		DataCorruption: func(info pebbledb.DataCorruptionInfo) {
-			d.damaged.Store(&info.Path)
-			d.fail(fmt.Errorf("%w in %s (%s); restore the data directory from a backup", store.ErrCorrupt, info.Path, firstLine(info.Details)))
-		},
+		BackgroundError: d.backgroundError,
+		DataCorruption:  func(info pebbledb.DataCorruptionInfo) { d.damage.found(info.Path, info.Details) },
 		WALCreated: func(info pebbledb.WALCreateInfo) {
 			if info.Err == nil {
 				d.marks.created(uint64(info.FileNum))
@@ -221,6 +216,7 @@ func (d *Driver) listener() *pebbledb.EventListener {
 		FlushEnd: func(pebbledb.FlushInfo) { d.marks.flushed() },
 		WriteStallBegin: func(info pebbledb.WriteStallBeginInfo) {
 			log.Warn("store writes wait for the disk", slog.String("reason", info.Reason))
+			d.standstill()
 		},
 	}
 }
@@ -296,10 +292,10 @@ func (d *Driver) readError(err error) error {
 		return fmt.Errorf("read store in %s: %w", d.dir, err)
 	}
 	file := d.dir
-	if known := d.damaged.Load(); known != nil {
-		file = *known
+	if info := pebbledb.ExtractDataCorruptionInfo(err); info != nil {
+		file = info.Path
 	}
-	return fmt.Errorf("read %s: %w; stop and restore the data directory from a backup", file, corrupt(err))
+	return fmt.Errorf("read %s: %w; stop, and restore a backup or run 'kinesin data salvage'", file, corrupt(err))
 }
 
 // isCorrupt also takes a missing file for damage: every file in the manifest must be there.

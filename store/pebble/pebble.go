@@ -75,7 +75,9 @@ type Driver struct {
 	durable durable
 	synced  atomic.Uint64       // sequence number of the last batch known to be on disk; see log.go
 	queued  *semaphore.Weighted // bytes of queued requests
-	damaged atomic.Pointer[string]
+	damage  damage
+
+	scrubbed, scrubs atomic.Uint64 // bytes of data files that were checked, and whole passes
 
 	requests chan *request // to commitLoop
 	syncing  chan *group   // to syncLoop
@@ -117,6 +119,7 @@ func Open(dir string, c Config) (*Driver, error) {
 	d.running.Go(d.commitLoop)
 	d.running.Go(d.syncLoop)
 	d.running.Go(d.markLoop)
+	d.running.Go(d.scrubLoop)
 	d.running.Go(func() { d.countDepths(snapshot) })
 	return d, nil
 }
@@ -135,6 +138,7 @@ func newDriver(dir string, c Config) *Driver {
 		patience: time.NewTimer(store.PatientMax),
 		touched:  newTouched(2 * groupRowsMax), // a sweep touches three keys a row, and a quarter of the slots stays free
 	}
+	d.damage.log = d.cfg.Logger
 	d.durable.moved.L = &d.durable.mu
 	d.durable.hastens = make(chan struct{}, 1)
 	return d
@@ -240,7 +244,7 @@ func (d *Driver) markLoop() {
 
 // Capabilities implements store.Driver.
 func (d *Driver) Capabilities() store.Capabilities {
-	return store.Capabilities{Depths: d.liveTasks, Full: d.space.check}
+	return store.Capabilities{Depths: d.liveTasks, Full: d.space.check, Health: d.health}
 }
 
 // Metrics are figures of the storage engine.
