@@ -99,8 +99,8 @@ type logCheck struct {
 	behind  uint64 // of the first batch behind the damage; 0 for none
 	offset  int64  // of the damage
 
-	batch  func(content []byte) // called with each whole batch before the damage, unless nil
-	pieces []byte               // of the batch that was read last
+	batch  func(content []byte) // called with each whole batch, also behind the damage, unless nil
+	pieces []byte               // of the batch that is being read; empty between two
 }
 
 func (c *logCheck) read(file io.Reader) error {
@@ -132,14 +132,16 @@ func (c *logCheck) block(b []byte, at int64) {
 			return // too short for a chunk with a long header: padding
 		case kind == 0:
 			if !c.damaged {
-				c.damaged, c.offset = true, at+int64(off)
+				c.damaged, c.offset, c.pieces = true, at+int64(off), c.pieces[:0]
 			}
 			off++
 			continue
 		case c.damaged:
 			c.lost = c.lost || c.proves(kind, content)
+			c.assemble(kind, content)
 		default:
 			c.count(kind, content, at+int64(off+size))
+			c.assemble(kind, content)
 		}
 		off += size
 	}
@@ -175,16 +177,26 @@ func (c *logCheck) chunk(b []byte) (kind byte, content []byte, size int) {
 func (c *logCheck) count(kind byte, content []byte, end int64) {
 	if seq, ok := batchSeq(kind, content); ok {
 		c.open, c.openEnd = seq, seq+uint64(binary.LittleEndian.Uint32(content[8:]))
-		c.pieces = c.pieces[:0]
-	}
-	if c.batch != nil {
-		c.pieces = append(c.pieces, content...)
 	}
 	if kind == chunkFull || kind == chunkLast {
 		c.whole, c.end, c.sound = c.open, c.openEnd, end
-		if c.batch != nil {
-			c.batch(c.pieces)
-		}
+	}
+}
+
+// assemble puts the chunks of a batch together. One whose beginning was not found is passed over.
+func (c *logCheck) assemble(kind byte, content []byte) {
+	if c.batch == nil {
+		return
+	}
+	if kind == chunkFull || kind == chunkFirst {
+		c.pieces = c.pieces[:0]
+	} else if len(c.pieces) == 0 {
+		return
+	}
+	c.pieces = append(c.pieces, content...)
+	if kind == chunkFull || kind == chunkLast {
+		c.batch(c.pieces)
+		c.pieces = c.pieces[:0]
 	}
 }
 

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -373,5 +374,52 @@ func TestACopyOfTheEngineHasNoMarks(t *testing.T) {
 	}
 	if err := d.Close(); err != nil {
 		t.Fatal(err)
+	}
+}
+
+// Of several logs an older one is lost: what is left is what there was before it, and not a store with a hole. The newer ones are kept aside.
+func TestALossInAnOlderLogGoesBackToBeforeIt(t *testing.T) {
+	const tasks = 60
+	var holding atomic.Bool
+	hold := make(chan struct{})
+	files := vfs.NewCrashableMem()
+	holdingFlushes := errorfs.Wrap(files, errorfs.InjectorFunc(func(op errorfs.Op) error {
+		if holding.Load() && op.Kind == errorfs.OpCreate && strings.HasSuffix(op.Path, ".sst") {
+			<-hold
+		}
+		return nil
+	}))
+	d := openOn(t, holdingFlushes, pebble.Config{MemTableBytes: 128 << 10})
+	holding.Store(true)
+	written := 0
+	for len(logFiles(t, files)) < 3 && written < tasks {
+		row := markTask(written)
+		row.Payload = bytes.Repeat([]byte{byte(written)}, 8<<10)
+		row.PayloadSize = uint32(len(row.Payload))
+		applyOK(t, d, store.FirstWithRow(row))
+		written++
+	}
+	pebble.Mark(d)
+	survivor := files.CrashClone(vfs.CrashCloneCfg{})
+	close(hold)
+	if err := d.Close(); err != nil {
+		t.Fatal(err)
+	}
+	logs := logFiles(t, survivor)
+	if needed, _, err := pebble.Marks(survivor, "data"); err != nil || len(needed) != 3 || len(logs) != 3 {
+		t.Fatalf("logs %v, of which %v are needed, %v; want three", logs, needed, err)
+	}
+	older := logs[1]
+	log := readFile(t, survivor, older)
+	survivor = rewritten(t, survivor, older, log[:len(log)*2/3])
+	refused(t, survivor, older)
+	left := accepted(t, survivor, written)
+	if left == 0 || left >= written {
+		t.Errorf("%d of %d tasks are left, want those before the loss", left, written)
+	}
+	for _, name := range logs[1:] {
+		if _, err := survivor.Stat("data/" + name + ".lost"); err != nil {
+			t.Errorf("%s is not kept: %v", name, err)
+		}
 	}
 }

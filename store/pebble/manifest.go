@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"hash/crc32"
 	"io"
+	"slices"
 	"strings"
 
 	"github.com/cockroachdb/pebble/v2/vfs"
@@ -96,16 +97,8 @@ func tornAt(content []byte, at int) bool {
 
 // hasTables reports whether there are data files in a directory.
 func hasTables(files vfs.FS, dir string) bool {
-	names, err := files.List(dir)
-	if err != nil {
-		return false
-	}
-	for _, name := range names {
-		if strings.HasSuffix(name, ".sst") {
-			return true
-		}
-	}
-	return false
+	names, err := tablesIn(files, dir)
+	return err == nil && len(names) > 0
 }
 
 // checkEmpty refuses a directory without a manifest where there are files that one would know.
@@ -141,4 +134,12 @@ func (d *Driver) clearUnfinished() error {
 		}
 	}
 	return nil
+}
+
+// holdsStore reports whether there is a store among the files of a directory, or what is left of one.
+func holdsStore(names []string) bool {
+	return slices.ContainsFunc(names, func(name string) bool {
+		_, isLog := logNumber(name)
+		return isLog || name == marksName || strings.HasPrefix(name, "MANIFEST-") || strings.HasSuffix(name, ".sst")
+	})
 }

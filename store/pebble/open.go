@@ -174,7 +174,8 @@ func (d *Driver) openDB(o *pebbledb.Options) (db *pebbledb.DB, err error) {
 func (d *Driver) openReadOnly(files vfs.FS) (*pebbledb.DB, error) {
 	return d.openDB(&pebbledb.Options{
 		FS: files, Lock: d.lock, ReadOnly: true, DisableConsistencyCheck: true, FormatMajorVersion: pebbledb.FormatNewest,
-		CacheSize: cacheBytesDefault, MaxOpenFiles: openFilesMax, Logger: logger{d},
+		CacheSize: cacheBytesDefault, MaxOpenFiles: openFilesMax, Logger: surviving{logger{d}},
+		EventListener: &pebbledb.EventListener{DataCorruption: func(pebbledb.DataCorruptionInfo) {}}, // the caller gets the error
 	})
 }
 
@@ -333,6 +334,11 @@ func (l logger) Errorf(format string, args ...any) {
 func (l logger) Fatalf(format string, args ...any) {
 	l.d.fail(errors.New(oneLine(format, args)))
 }
+
+// surviving is the logger of who only reads: a file that is missing is a finding, and ends nothing.
+type surviving struct{ logger }
+
+func (s surviving) Fatalf(format string, args ...any) { s.Infof(format, args...) }
 
 // firstLine of an error of the engine is what it says; stack traces and other details follow.
 func firstLine(err error) string {

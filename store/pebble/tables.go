@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 
 	pebbledb "github.com/cockroachdb/pebble/v2"
 	"github.com/cockroachdb/pebble/v2/sstable"
@@ -25,6 +26,14 @@ func tableNames(db *pebbledb.DB) ([]string, error) {
 	}
 	slices.Sort(names)
 	return slices.Compact(names), nil
+}
+
+// tablesIn are the data files in a directory, in order, whether the store knows them or not.
+func tablesIn(files vfs.FS, dir string) ([]string, error) {
+	names, err := files.List(dir)
+	names = slices.DeleteFunc(names, func(name string) bool { return !strings.HasSuffix(name, ".sst") })
+	slices.Sort(names)
+	return names, err
 }
 
 // openTable opens a data file by itself, beside the engine. read is told of the bytes of each read before it.
