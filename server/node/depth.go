@@ -52,8 +52,10 @@ func newDepthCollector(n *Node) *depthCollector {
 
 // Describe implements prometheus.Collector.
 func (c *depthCollector) Describe(out chan<- *prometheus.Desc) {
-	for _, d := range []*prometheus.Desc{c.depth, c.oldest, c.stuck, c.full, c.ready, c.worker, c.flight, c.lag, c.soon, c.queues.messages, c.queues.oldest,
-		c.health.damaged, c.health.bytes, c.health.passes} {
+	for _, d := range []*prometheus.Desc{
+		c.depth, c.oldest, c.stuck, c.full, c.ready, c.worker, c.flight, c.lag, c.soon, c.queues.messages, c.queues.oldest,
+		c.health.damaged, c.health.bytes, c.health.passes,
+	} {
 		out <- d
 	}
 }

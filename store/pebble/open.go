@@ -181,7 +181,7 @@ func (d *Driver) openReadOnly(files vfs.FS) (*pebbledb.DB, error) {
 
 func (d *Driver) options(memTable int) *pebbledb.Options {
 	o := &pebbledb.Options{
-		FS:                          vfs.OnDiskFull(unreserved{ordered{d.cfg.FS, d.dir, d.marks}}, d.space.dropBallast),
+		FS:                          fatalLogs{vfs.OnDiskFull(unreserved{ordered{d.cfg.FS, d.dir, d.marks}}, d.space.dropBallast), d.fail},
 		Lock:                        d.lock,
 		FormatMajorVersion:          pebbledb.FormatNewest,
 		CacheSize:                   cmp.Or(d.cfg.CacheBytes, cacheBytesDefault) + int64(2*memTable), // memtables count as cache
@@ -296,7 +296,10 @@ func (d *Driver) readError(err error) error {
 	if info := pebbledb.ExtractDataCorruptionInfo(err); info != nil {
 		file = info.Path
 	}
-	return fmt.Errorf("read %s: %w; stop, and restore a backup or run 'kinesin data salvage'", file, corrupt(err))
+	if !errors.Is(err, store.ErrCorrupt) {
+		err = fmt.Errorf("%w: %s", store.ErrCorrupt, firstLine(err)) // the rest is for those who mend the engine
+	}
+	return fmt.Errorf("read %s: %w; stop, and restore a backup or run 'kinesin data salvage'", file, err)
 }
 
 // isCorrupt also takes a missing file for damage: every file in the manifest must be there.

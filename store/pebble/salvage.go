@@ -147,9 +147,12 @@ func (s *salvager) logs() (map[uint64]string, error) {
 		return nil, err
 	}
 	marks, marked, err := readMarks(files, dir)
-	if err != nil {
+	if errors.Is(err, store.ErrCorrupt) {
 		s.lost("%s is damaged, so that all logs are taken, and rows that were deleted may be back", marksName)
 		return names, nil
+	}
+	if err != nil {
+		return nil, err
 	}
 	lost, err := lostLogs(files, dir, marks, marked, true)
 	if err != nil {

@@ -233,7 +233,7 @@ func (h mergeHeap) Less(i, j int) bool { return h[i].version.before(&h[j].versio
 func (h mergeHeap) Swap(i, j int)      { h[i], h[j] = h[j], h[i] }
 
 // Push implements heap.Interface.
-func (h *mergeHeap) Push(c any) { *h = append(*h, c.(*cursor)) } //nolint:forcetypeassert // nothing else is pushed
+func (h *mergeHeap) Push(c any) { *h = append(*h, c.(*cursor)) } //nolint:errcheck,forcetypeassert // nothing else is pushed
 
 // Pop implements heap.Interface.
 func (h *mergeHeap) Pop() any {

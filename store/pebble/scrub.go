@@ -5,6 +5,7 @@ import (
 	"errors"
 	"io/fs"
 	"log/slog"
+	"slices"
 	"time"
 )
 
@@ -39,7 +40,7 @@ func (d *Driver) scrubLoop() {
 func (d *Driver) scrub(ctx context.Context) {
 	names, err := tableNames(d.db)
 	if err != nil {
-		d.cfg.Logger.Error("listing data files to check failed", slog.String("error", firstLine(err)))
+		d.cfg.Logger.ErrorContext(ctx, "listing data files to check failed", slog.String("error", firstLine(err)))
 		return
 	}
 	debt := 0
@@ -72,12 +73,7 @@ func (d *Driver) lists(name string) bool {
 	if err != nil {
 		return false
 	}
-	for _, n := range names {
-		if n == name {
-			return true
-		}
-	}
-	return false
+	return slices.Contains(names, name)
 }
 
 // pause waits, and reports false when ctx ended first.

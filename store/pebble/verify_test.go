@@ -2,7 +2,6 @@ package pebble_test
 
 import (
 	"bytes"
-	"context"
 	"errors"
 	"slices"
 	"strings"
@@ -241,7 +240,7 @@ func TestSalvageLeavesOutOnlyTheDamagedBlock(t *testing.T) {
 	}
 	d = openOn(t, crashed, pebble.Config{})
 	last := markTask(tableTasks)
-	if rows, err := d.Tasks(context.Background(), []task.ID{last.ID}); err != nil || rows[0].ID != last.ID {
+	if rows, err := d.Tasks(t.Context(), []task.ID{last.ID}); err != nil || rows[0].ID != last.ID {
 		t.Errorf("the task in the log: %v, %v", rows, err)
 	}
 	if err := d.Close(); err != nil {
