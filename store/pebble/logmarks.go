@@ -35,7 +35,7 @@ const (
 	marksName      = "acknowledged"
 	marksTempName  = marksName + ".new"
 	marksSlotBytes = 4096
-	markAfter      = 200 * time.Millisecond
+	markAfter      = 100 * time.Millisecond
 )
 
 // marksLogsMax bounds the logs in a record, so that it fits a slot. The engine has a handful.

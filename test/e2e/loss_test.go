@@ -20,7 +20,7 @@ func killed(t *testing.T, tasks int) (dir string, ids []string) {
 	for range tasks {
 		ids = append(ids, s.feed(line, "schedule", "--batch", "-").Must(t))
 	}
-	const idle = time.Second // what was acknowledged is marked within 200 ms
+	const idle = time.Second // what was acknowledged is marked within 100 ms
 	time.Sleep(idle)
 	s.Crash()
 	return s.Dir, ids
