@@ -2,6 +2,7 @@ package pebble
 
 import (
 	"context"
+	"errors"
 	"time"
 
 	"github.com/cockroachdb/pebble/v2/vfs"
@@ -53,3 +54,9 @@ const ScrubBytesPerSecondMax = scrubBytesPerSecondMax
 
 // Tables are the data files of a store.
 func Tables(d *Driver) ([]string, error) { return tableNames(d.db) }
+
+// BeginMarks writes the marks of a store that is being made.
+func BeginMarks(files vfs.FS, dir string) error {
+	m := newLogMarks(files, dir, func(error) {})
+	return errors.Join(m.begin(marksRecord{New: true}, false), m.end(false))
+}

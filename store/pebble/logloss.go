@@ -105,8 +105,10 @@ func (d *Driver) checkLogs(exists bool) (marks marksRecord, marked bool, err err
 		marked = false
 	case err != nil:
 		return marks, false, d.openError(err)
-	case marks.New:
-		return marks, marked, nil // nothing was ever acknowledged
+	case marks.New && !exists:
+		return marks, marked, nil
+	case marks.New: // they say nothing of the files that somebody has put here
+		marks, marked = marksRecord{}, false
 	}
 	if marked && !exists {
 		return marks, false, d.openError(fmt.Errorf("%w: the manifest is missing", store.ErrCorrupt))

@@ -423,3 +423,44 @@ func TestALossInAnOlderLogGoesBackToBeforeIt(t *testing.T) {
 		}
 	}
 }
+
+// A store whose making a crash interrupted is made again; but when somebody has put a store there since, it is that store.
+func TestAnUnfinishedStoreIsMadeAgain(t *testing.T) {
+	unfinished := vfs.NewMem()
+	if err := unfinished.MkdirAll("data", 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := pebble.BeginMarks(unfinished, "data"); err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range []string{"marker.manifest.000001.MANIFEST-000001", "OPTIONS-000003"} {
+		add(t, unfinished, name, []byte("x"))
+	}
+	again := openOn(t, unfinished, pebble.Config{})
+	applyOK(t, again, store.FirstWithRow(markTask(0)))
+	if err := again.Close(); err != nil {
+		t.Fatal(err)
+	}
+
+	files := crashedStore(t, 50, true)
+	if err := errors.Join(files.Remove("data/acknowledged"), pebble.BeginMarks(files, "data")); err != nil {
+		t.Fatal(err)
+	}
+	refused(t, files, "acknowledged") // it had marks, and these are not its own
+	if left := accepted(t, files, 50); left != 50 {
+		t.Errorf("%d tasks of 50 are left", left)
+	}
+}
+
+// add makes one more file.
+func add(t *testing.T, files *vfs.MemFS, name string, content []byte) {
+	t.Helper()
+	file, err := files.Create("data/"+name, vfs.WriteCategoryUnspecified)
+	if err == nil {
+		_, err = file.Write(content)
+		err = errors.Join(err, file.Close())
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+}

@@ -113,8 +113,12 @@ func (d *Driver) checkEmpty() error {
 	return nil
 }
 
+// unfinishedLogBytesMax is more than is in the log of a store that is being made.
+const unfinishedLogBytesMax = 4 << 10
+
 // clearUnfinished removes what a crash left of a store that was being made, of which nothing was acknowledged: directory entries reach
-// the disk in any order, and the engine refuses some of the outcomes.
+// the disk in any order, and the engine refuses some of the outcomes. It leaves alone what holds more than such a
+// store can: somebody has put files there since.
 func (d *Driver) clearUnfinished() error {
 	marks, _, err := readMarks(d.cfg.FS, d.dir)
 	if err != nil || !marks.New {
@@ -124,13 +128,23 @@ func (d *Driver) clearUnfinished() error {
 	if err != nil {
 		return d.openError(err)
 	}
+	var unfinished []string
 	for _, name := range names {
-		_, isLog := logNumber(name)
-		if isLog || strings.HasPrefix(name, "MANIFEST-") || strings.HasPrefix(name, "OPTIONS-") || strings.HasPrefix(name, "marker.") ||
-			strings.HasSuffix(name, ".sst") {
-			if err := d.cfg.FS.Remove(d.cfg.FS.PathJoin(d.dir, name)); err != nil {
-				return d.openError(err)
+		path := d.cfg.FS.PathJoin(d.dir, name)
+		if _, isLog := logNumber(name); isLog {
+			if info, err := d.cfg.FS.Stat(path); err != nil || info.Size() > unfinishedLogBytesMax {
+				return err
 			}
+		} else if strings.HasSuffix(name, ".sst") {
+			return nil
+		} else if !strings.HasPrefix(name, "MANIFEST-") && !strings.HasPrefix(name, "OPTIONS-") && !strings.HasPrefix(name, "marker.") {
+			continue
+		}
+		unfinished = append(unfinished, path)
+	}
+	for _, path := range unfinished {
+		if err := d.cfg.FS.Remove(path); err != nil {
+			return d.openError(err)
 		}
 	}
 	return nil
