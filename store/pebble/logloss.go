@@ -198,17 +198,22 @@ func (d *Driver) accept(lost []logLoss) error {
 	return syncEntries(d.cfg.FS, d.dir)
 }
 
-// setAside renames a log, and puts its first bytes in its place; none if keep is negative.
+// setAside gives a log another name, and puts its first bytes in its place; none if keep is negative. A crash leaves the log as it
+// was, or as it shall be.
 func (d *Driver) setAside(name string, keep int64) error {
 	files, path := d.cfg.FS, d.cfg.FS.PathJoin(d.dir, name)
-	temp := path + ".kept"
-	if keep >= 0 {
-		if err := copyHead(files, path, temp, keep); err != nil {
-			return err
-		}
+	aside, temp := path+lostSuffix, path+".kept"
+	d.cfg.Logger.Error("log set aside", slog.String("file", aside), slog.Int64("kept_bytes", max(keep, 0)))
+	if keep < 0 {
+		return files.Rename(path, aside)
 	}
-	d.cfg.Logger.Error("log set aside", slog.String("file", path+lostSuffix), slog.Int64("kept_bytes", max(keep, 0)))
-	if err := files.Rename(path, path+lostSuffix); err != nil || keep < 0 {
+	if err := copyHead(files, path, temp, keep); err != nil {
+		return err
+	}
+	if err := files.Link(path, aside); err != nil && !errors.Is(err, fs.ErrExist) {
+		return err
+	}
+	if err := syncEntries(files, d.dir); err != nil {
 		return err
 	}
 	return files.Rename(temp, path)

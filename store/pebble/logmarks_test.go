@@ -464,3 +464,45 @@ func add(t *testing.T, files *vfs.MemFS, name string, content []byte) {
 		t.Fatal(err)
 	}
 }
+
+// A crash while a loss is being accepted leaves what can be accepted again, and what was kept is kept.
+func TestCrashWhileALossIsAccepted(t *testing.T) {
+	const tasks = 5
+	files := crashedStore(t, tasks, true)
+	logs := logFiles(t, files)
+	newest := logs[len(logs)-1]
+	log := bytes.TrimRight(readFile(t, files, newest), "\x00")
+	damaged := vfs.NewCrashableMem()
+	if ok, err := vfs.Clone(rewritten(t, files, newest, log[:len(log)-20]), damaged, "data", "data", vfs.CloneSync); !ok || err != nil {
+		t.Fatal(ok, err)
+	}
+	if root, err := damaged.OpenDir("/"); err != nil || errors.Join(root.Sync(), root.Close()) != nil {
+		t.Fatal(err)
+	}
+	rng := rand.New(rand.NewPCG(9, 10))
+	var crashes []*vfs.MemFS
+	var mu sync.Mutex
+	d := openOn(t, errorfs.Wrap(damaged, errorfs.InjectorFunc(func(op errorfs.Op) error {
+		if op.Kind.ReadOrWrite() == errorfs.OpIsWrite {
+			mu.Lock()
+			defer mu.Unlock()
+			crashes = append(crashes, damaged.CrashClone(vfs.CrashCloneCfg{UnsyncedDataPercent: rng.IntN(3) * 50, RNG: rng}))
+		}
+		return nil
+	})), pebble.Config{AcceptLoss: true})
+	if err := d.Close(); err != nil {
+		t.Fatal(err)
+	}
+	for i, left := range crashes {
+		d, err := pebble.Open("data", pebble.Config{FS: left, MemTableBytes: 1 << 20, AcceptLoss: true})
+		if err != nil {
+			t.Fatalf("crash %d of %d: %v", i, len(crashes), err)
+		}
+		if n := stored(t, d, tasks); n != tasks-1 {
+			t.Errorf("crash %d of %d: %d tasks are left, want %d", i, len(crashes), n, tasks-1)
+		}
+		if err := d.Close(); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
