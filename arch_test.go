@@ -56,6 +56,7 @@ var table = []row{
 	{name: "internal/refusal", may: slices.Concat(wire, []string{"catalog", "queue", "store"})},
 	{name: "internal/gather", may: []string{"task", "internal/clock"}},
 	{name: "internal/tlstest", stdOnly: true},
+	{name: "internal/process"},
 	{name: "internal/awsclient", may: []string{"task", "internal/clock"}},
 	{name: "internal/loopback", stdOnly: true},
 	{name: "internal/awslocal", may: []string{"internal/loopback"}},
@@ -96,7 +97,7 @@ var table = []row{
 	{name: "hsc", may: slices.Concat(seams, wire)},
 	{name: "controller", may: slices.Concat(wire, []string{"task", "internal/clock"}), never: serverSide},
 
-	{name: "sdk", may: slices.Concat(wire, []string{"task", "controller", "internal/clock", "internal/dial"}), tests: []string{"sdk/sdktest", "server"}, never: serverSide},
+	{name: "sdk", may: slices.Concat(wire, []string{"task", "controller", "internal/clock", "internal/dial", "internal/process"}), tests: []string{"sdk/sdktest", "server"}, never: serverSide},
 	{
 		name: "sdk/sqsinbound", may: slices.Concat(wire, []string{"task", "sdk", "internal/clock", "internal/gather", "internal/sqsclient"}),
 		tests: []string{"sdk/sdktest", "server/node", "partition", "inbound/buffer/sqsbuffer", "queue/sqs"}, never: noServer,

@@ -72,8 +72,10 @@ type Config struct {
 	Execute func(ctx context.Context, w *Work) Outcome
 	Groups  []Group // required; a lambda is in one group only
 
-	Name  string        // for people: host and process
-	Lease time.Duration // LeaseDefault; LeaseMin to LeaseMax
+	Name string // for people: host and process
+	// Process says where this process runs, so that a server beside it sees when it has ended; nil: it does not say.
+	Process *kinesinv1.Process
+	Lease   time.Duration // LeaseDefault; LeaseMin to LeaseMax
 
 	// Grace is how long handlers may go on when Run is asked to stop, before their
 	// contexts end: GraceDefault; negative for none. KillAfter is how long they then have to return:
@@ -198,11 +200,13 @@ func (c *Config) validateGroups() []error {
 // returns ErrLeaseLost when the lease was lost while handlers ran, ErrAbandoned when handlers did
 // not return in time (in both cases the process should end), or the server's refusal to register.
 func (c *Controller) Run(ctx context.Context) error {
+	var lost *session // the one before, if there was one
 	for losses := 1; ; losses++ {
-		s, err := c.register(ctx)
+		s, err := c.register(ctx, lost)
 		if err != nil || s == nil {
 			return err
 		}
+		lost = s
 		err = s.run(ctx)
 		if !errors.Is(err, errLostIdle) {
 			return err

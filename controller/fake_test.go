@@ -42,6 +42,9 @@ type hsc struct {
 
 	mu        sync.Mutex
 	registers int
+	previous  *kinesinv1.PreviousLease // of the newest registration
+	acks      []*kinesinv1.ResultAck   // with which the next one is answered
+	unproven  bool                     // it is a server that knows of no proofs
 	beats     []*kinesinv1.HeartbeatRequest
 	beatErr   error
 	beatDelay chan struct{} // when not nil, a heartbeat is answered when it is closed
@@ -51,14 +54,21 @@ type hsc struct {
 	left      int
 }
 
-func (h *hsc) Register(context.Context, *kinesinv1.RegisterRequest) (*kinesinv1.RegisterResponse, error) {
+func (h *hsc) Register(_ context.Context, r *kinesinv1.RegisterRequest) (*kinesinv1.RegisterResponse, error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if h.down {
 		return nil, api.ErrUnavailable
 	}
 	h.registers++
-	return &kinesinv1.RegisterResponse{Worker: "w" + string(rune('0'+h.registers)), LeaseMicros: 15_000_000, HeartbeatMicros: 3_750_000}, nil
+	h.previous = r.Previous
+	response := &kinesinv1.RegisterResponse{
+		Worker: "w" + string(rune('0'+h.registers)), LeaseMicros: 15_000_000, HeartbeatMicros: 3_750_000, Acks: h.acks,
+	}
+	if !h.unproven {
+		response.Proof = []byte("proof of " + response.Worker)
+	}
+	return response, nil
 }
 
 func (h *hsc) Heartbeat(ctx context.Context, r *kinesinv1.HeartbeatRequest) (*kinesinv1.HeartbeatResponse, error) {

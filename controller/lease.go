@@ -65,20 +65,19 @@ func (s *session) lose(why string) {
 	s.loseLocked(why)
 }
 
-// loseLocked stops the handlers first and then forgets all there was to report:
-// whatever the attempts did, their tasks belong to others.
+// loseLocked stops the handlers first, and reports nothing more: the tasks may belong to others. What came of attempts that
+// do not run is kept, in case they do not.
 func (s *session) loseLocked(why string) {
 	if s.lost {
 		return
 	}
 	s.lost, s.lostWhy, s.lostRunning = true, why, s.running
-	for key, a := range s.attempts {
+	for _, a := range s.attempts {
 		if a.state == running {
 			a.cancel(ErrLeaseLost)
-			continue
 		}
-		delete(s.attempts, key)
 	}
+	s.keepResults()
 	s.outbox = outbox{}
 	s.timeline.clear()
 	for _, g := range s.groups {

@@ -35,6 +35,7 @@ type session struct {
 	logCtx context.Context //nolint:containedctx // values for the log; it never ends
 
 	worker    string
+	proof     []byte        // that the lease is this process's; empty: the server wants none
 	length    time.Duration // of the lease
 	valid     time.Duration // how long after a heartbeat's sending the process may act
 	beatEvery time.Duration
@@ -64,15 +65,20 @@ type session struct {
 	lost        bool
 	lostWhy     string
 	lostRunning int
+	kept        []*attempt // with their results, which the next registration takes along if nothing ran
 }
 
-// register opens a lease. It tries until a server answers; it returns nil and no error when ctx ends.
-func (c *Controller) register(ctx context.Context) (*session, error) {
-	request := &kinesinv1.RegisterRequest{Name: c.cfg.Name, LeaseMicros: c.cfg.Lease.Microseconds(), Groups: wireGroups(c.cfg.Groups)}
+// register opens a lease, and gives up the one that was lost, if there was one. It tries until a server answers; it returns
+// nil and no error when ctx ends.
+func (c *Controller) register(ctx context.Context, lost *session) (*session, error) {
+	request := &kinesinv1.RegisterRequest{
+		Name: c.cfg.Name, LeaseMicros: c.cfg.Lease.Microseconds(), Groups: wireGroups(c.cfg.Groups), Previous: lost.previous(),
+	}
 	for failures := 1; ctx.Err() == nil; failures++ {
 		sent := clock.Read(c.cfg.Clock)
 		response, err := c.cfg.Backend.Register(ctx, request)
 		if err == nil {
+			lost.concludeKept(response.Acks)
 			return c.newSession(ctx, response, sent), nil
 		}
 		if errors.Is(err, api.ErrInvalid) || errors.Is(err, api.ErrUnknownLambda) || errors.Is(err, api.ErrUnsupported) || errors.Is(err, api.ErrUnauthenticated) {
@@ -99,7 +105,7 @@ func (c *Controller) newSession(ctx context.Context, r *kinesinv1.RegisterRespon
 	forever := context.WithoutCancel(ctx)
 	s := &session{
 		cfg: &c.cfg, values: forever, logCtx: forever,
-		worker: r.Worker, length: length, valid: validity(length),
+		worker: r.Worker, proof: r.Proof, length: length, valid: validity(length),
 		beatEvery: cmp.Or(time.Duration(r.HeartbeatMicros)*time.Microsecond, length/beatsPerLease),
 		byLambda:  map[string]*group{},
 		gone:      make(chan struct{}), quiet: make(chan struct{}, 1), outWake: make(chan struct{}, 1), retime: make(chan struct{}, 1),

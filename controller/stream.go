@@ -131,7 +131,7 @@ func (s *session) admit(c *kinesinv1.Claimed, now time.Duration) *attempt {
 
 // write says hello and then sends what there is to report, until ctx ends or sending fails.
 func (s *session) write(ctx context.Context, st Stream) error {
-	hello := &kinesinv1.Hello{Worker: s.worker, Groups: wireGroups(s.cfg.Groups), Held: s.refill()}
+	hello := &kinesinv1.Hello{Worker: s.worker, Groups: wireGroups(s.cfg.Groups), Held: s.refill(), Process: s.cfg.Process}
 	if err := st.Send(&kinesinv1.WorkRequest{Hello: hello}); err != nil {
 		return err
 	}

@@ -389,7 +389,7 @@ func TestAnEndDeletesTheWakeUpRow(t *testing.T) {
 	inWorld(t, func(w *world) {
 		o := w.waiting(1)
 		row := o.Task
-		row.State, row.Seq, row.Attempt, row.Worker, row.Suspect, row.Blamed = task.Claimed, 3, 3, "w", true, task.BlamesMax-1
+		row.State, row.Seq, row.Attempt, row.Worker, row.Suspect, row.Blamed = task.Claimed, 3, 3, "w", true, 1
 		w.apply(store.Op{Kind: store.PutTask, Task: row})
 		lost := task.Order{Task: row, Event: task.Event{Kind: task.WorkerLost, Worker: "w", Attempt: 3, Blame: true}}
 		if r := w.Dispatch(w.ctx, []task.Order{lost})[0]; !r.Done || r.Task.State != task.Dead {

@@ -35,7 +35,6 @@ const (
 	claimWon                       // the attempt is the worker's
 	claimRefused                   // the message is of no use to anybody
 	claimPutBack                   // not now: the message goes back for a moment
-	claimYielded                   // not here: the message goes back at once
 )
 
 // claim is one message on its way to an attempt.
@@ -79,7 +78,8 @@ func (c *claimer) run(ctx context.Context, messages []queue.Message) error {
 	c.commit(ctx, messages)
 	c.settle(ctx, messages)
 	for i := range c.claims {
-		c.sess.suspectClaimed(c.claims[i].row.ID)
+		cl := &c.claims[i]
+		c.sess.suspectClaimed(cl.row.ID, c.svc.Clock.Now().Add(cl.row.Quarantine()))
 	}
 	return err
 }
@@ -135,8 +135,7 @@ func (c *claimer) refuseServed(ctx context.Context, messages []queue.Message) {
 	}
 }
 
-// admit lets pass what this worker may run: of blamed suspects only one at a time, whose id is
-// on the lease before it is claimed.
+// admit lets pass what this worker may run. The id of a task in quarantine is on the lease before it is claimed.
 func (c *claimer) admit(ctx context.Context, messages []queue.Message) error {
 	for i := range c.claims {
 		cl := &c.claims[i]
@@ -147,7 +146,7 @@ func (c *claimer) admit(ctx context.Context, messages []queue.Message) error {
 			cl.state = claimPutBack
 			continue
 		}
-		if queue.NameFor(&messages[i].Task).Class != queue.Blamed {
+		if !isBlamed(messages[i]) || !c.sess.isReserved(cl.row.ID) {
 			continue
 		}
 		if err := c.admitSuspect(ctx, cl); err != nil {
@@ -160,10 +159,6 @@ func (c *claimer) admit(ctx context.Context, messages []queue.Message) error {
 
 func (c *claimer) admitSuspect(ctx context.Context, cl *claim) error {
 	id := cl.row.ID
-	if !c.sess.reserveSuspect(id) {
-		cl.state = claimYielded
-		return nil
-	}
 	cl.apart = true
 	err := c.svc.Leases.SetSuspect(ctx, c.sess.worker, id)
 	if err == nil {
@@ -379,7 +374,7 @@ func (c *claimer) settle(ctx context.Context, messages []queue.Message) {
 			if cl.apart {
 				c.svc.suspectDone(c.sess, cl.row.ID)
 			}
-		case claimPutBack, claimYielded:
+		case claimPutBack:
 			c.svc.suspectNotClaimed(c.sess, cl)
 			unserved++
 		case claimWon, claimOpen, claimUnknown:
@@ -391,7 +386,6 @@ func (c *claimer) settle(ctx context.Context, messages []queue.Message) {
 	}
 	c.svc.deleteMessages(ctx, c.those(messages, claimWon, claimRefused))
 	c.svc.putBack(ctx, c.those(messages, claimPutBack), putBackDelay)
-	c.svc.putBack(ctx, c.those(messages, claimYielded), 0)
 }
 
 // those are the messages whose claims are in one of the states.
@@ -434,7 +428,7 @@ func (s *Service) suspectNotClaimed(sess *session, cl *claim) {
 
 // suspectDone also takes the id off the lease, with the lease's next change.
 func (s *Service) suspectDone(sess *session, id task.ID) {
-	if sess.suspectDone(id) {
+	if sess.suspectDone(id, s.Clock.Now()) {
 		s.Leases.ClearSuspect(sess.worker, id)
 	}
 }

@@ -14,6 +14,8 @@ import (
 	"testing/synctest"
 	"time"
 
+	"connectrpc.com/connect"
+
 	"github.com/kinesin-io/kinesin/api/kinesinv1"
 	"github.com/kinesin-io/kinesin/catalog"
 	"github.com/kinesin-io/kinesin/internal/clock"
@@ -321,6 +323,7 @@ type remote struct {
 	*fixture
 
 	id       string
+	peer     string // its address; empty: not known
 	requests chan *kinesinv1.WorkRequest
 	over     chan struct{} // closed when the call has returned
 	err      error         // of the call, once over is closed
@@ -361,11 +364,19 @@ func (w *remote) Send(r *kinesinv1.WorkResponse) error {
 	return nil
 }
 
+// Peer tells where the worker calls from.
+func (w *remote) Peer() connect.Peer { return connect.Peer{Addr: w.peer} }
+
 // dial opens a stream for a registered worker.
 func (f *fixture) dial(id string, hello *kinesinv1.Hello) *remote {
 	f.Helper()
+	return f.dialFrom("", id, hello)
+}
+
+func (f *fixture) dialFrom(peer, id string, hello *kinesinv1.Hello) *remote {
+	f.Helper()
 	hello.Worker = id
-	w := &remote{fixture: f, id: id, requests: make(chan *kinesinv1.WorkRequest, 1024), over: make(chan struct{})}
+	w := &remote{fixture: f, id: id, peer: peer, requests: make(chan *kinesinv1.WorkRequest, 1024), over: make(chan struct{})}
 	w.requests <- &kinesinv1.WorkRequest{Hello: hello}
 	go func() {
 		defer close(w.over)

@@ -26,6 +26,8 @@ type Hooks struct {
 	LeaseOpened func(worker string)
 	LeaseLeft   func(worker string)
 	LeaseLost   func(worker string)
+	// Died: the process of a worker was seen to have ended, and so many of its tasks were taken back.
+	Died func(worker string, tasks int)
 	// Heartbeat: a heartbeat was taken; left is what remained of the lease it renewed, negative when that
 	// had run out.
 	Heartbeat func(left time.Duration)
@@ -89,6 +91,12 @@ func (h *Hooks) fenced() {
 func (h *Hooks) leaseOpened(worker string) { callWith(h.LeaseOpened, worker) }
 func (h *Hooks) leaseLeft(worker string)   { callWith(h.LeaseLeft, worker) }
 func (h *Hooks) leaseLost(worker string)   { callWith(h.LeaseLost, worker) }
+
+func (h *Hooks) died(worker string, tasks int) {
+	if h.Died != nil {
+		h.Died(worker, tasks)
+	}
+}
 
 func callWith(hook func(string), worker string) {
 	if hook != nil {

@@ -6,8 +6,8 @@
 // its attempt; it receives from the lambda queues, reserves slots for tasks that need no queue, changes task rows
 // through task.Task.Apply under compare-and-set, and keeps the leases of workers. What it
 // holds in memory is only a shortcut: any instance can serve any worker, and one that is
-// killed loses nothing. It never takes tasks back from a silent worker, never decides
-// when a task is due, and starts no attempt early: a worker is told how long to hold.
+// killed loses nothing. It never takes tasks back from a silent worker, unless it sees that its process has ended; it never
+// decides when a task is due, and starts no attempt early: a worker is told how long to hold.
 package hsc
 
 import (
@@ -84,6 +84,9 @@ type Config struct {
 	Hooks     Hooks
 	// Ended is told that a task reached its end, or several did. nil: nobody wants to know.
 	Ended func()
+
+	// Beside sees worker processes that run beside this one. nil: none is seen.
+	Beside Beside
 
 	// Process is the name of this process in the rows that it sends back to their queues; empty where it fires nothing.
 	Process string
@@ -259,6 +262,7 @@ func (s *Service) sessionOf(l *lease.Lease) *session {
 	if sess == nil {
 		sess = newSession(l)
 		sess.adopted = s.Clock.Now()
+		sess.since, sess.until = sess.adopted, sess.adopted.Add(task.QuarantineMin)
 		s.sessions[l.Worker] = sess
 	}
 	sess.renewed(l)

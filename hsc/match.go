@@ -111,7 +111,7 @@ func (st *stream) reserve(g *group) bool {
 	}
 	st.sess.mu.Lock()
 	defer st.sess.mu.Unlock()
-	if st.draining || st.closed || g.used >= g.slots || g.room() <= 0 {
+	if st.draining || st.closed || st.sess.closed() || g.used >= g.slots || g.room() <= 0 {
 		return false
 	}
 	if g.used++; g.room() <= 0 && g.interrupt != nil {

@@ -7,12 +7,14 @@ import (
 )
 
 // queueNames lists the queues to poll for the lambdas, those to be emptied first at the head: suspects, unless
-// the process runs a blamed one, which other suspects must not get into trouble; then class by
+// the process runs a blamed one whose quarantine is over, which they must not get into trouble; then class by
 // class, highest first. Within a class the lambdas take turns at being first.
-func queueNames(names []queue.Name, lambdas []*catalog.Entry, turn int, suspects bool) []queue.Name {
+func queueNames(names []queue.Name, lambdas []*catalog.Entry, turn int, takes taking) []queue.Name {
 	names = names[:0]
-	if suspects {
+	if takes.blamed {
 		names = appendClass(names, lambdas, turn, queue.Blamed)
+	}
+	if takes.suspects {
 		names = appendClass(names, lambdas, turn, queue.Suspect)
 	}
 	return appendClass(names, lambdas, turn, queue.Normal)

@@ -9,6 +9,7 @@ import (
 	"github.com/kinesin-io/kinesin/catalog"
 	"github.com/kinesin-io/kinesin/internal/clock"
 	"github.com/kinesin-io/kinesin/queue"
+	"github.com/kinesin-io/kinesin/task"
 )
 
 // leaseLookEvery is how often the lease of a worker that seems to be late is read again: its
@@ -113,36 +114,38 @@ func (p *pump) nap() bool {
 func (p *pump) receive() ([]queue.Message, error) {
 	ctx, cancel := context.WithCancel(p.ctx)
 	defer cancel()
-	limit := p.listen(cancel)
+	limit, takes := p.listen(cancel)
 	defer p.setInterrupt(nil)
 	if limit <= 0 {
 		return nil, nil
 	}
-	if len(p.names) == 0 { // until a lambda is created again
+	switch {
+	case !takes.anything:
+		p.svc.awaitOpen(ctx, p.sess)
+		return nil, nil
+	case len(p.names) == 0: // until a lambda is created again
 		<-ctx.Done()
 		return nil, nil
 	}
 	p.group.waits.Store(int64(cmp.Or(clock.Mono(p.svc.Clock), 1)))
-	messages, err := p.svc.Queue.Receive(ctx, p.names, limit, p.svc.Ahead)
+	messages, err := p.svc.receiveFor(ctx, p.names, limit, takes.rests)
 	p.group.waits.Store(0)
-	if ctx.Err() != nil {
-		err = nil
-	}
 	return messages, err
 }
 
 // listen chooses the queues; every change of what the choice rests on calls interrupt from before it is made.
-func (p *pump) listen(interrupt context.CancelFunc) (limit int) {
+func (p *pump) listen(interrupt context.CancelFunc) (limit int, takes taking) {
 	p.setInterrupt(interrupt)
 	p.turn++
 	p.lambdas = p.svc.entries(p.lambdas, p.group.lambdas)
 	p.sess.mu.Lock()
 	defer p.sess.mu.Unlock()
 	if p.draining || p.closed {
-		return 0
+		return 0, takes
 	}
-	p.names = queueNames(p.names, p.lambdas, p.turn, p.sess.suspect.IsZero())
-	return p.group.room()
+	takes = p.sess.takesLocked(p.svc.Clock.Now())
+	p.names = queueNames(p.names, p.lambdas, p.turn, takes)
+	return p.group.room(), takes
 }
 
 func (p *pump) setInterrupt(interrupt context.CancelFunc) {
@@ -157,12 +160,27 @@ func (p *pump) claim(messages []queue.Message) {
 		p.svc.putBack(p.ctx, messages, 0)
 		return
 	}
-	n := p.sess.take(p.group, len(messages))
+	messages, alone := p.svc.apart(p.ctx, p.sess, messages, false)
+	n := p.sess.take(p.group, len(messages), alone)
 	p.svc.putBack(p.ctx, messages[n:], 0)
+	if alone && !p.quarantine(messages[0].Task.ID, n) {
+		p.svc.putBack(p.ctx, messages[:n], putBackDelay)
+		p.sess.giveSlots(p.group, n)
+		return
+	}
 	if err := p.claimer.run(p.ctx, messages[:n]); err != nil {
 		p.svc.lose(p.sess.worker)
 	}
 	won := p.claimer.won(p.ctx)
 	p.sess.giveSlots(p.group, n-len(won))
 	p.deliver(p.group, won)
+}
+
+// quarantine waits until a blamed task, for which n slots are taken, may begin; false when it is not to begin here.
+func (p *pump) quarantine(id task.ID, n int) bool {
+	if n == 1 && p.svc.awaitClear(p.ctx, p.sess, n) {
+		return true
+	}
+	p.svc.suspectDone(p.sess, id)
+	return false
 }

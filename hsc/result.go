@@ -273,6 +273,9 @@ func (s *Service) conclude(sess *session, reports []report) {
 	sess.mu.Lock()
 	for i := range reports {
 		r := &reports[i]
+		if r.event.Kind == task.Finish {
+			delete(sess.lent, r.id)
+		}
 		h := sess.hands[r.id]
 		if h == nil || h.row.Attempt != r.number || r.isUnavailable() {
 			continue

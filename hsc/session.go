@@ -78,11 +78,17 @@ type session struct {
 
 	mu      sync.Mutex // guards what follows and the groups of the stream; never held across I/O
 	hands   map[task.ID]*hand
-	suspect task.ID      // the suspect in hand, or about to be; zero for none
+	suspect task.ID      // the blamed task in hand, or about to be; zero for none
 	claimed bool         // it is not about to be: its claim was decided
+	until   task.Instant // the end of its quarantine
+	opened  bool         // that is over: others are taken beside it
 	adopted task.Instant // when the suspect was read from the lease instead of being reserved here; 0: it was reserved
 	stream  *stream      // the newest, nil when it has ended
 	lost    bool         // the lease has ended
+
+	since               task.Instant             // when the process was closed for the suspect
+	restFrom, restUntil task.Instant             // no blamed task is taken meanwhile
+	lent                map[task.ID]task.Instant // attempts that were claimed by calls, and when they began
 
 	known    map[task.ID]uint32 // attempts that run, as far as is known, and nobody wants to stop
 	reviewAt task.Instant       // when all rows are read again; zero: with the next heartbeat
@@ -144,10 +150,13 @@ func (s *session) pollAnewLocked() {
 	}
 }
 
-// take reserves up to n free slots of a group.
-func (s *session) take(g *group, n int) int {
+// take reserves up to n free slots of a group; of a closed process only for what it is closed for, alone.
+func (s *session) take(g *group, n int, alone bool) int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	if s.closed() != alone {
+		return 0
+	}
 	n = min(n, max(g.room(), 0))
 	g.used += n
 	return n
@@ -164,32 +173,47 @@ func (s *session) giveSlots(g *group, n int) {
 	g.poke()
 }
 
-// reserveSuspect makes id the one suspect of the process; false when there is another one.
-func (s *session) reserveSuspect(id task.ID) bool {
+// reserveSuspect makes id the one blamed task of the process, which takes nothing else from now on; false when there is
+// another one, or the process was closed a moment ago.
+func (s *session) reserveSuspect(id task.ID, now task.Instant) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if !s.suspect.IsZero() {
+	if !s.suspect.IsZero() || s.rests(now) {
 		return false
 	}
-	s.suspect, s.claimed, s.adopted = id, false, 0
+	s.suspect, s.claimed, s.adopted, s.opened, s.since = id, false, 0, false, now
+	s.pollAnewLocked()
 	return true
 }
 
-// suspectClaimed notes that the claim of the reserved suspect, if that is id, was decided.
-func (s *session) suspectClaimed(id task.ID) {
+// isReserved reports whether the process is about to get this blamed task.
+func (s *session) isReserved(id task.ID) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.claimed = s.claimed || s.suspect == id
+	return s.suspect == id && !s.claimed
+}
+
+// suspectClaimed notes that the claim of the reserved suspect, if that is id, was decided.
+func (s *session) suspectClaimed(id task.ID, until task.Instant) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.suspect == id && !s.claimed {
+		s.claimed, s.until = true, until
+	}
 }
 
 // suspectDone notes that the process does not run this suspect any more, if it ever did.
-func (s *session) suspectDone(id task.ID) bool {
+func (s *session) suspectDone(id task.ID, now task.Instant) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.suspect != id || id.IsZero() {
 		return false
 	}
+	if !s.opened {
+		s.rest(now, now.Sub(s.since))
+	}
 	s.suspect = task.ID{}
+	delete(s.lent, id)
 	s.pollAnewLocked()
 	return true
 }
@@ -206,11 +230,25 @@ func (s *session) suspectInHand(now task.Instant) task.ID {
 	return s.suspect
 }
 
-// mayRunSuspect reports whether the process has no suspect and is about to get none.
-func (s *session) mayRunSuspect() bool {
+// taking is what a process takes at the moment.
+type taking struct {
+	anything, suspects, blamed bool
+	// rests is how long it takes no blamed task at most; zero: until something changes.
+	rests time.Duration
+}
+
+func (s *session) takes(now task.Instant) taking {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.suspect.IsZero()
+	return s.takesLocked(now)
+}
+
+func (s *session) takesLocked(now task.Instant) taking {
+	t := taking{anything: !s.closed(), suspects: s.suspect.IsZero()}
+	if t.blamed = t.suspects && !s.rests(now); t.suspects && !t.blamed {
+		t.rests = s.restUntil.Sub(now)
+	}
+	return t
 }
 
 // free makes the slot of a hand free for the next task. Call with mu held.

@@ -69,6 +69,8 @@ type stream struct {
 	sess   *session
 	conn   conn
 	groups []*group
+	// process is the one at the other end, if it can be seen from here.
+	process Process
 
 	ctx  context.Context //nolint:containedctx // the life of the stream, which other calls may end
 	stop context.CancelCauseFunc
@@ -128,6 +130,7 @@ func (s *Service) open(ctx context.Context, c conn, hello *kinesinv1.Hello) (*st
 		st.close()
 		return nil, err
 	}
+	st.process = s.processOf(c, hello.GetProcess())
 	return st, nil
 }
 
@@ -231,6 +234,9 @@ func (st *stream) keep(hands map[task.ID]*hand, a attempt, row *task.Task) {
 	if !owned || hands[a.id] != nil {
 		return
 	}
+	if a.id == st.sess.suspect && st.sess.claimed {
+		st.sess.until = row.ClaimedAt.Add(row.Quarantine())
+	}
 	h := &hand{row: row, sent: true, group: st.groupOf(row)}
 	if was := st.sess.hands[a.id]; was != nil && was.freed {
 		h.freed, h.group = true, nil
@@ -257,6 +263,9 @@ func (st *stream) groupOf(t *task.Task) *group {
 // run carries the stream. It ends in the direction the work flows: no more claims, then all reports
 // that were read are stored, then what is left to say is sent.
 func (st *stream) run(first *kinesinv1.WorkRequest) error {
+	if st.process != nil {
+		defer st.svc.calls.Go(st.watchDeath)
+	}
 	defer st.close()
 	st.releaseSuspectNotHeld()
 	st.svc.seats.add(st)

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/kinesin-io/kinesin/api/kinesinv1"
+	"github.com/kinesin-io/kinesin/internal/clock"
 	"github.com/kinesin-io/kinesin/lease"
 	"github.com/kinesin-io/kinesin/queue"
 	"github.com/kinesin-io/kinesin/task"
@@ -24,7 +25,7 @@ const (
 	claimWaitRemote = 300 * time.Millisecond
 )
 
-// Register opens a worker lease for a process.
+// Register opens a worker lease for a process, after it has ended the one that the process gives up.
 func (s *Service) Register(ctx context.Context, r *kinesinv1.RegisterRequest) (*kinesinv1.RegisterResponse, error) {
 	if err := s.begin(); err != nil {
 		return nil, err
@@ -33,7 +34,15 @@ func (s *Service) Register(ctx context.Context, r *kinesinv1.RegisterRequest) (*
 	if _, err := s.groupsOf(ctx, r.GetGroups()); err != nil {
 		return nil, err
 	}
-	l, err := s.Leases.Open(ctx, r.GetName(), micros(r.GetLeaseMicros()))
+	length, err := lease.CheckLength(micros(r.GetLeaseMicros()))
+	if err != nil {
+		return nil, err
+	}
+	acks, err := s.endPrevious(ctx, r.GetPrevious())
+	if err != nil {
+		return nil, err
+	}
+	l, err := s.Leases.Open(ctx, r.GetName(), length)
 	if err != nil {
 		return nil, s.leaseProblem(ctx, l.Worker, err)
 	}
@@ -41,6 +50,7 @@ func (s *Service) Register(ctx context.Context, r *kinesinv1.RegisterRequest) (*
 	s.Hooks.leaseOpened(l.Worker)
 	return &kinesinv1.RegisterResponse{
 		Worker: l.Worker, LeaseMicros: l.Length.Microseconds(), HeartbeatMicros: l.HeartbeatEvery().Microseconds(),
+		Proof: s.Sealer.LeaseProof(l.Worker), Acks: acks,
 	}, nil
 }
 
@@ -166,13 +176,18 @@ func (s *Service) poll(ctx context.Context, sess *session, lambdas []string, lim
 	defer cancel()
 	c := claimer{svc: s, sess: sess}
 	for turn := int(s.Clock.Uint64() >> 33); waiting.Err() == nil; turn++ {
-		names := queueNames(nil, s.entries(nil, lambdas), turn, sess.mayRunSuspect())
+		takes := sess.takes(s.Clock.Now())
+		if !takes.anything {
+			s.awaitOpen(waiting, sess)
+			continue
+		}
+		names := queueNames(nil, s.entries(nil, lambdas), turn, takes)
 		if len(names) == 0 {
 			<-waiting.Done()
 			break
 		}
-		messages, err := s.Queue.Receive(waiting, names, limit, s.Ahead)
-		if len(messages) > 0 {
+		messages, err := s.receiveFor(waiting, names, limit, takes.rests)
+		if messages = s.admissible(waiting, sess, messages); len(messages) > 0 {
 			if err := c.run(waiting, messages); err != nil {
 				s.lose(sess.worker)
 				return nil, err
@@ -186,6 +201,37 @@ func (s *Service) poll(ctx context.Context, sess *session, lambdas []string, lim
 		}
 	}
 	return nil, nil
+}
+
+// receiveFor receives for some time at most; zero: until ctx ends.
+func (s *Service) receiveFor(ctx context.Context, names []queue.Name, limit int, d time.Duration) ([]queue.Message, error) {
+	if d > 0 {
+		var over context.CancelFunc
+		ctx, over = clock.Within(ctx, s.Clock, d)
+		defer over()
+	}
+	messages, err := s.Queue.Receive(ctx, names, limit, s.Ahead)
+	if ctx.Err() != nil {
+		err = nil
+	}
+	return messages, err
+}
+
+// admissible is what of the messages may be claimed together. Of a process that is closed meanwhile nothing is.
+func (s *Service) admissible(ctx context.Context, sess *session, messages []queue.Message) []queue.Message {
+	messages, alone := s.apart(ctx, sess, messages, true)
+	switch takes := !sess.isClosed(); {
+	case alone && s.awaitClear(ctx, sess, 0):
+		return messages
+	case alone:
+		s.suspectDone(sess, messages[0].Task.ID)
+		s.putBack(ctx, messages, putBackDelay)
+	case takes:
+		return messages
+	default:
+		s.putBack(ctx, messages, 0)
+	}
+	return nil
 }
 
 func (s *Service) queueProblem(ctx context.Context, err error) error {
@@ -223,6 +269,7 @@ func (s *Service) respond(ctx context.Context, sess *session, won []delivery) (*
 	}
 	response := &kinesinv1.ClaimResponse{Tasks: make([]*kinesinv1.Claimed, len(won))}
 	now := s.Clock.Now()
+	sess.lend(won, now)
 	for i, d := range won {
 		hold(d.wire, now)
 		response.Tasks[i] = d.wire

@@ -141,7 +141,7 @@ func TestUnaryBlamedOneAtATime(t *testing.T) {
 		if _, err := f.svc.SetResults(f.ctx, &kinesinv1.SetResultsRequest{Worker: worker, Results: []*kinesinv1.Result{result(got[0], "success")}}); err != nil {
 			t.Fatal(err)
 		}
-		if more, err := f.claim(worker, 10, time.Second); len(more) != 1 || err != nil {
+		if more, err := f.claim(worker, 10, 3*time.Second); len(more) != 1 || err != nil { // others have had their turn by then
 			t.Error(more, err)
 		}
 	})

@@ -104,6 +104,17 @@ func (b *Book) SetSuspect(ctx context.Context, worker string, id task.ID) error 
 	return err
 }
 
+// DropSuspect takes the suspect off the lease, if it still names it, at once: only after it has returned nil may anything
+// begin beside the suspect. It returns ErrLost when the lease has ended.
+func (b *Book) DropSuspect(ctx context.Context, worker string, id task.ID) error {
+	_, err := b.change(ctx, worker, func(l *Lease) {
+		if l.Suspect == id {
+			l.Suspect = task.ID{}
+		}
+	})
+	return err
+}
+
 // ClearSuspect takes the suspect off the lease with the lease's next change. It does no I/O:
 // until then the row names a task that the process does not run any more, which is harmless.
 func (b *Book) ClearSuspect(worker string, id task.ID) {

@@ -316,3 +316,28 @@ func TestSweepDeletesWhatEndedLongAgo(t *testing.T) {
 		}
 	})
 }
+
+// Only the name that is meant comes off the lease, and at once.
+func TestASuspectIsDropped(t *testing.T) {
+	run(t, func(f *fixture) {
+		l := f.open()
+		one, other := task.ID{1}, task.ID{2}
+		if err := f.hsc.SetSuspect(f.ctx, l.Worker, one); err != nil {
+			t.Fatal(err)
+		}
+		for _, c := range []struct{ drop, want task.ID }{{other, one}, {one, task.ID{}}, {one, task.ID{}}} {
+			if err := f.peer.DropSuspect(f.ctx, l.Worker, c.drop); err != nil {
+				t.Fatal(err)
+			}
+			if got := f.look(l.Worker).Suspect; got != c.want {
+				t.Errorf("without %v the lease names %v, want %v", c.drop, got, c.want)
+			}
+		}
+		if err := f.hsc.MarkLost(f.ctx, f.look(l.Worker)); err != nil {
+			t.Fatal(err)
+		}
+		if err := f.peer.DropSuspect(f.ctx, l.Worker, one); !errors.Is(err, lease.ErrLost) {
+			t.Errorf("of a lost lease: %v", err)
+		}
+	})
+}

@@ -320,6 +320,7 @@ func (j *judgement) circumstances(ctx context.Context, t *task.Task) (c circumst
 	switch {
 	case t.State.IsRunning():
 		c.lease, err = j.lease(ctx, t.Worker)
+		j.s.lookWhetherStoodStill(j.now)
 		c.since = max(j.l.since, j.s.dog.quiet(&c.lease))
 	case t.State == task.Enqueued:
 		c.queueAge, err = j.age(ctx, queue.NameFor(t))

@@ -160,6 +160,7 @@ type Scheduler struct {
 	Config
 
 	dog     watchdog
+	still   standstill
 	flights *budget
 	leases  goodLeases
 

@@ -215,6 +215,8 @@ func (s *Scheduler) Run(ctx context.Context) error {
 		}
 		group.Go(func() { s.keepNote(ctx) })
 	}
+	s.lookWhetherStoodStill(since)
+	group.Go(func() { s.watchStandstill(ctx) })
 	retire := s.Clock.NewTimer(guestRetireEvery)
 	defer retire.Stop()
 	sh := &share{}

@@ -9,7 +9,9 @@ import (
 	"slices"
 	"time"
 
+	"github.com/kinesin-io/kinesin/api/kinesinv1"
 	"github.com/kinesin-io/kinesin/controller"
+	"github.com/kinesin-io/kinesin/internal/process"
 	"github.com/kinesin-io/kinesin/task"
 )
 
@@ -150,7 +152,7 @@ func (w *Worker) Run(ctx context.Context) error {
 	}
 	cfg := controller.Config{
 		Backend: w.client.backend.Workers, Execute: w.execute, Groups: groups, Name: cmp.Or(w.cfg.name, processName()),
-		Lease: w.cfg.lease, Grace: w.cfg.grace, KillAfter: w.cfg.killAfter, Exit: w.cfg.exit,
+		Process: thisProcess(), Lease: w.cfg.lease, Grace: w.cfg.grace, KillAfter: w.cfg.killAfter, Exit: w.cfg.exit,
 		Clock: w.client.cfg.clock, Logger: w.client.cfg.log, Hooks: w.cfg.hooks,
 	}
 	if change := w.client.cfg.controllers; change != nil {
@@ -161,6 +163,15 @@ func (w *Worker) Run(ctx context.Context) error {
 		return fmt.Errorf("%w worker: %w", ErrInvalid, err)
 	}
 	return c.Run(ctx)
+}
+
+// thisProcess says which process this is, where the system tells.
+func thisProcess() *kinesinv1.Process {
+	id, err := process.Self()
+	if err != nil {
+		return nil
+	}
+	return &kinesinv1.Process{Place: id.Place[:], Pid: int32(id.PID), StartedTicks: id.StartedTicks}
 }
 
 func processName() string {

@@ -58,6 +58,9 @@ type Config struct {
 	DrainMax        time.Duration // how long a stop may take; 10 s
 	// NoMatch has all tasks go through their queues, also where a worker of this process waits for them.
 	NoMatch bool
+	// LeasesOnly has a worker count as lost only when its lease is over, also where its process runs on this machine and is
+	// seen to have ended.
+	LeasesOnly bool
 	// NoGrow leaves the shards of lambdas as they are, also where one is near what a key of DynamoDB takes.
 	NoGrow bool
 	// DeliverDirect is up to how long before its due time a task of a deliver lambda goes straight to its queue, which

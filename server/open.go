@@ -94,7 +94,7 @@ func (s *Server) nodeConfig(d *drivers) node.Config {
 		Store: d.store, Queue: d.queue, Buffer: d.buffer, Clock: clock.Real(), Log: s.config.Log, Roles: s.config.Roles, Metrics: s.metrics,
 		Name:            hostName(),
 		PayloadBytesMax: s.config.PayloadBytesMax, Horizon: s.config.Horizon, Window: s.config.Window,
-		DeliverDirect: s.config.DeliverDirect, NoMatch: s.config.NoMatch, NoGrow: s.config.NoGrow,
+		DeliverDirect: s.config.DeliverDirect, NoMatch: s.config.NoMatch, NoGrow: s.config.NoGrow, LeasesOnly: s.config.LeasesOnly,
 		InboundRate: s.config.InboundRate, InboundConcurrency: s.config.InboundConcurrency,
 	}
 	if s.config.Store == StoreDynamoDB {

@@ -120,7 +120,7 @@ func allChanges() map[change]bool {
 			now.State, now.Worker, now.Attempt = from, "w1", 1
 			now.CancelRequested = bits&1 != 0
 			now.Suspect = bits&2 != 0
-			now.Blamed = uint32(bits >> 1 & 1 * (task.BlamesMax - 1))
+			now.Blamed = uint32(bits >> 1 & 1)
 			now.Failures = uint32(bits>>2&1) * (policy.MaxAttempts - 1)
 			applyAll(now, bits&8 != 0, done)
 		}
@@ -149,7 +149,7 @@ func TestThePageHasTheConstants(t *testing.T) {
 	want := map[string]string{
 		"EnqueueTimeout": text(task.EnqueueTimeout), "EnqueueTimeoutMax": text(task.EnqueueTimeoutMax),
 		"ClaimTimeout": text(task.ClaimTimeout), "AcquireTimeout": text(task.AcquireTimeout), "ClockBound": text(task.ClockBound), "EndedMin": text(task.EndedMin), "DeadRetention": text(task.DeadRetention),
-		"BlamesMax": fmt.Sprint(task.BlamesMax), "HistoryMax": fmt.Sprint(task.HistoryMax),
+		"QuarantineMin": text(task.QuarantineMin), "HistoryMax": fmt.Sprint(task.HistoryMax),
 	}
 	rows := table(t, "| Constant of `task` | Value |")
 	for _, row := range rows {

@@ -63,8 +63,8 @@ const (
 	Start
 	// Finish: Worker ends Attempt with Outcome; Started, Delay (snooze), Error, Jitter.
 	Finish
-	// WorkerLost: the lease of Worker ran out; Blame when that lease names this task as the only one blamed
-	// that ran there. A task that was no suspect is never blamed.
+	// WorkerLost: the lease of Worker ran out, or its process has ended; Blame when that lease names this task as the one in
+	// quarantine there. A task that was not blamed before is not ended by that.
 	WorkerLost
 	// Unconfirmed: Worker lives but never confirmed Attempt within ClaimTimeout.
 	Unconfirmed
@@ -324,11 +324,10 @@ func (t Task) workerLost(e Event, now Instant, p Policy) (Task, Effect, error) {
 	switch {
 	case !t.Suspect:
 		t.Suspect = true // it runs again at once, beside others
-	case t.Blamed == 0 || e.Blame:
-		t.Blamed++ // from now on it runs apart, and only the process that it is named for can blame it
-	}
-	if t.Blamed >= BlamesMax {
-		return t.end(Dead, now, p), None, nil
+	case t.Blamed > 0 && e.Blame:
+		return t.end(Dead, now, p), None, nil // nobody else can have been it
+	default:
+		t.Blamed++ // from now on it begins in quarantine, each time in a longer one
 	}
 	return t.again(now, p)
 }

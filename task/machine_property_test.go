@@ -131,13 +131,16 @@ var rules = map[string]func(step) bool{
 	},
 	"dead for a reason":             func(s step) bool { return s.after.State != task.Dead || s.hasReasonToDie() },
 	"no more failures than allowed": func(s step) bool { return s.after.Failures <= s.policy.MaxAttempts },
-	"no more blames than allowed":   func(s step) bool { return s.after.Blamed <= task.BlamesMax },
 	"only suspects are blamed":      func(s step) bool { return s.after.Blamed == 0 || s.after.Suspect },
 	"blame comes with the loss of a suspect": func(s step) bool {
 		return s.after.Blamed <= s.before.Blamed || s.event.Kind == task.WorkerLost && s.before.Suspect
 	},
-	"the last blame comes alone": func(s step) bool {
-		return s.after.Blamed < task.BlamesMax || s.before.Blamed >= task.BlamesMax || s.event.Blame
+	"a loss in quarantine ends a blamed task": func(s step) bool {
+		inQuarantine := s.event.Kind == task.WorkerLost && s.event.Blame && s.before.Blamed > 0
+		return inQuarantine == (s.event.Kind == task.WorkerLost && s.after.State == task.Dead)
+	},
+	"quarantines get longer with each blame": func(s step) bool {
+		return s.after.Blamed <= s.before.Blamed || s.after.Quarantine() > s.before.Quarantine() || s.after.Blamed > 20
 	},
 	"an attempt that ends clears":     func(s step) bool { return !s.clears() || !s.after.Suspect && s.after.Blamed == 0 },
 	"history is bounded":              func(s step) bool { return len(s.after.History) <= task.HistoryMax },
@@ -204,7 +207,7 @@ func (s step) isSend() bool {
 
 func (s step) hasReasonToDie() bool {
 	return s.reports(task.OutcomeRetriable) && s.after.Failures >= s.policy.MaxAttempts ||
-		s.event.Kind == task.WorkerLost && s.after.Blamed >= task.BlamesMax
+		s.event.Kind == task.WorkerLost && s.before.Blamed > 0 && s.event.Blame
 }
 
 func (s step) clears() bool { return s.event.Kind == task.Finish && !s.reports(task.OutcomeReleased) }

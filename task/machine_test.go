@@ -310,7 +310,7 @@ func TestAnUnconfirmedClaimGoesBack(t *testing.T) {
 	p.refuse(p.event(task.Unconfirmed), task.ErrNoEdge)
 }
 
-func TestPoisonIsDeadAfterTwoBlames(t *testing.T) {
+func TestPoisonIsDeadWhenItWasInQuarantine(t *testing.T) {
 	p := newPath(t)
 	p.run("w1")
 	p.apply(p.lost(true), task.Enqueued, task.Send) // under no suspicion: blaming it would be a mistake
@@ -323,9 +323,9 @@ func TestPoisonIsDeadAfterTwoBlames(t *testing.T) {
 		t.Errorf("blamed %d times, want 1", p.Blamed)
 	}
 	p.run("w3")
-	p.apply(p.lost(false), task.Enqueued, task.Send) // not named this time
-	if p.Blamed != 1 {
-		t.Errorf("blamed %d times, want 1", p.Blamed)
+	p.apply(p.lost(false), task.Enqueued, task.Send) // not in quarantine any more
+	if p.Blamed != 2 || p.Quarantine() != 2*task.QuarantineMin {
+		t.Errorf("blamed %d times, with a quarantine of %v next, want 2 and %v", p.Blamed, p.Quarantine(), 2*task.QuarantineMin)
 	}
 	p.run("w4")
 	p.apply(p.lost(true), task.Dead, task.None)

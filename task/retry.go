@@ -49,11 +49,22 @@ const (
 	// ClockBound is the largest offset between the clocks of two of our processes
 	// that the lease rules allow for (ε).
 	ClockBound = 100 * time.Millisecond
-	// BlamesMax is how many blames end a task. The first loss of a worker only makes it a suspect, which runs again
-	// beside others; the second in a row is the first blame, whoever else was there; the last
-	// one counts only if it was the one blamed task of its process.
-	BlamesMax = 2
+	// QuarantineMin is how long the first quarantine of a blamed task lasts at most, and how long an attempt must have run
+	// to be no more suspected of taking its process down at any moment.
+	QuarantineMin = 10 * time.Second
 )
+
+// quarantineDoublings bounds how often a quarantine doubles; the longest is of months.
+const quarantineDoublings = 20
+
+// Quarantine is for how long after its start a blamed task runs alone in its process at most. If the process is lost in that
+// time, it was the task; if later, that proved nothing but that more time is needed.
+func (t *Task) Quarantine() time.Duration {
+	if t.Blamed == 0 {
+		return 0
+	}
+	return QuarantineMin << min(t.Blamed-1, quarantineDoublings)
+}
 
 // EnqueueTimeoutAfter doubles with every send or extension since the last claim (the re-enqueue brake).
 func EnqueueTimeoutAfter(enqueues uint32) time.Duration {

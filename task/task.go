@@ -44,7 +44,7 @@ type Task struct {
 	Attempt  uint32 // the newest attempt's number: the fencing value, rises at every claim
 	Failures uint32 // attempts that the user's code failed; these count against MaxAttempts
 	Lost     uint32 // attempts whose worker was lost; never count against MaxAttempts
-	Blamed   uint32 // losses while it was a suspect; one has it run apart, BlamesMax end it
+	Blamed   uint32 // losses while it was a suspect, none of them in quarantine, where it runs from the first on
 	Enqueues uint32 // sends since the last claim; lengthens the enqueue timeout. Of an acquired one: how often it was acquired
 	Suspect  bool   // its worker was lost, and no attempt has ended in a living process since
 

@@ -1946,6 +1946,7 @@ type RegisterRequest struct {
 	Name          string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`                                   // for people: host and process
 	LeaseMicros   int64                  `protobuf:"varint,2,opt,name=lease_micros,json=leaseMicros,proto3" json:"lease_micros,omitempty"` // 0: 15 s; 3 s to 1 h
 	Groups        []*SlotGroup           `protobuf:"bytes,3,rep,name=groups,proto3" json:"groups,omitempty"`
+	Previous      *PreviousLease         `protobuf:"bytes,4,opt,name=previous,proto3" json:"previous,omitempty"` // that this process lost; absent: it had none, or does not know what became of its attempts
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2001,18 +2002,88 @@ func (x *RegisterRequest) GetGroups() []*SlotGroup {
 	return nil
 }
 
+func (x *RegisterRequest) GetPrevious() *PreviousLease {
+	if x != nil {
+		return x.Previous
+	}
+	return nil
+}
+
+// PreviousLease is given up by the process that had it: nothing runs under it any more.
+type PreviousLease struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Worker        string                 `protobuf:"bytes,1,opt,name=worker,proto3" json:"worker,omitempty"`
+	Proof         []byte                 `protobuf:"bytes,2,opt,name=proof,proto3" json:"proof,omitempty"`     // as it was returned with the lease
+	Results       []*Result              `protobuf:"bytes,3,rep,name=results,proto3" json:"results,omitempty"` // of what was in hand and not acknowledged; released: it never started. At most 10,000
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *PreviousLease) Reset() {
+	*x = PreviousLease{}
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[29]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *PreviousLease) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*PreviousLease) ProtoMessage() {}
+
+func (x *PreviousLease) ProtoReflect() protoreflect.Message {
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[29]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use PreviousLease.ProtoReflect.Descriptor instead.
+func (*PreviousLease) Descriptor() ([]byte, []int) {
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{29}
+}
+
+func (x *PreviousLease) GetWorker() string {
+	if x != nil {
+		return x.Worker
+	}
+	return ""
+}
+
+func (x *PreviousLease) GetProof() []byte {
+	if x != nil {
+		return x.Proof
+	}
+	return nil
+}
+
+func (x *PreviousLease) GetResults() []*Result {
+	if x != nil {
+		return x.Results
+	}
+	return nil
+}
+
 type RegisterResponse struct {
 	state           protoimpl.MessageState `protogen:"open.v1"`
 	Worker          string                 `protobuf:"bytes,1,opt,name=worker,proto3" json:"worker,omitempty"` // the lease's id
 	LeaseMicros     int64                  `protobuf:"varint,2,opt,name=lease_micros,json=leaseMicros,proto3" json:"lease_micros,omitempty"`
 	HeartbeatMicros int64                  `protobuf:"varint,3,opt,name=heartbeat_micros,json=heartbeatMicros,proto3" json:"heartbeat_micros,omitempty"` // how often to send one
+	Proof           []byte                 `protobuf:"bytes,4,opt,name=proof,proto3" json:"proof,omitempty"`                                             // shows that the lease was this process's, when it gives it up; not for logs
+	Acks            []*ResultAck           `protobuf:"bytes,5,rep,name=acks,proto3" json:"acks,omitempty"`                                               // of the results of the previous lease
 	unknownFields   protoimpl.UnknownFields
 	sizeCache       protoimpl.SizeCache
 }
 
 func (x *RegisterResponse) Reset() {
 	*x = RegisterResponse{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[29]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2024,7 +2095,7 @@ func (x *RegisterResponse) String() string {
 func (*RegisterResponse) ProtoMessage() {}
 
 func (x *RegisterResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[29]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2037,7 +2108,7 @@ func (x *RegisterResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RegisterResponse.ProtoReflect.Descriptor instead.
 func (*RegisterResponse) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{29}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *RegisterResponse) GetWorker() string {
@@ -2061,6 +2132,20 @@ func (x *RegisterResponse) GetHeartbeatMicros() int64 {
 	return 0
 }
 
+func (x *RegisterResponse) GetProof() []byte {
+	if x != nil {
+		return x.Proof
+	}
+	return nil
+}
+
+func (x *RegisterResponse) GetAcks() []*ResultAck {
+	if x != nil {
+		return x.Acks
+	}
+	return nil
+}
+
 // Held is an attempt that a worker has in its hands.
 type Held struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -2072,7 +2157,7 @@ type Held struct {
 
 func (x *Held) Reset() {
 	*x = Held{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[30]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2084,7 +2169,7 @@ func (x *Held) String() string {
 func (*Held) ProtoMessage() {}
 
 func (x *Held) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[30]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2097,7 +2182,7 @@ func (x *Held) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Held.ProtoReflect.Descriptor instead.
 func (*Held) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{30}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *Held) GetTask() []byte {
@@ -2118,14 +2203,15 @@ type Hello struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Worker        string                 `protobuf:"bytes,1,opt,name=worker,proto3" json:"worker,omitempty"`
 	Groups        []*SlotGroup           `protobuf:"bytes,2,rep,name=groups,proto3" json:"groups,omitempty"`
-	Held          []*Held                `protobuf:"bytes,3,rep,name=held,proto3" json:"held,omitempty"` // attempts still in hand from an earlier stream
+	Held          []*Held                `protobuf:"bytes,3,rep,name=held,proto3" json:"held,omitempty"`       // attempts still in hand from an earlier stream
+	Process       *Process               `protobuf:"bytes,4,opt,name=process,proto3" json:"process,omitempty"` // absent: not known
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *Hello) Reset() {
 	*x = Hello{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[31]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2137,7 +2223,7 @@ func (x *Hello) String() string {
 func (*Hello) ProtoMessage() {}
 
 func (x *Hello) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[31]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2150,7 +2236,7 @@ func (x *Hello) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Hello.ProtoReflect.Descriptor instead.
 func (*Hello) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{31}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *Hello) GetWorker() string {
@@ -2174,6 +2260,74 @@ func (x *Hello) GetHeld() []*Held {
 	return nil
 }
 
+func (x *Hello) GetProcess() *Process {
+	if x != nil {
+		return x.Process
+	}
+	return nil
+}
+
+// Process says where a process runs, so that a server beside it can see that it has ended.
+type Process struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Place         []byte                 `protobuf:"bytes,1,opt,name=place,proto3" json:"place,omitempty"` // a digest of the machine's boot and the process-id namespace
+	Pid           int32                  `protobuf:"varint,2,opt,name=pid,proto3" json:"pid,omitempty"`
+	StartedTicks  uint64                 `protobuf:"varint,3,opt,name=started_ticks,json=startedTicks,proto3" json:"started_ticks,omitempty"` // since the boot: tells it from a later process with the same pid
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Process) Reset() {
+	*x = Process{}
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[33]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Process) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Process) ProtoMessage() {}
+
+func (x *Process) ProtoReflect() protoreflect.Message {
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[33]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Process.ProtoReflect.Descriptor instead.
+func (*Process) Descriptor() ([]byte, []int) {
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{33}
+}
+
+func (x *Process) GetPlace() []byte {
+	if x != nil {
+		return x.Place
+	}
+	return nil
+}
+
+func (x *Process) GetPid() int32 {
+	if x != nil {
+		return x.Pid
+	}
+	return 0
+}
+
+func (x *Process) GetStartedTicks() uint64 {
+	if x != nil {
+		return x.StartedTicks
+	}
+	return 0
+}
+
 type Result struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Task          []byte                 `protobuf:"bytes,1,opt,name=task,proto3" json:"task,omitempty"`
@@ -2188,7 +2342,7 @@ type Result struct {
 
 func (x *Result) Reset() {
 	*x = Result{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[32]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2200,7 +2354,7 @@ func (x *Result) String() string {
 func (*Result) ProtoMessage() {}
 
 func (x *Result) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[32]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2213,7 +2367,7 @@ func (x *Result) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Result.ProtoReflect.Descriptor instead.
 func (*Result) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{32}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{34}
 }
 
 func (x *Result) GetTask() []byte {
@@ -2269,7 +2423,7 @@ type Started struct {
 
 func (x *Started) Reset() {
 	*x = Started{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[33]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2281,7 +2435,7 @@ func (x *Started) String() string {
 func (*Started) ProtoMessage() {}
 
 func (x *Started) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[33]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2294,7 +2448,7 @@ func (x *Started) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Started.ProtoReflect.Descriptor instead.
 func (*Started) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{33}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{35}
 }
 
 func (x *Started) GetTask() []byte {
@@ -2330,7 +2484,7 @@ type WorkRequest struct {
 
 func (x *WorkRequest) Reset() {
 	*x = WorkRequest{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[34]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2342,7 +2496,7 @@ func (x *WorkRequest) String() string {
 func (*WorkRequest) ProtoMessage() {}
 
 func (x *WorkRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[34]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2355,7 +2509,7 @@ func (x *WorkRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WorkRequest.ProtoReflect.Descriptor instead.
 func (*WorkRequest) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{34}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{36}
 }
 
 func (x *WorkRequest) GetHello() *Hello {
@@ -2412,7 +2566,7 @@ type Claimed struct {
 
 func (x *Claimed) Reset() {
 	*x = Claimed{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[35]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[37]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2424,7 +2578,7 @@ func (x *Claimed) String() string {
 func (*Claimed) ProtoMessage() {}
 
 func (x *Claimed) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[35]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[37]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2437,7 +2591,7 @@ func (x *Claimed) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Claimed.ProtoReflect.Descriptor instead.
 func (*Claimed) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{35}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{37}
 }
 
 func (x *Claimed) GetTask() []byte {
@@ -2563,7 +2717,7 @@ type ResultAck struct {
 
 func (x *ResultAck) Reset() {
 	*x = ResultAck{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[36]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[38]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2575,7 +2729,7 @@ func (x *ResultAck) String() string {
 func (*ResultAck) ProtoMessage() {}
 
 func (x *ResultAck) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[36]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[38]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2588,7 +2742,7 @@ func (x *ResultAck) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResultAck.ProtoReflect.Descriptor instead.
 func (*ResultAck) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{36}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{38}
 }
 
 func (x *ResultAck) GetTask() []byte {
@@ -2624,7 +2778,7 @@ type WorkResponse struct {
 
 func (x *WorkResponse) Reset() {
 	*x = WorkResponse{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[37]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[39]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2636,7 +2790,7 @@ func (x *WorkResponse) String() string {
 func (*WorkResponse) ProtoMessage() {}
 
 func (x *WorkResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[37]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[39]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2649,7 +2803,7 @@ func (x *WorkResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WorkResponse.ProtoReflect.Descriptor instead.
 func (*WorkResponse) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{37}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{39}
 }
 
 func (x *WorkResponse) GetTasks() []*Claimed {
@@ -2692,7 +2846,7 @@ type ClaimRequest struct {
 
 func (x *ClaimRequest) Reset() {
 	*x = ClaimRequest{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[38]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[40]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2704,7 +2858,7 @@ func (x *ClaimRequest) String() string {
 func (*ClaimRequest) ProtoMessage() {}
 
 func (x *ClaimRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[38]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[40]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2717,7 +2871,7 @@ func (x *ClaimRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ClaimRequest.ProtoReflect.Descriptor instead.
 func (*ClaimRequest) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{38}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{40}
 }
 
 func (x *ClaimRequest) GetWorker() string {
@@ -2757,7 +2911,7 @@ type ClaimResponse struct {
 
 func (x *ClaimResponse) Reset() {
 	*x = ClaimResponse{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[39]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[41]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2769,7 +2923,7 @@ func (x *ClaimResponse) String() string {
 func (*ClaimResponse) ProtoMessage() {}
 
 func (x *ClaimResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[39]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[41]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2782,7 +2936,7 @@ func (x *ClaimResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ClaimResponse.ProtoReflect.Descriptor instead.
 func (*ClaimResponse) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{39}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{41}
 }
 
 func (x *ClaimResponse) GetTasks() []*Claimed {
@@ -2802,7 +2956,7 @@ type SetResultsRequest struct {
 
 func (x *SetResultsRequest) Reset() {
 	*x = SetResultsRequest{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[40]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[42]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2814,7 +2968,7 @@ func (x *SetResultsRequest) String() string {
 func (*SetResultsRequest) ProtoMessage() {}
 
 func (x *SetResultsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[40]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[42]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2827,7 +2981,7 @@ func (x *SetResultsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetResultsRequest.ProtoReflect.Descriptor instead.
 func (*SetResultsRequest) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{40}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{42}
 }
 
 func (x *SetResultsRequest) GetWorker() string {
@@ -2853,7 +3007,7 @@ type SetResultsResponse struct {
 
 func (x *SetResultsResponse) Reset() {
 	*x = SetResultsResponse{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[41]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[43]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2865,7 +3019,7 @@ func (x *SetResultsResponse) String() string {
 func (*SetResultsResponse) ProtoMessage() {}
 
 func (x *SetResultsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[41]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[43]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2878,7 +3032,7 @@ func (x *SetResultsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetResultsResponse.ProtoReflect.Descriptor instead.
 func (*SetResultsResponse) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{41}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{43}
 }
 
 func (x *SetResultsResponse) GetAcks() []*ResultAck {
@@ -2898,7 +3052,7 @@ type HeartbeatRequest struct {
 
 func (x *HeartbeatRequest) Reset() {
 	*x = HeartbeatRequest{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[42]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[44]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2910,7 +3064,7 @@ func (x *HeartbeatRequest) String() string {
 func (*HeartbeatRequest) ProtoMessage() {}
 
 func (x *HeartbeatRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[42]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[44]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2923,7 +3077,7 @@ func (x *HeartbeatRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HeartbeatRequest.ProtoReflect.Descriptor instead.
 func (*HeartbeatRequest) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{42}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{44}
 }
 
 func (x *HeartbeatRequest) GetWorker() string {
@@ -2951,7 +3105,7 @@ type HeartbeatResponse struct {
 
 func (x *HeartbeatResponse) Reset() {
 	*x = HeartbeatResponse{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[43]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[45]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2963,7 +3117,7 @@ func (x *HeartbeatResponse) String() string {
 func (*HeartbeatResponse) ProtoMessage() {}
 
 func (x *HeartbeatResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[43]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[45]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2976,7 +3130,7 @@ func (x *HeartbeatResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HeartbeatResponse.ProtoReflect.Descriptor instead.
 func (*HeartbeatResponse) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{43}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{45}
 }
 
 func (x *HeartbeatResponse) GetCancels() []*Held {
@@ -3009,7 +3163,7 @@ type LeaveRequest struct {
 
 func (x *LeaveRequest) Reset() {
 	*x = LeaveRequest{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[44]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[46]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3021,7 +3175,7 @@ func (x *LeaveRequest) String() string {
 func (*LeaveRequest) ProtoMessage() {}
 
 func (x *LeaveRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[44]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[46]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3034,7 +3188,7 @@ func (x *LeaveRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LeaveRequest.ProtoReflect.Descriptor instead.
 func (*LeaveRequest) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{44}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{46}
 }
 
 func (x *LeaveRequest) GetWorker() string {
@@ -3052,7 +3206,7 @@ type LeaveResponse struct {
 
 func (x *LeaveResponse) Reset() {
 	*x = LeaveResponse{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[45]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[47]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3064,7 +3218,7 @@ func (x *LeaveResponse) String() string {
 func (*LeaveResponse) ProtoMessage() {}
 
 func (x *LeaveResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[45]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[47]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3077,7 +3231,7 @@ func (x *LeaveResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LeaveResponse.ProtoReflect.Descriptor instead.
 func (*LeaveResponse) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{45}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{47}
 }
 
 // BufferedTask is an acknowledged task on its way through the inbound buffer.
@@ -3092,7 +3246,7 @@ type BufferedTask struct {
 
 func (x *BufferedTask) Reset() {
 	*x = BufferedTask{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[46]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[48]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3104,7 +3258,7 @@ func (x *BufferedTask) String() string {
 func (*BufferedTask) ProtoMessage() {}
 
 func (x *BufferedTask) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[46]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[48]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3117,7 +3271,7 @@ func (x *BufferedTask) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BufferedTask.ProtoReflect.Descriptor instead.
 func (*BufferedTask) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{46}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{48}
 }
 
 func (x *BufferedTask) GetId() string {
@@ -3153,7 +3307,7 @@ type Envelope struct {
 
 func (x *Envelope) Reset() {
 	*x = Envelope{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[47]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[49]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3165,7 +3319,7 @@ func (x *Envelope) String() string {
 func (*Envelope) ProtoMessage() {}
 
 func (x *Envelope) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[47]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[49]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3178,7 +3332,7 @@ func (x *Envelope) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Envelope.ProtoReflect.Descriptor instead.
 func (*Envelope) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{47}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{49}
 }
 
 func (x *Envelope) GetVersion() uint32 {
@@ -3222,7 +3376,7 @@ type Rejected struct {
 
 func (x *Rejected) Reset() {
 	*x = Rejected{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[48]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[50]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3234,7 +3388,7 @@ func (x *Rejected) String() string {
 func (*Rejected) ProtoMessage() {}
 
 func (x *Rejected) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[48]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[50]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3247,7 +3401,7 @@ func (x *Rejected) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Rejected.ProtoReflect.Descriptor instead.
 func (*Rejected) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{48}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{50}
 }
 
 func (x *Rejected) GetName() string {
@@ -3337,7 +3491,7 @@ type ListRejectedRequest struct {
 
 func (x *ListRejectedRequest) Reset() {
 	*x = ListRejectedRequest{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[49]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[51]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3349,7 +3503,7 @@ func (x *ListRejectedRequest) String() string {
 func (*ListRejectedRequest) ProtoMessage() {}
 
 func (x *ListRejectedRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[49]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[51]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3362,7 +3516,7 @@ func (x *ListRejectedRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListRejectedRequest.ProtoReflect.Descriptor instead.
 func (*ListRejectedRequest) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{49}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{51}
 }
 
 func (x *ListRejectedRequest) GetLimit() int32 {
@@ -3389,7 +3543,7 @@ type ListRejectedResponse struct {
 
 func (x *ListRejectedResponse) Reset() {
 	*x = ListRejectedResponse{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[50]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[52]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3401,7 +3555,7 @@ func (x *ListRejectedResponse) String() string {
 func (*ListRejectedResponse) ProtoMessage() {}
 
 func (x *ListRejectedResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[50]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[52]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3414,7 +3568,7 @@ func (x *ListRejectedResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListRejectedResponse.ProtoReflect.Descriptor instead.
 func (*ListRejectedResponse) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{50}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{52}
 }
 
 func (x *ListRejectedResponse) GetRejected() []*Rejected {
@@ -3440,7 +3594,7 @@ type GetRejectedRequest struct {
 
 func (x *GetRejectedRequest) Reset() {
 	*x = GetRejectedRequest{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[51]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[53]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3452,7 +3606,7 @@ func (x *GetRejectedRequest) String() string {
 func (*GetRejectedRequest) ProtoMessage() {}
 
 func (x *GetRejectedRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[51]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[53]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3465,7 +3619,7 @@ func (x *GetRejectedRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetRejectedRequest.ProtoReflect.Descriptor instead.
 func (*GetRejectedRequest) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{51}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{53}
 }
 
 func (x *GetRejectedRequest) GetName() string {
@@ -3484,7 +3638,7 @@ type GetRejectedResponse struct {
 
 func (x *GetRejectedResponse) Reset() {
 	*x = GetRejectedResponse{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[52]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[54]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3496,7 +3650,7 @@ func (x *GetRejectedResponse) String() string {
 func (*GetRejectedResponse) ProtoMessage() {}
 
 func (x *GetRejectedResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[52]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[54]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3509,7 +3663,7 @@ func (x *GetRejectedResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetRejectedResponse.ProtoReflect.Descriptor instead.
 func (*GetRejectedResponse) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{52}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{54}
 }
 
 func (x *GetRejectedResponse) GetRejected() *Rejected {
@@ -3528,7 +3682,7 @@ type RetryRejectedRequest struct {
 
 func (x *RetryRejectedRequest) Reset() {
 	*x = RetryRejectedRequest{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[53]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[55]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3540,7 +3694,7 @@ func (x *RetryRejectedRequest) String() string {
 func (*RetryRejectedRequest) ProtoMessage() {}
 
 func (x *RetryRejectedRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[53]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[55]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3553,7 +3707,7 @@ func (x *RetryRejectedRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RetryRejectedRequest.ProtoReflect.Descriptor instead.
 func (*RetryRejectedRequest) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{53}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{55}
 }
 
 func (x *RetryRejectedRequest) GetNames() []string {
@@ -3573,7 +3727,7 @@ type RetryRejectedResult struct {
 
 func (x *RetryRejectedResult) Reset() {
 	*x = RetryRejectedResult{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[54]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[56]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3585,7 +3739,7 @@ func (x *RetryRejectedResult) String() string {
 func (*RetryRejectedResult) ProtoMessage() {}
 
 func (x *RetryRejectedResult) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[54]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[56]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3598,7 +3752,7 @@ func (x *RetryRejectedResult) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RetryRejectedResult.ProtoReflect.Descriptor instead.
 func (*RetryRejectedResult) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{54}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{56}
 }
 
 func (x *RetryRejectedResult) GetId() string {
@@ -3624,7 +3778,7 @@ type RetryRejectedResponse struct {
 
 func (x *RetryRejectedResponse) Reset() {
 	*x = RetryRejectedResponse{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[55]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[57]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3636,7 +3790,7 @@ func (x *RetryRejectedResponse) String() string {
 func (*RetryRejectedResponse) ProtoMessage() {}
 
 func (x *RetryRejectedResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[55]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[57]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3649,7 +3803,7 @@ func (x *RetryRejectedResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RetryRejectedResponse.ProtoReflect.Descriptor instead.
 func (*RetryRejectedResponse) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{55}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{57}
 }
 
 func (x *RetryRejectedResponse) GetResults() []*RetryRejectedResult {
@@ -3668,7 +3822,7 @@ type DeleteRejectedRequest struct {
 
 func (x *DeleteRejectedRequest) Reset() {
 	*x = DeleteRejectedRequest{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[56]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[58]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3680,7 +3834,7 @@ func (x *DeleteRejectedRequest) String() string {
 func (*DeleteRejectedRequest) ProtoMessage() {}
 
 func (x *DeleteRejectedRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[56]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[58]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3693,7 +3847,7 @@ func (x *DeleteRejectedRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteRejectedRequest.ProtoReflect.Descriptor instead.
 func (*DeleteRejectedRequest) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{56}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{58}
 }
 
 func (x *DeleteRejectedRequest) GetNames() []string {
@@ -3712,7 +3866,7 @@ type DeleteRejectedResult struct {
 
 func (x *DeleteRejectedResult) Reset() {
 	*x = DeleteRejectedResult{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[57]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[59]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3724,7 +3878,7 @@ func (x *DeleteRejectedResult) String() string {
 func (*DeleteRejectedResult) ProtoMessage() {}
 
 func (x *DeleteRejectedResult) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[57]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[59]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3737,7 +3891,7 @@ func (x *DeleteRejectedResult) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteRejectedResult.ProtoReflect.Descriptor instead.
 func (*DeleteRejectedResult) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{57}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{59}
 }
 
 func (x *DeleteRejectedResult) GetProblem() *Problem {
@@ -3756,7 +3910,7 @@ type DeleteRejectedResponse struct {
 
 func (x *DeleteRejectedResponse) Reset() {
 	*x = DeleteRejectedResponse{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[58]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[60]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3768,7 +3922,7 @@ func (x *DeleteRejectedResponse) String() string {
 func (*DeleteRejectedResponse) ProtoMessage() {}
 
 func (x *DeleteRejectedResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[58]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[60]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3781,7 +3935,7 @@ func (x *DeleteRejectedResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteRejectedResponse.ProtoReflect.Descriptor instead.
 func (*DeleteRejectedResponse) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{58}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{60}
 }
 
 func (x *DeleteRejectedResponse) GetResults() []*DeleteRejectedResult {
@@ -3799,7 +3953,7 @@ type KeyRequest struct {
 
 func (x *KeyRequest) Reset() {
 	*x = KeyRequest{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[59]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[61]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3811,7 +3965,7 @@ func (x *KeyRequest) String() string {
 func (*KeyRequest) ProtoMessage() {}
 
 func (x *KeyRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[59]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[61]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3824,7 +3978,7 @@ func (x *KeyRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use KeyRequest.ProtoReflect.Descriptor instead.
 func (*KeyRequest) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{59}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{61}
 }
 
 type KeyResponse struct {
@@ -3836,7 +3990,7 @@ type KeyResponse struct {
 
 func (x *KeyResponse) Reset() {
 	*x = KeyResponse{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[60]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[62]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3848,7 +4002,7 @@ func (x *KeyResponse) String() string {
 func (*KeyResponse) ProtoMessage() {}
 
 func (x *KeyResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[60]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[62]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3861,7 +4015,7 @@ func (x *KeyResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use KeyResponse.ProtoReflect.Descriptor instead.
 func (*KeyResponse) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{60}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{62}
 }
 
 func (x *KeyResponse) GetKey() string {
@@ -4027,22 +4181,34 @@ const file_kinesin_v1_kinesin_proto_rawDesc = "" +
 	"\x04more\x18\x02 \x01(\bR\x04more\";\n" +
 	"\tSlotGroup\x12\x18\n" +
 	"\alambdas\x18\x01 \x03(\tR\alambdas\x12\x14\n" +
-	"\x05slots\x18\x02 \x01(\rR\x05slots\"w\n" +
+	"\x05slots\x18\x02 \x01(\rR\x05slots\"\xae\x01\n" +
 	"\x0fRegisterRequest\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12!\n" +
 	"\flease_micros\x18\x02 \x01(\x03R\vleaseMicros\x12-\n" +
-	"\x06groups\x18\x03 \x03(\v2\x15.kinesin.v1.SlotGroupR\x06groups\"x\n" +
+	"\x06groups\x18\x03 \x03(\v2\x15.kinesin.v1.SlotGroupR\x06groups\x125\n" +
+	"\bprevious\x18\x04 \x01(\v2\x19.kinesin.v1.PreviousLeaseR\bprevious\"k\n" +
+	"\rPreviousLease\x12\x16\n" +
+	"\x06worker\x18\x01 \x01(\tR\x06worker\x12\x14\n" +
+	"\x05proof\x18\x02 \x01(\fR\x05proof\x12,\n" +
+	"\aresults\x18\x03 \x03(\v2\x12.kinesin.v1.ResultR\aresults\"\xb9\x01\n" +
 	"\x10RegisterResponse\x12\x16\n" +
 	"\x06worker\x18\x01 \x01(\tR\x06worker\x12!\n" +
 	"\flease_micros\x18\x02 \x01(\x03R\vleaseMicros\x12)\n" +
-	"\x10heartbeat_micros\x18\x03 \x01(\x03R\x0fheartbeatMicros\"4\n" +
+	"\x10heartbeat_micros\x18\x03 \x01(\x03R\x0fheartbeatMicros\x12\x14\n" +
+	"\x05proof\x18\x04 \x01(\fR\x05proof\x12)\n" +
+	"\x04acks\x18\x05 \x03(\v2\x15.kinesin.v1.ResultAckR\x04acks\"4\n" +
 	"\x04Held\x12\x12\n" +
 	"\x04task\x18\x01 \x01(\fR\x04task\x12\x18\n" +
-	"\aattempt\x18\x02 \x01(\rR\aattempt\"t\n" +
+	"\aattempt\x18\x02 \x01(\rR\aattempt\"\xa3\x01\n" +
 	"\x05Hello\x12\x16\n" +
 	"\x06worker\x18\x01 \x01(\tR\x06worker\x12-\n" +
 	"\x06groups\x18\x02 \x03(\v2\x15.kinesin.v1.SlotGroupR\x06groups\x12$\n" +
-	"\x04held\x18\x03 \x03(\v2\x10.kinesin.v1.HeldR\x04held\"\xb0\x01\n" +
+	"\x04held\x18\x03 \x03(\v2\x10.kinesin.v1.HeldR\x04held\x12-\n" +
+	"\aprocess\x18\x04 \x01(\v2\x13.kinesin.v1.ProcessR\aprocess\"V\n" +
+	"\aProcess\x12\x14\n" +
+	"\x05place\x18\x01 \x01(\fR\x05place\x12\x10\n" +
+	"\x03pid\x18\x02 \x01(\x05R\x03pid\x12#\n" +
+	"\rstarted_ticks\x18\x03 \x01(\x04R\fstartedTicks\"\xb0\x01\n" +
 	"\x06Result\x12\x12\n" +
 	"\x04task\x18\x01 \x01(\fR\x04task\x12\x18\n" +
 	"\aattempt\x18\x02 \x01(\rR\aattempt\x12\x18\n" +
@@ -4224,7 +4390,7 @@ func file_kinesin_v1_kinesin_proto_rawDescGZIP() []byte {
 }
 
 var file_kinesin_v1_kinesin_proto_enumTypes = make([]protoimpl.EnumInfo, 1)
-var file_kinesin_v1_kinesin_proto_msgTypes = make([]protoimpl.MessageInfo, 61)
+var file_kinesin_v1_kinesin_proto_msgTypes = make([]protoimpl.MessageInfo, 63)
 var file_kinesin_v1_kinesin_proto_goTypes = []any{
 	(Reason)(0),                    // 0: kinesin.v1.Reason
 	(*Problem)(nil),                // 1: kinesin.v1.Problem
@@ -4256,38 +4422,40 @@ var file_kinesin_v1_kinesin_proto_goTypes = []any{
 	(*DeleteLambdaResponse)(nil),   // 27: kinesin.v1.DeleteLambdaResponse
 	(*SlotGroup)(nil),              // 28: kinesin.v1.SlotGroup
 	(*RegisterRequest)(nil),        // 29: kinesin.v1.RegisterRequest
-	(*RegisterResponse)(nil),       // 30: kinesin.v1.RegisterResponse
-	(*Held)(nil),                   // 31: kinesin.v1.Held
-	(*Hello)(nil),                  // 32: kinesin.v1.Hello
-	(*Result)(nil),                 // 33: kinesin.v1.Result
-	(*Started)(nil),                // 34: kinesin.v1.Started
-	(*WorkRequest)(nil),            // 35: kinesin.v1.WorkRequest
-	(*Claimed)(nil),                // 36: kinesin.v1.Claimed
-	(*ResultAck)(nil),              // 37: kinesin.v1.ResultAck
-	(*WorkResponse)(nil),           // 38: kinesin.v1.WorkResponse
-	(*ClaimRequest)(nil),           // 39: kinesin.v1.ClaimRequest
-	(*ClaimResponse)(nil),          // 40: kinesin.v1.ClaimResponse
-	(*SetResultsRequest)(nil),      // 41: kinesin.v1.SetResultsRequest
-	(*SetResultsResponse)(nil),     // 42: kinesin.v1.SetResultsResponse
-	(*HeartbeatRequest)(nil),       // 43: kinesin.v1.HeartbeatRequest
-	(*HeartbeatResponse)(nil),      // 44: kinesin.v1.HeartbeatResponse
-	(*LeaveRequest)(nil),           // 45: kinesin.v1.LeaveRequest
-	(*LeaveResponse)(nil),          // 46: kinesin.v1.LeaveResponse
-	(*BufferedTask)(nil),           // 47: kinesin.v1.BufferedTask
-	(*Envelope)(nil),               // 48: kinesin.v1.Envelope
-	(*Rejected)(nil),               // 49: kinesin.v1.Rejected
-	(*ListRejectedRequest)(nil),    // 50: kinesin.v1.ListRejectedRequest
-	(*ListRejectedResponse)(nil),   // 51: kinesin.v1.ListRejectedResponse
-	(*GetRejectedRequest)(nil),     // 52: kinesin.v1.GetRejectedRequest
-	(*GetRejectedResponse)(nil),    // 53: kinesin.v1.GetRejectedResponse
-	(*RetryRejectedRequest)(nil),   // 54: kinesin.v1.RetryRejectedRequest
-	(*RetryRejectedResult)(nil),    // 55: kinesin.v1.RetryRejectedResult
-	(*RetryRejectedResponse)(nil),  // 56: kinesin.v1.RetryRejectedResponse
-	(*DeleteRejectedRequest)(nil),  // 57: kinesin.v1.DeleteRejectedRequest
-	(*DeleteRejectedResult)(nil),   // 58: kinesin.v1.DeleteRejectedResult
-	(*DeleteRejectedResponse)(nil), // 59: kinesin.v1.DeleteRejectedResponse
-	(*KeyRequest)(nil),             // 60: kinesin.v1.KeyRequest
-	(*KeyResponse)(nil),            // 61: kinesin.v1.KeyResponse
+	(*PreviousLease)(nil),          // 30: kinesin.v1.PreviousLease
+	(*RegisterResponse)(nil),       // 31: kinesin.v1.RegisterResponse
+	(*Held)(nil),                   // 32: kinesin.v1.Held
+	(*Hello)(nil),                  // 33: kinesin.v1.Hello
+	(*Process)(nil),                // 34: kinesin.v1.Process
+	(*Result)(nil),                 // 35: kinesin.v1.Result
+	(*Started)(nil),                // 36: kinesin.v1.Started
+	(*WorkRequest)(nil),            // 37: kinesin.v1.WorkRequest
+	(*Claimed)(nil),                // 38: kinesin.v1.Claimed
+	(*ResultAck)(nil),              // 39: kinesin.v1.ResultAck
+	(*WorkResponse)(nil),           // 40: kinesin.v1.WorkResponse
+	(*ClaimRequest)(nil),           // 41: kinesin.v1.ClaimRequest
+	(*ClaimResponse)(nil),          // 42: kinesin.v1.ClaimResponse
+	(*SetResultsRequest)(nil),      // 43: kinesin.v1.SetResultsRequest
+	(*SetResultsResponse)(nil),     // 44: kinesin.v1.SetResultsResponse
+	(*HeartbeatRequest)(nil),       // 45: kinesin.v1.HeartbeatRequest
+	(*HeartbeatResponse)(nil),      // 46: kinesin.v1.HeartbeatResponse
+	(*LeaveRequest)(nil),           // 47: kinesin.v1.LeaveRequest
+	(*LeaveResponse)(nil),          // 48: kinesin.v1.LeaveResponse
+	(*BufferedTask)(nil),           // 49: kinesin.v1.BufferedTask
+	(*Envelope)(nil),               // 50: kinesin.v1.Envelope
+	(*Rejected)(nil),               // 51: kinesin.v1.Rejected
+	(*ListRejectedRequest)(nil),    // 52: kinesin.v1.ListRejectedRequest
+	(*ListRejectedResponse)(nil),   // 53: kinesin.v1.ListRejectedResponse
+	(*GetRejectedRequest)(nil),     // 54: kinesin.v1.GetRejectedRequest
+	(*GetRejectedResponse)(nil),    // 55: kinesin.v1.GetRejectedResponse
+	(*RetryRejectedRequest)(nil),   // 56: kinesin.v1.RetryRejectedRequest
+	(*RetryRejectedResult)(nil),    // 57: kinesin.v1.RetryRejectedResult
+	(*RetryRejectedResponse)(nil),  // 58: kinesin.v1.RetryRejectedResponse
+	(*DeleteRejectedRequest)(nil),  // 59: kinesin.v1.DeleteRejectedRequest
+	(*DeleteRejectedResult)(nil),   // 60: kinesin.v1.DeleteRejectedResult
+	(*DeleteRejectedResponse)(nil), // 61: kinesin.v1.DeleteRejectedResponse
+	(*KeyRequest)(nil),             // 62: kinesin.v1.KeyRequest
+	(*KeyResponse)(nil),            // 63: kinesin.v1.KeyResponse
 }
 var file_kinesin_v1_kinesin_proto_depIdxs = []int32{
 	0,  // 0: kinesin.v1.Problem.reason:type_name -> kinesin.v1.Reason
@@ -4308,77 +4476,81 @@ var file_kinesin_v1_kinesin_proto_depIdxs = []int32{
 	17, // 15: kinesin.v1.UpdateLambdaRequest.lambda:type_name -> kinesin.v1.Lambda
 	17, // 16: kinesin.v1.UpdateLambdaResponse.lambda:type_name -> kinesin.v1.Lambda
 	28, // 17: kinesin.v1.RegisterRequest.groups:type_name -> kinesin.v1.SlotGroup
-	28, // 18: kinesin.v1.Hello.groups:type_name -> kinesin.v1.SlotGroup
-	31, // 19: kinesin.v1.Hello.held:type_name -> kinesin.v1.Held
-	32, // 20: kinesin.v1.WorkRequest.hello:type_name -> kinesin.v1.Hello
-	33, // 21: kinesin.v1.WorkRequest.results:type_name -> kinesin.v1.Result
-	34, // 22: kinesin.v1.WorkRequest.started:type_name -> kinesin.v1.Started
-	1,  // 23: kinesin.v1.ResultAck.problem:type_name -> kinesin.v1.Problem
-	36, // 24: kinesin.v1.WorkResponse.tasks:type_name -> kinesin.v1.Claimed
-	37, // 25: kinesin.v1.WorkResponse.acks:type_name -> kinesin.v1.ResultAck
-	31, // 26: kinesin.v1.WorkResponse.cancels:type_name -> kinesin.v1.Held
-	36, // 27: kinesin.v1.ClaimResponse.tasks:type_name -> kinesin.v1.Claimed
-	33, // 28: kinesin.v1.SetResultsRequest.results:type_name -> kinesin.v1.Result
-	37, // 29: kinesin.v1.SetResultsResponse.acks:type_name -> kinesin.v1.ResultAck
-	31, // 30: kinesin.v1.HeartbeatRequest.running:type_name -> kinesin.v1.Held
-	31, // 31: kinesin.v1.HeartbeatResponse.cancels:type_name -> kinesin.v1.Held
-	31, // 32: kinesin.v1.HeartbeatResponse.fenced:type_name -> kinesin.v1.Held
-	2,  // 33: kinesin.v1.BufferedTask.item:type_name -> kinesin.v1.ScheduleItem
-	47, // 34: kinesin.v1.Envelope.tasks:type_name -> kinesin.v1.BufferedTask
-	2,  // 35: kinesin.v1.Rejected.item:type_name -> kinesin.v1.ScheduleItem
-	49, // 36: kinesin.v1.ListRejectedResponse.rejected:type_name -> kinesin.v1.Rejected
-	49, // 37: kinesin.v1.GetRejectedResponse.rejected:type_name -> kinesin.v1.Rejected
-	1,  // 38: kinesin.v1.RetryRejectedResult.problem:type_name -> kinesin.v1.Problem
-	55, // 39: kinesin.v1.RetryRejectedResponse.results:type_name -> kinesin.v1.RetryRejectedResult
-	1,  // 40: kinesin.v1.DeleteRejectedResult.problem:type_name -> kinesin.v1.Problem
-	58, // 41: kinesin.v1.DeleteRejectedResponse.results:type_name -> kinesin.v1.DeleteRejectedResult
-	3,  // 42: kinesin.v1.TaskService.Schedule:input_type -> kinesin.v1.ScheduleRequest
-	8,  // 43: kinesin.v1.TaskService.Get:input_type -> kinesin.v1.GetRequest
-	11, // 44: kinesin.v1.TaskService.List:input_type -> kinesin.v1.ListRequest
-	13, // 45: kinesin.v1.TaskService.Cancel:input_type -> kinesin.v1.CancelRequest
-	16, // 46: kinesin.v1.TaskService.Wait:input_type -> kinesin.v1.WaitRequest
-	18, // 47: kinesin.v1.LambdaService.CreateLambda:input_type -> kinesin.v1.CreateLambdaRequest
-	20, // 48: kinesin.v1.LambdaService.GetLambda:input_type -> kinesin.v1.GetLambdaRequest
-	22, // 49: kinesin.v1.LambdaService.ListLambdas:input_type -> kinesin.v1.ListLambdasRequest
-	24, // 50: kinesin.v1.LambdaService.UpdateLambda:input_type -> kinesin.v1.UpdateLambdaRequest
-	26, // 51: kinesin.v1.LambdaService.DeleteLambda:input_type -> kinesin.v1.DeleteLambdaRequest
-	29, // 52: kinesin.v1.WorkerService.Register:input_type -> kinesin.v1.RegisterRequest
-	35, // 53: kinesin.v1.WorkerService.Work:input_type -> kinesin.v1.WorkRequest
-	39, // 54: kinesin.v1.WorkerService.Claim:input_type -> kinesin.v1.ClaimRequest
-	41, // 55: kinesin.v1.WorkerService.SetResults:input_type -> kinesin.v1.SetResultsRequest
-	43, // 56: kinesin.v1.WorkerService.Heartbeat:input_type -> kinesin.v1.HeartbeatRequest
-	45, // 57: kinesin.v1.WorkerService.Leave:input_type -> kinesin.v1.LeaveRequest
-	50, // 58: kinesin.v1.InboundService.ListRejected:input_type -> kinesin.v1.ListRejectedRequest
-	52, // 59: kinesin.v1.InboundService.GetRejected:input_type -> kinesin.v1.GetRejectedRequest
-	54, // 60: kinesin.v1.InboundService.RetryRejected:input_type -> kinesin.v1.RetryRejectedRequest
-	57, // 61: kinesin.v1.InboundService.DeleteRejected:input_type -> kinesin.v1.DeleteRejectedRequest
-	60, // 62: kinesin.v1.InboundService.Key:input_type -> kinesin.v1.KeyRequest
-	5,  // 63: kinesin.v1.TaskService.Schedule:output_type -> kinesin.v1.ScheduleResponse
-	10, // 64: kinesin.v1.TaskService.Get:output_type -> kinesin.v1.GetResponse
-	12, // 65: kinesin.v1.TaskService.List:output_type -> kinesin.v1.ListResponse
-	15, // 66: kinesin.v1.TaskService.Cancel:output_type -> kinesin.v1.CancelResponse
-	10, // 67: kinesin.v1.TaskService.Wait:output_type -> kinesin.v1.GetResponse
-	19, // 68: kinesin.v1.LambdaService.CreateLambda:output_type -> kinesin.v1.CreateLambdaResponse
-	21, // 69: kinesin.v1.LambdaService.GetLambda:output_type -> kinesin.v1.GetLambdaResponse
-	23, // 70: kinesin.v1.LambdaService.ListLambdas:output_type -> kinesin.v1.ListLambdasResponse
-	25, // 71: kinesin.v1.LambdaService.UpdateLambda:output_type -> kinesin.v1.UpdateLambdaResponse
-	27, // 72: kinesin.v1.LambdaService.DeleteLambda:output_type -> kinesin.v1.DeleteLambdaResponse
-	30, // 73: kinesin.v1.WorkerService.Register:output_type -> kinesin.v1.RegisterResponse
-	38, // 74: kinesin.v1.WorkerService.Work:output_type -> kinesin.v1.WorkResponse
-	40, // 75: kinesin.v1.WorkerService.Claim:output_type -> kinesin.v1.ClaimResponse
-	42, // 76: kinesin.v1.WorkerService.SetResults:output_type -> kinesin.v1.SetResultsResponse
-	44, // 77: kinesin.v1.WorkerService.Heartbeat:output_type -> kinesin.v1.HeartbeatResponse
-	46, // 78: kinesin.v1.WorkerService.Leave:output_type -> kinesin.v1.LeaveResponse
-	51, // 79: kinesin.v1.InboundService.ListRejected:output_type -> kinesin.v1.ListRejectedResponse
-	53, // 80: kinesin.v1.InboundService.GetRejected:output_type -> kinesin.v1.GetRejectedResponse
-	56, // 81: kinesin.v1.InboundService.RetryRejected:output_type -> kinesin.v1.RetryRejectedResponse
-	59, // 82: kinesin.v1.InboundService.DeleteRejected:output_type -> kinesin.v1.DeleteRejectedResponse
-	61, // 83: kinesin.v1.InboundService.Key:output_type -> kinesin.v1.KeyResponse
-	63, // [63:84] is the sub-list for method output_type
-	42, // [42:63] is the sub-list for method input_type
-	42, // [42:42] is the sub-list for extension type_name
-	42, // [42:42] is the sub-list for extension extendee
-	0,  // [0:42] is the sub-list for field type_name
+	30, // 18: kinesin.v1.RegisterRequest.previous:type_name -> kinesin.v1.PreviousLease
+	35, // 19: kinesin.v1.PreviousLease.results:type_name -> kinesin.v1.Result
+	39, // 20: kinesin.v1.RegisterResponse.acks:type_name -> kinesin.v1.ResultAck
+	28, // 21: kinesin.v1.Hello.groups:type_name -> kinesin.v1.SlotGroup
+	32, // 22: kinesin.v1.Hello.held:type_name -> kinesin.v1.Held
+	34, // 23: kinesin.v1.Hello.process:type_name -> kinesin.v1.Process
+	33, // 24: kinesin.v1.WorkRequest.hello:type_name -> kinesin.v1.Hello
+	35, // 25: kinesin.v1.WorkRequest.results:type_name -> kinesin.v1.Result
+	36, // 26: kinesin.v1.WorkRequest.started:type_name -> kinesin.v1.Started
+	1,  // 27: kinesin.v1.ResultAck.problem:type_name -> kinesin.v1.Problem
+	38, // 28: kinesin.v1.WorkResponse.tasks:type_name -> kinesin.v1.Claimed
+	39, // 29: kinesin.v1.WorkResponse.acks:type_name -> kinesin.v1.ResultAck
+	32, // 30: kinesin.v1.WorkResponse.cancels:type_name -> kinesin.v1.Held
+	38, // 31: kinesin.v1.ClaimResponse.tasks:type_name -> kinesin.v1.Claimed
+	35, // 32: kinesin.v1.SetResultsRequest.results:type_name -> kinesin.v1.Result
+	39, // 33: kinesin.v1.SetResultsResponse.acks:type_name -> kinesin.v1.ResultAck
+	32, // 34: kinesin.v1.HeartbeatRequest.running:type_name -> kinesin.v1.Held
+	32, // 35: kinesin.v1.HeartbeatResponse.cancels:type_name -> kinesin.v1.Held
+	32, // 36: kinesin.v1.HeartbeatResponse.fenced:type_name -> kinesin.v1.Held
+	2,  // 37: kinesin.v1.BufferedTask.item:type_name -> kinesin.v1.ScheduleItem
+	49, // 38: kinesin.v1.Envelope.tasks:type_name -> kinesin.v1.BufferedTask
+	2,  // 39: kinesin.v1.Rejected.item:type_name -> kinesin.v1.ScheduleItem
+	51, // 40: kinesin.v1.ListRejectedResponse.rejected:type_name -> kinesin.v1.Rejected
+	51, // 41: kinesin.v1.GetRejectedResponse.rejected:type_name -> kinesin.v1.Rejected
+	1,  // 42: kinesin.v1.RetryRejectedResult.problem:type_name -> kinesin.v1.Problem
+	57, // 43: kinesin.v1.RetryRejectedResponse.results:type_name -> kinesin.v1.RetryRejectedResult
+	1,  // 44: kinesin.v1.DeleteRejectedResult.problem:type_name -> kinesin.v1.Problem
+	60, // 45: kinesin.v1.DeleteRejectedResponse.results:type_name -> kinesin.v1.DeleteRejectedResult
+	3,  // 46: kinesin.v1.TaskService.Schedule:input_type -> kinesin.v1.ScheduleRequest
+	8,  // 47: kinesin.v1.TaskService.Get:input_type -> kinesin.v1.GetRequest
+	11, // 48: kinesin.v1.TaskService.List:input_type -> kinesin.v1.ListRequest
+	13, // 49: kinesin.v1.TaskService.Cancel:input_type -> kinesin.v1.CancelRequest
+	16, // 50: kinesin.v1.TaskService.Wait:input_type -> kinesin.v1.WaitRequest
+	18, // 51: kinesin.v1.LambdaService.CreateLambda:input_type -> kinesin.v1.CreateLambdaRequest
+	20, // 52: kinesin.v1.LambdaService.GetLambda:input_type -> kinesin.v1.GetLambdaRequest
+	22, // 53: kinesin.v1.LambdaService.ListLambdas:input_type -> kinesin.v1.ListLambdasRequest
+	24, // 54: kinesin.v1.LambdaService.UpdateLambda:input_type -> kinesin.v1.UpdateLambdaRequest
+	26, // 55: kinesin.v1.LambdaService.DeleteLambda:input_type -> kinesin.v1.DeleteLambdaRequest
+	29, // 56: kinesin.v1.WorkerService.Register:input_type -> kinesin.v1.RegisterRequest
+	37, // 57: kinesin.v1.WorkerService.Work:input_type -> kinesin.v1.WorkRequest
+	41, // 58: kinesin.v1.WorkerService.Claim:input_type -> kinesin.v1.ClaimRequest
+	43, // 59: kinesin.v1.WorkerService.SetResults:input_type -> kinesin.v1.SetResultsRequest
+	45, // 60: kinesin.v1.WorkerService.Heartbeat:input_type -> kinesin.v1.HeartbeatRequest
+	47, // 61: kinesin.v1.WorkerService.Leave:input_type -> kinesin.v1.LeaveRequest
+	52, // 62: kinesin.v1.InboundService.ListRejected:input_type -> kinesin.v1.ListRejectedRequest
+	54, // 63: kinesin.v1.InboundService.GetRejected:input_type -> kinesin.v1.GetRejectedRequest
+	56, // 64: kinesin.v1.InboundService.RetryRejected:input_type -> kinesin.v1.RetryRejectedRequest
+	59, // 65: kinesin.v1.InboundService.DeleteRejected:input_type -> kinesin.v1.DeleteRejectedRequest
+	62, // 66: kinesin.v1.InboundService.Key:input_type -> kinesin.v1.KeyRequest
+	5,  // 67: kinesin.v1.TaskService.Schedule:output_type -> kinesin.v1.ScheduleResponse
+	10, // 68: kinesin.v1.TaskService.Get:output_type -> kinesin.v1.GetResponse
+	12, // 69: kinesin.v1.TaskService.List:output_type -> kinesin.v1.ListResponse
+	15, // 70: kinesin.v1.TaskService.Cancel:output_type -> kinesin.v1.CancelResponse
+	10, // 71: kinesin.v1.TaskService.Wait:output_type -> kinesin.v1.GetResponse
+	19, // 72: kinesin.v1.LambdaService.CreateLambda:output_type -> kinesin.v1.CreateLambdaResponse
+	21, // 73: kinesin.v1.LambdaService.GetLambda:output_type -> kinesin.v1.GetLambdaResponse
+	23, // 74: kinesin.v1.LambdaService.ListLambdas:output_type -> kinesin.v1.ListLambdasResponse
+	25, // 75: kinesin.v1.LambdaService.UpdateLambda:output_type -> kinesin.v1.UpdateLambdaResponse
+	27, // 76: kinesin.v1.LambdaService.DeleteLambda:output_type -> kinesin.v1.DeleteLambdaResponse
+	31, // 77: kinesin.v1.WorkerService.Register:output_type -> kinesin.v1.RegisterResponse
+	40, // 78: kinesin.v1.WorkerService.Work:output_type -> kinesin.v1.WorkResponse
+	42, // 79: kinesin.v1.WorkerService.Claim:output_type -> kinesin.v1.ClaimResponse
+	44, // 80: kinesin.v1.WorkerService.SetResults:output_type -> kinesin.v1.SetResultsResponse
+	46, // 81: kinesin.v1.WorkerService.Heartbeat:output_type -> kinesin.v1.HeartbeatResponse
+	48, // 82: kinesin.v1.WorkerService.Leave:output_type -> kinesin.v1.LeaveResponse
+	53, // 83: kinesin.v1.InboundService.ListRejected:output_type -> kinesin.v1.ListRejectedResponse
+	55, // 84: kinesin.v1.InboundService.GetRejected:output_type -> kinesin.v1.GetRejectedResponse
+	58, // 85: kinesin.v1.InboundService.RetryRejected:output_type -> kinesin.v1.RetryRejectedResponse
+	61, // 86: kinesin.v1.InboundService.DeleteRejected:output_type -> kinesin.v1.DeleteRejectedResponse
+	63, // 87: kinesin.v1.InboundService.Key:output_type -> kinesin.v1.KeyResponse
+	67, // [67:88] is the sub-list for method output_type
+	46, // [46:67] is the sub-list for method input_type
+	46, // [46:46] is the sub-list for extension type_name
+	46, // [46:46] is the sub-list for extension extendee
+	0,  // [0:46] is the sub-list for field type_name
 }
 
 func init() { file_kinesin_v1_kinesin_proto_init() }
@@ -4392,7 +4564,7 @@ func file_kinesin_v1_kinesin_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_kinesin_v1_kinesin_proto_rawDesc), len(file_kinesin_v1_kinesin_proto_rawDesc)),
 			NumEnums:      1,
-			NumMessages:   61,
+			NumMessages:   63,
 			NumExtensions: 0,
 			NumServices:   4,
 		},

@@ -85,6 +85,10 @@ func (n *Node) hscHooks() hsc.Hooks {
 				n.metrics.of(l, t.Partition.Priority).finished[o].Inc()
 			}
 		},
+		Died: func(_ string, tasks int) {
+			n.metrics.lost.Inc()
+			n.metrics.byEvent[task.WorkerLost].Add(float64(tasks))
+		},
 		Refused: func(reason string, count int) { n.metrics.claims.WithLabelValues(reason).Add(float64(count)) },
 		Failed:  n.hscFailed(),
 	}

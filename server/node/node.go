@@ -64,6 +64,8 @@ type Config struct {
 
 	// NoMatch has all tasks go through their queues, also where a worker of this process waits for them.
 	NoMatch bool
+	// LeasesOnly has a worker count as lost only when its lease is over, also where its process is seen to have ended.
+	LeasesOnly bool
 	// NoGrow leaves the shards of lambdas as they are, also where one is near what a key of the store takes.
 	NoGrow bool
 
@@ -214,6 +216,7 @@ func (n *Node) compose(c Config, secret []byte) {
 		n.hsc = hsc.New(hsc.Config{
 			Store: n.store, Queue: n.queue, Catalog: n.catalog, Leases: n.leases, Sealer: seal,
 			Scheduler: hscHints, Process: n.process(), Clock: c.Clock, Log: c.Log, Hooks: n.hscHooks(), Ended: n.ended, Ahead: c.Ahead, SlotsOnly: c.Stepped,
+			Beside: c.beside(),
 		})
 	}
 	if slices.Contains(c.Roles, RoleInbound) {

@@ -54,11 +54,23 @@ type rig struct {
 
 func newRig(t *testing.T, queued bool, lambda sdk.LambdaInfo) *rig {
 	t.Helper()
+	return newRigWith(t, harness.ServerOptions{Queued: queued, LeasesOnly: true}, lambda)
+}
+
+// newWatchedRig is a rig whose server sees that the processes of its workers have ended.
+func newWatchedRig(t *testing.T, queued bool) *rig {
+	t.Helper()
+	return newRigWith(t, harness.ServerOptions{Queued: queued}, sdk.LambdaInfo{})
+}
+
+func newRigWith(t *testing.T, o harness.ServerOptions, lambda sdk.LambdaInfo) *rig {
+	t.Helper()
 	if testing.Short() {
 		t.Skip("runs real processes")
 	}
 	h := harness.NewHistory(t)
-	s := harness.StartServer(t, harness.ServerOptions{Queued: queued, History: h})
+	o.History = h
+	s := harness.StartServer(t, o)
 	if lambda.Name == "" {
 		lambda.Name = "work"
 	}

@@ -3,6 +3,7 @@ package faults_test
 import (
 	"context"
 	"sync"
+	"syscall"
 	"testing"
 	"time"
 
@@ -107,5 +108,40 @@ func TestServerAwayLongerThanALease(t *testing.T) {
 	})
 	harness.Within(t, "server_away_started_again_after", time.UnixMicro(again[len(again)-1].At).Sub(back), 2*harness.LeaseMin+slack)
 	r.Settle(settleMax, tasks)
+	r.History.Check(bounds)
+}
+
+// The server is stopped for longer than the leases of its workers, and continued. The attempts in hand end meanwhile: what
+// they came to is kept until the server is back, and none of them runs again.
+func TestServerStoppedAndContinued(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, matched, sdk.LambdaInfo{})
+	const all, slots, workers = 200, 10, 2
+	for range workers {
+		r.worker(harness.WorkerOptions{Slots: slots, Lease: lease()})
+	}
+	tasks := r.Schedule(repeat(all, harness.Wanted{Job: job.Job{Millis: 500}})...)
+	r.History.Find(3*workers*slots, soon, "starts", func(e checker.Event) bool { return e.Kind == checker.Started })
+	r.Server.Signal(syscall.SIGSTOP)
+	r.History.Add(checker.Event{Kind: checker.ServerDown})
+	time.Sleep(lease() + lease()/3)
+	r.Server.Signal(syscall.SIGCONT)
+	r.History.Add(checker.Event{Kind: checker.ServerUp})
+	back := time.Now()
+
+	first := r.History.Find(1, soon, "starts after the pause", func(e checker.Event) bool {
+		return e.Kind == checker.Started && e.At > back.UnixMicro()
+	})[0]
+	harness.Within(t, "server_stopped_first_start_after", time.UnixMicro(first.At).Sub(back), 5*time.Second)
+	for _, info := range r.Settle(settleMax, tasks) {
+		if info.WorkerLost != 0 || info.Failures != 0 {
+			t.Errorf("task %s is charged: %d failures, %d lost workers", info.ID, info.Failures, info.WorkerLost)
+		}
+	}
+	repeated := checker.Summarize(r.History.Events()).Repeated
+	harness.Figure(t, "server_stopped_repeated", repeated)
+	if repeated != 0 {
+		t.Errorf("%d of %d tasks ran again", repeated, all)
+	}
 	r.History.Check(bounds)
 }

@@ -20,12 +20,15 @@ const ReadyMax = 30 * time.Second
 // ServerOptions say how to run a server. The zero value is what `kinesin serve` does by default, at a
 // free port and in a new data directory.
 type ServerOptions struct {
-	Dir     string
-	Args    []string // besides --data and --listen
-	Queued  bool     // all tasks go through their queues, also where a worker waits; MatchEnv decides when it is set
-	Env     []string
-	Host    string   // what to listen on, loopback among it; empty: loopback alone
-	History *History // where kills are written down; may be nil
+	Dir    string
+	Args   []string // besides --data and --listen
+	Queued bool     // all tasks go through their queues, also where a worker waits; MatchEnv decides when it is set
+	// LeasesOnly: workers are as those on other machines are, though they run beside the server: only leases tell that one
+	// is lost.
+	LeasesOnly bool
+	Env        []string
+	Host       string   // what to listen on, loopback among it; empty: loopback alone
+	History    *History // where kills are written down; may be nil
 }
 
 // MatchEnv is the setting by which a whole suite runs one way: with true, tasks go straight to workers that wait, with
@@ -73,6 +76,9 @@ func (s *Server) Launch() {
 	args := slices.Concat([]string{"serve", "--data", s.Dir, "--listen", listen}, s.options.Args)
 	if s.options.Queued && os.Getenv(MatchEnv) == "" {
 		args = append(args, "--match=false")
+	}
+	if s.options.LeasesOnly {
+		args = append(args, "--watch-workers=false")
 	}
 	s.Process = Start(s.tb, Command{Name: "server", Path: Kinesin(s.tb), Args: args, Env: s.options.Env})
 }

@@ -23,6 +23,7 @@ type serveFlags struct {
 	server.Config
 
 	match      bool
+	watch      bool
 	growShards bool
 	log        logFlags
 	cpuProfile string
@@ -57,7 +58,7 @@ answer without a token.`,
 		if err != nil {
 			return err
 		}
-		s.Log, s.NoMatch, s.NoGrow = log, !s.match, !s.growShards
+		s.Log, s.NoMatch, s.NoGrow, s.LeasesOnly = log, !s.match, !s.growShards, !s.watch
 		s.PodName, s.PodNamespace = a.getenv("POD_NAME"), a.getenv("POD_NAMESPACE")
 		if c.Flags().Changed("deliver-direct") && s.DeliverDirect == 0 {
 			s.DeliverDirect = -1 // zero is the default
@@ -81,7 +82,8 @@ func (s *serveFlags) add(f *pflag.FlagSet) {
 	f.Var(durationValue{d: &s.DrainMax, min: time.Millisecond}, "drain", "how long a stop may take; "+formatDuration(server.DrainMaxDefault)+" when not set")
 	f.BoolVar(&s.match, "match", true, "hand a task that is to go out straight to a worker of this server that waits, where none waits longer; false: always through its queue")
 	f.BoolVar(&s.AcceptLoss, "accept-loss", false, "start although logs of the store are damaged or not all there: go back to the moment before what is missing, and log what that is")
-	settings(f, "data", "listen", "roles", "payload-max", "horizon", "window", "drain", "match")
+	f.BoolVar(&s.watch, "watch-workers", true, "take the tasks of a worker process on this machine back as soon as it has ended; false: when its lease is over (Linux)")
+	settings(f, "data", "listen", "roles", "payload-max", "horizon", "window", "drain", "match", "watch-workers")
 	f.StringVar(&s.cpuProfile, "cpu-profile", "", "write a CPU profile to this `FILE` until the server stops")
 	s.addDoor(f)
 	s.addMembership(f)

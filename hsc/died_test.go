@@ -1,0 +1,219 @@
+package hsc
+
+import (
+	"context"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/kinesin-io/kinesin/api/kinesinv1"
+	"github.com/kinesin-io/kinesin/lease"
+	"github.com/kinesin-io/kinesin/store"
+	"github.com/kinesin-io/kinesin/task"
+)
+
+// neighbour is a worker process beside the server, as the server sees it.
+type neighbour struct {
+	ended  atomic.Bool
+	closed atomic.Bool
+}
+
+func (n *neighbour) HasEnded() bool { return n.ended.Load() && !n.closed.Load() }
+
+func (n *neighbour) Close() error {
+	n.closed.Store(true)
+	return nil
+}
+
+const homely = "127.0.0.1:40000"
+
+// beside is a worker beside the server that holds n tasks.
+func (f *fixture) beside(n int, change ...func(*task.Task)) (*neighbour, *remote, []*kinesinv1.Claimed) {
+	f.Helper()
+	p := &neighbour{}
+	f.svc.Beside = func(*kinesinv1.Process) Process { return p }
+	w := f.dialFrom(homely, f.register(), &kinesinv1.Hello{
+		Groups: []*kinesinv1.SlotGroup{slots(uint32(n), "mail")}, Process: &kinesinv1.Process{Pid: 7},
+	})
+	for range n {
+		f.enqueue(f.task("mail", change...))
+	}
+	synctest.Wait()
+	return p, w, w.wantClaimed(n)
+}
+
+// A worker process beside the server is killed: its tasks go back once its children must be gone, and as suspects, as when
+// its lease is over.
+func TestWhatADeadProcessRanGoesBackAtOnce(t *testing.T) {
+	bubble(t, func(f *fixture) {
+		p, w, tasks := f.beside(3)
+		w.report("success", tasks[0])
+		_ = w.close()
+		time.Sleep(100 * time.Millisecond) // it is dying
+		p.ended.Store(true)
+		time.Sleep(orphansDieIn - diedLookEvery)
+		synctest.Wait()
+		f.wantState(id(tasks[1]), task.Claimed)
+		time.Sleep(2 * diedLookEvery)
+		synctest.Wait()
+		f.wantState(id(tasks[0]), task.Success)
+		for _, c := range tasks[1:] {
+			if row := f.wantState(id(c), task.Enqueued); !row.Suspect || row.Lost != 1 || row.Blamed != 0 {
+				t.Errorf("%+v", row)
+			}
+		}
+		l, err := f.book.Look(f.ctx, w.id)
+		if err != nil || !l.Lost || l.Version == 0 {
+			t.Errorf("its lease is %+v, %v", l, err)
+		}
+		if !p.closed.Load() {
+			t.Error("the process is watched on")
+		}
+		f.work(slots(3, "mail")).wantClaimed(2)
+	})
+}
+
+// The task that a dead process ran apart is the one that its death speaks against.
+func TestADeadProcessBlamesWhatItRanApart(t *testing.T) {
+	bubble(t, func(f *fixture) {
+		p, w, tasks := f.beside(1, func(t *task.Task) { t.Suspect, t.Lost, t.Blamed = true, 2, 1 })
+		_ = w.close()
+		p.ended.Store(true)
+		time.Sleep(time.Second)
+		synctest.Wait()
+		if row := f.wantState(id(tasks[0]), task.Dead); row.Lost != 3 {
+			t.Errorf("%+v", row)
+		}
+	})
+}
+
+// A process that lives keeps its tasks, however its stream ended.
+func TestAProcessThatLivesKeepsItsTasks(t *testing.T) {
+	bubble(t, func(f *fixture) {
+		p, w, tasks := f.beside(1)
+		_ = w.close()
+		time.Sleep(5 * time.Second) // stopped, or on its way to another stream
+		f.wantState(id(tasks[0]), task.Claimed)
+		again := f.dialFrom(homely, w.id, &kinesinv1.Hello{
+			Groups: []*kinesinv1.SlotGroup{slots(1, "mail")}, Held: []*kinesinv1.Held{held(tasks[0])}, Process: &kinesinv1.Process{Pid: 7},
+		})
+		p.ended.Store(true) // it is not seen before this stream breaks
+		time.Sleep(2 * time.Second)
+		f.wantState(id(tasks[0]), task.Claimed)
+		again.report("success", tasks[0])
+		f.wantState(id(tasks[0]), task.Success)
+	})
+}
+
+// Who lets its lease run out without a stream is judged by it, and not watched for ever.
+func TestADeathIsNotWaitedForLongerThanTheLease(t *testing.T) {
+	bubble(t, func(f *fixture) {
+		p, w, tasks := f.beside(1)
+		_ = w.close()
+		time.Sleep(16 * time.Second)
+		if !p.closed.Load() {
+			t.Error("the process is watched on")
+		}
+		f.wantState(id(tasks[0]), task.Claimed)
+	})
+}
+
+// Only a connection of this machine says something about its processes.
+func TestProcessesOfOtherMachinesAreNotWatched(t *testing.T) {
+	bubble(t, func(f *fixture) {
+		f.svc.Beside = func(*kinesinv1.Process) Process {
+			t.Error("a process of another machine is looked for")
+			return nil
+		}
+		for _, peer := range []string{"10.0.0.7:40000", "[2001:db8::1]:40000", "inproc", ""} {
+			w := f.dialFrom(peer, f.register(), &kinesinv1.Hello{Groups: []*kinesinv1.SlotGroup{slots(1, "mail")}, Process: &kinesinv1.Process{Pid: 7}})
+			_ = w.close()
+		}
+		seen := 0
+		f.svc.Beside = func(*kinesinv1.Process) Process {
+			seen++
+			return nil
+		}
+		for _, peer := range []string{homely, "[::1]:40000", "[::ffff:127.0.0.1]:40000"} {
+			w := f.dialFrom(peer, f.register(), &kinesinv1.Hello{Groups: []*kinesinv1.SlotGroup{slots(1, "mail")}, Process: &kinesinv1.Process{Pid: 7}})
+			_ = w.close()
+			w = f.dialFrom(peer, f.register(), &kinesinv1.Hello{Groups: []*kinesinv1.SlotGroup{slots(1, "mail")}})
+			_ = w.close()
+		}
+		if seen != 3 {
+			t.Errorf("%d processes of this machine were looked for, want 3: those that say where they run", seen)
+		}
+	})
+}
+
+// A heartbeat of the process that is taken while its lease is ended does not keep the lease from that: it was sent before.
+func TestALateHeartbeatOfADeadProcess(t *testing.T) {
+	bubble(t, func(f *fixture) {
+		p, w, tasks := f.beside(1)
+		_ = w.close()
+		rival := &rivalRows{Rows: f.store, beat: func() { f.heartbeat(w.id, held(tasks[0])) }}
+		f.svc.Leases = rivalBook(rival, f)
+		p.ended.Store(true)
+		time.Sleep(time.Second)
+		synctest.Wait()
+		if rival.beat != nil {
+			t.Fatal("nobody ended the lease")
+		}
+		f.wantState(id(tasks[0]), task.Enqueued)
+	})
+}
+
+// While the store is away the lease is left to run out, which says so too.
+func TestADeathWhileTheStoreIsAway(t *testing.T) {
+	bubble(t, func(f *fixture) {
+		p, w, tasks := f.beside(1)
+		_ = w.close()
+		rival := &rivalRows{Rows: f.store}
+		rival.away.Store(true)
+		f.svc.Leases = rivalBook(rival, f)
+		p.ended.Store(true)
+		time.Sleep(time.Second)
+		synctest.Wait()
+		f.wantState(id(tasks[0]), task.Claimed)
+		f.mu.Lock()
+		defer f.mu.Unlock()
+		if f.failed["end the lease of a process that has ended"] != 1 {
+			t.Errorf("failures %v", f.failed)
+		}
+	})
+}
+
+// A server that stops waits for nobody's death.
+func TestAServerThatStopsWatchesNobody(t *testing.T) {
+	bubble(t, func(f *fixture) {
+		p, w, _ := f.beside(1)
+		_ = w.close()
+		f.stop()
+		<-f.stopped
+		if !p.closed.Load() {
+			t.Error("the process is watched on")
+		}
+	})
+}
+
+// rivalRows are the rows of leases, of which one is changed by somebody else right before it is written, or none can be.
+type rivalRows struct {
+	lease.Rows
+
+	beat func()
+	away atomic.Bool
+}
+
+func (r *rivalRows) PutControl(ctx context.Context, c store.Control) error {
+	if beat := r.beat; beat != nil {
+		r.beat = nil
+		beat()
+	}
+	if r.away.Load() {
+		return store.ErrUnknown
+	}
+	return r.Rows.PutControl(ctx, c)
+}
+
+func rivalBook(r *rivalRows, f *fixture) *lease.Book { return lease.NewBook(r, f.clock) }
