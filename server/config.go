@@ -29,6 +29,9 @@ type Config struct {
 	Roles   []string // all
 	Log     *slog.Logger
 
+	// AcceptLoss starts although logs of the embedded store are damaged or not all there, at the moment before what is missing.
+	AcceptLoss bool
+
 	// AuthTokenFile holds the tokens of which each call needs one, a token in a line; empty: calls need none.
 	AuthTokenFile string
 	// TLSCertFile and TLSKeyFile hold, in PEM, the certificate of this server with those above it and its key; empty: no TLS.

@@ -77,7 +77,7 @@ func openDrivers(ctx context.Context, c *Config, m *node.Metrics) (d *drivers, e
 		}
 	}
 	if c.Store == StorePebble {
-		d.store, err = pebble.Open(c.DataDir, pebble.Config{Logger: c.Log, Observer: pebble.Observer{Synced: m.Synced}})
+		d.store, err = pebble.Open(c.DataDir, pebble.Config{Logger: c.Log, AcceptLoss: c.AcceptLoss, Observer: pebble.Observer{Synced: m.Synced}})
 		if err != nil {
 			d.store = nil // not a nil pointer in an interface
 			return d, err

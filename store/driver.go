@@ -74,6 +74,8 @@ type Capabilities struct {
 	ControlsOmitted func(ctx context.Context, kind string) (rows []Control, omitted map[string]error, err error)
 	// Full reports whether writes with Op.New are refused with ErrFull. nil: never.
 	Full func() bool
+	// Health says what the driver knows of its own files. nil: it has none.
+	Health func() Health
 	// PayloadsExpire says that a payload row that nobody deletes is deleted some time after it is wanted, at no
 	// cost, so that deleting it would only add to the cost.
 	PayloadsExpire bool
@@ -83,6 +85,13 @@ type Capabilities struct {
 	// KeyLoads takes what was written to each partition of the schedule since it was called last. nil: no partition
 	// has a limit of its own.
 	KeyLoads func() map[task.Partition]KeyLoad
+}
+
+// Health is what a driver with files of its own knows of them.
+type Health struct {
+	Damaged       []string // files of which a part cannot be read, so that calls that need it fail with ErrCorrupt
+	ScrubbedBytes uint64   // of files that were read in the background to compare them with their checksums
+	Scrubs        uint64   // how often that came through all files
 }
 
 // KeyLoad is what one process wrote to a partition of the schedule.

@@ -334,6 +334,14 @@ func (s *Store) Full() bool {
 	return full != nil && full()
 }
 
+// Health says what the driver knows of its own files; known is false when it has none.
+func (s *Store) Health() (h Health, known bool) {
+	if health := s.d.Capabilities().Health; health != nil {
+		return health(), true
+	}
+	return Health{}, false
+}
+
 // Close closes the driver; what was acknowledged stays.
 func (s *Store) Close() error { return s.d.Close() }
 

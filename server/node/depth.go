@@ -18,6 +18,7 @@ type depthCollector struct {
 	stuck  *prometheus.Desc
 	full   *prometheus.Desc
 	ready  *prometheus.Desc
+	health healthDescs
 	worker *prometheus.Desc
 	flight *prometheus.Desc
 	lag    *prometheus.Desc
@@ -38,6 +39,7 @@ func newDepthCollector(n *Node) *depthCollector {
 			perClass, nil),
 		full:   prometheus.NewDesc("kinesin_store_full", "1 while the store takes no new tasks for want of space.", nil, nil),
 		ready:  prometheus.NewDesc("kinesin_store_counted", "1 when the numbers of kinesin_tasks are complete after a start.", nil, nil),
+		health: newHealthDescs(),
 		worker: prometheus.NewDesc("kinesin_workers", "Worker processes with a stream here.", nil, nil),
 		flight: prometheus.NewDesc("kinesin_inflight_tasks",
 			"Tasks that this process remembers between their dispatch and their end: they are sent, run, or wait for a retry.", nil, nil),
@@ -50,7 +52,10 @@ func newDepthCollector(n *Node) *depthCollector {
 
 // Describe implements prometheus.Collector.
 func (c *depthCollector) Describe(out chan<- *prometheus.Desc) {
-	for _, d := range []*prometheus.Desc{c.depth, c.oldest, c.stuck, c.full, c.ready, c.worker, c.flight, c.lag, c.soon, c.queues.messages, c.queues.oldest} {
+	for _, d := range []*prometheus.Desc{
+		c.depth, c.oldest, c.stuck, c.full, c.ready, c.worker, c.flight, c.lag, c.soon, c.queues.messages, c.queues.oldest,
+		c.health.damaged, c.health.bytes, c.health.passes,
+	} {
 		out <- d
 	}
 }
@@ -92,6 +97,7 @@ func (c *depthCollector) Collect(out chan<- prometheus.Metric) {
 	c.queues.collect(out)
 	out <- prometheus.MustNewConstMetric(c.full, prometheus.GaugeValue, boolean(c.n.store.Full()))
 	out <- prometheus.MustNewConstMetric(c.ready, prometheus.GaugeValue, boolean(ready))
+	c.health.collect(c.n.store, out)
 	if c.n.scheduler != nil {
 		out <- prometheus.MustNewConstMetric(c.flight, prometheus.GaugeValue, float64(c.n.scheduler.InFlight()))
 		out <- prometheus.MustNewConstMetric(c.lag, prometheus.GaugeValue, c.n.scheduler.Lag().Seconds())

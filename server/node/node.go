@@ -8,6 +8,7 @@ import (
 	"errors"
 	"log/slog"
 	"slices"
+	"strings"
 	"sync/atomic"
 	"time"
 
@@ -391,12 +392,24 @@ func (n *Node) notReady() string {
 		return "not ready: stopping"
 	case !n.running.Load():
 		return "not ready: starting"
+	case n.damaged() != "":
+		return n.damaged()
 	case n.scheduler != nil && !n.warm.Load():
 		return "not ready: reading ahead what is to be fired here"
 	case n.store.Full():
 		return "not ready: the store is full; it still drains what it has"
 	}
 	return ""
+}
+
+// damaged says that a part of what is stored cannot be read; empty when nothing is known of that. The rest is served, but
+// nobody should be told that all is well.
+func (n *Node) damaged() string {
+	health, _ := n.store.Health()
+	if len(health.Damaged) == 0 {
+		return ""
+	}
+	return "not ready: damaged files, of which rows cannot be read: " + strings.Join(health.Damaged, ", ")
 }
 
 func (n *Node) internalError(ctx context.Context, procedure string, err error) {

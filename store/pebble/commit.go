@@ -30,6 +30,7 @@ type group struct {
 	durable  bool   // it wrote a row that is not lazy
 	sync     bool   // and it does not wait for another group's sync
 	covers   uint64 // the commits that are on disk when its sync is done
+	log      uint64 // the number of the log that it went to; 0 when a new one began at that time
 	requests []*request
 	floors   []*floor           // that have entries of this group pending
 	iter     *pebbledb.Iterator // sees the database before this group; nil until needed
@@ -214,7 +215,12 @@ func (d *Driver) apply(g *group) error {
 		return d.db.Apply(g.batch, pebbledb.NoSync)
 	}
 	g.began, g.covers, d.unsynced = time.Now(), d.last, false
-	return d.db.ApplyNoSyncWait(g.batch, pebbledb.Sync)
+	log := d.marks.current.Load()
+	err := d.db.ApplyNoSyncWait(g.batch, pebbledb.Sync)
+	if log == d.marks.current.Load() {
+		g.log = log
+	}
+	return err
 }
 
 func (d *Driver) answerLazy(g *group) {
@@ -290,6 +296,8 @@ func (d *Driver) waitForDisk(g *group) {
 	}
 	if d.failure() != nil {
 		g.covers = math.MaxUint64 // nobody needs to wait any more
+	} else if g.log != 0 {
+		d.marks.note(g.log, uint64(g.batch.SeqNum())+uint64(g.batch.Count()))
 	}
 	d.synced.Store(uint64(g.batch.SeqNum()))
 	d.durable.end(g.covers)

@@ -53,7 +53,7 @@ func TestCorruptFilesAreNoticed(t *testing.T) {
 		}
 	}
 	t.Logf("noticed: %v", noticed)
-	for _, how := range []string{"sst flipped", "sst cut", "sst removed", "MANIFEST flipped", "log flipped"} {
+	for _, how := range []string{"sst flipped", "sst cut", "sst removed", "MANIFEST flipped", "log flipped", "acknowledged removed"} {
 		if noticed[how] == 0 {
 			t.Errorf("%s: never noticed", how)
 		}
@@ -77,7 +77,7 @@ func newestLog(names []string) string {
 
 // fileKind is empty for files without data of ours.
 func fileKind(name string) string {
-	for _, kind := range []string{"sst", "log", "MANIFEST"} {
+	for _, kind := range []string{"sst", "log", "MANIFEST", "acknowledged"} {
 		if strings.Contains(name, kind) && !strings.HasPrefix(name, "marker") {
 			return kind
 		}

@@ -2,7 +2,10 @@ package pebble
 
 import (
 	"context"
+	"errors"
 	"time"
+
+	"github.com/cockroachdb/pebble/v2/vfs"
 )
 
 // ExpireSpaceCheck makes the next call look at the free space again.
@@ -26,4 +29,34 @@ func Flush(d *Driver) error { return d.db.Flush() }
 // Compact merges all data files.
 func Compact(ctx context.Context, d *Driver) error {
 	return d.db.Compact(ctx, []byte{0}, []byte{0xff}, false)
+}
+
+// Mark writes the marks of the logs now, and not within markAfter.
+func Mark(d *Driver) { d.marks.mark(func() int { return int(d.db.Metrics().WAL.Files) }) }
+
+// Marks are the logs that a directory has to have, and how far the newest one reaches.
+func Marks(files vfs.FS, dir string) (logs []uint64, through uint64, err error) {
+	r, _, err := readMarks(files, dir)
+	return r.Logs, r.Through, err
+}
+
+// WithoutMarks says that the directory is a copy that has no marks of its logs.
+func WithoutMarks(c Config) Config {
+	c.unmarked = true
+	return c
+}
+
+// Scrub checks all data files once, at its bounded rate.
+func Scrub(ctx context.Context, d *Driver) { d.scrub(ctx) }
+
+// ScrubBytesPerSecondMax is that rate.
+const ScrubBytesPerSecondMax = scrubBytesPerSecondMax
+
+// Tables are the data files of a store.
+func Tables(d *Driver) ([]string, error) { return tableNames(d.db) }
+
+// BeginMarks writes the marks of a store that is being made.
+func BeginMarks(files vfs.FS, dir string) error {
+	m := newLogMarks(files, dir, func(error) {})
+	return errors.Join(m.begin(marksRecord{New: true}, false), m.end(false))
 }

@@ -10,6 +10,7 @@ import (
 	"strings"
 	"sync"
 	"sync/atomic"
+	"syscall"
 	"testing"
 
 	pebbledb "github.com/cockroachdb/pebble/v2"
@@ -83,7 +84,13 @@ func TestFatalEndsTheProcess(t *testing.T) {
 		fmt.Println("survived", err)
 		return
 	}
-	cmd := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^TestFatalEndsTheProcess$")
+	endsWithOneLine(t, "TestFatalEndsTheProcess", mark)
+}
+
+// endsWithOneLine runs one test in a process of its own, which the disk has to end.
+func endsWithOneLine(t *testing.T, test, mark string) {
+	t.Helper()
+	cmd := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^"+test+"$")
 	cmd.Env = append(os.Environ(), mark+"=1")
 	var out, text bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &out, &text
@@ -273,3 +280,89 @@ type quiet struct{}
 func (quiet) Infof(string, ...any)              {}
 func (quiet) Errorf(string, ...any)             {}
 func (quiet) Fatalf(format string, args ...any) { panic(fmt.Sprintf(format, args...)) }
+
+// TestDiskThatFailsAtAnyWrite breaks the disk at each operation after a start, in several ways: what was acknowledged before is there
+// afterwards, nothing is acknowledged from then on, and the store says why it ended.
+func TestDiskThatFailsAtAnyWrite(t *testing.T) {
+	isSync := func(op errorfs.Op) bool {
+		return op.Kind == errorfs.OpFileSync || op.Kind == errorfs.OpFileSyncData || op.Kind == errorfs.OpFileSyncTo
+	}
+	kinds := map[string]struct {
+		err   error
+		fails func(op errorfs.Op) bool
+	}{
+		"read-only": {syscall.EROFS, func(op errorfs.Op) bool {
+			return op.Kind.ReadOrWrite() == errorfs.OpIsWrite && op.Kind != errorfs.OpFileClose
+		}},
+		"failed sync": {syscall.EIO, isSync},
+		"no space": {syscall.ENOSPC, func(op errorfs.Op) bool {
+			return op.Kind == errorfs.OpFileWrite || op.Kind == errorfs.OpFileWriteAt || op.Kind == errorfs.OpCreate
+		}},
+	}
+	const tasks = 12
+	for what, kind := range kinds {
+		t.Run(what, func(t *testing.T) {
+			for after := range 2 * tasks {
+				mem := vfs.NewCrashableMem()
+				var ops atomic.Int64
+				ops.Store(-1 << 40)
+				files := errorfs.Wrap(mem, errorfs.InjectorFunc(func(op errorfs.Op) error {
+					if kind.fails(op) && ops.Add(1) > int64(after) {
+						return &os.PathError{Op: "write", Path: op.Path, Err: kind.err}
+					}
+					return nil
+				}))
+				var fatal atomic.Pointer[error]
+				d := openOn(t, files, pebble.Config{Fatal: func(err error) { fatal.Store(&err) }})
+				ops.Store(0)
+				acked := 0
+				for i := range tasks {
+					results, err := d.Apply(t.Context(), store.FirstWithRow(markTask(i)))
+					if err = errors.Join(err, errors.Join(results...)); err == nil && acked < i {
+						t.Fatalf("after %d operations: task %d was acknowledged behind one that was not", after, i)
+					} else if err == nil {
+						acked++
+					}
+					if i%3 == 0 {
+						pebble.Mark(d)
+					}
+				}
+				if why := fatal.Load(); acked < tasks && (why == nil || !strings.Contains((*why).Error(), kind.err.Error())) {
+					t.Errorf("after %d operations: %d of %d tasks were acknowledged, and it ended with %v", after, acked, tasks, why)
+				}
+				ops.Store(-1 << 40) // closing a log that cannot be written ends the process
+				left := mem.CrashClone(vfs.CrashCloneCfg{})
+				_ = d.Close()
+				again := openOn(t, left, pebble.Config{})
+				if n := stored(t, again, tasks); n < acked {
+					t.Errorf("after %d operations: %d tasks were acknowledged, %d are left", after, acked, n)
+				}
+				if err := again.Close(); err != nil {
+					t.Error(err)
+				}
+			}
+		})
+	}
+}
+
+// TestNoNewLogEndsTheProcess runs the test binary again, on a disk where no new log can be made: exit code 1, one line, no stack.
+func TestNoNewLogEndsTheProcess(t *testing.T) {
+	const mark = "KINESIN_TEST_NO_NEW_LOG"
+	if os.Getenv(mark) != "" {
+		var broken atomic.Bool
+		files := errorfs.Wrap(vfs.NewMem(), errorfs.InjectorFunc(func(op errorfs.Op) error {
+			if broken.Load() && strings.HasSuffix(op.Path, ".log") && (op.Kind == errorfs.OpCreate || op.Kind == errorfs.OpReuseForWrite) {
+				return errDisk
+			}
+			return nil
+		}))
+		d, err := pebble.Open("data", pebble.Config{FS: files, MemTableBytes: 64 << 10})
+		broken.Store(true)
+		for i := 0; err == nil && i < 1000; i++ {
+			_, err = d.Apply(t.Context(), store.FirstWithRow(markTask(i)))
+		}
+		fmt.Println("survived", err)
+		return
+	}
+	endsWithOneLine(t, "TestNoNewLogEndsTheProcess", mark)
+}

@@ -3,15 +3,12 @@ package pebble
 import (
 	"encoding/binary"
 	"errors"
-	"fmt"
 	"hash/crc32"
 	"io"
 	"strconv"
 	"strings"
 
 	"github.com/cockroachdb/pebble/v2/vfs"
-
-	"github.com/kinesin-io/kinesin/store"
 )
 
 // A log may end in a write that a crash interrupted, so Pebble takes the first record that fails its
@@ -21,7 +18,8 @@ import (
 // filled do not enter writtenOffset), so that large writes go unguarded. Therefore every group
 // carries a mark as the first thing in its batch: the sequence number of the last batch that was known to be on disk.
 //
-// checkLog looks for a mark behind the damage which says that a batch not found before the damage was on disk.
+// logCheck looks for a mark behind the damage which says that a batch not found before the damage was on disk. What is
+// missing at the end of a log, where nothing is behind it, is noticed by logMarks.
 
 // markTag and a sequence number are a mark.
 const (
@@ -33,37 +31,36 @@ func appendMark(dst []byte, synced uint64) []byte {
 	return binary.LittleEndian.AppendUint64(append(dst, markTag), synced)
 }
 
-// checkLog returns ErrCorrupt if the newest log is damaged before something that was
-// acknowledged. Older logs must be whole, which Pebble checks.
-func checkLog(files vfs.FS, dir string) error {
-	name, number, err := newestLog(files, dir)
-	if name == "" || err != nil {
-		return err
+// logNames are the logs in a directory, by number.
+func logNames(files vfs.FS, dir string) (names map[uint64]string, err error) {
+	all, err := files.List(dir)
+	if err != nil {
+		return nil, err
 	}
-	path := files.PathJoin(dir, name)
+	names = map[uint64]string{}
+	for _, name := range all {
+		if number, ok := logNumber(files.PathBase(name)); ok {
+			names[number] = files.PathBase(name)
+		}
+	}
+	return names, nil
+}
+
+// logNumber is the number of a log by its name; ok is false for other files.
+func logNumber(name string) (number uint64, ok bool) {
+	text, isLog := strings.CutSuffix(name, ".log")
+	number, err := strconv.ParseUint(text, 10, 64)
+	return number, isLog && err == nil
+}
+
+// readLog checks one log.
+func readLog(files vfs.FS, path string, number uint64, c *logCheck) error {
 	file, err := files.Open(path)
 	if err != nil {
 		return err
 	}
-	c := logCheck{number: uint32(number)}
-	if err := errors.Join(c.read(file), file.Close()); err != nil {
-		return fmt.Errorf("%s: %w", path, err)
-	}
-	return nil
-}
-
-func newestLog(files vfs.FS, dir string) (name string, number uint64, err error) {
-	names, err := files.List(dir)
-	if err != nil {
-		return "", 0, err
-	}
-	for _, n := range names {
-		text, isLog := strings.CutSuffix(files.PathBase(n), ".log")
-		if parsed, err := strconv.ParseUint(text, 10, 64); isLog && err == nil && parsed >= number {
-			name, number = n, parsed
-		}
-	}
-	return name, number, nil
+	c.number = uint32(number)
+	return errors.Join(c.read(file), file.Close())
 }
 
 // The format of a log: blocks of 32 KiB with chunks that do not cross them. A chunk is
@@ -92,11 +89,18 @@ type logCheck struct {
 	number uint32
 
 	damaged bool   // a chunk failed its checks; what follows is behind it
-	ended   bool   // the log says that it ends here
+	lost    bool   // something behind the damage proves that writes are missing which were on disk
+	ended   bool   // the log says that it ends here, as one does that was closed
 	open    uint64 // sequence number of the batch whose first chunk was read last
+	openEnd uint64 // the one behind it
 	whole   uint64 // of the last whole batch before the damage; 0 for none
+	end     uint64 // the one behind it; 0 for none
+	sound   int64  // offset behind it
 	behind  uint64 // of the first batch behind the damage; 0 for none
 	offset  int64  // of the damage
+
+	batch  func(content []byte) // called with each whole batch, also behind the damage, unless nil
+	pieces []byte               // of the batch that is being read; empty between two
 }
 
 func (c *logCheck) read(file io.Reader) error {
@@ -104,9 +108,7 @@ func (c *logCheck) read(file io.Reader) error {
 	for at := int64(0); !c.ended; at += logBlockLen {
 		n, err := io.ReadFull(file, block)
 		if n > 0 {
-			if lost := c.block(block[:n], at); lost {
-				return fmt.Errorf("%w: damaged at offset %d, before writes that were on disk", store.ErrCorrupt, c.offset)
-			}
+			c.block(block[:n], at)
 		}
 		if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
 			return nil
@@ -118,31 +120,31 @@ func (c *logCheck) read(file io.Reader) error {
 	return nil
 }
 
-// block reads the chunks of one block, and reports whether they prove that something was lost. Behind damage
-// nothing says where the next chunk begins, so every offset is tried: that a chunk of this log is there by chance is
-// as unlikely as that its checksum is.
-func (c *logCheck) block(b []byte, at int64) (lost bool) {
+// block reads the chunks of one block. Behind damage nothing says where the next chunk begins, so every offset is
+// tried: that a chunk of this log is there by chance is as unlikely as that its checksum is.
+func (c *logCheck) block(b []byte, at int64) {
 	for off := 0; len(b)-off >= shortHeader; {
 		kind, content, size := c.chunk(b[off:])
 		switch {
 		case c.ended:
-			return lost
+			return
 		case kind == 0 && len(b)-off < chunkHeader:
-			return lost // too short for a chunk with a long header: padding
+			return // too short for a chunk with a long header: padding
 		case kind == 0:
 			if !c.damaged {
-				c.damaged, c.offset = true, at+int64(off)
+				c.damaged, c.offset, c.pieces = true, at+int64(off), c.pieces[:0]
 			}
 			off++
 			continue
 		case c.damaged:
-			lost = lost || c.proves(kind, content)
+			c.lost = c.lost || c.proves(kind, content)
+			c.assemble(kind, content)
 		default:
-			c.count(kind, content)
+			c.count(kind, content, at+int64(off+size))
+			c.assemble(kind, content)
 		}
 		off += size
 	}
-	return lost
 }
 
 var logTable = crc32.MakeTable(crc32.Castagnoli)
@@ -171,13 +173,30 @@ func (c *logCheck) chunk(b []byte) (kind byte, content []byte, size int) {
 	return kind, b[header:size], size
 }
 
-// count notes the whole batches before the damage.
-func (c *logCheck) count(kind byte, content []byte) {
+// count notes the whole batches before the damage; end is the offset behind the chunk.
+func (c *logCheck) count(kind byte, content []byte, end int64) {
 	if seq, ok := batchSeq(kind, content); ok {
-		c.open = seq
+		c.open, c.openEnd = seq, seq+uint64(binary.LittleEndian.Uint32(content[8:]))
 	}
 	if kind == chunkFull || kind == chunkLast {
-		c.whole = c.open
+		c.whole, c.end, c.sound = c.open, c.openEnd, end
+	}
+}
+
+// assemble puts the chunks of a batch together. One whose beginning was not found is passed over.
+func (c *logCheck) assemble(kind byte, content []byte) {
+	if c.batch == nil {
+		return
+	}
+	if kind == chunkFull || kind == chunkFirst {
+		c.pieces = c.pieces[:0]
+	} else if len(c.pieces) == 0 {
+		return
+	}
+	c.pieces = append(c.pieces, content...)
+	if kind == chunkFull || kind == chunkLast {
+		c.batch(c.pieces)
+		c.pieces = c.pieces[:0]
 	}
 }
 

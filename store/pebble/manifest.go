@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"hash/crc32"
 	"io"
+	"slices"
 	"strings"
 
 	"github.com/cockroachdb/pebble/v2/vfs"
@@ -96,14 +97,63 @@ func tornAt(content []byte, at int) bool {
 
 // hasTables reports whether there are data files in a directory.
 func hasTables(files vfs.FS, dir string) bool {
-	names, err := files.List(dir)
+	names, err := tablesIn(files, dir)
+	return err == nil && len(names) > 0
+}
+
+// checkEmpty refuses a directory without a manifest where there are files that one would know.
+func (d *Driver) checkEmpty() error {
+	logs, err := logNames(d.cfg.FS, d.dir)
 	if err != nil {
-		return false
+		return d.openError(err)
 	}
+	if len(logs) > 0 || hasTables(d.cfg.FS, d.dir) {
+		return d.openError(fmt.Errorf("%w: there are logs or data files, and no manifest that knows them", store.ErrCorrupt))
+	}
+	return nil
+}
+
+// unfinishedLogBytesMax is more than is in the log of a store that is being made.
+const unfinishedLogBytesMax = 4 << 10
+
+// clearUnfinished removes what a crash left of a store that was being made, of which nothing was acknowledged: directory entries reach
+// the disk in any order, and the engine refuses some of the outcomes. It leaves alone what holds more than such a
+// store can: somebody has put files there since.
+func (d *Driver) clearUnfinished() error {
+	marks, _, err := readMarks(d.cfg.FS, d.dir)
+	if err != nil || !marks.New {
+		return nil //nolint:nilerr // checkLogs says what is wrong
+	}
+	names, err := d.cfg.FS.List(d.dir)
+	if err != nil {
+		return d.openError(err)
+	}
+	var unfinished []string
 	for _, name := range names {
-		if strings.HasSuffix(name, ".sst") {
-			return true
+		path := d.cfg.FS.PathJoin(d.dir, name)
+		if _, isLog := logNumber(name); isLog {
+			if info, err := d.cfg.FS.Stat(path); err != nil || info.Size() > unfinishedLogBytesMax {
+				return err
+			}
+		} else if strings.HasSuffix(name, ".sst") {
+			return nil
+		} else if !strings.HasPrefix(name, "MANIFEST-") && !strings.HasPrefix(name, "OPTIONS-") && !strings.HasPrefix(name, "marker.") {
+			continue
+		}
+		unfinished = append(unfinished, path)
+	}
+	for _, path := range unfinished {
+		if err := d.cfg.FS.Remove(path); err != nil {
+			return d.openError(err)
 		}
 	}
-	return false
+	return nil
+}
+
+// holdsStore reports whether there is a store among the files of a directory, or what is left of one.
+func holdsStore(names []string) bool {
+	return slices.ContainsFunc(names, func(name string) bool {
+		_, isLog := logNumber(name)
+		return isLog || name == marksName || strings.HasPrefix(name, "MANIFEST-") || strings.HasSuffix(name, ".sst")
+	})
 }

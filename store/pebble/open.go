@@ -64,11 +64,7 @@ func makeDir(files vfs.FS, dir string) error {
 	if err := files.MkdirAll(dir, filePerm); err != nil {
 		return err
 	}
-	entry, err := files.OpenDir(parent)
-	if err != nil {
-		return err
-	}
-	return errors.Join(entry.Sync(), entry.Close())
+	return syncEntries(files, parent)
 }
 
 func lockDir(dir string, files vfs.FS) (*pebbledb.Lock, error) {
@@ -83,33 +79,66 @@ func lockDir(dir string, files vfs.FS) (*pebbledb.Lock, error) {
 }
 
 func (d *Driver) openLocked() error {
+	if err := d.clearUnfinished(); err != nil {
+		return err
+	}
 	found, err := pebbledb.Peek(d.dir, d.cfg.FS)
 	if err != nil {
 		return d.openError(err)
 	}
 	if found.Exists {
-		if err := d.checkManifest(found.ManifestFilename); err != nil {
-			return err
-		}
+		err = d.checkManifest(found.ManifestFilename)
+	} else {
+		err = d.checkEmpty()
+	}
+	if err != nil {
+		return err
 	}
 	hadTables := hasTables(d.cfg.FS, d.dir)
-	if err := checkLog(d.cfg.FS, d.dir); err != nil {
-		return d.openError(err)
+	marks, marked, err := d.checkLogs(found.Exists)
+	if err != nil {
+		return err
+	}
+	d.marks = newLogMarks(d.cfg.FS, d.dir, d.fail)
+	if marked || !found.Exists {
+		marks.New = !found.Exists
+		if err := d.marks.begin(marks, marked); err != nil {
+			return d.openError(err)
+		}
 	}
 	d.space = newSpace(d.cfg.FS, d.dir, d.cfg.Logger)
 	memTable := cmp.Or(d.cfg.MemTableBytes, d.space.memTableBytes())
 	d.space.reserveFor(memTable)
 	d.groupBytes = min(groupBytesMax, memTable/4)
-	db, err := d.openDB(memTable)
+	db, err := d.openDB(d.options(memTable))
 	if err != nil {
-		return d.openError(err)
+		return errors.Join(d.openError(err), d.marks.end(false))
 	}
 	d.db = db
-	if err := d.checkLayout(hadTables); err != nil {
-		return errors.Join(err, db.Close())
+	err = d.checkLayout(hadTables)
+	if err == nil {
+		err = d.beginMarks()
 	}
-	if err := d.loadBound(); err != nil {
-		return errors.Join(err, db.Close())
+	if err == nil {
+		err = d.loadBound()
+	}
+	if err != nil {
+		return errors.Join(err, d.marks.end(false), db.Close())
+	}
+	return nil
+}
+
+// beginMarks says that there is a store with marks of its logs; it notes that in the store too, so that it is noticed when they are gone.
+func (d *Driver) beginMarks() error {
+	noted, err := d.look([]byte{metaSpace, metaMarked}, nil)
+	if err == nil {
+		err = d.marks.opened()
+	}
+	if err == nil && !noted {
+		err = d.db.Set([]byte{metaSpace, metaMarked}, nil, pebbledb.Sync)
+	}
+	if err != nil {
+		return d.openError(err)
 	}
 	return nil
 }
@@ -132,18 +161,27 @@ func (d *Driver) loadBound() error {
 }
 
 // openDB turns a panic over what is in the files into an error.
-func (d *Driver) openDB(memTable int) (db *pebbledb.DB, err error) {
+func (d *Driver) openDB(o *pebbledb.Options) (db *pebbledb.DB, err error) {
 	defer func() {
 		if p := recover(); p != nil {
 			err = fmt.Errorf("%w: %v", store.ErrCorrupt, p)
 		}
 	}()
-	return pebbledb.Open(d.dir, d.options(memTable))
+	return pebbledb.Open(d.dir, o)
+}
+
+// openReadOnly changes nothing in the directory; logs are replayed in memory.
+func (d *Driver) openReadOnly(files vfs.FS) (*pebbledb.DB, error) {
+	return d.openDB(&pebbledb.Options{
+		FS: files, Lock: d.lock, ReadOnly: true, DisableConsistencyCheck: true, FormatMajorVersion: pebbledb.FormatNewest,
+		CacheSize: cacheBytesDefault, MaxOpenFiles: openFilesMax, Logger: surviving{logger{d}},
+		EventListener: &pebbledb.EventListener{DataCorruption: func(pebbledb.DataCorruptionInfo) {}}, // the caller gets the error
+	})
 }
 
 func (d *Driver) options(memTable int) *pebbledb.Options {
 	o := &pebbledb.Options{
-		FS:                          vfs.OnDiskFull(unreserved{d.cfg.FS}, d.space.dropBallast),
+		FS:                          fatalLogs{vfs.OnDiskFull(unreserved{ordered{d.cfg.FS, d.dir, d.marks}}, d.space.dropBallast), d.fail},
 		Lock:                        d.lock,
 		FormatMajorVersion:          pebbledb.FormatNewest,
 		CacheSize:                   cmp.Or(d.cfg.CacheBytes, cacheBytesDefault) + int64(2*memTable), // memtables count as cache
@@ -169,15 +207,17 @@ func (d *Driver) options(memTable int) *pebbledb.Options {
 func (d *Driver) listener() *pebbledb.EventListener {
 	log := d.cfg.Logger
 	return &pebbledb.EventListener{
-		BackgroundError: func(err error) {
-			log.Error("store background error", slog.String("error", err.Error()))
+		BackgroundError: d.backgroundError,
+		DataCorruption:  func(info pebbledb.DataCorruptionInfo) { d.damage.found(info.Path, info.Details) },
+		WALCreated: func(info pebbledb.WALCreateInfo) {
+			if info.Err == nil {
+				d.marks.created(uint64(info.FileNum))
+			}
 		},
-		DataCorruption: func(info pebbledb.DataCorruptionInfo) {
-			d.damaged.Store(&info.Path)
-			d.fail(fmt.Errorf("%w in %s (%s); restore the data directory from a backup", store.ErrCorrupt, info.Path, firstLine(info.Details)))
-		},
+		FlushEnd: func(pebbledb.FlushInfo) { d.marks.flushed() },
 		WriteStallBegin: func(info pebbledb.WriteStallBeginInfo) {
 			log.Warn("store writes wait for the disk", slog.String("reason", info.Reason))
+			d.standstill()
 		},
 	}
 }
@@ -253,10 +293,13 @@ func (d *Driver) readError(err error) error {
 		return fmt.Errorf("read store in %s: %w", d.dir, err)
 	}
 	file := d.dir
-	if known := d.damaged.Load(); known != nil {
-		file = *known
+	if info := pebbledb.ExtractDataCorruptionInfo(err); info != nil {
+		file = info.Path
 	}
-	return fmt.Errorf("read %s: %w; stop and restore the data directory from a backup", file, corrupt(err))
+	if !errors.Is(err, store.ErrCorrupt) {
+		err = fmt.Errorf("%w: %s", store.ErrCorrupt, firstLine(err)) // the rest is for those who mend the engine
+	}
+	return fmt.Errorf("read %s: %w; stop, and restore a backup or run 'kinesin data salvage'", file, err)
 }
 
 // isCorrupt also takes a missing file for damage: every file in the manifest must be there.
@@ -294,6 +337,11 @@ func (l logger) Errorf(format string, args ...any) {
 func (l logger) Fatalf(format string, args ...any) {
 	l.d.fail(errors.New(oneLine(format, args)))
 }
+
+// surviving is the logger of who only reads: a file that is missing is a finding, and ends nothing.
+type surviving struct{ logger }
+
+func (s surviving) Fatalf(format string, args ...any) { s.Infof(format, args...) }
 
 // firstLine of an error of the engine is what it says; stack traces and other details follow.
 func firstLine(err error) string {

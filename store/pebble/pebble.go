@@ -43,9 +43,13 @@ type Config struct {
 	// Fatal is called, once, when the disk failed in a way that makes it unknown what it holds. It should
 	// end the process. If it returns, every later call is refused. It prints one line and exits with 1.
 	Fatal func(error)
+	// AcceptLoss lets a store start whose logs are damaged or not all there: it goes back to the moment before what is missing, and
+	// says what that is. Otherwise such a store is refused with store.ErrCorrupt.
+	AcceptLoss bool
 	// FS is the file system; the machine's.
 	FS vfs.FS
 
+	unmarked  bool          // the directory is a copy by the engine's own means, which leave the marks of the logs out
 	freshRows int           // of one generation of fresh; freshRowsMax
 	headRows  int           // of one generation of heads; headRowsMax
 	patience  time.Duration // of patient writes; store.PatientMax
@@ -64,18 +68,22 @@ type Driver struct {
 	db    *pebbledb.DB
 	lock  *pebbledb.Lock
 	space *space
+	marks *logMarks
 
 	parts   parts
 	expiry  floor // of the index of expiries
 	durable durable
 	synced  atomic.Uint64       // sequence number of the last batch known to be on disk; see log.go
 	queued  *semaphore.Weighted // bytes of queued requests
-	damaged atomic.Pointer[string]
+	damage  damage
+
+	scrubbed, scrubs atomic.Uint64 // bytes of data files that were checked, and whole passes
 
 	requests chan *request // to commitLoop
 	syncing  chan *group   // to syncLoop
 	spare    chan *group   // back from it
 	running  sync.WaitGroup
+	stop     chan struct{} // closed by Close
 
 	life    sync.RWMutex // held for reading by every call, for writing by Close
 	closed  bool         // guarded by life
@@ -110,6 +118,8 @@ func Open(dir string, c Config) (*Driver, error) {
 	snapshot := d.db.NewSnapshot()
 	d.running.Go(d.commitLoop)
 	d.running.Go(d.syncLoop)
+	d.running.Go(d.markLoop)
+	d.running.Go(d.scrubLoop)
 	d.running.Go(func() { d.countDepths(snapshot) })
 	return d, nil
 }
@@ -124,9 +134,11 @@ func newDriver(dir string, c Config) *Driver {
 		requests: make(chan *request, requestsQueuedMax),
 		syncing:  make(chan *group, groupsSyncingMax),
 		spare:    make(chan *group, groupsSyncingMax),
+		stop:     make(chan struct{}),
 		patience: time.NewTimer(store.PatientMax),
 		touched:  newTouched(2 * groupRowsMax), // a sweep touches three keys a row, and a quarter of the slots stays free
 	}
+	d.damage.log = d.cfg.Logger
 	d.durable.moved.L = &d.durable.mu
 	d.durable.hastens = make(chan struct{}, 1)
 	return d
@@ -200,6 +212,7 @@ func (d *Driver) Close() error {
 	}
 	d.closed = true
 	close(d.requests)
+	close(d.stop)
 	d.running.Wait()
 	return d.closeFiles()
 }
@@ -209,16 +222,29 @@ func (d *Driver) closeFiles() error {
 	if d.failure() == nil {
 		errs = append(errs, d.db.Flush()) // so that the next start has no log to replay
 	}
-	errs = append(errs, d.db.Close(), d.lock.Close())
+	errs = append(errs, d.db.Close())
+	errs = append(errs, d.marks.end(d.failure() == nil && errors.Join(errs...) == nil), d.lock.Close())
 	if err := errors.Join(errs...); err != nil {
 		return fmt.Errorf("close store in %s: %w", d.dir, err)
 	}
 	return nil
 }
 
+// markLoop writes the marks of the logs, outside the way of writes.
+func (d *Driver) markLoop() {
+	for {
+		select {
+		case <-d.marks.due.C:
+			d.marks.mark(func() int { return int(d.db.Metrics().WAL.Files) })
+		case <-d.stop:
+			return
+		}
+	}
+}
+
 // Capabilities implements store.Driver.
 func (d *Driver) Capabilities() store.Capabilities {
-	return store.Capabilities{Depths: d.liveTasks, Full: d.space.check}
+	return store.Capabilities{Depths: d.liveTasks, Full: d.space.check, Health: d.health}
 }
 
 // Metrics are figures of the storage engine.

@@ -5,6 +5,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -121,27 +122,53 @@ func TestCorruptLog(t *testing.T) {
 	serve(t, "--data", s.Dir, "--listen", harness.FreeAddr(t)).Refused(t, 1, s.Dir, "corrupt", "backup")
 }
 
-// A damaged table is found when it is read at the latest, and never answered from.
+// A damaged block of a data file takes its own rows with it: they are never answered from, the server says that it is not well and
+// what is damaged, and everything else goes on. What can still be read is salvaged.
 func TestCorruptTable(t *testing.T) {
 	dir := damaged(t)
 	// The log becomes a table when the directory is opened again.
-	for range 2 {
-		s := site{harness.StartServer(t, harness.ServerOptions{Dir: dir}), t}
-		s.Shutdown()
-	}
-	flip(t, find(t, filepath.Join(dir, "*.sst")))
-	p := harness.Start(t, harness.Command{
-		Name: "server", Path: harness.Kinesin(t), Args: []string{"serve", "--data", dir, "--listen", harness.FreeAddr(t)},
+	s := site{harness.StartServer(t, harness.ServerOptions{Dir: dir}), t}
+	s.run("lambda", "create", "other").Must(t)
+	s.Shutdown()
+	table := find(t, filepath.Join(dir, "*.sst"))
+	flip(t, table)
+	s.Launch()
+	s.WaitReadyz(soon, 503)
+	eventually(t, "/readyz names the file", func() bool {
+		_, why := fetch(t, s.URL+"/readyz")
+		return strings.Contains(why, filepath.Base(table))
 	})
-	if code := p.Wait(soon); code != 1 {
-		t.Errorf("exit status %d, want 1", code)
-	}
-	for _, text := range []string{"corrupt", ".sst", "backup"} {
-		if !strings.Contains(p.Stderr(), text) {
-			t.Errorf("standard error does not say %q:\n%s", text, p.Stderr())
+	eventually(t, "/metrics counts the file", func() bool {
+		_, metrics := fetch(t, s.URL+"/metrics")
+		return strings.Contains(metrics, "kinesin_store_damaged_files 1\n")
+	})
+	for _, text := range []string{"damaged", filepath.Base(table), "data salvage"} {
+		if !strings.Contains(s.Stderr(), text) {
+			t.Errorf("standard error does not say %q:\n%s", text, s.Stderr())
 		}
 	}
-	harness.NoTrace(t, p.Stderr())
+	harness.NoTrace(t, s.Stderr())
+	w := s.worker("--lambda", "other", "--", "true")
+	id := s.run("schedule", "other").Must(t)
+	s.run("wait", id, "--timeout", "20s").Must(t)
+	w.Signal(syscall.SIGTERM)
+	w.Wait(soon)
+	harness.Run(t, "data", "verify", "--data", dir).Refused(t, 1, dir, "in use by another process")
+	s.Crash()
+
+	if r := harness.Run(t, "data", "verify", "--data", dir); r.Code != 1 || !strings.Contains(r.Stdout, filepath.Base(table)) {
+		t.Errorf("exit status %d, want 1 and %s:\n%s%s", r.Code, table, r.Stdout, r.Stderr)
+	}
+	out := dir + "-salvaged"
+	lost := harness.Run(t, "data", "salvage", "--data", dir, "--out", out).Must(t)
+	if !strings.Contains(lost, filepath.Base(table)) {
+		t.Errorf("the salvage does not say what was lost:\n%s", lost)
+	}
+	verdict := harness.Run(t, "data", "verify", "--data", out).Must(t)
+	salvaged := site{harness.StartServer(t, harness.ServerOptions{Dir: out}), t}
+	if v := salvaged.get(id); v.State != "success" {
+		t.Errorf("the salvaged task is %s; %s", v.State, verdict)
+	}
 }
 
 func TestMissingTable(t *testing.T) {

@@ -94,7 +94,7 @@ func (a *app) root() *cobra.Command {
 	root.PersistentPreRunE = func(cmd *cobra.Command, _ []string) error { return a.applySettings(cmd) }
 	root.CompletionOptions.HiddenDefaultCmd = true
 	root.AddCommand(
-		a.serveCommand(), a.awsCommand(), a.lambdaCommand(), a.inboundCommand(),
+		a.serveCommand(), a.dataCommand(), a.awsCommand(), a.lambdaCommand(), a.inboundCommand(),
 		a.scheduleCommand(), a.getCommand(), a.listCommand(), a.cancelCommand(), a.waitCommand(),
 		a.benchCommand(), a.costCommand(), a.demoCommand(), a.workerCommand(), a.guardCommand(), a.versionCommand(),
 	)

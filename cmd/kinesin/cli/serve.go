@@ -81,6 +81,7 @@ func (s *serveFlags) add(f *pflag.FlagSet) {
 	f.Var(durationValue{d: &s.Window, min: time.Millisecond}, "window", "how far the schedule is read ahead; 10s when not set, 16s with DynamoDB")
 	f.Var(durationValue{d: &s.DrainMax, min: time.Millisecond}, "drain", "how long a stop may take; "+formatDuration(server.DrainMaxDefault)+" when not set")
 	f.BoolVar(&s.match, "match", true, "hand a task that is to go out straight to a worker of this server that waits, where none waits longer; false: always through its queue")
+	f.BoolVar(&s.AcceptLoss, "accept-loss", false, "start although logs of the store are damaged or not all there: go back to the moment before what is missing, and log what that is")
 	f.BoolVar(&s.watch, "watch-workers", true, "take the tasks of a worker process on this machine back as soon as it has ended; false: when its lease is over (Linux)")
 	settings(f, "data", "listen", "roles", "payload-max", "horizon", "window", "drain", "match", "watch-workers")
 	f.StringVar(&s.cpuProfile, "cpu-profile", "", "write a CPU profile to this `FILE` until the server stops")

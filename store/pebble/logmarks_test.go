@@ -1,0 +1,508 @@
+package pebble_test
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	pebbledb "github.com/cockroachdb/pebble/v2"
+	"github.com/cockroachdb/pebble/v2/vfs"
+	"github.com/cockroachdb/pebble/v2/vfs/errorfs"
+
+	"github.com/kinesin-io/kinesin/store"
+	"github.com/kinesin-io/kinesin/store/pebble"
+	"github.com/kinesin-io/kinesin/task"
+)
+
+// crashedStore has n tasks in its only log, each in a group of its own, and was killed. With marked, the marks say so of all of them.
+func crashedStore(t *testing.T, n int, marked bool) *vfs.MemFS {
+	t.Helper()
+	files := vfs.NewCrashableMem()
+	d := openOn(t, files, pebble.Config{})
+	for i := range n {
+		applyOK(t, d, store.FirstWithRow(markTask(i)))
+	}
+	if marked {
+		pebble.Mark(d)
+	}
+	survivor := files.CrashClone(vfs.CrashCloneCfg{})
+	if err := d.Close(); err != nil {
+		t.Fatal(err)
+	}
+	return survivor
+}
+
+func markTask(i int) task.Task {
+	row := crashTask(7, uint64(i)*stepsOfTask)
+	row.Payload = fmt.Appendf(nil, "payload %d %0100d", i, i)
+	row.PayloadSize = uint32(len(row.Payload))
+	return row
+}
+
+// logFiles are the logs of a store, oldest first.
+func logFiles(t *testing.T, files vfs.FS) (logs []string) {
+	t.Helper()
+	names, err := files.List("data")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range names {
+		if strings.HasSuffix(name, ".log") {
+			logs = append(logs, name)
+		}
+	}
+	slices.Sort(logs)
+	return logs
+}
+
+// stored counts which of the first n tasks are there: they have to be the first ones.
+func stored(t *testing.T, d *pebble.Driver, n int) int {
+	t.Helper()
+	ids := make([]task.ID, n)
+	for i := range ids {
+		ids[i] = markTask(i).ID
+	}
+	rows, err := d.Tasks(t.Context(), ids)
+	if err != nil {
+		t.Fatal(err)
+	}
+	count := 0
+	for i := range rows {
+		if !rows[i].ID.IsZero() {
+			if i != count {
+				t.Errorf("task %d is there and task %d is not", i, count)
+			}
+			count++
+		}
+	}
+	return count
+}
+
+// refused opens a store that lost something, twice, and checks that the refusal names the file and that nothing was changed.
+func refused(t *testing.T, files *vfs.MemFS, file string) {
+	t.Helper()
+	before := files.String()
+	for range 2 {
+		d, err := pebble.Open("data", pebble.Config{FS: files})
+		if err == nil {
+			_ = d.Close()
+			t.Fatalf("started, although %s is not as it was", file)
+		}
+		if !errors.Is(err, store.ErrCorrupt) || !strings.Contains(err.Error(), file) || !strings.Contains(err.Error(), "--accept-loss") {
+			t.Errorf("%v: want ErrCorrupt, %s and what can be done", err, file)
+		}
+	}
+	if after := files.String(); after != before {
+		t.Errorf("the refusal changed the directory from\n%s\nto\n%s", before, after)
+	}
+}
+
+// accepted opens a store that lost something, and returns how many of n tasks are left; the next start needs no permission.
+func accepted(t *testing.T, files *vfs.MemFS, n int) int {
+	t.Helper()
+	left := 0
+	for _, accept := range []bool{true, false} {
+		d := openOn(t, files, pebble.Config{AcceptLoss: accept})
+		left = stored(t, d, n)
+		applyOK(t, d, store.FirstWithRow(crashTask(9, uint64(left)+stepsOfTask*b2u(accept))))
+		if err := d.Close(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return left
+}
+
+func b2u(b bool) uint64 {
+	if b {
+		return 1
+	}
+	return 0
+}
+
+func TestAMissingLogIsNoticed(t *testing.T) {
+	const tasks = 3
+	for _, marked := range []bool{false, true} {
+		files := crashedStore(t, tasks, marked)
+		logs := logFiles(t, files)
+		for _, name := range logs {
+			if err := files.Remove("data/" + name); err != nil {
+				t.Fatal(err)
+			}
+		}
+		refused(t, files, logs[len(logs)-1])
+		if left := accepted(t, files, tasks); left != 0 {
+			t.Errorf("%d tasks are left without any log", left)
+		}
+	}
+}
+
+// The last group of a store that was idle is damaged, zeroed or cut off: nothing behind it in the log says that it was there.
+func TestADamagedTailIsNoticed(t *testing.T) {
+	const tasks = 5
+	harm := map[string]func(log []byte) []byte{
+		"cut":     func(log []byte) []byte { return log[:len(log)-20] },
+		"zeroed":  func(log []byte) []byte { return append(log[:len(log)-200:len(log)-200], make([]byte, 200)...) },
+		"flipped": func(log []byte) []byte { log[len(log)-30] ^= 1; return log },
+		"emptied": func([]byte) []byte { return nil },
+	}
+	for what, change := range harm {
+		t.Run(what, func(t *testing.T) {
+			files := crashedStore(t, tasks, true)
+			logs := logFiles(t, files)
+			newest := logs[len(logs)-1]
+			log := bytes.TrimRight(readFile(t, files, newest), "\x00")
+			files = rewritten(t, files, newest, change(log))
+			refused(t, files, newest)
+			left := accepted(t, files, tasks)
+			if want := tasks - 1; what != "emptied" && left != want {
+				t.Errorf("%d tasks are left, want %d", left, want)
+			}
+			if _, err := files.Stat("data/" + newest + ".lost"); err != nil {
+				t.Errorf("the damaged log is not kept: %v", err)
+			}
+		})
+	}
+}
+
+// What a crash cuts off was not acknowledged: the store starts without a word.
+func TestATornTailIsNoLoss(t *testing.T) {
+	const tasks = 5
+	files := crashedStore(t, tasks, false)
+	logs := logFiles(t, files)
+	newest := logs[len(logs)-1]
+	log := bytes.TrimRight(readFile(t, files, newest), "\x00")
+	d := openOn(t, rewritten(t, files, newest, log[:len(log)-20]), pebble.Config{})
+	if left := stored(t, d, tasks); left != tasks-1 {
+		t.Errorf("%d tasks, want %d", left, tasks-1)
+	}
+	if err := d.Close(); err != nil {
+		t.Error(err)
+	}
+}
+
+// Marks of which one slot is torn hold; without a valid one, or without the file, nothing can be told.
+func TestDamagedMarks(t *testing.T) {
+	const tasks, name = 3, "acknowledged"
+	files := crashedStore(t, tasks, true)
+	content := readFile(t, files, name)
+	for slot := range 2 {
+		torn := bytes.Clone(content)
+		clear(torn[slot*len(torn)/2:][:100])
+		d := openOn(t, rewritten(t, files, name, torn), pebble.Config{})
+		if left := stored(t, d, tasks); left != tasks {
+			t.Errorf("slot %d torn: %d tasks, want %d", slot, left, tasks)
+		}
+		if err := d.Close(); err != nil {
+			t.Error(err)
+		}
+	}
+	broken := rewritten(t, files, name, make([]byte, len(content)))
+	refused(t, broken, name)
+	if left := accepted(t, broken, tasks); left != tasks {
+		t.Errorf("damaged: %d tasks are left, want %d", left, tasks)
+	}
+	if err := files.Remove("data/" + name); err != nil {
+		t.Fatal(err)
+	}
+	refused(t, files, name)
+	if left := accepted(t, files, tasks); left != tasks {
+		t.Errorf("missing: %d tasks are left, want %d", left, tasks)
+	}
+}
+
+// A store of the version before this one has no marks. It starts as it did then, and has them from then on.
+func TestAStoreWithoutMarksGetsThem(t *testing.T) {
+	files := vfs.NewMem()
+	d := openOn(t, files, pebble.Config{})
+	applyOK(t, d, store.FirstWithRow(markTask(0)))
+	if err := d.Close(); err != nil {
+		t.Fatal(err)
+	}
+	db, err := pebbledb.Open("data", &pebbledb.Options{FS: files, FormatMajorVersion: pebbledb.FormatNewest, Logger: quiet{}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := errors.Join(db.Delete([]byte("ml"), pebbledb.Sync), db.Close(), files.Remove("data/acknowledged")); err != nil {
+		t.Fatal(err)
+	}
+	d = openOn(t, files, pebble.Config{})
+	if left := stored(t, d, 1); left != 1 {
+		t.Error("the task is gone")
+	}
+	if logs, _, err := pebble.Marks(files, "data"); len(logs) != 1 || err != nil {
+		t.Errorf("marks of logs %v, %v, want one", logs, err)
+	}
+	if err := d.Close(); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// After a clean stop everything is in data files: a log that goes missing then takes nothing with it.
+func TestACleanStopNeedsNoLog(t *testing.T) {
+	files := vfs.NewMem()
+	d := openOn(t, files, pebble.Config{})
+	applyOK(t, d, store.FirstWithRow(markTask(0)))
+	if err := d.Close(); err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range logFiles(t, files) {
+		if err := files.Remove("data/" + name); err != nil {
+			t.Fatal(err)
+		}
+	}
+	d = openOn(t, files, pebble.Config{})
+	if left := stored(t, d, 1); left != 1 {
+		t.Error("the task is gone")
+	}
+	if err := d.Close(); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// The marks follow by themselves, within moments of the last write, and forget logs whose writes are in data files.
+func TestMarksFollow(t *testing.T) {
+	files := vfs.NewMem()
+	d := openOn(t, files, pebble.Config{})
+	applyOK(t, d, store.FirstWithRow(markTask(0)))
+	if err := pebble.Flush(d); err != nil {
+		t.Fatal(err)
+	}
+	applyOK(t, d, store.FirstWithRow(markTask(1)))
+	const soon = 10 * time.Second
+	for deadline := time.Now().Add(soon); ; time.Sleep(time.Millisecond) {
+		logs, through, err := pebble.Marks(files, "data")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if len(logs) == 1 && through > 0 {
+			break
+		}
+		if time.Now().After(deadline) {
+			t.Fatalf("after %s the marks are of the logs %v through %d", soon, logs, through)
+		}
+	}
+	if err := d.Close(); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// TestCrashAtEveryFileOperation takes the plug out before each operation on a file, of a store that begins, writes over several
+// logs, and starts again: whatever was acknowledged is there after every one of them, and no start complains.
+func TestCrashAtEveryFileOperation(t *testing.T) {
+	const tasks = 60
+	rng := rand.New(rand.NewPCG(7, 8))
+	files := vfs.NewCrashableMem()
+	type crash struct {
+		left         *vfs.MemFS
+		op           string
+		acked, asked int
+	}
+	var mu sync.Mutex
+	var crashes []crash
+	acked, asked, every := 0, 0, 1
+	if testing.Short() {
+		every = 5
+	}
+	ops := 0
+	crashing := errorfs.Wrap(files, errorfs.InjectorFunc(func(op errorfs.Op) error {
+		if op.Kind.ReadOrWrite() == errorfs.OpIsWrite {
+			mu.Lock()
+			defer mu.Unlock()
+			if ops++; ops%every == 0 {
+				left := files.CrashClone(vfs.CrashCloneCfg{UnsyncedDataPercent: rng.IntN(3) * 50, RNG: rng})
+				crashes = append(crashes, crash{left, fmt.Sprint(op.Kind, " ", op.Path), acked, asked})
+			}
+		}
+		return nil
+	}))
+	config := pebble.Config{MemTableBytes: 64 << 10}
+	for round := range 2 {
+		d := openOn(t, crashing, config)
+		for i := round * tasks / 2; i < (round+1)*tasks/2; i++ {
+			row := markTask(i)
+			row.Payload = bytes.Repeat([]byte{byte(i)}, 4<<10)
+			row.PayloadSize = uint32(len(row.Payload))
+			mu.Lock()
+			asked = i + 1
+			mu.Unlock()
+			applyOK(t, d, store.FirstWithRow(row))
+			mu.Lock()
+			acked = i + 1
+			mu.Unlock()
+			if i%7 == 0 {
+				pebble.Mark(d)
+			}
+		}
+		if err := d.Close(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, c := range crashes {
+		d, err := pebble.Open("data", pebble.Config{FS: c.left, MemTableBytes: config.MemTableBytes, Fatal: func(err error) { t.Error(err) }})
+		if err != nil {
+			t.Fatalf("crash before %s, %d tasks acknowledged: %v", c.op, c.acked, err)
+		}
+		if left := stored(t, d, tasks); left < c.acked || left > c.asked {
+			t.Errorf("crash before %s: %d tasks are left, %d acknowledged, %d asked for", c.op, left, c.acked, c.asked)
+		}
+		if err := d.Close(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	t.Logf("%d crashes at %d operations", len(crashes), ops)
+	if len(crashes) < 50 {
+		t.Errorf("only %d crashes", len(crashes))
+	}
+}
+
+// A copy that the engine makes has no marks, and restoring one says so.
+func TestACopyOfTheEngineHasNoMarks(t *testing.T) {
+	files := crashedStore(t, 2, true)
+	if err := files.Remove("data/acknowledged"); err != nil {
+		t.Fatal(err)
+	}
+	d := openOn(t, files, pebble.WithoutMarks(pebble.Config{}))
+	if left := stored(t, d, 2); left != 2 {
+		t.Errorf("%d tasks of 2", left)
+	}
+	if err := d.Close(); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// Of several logs an older one is lost: what is left is what there was before it, and not a store with a hole. The newer ones are kept aside.
+func TestALossInAnOlderLogGoesBackToBeforeIt(t *testing.T) {
+	const tasks = 60
+	var holding atomic.Bool
+	hold := make(chan struct{})
+	files := vfs.NewCrashableMem()
+	holdingFlushes := errorfs.Wrap(files, errorfs.InjectorFunc(func(op errorfs.Op) error {
+		if holding.Load() && op.Kind == errorfs.OpCreate && strings.HasSuffix(op.Path, ".sst") {
+			<-hold
+		}
+		return nil
+	}))
+	d := openOn(t, holdingFlushes, pebble.Config{MemTableBytes: 128 << 10})
+	holding.Store(true)
+	written := 0
+	for len(logFiles(t, files)) < 3 && written < tasks {
+		row := markTask(written)
+		row.Payload = bytes.Repeat([]byte{byte(written)}, 8<<10)
+		row.PayloadSize = uint32(len(row.Payload))
+		applyOK(t, d, store.FirstWithRow(row))
+		written++
+	}
+	pebble.Mark(d)
+	survivor := files.CrashClone(vfs.CrashCloneCfg{})
+	close(hold)
+	if err := d.Close(); err != nil {
+		t.Fatal(err)
+	}
+	logs := logFiles(t, survivor)
+	if needed, _, err := pebble.Marks(survivor, "data"); err != nil || len(needed) != 3 || len(logs) != 3 {
+		t.Fatalf("logs %v, of which %v are needed, %v; want three", logs, needed, err)
+	}
+	older := logs[1]
+	log := readFile(t, survivor, older)
+	survivor = rewritten(t, survivor, older, log[:len(log)*2/3])
+	refused(t, survivor, older)
+	left := accepted(t, survivor, written)
+	if left == 0 || left >= written {
+		t.Errorf("%d of %d tasks are left, want those before the loss", left, written)
+	}
+	for _, name := range logs[1:] {
+		if _, err := survivor.Stat("data/" + name + ".lost"); err != nil {
+			t.Errorf("%s is not kept: %v", name, err)
+		}
+	}
+}
+
+// A store whose making a crash interrupted is made again; but when somebody has put a store there since, it is that store.
+func TestAnUnfinishedStoreIsMadeAgain(t *testing.T) {
+	unfinished := vfs.NewMem()
+	if err := unfinished.MkdirAll("data", 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := pebble.BeginMarks(unfinished, "data"); err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range []string{"marker.manifest.000001.MANIFEST-000001", "OPTIONS-000003"} {
+		add(t, unfinished, name, []byte("x"))
+	}
+	again := openOn(t, unfinished, pebble.Config{})
+	applyOK(t, again, store.FirstWithRow(markTask(0)))
+	if err := again.Close(); err != nil {
+		t.Fatal(err)
+	}
+
+	files := crashedStore(t, 50, true)
+	if err := errors.Join(files.Remove("data/acknowledged"), pebble.BeginMarks(files, "data")); err != nil {
+		t.Fatal(err)
+	}
+	refused(t, files, "acknowledged") // it had marks, and these are not its own
+	if left := accepted(t, files, 50); left != 50 {
+		t.Errorf("%d tasks of 50 are left", left)
+	}
+}
+
+// add makes one more file.
+func add(t *testing.T, files *vfs.MemFS, name string, content []byte) {
+	t.Helper()
+	file, err := files.Create("data/"+name, vfs.WriteCategoryUnspecified)
+	if err == nil {
+		_, err = file.Write(content)
+		err = errors.Join(err, file.Close())
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// A crash while a loss is being accepted leaves what can be accepted again, and what was kept is kept.
+func TestCrashWhileALossIsAccepted(t *testing.T) {
+	const tasks = 5
+	files := crashedStore(t, tasks, true)
+	logs := logFiles(t, files)
+	newest := logs[len(logs)-1]
+	log := bytes.TrimRight(readFile(t, files, newest), "\x00")
+	damaged := vfs.NewCrashableMem()
+	if ok, err := vfs.Clone(rewritten(t, files, newest, log[:len(log)-20]), damaged, "data", "data", vfs.CloneSync); !ok || err != nil {
+		t.Fatal(ok, err)
+	}
+	if root, err := damaged.OpenDir("/"); err != nil || errors.Join(root.Sync(), root.Close()) != nil {
+		t.Fatal(err)
+	}
+	rng := rand.New(rand.NewPCG(9, 10))
+	var crashes []*vfs.MemFS
+	var mu sync.Mutex
+	d := openOn(t, errorfs.Wrap(damaged, errorfs.InjectorFunc(func(op errorfs.Op) error {
+		if op.Kind.ReadOrWrite() == errorfs.OpIsWrite {
+			mu.Lock()
+			defer mu.Unlock()
+			crashes = append(crashes, damaged.CrashClone(vfs.CrashCloneCfg{UnsyncedDataPercent: rng.IntN(3) * 50, RNG: rng}))
+		}
+		return nil
+	})), pebble.Config{AcceptLoss: true})
+	if err := d.Close(); err != nil {
+		t.Fatal(err)
+	}
+	for i, left := range crashes {
+		d, err := pebble.Open("data", pebble.Config{FS: left, MemTableBytes: 1 << 20, AcceptLoss: true})
+		if err != nil {
+			t.Fatalf("crash %d of %d: %v", i, len(crashes), err)
+		}
+		if n := stored(t, d, tasks); n != tasks-1 {
+			t.Errorf("crash %d of %d: %d tasks are left, want %d", i, len(crashes), n, tasks-1)
+		}
+		if err := d.Close(); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
