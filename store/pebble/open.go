@@ -83,6 +83,9 @@ func lockDir(dir string, files vfs.FS) (*pebbledb.Lock, error) {
 }
 
 func (d *Driver) openLocked() error {
+	if err := d.tidy(); err != nil {
+		return err
+	}
 	found, err := pebbledb.Peek(d.dir, d.cfg.FS)
 	if err != nil {
 		return d.openError(err)

@@ -7,7 +7,8 @@
 // never removes a row by itself; Sweep is told when.
 //
 // How it works: commit.go (one committer, group commit), evaluate.go (conditions and
-// indexes), keys.go (layout), floor.go (how scans avoid tombstones), space.go (full disks).
+// indexes), keys.go (layout), floor.go (how scans avoid tombstones), space.go (full disks),
+// snapshot.go and restore.go (backups).
 package pebble
 
 import (
@@ -83,6 +84,8 @@ type Driver struct {
 	counted atomic.Bool  // depths are complete
 	failed  atomic.Pointer[error]
 	fatal   sync.Once
+
+	snapshots sync.Mutex // held while there is a snapshot
 
 	// Owned by commitLoop.
 	unsynced      bool   // something that is not lazy was applied and not synced
@@ -218,7 +221,7 @@ func (d *Driver) closeFiles() error {
 
 // Capabilities implements store.Driver.
 func (d *Driver) Capabilities() store.Capabilities {
-	return store.Capabilities{Depths: d.liveTasks, Full: d.space.check}
+	return store.Capabilities{Depths: d.liveTasks, Full: d.space.check, Snapshot: d.takeSnapshot}
 }
 
 // Metrics are figures of the storage engine.
