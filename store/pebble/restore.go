@@ -34,6 +34,7 @@ func Restore(ctx context.Context, dir string, c Config, fill func(into string) e
 	if err := checkEmpty(files, dir); err != nil {
 		return err
 	}
+	_, statErr := files.Stat(dir)
 	if err := makeDir(files, dir); err != nil {
 		return fmt.Errorf("data directory %s cannot be made: %w", dir, err)
 	}
@@ -46,9 +47,12 @@ func Restore(ctx context.Context, dir string, c Config, fill func(into string) e
 		err = moveUp(files, into, dir)
 	}
 	if err != nil {
-		return errors.Join(err, emptyDir(files, dir))
+		err = errors.Join(err, emptyDir(files, dir))
+		if statErr != nil { // it was not there
+			err = errors.Join(err, files.Remove(dir))
+		}
 	}
-	return nil
+	return err
 }
 
 func checkEmpty(files vfs.FS, dir string) error {
