@@ -6,6 +6,7 @@ package node
 import (
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"slices"
 	"sync/atomic"
@@ -145,6 +146,7 @@ type Node struct {
 	hsc        *hsc.Service     // nil without the role
 	grower     *grower          // nil where shards do not grow by themselves
 
+	shared   bool // several processes may be over the store
 	running  atomic.Bool
 	warm     atomic.Bool // all that is fired here was read ahead, once
 	draining atomic.Bool
@@ -160,7 +162,7 @@ func New(ctx context.Context, c Config) (*Node, error) {
 		c.Roles = Roles()
 	}
 	c.shared = c.Membership == nil || c.Shared
-	n := &Node{log: c.Log, clock: c.Clock, metrics: c.Metrics}
+	n := &Node{log: c.Log, clock: c.Clock, metrics: c.Metrics, shared: c.shared}
 	n.store = store.New(c.Store, store.Config{
 		PayloadBytesMax: c.PayloadBytesMax, Clock: c.Clock, Logger: c.Log,
 		Observer: store.Observer{OpDone: n.metrics.storeOp},
@@ -383,10 +385,24 @@ func (n *Node) notReady() string {
 		return "not ready: starting"
 	case n.scheduler != nil && !n.warm.Load():
 		return "not ready: reading ahead what is to be fired here"
+	case n.unread() > 0:
+		return fmt.Sprintf("not ready: %d partitions cannot be read; what they hold is not fired", n.unread())
 	case n.store.Full():
 		return "not ready: the store is full; it still drains what it has"
 	}
 	return ""
+}
+
+// unreadMax is how long a partition may not be readable before that is told: a read that fails is tried again within seconds.
+const unreadMax = 5 * time.Second
+
+// unread is how many partitions this process cannot read. One of several over a store does not tell: all of them would
+// be out at once while the store is away.
+func (n *Node) unread() int {
+	if n.scheduler == nil || n.shared {
+		return 0
+	}
+	return n.scheduler.Unread(unreadMax)
 }
 
 func (n *Node) internalError(ctx context.Context, procedure string, err error) {

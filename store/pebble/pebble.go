@@ -37,6 +37,8 @@ type Config struct {
 	// MemTableBytes is the size of one buffer of recent writes, of which there are up to
 	// three; 32 MiB, and less on a file system below 2 GiB.
 	MemTableBytes int
+	// OpenFilesMax is how many files the store may have open, about; 500, and 80 at least.
+	OpenFilesMax int
 	// Logger is told of compactions and flushes (debug), stalls and background errors (warn, error). Discards.
 	Logger *slog.Logger
 	// Observer is told of syncs.
