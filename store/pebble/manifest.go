@@ -94,9 +94,6 @@ func tornAt(content []byte, at int) bool {
 	return short && !checksumFits(rest) || bytes.HasSuffix(rest, make([]byte, editHeader))
 }
 
-// tableSuffix is that of data files, which do not change once they are written.
-const tableSuffix = ".sst"
-
 // hasTables reports whether there are data files in a directory.
 func hasTables(files vfs.FS, dir string) bool {
 	names, err := files.List(dir)
@@ -104,7 +101,7 @@ func hasTables(files vfs.FS, dir string) bool {
 		return false
 	}
 	for _, name := range names {
-		if strings.HasSuffix(name, tableSuffix) {
+		if strings.HasSuffix(name, ".sst") {
 			return true
 		}
 	}

@@ -44,7 +44,10 @@ func (d *Driver) open() error {
 		return err
 	}
 	d.lock = lock
-	if err := d.openLocked(); err != nil {
+	if err = d.tidy(); err == nil {
+		err = d.openLocked()
+	}
+	if err != nil {
 		return errors.Join(err, lock.Close())
 	}
 	return nil
@@ -83,9 +86,6 @@ func lockDir(dir string, files vfs.FS) (*pebbledb.Lock, error) {
 }
 
 func (d *Driver) openLocked() error {
-	if err := d.tidy(); err != nil {
-		return err
-	}
 	found, err := pebbledb.Peek(d.dir, d.cfg.FS)
 	if err != nil {
 		return d.openError(err)

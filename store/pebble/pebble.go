@@ -49,6 +49,7 @@ type Config struct {
 	// FS is the file system; the machine's.
 	FS vfs.FS
 
+	unmarked  bool          // the directory is a copy by the engine's own means, which leave the marks of the logs out
 	freshRows int           // of one generation of fresh; freshRowsMax
 	headRows  int           // of one generation of heads; headRowsMax
 	patience  time.Duration // of patient writes; store.PatientMax

@@ -86,6 +86,7 @@ func restore(ctx context.Context, into string, c Config, fill func(string) error
 	if !slices.ContainsFunc(names, isMarker) {
 		return fmt.Errorf("%w: the backup holds no store", store.ErrCorrupt)
 	}
+	c.unmarked = true
 	d, err := Open(into, c)
 	if err != nil {
 		return fmt.Errorf("open what was restored: %w", err)

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"strconv"
 	"strings"
 	"sync"
 
@@ -62,7 +63,7 @@ func (s *snapshot) take(db *pebbledb.DB) error {
 		if err != nil {
 			return err
 		}
-		s.list = append(s.list, store.SnapshotFile{Name: name, Bytes: info.Size(), Immutable: strings.HasSuffix(name, tableSuffix)})
+		s.list = append(s.list, store.SnapshotFile{Name: name, Bytes: info.Size(), Immutable: strings.HasSuffix(name, ".sst")})
 	}
 	return s.cutLog()
 }
@@ -71,11 +72,17 @@ func (s *snapshot) take(db *pebbledb.DB) error {
 // found before it was written is missing, though a later read found what follows. All that was on disk when the copy
 // began lies before the first gap.
 func (s *snapshot) cutLog() error {
-	name, number, err := newestLog(s.files, s.dir)
-	if name == "" || err != nil {
-		return err
+	newest, number := -1, uint64(0)
+	for i := range s.list {
+		text, isLog := strings.CutSuffix(s.list[i].Name, ".log")
+		if parsed, err := strconv.ParseUint(text, 10, 64); isLog && err == nil && parsed >= number {
+			newest, number = i, parsed
+		}
 	}
-	file, err := s.files.Open(s.files.PathJoin(s.dir, name))
+	if newest < 0 {
+		return nil
+	}
+	file, err := s.files.Open(s.files.PathJoin(s.dir, s.list[newest].Name))
 	if err != nil {
 		return err
 	}
@@ -84,10 +91,8 @@ func (s *snapshot) cutLog() error {
 	if errors.Is(err, store.ErrCorrupt) { // there is something behind the gap
 		err = nil
 	}
-	for i := range s.list {
-		if s.list[i].Name == name && c.damaged {
-			s.list[i].Bytes = c.offset
-		}
+	if c.damaged {
+		s.list[newest].Bytes = c.offset
 	}
 	return errors.Join(err, file.Close())
 }
