@@ -393,18 +393,6 @@ func (n *Node) notReady() string {
 	return ""
 }
 
-// unreadMax is how long a partition may not be readable before that is told: a read that fails is tried again within seconds.
-const unreadMax = 5 * time.Second
-
-// unread is how many partitions this process cannot read. One of several over a store does not tell: all of them would
-// be out at once while the store is away.
-func (n *Node) unread() int {
-	if n.scheduler == nil || n.shared {
-		return 0
-	}
-	return n.scheduler.Unread(unreadMax)
-}
-
 func (n *Node) internalError(ctx context.Context, procedure string, err error) {
 	n.metrics.internal.Inc()
 	n.log.ErrorContext(ctx, "call failed", slog.String("procedure", procedure), slog.Any("error", err))

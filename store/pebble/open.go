@@ -29,7 +29,7 @@ const (
 	memTableBytesDefault = 32 << 20
 	memTableBytesMin     = 1 << 20
 	memTablesMax         = 3
-	openFilesMaxDefault  = 500
+	openFilesMax         = 500
 	fileBytesFirst       = 2 << 20 // of a data file in the first level; doubles with every level
 )
 
@@ -155,7 +155,7 @@ func (d *Driver) options(memTable int) *pebbledb.Options {
 		L0CompactionThreshold:       10,
 		L0StopWritesThreshold:       64,
 		LBaseMaxBytes:               int64(2 * memTable),
-		MaxOpenFiles:                cmp.Or(d.cfg.OpenFilesMax, openFilesMaxDefault),
+		MaxOpenFiles:                cmp.Or(d.cfg.OpenFilesMax, openFilesMax),
 		CompactionConcurrencyRange:  func() (int, int) { return 1, 2 },
 		Logger:                      logger{d},
 		EventListener:               d.listener(),
