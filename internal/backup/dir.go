@@ -26,7 +26,7 @@ type dirPlace struct {
 }
 
 func createDir(path string) (*dirPlace, error) {
-	if err := os.MkdirAll(filepath.Join(path, filesName), dirPerm); err != nil {
+	if err := os.MkdirAll(path, dirPerm); err != nil {
 		return nil, err
 	}
 	self, err := os.Open(path) //nolint:gosec // the user names the place
@@ -34,7 +34,14 @@ func createDir(path string) (*dirPlace, error) {
 		return nil, err
 	}
 	d := &dirPlace{path: path, self: self}
-	if err := errors.Join(hold(self), d.look()); err != nil {
+	err = hold(self)
+	if err == nil {
+		err = d.look()
+	}
+	if err == nil {
+		err = os.MkdirAll(filepath.Join(path, filesName), dirPerm)
+	}
+	if err != nil {
 		return nil, errors.Join(err, self.Close())
 	}
 	return d, nil
