@@ -30,7 +30,9 @@ func New(next slog.Handler) *Handler {
 }
 
 // Enabled implements slog.Handler, as do the other methods.
-func (h *Handler) Enabled(ctx context.Context, level slog.Level) bool { return h.next.Enabled(ctx, level) }
+func (h *Handler) Enabled(ctx context.Context, level slog.Level) bool {
+	return h.next.Enabled(ctx, level)
+}
 
 // Handle passes a record on, or counts it.
 func (h *Handler) Handle(ctx context.Context, r slog.Record) error { //nolint:gocritic // as slog has it
