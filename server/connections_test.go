@@ -3,6 +3,7 @@ package server
 import (
 	"context"
 	"crypto/tls"
+	"errors"
 	"io"
 	"log/slog"
 	"net"
@@ -41,7 +42,7 @@ func newCrowd(t *testing.T, secure bool) *crowd {
 	})
 	s := api.NewServer(mux)
 	s.ConnState = c.l.state
-	ctx, stop := context.WithCancel(context.Background())
+	ctx, stop := context.WithCancel(context.WithoutCancel(t.Context())) // the cleanup ends it
 	served := make(chan error, 1)
 	if secure {
 		a := tlstest.New(t)
@@ -83,7 +84,7 @@ func (c *crowd) get(h *http.Client, path string) error {
 		return err
 	}
 	_, err = io.Copy(io.Discard, response.Body)
-	return err
+	return errors.Join(err, response.Body.Close())
 }
 
 // TestIdleConnectionsMakeRoom has many more clients than there is room for, all of which keep their connections.

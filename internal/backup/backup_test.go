@@ -15,11 +15,11 @@ import (
 var created = time.Date(2026, 11, 22, 17, 0, 0, 0, time.UTC)
 
 // write makes a backup of files.
-func write(t *testing.T, path string, files map[string]string, keep ...string) (backup.Manifest, error) {
+func write(t *testing.T, path string, files map[string]string, keep ...string) error {
 	t.Helper()
 	w, err := backup.Create(path)
 	if err != nil {
-		return backup.Manifest{}, err
+		return err
 	}
 	defer func() {
 		if err := w.Close(); err != nil {
@@ -28,19 +28,20 @@ func write(t *testing.T, path string, files map[string]string, keep ...string) (
 	}()
 	for name, content := range files {
 		if err := add(w, name, content); err != nil {
-			return backup.Manifest{}, err
+			return err
 		}
 	}
 	for _, f := range w.Have() {
 		for _, name := range keep {
 			if sum := sha256.Sum256([]byte("content of " + name)); f.Name == name {
 				if err := w.Keep(name, sum[:]); err != nil {
-					return backup.Manifest{}, err
+					return err
 				}
 			}
 		}
 	}
-	return w.Commit(created)
+	_, err = w.Commit(created)
+	return err
 }
 
 func add(w *backup.Writer, name, content string) error {
@@ -79,7 +80,7 @@ func TestWhatIsWrittenIsReadBack(t *testing.T) {
 	t.Parallel()
 	for _, name := range []string{"b.tar", "b/"} {
 		path := filepath.Join(t.TempDir(), "x") + name
-		if _, err := write(t, path, twoFiles); err != nil {
+		if err := write(t, path, twoFiles); err != nil {
 			t.Fatal(err)
 		}
 		m, found, err := extract(t, path)
@@ -99,7 +100,7 @@ func TestALaterBackupKeepsWhatIsTheSame(t *testing.T) {
 		{files: map[string]string{"1.sst": "content of 1.sst", "2.sst": "content of 2.sst"}},
 		{files: map[string]string{"3.sst": "content of 3.sst"}, keep: []string{"1.sst"}},
 	} {
-		if _, err := write(t, dir+"/", c.files, c.keep...); err != nil {
+		if err := write(t, dir+"/", c.files, c.keep...); err != nil {
 			t.Fatal(round, err)
 		}
 	}
@@ -140,7 +141,7 @@ func TestNothingHalf(t *testing.T) {
 			if form == "b/" {
 				path += "/"
 			}
-			if _, err := write(t, path, twoFiles); err != nil {
+			if err := write(t, path, twoFiles); err != nil {
 				t.Fatal(err)
 			}
 			w, err := backup.Create(path)
@@ -183,7 +184,7 @@ func TestOneWriterAtATime(t *testing.T) {
 func TestFlippedBytesAreFound(t *testing.T) {
 	t.Parallel()
 	dir := filepath.Join(t.TempDir(), "b")
-	if _, err := write(t, dir+"/", twoFiles); err != nil {
+	if err := write(t, dir+"/", twoFiles); err != nil {
 		t.Fatal(err)
 	}
 	sum := sha256.Sum256([]byte(twoFiles["1.sst"]))
@@ -195,7 +196,7 @@ func TestFlippedBytesAreFound(t *testing.T) {
 		})
 	}
 	file := filepath.Join(t.TempDir(), "b.tar")
-	if _, err := write(t, file, twoFiles); err != nil {
+	if err := write(t, file, twoFiles); err != nil {
 		t.Fatal(err)
 	}
 	each(t, file, func(at int) {

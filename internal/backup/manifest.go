@@ -15,6 +15,7 @@ import (
 	"errors"
 	"fmt"
 	"regexp"
+	"slices"
 	"time"
 )
 
@@ -74,7 +75,7 @@ func (m *Manifest) encode() ([]byte, error) {
 
 func decodeManifest(content []byte) (m Manifest, err error) {
 	line, rest, _ := bytes.Cut(content, []byte{'\n'})
-	sum := sha256.Sum256(append(line[:len(line):len(line)], '\n'))
+	sum := sha256.Sum256(append(slices.Clip(line), '\n'))
 	if string(rest) != hex.EncodeToString(sum[:])+"\n" {
 		return m, fmt.Errorf("%w: its manifest fails its checksum", ErrDamaged)
 	}

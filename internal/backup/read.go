@@ -33,7 +33,7 @@ func Extract(path, into string) (Manifest, error) {
 
 // readManifestOf reads that of a directory.
 func readManifestOf(path string) (Manifest, error) {
-	f, err := os.Open(filepath.Join(path, manifestName))
+	f, err := os.Open(filepath.Join(path, manifestName)) //nolint:gosec // the user names the place
 	if errors.Is(err, os.ErrNotExist) {
 		return Manifest{}, fmt.Errorf("%w: it has no %s", ErrNone, manifestName)
 	}

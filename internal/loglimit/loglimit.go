@@ -35,7 +35,7 @@ func (h *Handler) Enabled(ctx context.Context, level slog.Level) bool {
 }
 
 // Handle passes a record on, or counts it.
-func (h *Handler) Handle(ctx context.Context, r slog.Record) error { //nolint:gocritic // as slog has it
+func (h *Handler) Handle(ctx context.Context, r slog.Record) error {
 	if r.Level >= slog.LevelWarn && !h.counts.pass(&r) {
 		return nil
 	}

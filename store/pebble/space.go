@@ -198,11 +198,11 @@ func (d *Driver) freeSpace(ctx context.Context) {
 	err := d.db.Flush()
 	m := d.db.Metrics()
 	if garbage := m.Table.Garbage.PointDeletionsBytesEstimate; err == nil && garbage > m.DiskSpaceUsage()/garbagePart {
-		d.cfg.Logger.Info("store is full: files are merged to free what is deleted", slog.String("dir", d.dir), slog.Uint64("bytes", garbage))
+		d.cfg.Logger.InfoContext(ctx, "store is full: files are merged to free what is deleted", slog.String("dir", d.dir), slog.Uint64("bytes", garbage))
 		err = d.db.Compact(ctx, []byte{0}, []byte{0xff}, false)
 		d.space.look()
 	}
 	if err != nil && ctx.Err() == nil {
-		d.cfg.Logger.Warn("space of a full store could not be freed", slog.String("dir", d.dir), slog.String("error", err.Error()))
+		d.cfg.Logger.WarnContext(ctx, "space of a full store could not be freed", slog.String("dir", d.dir), slog.String("error", err.Error()))
 	}
 }
