@@ -8,10 +8,25 @@ import (
 	"net"
 	"net/http"
 	"sync"
+	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promauto"
 )
+
+const (
+	// idleMin is how long a connection must have been idle before it is closed for another one: with HTTP/2 it is idle before
+	// its last answer has left.
+	idleMin = 100 * time.Millisecond
+	// crowdedEvery is how often it is logged that none is idle.
+	crowdedEvery = time.Minute
+)
+
+// idleConn is a connection that has been idle since then.
+type idleConn struct {
+	conn  net.Conn
+	since time.Time
+}
 
 // connections is a listener with a bound on the connections that are open at a time, so that they leave the store the
 // descriptors that it needs. When the bound is reached a new connection takes the place of the one that has been idle for
@@ -24,7 +39,7 @@ type connections struct {
 
 	mu    sync.Mutex // guards what stands here; never held across I/O
 	open  int
-	idle  *list.List // of net.Conn, on which nothing is under way; idle for longest first
+	idle  *list.List // of idleConn, on which nothing is under way; idle for longest first
 	place map[net.Conn]*list.Element
 
 	freed chan struct{} // has an element when one was closed, or is idle
@@ -48,18 +63,33 @@ func (c *connections) Accept() (net.Conn, error) {
 		return nil, err
 	}
 	for !c.enter() {
-		if c.closeIdle() {
-			continue
-		}
-		c.log.WarnContext(context.Background(), "no room for another connection, and none is idle: it waits", slog.Int("connections", c.most))
-		select {
-		case <-c.freed:
-		case <-c.ended:
+		if !c.makeRoom() {
 			_ = conn.Close()
 			return nil, net.ErrClosed
 		}
 	}
 	return &connection{Conn: conn, leave: sync.OnceFunc(c.leave)}, nil
+}
+
+// makeRoom closes an idle connection, or waits until one may be closed or was; false when the listener is closed.
+func (c *connections) makeRoom() bool {
+	closed, soon := c.closeIdle()
+	if closed {
+		return true
+	}
+	if soon == 0 {
+		c.log.WarnContext(context.Background(), "no room for another connection, and none is idle: it waits", slog.Int("connections", c.most))
+		soon = crowdedEvery
+	}
+	timer := time.NewTimer(soon)
+	defer timer.Stop()
+	select {
+	case <-c.freed:
+	case <-timer.C:
+	case <-c.ended:
+		return false
+	}
+	return true
 }
 
 // Close implements net.Listener.
@@ -107,21 +137,25 @@ func (c *connections) wake() {
 	}
 }
 
-// closeIdle closes the connection that has been idle for longest, if one is.
-func (c *connections) closeIdle() bool {
+// closeIdle closes the connection that has been idle for longest, if that is long enough; else it says how soon that will be
+// so, and 0 when none is idle.
+func (c *connections) closeIdle() (closed bool, soon time.Duration) {
 	c.mu.Lock()
 	first := c.idle.Front()
 	if first == nil {
 		c.mu.Unlock()
-		return false
+		return false, 0
 	}
-	conn, isConn := c.idle.Remove(first).(net.Conn)
-	delete(c.place, conn)
+	one, _ := first.Value.(idleConn)
+	if early := idleMin - time.Since(one.since); early > 0 {
+		c.mu.Unlock()
+		return false, early
+	}
+	c.idle.Remove(first)
+	delete(c.place, one.conn)
 	c.mu.Unlock()
-	if isConn {
-		_ = conn.Close() // whether or not the other side still listens, its descriptor is free
-	}
-	return true
+	_ = one.conn.Close() // whether or not the other side still listens, its descriptor is free
+	return true, 0
 }
 
 // state is told of every connection by its server. One that says nothing after it was opened is as idle as one that said
@@ -136,7 +170,7 @@ func (c *connections) state(conn net.Conn, s http.ConnState) {
 	quiet := s == http.StateNew || s == http.StateIdle
 	switch {
 	case quiet && !isIdle:
-		c.place[conn] = c.idle.PushBack(conn)
+		c.place[conn] = c.idle.PushBack(idleConn{conn, time.Now()})
 		c.wake()
 	case !quiet && isIdle:
 		c.idle.Remove(at)

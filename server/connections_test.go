@@ -9,6 +9,7 @@ import (
 	"net"
 	"net/http"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -22,6 +23,7 @@ type crowd struct {
 	l     *connections
 	url   string
 	holds chan struct{} // GET /hold answers when it is closed
+	held  atomic.Int32  // calls of GET /hold
 	tls   *tls.Config   // nil: none
 }
 
@@ -35,6 +37,7 @@ func newCrowd(t *testing.T, secure bool) *crowd {
 	mux := http.NewServeMux()
 	mux.HandleFunc("/", func(http.ResponseWriter, *http.Request) {})
 	mux.HandleFunc("/hold", func(_ http.ResponseWriter, r *http.Request) {
+		c.held.Add(1)
 		select {
 		case <-c.holds:
 		case <-r.Context().Done():
@@ -140,12 +143,11 @@ func TestBusyConnectionsAreLeftAlone(t *testing.T) {
 				h := c.client(transport)
 				go func() { results <- c.get(h, "/hold") }()
 			}
-			for deadline := time.Now().Add(5 * time.Second); c.l.count() < 3; time.Sleep(time.Millisecond) {
+			for deadline := time.Now().Add(5 * time.Second); c.held.Load() < 3; time.Sleep(time.Millisecond) {
 				if time.Now().After(deadline) {
-					t.Fatal("they never connected")
+					t.Fatal("the calls never came")
 				}
 			}
-			time.Sleep(50 * time.Millisecond) // until their calls are in hand, and not only their connections
 			late := make(chan error, 1)
 			h := c.client(transport)
 			go func() { late <- c.get(h, "/") }()

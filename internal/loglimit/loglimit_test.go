@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"log/slog"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -11,9 +12,27 @@ import (
 	"github.com/kinesin-io/kinesin/internal/loglimit"
 )
 
+// lockedText is a buffer that a timer may write to.
+type lockedText struct {
+	mu   sync.Mutex
+	text bytes.Buffer
+}
+
+func (l *lockedText) Write(p []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.text.Write(p)
+}
+
+func (l *lockedText) String() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.text.String()
+}
+
 func TestRepeatedErrorsAreCounted(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		var text bytes.Buffer
+		var text lockedText
 		log := slog.New(loglimit.New(slog.NewTextHandler(&text, nil)))
 		const many = 6000
 		for range many {
@@ -29,7 +48,7 @@ func TestRepeatedErrorsAreCounted(t *testing.T) {
 		time.Sleep(loglimit.Every)
 		synctest.Wait()
 		if want := `level=ERROR msg="records left out of the log" message="read failed" records=11980`; !strings.Contains(text.String(), want) || lines("left out") != 1 {
-			t.Errorf("no %s at the end of\n%s", want, text.String()[max(0, text.Len()-300):])
+			t.Errorf("no %s at the end of\n%s", want, text.String()[max(0, len(text.String())-300):])
 		}
 		log.Error("read failed")
 		if got := lines(`msg="read failed"`); got != loglimit.RecordsMax+1 {
