@@ -57,6 +57,8 @@ var table = []row{
 	{name: "internal/gather", may: []string{"task", "internal/clock"}},
 	{name: "internal/tlstest", stdOnly: true},
 	{name: "internal/process"},
+	{name: "internal/backup", stdOnly: true},
+	{name: "internal/loglimit", stdOnly: true},
 	{name: "internal/awsclient", may: []string{"task", "internal/clock"}},
 	{name: "internal/loopback", stdOnly: true},
 	{name: "internal/awslocal", may: []string{"internal/loopback"}},

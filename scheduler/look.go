@@ -148,11 +148,13 @@ func (l *loop) readDone(ctx context.Context, err error) bool {
 	case ctx.Err() != nil:
 		return false
 	case err != nil:
+		l.noteRead(err)
 		l.s.complain(ctx, l.partition, err)
 		l.look.retry = l.now().Add(l.s.backoff(l.look.failures))
 		l.look.failures++
 		return false
 	}
+	l.noteRead(nil)
 	l.look.retry, l.look.failures = 0, 0
 	return true
 }

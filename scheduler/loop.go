@@ -36,6 +36,7 @@ type loop struct {
 	warm      atomic.Bool   // it was read ahead
 	crowded   atomic.Bool   // all that was left in the last round was left because the queue had no room
 	progress  progress
+	failing   atomic.Pointer[time.Duration] // monotonic time since when its reads fail; nil while they do not
 	forecast  forecast
 
 	inbox inbox

@@ -38,3 +38,24 @@ func (s *Scheduler) Stalled() time.Duration {
 	}
 	return longest
 }
+
+// Unread is how many partitions could not be read since a time ago, by look or by pass.
+func (s *Scheduler) Unread(since time.Duration) (count int) {
+	now := clock.Mono(s.Clock)
+	for _, l := range *s.loops.Load() {
+		if failed := l.failing.Load(); failed != nil && now-*failed >= since {
+			count++
+		}
+	}
+	return count
+}
+
+// noteRead remembers since when the reads of a partition fail; they come every few seconds.
+func (l *loop) noteRead(err error) {
+	if err == nil {
+		l.failing.Store(nil)
+		return
+	}
+	now := clock.Mono(l.s.Clock)
+	l.failing.CompareAndSwap(nil, &now)
+}

@@ -51,7 +51,7 @@ func (s *Server) open(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	d, err := openDrivers(ctx, &s.config, s.metrics)
+	d, err := openDrivers(ctx, &s.config, s.files, s.metrics)
 	if err != nil {
 		return errors.Join(err, d.close())
 	}
@@ -69,7 +69,7 @@ func (s *Server) open(ctx context.Context) error {
 }
 
 // openDrivers returns what it has opened also with an error.
-func openDrivers(ctx context.Context, c *Config, m *node.Metrics) (d *drivers, err error) {
+func openDrivers(ctx context.Context, c *Config, files descriptors, m *node.Metrics) (d *drivers, err error) {
 	d = &drivers{}
 	if c.onAWS() {
 		if err := d.openAWS(ctx, c, m); err != nil {
@@ -77,7 +77,7 @@ func openDrivers(ctx context.Context, c *Config, m *node.Metrics) (d *drivers, e
 		}
 	}
 	if c.Store == StorePebble {
-		d.store, err = pebble.Open(c.DataDir, pebble.Config{Logger: c.Log, AcceptLoss: c.AcceptLoss, Observer: pebble.Observer{Synced: m.Synced}})
+		d.store, err = pebble.Open(c.DataDir, pebble.Config{Logger: c.Log, AcceptLoss: c.AcceptLoss, OpenFilesMax: files.store, Observer: pebble.Observer{Synced: m.Synced}})
 		if err != nil {
 			d.store = nil // not a nil pointer in an interface
 			return d, err

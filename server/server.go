@@ -31,12 +31,13 @@ type Server struct {
 	metrics  *node.Metrics
 	drivers  *drivers
 	node     *node.Node
-	listener net.Listener
+	files    descriptors
+	listener *connections
 	http     *http.Server
 }
 
 // New opens the port and the drivers; it serves only in Run. Errors: ErrConfig, ErrListen; of the embedded
-// store ErrInUse, ErrCorrupt and ErrVersion; ErrSetup; and those of AWS, of which Lasting tells what to expect. Each says what to do.
+// store ErrInUse, ErrCorrupt and ErrVersion; ErrSetup; ErrDescriptors; and those of AWS, of which Lasting tells what to expect. Each says what to do.
 func New(ctx context.Context, c Config) (*Server, error) {
 	if err := c.Validate(); err != nil {
 		return nil, err
@@ -47,6 +48,13 @@ func New(ctx context.Context, c Config) (*Server, error) {
 	if err := errors.Join(err, tlsErr); err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrConfig, err)
 	}
+	allowed, err := allowedFiles()
+	if err == nil {
+		s.files, err = shareFiles(allowed, &s.config)
+	}
+	if err != nil {
+		return nil, err
+	}
 	if err := s.listen(ctx); err != nil {
 		return nil, err
 	}
@@ -56,6 +64,8 @@ func New(ctx context.Context, c Config) (*Server, error) {
 	s.http = api.NewServer(s.door(tokens))
 	s.http.TLSConfig = secure
 	s.http.ErrorLog = httpLog(s.config.Log)
+	s.http.ConnState = s.listener.state
+	s.listener.register(s.metrics.Registerer())
 	return s, nil
 }
 
@@ -67,9 +77,9 @@ func (s *Server) door(tokens *livefile.Files[token.Set]) http.Handler {
 	return sameOrigin(newGate(tokens, s.metrics.Registerer(), s.node.Handler()))
 }
 
-func (s *Server) listen(ctx context.Context) (err error) {
+func (s *Server) listen(ctx context.Context) error {
 	var config net.ListenConfig
-	s.listener, err = config.Listen(ctx, "tcp", s.config.Listen)
+	listener, err := config.Listen(ctx, "tcp", s.config.Listen)
 	switch {
 	case errors.Is(err, syscall.EADDRINUSE):
 		return fmt.Errorf("%w on %s: the port is in use by another process; stop that one or choose another port with --listen",
@@ -77,6 +87,7 @@ func (s *Server) listen(ctx context.Context) (err error) {
 	case err != nil:
 		return fmt.Errorf("%w on %s: %w", ErrListen, s.config.Listen, err)
 	}
+	s.listener = limitConnections(listener, s.files.connections, s.config.Log)
 	if s.config.AuthTokenFile != "" {
 		return nil
 	}

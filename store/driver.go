@@ -82,6 +82,8 @@ type Capabilities struct {
 	// EndedExpire says that ended rows are deleted some time after they expired without their wake-up rows, whether
 	// anybody has looked at those since or not.
 	EndedExpire bool
+	// Snapshot takes a snapshot of all files, one at a time. nil: the driver's service has its own way of making backups.
+	Snapshot func(ctx context.Context) (Snapshot, error)
 	// KeyLoads takes what was written to each partition of the schedule since it was called last. nil: no partition
 	// has a limit of its own.
 	KeyLoads func() map[task.Partition]KeyLoad

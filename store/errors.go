@@ -38,6 +38,10 @@ var (
 	ErrCorrupt = errors.New("corrupt data")
 	// ErrInUse says that another process has the data open.
 	ErrInUse = errors.New("in use by another process")
+	// ErrBusy refuses a snapshot while there is another one.
+	ErrBusy = errors.New("another snapshot is under way")
+	// ErrUnfinished says that data were being restored and are not complete; they are left alone.
+	ErrUnfinished = errors.New("unfinished restore")
 	// ErrClosed refuses calls after Close.
 	ErrClosed = errors.New("store is closed")
 )

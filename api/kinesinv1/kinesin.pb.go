@@ -4025,6 +4025,239 @@ func (x *KeyResponse) GetKey() string {
 	return ""
 }
 
+// BackupFile is one file of a store.
+type BackupFile struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Name          string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
+	Bytes         int64                  `protobuf:"varint,2,opt,name=bytes,proto3" json:"bytes,omitempty"`
+	Sha256        []byte                 `protobuf:"bytes,3,opt,name=sha256,proto3" json:"sha256,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *BackupFile) Reset() {
+	*x = BackupFile{}
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[63]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *BackupFile) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*BackupFile) ProtoMessage() {}
+
+func (x *BackupFile) ProtoReflect() protoreflect.Message {
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[63]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use BackupFile.ProtoReflect.Descriptor instead.
+func (*BackupFile) Descriptor() ([]byte, []int) {
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{63}
+}
+
+func (x *BackupFile) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *BackupFile) GetBytes() int64 {
+	if x != nil {
+		return x.Bytes
+	}
+	return 0
+}
+
+func (x *BackupFile) GetSha256() []byte {
+	if x != nil {
+		return x.Sha256
+	}
+	return nil
+}
+
+type BackupRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Have          []*BackupFile          `protobuf:"bytes,1,rep,name=have,proto3" json:"have,omitempty"` // what the caller has from an earlier backup: it is not sent again
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *BackupRequest) Reset() {
+	*x = BackupRequest{}
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[64]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *BackupRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*BackupRequest) ProtoMessage() {}
+
+func (x *BackupRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[64]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use BackupRequest.ProtoReflect.Descriptor instead.
+func (*BackupRequest) Descriptor() ([]byte, []int) {
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{64}
+}
+
+func (x *BackupRequest) GetHave() []*BackupFile {
+	if x != nil {
+		return x.Have
+	}
+	return nil
+}
+
+type BackupStart struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	CreatedMicros int64                  `protobuf:"varint,1,opt,name=created_micros,json=createdMicros,proto3" json:"created_micros,omitempty"` // what was acknowledged before then is in the backup
+	Files         []*BackupFile          `protobuf:"bytes,2,rep,name=files,proto3" json:"files,omitempty"`                                       // without sums
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *BackupStart) Reset() {
+	*x = BackupStart{}
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[65]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *BackupStart) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*BackupStart) ProtoMessage() {}
+
+func (x *BackupStart) ProtoReflect() protoreflect.Message {
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[65]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use BackupStart.ProtoReflect.Descriptor instead.
+func (*BackupStart) Descriptor() ([]byte, []int) {
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{65}
+}
+
+func (x *BackupStart) GetCreatedMicros() int64 {
+	if x != nil {
+		return x.CreatedMicros
+	}
+	return 0
+}
+
+func (x *BackupStart) GetFiles() []*BackupFile {
+	if x != nil {
+		return x.Files
+	}
+	return nil
+}
+
+type BackupResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Start         *BackupStart           `protobuf:"bytes,1,opt,name=start,proto3" json:"start,omitempty"`
+	File          *BackupFile            `protobuf:"bytes,2,opt,name=file,proto3" json:"file,omitempty"`          // the file that begins; with a sum it is one that the caller has, and no data follow
+	Data          []byte                 `protobuf:"bytes,3,opt,name=data,proto3" json:"data,omitempty"`          // the next piece of that file
+	Sha256        []byte                 `protobuf:"bytes,4,opt,name=sha256,proto3" json:"sha256,omitempty"`      // of that file, which is complete with this message
+	Complete      bool                   `protobuf:"varint,5,opt,name=complete,proto3" json:"complete,omitempty"` // this is the last message
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *BackupResponse) Reset() {
+	*x = BackupResponse{}
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[66]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *BackupResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*BackupResponse) ProtoMessage() {}
+
+func (x *BackupResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[66]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use BackupResponse.ProtoReflect.Descriptor instead.
+func (*BackupResponse) Descriptor() ([]byte, []int) {
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{66}
+}
+
+func (x *BackupResponse) GetStart() *BackupStart {
+	if x != nil {
+		return x.Start
+	}
+	return nil
+}
+
+func (x *BackupResponse) GetFile() *BackupFile {
+	if x != nil {
+		return x.File
+	}
+	return nil
+}
+
+func (x *BackupResponse) GetData() []byte {
+	if x != nil {
+		return x.Data
+	}
+	return nil
+}
+
+func (x *BackupResponse) GetSha256() []byte {
+	if x != nil {
+		return x.Sha256
+	}
+	return nil
+}
+
+func (x *BackupResponse) GetComplete() bool {
+	if x != nil {
+		return x.Complete
+	}
+	return false
+}
+
 var File_kinesin_v1_kinesin_proto protoreflect.FileDescriptor
 
 const file_kinesin_v1_kinesin_proto_rawDesc = "" +
@@ -4329,7 +4562,23 @@ const file_kinesin_v1_kinesin_proto_rawDesc = "" +
 	"\n" +
 	"KeyRequest\"\x1f\n" +
 	"\vKeyResponse\x12\x10\n" +
-	"\x03key\x18\x01 \x01(\tR\x03key*\x98\x03\n" +
+	"\x03key\x18\x01 \x01(\tR\x03key\"N\n" +
+	"\n" +
+	"BackupFile\x12\x12\n" +
+	"\x04name\x18\x01 \x01(\tR\x04name\x12\x14\n" +
+	"\x05bytes\x18\x02 \x01(\x03R\x05bytes\x12\x16\n" +
+	"\x06sha256\x18\x03 \x01(\fR\x06sha256\";\n" +
+	"\rBackupRequest\x12*\n" +
+	"\x04have\x18\x01 \x03(\v2\x16.kinesin.v1.BackupFileR\x04have\"b\n" +
+	"\vBackupStart\x12%\n" +
+	"\x0ecreated_micros\x18\x01 \x01(\x03R\rcreatedMicros\x12,\n" +
+	"\x05files\x18\x02 \x03(\v2\x16.kinesin.v1.BackupFileR\x05files\"\xb3\x01\n" +
+	"\x0eBackupResponse\x12-\n" +
+	"\x05start\x18\x01 \x01(\v2\x17.kinesin.v1.BackupStartR\x05start\x12*\n" +
+	"\x04file\x18\x02 \x01(\v2\x16.kinesin.v1.BackupFileR\x04file\x12\x12\n" +
+	"\x04data\x18\x03 \x01(\fR\x04data\x12\x16\n" +
+	"\x06sha256\x18\x04 \x01(\fR\x06sha256\x12\x1a\n" +
+	"\bcomplete\x18\x05 \x01(\bR\bcomplete*\x98\x03\n" +
 	"\x06Reason\x12\x16\n" +
 	"\x12REASON_UNSPECIFIED\x10\x00\x12\x12\n" +
 	"\x0eREASON_INVALID\x10\x01\x12\x19\n" +
@@ -4375,7 +4624,9 @@ const file_kinesin_v1_kinesin_proto_rawDesc = "" +
 	"\vGetRejected\x12\x1e.kinesin.v1.GetRejectedRequest\x1a\x1f.kinesin.v1.GetRejectedResponse\"\x03\x90\x02\x01\x12T\n" +
 	"\rRetryRejected\x12 .kinesin.v1.RetryRejectedRequest\x1a!.kinesin.v1.RetryRejectedResponse\x12W\n" +
 	"\x0eDeleteRejected\x12!.kinesin.v1.DeleteRejectedRequest\x1a\".kinesin.v1.DeleteRejectedResponse\x126\n" +
-	"\x03Key\x12\x16.kinesin.v1.KeyRequest\x1a\x17.kinesin.v1.KeyResponseB7Z5github.com/kinesin-io/kinesin/api/kinesinv1;kinesinv1b\x06proto3"
+	"\x03Key\x12\x16.kinesin.v1.KeyRequest\x1a\x17.kinesin.v1.KeyResponse2R\n" +
+	"\rBackupService\x12A\n" +
+	"\x06Backup\x12\x19.kinesin.v1.BackupRequest\x1a\x1a.kinesin.v1.BackupResponse0\x01B7Z5github.com/kinesin-io/kinesin/api/kinesinv1;kinesinv1b\x06proto3"
 
 var (
 	file_kinesin_v1_kinesin_proto_rawDescOnce sync.Once
@@ -4390,7 +4641,7 @@ func file_kinesin_v1_kinesin_proto_rawDescGZIP() []byte {
 }
 
 var file_kinesin_v1_kinesin_proto_enumTypes = make([]protoimpl.EnumInfo, 1)
-var file_kinesin_v1_kinesin_proto_msgTypes = make([]protoimpl.MessageInfo, 63)
+var file_kinesin_v1_kinesin_proto_msgTypes = make([]protoimpl.MessageInfo, 67)
 var file_kinesin_v1_kinesin_proto_goTypes = []any{
 	(Reason)(0),                    // 0: kinesin.v1.Reason
 	(*Problem)(nil),                // 1: kinesin.v1.Problem
@@ -4456,6 +4707,10 @@ var file_kinesin_v1_kinesin_proto_goTypes = []any{
 	(*DeleteRejectedResponse)(nil), // 61: kinesin.v1.DeleteRejectedResponse
 	(*KeyRequest)(nil),             // 62: kinesin.v1.KeyRequest
 	(*KeyResponse)(nil),            // 63: kinesin.v1.KeyResponse
+	(*BackupFile)(nil),             // 64: kinesin.v1.BackupFile
+	(*BackupRequest)(nil),          // 65: kinesin.v1.BackupRequest
+	(*BackupStart)(nil),            // 66: kinesin.v1.BackupStart
+	(*BackupResponse)(nil),         // 67: kinesin.v1.BackupResponse
 }
 var file_kinesin_v1_kinesin_proto_depIdxs = []int32{
 	0,  // 0: kinesin.v1.Problem.reason:type_name -> kinesin.v1.Reason
@@ -4504,53 +4759,59 @@ var file_kinesin_v1_kinesin_proto_depIdxs = []int32{
 	57, // 43: kinesin.v1.RetryRejectedResponse.results:type_name -> kinesin.v1.RetryRejectedResult
 	1,  // 44: kinesin.v1.DeleteRejectedResult.problem:type_name -> kinesin.v1.Problem
 	60, // 45: kinesin.v1.DeleteRejectedResponse.results:type_name -> kinesin.v1.DeleteRejectedResult
-	3,  // 46: kinesin.v1.TaskService.Schedule:input_type -> kinesin.v1.ScheduleRequest
-	8,  // 47: kinesin.v1.TaskService.Get:input_type -> kinesin.v1.GetRequest
-	11, // 48: kinesin.v1.TaskService.List:input_type -> kinesin.v1.ListRequest
-	13, // 49: kinesin.v1.TaskService.Cancel:input_type -> kinesin.v1.CancelRequest
-	16, // 50: kinesin.v1.TaskService.Wait:input_type -> kinesin.v1.WaitRequest
-	18, // 51: kinesin.v1.LambdaService.CreateLambda:input_type -> kinesin.v1.CreateLambdaRequest
-	20, // 52: kinesin.v1.LambdaService.GetLambda:input_type -> kinesin.v1.GetLambdaRequest
-	22, // 53: kinesin.v1.LambdaService.ListLambdas:input_type -> kinesin.v1.ListLambdasRequest
-	24, // 54: kinesin.v1.LambdaService.UpdateLambda:input_type -> kinesin.v1.UpdateLambdaRequest
-	26, // 55: kinesin.v1.LambdaService.DeleteLambda:input_type -> kinesin.v1.DeleteLambdaRequest
-	29, // 56: kinesin.v1.WorkerService.Register:input_type -> kinesin.v1.RegisterRequest
-	37, // 57: kinesin.v1.WorkerService.Work:input_type -> kinesin.v1.WorkRequest
-	41, // 58: kinesin.v1.WorkerService.Claim:input_type -> kinesin.v1.ClaimRequest
-	43, // 59: kinesin.v1.WorkerService.SetResults:input_type -> kinesin.v1.SetResultsRequest
-	45, // 60: kinesin.v1.WorkerService.Heartbeat:input_type -> kinesin.v1.HeartbeatRequest
-	47, // 61: kinesin.v1.WorkerService.Leave:input_type -> kinesin.v1.LeaveRequest
-	52, // 62: kinesin.v1.InboundService.ListRejected:input_type -> kinesin.v1.ListRejectedRequest
-	54, // 63: kinesin.v1.InboundService.GetRejected:input_type -> kinesin.v1.GetRejectedRequest
-	56, // 64: kinesin.v1.InboundService.RetryRejected:input_type -> kinesin.v1.RetryRejectedRequest
-	59, // 65: kinesin.v1.InboundService.DeleteRejected:input_type -> kinesin.v1.DeleteRejectedRequest
-	62, // 66: kinesin.v1.InboundService.Key:input_type -> kinesin.v1.KeyRequest
-	5,  // 67: kinesin.v1.TaskService.Schedule:output_type -> kinesin.v1.ScheduleResponse
-	10, // 68: kinesin.v1.TaskService.Get:output_type -> kinesin.v1.GetResponse
-	12, // 69: kinesin.v1.TaskService.List:output_type -> kinesin.v1.ListResponse
-	15, // 70: kinesin.v1.TaskService.Cancel:output_type -> kinesin.v1.CancelResponse
-	10, // 71: kinesin.v1.TaskService.Wait:output_type -> kinesin.v1.GetResponse
-	19, // 72: kinesin.v1.LambdaService.CreateLambda:output_type -> kinesin.v1.CreateLambdaResponse
-	21, // 73: kinesin.v1.LambdaService.GetLambda:output_type -> kinesin.v1.GetLambdaResponse
-	23, // 74: kinesin.v1.LambdaService.ListLambdas:output_type -> kinesin.v1.ListLambdasResponse
-	25, // 75: kinesin.v1.LambdaService.UpdateLambda:output_type -> kinesin.v1.UpdateLambdaResponse
-	27, // 76: kinesin.v1.LambdaService.DeleteLambda:output_type -> kinesin.v1.DeleteLambdaResponse
-	31, // 77: kinesin.v1.WorkerService.Register:output_type -> kinesin.v1.RegisterResponse
-	40, // 78: kinesin.v1.WorkerService.Work:output_type -> kinesin.v1.WorkResponse
-	42, // 79: kinesin.v1.WorkerService.Claim:output_type -> kinesin.v1.ClaimResponse
-	44, // 80: kinesin.v1.WorkerService.SetResults:output_type -> kinesin.v1.SetResultsResponse
-	46, // 81: kinesin.v1.WorkerService.Heartbeat:output_type -> kinesin.v1.HeartbeatResponse
-	48, // 82: kinesin.v1.WorkerService.Leave:output_type -> kinesin.v1.LeaveResponse
-	53, // 83: kinesin.v1.InboundService.ListRejected:output_type -> kinesin.v1.ListRejectedResponse
-	55, // 84: kinesin.v1.InboundService.GetRejected:output_type -> kinesin.v1.GetRejectedResponse
-	58, // 85: kinesin.v1.InboundService.RetryRejected:output_type -> kinesin.v1.RetryRejectedResponse
-	61, // 86: kinesin.v1.InboundService.DeleteRejected:output_type -> kinesin.v1.DeleteRejectedResponse
-	63, // 87: kinesin.v1.InboundService.Key:output_type -> kinesin.v1.KeyResponse
-	67, // [67:88] is the sub-list for method output_type
-	46, // [46:67] is the sub-list for method input_type
-	46, // [46:46] is the sub-list for extension type_name
-	46, // [46:46] is the sub-list for extension extendee
-	0,  // [0:46] is the sub-list for field type_name
+	64, // 46: kinesin.v1.BackupRequest.have:type_name -> kinesin.v1.BackupFile
+	64, // 47: kinesin.v1.BackupStart.files:type_name -> kinesin.v1.BackupFile
+	66, // 48: kinesin.v1.BackupResponse.start:type_name -> kinesin.v1.BackupStart
+	64, // 49: kinesin.v1.BackupResponse.file:type_name -> kinesin.v1.BackupFile
+	3,  // 50: kinesin.v1.TaskService.Schedule:input_type -> kinesin.v1.ScheduleRequest
+	8,  // 51: kinesin.v1.TaskService.Get:input_type -> kinesin.v1.GetRequest
+	11, // 52: kinesin.v1.TaskService.List:input_type -> kinesin.v1.ListRequest
+	13, // 53: kinesin.v1.TaskService.Cancel:input_type -> kinesin.v1.CancelRequest
+	16, // 54: kinesin.v1.TaskService.Wait:input_type -> kinesin.v1.WaitRequest
+	18, // 55: kinesin.v1.LambdaService.CreateLambda:input_type -> kinesin.v1.CreateLambdaRequest
+	20, // 56: kinesin.v1.LambdaService.GetLambda:input_type -> kinesin.v1.GetLambdaRequest
+	22, // 57: kinesin.v1.LambdaService.ListLambdas:input_type -> kinesin.v1.ListLambdasRequest
+	24, // 58: kinesin.v1.LambdaService.UpdateLambda:input_type -> kinesin.v1.UpdateLambdaRequest
+	26, // 59: kinesin.v1.LambdaService.DeleteLambda:input_type -> kinesin.v1.DeleteLambdaRequest
+	29, // 60: kinesin.v1.WorkerService.Register:input_type -> kinesin.v1.RegisterRequest
+	37, // 61: kinesin.v1.WorkerService.Work:input_type -> kinesin.v1.WorkRequest
+	41, // 62: kinesin.v1.WorkerService.Claim:input_type -> kinesin.v1.ClaimRequest
+	43, // 63: kinesin.v1.WorkerService.SetResults:input_type -> kinesin.v1.SetResultsRequest
+	45, // 64: kinesin.v1.WorkerService.Heartbeat:input_type -> kinesin.v1.HeartbeatRequest
+	47, // 65: kinesin.v1.WorkerService.Leave:input_type -> kinesin.v1.LeaveRequest
+	52, // 66: kinesin.v1.InboundService.ListRejected:input_type -> kinesin.v1.ListRejectedRequest
+	54, // 67: kinesin.v1.InboundService.GetRejected:input_type -> kinesin.v1.GetRejectedRequest
+	56, // 68: kinesin.v1.InboundService.RetryRejected:input_type -> kinesin.v1.RetryRejectedRequest
+	59, // 69: kinesin.v1.InboundService.DeleteRejected:input_type -> kinesin.v1.DeleteRejectedRequest
+	62, // 70: kinesin.v1.InboundService.Key:input_type -> kinesin.v1.KeyRequest
+	65, // 71: kinesin.v1.BackupService.Backup:input_type -> kinesin.v1.BackupRequest
+	5,  // 72: kinesin.v1.TaskService.Schedule:output_type -> kinesin.v1.ScheduleResponse
+	10, // 73: kinesin.v1.TaskService.Get:output_type -> kinesin.v1.GetResponse
+	12, // 74: kinesin.v1.TaskService.List:output_type -> kinesin.v1.ListResponse
+	15, // 75: kinesin.v1.TaskService.Cancel:output_type -> kinesin.v1.CancelResponse
+	10, // 76: kinesin.v1.TaskService.Wait:output_type -> kinesin.v1.GetResponse
+	19, // 77: kinesin.v1.LambdaService.CreateLambda:output_type -> kinesin.v1.CreateLambdaResponse
+	21, // 78: kinesin.v1.LambdaService.GetLambda:output_type -> kinesin.v1.GetLambdaResponse
+	23, // 79: kinesin.v1.LambdaService.ListLambdas:output_type -> kinesin.v1.ListLambdasResponse
+	25, // 80: kinesin.v1.LambdaService.UpdateLambda:output_type -> kinesin.v1.UpdateLambdaResponse
+	27, // 81: kinesin.v1.LambdaService.DeleteLambda:output_type -> kinesin.v1.DeleteLambdaResponse
+	31, // 82: kinesin.v1.WorkerService.Register:output_type -> kinesin.v1.RegisterResponse
+	40, // 83: kinesin.v1.WorkerService.Work:output_type -> kinesin.v1.WorkResponse
+	42, // 84: kinesin.v1.WorkerService.Claim:output_type -> kinesin.v1.ClaimResponse
+	44, // 85: kinesin.v1.WorkerService.SetResults:output_type -> kinesin.v1.SetResultsResponse
+	46, // 86: kinesin.v1.WorkerService.Heartbeat:output_type -> kinesin.v1.HeartbeatResponse
+	48, // 87: kinesin.v1.WorkerService.Leave:output_type -> kinesin.v1.LeaveResponse
+	53, // 88: kinesin.v1.InboundService.ListRejected:output_type -> kinesin.v1.ListRejectedResponse
+	55, // 89: kinesin.v1.InboundService.GetRejected:output_type -> kinesin.v1.GetRejectedResponse
+	58, // 90: kinesin.v1.InboundService.RetryRejected:output_type -> kinesin.v1.RetryRejectedResponse
+	61, // 91: kinesin.v1.InboundService.DeleteRejected:output_type -> kinesin.v1.DeleteRejectedResponse
+	63, // 92: kinesin.v1.InboundService.Key:output_type -> kinesin.v1.KeyResponse
+	67, // 93: kinesin.v1.BackupService.Backup:output_type -> kinesin.v1.BackupResponse
+	72, // [72:94] is the sub-list for method output_type
+	50, // [50:72] is the sub-list for method input_type
+	50, // [50:50] is the sub-list for extension type_name
+	50, // [50:50] is the sub-list for extension extendee
+	0,  // [0:50] is the sub-list for field type_name
 }
 
 func init() { file_kinesin_v1_kinesin_proto_init() }
@@ -4564,9 +4825,9 @@ func file_kinesin_v1_kinesin_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_kinesin_v1_kinesin_proto_rawDesc), len(file_kinesin_v1_kinesin_proto_rawDesc)),
 			NumEnums:      1,
-			NumMessages:   63,
+			NumMessages:   67,
 			NumExtensions: 0,
-			NumServices:   4,
+			NumServices:   5,
 		},
 		GoTypes:           file_kinesin_v1_kinesin_proto_goTypes,
 		DependencyIndexes: file_kinesin_v1_kinesin_proto_depIdxs,

@@ -23,13 +23,14 @@ func (n *Node) Handler() http.Handler {
 	if n.hsc != nil {
 		mux.Handle(kinesinv1connect.NewWorkerServiceHandler(n.hsc, options...))
 	}
+	mux.Handle(kinesinv1connect.NewBackupServiceHandler(newBackups(n), options...))
 	mux.Handle("GET /metrics", promhttp.HandlerFor(n.metrics.registry, promhttp.HandlerOpts{}))
 	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) { say(w, http.StatusOK, "ok") })
 	mux.HandleFunc("GET /livez", probe("ok", n.notLive))
 	mux.HandleFunc("GET /readyz", probe("ready", n.notReady))
 	mux.HandleFunc("/", func(w http.ResponseWriter, _ *http.Request) {
 		say(w, http.StatusNotFound, "nothing is served here; the API is under /kinesin.v1.TaskService/, "+
-			"/kinesin.v1.LambdaService/, /kinesin.v1.WorkerService/ and /kinesin.v1.InboundService/, besides /metrics, /livez, /readyz and /healthz")
+			"/kinesin.v1.LambdaService/, /kinesin.v1.WorkerService/, /kinesin.v1.InboundService/ and /kinesin.v1.BackupService/, besides /metrics, /livez, /readyz and /healthz")
 	})
 	return mux
 }

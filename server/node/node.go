@@ -6,6 +6,7 @@ package node
 import (
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"slices"
 	"strings"
@@ -149,6 +150,7 @@ type Node struct {
 	hsc        *hsc.Service     // nil without the role
 	grower     *grower          // nil where shards do not grow by themselves
 
+	shared   bool // several processes may be over the store
 	running  atomic.Bool
 	warm     atomic.Bool // all that is fired here was read ahead, once
 	draining atomic.Bool
@@ -164,7 +166,7 @@ func New(ctx context.Context, c Config) (*Node, error) {
 		c.Roles = Roles()
 	}
 	c.shared = c.Membership == nil || c.Shared
-	n := &Node{log: c.Log, clock: c.Clock, metrics: c.Metrics}
+	n := &Node{log: c.Log, clock: c.Clock, metrics: c.Metrics, shared: c.shared}
 	n.store = store.New(c.Store, store.Config{
 		PayloadBytesMax: c.PayloadBytesMax, Clock: c.Clock, Logger: c.Log,
 		Observer: store.Observer{OpDone: n.metrics.storeOp},
@@ -396,6 +398,8 @@ func (n *Node) notReady() string {
 		return n.damaged()
 	case n.scheduler != nil && !n.warm.Load():
 		return "not ready: reading ahead what is to be fired here"
+	case n.unread() > 0:
+		return fmt.Sprintf("not ready: %d partitions cannot be read; what they hold is not fired", n.unread())
 	case n.store.Full():
 		return "not ready: the store is full; it still drains what it has"
 	}

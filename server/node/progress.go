@@ -41,3 +41,15 @@ func (n *Node) loops() []loop {
 	}
 	return loops
 }
+
+// unreadMax is how long a partition may not be readable before that is told: a read that fails is tried again within seconds.
+const unreadMax = 5 * time.Second
+
+// unread is how many partitions this process cannot read. One of several over a store does not tell: all of them would
+// be out at once while the store is away.
+func (n *Node) unread() int {
+	if n.scheduler == nil || n.shared {
+		return 0
+	}
+	return n.scheduler.Unread(unreadMax)
+}

@@ -2,6 +2,7 @@ package node
 
 import (
 	"context"
+	"errors"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -12,6 +13,43 @@ import (
 	"github.com/kinesin-io/kinesin/store"
 	"github.com/kinesin-io/kinesin/task"
 )
+
+// unreadable is a store of which scans fail, for a while.
+type unreadable struct {
+	store.Driver
+
+	failing atomic.Bool
+}
+
+func (u *unreadable) ScanSchedule(ctx context.Context, p task.Partition, after store.WakeKey, through task.Instant, limit int) ([]task.Task, error) {
+	if u.failing.Load() {
+		return nil, errors.New("too many open files")
+	}
+	return u.Driver.ScanSchedule(ctx, p, after, through, limit)
+}
+
+func TestPartitionsThatCannotBeReadAreNotReady(t *testing.T) {
+	u := &unreadable{}
+	over := func(d store.Driver) store.Driver { u.Driver = d; return u }
+	inRig(t, drivers{over: over}, 1, nil, func(r *rig) {
+		r.lambda(sdk.LambdaInfo{Name: "mail"})
+		n := r.nodes[0].node
+		time.Sleep(time.Minute)
+		if why := n.notReady(); why != "" {
+			t.Fatalf("not ready: %s", why)
+		}
+		u.failing.Store(true)
+		time.Sleep(15 * time.Second) // a look comes every 5 s
+		if why := n.notReady(); !strings.Contains(why, "3 partitions cannot be read") {
+			t.Errorf("says %q while partitions cannot be read", why)
+		}
+		u.failing.Store(false)
+		time.Sleep(30 * time.Second)
+		if why := n.notReady(); why != "" {
+			t.Errorf("after they can be read again: %s", why)
+		}
+	})
+}
 
 // hanging is a store of which scans do not return, for a while.
 type hanging struct {

@@ -181,7 +181,12 @@ func namedSeq(early bool) uint64 {
 // asked for until after it.
 func checkSurvivor(t *testing.T, files *vfs.MemFS, acked, asked [walkersMax]uint64) {
 	t.Helper()
-	d := openOn(t, files, pebble.Config{})
+	checkStore(t, openOn(t, files, pebble.Config{}), acked, asked)
+}
+
+// checkStore does the same with a store that is open, and closes it.
+func checkStore(t *testing.T, d *pebble.Driver, acked, asked [walkersMax]uint64) {
+	t.Helper()
 	defer func() {
 		if err := d.Close(); err != nil {
 			t.Error(err)

@@ -44,7 +44,10 @@ func (d *Driver) open() error {
 		return err
 	}
 	d.lock = lock
-	if err := d.openLocked(); err != nil {
+	if err = d.tidy(); err == nil {
+		err = d.openLocked()
+	}
+	if err != nil {
 		return errors.Join(err, lock.Close())
 	}
 	return nil
@@ -190,7 +193,7 @@ func (d *Driver) options(memTable int) *pebbledb.Options {
 		L0CompactionThreshold:       10,
 		L0StopWritesThreshold:       64,
 		LBaseMaxBytes:               int64(2 * memTable),
-		MaxOpenFiles:                openFilesMax,
+		MaxOpenFiles:                cmp.Or(d.cfg.OpenFilesMax, openFilesMax),
 		CompactionConcurrencyRange:  func() (int, int) { return 1, 2 },
 		Logger:                      logger{d},
 		EventListener:               d.listener(),

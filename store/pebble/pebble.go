@@ -7,7 +7,8 @@
 // never removes a row by itself; Sweep is told when.
 //
 // How it works: commit.go (one committer, group commit), evaluate.go (conditions and
-// indexes), keys.go (layout), floor.go (how scans avoid tombstones), space.go (full disks).
+// indexes), keys.go (layout), floor.go (how scans avoid tombstones), space.go (full disks),
+// snapshot.go and restore.go (backups).
 package pebble
 
 import (
@@ -36,6 +37,8 @@ type Config struct {
 	// MemTableBytes is the size of one buffer of recent writes, of which there are up to
 	// three; 32 MiB, and less on a file system below 2 GiB.
 	MemTableBytes int
+	// OpenFilesMax is how many files the store may have open, about; 500, and 80 at least.
+	OpenFilesMax int
 	// Logger is told of compactions and flushes (debug), stalls and background errors (warn, error). Discards.
 	Logger *slog.Logger
 	// Observer is told of syncs.
@@ -91,6 +94,8 @@ type Driver struct {
 	counted atomic.Bool  // depths are complete
 	failed  atomic.Pointer[error]
 	fatal   sync.Once
+
+	snapshots sync.Mutex // held while there is a snapshot
 
 	// Owned by commitLoop.
 	unsynced      bool   // something that is not lazy was applied and not synced
@@ -244,7 +249,7 @@ func (d *Driver) markLoop() {
 
 // Capabilities implements store.Driver.
 func (d *Driver) Capabilities() store.Capabilities {
-	return store.Capabilities{Depths: d.liveTasks, Full: d.space.check, Health: d.health}
+	return store.Capabilities{Depths: d.liveTasks, Full: d.space.check, Health: d.health, Snapshot: d.takeSnapshot}
 }
 
 // Metrics are figures of the storage engine.

@@ -22,6 +22,12 @@ func openMem(t *testing.T) *pebble.Driver {
 
 func openOn(t *testing.T, files vfs.FS, c pebble.Config) *pebble.Driver {
 	t.Helper()
+	return openIn(t, "data", files, c)
+}
+
+// openIn does the same in a directory of another name.
+func openIn(t *testing.T, dir string, files vfs.FS, c pebble.Config) *pebble.Driver {
+	t.Helper()
 	c.FS = files
 	if c.MemTableBytes == 0 {
 		c.MemTableBytes = 1 << 20
@@ -29,7 +35,7 @@ func openOn(t *testing.T, files vfs.FS, c pebble.Config) *pebble.Driver {
 	if c.Fatal == nil {
 		c.Fatal = func(err error) { t.Errorf("fatal: %v", err) }
 	}
-	d, err := pebble.Open("data", c)
+	d, err := pebble.Open(dir, c)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -143,8 +143,14 @@ func (d *Driver) endedPage(lower, upper []byte, wanted func([]byte) bool, s task
 // Sweep implements store.Driver.
 func (d *Driver) Sweep(ctx context.Context, now task.Instant, limit int) (int, error) {
 	r, err := d.expired(ctx, now, limit)
-	if err != nil || len(r.rows) == 0 {
+	if err != nil {
 		return 0, err
+	}
+	if len(r.rows) < limit {
+		defer d.freeSpace(ctx)
+	}
+	if len(r.rows) == 0 {
+		return 0, nil
 	}
 	results, err := d.submit(ctx, r)
 	if err != nil {

@@ -2,6 +2,7 @@ package pebble
 
 import (
 	"cmp"
+	"context"
 	"log/slog"
 	"sync"
 	"sync/atomic"
@@ -183,4 +184,27 @@ func (s *space) dropBallast() {
 	}
 	s.log.Error("disk is full: the ballast file is given up", slog.String("dir", s.dir), slog.Uint64("bytes", s.ballast))
 	_ = s.files.Remove(s.files.PathJoin(s.dir, ballastName))
+}
+
+// garbagePart of what the files hold is worth merging them for, when the store is full.
+const garbagePart = 16
+
+// freeSpace gives back what deleted rows hold, if the store is full. Otherwise deletes stay in the memtable until that is
+// full, and in files that the engine sees no reason to merge: where new tasks are refused little is written, and the
+// store would stay full though nearly all in it is deleted.
+func (d *Driver) freeSpace(ctx context.Context) {
+	if !d.space.check() || d.enter(ctx) != nil {
+		return
+	}
+	defer d.leave()
+	err := d.db.Flush()
+	m := d.db.Metrics()
+	if garbage := m.Table.Garbage.PointDeletionsBytesEstimate; err == nil && garbage > m.DiskSpaceUsage()/garbagePart {
+		d.cfg.Logger.InfoContext(ctx, "store is full: files are merged to free what is deleted", slog.String("dir", d.dir), slog.Uint64("bytes", garbage))
+		err = d.db.Compact(ctx, []byte{0}, []byte{0xff}, false)
+		d.space.look()
+	}
+	if err != nil && ctx.Err() == nil {
+		d.cfg.Logger.WarnContext(ctx, "space of a full store could not be freed", slog.String("dir", d.dir), slog.String("error", err.Error()))
+	}
 }

@@ -32,6 +32,8 @@ const (
 	WorkerServiceName = "kinesin.v1.WorkerService"
 	// InboundServiceName is the fully-qualified name of the InboundService service.
 	InboundServiceName = "kinesin.v1.InboundService"
+	// BackupServiceName is the fully-qualified name of the BackupService service.
+	BackupServiceName = "kinesin.v1.BackupService"
 )
 
 // These constants are the fully-qualified names of the RPCs defined in this package. They're
@@ -93,6 +95,8 @@ const (
 	InboundServiceDeleteRejectedProcedure = "/kinesin.v1.InboundService/DeleteRejected"
 	// InboundServiceKeyProcedure is the fully-qualified name of the InboundService's Key RPC.
 	InboundServiceKeyProcedure = "/kinesin.v1.InboundService/Key"
+	// BackupServiceBackupProcedure is the fully-qualified name of the BackupService's Backup RPC.
+	BackupServiceBackupProcedure = "/kinesin.v1.BackupService/Backup"
 )
 
 // TaskServiceClient is a client for the kinesin.v1.TaskService service.
@@ -939,4 +943,80 @@ func (UnimplementedInboundServiceHandler) DeleteRejected(context.Context, *kines
 
 func (UnimplementedInboundServiceHandler) Key(context.Context, *kinesinv1.KeyRequest) (*kinesinv1.KeyResponse, error) {
 	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("kinesin.v1.InboundService.Key is not implemented"))
+}
+
+// BackupServiceClient is a client for the kinesin.v1.BackupService service.
+type BackupServiceClient interface {
+	// Backup streams the files of the store as they are at one point in the order of its commits: all that was
+	// acknowledged before the call is in them. First a message with start, then for each file one with file and those
+	// with its data, the last of which has its sum, and at the end one with complete.
+	Backup(context.Context, *kinesinv1.BackupRequest) (*connect.ServerStreamForClient[kinesinv1.BackupResponse], error)
+}
+
+// NewBackupServiceClient constructs a client for the kinesin.v1.BackupService service. By default,
+// it uses the Connect protocol with the binary Protobuf Codec, asks for gzipped responses, and
+// sends uncompressed requests. To use the gRPC or gRPC-Web protocols, supply the connect.WithGRPC()
+// or connect.WithGRPCWeb() options.
+//
+// The URL supplied here should be the base URL for the Connect or gRPC server (for example,
+// http://api.acme.com or https://acme.com/grpc).
+func NewBackupServiceClient(httpClient connect.HTTPClient, baseURL string, opts ...connect.ClientOption) BackupServiceClient {
+	baseURL = strings.TrimRight(baseURL, "/")
+	backupServiceMethods := kinesinv1.File_kinesin_v1_kinesin_proto.Services().ByName("BackupService").Methods()
+	return &backupServiceClient{
+		backup: connect.NewClient[kinesinv1.BackupRequest, kinesinv1.BackupResponse](
+			httpClient,
+			baseURL+BackupServiceBackupProcedure,
+			connect.WithSchema(backupServiceMethods.ByName("Backup")),
+			connect.WithClientOptions(opts...),
+		),
+	}
+}
+
+// backupServiceClient implements BackupServiceClient.
+type backupServiceClient struct {
+	backup *connect.Client[kinesinv1.BackupRequest, kinesinv1.BackupResponse]
+}
+
+// Backup calls kinesin.v1.BackupService.Backup.
+func (c *backupServiceClient) Backup(ctx context.Context, req *kinesinv1.BackupRequest) (*connect.ServerStreamForClient[kinesinv1.BackupResponse], error) {
+	return c.backup.CallServerStream(ctx, connect.NewRequest(req))
+}
+
+// BackupServiceHandler is an implementation of the kinesin.v1.BackupService service.
+type BackupServiceHandler interface {
+	// Backup streams the files of the store as they are at one point in the order of its commits: all that was
+	// acknowledged before the call is in them. First a message with start, then for each file one with file and those
+	// with its data, the last of which has its sum, and at the end one with complete.
+	Backup(context.Context, *kinesinv1.BackupRequest, *connect.ServerStream[kinesinv1.BackupResponse]) error
+}
+
+// NewBackupServiceHandler builds an HTTP handler from the service implementation. It returns the
+// path on which to mount the handler and the handler itself.
+//
+// By default, handlers support the Connect, gRPC, and gRPC-Web protocols with the binary Protobuf
+// and JSON codecs. They also support gzip compression.
+func NewBackupServiceHandler(svc BackupServiceHandler, opts ...connect.HandlerOption) (string, http.Handler) {
+	backupServiceMethods := kinesinv1.File_kinesin_v1_kinesin_proto.Services().ByName("BackupService").Methods()
+	backupServiceBackupHandler := connect.NewServerStreamHandlerSimple(
+		BackupServiceBackupProcedure,
+		svc.Backup,
+		connect.WithSchema(backupServiceMethods.ByName("Backup")),
+		connect.WithHandlerOptions(opts...),
+	)
+	return "/kinesin.v1.BackupService/", http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		switch r.URL.Path {
+		case BackupServiceBackupProcedure:
+			backupServiceBackupHandler.ServeHTTP(w, r)
+		default:
+			http.NotFound(w, r)
+		}
+	})
+}
+
+// UnimplementedBackupServiceHandler returns CodeUnimplemented from all methods.
+type UnimplementedBackupServiceHandler struct{}
+
+func (UnimplementedBackupServiceHandler) Backup(context.Context, *kinesinv1.BackupRequest, *connect.ServerStream[kinesinv1.BackupResponse]) error {
+	return connect.NewError(connect.CodeUnimplemented, errors.New("kinesin.v1.BackupService.Backup is not implemented"))
 }

@@ -6,6 +6,8 @@ import (
 	"log/slog"
 
 	"github.com/spf13/pflag"
+
+	"github.com/kinesin-io/kinesin/internal/loglimit"
 )
 
 // logFlags say what is logged, on stderr.
@@ -18,7 +20,7 @@ func (l *logFlags) add(f *pflag.FlagSet) {
 	settings(f, "log-level", "log-format")
 }
 
-// logger logs to w as the flags say.
+// logger logs to w as the flags say, and little of what repeats.
 func (l *logFlags) logger(w io.Writer) (*slog.Logger, error) {
 	var level slog.Level
 	if err := level.UnmarshalText([]byte(l.level)); err != nil {
@@ -26,7 +28,7 @@ func (l *logFlags) logger(w io.Writer) (*slog.Logger, error) {
 	}
 	options := &slog.HandlerOptions{Level: level}
 	if l.format == formatJSON {
-		return slog.New(slog.NewJSONHandler(w, options)), nil
+		return slog.New(loglimit.New(slog.NewJSONHandler(w, options))), nil
 	}
-	return slog.New(slog.NewTextHandler(w, options)), nil
+	return slog.New(loglimit.New(slog.NewTextHandler(w, options))), nil
 }

@@ -1,0 +1,72 @@
+package backup
+
+import (
+	"archive/tar"
+	"errors"
+	"io"
+	"os"
+	"path/filepath"
+)
+
+// storePrefix begins the names of the store's files in an archive.
+const storePrefix = "store/"
+
+// archivePlace is a backup in one file. It has another name until it is complete.
+type archivePlace struct {
+	path string
+	file *os.File
+	tar  *tar.Writer
+	done bool
+}
+
+func createArchive(path string) (*archivePlace, error) {
+	file, err := os.OpenFile(path+unfinished, os.O_WRONLY|os.O_CREATE, filePerm) //nolint:gosec // the user names the place
+	if err != nil {
+		return nil, err
+	}
+	if err := hold(file); err != nil {
+		return nil, errors.Join(err, file.Close())
+	}
+	if err := file.Truncate(0); err != nil { // of one that was killed
+		return nil, errors.Join(err, file.Close())
+	}
+	return &archivePlace{path: path, file: file, tar: tar.NewWriter(file)}, nil
+}
+
+func (a *archivePlace) have() []File { return nil }
+
+func (a *archivePlace) keep(*File) error { return ErrNone }
+
+func (a *archivePlace) begin(f *File) (io.Writer, error) {
+	return a.tar, a.tar.WriteHeader(&tar.Header{Typeflag: tar.TypeReg, Name: storePrefix + f.Name, Size: f.Bytes, Mode: filePerm})
+}
+
+func (a *archivePlace) end(*File) error { return a.tar.Flush() }
+
+func (a *archivePlace) commit(manifest []byte, m *Manifest) error {
+	err := a.tar.WriteHeader(&tar.Header{
+		Typeflag: tar.TypeReg, Name: manifestName, Size: int64(len(manifest)), Mode: filePerm, ModTime: m.Created,
+	})
+	if err != nil {
+		return err
+	}
+	if _, err := a.tar.Write(manifest); err != nil {
+		return err
+	}
+	if err := errors.Join(a.tar.Close(), a.file.Sync()); err != nil {
+		return err
+	}
+	if err := os.Rename(a.file.Name(), a.path); err != nil {
+		return err
+	}
+	a.done = true
+	return syncDir(filepath.Dir(a.path))
+}
+
+func (a *archivePlace) close() error {
+	var err error
+	if !a.done {
+		err = os.Remove(a.file.Name())
+	}
+	return errors.Join(err, a.file.Close())
+}

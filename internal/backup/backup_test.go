@@ -1,0 +1,230 @@
+package backup_test
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/kinesin-io/kinesin/internal/backup"
+)
+
+var created = time.Date(2026, 11, 22, 17, 0, 0, 0, time.UTC)
+
+// write makes a backup of files.
+func write(t *testing.T, path string, files map[string]string, keep ...string) error {
+	t.Helper()
+	w, err := backup.Create(path)
+	if err != nil {
+		return err
+	}
+	defer func() {
+		if err := w.Close(); err != nil {
+			t.Error(err)
+		}
+	}()
+	for name, content := range files {
+		if err := add(w, name, content); err != nil {
+			return err
+		}
+	}
+	for _, f := range w.Have() {
+		for _, name := range keep {
+			if sum := sha256.Sum256([]byte("content of " + name)); f.Name == name {
+				if err := w.Keep(name, sum[:]); err != nil {
+					return err
+				}
+			}
+		}
+	}
+	_, err = w.Commit(created)
+	return err
+}
+
+func add(w *backup.Writer, name, content string) error {
+	if err := w.Begin(name, int64(len(content))); err != nil {
+		return err
+	}
+	if _, err := w.Write([]byte(content)); err != nil {
+		return err
+	}
+	sum := sha256.Sum256([]byte(content))
+	return w.End(sum[:])
+}
+
+func extract(t *testing.T, path string) (backup.Manifest, map[string]string, error) {
+	t.Helper()
+	into := t.TempDir()
+	m, err := backup.Extract(path, into)
+	found := map[string]string{}
+	all, globErr := filepath.Glob(filepath.Join(into, "*"))
+	for _, name := range all {
+		content, readErr := os.ReadFile(name)
+		if readErr != nil {
+			t.Fatal(readErr)
+		}
+		found[filepath.Base(name)] = string(content)
+	}
+	if globErr != nil {
+		t.Fatal(globErr)
+	}
+	return m, found, err
+}
+
+var twoFiles = map[string]string{"1.sst": "content of 1.sst", "marker.x": ""}
+
+func TestWhatIsWrittenIsReadBack(t *testing.T) {
+	t.Parallel()
+	for _, name := range []string{"b.tar", "b/"} {
+		path := filepath.Join(t.TempDir(), "x") + name
+		if err := write(t, path, twoFiles); err != nil {
+			t.Fatal(err)
+		}
+		m, found, err := extract(t, path)
+		if err != nil || len(found) != 2 || found["1.sst"] != "content of 1.sst" || !m.Created.Equal(created) || m.Bytes() != 16 {
+			t.Errorf("%s: %v, %v, %v", name, m, found, err)
+		}
+	}
+}
+
+func TestALaterBackupKeepsWhatIsTheSame(t *testing.T) {
+	t.Parallel()
+	dir := filepath.Join(t.TempDir(), "b")
+	for round, c := range []struct {
+		files map[string]string
+		keep  []string
+	}{
+		{files: map[string]string{"1.sst": "content of 1.sst", "2.sst": "content of 2.sst"}},
+		{files: map[string]string{"3.sst": "content of 3.sst"}, keep: []string{"1.sst"}},
+	} {
+		if err := write(t, dir+"/", c.files, c.keep...); err != nil {
+			t.Fatal(round, err)
+		}
+	}
+	_, found, err := extract(t, dir)
+	if err != nil || len(found) != 2 || found["1.sst"] == "" || found["3.sst"] == "" {
+		t.Errorf("%v, %v", found, err)
+	}
+	if all, err := os.ReadDir(filepath.Join(dir, "files")); err != nil || len(all) != 2 {
+		t.Errorf("%v, %v: want what the older backup alone had to be removed", all, err)
+	}
+}
+
+// TestNothingHalf gives a writer what is wrong, over a backup that was there before.
+func TestNothingHalf(t *testing.T) {
+	t.Parallel()
+	sum := sha256.Sum256([]byte("abc"))
+	for name, step := range map[string]func(w *backup.Writer) error{
+		"another sum": func(w *backup.Writer) error {
+			return errors.Join(w.Begin("9.sst", 3), second(w.Write([]byte("abd"))), w.End(sum[:]))
+		},
+		"less": func(w *backup.Writer) error {
+			return errors.Join(w.Begin("9.sst", 4), second(w.Write([]byte("abc"))), w.End(sum[:]))
+		},
+		"more":          func(w *backup.Writer) error { return errors.Join(w.Begin("9.sst", 2), second(w.Write([]byte("abc")))) },
+		"no begin":      func(w *backup.Writer) error { return second(w.Write([]byte("abc"))) },
+		"path":          func(w *backup.Writer) error { return w.Begin("../9.sst", 3) },
+		"absolute path": func(w *backup.Writer) error { return w.Begin("/9.sst", 3) },
+		"not there":     func(w *backup.Writer) error { return w.Keep("9.sst", sum[:]) },
+		"changed":       func(w *backup.Writer) error { return w.Keep("1.sst", sum[:]) },
+		"twice": func(w *backup.Writer) error {
+			err := errors.Join(add(w, "9.sst", "abc"), add(w, "9.sst", "abc"))
+			_, commitErr := w.Commit(created)
+			return errors.Join(err, commitErr)
+		},
+	} {
+		for _, form := range []string{"b.tar", "b/"} {
+			path := filepath.Join(t.TempDir(), form)
+			if form == "b/" {
+				path += "/"
+			}
+			if err := write(t, path, twoFiles); err != nil {
+				t.Fatal(err)
+			}
+			w, err := backup.Create(path)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := step(w); !errors.Is(err, backup.ErrDamaged) {
+				t.Errorf("%s, %s: %v, want ErrDamaged", name, form, err)
+			}
+			if err := w.Close(); err != nil {
+				t.Error(err)
+			}
+			if _, found, err := extract(t, path); err != nil || found["1.sst"] != twoFiles["1.sst"] {
+				t.Errorf("%s, %s: the backup before is %v, %v", name, form, found, err)
+			}
+		}
+	}
+}
+
+func second(_ int, err error) error { return err }
+
+func TestOneWriterAtATime(t *testing.T) {
+	t.Parallel()
+	for _, form := range []string{"b.tar", "b/"} {
+		path := filepath.Join(t.TempDir(), "x") + form
+		w, err := backup.Create(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := backup.Create(path); !errors.Is(err, backup.ErrPlace) {
+			t.Errorf("%s: a second writer: %v", form, err)
+		}
+		if err := w.Close(); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+// TestFlippedBytesAreFound damages bytes of a directory's files in turn, and of an archive all that is not padding.
+func TestFlippedBytesAreFound(t *testing.T) {
+	t.Parallel()
+	dir := filepath.Join(t.TempDir(), "b")
+	if err := write(t, dir+"/", twoFiles); err != nil {
+		t.Fatal(err)
+	}
+	sum := sha256.Sum256([]byte(twoFiles["1.sst"]))
+	for _, path := range []string{filepath.Join(dir, "manifest.json"), filepath.Join(dir, "files", hex.EncodeToString(sum[:]))} {
+		each(t, path, func(at int) {
+			if _, _, err := extract(t, dir); err == nil {
+				t.Errorf("%s: byte %d", filepath.Base(path), at)
+			}
+		})
+	}
+	file := filepath.Join(t.TempDir(), "b.tar")
+	if err := write(t, file, twoFiles); err != nil {
+		t.Fatal(err)
+	}
+	each(t, file, func(at int) {
+		if m, found, err := extract(t, file); err == nil && (found["1.sst"] != twoFiles["1.sst"] || len(m.Files) != 2) {
+			t.Errorf("archive: byte %d: %v", at, found)
+		}
+	})
+}
+
+// stride leaves bytes out: every try syncs.
+const stride = 11
+
+// each calls f with a byte of the file flipped, one after the other.
+func each(t *testing.T, path string, f func(at int)) {
+	t.Helper()
+	content, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for at := 0; at < len(content); at += stride {
+		content[at] ^= 0x10
+		if err := os.WriteFile(path, content, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		f(at)
+		content[at] ^= 0x10
+	}
+	if err := os.WriteFile(path, content, 0o600); err != nil {
+		t.Fatal(err)
+	}
+}

@@ -1,0 +1,80 @@
+package server
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"time"
+
+	"github.com/kinesin-io/kinesin/internal/backup"
+	"github.com/kinesin-io/kinesin/internal/clock"
+	"github.com/kinesin-io/kinesin/store"
+	"github.com/kinesin-io/kinesin/store/pebble"
+	"github.com/kinesin-io/kinesin/task"
+)
+
+// RestoreReport says what was restored.
+type RestoreReport struct {
+	Created time.Time // when the backup was made
+	Files   int
+	Bytes   int64
+	Live    int64 // tasks that have not ended
+	Overdue int64 // those of them that are due: they start as soon as a server runs on the data
+}
+
+const (
+	// countEvery is how often Restore looks whether the store has counted its tasks.
+	countEvery = 10 * time.Millisecond
+	// overduePage is how many wake-up rows it reads at once.
+	overduePage = 1000
+)
+
+// Restore makes dataDir, which must be empty or not there, the data directory of a server with the backup at path. It checks
+// all of the backup first; with an error dataDir is as it was.
+func Restore(ctx context.Context, path, dataDir string, log *slog.Logger) (RestoreReport, error) {
+	var report RestoreReport
+	fill := func(into string) error {
+		m, err := backup.Extract(path, into)
+		report.Created, report.Files, report.Bytes = m.Created, len(m.Files), m.Bytes()
+		return err
+	}
+	look := func(ctx context.Context, d *pebble.Driver) error { return report.count(ctx, d) }
+	return report, pebble.Restore(ctx, dataDir, pebble.Config{Logger: log}, fill, look)
+}
+
+// count counts the tasks of a store.
+func (r *RestoreReport) count(ctx context.Context, d store.Driver) error {
+	depths, ready := d.Capabilities().Depths()
+	for ; !ready; depths, ready = d.Capabilities().Depths() {
+		if err := clock.Sleep(ctx, clock.Real(), countEvery); err != nil {
+			return fmt.Errorf("count the tasks: %w", err)
+		}
+	}
+	now := clock.Real().Now()
+	for p, depth := range depths {
+		for _, n := range depth {
+			r.Live += n
+		}
+		overdue, err := countOverdue(ctx, d, p, now)
+		if err != nil {
+			return fmt.Errorf("count the tasks that are overdue: %w", err)
+		}
+		r.Overdue += overdue
+	}
+	return nil
+}
+
+// countOverdue counts the wake-up rows of a partition up to now: each live task has one.
+func countOverdue(ctx context.Context, d store.Driver, p task.Partition, now task.Instant) (n int64, err error) {
+	for after := (store.WakeKey{}); ; {
+		rows, err := d.ScanSchedule(ctx, p, after, now, overduePage)
+		if err != nil {
+			return n, err
+		}
+		n += int64(len(rows))
+		if len(rows) < overduePage {
+			return n, nil
+		}
+		after = store.KeyOf(&rows[len(rows)-1])
+	}
+}

@@ -1,0 +1,126 @@
+package pebble
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"strconv"
+	"strings"
+	"sync"
+
+	pebbledb "github.com/cockroachdb/pebble/v2"
+	"github.com/cockroachdb/pebble/v2/vfs"
+
+	"github.com/kinesin-io/kinesin/store"
+)
+
+// snapshotDir is where the files of a snapshot are, inside the data directory: hard links work only there.
+const snapshotDir = "snapshot"
+
+// takeSnapshot makes a checkpoint: links to the data files, which never change, and copies of manifest and log. Nothing
+// waits for it but the flush before it, which makes the log short.
+func (d *Driver) takeSnapshot(ctx context.Context) (store.Snapshot, error) {
+	if err := d.enter(ctx); err != nil {
+		return nil, err
+	}
+	defer d.leave()
+	if !d.snapshots.TryLock() {
+		return nil, store.ErrBusy
+	}
+	s := &snapshot{files: d.cfg.FS, dir: d.cfg.FS.PathJoin(d.dir, snapshotDir), done: sync.OnceFunc(d.snapshots.Unlock)}
+	if err := s.take(d.db); err != nil {
+		return nil, errors.Join(fmt.Errorf("snapshot of %s: %w", d.dir, err), s.Close())
+	}
+	return s, nil
+}
+
+// snapshot is a checkpoint that is being read.
+type snapshot struct {
+	files vfs.FS
+	dir   string
+	list  []store.SnapshotFile
+	done  func()
+}
+
+func (s *snapshot) take(db *pebbledb.DB) error {
+	if err := s.files.RemoveAll(s.dir); err != nil { // of one that could not be removed
+		return err
+	}
+	if err := db.Flush(); err != nil {
+		return err
+	}
+	if err := db.Checkpoint(s.dir, pebbledb.WithFlushedWAL()); err != nil {
+		return err
+	}
+	names, err := s.files.List(s.dir)
+	if err != nil {
+		return err
+	}
+	for _, name := range names {
+		info, err := s.files.Stat(s.files.PathJoin(s.dir, name))
+		if err != nil {
+			return err
+		}
+		s.list = append(s.list, store.SnapshotFile{Name: name, Bytes: info.Size(), Immutable: strings.HasSuffix(name, ".sst")})
+	}
+	return s.cutLog()
+}
+
+// cutLog leaves out what is behind the first gap of the newest log. That log was copied while it was written: what a read
+// found before it was written is missing, though a later read found what follows. All that was on disk when the copy
+// began lies before the first gap.
+func (s *snapshot) cutLog() error {
+	newest, number := -1, uint64(0)
+	for i := range s.list {
+		text, isLog := strings.CutSuffix(s.list[i].Name, ".log")
+		if parsed, err := strconv.ParseUint(text, 10, 64); isLog && err == nil && parsed >= number {
+			newest, number = i, parsed
+		}
+	}
+	if newest < 0 {
+		return nil
+	}
+	file, err := s.files.Open(s.files.PathJoin(s.dir, s.list[newest].Name))
+	if err != nil {
+		return err
+	}
+	c := logCheck{number: uint32(number)}
+	err = c.read(file)
+	if errors.Is(err, store.ErrCorrupt) { // there is something behind the gap
+		err = nil
+	}
+	if c.damaged {
+		s.list[newest].Bytes = c.offset
+	}
+	return errors.Join(err, file.Close())
+}
+
+// Files implements store.Snapshot, as do the other methods.
+func (s *snapshot) Files() []store.SnapshotFile { return s.list }
+
+func (s *snapshot) Open(name string) (io.ReadCloser, error) {
+	for i := range s.list {
+		if s.list[i].Name != name {
+			continue
+		}
+		file, err := s.files.Open(s.files.PathJoin(s.dir, name), vfs.SequentialReadsOption)
+		if err != nil {
+			return nil, err
+		}
+		return limitedFile{io.LimitReader(file, s.list[i].Bytes), file}, nil
+	}
+	return nil, fmt.Errorf("%s in the snapshot %s: %w", name, s.dir, fs.ErrNotExist)
+}
+
+func (s *snapshot) Close() error {
+	defer s.done()
+	return s.files.RemoveAll(s.dir)
+}
+
+// limitedFile is the first part of a file.
+type limitedFile struct {
+	io.Reader
+	io.Closer
+}

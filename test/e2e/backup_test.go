@@ -1,0 +1,312 @@
+package e2e_test
+
+import (
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/kinesin-io/kinesin/test/harness"
+)
+
+// guideCommands are the commands of docs/backup.md, in its order.
+func guideCommands(t *testing.T) []string {
+	t.Helper()
+	page, err := os.ReadFile(filepath.Join("..", "..", "docs", "backup.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var commands []string
+	for _, block := range regexp.MustCompile("(?s)```sh\n(.*?)\n```").FindAllStringSubmatch(string(page), -1) {
+		commands = append(commands, block[1])
+	}
+	return commands
+}
+
+// guide runs the commands of the page below a directory of the test.
+type guide struct {
+	site
+
+	root     string
+	commands []string
+}
+
+// next is the next command of the page, for this machine.
+func (g *guide) next(prefix string) []string {
+	g.t.Helper()
+	if len(g.commands) == 0 || !strings.HasPrefix(g.commands[0], prefix) {
+		g.t.Fatalf("the page goes on with %q, want %q", g.commands, prefix)
+	}
+	text := strings.NewReplacer("/backup/", g.root+"/backup/", "/var/lib/", g.root+"/lib/", "/tmp/", g.root+"/tmp/", "http://127.0.0.1:7070", g.URL).Replace(g.commands[0])
+	g.commands = g.commands[1:]
+	return strings.Fields(text)[1:]
+}
+
+// TestBackupGuide does what docs/backup.md says, in its order: backups of a server that works, the loss of that server, a restore,
+// a look at it, and a restored server that works.
+func TestBackupGuide(t *testing.T) {
+	root := t.TempDir()
+	for _, dir := range []string{"backup", "lib", "tmp"} {
+		if err := os.Mkdir(filepath.Join(root, dir), 0o700); err != nil {
+			t.Fatal(err)
+		}
+	}
+	g := guide{site: newSite(t), root: root, commands: guideCommands(t)}
+	g.run("lambda", "create", "work").Must(t)
+	ran := g.run("schedule", "work", "--in", "2s", "--key", "ran").Must(t)
+	later := g.run("schedule", "work", "--in", "1h", "--payload", "later").Must(t)
+
+	for range 2 { // FILE, then DIR
+		if said := harness.Run(t, g.next("kinesin backup")...).Must(t); !strings.Contains(said, "backed up to "+root) {
+			t.Errorf("it says %q", said)
+		}
+	}
+	missed := g.run("schedule", "work", "--in", "1h").Must(t)
+	g.worker("--lambda", "work", "--", "true")
+	g.run("wait", ran, "--timeout", "20s").Must(t)
+	g.Crash()
+
+	first := g.next("kinesin restore")
+	said := harness.Run(t, first...).Must(t)
+	if !strings.Contains(said, "2 live tasks, 1 of them overdue") {
+		t.Errorf("it says %q", said)
+	}
+	if err := os.RemoveAll(filepath.Join(root, "lib", "kinesin")); err != nil {
+		t.Fatal(err)
+	}
+	harness.Run(t, g.next("kinesin restore")...).Must(t)
+
+	serve := g.next("kinesin serve")
+	look := site{harness.StartServer(t, harness.ServerOptions{Dir: serve[2], Args: serve[3:]}), t}
+	var rows []view
+	look.run(g.next("kinesin list")...).JSON(t, &rows)
+	states := map[string]string{}
+	for i := range rows {
+		states[rows[i].ID] = rows[i].State
+	}
+	if states[ran] != "enqueued" || states[later] != "scheduled" || len(states) != 2 {
+		t.Errorf("%v are there, want %s and %s", states, ran, later)
+	}
+	look.run("get", missed).Refused(t, 1, missed)
+	time.Sleep(time.Second) // nothing starts
+	if v := look.get(ran); v.State != "enqueued" {
+		t.Errorf("the overdue task is %s with the role inbound alone", v.State)
+	}
+	cancel := g.next("kinesin cancel")
+	look.run(append(cancel[:len(cancel)-1], ran)...).Must(t)
+	if code := look.Shutdown(); code != 0 {
+		t.Errorf("exit status %d", code)
+	}
+
+	restored := site{harness.StartServer(t, harness.ServerOptions{Dir: filepath.Join(root, "lib", "kinesin")}), t}
+	soonDue := restored.run("schedule", "work").Must(t)
+	restored.worker("--lambda", "work", "--", "true")
+	restored.run("wait", soonDue, "--timeout", "20s").Must(t)
+	if v := restored.get(ran); v.State != "cancelled" {
+		t.Errorf("what was cancelled is %s", v.State)
+	}
+	harness.Run(t, g.next("kinesin restore")...).Must(t)
+	if len(g.commands) != 0 {
+		t.Errorf("commands of the page that are not tried: %q", g.commands)
+	}
+}
+
+// TestBackupSchedules holds the unit, the timer and the line of cron on the page to commands that this program takes.
+func TestBackupSchedules(t *testing.T) {
+	page, err := os.ReadFile(filepath.Join("..", "..", "docs", "backup.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := newSite(t)
+	bin := filepath.Dir(harness.Kinesin(t))
+	for name, form := range map[string]*regexp.Regexp{
+		"systemd": regexp.MustCompile(`(?m)^ExecStart=/bin/sh -c '(.*)'$`),
+		"cron":    regexp.MustCompile(`(?m)^17 \* \* \* \* (.*)$`),
+	} {
+		found := form.FindSubmatch(page)
+		if found == nil {
+			t.Errorf("no line of %s", name)
+			continue
+		}
+		root := t.TempDir()
+		line := strings.NewReplacer("%%", "%", `\%`, "%", "/backup/", root+"/", "http://127.0.0.1:7070", s.URL).Replace(string(found[1]))
+		cmd := exec.Command("/bin/sh", "-c", line)
+		cmd.Env = append(os.Environ(), "PATH="+bin+":"+os.Getenv("PATH"))
+		if out, err := cmd.CombinedOutput(); err != nil {
+			t.Errorf("%s: %v\n%s", name, err, out)
+		}
+		made, err := filepath.Glob(filepath.Join(root, "kinesin-???", "manifest.json"))
+		if err != nil || len(made) != 1 {
+			t.Errorf("%s made %v, %v", name, made, err)
+		}
+	}
+}
+
+// backupObject is what `backup -o json` prints.
+type backupObject struct {
+	Bytes     int64 `json:"bytes"`
+	SentBytes int64 `json:"sent_bytes"`
+}
+
+// TestBackupOfAServerAtWork makes backups while tasks are scheduled: what was acknowledged before each began is in it.
+func TestBackupOfAServerAtWork(t *testing.T) {
+	s := newSite(t)
+	s.run("lambda", "create", "work").Must(t)
+	line := `{"lambda":"work","in":"1h","payload":"` + strings.Repeat("x", 300) + "\"}\n"
+	dir := filepath.Join(t.TempDir(), "backup") + "/"
+	acked := 0
+	done := make(chan int)
+	for round := range 3 {
+		go func() {
+			r := s.feed(strings.Repeat(line, 5000), "schedule", "--batch", "-")
+			done <- strings.Count(r.Stdout, "k1")
+		}()
+		path := dir
+		if round == 1 {
+			path = filepath.Join(t.TempDir(), "backup.tar")
+		}
+		var made backupObject
+		s.run("backup", path, "-o", "json").JSON(t, &made)
+		acknowledged := acked
+		acked += <-done
+		if round == 2 && made.SentBytes >= made.Bytes {
+			t.Errorf("a second backup to the same directory fetched %d of %d bytes", made.SentBytes, made.Bytes)
+		}
+		var restored struct {
+			Live int `json:"live_tasks"`
+		}
+		harness.Run(t, "restore", path, "--data", filepath.Join(t.TempDir(), "data"), "-o", "json").JSON(t, &restored)
+		if restored.Live < acknowledged || restored.Live > acked {
+			t.Errorf("backup %d has %d tasks, want %d to %d", round, restored.Live, acknowledged, acked)
+		}
+	}
+}
+
+// TestBackupThatIsInterrupted kills the command and the server in the middle: the backup before it is still one, and nothing else is.
+func TestBackupThatIsInterrupted(t *testing.T) {
+	s := newSite(t)
+	s.run("lambda", "create", "work").Must(t)
+	line := `{"lambda":"work","in":"1h","payload":"%s"}` + "\n"
+	var lines strings.Builder
+	for n := range 400 { // 40 MB that do not compress: the server reads 64 MiB a second
+		fmt.Fprintf(&lines, line, random(75_000, n))
+	}
+	if r := s.feed(lines.String(), "schedule", "--batch", "-"); r.Code != 0 {
+		t.Fatal(r.Stderr)
+	}
+	root := t.TempDir()
+	dir, file := filepath.Join(root, "dir")+"/", filepath.Join(root, "file.tar")
+	interrupted := func(path string, end func(*harness.Process)) harness.Result {
+		p := harness.Start(t, harness.Command{Name: "backup", Path: harness.Kinesin(t), Args: []string{"backup", path, "--server", s.URL}, Quiet: true})
+		pattern := map[string]string{dir: filepath.Join(root, "dir", "files", "file.unfinished"), file: file + ".unfinished"}[path]
+		eventually(t, "it has begun", func() bool {
+			all, err := filepath.Glob(pattern)
+			return err == nil && slices.ContainsFunc(all, func(name string) bool { info, err := os.Stat(name); return err == nil && info.Size() > 1<<20 })
+		})
+		end(p)
+		return harness.Result{Code: p.Wait(soon), Stdout: p.Stdout(), Stderr: p.Stderr()}
+	}
+	try := func(path string) harness.Result {
+		return harness.Run(t, "restore", path, "--data", filepath.Join(t.TempDir(), "data"))
+	}
+	ends := []func(*harness.Process){func(p *harness.Process) { p.Signal(syscall.SIGTERM) }, func(p *harness.Process) { p.Kill() }}
+	for _, path := range []string{dir, file} {
+		for n, end := range ends {
+			r := interrupted(path, end)
+			left, err := filepath.Glob(path + "*unfinished")
+			if n == 0 && (r.Code != 1 || !strings.Contains(r.Stderr, "interrupted") || err != nil || len(left) != 0) {
+				t.Errorf("%s after SIGTERM: %+v, left %v, %v", path, r, left, err)
+			}
+			if r := try(path); r.Code != 1 {
+				t.Errorf("%s was interrupted, and restored: %+v", path, r)
+			}
+		}
+	}
+	s.run("backup", file).Must(t)
+	interrupted(file, func(*harness.Process) { s.Crash() }).Refused(t, 1, "not complete")
+	try(file).Must(t)
+	s.Start()
+	if _, err := os.Stat(filepath.Join(s.Dir, "snapshot")); err == nil {
+		t.Error("a killed server left its snapshot")
+	}
+	s.run("backup", dir).Must(t)
+	try(dir).Must(t)
+}
+
+// TestBackupBadInput gives both commands what they cannot do.
+func TestBackupBadInput(t *testing.T) {
+	s := newSite(t)
+	s.run("lambda", "create", "work").Must(t)
+	root := t.TempDir()
+	file, data := filepath.Join(root, "b.tar"), filepath.Join(root, "data")
+	other := filepath.Join(root, "other")
+	if err := os.MkdirAll(filepath.Join(other, "photos"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	s.run("backup").Refused(t, 2, "FILE or DIR")
+	s.run("backup", file, file).Refused(t, 2, "one argument too many")
+	s.run("backup", other).Refused(t, 1, "photos", "no part of one")
+	s.run("backup", filepath.Join(root, "none", "b.tar")).Refused(t, 1, "no such file or directory")
+	s.run("backup", "/dev/null").Refused(t, 1, "/dev/null", "neither a file nor a directory")
+	harness.Run(t, "backup", file, "--server", harness.FreeAddr(t)).Refused(t, 1, "cannot reach a server")
+	if left, err := filepath.Glob(file + "*"); err != nil || len(left) != 0 {
+		t.Errorf("%v left", left)
+	}
+	s.run("backup", file).Must(t)
+
+	harness.Run(t, "restore", file).Refused(t, 2, "--data")
+	harness.Run(t, "restore", "--data", data).Refused(t, 2, "FILE or DIR")
+	harness.Run(t, "restore", file, "--data", other).Refused(t, 1, other, "not empty", "photos")
+	harness.Run(t, "restore", filepath.Join(root, "none"), "--data", data).Refused(t, 1, "none", "no such file")
+	harness.Run(t, "restore", other, "--data", data).Refused(t, 1, other, "no complete backup")
+	harness.Run(t, "restore", file, "--data", s.Dir).Refused(t, 1, s.Dir, "not empty")
+
+	content, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, damaged := range map[string][]byte{
+		"flipped":   flipped(content, strings.Index(string(content), "MANIFEST-")+600),
+		"manifest":  flipped(content, strings.Index(string(content), `{"format"`)+30),
+		"cut":       content[:len(content)/2],
+		"cut short": content[:strings.Index(string(content), `{"format"`)-600],
+		"else":      []byte("no archive at all"),
+		"nothing":   nil,
+	} {
+		path := filepath.Join(root, "damaged.tar")
+		if err := os.WriteFile(path, damaged, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		r := harness.Run(t, "restore", path, "--data", data)
+		if r.Code != 1 || !strings.Contains(r.Stderr, "damaged backup") && !strings.Contains(r.Stderr, "no complete backup") {
+			t.Errorf("%s: %+v", name, r)
+		}
+		if _, err := os.Stat(data); err == nil {
+			t.Errorf("%s: something was restored", name)
+		}
+	}
+	harness.Run(t, "restore", file, "--data", data).Must(t)
+}
+
+func flipped(content []byte, at int) []byte {
+	damaged := slices.Clone(content)
+	damaged[at] ^= 0x40
+	return damaged
+}
+
+// random is a text that no compression makes shorter than three quarters of it.
+func random(n, seed int) string {
+	text, state := make([]byte, n), uint64(seed+1)*0x9e3779b97f4a7c15
+	const letters = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_"
+	for i := range text {
+		state = state*6364136223846793005 + 1442695040888963407
+		text[i] = letters[state>>58]
+	}
+	return string(text)
+}
