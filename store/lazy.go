@@ -1,5 +1,11 @@
 package store
 
+import (
+	"fmt"
+
+	"github.com/kinesin-io/kinesin/task"
+)
+
 // purpose is what a write is for. It alone decides whether the write may be lazy.
 type purpose uint8
 
@@ -23,4 +29,28 @@ var purposes = [...]struct {
 	toEnd:     {false, "the task starts, though it was delivered or cancelled"},
 	toAcquire: {true, "the row is as it was, and the task is sent again, as it would be without the row"},
 	toForget:  {true, "a payload that no task names stays"},
+}
+
+// checkLazy refuses a lazy write that no purpose allows to be: a flag that somebody set by himself.
+func checkLazy(op *Op) error {
+	if op.Lazy && !purposes[purposeOf(op)].lazy {
+		return fmt.Errorf("%w op: kind %d of task %s in state %s is lazy, and must not get lost", ErrMalformed, op.Kind, op.Task.ID, op.Task.State)
+	}
+	return nil
+}
+
+// purposeOf is what a lazy write is for, as far as that can be seen.
+func purposeOf(op *Op) purpose {
+	switch op.Kind {
+	case DeleteWakeup:
+		return toTidy
+	case DeletePayload:
+		return toForget
+	case PutTask, ReplaceTask, ReplaceWakeup:
+		if op.Task.State == task.Acquired {
+			return toAcquire
+		}
+	case PutWakeup, PutPayload, PutControl, DeleteControl:
+	}
+	return toTell
 }

@@ -53,6 +53,14 @@ func TestMalformedOpsAreRefused(t *testing.T) {
 			op.Task.State, op.Task.Wake, op.Task.ExpireAt, op.Task.WakeRow.At = task.Dead, 0, 5, -1
 		}), store.ErrMalformed, "before 1970"},
 		{change(store.PutTask, func(op *store.Op) { op.Follows = true }), store.ErrMalformed, "follows"},
+		{change(store.PutTask, func(op *store.Op) { op.Lazy = true }), store.ErrMalformed, "lazy"},
+		{change(store.PutWakeup, func(op *store.Op) { op.Lazy = true }), store.ErrMalformed, "lazy"},
+		{change(store.PutPayload, func(op *store.Op) { op.Lazy = true }), store.ErrMalformed, "lazy"},
+		{change(store.PutControl, func(op *store.Op) { op.Lazy = true }), store.ErrMalformed, "lazy"},
+		{change(store.DeleteControl, func(op *store.Op) { op.Lazy = true }), store.ErrMalformed, "lazy"},
+		{change(store.ReplaceTask, func(op *store.Op) {
+			op.Lazy, op.Task.State, op.Task.Seq, op.Task.Wake, op.Task.ExpireAt = true, task.Success, 2, 0, 5
+		}), store.ErrMalformed, "lazy"},
 		{change(store.DeletePayload, func(op *store.Op) { op.Task.ID, op.Follows = task.ID{2}, true }), store.ErrMalformed, "follows"},
 		{change(store.PutControl, func(op *store.Op) { op.Task.ID, op.Follows = task.ID{2}, true }), store.ErrMalformed, "follows"},
 		{change(store.PutTask, func(op *store.Op) { op.Task.ID, op.Task.Partition.Shard, op.Follows = task.ID{2}, 1, true }), store.ErrMalformed, "in one partition"},
