@@ -97,3 +97,24 @@ func (w *world) takenBack() (n int) {
 	})
 	return n
 }
+
+// A read of task rows that fails leaves its tasks to the next round, and not to the next look.
+func TestAReadThatFailsForgetsNoTask(t *testing.T) {
+	inWorld(t, depth, func(w *world) {
+		keyed := w.awake(high, 2*time.Second, func(*task.Task) {})
+		w.start()
+		w.advance(1500 * time.Millisecond)
+		w.rows.mu.Lock()
+		w.rows.away = true
+		w.rows.mu.Unlock()
+		w.advance(time.Second)
+		if _, ok := w.dispatched(keyed); ok {
+			t.Fatal("dispatched without a look at its row")
+		}
+		w.rows.setAway(false)
+		w.advance(1500 * time.Millisecond) // a second before the next look
+		if at, ok := w.dispatched(keyed); !ok {
+			t.Errorf("not dispatched %v after it was due (%v)", w.clock.Now().Sub(keyed.Due), at)
+		}
+	})
+}

@@ -1,8 +1,9 @@
 package pebble
 
 import (
-	"context"
 	"errors"
+	"sync"
+	"sync/atomic"
 	"testing"
 
 	"github.com/cockroachdb/pebble/v2/vfs"
@@ -31,19 +32,22 @@ func TestQueuedBytesAreBounded(t *testing.T) {
 	if err := d.queued.Acquire(t.Context(), queuedBytesMax); err != nil {
 		t.Fatal(err)
 	}
-	ctx, cancel := context.WithCancelCause(t.Context())
-	tired := errors.New("tired of waiting")
-	cancel(tired)
-	put := []store.Op{{Kind: store.PutPayload, Task: task.Task{ID: task.ID{1}}, Payload: make([]byte, 100)}}
-	r := newRequest(1)
-	r.add(&put[0])
-	if _, err := d.submit(ctx, r); !errors.Is(err, tired) {
-		t.Errorf("%v: want that the request waits for room", err)
+	var released atomic.Bool
+	var running sync.WaitGroup
+	running.Go(func() {
+		put := store.Op{Kind: store.PutPayload, Task: task.Task{ID: task.ID{1}}, Payload: make([]byte, 100)}
+		if results, err := d.Apply(t.Context(), []store.Op{put}); err != nil || results[0] != nil || !released.Load() {
+			t.Errorf("%v, %v, released %v: want that the request waits for room", results, err, released.Load())
+		}
+	})
+	for range 2000 { // time for who does not wait to come back
+		if _, err := d.ScanSchedule(t.Context(), task.Partition{}, store.WakeKey{}, 1, 1); err != nil {
+			t.Fatal(err)
+		}
 	}
+	released.Store(true)
 	d.queued.Release(queuedBytesMax)
-	if results, err := d.Apply(t.Context(), put); err != nil || results[0] != nil {
-		t.Errorf("%v, %v: there is room again", results, err)
-	}
+	running.Wait()
 }
 
 // TestASweepLeavesWhatHasChanged sweeps tasks as they were listed: one lives again since, and one ended anew.
