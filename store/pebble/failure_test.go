@@ -130,6 +130,7 @@ func TestReadsWaitForTheDisk(t *testing.T) {
 	for look() == 0 {
 	}
 	var released atomic.Bool
+	var begun atomic.Int32
 	for name, read := range map[string]func() error{
 		"task":    func() error { _, err := d.Tasks(t.Context(), []task.ID{one.ID}); return err },
 		"payload": func() error { _, err := d.Payload(t.Context(), one.ID); return err },
@@ -143,10 +144,14 @@ func TestReadsWaitForTheDisk(t *testing.T) {
 		},
 	} {
 		running.Go(func() {
+			begun.Add(1)
 			if err := read(); err != nil || !released.Load() {
 				t.Errorf("%s: %v, released %v: it was seen before it was on disk", name, err, released.Load())
 			}
 		})
+	}
+	for begun.Load() < 4 {
+		look()
 	}
 	for range 2000 { // time for who does not wait to come back
 		look()
