@@ -4,13 +4,10 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"runtime"
 	"slices"
 	"strings"
 	"testing"
 	"time"
-
-	"golang.org/x/sync/errgroup"
 )
 
 const root = "../.."
@@ -26,18 +23,11 @@ func load(t *testing.T) []Mutant {
 
 // TestEveryPatchApplies notices code that moved on under a patch: then the patch is made anew, or goes with what it broke.
 func TestEveryPatchApplies(t *testing.T) {
-	t.Parallel()
-	var group errgroup.Group
-	group.SetLimit(2 * runtime.GOMAXPROCS(0)) // most of it is starting git
 	for _, m := range load(t) {
-		group.Go(func() error {
-			if err := CheckApplies(t.Context(), root, &m); err != nil {
-				t.Error(err)
-			}
-			return nil
-		})
+		if _, err := m.Apply(root); err != nil {
+			t.Error(err)
+		}
 	}
-	_ = group.Wait()
 }
 
 // notYet are canaries of which the code does not exist.
@@ -62,8 +52,12 @@ func TestTheMutantsAreSpread(t *testing.T) {
 	classes, packages := map[string]int{}, map[string]int{}
 	for i := range all {
 		classes[all[i].Class]++
-		for _, path := range all[i].files() {
-			packages[filepath.Dir(path)]++
+		hunks, err := all[i].hunks()
+		if err != nil {
+			t.Error(err)
+		}
+		for _, h := range hunks {
+			packages[filepath.Dir(h.path)]++
 		}
 	}
 	for _, class := range Classes {
@@ -117,8 +111,34 @@ func TestHeaders(t *testing.T) {
 	}
 }
 
+// TestApply moves code under a patch: it goes where its lines are now, and nowhere when they changed.
+func TestApply(t *testing.T) {
+	dir := t.TempDir()
+	m, err := parse("one", []byte("Breaks: x\nClass: time off\nTest: -run X .\n\n--- a/f.go\n+++ b/f.go\n@@ -4,3 +4,3 @@\n a\n-b\n+c\n d\n@@ -9 +9 @@\n-e\n+f\n"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for text, want := range map[string]string{
+		"a\nb\nd\ne\n":                     "a\nc\nd\nf\n",
+		"x\nx\nx\nx\nx\nx\na\nb\nd\n\ne\n": "x\nx\nx\nx\nx\nx\na\nc\nd\n\nf\n",
+		"a\nb\nd\n1\n2\na\nb\nd\ne\n":      "a\nb\nd\n1\n2\na\nc\nd\nf\n", // nearest to line 4
+		"a\nb\ne\n":                        "",
+		"a\nb\nd\n":                        "",
+	} {
+		if err := os.WriteFile(filepath.Join(dir, "f.go"), []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if changed, err := m.Apply(dir); changed["f.go"] != want || (err == nil) != (want != "") {
+			t.Errorf("%q became %q, %v; want %q", text, changed["f.go"], err, want)
+		}
+	}
+}
+
 // TestVerdicts runs mutants of a small module of its own.
 func TestVerdicts(t *testing.T) {
+	if testing.Short() {
+		t.Skip("compiles a module ten times")
+	}
 	t.Parallel()
 	dir := t.TempDir()
 	for name, text := range map[string]string{

@@ -40,15 +40,15 @@ type Runner struct {
 
 // Run applies a mutant and runs its tests.
 func (r *Runner) Run(ctx context.Context, m *Mutant) Result {
+	changed, err := m.Apply(r.Root)
+	if err != nil {
+		return Result{Verdict: Broken, Why: err}
+	}
 	dir, err := os.MkdirTemp("", "mutant-")
 	if err != nil {
 		return Result{Verdict: Broken, Why: err}
 	}
 	defer os.RemoveAll(dir)
-	changed, err := m.Apply(ctx, r.Root, dir)
-	if err != nil {
-		return Result{Verdict: Broken, Why: err}
-	}
 	overlay, err := writeOverlay(r.Root, dir, changed)
 	if err != nil {
 		return Result{Verdict: Broken, Why: err}

@@ -79,7 +79,7 @@ func run(args []string, stdout, stderr io.Writer) error {
 	}
 	s := &summary{out: stdout}
 	if o.check {
-		checkAll(ctx, root, chosen, s)
+		checkAll(root, chosen, s)
 	} else {
 		runAll(ctx, &mutants.Runner{Root: root, Timeout: o.timeout}, chosen, o.parallel, s)
 	}
@@ -130,9 +130,10 @@ func (o *options) choose(all []mutants.Mutant) []mutants.Mutant {
 	return chosen
 }
 
-func checkAll(ctx context.Context, root string, chosen []mutants.Mutant, s *summary) {
+func checkAll(root string, chosen []mutants.Mutant, s *summary) {
 	for i := range chosen {
-		s.checked(&chosen[i], mutants.CheckApplies(ctx, root, &chosen[i]))
+		_, err := chosen[i].Apply(root)
+		s.checked(&chosen[i], err)
 	}
 }
 
