@@ -12,7 +12,7 @@ import (
 )
 
 // TestSharedStateIsLocked is for the race detector: what stands behind one lock is used by goroutines that nothing else orders.
-func TestSharedStateIsLocked(t *testing.T) {
+func TestSharedStateIsLocked(_ *testing.T) {
 	d := New(Config{Clock: clock.Real()})
 	d.depths[queue.Name{}] = cachedDepth{}
 	var running sync.WaitGroup

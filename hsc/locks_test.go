@@ -9,7 +9,7 @@ import (
 )
 
 // TestSharedStateIsLocked is for the race detector: what stands behind one lock is used by goroutines that nothing else orders.
-func TestSharedStateIsLocked(t *testing.T) {
+func TestSharedStateIsLocked(_ *testing.T) {
 	sess, g := newSession(&lease.Lease{Worker: "w", Length: time.Second}), &group{slots: 2, changed: make(chan struct{}, 1)}
 	var running sync.WaitGroup
 	for _, use := range []func(){

@@ -9,7 +9,7 @@ import (
 )
 
 // TestSharedStateIsLocked is for the race detector: what stands behind one lock is used by goroutines that nothing else orders.
-func TestSharedStateIsLocked(t *testing.T) {
+func TestSharedStateIsLocked(_ *testing.T) {
 	var h hand
 	var leases goodLeases
 	var dog watchdog

@@ -11,7 +11,7 @@ import (
 )
 
 // TestSharedStateIsLocked is for the race detector: what stands behind one lock is used by goroutines that nothing else orders.
-func TestSharedStateIsLocked(t *testing.T) {
+func TestSharedStateIsLocked(_ *testing.T) {
 	m := New(Config{Rows: store.New(mem.New(), store.Config{}), Self: "a", Clock: clock.Real()})
 	m.others.seen = map[string]sight{"b": {}}
 	var running sync.WaitGroup

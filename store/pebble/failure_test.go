@@ -7,6 +7,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -128,6 +129,7 @@ func TestReadsWaitForTheDisk(t *testing.T) {
 		return len(rows)
 	}
 	for look() == 0 {
+		runtime.Gosched()
 	}
 	var released atomic.Bool
 	var begun atomic.Int32
