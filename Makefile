@@ -43,9 +43,10 @@ TEST_IMPORTS = go list -f '{{.ImportPath}} {{.TestImports}} {{.XTestImports}}' $
 # The short ones run each scenario one way, and test/crash changes with every kill.
 WAYS = $(if $(filter both,$(MATCH)),true false,$(MATCH))
 
-# Settings of single targets: make test/crash KILLS=10, make test/faults MATCH=false
+# Settings of single targets: make test/crash KILLS=10, make test/faults MATCH=false, make test/mutants MUTANTS='-only settle'
 KILLS ?= 100
 MATCH ?= both
+MUTANTS ?=
 BENCH ?= .
 FUZZTIME ?= 30s
 DYNAMODB_PORT ?= 8000
@@ -93,6 +94,10 @@ test/cover: ## coverage by package, profile in bin/cover.out
 	mkdir -p bin
 	go test -short -coverprofile=bin/cover.out $$($(UNIT))
 	go tool cover -func=bin/cover.out | tail -n 1
+
+.PHONY: test/mutants
+test/mutants: ## breaks the code in hundreds of ways, each of which a test has to notice (MUTANTS='-shard 1/4', '-only lease', '-check')
+	go run ./test/cmd/mutants $(MUTANTS)
 
 .PHONY: test/conformance
 test/conformance: ## only the store and queue suites, on every driver

@@ -117,15 +117,7 @@ func (r *round) acquire(ctx context.Context, orders []task.Order) (sent, acquire
 		if err != nil {
 			continue // the task moved on, so the order is pointless
 		}
-		op := store.Op{Kind: store.ReplaceTask, Task: next, Lazy: true}
-		switch {
-		case o.First && next.Key != "":
-			op.Kind = store.PutTask
-		case o.First:
-			op.Kind = store.ReplaceWakeup
-			op.Task.WakeRow.Seq = next.Seq
-		}
-		ops, of = append(ops, op), append(of, o)
+		ops, of = append(ops, store.Acquire(next, o.First)), append(of, o)
 	}
 	if len(ops) == 0 {
 		return sent, nil

@@ -99,7 +99,7 @@ func (c *Courier) removeRows(sent []*parcel) {
 		}
 		removed = append(removed, p)
 		if p.order.First && t.PayloadStoredApart() && !c.Store.PayloadsExpire() {
-			payloads = append(payloads, store.Op{Kind: store.DeletePayload, Lazy: true, Task: task.Task{ID: t.PayloadID()}})
+			payloads = append(payloads, store.ForgetPayload(t))
 		}
 	}
 	c.removePayloads(ctx, payloads)
@@ -108,12 +108,10 @@ func (c *Courier) removeRows(sent []*parcel) {
 	}
 }
 
-// removal is the writes that end a delivered task: of one that is a wake-up row alone, whoever has acquired
-// that since acquired what is done, so its seq does not matter.
+// removal is the writes that end a delivered task.
 func (c *Courier) removal(o *task.Order) ([]store.Op, error) {
 	if o.First {
-		t := task.Task{ID: o.Task.ID, Partition: o.Task.Partition, WakeRow: task.WakeRow{At: o.Task.WakeRow.At}}
-		return []store.Op{{Kind: store.DeleteWakeup, Task: t, Patient: true}}, nil
+		return []store.Op{store.RemoveDelivered(&o.Task)}, nil
 	}
 	policy, known := c.Policies.PolicyOf(&o.Task)
 	if !known {

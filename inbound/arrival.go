@@ -227,7 +227,7 @@ func (b *intake) removeOvertaken(ctx context.Context) {
 		}
 		c.known = true
 		if put := &c.chain[0].Task; !row.IsBare() && !needs(row, put) { // one that is there and cannot be read is left alone
-			removals, of = append(removals, removeNow(put)), append(of, c)
+			removals, of = append(removals, store.RemoveLast(put)), append(of, c)
 		}
 		if row.State.IsEnd() {
 			ended = append(ended, *row)

@@ -1,6 +1,7 @@
 package inbound_test
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"slices"
@@ -35,6 +36,8 @@ type buffered struct {
 	mu       sync.Mutex // guards all below
 	refuse   error
 	hang     bool
+	noSends  error // what sends are refused with, and nothing else
+	silent   bool  // sends are done and not answered
 	sends    int
 	receives int
 	deletes  int
@@ -50,9 +53,12 @@ type buffered struct {
 // Send, Receive and the rest are the buffer as inbound sees it.
 func (b *buffered) Send(ctx context.Context, messages []buffer.Outgoing) []error {
 	b.mu.Lock()
-	refuse, hang := b.refuse, b.hang
+	refuse, hang, silent := cmp.Or(b.refuse, b.noSends), b.hang, b.silent
 	b.sends++
 	b.mu.Unlock()
+	if silent {
+		return nil
+	}
 	if hang {
 		<-ctx.Done()
 		refuse = context.Cause(ctx)

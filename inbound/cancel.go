@@ -175,13 +175,9 @@ func (in *Inbound) changes(t *found, next task.Task) []store.Op {
 		return store.Change(next, false, false)
 	}
 	if t.Key == "" && in.isDeliver(t.Partition.Lambda) {
-		// No courier looks for a task row: the wake-up row goes, unless somebody has acquired it, and only
-		// then does a row say so.
-		return []store.Op{removeNow(&t.Task), {Kind: store.PutTask, Task: next, Follows: true}}
+		return store.EndUndelivered(next, &t.Task)
 	}
-	remove := store.Remove(&t.Task)
-	remove.Follows = true
-	return []store.Op{{Kind: store.PutTask, Task: next}, remove}
+	return store.EndWaiting(next, &t.Task)
 }
 
 // ended tells those who wait for tasks, and the scheduler, that these have ended.

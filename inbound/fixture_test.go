@@ -191,6 +191,7 @@ type watched struct {
 	beforeApply func(ops []store.Op)
 	afterApply  func()
 	afterTasks  func()
+	failTasks   int // reads of task rows that fail
 	reads       int
 	scans       int              // of wake-up rows
 	written     map[task.ID]bool // tasks that may have a task row
@@ -242,6 +243,10 @@ func (w *watched) Tasks(ctx context.Context, ids []task.ID) ([]task.Task, error)
 	w.mu.Lock()
 	after := w.afterTasks
 	w.reads += len(ids)
+	if w.failTasks > 0 {
+		w.failTasks--
+		rows, err = nil, errors.New("read failed")
+	}
 	w.mu.Unlock()
 	if after != nil {
 		after()

@@ -159,13 +159,6 @@ func (in *Inbound) endDelivery(ctx context.Context, next *task.Task, put error) 
 	return cancelled, nil
 }
 
-// removeNow deletes a wake-up row as it was seen, durably.
-func removeNow(t *task.Task) store.Op {
-	op := store.Remove(t)
-	op.Lazy = false
-	return op
-}
-
 // removePutBack deletes the wake-up row of a cancelled task that came out of the buffer, maybe once more,
 // before there was a tombstone for the consumer to see. The scheduler would find that in its way and delete
 // the row too; a courier would not look.
@@ -185,7 +178,7 @@ func (in *Inbound) removePutBack(ctx context.Context, t *task.Task) error {
 	case rows[0].State != task.Scheduled: // somebody sends it
 		return errMayBeDelivered
 	}
-	if err := in.change(ctx, []store.Op{removeNow(&rows[0])})[0]; err != nil {
+	if err := in.change(ctx, []store.Op{store.RemoveLast(&rows[0])})[0]; err != nil {
 		return errMayBeDelivered
 	}
 	return nil

@@ -341,3 +341,82 @@ func TestASuspectIsDropped(t *testing.T) {
 		}
 	})
 }
+
+// behind is a clock that is so much behind.
+type behind struct {
+	clock.Clock
+
+	by time.Duration
+}
+
+func (b behind) Now() task.Instant { return b.Clock.Now().Add(-b.by) }
+
+func TestAHeartbeatThroughAClockThatIsBehindShortensNothing(t *testing.T) {
+	run(t, func(f *fixture) {
+		l := f.open()
+		late := lease.NewBook(f.rows, behind{clock.Real(), 2 * time.Second})
+		if renewed, err := late.Renew(f.ctx, l.Worker); err != nil || renewed.End() < l.End() {
+			t.Errorf("ends %d, %v: it ended %d before the heartbeat", renewed.End(), err, l.End())
+		}
+	})
+}
+
+func TestClearingASuspectLeavesAnother(t *testing.T) {
+	run(t, func(f *fixture) {
+		l := f.open()
+		f.hsc.ClearSuspect(l.Worker, task.ID{1})
+		if err := f.peer.SetSuspect(f.ctx, l.Worker, task.ID{2}); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := f.hsc.Renew(f.ctx, l.Worker); err != nil {
+			t.Fatal(err)
+		}
+		if got := f.look(l.Worker).Suspect; got != (task.ID{2}) {
+			t.Errorf("suspect %v, want the one that another process wrote", got)
+		}
+	})
+}
+
+func TestAFailedWriteForgetsNoClearedSuspect(t *testing.T) {
+	run(t, func(f *fixture) {
+		l := f.open()
+		if err := f.hsc.SetSuspect(f.ctx, l.Worker, task.ID{1}); err != nil {
+			t.Fatal(err)
+		}
+		f.hsc.ClearSuspect(l.Worker, task.ID{1})
+		f.rows.failNext = store.ErrUnknown
+		if _, err := f.hsc.Renew(f.ctx, l.Worker); !errors.Is(err, store.ErrUnknown) {
+			t.Fatal(err)
+		}
+		if _, err := f.hsc.Renew(f.ctx, l.Worker); err != nil {
+			t.Fatal(err)
+		}
+		if got := f.look(l.Worker).Suspect; !got.IsZero() {
+			t.Errorf("suspect %v is still on the lease", got)
+		}
+	})
+}
+
+// busyRows refuses so many writes, as if somebody else were faster each time.
+type busyRows struct {
+	*store.Store
+
+	left int
+}
+
+func (r *busyRows) PutControl(ctx context.Context, c store.Control) error {
+	if r.left--; r.left >= 0 {
+		return store.ErrConflict
+	}
+	return r.Store.PutControl(ctx, c)
+}
+
+func TestALeaseThatOthersKeepChangingIsGivenUp(t *testing.T) {
+	run(t, func(f *fixture) {
+		l := f.open()
+		rows := &busyRows{f.rows.Store, 1000}
+		if _, err := lease.NewBook(rows, clock.Real()).Renew(f.ctx, l.Worker); !errors.Is(err, lease.ErrBusy) {
+			t.Errorf("%v after %d writes, want ErrBusy", err, 1000-rows.left)
+		}
+	})
+}

@@ -288,12 +288,27 @@ type rows struct {
 	largest int // rows asked for
 	read    int // rows read one by one
 	looked  int // rows that scans returned
+	away    bool
+}
+
+// setAway makes all reads fail, or none.
+func (r *rows) setAway(away bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.away, r.fails = away, nil
+	if away {
+		r.fails = func(task.Partition) error { return store.ErrUnreachable }
+	}
 }
 
 func (r *rows) Tasks(ctx context.Context, ids []task.ID) ([]task.Task, error) {
 	r.mu.Lock()
 	r.read += len(ids)
+	away := r.away
 	r.mu.Unlock()
+	if away {
+		return nil, store.ErrUnreachable
+	}
 	return r.Store.Tasks(ctx, ids)
 }
 

@@ -47,10 +47,56 @@ func AppendChange(ops []Op, next *task.Task, move, patient bool) []Op {
 // remove deletes a wake-up row once the write before it made it needless. A crash may leave the row: then a pass over the
 // partition finds it.
 func remove(t task.Task) Op {
-	return Op{Kind: DeleteWakeup, Task: t, Lazy: true, Follows: true}
+	return Op{Kind: DeleteWakeup, Task: t, Lazy: purposes[toTidy].lazy, Follows: true}
 }
 
-// Remove returns the write that deletes a wake-up row as it was seen: as a row of its own, or named by a task row.
-func Remove(t *task.Task) Op {
-	return Op{Kind: DeleteWakeup, Task: task.Task{ID: t.ID, Partition: t.Partition, WakeRow: t.WakeRow}, Lazy: true}
+// Remove returns the write that deletes a wake-up row that nobody needs, as it was seen: as a row of its own, or named
+// by a task row.
+func Remove(t *task.Task) Op { return removeAsSeen(t, toTidy) }
+
+// RemoveLast returns the write that deletes a wake-up row as it was seen, where that is all that ends its task.
+func RemoveLast(t *task.Task) Op { return removeAsSeen(t, toEnd) }
+
+func removeAsSeen(t *task.Task, why purpose) Op {
+	row := task.Task{ID: t.ID, Partition: t.Partition, WakeRow: t.WakeRow}
+	return Op{Kind: DeleteWakeup, Task: row, Lazy: purposes[why].lazy}
+}
+
+// EndWaiting returns the writes that end a task that is a wake-up row alone, by a task row that refuses its dispatch.
+func EndWaiting(next task.Task, seen *task.Task) []Op {
+	row := Remove(seen)
+	row.Follows = true
+	return []Op{{Kind: PutTask, Task: next}, row}
+}
+
+// EndUndelivered is EndWaiting of a task without a key of a deliver lambda. No courier looks for a task row: the wake-up
+// row goes, unless somebody has acquired it, and only then does a task row say so.
+func EndUndelivered(next task.Task, seen *task.Task) []Op {
+	return []Op{RemoveLast(seen), {Kind: PutTask, Task: next, Follows: true}}
+}
+
+// Acquire returns the write by which a process takes a task of a deliver lambda for itself: next was made by a
+// task.Acquire event. With first the task is a wake-up row alone, and gets a task row if it has a key to keep.
+func Acquire(next task.Task, first bool) Op {
+	op := Op{Kind: ReplaceTask, Task: next, Lazy: purposes[toAcquire].lazy}
+	switch {
+	case first && next.Key != "":
+		op.Kind = PutTask
+	case first:
+		op.Kind = ReplaceWakeup
+		op.Task.WakeRow.Seq = next.Seq
+	}
+	return op
+}
+
+// RemoveDelivered returns the write that ends a delivered task that is a wake-up row alone. Whoever has acquired that
+// since acquired what is done, so its seq does not matter.
+func RemoveDelivered(t *task.Task) Op {
+	row := task.Task{ID: t.ID, Partition: t.Partition, WakeRow: task.WakeRow{At: t.WakeRow.At}}
+	return Op{Kind: DeleteWakeup, Task: row, Lazy: purposes[toEnd].lazy, Patient: true}
+}
+
+// ForgetPayload returns the write that deletes the payload of a task that is gone.
+func ForgetPayload(t *task.Task) Op {
+	return Op{Kind: DeletePayload, Task: task.Task{ID: t.PayloadID()}, Lazy: purposes[toForget].lazy}
 }

@@ -31,6 +31,9 @@ func (s *Store) check(ops []Op) []error {
 }
 
 func (s *Store) checkOp(op *Op) error {
+	if err := checkLazy(op); err != nil {
+		return err
+	}
 	switch op.Kind {
 	case PutWakeup:
 		return s.checkWakeup(&op.Task)

@@ -20,6 +20,8 @@ func TestConclude(t *testing.T) {
 	first := task.Task{State: task.Scheduled, Seq: 1, Created: now}
 	keyed, old := first, first
 	keyed.Key, old.Key, old.Created = "k", "k", now.Add(-store.CallMax-time.Second)
+	slow := keyed
+	slow.Created = now.Add(-store.CallMax)
 	bare := task.Task{Seq: 4}
 	live := task.Task{State: task.Claimed, Seq: 3}
 	ended := task.Task{State: task.Success, Seq: 5}
@@ -29,6 +31,8 @@ func TestConclude(t *testing.T) {
 	}{
 		"not dispatched":                    {at(first, here), task.Task{}, store.Undispatched},
 		"keyed, its call is under way":      {at(keyed, here), task.Task{}, store.Undispatched},
+		"keyed, its call may be slow":       {at(slow, here), task.Task{}, store.Undispatched},
+		"a task row that cannot be read":    {at(first, here), task.Task{ID: task.ID{1}}, store.Unclear},
 		"keyed, ended and expired":          {at(old, here), task.Task{}, store.Remnant},
 		"bare, ended and expired":           {at(bare, there), task.Task{}, store.Remnant},
 		"in flight":                         {at(first, here), at(live, here), store.Live},

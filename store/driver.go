@@ -171,7 +171,8 @@ type Op struct {
 	Task    task.Task // DeleteWakeup reads only its ID, Partition and WakeRow, payload ops only the id and PutPayload's hints
 	Payload []byte
 	Control Control
-	// Lazy allows acknowledging before the write is durable. Losing it in a crash must be harmless.
+	// Lazy allows acknowledging before the write is durable. Losing it in a crash must be harmless: the table in lazy.go
+	// says of which writes that is so, and the constructors in change.go set it.
 	Lazy bool
 	// Patient allows acknowledging up to PatientMax or PatientEndMax later than otherwise, so that the writes of several
 	// calls share one sync of the disk, or one request, which costs more than any of them. An acknowledged patient

@@ -3,8 +3,10 @@ package store_test
 import (
 	"context"
 	"errors"
+	"slices"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/kinesin-io/kinesin/store"
@@ -53,6 +55,14 @@ func TestMalformedOpsAreRefused(t *testing.T) {
 			op.Task.State, op.Task.Wake, op.Task.ExpireAt, op.Task.WakeRow.At = task.Dead, 0, 5, -1
 		}), store.ErrMalformed, "before 1970"},
 		{change(store.PutTask, func(op *store.Op) { op.Follows = true }), store.ErrMalformed, "follows"},
+		{change(store.PutTask, func(op *store.Op) { op.Lazy = true }), store.ErrMalformed, "lazy"},
+		{change(store.PutWakeup, func(op *store.Op) { op.Lazy = true }), store.ErrMalformed, "lazy"},
+		{change(store.PutPayload, func(op *store.Op) { op.Lazy = true }), store.ErrMalformed, "lazy"},
+		{change(store.PutControl, func(op *store.Op) { op.Lazy = true }), store.ErrMalformed, "lazy"},
+		{change(store.DeleteControl, func(op *store.Op) { op.Lazy = true }), store.ErrMalformed, "lazy"},
+		{change(store.ReplaceTask, func(op *store.Op) {
+			op.Lazy, op.Task.State, op.Task.Seq, op.Task.Wake, op.Task.ExpireAt = true, task.Success, 2, 0, 5
+		}), store.ErrMalformed, "lazy"},
 		{change(store.DeletePayload, func(op *store.Op) { op.Task.ID, op.Follows = task.ID{2}, true }), store.ErrMalformed, "follows"},
 		{change(store.PutControl, func(op *store.Op) { op.Task.ID, op.Follows = task.ID{2}, true }), store.ErrMalformed, "follows"},
 		{change(store.PutTask, func(op *store.Op) { op.Task.ID, op.Task.Partition.Shard, op.Follows = task.ID{2}, 1, true }), store.ErrMalformed, "in one partition"},
@@ -289,4 +299,111 @@ func TestClosedStore(t *testing.T) {
 	if !errors.Is(err, store.ErrClosed) || len(results) != 1 || results[0] == nil {
 		t.Errorf("%v, %v", results, err)
 	}
+}
+
+// doubtful is a driver whose next writes do not say what became of them (nothing did), and whose next reads fail.
+type doubtful struct {
+	store.Driver
+
+	unknown, failing int
+}
+
+var errRead = errors.New("read failed")
+
+func (d *doubtful) Apply(ctx context.Context, ops []store.Op) ([]error, error) {
+	if d.unknown--; d.unknown >= 0 {
+		return slices.Repeat([]error{store.ErrUnknown}, len(ops)), nil
+	}
+	return d.Driver.Apply(ctx, ops)
+}
+
+func (d *doubtful) fails() error {
+	if d.failing--; d.failing >= 0 {
+		return errRead
+	}
+	return nil
+}
+
+func (d *doubtful) Wakeups(ctx context.Context, keys []store.WakeKey) ([]task.Task, error) {
+	if err := d.fails(); err != nil {
+		return nil, err
+	}
+	return d.Driver.Wakeups(ctx, keys)
+}
+
+func (d *doubtful) Payload(ctx context.Context, id task.ID) ([]byte, error) {
+	if err := d.fails(); err != nil {
+		return nil, err
+	}
+	return d.Driver.Payload(ctx, id)
+}
+
+func (d *doubtful) Controls(ctx context.Context, kind, name string) ([]store.Control, error) {
+	if err := d.fails(); err != nil {
+		return nil, err
+	}
+	return d.Driver.Controls(ctx, kind, name)
+}
+
+// TestAFailedReadBackTellsNothing deletes rows by writes with an unknown outcome, which were not made, and has reading back fail
+// first: that is no row that is gone.
+func TestAFailedReadBackTellsNothing(t *testing.T) {
+	one, setting := scheduled(1), store.Control{Kind: "k", Name: "n", Version: 1}
+	for name, c := range map[string]struct {
+		put, remove store.Op
+		isGone      func(*store.Store) bool
+	}{
+		"wake-up row": {store.Op{Kind: store.PutWakeup, Task: one}, store.RemoveLast(&one), func(s *store.Store) bool {
+			rows, err := s.Wakeups(t.Context(), []store.WakeKey{store.KeyOf(&one)})
+			return err == nil && rows[0].ID.IsZero()
+		}},
+		"payload": {store.Op{Kind: store.PutPayload, Task: one, Payload: []byte("p")}, store.Op{Kind: store.DeletePayload, Task: one}, func(s *store.Store) bool {
+			_, err := s.Payload(t.Context(), one.ID)
+			return errors.Is(err, store.ErrNotFound)
+		}},
+		"control row": {store.Op{Kind: store.PutControl, Control: setting}, store.Op{Kind: store.DeleteControl, Control: setting}, func(s *store.Store) bool {
+			_, err := s.Control(t.Context(), "k", "n")
+			return errors.Is(err, store.ErrNotFound)
+		}},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			d := &doubtful{Driver: mem.New()}
+			s := store.New(d, store.Config{})
+			mustApply(t, s, c.put)
+			d.unknown, d.failing = 1, 1
+			results, err := s.Apply(t.Context(), []store.Op{c.remove})
+			if err != nil || results[0] != nil || !c.isGone(s) {
+				t.Errorf("%s: %v, %v, gone %v", name, results, err, c.isGone(s))
+			}
+		})
+	}
+}
+
+// TestTheErrorOfAnyPartIsTold splits a list of which the first part fails.
+func TestTheErrorOfAnyPartIsTold(t *testing.T) {
+	ops := make([]store.Op, store.ApplyMax+1)
+	for i := range ops {
+		one := scheduled(1)
+		one.ID[14], one.ID[15] = byte(i>>8), byte(i)
+		ops[i] = store.Op{Kind: store.PutWakeup, Task: one}
+	}
+	s := store.New(&firstFails{Driver: mem.New()}, store.Config{})
+	results, err := s.Apply(t.Context(), ops)
+	if !errors.Is(err, store.ErrClosed) || !errors.Is(results[0], store.ErrUnknown) || results[store.ApplyMax] != nil {
+		t.Errorf("%v, %v, %v", results[0], results[store.ApplyMax], err)
+	}
+}
+
+// firstFails is a driver whose first write fails.
+type firstFails struct {
+	store.Driver
+
+	calls int
+}
+
+func (d *firstFails) Apply(ctx context.Context, ops []store.Op) ([]error, error) {
+	if d.calls++; d.calls == 1 {
+		return nil, store.ErrClosed
+	}
+	return d.Driver.Apply(ctx, ops)
 }

@@ -478,3 +478,24 @@ func TestDeliver(t *testing.T) {
 		t.Errorf("delivered: %+v", p.Task)
 	}
 }
+
+// TestTombstonesLast checks how long an ended row is kept: longer than two passes are apart, and counted from the due time if that
+// is still to come, since until then a wake-up row of the task may come to light.
+func TestTombstonesLast(t *testing.T) {
+	const now = task.Instant(1_700_000_000_000_000)
+	waiting := task.Task{ID: task.ID{1}, State: task.Scheduled, Seq: 1, Due: now.Add(time.Hour), Wake: now.Add(time.Hour)}
+	for _, c := range []struct {
+		at   task.Instant
+		kept time.Duration
+		want task.Instant
+	}{
+		{now, time.Second, waiting.Due.Add(task.EndedMin)},
+		{now, 2 * time.Hour, waiting.Due.Add(2 * time.Hour)},
+		{waiting.Due.Add(time.Minute), time.Second, waiting.Due.Add(time.Minute + task.EndedMin)},
+	} {
+		ended, _, err := waiting.Apply(task.Event{Kind: task.Cancel}, c.at, task.Policy{Retention: c.kept})
+		if err != nil || ended.ExpireAt != c.want {
+			t.Errorf("cancelled at %d, kept for %v: expires at %d, want %d (%v)", c.at, c.kept, ended.ExpireAt, c.want, err)
+		}
+	}
+}

@@ -10,6 +10,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/aws/aws-sdk-go-v2/aws"
 	awssqs "github.com/aws/aws-sdk-go-v2/service/sqs"
 	"github.com/aws/smithy-go"
 	"go.uber.org/goleak"
@@ -181,4 +182,29 @@ func TestDeletesAreRepeated(t *testing.T) {
 			r.Errorf("%d tries", n)
 		}
 	})
+}
+
+// silent is a service that leaves entries out of its answers.
+type silent struct{ *fakesqs.SQS }
+
+func (s silent) SendMessageBatch(ctx context.Context, in *awssqs.SendMessageBatchInput, o ...func(*awssqs.Options)) (*awssqs.SendMessageBatchOutput, error) {
+	out, err := s.SQS.SendMessageBatch(ctx, in, o...)
+	if err == nil {
+		out.Successful = out.Successful[:1]
+	}
+	return out, err
+}
+
+// TestAnEntryWithoutAnAnswerIsNotSent has SQS answer one of two messages.
+func TestAnEntryWithoutAnAnswerIsNotSent(t *testing.T) {
+	service := fakesqs.New(fakesqs.Config{Clock: clock.Real()})
+	if _, err := service.CreateQueue(t.Context(), &awssqs.CreateQueueInput{QueueName: aws.String("q")}); err != nil {
+		t.Fatal(err)
+	}
+	c := sqsclient.New(silent{service}, sqsclient.Config{Clock: clock.Real(), Tries: 1})
+	defer c.Close()
+	results := c.Send(t.Context(), "q", []sqsclient.Message{{Body: "one"}, {Body: "two"}})
+	if results[0] != nil || results[1] == nil {
+		t.Errorf("%v: want an error for the message that SQS says nothing of", results)
+	}
 }

@@ -355,7 +355,7 @@ func TestAWriteWhoseAnswerGotLost(t *testing.T) {
 	m := New(Config{Rows: l, Self: "a", Clock: w.virtual.Process(0), Log: slog.New(slog.DiscardHandler)})
 	for _, lose := range []losing{{}, {answers: true}, {}, {writes: true}, {}, {answers: true}, {writes: true}, {answers: true}} {
 		l.answers, l.writes = lose.answers, lose.writes
-		if err := m.round(t.Context()); errors.Is(err, store.ErrUnknown) != (lose.answers || lose.writes) {
+		if err := m.round(t.Context()); errors.Is(err, errTaken) || errors.Is(err, store.ErrUnknown) != (lose.answers || lose.writes) {
 			t.Errorf("%+v: %v", lose, err)
 		}
 		if got := m.Members(); !slices.Equal(got, []string{"a"}) {

@@ -149,6 +149,24 @@ func TestASlowTaskDelaysNoOtherOfItsMessage(t *testing.T) {
 	})
 }
 
+// Of a message with several tasks one is done, and the others cannot be sent anew: they come again, soon, elsewhere.
+func TestASplitMessageWhoseSendFailsComesAgain(t *testing.T) {
+	inBubble(t, func(b *bubble) {
+		b.mustSend(batchOf(0, 20, b.clock.Now())...)
+		done := b.receive(0, 1, mail)
+		b.delete(done...)
+		b.service.Faults.Odds("SendMessageBatch", awsfake.Partial, 1)
+		b.advance(time.Minute)
+		b.service.Faults.Off()
+		other := b.open(b.T, nil)
+		got := other.all(2*time.Minute, mail)
+		distinct := slices.Compact(numbersOf(got))
+		if len(distinct) < 19 {
+			b.Errorf("%d tasks are left of 19: %v", len(distinct), distinct)
+		}
+	})
+}
+
 // What a poll brings after its receiver has gone is others' at once.
 func TestNobodyIsLeftForWhatAPollBrings(t *testing.T) {
 	inBubble(t, func(b *bubble) {

@@ -290,3 +290,63 @@ func TestLazyWritesSurviveInOrder(t *testing.T) {
 		}
 	}
 }
+
+// TestAGroupIsSyncedWhateverItsFirstRow acknowledges one durable write behind rows that need no sync: lazy ones, and some that are
+// refused. They share a group, and the durable one has to be there after a crash.
+func TestAGroupIsSyncedWhateverItsFirstRow(t *testing.T) {
+	there, durable := crashTask(1, 0), crashTask(9, 0)
+	refused, lazy := store.Op{Kind: store.PutTask, Task: there}, store.Op{Kind: store.PutTask, Task: crashTask(2, 0), Lazy: true}
+	result := store.Op{Kind: store.PutTask, Task: durable}
+	patient := result
+	patient.Patient = true
+	for name, ops := range map[string][]store.Op{
+		"alone": {result}, "behind a refused one": {refused, result}, "before a refused one": {result, refused},
+		"behind a lazy one": {lazy, result}, "before a lazy one": {result, lazy}, "patient, before a lazy one": {patient, lazy},
+		"patient, behind a refused one": {refused, patient},
+	} {
+		t.Run(name, func(t *testing.T) {
+			files := vfs.NewCrashableMem()
+			d := openOn(t, files, pebble.Config{})
+			applyOK(t, d, []store.Op{{Kind: store.PutTask, Task: there}})
+			results, err := d.Apply(t.Context(), ops)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for i := range ops {
+				if isRefused := ops[i].Task.ID == there.ID; errors.Is(results[i], store.ErrConflict) != isRefused {
+					t.Errorf("write %d: %v", i, results[i])
+				}
+			}
+			survivor := openOn(t, files.CrashClone(vfs.CrashCloneCfg{}), pebble.Config{})
+			rows, err := survivor.Tasks(t.Context(), []task.ID{there.ID, durable.ID})
+			if err != nil || rows[0].ID.IsZero() || rows[1].ID.IsZero() {
+				t.Errorf("%+v, %v: an acknowledged write is gone", rows, err)
+			}
+			if err := errors.Join(d.Close(), survivor.Close()); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+}
+
+// TestANewDirectorySurvivesACrash checks that the entry of the directory itself is on disk before anything is acknowledged.
+func TestANewDirectorySurvivesACrash(t *testing.T) {
+	files := vfs.NewCrashableMem()
+	c := pebble.Config{FS: files, MemTableBytes: 1 << 20}
+	d, err := pebble.Open("a/new/data", c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	applyOK(t, d, []store.Op{{Kind: store.PutTask, Task: crashTask(1, 0)}})
+	c.FS = files.CrashClone(vfs.CrashCloneCfg{})
+	survivor, err := pebble.Open("a/new/data", c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if rows, err := survivor.Tasks(t.Context(), []task.ID{crashTask(1, 0).ID}); err != nil || rows[0].ID.IsZero() {
+		t.Errorf("%+v, %v: the store is empty", rows, err)
+	}
+	if err := errors.Join(d.Close(), survivor.Close()); err != nil {
+		t.Error(err)
+	}
+}

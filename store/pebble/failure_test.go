@@ -7,6 +7,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -120,38 +121,52 @@ func TestReadsWaitForTheDisk(t *testing.T) {
 	d := openOn(t, files, pebble.Config{})
 	holding.Store(true)
 	var running sync.WaitGroup
+	one := crashTask(1, 1)
+	setting := store.Control{Kind: "worker", Name: "w", Version: 1, Value: []byte("{}")}
 	running.Go(func() {
-		applyOK(t, d, store.FirstWithRow(crashTask(1, 1)))
+		ops := []store.Op{{Kind: store.PutPayload, Task: one, Payload: []byte("p")}, {Kind: store.PutControl, Control: setting}}
+		applyOK(t, d, append(ops, store.FirstWithRow(one)...))
 	})
 	<-held
-	var released atomic.Bool
-	conflicted := make(chan struct{})
-	running.Go(func() {
-		results, err := d.Apply(t.Context(), []store.Op{{Kind: store.PutTask, Task: crashTask(1, 1)}})
-		if err != nil || !errors.Is(results[0], store.ErrConflict) || !released.Load() {
-			t.Errorf("%v, %v, released %v: a conflict with a row that is not on disk", results, err, released.Load())
-		}
-		close(conflicted)
-	})
-	running.Go(func() {
-		rows, err := d.Tasks(t.Context(), []task.ID{crashTask(1, 1).ID})
-		if err != nil || (!rows[0].ID.IsZero() && !released.Load()) {
-			t.Errorf("%v, %v, released %v", rows, err, released.Load())
-		}
-	})
-	// A scan does not wait, and shows when the row is visible.
-	for {
+	look := func() int { // a scan does not wait, and shows when the rows are visible
 		rows, err := d.ScanSchedule(t.Context(), crashPart, store.WakeKey{}, 1<<62, 1)
 		if err != nil {
 			t.Fatal(err)
 		}
-		if len(rows) == 1 {
-			break
-		}
+		return len(rows)
+	}
+	for look() == 0 {
+		runtime.Gosched()
+	}
+	var released atomic.Bool
+	var begun atomic.Int32
+	for name, read := range map[string]func() error{
+		"task":    func() error { _, err := d.Tasks(t.Context(), []task.ID{one.ID}); return err },
+		"payload": func() error { _, err := d.Payload(t.Context(), one.ID); return err },
+		"control": func() error { _, err := d.Controls(t.Context(), setting.Kind, setting.Name); return err },
+		"conflict": func() error {
+			results, err := d.Apply(t.Context(), []store.Op{{Kind: store.PutTask, Task: one}})
+			if err == nil && !errors.Is(results[0], store.ErrConflict) {
+				err = fmt.Errorf("applied: %w", results[0])
+			}
+			return err
+		},
+	} {
+		running.Go(func() {
+			begun.Add(1)
+			if err := read(); err != nil || !released.Load() {
+				t.Errorf("%s: %v, released %v: it was seen before it was on disk", name, err, released.Load())
+			}
+		})
+	}
+	for begun.Load() < 4 {
+		look()
+	}
+	for range 2000 { // time for who does not wait to come back
+		look()
 	}
 	released.Store(true)
 	close(hold)
-	<-conflicted
 	running.Wait()
 	if err := d.Close(); err != nil {
 		t.Error(err)

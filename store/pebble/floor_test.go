@@ -121,3 +121,20 @@ func (m *floorModel) finish(rt *rapid.T) {
 		m.raised++
 	}
 }
+
+// TestAFloorStaysBelowWhatIsPending ends a scan that could not see a row, since its group was not visible yet.
+func TestAFloorStaysBelowWhatIsPending(t *testing.T) {
+	f := newFloor()
+	f.low = position{at: 5}
+	pending := position{at: 7}
+	f.insert(pending)
+	low, raises := f.start(position{at: 1})
+	if low != (position{at: 5}) || !raises {
+		t.Fatalf("begins at %v, raises %v", low, raises)
+	}
+	f.visible()
+	f.raise(position{at: 20}) // the first row that its iterator saw
+	if f.low != pending {
+		t.Errorf("the floor is at %v, above a row at %v", f.low, pending)
+	}
+}

@@ -61,3 +61,16 @@ func TestFreshKnowsOnlyUUIDv7(t *testing.T) {
 		t.Error("an id without a time was called absent")
 	}
 }
+
+// TestFreshForgetsAMillisecondAsAWhole puts so many ids of one millisecond that the first are forgotten: nothing is known of
+// that millisecond then.
+func TestFreshForgetsAMillisecondAsAWhole(t *testing.T) {
+	f := newFresh(0, 8)
+	first := freshID(1000, 0)
+	for n := range 4 * f.young.set.rowsMax() {
+		f.put(freshID(1000, n), fingerprint(freshID(1000, n), taskSpace))
+	}
+	if f.put(first, fingerprint(first, taskSpace)) {
+		t.Error("an id that was put before is called absent")
+	}
+}

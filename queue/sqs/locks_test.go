@@ -1,0 +1,54 @@
+package sqs
+
+import (
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/kinesin-io/kinesin/queue"
+	"github.com/kinesin-io/kinesin/task"
+)
+
+// TestSharedStateIsLocked is for the race detector: what stands behind one lock is used by goroutines that nothing else orders.
+func TestSharedStateIsLocked(_ *testing.T) {
+	p := newPrefetch()
+	var running sync.WaitGroup
+	for _, use := range []func(){
+		func() { p.add(&held{id: "m"}, []task.Task{{Due: 1}}, false, 0) },
+		func() { p.depth(queue.Name{}, 5) },
+		func() { p.wanted(laneKey{}) },
+	} {
+		for range 2 {
+			running.Go(func() {
+				for range 50 {
+					use()
+				}
+			})
+		}
+	}
+	running.Wait()
+}
+
+// TestAHoldIsRoundedUp counts the whole seconds for which SQS hides what goes back for a while.
+func TestAHoldIsRoundedUp(t *testing.T) {
+	const now = task.Instant(1_700_000_000_000_000)
+	for _, c := range []struct {
+		after time.Duration
+		want  int32
+	}{{0, 0}, {time.Millisecond, 1}, {time.Second, 1}, {1500 * time.Millisecond, 2}} {
+		o := outgoing{due: now, after: c.after}
+		if got := o.delayFor(now); got != c.want {
+			t.Errorf("hold of %v: %d s, want %d", c.after, got, c.want)
+		}
+	}
+}
+
+// TestTheNewestDeliveryCounts has a message come again that is here: SQS takes only its new handle from then on.
+func TestTheNewestDeliveryCounts(t *testing.T) {
+	p := newPrefetch()
+	m := &held{id: "m", handle: "old"}
+	p.add(m, []task.Task{{Due: 1}}, false, 0)
+	if got := p.meet("m", "new", 99); got != metHere || m.handle != "new" || m.renew != 99 {
+		t.Errorf("met %d, handle %q, to renew at %d", got, m.handle, m.renew)
+	}
+}

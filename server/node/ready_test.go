@@ -1,0 +1,43 @@
+package node
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/kinesin-io/kinesin/scheduler"
+	"github.com/kinesin-io/kinesin/store"
+	storemem "github.com/kinesin-io/kinesin/store/mem"
+)
+
+// full is a store without space for new tasks, or with some.
+type full struct {
+	store.Driver
+
+	full bool
+}
+
+func (f *full) Capabilities() store.Capabilities {
+	return store.Capabilities{Full: func() bool { return f.full }}
+}
+
+// TestWhyANodeIsNotReady goes through all that keeps new work away.
+func TestWhyANodeIsNotReady(t *testing.T) {
+	d := &full{Driver: storemem.New()}
+	n := &Node{scheduler: &scheduler.Scheduler{}, store: store.New(d, store.Config{})}
+	for _, c := range []struct {
+		change func()
+		want   string
+	}{
+		{func() {}, "starting"},
+		{func() { n.running.Store(true) }, "reading ahead"},
+		{func() { n.warm.Store(true) }, ""},
+		{func() { d.full = true }, "the store is full"},
+		{func() { d.full = false }, ""},
+		{func() { n.draining.Store(true) }, "stopping"},
+	} {
+		c.change()
+		if got := n.notReady(); !strings.Contains(got, c.want) || (got == "") != (c.want == "") {
+			t.Errorf("%q, want %q", got, c.want)
+		}
+	}
+}

@@ -1,0 +1,117 @@
+package mutants
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+)
+
+// hunk is one place that a diff changes: what stands there, context included, and what is to stand there.
+type hunk struct {
+	path      string
+	line      int // where it was, from 0: a hint
+	old, anew []string
+}
+
+var errDiff = errors.New("not a unified diff as `git diff` makes it")
+
+// hunks reads the diff of a mutant. Line numbers are hints, and counts are not looked at.
+func (m *Mutant) hunks() ([]hunk, error) {
+	var all []hunk
+	path := ""
+	for line := range strings.Lines(string(m.diff)) {
+		last := len(all) - 1
+		switch text := line[1:]; {
+		case strings.HasPrefix(line, "--- a/"):
+		case strings.HasPrefix(line, "+++ b/"):
+			path = strings.TrimSpace(strings.TrimPrefix(line, "+++ b/"))
+		case strings.HasPrefix(line, "@@ -"):
+			h := hunk{path: path}
+			if n, err := fmt.Sscanf(line, "@@ -%d", &h.line); n != 1 || err != nil || path == "" {
+				return nil, fmt.Errorf("%w: %q", errDiff, line)
+			}
+			h.line--
+			all = append(all, h)
+		case last < 0:
+			return nil, fmt.Errorf("%w: %q before the first place", errDiff, line)
+		case line[0] == ' ':
+			all[last].old, all[last].anew = append(all[last].old, text), append(all[last].anew, text)
+		case line[0] == '-':
+			all[last].old = append(all[last].old, text)
+		case line[0] == '+':
+			all[last].anew = append(all[last].anew, text)
+		case line == "\n": // an empty line of context whose space an editor took away
+			all[last].old, all[last].anew = append(all[last].old, line), append(all[last].anew, line)
+		default:
+			return nil, fmt.Errorf("%w: %q", errDiff, line)
+		}
+	}
+	if len(all) == 0 {
+		return nil, fmt.Errorf("%w: it changes nothing", errDiff)
+	}
+	return all, nil
+}
+
+// in changes the lines of a file, where the old ones stand nearest to where they were.
+func (h *hunk) in(lines []string) ([]string, error) {
+	best := -1
+	for at := range len(lines) - len(h.old) + 1 {
+		if slices.Equal(lines[at:at+len(h.old)], h.old) && (best < 0 || distance(at, h.line) < distance(best, h.line)) {
+			best = at
+		}
+	}
+	if best < 0 || len(h.old) == 0 {
+		return nil, fmt.Errorf("%s has no such lines any more:\n%s", h.path, strings.Join(h.old, ""))
+	}
+	return slices.Concat(lines[:best], h.anew, lines[best+len(h.old):]), nil
+}
+
+func distance(a, b int) int { return max(a-b, b-a) }
+
+// Apply returns the changed files of a mutant, by their paths below root.
+func (m *Mutant) Apply(root string) (changed map[string]string, err error) {
+	hunks, err := m.hunks()
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", m.Name, err)
+	}
+	changed = map[string]string{}
+	for i := range hunks {
+		h := &hunks[i]
+		text, is := changed[h.path]
+		if !is {
+			file, err := os.ReadFile(filepath.Join(root, h.path))
+			if err != nil {
+				return nil, fmt.Errorf("%s does not apply: %w", m.Name, err)
+			}
+			text = string(file)
+		}
+		lines, err := h.in(slices.Collect(strings.Lines(text)))
+		if err != nil {
+			return nil, fmt.Errorf("%s does not apply: %w", m.Name, err)
+		}
+		changed[h.path] = strings.Join(lines, "")
+	}
+	return changed, nil
+}
+
+// writeOverlay puts the changed files into dir, with what makes the go command read them instead, and returns where that is.
+func writeOverlay(root, dir string, changed map[string]string) (string, error) {
+	replace := map[string]string{}
+	for path, text := range changed {
+		with := filepath.Join(dir, strings.ReplaceAll(path, "/", "_"))
+		replace[filepath.Join(root, path)] = with
+		if err := os.WriteFile(with, []byte(text), 0o600); err != nil {
+			return "", err
+		}
+	}
+	text, err := json.Marshal(map[string]any{"Replace": replace})
+	if err != nil {
+		return "", err
+	}
+	path := filepath.Join(dir, "overlay.json")
+	return path, os.WriteFile(path, text, 0o600)
+}
