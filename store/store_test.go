@@ -407,3 +407,27 @@ func (d *firstFails) Apply(ctx context.Context, ops []store.Op) ([]error, error)
 	}
 	return d.Driver.Apply(ctx, ops)
 }
+
+// shortAnswer is a driver that answers one write less than it was given, the first time.
+type shortAnswer struct {
+	store.Driver
+
+	calls int
+}
+
+func (d *shortAnswer) Apply(ctx context.Context, ops []store.Op) ([]error, error) {
+	results, err := d.Driver.Apply(ctx, ops)
+	if d.calls++; d.calls == 1 {
+		results = results[:len(results)-1]
+	}
+	return results, err
+}
+
+// TestAShortAnswerIsReadBack checks that each write has an outcome, whatever a driver answers.
+func TestAShortAnswerIsReadBack(t *testing.T) {
+	s := store.New(&shortAnswer{Driver: mem.New()}, store.Config{})
+	results, err := s.Apply(t.Context(), []store.Op{{Kind: store.PutWakeup, Task: scheduled(1)}, {Kind: store.PutWakeup, Task: scheduled(2)}})
+	if err != nil || len(results) != 2 || errors.Join(results...) != nil {
+		t.Errorf("%v, %v: want that both are found to be applied", results, err)
+	}
+}

@@ -121,11 +121,16 @@ func TestReadsWaitForTheDisk(t *testing.T) {
 	d := openOn(t, files, pebble.Config{})
 	holding.Store(true)
 	var running sync.WaitGroup
+	var released atomic.Bool
 	one := crashTask(1, 1)
 	setting := store.Control{Kind: "worker", Name: "w", Version: 1, Value: []byte("{}")}
 	running.Go(func() {
 		ops := []store.Op{{Kind: store.PutPayload, Task: one, Payload: []byte("p")}, {Kind: store.PutControl, Control: setting}}
-		applyOK(t, d, append(ops, store.FirstWithRow(one)...))
+		ops = append(ops, store.FirstWithRow(one)...)
+		applyOK(t, d, append(ops, store.Op{Kind: store.DeletePayload, Task: crashTask(2, 0), Lazy: true})) // which makes the others no less durable
+		if !released.Load() {
+			t.Error("acknowledged before it was on disk")
+		}
 	})
 	<-held
 	look := func() int { // a scan does not wait, and shows when the rows are visible
@@ -138,7 +143,6 @@ func TestReadsWaitForTheDisk(t *testing.T) {
 	for look() == 0 {
 		runtime.Gosched()
 	}
-	var released atomic.Bool
 	var begun atomic.Int32
 	for name, read := range map[string]func() error{
 		"task":    func() error { _, err := d.Tasks(t.Context(), []task.ID{one.ID}); return err },
