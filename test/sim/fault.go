@@ -1,0 +1,121 @@
+package sim
+
+import (
+	"fmt"
+	"time"
+)
+
+// Kind is one kind of fault.
+type Kind string
+
+// The faults. Those that strike calls have a share as their amount: of the calls, so many go wrong while the fault lasts.
+const (
+	CrashServer Kind = "crash-server" // killed at that moment, started again after the time
+	CrashWorker Kind = "crash-worker"
+	Restart     Kind = "restart"     // a server stops in order, and another takes its place: a rollout
+	Join        Kind = "join"        // one more server, which leaves after the time
+	Halt        Kind = "halt"        // SIGSTOP of a process
+	Suspend     Kind = "suspend"     // of a process's machine: its monotonic clock stands still
+	StepServer  Kind = "step-server" // of the wall clock, by the amount in seconds
+	StepWorker  Kind = "step-worker"
+	Slew        Kind = "slew" // of a process's clocks, by the amount
+	Cut         Kind = "cut"  // the network between a worker and all servers
+
+	Net            Kind = "net-slow" // calls between processes take longer, by the amount in seconds at most
+	NetLostRequest Kind = "net-lost-request"
+	NetLostAnswer  Kind = "net-lost-answer"
+	NetReset       Kind = "net-reset" // in the middle of a stream
+
+	Store            Kind = "store-slow"
+	StoreLostRequest Kind = "store-lost-request" // an error, and nothing was done
+	StoreLostAnswer  Kind = "store-lost-answer"  // an error, and it was done
+	StorePartial     Kind = "store-partial"      // some of a call's chains of writes were not done, or done without an answer
+	StoreThrottled   Kind = "store-throttled"
+	StoreHang        Kind = "store-hang" // no answer until the caller gives up
+	StoreReadFails   Kind = "store-read-fails"
+	StoreAway        Kind = "store-away" // for everybody
+
+	Queue          Kind = "queue-slow"
+	QueueLostSend  Kind = "queue-lost-send"  // an error, and the message is not there
+	QueueKeptSend  Kind = "queue-kept-send"  // an error, and it is
+	QueueTwice     Kind = "queue-twice"      // delivered twice
+	QueueNobody    Kind = "queue-nobody"     // handed out to nobody: there again after the visibility timeout
+	QueueUndead    Kind = "queue-undead"     // there again though it was deleted
+	QueueReadFails Kind = "queue-read-fails" // a receive
+	QueueAway      Kind = "queue-away"       // for everybody
+	QueuePurged    Kind = "queue-purged"     // all messages are gone
+	GrowShards     Kind = "grow-shards"
+)
+
+// spec is how faults of a kind are drawn: how often in a run, for how long, and with which amount, evenly between least and most.
+type spec struct {
+	kind         Kind
+	count        int // at most
+	short, long  time.Duration
+	least, most  float64
+	form         form // only in this one; 0: in all
+	disturbsTime bool // clocks are not what the promises rest on any more
+	fleet        bool // only where a fleet of servers shares the store
+}
+
+var specs = []spec{ //nolint:gochecknoglobals // a table
+	{kind: CrashServer, count: 4, short: 10 * time.Millisecond, long: 30 * time.Second},
+	{kind: CrashWorker, count: 4, short: 10 * time.Millisecond, long: 30 * time.Second},
+	{kind: Restart, count: 3},
+	{kind: Join, count: 2, short: 10 * time.Second, long: time.Minute, fleet: true},
+	{kind: Halt, count: 3, short: 100 * time.Millisecond, long: 40 * time.Second},
+	{kind: Suspend, count: 2, short: 100 * time.Millisecond, long: 40 * time.Second},
+	{kind: Cut, count: 3, short: 100 * time.Millisecond, long: 40 * time.Second},
+	{kind: Slew, count: 2, short: 10 * time.Second, long: time.Minute, least: -5e-4, most: 5e-4},
+	{kind: Net, count: 2, short: time.Second, long: time.Minute, least: 0.01, most: 2},
+	{kind: NetLostRequest, count: 2, short: time.Second, long: time.Minute, least: 0.01, most: 0.3},
+	{kind: NetLostAnswer, count: 2, short: time.Second, long: time.Minute, least: 0.01, most: 0.3},
+	{kind: NetReset, count: 2, short: time.Second, long: time.Minute, least: 0.01, most: 0.2},
+	{kind: Store, count: 2, short: time.Second, long: time.Minute, least: 0.01, most: 2},
+	{kind: StoreLostRequest, count: 2, short: time.Second, long: time.Minute, least: 0.01, most: 0.3},
+	{kind: StoreLostAnswer, count: 2, short: time.Second, long: time.Minute, least: 0.01, most: 0.3},
+	{kind: StorePartial, count: 2, short: time.Second, long: time.Minute, least: 0.01, most: 0.5},
+	{kind: StoreThrottled, count: 2, short: time.Second, long: time.Minute, least: 0.05, most: 1},
+	{kind: StoreHang, count: 1, short: time.Second, long: 30 * time.Second, least: 0.01, most: 0.1},
+	{kind: StoreReadFails, count: 2, short: time.Second, long: time.Minute, least: 0.01, most: 0.5},
+	{kind: StoreAway, count: 1, short: time.Second, long: 3 * time.Minute},
+	{kind: Queue, count: 2, short: time.Second, long: time.Minute, least: 0.01, most: 2},
+	{kind: QueueLostSend, count: 2, short: time.Second, long: time.Minute, least: 0.01, most: 0.5},
+	{kind: QueueKeptSend, count: 2, short: time.Second, long: time.Minute, least: 0.01, most: 0.5},
+	{kind: QueueTwice, count: 2, short: time.Second, long: time.Minute, least: 0.01, most: 0.5},
+	{kind: QueueNobody, count: 2, short: time.Second, long: time.Minute, least: 0.01, most: 0.5},
+	{kind: QueueUndead, count: 2, short: time.Second, long: time.Minute, least: 0.01, most: 0.5},
+	{kind: QueueReadFails, count: 2, short: time.Second, long: time.Minute, least: 0.05, most: 1},
+	{kind: QueueAway, count: 1, short: time.Second, long: 3 * time.Minute},
+	{kind: QueuePurged, count: 2},
+	{kind: GrowShards, count: 1},
+}
+
+// Kinds are all kinds of faults.
+func Kinds() []Kind {
+	kinds := make([]Kind, len(specs))
+	for i := range specs {
+		kinds[i] = specs[i].kind
+	}
+	return kinds
+}
+
+// Fault is one fault of a plan.
+type Fault struct {
+	Kind   Kind
+	At     time.Duration // since the start of the run
+	For    time.Duration
+	Target int
+	Amount float64
+}
+
+func (f Fault) String() string {
+	text := fmt.Sprintf("%s at %v", f.Kind, f.At)
+	if f.For > 0 {
+		text += fmt.Sprintf(" for %v", f.For)
+	}
+	if f.Amount != 0 {
+		text += fmt.Sprintf(" of %.4g", f.Amount)
+	}
+	return fmt.Sprintf("%s (target %d)", text, f.Target)
+}

@@ -1,0 +1,225 @@
+package sim
+
+import (
+	"cmp"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// form is what a fleet stands on.
+type form uint8
+
+const (
+	_     form = iota
+	fleet      // servers that share a store, and queues that outlive them
+	alone      // one server, which takes its queues with it
+)
+
+func (f form) String() string { return [...]string{"", "fleet", "alone"}[f] }
+
+// Plan is all that a seed decides beforehand.
+type Plan struct {
+	Form    form
+	Servers int
+	Workers int
+	Slots   int
+	Lease   time.Duration // of workers
+	Shards  int
+	NoMatch bool
+	Apart   time.Duration // clocks are at most so far from true time
+	Load    []Order
+	Faults  []Fault
+	Heal    time.Duration // when the last fault is over
+}
+
+// Order is one thing that a client does.
+type Order struct {
+	At     time.Duration
+	Client int
+	Do     action
+	Of     int // cancel, get and again: of the task of this order
+	Task   Work
+	In     time.Duration // due
+	Key    string
+}
+
+type action uint8
+
+const (
+	schedule action = iota
+	again           // schedules the same once more, as a client does that was not answered
+	cancel
+	get
+	nothing // left out
+)
+
+// Work is what a task does, as its payload says.
+type Work struct {
+	Nonce   string        `json:"n"`
+	Takes   time.Duration `json:"t"`
+	Fails   int           `json:"f,omitempty"` // so many times
+	Snoozes int           `json:"s,omitempty"`
+	Fatal   bool          `json:"x,omitempty"`
+	Poison  bool          `json:"p,omitempty"` // kills its process
+	Deaf    bool          `json:"d,omitempty"` // does not look at its context
+}
+
+// attemptsMax is the lambda's.
+const attemptsMax = 3
+
+// want is the state in which the task has to end.
+func (w *Work) want() string {
+	switch {
+	case w.Poison, !w.Fatal && w.Fails >= attemptsMax:
+		return "dead"
+	case w.Fatal:
+		return "fatal_failure"
+	}
+	return "success"
+}
+
+// NewPlan draws the plan of a seed. The faults come swarm style: each kind is on or off for the whole run, so that some runs
+// have few kinds and meet what others hide.
+func NewPlan(seed uint64) Plan {
+	r := rand.New(rand.NewPCG(seed, 1)) //nolint:gosec // repeatable on purpose
+	p := Plan{
+		Form: fleet, Servers: 1 + r.IntN(3), Workers: 1 + r.IntN(3), Slots: 1 + r.IntN(8), Shards: 1 + r.IntN(3), NoMatch: r.IntN(3) == 0,
+		Lease: []time.Duration{3 * time.Second, 5 * time.Second, 15 * time.Second}[r.IntN(3)],
+		Apart: time.Duration(r.IntN(40)) * time.Millisecond,
+	}
+	if r.IntN(3) == 0 {
+		p.Form, p.Servers = alone, 1
+	}
+	span := time.Duration(20+r.IntN(60)) * time.Second
+	p.Load = orders(r, span)
+	p.Faults = p.faults(r, span)
+	for _, f := range p.Faults {
+		p.Heal = max(p.Heal, f.At+f.For)
+	}
+	p.Heal = max(p.Heal, span)
+	return p
+}
+
+func (p *Plan) faults(r *rand.Rand, span time.Duration) []Fault {
+	var all []Fault
+	few := 1 + r.IntN(4) // of so many kinds one is on
+	for _, s := range specs {
+		if r.IntN(few) != 0 || s.fleet && p.Form != fleet {
+			continue
+		}
+		for range 1 + r.IntN(s.count) {
+			f := Fault{Kind: s.kind, At: time.Duration(r.Int64N(int64(span))), Target: r.IntN(64), Amount: s.least + r.Float64()*(s.most-s.least)}
+			if s.long > 0 {
+				f.For = s.short + time.Duration(r.Int64N(int64(s.long-s.short)))
+			}
+			all = append(all, f)
+		}
+	}
+	slices.SortStableFunc(all, func(a, b Fault) int { return cmp.Compare(a.At, b.At) })
+	return all
+}
+
+func orders(r *rand.Rand, span time.Duration) []Order {
+	n := 10 + r.IntN(50)
+	var all []Order
+	for i := range n {
+		o := Order{At: time.Duration(r.Int64N(int64(span))), Client: r.IntN(2), Task: work(r, i)}
+		switch r.IntN(4) {
+		case 0: // due at once
+		case 1:
+			o.In = time.Duration(r.IntN(3000)) * time.Millisecond
+		default:
+			o.In = time.Duration(r.Int64N(int64(span)))
+		}
+		if r.IntN(3) == 0 {
+			o.Key = fmt.Sprintf("key-%d", i)
+		}
+		all = append(all, o)
+	}
+	for i := range n {
+		later := Order{At: all[i].At + time.Duration(r.IntN(20_000))*time.Millisecond, Client: r.IntN(2), Of: i, Do: get}
+		switch {
+		case r.IntN(6) == 0:
+			later.Do = cancel
+		case all[i].Key != "" && r.IntN(2) == 0:
+			later.Do = again
+		case r.IntN(3) > 0:
+			continue
+		}
+		all = append(all, later)
+	}
+	return all
+}
+
+func work(r *rand.Rand, i int) Work {
+	w := Work{Nonce: fmt.Sprintf("n%03d", i), Takes: time.Duration(r.IntN(500)) * time.Millisecond}
+	switch r.IntN(12) {
+	case 0:
+		w.Takes = time.Duration(r.IntN(40_000)) * time.Millisecond
+	case 1:
+		w.Fails = 1 + r.IntN(attemptsMax)
+	case 2:
+		w.Snoozes = 1
+	case 3:
+		w.Fatal = true
+	case 4:
+		w.Deaf, w.Takes = true, time.Duration(r.IntN(10_000))*time.Millisecond
+	}
+	return w
+}
+
+// clockOf draws how wrong the clock of a process is from its start on.
+func (p *Plan) clockOf(pid int) (offset time.Duration, drift float64) {
+	r := rand.New(rand.NewPCG(uint64(pid), uint64(p.Apart))) //nolint:gosec // repeatable on purpose
+	return time.Duration((r.Float64()*2 - 1) * float64(p.Apart)), (r.Float64()*2 - 1) * 1e-4
+}
+
+// Only leaves out all faults and orders but those with these numbers, as a list with commas; "all" leaves all.
+func (p *Plan) Only(faults, orders string) error {
+	kept, err := only(faults, p.Faults)
+	if err != nil {
+		return fmt.Errorf("faults: %w", err)
+	}
+	p.Faults = kept
+	if orders == "all" {
+		return nil
+	}
+	numbers, err := numbersOf(orders, len(p.Load))
+	if err != nil {
+		return fmt.Errorf("orders: %w", err)
+	}
+	for i := range p.Load {
+		if !slices.Contains(numbers, i) {
+			p.Load[i].Do = nothing
+		}
+	}
+	return nil
+}
+
+func only[T any](list string, all []T) ([]T, error) {
+	if list == "all" {
+		return all, nil
+	}
+	numbers, err := numbersOf(list, len(all))
+	var kept []T
+	for _, n := range numbers {
+		kept = append(kept, all[n])
+	}
+	return kept, err
+}
+
+func numbersOf(list string, below int) ([]int, error) {
+	var numbers []int
+	for _, text := range strings.FieldsFunc(list, func(r rune) bool { return r == ',' }) {
+		n, err := strconv.Atoi(text)
+		if err != nil || n < 0 || n >= below {
+			return nil, fmt.Errorf("%q: want numbers from 0 to %d, with commas between them, or all", text, below-1)
+		}
+		numbers = append(numbers, n)
+	}
+	return numbers, nil
+}

@@ -1,0 +1,211 @@
+package sim
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"runtime"
+	"sync"
+	"testing"
+	"testing/cryptotest"
+	"testing/synctest"
+	"time"
+
+	"github.com/kinesin-io/kinesin/sdk"
+	storemem "github.com/kinesin-io/kinesin/store/mem"
+	"github.com/kinesin-io/kinesin/task"
+	"github.com/kinesin-io/kinesin/test/checker"
+)
+
+// Result is what became of a run.
+type Result struct {
+	Seed     uint64
+	Plan     Plan
+	Hash     string
+	Breaches []string
+	Seen     map[string]int
+	Trace    *Trace `json:"-"`
+	Took     time.Duration
+	Virtual  time.Duration
+}
+
+// Run runs a plan under a seed.
+func Run(t *testing.T, seed uint64, plan Plan, keep bool) Result {
+	t.Helper()
+	var result Result
+	synctest.Test(t, func(t *testing.T) {
+		cryptotest.SetGlobalRandom(t, seed)
+		seedRuntime(true, seed)
+		defer seedRuntime(false, 0)
+		ctx, cancel := context.WithCancel(t.Context())
+		w := &world{
+			seed: seed, plan: plan, start: time.Now(), trace: newTrace(time.Now(), keep), ctx: ctx, rows: storemem.New(),
+			random: rand.New(rand.NewPCG(seed, 2)), active: map[Kind]float64{}, cuts: map[string]bool{}, fired: map[string]int{}, //nolint:gosec // repeatable on purpose
+			snoozed: map[string]int{}, workers: make([]*worker, plan.Workers),
+		}
+		w.queues = w.newQueues()
+		go w.watch()
+		w.live()
+		virtual := time.Since(w.start)
+		cancel()
+		w.end()
+		result = Result{Seed: seed, Plan: plan, Hash: w.trace.Hash(), Seen: w.fired, Trace: w.trace, Virtual: virtual}
+		result.Breaches = w.judge()
+	})
+	return result
+}
+
+// settleMax bounds, in virtual time, how long everything may take to end once the faults are over.
+const settleMax = 30 * time.Minute
+
+// live is the run: the fleet comes up, load and faults come over it, and then everything has to end.
+func (w *world) live() {
+	for i := range w.plan.Servers {
+		w.serve(i)
+	}
+	setup := w.client(0)
+	for w.ctx.Err() == nil {
+		_, _, err := setup.sdk.CreateLambda(w.ctx, sdk.LambdaInfo{
+			Name: lambda, Timeout: time.Hour, Shards: w.plan.Shards, MaxAttempts: attemptsMax, BackoffMin: time.Second, BackoffMax: 3 * time.Second,
+		})
+		if err == nil {
+			break
+		}
+		time.Sleep(time.Second)
+	}
+	for i := range w.plan.Workers {
+		w.running.Go(func() { w.employ(i) })
+	}
+	time.Sleep(5 * time.Second)
+	begin := time.Now()
+	var storm sync.WaitGroup
+	for _, f := range w.plan.Faults {
+		storm.Go(func() {
+			time.Sleep(f.At)
+			w.inflict(f)
+		})
+	}
+	var load sync.WaitGroup
+	w.order(&load)
+	time.Sleep(time.Until(begin.Add(w.plan.Heal)))
+	storm.Wait()
+	w.trace.note("storm", "is over")
+	load.Wait()
+	w.settle()
+	w.report()
+}
+
+func (w *world) order(load *sync.WaitGroup) {
+	clients := []*client{w.client(1), w.client(2)}
+	ids := make([]sdk.ID, len(w.plan.Load))
+	var mu sync.Mutex
+	for i := range w.plan.Load {
+		o := w.plan.Load[i]
+		if o.Do == again {
+			first := w.plan.Load[o.Of]
+			o.Task, o.In, o.Key = first.Task, first.In, first.Key
+		}
+		load.Go(func() {
+			time.Sleep(o.At)
+			clients[o.Client].do(&o, func(of int) sdk.ID {
+				mu.Lock()
+				defer mu.Unlock()
+				return ids[of]
+			}, func(id sdk.ID) {
+				mu.Lock()
+				defer mu.Unlock()
+				ids[i] = id
+				w.learn(string(id))
+			})
+		})
+	}
+}
+
+func (w *world) learn(id string) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for _, known := range w.ids {
+		if known == id {
+			return
+		}
+	}
+	w.ids = append(w.ids, id)
+}
+
+// settle waits until no task lives.
+func (w *world) settle() {
+	from := time.Now()
+	for time.Since(from) < settleMax {
+		time.Sleep(time.Second)
+		counts, _ := w.rows.Capabilities().Depths()
+		var live int64
+		for _, depth := range counts {
+			for state, n := range depth {
+				if !task.State(state).IsEnd() {
+					live += n
+				}
+			}
+		}
+		if live == 0 {
+			w.trace.note("run", "settled %v after the faults", time.Since(from))
+			return
+		}
+	}
+	w.breach("I10: tasks live %v after the last fault", settleMax)
+}
+
+// report asks a server what became of each task.
+func (w *world) report() {
+	c := w.client(3)
+	for _, id := range w.ids {
+		info, err := c.sdk.Get(w.ctx, sdk.ID(id))
+		if err != nil {
+			w.trace.note(c.name, "get %s: %v", id, err)
+			continue
+		}
+		e := checker.Event{Kind: checker.Reported, Task: id, State: info.State.String(), Attempt: uint32(info.Attempt), Failures: uint32(info.Failures), Lost: uint32(info.WorkerLost)}
+		for _, a := range info.Attempts {
+			if a.Outcome == "success" || a.Outcome == "fatal_failure" {
+				e.Winner = uint32(a.Number)
+			}
+		}
+		w.event(e)
+	}
+}
+
+// end stops everything in order.
+func (w *world) end() {
+	w.running.Wait()
+	for i := range w.servers {
+		if s := w.take(i); s != nil {
+			<-s.over
+		}
+	}
+	time.Sleep(time.Minute)
+	if w.queues.shared != nil {
+		_ = w.queues.shared.Close()
+	}
+}
+
+// virtualMax bounds a run in virtual time: one that takes longer has come to a stop.
+const virtualMax = 12 * time.Hour
+
+func (w *world) watch() {
+	timer := time.NewTimer(virtualMax)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		buf := make([]byte, 1<<20)
+		panic(fmt.Sprintf("seed %d does not end in %v of virtual time\n%s\n%s", w.seed, virtualMax, w.trace, buf[:runtime.Stack(buf, true)]))
+	case <-w.ctx.Done():
+	}
+}
+
+func (w *world) breach(format string, args ...any) {
+	text := fmt.Sprintf(format, args...)
+	w.trace.note("breach", "%s", text)
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.breaches = append(w.breaches, text)
+}
+

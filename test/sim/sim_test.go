@@ -1,0 +1,64 @@
+package sim
+
+import (
+	"encoding/json"
+	"flag"
+	"os"
+	"runtime"
+	"runtime/debug"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+)
+
+// The flags that test/cmd/sim gives to the process of one seed.
+var (
+	seedFlag = flag.Uint64("seed", 0, "run this seed, and print what became of it as JSON")
+	faults   = flag.String("faults", "all", "only the faults of the plan with these numbers, comma separated")
+	orders_  = flag.String("orders", "all", "only the orders of the plan with these numbers, comma separated")
+	show     = flag.Bool("trace", false, "print the trace, too")
+)
+
+func TestMain(m *testing.M) {
+	flag.Parse()
+	runtime.GOMAXPROCS(1)
+	runtime.MemProfileRate = 0
+	os.Exit(m.Run())
+}
+
+// TestSeed runs the seed of -seed.
+func TestSeed(t *testing.T) {
+	if *seedFlag == 0 {
+		t.Skip("no -seed: make test/sim runs seeds")
+	}
+	debug.SetGCPercent(-1) // a collection would have its say in which goroutine goes on
+	plan := NewPlan(*seedFlag)
+	if err := plan.Only(*faults, *orders_); err != nil {
+		t.Fatal(err)
+	}
+	began := time.Now()
+	r := Run(t, *seedFlag, plan, *show)
+	r.Took = time.Since(began)
+	if err := json.NewEncoder(os.Stdout).Encode(r); err != nil {
+		t.Fatal(err)
+	}
+	if *show {
+		_, _ = os.Stdout.WriteString(r.Trace.String() + "\n")
+	}
+}
+
+// TestTheSimulationRuns is a handful of seeds without the overlay: same plans, another order each time.
+func TestTheSimulationRuns(t *testing.T) {
+	if *seedFlag != 0 {
+		t.Skip("-seed runs TestSeed")
+	}
+	for seed := range uint64(5) {
+		t.Run(strconv.FormatUint(seed+1, 10), func(t *testing.T) {
+			r := Run(t, seed+1, NewPlan(seed+1), true)
+			if len(r.Breaches) > 0 {
+				t.Errorf("%s\n%s", strings.Join(r.Breaches, "\n"), r.Trace)
+			}
+		})
+	}
+}

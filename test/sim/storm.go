@@ -1,0 +1,170 @@
+package sim
+
+import (
+	"context"
+	"time"
+
+	"github.com/kinesin-io/kinesin/sdk"
+	"github.com/kinesin-io/kinesin/test/checker"
+)
+
+// inflict has one fault happen, and returns when it is over.
+func (w *world) inflict(f Fault) {
+	w.trace.note("storm", "%v", f)
+	switch f.Kind {
+	case CrashServer:
+		w.crash(f.Target%w.plan.Servers, f.For)
+	case Restart:
+		w.replace(f.Target % w.plan.Servers)
+	case Join:
+		w.join(f)
+	case CrashWorker:
+		w.crashWorker(f)
+	case Halt, Suspend:
+		w.halt(f)
+	case Cut:
+		w.cutOff(f)
+	case Slew:
+		if p := w.victim(f.Target); p != nil {
+			w.saw(string(f.Kind))
+			p.clock.slew(f.Amount)
+			time.Sleep(f.For)
+			p.clock.slew(0)
+		}
+	case StepServer, StepWorker:
+	case QueuePurged:
+		w.purge()
+	case GrowShards:
+		w.grow()
+	default:
+		w.strike(f)
+	}
+}
+
+// strike has calls go wrong for a time.
+func (w *world) strike(f Fault) {
+	amount := f.Amount
+	if amount == 0 {
+		amount = 1
+		w.saw(string(f.Kind))
+	}
+	w.mu.Lock()
+	w.active[f.Kind] += amount
+	w.mu.Unlock()
+	w.event(checker.Event{Kind: checker.ServerDown})
+	time.Sleep(f.For)
+	w.mu.Lock()
+	w.active[f.Kind] = max(0, w.active[f.Kind]-amount)
+	if w.active[f.Kind] < 1e-9 {
+		w.active[f.Kind] = 0
+	}
+	w.mu.Unlock()
+	w.event(checker.Event{Kind: checker.ServerUp})
+}
+
+func (w *world) join(f Fault) {
+	w.saw(string(f.Kind))
+	w.mu.Lock()
+	slot := len(w.servers)
+	w.servers = append(w.servers, nil)
+	w.mu.Unlock()
+	w.serve(slot)
+	time.Sleep(f.For)
+	if s := w.take(slot); s != nil {
+		s.stop()
+		<-s.over
+	}
+}
+
+func (w *world) crashWorker(f Fault) {
+	w.mu.Lock()
+	k := w.workers[f.Target%len(w.workers)]
+	w.mu.Unlock()
+	if k != nil && !k.isDead() {
+		w.saw(string(f.Kind))
+		w.trace.note(k.name, "is killed")
+		k.die()
+	}
+}
+
+// victim is a server or a worker that is there.
+func (w *world) victim(target int) *process {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	var there []*process
+	for _, s := range w.servers {
+		if s != nil {
+			there = append(there, s.process)
+		}
+	}
+	for _, k := range w.workers {
+		if k != nil {
+			there = append(there, k.process)
+		}
+	}
+	if len(there) == 0 {
+		return nil
+	}
+	return there[target%len(there)]
+}
+
+func (w *world) halt(f Fault) {
+	p := w.victim(f.Target)
+	if p == nil {
+		return
+	}
+	w.saw(string(f.Kind))
+	w.trace.note(p.name, "%s", f.Kind)
+	w.event(checker.Event{Kind: checker.Stopped, PID: p.pid})
+	w.event(checker.Event{Kind: checker.ServerDown})
+	p.halt(f.Kind == Suspend)
+	time.Sleep(f.For)
+	w.event(checker.Event{Kind: checker.Continued, PID: p.pid})
+	w.event(checker.Event{Kind: checker.ServerUp})
+	p.wake()
+	w.trace.note(p.name, "goes on")
+}
+
+func (w *world) cutOff(f Fault) {
+	p := w.victim(f.Target)
+	if p == nil {
+		return
+	}
+	w.saw(string(f.Kind))
+	w.trace.note(p.name, "is cut off")
+	w.event(checker.Event{Kind: checker.ServerDown})
+	set := func(on bool) {
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		w.cuts[p.name] = on
+	}
+	set(true)
+	time.Sleep(f.For)
+	set(false)
+	w.event(checker.Event{Kind: checker.ServerUp})
+	w.trace.note(p.name, "is connected again")
+}
+
+func (w *world) purge() {
+	if w.queues.shared == nil {
+		return
+	}
+	w.saw(string(QueuePurged))
+	for _, s := range w.servers {
+		if s != nil {
+			for _, l := range s.node.Lambdas() {
+				_ = w.queues.shared.Drop(context.Background(), l.Ref)
+			}
+			return
+		}
+	}
+}
+
+func (w *world) grow() {
+	ctx, cancel := context.WithTimeout(w.ctx, callWithin)
+	defer cancel()
+	c := w.client(4)
+	if _, err := c.sdk.UpdateLambda(ctx, sdk.LambdaInfo{Name: lambda, Shards: w.plan.Shards + 2}); err == nil {
+		w.saw(string(GrowShards))
+	}
+}
