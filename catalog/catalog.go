@@ -90,7 +90,7 @@ type Catalog struct {
 	runs  atomic.Bool   // Run does
 	tried atomic.Int64  // when it last read, in monotonic time
 
-	finding sync.Mutex // held by the one Find that reads; guards findNext
+	finding chan struct{} // holds a token while one Find reads; guards findNext
 	// findNext is when the next one may read, in monotonic time.
 	findNext time.Duration
 
@@ -125,7 +125,7 @@ type Entry struct {
 
 // New returns an empty catalog; Refresh or Run fills it.
 func New(rows Rows, c clock.Clock, log *slog.Logger) *Catalog {
-	cat := &Catalog{rows: rows, clock: c, log: log, findNext: clock.Mono(c), changed: make(chan struct{})}
+	cat := &Catalog{rows: rows, clock: c, log: log, findNext: clock.Mono(c), finding: make(chan struct{}, 1), changed: make(chan struct{})}
 	cat.known.Store(&snapshot{})
 	return cat
 }
@@ -245,8 +245,12 @@ func (c *Catalog) FindRef(ctx context.Context, ref uint32) (*Entry, error) {
 // read for other reasons does not count: it may have been a moment before the lambda was created.
 func (c *Catalog) lookAgain(ctx context.Context) error {
 	asked := clock.Mono(c.clock)
-	c.finding.Lock()
-	defer c.finding.Unlock()
+	select { // not a lock: the one who looks waits for the store, and who waits for it must be able to give up
+	case c.finding <- struct{}{}:
+		defer func() { <-c.finding }()
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
 	if c.known.Load().began >= asked || asked < c.findNext {
 		return nil
 	}

@@ -48,6 +48,7 @@ func (c *client) schedule(ctx context.Context, o *Order, learn func(sdk.ID)) {
 		panic(err)
 	}
 	c.w.event(checker.Event{Kind: checker.Requested, Nonce: o.Task.Nonce})
+	called := time.Now()
 	r, err := c.sdk.Schedule(ctx, sdk.Item{Lambda: lambda, Payload: payload, In: o.In, Key: o.Key})
 	if err != nil {
 		c.w.saw("schedule failed")
@@ -55,7 +56,7 @@ func (c *client) schedule(ctx context.Context, o *Order, learn func(sdk.ID)) {
 		return
 	}
 	c.w.saw(fmt.Sprintf("schedule answered, duplicate %v", r.Duplicate))
-	c.w.event(checker.Event{Kind: checker.Acked, Nonce: o.Task.Nonce, Task: string(r.ID), Due: r.Due.UnixMicro(), Want: o.Task.want()})
+	c.w.event(checker.Event{Kind: checker.Acked, Nonce: o.Task.Nonce, Task: taskOf(r.ID), Due: min(r.Due.UnixMicro(), called.Add(o.In).UnixMicro()), Want: o.Task.want()})
 	learn(r.ID)
 }
 
@@ -63,13 +64,13 @@ func (c *client) cancel(ctx context.Context, id sdk.ID) {
 	if id == "" {
 		return
 	}
-	c.w.event(checker.Event{Kind: checker.Cancelling, Task: string(id)})
+	c.w.event(checker.Event{Kind: checker.Cancelling, Task: taskOf(id)})
 	outcome, err := c.sdk.Cancel(ctx, id)
 	c.w.trace.note(c.name, "cancel %s: %s %v", id, outcome, err)
 	switch {
 	case err == nil && outcome == sdk.CancelDone:
 		c.w.saw("cancelled")
-		c.w.event(checker.Event{Kind: checker.Cancelled, Task: string(id)})
+		c.w.event(checker.Event{Kind: checker.Cancelled, Task: taskOf(id)})
 	case err == nil:
 		c.w.saw("cancelling")
 	case errors.Is(err, sdk.ErrTooLate):

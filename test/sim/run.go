@@ -125,7 +125,7 @@ func (w *world) learn(id string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	for _, known := range w.ids {
-		if known == id {
+		if taskOf(sdk.ID(known)) == taskOf(sdk.ID(id)) {
 			return
 		}
 	}
@@ -163,7 +163,7 @@ func (w *world) report() {
 			w.trace.note(c.name, "get %s: %v", id, err)
 			continue
 		}
-		e := checker.Event{Kind: checker.Reported, Task: id, State: info.State.String(), Attempt: uint32(info.Attempt), Failures: uint32(info.Failures), Lost: uint32(info.WorkerLost)}
+		e := checker.Event{Kind: checker.Reported, Task: taskOf(sdk.ID(id)), State: info.State.String(), Attempt: uint32(info.Attempt), Failures: uint32(info.Failures), Lost: uint32(info.WorkerLost)}
 		for _, a := range info.Attempts {
 			if a.Outcome == "success" || a.Outcome == "fatal_failure" {
 				e.Winner = uint32(a.Number)
@@ -208,4 +208,3 @@ func (w *world) breach(format string, args ...any) {
 	defer w.mu.Unlock()
 	w.breaches = append(w.breaches, text)
 }
-
