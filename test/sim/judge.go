@@ -11,13 +11,35 @@ func (w *world) judge() []string {
 	found := w.breaches
 	apart := w.plan.Apart + 10*time.Millisecond // drift
 	events := w.history()
+	given := givenUp(events)
 	for i := range events {
-		if events[i].Kind == checker.Acked {
-			events[i].Due -= (2 * apart).Microseconds()
+		e := &events[i]
+		if e.Kind == checker.Acked {
+			e.Due -= (2 * apart).Microseconds()
+			if given[e.Task] {
+				e.Want = "dead"
+			}
 		}
 	}
 	for _, v := range checker.Check(events, checker.Options{Settle: 30 * time.Second, Ahead: 30 * time.Second, Wake: time.Second, Lease: w.plan.Lease}) {
+		if v.Rule == checker.Lost && given[v.Task] {
+			continue // it may not have started: claims are lost with their workers, too
+		}
 		found = append(found, v.String())
 	}
 	return found
+}
+
+// lostMax is after how many lost workers in a row a task is given up (ADR 5).
+const lostMax = 3
+
+// givenUp finds the tasks that are dead because their workers were lost too often. It is checked apart from this that so many were.
+func givenUp(events []checker.Event) map[string]bool {
+	given := map[string]bool{}
+	for _, e := range events {
+		if e.Kind == checker.Reported && e.State == "dead" && e.Lost >= lostMax {
+			given[e.Task] = true
+		}
+	}
+	return given
 }

@@ -7,8 +7,6 @@ import (
 	"net/http"
 	"sync"
 	"time"
-
-	"github.com/kinesin-io/kinesin/internal/inproc"
 )
 
 var errNetwork = errors.New("connection reset by peer")
@@ -119,10 +117,9 @@ func (b *cutReader) Read(p []byte) (int, error) {
 	if n > 0 {
 		if cut := b.c.pass(); cut != nil {
 			b.c.cancel()
+			_ = b.ReadCloser.Close() // so that the other side, which writes, finds out
 			return 0, cut
 		}
 	}
 	return n, err
 }
-
-var _ = inproc.ErrClosed

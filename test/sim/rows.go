@@ -129,7 +129,9 @@ func (s *rows) tell(op *store.Op, result error) {
 	w := s.p.w
 	switch op.Kind {
 	case store.PutControl, store.DeleteControl:
-		w.trace.note(s.p.name, "%s %s %s: %v", opNames[op.Kind], op.Control.Kind, op.Control.Name, result)
+		if k := op.Control.Kind; k != "worker" && k != "member" {
+			w.trace.note(s.p.name, "%s %s %s: %v", opNames[op.Kind], k, op.Control.Name, result)
+		}
 		return
 	}
 	t := &op.Task
