@@ -82,7 +82,10 @@ func (t *Transport) serve(ctx context.Context, w *responseWriter, r *http.Reques
 		_ = asked.Body.Close()
 		w.finish()
 	}()
-	unblock := context.AfterFunc(ctx, func() { _ = asked.Body.Close() }) // a read that waits for the client
+	unblock := context.AfterFunc(ctx, func() { // a read or a write that waits for the client, which gave up
+		_ = asked.Body.Close()
+		_ = w.reader.CloseWithError(context.Cause(ctx))
+	})
 	defer unblock()
 	t.handler.ServeHTTP(w, asked)
 }
