@@ -45,24 +45,28 @@ const (
 	QueueAway      Kind = "queue-away"       // for everybody
 	QueuePurged    Kind = "queue-purged"     // all messages are gone
 	GrowShards     Kind = "grow-shards"
+
+	PowerCut      Kind = "power-cut"       // after so many file operations as the amount says
+	DiskFull      Kind = "disk-full"       // writes are refused
+	DiskFilling   Kind = "disk-filling"    // there is little room
+	DiskSyncFails Kind = "disk-sync-fails" // EIO
+	NoDescriptors Kind = "no-descriptors"  // EMFILE
 )
 
 // spec is how faults of a kind are drawn: how often in a run, for how long, and with which amount, evenly between least and most.
 type spec struct {
-	kind         Kind
-	count        int // at most
-	short, long  time.Duration
-	least, most  float64
-	form         form // only in this one; 0: in all
-	disturbsTime bool // clocks are not what the promises rest on any more
-	fleet        bool // only where a fleet of servers shares the store
+	kind        Kind
+	count       int // at most
+	short, long time.Duration
+	least, most float64
+	only        []form // in these; empty: in all
 }
 
 var specs = []spec{ //nolint:gochecknoglobals // a table
 	{kind: CrashServer, count: 4, short: 10 * time.Millisecond, long: 30 * time.Second},
 	{kind: CrashWorker, count: 4, short: 10 * time.Millisecond, long: 30 * time.Second},
 	{kind: Restart, count: 3},
-	{kind: Join, count: 2, short: 10 * time.Second, long: time.Minute, fleet: true},
+	{kind: Join, count: 2, short: 10 * time.Second, long: time.Minute, only: shared},
 	{kind: Halt, count: 3, short: 100 * time.Millisecond, long: 40 * time.Second},
 	{kind: Suspend, count: 2, short: 100 * time.Millisecond, long: 40 * time.Second},
 	{kind: Cut, count: 3, short: 100 * time.Millisecond, long: 40 * time.Second},
@@ -71,25 +75,37 @@ var specs = []spec{ //nolint:gochecknoglobals // a table
 	{kind: NetLostRequest, count: 2, short: time.Second, long: time.Minute, least: 0.01, most: 0.3},
 	{kind: NetLostAnswer, count: 2, short: time.Second, long: time.Minute, least: 0.01, most: 0.3},
 	{kind: NetReset, count: 2, short: time.Second, long: time.Minute, least: 0.01, most: 0.2},
-	{kind: Store, count: 2, short: time.Second, long: time.Minute, least: 0.01, most: 2},
-	{kind: StoreLostRequest, count: 2, short: time.Second, long: time.Minute, least: 0.01, most: 0.3},
-	{kind: StoreLostAnswer, count: 2, short: time.Second, long: time.Minute, least: 0.01, most: 0.3},
-	{kind: StorePartial, count: 2, short: time.Second, long: time.Minute, least: 0.01, most: 0.5},
-	{kind: StoreThrottled, count: 2, short: time.Second, long: time.Minute, least: 0.05, most: 1},
-	{kind: StoreHang, count: 1, short: time.Second, long: 30 * time.Second, least: 0.01, most: 0.1},
-	{kind: StoreReadFails, count: 2, short: time.Second, long: time.Minute, least: 0.01, most: 0.5},
-	{kind: StoreAway, count: 1, short: time.Second, long: 3 * time.Minute},
-	{kind: Queue, count: 2, short: time.Second, long: time.Minute, least: 0.01, most: 2},
-	{kind: QueueLostSend, count: 2, short: time.Second, long: time.Minute, least: 0.01, most: 0.5},
-	{kind: QueueKeptSend, count: 2, short: time.Second, long: time.Minute, least: 0.01, most: 0.5},
-	{kind: QueueTwice, count: 2, short: time.Second, long: time.Minute, least: 0.01, most: 0.5},
-	{kind: QueueNobody, count: 2, short: time.Second, long: time.Minute, least: 0.01, most: 0.5},
-	{kind: QueueUndead, count: 2, short: time.Second, long: time.Minute, least: 0.01, most: 0.5},
-	{kind: QueueReadFails, count: 2, short: time.Second, long: time.Minute, least: 0.05, most: 1},
-	{kind: QueueAway, count: 1, short: time.Second, long: 3 * time.Minute},
-	{kind: QueuePurged, count: 2},
+	{kind: Store, count: 2, short: time.Second, long: time.Minute, least: 0.01, most: 2, only: remote},
+	{kind: StoreLostRequest, count: 2, short: time.Second, long: time.Minute, least: 0.01, most: 0.3, only: remote},
+	{kind: StoreLostAnswer, count: 2, short: time.Second, long: time.Minute, least: 0.01, most: 0.3, only: remote},
+	{kind: StorePartial, count: 2, short: time.Second, long: time.Minute, least: 0.01, most: 0.5, only: remote},
+	{kind: StoreThrottled, count: 2, short: time.Second, long: time.Minute, least: 0.05, most: 1, only: remote},
+	{kind: StoreHang, count: 1, short: time.Second, long: 30 * time.Second, least: 0.01, most: 0.1, only: remote},
+	{kind: StoreReadFails, count: 2, short: time.Second, long: time.Minute, least: 0.01, most: 0.5, only: remote},
+	{kind: StoreAway, count: 1, short: time.Second, long: 3 * time.Minute, only: remote},
+	{kind: Queue, count: 2, short: time.Second, long: time.Minute, least: 0.01, most: 2, only: shared},
+	{kind: QueueLostSend, count: 2, short: time.Second, long: time.Minute, least: 0.01, most: 0.5, only: shared},
+	{kind: QueueKeptSend, count: 2, short: time.Second, long: time.Minute, least: 0.01, most: 0.5, only: shared},
+	{kind: QueueTwice, count: 2, short: time.Second, long: time.Minute, least: 0.01, most: 0.5, only: shared},
+	{kind: QueueNobody, count: 2, short: time.Second, long: time.Minute, least: 0.01, most: 0.5, only: shared},
+	{kind: QueueUndead, count: 2, short: time.Second, long: time.Minute, least: 0.01, most: 0.5, only: shared},
+	{kind: QueueReadFails, count: 2, short: time.Second, long: time.Minute, least: 0.05, most: 1, only: shared},
+	{kind: QueueAway, count: 1, short: time.Second, long: 3 * time.Minute, only: shared},
+	{kind: QueuePurged, count: 2, only: shared},
 	{kind: GrowShards, count: 1},
+	{kind: PowerCut, count: 4, least: 1, most: 400, only: local},
+	{kind: DiskFull, count: 1, short: time.Second, long: 20 * time.Second, least: 0.05, most: 1, only: local},
+	{kind: DiskFilling, count: 2, short: time.Second, long: time.Minute, only: local},
+	{kind: DiskSyncFails, count: 2, short: time.Second, long: 20 * time.Second, least: 0.001, most: 0.1, only: local},
+	{kind: NoDescriptors, count: 2, short: time.Second, long: 20 * time.Second, least: 0.05, most: 1, only: local},
 }
+
+// The forms in which a fault is possible.
+var (
+	shared = []form{fleet, cloud}        //nolint:gochecknoglobals // tables
+	remote = []form{fleet, alone, cloud} //nolint:gochecknoglobals
+	local  = []form{embedded}            //nolint:gochecknoglobals
+)
 
 // Kinds are all kinds of faults.
 func Kinds() []Kind {

@@ -14,12 +14,17 @@ import (
 type form uint8
 
 const (
-	_     form = iota
-	fleet      // servers that share a store, and queues that outlive them
-	alone      // one server, which takes its queues with it
+	_        form = iota
+	fleet         // servers that share a store in memory, and queues that outlive them
+	alone         // one server over such a store, which takes its queues with it
+	cloud         // servers over the drivers of DynamoDB and SQS, and both services in memory
+	embedded      // one server with Pebble on a disk, which takes its queues with it
 )
 
-func (f form) String() string { return [...]string{"", "fleet", "alone"}[f] }
+func (f form) String() string { return [...]string{"", "fleet", "alone", "cloud", "embedded"}[f] }
+
+// shared reports whether several servers share the store.
+func (f form) shared() bool { return f == fleet || f == cloud }
 
 // Plan is all that a seed decides beforehand.
 type Plan struct {
@@ -87,12 +92,12 @@ func (w *Work) want() string {
 func NewPlan(seed uint64) Plan {
 	r := rand.New(rand.NewPCG(seed, 1)) //nolint:gosec // repeatable on purpose
 	p := Plan{
-		Form: fleet, Servers: 1 + r.IntN(3), Workers: 1 + r.IntN(3), Slots: 1 + r.IntN(8), Shards: 1 + r.IntN(3), NoMatch: r.IntN(3) == 0,
+		Form: []form{fleet, fleet, alone, cloud, embedded, embedded}[r.IntN(6)], Servers: 1 + r.IntN(3), Workers: 1 + r.IntN(3), Slots: 1 + r.IntN(8), Shards: 1 + r.IntN(3), NoMatch: r.IntN(3) == 0,
 		Lease: []time.Duration{3 * time.Second, 5 * time.Second, 15 * time.Second}[r.IntN(3)],
 		Apart: time.Duration(r.IntN(40)) * time.Millisecond,
 	}
-	if r.IntN(3) == 0 {
-		p.Form, p.Servers = alone, 1
+	if !p.Form.shared() {
+		p.Servers = 1
 	}
 	span := time.Duration(20+r.IntN(60)) * time.Second
 	p.Load = orders(r, span)
@@ -108,7 +113,7 @@ func (p *Plan) faults(r *rand.Rand, span time.Duration) []Fault {
 	var all []Fault
 	few := 1 + r.IntN(4) // of so many kinds one is on
 	for _, s := range specs {
-		if r.IntN(few) != 0 || s.fleet && p.Form != fleet {
+		if r.IntN(few) != 0 || len(s.only) > 0 && !slices.Contains(s.only, p.Form) {
 			continue
 		}
 		for range 1 + r.IntN(s.count) {

@@ -48,6 +48,9 @@ func (s *rows) Apply(ctx context.Context, ops []store.Op) ([]error, error) {
 	if w.strikes(StoreLostRequest, s.p.name) {
 		return nil, errors.Join(store.ErrUnknown, errService)
 	}
+	if w.plan.Form == embedded {
+		return s.commit(ctx, ops)
+	}
 	results := make([]error, 0, len(ops))
 	for from := 0; from < len(ops); {
 		to := from + 1
@@ -64,6 +67,20 @@ func (s *rows) Apply(ctx context.Context, ops []store.Op) ([]error, error) {
 		return nil, errors.Join(store.ErrUnknown, errService)
 	}
 	return results, nil
+}
+
+// commit has a store that does it all in one commit do so.
+func (s *rows) commit(ctx context.Context, ops []store.Op) ([]error, error) {
+	results, err := s.base.Apply(ctx, ops)
+	if gone := s.p.step(ctx, 0); gone != nil {
+		return nil, errors.Join(store.ErrUnknown, gone)
+	}
+	for i := range ops {
+		if err == nil {
+			s.tell(&ops[i], results[i])
+		}
+	}
+	return results, err
 }
 
 func refused(ops []store.Op, err error) []error {
@@ -139,7 +156,9 @@ func (s *rows) tell(op *store.Op, result error) {
 	if result == nil && (op.Kind == store.PutTask || op.Kind == store.ReplaceTask) {
 		w.saw(fmt.Sprintf("state %s", t.State))
 	}
-	w.checkRows(t.ID)
+	if w.plan.Form != embedded {
+		w.checkRows(t.ID)
+	}
 }
 
 // read is around every read.
@@ -216,8 +235,13 @@ func (s *rows) Sweep(ctx context.Context, now task.Instant, limit int) (int, err
 // Capabilities are those of the rows.
 func (s *rows) Capabilities() store.Capabilities { return s.base.Capabilities() }
 
-// Close leaves the rows as they are.
-func (s *rows) Close() error { return nil }
+// Close leaves rows that are shared as they are.
+func (s *rows) Close() error {
+	if s.p.w.plan.Form == embedded {
+		return s.base.Close()
+	}
+	return nil
+}
 
 // checkRows is invariant I16, after every write of a row of that task: a live task row names a place where there is
 // a wake-up row.

@@ -4,11 +4,14 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"sync/atomic"
 	"time"
 
 	"github.com/kinesin-io/kinesin/internal/inproc"
 	"github.com/kinesin-io/kinesin/partition"
+	"github.com/kinesin-io/kinesin/queue"
 	"github.com/kinesin-io/kinesin/server/node"
+	"github.com/kinesin-io/kinesin/store"
 	"github.com/kinesin-io/kinesin/test/checker"
 )
 
@@ -17,6 +20,7 @@ type server struct {
 	*process
 
 	node      *node.Node
+	rows      store.Driver // as the node has it
 	transport *inproc.Transport
 	stop      context.CancelFunc
 	over      chan struct{} // closed when all of it has ended
@@ -38,22 +42,26 @@ func (w *world) serve(slot int) {
 func (w *world) boot(slot int) (*server, error) {
 	p := w.process(fmt.Sprintf("server-%d", slot))
 	w.trace.note(p.name, "starts as process %d", p.pid)
-	c := node.Config{
-		Store: &rows{p: p, base: w.rows}, Queue: w.queues.of(p), Clock: p.clock, Log: slog.New(&logs{p}),
-		Name: p.name, NoMatch: w.plan.NoMatch,
+	c := node.Config{Clock: p.clock, Log: newLog(p), Name: p.name, NoMatch: w.plan.NoMatch}
+	var now atomic.Pointer[node.Node]
+	var err error
+	if c.Store, c.Queue, err = w.drivers(p, now.Load); err != nil {
+		p.kill()
+		return nil, err
 	}
-	if w.plan.Form == alone {
+	if !w.plan.Form.shared() {
 		c.Membership = partition.Static(p.name, p.name)
 	}
 	ctx, cancel := context.WithCancel(w.ctx)
 	n, err := node.New(ctx, c)
 	if err != nil {
 		cancel()
-		_ = c.Queue.Close()
 		p.kill()
+		_, _ = c.Queue.Close(), c.Store.Close()
 		return nil, err
 	}
-	s := &server{process: p, node: n, transport: inproc.New(n.Handler()), stop: cancel, over: make(chan struct{})}
+	now.Store(n)
+	s := &server{process: p, node: n, rows: c.Store, transport: inproc.New(n.Handler()), stop: cancel, over: make(chan struct{})}
 	go func() {
 		defer close(s.over)
 		err := n.Run(ctx)
@@ -67,6 +75,19 @@ func (w *world) boot(slot int) (*server, error) {
 	return s, nil
 }
 
+// drivers are what a server process stands on.
+func (w *world) drivers(p *process, now func() *node.Node) (store.Driver, queue.Driver, error) {
+	switch w.plan.Form {
+	case cloud:
+		rows, queues := w.amazon.drivers(p, now)
+		return rows, queues, nil
+	case embedded:
+		rows, err := w.disk.open(p)
+		return rows, w.queues.of(p), err
+	}
+	return &rows{p: p, base: w.rows}, w.queues.of(p), nil
+}
+
 // crash kills the server of a slot (kill -9) and starts it again later.
 func (w *world) crash(slot int, after time.Duration) {
 	s := w.take(slot)
@@ -76,8 +97,12 @@ func (w *world) crash(slot int, after time.Duration) {
 	w.saw(string(CrashServer))
 	w.trace.note(s.name, "is killed")
 	w.event(checker.Event{Kind: checker.ServerDown})
+	if w.disk != nil {
+		w.disk.cut(s.process)
+	}
 	s.kill()
 	s.stop()
+	<-s.over
 	time.Sleep(after)
 	w.serve(slot)
 	w.event(checker.Event{Kind: checker.ServerUp})
@@ -132,6 +157,8 @@ func (w *world) any() *server {
 	}
 	return there[w.random.IntN(len(there))]
 }
+
+func newLog(p *process) *slog.Logger { return slog.New(&logs{p}) }
 
 // logs puts what a process logs into the trace.
 type logs struct{ p *process }

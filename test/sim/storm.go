@@ -32,6 +32,8 @@ func (w *world) inflict(f Fault) {
 			p.clock.slew(0)
 		}
 	case StepServer, StepWorker:
+	case PowerCut:
+		w.powerCut(f)
 	case QueuePurged:
 		w.purge()
 	case GrowShards:
@@ -51,6 +53,7 @@ func (w *world) strike(f Fault) {
 	w.mu.Lock()
 	w.active[f.Kind] += amount
 	w.mu.Unlock()
+	w.tellAmazon(f.Kind)
 	w.event(checker.Event{Kind: checker.ServerDown})
 	time.Sleep(f.For)
 	w.mu.Lock()
@@ -59,7 +62,36 @@ func (w *world) strike(f Fault) {
 		w.active[f.Kind] = 0
 	}
 	w.mu.Unlock()
+	w.tellAmazon(f.Kind)
 	w.event(checker.Event{Kind: checker.ServerUp})
+}
+
+// tellAmazon passes a fault on to the services.
+func (w *world) tellAmazon(kind Kind) {
+	if w.amazon != nil {
+		w.mu.Lock()
+		share := w.active[kind]
+		w.mu.Unlock()
+		w.amazon.set(kind, min(share, 1))
+	}
+}
+
+// powerCut lets the power go in the middle of what the server does with its files.
+func (w *world) powerCut(f Fault) {
+	slot := f.Target % w.plan.Servers
+	w.disk.light(int(f.Amount), func() {
+		w.saw(string(PowerCut))
+		go func() {
+			if s := w.take(slot); s != nil {
+				w.trace.note(s.name, "loses its power")
+				w.event(checker.Event{Kind: checker.ServerDown})
+				s.stop()
+				<-s.over
+				w.serve(slot)
+				w.event(checker.Event{Kind: checker.ServerUp})
+			}
+		}()
+	})
 }
 
 func (w *world) join(f Fault) {
@@ -146,7 +178,7 @@ func (w *world) cutOff(f Fault) {
 }
 
 func (w *world) purge() {
-	if w.queues.shared == nil {
+	if w.queues == nil || w.queues.shared == nil {
 		return
 	}
 	w.saw(string(QueuePurged))

@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"log/slog"
 	"net/http"
 	"time"
 
@@ -26,7 +25,7 @@ const lambda = "mail"
 
 func (w *world) dial(p *process) *sdk.Client {
 	c, err := sdk.NewClient("http://kinesin", sdk.WithHTTPClient(&http.Client{Transport: &link{p, w.any}}),
-		sdk.WithClock(p.clock), sdk.WithLogger(slog.New(&logs{p})))
+		sdk.WithClock(p.clock), sdk.WithLogger(newLog(p)))
 	if err != nil {
 		panic(err) // of constants
 	}

@@ -19,8 +19,10 @@ type world struct {
 	trace *Trace
 	ctx   context.Context //nolint:containedctx // of the whole run
 
-	rows   *storemem.Driver
+	rows   *storemem.Driver // of the forms fleet and alone
 	queues *queues
+	amazon *amazon // of cloud
+	disk   *disk   // of embedded
 
 	mu       sync.Mutex // guards all below
 	random   *rand.Rand
