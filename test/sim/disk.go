@@ -4,6 +4,7 @@ import (
 	"math/rand/v2"
 	"sync"
 	"syscall"
+	"time"
 
 	"github.com/cockroachdb/pebble/v2/vfs"
 	"github.com/cockroachdb/pebble/v2/vfs/errorfs"
@@ -23,6 +24,9 @@ type disk struct {
 	random *rand.Rand
 	fuse   int    // so many file operations until the power is gone; 0: it stays
 	blow   func() // then
+
+	struck  time.Time
+	strikes int // at that moment
 }
 
 // dataDir is where the store lies.
@@ -77,7 +81,7 @@ func (d *disk) operation(p *process, op errorfs.Op) error {
 	}
 	switch op.Kind {
 	case errorfs.OpFileWrite, errorfs.OpFilePreallocate:
-		if d.w.strikes(DiskFull, p.name) {
+		if d.mayStrike() && d.w.strikes(DiskFull, p.name) {
 			return syscall.ENOSPC
 		}
 	case errorfs.OpFileSync, errorfs.OpFileSyncData:
@@ -85,11 +89,24 @@ func (d *disk) operation(p *process, op errorfs.Op) error {
 			return syscall.EIO
 		}
 	case errorfs.OpCreate, errorfs.OpOpen, errorfs.OpOpenDir:
-		if d.w.strikes(NoDescriptors, p.name) {
+		if d.mayStrike() && d.w.strikes(NoDescriptors, p.name) {
 			return syscall.EMFILE
 		}
 	}
 	return nil
+}
+
+// strikesMax bounds the refusals of one moment: the engine tries a flush again at once, and files take no virtual time.
+const strikesMax = 20
+
+func (d *disk) mayStrike() bool {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if now := time.Now(); !now.Equal(d.struck) {
+		d.struck, d.strikes = now, 0
+	}
+	d.strikes++
+	return d.strikes <= strikesMax
 }
 
 // cut is a power cut: the process ends, and of what it did not sync some part is gone.
