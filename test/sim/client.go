@@ -36,7 +36,7 @@ func (c *client) do(o *Order, known func(int) sdk.ID, learn func(sdk.ID)) {
 		c.cancel(ctx, known(o.Of))
 	case get:
 		if id := known(o.Of); id != "" {
-			info, err := c.sdk.Get(ctx, id)
+			info, err := c.look(ctx, id)
 			c.w.trace.note(c.name, "get %s: %s %v", id, info.State, err)
 		}
 	}
@@ -50,6 +50,7 @@ func (c *client) schedule(ctx context.Context, o *Order, learn func(sdk.ID)) {
 	c.w.event(checker.Event{Kind: checker.Requested, Nonce: o.Task.Nonce})
 	called := time.Now()
 	r, err := c.sdk.Schedule(ctx, sdk.Item{Lambda: lambda, Payload: payload, In: o.In, Key: o.Key})
+	c.scheduled(o.Task.Nonce, called, r, err)
 	if err != nil {
 		c.w.saw("schedule failed")
 		c.w.trace.note(c.name, "schedule %s: %v", o.Task.Nonce, err)
@@ -65,7 +66,7 @@ func (c *client) cancel(ctx context.Context, id sdk.ID) {
 		return
 	}
 	c.w.event(checker.Event{Kind: checker.Cancelling, Task: taskOf(id)})
-	outcome, err := c.sdk.Cancel(ctx, id)
+	outcome, err := c.revoke(ctx, id)
 	c.w.trace.note(c.name, "cancel %s: %s %v", id, outcome, err)
 	switch {
 	case err == nil && outcome == sdk.CancelDone:

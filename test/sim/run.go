@@ -12,6 +12,8 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/anishathalye/porcupine"
+
 	"github.com/kinesin-io/kinesin/sdk"
 	"github.com/kinesin-io/kinesin/store"
 	storemem "github.com/kinesin-io/kinesin/store/mem"
@@ -35,6 +37,7 @@ type Result struct {
 func Run(t *testing.T, seed uint64, plan Plan, keep bool) Result {
 	t.Helper()
 	var result Result
+	var operations map[string][]porcupine.Operation
 	synctest.Test(t, func(t *testing.T) {
 		cryptotest.SetGlobalRandom(t, seed)
 		seedRuntime(true, seed)
@@ -62,7 +65,9 @@ func Run(t *testing.T, seed uint64, plan Plan, keep bool) Result {
 		w.end()
 		result = Result{Seed: seed, Plan: plan, Hash: w.trace.Hash(), Seen: w.fired, Trace: w.trace, Virtual: virtual}
 		result.Breaches = w.judge()
+		operations = w.registers()
 	})
+	result.Breaches = append(result.Breaches, checkRegisters(operations)...)
 	return result
 }
 
@@ -199,7 +204,7 @@ func (w *world) depths(s *server) (map[task.Partition]store.Depth, bool) {
 func (w *world) report() {
 	c := w.client(3)
 	for _, id := range w.ids {
-		info, err := c.sdk.Get(w.ctx, sdk.ID(id))
+		info, err := c.look(w.ctx, sdk.ID(id))
 		if err != nil {
 			w.trace.note(c.name, "get %s: %v", id, err)
 			continue

@@ -31,6 +31,7 @@ type world struct {
 	cuts     map[string]bool  // processes that are cut off
 	fired    map[string]int   // what has happened, by name: the coverage
 	events   []checker.Event
+	calls    []call
 	servers  []*server // by slot; nil while there is none
 	workers  []*worker
 	snoozed  map[string]int
