@@ -66,6 +66,18 @@ func TestRegisterAccepts(t *testing.T) {
 	}
 }
 
+func TestRegisterSearchIsBounded(t *testing.T) {
+	history := []porcupine.Operation{stored, starts(20, 2)}
+	for i := range time.Duration(40) {
+		history = append(history, since(i, operation{kind: opCancel, unknown: true}), since(i, operation{kind: opResult, attempt: 2, outcome: checker.Fail}))
+	}
+	history = append(history, starts(100, 1))
+	found := checkRegisters(map[string][]porcupine.Operation{"n": history})
+	if len(found) != 1 || !strings.Contains(found[0], "was found in 300000 steps") {
+		t.Errorf("%.200q, want that it was too much", found)
+	}
+}
+
 func TestRegisterRefuses(t *testing.T) {
 	cancelled := during(15, 18, operation{kind: opCancel, outcome: "cancelled"})
 	won := []porcupine.Operation{stored, starts(20, 1), results(30, 1, checker.OK), shows(40, snapshot{state: task.Success, attempt: 1, winner: 1})}
