@@ -8,12 +8,19 @@ import (
 
 // judge says what was wrong with a run that is over.
 func (w *world) judge() []string {
-	found := w.breaches
+	taken, found := w.ledger.edges()
+	for _, edge := range taken {
+		w.saw(edge)
+	}
+	found = append(found, w.breaches...)
 	apart := w.plan.Apart + 10*time.Millisecond // drift
 	events := w.history()
 	given := givenUp(events)
 	for i := range events {
 		e := &events[i]
+		if e.Kind == checker.Ended {
+			w.saw("outcome " + e.Outcome)
+		}
 		if e.Kind == checker.Acked {
 			e.Due -= (2 * apart).Microseconds()
 			if given[e.Task] {

@@ -96,6 +96,7 @@ func (v *queueView) Send(ctx context.Context, messages []queue.Message) []error 
 }
 
 func (v *queueView) send(ctx context.Context, m queue.Message) error {
+	v.p.w.bookMessage(&m)
 	v.p.w.trace.note(v.p.name, "send %s seq %d to %v", m.Task.ID, m.Task.Seq, queue.NameFor(&m.Task))
 	sent := []queue.Message{m}
 	if v.p.w.strikes(QueueTwice, v.p.name) {

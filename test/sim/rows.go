@@ -151,6 +151,7 @@ func (s *rows) tell(op *store.Op, result error) {
 		}
 		return
 	}
+	w.book(op, result)
 	t := &op.Task
 	w.trace.note(s.p.name, "%s %s %s seq %d attempt %d wake %v/%d: %v", opNames[op.Kind], t.ID, t.State, t.Seq, t.Attempt, t.WakeRow.At, t.WakeRow.Seq, result)
 	if result == nil && (op.Kind == store.PutTask || op.Kind == store.ReplaceTask) {

@@ -32,6 +32,7 @@ type world struct {
 	fired    map[string]int   // what has happened, by name: the coverage
 	events   []checker.Event
 	calls    []call
+	ledger   ledger
 	servers  []*server // by slot; nil while there is none
 	workers  []*worker
 	snoozed  map[string]int
