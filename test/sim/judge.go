@@ -12,7 +12,7 @@ func (w *world) judge() []string {
 	for _, edge := range taken {
 		w.saw(edge)
 	}
-	found = append(found, w.breaches...)
+	found = append(append(found, w.breaches...), w.checkCalm()...)
 	apart := w.plan.Apart + 10*time.Millisecond // drift
 	events := w.history()
 	given := givenUp(events)

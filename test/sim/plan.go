@@ -101,7 +101,7 @@ func NewPlan(seed uint64) Plan {
 	}
 	span := time.Duration(20+r.IntN(60)) * time.Second
 	p.Load = orders(r, span)
-	p.Faults = p.faults(r, span)
+	p.Faults = calm(seed, p.faults(r, span))
 	for _, f := range p.Faults {
 		p.Heal = max(p.Heal, f.At+f.For)
 	}

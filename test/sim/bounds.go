@@ -1,0 +1,49 @@
+package sim
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+)
+
+// What a task may cost where neither store, queue nor network nor clocks fail, and no process is killed or stopped (I15): its wake-up row, first
+// row, message's row, claim, start, end and the delete, and for each further attempt a claim, a start, a result and the way to the next.
+const (
+	writesMax           = 8
+	writesPerAttemptMax = 5
+	writesPerCallMax    = 4 // each repeated Schedule, and each Cancel
+	messagesPerRunMax   = 2
+)
+
+// checkWork is invariant I15: bounded work, of a run without faults; calls is how often clients scheduled or cancelled one task at most.
+func (l *ledger) checkWork(calls int) (breaches []string) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for id, a := range l.accounts {
+		if most := writesMax + writesPerAttemptMax*int(max(a.attempts, 1)-1) + writesPerCallMax*calls; a.writes > most {
+			breaches = append(breaches, fmt.Sprintf("I15: task %s with %d attempts took %d writes, want at most %d", id, a.attempts, a.writes, most))
+		}
+		if most := messagesPerRunMax * int(max(a.attempts, 1)); a.messages > most {
+			breaches = append(breaches, fmt.Sprintf("I15: task %s with %d attempts took %d messages, want at most %d", id, a.attempts, a.messages, most))
+		}
+	}
+	slices.SortFunc(breaches, strings.Compare)
+	return breaches
+}
+
+// calm takes the faults out of one plan in ten, which is then judged strictly.
+func calm(seed uint64, faults []Fault) []Fault {
+	if seed%10 == 0 {
+		return nil
+	}
+	return faults
+}
+
+// checkCalm is what holds in a run without faults.
+func (w *world) checkCalm() []string {
+	if len(w.plan.Faults) > 0 {
+		return nil
+	}
+	w.saw("no faults")
+	return append(w.ledger.checkWork(2), onlyOnce(w.history())...)
+}
