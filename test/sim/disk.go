@@ -38,7 +38,7 @@ const (
 )
 
 func (w *world) newDisk() *disk {
-	return &disk{w: w, files: vfs.NewCrashableMem(), random: rand.New(rand.NewPCG(w.seed, 3))} //nolint:gosec // repeatable on purpose
+	return &disk{w: w, files: vfs.NewCrashableMem(), random: rand.New(rand.NewPCG(w.seed, 3))}
 }
 
 // open opens the store for a process.
@@ -92,6 +92,7 @@ func (d *disk) operation(p *process, op errorfs.Op) error {
 		if d.mayStrike() && d.w.strikes(NoDescriptors, p.name) {
 			return syscall.EMFILE
 		}
+	default: // goes well
 	}
 	return nil
 }

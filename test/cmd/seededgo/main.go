@@ -34,8 +34,10 @@ func patches() []patch {
 		// Nothing is preempted because of the time it took. (A garbage collection still may; the simulation turns it off during a run.)
 		{"runtime/proc.go", "const forcePreemptNS = 10 * 1000 * 1000 // 10ms", "const forcePreemptNS = 1 << 60"},
 		// A goroutine that becomes runnable goes on next, or after those that wait.
-		{"runtime/proc.go", "\tif randomizeScheduler && next && randn(2) == 0 {\n\t\tnext = false\n\t}\n\n\tif next {\n\tretryNext:",
-			"\tif next && seededIn(gp) && seededNext()&1 == 0 {\n\t\tnext = false\n\t}\n\n\tif next {\n\tretryNext:"},
+		{
+			"runtime/proc.go", "\tif randomizeScheduler && next && randn(2) == 0 {\n\t\tnext = false\n\t}\n\n\tif next {\n\tretryNext:",
+			"\tif next && seededIn(gp) && seededNext()&1 == 0 {\n\t\tnext = false\n\t}\n\n\tif next {\n\tretryNext:",
+		},
 		// The children of a context are cancelled in the order in which they came, not in that of their addresses.
 		{"context/context.go", "children map[canceler]struct{} // set", "born uint64\n\tchildren map[canceler]uint64 // set"},
 		{"context/context.go", "p.children = make(map[canceler]struct{})", "p.children = make(map[canceler]uint64)"},
