@@ -93,6 +93,8 @@ var specs = []spec{ //nolint:gochecknoglobals // a table
 	{kind: QueueAway, count: 1, short: time.Second, long: 3 * time.Minute, only: shared},
 	{kind: QueuePurged, count: 2, only: shared},
 	{kind: GrowShards, count: 1},
+	{kind: StepServer, count: 2, only: single}, // see stepOf
+	{kind: StepWorker, count: 3},
 	{kind: PowerCut, count: 4, least: 1, most: 400, only: local},
 	{kind: DiskFull, count: 1, short: time.Second, long: 20 * time.Second, least: 0.05, most: 1, only: local},
 	{kind: DiskFilling, count: 2, short: time.Second, long: time.Minute, only: local},
@@ -105,7 +107,22 @@ var (
 	shared = []form{fleet, cloud}        //nolint:gochecknoglobals // tables
 	remote = []form{fleet, alone, cloud} //nolint:gochecknoglobals
 	local  = []form{embedded}            //nolint:gochecknoglobals
+	single = []form{alone, embedded}     //nolint:gochecknoglobals // servers whose clocks are far apart promise less
 )
+
+// The steps of clocks. A task waits as long as its server's wall clock says, so a step back by a day would make a run of a day.
+var (
+	serverSteps = []time.Duration{time.Second, time.Minute, time.Hour, 24 * time.Hour, -time.Second, -time.Minute, -time.Hour}
+	workerSteps = append(serverSteps[:len(serverSteps):len(serverSteps)], -24*time.Hour)
+)
+
+// stepOf is by how much a fault sets a clock.
+func (f Fault) stepOf() time.Duration {
+	if f.Kind == StepServer {
+		return serverSteps[f.Target%len(serverSteps)]
+	}
+	return workerSteps[f.Target%len(workerSteps)]
+}
 
 // Kinds are all kinds of faults.
 func Kinds() []Kind {

@@ -101,13 +101,3 @@ func (p *process) step(ctx context.Context, takes time.Duration) error {
 		<-halted
 	}
 }
-
-// hang waits for ctx or the end of the process.
-func (p *process) hang(ctx context.Context) error {
-	select {
-	case <-ctx.Done():
-		return context.Cause(ctx)
-	case <-p.dead:
-		return errDead
-	}
-}

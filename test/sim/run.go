@@ -58,11 +58,13 @@ func Run(t *testing.T, seed uint64, plan Plan, keep bool) Result {
 		case embedded:
 			w.disk = w.newDisk()
 		}
-		go w.watch()
+		over := make(chan struct{})
+		go w.watch(over)
 		w.live()
 		virtual := time.Since(w.start)
 		cancel()
 		w.end()
+		close(over)
 		result = Result{Seed: seed, Plan: plan, Hash: w.trace.Hash(), Seen: w.fired, Trace: w.trace, Virtual: virtual}
 		result.Breaches = w.judge()
 		operations = w.registers()
@@ -152,14 +154,15 @@ func (w *world) learn(id string) {
 func (w *world) settle() {
 	from := time.Now()
 	c := w.client(5)
-	for time.Since(from) < settleMax {
+	most := settleMax + w.plan.stepsBack()
+	for time.Since(from) < most {
 		time.Sleep(time.Second)
 		if w.living(c) == 0 {
 			w.trace.note("run", "settled %v after the faults", time.Since(from))
 			return
 		}
 	}
-	w.breach("I10: tasks live %v after the last fault", settleMax)
+	w.breach("I10: tasks live %v after the last fault", most)
 }
 
 // living is how many tasks have not ended: of all that are stored where the store counts them, else of those that a client knows of.
@@ -236,14 +239,14 @@ func (w *world) end() {
 // virtualMax bounds a run in virtual time: one that takes longer has come to a stop.
 const virtualMax = 12 * time.Hour
 
-func (w *world) watch() {
+func (w *world) watch(over <-chan struct{}) {
 	timer := time.NewTimer(virtualMax)
 	defer timer.Stop()
 	select {
 	case <-timer.C:
 		buf := make([]byte, 1<<20)
 		panic(fmt.Sprintf("seed %d does not end in %v of virtual time\n%s\n%s", w.seed, virtualMax, w.trace, buf[:runtime.Stack(buf, true)]))
-	case <-w.ctx.Done():
+	case <-over:
 	}
 }
 

@@ -8,6 +8,7 @@ import (
 	"runtime/debug"
 	"strconv"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 )
@@ -27,10 +28,17 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
+// addressBytesMax bounds the memory of a seed that does not end.
+const addressBytesMax = 6 << 30
+
 // TestSeed runs the seed of -seed.
 func TestSeed(t *testing.T) {
 	if *seedFlag == 0 {
 		t.Skip("no -seed: make test/sim runs seeds")
+	}
+	limit := syscall.Rlimit{Cur: addressBytesMax, Max: addressBytesMax}
+	if err := syscall.Setrlimit(syscall.RLIMIT_AS, &limit); err != nil {
+		t.Fatal(err)
 	}
 	debug.SetGCPercent(-1) // a collection would have its say in which goroutine goes on
 	plan := NewPlan(*seedFlag)
