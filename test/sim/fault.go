@@ -46,11 +46,8 @@ const (
 	QueuePurged    Kind = "queue-purged"     // all messages are gone
 	GrowShards     Kind = "grow-shards"
 
-	PowerCut      Kind = "power-cut"       // after so many file operations as the amount says
-	DiskFull      Kind = "disk-full"       // writes are refused
-	DiskFilling   Kind = "disk-filling"    // there is little room
-	DiskSyncFails Kind = "disk-sync-fails" // EIO
-	NoDescriptors Kind = "no-descriptors"  // EMFILE
+	PowerCut    Kind = "power-cut"    // after so many file operations as the amount says
+	DiskFilling Kind = "disk-filling" // there is little room
 )
 
 // spec is how faults of a kind are drawn: how often in a run, for how long, and with which amount, evenly between least and most.
@@ -96,10 +93,7 @@ var specs = []spec{ //nolint:gochecknoglobals // a table
 	{kind: StepServer, count: 2, only: single}, // see stepOf
 	{kind: StepWorker, count: 3},
 	{kind: PowerCut, count: 4, least: 1, most: 400, only: local},
-	{kind: DiskFull, count: 1, short: time.Second, long: 20 * time.Second, least: 0.05, most: 1, only: local},
 	{kind: DiskFilling, count: 2, short: time.Second, long: time.Minute, only: local},
-	{kind: DiskSyncFails, count: 2, short: time.Second, long: 20 * time.Second, least: 0.001, most: 0.1, only: local},
-	{kind: NoDescriptors, count: 2, short: time.Second, long: 20 * time.Second, least: 0.05, most: 1, only: local},
 }
 
 // The forms in which a fault is possible.

@@ -184,8 +184,12 @@ func (p *Plan) clockOf(pid int) (offset time.Duration, drift float64) {
 }
 
 // stepsBack is by how much clocks are set back, and stepsForward how much forward.
-func (p *Plan) stepsBack() (sum time.Duration)    { return p.steps(func(d time.Duration) time.Duration { return max(0, -d) }) }
-func (p *Plan) stepsForward() (sum time.Duration) { return p.steps(func(d time.Duration) time.Duration { return max(0, d) }) }
+func (p *Plan) stepsBack() (sum time.Duration) {
+	return p.steps(func(d time.Duration) time.Duration { return max(0, -d) })
+}
+func (p *Plan) stepsForward() (sum time.Duration) {
+	return p.steps(func(d time.Duration) time.Duration { return max(0, d) })
+}
 
 func (p *Plan) steps(part func(time.Duration) time.Duration) (sum time.Duration) {
 	for _, f := range p.Faults {

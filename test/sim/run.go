@@ -12,8 +12,6 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/anishathalye/porcupine"
-
 	"github.com/kinesin-io/kinesin/sdk"
 	"github.com/kinesin-io/kinesin/store"
 	storemem "github.com/kinesin-io/kinesin/store/mem"
@@ -29,15 +27,12 @@ type Result struct {
 	Breaches []string
 	Seen     map[string]int
 	Trace    *Trace `json:"-"`
-	Took     time.Duration
 	Virtual  time.Duration
 }
 
-// Run runs a plan under a seed.
-func Run(t *testing.T, seed uint64, plan Plan, keep bool) Result {
+// Run runs a plan under a seed, and calls done with what became of it before the last goroutines end.
+func Run(t *testing.T, seed uint64, plan Plan, keep bool, done func(Result)) {
 	t.Helper()
-	var result Result
-	var operations map[string][]porcupine.Operation
 	synctest.Test(t, func(t *testing.T) {
 		cryptotest.SetGlobalRandom(t, seed)
 		seedRuntime(true, seed)
@@ -65,12 +60,10 @@ func Run(t *testing.T, seed uint64, plan Plan, keep bool) Result {
 		cancel()
 		w.end()
 		close(over)
-		result = Result{Seed: seed, Plan: plan, Hash: w.trace.Hash(), Seen: w.fired, Trace: w.trace, Virtual: virtual}
-		result.Breaches = w.judge()
-		operations = w.registers()
+		result := Result{Seed: seed, Plan: plan, Hash: w.trace.Hash(), Seen: w.fired, Trace: w.trace, Virtual: virtual}
+		result.Breaches = append(w.judge(), checkRegisters(w.registers())...)
+		done(result)
 	})
-	result.Breaches = append(result.Breaches, checkRegisters(operations)...)
-	return result
 }
 
 // settleMax bounds, in virtual time, how long everything may take to end once the faults are over.
@@ -154,7 +147,7 @@ func (w *world) learn(id string) {
 func (w *world) settle() {
 	from := time.Now()
 	c := w.client(5)
-	most := settleMax + w.plan.stepsBack()
+	most := settleMax + w.plan.stepsBack() + w.plan.stepsForward()
 	for time.Since(from) < most {
 		time.Sleep(time.Second)
 		if w.living(c) == 0 {
