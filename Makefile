@@ -47,6 +47,10 @@ WAYS = $(if $(filter both,$(MATCH)),true false,$(MATCH))
 KILLS ?= 100
 MATCH ?= both
 MUTANTS ?=
+SEEDS ?= 2000
+SEED ?= 1
+ONLY_FAULTS ?= all
+ONLY_ORDERS ?= all
 BENCH ?= .
 FUZZTIME ?= 30s
 DYNAMODB_PORT ?= 8000
@@ -114,6 +118,10 @@ test/faults: ## lost, stopped and poisoned workers, lost servers: the long form,
 .PHONY: test/aws/faults
 test/aws/faults: ## the same on DynamoDB Local and ElasticMQ, which are stopped, emptied and cut off: the long form, both ways (MATCH=both)
 	for match in $(WAYS); do KINESIN_MATCH=$$match KINESIN_FAULTS_LONG=1 go test -count=1 -timeout 40m -v -parallel 2 $(AWSFAULTS); done
+
+.PHONY: test/sim
+test/sim: ## SEEDS=2000 seeds of a whole fleet in one process, from SEED=1; ONLY_FAULTS=0,3 and ONLY_ORDERS= take parts of a plan
+	@go run ./test/cmd/sim -seeds $(SEEDS) -seed $(SEED) -faults '$(ONLY_FAULTS)' -orders '$(ONLY_ORDERS)'
 
 .PHONY: test/backlog
 test/backlog: ## a million tasks that wait, 50,000 that run and a million remnants in the embedded store: the long form
@@ -219,6 +227,7 @@ ci: ## exactly what CI runs, in the same order
 	$(MAKE) lint
 	$(MAKE) arch
 	@if command -v "$$(go env CC)" >/dev/null; then $(MAKE) test/race; else echo 'test/race left out: it needs a C compiler, and there is none' >&2; fi
+	$(MAKE) test/sim SEEDS=40
 	$(MAKE) test/crash KILLS=5
 	$(MAKE) test/kube
 	$(MAKE) tf/check

@@ -16,6 +16,8 @@ type processClock struct {
 	start  time.Time
 	offset time.Duration // of the wall clock now, steps included
 	drift  float64       // how much faster than true time all clocks of the process run; 1e-4 is 100 ppm
+	turned time.Time     // when the drift became that
+	before time.Duration // what the clocks had counted then
 	slept  time.Duration // for how long the monotonic clock stood still (suspension)
 	frozen time.Time     // since when the process does not run; zero: it does
 	vm     bool          // it is the machine that does not: its monotonic clock stands still
@@ -23,7 +25,7 @@ type processClock struct {
 }
 
 func newClock(seed, stream uint64, offset time.Duration, drift float64) *processClock {
-	return &processClock{random: rand.New(rand.NewPCG(seed, stream)), start: time.Now(), offset: offset, drift: drift} //nolint:gosec // repeatable on purpose
+	return &processClock{random: rand.New(rand.NewPCG(seed, stream)), start: time.Now(), turned: time.Now(), offset: offset, drift: drift} //nolint:gosec // repeatable on purpose
 }
 
 // Now implements clock.Clock.
@@ -40,13 +42,20 @@ func (c *processClock) Uint64() uint64 {
 func (c *processClock) Read() clock.Readings {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	now := time.Now()
-	boot := now.Sub(c.start)
-	boot += time.Duration(float64(boot) * c.drift)
+	boot, slept := c.countedLocked(), c.slept
+	if c.vm {
+		slept += time.Since(c.frozen)
+	}
 	return clock.Readings{
-		Mono: boot - c.slept + time.Hour, Boot: boot + 2*time.Hour,
+		Mono: boot - slept + time.Hour, Boot: boot + 2*time.Hour,
 		Wall: task.InstantOf(c.start.Add(boot + c.offset)),
 	}
+}
+
+// countedLocked is what a clock that is never set has counted since the start of the process.
+func (c *processClock) countedLocked() time.Duration {
+	since := time.Since(c.turned)
+	return c.before + since + time.Duration(float64(since)*c.drift)
 }
 
 // step moves the wall clock.
@@ -60,9 +69,7 @@ func (c *processClock) step(by time.Duration) {
 func (c *processClock) slew(drift float64) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	ran := time.Since(c.start)
-	seen := ran + time.Duration(float64(ran)*c.drift)
-	c.offset += seen - (ran + time.Duration(float64(ran)*drift))
+	c.before, c.turned = c.countedLocked(), time.Now()
 	c.drift = drift
 }
 

@@ -3,8 +3,6 @@ package sim
 import (
 	"math/rand/v2"
 	"sync"
-	"syscall"
-	"time"
 
 	"github.com/cockroachdb/pebble/v2/vfs"
 	"github.com/cockroachdb/pebble/v2/vfs/errorfs"
@@ -24,9 +22,6 @@ type disk struct {
 	random *rand.Rand
 	fuse   int    // so many file operations until the power is gone; 0: it stays
 	blow   func() // then
-
-	struck  time.Time
-	strikes int // at that moment
 }
 
 // dataDir is where the store lies.
@@ -46,7 +41,10 @@ func (d *disk) open(p *process) (store.Driver, error) {
 	d.mu.Lock()
 	files := d.files
 	d.mu.Unlock()
-	faulty := errorfs.Wrap(files, errorfs.InjectorFunc(func(op errorfs.Op) error { return d.operation(p, op) }))
+	faulty := errorfs.Wrap(files, errorfs.InjectorFunc(func(errorfs.Op) error {
+		d.operation(p)
+		return nil
+	}))
 	opened, err := pebble.Open(dataDir, pebble.Config{
 		FS: sized{faulty, d.w}, MemTableBytes: memTableBytes, CacheBytes: memTableBytes, Logger: newLog(p),
 		Fatal: func(err error) {
@@ -61,8 +59,9 @@ func (d *disk) open(p *process) (store.Driver, error) {
 	return &rows{p: p, base: opened}, nil
 }
 
-// operation is before every operation on a file.
-func (d *disk) operation(p *process, op errorfs.Op) error {
+// operation is before every operation on a file. That one fails is not part of the simulation: the engine then ends its process
+// by a panic, which would end all of them; store/pebble has its own sweeps for that.
+func (d *disk) operation(p *process) {
 	d.mu.Lock()
 	blow := d.blow
 	switch {
@@ -79,35 +78,6 @@ func (d *disk) operation(p *process, op errorfs.Op) error {
 	if blow != nil {
 		blow()
 	}
-	switch op.Kind {
-	case errorfs.OpFileWrite, errorfs.OpFilePreallocate:
-		if d.mayStrike() && d.w.strikes(DiskFull, p.name) {
-			return syscall.ENOSPC
-		}
-	case errorfs.OpFileSync, errorfs.OpFileSyncData:
-		if d.w.strikes(DiskSyncFails, p.name) {
-			return syscall.EIO
-		}
-	case errorfs.OpCreate, errorfs.OpOpen, errorfs.OpOpenDir:
-		if d.mayStrike() && d.w.strikes(NoDescriptors, p.name) {
-			return syscall.EMFILE
-		}
-	default: // goes well
-	}
-	return nil
-}
-
-// strikesMax bounds the refusals of one moment: the engine tries a flush again at once, and files take no virtual time.
-const strikesMax = 20
-
-func (d *disk) mayStrike() bool {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	if now := time.Now(); !now.Equal(d.struck) {
-		d.struck, d.strikes = now, 0
-	}
-	d.strikes++
-	return d.strikes <= strikesMax
 }
 
 // cut is a power cut: the process ends, and of what it did not sync some part is gone.

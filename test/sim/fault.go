@@ -46,11 +46,8 @@ const (
 	QueuePurged    Kind = "queue-purged"     // all messages are gone
 	GrowShards     Kind = "grow-shards"
 
-	PowerCut      Kind = "power-cut"       // after so many file operations as the amount says
-	DiskFull      Kind = "disk-full"       // writes are refused
-	DiskFilling   Kind = "disk-filling"    // there is little room
-	DiskSyncFails Kind = "disk-sync-fails" // EIO
-	NoDescriptors Kind = "no-descriptors"  // EMFILE
+	PowerCut    Kind = "power-cut"    // after so many file operations as the amount says
+	DiskFilling Kind = "disk-filling" // there is little room
 )
 
 // spec is how faults of a kind are drawn: how often in a run, for how long, and with which amount, evenly between least and most.
@@ -93,11 +90,10 @@ var specs = []spec{ //nolint:gochecknoglobals // a table
 	{kind: QueueAway, count: 1, short: time.Second, long: 3 * time.Minute, only: shared},
 	{kind: QueuePurged, count: 2, only: shared},
 	{kind: GrowShards, count: 1},
+	{kind: StepServer, count: 2, only: single}, // see stepOf
+	{kind: StepWorker, count: 3},
 	{kind: PowerCut, count: 4, least: 1, most: 400, only: local},
-	{kind: DiskFull, count: 1, short: time.Second, long: 20 * time.Second, least: 0.05, most: 1, only: local},
 	{kind: DiskFilling, count: 2, short: time.Second, long: time.Minute, only: local},
-	{kind: DiskSyncFails, count: 2, short: time.Second, long: 20 * time.Second, least: 0.001, most: 0.1, only: local},
-	{kind: NoDescriptors, count: 2, short: time.Second, long: 20 * time.Second, least: 0.05, most: 1, only: local},
 }
 
 // The forms in which a fault is possible.
@@ -105,7 +101,22 @@ var (
 	shared = []form{fleet, cloud}        //nolint:gochecknoglobals // tables
 	remote = []form{fleet, alone, cloud} //nolint:gochecknoglobals
 	local  = []form{embedded}            //nolint:gochecknoglobals
+	single = []form{alone, embedded}     //nolint:gochecknoglobals // servers whose clocks are far apart promise less
 )
+
+// The steps of clocks. A task waits as long as its server's wall clock says, so a step back by a day would make a run of a day.
+var (
+	serverSteps = []time.Duration{time.Second, time.Minute, time.Hour, 24 * time.Hour, -time.Second, -time.Minute, -time.Hour}
+	workerSteps = append(serverSteps[:len(serverSteps):len(serverSteps)], -24*time.Hour)
+)
+
+// stepOf is by how much a fault sets a clock.
+func (f Fault) stepOf() time.Duration {
+	if f.Kind == StepServer {
+		return serverSteps[f.Target%len(serverSteps)]
+	}
+	return workerSteps[f.Target%len(workerSteps)]
+}
 
 // Kinds are all kinds of faults.
 func Kinds() []Kind {

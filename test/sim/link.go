@@ -5,7 +5,6 @@ import (
 	"errors"
 	"io"
 	"net/http"
-	"sync"
 	"time"
 )
 
@@ -81,8 +80,6 @@ type connection struct {
 	s      *server
 	cancel context.CancelFunc
 	ctx    context.Context //nolint:containedctx // of the call
-
-	once sync.Once
 }
 
 // pass lets bytes through, or ends the call.

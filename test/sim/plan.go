@@ -183,6 +183,23 @@ func (p *Plan) clockOf(pid int) (offset time.Duration, drift float64) {
 	return time.Duration((r.Float64()*2 - 1) * float64(p.Apart)), (r.Float64()*2 - 1) * 1e-4
 }
 
+// stepsBack is by how much clocks are set back, and stepsForward how much forward.
+func (p *Plan) stepsBack() (sum time.Duration) {
+	return p.steps(func(d time.Duration) time.Duration { return max(0, -d) })
+}
+func (p *Plan) stepsForward() (sum time.Duration) {
+	return p.steps(func(d time.Duration) time.Duration { return max(0, d) })
+}
+
+func (p *Plan) steps(part func(time.Duration) time.Duration) (sum time.Duration) {
+	for _, f := range p.Faults {
+		if f.Kind == StepServer {
+			sum += part(f.stepOf())
+		}
+	}
+	return sum
+}
+
 // Only leaves out all faults and orders but those with these numbers, as a list with commas; "all" leaves all.
 func (p *Plan) Only(faults, orders string) error {
 	kept, err := only(faults, p.Faults)

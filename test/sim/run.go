@@ -12,8 +12,6 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/anishathalye/porcupine"
-
 	"github.com/kinesin-io/kinesin/sdk"
 	"github.com/kinesin-io/kinesin/store"
 	storemem "github.com/kinesin-io/kinesin/store/mem"
@@ -29,15 +27,12 @@ type Result struct {
 	Breaches []string
 	Seen     map[string]int
 	Trace    *Trace `json:"-"`
-	Took     time.Duration
 	Virtual  time.Duration
 }
 
-// Run runs a plan under a seed.
-func Run(t *testing.T, seed uint64, plan Plan, keep bool) Result {
+// Run runs a plan under a seed, and calls done with what became of it before the last goroutines end.
+func Run(t *testing.T, seed uint64, plan Plan, keep bool, done func(Result)) {
 	t.Helper()
-	var result Result
-	var operations map[string][]porcupine.Operation
 	synctest.Test(t, func(t *testing.T) {
 		cryptotest.SetGlobalRandom(t, seed)
 		seedRuntime(true, seed)
@@ -58,17 +53,17 @@ func Run(t *testing.T, seed uint64, plan Plan, keep bool) Result {
 		case embedded:
 			w.disk = w.newDisk()
 		}
-		go w.watch()
+		over := make(chan struct{})
+		go w.watch(over)
 		w.live()
 		virtual := time.Since(w.start)
 		cancel()
 		w.end()
-		result = Result{Seed: seed, Plan: plan, Hash: w.trace.Hash(), Seen: w.fired, Trace: w.trace, Virtual: virtual}
-		result.Breaches = w.judge()
-		operations = w.registers()
+		close(over)
+		result := Result{Seed: seed, Plan: plan, Hash: w.trace.Hash(), Seen: w.fired, Trace: w.trace, Virtual: virtual}
+		result.Breaches = append(w.judge(), checkRegisters(w.registers())...)
+		done(result)
 	})
-	result.Breaches = append(result.Breaches, checkRegisters(operations)...)
-	return result
 }
 
 // settleMax bounds, in virtual time, how long everything may take to end once the faults are over.
@@ -152,14 +147,15 @@ func (w *world) learn(id string) {
 func (w *world) settle() {
 	from := time.Now()
 	c := w.client(5)
-	for time.Since(from) < settleMax {
+	most := settleMax + w.plan.stepsBack() + w.plan.stepsForward()
+	for time.Since(from) < most {
 		time.Sleep(time.Second)
 		if w.living(c) == 0 {
 			w.trace.note("run", "settled %v after the faults", time.Since(from))
 			return
 		}
 	}
-	w.breach("I10: tasks live %v after the last fault", settleMax)
+	w.breach("I10: tasks live %v after the last fault", most)
 }
 
 // living is how many tasks have not ended: of all that are stored where the store counts them, else of those that a client knows of.
@@ -236,14 +232,14 @@ func (w *world) end() {
 // virtualMax bounds a run in virtual time: one that takes longer has come to a stop.
 const virtualMax = 12 * time.Hour
 
-func (w *world) watch() {
+func (w *world) watch(over <-chan struct{}) {
 	timer := time.NewTimer(virtualMax)
 	defer timer.Stop()
 	select {
 	case <-timer.C:
 		buf := make([]byte, 1<<20)
 		panic(fmt.Sprintf("seed %d does not end in %v of virtual time\n%s\n%s", w.seed, virtualMax, w.trace, buf[:runtime.Stack(buf, true)]))
-	case <-w.ctx.Done():
+	case <-over:
 	}
 }
 

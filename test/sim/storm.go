@@ -32,6 +32,7 @@ func (w *world) inflict(f Fault) {
 			p.clock.slew(0)
 		}
 	case StepServer, StepWorker:
+		w.step(f)
 	case PowerCut:
 		w.powerCut(f)
 	case QueuePurged:
@@ -138,6 +139,24 @@ func (w *world) victim(target int) *process {
 		return nil
 	}
 	return there[target%len(there)]
+}
+
+// step sets the wall clock of a process.
+func (w *world) step(f Fault) {
+	var p *process
+	w.mu.Lock()
+	if f.Kind == StepServer && w.servers[0] != nil {
+		p = w.servers[0].process
+	} else if k := w.workers[f.Target%len(w.workers)]; f.Kind == StepWorker && k != nil {
+		p = k.process
+	}
+	w.mu.Unlock()
+	if p == nil {
+		return
+	}
+	w.saw(string(f.Kind))
+	w.trace.note(p.name, "its clock is set by %v", f.stepOf())
+	p.clock.step(f.stepOf())
 }
 
 func (w *world) halt(f Fault) {

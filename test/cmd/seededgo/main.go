@@ -33,6 +33,8 @@ func patches() []patch {
 		{"runtime/alg.go", "\t\thashkey[i] = uintptr(bootstrapRand())\n", "\t\thashkey[i] = uintptr(0x9e3779b9 * uint(i+1))\n"},
 		// Nothing is preempted because of the time it took. (A garbage collection still may; the simulation turns it off during a run.)
 		{"runtime/proc.go", "const forcePreemptNS = 10 * 1000 * 1000 // 10ms", "const forcePreemptNS = 1 << 60"},
+		// A goroutine in a system call keeps its processor, however long the call takes.
+		{"runtime/proc.go", "func retake(now int64) uint32 {\n", "func retake(now int64) uint32 {\n\tif seeded.on {\n\t\treturn 0\n\t}\n"},
 		// A goroutine that becomes runnable goes on next, or after those that wait.
 		{
 			"runtime/proc.go", "\tif randomizeScheduler && next && randn(2) == 0 {\n\t\tnext = false\n\t}\n\n\tif next {\n\tretryNext:",
