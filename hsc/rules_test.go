@@ -75,24 +75,26 @@ func TestWhatAWorkersClockSaysIsBounded(t *testing.T) {
 
 func TestAnOlderSightOfALeaseChangesNothing(t *testing.T) {
 	sess := newSession(&lease.Lease{Worker: "w", Length: time.Second})
-	newer, older := lease.Lease{Receipt: 5_000_000, Length: time.Second}, lease.Lease{Receipt: 1_000_000, Length: time.Second}
+	newer, older := lease.Lease{Heard: 5_000_000, Length: time.Second}, lease.Lease{Heard: 1_000_000, Length: time.Second}
 	sess.renewed(&newer)
 	sess.renewed(&older)
-	if sess.end() != newer.End() {
-		t.Errorf("ends at %d, want %d", sess.end(), newer.End())
+	if sess.end() != newer.HoldsUntil() {
+		t.Errorf("ends at %d, want %d", sess.end(), newer.HoldsUntil())
 	}
 }
 
 func TestWhatIsOnItsWayNeedNotBeNamed(t *testing.T) {
 	sess := newSession(&lease.Lease{Worker: "w", Length: time.Second})
-	young, old, ahead := task.Task{ID: task.ID{1}, Attempt: 1, ClaimedAt: 900}, task.Task{ID: task.ID{2}, Attempt: 1, ClaimedAt: 100}, task.Task{ID: task.ID{3}, Attempt: 1, ClaimedAt: 100, Due: 900}
-	for _, row := range []*task.Task{&young, &old, &ahead} {
+	now := task.Instant(0).Add(time.Hour)
+	old := now.Add(-task.ClaimTimeout)
+	young, late, ahead := task.Task{ID: task.ID{1}, Attempt: 1, ClaimedAt: old + 1}, task.Task{ID: task.ID{2}, Attempt: 1, ClaimedAt: old}, task.Task{ID: task.ID{3}, Attempt: 1, ClaimedAt: old, Due: old + 1}
+	for _, row := range []*task.Task{&young, &late, &ahead} {
 		sess.hands[row.ID] = &hand{row: row}
 	}
-	if got := sess.unnamed(nil, 500); len(got) != 1 || got[0].id != old.ID {
+	if got := sess.unnamed(nil, now); len(got) != 1 || got[0].id != late.ID {
 		t.Errorf("missing are %v, want the one that was claimed and due long ago", got)
 	}
-	if got := sess.unnamed([]attempt{{old.ID, 1}}, 500); len(got) != 0 {
+	if got := sess.unnamed([]attempt{{late.ID, 1}}, now); len(got) != 0 {
 		t.Errorf("missing are %v, though it is named", got)
 	}
 }

@@ -39,6 +39,7 @@ func (c *client) do(o *Order, known func(int) sdk.ID, learn func(sdk.ID)) {
 			info, err := c.look(ctx, id)
 			c.w.trace.note(c.name, "get %s: %s %v", id, info.State, err)
 		}
+	case nothing:
 	}
 }
 

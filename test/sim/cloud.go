@@ -176,7 +176,7 @@ func (t *cloudQueues) SendMessageBatch(ctx context.Context, in *sqs.SendMessageB
 }
 
 // GetQueueUrl is a call of the service.
-func (t *cloudQueues) GetQueueUrl(ctx context.Context, in *sqs.GetQueueUrlInput, _ ...func(*sqs.Options)) (*sqs.GetQueueUrlOutput, error) {
+func (t *cloudQueues) GetQueueUrl(ctx context.Context, in *sqs.GetQueueUrlInput, _ ...func(*sqs.Options)) (*sqs.GetQueueUrlOutput, error) { //nolint:revive // the SDK's name
 	return through(ctx, t.p, Queue, in, func(ctx context.Context, in *sqs.GetQueueUrlInput) (*sqs.GetQueueUrlOutput, error) {
 		return t.sqs.GetQueueUrl(ctx, in)
 	})

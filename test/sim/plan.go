@@ -90,7 +90,7 @@ func (w *Work) want() string {
 // NewPlan draws the plan of a seed. The faults come swarm style: each kind is on or off for the whole run, so that some runs
 // have few kinds and meet what others hide.
 func NewPlan(seed uint64) Plan {
-	r := rand.New(rand.NewPCG(seed, 1)) //nolint:gosec // repeatable on purpose
+	r := rand.New(rand.NewPCG(seed, 1))
 	p := Plan{
 		Form: []form{fleet, fleet, alone, cloud, embedded, embedded}[r.IntN(6)], Servers: 1 + r.IntN(3), Workers: 1 + r.IntN(3), Slots: 1 + r.IntN(8), Shards: 1 + r.IntN(3), NoMatch: r.IntN(3) == 0,
 		Lease: []time.Duration{3 * time.Second, 5 * time.Second, 15 * time.Second}[r.IntN(3)],
@@ -179,7 +179,7 @@ func work(r *rand.Rand, i int) Work {
 
 // clockOf draws how wrong the clock of a process is from its start on.
 func (p *Plan) clockOf(pid int) (offset time.Duration, drift float64) {
-	r := rand.New(rand.NewPCG(uint64(pid), uint64(p.Apart))) //nolint:gosec // repeatable on purpose
+	r := rand.New(rand.NewPCG(uint64(pid), uint64(p.Apart)))
 	return time.Duration((r.Float64()*2 - 1) * float64(p.Apart)), (r.Float64()*2 - 1) * 1e-4
 }
 

@@ -110,7 +110,7 @@ func (v *queueView) send(ctx context.Context, m queue.Message) error {
 }
 
 // Receive hands messages out, some of them to nobody.
-func (v *queueView) Receive(ctx context.Context, names []queue.Name, limit int, ahead time.Duration) ([]queue.Message, error) {
+func (v *queueView) Receive(ctx context.Context, names []queue.Name, limit int, _ time.Duration) ([]queue.Message, error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	stop := context.AfterFunc(ctx, func() {})

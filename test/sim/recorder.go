@@ -90,15 +90,15 @@ func (w *world) registers() map[string][]porcupine.Operation {
 	w.mu.Unlock()
 	for _, e := range w.history() {
 		at := time.UnixMicro(e.At).UnixNano()
-		switch {
-		case e.Kind == checker.Started:
+		switch e.Kind {
+		case checker.Started:
 			calls = append(calls, call{nonce: e.Nonce, from: at, to: at, do: operation{kind: opStart, attempt: e.Attempt}})
 			for i := range calls { // from now on the results of older attempts change nothing; it keeps the search short
 				if r := &calls[i]; r.nonce == e.Nonce && r.do.kind == opResult && r.do.attempt < e.Attempt {
 					r.to = min(r.to, at)
 				}
 			}
-		case e.Kind == checker.Ended:
+		case checker.Ended:
 			calls = append(calls, call{nonce: e.Nonce, from: at, to: unanswered, do: operation{kind: opResult, attempt: e.Attempt, outcome: e.Outcome}})
 		}
 	}

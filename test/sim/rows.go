@@ -144,8 +144,7 @@ var opNames = map[store.OpKind]string{ //nolint:gochecknoglobals // a table
 // tell notes a write that came to the rows.
 func (s *rows) tell(op *store.Op, result error) {
 	w := s.p.w
-	switch op.Kind {
-	case store.PutControl, store.DeleteControl:
+	if op.Kind == store.PutControl || op.Kind == store.DeleteControl {
 		if k := op.Control.Kind; k != "worker" && k != "member" {
 			w.trace.note(s.p.name, "%s %s %s: %v", opNames[op.Kind], k, op.Control.Name, result)
 		}

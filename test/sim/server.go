@@ -84,6 +84,7 @@ func (w *world) drivers(p *process, now func() *node.Node) (store.Driver, queue.
 	case embedded:
 		rows, err := w.disk.open(p)
 		return rows, w.queues.of(p), err
+	case fleet, alone:
 	}
 	return &rows{p: p, base: w.rows}, w.queues.of(p), nil
 }

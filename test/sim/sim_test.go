@@ -14,10 +14,10 @@ import (
 
 // The flags that test/cmd/sim gives to the process of one seed.
 var (
-	seedFlag = flag.Uint64("seed", 0, "run this seed, and print what became of it as JSON")
-	faults   = flag.String("faults", "all", "only the faults of the plan with these numbers, comma separated")
-	orders_  = flag.String("orders", "all", "only the orders of the plan with these numbers, comma separated")
-	show     = flag.Bool("trace", false, "print the trace, too")
+	seedFlag   = flag.Uint64("seed", 0, "run this seed, and print what became of it as JSON")
+	faults     = flag.String("faults", "all", "only the faults of the plan with these numbers, comma separated")
+	onlyOrders = flag.String("orders", "all", "only the orders of the plan with these numbers, comma separated")
+	show       = flag.Bool("trace", false, "print the trace, too")
 )
 
 func TestMain(m *testing.M) {
@@ -41,7 +41,7 @@ func TestSeed(t *testing.T) {
 	}
 	debug.SetGCPercent(-1) // a collection would have its say in which goroutine goes on
 	plan := NewPlan(*seedFlag)
-	if err := plan.Only(*faults, *orders_); err != nil {
+	if err := plan.Only(*faults, *onlyOrders); err != nil {
 		t.Fatal(err)
 	}
 	Run(t, *seedFlag, plan, *show, func(r Result) {

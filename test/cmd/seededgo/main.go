@@ -36,8 +36,10 @@ func patches() []patch {
 		// A goroutine in a system call keeps its processor, however long the call takes.
 		{"runtime/proc.go", "func retake(now int64) uint32 {\n", "func retake(now int64) uint32 {\n\tif seeded.on {\n\t\treturn 0\n\t}\n"},
 		// A goroutine that becomes runnable goes on next, or after those that wait.
-		{"runtime/proc.go", "\tif randomizeScheduler && next && randn(2) == 0 {\n\t\tnext = false\n\t}\n\n\tif next {\n\tretryNext:",
-			"\tif next && seededIn(gp) && seededNext()&1 == 0 {\n\t\tnext = false\n\t}\n\n\tif next {\n\tretryNext:"},
+		{
+			"runtime/proc.go", "\tif randomizeScheduler && next && randn(2) == 0 {\n\t\tnext = false\n\t}\n\n\tif next {\n\tretryNext:",
+			"\tif next && seededIn(gp) && seededNext()&1 == 0 {\n\t\tnext = false\n\t}\n\n\tif next {\n\tretryNext:",
+		},
 		// The children of a context are cancelled in the order in which they came, not in that of their addresses.
 		{"context/context.go", "children map[canceler]struct{} // set", "born uint64\n\tchildren map[canceler]uint64 // set"},
 		{"context/context.go", "p.children = make(map[canceler]struct{})", "p.children = make(map[canceler]uint64)"},
