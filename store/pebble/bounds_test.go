@@ -56,7 +56,7 @@ func TestASweepLeavesWhatHasChanged(t *testing.T) {
 	ended := func(n byte, expire task.Instant) task.Task {
 		return task.Task{ID: task.ID{n}, State: task.Success, Seq: 1, Ended: 5, ExpireAt: expire, WakeRow: task.WakeRow{At: 1, Seq: 1}}
 	}
-	r := newRequest(0)
+	r := d.newRequest(0)
 	for n := byte(1); n <= 3; n++ {
 		one := ended(n, 100)
 		if results, err := d.Apply(t.Context(), []store.Op{{Kind: store.PutTask, Task: one}}); err != nil || results[0] != nil {

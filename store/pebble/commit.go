@@ -39,7 +39,7 @@ type group struct {
 
 // Apply implements store.Driver.
 func (d *Driver) Apply(ctx context.Context, ops []store.Op) ([]error, error) {
-	r := newRequest(len(ops))
+	r := d.newRequest(len(ops))
 	for i := range ops {
 		r.add(&ops[i])
 	}
@@ -60,7 +60,7 @@ func (d *Driver) submit(ctx context.Context, r *request) ([]error, error) {
 	select {
 	case <-r.done:
 		results := r.results
-		r.recycle()
+		d.recycle(r)
 		return results, d.failure()
 	case <-ctx.Done():
 		return nil, context.Cause(ctx)

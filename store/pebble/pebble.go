@@ -83,6 +83,7 @@ type Driver struct {
 	scrubbed, scrubs atomic.Uint64 // bytes of data files that were checked, and whole passes
 
 	requests chan *request // to commitLoop
+	idle     sync.Pool     // of requests, for reuse; not shared with other stores, since a channel stays in its synctest bubble
 	syncing  chan *group   // to syncLoop
 	spare    chan *group   // back from it
 	running  sync.WaitGroup

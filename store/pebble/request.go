@@ -8,7 +8,6 @@ import (
 	"hash/maphash"
 	"math/bits"
 	"slices"
-	"sync"
 
 	"github.com/kinesin-io/kinesin/store"
 	"github.com/kinesin-io/kinesin/task"
@@ -52,20 +51,21 @@ func (r *request) val(w *row) []byte { return r.buf[w.val:w.end:w.end] }
 // requestBytesMax is the largest buffer kept for reuse.
 const requestBytesMax = 2 << 20
 
-var requests = sync.Pool{New: func() any { return &request{done: make(chan struct{}, 1)} }}
-
-func newRequest(n int) *request {
-	r, _ := requests.Get().(*request)
+func (d *Driver) newRequest(n int) *request {
+	r, ok := d.idle.Get().(*request)
+	if !ok {
+		r = &request{done: make(chan struct{}, 1)}
+	}
 	r.rows, r.buf, r.results, r.lazy = r.rows[:0], r.buf[:0], make([]error, n), true
 	r.patient = true
 	return r
 }
 
 // recycle gives back a request that was answered; nobody may use it any more.
-func (r *request) recycle() {
+func (d *Driver) recycle(r *request) {
 	if cap(r.buf) <= requestBytesMax {
 		r.results = nil
-		requests.Put(r)
+		d.idle.Put(r)
 	}
 }
 

@@ -171,7 +171,7 @@ func (d *Driver) expired(ctx context.Context, now task.Instant, limit int) (*req
 		return nil, err
 	}
 	defer d.leave()
-	r := newRequest(0)
+	r := d.newRequest(0)
 	s := scan{prefix: []byte{expirySpace}, floor: &d.expiry}
 	err := d.scan(&s, now, func(at position, _ func() ([]byte, error)) (bool, error) {
 		r.addSweep(at)

@@ -100,6 +100,7 @@ func (w *world) registers() map[string][]porcupine.Operation {
 			}
 		case checker.Ended:
 			calls = append(calls, call{nonce: e.Nonce, from: at, to: unanswered, do: operation{kind: opResult, attempt: e.Attempt, outcome: e.Outcome}})
+		default: // nothing that a register knows
 		}
 	}
 	nonces := map[string]string{}
