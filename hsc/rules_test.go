@@ -85,17 +85,29 @@ func TestAnOlderSightOfALeaseChangesNothing(t *testing.T) {
 
 func TestWhatIsOnItsWayNeedNotBeNamed(t *testing.T) {
 	sess := newSession(&lease.Lease{Worker: "w", Length: time.Second})
-	now := task.Instant(0).Add(time.Hour)
-	old := now.Add(-task.ClaimTimeout)
-	young, late, ahead := task.Task{ID: task.ID{1}, Attempt: 1, ClaimedAt: old + 1}, task.Task{ID: task.ID{2}, Attempt: 1, ClaimedAt: old}, task.Task{ID: task.ID{3}, Attempt: 1, ClaimedAt: old, Due: old + 1}
-	for _, row := range []*task.Task{&young, &late, &ahead} {
+	now := task.FromMillis(1_000_000)
+	before := now.Add(-task.ClaimTimeout)
+	young := task.Task{ID: task.ID{1}, Attempt: 1, ClaimedAt: before + 1}
+	old := task.Task{ID: task.ID{2}, Attempt: 1, ClaimedAt: before}
+	ahead := task.Task{ID: task.ID{3}, Attempt: 1, ClaimedAt: before, Due: before + 1}
+	for _, row := range []*task.Task{&young, &old, &ahead} {
 		sess.hands[row.ID] = &hand{row: row}
 	}
-	if got := sess.unnamed(nil, now); len(got) != 1 || got[0].id != late.ID {
+	if got := sess.unnamed(nil, now); len(got) != 1 || got[0].id != old.ID {
 		t.Errorf("missing are %v, want the one that was claimed and due long ago", got)
 	}
-	if got := sess.unnamed([]attempt{{late.ID, 1}}, now); len(got) != 0 {
+	if got := sess.unnamed([]attempt{{old.ID, 1}}, now); len(got) != 0 {
 		t.Errorf("missing are %v, though it is named", got)
+	}
+}
+
+// TestAProcessReservesOneBlamedTask is about two streams of a process that both receive one: none of them polls any more
+// once it is reserved, but a message may be on its way.
+func TestAProcessReservesOneBlamedTask(t *testing.T) {
+	sess := newSession(&lease.Lease{Worker: "w", Length: time.Second})
+	first, second, now := task.ID{1}, task.ID{2}, task.FromMillis(1_000_000)
+	if !sess.reserveSuspect(first, now) || sess.reserveSuspect(second, now) || !sess.isReserved(first) {
+		t.Errorf("reserved is %v, want the first alone", sess.suspect)
 	}
 }
 
