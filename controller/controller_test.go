@@ -136,6 +136,7 @@ func TestTaskThatWaitsTooLongForASlotIsGivenBack(t *testing.T) {
 	inBubble(t, func(r *rig) {
 		r.push(claimed(1), claimed(2), claimed(3))
 		one := r.started()
+		r.wantNoStart() // there is one slot
 		r.pass(49 * time.Millisecond)
 		r.wantResults()
 		r.ends(one, task.OutcomeSuccess)

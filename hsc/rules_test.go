@@ -75,25 +75,39 @@ func TestWhatAWorkersClockSaysIsBounded(t *testing.T) {
 
 func TestAnOlderSightOfALeaseChangesNothing(t *testing.T) {
 	sess := newSession(&lease.Lease{Worker: "w", Length: time.Second})
-	newer, older := lease.Lease{Receipt: 5_000_000, Length: time.Second}, lease.Lease{Receipt: 1_000_000, Length: time.Second}
+	newer, older := lease.Lease{Heard: 5_000_000, Length: time.Second}, lease.Lease{Heard: 1_000_000, Length: time.Second}
 	sess.renewed(&newer)
 	sess.renewed(&older)
-	if sess.end() != newer.End() {
-		t.Errorf("ends at %d, want %d", sess.end(), newer.End())
+	if sess.end() != newer.HoldsUntil() {
+		t.Errorf("ends at %d, want %d", sess.end(), newer.HoldsUntil())
 	}
 }
 
 func TestWhatIsOnItsWayNeedNotBeNamed(t *testing.T) {
 	sess := newSession(&lease.Lease{Worker: "w", Length: time.Second})
-	young, old, ahead := task.Task{ID: task.ID{1}, Attempt: 1, ClaimedAt: 900}, task.Task{ID: task.ID{2}, Attempt: 1, ClaimedAt: 100}, task.Task{ID: task.ID{3}, Attempt: 1, ClaimedAt: 100, Due: 900}
+	now := task.FromMillis(1_000_000)
+	before := now.Add(-task.ClaimTimeout)
+	young := task.Task{ID: task.ID{1}, Attempt: 1, ClaimedAt: before + 1}
+	old := task.Task{ID: task.ID{2}, Attempt: 1, ClaimedAt: before}
+	ahead := task.Task{ID: task.ID{3}, Attempt: 1, ClaimedAt: before, Due: before + 1}
 	for _, row := range []*task.Task{&young, &old, &ahead} {
 		sess.hands[row.ID] = &hand{row: row}
 	}
-	if got := sess.unnamed(nil, 500); len(got) != 1 || got[0].id != old.ID {
+	if got := sess.unnamed(nil, now); len(got) != 1 || got[0].id != old.ID {
 		t.Errorf("missing are %v, want the one that was claimed and due long ago", got)
 	}
-	if got := sess.unnamed([]attempt{{old.ID, 1}}, 500); len(got) != 0 {
+	if got := sess.unnamed([]attempt{{old.ID, 1}}, now); len(got) != 0 {
 		t.Errorf("missing are %v, though it is named", got)
+	}
+}
+
+// TestAProcessReservesOneBlamedTask is about two streams of a process that both receive one: none of them polls any more
+// once it is reserved, but a message may be on its way.
+func TestAProcessReservesOneBlamedTask(t *testing.T) {
+	sess := newSession(&lease.Lease{Worker: "w", Length: time.Second})
+	first, second, now := task.ID{1}, task.ID{2}, task.FromMillis(1_000_000)
+	if !sess.reserveSuspect(first, now) || sess.reserveSuspect(second, now) || !sess.isReserved(first) {
+		t.Errorf("reserved is %v, want the first alone", sess.suspect)
 	}
 }
 

@@ -4,6 +4,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/kinesin-io/kinesin/internal/clock"
 	"github.com/kinesin-io/kinesin/scheduler"
 	"github.com/kinesin-io/kinesin/store"
 	storemem "github.com/kinesin-io/kinesin/store/mem"
@@ -23,7 +24,7 @@ func (f *full) Capabilities() store.Capabilities {
 // TestWhyANodeIsNotReady goes through all that keeps new work away.
 func TestWhyANodeIsNotReady(t *testing.T) {
 	d := &full{Driver: storemem.New()}
-	n := &Node{scheduler: &scheduler.Scheduler{}, store: store.New(d, store.Config{})}
+	n := &Node{scheduler: scheduler.New(scheduler.Config{Clock: clock.Real()}), store: store.New(d, store.Config{})}
 	for _, c := range []struct {
 		change func()
 		want   string

@@ -51,7 +51,7 @@ func Run(t *testing.T, seed uint64, plan Plan, keep bool, done func(Result)) {
 				t.Fatal(err)
 			}
 		case embedded:
-			w.disk = w.newDisk()
+			w.disk, w.ledger.gaps = w.newDisk(), true
 		}
 		over := make(chan struct{})
 		go w.watch(over)
