@@ -187,6 +187,7 @@ func (p *Plan) clockOf(pid int) (offset time.Duration, drift float64) {
 func (p *Plan) stepsBack() (sum time.Duration) {
 	return p.steps(func(d time.Duration) time.Duration { return max(0, -d) })
 }
+
 func (p *Plan) stepsForward() (sum time.Duration) {
 	return p.steps(func(d time.Duration) time.Duration { return max(0, d) })
 }
