@@ -25,7 +25,7 @@ type processClock struct {
 }
 
 func newClock(seed, stream uint64, offset time.Duration, drift float64) *processClock {
-	return &processClock{random: rand.New(rand.NewPCG(seed, stream)), start: time.Now(), turned: time.Now(), offset: offset, drift: drift} //nolint:gosec // repeatable on purpose
+	return &processClock{random: rand.New(rand.NewPCG(seed, stream)), start: time.Now(), turned: time.Now(), offset: offset, drift: drift}
 }
 
 // Now implements clock.Clock.

@@ -2,6 +2,7 @@ package sim
 
 import (
 	"fmt"
+	"slices"
 	"time"
 )
 
@@ -99,15 +100,15 @@ var specs = []spec{ //nolint:gochecknoglobals // a table
 // The forms in which a fault is possible.
 var (
 	shared = []form{fleet, cloud}        //nolint:gochecknoglobals // tables
-	remote = []form{fleet, alone, cloud} //nolint:gochecknoglobals
-	local  = []form{embedded}            //nolint:gochecknoglobals
+	remote = []form{fleet, alone, cloud} //nolint:gochecknoglobals // tables
+	local  = []form{embedded}            //nolint:gochecknoglobals // tables
 	single = []form{alone, embedded}     //nolint:gochecknoglobals // servers whose clocks are far apart promise less
 )
 
 // The steps of clocks. A task waits as long as its server's wall clock says, so a step back by a day would make a run of a day.
 var (
 	serverSteps = []time.Duration{time.Second, time.Minute, time.Hour, 24 * time.Hour, -time.Second, -time.Minute, -time.Hour}
-	workerSteps = append(serverSteps[:len(serverSteps):len(serverSteps)], -24*time.Hour)
+	workerSteps = append(slices.Clip(serverSteps), -24*time.Hour)
 )
 
 // stepOf is by how much a fault sets a clock.

@@ -114,7 +114,7 @@ func (b *cutReader) Read(p []byte) (int, error) {
 	if n > 0 {
 		if cut := b.c.pass(); cut != nil {
 			b.c.cancel()
-			_ = b.ReadCloser.Close() // so that the other side, which writes, finds out
+			_ = b.Close() // so that the other side, which writes, finds out
 			return 0, cut
 		}
 	}

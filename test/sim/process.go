@@ -25,9 +25,12 @@ type process struct {
 }
 
 func (w *world) process(name string) *process {
+	w.mu.Lock()
 	w.pids++
-	offset, drift := w.plan.clockOf(w.pids)
-	return &process{w: w, name: name, pid: w.pids, clock: newClock(w.seed, uint64(1000+w.pids), offset, drift), dead: make(chan struct{})}
+	pid, set := w.pids, w.set[name]
+	w.mu.Unlock()
+	offset, drift := w.plan.clockOf(pid)
+	return &process{w: w, name: name, pid: pid, clock: newClock(w.seed, uint64(1000+pid), offset+set, drift), dead: make(chan struct{})}
 }
 
 // kill ends the process: nothing that it does has an effect any more.

@@ -40,7 +40,7 @@ func Run(t *testing.T, seed uint64, plan Plan, keep bool, done func(Result)) {
 		ctx, cancel := context.WithCancel(t.Context())
 		w := &world{
 			seed: seed, plan: plan, start: time.Now(), trace: newTrace(time.Now(), keep), ctx: ctx, rows: storemem.New(),
-			random: rand.New(rand.NewPCG(seed, 2)), active: map[Kind]float64{}, cuts: map[string]bool{}, fired: map[string]int{}, //nolint:gosec // repeatable on purpose
+			random: rand.New(rand.NewPCG(seed, 2)), active: map[Kind]float64{}, cuts: map[string]bool{}, set: map[string]time.Duration{}, fired: map[string]int{},
 			snoozed: map[string]int{}, workers: make([]*worker, plan.Workers),
 		}
 		w.queues = w.newQueues()
@@ -50,6 +50,7 @@ func Run(t *testing.T, seed uint64, plan Plan, keep bool, done func(Result)) {
 			if w.amazon, err = w.newAmazon(); err != nil {
 				t.Fatal(err)
 			}
+		case fleet, alone:
 		case embedded:
 			w.disk, w.ledger.gaps = w.newDisk(), true
 		}
@@ -147,7 +148,7 @@ func (w *world) learn(id string) {
 func (w *world) settle() {
 	from := time.Now()
 	c := w.client(5)
-	most := settleMax + w.plan.stepsBack() + w.plan.stepsForward()
+	most := settleMax + w.plan.stepsBack()
 	for time.Since(from) < most {
 		time.Sleep(time.Second)
 		if w.living(c) == 0 {

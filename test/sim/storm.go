@@ -150,6 +150,9 @@ func (w *world) step(f Fault) {
 	} else if k := w.workers[f.Target%len(w.workers)]; f.Kind == StepWorker && k != nil {
 		p = k.process
 	}
+	if p != nil {
+		w.set[p.name] += f.stepOf()
+	}
 	w.mu.Unlock()
 	if p == nil {
 		return

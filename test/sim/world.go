@@ -27,9 +27,10 @@ type world struct {
 	mu       sync.Mutex // guards all below
 	random   *rand.Rand
 	pids     int
-	active   map[Kind]float64 // the share of each fault that is on
-	cuts     map[string]bool  // processes that are cut off
-	fired    map[string]int   // what has happened, by name: the coverage
+	active   map[Kind]float64         // the share of each fault that is on
+	set      map[string]time.Duration // by how much the clock of each machine was set
+	cuts     map[string]bool          // processes that are cut off
+	fired    map[string]int           // what has happened, by name: the coverage
 	events   []checker.Event
 	calls    []call
 	ledger   ledger
