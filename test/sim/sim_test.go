@@ -62,13 +62,15 @@ func TestTheSimulationRuns(t *testing.T) {
 	if *seedFlag != 0 {
 		t.Skip("-seed runs TestSeed")
 	}
-	for seed := range uint64(5) {
-		t.Run(strconv.FormatUint(seed+1, 10), func(t *testing.T) {
-			plan := NewPlan(seed + 1)
-			if plan.Form == embedded {
-				plan.Form = fleet
-			}
-			Run(t, seed+1, plan, true, func(r Result) {
+	left := 5
+	for seed := uint64(1); left > 0; seed++ {
+		plan := NewPlan(seed)
+		if plan.Form == embedded {
+			continue // the engine leaves goroutines, which synctest does not allow
+		}
+		left--
+		t.Run(strconv.FormatUint(seed, 10), func(t *testing.T) {
+			Run(t, seed, plan, true, func(r Result) {
 				if len(r.Breaches) > 0 {
 					t.Errorf("%s\n%s", strings.Join(r.Breaches, "\n"), r.Trace)
 				}
