@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -141,11 +142,11 @@ func TestAMessageIsJudgedByTheRowAsItIsNow(t *testing.T) {
 type deafRows struct {
 	*store.Store
 
-	deaf bool
+	deaf atomic.Bool
 }
 
 func (r *deafRows) PutControl(ctx context.Context, c store.Control) error {
-	if r.deaf {
+	if r.deaf.Load() {
 		return store.ErrUnknown
 	}
 	return r.Store.PutControl(ctx, c)
@@ -156,13 +157,13 @@ func TestABlamedTaskIsClaimedOnlyOnceTheLeaseNamesIt(t *testing.T) {
 		rows := &deafRows{Store: f.store.Store}
 		f.svc.Leases = lease.NewBook(rows, f.clock)
 		w := f.work(slots(2, "mail"))
-		rows.deaf = true
+		rows.deaf.Store(true)
 		blamed := f.task("mail", suspect(1))
 		f.enqueue(blamed)
 		time.Sleep(time.Second)
 		w.wantClaimed(0)
 		f.wantState(blamed.ID, task.Enqueued)
-		rows.deaf = false
+		rows.deaf.Store(false)
 		time.Sleep(time.Second)
 		w.wantClaimed(1)
 	})
