@@ -10,6 +10,7 @@ import (
 
 	"github.com/kinesin-io/kinesin/api/kinesinv1"
 	"github.com/kinesin-io/kinesin/catalog"
+	"github.com/kinesin-io/kinesin/internal/clock"
 	"github.com/kinesin-io/kinesin/lease"
 	"github.com/kinesin-io/kinesin/queue"
 	"github.com/kinesin-io/kinesin/store"
@@ -77,9 +78,10 @@ func (c *claimer) run(ctx context.Context, messages []queue.Message) error {
 	c.fetch(ctx)
 	c.commit(ctx, messages)
 	c.settle(ctx, messages)
+	steady := clock.Steady(c.svc.Clock)
 	for i := range c.claims {
-		cl := &c.claims[i]
-		c.sess.suspectClaimed(cl.row.ID, c.svc.Clock.Now().Add(cl.row.Quarantine()))
+		row := c.claims[i].row
+		c.sess.suspectClaimed(row.ID, steady.Add(row.Quarantine()))
 	}
 	return err
 }
@@ -428,7 +430,7 @@ func (s *Service) suspectNotClaimed(sess *session, cl *claim) {
 
 // suspectDone also takes the id off the lease, with the lease's next change.
 func (s *Service) suspectDone(sess *session, id task.ID) {
-	if sess.suspectDone(id, s.Clock.Now()) {
+	if sess.suspectDone(id, clock.Steady(s.Clock)) {
 		s.Leases.ClearSuspect(sess.worker, id)
 	}
 }

@@ -54,7 +54,11 @@ type fixture struct {
 
 func newFixture(tb testing.TB, hooks bool) *fixture {
 	tb.Helper()
-	c := clock.Real() // virtual inside a synctest bubble
+	return newFixtureBy(tb, hooks, clock.Real()) // virtual inside a synctest bubble
+}
+
+func newFixtureBy(tb testing.TB, hooks bool, c clock.Clock) *fixture {
+	tb.Helper()
 	log := slog.New(slog.DiscardHandler)
 	rows := store.New(mem.New(), store.Config{Clock: c, Logger: log})
 	f := &fixture{
@@ -102,8 +106,13 @@ func (f *fixture) hooks() Hooks {
 // bubble runs a test in virtual time and sees to it that nothing runs on after it.
 func bubble(t *testing.T, test func(f *fixture)) {
 	t.Helper()
+	bubbleBy(t, clock.Real(), test)
+}
+
+func bubbleBy(t *testing.T, c clock.Clock, test func(f *fixture)) {
+	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
-		f := newFixture(t, true)
+		f := newFixtureBy(t, true, c)
 		defer func() {
 			f.stop()
 			<-f.stopped

@@ -262,8 +262,7 @@ func (s *Service) sessionOf(l *lease.Lease) *session {
 	if sess == nil {
 		sess = newSession(l)
 		sess.adopted = clock.Steady(s.Clock)
-		now := s.Clock.Now()
-		sess.since, sess.until = now, now.Add(task.QuarantineMin)
+		sess.since, sess.until = sess.adopted, sess.adopted.Add(task.QuarantineMin)
 		s.sessions[l.Worker] = sess
 	}
 	sess.renewed(l)

@@ -143,7 +143,7 @@ func (p *pump) listen(interrupt context.CancelFunc) (limit int, takes taking) {
 	if p.draining || p.closed {
 		return 0, takes
 	}
-	takes = p.sess.takesLocked(p.svc.Clock.Now())
+	takes = p.sess.takesLocked(clock.Steady(p.svc.Clock))
 	p.names = queueNames(p.names, p.lambdas, p.turn, takes)
 	return p.group.room(), takes
 }

@@ -36,23 +36,23 @@ func (s *Service) apart(ctx context.Context, sess *session, messages []queue.Mes
 	if !slices.ContainsFunc(messages, isBlamed) {
 		return messages, false
 	}
-	now := s.Clock.Now()
+	now, steady := clock.Both(s.Clock)
 	var blamed []queue.Message
 	for i := range messages {
 		t := &messages[i].Task
 		switch {
 		case !isBlamed(messages[i]):
 			chosen = append(chosen, messages[i])
-		case byCall && now >= t.Enqueued.Add(clearWaitMax) && !sess.isClear(0, now):
+		case byCall && hasWaited(t, now, clearWaitMax) && !sess.isClear(0, now):
 			chosen = append(chosen, messages[i]) // calls that are too short to make room in: it runs beside others, which proves nothing
-		case s.mayClose(t) && sess.reserveFor(t, now):
+		case s.mayClose(t) && sess.mayMakeRoom(t, now) && sess.reserveSuspect(t.ID, steady):
 			s.putBack(ctx, slices.Concat(chosen, blamed, messages[i+1:]), 0)
 			return messages[i : i+1], true
 		default:
 			blamed = append(blamed, messages[i])
 		}
 	}
-	sess.restFor(now, blamedAgain)
+	sess.restFor(steady, blamedAgain)
 	s.putBack(ctx, blamed, putBackDelay)
 	return chosen, false
 }
@@ -80,12 +80,15 @@ func (s *Service) mayClose(t *task.Task) bool {
 
 func isBlamed(m queue.Message) bool { return queue.NameFor(&m.Task).Class == queue.Blamed }
 
-// reserveFor closes the process for all but a blamed task, if it has room for it, or it is time to make some.
-func (s *session) reserveFor(t *task.Task, now task.Instant) bool {
-	if now < t.Enqueued.Add(makeRoomAfter) && !s.isClear(0, now) {
-		return false
-	}
-	return s.reserveSuspect(t.ID, now)
+// mayMakeRoom reports whether the process may be closed for a blamed task: it has room for it, or it is time to make some.
+func (s *session) mayMakeRoom(t *task.Task, now task.Instant) bool {
+	return hasWaited(t, now, makeRoomAfter) || s.isClear(0, now)
+}
+
+// hasWaited reports whether a task was enqueued so long ago. One that was enqueued in the future has: the clock was set
+// back since.
+func hasWaited(t *task.Task, now task.Instant, d time.Duration) bool {
+	return now >= t.Enqueued.Add(d) || t.Enqueued > now.Add(task.ClockBound)
 }
 
 // isClear reports whether the process runs nothing, and is about to get nothing, that could take it down as a new attempt can;
@@ -140,7 +143,7 @@ func (s *Service) awaitOpen(ctx context.Context, sess *session) {
 	if clock.Sleep(ctx, s.Clock, openLookEvery) != nil {
 		return
 	}
-	id, over := sess.quarantineOver(s.Clock.Now())
+	id, over := sess.quarantineOver(clock.Steady(s.Clock))
 	if !over {
 		return
 	}
@@ -162,10 +165,10 @@ func (s *session) isClosed() bool {
 }
 
 // quarantineOver is the blamed task for which the process is closed and need not be any more.
-func (s *session) quarantineOver(now task.Instant) (task.ID, bool) {
+func (s *session) quarantineOver(steady task.Instant) (task.ID, bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.suspect, s.closed() && s.claimed && now >= s.until
+	return s.suspect, s.closed() && s.claimed && steady >= s.until
 }
 
 // open lets the process take others again beside the blamed task that it runs on.
@@ -180,19 +183,17 @@ func (s *session) open(id task.ID) {
 
 // rests reports whether the process takes no blamed task for now: it was closed, and is to be open for others for as long.
 // Call with mu held.
-func (s *session) rests(now task.Instant) bool { return now >= s.restFrom && now < s.restUntil }
+func (s *session) rests(steady task.Instant) bool { return steady < s.restUntil }
 
 // rest has the process take no blamed task for some time. Call with mu held.
-func (s *session) rest(now task.Instant, d time.Duration) {
-	if !s.rests(now) || s.restUntil < now.Add(d) {
-		s.restFrom, s.restUntil = now, now.Add(d)
-	}
+func (s *session) rest(steady task.Instant, d time.Duration) {
+	s.restUntil = max(s.restUntil, steady.Add(d))
 }
 
-func (s *session) restFor(now task.Instant, d time.Duration) {
+func (s *session) restFor(steady task.Instant, d time.Duration) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.rest(now, d)
+	s.rest(steady, d)
 }
 
 // lend notes attempts that were claimed by a call: no stream has them in hand.

@@ -81,15 +81,15 @@ type session struct {
 	hands   map[task.ID]*hand
 	suspect task.ID      // the blamed task in hand, or about to be; zero for none
 	claimed bool         // it is not about to be: its claim was decided
-	until   task.Instant // the end of its quarantine
+	until   task.Instant // the end of its quarantine, by clock.Steady
 	opened  bool         // that is over: others are taken beside it
 	adopted task.Instant // when the suspect was read from the lease instead of being reserved here, by clock.Steady; 0: it was reserved
 	stream  *stream      // the newest, nil when it has ended
 	lost    bool         // the lease has ended
 
-	since               task.Instant             // when the process was closed for the suspect
-	restFrom, restUntil task.Instant             // no blamed task is taken meanwhile
-	lent                map[task.ID]task.Instant // attempts that were claimed by calls, and when they began
+	since     task.Instant             // when the process was closed for the suspect, by clock.Steady
+	restUntil task.Instant             // no blamed task is taken before, by clock.Steady
+	lent      map[task.ID]task.Instant // attempts that were claimed by calls, and when they began
 
 	known    map[task.ID]uint32 // attempts that run, as far as is known, and nobody wants to stop
 	reviewAt task.Instant       // when all rows are read again; zero: with the next heartbeat
@@ -180,13 +180,13 @@ func (s *session) giveSlots(g *group, n int) {
 
 // reserveSuspect makes id the one blamed task of the process, which takes nothing else from now on; false when there is
 // another one, or the process was closed a moment ago.
-func (s *session) reserveSuspect(id task.ID, now task.Instant) bool {
+func (s *session) reserveSuspect(id task.ID, steady task.Instant) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if !s.suspect.IsZero() || s.rests(now) {
+	if !s.suspect.IsZero() || s.rests(steady) {
 		return false
 	}
-	s.suspect, s.claimed, s.adopted, s.opened, s.since = id, false, 0, false, now
+	s.suspect, s.claimed, s.adopted, s.opened, s.since = id, false, 0, false, steady
 	s.pollAnewLocked()
 	return true
 }
@@ -208,14 +208,14 @@ func (s *session) suspectClaimed(id task.ID, until task.Instant) {
 }
 
 // suspectDone notes that the process does not run this suspect any more, if it ever did.
-func (s *session) suspectDone(id task.ID, now task.Instant) bool {
+func (s *session) suspectDone(id task.ID, steady task.Instant) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.suspect != id || id.IsZero() {
 		return false
 	}
 	if !s.opened {
-		s.rest(now, now.Sub(s.since))
+		s.rest(steady, steady.Sub(s.since))
 	}
 	s.suspect = task.ID{}
 	delete(s.lent, id)
@@ -242,16 +242,16 @@ type taking struct {
 	rests time.Duration
 }
 
-func (s *session) takes(now task.Instant) taking {
+func (s *session) takes(steady task.Instant) taking {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.takesLocked(now)
+	return s.takesLocked(steady)
 }
 
-func (s *session) takesLocked(now task.Instant) taking {
+func (s *session) takesLocked(steady task.Instant) taking {
 	t := taking{anything: !s.closed(), suspects: s.suspect.IsZero()}
-	if t.blamed = t.suspects && !s.rests(now); t.suspects && !t.blamed {
-		t.rests = s.restUntil.Sub(now)
+	if t.blamed = t.suspects && !s.rests(steady); t.suspects && !t.blamed {
+		t.rests = s.restUntil.Sub(steady)
 	}
 	return t
 }

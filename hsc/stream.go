@@ -11,6 +11,7 @@ import (
 	"connectrpc.com/connect"
 
 	"github.com/kinesin-io/kinesin/api/kinesinv1"
+	"github.com/kinesin-io/kinesin/internal/clock"
 	"github.com/kinesin-io/kinesin/store"
 	"github.com/kinesin-io/kinesin/task"
 )
@@ -235,7 +236,8 @@ func (st *stream) keep(hands map[task.ID]*hand, a attempt, row *task.Task) {
 		return
 	}
 	if a.id == st.sess.suspect && st.sess.claimed {
-		st.sess.until = row.ClaimedAt.Add(row.Quarantine())
+		wall, steady := clock.Both(st.svc.Clock)
+		st.sess.until = steady.Add(min(row.ClaimedAt.Add(row.Quarantine()).Sub(wall), row.Quarantine())) // the clock may be set back
 	}
 	h := &hand{row: row, sent: true, group: st.groupOf(row)}
 	if was := st.sess.hands[a.id]; was != nil && was.freed {

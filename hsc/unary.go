@@ -176,7 +176,7 @@ func (s *Service) poll(ctx context.Context, sess *session, lambdas []string, lim
 	defer cancel()
 	c := claimer{svc: s, sess: sess}
 	for turn := int(s.Clock.Uint64() >> 33); waiting.Err() == nil; turn++ {
-		takes := sess.takes(s.Clock.Now())
+		takes := sess.takes(clock.Steady(s.Clock))
 		if !takes.anything {
 			s.awaitOpen(waiting, sess)
 			continue
