@@ -169,7 +169,7 @@ func plausible(started task.Instant, t *task.Task, now task.Instant) task.Instan
 // refuse ends a report that the machine refuses. If the row says the same already, the worker only
 // had not heard of it.
 func (r *report) refuse(worker string, err error) {
-	r.done = true
+	r.done, r.effect = true, task.None // an earlier row may have asked for one
 	switch {
 	case r.event.Kind == task.Start:
 	case r.row.ID.IsZero():

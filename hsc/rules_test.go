@@ -266,3 +266,15 @@ func TestWhatAWorkerNamesIsBounded(t *testing.T) {
 		}
 	})
 }
+
+// A report that was stored without an answer is met again in a row that has moved on: nothing of that row is sent.
+func TestAReportThatIsOldNewsSendsNothing(t *testing.T) {
+	row := task.Task{
+		ID: task.ID{1}, State: task.Success, Attempt: 2,
+		History: []task.Attempt{{Number: 1, Worker: "w", Outcome: task.OutcomeReleased}},
+	}
+	r := report{attempt: attempt{row.ID, 1}, row: &row, event: task.Event{Kind: task.Finish, Outcome: task.OutcomeReleased}, effect: task.Send}
+	if r.refuse("w", task.ErrEnded); r.effect != task.None || r.problem != nil {
+		t.Errorf("effect %v, problem %v", r.effect, r.problem)
+	}
+}

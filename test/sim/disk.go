@@ -59,8 +59,8 @@ func (d *disk) open(p *process) (store.Driver, error) {
 	return &rows{p: p, base: opened}, nil
 }
 
-// operation is before every operation on a file. That one fails is not part of the simulation: the engine then ends its process
-// by a panic, which would end all of them; store/pebble has its own sweeps for that.
+// operation is called before every operation on a file. Operations do not fail here: the engine would end its process by a
+// panic, which would end all of them. Sweeps in store/pebble let them fail.
 func (d *disk) operation(p *process) {
 	d.mu.Lock()
 	blow := d.blow

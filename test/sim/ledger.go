@@ -83,7 +83,8 @@ func (l *ledger) edges() (taken, breaches []string) {
 			switch {
 			case from == task.Unknown:
 				taken = append(taken, edge("new", to))
-			case seq != before+1 && !l.gaps:
+			case seq != before+1 && l.gaps:
+			case seq != before+1:
 				breaches = append(breaches, fmt.Sprintf("I16: the row of task %s goes from seq %d to %d", id, before, seq))
 			case !from.CanBecome(to):
 				breaches = append(breaches, fmt.Sprintf("I16: task %s was %s at seq %d, and then %s", id, from, before, to))

@@ -113,8 +113,6 @@ func (v *queueView) send(ctx context.Context, m queue.Message) error {
 func (v *queueView) Receive(ctx context.Context, names []queue.Name, limit int, _ time.Duration) ([]queue.Message, error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	stop := context.AfterFunc(ctx, func() {})
-	defer stop()
 	go func() {
 		select {
 		case <-v.closed:
@@ -167,15 +165,18 @@ func (q *queues) fly(m queue.Message) queue.Message {
 	key := m.Task.ID.String() + string(rune(m.Task.Seq))
 	m.Again = q.seen[key]
 	q.seen[key] = true
-	q.flights[m.Receipt] = m
-	receipt := m.Receipt
-	time.AfterFunc(visibility, func() { q.land(receipt) })
+	q.laterLocked(m)
 	return m
 }
 
+// later has a message that nobody got come back then, too.
 func (q *queues) later(m queue.Message) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
+	q.laterLocked(m)
+}
+
+func (q *queues) laterLocked(m queue.Message) {
 	q.flights[m.Receipt] = m
 	receipt := m.Receipt
 	time.AfterFunc(visibility, func() { q.land(receipt) })
