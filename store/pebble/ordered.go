@@ -1,10 +1,6 @@
 package pebble
 
-import (
-	"strings"
-
-	"github.com/cockroachdb/pebble/v2/vfs"
-)
+import "github.com/cockroachdb/pebble/v2/vfs"
 
 // ordered is a file system that adds two steps before operations of the engine, so that a crash leaves nothing that a start refuses:
 //
@@ -18,7 +14,7 @@ type ordered struct {
 }
 
 func (o ordered) Create(name string, category vfs.DiskWriteCategory) (vfs.File, error) {
-	if strings.HasPrefix(o.PathBase(name), "marker.manifest.") {
+	if isMarker(o.PathBase(name)) {
 		if err := syncEntries(o.FS, o.dir); err != nil {
 			return nil, err
 		}

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"slices"
-	"syscall"
 	"testing"
 	"time"
 
@@ -23,19 +22,7 @@ func TestAFullStoreThatIsEmptiedTakesTasksAgain(t *testing.T) {
 	const sweepEvery, recoverMax = 100 * time.Millisecond, 10 * time.Second // a server sweeps every 30 s
 	for _, mib := range []int{64, 160} {
 		t.Run(fmt.Sprintf("%dMiB", mib), func(t *testing.T) {
-			dir := t.TempDir()
-			if err := syscall.Mount("tmpfs", dir, "tmpfs", 0, fmt.Sprintf("size=%dm", mib)); err != nil {
-				t.Skipf("mount: %v", err)
-			}
-			defer func() {
-				if err := syscall.Unmount(dir, 0); err != nil {
-					t.Error(err)
-				}
-			}()
-			d, err := pebble.Open(dir+"/data", pebble.Config{Fatal: func(err error) { t.Errorf("fatal: %v", err) }})
-			if err != nil {
-				t.Fatal(err)
-			}
+			d := openOnTmpfs(t, mib)
 			ids := fillPayloads(t, d)
 			began := time.Now()
 			for first := true; (first || d.Capabilities().Full()) && time.Since(began) < recoverMax; first = false {
@@ -47,9 +34,6 @@ func TestAFullStoreThatIsEmptiedTakesTasksAgain(t *testing.T) {
 			t.Logf("%d ended tasks; %v until new ones are accepted; %+v", len(ids), time.Since(began), d.Metrics())
 			if d.Capabilities().Full() {
 				t.Errorf("still full %v after all was swept", recoverMax)
-			}
-			if err := d.Close(); err != nil {
-				t.Error(err)
 			}
 		})
 	}

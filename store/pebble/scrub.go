@@ -7,6 +7,8 @@ import (
 	"log/slog"
 	"slices"
 	"time"
+
+	"github.com/kinesin-io/kinesin/internal/clock"
 )
 
 // How data files are read to see whether they can be: a bit that flips in a block that nobody reads would be noticed when its task
@@ -29,7 +31,7 @@ func (d *Driver) scrubLoop() {
 		case <-ctx.Done():
 		}
 	}()
-	for after := scrubAfterStart; pause(ctx, after); {
+	for after := scrubAfterStart; clock.Sleep(ctx, clock.Real(), after) == nil; {
 		began := time.Now()
 		d.scrub(ctx)
 		after = max(scrubEvery-time.Since(began), scrubAfterStart)
@@ -49,9 +51,9 @@ func (d *Driver) scrub(ctx context.Context) {
 		if debt += n; debt < scrubStepBytes {
 			return ctx.Err()
 		}
-		pause(ctx, time.Duration(debt)*time.Second/scrubBytesPerSecondMax)
+		wait := time.Duration(debt) * time.Second / scrubBytesPerSecondMax
 		debt = 0
-		return ctx.Err()
+		return clock.Sleep(ctx, clock.Real(), wait)
 	}
 	for _, name := range names {
 		path := d.cfg.FS.PathJoin(d.dir, name)
@@ -74,16 +76,4 @@ func (d *Driver) lists(name string) bool {
 		return false
 	}
 	return slices.Contains(names, name)
-}
-
-// pause waits, and reports false when ctx ended first.
-func pause(ctx context.Context, wait time.Duration) bool {
-	timer := time.NewTimer(wait)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return true
-	case <-ctx.Done():
-		return false
-	}
 }

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
-	"strconv"
 	"strings"
 	"sync"
 
@@ -74,27 +73,20 @@ func (s *snapshot) take(db *pebbledb.DB) error {
 func (s *snapshot) cutLog() error {
 	newest, number := -1, uint64(0)
 	for i := range s.list {
-		text, isLog := strings.CutSuffix(s.list[i].Name, ".log")
-		if parsed, err := strconv.ParseUint(text, 10, 64); isLog && err == nil && parsed >= number {
-			newest, number = i, parsed
+		if n, isLog := logNumber(s.list[i].Name); isLog && n >= number {
+			newest, number = i, n
 		}
 	}
 	if newest < 0 {
 		return nil
 	}
-	file, err := s.files.Open(s.files.PathJoin(s.dir, s.list[newest].Name))
-	if err != nil {
-		return err
-	}
-	c := logCheck{number: uint32(number)}
-	err = c.read(file)
-	if errors.Is(err, store.ErrCorrupt) { // there is something behind the gap
-		err = nil
-	}
+	log := &s.list[newest]
+	var c logCheck
+	err := readLog(s.files, s.files.PathJoin(s.dir, log.Name), number, &c)
 	if c.damaged {
-		s.list[newest].Bytes = c.offset
+		log.Bytes = c.offset
 	}
-	return errors.Join(err, file.Close())
+	return err
 }
 
 // Files implements store.Snapshot, as do the other methods.

@@ -21,19 +21,7 @@ func TestSmallFileSystem(t *testing.T) {
 	}
 	for _, mib := range []int{64, 128} {
 		t.Run(fmt.Sprintf("%dMiB", mib), func(t *testing.T) {
-			dir := t.TempDir()
-			if err := syscall.Mount("tmpfs", dir, "tmpfs", 0, fmt.Sprintf("size=%dm", mib)); err != nil {
-				t.Skipf("mount: %v", err)
-			}
-			defer func() {
-				if err := syscall.Unmount(dir, 0); err != nil {
-					t.Error(err)
-				}
-			}()
-			d, err := pebble.Open(dir+"/data", pebble.Config{Fatal: func(err error) { t.Errorf("fatal: %v", err) }})
-			if err != nil {
-				t.Fatal(err)
-			}
+			d := openOnTmpfs(t, mib)
 			for round := range 2 {
 				least := mib * 1500
 				stored := fill(t, d, round, least)
@@ -43,11 +31,32 @@ func TestSmallFileSystem(t *testing.T) {
 					t.Errorf("only %d tasks of 300 bytes on %d MiB", stored, mib)
 				}
 			}
-			if err := d.Close(); err != nil {
-				t.Error(err)
-			}
 		})
 	}
+}
+
+// openOnTmpfs opens a store on a file system of its own, of so many MiB, until the test ends. It needs the right to mount.
+func openOnTmpfs(t *testing.T, mib int) *pebble.Driver {
+	t.Helper()
+	dir := t.TempDir()
+	if err := syscall.Mount("tmpfs", dir, "tmpfs", 0, fmt.Sprintf("size=%dm", mib)); err != nil {
+		t.Skipf("mount: %v", err)
+	}
+	t.Cleanup(func() {
+		if err := syscall.Unmount(dir, 0); err != nil {
+			t.Error(err)
+		}
+	})
+	d, err := pebble.Open(dir+"/data", pebble.Config{Fatal: func(err error) { t.Errorf("fatal: %v", err) }})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := d.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return d
 }
 
 func fillTask(round, n int) task.Task {
