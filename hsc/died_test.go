@@ -106,7 +106,7 @@ func TestAProcessThatLivesKeepsItsTasks(t *testing.T) {
 	})
 }
 
-// Who lets its lease run out without a stream is judged by it, and not watched for ever.
+// A process that lets its lease run out without a stream is judged by the lease, and not watched for ever.
 func TestADeathIsNotWaitedForLongerThanTheLease(t *testing.T) {
 	bubble(t, func(f *fixture) {
 		p, w, tasks := f.beside(1)

@@ -88,7 +88,7 @@ func (t Task) Queued(now Instant) Task {
 	return t
 }
 
-// HeldUntil is from when on a worker may start the task: its due time. That of a task that was started once has come,
+// HeldUntil is from when on a worker may start the task: its due time. The due time of a task that was started once has come,
 // whatever the clock shows now: it may have been set back since.
 func (t *Task) HeldUntil() Instant {
 	if !t.FirstStarted.IsZero() && t.FirstStarted >= t.Due {

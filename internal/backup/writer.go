@@ -160,7 +160,7 @@ func writeSynced(path string, content []byte) error {
 	return errors.Join(err, f.Sync(), f.Close())
 }
 
-// What is in a backup is for its owner alone.
+// Files of a backup can be read by their owner alone.
 const (
 	filePerm = 0o600
 	dirPerm  = 0o700

@@ -71,7 +71,7 @@ func Until(c Clock, deadline time.Time) time.Duration {
 	return task.InstantOf(deadline).Sub(c.Now())
 }
 
-// Deadline is the deadline of a context that ends d from now. That of the machine's clock keeps its monotonic reading, so that
+// Deadline is the deadline of a context that ends d from now. A deadline of the machine's clock keeps its monotonic reading, so that
 // it stays as far away when the wall clock is set.
 func Deadline(c Clock, d time.Duration) time.Time {
 	if c == Real() {

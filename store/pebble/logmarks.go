@@ -25,7 +25,7 @@ import (
 //
 //   - The numbers of the logs whose writes are not all in data files. A log is added when its name is on disk and before anything is
 //     written to it, and is taken off before it is deleted or used again. So a log that is named and not there was taken away.
-//   - How far the newest log reaches, by the sequence numbers of its batches. That is said of what a sync covered, at most
+//   - How far the newest log reaches, by the sequence numbers of its batches. It is written for what a sync covered, at most
 //     markAfter later and outside the way of writes: it costs them nothing, and what was acknowledged in the last moment before
 //     a crash is protected by the marks in the log alone.
 //

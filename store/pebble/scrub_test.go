@@ -114,7 +114,7 @@ func TestScrubsComeByThemselves(t *testing.T) {
 	})
 }
 
-// What is in a damaged block is refused. All other rows are read and written as before, and the store goes on.
+// Rows in a damaged block are refused. All other rows are read and written as before, and the store goes on.
 func TestADamagedBlockTakesNothingElseWithIt(t *testing.T) {
 	d, files, table := tableStore(t, pebble.Config{CacheBytes: 1})
 	flipInPlace(t, files, table)

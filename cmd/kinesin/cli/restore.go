@@ -20,8 +20,8 @@ func (a *app) restoreCommand() *cobra.Command {
 		Long: `Checks a backup and makes a data directory of it, which must be empty or not there. No server may run on that meanwhile. When something is wrong with the
 backup, nothing is restored.
 
-The store goes back to when the backup was made: what was scheduled later is unknown, and what ended or was cancelled later is live again. What is due by then
-starts as soon as a server runs on the data, also if it ran already. 'kinesin serve --roles inbound' fires nothing, so that it can be looked at and cancelled first.`,
+The store goes back to when the backup was made: what was scheduled later is unknown, and what ended or was cancelled later is live again. Tasks that are due by then
+start as soon as a server runs on the data, also if they ran already. 'kinesin serve --roles inbound' fires nothing, so that it can be looked at and cancelled first.`,
 		Example: `  kinesin restore /backup/kinesin.tar --data /var/lib/kinesin
   kinesin restore /backup/kinesin --data /var/lib/kinesin`,
 		Args: oneBackup,
