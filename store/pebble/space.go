@@ -43,6 +43,7 @@ type space struct {
 	full    atomic.Bool
 	written atomic.Int64 // bytes since the last look
 	next    atomic.Int64 // monotonic time of the next look, as a time.Duration
+	freeing atomic.Int64 // of the next merge that is to free space
 	mu      sync.Mutex   // held while looking
 	dropped atomic.Bool  // the ballast is gone
 }
@@ -186,14 +187,24 @@ func (s *space) dropBallast() {
 	_ = s.files.Remove(s.files.PathJoin(s.dir, ballastName))
 }
 
-// garbagePart of what the files hold is worth merging them for, when the store is full.
-const garbagePart = 16
+const (
+	// garbagePart of what the files hold is worth merging them for, when the store is full.
+	garbagePart = 16
+	// freeEvery is how often that is looked at: sweeps of a full store that drains come one after the other.
+	freeEvery = time.Second
+)
+
+// mayFree reports whether it is time to free space again, and then counts from now.
+func (s *space) mayFree() bool {
+	now, next := int64(clock.Mono(clock.Real())), s.freeing.Load()
+	return now >= next && s.freeing.CompareAndSwap(next, now+int64(freeEvery))
+}
 
 // freeSpace gives back what deleted rows hold, if the store is full. Otherwise deletes stay in the memtable until that is
 // full, and in files that the engine sees no reason to merge: where new tasks are refused little is written, and the
 // store would stay full though nearly all in it is deleted.
 func (d *Driver) freeSpace(ctx context.Context) {
-	if !d.space.check() || d.enter(ctx) != nil {
+	if !d.space.check() || !d.space.mayFree() || d.enter(ctx) != nil {
 		return
 	}
 	defer d.leave()
