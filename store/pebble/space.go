@@ -192,6 +192,10 @@ const (
 	garbagePart = 16
 	// freeEvery is how often that is looked at: sweeps of a full store that drains come one after the other.
 	freeEvery = time.Second
+	// freeWithin bounds how long a sweep waits for the merge, and freeAgain is how long none is tried after one that failed: what
+	// is merged is written anew before the old files go, and where there is no room for that the engine tries again and again.
+	freeWithin = 10 * time.Second
+	freeAgain  = time.Minute
 )
 
 // mayFree reports whether it is time to free space again, and then counts from now.
@@ -212,10 +216,13 @@ func (d *Driver) freeSpace(ctx context.Context) {
 	m := d.db.Metrics()
 	if garbage := m.Table.Garbage.PointDeletionsBytesEstimate; err == nil && garbage > m.DiskSpaceUsage()/garbagePart {
 		d.cfg.Logger.InfoContext(ctx, "store is full: files are merged to free what is deleted", slog.String("dir", d.dir), slog.Uint64("bytes", garbage))
-		err = d.db.Compact(ctx, []byte{0}, []byte{0xff}, false)
+		within, done := context.WithTimeout(ctx, freeWithin)
+		err = d.db.Compact(within, []byte{0}, []byte{0xff}, false)
+		done()
 		d.space.look()
 	}
 	if err != nil && ctx.Err() == nil {
+		d.space.freeing.Store(int64(clock.Mono(clock.Real()) + freeAgain))
 		d.cfg.Logger.WarnContext(ctx, "space of a full store could not be freed", slog.String("dir", d.dir), slog.String("error", err.Error()))
 	}
 }
