@@ -10,6 +10,7 @@ import (
 	"cmp"
 	"context"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/kinesin-io/kinesin/api"
@@ -150,6 +151,7 @@ type Inbound struct {
 	front         *front              // nil without a buffer
 	aside         aside
 	backlog       backlog
+	keyedSeq      atomic.Uint64 // the highest that a task with a key got here
 
 	ends      ends
 	intakes   *generations // of Schedule calls

@@ -25,6 +25,7 @@ type intake struct {
 	ops    []store.Op // the rows of all of them, one after the other
 	rooms  map[queue.Name]*room
 	lambda *catalog.Entry // of the task before: most calls name one
+	keyed  uint64         // the seq of its tasks with a key; 0: none so far
 }
 
 // incoming is a task on its way in.

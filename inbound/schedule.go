@@ -223,7 +223,7 @@ func (b *intake) identify(t *task.Task, l *catalog.Entry, item *kinesinv1.Schedu
 	switch {
 	case item.Key != "":
 		t.ID = keyedID(l.Ref, item.Key)
-		t.Seq = uint64(t.Created) // above that of every earlier task with the key, of which a wake-up row may remain
+		t.Seq = b.seqOfKeyed()
 		t.Digest = digest(t, item.Payload)
 	case len(item.RequestId) == 0:
 		t.ID = task.NewID(b.now, b.Clock.Uint64(), b.Clock.Uint64())
@@ -253,6 +253,18 @@ func keyedID(lambda uint32, key string) task.ID {
 	var space uuid.UUID
 	binary.BigEndian.PutUint32(space[:], lambda)
 	return task.ID(uuid.NewHash(sha256.New(), space, []byte(key), 8))
+}
+
+// seqOfKeyed is above that of every earlier task with the key, of which a wake-up row may remain. No two calls to this
+// process get the same, so that of two equal calls only one finds its own row when the store did not answer.
+func (b *intake) seqOfKeyed() uint64 {
+	for b.keyed == 0 {
+		last := b.keyedSeq.Load()
+		if next := max(uint64(b.now), last+1); b.keyedSeq.CompareAndSwap(last, next) {
+			b.keyed = next
+		}
+	}
+	return b.keyed
 }
 
 // digest tells whether a key is used again for the same task: same priority, collection and payload.

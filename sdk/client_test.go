@@ -328,6 +328,28 @@ func TestListReadsPageByPage(t *testing.T) {
 	}
 }
 
+func TestACancelThatIsRepeatedAfterALostAnswerIsDone(t *testing.T) {
+	t.Parallel()
+	s := newServer(t)
+	calls := 0
+	s.cancel = func(r *kinesinv1.CancelRequest) (*kinesinv1.CancelResponse, error) {
+		if calls++; calls == 1 {
+			return nil, api.ToWire(api.ErrUnavailable)
+		}
+		return &kinesinv1.CancelResponse{Results: []*kinesinv1.CancelResult{{State: r.Ids[0], Problem: api.ProblemOf(api.ErrTooLate)}}}, nil
+	}
+	if outcome, err := s.client(t).Cancel(t.Context(), "cancelled"); err != nil || outcome != sdk.CancelDone {
+		t.Errorf("repeated: %q, %v", outcome, err)
+	}
+	if outcome, err := s.client(t).Cancel(t.Context(), "cancelled"); outcome != "" || !errors.Is(err, sdk.ErrTooLate) {
+		t.Errorf("once more: %q, %v", outcome, err)
+	}
+	calls = 0
+	if outcome, err := s.client(t).Cancel(t.Context(), "success"); outcome != "" || !errors.Is(err, sdk.ErrTooLate) {
+		t.Errorf("repeated, of a task that succeeded: %q, %v", outcome, err)
+	}
+}
+
 func TestCancelSaysWhatItMet(t *testing.T) {
 	t.Parallel()
 	s := newServer(t)

@@ -226,7 +226,12 @@ func (c *Client) Cancel(ctx context.Context, id ID) (CancelOutcome, error) {
 
 // CancelMany cancels up to 1,000 tasks, with an answer for each, in order. The error is about the call as a whole.
 func (c *Client) CancelMany(ctx context.Context, ids []ID) ([]CancelResult, error) {
-	response, err := call(ctx, c, "cancel", c.backend.Tasks.Cancel, &kinesinv1.CancelRequest{Ids: texts(ids)})
+	var tries int
+	request := &kinesinv1.CancelRequest{Ids: texts(ids)}
+	response, err := call(ctx, c, "cancel", func(ctx context.Context, r *kinesinv1.CancelRequest) (*kinesinv1.CancelResponse, error) {
+		tries++
+		return c.backend.Tasks.Cancel(ctx, r)
+	}, request)
 	if err != nil {
 		return nil, err
 	}
@@ -236,6 +241,9 @@ func (c *Client) CancelMany(ctx context.Context, ids []ID) ([]CancelResult, erro
 	results := make([]CancelResult, len(ids))
 	for i, r := range response.Results {
 		results[i] = CancelResult{Outcome: CancelOutcome(r.Outcome), State: r.State, Err: api.ErrorOf(r.Problem)}
+		if tries > 1 && errors.Is(results[i].Err, ErrTooLate) && r.State == StateCancelled.String() { // the try whose answer got lost did it
+			results[i].Outcome, results[i].Err = CancelDone, nil
+		}
 	}
 	return results, nil
 }

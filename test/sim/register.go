@@ -166,9 +166,7 @@ func (r register) cancel(o *operation) []register {
 		return []register{r}
 	case o.outcome == "cancelling" && r.lives():
 		return []register{marked}
-	case o.outcome == tooLate && r.lives(): // a first try that was not answered did it, and the next one finds an end
-		return []register{r.ended(task.Cancelled, 0)}
-	case o.outcome == tooLate && r.there:
+	case o.outcome == tooLate && r.there && !r.lives():
 		return []register{r}
 	}
 	return nil
