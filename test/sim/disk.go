@@ -28,7 +28,7 @@ type disk struct {
 const dataDir = "data"
 
 const (
-	diskBytes     = 64 << 30
+	diskBytes     = 1 << 30 // of which a server keeps 5 MiB as ballast
 	memTableBytes = 1 << 20
 )
 
