@@ -28,7 +28,7 @@ type disk struct {
 const dataDir = "data"
 
 const (
-	diskBytes     = 1 << 30 // of which a server keeps 5 MiB as ballast
+	diskBytes     = 256 << 20 // small, since a part of it becomes the ballast file
 	memTableBytes = 1 << 20
 )
 
