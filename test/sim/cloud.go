@@ -78,7 +78,9 @@ func (a *amazon) set(kind Kind, share float64) {
 }
 
 // through makes a call of a service for a process: it takes time, and nothing once the process is dead.
-func through[In, Out any](ctx context.Context, p *process, kind Kind, in *In, call func(context.Context, *In) (*Out, error)) (*Out, error) {
+func through[In, Out, Option any](ctx context.Context, p *process, kind Kind, in *In, options []Option,
+	call func(context.Context, *In, ...Option) (*Out, error),
+) (*Out, error) {
 	if err := p.step(ctx, p.w.latency(kind)); err != nil {
 		return nil, err
 	}
@@ -93,7 +95,7 @@ func through[In, Out any](ctx context.Context, p *process, kind Kind, in *In, ca
 		case <-stop:
 		}
 	}()
-	out, err := call(ctx, in)
+	out, err := call(ctx, in, options...)
 	if gone := p.step(ctx, p.w.latency(kind)); gone != nil {
 		return nil, gone
 	}
@@ -107,59 +109,43 @@ type tables struct {
 }
 
 // BatchExecuteStatement implements dynamo.API, as do the other methods.
-func (t *tables) BatchExecuteStatement(ctx context.Context, in *dynamodb.BatchExecuteStatementInput, _ ...func(*dynamodb.Options)) (*dynamodb.BatchExecuteStatementOutput, error) {
-	return through(ctx, t.p, Store, in, func(ctx context.Context, in *dynamodb.BatchExecuteStatementInput) (*dynamodb.BatchExecuteStatementOutput, error) {
-		return t.db.BatchExecuteStatement(ctx, in)
-	})
+func (t *tables) BatchExecuteStatement(ctx context.Context, in *dynamodb.BatchExecuteStatementInput, options ...func(*dynamodb.Options)) (*dynamodb.BatchExecuteStatementOutput, error) {
+	return through(ctx, t.p, Store, in, options, t.db.BatchExecuteStatement)
 }
 
 // BatchGetItem is a call of the service.
-func (t *tables) BatchGetItem(ctx context.Context, in *dynamodb.BatchGetItemInput, _ ...func(*dynamodb.Options)) (*dynamodb.BatchGetItemOutput, error) {
-	return through(ctx, t.p, Store, in, func(ctx context.Context, in *dynamodb.BatchGetItemInput) (*dynamodb.BatchGetItemOutput, error) {
-		return t.db.BatchGetItem(ctx, in)
-	})
+func (t *tables) BatchGetItem(ctx context.Context, in *dynamodb.BatchGetItemInput, options ...func(*dynamodb.Options)) (*dynamodb.BatchGetItemOutput, error) {
+	return through(ctx, t.p, Store, in, options, t.db.BatchGetItem)
 }
 
 // DeleteItem is a call of the service.
-func (t *tables) DeleteItem(ctx context.Context, in *dynamodb.DeleteItemInput, _ ...func(*dynamodb.Options)) (*dynamodb.DeleteItemOutput, error) {
-	return through(ctx, t.p, Store, in, func(ctx context.Context, in *dynamodb.DeleteItemInput) (*dynamodb.DeleteItemOutput, error) {
-		return t.db.DeleteItem(ctx, in)
-	})
+func (t *tables) DeleteItem(ctx context.Context, in *dynamodb.DeleteItemInput, options ...func(*dynamodb.Options)) (*dynamodb.DeleteItemOutput, error) {
+	return through(ctx, t.p, Store, in, options, t.db.DeleteItem)
 }
 
 // GetItem is a call of the service.
-func (t *tables) GetItem(ctx context.Context, in *dynamodb.GetItemInput, _ ...func(*dynamodb.Options)) (*dynamodb.GetItemOutput, error) {
-	return through(ctx, t.p, Store, in, func(ctx context.Context, in *dynamodb.GetItemInput) (*dynamodb.GetItemOutput, error) {
-		return t.db.GetItem(ctx, in)
-	})
+func (t *tables) GetItem(ctx context.Context, in *dynamodb.GetItemInput, options ...func(*dynamodb.Options)) (*dynamodb.GetItemOutput, error) {
+	return through(ctx, t.p, Store, in, options, t.db.GetItem)
 }
 
 // PutItem is a call of the service.
-func (t *tables) PutItem(ctx context.Context, in *dynamodb.PutItemInput, _ ...func(*dynamodb.Options)) (*dynamodb.PutItemOutput, error) {
-	return through(ctx, t.p, Store, in, func(ctx context.Context, in *dynamodb.PutItemInput) (*dynamodb.PutItemOutput, error) {
-		return t.db.PutItem(ctx, in)
-	})
+func (t *tables) PutItem(ctx context.Context, in *dynamodb.PutItemInput, options ...func(*dynamodb.Options)) (*dynamodb.PutItemOutput, error) {
+	return through(ctx, t.p, Store, in, options, t.db.PutItem)
 }
 
 // Query is a call of the service.
-func (t *tables) Query(ctx context.Context, in *dynamodb.QueryInput, _ ...func(*dynamodb.Options)) (*dynamodb.QueryOutput, error) {
-	return through(ctx, t.p, Store, in, func(ctx context.Context, in *dynamodb.QueryInput) (*dynamodb.QueryOutput, error) {
-		return t.db.Query(ctx, in)
-	})
+func (t *tables) Query(ctx context.Context, in *dynamodb.QueryInput, options ...func(*dynamodb.Options)) (*dynamodb.QueryOutput, error) {
+	return through(ctx, t.p, Store, in, options, t.db.Query)
 }
 
 // Scan is a call of the service.
-func (t *tables) Scan(ctx context.Context, in *dynamodb.ScanInput, _ ...func(*dynamodb.Options)) (*dynamodb.ScanOutput, error) {
-	return through(ctx, t.p, Store, in, func(ctx context.Context, in *dynamodb.ScanInput) (*dynamodb.ScanOutput, error) {
-		return t.db.Scan(ctx, in)
-	})
+func (t *tables) Scan(ctx context.Context, in *dynamodb.ScanInput, options ...func(*dynamodb.Options)) (*dynamodb.ScanOutput, error) {
+	return through(ctx, t.p, Store, in, options, t.db.Scan)
 }
 
 // UpdateItem is a call of the service.
-func (t *tables) UpdateItem(ctx context.Context, in *dynamodb.UpdateItemInput, _ ...func(*dynamodb.Options)) (*dynamodb.UpdateItemOutput, error) {
-	return through(ctx, t.p, Store, in, func(ctx context.Context, in *dynamodb.UpdateItemInput) (*dynamodb.UpdateItemOutput, error) {
-		return t.db.UpdateItem(ctx, in)
-	})
+func (t *tables) UpdateItem(ctx context.Context, in *dynamodb.UpdateItemInput, options ...func(*dynamodb.Options)) (*dynamodb.UpdateItemOutput, error) {
+	return through(ctx, t.p, Store, in, options, t.db.UpdateItem)
 }
 
 // cloudQueues is SQS as one process sees it.
@@ -169,57 +155,41 @@ type cloudQueues struct {
 }
 
 // SendMessageBatch implements sqs.API, as do the other methods.
-func (t *cloudQueues) SendMessageBatch(ctx context.Context, in *sqs.SendMessageBatchInput, _ ...func(*sqs.Options)) (*sqs.SendMessageBatchOutput, error) {
-	return through(ctx, t.p, Queue, in, func(ctx context.Context, in *sqs.SendMessageBatchInput) (*sqs.SendMessageBatchOutput, error) {
-		return t.sqs.SendMessageBatch(ctx, in)
-	})
+func (t *cloudQueues) SendMessageBatch(ctx context.Context, in *sqs.SendMessageBatchInput, options ...func(*sqs.Options)) (*sqs.SendMessageBatchOutput, error) {
+	return through(ctx, t.p, Queue, in, options, t.sqs.SendMessageBatch)
 }
 
 // GetQueueUrl is a call of the service.
-func (t *cloudQueues) GetQueueUrl(ctx context.Context, in *sqs.GetQueueUrlInput, _ ...func(*sqs.Options)) (*sqs.GetQueueUrlOutput, error) { //nolint:revive // the SDK's name
-	return through(ctx, t.p, Queue, in, func(ctx context.Context, in *sqs.GetQueueUrlInput) (*sqs.GetQueueUrlOutput, error) {
-		return t.sqs.GetQueueUrl(ctx, in)
-	})
+func (t *cloudQueues) GetQueueUrl(ctx context.Context, in *sqs.GetQueueUrlInput, options ...func(*sqs.Options)) (*sqs.GetQueueUrlOutput, error) { //nolint:revive // the SDK's name
+	return through(ctx, t.p, Queue, in, options, t.sqs.GetQueueUrl)
 }
 
 // ReceiveMessage is a call of the service.
-func (t *cloudQueues) ReceiveMessage(ctx context.Context, in *sqs.ReceiveMessageInput, _ ...func(*sqs.Options)) (*sqs.ReceiveMessageOutput, error) {
-	return through(ctx, t.p, Queue, in, func(ctx context.Context, in *sqs.ReceiveMessageInput) (*sqs.ReceiveMessageOutput, error) {
-		return t.sqs.ReceiveMessage(ctx, in)
-	})
+func (t *cloudQueues) ReceiveMessage(ctx context.Context, in *sqs.ReceiveMessageInput, options ...func(*sqs.Options)) (*sqs.ReceiveMessageOutput, error) {
+	return through(ctx, t.p, Queue, in, options, t.sqs.ReceiveMessage)
 }
 
 // DeleteMessageBatch is a call of the service.
-func (t *cloudQueues) DeleteMessageBatch(ctx context.Context, in *sqs.DeleteMessageBatchInput, _ ...func(*sqs.Options)) (*sqs.DeleteMessageBatchOutput, error) {
-	return through(ctx, t.p, Queue, in, func(ctx context.Context, in *sqs.DeleteMessageBatchInput) (*sqs.DeleteMessageBatchOutput, error) {
-		return t.sqs.DeleteMessageBatch(ctx, in)
-	})
+func (t *cloudQueues) DeleteMessageBatch(ctx context.Context, in *sqs.DeleteMessageBatchInput, options ...func(*sqs.Options)) (*sqs.DeleteMessageBatchOutput, error) {
+	return through(ctx, t.p, Queue, in, options, t.sqs.DeleteMessageBatch)
 }
 
 // ChangeMessageVisibilityBatch is a call of the service.
-func (t *cloudQueues) ChangeMessageVisibilityBatch(ctx context.Context, in *sqs.ChangeMessageVisibilityBatchInput, _ ...func(*sqs.Options)) (*sqs.ChangeMessageVisibilityBatchOutput, error) {
-	return through(ctx, t.p, Queue, in, func(ctx context.Context, in *sqs.ChangeMessageVisibilityBatchInput) (*sqs.ChangeMessageVisibilityBatchOutput, error) {
-		return t.sqs.ChangeMessageVisibilityBatch(ctx, in)
-	})
+func (t *cloudQueues) ChangeMessageVisibilityBatch(ctx context.Context, in *sqs.ChangeMessageVisibilityBatchInput, options ...func(*sqs.Options)) (*sqs.ChangeMessageVisibilityBatchOutput, error) {
+	return through(ctx, t.p, Queue, in, options, t.sqs.ChangeMessageVisibilityBatch)
 }
 
 // GetQueueAttributes is a call of the service.
-func (t *cloudQueues) GetQueueAttributes(ctx context.Context, in *sqs.GetQueueAttributesInput, _ ...func(*sqs.Options)) (*sqs.GetQueueAttributesOutput, error) {
-	return through(ctx, t.p, Queue, in, func(ctx context.Context, in *sqs.GetQueueAttributesInput) (*sqs.GetQueueAttributesOutput, error) {
-		return t.sqs.GetQueueAttributes(ctx, in)
-	})
+func (t *cloudQueues) GetQueueAttributes(ctx context.Context, in *sqs.GetQueueAttributesInput, options ...func(*sqs.Options)) (*sqs.GetQueueAttributesOutput, error) {
+	return through(ctx, t.p, Queue, in, options, t.sqs.GetQueueAttributes)
 }
 
 // SetQueueAttributes is a call of the service.
-func (t *cloudQueues) SetQueueAttributes(ctx context.Context, in *sqs.SetQueueAttributesInput, _ ...func(*sqs.Options)) (*sqs.SetQueueAttributesOutput, error) {
-	return through(ctx, t.p, Queue, in, func(ctx context.Context, in *sqs.SetQueueAttributesInput) (*sqs.SetQueueAttributesOutput, error) {
-		return t.sqs.SetQueueAttributes(ctx, in)
-	})
+func (t *cloudQueues) SetQueueAttributes(ctx context.Context, in *sqs.SetQueueAttributesInput, options ...func(*sqs.Options)) (*sqs.SetQueueAttributesOutput, error) {
+	return through(ctx, t.p, Queue, in, options, t.sqs.SetQueueAttributes)
 }
 
 // CreateQueue is a call of the service.
-func (t *cloudQueues) CreateQueue(ctx context.Context, in *sqs.CreateQueueInput, _ ...func(*sqs.Options)) (*sqs.CreateQueueOutput, error) {
-	return through(ctx, t.p, Queue, in, func(ctx context.Context, in *sqs.CreateQueueInput) (*sqs.CreateQueueOutput, error) {
-		return t.sqs.CreateQueue(ctx, in)
-	})
+func (t *cloudQueues) CreateQueue(ctx context.Context, in *sqs.CreateQueueInput, options ...func(*sqs.Options)) (*sqs.CreateQueueOutput, error) {
+	return through(ctx, t.p, Queue, in, options, t.sqs.CreateQueue)
 }
