@@ -173,6 +173,31 @@ func TestErrorsWithoutKinesin(t *testing.T) {
 	}
 }
 
+// TestAnAnswerThatBreaksOff: the server dies while it answers, over HTTP/1.1 and HTTP/2.
+func TestAnAnswerThatBreaksOff(t *testing.T) {
+	t.Parallel()
+	for _, tls := range []bool{false, true} {
+		server := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+			w.Header().Set("Content-Type", "application/proto")
+			w.Header().Set("Content-Length", "100")
+			_, _ = w.Write([]byte("the first bytes"))
+			_ = http.NewResponseController(w).Flush()
+			panic(http.ErrAbortHandler)
+		}))
+		if server.EnableHTTP2 = tls; tls {
+			server.StartTLS()
+		} else {
+			server.Start()
+		}
+		client := kinesinv1connect.NewTaskServiceClient(server.Client(), server.URL, api.ClientOptions()...)
+		_, err := client.Get(t.Context(), &kinesinv1.GetRequest{})
+		if got := api.FromWire(err); !errors.Is(got, api.ErrUnavailable) || unreached(err) {
+			t.Errorf("%v: %v, want one to try again", tls, got)
+		}
+		server.Close()
+	}
+}
+
 func TestCodecWritesProtobuf(t *testing.T) {
 	t.Parallel()
 	sent := &kinesinv1.ScheduleRequest{Items: []*kinesinv1.ScheduleItem{

@@ -131,6 +131,9 @@ func FromWire(err error) error {
 		}
 	}
 	text := coded.Error()
+	if isCutOff(coded) {
+		return &Error{Reason: kinesinv1.Reason_REASON_UNAVAILABLE, Text: text}
+	}
 	if coded.Code() == connect.CodeUnimplemented {
 		text = "what answers there does not know this call: is it a server of Kinesin, no older than this client, and does it have the role for it (serve --roles)? (" + text + ")"
 	}
@@ -142,6 +145,20 @@ func isUnconnected(err error) bool {
 	var coded *connect.Error
 	var dial *net.OpError
 	return errors.As(err, &coded) && errors.As(err, &dial) && dial.Op == "dial" && !errors.Is(err, context.Canceled)
+}
+
+// isCutOff reports whether the connection broke while the answer was read, so that nobody knows what the server did. That is no
+// error which the server sent: the client has it from the connection, and gives it the code for what it does not know, or
+// for a stream that was reset.
+func isCutOff(err *connect.Error) bool {
+	switch err.Code() {
+	case connect.CodeUnknown:
+		return !connect.IsWireError(err) && errors.Unwrap(err.Unwrap()) != nil // without one it is an answer of who is no Kinesin
+	case connect.CodeInternal:
+		return !connect.IsWireError(err)
+	default:
+		return false
+	}
 }
 
 // uncommented is the reason of a code that came without a problem: from a

@@ -38,6 +38,7 @@ type Plan struct {
 	Apart   time.Duration // clocks are at most so far from true time
 	Load    []Order
 	Faults  []Fault
+	Calm    bool          // without faults, and judged strictly
 	Heal    time.Duration // when the last fault is over
 }
 
@@ -50,6 +51,7 @@ type Order struct {
 	Task   Work
 	In     time.Duration // due
 	Key    string
+	Class  string // of priority; empty: the lambda's default
 }
 
 type action uint8
@@ -101,7 +103,9 @@ func NewPlan(seed uint64) Plan {
 	}
 	span := time.Duration(20+r.IntN(60)) * time.Second
 	p.Load = orders(r, span)
-	p.Faults = calm(seed, p.faults(r, span))
+	p.Faults = append(p.faults(r, span), p.outage(r, span)...)
+	slices.SortStableFunc(p.Faults, func(a, b Fault) int { return cmp.Compare(a.At, b.At) })
+	p.calm(seed)
 	for _, f := range p.Faults {
 		p.Heal = max(p.Heal, f.At+f.For)
 	}
@@ -116,16 +120,33 @@ func (p *Plan) faults(r *rand.Rand, span time.Duration) []Fault {
 		if r.IntN(few) != 0 || len(s.only) > 0 && !slices.Contains(s.only, p.Form) {
 			continue
 		}
+		if s.kind == StepServer && p.Form.shared() && r.IntN(4) != 0 {
+			continue // servers whose clocks are far apart promise less, so few plans have that
+		}
 		for range 1 + r.IntN(s.count) {
 			f := Fault{Kind: s.kind, At: time.Duration(r.Int64N(int64(span))), Target: r.IntN(64), Amount: s.least + r.Float64()*(s.most-s.least)}
+			if s.kind == StepServer && p.Form.shared() {
+				f.Target %= len(fleetSteps)
+			}
 			if s.long > 0 {
 				f.For = s.short + time.Duration(r.Int64N(int64(s.long-s.short)))
 			}
 			all = append(all, f)
 		}
 	}
-	slices.SortStableFunc(all, func(a, b Fault) int { return cmp.Compare(a.At, b.At) })
 	return all
+}
+
+// outage is one of hours, in one plan in a hundred: it takes long to simulate.
+func (p *Plan) outage(r *rand.Rand, span time.Duration) []Fault {
+	if r.IntN(100) != 0 || !slices.Contains(remote, p.Form) {
+		return nil
+	}
+	f := Fault{Kind: StoreAway, At: time.Duration(r.Int64N(int64(span))), For: time.Hour + time.Duration(r.Int64N(int64(2*time.Hour)))}
+	if p.Form.shared() && r.IntN(2) == 0 {
+		f.Kind = QueueAway
+	}
+	return []Fault{f}
 }
 
 func orders(r *rand.Rand, span time.Duration) []Order {
@@ -142,6 +163,9 @@ func orders(r *rand.Rand, span time.Duration) []Order {
 		}
 		if r.IntN(3) == 0 {
 			o.Key = fmt.Sprintf("key-%d", i)
+		}
+		if r.IntN(2) == 0 {
+			o.Class = []string{"high", "low"}[r.IntN(2)]
 		}
 		all = append(all, o)
 	}
@@ -173,6 +197,8 @@ func work(r *rand.Rand, i int) Work {
 		w.Fatal = true
 	case 4:
 		w.Deaf, w.Takes = true, time.Duration(r.IntN(10_000))*time.Millisecond
+	case 5:
+		w.Poison = r.IntN(5) == 0
 	}
 	return w
 }
@@ -199,6 +225,12 @@ func (p *Plan) steps(part func(time.Duration) time.Duration) (sum time.Duration)
 		}
 	}
 	return sum
+}
+
+// farApart says that servers that share a store have clocks that disagree by more than they are promised to. Then a task may be
+// taken for lost while it runs; nothing is lost, and a newer attempt still refuses what an older one reports.
+func (p *Plan) farApart() bool {
+	return p.Form.shared() && p.stepsBack()+p.stepsForward() > 0
 }
 
 // Only leaves out all faults and orders but those with these numbers, as a list with commas; "all" leaves all.

@@ -166,7 +166,9 @@ func (r register) cancel(o *operation) []register {
 		return []register{r}
 	case o.outcome == "cancelling" && r.lives():
 		return []register{marked}
-	case o.outcome == tooLate && r.there && !r.lives():
+	case o.outcome == tooLate && r.lives(): // its workers were lost too often, which nobody else saw
+		return []register{r.ended(task.Dead, 0)}
+	case o.outcome == tooLate && r.there:
 		return []register{r}
 	}
 	return nil
@@ -197,6 +199,9 @@ func (r register) get(o *operation) []register {
 		return nil
 	}
 	if s.state.IsEnd() && (s.state != r.end || s.winner != r.winner || r.winner != 0 && s.attempt != r.winner) {
+		return nil
+	}
+	if s.state == task.Dead && s.failures < attemptsMax && s.lost < lostMax {
 		return nil
 	}
 	r.attempt, r.fixed = s.attempt, s.state.IsEnd()

@@ -51,8 +51,8 @@ func TestRegisterAccepts(t *testing.T) {
 		"a cancel that nobody was told of": {
 			stored, since(20, operation{kind: opCancel, unknown: true}), shows(40, snapshot{state: task.Cancelled}),
 		},
-		"a cancel that found its own work": {
-			stored, during(20, 30, operation{kind: opCancel, outcome: tooLate}), shows(40, snapshot{state: task.Cancelled}),
+		"a cancel of what lost its workers": {
+			stored, during(20, 30, operation{kind: opCancel, outcome: tooLate}), shows(40, snapshot{state: task.Dead, attempt: 3, lost: lostMax}),
 		},
 		"a cancel that the handler obeyed": {
 			stored, starts(20, 1), during(22, 24, operation{kind: opCancel, outcome: "cancelling"}), results(30, 1, checker.Obeyed),
@@ -93,6 +93,7 @@ func TestRegisterRefuses(t *testing.T) {
 		"not found":                          {stored, during(20, 21, operation{kind: opGet, absent: true})},
 		"a key that was free twice":          {stored, during(20, 30, operation{kind: opSchedule})},
 		"a cancel of what had ended":         append(won[:4:4], during(50, 60, operation{kind: opCancel, outcome: "cancelled"})),
+		"a cancel that found its own work":   {stored, during(20, 30, operation{kind: opCancel, outcome: tooLate}), shows(40, snapshot{state: task.Cancelled})},
 		"too late for what lives":            {stored, during(20, 30, operation{kind: opCancel, outcome: tooLate}), starts(40, 1)},
 		"a failure that is not counted":      {stored, starts(20, 1), results(25, 1, checker.Fail), starts(30, 2), shows(40, snapshot{state: task.Processing, attempt: 2, failures: 2})},
 		"dead without a reason":              {stored, starts(20, 1), shows(40, snapshot{state: task.Dead, attempt: 1, lost: lostMax - 1})},

@@ -115,7 +115,7 @@ func (w *world) order(load *sync.WaitGroup) {
 		o := w.plan.Load[i]
 		if o.Do == again {
 			first := w.plan.Load[o.Of]
-			o.Task, o.In, o.Key = first.Task, first.In, first.Key
+			o.Task, o.In, o.Key, o.Class = first.Task, first.In, first.Key, first.Class
 		}
 		load.Go(func() {
 			time.Sleep(o.At)
@@ -149,6 +149,9 @@ func (w *world) settle() {
 	from := time.Now()
 	c := w.client(5)
 	most := settleMax + w.plan.stepsBack()
+	if w.plan.farApart() {
+		most += w.plan.stepsForward()
+	}
 	for time.Since(from) < most {
 		time.Sleep(time.Second)
 		if w.living(c) == 0 {

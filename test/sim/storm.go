@@ -145,8 +145,8 @@ func (w *world) victim(target int) *process {
 func (w *world) step(f Fault) {
 	var p *process
 	w.mu.Lock()
-	if f.Kind == StepServer && w.servers[0] != nil {
-		p = w.servers[0].process
+	if s := w.servers[f.Target%w.plan.Servers]; f.Kind == StepServer && s != nil {
+		p = s.process
 	} else if k := w.workers[f.Target%len(w.workers)]; f.Kind == StepWorker && k != nil {
 		p = k.process
 	}

@@ -31,7 +31,7 @@ func Wanted() []string {
 			all = append(all, edge(from, to))
 		}
 	}
-	for _, outcome := range []string{checker.OK, checker.Fail, checker.Fatal, checker.Snooze, checker.Obeyed} {
+	for _, outcome := range []string{checker.OK, checker.Fail, checker.Fatal, checker.Snooze, checker.Obeyed, checker.Poisoned} {
 		all = append(all, "outcome "+outcome)
 	}
 	return append(all, "no faults", "schedule failed", "schedule answered, duplicate false", "schedule answered, duplicate true", "cancelled", "cancelling", "too late to cancel")
