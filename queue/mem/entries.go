@@ -13,7 +13,7 @@ const entriesSpareMax = 4096
 type entry struct {
 	at      task.Instant // nobody gets it before: its due time, or the end of a release's delay
 	arrival uint64
-	since   task.Instant // from when on it has waited although due
+	since   task.Instant // from when on it has waited although due, by clock.Steady: nobody sets that
 	slot    uint32
 }
 
@@ -78,12 +78,12 @@ func (h entries) sink(e entry) {
 }
 
 // oldest is how long the message that has waited longest though due has waited.
-func (h entries) oldest(now task.Instant) time.Duration {
-	earliest := now
+func (h entries) oldest(now, steady task.Instant) time.Duration {
+	earliest := steady
 	for i := range h {
 		if h[i].at <= now {
 			earliest = min(earliest, h[i].since)
 		}
 	}
-	return now.Sub(earliest)
+	return steady.Sub(earliest)
 }

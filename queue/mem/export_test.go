@@ -3,6 +3,7 @@ package mem
 import (
 	"time"
 
+	"github.com/kinesin-io/kinesin/internal/clock"
 	"github.com/kinesin-io/kinesin/queue"
 	"github.com/kinesin-io/kinesin/task"
 )
@@ -11,7 +12,8 @@ import (
 func (d *Driver) WokenAfterSend(m queue.Message, beforeTheyRun func()) int {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if err := d.send(&m, d.clock.Now()); err != nil {
+	now, steady := clock.Both(d.clock)
+	if err := d.send(&m, now, steady); err != nil {
 		panic(err)
 	}
 	beforeTheyRun()

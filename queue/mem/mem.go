@@ -78,14 +78,14 @@ func (d *Driver) Send(ctx context.Context, messages []queue.Message) []error {
 		}
 		return results
 	}
-	now := d.clock.Now()
+	now, steady := clock.Both(d.clock)
 	for i := range messages {
-		results[i] = d.send(&messages[i], now)
+		results[i] = d.send(&messages[i], now, steady)
 	}
 	return results
 }
 
-func (d *Driver) send(m *queue.Message, now task.Instant) error {
+func (d *Driver) send(m *queue.Message, now, steady task.Instant) error {
 	l := d.line(queue.NameFor(&m.Task))
 	if len(l.waiting) >= d.depthMax {
 		l.makeRoom()
@@ -95,14 +95,14 @@ func (d *Driver) send(m *queue.Message, now task.Instant) error {
 	s := d.slots.at(i)
 	s.line = l
 	s.message.Task, s.message.Again = m.Task, m.Again
-	d.enter(l, i, m.Task.HeldUntil(), now)
+	d.enter(l, i, m.Task.HeldUntil(), now, steady)
 	return nil
 }
 
-// enter makes the message of slot i wait in its line, hidden until at.
-func (d *Driver) enter(l *line, i uint32, at, now task.Instant) {
+// enter makes the message of slot i wait in its line, hidden until at. steady is now by clock.Steady.
+func (d *Driver) enter(l *line, i uint32, at, now, steady task.Instant) {
 	d.arrivals++
-	first := l.waiting.push(entry{at: at, arrival: d.arrivals, since: max(at, now), slot: i})
+	first := l.waiting.push(entry{at: at, arrival: d.arrivals, since: steady.Add(max(at, now).Sub(now)), slot: i})
 	if first { // otherwise a receiver is already up, or waits, for an earlier one
 		d.tend(l, now)
 	}
@@ -128,12 +128,12 @@ func (d *Driver) Delete(_ context.Context, messages []queue.Message) error {
 func (d *Driver) Release(_ context.Context, messages []queue.Message, delay time.Duration) error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	now := d.clock.Now()
+	now, steady := clock.Both(d.clock)
 	for i := range messages {
 		if at, s := d.held(messages[i].Receipt); s != nil {
 			s.delivery = 0
 			s.line.inFlight--
-			d.enter(s.line, at, max(s.message.Task.HeldUntil(), now.Add(max(delay, 0))), now)
+			d.enter(s.line, at, max(s.message.Task.HeldUntil(), now.Add(max(delay, 0))), now, steady)
 		}
 	}
 	return nil
@@ -162,9 +162,8 @@ func (d *Driver) Depth(ctx context.Context, name queue.Name) (queue.Depth, error
 	if !found {
 		return queue.Depth{}, nil
 	}
-	return queue.Depth{
-		Visible: len(l.waiting), InFlight: l.inFlight, Oldest: l.waiting.oldest(d.clock.Now()),
-	}, nil
+	now, steady := clock.Both(d.clock)
+	return queue.Depth{Visible: len(l.waiting), InFlight: l.inFlight, Oldest: l.waiting.oldest(now, steady)}, nil
 }
 
 // Room implements queue.Driver: the channel is closed when the queue has fallen below half its
@@ -184,19 +183,17 @@ func (d *Driver) Room(name queue.Name) <-chan struct{} {
 func (d *Driver) ClockStepped(by time.Duration) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	now := d.clock.Now()
+	now, steady := clock.Both(d.clock)
 	for _, l := range d.lines {
 		old := l.waiting
 		l.waiting = make(entries, 0, len(old))
 		for _, e := range old {
-			waits := e.since > e.at // it was due when it came
 			if due := d.slots.at(e.slot).message.Task.HeldUntil(); e.at > due {
 				e.at = max(due, e.at.Add(by))
 			}
-			if e.since = e.since.Add(by); !waits {
-				e.since = e.at
+			if e.since > steady || e.at > now { // it was hidden, or is again
+				e.since = steady.Add(max(e.at, now).Sub(now))
 			}
-			e.since = max(e.since, e.at)
 			l.waiting.push(e)
 		}
 		d.tend(l, now)

@@ -83,3 +83,33 @@ type settable struct {
 }
 
 func (s *settable) Now() task.Instant { return s.Clock.Now().Add(s.by) }
+
+// Read shows that nobody sets the monotonic clock.
+func (s *settable) Read() clock.Readings {
+	r := clock.Read(s.Clock)
+	r.Wall = r.Wall.Add(s.by)
+	return r
+}
+
+// TestAgesDoNotFollowTheWallClock: a scheduler may ask for the age before anybody has noticed that the clock was set, and takes a
+// message for lost, or for there, by it.
+func TestAgesDoNotFollowTheWallClock(t *testing.T) {
+	for _, by := range []time.Duration{-24 * time.Hour, 24 * time.Hour} {
+		v := clock.NewVirtual(start, 1)
+		k := &settable{Clock: v.Process(0)}
+		d := mem.New(k, mem.Config{})
+		if err := errors.Join(d.Send(t.Context(), []queue.Message{{Task: task.Task{ID: task.ID{1}, Due: start.Add(-48 * time.Hour)}}})...); err != nil {
+			t.Fatal(err)
+		}
+		v.Advance(3 * time.Second)
+		k.by = by
+		for _, noticed := range []bool{false, true} {
+			if noticed {
+				d.ClockStepped(by)
+			}
+			if depth, err := d.Depth(t.Context(), queue.NameFor(&task.Task{})); err != nil || depth.Oldest != 3*time.Second {
+				t.Errorf("set by %v, noticed %v: age %v (%v), want 3s", by, noticed, depth.Oldest, err)
+			}
+		}
+	}
+}
