@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 )
 
 // What a task may cost where neither store, queue nor network nor clocks fail, and no process is killed or stopped (I15): its wake-up row, first
@@ -31,6 +32,24 @@ func (l *ledger) checkWork(calls int) (breaches []string) {
 	return breaches
 }
 
+// lateMax is how long after its time a task is sent or claimed at the latest where nothing fails: some calls of the store, each
+// of which takes milliseconds.
+const lateMax = 50 * time.Millisecond
+
+// checkLate is invariants I11 and I14, of a run without faults: no task waits for its turn to be sent, whatever else there is.
+// The server's clock may be apart from true time.
+func (l *ledger) checkLate(apart time.Duration) (breaches []string) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for id, a := range l.accounts {
+		if a.sent && a.late > lateMax+apart {
+			breaches = append(breaches, fmt.Sprintf("I11: task %s was sent %v after it was due, want at most %v", id, a.late, lateMax+apart))
+		}
+	}
+	slices.SortFunc(breaches, strings.Compare)
+	return breaches
+}
+
 // calm takes the faults and the poisons out of one plan in ten, which is then judged strictly.
 func (p *Plan) calm(seed uint64) {
 	if seed%10 != 0 {
@@ -48,5 +67,5 @@ func (w *world) checkCalm() []string {
 		return nil
 	}
 	w.saw("no faults")
-	return append(w.ledger.checkWork(2), onlyOnce(w.history())...)
+	return slices.Concat(w.ledger.checkWork(2), w.ledger.checkLate(w.plan.Apart+10*time.Millisecond), onlyOnce(w.history()))
 }

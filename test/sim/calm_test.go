@@ -3,6 +3,7 @@ package sim
 import (
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/kinesin-io/kinesin/store"
 	"github.com/kinesin-io/kinesin/task"
@@ -22,6 +23,18 @@ func TestOnlyOnceRefuses(t *testing.T) {
 	} {
 		if found := onlyOnce(events); len(found) != 1 || !strings.HasPrefix(found[0], "I8") {
 			t.Errorf("%s: %q, want one breach of I8", name, found)
+		}
+	}
+}
+
+func TestLateIsNoticed(t *testing.T) {
+	for late, want := range map[time.Duration]int{lateMax: 0, lateMax + 2*time.Minute: 1} {
+		var l ledger
+		sent := row(1, task.Enqueued)
+		sent.Task.Due = task.InstantOf(time.Now().Add(-late + time.Second))
+		l.wrote(sent, nil)
+		if found := l.checkLate(time.Second); len(found) != want {
+			t.Errorf("%v late: %q, want %d breaches", late, found, want)
 		}
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"maps"
 	"slices"
 	"sync"
+	"time"
 
 	"github.com/kinesin-io/kinesin/queue"
 	"github.com/kinesin-io/kinesin/store"
@@ -23,6 +24,8 @@ type ledger struct {
 type account struct {
 	rows     map[uint64]task.State // of the task row, by seq
 	attempts uint32
+	late     time.Duration // from when it was due until it was sent or claimed first
+	sent     bool
 	writes   int // that came to the rows, refused ones too: a service charges for both
 	messages int
 }
@@ -53,6 +56,9 @@ func (l *ledger) wrote(op *store.Op, result error) (breaches []string) {
 		breaches = append(breaches, fmt.Sprintf("I17: task %s was written as %s at seq %d, and then as %s", t.ID, before, t.Seq, t.State))
 	}
 	a.rows[t.Seq] = t.State
+	if !a.sent && (t.State == task.Enqueued || t.State == task.Claimed) {
+		a.sent, a.late = true, time.Since(t.Due.Time())
+	}
 	a.attempts = max(a.attempts, t.Attempt)
 	return breaches
 }

@@ -4,8 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"math/rand/v2"
 	"runtime"
+	"slices"
 	"sync"
 	"testing"
 	"testing/cryptotest"
@@ -104,7 +106,7 @@ func (w *world) live() {
 	w.trace.note("storm", "is over")
 	load.Wait()
 	w.settle()
-	w.report()
+	w.checkListed(w.report())
 }
 
 func (w *world) order(load *sync.WaitGroup) {
@@ -201,8 +203,9 @@ func (w *world) depths(s *server) (map[task.Partition]store.Depth, bool) {
 }
 
 // report asks a server what became of each task.
-func (w *world) report() {
+func (w *world) report() (states map[string]task.State) {
 	c := w.client(3)
+	states = map[string]task.State{}
 	for _, id := range w.ids {
 		info, err := c.look(w.ctx, sdk.ID(id))
 		if err != nil {
@@ -216,6 +219,33 @@ func (w *world) report() {
 			}
 		}
 		w.event(e)
+		states[e.Task] = info.State
+	}
+	return states
+}
+
+// indexLag is for how long an index may show the past.
+const indexLag = 5 * time.Second
+
+// checkListed is invariant I21: the list of all tasks has each one that a client knows of once, in the state that it is in.
+func (w *world) checkListed(states map[string]task.State) {
+	time.Sleep(indexLag)
+	c := w.client(6)
+	left := maps.Clone(states)
+	for info, err := range c.sdk.List(w.ctx, sdk.ListQuery{Lambda: lambda}) {
+		id := taskOf(info.ID)
+		switch state, there := left[id]; {
+		case err != nil:
+			w.trace.note(c.name, "list: %v", err)
+			return
+		case there && state == info.State:
+			delete(left, id)
+		case states[id] != task.Unknown:
+			w.breach("I21: task %s is %s, and is listed as %s, or twice", id, states[id], info.State)
+		}
+	}
+	for _, id := range slices.Sorted(maps.Keys(left)) {
+		w.breach("I21: task %s is %s, and is not listed so", id, left[id])
 	}
 }
 
