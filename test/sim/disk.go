@@ -2,7 +2,10 @@ package sim
 
 import (
 	"math/rand/v2"
+	"os"
+	"strings"
 	"sync"
+	"syscall"
 
 	"github.com/cockroachdb/pebble/v2/vfs"
 	"github.com/cockroachdb/pebble/v2/vfs/errorfs"
@@ -41,9 +44,9 @@ func (d *disk) open(p *process) (store.Driver, error) {
 	d.mu.Lock()
 	files := d.files
 	d.mu.Unlock()
-	faulty := errorfs.Wrap(files, errorfs.InjectorFunc(func(errorfs.Op) error {
+	faulty := errorfs.Wrap(files, errorfs.InjectorFunc(func(op errorfs.Op) error {
 		d.operation(p)
-		return nil
+		return d.failure(p, op)
 	}))
 	opened, err := pebble.Open(dataDir, pebble.Config{
 		FS: sized{faulty, d.w}, MemTableBytes: memTableBytes, CacheBytes: memTableBytes, Logger: newLog(p),
@@ -59,8 +62,7 @@ func (d *disk) open(p *process) (store.Driver, error) {
 	return &rows{p: p, base: opened}, nil
 }
 
-// operation is called before every operation on a file. Operations do not fail here: the engine would end its process by a
-// panic, which would end all of them. Sweeps in store/pebble let them fail.
+// operation is called before every operation on a file.
 func (d *disk) operation(p *process) {
 	d.mu.Lock()
 	blow := d.blow
@@ -78,6 +80,28 @@ func (d *disk) operation(p *process) {
 	if blow != nil {
 		blow()
 	}
+}
+
+// failure is how an operation on a data file fails. Those on logs and on the list of files do not: the engine ends its process by
+// a panic then, which would end all processes here. Sweeps in store/pebble let them fail.
+func (d *disk) failure(p *process, op errorfs.Op) error {
+	if !strings.HasSuffix(op.Path, ".sst") {
+		return nil
+	}
+	kind, err := DiskWriteFails, syscall.EIO
+	switch op.Kind {
+	case errorfs.OpFileRead, errorfs.OpFileReadAt:
+		kind = DiskReadFails
+	case errorfs.OpOpen, errorfs.OpCreate, errorfs.OpReuseForWrite:
+		kind, err = DescriptorsOut, syscall.EMFILE
+	case errorfs.OpFileWrite, errorfs.OpFileSync, errorfs.OpFileSyncData, errorfs.OpFileSyncTo:
+	default:
+		return nil
+	}
+	if !d.w.strikes(kind, p.name) {
+		return nil
+	}
+	return &os.PathError{Op: "simulated", Path: op.Path, Err: err}
 }
 
 // cut is a power cut: the process ends, and of what it did not sync some part is gone.

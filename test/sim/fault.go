@@ -49,6 +49,10 @@ const (
 
 	PowerCut    Kind = "power-cut"    // after so many file operations as the amount says
 	DiskFilling Kind = "disk-filling" // there is little room
+
+	DiskReadFails  Kind = "disk-read-fails" // EIO
+	DiskWriteFails Kind = "disk-write-fails"
+	DescriptorsOut Kind = "descriptors-run-out" // EMFILE
 )
 
 // spec is how faults of a kind are drawn: how often in a run, for how long, and with which amount, evenly between least and most.
@@ -95,6 +99,9 @@ var specs = []spec{ //nolint:gochecknoglobals // a table
 	{kind: StepWorker, count: 3},
 	{kind: PowerCut, count: 4, least: 1, most: 400, only: local},
 	{kind: DiskFilling, count: 2, short: time.Second, long: time.Minute, only: local},
+	{kind: DiskReadFails, count: 1, short: time.Second, long: time.Minute, least: 0.001, most: 0.2, only: local},
+	{kind: DiskWriteFails, count: 1, short: time.Second, long: time.Minute, least: 0.001, most: 0.05, only: local},
+	{kind: DescriptorsOut, count: 1, short: time.Second, long: time.Minute, least: 0.01, most: 1, only: local},
 }
 
 // The forms in which a fault is possible.

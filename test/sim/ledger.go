@@ -42,6 +42,13 @@ func (l *ledger) account(id task.ID) *account {
 	return a
 }
 
+// goes notes when a task was first on its way to a worker.
+func (a *account) goes(t *task.Task) {
+	if !a.sent {
+		a.sent, a.late = true, time.Since(t.Due.Time())
+	}
+}
+
 // wrote notes a write of a task, and says what was wrong with it.
 func (l *ledger) wrote(op *store.Op, result error) (breaches []string) {
 	l.mu.Lock()
@@ -56,8 +63,8 @@ func (l *ledger) wrote(op *store.Op, result error) (breaches []string) {
 		breaches = append(breaches, fmt.Sprintf("I17: task %s was written as %s at seq %d, and then as %s", t.ID, before, t.Seq, t.State))
 	}
 	a.rows[t.Seq] = t.State
-	if !a.sent && (t.State == task.Enqueued || t.State == task.Claimed) {
-		a.sent, a.late = true, time.Since(t.Due.Time())
+	if t.State == task.Enqueued || t.State == task.Claimed {
+		a.goes(t)
 	}
 	a.attempts = max(a.attempts, t.Attempt)
 	return breaches
@@ -70,8 +77,9 @@ func (l *ledger) sent(m *queue.Message) (breaches []string) {
 	t := &m.Task
 	a := l.account(t.ID)
 	a.messages++
+	a.goes(t)
 	state, written := a.rows[t.Seq]
-	if written && state == task.Enqueued || t.State == task.Scheduled { // the latter holds its task (ADR 19)
+	if written && state == task.Enqueued || t.State == task.Scheduled || !written && l.gaps { // the latter holds its task (ADR 19)
 		return nil
 	}
 	return []string{fmt.Sprintf("I17: a message of task %s for seq %d, whose row is %s", t.ID, t.Seq, state)}

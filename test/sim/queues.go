@@ -52,6 +52,14 @@ type memoryQueue struct {
 	p *process
 }
 
+// Send implements queue.Driver.
+func (q *memoryQueue) Send(ctx context.Context, messages []queue.Message) []error {
+	for i := range messages {
+		q.p.w.bookMessage(&messages[i])
+	}
+	return q.Driver.Send(ctx, messages)
+}
+
 // queueView is what a process of a fleet has of the queues.
 type queueView struct {
 	q *queues

@@ -152,7 +152,7 @@ func (w *world) settle() {
 	c := w.client(5)
 	most := settleMax + w.plan.stepsBack()
 	if w.plan.farApart() {
-		most += w.plan.stepsForward()
+		most += 2*(w.plan.stepsBack()+w.plan.stepsForward()) + task.EnqueueTimeoutMax // one server waits for its clock, then another for its own
 	}
 	for time.Since(from) < most {
 		time.Sleep(time.Second)

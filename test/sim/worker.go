@@ -90,6 +90,7 @@ func (k *worker) tell(e checker.Event, kind checker.Kind, outcome string) {
 func (k *worker) do(ctx context.Context, t *sdk.Task[[]byte], work *Work) (outcome string, err error) {
 	if work.Poison {
 		_ = clock.Sleep(context.Background(), k.clock, work.Takes)
+		k.w.saw("outcome " + checker.Poisoned)
 		k.die()
 		return checker.Poisoned, errDead
 	}
