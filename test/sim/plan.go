@@ -120,7 +120,7 @@ func (p *Plan) faults(r *rand.Rand, span time.Duration) []Fault {
 		if r.IntN(few) != 0 || len(s.only) > 0 && !slices.Contains(s.only, p.Form) {
 			continue
 		}
-		if s.kind == StepServer && p.Form.shared() && r.IntN(4) != 0 {
+		if s.kind == StepServer && p.Form.shared() && r.IntN(20) != 0 {
 			continue // servers whose clocks are far apart promise less, so few plans have that
 		}
 		for range 1 + r.IntN(s.count) {
@@ -137,9 +137,9 @@ func (p *Plan) faults(r *rand.Rand, span time.Duration) []Fault {
 	return all
 }
 
-// outage is one of hours, in one plan in a hundred: it takes long to simulate.
+// outage is one of hours, in one plan in hundreds: it takes long to simulate.
 func (p *Plan) outage(r *rand.Rand, span time.Duration) []Fault {
-	if r.IntN(100) != 0 || !slices.Contains(remote, p.Form) {
+	if r.IntN(300) != 0 || !slices.Contains(remote, p.Form) {
 		return nil
 	}
 	f := Fault{Kind: StoreAway, At: time.Duration(r.Int64N(int64(span))), For: time.Hour + time.Duration(r.Int64N(int64(2*time.Hour)))}

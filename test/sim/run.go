@@ -69,8 +69,9 @@ func Run(t *testing.T, seed uint64, plan Plan, keep bool, done func(Result)) {
 	})
 }
 
-// settleMax bounds, in virtual time, how long everything may take to end once the faults are over.
-const settleMax = 30 * time.Minute
+// settleMax bounds, in virtual time, how long everything may take to end once the faults are over: a task whose message got lost in an
+// outage of hours is sent again when its enqueue timeout is over.
+const settleMax = task.EnqueueTimeoutMax + 30*time.Minute
 
 // live is the run: the fleet comes up, load and faults come over it, and then everything has to end.
 func (w *world) live() {
@@ -152,10 +153,10 @@ func (w *world) settle() {
 	c := w.client(5)
 	most := settleMax + w.plan.stepsBack()
 	if w.plan.farApart() {
-		most += 2*(w.plan.stepsBack()+w.plan.stepsForward()) + task.EnqueueTimeoutMax // one server waits for its clock, then another for its own
+		most += 2*(w.plan.stepsBack()+w.plan.stepsForward()) // one server waits for its clock, then another for its own
 	}
 	for time.Since(from) < most {
-		time.Sleep(time.Second)
+		time.Sleep(max(time.Second, time.Since(from)/20)) // most end soon, and others wait for an hour
 		if w.living(c) == 0 {
 			w.trace.note("run", "settled %v after the faults", time.Since(from))
 			return
