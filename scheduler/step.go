@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"github.com/kinesin-io/kinesin/internal/clock"
+	"github.com/kinesin-io/kinesin/store"
 	"github.com/kinesin-io/kinesin/task"
 )
 
@@ -44,12 +45,24 @@ func (l *loop) readClock() {
 		l.shift(wall, by)
 	}
 	if by.Abs() >= graceMin {
-		l.stepped = steady
+		if steady >= l.stepped.Add(store.CallMax) {
+			l.leap = 0
+		}
+		l.leap, l.stepped = max(0, l.leap+by), steady
 	}
 }
 
 // now is what the wall clock shows, or would if it was not set in this round.
 func (l *loop) now() task.Instant { return clock.Steady(l.s.Clock).Add(l.basis) }
+
+// unleaped is now less what the wall clock was set forward in the last store.CallMax: by it, no call that is under way looks
+// older than it is.
+func (l *loop) unleaped() task.Instant {
+	if clock.Steady(l.s.Clock) >= l.stepped.Add(store.CallMax) {
+		return l.now()
+	}
+	return l.now().Add(-l.leap)
+}
 
 // shift plans anew after the wall clock was set. Reading begins at once.
 func (l *loop) shift(now task.Instant, by time.Duration) {
