@@ -239,6 +239,44 @@ func TestHandlersGoOnWhileTheServerIsAway(t *testing.T) {
 	})
 }
 
+// TestASilentStreamIsClosed: heartbeats go another way and tell that the worker lives, so that what it does not name by then is
+// given to others.
+func TestASilentStreamIsClosed(t *testing.T) {
+	t.Parallel()
+	alive := &kinesinv1.WorkResponse{NextMicros: 2_000_000}
+	inBubble(t, func(r *rig) {
+		first := r.stream()
+		for range 3 {
+			first.inbox <- alive
+			r.pass(3 * time.Second)
+		}
+		if r.streams() != 1 {
+			t.Fatalf("%d streams, and the first was not silent for as long as it may", r.streams())
+		}
+		r.pass(time.Second + 502*time.Millisecond) // the longest wait between tries
+		if r.streams() != 2 || first.ctx.Err() == nil {
+			t.Fatalf("%d streams, the silent one closed %v; want another one", r.streams(), first.ctx.Err() != nil)
+		}
+		r.pass(time.Minute)
+		if r.streams() != 2 {
+			t.Errorf("%d streams: the server of the second did not say how often it is heard", r.streams())
+		}
+	})
+}
+
+// TestATaskThatWasHeldUpIsNotStarted: the worker stood still, and finds a task on its stream that came long ago.
+func TestATaskThatWasHeldUpIsNotStarted(t *testing.T) {
+	t.Parallel()
+	inBubble(t, func(r *rig) {
+		r.stream().inbox <- &kinesinv1.WorkResponse{NextMicros: 2_000_000}
+		r.pass(time.Second)
+		r.suspend(4 * time.Second)
+		r.push(claimed(1))
+		r.pass(0)
+		r.wantNoStart()
+	})
+}
+
 func TestHeartbeatNamesAttemptsAndStopsThem(t *testing.T) {
 	t.Parallel()
 	inBubble(t, func(r *rig) {

@@ -58,21 +58,45 @@ func (s *session) connect(ctx context.Context) (answered bool, err error) {
 			cancel() // at EOF the reader learns why
 		}
 	})
-	answered, err = s.read(st)
+	answered, err = s.read(st, cancel)
 	cancel()
 	_ = st.Close() // it is broken, or will be
 	writing.Wait()
 	return answered, err
 }
 
-// read takes what the server sends until the stream breaks.
-func (s *session) read(st Stream) (answered bool, err error) {
-	for {
+// errSilent says that a stream was silent for longer than its server is.
+var errSilent = errors.New("the server has not been heard for a while")
+
+// read takes what the server sends until the stream breaks, or is silent for twice as long as its server ever is: what comes after
+// that was held up on its way, and its tasks may be others' by then.
+func (s *session) read(st Stream, give func()) (answered bool, err error) {
+	silence := s.cfg.Clock.NewTimer(time.Hour)
+	defer silence.Stop()
+	silence.Stop()
+	over := make(chan struct{})
+	defer close(over)
+	go func() {
+		select {
+		case <-silence.C():
+			give()
+		case <-over:
+		}
+	}()
+	var most time.Duration
+	for last := clock.Read(s.cfg.Clock); ; {
 		response, err := st.Receive()
+		now := clock.Read(s.cfg.Clock)
+		if most > 0 && now.Since(last) >= most {
+			return answered, errSilent
+		}
 		if err != nil {
 			return answered, err
 		}
-		answered = true
+		if most = 2 * time.Duration(response.NextMicros) * time.Microsecond; most > 0 {
+			silence.Reset(most)
+		}
+		answered, last = true, now
 		if !s.receive(response) {
 			return answered, api.ErrLeaseLost
 		}

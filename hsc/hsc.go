@@ -11,6 +11,7 @@
 package hsc
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"log/slog"
@@ -92,6 +93,9 @@ type Config struct {
 	Process string
 
 	Ahead time.Duration // 0: AheadDefault
+	// Silence is for how long a stream says nothing at most. Its worker closes one that is silent for longer: what comes after
+	// that was held up on its way. 0: SilenceDefault; negative: it may be silent.
+	Silence time.Duration
 	// SlotsOnly keeps a worker from getting tasks beyond its free slots, however short its attempts are.
 	SlotsOnly bool
 }
@@ -118,6 +122,7 @@ func New(c Config) *Service {
 	if c.Ahead == 0 {
 		c.Ahead = AheadDefault
 	}
+	c.Silence = max(0, cmp.Or(c.Silence, SilenceDefault))
 	if c.Log == nil {
 		c.Log = slog.New(slog.DiscardHandler)
 	}

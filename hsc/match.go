@@ -163,17 +163,13 @@ func (m *Slot) readBack() {
 	}
 }
 
-// stored sees to it that the worker gets the task. One that was stored so late that it may be given up soon goes back.
+// stored sees to it that the worker gets the task.
 func (m *Slot) stored() {
-	s, row := m.stream.svc, m.hand.row
-	switch {
-	case claimedBefore(row, s.Clock.Now(), confirmAfter):
-		s.aside(m.giveBack)
-	case row.PayloadStoredApart():
-		s.aside(m.fetch)
-	default:
-		m.push(nil)
+	if m.hand.row.PayloadStoredApart() {
+		m.stream.svc.aside(m.fetch)
+		return
 	}
+	m.push(nil)
 }
 
 // push hands the task to the worker; on a stream that is closed by now it goes back.

@@ -35,6 +35,10 @@ const (
 	bytesPerMessage  = 1 << 20 // payload bytes, above which no further task is added
 )
 
+// SilenceDefault is for how long a stream says nothing at most. A worker waits for twice as long. What it gets by then was claimed
+// confirmAfter before at most, and so is named in a heartbeat before anybody takes it for lost (task.ClaimTimeout).
+const SilenceDefault = 2 * time.Second
+
 // conn is the server's side of a Work stream.
 type conn interface {
 	Receive() (*kinesinv1.WorkRequest, error)
@@ -503,17 +507,5 @@ func (st *stream) close() {
 
 // returnUnsent puts tasks that were claimed for the stream and not sent back into their queues.
 func (st *stream) returnUnsent() {
-	sess := st.sess
-	sess.mu.Lock()
-	unsent := st.outbox.tasks
-	st.outbox.tasks = nil
-	rows := make([]task.Task, 0, len(unsent))
-	for _, d := range unsent {
-		if sess.hands[d.hand.row.ID] == d.hand {
-			delete(sess.hands, d.hand.row.ID)
-			rows = append(rows, *d.hand.row)
-		}
-	}
-	sess.mu.Unlock()
-	st.svc.giveBack(st.ctx, sess, rows)
+	st.svc.giveBack(st.ctx, st.sess, st.withdraw(func(*task.Task) bool { return true }))
 }

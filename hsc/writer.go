@@ -1,6 +1,7 @@
 package hsc
 
 import (
+	"slices"
 	"time"
 
 	"github.com/kinesin-io/kinesin/api/kinesinv1"
@@ -93,13 +94,17 @@ func (st *stream) write() {
 	}
 	linger := st.svc.Clock.NewTimer(acksLinger)
 	defer linger.Stop()
+	silence := st.silence()
+	defer silence.Stop()
 	for {
+		st.withdrawOld()
 		response, wait, finished := st.next()
 		switch {
 		case response != nil:
 			if !st.send(response) {
 				return
 			}
+			st.rearm(silence)
 			continue
 		case finished:
 			return
@@ -109,13 +114,60 @@ func (st *stream) write() {
 		select {
 		case <-st.filled:
 		case <-linger.C():
+		case <-silence.C():
+			if !st.send(&kinesinv1.WorkResponse{}) {
+				return
+			}
+			st.rearm(silence)
 		}
 	}
 }
 
+// silence is a timer for when the stream has said nothing for long enough.
+func (st *stream) silence() clock.Timer {
+	timer := st.svc.Clock.NewTimer(time.Hour)
+	timer.Stop()
+	st.rearm(timer)
+	return timer
+}
+
+func (st *stream) rearm(silence clock.Timer) {
+	if most := st.svc.Silence; most > 0 {
+		silence.Reset(most)
+	}
+}
+
+// withdrawOld gives back what waited in the outbox for so long that it may be taken for lost before the worker can say that it runs.
+func (st *stream) withdrawOld() {
+	now := st.svc.Clock.Now()
+	rows := st.withdraw(func(t *task.Task) bool { return claimedBefore(t, now, confirmAfter) })
+	if len(rows) > 0 {
+		st.svc.aside(func() { st.svc.giveBack(st.ctx, st.sess, rows) })
+	}
+}
+
+// withdraw takes those tasks out of the outbox for which it is so, and returns their rows.
+func (st *stream) withdraw(is func(*task.Task) bool) (rows []task.Task) {
+	sess := st.sess
+	sess.mu.Lock()
+	defer sess.mu.Unlock()
+	st.outbox.tasks = slices.DeleteFunc(st.outbox.tasks, func(d delivery) bool {
+		if !is(d.hand.row) {
+			return false
+		}
+		if sess.hands[d.hand.row.ID] == d.hand {
+			d.hand.settle()
+			delete(sess.hands, d.hand.row.ID)
+			rows = append(rows, *d.hand.row)
+		}
+		return true
+	})
+	return rows
+}
+
 func (st *stream) send(response *kinesinv1.WorkResponse) bool {
 	now := st.svc.Clock.Now()
-	response.NowMicros = int64(now)
+	response.NowMicros, response.NextMicros = int64(now), st.svc.Silence.Microseconds()
 	for _, c := range response.Tasks {
 		hold(c, now)
 	}

@@ -2767,11 +2767,14 @@ func (x *ResultAck) GetProblem() *Problem {
 }
 
 type WorkResponse struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Tasks         []*Claimed             `protobuf:"bytes,1,rep,name=tasks,proto3" json:"tasks,omitempty"`
-	Acks          []*ResultAck           `protobuf:"bytes,2,rep,name=acks,proto3" json:"acks,omitempty"`
-	Cancels       []*Held                `protobuf:"bytes,3,rep,name=cancels,proto3" json:"cancels,omitempty"`                       // stop these attempts
-	NowMicros     int64                  `protobuf:"varint,4,opt,name=now_micros,json=nowMicros,proto3" json:"now_micros,omitempty"` // the server's clock when it sent this
+	state     protoimpl.MessageState `protogen:"open.v1"`
+	Tasks     []*Claimed             `protobuf:"bytes,1,rep,name=tasks,proto3" json:"tasks,omitempty"`
+	Acks      []*ResultAck           `protobuf:"bytes,2,rep,name=acks,proto3" json:"acks,omitempty"`
+	Cancels   []*Held                `protobuf:"bytes,3,rep,name=cancels,proto3" json:"cancels,omitempty"`                       // stop these attempts
+	NowMicros int64                  `protobuf:"varint,4,opt,name=now_micros,json=nowMicros,proto3" json:"now_micros,omitempty"` // the server's clock when it sent this
+	// The server sends something again within this time, if only the time. A worker that hears nothing for twice as long closes the
+	// stream: what comes after that was held up on its way, and others may have the tasks by then. 0: the server may be silent.
+	NextMicros    int64 `protobuf:"varint,5,opt,name=next_micros,json=nextMicros,proto3" json:"next_micros,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2830,6 +2833,13 @@ func (x *WorkResponse) GetCancels() []*Held {
 func (x *WorkResponse) GetNowMicros() int64 {
 	if x != nil {
 		return x.NowMicros
+	}
+	return 0
+}
+
+func (x *WorkResponse) GetNextMicros() int64 {
+	if x != nil {
+		return x.NextMicros
 	}
 	return 0
 }
@@ -4484,13 +4494,15 @@ const file_kinesin_v1_kinesin_proto_rawDesc = "" +
 	"\tResultAck\x12\x12\n" +
 	"\x04task\x18\x01 \x01(\fR\x04task\x12\x18\n" +
 	"\aattempt\x18\x02 \x01(\rR\aattempt\x12-\n" +
-	"\aproblem\x18\x03 \x01(\v2\x13.kinesin.v1.ProblemR\aproblem\"\xaf\x01\n" +
+	"\aproblem\x18\x03 \x01(\v2\x13.kinesin.v1.ProblemR\aproblem\"\xd0\x01\n" +
 	"\fWorkResponse\x12)\n" +
 	"\x05tasks\x18\x01 \x03(\v2\x13.kinesin.v1.ClaimedR\x05tasks\x12)\n" +
 	"\x04acks\x18\x02 \x03(\v2\x15.kinesin.v1.ResultAckR\x04acks\x12*\n" +
 	"\acancels\x18\x03 \x03(\v2\x10.kinesin.v1.HeldR\acancels\x12\x1d\n" +
 	"\n" +
-	"now_micros\x18\x04 \x01(\x03R\tnowMicros\"w\n" +
+	"now_micros\x18\x04 \x01(\x03R\tnowMicros\x12\x1f\n" +
+	"\vnext_micros\x18\x05 \x01(\x03R\n" +
+	"nextMicros\"w\n" +
 	"\fClaimRequest\x12\x16\n" +
 	"\x06worker\x18\x01 \x01(\tR\x06worker\x12\x18\n" +
 	"\alambdas\x18\x02 \x03(\tR\alambdas\x12\x14\n" +

@@ -2476,6 +2476,11 @@ func (m *WorkResponse) MarshalToSizedBufferVT(dAtA []byte) (int, error) {
 		i -= len(m.unknownFields)
 		copy(dAtA[i:], m.unknownFields)
 	}
+	if m.NextMicros != 0 {
+		i = protohelpers.EncodeVarint(dAtA, i, uint64(m.NextMicros))
+		i--
+		dAtA[i] = 0x28
+	}
 	if m.NowMicros != 0 {
 		i = protohelpers.EncodeVarint(dAtA, i, uint64(m.NowMicros))
 		i--
@@ -4871,6 +4876,9 @@ func (m *WorkResponse) SizeVT() (n int) {
 	}
 	if m.NowMicros != 0 {
 		n += 1 + protohelpers.SizeOfVarint(uint64(m.NowMicros))
+	}
+	if m.NextMicros != 0 {
+		n += 1 + protohelpers.SizeOfVarint(uint64(m.NextMicros))
 	}
 	n += len(m.unknownFields)
 	return n
@@ -11671,6 +11679,25 @@ func (m *WorkResponse) UnmarshalVT(dAtA []byte) error {
 				b := dAtA[iNdEx]
 				iNdEx++
 				m.NowMicros |= int64(b&0x7F) << shift
+				if b < 0x80 {
+					break
+				}
+			}
+		case 5:
+			if wireType != 0 {
+				return fmt.Errorf("proto: wrong wireType = %d for field NextMicros", wireType)
+			}
+			m.NextMicros = 0
+			for shift := uint(0); ; shift += 7 {
+				if shift >= 64 {
+					return protohelpers.ErrIntOverflow
+				}
+				if iNdEx >= l {
+					return io.ErrUnexpectedEOF
+				}
+				b := dAtA[iNdEx]
+				iNdEx++
+				m.NextMicros |= int64(b&0x7F) << shift
 				if b < 0x80 {
 					break
 				}

@@ -61,6 +61,7 @@ type Config struct {
 	Window          time.Duration // 0: scheduler's default
 	Lead            time.Duration // 0: scheduler's default
 	Ahead           time.Duration // 0: HSC's default
+	Silence         time.Duration // 0: HSC's default
 	QueueDepthMax   int           // 0: dispatcher's default; the queue driver's own bound is better higher
 
 	// NoMatch has all tasks go through their queues, also where a worker of this process waits for them.
@@ -84,7 +85,7 @@ type Config struct {
 
 	// Stepped is for a virtual clock that stands still and moves in jumps (docs/adr/0007). What happens at
 	// a moment then happens all of it at that moment: nothing is done ahead of its time, nothing waits for
-	// company, no task is handed to whoever waits first, no worker gets tasks beyond its free slots, and leases outlast every jump.
+	// company, no task is handed to whoever waits first, no worker gets tasks beyond its free slots, and leases and silent streams outlast every jump.
 	Stepped bool
 
 	shared   bool    // several processes may be over the store
@@ -96,7 +97,7 @@ const atOnce = time.Nanosecond
 
 func (c Config) withSteps() Config {
 	if c.Stepped {
-		c.Near, c.Lead, c.Ahead, c.NoMatch = atOnce, atOnce, atOnce, true
+		c.Near, c.Lead, c.Ahead, c.Silence, c.NoMatch = atOnce, atOnce, atOnce, -1, true
 	}
 	return c
 }
@@ -221,7 +222,7 @@ func (n *Node) compose(c Config, secret []byte) {
 	if slices.Contains(c.Roles, RoleHSC) {
 		n.hsc = hsc.New(hsc.Config{
 			Store: n.store, Queue: n.queue, Catalog: n.catalog, Leases: n.leases, Sealer: seal,
-			Scheduler: hscHints, Process: n.process(), Clock: c.Clock, Log: c.Log, Hooks: n.hscHooks(), Ended: n.ended, Ahead: c.Ahead, SlotsOnly: c.Stepped,
+			Scheduler: hscHints, Process: n.process(), Clock: c.Clock, Log: c.Log, Hooks: n.hscHooks(), Ended: n.ended, Ahead: c.Ahead, Silence: c.Silence, SlotsOnly: c.Stepped,
 			Beside: c.beside(),
 		})
 	}

@@ -47,7 +47,7 @@ func (l *link) RoundTrip(r *http.Request) (*http.Response, error) {
 	response, err := s.transport.RoundTrip(r)
 	if err != nil {
 		cancel()
-		return nil, err
+		return nil, c.broken(err)
 	}
 	if err := errors.Join(c.pass(), l.open(ctx, s)); err != nil || w.strikes(NetLostAnswer, l.from.name) {
 		cancel()
@@ -80,6 +80,14 @@ type connection struct {
 	s      *server
 	cancel context.CancelFunc
 	ctx    context.Context //nolint:containedctx // of the call
+}
+
+// broken is what the caller sees of an error: when the server is no more, and not what it saw of that.
+func (c *connection) broken(err error) error {
+	if err != nil && !errors.Is(err, io.EOF) && c.s.isDead() {
+		return errNetwork
+	}
+	return err
 }
 
 // pass lets bytes through, or ends the call.
@@ -118,5 +126,5 @@ func (b *cutReader) Read(p []byte) (int, error) {
 			return 0, cut
 		}
 	}
-	return n, err
+	return n, b.c.broken(err)
 }

@@ -153,7 +153,7 @@ func (w *world) settle() {
 	c := w.client(5)
 	most := settleMax + w.plan.stepsBack()
 	if w.plan.farApart() {
-		most += 2*(w.plan.stepsBack()+w.plan.stepsForward()) // one server waits for its clock, then another for its own
+		most += 2 * (w.plan.stepsBack() + w.plan.stepsForward()) // one server waits for its clock, then another for its own
 	}
 	for time.Since(from) < most {
 		time.Sleep(max(time.Second, time.Since(from)/20)) // most end soon, and others wait for an hour

@@ -511,7 +511,8 @@ type WorkerServiceClient interface {
 	Register(context.Context, *kinesinv1.RegisterRequest) (*kinesinv1.RegisterResponse, error)
 	// Work streams claimed tasks to a worker and outcomes back. The first message must be hello.
 	Work(context.Context) (*connect.BidiStreamForClientSimple[kinesinv1.WorkRequest, kinesinv1.WorkResponse], error)
-	// Claim is the unary form of Work for clients without bidirectional streams: a long poll.
+	// Claim is the unary form of Work for clients without bidirectional streams: a long poll. An answer that comes more than 4 s
+	// after the time that the call asked to wait for was held up on its way: its tasks are not to be started.
 	Claim(context.Context, *kinesinv1.ClaimRequest) (*kinesinv1.ClaimResponse, error)
 	// SetResults is the unary form of reporting outcomes.
 	SetResults(context.Context, *kinesinv1.SetResultsRequest) (*kinesinv1.SetResultsResponse, error)
@@ -637,7 +638,8 @@ type WorkerServiceHandler interface {
 	Register(context.Context, *kinesinv1.RegisterRequest) (*kinesinv1.RegisterResponse, error)
 	// Work streams claimed tasks to a worker and outcomes back. The first message must be hello.
 	Work(context.Context, *connect.BidiStream[kinesinv1.WorkRequest, kinesinv1.WorkResponse]) error
-	// Claim is the unary form of Work for clients without bidirectional streams: a long poll.
+	// Claim is the unary form of Work for clients without bidirectional streams: a long poll. An answer that comes more than 4 s
+	// after the time that the call asked to wait for was held up on its way: its tasks are not to be started.
 	Claim(context.Context, *kinesinv1.ClaimRequest) (*kinesinv1.ClaimResponse, error)
 	// SetResults is the unary form of reporting outcomes.
 	SetResults(context.Context, *kinesinv1.SetResultsRequest) (*kinesinv1.SetResultsResponse, error)
