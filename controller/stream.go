@@ -70,7 +70,7 @@ var errSilent = errors.New("the server has not been heard for a while")
 
 // read takes what the server sends until the stream breaks, or is silent for twice as long as its server ever is: what comes after
 // that was held up on its way, and its tasks may be others' by then.
-func (s *session) read(st Stream, give func()) (answered bool, err error) {
+func (s *session) read(st Stream, closeIt func()) (answered bool, err error) {
 	silence := s.cfg.Clock.NewTimer(time.Hour)
 	defer silence.Stop()
 	silence.Stop()
@@ -79,7 +79,7 @@ func (s *session) read(st Stream, give func()) (answered bool, err error) {
 	go func() {
 		select {
 		case <-silence.C():
-			give()
+			closeIt()
 		case <-over:
 		}
 	}()
