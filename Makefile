@@ -227,7 +227,7 @@ ci: ## exactly what CI runs, in the same order
 	$(MAKE) lint
 	$(MAKE) arch
 	@if command -v "$$(go env CC)" >/dev/null; then $(MAKE) test/race; else echo 'test/race left out: it needs a C compiler, and there is none' >&2; fi
-	$(MAKE) test/sim SEEDS=500
+	$(MAKE) test/sim SEEDS=2000
 	$(MAKE) test/crash KILLS=5
 	$(MAKE) test/kube
 	$(MAKE) tf/check

@@ -32,6 +32,20 @@ func (l *ledger) checkWork(calls int) (breaches []string) {
 	return breaches
 }
 
+// knocksMax is how often a second each server may try to reach a store that is away, over awayMin or more: what it is asked to do, and what it
+// does by itself.
+const (
+	knocksMax = 200
+	awayMin   = 30 * time.Second
+)
+
+// checkKnocks is invariant I15 while the store is away.
+func (w *world) checkKnocks(calls int, away time.Duration) {
+	if most := knocksMax * int(away.Seconds()) * (w.plan.Servers + 2); away >= awayMin && calls > most { // two may have joined
+		w.breach("I15: %d calls of a store that was away for %v, want at most %d", calls, away, most)
+	}
+}
+
 // lateMax is how long after its time a task is sent or claimed at the latest where nothing fails: some calls of the store, each
 // of which takes milliseconds.
 const lateMax = 50 * time.Millisecond

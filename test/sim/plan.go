@@ -37,6 +37,7 @@ type Plan struct {
 	NoMatch bool
 	Apart   time.Duration // clocks are at most so far from true time
 	Load    []Order
+	Parcels []Parcel
 	Faults  []Fault
 	Calm    bool          // without faults, and judged strictly
 	Heal    time.Duration // when the last fault is over
@@ -103,6 +104,7 @@ func NewPlan(seed uint64) Plan {
 	}
 	span := time.Duration(20+r.IntN(60)) * time.Second
 	p.Load = orders(r, span)
+	p.Parcels = p.parcels(seed, span)
 	p.Faults = append(p.faults(r, span), p.outage(r, span)...)
 	slices.SortStableFunc(p.Faults, func(a, b Fault) int { return cmp.Compare(a.At, b.At) })
 	p.calm(seed)

@@ -88,6 +88,7 @@ func (w *world) live() {
 		}
 		time.Sleep(time.Second)
 	}
+	w.mailbox = w.openMailbox(setup)
 	for i := range w.plan.Workers {
 		w.running.Go(func() { w.employ(i) })
 	}
@@ -108,10 +109,15 @@ func (w *world) live() {
 	load.Wait()
 	w.settle()
 	w.checkListed(w.report())
+	w.mailbox.judge()
 }
 
 func (w *world) order(load *sync.WaitGroup) {
 	clients := []*client{w.client(1), w.client(2)}
+	for i := range w.plan.Parcels {
+		p := &w.plan.Parcels[i]
+		load.Go(func() { w.mailbox.mail(clients[p.Client], i, p) })
+	}
 	ids := make([]sdk.ID, len(w.plan.Load))
 	var mu sync.Mutex
 	for i := range w.plan.Load {
@@ -180,7 +186,7 @@ func (w *world) living(c *client) int {
 		}
 		return live
 	}
-	live := 0
+	live := w.mailbox.pending()
 	for _, id := range w.ids {
 		if info, err := c.sdk.Get(w.ctx, sdk.ID(id)); err != nil && !errors.Is(err, sdk.ErrNotFound) || err == nil && !info.State.IsEnd() {
 			live++

@@ -52,18 +52,23 @@ func (w *world) strike(f Fault) {
 		w.saw(string(f.Kind))
 	}
 	w.mu.Lock()
+	before := w.knocks
 	w.active[f.Kind] += amount
 	w.mu.Unlock()
 	w.tellAmazon(f.Kind)
 	w.event(checker.Event{Kind: checker.ServerDown})
 	time.Sleep(f.For)
 	w.mu.Lock()
+	knocks := w.knocks
 	w.active[f.Kind] = max(0, w.active[f.Kind]-amount)
 	if w.active[f.Kind] < 1e-9 {
 		w.active[f.Kind] = 0
 	}
 	w.mu.Unlock()
 	w.tellAmazon(f.Kind)
+	if f.Kind == StoreAway {
+		w.checkKnocks(knocks-before, f.For)
+	}
 	w.event(checker.Event{Kind: checker.ServerUp})
 }
 

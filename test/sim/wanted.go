@@ -34,5 +34,6 @@ func Wanted() []string {
 	for _, outcome := range []string{checker.OK, checker.Fail, checker.Fatal, checker.Snooze, checker.Obeyed, checker.Poisoned} {
 		all = append(all, "outcome "+outcome)
 	}
-	return append(all, "no faults", "schedule failed", "schedule answered, duplicate false", "schedule answered, duplicate true", "cancelled", "cancelling", "too late to cancel")
+	return append(all, "no faults", "schedule failed", "schedule answered, duplicate false", "schedule answered, duplicate true", "cancelled", "cancelling", "too late to cancel",
+		"parcel delivered", "parcel cancelled", "parcel too late to cancel")
 }

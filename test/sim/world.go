@@ -24,6 +24,8 @@ type world struct {
 	amazon *amazon // of cloud
 	disk   *disk   // of embedded
 
+	mailbox *mailbox
+
 	mu       sync.Mutex // guards all below
 	random   *rand.Rand
 	pids     int
@@ -39,6 +41,7 @@ type world struct {
 	snoozed  map[string]int
 	breaches []string
 	ids      []string
+	knocks   int // calls of the store while it is away
 	running  sync.WaitGroup
 }
 
@@ -87,6 +90,15 @@ func (w *world) away(kind Kind) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return w.active[kind] > 0
+}
+
+// knock counts calls of the store while it is away.
+func (w *world) knock(kind Kind) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if kind == Store && w.active[StoreAway] > 0 {
+		w.knocks++
+	}
 }
 
 // cut reports whether two processes cannot reach each other.
