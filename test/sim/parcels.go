@@ -115,6 +115,8 @@ func (m *mailbox) mail(c *client, n int, p *Parcel) {
 		m.note(func() { m.cancelled[nonce] = true })
 	case errors.Is(err, sdk.ErrTooLate):
 		m.w.saw("parcel too late to cancel")
+	default: // it may be cancelled or not
+		m.note(func() { delete(m.due, nonce) })
 	}
 }
 
