@@ -67,7 +67,11 @@ func (b *intake) deliver(ctx context.Context) {
 	for k, err := range b.Queue.Deliver(within, deliveries) {
 		c, d := some[k], &deliveries[k]
 		if err != nil {
-			b.put(c, store.First(*c.task))
+			row := *c.task
+			if !errors.Is(err, queue.ErrMissing) {
+				row.Enqueued = now // it may be there, so that a cancel comes too late
+			}
+			b.put(c, store.First(row))
 			continue
 		}
 		c.task, c.id = &d.Task, d.ID

@@ -190,6 +190,7 @@ func TestWhatTheQueueRefusesIsStored(t *testing.T) {
 			}
 			o.wantState(results[0].Id, "enqueued")
 			o.wantState(results[1].Id, "scheduled")
+			wantRefusal(t, "it may be on its queue", o.cancel(results[1].Id).Problem, kinesinv1.Reason_REASON_TOO_LATE, "about to be, on the queue")
 		})
 	}
 }

@@ -174,18 +174,13 @@ func (m *mailbox) pending() (n int) {
 	return n
 }
 
-// unsure are the faults after which a message may be on the queue though nobody knows: it gets a row as well, which can be cancelled, and comes
-// all the same (docs/adr/0011).
-var unsure = []Kind{QueueKeptSend, Queue, NetLostAnswer, NetReset, Cut, CrashServer, Restart, Halt, Suspend} //nolint:gochecknoglobals // a table
-
 // judge is what has to hold in the end: what was acknowledged came (I1), and what was cancelled did not (I6).
 func (m *mailbox) judge() {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	sure := !slices.ContainsFunc(m.w.plan.Faults, func(f Fault) bool { return slices.Contains(unsure, f.Kind) })
 	for _, nonce := range slices.Sorted(maps.Keys(m.due)) {
 		switch n := m.arrived[nonce]; {
-		case m.cancelled[nonce] && n > 0 && sure:
+		case m.cancelled[nonce] && n > 0:
 			m.w.breach("I6: parcel %s was cancelled, and came %d times", nonce, n)
 		case !m.cancelled[nonce] && n == 0:
 			m.w.breach("I1: parcel %s was acknowledged, and never came", nonce)
