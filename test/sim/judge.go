@@ -14,7 +14,7 @@ func (w *world) judge() []string {
 		w.saw(edge)
 	}
 	found = append(append(found, w.breaches...), w.checkCalm()...)
-	apart := w.plan.Apart + 10*time.Millisecond // drift
+	apart := w.plan.Apart + w.plan.slewed() + 10*time.Millisecond // drift
 	events := w.history()
 	given := givenUp(events)
 	for i := range events {

@@ -153,7 +153,7 @@ func (m *mailbox) take(message *types.Message) {
 	m.w.trace.note("consumer", "gets %s", nonce)
 	m.w.saw("parcel delivered")
 	drift := time.Since(m.w.start) / 5000 // of two clocks (clockOf)
-	apart := 2*m.w.plan.Apart + 20*time.Millisecond + drift + m.w.plan.stepsForward() + m.w.plan.stepsBack()
+	apart := 2*(m.w.plan.Apart+m.w.plan.slewed()+10*time.Millisecond) + drift + m.w.plan.stepsForward() + m.w.plan.stepsBack()
 	m.note(func() {
 		m.arrived[nonce]++
 		if due := m.due[nonce]; time.Now().Before(due.Add(-apart)) {

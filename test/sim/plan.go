@@ -3,6 +3,7 @@ package sim
 import (
 	"cmp"
 	"fmt"
+	"math"
 	"math/rand/v2"
 	"slices"
 	"strconv"
@@ -209,6 +210,16 @@ func work(r *rand.Rand, i int) Work {
 func (p *Plan) clockOf(pid int) (offset time.Duration, drift float64) {
 	r := rand.New(rand.NewPCG(uint64(pid), uint64(p.Apart)))
 	return time.Duration((r.Float64()*2 - 1) * float64(p.Apart)), (r.Float64()*2 - 1) * 1e-4
+}
+
+// slewed is by how much clocks go wrong without a step at most.
+func (p *Plan) slewed() (sum time.Duration) {
+	for _, f := range p.Faults {
+		if f.Kind == Slew {
+			sum += time.Duration(math.Abs(f.Amount) * float64(f.For))
+		}
+	}
+	return sum
 }
 
 // stepsBack is by how much clocks are set back, and stepsForward how much forward.
