@@ -1,6 +1,7 @@
 package scheduler
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"log/slog"
@@ -160,12 +161,13 @@ func (d *delivering) takeReports(ctx context.Context) {
 func (d *delivering) settle(ctx context.Context, r *report, now task.Instant) {
 	s := d.l.s
 	held := make(map[task.ID]bool, len(r.left))
-	var failed error
+	var failed, undelivered error
 	var again []*task.Order
 	for i := range r.left {
 		u := &r.left[i]
 		switch {
 		case u.Acquired:
+			undelivered = cmp.Or(undelivered, u.Err)
 			held[u.Order.Task.ID] = true
 			d.retryLater(&u.Order, u.Err, now)
 		case u.Err == nil: // another process has it
@@ -191,7 +193,7 @@ func (d *delivering) settle(ctx context.Context, r *report, now task.Instant) {
 		d.fail(ctx, failed, now)
 	case len(held) > 0:
 		d.fails = 0
-		d.complain(ctx, r.left[0].Err, len(held))
+		d.complain(ctx, undelivered, len(held))
 	default:
 		d.fails = 0
 	}

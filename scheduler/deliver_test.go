@@ -209,7 +209,12 @@ func (o *outbound) offsets(at []task.Instant) (offsets []time.Duration) {
 // acquired stores a task that a process took at an instant and left.
 func (o *outbound) acquired(p task.Partition, due time.Duration, process string, ago time.Duration) task.Task {
 	o.t.Helper()
-	taken, _, err := o.waiting(p, due).Apply(task.Event{Kind: task.Acquire, Worker: process}, o.clock.Now().Add(-ago), policy)
+	return o.acquire(o.waiting(p, due), process, ago)
+}
+
+func (o *outbound) acquire(t task.Task, process string, ago time.Duration) task.Task {
+	o.t.Helper()
+	taken, _, err := t.Apply(task.Event{Kind: task.Acquire, Worker: process}, o.clock.Now().Add(-ago), policy)
 	if err != nil {
 		o.t.Fatal(err)
 	}
@@ -234,6 +239,31 @@ func TestDeliverTasksAreSentAtTheirMillisecond(t *testing.T) {
 		o.wantSent(0, 0, append(all, late, keyed)...)
 		if o.read(keyed.ID).State != task.Delivered {
 			t.Errorf("row of the task with a key: %s", o.read(keyed.ID).State)
+		}
+	})
+}
+
+// One call may find tasks that another process has, which is no failure, beside those that the queue refuses.
+func TestTasksOfAnotherProcessBesideRefusedOnes(t *testing.T) {
+	inOutbound(t, func(o *outbound) {
+		o.set(func() {
+			o.refuse = func(*task.Task) error { return errors.New("the queue does not answer") }
+		})
+		var theirs, ours []task.Task
+		for range 5 {
+			theirs, ours = append(theirs, o.waiting(high, 3*time.Second)), append(ours, o.waiting(high, 3*time.Second))
+		}
+		o.start(self)
+		o.set(func() { o.here = []string{self, "other"} }) // not at the start, when it would be looked for what others did
+		o.advance(time.Second)
+		for _, t := range theirs {
+			o.acquire(t, "other", 0)
+		}
+		o.advance(5 * time.Second)
+		o.set(func() { o.refuse = nil })
+		o.advance(10 * time.Second)
+		if n := len(o.sendings()); n != len(ours) {
+			t.Errorf("%d were sent, want %d", n, len(ours))
 		}
 	})
 }

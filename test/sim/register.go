@@ -22,6 +22,7 @@ const (
 	opCancel   opKind = "cancel"
 	opStart    opKind = "start"
 	opResult   opKind = "result"
+	opFence    opKind = "fence" // a heartbeat is told that the attempt does not own its task
 )
 
 const tooLate = "too late"
@@ -32,7 +33,7 @@ type operation struct {
 	unknown   bool   // schedule, cancel: nobody was told whether it was done
 	duplicate bool   // schedule
 	outcome   string // cancel, result
-	attempt   uint32 // start, result
+	attempt   uint32 // start, result, fence
 	absent    bool   // get: there is no such task
 	seen      snapshot
 }
@@ -62,7 +63,7 @@ func (o operation) String() string {
 			o.seen.winner, o.seen.cancelling)
 	case opCancel:
 		return "cancel: " + o.outcome
-	case opStart, opResult:
+	case opStart, opResult, opFence:
 	}
 	return fmt.Sprintf("%s of attempt %d %s", o.kind, o.attempt, o.outcome)
 }
@@ -74,6 +75,7 @@ type register struct {
 	end      task.State // Unknown while it lives
 	attempt  uint32
 	started  uint32 // the newest attempt that a worker began
+	over     uint32 // no attempt up to this one owns the task any more
 	failures uint32
 	marked   bool   // a cancel was noted while it ran
 	winner   uint32 // whose result ended it; 0: nobody's
@@ -93,13 +95,16 @@ func (r register) next(o *operation) []register {
 	case opSchedule:
 		return r.schedule(o)
 	case opStart:
-		if !r.lives() || o.attempt <= r.started || o.attempt < r.attempt {
+		if !r.lives() || o.attempt <= r.started || o.attempt <= r.over || o.attempt < r.attempt {
 			return nil
 		}
 		r.attempt, r.started = o.attempt, o.attempt
 		return []register{r}
 	case opResult:
 		return r.result(o)
+	case opFence:
+		r.over = max(r.over, o.attempt)
+		return []register{r}
 	case opCancel:
 		return r.cancel(o)
 	case opGet:
@@ -122,7 +127,7 @@ func (r register) schedule(o *operation) []register {
 
 // result counts if its attempt owns the task, and if it arrived, which nobody is told.
 func (r register) result(o *operation) []register {
-	if !r.lives() || r.attempt != o.attempt {
+	if !r.lives() || r.attempt != o.attempt || o.attempt <= r.over {
 		return []register{r}
 	}
 	return append(r.arrived(o), r)

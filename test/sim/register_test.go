@@ -96,6 +96,8 @@ func TestRegisterRefuses(t *testing.T) {
 		"a cancel that found its own work":   {stored, during(20, 30, operation{kind: opCancel, outcome: tooLate}), shows(40, snapshot{state: task.Cancelled})},
 		"too late for what lives":            {stored, during(20, 30, operation{kind: opCancel, outcome: tooLate}), starts(40, 1)},
 		"a failure that is not counted":      {stored, starts(20, 1), results(25, 1, checker.Fail), starts(30, 2), shows(40, snapshot{state: task.Processing, attempt: 2, failures: 2})},
+		"a fenced attempt that wins":         {stored, starts(20, 1), during(22, 24, operation{kind: opFence, attempt: 1}), results(30, 1, checker.OK), shows(40, snapshot{state: task.Success, attempt: 1, winner: 1})},
+		"a fenced attempt that starts":       {stored, during(12, 14, operation{kind: opFence, attempt: 1}), starts(20, 1)},
 		"dead without a reason":              {stored, starts(20, 1), shows(40, snapshot{state: task.Dead, attempt: 1, lost: lostMax - 1})},
 		"a cancel that is forgotten":         {stored, starts(20, 1), during(22, 24, operation{kind: opCancel, outcome: "cancelling"}), shows(30, snapshot{state: task.Processing, attempt: 1})},
 		"cancelled, and nobody asked for it": {stored, shows(30, snapshot{state: task.Cancelled})},

@@ -35,5 +35,5 @@ func Wanted() []string {
 		all = append(all, "outcome "+outcome)
 	}
 	return append(all, "no faults", "schedule failed", "schedule answered, duplicate false", "schedule answered, duplicate true", "cancelled", "cancelling", "too late to cancel",
-		"parcel delivered", "parcel cancelled", "parcel too late to cancel")
+		"heartbeat fenced", "parcel delivered", "parcel cancelled", "parcel too late to cancel")
 }

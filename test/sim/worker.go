@@ -24,7 +24,7 @@ type worker struct {
 const lambda = "mail"
 
 func (w *world) dial(p *process) *sdk.Client {
-	c, err := sdk.NewClient("http://kinesin", sdk.WithHTTPClient(&http.Client{Transport: &link{p, w.any}}),
+	c, err := sdk.NewClient("http://kinesin", sdk.WithHTTPClient(&http.Client{Transport: &beats{&link{p, w.any}}}),
 		sdk.WithClock(p.clock), sdk.WithLogger(newLog(p)))
 	if err != nil {
 		panic(err) // of constants
