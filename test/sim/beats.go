@@ -25,12 +25,12 @@ func (b *beats) RoundTrip(r *http.Request) (*http.Response, error) {
 	if err != nil || !strings.HasSuffix(r.URL.Path, kinesinv1connect.WorkerServiceHeartbeatProcedure) || response.StatusCode != http.StatusOK {
 		return response, err
 	}
-	body, err := io.ReadAll(response.Body)
+	body, broken := io.ReadAll(response.Body)
 	_ = response.Body.Close()
-	response.Body = &readOnce{bytes.NewReader(body), err}
+	response.Body = &readOnce{bytes.NewReader(body), broken}
 	var answer kinesinv1.HeartbeatResponse
-	if err != nil || proto.Unmarshal(body, &answer) != nil {
-		return response, nil
+	if broken != nil || proto.Unmarshal(body, &answer) != nil {
+		return response, nil //nolint:nilerr // whoever asked finds that out
 	}
 	w := b.from.w
 	for _, h := range answer.Fenced {
