@@ -400,7 +400,7 @@ func (d *delivering) takeFresh(ctx context.Context, now task.Instant) (orders []
 func (d *delivering) order(wakeup, row *task.Task, now task.Instant) (o task.Order, ok bool) {
 	o = task.Order{Task: *wakeup, First: true, Event: task.Event{Kind: task.Acquire, Worker: d.l.s.Process}}
 	if wakeup.Key != "" {
-		switch store.Conclude(wakeup, row, d.l.unleaped()) {
+		switch store.Conclude(wakeup, row, d.l.nowWithoutSteps()) {
 		case store.Undispatched: // the call that stored it did not get to its task row
 		case store.Live:
 			o.Task, o.First = *row, false

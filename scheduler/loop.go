@@ -50,7 +50,7 @@ type loop struct {
 	failures int
 	basis    time.Duration // from clock.Steady to the wall clock, as it was when the round began
 	stepped  task.Instant  // when the wall clock was last found to be set, by clock.Steady; zero: never
-	leap     time.Duration // by how much it was set forward then, and in the store.CallMax before
+	forward  time.Duration // by how much it was set forward then, and in the store.CallMax before
 
 	lasting context.Context //nolint:containedctx // of what outlives a round; abandon ends it
 	abandon context.CancelFunc

@@ -131,7 +131,7 @@ func (m *managing) readAndJudge(ctx context.Context, j *judgement, ids []task.ID
 	var doubtful []task.Task
 	for i := range reads {
 		e, row := &reads[i], &rows[len(ids)+i]
-		switch store.Conclude(e.row, row, m.l.unleaped()) {
+		switch store.Conclude(e.row, row, m.l.nowWithoutSteps()) {
 		case store.Undispatched: // it waits for room like the others
 			if m.l.s.isDoubtful(e.row, j.now) {
 				doubtful = append(doubtful, *e.row)
@@ -313,7 +313,7 @@ func (m *managing) movedOn(o *task.Order, row *task.Task) {
 	if o.First && row.State == task.Enqueued && row.Attempt == 0 && row.Worker == m.l.s.Process {
 		m.resend = append(m.resend, *row)
 	}
-	switch store.Conclude(&o.Task, row, m.l.unleaped()) {
+	switch store.Conclude(&o.Task, row, m.l.nowWithoutSteps()) {
 	case store.Live:
 		m.takeOver(row)
 		m.follow(row)

@@ -46,22 +46,22 @@ func (l *loop) readClock() {
 	}
 	if by.Abs() >= graceMin {
 		if steady >= l.stepped.Add(store.CallMax) {
-			l.leap = 0
+			l.forward = 0
 		}
-		l.leap, l.stepped = max(0, l.leap+by), steady
+		l.forward, l.stepped = max(0, l.forward+by), steady
 	}
 }
 
 // now is what the wall clock shows, or would if it was not set in this round.
 func (l *loop) now() task.Instant { return clock.Steady(l.s.Clock).Add(l.basis) }
 
-// unleaped is now less what the wall clock was set forward in the last store.CallMax: by it, no call that is under way looks
+// nowWithoutSteps is now less what the wall clock was set forward in the last store.CallMax: by it, no call that is under way looks
 // older than it is.
-func (l *loop) unleaped() task.Instant {
+func (l *loop) nowWithoutSteps() task.Instant {
 	if clock.Steady(l.s.Clock) >= l.stepped.Add(store.CallMax) {
 		return l.now()
 	}
-	return l.now().Add(-l.leap)
+	return l.now().Add(-l.forward)
 }
 
 // shift plans anew after the wall clock was set. Reading begins at once.

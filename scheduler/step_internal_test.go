@@ -33,7 +33,7 @@ func TestNoCallLooksOldAfterAStep(t *testing.T) {
 	concludes := func(when string, want store.Conclusion) {
 		t.Helper()
 		l.readClock()
-		if got := store.Conclude(&stored, &task.Task{}, l.unleaped()); got != want {
+		if got := store.Conclude(&stored, &task.Task{}, l.nowWithoutSteps()); got != want {
 			t.Errorf("%s: %v, want %v", when, got, want)
 		}
 	}

@@ -32,16 +32,16 @@ func (l *ledger) checkWork(calls int) (breaches []string) {
 	return breaches
 }
 
-// knocksMax is how often a second each server may try to reach a store that is away, over awayMin or more: what it is asked to do, and what it
+// awayCallsMax is how often a second each server may try to reach a store that is away, over awayMin or more: what it is asked to do, and what it
 // does by itself.
 const (
-	knocksMax = 200
-	awayMin   = 30 * time.Second
+	awayCallsMax = 200
+	awayMin      = 30 * time.Second
 )
 
-// checkKnocks is invariant I15 while the store is away.
-func (w *world) checkKnocks(calls int, away time.Duration) {
-	if most := knocksMax * int(away.Seconds()) * (w.plan.Servers + 2); away >= awayMin && calls > most { // two may have joined
+// checkAwayCalls is invariant I15 while the store is away.
+func (w *world) checkAwayCalls(calls int, away time.Duration) {
+	if most := awayCallsMax * int(away.Seconds()) * (w.plan.Servers + 2); away >= awayMin && calls > most { // two may have joined
 		w.breach("I15: %d calls of a store that was away for %v, want at most %d", calls, away, most)
 	}
 }

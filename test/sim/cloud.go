@@ -84,7 +84,7 @@ func through[In, Out, Option any](ctx context.Context, p *process, kind Kind, in
 	if err := p.step(ctx, p.w.latency(kind)); err != nil {
 		return nil, err
 	}
-	p.w.knock(kind)
+	p.w.countAway(kind)
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	stop := make(chan struct{})

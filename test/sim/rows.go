@@ -25,7 +25,7 @@ func (s *rows) reach(ctx context.Context) error {
 	if err := s.p.step(ctx, w.latency(Store)); err != nil {
 		return err
 	}
-	w.knock(Store)
+	w.countAway(Store)
 	for w.away(StoreAway) || w.strikes(StoreHang, s.p.name) {
 		if err := s.p.step(ctx, time.Second); err != nil {
 			return err

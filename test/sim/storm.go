@@ -52,14 +52,14 @@ func (w *world) strike(f Fault) {
 		w.saw(string(f.Kind))
 	}
 	w.mu.Lock()
-	before := w.knocks
+	before := w.awayCalls
 	w.active[f.Kind] += amount
 	w.mu.Unlock()
 	w.tellAmazon(f.Kind)
 	w.event(checker.Event{Kind: checker.ServerDown})
 	time.Sleep(f.For)
 	w.mu.Lock()
-	knocks := w.knocks
+	awayCalls := w.awayCalls
 	w.active[f.Kind] = max(0, w.active[f.Kind]-amount)
 	if w.active[f.Kind] < 1e-9 {
 		w.active[f.Kind] = 0
@@ -67,7 +67,7 @@ func (w *world) strike(f Fault) {
 	w.mu.Unlock()
 	w.tellAmazon(f.Kind)
 	if f.Kind == StoreAway {
-		w.checkKnocks(knocks-before, f.For)
+		w.checkAwayCalls(awayCalls-before, f.For)
 	}
 	w.event(checker.Event{Kind: checker.ServerUp})
 }

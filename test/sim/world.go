@@ -26,23 +26,23 @@ type world struct {
 
 	mailbox *mailbox
 
-	mu       sync.Mutex // guards all below
-	random   *rand.Rand
-	pids     int
-	active   map[Kind]float64         // the share of each fault that is on
-	set      map[string]time.Duration // by how much the clock of each machine was set
-	cuts     map[string]bool          // processes that are cut off
-	fired    map[string]int           // what has happened, by name: the coverage
-	events   []checker.Event
-	calls    []call
-	ledger   ledger
-	servers  []*server // by slot; nil while there is none
-	workers  []*worker
-	snoozed  map[string]int
-	breaches []string
-	ids      []string
-	knocks   int // calls of the store while it is away
-	running  sync.WaitGroup
+	mu        sync.Mutex // guards all below
+	random    *rand.Rand
+	pids      int
+	active    map[Kind]float64         // the share of each fault that is on
+	set       map[string]time.Duration // by how much the clock of each machine was set
+	cuts      map[string]bool          // processes that are cut off
+	fired     map[string]int           // what has happened, by name: the coverage
+	events    []checker.Event
+	calls     []call
+	ledger    ledger
+	servers   []*server // by slot; nil while there is none
+	workers   []*worker
+	snoozed   map[string]int
+	breaches  []string
+	ids       []string
+	awayCalls int // calls of the store while it is away
+	running   sync.WaitGroup
 }
 
 // latency is how long a call takes.
@@ -92,12 +92,12 @@ func (w *world) away(kind Kind) bool {
 	return w.active[kind] > 0
 }
 
-// knock counts calls of the store while it is away.
-func (w *world) knock(kind Kind) {
+// countAway counts calls of the store while it is away.
+func (w *world) countAway(kind Kind) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if kind == Store && w.active[StoreAway] > 0 {
-		w.knocks++
+		w.awayCalls++
 	}
 }
 
