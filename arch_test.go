@@ -39,7 +39,7 @@ var (
 	serverSide = append(slices.Clip(noServer), "github.com/aws")
 
 	// testOnly is what never gets into the binary that users run.
-	testOnly = []string{"internal/tlstest", "internal/loopback", "internal/awslocal", "internal/kubelocal", "internal/awsfake", "internal/awsfake/*", "github.com/Shopify"}
+	testOnly = []string{"internal/tlstest", "internal/clock/clocktest", "internal/loopback", "internal/awslocal", "internal/kubelocal", "internal/awsfake", "internal/awsfake/*", "github.com/Shopify"}
 
 	anything = []string{"*"}
 )
@@ -48,6 +48,7 @@ var table = []row{
 	{name: "."},
 	{name: "task", stdOnly: true},
 	{name: "internal/clock", may: []string{"task"}},
+	{name: "internal/clock/clocktest", may: []string{"task", "internal/clock"}},
 	{name: "internal/inproc", stdOnly: true},
 	{name: "internal/livefile", may: []string{"internal/clock"}},
 	{name: "internal/dial", may: []string{"api", "api/kinesinv1", "internal/clock", "internal/livefile", "internal/token"}, never: serverSide},

@@ -9,6 +9,7 @@ import (
 
 	"github.com/kinesin-io/kinesin/api/kinesinv1"
 	"github.com/kinesin-io/kinesin/internal/clock"
+	"github.com/kinesin-io/kinesin/internal/clock/clocktest"
 	"github.com/kinesin-io/kinesin/queue"
 	"github.com/kinesin-io/kinesin/store"
 	"github.com/kinesin-io/kinesin/task"
@@ -62,27 +63,14 @@ func TestNothingBeginsBesideATaskInQuarantine(t *testing.T) {
 	})
 }
 
-// settable is a clock whose wall clock can be set.
-type settable struct {
-	clock.Clock
-
-	by atomic.Int64
-}
-
-func (s *settable) Now() task.Instant { return s.Clock.Now().Add(time.Duration(s.by.Load())) }
-
-func (s *settable) Read() clock.Readings {
-	return clock.Readings{Mono: s.Clock.Now().Sub(0), Wall: s.Now()}
-}
-
 // A quarantine lasts as long as it should, also when the wall clock is set back meanwhile: nothing else is taken before its end.
 func TestAQuarantineEndsThoughTheClockIsSetBack(t *testing.T) {
-	k := &settable{Clock: clock.Real()}
+	k := &clocktest.Settable{Clock: clock.Real()}
 	bubbleBy(t, k, func(f *fixture) {
 		w := f.work(slots(4, "mail"))
 		f.enqueue(f.task("mail", suspect(1)))
 		w.wantClaimed(1)
-		k.by.Store(int64(-time.Hour))
+		k.Step(-time.Hour)
 		f.enqueueMany("mail", 1)
 		f.keeps(task.QuarantineMin-2*time.Second, w.id)
 		w.wantClaimed(1)

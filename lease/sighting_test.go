@@ -1,36 +1,23 @@
 package lease_test
 
 import (
-	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/kinesin-io/kinesin/internal/clock"
+	"github.com/kinesin-io/kinesin/internal/clock/clocktest"
 	"github.com/kinesin-io/kinesin/lease"
 	"github.com/kinesin-io/kinesin/store"
 	storemem "github.com/kinesin-io/kinesin/store/mem"
 	"github.com/kinesin-io/kinesin/task"
 )
 
-// settable is a clock whose wall clock somebody sets.
-type settable struct {
-	clock.Clock
-
-	by atomic.Int64
-}
-
-func (s *settable) Now() task.Instant { return s.Clock.Now().Add(time.Duration(s.by.Load())) }
-
-func (s *settable) Read() clock.Readings {
-	return clock.Readings{Mono: s.Clock.Now().Sub(0), Wall: s.Now()}
-}
-
 // books are those of two processes over one store.
-func books() (v *clock.Virtual, clocks [2]*settable, all [2]*lease.Book) {
+func books() (v *clock.Virtual, clocks [2]*clocktest.Settable, all [2]*lease.Book) {
 	v = clock.NewVirtual(task.Instant(1_700_000_000_000_000), 1)
 	rows := store.New(storemem.New(), store.Config{Clock: v.Process(0)})
 	for i := range all {
-		clocks[i] = &settable{Clock: v.Process(0)}
+		clocks[i] = &clocktest.Settable{Clock: v.Process(0)}
 		all[i] = lease.NewBook(rows, clocks[i])
 	}
 	return v, clocks, all
@@ -73,14 +60,14 @@ func TestAHeartbeatCountsFromWhenItWasSeen(t *testing.T) {
 				t.Fatal(err)
 			}
 			v.Advance(3 * time.Second)
-			clocks[1].by.Store(int64(c.by))
+			clocks[1].Step(c.by)
 			seen, err := b[1].Look(ctx, l.Worker)
 			if err != nil {
 				t.Fatal(err)
 			}
 			wantAge(t, clocks[1], &seen, c.want)
 			v.Advance(5 * time.Second)
-			clocks[1].by.Add(int64(-time.Hour)) // no step moves what was seen
+			clocks[1].Step(-time.Hour) // no step moves what was seen
 			if seen, err = b[1].Look(ctx, l.Worker); err != nil {
 				t.Fatal(err)
 			}
@@ -98,8 +85,8 @@ func TestAHeartbeatAfterTheClockWasSetBackIsSeen(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	clocks[0].by.Store(int64(-time.Hour))
-	clocks[1].by.Store(int64(-time.Hour))
+	clocks[0].Step(-time.Hour)
+	clocks[1].Step(-time.Hour)
 	for range 10 {
 		v.Advance(length / lease.BeatsPerLease)
 		renewed, err := b[0].Renew(ctx, l.Worker)
@@ -134,7 +121,7 @@ func TestAStepForwardSweepsNoWorkerThatLives(t *testing.T) {
 		t.Fatal(err)
 	}
 	for i := range b {
-		clocks[i].by.Store(int64(2 * lease.KeptAfterEnd))
+		clocks[i].Step(2 * lease.KeptAfterEnd)
 		if n, err := b[i].Sweep(ctx); n != 0 || err != nil {
 			t.Errorf("book %d: %d leases swept (%v)", i, n, err)
 		}

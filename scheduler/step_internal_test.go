@@ -5,29 +5,15 @@ import (
 	"time"
 
 	"github.com/kinesin-io/kinesin/internal/clock"
+	"github.com/kinesin-io/kinesin/internal/clock/clocktest"
 	"github.com/kinesin-io/kinesin/store"
 	"github.com/kinesin-io/kinesin/task"
 )
 
-// wallSet is a clock whose wall clock somebody sets.
-type wallSet struct {
-	clock.Clock
-
-	by time.Duration
-}
-
-func (w *wallSet) Now() task.Instant { return w.Clock.Now().Add(w.by) }
-
-func (w *wallSet) Read() clock.Readings {
-	r := clock.Read(w.Clock)
-	r.Wall = r.Wall.Add(w.by)
-	return r
-}
-
 // TestNoCallLooksOldAfterAStep: a wake-up row with a key, whose call is under way, is not taken for a remnant because the clock was set.
 func TestNoCallLooksOldAfterAStep(t *testing.T) {
 	v := clock.NewVirtual(at, 1)
-	k := &wallSet{Clock: v.Process(0)}
+	k := &clocktest.Settable{Clock: v.Process(0)}
 	l := newLoop(&Scheduler{Config: Config{Clock: k}, flights: newBudget(1)}, task.Partition{}, 0, partitionRowsMin)
 	stored := task.Task{ID: task.ID{1}, Key: "k", State: task.Scheduled, Created: at}
 	concludes := func(when string, want store.Conclusion) {
@@ -39,14 +25,14 @@ func TestNoCallLooksOldAfterAStep(t *testing.T) {
 	}
 	v.Advance(time.Second)
 	concludes("a second old", store.Undispatched)
-	k.by = time.Hour
+	k.Step(time.Hour)
 	concludes("as the clock is set by an hour", store.Undispatched)
 	v.Advance(time.Minute)
-	k.by += time.Hour
+	k.Step(time.Hour)
 	concludes("as it is set again", store.Undispatched)
-	k.by -= 3 * time.Hour
+	k.Step(-3 * time.Hour)
 	concludes("as it is set back", store.Undispatched)
-	k.by = time.Hour
+	k.Step(2 * time.Hour)
 	concludes("as it is set forward", store.Undispatched)
 	v.Advance(store.CallMax)
 	concludes("when the call is over in any case", store.Remnant)

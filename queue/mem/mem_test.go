@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/kinesin-io/kinesin/internal/clock"
+	"github.com/kinesin-io/kinesin/internal/clock/clocktest"
 	"github.com/kinesin-io/kinesin/queue"
 	"github.com/kinesin-io/kinesin/queue/mem"
 	"github.com/kinesin-io/kinesin/queue/queuetest"
@@ -35,7 +36,7 @@ func TestAStepOfTheClockMovesDelaysAndNotDueTimes(t *testing.T) {
 	for _, by := range []time.Duration{-time.Hour, time.Hour} {
 		t.Run(by.String(), func(t *testing.T) {
 			v := clock.NewVirtual(start, 1)
-			k := &settable{Clock: v.Process(0)}
+			k := &clocktest.Settable{Clock: v.Process(0)}
 			d := mem.New(k, mem.Config{})
 			due := func(id byte, in time.Duration) queue.Message {
 				return queue.Message{Task: task.Task{ID: task.ID{id}, Due: start.Add(in)}}
@@ -61,7 +62,7 @@ func TestAStepOfTheClockMovesDelaysAndNotDueTimes(t *testing.T) {
 			if err := d.Release(t.Context(), got, 10*time.Second); err != nil {
 				t.Fatal(err)
 			}
-			k.by = by
+			k.Step(by)
 			d.ClockStepped(by)
 			v.Advance(10*time.Second - time.Millisecond)
 			if ids := receive(); slices.Contains(ids, 1) || slices.Contains(ids, 2) != (by > 0) {
@@ -75,34 +76,18 @@ func TestAStepOfTheClockMovesDelaysAndNotDueTimes(t *testing.T) {
 	}
 }
 
-// settable is a clock whose wall clock somebody sets.
-type settable struct {
-	clock.Clock
-
-	by time.Duration
-}
-
-func (s *settable) Now() task.Instant { return s.Clock.Now().Add(s.by) }
-
-// Read shows that nobody sets the monotonic clock.
-func (s *settable) Read() clock.Readings {
-	r := clock.Read(s.Clock)
-	r.Wall = r.Wall.Add(s.by)
-	return r
-}
-
 // TestAgesDoNotFollowTheWallClock: a scheduler may ask for the age before anybody has noticed that the clock was set, and takes a
 // message for lost, or for there, by it.
 func TestAgesDoNotFollowTheWallClock(t *testing.T) {
 	for _, by := range []time.Duration{-24 * time.Hour, 24 * time.Hour} {
 		v := clock.NewVirtual(start, 1)
-		k := &settable{Clock: v.Process(0)}
+		k := &clocktest.Settable{Clock: v.Process(0)}
 		d := mem.New(k, mem.Config{})
 		if err := errors.Join(d.Send(t.Context(), []queue.Message{{Task: task.Task{ID: task.ID{1}, Due: start.Add(-48 * time.Hour)}}})...); err != nil {
 			t.Fatal(err)
 		}
 		v.Advance(3 * time.Second)
-		k.by = by
+		k.Step(by)
 		for _, noticed := range []bool{false, true} {
 			if noticed {
 				d.ClockStepped(by)

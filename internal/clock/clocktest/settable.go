@@ -1,0 +1,29 @@
+// Package clocktest has clocks for tests.
+package clocktest
+
+import (
+	"sync/atomic"
+	"time"
+
+	"github.com/kinesin-io/kinesin/internal/clock"
+	"github.com/kinesin-io/kinesin/task"
+)
+
+// Settable is the clock of a machine whose wall clock somebody sets. The monotonic clock and timers go on as those of Clock.
+type Settable struct {
+	clock.Clock
+
+	by atomic.Int64
+}
+
+// Step sets the wall clock forward, or back if by is negative. It may be called from any goroutine.
+func (s *Settable) Step(by time.Duration) { s.by.Add(int64(by)) }
+
+// Now implements clock.Clock.
+func (s *Settable) Now() task.Instant { return s.Clock.Now().Add(time.Duration(s.by.Load())) }
+
+// Read shows all clocks.
+func (s *Settable) Read() clock.Readings {
+	mono := s.Clock.Now().Sub(0) // of the bubble or the virtual clock, as its timers
+	return clock.Readings{Mono: mono, Boot: mono + time.Hour, Wall: s.Now()}
+}
