@@ -74,6 +74,24 @@ func distance(a, b int) int { return max(a-b, b-a) }
 
 // Apply returns the changed files of a mutant, by their paths below root.
 func (m *Mutant) Apply(root string) (changed map[string]string, err error) {
+	return m.apply(func(path string) (string, error) {
+		text, err := os.ReadFile(filepath.Join(root, path))
+		return string(text), err
+	})
+}
+
+// Check returns an error if the patch does not apply below root, or a package that it tests is not there.
+func (m *Mutant) Check(root string) error {
+	for _, folder := range m.Test.Packages {
+		if _, err := os.Stat(filepath.Join(root, folder)); err != nil {
+			return fmt.Errorf("%s: %w", m.Name, err)
+		}
+	}
+	_, err := m.Apply(root)
+	return err
+}
+
+func (m *Mutant) apply(read func(path string) (string, error)) (changed map[string]string, err error) {
 	hunks, err := m.hunks()
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", m.Name, err)
@@ -83,11 +101,9 @@ func (m *Mutant) Apply(root string) (changed map[string]string, err error) {
 		h := &hunks[i]
 		text, is := changed[h.path]
 		if !is {
-			file, err := os.ReadFile(filepath.Join(root, h.path))
-			if err != nil {
+			if text, err = read(h.path); err != nil {
 				return nil, fmt.Errorf("%s does not apply: %w", m.Name, err)
 			}
-			text = string(file)
 		}
 		lines, err := h.in(slices.Collect(strings.Lines(text)))
 		if err != nil {

@@ -39,6 +39,7 @@ type options struct {
 	shard    int
 	shards   int
 	check    bool
+	follow   string
 	parallel int
 	timeout  time.Duration
 }
@@ -77,6 +78,9 @@ func run(args []string, stdout, stderr io.Writer) error {
 	if err != nil {
 		return err
 	}
+	if o.follow != "" {
+		return follow(ctx, root, o.dir, o.follow, chosen, stdout)
+	}
 	s := &summary{out: stdout}
 	if o.check {
 		checkAll(root, chosen, s)
@@ -95,6 +99,7 @@ func parse(args []string, stderr io.Writer) (options, error) {
 	only := flags.String("only", "", "only mutants whose names match `regexp`")
 	shard := flags.String("shard", "1/1", "only every n-th mutant, such as `1/4`, 2/4, 3/4 and 4/4")
 	flags.BoolVar(&o.check, "check", false, "only check that every patch applies")
+	flags.StringVar(&o.follow, "follow", "", "rewrite the patches that applied to `commit` and no longer do, so that they do")
 	flags.IntVar(&o.parallel, "parallel", runtime.GOMAXPROCS(0), "how many run at once")
 	flags.DurationVar(&o.timeout, "timeout", time.Minute, "how long the tests of one package may take with a mutant")
 	if err := flags.Parse(args); err != nil {
@@ -132,9 +137,37 @@ func (o *options) choose(all []mutants.Mutant) []mutants.Mutant {
 
 func checkAll(root string, chosen []mutants.Mutant, s *summary) {
 	for i := range chosen {
-		_, err := chosen[i].Apply(root)
-		s.checked(&chosen[i], err)
+		s.checked(&chosen[i], chosen[i].Check(root))
 	}
+}
+
+// follow rewrites the patches that no longer apply, and fails when one cannot be carried over.
+func follow(ctx context.Context, root, dir, rev string, chosen []mutants.Mutant, stdout io.Writer) error {
+	follower, err := mutants.NewFollower(ctx, root, rev)
+	if err != nil {
+		return err
+	}
+	var errs []error
+	for i := range chosen {
+		m := &chosen[i]
+		if m.Check(root) == nil {
+			continue
+		}
+		path := filepath.Join(dir, m.Name+".patch")
+		text, err := os.ReadFile(path)
+		if err == nil {
+			text, err = follower.Follow(ctx, m, text)
+		}
+		if err == nil {
+			err = os.WriteFile(path, text, 0o600)
+		}
+		if err != nil {
+			errs = append(errs, err)
+			continue
+		}
+		_, _ = fmt.Fprintln(stdout, "rewritten:", m.Name)
+	}
+	return errors.Join(errs...)
 }
 
 // runAll runs the tests of the mutants without them, once each, and then with them.
