@@ -22,18 +22,25 @@ type row struct {
 }
 
 // The direction: cmd → server → roles → seams → task. Drivers hang off seams, nothing
-// points up, and roles meet only in server/node.
+// points up, and roles meet only in internal/node.
 var (
-	seams   = []string{"task", "partition", "store", "queue", "catalog", "lease", "internal/clock"}
+	seams   = []string{"task", "partition", "store", "queue", "internal/catalog", "internal/lease", "internal/clock"}
 	drivers = []string{"store/pebble", "store/mem", "queue/mem"}
 	wire    = []string{"api", "api/*"}
 
+	// tools know nothing of roles.
+	tools = []string{
+		"internal/awsclient", "internal/awsfake", "internal/awsfake/*", "internal/awslocal", "internal/backup", "internal/clock", "internal/clock/clocktest",
+		"internal/dial", "internal/gather", "internal/inproc", "internal/kubelocal", "internal/livefile", "internal/loglimit", "internal/loopback",
+		"internal/process", "internal/refusal", "internal/sqsclient", "internal/tlstest", "internal/token",
+	}
+
 	// testKit is what the tests of every package may import.
-	testKit = slices.Concat(drivers, []string{"task", "store", "queue", "store/storetest", "queue/queuetest", "partition/partitiontest", "internal/*"})
+	testKit = slices.Concat(drivers, []string{"task", "store", "queue", "store/storetest", "queue/queuetest", "partition/partitiontest"}, tools)
 
 	// noServer is what never gets into the binary of who schedules, and serverSide what never gets into that of a worker.
 	noServer = []string{
-		"inbound", "inbound/*", "scheduler", "dispatcher", "hsc", "catalog", "lease", "partition", "server", "store", "store/*", "queue", "queue/*",
+		"inbound", "inbound/*", "scheduler", "dispatcher", "hsc", "internal/catalog", "internal/lease", "partition", "server", "store", "store/*", "queue", "queue/*",
 		"github.com/cockroachdb", "k8s.io",
 	}
 	serverSide = append(slices.Clip(noServer), "github.com/aws")
@@ -54,7 +61,7 @@ var table = []row{
 	{name: "internal/dial", may: []string{"api", "api/kinesinv1", "internal/clock", "internal/livefile", "internal/token"}, never: serverSide},
 	{name: "internal/token", may: []string{"internal/clock", "internal/livefile"}},
 	{name: "internal/sqsclient", may: []string{"task", "internal/clock"}, tests: []string{"internal/awsfake", "internal/awsfake/fakesqs"}},
-	{name: "internal/refusal", may: slices.Concat(wire, []string{"catalog", "queue", "store"})},
+	{name: "internal/refusal", may: slices.Concat(wire, []string{"internal/catalog", "queue", "store"})},
 	{name: "internal/gather", may: []string{"task", "internal/clock"}},
 	{name: "internal/tlstest", stdOnly: true},
 	{name: "internal/process"},
@@ -73,9 +80,9 @@ var table = []row{
 	{name: "partition/fleet", may: []string{"task", "store", "internal/clock"}, tests: []string{"partition"}},
 	{name: "store", may: []string{"task", "partition", "internal/clock"}},
 	{name: "queue", may: []string{"task", "partition", "internal/clock"}},
-	{name: "lease", may: []string{"task", "store", "internal/clock"}},
-	{name: "catalog", may: []string{"task", "store", "internal/clock"}},
-	{name: "catalog/lambdas", may: slices.Concat(seams, wire, []string{"internal/refusal"})},
+	{name: "internal/lease", may: []string{"task", "store", "internal/clock"}},
+	{name: "internal/catalog", may: []string{"task", "store", "internal/clock"}},
+	{name: "internal/catalog/lambdas", may: slices.Concat(seams, wire, []string{"internal/refusal"})},
 
 	{name: "store/mem", may: []string{"task", "partition", "store", "internal/clock"}},
 	{name: "store/pebble", may: []string{"task", "partition", "store", "internal/clock"}},
@@ -90,7 +97,7 @@ var table = []row{
 	{name: "api/kinesinv1", never: serverSide, generated: true},
 	{name: "api/kinesinv1/kinesinv1connect", may: []string{"api/kinesinv1"}, never: serverSide, generated: true},
 
-	{name: "inbound", may: slices.Concat(seams, wire, []string{"inbound/buffer", "internal/gather", "internal/refusal"}), tests: []string{"catalog/lambdas", "inbound/buffer/mem", "inbound/buffer/buffertest"}},
+	{name: "inbound", may: slices.Concat(seams, wire, []string{"inbound/buffer", "internal/gather", "internal/refusal"}), tests: []string{"internal/catalog/lambdas", "inbound/buffer/mem", "inbound/buffer/buffertest"}},
 	{name: "inbound/buffer"},
 	{name: "inbound/buffer/mem", may: []string{"task", "inbound/buffer", "internal/clock"}, tests: []string{"inbound/buffer/buffertest"}},
 	{name: "inbound/buffer/sqsbuffer", may: []string{"inbound/buffer", "internal/clock", "internal/sqsclient", "queue/sqs"}, tests: []string{"inbound/buffer/buffertest"}},
@@ -98,37 +105,37 @@ var table = []row{
 	{name: "scheduler", may: seams},
 	{name: "dispatcher", may: seams},
 	{name: "hsc", may: slices.Concat(seams, wire)},
-	{name: "controller", may: slices.Concat(wire, []string{"task", "internal/clock"}), never: serverSide},
+	{name: "internal/controller", may: slices.Concat(wire, []string{"task", "internal/clock"}), never: serverSide},
 
-	{name: "sdk", may: slices.Concat(wire, []string{"task", "controller", "internal/clock", "internal/dial", "internal/process"}), tests: []string{"sdk/sdktest", "server"}, never: serverSide},
+	{name: "sdk", may: slices.Concat(wire, []string{"task", "internal/controller", "internal/clock", "internal/dial", "internal/process"}), tests: []string{"sdk/sdktest", "server"}, never: serverSide},
 	{
 		name: "sdk/sqsinbound", may: slices.Concat(wire, []string{"task", "sdk", "internal/clock", "internal/gather", "internal/sqsclient"}),
-		tests: []string{"sdk/sdktest", "server/node", "partition", "inbound/buffer/sqsbuffer", "queue/sqs"}, never: noServer,
+		tests: []string{"sdk/sdktest", "internal/node", "partition", "inbound/buffer/sqsbuffer", "queue/sqs"}, never: noServer,
 	},
 	{
-		name: "sdk/sdktest", may: slices.Concat(seams, wire, []string{"store/mem", "queue/mem", "controller", "sdk", "server/node", "internal/inproc"}),
+		name: "sdk/sdktest", may: slices.Concat(seams, wire, []string{"store/mem", "queue/mem", "internal/controller", "sdk", "internal/node", "internal/inproc"}),
 		never: []string{"store/pebble", "github.com/cockroachdb", "github.com/aws"}, // keeps users' tests quick to build
 	},
 
 	{
-		name: "server/node", may: slices.Concat(seams, wire, []string{"partition/fleet", "catalog/lambdas", "inbound", "inbound/buffer", "scheduler", "dispatcher", "hsc", "internal/*"}),
+		name: "internal/node", may: slices.Concat(seams, wire, []string{"partition/fleet", "internal/catalog/lambdas", "inbound", "inbound/buffer", "scheduler", "dispatcher", "hsc"}, tools),
 		tests: []string{"sdk", "store/dynamo", "queue/sqs"},
 		never: []string{"store/pebble", "store/mem", "queue/mem", "github.com/cockroachdb", "github.com/aws"},
 	},
 	{
-		name: "server", tests: []string{"sdk", "controller"},
+		name: "server", tests: []string{"sdk", "internal/controller"},
 		may: slices.Concat(wire, drivers, []string{
-			"task", "store", "store/dynamo", "queue", "queue/sqs", "inbound/buffer", "inbound/buffer/sqsbuffer", "catalog", "partition", "partition/fleet", "partition/kube", "server/node", "internal/*",
-		}),
+			"task", "store", "store/dynamo", "queue", "queue/sqs", "inbound/buffer", "inbound/buffer/sqsbuffer", "internal/catalog", "partition", "partition/fleet", "partition/kube", "internal/node",
+		}, tools),
 	},
 	{name: "cmd/kinesin", may: []string{"cmd/kinesin/cli"}, never: testOnly},
 	{
-		name: "cmd/kinesin/cli", may: slices.Concat(wire, []string{"task", "server", "sdk", "bench", "cost", "cmd/kinesin/executor", "internal/*"}),
-		tests: []string{"inbound/buffer", "inbound/buffer/mem", "server/node", "partition"},
+		name: "cmd/kinesin/cli", may: slices.Concat(wire, []string{"task", "server", "sdk", "internal/bench", "internal/cost", "cmd/kinesin/executor"}, tools),
+		tests: []string{"inbound/buffer", "inbound/buffer/mem", "internal/node", "partition"},
 	},
 	{name: "cmd/kinesin/executor", may: []string{"internal/clock"}, never: serverSide},
-	{name: "cost"},
-	{name: "bench", may: slices.Concat(wire, []string{"task", "sdk", "internal/*"}), never: serverSide},
+	{name: "internal/cost"},
+	{name: "internal/bench", may: slices.Concat(wire, []string{"task", "sdk"}, tools), never: serverSide},
 	{name: "examples/*", may: []string{"sdk", "sdk/sdktest", "examples/*"}},
 
 	// Tests over real processes. The checker judges what they saw and knows nothing else.

@@ -14,8 +14,8 @@
 //	store       durable tasks; drivers store/pebble, store/dynamo and store/mem, suite store/storetest
 //	queue       enqueued tasks on their way to workers; drivers queue/sqs and queue/mem, suite queue/queuetest
 //	partition   who owns which slice of the key space
-//	catalog     the lambdas that a process knows
-//	lease       the worker leases that a process knows
+//	internal/catalog     the lambdas that a process knows
+//	internal/lease       the worker leases that a process knows
 //
 // The roles, which never import each other:
 //
@@ -23,7 +23,7 @@
 //	scheduler   looks ahead in the partitions it owns and fires what is due
 //	dispatcher  puts due tasks on their lambda's queue
 //	hsc         heartbeat and status controller: claims, leases, outcomes
-//	controller  the worker's side of the hsc
+//	internal/controller  the worker's side of the hsc
 //
 // What ties them together:
 //

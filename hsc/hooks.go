@@ -3,7 +3,7 @@ package hsc
 import (
 	"time"
 
-	"github.com/kinesin-io/kinesin/catalog"
+	"github.com/kinesin-io/kinesin/internal/catalog"
 	"github.com/kinesin-io/kinesin/task"
 )
 

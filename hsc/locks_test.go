@@ -5,7 +5,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/kinesin-io/kinesin/lease"
+	"github.com/kinesin-io/kinesin/internal/lease"
 )
 
 // TestSharedStateIsLocked is for the race detector: what stands behind one lock is used by goroutines that nothing else orders.

@@ -5,8 +5,8 @@ import (
 	"sync"
 	"time"
 
-	"github.com/kinesin-io/kinesin/catalog"
 	"github.com/kinesin-io/kinesin/inbound/buffer"
+	"github.com/kinesin-io/kinesin/internal/catalog"
 	"github.com/kinesin-io/kinesin/internal/clock"
 	"github.com/kinesin-io/kinesin/internal/gather"
 	"github.com/kinesin-io/kinesin/queue"

@@ -9,8 +9,8 @@ import (
 	"time"
 
 	"github.com/kinesin-io/kinesin/api/kinesinv1"
-	"github.com/kinesin-io/kinesin/catalog"
 	"github.com/kinesin-io/kinesin/inbound"
+	"github.com/kinesin-io/kinesin/internal/catalog"
 	"github.com/kinesin-io/kinesin/queue"
 	"github.com/kinesin-io/kinesin/queue/queuetest"
 	"github.com/kinesin-io/kinesin/store"

@@ -4,7 +4,7 @@ import (
 	"sync"
 	"testing"
 
-	"github.com/kinesin-io/kinesin/lease"
+	"github.com/kinesin-io/kinesin/internal/lease"
 	"github.com/kinesin-io/kinesin/task"
 )
 

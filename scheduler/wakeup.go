@@ -3,7 +3,7 @@ package scheduler
 import (
 	"time"
 
-	"github.com/kinesin-io/kinesin/lease"
+	"github.com/kinesin-io/kinesin/internal/lease"
 	"github.com/kinesin-io/kinesin/task"
 )
 

@@ -5,7 +5,7 @@ import (
 	"time"
 
 	"github.com/kinesin-io/kinesin/api"
-	"github.com/kinesin-io/kinesin/controller"
+	"github.com/kinesin-io/kinesin/internal/controller"
 )
 
 // The refusals of a server, one for each decision a caller makes. The text of an

@@ -6,7 +6,7 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/kinesin-io/kinesin/controller"
+	"github.com/kinesin-io/kinesin/internal/controller"
 	"github.com/kinesin-io/kinesin/task"
 )
 

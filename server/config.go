@@ -12,7 +12,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/kinesin-io/kinesin/server/node"
+	"github.com/kinesin-io/kinesin/internal/node"
 	"github.com/kinesin-io/kinesin/store/dynamo"
 )
 

@@ -7,7 +7,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/kinesin-io/kinesin/server/node"
+	"github.com/kinesin-io/kinesin/internal/node"
 )
 
 func TestConfigValidate(t *testing.T) {

@@ -10,10 +10,10 @@ import (
 	"strings"
 
 	"github.com/kinesin-io/kinesin/internal/clock"
+	"github.com/kinesin-io/kinesin/internal/node"
 	"github.com/kinesin-io/kinesin/partition"
 	"github.com/kinesin-io/kinesin/partition/fleet"
 	"github.com/kinesin-io/kinesin/partition/kube"
-	"github.com/kinesin-io/kinesin/server/node"
 )
 
 // How the processes with the scheduler's role know each other.

@@ -18,8 +18,8 @@ import (
 	"github.com/kinesin-io/kinesin/api"
 	"github.com/kinesin-io/kinesin/internal/clock"
 	"github.com/kinesin-io/kinesin/internal/livefile"
+	"github.com/kinesin-io/kinesin/internal/node"
 	"github.com/kinesin-io/kinesin/internal/token"
-	"github.com/kinesin-io/kinesin/server/node"
 )
 
 // ErrListen says that the port could not be opened.

@@ -8,9 +8,9 @@ import (
 	"log/slog"
 	"slices"
 
-	"github.com/kinesin-io/kinesin/catalog"
 	"github.com/kinesin-io/kinesin/inbound/buffer/sqsbuffer"
 	"github.com/kinesin-io/kinesin/internal/awsclient"
+	"github.com/kinesin-io/kinesin/internal/catalog"
 	"github.com/kinesin-io/kinesin/internal/clock"
 	"github.com/kinesin-io/kinesin/queue/sqs"
 	"github.com/kinesin-io/kinesin/store"

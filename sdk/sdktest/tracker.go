@@ -8,7 +8,7 @@ import (
 	"sync"
 	"sync/atomic"
 
-	"github.com/kinesin-io/kinesin/controller"
+	"github.com/kinesin-io/kinesin/internal/controller"
 	"github.com/kinesin-io/kinesin/task"
 )
 

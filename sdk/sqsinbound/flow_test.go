@@ -17,12 +17,12 @@ import (
 	"github.com/kinesin-io/kinesin/inbound/buffer/sqsbuffer"
 	"github.com/kinesin-io/kinesin/internal/awslocal"
 	"github.com/kinesin-io/kinesin/internal/clock"
+	"github.com/kinesin-io/kinesin/internal/node"
 	"github.com/kinesin-io/kinesin/partition"
 	queuemem "github.com/kinesin-io/kinesin/queue/mem"
 	"github.com/kinesin-io/kinesin/queue/sqs"
 	"github.com/kinesin-io/kinesin/sdk"
 	"github.com/kinesin-io/kinesin/sdk/sqsinbound"
-	"github.com/kinesin-io/kinesin/server/node"
 	storemem "github.com/kinesin-io/kinesin/store/mem"
 )
 

@@ -66,8 +66,8 @@ func TestTheMutantsAreSpread(t *testing.T) {
 		}
 	}
 	for _, dir := range []string{
-		"task", "store", "store/pebble", "store/dynamo", "queue", "queue/mem", "queue/sqs", "inbound", "scheduler", "dispatcher", "hsc", "lease",
-		"controller", "partition", "partition/fleet", "catalog", "server/node",
+		"task", "store", "store/pebble", "store/dynamo", "queue", "queue/mem", "queue/sqs", "inbound", "scheduler", "dispatcher", "hsc", "internal/lease",
+		"internal/controller", "partition", "partition/fleet", "internal/catalog", "internal/node",
 	} {
 		if packages[dir] == 0 {
 			t.Errorf("no mutant breaks %s", dir)

@@ -8,9 +8,9 @@ import (
 	"time"
 
 	"github.com/kinesin-io/kinesin/internal/inproc"
+	"github.com/kinesin-io/kinesin/internal/node"
 	"github.com/kinesin-io/kinesin/partition"
 	"github.com/kinesin-io/kinesin/queue"
-	"github.com/kinesin-io/kinesin/server/node"
 	"github.com/kinesin-io/kinesin/store"
 	"github.com/kinesin-io/kinesin/test/checker"
 )

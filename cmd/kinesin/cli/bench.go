@@ -10,7 +10,7 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
-	"github.com/kinesin-io/kinesin/bench"
+	"github.com/kinesin-io/kinesin/internal/bench"
 	"github.com/kinesin-io/kinesin/internal/clock"
 	"github.com/kinesin-io/kinesin/internal/dial"
 	"github.com/kinesin-io/kinesin/sdk"

@@ -12,7 +12,7 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
-	"github.com/kinesin-io/kinesin/cost"
+	"github.com/kinesin-io/kinesin/internal/cost"
 )
 
 const bufferedFlag = "buffered"

@@ -5,7 +5,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/kinesin-io/kinesin/cost"
+	"github.com/kinesin-io/kinesin/internal/cost"
 )
 
 // Without a word on the inbound queue the bill is that of servers that have one, as they do by default.

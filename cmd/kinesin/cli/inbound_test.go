@@ -16,9 +16,9 @@ import (
 	"github.com/kinesin-io/kinesin/inbound/buffer"
 	buffermem "github.com/kinesin-io/kinesin/inbound/buffer/mem"
 	"github.com/kinesin-io/kinesin/internal/clock"
+	"github.com/kinesin-io/kinesin/internal/node"
 	"github.com/kinesin-io/kinesin/partition"
 	queuemem "github.com/kinesin-io/kinesin/queue/mem"
-	"github.com/kinesin-io/kinesin/server/node"
 	storemem "github.com/kinesin-io/kinesin/store/mem"
 	"github.com/kinesin-io/kinesin/task"
 )

@@ -7,7 +7,7 @@ import (
 	"strconv"
 	"time"
 
-	benchmark "github.com/kinesin-io/kinesin/bench"
+	benchmark "github.com/kinesin-io/kinesin/internal/bench"
 )
 
 // managed runs the shapes of `kinesin bench` against the server, each with its worker in a process of its own.

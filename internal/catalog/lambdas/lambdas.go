@@ -1,0 +1,76 @@
+// Package lambdas is the life of lambdas: it creates, changes and deletes them for those who call, and as
+// registrations say. It serves the LambdaService of the wire contract. It keeps lambdas in the catalog, and
+// leaves their tasks to who takes tasks in; with whom it is tested, in package inbound.
+package lambdas
+
+import (
+	"context"
+	"time"
+
+	"github.com/kinesin-io/kinesin/internal/catalog"
+	"github.com/kinesin-io/kinesin/internal/clock"
+	"github.com/kinesin-io/kinesin/task"
+)
+
+// Tasks are those of lambdas, as who takes them in knows them.
+type Tasks interface {
+	// Settled returns a channel that is closed when all calls that have begun, and may have seen lambdas as
+	// they were, are over.
+	Settled() <-chan struct{}
+	// AnyLive reports whether any task of some partitions lives.
+	AnyLive(ctx context.Context, some []task.Partition) (bool, error)
+	// DropLive ends live tasks of some partitions, or asks them to stop, and returns the partitions of all
+	// that it met; none only if no task lives.
+	DropLive(ctx context.Context, l *catalog.Entry, some []task.Partition) (ended, told int, of []task.Partition, err error)
+	// BufferLife is how long a task may be in the inbound buffer; 0 where there is none.
+	BufferLife() time.Duration
+	// BufferDoubt says why tasks that were acknowledged a while ago may be in the inbound buffer; unknown:
+	// since nobody can tell.
+	BufferDoubt() (unknown bool, err error)
+	// BufferPassed reports whether what was accepted until a moment has come out of the inbound buffer, as
+	// far as can be seen here.
+	BufferPassed(until task.Instant) bool
+}
+
+// Queue has the queues of lambdas.
+type Queue interface {
+	Drop(ctx context.Context, lambda uint32) error
+	CheckLambda(l task.Lambda, planned ...task.Lambda) error
+	Provision(ctx context.Context, l task.Lambda) error
+	Missing(ctx context.Context, l task.Lambda) ([]string, error)
+}
+
+// Config is what a Service is made of.
+type Config struct {
+	Store   catalog.Registered
+	Queue   Queue
+	Catalog *catalog.Catalog
+	Tasks   Tasks
+	Clock   clock.Clock
+	Hooks   Hooks
+
+	// Unregister says how the registration of a lambda is deleted by hand, for the refusal to delete that
+	// lambda. nil: not said.
+	Unregister func(lambda string) string
+
+	// Shared says that other processes may be over the same store: what they do to lambdas is known here only
+	// a while later.
+	Shared bool
+}
+
+// Hooks are told what happened. A nil hook is not called.
+type Hooks struct {
+	// Registered: one of Registrations became of the registration of a lambda; err says why it was refused,
+	// kept or not read.
+	Registered func(ctx context.Context, lambda, outcome string, err error)
+	// Registrations: so many registrations are in each of RegistrationStates; one that is not named has none.
+	Registrations func(states map[string]int)
+	// Internal: a part of a call failed that its answer does not tell.
+	Internal func(ctx context.Context, procedure string, err error)
+}
+
+// Service serves those who have lambdas. It is safe for concurrent use.
+type Service struct{ Config }
+
+// New returns a Service.
+func New(c Config) *Service { return &Service{c} }

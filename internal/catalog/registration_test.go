@@ -1,0 +1,165 @@
+package catalog_test
+
+import (
+	"errors"
+	"log/slog"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/kinesin-io/kinesin/internal/catalog"
+	"github.com/kinesin-io/kinesin/internal/clock"
+	"github.com/kinesin-io/kinesin/store"
+	"github.com/kinesin-io/kinesin/store/mem"
+	"github.com/kinesin-io/kinesin/task"
+)
+
+func registration(t *testing.T, value string) catalog.Registration {
+	t.Helper()
+	r, err := catalog.ParseRegistration(store.Control{Kind: catalog.RegistrationKind, Name: "mail", Version: 1, Value: []byte(value)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return r
+}
+
+func TestParseRegistration(t *testing.T) {
+	r := registration(t, `{"format":1,"mode":"managed","priorities":["now","later"],"shards":3,"timeout_us":60000000,"backoff_min_us":1000,"backoff_max_us":5000000,"max_attempts":4,"retention_us":3600000000}`)
+	want := task.Lambda{
+		Name: "mail", Priorities: []string{"now", "later"}, Shards: 3, MaxAttempts: 4, Timeout: time.Minute,
+		BackoffMin: time.Millisecond, BackoffMax: 5 * time.Second, Retention: time.Hour,
+	}
+	if got := r.Lambda; !slices.Equal(got.Priorities, want.Priorities) || got.Timeout != want.Timeout || got.BackoffMin != want.BackoffMin ||
+		got.BackoffMax != want.BackoffMax || got.Retention != want.Retention || got.Shards != want.Shards || got.MaxAttempts != want.MaxAttempts {
+		t.Errorf("got %+v, want %+v", got, want)
+	}
+	if other := registration(t, `{"format":1}`); other.Sum == r.Sum || other.Sum == "" || other.Shards != 0 { // the server says
+		t.Errorf("got %+v", other)
+	}
+	for value, word := range map[string]string{
+		`{"format":2}`:                                    "update the servers",
+		`{"format":1,"weight":7}`:                         `unknown field "weight", which this program does not know; update the servers`,
+		`{"format":1,"mode":"later"}`:                     "want managed or deliver",
+		`{"format":1,"mode":"deliver","max_attempts":3}`:  "not for mode deliver",
+		`{"format":1,"shards":70000}`:                     "corrupt",
+		`{"format":1,"priorities":["a","a"]}`:             "named twice",
+		`{"format":1,"retention_us":-1}`:                  "retention",
+		`{"format":1,"retention_us":9223372036854775807}`: "retention",
+		`[]`: "corrupt",
+	} {
+		_, err := catalog.ParseRegistration(store.Control{Name: "mail", Value: []byte(value)})
+		if err == nil || !strings.Contains(err.Error(), word) {
+			t.Errorf("%s: %v, want %q", value, err, word)
+		}
+	}
+}
+
+// TestRegister has a lambda made and changed by registrations and by calls.
+func TestRegister(t *testing.T) {
+	c := clock.NewVirtual(start, 1).Process(0)
+	s := store.New(mem.New(), store.Config{Clock: c})
+	lambdas := catalog.New(s, c, slog.New(slog.DiscardHandler))
+	first, second := registration(t, `{"format":1,"shards":3,"max_attempts":3}`), registration(t, `{"format":1,"shards":3,"max_attempts":5}`)
+
+	made, created, err := lambdas.Register(t.Context(), first)
+	if err != nil || !created || made.MaxAttempts != 3 || made.Ref == 0 || made.Registration != first.Sum {
+		t.Fatalf("created %+v %v, %v", made, created, err)
+	}
+	if _, existed, err := lambdas.Create(t.Context(), first.Lambda); err != nil || !existed {
+		t.Errorf("the same by a call: existed %v, %v", existed, err)
+	}
+	changed, err := lambdas.Update(t.Context(), "mail", func(l *task.Lambda) error { l.MaxAttempts = 9; return nil })
+	if err != nil || changed.Registration != first.Sum {
+		t.Fatalf("a change by a call: %+v, %v", changed, err)
+	}
+	again, created, err := lambdas.Register(t.Context(), second)
+	if err != nil || created || again.MaxAttempts != 5 || again.Registration != second.Sum || again.Ref != made.Ref || again.Created != made.Created {
+		t.Errorf("changed %+v %v, %v", again, created, err)
+	}
+	for _, value := range []string{`{"format":1,"mode":"deliver"}`, `{"format":1,"shards":2}`, `{"format":1,"priorities":["normal"]}`} {
+		if _, _, err := lambdas.Register(t.Context(), registration(t, value)); !errors.Is(err, catalog.ErrFixed) {
+			t.Errorf("%s: %v, want ErrFixed", value, err)
+		}
+	}
+	if _, err := lambdas.Update(t.Context(), "mail", func(l *task.Lambda) error { l.MaxAttempts = 11; return nil }); err != nil {
+		t.Fatal(err)
+	}
+	again, created, err = lambdas.Register(t.Context(), second) // as one does who did not know yet that another one had
+	if err != nil || created || again.MaxAttempts != 11 {
+		t.Errorf("the same once more: %+v %v, %v; want what the call changed", again, created, err)
+	}
+	if l, err := lambdas.Lambda("mail"); err != nil || l.Version != again.Version {
+		t.Errorf("a refused registration changed it: %+v, %v", l, err)
+	}
+}
+
+// TestRegisterTakesOver has a lambda that a call made become that of a registration.
+func TestRegisterTakesOver(t *testing.T) {
+	c := clock.NewVirtual(start, 1).Process(0)
+	s := store.New(mem.New(), store.Config{Clock: c})
+	lambdas := catalog.New(s, c, slog.New(slog.DiscardHandler))
+	made, _, err := lambdas.Create(t.Context(), task.Lambda{Name: "mail"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	same := registration(t, `{"format":1}`)
+	taken, created, err := lambdas.Register(t.Context(), same)
+	if err != nil || created || taken.Ref != made.Ref || taken.Registration != same.Sum {
+		t.Errorf("%+v %v, %v", taken, created, err)
+	}
+}
+
+// TestRegisterTakesADeletionBack has a registration come back while its lambda is deleted, or after whoever did so was killed.
+func TestRegisterTakesADeletionBack(t *testing.T) {
+	c := clock.NewVirtual(start, 1).Process(0)
+	s := store.New(mem.New(), store.Config{Clock: c})
+	lambdas := catalog.New(s, c, slog.New(slog.DiscardHandler))
+	for what, back := range map[string]string{"the same": `{"format":1,"shards":3}`, "changed": `{"format":1,"shards":4,"max_attempts":5}`} {
+		made, _, err := lambdas.Register(t.Context(), registration(t, `{"format":1,"shards":3}`))
+		if err != nil {
+			t.Fatal(err)
+		}
+		deleting, err := lambdas.Update(t.Context(), "mail", func(l *task.Lambda) error { l.Deleting = true; return nil })
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, _, err := lambdas.Register(t.Context(), registration(t, `{"format":1,"shards":2}`)); !errors.Is(err, catalog.ErrFixed) {
+			t.Errorf("%s: another one than it was: %v, want ErrFixed", what, err)
+		}
+		r := registration(t, back)
+		again, created, err := lambdas.Register(t.Context(), r)
+		if err != nil || created || again.Deleting || again.Ref != made.Ref || again.MaxAttempts != r.MaxAttempts || again.Registration != r.Sum {
+			t.Errorf("%s: %+v %v, %v", what, again, created, err)
+		}
+		if err := lambdas.Remove(t.Context(), deleting); !errors.Is(err, catalog.ErrChanged) {
+			t.Errorf("%s: who was still at it: %v, want ErrChanged", what, err)
+		}
+		if err := lambdas.Remove(t.Context(), again); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// TestFits says what a registration that does not fit is refused with, and that what a lambda was made of fits, whatever defaults are.
+func TestFits(t *testing.T) {
+	r := registration(t, `{"format":1,"shards":3}`)
+	byCall := catalog.Entry{Lambda: task.Lambda{Name: "mail", Shards: 5}.WithDefaults()}
+	registered, same := byCall, byCall
+	registered.Registration, same.Registration = "another", r.Sum
+	if err := r.Fits(&same); err != nil {
+		t.Errorf("what it was made of: %v", err)
+	}
+	if err := r.Fits(&catalog.Entry{Lambda: r.Lambda}); err != nil {
+		t.Errorf("the same settings: %v", err)
+	}
+	for want, have := range map[string]*catalog.Entry{
+		"delete it, and it is made anew of this registration":           &byCall,
+		"put the registration back; or wait until it has no live tasks": &registered,
+	} {
+		err := r.Fits(have)
+		if !errors.Is(err, catalog.ErrFixed) || !strings.Contains(err.Error(), want) || !strings.Contains(err.Error(), "shards 3, and mail has mode managed") {
+			t.Errorf("%v, want %q", err, want)
+		}
+	}
+}

@@ -1,0 +1,35 @@
+package lease_test
+
+import (
+	"sync"
+	"testing"
+
+	"github.com/kinesin-io/kinesin/internal/clock"
+	"github.com/kinesin-io/kinesin/internal/lease"
+	"github.com/kinesin-io/kinesin/store"
+	"github.com/kinesin-io/kinesin/store/mem"
+	"github.com/kinesin-io/kinesin/task"
+)
+
+// TestSharedStateIsLocked is for the race detector: what stands behind one lock is used by goroutines that nothing else orders.
+func TestSharedStateIsLocked(t *testing.T) {
+	b := lease.NewBook(store.New(mem.New(), store.Config{}), clock.Real())
+	l, err := b.Open(t.Context(), "w", 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var running sync.WaitGroup
+	for _, use := range []func(){
+		func() { _, _ = b.Renew(t.Context(), l.Worker) }, // others may be faster
+		func() { b.ClearSuspect(l.Worker, task.ID{1}) },
+	} {
+		for range 2 {
+			running.Go(func() {
+				for range 50 {
+					use()
+				}
+			})
+		}
+	}
+	running.Wait()
+}

@@ -1,0 +1,140 @@
+package lease_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/kinesin-io/kinesin/internal/clock"
+	"github.com/kinesin-io/kinesin/internal/clock/clocktest"
+	"github.com/kinesin-io/kinesin/internal/lease"
+	"github.com/kinesin-io/kinesin/store"
+	storemem "github.com/kinesin-io/kinesin/store/mem"
+	"github.com/kinesin-io/kinesin/task"
+)
+
+// books are those of two processes over one store.
+func books() (v *clock.Virtual, clocks [2]*clocktest.Settable, all [2]*lease.Book) {
+	v = clock.NewVirtual(task.Instant(1_700_000_000_000_000), 1)
+	rows := store.New(storemem.New(), store.Config{Clock: v.Process(0)})
+	for i := range all {
+		clocks[i] = &clocktest.Settable{Clock: v.Process(0)}
+		all[i] = lease.NewBook(rows, clocks[i])
+	}
+	return v, clocks, all
+}
+
+const length = 16 * time.Second
+
+// wantAge fails unless the newest heartbeat counts from so long ago.
+func wantAge(t *testing.T, k clock.Clock, l *lease.Lease, want time.Duration) {
+	t.Helper()
+	if age := clock.Steady(k).Sub(l.Heard); age != want {
+		t.Errorf("the heartbeat counts from %v ago, want %v", age, want)
+	}
+}
+
+// TestAHeartbeatCountsFromWhenItWasSeen sets the clock of who received a heartbeat, or of who judges by it. It never counts
+// from the future, and never so much from the past that a worker that lives has no time for the next.
+func TestAHeartbeatCountsFromWhenItWasSeen(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		by   time.Duration // of the clock of who judges
+		want time.Duration // age of a heartbeat that was received 3 s ago, when it is seen first
+	}{
+		"clocks agree":           {0, 3 * time.Second},
+		"behind":                 {-time.Hour, 0},
+		"behind by a day":        {-24 * time.Hour, 0},
+		"ahead":                  {time.Hour, 0},
+		"ahead by a minute":      {time.Minute, 0},
+		"ahead by a second":      {time.Second, 4 * time.Second},
+		"ahead by half a lease":  {length / 2, length / 2},
+		"behind by two seconds":  {-2 * time.Second, time.Second},
+		"behind by four seconds": {-4 * time.Second, 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			ctx := t.Context()
+			v, clocks, b := books()
+			l, err := b[0].Open(ctx, "w", length)
+			if err != nil {
+				t.Fatal(err)
+			}
+			v.Advance(3 * time.Second)
+			clocks[1].Step(c.by)
+			seen, err := b[1].Look(ctx, l.Worker)
+			if err != nil {
+				t.Fatal(err)
+			}
+			wantAge(t, clocks[1], &seen, c.want)
+			v.Advance(5 * time.Second)
+			clocks[1].Step(-time.Hour) // no step moves what was seen
+			if seen, err = b[1].Look(ctx, l.Worker); err != nil {
+				t.Fatal(err)
+			}
+			wantAge(t, clocks[1], &seen, c.want+5*time.Second)
+		})
+	}
+}
+
+// TestAHeartbeatAfterTheClockWasSetBackIsSeen has a receipt that lies in the future, which later heartbeats do not change.
+func TestAHeartbeatAfterTheClockWasSetBackIsSeen(t *testing.T) {
+	t.Parallel()
+	ctx := t.Context()
+	v, clocks, b := books()
+	l, err := b[0].Open(ctx, "w", length)
+	if err != nil {
+		t.Fatal(err)
+	}
+	clocks[0].Step(-time.Hour)
+	clocks[1].Step(-time.Hour)
+	for range 10 {
+		v.Advance(length / lease.BeatsPerLease)
+		renewed, err := b[0].Renew(ctx, l.Worker)
+		if err != nil {
+			t.Fatal(err)
+		}
+		seen, err := b[1].Look(ctx, l.Worker)
+		if err != nil {
+			t.Fatal(err)
+		}
+		wantAge(t, clocks[0], &renewed, 0)
+		wantAge(t, clocks[1], &seen, 0)
+	}
+	v.Advance(time.Second)
+	if err := b[0].SetSuspect(ctx, l.Worker, task.ID{1}); err != nil { // which is no heartbeat
+		t.Fatal(err)
+	}
+	seen, err := b[1].Look(ctx, l.Worker)
+	if err != nil {
+		t.Fatal(err)
+	}
+	wantAge(t, clocks[1], &seen, time.Second)
+}
+
+// TestAStepForwardSweepsNoWorkerThatLives sets the clock forward by more than leases are kept.
+func TestAStepForwardSweepsNoWorkerThatLives(t *testing.T) {
+	t.Parallel()
+	ctx := t.Context()
+	v, clocks, b := books()
+	l, err := b[0].Open(ctx, "w", length)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i := range b {
+		clocks[i].Step(2 * lease.KeptAfterEnd)
+		if n, err := b[i].Sweep(ctx); n != 0 || err != nil {
+			t.Errorf("book %d: %d leases swept (%v)", i, n, err)
+		}
+	}
+	if _, err := b[0].Renew(ctx, l.Worker); err != nil {
+		t.Error(err)
+	}
+	v.Advance(2*lease.KeptAfterEnd + time.Hour)
+	if n, err := b[1].Sweep(ctx); n != 0 || err != nil {
+		t.Errorf("%d leases swept at first sight of a heartbeat (%v)", n, err)
+	}
+	v.Advance(length + task.ClockBound)
+	if n, err := b[1].Sweep(ctx); n != 1 || err != nil {
+		t.Errorf("%d leases swept (%v), want the one of a worker that was silent", n, err)
+	}
+}
