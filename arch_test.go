@@ -38,7 +38,8 @@ var (
 	// testKit is what the tests of every package may import.
 	testKit = slices.Concat(drivers, []string{"task", "store", "queue", "store/storetest", "queue/queuetest", "partition/partitiontest"}, tools)
 
-	// noServer is what never gets into the binary of who schedules, and serverSide what never gets into that of a worker.
+	// noServer is what never gets into the binary of who schedules, and serverSide what never gets into that
+	// of a worker.
 	noServer = []string{
 		"inbound", "inbound/*", "scheduler", "dispatcher", "hsc", "internal/catalog", "internal/lease", "partition", "server", "store", "store/*", "queue", "queue/*",
 		"github.com/cockroachdb", "k8s.io",

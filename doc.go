@@ -7,32 +7,34 @@
 //
 // The domain, which everything else speaks:
 //
-//	task        what a task and a lambda are, and the state machine, as pure functions
+//	task                what a task and a lambda are, and the state machine, as pure functions
 //
 // The seams, each a concrete type over a small driver:
 //
-//	store       durable tasks; drivers store/pebble, store/dynamo and store/mem, suite store/storetest
-//	queue       enqueued tasks on their way to workers; drivers queue/sqs and queue/mem, suite queue/queuetest
-//	partition   who owns which slice of the key space
-//	internal/catalog     the lambdas that a process knows
-//	internal/lease       the worker leases that a process knows
+//	store               durable tasks; drivers store/pebble, store/dynamo and store/mem, suite store/storetest
+//	queue               enqueued tasks on their way to workers; drivers queue/sqs and queue/mem,
+//	                    suite queue/queuetest
+//	partition           who owns which slice of the key space
+//	internal/catalog    the lambdas that a process knows
+//	internal/lease      the worker leases that a process knows
 //
 // The roles, which never import each other:
 //
-//	inbound     accepts tasks, answers questions about them, cancels them
-//	scheduler   looks ahead in the partitions it owns and fires what is due
-//	dispatcher  puts due tasks on their lambda's queue
-//	hsc         heartbeat and status controller: claims, leases, outcomes
-//	internal/controller  the worker's side of the hsc
+//	inbound             accepts tasks, answers questions about them, cancels them
+//	scheduler           looks ahead in the partitions it owns and fires what is due
+//	dispatcher          puts due tasks on their lambda's queue
+//	hsc                 heartbeat and status controller: claims, leases, outcomes
+//	internal/controller the worker's side of the hsc
 //
 // What ties them together:
 //
-//	api         the wire contract, version 1
-//	sdk         Go client and worker; sdk/sdktest is a whole Kinesin in memory, in virtual time, sdk/sqsinbound schedules over SQS alone
-//	server      composes the roles into one process, and chooses the drivers
-//	cmd/kinesin the one binary
-//	deploy      the Helm chart, whose image the Dockerfile makes
-//	terraform   modules for an installation and for a lambda on AWS
+//	api                 the wire contract, version 1
+//	sdk                 Go client and worker; sdk/sdktest is a whole Kinesin in memory, in virtual time,
+//	                    sdk/sqsinbound schedules over SQS alone
+//	server              composes the roles into one process, and chooses the drivers
+//	cmd/kinesin         the one binary
+//	deploy              the Helm chart, whose image the Dockerfile makes
+//	terraform           modules for an installation and for a lambda on AWS
 //
 // Only task, sdk, sdk/sdktest and the wire contract in api are meant for other
 // modules; the other packages may change in any release.

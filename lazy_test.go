@@ -10,8 +10,9 @@ import (
 	"testing"
 )
 
-// TestOnlyTheTableSaysWhatIsLazy looks for anybody who sets Op.Lazy by himself: the constructors in store/change.go do it, by the
-// table in store/lazy.go, and the suites of the drivers, whose tasks are nobody's.
+// TestOnlyTheTableSaysWhatIsLazy looks for anybody who sets Op.Lazy by himself: the constructors in
+// store/change.go do it, by the table in store/lazy.go, and the suites of the drivers, whose tasks are
+// nobody's.
 func TestOnlyTheTableSaysWhatIsLazy(t *testing.T) {
 	set := map[string]int{}
 	err := filepath.WalkDir(".", func(path string, d fs.DirEntry, err error) error {

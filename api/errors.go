@@ -44,7 +44,8 @@ var (
 	ErrUnsupported = errors.New("not supported by this server")
 	// ErrUnauthenticated says that the call had no token, or none that the server takes.
 	ErrUnauthenticated = errors.New("not authenticated")
-	// ErrRegistered says that the lambda is registered (Terraform does so), and goes with its registration only.
+	// ErrRegistered says that the lambda is registered (Terraform does so), and goes with its registration
+	// only.
 	ErrRegistered = errors.New("lambda is registered")
 	// ErrInternal says that the server failed; the cause is in the server's log.
 	ErrInternal = errors.New("internal error")

@@ -11,9 +11,9 @@ import (
 	"google.golang.org/protobuf/reflect/protoreflect"
 )
 
-// jsonCodec is the JSON codec of servers. Connect's own passes over fields that it does not know; people write JSON by
-// hand, and a misspelt delay must not mean now. Binary messages are for programs, and keep to protobuf's rule: what is newer
-// than the server is passed over. It is safe for concurrent use.
+// jsonCodec is the JSON codec of servers. Connect's own passes over fields that it does not know; people
+// write JSON by hand, and a misspelt delay must not mean now. Binary messages are for programs, and keep to
+// protobuf's rule: what is newer than the server is passed over. It is safe for concurrent use.
 type jsonCodec struct{ name string }
 
 // jsonCodecs take the place of connect's, which has two names for one.

@@ -140,16 +140,17 @@ func FromWire(err error) error {
 	return &Error{Reason: uncommented(coded.Code()), Text: text}
 }
 
-// isUnconnected reports whether a call of a client had no connection to go by. What a server says comes without the error behind it.
+// isUnconnected reports whether a call of a client had no connection to go by. What a server says comes
+// without the error behind it.
 func isUnconnected(err error) bool {
 	var coded *connect.Error
 	var dial *net.OpError
 	return errors.As(err, &coded) && errors.As(err, &dial) && dial.Op == "dial" && !errors.Is(err, context.Canceled)
 }
 
-// isCutOff reports whether the connection broke while the answer was read, so that nobody knows what the server did. That is no
-// error which the server sent: the client has it from the connection, and gives it the code for what it does not know, or
-// for a stream that was reset.
+// isCutOff reports whether the connection broke while the answer was read, so that nobody knows what the
+// server did. That is no error which the server sent: the client has it from the connection, and gives it the
+// code for what it does not know, or for a stream that was reset.
 func isCutOff(err *connect.Error) bool {
 	switch err.Code() {
 	case connect.CodeUnknown:

@@ -25,7 +25,8 @@ import (
 	"github.com/kinesin-io/kinesin/task"
 )
 
-// post is a courier over a store in memory whose writes can fail and a queue that writes down what it is given.
+// post is a courier over a store in memory whose writes can fail and a queue that writes down what it is
+// given.
 type post struct {
 	t      *testing.T
 	ctx    context.Context //nolint:containedctx // of the test, inside its bubble

@@ -1,7 +1,8 @@
-// Package dispatcher moves due tasks from the store to their lambda queues, or straight to a worker that waits. It
-// owns the order of the two steps that make this safe (first the conditional write that lets one dispatcher win, then the
-// message, or the hand-over; in this process's memory the message alone, whose claim is that write) and the bound on what
-// a queue is fed. It calls the store and the queue; it never decides when a task is due and never talks to workers.
+// Package dispatcher moves due tasks from the store to their lambda queues, or straight to a worker that
+// waits. It owns the order of the two steps that make this safe (first the conditional write that lets one
+// dispatcher win, then the message, or the hand-over; in this process's memory the message alone, whose claim
+// is that write) and the bound on what a queue is fed. It calls the store and the queue; it never decides
+// when a task is due and never talks to workers.
 package dispatcher
 
 import (
@@ -93,8 +94,8 @@ func New(c Config) *Dispatcher {
 	return &Dispatcher{Config: c, depths: map[queue.Name]cachedDepth{}}
 }
 
-// Dispatch carries out orders and says of each what became of it. A first order whose message could not be sent has an
-// error, so that it is tried again soon; of the others the enqueue timeout takes care.
+// Dispatch carries out orders and says of each what became of it. A first order whose message could not be
+// sent has an error, so that it is tried again soon; of the others the enqueue timeout takes care.
 func (d *Dispatcher) Dispatch(ctx context.Context, orders []task.Order) []task.Dispatched {
 	now := d.Clock.Now()
 	b := batch{results: make([]task.Dispatched, len(orders)), ops: make([]store.Op, 0, len(orders))}
@@ -197,8 +198,8 @@ func (b *batch) settle(w *write, outcome error) {
 	}
 }
 
-// Remove deletes wake-up rows that no task needs any more. Losing such a delete is harmless: the next pass over the
-// partition asks for it again.
+// Remove deletes wake-up rows that no task needs any more. Losing such a delete is harmless: the next pass
+// over the partition asks for it again.
 func (d *Dispatcher) Remove(ctx context.Context, rows []task.Task) {
 	if len(rows) == 0 {
 		return
@@ -263,8 +264,8 @@ func (d *Dispatcher) sendOnce(ctx context.Context, messages []queue.Message) (fa
 	return failed, failures
 }
 
-// countSent adds what was sent to the depths that are remembered: until a service is asked again, it is all that is known of
-// what its queues were fed.
+// countSent adds what was sent to the depths that are remembered: until a service is asked again, it is all
+// that is known of what its queues were fed.
 func (d *Dispatcher) countSent(messages []queue.Message, results []error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()

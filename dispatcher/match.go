@@ -24,8 +24,9 @@ type Slot interface {
 	Settle(claimed *task.Task, outcome error)
 }
 
-// match makes the event of an order that puts a task on its queue one that hands it to a worker, if there is one that waits
-// and no task that waits longer is overtaken. Then the slot is to be settled with the outcome of the write.
+// match makes the event of an order that puts a task on its queue one that hands it to a worker, if there is
+// one that waits and no task that waits longer is overtaken. Then the slot is to be settled with the outcome
+// of the write.
 func (d *Dispatcher) match(ctx context.Context, b *batch, o *task.Order, event *task.Event) Slot {
 	t := &o.Task
 	if d.Matcher == nil || o.Event.Kind != task.Enqueue || t.Suspect || t.State == task.Enqueued {
@@ -46,12 +47,13 @@ func (d *Dispatcher) match(ctx context.Context, b *batch, o *task.Order, event *
 	return slot
 }
 
-// waitMin is how many messages of a service's queue are taken for tasks that wait for workers. Fewer are on their way: if
-// they counted, a moment of load would send all tasks of a steady one through the queue from then on.
+// waitMin is how many messages of a service's queue are taken for tasks that wait for workers. Fewer are on
+// their way: if they counted, a moment of load would send all tasks of a steady one through the queue from
+// then on.
 const waitMin = 32
 
-// anyWaits reports whether messages of a task's class, or of a higher one of its lambda, are known to wait. It asks no
-// service: there the depth counts that Room asked for a moment ago.
+// anyWaits reports whether messages of a task's class, or of a higher one of its lambda, are known to wait.
+// It asks no service: there the depth counts that Room asked for a moment ago.
 func (d *Dispatcher) anyWaits(ctx context.Context, t *task.Task) bool {
 	for priority := range t.Partition.Priority + 1 {
 		name := queue.Name{Lambda: t.Partition.Lambda, Priority: priority}
@@ -68,10 +70,11 @@ func (d *Dispatcher) anyWaits(ctx context.Context, t *task.Task) bool {
 	return false
 }
 
-// sendsFirst reports whether the message of a first order is sent before the task has a task row. It is so where the queue is
-// this process's memory and a worker of this process will receive it: its claim then writes the row, and one write serves for
-// enqueue and claim as it does for a task that is matched at once. If the message is lost, so is the process. A task that is
-// older than such a message may become is stored as enqueued, whose brake keeps messages of a long backlog from piling up.
+// sendsFirst reports whether the message of a first order is sent before the task has a task row. It is so
+// where the queue is this process's memory and a worker of this process will receive it: its claim then
+// writes the row, and one write serves for enqueue and claim as it does for a task that is matched at once.
+// If the message is lost, so is the process. A task that is older than such a message may become is stored as
+// enqueued, whose brake keeps messages of a long backlog from piling up.
 func (d *Dispatcher) sendsFirst(o *task.Order, now task.Instant) bool {
 	if !o.First || o.Event.Kind != task.Enqueue || d.Matcher == nil || d.Queue.Durable() {
 		return false

@@ -194,7 +194,8 @@ func TestAMatchThatIsNotStoredIsSaid(t *testing.T) {
 	})
 }
 
-// Where the queue is in memory and a worker of this process serves the lambda, the claim writes the first task row.
+// Where the queue is in memory and a worker of this process serves the lambda, the claim writes the first
+// task row.
 func TestAMessageIsSentBeforeTheFirstRow(t *testing.T) {
 	inWorldWith(t, 0, func(w *world, m *workers) {
 		m.serves = true

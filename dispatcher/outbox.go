@@ -14,8 +14,8 @@ import (
 const (
 	// togetherMax is how many tasks wait for each other at most: a request of SQS takes no more.
 	togetherMax = 10
-	// sendMax is how many tasks are sent by one call at most. Their rows are removed when all of them are sent: of a
-	// crowd, sends go first, and still the removals do not wait for the whole of it.
+	// sendMax is how many tasks are sent by one call at most. Their rows are removed when all of them are
+	// sent: of a crowd, sends go first, and still the removals do not wait for the whole of it.
 	sendMax = 512
 	// freshFor is how long after it was acquired a task may still be sent. A process that was stopped for
 	// longer must acquire it again, since another one may have done so.

@@ -31,8 +31,9 @@ type removals struct {
 	last    time.Duration // monotonic: when fewer than removeMin were removed
 }
 
-// remove has the rows of tasks that are on their queues removed, together with those of others. Those that come after a
-// quiet time are removed at once, so that a lone task reads as delivered when its consumer has it.
+// remove has the rows of tasks that are on their queues removed, together with those of others. Those that
+// come after a quiet time are removed at once, so that a lone task reads as delivered when its consumer has
+// it.
 func (c *Courier) remove(sent []*parcel) {
 	if len(sent) == 0 {
 		return
@@ -66,8 +67,8 @@ func (c *Courier) removeLater() {
 }
 
 // removeRows ends the rows of tasks that are on their queues: wake-up rows go, and task rows, which keep a
-// key taken, become delivered. A row that another process has by now is of a task that is done. These writes are durable:
-// what they forget in a crash is sent twice.
+// key taken, become delivered. A row that another process has by now is of a task that is done. These writes
+// are durable: what they forget in a crash is sent twice.
 func (c *Courier) removeRows(sent []*parcel) {
 	ops := make([]store.Op, 0, 2*len(sent))
 	at := make([]int, 0, len(sent)) // of each one's first write

@@ -11,7 +11,8 @@ import (
 	"github.com/kinesin-io/kinesin/task"
 )
 
-// TestSharedStateIsLocked is for the race detector: what stands behind one lock is used by goroutines that nothing else orders.
+// TestSharedStateIsLocked is for the race detector: what stands behind one lock is used by goroutines that
+// nothing else orders.
 func TestSharedStateIsLocked(_ *testing.T) {
 	d := New(Config{Clock: clock.Real()})
 	d.depths[queue.Name{}] = cachedDepth{}
@@ -31,7 +32,8 @@ func TestSharedStateIsLocked(_ *testing.T) {
 	running.Wait()
 }
 
-// TestNothingLeavesEarly takes from an outbox at the instant of one task: the next one, a microsecond later, stays.
+// TestNothingLeavesEarly takes from an outbox at the instant of one task: the next one, a microsecond later,
+// stays.
 func TestNothingLeavesEarly(t *testing.T) {
 	o := &outbox{sooner: make(chan struct{}, 1)}
 	for due := range task.Instant(3) {

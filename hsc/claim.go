@@ -86,8 +86,8 @@ func (c *claimer) run(ctx context.Context, messages []queue.Message) error {
 	return err
 }
 
-// refuseTwins leaves one claim of each task: two that write the same row in the same instant could both be told
-// that they had.
+// refuseTwins leaves one claim of each task: two that write the same row in the same instant could both be
+// told that they had.
 func (c *claimer) refuseTwins() {
 	if c.seen == nil {
 		c.seen = make(map[task.ID]struct{}, len(c.claims))
@@ -105,8 +105,8 @@ func (c *claimer) refuseTwins() {
 	}
 }
 
-// refuseServed sorts out what was handed out before, without a write that would be refused: by what is remembered here, and
-// else by the rows. When they cannot be read the claims are tried like others.
+// refuseServed sorts out what was handed out before, without a write that would be refused: by what is
+// remembered here, and else by the rows. When they cannot be read the claims are tried like others.
 func (c *claimer) refuseServed(ctx context.Context, messages []queue.Message) {
 	for i := range c.claims {
 		if cl := &c.claims[i]; cl.state == claimOpen && c.svc.served.has(cl.row) {
@@ -137,7 +137,8 @@ func (c *claimer) refuseServed(ctx context.Context, messages []queue.Message) {
 	}
 }
 
-// admit lets pass what this worker may run. The id of a task in quarantine is on the lease before it is claimed.
+// admit lets pass what this worker may run. The id of a task in quarantine is on the lease before it is
+// claimed.
 func (c *claimer) admit(ctx context.Context, messages []queue.Message) error {
 	for i := range c.claims {
 		cl := &c.claims[i]
@@ -195,8 +196,8 @@ func (c *claimer) fetch(ctx context.Context) {
 	}
 }
 
-// commit writes the open claims until each is decided, or ctx ends. A claim may be
-// applied though an error came back, so the writes are not cut short by ctx, and what is unknown is read back.
+// commit writes the open claims until each is decided, or ctx ends. A claim may be applied though an error
+// came back, so the writes are not cut short by ctx, and what is unknown is read back.
 func (c *claimer) commit(ctx context.Context, messages []queue.Message) {
 	lasting := context.WithoutCancel(ctx)
 	c.retry.reset()
@@ -252,7 +253,8 @@ func (c *claimer) decide() int {
 	return len(c.ops)
 }
 
-// refuseOld refuses old messages before twins are looked for: an old one must not stand for a newer one of its task.
+// refuseOld refuses old messages before twins are looked for: an old one must not stand for a newer one of
+// its task.
 func (c *claimer) refuseOld() {
 	now := c.svc.Clock.Now()
 	for i := range c.claims {
@@ -262,7 +264,8 @@ func (c *claimer) refuseOld() {
 	}
 }
 
-// isFirst reports whether the task had no task row when its message was sent: then the claim writes the first one.
+// isFirst reports whether the task had no task row when its message was sent: then the claim writes the first
+// one.
 func (cl *claim) isFirst() bool { return cl.row.State == task.Scheduled }
 
 // isOld reports whether the task of such a message may have ended, and its row be gone.

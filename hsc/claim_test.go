@@ -389,8 +389,8 @@ func TestAStreamEndsWhenTheLeaseIsLost(t *testing.T) {
 	})
 }
 
-// Two messages of one delivery write the same row in the same instant; when the outcome of both is in doubt, the
-// row looks like either's.
+// Two messages of one delivery write the same row in the same instant; when the outcome of both is in doubt,
+// the row looks like either's.
 func TestTwinsInDoubtAreOneClaim(t *testing.T) {
 	bubble(t, func(f *fixture) {
 		one := f.task("mail")

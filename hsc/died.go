@@ -19,8 +19,8 @@ import (
 const (
 	// diedLookEvery is how often it is looked whether a process has ended whose stream has.
 	diedLookEvery = 25 * time.Millisecond
-	// orphansDieIn is how long after a process its children may live on: the guard of `kinesin worker` kills their groups as
-	// soon as it sees that their worker is gone.
+	// orphansDieIn is how long after a process its children may live on: the guard of `kinesin worker` kills
+	// their groups as soon as it sees that their worker is gone.
 	orphansDieIn = 750 * time.Millisecond
 	// diedTriesMax bounds how often a lease is ended that its last heartbeats still change.
 	diedTriesMax = 4
@@ -33,10 +33,12 @@ type Process interface {
 	Close() error
 }
 
-// Beside begins to watch a process that says of itself where it runs and what it is; nil when it can't be seen from here.
+// Beside begins to watch a process that says of itself where it runs and what it is; nil when it can't be
+// seen from here.
 type Beside func(p *kinesinv1.Process) Process
 
-// processOf is the process at the other end of a stream, if it runs beside this one: then its connection is of this machine.
+// processOf is the process at the other end of a stream, if it runs beside this one: then its connection is
+// of this machine.
 func (s *Service) processOf(c conn, p *kinesinv1.Process) Process {
 	from, known := c.(interface{ Peer() connect.Peer })
 	if s.Beside == nil || p == nil || !known {
@@ -48,8 +50,9 @@ func (s *Service) processOf(c conn, p *kinesinv1.Process) Process {
 	return s.Beside(p)
 }
 
-// watchDeath ends a lease at once, instead of when it is over, if the process that holds it has ended. It begins when the
-// process's stream has, and goes on until there is another one, or the lease tells as it does for workers on other machines.
+// watchDeath ends a lease at once, instead of when it is over, if the process that holds it has ended. It
+// begins when the process's stream has, and goes on until there is another one, or the lease tells as it does
+// for workers on other machines.
 func (st *stream) watchDeath() {
 	defer st.process.Close()
 	s, ctx := st.svc, context.WithoutCancel(st.ctx)
@@ -82,8 +85,9 @@ func (s *Service) nap(d time.Duration) bool {
 	}
 }
 
-// endDied ends the lease of a worker whose process has ended, and then takes back what is known here to be in its hands. The
-// rest is found by its wake-ups, and judged by the lease. The store has the last word, as when a lease is over.
+// endDied ends the lease of a worker whose process has ended, and then takes back what is known here to be in
+// its hands. The rest is found by its wake-ups, and judged by the lease. The store has the last word, as when
+// a lease is over.
 func (s *Service) endDied(ctx context.Context, sess *session) {
 	l, err := s.markDied(ctx, sess.worker)
 	if err != nil {

@@ -43,8 +43,8 @@ func (f *fixture) beside(n int, change ...func(*task.Task)) (*neighbour, *remote
 	return p, w, w.wantClaimed(n)
 }
 
-// A worker process beside the server is killed: its tasks go back once its children must be gone, and as suspects, as when
-// its lease is over.
+// A worker process beside the server is killed: its tasks go back once its children must be gone, and as
+// suspects, as when its lease is over.
 func TestWhatADeadProcessRanGoesBackAtOnce(t *testing.T) {
 	bubble(t, func(f *fixture) {
 		p, w, tasks := f.beside(3)
@@ -147,7 +147,8 @@ func TestProcessesOfOtherMachinesAreNotWatched(t *testing.T) {
 	})
 }
 
-// A heartbeat of the process that is taken while its lease is ended does not keep the lease from that: it was sent before.
+// A heartbeat of the process that is taken while its lease is ended does not keep the lease from that: it was
+// sent before.
 func TestALateHeartbeatOfADeadProcess(t *testing.T) {
 	bubble(t, func(f *fixture) {
 		p, w, tasks := f.beside(1)
@@ -197,7 +198,8 @@ func TestAServerThatStopsWatchesNobody(t *testing.T) {
 	})
 }
 
-// rivalRows are the rows of leases, of which one is changed by somebody else right before it is written, or none can be.
+// rivalRows are the rows of leases, of which one is changed by somebody else right before it is written, or
+// none can be.
 type rivalRows struct {
 	lease.Rows
 

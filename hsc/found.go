@@ -7,8 +7,8 @@ import (
 	"github.com/kinesin-io/kinesin/task"
 )
 
-// foundFor is how long after a start claims of an earlier process are kept for their workers to come back. Those of workers
-// that do not are found by their wake-ups.
+// foundFor is how long after a start claims of an earlier process are kept for their workers to come back.
+// Those of workers that do not are found by their wake-ups.
 const foundFor = 2 * task.ClaimTimeout
 
 // found are claims that an earlier process of this server wrote, and may not have pushed before it ended.
@@ -20,8 +20,9 @@ type found struct {
 	byWorker map[string][]task.Task
 }
 
-// Found tells of a claimed row that was in the store when its partition came to this process. If its worker has come back, or
-// comes back, without it, it goes back to its queue at once instead of waiting to be missed. It does no I/O.
+// Found tells of a claimed row that was in the store when its partition came to this process. If its worker
+// has come back, or comes back, without it, it goes back to its queue at once instead of waiting to be
+// missed. It does no I/O.
 func (s *Service) Found(t *task.Task) {
 	if t.State != task.Claimed || t.ClaimedAt >= s.found.since {
 		return

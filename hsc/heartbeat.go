@@ -14,23 +14,26 @@ import (
 	"github.com/kinesin-io/kinesin/task"
 )
 
-// reviewEvery is how often the rows of all that a worker runs are read. In between a heartbeat reads only the rows of
-// attempts that are not known to run, and those of all when the lease says that there is something to attend to: so it costs one
-// write for each process, and next to nothing for each task.
+// reviewEvery is how often the rows of all that a worker runs are read. In between a heartbeat reads only the
+// rows of attempts that are not known to run, and those of all when the lease says that there is something to
+// attend to: so it costs one write for each process, and next to nothing for each task.
 const reviewEvery = 5 * time.Minute
 
-// confirmAfter is how long after its claim an attempt that a heartbeat names is confirmed: most have ended by then, or were
-// reported as started. A claim is given up only after a heartbeat that came twice as long after it.
+// confirmAfter is how long after its claim an attempt that a heartbeat names is confirmed: most have ended by
+// then, or were reported as started. A claim is given up only after a heartbeat that came twice as long after
+// it.
 const confirmAfter = task.ClaimTimeout / 2
 
-// claimedBefore reports whether a claim is so old. One that is stamped in the future is: the clock was set back since.
+// claimedBefore reports whether a claim is so old. One that is stamped in the future is: the clock was set
+// back since.
 func claimedBefore(t *task.Task, now task.Instant, age time.Duration) bool {
 	return max(t.ClaimedAt, t.HeldUntil()) <= now.Add(-age) || t.ClaimedAt > now.Add(task.ClockBound)
 }
 
-// Heartbeat renews the lease of the whole process, and tells it which of the attempts it names are to stop. What it names is
-// confirmed first: whoever reads in the lease that a heartbeat was taken may rely on it that what it named is
-// known to run. So a heartbeat whose rows cannot be read or written fails, and renews nothing.
+// Heartbeat renews the lease of the whole process, and tells it which of the attempts it names are to stop.
+// What it names is confirmed first: whoever reads in the lease that a heartbeat was taken may rely on it that
+// what it named is known to run. So a heartbeat whose rows cannot be read or written fails, and renews
+// nothing.
 func (s *Service) Heartbeat(ctx context.Context, r *kinesinv1.HeartbeatRequest) (*kinesinv1.HeartbeatResponse, error) {
 	if err := s.begin(); err != nil {
 		return nil, err
@@ -71,8 +74,9 @@ func (s *Service) Heartbeat(ctx context.Context, r *kinesinv1.HeartbeatRequest) 
 	return response, nil
 }
 
-// review compares what a worker runs with the rows, as far as they are not known. An attempt that it names is confirmed; one
-// that does not own its task is to stop; one that it should run and does not name is dropped when its row says so.
+// review compares what a worker runs with the rows, as far as they are not known. An attempt that it names is
+// confirmed; one that does not own its task is to stop; one that it should run and does not name is dropped
+// when its row says so.
 func (s *Service) review(ctx context.Context, sess *session, running []attempt, response *kinesinv1.HeartbeatResponse) error {
 	now := s.Clock.Now()
 	open := sess.toReview(running, now)
@@ -126,8 +130,8 @@ func (s *Service) review(ctx context.Context, sess *session, running []attempt, 
 	return nil
 }
 
-// toReview is what has to be read of the named attempts, and forgets what is not named any more. What was pushed from here a
-// moment ago has time.
+// toReview is what has to be read of the named attempts, and forgets what is not named any more. What was
+// pushed from here a moment ago has time.
 func (s *session) toReview(running []attempt, now task.Instant) []attempt {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -178,8 +182,8 @@ func (s *session) reviewAgain() {
 	s.reviewAt = 0
 }
 
-// called reports whether somebody has asked, since this process last looked, that the worker's rows be read. Then the
-// next review reads them all.
+// called reports whether somebody has asked, since this process last looked, that the worker's rows be read.
+// Then the next review reads them all.
 func (s *session) called(l *lease.Lease) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -225,8 +229,8 @@ func (a *attention) wait(now task.Instant) (time.Duration, bool) {
 	return max(a.again.Sub(now), 0), a.failed > 0
 }
 
-// CancelRequested sees to it that the worker that runs the task learns that a cancel was requested: at once if its
-// stream is here, else with its next heartbeat. It does no I/O.
+// CancelRequested sees to it that the worker that runs the task learns that a cancel was requested: at once
+// if its stream is here, else with its next heartbeat. It does no I/O.
 func (s *Service) CancelRequested(t task.Task) {
 	s.mu.Lock()
 	sess := s.sessions[t.Worker]
@@ -251,9 +255,9 @@ func (a *attention) add(worker string, c call) {
 	}
 }
 
-// callWorkers marks the leases of workers that are to be told something. Those whose lease cannot be written now are called
-// again soon, until a full review will have told them. Those that failed most often come last, so that they
-// hold up no other.
+// callWorkers marks the leases of workers that are to be told something. Those whose lease cannot be written
+// now are called again soon, until a full review will have told them. Those that failed most often come last,
+// so that they hold up no other.
 func (s *Service) callWorkers(ctx context.Context) {
 	s.mu.Lock()
 	workers := s.attention.workers

@@ -48,7 +48,8 @@ func TestAHeartbeatFailsWhileStartsCannotBeWritten(t *testing.T) {
 	}
 }
 
-// However many tasks a process runs, and for however long, a heartbeat is one write and their rows are read once in a while.
+// However many tasks a process runs, and for however long, a heartbeat is one write and their rows are read
+// once in a while.
 func TestHeartbeatsCostPerWorkerAndNotPerTask(t *testing.T) {
 	bubble(t, func(f *fixture) {
 		const n = 200
@@ -212,7 +213,8 @@ func (f *fixture) attended(rows lease.Rows) (s *Service, end func()) {
 	}
 }
 
-// A worker whose lease cannot be written for a while hears of the cancel soon after, and not with its next full review.
+// A worker whose lease cannot be written for a while hears of the cancel soon after, and not with its next
+// full review.
 func TestAttentionThatCouldNotBeCalledIsCalledAgain(t *testing.T) {
 	bubble(t, func(f *fixture) {
 		f.enqueueMany("mail", 3)
@@ -256,7 +258,8 @@ func TestAttentionThatCouldNotBeCalledIsCalledAgain(t *testing.T) {
 	})
 }
 
-// Leases that can never be written hold up no other, and are given up when a full review has told their workers.
+// Leases that can never be written hold up no other, and are given up when a full review has told their
+// workers.
 func TestAttentionIsBounded(t *testing.T) {
 	bubble(t, func(f *fixture) {
 		bad := map[string]bool{}
@@ -295,8 +298,8 @@ func TestAttentionIsBounded(t *testing.T) {
 	})
 }
 
-// One process is about to claim a suspect for a worker and has named it on the lease, which is how its loss would be laid to
-// that task. A heartbeat at another process meets the name before the claim.
+// One process is about to claim a suspect for a worker and has named it on the lease, which is how its loss
+// would be laid to that task. A heartbeat at another process meets the name before the claim.
 func TestAHeartbeatElsewhereLeavesASuspectThatIsAboutToBeClaimed(t *testing.T) {
 	bubble(t, func(f *fixture) {
 		worker := f.register()

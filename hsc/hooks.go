@@ -16,7 +16,8 @@ type Hooks struct {
 	Matched func(l *catalog.Entry, t *task.Task)
 	// Started: a task's first attempt is known to have started; late is the time since it was due.
 	Started func(l *catalog.Entry, t *task.Task, late time.Duration)
-	// Finished: a worker's attempt ended and t is the task after it; took is from start to end, 0 when it never started.
+	// Finished: a worker's attempt ended and t is the task after it; took is from start to end, 0 when it
+	// never started.
 	Finished func(l *catalog.Entry, t *task.Task, o task.Outcome, took time.Duration)
 	// Refused: messages led to no claim. The reason is one of the Refused… constants.
 	Refused func(reason string, n int)

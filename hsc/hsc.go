@@ -2,12 +2,12 @@
 // heartbeats and results to worker processes, over a stream or call by call
 // (WorkerService of the wire contract).
 //
-// It owns the move of a task from enqueued to claimed, processing and the end of
-// its attempt; it receives from the lambda queues, reserves slots for tasks that need no queue, changes task rows
-// through task.Task.Apply under compare-and-set, and keeps the leases of workers. What it
-// holds in memory is only a shortcut: any instance can serve any worker, and one that is
-// killed loses nothing. It never takes tasks back from a silent worker, unless it sees that its process has ended; it never
-// decides when a task is due, and starts no attempt early: a worker is told how long to hold.
+// It owns the move of a task from enqueued to claimed, processing and the end of its attempt; it receives
+// from the lambda queues, reserves slots for tasks that need no queue, changes task rows through
+// task.Task.Apply under compare-and-set, and keeps the leases of workers. What it holds in memory is only a
+// shortcut: any instance can serve any worker, and one that is killed loses nothing. It never takes tasks
+// back from a silent worker, unless it sees that its process has ended; it never decides when a task is due,
+// and starts no attempt early: a worker is told how long to hold.
 package hsc
 
 import (
@@ -62,13 +62,13 @@ type Catalog interface {
 // Scheduler fires wake-ups. It is told of those that are set here, so that they need not wait to be found. It
 // must not block.
 type Scheduler interface {
-	// FiresWithin reports whether this process will fire a task of the partition from memory if it wakes at that
-	// instant. Its wake-up row then stays where it is.
+	// FiresWithin reports whether this process will fire a task of the partition from memory if it wakes at
+	// that instant. Its wake-up row then stays where it is.
 	FiresWithin(p task.Partition, at task.Instant) bool
 	// Awake says that the stored task has the wake-up it carries.
 	Awake(t task.Task)
-	// Done says that the wake-up rows that the tasks name are needless, so that the scheduler can forget them:
-	// each task ended, or moved to another row, which Awake tells of next. rows must not be kept.
+	// Done says that the wake-up rows that the tasks name are needless, so that the scheduler can forget
+	// them: each task ended, or moved to another row, which Awake tells of next. rows must not be kept.
 	Done(rows []task.Task)
 }
 
@@ -89,12 +89,13 @@ type Config struct {
 	// Beside sees worker processes that run beside this one. nil: none is seen.
 	Beside Beside
 
-	// Process is the name of this process in the rows that it sends back to their queues; empty where it fires nothing.
+	// Process is the name of this process in the rows that it sends back to their queues; empty where it
+	// fires nothing.
 	Process string
 
 	Ahead time.Duration // 0: AheadDefault
-	// Silence is for how long a stream says nothing at most. Its worker closes one that is silent for longer: what comes after
-	// that was held up on its way. 0: SilenceDefault; negative: it may be silent.
+	// Silence is for how long a stream says nothing at most. Its worker closes one that is silent for longer:
+	// what comes after that was held up on its way. 0: SilenceDefault; negative: it may be silent.
 	Silence time.Duration
 	// SlotsOnly keeps a worker from getting tasks beyond its free slots, however short its attempts are.
 	SlotsOnly bool

@@ -16,8 +16,8 @@ import (
 )
 
 const (
-	// idleAfter is how long a group must have waited for a message to be idle: by then it would have what lay in any of its
-	// queues, so that a task that is matched overtakes none.
+	// idleAfter is how long a group must have waited for a message to be idle: by then it would have what lay
+	// in any of its queues, so that a task that is matched overtakes none.
 	idleAfter = 100 * time.Microsecond
 	// matchLooksMax bounds the groups that are looked at for one task.
 	matchLooksMax = 64
@@ -69,9 +69,10 @@ type Slot struct {
 	hand   hand
 }
 
-// Match reserves a slot for a task that is to go out, so that it can be stored as claimed and needs no message; nil when it
-// has to go through its queue. It grants what the usual turns would: a slot that is free, of a worker whose
-// lease is good, where all queues that the slot serves were empty. Suspects keep to their turns. It does no I/O.
+// Match reserves a slot for a task that is to go out, so that it can be stored as claimed and needs no
+// message; nil when it has to go through its queue. It grants what the usual turns would: a slot that is
+// free, of a worker whose lease is good, where all queues that the slot serves were empty. Suspects keep to
+// their turns. It does no I/O.
 func (s *Service) Match(t *task.Task) *Slot {
 	entry := s.Catalog.ByRef(t.Partition.Lambda)
 	if t.Suspect || entry == nil || entry.Deleting || entry.Mode != task.Managed {
@@ -97,14 +98,15 @@ func (s *Service) Serves(t *task.Task) bool {
 	return entry != nil && len((*s.seats.byLambda.Load())[entry.Name]) > 0
 }
 
-// isIdle reports whether the group has waited for a message for a moment. It is a hint: reserve has the last word.
+// isIdle reports whether the group has waited for a message for a moment. It is a hint: reserve has the last
+// word.
 func (g *group) isIdle(now time.Duration) bool {
 	since := time.Duration(g.waits.Load())
 	return since != 0 && now-since >= idleAfter
 }
 
-// reserve takes a free slot, never one beyond the slots. A group that is full then stops receiving: a message that it got now
-// would have to go back.
+// reserve takes a free slot, never one beyond the slots. A group that is full then stops receiving: a message
+// that it got now would have to go back.
 func (st *stream) reserve(g *group) bool {
 	if st.ctx.Err() != nil || !st.sess.isGood(st.svc.Clock) {
 		return false
@@ -126,8 +128,8 @@ func (m *Slot) Worker() string { return m.stream.sess.worker }
 // Lease is the length of that worker's lease.
 func (m *Slot) Lease() time.Duration { return m.stream.sess.lease }
 
-// Settle says what became of the write of the task as claimed. One that is stored goes to the worker; else the slot is free
-// again. Where that is not known, the row tells.
+// Settle says what became of the write of the task as claimed. One that is stored goes to the worker; else
+// the slot is free again. Where that is not known, the row tells.
 func (m *Slot) Settle(claimed *task.Task, outcome error) {
 	row := *claimed
 	m.hand.row = &row
@@ -141,8 +143,9 @@ func (m *Slot) Settle(claimed *task.Task, outcome error) {
 	}
 }
 
-// readBack finds out whether the task is stored. It keeps the slot meanwhile, which bounds how many tasks are in doubt. If the
-// stream ends first, and the task is stored, its wake-up finds that the worker never confirmed it.
+// readBack finds out whether the task is stored. It keeps the slot meanwhile, which bounds how many tasks are
+// in doubt. If the stream ends first, and the task is stored, its wake-up finds that the worker never
+// confirmed it.
 func (m *Slot) readBack() {
 	st, row, retry := m.stream, m.hand.row, backoff{}
 	for {

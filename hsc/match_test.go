@@ -144,8 +144,8 @@ func TestNoMatchBeyondTheSlots(t *testing.T) {
 	})
 }
 
-// A worker with two lambdas: while a message of one is on its way to it, no task of the other overtakes that, though a slot is
-// free.
+// A worker with two lambdas: while a message of one is on its way to it, no task of the other overtakes that,
+// though a slot is free.
 func TestAnotherLambdasMessageIsNotOvertaken(t *testing.T) {
 	bubble(t, func(f *fixture) {
 		f.lambda("push")
@@ -319,8 +319,8 @@ func TestTheWorkerGetsThePayloadThatIsStoredApart(t *testing.T) {
 	})
 }
 
-// TestSlotsAreSharedOut has tasks that are matched and tasks that are queued come to several workers at once: no worker has ever
-// more than its slots.
+// TestSlotsAreSharedOut has tasks that are matched and tasks that are queued come to several workers at once:
+// no worker has ever more than its slots.
 func TestSlotsAreSharedOut(t *testing.T) {
 	bubble(t, func(f *fixture) {
 		f.svc.SlotsOnly = true

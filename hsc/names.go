@@ -6,9 +6,9 @@ import (
 	"github.com/kinesin-io/kinesin/task"
 )
 
-// queueNames lists the queues to poll for the lambdas, those to be emptied first at the head: suspects, unless
-// the process runs a blamed one whose quarantine is over, which they must not get into trouble; then class by
-// class, highest first. Within a class the lambdas take turns at being first.
+// queueNames lists the queues to poll for the lambdas, those to be emptied first at the head: suspects,
+// unless the process runs a blamed one whose quarantine is over, which they must not get into trouble; then
+// class by class, highest first. Within a class the lambdas take turns at being first.
 func queueNames(names []queue.Name, lambdas []*catalog.Entry, turn int, takes taking) []queue.Name {
 	names = names[:0]
 	if takes.blamed {

@@ -11,14 +11,16 @@ import (
 const (
 	extraPerSlot = 3    // tasks beyond each slot
 	extraMax     = 1024 // of a group
-	// shortMax is the mean time of an attempt, from its start to its result's receipt, up to which it is short.
+	// shortMax is the mean time of an attempt, from its start to its result's receipt, up to which it is
+	// short.
 	shortMax = 20 * time.Millisecond
 	// neverStarted is what an attempt counts for that came back without a start: the slots are busy for long.
 	neverStarted = time.Second
 	paceShare    = 8 // the newest attempt counts for one in so many
 )
 
-// pace is how long the attempts of a group take: a moving mean. The zero pace is that of a group of which nothing is known.
+// pace is how long the attempts of a group take: a moving mean. The zero pace is that of a group of which
+// nothing is known.
 type pace struct {
 	mean  time.Duration
 	known bool

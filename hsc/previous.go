@@ -8,9 +8,10 @@ import (
 	"github.com/kinesin-io/kinesin/task"
 )
 
-// endPrevious ends a lease that its process gives up while it registers anew, because nothing runs under it any more. What
-// came of its attempts is stored as far as they still own their tasks, which they do while nobody took those back; the
-// others go back to their queues, and nobody is charged. A call that fails may be made again.
+// endPrevious ends a lease that its process gives up while it registers anew, because nothing runs under it
+// any more. What came of its attempts is stored as far as they still own their tasks, which they do while
+// nobody took those back; the others go back to their queues, and nobody is charged. A call that fails may be
+// made again.
 func (s *Service) endPrevious(ctx context.Context, p *kinesinv1.PreviousLease) ([]*kinesinv1.ResultAck, error) {
 	if p == nil {
 		return nil, nil
@@ -62,8 +63,8 @@ func fenceAll(results []*kinesinv1.Result) []*kinesinv1.ResultAck {
 	return acks
 }
 
-// giveUpStream lets nothing more go out on the stream of a worker that has gone on to another lease: what it was not sent yet,
-// and what is being claimed for it, goes back.
+// giveUpStream lets nothing more go out on the stream of a worker that has gone on to another lease: what it
+// was not sent yet, and what is being claimed for it, goes back.
 func (s *session) giveUpStream() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -74,7 +75,8 @@ func (s *session) giveUpStream() {
 	}
 }
 
-// giveUpHands empties the hands of a worker that has said all there is to say of its attempts: what is left never reached it.
+// giveUpHands empties the hands of a worker that has said all there is to say of its attempts: what is left
+// never reached it.
 func (s *session) giveUpHands() (rows []task.Task) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

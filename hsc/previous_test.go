@@ -31,8 +31,8 @@ func givenUp(l *kinesinv1.RegisterResponse, results ...*kinesinv1.Result) *kines
 	return &kinesinv1.PreviousLease{Worker: l.GetWorker(), Proof: l.GetProof(), Results: results}
 }
 
-// A worker that lost its lease while it was idle registers anew: what it did is stored, what it never started and what never
-// reached it goes back at once, and nobody is charged.
+// A worker that lost its lease while it was idle registers anew: what it did is stored, what it never started
+// and what never reached it goes back at once, and nobody is charged.
 func TestAPreviousLeaseIsGivenUp(t *testing.T) {
 	bubble(t, func(f *fixture) {
 		l, w, tasks := f.tookUp(3)
@@ -114,7 +114,8 @@ func TestAPreviousLeaseNeedsItsProof(t *testing.T) {
 	})
 }
 
-// While the store takes no results the worker is told to ask again, and keeps its old lease until all is stored.
+// While the store takes no results the worker is told to ask again, and keeps its old lease until all is
+// stored.
 func TestAPreviousLeaseIsKeptUntilItsResultsAreStored(t *testing.T) {
 	bubble(t, func(f *fixture) {
 		l, _, tasks := f.tookUp(2)
@@ -133,8 +134,8 @@ func TestAPreviousLeaseIsKeptUntilItsResultsAreStored(t *testing.T) {
 	})
 }
 
-// Another server than the one that had the stream knows nothing of the hands: what is named is settled, and the rest is
-// judged by the lease, which is over.
+// Another server than the one that had the stream knows nothing of the hands: what is named is settled, and
+// the rest is judged by the lease, which is over.
 func TestAPreviousLeaseOfAnotherServer(t *testing.T) {
 	bubble(t, func(f *fixture) {
 		l, _, tasks := f.tookUp(2)

@@ -31,8 +31,8 @@ func leaseLost(worker string) error {
 		"the lease of worker %s has ended: stop what runs and register again", worker)
 }
 
-// unavailable is what a worker learns when the store or the queue failed. The cause goes to the hooks, unless the
-// call was cancelled.
+// unavailable is what a worker learns when the store or the queue failed. The cause goes to the hooks, unless
+// the call was cancelled.
 func (s *Service) unavailable(ctx context.Context, what string, err error) error {
 	if ctx.Err() == nil {
 		s.Hooks.failed(what, err)

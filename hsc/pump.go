@@ -176,7 +176,8 @@ func (p *pump) claim(messages []queue.Message) {
 	p.deliver(p.group, won)
 }
 
-// quarantine waits until a blamed task, for which n slots are taken, may begin; false when it is not to begin here.
+// quarantine waits until a blamed task, for which n slots are taken, may begin; false when it is not to begin
+// here.
 func (p *pump) quarantine(id task.ID, n int) bool {
 	if n == 1 && p.svc.awaitClear(p.ctx, p.sess, n) {
 		return true

@@ -63,7 +63,8 @@ func TestNothingBeginsBesideATaskInQuarantine(t *testing.T) {
 	})
 }
 
-// A quarantine lasts as long as it should, also when the wall clock is set back meanwhile: nothing else is taken before its end.
+// A quarantine lasts as long as it should, also when the wall clock is set back meanwhile: nothing else is
+// taken before its end.
 func TestAQuarantineEndsThoughTheClockIsSetBack(t *testing.T) {
 	k := &clocktest.Settable{Clock: clock.Real()}
 	bubbleBy(t, k, func(f *fixture) {
@@ -164,7 +165,8 @@ func TestAProcessMakesRoom(t *testing.T) {
 	})
 }
 
-// A quarantine ends before its task if that is longer: the name comes off the lease, and then others begin beside it.
+// A quarantine ends before its task if that is longer: the name comes off the lease, and then others begin
+// beside it.
 func TestAQuarantineEnds(t *testing.T) {
 	for blamed, lasts := range map[uint32]time.Duration{1: task.QuarantineMin, 3: 4 * task.QuarantineMin} {
 		bubble(t, func(f *fixture) {
@@ -273,8 +275,8 @@ func TestQuarantineOfAWorkerThatCalls(t *testing.T) {
 	})
 }
 
-// Calls that are too short to make room in get the task all the same, in the end. Their lease does not name it, since its loss
-// would prove nothing.
+// Calls that are too short to make room in get the task all the same, in the end. Their lease does not name
+// it, since its loss would prove nothing.
 func TestABlamedTaskOfAWorkerThatCallsBriefly(t *testing.T) {
 	bubble(t, func(f *fixture) {
 		worker := f.register()
@@ -314,7 +316,8 @@ func (q *putBacks) Release(ctx context.Context, messages []queue.Message, delay 
 	return q.Queue.Release(ctx, messages, delay)
 }
 
-// Many blamed tasks that cannot begin yet are not received and put back all the time, before what others wait for.
+// Many blamed tasks that cannot begin yet are not received and put back all the time, before what others wait
+// for.
 func TestBlamedTasksThatWaitAreLeftInTheirQueue(t *testing.T) {
 	bubble(t, func(f *fixture) {
 		counted := &putBacks{Queue: f.svc.Queue}

@@ -166,8 +166,8 @@ func (l *line) hello() {
 	l.send(again)
 }
 
-// Whatever breaks between workers, HSC and store, no task is lost, none succeeds twice, and nobody is charged. The wake-ups
-// of the scheduler are played by the test.
+// Whatever breaks between workers, HSC and store, no task is lost, none succeeds twice, and nobody is
+// charged. The wake-ups of the scheduler are played by the test.
 func TestNothingIsLostOrDoubledWhateverBreaks(t *testing.T) {
 	for seed := range uint64(20) {
 		bubble(t, func(f *fixture) {

@@ -148,8 +148,9 @@ func (s *Service) decideReports(worker string, reports []report, patient bool, o
 	return ops
 }
 
-// moves reports whether the wake-up row of a changed task goes where the task wakes. The row of a task that waits
-// does, unless this very process fires it. The rows of others stay: the scheduler that dispatched them has a timer.
+// moves reports whether the wake-up row of a changed task goes where the task wakes. The row of a task that
+// waits does, unless this very process fires it. The rows of others stay: the scheduler that dispatched them
+// has a timer.
 func (s *Service) moves(t *task.Task) bool {
 	return waits(t) && (s.Scheduler == nil || !s.Scheduler.FiresWithin(t.Partition, t.Wake))
 }
@@ -157,8 +158,8 @@ func (s *Service) moves(t *task.Task) bool {
 // waits reports whether a task waits for the end of a backoff or a snooze.
 func waits(t *task.Task) bool { return t.State == task.RetriableFailure || t.State == task.Scheduled }
 
-// plausible keeps a worker's clock from saying that an attempt started before its claim or after now, which is not before its claim
-// or its due time.
+// plausible keeps a worker's clock from saying that an attempt started before its claim or after now, which
+// is not before its claim or its due time.
 func plausible(started task.Instant, t *task.Task, now task.Instant) task.Instant {
 	if started.IsZero() {
 		return 0
@@ -194,8 +195,8 @@ func recorded(t *task.Task, worker string, number uint32, o task.Outcome) bool {
 	return false
 }
 
-// takeResults notes what became of the task rows of the open reports. A row whose write was skipped, because the put
-// of its new wake-up row failed, is read again.
+// takeResults notes what became of the task rows of the open reports. A row whose write was skipped, because
+// the put of its new wake-up row failed, is read again.
 func takeResults(reports []report, results []error) {
 	for i := range reports {
 		r := &reports[i]
@@ -227,8 +228,9 @@ func (s *Service) giveUp(ctx context.Context, reports []report, err error) {
 	}
 }
 
-// tellScheduler tells the scheduler which wake-up rows the reports made needless, and then which wake-ups they set.
-// It repeats the wake-up of a report that was stored before, because who stored it may not have known that it was.
+// tellScheduler tells the scheduler which wake-up rows the reports made needless, and then which wake-ups
+// they set. It repeats the wake-up of a report that was stored before, because who stored it may not have
+// known that it was.
 func (s *Service) tellScheduler(b *batch) {
 	if s.Scheduler == nil {
 		return
@@ -254,8 +256,8 @@ func (s *Service) tellScheduler(b *batch) {
 	}
 }
 
-// carryOut does what the stored changes owe. A message that a queue refuses is sent again, for as long as this process
-// lives; then when the task's wake-up fires.
+// carryOut does what the stored changes owe. A message that a queue refuses is sent again, for as long as
+// this process lives; then when the task's wake-up fires.
 func (s *Service) carryOut(ctx context.Context, reports []report) {
 	var messages []queue.Message
 	for i := range reports {

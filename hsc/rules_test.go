@@ -16,7 +16,8 @@ import (
 	"github.com/kinesin-io/kinesin/task"
 )
 
-// TestSameClaim changes each thing that a claim wrote: then the row is of another claim, and the task is not ours.
+// TestSameClaim changes each thing that a claim wrote: then the row is of another claim, and the task is not
+// ours.
 func TestSameClaim(t *testing.T) {
 	ours := task.Task{ID: task.ID{1}, State: task.Claimed, Seq: 4, Attempt: 2, Worker: "w", ClaimedAt: 1000}
 	if row := ours; !sameClaim(&row, &ours) {
@@ -102,8 +103,8 @@ func TestWhatIsOnItsWayNeedNotBeNamed(t *testing.T) {
 	}
 }
 
-// TestAProcessReservesOneBlamedTask is about two streams of a process that both receive one: none of them polls any more
-// once it is reserved, but a message may be on its way.
+// TestAProcessReservesOneBlamedTask is about two streams of a process that both receive one: none of them
+// polls any more once it is reserved, but a message may be on its way.
 func TestAProcessReservesOneBlamedTask(t *testing.T) {
 	sess := newSession(&lease.Lease{Worker: "w", Length: time.Second})
 	first, second, now := task.ID{1}, task.ID{2}, task.FromMillis(1_000_000)
@@ -267,7 +268,8 @@ func TestWhatAWorkerNamesIsBounded(t *testing.T) {
 	})
 }
 
-// A report that was stored without an answer is met again in a row that has moved on: nothing of that row is sent.
+// A report that was stored without an answer is met again in a row that has moved on: nothing of that row is
+// sent.
 func TestAReportThatIsOldNewsSendsNothing(t *testing.T) {
 	row := task.Task{
 		ID: task.ID{1}, State: task.Success, Attempt: 2,

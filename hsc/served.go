@@ -9,9 +9,9 @@ import (
 // servedMax bounds the claims that are remembered, in two generations.
 const servedMax = 1 << 14
 
-// served remembers what messages led to claims here, for queues that may hand a message out again: after a delete that
-// did not get through, or for no reason. Such a message is of no use, and is refused without a word with the store.
-// A nil served remembers nothing.
+// served remembers what messages led to claims here, for queues that may hand a message out again: after a
+// delete that did not get through, or for no reason. Such a message is of no use, and is refused without a
+// word with the store. A nil served remembers nothing.
 type served struct {
 	mu       sync.Mutex
 	now, old map[task.ID]uint64 // the newest sequence number that was claimed
@@ -21,8 +21,8 @@ func newServed() *served {
 	return &served{now: map[task.ID]uint64{}, old: map[task.ID]uint64{}}
 }
 
-// note remembers that the row with the sequence number was claimed. The id of a task with a key is not remembered: another
-// task may have the key later, and its numbers begin anew.
+// note remembers that the row with the sequence number was claimed. The id of a task with a key is not
+// remembered: another task may have the key later, and its numbers begin anew.
 func (s *served) note(id task.ID, seq uint64) {
 	if s == nil || id.IsDerived() {
 		return

@@ -45,8 +45,8 @@ type group struct {
 	changed chan struct{}
 }
 
-// owedMax bounds the results of a group that are received and not yet stored, beside one for each slot: a store that takes claims
-// and no results must not fill the memories of both sides.
+// owedMax bounds the results of a group that are received and not yet stored, beside one for each slot: a
+// store that takes claims and no results must not fill the memories of both sides.
 const owedMax = extraMax
 
 // room is how many more tasks the group may get. Call with session.mu held.
@@ -60,7 +60,8 @@ func (g *group) room() int {
 	return g.slots + g.pace.extra(g.slots) - g.used
 }
 
-// pollAnew ends the Receive under way, so that the group's pump looks again at what it may claim. Call with session.mu held.
+// pollAnew ends the Receive under way, so that the group's pump looks again at what it may claim. Call with
+// session.mu held.
 func (g *group) pollAnew() {
 	if g.interrupt != nil {
 		g.interrupt()
@@ -178,8 +179,8 @@ func (s *session) giveSlots(g *group, n int) {
 	g.poke()
 }
 
-// reserveSuspect makes id the one blamed task of the process, which takes nothing else from now on; false when there is
-// another one, or the process was closed a moment ago.
+// reserveSuspect makes id the one blamed task of the process, which takes nothing else from now on; false
+// when there is another one, or the process was closed a moment ago.
 func (s *session) reserveSuspect(id task.ID, steady task.Instant) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -223,9 +224,9 @@ func (s *session) suspectDone(id task.ID, steady task.Instant) bool {
 	return true
 }
 
-// suspectInHand is the suspect that the process should run, zero for none. One whose claim is under way does not
-// count: no row and no worker knows of it yet. Of one that another process wrote on the lease nobody here knows whether it is, until
-// it must have been decided.
+// suspectInHand is the suspect that the process should run, zero for none. One whose claim is under way does
+// not count: no row and no worker knows of it yet. Of one that another process wrote on the lease nobody here
+// knows whether it is, until it must have been decided.
 func (s *session) suspectInHand(steady task.Instant) task.ID {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -268,7 +269,8 @@ func (h *hand) free() {
 	}
 }
 
-// result notes that the result of a hand is here: its slot is free, though the row is not yet changed. Call with mu held.
+// result notes that the result of a hand is here: its slot is free, though the row is not yet changed. Call
+// with mu held.
 func (h *hand) result() {
 	if !h.freed && h.group != nil {
 		h.owed = true
@@ -299,7 +301,8 @@ func (s *session) drop(attempts []attempt) {
 	}
 }
 
-// unnamed lists attempts in hand, claimed a while ago, that the worker did not name: it may never have got them.
+// unnamed lists attempts in hand, claimed a while ago, that the worker did not name: it may never have got
+// them.
 func (s *session) unnamed(running []attempt, now task.Instant) []attempt {
 	named := make(map[task.ID]bool, len(running))
 	for _, a := range running {

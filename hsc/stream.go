@@ -21,7 +21,8 @@ const (
 	GroupsMax  = 64     // slot groups of a process
 	LambdasMax = 256    // lambdas of a group
 	SlotsMax   = 10_000 // of all groups together
-	// HeldMax is how many attempts a process names: all it can get, and as many results that were not acknowledged.
+	// HeldMax is how many attempts a process names: all it can get, and as many results that were not
+	// acknowledged.
 	HeldMax = 2 * (SlotsMax + GroupsMax*extraMax)
 
 	requestsAheadMax = 64   // messages read and not yet stored
@@ -35,8 +36,9 @@ const (
 	bytesPerMessage  = 1 << 20 // payload bytes, above which no further task is added
 )
 
-// SilenceDefault is for how long a stream says nothing at most. A worker waits for twice as long. What it gets by then was claimed
-// confirmAfter before at most, and so is named in a heartbeat before anybody takes it for lost (task.ClaimTimeout).
+// SilenceDefault is for how long a stream says nothing at most. A worker waits for twice as long. What it
+// gets by then was claimed confirmAfter before at most, and so is named in a heartbeat before anybody takes
+// it for lost (task.ClaimTimeout).
 const SilenceDefault = 2 * time.Second
 
 // conn is the server's side of a Work stream.
@@ -434,8 +436,8 @@ func (st *stream) nextRequest() (*kinesinv1.WorkRequest, bool) {
 
 // batch is the room in which reports are made ready; it is used again and again.
 type batch struct {
-	// awaited reports are those of a call, which waits for its acks. On a stream the slots are free already, so nobody is in a
-	// hurry for them.
+	// awaited reports are those of a call, which waits for its acks. On a stream the slots are free already,
+	// so nobody is in a hurry for them.
 	awaited bool
 	reports []report
 	ops     []store.Op

@@ -19,8 +19,9 @@ const (
 	ClaimWaitMax = time.Minute
 	ResultsMax   = 10_000 // results of one SetResults
 
-	// claimWaitMin is the least that a Claim waits, claimWaitRemote where the queue is a service: what it hands out after a call
-	// has ended goes back, so that calls which do not wait for its answer would get nothing, ever.
+	// claimWaitMin is the least that a Claim waits, claimWaitRemote where the queue is a service: what it
+	// hands out after a call has ended goes back, so that calls which do not wait for its answer would get
+	// nothing, ever.
 	claimWaitMin    = time.Millisecond
 	claimWaitRemote = 300 * time.Millisecond
 )
@@ -54,9 +55,9 @@ func (s *Service) Register(ctx context.Context, r *kinesinv1.RegisterRequest) (*
 	}, nil
 }
 
-// Leave ends the lease of a drained process. What was claimed for it and not sent goes back to the queues. If it leaves
-// with attempts that it got and did not report, their handlers may still run: then the lease is left to run out, and
-// their tasks start elsewhere when it has.
+// Leave ends the lease of a drained process. What was claimed for it and not sent goes back to the queues. If
+// it leaves with attempts that it got and did not report, their handlers may still run: then the lease is
+// left to run out, and their tasks start elsewhere when it has.
 func (s *Service) Leave(ctx context.Context, r *kinesinv1.LeaveRequest) (*kinesinv1.LeaveResponse, error) {
 	if err := s.begin(); err != nil {
 		return nil, err
@@ -217,7 +218,8 @@ func (s *Service) receiveFor(ctx context.Context, names []queue.Name, limit int,
 	return messages, err
 }
 
-// admissible is what of the messages may be claimed together. Of a process that is closed meanwhile nothing is.
+// admissible is what of the messages may be claimed together. Of a process that is closed meanwhile nothing
+// is.
 func (s *Service) admissible(ctx context.Context, sess *session, messages []queue.Message) []queue.Message {
 	messages, alone := s.apart(ctx, sess, messages, true)
 	switch takes := !sess.isClosed(); {

@@ -10,14 +10,16 @@ import (
 )
 
 const (
-	// unsentMax bounds the messages that wait to be sent again; those beyond it wait for their tasks' wake-ups.
+	// unsentMax bounds the messages that wait to be sent again; those beyond it wait for their tasks'
+	// wake-ups.
 	unsentMax = 4096
 	// How often sending is tried again.
 	resendMin, resendMax = 50 * time.Millisecond, 2 * time.Second
 )
 
-// unsent are messages of tasks that are enqueued in the store and that a queue did not take: it was full, or away. Left to their
-// wake-ups alone they could wait for as long as the queue is older than the enqueue timeout.
+// unsent are messages of tasks that are enqueued in the store and that a queue did not take: it was full, or
+// away. Left to their wake-ups alone they could wait for as long as the queue is older than the enqueue
+// timeout.
 type unsent struct {
 	news chan struct{} // holds one value when there are some
 

@@ -247,7 +247,8 @@ func TestAConflictNeverLosesTheWakeUpRow(t *testing.T) {
 	}
 }
 
-// wantRemnantsOf checks that the seq of each wake-up row that the task row does not name shows it to be needless.
+// wantRemnantsOf checks that the seq of each wake-up row that the task row does not name shows it to be
+// needless.
 func (f *fixture) wantRemnantsOf(row task.Task) {
 	f.Helper()
 	for _, left := range f.wakeups(row) {

@@ -21,8 +21,8 @@ var outcomes = map[string]task.Outcome{
 	task.OutcomeCancelled.String(): task.OutcomeCancelled,
 }
 
-// wireClaimed is a claimed task as the worker gets it, but for the time to hold it: until hold says how long that is from then,
-// HoldMicros is the instant until when.
+// wireClaimed is a claimed task as the worker gets it, but for the time to hold it: until hold says how long
+// that is from then, HoldMicros is the instant until when.
 func (s *Service) wireClaimed(t *task.Task, l *catalog.Entry, payload []byte) *kinesinv1.Claimed {
 	if payload == nil {
 		payload = t.Payload

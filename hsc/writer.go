@@ -35,7 +35,8 @@ func (st *stream) deliver(g *group, won []delivery) {
 	st.svc.giveBack(st.ctx, sess, rows)
 }
 
-// sendAcks waits while too many acks are unsent, so that a worker that reports and never listens is not read any more.
+// sendAcks waits while too many acks are unsent, so that a worker that reports and never listens is not read
+// any more.
 func (st *stream) sendAcks(acks []*kinesinv1.ResultAck) {
 	for {
 		st.sess.mu.Lock()
@@ -137,7 +138,8 @@ func (st *stream) rearm(silence clock.Timer) {
 	}
 }
 
-// withdrawOld gives back what waited in the outbox for so long that it may be taken for lost before the worker can say that it runs.
+// withdrawOld gives back what waited in the outbox for so long that it may be taken for lost before the
+// worker can say that it runs.
 func (st *stream) withdrawOld() {
 	now := st.svc.Clock.Now()
 	rows := st.withdraw(func(t *task.Task) bool { return claimedBefore(t, now, confirmAfter) })

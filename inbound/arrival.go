@@ -92,8 +92,8 @@ func (b *intake) fates(arrivals []arrival) []fate {
 	return all
 }
 
-// admitArrival validates an arrival and plans its write. Its id says what the server that issued it decided, or who sent it
-// to the buffer; the item says the rest.
+// admitArrival validates an arrival and plans its write. Its id says what the server that issued it decided,
+// or who sent it to the buffer; the item says the rest.
 func (b *intake) admitArrival(ctx context.Context, c *incoming, a *arrival) error {
 	token, l, err := b.openArrival(a)
 	if err != nil {
@@ -134,8 +134,8 @@ func (b *intake) admitArrival(ctx context.Context, c *incoming, a *arrival) erro
 	return b.plan(ctx, c, l, t)
 }
 
-// openArrival is openIssued for an arrival. What a person retries goes to the lambda of the same name if its own was deleted, under
-// an id of that.
+// openArrival is openIssued for an arrival. What a person retries goes to the lambda of the same name if its
+// own was deleted, under an id of that.
 func (b *intake) openArrival(a *arrival) (task.Token, *catalog.Entry, error) {
 	token, l, err := b.openIssued(a.Id)
 	if l != nil || !a.forced || !errors.Is(err, catalog.ErrUnknown) || task.IsInboundToken(a.Id) {
@@ -176,8 +176,8 @@ func (b *intake) openIssued(id string) (task.Token, *catalog.Entry, error) {
 	return token, l, nil
 }
 
-// checkStale refuses what has come before and may have run since: the row that would tell is kept for the lambda's
-// retention only.
+// checkStale refuses what has come before and may have run since: the row that would tell is kept for the
+// lambda's retention only.
 func (b *intake) checkStale(token task.Token, l *catalog.Entry, a *arrival) error {
 	if a.tries <= 1 || a.forced {
 		return nil
@@ -189,7 +189,8 @@ func (b *intake) checkStale(token task.Token, l *catalog.Entry, a *arrival) erro
 		"a retry runs it", l.Retention)}
 }
 
-// recall settles what seems stale and is remembered all the same: a row may be kept for longer than it has to be.
+// recall settles what seems stale and is remembered all the same: a row may be kept for longer than it has to
+// be.
 func (b *intake) recall(ctx context.Context) {
 	stale := b.those(func(c *incoming) bool {
 		_, is := errors.AsType[*staleError](c.err)

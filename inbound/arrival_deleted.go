@@ -10,8 +10,9 @@ import (
 	"github.com/kinesin-io/kinesin/task"
 )
 
-// Tasks were acknowledged before they come out of the buffer, so whoever deletes their lambda meanwhile hears of them: a deletion that
-// is to drop nothing is taken back, and for one that drops tasks these are dropped too, also when the lambda is gone by then.
+// Tasks were acknowledged before they come out of the buffer, so whoever deletes their lambda meanwhile hears
+// of them: a deletion that is to drop nothing is taken back, and for one that drops tasks these are dropped
+// too, also when the lambda is gone by then.
 
 // deletedError is an arrival whose lambda is being deleted, or is gone, or is not known yet.
 type deletedError struct {
@@ -41,7 +42,8 @@ type lookedUp struct {
 	err    error       // why they come again; nil: as it was said
 }
 
-// settleDeleted decides about the arrivals whose lambda is being deleted or gone. What a person retries is never dropped.
+// settleDeleted decides about the arrivals whose lambda is being deleted or gone. What a person retries is
+// never dropped.
 func (b *intake) settleDeleted(ctx context.Context, arrivals []arrival) {
 	known := map[uint32]lookedUp{}
 	var drops []store.Op
@@ -80,7 +82,8 @@ func (b *intake) settleDeleted(ctx context.Context, arrivals []arrival) {
 	b.Ended()
 }
 
-// lookUpDeleted reads again what is known of the lambda: what was acknowledged after a deletion was taken back is not dropped.
+// lookUpDeleted reads again what is known of the lambda: what was acknowledged after a deletion was taken
+// back is not dropped.
 func (b *intake) lookUpDeleted(ctx context.Context, e *deletedError) lookedUp {
 	if e.lambda != nil {
 		if err := b.Catalog.Refresh(ctx); err != nil {

@@ -13,13 +13,15 @@ import (
 const (
 	// backlogAge is how old what comes from the buffer may be where nothing waits in it.
 	backlogAge = 30 * time.Second
-	// backlogFor is how long after something older it is believed that more may follow: what the store did not take comes again
-	// after retryAfterMax at the latest.
+	// backlogFor is how long after something older it is believed that more may follow: what the store did
+	// not take comes again after retryAfterMax at the latest.
 	backlogFor = retryAfterMax + time.Minute
-	// backlogUnknownAfter is how long ago a receive may be for that to be known at all. One that brings nothing takes 20 s.
+	// backlogUnknownAfter is how long ago a receive may be for that to be known at all. One that brings
+	// nothing takes 20 s.
 	backlogUnknownAfter = time.Minute
-	// backlogQuiet is for how many seconds nothing older than a moment must have come for the buffer to be past that moment, since it
-	// keeps no order, and backlogIdle how long a receive must have waited in vain for the buffer to be empty.
+	// backlogQuiet is for how many seconds nothing older than a moment must have come for the buffer to be
+	// past that moment, since it keeps no order, and backlogIdle how long a receive must have waited in vain
+	// for the buffer to be empty.
 	backlogQuiet = 3
 	backlogIdle  = time.Second
 )
@@ -47,7 +49,8 @@ type secondSeen struct {
 	oldest task.Instant
 }
 
-// begins notes that somebody receives from now on, and waiting that a receive is under way, until its end is called.
+// begins notes that somebody receives from now on, and waiting that a receive is under way, until its end is
+// called.
 func (b *backlog) begins(k clock.Clock) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -121,8 +124,9 @@ func (b *backlog) doubt(k clock.Clock) error {
 	return nil
 }
 
-// passed reports whether what was accepted until a moment has come out of the buffer, as far as can be seen here: since then a receive
-// brought only what is newer, or nothing, and for a while none brought anything older.
+// passed reports whether what was accepted until a moment has come out of the buffer, as far as can be seen
+// here: since then a receive brought only what is newer, or nothing, and for a while none brought anything
+// older.
 func (b *backlog) passed(k clock.Clock, until task.Instant) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()

@@ -9,8 +9,8 @@ import (
 	"github.com/kinesin-io/kinesin/api/kinesinv1"
 )
 
-// TestAWithdrawnLambdaIsKeptWhileTheBufferMayHaveTasksOfIt has a task that was acknowledged and waits in the buffer: without its
-// lambda it would be set aside.
+// TestAWithdrawnLambdaIsKeptWhileTheBufferMayHaveTasksOfIt has a task that was acknowledged and waits in the
+// buffer: without its lambda it would be set aside.
 func TestAWithdrawnLambdaIsKeptWhileTheBufferMayHaveTasksOfIt(t *testing.T) {
 	r := &registering{}
 	runBuffered(t, func(c *settings) {

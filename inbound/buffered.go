@@ -18,10 +18,10 @@ import (
 	"github.com/kinesin-io/kinesin/task"
 )
 
-// With a buffer there are two ways to accept a task. One that has time goes to the buffer, and Consume takes it to the
-// store at a steady rate. The store takes at once what is due soon and what has a key, since only the store can say
-// whether a key is taken; and everything else while the buffer refuses or is slow, so that accepting needs one of
-// the two and not both.
+// With a buffer there are two ways to accept a task. One that has time goes to the buffer, and Consume takes
+// it to the store at a steady rate. The store takes at once what is due soon and what has a key, since only
+// the store can say whether a key is taken; and everything else while the buffer refuses or is slow, so that
+// accepting needs one of the two and not both.
 
 // Defaults of Buffering.
 const (
@@ -33,10 +33,11 @@ const (
 )
 
 const (
-	// bufferLife is how long a message lives in the buffer at most, which is what SQS keeps at most, and a day
-	// for clocks and for what was set aside.
+	// bufferLife is how long a message lives in the buffer at most, which is what SQS keeps at most, and a
+	// day for clocks and for what was set aside.
 	bufferLife = 15 * 24 * time.Hour
-	// bufferEnough tasks wait no longer than Linger for others: a hundred requests for a thousand tasks are few.
+	// bufferEnough tasks wait no longer than Linger for others: a hundred requests for a thousand tasks are
+	// few.
 	bufferEnough = 10
 	// bufferSendsMax is how many sends are under way at a time. What comes meanwhile is packed.
 	bufferSendsMax = 8
@@ -56,14 +57,17 @@ type Buffering struct {
 	Rate float64
 	// Concurrency is how many receives run at a time. 0: ConcurrencyDefault.
 	Concurrency int
-	// Linger is how long a Schedule call waits for others to share its message. 0: BufferLingerDefault; negative: none.
+	// Linger is how long a Schedule call waits for others to share its message. 0: BufferLingerDefault;
+	// negative: none.
 	Linger time.Duration
-	// Patience is how much longer it waits while others keep coming, until ten tasks go together; who calls only after each
-	// answer is not kept for it. 0: BufferPatienceDefault; negative, or without Linger: none.
+	// Patience is how much longer it waits while others keep coming, until ten tasks go together; who calls
+	// only after each answer is not kept for it. 0: BufferPatienceDefault; negative, or without Linger: none.
 	Patience time.Duration
-	// Wait is after which time a Schedule call writes to the store what the buffer has not acknowledged. 0: BufferWaitDefault.
+	// Wait is after which time a Schedule call writes to the store what the buffer has not acknowledged. 0:
+	// BufferWaitDefault.
 	Wait time.Duration
-	// Limits of what is set aside; beyond them it stays in the buffer. 0: RejectedMaxDefault, RejectedBytesMaxDefault.
+	// Limits of what is set aside; beyond them it stays in the buffer. 0: RejectedMaxDefault,
+	// RejectedBytesMaxDefault.
 	RejectedMax      int
 	RejectedBytesMax int64
 }
@@ -223,8 +227,8 @@ func (in *Inbound) buffered(l *catalog.Entry, t *task.Task, payload []byte) *kin
 	}
 }
 
-// open reads a public id of either form. An id that was sent straight to the buffer names its lambda, which may
-// have been created again since: then it names a task that is not there.
+// open reads a public id of either form. An id that was sent straight to the buffer names its lambda, which
+// may have been created again since: then it names a task that is not there.
 func (in *Inbound) open(id string) (task.Token, error) {
 	if !task.IsInboundToken(id) {
 		return in.Sealer.Open(id)

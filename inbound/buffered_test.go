@@ -444,7 +444,8 @@ func TestACancelThatOvertakesItsScheduleWins(t *testing.T) {
 	}
 }
 
-// The cancel runs between any two steps of the consumer, and the consumer between any two steps of the cancel.
+// The cancel runs between any two steps of the consumer, and the consumer between any two steps of the
+// cancel.
 func TestACancelAndItsScheduleAtOnce(t *testing.T) {
 	for _, due := range []time.Duration{time.Minute, 0} {
 		for step := range 3 {
@@ -528,7 +529,8 @@ func (b *buffered) mustDispatch(id string) {
 	}
 }
 
-// A message that comes again days after its task has run makes no second run, whatever was forgotten meanwhile.
+// A message that comes again days after its task has run makes no second run, whatever was forgotten
+// meanwhile.
 func TestALateDuplicateNeverRunsAgain(t *testing.T) {
 	for seed := range 40 {
 		runBuffered(t, nil, func(b *buffered) {
@@ -684,7 +686,8 @@ func TestTheRateIsKept(t *testing.T) {
 	}
 }
 
-// Messages come in any order and any number of times, tasks share them in any way, cancels and failures come in between.
+// Messages come in any order and any number of times, tasks share them in any way, cancels and failures come
+// in between.
 func TestRandomDuplicates(t *testing.T) {
 	for seed := range 20 {
 		runBuffered(t, nil, func(b *buffered) {

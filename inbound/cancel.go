@@ -80,8 +80,8 @@ func (in *Inbound) cancel(ctx context.Context, id string) (met task.State, outco
 	return met, "", errMoving
 }
 
-// cancelUnstored cancels a task without a row. One of a deliver lambda that is not due and not on its queue was cancelled
-// before by somebody who did not come to the end of it.
+// cancelUnstored cancels a task without a row. One of a deliver lambda that is not due and not on its queue
+// was cancelled before by somebody who did not come to the end of it.
 func (in *Inbound) cancelUnstored(ctx context.Context, token task.Token) (met task.State, err error) {
 	t, known := in.unstored(token)
 	halfCancelled := in.isDeliver(token.Partition.Lambda) && !token.Direct && in.Clock.Now() < token.Due

@@ -28,9 +28,9 @@ const (
 	consumeBurstMax  = time.Second // worth of tasks that may be taken at once after a quiet time
 	consumedBatchMax = 500 * time.Millisecond
 
-	// What comes while nobody receives shares the next receive. Schedule puts nothing in the buffer that is due sooner than
-	// Near, so there is time; but not where something came that is due soon, as from those who send to the buffer themselves, or
-	// that is old, since then more may wait.
+	// What comes while nobody receives shares the next receive. Schedule puts nothing in the buffer that is
+	// due sooner than Near, so there is time; but not where something came that is due soon, as from those
+	// who send to the buffer themselves, or that is old, since then more may wait.
 	receivePause     = 500 * time.Millisecond // after a receive that was not full
 	receivePauseSoon = 20 * time.Millisecond
 	nearPauses       = 10 // of which one may last, where Near is short
@@ -48,9 +48,10 @@ const (
 // Lefts lists them.
 func Lefts() []string { return []string{LeftStore, LeftUnknown, LeftFull} }
 
-// Consume takes tasks from the buffer to the store until ctx ends; then it finishes what it has in hand. Nothing
-// leaves the buffer before it is in the store or set aside. A message that is good for nothing costs one receive,
-// and one that cannot be taken now comes again after a growing while; while the store or the buffer fails all of it pauses.
+// Consume takes tasks from the buffer to the store until ctx ends; then it finishes what it has in hand.
+// Nothing leaves the buffer before it is in the store or set aside. A message that is good for nothing costs
+// one receive, and one that cannot be taken now comes again after a growing while; while the store or the
+// buffer fails all of it pauses.
 func (in *Inbound) Consume(ctx context.Context) error {
 	if in.Buffering.Buffer == nil {
 		<-ctx.Done()
@@ -88,8 +89,8 @@ type consumer struct {
 	tasksEach float64    // how many tasks a message has, on average
 }
 
-// run receives until ctx ends. One of all waits at the buffer all the time; the others only join while receives come
-// back full, since a receive costs money whether it brings anything or not.
+// run receives until ctx ends. One of all waits at the buffer all the time; the others only join while
+// receives come back full, since a receive costs money whether it brings anything or not.
 func (c *consumer) run(ctx context.Context, always bool) {
 	for ctx.Err() == nil {
 		if !always {

@@ -59,7 +59,8 @@ func barrier() func() {
 	return func() { both.Done(); both.Wait() }
 }
 
-// Two lambdas with a queue of the same name are created at one moment: each is checked when the other one is not there yet.
+// Two lambdas with a queue of the same name are created at one moment: each is checked when the other one is
+// not there yet.
 func TestLambdasWithAQueueOfOneNameAreNotBothCreated(t *testing.T) {
 	twoProcesses := func(t *testing.T, test func(f *fixture, config settings)) {
 		t.Helper()

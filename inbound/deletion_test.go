@@ -79,8 +79,8 @@ func TestADeletionThatNobodyGoesOnWithIsTakenBack(t *testing.T) {
 	})
 }
 
-// TestADeletionIsSettledOnce has a store that several processes share: each call of one deletion waits for what is left of the time
-// in which others may not have heard of it.
+// TestADeletionIsSettledOnce has a store that several processes share: each call of one deletion waits for
+// what is left of the time in which others may not have heard of it.
 func TestADeletionIsSettledOnce(t *testing.T) {
 	runWith(t, func(_ *fixture, c *settings) { c.Shared = true }, func(f *fixture) {
 		f.accept(in(time.Hour))
@@ -240,7 +240,8 @@ func TestWhatComesFromTheBufferWhileItsLambdaIsDroppedIsDropped(t *testing.T) {
 	})
 }
 
-// TestADeletionThatWasTakenBackDropsNothingMore has a consumer that knows of the deletion and not yet that it was taken back.
+// TestADeletionThatWasTakenBackDropsNothingMore has a consumer that knows of the deletion and not yet that it
+// was taken back.
 func TestADeletionThatWasTakenBackDropsNothingMore(t *testing.T) {
 	runBuffered(t, nil, func(b *buffered) {
 		id := b.accepted(in(time.Hour))[0]

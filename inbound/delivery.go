@@ -15,8 +15,8 @@ import (
 	"github.com/kinesin-io/kinesin/task"
 )
 
-// handle takes in what is in messages, and deletes those of which nothing is left to do. It returns how many tasks
-// they have, and how long there is time to wait for more when there were few.
+// handle takes in what is in messages, and deletes those of which nothing is left to do. It returns how many
+// tasks they have, and how long there is time to wait for more when there were few.
 func (c *consumer) handle(ctx context.Context, messages []buffer.Message) (tasks int, pause time.Duration) {
 	if len(messages) == 0 {
 		c.backlog.saw(c.Clock, 0)
@@ -90,8 +90,8 @@ type delivery struct {
 	lasts bool          // it would do no harm if it came again soon
 }
 
-// settleDelivery sets aside what is to be, and decides whether the message comes again. Its error is trouble with
-// the store.
+// settleDelivery sets aside what is to be, and decides whether the message comes again. Its error is trouble
+// with the store.
 func (c *consumer) settleDelivery(ctx context.Context, d *delivery, arrivals []arrival, fates []fate) error {
 	if d.broken != nil {
 		_, err := c.setAside(ctx, d, brokenMessage(d.message.Body, d.broken), d.broken)
@@ -139,8 +139,8 @@ func (c *consumer) retryAfter(tries int) time.Duration {
 	return jittered(c.Clock, min(retryAfterMin<<min(max(tries-1, 0), 16), retryAfterMax))
 }
 
-// splitOff puts the tasks of a message that are left over back under way in a message of their own, so that the
-// others are not taken in again with them. If that fails they all come again, which is no harm.
+// splitOff puts the tasks of a message that are left over back under way in a message of their own, so that
+// the others are not taken in again with them. If that fails they all come again, which is no harm.
 func (c *consumer) splitOff(ctx context.Context, d *delivery, rest []*kinesinv1.BufferedTask) {
 	body, err := envelope.Seal(c.inboundSealer, rest, uint32(d.tries))
 	if err != nil {

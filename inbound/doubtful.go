@@ -14,8 +14,9 @@ import (
 // doubtfulRowsMax bounds how many tasks are set aside together, with their payloads.
 const doubtfulRowsMax = 16
 
-// SetAside sets tasks aside that wake-up rows hold and that may have run though no row tells. It returns how many, from
-// the first on. They are kept as if they had come through the buffer, so that a retry takes them in.
+// SetAside sets tasks aside that wake-up rows hold and that may have run though no row tells. It returns how
+// many, from the first on. They are kept as if they had come through the buffer, so that a retry takes them
+// in.
 func (in *Inbound) SetAside(ctx context.Context, tasks []task.Task) (n int, err error) {
 	for chunk := range slices.Chunk(tasks, doubtfulRowsMax) {
 		rows := make([]*asideRow, len(chunk))

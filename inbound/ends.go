@@ -13,8 +13,8 @@ type ends struct {
 	next chan struct{}
 }
 
-// wait returns a channel that is closed when tell is called after this. Who asks first and reads the store then
-// misses no end, because an end is stored before it is told.
+// wait returns a channel that is closed when tell is called after this. Who asks first and reads the store
+// then misses no end, because an end is stored before it is told.
 func (e *ends) wait() <-chan struct{} {
 	e.mu.Lock()
 	defer e.mu.Unlock()

@@ -8,9 +8,10 @@ import (
 	"github.com/kinesin-io/kinesin/internal/clock"
 )
 
-// What was received and is not settled is kept from others, since a slow or absent store may take longer over it than a buffer
-// hides it. Taken in a second time, a deliver task whose row has come and gone meanwhile would be sent twice. A
-// longer visibility timeout would do as well, and would keep back for as long what a process leaves that dies.
+// What was received and is not settled is kept from others, since a slow or absent store may take longer over
+// it than a buffer hides it. Taken in a second time, a deliver task whose row has come and gone meanwhile
+// would be sent twice. A longer visibility timeout would do as well, and would keep back for as long what a
+// process leaves that dies.
 const (
 	// holdFor is for how long messages are hidden anew: the visibility timeout of the inbound queue.
 	holdFor = 30 * time.Second
@@ -20,8 +21,8 @@ const (
 	holdMax = 10 * time.Minute
 )
 
-// hold keeps messages hidden until end is called, which returns when nothing is under way any more that hides them. What takes
-// less than holdEvery costs no request.
+// hold keeps messages hidden until end is called, which returns when nothing is under way any more that hides
+// them. What takes less than holdEvery costs no request.
 func (c *consumer) hold(ctx context.Context, messages []buffer.Message) (end func()) {
 	waiting, stop := context.WithCancel(ctx)
 	ended := make(chan struct{})

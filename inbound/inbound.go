@@ -75,7 +75,8 @@ type Queue interface {
 type Scheduler interface {
 	// Added says that a task waits as a wake-up row alone.
 	Added(t *task.Task)
-	// Awake says that a task row waits for its wake-up: one with a key, or one whose message could not be sent.
+	// Awake says that a task row waits for its wake-up: one with a key, or one whose message could not be
+	// sent.
 	Awake(t *task.Task)
 	// Enqueued says that a task was stored as enqueued, and that its message is on its queue; or as claimed.
 	Enqueued(t *task.Task)
@@ -104,19 +105,22 @@ type Config struct {
 	// where there is none.
 	Process string
 
-	// Shared says that other processes may be over the same store: what they do to lambdas is known here only a while later.
+	// Shared says that other processes may be over the same store: what they do to lambdas is known here only
+	// a while later.
 	Shared bool
 
 	Near         time.Duration // 0: NearDefault; negative: never
 	NearDepthMax int           // messages in a queue beyond which near tasks take the way over the store; 0: NearDepthMaxDefault
 	Horizon      time.Duration // 0: HorizonDefault
-	// WaitLookEvery is the least time between two looks of a Wait at its tasks. 0: WaitLookEveryDefault; negative: none.
+	// WaitLookEvery is the least time between two looks of a Wait at its tasks. 0: WaitLookEveryDefault;
+	// negative: none.
 	WaitLookEvery time.Duration
 	// DeliverDirect is how soon a task of a deliver lambda must be due to go straight to its lambda's queue,
 	// at most queue.DelayMax. 0: DeliverDirectDefault; negative: never.
 	DeliverDirect time.Duration
 
-	// InboundKey is the key of those who send to the buffer themselves: task.TokenKeyBytes. nil: their ids are unknown here.
+	// InboundKey is the key of those who send to the buffer themselves: task.TokenKeyBytes. nil: their ids
+	// are unknown here.
 	InboundKey []byte
 	Buffering  Buffering
 }
@@ -129,9 +133,11 @@ type Hooks struct {
 	Refused func(reason kinesinv1.Reason)
 	// Way: n of those were accepted on one of the ways WayBuffer, WayStore, WayFallback, WayDirect, WayQueue.
 	Way func(way string, n int)
-	// Delivered: a task went straight to the queue of its lambda, where it can be seen that long after its due time.
+	// Delivered: a task went straight to the queue of its lambda, where it can be seen that long after its
+	// due time.
 	Delivered func(t *task.Task, late time.Duration)
-	// Consumed: n tasks of the buffer are in the store, or were there already; the oldest was accepted that long ago.
+	// Consumed: n tasks of the buffer are in the store, or were there already; the oldest was accepted that
+	// long ago.
 	Consumed func(n int, age time.Duration)
 	// SetAside: a message of the buffer, or a task in one, was set aside for one of Reasons.
 	SetAside func(ctx context.Context, reason string, err error)

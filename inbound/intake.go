@@ -291,7 +291,8 @@ var errMayBeGone = api.Errorf(kinesinv1.Reason_REASON_UNAVAILABLE,
 
 var errMisplaced = api.Errorf(kinesinv1.Reason_REASON_UNAVAILABLE, "the lambda's shards have grown, and this server did not know; try again")
 
-// announce tells those who act on the new tasks, unless a worker has them by now: the queue, or the scheduler.
+// announce tells those who act on the new tasks, unless a worker has them by now: the queue, or the
+// scheduler.
 func (b *intake) announce(ctx context.Context) {
 	var messages []queue.Message
 	for _, c := range b.those((*incoming).isOpen) {

@@ -9,8 +9,8 @@ import (
 	"github.com/kinesin-io/kinesin/task"
 )
 
-// matchAhead is how long before its due time a task may take a slot: as long as workers hold what they claim, so that a slot
-// that could run another task meanwhile is not kept for it.
+// matchAhead is how long before its due time a task may take a slot: as long as workers hold what they claim,
+// so that a slot that could run another task meanwhile is not kept for it.
 const matchAhead = 40 * time.Millisecond
 
 // Matcher finds workers of this process that wait for a task.

@@ -135,7 +135,8 @@ func TestASlotIsGivenBackWhenTheTaskIsNotNew(t *testing.T) {
 	}
 }
 
-// Whatever becomes of either write, the slot is settled, and the task goes to the worker only if its row is stored.
+// Whatever becomes of either write, the slot is settled, and the task goes to the worker only if its row is
+// stored.
 func TestASlotIsSettledWhateverFails(t *testing.T) {
 	for _, kind := range []store.OpKind{store.PutWakeup, store.PutTask} {
 		for _, how := range []storetest.Fault{storetest.NotApplied, storetest.AppliedButErrored} {
@@ -170,7 +171,8 @@ func TestALargePayloadThatIsNotStoredGivesTheSlotBack(t *testing.T) {
 	})
 }
 
-// A key that was cancelled and is taken again for the same moment is another task: what is left of the first is no harm.
+// A key that was cancelled and is taken again for the same moment is another task: what is left of the first
+// is no harm.
 func TestAKeyIsMatchedAgain(t *testing.T) {
 	runMatched(t, 2, func(f *fixture, m *workers) {
 		one := with(in(0), func(i *item) { i.Key = "k" })

@@ -269,8 +269,8 @@ func TestARegisteredLambdaIsNotDeletedByACall(t *testing.T) {
 	})
 }
 
-// TestRegistrationsSurviveRestarts has another process see the same registrations: nothing is made or changed again, what is
-// refused is told again, and what was withdrawn in between goes.
+// TestRegistrationsSurviveRestarts has another process see the same registrations: nothing is made or changed
+// again, what is refused is told again, and what was withdrawn in between goes.
 func TestRegistrationsSurviveRestarts(t *testing.T) {
 	runRegister(t, func(f *registering) {
 		f.put("mail", `{"format":1,"shards":2}`)
@@ -335,7 +335,8 @@ const (
 	orders   = `{"format":1,"priorities":["eu-high"]}` // of lambda orders
 )
 
-// TestTheFirstTakenKeepsAQueuesName has two registrations that want a queue of one name, the later one the first by name.
+// TestTheFirstTakenKeepsAQueuesName has two registrations that want a queue of one name, the later one the
+// first by name.
 func TestTheFirstTakenKeepsAQueuesName(t *testing.T) {
 	runRegister(t, func(f *registering) {
 		f.put("orders-eu", ordersEU)
@@ -358,7 +359,8 @@ func TestTheFirstTakenKeepsAQueuesName(t *testing.T) {
 	})
 }
 
-// TestTheFirstByNameGetsAQueuesName has none of two be taken yet; also when only the other one's queues are all there.
+// TestTheFirstByNameGetsAQueuesName has none of two be taken yet; also when only the other one's queues are
+// all there.
 func TestTheFirstByNameGetsAQueuesName(t *testing.T) {
 	runRegister(t, func(f *registering) {
 		f.note(func() { f.missing = []string{"p-orders-low"} })
@@ -376,8 +378,8 @@ func TestTheFirstByNameGetsAQueuesName(t *testing.T) {
 	})
 }
 
-// TestWhoIsSlowToTakeAContestedNameIsFirst has a process that saw only one of two registrations make its lambda while another
-// process sees both.
+// TestWhoIsSlowToTakeAContestedNameIsFirst has a process that saw only one of two registrations make its
+// lambda while another process sees both.
 func TestWhoIsSlowToTakeAContestedNameIsFirst(t *testing.T) {
 	runRegister(t, func(f *registering) {
 		f.put("orders-eu", ordersEU)
@@ -396,7 +398,8 @@ func TestWhoIsSlowToTakeAContestedNameIsFirst(t *testing.T) {
 	})
 }
 
-// TestARegistrationThatCannotBeDoesNotStandInAnothersWay has the first by name be refused for a reason of its own.
+// TestARegistrationThatCannotBeDoesNotStandInAnothersWay has the first by name be refused for a reason of its
+// own.
 func TestARegistrationThatCannotBeDoesNotStandInAnothersWay(t *testing.T) {
 	runRegister(t, func(f *registering) {
 		f.put("a-b", `{"format":1,"priorities":["c"]}`)

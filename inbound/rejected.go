@@ -20,11 +20,12 @@ import (
 	"github.com/kinesin-io/kinesin/task"
 )
 
-// What the consumer will never take as it is, and what the scheduler must not fire, is set aside: control rows with the
-// reason and all that was in the message, so that a person can look at it, retry it after a remedy, or delete it.
+// What the consumer will never take as it is, and what the scheduler must not fire, is set aside: control
+// rows with the reason and all that was in the message, so that a person can look at it, retry it after a
+// remedy, or delete it.
 
-// Limits of what is set aside. Every process counts for itself, and again every asideCountEvery, so that several
-// may be some beyond them together.
+// Limits of what is set aside. Every process counts for itself, and again every asideCountEvery, so that
+// several may be some beyond them together.
 const (
 	RejectedMaxDefault      = 10_000
 	RejectedBytesMaxDefault = 256 << 20
@@ -125,8 +126,8 @@ func nameOf(r *asideRow) string {
 	return hex.EncodeToString(h.Sum(nil)[:8])
 }
 
-// setAside stores a row, so that the message need not come again; left says that it must. The error is trouble with
-// the store.
+// setAside stores a row, so that the message need not come again; left says that it must. The error is
+// trouble with the store.
 func (c *consumer) setAside(ctx context.Context, d *delivery, row *asideRow, why error) (left bool, err error) {
 	err = c.aside.put(ctx, row)
 	switch {

@@ -14,15 +14,17 @@ import (
 )
 
 const (
-	// removalLinger is how long messages wait to be deleted together. They are hidden for far longer (holdFor, less holdEvery).
+	// removalLinger is how long messages wait to be deleted together. They are hidden for far longer
+	// (holdFor, less holdEvery).
 	removalLinger   = time.Second
 	removalSendsMax = 4
 	// lastsMin is how long the row of a task must be there at least for its message to wait so: see lasts.
 	lastsMin = task.RetentionMin
 )
 
-// lasts reports whether the row of a task that came out of the buffer is there for long enough: if the process is killed before its
-// message is deleted, that comes again, and is refused by the row. A task of a deliver lambda leaves none: it would be sent twice.
+// lasts reports whether the row of a task that came out of the buffer is there for long enough: if the
+// process is killed before its message is deleted, that comes again, and is refused by the row. A task of a
+// deliver lambda leaves none: it would be sent twice.
 func lasts(l *catalog.Entry, due, now task.Instant) bool {
 	return l.Mode == task.Managed || due > now.Add(queue.DelayMax+lastsMin)
 }
@@ -49,7 +51,8 @@ func newRemoval(ctx context.Context, in *Inbound) *removal {
 	return r
 }
 
-// add returns at once. What is not deleted comes again, so an error is for nobody: the buffer counts its requests.
+// add returns at once. What is not deleted comes again, so an error is for nobody: the buffer counts its
+// requests.
 func (r *removal) add(messages []buffer.Message) {
 	if len(messages) > 0 {
 		r.calls.Go(func() { _ = r.Do(r.ctx, messages) })

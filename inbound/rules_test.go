@@ -25,7 +25,8 @@ func TestAKeyIsOfItsLambda(t *testing.T) {
 	})
 }
 
-// A message of several tasks of which the store takes one is split; when the rest cannot be sent, the message stays.
+// A message of several tasks of which the store takes one is split; when the rest cannot be sent, the message
+// stays.
 func TestASplitMessageWhoseRestCannotBeSentComesAgain(t *testing.T) {
 	runBuffered(t, nil, func(b *buffered) {
 		left := true
@@ -73,7 +74,8 @@ func TestABufferThatSaysNothingAcceptsNothing(t *testing.T) {
 	})
 }
 
-// A row that could not be read is not one that is not there: the task was cancelled while it was in the buffer.
+// A row that could not be read is not one that is not there: the task was cancelled while it was in the
+// buffer.
 func TestAFailedLookDoesNotBringACancelledTaskBack(t *testing.T) {
 	runBuffered(t, nil, func(b *buffered) {
 		id := b.accepted(in(time.Minute))[0]

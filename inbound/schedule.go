@@ -37,7 +37,8 @@ func (in *Inbound) Schedule(ctx context.Context, request *kinesinv1.ScheduleRequ
 		c.item, c.way = item, WayStore
 		c.err = b.admit(ctx, c)
 	}
-	// A caller who goes now will call again, and then meets rows that nobody announces: so what is begun is finished.
+	// A caller who goes now will call again, and then meets rows that nobody announces: so what is begun is
+	// finished.
 	lasting := context.WithoutCancel(ctx)
 	b.deliver(lasting)
 	b.buffer(lasting)
@@ -255,8 +256,9 @@ func keyedID(lambda uint32, key string) task.ID {
 	return task.ID(uuid.NewHash(sha256.New(), space, []byte(key), 8))
 }
 
-// seqOfKeyed is above that of every earlier task with the key, of which a wake-up row may remain. No two calls to this
-// process get the same, so that of two equal calls only one finds its own row when the store did not answer.
+// seqOfKeyed is above that of every earlier task with the key, of which a wake-up row may remain. No two
+// calls to this process get the same, so that of two equal calls only one finds its own row when the store
+// did not answer.
 func (b *intake) seqOfKeyed() uint64 {
 	for b.keyed == 0 {
 		last := b.keyedSeq.Load()

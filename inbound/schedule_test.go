@@ -271,7 +271,8 @@ func TestARepeatedCallIsHarmless(t *testing.T) {
 	}
 }
 
-// A call whose caller goes while it is stored and calls again must not leave the task to the wake-up of an enqueued one.
+// A call whose caller goes while it is stored and calls again must not leave the task to the wake-up of an
+// enqueued one.
 func TestACallerWhoGoesAndComesBackFindsTheTaskInItsQueue(t *testing.T) {
 	run(t, func(f *fixture) {
 		ctx, gone := context.WithCancel(f.ctx)

@@ -79,7 +79,8 @@ func (f *registering) wantShown(name string, registered bool, refused ...string)
 	}
 }
 
-// TestALambdaMakesWayForItsRegistration is a lambda that is destroyed and comes back within seconds with other priorities.
+// TestALambdaMakesWayForItsRegistration is a lambda that is destroyed and comes back within seconds with
+// other priorities.
 func TestALambdaMakesWayForItsRegistration(t *testing.T) {
 	runRegister(t, func(f *registering) {
 		made := f.outgrow()
@@ -204,7 +205,8 @@ func TestWhatIsScheduledWhileALambdaMakesWayIsNotLost(t *testing.T) {
 	}
 }
 
-// TestTheFirstRegistrationComesBackWhileItsLambdaMakesWay has it be as before at every second of the deletion.
+// TestTheFirstRegistrationComesBackWhileItsLambdaMakesWay has it be as before at every second of the
+// deletion.
 func TestTheFirstRegistrationComesBackWhileItsLambdaMakesWay(t *testing.T) {
 	for after := 55 * time.Second; after < 75*time.Second; after += time.Second {
 		runRegister(t, func(f *registering) {
@@ -251,7 +253,8 @@ func TestAServerIsKilledWhileALambdaMakesWay(t *testing.T) {
 	}
 }
 
-// TestSeveralServersHaveALambdaMakeWay has servers whose rounds are a while apart, so that one deletes what another makes anew.
+// TestSeveralServersHaveALambdaMakeWay has servers whose rounds are a while apart, so that one deletes what
+// another makes anew.
 func TestSeveralServersHaveALambdaMakeWay(t *testing.T) {
 	for _, apart := range []time.Duration{10 * time.Millisecond, time.Second, 2500 * time.Millisecond, 4 * time.Second} {
 		t.Run(apart.String(), func(t *testing.T) {

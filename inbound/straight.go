@@ -16,8 +16,9 @@ import (
 	"github.com/kinesin-io/kinesin/task"
 )
 
-// A task of a deliver lambda that is due soon goes straight to its lambda's queue, which holds it back until then: nothing is
-// stored of it, and its id says so. Queues count whole seconds, so it comes up to one later than it was asked for.
+// A task of a deliver lambda that is due soon goes straight to its lambda's queue, which holds it back until
+// then: nothing is stored of it, and its id says so. Queues count whole seconds, so it comes up to one later
+// than it was asked for.
 
 // DeliverDirectDefault is how soon a task must be due for that, which is as long as a queue can hold it.
 const DeliverDirectDefault = queue.DelayMax
@@ -42,7 +43,8 @@ func (b *intake) checkDeliverable(l *catalog.Entry, t *task.Task, payload []byte
 	return b.Queue.CheckPayload(payload)
 }
 
-// goesStraight reports whether a task needs no row. One with a key does, since only a row keeps the key taken.
+// goesStraight reports whether a task needs no row. One with a key does, since only a row keeps the key
+// taken.
 func (b *intake) goesStraight(c *incoming) bool {
 	return c.lambda.Mode == task.Deliver && c.task.Key == "" && b.DeliverDirect > 0 && c.wanted <= b.now.Add(b.DeliverDirect)
 }
@@ -50,8 +52,8 @@ func (b *intake) goesStraight(c *incoming) bool {
 // isUndelivered reports whether a task is to go straight to its queue.
 func (c *incoming) isUndelivered() bool { return c.isNew() && c.straight }
 
-// deliver sends what goes straight to its queue. What the queue does not acknowledge in time gets a row like any other
-// task; it may be there all the same, and then comes twice.
+// deliver sends what goes straight to its queue. What the queue does not acknowledge in time gets a row like
+// any other task; it may be there all the same, and then comes twice.
 func (b *intake) deliver(ctx context.Context) {
 	some := b.those((*incoming).isUndelivered)
 	if len(some) == 0 {
@@ -134,8 +136,8 @@ func (in *Inbound) unstored(token task.Token) (task.Task, bool) {
 	return t, in.mayBeBuffered(token)
 }
 
-// mayBeDelivered reports whether a deliver task that has no row may be on its queue: it went there at once, or will from
-// the buffer. No tombstone would stop it there.
+// mayBeDelivered reports whether a deliver task that has no row may be on its queue: it went there at once,
+// or will from the buffer. No tombstone would stop it there.
 func (in *Inbound) mayBeDelivered(l *catalog.Entry, token task.Token) bool {
 	if l.Mode != task.Deliver {
 		return false

@@ -542,8 +542,8 @@ func TestCancelOfADeliverTaskInTheBuffer(t *testing.T) {
 	})
 }
 
-// The message of a task that is stored comes again between any two steps of its cancel. No courier looks at tombstones, so
-// the row that it puts back must not stay.
+// The message of a task that is stored comes again between any two steps of its cancel. No courier looks at
+// tombstones, so the row that it puts back must not stay.
 func TestACancelOfADeliverTaskWhoseMessageComesAgain(t *testing.T) {
 	for step := range 4 {
 		runBufferedOutgoing(t, func(b *buffered, out *queuetest.Delivering) {

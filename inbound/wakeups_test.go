@@ -425,7 +425,8 @@ func TestARowSaysWhoEnqueuedItsTask(t *testing.T) {
 	})
 }
 
-// A call ends between its two writes; the next one meets the wake-up row and says that the task is there. So it is.
+// A call ends between its two writes; the next one meets the wake-up row and says that the task is there. So
+// it is.
 func TestATaskWhoseTaskRowDidNotFollowIsFound(t *testing.T) {
 	run(t, func(f *fixture) {
 		once := func() *item {

@@ -34,7 +34,8 @@ func (f *fixture) begin(runs ...func(context.Context) error) (end func()) {
 	}
 }
 
-// TestSeveralServersDeleteAWithdrawnLambda has servers whose rounds are a while apart, so that one begins while another waits.
+// TestSeveralServersDeleteAWithdrawnLambda has servers whose rounds are a while apart, so that one begins
+// while another waits.
 func TestSeveralServersDeleteAWithdrawnLambda(t *testing.T) {
 	for _, servers := range []int{2, 3} {
 		for _, apart := range []time.Duration{10 * time.Millisecond, time.Second, 2500 * time.Millisecond, 4 * time.Second} {
@@ -274,7 +275,8 @@ func TestMostRegistrationsAreGoneAtOnce(t *testing.T) {
 	})
 }
 
-// TestALambdaMadeAgainIsNotWithdrawn has the name of a withdrawn lambda taken by a call while others are deleted before it.
+// TestALambdaMadeAgainIsNotWithdrawn has the name of a withdrawn lambda taken by a call while others are
+// deleted before it.
 func TestALambdaMadeAgainIsNotWithdrawn(t *testing.T) {
 	runRegister(t, func(f *registering) {
 		names := f.many(4)

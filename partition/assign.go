@@ -16,14 +16,16 @@ func LoadMax(members, partitions int) int {
 	return (partitions*5 + members*4 - 1) / (members * 4)
 }
 
-// Assign gives each partition to one member by rendezvous hashing with a bounded load. Every member has a score
-// for every partition. A partition wants the member that scores highest for it, a member that
-// has too many keeps those it scores highest for, and the others look for their next one. There is exactly one outcome, whatever the
-// order, and it depends on the sets alone, so that all processes with the same view agree: names and
-// partitions may come in any order and more than once. owners[i] is the member for partitions[i], empty when there are no members.
+// Assign gives each partition to one member by rendezvous hashing with a bounded load. Every member has a
+// score for every partition. A partition wants the member that scores highest for it, a member that has too
+// many keeps those it scores highest for, and the others look for their next one. There is exactly one
+// outcome, whatever the order, and it depends on the sets alone, so that all processes with the same view
+// agree: names and partitions may come in any order and more than once. owners[i] is the member for
+// partitions[i], empty when there are no members.
 //
-// When a member comes or goes, what moves is what it gains or leaves behind, and few more whose
-// member became full or is so no longer. It takes members × partitions steps of about 2 ns, and memory for the partitions alone.
+// When a member comes or goes, what moves is what it gains or leaves behind, and few more whose member became
+// full or is so no longer. It takes members × partitions steps of about 2 ns, and memory for the partitions
+// alone.
 func Assign(members []string, partitions []task.Partition) (owners []string) {
 	owners = make([]string, len(partitions))
 	keys, which := distinct(partitions)
@@ -89,9 +91,10 @@ func newMatching(members []string, keys []uint64) *matching {
 	return m
 }
 
-// roomOf is how many partitions one of so many members takes: LoadMax, or one less. If all had LoadMax, then where that
-// changes with the number of members every full one would have to let go of a partition at the same time.
-// So they pass from one bound to the next one by one, by their hashes, over a quarter of the way. Together they have room for all.
+// roomOf is how many partitions one of so many members takes: LoadMax, or one less. If all had LoadMax, then
+// where that changes with the number of members every full one would have to let go of a partition at the
+// same time. So they pass from one bound to the next one by one, by their hashes, over a quarter of the way.
+// Together they have room for all.
 func roomOf(hash uint64, members, partitions int) int {
 	whole, rest := partitions*5/(members*4), partitions*5%(members*4)
 	parts := uint64(members) * 4
@@ -131,8 +134,8 @@ func (m *matching) giveUp(c *candidate) (key int) {
 	return key
 }
 
-// next is the candidate that scores highest for a key after another one, or of all if that is below zero. The lower name wins a
-// tie. There is one, since a key is turned down only by those that are full.
+// next is the candidate that scores highest for a key after another one, or of all if that is below zero. The
+// lower name wins a tie. There is one, since a key is turned down only by those that are full.
 func (m *matching) next(key, after int) (best int) {
 	best = -1
 	var bestScore uint64

@@ -96,8 +96,9 @@ func TestAssignmentMovesLittleWhenAMemberGoes(t *testing.T) {
 	})
 }
 
-// TestAssignmentMovesLittleOverManyChanges replaces the members one by one, each new one joining before an old one goes, and
-// looks at every step of a fleet that grows past the sizes at which the most that one may have changes.
+// TestAssignmentMovesLittleOverManyChanges replaces the members one by one, each new one joining before an
+// old one goes, and looks at every step of a fleet that grows past the sizes at which the most that one may
+// have changes.
 func TestAssignmentMovesLittleOverManyChanges(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		members := rapid.SliceOfNDistinct(rapid.StringMatching(`[a-z0-9]{5}`), 2, 60, rapid.ID[string]).Draw(t, "members")
@@ -118,8 +119,8 @@ func TestAssignmentMovesLittleOverManyChanges(t *testing.T) {
 	})
 }
 
-// TestAssignmentPassesSizesSmoothly grows a fleet past the size (416 members for 1,000 partitions) at which the most that one may
-// have falls from 4 to 3: not everyone who has 4 lets go of one at that moment.
+// TestAssignmentPassesSizesSmoothly grows a fleet past the size (416 members for 1,000 partitions) at which
+// the most that one may have falls from 4 to 3: not everyone who has 4 lets go of one at that moment.
 func TestAssignmentPassesSizesSmoothly(t *testing.T) {
 	members := fleet(430)
 	all := partitions(1000)

@@ -25,8 +25,8 @@ func NewOwner(m Membership) *Owner { return &Owner{membership: m, seen: map[stri
 // Self is the name of this process among the members.
 func (o *Owner) Self() string { return o.membership.Self() }
 
-// Owners are the members whose the partitions are now, in their order, and all members there are. An
-// empty list of members is not believed: the last one holds. Where there never was one, the owners are empty too.
+// Owners are the members whose the partitions are now, in their order, and all members there are. An empty
+// list of members is not believed: the last one holds. Where there never was one, the owners are empty too.
 func (o *Owner) Owners(all []task.Partition) (owners, members []string) {
 	members = o.members()
 	return Assign(members, all), members
@@ -69,8 +69,9 @@ func (o *Owner) remember(members []string) {
 	}
 }
 
-// Presence tells what is known of a process by its name: whether it is a member, and if not, whether it is gone for sure:
-// it was a member, or the members never change. Neither means that it was never heard of; it may have come a moment ago.
+// Presence tells what is known of a process by its name: whether it is a member, and if not, whether it is
+// gone for sure: it was a member, or the members never change. Neither means that it was never heard of; it
+// may have come a moment ago.
 func (o *Owner) Presence(process string) (here, gone bool) {
 	if slices.Contains(o.members(), process) {
 		return true, false

@@ -10,9 +10,9 @@ import (
 	"github.com/kinesin-io/kinesin/task"
 )
 
-// ShardOf is the shard of a task by the count that Lambda.ShardsFor says of its id. It depends on the id alone, so
-// that a retried Schedule of the same id lands in the same partition. It can never
-// change: stored rows lie where it put them.
+// ShardOf is the shard of a task by the count that Lambda.ShardsFor says of its id. It depends on the id
+// alone, so that a retried Schedule of the same id lands in the same partition. It can never change: stored
+// rows lie where it put them.
 func ShardOf(id task.ID, shards uint16) uint16 {
 	if shards <= 1 {
 		return 0

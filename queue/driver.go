@@ -18,8 +18,8 @@ const (
 	// Suspect messages are of tasks whose worker was lost once; they have waited for its lease and go first,
 	// together.
 	Suspect
-	// Blamed messages are of suspects that lost another worker; one begins in quarantine, with nothing else in its
-	// process that is as young, so that a poison task is found alone.
+	// Blamed messages are of suspects that lost another worker; one begins in quarantine, with nothing else
+	// in its process that is as young, so that a poison task is found alone.
 	Blamed
 )
 

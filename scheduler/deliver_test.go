@@ -268,7 +268,8 @@ func TestTasksOfAnotherProcessBesideRefusedOnes(t *testing.T) {
 	})
 }
 
-// Dynein: ten stuck rows at a partition's head delay those behind by 110 s. Here they outnumber the look-ahead.
+// Dynein: ten stuck rows at a partition's head delay those behind by 110 s. Here they outnumber the
+// look-ahead.
 func TestStuckRowsAtTheHeadDelayNobody(t *testing.T) {
 	inOutbound(t, func(o *outbound) {
 		o.look = 64
@@ -599,7 +600,8 @@ func TestAnIdleDeliverPartitionReadsLittle(t *testing.T) {
 	})
 }
 
-// More tasks than a partition may hold back are such that no queue will take them: those behind them are sent all the same.
+// More tasks than a partition may hold back are such that no queue will take them: those behind them are sent
+// all the same.
 func TestHopelessTasksDelayNobody(t *testing.T) {
 	inOutbound(t, func(o *outbound) {
 		bad := map[task.ID]bool{}
@@ -662,7 +664,8 @@ func TestHopelessTasksAreTriedByTheNextProcess(t *testing.T) {
 	})
 }
 
-// While the store refuses writes, rows that others acquired come to be looked at: that waits for the end of the rest, too.
+// While the store refuses writes, rows that others acquired come to be looked at: that waits for the end of
+// the rest, too.
 func TestAPartitionThatRestsLooksAtNothing(t *testing.T) {
 	inOutbound(t, func(o *outbound) {
 		o.set(func() { o.here = []string{"other", self} })

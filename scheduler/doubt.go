@@ -14,21 +14,23 @@ import (
 	"github.com/kinesin-io/kinesin/task"
 )
 
-// Where ended rows expire by themselves, the wake-up row of a task that ended may outlive its task row while nobody makes
-// passes: it then looks like one of a task that was never dispatched. A note in the store says when schedulers ran, and a
-// row that may be of such a task is set aside for a person to decide, not fired. docs/protocol.md has the rule as 4d.
+// Where ended rows expire by themselves, the wake-up row of a task that ended may outlive its task row while
+// nobody makes passes: it then looks like one of a task that was never dispatched. A note in the store says
+// when schedulers ran, and a row that may be of such a task is set aside for a person to decide, not fired.
+// docs/protocol.md has the rule as 4d.
 
 const (
 	noteKind = "passes"
 	noteName = "all"
-	// noteEvery is how often every process renews the note, noteFirst how long after its start it does so first: a process
-	// that dies at once has made no pass. noteRetry is when it tries again after a failure.
+	// noteEvery is how often every process renews the note, noteFirst how long after its start it does so
+	// first: a process that dies at once has made no pass. noteRetry is when it tries again after a failure.
 	noteEvery = task.EndedMin / 3
 	noteFirst = time.Minute
 	noteRetry = 10 * time.Second
 	// passApart is how far apart two passes over a partition are at most.
 	passApart = passEvery + passEvery/4
-	// dispatchedMax is how long after it was renewed last the note may still be behind a scheduler that dispatches.
+	// dispatchedMax is how long after it was renewed last the note may still be behind a scheduler that
+	// dispatches.
 	dispatchedMax = 2 * noteEvery
 )
 
@@ -48,8 +50,8 @@ type ControlRows interface {
 
 // Aside is where tasks are set aside.
 type Aside interface {
-	// SetAside keeps the tasks that wake-up rows hold where a person finds them, until there is an error. It returns how
-	// many are kept, from the first on.
+	// SetAside keeps the tasks that wake-up rows hold where a person finds them, until there is an error. It
+	// returns how many are kept, from the first on.
 	SetAside(ctx context.Context, rows []task.Task) (n int, err error)
 }
 
@@ -67,14 +69,15 @@ type gap struct {
 	Till task.Instant `json:"till"`
 }
 
-// outlasts reports whether an ended row that is kept for so long may have expired before a pass had seen its wake-up row.
+// outlasts reports whether an ended row that is kept for so long may have expired before a pass had seen its
+// wake-up row.
 func (g gap) outlasts(kept time.Duration) bool { return g.Till.Sub(g.From)+passApart > kept }
 
 // covers reports whether there are no doubts by another gap that this one does not raise too.
 func (g gap) covers(h gap) bool { return g.From >= h.From && g.Till.Sub(g.From) >= h.Till.Sub(h.From) }
 
-// doubts reports whether a wake-up row that holds a task and has no task row may be of a task that was dispatched, ended and
-// expired. Nobody dispatches in a gap but who stores a task, and then its row says so.
+// doubts reports whether a wake-up row that holds a task and has no task row may be of a task that was
+// dispatched, ended and expired. Nobody dispatches in a gap but who stores a task, and then its row says so.
 func (g gap) doubts(row *task.Task, retention time.Duration) bool {
 	kept := max(retention, task.EndedMin)
 	switch {
@@ -147,8 +150,8 @@ func (s *Scheduler) keepNote(ctx context.Context) {
 	}
 }
 
-// renewNote says that a scheduler runs now, and what is known here of gaps. Passes over all that lies behind the last one are
-// made within the time until the next one.
+// renewNote says that a scheduler runs now, and what is known here of gaps. Passes over all that lies behind
+// the last one are made within the time until the next one.
 func (s *Scheduler) renewNote(ctx context.Context) error {
 	ctx, done := limited(ctx, s.Clock)
 	defer done()

@@ -10,8 +10,9 @@ import (
 	"github.com/kinesin-io/kinesin/task"
 )
 
-// inFlight is a task whose wake-up row stays where it is while the task is sent, runs, waits for its retry or is acquired by
-// another process. It is looked at again when its time has come, by a read of its row and not by a scan.
+// inFlight is a task whose wake-up row stays where it is while the task is sent, runs, waits for its retry or
+// is acquired by another process. It is looked at again when its time has come, by a read of its row and not
+// by a scan.
 type inFlight struct {
 	at      task.Instant // when to look again
 	id      task.ID
@@ -45,8 +46,8 @@ func (b *budget) take() bool {
 
 func (b *budget) give(n int) { b.left.Add(int64(n)) }
 
-// flight is what one partition has in flight. Its loop alone uses it. What it has no room for is found again by the next
-// full pass.
+// flight is what one partition has in flight. Its loop alone uses it. What it has no room for is found again
+// by the next full pass.
 type flight struct {
 	byID   map[task.ID]*inFlight
 	queue  []position              // when to look at most of them, in order; those of tasks that are looked at otherwise are stale
@@ -80,8 +81,8 @@ func (l *flight) put(w inFlight) bool {
 	return true
 }
 
-// plan has a task looked at when it says. Most are planned one enqueue timeout ahead, one after the other, and end before: for
-// them it takes no tree.
+// plan has a task looked at when it says. Most are planned one enqueue timeout ahead, one after the other,
+// and end before: for them it takes no tree.
 func (l *flight) plan(one *inFlight) {
 	p := position{one.at, one.id}
 	if one.sorted = len(l.queue) > 0 && p.less(l.queue[len(l.queue)-1]); one.sorted {
@@ -94,7 +95,8 @@ func (l *flight) plan(one *inFlight) {
 	l.queue = append(l.queue, p)
 }
 
-// unplan has a task not looked at any more; what is in the queue is stale when its task has gone, or says another time.
+// unplan has a task not looked at any more; what is in the queue is stale when its task has gone, or says
+// another time.
 func (l *flight) unplan(one *inFlight) {
 	if one.sorted {
 		l.byTime.Delete(position{one.at, one.id})
@@ -162,8 +164,8 @@ func (l *flight) meet(row *task.Task) bool {
 	return true
 }
 
-// begin starts a look over wake-up rows; end forgets the tasks whose wake-up rows lie in the range that it read and are
-// gone: those tasks have ended, or another row wakes them.
+// begin starts a look over wake-up rows; end forgets the tasks whose wake-up rows lie in the range that it
+// read and are gone: those tasks have ended, or another row wakes them.
 func (l *flight) begin() { l.scan++ }
 
 func (l *flight) end(from, to position) {
@@ -200,8 +202,8 @@ func (l *flight) since(id task.ID, attempt uint32, now task.Instant) task.Instan
 	return now
 }
 
-// due puts up to limit entries off until again and returns them as they were. Whoever comes to know more of such a row
-// puts or drops it; what fails on the way is looked at again by itself.
+// due puts up to limit entries off until again and returns them as they were. Whoever comes to know more of
+// such a row puts or drops it; what fails on the way is looked at again by itself.
 func (l *flight) due(now, again task.Instant, limit int) []inFlight {
 	var taken []inFlight
 	for p, ok := l.first(); ok && p.at <= now && len(taken) < limit; p, ok = l.first() {
@@ -219,7 +221,8 @@ func (l *flight) next() (task.Instant, bool) {
 	return p.at, ok
 }
 
-// rowLookMax bounds for how long the lease alone is believed: a row that moved on unseen leaves the memory then.
+// rowLookMax bounds for how long the lease alone is believed: a row that moved on unseen leaves the memory
+// then.
 const rowLookMax = 10 * time.Minute
 
 // rowLook is when to read a row again that was just read: the longer it has been in flight, the later.

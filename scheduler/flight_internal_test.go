@@ -11,7 +11,8 @@ import (
 	"github.com/kinesin-io/kinesin/task"
 )
 
-// TestFlightIsInOrder compares with a plain map: what is due comes in the order of its times, once, and nothing that was dropped.
+// TestFlightIsInOrder compares with a plain map: what is due comes in the order of its times, once, and
+// nothing that was dropped.
 func TestFlightIsInOrder(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		left := newBudget(20)

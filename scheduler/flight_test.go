@@ -48,8 +48,8 @@ func TestAHeadFullOfRunningTasksStarvesNobody(t *testing.T) {
 		}
 		first := retries()
 		w.beat(time.Minute, l)
-		// They lie in the margin of twelve looks and are read once by the pass. The first look goes over them in pieces of 64,
-		// each time from the instant at which they all wake.
+		// They lie in the margin of twelve looks and are read once by the pass. The first look goes over them
+		// in pieces of 64, each time from the instant at which they all wake.
 		if scanned := w.rows.lookedRows(); scanned > 13*n+n*n/2/56 {
 			t.Errorf("%d rows scanned for %d that woke at one instant", scanned, n)
 		}
@@ -88,7 +88,8 @@ const window = 10 * time.Second
 // passLatest is how long after a pass the next one ends at the latest.
 const passLatest = 6*time.Minute + 15*time.Second + window
 
-// What runs beyond what memory holds costs no writes, and is looked at by the looks of its first minute and by every pass.
+// What runs beyond what memory holds costs no writes, and is looked at by the looks of its first minute and
+// by every pass.
 func TestWhatMemoryHasNoRoomForIsFoundByThePass(t *testing.T) {
 	inWorld(t, depth, func(w *world) {
 		w.flight = 5
@@ -204,7 +205,8 @@ func TestATaskInFlightThatMovesOnIsFired(t *testing.T) {
 	})
 }
 
-// The message waits in a queue that is older than the timeout: nothing is sent, and nothing written, however long that takes.
+// The message waits in a queue that is older than the timeout: nothing is sent, and nothing written, however
+// long that takes.
 func TestABrakedTaskCostsNoWrites(t *testing.T) {
 	inWorld(t, depth, func(w *world) {
 		var all []task.Task
@@ -233,7 +235,8 @@ func TestABrakedTaskCostsNoWrites(t *testing.T) {
 	})
 }
 
-// A message that was sent before its task had a row is good for a while. Then the task is sent again, unless it has a row now.
+// A message that was sent before its task had a row is good for a while. Then the task is sent again, unless
+// it has a row now.
 func TestATaskWithoutARowIsSentAgainWhenItsMessageIsTooOld(t *testing.T) {
 	inWorld(t, depth, func(w *world) {
 		w.sent.early = true
@@ -297,7 +300,8 @@ func TestATaskInFlightOutlivesLeasesThatCannotBeRead(t *testing.T) {
 	})
 }
 
-// A row at the head that nobody can judge is met again now and then; what runs behind it is not read because of it.
+// A row at the head that nobody can judge is met again now and then; what runs behind it is not read because
+// of it.
 func TestARowThatCannotBeJudgedIsPutAside(t *testing.T) {
 	inWorld(t, depth, func(w *world) {
 		w.apply(store.Op{Kind: store.PutControl, Control: store.Control{Kind: lease.Kind, Name: "odd", Version: 1, Value: []byte("no lease")}})

@@ -59,14 +59,15 @@ func (g guardedLeases) MarkLost(ctx context.Context, seen lease.Lease) (err erro
 }
 
 const (
-	// writeMax is how long a loop waits for a write, with all that a driver tries to bring it about and the messages that
-	// follow from it. What is given up then is found again in the store.
+	// writeMax is how long a loop waits for a write, with all that a driver tries to bring it about and the
+	// messages that follow from it. What is given up then is found again in the store.
 	writeMax = 30 * time.Second
 	// writeSteps is in how many steps that time is counted.
 	writeSteps = 6
 )
 
-// limited ends a context after writeMax. A clock that jumps far ahead takes one step of it: the store had no time to answer.
+// limited ends a context after writeMax. A clock that jumps far ahead takes one step of it: the store had no
+// time to answer.
 func limited(ctx context.Context, c clock.Clock) (context.Context, context.CancelFunc) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	timer := c.NewTimer(writeMax / writeSteps)

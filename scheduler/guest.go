@@ -11,16 +11,18 @@ import (
 	"github.com/kinesin-io/kinesin/task"
 )
 
-// Partitions of others. A task that is stored here, in a partition that another process fires, is found there by
-// its next scan, which may be half a window away. What is due before that is fired here: ownership only says who
-// tries first, and two who try cost a refused write.
+// Partitions of others. A task that is stored here, in a partition that another process fires, is found there
+// by its next scan, which may be half a window away. What is due before that is fired here: ownership only
+// says who tries first, and two who try cost a refused write.
 const (
-	// guestsMax bounds the partitions of others of which tasks are fired here; those beyond it wait for their owners.
+	// guestsMax bounds the partitions of others of which tasks are fired here; those beyond it wait for their
+	// owners.
 	guestsMax = 1024
-	// guestDelay is how much later a task is fired here, so that an owner who has seen it is first. A wake-up then costs a read.
+	// guestDelay is how much later a task is fired here, so that an owner who has seen it is first. A wake-up
+	// then costs a read.
 	guestDelay = 50 * time.Millisecond
-	// guestIdleMax is how long a guest that has nothing to do stays, for the next task it is told of. It goes up to
-	// guestRetireEvery later.
+	// guestIdleMax is how long a guest that has nothing to do stays, for the next task it is told of. It goes
+	// up to guestRetireEvery later.
 	guestIdleMax     = time.Minute
 	guestRetireEvery = 30 * time.Second
 )
@@ -36,7 +38,8 @@ func (g *guest) hint(now time.Duration, t *task.Task, kind hintKind) {
 	g.loop.hint(t, kind)
 }
 
-// isIdle reports whether it has nothing to do, and was told of nothing for a while: what is under way is done since.
+// isIdle reports whether it has nothing to do, and was told of nothing for a while: what is under way is done
+// since.
 func (g *guest) isIdle(now time.Duration) bool {
 	return now-time.Duration(g.told.Load()) >= guestIdleMax && g.loop.isIdle()
 }
@@ -113,8 +116,8 @@ func (s *Scheduler) admit(ctx context.Context, group *sync.WaitGroup, since task
 	}
 }
 
-// demote makes guests of what fires partitions that are taken over, for what they still know. Beyond guestsMax
-// they just end, with their partitions.
+// demote makes guests of what fires partitions that are taken over, for what they still know. Beyond
+// guestsMax they just end, with their partitions.
 func (s *Scheduler) demote(released []task.Partition) {
 	if !s.Guests || len(released) == 0 {
 		return
@@ -142,7 +145,8 @@ func (s *Scheduler) dismiss() {
 	s.leave(func(p task.Partition, _ *guest) bool { return s.Fires(p) })
 }
 
-// retire stops the guests that have nothing to do. What one of them is told of in that moment is found by the owner's next scan.
+// retire stops the guests that have nothing to do. What one of them is told of in that moment is found by the
+// owner's next scan.
 func (s *Scheduler) retire() {
 	now := clock.Mono(s.Clock)
 	s.leave(func(_ task.Partition, g *guest) bool { return g.isIdle(now) })

@@ -6,8 +6,8 @@ import (
 	"github.com/kinesin-io/kinesin/task"
 )
 
-// hand is what this process has acquired and not yet got rid of, over all its partitions: a row that is acquired in its
-// name and is not in hand was left by an earlier life of it.
+// hand is what this process has acquired and not yet got rid of, over all its partitions: a row that is
+// acquired in its name and is not in hand was left by an earlier life of it.
 type hand struct {
 	mu    sync.Mutex
 	tasks map[task.ID]struct{}

@@ -22,8 +22,8 @@ const (
 	lookRetry = 5 * time.Second
 	// leasesAtOnceMax bounds the leases that one partition reads at once.
 	leasesAtOnceMax = 16
-	// askFailuresMax is how many calls about leases and queues may fail one after the other in a round; those that are under
-	// way by then come on top.
+	// askFailuresMax is how many calls about leases and queues may fail one after the other in a round; those
+	// that are under way by then come on top.
 	askFailuresMax = 8
 	// askMax is for how long a round asks; the call that is under way by then comes on top.
 	askMax = 3 * time.Second
@@ -32,9 +32,9 @@ const (
 // errLater says that a row is left to the next round, since this one has asked for enough.
 var errLater = errors.New("not asked for in this round")
 
-// judgement is what one round of decisions has learnt so far. It asks for every lease and queue once, also for one that
-// does not answer, and stops asking when too many do not, or too slowly: then what is due in the meantime has its turn.
-// What is left begins the next round.
+// judgement is what one round of decisions has learnt so far. It asks for every lease and queue once, also
+// for one that does not answer, and stops asking when too many do not, or too slowly: then what is due in the
+// meantime has its turn. What is left begins the next round.
 type judgement struct {
 	m      *managing
 	l      *loop
@@ -73,8 +73,8 @@ func newJudgement(m *managing) *judgement {
 // local is an instant of clock.Steady by the wall clock of this round.
 func (j *judgement) local(steady task.Instant) task.Instant { return steady.Add(j.l.basis) }
 
-// since is from when on a heartbeat could be taken here, by clock.Steady: since the start of the scheduler, or since the wall
-// clock was set. Then everybody has the time that they would have after an outage.
+// since is from when on a heartbeat could be taken here, by clock.Steady: since the start of the scheduler,
+// or since the wall clock was set. Then everybody has the time that they would have after an outage.
 func (j *judgement) since() task.Instant { return max(j.l.since, j.l.stepped) }
 
 // mayAsk reports whether there may be one more call. After one that failed, what is due goes first.
@@ -159,8 +159,8 @@ func (j *judgement) end(ctx context.Context) {
 	}
 }
 
-// judge decides each row. What cannot be decided is in flight until it can; the error is of a row for which there is no
-// room, and the orders are good all the same.
+// judge decides each row. What cannot be decided is in flight until it can; the error is of a row for which
+// there is no room, and the orders are good all the same.
 func (j *judgement) judge(ctx context.Context, rows []task.Task) (orders []task.Order, failed error) {
 	j.spent, j.failed = 0, 0 // the leases of what is in flight are not to keep the others from being judged
 	orders = make([]task.Order, 0, len(rows))
@@ -184,8 +184,9 @@ func (j *judgement) judge(ctx context.Context, rows []task.Task) (orders []task.
 	return orders, failed
 }
 
-// postpone looks later at a row that could not be decided: one that was left to the next round keeps its turn, and the others
-// come after all of those, when what did not answer is asked again. It is false where memory has no room.
+// postpone looks later at a row that could not be decided: one that was left to the next round keeps its
+// turn, and the others come after all of those, when what did not answer is asked again. It is false where
+// memory has no room.
 func (j *judgement) postpone(t *task.Task, err error) bool {
 	at, had := j.turns[t.ID]
 	if !had {
@@ -234,8 +235,8 @@ func (j *judgement) rule(ctx context.Context, t *task.Task) (event task.Event, a
 	return task.Event{}, false, err
 }
 
-// lookLater notes when to look at a row again, whose own wake-up stays where it is: a task that runs for an hour would
-// otherwise cost a write with every lease. A guest leaves it to the owner.
+// lookLater notes when to look at a row again, whose own wake-up stays where it is: a task that runs for an
+// hour would otherwise cost a write with every lease. A guest leaves it to the owner.
 func (j *judgement) lookLater(t *task.Task, d decision) {
 	if j.l.guest {
 		j.l.flight.drop(t.ID)
@@ -248,8 +249,9 @@ func (j *judgement) lookLater(t *task.Task, d decision) {
 	j.l.flight.put(w)
 }
 
-// lookAtFlight looks at the leases of the tasks in flight whose time has come, and returns the ids of those whose rows have to
-// be read, and how many it looked at. Each is put off for a moment first, so that none is forgotten whatever happens to it.
+// lookAtFlight looks at the leases of the tasks in flight whose time has come, and returns the ids of those
+// whose rows have to be read, and how many it looked at. Each is put off for a moment first, so that none is
+// forgotten whatever happens to it.
 func (j *judgement) lookAtFlight(ctx context.Context) (ids []task.ID, looked int) {
 	if j.rests {
 		return nil, 0
@@ -280,8 +282,8 @@ func (j *judgement) lookAtFlight(ctx context.Context) (ids []task.ID, looked int
 // followsLease reports whether the worker of a task in flight tells all there is to know for now.
 func (j *judgement) followsLease(w *inFlight) bool { return w.worker != "" && j.now < w.rowAt }
 
-// readLeases reads the leases that tasks in flight follow and that are not known to be good, several at a time: one after the
-// other they would hold up the partition.
+// readLeases reads the leases that tasks in flight follow and that are not known to be good, several at a
+// time: one after the other they would hold up the partition.
 func (j *judgement) readLeases(ctx context.Context, due []inFlight) {
 	var workers []string
 	for i := range due {
@@ -314,7 +316,8 @@ func (j *judgement) readLeases(ctx context.Context, due []inFlight) {
 	}
 }
 
-// leaseEnd is until when a worker's lease holds at least, as far as is known here or can be read; zero for one that is lost.
+// leaseEnd is until when a worker's lease holds at least, as far as is known here or can be read; zero for
+// one that is lost.
 func (j *judgement) leaseEnd(ctx context.Context, worker string) (task.Instant, error) {
 	if end := j.s.leases.end(worker); j.steady < end {
 		return j.local(end), nil

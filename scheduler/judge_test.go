@@ -107,7 +107,8 @@ func inOutage(t *testing.T, test func(w *world, o *outage)) {
 	})
 }
 
-// stalledMost is how long a loop was without progress at most, while time goes on and somebody empties the queues.
+// stalledMost is how long a loop was without progress at most, while time goes on and somebody empties the
+// queues.
 func (w *world) stalledMost(s *scheduler.Scheduler, d time.Duration) (most time.Duration) {
 	w.t.Helper()
 	for range d / time.Second {
@@ -142,8 +143,8 @@ func (w *world) enqueued(p task.Partition) (tasks []task.Task) {
 	return tasks
 }
 
-// While neither leases nor queues can be asked, each call being given up after some seconds, no loop is stuck, what is due is
-// fired, and nothing is asked for twice in a row.
+// While neither leases nor queues can be asked, each call being given up after some seconds, no loop is
+// stuck, what is due is fired, and nothing is asked for twice in a row.
 func TestASlowOutageIsNotAStuckLoop(t *testing.T) {
 	for _, takes := range []time.Duration{9 * time.Second, 10 * time.Second} {
 		inOutage(t, func(w *world, o *outage) {
@@ -202,7 +203,8 @@ func TestASlowOutageIsNotAStuckLoop(t *testing.T) {
 	}
 }
 
-// A round comes to an end after a number of failures, though they come at once; the rows of one worker cost one of them.
+// A round comes to an end after a number of failures, though they come at once; the rows of one worker cost
+// one of them.
 func TestFailuresOfARoundAreBounded(t *testing.T) {
 	inOutage(t, func(w *world, o *outage) {
 		leases, tasks := w.crew(high, 50)
@@ -317,7 +319,8 @@ func TestACallThatNeverComesBackIsSeen(t *testing.T) {
 	}
 }
 
-// Writes and what follows from them may take longer than any other call, since much is tried: they are given up in time.
+// Writes and what follows from them may take longer than any other call, since much is tried: they are given
+// up in time.
 func TestAWriteThatHangsIsGivenUp(t *testing.T) {
 	inOutage(t, func(w *world, o *outage) {
 		_, running := w.crew(high, 20)

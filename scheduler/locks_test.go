@@ -8,7 +8,8 @@ import (
 	"github.com/kinesin-io/kinesin/task"
 )
 
-// TestSharedStateIsLocked is for the race detector: what stands behind one lock is used by goroutines that nothing else orders.
+// TestSharedStateIsLocked is for the race detector: what stands behind one lock is used by goroutines that
+// nothing else orders.
 func TestSharedStateIsLocked(_ *testing.T) {
 	var h hand
 	var leases goodLeases

@@ -9,19 +9,20 @@ import (
 	"github.com/kinesin-io/kinesin/task"
 )
 
-// A partition's schedule is read in two ways. A look reads from a margin before now, or from the first row that is not known
-// if that is earlier, up to the window's end, every half window. A pass reads all that lies before that, from the head,
-// when the partition comes to this process and every few minutes: it finds what is in flight, what came late, and
-// what a crash left behind. So neither a backlog nor what runs for hours is read with every look.
+// A partition's schedule is read in two ways. A look reads from a margin before now, or from the first row
+// that is not known if that is earlier, up to the window's end, every half window. A pass reads all that lies
+// before that, from the head, when the partition comes to this process and every few minutes: it finds what
+// is in flight, what came late, and what a crash left behind. So neither a backlog nor what runs for hours is
+// read with every look.
 
 const (
-	// lookMargin is how long before now a look begins: what is stored later than that after it was due is told to the
-	// owner, or waits for the next pass.
+	// lookMargin is how long before now a look begins: what is stored later than that after it was due is
+	// told to the owner, or waits for the next pass.
 	lookMargin = time.Minute
 	// passEvery is how often a partition is read from its head.
 	passEvery = 5 * time.Minute
-	// passRowsMax bounds the rows that a pass reads at once, passPause is the time between two such reads where the store is
-	// remote: 5,000 rows a second.
+	// passRowsMax bounds the rows that a pass reads at once, passPause is the time between two such reads
+	// where the store is remote: 5,000 rows a second.
 	passRowsMax = 512
 	passPause   = 100 * time.Millisecond
 )
@@ -68,8 +69,8 @@ func (l *loop) passIsDue(now task.Instant) bool {
 	return l.pass.underWay && !l.guest && soon && l.roomForPass()
 }
 
-// roomForPass reports whether half of the look-ahead is free of what the pass has brought. What comes later gives way to it,
-// and is found again by a look.
+// roomForPass reports whether half of the look-ahead is free of what the pass has brought. What comes later
+// gives way to it, and is found again by a look.
 func (l *loop) roomForPass() bool {
 	most := l.ahead.limit / 2
 	return l.ahead.count(l.pass.after.Wake, most+1) <= most
@@ -93,8 +94,8 @@ func (l *loop) nextRead(now task.Instant) task.Instant {
 	return at
 }
 
-// readAhead reads the partition when it is time: a look, or a page of a pass. What cannot be read is tried again soon; meanwhile
-// what is known is fired.
+// readAhead reads the partition when it is time: a look, or a page of a pass. What cannot be read is tried
+// again soon; meanwhile what is known is fired.
 func (l *loop) readAhead(ctx context.Context) {
 	now := l.now()
 	due := now >= l.look.next || l.look.next > now.Add(l.s.Window/2) // the clock may be set back
@@ -130,8 +131,8 @@ func (l *loop) readAhead(ctx context.Context) {
 	}
 }
 
-// lookEvery is how long after a look the next one is: the second comes soon where others fired the partition before, since
-// it finds what only they were told of in the meantime.
+// lookEvery is how long after a look the next one is: the second comes soon where others fired the partition
+// before, since it finds what only they were told of in the meantime.
 func (l *loop) lookEvery() time.Duration {
 	second := !l.look.second && l.s.Guests
 	l.look.second = true
@@ -159,8 +160,9 @@ func (l *loop) readDone(ctx context.Context, err error) bool {
 	return true
 }
 
-// widen moves the horizon of a partition that waits for its turn, so that it is told of what is due soon: what is due
-// before that and was stored earlier is found by the look. A set that is full keeps its horizon: it has left things out.
+// widen moves the horizon of a partition that waits for its turn, so that it is told of what is due soon:
+// what is due before that and was stored earlier is found by the look. A set that is full keeps its horizon:
+// it has left things out.
 func (l *loop) widen(now task.Instant) {
 	if through := through(now.Add(l.s.Window)); !l.ahead.truncated && !l.ahead.has(through) {
 		l.ahead.reach(through)
@@ -183,8 +185,9 @@ func (l *loop) start(now task.Instant) position {
 	return place
 }
 
-// read is a look, or, when none is due, goes on where the last one ran out of room. It takes in what lies between its start
-// and the window's end, as far as memory has room, and forgets what is known of that range and is no more.
+// read is a look, or, when none is due, goes on where the last one ran out of room. It takes in what lies
+// between its start and the window's end, as far as memory has room, and forgets what is known of that range
+// and is no more.
 func (l *loop) read(ctx context.Context, now task.Instant, due bool) error {
 	from, until := l.ahead.end(), through(now.Add(l.s.Window))
 	if due {
@@ -227,8 +230,8 @@ func (l *loop) isFound(e entry) bool {
 // knows reports whether a wake-up row needs no look: its task is in flight, or in hand.
 func (l *loop) knows(row *task.Task) bool { return l.flight.meet(row) || l.s.hand.has(row.ID) }
 
-// rows reads wake-up rows behind one place and up to another, until there are enough that are not known, and now and then
-// further, to count. It returns those, and up to where there are no others.
+// rows reads wake-up rows behind one place and up to another, until there are enough that are not known, and
+// now and then further, to count. It returns those, and up to where there are no others.
 func (l *loop) rows(ctx context.Context, now task.Instant, from, until position) (unknown []task.Task, end position, err error) {
 	after := store.WakeKey{Wake: from.at, ID: from.id}
 	to, limit, counts := l.forecast.span(now, until.at, l.ahead.limit)
@@ -299,8 +302,9 @@ func (l *loop) goThrough(ctx context.Context) {
 	}
 }
 
-// goBehind reads a page of what a pass that waits for room has been through, again and again, when the next pass is due: a backlog
-// may hold a pass up for longer than ended rows are kept, and what it has passed may hold remnants, and what memory has lost.
+// goBehind reads a page of what a pass that waits for room has been through, again and again, when the next
+// pass is due: a backlog may hold a pass up for longer than ended rows are kept, and what it has passed may
+// hold remnants, and what memory has lost.
 func (l *loop) goBehind(ctx context.Context) {
 	p, limit := &l.pass, min(passRowsMax, l.ahead.limit/2)
 	page, err := l.s.Store.ScanSchedule(ctx, l.partition, p.behind, p.after.Wake, limit)

@@ -20,7 +20,8 @@ type entry struct {
 	row *task.Task // the wake-up row, or a task row that was told of
 	// read says that the task row is to be read before anything is done: there is one, or there may be.
 	read bool
-	// first says that it is fired ahead of its moment, together with others: its message is held back until it is due.
+	// first says that it is fired ahead of its moment, together with others: its message is held back until
+	// it is due.
 	first bool
 	// sends says that it most likely puts one more message on the partition's queue.
 	sends bool
@@ -80,7 +81,8 @@ func newLookahead(limit int) *lookahead {
 	return &lookahead{entries: btree.NewG(treeDegree, before), limit: limit}
 }
 
-// covers reports whether a row at that instant may belong into the set; has says it exactly. It is safe for concurrent use.
+// covers reports whether a row at that instant may belong into the set; has says it exactly. It is safe for
+// concurrent use.
 func (l *lookahead) covers(at task.Instant) bool { return int64(at) <= l.horizon.Load() }
 
 // has reports whether a row at that place belongs into the set.
@@ -89,9 +91,9 @@ func (l *lookahead) has(p position) bool { return !l.end().less(p) }
 // end is the horizon: the set has all up to there, and nothing behind it.
 func (l *lookahead) end() position { return position{task.Instant(l.horizon.Load()), l.lastOf} }
 
-// reach moves the horizon before the scan that fills the set begins: a row that is stored later then sees
-// the new horizon and is hinted, a row that was stored earlier is found by the scan. It returns the horizon that there
-// was, for a scan that fails: what was known before is then good for as far as it went.
+// reach moves the horizon before the scan that fills the set begins: a row that is stored later then sees the
+// new horizon and is hinted, a row that was stored earlier is found by the scan. It returns the horizon that
+// there was, for a scan that fails: what was known before is then good for as far as it went.
 func (l *lookahead) reach(horizon position) (before position) {
 	before = l.end()
 	l.lastOf = horizon.id
@@ -146,9 +148,9 @@ func (l *lookahead) cutBehind(p position, isFound func(entry) bool) {
 	}
 }
 
-// take removes and returns up to limit entries whose moment has come, earliest first: those that are fired ahead if they
-// are at or before now+ahead. Of those that send it takes no more than room and passes over the others; full says
-// that it passed over any.
+// take removes and returns up to limit entries whose moment has come, earliest first: those that are fired
+// ahead if they are at or before now+ahead. Of those that send it takes no more than room and passes over the
+// others; full says that it passed over any.
 func (l *lookahead) take(now task.Instant, ahead time.Duration, limit, room int) (taken []entry, full bool) {
 	last := now.Add(ahead)
 	l.entries.Ascend(func(e entry) bool {
@@ -178,8 +180,8 @@ func (l *lookahead) next() (task.Instant, bool) {
 	return first.at, ok
 }
 
-// nextFiring is when the earliest entry is to be fired, if those that are fired ahead go that much before their moment. With
-// silent it leaves out those that send.
+// nextFiring is when the earliest entry is to be fired, if those that are fired ahead go that much before
+// their moment. With silent it leaves out those that send.
 func (l *lookahead) nextFiring(ahead time.Duration, silent bool) (at task.Instant, ok bool) {
 	l.entries.Ascend(func(e entry) bool {
 		if ok && e.at.Add(-ahead) >= at {

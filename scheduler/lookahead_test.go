@@ -186,8 +186,8 @@ func TestThePositionBefore(t *testing.T) {
 	}
 }
 
-// A look puts what it finds where it wakes. It keeps what it would not find there again: what waits elsewhere, and what is
-// in flight, too.
+// A look puts what it finds where it wakes. It keeps what it would not find there again: what waits
+// elsewhere, and what is in flight, too.
 func TestALookKeepsWhatItDoesNotFind(t *testing.T) {
 	l := &loop{ahead: newLookahead(8), flight: newFlight(newBudget(8))}
 	for n, at := range []task.Instant{10, 20, 5, 40} {

@@ -10,19 +10,21 @@ import (
 	"github.com/kinesin-io/kinesin/task"
 )
 
-// firing is what firing a partition's tasks means: managed lambdas put them on a queue for workers and watch them until
-// they end, deliver lambdas put them on a queue of somebody else. Only the partition's loop calls it.
+// firing is what firing a partition's tasks means: managed lambdas put them on a queue for workers and watch
+// them until they end, deliver lambdas put them on a queue of somebody else. Only the partition's loop calls
+// it.
 type firing interface {
 	// fire moves on what is due. busy says that there may be more to do at once.
 	fire(ctx context.Context) (busy bool, err error)
-	// next is when fire has something to do again, at the latest; room, if not nil, is closed when it may have before.
+	// next is when fire has something to do again, at the latest; room, if not nil, is closed when it may
+	// have before.
 	next(now task.Instant) (at task.Instant, room <-chan struct{})
 	// end lets go of what is under way, when the partition goes to another process or ctx ended.
 	end(ctx context.Context)
 }
 
-// loop fires one partition: it looks ahead in the schedule, waits, fires, and looks again at what is in flight. All fields
-// below the inbox belong to run's goroutine.
+// loop fires one partition: it looks ahead in the schedule, waits, fires, and looks again at what is in
+// flight. All fields below the inbox belong to run's goroutine.
 type loop struct {
 	s         *Scheduler
 	partition task.Partition
@@ -112,7 +114,8 @@ func (l *loop) tell(change func(*inbox)) {
 	wake(l.poke)
 }
 
-// hint hands a row to the loop. What does not fit is found by the next look, which begins no later than there.
+// hint hands a row to the loop. What does not fit is found by the next look, which begins no later than
+// there.
 func (l *loop) hint(t *task.Task, kind hintKind) {
 	l.tell(func(in *inbox) {
 		if len(in.hints) < hintRowsMax {
@@ -225,8 +228,8 @@ func (l *loop) hinted(h *hint) {
 	}
 }
 
-// await notes a task row that is to be looked at when it wakes. Where memory has no room for one more in flight, what wakes
-// soon waits in the look-ahead.
+// await notes a task row that is to be looked at when it wakes. Where memory has no room for one more in
+// flight, what wakes soon waits in the look-ahead.
 func (l *loop) await(t *task.Task, sends bool) {
 	if t.Wake == t.WakeRow.At && !l.guest && !l.ahead.covers(t.Wake) { // its wake-up row stands there: a look brings it
 		l.flight.drop(t.ID)
@@ -249,7 +252,8 @@ func (l *loop) flightOf(t *task.Task, at task.Instant) inFlight {
 	return w
 }
 
-// later is when to act on a row that wakes at an instant: a guest leaves the owner of the partition the first try.
+// later is when to act on a row that wakes at an instant: a guest leaves the owner of the partition the first
+// try.
 func (l *loop) later(at task.Instant) task.Instant {
 	if l.guest {
 		return at.Add(guestDelay)
@@ -257,7 +261,8 @@ func (l *loop) later(at task.Instant) task.Instant {
 	return at
 }
 
-// add notes a wake-up row that is not in flight. It is read before anything is done with it if there is, or may be, a task row.
+// add notes a wake-up row that is not in flight. It is read before anything is done with it if there is, or
+// may be, a task row.
 func (l *loop) add(row *task.Task) {
 	e := entry{at: l.later(row.WakeRow.At), id: row.ID, row: row, first: row.State == task.Scheduled && row.Attempt == 0, sends: true}
 	_, deliver := l.firing.(*delivering)

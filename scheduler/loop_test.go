@@ -409,7 +409,8 @@ func TestAnUnconfirmedClaimGoesBackToTheQueue(t *testing.T) {
 	})
 }
 
-// A process that is stopped soon after a claim may be continued at any time within its lease, and the attempt with it.
+// A process that is stopped soon after a claim may be continued at any time within its lease, and the attempt
+// with it.
 func TestAClaimOfASilentWorkerStaysUntilItsLeaseIsOver(t *testing.T) {
 	inWorld(t, depth, func(w *world) {
 		l := w.openLease(time.Minute)

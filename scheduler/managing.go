@@ -15,8 +15,8 @@ import (
 // oddLook is when a row is looked at again that cannot be moved on.
 const oddLook = 30 * time.Second
 
-// managing fires a partition of a managed lambda: what is due is dispatched as far as the queue has room, and what is in flight
-// is looked at when its time comes. What runs never waits behind what is to be sent.
+// managing fires a partition of a managed lambda: what is due is dispatched as far as the queue has room, and
+// what is in flight is looked at when its time comes. What runs never waits behind what is to be sent.
 type managing struct {
 	l        *loop
 	unsent   bool // something that there was room for in this round could not be sent
@@ -36,7 +36,8 @@ type fullness struct {
 
 func (m *managing) end(context.Context) {}
 
-// fire implements firing. Each call that comes back is progress: in an outage a round may take long, and is not stuck.
+// fire implements firing. Each call that comes back is progress: in an outage a round may take long, and is
+// not stuck.
 func (m *managing) fire(ctx context.Context) (busy bool, err error) {
 	m.unsent, m.full = false, fullness{}
 	j := newJudgement(m)
@@ -55,8 +56,8 @@ func (m *managing) fire(ctx context.Context) (busy bool, err error) {
 	return looked+len(taken) > 0, err
 }
 
-// take takes what is due, and what is fired ahead if some of that is due within half the lead: then all that is due within
-// the whole of it goes together.
+// take takes what is due, and what is fired ahead if some of that is due within half the lead: then all that
+// is due within the whole of it goes together.
 func (m *managing) take(ctx context.Context, now task.Instant) []entry {
 	lead := m.l.s.Lead
 	if at, ok := m.l.ahead.nextFiring(lead/2, false); !ok || at > now {
@@ -95,8 +96,8 @@ func firstOrder(row *task.Task) task.Order {
 	return task.Order{Task: row.Undispatched(), First: true, Event: task.Event{Kind: task.Enqueue}}
 }
 
-// readAndJudge reads the task rows of tasks in flight and of wake-up rows, and says what follows from them. sent is how many
-// messages this round sends besides.
+// readAndJudge reads the task rows of tasks in flight and of wake-up rows, and says what follows from them.
+// sent is how many messages this round sends besides.
 func (m *managing) readAndJudge(ctx context.Context, j *judgement, ids []task.ID, reads []entry, sent int) (orders []task.Order, err error) {
 	all := slices.Clip(ids)
 	for i := range reads {
@@ -155,8 +156,8 @@ func (m *managing) readAndJudge(ctx context.Context, j *judgement, ids []task.ID
 	return m.withinRoom(ctx, judged, sent), err
 }
 
-// seekAgain is for a task in flight that has no task row: its message may wait in this process's memory. When that is good no
-// more, the next look brings the wake-up row again, if the task is still there.
+// seekAgain is for a task in flight that has no task row: its message may wait in this process's memory. When
+// that is good no more, the next look brings the wake-up row again, if the task is still there.
 func (m *managing) seekAgain(id task.ID, now task.Instant) {
 	one := m.l.flight.byID[id]
 	if one == nil {
@@ -171,8 +172,9 @@ func (m *managing) seekAgain(id task.ID, now task.Instant) {
 	m.l.look.from(place)
 }
 
-// leave is for a task in flight that has ended. Whoever ended it deletes its wake-up row; only of one whose message was sent
-// before it had a row is that not sure: a look that met the wake-up row again would send it again.
+// leave is for a task in flight that has ended. Whoever ended it deletes its wake-up row; only of one whose
+// message was sent before it had a row is that not sure: a look that met the wake-up row again would send it
+// again.
 func (m *managing) leave(row *task.Task) {
 	if one := m.l.flight.byID[row.ID]; one != nil && !one.until.IsZero() {
 		m.remnants = append(m.remnants, *row)
@@ -188,8 +190,8 @@ func (m *managing) takeOver(t *task.Task) {
 	m.wantMessage(t)
 }
 
-// wantMessage has the message sent again of a task that was enqueued by a process that has gone, just before it went, or whose
-// message was in its memory. What else is enqueued follows its timer.
+// wantMessage has the message sent again of a task that was enqueued by a process that has gone, just before
+// it went, or whose message was in its memory. What else is enqueued follows its timer.
 func (m *managing) wantMessage(t *task.Task) {
 	s, now := m.l.s, m.l.now()
 	switch {
@@ -200,8 +202,8 @@ func (m *managing) wantMessage(t *task.Task) {
 	}
 }
 
-// withinRoom leaves retries for which the queue has no room to a later round. They stay in flight, so that a look need not
-// meet them again.
+// withinRoom leaves retries for which the queue has no room to a later round. They stay in flight, so that a
+// look need not meet them again.
 func (m *managing) withinRoom(ctx context.Context, orders []task.Order, sent int) []task.Order {
 	if !slices.ContainsFunc(orders, isRetry) {
 		return orders
@@ -232,8 +234,8 @@ func isParked(t *task.Task) bool {
 	return t.State == task.RetriableFailure || t.State == task.Scheduled
 }
 
-// dispatch gives orders to the dispatcher and notes what is in flight then. What fails is tried again by the next round; the
-// error is the partition's only when trying again may help.
+// dispatch gives orders to the dispatcher and notes what is in flight then. What fails is tried again by the
+// next round; the error is the partition's only when trying again may help.
 func (m *managing) dispatch(ctx context.Context, orders []task.Order) (failed error) {
 	l := m.l
 	m.sendMessages(ctx)
@@ -265,8 +267,8 @@ func (m *managing) carryOut(ctx context.Context, orders []task.Order) (failed er
 	return failed
 }
 
-// sendMessages sends those that may not be on their queue. What is not sent within the time of a write waits for its
-// task's enqueue timeout.
+// sendMessages sends those that may not be on their queue. What is not sent within the time of a write waits
+// for its task's enqueue timeout.
 func (m *managing) sendMessages(ctx context.Context) {
 	if len(m.resend) == 0 {
 		return
@@ -304,7 +306,8 @@ func (m *managing) settle(ctx context.Context, o *task.Order, r *task.Dispatched
 	return l.s.worthRetry(ctx, l.partition, r.Err)
 }
 
-// movedOn notes a task that somebody else moved. The message of one that was enqueued here may not have been sent.
+// movedOn notes a task that somebody else moved. The message of one that was enqueued here may not have been
+// sent.
 func (m *managing) movedOn(o *task.Order, row *task.Task) {
 	if row.ID.IsZero() {
 		m.l.flight.drop(o.Task.ID) // a look finds what there is
@@ -324,7 +327,8 @@ func (m *managing) movedOn(o *task.Order, row *task.Task) {
 	}
 }
 
-// follow notes when to look at a task again. The owner of a partition does; a guest has done what it was told.
+// follow notes when to look at a task again. The owner of a partition does; a guest has done what it was
+// told.
 func (m *managing) follow(t *task.Task) {
 	if t.State.IsEnd() || m.l.guest {
 		m.l.flight.drop(t.ID)
@@ -333,8 +337,8 @@ func (m *managing) follow(t *task.Task) {
 	m.l.await(t, isParked(t))
 }
 
-// putAside leaves a row alone for a while that an error keeps where it is for good, so that looks need not meet it again and
-// again, and what is behind it with it.
+// putAside leaves a row alone for a while that an error keeps where it is for good, so that looks need not
+// meet it again and again, and what is behind it with it.
 func (m *managing) putAside(t *task.Task) {
 	m.l.flight.put(m.l.flightOf(t, m.l.now().Add(oddLook)))
 }

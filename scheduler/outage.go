@@ -15,8 +15,8 @@ import (
 const (
 	// quietBeats is for how many heartbeats after an outage no lease is taken to have run out.
 	quietBeats = 3
-	// reclaimsPerSecond is how many tasks of lost workers one process takes back in a second at first, after an outage;
-	// it doubles with every reclaimsDouble, and without an outage there is no limit.
+	// reclaimsPerSecond is how many tasks of lost workers one process takes back in a second at first, after
+	// an outage; it doubles with every reclaimsDouble, and without an outage there is no limit.
 	reclaimsPerSecond = 200
 	reclaimsDouble    = 10 * time.Second
 	// reclaimsFree is the number of doublings after which the limit is gone.
@@ -82,8 +82,8 @@ func (o *outages) since(d time.Duration) task.Instant {
 	return 0
 }
 
-// ramp bounds how fast tasks are taken back after an outage, so that the store and the queues are not thrown down
-// again by what it left behind.
+// ramp bounds how fast tasks are taken back after an outage, so that the store and the queues are not thrown
+// down again by what it left behind.
 type ramp struct {
 	from   task.Instant // when it begins; zero: there is no limit
 	filled task.Instant // up to when tokens were counted
@@ -111,8 +111,8 @@ func (r *ramp) take(now task.Instant) bool {
 	return true
 }
 
-// watchdog follows the store's health for all partitions of a process. Reads and writes are followed apart: either may
-// fail while the other works, and heartbeats need both.
+// watchdog follows the store's health for all partitions of a process. Reads and writes are followed apart:
+// either may fail while the other works, and heartbeats need both.
 type watchdog struct {
 	mu            sync.Mutex
 	reads, writes outages
@@ -154,8 +154,8 @@ func isAnswer(err error) bool {
 	return slices.ContainsFunc(answers, func(answer error) bool { return errors.Is(err, answer) })
 }
 
-// quiet is the earliest moment that a lease may be counted from, zero when no outage was long enough to keep one of its
-// heartbeats from getting through: so that the worker has quietBeats of them to renew it.
+// quiet is the earliest moment that a lease may be counted from, zero when no outage was long enough to keep
+// one of its heartbeats from getting through: so that the worker has quietBeats of them to renew it.
 func (d *watchdog) quiet(l *lease.Lease) task.Instant {
 	d.mu.Lock()
 	defer d.mu.Unlock()

@@ -35,7 +35,8 @@ func (w *world) wantDispatched(t *task.Task, from task.Instant, within time.Dura
 	}
 }
 
-// A look begins a margin before now, so it finds what was stored some time after it was due. What is older waits for the pass.
+// A look begins a margin before now, so it finds what was stored some time after it was due. What is older
+// waits for the pass.
 func TestALookBeginsBeforeNow(t *testing.T) {
 	inWorld(t, depth, func(w *world) {
 		w.settled()
@@ -52,7 +53,8 @@ func TestALookBeginsBeforeNow(t *testing.T) {
 	})
 }
 
-// While the store is away no look comes through. The next one begins where the last one ended, however long ago that was.
+// While the store is away no look comes through. The next one begins where the last one ended, however long
+// ago that was.
 func TestALookGoesOnWhereTheLastOneEnded(t *testing.T) {
 	inWorld(t, depth, func(w *world) {
 		w.settled()
@@ -67,7 +69,8 @@ func TestALookGoesOnWhereTheLastOneEnded(t *testing.T) {
 	})
 }
 
-// What a crash leaves behind looks is found by the next pass, and goes only where a task row shows that nobody needs it.
+// What a crash leaves behind looks is found by the next pass, and goes only where a task row shows that
+// nobody needs it.
 func TestAPassCleansUp(t *testing.T) {
 	inWorld(t, depth, func(w *world) {
 		w.settled()
@@ -124,8 +127,8 @@ func TestAFirstRowWithoutItsTaskRowIsFired(t *testing.T) {
 	}
 }
 
-// TestATakeOverFollowsWhoEnqueued has a queue that outlives processes: only what one that is gone enqueued moments ago is sent
-// again at once.
+// TestATakeOverFollowsWhoEnqueued has a queue that outlives processes: only what one that is gone enqueued
+// moments ago is sent again at once.
 func TestATakeOverFollowsWhoEnqueued(t *testing.T) {
 	inWorld(t, depth, func(w *world) {
 		w.process, w.depths = "p-self", lasting{w.queue}
@@ -180,8 +183,8 @@ func TestWhatAProcessEnqueuedBeforeItWentIsSentAgain(t *testing.T) {
 	})
 }
 
-// A task is tried again in place by the process that stored that. When it is gone, whoever owns the partition reads again all
-// that is in flight.
+// A task is tried again in place by the process that stored that. When it is gone, whoever owns the partition
+// reads again all that is in flight.
 func TestWhatAMemberChangedLastIsReadAgainWhenItIsGone(t *testing.T) {
 	inWorld(t, depth, func(w *world) {
 		a := newAssigned(map[task.Partition]string{high: "me", low: "me"})
@@ -232,8 +235,8 @@ func TestWhatIsDemotedFiresTheRetriesThatItAloneKnows(t *testing.T) {
 	})
 }
 
-// A retry in place fires at its time, though looks and passes go over the wake-up row that it left long ago; one that has moved
-// is found by a look, told of or not.
+// A retry in place fires at its time, though looks and passes go over the wake-up row that it left long ago;
+// one that has moved is found by a look, told of or not.
 func TestRetriesFireAtTheirTime(t *testing.T) {
 	inWorld(t, depth, func(w *world) {
 		s := w.settled()
@@ -291,7 +294,8 @@ func TestARetryThatWaitsForRoomIsKept(t *testing.T) {
 	}
 }
 
-// More is told of than the inbox holds, of rows that no look would read: the next one begins where the earliest of them is.
+// More is told of than the inbox holds, of rows that no look would read: the next one begins where the
+// earliest of them is.
 func TestAnOverflowOfHintsLowersWhereTheNextLookBegins(t *testing.T) {
 	inWorld(t, depth, func(w *world) {
 		s := w.settled()

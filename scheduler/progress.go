@@ -27,9 +27,10 @@ func (p *progress) stalled(now time.Duration) time.Duration {
 	return now - time.Duration(p.at.Load())
 }
 
-// Stalled is for how long the loop that got on least recently has not: Run itself, or what fires a partition. All of them
-// get on every few seconds, and in an outage with each call that comes back, if only with an error; those that would
-// take longest are given up after half a minute. One that hangs in a call to the store or a queue does not get on.
+// Stalled is for how long the loop that got on least recently has not: Run itself, or what fires a partition.
+// All of them get on every few seconds, and in an outage with each call that comes back, if only with an
+// error; those that would take longest are given up after half a minute. One that hangs in a call to the
+// store or a queue does not get on.
 func (s *Scheduler) Stalled() time.Duration {
 	now := clock.Mono(s.Clock)
 	longest := s.progress.stalled(now)

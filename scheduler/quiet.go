@@ -13,8 +13,8 @@ import (
 )
 
 const (
-	// missingEvery is how often a missing queue is logged: it stays so until somebody makes it, and all partitions of its
-	// lambda meet it every few seconds.
+	// missingEvery is how often a missing queue is logged: it stays so until somebody makes it, and all
+	// partitions of its lambda meet it every few seconds.
 	missingEvery = 5 * time.Minute
 	// complaintEvery is how often every other kind of failure is logged: what one partition meets, all meet.
 	complaintEvery = 10 * time.Second
@@ -37,8 +37,8 @@ type complaint struct {
 	more  int
 }
 
-// isNews reports whether an error is to be logged: one whose kind was not logged lately, of whichever partition, and how
-// many there were since it was. What tells where they come from.
+// isNews reports whether an error is to be logged: one whose kind was not logged lately, of whichever
+// partition, and how many there were since it was. What tells where they come from.
 func (q *quiet) isNews(c clock.Clock, what string, err error) (news bool, more int) {
 	now, kind, every := clock.Mono(c), kindOf(err), complaintEvery
 	if errors.Is(err, queue.ErrMissing) {
@@ -69,7 +69,8 @@ func (q *quiet) isNews(c clock.Clock, what string, err error) (news bool, more i
 	return true, 0
 }
 
-// kindOf is the text of an error without the words that have digits: those are of one request, one connection, one row.
+// kindOf is the text of an error without the words that have digits: those are of one request, one
+// connection, one row.
 func kindOf(err error) string {
 	text := err.Error()
 	text = text[:min(len(text), kindBytesMax)]

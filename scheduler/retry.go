@@ -20,8 +20,8 @@ func waits(now, retry task.Instant) bool {
 	return retry > now && retry <= now.Add(retryMin+retryMax)
 }
 
-// complain tells of a partition that could not be read or dispatched, and logs that unless it is known; more says how many
-// more failures there were like this one since that was logged.
+// complain tells of a partition that could not be read or dispatched, and logs that unless it is known; more
+// says how many more failures there were like this one since that was logged.
 func (s *Scheduler) complain(ctx context.Context, p task.Partition, err error) {
 	s.failed(p, err)
 	if news, more := s.quiet.isNews(s.Clock, "partition", err); news {

@@ -1,8 +1,7 @@
-// Package scheduler fires tasks at their millisecond. It owns the look-ahead of
-// the partitions assigned to this process and of what is in flight there: first
-// dispatches, retries, enqueue timeouts and lost workers. One loop fires each partition; firing says what that
-// means. It reads the store, decides, and gives the dispatcher orders; it never talks to a queue's
-// consumers and never writes a task itself.
+// Package scheduler fires tasks at their millisecond. It owns the look-ahead of the partitions assigned to
+// this process and of what is in flight there: first dispatches, retries, enqueue timeouts and lost workers.
+// One loop fires each partition; firing says what that means. It reads the store, decides, and gives the
+// dispatcher orders; it never talks to a queue's consumers and never writes a task itself.
 //
 // Ownership only decides who tries. Two schedulers with one partition cost
 // refused writes and nothing worse.
@@ -26,12 +25,13 @@ import (
 const (
 	// WindowDefault is how far ahead of now a partition is read (W); it is read again every W/2.
 	WindowDefault = 10 * time.Second
-	// LeadDefault is how long before its due time a task may be enqueued; its message is held back until then.
+	// LeadDefault is how long before its due time a task may be enqueued; its message is held back until
+	// then.
 	LeadDefault = 100 * time.Millisecond
 	// LookaheadRowsDefault bounds what one process reads ahead, over all its partitions.
 	LookaheadRowsDefault = 1 << 16
-	// FlightRowsDefault bounds the tasks in flight that one process remembers, over all its partitions. Those beyond it are
-	// looked at with the next full pass.
+	// FlightRowsDefault bounds the tasks in flight that one process remembers, over all its partitions. Those
+	// beyond it are looked at with the next full pass.
 	FlightRowsDefault = 1 << 18
 	// Each partition's share of the look-ahead stays within these.
 	partitionRowsMin, partitionRowsMax = 64, 4096
@@ -100,20 +100,21 @@ type Config struct {
 	Hooks      Hooks
 	Delivery   *Delivery // nil: there are no deliver lambdas here
 	Doubts     *Doubts   // nil: an ended row stays until a pass has seen its wake-up row
-	// Found is told of a row that was claimed when its partition came to this process. nil: nobody wants to know.
+	// Found is told of a row that was claimed when its partition came to this process. nil: nobody wants to
+	// know.
 	Found func(t *task.Task)
 	// Ready is called by Run when all partitions of a share have been read ahead. nil: nobody wants to know.
 	Ready func()
 
-	// Process is the name of this process in the rows that it enqueues and acquires: unique per start, where there is more
-	// than one.
+	// Process is the name of this process in the rows that it enqueues and acquires: unique per start, where
+	// there is more than one.
 	Process string
-	// Presence tells what is known of a process by its name: whether it is there, and if not, whether it is gone for sure.
-	// Neither means that it was never heard of. nil: there are no others.
+	// Presence tells what is known of a process by its name: whether it is there, and if not, whether it is
+	// gone for sure. Neither means that it was never heard of. nil: there are no others.
 	Presence func(process string) (here, gone bool)
 
-	// Guests says that tasks may be told of here whose partitions are of other processes, which hear of them only by their
-	// next scan. Such a task is fired here if it is due before.
+	// Guests says that tasks may be told of here whose partitions are of other processes, which hear of them
+	// only by their next scan. Such a task is fired here if it is due before.
 	Guests bool
 
 	Window        time.Duration // 0: WindowDefault
@@ -128,7 +129,8 @@ type Hooks struct {
 	Waked func(t *task.Task, kind task.EventKind)
 	// Lost: a worker's lease ran out and was marked so.
 	Lost func(worker string)
-	// Shared: the members or the partitions changed, and this is what follows. Called by Run, before anything is done.
+	// Shared: the members or the partitions changed, and this is what follows. Called by Run, before anything
+	// is done.
 	Shared func(*Share)
 	// Warm: all partitions of the share have been read ahead. Called by Run.
 	Warm func(*Share)
@@ -260,8 +262,8 @@ func (s *Scheduler) Added(t *task.Task) {
 	}
 }
 
-// Awake is the hint that a stored task row has a wake-up the scheduler should know of: in the place of its wake-up row, or
-// before that, where FiresWithin said so.
+// Awake is the hint that a stored task row has a wake-up the scheduler should know of: in the place of its
+// wake-up row, or before that, where FiresWithin said so.
 func (s *Scheduler) Awake(t *task.Task) {
 	if l := s.loopOf(t.Partition); l != nil {
 		if t.Wake != t.WakeRow.At || l.ahead.covers(t.Wake) {
@@ -282,8 +284,8 @@ func (s *Scheduler) Enqueued(t *task.Task) {
 	}
 }
 
-// Done is the hint that tasks need not be looked at any more where they are: they have ended, or another wake-up row wakes
-// them.
+// Done is the hint that tasks need not be looked at any more where they are: they have ended, or another
+// wake-up row wakes them.
 func (s *Scheduler) Done(rows []task.Task) {
 	for len(rows) > 0 {
 		n := 1
@@ -297,8 +299,8 @@ func (s *Scheduler) Done(rows []task.Task) {
 	}
 }
 
-// FiresWithin reports whether a task row of a partition that wakes at that instant is fired by this process, if it is told
-// of it by Awake, though no wake-up row stands there.
+// FiresWithin reports whether a task row of a partition that wakes at that instant is fired by this process,
+// if it is told of it by Awake, though no wake-up row stands there.
 func (s *Scheduler) FiresWithin(p task.Partition, at task.Instant) bool {
 	now := s.Clock.Now()
 	if s.loopOf(p) != nil {
@@ -309,11 +311,12 @@ func (s *Scheduler) FiresWithin(p task.Partition, at task.Instant) bool {
 
 func (s *Scheduler) loopOf(p task.Partition) *loop { return (*s.loops.Load())[p] }
 
-// Fires reports whether a partition is fired here, as its owner or as the one who still is until another one has taken over.
+// Fires reports whether a partition is fired here, as its owner or as the one who still is until another one
+// has taken over.
 func (s *Scheduler) Fires(p task.Partition) bool { return s.loopOf(p) != nil }
 
-// Stuck is how many tasks of deliver lambdas are acquired and not under way: those that wait here for another try, and those
-// that others had acquired when they were last seen.
+// Stuck is how many tasks of deliver lambdas are acquired and not under way: those that wait here for another
+// try, and those that others had acquired when they were last seen.
 func (s *Scheduler) Stuck() map[task.Partition]int64 {
 	all := map[task.Partition]int64{}
 	for p, l := range *s.loops.Load() {
@@ -327,7 +330,8 @@ func (s *Scheduler) Stuck() map[task.Partition]int64 {
 // InFlight is how many tasks are remembered in memory between their dispatch and their end.
 func (s *Scheduler) InFlight() int { return s.FlightRows - int(max(s.flights.left.Load(), 0)) }
 
-// Overdue is the due time of the oldest task that waits to be fired, of each partition that has one in the past.
+// Overdue is the due time of the oldest task that waits to be fired, of each partition that has one in the
+// past.
 func (s *Scheduler) Overdue() map[task.Partition]task.Instant {
 	now := s.Clock.Now()
 	all := map[task.Partition]task.Instant{}

@@ -10,16 +10,18 @@ import (
 	"github.com/kinesin-io/kinesin/task"
 )
 
-// Partitions change hands without a gap: whoever is to have one reads it ahead first (then it is warm) and says so, whoever
-// had it fires on until then. In between both fire it, which costs refused writes. See docs/adr/0016.
+// Partitions change hands without a gap: whoever is to have one reads it ahead first (then it is warm) and
+// says so, whoever had it fires on until then. In between both fire it, which costs refused writes. See
+// docs/adr/0016.
 const (
-	// ReleaseMax bounds how long a partition that is another's is fired on here because that one does not show that it has
-	// taken over.
+	// ReleaseMax bounds how long a partition that is another's is fired on here because that one does not
+	// show that it has taken over.
 	ReleaseMax = 6 * time.Second
-	// SecondLook is how long after the first look at a partition the second one is: it finds what only those who fired it
-	// before were told of in the meantime.
+	// SecondLook is how long after the first look at a partition the second one is: it finds what only those
+	// who fired it before were told of in the meantime.
 	SecondLook = 2 * time.Second
-	// Linger is for how long after a partition was taken over the one who had it fires what he knows of it: until the second look.
+	// Linger is for how long after a partition was taken over the one who had it fires what he knows of it:
+	// until the second look.
 	Linger = SecondLook
 	// progressEvery is how often Run shows that it makes progress.
 	progressEvery = 10 * time.Second
@@ -59,11 +61,11 @@ type Share struct {
 	Load map[string]int
 	// Owned are this process's; it also fires others for a while, until they are taken over.
 	Owned int
-	// Gained and Lost are how many partitions this view brought or took, by comparison with the one before, among those
-	// that are in both.
+	// Gained and Lost are how many partitions this view brought or took, by comparison with the one before,
+	// among those that are in both.
 	Gained, Lost int
-	// Since is when this view came up, Warm how long it took from then until all of Owned had been read ahead; 0: not yet. In
-	// monotonic time.
+	// Since is when this view came up, Warm how long it took from then until all of Owned had been read
+	// ahead; 0: not yet. In monotonic time.
 	Since, Warm time.Duration
 }
 
@@ -174,7 +176,8 @@ func (s *Scheduler) isWarm(p task.Partition) bool {
 	return l != nil && l.warm.Load()
 }
 
-// review has what is in flight looked at again, in all partitions: what a process changed that is gone now, only it knew of.
+// review has what is in flight looked at again, in all partitions: what a process changed that is gone now,
+// only it knew of.
 func (s *Scheduler) review() {
 	for _, l := range *s.loops.Load() {
 		l.review()

@@ -149,7 +149,8 @@ func TestWhoDoesNotTakeOverIsNotWaitedForForEver(t *testing.T) {
 	})
 }
 
-// Another view of the members gives the one who is to take over no more time, and one who is to do it instead all of it.
+// Another view of the members gives the one who is to take over no more time, and one who is to do it instead
+// all of it.
 func TestTheTimeToTakeOverIsOfWhoTakesOver(t *testing.T) {
 	for _, c := range []struct {
 		name  string
@@ -232,7 +233,8 @@ func TestWarmIsWhatWasReadOnce(t *testing.T) {
 	})
 }
 
-// TestASecondLookFindsWhatOnlyOthersWereToldOf stores a task after the first look without telling the new owner.
+// TestASecondLookFindsWhatOnlyOthersWereToldOf stores a task after the first look without telling the new
+// owner.
 func TestASecondLookFindsWhatOnlyOthersWereToldOf(t *testing.T) {
 	inWorld(t, 100, func(w *world) {
 		a := newAssigned(map[task.Partition]string{high: "other", low: "me"})
@@ -292,7 +294,8 @@ func TestTheLagOfWhatCannotBeDispatched(t *testing.T) {
 	})
 }
 
-// What waits for room in its queue is overdue and no lag, whatever else becomes of the round; other partitions' tasks are.
+// What waits for room in its queue is overdue and no lag, whatever else becomes of the round; other
+// partitions' tasks are.
 func TestWhatWaitsForRoomIsNoLag(t *testing.T) {
 	const room = 2
 	refused := errors.New("no")

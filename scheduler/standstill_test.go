@@ -10,7 +10,8 @@ import (
 	"github.com/kinesin-io/kinesin/task"
 )
 
-// stoppable is the clock of a process that can be stopped: the time in which it is goes by between two readings.
+// stoppable is the clock of a process that can be stopped: the time in which it is goes by between two
+// readings.
 type stoppable struct {
 	clock.Clock
 
@@ -19,8 +20,8 @@ type stoppable struct {
 
 func (c *stoppable) Now() task.Instant { return c.Clock.Now().Add(time.Duration(c.stopped.Load())) }
 
-// A server that was stopped for longer than a lease has heard of no heartbeat. Workers have three of them to be heard of again;
-// one that is not is lost then.
+// A server that was stopped for longer than a lease has heard of no heartbeat. Workers have three of them to
+// be heard of again; one that is not is lost then.
 func TestAServerThatStoodStillBlamesNoWorker(t *testing.T) {
 	inWorld(t, depth, func(w *world) {
 		still := &stoppable{Clock: w.clock}

@@ -8,16 +8,16 @@ import (
 	"github.com/kinesin-io/kinesin/task"
 )
 
-// The wall clock may be set while tasks are in flight. What waits for an instant of it, until it is due or its backoff is
-// over, waits for the same instant. What was planned for a while from now, such as the next look at a task in flight, stays as
-// far away as it was.
+// The wall clock may be set while tasks are in flight. What waits for an instant of it, until it is due or
+// its backoff is over, waits for the same instant. What was planned for a while from now, such as the next
+// look at a task in flight, stays as far away as it was.
 
-// graceMin is how large a step is after which workers have the time that they have after an outage, to be heard and to confirm
-// their claims. Less is a small part of any timeout that counts from a stamp.
+// graceMin is how large a step is after which workers have the time that they have after an outage, to be
+// heard and to confirm their claims. Less is a small part of any timeout that counts from a stamp.
 const graceMin = 2 * time.Second
 
-// ClockStepped tells that the wall clock was set, and by how much, so that nobody sleeps through it. It may be called from
-// anywhere, and does no I/O.
+// ClockStepped tells that the wall clock was set, and by how much, so that nobody sleeps through it. It may
+// be called from anywhere, and does no I/O.
 func (s *Scheduler) ClockStepped(by time.Duration) {
 	for known := s.noted.Load(); !known.At.IsZero(); known = s.noted.Load() {
 		next := *known
@@ -34,8 +34,9 @@ func (s *Scheduler) ClockStepped(by time.Duration) {
 	}
 }
 
-// readClock begins a round. The wall clock is read once in it, so that all of it counts by the same: if it was set since the
-// last round, what was planned until then is planned anew. A suspension of the machine looks the same and needs the same.
+// readClock begins a round. The wall clock is read once in it, so that all of it counts by the same: if it
+// was set since the last round, what was planned until then is planned anew. A suspension of the machine
+// looks the same and needs the same.
 func (l *loop) readClock() {
 	wall, steady := clock.Both(l.s.Clock)
 	basis := wall.Sub(steady)
@@ -55,8 +56,8 @@ func (l *loop) readClock() {
 // now is what the wall clock shows, or would if it was not set in this round.
 func (l *loop) now() task.Instant { return clock.Steady(l.s.Clock).Add(l.basis) }
 
-// nowWithoutSteps is now less what the wall clock was set forward in the last store.CallMax: by it, no call that is under way looks
-// older than it is.
+// nowWithoutSteps is now less what the wall clock was set forward in the last store.CallMax: by it, no call
+// that is under way looks older than it is.
 func (l *loop) nowWithoutSteps() task.Instant {
 	if clock.Steady(l.s.Clock) >= l.stepped.Add(store.CallMax) {
 		return l.now()
@@ -76,8 +77,8 @@ func (l *loop) shift(now task.Instant, by time.Duration) {
 	}
 }
 
-// shift moves when to look at what is in flight, but for what waits for its wake-up. A message that has become too old by the
-// step is refused by whoever gets it: its task is looked at once.
+// shift moves when to look at what is in flight, but for what waits for its wake-up. A message that has
+// become too old by the step is refused by whoever gets it: its task is looked at once.
 func (l *flight) shift(now task.Instant, by time.Duration) {
 	l.queue = nil
 	l.byTime.Clear(false)
@@ -105,12 +106,12 @@ func (l *lookahead) shift(by time.Duration) {
 	}
 }
 
-// isAhead reports whether a stamp was written before the wall clock was set back, or by a process whose clock is wrong. What is
-// counted from it would last for as long as that is away.
+// isAhead reports whether a stamp was written before the wall clock was set back, or by a process whose clock
+// is wrong. What is counted from it would last for as long as that is away.
 func isAhead(stamp, now task.Instant) bool { return stamp > now.Add(task.ClockBound) }
 
-// wakesAt is when a task wakes. What was sent or claimed at an instant that lies in the future is looked at now, because its
-// wake-up was counted from there.
+// wakesAt is when a task wakes. What was sent or claimed at an instant that lies in the future is looked at
+// now, because its wake-up was counted from there.
 func wakesAt(t *task.Task, now task.Instant) task.Instant {
 	if t.State == task.Enqueued && isAhead(t.Enqueued, now) || t.State.IsRunning() && isAhead(t.ClaimedAt, now) {
 		return min(t.Wake, now)

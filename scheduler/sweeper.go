@@ -32,8 +32,8 @@ type Sweeper struct {
 	rests atomic.Int64 // until when nothing is deleted, a task.Instant by clock.Steady
 }
 
-// ClockStepped tells that the wall clock was set. After a step forward rows are over that ended a moment ago: nothing is deleted until
-// passes have removed the wake-up rows that a crash may have left of them.
+// ClockStepped tells that the wall clock was set. After a step forward rows are over that ended a moment ago:
+// nothing is deleted until passes have removed the wake-up rows that a crash may have left of them.
 func (s *Sweeper) ClockStepped(by time.Duration) {
 	if by > 0 {
 		s.rests.Store(int64(clock.Steady(s.Clock).Add(passApart)))

@@ -6,22 +6,22 @@ import (
 	"github.com/google/btree"
 )
 
-// Each partition is read ahead as soon as it is there and then every half window. Who reads takes a turn, since thousands
-// of reads at once would keep the store from what cannot wait: claims, heartbeats, writes. Whoever waits for its turn goes
-// on firing what it knows and what it is told of.
+// Each partition is read ahead as soon as it is there and then every half window. Who reads takes a turn,
+// since thousands of reads at once would keep the store from what cannot wait: claims, heartbeats, writes.
+// Whoever waits for its turn goes on firing what it knows and what it is told of.
 const (
 	// turnsMax is how many partitions are read ahead at once, of those whose last look did not fail.
 	turnsMax = 64
-	// turnsKept of them are not offered to loops that idle. A loop that comes back again and again, because there is much
-	// to fire, finds one when it has waited longest.
+	// turnsKept of them are not offered to loops that idle. A loop that comes back again and again, because
+	// there is much to fire, finds one when it has waited longest.
 	turnsKept = 16
-	// turnsAgainMax and turnsAgainKept are the same for partitions whose last look failed, so that reads that hang or fail
-	// leave the others their turns.
+	// turnsAgainMax and turnsAgainKept are the same for partitions whose last look failed, so that reads that
+	// hang or fail leave the others their turns.
 	turnsAgainMax, turnsAgainKept = 16, 4
 )
 
-// turns divides the reading ahead among the partitions of a process: those first that were never read, then in the
-// order of asking.
+// turns divides the reading ahead among the partitions of a process: those first that were never read, then
+// in the order of asking.
 type turns struct {
 	mu           sync.Mutex // guards what stands here and in lanes
 	asked        uint64
@@ -124,8 +124,8 @@ func (l *lane) isNext(t *turn) bool {
 	return !others || !comesFirst(first, t)
 }
 
-// offer pokes the next one if there is a turn for it. The turn is not set aside: should somebody else take it, the end of
-// that one is offered again.
+// offer pokes the next one if there is a turn for it. The turn is not set aside: should somebody else take
+// it, the end of that one is offered again.
 func (l *lane) offer() {
 	if l.free <= l.kept {
 		return

@@ -7,9 +7,9 @@ import (
 	"github.com/kinesin-io/kinesin/task"
 )
 
-// sayRunsIn is how long after a heartbeat a worker may still be about to say what runs: it reports a start within 200 ms,
-// and the heartbeat itself confirms what it names a moment after it renewed the lease. It is less than the time between
-// two heartbeats of the shortest lease, so that it always comes to an end.
+// sayRunsIn is how long after a heartbeat a worker may still be about to say what runs: it reports a start
+// within 200 ms, and the heartbeat itself confirms what it names a moment after it renewed the lease. It is
+// less than the time between two heartbeats of the shortest lease, so that it always comes to an end.
 const sayRunsIn = 500 * time.Millisecond
 
 // verdict is what a fired wake-up leads to.
@@ -91,9 +91,10 @@ func goodUntil(l *lease.Lease, since task.Instant) task.Instant {
 	return max(l.Receipt, since).Add(l.Length + task.ClockBound)
 }
 
-// unconfirmedAt is when to look at a claim again, or, if that is not later than now, whether it got lost on its way. Time
-// alone does not tell: a process that was stopped says nothing, and goes on with the attempt when it is continued within its
-// lease. So the worker must have been heard since, and have had a moment to say that the attempt runs.
+// unconfirmedAt is when to look at a claim again, or, if that is not later than now, whether it got lost on
+// its way. Time alone does not tell: a process that was stopped says nothing, and goes on with the attempt
+// when it is continued within its lease. So the worker must have been heard since, and have had a moment to
+// say that the attempt runs.
 func unconfirmedAt(t *task.Task, c circumstances) task.Instant {
 	begun := max(t.ClaimedAt, t.HeldUntil())
 	if !c.met.IsZero() { // the clock was set back since

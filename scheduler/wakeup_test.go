@@ -125,7 +125,8 @@ func TestEveryVerdictIsAnEdge(t *testing.T) {
 	}
 }
 
-// TestSayRunsInComesToAnEnd keeps the wait after a heartbeat shorter than the time to the next one, of any lease.
+// TestSayRunsInComesToAnEnd keeps the wait after a heartbeat shorter than the time to the next one, of any
+// lease.
 func TestSayRunsInComesToAnEnd(t *testing.T) {
 	if beat := lease.LengthMin / lease.BeatsPerLease; sayRunsIn >= beat {
 		t.Errorf("%v after a heartbeat, of which one comes every %v", sayRunsIn, beat)

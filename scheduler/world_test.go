@@ -160,8 +160,8 @@ func (w *world) waiting(p task.Partition, d time.Duration) task.Task {
 	return ops[0].Task
 }
 
-// awake stores a task with a task row as change makes it, and the wake-up row at its due time that the task row names: a
-// task with a key, or one that was dispatched.
+// awake stores a task with a task row as change makes it, and the wake-up row at its due time that the task
+// row names: a task with a key, or one that was dispatched.
 func (w *world) awake(p task.Partition, d time.Duration, change func(t *task.Task)) task.Task {
 	w.t.Helper()
 	first := w.next(p, d)

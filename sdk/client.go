@@ -57,11 +57,12 @@ type ClientOption func(*clientConfig)
 func WithHTTPClient(h *http.Client) ClientOption { return func(c *clientConfig) { c.http = h } }
 
 // WithTokenFile sends, with each call, the first token that is in a file, for a server that needs one
-// (kinesin serve --auth-token-file). The file is read again when it changes. Without TLS whoever can listen on the way sees the token.
+// (kinesin serve --auth-token-file). The file is read again when it changes. Without TLS whoever can listen
+// on the way sees the token.
 func WithTokenFile(path string) ClientOption { return func(c *clientConfig) { c.tokenFile = path } }
 
-// WithCAFile trusts the certificates in a file, in PEM, to sign that of an https server, instead of those that this
-// machine trusts. It is read once. It does not go with WithHTTPClient.
+// WithCAFile trusts the certificates in a file, in PEM, to sign that of an https server, instead of those
+// that this machine trusts. It is read once. It does not go with WithHTTPClient.
 func WithCAFile(path string) ClientOption { return func(c *clientConfig) { c.caFile = path } }
 
 // WithLogger sets where workers of this client log; slog.Default otherwise.
@@ -80,14 +81,15 @@ func WithTries(n int) ClientOption { return func(c *clientConfig) { c.triesMax =
 // WithClock sets the source of time and chance; it is for tests inside this module.
 func WithClock(k clock.Clock) ClientOption { return func(c *clientConfig) { c.clock = k } }
 
-// WithControllers lets change change what each worker of this client is about to run with, Run's context in hand; it is
-// for tests inside this module.
+// WithControllers lets change change what each worker of this client is about to run with, Run's context in
+// hand; it is for tests inside this module.
 func WithControllers(change func(ctx context.Context, c *controller.Config)) ClientOption {
 	return func(c *clientConfig) { c.controllers = change }
 }
 
-// NewClient returns a client of the server at a URL such as "http://127.0.0.1:7070".
-// It makes no connection before the first call. It refuses a URL that is not http or https, and files that cannot be used, with ErrInvalid.
+// NewClient returns a client of the server at a URL such as "http://127.0.0.1:7070". It makes no connection
+// before the first call. It refuses a URL that is not http or https, and files that cannot be used, with
+// ErrInvalid.
 func NewClient(server string, opts ...ClientOption) (*Client, error) {
 	base, err := baseURL(server)
 	if err != nil {

@@ -5,7 +5,8 @@
 //
 //	var SendReminder = sdk.NewLambda[Reminder]("send-reminder", sdk.MaxAttempts(8))
 //
-//	id, err := SendReminder.Schedule(ctx, client, Reminder{User: 42}, sdk.In(30*24*time.Hour), sdk.Key("reminder-42"))
+//	id, err := SendReminder.Schedule(ctx, client, Reminder{User: 42},
+//		sdk.In(30*24*time.Hour), sdk.Key("reminder-42"))
 //
 //	w := sdk.NewWorker(client, sdk.Slots(100))
 //	SendReminder.Handle(w, func(ctx context.Context, t *sdk.Task[Reminder]) error {

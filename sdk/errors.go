@@ -24,7 +24,8 @@ var (
 	ErrInUse         = api.ErrInUse         // the lambda has live tasks
 	ErrRegistered    = api.ErrRegistered    // the lambda is registered (by Terraform), and goes with its registration only
 	ErrUnsupported   = api.ErrUnsupported   // this server cannot do it
-	// ErrUnauthenticated says that the server takes no call without a token, or not with this one: see WithTokenFile.
+	// ErrUnauthenticated says that the server takes no call without a token, or not with this one: see
+	// WithTokenFile.
 	ErrUnauthenticated = api.ErrUnauthenticated
 	ErrInternal        = api.ErrInternal // the server failed; the cause is in its log
 )

@@ -20,7 +20,8 @@ var SendReminder = sdk.NewLambda[Reminder]("send-reminder", sdk.MaxAttempts(3), 
 
 const day = 24 * time.Hour
 
-// newKinesin is a Kinesin in memory, in virtual time. A program has a server, and a client from sdk.NewClient.
+// newKinesin is a Kinesin in memory, in virtual time. A program has a server, and a client from
+// sdk.NewClient.
 func newKinesin() *sdktest.Kinesin {
 	k := sdktest.Open(sdktest.StartAt(time.Date(2030, 1, 1, 0, 0, 0, 0, time.UTC)))
 	k.Lambda(SendReminder.Name())

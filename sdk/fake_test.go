@@ -18,7 +18,8 @@ import (
 	"github.com/kinesin-io/kinesin/task"
 )
 
-// server is a fake Kinesin behind a real HTTP server. A test sets what it answers; what is not set is unimplemented.
+// server is a fake Kinesin behind a real HTTP server. A test sets what it answers; what is not set is
+// unimplemented.
 type server struct {
 	kinesinv1connect.UnimplementedTaskServiceHandler
 	kinesinv1connect.UnimplementedLambdaServiceHandler

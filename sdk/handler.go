@@ -31,9 +31,9 @@ type Task[T any] struct {
 	Traceparent string // W3C trace context of who scheduled the task, empty for none
 }
 
-// Handler runs one attempt. nil is success, an error is tried again after a backoff
-// until the attempts are used up, Fatal is not tried again, Snooze is tried again at no charge.
-// The context ends at the task's timeout, on a cancel, when the worker stops and when it loses its lease; context.Cause tells which.
+// Handler runs one attempt. nil is success, an error is tried again after a backoff until the attempts are
+// used up, Fatal is not tried again, Snooze is tried again at no charge. The context ends at the task's
+// timeout, on a cancel, when the worker stops and when it loses its lease; context.Cause tells which.
 type Handler func(ctx context.Context, t *Task[[]byte]) error
 
 // Middleware wraps a handler.
@@ -75,7 +75,8 @@ type fatalError struct{ err error }
 func (e *fatalError) Error() string { return e.err.Error() }
 func (e *fatalError) Unwrap() error { return e.err }
 
-// Snooze is the error of a handler that wants to be called again after d. It is not a failure and charges no attempt.
+// Snooze is the error of a handler that wants to be called again after d. It is not a failure and charges no
+// attempt.
 func Snooze(d time.Duration) error { return &snoozeError{max(d, 0)} }
 
 type snoozeError struct{ d time.Duration }

@@ -61,8 +61,8 @@ func Backoff(shortest, longest time.Duration) Option {
 	return func(i *Item) { i.BackoffMin, i.BackoffMax = shortest, longest }
 }
 
-// Traceparent gives the task a trace context in the W3C form, "00-<trace id>-<parent id>-<flags>", which its handler,
-// or the consumer of a deliver lambda, goes on with. Anything else is refused with ErrInvalid.
+// Traceparent gives the task a trace context in the W3C form, "00-<trace id>-<parent id>-<flags>", which its
+// handler, or the consumer of a deliver lambda, goes on with. Anything else is refused with ErrInvalid.
 func Traceparent(text string) Option { return func(i *Item) { i.Traceparent = text } }
 
 // Result is what became of one Item.

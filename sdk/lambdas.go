@@ -12,9 +12,10 @@ import (
 const (
 	// ModeManaged has workers of Kinesin run its tasks. It is the default.
 	ModeManaged = "managed"
-	// ModeDeliver has its tasks put on a queue of the server's (SQS) when they are due, for consumers that need no Kinesin: the body is the
-	// payload as it is. What happens there is not Kinesin's: there are no attempts, no timeout and no backoff, and delivery is at least once. A
-	// server without such a queue refuses it with ErrUnsupported.
+	// ModeDeliver has its tasks put on a queue of the server's (SQS) when they are due, for consumers that
+	// need no Kinesin: the body is the payload as it is. What happens there is not Kinesin's: there are no
+	// attempts, no timeout and no backoff, and delivery is at least once. A server without such a queue
+	// refuses it with ErrUnsupported.
 	ModeDeliver = "deliver"
 )
 
@@ -35,8 +36,8 @@ type LambdaInfo struct {
 	ShardsFrom  time.Time     // when Shards came, or come, into force for new tasks; zero: they never grew. Read only
 	Registered  bool          // read only: it came by a registration, as Terraform writes them, and goes with it
 	Withdrawn   bool          // read only: it came by a registration that is gone, and goes when its tasks have ended; it still takes new ones
-	// RegistrationRefused is why the registration of its name is not taken, in words for people: then the lambda stays as it is. Empty
-	// when it is taken, or there is none. Read only.
+	// RegistrationRefused is why the registration of its name is not taken, in words for people: then the
+	// lambda stays as it is. Empty when it is taken, or there is none. Read only.
 	RegistrationRefused string
 }
 
@@ -72,8 +73,8 @@ func (c *Client) ListLambdas(ctx context.Context) ([]LambdaInfo, error) {
 	return all, nil
 }
 
-// UpdateLambda changes the settings that are not zero. Shards only grow, and more of them come into force a few minutes later, for new
-// tasks without a key: see LambdaInfo.ShardsFrom.
+// UpdateLambda changes the settings that are not zero. Shards only grow, and more of them come into force a
+// few minutes later, for new tasks without a key: see LambdaInfo.ShardsFrom.
 func (c *Client) UpdateLambda(ctx context.Context, l LambdaInfo) (LambdaInfo, error) {
 	response, err := call(ctx, c, "update lambda", c.backend.Lambdas.UpdateLambda, &kinesinv1.UpdateLambdaRequest{Lambda: l.wire()})
 	if err != nil {
@@ -82,10 +83,12 @@ func (c *Client) UpdateLambda(ctx context.Context, l LambdaInfo) (LambdaInfo, er
 	return lambdaInfoOf(response.Lambda), nil
 }
 
-// DeleteLambda deletes a lambda, unless it is registered (ErrRegistered). While it has live tasks, or tasks that were accepted may still
-// be in the inbound queue, that is refused with ErrInUse, unless they are to be dropped with it; then it returns how many were so far,
-// also with an error, not counting those that come out of the inbound queue. It makes as many calls as that takes, until ctx ends; the
-// lambda takes no tasks meanwhile. After an error of dropping it may take two minutes until it does again; to delete it again goes on.
+// DeleteLambda deletes a lambda, unless it is registered (ErrRegistered). While it has live tasks, or tasks
+// that were accepted may still be in the inbound queue, that is refused with ErrInUse, unless they are to be
+// dropped with it; then it returns how many were so far, also with an error, not counting those that come out
+// of the inbound queue. It makes as many calls as that takes, until ctx ends; the lambda takes no tasks
+// meanwhile. After an error of dropping it may take two minutes until it does again; to delete it again goes
+// on.
 func (c *Client) DeleteLambda(ctx context.Context, name string, dropTasks bool) (dropped int64, err error) {
 	for begun := false; ; begun = true {
 		response, err := c.goOnDeleting(ctx, name, dropTasks, begun)

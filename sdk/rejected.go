@@ -9,7 +9,8 @@ import (
 	"github.com/kinesin-io/kinesin/api/kinesinv1"
 )
 
-// Rejected is what a server took out of its inbound buffer and could not take in: a message, or one task of a message.
+// Rejected is what a server took out of its inbound buffer and could not take in: a message, or one task of a
+// message.
 type Rejected struct {
 	Name     string // made of its contents
 	Reason   string // undecodable, newer_version, not_ours, unknown_lambda, invalid, too_large, stale
@@ -77,8 +78,8 @@ type RetryResult struct {
 	Err error // it is set aside still
 }
 
-// RetryRejected takes up to 100 in once more, with an answer for each, in order. What is stale may have run already, and
-// runs again. The error is about the call as a whole.
+// RetryRejected takes up to 100 in once more, with an answer for each, in order. What is stale may have run
+// already, and runs again. The error is about the call as a whole.
 func (c *Client) RetryRejected(ctx context.Context, names ...string) ([]RetryResult, error) {
 	response, err := call(ctx, c, "retry rejected", c.backend.Inbound.RetryRejected, &kinesinv1.RetryRejectedRequest{Names: names})
 	if err != nil {
@@ -91,7 +92,8 @@ func (c *Client) RetryRejected(ctx context.Context, names ...string) ([]RetryRes
 	return results, nil
 }
 
-// DeleteRejected forgets up to 100 for good, with an answer for each, in order. The error is about the call as a whole.
+// DeleteRejected forgets up to 100 for good, with an answer for each, in order. The error is about the call
+// as a whole.
 func (c *Client) DeleteRejected(ctx context.Context, names ...string) ([]error, error) {
 	response, err := call(ctx, c, "delete rejected", c.backend.Inbound.DeleteRejected, &kinesinv1.DeleteRejectedRequest{Names: names})
 	if err != nil {
@@ -104,8 +106,8 @@ func (c *Client) DeleteRejected(ctx context.Context, names ...string) ([]error, 
 	return results, nil
 }
 
-// InboundKey is the secret of those who send to the inbound queue themselves, with package sqsinbound. ErrUnsupported
-// from a server that has no such queue.
+// InboundKey is the secret of those who send to the inbound queue themselves, with package sqsinbound.
+// ErrUnsupported from a server that has no such queue.
 func (c *Client) InboundKey(ctx context.Context) (string, error) {
 	response, err := call(ctx, c, "inbound key", c.backend.Inbound.Key, &kinesinv1.KeyRequest{})
 	if err != nil {

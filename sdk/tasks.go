@@ -224,7 +224,8 @@ func (c *Client) Cancel(ctx context.Context, id ID) (CancelOutcome, error) {
 	return results[0].Outcome, results[0].Err
 }
 
-// CancelMany cancels up to 1,000 tasks, with an answer for each, in order. The error is about the call as a whole.
+// CancelMany cancels up to 1,000 tasks, with an answer for each, in order. The error is about the call as a
+// whole.
 func (c *Client) CancelMany(ctx context.Context, ids []ID) ([]CancelResult, error) {
 	var tries int
 	request := &kinesinv1.CancelRequest{Ids: texts(ids)}

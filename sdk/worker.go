@@ -47,8 +47,8 @@ type WorkerOption func(*workerConfig)
 // Concurrency of their own; SlotsDefault otherwise.
 func Slots(n int) WorkerOption { return func(c *workerConfig) { c.slots = n } }
 
-// Lease sets after how long without a heartbeat the tasks of this process start elsewhere:
-// 15 s otherwise, 3 s to 1 h. A short one finds a lost process sooner, a long one outlasts longer outages of the server.
+// Lease sets after how long without a heartbeat the tasks of this process start elsewhere: 15 s otherwise, 3
+// s to 1 h. A short one finds a lost process sooner, a long one outlasts longer outages of the server.
 func Lease(d time.Duration) WorkerOption { return func(c *workerConfig) { c.lease = d } }
 
 // Grace sets how long handlers may go on once Run is asked to stop; then their
@@ -138,10 +138,10 @@ func (w *Worker) Register(lambda string, h Handler, opts ...HandleOption) {
 	w.handlers[lambda] = h
 }
 
-// Run takes and runs tasks until ctx ends; then it drains and returns nil. It returns
-// ErrLeaseLost when the worker lost touch with the server while handlers ran, and ErrAbandoned when
-// handlers did not return in time; in both cases the process should end and be started again. A refusal of the
-// server, such as ErrUnknownLambda, is returned at once.
+// Run takes and runs tasks until ctx ends; then it drains and returns nil. It returns ErrLeaseLost when the
+// worker lost touch with the server while handlers ran, and ErrAbandoned when handlers did not return in
+// time; in both cases the process should end and be started again. A refusal of the server, such as
+// ErrUnknownLambda, is returned at once.
 func (w *Worker) Run(ctx context.Context) error {
 	if len(w.errs) > 0 {
 		return errors.Join(w.errs...)

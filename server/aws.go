@@ -26,19 +26,22 @@ const checkMax = 20 * time.Second
 // asideMax bounds what is looked at beside what is known to be wrong.
 const asideMax = 5 * time.Second
 
-// ErrSetup says that tables or queues are missing or not as they have to be; the text names each, and what to run.
+// ErrSetup says that tables or queues are missing or not as they have to be; the text names each, and what to
+// run.
 var ErrSetup = errors.New("AWS is not set up for this")
 
 // deliverLinger is less than the driver's own: what goes together comes together, from the courier.
 const deliverLinger = 10 * time.Millisecond
 
-// Lasting reports whether a start that failed so will fail again until somebody changes something: tables, queues,
-// credentials, permissions, the region or this machine's clock; the pod's identity, or what it may ask of Kubernetes. Others may pass.
+// Lasting reports whether a start that failed so will fail again until somebody changes something: tables,
+// queues, credentials, permissions, the region or this machine's clock; the pod's identity, or what it may
+// ask of Kubernetes. Others may pass.
 func Lasting(err error) bool {
 	return errors.Is(err, ErrSetup) || awsclient.Lasting(err) || kube.Lasting(err)
 }
 
-// openAWS makes the clients and the drivers on AWS, after it has checked that their tables and queues are there.
+// openAWS makes the clients and the drivers on AWS, after it has checked that their tables and queues are
+// there.
 func (d *drivers) openAWS(ctx context.Context, c *Config, m *node.Metrics) (err error) {
 	ctx, cancel := clock.Within(ctx, clock.Real(), checkMax)
 	defer cancel()
@@ -71,7 +74,8 @@ func (d *drivers) openAWS(ctx context.Context, c *Config, m *node.Metrics) (err 
 	return nil
 }
 
-// checkTables says of tables that are not as they have to be. Who has to make them is told at once which queues are missing too.
+// checkTables says of tables that are not as they have to be. Who has to make them is told at once which
+// queues are missing too.
 func (d *drivers) checkTables(ctx context.Context, c *Config) error {
 	differences, err := dynamo.Check(ctx, d.aws.DynamoDB, c.AWSPrefix)
 	if err != nil {
@@ -89,7 +93,8 @@ func (d *drivers) checkTables(ctx context.Context, c *Config) error {
 	return d.setupError(c.AWSPrefix, "tables", wrong)
 }
 
-// missingInbound names those of the inbound buffer's queues that are missing, or says why that cannot be told.
+// missingInbound names those of the inbound buffer's queues that are missing, or says why that cannot be
+// told.
 func (d *drivers) missingInbound(ctx context.Context, prefix string) []string {
 	ctx, cancel := clock.Within(ctx, clock.Real(), asideMax)
 	defer cancel()
@@ -100,10 +105,11 @@ func (d *drivers) missingInbound(ctx context.Context, prefix string) []string {
 	return texts(slices.DeleteFunc(differences, func(d sqs.Difference) bool { return d.Attribute != "" }))
 }
 
-// checkQueues looks for the queues of the lambdas there are, and that of the inbound buffer. One that is missing ends the start; attributes that are not as
-// setup makes them may be the operator's choice, so they are only told; and so is a missing queue of a lambda that was registered:
-// who takes one away with Terraform must not keep the servers of all others from starting. Those of one that was withdrawn are not
-// looked at: they are to be gone.
+// checkQueues looks for the queues of the lambdas there are, and that of the inbound buffer. One that is
+// missing ends the start; attributes that are not as setup makes them may be the operator's choice, so they
+// are only told; and so is a missing queue of a lambda that was registered: who takes one away with Terraform
+// must not keep the servers of all others from starting. Those of one that was withdrawn are not looked at:
+// they are to be gone.
 func (s *Server) checkQueues(ctx context.Context, d *drivers) error {
 	var specs []sqs.QueueSpec
 	theirs := map[string]bool{} // the names of those that Terraform makes

@@ -10,7 +10,8 @@ import (
 	"github.com/kinesin-io/kinesin/store/dynamo"
 )
 
-// awsMetrics are the series of what is asked of AWS. Their labels are names of requests and of our own tables.
+// awsMetrics are the series of what is asked of AWS. Their labels are names of requests and of our own
+// tables.
 type awsMetrics struct {
 	requests   *prometheus.HistogramVec // service, request, outcome
 	billed     *prometheus.CounterVec   // request

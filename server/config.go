@@ -29,23 +29,24 @@ type Config struct {
 	Roles   []string // all
 	Log     *slog.Logger
 
-	// AcceptLoss starts although logs of the embedded store are damaged or not all there, at the moment before what is missing.
+	// AcceptLoss starts although logs of the embedded store are damaged or not all there, at the moment
+	// before what is missing.
 	AcceptLoss bool
 
 	// AuthTokenFile holds the tokens of which each call needs one, a token in a line; empty: calls need none.
 	AuthTokenFile string
-	// TLSCertFile and TLSKeyFile hold, in PEM, the certificate of this server with those above it and its key; empty: no TLS.
-	// All three files are read again when they change.
+	// TLSCertFile and TLSKeyFile hold, in PEM, the certificate of this server with those above it and its
+	// key; empty: no TLS. All three files are read again when they change.
 	TLSCertFile, TLSKeyFile string
 
 	Store string // StorePebble or StoreDynamoDB; StorePebble
 	Queue string // QueueMemory or QueueSQS; QueueMemory
-	// AWSPrefix begins the names of all tables and queues on AWS: 1 to 20 characters of a-z, A-Z, 0-9, - and _. It
-	// has no default, since two installations of one prefix would take each other's messages.
+	// AWSPrefix begins the names of all tables and queues on AWS: 1 to 20 characters of a-z, A-Z, 0-9, - and
+	// _. It has no default, since two installations of one prefix would take each other's messages.
 	AWSPrefix string
 
-	// Membership is how processes with the scheduler's role that share a store know each other: one of Memberships; MembershipStore.
-	// A process alone over an embedded store has none.
+	// Membership is how processes with the scheduler's role that share a store know each other: one of
+	// Memberships; MembershipStore. A process alone over an embedded store has none.
 	Membership string
 	Members    []string // of MembershipStatic: all of them, this one included
 	MemberName string   // of MembershipStatic: which one of them this process is
@@ -58,15 +59,16 @@ type Config struct {
 	DrainMax        time.Duration // how long a stop may take; 10 s
 	// NoMatch has all tasks go through their queues, also where a worker of this process waits for them.
 	NoMatch bool
-	// LeasesOnly has a worker count as lost only when its lease is over, also where its process runs on this machine and is
-	// seen to have ended.
+	// LeasesOnly has a worker count as lost only when its lease is over, also where its process runs on this
+	// machine and is seen to have ended.
 	LeasesOnly bool
 	// NoGrow leaves the shards of lambdas as they are, also where one is near what a key of DynamoDB takes.
 	NoGrow bool
-	// DeliverDirect is up to how long before its due time a task of a deliver lambda goes straight to its queue, which
-	// then holds it, without a row in the store. 15 minutes, which is the most; negative: never.
+	// DeliverDirect is up to how long before its due time a task of a deliver lambda goes straight to its
+	// queue, which then holds it, without a row in the store. 15 minutes, which is the most; negative: never.
 	DeliverDirect time.Duration
-	// MessageBytesMax is how large an SQS message may be: 256 KiB; up to 1 MiB where queues and region take that.
+	// MessageBytesMax is how large an SQS message may be: 256 KiB; up to 1 MiB where queues and region take
+	// that.
 	MessageBytesMax int
 
 	// Inbound buffers what is accepted in an SQS queue, from which it goes to the store at a steady rate.

@@ -15,8 +15,8 @@ import (
 )
 
 const (
-	// idleMin is how long a connection must have been idle before it is closed for another one: with HTTP/2 it is idle before
-	// its last answer has left.
+	// idleMin is how long a connection must have been idle before it is closed for another one: with HTTP/2
+	// it is idle before its last answer has left.
 	idleMin = 100 * time.Millisecond
 	// crowdedEvery is how often it is logged that none is idle.
 	crowdedEvery = time.Minute
@@ -28,9 +28,10 @@ type idleConn struct {
 	since time.Time
 }
 
-// connections is a listener with a bound on the connections that are open at a time, so that they leave the store the
-// descriptors that it needs. When the bound is reached a new connection takes the place of the one that has been idle for
-// longest: its client connects again when it needs to. When none is idle it waits for one to end.
+// connections is a listener with a bound on the connections that are open at a time, so that they leave the
+// store the descriptors that it needs. When the bound is reached a new connection takes the place of the one
+// that has been idle for longest: its client connects again when it needs to. When none is idle it waits for
+// one to end.
 type connections struct {
 	net.Listener
 
@@ -71,7 +72,8 @@ func (c *connections) Accept() (net.Conn, error) {
 	return &connection{Conn: conn, leave: sync.OnceFunc(c.leave)}, nil
 }
 
-// makeRoom closes an idle connection, or waits until one may be closed or was; false when the listener is closed.
+// makeRoom closes an idle connection, or waits until one may be closed or was; false when the listener is
+// closed.
 func (c *connections) makeRoom() bool {
 	closed, soon := c.closeIdle()
 	if closed {
@@ -137,8 +139,8 @@ func (c *connections) wake() {
 	}
 }
 
-// closeIdle closes the connection that has been idle for longest, if that is long enough; else it says how soon that will be
-// so, and 0 when none is idle.
+// closeIdle closes the connection that has been idle for longest, if that is long enough; else it says how
+// soon that will be so, and 0 when none is idle.
 func (c *connections) closeIdle() (closed bool, soon time.Duration) {
 	c.mu.Lock()
 	first := c.idle.Front()
@@ -158,8 +160,8 @@ func (c *connections) closeIdle() (closed bool, soon time.Duration) {
 	return true, 0
 }
 
-// state is told of every connection by its server. One that says nothing after it was opened is as idle as one that said
-// all it had to.
+// state is told of every connection by its server. One that says nothing after it was opened is as idle as
+// one that said all it had to.
 func (c *connections) state(conn net.Conn, s http.ConnState) {
 	if secure, isTLS := conn.(*tls.Conn); isTLS {
 		conn = secure.NetConn()

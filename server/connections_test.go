@@ -90,7 +90,8 @@ func (c *crowd) get(h *http.Client, path string) error {
 	return errors.Join(err, response.Body.Close())
 }
 
-// TestIdleConnectionsMakeRoom has many more clients than there is room for, all of which keep their connections.
+// TestIdleConnectionsMakeRoom has many more clients than there is room for, all of which keep their
+// connections.
 func TestIdleConnectionsMakeRoom(t *testing.T) {
 	for name, how := range map[string]struct {
 		transport func() *http.Transport
@@ -133,7 +134,8 @@ func TestSilentConnectionsMakeRoom(t *testing.T) {
 	}
 }
 
-// TestBusyConnectionsAreLeftAlone fills all room with calls in hand: who comes next waits for one of them to end.
+// TestBusyConnectionsAreLeftAlone fills all room with calls in hand: who comes next waits for one of them to
+// end.
 func TestBusyConnectionsAreLeftAlone(t *testing.T) {
 	for name, transport := range map[string]func() *http.Transport{"HTTP/1.1": api.NewCallTransport, "HTTP/2": api.NewStreamTransport} {
 		t.Run(name, func(t *testing.T) {

@@ -11,8 +11,9 @@ var ErrDescriptors = errors.New("too few open files are allowed")
 
 // How the files that a process may have open are shared out. Connections count as files.
 const (
-	// ownFiles are for everything but data files and connections: the log and the manifest of the store, what flushes and
-	// compactions write, a backup, tokens and certificates, look-ups of names, the standard streams.
+	// ownFiles are for everything but data files and connections: the log and the manifest of the store, what
+	// flushes and compactions write, a backup, tokens and certificates, look-ups of names, the standard
+	// streams.
 	ownFiles = 48
 	// storeFilesMin is what the storage engine takes at least.
 	storeFilesMin  = 80
@@ -30,7 +31,8 @@ type descriptors struct {
 	connections int // of callers
 }
 
-// allowedFiles is how many files this process may have open. The runtime has raised that to what the system lets it.
+// allowedFiles is how many files this process may have open. The runtime has raised that to what the system
+// lets it.
 func allowedFiles() (uint64, error) {
 	var limit syscall.Rlimit
 	if err := syscall.Getrlimit(syscall.RLIMIT_NOFILE, &limit); err != nil {

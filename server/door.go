@@ -5,9 +5,9 @@ import (
 	"net/http"
 )
 
-// loopbackOnly refuses what a web page could make a browser on this machine send. Without tokens
-// the port trusts whoever is on this machine; a page from elsewhere must not be taken for that. It could come with
-// a name of its own that resolves to loopback (DNS rebinding), which shows in the Host, or as a cross-origin
+// loopbackOnly refuses what a web page could make a browser on this machine send. Without tokens the port
+// trusts whoever is on this machine; a page from elsewhere must not be taken for that. It could come with a
+// name of its own that resolves to loopback (DNS rebinding), which shows in the Host, or as a cross-origin
 // call, which shows in Origin and Sec-Fetch-Site.
 func loopbackOnly(next http.Handler) http.Handler {
 	guarded := sameOrigin(next)

@@ -7,7 +7,8 @@ import (
 	"net/http"
 )
 
-// serveHTTP answers on l until ctx ends, then waits for the calls in hand; Close of the server cuts that short.
+// serveHTTP answers on l until ctx ends, then waits for the calls in hand; Close of the server cuts that
+// short.
 func serveHTTP(ctx context.Context, s *http.Server, l net.Listener) error {
 	served := make(chan error, 1)
 	go func() {

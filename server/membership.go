@@ -20,7 +20,8 @@ import (
 const (
 	// MembershipStore is by lease rows in the store that they share.
 	MembershipStore = "store"
-	// MembershipKubernetes is by the pods of the Deployment that this process's pod belongs to, and by lease rows.
+	// MembershipKubernetes is by the pods of the Deployment that this process's pod belongs to, and by lease
+	// rows.
 	MembershipKubernetes = "kubernetes"
 	// MembershipStatic is by a list that is the same for all of them.
 	MembershipStatic = "static"
@@ -119,8 +120,8 @@ func (s *Server) openCluster(ctx context.Context) (*cluster, error) {
 	return &cluster{found}, nil
 }
 
-// join says how the node gets to know the others that share its partitions: without anything, by lease rows. A process
-// without the scheduler's role is none of them.
+// join says how the node gets to know the others that share its partitions: without anything, by lease rows.
+// A process without the scheduler's role is none of them.
 func (s *Server) join(c *node.Config, pods *cluster) {
 	switch {
 	case s.config.Store == StorePebble:

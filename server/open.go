@@ -19,16 +19,18 @@ import (
 	"github.com/kinesin-io/kinesin/store/pebble"
 )
 
-// feedDepthMax is how many messages of one <lambda, priority> are fed to the queue in memory; what is due beyond
-// that waits in the store. The queue itself holds more, so that what is given back by workers finds room.
+// feedDepthMax is how many messages of one <lambda, priority> are fed to the queue in memory; what is due
+// beyond that waits in the store. The queue itself holds more, so that what is given back by workers finds
+// room.
 const (
 	feedDepthMax  = 8192
 	queueDepthMax = 2 * feedDepthMax
 )
 
-// windowRemote is how far ahead a partition of a store on AWS is read. A scan costs read units whether it finds anything
-// or not, so there are few; but it comes every half of this, which has to be less than how near to its due time a task
-// goes straight to its queue (10 s): a task that another process stored is then always found in time.
+// windowRemote is how far ahead a partition of a store on AWS is read. A scan costs read units whether it
+// finds anything or not, so there are few; but it comes every half of this, which has to be less than how
+// near to its due time a task goes straight to its queue (10 s): a task that another process stored is then
+// always found in time.
 const windowRemote = 16 * time.Second
 
 // shardsRemote is how many shards a new lambda has with DynamoDB, where a key takes 1,000 write units a

@@ -29,8 +29,8 @@ const (
 	overduePage = 1000
 )
 
-// Restore makes dataDir, which must be empty or not there, the data directory of a server with the backup at path. It checks
-// all of the backup first; with an error dataDir is as it was.
+// Restore makes dataDir, which must be empty or not there, the data directory of a server with the backup at
+// path. It checks all of the backup first; with an error dataDir is as it was.
 func Restore(ctx context.Context, path, dataDir string, log *slog.Logger) (RestoreReport, error) {
 	var report RestoreReport
 	fill := func(into string) error {

@@ -37,7 +37,8 @@ type Server struct {
 }
 
 // New opens the port and the drivers; it serves only in Run. Errors: ErrConfig, ErrListen; of the embedded
-// store ErrInUse, ErrCorrupt and ErrVersion; ErrSetup; ErrDescriptors; and those of AWS, of which Lasting tells what to expect. Each says what to do.
+// store ErrInUse, ErrCorrupt and ErrVersion; ErrSetup; ErrDescriptors; and those of AWS, of which Lasting
+// tells what to expect. Each says what to do.
 func New(ctx context.Context, c Config) (*Server, error) {
 	if err := c.Validate(); err != nil {
 		return nil, err
@@ -115,10 +116,10 @@ func (s *Server) URL() string {
 // Config is what the server was made of, defaults filled in.
 func (s *Server) Config() Config { return s.config }
 
-// Run serves until ctx ends, then drains in the direction the work flows: it accepts nothing
-// new, fires nothing new, sends workers elsewhere, finishes the calls in hand, and closes the store
-// last. What has not come to an end Config.DrainMax after the hand-over of the partitions is cut off; that loses
-// nothing that was acknowledged.
+// Run serves until ctx ends, then drains in the direction the work flows: it accepts nothing new, fires
+// nothing new, sends workers elsewhere, finishes the calls in hand, and closes the store last. What has not
+// come to an end Config.DrainMax after the hand-over of the partitions is cut off; that loses nothing that
+// was acknowledged.
 func (s *Server) Run(ctx context.Context) error {
 	group, groupCtx := errgroup.WithContext(context.WithoutCancel(ctx))
 	running, stopRunning := context.WithCancel(groupCtx)
@@ -153,8 +154,8 @@ func (s *Server) Run(ctx context.Context) error {
 	return err
 }
 
-// cutOff closes all connections when the drain takes too long. It begins when the partitions are handed over: until
-// then tasks are fired here, and callers answered.
+// cutOff closes all connections when the drain takes too long. It begins when the partitions are handed over:
+// until then tasks are fired here, and callers answered.
 func (s *Server) cutOff(ctx context.Context, stopped, served <-chan struct{}) {
 	timer := clock.Real().NewTimer(node.HandOverMax + s.config.DrainMax)
 	defer timer.Stop()

@@ -36,7 +36,8 @@ type SetupItem struct {
 	Outcome     string   `json:"outcome"`               // one of Setup…
 	Differences []string `json:"differences,omitempty"` // from what it has to be, as they were found
 	Spec        any      `json:"spec"`                  // what it has to be
-	// Lambda is that whose queue it is if Terraform makes it: then setup only looks, and what is missing or differs stays so.
+	// Lambda is that whose queue it is if Terraform makes it: then setup only looks, and what is missing or
+	// differs stays so.
 	Lambda string `json:"terraform_lambda,omitempty"`
 }
 
@@ -48,9 +49,10 @@ type SetupReport struct {
 	Items  []SetupItem `json:"items"`
 }
 
-// SetupAWS makes the tables and queues of an installation: those that every one needs, and those of the lambdas there are, but for
-// registered ones, whose queues are Terraform's. It may be repeated, and never deletes anything; a dry run only looks. What cannot be put right is ErrSetup, before anything is
-// changed. Other errors are those of AWS, with the report of what was done so far.
+// SetupAWS makes the tables and queues of an installation: those that every one needs, and those of the
+// lambdas there are, but for registered ones, whose queues are Terraform's. It may be repeated, and never
+// deletes anything; a dry run only looks. What cannot be put right is ErrSetup, before anything is changed.
+// Other errors are those of AWS, with the report of what was done so far.
 func SetupAWS(ctx context.Context, prefix string, dryRun bool, log *slog.Logger) (SetupReport, error) {
 	if err := dynamo.CheckPrefix(prefix); err != nil {
 		return SetupReport{}, fmt.Errorf("%w: AWS %w", ErrConfig, err)
@@ -214,8 +216,8 @@ func queueItem(spec sqs.QueueSpec, found []sqs.Difference) SetupItem {
 	return item
 }
 
-// settle makes of a queue as it was found what it became. What was wrong and was not put right here, though all is done, another
-// setup was faster with.
+// settle makes of a queue as it was found what it became. What was wrong and was not put right here, though
+// all is done, another setup was faster with.
 func (i *SetupItem) settle(made []string, aligned []sqs.Difference, done bool) {
 	switch {
 	case slices.Contains(made, i.Name):

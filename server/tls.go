@@ -40,7 +40,8 @@ func openPair(certFile, keyFile string, c clock.Clock, changed func(error)) (*li
 	})
 }
 
-// httpLog is where package net/http tells what it cannot return. Failed handshakes are anybody's who finds the port.
+// httpLog is where package net/http tells what it cannot return. Failed handshakes are anybody's who finds
+// the port.
 func httpLog(l *slog.Logger) *log.Logger { return log.New(httpLogWriter{l}, "", 0) }
 
 type httpLogWriter struct{ log *slog.Logger }

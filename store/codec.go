@@ -21,7 +21,8 @@ import (
 //	10..17 wake, big endian
 //	18..24 partition: lambda (4), priority (1), shard (2), big endian
 //	then   only in an end: ended and expire at, big endian (16)
-//	then   only with rowApart: instant and seq of the wake-up row, big endian (16); else they are wake and seq
+//	then   only with rowApart: instant and seq of the wake-up row, big endian (16);
+//	       else they are wake and seq
 //
 // A field that is unknown to a reader is skipped and not kept when the row is written
 // again. So a release that adds a field must be able to read it one release before

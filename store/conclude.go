@@ -6,7 +6,8 @@ import (
 	"github.com/kinesin-io/kinesin/task"
 )
 
-// Conclusion is what a wake-up row and the task row that was read after it say together. docs/protocol.md derives it.
+// Conclusion is what a wake-up row and the task row that was read after it say together. docs/protocol.md
+// derives it.
 type Conclusion uint8
 
 // The conclusions.
@@ -17,17 +18,18 @@ const (
 	Live
 	// Remnant says that nobody needs the wake-up row, so that it may be deleted as it was seen.
 	Remnant
-	// Unclear says that the wake-up row may be that of a move which the task row does not show yet, or that the task row cannot be
-	// read: it is left alone.
+	// Unclear says that the wake-up row may be that of a move which the task row does not show yet, or that
+	// the task row cannot be read: it is left alone.
 	Unclear
 )
 
-// CallMax is longer than any call to schedule a task takes, with all that keeps its process from going on. A task with a key
-// whose wake-up row is older and that has no task row was never acknowledged, or has ended and expired.
+// CallMax is longer than any call to schedule a task takes, with all that keeps its process from going on. A
+// task with a key whose wake-up row is older and that has no task row was never acknowledged, or has ended
+// and expired.
 const CallMax = 5 * time.Minute
 
-// Conclude is the rule for a wake-up row and its task row, which was read later, strongly consistent; its ID is zero if there is
-// none.
+// Conclude is the rule for a wake-up row and its task row, which was read later, strongly consistent; its ID
+// is zero if there is none.
 func Conclude(wakeup, row *task.Task, now task.Instant) Conclusion {
 	switch {
 	case !row.ID.IsZero() && row.IsBare():

@@ -23,8 +23,8 @@ var (
 	// ErrThrottled says that the store was too busy for a call, for longer than it is tried again. Nothing
 	// was written; a later try may come through.
 	ErrThrottled = errors.New("store is throttled")
-	// ErrUnreachable says that the store did not answer, or only that it failed, for longer than a call is tried again. What
-	// the call was to write is not written; a later try may come through.
+	// ErrUnreachable says that the store did not answer, or only that it failed, for longer than a call is
+	// tried again. What the call was to write is not written; a later try may come through.
 	ErrUnreachable = errors.New("store does not answer")
 	// ErrTooLarge refuses a payload or a control value above the limit.
 	ErrTooLarge = errors.New("too large")
@@ -32,7 +32,8 @@ var (
 	ErrMalformed = errors.New("malformed")
 	// ErrVersion says that data was written by a newer version; it is left alone.
 	ErrVersion = errors.New("data of a newer version")
-	// ErrOldForm says that data was written by an older version, in a form that has been given up; it is left alone.
+	// ErrOldForm says that data was written by an older version, in a form that has been given up; it is left
+	// alone.
 	ErrOldForm = errors.New("data of an older form, which this program does not read")
 	// ErrCorrupt says that data fails its checks; it is left alone.
 	ErrCorrupt = errors.New("corrupt data")

@@ -17,9 +17,9 @@ const (
 	toForget                 // a payload goes, whose task has gone before
 )
 
-// purposes is the one table of what may be acknowledged before it is durable: only a write that a crash may take back
-// without anybody having been told something that is then not so. Roles get such writes from the constructors of this
-// package and never set Op.Lazy by themselves.
+// purposes is the one table of what may be acknowledged before it is durable: only a write that a crash may
+// take back without anybody having been told something that is then not so. Roles get such writes from the
+// constructors of this package and never set Op.Lazy by themselves.
 var purposes = [...]struct {
 	lazy bool
 	lost string // what follows when a crash forgets the write

@@ -10,7 +10,8 @@ import (
 	"github.com/kinesin-io/kinesin/task"
 )
 
-// events are all kinds, as they come to a task at attempt 1 of worker w; those that a state refuses are passed over.
+// events are all kinds, as they come to a task at attempt 1 of worker w; those that a state refuses are
+// passed over.
 func events(of *task.Task) []task.Event {
 	all := []task.Event{
 		{Kind: task.Enqueue, By: "p"},
@@ -31,9 +32,10 @@ func events(of *task.Task) []task.Event {
 	return all
 }
 
-// TestALazyWriteMayBeLost takes every transition of the state machine, of a task that is a wake-up row alone and of one
-// with a row, as those who take it write it, and lets a crash forget all that is lazy. What somebody was told has to be
-// there, and every live task has to have a wake-up row. What is acquired may be forgotten: the row is as before.
+// TestALazyWriteMayBeLost takes every transition of the state machine, of a task that is a wake-up row alone
+// and of one with a row, as those who take it write it, and lets a crash forget all that is lazy. What
+// somebody was told has to be there, and every live task has to have a wake-up row. What is acquired may be
+// forgotten: the row is as before.
 func TestALazyWriteMayBeLost(t *testing.T) {
 	taken := map[task.State]int{}
 	for _, first := range []bool{true, false} {
@@ -163,7 +165,8 @@ func read(t *testing.T, s *store.Store, id task.ID) task.Task {
 	return rows[0]
 }
 
-// TestWhatEndsADeliveryIsDurable checks the two removals that no task row stands behind, and that a payload goes lazily.
+// TestWhatEndsADeliveryIsDurable checks the two removals that no task row stands behind, and that a payload
+// goes lazily.
 func TestWhatEndsADeliveryIsDurable(t *testing.T) {
 	one := scheduled(1)
 	gone := task.Task{ID: one.ID, Partition: one.Partition, WakeRow: one.WakeRow}

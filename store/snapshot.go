@@ -5,8 +5,8 @@ import (
 	"io"
 )
 
-// Snapshot is the files of a store as they are at one point in the order of its commits. What was acknowledged before it
-// was taken is in them.
+// Snapshot is the files of a store as they are at one point in the order of its commits. What was
+// acknowledged before it was taken is in them.
 type Snapshot interface {
 	Files() []SnapshotFile
 	// Open opens one of them for reading, from its begin to its size.

@@ -270,7 +270,8 @@ func (s *Store) Controls(ctx context.Context, kind string) (rows []Control, err 
 	return s.d.Controls(ctx, kind, "")
 }
 
-// ControlsOmitted is Controls, and why each row that is left out of them is, by name: ErrVersion or ErrCorrupt.
+// ControlsOmitted is Controls, and why each row that is left out of them is, by name: ErrVersion or
+// ErrCorrupt.
 func (s *Store) ControlsOmitted(ctx context.Context, kind string) (rows []Control, omitted map[string]error, err error) {
 	read := s.d.Capabilities().ControlsOmitted
 	if read == nil { // such a driver leaves out none
@@ -321,8 +322,8 @@ func (s *Store) Depths() (counts map[task.Partition]Depth, ready bool) {
 	return nil, false
 }
 
-// PayloadsExpire reports whether payload rows go away by themselves some time after they are wanted, so that nobody
-// needs to delete them.
+// PayloadsExpire reports whether payload rows go away by themselves some time after they are wanted, so that
+// nobody needs to delete them.
 func (s *Store) PayloadsExpire() bool { return s.d.Capabilities().PayloadsExpire }
 
 // EndedExpire reports whether ended rows go away by themselves, without their wake-up rows.

@@ -301,7 +301,8 @@ func TestClosedStore(t *testing.T) {
 	}
 }
 
-// doubtful is a driver whose next writes do not say what became of them (nothing did), and whose next reads fail.
+// doubtful is a driver whose next writes do not say what became of them (nothing did), and whose next reads
+// fail.
 type doubtful struct {
 	store.Driver
 
@@ -345,8 +346,8 @@ func (d *doubtful) Controls(ctx context.Context, kind, name string) ([]store.Con
 	return d.Driver.Controls(ctx, kind, name)
 }
 
-// TestAFailedReadBackTellsNothing deletes rows by writes with an unknown outcome, which were not made, and has reading back fail
-// first: that is no row that is gone.
+// TestAFailedReadBackTellsNothing deletes rows by writes with an unknown outcome, which were not made, and
+// has reading back fail first: that is no row that is gone.
 func TestAFailedReadBackTellsNothing(t *testing.T) {
 	one, setting := scheduled(1), store.Control{Kind: "k", Name: "n", Version: 1}
 	for name, c := range map[string]struct {

@@ -25,9 +25,9 @@ const (
 	inboundMessageUse = "message\x00"
 )
 
-// InboundToken is what the public id of a task says that was sent straight to the inbound buffer. Who sends there
-// knows lambdas by name only, so the server finds the partition: the lambda's Ref, the number of
-// the priority, and the shard of the id.
+// InboundToken is what the public id of a task says that was sent straight to the inbound buffer. Who sends
+// there knows lambdas by name only, so the server finds the partition: the lambda's Ref, the number of the
+// priority, and the shard of the id.
 type InboundToken struct {
 	ID       ID
 	Due      Instant // whole milliseconds
@@ -53,8 +53,8 @@ func NewInboundSealer(key []byte) *InboundSealer { return &InboundSealer{newMACs
 // IsInboundToken reports whether a public id claims to be of the form q1.
 func IsInboundToken(text string) bool { return strings.HasPrefix(text, inboundTokenPrefix) }
 
-// Seal returns the public id of a task. It refuses names that CheckName refuses (the priority may be empty) and
-// a due time that is no whole millisecond from 1970 to the year 10889, with ErrInvalid.
+// Seal returns the public id of a task. It refuses names that CheckName refuses (the priority may be empty)
+// and a due time that is no whole millisecond from 1970 to the year 10889, with ErrInvalid.
 func (s *InboundSealer) Seal(t InboundToken) (string, error) {
 	if err := t.check(); err != nil {
 		return "", err
@@ -85,8 +85,8 @@ func (t *InboundToken) check() error {
 	return nil
 }
 
-// Open reads a public id. It returns ErrBadID for anything that this key did not seal, without saying what was
-// wrong with it.
+// Open reads a public id. It returns ErrBadID for anything that this key did not seal, without saying what
+// was wrong with it.
 func (s *InboundSealer) Open(text string) (InboundToken, error) {
 	body, sealed := s.macs.open(inboundTokenPrefix, inboundTokenUse, text)
 	if !sealed || len(body) < inboundHeadBytes {

@@ -57,8 +57,8 @@ const (
 	BackoffMaxDefault  = 10 * time.Minute
 	RetentionDefault   = 7 * 24 * time.Hour
 
-	// EndedMin is how long every ended row is kept at least: longer than two full passes over its partition are apart, so that
-	// what could start the task again is gone before the row that refuses it.
+	// EndedMin is how long every ended row is kept at least: longer than two full passes over its partition
+	// are apart, so that what could start the task again is gone before the row that refuses it.
 	EndedMin = 15 * time.Minute
 	// DeadRetention is how long a dead letter is kept for inspection and redrive.
 	DeadRetention = 90 * 24 * time.Hour

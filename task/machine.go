@@ -63,8 +63,8 @@ const (
 	Start
 	// Finish: Worker ends Attempt with Outcome; Started, Delay (snooze), Error, Jitter.
 	Finish
-	// WorkerLost: the lease of Worker ran out, or its process has ended; Blame when that lease names this task as the one in
-	// quarantine there. A task that was not blamed before is not ended by that.
+	// WorkerLost: the lease of Worker ran out, or its process has ended; Blame when that lease names this
+	// task as the one in quarantine there. A task that was not blamed before is not ended by that.
 	WorkerLost
 	// Unconfirmed: Worker lives but never confirmed Attempt within ClaimTimeout.
 	Unconfirmed
@@ -74,13 +74,13 @@ const (
 	Drop
 	// Expire: the task is no longer worth starting.
 	Expire
-	// Acquire: the process named Worker will put the task on the queue of its deliver lambda; if it was acquired
-	// before, whoever did that is gone or too slow.
+	// Acquire: the process named Worker will put the task on the queue of its deliver lambda; if it was
+	// acquired before, whoever did that is gone or too slow.
 	Acquire
 	// HandOver: that queue has it.
 	HandOver
-	// Match: the task goes to Worker at once, which has a free slot: Enqueue and Claim in one, without a message.
-	// Lease is the worker's lease length.
+	// Match: the task goes to Worker at once, which has a free slot: Enqueue and Claim in one, without a
+	// message. Lease is the worker's lease length.
 	Match
 )
 
@@ -193,8 +193,8 @@ func (t Task) toQueue(now Instant) Task {
 	return t
 }
 
-// acquire is allowed to anyone at any time: a process that was presumed gone may still send, so that
-// the task is sent twice, and never not at all. The wake-up stays where it is, as the key of a wake-up row does:
+// acquire is allowed to anyone at any time: a process that was presumed gone may still send, so that the task
+// is sent twice, and never not at all. The wake-up stays where it is, as the key of a wake-up row does:
 // whoever owns the partition meets the row at its head until it is gone.
 func (t Task) acquire(e Event, now Instant) (Task, Effect, error) {
 	if e.Worker == "" {
@@ -222,8 +222,8 @@ func (t Task) match(e Event, now Instant) (Task, Effect, error) {
 	return t.toQueue(now).claimed(e, now), None, nil
 }
 
-// claimed is the one way into a new attempt. The wake-up of the enqueued task stays, which its scheduler knows, unless
-// that would find a lost worker too late.
+// claimed is the one way into a new attempt. The wake-up of the enqueued task stays, which its scheduler
+// knows, unless that would find a lost worker too late.
 func (t Task) claimed(e Event, now Instant) Task {
 	t.State = Claimed
 	t.Attempt++

@@ -189,7 +189,8 @@ func (s step) isOwners() bool {
 	}
 }
 
-// enqueuer is whom a waiting task names: the process that puts its message on the queue, and nobody where there is none.
+// enqueuer is whom a waiting task names: the process that puts its message on the queue, and nobody where
+// there is none.
 func (s step) enqueuer() string {
 	if s.effect == task.Send && s.after.State == task.Enqueued {
 		return s.event.By

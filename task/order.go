@@ -6,16 +6,18 @@ type Order struct {
 	// First says that the task has no task row yet, as far as is known: Task is its wake-up row.
 	First bool
 	Event Event
-	// Sent says of a task of a deliver lambda that it is on its queue already, so that only its row has to follow.
+	// Sent says of a task of a deliver lambda that it is on its queue already, so that only its row has to
+	// follow.
 	Sent bool
 }
 
 // Dispatched is what became of an order.
 type Dispatched struct {
-	// Task is the row as it is stored now, as far as the order's write showed it: as the order made it, or as somebody
-	// else did. Its ID is zero when that is not known.
+	// Task is the row as it is stored now, as far as the order's write showed it: as the order made it, or as
+	// somebody else did. Its ID is zero when that is not known.
 	Task Task
-	// Done says that the order is carried out: its change is stored, and its message is on the queue if it owes one.
+	// Done says that the order is carried out: its change is stored, and its message is on the queue if it
+	// owes one.
 	Done bool
 	// Err says why the order is to be tried again. It is nil when somebody else moved the task.
 	Err error

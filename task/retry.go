@@ -35,8 +35,9 @@ const (
 	// is no longer than the default lease, so that a claim need not move the wake-up
 	// to be found again within the lease of its worker.
 	EnqueueTimeout = 15 * time.Second
-	// UndispatchedMax is for how long a message is good whose task has no task row yet. It is much shorter than EndedMin:
-	// if the task ends before the message is received, its row is still there to refuse the claim.
+	// UndispatchedMax is for how long a message is good whose task has no task row yet. It is much shorter
+	// than EndedMin: if the task ends before the message is received, its row is still there to refuse the
+	// claim.
 	UndispatchedMax = 5 * time.Minute
 	// EnqueueTimeoutMax caps the doubling of the enqueue timeout.
 	EnqueueTimeoutMax = time.Hour
@@ -49,16 +50,16 @@ const (
 	// ClockBound is the largest offset between the clocks of two of our processes
 	// that the lease rules allow for (ε).
 	ClockBound = 100 * time.Millisecond
-	// QuarantineMin is how long the first quarantine of a blamed task lasts at most, and how long an attempt must have run
-	// to be no more suspected of taking its process down at any moment.
+	// QuarantineMin is how long the first quarantine of a blamed task lasts at most, and how long an attempt
+	// must have run to be no more suspected of taking its process down at any moment.
 	QuarantineMin = 10 * time.Second
 )
 
 // quarantineDoublings bounds how often a quarantine doubles; the longest is of months.
 const quarantineDoublings = 20
 
-// Quarantine is for how long after its start a blamed task runs alone in its process at most. If the process is lost in that
-// time, it was the task; if later, that proved nothing but that more time is needed.
+// Quarantine is for how long after its start a blamed task runs alone in its process at most. If the process
+// is lost in that time, it was the task; if later, that proved nothing but that more time is needed.
 func (t *Task) Quarantine() time.Duration {
 	if t.Blamed == 0 {
 		return 0

@@ -24,8 +24,8 @@ type Task struct {
 	Due     Instant // when it should first start; whole milliseconds
 	Created Instant
 	Wake    Instant // when the scheduler looks at it again; zero in an end
-	// WakeRow names the wake-up row of a task row. It stays when the task ends, so that a row that was left behind is
-	// known for what it is. In a wake-up row itself it is what the task row will have.
+	// WakeRow names the wake-up row of a task row. It stays when the task ends, so that a row that was left
+	// behind is known for what it is. In a wake-up row itself it is what the task row will have.
 	WakeRow WakeRow
 
 	Collection string
@@ -61,8 +61,8 @@ type Task struct {
 	History []Attempt // oldest first, at most HistoryMax
 }
 
-// WakeRow is the place of a wake-up row in its partition, and the seq at which it was put there. A row with a lower
-// seq in the same place is an older one.
+// WakeRow is the place of a wake-up row in its partition, and the seq at which it was put there. A row with a
+// lower seq in the same place is an older one.
 type WakeRow struct {
 	At  Instant
 	Seq uint64
@@ -71,8 +71,8 @@ type WakeRow struct {
 // IsBare reports whether a wake-up row holds nothing but the id of its task, which then has a task row.
 func (t *Task) IsBare() bool { return t.State == Unknown }
 
-// Undispatched is the task that a wake-up row holds as it was before anything happened to it: the row of one that was stored as
-// enqueued or claimed at once is there though its task row may not have followed.
+// Undispatched is the task that a wake-up row holds as it was before anything happened to it: the row of one
+// that was stored as enqueued or claimed at once is there though its task row may not have followed.
 func (t Task) Undispatched() Task {
 	if t.State != Scheduled && t.State != Acquired {
 		t.State, t.Seq, t.Wake = Scheduled, t.WakeRow.Seq, t.WakeRow.At
@@ -88,8 +88,8 @@ func (t Task) Queued(now Instant) Task {
 	return t
 }
 
-// HeldUntil is from when on a worker may start the task: its due time. The due time of a task that was started once has come,
-// whatever the clock shows now: it may have been set back since.
+// HeldUntil is from when on a worker may start the task: its due time. The due time of a task that was
+// started once has come, whatever the clock shows now: it may have been set back since.
 func (t *Task) HeldUntil() Instant {
 	if !t.FirstStarted.IsZero() && t.FirstStarted >= t.Due {
 		return min(t.Due, t.Enqueued)

@@ -100,8 +100,8 @@ func Fits(t *kinesinv1.BufferedTask, bytesMax int) bool {
 	return sized(t.SizeVT()+taskBytes) <= bytesMax
 }
 
-// Pack seals tasks into as few messages as their limits allow: bytesMax of one body, and of packing TasksMax and
-// PackBytesMax. ErrTooLarge when a task does not fit alone: ask Fits before.
+// Pack seals tasks into as few messages as their limits allow: bytesMax of one body, and of packing TasksMax
+// and PackBytesMax. ErrTooLarge when a task does not fit alone: ask Fits before.
 func Pack(s *task.InboundSealer, tasks []*kinesinv1.BufferedTask, bytesMax int) ([]Message, error) {
 	var messages []Message
 	for len(tasks) > 0 {

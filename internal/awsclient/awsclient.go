@@ -1,8 +1,8 @@
 // Package awsclient makes the clients of AWS that this program uses, and says in one sentence what is wrong
 // when one of them fails. Region, credentials and endpoints come from where the AWS SDK looks for them: the
 // environment (AWS_REGION, AWS_ACCESS_KEY_ID, AWS_ENDPOINT_URL_DYNAMODB, AWS_ENDPOINT_URL_SQS …), the shared
-// configuration files, and the machine or container it runs on. It owns timeouts, the pool of connections and
-// how often the SDK tries again; it knows no table and no queue.
+// configuration files, and the machine or container it runs on. It owns timeouts, the pool of connections
+// and how often the SDK tries again; it knows no table and no queue.
 package awsclient
 
 import (

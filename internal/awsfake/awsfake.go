@@ -1,7 +1,7 @@
-// Package awsfake is what the stand-ins for services of AWS share: how a call runs, what may go wrong with it, and
-// how its errors look. The stand-ins themselves are below it: fakedynamo and fakesqs. They have the Go methods of the
-// clients of aws-sdk-go-v2 and the limits of the real services, where emulators have none, and everything they do is
-// decided by a seed and a clock, so that a simulation can run over them.
+// Package awsfake is what the stand-ins for services of AWS share: how a call runs, what may go wrong with
+// it, and how its errors look. The stand-ins themselves are below it: fakedynamo and fakesqs. They have the
+// Go methods of the clients of aws-sdk-go-v2 and the limits of the real services, where emulators have none,
+// and everything they do is decided by a seed and a clock, so that a simulation can run over them.
 //
 // What a stand-in does not know it refuses with ErrNotModelled, never with an answer that might be wrong.
 package awsfake
@@ -44,19 +44,20 @@ type Service struct {
 	ID     string // as in the errors of the SDK: "DynamoDB", "SQS"
 	Clock  clock.Clock
 	Faults *Faults
-	// Attempts is how often the client's own retryer tries a call that failed for a moment (throttled, a server
-	// error, no answer) unless the call has options of its own about that. It sees its own first try then, if that was
-	// done after all. Between tries nobody waits.
+	// Attempts is how often the client's own retryer tries a call that failed for a moment (throttled, a
+	// server error, no answer) unless the call has options of its own about that. It sees its own first try
+	// then, if that was done after all. Between tries nobody waits.
 	Attempts int
 	// Throttle, Broken and Denied are the service's errors for "too fast", "my fault" and "not you".
 	Throttle, Broken func() error
 	Denied           func(call string) error
-	// Called is told of every request that the service gets to see, those that it refuses among them; nil is fine.
+	// Called is told of every request that the service gets to see, those that it refuses among them; nil is
+	// fine.
 	Called func(call string)
 }
 
-// Do runs one call: with its faults, its retries, and errors that look like the SDK's. retryer is what the call's
-// own options set, nil for nothing.
+// Do runs one call: with its faults, its retries, and errors that look like the SDK's. retryer is what the
+// call's own options set, nil for nothing.
 func Do[Out any](ctx context.Context, s *Service, call string, retryer aws.Retryer, run func() (*Out, error)) (*Out, error) {
 	attempts := s.Attempts
 	if retryer != nil {

@@ -30,9 +30,9 @@ type rule struct {
 	fault Fault
 }
 
-// Faults decides which calls go wrong. A fault has odds, or a number of next calls, for one kind of call (named like the
-// client's method) or for Any. With the same seed and the same calls in the same order the same
-// faults happen. All methods are safe for concurrent use.
+// Faults decides which calls go wrong. A fault has odds, or a number of next calls, for one kind of call
+// (named like the client's method) or for Any. With the same seed and the same calls in the same order the
+// same faults happen. All methods are safe for concurrent use.
 type Faults struct {
 	mu     sync.Mutex // guards all below
 	random *rand.Rand

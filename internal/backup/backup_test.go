@@ -180,7 +180,8 @@ func TestOneWriterAtATime(t *testing.T) {
 	}
 }
 
-// TestFlippedBytesAreFound damages bytes of a directory's files in turn, and of an archive all that is not padding.
+// TestFlippedBytesAreFound damages bytes of a directory's files in turn, and of an archive all that is not
+// padding.
 func TestFlippedBytesAreFound(t *testing.T) {
 	t.Parallel()
 	dir := filepath.Join(t.TempDir(), "b")

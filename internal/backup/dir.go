@@ -10,8 +10,8 @@ import (
 	"strings"
 )
 
-// filesName is the directory of the files, each under its sum: what two backups share is there once, and no file of an
-// older one is ever written to.
+// filesName is the directory of the files, each under its sum: what two backups share is there once, and no
+// file of an older one is ever written to.
 const filesName = "files"
 
 // unfinished ends the names of what is being written.
@@ -116,7 +116,8 @@ func (d *dirPlace) commit(manifest []byte, m *Manifest) error {
 	return d.removeOthers(m)
 }
 
-// removeOthers removes the files of the backup before that this one has no use for, and what interrupted ones left.
+// removeOthers removes the files of the backup before that this one has no use for, and what interrupted ones
+// left.
 func (d *dirPlace) removeOthers(m *Manifest) error {
 	wanted := make(map[string]bool, len(m.Files))
 	for i := range m.Files {

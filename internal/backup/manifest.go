@@ -1,5 +1,6 @@
-// Package backup is the form of a backup on disk: a directory, which a later backup adds to, or one tar archive. It writes
-// both, checks them and reads them back. It knows nothing of what is in the files of a store.
+// Package backup is the form of a backup on disk: a directory, which a later backup adds to, or one tar
+// archive. It writes both, checks them and reads them back. It knows nothing of what is in the files of a
+// store.
 //
 // A manifest names all files with their SHA-256, and is written last: without it there is no backup.
 //

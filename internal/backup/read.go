@@ -12,8 +12,9 @@ import (
 	"strings"
 )
 
-// Extract writes the files of the backup at path, a directory or an archive, into a directory that is there and empty, and
-// syncs them. All of them are as the manifest says, or there is an error: ErrNone, ErrDamaged, or that of the system.
+// Extract writes the files of the backup at path, a directory or an archive, into a directory that is there
+// and empty, and syncs them. All of them are as the manifest says, or there is an error: ErrNone, ErrDamaged,
+// or that of the system.
 func Extract(path, into string) (Manifest, error) {
 	info, err := os.Stat(path)
 	if err != nil {

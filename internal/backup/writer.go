@@ -40,7 +40,8 @@ type Writer struct {
 	SentBytes int64
 }
 
-// Create begins a backup at path: in a directory, if there is one or path ends in a separator, else in an archive.
+// Create begins a backup at path: in a directory, if there is one or path ends in a separator, else in an
+// archive.
 func Create(path string) (*Writer, error) {
 	info, err := os.Stat(path)
 	var p place
@@ -133,7 +134,8 @@ func (w *Writer) Commit(created time.Time) (Manifest, error) {
 // Close ends the writing. Without Commit what was there before is still there.
 func (w *Writer) Close() error { return w.place.close() }
 
-// hold keeps others from writing to the same place as long as the file is open, also after this process was killed.
+// hold keeps others from writing to the same place as long as the file is open, also after this process was
+// killed.
 func hold(f *os.File) error {
 	err := syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB)
 	if errors.Is(err, syscall.EWOULDBLOCK) {

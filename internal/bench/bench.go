@@ -56,7 +56,8 @@ type Config struct {
 	Ahead        time.Duration // from the begin of the insertion to the first due time; 0: as long as a slow insertion takes
 	IdleMax      time.Duration // of Immediate: for a random time up to this nothing happens before each task; 0: none
 	Shards       int           // of the lambda; 0: the server's default
-	// Lambda is the name of the lambda that is made for the run, and deleted with all its tasks after it unless Keep is set.
+	// Lambda is the name of the lambda that is made for the run, and deleted with all its tasks after it
+	// unless Keep is set.
 	Lambda string
 	Keep   bool
 	// ServerCPU is the CPU time that the server has used.

@@ -27,16 +27,17 @@ import (
 // Kind is the kind of the control rows.
 const Kind = "lambda"
 
-// RefreshEvery is how soon a change made by another process is known here: so soon that its partitions are fired within 2 s.
+// RefreshEvery is how soon a change made by another process is known here: so soon that its partitions are
+// fired within 2 s.
 const RefreshEvery = 1500 * time.Millisecond
 
 // What others may rely on where several processes share a store.
 const (
-	// FreshFor is for how long what was read is acted on. Whoever has acted on something older, because the store was slow or the
-	// process stood still, reads again before it says so: see Since.
+	// FreshFor is for how long what was read is acted on. Whoever has acted on something older, because the
+	// store was slow or the process stood still, reads again before it says so: see Since.
 	FreshFor = 4 * time.Second
-	// SettledAfter is how long after a change nobody acts any more on what was before, and indexes show what was
-	// written until then.
+	// SettledAfter is how long after a change nobody acts any more on what was before, and indexes show what
+	// was written until then.
 	SettledAfter = FreshFor + 2*time.Second
 	// IDAheadMax is how far ahead of a server's clock an id may be that somebody else made: what AWS lets a
 	// clock be off.
@@ -110,9 +111,11 @@ type snapshot struct {
 type Entry struct {
 	task.Lambda
 	Version uint64
-	// Registration is the sum of the Registration that the settings were last taken from; empty when there never was one.
+	// Registration is the sum of the Registration that the settings were last taken from; empty when there
+	// never was one.
 	Registration string
-	// Dropping, of a lambda that is being deleted: its tasks are to be dropped with it. Marked is when that was last written.
+	// Dropping, of a lambda that is being deleted: its tasks are to be dropped with it. Marked is when that
+	// was last written.
 	Dropping bool
 	Marked   task.Instant
 
@@ -146,7 +149,8 @@ func (c *Catalog) Run(ctx context.Context) error {
 	}
 }
 
-// Stalled is how long ago Run last began to refresh; it does every RefreshEvery, if the store answers in time.
+// Stalled is how long ago Run last began to refresh; it does every RefreshEvery, if the store answers in
+// time.
 func (c *Catalog) Stalled() time.Duration {
 	if !c.runs.Load() {
 		return 0
@@ -154,7 +158,8 @@ func (c *Catalog) Stalled() time.Duration {
 	return clock.Mono(c.clock) - time.Duration(c.tried.Load())
 }
 
-// Refresh reads all lambdas from the store. When it returns, everything that was stored before it was called is known.
+// Refresh reads all lambdas from the store. When it returns, everything that was stored before it was called
+// is known.
 func (c *Catalog) Refresh(ctx context.Context) error {
 	number, began := c.reads.Add(1), clock.Mono(c.clock)
 	rows, err := c.rows.Controls(ctx, Kind)
@@ -217,8 +222,8 @@ func (c *Catalog) Lambda(name string) (*Entry, error) {
 	return nil, fmt.Errorf("%w %q: create it first", ErrUnknown, name)
 }
 
-// Find is Lambda for what may have been created in another process a moment ago: before it says that there is none, it
-// looks in the store, though not for every caller.
+// Find is Lambda for what may have been created in another process a moment ago: before it says that there is
+// none, it looks in the store, though not for every caller.
 func (c *Catalog) Find(ctx context.Context, name string) (*Entry, error) {
 	entry, err := c.Lambda(name)
 	if !errors.Is(err, ErrUnknown) {
@@ -241,8 +246,9 @@ func (c *Catalog) FindRef(ctx context.Context, ref uint32) (*Entry, error) {
 	return c.ByRef(ref), nil
 }
 
-// lookAgain refreshes, unless that was begun since it was asked to, or somebody looked less than findEvery ago. What was
-// read for other reasons does not count: it may have been a moment before the lambda was created.
+// lookAgain refreshes, unless that was begun since it was asked to, or somebody looked less than findEvery
+// ago. What was read for other reasons does not count: it may have been a moment before the lambda was
+// created.
 func (c *Catalog) lookAgain(ctx context.Context) error {
 	asked := clock.Mono(c.clock)
 	select { // not a lock: the one who looks waits for the store, and who waits for it must be able to give up
@@ -349,7 +355,8 @@ func describe(l task.Lambda) string {
 		l.Name, l.Mode, strings.Join(l.Priorities, ","), l.Shards, l.MaxAttempts, l.Timeout, l.BackoffMin, l.BackoffMax, l.Retention)
 }
 
-// Update changes a lambda by compare-and-set; change edits a copy and may refuse. What it leaves as it is, is not written.
+// Update changes a lambda by compare-and-set; change edits a copy and may refuse. What it leaves as it is, is
+// not written.
 func (c *Catalog) Update(ctx context.Context, name string, change func(*task.Lambda) error) (*Entry, error) {
 	return c.update(ctx, name, func(e *Entry) error { return change(&e.Lambda) })
 }
@@ -383,8 +390,8 @@ func (c *Catalog) update(ctx context.Context, name string, change func(*Entry) e
 	return nil, fmt.Errorf("%w: %s", ErrChanged, name)
 }
 
-// Remove deletes a lambda's row as it was seen; ErrChanged when it was changed since. One that somebody else removed is removed.
-// Its tasks are the caller's business.
+// Remove deletes a lambda's row as it was seen; ErrChanged when it was changed since. One that somebody else
+// removed is removed. Its tasks are the caller's business.
 func (c *Catalog) Remove(ctx context.Context, entry *Entry) error {
 	gone, err := c.isGone(ctx, entry)
 	if err == nil && !gone {
@@ -402,8 +409,8 @@ func (c *Catalog) Remove(ctx context.Context, entry *Entry) error {
 	return c.Refresh(ctx)
 }
 
-// isGone looks in the store whether a lambda was removed. Versions begin anew when another is created of the same name, so
-// that only its reference tells the two apart.
+// isGone looks in the store whether a lambda was removed. Versions begin anew when another is created of the
+// same name, so that only its reference tells the two apart.
 func (c *Catalog) isGone(ctx context.Context, entry *Entry) (bool, error) {
 	row, err := c.rows.Control(ctx, Kind, entry.Name)
 	if errors.Is(err, store.ErrNotFound) {
@@ -450,8 +457,8 @@ type record struct {
 
 	Registration string `json:"registration,omitempty"`
 
-	// Of a lambda that is being deleted. DroppingAt is the version of the row that says so first-hand: what an older program writes
-	// over it keeps the field, and means nothing by it.
+	// Of a lambda that is being deleted. DroppingAt is the version of the row that says so first-hand: what
+	// an older program writes over it keeps the field, and means nothing by it.
 	DroppingAt uint64       `json:"dropping_at_version,omitempty"`
 	Marked     task.Instant `json:"marked_us,omitempty"`
 }

@@ -282,8 +282,8 @@ func TestRemove(t *testing.T) {
 	}
 }
 
-// TestRemoveWhatAnotherRemoved has two delete a lambda, and one of its name be made before the second comes to it: with the
-// same version, which is no sign that it is the same.
+// TestRemoveWhatAnotherRemoved has two delete a lambda, and one of its name be made before the second comes
+// to it: with the same version, which is no sign that it is the same.
 func TestRemoveWhatAnotherRemoved(t *testing.T) {
 	f := newFixture(t)
 	begin := func(l *task.Lambda) error { l.Deleting = true; return nil }

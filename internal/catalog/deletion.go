@@ -14,18 +14,22 @@ import (
 	"github.com/kinesin-io/kinesin/task"
 )
 
-// A lambda that is being deleted is marked in its row, so that nobody takes new tasks for it. Every write of a row has a new version,
-// and a row is removed at the version that was seen: who takes a mark back makes a deletion fail that is still under way.
+// A lambda that is being deleted is marked in its row, so that nobody takes new tasks for it. Every write of
+// a row has a new version, and a row is removed at the version that was seen: who takes a mark back makes a
+// deletion fail that is still under way.
 
 const (
-	// DeletingFor is how long a lambda stays marked when nobody goes on deleting it. Then it takes tasks again.
+	// DeletingFor is how long a lambda stays marked when nobody goes on deleting it. Then it takes tasks
+	// again.
 	DeletingFor = 2 * time.Minute
-	// markAgainAfter is when whoever goes on marks it again: not so often that those who delete it together only get in each other's way.
+	// markAgainAfter is when whoever goes on marks it again: not so often that those who delete it together
+	// only get in each other's way.
 	markAgainAfter = DeletingFor / 4
 )
 
-// Mark says in a lambda's row that it is being deleted, and whether its tasks are to be dropped with it. A lambda that has the same
-// name and another reference is left alone (ErrUnknown). What the row says already is written again only when it is a while old.
+// Mark says in a lambda's row that it is being deleted, and whether its tasks are to be dropped with it. A
+// lambda that has the same name and another reference is left alone (ErrUnknown). What the row says already
+// is written again only when it is a while old.
 func (c *Catalog) Mark(ctx context.Context, entry *Entry, dropping bool) (*Entry, error) {
 	now := clock.Mono(c.clock)
 	_, err := c.update(ctx, entry.Name, func(e *Entry) error {
@@ -78,8 +82,8 @@ func (e *Entry) IsSameMark(before *Entry) bool {
 	return e.Ref == before.Ref && e.Deleting && before.Deleting && e.marked == before.marked
 }
 
-// met notes when an entry was read first, and carries over since when it is marked: one write that leaves a lambda marked, after
-// what was known, is no break.
+// met notes when an entry was read first, and carries over since when it is marked: one write that leaves a
+// lambda marked, after what was known, is no break.
 func (e *Entry) met(now time.Duration, before *Entry) {
 	e.known, e.marked = now, now
 	if before != nil && before.Ref == e.Ref && before.Deleting && e.Deleting && e.Version == before.Version+1 {
@@ -87,8 +91,8 @@ func (e *Entry) met(now time.Duration, before *Entry) {
 	}
 }
 
-// takeBackStale takes back the deletions that nobody goes on with. It goes by how long this process has known a row as it is, and
-// so by no clock but its own.
+// takeBackStale takes back the deletions that nobody goes on with. It goes by how long this process has known
+// a row as it is, and so by no clock but its own.
 func (c *Catalog) takeBackStale(ctx context.Context) {
 	for _, entry := range c.All() {
 		if !entry.Deleting || clock.Mono(c.clock)-entry.known < DeletingFor {
@@ -108,8 +112,8 @@ func (c *Catalog) takeBackStale(ctx context.Context) {
 	}
 }
 
-// DroppedKind is the kind of control rows that name lambdas which were deleted with their tasks, by reference: what comes out of the
-// inbound buffer for one of them is dropped too.
+// DroppedKind is the kind of control rows that name lambdas which were deleted with their tasks, by
+// reference: what comes out of the inbound buffer for one of them is dropped too.
 const DroppedKind = "dropped"
 
 // Dropped is a lambda that was deleted with its tasks.
@@ -119,8 +123,8 @@ type Dropped struct {
 	Retention time.Duration `json:"retention_ns"` // of its tasks
 }
 
-// NoteDropped notes that tasks of a lambda are to be dropped, before it is removed; while it is there the note means nothing. Notes
-// older than keptFor are forgotten on this occasion.
+// NoteDropped notes that tasks of a lambda are to be dropped, before it is removed; while it is there the
+// note means nothing. Notes older than keptFor are forgotten on this occasion.
 func (c *Catalog) NoteDropped(ctx context.Context, entry *Entry, keptFor time.Duration) error {
 	now := c.clock.Now()
 	notes, err := c.rows.Controls(ctx, DroppedKind)
@@ -144,7 +148,8 @@ func (c *Catalog) NoteDropped(ctx context.Context, entry *Entry, keptFor time.Du
 	return nil
 }
 
-// DroppedLambda finds the lambda of a reference if it was deleted with its tasks; nil when there is none, or when it is there still.
+// DroppedLambda finds the lambda of a reference if it was deleted with its tasks; nil when there is none, or
+// when it is there still.
 func (c *Catalog) DroppedLambda(ctx context.Context, ref uint32) (*Dropped, error) {
 	row, err := c.rows.Control(ctx, DroppedKind, droppedName(ref))
 	if errors.Is(err, store.ErrNotFound) {

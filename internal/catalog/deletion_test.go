@@ -77,7 +77,8 @@ func TestABrokenMarkIsAnother(t *testing.T) {
 	}
 }
 
-// TestAnOlderProgramDoesNotSayThatTasksAreDropped has one that writes a row with all fields that it does not know.
+// TestAnOlderProgramDoesNotSayThatTasksAreDropped has one that writes a row with all fields that it does not
+// know.
 func TestAnOlderProgramDoesNotSayThatTasksAreDropped(t *testing.T) {
 	f := newFixture(t)
 	marked := f.mark(f.Catalog, f.create(task.Lambda{Name: "mail"}), true)

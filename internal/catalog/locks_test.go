@@ -12,7 +12,8 @@ import (
 	"github.com/kinesin-io/kinesin/store/mem"
 )
 
-// TestSharedStateIsLocked is for the race detector: what stands behind one lock is used by goroutines that nothing else orders.
+// TestSharedStateIsLocked is for the race detector: what stands behind one lock is used by goroutines that
+// nothing else orders.
 func TestSharedStateIsLocked(t *testing.T) {
 	c := catalog.New(store.New(mem.New(), store.Config{}), clock.Real(), slog.New(slog.DiscardHandler))
 	var running sync.WaitGroup

@@ -16,8 +16,9 @@ import (
 	"github.com/kinesin-io/kinesin/task"
 )
 
-// RegistrationKind is the kind of control rows that say which lambdas there are to be. Terraform writes them, and nobody here:
-// what a lambda's own row has besides (its reference, its version) is nothing that a file could say. See docs/adr/0018.
+// RegistrationKind is the kind of control rows that say which lambdas there are to be. Terraform writes them,
+// and nobody here: what a lambda's own row has besides (its reference, its version) is nothing that a file
+// could say. See docs/adr/0018.
 const RegistrationKind = "registration"
 
 // registrationFormat is the newest form of a registration that is known here.
@@ -136,7 +137,8 @@ func ParseRegistration(row store.Control) (Registration, error) {
 	return Registration{Lambda: want, Sum: hex.EncodeToString(sum[:8])}, invalid
 }
 
-// checkFields refuses what is not known here: the lambda would pass for one that is as registered, also for servers that know it.
+// checkFields refuses what is not known here: the lambda would pass for one that is as registered, also for
+// servers that know it.
 func checkFields(row store.Control) error {
 	d := json.NewDecoder(bytes.NewReader(row.Value))
 	d.DisallowUnknownFields()
@@ -147,7 +149,8 @@ func checkFields(row store.Control) error {
 	return nil
 }
 
-// Fits refuses, with ErrFixed, what can never become of a lambda that is there. What it was made of last always fits.
+// Fits refuses, with ErrFixed, what can never become of a lambda that is there. What it was made of last
+// always fits.
 func (r *Registration) Fits(have *Entry) error {
 	if have.Registration == r.Sum || have.Mode == r.Mode && slices.Equal(have.Priorities, r.Priorities) && r.shardsFit(have) {
 		return nil
@@ -167,10 +170,10 @@ func (r *Registration) shardsFit(have *Entry) bool {
 	return r.Shards == 0 || r.Shards > have.Shards || have.HadShards(r.Shards)
 }
 
-// Register makes a lambda what a registration says, and notes that it did: the lambda is created, or changed when what it was last
-// made of is another registration. So what is changed by a call afterwards stays until the registration itself is changed. A
-// deletion that was begun is taken back: whoever is still at it gets ErrChanged from Remove. What Fits refuses is ErrFixed and stays
-// as it is.
+// Register makes a lambda what a registration says, and notes that it did: the lambda is created, or changed
+// when what it was last made of is another registration. So what is changed by a call afterwards stays until
+// the registration itself is changed. A deletion that was begun is taken back: whoever is still at it gets
+// ErrChanged from Remove. What Fits refuses is ErrFixed and stays as it is.
 func (c *Catalog) Register(ctx context.Context, r Registration) (entry *Entry, created bool, err error) {
 	entry, existed, err := c.create(ctx, r.Lambda, r.Sum)
 	switch {

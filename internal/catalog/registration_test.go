@@ -110,7 +110,8 @@ func TestRegisterTakesOver(t *testing.T) {
 	}
 }
 
-// TestRegisterTakesADeletionBack has a registration come back while its lambda is deleted, or after whoever did so was killed.
+// TestRegisterTakesADeletionBack has a registration come back while its lambda is deleted, or after whoever
+// did so was killed.
 func TestRegisterTakesADeletionBack(t *testing.T) {
 	c := clock.NewVirtual(start, 1).Process(0)
 	s := store.New(mem.New(), store.Config{Clock: c})
@@ -141,7 +142,8 @@ func TestRegisterTakesADeletionBack(t *testing.T) {
 	}
 }
 
-// TestFits says what a registration that does not fit is refused with, and that what a lambda was made of fits, whatever defaults are.
+// TestFits says what a registration that does not fit is refused with, and that what a lambda was made of
+// fits, whatever defaults are.
 func TestFits(t *testing.T) {
 	r := registration(t, `{"format":1,"shards":3}`)
 	byCall := catalog.Entry{Lambda: task.Lambda{Name: "mail", Shards: 5}.WithDefaults()}

@@ -63,7 +63,8 @@ func Sleep(ctx context.Context, c Clock, d time.Duration) error {
 	}
 }
 
-// Until is how long it is to a deadline of a context. Those count by the monotonic clock, as long as that is not lost.
+// Until is how long it is to a deadline of a context. Those count by the monotonic clock, as long as that is
+// not lost.
 func Until(c Clock, deadline time.Time) time.Duration {
 	if c == Real() {
 		return time.Until(deadline)
@@ -71,8 +72,8 @@ func Until(c Clock, deadline time.Time) time.Duration {
 	return task.InstantOf(deadline).Sub(c.Now())
 }
 
-// Deadline is the deadline of a context that ends d from now. A deadline of the machine's clock keeps its monotonic reading, so that
-// it stays as far away when the wall clock is set.
+// Deadline is the deadline of a context that ends d from now. A deadline of the machine's clock keeps its
+// monotonic reading, so that it stays as far away when the wall clock is set.
 func Deadline(c Clock, d time.Duration) time.Time {
 	if c == Real() {
 		return time.Now().Add(d)

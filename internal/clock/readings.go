@@ -16,8 +16,8 @@ type Readings struct {
 	Wall task.Instant
 }
 
-// Since is the longest time that went by for sure, and never negative. The wall clock tells only where there is no
-// boot clock, because a suspension cannot be told from a clock that was set forward there.
+// Since is the longest time that went by for sure, and never negative. The wall clock tells only where there
+// is no boot clock, because a suspension cannot be told from a clock that was set forward there.
 func (r Readings) Since(earlier Readings) time.Duration {
 	longest := max(0, r.Mono-earlier.Mono, r.Boot-earlier.Boot)
 	if r.Boot == 0 || earlier.Boot == 0 {
@@ -26,8 +26,8 @@ func (r Readings) Since(earlier Readings) time.Duration {
 	return longest
 }
 
-// SteppedSince is by how much the wall clock went further than time did: positive when it was set forward, negative when
-// it was set back. A suspension is no step where the boot clock shows it.
+// SteppedSince is by how much the wall clock went further than time did: positive when it was set forward,
+// negative when it was set back. A suspension is no step where the boot clock shows it.
 func (r Readings) SteppedSince(earlier Readings) time.Duration {
 	passed := r.Mono - earlier.Mono
 	if r.Boot != 0 && earlier.Boot != 0 {
@@ -44,8 +44,9 @@ func Mono(c Clock) time.Duration {
 	return Read(c).Mono
 }
 
-// Steady is what the wall clock would show if nobody had set it since the process started. Steps of the wall clock do not
-// show in it, so it counts whatever both begins and ends in this process. It means nothing to other processes.
+// Steady is what the wall clock would show if nobody had set it since the process started. Steps of the wall
+// clock do not show in it, so it counts whatever both begins and ends in this process. It means nothing to
+// other processes.
 func Steady(c Clock) task.Instant {
 	if c == Real() {
 		return startWall.Add(time.Since(start))
@@ -81,8 +82,8 @@ func Both(c Clock) (wall, steady task.Instant) {
 	return r.Wall, task.Instant(0).Add(r.Mono)
 }
 
-// togetherMax is how far apart readings of one moment may be. On a busy machine the process may have to wait between two of
-// them: then they are taken again, togetherTries times in all.
+// togetherMax is how far apart readings of one moment may be. On a busy machine the process may have to wait
+// between two of them: then they are taken again, togetherTries times in all.
 const (
 	togetherMax   = 10 * time.Millisecond
 	togetherTries = 4

@@ -95,8 +95,8 @@ type handlerContext struct {
 	deadline time.Time
 }
 
-// Err asks the lease first: a handler that looks before it acts, in a process that was stopped and goes on, finds its
-// context ended although nothing else here has run yet. It must not be called with session.mu held.
+// Err asks the lease first: a handler that looks before it acts, in a process that was stopped and goes on,
+// finds its context ended although nothing else here has run yet. It must not be called with session.mu held.
 func (c handlerContext) Err() error {
 	if err := c.Context.Err(); err != nil {
 		return err

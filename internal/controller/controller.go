@@ -73,7 +73,8 @@ type Config struct {
 	Groups  []Group // required; a lambda is in one group only
 
 	Name string // for people: host and process
-	// Process says where this process runs, so that a server beside it sees when it has ended; nil: it does not say.
+	// Process says where this process runs, so that a server beside it sees when it has ended; nil: it does
+	// not say.
 	Process *kinesinv1.Process
 	Lease   time.Duration // LeaseDefault; LeaseMin to LeaseMax
 
@@ -101,7 +102,8 @@ type Hooks struct {
 	Started func(w *Work, late time.Duration)
 	Ended   func(w *Work, o task.Outcome, took time.Duration)
 	Fenced  func(w *Work) // an outcome was refused or an attempt stopped: another one owns the task
-	// LeaseHeld hears at registration, and after each accepted heartbeat, for how long the lease certainly holds.
+	// LeaseHeld hears at registration, and after each accepted heartbeat, for how long the lease certainly
+	// holds.
 	LeaseHeld func(worker string, left time.Duration)
 	LeaseLost func(running int)
 	Broken    func(err error) // the Work stream broke

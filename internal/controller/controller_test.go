@@ -239,8 +239,8 @@ func TestHandlersGoOnWhileTheServerIsAway(t *testing.T) {
 	})
 }
 
-// TestASilentStreamIsClosed: heartbeats go another way and tell that the worker lives, so that what it does not name by then is
-// given to others.
+// TestASilentStreamIsClosed: heartbeats go another way and tell that the worker lives, so that what it does
+// not name by then is given to others.
 func TestASilentStreamIsClosed(t *testing.T) {
 	t.Parallel()
 	alive := &kinesinv1.WorkResponse{NextMicros: 2_000_000}
@@ -264,7 +264,8 @@ func TestASilentStreamIsClosed(t *testing.T) {
 	})
 }
 
-// TestATaskThatWasHeldUpIsNotStarted: the worker stood still, and finds a task on its stream that came long ago.
+// TestATaskThatWasHeldUpIsNotStarted: the worker stood still, and finds a task on its stream that came long
+// ago.
 func TestATaskThatWasHeldUpIsNotStarted(t *testing.T) {
 	t.Parallel()
 	inBubble(t, func(r *rig) {

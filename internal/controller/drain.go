@@ -9,9 +9,9 @@ import (
 	"github.com/kinesin-io/kinesin/task"
 )
 
-// drain stops in the direction the work flows: no new tasks; what has not started
-// goes back; handlers may go on for the grace; then they are told to stop; those that do not are
-// given up; and the results are acknowledged. clean is false when some were not, ok when the lease was lost on the way.
+// drain stops in the direction the work flows: no new tasks; what has not started goes back; handlers may go
+// on for the grace; then they are told to stop; those that do not are given up; and the results are
+// acknowledged. clean is false when some were not, ok when the lease was lost on the way.
 func (s *session) drain() (abandoned int, clean, ok bool) {
 	s.cfg.Logger.LogAttrs(s.logCtx, slog.LevelInfo, "worker draining", slog.String("worker", s.worker), slog.Int("running", s.stopStarting()))
 	if s.awaitRunning(s.cfg.Grace, s.gone) > 0 && s.holds() {
@@ -69,8 +69,8 @@ func (s *session) stopRunning() {
 	}
 }
 
-// abandonedDelay is how long the tasks of handlers that do not return stay away from other workers: meanwhile this
-// process ends, and they with it.
+// abandonedDelay is how long the tasks of handlers that do not return stay away from other workers: meanwhile
+// this process ends, and they with it.
 const abandonedDelay = 500 * time.Millisecond
 
 // abandon gives back the tasks of handlers that do not return, and returns how many they are.
@@ -90,8 +90,8 @@ func (s *session) abandon() int {
 	return s.running
 }
 
-// leave ends the lease, so that nobody waits for it to run out. While a result is not acknowledged the lease says that its
-// task is not to start elsewhere: then it is left to run out.
+// leave ends the lease, so that nobody waits for it to run out. While a result is not acknowledged the lease
+// says that its task is not to start elsewhere: then it is left to run out.
 func (s *session) leave() {
 	ctx, cancel := clock.Within(s.values, s.cfg.Clock, leaveWithin)
 	defer cancel()

@@ -28,7 +28,8 @@ type group struct {
 	waiting []*attempt // came although no slot was free: while attempts are short the server sends some ahead
 }
 
-// occupyLocked gives an attempt its slot; false when it has to wait for one, or for the lease to be confirmed.
+// occupyLocked gives an attempt its slot; false when it has to wait for one, or for the lease to be
+// confirmed.
 func (s *session) occupyLocked(a *attempt, now time.Duration) bool {
 	if a.group.running >= a.group.slots || s.doubted {
 		a.state = waiting
@@ -104,7 +105,8 @@ func panicText(p any, stack []byte) string {
 	return fmt.Sprintf("panic: %v\n%s", p, strings.Join(lines[:min(len(lines), panicLinesMax)], "\n"))
 }
 
-// finish notes the outcome of an attempt whose handler has returned, and returns the next attempt for its slot, if one waits.
+// finish notes the outcome of an attempt whose handler has returned, and returns the next attempt for its
+// slot, if one waits.
 func (s *session) finish(a *attempt, o Outcome) *attempt {
 	o = verdict(o, context.Cause(a.ctx.Context), a.work.Timeout)
 	a.cancel(context.Canceled)

@@ -22,7 +22,8 @@ import (
 // epoch is when virtual time begins.
 var epoch = task.FromMillis(1_800_000_000_000)
 
-// sleepyClock is a machine that can be suspended: its monotonic clock sleeps, the others do not. Its wall clock can be set.
+// sleepyClock is a machine that can be suspended: its monotonic clock sleeps, the others do not. Its wall
+// clock can be set.
 type sleepyClock struct {
 	clock.Clock
 

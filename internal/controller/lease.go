@@ -37,9 +37,9 @@ func validity(lease time.Duration) time.Duration {
 	return d - d/driftShare
 }
 
-// holds reports whether the lease is good at this moment. If it is not, all
-// handlers have been told to stop when it returns. Everything that starts a task or sends a
-// result asks it first: a process that was stopped and goes on finds out here, whichever of its goroutines wakes up first.
+// holds reports whether the lease is good at this moment. If it is not, all handlers have been told to stop
+// when it returns. Everything that starts a task or sends a result asks it first: a process that was stopped
+// and goes on finds out here, whichever of its goroutines wakes up first.
 func (s *session) holds() bool {
 	now := clock.Read(s.cfg.Clock)
 	s.mu.Lock()
@@ -61,8 +61,9 @@ func (s *session) holdsLocked(now clock.Readings) bool {
 	return true
 }
 
-// doubtLocked is for a lease that is over by the wall clock alone. That was set forward, or the host stopped this machine for a
-// while, which no other clock of it shows. Only the server knows: it is asked at once, and until it has answered nothing starts.
+// doubtLocked is for a lease that is over by the wall clock alone. That was set forward, or the host stopped
+// this machine for a while, which no other clock of it shows. Only the server knows: it is asked at once, and
+// until it has answered nothing starts.
 func (s *session) doubtLocked(by time.Duration) {
 	s.doubted = true
 	s.cfg.Logger.LogAttrs(s.logCtx, slog.LevelWarn, "wall clock went ahead, nothing starts until a heartbeat confirms the lease",
@@ -70,7 +71,8 @@ func (s *session) doubtLocked(by time.Duration) {
 	poke(s.beatNow)
 }
 
-// confirmedLocked ends the doubt, if the accepted heartbeat was sent after it came up, and starts what waited for that.
+// confirmedLocked ends the doubt, if the accepted heartbeat was sent after it came up, and starts what waited
+// for that.
 func (s *session) confirmedLocked(now clock.Readings) {
 	if !s.doubted {
 		return
@@ -95,8 +97,8 @@ func (s *session) lose(why string) {
 	s.loseLocked(why)
 }
 
-// loseLocked stops the handlers first, and reports nothing more: the tasks may belong to others. What came of attempts that
-// do not run is kept, in case they do not.
+// loseLocked stops the handlers first, and reports nothing more: the tasks may belong to others. What came of
+// attempts that do not run is kept, in case they do not.
 func (s *session) loseLocked(why string) {
 	if s.lost {
 		return

@@ -146,7 +146,8 @@ func (s *session) refused(a *attempt, p *kinesinv1.Problem) {
 	s.forget(a)
 }
 
-// jittered is the wait after the nth failure: full jitter under a ceiling that doubles from retryWaitMin to highest.
+// jittered is the wait after the nth failure: full jitter under a ceiling that doubles from retryWaitMin to
+// highest.
 func jittered(highest time.Duration, n int, random uint64) time.Duration {
 	ceiling := min(retryWaitMin<<min(max(n-1, 0), 16), highest)
 	offset, _ := bits.Mul64(random, uint64(ceiling)+1)

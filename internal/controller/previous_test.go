@@ -31,8 +31,8 @@ func (r *rig) outcomes() map[string]string {
 	return all
 }
 
-// A lease is lost while no handler runs: what the attempts came to goes with the next registration, and what has not started is
-// given back.
+// A lease is lost while no handler runs: what the attempts came to goes with the next registration, and what
+// has not started is given back.
 func TestResultsOutliveTheirLease(t *testing.T) {
 	t.Parallel()
 	inBubble(t, func(r *rig) {

@@ -71,8 +71,8 @@ type session struct {
 	kept        []*attempt // with their results, which the next registration takes along if nothing ran
 }
 
-// register opens a lease, and gives up the one that was lost, if there was one. It tries until a server answers; it returns
-// nil and no error when ctx ends.
+// register opens a lease, and gives up the one that was lost, if there was one. It tries until a server
+// answers; it returns nil and no error when ctx ends.
 func (c *Controller) register(ctx context.Context, lost *session) (*session, error) {
 	request := &kinesinv1.RegisterRequest{
 		Name: c.cfg.Name, LeaseMicros: c.cfg.Lease.Microseconds(), Groups: wireGroups(c.cfg.Groups), Previous: lost.previous(),

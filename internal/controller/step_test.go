@@ -45,7 +45,8 @@ func TestASteppedWallClockEndsNoHandler(t *testing.T) {
 	}
 }
 
-// Where the wall clock alone says that the lease is over, the server is asked at once, and nothing starts before it answers.
+// Where the wall clock alone says that the lease is over, the server is asked at once, and nothing starts
+// before it answers.
 func TestALeaseThatTheWallClockDoubtsIsConfirmed(t *testing.T) {
 	t.Parallel()
 	inBubble(t, func(r *rig) {
@@ -73,8 +74,8 @@ func TestALeaseThatTheWallClockDoubtsIsConfirmed(t *testing.T) {
 	})
 }
 
-// A virtual machine that its host stopped for longer than the lease sees it by the wall clock alone. With no server to ask, its
-// handlers stop after one heartbeat.
+// A virtual machine that its host stopped for longer than the lease sees it by the wall clock alone. With no
+// server to ask, its handlers stop after one heartbeat.
 func TestADoubtThatNobodyEndsEndsTheHandlers(t *testing.T) {
 	t.Parallel()
 	inBubble(t, func(r *rig) {

@@ -68,8 +68,8 @@ func (s *session) connect(ctx context.Context) (answered bool, err error) {
 // errSilent says that a stream was silent for longer than its server is.
 var errSilent = errors.New("the server has not been heard for a while")
 
-// read takes what the server sends until the stream breaks, or is silent for twice as long as its server ever is: what comes after
-// that was held up on its way, and its tasks may be others' by then.
+// read takes what the server sends until the stream breaks, or is silent for twice as long as its server ever
+// is: what comes after that was held up on its way, and its tasks may be others' by then.
 func (s *session) read(st Stream, closeIt func()) (answered bool, err error) {
 	silence := s.cfg.Clock.NewTimer(time.Hour)
 	defer silence.Stop()

@@ -90,7 +90,8 @@ func (t timeline) next() *attempt {
 // forever is a wait without an end.
 const forever = time.Duration(1<<63 - 1)
 
-// rearm sets a timer for a wait that was computed since the stamp was taken, or stops it for a wait without an end.
+// rearm sets a timer for a wait that was computed since the stamp was taken, or stops it for a wait without
+// an end.
 func rearm(t clock.Timer, from clock.Stamp, wait time.Duration) {
 	if wait == forever {
 		t.Stop()

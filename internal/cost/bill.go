@@ -37,10 +37,11 @@ type Bill struct {
 	Dynein             Line    `json:"dynein"`            // the same load in Dynein: 3 write units and 4 SQS requests per job
 	EventBridge        float64 `json:"eventbridge_month"` // EventBridge Scheduler, after what is free
 	EventBridgeMillion float64 `json:"eventbridge_per_million"`
-	// ProvisionedFrom is the mean utilization of provisioned capacity from which on it is cheaper than on demand.
+	// ProvisionedFrom is the mean utilization of provisioned capacity from which on it is cheaper than on
+	// demand.
 	ProvisionedFrom float64 `json:"provisioned_wins_from_utilization"`
-	// BeatsEventBridgeFrom is the rate in tasks per second from which on the cheaper total is below EventBridge
-	// Scheduler's price, 0 if never.
+	// BeatsEventBridgeFrom is the rate in tasks per second from which on the cheaper total is below
+	// EventBridge Scheduler's price, 0 if never.
 	BeatsEventBridgeFrom float64 `json:"beats_eventbridge_from_tasks_per_second"`
 }
 
@@ -111,8 +112,9 @@ func (b *Bill) sum(lines ...Line) Line {
 	return b.line(onDemand, provisioned)
 }
 
-// beatsFrom searches the rate, with the load's shape, from which on the cheaper of the two totals stays below EventBridge
-// Scheduler. Both grow with the rate, the fixed part is ours and the free part is theirs, so there is one such rate or none.
+// beatsFrom searches the rate, with the load's shape, from which on the cheaper of the two totals stays below
+// EventBridge Scheduler. Both grow with the rate, the fixed part is ours and the free part is theirs, so
+// there is one such rate or none.
 func beatsFrom(l Load, p Prices) float64 {
 	shape := l.PeakRate / l.Rate
 	cheaper := func(rate float64) bool {

@@ -22,21 +22,22 @@ var ErrLoad = errors.New("load refused")
 // Load is what is to be paid for: a mean over a month, and its peak.
 type Load struct {
 	Mode string `json:"mode"` // Managed or Deliver
-	// Rate is the mean of tasks per second over the month, PeakRate the highest rate that provisioned capacity
-	// must carry; 0 means that the load is even.
+	// Rate is the mean of tasks per second over the month, PeakRate the highest rate that provisioned
+	// capacity must carry; 0 means that the load is even.
 	Rate     float64 `json:"tasks_per_second"`
 	PeakRate float64 `json:"peak_tasks_per_second"`
-	// ScheduledShare is how many of the tasks wait in the schedule table, from 0 to 1. The others are due so soon that
-	// they go straight to their queue.
+	// ScheduledShare is how many of the tasks wait in the schedule table, from 0 to 1. The others are due so
+	// soon that they go straight to their queue.
 	ScheduledShare float64 `json:"scheduled_share"`
 	KeyedShare     float64 `json:"keyed_share"` // of managed scheduled tasks, how many have an idempotency key
 	LongShare      float64 `json:"long_share"`  // of managed attempts, how many run for more than 200 ms
-	// MatchedShare is how many of managed dispatches find a free worker at the server that makes them: such a task is pushed
-	// without a message and without a claim.
+	// MatchedShare is how many of managed dispatches find a free worker at the server that makes them: such a
+	// task is pushed without a message and without a claim.
 	MatchedShare float64 `json:"matched_share"`
 	Retries      float64 `json:"retries"` // mean failed attempts of a managed task
 	PayloadBytes int     `json:"payload_bytes"`
-	// TasksPerRequest is how many tasks share an SQS request on their way to a worker, and a send to the inbound queue; more under load.
+	// TasksPerRequest is how many tasks share an SQS request on their way to a worker, and a send to the
+	// inbound queue; more under load.
 	TasksPerRequest float64 `json:"tasks_per_request"`
 	BufferedShare   float64 `json:"buffered_share"` // how many come through the inbound queue; by default InboundShare
 
@@ -96,8 +97,8 @@ func (l *Load) Check() error {
 	return errors.Join(errs...)
 }
 
-// InboundShare is how many of a load's tasks servers with an inbound queue, as they are by default, put there: those that wait in the
-// store, but for those with a key.
+// InboundShare is how many of a load's tasks servers with an inbound queue, as they are by default, put
+// there: those that wait in the store, but for those with a key.
 func InboundShare(l Load) float64 {
 	if l.Mode == Deliver {
 		return l.ScheduledShare

@@ -29,7 +29,8 @@ const (
 // Of SQS.
 const (
 	requestsPerHop = 3 // send, receive, delete
-	// requestsPerSend is of the inbound queue, where a receive and a delete have the messages of several sends: of five here, of ten at best.
+	// requestsPerSend is of the inbound queue, where a receive and a delete have the messages of several
+	// sends: of five here, of ten at best.
 	requestsPerSend = 1 + 2/5.
 	sqsChunkBytes   = 64 << 10
 )

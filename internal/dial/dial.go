@@ -1,5 +1,6 @@
-// Package dial makes the HTTP clients with which a program calls a server of Kinesin: with the server's token, with the
-// certificates that it trusts, and with errors that say what to change where trying again cannot help. It makes no call itself.
+// Package dial makes the HTTP clients with which a program calls a server of Kinesin: with the server's
+// token, with the certificates that it trusts, and with errors that say what to change where trying again
+// cannot help. It makes no call itself.
 package dial
 
 import (
@@ -28,7 +29,8 @@ type Config struct {
 	Server string // base URL
 	// TokenFile holds the token that each call carries; its first one, read again when the file changes.
 	TokenFile string
-	// CAFile holds the certificates, in PEM, that are trusted to sign the server's, instead of those of this machine.
+	// CAFile holds the certificates, in PEM, that are trusted to sign the server's, instead of those of this
+	// machine.
 	CAFile string
 	HTTP   *http.Client // used for everything instead of own ones
 	Clock  clock.Clock

@@ -13,7 +13,8 @@ import (
 // tlsWanted is how package net/http answers plain HTTP at a TLS port.
 const tlsWanted = "Client sent an HTTP request to an HTTPS server."
 
-// saysTLS reports whether the answer is tlsWanted. It reads the body of no answer of Kinesin, which always has a type.
+// saysTLS reports whether the answer is tlsWanted. It reads the body of no answer of Kinesin, which always
+// has a type.
 func saysTLS(r *http.Response) bool {
 	if r.StatusCode != http.StatusBadRequest || r.Header.Get("Content-Type") != "" {
 		return false

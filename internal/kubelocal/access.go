@@ -24,7 +24,8 @@ const (
 	issuer         = "https://kubernetes.default.svc"
 	signingKeyFile = "signing.key"
 	tokensFile     = "tokens.csv"
-	// certFile is made by the API server at its first start: its certificate, and that of the authority that signed it.
+	// certFile is made by the API server at its first start: its certificate, and that of the authority that
+	// signed it.
 	certFile = "api/apiserver.crt"
 )
 

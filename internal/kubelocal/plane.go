@@ -30,7 +30,8 @@ var controllers = []string{
 type Options struct {
 	// Port of the API server. Default is a free one.
 	Port int
-	// AutoscaleEvery is how often HorizontalPodAutoscalers are looked at. Default 2 s; Kubernetes' own is 15 s.
+	// AutoscaleEvery is how often HorizontalPodAutoscalers are looked at. Default 2 s; Kubernetes' own is 15
+	// s.
 	AutoscaleEvery time.Duration
 }
 
@@ -122,7 +123,8 @@ func (p *Plane) plan(o Options) error {
 		"--bind-address=" + loopbackA, "--secure-port=" + strconv.Itoa(p.port), "--cert-dir=" + p.path("api"),
 		"--service-account-issuer=" + issuer, "--service-account-signing-key-file=" + p.path(signingKeyFile), "--service-account-key-file=" + p.path(signingKeyFile),
 		"--authorization-mode=RBAC", "--token-auth-file=" + p.path(tokensFile), "--disable-admission-plugins=ServiceAccount",
-		// Nothing listens at the addresses of Services here; those of the API server itself would be refused as loopback.
+		// Nothing listens at the addresses of Services here; those of the API server itself would be refused
+		// as loopback.
 		"--service-cluster-ip-range=10.96.0.0/16", "--endpoint-reconciler-type=none",
 		"--profiling=false", "--v=0",
 	}, p.apiReady); err != nil {

@@ -41,15 +41,16 @@ func Start(tb testing.TB) *Plane {
 	return shared.plane
 }
 
-// End ends the shared control plane, where there is one, and removes its data. A TestMain calls it after all tests.
+// End ends the shared control plane, where there is one, and removes its data. A TestMain calls it after all
+// tests.
 func End() {
 	if shared.plane != nil {
 		shared.plane.Close()
 	}
 }
 
-// Namespace makes a namespace for a test alone, which is deleted when the test is over, and all in it. Its pods
-// have to be fit for the restricted security standard.
+// Namespace makes a namespace for a test alone, which is deleted when the test is over, and all in it. Its
+// pods have to be fit for the restricted security standard.
 func (p *Plane) Namespace(tb testing.TB) string {
 	tb.Helper()
 	name := fmt.Sprintf("t%08x", rand.Uint32())

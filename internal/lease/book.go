@@ -91,8 +91,8 @@ func (b *Book) Renew(ctx context.Context, worker string) (Lease, error) {
 	})
 }
 
-// Attend asks whoever takes the worker's next heartbeat to look at the rows of what the worker runs: one of them says
-// something that it should hear of. It returns ErrLost when the lease has ended.
+// Attend asks whoever takes the worker's next heartbeat to look at the rows of what the worker runs: one of
+// them says something that it should hear of. It returns ErrLost when the lease has ended.
 func (b *Book) Attend(ctx context.Context, worker string) error {
 	_, err := b.change(ctx, worker, func(l *Lease) { l.Attend++ })
 	return err
@@ -108,8 +108,8 @@ func (b *Book) SetSuspect(ctx context.Context, worker string, id task.ID) error 
 	return err
 }
 
-// DropSuspect takes the suspect off the lease, if it still names it, at once: only after it has returned nil may anything
-// begin beside the suspect. It returns ErrLost when the lease has ended.
+// DropSuspect takes the suspect off the lease, if it still names it, at once: only after it has returned nil
+// may anything begin beside the suspect. It returns ErrLost when the lease has ended.
 func (b *Book) DropSuspect(ctx context.Context, worker string, id task.ID) error {
 	_, err := b.change(ctx, worker, func(l *Lease) {
 		if l.Suspect == id {
@@ -195,8 +195,9 @@ func (b *Book) List(ctx context.Context) ([]Lease, error) {
 	return leases, nil
 }
 
-// Sweep deletes the rows of leases that ended more than KeptAfterEnd ago and says how many. The wall clock may have been set
-// forward a day: of a lease that is not lost, no heartbeat may have been seen here for the length of it besides.
+// Sweep deletes the rows of leases that ended more than KeptAfterEnd ago and says how many. The wall clock
+// may have been set forward a day: of a lease that is not lost, no heartbeat may have been seen here for the
+// length of it besides.
 func (b *Book) Sweep(ctx context.Context) (int, error) {
 	leases, err := b.List(ctx)
 	if err != nil {

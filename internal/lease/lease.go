@@ -60,7 +60,8 @@ type Lease struct {
 	Lost    bool         // it was marked lost, or has no row
 }
 
-// End is when the lease runs out unless a heartbeat renews it, by the wall clock of who received the newest one.
+// End is when the lease runs out unless a heartbeat renews it, by the wall clock of who received the newest
+// one.
 func (l *Lease) End() task.Instant { return l.Receipt.Add(l.Length) }
 
 // HoldsUntil is End by clock.Steady of this process: no step of any wall clock moves it.

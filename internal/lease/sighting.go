@@ -8,9 +8,9 @@ import (
 	"github.com/kinesin-io/kinesin/task"
 )
 
-// sighting is what this process knows of the newest heartbeat of a worker. A receipt is an instant of the wall clock of
-// another process, or of this one before it was set. So the receipt is believed once, when the heartbeat is first seen, and
-// within bounds; from then on monotonic time counts.
+// sighting is what this process knows of the newest heartbeat of a worker. A receipt is an instant of the
+// wall clock of another process, or of this one before it was set. So the receipt is believed once, when the
+// heartbeat is first seen, and within bounds; from then on monotonic time counts.
 type sighting struct {
 	beat    uint64
 	receipt task.Instant
@@ -43,8 +43,8 @@ func (b *Book) read(row *store.Control) (Lease, error) {
 	return l, nil
 }
 
-// ageOf is how old a heartbeat is taken to be that is seen for the first time. A receipt that lies in the future, or is older than
-// the lease is long, tells of a clock that is wrong: then it counts from now.
+// ageOf is how old a heartbeat is taken to be that is seen for the first time. A receipt that lies in the
+// future, or is older than the lease is long, tells of a clock that is wrong: then it counts from now.
 func ageOf(l *Lease, now task.Instant) time.Duration {
 	age := now.Sub(l.Receipt)
 	if age < 0 || age > l.Length+task.ClockBound {
@@ -53,9 +53,10 @@ func ageOf(l *Lease, now task.Instant) time.Duration {
 	return min(age, l.Length/ageShare)
 }
 
-// ageShare bounds how old a heartbeat may be that is seen for the first time: one part in this many of the lease. A worker
-// that lives sends two more in what is left of it, so that no clock that is wrong has it judged lost. One that is dead is
-// noticed that much later at most, and only by a process that did not see its last heartbeats.
+// ageShare bounds how old a heartbeat may be that is seen for the first time: one part in this many of the
+// lease. A worker that lives sends two more in what is left of it, so that no clock that is wrong has it
+// judged lost. One that is dead is noticed that much later at most, and only by a process that did not see
+// its last heartbeats.
 const ageShare = 2
 
 // sight notes the heartbeat of a lease that was read or written, or says when it was heard if it is known.

@@ -33,8 +33,9 @@ func wantAge(t *testing.T, k clock.Clock, l *lease.Lease, want time.Duration) {
 	}
 }
 
-// TestAHeartbeatCountsFromWhenItWasSeen sets the clock of who received a heartbeat, or of who judges by it. It never counts
-// from the future, and never so much from the past that a worker that lives has no time for the next.
+// TestAHeartbeatCountsFromWhenItWasSeen sets the clock of who received a heartbeat, or of who judges by it.
+// It never counts from the future, and never so much from the past that a worker that lives has no time for
+// the next.
 func TestAHeartbeatCountsFromWhenItWasSeen(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
@@ -76,7 +77,8 @@ func TestAHeartbeatCountsFromWhenItWasSeen(t *testing.T) {
 	}
 }
 
-// TestAHeartbeatAfterTheClockWasSetBackIsSeen has a receipt that lies in the future, which later heartbeats do not change.
+// TestAHeartbeatAfterTheClockWasSetBackIsSeen has a receipt that lies in the future, which later heartbeats
+// do not change.
 func TestAHeartbeatAfterTheClockWasSetBackIsSeen(t *testing.T) {
 	t.Parallel()
 	ctx := t.Context()

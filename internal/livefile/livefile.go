@@ -1,8 +1,9 @@
-// Package livefile keeps what is in small files at hand while others change them: certificates and tokens that
-// are renewed under a running process. It owns reading, bounds and the last good value; what the files mean is its caller's.
+// Package livefile keeps what is in small files at hand while others change them: certificates and tokens
+// that are renewed under a running process. It owns reading, bounds and the last good value; what the files
+// mean is its caller's.
 //
-// There is no goroutine: whoever asks looks again, at most every LookEvery. What cannot be read, or means nothing, leaves the
-// last good value in force, since a file may be seen half-way through its change.
+// There is no goroutine: whoever asks looks again, at most every LookEvery. What cannot be read, or means
+// nothing, leaves the last good value in force, since a file may be seen half-way through its change.
 package livefile
 
 import (
@@ -33,7 +34,8 @@ type Config[T any] struct {
 	// Parse makes the value of what is in the files, in the order of Paths. Its error must not quote them.
 	Parse func(contents [][]byte) (T, error)
 	Clock clock.Clock
-	// Changed is told of a new value (nil), and why a change is not taken, once for each reason; nil: nobody is.
+	// Changed is told of a new value (nil), and why a change is not taken, once for each reason; nil: nobody
+	// is.
 	Changed func(err error)
 }
 

@@ -1,5 +1,5 @@
-// Package loglimit keeps a log readable while something fails again and again: a slog.Handler that lets only so many
-// warnings and errors with one message through in a while, and then says how many it left out.
+// Package loglimit keeps a log readable while something fails again and again: a slog.Handler that lets only
+// so many warnings and errors with one message through in a while, and then says how many it left out.
 package loglimit
 
 import (
@@ -15,7 +15,8 @@ const (
 	Every      = 10 * time.Second
 )
 
-// messagesMax bounds the messages that are told apart. Messages are constants of the program; those beyond are not limited.
+// messagesMax bounds the messages that are told apart. Messages are constants of the program; those beyond
+// are not limited.
 const messagesMax = 1024
 
 // Handler is a slog.Handler over another one.

@@ -61,8 +61,8 @@ func (c *crowd) agree() time.Duration {
 	}
 }
 
-// TestManyPodsAgree has hundreds of pods share a hundred thousand partitions: all arrive at the same assignment, soon,
-// and at little cost. The log has the figures of docs/scale.md.
+// TestManyPodsAgree has hundreds of pods share a hundred thousand partitions: all arrive at the same
+// assignment, soon, and at little cost. The log has the figures of docs/scale.md.
 func TestManyPodsAgree(t *testing.T) {
 	const pods, partitions = 500, 100_000
 	all := make([]task.Partition, partitions)

@@ -59,8 +59,8 @@ func (c *cloud) drivers(t *testing.T) drivers {
 	}}
 }
 
-// TestTheCloudIsAway runs whole processes over DynamoDB and SQS, and takes one of them away under load, in every way that
-// it can be: refused, without an answer, done and without an answer, throttled.
+// TestTheCloudIsAway runs whole processes over DynamoDB and SQS, and takes one of them away under load, in
+// every way that it can be: refused, without an answer, done and without an answer, throttled.
 func TestTheCloudIsAway(t *testing.T) {
 	for _, c := range []struct {
 		name   string

@@ -20,7 +20,8 @@ import (
 const (
 	// backupPieceBytes is how much of a file is sent at once.
 	backupPieceBytes = 256 << 10
-	// backupBytesPerSecond bounds how fast a backup reads, so that it leaves disk and processors to the tasks.
+	// backupBytesPerSecond bounds how fast a backup reads, so that it leaves disk and processors to the
+	// tasks.
 	backupBytesPerSecond = 64 << 20
 	// backupHaveMax bounds what a caller may name as there already.
 	backupHaveMax = 1 << 17

@@ -72,8 +72,9 @@ func (c *cable) set(out bool) {
 	clear(c.calls)
 }
 
-// TestTakeoversWithClocksThatDiffer runs tasks on workers whose cables are cut again and again, for shorter and longer than their
-// leases, over servers whose clocks differ by as much as is allowed. No task runs twice at once, wherever its next attempt is.
+// TestTakeoversWithClocksThatDiffer runs tasks on workers whose cables are cut again and again, for shorter
+// and longer than their leases, over servers whose clocks differ by as much as is allowed. No task runs twice
+// at once, wherever its next attempt is.
 func TestTakeoversWithClocksThatDiffer(t *testing.T) {
 	offsets := []time.Duration{-task.ClockBound / 2, 0, task.ClockBound / 2}
 	next := 0

@@ -8,8 +8,8 @@ import (
 	"github.com/kinesin-io/kinesin/internal/clock"
 )
 
-// clockLookEvery is how often the wall clock is compared with the monotonic one. Where a step matters at once it is looked for
-// besides.
+// clockLookEvery is how often the wall clock is compared with the monotonic one. Where a step matters at once
+// it is looked for besides.
 const clockLookEvery = time.Second
 
 // How a step is counted.

@@ -51,7 +51,8 @@ func steps() (all []time.Duration) {
 
 const longTasks, leaseOfSteps = 20, 15 * time.Second
 
-// begin has long tasks run on two workers, the second of which can be cut off, and returns when all of them do.
+// begin has long tasks run on two workers, the second of which can be cut off, and returns when all of them
+// do.
 func (r *rig) begin(first, second *process, worker clock.Clock) (cut func()) {
 	r.Helper()
 	r.lambda(sdk.LambdaInfo{Name: "mail", Timeout: 2 * time.Hour, Shards: 4, BackoffMin: time.Second, BackoffMax: time.Second})
@@ -83,7 +84,8 @@ func (r *rig) spared() {
 	r.book.check(r.T, 1)
 }
 
-// takenOver cuts a worker off and fails unless what it ran starts again elsewhere when its lease is over, and not before.
+// takenOver cuts a worker off and fails unless what it ran starts again elsewhere when its lease is over, and
+// not before.
 func (r *rig) takenOver(cut func(), within time.Duration) {
 	r.Helper()
 	before := r.book.running()
@@ -100,8 +102,8 @@ func (r *rig) takenOver(cut func(), within time.Duration) {
 	r.book.check(r.T, 2)
 }
 
-// TestAStepOfTheServersClock sets the wall clock of a server while tasks run and wait. Nothing that runs is touched. What waits
-// follows the wall clock. The worker that is lost afterwards is noticed as soon as ever.
+// TestAStepOfTheServersClock sets the wall clock of a server while tasks run and wait. Nothing that runs is
+// touched. What waits follows the wall clock. The worker that is lost afterwards is noticed as soon as ever.
 func TestAStepOfTheServersClock(t *testing.T) {
 	for _, by := range steps() {
 		t.Run(by.String(), func(t *testing.T) {
@@ -197,7 +199,8 @@ func TestAStepOfOneServersClock(t *testing.T) {
 	}
 }
 
-// TestAClockThatIsSlewed moves the wall clock of a server a little, again and again, which no look tells from its own error.
+// TestAClockThatIsSlewed moves the wall clock of a server a little, again and again, which no look tells from
+// its own error.
 func TestAClockThatIsSlewed(t *testing.T) {
 	for _, by := range []time.Duration{50 * time.Millisecond, -50 * time.Millisecond} { // each second
 		t.Run(by.String(), func(t *testing.T) {

@@ -8,8 +8,9 @@ import (
 	"github.com/kinesin-io/kinesin/sdk"
 )
 
-// TestLambdasComeUnderLoad creates lambdas, each of which moves a few partitions of the others. For 1.5 s some processes know of it and
-// some do not, so that they disagree about whose those are; their rows, which name the members alone, do not show that.
+// TestLambdasComeUnderLoad creates lambdas, each of which moves a few partitions of the others. For 1.5 s
+// some processes know of it and some do not, so that they disagree about whose those are; their rows, which
+// name the members alone, do not show that.
 func TestLambdasComeUnderLoad(t *testing.T) {
 	inCrew(t, 80*time.Second, time.Second, func(c *crew) {
 		for range 5 {
@@ -25,7 +26,8 @@ func TestLambdasComeUnderLoad(t *testing.T) {
 	})
 }
 
-// TestWhoCreatedALambdaLeaves ends a process that has partitions of a lambda of which the others have not heard yet.
+// TestWhoCreatedALambdaLeaves ends a process that has partitions of a lambda of which the others have not
+// heard yet.
 func TestWhoCreatedALambdaLeaves(t *testing.T) {
 	inCrew(t, 60*time.Second, 0, func(c *crew) {
 		home := c.client

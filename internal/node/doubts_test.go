@@ -21,8 +21,9 @@ func (e expiring) Capabilities() store.Capabilities {
 
 func (expiring) Sweep(context.Context, task.Instant, int) (int, error) { return 0, nil }
 
-// TestWhatMayHaveRunBeforeALongGapIsSetAside has all processes die with the delete of a wake-up row under way, and come back
-// when the row that tells of the task's end has expired. The one that fires serves no users.
+// TestWhatMayHaveRunBeforeALongGapIsSetAside has all processes die with the delete of a wake-up row under
+// way, and come back when the row that tells of the task's end has expired. The one that fires serves no
+// users.
 func TestWhatMayHaveRunBeforeALongGapIsSetAside(t *testing.T) {
 	d := drivers{over: func(d store.Driver) store.Driver { return expiring{d} }}
 	fires := func(c *Config) { c.Roles = []string{RoleScheduler, RoleDispatcher, RoleHSC} }

@@ -11,8 +11,8 @@ import (
 	"github.com/kinesin-io/kinesin/internal/clock"
 )
 
-// failureEvery is how often a failure of the HSC is logged for each thing that was attempted. While the store is away
-// every worker meets it several times a second.
+// failureEvery is how often a failure of the HSC is logged for each thing that was attempted. While the store
+// is away every worker meets it several times a second.
 const failureEvery = 10 * time.Second
 
 // failureLog remembers which failures were logged lately.
@@ -47,7 +47,8 @@ func (f *failureLog) isNews(c clock.Clock, what string) (news bool, more int) {
 	return true, more
 }
 
-// hscFailed returns the hook that counts and logs the failures of the HSC. It leaves out calls that were cancelled.
+// hscFailed returns the hook that counts and logs the failures of the HSC. It leaves out calls that were
+// cancelled.
 func (n *Node) hscFailed() func(what string, err error) {
 	logged := &failureLog{}
 	return func(what string, err error) {

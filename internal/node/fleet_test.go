@@ -19,7 +19,8 @@ import (
 	"github.com/kinesin-io/kinesin/task"
 )
 
-// host is the machine of one process of a fleet: all its ways to the others can be cut, for good or for a while.
+// host is the machine of one process of a fleet: all its ways to the others can be cut, for good or for a
+// while.
 type host struct {
 	*storetest.Away
 	queue.Driver
@@ -182,7 +183,8 @@ func TestOthersTakeOverFromALostProcess(t *testing.T) {
 		if runs := r.book.check(t, 1); runs != 600 {
 			t.Errorf("%d runs of 600 tasks", runs)
 		}
-		// The others miss it after 8 s and then read its partitions; a message that it held is sent again by a wake-up.
+		// The others miss it after 8 s and then read its partitions; a message that it held is sent again by
+		// a wake-up.
 		r.onTime(task.EnqueueTimeout + 2*time.Second)
 	})
 }
@@ -234,8 +236,9 @@ func TestLambdasAreKnownEverywhereAtOnce(t *testing.T) {
 	})
 }
 
-// TestNoTaskIsAcceptedForALambdaThatIsGone deletes lambdas in one process while others accept tasks for them, also one whose
-// store is so slow that it acts on what it knew many seconds ago. What was acknowledged has an end that says so.
+// TestNoTaskIsAcceptedForALambdaThatIsGone deletes lambdas in one process while others accept tasks for them,
+// also one whose store is so slow that it acts on what it knew many seconds ago. What was acknowledged has an
+// end that says so.
 func TestNoTaskIsAcceptedForALambdaThatIsGone(t *testing.T) {
 	slow := &slowly{}
 	config := func(i int, c *Config) {
@@ -319,8 +322,8 @@ func TestAWaitSeesTheEndInAnotherProcess(t *testing.T) {
 	})
 }
 
-// TestARetryIsInTimeWhoeverOwnsThePartition fails attempts whose results arrive at a process that does not fire their
-// partitions: the one that does knows of the wake-up only by its next scan.
+// TestARetryIsInTimeWhoeverOwnsThePartition fails attempts whose results arrive at a process that does not
+// fire their partitions: the one that does knows of the wake-up only by its next scan.
 func TestARetryIsInTimeWhoeverOwnsThePartition(t *testing.T) {
 	inFleet(t, 3, nil, func(r *rig, _ []*host) {
 		r.lambda(sdk.LambdaInfo{Name: "mail", Shards: 6, BackoffMin: time.Second, BackoffMax: time.Second})
@@ -349,7 +352,8 @@ func TestARetryIsInTimeWhoeverOwnsThePartition(t *testing.T) {
 	})
 }
 
-// TestADeliveryIsInTimeWhoeverOwnsThePartition schedules what is due within moments at processes that do not fire it.
+// TestADeliveryIsInTimeWhoeverOwnsThePartition schedules what is due within moments at processes that do not
+// fire it.
 func TestADeliveryIsInTimeWhoeverOwnsThePartition(t *testing.T) {
 	inTown(t, func(w *town) {
 		a, b := w.start(remote), w.start(remote)
@@ -371,8 +375,8 @@ func TestADeliveryIsInTimeWhoeverOwnsThePartition(t *testing.T) {
 	})
 }
 
-// TestALambdaOfAnotherProcessIsOfItsMode cancels a task of a deliver lambda where the lambda is not known yet: taken for a
-// managed one it could be cancelled and delivered.
+// TestALambdaOfAnotherProcessIsOfItsMode cancels a task of a deliver lambda where the lambda is not known
+// yet: taken for a managed one it could be cancelled and delivered.
 func TestALambdaOfAnotherProcessIsOfItsMode(t *testing.T) {
 	inTown(t, func(w *town) {
 		a, b := w.start(remote), w.start(remote)

@@ -166,7 +166,8 @@ func growths(t *testing.T, all ...*Metrics) (n float64) {
 	return n
 }
 
-// TestGrowthsAreApart has a load that no count of shards helps against: each is in force for a while before the next.
+// TestGrowthsAreApart has a load that no count of shards helps against: each is in force for a while before
+// the next.
 func TestGrowthsAreApart(t *testing.T) {
 	inField(t, 3, task.Lambda{Shards: 1}, always(400, true), func(f *field) {
 		f.want(5*time.Second+2*loadEvery, 2)
@@ -179,7 +180,8 @@ func TestGrowthsAreApart(t *testing.T) {
 	})
 }
 
-// TestABurstAndARestartDoNotGrow has more writes for a minute than a key takes, and a process replaced by another.
+// TestABurstAndARestartDoNotGrow has more writes for a minute than a key takes, and a process replaced by
+// another.
 func TestABurstAndARestartDoNotGrow(t *testing.T) {
 	inField(t, 1, task.Lambda{Shards: 1}, always(1000, true), func(f *field) {
 		time.Sleep(loadEvery + time.Second)
@@ -210,8 +212,8 @@ func TestALambdaInDeletionDoesNotGrow(t *testing.T) {
 	})
 }
 
-// TestShardsGrowByThemselves puts more tasks into a shard than its key takes, and then as many over a table that has
-// too little for all of them.
+// TestShardsGrowByThemselves puts more tasks into a shard than its key takes, and then as many over a table
+// that has too little for all of them.
 func TestShardsGrowByThemselves(t *testing.T) {
 	const limit = 20
 	for _, c := range []struct {

@@ -22,7 +22,8 @@ const (
 	unplannedMax = 10 * time.Second
 )
 
-// distant is a store to which each call takes a while, and the first look of a process at a partition takes longer.
+// distant is a store to which each call takes a while, and the first look of a process at a partition takes
+// longer.
 type distant struct {
 	store.Driver
 
@@ -62,8 +63,8 @@ type crew struct {
 	alive []*process
 }
 
-// inCrew runs a test over a fleet of one, which serves the client and the workers and stays, and tasks that are due 20
-// times a second for so long. The first look at a partition takes its time.
+// inCrew runs a test over a fleet of one, which serves the client and the workers and stays, and tasks that
+// are due 20 times a second for so long. The first look at a partition takes its time.
 func inCrew(t *testing.T, load, first time.Duration, test func(c *crew)) {
 	t.Helper()
 	inFleet(t, 1, func(_ int, c *Config) { c.Store = newDistant(c.Store, first) }, func(r *rig, hosts []*host) {
@@ -312,7 +313,8 @@ func TestTheReadinessOfAProcess(t *testing.T) {
 	})
 }
 
-// TestDeliveriesChangeHandsInTime does the same to deliver lambdas, whose tasks must not be sent twice either.
+// TestDeliveriesChangeHandsInTime does the same to deliver lambdas, whose tasks must not be sent twice
+// either.
 func TestDeliveriesChangeHandsInTime(t *testing.T) {
 	inTown(t, func(w *town) {
 		first := w.start(remote)

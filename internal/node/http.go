@@ -35,7 +35,8 @@ func (n *Node) Handler() http.Handler {
 	return mux
 }
 
-// probe answers well, or with 503 and what is wrong in a few words: it needs no token where everything else does.
+// probe answers well, or with 503 and what is wrong in a few words: it needs no token where everything else
+// does.
 func probe(well string, wrong func() string) http.HandlerFunc {
 	return func(w http.ResponseWriter, _ *http.Request) {
 		if reason := wrong(); reason != "" {

@@ -50,8 +50,8 @@ func (q *awayQueue) Depth(ctx context.Context, name queue.Name) (queue.Depth, er
 	return q.Driver.Depth(ctx, name)
 }
 
-// TestAnOutageIsNoStuckLoop has every call take its whole time and fail, for ten minutes, with much to ask: if that made a pod look
-// stuck, all pods would be started anew when the store or the queues are away.
+// TestAnOutageIsNoStuckLoop has every call take its whole time and fail, for ten minutes, with much to ask:
+// if that made a pod look stuck, all pods would be started anew when the store or the queues are away.
 func TestAnOutageIsNoStuckLoop(t *testing.T) {
 	const takes = 9 * time.Second
 	for _, c := range []struct {

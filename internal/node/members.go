@@ -21,9 +21,9 @@ type Membership interface {
 	Stalled() time.Duration
 }
 
-// members are the processes that share the partitions, as one with the scheduler's role knows them. Where several processes
-// are over the store their lease rows tell who is there, and what they fire; who the members are may come
-// from elsewhere.
+// members are the processes that share the partitions, as one with the scheduler's role knows them. Where
+// several processes are over the store their lease rows tell who is there, and what they fire; who the
+// members are may come from elsewhere.
 type members struct {
 	partition.Membership
 
@@ -61,7 +61,8 @@ func (n *Node) newRows(c *Config) *fleet.Membership {
 	return rows
 }
 
-// process is the name of this process in rows that it acquires: unique per start, where there is more than one.
+// process is the name of this process in rows that it acquires: unique per start, where there is more than
+// one.
 func (m *members) process() string {
 	if m.rows != nil {
 		return m.rows.Self()
@@ -85,7 +86,8 @@ func (m *members) handover() scheduler.Handover {
 	return m.rows
 }
 
-// run keeps the rows, and whatever else tells who the members are. When it ends the rows of this process are gone.
+// run keeps the rows, and whatever else tells who the members are. When it ends the rows of this process are
+// gone.
 func (m *members) run(ctx context.Context, start func(func() error)) {
 	if m == nil {
 		return
@@ -112,8 +114,8 @@ func (m *members) leaving() {
 	}
 }
 
-// farewell waits, after leaving, until the others have taken over, and reports whether there are any that have. It is
-// bounded by fleet.FarewellMax.
+// farewell waits, after leaving, until the others have taken over, and reports whether there are any that
+// have. It is bounded by fleet.FarewellMax.
 func (n *Node) farewell(ctx context.Context) (taken bool) {
 	if n.members == nil || n.members.rows == nil || n.members.Changed() == nil {
 		return false // nobody takes over from this one

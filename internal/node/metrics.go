@@ -212,8 +212,8 @@ func counter(f promauto.Factory, name, help string) prometheus.Counter {
 	return f.NewCounter(prometheus.CounterOpts{Name: name, Help: help})
 }
 
-// storeOp observes one call to the store. It does not count a missing row, or a call that its caller gave up, as an
-// error.
+// storeOp observes one call to the store. It does not count a missing row, or a call that its caller gave up,
+// as an error.
 func (m *Metrics) storeOp(kind string, _ int, took time.Duration, err error) {
 	m.storeTime.WithLabelValues(kind).Observe(took.Seconds())
 	if err != nil && !errors.Is(err, store.ErrNotFound) && !errors.Is(err, context.Canceled) {

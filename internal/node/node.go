@@ -40,16 +40,18 @@ type Config struct {
 	Roles   []string // none: all
 	Metrics *Metrics // nil: new ones
 
-	// Membership is given where the processes that share the partitions are known beforehand, most often this one alone. Without it
-	// they find each other by lease rows in the store, which then is one that several processes share.
+	// Membership is given where the processes that share the partitions are known beforehand, most often this
+	// one alone. Without it they find each other by lease rows in the store, which then is one that several
+	// processes share.
 	Membership partition.Membership
-	// Shared says that with a given Membership several processes are over the store too: lease rows tell which of
-	// the members are there.
+	// Shared says that with a given Membership several processes are over the store too: lease rows tell
+	// which of the members are there.
 	Shared bool
-	// Over makes the membership out of that by lease rows, which goes on beside it; nil: the rows alone are the membership.
+	// Over makes the membership out of that by lease rows, which goes on beside it; nil: the rows alone are
+	// the membership.
 	Over func(rows *fleet.Membership) Membership
-	// Name is what this process is called, for people, and where Over is set the name of the member that it is. It need
-	// not be unique: random characters are added.
+	// Name is what this process is called, for people, and where Over is set the name of the member that it
+	// is. It need not be unique: random characters are added.
 	Name string // empty: "kinesin"
 	// Group is which processes over the store are one fleet, where Over tells fleets apart.
 	Group string
@@ -66,7 +68,8 @@ type Config struct {
 
 	// NoMatch has all tasks go through their queues, also where a worker of this process waits for them.
 	NoMatch bool
-	// LeasesOnly has a worker count as lost only when its lease is over, also where its process is seen to have ended.
+	// LeasesOnly has a worker count as lost only when its lease is over, also where its process is seen to
+	// have ended.
 	LeasesOnly bool
 	// NoGrow leaves the shards of lambdas as they are, also where one is near what a key of the store takes.
 	NoGrow bool
@@ -76,16 +79,17 @@ type Config struct {
 	InboundRate        float64 // tasks a second out of the buffer; 0: inbound's default; negative: no bound
 	InboundConcurrency int     // receives at a time; 0: inbound's default
 
-	// DeliverDirect is how soon a task of a deliver lambda must be due to go straight to its lambda's queue, which counts
-	// whole seconds; at most 15 minutes. 0: inbound's default, 15 minutes; negative: never.
+	// DeliverDirect is how soon a task of a deliver lambda must be due to go straight to its lambda's queue,
+	// which counts whole seconds; at most 15 minutes. 0: inbound's default, 15 minutes; negative: never.
 	DeliverDirect time.Duration
 
 	// Unregister says how the registration of a lambda is deleted by hand. nil: there are none.
 	Unregister func(lambda string) string
 
-	// Stepped is for a virtual clock that stands still and moves in jumps (docs/adr/0007). What happens at
-	// a moment then happens all of it at that moment: nothing is done ahead of its time, nothing waits for
-	// company, no task is handed to whoever waits first, no worker gets tasks beyond its free slots, and leases and silent streams outlast every jump.
+	// Stepped is for a virtual clock that stands still and moves in jumps (docs/adr/0007). What happens at a
+	// moment then happens all of it at that moment: nothing is done ahead of its time, nothing waits for
+	// company, no task is handed to whoever waits first, no worker gets tasks beyond its free slots, and
+	// leases and silent streams outlast every jump.
 	Stepped bool
 
 	shared   bool    // several processes may be over the store
@@ -123,8 +127,8 @@ func (c Config) waitLookEvery() time.Duration {
 	return 0
 }
 
-// HandOverMax bounds how long a process that stops goes on firing, until its partitions have been taken over and what it still
-// knows of them is due.
+// HandOverMax bounds how long a process that stops goes on firing, until its partitions have been taken over
+// and what it still knows of them is due.
 const HandOverMax = fleet.FarewellMax + scheduler.Linger
 
 // nameDefault is what a process is called that says nothing.
@@ -259,13 +263,15 @@ func (n *Node) Lambdas() []task.Lambda {
 	return all
 }
 
-// Registered reports whether a lambda came by a registration, so that its queues are not this program's to make.
+// Registered reports whether a lambda came by a registration, so that its queues are not this program's to
+// make.
 func (n *Node) Registered(name string) bool {
 	l, err := n.catalog.Lambda(name)
 	return err == nil && l.Registration != ""
 }
 
-// Withdrawn reads which lambdas came by a registration that is gone. Their queues are most likely gone with it.
+// Withdrawn reads which lambdas came by a registration that is gone. Their queues are most likely gone with
+// it.
 func (n *Node) Withdrawn(ctx context.Context) (map[string]bool, error) {
 	withdrawn := map[string]bool{}
 	for _, l := range n.catalog.All() {
@@ -283,8 +289,9 @@ func (n *Node) Withdrawn(ctx context.Context) (map[string]bool, error) {
 	return withdrawn, err
 }
 
-// Run runs the roles until ctx ends, then stops them in the direction the work flows: nothing new is accepted, others
-// take over what is fired here, workers are told to go elsewhere, and nothing is fired any more. The store and the queue stay open.
+// Run runs the roles until ctx ends, then stops them in the direction the work flows: nothing new is
+// accepted, others take over what is fired here, workers are told to go elsewhere, and nothing is fired any
+// more. The store and the queue stay open.
 func (n *Node) Run(ctx context.Context) error {
 	defer n.draining.Store(true)
 	roles, stopRoles := context.WithCancel(context.WithoutCancel(ctx))
@@ -407,8 +414,8 @@ func (n *Node) notReady() string {
 	return ""
 }
 
-// damaged says that a part of what is stored cannot be read; empty when nothing is known of that. The rest is served, but
-// nobody should be told that all is well.
+// damaged says that a part of what is stored cannot be read; empty when nothing is known of that. The rest is
+// served, but nobody should be told that all is well.
 func (n *Node) damaged() string {
 	health, _ := n.store.Health()
 	if len(health.Damaged) == 0 {

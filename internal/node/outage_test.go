@@ -45,9 +45,9 @@ func (r *rig) lost() (n int) {
 	return n
 }
 
-// TestAnOutageOfTheStore takes the store away under load: tasks that run for seconds, tasks that run for minutes, tasks that
-// fall due meanwhile. Whatever the length, nothing is lost and nothing runs twice at once; while leases outlast the outage, nothing
-// is taken from anybody.
+// TestAnOutageOfTheStore takes the store away under load: tasks that run for seconds, tasks that run for
+// minutes, tasks that fall due meanwhile. Whatever the length, nothing is lost and nothing runs twice at
+// once; while leases outlast the outage, nothing is taken from anybody.
 func TestAnOutageOfTheStore(t *testing.T) {
 	for _, c := range []struct {
 		name          string

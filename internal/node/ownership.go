@@ -12,7 +12,8 @@ import (
 )
 
 const (
-	// unownedAfter is how long a partition may be without an owner that is there and warm until the alarm says so.
+	// unownedAfter is how long a partition may be without an owner that is there and warm until the alarm
+	// says so.
 	unownedAfter = 10 * time.Second
 	// straysEvery is how often it is looked, at least, which members fire what is theirs.
 	straysEvery = 2 * time.Second

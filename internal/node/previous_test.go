@@ -9,8 +9,8 @@ import (
 	"github.com/kinesin-io/kinesin/sdk"
 )
 
-// A server is away for longer than the leases of its workers, which have ended their attempts by the time it is back. What
-// came of them is taken then: no task runs again.
+// A server is away for longer than the leases of its workers, which have ended their attempts by the time it
+// is back. What came of them is taken then: no task runs again.
 func TestWhatEndedWhileTheServerWasAwayIsTaken(t *testing.T) {
 	inRig(t, drivers{}, 1, nil, func(r *rig) {
 		const tasks, workers, slots = 200, 2, 10

@@ -5,11 +5,12 @@ import (
 	"time"
 )
 
-// stalledMax is how long a loop may take to get on. All of them do every 10 seconds at the latest, unless a call
-// to a service hangs, and those are given up before.
+// stalledMax is how long a loop may take to get on. All of them do every 10 seconds at the latest, unless a
+// call to a service hangs, and those are given up before.
 const stalledMax = time.Minute
 
-// notLive says which loop of this process has stopped making progress, so that it is better started again; empty when all go on.
+// notLive says which loop of this process has stopped making progress, so that it is better started again;
+// empty when all go on.
 func (n *Node) notLive() string {
 	if n.draining.Load() || !n.running.Load() {
 		return ""
@@ -42,11 +43,12 @@ func (n *Node) loops() []loop {
 	return loops
 }
 
-// unreadMax is how long a partition may not be readable before that is told: a read that fails is tried again within seconds.
+// unreadMax is how long a partition may not be readable before that is told: a read that fails is tried again
+// within seconds.
 const unreadMax = 5 * time.Second
 
-// unread is how many partitions this process cannot read. One of several over a store does not tell: all of them would
-// be out at once while the store is away.
+// unread is how many partitions this process cannot read. One of several over a store does not tell: all of
+// them would be out at once while the store is away.
 func (n *Node) unread() int {
 	if n.scheduler == nil || n.shared {
 		return 0

@@ -21,8 +21,8 @@ const (
 	scrapesAtOnceMax = 8
 )
 
-// queueDepths reads what lies in the queues. Where a queue is a service each look is a request, so of a fleet only the
-// process that fires the first partition of a <lambda, priority> looks.
+// queueDepths reads what lies in the queues. Where a queue is a service each look is a request, so of a fleet
+// only the process that fires the first partition of a <lambda, priority> looks.
 type queueDepths struct {
 	n        *Node
 	messages *prometheus.Desc

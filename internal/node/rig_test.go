@@ -28,8 +28,8 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// rig is whole processes in virtual time: nodes with all roles over one store and one queue, and workers and a client
-// that speak the wire contract with them.
+// rig is whole processes in virtual time: nodes with all roles over one store and one queue, and workers and
+// a client that speak the wire contract with them.
 type rig struct {
 	*testing.T
 
@@ -68,7 +68,8 @@ type drivers struct {
 	over  func(d store.Driver) store.Driver // wraps the store
 	queue func() queue.Driver
 
-	// own, when set, makes drivers for each node alone, over what all of them share; now is the node, once it is there.
+	// own, when set, makes drivers for each node alone, over what all of them share; now is the node, once it
+	// is there.
 	own func(ctx context.Context, now func() *Node) (store.Driver, queue.Driver)
 }
 
@@ -288,7 +289,8 @@ func (l *ledger) check(t *testing.T, runsMax int) (runs int) {
 	return runs
 }
 
-// tally counts what is asked of a store, and what DynamoDB would charge for it in write units, rows being small.
+// tally counts what is asked of a store, and what DynamoDB would charge for it in write units, rows being
+// small.
 type tally struct {
 	store.Driver
 

@@ -36,8 +36,8 @@ var Self = sync.OnceValues(func() (ID, error) {
 	return id, nil
 })
 
-// statStarted is the place of the start among the fields of /proc/PID/stat that follow the name, which is in brackets and may hold
-// anything.
+// statStarted is the place of the start among the fields of /proc/PID/stat that follow the name, which is in
+// brackets and may hold anything.
 const statStarted = 19
 
 func startedTicks(pid int) (uint64, error) {
@@ -58,7 +58,8 @@ type Watched struct {
 	fd int // of the process; -1 when closed
 }
 
-// Watch begins to watch a process. It is ErrElsewhere for one that is not beside this one, is this one, or does not run.
+// Watch begins to watch a process. It is ErrElsewhere for one that is not beside this one, is this one, or
+// does not run.
 func Watch(id ID) (*Watched, error) {
 	self, err := Self()
 	if err != nil {
@@ -82,7 +83,8 @@ func Watch(id ID) (*Watched, error) {
 	return w, nil
 }
 
-// HasEnded reports whether the process has ended for certain: all its threads are gone. One that is stopped has not.
+// HasEnded reports whether the process has ended for certain: all its threads are gone. One that is stopped
+// has not.
 func (w *Watched) HasEnded() bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()

@@ -1,4 +1,5 @@
-// Package tlstest makes certificates for servers of tests, and an authority that signs them. It is for tests alone.
+// Package tlstest makes certificates for servers of tests, and an authority that signs them. It is for tests
+// alone.
 package tlstest
 
 import (

@@ -1,5 +1,5 @@
-// Package token is the bearer tokens by which a server knows who may call it: their form, the file they are in,
-// how they are sent and compared. A token is a secret: no error of this package quotes one.
+// Package token is the bearer tokens by which a server knows who may call it: their form, the file they are
+// in, how they are sent and compared. A token is a secret: no error of this package quotes one.
 package token
 
 import (

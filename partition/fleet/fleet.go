@@ -9,9 +9,10 @@
 // decides who tries.
 //
 // A row also says what its process is about: joining, ready or leaving, which members it fires by, and whose
-// share it has taken over. So planned changes leave nothing undone: who comes counts for the others when it is warm, who
-// leaves goes on until they are (Declare, InForce, Taken). Those who come when nobody is ready are founders, who count at
-// once: they share from the start. While somebody comes or leaves, rows are read more often.
+// share it has taken over. So planned changes leave nothing undone: who comes counts for the others when it
+// is warm, who leaves goes on until they are (Declare, InForce, Taken). Those who come when nobody is ready
+// are founders, who count at once: they share from the start. While somebody comes or leaves, rows are read
+// more often.
 //
 // The package owns the rows of its kind. It never reads tasks, and it decides nothing about partitions.
 package fleet
@@ -35,28 +36,30 @@ import (
 // Kind is the kind of the control rows.
 const Kind = "member"
 
-// Timing. A member that is killed is out at the others at most RenewEvery (until they saw its last
-// change) + Length + RenewEvery (until they look again) after its last renewal: 8 seconds. One call to the store that fails or
-// hangs in that time adds at most readMax: 10 seconds.
+// Timing. A member that is killed is out at the others at most RenewEvery (until they saw its last change) +
+// Length + RenewEvery (until they look again) after its last renewal: 8 seconds. One call to the store that
+// fails or hangs in that time adds at most readMax: 10 seconds.
 const (
 	// RenewEvery is how often a process renews its row and reads those of the others.
 	RenewEvery = 1500 * time.Millisecond
 	// Length is how long a row may stay unchanged.
 	Length = 5 * time.Second
 
-	// gapMax is the longest time between two reads of the rows after which silence still means something. One that hung fits in.
+	// gapMax is the longest time between two reads of the rows after which silence still means something. One
+	// that hung fits in.
 	gapMax = 2*RenewEvery + time.Second
-	// muteAfter is how long, and lossesMax how many calls in a row, may have got lost by chance when our own row could not be
-	// written. Past both the store is away, for all: silence means nothing.
+	// muteAfter is how long, and lossesMax how many calls in a row, may have got lost by chance when our own
+	// row could not be written. Past both the store is away, for all: silence means nothing.
 	muteAfter = 2 * RenewEvery
 	lossesMax = 1
-	// writeMax and readMax bound a renewal and a read of the rows, so that one that hangs holds up the next by no more. When
-	// hasteMax in a row got lost the store may be slow: then callMax is all that bounds them.
+	// writeMax and readMax bound a renewal and a read of the rows, so that one that hangs holds up the next
+	// by no more. When hasteMax in a row got lost the store may be slow: then callMax is all that bounds
+	// them.
 	writeMax = RenewEvery
 	readMax  = 2 * time.Second
 	hasteMax = 3
-	// strangerFor is how long a row that was there at the first read may stay unchanged. It is shorter than Length because a
-	// process that starts most often follows one that was killed, whose row it finds.
+	// strangerFor is how long a row that was there at the first read may stay unchanged. It is shorter than
+	// Length because a process that starts most often follows one that was killed, whose row it finds.
 	strangerFor = 2 * RenewEvery
 	// buriedAfter is how long a row must have been silent to be deleted by others.
 	buriedAfter = 12 * Length
@@ -91,8 +94,8 @@ type Config struct {
 type Hooks struct {
 	// Members: so many are members now; called at each change.
 	Members func(count int)
-	// ClockAhead: a member's clock is ahead of ours by at least this much. Worker leases are judged by the clocks of several
-	// processes, so it has to stay far below a quarter of the shortest lease.
+	// ClockAhead: a member's clock is ahead of ours by at least this much. Worker leases are judged by the
+	// clocks of several processes, so it has to stay far below a quarter of the shortest lease.
 	ClockAhead func(member string, by time.Duration)
 }
 
@@ -104,9 +107,9 @@ func NewName(readable string, random uint64) string {
 	return readable + "-" + strings.ToLower(base32.HexEncoding.EncodeToString(bits[:])[:suffixChars])
 }
 
-// Membership implements partition.Membership: the members are the processes whose rows are renewed and say that they are
-// ready or founders, and this one. Members is empty until Run has read the rows. All methods are safe for
-// concurrent use; besides Run and Taken none blocks.
+// Membership implements partition.Membership: the members are the processes whose rows are renewed and say
+// that they are ready or founders, and this one. Members is empty until Run has read the rows. All methods
+// are safe for concurrent use; besides Run and Taken none blocks.
 type Membership struct {
 	Config
 
@@ -150,8 +153,8 @@ func New(c Config) *Membership {
 // Self is the name of this process.
 func (m *Membership) Self() string { return m.Config.Self }
 
-// Members are the processes that renew their rows and are ready or founders, as far as this one knows, and this one. They stay
-// as they are once this process is Leaving: it fires on what it fired.
+// Members are the processes that renew their rows and are ready or founders, as far as this one knows, and
+// this one. They stay as they are once this process is Leaving: it fires on what it fired.
 func (m *Membership) Members() []string {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -165,7 +168,8 @@ func (m *Membership) Changed() <-chan struct{} {
 	return m.changed
 }
 
-// Run renews and reads until ctx ends; then it takes this process's row away, so that the others need not wait for it.
+// Run renews and reads until ctx ends; then it takes this process's row away, so that the others need not
+// wait for it.
 func (m *Membership) Run(ctx context.Context) error {
 	for {
 		if err := m.step(ctx); err != nil && ctx.Err() == nil {

@@ -486,8 +486,8 @@ func TestACallThatHangsIsGivenUp(t *testing.T) {
 	})
 }
 
-// BenchmarkRound is one renewal of a row and one look at those of so many others, all of which were renewed since the last. At one in
-// 1.5 s, 15 ms are one percent of a core.
+// BenchmarkRound is one renewal of a row and one look at those of so many others, all of which were renewed
+// since the last. At one in 1.5 s, 15 ms are one percent of a core.
 func BenchmarkRound(b *testing.B) {
 	for _, members := range []int{10, 500} {
 		b.Run(fmt.Sprintf("members=%d", members), func(b *testing.B) {

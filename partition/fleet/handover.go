@@ -14,13 +14,13 @@ import (
 const (
 	// FarewellMax is the longest time that Taken waits for the others.
 	FarewellMax = 6 * time.Second
-	// FounderMax is for how long a founder counts that is not ready while most are: something is wrong with it, and nobody
-	// fires its share.
+	// FounderMax is for how long a founder counts that is not ready while most are: something is wrong with
+	// it, and nobody fires its share.
 	FounderMax = 30 * time.Second
 )
 
-// ErrNotTaken is Taken's answer when not all had taken over in time. Who leaves anyway leaves it to them: what it does
-// not fire any more is late until they do.
+// ErrNotTaken is Taken's answer when not all had taken over in time. Who leaves anyway leaves it to them:
+// what it does not fire any more is late until they do.
 var ErrNotTaken = errors.New("not all members have taken over")
 
 // Peer is what the rows say of another process.
@@ -56,13 +56,13 @@ type handover struct {
 	hurried  time.Duration // until when rows are read more often though none asks for it
 }
 
-// Declare says what this process is about from now on; its row says so as soon as it can be written. It begins as
-// Ready unless it is declared Joining before Run. Joining is followed by Ready, once all of what is this process's by
-// Members is scanned and fired. Leaving is for good.
+// Declare says what this process is about from now on; its row says so as soon as it can be written. It
+// begins as Ready unless it is declared Joining before Run. Joining is followed by Ready, once all of what is
+// this process's by Members is scanned and fired. Leaving is for good.
 //
-// A process that joins where nobody is ready is a founder: it counts for the others at once, for there is nobody to take over
-// from. It stays one until it is ready, or until Settle where there is a Group; while most are ready and it is not,
-// for FounderMax.
+// A process that joins where nobody is ready is a founder: it counts for the others at once, for there is
+// nobody to take over from. It stays one until it is ready, or until Settle where there is a Group; while
+// most are ready and it is not, for FounderMax.
 func (m *Membership) Declare(s State) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -72,7 +72,8 @@ func (m *Membership) Declare(s State) {
 	}
 }
 
-// Settle says that others know that this process is ready by something else than its row, and need not take its word for it.
+// Settle says that others know that this process is ready by something else than its row, and need not take
+// its word for it.
 func (m *Membership) Settle() {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -89,8 +90,9 @@ func (m *Membership) Declared() State {
 	return m.handover.declared
 }
 
-// InForce says that this process fires exactly what is its own among these members, and is warm with all of it. The others
-// learn it from the row: who leaves waits for it, and so does who gives partitions away for another reason (Follows).
+// InForce says that this process fires exactly what is its own among these members, and is warm with all of
+// it. The others learn it from the row: who leaves waits for it, and so does who gives partitions away for
+// another reason (Follows).
 func (m *Membership) InForce(members []string) {
 	members = slices.Compact(slices.Sorted(slices.Values(members)))
 	m.mu.Lock()
@@ -101,8 +103,8 @@ func (m *Membership) InForce(members []string) {
 	}
 }
 
-// Follows says whether a member's row shows that it fires by exactly these members (InForce there). member is as
-// in those: a process, or a host. It is false for one that is silent, or of a version that does not say.
+// Follows says whether a member's row shows that it fires by exactly these members (InForce there). member is
+// as in those: a process, or a host. It is false for one that is silent, or of a version that does not say.
 func (m *Membership) Follows(member string, members []string) bool {
 	view := View(members)
 	m.mu.Lock()
@@ -125,9 +127,9 @@ func (m *Membership) Heard() <-chan struct{} {
 	return m.heard
 }
 
-// Presence tells what is known of a process by its name: whether it renews its row, whatever its state, and if not,
-// whether it is gone for sure, because it did before. Neither means that it was never heard of; it may have
-// come a moment ago.
+// Presence tells what is known of a process by its name: whether it renews its row, whatever its state, and
+// if not, whether it is gone for sure, because it did before. Neither means that it was never heard of; it
+// may have come a moment ago.
 func (m *Membership) Presence(process string) (here, gone bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -138,8 +140,8 @@ func (m *Membership) Presence(process string) (here, gone bool) {
 	return seen && m.peers[i].Alive, seen && !m.peers[i].Alive
 }
 
-// Taken waits until the others have taken over what is this process's: every one that is ready shows that it fires without
-// it. Without any, it waits for those that join; without them for nobody. It is called after
+// Taken waits until the others have taken over what is this process's: every one that is ready shows that it
+// fires without it. Without any, it waits for those that join; without them for nobody. It is called after
 // Declare(Leaving), while Run goes on. It gives up with ErrNotTaken after FarewellMax, or at the end of ctx.
 func (m *Membership) Taken(ctx context.Context) error {
 	ctx, done := clock.Within(ctx, m.Clock, FarewellMax)
@@ -197,7 +199,8 @@ func (m *Membership) says() record {
 	return r
 }
 
-// withoutMax bounds what a row says of those that leave; the rest of them is told later, or waits for FarewellMax.
+// withoutMax bounds what a row says of those that leave; the rest of them is told later, or waits for
+// FarewellMax.
 const withoutMax = 256
 
 // without are the marks of those that leave and are not in force here any more.

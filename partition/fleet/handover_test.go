@@ -185,7 +185,8 @@ func TestThoseWhoFindNobodyReadyCountAtOnce(t *testing.T) {
 	})
 }
 
-// Who joins beside one that is leaving has nobody else's share to leave alone, and neither have the others that join.
+// Who joins beside one that is leaving has nobody else's share to leave alone, and neither have the others
+// that join.
 func TestFoundersBesideWhoLeaves(t *testing.T) {
 	inTown(t, func(w *town) {
 		a := w.start("a", Ready)
@@ -233,7 +234,8 @@ func TestAFounderThatIsKilled(t *testing.T) {
 	})
 }
 
-// Where something besides the rows tells who is ready, a founder counts by its word until it says that others know.
+// Where something besides the rows tells who is ready, a founder counts by its word until it says that others
+// know.
 func TestAFounderIsOneUntilItSettles(t *testing.T) {
 	inTown(t, func(w *town) {
 		a := w.start("a", Joining)

@@ -10,7 +10,8 @@ import (
 	"github.com/kinesin-io/kinesin/store/mem"
 )
 
-// TestSharedStateIsLocked is for the race detector: what stands behind one lock is used by goroutines that nothing else orders.
+// TestSharedStateIsLocked is for the race detector: what stands behind one lock is used by goroutines that
+// nothing else orders.
 func TestSharedStateIsLocked(_ *testing.T) {
 	m := New(Config{Rows: store.New(mem.New(), store.Config{}), Self: "a", Clock: clock.Real()})
 	m.others.seen = map[string]sight{"b": {}}
@@ -36,8 +37,8 @@ func TestSharedStateIsLocked(_ *testing.T) {
 	running.Wait()
 }
 
-// TestAPauseOfEverybodySaysNothing lets a minute pass in which nobody did anything, as on a machine that was suspended: who wakes up
-// first finds rows that did not change, and had not looked for a change.
+// TestAPauseOfEverybodySaysNothing lets a minute pass in which nobody did anything, as on a machine that was
+// suspended: who wakes up first finds rows that did not change, and had not looked for a change.
 func TestAPauseOfEverybodySaysNothing(t *testing.T) {
 	w, a, _, _ := three(t)
 	w.virtual.Advance(time.Minute)
@@ -67,7 +68,8 @@ func TestAStrangerIsNeitherHereNorGone(t *testing.T) {
 	}
 }
 
-// TestFollowsIsByTheSameMembers checks that a partition is let go only for one that lives and fires by the very same members.
+// TestFollowsIsByTheSameMembers checks that a partition is let go only for one that lives and fires by the
+// very same members.
 func TestFollowsIsByTheSameMembers(t *testing.T) {
 	members := []string{"a", "b"}
 	m := New(Config{Self: "a", Clock: clock.Real()})

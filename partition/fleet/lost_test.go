@@ -80,8 +80,8 @@ func (w *town) startOn(name string) (*citizen, *way) {
 	return w.startOver(way, name, Ready), way
 }
 
-// One call of a process that gets lost, whichever and whenever, must not give everybody another lease: a killed process
-// would be missed for two.
+// One call of a process that gets lost, whichever and whenever, must not give everybody another lease: a
+// killed process would be missed for two.
 func TestAKilledMemberIsGoneWithinTenSecondsThoughACallGetsLost(t *testing.T) {
 	for name, harm := range map[string]int32{
 		"a write is refused": refuseWrites, "a write hangs": swallowWrites, "a read is refused": refuseReads, "a read hangs": swallowReads,
@@ -104,7 +104,8 @@ func TestAKilledMemberIsGoneWithinTenSecondsThoughACallGetsLost(t *testing.T) {
 	}
 }
 
-// missedFor is how long b is a member for a after it was killed, when so long after that a call of a gets lost.
+// missedFor is how long b is a member for a after it was killed, when so long after that a call of a gets
+// lost.
 func missedFor(t *testing.T, harm int32, at, after time.Duration, hurry bool) (took time.Duration) {
 	t.Helper()
 	inTown(t, func(w *town) {

@@ -18,7 +18,8 @@ type others struct {
 	mute bool            // our own row could not be written for a while, so that silence means nothing
 }
 
-// goneMax bounds how many are remembered that are no more. Beyond it all are forgotten and are strangers again.
+// goneMax bounds how many are remembered that are no more. Beyond it all are forgotten and are strangers
+// again.
 const goneMax = 4096
 
 // sight is what is known of one member.
@@ -130,7 +131,8 @@ func (o *others) peers(self string) []Peer {
 	return all
 }
 
-// toBury are the rows of members that have been silent for long, and one of the name self as soon as it is silent.
+// toBury are the rows of members that have been silent for long, and one of the name self as soon as it is
+// silent.
 func (o *others) toBury(now time.Duration, self string) (rows []store.Control) {
 	for name, s := range o.seen {
 		if s.dead && !s.absent && (name == self || now-s.still >= buriedAfter) {

@@ -18,7 +18,8 @@ const (
 	Ready State = iota
 	// Joining: it is not warm yet. It counts itself as a member, the others do not, unless it is a founder.
 	Joining
-	// Leaving: it is about to end and fires on until the others have taken over. They no longer count it as a member.
+	// Leaving: it is about to end and fires on until the others have taken over. They no longer count it as a
+	// member.
 	Leaving
 )
 
@@ -34,7 +35,8 @@ func (s State) String() string {
 // MarshalText is the state as rows have it.
 func (s State) MarshalText() ([]byte, error) { return []byte(s.String()), nil }
 
-// UnmarshalText reads the state of a row. One that a newer version knows counts as Ready: who wrote it is alive.
+// UnmarshalText reads the state of a row. One that a newer version knows counts as Ready: who wrote it is
+// alive.
 func (s *State) UnmarshalText(text []byte) error {
 	*s = State(max(0, slices.Index(stateNames[:], string(text))))
 	return nil

@@ -23,8 +23,8 @@ import (
 // object is one of the API's as JSON has it.
 type object = map[string]any
 
-// api is an API server in this process: it lists, watches and gets what the test puts there, over HTTP without a
-// socket. It can be made to fail in each way that is known of real ones.
+// api is an API server in this process: it lists, watches and gets what the test puts there, over HTTP
+// without a socket. It can be made to fail in each way that is known of real ones.
 type api struct {
 	*inproc.Transport
 
@@ -277,7 +277,8 @@ func write(w http.ResponseWriter, o object) {
 
 const bookmarkEvery = time.Minute
 
-// watch tells of what comes after a version, until the client goes, the server's time is over, or the test breaks it.
+// watch tells of what comes after a version, until the client goes, the server's time is over, or the test
+// breaks it.
 func (a *api) watch(w http.ResponseWriter, r *http.Request, resource string) {
 	selector, _ := labels.Parse(r.URL.Query().Get("labelSelector"))
 	from, _ := strconv.Atoi(r.URL.Query().Get("resourceVersion"))

@@ -77,8 +77,8 @@ func partitionsOf(n int) []task.Partition {
 	return all
 }
 
-// BenchmarkWatchEvent is the time from a change of a pod's readiness at the API server until the membership has told of it
-// (told_*), and until the partitions are assigned anew (assigned_*).
+// BenchmarkWatchEvent is the time from a change of a pod's readiness at the API server until the membership
+// has told of it (told_*), and until the partitions are assigned anew (assigned_*).
 func BenchmarkWatchEvent(b *testing.B) {
 	for _, c := range []struct{ pods, partitions int }{{3, 600}, {50, 6000}, {500, 100_000}} {
 		b.Run(fmt.Sprintf("pods=%d/partitions=%d", c.pods, c.partitions), func(b *testing.B) {

@@ -49,7 +49,8 @@ type Hooks struct {
 	Broke func()
 }
 
-// Identity is the pod's name and namespace out of POD_NAME and POD_NAMESPACE, or ErrNoIdentity. getenv is os.Getenv.
+// Identity is the pod's name and namespace out of POD_NAME and POD_NAMESPACE, or ErrNoIdentity. getenv is
+// os.Getenv.
 func Identity(getenv func(string) string) (pod, namespace string, err error) {
 	pod, namespace = getenv("POD_NAME"), getenv("POD_NAMESPACE")
 	switch {
@@ -82,8 +83,8 @@ type Cluster struct {
 	selector string                // of the pods and ReplicaSets of the fleet; empty: all
 }
 
-// Open finds this process's pod, its Deployment, and whether it may list and watch what it has to. It tries for up to 30 s
-// while the API server cannot be reached. Errors wrap those of this package.
+// Open finds this process's pod, its Deployment, and whether it may list and watch what it has to. It tries
+// for up to 30 s while the API server cannot be reached. Errors wrap those of this package.
 func Open(ctx context.Context, config Config) (*Cluster, error) {
 	if config.Pod == "" || config.Namespace == "" {
 		return nil, ErrNoIdentity
@@ -200,5 +201,6 @@ func (c *Cluster) tryAll(ctx context.Context) error {
 // Pod is the name of this process's pod: its host in the lease rows, and its name as a member.
 func (c *Cluster) Pod() string { return c.config.Pod }
 
-// Group is what the fleet is called in the lease rows: the same in all of its pods, and in no other fleet of the cluster.
+// Group is what the fleet is called in the lease rows: the same in all of its pods, and in no other fleet of
+// the cluster.
 func (c *Cluster) Group() string { return c.config.Namespace + "/" + c.name }

@@ -7,8 +7,8 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 )
 
-// What keeps a process from knowing its fleet. Errors of Identity and Open wrap one of them; all but ErrUnreachable
-// last until somebody changes something, see Lasting.
+// What keeps a process from knowing its fleet. Errors of Identity and Open wrap one of them; all but
+// ErrUnreachable last until somebody changes something, see Lasting.
 var (
 	ErrNoIdentity   = errors.New("the pod does not know itself: set POD_NAME and POD_NAMESPACE from the downward API (fieldRef metadata.name and metadata.namespace)")
 	ErrNoCluster    = errors.New("no way to the Kubernetes API server: run in a pod with a mounted service account token (automountServiceAccountToken: true), or set KUBECONFIG")
@@ -34,7 +34,8 @@ type request struct {
 	verb, resource, namespace, name string
 }
 
-// explain turns an answer of the API server into an error of this package. Those that may be different in a moment stay as they are.
+// explain turns an answer of the API server into an error of this package. Those that may be different in a
+// moment stay as they are.
 func (r request) explain(err error) error {
 	what := fmt.Sprintf("%s %s in namespace %q", r.verb, r.resource, r.namespace)
 	switch {

@@ -16,19 +16,21 @@ import (
 )
 
 const (
-	// graceMax is how long a watch may be away between two, as it is whenever the server ends one, to be counted as in contact.
+	// graceMax is how long a watch may be away between two, as it is whenever the server ends one, to be
+	// counted as in contact.
 	graceMax = 3 * time.Second
 	// silenceMax is how long an open watch may tell nothing. The server sends a bookmark every minute.
 	silenceMax = 150 * time.Second
-	// behindMax is how long lists are refused that are older than what was seen: some server or cache is behind. Past that
-	// the cluster was restored from a backup.
+	// behindMax is how long lists are refused that are older than what was seen: some server or cache is
+	// behind. Past that the cluster was restored from a backup.
 	behindMax = time.Minute
-	// brokeBefore is how long a watch lasts at least unless something cuts it off: they are asked for with 5 to 10 minutes.
+	// brokeBefore is how long a watch lasts at least unless something cuts it off: they are asked for with 5
+	// to 10 minutes.
 	brokeBefore = 4 * time.Minute
 )
 
-// feed is one kind of objects as the API server tells of them: it lists and watches for a reflector, and notes
-// how good the contact is.
+// feed is one kind of objects as the API server tells of them: it lists and watches for a reflector, and
+// notes how good the contact is.
 type feed struct {
 	cluster  *Cluster
 	client   *rest.RESTClient
@@ -92,13 +94,14 @@ func (f *feed) Watch(options metav1.ListOptions) (watch.Interface, error) {
 	return f.WatchWithContext(context.Background(), options)
 }
 
-// IsWatchListSemanticsUnSupported keeps reflectors to lists and watches: a list is one answer, and one change here.
+// IsWatchListSemanticsUnSupported keeps reflectors to lists and watches: a list is one answer, and one change
+// here.
 func (f *feed) IsWatchListSemanticsUnSupported() bool { return true }
 
 var errBehind = errors.New("the list is older than what was seen before: this API server is behind")
 
-// ListWithContext implements cache.ListerWithContext. Lists are consistent ones: a cache of the API server that stands still
-// would answer as it did before.
+// ListWithContext implements cache.ListerWithContext. Lists are consistent ones: a cache of the API server
+// that stands still would answer as it did before.
 func (f *feed) ListWithContext(ctx context.Context, options metav1.ListOptions) (runtime.Object, error) {
 	asked := ctx
 	ctx, done := clock.Within(asked, f.cluster.config.Clock, callMax)
@@ -214,8 +217,8 @@ func (f *feed) told(version string) {
 	f.newest = max(f.newest, n)
 }
 
-// contact says whether what is known of this kind of objects can be believed, how long ago the server last told
-// anything, and whether the open watch is one to end: it is silent for too long, or went back in time.
+// contact says whether what is known of this kind of objects can be believed, how long ago the server last
+// told anything, and whether the open watch is one to end: it is silent for too long, or went back in time.
 func (f *feed) contact() (good, spoilt bool, age time.Duration) {
 	now := clock.Mono(f.cluster.config.Clock)
 	f.mu.Lock()

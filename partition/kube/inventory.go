@@ -26,7 +26,8 @@ type seenPod struct {
 	version uint64
 }
 
-// isOf says whether a pod belongs to the fleet of the owner, which may have made it itself or by a ReplicaSet.
+// isOf says whether a pod belongs to the fleet of the owner, which may have made it itself or by a
+// ReplicaSet.
 func (i *inventory) isOf(p *seenPod, c *Cluster) bool {
 	if p.maker == c.maker.UID {
 		return true
@@ -60,8 +61,8 @@ func (i *inventory) wanted(c *Cluster) (pods int) {
 	return pods
 }
 
-// shown are the pods of the fleet that are not being deleted, and ours even then; true: ready. A pod of our name that is
-// not ours is none.
+// shown are the pods of the fleet that are not being deleted, and ours even then; true: ready. A pod of our
+// name that is not ours is none.
 func (i *inventory) shown(c *Cluster) map[string]bool {
 	shown := make(map[string]bool, len(i.pods))
 	for name, p := range i.pods {

@@ -14,19 +14,23 @@ import (
 )
 
 const (
-	// tickEvery is how often it is looked whether the contact is lost, and whether the sources disagree for too long.
+	// tickEvery is how often it is looked whether the contact is lost, and whether the sources disagree for
+	// too long.
 	tickEvery = time.Second
 	// listsMax is how long the first lists are waited for; past that the rows decide.
 	listsMax = 10 * time.Second
-	// gatherMax is how long, where nobody is ready, nothing changes until all pods that are wanted are there, and their rows say what
-	// they are: who took itself for the only one in between would begin to read everything.
+	// gatherMax is how long, where nobody is ready, nothing changes until all pods that are wanted are there,
+	// and their rows say what they are: who took itself for the only one in between would begin to read
+	// everything.
 	gatherMax = 2 * time.Second
-	// settleAfter is for how long our pod has to be ready until it is left to the watch to say so: until then other watches may
-	// be behind.
+	// settleAfter is for how long our pod has to be ready until it is left to the watch to say so: until then
+	// other watches may be behind.
 	settleAfter = 5 * time.Second
-	// disputeMax is how long the sources may disagree about a pod until the pods are listed anew: the watch may stand still.
+	// disputeMax is how long the sources may disagree about a pod until the pods are listed anew: the watch
+	// may stand still.
 	disputeMax = 10 * time.Second
-	// disputePauseMax is the longest time between two such lists, which become rarer while the same dispute lasts.
+	// disputePauseMax is the longest time between two such lists, which become rarer while the same dispute
+	// lasts.
 	disputePauseMax = 10 * time.Minute
 )
 
@@ -40,7 +44,8 @@ type Rows interface {
 	Settle()
 }
 
-// Membership implements partition.Membership. Members is empty until Run has listed the pods and the rows have been read.
+// Membership implements partition.Membership. Members is empty until Run has listed the pods and the rows
+// have been read.
 type Membership struct {
 	*Cluster
 
@@ -70,8 +75,8 @@ type dispute struct {
 	pause time.Duration
 }
 
-// Over is the membership of the cluster's pods with the lease rows as its second source. The rows are those of
-// a fleet.Membership with Config.Host Pod() and Config.Group Group(), whose Run goes on beside this one's.
+// Over is the membership of the cluster's pods with the lease rows as its second source. The rows are those
+// of a fleet.Membership with Config.Host Pod() and Config.Group Group(), whose Run goes on beside this one's.
 func (c *Cluster) Over(rows Rows) *Membership {
 	m := &Membership{
 		Cluster: c, rows: rows, feeds: c.feeds(), changed: make(chan struct{}),
@@ -88,7 +93,8 @@ func (c *Cluster) Over(rows Rows) *Membership {
 // Self is the name of this process's pod.
 func (m *Membership) Self() string { return m.config.Pod }
 
-// Members are the pods of the fleet that are ready, and this one. They stay as they are once this process is leaving.
+// Members are the pods of the fleet that are ready, and this one. They stay as they are once this process is
+// leaving.
 func (m *Membership) Members() []string {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -196,8 +202,8 @@ func (m *Membership) gathers(s *sources, now time.Duration) bool {
 	return m.gather != 0 && now-m.gather < gatherMax
 }
 
-// settle has our row leave it to the watch who is ready: when that has shown our pod for long enough, or others for so long that
-// ours will not come to it. It holds mu.
+// settle has our row leave it to the watch who is ready: when that has shown our pod for long enough, or
+// others for so long that ours will not come to it. It holds mu.
 func (m *Membership) settle(s *sources, now time.Duration) {
 	says := m.rows.Declared() == fleet.Ready
 	m.ready = sinceWhen(m.ready, says && s.watch[s.self], now)

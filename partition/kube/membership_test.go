@@ -24,8 +24,8 @@ import (
 
 var _ partition.Membership = (*Membership)(nil)
 
-// world is an API server, a store, and the process of the pod `own` among other pods, each with a process that
-// has its row there. Time is that of a bubble.
+// world is an API server, a store, and the process of the pod `own` among other pods, each with a process
+// that has its row there. Time is that of a bubble.
 type world struct {
 	*api
 
@@ -340,7 +340,8 @@ func TestScaledToOne(t *testing.T) {
 	})
 }
 
-// What cuts watches off is noticed though contact is never lost for long; that they end every few minutes is nothing.
+// What cuts watches off is noticed though contact is never lost for long; that they end every few minutes is
+// nothing.
 func TestWatchesThatBreakAreCounted(t *testing.T) {
 	inWorld(t, four, func(w *world) {
 		w.pass(time.Hour)
@@ -593,7 +594,8 @@ func TestKubeConforms(t *testing.T) {
 	})
 }
 
-// change makes these the pods, with processes that are ready. None at all is what the API server claims alone.
+// change makes these the pods, with processes that are ready. None at all is what the API server claims
+// alone.
 func (w *world) change(members ...string) {
 	if len(members) == 0 {
 		w.listEmpty()

@@ -29,22 +29,26 @@ type sources struct {
 // standing is what came out of the sources so far. Both are sorted.
 type standing struct {
 	members []string
-	// base are those who were members and whom the rows never took for gone since. It is what an implausible list is measured
-	// by: one that shrinks by one pod at a time is as implausible as one that shrinks at once.
+	// base are those who were members and whom the rows never took for gone since. It is what an implausible
+	// list is measured by: one that shrinks by one pod at a time is as implausible as one that shrinks at
+	// once.
 	base []string
 }
 
-// merge makes the members out of two sources. kept is how many are members though the watch says that they are gone.
+// merge makes the members out of two sources. kept is how many are members though the watch says that they
+// are gone.
 //
 //   - A process's own word, joining or leaving, counts: it is no member then.
-//   - Who is silent by the rows is none, whatever the watch says: who cannot renew its row cannot fire either.
+//   - Who is silent by the rows is none, whatever the watch says: who cannot renew its row cannot fire
+//     either.
 //   - Who is ready by the watch is a member.
-//   - So is a founder whose pod is there: those who come when nobody is ready share from the start. It is one by its own word, so that
-//     all see the same ones, and stays one when the first of them get ready.
-//   - Who is not, and is ready by the rows, is none either, unless there are more than half of base such, and more than one, or
-//     none of the pods that there are is ready by the watch: then that is not believed, and all of them stay until the rows agree.
-//   - Without the watch the rows decide: who was a member and is not known to be gone stays, who says that it is ready or a
-//     founder comes.
+//   - So is a founder whose pod is there: those who come when nobody is ready share from the start. It is one
+//     by its own word, so that all see the same ones, and stays one when the first of them get ready.
+//   - Who is not, and is ready by the rows, is none either, unless there are more than half of base such, and
+//     more than one, or none of the pods that there are is ready by the watch: then that is not believed, and
+//     all of them stay until the rows agree.
+//   - Without the watch the rows decide: who was a member and is not known to be gone stays, who says that it
+//     is ready or a founder comes.
 //   - A pod without rows is judged by the watch alone. An empty result is not believed.
 //   - Self is ready by its own word, and by the watch as long as its pod is there.
 //
@@ -116,8 +120,8 @@ func (s *sources) candidates(before []string) []string {
 	return slices.Compact(all)
 }
 
-// gathering says whether a fleet begins: nobody is ready, and some of the pods that are wanted are not there, or have not said
-// yet what they are.
+// gathering says whether a fleet begins: nobody is ready, and some of the pods that are wanted are not there,
+// or have not said yet what they are.
 func (s *sources) gathering() bool {
 	if !s.contact || s.anyReady() {
 		return false
@@ -138,7 +142,8 @@ func (s *sources) gathering() bool {
 	return false
 }
 
-// says is what the two sources say of a pod: whether the watch counts it, whether it shows it at all, and the rows' word.
+// says is what the two sources say of a pod: whether the watch counts it, whether it shows it at all, and the
+// rows' word.
 func (s *sources) says(pod string) (watched, there bool, said word) {
 	watched, there = s.watch[pod]
 	if pod == s.self {

@@ -163,8 +163,8 @@ func (f start) says(s *sources, pod string) {
 	}
 }
 
-// Pods that start together become members as they come, and stay that while they get ready in whatever order; those that end
-// in between do not.
+// Pods that start together become members as they come, and stay that while they get ready in whatever order;
+// those that end in between do not.
 func TestAFleetThatStartsDoesNotFlap(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		pods := rapid.SliceOfNDistinct(podNames, 2, 12, rapid.ID[string]).Draw(t, "pods")

@@ -84,7 +84,8 @@ func TestAFleetThatStartsAtOnceSharesFromTheStart(t *testing.T) {
 	})
 }
 
-// The pods of a fleet are made one after the other: who is warm before the last of them is there waits for it.
+// The pods of a fleet are made one after the other: who is warm before the last of them is there waits for
+// it.
 func TestAFleetWhosePodsAreMadeOneByOne(t *testing.T) {
 	inCluster(t, func(a *api) {
 		t := a.t
@@ -168,8 +169,8 @@ func TestAFounderWhosePodIsNeverReady(t *testing.T) {
 	})
 }
 
-// Who joins and never gets ready is no member for longer than its row or its pod is there, nor for longer than FounderMax when
-// most are ready.
+// Who joins and never gets ready is no member for longer than its row or its pod is there, nor for longer
+// than FounderMax when most are ready.
 func TestFoundersThatNeverGetReady(t *testing.T) {
 	for name, c := range map[string]struct {
 		end    func(w *world, pod string)

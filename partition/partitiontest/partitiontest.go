@@ -15,15 +15,16 @@ import (
 type Harness struct {
 	// Membership knows Self and at least one other member.
 	Membership partition.Membership
-	// Change makes the sources say that exactly these are the members, and returns when the membership has had time to
-	// hear of it. Where there are several, one alone says that there are none. nil when the members never change.
+	// Change makes the sources say that exactly these are the members, and returns when the membership has
+	// had time to hear of it. Where there are several, one alone says that there are none. nil when the
+	// members never change.
 	Change func(members ...string)
 	// Name makes the name of another member; nil: any name will do.
 	Name func(i int) string
 	// Leave makes this process one that is about to end. nil where processes do not tell.
 	Leave func()
-	// Lose cuts the membership off from all its sources, and returns after much more time than they need to give somebody
-	// up. nil where there are none.
+	// Lose cuts the membership off from all its sources, and returns after much more time than they need to
+	// give somebody up. nil where there are none.
 	Lose func()
 }
 
@@ -35,7 +36,8 @@ func (h *Harness) another(i int) string {
 	return fmt.Sprint("zz-another-", i)
 }
 
-// Run checks a membership. open is called for every case, in a bubble of its own: time is that of testing/synctest.
+// Run checks a membership. open is called for every case, in a bubble of its own: time is that of
+// testing/synctest.
 func Run(t *testing.T, open func(t *testing.T) Harness) {
 	t.Helper()
 	for _, c := range []struct {

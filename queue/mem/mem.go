@@ -178,8 +178,9 @@ func (d *Driver) Room(name queue.Name) <-chan struct{} {
 	return l.makeRoom()
 }
 
-// ClockStepped implements queue.Stepper. A message that was released with a delay is hidden for the rest of that delay, and no
-// message has waited longer or shorter by the step. One that waits until it is due waits for the same instant.
+// ClockStepped implements queue.Stepper. A message that was released with a delay is hidden for the rest of
+// that delay, and no message has waited longer or shorter by the step. One that waits until it is due waits
+// for the same instant.
 func (d *Driver) ClockStepped(by time.Duration) {
 	d.mu.Lock()
 	defer d.mu.Unlock()

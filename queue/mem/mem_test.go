@@ -31,7 +31,8 @@ func TestConformance(t *testing.T) {
 	})
 }
 
-// TestAStepOfTheClockMovesDelaysAndNotDueTimes sets the wall clock while one message is hidden by a delay and one until it is due.
+// TestAStepOfTheClockMovesDelaysAndNotDueTimes sets the wall clock while one message is hidden by a delay and
+// one until it is due.
 func TestAStepOfTheClockMovesDelaysAndNotDueTimes(t *testing.T) {
 	for _, by := range []time.Duration{-time.Hour, time.Hour} {
 		t.Run(by.String(), func(t *testing.T) {
@@ -76,8 +77,8 @@ func TestAStepOfTheClockMovesDelaysAndNotDueTimes(t *testing.T) {
 	}
 }
 
-// TestAgesDoNotFollowTheWallClock: a scheduler may ask for the age before anybody has noticed that the clock was set, and takes a
-// message for lost, or for there, by it.
+// TestAgesDoNotFollowTheWallClock: a scheduler may ask for the age before anybody has noticed that the clock
+// was set, and takes a message for lost, or for there, by it.
 func TestAgesDoNotFollowTheWallClock(t *testing.T) {
 	for _, by := range []time.Duration{-24 * time.Hour, 24 * time.Hour} {
 		v := clock.NewVirtual(start, 1)

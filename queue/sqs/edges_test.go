@@ -149,7 +149,8 @@ func TestASlowTaskDelaysNoOtherOfItsMessage(t *testing.T) {
 	})
 }
 
-// Of a message with several tasks one is done, and the others cannot be sent anew: they come again, soon, elsewhere.
+// Of a message with several tasks one is done, and the others cannot be sent anew: they come again, soon,
+// elsewhere.
 func TestASplitMessageWhoseSendFailsComesAgain(t *testing.T) {
 	inBubble(t, func(b *bubble) {
 		b.mustSend(batchOf(0, 20, b.clock.Now())...)
@@ -580,7 +581,8 @@ func TestSuspectsHaveMessagesOfTheirOwn(t *testing.T) {
 	})
 }
 
-// One free slot, in a process that takes no suspects: the blamed task that a poll brought goes, and others are polled for.
+// One free slot, in a process that takes no suspects: the blamed task that a poll brought goes, and others
+// are polled for.
 func TestASuspectThatNobodyTakesStopsNoPolls(t *testing.T) {
 	inBubble(t, func(b *bubble) {
 		blamed := taskOf(7, 0, b.clock.Now())

@@ -9,7 +9,8 @@ import (
 	"github.com/kinesin-io/kinesin/task"
 )
 
-// TestSharedStateIsLocked is for the race detector: what stands behind one lock is used by goroutines that nothing else orders.
+// TestSharedStateIsLocked is for the race detector: what stands behind one lock is used by goroutines that
+// nothing else orders.
 func TestSharedStateIsLocked(_ *testing.T) {
 	p := newPrefetch()
 	var running sync.WaitGroup
@@ -43,7 +44,8 @@ func TestAHoldIsRoundedUp(t *testing.T) {
 	}
 }
 
-// TestTheNewestDeliveryCounts has a message come again that is here: SQS takes only its new handle from then on.
+// TestTheNewestDeliveryCounts has a message come again that is here: SQS takes only its new handle from then
+// on.
 func TestTheNewestDeliveryCounts(t *testing.T) {
 	p := newPrefetch()
 	m := &held{id: "m", handle: "old"}

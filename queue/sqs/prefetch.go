@@ -119,8 +119,8 @@ func (p *prefetch) meet(id, handle string, renew task.Instant) met {
 	return metNever
 }
 
-// add takes in a message with its tasks, for serve to hand out; false when the driver is closed. now is what the wall clock
-// shows.
+// add takes in a message with its tasks, for serve to hand out; false when the driver is closed. now is what
+// the wall clock shows.
 func (p *prefetch) add(m *held, tasks []task.Task, again bool, now task.Instant) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()

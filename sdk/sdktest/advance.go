@@ -10,13 +10,13 @@ import (
 // looksPerPatience is how often a wait for handlers is looked at.
 const looksPerPatience = 8
 
-// Advance moves virtual time by d, through every moment at which something falls due, and returns when all that
-// fell due has ended: tasks that became due, retries and snoozes among them, and what handlers scheduled.
-// Advance(0) waits for what is due now.
+// Advance moves virtual time by d, through every moment at which something falls due, and returns when all
+// that fell due has ended: tasks that became due, retries and snoozes among them, and what handlers
+// scheduled. Advance(0) waits for what is due now.
 //
-// It fails the test, and names the tasks, when something that is due does not happen because a handler
-// does not return (see Stall). A handler that waits for virtual time is no reason to wait for it; if
-// its time has not come at the end, it is left waiting. A task for which no worker has a slot stays in its queue.
+// It fails the test, and names the tasks, when something that is due does not happen because a handler does
+// not return (see Stall). A handler that waits for virtual time is no reason to wait for it; if its time has
+// not come at the end, it is left waiting. A task for which no worker has a slot stays in its queue.
 func (k *Kinesin) Advance(d time.Duration) {
 	k.tb.Helper()
 	if d < 0 {

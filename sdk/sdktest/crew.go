@@ -36,7 +36,8 @@ func (w *worker) serves(lambda string, r *rows) bool {
 	return false
 }
 
-// attempt is a handler under way. Its fields are guarded by tracker.mu, but for the first ones, which never change.
+// attempt is a handler under way. Its fields are guarded by tracker.mu, but for the first ones, which never
+// change.
 type attempt struct {
 	work  *controller.Work
 	start task.Instant
@@ -124,16 +125,16 @@ func (k *Kinesin) employ(ctx context.Context, c *controller.Config) {
 	}
 }
 
-// Run starts a worker, which runs until stop is called or the test ends, and returns when it takes
-// tasks. stop returns when the worker has: handlers that run then are told so by their contexts at once, without
-// the grace that Worker.Run gives them.
+// Run starts a worker, which runs until stop is called or the test ends, and returns when it takes tasks.
+// stop returns when the worker has: handlers that run then are told so by their contexts at once, without the
+// grace that Worker.Run gives them.
 func (k *Kinesin) Run(w *sdk.Worker) (stop func()) {
 	k.tb.Helper()
 	return k.Start(w.Run)
 }
 
-// Start is Run for code under test that makes its own worker of Client and runs it under ctx. It returns when the
-// first worker takes tasks.
+// Start is Run for code under test that makes its own worker of Client and runs it under ctx. It returns when
+// the first worker takes tasks.
 func (k *Kinesin) Start(run func(ctx context.Context) error) (stop func()) {
 	k.tb.Helper()
 	s := &started{registered: make(chan struct{}), over: make(chan struct{})}
@@ -199,9 +200,9 @@ func (k *Kinesin) awaitEnd(s *started) {
 // killAfterMost is longer than any worker waits for handlers that were told to stop.
 const killAfterMost = 30 * 24 * time.Hour
 
-// Sleep waits for d in virtual time or for the end of ctx, whose cause it then returns. Code under test is given it
-// instead of time.Sleep. In a handler it needs the handler's ctx, or one derived from it: then Advance knows
-// that the handler waits for time, and that it goes on when the time has come.
+// Sleep waits for d in virtual time or for the end of ctx, whose cause it then returns. Code under test is
+// given it instead of time.Sleep. In a handler it needs the handler's ctx, or one derived from it: then
+// Advance knows that the handler waits for time, and that it goes on when the time has come.
 func (k *Kinesin) Sleep(ctx context.Context, d time.Duration) error {
 	s, timer := k.fallAsleep(ctx, d)
 	defer timer.Stop()

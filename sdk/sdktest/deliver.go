@@ -24,9 +24,9 @@ type Delivery struct {
 	Traceparent string
 }
 
-// Delivered is what was put on the queue of a lambda in mode deliver so far, in that order. Nobody takes it from there. Every
-// task waits for its due time here, as on a server with --deliver-direct 0, so that it is delivered then to the millisecond
-// and can be cancelled until then.
+// Delivered is what was put on the queue of a lambda in mode deliver so far, in that order. Nobody takes it
+// from there. Every task waits for its due time here, as on a server with --deliver-direct 0, so that it is
+// delivered then to the millisecond and can be cancelled until then.
 func (k *Kinesin) Delivered(lambda string) []Delivery {
 	k.tb.Helper()
 	info, err := k.client.GetLambda(k.base, lambda)
@@ -47,7 +47,8 @@ func (k *Kinesin) Delivered(lambda string) []Delivery {
 	return all
 }
 
-// outbox is a queue that keeps what is delivered. The rows of the tasks go after that, so whoever waits for them sees it.
+// outbox is a queue that keeps what is delivered. The rows of the tasks go after that, so whoever waits for
+// them sees it.
 type outbox struct {
 	*queuemem.Driver
 

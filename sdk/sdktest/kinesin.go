@@ -87,9 +87,9 @@ type Option func(*config)
 // StartAt sets when virtual time begins, to the second: the present otherwise.
 func StartAt(t time.Time) Option { return func(c *config) { c.start = t } }
 
-// Patience sets how long, in real time, nothing may happen before a handler that has looked at its
-// context is taken to wait for virtual time, until it returns or its context ends: PatienceDefault otherwise. A
-// longer one suits handlers that are really slow; Sleep needs none.
+// Patience sets how long, in real time, nothing may happen before a handler that has looked at its context is
+// taken to wait for virtual time, until it returns or its context ends: PatienceDefault otherwise. A longer
+// one suits handlers that are really slow; Sleep needs none.
 func Patience(d time.Duration) Option { return func(c *config) { c.patience = d } }
 
 // Stall sets for how long, in real time, nothing may happen although something is due, before the test
@@ -186,7 +186,8 @@ func (k *Kinesin) Lambda(name string, settings ...sdk.LambdaInfo) sdk.LambdaInfo
 	return have
 }
 
-// Close stops the workers, whose handlers' contexts end at once, and the server. New does it at the end of the test.
+// Close stops the workers, whose handlers' contexts end at once, and the server. New does it at the end of
+// the test.
 func (k *Kinesin) Close() { k.closing.Do(k.shut) }
 
 func (k *Kinesin) shut() {

@@ -15,8 +15,8 @@ import (
 // idsPerCallMax is how many tasks one call reads.
 const idsPerCallMax = 1000
 
-// Tasks lists a lambda's tasks with their payloads, in the order in which they are or were due. Ended ones are in it
-// until their retention is over: 7 days unless the lambda has another, 90 days for dead ones.
+// Tasks lists a lambda's tasks with their payloads, in the order in which they are or were due. Ended ones
+// are in it until their retention is over: 7 days unless the lambda has another, 90 days for dead ones.
 func (k *Kinesin) Tasks(lambda string) []sdk.TaskInfo {
 	k.tb.Helper()
 	var ids []sdk.ID
@@ -113,7 +113,8 @@ func Where[T any](f func(args T) bool) Match {
 	}}
 }
 
-// FindScheduled returns the lambda's tasks that match, in the order of their due times, whatever has become of them.
+// FindScheduled returns the lambda's tasks that match, in the order of their due times, whatever has become
+// of them.
 func FindScheduled[T any](tb testing.TB, k *Kinesin, l sdk.Lambda[T], matches ...Match) []Scheduled[T] {
 	tb.Helper()
 	var found []Scheduled[T]

@@ -7,7 +7,8 @@
 // A row is what package store encodes, in one binary attribute, and the few attributes that keys, conditions,
 // indexes and TTL need. Instants in keys are microseconds in 16 digits, so that texts sort by time:
 //
-//	schedule   p <lambda>/<priority>/<shard>   k <wake>#<task id>   q seq of the wake-up row   r task, or its id alone
+//	schedule   p <lambda>/<priority>/<shard>   k <wake>#<task id>   q seq of the wake-up row
+//	           r task, or its id alone
 //	tasks      i <task id>   q seq   r task
 //	           d <partition>   e <ended>#<task id>   of dead letters: the index dead
 //	           x <expire at, seconds>                in an end

@@ -68,8 +68,8 @@ func TestABatchWithFewerAnswersIsUnknown(t *testing.T) {
 	}
 }
 
-// TestAFailedLookUpIsNoMissingRow has writes of a batch conflict without being shown the rows in the way, and the look at those
-// fail.
+// TestAFailedLookUpIsNoMissingRow has writes of a batch conflict without being shown the rows in the way, and
+// the look at those fail.
 func TestAFailedLookUpIsNoMissingRow(t *testing.T) {
 	t.Parallel()
 	s := &short{DB: newFakeDB(t, fakedynamo.Config{})}
@@ -88,7 +88,8 @@ func TestAFailedLookUpIsNoMissingRow(t *testing.T) {
 	}
 }
 
-// TestARequestHasEachKeyOnce sends writes of one row by several calls at once: DynamoDB refuses a request with two of them.
+// TestARequestHasEachKeyOnce sends writes of one row by several calls at once: DynamoDB refuses a request
+// with two of them.
 func TestARequestHasEachKeyOnce(t *testing.T) {
 	t.Parallel()
 	s := &short{DB: newFakeDB(t, fakedynamo.Config{})}

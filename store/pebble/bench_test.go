@@ -188,8 +188,9 @@ func BenchmarkImmediate(b *testing.B) {
 	}
 }
 
-// BenchmarkLook is what the scheduler does every 5 s at 1,000 tasks a second: it reads a partition from a minute
-// before now, all of whose rows have come and gone. Pinned has an older row besides, of a task that runs for long.
+// BenchmarkLook is what the scheduler does every 5 s at 1,000 tasks a second: it reads a partition from a
+// minute before now, all of whose rows have come and gone. Pinned has an older row besides, of a task that
+// runs for long.
 func BenchmarkLook(b *testing.B) {
 	const rate, perLook, minute = 1000, 5, 60
 	for name, pinned := range map[string]bool{"gone": false, "pinned": true} {

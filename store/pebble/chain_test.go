@@ -20,8 +20,8 @@ import (
 	"github.com/kinesin-io/kinesin/task"
 )
 
-// TestAChainIsOneCommit checks that the writes of a new task with a task row, of a move and of an end share one
-// commit, and one sync.
+// TestAChainIsOneCommit checks that the writes of a new task with a task row, of a move and of an end share
+// one commit, and one sync.
 func TestAChainIsOneCommit(t *testing.T) {
 	var mu sync.Mutex
 	var groups []int // rows of each
@@ -79,8 +79,8 @@ func (c *crashCopies) take() []*vfs.MemFS {
 	return append(all, c.copy())
 }
 
-// TestChainsAcrossGroups writes calls that are larger than a group, so that chains are cut. After a crash at any
-// moment no live task may be without its wake-up row; and some of the crashes must be in between.
+// TestChainsAcrossGroups writes calls that are larger than a group, so that chains are cut. After a crash at
+// any moment no live task may be without its wake-up row; and some of the crashes must be in between.
 func TestChainsAcrossGroups(t *testing.T) {
 	const tasks = 40
 	copies := &crashCopies{files: vfs.NewCrashableMem()}
@@ -162,7 +162,8 @@ func checkChains(t *testing.T, what string, files *vfs.MemFS, tasks int) (spare 
 	return spare
 }
 
-// TestLazyChainsAreAnsweredWhole sends more chains of lazy writes than fit a group: all are visible with the answer.
+// TestLazyChainsAreAnsweredWhole sends more chains of lazy writes than fit a group: all are visible with the
+// answer.
 func TestLazyChainsAreAnsweredWhole(t *testing.T) {
 	const tasks = 40
 	d := openMem(t)
@@ -191,7 +192,8 @@ func TestLazyChainsAreAnsweredWhole(t *testing.T) {
 	}
 }
 
-// TestSkippedAcrossGroups cuts chains some of which fail in their first write: what follows those is not done.
+// TestSkippedAcrossGroups cuts chains some of which fail in their first write: what follows those is not
+// done.
 func TestSkippedAcrossGroups(t *testing.T) {
 	const tasks = 40
 	d := openMem(t)
@@ -226,8 +228,8 @@ func TestSkippedAcrossGroups(t *testing.T) {
 	}
 }
 
-// TestDeletedWakeupsStayDeleted puts, replaces and deletes a few wake-up rows, while data files are written and
-// merged: a tombstone for one Set in the wrong place would bring back an older row.
+// TestDeletedWakeupsStayDeleted puts, replaces and deletes a few wake-up rows, while data files are written
+// and merged: a tombstone for one Set in the wrong place would bring back an older row.
 func TestDeletedWakeupsStayDeleted(t *testing.T) {
 	ctx := t.Context()
 	rapid.Check(t, func(rt *rapid.T) {

@@ -143,7 +143,8 @@ func readFile(t *testing.T, files vfs.FS, name string) []byte {
 	return content
 }
 
-// damage opens a copy in which one file has other content, none for removed, and reports 1 if that was noticed.
+// damage opens a copy in which one file has other content, none for removed, and reports 1 if that was
+// noticed.
 func damage(t *testing.T, files *vfs.MemFS, want []task.Task, name string, content []byte) int {
 	t.Helper()
 	clone := vfs.NewMem()
@@ -203,8 +204,8 @@ func readAll(t *testing.T, d *pebble.Driver, want []task.Task, name string) erro
 	return err
 }
 
-// TestDamageWithinABlockOfTheLogIsNoticed has a log shorter than a block: nothing but the chunks behind the damage
-// can say that something was lost, and nothing says where they begin.
+// TestDamageWithinABlockOfTheLogIsNoticed has a log shorter than a block: nothing but the chunks behind the
+// damage can say that something was lost, and nothing says where they begin.
 func TestDamageWithinABlockOfTheLogIsNoticed(t *testing.T) {
 	files := vfs.NewCrashableMem()
 	d := openOn(t, files, pebble.Config{})

@@ -291,8 +291,8 @@ func TestLazyWritesSurviveInOrder(t *testing.T) {
 	}
 }
 
-// TestAGroupIsSyncedWhateverItsFirstRow acknowledges one durable write behind rows that need no sync: lazy ones, and some that are
-// refused. They share a group, and the durable one has to be there after a crash.
+// TestAGroupIsSyncedWhateverItsFirstRow acknowledges one durable write behind rows that need no sync: lazy
+// ones, and some that are refused. They share a group, and the durable one has to be there after a crash.
 func TestAGroupIsSyncedWhateverItsFirstRow(t *testing.T) {
 	there, durable := crashTask(1, 0), crashTask(9, 0)
 	refused, lazy := store.Op{Kind: store.PutTask, Task: there}, store.Op{Kind: store.PutTask, Task: crashTask(2, 0), Lazy: true}
@@ -329,7 +329,8 @@ func TestAGroupIsSyncedWhateverItsFirstRow(t *testing.T) {
 	}
 }
 
-// TestANewDirectorySurvivesACrash checks that the entry of the directory itself is on disk before anything is acknowledged.
+// TestANewDirectorySurvivesACrash checks that the entry of the directory itself is on disk before anything is
+// acknowledged.
 func TestANewDirectorySurvivesACrash(t *testing.T) {
 	files := vfs.NewCrashableMem()
 	c := pebble.Config{FS: files, MemTableBytes: 1 << 20}

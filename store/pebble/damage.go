@@ -13,10 +13,10 @@ import (
 	"github.com/kinesin-io/kinesin/store"
 )
 
-// damage remembers data files with blocks that cannot be read. Such a file does not end the store: what is in the block is refused with
-// store.ErrCorrupt wherever it is met, never answered without, and everything else goes on. To end the process instead would
-// stop all lambdas for the rows of one, and again at each start. It ends when the engine cannot merge files because of it
-// and comes to a standstill: then all writes wait.
+// damage remembers data files with blocks that cannot be read. Such a file does not end the store: what is in
+// the block is refused with store.ErrCorrupt wherever it is met, never answered without, and everything else
+// goes on. To end the process instead would stop all lambdas for the rows of one, and again at each start. It
+// ends when the engine cannot merge files because of it and comes to a standstill: then all writes wait.
 type damage struct {
 	log *slog.Logger
 
@@ -26,7 +26,8 @@ type damage struct {
 	began  time.Time // of the minute in which they are counted
 }
 
-// mergesFailedPerMinuteMax ends the store: the engine tries again at once, and nothing else is merged meanwhile.
+// mergesFailedPerMinuteMax ends the store: the engine tries again at once, and nothing else is merged
+// meanwhile.
 const mergesFailedPerMinuteMax = 100
 
 // found notes a damaged file, and logs the first time.

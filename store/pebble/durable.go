@@ -2,10 +2,10 @@ package pebble
 
 import "sync"
 
-// durable numbers the commits with writes that are not lazy, so that a read of single rows can wait until what it
-// saw is on disk. Without that a row could be read, acted upon by the reader, and be gone after
-// a crash. (Scans do not wait: what follows from them is a conditional write, and the
-// log puts it behind what it depends on.)
+// durable numbers the commits with writes that are not lazy, so that a read of single rows can wait until
+// what it saw is on disk. Without that a row could be read, acted upon by the reader, and be gone after a
+// crash. (Scans do not wait: what follows from them is a conditional write, and the log puts it behind what
+// it depends on.)
 type durable struct {
 	mu      sync.Mutex
 	moved   sync.Cond     // on mu: ended grew

@@ -68,7 +68,8 @@ func TestFailedSyncIsFatal(t *testing.T) {
 	_ = d.Close()
 }
 
-// TestFatalEndsTheProcess runs the test binary again and breaks the disk under it: exit code 1, one line, no stack.
+// TestFatalEndsTheProcess runs the test binary again and breaks the disk under it: exit code 1, one line, no
+// stack.
 func TestFatalEndsTheProcess(t *testing.T) {
 	const mark = "KINESIN_TEST_BREAK_DISK"
 	if os.Getenv(mark) != "" {
@@ -254,7 +255,8 @@ func TestNewerData(t *testing.T) {
 	}
 }
 
-// Nothing reads data of the form before this one, and nothing converts it: the refusal says so and changes nothing.
+// Nothing reads data of the form before this one, and nothing converts it: the refusal says so and changes
+// nothing.
 func TestOldData(t *testing.T) {
 	files := vfs.NewMem()
 	if err := openOn(t, files, pebble.Config{}).Close(); err != nil {
@@ -300,8 +302,9 @@ func (quiet) Infof(string, ...any)              {}
 func (quiet) Errorf(string, ...any)             {}
 func (quiet) Fatalf(format string, args ...any) { panic(fmt.Sprintf(format, args...)) }
 
-// TestDiskThatFailsAtAnyWrite breaks the disk at each operation after a start, in several ways: what was acknowledged before is there
-// afterwards, nothing is acknowledged from then on, and the store says why it ended.
+// TestDiskThatFailsAtAnyWrite breaks the disk at each operation after a start, in several ways: what was
+// acknowledged before is there afterwards, nothing is acknowledged from then on, and the store says why it
+// ended.
 func TestDiskThatFailsAtAnyWrite(t *testing.T) {
 	isSync := func(op errorfs.Op) bool {
 		return op.Kind == errorfs.OpFileSync || op.Kind == errorfs.OpFileSyncData || op.Kind == errorfs.OpFileSyncTo
@@ -364,7 +367,8 @@ func TestDiskThatFailsAtAnyWrite(t *testing.T) {
 	}
 }
 
-// TestNoNewLogEndsTheProcess runs the test binary again, on a disk where no new log can be made: exit code 1, one line, no stack.
+// TestNoNewLogEndsTheProcess runs the test binary again, on a disk where no new log can be made: exit code 1,
+// one line, no stack.
 func TestNoNewLogEndsTheProcess(t *testing.T) {
 	const mark = "KINESIN_TEST_NO_NEW_LOG"
 	if os.Getenv(mark) != "" {

@@ -6,8 +6,9 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs"
 )
 
-// fatalLogs is a file system that ends the store when a log cannot be made, written, synced or closed. The engine panics
-// on some of that, in places where Go then reports a broken mutex and not what the disk answered.
+// fatalLogs is a file system that ends the store when a log cannot be made, written, synced or closed. The
+// engine panics on some of that, in places where Go then reports a broken mutex and not what the disk
+// answered.
 type fatalLogs struct {
 	vfs.FS
 	fail func(error)

@@ -2,12 +2,12 @@ package pebble
 
 import "sync"
 
-// floor is a lower bound of the live entries of one index in one partition. Indexes are
-// used as queues: entries leave at the head and the tombstones they leave behind would be walked
-// over by every scan until a compaction drops them. So a scan that would start below the floor starts at
-// it, and raises it to the first live entry it found. An entry that stays for long holds the floor down; a scan
-// that starts above the floor does walk over what is left there, which is bounded by how far behind now it
-// starts (60,000 tombstones take it 2 ms; see BenchmarkLook).
+// floor is a lower bound of the live entries of one index in one partition. Indexes are used as queues:
+// entries leave at the head and the tombstones they leave behind would be walked over by every scan until a
+// compaction drops them. So a scan that would start below the floor starts at it, and raises it to the first
+// live entry it found. An entry that stays for long holds the floor down; a scan that starts above the floor
+// does walk over what is left there, which is bounded by how far behind now it starts (60,000 tombstones take
+// it 2 ms; see BenchmarkLook).
 //
 // It is only a shortcut, and exactly right because of three rules. The committer lowers the
 // floor before an entry becomes visible. A scan reads what is being inserted (pending) before

@@ -122,7 +122,8 @@ func (m *floorModel) finish(rt *rapid.T) {
 	}
 }
 
-// TestAFloorStaysBelowWhatIsPending ends a scan that could not see a row, since its group was not visible yet.
+// TestAFloorStaysBelowWhatIsPending ends a scan that could not see a row, since its group was not visible
+// yet.
 func TestAFloorStaysBelowWhatIsPending(t *testing.T) {
 	f := newFloor()
 	f.low = position{at: 5}

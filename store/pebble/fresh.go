@@ -13,9 +13,9 @@ import (
 //     fingerprints, the older of which is dropped when the newer is full), and
 //   - for each generation the latest time in an id put before it began.
 //
-// So an id with a later time than was seen before the older generation has a row only if the fingerprints say so. bound
-// carries that over a restart: it is stored, no id with a row has reached it, and it is moved ahead of an id that does.
-// Everything here belongs to the committer.
+// So an id with a later time than was seen before the older generation has a row only if the fingerprints say
+// so. bound carries that over a restart: it is stored, no id with a row has reached it, and it is moved ahead
+// of an id that does. Everything here belongs to the committer.
 type fresh struct {
 	young, old generation
 	max        int64 // after the latest time in an id seen so far

@@ -62,8 +62,8 @@ func TestFreshKnowsOnlyUUIDv7(t *testing.T) {
 	}
 }
 
-// TestFreshForgetsAMillisecondAsAWhole puts so many ids of one millisecond that the first are forgotten: nothing is known of
-// that millisecond then.
+// TestFreshForgetsAMillisecondAsAWhole puts so many ids of one millisecond that the first are forgotten:
+// nothing is known of that millisecond then.
 func TestFreshForgetsAMillisecondAsAWhole(t *testing.T) {
 	f := newFresh(0, 8)
 	first := freshID(1000, 0)

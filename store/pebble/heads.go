@@ -5,10 +5,10 @@ import (
 	"github.com/kinesin-io/kinesin/task"
 )
 
-// heads remembers the headers of the wake-up and task rows that were written last, so that a write which replaces or deletes
-// one need not read it: most tasks are dispatched, claimed and ended within moments, and reading was a sixth of what the
-// committer did in a drain. A header is of the row as the database shows it, since nobody else writes. It belongs to the
-// committer.
+// heads remembers the headers of the wake-up and task rows that were written last, so that a write which
+// replaces or deletes one need not read it: most tasks are dispatched, claimed and ended within moments, and
+// reading was a sixth of what the committer did in a drain. A header is of the row as the database shows it,
+// since nobody else writes. It belongs to the committer.
 type heads struct {
 	young, old map[headKey]store.Header // the older generation is forgotten when the younger one is full
 	rowsMax    int                      // of one generation

@@ -11,15 +11,15 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs"
 )
 
-// A log may end in a write that a crash interrupted, so Pebble takes the first record that fails its
-// checksum for the end. Damage further up would lose everything behind it without a
-// word. Pebble guards against that with the offset it had synced, noted in later records, but
-// counts only a part of the bytes (2.1.7, record/log_writer.go: blocks that were
-// filled do not enter writtenOffset), so that large writes go unguarded. Therefore every group
-// carries a mark as the first thing in its batch: the sequence number of the last batch that was known to be on disk.
+// A log may end in a write that a crash interrupted, so Pebble takes the first record that fails its checksum
+// for the end. Damage further up would lose everything behind it without a word. Pebble guards against that
+// with the offset it had synced, noted in later records, but counts only a part of the bytes (2.1.7,
+// record/log_writer.go: blocks that were filled do not enter writtenOffset), so that large writes go
+// unguarded. Therefore every group carries a mark as the first thing in its batch: the sequence number of the
+// last batch that was known to be on disk.
 //
-// logCheck looks for a mark behind the damage which says that a batch not found before the damage was on disk. What is
-// missing at the end of a log, where nothing is behind it, is noticed by logMarks.
+// logCheck looks for a mark behind the damage which says that a batch not found before the damage was on
+// disk. What is missing at the end of a log, where nothing is behind it, is noticed by logMarks.
 
 // markTag and a sequence number are a mark.
 const (
@@ -120,8 +120,8 @@ func (c *logCheck) read(file io.Reader) error {
 	return nil
 }
 
-// block reads the chunks of one block. Behind damage nothing says where the next chunk begins, so every offset is
-// tried: that a chunk of this log is there by chance is as unlikely as that its checksum is.
+// block reads the chunks of one block. Behind damage nothing says where the next chunk begins, so every
+// offset is tried: that a chunk of this log is there by chance is as unlikely as that its checksum is.
 func (c *logCheck) block(b []byte, at int64) {
 	for off := 0; len(b)-off >= shortHeader; {
 		kind, content, size := c.chunk(b[off:])

@@ -16,7 +16,8 @@ import (
 	"github.com/kinesin-io/kinesin/store"
 )
 
-// lostSuffix is what accepting a loss appends to the names of logs that it sets aside. The engine passes over such files.
+// lostSuffix is what accepting a loss appends to the names of logs that it sets aside. The engine passes over
+// such files.
 const lostSuffix = ".lost"
 
 // logLoss is a log that does not hold what was on disk once.
@@ -29,8 +30,8 @@ type logLoss struct {
 
 func (l *logLoss) String() string { return l.file + " " + l.why }
 
-// lostLogs compares the logs with what the marks say of them. A store without marks, of a version that kept none, has only what is
-// in its newest log to go by. exists says that there is a store.
+// lostLogs compares the logs with what the marks say of them. A store without marks, of a version that kept
+// none, has only what is in its newest log to go by. exists says that there is a store.
 func lostLogs(files vfs.FS, dir string, marks marksRecord, marked, exists bool) (lost []logLoss, err error) {
 	names, err := logNames(files, dir)
 	if err != nil {
@@ -67,8 +68,9 @@ func lostLogs(files vfs.FS, dir string, marks marksRecord, marked, exists bool) 
 	return lost, nil
 }
 
-// checkLog returns what is missing in a log, nil when nothing is. name is empty when there is no such log. One that is not the last was
-// closed when the next one began; the last one may end in a write that a crash interrupted, which was not acknowledged.
+// checkLog returns what is missing in a log, nil when nothing is. name is empty when there is no such log.
+// One that is not the last was closed when the next one began; the last one may end in a write that a crash
+// interrupted, which was not acknowledged.
 func checkLog(files vfs.FS, dir, name string, number, through uint64, isLast bool) (*logLoss, error) {
 	if name == "" {
 		loss := &logLoss{file: fmt.Sprintf("%06d.log", number), number: number, keep: -1, why: "is missing: acknowledged writes in it are lost"}
@@ -94,8 +96,8 @@ func checkLog(files vfs.FS, dir, name string, number, through uint64, isLast boo
 	return loss, nil
 }
 
-// checkLogs refuses a store whose logs are not all there, or, with Config.AcceptLoss, goes back to the moment before what is missing.
-// It returns the marks to go on with.
+// checkLogs refuses a store whose logs are not all there, or, with Config.AcceptLoss, goes back to the moment
+// before what is missing. It returns the marks to go on with.
 func (d *Driver) checkLogs(exists bool) (marks marksRecord, marked bool, err error) {
 	marks, marked, err = readMarks(d.cfg.FS, d.dir)
 	var lost []logLoss
@@ -162,9 +164,9 @@ func (d *Driver) marksMissing() ([]logLoss, error) {
 	return []logLoss{lost}, errors.Join(closer.Close(), db.Close())
 }
 
-// accept goes back to the moment before the first loss: it cuts that log there, and sets those after it aside. So the store is as a crash
-// at that moment would have left it, where every task has its wake-up row, and not one with a hole. What is set
-// aside is kept, for whoever wants to look.
+// accept goes back to the moment before the first loss: it cuts that log there, and sets those after it
+// aside. So the store is as a crash at that moment would have left it, where every task has its wake-up row,
+// and not one with a hole. What is set aside is kept, for whoever wants to look.
 func (d *Driver) accept(lost []logLoss) error {
 	names, err := logNames(d.cfg.FS, d.dir)
 	if err != nil {
@@ -198,8 +200,8 @@ func (d *Driver) accept(lost []logLoss) error {
 	return syncEntries(d.cfg.FS, d.dir)
 }
 
-// setAside gives a log another name, and puts its first bytes in its place; none if keep is negative. A crash leaves the log as it
-// was, or as it shall be.
+// setAside gives a log another name, and puts its first bytes in its place; none if keep is negative. A crash
+// leaves the log as it was, or as it shall be.
 func (d *Driver) setAside(name string, keep int64) error {
 	files, path := d.cfg.FS, d.cfg.FS.PathJoin(d.dir, name)
 	aside, temp := path+lostSuffix, path+".kept"

@@ -19,18 +19,20 @@ import (
 	"github.com/kinesin-io/kinesin/store"
 )
 
-// The engine replays the logs that it finds. It does not know which ones there were, nor where the newest one ended, so that a
-// log that is missing, or cut, is a store that lost acknowledged tasks and starts without a word. logMarks say it in a file beside the
-// logs, which is synced:
+// The engine replays the logs that it finds. It does not know which ones there were, nor where the newest one
+// ended, so that a log that is missing, or cut, is a store that lost acknowledged tasks and starts without a
+// word. logMarks say it in a file beside the logs, which is synced:
 //
-//   - The numbers of the logs whose writes are not all in data files. A log is added when its name is on disk and before anything is
-//     written to it, and is taken off before it is deleted or used again. So a log that is named and not there was taken away.
-//   - How far the newest log reaches, by the sequence numbers of its batches. It is written for what a sync covered, at most
-//     markAfter later and outside the way of writes: it costs them nothing, and what was acknowledged in the last moment before
-//     a crash is protected by the marks in the log alone.
+//   - The numbers of the logs whose writes are not all in data files. A log is added when its name is on disk
+//     and before anything is written to it, and is taken off before it is deleted or used again. So a log
+//     that is named and not there was taken away.
+//   - How far the newest log reaches, by the sequence numbers of its batches. It is written for what a sync
+//     covered, at most markAfter later and outside the way of writes: it costs them nothing, and what was
+//     acknowledged in the last moment before a crash is protected by the marks in the log alone.
 //
-// The file has two slots of a sector-sized block each, which are written in turns: a crash tears at most the one that is
-// being written, and the other one still holds, because what follows from a record is done after its sync.
+// The file has two slots of a sector-sized block each, which are written in turns: a crash tears at most the
+// one that is being written, and the other one still holds, because what follows from a record is done after
+// its sync.
 const (
 	marksName      = "acknowledged"
 	marksTempName  = marksName + ".new"
@@ -74,7 +76,8 @@ func newLogMarks(files vfs.FS, dir string, fail func(error)) *logMarks {
 	return m
 }
 
-// readMarks returns the record of a directory. found is false when there is none; an error is store.ErrCorrupt when no slot is valid.
+// readMarks returns the record of a directory. found is false when there is none; an error is
+// store.ErrCorrupt when no slot is valid.
 func readMarks(files vfs.FS, dir string) (r marksRecord, found bool, err error) {
 	file, err := files.Open(files.PathJoin(dir, marksName))
 	if errors.Is(err, fs.ErrNotExist) {

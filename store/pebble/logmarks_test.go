@@ -21,7 +21,8 @@ import (
 	"github.com/kinesin-io/kinesin/task"
 )
 
-// crashedStore has n tasks in its only log, each in a group of its own, and was killed. With marked, the marks say so of all of them.
+// crashedStore has n tasks in its only log, each in a group of its own, and was killed. With marked, the
+// marks say so of all of them.
 func crashedStore(t *testing.T, n int, marked bool) *vfs.MemFS {
 	t.Helper()
 	files := vfs.NewCrashableMem()
@@ -85,7 +86,8 @@ func stored(t *testing.T, d *pebble.Driver, n int) int {
 	return count
 }
 
-// refused opens a store that lost something, twice, and checks that the refusal names the file and that nothing was changed.
+// refused opens a store that lost something, twice, and checks that the refusal names the file and that
+// nothing was changed.
 func refused(t *testing.T, files *vfs.MemFS, file string) {
 	t.Helper()
 	before := files.String()
@@ -104,7 +106,8 @@ func refused(t *testing.T, files *vfs.MemFS, file string) {
 	}
 }
 
-// accepted opens a store that lost something, and returns how many of n tasks are left; the next start needs no permission.
+// accepted opens a store that lost something, and returns how many of n tasks are left; the next start needs
+// no permission.
 func accepted(t *testing.T, files *vfs.MemFS, n int) int {
 	t.Helper()
 	left := 0
@@ -143,7 +146,8 @@ func TestAMissingLogIsNoticed(t *testing.T) {
 	}
 }
 
-// The last group of a store that was idle is damaged, zeroed or cut off: nothing behind it in the log says that it was there.
+// The last group of a store that was idle is damaged, zeroed or cut off: nothing behind it in the log says
+// that it was there.
 func TestADamagedTailIsNoticed(t *testing.T) {
 	const tasks = 5
 	harm := map[string]func(log []byte) []byte{
@@ -266,7 +270,8 @@ func TestACleanStopNeedsNoLog(t *testing.T) {
 	}
 }
 
-// The marks follow by themselves, within moments of the last write, and forget logs whose writes are in data files.
+// The marks follow by themselves, within moments of the last write, and forget logs whose writes are in data
+// files.
 func TestMarksFollow(t *testing.T) {
 	files := vfs.NewMem()
 	d := openOn(t, files, pebble.Config{})
@@ -293,8 +298,9 @@ func TestMarksFollow(t *testing.T) {
 	}
 }
 
-// TestCrashAtEveryFileOperation takes the plug out before each operation on a file, of a store that begins, writes over several
-// logs, and starts again: whatever was acknowledged is there after every one of them, and no start complains.
+// TestCrashAtEveryFileOperation takes the plug out before each operation on a file, of a store that begins,
+// writes over several logs, and starts again: whatever was acknowledged is there after every one of them, and
+// no start complains.
 func TestCrashAtEveryFileOperation(t *testing.T) {
 	const tasks = 60
 	rng := rand.New(rand.NewPCG(7, 8))
@@ -377,7 +383,8 @@ func TestACopyOfTheEngineHasNoMarks(t *testing.T) {
 	}
 }
 
-// Of several logs an older one is lost: what is left is what there was before it, and not a store with a hole. The newer ones are kept aside.
+// Of several logs an older one is lost: what is left is what there was before it, and not a store with a
+// hole. The newer ones are kept aside.
 func TestALossInAnOlderLogGoesBackToBeforeIt(t *testing.T) {
 	const tasks = 60
 	var holding atomic.Bool
@@ -424,7 +431,8 @@ func TestALossInAnOlderLogGoesBackToBeforeIt(t *testing.T) {
 	}
 }
 
-// A store whose making a crash interrupted is made again; but when somebody has put a store there since, it is that store.
+// A store whose making a crash interrupted is made again; but when somebody has put a store there since, it
+// is that store.
 func TestAnUnfinishedStoreIsMadeAgain(t *testing.T) {
 	unfinished := vfs.NewMem()
 	if err := unfinished.MkdirAll("data", 0o755); err != nil {

@@ -15,11 +15,12 @@ import (
 	"github.com/kinesin-io/kinesin/store"
 )
 
-// The manifest is a log of which files make up the store. The engine takes a record of it that is
-// invalid for the torn end of its last write, and goes on with what stands before it. If the file was damaged, that may be
-// a store without its tables, all of whose tasks are gone. So we look before it does.
+// The manifest is a log of which files make up the store. The engine takes a record of it that is invalid for
+// the torn end of its last write, and goes on with what stands before it. If the file was damaged, that may
+// be a store without its tables, all of whose tasks are gone. So we look before it does.
 //
-// A manifest consists of blocks, as a log does, and those of chunks: checksum (4), length of the content (2), kind (1), content.
+// A manifest consists of blocks, as a log does, and those of chunks: checksum (4), length of the content (2),
+// kind (1), content.
 const (
 	editHeader = 7
 	editFull   = 1
@@ -116,9 +117,9 @@ func (d *Driver) checkEmpty() error {
 // unfinishedLogBytesMax is more than is in the log of a store that is being made.
 const unfinishedLogBytesMax = 4 << 10
 
-// clearUnfinished removes what a crash left of a store that was being made, of which nothing was acknowledged: directory entries reach
-// the disk in any order, and the engine refuses some of the outcomes. It leaves alone what holds more than such a
-// store can: somebody has put files there since.
+// clearUnfinished removes what a crash left of a store that was being made, of which nothing was
+// acknowledged: directory entries reach the disk in any order, and the engine refuses some of the outcomes.
+// It leaves alone what holds more than such a store can: somebody has put files there since.
 func (d *Driver) clearUnfinished() error {
 	marks, _, err := readMarks(d.cfg.FS, d.dir)
 	if err != nil || !marks.New {

@@ -19,8 +19,8 @@ import (
 	"github.com/kinesin-io/kinesin/store"
 )
 
-// layoutVersion is the format of keys and of what is behind them. A program refuses every other one. In format 1
-// tasks left the schedule when they were dispatched, and there was an index of wake-ups.
+// layoutVersion is the format of keys and of what is behind them. A program refuses every other one. In
+// format 1 tasks left the schedule when they were dispatched, and there was an index of wake-ups.
 const layoutVersion = 2
 
 // The sizes that bound memory: the cache, and up to memTablesMax buffers.
@@ -131,7 +131,8 @@ func (d *Driver) openLocked() error {
 	return nil
 }
 
-// beginMarks says that there is a store with marks of its logs; it notes that in the store too, so that it is noticed when they are gone.
+// beginMarks says that there is a store with marks of its logs; it notes that in the store too, so that it is
+// noticed when they are gone.
 func (d *Driver) beginMarks() error {
 	noted, err := d.look([]byte{metaSpace, metaMarked}, nil)
 	if err == nil {
@@ -225,8 +226,8 @@ func (d *Driver) listener() *pebbledb.EventListener {
 	}
 }
 
-// checkLayout refuses what this program did not write and what a newer or an older one did. hadTables says that
-// there were data files, so that a store without a format is not a new one.
+// checkLayout refuses what this program did not write and what a newer or an older one did. hadTables says
+// that there were data files, so that a store without a format is not a new one.
 func (d *Driver) checkLayout(hadTables bool) error {
 	value, closer, err := d.db.Get([]byte{metaSpace})
 	if errors.Is(err, pebbledb.ErrNotFound) && hadTables {

@@ -2,11 +2,12 @@ package pebble
 
 import "github.com/cockroachdb/pebble/v2/vfs"
 
-// ordered is a file system that adds two steps before operations of the engine, so that a crash leaves nothing that a start refuses:
+// ordered is a file system that adds two steps before operations of the engine, so that a crash leaves
+// nothing that a start refuses:
 //
 //   - A log goes, or is used again, when the marks need it no more.
-//   - The file that names the manifest in use is made when the manifest's own name is on disk. The engine syncs both
-//     names together, and directory entries reach the disk in any order.
+//   - The file that names the manifest in use is made when the manifest's own name is on disk. The engine
+//     syncs both names together, and directory entries reach the disk in any order.
 type ordered struct {
 	vfs.FS
 	dir   string

@@ -43,8 +43,8 @@ func applyOK(t *testing.T, d *pebble.Driver, ops []store.Op) {
 	}
 }
 
-// TestPatientWritesShareASync lets many callers write at once: each is on disk when it is acknowledged, with far
-// fewer syncs than writes.
+// TestPatientWritesShareASync lets many callers write at once: each is on disk when it is acknowledged, with
+// far fewer syncs than writes.
 func TestPatientWritesShareASync(t *testing.T) {
 	d, syncs := openCounting(t)
 	const callers, each = 8, 20
@@ -116,8 +116,8 @@ func TestNobodyWaitsForPatience(t *testing.T) {
 	}
 }
 
-// TestPatientCallsOfManyGroups sends calls that do not fit one group, for their size or because the second chain conflicts
-// with the first: they are on disk as a whole when they are acknowledged.
+// TestPatientCallsOfManyGroups sends calls that do not fit one group, for their size or because the second
+// chain conflicts with the first: they are on disk as a whole when they are acknowledged.
 func TestPatientCallsOfManyGroups(t *testing.T) {
 	var large []store.Op
 	for n := range 5 {

@@ -39,15 +39,16 @@ type Config struct {
 	MemTableBytes int
 	// OpenFilesMax is how many files the store may have open, about; 500, and 80 at least.
 	OpenFilesMax int
-	// Logger is told of compactions and flushes (debug), stalls and background errors (warn, error). Discards.
+	// Logger is told of compactions and flushes (debug), stalls and background errors (warn, error).
+	// Discards.
 	Logger *slog.Logger
 	// Observer is told of syncs.
 	Observer Observer
 	// Fatal is called, once, when the disk failed in a way that makes it unknown what it holds. It should
 	// end the process. If it returns, every later call is refused. It prints one line and exits with 1.
 	Fatal func(error)
-	// AcceptLoss lets a store start whose logs are damaged or not all there: it goes back to the moment before what is missing, and
-	// says what that is. Otherwise such a store is refused with store.ErrCorrupt.
+	// AcceptLoss lets a store start whose logs are damaged or not all there: it goes back to the moment
+	// before what is missing, and says what that is. Otherwise such a store is refused with store.ErrCorrupt.
 	AcceptLoss bool
 	// FS is the file system; the machine's.
 	FS vfs.FS
@@ -260,9 +261,11 @@ type Metrics struct {
 	MemTableBytes uint64
 	CacheBytes    int64
 	Compactions   int64
-	// Tombstones is how many deletes the data files hold: they go with the rows that they delete when files are compacted.
+	// Tombstones is how many deletes the data files hold: they go with the rows that they delete when files
+	// are compacted.
 	Tombstones uint64
-	// ReadAmplification is how many sorted runs a read may have to look at; above some 20 the disk does not keep up.
+	// ReadAmplification is how many sorted runs a read may have to look at; above some 20 the disk does not
+	// keep up.
 	ReadAmplification int
 }
 

@@ -13,8 +13,8 @@ import (
 	"github.com/kinesin-io/kinesin/task"
 )
 
-// TestAFullStoreThatIsEmptiedTakesTasksAgain fills real file systems, has all that was accepted run, end and be swept, and
-// then only waits. It needs the right to mount.
+// TestAFullStoreThatIsEmptiedTakesTasksAgain fills real file systems, has all that was accepted run, end and
+// be swept, and then only waits. It needs the right to mount.
 func TestAFullStoreThatIsEmptiedTakesTasksAgain(t *testing.T) {
 	if testing.Short() {
 		t.Skip("writes some hundred megabytes")

@@ -118,11 +118,11 @@ func (r *request) value(w *row, op *store.Op) {
 	w.end = r.here()
 }
 
-// sort fixes the order of evaluation. It cuts the list into runs of chains (an op alone is one, too) that begin
-// with one kind of op and are of different tasks. Within a run the first rows of all chains come first, in the
-// order of their keys, so that they enter the memtable side by side; then all second ones, and so on. So
-// a row is behind what it follows, ops on one key keep their order, and what a caller put behind
-// ops of another kind stays behind them, on the disk too.
+// sort fixes the order of evaluation. It cuts the list into runs of chains (an op alone is one, too) that
+// begin with one kind of op and are of different tasks. Within a run the first rows of all chains come first,
+// in the order of their keys, so that they enter the memtable side by side; then all second ones, and so on.
+// So a row is behind what it follows, ops on one key keep their order, and what a caller put behind ops of
+// another kind stays behind them, on the disk too.
 func (r *request) sort() {
 	if n := max(len(r.rows), 1); r.seen == nil || r.seen.rowsMax() < n {
 		r.seen = newTouched(1 << bits.Len(uint(n-1)))

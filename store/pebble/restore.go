@@ -13,8 +13,8 @@ import (
 	"github.com/kinesin-io/kinesin/store"
 )
 
-// restoringDir is where a restore puts files until they are all there, inside the data directory, which may be a
-// file system of its own.
+// restoringDir is where a restore puts files until they are all there, inside the data directory, which may
+// be a file system of its own.
 const restoringDir = "restoring"
 
 // manifestMarker begins the name of the file without which a directory holds no store.
@@ -26,9 +26,10 @@ const lostAndFound = "lost+found"
 // ErrNotEmpty refuses to restore into a directory that holds something.
 var ErrNotEmpty = errors.New("is not empty")
 
-// Restore makes dir, which must be empty or not there, the data directory of a store with the files that fill writes, as a
-// snapshot had them, to the directory that it is given. The store is opened once, and look may read it. Without an error
-// all is on disk; with one dir is as it was. A restore that is interrupted leaves what Open refuses with store.ErrUnfinished.
+// Restore makes dir, which must be empty or not there, the data directory of a store with the files that fill
+// writes, as a snapshot had them, to the directory that it is given. The store is opened once, and look may
+// read it. Without an error all is on disk; with one dir is as it was. A restore that is interrupted leaves
+// what Open refuses with store.ErrUnfinished.
 func Restore(ctx context.Context, dir string, c Config, fill func(into string) error, look func(context.Context, *Driver) error) error {
 	files := c.withDefaults().FS
 	if err := checkEmpty(files, dir); err != nil {
@@ -94,8 +95,8 @@ func restore(ctx context.Context, into string, c Config, fill func(string) error
 	return errors.Join(look(ctx, d), d.Close())
 }
 
-// moveUp moves all files from one directory to the one above. Until that is done the directory itself marks the restore
-// as unfinished.
+// moveUp moves all files from one directory to the one above. Until that is done the directory itself marks
+// the restore as unfinished.
 func moveUp(files vfs.FS, from, to string) error {
 	names, err := files.List(from)
 	if err != nil {
@@ -140,7 +141,8 @@ func emptyDir(files vfs.FS, dir string) error {
 	return syncEntries(files, dir)
 }
 
-// tidy removes what a snapshot left that was being read when the process ended, and refuses an unfinished restore.
+// tidy removes what a snapshot left that was being read when the process ended, and refuses an unfinished
+// restore.
 func (d *Driver) tidy() error {
 	path := d.cfg.FS.PathJoin(d.dir, restoringDir)
 	if _, err := d.cfg.FS.Stat(path); err == nil {

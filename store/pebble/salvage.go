@@ -30,11 +30,12 @@ type Salvaged struct {
 // salvageBatchBytes is written at a time.
 const salvageBatchBytes = 1 << 20
 
-// Salvage copies every row that can still be read, of a store that no process has open, to a new store in the directory out, which must
-// be empty or not there; it changes nothing in dir. Of a row it takes the newest state that can be read: an older one when the newest was lost,
-// so that a task may run again, and one that was deleted may be back. What follows from rows is made anew: the
-// order of expiry, the list of dead letters, and the wake-up row of a live task that has none. lost is called with
-// each thing that could not be read.
+// Salvage copies every row that can still be read, of a store that no process has open, to a new store in the
+// directory out, which must be empty or not there; it changes nothing in dir. Of a row it takes the newest
+// state that can be read: an older one when the newest was lost, so that a task may run again, and one that
+// was deleted may be back. What follows from rows is made anew: the order of expiry, the list of dead
+// letters, and the wake-up row of a live task that has none. lost is called with each thing that could not be
+// read.
 func Salvage(ctx context.Context, dir, out string, c Config, lost func(loss string)) (Salvaged, error) {
 	from := newDriver(dir, c)
 	if err := from.lockExisting(); err != nil {
@@ -94,8 +95,8 @@ func (s *salvager) sources() ([]salvageSource, error) {
 	return append(tables, salvageSource{all: slices.Values(written)}), nil
 }
 
-// tables are the data files that the manifest names. Without it, or when one of them is missing, those in the directory have to do, in some
-// of which there may be rows that were deleted since.
+// tables are the data files that the manifest names. Without it, or when one of them is missing, those in the
+// directory have to do, in some of which there may be rows that were deleted since.
 func (s *salvager) tables() ([]salvageSource, error) {
 	sources, err := s.namedTables()
 	if err == nil {
@@ -139,7 +140,8 @@ func (w withoutLogs) List(dir string) ([]string, error) {
 	}), err
 }
 
-// logs are those whose writes are not all in data files: by the marks, or else all. Older ones may hold rows that were deleted since.
+// logs are those whose writes are not all in data files: by the marks, or else all. Older ones may hold rows
+// that were deleted since.
 func (s *salvager) logs() (map[uint64]string, error) {
 	files, dir := s.from.cfg.FS, s.from.dir
 	names, err := logNames(files, dir)

@@ -33,8 +33,8 @@ func (v *version) before(w *version) bool {
 	return v.seq > w.seq
 }
 
-// readTable yields the versions in a data file, in order. lost is told of each block that cannot be read, by the keys around it; nothing
-// else of the file is lost with it, unless it is of the index.
+// readTable yields the versions in a data file, in order. lost is told of each block that cannot be read, by
+// the keys around it; nothing else of the file is lost with it, unless it is of the index.
 func readTable(d *Driver, name string, lost func(format string, args ...any)) iter.Seq[version] {
 	return func(yield func(version) bool) {
 		table, err := openTable(d.cfg.FS, d.cfg.FS.PathJoin(d.dir, name), func(int) error { return nil })
@@ -68,7 +68,8 @@ func readTable(d *Driver, name string, lost func(format string, args ...any)) it
 	}
 }
 
-// readBlock yields the versions of one block, whose keys are in [from, end]. A block is read as a whole: it fails at once or not.
+// readBlock yields the versions of one block, whose keys are in [from, end]. A block is read as a whole: it
+// fails at once or not.
 func readBlock(rows sstable.Iterator, from, end []byte, yield func(version) bool) (more bool, err error) {
 	kv := rows.SeekGE(from, 0)
 	if kv == nil {
@@ -92,7 +93,8 @@ func readBlock(rows sstable.Iterator, from, end []byte, yield func(version) bool
 	return true, nil
 }
 
-// blockEnds are the keys that end the blocks of a data file, each of them at or behind the last key of its block.
+// blockEnds are the keys that end the blocks of a data file, each of them at or behind the last key of its
+// block.
 func blockEnds(table *sstable.Reader) ([][]byte, error) {
 	layout, err := table.Layout()
 	if err != nil {
@@ -199,8 +201,8 @@ type salvageSource struct {
 	all iter.Seq[version]
 }
 
-// cursor is where a merge is in one source, which it opens when it comes to its first key: a store may have more files than a
-// process may have open.
+// cursor is where a merge is in one source, which it opens when it comes to its first key: a store may have
+// more files than a process may have open.
 type cursor struct {
 	source  salvageSource
 	version version

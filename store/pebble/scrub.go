@@ -11,8 +11,8 @@ import (
 	"github.com/kinesin-io/kinesin/internal/clock"
 )
 
-// How data files are read to see whether they can be: a bit that flips in a block that nobody reads would be noticed when its task
-// falls due, which may be in years, when no backup has it any more.
+// How data files are read to see whether they can be: a bit that flips in a block that nobody reads would be
+// noticed when its task falls due, which may be in years, when no backup has it any more.
 const (
 	scrubBytesPerSecondMax = 1 << 20
 	scrubEvery             = 24 * time.Hour   // from the start of one pass to that of the next; longer when a pass takes longer

@@ -65,7 +65,8 @@ func flipInPlace(t *testing.T, files *vfs.MemFS, name string) {
 	content[len(content)/2] ^= 1
 }
 
-// A flipped bit in a block that nobody reads is found by the next pass, which keeps to its rate, logged once and shown.
+// A flipped bit in a block that nobody reads is found by the next pass, which keeps to its rate, logged once
+// and shown.
 func TestScrubFindsAFlippedBit(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var log bytes.Buffer
@@ -156,7 +157,8 @@ func TestADamagedBlockTakesNothingElseWithIt(t *testing.T) {
 	}
 }
 
-// A damaged file that is to be merged with others is tried again and again: that ends the store, with the file's name.
+// A damaged file that is to be merged with others is tried again and again: that ends the store, with the
+// file's name.
 func TestDamageThatStopsMergingEndsTheStore(t *testing.T) {
 	var fatal []error
 	d, files, table := tableStore(t, pebble.Config{CacheBytes: 1, Fatal: func(err error) { fatal = append(fatal, err) }})

@@ -18,8 +18,8 @@ import (
 // snapshotDir is where the files of a snapshot are, inside the data directory: hard links work only there.
 const snapshotDir = "snapshot"
 
-// takeSnapshot makes a checkpoint: links to the data files, which never change, and copies of manifest and log. Nothing
-// waits for it but the flush before it, which makes the log short.
+// takeSnapshot makes a checkpoint: links to the data files, which never change, and copies of manifest and
+// log. Nothing waits for it but the flush before it, which makes the log short.
 func (d *Driver) takeSnapshot(ctx context.Context) (store.Snapshot, error) {
 	if err := d.enter(ctx); err != nil {
 		return nil, err
@@ -67,9 +67,9 @@ func (s *snapshot) take(db *pebbledb.DB) error {
 	return s.cutLog()
 }
 
-// cutLog leaves out what is behind the first gap of the newest log. That log was copied while it was written: what a read
-// found before it was written is missing, though a later read found what follows. All that was on disk when the copy
-// began lies before the first gap.
+// cutLog leaves out what is behind the first gap of the newest log. That log was copied while it was written:
+// what a read found before it was written is missing, though a later read found what follows. All that was on
+// disk when the copy began lies before the first gap.
 func (s *snapshot) cutLog() error {
 	newest, number := -1, uint64(0)
 	for i := range s.list {

@@ -18,8 +18,9 @@ import (
 	"github.com/kinesin-io/kinesin/task"
 )
 
-// TestSnapshotHoldsWhatWasAcknowledged takes snapshots of a store on a real disk while callers walk tasks through their
-// lives. What was acknowledged before must be in each, every life must be at one of its points, and a store must open on it.
+// TestSnapshotHoldsWhatWasAcknowledged takes snapshots of a store on a real disk while callers walk tasks
+// through their lives. What was acknowledged before must be in each, every life must be at one of its points,
+// and a store must open on it.
 func TestSnapshotHoldsWhatWasAcknowledged(t *testing.T) {
 	const stepsEach = 60 // of a walker for each snapshot; the last two thirds while it is taken, if it takes that long
 	snapshots := 8
@@ -89,8 +90,9 @@ func copyFiles(s store.Snapshot, into string) error {
 	return nil
 }
 
-// gappy is a file system on which the copy of the log that goes into a snapshot has a gap, as one has that is read while
-// the log is written: nothing was there yet when that place was read, and something behind it later.
+// gappy is a file system on which the copy of the log that goes into a snapshot has a gap, as one has that is
+// read while the log is written: nothing was there yet when that place was read, and something behind it
+// later.
 type gappy struct {
 	vfs.FS
 

@@ -192,8 +192,9 @@ const (
 	garbagePart = 16
 	// freeEvery is how often that is looked at: sweeps of a full store that drains come one after the other.
 	freeEvery = time.Second
-	// freeWithin bounds how long a sweep waits for the merge, and freeAgain is how long none is tried after one that failed: what
-	// is merged is written anew before the old files go, and where there is no room for that the engine tries again and again.
+	// freeWithin bounds how long a sweep waits for the merge, and freeAgain is how long none is tried after
+	// one that failed: what is merged is written anew before the old files go, and where there is no room for
+	// that the engine tries again and again.
 	freeWithin = 10 * time.Second
 	freeAgain  = time.Minute
 )
@@ -204,9 +205,9 @@ func (s *space) mayFree() bool {
 	return now >= next && s.freeing.CompareAndSwap(next, now+int64(freeEvery))
 }
 
-// freeSpace gives back what deleted rows hold, if the store is full. Otherwise deletes stay in the memtable until that is
-// full, and in files that the engine sees no reason to merge: where new tasks are refused little is written, and the
-// store would stay full though nearly all in it is deleted.
+// freeSpace gives back what deleted rows hold, if the store is full. Otherwise deletes stay in the memtable
+// until that is full, and in files that the engine sees no reason to merge: where new tasks are refused
+// little is written, and the store would stay full though nearly all in it is deleted.
 func (d *Driver) freeSpace(ctx context.Context) {
 	if !d.space.check() || !d.space.mayFree() || d.enter(ctx) != nil {
 		return

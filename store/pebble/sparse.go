@@ -2,8 +2,9 @@ package pebble
 
 import "github.com/cockroachdb/pebble/v2/vfs"
 
-// unreserved is a file system whose files take space as they grow. The engine reserves a tenth more than a full memtable
-// for every log, and keeps up to memTablesMax+1 old ones for reuse: of a store with few tasks that is nearly all the space.
+// unreserved is a file system whose files take space as they grow. The engine reserves a tenth more than a
+// full memtable for every log, and keeps up to memTablesMax+1 old ones for reuse: of a store with few tasks
+// that is nearly all the space.
 type unreserved struct{ vfs.FS }
 
 func (u unreserved) Create(name string, category vfs.DiskWriteCategory) (vfs.File, error) {

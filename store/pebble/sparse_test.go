@@ -10,7 +10,8 @@ import (
 	"github.com/kinesin-io/kinesin/store/pebble"
 )
 
-// No file takes space that nothing was written to: of a small store, logs that reserve theirs would be nearly all.
+// No file takes space that nothing was written to: of a small store, logs that reserve theirs would be nearly
+// all.
 func TestFilesTakeSpaceAsTheyGrow(t *testing.T) {
 	t.Parallel()
 	const slack = 64 << 10

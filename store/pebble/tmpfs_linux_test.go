@@ -35,7 +35,8 @@ func TestSmallFileSystem(t *testing.T) {
 	}
 }
 
-// openOnTmpfs opens a store on a file system of its own, of so many MiB, until the test ends. It needs the right to mount.
+// openOnTmpfs opens a store on a file system of its own, of so many MiB, until the test ends. It needs the
+// right to mount.
 func openOnTmpfs(t *testing.T, mib int) *pebble.Driver {
 	t.Helper()
 	dir := t.TempDir()
@@ -72,8 +73,8 @@ func fillTask(round, n int) task.Task {
 	return row
 }
 
-// fill adds tasks until the store is full, and returns how many. What an earlier round left may take a while to be compacted:
-// until there are as many as there have to be, it waits for room.
+// fill adds tasks until the store is full, and returns how many. What an earlier round left may take a while
+// to be compacted: until there are as many as there have to be, it waits for room.
 func fill(t *testing.T, d *pebble.Driver, round, atLeast int) (stored int) {
 	t.Helper()
 	const batch = 500
@@ -105,7 +106,8 @@ func fill(t *testing.T, d *pebble.Driver, round, atLeast int) (stored int) {
 	return 0
 }
 
-// hasRoom waits for a full store to take new tasks again: by compactions, or by sweeps, which come with every server.
+// hasRoom waits for a full store to take new tasks again: by compactions, or by sweeps, which come with every
+// server.
 func hasRoom(t *testing.T, d *pebble.Driver) bool {
 	t.Helper()
 	const compactMax, sweepEvery = time.Minute, time.Second

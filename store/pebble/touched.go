@@ -1,8 +1,8 @@
 package pebble
 
 // touched is a set of keys, by fingerprint. The committer has one of the keys that the group under
-// construction has changed: a row whose key is in it waits for the next group, so that conditions need to look
-// only at what the database shows. Emptying it is free.
+// construction has changed: a row whose key is in it waits for the next group, so that conditions need to
+// look only at what the database shows. Emptying it is free.
 type touched struct {
 	slots []touchedSlot // a power of two
 	round uint32        // slots of other rounds are empty

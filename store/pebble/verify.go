@@ -27,10 +27,10 @@ type Counts struct {
 	Findings   int   `json:"findings"`     // what is wrong
 }
 
-// Verify reads all of a store that no process has open, and changes nothing: its manifest and logs, the marks of these, every block of
-// every data file, and every row, which must be whole and have what belongs to it: a live task its wake-up row, an
-// ended one its place in the order of expiry, and each its payload. found is called with each thing that is wrong. An error
-// says that the store could not be looked at.
+// Verify reads all of a store that no process has open, and changes nothing: its manifest and logs, the marks
+// of these, every block of every data file, and every row, which must be whole and have what belongs to it: a
+// live task its wake-up row, an ended one its place in the order of expiry, and each its payload. found is
+// called with each thing that is wrong. An error says that the store could not be looked at.
 func Verify(ctx context.Context, dir string, c Config, found func(problem string)) (Counts, error) {
 	d := newDriver(dir, c)
 	if err := d.lockExisting(); err != nil {

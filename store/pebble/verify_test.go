@@ -15,7 +15,8 @@ import (
 	"github.com/kinesin-io/kinesin/task"
 )
 
-// variedStore holds rows of all kinds, and is closed: waiting, moved, dead and successful tasks, payloads apart, a control row.
+// variedStore holds rows of all kinds, and is closed: waiting, moved, dead and successful tasks, payloads
+// apart, a control row.
 func variedStore(t *testing.T) *vfs.MemFS {
 	t.Helper()
 	files := vfs.NewMem()
@@ -145,7 +146,8 @@ func liveRow(t *testing.T) string {
 	return keyOf(t, 's', func(key, _ []byte) bool { return bytes.HasSuffix(key, live[:]) })
 }
 
-// Each row that breaks a rule of the store is found, with the task's id, and a salvage mends what follows from other rows.
+// Each row that breaks a rule of the store is found, with the task's id, and a salvage mends what follows
+// from other rows.
 func TestVerifyFindsBrokenRows(t *testing.T) {
 	cases := map[string]struct {
 		key   string
@@ -248,7 +250,8 @@ func TestSalvageLeavesOutOnlyTheDamagedBlock(t *testing.T) {
 	}
 }
 
-// A log that is damaged in its middle gives what is before and behind the damage; accepting the loss would give the former alone.
+// A log that is damaged in its middle gives what is before and behind the damage; accepting the loss would
+// give the former alone.
 func TestSalvageReadsBehindDamageInALog(t *testing.T) {
 	const tasks = 20
 	files := crashedStore(t, tasks, true)

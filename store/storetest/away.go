@@ -15,7 +15,8 @@ import (
 // ErrAway is the error of every call to a store that is away.
 var ErrAway = errors.New("the store is away")
 
-// Away is a driver that can be away: then no call of its reads, or of its writes, comes through, and nothing is applied.
+// Away is a driver that can be away: then no call of its reads, or of its writes, comes through, and nothing
+// is applied.
 type Away struct {
 	store.Driver
 

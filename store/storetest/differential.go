@@ -282,8 +282,8 @@ func (p *pair) apply(rt *rapid.T) {
 	}
 }
 
-// mayBeGone reports whether a driver may say that a wake-up row is removed although its condition failed: when the row
-// is not there, and with Lazy always.
+// mayBeGone reports whether a driver may say that a wake-up row is removed although its condition failed:
+// when the row is not there, and with Lazy always.
 func mayBeGone(op *store.Op, want error) bool {
 	var conflict *store.ConflictError
 	if op.Kind != store.DeleteWakeup || !errors.As(want, &conflict) {

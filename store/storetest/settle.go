@@ -15,7 +15,8 @@ type settleCase struct {
 	name   string
 	before []store.Op
 	op     store.Op
-	// beaten is what another caller writes in between; the write must then lose. nil where that is impossible.
+	// beaten is what another caller writes in between; the write must then lose. nil where that is
+	// impossible.
 	beaten []store.Op
 }
 
@@ -218,7 +219,8 @@ func testSettleChains(t *testing.T, f *fixture) {
 	}
 }
 
-// soon makes the lazy ops among them as durable as the others: one that is lost would make no difference to a caller.
+// soon makes the lazy ops among them as durable as the others: one that is lost would make no difference to a
+// caller.
 func soon(ops []store.Op) []store.Op {
 	for i := range ops {
 		ops[i].Lazy = false

@@ -1,6 +1,6 @@
-// Package storetest says in executable form what a store.Driver owes. Run is
-// the conformance suite; Differential compares two drivers over random operations; Faulty
-// wraps a driver and makes chosen writes fail both ways: not applied, and applied although an error came back.
+// Package storetest says in executable form what a store.Driver owes. Run is the conformance suite;
+// Differential compares two drivers over random operations; Faulty wraps a driver and makes chosen writes
+// fail both ways: not applied, and applied although an error came back.
 package storetest
 
 import (

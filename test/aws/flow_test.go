@@ -21,7 +21,8 @@ import (
 
 func TestMain(m *testing.M) { os.Exit(harness.Main(m)) }
 
-// latenessMaxMS is what a machine that is busy with other tests still does: these here are about what happens, not how fast.
+// latenessMaxMS is what a machine that is busy with other tests still does: these here are about what
+// happens, not how fast.
 const latenessMaxMS = 10_000
 
 // site is an installation: a prefix on the emulators, and servers over it.

@@ -19,7 +19,8 @@ import (
 // refuseMax is how long a start may take to say what is wrong.
 const refuseMax = 30 * time.Second
 
-// refused starts a server that cannot start, and checks the exit status and what it says; `aws setup` says the same.
+// refused starts a server that cannot start, and checks the exit status and what it says; `aws setup` says
+// the same.
 func (s *site) refused(env []string, code int, texts ...string) {
 	s.t.Helper()
 	harness.Kinesin(s.t) // built before the time counts

@@ -48,8 +48,8 @@ func (s *site) until(what string, so func() bool) {
 	}
 }
 
-// TestRegistered is a lambda as Terraform makes it: its row first, then its queues, then a change that cannot be, then a start
-// without its queue, which must not keep all others from starting.
+// TestRegistered is a lambda as Terraform makes it: its row first, then its queues, then a change that cannot
+// be, then a start without its queue, which must not keep all others from starting.
 func TestRegistered(t *testing.T) {
 	s := newSite(t)
 	s.setup().Must(t)
@@ -106,7 +106,8 @@ func TestRegistered(t *testing.T) {
 	})
 }
 
-// unregister deletes the row of a registration, as Terraform does and as the refusal to delete its lambda says.
+// unregister deletes the row of a registration, as Terraform does and as the refusal to delete its lambda
+// says.
 func (s *site) unregister(name string) {
 	s.t.Helper()
 	_, err := dynamodb.NewFromConfig(s.aws.Config(s.t)).DeleteItem(s.t.Context(), &dynamodb.DeleteItemInput{
@@ -118,8 +119,9 @@ func (s *site) unregister(name string) {
 	}
 }
 
-// TestWithdrawn is a lambda whose module call was taken out while it had tasks: its registration and its queue are gone. Setup
-// leaves the queue to Terraform, the servers say what to do and do not repeat it, and the lambda can be given up.
+// TestWithdrawn is a lambda whose module call was taken out while it had tasks: its registration and its
+// queue are gone. Setup leaves the queue to Terraform, the servers say what to do and do not repeat it, and
+// the lambda can be given up.
 func TestWithdrawn(t *testing.T) {
 	s := newSite(t)
 	s.setup().Must(t)

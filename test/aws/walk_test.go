@@ -89,8 +89,8 @@ func TestThePageShowsTheConsumer(t *testing.T) {
 	}
 }
 
-// The way of docs/aws.md: setting up, a server with its defaults, a managed lambda with a worker, and a deliver lambda read by the
-// page's consumer, from its row in the store and straight from the queue.
+// The way of docs/aws.md: setting up, a server with its defaults, a managed lambda with a worker, and a
+// deliver lambda read by the page's consumer, from its row in the store and straight from the queue.
 func TestTheWayOfThePage(t *testing.T) {
 	s := newSite(t)
 	s.setup("--dry-run").Must(t)

@@ -9,8 +9,8 @@ import (
 	"github.com/kinesin-io/kinesin/test/harness"
 )
 
-// Tasks go through the inbound buffer while the process that fills and empties it is killed, SQS is cut off, and replies of
-// DynamoDB get lost. What the buffer gives twice is one task.
+// Tasks go through the inbound buffer while the process that fills and empties it is killed, SQS is cut off,
+// and replies of DynamoDB get lost. What the buffer gives twice is one task.
 func TestInboundBufferHarmed(t *testing.T) {
 	t.Parallel()
 	shared := awslocal.Start(t)

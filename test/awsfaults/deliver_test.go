@@ -16,8 +16,8 @@ import (
 	"github.com/kinesin-io/kinesin/test/harness"
 )
 
-// The scheduler is killed while it acquires, sends and deletes: every message arrives at least once, none early, each as it was
-// scheduled, and only what was in hand at a kill arrives twice.
+// The scheduler is killed while it acquires, sends and deletes: every message arrives at least once, none
+// early, each as it was scheduled, and only what was in hand at a kill arrives twice.
 func TestDeliveringSchedulerKilled(t *testing.T) {
 	t.Parallel()
 	const name, perSecond, firstIn = "letters", 100, 6 * time.Second
@@ -187,8 +187,8 @@ func (m *mailbox) await(n int, atMost time.Duration) {
 	}
 }
 
-// inHandMax is how many jobs of a partition are in hand at most: 8 batches of 512. A kill may repeat those that were sent and not
-// yet removed.
+// inHandMax is how many jobs of a partition are in hand at most: 8 batches of 512. A kill may repeat those
+// that were sent and not yet removed.
 const inHandMax = 8 * 512
 
 func (m *mailbox) judge(name string, kills int) {

@@ -12,8 +12,8 @@ import (
 	"github.com/kinesin-io/kinesin/test/job"
 )
 
-// DynamoDB is gone under load. Workers whose lease outlasts that go on with what they run, and nothing that they
-// run is repeated; with the default lease of 15 s only those end that had tasks in hand.
+// DynamoDB is gone under load. Workers whose lease outlasts that go on with what they run, and nothing that
+// they run is repeated; with the default lease of 15 s only those end that had tasks in hand.
 func TestDynamoDBStopped(t *testing.T) {
 	t.Parallel()
 	db := awslocal.DynamoDB(t, awslocal.Options{DBPath: t.TempDir()})
@@ -47,8 +47,8 @@ func TestDynamoDBStopped(t *testing.T) {
 	}
 }
 
-// SQS answers nothing for a while, and then refuses connections for a while. No lease and no claim depends on it: nothing is
-// repeated, and no worker ends.
+// SQS answers nothing for a while, and then refuses connections for a while. No lease and no claim depends on
+// it: nothing is repeated, and no worker ends.
 func TestSQSAway(t *testing.T) {
 	t.Parallel()
 	sqs := awslocal.SQS(t, awslocal.Options{})
@@ -77,8 +77,8 @@ func TestSQSAway(t *testing.T) {
 	}
 }
 
-// SQS loses all messages and all queues. The server says what is missing and what to run; once the queues are there,
-// every task that was on one is sent again.
+// SQS loses all messages and all queues. The server says what is missing and what to run; once the queues are
+// there, every task that was on one is sent again.
 func TestSQSLosesEverything(t *testing.T) {
 	t.Parallel()
 	sqs := awslocal.SQS(t, awslocal.Options{})

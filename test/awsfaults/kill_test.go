@@ -49,8 +49,8 @@ func (r *rig) killed(name string, s *harness.Server) {
 	time.Sleep(up/2 + rand.N(up))
 }
 
-// Two servers with all roles share the partitions. One is killed and stays away for longer than its lease as a member: the
-// other fires all of them. Then it comes back, and the other one is killed.
+// Two servers with all roles share the partitions. One is killed and stays away for longer than its lease as
+// a member: the other fires all of them. Then it comes back, and the other one is killed.
 func TestServersOfAFleetKilled(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, plan{roles: []string{"", ""}})

@@ -9,8 +9,8 @@ import (
 	"github.com/kinesin-io/kinesin/test/harness"
 )
 
-// The way to both services is slow, cut, or swallows what is sent or answered, for some seconds each, under load. All of it is
-// shorter than a lease: nothing is repeated, and no worker ends.
+// The way to both services is slow, cut, or swallows what is sent or answered, for some seconds each, under
+// load. All of it is shorter than a lease: nothing is repeated, and no worker ends.
 func TestWayToDynamoDBHarmed(t *testing.T) {
 	t.Parallel()
 	proxy := awslocal.NewProxy(t, awslocal.Start(t).DynamoDB)

@@ -15,15 +15,15 @@ import (
 
 func TestMain(m *testing.M) { os.Exit(harness.Main(m)) }
 
-// bounds: on a busy machine a result takes its time to be acknowledged, and a claim is some requests old when it starts.
-// Three missed beats of a lease of 15 s are 11 s.
+// bounds: on a busy machine a result takes its time to be acknowledged, and a claim is some requests old when
+// it starts. Three missed beats of a lease of 15 s are 11 s.
 var bounds = checker.Options{Settle: time.Second, Ahead: time.Second, Lease: 11 * time.Second}
 
 const (
 	lambda    = "work"
 	settleMax = 2 * time.Minute
-	// patient is a lease that outlasts whatever happens here. A claim that was lost with its server is only known by the
-	// heartbeat that does not name it: every 15 s.
+	// patient is a lease that outlasts whatever happens here. A claim that was lost with its server is only
+	// known by the heartbeat that does not name it: every 15 s.
 	patient = time.Minute
 )
 
@@ -107,14 +107,16 @@ func (r *rig) worker(s *harness.Server, lease time.Duration) harness.WorkerOptio
 	return harness.WorkerOptions{Server: s, Lambda: lambda, Slots: 20, Lease: lease, History: r.history}
 }
 
-// outage writes down that the servers could do nothing meanwhile, so that what they could not acknowledge may be repeated.
+// outage writes down that the servers could do nothing meanwhile, so that what they could not acknowledge may
+// be repeated.
 func (r *rig) outage(during func()) {
 	r.history.Add(checker.Event{Kind: checker.ServerDown})
 	during()
 	r.history.Add(checker.Event{Kind: checker.ServerUp})
 }
 
-// nextStart waits for the first execution that begins after the moment and returns how long after it that was.
+// nextStart waits for the first execution that begins after the moment and returns how long after it that
+// was.
 func (r *rig) nextStart(since time.Time) time.Duration {
 	r.t.Helper()
 	first := r.history.Find(1, settleMax, "starts after the fault", func(e checker.Event) bool {

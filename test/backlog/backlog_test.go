@@ -31,7 +31,8 @@ const (
 	probing   = 15 * time.Second
 )
 
-// figures prints and judges what is the same in all tests: reads since a moment, memory, the files, and how late new tasks were.
+// figures prints and judges what is the same in all tests: reads since a moment, memory, the files, and how
+// late new tasks were.
 func (s *site) figures(name string, since reads, readsMax float64, memoryBefore int64, late []time.Duration) {
 	s.t.Helper()
 	now := s.rows.now()
@@ -61,7 +62,8 @@ func (s *site) lateness(name string, late []time.Duration) {
 	harness.Within(s.t, name+"_late_max", late[len(late)-1], lateMax)
 }
 
-// A backlog of tasks that are due, and that no worker takes, is not read with every look, and delays no other lambda.
+// A backlog of tasks that are due, and that no worker takes, is not read with every look, and delays no other
+// lambda.
 func TestTasksThatNoWorkerTakes(t *testing.T) {
 	skipShort(t)
 	n := either(1_000_000, 20_000)
@@ -80,7 +82,8 @@ func TestTasksThatNoWorkerTakes(t *testing.T) {
 	s.figures("backlog", before, 5000, memory, s.probe("other", probing))
 }
 
-// Tasks of one partition that run for hours are not read with every look, and do not delay those that are due beside them.
+// Tasks of one partition that run for hours are not read with every look, and do not delay those that are due
+// beside them.
 func TestTasksThatRunForHours(t *testing.T) {
 	skipShort(t)
 	const slots = 10_000
@@ -100,8 +103,8 @@ func TestTasksThatRunForHours(t *testing.T) {
 	s.figures("running", before, 5000, memory, s.probe("long", probing))
 }
 
-// Wake-up rows of tasks that have ended, at the head of a partition: the process that made them ended before it removed them. They
-// are removed by the first pass, and delay nobody.
+// Wake-up rows of tasks that have ended, at the head of a partition: the process that made them ended before
+// it removed them. They are removed by the first pass, and delay nobody.
 func TestAHeadOfRemnants(t *testing.T) {
 	skipShort(t)
 	n := either(1_000_000, 20_000)

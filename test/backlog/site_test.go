@@ -132,7 +132,8 @@ func (s *site) schedule(lambda string, n int, due time.Time, runsFor time.Durati
 	}
 }
 
-// probe schedules a task that does nothing every 50 ms for a while, due a second later, and returns how late they started, sorted.
+// probe schedules a task that does nothing every 50 ms for a while, due a second later, and returns how late
+// they started, sorted.
 func (s *site) probe(lambda string, during time.Duration) []time.Duration {
 	s.t.Helper()
 	const apart = 50 * time.Millisecond

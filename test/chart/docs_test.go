@@ -9,8 +9,8 @@ import (
 	"testing"
 )
 
-// TestGuideIsTrue looks in the sources for every series and every message of Kinesin's that docs/kubernetes.md speaks of.
-// Its commands are run by test/kube.
+// TestGuideIsTrue looks in the sources for every series and every message of Kinesin's that
+// docs/kubernetes.md speaks of. Its commands are run by test/kube.
 func TestGuideIsTrue(t *testing.T) {
 	t.Parallel()
 	text, err := os.ReadFile(filepath.Join(root, "docs", "kubernetes.md"))

@@ -11,8 +11,8 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation"
 )
 
-// TestNamesAndLabels has releases, namespaces and values that make unusual names and labels, and holds what comes out to
-// what every API server takes.
+// TestNamesAndLabels has releases, namespaces and values that make unusual names and labels, and holds what
+// comes out to what every API server takes.
 func TestNamesAndLabels(t *testing.T) {
 	t.Parallel()
 	long := strings.Repeat("a", 40)

@@ -94,7 +94,8 @@ func checkRoles(t *testing.T, all []runtime.Object) {
 	}
 }
 
-// checkPod wants what the restricted security standard of Kubernetes wants, and a file system that nobody writes.
+// checkPod wants what the restricted security standard of Kubernetes wants, and a file system that nobody
+// writes.
 func checkPod(t *testing.T, pod *corev1.PodSpec) {
 	t.Helper()
 	if c := pod.SecurityContext; c == nil || !*c.RunAsNonRoot || c.SeccompProfile.Type != corev1.SeccompProfileTypeRuntimeDefault {
@@ -177,7 +178,8 @@ func checkEnv(t *testing.T, d *appsv1.Deployment) {
 	}
 }
 
-// checkToken wants the token of the ServiceAccount where membership reads from the API server, and nowhere else.
+// checkToken wants the token of the ServiceAccount where membership reads from the API server, and nowhere
+// else.
 func checkToken(t *testing.T, all []runtime.Object, d *appsv1.Deployment) {
 	t.Helper()
 	watches := env(d, "KINESIN_MEMBERSHIP") == "kubernetes"
@@ -198,7 +200,8 @@ func checkToken(t *testing.T, all []runtime.Object, d *appsv1.Deployment) {
 	}
 }
 
-// checkUpdate wants an update that takes no pod away before the next one is there, and the time that leaving takes.
+// checkUpdate wants an update that takes no pod away before the next one is there, and the time that leaving
+// takes.
 func checkUpdate(t *testing.T, d *appsv1.Deployment) {
 	t.Helper()
 	if u := d.Spec.Strategy.RollingUpdate; u == nil || u.MaxUnavailable.IntValue() != 0 || u.MaxUnavailable.StrVal != "" {

@@ -56,7 +56,8 @@ func TestTogether(t *testing.T) {
 	}
 }
 
-// TestSplit has a Deployment for each group of roles; the one that fires keeps its name, and with it its fleet.
+// TestSplit has a Deployment for each group of roles; the one that fires keeps its name, and with it its
+// fleet.
 func TestSplit(t *testing.T) {
 	t.Parallel()
 	all := objects(t, Render(t, "kinesin", namespace, Values("split")))
@@ -250,7 +251,8 @@ func TestPathsAreNoSecrets(t *testing.T) {
 	}
 }
 
-// TestOwnLabelsWin has labels and an annotation that are set in more than one place: each is there once, from the nearest.
+// TestOwnLabelsWin has labels and an annotation that are set in more than one place: each is there once, from
+// the nearest.
 func TestOwnLabelsWin(t *testing.T) {
 	t.Parallel()
 	all := objects(t, Render(t, "kinesin", namespace, Values("minimal"), "--set",

@@ -118,7 +118,8 @@ func readSchema(t *testing.T) (top schema) {
 	return top
 }
 
-// TestSchemaHasAll looks for values that the schema would refuse, and for what the schema takes and no value says.
+// TestSchemaHasAll looks for values that the schema would refuse, and for what the schema takes and no value
+// says.
 func TestSchemaHasAll(t *testing.T) {
 	t.Parallel()
 	top := readSchema(t)
@@ -141,7 +142,8 @@ func TestSchemaHasAll(t *testing.T) {
 // mayBeNull are values that `null` leaves out; of all others it would take away what templates count on.
 var mayBeNull = []string{"global", "replicas", "runAsUser", "runAsGroup", "fsGroup", "requests", "limits"}
 
-// TestSchemaRequires looks for values that `null` would take away unnoticed: Helm drops them before it asks the schema.
+// TestSchemaRequires looks for values that `null` would take away unnoticed: Helm drops them before it asks
+// the schema.
 func TestSchemaRequires(t *testing.T) {
 	t.Parallel()
 	top := readSchema(t)

@@ -18,9 +18,11 @@ type Rule string
 
 // The rules.
 const (
-	// Lost: an acknowledged task that was not cancelled starts, ends in the state it has to, and is known to the server.
+	// Lost: an acknowledged task that was not cancelled starts, ends in the state it has to, and is known to
+	// the server.
 	Lost Rule = "lost"
-	// Invented: only what was asked for runs, under the id that was given out for it, and only what began ends.
+	// Invented: only what was asked for runs, under the id that was given out for it, and only what began
+	// ends.
 	Invented Rule = "invented"
 	// Early: nothing starts before it is due.
 	Early Rule = "early"
@@ -28,13 +30,15 @@ const (
 	Overlap Rule = "overlap"
 	// Late: an execution changes nothing any more once a later one of the task has begun.
 	Late Rule = "late-effect"
-	// Duplicate: a task runs again only after a failure, or if a fault hit its execution or kept its result from being acknowledged.
+	// Duplicate: a task runs again only after a failure, or if a fault hit its execution or kept its result
+	// from being acknowledged.
 	Duplicate Rule = "duplicate"
 	// Fencing: attempt numbers rise from execution to execution.
 	Fencing Rule = "fencing"
 	// Result: the result that ended a task is that of an execution which returned it.
 	Result Rule = "result"
-	// Charged: failures are those the handler returned, lost workers are those that a fault hit, each counted once.
+	// Charged: failures are those the handler returned, lost workers are those that a fault hit, each counted
+	// once.
 	Charged Rule = "charged"
 	// AfterCancel: a cancelled task does not start.
 	AfterCancel Rule = "after-cancel"
@@ -64,8 +68,8 @@ type Options struct {
 	Ahead time.Duration
 	// Wake is what a process that was stopped may take to end its handlers once it goes on.
 	Wake time.Duration
-	// Lease is the shortest lease of a worker. In an outage as long as that any worker that lives may lose its
-	// tasks. Zero: none may.
+	// Lease is the shortest lease of a worker. In an outage as long as that any worker that lives may lose
+	// its tasks. Zero: none may.
 	Lease time.Duration
 }
 

@@ -11,8 +11,8 @@ import (
 	"github.com/kinesin-io/kinesin/task"
 )
 
-// A head of remnants, wake-up rows of tasks that have ended, is read once and deleted: each takes its part of a page of the
-// schedule, a read of its task row and a delete, however many there are.
+// A head of remnants, wake-up rows of tasks that have ended, is read once and deleted: each takes its part of
+// a page of the schedule, a read of its task row and a delete, however many there are.
 func TestUnitsOfAHeadOfRemnants(t *testing.T) {
 	counts := []int{500, 1000, 2000}
 	perRow := make([]float64, len(counts))

@@ -8,7 +8,8 @@ import (
 	"github.com/kinesin-io/kinesin/sdk"
 )
 
-// Tasks that come one by one share requests where they can wait for each other, and under load they share messages.
+// Tasks that come one by one share requests where they can wait for each other, and under load they share
+// messages.
 func TestSQSRequestsOfManagedTasks(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, false)
@@ -35,8 +36,8 @@ func TestSQSRequestsOfManagedTasks(t *testing.T) {
 	perTask(t, "under load: SQS requests", float64(total(d.requests)), len(burst), 0.2)
 }
 
-// The whole way, as a server goes it by default: tasks that many clients schedule one by one go through the inbound queue and that of their
-// lambda.
+// The whole way, as a server goes it by default: tasks that many clients schedule one by one go through the
+// inbound queue and that of their lambda.
 func TestSQSRequestsEndToEnd(t *testing.T) {
 	t.Parallel()
 	const calls, most, triesMax = 1000, 0.65, 2
@@ -45,7 +46,8 @@ func TestSQSRequestsEndToEnd(t *testing.T) {
 	s.work(t, "managed", atOnce, sdk.Slots(100))
 	s.succeed(t, s.schedule(t, sdk.Item{Lambda: "managed"}))
 
-	// How many tasks happen to share a message is a matter of moments: 0.53 to 0.62 here. One run above it is no trend.
+	// How many tasks happen to share a message is a matter of moments: 0.53 to 0.62 here. One run above it is
+	// no trend.
 	requests := s.oneByOne(t, calls)
 	for tries := 1; float64(requests) > most*calls && tries < triesMax; tries++ {
 		t.Logf("%d requests: once more", requests)
@@ -54,7 +56,8 @@ func TestSQSRequestsEndToEnd(t *testing.T) {
 	perTask(t, "end to end: SQS requests", float64(requests), calls, most)
 }
 
-// oneByOne has many clients schedule a hundred tasks a second, each in a call of its own, and counts the SQS requests until all ended.
+// oneByOne has many clients schedule a hundred tasks a second, each in a call of its own, and counts the SQS
+// requests until all ended.
 func (s *site) oneByOne(t *testing.T, calls int) (requests int) {
 	t.Helper()
 	const apart = 10 * time.Millisecond

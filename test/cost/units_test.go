@@ -14,8 +14,9 @@ import (
 
 const n = 20 // tasks of a load
 
-// Each life of a managed task costs a write less when a waiting worker is found for it. A machine that is slow for a moment adds
-// the note that an attempt runs for more than 200 ms, so the least of a few loads counts.
+// Each life of a managed task costs a write less when a waiting worker is found for it. A machine that is
+// slow for a moment adds the note that an attempt runs for more than 200 ms, so the least of a few loads
+// counts.
 func TestWriteUnitsOfManagedTasks(t *testing.T) {
 	t.Parallel()
 	failsOnce := func(_ context.Context, t *sdk.Task[[]byte]) error {
@@ -45,7 +46,8 @@ func TestWriteUnitsOfManagedTasks(t *testing.T) {
 				{"immediate", "managed", sdk.Item{Payload: make([]byte, 600)}, 5 - matched},
 				{"scheduled with a key", "managed", sdk.Item{In: 2 * time.Second, Key: "key"}, 6 - matched},
 				{"immediate with a key", "managed", sdk.Item{Key: "key"}, 5 - matched},
-				// The payload pays for its own write (10 KiB and its key: 11 units) and adds nothing to the others.
+				// The payload pays for its own write (10 KiB and its key: 11 units) and adds nothing to the
+				// others.
 				{"immediate, payload of 10 KiB", "managed", sdk.Item{Payload: make([]byte, 10<<10)}, 5 - matched + 11},
 				{"tried again within seconds", "soon", sdk.Item{}, 5 + 3 - 2*matched},
 				{"tried again later", "later", sdk.Item{}, 5 + 5 - 2*matched},
@@ -71,8 +73,8 @@ func TestWriteUnitsOfManagedTasks(t *testing.T) {
 	}
 }
 
-// A backlog is read by looks as far as memory has room for it, which is some 12,000 rows on one partition; up to there its
-// units grow with its rows. Tasks that run on and on are not read with every look.
+// A backlog is read by looks as far as memory has room for it, which is some 12,000 rows on one partition; up
+// to there its units grow with its rows. Tasks that run on and on are not read with every look.
 func TestReadUnitsOfWhatWaits(t *testing.T) {
 	t.Parallel()
 	const rows, span = 800, 16 * time.Second
@@ -142,8 +144,8 @@ func TestWriteUnitsOfADeliveredTask(t *testing.T) {
 	perTask(t, "deliver: write units", tasks(s.quiet(t).since(before).writes), n, 3)
 }
 
-// Ten tasks that run over several leases cost the same heartbeats as one, and each no more writes than a short one: 5, and 1 for
-// the note that it started; one less when it was matched.
+// Ten tasks that run over several leases cost the same heartbeats as one, and each no more writes than a
+// short one: 5, and 1 for the note that it started; one less when it was matched.
 func TestHeartbeatsCostByWorker(t *testing.T) {
 	t.Parallel()
 	const runs = 10 * time.Second

@@ -30,8 +30,9 @@ const (
 // bounds: on a busy machine a result takes its time to be acknowledged.
 var bounds = checker.Options{Settle: 500 * time.Millisecond, Ahead: 250 * time.Millisecond}
 
-// TestKilledServerLosesNothing runs KINESIN_CRASH_KILLS rounds; the seed of its load is in its output. Each other process of the server
-// sends all tasks through their queues, so that each way goes on with what the other left behind, unless harness.MatchEnv is set.
+// TestKilledServerLosesNothing runs KINESIN_CRASH_KILLS rounds; the seed of its load is in its output. Each
+// other process of the server sends all tasks through their queues, so that each way goes on with what the
+// other left behind, unless harness.MatchEnv is set.
 func TestKilledServerLosesNothing(t *testing.T) {
 	if testing.Short() {
 		t.Skip("runs real processes")
@@ -73,7 +74,8 @@ func killLoop(t *testing.T, s *harness.Server, h *harness.History, kills int) []
 	return all
 }
 
-// firstStart waits for the first start of a task after a restart and returns how long after the launch it was.
+// firstStart waits for the first start of a task after a restart and returns how long after the launch it
+// was.
 func firstStart(t *testing.T, h *harness.History, seen int, begun time.Time) time.Duration {
 	t.Helper()
 	earliest := begun.Add(heldMax).UnixMicro()

@@ -48,8 +48,8 @@ func (g *guide) next(prefix string) []string {
 	return strings.Fields(text)[1:]
 }
 
-// TestBackupGuide does what docs/backup.md says, in its order: backups of a server that works, the loss of that server, a restore,
-// a look at it, and a restored server that works.
+// TestBackupGuide does what docs/backup.md says, in its order: backups of a server that works, the loss of
+// that server, a restore, a look at it, and a restored server that works.
 func TestBackupGuide(t *testing.T) {
 	root := t.TempDir()
 	for _, dir := range []string{"backup", "lib", "tmp"} {
@@ -117,7 +117,8 @@ func TestBackupGuide(t *testing.T) {
 	}
 }
 
-// TestBackupSchedules holds the unit, the timer and the line of cron on the page to commands that this program takes.
+// TestBackupSchedules holds the unit, the timer and the line of cron on the page to commands that this
+// program takes.
 func TestBackupSchedules(t *testing.T) {
 	page, err := os.ReadFile(filepath.Join("..", "..", "docs", "backup.md"))
 	if err != nil {
@@ -154,7 +155,8 @@ type backupObject struct {
 	SentBytes int64 `json:"sent_bytes"`
 }
 
-// TestBackupOfAServerAtWork makes backups while tasks are scheduled: what was acknowledged before each began is in it.
+// TestBackupOfAServerAtWork makes backups while tasks are scheduled: what was acknowledged before each began
+// is in it.
 func TestBackupOfAServerAtWork(t *testing.T) {
 	s := newSite(t)
 	s.run("lambda", "create", "work").Must(t)
@@ -188,7 +190,8 @@ func TestBackupOfAServerAtWork(t *testing.T) {
 	}
 }
 
-// TestBackupThatIsInterrupted kills the command and the server in the middle: the backup before it is still one, and nothing else is.
+// TestBackupThatIsInterrupted kills the command and the server in the middle: the backup before it is still
+// one, and nothing else is.
 func TestBackupThatIsInterrupted(t *testing.T) {
 	s := newSite(t)
 	s.run("lambda", "create", "work").Must(t)

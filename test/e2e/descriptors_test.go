@@ -22,7 +22,8 @@ func serveWith(t *testing.T, limit int, dir, addr string) *harness.Process {
 	return harness.Start(t, harness.Command{Name: "server", Path: "/bin/sh", Args: []string{"-c", script, harness.Kinesin(t), dir, addr}})
 }
 
-// TestIdleConnectionsLeaveTheStoreItsFiles gives a server 256 files, a store of many files and 400 connections that are kept open.
+// TestIdleConnectionsLeaveTheStoreItsFiles gives a server 256 files, a store of many files and 400
+// connections that are kept open.
 func TestIdleConnectionsLeaveTheStoreItsFiles(t *testing.T) {
 	if testing.Short() {
 		t.Skip("runs real processes")

@@ -12,7 +12,8 @@ import (
 	"github.com/kinesin-io/kinesin/test/harness"
 )
 
-// smallDisk is a file system of so many megabytes. Where it may not be mounted the test is skipped, and says so.
+// smallDisk is a file system of so many megabytes. Where it may not be mounted the test is skipped, and says
+// so.
 func smallDisk(t *testing.T, size string) string {
 	t.Helper()
 	dir := filepath.Join(t.TempDir(), "disk")
@@ -30,7 +31,8 @@ func smallDisk(t *testing.T, size string) string {
 	return dir
 }
 
-// On a full disk new tasks are refused with the reason, what is stored goes on to its end, and when there is space again all is well.
+// On a full disk new tasks are refused with the reason, what is stored goes on to its end, and when there is
+// space again all is well.
 func TestFullDisk(t *testing.T) {
 	if testing.Short() {
 		t.Skip("runs real processes")

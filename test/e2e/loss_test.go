@@ -11,7 +11,8 @@ import (
 	"github.com/kinesin-io/kinesin/test/harness"
 )
 
-// killed is a data directory of a server that was killed, with tasks in its log, each in a line of ids. It was idle for a moment before.
+// killed is a data directory of a server that was killed, with tasks in its log, each in a line of ids. It
+// was idle for a moment before.
 func killed(t *testing.T, tasks int) (dir string, ids []string) {
 	t.Helper()
 	s := newSite(t)

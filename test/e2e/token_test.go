@@ -51,7 +51,8 @@ func until(t *testing.T, what string, ok func() bool) {
 	}
 }
 
-// A server that other machines reach: whoever has a token may do everything, whoever has none may ask how it is.
+// A server that other machines reach: whoever has a token may do everything, whoever has none may ask how it
+// is.
 func TestBeyondLoopbackWithTokens(t *testing.T) {
 	if testing.Short() {
 		t.Skip("runs real processes")
@@ -96,7 +97,8 @@ func TestBeyondLoopbackWithTokens(t *testing.T) {
 	}
 }
 
-// A worker that has no token ends and says why; one whose token is replaced together with the server's goes on.
+// A worker that has no token ends and says why; one whose token is replaced together with the server's goes
+// on.
 func TestWorkersAndTokens(t *testing.T) {
 	path := newFile(t, tokenA)
 	s := newSiteWith(t, "--auth-token-file", path)

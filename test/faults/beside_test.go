@@ -12,7 +12,8 @@ import (
 // takeoverMax is how long after the death of a process on the server's machine its tasks may start elsewhere.
 const takeoverMax = time.Second
 
-// A worker process on the server's machine is killed: its tasks start elsewhere without waiting for the lease.
+// A worker process on the server's machine is killed: its tasks start elsewhere without waiting for the
+// lease.
 func TestWorkerBesideKilled(t *testing.T) {
 	t.Parallel()
 	r := newWatchedRig(t, matched)
@@ -38,8 +39,8 @@ func TestWorkerBesideKilled(t *testing.T) {
 	r.History.Check(bounds)
 }
 
-// `kinesin worker` is killed on the server's machine: the groups of its commands are gone before their tasks start elsewhere,
-// which the checker sees to.
+// `kinesin worker` is killed on the server's machine: the groups of its commands are gone before their tasks
+// start elsewhere, which the checker sees to.
 func TestCommandWorkerBesideKilled(t *testing.T) {
 	t.Parallel()
 	r := newWatchedRig(t, queued)
@@ -59,7 +60,8 @@ func TestCommandWorkerBesideKilled(t *testing.T) {
 	r.History.Check(bounds)
 }
 
-// A worker process on the server's machine that is stopped is alive: nothing is taken back before its lease is over.
+// A worker process on the server's machine that is stopped is alive: nothing is taken back before its lease
+// is over.
 func TestWorkerBesideStopped(t *testing.T) {
 	t.Parallel()
 	r := newWatchedRig(t, queued)

@@ -71,8 +71,8 @@ func spared(r *rig, worker *harness.Worker, lasts time.Duration) {
 	}
 }
 
-// The wall clock of the server is set while handlers are at work: none is disturbed, and a worker that is killed afterwards is
-// noticed in time.
+// The wall clock of the server is set while handlers are at work: none is disturbed, and a worker that is
+// killed afterwards is noticed in time.
 func TestServerClockStepped(t *testing.T) {
 	t.Parallel()
 	if testing.Short() {

@@ -68,8 +68,8 @@ func TestCommandWorkerStopped(t *testing.T) {
 	r.History.Check(bounds)
 }
 
-// `kinesin worker` is asked to end, and its commands do not obey: when the grace is over their groups are killed and
-// the tasks start elsewhere.
+// `kinesin worker` is asked to end, and its commands do not obey: when the grace is over their groups are
+// killed and the tasks start elsewhere.
 func TestCommandWorkerTerminated(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, queued, sdk.LambdaInfo{MaxAttempts: 1})
@@ -96,7 +96,8 @@ func TestCommandWorkerTerminated(t *testing.T) {
 	r.History.Check(bounds)
 }
 
-// groupsGone waits until the commands are dead, writes that down, and returns how long after the moment each was.
+// groupsGone waits until the commands are dead, writes that down, and returns how long after the moment each
+// was.
 func (r *rig) groupsGone(begun []checker.Event, since time.Time) []time.Duration {
 	r.t.Helper()
 	var all []time.Duration

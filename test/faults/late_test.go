@@ -15,8 +15,8 @@ import (
 	"github.com/kinesin-io/kinesin/test/job"
 )
 
-// A worker that knows nothing of leases, and says what it did when that is over: the server refuses its success, its
-// failure and its heartbeat, and nothing of the task changes.
+// A worker that knows nothing of leases, and says what it did when that is over: the server refuses its
+// success, its failure and its heartbeat, and nothing of the task changes.
 func TestLateReportsAreRefused(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, queued, sdk.LambdaInfo{})

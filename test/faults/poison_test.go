@@ -18,7 +18,8 @@ const (
 	freshEvery      = 500 * time.Millisecond
 )
 
-// One task kills its process each time. It is put aside after three deaths at most, and nobody else pays for it.
+// One task kills its process each time. It is put aside after three deaths at most, and nobody else pays for
+// it.
 func TestPoison(t *testing.T) {
 	t.Parallel()
 	poisoned(t, "poison", newRig(t, matched, sdk.LambdaInfo{}), 1, 2)
@@ -74,8 +75,8 @@ func poisoned(t *testing.T, name string, r *rig, poisons, processes int) {
 	r.History.Check(bounds)
 }
 
-// heldUpMax is for how long tasks under no suspicion wait at most: half of the processes serve them at any time, and the only
-// one takes nothing while what it runs comes to an end, and then while a blamed task runs.
+// heldUpMax is for how long tasks under no suspicion wait at most: half of the processes serve them at any
+// time, and the only one takes nothing while what it runs comes to an end, and then while a blamed task runs.
 func heldUpMax(processes int) time.Duration {
 	if processes == 1 {
 		return 2 * longestInnocent
@@ -125,7 +126,8 @@ func judgePoisons(t *testing.T, name string, r *rig, infos []sdk.TaskInfo, begun
 			last = info.Ended
 		}
 	}
-	// A lease for each death, and the bystanders that run apart before it; in between others have their turn, for as long.
+	// A lease for each death, and the bystanders that run apart before it; in between others have their turn,
+	// for as long.
 	bar := time.Duration(len(infos))*deathsMax*lease() + 2*innocents*longestInnocent/time.Duration(processes)
 	harness.Within(t, name+"_dead_after", last.Sub(begun), bar+slack)
 }
@@ -148,8 +150,8 @@ func judgeInnocents(t *testing.T, name string, r *rig, tasks, fresh []sdk.TaskIn
 	harness.Within(t, name+"_first_starts_delayed", longest(late), heldUp+slack)
 }
 
-// Poisons keep arriving, each on its own, while those before are put aside: bystanders that were beside several of them are
-// not given up for it.
+// Poisons keep arriving, each on its own, while those before are put aside: bystanders that were beside
+// several of them are not given up for it.
 func TestPoisonsThatKeepArriving(t *testing.T) {
 	t.Parallel()
 	const poisons, every, processes = 6, 2500 * time.Millisecond, 2

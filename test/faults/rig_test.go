@@ -14,7 +14,8 @@ import (
 
 func TestMain(m *testing.M) { os.Exit(harness.Main(m)) }
 
-// bounds: on a busy machine a result takes its time to be acknowledged, and a process to find out that it was stopped.
+// bounds: on a busy machine a result takes its time to be acknowledged, and a process to find out that it was
+// stopped.
 var bounds = checker.Options{Settle: 500 * time.Millisecond, Ahead: 250 * time.Millisecond, Wake: 500 * time.Millisecond}
 
 const (
@@ -35,8 +36,9 @@ func lease() time.Duration {
 	return harness.LeaseMin
 }
 
-// How tasks get to workers in a scenario: straight to one that waits, or always through their queue. Every other scenario
-// runs one way, so that all of them take no longer; harness.MatchEnv runs all of them the same way.
+// How tasks get to workers in a scenario: straight to one that waits, or always through their queue. Every
+// other scenario runs one way, so that all of them take no longer; harness.MatchEnv runs all of them the same
+// way.
 const (
 	matched = false
 	queued  = true
@@ -119,7 +121,8 @@ func (r *rig) starts(tasks []harness.Task) []checker.Event {
 	return events
 }
 
-// taken waits until each task that began in the process began again, and returns how long after the moment each did.
+// taken waits until each task that began in the process began again, and returns how long after the moment
+// each did.
 func (r *rig) taken(begun []checker.Event, pid int, since time.Time) []time.Duration {
 	r.t.Helper()
 	var all []time.Duration

@@ -13,7 +13,8 @@ import (
 	"github.com/kinesin-io/kinesin/test/job"
 )
 
-// The server is killed while 200 schedules a second are acknowledged, with its default settings. Workers come back by themselves.
+// The server is killed while 200 schedules a second are acknowledged, with its default settings. Workers come
+// back by themselves.
 func TestServerKilled(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, matched, sdk.LambdaInfo{})
@@ -48,7 +49,8 @@ func TestServerKilled(t *testing.T) {
 	r.History.Check(bounds)
 }
 
-// scheduling asks for a task every 5 ms, each in a call of its own and due within a second, until the returned function is called.
+// scheduling asks for a task every 5 ms, each in a call of its own and due within a second, until the
+// returned function is called.
 func scheduling(r *rig) func() []harness.Task {
 	var (
 		mu    sync.Mutex
@@ -82,8 +84,8 @@ func scheduling(r *rig) func() []harness.Task {
 	}
 }
 
-// The server is away for longer than the leases of busy workers: they end rather than run on without one, and their
-// tasks run again once the server is back.
+// The server is away for longer than the leases of busy workers: they end rather than run on without one, and
+// their tasks run again once the server is back.
 func TestServerAwayLongerThanALease(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, queued, sdk.LambdaInfo{})
@@ -111,8 +113,8 @@ func TestServerAwayLongerThanALease(t *testing.T) {
 	r.History.Check(bounds)
 }
 
-// The server is stopped for longer than the leases of its workers, and continued. The attempts in hand end meanwhile: what
-// they came to is kept until the server is back, and none of them runs again.
+// The server is stopped for longer than the leases of its workers, and continued. The attempts in hand end
+// meanwhile: what they came to is kept until the server is back, and none of them runs again.
 func TestServerStoppedAndContinued(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, matched, sdk.LambdaInfo{})

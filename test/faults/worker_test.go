@@ -45,8 +45,8 @@ func TestWorkerKilled(t *testing.T) {
 	}
 }
 
-// A worker process is stopped past its lease and goes on: its tasks are taken over, its handlers are ended before they do
-// anything more, and what it reports late changes nothing.
+// A worker process is stopped past its lease and goes on: its tasks are taken over, its handlers are ended
+// before they do anything more, and what it reports late changes nothing.
 func TestWorkerStoppedAndContinued(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, queued, sdk.LambdaInfo{})
@@ -99,7 +99,8 @@ func effectsAfterTakeover(r *rig, pid int) int {
 	})
 }
 
-// A worker process that is asked to end gives its tasks back when its grace is over. Handlers that obey lose no time and no attempt.
+// A worker process that is asked to end gives its tasks back when its grace is over. Handlers that obey lose
+// no time and no attempt.
 func TestWorkerTerminatedObeying(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, matched, sdk.LambdaInfo{MaxAttempts: 1})

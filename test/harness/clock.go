@@ -17,7 +17,8 @@ type Clock struct {
 	file string
 }
 
-// NewClock makes a clock that is right until Set is called. It skips the test on machines where there can be none.
+// NewClock makes a clock that is right until Set is called. It skips the test on machines where there can be
+// none.
 func NewClock(tb testing.TB) *Clock {
 	tb.Helper()
 	if runtime.GOOS != "linux" || runtime.GOARCH != "amd64" {
@@ -38,8 +39,8 @@ func (c *Clock) Set(offset time.Duration) {
 	time.Sleep(clockSetMax)
 }
 
-// shifted is a command with this clock. The process that is started is then the parent of the program, and takes it along when
-// it is killed.
+// shifted is a command with this clock. The process that is started is then the parent of the program, and
+// takes it along when it is killed.
 func (c *Clock) shifted(command Command) Command {
 	command.Args = append([]string{"-control", c.file, "0s", command.Path}, command.Args...)
 	command.Path = filepath.Join(binDir, "clockshift")

@@ -20,7 +20,8 @@ const callsAtOnceMax = 256
 // loadCallMax is how long one call of a load may take, outages included.
 const loadCallMax = 90 * time.Second
 
-// LoadOptions say what a load is. The zero value is 15 tasks a second, due within 3 s, that run for 20 ms on average.
+// LoadOptions say what a load is. The zero value is 15 tasks a second, due within 3 s, that run for 20 ms on
+// average.
 type LoadOptions struct {
 	CallEvery       time.Duration // 200 ms if zero
 	TasksPerCallMax int           // from 1 on, all as likely; 5 if zero
@@ -38,8 +39,8 @@ func (o LoadOptions) withDefaults() LoadOptions {
 	return o
 }
 
-// Load schedules tasks until it is stopped: mostly ones that succeed, some that fail first, have a key, another
-// priority, or are cancelled.
+// Load schedules tasks until it is stopped: mostly ones that succeed, some that fail first, have a key,
+// another priority, or are cancelled.
 type Load struct {
 	client  *Client
 	options LoadOptions

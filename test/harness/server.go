@@ -23,8 +23,8 @@ type ServerOptions struct {
 	Dir    string
 	Args   []string // besides --data and --listen
 	Queued bool     // all tasks go through their queues, also where a worker waits; MatchEnv decides when it is set
-	// LeasesOnly: workers are as those on other machines are, though they run beside the server: only leases tell that one
-	// is lost.
+	// LeasesOnly: workers are as those on other machines are, though they run beside the server: only leases
+	// tell that one is lost.
 	LeasesOnly bool
 	Env        []string
 	Host       string   // what to listen on, loopback among it; empty: loopback alone
@@ -32,8 +32,8 @@ type ServerOptions struct {
 	Clock      *Clock   // its wall clock; nil: the machine's
 }
 
-// MatchEnv is the setting by which a whole suite runs one way: with true, tasks go straight to workers that wait, with
-// false always through their queues. Without it each scenario says which of the two it runs.
+// MatchEnv is the setting by which a whole suite runs one way: with true, tasks go straight to workers that
+// wait, with false always through their queues. Without it each scenario says which of the two it runs.
 const MatchEnv = "KINESIN_MATCH"
 
 // Server is `kinesin serve`, which can be killed and started again in the same place.

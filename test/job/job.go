@@ -134,7 +134,8 @@ func (x Execution) end(outcome string) {
 	x.event(checker.Event{Kind: checker.Ended, Outcome: outcome})
 }
 
-// began is from when on the times of events count, by the monotonic clock: the wall clock of the process may be set.
+// began is from when on the times of events count, by the monotonic clock: the wall clock of the process may
+// be set.
 var began = time.Now()
 
 func (x Execution) event(e checker.Event) {

@@ -11,8 +11,9 @@ import (
 	"github.com/kinesin-io/kinesin/internal/kubelocal"
 )
 
-// TestChartTaken has the API server, in a namespace that takes restricted pods only, take all that the chart's files of
-// values make, each over the one before: a release goes from any to any other, and back. No pod runs.
+// TestChartTaken has the API server, in a namespace that takes restricted pods only, take all that the
+// chart's files of values make, each over the one before: a release goes from any to any other, and back. No
+// pod runs.
 func TestChartTaken(t *testing.T) {
 	t.Parallel()
 	plane := kubelocal.Start(t)

@@ -13,7 +13,8 @@ import (
 	"github.com/kinesin-io/kinesin/test/harness"
 )
 
-// TestClocksApart has pods whose clocks differ by as much as is allowed, from each other and from that of the server.
+// TestClocksApart has pods whose clocks differ by as much as is allowed, from each other and from that of the
+// server.
 func TestClocksApart(t *testing.T) {
 	shift := clockshift(t)
 	offsets := []time.Duration{-task.ClockBound / 2, 0, task.ClockBound / 2}
@@ -54,7 +55,8 @@ func clockshift(t *testing.T) string {
 	return path
 }
 
-// TestEachOwnsAll has two schedulers each of which believes that it is the only one: they pay with refused writes.
+// TestEachOwnsAll has two schedulers each of which believes that it is the only one: they pay with refused
+// writes.
 func TestEachOwnsAll(t *testing.T) {
 	r := newRig(t, plan{replicas: 0})
 	for _, name := range []string{"a", "b"} {

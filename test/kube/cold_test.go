@@ -10,12 +10,13 @@ import (
 // together is how many pods start at once.
 const together = 8
 
-// TestStartedTogether starts all pods of a fleet at once: each reads its own share, and nobody takes itself for the only one.
+// TestStartedTogether starts all pods of a fleet at once: each reads its own share, and nobody takes itself
+// for the only one.
 func TestStartedTogether(t *testing.T) {
 	r := newRig(t, plan{replicas: 1})
 	l := r.load()
-	// On a machine that stands still for seconds pods come one after the other, and partitions move as they have to. That does not
-	// happen each time; who takes itself for the only one does so each time.
+	// On a machine that stands still for seconds pods come one after the other, and partitions move as they
+	// have to. That does not happen each time; who takes itself for the only one does so each time.
 	const triesMax = 3
 	moved := r.startTogether()
 	for tries := 1; moved > 2*partitions && tries < triesMax; tries++ { // one that came late costs something
@@ -27,7 +28,8 @@ func TestStartedTogether(t *testing.T) {
 	r.finish("together", l.Stop())
 }
 
-// startTogether ends all pods and starts new ones. It returns how many partitions came or went at some of them.
+// startTogether ends all pods and starts new ones. It returns how many partitions came or went at some of
+// them.
 func (r *rig) startTogether() (moved int) {
 	r.t.Helper()
 	r.scale(0)

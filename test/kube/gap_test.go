@@ -14,18 +14,19 @@ import (
 	"github.com/kinesin-io/kinesin/test/kubelet"
 )
 
-// A gap is how much later than they would have been tasks are fired because their partitions changed hands. What else makes
-// them late on this machine, such as processes that start beside them, makes those late as well whose partitions stay where they
-// are: what these are late by at that moment is no gap.
+// A gap is how much later than they would have been tasks are fired because their partitions changed hands.
+// What else makes them late on this machine, such as processes that start beside them, makes those late as
+// well whose partitions stay where they are: what these are late by at that moment is no gap.
 
 const (
-	// moveMin is for how long around a change of the members, and what it is given, partitions may move: a pod counts before it is
-	// seen to be ready, and those who leave are waited for.
+	// moveMin is for how long around a change of the members, and what it is given, partitions may move: a
+	// pod counts before it is seen to be ready, and those who leave are waited for.
 	moveMin = 2 * time.Second
-	// starvedMax is what a task may be late by because processes start on two cores, whose partition's new owner does not: where
-	// all partitions move, none shows what that makes.
+	// starvedMax is what a task may be late by because processes start on two cores, whose partition's new
+	// owner does not: where all partitions move, none shows what that makes.
 	starvedMax = 1500 * time.Millisecond
-	// besides is how far apart two tasks may be due of which one shows how late the other would have been anyway.
+	// besides is how far apart two tasks may be due of which one shows how late the other would have been
+	// anyway.
 	besides = time.Second
 )
 
@@ -91,7 +92,8 @@ func (r *rig) moves(all []firing) (moves []move) {
 	return moves
 }
 
-// gaps are those of the partitions of some tasks, of changes that may make one of so long, the shortest first.
+// gaps are those of the partitions of some tasks, of changes that may make one of so long, the shortest
+// first.
 func (r *rig) gaps(some []firing, moves []move, bar time.Duration) []time.Duration {
 	r.t.Helper()
 	var moving, still []firing
@@ -117,11 +119,12 @@ func (r *rig) gaps(some []firing, moves []move, bar time.Duration) []time.Durati
 	return slices.Sorted(maps.Values(each))
 }
 
-// missedAfter is how late a task is at least whose message got lost or could not be sent, with a process that was killed or on a
-// busy machine: until its wake-up. That is no matter of who owns its partition.
+// missedAfter is how late a task is at least whose message got lost or could not be sent, with a process that
+// was killed or on a busy machine: until its wake-up. That is no matter of who owns its partition.
 const missedAfter = 14 * time.Second
 
-// judgeGaps wants half of the partitions to have changed hands within the bound, and all of them within what the machine may add.
+// judgeGaps wants half of the partitions to have changed hands within the bound, and all of them within what
+// the machine may add.
 func (r *rig) judgeGaps(name string, gaps []time.Duration, bar time.Duration) {
 	r.t.Helper()
 	if len(gaps) == 0 {

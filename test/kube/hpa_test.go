@@ -23,9 +23,9 @@ import (
 	"github.com/kinesin-io/kinesin/test/job"
 )
 
-// TestAutoscaled has the HorizontalPodAutoscaler of the chart ask for as many pods as the tasks need that are due soon. The
-// controller is the real one, and reads what the pods say through the API of external metrics, which the test serves
-// in place of an adapter of Prometheus.
+// TestAutoscaled has the HorizontalPodAutoscaler of the chart ask for as many pods as the tasks need that are
+// due soon. The controller is the real one, and reads what the pods say through the API of external metrics,
+// which the test serves in place of an adapter of Prometheus.
 func TestAutoscaled(t *testing.T) {
 	t.Parallel()
 	const perPod = 100
@@ -78,8 +78,8 @@ const (
 	metricsVersion = "v1beta1"
 )
 
-// serveMetrics serves the pods' metrics to the cluster until the test is over: the schedule lag is the fleet's worst, of what
-// is due soon the sum counts.
+// serveMetrics serves the pods' metrics to the cluster until the test is over: the schedule lag is the
+// fleet's worst, of what is due soon the sum counts.
 func (r *rig) serveMetrics() {
 	r.t.Helper()
 	server := httptest.NewTLSServer(http.HandlerFunc(r.answerMetrics))

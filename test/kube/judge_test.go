@@ -18,7 +18,8 @@ import (
 	"github.com/kinesin-io/kinesin/test/kubelet"
 )
 
-// bounds: on a busy machine a result takes its time to be acknowledged, and a claim is some requests old when it starts.
+// bounds: on a busy machine a result takes its time to be acknowledged, and a claim is some requests old when
+// it starts.
 var bounds = checker.Options{Settle: time.Second, Ahead: time.Second, Lease: 11 * time.Second}
 
 // How late a task may be fired because its partition changed hands.
@@ -43,7 +44,8 @@ func (r *rig) during(name string, bar time.Duration, what func()) {
 	harness.Figure(r.t, name+"_took", time.Since(began))
 }
 
-// What is due sooner than in 10 s goes straight to its queue. This is fired by the pods, and due by then when they look ahead.
+// What is due sooner than in 10 s goes straight to its queue. This is fired by the pods, and due by then when
+// they look ahead.
 const (
 	dueAfter  = 11 * time.Second
 	dueWithin = 3 * time.Second
@@ -73,7 +75,8 @@ func (r *rig) failed() int {
 	return r.history.Count(func(e checker.Event) bool { return e.Kind == checker.Ended && e.Outcome == checker.Fail })
 }
 
-// judgeLateness looks at how long after they were due tasks were fired: in calm times, and while partitions moved.
+// judgeLateness looks at how long after they were due tasks were fired: in calm times, and while partitions
+// moved.
 func (r *rig) judgeLateness(name string, infos []sdk.TaskInfo) {
 	r.t.Helper()
 	var all, calm []firing
@@ -129,7 +132,8 @@ func (r *rig) showLatest(infos []sdk.TaskInfo) {
 	}
 }
 
-// fired is when a task was put on its queue for the first time, or a moment after: of later times Enqueued tells.
+// fired is when a task was put on its queue for the first time, or a moment after: of later times Enqueued
+// tells.
 func fired(t *sdk.TaskInfo) time.Time {
 	if !t.Started.IsZero() && t.Started.Before(t.Enqueued) {
 		return t.Started
@@ -158,7 +162,8 @@ func (r *rig) shares(name string) {
 	r.sharedAmong(name, r.pods())
 }
 
-// sharedAmong waits until each partition is owned by one of the pods, and none owns more than a fair share and a quarter.
+// sharedAmong waits until each partition is owned by one of the pods, and none owns more than a fair share
+// and a quarter.
 func (r *rig) sharedAmong(name string, pods []*kubelet.Pod) {
 	r.t.Helper()
 	var last []string
@@ -180,7 +185,8 @@ func (r *rig) sharedAmong(name string, pods []*kubelet.Pod) {
 	harness.Figure(r.t, name+"_share", strings.Join(last, "/"))
 }
 
-// shareMax is how long after the last change it may take until everybody knows of it: what a silent row may take, and the look at it.
+// shareMax is how long after the last change it may take until everybody knows of it: what a silent row may
+// take, and the look at it.
 const shareMax = unplannedMax + 2*time.Second
 
 // metric is a gauge or counter of a pod, the sum of its series.

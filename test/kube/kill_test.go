@@ -15,8 +15,8 @@ import (
 
 const stop = syscall.SIGSTOP
 
-// TestKilled kills a process, which is started again in its pod, and a node, which is not seen to be gone by anybody: its pod
-// is ready, the API server says.
+// TestKilled kills a process, which is started again in its pod, and a node, which is not seen to be gone by
+// anybody: its pod is ready, the API server says.
 func TestKilled(t *testing.T) {
 	r := newRig(t, plan{replicas: 3})
 	l := r.load()
@@ -46,7 +46,8 @@ func TestKilled(t *testing.T) {
 	r.finish("killed", l.Stop())
 }
 
-// TestAPIServerAway takes the API server away for 30 s. Nothing moves, and when a process is killed meanwhile, the rows tell.
+// TestAPIServerAway takes the API server away for 30 s. Nothing moves, and when a process is killed
+// meanwhile, the rows tell.
 func TestAPIServerAway(t *testing.T) {
 	r := newRig(t, plan{replicas: 3})
 	l := r.load()

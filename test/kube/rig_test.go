@@ -55,8 +55,8 @@ type plan struct {
 	before   func(pod *corev1.Pod) []string
 }
 
-// rig is a fleet of scheduler pods over tables and queues of its own, a server outside of it that clients and workers talk
-// to, and a history.
+// rig is a fleet of scheduler pods over tables and queues of its own, a server outside of it that clients and
+// workers talk to, and a history.
 type rig struct {
 	*harness.Client
 

@@ -101,8 +101,8 @@ func (r *rig) newcomer(before []string) (found *kubelet.Pod) {
 	return found
 }
 
-// graceful wants all processes that were told to end to have done so by themselves, in time and well, and the others to have
-// taken over by then.
+// graceful wants all processes that were told to end to have done so by themselves, in time and well, and the
+// others to have taken over by then.
 func (r *rig) graceful() {
 	r.t.Helper()
 	told := map[int]time.Time{}

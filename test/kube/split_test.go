@@ -5,7 +5,8 @@ import (
 	"testing"
 )
 
-// TestSplit runs each group of roles in pods of its own, with TLS: clients and workers reach those that are for them.
+// TestSplit runs each group of roles in pods of its own, with TLS: clients and workers reach those that are
+// for them.
 func TestSplit(t *testing.T) {
 	g := newGuide(t)
 	g.write("values.yaml", `image: {repository: registry.example/kinesin}

@@ -30,8 +30,8 @@ type container struct {
 // addresses counts those given out by all kubelets of this program.
 var addresses atomic.Uint32
 
-// address is a loopback address that no other pod of this machine has just now: the process id tells test programs apart, a
-// counter their pods.
+// address is a loopback address that no other pod of this machine has just now: the process id tells test
+// programs apart, a counter their pods.
 func address() string {
 	const perProgram = 8000
 	pid, n := os.Getpid(), addresses.Add(1)%perProgram
@@ -65,7 +65,8 @@ func (p *Pod) container(ctx context.Context) (*container, error) {
 	for _, v := range own {
 		env = append(env, v.name+"="+p.here(v.value, mounts))
 	}
-	// Before the command is what starts it; its own name is that of the image's program, whatever it is called there.
+	// Before the command is what starts it; its own name is that of the image's program, whatever it is
+	// called there.
 	var args []string
 	for _, a := range slices.Concat(c.Command[min(1, len(c.Command)):], c.Args) {
 		args = append(args, p.here(expand(a, own), mounts))
@@ -288,7 +289,8 @@ func (p *Pod) secret(ctx context.Context, name string, opt *bool) (map[string]st
 	})
 }
 
-// held reads what an object holds. While the API server is away a container that starts again gets what it had.
+// held reads what an object holds. While the API server is away a container that starts again gets what it
+// had.
 func (p *Pod) held(what string, opt *bool, read func() (map[string]string, error)) (map[string]string, error) {
 	data, err := read()
 	switch {

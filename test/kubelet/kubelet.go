@@ -175,7 +175,8 @@ type Record struct {
 	Pod string
 	Did Did
 	PID int
-	// Of one that has ended: its exit status, 128 and the signal if that ended it, and the end of what it said.
+	// Of one that has ended: its exit status, 128 and the signal if that ended it, and the end of what it
+	// said.
 	Code int
 	Said string
 }

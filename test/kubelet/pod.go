@@ -19,7 +19,8 @@ import (
 const (
 	graceDefault = 30 * time.Second
 	retryEvery   = 200 * time.Millisecond // of calls to an API server that is away
-	// A container that ends is started again at once, then after a pause that doubles. A real kubelet begins with 10 s.
+	// A container that ends is started again at once, then after a pause that doubles. A real kubelet begins
+	// with 10 s.
 	restartPauseMin = time.Second
 	restartPauseMax = 16 * time.Second
 	// steadyAfter is how long a process has to run for the pauses to begin anew.

@@ -114,7 +114,8 @@ func (m *Mutant) apply(read func(path string) (string, error)) (changed map[stri
 	return changed, nil
 }
 
-// writeOverlay puts the changed files into dir, with what makes the go command read them instead, and returns where that is.
+// writeOverlay puts the changed files into dir, with what makes the go command read them instead, and returns
+// where that is.
 func writeOverlay(root, dir string, changed map[string]string) (string, error) {
 	replace := map[string]string{}
 	for path, text := range changed {

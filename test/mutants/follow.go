@@ -13,12 +13,13 @@ import (
 	"strings"
 )
 
-// Follower rewrites patches that applied to an earlier commit so that they apply to the files as they are now. Git
-// says which files moved, and merges the bug with the other changes.
+// Follower rewrites patches that applied to an earlier commit so that they apply to the files as they are
+// now. Git says which files moved, and merges the bug with the other changes.
 type Follower struct {
 	root string
 	rev  string
-	// movedTo has the present path of every file that was renamed since rev, and of every folder whose files were.
+	// movedTo has the present path of every file that was renamed since rev, and of every folder whose files
+	// were.
 	movedTo map[string]string
 }
 
@@ -74,8 +75,8 @@ func (f *Follower) header(header []byte) []byte {
 	return []byte(strings.Join(words, " "))
 }
 
-// file merges the bug, which is the difference between a file at rev and broken, into the file as it is now, and
-// returns the difference that it makes there.
+// file merges the bug, which is the difference between a file at rev and broken, into the file as it is now,
+// and returns the difference that it makes there.
 func (f *Follower) file(ctx context.Context, was, broken string) (string, error) {
 	now := was
 	if to, moved := f.movedTo[was]; moved {

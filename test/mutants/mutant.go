@@ -1,7 +1,7 @@
-// Package mutants breaks the code on purpose, one small patch at a time, and checks that the tests notice: each
-// patch names the tests that have to fail with it. A patch that survives, that no longer applies or that does not
-// compile is a failure of the suite. Nothing is written to the checkout: the go command is given the broken file as
-// an overlay.
+// Package mutants breaks the code on purpose, one small patch at a time, and checks that the tests notice:
+// each patch names the tests that have to fail with it. A patch that survives, that no longer applies or that
+// does not compile is a failure of the suite. Nothing is written to the checkout: the go command is given the
+// broken file as an overlay.
 package mutants
 
 import (
@@ -29,8 +29,8 @@ type Mutant struct {
 	Breaks string // what is wrong with the code
 	Class  string // one of Classes
 	Canary string // B1 to B15, if it is one of those
-	// Hangs is how long the tests get of a mutant that makes them hang: then running out of time counts as a failure. 0: it
-	// does not.
+	// Hangs is how long the tests get of a mutant that makes them hang: then running out of time counts as a
+	// failure. 0: it does not.
 	Hangs time.Duration
 	Test  Test
 	diff  []byte

@@ -21,7 +21,8 @@ func load(t *testing.T) []Mutant {
 	return all
 }
 
-// TestEveryPatchApplies notices code that moved on under a patch: then the patch is made anew, or goes with what it broke.
+// TestEveryPatchApplies notices code that moved on under a patch: then the patch is made anew, or goes with
+// what it broke.
 func TestEveryPatchApplies(t *testing.T) {
 	for _, m := range load(t) {
 		if _, err := m.Apply(root); err != nil {

@@ -56,8 +56,8 @@ func (r *Runner) Run(ctx context.Context, m *Mutant) Result {
 	return r.test(ctx, m, dir, overlay)
 }
 
-// Baseline runs tests with no mutant and returns what is wrong with each: it fails, or there is no such test. They are of
-// the same packages, which are compiled once.
+// Baseline runs tests with no mutant and returns what is wrong with each: it fails, or there is no such test.
+// They are of the same packages, which are compiled once.
 func (r *Runner) Baseline(ctx context.Context, tests []Test) []error {
 	dir, err := os.MkdirTemp("", "mutant-")
 	if err != nil {

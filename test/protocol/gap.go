@@ -1,7 +1,8 @@
 package protocol
 
-// gap ends all processes for longer than ended rows are kept: an ended row has expired, and nobody has made a pass
-// before it did. A wake-up row that is left may be of a task that ran. What is on its way to the store is still applied, or lost.
+// gap ends all processes for longer than ended rows are kept: an ended row has expired, and nobody has made a
+// pass before it did. A wake-up row that is left may be of a task that ran. What is on its way to the store
+// is still applied, or lost.
 func (m *model) gap(w *world, out emit) {
 	if w.left.gaps == 0 {
 		return
@@ -40,8 +41,8 @@ func (m *model) gap(w *world, out emit) {
 	out(&v, step{who: "time", what: "all processes are gone, for longer than ended rows are kept", fault: true})
 }
 
-// outlived marks a row that is older than a gap: old, and doubtful if its task may have been dispatched before, which it tells by
-// its own times.
+// outlived marks a row that is older than a gap: old, and doubtful if its task may have been dispatched
+// before, which it tells by its own times.
 func (m *model) outlived(w *world, r *wakeRow, at uint8) {
 	if r.seq == 0 {
 		return
@@ -52,7 +53,8 @@ func (m *model) outlived(w *world, r *wakeRow, at uint8) {
 	}
 }
 
-// setsAside keeps the task of a doubtful row where a person finds it. The row is deleted after that, as it was seen.
+// setsAside keeps the task of a doubtful row where a person finds it. The row is deleted after that, as it
+// was seen.
 func (m *model) setsAside(w *world, o int, out emit) {
 	v := *w
 	self := &v.owners[o]

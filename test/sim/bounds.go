@@ -7,8 +7,9 @@ import (
 	"time"
 )
 
-// What a task may cost where neither store, queue nor network nor clocks fail, and no process is killed or stopped (I15): its wake-up row, first
-// row, message's row, claim, start, end and the delete, and for each further attempt a claim, a start, a result and the way to the next.
+// What a task may cost where neither store, queue nor network nor clocks fail, and no process is killed or
+// stopped (I15): its wake-up row, first row, message's row, claim, start, end and the delete, and for each
+// further attempt a claim, a start, a result and the way to the next.
 const (
 	writesMax           = 8
 	writesPerAttemptMax = 5
@@ -16,7 +17,8 @@ const (
 	messagesPerRunMax   = 2
 )
 
-// checkWork is invariant I15: bounded work, of a run without faults; calls is how often clients scheduled or cancelled one task at most.
+// checkWork is invariant I15: bounded work, of a run without faults; calls is how often clients scheduled or
+// cancelled one task at most.
 func (l *ledger) checkWork(calls int) (breaches []string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -32,8 +34,8 @@ func (l *ledger) checkWork(calls int) (breaches []string) {
 	return breaches
 }
 
-// awayCallsMax is how often a second each server may try to reach a store that is away, over awayMin or more: what it is asked to do, and what it
-// does by itself.
+// awayCallsMax is how often a second each server may try to reach a store that is away, over awayMin or more:
+// what it is asked to do, and what it does by itself.
 const (
 	awayCallsMax = 200
 	awayMin      = 30 * time.Second
@@ -46,12 +48,12 @@ func (w *world) checkAwayCalls(calls int, away time.Duration) {
 	}
 }
 
-// lateMax is how long after its time a task is sent or claimed at the latest where nothing fails: some calls of the store, each
-// of which takes milliseconds.
+// lateMax is how long after its time a task is sent or claimed at the latest where nothing fails: some calls
+// of the store, each of which takes milliseconds.
 const lateMax = 50 * time.Millisecond
 
-// checkLate is invariants I11 and I14, of a run without faults: no task waits for its turn to be sent, whatever else there is.
-// The server's clock may be apart from true time.
+// checkLate is invariants I11 and I14, of a run without faults: no task waits for its turn to be sent,
+// whatever else there is. The server's clock may be apart from true time.
 func (l *ledger) checkLate(apart time.Duration) (breaches []string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

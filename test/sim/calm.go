@@ -6,7 +6,8 @@ import (
 	"github.com/kinesin-io/kinesin/test/checker"
 )
 
-// onlyOnce is invariant I8 without faults: after an attempt comes another only if it failed or snoozed, and its worker is never lost.
+// onlyOnce is invariant I8 without faults: after an attempt comes another only if it failed or snoozed, and
+// its worker is never lost.
 func onlyOnce(events []checker.Event) (breaches []string) {
 	runs, again := map[string]uint32{}, map[string]uint32{}
 	for _, e := range events {

@@ -19,7 +19,8 @@ import (
 	"github.com/kinesin-io/kinesin/task"
 )
 
-// amazon is DynamoDB and SQS in memory, with their limits, lags and lies. The drivers over them are the real ones.
+// amazon is DynamoDB and SQS in memory, with their limits, lags and lies. The drivers over them are the real
+// ones.
 type amazon struct {
 	tables *fakedynamo.DB
 	queues *fakesqs.SQS

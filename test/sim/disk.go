@@ -15,8 +15,8 @@ import (
 	"github.com/kinesin-io/kinesin/test/checker"
 )
 
-// disk is the file system of a server with an embedded store: in memory, and without what was not synced once the process is killed or
-// the machine loses its power.
+// disk is the file system of a server with an embedded store: in memory, and without what was not synced once
+// the process is killed or the machine loses its power.
 type disk struct {
 	w *world
 
@@ -82,8 +82,8 @@ func (d *disk) operation(p *process) {
 	}
 }
 
-// failure is how an operation on a data file fails. Those on logs and on the list of files do not: the engine ends its process by
-// a panic then, which would end all processes here. Sweeps in store/pebble let them fail.
+// failure is how an operation on a data file fails. Those on logs and on the list of files do not: the engine
+// ends its process by a panic then, which would end all processes here. Sweeps in store/pebble let them fail.
 func (d *disk) failure(p *process, op errorfs.Op) error {
 	if !strings.HasSuffix(op.Path, ".sst") {
 		return nil

@@ -9,7 +9,8 @@ import (
 // Kind is one kind of fault.
 type Kind string
 
-// The faults. Those that strike calls have a share as their amount: of the calls, so many go wrong while the fault lasts.
+// The faults. Those that strike calls have a share as their amount: of the calls, so many go wrong while the
+// fault lasts.
 const (
 	CrashServer Kind = "crash-server" // killed at that moment, started again after the time
 	CrashWorker Kind = "crash-worker"
@@ -55,7 +56,8 @@ const (
 	DescriptorsOut Kind = "descriptors-run-out" // EMFILE
 )
 
-// spec is how faults of a kind are drawn: how often in a run, for how long, and with which amount, evenly between least and most.
+// spec is how faults of a kind are drawn: how often in a run, for how long, and with which amount, evenly
+// between least and most.
 type spec struct {
 	kind        Kind
 	count       int // at most
@@ -111,8 +113,9 @@ var (
 	local  = []form{embedded}            //nolint:gochecknoglobals // tables
 )
 
-// The steps of clocks. A task waits as long as its server's wall clock says, so a step back by a day would make a run of a day; in a
-// fleet so would a step forward, since what is due by the server that was asked waits for the others.
+// The steps of clocks. A task waits as long as its server's wall clock says, so a step back by a day would
+// make a run of a day; in a fleet so would a step forward, since what is due by the server that was asked
+// waits for the others.
 var (
 	fleetSteps  = []time.Duration{time.Second, time.Minute, time.Hour, -time.Second, -time.Minute, -time.Hour}
 	serverSteps = append(slices.Clip(fleetSteps), 24*time.Hour)

@@ -47,7 +47,8 @@ var needsClocks = []checker.Rule{checker.Overlap, checker.Late, checker.Duplicat
 // lostMax is after how many lost workers in a row a task is given up (ADR 5).
 const lostMax = 3
 
-// givenUp finds the tasks that are dead because their workers were lost too often. It is checked apart from this that so many were.
+// givenUp finds the tasks that are dead because their workers were lost too often. It is checked apart from
+// this that so many were.
 func givenUp(events []checker.Event) map[string]bool {
 	given := map[string]bool{}
 	for _, e := range events {

@@ -91,8 +91,8 @@ func (w *Work) want() string {
 	return "success"
 }
 
-// NewPlan draws the plan of a seed. The faults come swarm style: each kind is on or off for the whole run, so that some runs
-// have few kinds and meet what others hide.
+// NewPlan draws the plan of a seed. The faults come swarm style: each kind is on or off for the whole run, so
+// that some runs have few kinds and meet what others hide.
 func NewPlan(seed uint64) Plan {
 	r := rand.New(rand.NewPCG(seed, 1))
 	p := Plan{
@@ -240,13 +240,15 @@ func (p *Plan) steps(part func(time.Duration) time.Duration) (sum time.Duration)
 	return sum
 }
 
-// farApart says that servers that share a store have clocks that disagree by more than they are promised to. Then a task may be
-// taken for lost while it runs; nothing is lost, and a newer attempt still refuses what an older one reports.
+// farApart says that servers that share a store have clocks that disagree by more than they are promised to.
+// Then a task may be taken for lost while it runs; nothing is lost, and a newer attempt still refuses what an
+// older one reports.
 func (p *Plan) farApart() bool {
 	return p.Form.shared() && p.stepsBack()+p.stepsForward() > 0
 }
 
-// Only leaves out all faults and orders but those with these numbers, as a list with commas; "all" leaves all.
+// Only leaves out all faults and orders but those with these numbers, as a list with commas; "all" leaves
+// all.
 func (p *Plan) Only(faults, orders string) error {
 	kept, err := only(faults, p.Faults)
 	if err != nil {

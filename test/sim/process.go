@@ -10,8 +10,9 @@ import (
 // errDead ends every call of a process that was killed.
 var errDead = errors.New("this process was killed")
 
-// process is one life of a server, a worker or a client. Its goroutines cannot be killed, so a kill cuts every way in
-// which they could have an effect: the store, the queue, the network and what handlers do. They then end by themselves.
+// process is one life of a server, a worker or a client. Its goroutines cannot be killed, so a kill cuts
+// every way in which they could have an effect: the store, the queue, the network and what handlers do. They
+// then end by themselves.
 type process struct {
 	w     *world
 	name  string
@@ -78,7 +79,8 @@ func (p *process) wakeLocked() bool {
 	return true
 }
 
-// step is where another goroutine may go on: it takes the given time, longer while the process is stopped, and fails once it is dead.
+// step is where another goroutine may go on: it takes the given time, longer while the process is stopped,
+// and fails once it is dead.
 func (p *process) step(ctx context.Context, takes time.Duration) error {
 	if takes > 0 {
 		timer := time.NewTimer(takes)

@@ -11,8 +11,8 @@ import (
 	queuemem "github.com/kinesin-io/kinesin/queue/mem"
 )
 
-// queues are the queues of all lambdas. Those of a fleet outlive its servers and behave as SQS does: at least once, in hardly any
-// order, with a visibility timeout. Those of a server alone are in its memory.
+// queues are the queues of all lambdas. Those of a fleet outlive its servers and behave as SQS does: at least
+// once, in hardly any order, with a visibility timeout. Those of a server alone are in its memory.
 type queues struct {
 	w      *world
 	shared *queuemem.Driver // nil: each server has its own

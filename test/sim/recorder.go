@@ -12,7 +12,8 @@ import (
 	"github.com/kinesin-io/kinesin/test/checker"
 )
 
-// call is an operation on a task's register as its caller saw it: asked for at one time and answered at another.
+// call is an operation on a task's register as its caller saw it: asked for at one time and answered at
+// another.
 type call struct {
 	nonce string // empty: task says which task it is about
 	task  string
@@ -83,7 +84,8 @@ func (c *client) revoke(ctx context.Context, id sdk.ID) (sdk.CancelOutcome, erro
 	return outcome, err
 }
 
-// registers sorts what clients and workers did by task. A task is known by its nonce, since the id is not known to who was not answered.
+// registers sorts what clients and workers did by task. A task is known by its nonce, since the id is not
+// known to who was not answered.
 func (w *world) registers() map[string][]porcupine.Operation {
 	w.mu.Lock()
 	calls := append([]call(nil), w.calls...)

@@ -113,7 +113,8 @@ func (r register) next(o *operation) []register {
 	return nil
 }
 
-// schedule of what is there already is a duplicate. One call is tried several times, so a duplicate may be of itself.
+// schedule of what is there already is a duplicate. One call is tried several times, so a duplicate may be of
+// itself.
 func (r register) schedule(o *operation) []register {
 	if r.there {
 		if o.duplicate || o.unknown {
@@ -179,8 +180,8 @@ func (r register) cancel(o *operation) []register {
 	return nil
 }
 
-// get shows the register as it is. What happens to a task without a client's or a handler's doing shows here first: claims, lost
-// workers, and what these lead to.
+// get shows the register as it is. What happens to a task without a client's or a handler's doing shows here
+// first: claims, lost workers, and what these lead to.
 func (r register) get(o *operation) []register {
 	s := &o.seen
 	if o.absent || !r.there {
@@ -233,11 +234,13 @@ func registerModel(steps *int) porcupine.Model {
 	return model.ToModel()
 }
 
-// registerStepsMax bounds the search for an order of one task's operations. Hundreds are usual. It is not a time, since nothing stops
-// a goroutine that computes while the runtime takes its chances from a seed, and so that a seed is always judged alike.
+// registerStepsMax bounds the search for an order of one task's operations. Hundreds are usual. It is not a
+// time, since nothing stops a goroutine that computes while the runtime takes its chances from a seed, and so
+// that a seed is always judged alike.
 const registerStepsMax = 300_000
 
-// checkRegisters says of which tasks no order of the operations explains all answers (linearizability: Herlihy and Wing, 1990).
+// checkRegisters says of which tasks no order of the operations explains all answers (linearizability:
+// Herlihy and Wing, 1990).
 func checkRegisters(byTask map[string][]porcupine.Operation) []string {
 	var breaches []string
 	for _, nonce := range slices.Sorted(maps.Keys(byTask)) {

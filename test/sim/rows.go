@@ -10,8 +10,8 @@ import (
 	"github.com/kinesin-io/kinesin/task"
 )
 
-// rows is the store as one process sees it: the rows that all of them share, behind calls that take time, fail, or
-// do their work and never say so. Each write of a chain is a step of its own, as on DynamoDB.
+// rows is the store as one process sees it: the rows that all of them share, behind calls that take time,
+// fail, or do their work and never say so. Each write of a chain is a step of its own, as on DynamoDB.
 type rows struct {
 	p    *process
 	base store.Driver
@@ -244,8 +244,8 @@ func (s *rows) Close() error {
 	return nil
 }
 
-// checkRows is invariant I16, after every write of a row of that task: a live task row names a place where there is
-// a wake-up row.
+// checkRows is invariant I16, after every write of a row of that task: a live task row names a place where
+// there is a wake-up row.
 func (w *world) checkRows(id task.ID) {
 	found, err := w.rows.Tasks(context.Background(), []task.ID{id})
 	if err != nil || found[0].ID != id || found[0].State.IsEnd() {

@@ -69,8 +69,8 @@ func Run(t *testing.T, seed uint64, plan Plan, keep bool, done func(Result)) {
 	})
 }
 
-// settleMax bounds, in virtual time, how long everything may take to end once the faults are over: a task whose message got lost in an
-// outage of hours is sent again when its enqueue timeout is over.
+// settleMax bounds, in virtual time, how long everything may take to end once the faults are over: a task
+// whose message got lost in an outage of hours is sent again when its enqueue timeout is over.
 const settleMax = task.EnqueueTimeoutMax + 30*time.Minute
 
 // live is the run: the fleet comes up, load and faults come over it, and then everything has to end.
@@ -171,7 +171,8 @@ func (w *world) settle() {
 	w.breach("I10: tasks live %v after the last fault", most)
 }
 
-// living is how many tasks have not ended: of all that are stored where the store counts them, else of those that a client knows of.
+// living is how many tasks have not ended: of all that are stored where the store counts them, else of those
+// that a client knows of.
 func (w *world) living(c *client) int {
 	if s := w.any(); w.rows == nil && s == nil {
 		return 1
@@ -234,7 +235,8 @@ func (w *world) report() (states map[string]task.State) {
 // indexLag is for how long an index may show the past.
 const indexLag = 5 * time.Second
 
-// checkListed is invariant I21: the list of all tasks has each one that a client knows of once, in the state that it is in.
+// checkListed is invariant I21: the list of all tasks has each one that a client knows of once, in the state
+// that it is in.
 func (w *world) checkListed(states map[string]task.State) {
 	time.Sleep(indexLag)
 	c := w.client(6)

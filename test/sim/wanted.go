@@ -5,8 +5,8 @@ import (
 	"github.com/kinesin-io/kinesin/test/checker"
 )
 
-// edgesWanted are the changes of the task row of managed tasks without a gate and an expiry: those of docs/state-machine.md, and the first
-// row that a task gets.
+// edgesWanted are the changes of the task row of managed tasks without a gate and an expiry: those of
+// docs/state-machine.md, and the first row that a task gets.
 var edgesWanted = map[string][]task.State{ //nolint:gochecknoglobals // a table
 	"new":               {task.Scheduled, task.Enqueued, task.Claimed, task.Cancelled},
 	"scheduled":         {task.Enqueued, task.Claimed, task.Cancelled},
@@ -16,8 +16,8 @@ var edgesWanted = map[string][]task.State{ //nolint:gochecknoglobals // a table
 	"retriable_failure": {task.Enqueued, task.Claimed},
 }
 
-// Wanted names all that has to happen in a batch of seeds, or the batch shows nothing about it: every kind of fault, every state of a
-// task, every kind of answer.
+// Wanted names all that has to happen in a batch of seeds, or the batch shows nothing about it: every kind of
+// fault, every state of a task, every kind of answer.
 func Wanted() []string {
 	var all []string
 	for _, kind := range Kinds() {

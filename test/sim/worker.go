@@ -32,7 +32,8 @@ func (w *world) dial(p *process) *sdk.Client {
 	return c
 }
 
-// employ runs a worker in a slot until the run is over: one that ended is started again, as a supervisor does.
+// employ runs a worker in a slot until the run is over: one that ended is started again, as a supervisor
+// does.
 func (w *world) employ(slot int) {
 	for w.ctx.Err() == nil {
 		p := w.process(fmt.Sprintf("worker-%d", slot))
@@ -118,8 +119,8 @@ func (w *world) snoozes(work *Work) bool {
 	return w.snoozed[work.Nonce] <= work.Snoozes
 }
 
-// taskOf is the task that a public id is of. A request that is repeated because its answer was lost may be answered with another
-// public id of the same task, since the id carries the due time (docs/reliability.md).
+// taskOf is the task that a public id is of. A request that is repeated because its answer was lost may be
+// answered with another public id of the same task, since the id carries the due time (docs/reliability.md).
 func taskOf(id sdk.ID) string {
 	const prefix = len("k1") + 21 // of the form, and 126 bits of the task's id
 	return string(id[:min(prefix, len(id))])

@@ -53,8 +53,8 @@ func (w *workspace) allInOne(r *recording) {
 	}
 }
 
-// keyActions are what policies allow of a KMS key of the customer's, by the service that uses it for the role, and why. No call of
-// Kinesin's shows them: the services make them. They are those that AWS documents.
+// keyActions are what policies allow of a KMS key of the customer's, by the service that uses it for the
+// role, and why. No call of Kinesin's shows them: the services make them. They are those that AWS documents.
 var keyActions = map[string]string{
 	"sqs kms:Decrypt":              "to receive from an encrypted queue, and to send to it: SQS checks the data key then",
 	"sqs kms:GenerateDataKey":      "to send to an encrypted queue",

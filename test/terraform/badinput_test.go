@@ -111,7 +111,8 @@ func TestBadInputOfLambdas(t *testing.T) {
 	}, badTags("name = \"a\"\n ", 47)...))
 }
 
-// TestBadCore has an installation that is not one: what a module call hands on by hand, and no output of core would have.
+// TestBadCore has an installation that is not one: what a module call hands on by hand, and no output of core
+// would have.
 func TestBadCore(t *testing.T) {
 	w := newWorkspace(t, "")
 	const want = "Want as core the output `lambdas` of the module core"
@@ -250,7 +251,8 @@ func TestBadInputOfProduction(t *testing.T) {
 	w.nothing()
 }
 
-// raw is what terraform and tofu say by themselves of an expression that fails: it tells nobody what is wanted.
+// raw is what terraform and tofu say by themselves of an expression that fails: it tells nobody what is
+// wanted.
 var raw = regexp.MustCompile(`Error: (Operation failed|Invalid (index|template interpolation value|function argument|for_each argument)|Iteration over|` +
 	`Missing Configuration|Unsupported attribute|Attempt to|Error in function call|Invalid value for validation)`)
 

@@ -43,8 +43,8 @@ func TestFormat(t *testing.T) {
 	}
 }
 
-// TestValidate is `terraform validate` of each module and example, and `terraform test` of the modules, with the schemas of the
-// stand-in.
+// TestValidate is `terraform validate` of each module and example, and `terraform test` of the modules, with
+// the schemas of the stand-in.
 func TestValidate(t *testing.T) {
 	t.Parallel()
 	for _, folder := range configurations(t) {
@@ -83,7 +83,8 @@ func (w *workspace) tested() {
 	}
 }
 
-// TestReadmes has the tables of inputs and outputs in each module's README be those of the code: names, types, defaults, descriptions.
+// TestReadmes has the tables of inputs and outputs in each module's README be those of the code: names,
+// types, defaults, descriptions.
 func TestReadmes(t *testing.T) {
 	t.Parallel()
 	if testing.Short() {
@@ -102,9 +103,10 @@ func TestReadmes(t *testing.T) {
 	}
 }
 
-// TestTheRealProvider validates and tests with the provider of the registry, where that can be got: with the schemas and checks that
-// it really has, in the version of the published schema (newer ones warn of hash_key in an index, and validate is to be without
-// warnings), or in what else a mirror has. Where it cannot be got, that is said, and all else here has been with the stand-in.
+// TestTheRealProvider validates and tests with the provider of the registry, where that can be got: with the
+// schemas and checks that it really has, in the version of the published schema (newer ones warn of hash_key
+// in an index, and validate is to be without warnings), or in what else a mirror has. Where it cannot be got,
+// that is said, and all else here has been with the stand-in.
 func TestTheRealProvider(t *testing.T) {
 	if testing.Short() {
 		t.Skip("runs terraform")
@@ -137,8 +139,9 @@ func freshWorkspace(t *testing.T, folder string) *workspace {
 	return w
 }
 
-// initialised initialises with the provider of providerVersion or, where there are only others, with one of those that the modules
-// take. What is missing is what init said when there is none to be had; any other failure ends the test.
+// initialised initialises with the provider of providerVersion or, where there are only others, with one of
+// those that the modules take. What is missing is what init said when there is none to be had; any other
+// failure ends the test.
 func (w *workspace) initialised() (missing string, other bool) {
 	w.t.Helper()
 	w.pin(providerVersion)
@@ -159,7 +162,8 @@ func (w *workspace) initialised() (missing string, other bool) {
 	return text, other
 }
 
-// unreachable is what terraform and tofu say when they cannot ask a registry, or fetch from it, or have a mirror without the provider.
+// unreachable is what terraform and tofu say when they cannot ask a registry, or fetch from it, or have a
+// mirror without the provider.
 var unreachable = regexp.MustCompile(`could not connect to|failed to request discovery document|could not query provider registry|` +
 	`dial tcp|no such host|connection refused|i/o timeout|Client\.Timeout|deadline exceeded|TLS handshake|proxyconnect|x509:|` +
 	`was not found in any of the search locations`)
@@ -177,7 +181,8 @@ func (w *workspace) pin(version string) {
 		"terraform {\n  required_providers {\n    aws = {\n      source  = \"hashicorp/aws\"\n      version = %q\n    }\n  }\n}\n", version))
 }
 
-// validatedButForKeys is without errors, and without warnings but those of newer providers: that keys of an index are deprecated.
+// validatedButForKeys is without errors, and without warnings but those of newer providers: that keys of an
+// index are deprecated.
 func (w *workspace) validatedButForKeys() {
 	w.t.Helper()
 	text := w.must("validate", "-json")
@@ -210,7 +215,8 @@ func otherWarnings(text string) (others []string, err error) {
 	return others, nil
 }
 
-// TestUnreachable has an init fail for what it wants, with a registry's stand-in in reach: no reason to leave anything out.
+// TestUnreachable has an init fail for what it wants, with a registry's stand-in in reach: no reason to leave
+// anything out.
 func TestUnreachable(t *testing.T) {
 	w := newWorkspace(t, "examples/minimal")
 	for _, version := range []string{">= 99.0", "6.0.0"} { // there is none; the modules want a newer one
@@ -228,8 +234,8 @@ func TestUnreachable(t *testing.T) {
 	}
 }
 
-// TestMirrors has a filesystem mirror in the place of the registry: without the provider, with another version of it, and with one
-// that is too old.
+// TestMirrors has a filesystem mirror in the place of the registry: without the provider, with another
+// version of it, and with one that is too old.
 func TestMirrors(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
@@ -253,7 +259,8 @@ func TestMirrors(t *testing.T) {
 	}
 }
 
-// mirrorEnvironment is with a mirror that has one version of the provider, or none: the stand-in, under that version's name.
+// mirrorEnvironment is with a mirror that has one version of the provider, or none: the stand-in, under that
+// version's name.
 func (w *workspace) mirrorEnvironment(version string) []string {
 	w.t.Helper()
 	home, folder := w.t.TempDir(), w.t.TempDir()

@@ -18,8 +18,9 @@ var (
 	docsAdded  = regexp.MustCompile(`Apply complete! Resources: \d+ added, 0 changed, 0 destroyed\.`)
 )
 
-// TestDocs goes the way of docs/terraform.md: the two configurations as they stand there, but for the prefix and where the modules
-// come from; what apply says; the deliver lambda; and a server by the outputs, which knows the lambda and runs its tasks.
+// TestDocs goes the way of docs/terraform.md: the two configurations as they stand there, but for the prefix
+// and where the modules come from; what apply says; the deliver lambda; and a server by the outputs, which
+// knows the lambda and runs its tasks.
 func TestDocs(t *testing.T) {
 	w := newWorkspace(t, "")
 	text, err := os.ReadFile("../../docs/terraform.md")
@@ -74,7 +75,8 @@ var docsImport = regexp.MustCompile("(?s)```hcl\n(locals \\{\n  queues = .*?)```
 // docsPrefix is the page's prefix in an id.
 var docsPrefix = regexp.MustCompile(`(["/])prod-`)
 
-// TestImport has Terraform take over an installation that `kinesin aws setup` and `kinesin lambda create` made, while a server runs.
+// TestImport has Terraform take over an installation that `kinesin aws setup` and `kinesin lambda create`
+// made, while a server runs.
 func TestImport(t *testing.T) {
 	w := newWorkspace(t, "")
 	text, err := os.ReadFile("../../docs/terraform.md")

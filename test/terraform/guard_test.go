@@ -67,7 +67,8 @@ module "work" {
 `
 )
 
-// TestGuard changes what of a lambda is fixed, and takes its name a second time: refused, and the lambda is as it was.
+// TestGuard changes what of a lambda is fixed, and takes its name a second time: refused, and the lambda is
+// as it was.
 func TestGuard(t *testing.T) {
 	w := newWorkspace(t, "")
 	w.in("core", guardCore)
@@ -131,8 +132,8 @@ func (w *workspace) holdsNothing() {
 	}
 }
 
-// TestGuardOfCore changes the prefix and the region of an installation, and takes its prefix a second time: refused, and the
-// installation is as it was.
+// TestGuardOfCore changes the prefix and the region of an installation, and takes its prefix a second time:
+// refused, and the installation is as it was.
 func TestGuardOfCore(t *testing.T) {
 	w := newWorkspace(t, "")
 	w.in("first", guardCore)
@@ -168,8 +169,8 @@ func TestGuardOfCore(t *testing.T) {
 	w.gone()
 }
 
-// TestQueueOfTwo has two states with lambdas that differ in name and share a queue's, which nothing refuses, and goes the way out of
-// docs/terraform.md: the first one has its queue in the end.
+// TestQueueOfTwo has two states with lambdas that differ in name and share a queue's, which nothing refuses,
+// and goes the way out of docs/terraform.md: the first one has its queue in the end.
 func TestQueueOfTwo(t *testing.T) {
 	w := newWorkspace(t, "")
 	w.in("core", guardCore)

@@ -9,7 +9,8 @@ import (
 	"github.com/kinesin-io/kinesin/test/chart"
 )
 
-// TestHelmValues has the chart take the output helm_values as it is, with EKS Pod Identity and with IAM roles for service accounts.
+// TestHelmValues has the chart take the output helm_values as it is, with EKS Pod Identity and with IAM roles
+// for service accounts.
 func TestHelmValues(t *testing.T) {
 	chart.Program(t, "helm") // built before the time counts; not under -short
 	w := newWorkspace(t, "examples/production")

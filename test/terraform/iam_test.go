@@ -103,7 +103,8 @@ type installation struct {
 	servers   map[string]*harness.Server
 }
 
-// serverRoles and otherRoles are all who have a policy: the servers, each with what `kinesin serve` is told, and the others.
+// serverRoles and otherRoles are all who have a policy: the servers, each with what `kinesin serve` is told,
+// and the others.
 var (
 	serverRoles = map[string]string{"inbound": "inbound", "scheduler": "scheduler,dispatcher", "hsc": "hsc"}
 	otherRoles  = []string{"registrar", "worker", "sender"}
@@ -159,8 +160,8 @@ func (n *installation) client(args ...string) harness.Result {
 	return harness.Run(n.t, append(args, "--server", n.servers["inbound"].URL)...)
 }
 
-// TestIAM has everything done that a role does, writes down what each asks of AWS, and holds their policies to that: what was
-// called is allowed, and what is allowed was called, or it is in unused with a reason.
+// TestIAM has everything done that a role does, writes down what each asks of AWS, and holds their policies
+// to that: what was called is allowed, and what is allowed was called, or it is in unused with a reason.
 func TestIAM(t *testing.T) {
 	n := newInstallation(t)
 	n.live()
@@ -220,13 +221,14 @@ func (n *installation) allNeeded(role string, p policy, calls []call) {
 	}
 }
 
-// short is a resource as the table unused has it: without the account, and without what differs from run to run.
+// short is a resource as the table unused has it: without the account, and without what differs from run to
+// run.
 func (n *installation) short(resource string) string {
 	return strings.ReplaceAll(resource[strings.LastIndexByte(resource, ':')+1:], n.prefix+"-", "")
 }
 
-// alone tells which call shows, besides itself, that an action is needed: writes go in batches, and one that is
-// alone by itself, and how many come at a time is chance.
+// alone tells which call shows, besides itself, that an action is needed: writes go in batches, and one that
+// is alone by itself, and how many come at a time is chance.
 var alone = map[string][]string{
 	"dynamodb:PutItem":       {"dynamodb:PartiQLInsert", "dynamodb:PartiQLUpdate"},
 	"dynamodb:PartiQLInsert": {"dynamodb:PutItem"},
@@ -249,8 +251,8 @@ var unused = map[string]string{
 // registrationWrites are all ways to write a row.
 var registrationWrites = []string{"PutItem", "UpdateItem", "DeleteItem", "PartiQLInsert", "PartiQLUpdate", "PartiQLDelete"}
 
-// noRegistrations has servers write all kinds of control rows but registrations, alone and among others, whatever other server's
-// policy they have besides; and read these.
+// noRegistrations has servers write all kinds of control rows but registrations, alone and among others,
+// whatever other server's policy they have besides; and read these.
 func (n *installation) noRegistrations(policies map[string]policy) {
 	n.t.Helper()
 	control := arnTable + n.prefix + "-control"
@@ -383,8 +385,8 @@ func (n *installation) python() string {
 	return path
 }
 
-// schedule has tasks of all kinds run: at once and later, with a key, with a large payload, failing, cancelled, delivered; and has
-// every server lose an answer.
+// schedule has tasks of all kinds run: at once and later, with a key, with a large payload, failing,
+// cancelled, delivered; and has every server lose an answer.
 func (n *installation) schedule() {
 	n.t.Helper()
 	// Its message goes back to its queue, since its payload cannot be read for a while.
@@ -436,7 +438,8 @@ func (n *installation) large() string {
 	return path
 }
 
-// lastLonger makes tasks with payloads last longer than these were written for, since the team keeps ended ones longer now.
+// lastLonger makes tasks with payloads last longer than these were written for, since the team keeps ended
+// ones longer now.
 func (n *installation) lastLonger() {
 	n.t.Helper()
 	path := n.large()

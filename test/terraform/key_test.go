@@ -43,8 +43,8 @@ module "send" {
 }
 `
 
-// TestKeyChanges goes from one key to another and then to none, as the README of the module core says it: whatever tables and queues
-// are under, or were until now, everybody may use.
+// TestKeyChanges goes from one key to another and then to none, as the README of the module core says it:
+// whatever tables and queues are under, or were until now, everybody may use.
 func TestKeyChanges(t *testing.T) {
 	const first, second = "arn:aws:kms:us-east-1:000000000000:key/first", "arn:aws:kms:us-east-1:000000000000:key/second"
 	w := newWorkspace(t, "")

@@ -23,8 +23,8 @@ import (
 const (
 	// registeredMax is how long a lambda may take from an apply until servers know it, on a busy machine.
 	registeredMax = 60 * time.Second
-	// sqsMessageBytesMax is the largest message of a queue of which nothing is said: what setup makes has that, while the provider
-	// would say 262144.
+	// sqsMessageBytesMax is the largest message of a queue of which nothing is said: what setup makes has
+	// that, while the provider would say 262144.
 	sqsMessageBytesMax = 1 << 20
 )
 
@@ -66,7 +66,8 @@ module "more" {
 	w.gone()
 }
 
-// TestProduction is the example production: provisioned, with alarms, under a key, and with all that is the account's alone.
+// TestProduction is the example production: provisioned, with alarms, under a key, and with all that is the
+// account's alone.
 func TestProduction(t *testing.T) {
 	const key = "arn:aws:kms:us-east-1:000000000000:key/12345678-1234-1234-1234-123456789012"
 	w := newWorkspace(t, "examples/production")
@@ -107,8 +108,9 @@ func TestProduction(t *testing.T) {
 	w.gone()
 }
 
-// capacityFits holds what scales writes to what a managed task takes of each by docs/cost.md: whatever bears fewer tasks
-// a second than the one before it would slow that one down. Schedule comes first, since it is where tasks come in.
+// capacityFits holds what scales writes to what a managed task takes of each by docs/cost.md: whatever bears
+// fewer tasks a second than the one before it would slow that one down. Schedule comes first, since it is
+// where tasks come in.
 func (w *workspace) capacityFits() {
 	w.t.Helper()
 	scaled := map[string]record{}
@@ -132,8 +134,8 @@ func (w *workspace) capacityFits() {
 	}
 }
 
-// ageAlarms holds the alarms of queues to how old a message may be, in seconds. SQS counts from when it was sent, and deliveries are
-// sent up to 15 minutes ahead.
+// ageAlarms holds the alarms of queues to how old a message may be, in seconds. SQS counts from when it was
+// sent, and deliveries are sent up to 15 minutes ahead.
 func (w *workspace) ageAlarms(want map[string]int) {
 	w.t.Helper()
 	alarms := w.recorded("aws_cloudwatch_metric_alarm")
@@ -154,8 +156,8 @@ func (w *workspace) kept() {
 	w.unchanged()
 }
 
-// TestBillingMode goes from on demand to provisioned and back, with the tables as they are: by the module alone that is refused, for
-// want of capacity of the index; as the README of the module core says it goes.
+// TestBillingMode goes from on demand to provisioned and back, with the tables as they are: by the module
+// alone that is refused, for want of capacity of the index; as the README of the module core says it goes.
 func TestBillingMode(t *testing.T) {
 	w := newWorkspace(t, "")
 	w.in("billing", `
@@ -360,8 +362,9 @@ type indexSpec struct {
 
 type keyPart struct{ Attribute, Role, Type string }
 
-// sameAsSetup compares what was applied with what `kinesin aws setup` would make: the same tables and queues, and each the same.
-// The servers know the lambdas, so theirs are among them. What the emulators do not tell is compared by what was asked for.
+// sameAsSetup compares what was applied with what `kinesin aws setup` would make: the same tables and queues,
+// and each the same. The servers know the lambdas, so theirs are among them. What the emulators do not tell
+// is compared by what was asked for.
 func (w *workspace) sameAsSetup() {
 	w.t.Helper()
 	tables, queues := w.recorded("aws_dynamodb_table"), w.recorded("aws_sqs_queue")

@@ -30,7 +30,8 @@ const (
 	motoReadyMax = time.Minute
 	// motoAnswerMax is how long one answer may take.
 	motoAnswerMax = 20 * time.Second
-	// motoFree is how many calls moto lets pass before it looks at permissions: more than it takes to set up. Then enforce ends that.
+	// motoFree is how many calls moto lets pass before it looks at permissions: more than it takes to set up.
+	// Then enforce ends that.
 	motoFree = "100000"
 	// motoAccount is the account that moto has.
 	motoAccount = ":123456789012:"
@@ -149,7 +150,8 @@ func (m *moto) enforce() {
 	}
 }
 
-// denies reports whether a call is refused for want of permission; what else is wrong with it does not matter.
+// denies reports whether a call is refused for want of permission; what else is wrong with it does not
+// matter.
 func (m *moto) denies(u user, s sample) bool {
 	m.t.Helper()
 	service := "dynamodb"
@@ -182,8 +184,9 @@ func impatient(t *testing.T, body []byte) []byte {
 	return text
 }
 
-// forMoto is a policy as moto understands it: calls by their own names, in the account that it has. What it cannot tell (the table
-// of a call, the queue of one that names no URL, and conditions) is left to the evaluator of this package.
+// forMoto is a policy as moto understands it: calls by their own names, in the account that it has. What it
+// cannot tell (the table of a call, the queue of one that names no URL, and conditions) is left to the
+// evaluator of this package.
 func forMoto(t *testing.T, p policy) string {
 	t.Helper()
 	type plain struct {
@@ -236,8 +239,8 @@ func expected(p policy, c call) bool {
 	return allows([]policy{p}, c, nil)
 }
 
-// enforced has each role, under its own access key, make every call that any of them made, and some that none may: moto lets
-// through what the policy of the role is for, and refuses everything else.
+// enforced has each role, under its own access key, make every call that any of them made, and some that none
+// may: moto lets through what the policy of the role is for, and refuses everything else.
 func (n *installation) enforced(t *testing.T, policies map[string]policy) {
 	t.Helper()
 	m := startMoto(t)
@@ -291,7 +294,8 @@ func (n *installation) enforced(t *testing.T, policies map[string]policy) {
 	n.boundaries(m, users, samples)
 }
 
-// boundaries are calls that a role must not make, by name: what the policies say, too, would else be wrong without a word.
+// boundaries are calls that a role must not make, by name: what the policies say, too, would else be wrong
+// without a word.
 func (n *installation) boundaries(m *moto, users map[string]user, samples map[call]sample) {
 	m.t.Helper()
 	for _, refused := range []struct {

@@ -62,8 +62,8 @@ func parsePolicy(document string) (p policy, err error) {
 	return p, nil
 }
 
-// allows is IAM's answer when these policies are all that a role has: something allows it, and nothing denies it. The context
-// holds what conditions may look at.
+// allows is IAM's answer when these policies are all that a role has: something allows it, and nothing denies
+// it. The context holds what conditions may look at.
 func allows(policies []policy, c call, context map[string][]string) bool {
 	allowed := false
 	for _, p := range policies {
@@ -87,7 +87,8 @@ func (s *statement) covers(c call) bool {
 	return slices.ContainsFunc(s.Action, action) && slices.ContainsFunc(s.Resource, resource)
 }
 
-// holds reports whether every condition does. An operator ForAllValues holds when there is nothing to look at, too.
+// holds reports whether every condition does. An operator ForAllValues holds when there is nothing to look
+// at, too.
 func (s *statement) holds(context map[string][]string) bool {
 	for operator, conditions := range s.Condition {
 		for key, allowed := range conditions {

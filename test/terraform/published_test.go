@@ -18,7 +18,8 @@ type shape struct {
 	blocks     map[string]block
 }
 
-// attribute is how one may be used. Whether it is told when it is not set (optional and computed) nobody publishes.
+// attribute is how one may be used. Whether it is told when it is not set (optional and computed) nobody
+// publishes.
 type attribute struct {
 	kind     string // string, number, bool, list, set, map: the last three of strings
 	required bool
@@ -35,9 +36,9 @@ type block struct {
 // publishedSchemas is the folder of the real provider's schemas, as tools/awsschema/install fetches them.
 var publishedSchemas = sync.OnceValues(func() (string, error) { return loopback.Installed("awsschema") })
 
-// published reads the schema of a resource type, or of a data source, as @cdktf/provider-aws has it: kinds and nesting from the code, required and
-// optional from the declarations. The name is that of the folder: sqs-queue, data-aws-region, or
-// provider.
+// published reads the schema of a resource type, or of a data source, as @cdktf/provider-aws has it: kinds
+// and nesting from the code, required and optional from the declarations. The name is that of the folder:
+// sqs-queue, data-aws-region, or provider.
 func published(t *testing.T, name string) shape {
 	t.Helper()
 	if testing.Short() {

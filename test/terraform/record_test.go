@@ -22,7 +22,8 @@ import (
 // call is something that IAM is asked about: sqs:SendMessage on arn:aws:sqs:….
 type call struct{ action, resource string }
 
-// sample is one request of a kind: what was sent, and the keys that rows were asked for by, of all requests of this kind.
+// sample is one request of a kind: what was sent, and the keys that rows were asked for by, of all requests
+// of this kind.
 type sample struct {
 	target string // X-Amz-Target
 	body   []byte
@@ -225,7 +226,8 @@ var statementOf = regexp.MustCompile(`(?i)^\s*(INSERT INTO|UPDATE|DELETE FROM|SE
 
 var statementActions = map[string]string{"INSERT": "PartiQLInsert", "UPDATE": "PartiQLUpdate", "DELETE": "PartiQLDelete", "SELECT": "PartiQLSelect"}
 
-// asked are the actions that IAM looks up for a request: it knows statements by their verbs and no batches of SQS.
+// asked are the actions that IAM looks up for a request: it knows statements by their verbs and no batches of
+// SQS.
 func asked(service, operation string, in *wanted) (calls []call) {
 	switch {
 	case service == "AmazonSQS":

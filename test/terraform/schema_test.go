@@ -10,8 +10,9 @@ import (
 	"testing"
 )
 
-// TestSchema compares the test-only provider with the published schema of the real one, so that what is applied here is what the
-// real one takes: no attribute or block that it lacks, none optional that it requires, none that may be set where it only tells.
+// TestSchema compares the test-only provider with the published schema of the real one, so that what is
+// applied here is what the real one takes: no attribute or block that it lacks, none optional that it
+// requires, none that may be set where it only tells.
 func TestSchema(t *testing.T) {
 	w := newWorkspace(t, "modules/core")
 	served := w.schemas()
@@ -145,7 +146,8 @@ type servedBlock struct {
 	} `json:"block_types"`
 }
 
-// schemas are those of the test-only provider: of its resource types, of its data sources as data_aws_region, and "provider".
+// schemas are those of the test-only provider: of its resource types, of its data sources as data_aws_region,
+// and "provider".
 func (w *workspace) schemas() map[string]shape {
 	w.t.Helper()
 	var said struct {

@@ -27,7 +27,8 @@ const (
 	envProgram = "KINESIN_TERRAFORM"
 	// commandMax is how long one command of it may take, on a busy machine.
 	commandMax = 3 * time.Minute
-	// providerVersion is what the test-only provider calls itself: the version with whose schema it is compared.
+	// providerVersion is what the test-only provider calls itself: the version with whose schema it is
+	// compared.
 	providerVersion = "6.25.0"
 
 	sources  = "../../terraform"

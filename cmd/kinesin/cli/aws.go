@@ -73,7 +73,8 @@ func awsFailure(err error) error {
 	return err
 }
 
-// lasting is a failure with an exit code of its own, so that who restarts a process can tell it from one that may pass.
+// lasting is a failure with an exit code of its own, so that who restarts a process can tell it from one that
+// may pass.
 type lasting struct{ error }
 
 func (l *lasting) Unwrap() error { return l.error }

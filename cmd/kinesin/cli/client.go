@@ -55,7 +55,8 @@ func (a *app) withClient(f func(*sdk.Client) error, opts ...sdk.ClientOption) er
 	return a.explain(f(c))
 }
 
-// explain adds to the error of a call what to do where no connection leads to a server. What a server said stays as it is.
+// explain adds to the error of a call what to do where no connection leads to a server. What a server said
+// stays as it is.
 func (a *app) explain(err error) error {
 	refusal, _ := errors.AsType[*api.Error](err)
 	switch {

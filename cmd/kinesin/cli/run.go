@@ -22,8 +22,8 @@ const (
 	exitDone   = 0
 	exitFailed = 1 // the command was understood and did not succeed
 	exitUsage  = 2 // the command line, the environment or the configuration file is wrong
-	// exitSetup is a failure that lasts until somebody changes something on AWS, in Kubernetes or on this machine: tables, queues,
-	// credentials, permissions, region, the pod's identity, clock.
+	// exitSetup is a failure that lasts until somebody changes something on AWS, in Kubernetes or on this
+	// machine: tables, queues, credentials, permissions, region, the pod's identity, clock.
 	exitSetup = 3
 )
 

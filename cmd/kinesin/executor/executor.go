@@ -68,7 +68,8 @@ type Config struct {
 	Stdout     io.Writer
 	Stderr     io.Writer
 	TermToKill time.Duration // between SIGTERM and SIGKILL; 0: TermToKillMax
-	// AtOnce tells of the cause of a context's end whether the group is to be killed without a SIGTERM before.
+	// AtOnce tells of the cause of a context's end whether the group is to be killed without a SIGTERM
+	// before.
 	AtOnce func(cause error) bool
 	Guard  *Guard
 }

@@ -12,7 +12,8 @@ import (
 	"github.com/kinesin-io/kinesin/task"
 )
 
-// UpdateTable is the client's method. It adds indexes, which are filled at once, and sets deletion protection.
+// UpdateTable is the client's method. It adds indexes, which are filled at once, and sets deletion
+// protection.
 func (db *DB) UpdateTable(ctx context.Context, in *dynamodb.UpdateTableInput, options ...func(*dynamodb.Options)) (*dynamodb.UpdateTableOutput, error) {
 	return do(ctx, db, "UpdateTable", options, func(now task.Instant) (*dynamodb.UpdateTableOutput, error) {
 		if err := awsfake.Only(in, "TableName", "AttributeDefinitions", "GlobalSecondaryIndexUpdates", "DeletionProtectionEnabled"); err != nil {

@@ -29,8 +29,8 @@ func readUnits(bytes int, strong bool) float64 {
 	return units
 }
 
-// buckets hold each partition key to its rate, with a second's worth in store. A call is let through while there is anything
-// left and pays what it turns out to cost.
+// buckets hold each partition key to its rate, with a second's worth in store. A call is let through while
+// there is anything left and pays what it turns out to cost.
 type buckets struct {
 	rate float64 // units per second; negative: no limit
 	at   map[string]bucket
@@ -113,7 +113,8 @@ func (b *bill) shown(want types.ReturnConsumedCapacity) *types.ConsumedCapacity 
 	return c
 }
 
-// payWrite bills a write that replaces one item by another, either of which may be nil, and takes it off the buckets.
+// payWrite bills a write that replaces one item by another, either of which may be nil, and takes it off the
+// buckets.
 func (db *DB) payWrite(now task.Instant, t *table, old, changed item, key item) *bill {
 	b := &bill{table: t.name, base: writeUnits(max(itemBytes(old), itemBytes(changed)))}
 	t.writes.pay(now, t.locate(key).pk, b.base)
@@ -133,8 +134,8 @@ type indexWrite struct {
 	units float64
 }
 
-// written are the writes that replacing one entry by another takes, either of which may be nil: none when they are alike,
-// two when the entry moves.
+// written are the writes that replacing one entry by another takes, either of which may be nil: none when
+// they are alike, two when the entry moves.
 func (x *index) written(before, after *row) []indexWrite {
 	isSame := before != nil && after != nil && !before.less(*after) && !after.less(*before)
 	if isSame {

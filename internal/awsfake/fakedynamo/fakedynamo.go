@@ -1,11 +1,13 @@
 // Package fakedynamo stands in for DynamoDB in tests and simulations: it has the methods of the client of
-// aws-sdk-go-v2 that a store needs, keeps everything in memory, and enforces what emulators do not: pages of 1 MB
-// counted before filters, 16 MB and unprocessed keys in batches, 1,000 write and 3,000 read units a second for each partition
-// key of a table or an index, replicas and indexes that lag, rows that TTL deletes late, and consumed capacity by the real rules, in batches of statements too.
+// aws-sdk-go-v2 that a store needs, keeps everything in memory, and enforces what emulators do not: pages of
+// 1 MB counted before filters, 16 MB and unprocessed keys in batches, 1,000 write and 3,000 read units a
+// second for each partition key of a table or an index, replicas and indexes that lag, rows that TTL deletes
+// late, and consumed capacity by the real rules, in batches of statements too.
 //
-// Not modelled: transactions, local indexes, streams, backups, provisioned capacity of whole tables, splits of hot
-// partitions, adaptive and burst capacity beyond a second, document paths, sets in updates, the list of reserved words, and parallel scans.
-// What a caller asks of that is refused with awsfake.ErrNotModelled. Tables are there at once when created.
+// Not modelled: transactions, local indexes, streams, backups, provisioned capacity of whole tables, splits
+// of hot partitions, adaptive and burst capacity beyond a second, document paths, sets in updates, the list
+// of reserved words, and parallel scans. What a caller asks of that is refused with awsfake.ErrNotModelled.
+// Tables are there at once when created.
 package fakedynamo
 
 import (
@@ -29,7 +31,8 @@ type Config struct {
 	BaseLag, IndexLag time.Duration
 	// TTLLag is how long, at most, a row outlives its TTL attribute. AWS says typically within a few days.
 	TTLLag time.Duration
-	// WriteUnits and ReadUnits are the units per second of one partition key, 1,000 and 3,000 unless set; negative: no limit.
+	// WriteUnits and ReadUnits are the units per second of one partition key, 1,000 and 3,000 unless set;
+	// negative: no limit.
 	WriteUnits, ReadUnits float64
 	// Attempts is how often the client's retryer tries; see awsfake.Service.
 	Attempts int

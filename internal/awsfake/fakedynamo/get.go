@@ -83,8 +83,8 @@ func kept(m item, keep []string) item {
 	return clone(project(m, keep))
 }
 
-// BatchGetItem is the client's method. It answers in no promised order, leaves what is above 16 MB, throttled or struck by
-// awsfake.Partial unprocessed, and fails only when all of it is throttled.
+// BatchGetItem is the client's method. It answers in no promised order, leaves what is above 16 MB, throttled
+// or struck by awsfake.Partial unprocessed, and fails only when all of it is throttled.
 func (db *DB) BatchGetItem(ctx context.Context, in *dynamodb.BatchGetItemInput, options ...func(*dynamodb.Options)) (*dynamodb.BatchGetItemOutput, error) {
 	return do(ctx, db, "BatchGetItem", options, func(now task.Instant) (*dynamodb.BatchGetItemOutput, error) {
 		if err := awsfake.Only(in, "RequestItems", "ReturnConsumedCapacity"); err != nil {

@@ -190,7 +190,8 @@ func (p *parser) whereAndReturning(st *statement) (err error) {
 	return p.want("*")
 }
 
-// key takes the equalities on the key of a table out of the statement's condition; rest are the other conditions.
+// key takes the equalities on the key of a table out of the statement's condition; rest are the other
+// conditions.
 func (s *schema) key(where *expr) (key item, rest *expr, err error) {
 	key = item{}
 	for _, part := range conjunction(where) {

@@ -19,7 +19,8 @@ const (
 	itemBytesMax     = 400 << 10
 )
 
-// row is an item in an ordered tree: partitions in the order of a hash, as scans see them, and by sort key within.
+// row is an item in an ordered tree: partitions in the order of a hash, as scans see them, and by sort key
+// within.
 type row struct {
 	hash         uint64
 	pk, sk       string
@@ -250,7 +251,8 @@ func (t *table) rowOf(m item) *row {
 	return &r
 }
 
-// passIndexes asks for room in every partition of an index that a write touches: a hot one throttles writes of the table.
+// passIndexes asks for room in every partition of an index that a write touches: a hot one throttles writes
+// of the table.
 func (t *table) passIndexes(now task.Instant, old, changed item) bool {
 	for _, x := range t.indexes {
 		for _, w := range x.written(x.entry(t, old), x.entry(t, changed)) {

@@ -21,7 +21,8 @@ type write struct {
 	old types.ReturnValuesOnConditionCheckFailure
 }
 
-// perform does a write. before is the old item even when the condition fails, which costs as much as it would have.
+// perform does a write. before is the old item even when the condition fails, which costs as much as it would
+// have.
 func (db *DB) perform(now task.Instant, w *write) (before, after item, b *bill, err error) {
 	t := w.table
 	if !t.writes.pass(now, t.locate(w.key).pk) {

@@ -9,7 +9,8 @@ import (
 	"github.com/kinesin-io/kinesin/task"
 )
 
-// Settable is the clock of a machine whose wall clock somebody sets. The monotonic clock and timers go on as those of Clock.
+// Settable is the clock of a machine whose wall clock somebody sets. The monotonic clock and timers go on as
+// those of Clock.
 type Settable struct {
 	clock.Clock
 

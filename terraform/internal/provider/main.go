@@ -12,8 +12,8 @@
 //     encryption, backups) is there alone, for tests to read. KINESIN_TEST_ACCOUNT names the folder, and
 //     without it nothing is served.
 //
-// It never calls AWS: without both endpoints it refuses to start. It imports tables, queues and what is in the account
-// alone, and has no timeouts and no retries.
+// It never calls AWS: without both endpoints it refuses to start. It imports tables, queues and what is in
+// the account alone, and has no timeouts and no retries.
 package main
 
 import (

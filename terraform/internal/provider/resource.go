@@ -53,7 +53,8 @@ type keeper interface {
 
 var errGone = errors.New("gone")
 
-// goneOr is errGone for the error by which a service says that something is not there, and any other error as it is.
+// goneOr is errGone for the error by which a service says that something is not there, and any other error as
+// it is.
 func goneOr[Missing error](err error) error {
 	if _, missing := errors.AsType[Missing](err); missing {
 		return errGone
@@ -97,7 +98,8 @@ func (r *anyResource) ValidateConfig(_ context.Context, req resource.ValidateCon
 	}
 }
 
-// ImportState takes over what is there by its id, which Read then looks up: what is in the account alone, tables and queues.
+// ImportState takes over what is there by its id, which Read then looks up: what is in the account alone,
+// tables and queues.
 func (r *anyResource) ImportState(ctx context.Context, req resource.ImportStateRequest, resp *resource.ImportStateResponse) {
 	if _, ok := r.service.(finder); !ok && r.service != nil {
 		resp.Diagnostics.AddError(r.name, "the test-only provider does not import these")

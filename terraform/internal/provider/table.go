@@ -43,7 +43,8 @@ func table() kind {
 	}
 }
 
-// tables are those of DynamoDB. Backups, encryption and tags are the account's: the emulator has none, or none that is told.
+// tables are those of DynamoDB. Backups, encryption and tags are the account's: the emulator has none, or
+// none that is told.
 type tables struct{}
 
 func (tables) create(ctx context.Context, s *session, v values) error {
@@ -88,7 +89,8 @@ func keyOf(v values) []types.KeySchemaElement {
 	return key
 }
 
-// throughput of a table, or of one of its indexes. One that was on demand gets 1 when nothing is told, as from the real provider.
+// throughput of a table, or of one of its indexes. One that was on demand gets 1 when nothing is told, as
+// from the real provider.
 func throughput(table, of values) *types.ProvisionedThroughput {
 	if table.text("billing_mode") != string(types.BillingModeProvisioned) {
 		return nil
@@ -154,8 +156,9 @@ func (tables) find(ctx context.Context, s *session, v values) error {
 	return tables{}.read(ctx, s, v)
 }
 
-// keep has a table stay under its key when the configuration says nothing of it. With the real provider the block is computed then,
-// and no change; this one cannot tell a block that is not in the plan, and shows it when it reads the table again.
+// keep has a table stay under its key when the configuration says nothing of it. With the real provider the
+// block is computed then, and no change; this one cannot tell a block that is not in the plan, and shows it
+// when it reads the table again.
 func (tables) keep(prior, v values) values {
 	there := maps.Clone(v)
 	if len(v.blocks("server_side_encryption")) == 0 {

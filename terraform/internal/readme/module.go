@@ -27,7 +27,8 @@ type input struct {
 
 type output struct{ name, text string }
 
-// read reads the files of a module, in order of their names, and what is in them in the order in which it is there.
+// read reads the files of a module, in order of their names, and what is in them in the order in which it is
+// there.
 func read(dir string) (m module, err error) {
 	files, err := filepath.Glob(filepath.Join(dir, "*.tf"))
 	if err == nil && len(files) == 0 {

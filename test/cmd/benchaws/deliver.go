@@ -53,7 +53,8 @@ func (b *bench) deliver(ctx context.Context) error {
 	return b.flush()
 }
 
-// deliverLoad schedules n jobs, the first due when all are in, then one every gap, and consumes their messages.
+// deliverLoad schedules n jobs, the first due when all are in, then one every gap, and consumes their
+// messages.
 func (b *bench) deliverLoad(ctx context.Context, name string, n int, gap time.Duration) (*result, error) {
 	lambda := "deliver-" + name
 	if _, _, err := b.client.CreateLambda(ctx, sdk.LambdaInfo{Name: lambda, Mode: task.Deliver.String(), Priorities: []string{"normal"}, Shards: 1}); err != nil {

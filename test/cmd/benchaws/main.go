@@ -1,6 +1,6 @@
-// Command benchaws measures kinesin on DynamoDB Local and ElasticMQ: deliver lambdas beside what Dynein
-// was measured at on the same emulators, and managed ones. It owns the emulators, one server process and the load; it prints figures
-// and judges none.
+// Command benchaws measures kinesin on DynamoDB Local and ElasticMQ: deliver lambdas beside what Dynein was
+// measured at on the same emulators, and managed ones. It owns the emulators, one server process and the
+// load; it prints figures and judges none.
 package main
 
 import (

@@ -10,7 +10,8 @@ import (
 	benchmark "github.com/kinesin-io/kinesin/internal/bench"
 )
 
-// managed runs the shapes of `kinesin bench` against the server, each with its worker in a process of its own.
+// managed runs the shapes of `kinesin bench` against the server, each with its worker in a process of its
+// own.
 func (b *bench) managed(ctx context.Context) error {
 	shapes := []struct {
 		name string

@@ -23,8 +23,9 @@ const (
 	stuckJobs = 50
 )
 
-// behindStuck puts rows at a partition's head that a process acquired and never sent, and measures the jobs behind them. The
-// process is one that still lives, as far as the rows tell, so nobody may take them over yet.
+// behindStuck puts rows at a partition's head that a process acquired and never sent, and measures the jobs
+// behind them. The process is one that still lives, as far as the rows tell, so nobody may take them over
+// yet.
 func (b *bench) behindStuck(ctx context.Context) (*result, error) {
 	const lambda = "deliver-stuck"
 	if _, _, err := b.client.CreateLambda(ctx, sdk.LambdaInfo{Name: lambda, Mode: task.Deliver.String(), Priorities: []string{"normal"}, Shards: 1}); err != nil {

@@ -2,9 +2,10 @@
 
 // Command clockshift runs a program whose wall clock is wrong: `clockshift 1.5s PROGRAM ARGUMENT …` runs it
 // 1.5 s in the future. It changes, in the memory of that process alone and before its first instruction, the
-// function by which programs ask the kernel for the time without a system call. Timers and the monotonic clock go
-// as always. With `-control FILE` before the offset it sets the clock anew whenever that file says another offset. Signals to the
-// process group reach the program, whose exit status it returns. It is for tests only.
+// function by which programs ask the kernel for the time without a system call. Timers and the monotonic
+// clock go as always. With `-control FILE` before the offset it sets the clock anew whenever that file says
+// another offset. Signals to the process group reach the program, whose exit status it returns. It is for
+// tests only.
 package main
 
 import (
@@ -78,7 +79,8 @@ func run(args []string) (int, error) {
 	return cmd.ProcessState.ExitCode(), nil
 }
 
-// shift changes the clock of a process that has stopped at its first instruction. It returns where its offset stands.
+// shift changes the clock of a process that has stopped at its first instruction. It returns where its offset
+// stands.
 func shift(pid int, offset time.Duration) (word uintptr, err error) {
 	var status unix.WaitStatus
 	if _, err := unix.Wait4(pid, &status, 0, nil); err != nil {
@@ -163,8 +165,9 @@ func function(image []byte, name string) (at, size uint64, err error) {
 	return 0, 0, fmt.Errorf("the kernel has no %s", name)
 }
 
-// clockGettime is the machine code of the system call, after which CLOCK_REALTIME is moved by the nanoseconds that follow the
-// code. They are one word in an aligned place, so that they can be changed while the program runs.
+// clockGettime is the machine code of the system call, after which CLOCK_REALTIME is moved by the nanoseconds
+// that follow the code. They are one word in an aligned place, so that they can be changed while the program
+// runs.
 func clockGettime(at uint64, offset time.Duration) (text []byte, word uint64) {
 	const codeBytes, loadEnd = 53, 18
 	word = codeBytes
@@ -194,7 +197,8 @@ func clockGettime(at uint64, offset time.Duration) (text []byte, word uint64) {
 	return binary.LittleEndian.AppendUint64(text, uint64(offset)), word
 }
 
-// follow sets the clock of the program again and again, to the offset that a file says, until the program has ended.
+// follow sets the clock of the program again and again, to the offset that a file says, until the program has
+// ended.
 func follow(control string, pid int, word uintptr) {
 	const every = 10 * time.Millisecond
 	memory, err := os.OpenFile(fmt.Sprintf("/proc/%d/mem", pid), os.O_WRONLY, 0)

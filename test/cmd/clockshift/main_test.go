@@ -13,7 +13,8 @@ import (
 	"time"
 )
 
-// envChild makes the test program print its time, and envThen says what the program does whose clock is shifted.
+// envChild makes the test program print its time, and envThen says what the program does whose clock is
+// shifted.
 const (
 	envChild = "KINESIN_CLOCKSHIFT_CHILD"
 	envThen  = "KINESIN_CLOCKSHIFT_THEN"

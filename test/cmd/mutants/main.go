@@ -1,5 +1,5 @@
-// Command mutants breaks the code in each of the ways that test/mutants lists and checks that the tests which the patch
-// names fail. It exits with 1 when one survives, no longer applies or does not compile.
+// Command mutants breaks the code in each of the ways that test/mutants lists and checks that the tests which
+// the patch names fail. It exits with 1 when one survives, no longer applies or does not compile.
 package main
 
 import (

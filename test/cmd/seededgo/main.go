@@ -1,6 +1,7 @@
-// Command seededgo writes an overlay for the go command, in which Go's runtime takes what it decides by chance inside a
-// testing/synctest bubble from a seed: which case of a select is taken, in which order a map is walked, which
-// goroutine goes on. It prints the path of the overlay (go build -overlay). See docs/adr/0027.
+// Command seededgo writes an overlay for the go command, in which Go's runtime takes what it decides by
+// chance inside a testing/synctest bubble from a seed: which case of a select is taken, in which order a map
+// is walked, which goroutine goes on. It prints the path of the overlay (go build -overlay). See
+// docs/adr/0027.
 package main
 
 import (
@@ -15,8 +16,8 @@ import (
 	"strings"
 )
 
-// A patch replaces a text that occurs exactly once in a file of the runtime. A Go release that changes the text makes
-// this command fail, not the simulation lie.
+// A patch replaces a text that occurs exactly once in a file of the runtime. A Go release that changes the
+// text makes this command fail, not the simulation lie.
 type patch struct{ file, from, to string }
 
 func patches() []patch {
@@ -26,12 +27,14 @@ func patches() []patch {
 		{"runtime/select.go", "j := cheaprandn(uint32(norder + 1))", "j := seededn(uint32(norder + 1))"},
 		{"runtime/sema.go", "s.ticket = cheaprand() | 1", "s.ticket = seededn(1<<31) | 1"},
 		{"runtime/time.go", "t.rand = cheaprand()", "t.rand = seededn(1 << 31)"}, // of timers of one moment
-		// A mutex that was waited for too long is handed over in order; how long that is, is told by the clock of the machine.
+		// A mutex that was waited for too long is handed over in order; how long that is, is told by the
+		// clock of the machine.
 		{"runtime/sema.go", "func internal_sync_nanotime() int64 {\n", "func internal_sync_nanotime() int64 {\n\tif seededIn(getg()) {\n\t\treturn getg().bubble.now\n\t}\n"},
 		// The keys of the hash function decide the order of a map, too.
 		{"runtime/alg.go", "\t\tkey[i] = bootstrapRand()\n", "\t\tkey[i] = 0x9e3779b97f4a7c15 * uint64(i+1)\n"},
 		{"runtime/alg.go", "\t\thashkey[i] = uintptr(bootstrapRand())\n", "\t\thashkey[i] = uintptr(0x9e3779b9 * uint(i+1))\n"},
-		// Nothing is preempted because of the time it took. (A garbage collection still may; the simulation turns it off during a run.)
+		// Nothing is preempted because of the time it took. (A garbage collection still may; the simulation
+		// turns it off during a run.)
 		{"runtime/proc.go", "const forcePreemptNS = 10 * 1000 * 1000 // 10ms", "const forcePreemptNS = 1 << 60"},
 		// A goroutine in a system call keeps its processor, however long the call takes.
 		{"runtime/proc.go", "func retake(now int64) uint32 {\n", "func retake(now int64) uint32 {\n\tif seeded.on {\n\t\treturn 0\n\t}\n"},
@@ -40,7 +43,8 @@ func patches() []patch {
 			"runtime/proc.go", "\tif randomizeScheduler && next && randn(2) == 0 {\n\t\tnext = false\n\t}\n\n\tif next {\n\tretryNext:",
 			"\tif next && seededIn(gp) && seededNext()&1 == 0 {\n\t\tnext = false\n\t}\n\n\tif next {\n\tretryNext:",
 		},
-		// The children of a context are cancelled in the order in which they came, not in that of their addresses.
+		// The children of a context are cancelled in the order in which they came, not in that of their
+		// addresses.
 		{"context/context.go", "children map[canceler]struct{} // set", "born uint64\n\tchildren map[canceler]uint64 // set"},
 		{"context/context.go", "p.children = make(map[canceler]struct{})", "p.children = make(map[canceler]uint64)"},
 		{"context/context.go", "p.children[child] = struct{}{}", "p.born++\n\t\t\tp.children[child] = p.born"},
@@ -64,7 +68,8 @@ func inOrder(children map[canceler]uint64) []canceler {
 }
 `
 
-// added is the source of the random numbers. All goroutines of a bubble run on one processor (GOMAXPROCS=1), so no lock is needed.
+// added is the source of the random numbers. All goroutines of a bubble run on one processor (GOMAXPROCS=1),
+// so no lock is needed.
 const added = `package runtime
 
 import "unsafe"
@@ -145,7 +150,8 @@ func write(dir string) (string, error) {
 	return place(dir, root, files)
 }
 
-// place writes the files under a name that follows from what is in them, so that the build cache knows them again.
+// place writes the files under a name that follows from what is in them, so that the build cache knows them
+// again.
 func place(dir, root string, files map[string]string) (string, error) {
 	all, err := json.Marshal(files) // sorted by name
 	if err != nil {

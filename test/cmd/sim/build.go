@@ -8,8 +8,8 @@ import (
 	"strings"
 )
 
-// build makes the test binary of test/sim, over the runtime that takes its chances from the seed. Go's build cache
-// keeps all of it.
+// build makes the test binary of test/sim, over the runtime that takes its chances from the seed. Go's build
+// cache keeps all of it.
 func build(dir string) (binary string, err error) {
 	overlay, err := output("go", "run", "./test/cmd/seededgo", "-dir", filepath.Join(os.TempDir(), "kinesin-seededgo"))
 	if err != nil {

@@ -9,7 +9,8 @@ import (
 // trialsMax bounds how often a failure is tried again to shrink it.
 const trialsMax = 200
 
-// explain prints what was wrong with a seed, with as few faults and orders as show it, and how to run it again.
+// explain prints what was wrong with a seed, with as few faults and orders as show it, and how to run it
+// again.
 func (c *config) explain(v *verdict) {
 	fmt.Printf("seed %d failed:\n  %s\n", v.Seed, strings.Join(v.Breaches, "\n  "))
 	if v.Hash == "" {
@@ -41,8 +42,8 @@ func (s *shrinker) fails(faults, orders []int) bool {
 	return v.failed()
 }
 
-// shrink leaves out as much as it can so that it still fails: halves first, then quarters, down to single ones (Zeller, Hildebrandt:
-// Simplifying and isolating failure-inducing input, 2002).
+// shrink leaves out as much as it can so that it still fails: halves first, then quarters, down to single
+// ones (Zeller, Hildebrandt: Simplifying and isolating failure-inducing input, 2002).
 func (s *shrinker) shrink(all []int, fails func([]int) bool) []int {
 	for size := (len(all) + 1) / 2; size >= 1 && s.trials < trialsMax; size /= 2 {
 		for from := 0; from < len(all) && s.trials < trialsMax; {
