@@ -47,7 +47,7 @@ var (
 	serverSide = append(slices.Clip(noServer), "github.com/aws")
 
 	// testOnly is what never gets into the binary that users run.
-	testOnly = []string{"internal/tlstest", "internal/clock/clocktest", "internal/loopback", "internal/awslocal", "internal/kubelocal", "internal/awsfake", "internal/awsfake/*", "github.com/Shopify"}
+	testOnly = []string{"internal/tlstest", "internal/clock/clocktest", "internal/loopback", "internal/awslocal", "internal/kubelocal", "internal/awsfake", "internal/awsfake/*"}
 
 	anything = []string{"*"}
 )
@@ -153,7 +153,6 @@ var reserved = map[string][]string{
 	"github.com/cockroachdb": {"store/pebble", "test/sim"},
 	"github.com/spf13":       {"cmd/kinesin/cli"},
 	"github.com/aws":         {"store/dynamo", "queue/sqs", "inbound/buffer/sqsbuffer", "internal/sqsclient", "sdk/sqsinbound", "internal/awsclient", "internal/awslocal", "internal/awsfake", "internal/awsfake/fakedynamo", "internal/awsfake/fakesqs", "test/aws", "test/awsfaults", "test/cost", "test/sim", "test/terraform", "test/cmd/benchaws"},
-	"github.com/Shopify":     {"internal/awslocal"},
 	"k8s.io":                 {"partition/kube", "internal/kubelocal", "test/kubelet", "test/chart", "test/kube", "test/cmd/kubelocal"},
 }
 

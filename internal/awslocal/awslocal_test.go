@@ -31,8 +31,7 @@ func TestMain(m *testing.M) {
 	if os.Getenv(envVictim) != "" {
 		victim()
 	}
-	// A link of toxiproxy that is closed while it hands something on leaves that behind.
-	goleak.VerifyTestMain(Main(m), goleak.IgnoreAnyFunction("github.com/Shopify/toxiproxy/v2/toxics.(*ToxicStub).Run"))
+	goleak.VerifyTestMain(Main(m))
 }
 
 // envVictim makes the test program start an emulator and wait to be killed.

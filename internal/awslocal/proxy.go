@@ -1,114 +1,209 @@
 package awslocal
 
 import (
-	"context"
-	"encoding/json"
+	"io"
+	"net"
 	"net/url"
-	"strings"
 	"sync"
 	"testing"
 	"time"
-
-	toxiproxy "github.com/Shopify/toxiproxy/v2"
-	"github.com/rs/zerolog"
 )
 
-// Proxy stands on a free loopback port before one upstream and harms what passes. It begins sound and
-// has one fault at a time: each call replaces the last. Faults hold for connections already open, too.
+// Proxy listens on a free loopback port, forwards connections to one upstream, and can be told to harm them. It
+// has at most one fault at a time: each call replaces the last. A fault also affects open connections.
 type Proxy struct {
-	tb testing.TB
+	tb       testing.TB
+	url      string
+	addr     string
+	upstream string
+	running  sync.WaitGroup
 
-	mu    sync.Mutex // one fault at a time
-	proxy *toxiproxy.Proxy
-	url   string
+	mu       sync.Mutex
+	listener net.Listener // nil while it refuses connections
+	links    map[*link]bool
+	fault    fault
 }
 
 // Direction is a way through the proxy.
 type Direction string
 
 const (
-	// Requests go to the upstream: harmed ones have no effect there.
-	Requests Direction = "upstream"
-	// Replies come back: what they answer has been done.
-	Replies Direction = "downstream"
+	// Requests go to the upstream. A lost request has no effect there.
+	Requests Direction = "requests"
+	// Replies come back. The upstream has already done what a lost reply answers.
+	Replies Direction = "replies"
 )
 
-// NewProxy starts a proxy to the URL of an emulator until the test is over.
+type faultKind uint8
+
+const (
+	sound faultKind = iota
+	latency
+	blackHole
+	reset
+)
+
+type fault struct {
+	kind      faultKind
+	direction Direction
+	delay     time.Duration
+}
+
+// link is one client connection and its upstream connection.
+type link struct {
+	client, upstream *net.TCPConn
+	closed           chan struct{}
+	once             sync.Once
+	swallowed        bool // guarded by Proxy.mu
+}
+
+// NewProxy starts a proxy to the URL of an emulator. The test's cleanup stops it.
 func NewProxy(tb testing.TB, upstream string) *Proxy {
 	tb.Helper()
 	target, err := url.Parse(upstream)
 	if err != nil {
 		tb.Fatal(err)
 	}
-	server := toxiproxy.NewServer(toxiproxy.NewMetricsContainer(nil), zerolog.Nop())
-	p := &Proxy{tb: tb, proxy: toxiproxy.NewProxy(server, tb.Name(), "127.0.0.1:0", target.Host)}
-	if err := p.proxy.Start(); err != nil {
+	p := &Proxy{tb: tb, addr: "127.0.0.1:0", upstream: target.Host, links: map[*link]bool{}}
+	if err := p.listen(); err != nil {
 		tb.Fatal(err)
 	}
-	p.url = "http://" + p.proxy.Listen
-	tb.Cleanup(p.proxy.Stop)
+	p.addr = p.listener.Addr().String()
+	p.url = "http://" + p.addr
+	tb.Cleanup(func() {
+		p.Refuse()
+		p.running.Wait()
+	})
 	return p
 }
 
-// URL is where clients reach the proxy. It never changes.
+// URL returns the address for clients. It never changes.
 func (p *Proxy) URL() string { return p.url }
 
-// Latency holds every reply back for so long.
-func (p *Proxy) Latency(d time.Duration) {
-	p.set(toxic{Type: "latency", Stream: Replies, Attributes: map[string]int64{"latency": d.Milliseconds()}})
-}
+// Latency delays every reply.
+func (p *Proxy) Latency(d time.Duration) { p.set(fault{kind: latency, direction: Replies, delay: d}) }
 
-// BlackHole lets nothing through in one direction and answers nothing: clients run into their timeouts.
-// The connections it has swallowed something from are closed by the next call.
-func (p *Proxy) BlackHole(d Direction) {
-	p.set(toxic{Type: "timeout", Stream: d, Attributes: map[string]int64{"timeout": 0}})
-}
+// BlackHole drops everything in one direction and keeps the connections open, so that clients run into their
+// timeouts. The next call closes the connections that lost something.
+func (p *Proxy) BlackHole(d Direction) { p.set(fault{kind: blackHole, direction: d}) }
 
-// Reset cuts a connection as soon as something comes along it in that direction, which is lost:
-// connections made from now on by a TCP reset, older ones by an end of the stream.
-func (p *Proxy) Reset(d Direction) {
-	p.set(toxic{Type: "reset_peer", Stream: d, Attributes: map[string]int64{"timeout": 0}})
-}
+// Reset drops the first bytes that come in that direction and resets their connection.
+func (p *Proxy) Reset(d Direction) { p.set(fault{kind: reset, direction: d}) }
 
-// Refuse cuts all connections and accepts no more.
+// Refuse closes all connections and accepts no more.
 func (p *Proxy) Refuse() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.proxy.Stop()
+	if p.listener != nil {
+		_ = p.listener.Close()
+		p.listener = nil
+	}
+	for l := range p.links {
+		l.close()
+	}
 }
 
-// Heal ends whatever fault there is.
-func (p *Proxy) Heal() {
+// Heal ends the present fault.
+func (p *Proxy) Heal() { p.set(fault{}) }
+
+func (p *Proxy) set(f fault) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.heal()
-}
-
-func (p *Proxy) heal() {
-	p.proxy.Toxics.ResetToxics(context.Background())
-	if p.proxy.Enabled {
+	p.fault = f
+	for l := range p.links {
+		if l.swallowed {
+			l.close()
+		}
+	}
+	if p.listener != nil {
 		return
 	}
-	if err := p.proxy.Start(); err != nil {
+	if err := p.listen(); err != nil {
 		p.tb.Errorf("the proxy at %s does not start again: %v", p.url, err)
 	}
 }
 
-type toxic struct {
-	Type       string           `json:"type"`
-	Stream     Direction        `json:"stream"`
-	Attributes map[string]int64 `json:"attributes"`
+// listen needs mu, or nobody else who knows the proxy.
+func (p *Proxy) listen() error {
+	l, err := net.Listen("tcp", p.addr)
+	if err != nil {
+		return err
+	}
+	p.listener = l
+	p.running.Go(func() { p.accept(l) })
+	return nil
 }
 
-func (p *Proxy) set(t toxic) {
+func (p *Proxy) accept(listener net.Listener) {
+	for {
+		client, err := listener.Accept()
+		if err != nil {
+			return
+		}
+		upstream, err := net.Dial("tcp", p.upstream)
+		if err != nil {
+			_ = client.Close()
+			continue
+		}
+		l := &link{client: client.(*net.TCPConn), upstream: upstream.(*net.TCPConn), closed: make(chan struct{})}
+		p.mu.Lock()
+		refused := p.listener != listener
+		if !refused {
+			p.links[l] = true
+			p.running.Go(func() { p.forward(l, Requests, l.client, l.upstream) })
+			p.running.Go(func() { p.forward(l, Replies, l.upstream, l.client) })
+		}
+		p.mu.Unlock()
+		if refused {
+			l.close()
+		}
+	}
+}
+
+// forward copies one direction of a link until either side closes it or a fault does.
+func (p *Proxy) forward(l *link, d Direction, from io.Reader, to io.Writer) {
+	defer func() {
+		l.close()
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		delete(p.links, l)
+	}()
+	buffer := make([]byte, 64<<10)
+	for {
+		n, err := from.Read(buffer)
+		if n > 0 && p.pass(l, d) {
+			_, err = to.Write(buffer[:n])
+		}
+		if err != nil {
+			return
+		}
+	}
+}
+
+// pass applies the present fault to bytes that have arrived, and reports whether they go on.
+func (p *Proxy) pass(l *link, d Direction) bool {
 	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.heal()
-	text, err := json.Marshal(t)
-	if err == nil {
-		_, err = p.proxy.Toxics.AddToxicJson(strings.NewReader(string(text)))
+	f := p.fault
+	lost := f.direction == d && (f.kind == blackHole || f.kind == reset)
+	l.swallowed = l.swallowed || lost
+	p.mu.Unlock()
+	switch {
+	case lost && f.kind == reset:
+		_ = l.client.SetLinger(0)
+		l.close()
+	case f.direction == d && f.kind == latency:
+		select {
+		case <-time.After(f.delay):
+		case <-l.closed:
+		}
 	}
-	if err != nil {
-		p.tb.Errorf("proxy: %v", err)
-	}
+	return !lost
+}
+
+func (l *link) close() {
+	l.once.Do(func() {
+		close(l.closed)
+		_ = l.client.Close()
+		_ = l.upstream.Close()
+	})
 }

@@ -24,7 +24,7 @@ import (
 
 // The proxy of package awslocal leaves goroutines behind whose connections it cut.
 func TestMain(m *testing.M) {
-	goleak.VerifyTestMain(awslocal.Main(m), goleak.IgnoreAnyFunction("github.com/Shopify/toxiproxy/v2/toxics.(*ToxicStub).Run"))
+	goleak.VerifyTestMain(awslocal.Main(m))
 }
 
 // swept is a driver whose Sweep does what DynamoDB does by itself, some time later: it deletes the rows that
