@@ -211,7 +211,7 @@ func (b *intake) buffer(ctx context.Context) {
 
 // hasTime reports whether a task may go through the buffer.
 func (b *intake) hasTime(c *incoming) bool {
-	return c.isOpen() && c.isAlone() && c.task.Due > b.now.Add(b.Near)
+	return c.isOpen() && c.isAlone() && c.task.Enqueued.IsZero() && c.task.Due > b.now.Add(b.Near)
 }
 
 // buffered is a task as it goes through the buffer, and as it is set aside.

@@ -148,7 +148,7 @@ func (in *Inbound) end(ctx context.Context, t found, kind task.EventKind) (outco
 		policy.Retention = task.RetentionDefault
 	}
 	if t.waiting && !t.Enqueued.IsZero() && in.isDeliver(t.Partition.Lambda) {
-		return "", errMayBeDelivered // its queue was asked to take it, and did not answer
+		return "", errMayBeDelivered // its queue, or an earlier call, was asked to take it and did not answer
 	}
 	if t.waiting {
 		t.Task = t.Undispatched()

@@ -35,7 +35,7 @@ func (in *Inbound) Schedule(ctx context.Context, request *kinesinv1.ScheduleRequ
 	for i, item := range items {
 		c := &b.tasks[i]
 		c.item, c.way = item, WayStore
-		c.err = b.admit(ctx, c)
+		c.err = b.admit(ctx, c, request.Again)
 	}
 	// A caller who goes now will call again, and then meets rows that nobody announces: so what is begun is
 	// finished.
@@ -75,7 +75,7 @@ func (b *intake) answer(ctx context.Context) *kinesinv1.ScheduleResponse {
 }
 
 // admit validates what a call asks for and plans its write.
-func (b *intake) admit(ctx context.Context, c *incoming) error {
+func (b *intake) admit(ctx context.Context, c *incoming, again bool) error {
 	l, err := b.lambdaOf(ctx, c.item.Lambda)
 	if err != nil {
 		return err
@@ -93,6 +93,9 @@ func (b *intake) admit(ctx context.Context, c *incoming) error {
 		return err
 	}
 	t.Partition = partitionOf(l, t.Partition.Priority, t.ID)
+	if again && l.Mode == task.Deliver && t.Key == "" && c.item.DueMicros == 0 {
+		t.Enqueued = b.now // the earlier call may have stored a row with another due time, which a cancel does not find
+	}
 	return b.plan(ctx, c, l, t)
 }
 

@@ -309,6 +309,30 @@ func TestCancelOfADeliverTask(t *testing.T) {
 	})
 }
 
+// A call that is repeated counts a delay anew, so the earlier one may have stored a row with another due time.
+// Nobody can cancel both.
+func TestATaskThatMayBeStoredTwiceIsNotCancelled(t *testing.T) {
+	runOutgoing(t, nil, func(o *outgoing) {
+		again := func(item *kinesinv1.ScheduleItem) string {
+			t.Helper()
+			response, err := o.Schedule(o.ctx, &kinesinv1.ScheduleRequest{Items: []*kinesinv1.ScheduleItem{item}, Again: true})
+			if err != nil || response.Results[0].Problem != nil {
+				t.Fatalf("%+v, %v", response, err)
+			}
+			return response.Results[0].Id
+		}
+		wantRefusal(t, "delay", o.cancel(again(due(time.Hour))).Problem, kinesinv1.Reason_REASON_TOO_LATE, "about to be")
+		for what, item := range map[string]*kinesinv1.ScheduleItem{
+			"due time": with(due(0), func(i *kinesinv1.ScheduleItem) { i.DueMicros = int64(start.Add(time.Hour)) }),
+			"key":      with(due(time.Hour), func(i *kinesinv1.ScheduleItem) { i.Key = "k" }),
+		} {
+			if r := o.cancel(again(item)); r.Problem != nil || r.Outcome != "cancelled" {
+				t.Errorf("%s: %+v", what, r)
+			}
+		}
+	})
+}
+
 // A cancel that dies between its two writes has cancelled the task; the next one comes to the end of it.
 func TestACancelThatWasCutShortIsFinished(t *testing.T) {
 	runOutgoing(t, nil, func(o *outgoing) {
@@ -485,6 +509,15 @@ func runBufferedOutgoing(t *testing.T, test func(b *buffered, out *queuetest.Del
 }
 
 // What comes out of the buffer goes the same ways as what does not.
+func TestATaskThatMayBeStoredTwiceDoesNotGoThroughTheBuffer(t *testing.T) {
+	runBufferedOutgoing(t, func(b *buffered, _ *queuetest.Delivering) {
+		response, err := b.Schedule(b.ctx, &kinesinv1.ScheduleRequest{Items: []*kinesinv1.ScheduleItem{due(2 * time.Hour)}, Again: true})
+		if err != nil || response.Results[0].Problem != nil || b.ways[inbound.WayStore] != 1 {
+			t.Errorf("%+v, %v, ways %v", response, err, b.ways)
+		}
+	})
+}
+
 func TestDeliverTasksThroughTheBuffer(t *testing.T) {
 	runBufferedOutgoing(t, func(b *buffered, out *queuetest.Delivering) {
 		soon := b.accepted(due(time.Minute))[0]

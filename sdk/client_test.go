@@ -91,6 +91,9 @@ func TestRepeatedCallIsTheSameCall(t *testing.T) {
 	var ids [][]byte
 	s.schedule = func(r *kinesinv1.ScheduleRequest) (*kinesinv1.ScheduleResponse, error) {
 		ids = append(ids, r.Items[0].RequestId)
+		if r.Again != (len(ids) > 1) {
+			t.Errorf("call %d says again: %t", len(ids), r.Again)
+		}
 		if len(ids) < 4 {
 			return nil, unavailable()
 		}

@@ -111,11 +111,12 @@ func (c *Client) scheduleCall(ctx context.Context, items []Item, results []Resul
 
 // request asks for the pending items. A delay counts from the first try.
 func (b *batch) request(now time.Duration) *kinesinv1.ScheduleRequest {
-	if b.begun == 0 {
+	again := b.begun != 0
+	if !again {
 		b.begun = now
 	}
 	elapsed := now - b.begun
-	request := &kinesinv1.ScheduleRequest{Items: make([]*kinesinv1.ScheduleItem, len(b.pending))}
+	request := &kinesinv1.ScheduleRequest{Items: make([]*kinesinv1.ScheduleItem, len(b.pending)), Again: again}
 	for n, i := range b.pending {
 		item := b.items[i].wire(b.ids[i])
 		item.DelayMicros = max(0, item.DelayMicros-elapsed.Microseconds())

@@ -324,8 +324,10 @@ func (x *ScheduleItem) GetTraceparent() string {
 }
 
 type ScheduleRequest struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Items         []*ScheduleItem        `protobuf:"bytes,1,rep,name=items,proto3" json:"items,omitempty"`
+	state protoimpl.MessageState `protogen:"open.v1"`
+	Items []*ScheduleItem        `protobuf:"bytes,1,rep,name=items,proto3" json:"items,omitempty"`
+	// An earlier call asked for these items, with the same request ids, and its outcome is not known.
+	Again         bool `protobuf:"varint,2,opt,name=again,proto3" json:"again,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -365,6 +367,13 @@ func (x *ScheduleRequest) GetItems() []*ScheduleItem {
 		return x.Items
 	}
 	return nil
+}
+
+func (x *ScheduleRequest) GetAgain() bool {
+	if x != nil {
+		return x.Again
+	}
+	return false
 }
 
 type ScheduleResult struct {
@@ -4296,9 +4305,10 @@ const file_kinesin_v1_kinesin_proto_rawDesc = "" +
 	" \x01(\x03R\rtimeoutMicros\x12,\n" +
 	"\x12backoff_min_micros\x18\v \x01(\x03R\x10backoffMinMicros\x12,\n" +
 	"\x12backoff_max_micros\x18\f \x01(\x03R\x10backoffMaxMicros\x12 \n" +
-	"\vtraceparent\x18\r \x01(\tR\vtraceparent\"A\n" +
+	"\vtraceparent\x18\r \x01(\tR\vtraceparent\"W\n" +
 	"\x0fScheduleRequest\x12.\n" +
-	"\x05items\x18\x01 \x03(\v2\x18.kinesin.v1.ScheduleItemR\x05items\"\x8c\x01\n" +
+	"\x05items\x18\x01 \x03(\v2\x18.kinesin.v1.ScheduleItemR\x05items\x12\x14\n" +
+	"\x05again\x18\x02 \x01(\bR\x05again\"\x8c\x01\n" +
 	"\x0eScheduleResult\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x1c\n" +
 	"\tduplicate\x18\x02 \x01(\bR\tduplicate\x12-\n" +
