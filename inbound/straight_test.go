@@ -309,8 +309,8 @@ func TestCancelOfADeliverTask(t *testing.T) {
 	})
 }
 
-// A call that is repeated counts a delay anew, so the earlier one may have stored a row with another due time.
-// Nobody can cancel both.
+// A call that is repeated counts a delay anew, so the earlier one may have stored a row with another due
+// time. Nobody can cancel both.
 func TestATaskThatMayBeStoredTwiceIsNotCancelled(t *testing.T) {
 	runOutgoing(t, nil, func(o *outgoing) {
 		again := func(item *kinesinv1.ScheduleItem) string {

@@ -9,8 +9,8 @@ import (
 	"time"
 )
 
-// Proxy listens on a free loopback port, forwards connections to one upstream, and can be told to harm them. It
-// has at most one fault at a time: each call replaces the last. A fault also affects open connections.
+// Proxy listens on a free loopback port, forwards connections to one upstream, and can be told to harm them.
+// It has at most one fault at a time: each call replaces the last. A fault also affects open connections.
 type Proxy struct {
 	tb       testing.TB
 	url      string
