@@ -5,16 +5,17 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/kinesin-io/kinesin/store"
 	"github.com/kinesin-io/kinesin/task"
 )
 
-// Sort keys are an instant and an id: microseconds in 16 digits, '#', the id's text. They are all of one
-// length, so that they sort as (instant, id).
+// Sort keys are an instant and an id: microseconds in 16 digits, '#', the id's text. All have the same length,
+// so that they sort as (instant, id).
 const (
 	instantDigits = 16
 	positionLen   = instantDigits + 1 + 36
 	separator     = '#'
-	// instantMax is the last instant that has a place in a sort key, in the year 2286.
+	// instantMax is the last instant that fits into a sort key, in the year 2286.
 	instantMax = task.Instant(1e16 - 1)
 )
 
@@ -62,16 +63,22 @@ func appendID(dst []byte, id task.ID) []byte {
 	return append(dst, b[:]...)
 }
 
-// between is the range of sort keys behind a position (the zero one: from the head) up to an instant,
-// inclusive on both ends as DynamoDB's BETWEEN is; ok is false when nothing can be in it.
+// between returns the range of sort keys after a position (the zero one: from the start) up to an instant,
+// inclusive on both ends as DynamoDB's BETWEEN is; ok is false when the range is empty.
 func between(at task.Instant, id task.ID, through task.Instant) (low, high string, ok bool) {
 	if through < 0 {
 		return "", "", false
 	}
 	low = strings.Repeat("0", instantDigits)
 	if at > 0 || !id.IsZero() {
-		low = positionText(at, id) + "!" // behind the key itself, before any other
+		low = positionText(at, id) + "!" // after the key itself, before any other
 	}
-	high = string(append(appendInstant(nil, through), separator+1)) // behind every id
+	high = string(append(appendInstant(nil, through), separator+1)) // after every id
 	return low, high, low <= high
+}
+
+func taskKey(id task.ID) item { return item{attrID: textValue(id.String())} }
+
+func wakeKey(k store.WakeKey) item {
+	return item{attrPartition: textValue(partitionText(k.Partition)), attrWake: textValue(positionText(k.Wake, k.ID))}
 }

@@ -10,7 +10,7 @@ import (
 // TestSharedStateIsLocked is for the race detector: what stands behind one lock is used by goroutines that
 // nothing else orders.
 func TestSharedStateIsLocked(_ *testing.T) {
-	var o overdue
+	var o overduePayloads
 	var running sync.WaitGroup
 	for _, use := range []func(){
 		func() { o.begin(task.ID{1}, 5) },

@@ -119,7 +119,7 @@ func (r *race) run() {
 	var wg sync.WaitGroup
 	var drivers []*dynamo.Driver
 	for range processes {
-		d := dynamo.New(r.db, dynamo.Config{Prefix: fakePrefix, Clock: r.v.Process(0), SharedMax: 1}) // for full batches
+		d := dynamo.New(r.db, dynamo.Config{Prefix: fakePrefix, Clock: r.v.Process(0), RequestsMax: 3}) // for full batches
 		r.Cleanup(func() { _ = d.Close() })
 		drivers = append(drivers, d)
 	}
