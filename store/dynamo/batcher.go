@@ -202,7 +202,7 @@ func (b *batcher) sendAll(batch []*write) {
 // sendBatch sends one request and handles its answers. It is called without mu.
 func (b *batcher) sendBatch(batch []*write) {
 	answers, failure := b.send(batch)
-	var unseen []*write
+	var payloads []*write // that are there already
 	b.mu.Lock()
 	b.inFlight--
 	for i, w := range batch {
@@ -220,27 +220,24 @@ func (b *batcher) sendBatch(batch []*write) {
 			w.attempts++
 			b.leaveRound(w, false)
 			b.enqueue(w)
-		case len(batch) > 1 && w.mayRaise(a): // alone it has the condition that a statement cannot have
+		case len(batch) > 1 && w.needsPut(a):
 			w.alone = true
 			b.enqueue(w)
-		case w.needsLookUp(a):
-			unseen = append(unseen, w)
+		case a.result == conflicted && w.kind == store.PutPayload:
+			payloads = append(payloads, w)
 		default:
 			b.settle(w, b.resultOf(w, a))
 		}
 	}
 	b.pump()
 	b.mu.Unlock()
-	if len(unseen) == 0 {
-		return
+	for _, w := range payloads {
+		result := b.keepPayload(w)
+		b.mu.Lock()
+		b.settle(w, result)
+		b.pump()
+		b.mu.Unlock()
 	}
-	results := b.lookUp(unseen)
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	for i, w := range unseen {
-		b.settle(w, results[i])
-	}
-	b.pump()
 }
 
 // hold holds a throttled write with its group, or gives it up.

@@ -43,7 +43,7 @@ func (c *client) deadLetters(ctx context.Context, p *task.Partition, start item,
 	if p != nil {
 		out, err := c.queryPage(ctx, &dynamodb.QueryInput{
 			TableName: c.tables.tasks, IndexName: aws.String(deadIndex), Limit: rows, ExclusiveStartKey: start,
-			KeyConditionExpression: aws.String(attrDead + "=:p"), ExpressionAttributeValues: item{":p": textValue(partitionText(*p))},
+			KeyConditionExpression: aws.String(attrDead + "=:p"), ExpressionAttributeValues: item{":p": textValue(p.String())},
 		})
 		if err != nil {
 			return nil, nil, err

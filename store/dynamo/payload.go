@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"math"
-	"strconv"
 	"sync"
 	"time"
 
@@ -103,13 +102,13 @@ func (c *client) extendPayload(ctx context.Context, key item, until task.Instant
 	if err != nil || found == nil || numberOf(found, attrExpire) >= expirySeconds(until) {
 		return err
 	}
-	later := strconv.FormatUint(expirySeconds(until.Add(payloadKeep)), 10)
+	later := numberValue(expirySeconds(until.Add(payloadKeep)))
 	err = c.retry(ctx, *c.tables.payloads, func() error {
 		out, err := request(ctx, c, "UpdateItem", 1, &dynamodb.UpdateItemInput{
 			TableName: c.tables.payloads, Key: key, ReturnConsumedCapacity: c.wantsConsumed(),
 			UpdateExpression:          aws.String("SET " + attrExpire + "=:x"),
 			ConditionExpression:       aws.String(attrExpire + "<:x"),
-			ExpressionAttributeValues: item{":x": &types.AttributeValueMemberN{Value: later}},
+			ExpressionAttributeValues: item{":x": later},
 		}, c.api.UpdateItem)
 		if err == nil && out.ConsumedCapacity != nil {
 			c.consumed("UpdateItem", *out.ConsumedCapacity)

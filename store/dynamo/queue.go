@@ -32,7 +32,6 @@ const (
 // fuller the batches. batcher.mu guards it.
 type queue struct {
 	ready []*write // in order of arrival
-	alone []*write // likewise; each is a request of its own
 	flush bool     // nothing waits any more
 
 	ends    int          // patient ends that followed each other closely
@@ -44,12 +43,9 @@ func (q *queue) add(w *write, now task.Instant) {
 	if w.linger == endLinger && !q.endsAreFrequent(now) {
 		w.linger = patientLinger
 	}
-	switch {
-	case w.alone:
-		q.alone = append(q.alone, w)
-	case w.kind == store.PutControl: // a heartbeat waits behind no task's write
+	if w.kind == store.PutControl { // a heartbeat waits behind no task's write
 		q.ready = slices.Insert(q.ready, 0, w)
-	default:
+	} else {
 		q.ready = append(q.ready, w)
 	}
 }
@@ -67,14 +63,6 @@ func (q *queue) endsAreFrequent(now task.Instant) bool {
 // take removes the writes of the next request. gone are those whose callers gave up, which it removes as well.
 // When both are empty, at is when to ask again; zero means after the next answer.
 func (q *queue) take(now task.Instant, inFlight, requestsMax int) (batch, gone []*write, at task.Instant) {
-	if len(q.alone) > 0 {
-		w := q.alone[0]
-		q.alone = withoutFirst(q.alone, 1)
-		if w.isGone() {
-			return nil, []*write{w}, 0
-		}
-		return []*write{w}, nil, 0
-	}
 	if len(q.ready) == 0 {
 		return nil, nil, 0
 	}
@@ -97,24 +85,29 @@ func (q *queue) dueAt(inFlight, requestsMax int) (at task.Instant) {
 		shortest = busyLinger
 	}
 	for i, w := range q.ready {
-		if due := w.ready.Add(max(w.linger, shortest) + late); i == 0 || due < at {
+		due := w.ready.Add(max(w.linger, shortest) + late)
+		if w.alone {
+			due = w.ready
+		}
+		if i == 0 || due < at {
 			at = due
 		}
 	}
 	return at
 }
 
-// gather removes the first writes that may share a request: no two of one key, and not too large together.
+// gather removes the first writes that may share a request: no two of one key, and not too large together. One
+// that goes alone shares it with none.
 func (q *queue) gather() (batch, gone []*write) {
 	batch = make([]*write, 0, min(batchRowsMax, len(q.ready)))
 	var skipped []*write
 	bytes, looked := 0, 0
 	for _, w := range q.ready {
-		if len(batch) == batchRowsMax || len(skipped) == batchSkipsMax {
+		if len(batch) == batchRowsMax || len(skipped) == batchSkipsMax || len(batch) == 1 && batch[0].alone {
 			break
 		}
 		looked++
-		fits := len(batch) == 0 || bytes+w.bytes <= batchBytesMax
+		fits := len(batch) == 0 || !w.alone && bytes+w.bytes <= batchBytesMax
 		switch {
 		case w.isGone():
 			gone = append(gone, w)

@@ -103,7 +103,7 @@ func (d *Driver) ScanSchedule(ctx context.Context, p task.Partition, after store
 	err := d.client.query(ctx, &dynamodb.QueryInput{
 		TableName: d.client.tables.schedule, ConsistentRead: aws.Bool(true), Limit: aws.Int32(int32(min(limit, pageRowsMax))),
 		KeyConditionExpression:    aws.String(attrPartition + "=:p AND " + attrWake + " BETWEEN :a AND :b"),
-		ExpressionAttributeValues: item{":p": textValue(partitionText(p)), ":a": textValue(low), ":b": textValue(high)},
+		ExpressionAttributeValues: item{":p": textValue(p.String()), ":a": textValue(low), ":b": textValue(high)},
 	}, func(row item) bool {
 		t, err := store.DecodeWakeup(encodedOf(row))
 		switch {

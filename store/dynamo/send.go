@@ -3,7 +3,6 @@ package dynamo
 import (
 	"errors"
 	"fmt"
-	"strings"
 
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
@@ -114,15 +113,16 @@ func answerOfStatement(w *write, e *types.BatchStatementError) answer {
 	return answer{result: classifyCode(err.Code, 0), err: withSentinel(err)}
 }
 
-// mayRaise reports whether a conflicted insertion may have met a row with a lower seq, which it has to replace.
-func (w *write) mayRaise(a *answer) bool {
-	return w.shape.form == raise && a.result == conflicted && (!a.shown || numberOf(a.row, attrSeq) < w.wakeRow.seq)
-}
-
-// needsLookUp reports whether the row that a write met has to be read. A payload that is there already has to
-// last as long as the one that was refused.
-func (w *write) needsLookUp(a *answer) bool {
-	return a.result == conflicted && (!a.shown || w.kind == store.PutPayload)
+// needsPut reports whether an insertion of a batch has to be sent again as a PutItem: that can replace a row with
+// a lower seq, as a statement cannot, and shows the row that it meets, as an answer to a statement may not.
+func (w *write) needsPut(a *answer) bool {
+	switch {
+	case a.result != conflicted, w.kind == store.PutPayload:
+		return false
+	case !a.shown:
+		return true
+	}
+	return w.shape.form == raise && numberOf(a.row, attrSeq) < w.wakeRow.seq
 }
 
 // resultOf returns the result of a write as store.Driver defines it.
@@ -175,52 +175,11 @@ func (c *client) decode(table *string, encoded []byte) (task.Task, error) {
 	return store.DecodeTask(encoded)
 }
 
-// lookUp reads the rows that writes met and whose answers do not show them, and returns the results of the
-// writes. A row that changed since the conflict is as good.
-func (c *client) lookUp(writes []*write) []error {
-	results := make([]error, len(writes))
-	byTable := map[*string][]int{}
-	for i, w := range writes {
-		if w.kind == store.PutPayload {
-			results[i] = &store.ConflictError{}
-			if err := c.extendPayload(c.base, w.keyItem(), w.expiry); err != nil {
-				results[i] = fmt.Errorf("%w: extend the payload that is there: %w", store.ErrUnknown, err)
-			}
-			continue
-		}
-		byTable[w.shape.table] = append(byTable[w.shape.table], i)
+// keepPayload makes a payload that was there already last as long as the one that was refused, and returns the
+// result of the write of that.
+func (c *client) keepPayload(w *write) error {
+	if err := c.extendPayload(c.base, w.keyItem(), w.expiry); err != nil {
+		return fmt.Errorf("%w: extend the payload that is there: %w", store.ErrUnknown, err)
 	}
-	for table, at := range byTable {
-		c.lookUpRows(table, writes, at, results)
-	}
-	return results
-}
-
-func (c *client) lookUpRows(table *string, writes []*write, at []int, results []error) {
-	keys := make([]item, len(at))
-	byKey := make(map[string]int, len(at))
-	for n, i := range at {
-		keys[n] = writes[i].keyItem()
-		byKey[joinKey(keys[n], writes[i].shape.key)] = i
-		results[i] = &store.ConflictError{} // gone since
-	}
-	rows, err := c.getItems(c.base, table, keys)
-	for _, i := range at {
-		if err != nil {
-			results[i] = fmt.Errorf("%w: read the row in the way: %w", store.ErrUnknown, err)
-		}
-	}
-	for _, row := range rows {
-		if i, ok := byKey[joinKey(row, writes[at[0]].shape.key)]; ok && err == nil {
-			results[i] = c.conflictError(writes[i], row)
-		}
-	}
-}
-
-func joinKey(row item, names []string) string {
-	texts := make([]string, len(names))
-	for i, name := range names {
-		texts[i] = textOf(row, name)
-	}
-	return strings.Join(texts, "\x00")
+	return &store.ConflictError{}
 }

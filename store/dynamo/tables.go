@@ -93,6 +93,12 @@ type item = map[string]types.AttributeValue
 
 func textValue(s string) types.AttributeValue { return &types.AttributeValueMemberS{Value: s} }
 
+func bytesValue(b []byte) types.AttributeValue { return &types.AttributeValueMemberB{Value: b} }
+
+func numberValue(n uint64) types.AttributeValue {
+	return &types.AttributeValueMemberN{Value: strconv.FormatUint(n, 10)}
+}
+
 func textOf(row item, name string) string {
 	if v, ok := row[name].(*types.AttributeValueMemberS); ok {
 		return v.Value

@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"hash/maphash"
 	"slices"
-	"strconv"
 	"time"
 	"unicode/utf8"
 
@@ -44,15 +43,6 @@ type write struct {
 	attempts int          // requests that did not write it
 	held     task.Instant // when it began to wait for its throttled group; zero: it does not
 	round    *heldGroup   // the round of its group in which it is sent
-	memory   members
-}
-
-// members hold the attribute values of most writes, so that they take one allocation together.
-type members struct {
-	texts   [4]types.AttributeValueMemberS
-	numbers [3]types.AttributeValueMemberN
-	row     types.AttributeValueMemberB
-	values  [7]types.AttributeValue
 }
 
 // groupKey names the writes that share a key of a table or of its index, and so are throttled together.
@@ -116,7 +106,7 @@ func (w *write) encode(op *store.Op, s *shapes, now task.Instant) error {
 	if w.shape == nil {
 		return fmt.Errorf("%w op: kind %d", store.ErrMalformed, op.Kind)
 	}
-	w.values = w.memory.values[:0]
+	w.values = make([]types.AttributeValue, 0, 7)
 	w.linger = lingerOf(op)
 	w.group = groupKey{w.shape.table, op.Task.Partition}
 	var err error
@@ -131,12 +121,10 @@ func (w *write) encode(op *store.Op, s *shapes, now task.Instant) error {
 		err = w.encodeTask(&op.Task)
 	case store.PutPayload:
 		w.expiry = payloadExpiry(now, &op.Task)
+		w.add(bytesValue(op.Payload), numberValue(expirySeconds(w.expiry)), textValue(op.Task.ID.String()))
 		w.bytes = len(op.Payload)
-		w.add(&types.AttributeValueMemberB{Value: op.Payload})
-		w.number(0, expirySeconds(w.expiry))
-		w.text(0, op.Task.ID.String())
 	case store.DeletePayload:
-		w.text(0, op.Task.ID.String())
+		w.add(textValue(op.Task.ID.String()))
 	case store.PutControl, store.DeleteControl:
 		w.alone = op.Kind == store.DeleteControl
 		err = w.encodeControl(op)
@@ -147,24 +135,12 @@ func (w *write) encode(op *store.Op, s *shapes, now task.Instant) error {
 	return err
 }
 
-func (w *write) add(v types.AttributeValue) { w.values = append(w.values, v) }
+func (w *write) add(values ...types.AttributeValue) { w.values = append(w.values, values...) }
 
-func (w *write) text(n int, s string) {
-	w.memory.texts[n].Value = s
-	w.add(&w.memory.texts[n])
-	w.bytes += len(s)
-}
-
-func (w *write) number(n int, v uint64) {
-	w.memory.numbers[n].Value = strconv.FormatUint(v, 10)
-	w.add(&w.memory.numbers[n])
-}
-
-func (w *write) encodeRow(t *task.Task) {
-	size := rowBytesLikely + len(t.Payload) + attemptBytesLikely*len(t.History)
-	w.memory.row.Value = store.AppendTask(make([]byte, 0, size), t)
-	w.add(&w.memory.row)
-	w.bytes += len(w.memory.row.Value)
+// addRow adds the attributes that every encoded row has.
+func (w *write) addRow(seq uint64, encoded []byte) {
+	w.add(numberValue(seq), bytesValue(encoded))
+	w.bytes = len(encoded)
 }
 
 // The usual sizes, so that encoding a row allocates once.
@@ -173,22 +149,25 @@ const (
 	attemptBytesLikely = 96
 )
 
+func encodeTask(t *task.Task) []byte {
+	size := rowBytesLikely + len(t.Payload) + attemptBytesLikely*len(t.History)
+	return store.AppendTask(make([]byte, 0, size), t)
+}
+
 func (w *write) encodeWakeup(t *task.Task) error {
 	if t.WakeRow.At > instantMax {
 		return fmt.Errorf("%w wake-up row of %s: at %d, which is beyond the year 2286", store.ErrMalformed, t.ID, t.WakeRow.At)
 	}
 	w.wakeRow = wakeRow{store.KeyOf(t), t.WakeRow.Seq}
 	if w.kind != store.DeleteWakeup {
-		w.number(0, t.WakeRow.Seq)
-		w.encodeRow(t)
+		w.addRow(t.WakeRow.Seq, encodeTask(t))
 	}
-	w.text(0, partitionText(t.Partition))
-	w.text(1, positionText(t.WakeRow.At, t.ID))
+	w.add(textValue(t.Partition.String()), textValue(positionText(t.WakeRow.At, t.ID)))
 	switch {
 	case w.kind == store.ReplaceWakeup:
-		w.number(1, t.WakeRow.Seq-1)
+		w.add(numberValue(t.WakeRow.Seq - 1))
 	case w.shape.guarded:
-		w.number(1, t.WakeRow.Seq)
+		w.add(numberValue(t.WakeRow.Seq))
 	}
 	return nil
 }
@@ -197,19 +176,17 @@ func (w *write) encodeTask(t *task.Task) error {
 	if t.Ended > instantMax {
 		return fmt.Errorf("%w task %s: ended %d; the year 2286 is the last", store.ErrMalformed, t.ID, t.Ended)
 	}
-	w.number(0, t.Seq)
-	w.encodeRow(t)
+	w.addRow(t.Seq, encodeTask(t))
 	class := classOf(t)
 	if class != liveRow {
-		w.number(1, expirySeconds(t.ExpireAt))
+		w.add(numberValue(expirySeconds(t.ExpireAt)))
 	}
 	if class == deadRow {
-		w.text(0, partitionText(t.Partition))
-		w.text(1, positionText(t.Ended, t.ID))
+		w.add(textValue(t.Partition.String()), textValue(positionText(t.Ended, t.ID)))
 	}
-	w.text(2, t.ID.String())
+	w.add(textValue(t.ID.String()))
 	if w.shape.guarded {
-		w.number(2, t.Seq-1)
+		w.add(numberValue(t.Seq - 1))
 	}
 	return nil
 }
@@ -221,16 +198,12 @@ func (w *write) encodeControl(op *store.Op) error {
 	}
 	version := c.Version
 	if op.Kind == store.PutControl {
-		w.number(0, c.Version)
-		w.memory.row.Value = store.AppendControl(nil, c)
-		w.add(&w.memory.row)
-		w.bytes += len(w.memory.row.Value)
+		w.addRow(c.Version, store.AppendControl(nil, c))
 		version--
 	}
-	w.text(0, c.Kind)
-	w.text(1, c.Name)
+	w.add(textValue(c.Kind), textValue(c.Name))
 	if w.shape.guarded {
-		w.number(1, version)
+		w.add(numberValue(version))
 	}
 	return nil
 }
