@@ -187,6 +187,37 @@ func TestARowIsPutAgainAfterItsDeferredDeletion(t *testing.T) {
 	})
 }
 
+// TestAPutWaitsForTheDeletionInFlight puts a row again while the request that deletes it has no answer.
+func TestAPutWaitsForTheDeletionInFlight(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		g := newGate(t)
+		d := openOn(t, g, dynamo.Config{})
+		rows := []store.Op{wakeupRow(0, hot, 0), wakeupRow(1, hot, 0)}
+		g.pass <- struct{}{}
+		put(t, d, rows...)
+		<-g.arrived
+		put(t, d, store.Remove(&rows[0].Task), store.Remove(&rows[1].Task))
+		<-g.arrived
+		done := make(chan error, 1)
+		go func() {
+			results, err := d.Apply(t.Context(), rows[:1])
+			done <- errors.Join(append(results, err)...)
+		}()
+		time.Sleep(deferMax)
+		if n := len(g.arrived); n != 0 {
+			t.Errorf("%d requests were sent during the deletion, want none", n)
+		}
+		close(g.pass)
+		if err := <-done; err != nil {
+			t.Error(err)
+		}
+		if found, err := d.ScanSchedule(t.Context(), hot, store.WakeKey{}, 1<<62, 10); err != nil || len(found) != 1 {
+			t.Errorf("%d rows, %v; want the one that was put again", len(found), err)
+		}
+	})
+}
+
 // TestCloseSendsWhatIsDeferred ends before the deletions would have been sent.
 func TestCloseSendsWhatIsDeferred(t *testing.T) {
 	onDeferring(t, func(s *deferring) {
