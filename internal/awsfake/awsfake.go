@@ -1,7 +1,7 @@
-// Package awsfake is the common part of the fakes of AWS services: how a call runs, which faults it has, and how
-// its errors look. The fakes are in the packages below it, fakedynamo and fakesqs. They have the Go methods of
-// the clients of aws-sdk-go-v2 and, unlike emulators, the limits of the real services. A seed and a clock decide
-// everything they do, so that a simulation can run over them.
+// Package awsfake is the common part of the fakes of AWS services: how a call runs, which faults it has, and
+// how its errors look. The fakes are in the packages below it, fakedynamo and fakesqs. They have the Go
+// methods of the clients of aws-sdk-go-v2 and, unlike emulators, the limits of the real services. A seed and
+// a clock decide everything they do, so that a simulation can run over them.
 //
 // A fake refuses what it does not model with ErrNotModelled; it never gives an answer that might be wrong.
 package awsfake
@@ -56,8 +56,8 @@ type Service struct {
 	Called func(call string)
 }
 
-// Do runs one call, with faults and retries, and wraps its errors as the SDK does. retryer is the one that the
-// options of the call set; nil for none.
+// Do runs one call, with faults and retries, and wraps its errors as the SDK does. retryer is the one that
+// the options of the call set; nil for none.
 func Do[Out any](ctx context.Context, s *Service, call string, retryer aws.Retryer, run func() (*Out, error)) (*Out, error) {
 	attempts := s.Attempts
 	if retryer != nil {

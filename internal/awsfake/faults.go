@@ -30,9 +30,9 @@ type rule struct {
 	fault Fault
 }
 
-// Faults decides which calls fail. A fault has odds, or a number of next calls, for one kind of call (named like
-// the client's method) or for Any. The same seed and the same calls in the same order give the same faults. All
-// methods are safe for concurrent use.
+// Faults decides which calls fail. A fault has odds, or a number of next calls, for one kind of call (named
+// like the client's method) or for Any. The same seed and the same calls in the same order give the same
+// faults. All methods are safe for concurrent use.
 type Faults struct {
 	mu     sync.Mutex // guards all below
 	random *rand.Rand

@@ -12,8 +12,8 @@ import (
 	"github.com/kinesin-io/kinesin/task"
 )
 
-// batcher gathers the writes of all calls into batches, sends a bounded number of those at once, and hands out
-// the results. Methods that do not say otherwise are called with mu held.
+// batcher gathers the writes of all calls into batches, sends a bounded number of those at once, and hands
+// out the results. Methods that do not say otherwise are called with mu held.
 type batcher struct {
 	*client
 
@@ -100,8 +100,8 @@ func (b *batcher) plan(ctx context.Context, c *call, ops []store.Op) (first []*w
 	return first
 }
 
-// start starts a write that waits for no other of its call. One that meets a pending deletion of its row comes
-// after that, as its caller expects.
+// start starts a write that waits for no other of its call. One that meets a pending deletion of its row
+// comes after that, as its caller expects.
 func (b *batcher) start(w *write) {
 	before := b.deferred.before(w)
 	switch {
@@ -291,8 +291,8 @@ func (b *batcher) pauseGroup(key groupKey, g *heldGroup) {
 	b.after(throttlePauses.Pause(b.cfg.Clock, g.failures), func() { b.startRound(key, g) })
 }
 
-// startRound sends the next writes of a group, or forgets the group when it holds none. It gives up those that
-// were held for too long.
+// startRound sends the next writes of a group, or forgets the group when it holds none. It gives up those
+// that were held for too long.
 func (b *batcher) startRound(key groupKey, g *heldGroup) {
 	now := clock.Steady(b.cfg.Clock)
 	for w := g.takeExpired(now); w != nil; w = g.takeExpired(now) {

@@ -17,8 +17,8 @@ import (
 	"github.com/kinesin-io/kinesin/store"
 )
 
-// throttlePauses are the pauses before something that DynamoDB throttled is sent again, and throttleMax is how
-// long it is sent again before the caller gets store.ErrThrottled.
+// throttlePauses are the pauses before something that DynamoDB throttled is sent again, and throttleMax is
+// how long it is sent again before the caller gets store.ErrThrottled.
 var throttlePauses = backoff.Policy{Min: 10 * time.Millisecond, Max: 2 * time.Second}
 
 const throttleMax = 8 * time.Second

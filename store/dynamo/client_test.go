@@ -14,7 +14,7 @@ import (
 	"github.com/kinesin-io/kinesin/task"
 )
 
-// Three thousand rows that nobody can read are met every five seconds, for ten minutes.
+// TestUnreadableRowsDoNotFloodTheLog meets 3,000 unreadable rows every five seconds, for ten minutes.
 func TestUnreadableRowsDoNotFloodTheLog(t *testing.T) {
 	t.Parallel()
 	v := clock.NewVirtual(task.Instant(1_700_000_000_000_000), 1)

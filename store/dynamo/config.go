@@ -44,8 +44,8 @@ const (
 	RequestsMaxDefault    = 8
 )
 
-// Observer receives events of a Driver. A nil field is not called. Many goroutines call the functions at once,
-// so they must be quick.
+// Observer receives events of a Driver. A nil field is not called. Many goroutines call the functions at
+// once, so they must be quick.
 type Observer struct {
 	// Consumed receives the capacity that each request consumed. Setting it makes every request ask for that.
 	Consumed func(Consumption)

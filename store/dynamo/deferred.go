@@ -11,8 +11,8 @@ import (
 )
 
 // A lazy deletion of a wake-up row is deferred: its caller gets the result at once, or when the write that it
-// follows is done, and the deletion goes with the writes of others. If it gets lost, the row is left over, and
-// a pass over the partition deletes it.
+// follows is done, and the deletion goes with the writes of others. If it gets lost, the row is left over,
+// and a pass over the partition deletes it.
 const (
 	// deferredMax bounds the deferred deletions. The row of one more is left over.
 	deferredMax = 8192
@@ -74,7 +74,8 @@ func (d *deferred) finish(c *client, w *write, result error) {
 	}
 }
 
-// deletedRows are the rows whose deletion is pending. Whoever was told that they are deleted must not see them.
+// deletedRows are the rows whose deletion is pending. Whoever was told that they are deleted must not see
+// them.
 type deletedRows map[store.WakeKey]*write
 
 func (d *deferred) rows() deletedRows { return maps.Clone(d.pending) }

@@ -44,7 +44,8 @@ func (d *Driver) enter(ctx context.Context) error {
 
 func (d *Driver) leave() { d.calls.Done() }
 
-// Close waits for the calls and requests in progress, and for deferred deletions. It does not close the client.
+// Close waits for the calls and requests in progress, and for deferred deletions. It does not close the
+// client.
 func (d *Driver) Close() error {
 	d.life.Lock()
 	again := d.closed

@@ -45,7 +45,7 @@ func (o *ordered) PutItem(ctx context.Context, in *dynamodb.PutItemInput, opts .
 	return o.DB.PutItem(ctx, in, opts...)
 }
 
-// TestAHeartbeatIsFirstInLine has a lease written while hundreds of tasks' writes wait for the service.
+// TestAHeartbeatIsFirstInLine writes a lease while hundreds of tasks' writes wait for the service.
 func TestAHeartbeatIsFirstInLine(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		o := &ordered{DB: newFakeDB(t, fakedynamo.Config{}), pass: make(chan struct{}, 1000)}

@@ -7,8 +7,8 @@ import (
 	"github.com/kinesin-io/kinesin/task"
 )
 
-// TestSharedStateIsLocked is for the race detector: what stands behind one lock is used by goroutines that
-// nothing else orders.
+// TestSharedStateIsLocked is for the race detector: goroutines that nothing else orders use the state behind
+// one lock.
 func TestSharedStateIsLocked(_ *testing.T) {
 	var o overduePayloads
 	var running sync.WaitGroup

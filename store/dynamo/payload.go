@@ -17,8 +17,8 @@ import (
 )
 
 // Payload rows expire by themselves, since deleting one, or only marking it, costs as much as writing it. A
-// payload is written with an expiry that is later than most tasks need; a write which shows that its task lasts
-// longer extends it first.
+// payload is written with an expiry that is later than most tasks need; a write which shows that its task
+// lasts longer extends it first.
 const (
 	// payloadKeep is how long a payload lasts at least after its task was due, or created if that is later.
 	payloadKeep = 45 * 24 * time.Hour
@@ -38,8 +38,8 @@ const (
 	extendsMax = 16
 )
 
-// payloadExpiry returns when a payload that is written now expires. t is what PutPayload knows of its task: when
-// it is due and, if ExpireAt is set, how long its ended row is kept.
+// payloadExpiry returns when a payload that is written now expires. t is what PutPayload knows of its task:
+// when it is due and, if ExpireAt is set, how long its ended row is kept.
 func payloadExpiry(now task.Instant, t *task.Task) task.Instant {
 	return max(now.Add(payloadKeep), t.Due.Add(payloadKeep), t.ExpireAt).Add(payloadSlack)
 }
@@ -64,8 +64,8 @@ func payloadNeeded(op *store.Op) (until task.Instant, ok bool) {
 	return until, until > sure || mayChangeDue(op)
 }
 
-// mayChangeDue reports whether a write may have changed when its task is due. Then the payload was written for
-// another time.
+// mayChangeDue reports whether a write may have changed when its task is due. Then the payload was written
+// for another time.
 func mayChangeDue(op *store.Op) bool {
 	t := &op.Task
 	return op.Kind == store.PutWakeup && t.WakeRow.Seq > 1 ||

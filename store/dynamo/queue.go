@@ -60,8 +60,8 @@ func (q *queue) endsAreFrequent(now task.Instant) bool {
 	return q.ends >= endsInRowMin
 }
 
-// take removes the writes of the next request. gone are those whose callers gave up, which it removes as well.
-// When both are empty, at is when to ask again; zero means after the next answer.
+// take removes the writes of the next request. gone are those whose callers gave up, which it removes as
+// well. When both are empty, at is when to ask again; zero means after the next answer.
 func (q *queue) take(now task.Instant, inFlight, requestsMax int) (batch, gone []*write, at task.Instant) {
 	if len(q.ready) == 0 {
 		return nil, nil, 0
@@ -96,8 +96,8 @@ func (q *queue) dueAt(inFlight, requestsMax int) (at task.Instant) {
 	return at
 }
 
-// gather removes the first writes that may share a request: no two of one key, and not too large together. One
-// that goes alone shares it with none.
+// gather removes the first writes that may share a request: no two of one key, and not too large together.
+// One that goes alone shares it with none.
 func (q *queue) gather() (batch, gone []*write) {
 	batch = make([]*write, 0, min(batchRowsMax, len(q.ready)))
 	var skipped []*write

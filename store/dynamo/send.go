@@ -113,8 +113,9 @@ func answerOfStatement(w *write, e *types.BatchStatementError) answer {
 	return answer{result: classifyCode(err.Code, 0), err: withSentinel(err)}
 }
 
-// needsPut reports whether an insertion of a batch has to be sent again as a PutItem: that can replace a row with
-// a lower seq, as a statement cannot, and shows the row that it meets, as an answer to a statement may not.
+// needsPut reports whether an insertion of a batch has to be sent again as a PutItem: that can replace a row
+// with a lower seq, as a statement cannot, and shows the row that it meets, as an answer to a statement may
+// not.
 func (w *write) needsPut(a *answer) bool {
 	switch {
 	case a.result != conflicted, w.kind == store.PutPayload:
@@ -175,8 +176,8 @@ func (c *client) decode(table *string, encoded []byte) (task.Task, error) {
 	return store.DecodeTask(encoded)
 }
 
-// keepPayload makes a payload that was there already last as long as the one that was refused, and returns the
-// result of the write of that.
+// keepPayload makes a payload that was there already last as long as the one that was refused, and returns
+// the result of the write of that.
 func (c *client) keepPayload(w *write) error {
 	if err := c.extendPayload(c.base, w.keyItem(), w.expiry); err != nil {
 		return fmt.Errorf("%w: extend the payload that is there: %w", store.ErrUnknown, err)

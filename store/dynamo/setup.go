@@ -32,8 +32,8 @@ type Change struct {
 	Action string `json:"action"` // "create table", "add index dead", "turn on TTL on x", ...
 }
 
-// setupPauses are the pauses between looks at a table that is not ACTIVE yet, and setupTimeMax is how long Setup
-// waits for one.
+// setupPauses are the pauses between looks at a table that is not ACTIVE yet, and setupTimeMax is how long
+// Setup waits for one.
 var setupPauses = backoff.Policy{Min: 10 * time.Millisecond, Max: time.Second}
 
 const setupTimeMax = 10 * time.Minute
@@ -41,10 +41,10 @@ const setupTimeMax = 10 * time.Minute
 // ErrUnfixable refuses a table that differs in a way that Setup cannot or must not change; the text says how.
 var ErrUnfixable = errors.New("table cannot be used")
 
-// Setup creates what Check finds missing, and returns when every table and index is ACTIVE. It may be repeated,
-// run by several processes at once, and run again after it stopped half-way. It never deletes anything: a table
-// with another key, or an index that differs, is an ErrUnfixable. DeletionProtection and PointInTimeRecovery
-// are only for tables that it creates.
+// Setup creates what Check finds missing, and returns when every table and index is ACTIVE. It may be
+// repeated, run by several processes at once, and run again after it stopped half-way. It never deletes
+// anything: a table with another key, or an index that differs, is an ErrUnfixable. DeletionProtection and
+// PointInTimeRecovery are only for tables that it creates.
 func Setup(ctx context.Context, api AdminAPI, prefix string, o SetupOptions) error {
 	if err := CheckPrefix(prefix); err != nil {
 		return err

@@ -21,8 +21,8 @@ const (
 	remove              // conflicts when the shape is guarded and the row has another attrSeq
 )
 
-// shape is one kind of write: as a PartiQL statement, whose parameters are the values of set, then of key, then
-// the wanted attrSeq of a guarded shape; and as the condition of a PutItem or DeleteItem.
+// shape is one kind of write: as a PartiQL statement, whose parameters are the values of set, then of key,
+// then the wanted attrSeq of a guarded shape; and as the condition of a PutItem or DeleteItem.
 type shape struct {
 	table   *string
 	form    form

@@ -42,7 +42,7 @@ func (s *short) BatchExecuteStatement(ctx context.Context, in *dynamodb.BatchExe
 	return out, err
 }
 
-// TestABatchWithFewerAnswersIsUnknown leaves out an answer: nobody can tell which write it was of.
+// TestABatchWithFewerAnswersIsUnknown leaves out an answer: it is unknown which write that was of.
 func TestABatchWithFewerAnswersIsUnknown(t *testing.T) {
 	t.Parallel()
 	s := &short{DB: newFakeDB(t, fakedynamo.Config{}), leave: 1}

@@ -26,8 +26,8 @@ func CheckPrefix(prefix string) error {
 	return nil
 }
 
-// TableSpec describes one table as this program needs it. All else (capacity mode, encryption, alarms, tags) is
-// the operator's choice.
+// TableSpec describes one table as this program needs it. All else (capacity mode, encryption, alarms, tags)
+// is the operator's choice.
 type TableSpec struct {
 	Name    string      `json:"name"`
 	Holds   string      `json:"holds"` // what is in it, for a person

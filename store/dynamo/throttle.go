@@ -7,8 +7,9 @@ import (
 	"github.com/kinesin-io/kinesin/task"
 )
 
-// heldGroup holds the writes of a group that DynamoDB throttles, so that those of other groups go on. They are
-// sent in rounds of one batch, with a pause after a round in which one was throttled. batcher.mu guards it.
+// heldGroup holds the writes of a group that DynamoDB throttles, so that those of other groups go on. They
+// are sent in rounds of one batch, with a pause after a round in which one was throttled. batcher.mu guards
+// it.
 type heldGroup struct {
 	writes    []*write // the one that waits longest is first
 	rows      int      // in the round
@@ -68,8 +69,8 @@ type loadMeter struct {
 	loads map[task.Partition]store.KeyLoad
 }
 
-// add counts a write to the schedule. One whose condition does not hold consumes as much as another. A deleted
-// row counts as small, since its size is not known here.
+// add counts a write to the schedule. One whose condition does not hold consumes as much as another. A
+// deleted row counts as small, since its size is not known here.
 func (m *loadMeter) add(w *write, r result) {
 	if r == refused || r == unsent {
 		return

@@ -13,8 +13,8 @@ import (
 	"github.com/kinesin-io/kinesin/task"
 )
 
-// write is one op on its way to DynamoDB. The caller's goroutine encodes it, so that nothing is read later that
-// belongs to the caller, who may give up waiting.
+// write is one op on its way to DynamoDB. The caller's goroutine encodes it, so that nothing is read later
+// that belongs to the caller, who may give up waiting.
 type write struct {
 	shape *shape
 	// values are those of shape.set, then of shape.key, then the attrSeq that a guarded shape wants.

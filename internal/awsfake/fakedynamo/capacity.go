@@ -134,8 +134,8 @@ type indexWrite struct {
 	units float64
 }
 
-// written returns the writes that replace one entry by another, either of which may be nil: none when they are
-// equal, two when the entry moves.
+// written returns the writes that replace one entry by another, either of which may be nil: none when they
+// are equal, two when the entry moves.
 func (x *index) written(before, after *row) []indexWrite {
 	isSame := before != nil && after != nil && !before.less(*after) && !after.less(*before)
 	if isSame {

@@ -13,7 +13,8 @@ type expr struct {
 	args []*expr // of "and" and "or"
 }
 
-// holds reports whether a condition holds for an item, which is nil when there is none. A nil condition holds.
+// holds reports whether a condition holds for an item, which is nil when there is none. A nil condition
+// holds.
 func (e *expr) holds(m item) bool {
 	if e == nil {
 		return true

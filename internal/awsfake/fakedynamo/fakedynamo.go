@@ -1,13 +1,13 @@
 // Package fakedynamo is a fake of DynamoDB for tests and simulations: it has the methods of the client of
-// aws-sdk-go-v2 that store/dynamo calls, keeps everything in memory, and enforces what emulators do not: pages
-// of 1 MB counted before filters, 16 MB and unprocessed keys in batches, 1,000 write and 3,000 read units a
-// second for each partition key of a table or an index, replicas and indexes that lag, rows that TTL deletes
-// late, and consumed capacity by the real rules, in batches of statements too.
+// aws-sdk-go-v2 that store/dynamo calls, keeps everything in memory, and enforces what emulators do not:
+// pages of 1 MB counted before filters, 16 MB and unprocessed keys in batches, 1,000 write and 3,000 read
+// units a second for each partition key of a table or an index, replicas and indexes that lag, rows that TTL
+// deletes late, and consumed capacity by the real rules, in batches of statements too.
 //
 // It models the statements, expressions and fields that store/dynamo sends, values that are texts, bytes or
 // whole numbers that are not negative, and nothing else; awsfake.ErrNotModelled refuses the rest. A partition
-// key has no burst capacity beyond a second, and hot partitions are not split. Tables and indexes are ready as
-// soon as they are created.
+// key has no burst capacity beyond a second, and hot partitions are not split. Tables and indexes are ready
+// as soon as they are created.
 package fakedynamo
 
 import (

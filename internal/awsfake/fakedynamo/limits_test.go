@@ -16,11 +16,11 @@ import (
 	"github.com/kinesin-io/kinesin/task"
 )
 
-// What no emulator does.
+// These tests check what no emulator does.
 
 var rows = aws.String("rows")
 
-// service is a stand-in in virtual time with one table.
+// service is the fake in virtual time with one table.
 type service struct {
 	*testing.T
 	*fakedynamo.DB
@@ -205,7 +205,7 @@ func TestTTLDeletesLate(t *testing.T) {
 	}
 }
 
-// TestOwnWriteInTheWay has the client's retryer meet what its first try left.
+// TestOwnWriteInTheWay has the client's retryer meet what its first attempt did.
 func TestOwnWriteInTheWay(t *testing.T) {
 	t.Parallel()
 	for _, fault := range []awsfake.Fault{awsfake.LostAnswer, awsfake.BrokenAfter, awsfake.LostRequest, awsfake.Refused} {

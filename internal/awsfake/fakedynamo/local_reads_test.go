@@ -113,7 +113,7 @@ func TestSingleWritesAsLocal(t *testing.T) {
 	p.scan()
 }
 
-// scan reads the whole table, by which an answer shows what writes did.
+// scan reads the whole table, to compare what writes did.
 func (p *pair) scan() {
 	p.Helper()
 	p.same("scan", func(a api) (string, error) {
@@ -125,7 +125,7 @@ func (p *pair) scan() {
 	})
 }
 
-// query asks page by page until the end.
+// query reads page by page until the end.
 func (p *pair) query(in dynamodb.QueryInput) {
 	p.Helper()
 	in.TableName, in.ReturnConsumedCapacity = &p.name, costsToo

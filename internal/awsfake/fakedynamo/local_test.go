@@ -21,7 +21,7 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(awslocal.Main(m)) }
 
-// api is what both have.
+// api is the part of DynamoDB that both have.
 type api interface {
 	CreateTable(context.Context, *dynamodb.CreateTableInput, ...func(*dynamodb.Options)) (*dynamodb.CreateTableOutput, error)
 	PutItem(context.Context, *dynamodb.PutItemInput, ...func(*dynamodb.Options)) (*dynamodb.PutItemOutput, error)
@@ -39,7 +39,7 @@ var (
 	_ api = (*fakedynamo.DB)(nil)
 )
 
-// costs stands before what a call cost, which Local does not always say.
+// costs comes before the cost of a call, which Local does not always report.
 const costs = " cost "
 
 // pair sends the same requests to DynamoDB Local and to the fake and compares their answers.
@@ -84,7 +84,7 @@ func tableInput(name string) *dynamodb.CreateTableInput {
 	}
 }
 
-// same makes one call on both. It returns what they answered, the same for both.
+// same makes one call on both and compares the answers. It returns that of the fake.
 func (p *pair) same(name string, call func(api) (string, error)) string {
 	p.Helper()
 	local, localErr := call(p.local)
@@ -112,7 +112,7 @@ func code(err error) string {
 	return err.Error()
 }
 
-// show writes an item down, the same for equal ones.
+// show formats an item, equal ones in the same way.
 func show(m map[string]types.AttributeValue) string {
 	var parts []string
 	for name, v := range m {
@@ -180,7 +180,7 @@ func (p *pair) statement(text string, params ...types.AttributeValue) {
 	p.batch(st(text, params...))
 }
 
-// batch executes statements together. DynamoDB Local says nothing of their cost.
+// batch executes statements together. DynamoDB Local does not report their cost.
 func (p *pair) batch(all ...types.BatchStatementRequest) {
 	p.Helper()
 	name := ""
@@ -260,7 +260,7 @@ func TestBatchesOfStatementsAsLocal(t *testing.T) {
 		st(insert, text("e"), num("1"), num("1")),
 		st(`INSERT INTO "none" VALUE {'h':?}`, text("a")),
 	)
-	p.scan() // Local applies some of what it refuses below
+	p.scan()                                                                                                  // Local applies some of what it refuses below
 	p.batch(st(insert, text("x"), text("1"), num("1")), st(update, num("2"), text("x"), text("1"), num("1"))) // one key twice
 	p.batch(st(insert, text("z"), text("1"), num("1")), st(insert, text("z"), text("2")))
 	var many []types.BatchStatementRequest

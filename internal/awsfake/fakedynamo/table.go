@@ -229,8 +229,8 @@ func (t *table) checkNew(m item) error {
 	return nil
 }
 
-// put replaces one item by another, either of which may be nil, at once in the table and later in replicas and
-// indexes.
+// put replaces one item by another, either of which may be nil, at once in the table and later in replicas
+// and indexes.
 func (t *table) put(now task.Instant, old, changed item) {
 	before, after := t.rowOf(old), t.rowOf(changed)
 	if after != nil {
@@ -253,8 +253,8 @@ func (t *table) rowOf(m item) *row {
 	return &r
 }
 
-// passIndexes reports whether every partition of an index that a write changes has capacity. A hot one throttles
-// writes of the table.
+// passIndexes reports whether every partition of an index that a write changes has capacity. A hot one
+// throttles writes of the table.
 func (t *table) passIndexes(now task.Instant, old, changed item) bool {
 	for _, x := range t.indexes {
 		for _, w := range x.written(x.entry(t, old), x.entry(t, changed)) {

@@ -44,8 +44,8 @@ func (t *table) noteExpiry(m item) {
 	t.expiries.ReplaceOrInsert(expiring{at, seconds, t.expiriesNoted, project(m, t.attributes())})
 }
 
-// expire deletes the rows that are to be deleted by now. DynamoDB never deletes one that expired more than five
-// years ago.
+// expire deletes the rows that are to be deleted by now. DynamoDB never deletes one that expired more than
+// five years ago.
 func (t *table) expire(now task.Instant) {
 	const fiveYears = 5 * 365 * 24 * 3600
 	for {

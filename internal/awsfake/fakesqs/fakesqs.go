@@ -1,13 +1,13 @@
-// Package fakesqs is a fake of SQS for tests and simulations: it has the methods of the client of aws-sdk-go-v2
-// that this project calls on standard queues, keeps everything in memory, and does what emulators do not: it
-// delivers messages twice, out of order, late and after they were deleted, loses answers with messages in them,
-// fails single entries of batches, answers nothing when 120,000 messages are in flight, forgets old messages,
-// and counts approximately. Faults decide which of it happens; the limits are always on. All waiting is on the
-// configured clock.
+// Package fakesqs is a fake of SQS for tests and simulations: it has the methods of the client of
+// aws-sdk-go-v2 that this project calls on standard queues, keeps everything in memory, and does what
+// emulators do not: it delivers messages twice, out of order, late and after they were deleted, loses answers
+// with messages in them, fails single entries of batches, answers nothing when 120,000 messages are in
+// flight, forgets old messages, and counts approximately. Faults decide which of it happens; the limits are
+// always on. All waiting is on the configured clock.
 //
-// Not modelled: FIFO queues, permissions, encryption, message move tasks, MD5 of attributes, quotas on requests
-// per second, changes of attributes that take up to a minute, and the operations and fields that nothing here
-// uses. awsfake.ErrNotModelled refuses them.
+// Not modelled: FIFO queues, permissions, encryption, message move tasks, MD5 of attributes, quotas on
+// requests per second, changes of attributes that take up to a minute, and the operations and fields that
+// nothing here uses. awsfake.ErrNotModelled refuses them.
 package fakesqs
 
 import (
@@ -103,7 +103,8 @@ func New(cfg Config) *SQS {
 	return s
 }
 
-// Calls returns how many requests of a kind arrived so far, refused ones included; awsfake.Any means all kinds.
+// Calls returns how many requests of a kind arrived so far, refused ones included; awsfake.Any means all
+// kinds.
 func (s *SQS) Calls(call string) int {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -47,7 +47,7 @@ var (
 	_ api = (*fakesqs.SQS)(nil)
 )
 
-// side is one of the two services with what a test remembers of it.
+// side is one of the two services and its queues and receipt handles.
 type side struct {
 	api
 
@@ -56,7 +56,7 @@ type side struct {
 	old     map[string]*string // of the delivery before
 }
 
-// pair asks ElasticMQ and the stand-in the same and compares their answers.
+// pair sends the same requests to ElasticMQ and to the fake and compares their answers.
 type pair struct {
 	*testing.T
 	local, fake *side

@@ -135,8 +135,8 @@ func (p *poll) abandon() {
 	}
 }
 
-// take delivers messages: it hides them, and moves those that were received too often to the dead-letter queue
-// instead.
+// take delivers messages: it hides them, and moves those that were received too often to the dead-letter
+// queue instead.
 func (q *queue) take(now task.Instant, limit int, visibility time.Duration) []*message {
 	var taken []*message
 	for _, m := range q.pick(limit) {
@@ -183,8 +183,8 @@ type redrivePolicy struct {
 	Most json.RawMessage `json:"maxReceiveCount"`
 }
 
-// redrive returns the queue's dead-letter queue, nil when it has none, and how often a message is received before
-// it goes there.
+// redrive returns the queue's dead-letter queue, nil when it has none, and how often a message is received
+// before it goes there.
 func (q *queue) redrive() (dead *queue, most int) {
 	policy, err := parseRedrive(q.settings[string(types.QueueAttributeNameRedrivePolicy)])
 	if err != nil {
