@@ -153,6 +153,12 @@ func (c *client) consumed(request string, all ...types.ConsumedCapacity) {
 	}
 }
 
+func (c *client) consumedOne(request string, one *types.ConsumedCapacity) {
+	if one != nil {
+		c.consumed(request, *one)
+	}
+}
+
 // units divides capacity into read and write units. DynamoDB Local gives only their sum, which is all of one
 // kind.
 func units(c *types.Capacity, request string) (read, write float64) {

@@ -110,8 +110,8 @@ func (c *client) extendPayload(ctx context.Context, key item, until task.Instant
 			ConditionExpression:       aws.String(attrExpire + "<:x"),
 			ExpressionAttributeValues: item{":x": later},
 		}, c.api.UpdateItem)
-		if err == nil && out.ConsumedCapacity != nil {
-			c.consumed("UpdateItem", *out.ConsumedCapacity)
+		if err == nil {
+			c.consumedOne("UpdateItem", out.ConsumedCapacity)
 		}
 		return err
 	})

@@ -31,9 +31,7 @@ func (c *client) getItem(ctx context.Context, table *string, key item, attribute
 		if err != nil {
 			return err
 		}
-		if out.ConsumedCapacity != nil {
-			c.consumed("GetItem", *out.ConsumedCapacity)
-		}
+		c.consumedOne("GetItem", out.ConsumedCapacity)
 		found = out.Item
 		return nil
 	})
@@ -128,8 +126,8 @@ func (c *client) queryPage(ctx context.Context, in *dynamodb.QueryInput) (out *d
 		out, err = request(ctx, c, "Query", 0, in, c.api.Query)
 		return err
 	})
-	if err == nil && out.ConsumedCapacity != nil {
-		c.consumed("Query", *out.ConsumedCapacity)
+	if err == nil {
+		c.consumedOne("Query", out.ConsumedCapacity)
 	}
 	return out, err
 }
@@ -140,8 +138,8 @@ func (c *client) scanPage(ctx context.Context, in *dynamodb.ScanInput) (out *dyn
 		out, err = request(ctx, c, "Scan", 0, in, c.api.Scan)
 		return err
 	})
-	if err == nil && out.ConsumedCapacity != nil {
-		c.consumed("Scan", *out.ConsumedCapacity)
+	if err == nil {
+		c.consumedOne("Scan", out.ConsumedCapacity)
 	}
 	return out, err
 }

@@ -52,31 +52,29 @@ func (c *client) send(batch []*write) (answers []answer, failure error) {
 
 // sendOne sends a write as a PutItem or DeleteItem.
 func (c *client) sendOne(w *write) answer {
-	name, capacity, err := "PutItem", (*types.ConsumedCapacity)(nil), error(nil)
 	if w.shape.form == remove {
-		name = "DeleteItem"
-		var out *dynamodb.DeleteItemOutput
-		if out, err = request(c.base, c, name, 1, &dynamodb.DeleteItemInput{
-			TableName: w.shape.table, Key: w.keyItem(), ConditionExpression: w.shape.condition, ExpressionAttributeValues: w.conditionValues(),
-			ReturnValuesOnConditionCheckFailure: w.wantsRow(), ReturnConsumedCapacity: c.wantsConsumed(),
-		}, c.api.DeleteItem); err == nil {
-			capacity = out.ConsumedCapacity
-		}
-	} else {
-		var out *dynamodb.PutItemOutput
-		if out, err = request(c.base, c, name, 1, &dynamodb.PutItemInput{
-			TableName: w.shape.table, Item: w.item(), ConditionExpression: w.shape.condition, ExpressionAttributeValues: w.conditionValues(),
-			ReturnValuesOnConditionCheckFailure: w.wantsRow(), ReturnConsumedCapacity: c.wantsConsumed(),
-		}, c.api.PutItem); err == nil {
-			capacity = out.ConsumedCapacity
-		}
+		return c.sendDelete(w)
 	}
+	out, err := request(c.base, c, "PutItem", 1, &dynamodb.PutItemInput{
+		TableName: w.shape.table, Item: w.item(), ConditionExpression: w.shape.condition, ExpressionAttributeValues: w.conditionValues(),
+		ReturnValuesOnConditionCheckFailure: w.wantsRow(), ReturnConsumedCapacity: c.wantsConsumed(),
+	}, c.api.PutItem)
 	if err != nil {
 		return answerOf(err)
 	}
-	if capacity != nil {
-		c.consumed(name, *capacity)
+	c.consumedOne("PutItem", out.ConsumedCapacity)
+	return answer{}
+}
+
+func (c *client) sendDelete(w *write) answer {
+	out, err := request(c.base, c, "DeleteItem", 1, &dynamodb.DeleteItemInput{
+		TableName: w.shape.table, Key: w.keyItem(), ConditionExpression: w.shape.condition, ExpressionAttributeValues: w.conditionValues(),
+		ReturnValuesOnConditionCheckFailure: w.wantsRow(), ReturnConsumedCapacity: c.wantsConsumed(),
+	}, c.api.DeleteItem)
+	if err != nil {
+		return answerOf(err)
 	}
+	c.consumedOne("DeleteItem", out.ConsumedCapacity)
 	return answer{}
 }
 
