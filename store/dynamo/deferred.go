@@ -74,8 +74,7 @@ func (d *deferred) finish(c *client, w *write, result error) {
 	}
 }
 
-// deletedRows are the rows whose deletion is pending. Whoever was told that they are deleted must not see
-// them.
+// deletedRows are the rows whose deletion is pending. Callers got its result, so reads leave the rows out.
 type deletedRows map[store.WakeKey]*write
 
 func (d *deferred) rows() deletedRows { return maps.Clone(d.pending) }

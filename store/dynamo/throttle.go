@@ -58,8 +58,8 @@ func (g *heldGroup) endRound() (pauses bool) {
 }
 
 const (
-	// metersMax bounds the partitions that are metered, also when nobody takes the counts.
-	metersMax = 1 << 14
+	// meteredPartitionsMax bounds the partitions that are counted, also when take is never called.
+	meteredPartitionsMax = 1 << 14
 	// unitBytes is how much of a row DynamoDB writes for a unit.
 	unitBytes = 1 << 10
 )
@@ -77,7 +77,7 @@ func (m *loadMeter) add(w *write, r result) {
 	}
 	load, known := m.loads[w.group.partition]
 	switch {
-	case !known && len(m.loads) == metersMax:
+	case !known && len(m.loads) == meteredPartitionsMax:
 		return
 	case m.loads == nil:
 		m.loads = map[task.Partition]store.KeyLoad{}
