@@ -1,9 +1,9 @@
-// Package awsfake is what the stand-ins for services of AWS share: how a call runs, what may go wrong with
-// it, and how its errors look. The stand-ins themselves are below it: fakedynamo and fakesqs. They have the
-// Go methods of the clients of aws-sdk-go-v2 and the limits of the real services, where emulators have none,
-// and everything they do is decided by a seed and a clock, so that a simulation can run over them.
+// Package awsfake is the common part of the fakes of AWS services: how a call runs, which faults it has, and
+// how its errors look. The fakes are in the packages below it, fakedynamo and fakesqs. They have the Go
+// methods of the clients of aws-sdk-go-v2 and, unlike emulators, the limits of the real services. A seed and
+// a clock decide everything they do, so that a simulation can run over them.
 //
-// What a stand-in does not know it refuses with ErrNotModelled, never with an answer that might be wrong.
+// A fake refuses what it does not model with ErrNotModelled; it never gives an answer that might be wrong.
 package awsfake
 
 import (
@@ -19,15 +19,15 @@ import (
 	"github.com/kinesin-io/kinesin/internal/clock"
 )
 
-// ErrNotModelled refuses what the real service would do but its stand-in cannot.
-var ErrNotModelled = errors.New("not modelled by the stand-in")
+// ErrNotModelled refuses a request that the real service accepts and its fake does not know.
+var ErrNotModelled = errors.New("not modelled by the fake")
 
-// NotModelled says what.
+// NotModelled returns an ErrNotModelled with a text that says what is not modelled.
 func NotModelled(format string, args ...any) error {
 	return fmt.Errorf("%w: %s", ErrNotModelled, fmt.Sprintf(format, args...))
 }
 
-// Only refuses an input that sets any field besides the named ones.
+// Only refuses an input with any other field set than the named ones.
 func Only(input any, known ...string) error {
 	v := reflect.ValueOf(input).Elem()
 	for i := range v.NumField() {
@@ -39,25 +39,25 @@ func Only(input any, known ...string) error {
 	return nil
 }
 
-// Service is one stand-in as its calls see it.
+// Service configures the calls of one fake.
 type Service struct {
 	ID     string // as in the errors of the SDK: "DynamoDB", "SQS"
 	Clock  clock.Clock
 	Faults *Faults
-	// Attempts is how often the client's own retryer tries a call that failed for a moment (throttled, a
-	// server error, no answer) unless the call has options of its own about that. It sees its own first try
-	// then, if that was done after all. Between tries nobody waits.
+	// Attempts is how often the client's own retryer sends a call that may succeed later (throttled, server
+	// error, no answer), unless the options of the call say otherwise. A retry meets what an earlier attempt
+	// did. There is no pause between attempts.
 	Attempts int
-	// Throttle, Broken and Denied are the service's errors for "too fast", "my fault" and "not you".
+	// Throttle, Broken and Denied return the service's errors for a throttled call, a server error and a call
+	// without permission.
 	Throttle, Broken func() error
 	Denied           func(call string) error
-	// Called is told of every request that the service gets to see, those that it refuses among them; nil is
-	// fine.
+	// Called, if set, is called for every request that arrives, refused ones included.
 	Called func(call string)
 }
 
-// Do runs one call: with its faults, its retries, and errors that look like the SDK's. retryer is what the
-// call's own options set, nil for nothing.
+// Do runs one call, with faults and retries, and wraps its errors as the SDK does. retryer is the one that
+// the options of the call set; nil for none.
 func Do[Out any](ctx context.Context, s *Service, call string, retryer aws.Retryer, run func() (*Out, error)) (*Out, error) {
 	attempts := s.Attempts
 	if retryer != nil {
@@ -68,7 +68,7 @@ func Do[Out any](ctx context.Context, s *Service, call string, retryer aws.Retry
 		if err == nil {
 			return out, nil
 		}
-		if attempt >= attempts || !isPassing(err) || ctx.Err() != nil {
+		if attempt >= attempts || !isTransient(err) || ctx.Err() != nil {
 			return nil, operationError(s.ID, call, err)
 		}
 	}
@@ -104,7 +104,7 @@ func try[Out any](ctx context.Context, s *Service, call string, run func() (*Out
 	return out, nil
 }
 
-// stall waits where a call is struck by Stalled, and ends with ctx.
+// stall waits if Stalled strikes the call, until ctx ends at the latest.
 func stall(ctx context.Context, s *Service, call string) error {
 	if err := ctx.Err(); err != nil {
 		return err
@@ -118,5 +118,5 @@ func stall(ctx context.Context, s *Service, call string) error {
 	return nil
 }
 
-// stallDefault is how long a stalled call hangs unless StallFor said otherwise.
+// stallDefault is how long a stalled call hangs unless StallFor changed that.
 const stallDefault = time.Second

@@ -11,10 +11,8 @@ import (
 	smithyhttp "github.com/aws/smithy-go/transport/http"
 )
 
-// APIError is an error that a service answers with: server says whose fault it is.
-func APIError(code, message string, server bool) error { return apiError(code, message, server) }
-
-func apiError(code, message string, server bool) error {
+// APIError returns an error that a service answers with; server is set when it is the service's fault.
+func APIError(code, message string, server bool) error {
 	fault := smithy.FaultClient
 	if server {
 		fault = smithy.FaultServer
@@ -22,7 +20,7 @@ func apiError(code, message string, server bool) error {
 	return &smithy.GenericAPIError{Code: code, Message: message, Fault: fault}
 }
 
-// operationError wraps an error as the SDK does. What is no answer of the service stays as it is inside.
+// operationError wraps an error as the SDK does.
 func operationError(service, call string, err error) error {
 	if api := smithy.APIError(nil); errors.As(err, &api) {
 		status := http.StatusBadRequest
@@ -39,10 +37,10 @@ func operationError(service, call string, err error) error {
 	return &smithy.OperationError{ServiceID: service, OperationName: call, Err: err}
 }
 
-// canceled is the end of the caller's context.
+// canceled returns the SDK's error for the end of the caller's context.
 func canceled(err error) error { return &aws.RequestCanceledError{Err: err} }
 
-// noAnswer is what an HTTP client that waited long enough says.
+// noAnswer returns the error of an HTTP client that timed out.
 func noAnswer(call string) error {
 	return &smithyhttp.RequestSendError{Err: &url.Error{Op: "Post", URL: "https://fake/" + call, Err: timeoutError{}}}
 }
@@ -53,8 +51,8 @@ func (timeoutError) Error() string   { return "timeout awaiting response headers
 func (timeoutError) Timeout() bool   { return true }
 func (timeoutError) Temporary() bool { return true }
 
-// isPassing reports whether the SDK's standard retryer would try again.
-func isPassing(err error) bool {
+// isTransient reports whether the SDK's standard retryer would try again.
+func isTransient(err error) bool {
 	if send := (*smithyhttp.RequestSendError)(nil); errors.As(err, &send) {
 		return true
 	}

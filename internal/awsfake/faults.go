@@ -6,23 +6,23 @@ import (
 	"time"
 )
 
-// Fault is one thing that can go wrong with a call or, where it says so, with one entry of a batch.
+// Fault is one way in which a call, or an entry of a batch, can fail.
 type Fault string
 
-// The faults of all services.
+// The faults that all services have.
 const (
-	Stalled     Fault = "stalled"      // nothing happens for a while, then the call goes on
-	Denied      Fault = "denied"       // access denied; nothing was done
-	Throttled   Fault = "throttled"    // the whole call, or one entry of a batch where the service throttles those
-	Refused     Fault = "refused"      // a server error; nothing was done
-	BrokenAfter Fault = "broken after" // a server error, but it was done
-	LostRequest Fault = "lost request" // no answer in time; nothing was done
-	LostAnswer  Fault = "lost answer"  // no answer in time, but it was done
-	Partial     Fault = "partial"      // one entry of a batch fails with a server error; it was not done
-	PartialDone Fault = "partial done" // one entry of a batch fails with a server error, but it was done
+	Stalled     Fault = "stalled"      // the call waits before it goes on
+	Denied      Fault = "denied"       // no permission; not applied
+	Throttled   Fault = "throttled"    // the call, or one entry of a batch where the service throttles entries
+	Refused     Fault = "refused"      // server error; not applied
+	BrokenAfter Fault = "broken after" // server error; applied
+	LostRequest Fault = "lost request" // no answer in time; not applied
+	LostAnswer  Fault = "lost answer"  // no answer in time; applied
+	Partial     Fault = "partial"      // server error for one entry of a batch; not applied
+	PartialDone Fault = "partial done" // server error for one entry of a batch; applied
 )
 
-// Any is every call of a service.
+// Any means every call of a service.
 const Any = ""
 
 type rule struct {
@@ -30,9 +30,9 @@ type rule struct {
 	fault Fault
 }
 
-// Faults decides which calls go wrong. A fault has odds, or a number of next calls, for one kind of call
-// (named like the client's method) or for Any. With the same seed and the same calls in the same order the
-// same faults happen. All methods are safe for concurrent use.
+// Faults decides which calls fail. A fault has odds, or a number of next calls, for one kind of call (named
+// like the client's method) or for Any. The same seed and the same calls in the same order give the same
+// faults. All methods are safe for concurrent use.
 type Faults struct {
 	mu     sync.Mutex // guards all below
 	random *rand.Rand
@@ -42,7 +42,7 @@ type Faults struct {
 	stall  time.Duration
 }
 
-// NewFaults returns a source of faults that lets everything through until told otherwise.
+// NewFaults returns Faults without any fault yet.
 func NewFaults(seed uint64) *Faults {
 	return &Faults{
 		random: rand.New(rand.NewPCG(seed, 0x6b696e6573696e)), //nolint:gosec // repeatable on purpose
@@ -50,21 +50,21 @@ func NewFaults(seed uint64) *Faults {
 	}
 }
 
-// Odds makes a fault strike calls of that kind with a probability of p from now on.
+// Odds makes a fault strike calls of a kind with probability p from now on.
 func (f *Faults) Odds(call string, fault Fault, p float64) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.odds[rule{call, fault}] = p
 }
 
-// Next makes a fault strike the next n calls (or entries) of that kind.
+// Next makes a fault strike the next n calls, or entries, of a kind.
 func (f *Faults) Next(call string, fault Fault, n int) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.next[rule{call, fault}] = n
 }
 
-// StallFor sets how long stalled calls hang from now on; 1 s at first.
+// StallFor sets how long stalled calls wait from now on; 1 s by default.
 func (f *Faults) StallFor(d time.Duration) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -79,14 +79,14 @@ func (f *Faults) Off() {
 	clear(f.next)
 }
 
-// Fired is how often a fault has struck.
+// Fired returns how often a fault has struck.
 func (f *Faults) Fired(fault Fault) int {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return f.fired[fault]
 }
 
-// Strikes decides about one call or entry. Stand-ins ask it.
+// Strikes reports whether a fault strikes this call or entry. Fakes call it.
 func (f *Faults) Strikes(call string, fault Fault) bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -106,7 +106,7 @@ func (f *Faults) planned(r rule) bool {
 	return p > 0 && f.random.Float64() < p
 }
 
-// Between draws a duration in [0, most]. Stand-ins ask it.
+// Between draws a duration in [0, most]. Fakes call it.
 func (f *Faults) Between(most time.Duration) time.Duration {
 	if most <= 0 {
 		return 0
@@ -116,7 +116,7 @@ func (f *Faults) Between(most time.Duration) time.Duration {
 	return time.Duration(f.random.Int64N(int64(most) + 1))
 }
 
-// Pick draws a number in [0, n). Stand-ins ask it.
+// Pick draws a number in [0, n). Fakes call it.
 func (f *Faults) Pick(n int) int {
 	f.mu.Lock()
 	defer f.mu.Unlock()

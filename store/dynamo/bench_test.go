@@ -21,7 +21,7 @@ import (
 	"github.com/kinesin-io/kinesin/task"
 )
 
-// instant answers every request by itself, so that only the client's own work is measured.
+// instant is an HTTP transport that answers every request itself, so that only the client's work is measured.
 type instant struct {
 	after time.Duration
 	page  []byte // answers queries
@@ -73,8 +73,8 @@ func benchTask(n int) task.Task {
 	}
 }
 
-// BenchmarkApply is the work of this process for one write, when calls of so many are made at once and
-// each request takes 3 ms: cpu-µs/row. Time per op is of no interest here.
+// BenchmarkApply measures the CPU time of one write, cpu-µs/row, with so many calls at once and requests that
+// take 3 ms. The time per op says nothing here.
 func BenchmarkApply(b *testing.B) {
 	for _, c := range []struct {
 		name  string
@@ -107,7 +107,7 @@ func BenchmarkApply(b *testing.B) {
 	}
 }
 
-// BenchmarkScan is the work for one row of a full page.
+// BenchmarkScan measures the work for one row of a full page.
 func BenchmarkScan(b *testing.B) {
 	const rows = 500
 	type value map[string]any

@@ -12,7 +12,8 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
 )
 
-// AdminAPI is what Setup and Check ask of DynamoDB; *dynamodb.Client has it. Check only describes.
+// AdminAPI is the part of DynamoDB that Setup and Check call; *dynamodb.Client implements it. Check only
+// describes.
 type AdminAPI interface {
 	DescribeTable(context.Context, *dynamodb.DescribeTableInput, ...func(*dynamodb.Options)) (*dynamodb.DescribeTableOutput, error)
 	DescribeTimeToLive(context.Context, *dynamodb.DescribeTimeToLiveInput, ...func(*dynamodb.Options)) (*dynamodb.DescribeTimeToLiveOutput, error)
@@ -22,32 +23,32 @@ type AdminAPI interface {
 	UpdateContinuousBackups(context.Context, *dynamodb.UpdateContinuousBackupsInput, ...func(*dynamodb.Options)) (*dynamodb.UpdateContinuousBackupsOutput, error)
 }
 
-// Aspect is what about a table differs from its TableSpec.
+// Aspect names the part of a table that differs from its TableSpec.
 type Aspect string
 
-// The aspects that Check looks at.
+// The aspects that Check compares.
 const (
-	AspectTable Aspect = "table" // it is missing, or not ACTIVE
-	AspectKey   Aspect = "key"   // cannot be changed: the table has to be made anew
-	AspectIndex Aspect = "index" // one is missing, differs, is not ACTIVE, or is of an older form of the tables
+	AspectTable Aspect = "table" // missing, or not ACTIVE
+	AspectKey   Aspect = "key"   // cannot be changed; the table has to be created again
+	AspectIndex Aspect = "index" // missing, different, not ACTIVE, or of an older layout
 	AspectTTL   Aspect = "ttl"
 )
 
-// Missing stands for something that is not there, in Difference.Have.
+// Missing is the Difference.Have of something that does not exist.
 const Missing = "missing"
 
-// Difference is one thing about the tables that is not as it has to be.
+// Difference is one way in which a table differs from its TableSpec.
 type Difference struct {
 	Table  string `json:"table"`
 	Aspect Aspect `json:"aspect"`
 	Name   string `json:"name,omitempty"` // of the index
 	Want   string `json:"want"`
-	Have   string `json:"have"` // Missing, or what is there instead
-	// Fixable is set when Setup puts it right; otherwise a person has to.
+	Have   string `json:"have"` // Missing, or the actual value
+	// Fixable is set when Setup removes the difference; otherwise a person has to.
 	Fixable bool `json:"fixable"`
 }
 
-// String is one line for a person.
+// String returns one line for people.
 func (d Difference) String() string {
 	what := string(d.Aspect)
 	if d.Name != "" {
@@ -56,9 +57,9 @@ func (d Difference) String() string {
 	return fmt.Sprintf("table %s: %s is %s, want %s", d.Table, what, d.Have, d.Want)
 }
 
-// Check compares the tables of a prefix with Tables and says exactly what is missing or different; nothing
-// when they can be used. It changes nothing. An error means that it could not find out: no such
-// prefix, or what DynamoDB answered (denied, wrong region, not reachable).
+// Check compares the tables of a prefix with Tables and returns the differences; none when the tables can be
+// used. It changes nothing. An error means that it could not compare: the prefix is malformed, or DynamoDB
+// refused or did not answer.
 func Check(ctx context.Context, api AdminAPI, prefix string) ([]Difference, error) {
 	if err := CheckPrefix(prefix); err != nil {
 		return nil, err
@@ -108,7 +109,7 @@ func describe(ctx context.Context, api AdminAPI, table string) (*types.TableDesc
 	return out.Table, nil
 }
 
-// timeToLive is the attribute by which rows expire, or are going to; empty for none.
+// timeToLive returns the attribute by which rows expire; empty for none.
 func timeToLive(ctx context.Context, api AdminAPI, table string) (string, error) {
 	out, err := api.DescribeTimeToLive(ctx, &dynamodb.DescribeTimeToLiveInput{TableName: &table})
 	if err != nil {
@@ -121,7 +122,7 @@ func timeToLive(ctx context.Context, api AdminAPI, table string) (string, error)
 	return aws.ToString(ttl.AttributeName), nil
 }
 
-// compare is the part of checkTable that one description answers.
+// compare returns the differences that the description of a table shows.
 func compare(spec *TableSpec, table *types.TableDescription) []Difference {
 	var found []Difference
 	kinds := attributeTypes(table.AttributeDefinitions)
@@ -156,7 +157,7 @@ func has(table *types.TableDescription, index string) bool {
 	return slices.ContainsFunc(table.GlobalSecondaryIndexes, func(x types.GlobalSecondaryIndexDescription) bool { return aws.ToString(x.IndexName) == index })
 }
 
-// indexState is the index in the form of indexText, or its status while it cannot be used.
+// indexState returns an index in the form of indexText, or its status while it cannot be used.
 func indexState(x *types.GlobalSecondaryIndexDescription, kinds map[string]string) (text string, fixable bool) {
 	if x.IndexStatus != types.IndexStatusActive && x.IndexStatus != types.IndexStatusUpdating {
 		return string(x.IndexStatus), x.IndexStatus == types.IndexStatusCreating
@@ -170,7 +171,7 @@ func indexState(x *types.GlobalSecondaryIndexDescription, kinds map[string]strin
 
 func indexText(x *IndexSpec) string { return keyText(x.Key) + " " + x.Projection }
 
-// keyText is a form of a key that people read and Check compares.
+// keyText returns a key in a form that people read and Check compares.
 func keyText(parts []KeyPart) string {
 	texts := make([]string, len(parts))
 	for i, p := range parts {

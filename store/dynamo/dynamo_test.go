@@ -22,14 +22,13 @@ import (
 	"github.com/kinesin-io/kinesin/task"
 )
 
-// The proxy of package awslocal leaves goroutines behind whose connections it cut.
+// TestMain ignores goroutines of awslocal's proxy whose connections it cut.
 func TestMain(m *testing.M) {
 	goleak.VerifyTestMain(awslocal.Main(m))
 }
 
-// swept is a driver whose Sweep does what DynamoDB does by itself, some time later: it deletes the rows that
-// expired. A payload goes with its task here, and not at its own time; so does a wake-up row that was left
-// behind.
+// swept is a driver whose Sweep deletes expired rows, as TTL does some time later. It deletes the payload and
+// a leftover wake-up row of the task too, unlike TTL.
 type swept struct {
 	*dynamo.Driver
 
@@ -93,7 +92,7 @@ func TestConformance(t *testing.T) {
 	})
 }
 
-// patience is for a busy machine: no outcome of the suite is to be unknown.
+// patience is long enough for a busy machine, so that no outcome of the suite is unknown.
 const patience = 30 * time.Second
 
 func openSwept(t *testing.T, c dynamo.Config) store.Driver {
@@ -107,12 +106,12 @@ func openSwept(t *testing.T, c dynamo.Config) store.Driver {
 	return &swept{dynamo.New(client, c), client, c.Prefix}
 }
 
-// differentialChecks is how many random courses are compared on DynamoDB Local, where each takes a fifth of a
-// second. There are more of them on the fake.
+// differentialChecks is how many random sequences are compared on DynamoDB Local, where each takes a fifth of
+// a second. The fake runs more.
 const differentialChecks = "30"
 
-// TestDifferential compares with the memory driver over random operations. It is not parallel, since it sets
-// a flag.
+// TestDifferential compares the driver with the memory driver over random operations. It is not parallel,
+// since it sets a flag.
 func TestDifferential(t *testing.T) {
 	checks := flag.Lookup("rapid.checks")
 	before := checks.Value.String()

@@ -3,23 +3,30 @@ package dynamo
 import (
 	"errors"
 	"fmt"
-	"log/slog"
 	"net"
 	"net/http"
 	"strings"
-	"time"
 
-	"github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/smithy-go"
 	smithyhttp "github.com/aws/smithy-go/transport/http"
 
 	"github.com/kinesin-io/kinesin/store"
 )
 
-var never = aws.NopRetryer{}
+// result says what DynamoDB did with one write.
+type result uint8
 
-// classify says what a failed request means for what it was to write.
-func classify(err error) verdict {
+const (
+	applied    result = iota
+	conflicted        // the condition does not hold
+	throttled         // not written, for lack of capacity
+	refused           // not written, and sending it again would not help
+	unsent            // not written, for lack of a connection
+	unknown           // written or not
+)
+
+// classify returns what a failed request means for what it was to write.
+func classify(err error) result {
 	if api, answered := errors.AsType[smithy.APIError](err); answered {
 		status := 0
 		if response, ok := errors.AsType[*smithyhttp.ResponseError](err); ok {
@@ -28,24 +35,23 @@ func classify(err error) verdict {
 		if api.ErrorFault() == smithy.FaultServer && status == 0 {
 			status = http.StatusInternalServerError
 		}
-		return verdictOf(api.ErrorCode(), status)
+		return classifyCode(api.ErrorCode(), status)
 	}
 	switch {
 	case isUnconnected(err):
 		return unsent
-	case neverSent(err):
+	case failedBeforeSending(err):
 		return refused
 	}
 	return unknown
 }
 
-// verdictOf is for an error that DynamoDB answered with; status is 0 when it stands for one statement of a
-// batch.
-func verdictOf(code string, status int) verdict {
+// classifyCode classifies an error by DynamoDB's code. status is 0 for one statement of a batch.
+func classifyCode(code string, status int) result {
 	switch strings.TrimSuffix(code, "Exception") {
 	case "ProvisionedThroughputExceeded", "Throttling", "ThrottlingError", "RequestLimitExceeded", "Throttled", "TooManyRequests", "TransactionConflict",
 		"ReplicatedWriteConflict", "TransactionInProgress":
-		return putOff
+		return throttled
 	case "InternalServerError", "InternalFailure", "ServiceUnavailable", "RequestTimeout":
 		return unknown
 	}
@@ -55,22 +61,22 @@ func verdictOf(code string, status int) verdict {
 	return refused
 }
 
-// isInvalid reports whether DynamoDB refused a request for what is in it.
+// isInvalid reports whether DynamoDB refused a request because of its content.
 func isInvalid(err error) bool {
-	var api smithy.APIError
-	return errors.As(err, &api) && strings.TrimSuffix(api.ErrorCode(), "Exception") == "Validation"
+	api, is := errors.AsType[smithy.APIError](err)
+	return is && strings.TrimSuffix(api.ErrorCode(), "Exception") == "Validation"
 }
 
-// isUnconnected reports whether a request had no connection to go by, which may pass. The connection is the
-// first thing it gets, so DynamoDB has seen nothing of it.
+// isUnconnected reports whether a request got no connection. That is its first step, so DynamoDB has seen
+// nothing of it.
 func isUnconnected(err error) bool {
 	var dial *net.OpError
 	var name *net.DNSError
 	return errors.As(err, &dial) && dial.Op == "dial" || errors.As(err, &name)
 }
 
-// neverSent reports whether a request failed before DynamoDB can have seen any of it.
-func neverSent(err error) bool {
+// failedBeforeSending reports whether a request failed in the client before it sent anything.
+func failedBeforeSending(err error) bool {
 	if _, unmade := errors.AsType[*smithy.SerializationError](err); unmade {
 		return true
 	}
@@ -79,26 +85,14 @@ func neverSent(err error) bool {
 	if !errors.As(err, &op) || errors.As(err, &send) {
 		return false
 	}
-	// Steps of the client before it sends, which have no type of their own.
+	// Errors of these steps have no type of their own.
 	text := op.Unwrap().Error()
 	return strings.HasPrefix(text, "get identity:") || strings.HasPrefix(text, "resolve auth scheme:") || strings.HasPrefix(text, "resolve endpoint:")
 }
 
-// unreachableLoggedEvery is how often the log says that DynamoDB cannot be reached.
-const unreachableLoggedEvery = 10 * time.Second
-
-// unreachable tells a caller to try again. The log has the cause, though not for every caller.
-func (d *Driver) unreachable(table string, err error) error {
-	if d.unreached.note(d.cfg.Clock, unreachableLoggedEvery) > 0 {
-		d.cfg.Logger.Warn("DynamoDB does not answer", slog.String("table", table), slog.Any("error", err))
-	}
-	return fmt.Errorf("%w: table %s: %w", store.ErrUnreachable, table, err)
-}
-
-// explain adds the sentinel of package store that a refusal stands for.
-func explain(err error) error {
-	var api smithy.APIError
-	if errors.As(err, &api) && strings.Contains(api.ErrorMessage(), "Item size") {
+// withSentinel adds the sentinel of package store that a refusal stands for.
+func withSentinel(err error) error {
+	if api, is := errors.AsType[smithy.APIError](err); is && strings.Contains(api.ErrorMessage(), "Item size") {
 		return fmt.Errorf("%w: %w", store.ErrTooLarge, err)
 	}
 	return err

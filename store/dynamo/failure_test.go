@@ -29,13 +29,13 @@ func TestWhatFailuresMean(t *testing.T) {
 	}
 	for _, c := range []struct {
 		err  error
-		want verdict
+		want result
 	}{
-		{answered(400, &types.ProvisionedThroughputExceededException{}), putOff},
-		{answered(400, &types.ThrottlingException{}), putOff},
-		{answered(400, &types.RequestLimitExceeded{}), putOff},
-		{answered(400, coded("ThrottlingException")), putOff},
-		{answered(400, &types.TransactionConflictException{}), putOff},
+		{answered(400, &types.ProvisionedThroughputExceededException{}), throttled},
+		{answered(400, &types.ThrottlingException{}), throttled},
+		{answered(400, &types.RequestLimitExceeded{}), throttled},
+		{answered(400, coded("ThrottlingException")), throttled},
+		{answered(400, &types.TransactionConflictException{}), throttled},
 		{answered(500, &types.InternalServerError{}), unknown},
 		{&types.InternalServerError{}, unknown},
 		{answered(503, coded("ServiceUnavailableException")), unknown},
@@ -64,7 +64,7 @@ func TestWhatFailuresMean(t *testing.T) {
 // TestNothingIsSentWithoutCredentials uses the real client, whose errors before it sends have no type.
 func TestNothingIsSentWithoutCredentials(t *testing.T) {
 	client := dynamodb.New(dynamodb.Options{
-		Region: "us-east-1", BaseEndpoint: aws.String("http://127.0.0.1:1"), Retryer: never,
+		Region: "us-east-1", BaseEndpoint: aws.String("http://127.0.0.1:1"), Retryer: aws.NopRetryer{},
 		Credentials: aws.CredentialsProviderFunc(func(context.Context) (aws.Credentials, error) {
 			return aws.Credentials{}, errors.New("none")
 		}),
@@ -82,24 +82,24 @@ func TestStatementsOfABatchFailApart(t *testing.T) {
 	for _, c := range []struct {
 		shape *shape
 		err   *types.BatchStatementError
-		want  verdict
-		seen  bool
+		want  result
+		shown bool
 	}{
 		{&shapes.putWakeup, nil, applied, false},
 		{&shapes.putWakeup, &types.BatchStatementError{Code: types.BatchStatementErrorCodeEnumDuplicateItem}, conflicted, false},
 		{&shapes.putWakeup, &types.BatchStatementError{Code: types.BatchStatementErrorCodeEnumDuplicateItem, Item: some}, conflicted, true},
 		{&shapes.replaceWakeup, &types.BatchStatementError{Code: types.BatchStatementErrorCodeEnumConditionalCheckFailed}, conflicted, true},
-		{&shapes.putWakeup, &types.BatchStatementError{Code: types.BatchStatementErrorCodeEnumThrottlingError}, putOff, false},
-		{&shapes.putWakeup, &types.BatchStatementError{Code: types.BatchStatementErrorCodeEnumProvisionedThroughputExceeded}, putOff, false},
-		{&shapes.putWakeup, &types.BatchStatementError{Code: types.BatchStatementErrorCodeEnumRequestLimitExceeded}, putOff, false},
-		{&shapes.putWakeup, &types.BatchStatementError{Code: types.BatchStatementErrorCodeEnumTransactionConflict}, putOff, false},
+		{&shapes.putWakeup, &types.BatchStatementError{Code: types.BatchStatementErrorCodeEnumThrottlingError}, throttled, false},
+		{&shapes.putWakeup, &types.BatchStatementError{Code: types.BatchStatementErrorCodeEnumProvisionedThroughputExceeded}, throttled, false},
+		{&shapes.putWakeup, &types.BatchStatementError{Code: types.BatchStatementErrorCodeEnumRequestLimitExceeded}, throttled, false},
+		{&shapes.putWakeup, &types.BatchStatementError{Code: types.BatchStatementErrorCodeEnumTransactionConflict}, throttled, false},
 		{&shapes.putWakeup, &types.BatchStatementError{Code: types.BatchStatementErrorCodeEnumInternalServerError}, unknown, false},
 		{&shapes.putWakeup, &types.BatchStatementError{Code: types.BatchStatementErrorCodeEnumAccessDenied}, refused, false},
 		{&shapes.putWakeup, &types.BatchStatementError{Code: types.BatchStatementErrorCodeEnumResourceNotFound}, refused, false},
 		{&shapes.putWakeup, &types.BatchStatementError{Code: types.BatchStatementErrorCodeEnumValidationError}, refused, false},
 	} {
-		got := judgeStatement(&write{shape: c.shape}, c.err)
-		if got.verdict != c.want || got.seen != c.seen {
+		got := answerOfStatement(&write{shape: c.shape}, c.err)
+		if got.result != c.want || got.shown != c.shown {
 			t.Errorf("%+v: got %+v", c.err, got)
 		}
 	}

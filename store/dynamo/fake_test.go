@@ -23,7 +23,7 @@ import (
 	"github.com/kinesin-io/kinesin/task"
 )
 
-// The stand-in has the real limits; the client's own retryer would try three times if the driver let it.
+// clientAttempts is how often the client's own retryer would send a request if the driver let it.
 const clientAttempts = 3
 
 var (
@@ -33,7 +33,7 @@ var (
 
 const fakePrefix = "fake"
 
-// onFake is a driver over the stand-in. Its Sweep does what TTL does, at once.
+// onFake is a driver over the fake. Its Sweep does at once what TTL does later.
 type onFake struct {
 	*dynamo.Driver
 
@@ -96,8 +96,8 @@ func (d *onFake) Sweep(ctx context.Context, now task.Instant, limit int) (int, e
 	return n, nil
 }
 
-// insist makes a call until it comes through the faults: one of TTL, which they do not concern, or one that
-// the driver has given up, as its callers do too.
+// insist repeats a call until no fault strikes it: a call of TTL, which has no faults, or one that the driver
+// gave up and its callers repeat.
 func insist[Out any](call func() (Out, error)) (out Out, err error) {
 	for range 100 {
 		if out, err = call(); !isTrouble(err) {
@@ -112,7 +112,7 @@ func isTrouble(err error) bool {
 	return errors.As(err, &lost) || (errors.As(err, &api) && (api.ErrorFault() == smithy.FaultServer || api.ErrorCode() == "ProvisionedThroughputExceededException"))
 }
 
-// expire deletes a row and, other than TTL, its payload and its wake-up row with it.
+// expire deletes a row and, unlike TTL, its payload and its wake-up row.
 func (d *onFake) expire(ctx context.Context, t *task.Task, id types.AttributeValue) error {
 	key := map[string]types.AttributeValue{"i": id}
 	_, err := insist(func() (*dynamodb.DeleteItemOutput, error) {
@@ -139,16 +139,15 @@ func TestConformanceOnFake(t *testing.T) {
 	})
 }
 
-// settled is a driver whose writes go through a Store, which finds out what became of those that nobody can
-// tell about.
+// settled is a driver whose writes go through a Store, which reads back unknown outcomes.
 type settled struct {
 	*onFake
 
 	store *store.Store
 }
 
-// Apply divides a call where a key comes again: a Store cannot tell what became of the first of two writes
-// that are both unknown. What follows the last op of a part is held to that op here.
+// Apply divides a call where a key repeats: a Store cannot find out the outcome of the first of two unknown
+// writes of one key. An op that follows the last op of a part is skipped here when that one failed.
 func (s *settled) Apply(ctx context.Context, ops []store.Op) ([]error, error) {
 	results := make([]error, 0, len(ops))
 	for len(ops) > 0 {
@@ -174,7 +173,7 @@ func (s *settled) Apply(ctx context.Context, ops []store.Op) ([]error, error) {
 	return results, nil
 }
 
-// Tasks and the other reads insist.
+// Tasks repeats the read until it succeeds, as the other reads do.
 func (s *settled) Tasks(ctx context.Context, ids []task.ID) ([]task.Task, error) {
 	return insist(func() ([]task.Task, error) { return s.onFake.Tasks(ctx, ids) })
 }
@@ -203,7 +202,7 @@ func (s *settled) Controls(ctx context.Context, kind, name string) ([]store.Cont
 	return insist(func() ([]store.Control, error) { return s.onFake.Controls(ctx, kind, name) })
 }
 
-// quietly applies one write without faults, from now on.
+// quietly turns all faults off and applies one write.
 func (s *settled) quietly(ctx context.Context, op store.Op) error {
 	s.db.Faults.Off()
 	results, err := s.onFake.Apply(ctx, []store.Op{op})
@@ -213,7 +212,7 @@ func (s *settled) quietly(ctx context.Context, op store.Op) error {
 	return results[0]
 }
 
-// distinct is how many of the first ops have keys of their own.
+// distinct returns how many of the first ops have different keys.
 func distinct(ops []store.Op) int {
 	type key struct {
 		wakeup     store.WakeKey
@@ -239,7 +238,7 @@ func distinct(ops []store.Op) int {
 	return len(ops)
 }
 
-// troubles are every kind of trouble that a driver must not show, each often enough to strike every test.
+// troubles are the faults that a driver must hide, each frequent enough to strike every test.
 var troubles = map[string]func(*awsfake.Faults){
 	"throttled and slow": func(f *awsfake.Faults) {
 		f.Odds(awsfake.Any, awsfake.Throttled, 0.05)
@@ -248,8 +247,7 @@ var troubles = map[string]func(*awsfake.Faults){
 		f.Odds(awsfake.Any, awsfake.Stalled, 0.1)
 		f.StallFor(2 * time.Millisecond)
 	},
-	// Deletions answer as one: of two callers of whom either has deleted, none can be told that it was the
-	// other.
+	// Not deletions: when one of two callers deleted a row, neither can find out which.
 	"writes that are lost, or not": func(f *awsfake.Faults) {
 		for _, call := range []string{"PutItem", "BatchExecuteStatement"} {
 			for _, fault := range []awsfake.Fault{awsfake.LostRequest, awsfake.LostAnswer, awsfake.Refused, awsfake.BrokenAfter} {
@@ -277,9 +275,8 @@ func TestConformanceOnFaultyFake(t *testing.T) {
 				d := openFake(t, inNoHurry(fakedynamo.Config{Seed: 1, BaseLag: time.Hour}), dynamo.Config{})
 				begin(d.db.Faults)
 				if strings.HasSuffix(t.Name(), "/ConcurrentQueue") {
-					// A row that was written, taken and deleted before its writer looked is written again:
-					// without a task row nothing tells. Deliveries may come twice, so that is allowed; the
-					// suite does not know it.
+					// A row that was written, taken and deleted before its writer reads it back is written
+					// again: no task row shows that. Deliveries may come twice, but the suite does not know.
 					d.db.Faults.Odds("BatchExecuteStatement", awsfake.PartialDone, 0)
 					for _, call := range []string{"PutItem", "BatchExecuteStatement"} {
 						d.db.Faults.Odds(call, awsfake.LostAnswer, 0)

@@ -16,7 +16,7 @@ import (
 	"github.com/kinesin-io/kinesin/task"
 )
 
-// What the writers of TestWritesThroughBrokenConnections are up against.
+// The faults and writers of TestWritesThroughBrokenConnections.
 const (
 	faultFor      = 400 * time.Millisecond
 	faultTimeout  = 150 * time.Millisecond // of requests
@@ -25,7 +25,7 @@ const (
 )
 
 // TestWritesThroughBrokenConnections changes rows through a proxy that breaks connections in every way. What
-// was acknowledged is there, what was refused for sure is not, and what nobody knows is one of the two.
+// was acknowledged is there, what was surely refused is not, and an unknown write is one of the two.
 func TestWritesThroughBrokenConnections(t *testing.T) {
 	t.Parallel()
 	local := awslocal.Start(t)
@@ -93,7 +93,7 @@ func writeNothing(t *testing.T, s *store.Store) {
 	t.Error("the outcome of every write is unknown")
 }
 
-// write changes rows of its own, one version after the other, and checks that they are as it was told.
+// write changes rows of its own, one version after the other, and checks that they match the results.
 func write(ctx context.Context, t *testing.T, s *store.Store, n int, applied *atomic.Int64) {
 	t.Helper()
 	rows := make([]task.Task, writersAtOnce) // as they are known to be

@@ -45,11 +45,11 @@ func (o *ordered) PutItem(ctx context.Context, in *dynamodb.PutItemInput, opts .
 	return o.DB.PutItem(ctx, in, opts...)
 }
 
-// TestAHeartbeatIsFirstInLine has a lease written while hundreds of tasks' writes wait for the service.
+// TestAHeartbeatIsFirstInLine writes a lease while hundreds of tasks' writes wait for the service.
 func TestAHeartbeatIsFirstInLine(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		o := &ordered{DB: newFakeDB(t, fakedynamo.Config{}), pass: make(chan struct{}, 1000)}
-		d := openOn(t, o, dynamo.Config{RequestsMax: 1, SharedMax: 1})
+		d := openOn(t, o, dynamo.Config{RequestsMax: 1})
 		var wg sync.WaitGroup
 		apply := func(op store.Op) {
 			wg.Go(func() {

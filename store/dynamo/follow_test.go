@@ -12,14 +12,14 @@ import (
 	"github.com/kinesin-io/kinesin/task"
 )
 
-// bareRow is the wake-up row of a task, put with a seq, without the task.
+// bareRow returns an op that puts a wake-up row with a seq and without its task.
 func bareRow(p task.Partition, seq uint64) store.Op {
 	t := wakeupRow(1, p, 0).Task
 	bare := task.Task{ID: t.ID, Partition: p, Seq: seq, Wake: t.WakeRow.At, WakeRow: task.WakeRow{At: t.WakeRow.At, Seq: seq}}
 	return store.Op{Kind: store.PutWakeup, Task: bare}
 }
 
-// beside are writes of other rows, so that those of a test go in a batch.
+// beside adds writes of other rows, so that those of a test go in a batch.
 func beside(in bool, ops ...store.Op) []store.Op {
 	if in {
 		ops = append(ops, wakeupRow(900, cold, 0), wakeupRow(901, cold, 0))
@@ -27,7 +27,8 @@ func beside(in bool, ops ...store.Op) []store.Op {
 	return ops
 }
 
-// TestPutWakeupReplacesALowerOne meets rows with all kinds of seqs, alone and in a batch.
+// TestPutWakeupReplacesALowerOne puts a row over rows with lower, equal and higher seqs, alone and in a
+// batch.
 func TestPutWakeupReplacesALowerOne(t *testing.T) {
 	t.Parallel()
 	for _, batch := range []bool{false, true} {
@@ -54,7 +55,7 @@ func TestPutWakeupReplacesALowerOne(t *testing.T) {
 	}
 }
 
-// TestFollows has the op before fail in every way, alone and in a batch.
+// TestFollows makes the op before fail in every way, alone and in a batch.
 func TestFollows(t *testing.T) {
 	t.Parallel()
 	type setting struct {
@@ -114,7 +115,7 @@ func put(t *testing.T, d *dynamo.Driver, ops ...store.Op) {
 	}
 }
 
-// TestTheFirstOpFollowsNothing has nothing to follow.
+// TestTheFirstOpFollowsNothing marks the first op of a call as one that follows.
 func TestTheFirstOpFollowsNothing(t *testing.T) {
 	t.Parallel()
 	d := openOn(t, newFakeDB(t, fakedynamo.Config{}), dynamo.Config{})
@@ -125,7 +126,7 @@ func TestTheFirstOpFollowsNothing(t *testing.T) {
 	}
 }
 
-// TestWhatFollowsIsSentAfterTheAnswer holds requests back one by one.
+// TestWhatFollowsIsSentAfterTheAnswer delays the answers one by one.
 func TestWhatFollowsIsSentAfterTheAnswer(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -151,7 +152,7 @@ func TestWhatFollowsIsSentAfterTheAnswer(t *testing.T) {
 	})
 }
 
-// TestOpsOnOneKeyThatFollow mixes both kinds of order in one call.
+// TestOpsOnOneKeyThatFollow mixes ops on one key with ops that follow in one call.
 func TestOpsOnOneKeyThatFollow(t *testing.T) {
 	t.Parallel()
 	d := openOn(t, newFakeDB(t, fakedynamo.Config{}), dynamo.Config{})

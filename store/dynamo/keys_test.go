@@ -38,14 +38,6 @@ func TestSortKeysSortAsWhatTheyStandFor(t *testing.T) {
 	})
 }
 
-func TestPartitionTexts(t *testing.T) {
-	for _, p := range []task.Partition{{}, {Lambda: 0x0a1b2c3d, Priority: 255, Shard: 65535}, {Lambda: 7}} {
-		if got := partitionText(p); got != p.String() {
-			t.Errorf("got %s, want %s", got, p)
-		}
-	}
-}
-
 func TestStatements(t *testing.T) {
 	names := newTables("P")
 	s := newShapes(&names)

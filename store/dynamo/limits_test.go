@@ -25,7 +25,7 @@ var (
 	cold = task.Partition{Lambda: 2}
 )
 
-// wakeupRow is wake-up row n of a partition, with its task.
+// wakeupRow returns an op that puts wake-up row n of a partition, with its task.
 func wakeupRow(n int, p task.Partition, payload int) store.Op {
 	t := task.Task{
 		Partition: p, State: task.Scheduled, Seq: 1, Due: epoch + task.Instant(n), Created: epoch, Wake: epoch + task.Instant(n),
@@ -79,7 +79,7 @@ func (b *bubble) begin(ops ...store.Op) <-chan error {
 	return done
 }
 
-// apply applies writes that must succeed, letting time pass as it must.
+// apply applies writes that must succeed, and lets time pass until they have.
 func (b *bubble) apply(ops ...store.Op) {
 	b.Helper()
 	done := b.begin(ops...)
@@ -132,7 +132,7 @@ func TestHotPartitionDelaysNoOther(t *testing.T) {
 	})
 }
 
-// TestFullThrottleIsNoStorm has every request throttled for longer than the driver is patient.
+// TestFullThrottleIsNoStorm throttles every request for longer than the driver tries.
 func TestFullThrottleIsNoStorm(t *testing.T) {
 	t.Parallel()
 	inBubble(t, fakedynamo.Config{}, func(b *bubble) {
@@ -162,7 +162,7 @@ func TestFullThrottleIsNoStorm(t *testing.T) {
 	})
 }
 
-// TestPagesEndAtAMegabyte scans and reads more than one page and one batch hold.
+// TestPagesEndAtAMegabyte scans more than one page and reads more than one batch.
 func TestPagesEndAtAMegabyte(t *testing.T) {
 	t.Parallel()
 	inBubble(t, fakedynamo.Config{WriteUnits: -1, ReadUnits: -1}, func(b *bubble) {
@@ -192,7 +192,7 @@ func TestPagesEndAtAMegabyte(t *testing.T) {
 	})
 }
 
-// TestLaggingIndex changes rows that the index of dead letters still has where they were.
+// TestLaggingIndex changes rows whose old entries are still in the index of dead letters.
 func TestLaggingIndex(t *testing.T) {
 	t.Parallel()
 	inBubble(t, fakedynamo.Config{IndexLag: 10 * time.Second, BaseLag: 10 * time.Second}, func(b *bubble) {
@@ -233,7 +233,7 @@ func TestLaggingIndex(t *testing.T) {
 	})
 }
 
-// TestLostDelete loses the answer to a deletion: nobody may take it for refused.
+// TestLostDelete loses the answer to a deletion, which must not count as refused.
 func TestLostDelete(t *testing.T) {
 	t.Parallel()
 	for _, fault := range []awsfake.Fault{awsfake.LostAnswer, awsfake.BrokenAfter, awsfake.LostRequest, awsfake.Refused} {

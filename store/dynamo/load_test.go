@@ -12,7 +12,7 @@ import (
 	"github.com/kinesin-io/kinesin/task"
 )
 
-// TestKeyLoads counts what comes through of each key of the schedule, and says which was throttled.
+// TestKeyLoads checks the counts of what was written to each key of the schedule, and which was throttled.
 func TestKeyLoads(t *testing.T) {
 	t.Parallel()
 	inBubble(t, fakedynamo.Config{WriteUnits: 50}, func(b *bubble) {

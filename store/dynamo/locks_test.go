@@ -7,10 +7,10 @@ import (
 	"github.com/kinesin-io/kinesin/task"
 )
 
-// TestSharedStateIsLocked is for the race detector: what stands behind one lock is used by goroutines that
-// nothing else orders.
+// TestSharedStateIsLocked is for the race detector: goroutines that nothing else orders use the state behind
+// one lock.
 func TestSharedStateIsLocked(_ *testing.T) {
-	var o overdue
+	var o overduePayloads
 	var running sync.WaitGroup
 	for _, use := range []func(){
 		func() { o.begin(task.ID{1}, 5) },

@@ -11,39 +11,38 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
 
+	"github.com/kinesin-io/kinesin/internal/backoff"
 	"github.com/kinesin-io/kinesin/internal/clock"
 )
 
-// SetupOptions are choices about new tables. The zero value is right for tests and for a trial.
+// SetupOptions are choices about new tables. The zero value suits tests and trials.
 type SetupOptions struct {
-	// DeletionProtection makes DynamoDB refuse to delete the tables until it is taken away again. It costs
-	// nothing.
+	// DeletionProtection makes DynamoDB refuse to delete the tables until it is turned off. It costs nothing.
 	DeletionProtection bool
-	// PointInTimeRecovery keeps backups of the last 35 days, which are charged by size.
+	// PointInTimeRecovery keeps backups of the last 35 days, which AWS charges by size.
 	PointInTimeRecovery bool
-	// Changed is told of every change after it was asked for; nil for nobody.
+	// Changed is called after each change that Setup requests; may be nil.
 	Changed func(Change)
 	Clock   clock.Clock // the machine's
 }
 
-// Change is something that Setup did.
+// Change is one change that Setup requested.
 type Change struct {
 	Table  string `json:"table"`
 	Action string `json:"action"` // "create table", "add index dead", "turn on TTL on x", ...
 }
 
-// How long Setup waits for tables to become ACTIVE.
-const (
-	setupPollFirst = 10 * time.Millisecond // doubles up to setupPollEvery
-	setupPollEvery = time.Second
-	setupPollsMax  = 600 // 10 minutes a table
-)
+// setupPauses are the pauses between looks at a table that is not ACTIVE yet, and setupTimeMax is how long
+// Setup waits for one.
+var setupPauses = backoff.Policy{Min: 10 * time.Millisecond, Max: time.Second}
 
-// ErrUnfixable says that a table differs in a way that Setup cannot or must not change; the text says how.
+const setupTimeMax = 10 * time.Minute
+
+// ErrUnfixable refuses a table that differs in a way that Setup cannot or must not change; the text says how.
 var ErrUnfixable = errors.New("table cannot be used")
 
-// Setup creates what Check finds missing, and returns when every table and index is ACTIVE. It can be
-// repeated, by several at once, and after it stopped half-way. It never deletes
+// Setup creates what Check finds missing, and returns when every table and index is ACTIVE. It may be
+// repeated, run by several processes at once, and run again after it stopped half-way. It never deletes
 // anything: a table with another key, or an index that differs, is an ErrUnfixable. DeletionProtection and
 // PointInTimeRecovery are only for tables that it creates.
 func Setup(ctx context.Context, api AdminAPI, prefix string, o SetupOptions) error {
@@ -54,7 +53,7 @@ func Setup(ctx context.Context, api AdminAPI, prefix string, o SetupOptions) err
 		o.Clock = clock.Real()
 	}
 	s := setup{SetupOptions: o, api: api}
-	for _, spec := range Tables(prefix) { // asked for all before the first is waited for
+	for _, spec := range Tables(prefix) { // all, before waiting for the first
 		if err := s.create(ctx, &spec); err != nil {
 			return err
 		}
@@ -80,7 +79,7 @@ func (s *setup) changed(table, action string) {
 	}
 }
 
-// create asks for a table that is missing.
+// create requests a table that is missing.
 func (s *setup) create(ctx context.Context, spec *TableSpec) error {
 	table, err := describe(ctx, s.api, spec.Name)
 	if err != nil || table != nil {
@@ -89,7 +88,7 @@ func (s *setup) create(ctx context.Context, spec *TableSpec) error {
 	_, err = s.api.CreateTable(ctx, CreateTableInput(spec, s.DeletionProtection))
 	var there *types.ResourceInUseException
 	switch {
-	case errors.As(err, &there): // another one was faster
+	case errors.As(err, &there): // another process was faster
 		return nil
 	case err != nil:
 		return fmt.Errorf("create table %s: %w", spec.Name, err)
@@ -99,7 +98,7 @@ func (s *setup) create(ctx context.Context, spec *TableSpec) error {
 	return nil
 }
 
-// CreateTableInput is the request that makes a table as described, with on-demand capacity.
+// CreateTableInput returns the request that creates a table as described, with on-demand capacity.
 func CreateTableInput(spec *TableSpec, protect bool) *dynamodb.CreateTableInput {
 	in := &dynamodb.CreateTableInput{
 		TableName:   &spec.Name,
@@ -127,7 +126,7 @@ func keySchema(parts []KeyPart) []types.KeySchemaElement {
 	return schema
 }
 
-// definitions are the types of all attributes in keys, each once.
+// definitions returns the types of all attributes in keys, each once.
 func definitions(spec *TableSpec) []types.AttributeDefinition {
 	parts := spec.Key
 	for _, x := range spec.Indexes {
@@ -140,10 +139,10 @@ func definitions(spec *TableSpec) []types.AttributeDefinition {
 	return defined
 }
 
-// finish waits for a table, and adds the indexes and the TTL it lacks.
+// finish waits for a table, and adds the indexes and the TTL that it lacks.
 func (s *setup) finish(ctx context.Context, spec *TableSpec) error {
-	wait := setupPollFirst
-	for range setupPollsMax {
+	began := clock.Steady(s.Clock)
+	for looks := 1; clock.Steady(s.Clock).Sub(began) < setupTimeMax; looks++ {
 		left, err := checkTable(ctx, s.api, spec)
 		if err != nil || len(left) == 0 {
 			return errors.Join(err, s.protect(ctx, spec, err == nil))
@@ -151,15 +150,14 @@ func (s *setup) finish(ctx context.Context, spec *TableSpec) error {
 		if err := s.fix(ctx, spec, left); err != nil {
 			return err
 		}
-		if err := clock.Sleep(ctx, s.Clock, wait); err != nil {
+		if err := setupPauses.Sleep(ctx, s.Clock, looks); err != nil {
 			return fmt.Errorf("wait for table %s: %w", spec.Name, err)
 		}
-		wait = min(2*wait, setupPollEvery)
 	}
-	return fmt.Errorf("table %s is not ready after %v: run setup again when it is", spec.Name, setupPollEvery*setupPollsMax)
+	return fmt.Errorf("table %s is not ready after %v: run setup again when it is", spec.Name, setupTimeMax)
 }
 
-// fix asks for one change at a time: DynamoDB refuses a second while the first is under way.
+// fix requests one change: DynamoDB refuses a second one while the first is in progress.
 func (s *setup) fix(ctx context.Context, spec *TableSpec, left []Difference) error {
 	for _, d := range left {
 		switch {
@@ -176,7 +174,7 @@ func (s *setup) fix(ctx context.Context, spec *TableSpec, left []Difference) err
 	case d.Aspect == AspectTTL:
 		return s.turnOnTTL(ctx, spec)
 	}
-	return nil // being created
+	return nil // it is being created
 }
 
 func (s *setup) addIndex(ctx context.Context, spec *TableSpec, name string) error {
@@ -192,7 +190,7 @@ func (s *setup) addIndex(ctx context.Context, spec *TableSpec, name string) erro
 				IndexName: &x.Name, KeySchema: keySchema(x.Key), Projection: &types.Projection{ProjectionType: types.ProjectionType(x.Projection)},
 			}}},
 		})
-		if err := s.asked(err); err != nil {
+		if err := unlessBusy(err); err != nil {
 			return fmt.Errorf("add index %s to table %s: %w", name, spec.Name, err)
 		}
 		s.changed(spec.Name, "add index "+name)
@@ -205,15 +203,15 @@ func (s *setup) turnOnTTL(ctx context.Context, spec *TableSpec) error {
 		TableName:               &spec.Name,
 		TimeToLiveSpecification: &types.TimeToLiveSpecification{AttributeName: &spec.TTL, Enabled: aws.Bool(true)},
 	})
-	if err := s.asked(err); err != nil {
+	if err := unlessBusy(err); err != nil {
 		return fmt.Errorf("turn on TTL of table %s: %w", spec.Name, err)
 	}
 	s.changed(spec.Name, "turn on TTL on "+spec.TTL)
 	return nil
 }
 
-// asked is err, unless it says that a change is under way: then there is only to wait.
-func (s *setup) asked(err error) error {
+// unlessBusy returns err unless it says that a change is in progress, which finish waits for.
+func unlessBusy(err error) error {
 	var busy *types.ResourceInUseException
 	var limit *types.LimitExceededException
 	if errors.As(err, &busy) || errors.As(err, &limit) {
@@ -222,7 +220,7 @@ func (s *setup) asked(err error) error {
 	return err
 }
 
-// protect turns on backups of a table that was created just now.
+// protect turns on backups of a table that this Setup created.
 func (s *setup) protect(ctx context.Context, spec *TableSpec, ready bool) error {
 	if !ready || !s.PointInTimeRecovery || !slices.Contains(s.created, spec.Name) {
 		return nil

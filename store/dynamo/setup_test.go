@@ -130,7 +130,7 @@ func TestSetupLeavesOtherTablesAlone(t *testing.T) {
 	})
 }
 
-// TestTablesOfAnOlderFormAreRefused has tables whose rows nothing converts.
+// TestTablesOfAnOlderFormAreRefused checks tables of an older layout, which nothing converts.
 func TestTablesOfAnOlderFormAreRefused(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

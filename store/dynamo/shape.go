@@ -11,32 +11,31 @@ import (
 	"github.com/kinesin-io/kinesin/task"
 )
 
-// form is what a write does to its row.
+// form says what a write does to its row.
 type form uint8
 
 const (
 	insert  form = iota // conflicts when the row exists
-	raise               // insert, or replace a row with a lower attrSeq: a statement of a batch can do only the former
+	raise               // insert, or replace a row with a lower attrSeq; a statement of a batch can only insert
 	replace             // conflicts unless the row's attrSeq is the one before
-	remove              // conflicts when the row's attrSeq is another, if the shape says so
+	remove              // conflicts when the shape is guarded and the row has another attrSeq
 )
 
-// shape is one kind of write, in both of DynamoDB's languages: a PartiQL statement, whose parameters are the
-// values of set and key in the order of params, and a condition for PutItem and DeleteItem.
+// shape is one kind of write: as a PartiQL statement, whose parameters are the values of set, then of key,
+// then the wanted attrSeq of a guarded shape; and as the condition of a PutItem or DeleteItem.
 type shape struct {
-	table *string
-	form  form
-	key   []string // attributes of the key
-	set   []string // the other attributes of the row
-	drop  []string // attributes that a replaced row may have had
-	// guarded shapes have a last parameter: the attrSeq that the row must have.
-	guarded bool
+	table   *string
+	form    form
+	key     []string // attributes of the key
+	set     []string // the other attributes of the row
+	drop    []string // attributes that a replaced row may have had
+	guarded bool     // whether the row must have a certain attrSeq
 
 	statement *string
-	condition *string // with :q for the last parameter, or for the row's own attrSeq; nil for none
+	condition *string // with :q for the wanted attrSeq, or the row's own one; nil for none
 }
 
-// shapes are all kinds of writes on the tables of one prefix.
+// shapes holds all kinds of writes on the tables of one prefix.
 type shapes struct {
 	putWakeup, replaceWakeup      shape
 	deleteWakeup, deleteAnyWakeup shape
@@ -65,14 +64,14 @@ func classOf(t *task.Task) rowClass {
 	return endedRow
 }
 
-// taskAttributes are those of a task row besides its key.
+// taskAttributes are the attributes of a task row besides its key.
 var taskAttributes = [3][]string{
 	liveRow:  {attrSeq, attrRow},
 	endedRow: {attrSeq, attrRow, attrExpire},
 	deadRow:  {attrSeq, attrRow, attrExpire, attrDead, attrDeadAt},
 }
 
-// staleAttributes are those that a row of each class must not have, and may have had before.
+// staleAttributes are the attributes that a row of each class must not have and may have had before.
 var staleAttributes = [3][]string{
 	liveRow:  {attrExpire, attrDead, attrDeadAt},
 	endedRow: {attrDead, attrDeadAt},
@@ -102,13 +101,13 @@ func newShapes(t *tables) shapes {
 		&s.putControl, &s.replaceControl, &s.deleteControl,
 		&s.putTask[0], &s.putTask[1], &s.putTask[2], &s.replaceTask[0], &s.replaceTask[1], &s.replaceTask[2],
 	} {
-		one.write()
+		one.fill()
 	}
 	return s
 }
 
-// write fills in statement and condition.
-func (s *shape) write() {
+// fill fills in statement and condition.
+func (s *shape) fill() {
 	var b strings.Builder
 	switch s.form {
 	case insert, raise:
@@ -137,8 +136,8 @@ func list(names []string, form, between string) string {
 	return strings.Join(texts, between)
 }
 
-// shapeOf is the kind of write that an op is.
-func (s *shapes) shapeOf(op *store.Op) *shape {
+// of returns the shape of an op, nil when its kind is unknown.
+func (s *shapes) of(op *store.Op) *shape {
 	switch op.Kind {
 	case store.PutWakeup:
 		return &s.putWakeup

@@ -24,12 +24,12 @@ import (
 	"github.com/kinesin-io/kinesin/task"
 )
 
-// gate lets writing requests through one by one, when the test says so.
+// gate holds write requests until the test lets them go on.
 type gate struct {
 	*fakedynamo.DB
 
-	arrived chan int      // rows of each request, as it comes
-	pass    chan struct{} // closed or sent to let requests go on
+	arrived chan int      // the number of rows of each request
+	pass    chan struct{} // lets one request go on for each value, all when closed
 }
 
 func (g *gate) BatchExecuteStatement(ctx context.Context, in *dynamodb.BatchExecuteStatementInput, o ...func(*dynamodb.Options)) (*dynamodb.BatchExecuteStatementOutput, error) {
@@ -70,20 +70,20 @@ func openOn(t *testing.T, api dynamo.API, c dynamo.Config) *dynamo.Driver {
 	return d
 }
 
-// wakeupOp puts a wake-up row with its task.
+// wakeupOp returns an op that puts a wake-up row with its task.
 func wakeupOp(n int, p task.Partition) store.Op {
 	t := benchTask(n + 1)
 	t.State, t.Seq, t.Wake, t.Partition = task.Scheduled, 1, t.Due, p
 	return store.Op{Kind: store.PutWakeup, Task: t}
 }
 
-// TestCallsShareRequests holds the first request back: what comes meanwhile is sent in full batches, and the
-// rest when an answer comes.
+// TestCallsShareRequests delays the first answer: writes that come meanwhile are sent in full batches, and
+// the rest after the answer.
 func TestCallsShareRequests(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		g := newGate(t)
-		d := openOn(t, g, dynamo.Config{SharedMax: 1})
+		d := openOn(t, g, dynamo.Config{RequestsMax: 3})
 		var wg sync.WaitGroup
 		apply := func(n int, patient bool) {
 			wg.Go(func() {
@@ -106,7 +106,7 @@ func TestCallsShareRequests(t *testing.T) {
 		}
 		synctest.Wait()
 		if len(g.arrived) != 0 {
-			t.Fatalf("a request of %d rows did not wait for company", <-g.arrived)
+			t.Fatalf("a request of %d rows did not wait for others", <-g.arrived)
 		}
 		close(g.pass)
 		if n := <-g.arrived; n > 10 {
@@ -116,13 +116,13 @@ func TestCallsShareRequests(t *testing.T) {
 	})
 }
 
-// TestStalledRequestsHoldUpNobody leaves as many requests unanswered as may be under way with less than a
-// full batch.
+// TestStalledRequestsHoldUpNobody leaves as many requests without an answer as may be in flight with less
+// than a full batch.
 func TestStalledRequestsHoldUpNobody(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		g := newGate(t)
-		d := openOn(t, g, dynamo.Config{SharedMax: 2})
+		d := openOn(t, g, dynamo.Config{RequestsMax: 4})
 		var wg sync.WaitGroup
 		for n := range 3 {
 			wg.Go(func() {
@@ -142,7 +142,7 @@ func TestStalledRequestsHoldUpNobody(t *testing.T) {
 	})
 }
 
-// TestRequestsAreBounded sends more than may be under way at once.
+// TestRequestsAreBounded writes more than fits into the requests that may be in flight.
 func TestRequestsAreBounded(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -170,7 +170,7 @@ func TestRequestsAreBounded(t *testing.T) {
 	})
 }
 
-// TestPatientWritesLinger checks that a patient write waits for company, and for no longer than it may.
+// TestPatientWritesLinger checks that a patient write waits for others, and no longer than it may.
 func TestPatientWritesLinger(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -201,8 +201,8 @@ func TestPatientWritesLinger(t *testing.T) {
 	})
 }
 
-// TestEndsLinger checks that a patient end waits longer for company while ends come, and that a lone one and
-// one that is not patient do not.
+// TestEndsLinger checks that a patient end waits longer for others while ends are frequent, and that a lone
+// one and one that is not patient do not.
 func TestEndsLinger(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -246,12 +246,12 @@ func TestEndsLinger(t *testing.T) {
 
 const base = task.Instant(1_800_000_000_000_000)
 
-// TestWritesOfWhoGaveUpAreNotSent ends a call whose writes wait behind another.
+// TestWritesOfWhoGaveUpAreNotSent gives up a call whose writes wait behind another.
 func TestWritesOfWhoGaveUpAreNotSent(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		g := newGate(t)
-		d := openOn(t, g, dynamo.Config{SharedMax: 1})
+		d := openOn(t, g, dynamo.Config{RequestsMax: 3})
 		done := make(chan error, 2)
 		go func() {
 			results, err := d.Apply(t.Context(), []store.Op{wakeupOp(0, task.Partition{})})
@@ -280,7 +280,7 @@ func TestWritesOfWhoGaveUpAreNotSent(t *testing.T) {
 	})
 }
 
-// hotKey is a service that has no capacity for one partition key.
+// hotKey is a service without capacity for one partition key.
 type hotKey struct {
 	*fakedynamo.DB
 
@@ -339,7 +339,7 @@ func texts(values []types.AttributeValue) (found []string) {
 }
 
 // TestHotPartitionHoldsUpNobodyElse throttles one partition for good: its writes end with ErrThrottled after
-// a bounded number of tries, and those of others go through in the meantime.
+// a bounded number of attempts, and those of others are not delayed.
 func TestHotPartitionHoldsUpNobodyElse(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -370,7 +370,7 @@ func TestHotPartitionHoldsUpNobodyElse(t *testing.T) {
 			t.Errorf("writes of another partition waited %v", waited)
 		}
 		wg.Wait()
-		if tries := h.tries.Load(); tries > 3*rows || told.Load() != tries {
+		if tries := h.tries.Load(); tries > 5*rows || told.Load() != tries {
 			t.Errorf("%d rows were tried %d times, told of %d", rows, tries, told.Load())
 		}
 		if took := time.Since(began); took > 30*time.Second {
@@ -379,7 +379,7 @@ func TestHotPartitionHoldsUpNobodyElse(t *testing.T) {
 	})
 }
 
-// TestThrottledWritesComeThrough throttles for a while, and then lets a partition have what it may have.
+// TestThrottledWritesComeThrough throttles a partition wholly for a second, and then to DynamoDB's limit.
 func TestThrottledWritesComeThrough(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -414,7 +414,7 @@ func applyMany(t *testing.T, d *dynamo.Driver, from, n int, p task.Partition) []
 	return append(results, err)[:max(n, 1)]
 }
 
-// TestOutcomesOfWrites checks what callers hear of writes that fail, alone and in a batch.
+// TestOutcomesOfWrites checks the results of writes that fail, alone and in a batch.
 func TestOutcomesOfWrites(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
@@ -551,7 +551,7 @@ func TestRowsOfAnotherVersionStandBeforeNobody(t *testing.T) {
 	}
 }
 
-// spoil gives every second row of a table a format that nobody knows yet.
+// spoil gives every second row of a table an unknown format.
 func spoil(t *testing.T, db *fakedynamo.DB, table string) {
 	t.Helper()
 	out, err := db.Scan(t.Context(), &dynamodb.ScanInput{TableName: &table})
@@ -570,7 +570,7 @@ func spoil(t *testing.T, db *fakedynamo.DB, table string) {
 	}
 }
 
-// A task row that is there and cannot be read is not taken for one that is not there: its wake-up row stays.
+// TestAnUnreadableTaskRowIsNotAbsent reads a task row that cannot be decoded, whose wake-up row has to stay.
 func TestAnUnreadableTaskRowIsNotAbsent(t *testing.T) {
 	t.Parallel()
 	db := newFakeDB(t, fakedynamo.Config{})

@@ -18,7 +18,7 @@ import (
 	"github.com/kinesin-io/kinesin/task"
 )
 
-// The swarm: in each run some of all faults, at some rate.
+// swarm lists the faults, of which each run has some, and their highest rates.
 var swarm = []struct {
 	call  string
 	fault awsfake.Fault
@@ -36,11 +36,11 @@ var swarm = []struct {
 	{"BatchGetItem", awsfake.Partial, 0.3},
 }
 
-// TestSwarm has processes compete for rows in a service in all kinds of trouble. No state of a row has two
-// winners, nobody reads a row that is older than one he has seen, what was acknowledged is there in the end,
-// and every live task row has the wake-up row that it names. Where no Store stands above the driver, every
-// state has a winner, who knows it or cannot tell. (A Store that reads back takes a write for beaten when
-// another has followed it already.)
+// TestSwarm has processes compete for rows in a service with all kinds of faults. No state of a row has two
+// winners, no process reads an older row than before, what was acknowledged is there in the end, and every
+// live task row has the wake-up row that it names. Without a Store above the driver every state has a winner,
+// whose result was success or unknown. (A Store that reads back takes a write for lost when another has
+// followed it.)
 func TestSwarm(t *testing.T) {
 	t.Parallel()
 	var mu sync.Mutex // guards fired
@@ -68,7 +68,7 @@ func TestSwarm(t *testing.T) {
 	}
 }
 
-// race is one run.
+// race is one run of the test.
 type race struct {
 	*testing.T
 
@@ -82,7 +82,7 @@ type race struct {
 	wakeups map[int]string   // "there", "gone", or "?" for either
 }
 
-// win is a state of a row.
+// win names a state of a row.
 type win struct {
 	row string
 	seq uint64
@@ -93,9 +93,9 @@ const (
 	racers     = 12
 	raceRows   = 4
 	raceRounds = 25
-	// firstWakeup keeps the ids of wake-up rows from those of task rows.
+	// firstWakeup separates the ids of wake-up rows from those of task rows.
 	firstWakeup = 1000
-	// firstMoved are those of tasks that move, of which each racer has one.
+	// firstMoved is the first id of the tasks that move, of which each racer has one.
 	firstMoved = 2000
 )
 
@@ -119,7 +119,7 @@ func (r *race) run() {
 	var wg sync.WaitGroup
 	var drivers []*dynamo.Driver
 	for range processes {
-		d := dynamo.New(r.db, dynamo.Config{Prefix: fakePrefix, Clock: r.v.Process(0), SharedMax: 1}) // for full batches
+		d := dynamo.New(r.db, dynamo.Config{Prefix: fakePrefix, Clock: r.v.Process(0), RequestsMax: 3}) // for full batches
 		r.Cleanup(func() { _ = d.Close() })
 		drivers = append(drivers, d)
 	}
@@ -180,7 +180,7 @@ func (p *racer) run(n int) {
 	}
 }
 
-// note writes down how a write ended.
+// note records the result of a write.
 func (p *racer) note(row string, seq uint64, err error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -206,7 +206,7 @@ func (p *racer) apply(op store.Op) error {
 	return results[0]
 }
 
-// advanceTask reads the task rows and writes the next state of one, as its own.
+// advanceTask reads the task rows and writes the next state of one.
 func (p *racer) advanceTask(row int) {
 	wake := epoch.Add(time.Duration(1+p.roll(1000)) * time.Millisecond)
 	var ids []task.ID
@@ -232,8 +232,7 @@ func (p *racer) advanceTask(row int) {
 	p.note(fmt.Sprint("task ", row), op.Task.Seq, p.apply(op))
 }
 
-// move changes a task as far as it can be told: it stores it, moves it to one of a few instants and back, or
-// ends it.
+// move stores a task, moves it to one of a few instants, or ends it.
 func (p *racer) move(n int) {
 	ops := store.FirstWithRow(taskRow(n, hot, epoch).Task)
 	rows, err := p.store.Tasks(context.Background(), []task.ID{ops[0].Task.ID})
@@ -264,7 +263,7 @@ func (p *racer) move(n int) {
 	}
 }
 
-// judgeMoved looks for the wake-up row of each live task.
+// judgeMoved checks that each live task has its wake-up row.
 func (r *race) judgeMoved(d *dynamo.Driver) {
 	r.Helper()
 	live := 0
@@ -298,7 +297,7 @@ func (p *racer) advanceControl(row int) {
 	p.note("control "+name, c.Version, p.apply(store.Op{Kind: store.PutControl, Control: c}))
 }
 
-// queue adds a wake-up row and, now and then, takes it away again.
+// queue puts a wake-up row and sometimes deletes it.
 func (p *racer) queue(n int) {
 	op := wakeupRow(firstWakeup+n, hot, 10)
 	outcome := func(err error, is, isNot string) string {
@@ -353,7 +352,7 @@ func (r *race) judge() {
 	}
 }
 
-// judgeRows compares what is in the end with who won it.
+// judgeRows compares the final rows with the recorded winners.
 func (r *race) judgeRows(d *dynamo.Driver) {
 	r.Helper()
 	for row := range raceRows {

@@ -4,6 +4,10 @@ import (
 	"errors"
 	"fmt"
 	"regexp"
+	"strconv"
+
+	"github.com/aws/aws-sdk-go-v2/aws"
+	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
 )
 
 // PrefixMax is the largest length of the prefix that names tables, in characters.
@@ -14,7 +18,7 @@ var ErrPrefix = errors.New("bad prefix")
 
 var prefixForm = regexp.MustCompile(`^[a-zA-Z0-9_-]+$`)
 
-// CheckPrefix says what is wrong with a prefix, as an ErrPrefix; nil when nothing is.
+// CheckPrefix returns an ErrPrefix that says what is wrong with a prefix; nil when it can be used.
 func CheckPrefix(prefix string) error {
 	if len(prefix) > PrefixMax || !prefixForm.MatchString(prefix) {
 		return fmt.Errorf("%w %q: want 1 to %d characters of a-z, A-Z, 0-9, - and _", ErrPrefix, prefix, PrefixMax)
@@ -22,7 +26,7 @@ func CheckPrefix(prefix string) error {
 	return nil
 }
 
-// TableSpec is what one table has to be. Everything else about it (capacity mode, encryption, alarms, tags)
+// TableSpec describes one table as this program needs it. All else (capacity mode, encryption, alarms, tags)
 // is the operator's choice.
 type TableSpec struct {
 	Name    string      `json:"name"`
@@ -68,20 +72,67 @@ const (
 	payloadsTable = "payloads"
 	controlTable  = "control"
 	deadIndex     = "dead"
-	// oldIndex was an index of tasks as long as they were stored in another form.
+	// oldIndex was an index of tasks in an older layout that this program cannot use.
 	oldIndex = "wakeups"
 )
 
 func tableName(prefix, table string) string { return prefix + "-" + table }
 
-// DeleteControlCommand is what people run, with the AWS CLI, to delete a control row.
+// tables are the names of the tables of one prefix, as pointers because requests want those.
+type tables struct {
+	schedule, tasks, payloads, control *string
+}
+
+func newTables(prefix string) tables {
+	name := func(table string) *string { return aws.String(tableName(prefix, table)) }
+	return tables{schedule: name(scheduleTable), tasks: name(tasksTable), payloads: name(payloadsTable), control: name(controlTable)}
+}
+
+// item is a row, or a part of one, as requests have it.
+type item = map[string]types.AttributeValue
+
+func textValue(s string) types.AttributeValue { return &types.AttributeValueMemberS{Value: s} }
+
+func bytesValue(b []byte) types.AttributeValue { return &types.AttributeValueMemberB{Value: b} }
+
+func numberValue(n uint64) types.AttributeValue {
+	return &types.AttributeValueMemberN{Value: strconv.FormatUint(n, 10)}
+}
+
+func textOf(row item, name string) string {
+	if v, ok := row[name].(*types.AttributeValueMemberS); ok {
+		return v.Value
+	}
+	return ""
+}
+
+func numberOf(row item, name string) uint64 {
+	v, ok := row[name].(*types.AttributeValueMemberN)
+	if !ok {
+		return 0
+	}
+	n, err := strconv.ParseUint(v.Value, 10, 64)
+	if err != nil {
+		return 0
+	}
+	return n
+}
+
+// encodedOf returns the encoded row, or the payload, in a row; nil when it has none.
+func encodedOf(row item) []byte {
+	if v, ok := row[attrRow].(*types.AttributeValueMemberB); ok {
+		return v.Value
+	}
+	return nil
+}
+
+// DeleteControlCommand returns the command of the AWS CLI that deletes a control row.
 func DeleteControlCommand(prefix, kind, name string) string {
 	return fmt.Sprintf(`aws dynamodb delete-item --table-name %s --key '{%q:{"S":%q},%q:{"S":%q}}'`,
 		tableName(prefix, controlTable), attrKind, kind, attrName, name)
 }
 
-// Tables describes the tables of a prefix. It is the one description: Setup creates them from it, Check
-// compares with it, and so may other tools.
+// Tables describes the tables of a prefix. Setup creates them from it and Check compares with it.
 func Tables(prefix string) []TableSpec {
 	return []TableSpec{
 		{
@@ -104,7 +155,7 @@ func Tables(prefix string) []TableSpec {
 	}
 }
 
-// key is a key of text attributes.
+// key returns a key of text attributes.
 func key(attributes ...string) []KeyPart {
 	parts := make([]KeyPart, len(attributes))
 	for i, a := range attributes {

@@ -14,7 +14,7 @@ import (
 	"github.com/kinesin-io/kinesin/task"
 )
 
-// meter sums what requests consumed.
+// meter adds up the capacity that requests consumed.
 type meter struct {
 	mu          sync.Mutex // guards both
 	read, write float64
@@ -27,7 +27,7 @@ func (m *meter) consumed(c dynamo.Consumption) {
 	m.write += c.Write
 }
 
-// taken is what was consumed since the last time.
+// taken returns the capacity consumed since the last call.
 func (m *meter) taken() (read, write float64) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -36,7 +36,7 @@ func (m *meter) taken() (read, write float64) {
 	return read, write
 }
 
-// TestUnits measures what every kind of call costs; the package comment has the table.
+// TestUnits measures the cost of every kind of call; the package comment has the table.
 func TestUnits(t *testing.T) {
 	t.Parallel()
 	var m meter
@@ -118,7 +118,7 @@ func TestUnits(t *testing.T) {
 	}
 }
 
-// step is the row after a change of state.
+// step returns the row after a change of state.
 func step(t task.Task, s task.State, wake task.Instant) task.Task {
 	t.Seq++
 	t.State, t.Wake = s, wake

@@ -21,7 +21,7 @@ import (
 	"github.com/kinesin-io/kinesin/store/dynamo"
 )
 
-// unplugged is a service to which connections are refused, so many times.
+// unplugged is a service that refuses so many connections.
 type unplugged struct {
 	dynamo.API
 
@@ -61,7 +61,7 @@ func (u *unplugged) BatchExecuteStatement(
 	return u.API.BatchExecuteStatement(ctx, in, o...)
 }
 
-// unplug is a driver, in virtual time, to whose service no connection leads; its log is in the buffer.
+// unplug runs a test in virtual time with a driver whose service refuses connections, and its log.
 func unplug(t *testing.T, test func(t *testing.T, s *store.Store, u *unplugged, log *bytes.Buffer)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
@@ -76,8 +76,7 @@ func unplug(t *testing.T, test func(t *testing.T, s *store.Store, u *unplugged, 
 	})
 }
 
-// TestWritesWithoutAConnection: nothing was sent, so there is nothing to read back, and who asked may ask
-// again.
+// TestWritesWithoutAConnection checks that a write without a connection is not read back and may be repeated.
 func TestWritesWithoutAConnection(t *testing.T) {
 	t.Parallel()
 	unplug(t, func(t *testing.T, s *store.Store, u *unplugged, log *bytes.Buffer) {
@@ -105,7 +104,7 @@ func TestWritesWithoutAConnection(t *testing.T) {
 	})
 }
 
-// TestReadsWithoutAConnection: one that is missing for a moment is not noticed; then the caller hears of it.
+// TestReadsWithoutAConnection checks that a read tries a few times before its caller gets an error.
 func TestReadsWithoutAConnection(t *testing.T) {
 	t.Parallel()
 	unplug(t, func(t *testing.T, s *store.Store, u *unplugged, _ *bytes.Buffer) {
@@ -127,14 +126,14 @@ func TestReadsWithoutAConnection(t *testing.T) {
 	})
 }
 
-// TestReadsOfAServiceThatFails ends in the same way.
+// TestReadsOfAServiceThatFails checks the same with server errors.
 func TestReadsOfAServiceThatFails(t *testing.T) {
 	t.Parallel()
 	unplug(t, func(t *testing.T, s *store.Store, u *unplugged, _ *bytes.Buffer) {
 		t.Helper()
 		db, ok := u.API.(*fakedynamo.DB)
 		if !ok {
-			t.Fatal("not the stand-in")
+			t.Fatal("not the fake")
 		}
 		db.Faults.Odds(awsfake.Any, awsfake.Refused, 1)
 		if _, err := s.Control(t.Context(), "kind", "name"); !errors.Is(err, store.ErrUnreachable) {

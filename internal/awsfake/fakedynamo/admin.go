@@ -50,7 +50,7 @@ func (db *DB) newTable(now task.Instant, in *dynamodb.CreateTableInput) (*table,
 		schema: keys, name: *in.TableName, created: now.Time(),
 		protected: aws.ToBool(in.DeletionProtectionEnabled),
 		rows:      newTree(), lagging: newReplica(db.cfg.BaseLag),
-		expiry: &expiries{}, ttlLag: db.cfg.TTLLag, faults: db.Faults,
+		expiries: newExpiries(), ttlLag: db.cfg.TTLLag, faults: db.Faults,
 		writes: newBuckets(db.cfg.WriteUnits), reads: newBuckets(db.cfg.ReadUnits),
 	}
 	for _, spec := range in.GlobalSecondaryIndexes {
@@ -73,7 +73,7 @@ func (db *DB) newIndex(t *table, name string, keys []types.KeySchemaElement, p t
 		return nil, err
 	}
 	if p.ProjectionType != types.ProjectionTypeAll {
-		x.keep = slices.Concat(t.names(), x.names(), p.NonKeyAttributes)
+		x.keep = slices.Concat(t.attributes(), x.attributes(), p.NonKeyAttributes)
 	}
 	return x, nil
 }
@@ -117,7 +117,7 @@ func (t *table) describe() *types.TableDescription {
 		ItemCount:          aws.Int64(int64(t.rows.Len())), DeletionProtectionEnabled: aws.Bool(t.protected),
 	}
 	add := func(s *schema) {
-		for _, name := range s.names() {
+		for _, name := range s.attributes() {
 			if defined[name] == "" {
 				defined[name] = s.types[name]
 				d.AttributeDefinitions = append(d.AttributeDefinitions, types.AttributeDefinition{AttributeName: aws.String(name), AttributeType: s.types[name]})
@@ -146,37 +146,45 @@ func (db *DB) DescribeTable(ctx context.Context, in *dynamodb.DescribeTableInput
 	})
 }
 
-// DeleteTable is the client's method.
-func (db *DB) DeleteTable(ctx context.Context, in *dynamodb.DeleteTableInput, options ...func(*dynamodb.Options)) (*dynamodb.DeleteTableOutput, error) {
-	return do(ctx, db, "DeleteTable", options, func(task.Instant) (*dynamodb.DeleteTableOutput, error) {
+// UpdateTable is the client's method. It adds an index, which is filled at once.
+func (db *DB) UpdateTable(ctx context.Context, in *dynamodb.UpdateTableInput, options ...func(*dynamodb.Options)) (*dynamodb.UpdateTableOutput, error) {
+	return do(ctx, db, "UpdateTable", options, func(now task.Instant) (*dynamodb.UpdateTableOutput, error) {
+		if err := awsfake.Only(in, "TableName", "AttributeDefinitions", "GlobalSecondaryIndexUpdates"); err != nil {
+			return nil, err
+		}
 		t, err := db.table(in.TableName)
 		if err != nil {
 			return nil, err
 		}
-		if t.protected {
-			return nil, invalid("Resource cannot be deleted as it is currently protected against deletion. Disable deletion protection first.")
+		if len(in.GlobalSecondaryIndexUpdates) != 1 || in.GlobalSecondaryIndexUpdates[0].Create == nil {
+			return nil, notModelled("anything but adding one index")
 		}
-		delete(db.tables, t.name)
-		return &dynamodb.DeleteTableOutput{TableDescription: t.describe()}, nil
-	})
-}
-
-// ListTables is the client's method; all names are on one page.
-func (db *DB) ListTables(ctx context.Context, in *dynamodb.ListTablesInput, options ...func(*dynamodb.Options)) (*dynamodb.ListTablesOutput, error) {
-	return do(ctx, db, "ListTables", options, func(task.Instant) (*dynamodb.ListTablesOutput, error) {
-		if err := awsfake.Only(in); err != nil {
+		spec := in.GlobalSecondaryIndexUpdates[0].Create
+		if slices.ContainsFunc(t.indexes, func(x *index) bool { return x.name == *spec.IndexName }) {
+			return nil, invalid("Attempting to create an index which already exists")
+		}
+		x, err := db.newIndex(t, *spec.IndexName, spec.KeySchema, *spec.Projection, in.AttributeDefinitions, map[string]bool{})
+		if err != nil {
 			return nil, err
 		}
-		out := &dynamodb.ListTablesOutput{}
-		for name := range db.tables {
-			out.TableNames = append(out.TableNames, name)
-		}
-		slices.Sort(out.TableNames)
-		return out, nil
+		t.rows.Ascend(func(r row) bool {
+			x.change(now, 0, nil, x.entry(t, r.item))
+			return true
+		})
+		t.indexes = append(t.indexes, x)
+		return &dynamodb.UpdateTableOutput{TableDescription: t.describe()}, nil
 	})
 }
 
-// UpdateTimeToLive is the client's method. It works at once; AWS takes up to an hour.
+// UpdateContinuousBackups is the client's method. It makes no backups.
+func (db *DB) UpdateContinuousBackups(ctx context.Context, in *dynamodb.UpdateContinuousBackupsInput, options ...func(*dynamodb.Options)) (*dynamodb.UpdateContinuousBackupsOutput, error) {
+	return do(ctx, db, "UpdateContinuousBackups", options, func(task.Instant) (*dynamodb.UpdateContinuousBackupsOutput, error) {
+		_, err := db.table(in.TableName)
+		return &dynamodb.UpdateContinuousBackupsOutput{}, err
+	})
+}
+
+// UpdateTimeToLive is the client's method. It turns TTL on, at once; AWS takes up to an hour.
 func (db *DB) UpdateTimeToLive(ctx context.Context, in *dynamodb.UpdateTimeToLiveInput, options ...func(*dynamodb.Options)) (*dynamodb.UpdateTimeToLiveOutput, error) {
 	return do(ctx, db, "UpdateTimeToLive", options, func(task.Instant) (*dynamodb.UpdateTimeToLiveOutput, error) {
 		t, err := db.table(in.TableName)
@@ -184,20 +192,17 @@ func (db *DB) UpdateTimeToLive(ctx context.Context, in *dynamodb.UpdateTimeToLiv
 			return nil, err
 		}
 		spec := in.TimeToLiveSpecification
-		switch on := aws.ToBool(spec.Enabled); {
-		case on && t.ttl != "":
+		switch {
+		case !aws.ToBool(spec.Enabled):
+			return nil, notModelled("turning TTL off")
+		case t.ttl != "":
 			return nil, invalid("TimeToLive is already enabled")
-		case !on && t.ttl == "":
-			return nil, invalid("TimeToLive is already disabled")
-		case on:
-			t.ttl = aws.ToString(spec.AttributeName)
-			t.rows.Ascend(func(r row) bool {
-				t.noteExpiry(r.item)
-				return true
-			})
-		default:
-			t.ttl, t.expiry = "", &expiries{}
 		}
+		t.ttl = aws.ToString(spec.AttributeName)
+		t.rows.Ascend(func(r row) bool {
+			t.noteExpiry(r.item)
+			return true
+		})
 		return &dynamodb.UpdateTimeToLiveOutput{TimeToLiveSpecification: spec}, nil
 	})
 }

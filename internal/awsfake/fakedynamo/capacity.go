@@ -29,8 +29,8 @@ func readUnits(bytes int, strong bool) float64 {
 	return units
 }
 
-// buckets hold each partition key to its rate, with a second's worth in store. A call is let through while
-// there is anything left and pays what it turns out to cost.
+// buckets hold each partition key to its rate, and save up to a second's worth of it. A call passes while
+// anything is left, and then pays what it costs.
 type buckets struct {
 	rate float64 // units per second; negative: no limit
 	at   map[string]bucket
@@ -65,7 +65,7 @@ func (b *buckets) pay(now task.Instant, pk string, units float64) {
 	}
 }
 
-// bill is what one call consumed of one table.
+// bill is the capacity that one call consumed of one table.
 type bill struct {
 	table   string
 	base    float64
@@ -95,7 +95,7 @@ func (b *bill) addIndex(name string, units float64) {
 	b.indexes[name] += units
 }
 
-// shown is the bill in the form that the caller asked for.
+// shown returns the bill in the form that the caller wants; nil for none.
 func (b *bill) shown(want types.ReturnConsumedCapacity) *types.ConsumedCapacity {
 	if want != types.ReturnConsumedCapacityTotal && want != types.ReturnConsumedCapacityIndexes {
 		return nil
@@ -113,8 +113,8 @@ func (b *bill) shown(want types.ReturnConsumedCapacity) *types.ConsumedCapacity 
 	return c
 }
 
-// payWrite bills a write that replaces one item by another, either of which may be nil, and takes it off the
-// buckets.
+// payWrite takes a write that replaces one item by another, either of which may be nil, off the buckets, and
+// returns the bill.
 func (db *DB) payWrite(now task.Instant, t *table, old, changed item, key item) *bill {
 	b := &bill{table: t.name, base: writeUnits(max(itemBytes(old), itemBytes(changed)))}
 	t.writes.pay(now, t.locate(key).pk, b.base)
@@ -128,18 +128,18 @@ func (db *DB) payWrite(now task.Instant, t *table, old, changed item, key item) 
 	return b
 }
 
-// indexWrite is what a change of an item costs one partition of an index.
+// indexWrite is the capacity that a change of an item consumes of one partition of an index.
 type indexWrite struct {
 	pk    string
 	units float64
 }
 
-// written are the writes that replacing one entry by another takes, either of which may be nil: none when
-// they are alike, two when the entry moves.
+// written returns the writes that replace one entry by another, either of which may be nil: none when they
+// are equal, two when the entry moves.
 func (x *index) written(before, after *row) []indexWrite {
 	isSame := before != nil && after != nil && !before.less(*after) && !after.less(*before)
 	if isSame {
-		if equal(&types.AttributeValueMemberM{Value: before.item}, &types.AttributeValueMemberM{Value: after.item}) {
+		if equalItems(before.item, after.item) {
 			return nil
 		}
 		return []indexWrite{{after.pk, writeUnits(max(itemBytes(before.item), itemBytes(after.item)))}}
@@ -153,7 +153,7 @@ func (x *index) written(before, after *row) []indexWrite {
 	return all
 }
 
-// payRead bills a read.
+// payRead takes a read off the buckets and adds it to the bill.
 func (db *DB) payRead(now task.Instant, from *buckets, pk string, b *bill, index string, units float64) {
 	from.pay(now, pk, units)
 	if index != "" {

@@ -41,7 +41,3 @@ func conditionFailed(old item, want types.ReturnValuesOnConditionCheckFailure) e
 	}
 	return e
 }
-
-func duplicateItem() error {
-	return &types.DuplicateItemException{Message: aws.String("Duplicate primary key exists in table")}
-}

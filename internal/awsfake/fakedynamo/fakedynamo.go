@@ -1,13 +1,13 @@
-// Package fakedynamo stands in for DynamoDB in tests and simulations: it has the methods of the client of
-// aws-sdk-go-v2 that a store needs, keeps everything in memory, and enforces what emulators do not: pages of
-// 1 MB counted before filters, 16 MB and unprocessed keys in batches, 1,000 write and 3,000 read units a
-// second for each partition key of a table or an index, replicas and indexes that lag, rows that TTL deletes
-// late, and consumed capacity by the real rules, in batches of statements too.
+// Package fakedynamo is a fake of DynamoDB for tests and simulations: it has the methods of the client of
+// aws-sdk-go-v2 that store/dynamo calls, keeps everything in memory, and enforces what emulators do not:
+// pages of 1 MB counted before filters, 16 MB and unprocessed keys in batches, 1,000 write and 3,000 read
+// units a second for each partition key of a table or an index, replicas and indexes that lag, rows that TTL
+// deletes late, and consumed capacity by the real rules, in batches of statements too.
 //
-// Not modelled: transactions, local indexes, streams, backups, provisioned capacity of whole tables, splits
-// of hot partitions, adaptive and burst capacity beyond a second, document paths, sets in updates, the list
-// of reserved words, and parallel scans. What a caller asks of that is refused with awsfake.ErrNotModelled.
-// Tables are there at once when created.
+// It models the statements, expressions and fields that store/dynamo sends, values that are texts, bytes or
+// whole numbers that are not negative, and nothing else; awsfake.ErrNotModelled refuses the rest. A partition
+// key has no burst capacity beyond a second, and hot partitions are not split. Tables and indexes are ready
+// as soon as they are created.
 package fakedynamo
 
 import (
@@ -23,13 +23,13 @@ import (
 	"github.com/kinesin-io/kinesin/task"
 )
 
-// Config says how a service behaves. The zero value has the real limits, no lag, and the machine's clock.
+// Config configures a DB. The zero value has the real limits, no lag, and the machine's clock.
 type Config struct {
 	Clock clock.Clock
 	Seed  uint64
-	// BaseLag and IndexLag are how long, at most, eventually consistent reads and indexes lag behind.
+	// BaseLag and IndexLag bound the lag of eventually consistent reads and of indexes.
 	BaseLag, IndexLag time.Duration
-	// TTLLag is how long, at most, a row outlives its TTL attribute. AWS says typically within a few days.
+	// TTLLag bounds how long a row outlives its TTL attribute. AWS says typically within a few days.
 	TTLLag time.Duration
 	// WriteUnits and ReadUnits are the units per second of one partition key, 1,000 and 3,000 unless set;
 	// negative: no limit.
@@ -40,7 +40,7 @@ type Config struct {
 
 // DB is one region's DynamoDB. All methods are safe for concurrent use.
 type DB struct {
-	// Faults is where a test says what goes wrong.
+	// Faults decides which calls fail.
 	Faults *awsfake.Faults
 
 	cfg     Config
@@ -51,7 +51,7 @@ type DB struct {
 	spent  Spent
 }
 
-// Spent is what all calls have consumed so far, in units of capacity.
+// Spent is the capacity that all calls have consumed, in units.
 type Spent struct{ Read, Write float64 }
 
 // New returns an empty DynamoDB.
@@ -75,7 +75,7 @@ func orDefault(v, standard float64) float64 {
 	return v
 }
 
-// Spent is what all calls have consumed since New.
+// Spent returns the capacity that all calls have consumed since New.
 func (db *DB) Spent() Spent {
 	db.mu.Lock()
 	defer db.mu.Unlock()
@@ -95,7 +95,7 @@ func do[Out any](ctx context.Context, db *DB, call string, options []func(*dynam
 	})
 }
 
-// retryer is what the options of a call set.
+// retryer returns the retryer that the options of a call set; nil for none.
 func retryer(options []func(*dynamodb.Options)) aws.Retryer {
 	var o dynamodb.Options
 	for _, set := range options {

@@ -36,14 +36,14 @@ func (db *DB) read(now task.Instant, t *table, key item, strong bool, b *bill) (
 // GetItem is the client's method.
 func (db *DB) GetItem(ctx context.Context, in *dynamodb.GetItemInput, options ...func(*dynamodb.Options)) (*dynamodb.GetItemOutput, error) {
 	return do(ctx, db, "GetItem", options, func(now task.Instant) (*dynamodb.GetItemOutput, error) {
-		if err := awsfake.Only(in, "TableName", "Key", "ConsistentRead", "ProjectionExpression", "ExpressionAttributeNames", "ReturnConsumedCapacity"); err != nil {
+		if err := awsfake.Only(in, "TableName", "Key", "ConsistentRead", "ProjectionExpression", "ReturnConsumedCapacity"); err != nil {
 			return nil, err
 		}
 		t, err := db.table(in.TableName)
 		if err != nil {
 			return nil, err
 		}
-		keep, err := projection(in.ProjectionExpression, in.ExpressionAttributeNames)
+		keep, err := (&parser{}).projection(in.ProjectionExpression)
 		if err != nil {
 			return nil, err
 		}
@@ -63,19 +63,7 @@ func (db *DB) GetItem(ctx context.Context, in *dynamodb.GetItemInput, options ..
 	})
 }
 
-func projection(text *string, names map[string]string) ([]string, error) {
-	s, err := newScope(names, nil)
-	if err != nil {
-		return nil, err
-	}
-	keep, err := s.projection(text)
-	if err != nil {
-		return nil, err
-	}
-	return keep, s.finish()
-}
-
-// kept is a copy of an item for the caller.
+// kept returns a copy of an item with the attributes that the caller wants.
 func kept(m item, keep []string) item {
 	if m == nil || keep == nil {
 		return clone(m)
@@ -106,7 +94,7 @@ func (db *DB) BatchGetItem(ctx context.Context, in *dynamodb.BatchGetItemInput, 
 	})
 }
 
-// batchGet is one BatchGetItem at work.
+// batchGet executes one BatchGetItem.
 type batchGet struct {
 	db     *DB
 	want   types.ReturnConsumedCapacity
@@ -132,14 +120,14 @@ func (db *DB) newBatchGet(in *dynamodb.BatchGetItemInput) (*batchGet, error) {
 }
 
 func (g *batchGet) table(now task.Instant, name string, want types.KeysAndAttributes) error {
-	if want.AttributesToGet != nil {
-		return notModelled("AttributesToGet")
+	if err := awsfake.Only(&want, "Keys", "ConsistentRead", "ProjectionExpression"); err != nil {
+		return err
 	}
 	t, err := g.db.table(&name)
 	if err != nil {
 		return err
 	}
-	keep, err := projection(want.ProjectionExpression, want.ExpressionAttributeNames)
+	keep, err := (&parser{}).projection(want.ProjectionExpression)
 	if err != nil {
 		return err
 	}
@@ -150,7 +138,7 @@ func (g *batchGet) table(now task.Instant, name string, want types.KeysAndAttrib
 	b := &bill{table: name}
 	g.out.Responses[name] = []map[string]types.AttributeValue{}
 	var left []map[string]types.AttributeValue
-	for _, i := range g.order(len(keys)) {
+	for _, i := range g.shuffled(len(keys)) {
 		if !g.one(now, t, keys[i], aws.ToBool(want.ConsistentRead), keep, b) {
 			left = append(left, clone(keys[i]))
 		}
@@ -165,8 +153,8 @@ func (g *batchGet) table(now task.Instant, name string, want types.KeysAndAttrib
 	return nil
 }
 
-// order is one in which nobody has asked.
-func (g *batchGet) order(n int) []int {
+// shuffled returns a random order, since a caller may rely on none.
+func (g *batchGet) shuffled(n int) []int {
 	all := make([]int, n)
 	for i := range all {
 		at := g.db.Faults.Pick(i + 1)
@@ -196,7 +184,7 @@ func (g *batchGet) one(now task.Instant, t *table, key item, strong bool, keep [
 	return true
 }
 
-// distinctKeys checks keys of a batch, none of which may be there twice.
+// distinctKeys checks the keys of a batch, none of which may be in it twice.
 func (t *table) distinctKeys(all []item) ([]item, error) {
 	keys := make([]item, len(all))
 	seen := map[[2]string]bool{}

@@ -16,11 +16,11 @@ import (
 	"github.com/kinesin-io/kinesin/task"
 )
 
-// What no emulator does.
+// These tests check what no emulator does.
 
 var rows = aws.String("rows")
 
-// service is a stand-in in virtual time with one table.
+// service is the fake in virtual time with one table.
 type service struct {
 	*testing.T
 	*fakedynamo.DB
@@ -64,13 +64,10 @@ func TestPagesAreCountedBeforeFilters(t *testing.T) {
 	for n := range 25 {
 		s.must(s.put(with(key("a", fmt.Sprintf("%02d", n)), item{"r": bin(100 << 10)})))
 	}
-	in := &dynamodb.QueryInput{
-		TableName: rows, KeyConditionExpression: aws.String("h = :h"), FilterExpression: aws.String("attribute_exists(zzz)"),
-		ExpressionAttributeValues: item{":h": text("a")},
-	}
+	in := &dynamodb.ScanInput{TableName: rows, FilterExpression: aws.String("attribute_exists(zzz)")}
 	pages := 0
 	for {
-		out, err := s.Query(t.Context(), in)
+		out, err := s.Scan(t.Context(), in)
 		s.must(err)
 		pages++
 		if out.Count != 0 {
@@ -140,7 +137,7 @@ func TestEachKeyHasItsRate(t *testing.T) {
 	}
 	s.must(s.put(with(key("0", "1"), item{"p": text("part"), "w": num("1"), "q": num("1")}))) // the index does not change
 	out, err := s.BatchExecuteStatement(t.Context(), &dynamodb.BatchExecuteStatementInput{Statements: []types.BatchStatementRequest{
-		st(`UPDATE "rows" SET w = 3 WHERE h = '0' AND s = '1'`), st(`INSERT INTO "rows" VALUE {'h': 'c', 's': '1'}`),
+		st(`UPDATE "rows" SET w=? WHERE h=? AND s=?`, num("3"), text("0"), text("1")), st(`INSERT INTO "rows" VALUE {'h':?,'s':?}`, text("c"), text("1")),
 	}})
 	s.must(err)
 	if e := out.Responses[0].Error; e == nil || e.Code != types.BatchStatementErrorCodeEnumProvisionedThroughputExceeded || out.Responses[1].Error != nil {
@@ -158,7 +155,7 @@ func TestReplicasLag(t *testing.T) {
 	}
 	index := func() (wakes string) {
 		out, err := s.Query(t.Context(), &dynamodb.QueryInput{
-			TableName: rows, IndexName: aws.String("parts"), KeyConditionExpression: aws.String("p = :p"), ExpressionAttributeValues: item{":p": text("part")},
+			TableName: rows, IndexName: aws.String("parts"), KeyConditionExpression: aws.String("p=:p"), ExpressionAttributeValues: item{":p": text("part")},
 		})
 		s.must(err)
 		return showAll(out.Items, true)
@@ -208,7 +205,7 @@ func TestTTLDeletesLate(t *testing.T) {
 	}
 }
 
-// TestOwnWriteInTheWay has the client's retryer meet what its first try left.
+// TestOwnWriteInTheWay has the client's retryer meet what its first attempt did.
 func TestOwnWriteInTheWay(t *testing.T) {
 	t.Parallel()
 	for _, fault := range []awsfake.Fault{awsfake.LostAnswer, awsfake.BrokenAfter, awsfake.LostRequest, awsfake.Refused} {
@@ -232,9 +229,9 @@ func TestConsumedCapacityOfBatches(t *testing.T) {
 	out, err := s.BatchExecuteStatement(t.Context(), &dynamodb.BatchExecuteStatementInput{
 		ReturnConsumedCapacity: types.ReturnConsumedCapacityIndexes,
 		Statements: []types.BatchStatementRequest{
-			st(`UPDATE "rows" SET w = 2 WHERE h = 'a' AND s = '1'`), // 1, and 2 for the index
-			st(`UPDATE "rows" SET w = 2 WHERE h = 'b' AND s = '1'`), // 1 for nothing
-			st(`INSERT INTO "rows" VALUE {'h': 'c', 's': '1', 'r': ?}`, bin(2000)),
+			st(`UPDATE "rows" SET w=? WHERE h=? AND s=?`, num("2"), text("a"), text("1")), // 1, and 2 for the index
+			st(`UPDATE "rows" SET w=? WHERE h=? AND s=?`, num("2"), text("b"), text("1")), // 1 for nothing
+			st(`INSERT INTO "rows" VALUE {'h':?,'s':?,'r':?}`, text("c"), text("1"), bin(2000)),
 		},
 	})
 	s.must(err)
@@ -249,17 +246,19 @@ func TestConsumedCapacityOfBatches(t *testing.T) {
 func TestWhatIsNotModelledIsRefused(t *testing.T) {
 	t.Parallel()
 	s := newService(t, fakedynamo.Config{})
-	statement := func(text string) error {
-		_, err := s.ExecuteStatement(t.Context(), &dynamodb.ExecuteStatementInput{Statement: &text})
+	statement := func(text string, params ...types.AttributeValue) error {
+		_, err := s.BatchExecuteStatement(t.Context(), &dynamodb.BatchExecuteStatementInput{Statements: []types.BatchStatementRequest{st(text, params...)}})
 		return err
 	}
-	_, nested := s.UpdateItem(t.Context(), &dynamodb.UpdateItemInput{TableName: rows, Key: key("a", "1"), UpdateExpression: aws.String("SET a.b = :x"), ExpressionAttributeValues: item{":x": num("1")}})
+	_, nested := s.UpdateItem(t.Context(), &dynamodb.UpdateItemInput{TableName: rows, Key: key("a", "1"), UpdateExpression: aws.String("SET a.b=:x"), ExpressionAttributeValues: item{":x": num("1")}})
 	_, legacy := s.PutItem(t.Context(), &dynamodb.PutItemInput{TableName: rows, Item: key("a", "1"), Expected: map[string]types.ExpectedAttributeValue{"h": {}}})
 	_, parallel := s.Scan(t.Context(), &dynamodb.ScanInput{TableName: rows, Segment: aws.Int32(1), TotalSegments: aws.Int32(2)})
+	_, prefix := s.Query(t.Context(), &dynamodb.QueryInput{TableName: rows, KeyConditionExpression: aws.String("h=:h AND begins_with(s,:h)"), ExpressionAttributeValues: item{":h": text("a")}})
 	for name, err := range map[string]error{
-		"path into a map": nested, "Expected": legacy, "Segment": parallel,
-		"select of a partition": statement(`SELECT * FROM "rows" WHERE h = 'a'`), "EXISTS": statement(`EXISTS(SELECT * FROM "rows")`),
-		"function": statement(`DELETE FROM "rows" WHERE h = 'a' AND s = '1' AND odd(q)`),
+		"path into a map": nested, "Expected": legacy, "Segment": parallel, "prefix of a key": prefix,
+		"negative number": s.put(with(key("a", "1"), item{"q": num("-1")})), "list": s.put(with(key("a", "1"), item{"q": &types.AttributeValueMemberL{}})),
+		"select": statement(`SELECT * FROM "rows" WHERE h=? AND s=?`, text("a"), text("1")), "constant": statement(`DELETE FROM "rows" WHERE h='a' AND s=?`, text("1")),
+		"returning": statement(`DELETE FROM "rows" WHERE h=? AND s=? RETURNING ALL OLD *`, text("a"), text("1")),
 	} {
 		if !errors.Is(err, awsfake.ErrNotModelled) {
 			t.Errorf("%s: %v", name, err)

@@ -2,6 +2,7 @@ package fakedynamo
 
 import (
 	"context"
+	"maps"
 	"slices"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
@@ -15,7 +16,7 @@ import (
 // pageBytesMax ends a page of a query or scan, filtered rows included.
 const pageBytesMax = 1 << 20
 
-// source is what a query or scan reads: a table, its lagging replica or an index.
+// source is the table, the lagging replica of one, or the index that a query or scan reads.
 type source struct {
 	*schema
 
@@ -53,72 +54,98 @@ func (db *DB) source(now task.Instant, name, indexName *string, consistent *bool
 	return s, nil
 }
 
-// page is one page of a query or scan at work.
+// keyRange is a part of one partition.
+type keyRange struct {
+	pk        string
+	hash      uint64
+	attribute string // the sort key; empty: all of the partition
+	low, high string // the sort texts between which it lies, both included
+}
+
+func (k *keyRange) holds(r row) bool {
+	return r.hash == k.hash && r.pk == k.pk && (k.attribute == "" || k.low <= r.sk && r.sk <= k.high)
+}
+
+// keyRange returns the range of a key condition: an equality of the hash key, and BETWEEN for the sort key.
+func (s *schema) keyRange(where *expr) (*keyRange, error) {
+	k, found := &keyRange{}, false
+	for _, part := range where.parts() {
+		isHash := part.path == s.hash && part.op == "=" && !found
+		if !isHash && (part.path != s.sort || part.op != "between" || k.attribute != "") {
+			return nil, notModelled("key condition %s of %s", part.op, part.path)
+		}
+		for _, v := range part.with {
+			if typeOf(v) != s.types[part.path] {
+				return nil, invalid("One or more parameter values were invalid: Condition parameter type does not match schema type")
+			}
+		}
+		if isHash {
+			found, k.pk = true, sortText(part.with[0])
+			k.hash = hashOf(k.pk)
+		} else {
+			k.attribute, k.low, k.high = part.path, sortText(part.with[0]), sortText(part.with[1])
+		}
+	}
+	if !found {
+		return nil, invalid("Query condition missed key schema element: %s", s.hash)
+	}
+	return k, nil
+}
+
+// page reads one page of a query or scan.
 type page struct {
 	*source
 
 	within  *keyRange // nil: everything
 	filter  *expr
-	keep    []string
 	limit   int // rows to look at; 0: no limit
 	items   []map[string]types.AttributeValue
 	scanned int
 	bytes   int
-	last    *row // where the next page goes on; nil after the end
+	last    *row // the next page begins after it; nil at the end
 }
 
-// see looks at one row, in order, and reports whether to go on.
-func (p *page) see(r row) bool {
-	if p.within != nil && !p.within.holds(r) {
-		p.last = nil
-		return p.scanned == 0 && r.pk == p.within.pk // not there yet
-	}
-	p.last = &r
-	p.scanned++
-	p.bytes += itemBytes(r.item)
-	if p.filter.holds(r.item) {
-		p.items = append(p.items, kept(r.item, p.keep))
-	}
-	return p.bytes < pageBytesMax && p.scanned != p.limit
-}
-
-// read walks from a row, after it if it is where the last page ended.
-func (p *page) read(from row, after, backwards bool) {
-	ended := true
-	visit := func(r row) bool {
-		if after && !from.less(r) && !r.less(from) {
+// read reads rows from a place on, or after it when it is the last row of the page before.
+func (p *page) read(from row, after bool) {
+	isFull := false
+	p.rows.AscendGreaterOrEqual(from, func(r row) bool {
+		if after && !from.less(r) {
 			return true
 		}
-		ended = p.see(r)
-		return ended
-	}
-	if backwards {
-		p.rows.DescendLessOrEqual(from, visit)
-	} else {
-		p.rows.AscendGreaterOrEqual(from, visit)
-	}
-	if ended { // there was no more to see
+		if p.within != nil && !p.within.holds(r) {
+			return false
+		}
+		p.scanned++
+		p.bytes += itemBytes(r.item)
+		if p.filter.holds(r.item) {
+			p.items = append(p.items, clone(r.item))
+		}
+		p.last = &r
+		isFull = p.bytes >= pageBytesMax || p.scanned == p.limit
+		return !isFull
+	})
+	if !isFull {
 		p.last = nil
 	}
 }
 
-// next is the key to go on from.
+// next returns the key after which the next page begins; nil at the end.
 func (p *page) next() item {
 	if p.last == nil {
 		return nil
 	}
-	return clone(project(p.last.item, append(p.names(), p.table.names()...)))
+	return clone(project(p.last.item, append(p.attributes(), p.table.attributes()...)))
 }
 
-// start is the row that a key to go on from names.
+// start returns the row that the key in a request for the next page names.
 func (s *source) start(key item) (row, error) {
 	key, err := normalItem(key)
 	if err != nil {
 		return row{}, err
 	}
-	want := append(s.names(), s.table.names()...)
+	want := append(s.attributes(), s.table.attributes()...)
 	slices.Sort(want)
-	if !slices.Equal(names(key), slices.Compact(want)) || s.check(key) != nil || s.table.check(key) != nil {
+	if !slices.Equal(slices.Sorted(maps.Keys(key)), slices.Compact(want)) || s.check(key) != nil || s.table.check(key) != nil {
 		return row{}, invalid("The provided starting key is invalid")
 	}
 	r := s.locate(key)
@@ -128,115 +155,88 @@ func (s *source) start(key item) (row, error) {
 	return r, nil
 }
 
+// page returns a page that nothing was read of.
+func (s *source) page(limit *int32) (*page, error) {
+	if limit != nil && *limit < 1 {
+		return nil, invalid("1 validation error detected: Value '%d' at 'limit' failed to satisfy constraint: Member must have value greater than or equal to 1", *limit)
+	}
+	return &page{source: s, limit: int(aws.ToInt32(limit)), items: []map[string]types.AttributeValue{}}, nil
+}
+
 // Query is the client's method.
 func (db *DB) Query(ctx context.Context, in *dynamodb.QueryInput, options ...func(*dynamodb.Options)) (*dynamodb.QueryOutput, error) {
 	return do(ctx, db, "Query", options, func(now task.Instant) (*dynamodb.QueryOutput, error) {
-		if err := awsfake.Only(in, "TableName", "IndexName", "ConsistentRead", "ExclusiveStartKey", "KeyConditionExpression", "FilterExpression",
-			"ProjectionExpression", "ExpressionAttributeNames", "ExpressionAttributeValues", "Limit", "ScanIndexForward", "Select", "ReturnConsumedCapacity"); err != nil {
+		if err := awsfake.Only(in, "TableName", "IndexName", "ConsistentRead", "ExclusiveStartKey", "KeyConditionExpression",
+			"ExpressionAttributeValues", "Limit", "ReturnConsumedCapacity"); err != nil {
 			return nil, err
 		}
 		src, err := db.source(now, in.TableName, in.IndexName, in.ConsistentRead)
 		if err != nil {
 			return nil, err
 		}
-		p, k, err := src.query(in)
+		p, err := src.queryPage(in)
 		if err != nil {
 			return nil, err
 		}
+		k := p.within
 		if !src.units.pass(now, k.pk) {
 			return nil, tooFast()
 		}
-		backwards := in.ScanIndexForward != nil && !*in.ScanIndexForward
-		from := k.first(backwards)
+		from := row{hash: k.hash, pk: k.pk, sk: k.low}
 		if in.ExclusiveStartKey != nil {
-			start, err := src.start(in.ExclusiveStartKey)
-			if err != nil {
+			if from, err = src.start(in.ExclusiveStartKey); err != nil {
 				return nil, err
 			}
-			if start.pk != k.pk || !k.holds(start) {
+			if !k.holds(from) {
 				return nil, invalid("The provided starting key is outside query boundaries based on provided conditions")
 			}
-			from = start
 		}
-		p.read(from, in.ExclusiveStartKey != nil, backwards)
+		p.read(from, in.ExclusiveStartKey != nil)
 		db.payRead(now, src.units, k.pk, src.bill, src.index, readUnits(p.bytes, src.strong))
 		return &dynamodb.QueryOutput{
-			Items: p.shown(in.Select), Count: int32(len(p.items)), ScannedCount: int32(p.scanned), LastEvaluatedKey: p.next(), ConsumedCapacity: src.bill.shown(in.ReturnConsumedCapacity),
+			Items: p.items, Count: int32(len(p.items)), ScannedCount: int32(p.scanned), LastEvaluatedKey: p.next(), ConsumedCapacity: src.bill.shown(in.ReturnConsumedCapacity),
 		}, nil
 	})
 }
 
-// query makes the first page of a query and its range of keys.
-func (s *source) query(in *dynamodb.QueryInput) (*page, *keyRange, error) {
-	sc, err := newScope(in.ExpressionAttributeNames, in.ExpressionAttributeValues)
+func (s *source) queryPage(in *dynamodb.QueryInput) (*page, error) {
+	expressions, err := newParser(in.ExpressionAttributeValues)
 	if err != nil {
-		return nil, nil, err
-	}
-	if in.KeyConditionExpression == nil {
-		return nil, nil, invalid("Either the KeyConditions or KeyConditionExpression parameter must be specified in the request.")
-	}
-	where, err := sc.condition(in.KeyConditionExpression)
-	if err != nil {
-		return nil, nil, err
-	}
-	k, rest, err := s.keyRange(where)
-	if err == nil && rest != nil {
-		err = invalid("Query condition missed key schema element: %s", s.hash)
-	}
-	if err != nil {
-		return nil, nil, err
-	}
-	p, err := s.page(sc, in.FilterExpression, in.ProjectionExpression, in.Limit)
-	if err != nil {
-		return nil, nil, err
-	}
-	p.within = k
-	return p, k, nil
-}
-
-// page parses what a query and a scan have in common.
-func (s *source) page(sc *scope, filter, projection *string, limit *int32) (p *page, err error) {
-	p = &page{source: s, limit: int(aws.ToInt32(limit)), items: []map[string]types.AttributeValue{}}
-	if limit != nil && *limit < 1 {
-		return nil, invalid("1 validation error detected: Value '%d' at 'limit' failed to satisfy constraint: Member must have value greater than or equal to 1", *limit)
-	}
-	if p.filter, err = sc.condition(filter); err != nil {
 		return nil, err
 	}
-	if key := p.filter.mention(s.names()); key != "" {
-		return nil, invalid("Filter Expression can only contain non-primary key attributes: Primary key attribute: %s", key)
-	}
-	if p.keep, err = sc.projection(projection); err != nil {
+	where, err := expressions.condition(in.KeyConditionExpression)
+	if err != nil {
 		return nil, err
 	}
-	return p, sc.finish()
-}
-
-func (p *page) shown(want types.Select) []map[string]types.AttributeValue {
-	if want == types.SelectCount {
-		return nil
+	p, err := s.page(in.Limit)
+	if err != nil {
+		return nil, err
 	}
-	return p.items
+	if p.within, err = s.keyRange(where); err != nil {
+		return nil, err
+	}
+	return p, expressions.finish()
 }
 
 // Scan is the client's method.
 func (db *DB) Scan(ctx context.Context, in *dynamodb.ScanInput, options ...func(*dynamodb.Options)) (*dynamodb.ScanOutput, error) {
 	return do(ctx, db, "Scan", options, func(now task.Instant) (*dynamodb.ScanOutput, error) {
-		if err := awsfake.Only(in, "TableName", "IndexName", "ConsistentRead", "ExclusiveStartKey", "FilterExpression",
-			"ProjectionExpression", "ExpressionAttributeNames", "ExpressionAttributeValues", "Limit", "Select", "ReturnConsumedCapacity"); err != nil {
+		if err := awsfake.Only(in, "TableName", "IndexName", "ConsistentRead", "ExclusiveStartKey", "FilterExpression", "Limit", "ReturnConsumedCapacity"); err != nil {
 			return nil, err
 		}
 		src, err := db.source(now, in.TableName, in.IndexName, in.ConsistentRead)
 		if err != nil {
 			return nil, err
 		}
-		sc, err := newScope(in.ExpressionAttributeNames, in.ExpressionAttributeValues)
+		p, err := src.page(in.Limit)
 		if err != nil {
 			return nil, err
 		}
-		p, err := src.page(sc, in.FilterExpression, in.ProjectionExpression, in.Limit)
-		if err != nil {
+		if p.filter, err = (&parser{}).condition(in.FilterExpression); err != nil {
 			return nil, err
+		}
+		if p.filter.mentions(src.attributes()) {
+			return nil, invalid("Filter Expression can only contain non-primary key attributes")
 		}
 		from := row{}
 		if in.ExclusiveStartKey != nil {
@@ -244,10 +244,10 @@ func (db *DB) Scan(ctx context.Context, in *dynamodb.ScanInput, options ...func(
 				return nil, err
 			}
 		}
-		p.read(from, in.ExclusiveStartKey != nil, false)
+		p.read(from, in.ExclusiveStartKey != nil)
 		db.payRead(now, src.units, "", src.bill, src.index, readUnits(p.bytes, src.strong))
 		return &dynamodb.ScanOutput{
-			Items: p.shown(in.Select), Count: int32(len(p.items)), ScannedCount: int32(p.scanned), LastEvaluatedKey: p.next(), ConsumedCapacity: src.bill.shown(in.ReturnConsumedCapacity),
+			Items: p.items, Count: int32(len(p.items)), ScannedCount: int32(p.scanned), LastEvaluatedKey: p.next(), ConsumedCapacity: src.bill.shown(in.ReturnConsumedCapacity),
 		}, nil
 	})
 }

@@ -1,249 +1,177 @@
 package fakedynamo
 
 import (
+	"maps"
 	"strings"
 
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
 )
 
-// statement is one of PartiQL.
+// statement is an INSERT, UPDATE or DELETE of PartiQL.
 type statement struct {
-	verb      string // "insert", "update", "delete", "select"
-	table     string
-	index     string
-	item      item     // of insert
-	actions   []action // of update
-	keep      []string // of select; nil: all
-	where     *expr
-	returning string // "all old" and the like; empty: nothing
+	verb   string
+	table  string
+	set    item // of insert: the item
+	remove []string
+	where  *expr
 }
 
 func parseStatement(text string, params []value) (*statement, error) {
-	sc := &scope{partiQL: true, used: map[string]bool{}}
+	p := &parser{}
 	for _, v := range params {
-		n, err := normal(v)
+		normal, err := normalValue(v)
 		if err != nil {
 			return nil, err
 		}
-		sc.params = append(sc.params, n)
+		p.params = append(p.params, normal)
 	}
-	p, err := sc.parser(text)
-	if err != nil {
-		return nil, err
+	st := &statement{set: item{}}
+	err := p.parse(text, func() error {
+		st.verb = strings.ToLower(p.take())
+		switch st.verb {
+		case "insert":
+			return p.insert(st)
+		case "update":
+			return p.update(st)
+		case "delete":
+			return p.delete(st)
+		}
+		return p.unknown()
+	})
+	if err == nil && len(p.params) > 0 {
+		err = invalid("Number of parameters in request and statement don't match.")
 	}
-	st := &statement{verb: strings.ToLower(p.take().text)}
-	switch st.verb {
-	case "insert":
-		err = p.insert(st)
-	case "update":
-		err = p.updateStatement(st)
-	case "delete":
-		err = p.deleteStatement(st)
-	case "select":
-		err = p.selectStatement(st)
-	default:
-		err = notModelled("statement %q", st.verb)
-	}
-	if err != nil {
-		return nil, err
-	}
-	p.mark(";")
-	if err := p.end(); err != nil {
-		return nil, err
-	}
-	if len(p.params) > 0 {
-		return nil, invalid("Number of parameters in request and statement don't match.")
-	}
-	return st, nil
+	return st, err
 }
 
-func (p *parser) keyword(word string) error {
-	if !p.word(word) {
-		return p.syntax()
-	}
-	return nil
-}
-
-func (p *parser) tableName(st *statement) error {
-	t := p.take()
-	if t.kind != quotedToken && t.kind != wordToken {
-		return p.syntax()
-	}
-	st.table = t.text
-	if p.mark(".") {
-		st.index = p.take().text
-	}
-	return nil
-}
-
+// insert reads INTO "TABLE" VALUE {'a':?,'b':?}.
 func (p *parser) insert(st *statement) error {
-	if err := p.keyword("into"); err != nil {
+	if err := p.expect("into"); err != nil {
 		return err
 	}
-	if err := p.tableName(st); err != nil {
-		return err
-	}
-	if err := p.keyword("value"); err != nil {
-		return err
-	}
-	if err := p.want("{"); err != nil {
-		return err
-	}
-	st.item = item{}
-	for {
-		name := p.take()
-		if name.kind != stringToken {
-			return p.syntax()
-		}
-		if err := p.want(":"); err != nil {
-			return err
-		}
-		v, found, err := p.literal()
-		if err != nil {
-			return err
-		}
-		if !found {
-			return notModelled("a value other than a parameter or a constant for %s", name.text)
-		}
-		st.item[name.text] = v
-		if p.mark("}") {
-			return nil
-		}
-		if err := p.want(","); err != nil {
-			return err
-		}
-	}
-}
-
-func (p *parser) updateStatement(st *statement) error {
-	if err := p.tableName(st); err != nil {
+	st.table = p.quoted(`"`)
+	if err := p.expect("value", "{"); err != nil {
 		return err
 	}
 	for {
-		var err error
-		switch {
-		case p.word("set"):
-			st.actions, err = p.actions(st.actions, "set")
-		case p.word("remove"):
-			st.actions, err = p.actions(st.actions, "remove")
-		case len(st.actions) == 0:
-			return p.syntax()
-		default:
-			if err := distinctPaths(st.actions); err != nil {
-				return err
-			}
-			return p.whereAndReturning(st)
+		name := p.quoted("'")
+		if err := p.expect(":"); err != nil {
+			return err
 		}
+		v, err := p.value()
 		if err != nil {
 			return err
 		}
-	}
-}
-
-func (p *parser) deleteStatement(st *statement) error {
-	if err := p.keyword("from"); err != nil {
-		return err
-	}
-	if err := p.tableName(st); err != nil {
-		return err
-	}
-	return p.whereAndReturning(st)
-}
-
-func (p *parser) selectStatement(st *statement) error {
-	if !p.mark("*") {
-		for {
-			path, err := p.attribute()
-			if err != nil {
-				return err
-			}
-			st.keep = append(st.keep, path)
-			if !p.mark(",") {
-				break
-			}
+		st.set[name] = v
+		if !p.accept(",") {
+			return p.expect("}")
 		}
 	}
-	if err := p.keyword("from"); err != nil {
-		return err
-	}
-	if err := p.tableName(st); err != nil {
-		return err
-	}
-	return p.whereAndReturning(st)
 }
 
-func (p *parser) whereAndReturning(st *statement) (err error) {
-	if err := p.keyword("where"); err != nil {
-		return err
+// update reads "TABLE" SET a=? SET b=? REMOVE c WHERE …
+func (p *parser) update(st *statement) error {
+	st.table = p.quoted(`"`)
+	for p.accept("set") {
+		if err := p.assignment(st.set); err != nil {
+			return err
+		}
 	}
-	if st.where, err = p.or(); err != nil {
-		return err
+	for p.accept("remove") {
+		name, err := p.attribute()
+		if err != nil {
+			return err
+		}
+		st.remove = append(st.remove, name)
 	}
-	if st.verb == "select" || !p.word("returning") {
-		return nil
-	}
-	which, age := strings.ToLower(p.take().text), strings.ToLower(p.take().text)
-	st.returning = which + " " + age
-	if st.returning != "all old" && (st.returning != "all new" || st.verb == "delete") {
-		return notModelled("RETURNING %s in %s", st.returning, st.verb)
-	}
-	return p.want("*")
+	return p.where(st)
 }
 
-// key takes the equalities on the key of a table out of the statement's condition; rest are the other
-// conditions.
+// delete reads FROM "TABLE" WHERE …
+func (p *parser) delete(st *statement) error {
+	if err := p.expect("from"); err != nil {
+		return err
+	}
+	st.table = p.quoted(`"`)
+	return p.where(st)
+}
+
+func (p *parser) where(st *statement) (err error) {
+	if err := p.expect("where"); err != nil {
+		return err
+	}
+	st.where, err = p.and()
+	return err
+}
+
+// quoted takes a name in quotes; the empty name, which no table or attribute has, when none is next.
+func (p *parser) quoted(quote string) string {
+	if !strings.HasPrefix(p.peek(), quote) {
+		return ""
+	}
+	return strings.Trim(p.take(), quote)
+}
+
+// key takes the equalities on the key of a table out of a condition; rest are the other conditions.
 func (s *schema) key(where *expr) (key item, rest *expr, err error) {
 	key = item{}
-	for _, part := range conjunction(where) {
-		path := part.keyPath()
-		if part.op == "=" && path != "" && (path == s.hash || path == s.sort) && key[path] == nil {
-			key[path] = part.args[1].of(nil)
-			continue
-		}
-		if rest == nil {
-			rest = part
+	for _, part := range where.parts() {
+		if part.op == "=" && (part.path == s.hash || part.path == s.sort) && key[part.path] == nil {
+			key[part.path] = part.with[0]
 		} else {
-			rest = &expr{op: "and", args: []*expr{rest, part}}
+			rest = rest.and(part)
 		}
 	}
-	if len(key) != len(s.names()) {
+	if len(key) != len(s.attributes()) {
 		return nil, nil, invalid("Where clause does not contain a mandatory equality on all key attributes")
 	}
 	return key, rest, s.checkKey(key)
 }
 
-// write is the conditional write that a statement means.
+// write returns the conditional write that a statement stands for.
 func (st *statement) write(t *table, old types.ReturnValuesOnConditionCheckFailure) (w *write, err error) {
 	w = &write{table: t, old: old}
 	if st.verb == "insert" {
-		if err := t.checkNew(st.item); err != nil {
+		if err := t.checkNew(st.set); err != nil {
 			return nil, err
 		}
-		w.key = project(st.item, t.names())
-		w.condition = &expr{op: "attribute_not_exists", args: []*expr{{op: "path", path: t.hash}}}
-		w.change = func(item) (item, error) { return st.item, nil }
+		w.key, w.condition = project(st.set, t.attributes()), t.isAbsent()
+		w.change = func(item) item { return st.set }
 		return w, nil
 	}
 	if w.key, w.condition, err = t.key(st.where); err != nil {
 		return nil, err
 	}
-	if st.verb == "delete" { // what is not there is deleted, whatever else WHERE says
+	if st.verb == "delete" { // an absent row counts as deleted, whatever else WHERE says
 		if w.condition != nil {
-			absent := &expr{op: "attribute_not_exists", args: []*expr{{op: "path", path: t.hash}}}
-			w.condition = &expr{op: "or", args: []*expr{absent, w.condition}}
+			w.condition = &expr{op: "or", args: []*expr{t.isAbsent(), w.condition}}
 		}
-		w.change = func(item) (item, error) { return nil, nil } //nolint:nilnil // no item is what a delete leaves
+		w.change = func(item) item { return nil }
 		return w, nil
 	}
-	if err := t.checkActions(st.actions); err != nil {
-		return nil, err
-	}
-	exists := &expr{op: "attribute_exists", args: []*expr{{op: "path", path: t.hash}}}
-	if w.condition == nil {
-		w.condition = exists
-	} else {
-		w.condition = &expr{op: "and", args: []*expr{exists, w.condition}}
-	}
-	w.change = w.updating(st.actions)
-	return w, nil
+	w.condition = (&expr{op: "attribute_exists", path: t.hash}).and(w.condition)
+	return w, w.assign(st.set, st.remove)
 }
+
+// assign makes a write set and remove attributes of the old item, or of a new one that has only its key.
+func (w *write) assign(set item, remove []string) error {
+	for _, name := range w.table.attributes() {
+		if set[name] != nil {
+			return invalid("One or more parameter values were invalid: Cannot update attribute %s. This attribute is part of the key", name)
+		}
+	}
+	w.change = func(old item) item {
+		if old == nil {
+			old = w.key
+		}
+		changed := maps.Clone(old)
+		maps.Copy(changed, set)
+		for _, name := range remove {
+			delete(changed, name)
+		}
+		return changed
+	}
+	return nil
+}
+
+func (s *schema) isAbsent() *expr { return &expr{op: "attribute_not_exists", path: s.hash} }

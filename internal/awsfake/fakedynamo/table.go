@@ -19,12 +19,11 @@ const (
 	itemBytesMax     = 400 << 10
 )
 
-// row is an item in an ordered tree: partitions in the order of a hash, as scans see them, and by sort key
-// within.
+// row is an item in an ordered tree: by the hash of its partition, as scans see them, then by sort key.
 type row struct {
 	hash         uint64
 	pk, sk       string
-	tie          uint64 // of an index, whose own keys need not be unique: a hash of the next two
+	tie          uint64 // of an index, where keys need not be unique: a hash of the next two
 	basePK, base string // of the item in the table
 	item         item
 }
@@ -46,17 +45,16 @@ type schema struct {
 	types      map[string]types.ScalarAttributeType
 }
 
-func (s *schema) names() []string {
+func (s *schema) attributes() []string {
 	if s.sort == "" {
 		return []string{s.hash}
 	}
 	return []string{s.hash, s.sort}
 }
 
-// locate is where an item belongs.
+// locate returns the place of an item.
 func (s *schema) locate(m item) row {
-	pk, _ := order(m[s.hash])
-	sk, _ := order(m[s.sort])
+	pk, sk := sortText(m[s.hash]), sortText(m[s.sort])
 	return row{hash: hashOf(pk), pk: pk, sk: sk, item: m}
 }
 
@@ -68,7 +66,7 @@ func hashOf(pk string) uint64 {
 
 // check refuses an item without valid keys.
 func (s *schema) check(m item) error {
-	for _, name := range s.names() {
+	for _, name := range s.attributes() {
 		if m[name] == nil {
 			return invalid("One or more parameter values were invalid: Missing the key %s in the item", name)
 		}
@@ -79,9 +77,9 @@ func (s *schema) check(m item) error {
 	return nil
 }
 
-// checkOne refuses a value that cannot be this part of the key.
+// checkOne refuses a value that cannot be this part of a key.
 func (s *schema) checkOne(name string, v value) error {
-	if typeOf(v) != string(s.types[name]) {
+	if typeOf(v) != s.types[name] {
 		return invalid("One or more parameter values were invalid: Type mismatch for key %s expected: %s actual: %s", name, s.types[name], typeOf(v))
 	}
 	limit := rangeKeyBytesMax
@@ -97,15 +95,15 @@ func (s *schema) checkOne(name string, v value) error {
 	return nil
 }
 
-// checkKey refuses what is not exactly a key.
+// checkKey refuses an item that is not exactly a key.
 func (s *schema) checkKey(key item) error {
-	if len(key) != len(s.names()) || s.check(key) != nil {
+	if len(key) != len(s.attributes()) || s.check(key) != nil {
 		return invalid("The provided key element does not match the schema")
 	}
 	return nil
 }
 
-// table is one table. Its rows are what strongly consistent reads see.
+// table is one table. Strongly consistent reads see its rows.
 type table struct {
 	schema
 
@@ -116,11 +114,13 @@ type table struct {
 	lagging   *replica
 	indexes   []*index
 	ttl       string // attribute, empty when TTL is off
-	expiry    *expiries
+	expiries  *btree.BTreeG[expiring]
 	writes    *buckets
 	reads     *buckets
 	faults    *awsfake.Faults
 	ttlLag    time.Duration
+
+	expiriesNoted int // so far
 }
 
 // index is a global secondary index.
@@ -130,7 +130,7 @@ type index struct {
 
 	name       string
 	projection types.Projection
-	keep       []string // attributes of the projection; nil is all of them
+	keep       []string // attributes of the projection; nil means all
 	writes     *buckets
 	reads      *buckets
 }
@@ -158,7 +158,7 @@ func (r *replica) change(now task.Instant, lag time.Duration, before, after *row
 	r.settle(now)
 }
 
-// settle applies what has arrived by now.
+// settle applies the changes that have arrived by now.
 func (r *replica) settle(now task.Instant) {
 	done := 0
 	for ; done < len(r.pending) && r.pending[done].at <= now; done++ {
@@ -184,12 +184,12 @@ func (t *table) getLagging(key item, now task.Instant) item {
 	return found.item
 }
 
-// entry is an item's row in the index, nil when it has none.
+// entry returns the row of an item in the index; nil when it has none.
 func (x *index) entry(t *table, m item) *row {
 	if m == nil {
 		return nil
 	}
-	for _, name := range x.names() {
+	for _, name := range x.attributes() {
 		if m[name] == nil {
 			return nil
 		}
@@ -201,7 +201,8 @@ func (x *index) entry(t *table, m item) *row {
 	return &r
 }
 
-// of makes a row of an index one of an item of the table. Equal keys are in no order that anyone could guess.
+// of adds the place of its item in the table to a row of an index. Rows with equal keys are in no order that
+// anyone could guess.
 func (a row) of(base row) row {
 	a.tie, a.basePK, a.base = hashOf(base.pk+base.sk), base.pk, base.sk
 	return a
@@ -216,7 +217,7 @@ func (t *table) checkNew(m item) error {
 		return invalid("Item size has exceeded the maximum allowed size")
 	}
 	for _, x := range t.indexes {
-		for _, name := range x.names() {
+		for _, name := range x.attributes() {
 			if m[name] == nil { // then the item is not in the index
 				continue
 			}
@@ -228,7 +229,8 @@ func (t *table) checkNew(m item) error {
 	return nil
 }
 
-// put replaces one item by another, either of which may be nil, here and (later) in replicas and indexes.
+// put replaces one item by another, either of which may be nil, at once in the table and later in replicas
+// and indexes.
 func (t *table) put(now task.Instant, old, changed item) {
 	before, after := t.rowOf(old), t.rowOf(changed)
 	if after != nil {
@@ -251,8 +253,8 @@ func (t *table) rowOf(m item) *row {
 	return &r
 }
 
-// passIndexes asks for room in every partition of an index that a write touches: a hot one throttles writes
-// of the table.
+// passIndexes reports whether every partition of an index that a write changes has capacity. A hot one
+// throttles writes of the table.
 func (t *table) passIndexes(now task.Instant, old, changed item) bool {
 	for _, x := range t.indexes {
 		for _, w := range x.written(x.entry(t, old), x.entry(t, changed)) {

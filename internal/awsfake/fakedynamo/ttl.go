@@ -1,41 +1,31 @@
 package fakedynamo
 
 import (
-	"container/heap"
+	"cmp"
 	"strconv"
 
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
+	"github.com/google/btree"
 
 	"github.com/kinesin-io/kinesin/task"
 )
 
-// expiries are the rows that TTL will delete, soonest first.
-type expiries []expiring
-
+// expiring is a row that TTL will delete.
 type expiring struct {
 	at      task.Instant // when it is deleted
-	seconds int64        // what its attribute said then
+	seconds int64        // the value of its TTL attribute when this was noted
+	order   int          // of noting
 	key     item
 }
 
-// Len is part of heap.Interface, as are the other exported methods.
-func (h expiries) Len() int           { return len(h) }
-func (h expiries) Less(i, j int) bool { return h[i].at < h[j].at }
-func (h expiries) Swap(i, j int)      { h[i], h[j] = h[j], h[i] }
-
-// Push appends.
-func (h *expiries) Push(x any) { *h = append(*h, x.(expiring)) } //nolint:errcheck,forcetypeassert // only noteExpiry pushes
-
-// Pop removes the last.
-func (h *expiries) Pop() any {
-	last := len(*h) - 1
-	e := (*h)[last]
-	*h = (*h)[:last]
-	return e
+func newExpiries() *btree.BTreeG[expiring] {
+	return btree.NewG(treeDegree, func(a, b expiring) bool {
+		return cmp.Or(cmp.Compare(a.at, b.at), cmp.Compare(a.order, b.order)) < 0
+	})
 }
 
-// expirySeconds is when an item expires, in Unix seconds, if TTL is on and it does.
-func (t *table) expirySeconds(m item) (int64, bool) {
+// expirySeconds returns when an item expires, in Unix seconds; ok is false when it does not.
+func (t *table) expirySeconds(m item) (seconds int64, ok bool) {
 	n, isNumber := m[t.ttl].(*types.AttributeValueMemberN)
 	if t.ttl == "" || !isNumber {
 		return 0, false
@@ -50,14 +40,20 @@ func (t *table) noteExpiry(m item) {
 		return
 	}
 	at := task.FromMillis(seconds * 1000).Add(t.faults.Between(t.ttlLag))
-	heap.Push(t.expiry, expiring{at, seconds, project(m, t.names())})
+	t.expiriesNoted++
+	t.expiries.ReplaceOrInsert(expiring{at, seconds, t.expiriesNoted, project(m, t.attributes())})
 }
 
-// expire deletes what TTL has come to by now. Rows that expired more than five years ago are never deleted.
+// expire deletes the rows that are to be deleted by now. DynamoDB never deletes one that expired more than
+// five years ago.
 func (t *table) expire(now task.Instant) {
 	const fiveYears = 5 * 365 * 24 * 3600
-	for t.expiry.Len() > 0 && (*t.expiry)[0].at <= now {
-		e, _ := heap.Pop(t.expiry).(expiring)
+	for {
+		e, found := t.expiries.Min()
+		if !found || e.at > now {
+			return
+		}
+		t.expiries.DeleteMin()
 		old := t.get(e.key)
 		if seconds, expires := t.expirySeconds(old); expires && seconds == e.seconds && now.Sub(task.FromMillis(seconds*1000)).Seconds() < fiveYears {
 			t.put(now, old, nil)

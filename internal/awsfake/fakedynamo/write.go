@@ -10,61 +10,52 @@ import (
 	"github.com/kinesin-io/kinesin/task"
 )
 
-// write is one conditional write of one item, whatever call it came by.
+// write is one conditional write of one item, whatever call made it.
 type write struct {
 	table     *table
 	key       item
 	condition *expr
-	// change makes the new item of the old one, both nil where there is none.
-	change func(old item) (item, error)
-	// old is asked for when the condition fails.
+	change    func(old item) item // returns the new item; nil is no item
+	// old says whether the caller wants the old item when the condition fails.
 	old types.ReturnValuesOnConditionCheckFailure
 }
 
-// perform does a write. before is the old item even when the condition fails, which costs as much as it would
-// have.
-func (db *DB) perform(now task.Instant, w *write) (before, after item, b *bill, err error) {
+// perform does a write. One whose condition fails costs as much as it would have.
+func (db *DB) perform(now task.Instant, w *write) (*bill, error) {
 	t := w.table
 	if !t.writes.pass(now, t.locate(w.key).pk) {
-		return nil, nil, nil, tooFast()
+		return nil, tooFast()
 	}
-	before = t.get(w.key)
+	before := t.get(w.key)
 	if !w.condition.holds(before) {
-		b = &bill{table: t.name, base: writeUnits(itemBytes(before))}
+		b := &bill{table: t.name, base: writeUnits(itemBytes(before))}
 		t.writes.pay(now, t.locate(w.key).pk, b.base)
 		db.spent.Write += b.base
-		return before, nil, b, conditionFailed(before, w.old)
+		return b, conditionFailed(before, w.old)
 	}
-	if after, err = w.change(before); err != nil {
-		return before, nil, nil, err
-	}
+	after := w.change(before)
 	if after != nil {
 		if err := t.checkNew(after); err != nil {
-			return before, nil, nil, err
+			return nil, err
 		}
 	}
 	if !t.passIndexes(now, before, after) {
-		return before, nil, nil, tooFast()
+		return nil, tooFast()
 	}
-	b = db.payWrite(now, t, before, after, w.key)
+	b := db.payWrite(now, t, before, after, w.key)
 	if before != nil || after != nil {
 		t.put(now, before, after)
 	}
-	return before, after, b, nil
+	return b, nil
 }
 
 // PutItem is the client's method.
 func (db *DB) PutItem(ctx context.Context, in *dynamodb.PutItemInput, options ...func(*dynamodb.Options)) (*dynamodb.PutItemOutput, error) {
 	return do(ctx, db, "PutItem", options, func(now task.Instant) (*dynamodb.PutItemOutput, error) {
-		if err := awsfake.Only(in, "TableName", "Item", "ConditionExpression", "ExpressionAttributeNames", "ExpressionAttributeValues",
-			"ReturnConsumedCapacity", "ReturnValues", "ReturnValuesOnConditionCheckFailure"); err != nil {
+		if err := awsfake.Only(in, "TableName", "Item", "ConditionExpression", "ExpressionAttributeValues", "ReturnConsumedCapacity", "ReturnValuesOnConditionCheckFailure"); err != nil {
 			return nil, err
 		}
-		t, err := db.table(in.TableName)
-		if err != nil {
-			return nil, err
-		}
-		w, err := t.newWrite(in.ExpressionAttributeNames, in.ExpressionAttributeValues, in.ConditionExpression, nil)
+		w, err := db.newWrite(in.TableName, in.ExpressionAttributeValues, in.ConditionExpression, nil)
 		if err != nil {
 			return nil, err
 		}
@@ -72,135 +63,92 @@ func (db *DB) PutItem(ctx context.Context, in *dynamodb.PutItemInput, options ..
 		if err != nil {
 			return nil, err
 		}
-		if err := t.checkNew(m); err != nil {
+		if err := w.table.checkNew(m); err != nil {
 			return nil, err
 		}
-		w.key, w.old = project(m, t.names()), in.ReturnValuesOnConditionCheckFailure
-		w.change = func(item) (item, error) { return m, nil }
-		before, _, b, err := db.perform(now, w)
+		w.key, w.old = project(m, w.table.attributes()), in.ReturnValuesOnConditionCheckFailure
+		w.change = func(item) item { return m }
+		b, err := db.perform(now, w)
 		if err != nil {
 			return nil, err
 		}
-		shown, err := returned(in.ReturnValues, before, nil, false)
-		return &dynamodb.PutItemOutput{Attributes: shown, ConsumedCapacity: b.shown(in.ReturnConsumedCapacity)}, err
+		return &dynamodb.PutItemOutput{ConsumedCapacity: b.shown(in.ReturnConsumedCapacity)}, nil
 	})
 }
 
-// UpdateItem is the client's method.
+// UpdateItem is the client's method. Its update expression may only set attributes to values.
 func (db *DB) UpdateItem(ctx context.Context, in *dynamodb.UpdateItemInput, options ...func(*dynamodb.Options)) (*dynamodb.UpdateItemOutput, error) {
 	return do(ctx, db, "UpdateItem", options, func(now task.Instant) (*dynamodb.UpdateItemOutput, error) {
-		if err := awsfake.Only(in, "TableName", "Key", "UpdateExpression", "ConditionExpression", "ExpressionAttributeNames",
-			"ExpressionAttributeValues", "ReturnConsumedCapacity", "ReturnValues", "ReturnValuesOnConditionCheckFailure"); err != nil {
+		if err := awsfake.Only(in, "TableName", "Key", "UpdateExpression", "ConditionExpression", "ExpressionAttributeValues",
+			"ReturnConsumedCapacity", "ReturnValuesOnConditionCheckFailure"); err != nil {
 			return nil, err
 		}
-		t, err := db.table(in.TableName)
+		w, err := db.newWrite(in.TableName, in.ExpressionAttributeValues, in.ConditionExpression, in.UpdateExpression)
 		if err != nil {
-			return nil, err
-		}
-		w, err := t.newWrite(in.ExpressionAttributeNames, in.ExpressionAttributeValues, in.ConditionExpression, in.UpdateExpression)
-		if err != nil {
-			return nil, err
-		}
-		if err := w.setKey(in.Key); err != nil {
 			return nil, err
 		}
 		w.old = in.ReturnValuesOnConditionCheckFailure
-		before, after, b, err := db.perform(now, w)
+		b, err := db.performAt(now, w, in.Key)
 		if err != nil {
 			return nil, err
 		}
-		shown, err := returned(in.ReturnValues, before, after, true)
-		return &dynamodb.UpdateItemOutput{Attributes: shown, ConsumedCapacity: b.shown(in.ReturnConsumedCapacity)}, err
+		return &dynamodb.UpdateItemOutput{ConsumedCapacity: b.shown(in.ReturnConsumedCapacity)}, nil
 	})
 }
 
 // DeleteItem is the client's method.
 func (db *DB) DeleteItem(ctx context.Context, in *dynamodb.DeleteItemInput, options ...func(*dynamodb.Options)) (*dynamodb.DeleteItemOutput, error) {
 	return do(ctx, db, "DeleteItem", options, func(now task.Instant) (*dynamodb.DeleteItemOutput, error) {
-		if err := awsfake.Only(in, "TableName", "Key", "ConditionExpression", "ExpressionAttributeNames", "ExpressionAttributeValues",
-			"ReturnConsumedCapacity", "ReturnValues", "ReturnValuesOnConditionCheckFailure"); err != nil {
+		if err := awsfake.Only(in, "TableName", "Key", "ConditionExpression", "ExpressionAttributeValues", "ReturnConsumedCapacity", "ReturnValuesOnConditionCheckFailure"); err != nil {
 			return nil, err
 		}
-		t, err := db.table(in.TableName)
+		w, err := db.newWrite(in.TableName, in.ExpressionAttributeValues, in.ConditionExpression, nil)
 		if err != nil {
-			return nil, err
-		}
-		w, err := t.newWrite(in.ExpressionAttributeNames, in.ExpressionAttributeValues, in.ConditionExpression, nil)
-		if err != nil {
-			return nil, err
-		}
-		if err := w.setKey(in.Key); err != nil {
 			return nil, err
 		}
 		w.old = in.ReturnValuesOnConditionCheckFailure
-		w.change = func(item) (item, error) { return nil, nil } //nolint:nilnil // no item is what a delete leaves
-		before, _, b, err := db.perform(now, w)
+		w.change = func(item) item { return nil }
+		b, err := db.performAt(now, w, in.Key)
 		if err != nil {
 			return nil, err
 		}
-		shown, err := returned(in.ReturnValues, before, nil, false)
-		return &dynamodb.DeleteItemOutput{Attributes: shown, ConsumedCapacity: b.shown(in.ReturnConsumedCapacity)}, err
+		return &dynamodb.DeleteItemOutput{ConsumedCapacity: b.shown(in.ReturnConsumedCapacity)}, nil
 	})
 }
 
 // newWrite parses the expressions of a write.
-func (t *table) newWrite(names map[string]string, values item, condition, update *string) (*write, error) {
-	s, err := newScope(names, values)
+func (db *DB) newWrite(name *string, values item, condition, update *string) (*write, error) {
+	t, err := db.table(name)
+	if err != nil {
+		return nil, err
+	}
+	p, err := newParser(values)
 	if err != nil {
 		return nil, err
 	}
 	w := &write{table: t}
-	if w.condition, err = s.condition(condition); err != nil {
+	if w.condition, err = p.condition(condition); err != nil {
 		return nil, err
 	}
-	actions, err := s.update(update)
-	if err != nil {
-		return nil, err
-	}
-	if err := t.checkActions(actions); err != nil {
-		return nil, err
-	}
-	w.change = w.updating(actions)
-	return w, s.finish()
-}
-
-func (t *table) checkActions(actions []action) error {
-	for _, a := range actions {
-		if a.path == t.hash || a.path == t.sort {
-			return invalid("One or more parameter values were invalid: Cannot update attribute %s. This attribute is part of the key", a.path)
+	if update != nil {
+		set, err := p.assignments(*update)
+		if err != nil {
+			return nil, err
+		}
+		if err := w.assign(set, nil); err != nil {
+			return nil, err
 		}
 	}
-	return nil
+	return w, p.finish()
 }
 
-// updating changes the old item, or a new one that has only its key.
-func (w *write) updating(actions []action) func(item) (item, error) {
-	return func(old item) (item, error) {
-		if old == nil {
-			old = w.key
-		}
-		return change(old, actions)
-	}
-}
-
-func (w *write) setKey(key item) (err error) {
+// performAt performs a write of the item with a key.
+func (db *DB) performAt(now task.Instant, w *write, key item) (b *bill, err error) {
 	if w.key, err = normalItem(key); err != nil {
-		return err
+		return nil, err
 	}
-	return w.table.checkKey(w.key)
-}
-
-// returned is what a caller gets of a write that was done.
-func returned(want types.ReturnValue, before, after item, isUpdate bool) (item, error) {
-	switch {
-	case want == "" || want == types.ReturnValueNone:
-		return nil, nil
-	case want == types.ReturnValueAllOld:
-		return clone(before), nil
-	case want == types.ReturnValueAllNew && isUpdate:
-		return clone(after), nil
-	case isUpdate:
-		return nil, notModelled("ReturnValues %s", want)
+	if err := w.table.checkKey(w.key); err != nil {
+		return nil, err
 	}
-	return nil, invalid("Return values set to invalid value")
+	return db.perform(now, w)
 }

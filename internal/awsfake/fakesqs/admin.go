@@ -5,7 +5,6 @@ import (
 	"maps"
 	"regexp"
 	"slices"
-	"strings"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/service/sqs"
@@ -17,9 +16,12 @@ import (
 
 var queueNameForm = regexp.MustCompile(`^[a-zA-Z0-9_-]{1,80}$`)
 
-// CreateQueue is the client's method. Who creates what is there, with the same attributes, gets it.
+// CreateQueue is the client's method. A queue that exists with the same attributes is returned.
 func (s *SQS) CreateQueue(ctx context.Context, in *sqs.CreateQueueInput, options ...func(*sqs.Options)) (*sqs.CreateQueueOutput, error) {
 	return do(ctx, s, "CreateQueue", options, func(now task.Instant) (*sqs.CreateQueueOutput, error) {
+		if err := awsfake.Only(in, "QueueName", "Attributes"); err != nil {
+			return nil, err
+		}
 		name := aws.ToString(in.QueueName)
 		if !queueNameForm.MatchString(name) {
 			return nil, invalidValue("Can only include alphanumeric characters, hyphens, or underscores. 1 to 80 in length")
@@ -41,7 +43,6 @@ func (s *SQS) CreateQueue(ctx context.Context, in *sqs.CreateQueueInput, options
 		}
 		q := s.newQueue(name, now)
 		maps.Copy(q.settings, in.Attributes)
-		maps.Copy(q.tags, in.Tags)
 		s.queues[name] = q
 		return &sqs.CreateQueueOutput{QueueUrl: url}, nil
 	})
@@ -56,8 +57,7 @@ func (s *SQS) DeleteQueue(ctx context.Context, in *sqs.DeleteQueueInput, options
 		}
 		delete(s.queues, q.name)
 		s.deleted[q.name] = now
-		close(q.woken)
-		q.woken = make(chan struct{})
+		q.wake()
 		return &sqs.DeleteQueueOutput{}, nil
 	})
 }
@@ -110,62 +110,5 @@ func (s *SQS) SetQueueAttributes(ctx context.Context, in *sqs.SetQueueAttributes
 		maps.Copy(q.settings, in.Attributes)
 		q.changed = now
 		return &sqs.SetQueueAttributesOutput{}, nil
-	})
-}
-
-// ListQueues is the client's method; all names are on one page.
-func (s *SQS) ListQueues(ctx context.Context, in *sqs.ListQueuesInput, options ...func(*sqs.Options)) (*sqs.ListQueuesOutput, error) {
-	return do(ctx, s, "ListQueues", options, func(task.Instant) (*sqs.ListQueuesOutput, error) {
-		if err := awsfake.Only(in, "QueueNamePrefix"); err != nil {
-			return nil, err
-		}
-		out := &sqs.ListQueuesOutput{}
-		for _, name := range slices.Sorted(maps.Keys(s.queues)) {
-			if strings.HasPrefix(name, aws.ToString(in.QueueNamePrefix)) {
-				out.QueueUrls = append(out.QueueUrls, urlBase+name)
-			}
-		}
-		return out, nil
-	})
-}
-
-// PurgeQueue is the client's method. It works at once; AWS takes up to a minute.
-func (s *SQS) PurgeQueue(ctx context.Context, in *sqs.PurgeQueueInput, options ...func(*sqs.Options)) (*sqs.PurgeQueueOutput, error) {
-	return do(ctx, s, "PurgeQueue", options, func(now task.Instant) (*sqs.PurgeQueueOutput, error) {
-		q, err := s.queue(in.QueueUrl, now)
-		if err != nil {
-			return nil, err
-		}
-		if q.purged != 0 && now.Sub(q.purged) < purgeEvery {
-			return nil, &types.PurgeQueueInProgress{Message: aws.String("Only one PurgeQueue operation on " + q.name + " is allowed every 60 seconds.")}
-		}
-		q.purged = now
-		for _, m := range q.byID {
-			q.move(m, gone)
-		}
-		return &sqs.PurgeQueueOutput{}, nil
-	})
-}
-
-// TagQueue is the client's method.
-func (s *SQS) TagQueue(ctx context.Context, in *sqs.TagQueueInput, options ...func(*sqs.Options)) (*sqs.TagQueueOutput, error) {
-	return do(ctx, s, "TagQueue", options, func(now task.Instant) (*sqs.TagQueueOutput, error) {
-		q, err := s.queue(in.QueueUrl, now)
-		if err != nil {
-			return nil, err
-		}
-		maps.Copy(q.tags, in.Tags)
-		return &sqs.TagQueueOutput{}, nil
-	})
-}
-
-// ListQueueTags is the client's method.
-func (s *SQS) ListQueueTags(ctx context.Context, in *sqs.ListQueueTagsInput, options ...func(*sqs.Options)) (*sqs.ListQueueTagsOutput, error) {
-	return do(ctx, s, "ListQueueTags", options, func(now task.Instant) (*sqs.ListQueueTagsOutput, error) {
-		q, err := s.queue(in.QueueUrl, now)
-		if err != nil {
-			return nil, err
-		}
-		return &sqs.ListQueueTagsOutput{Tags: maps.Clone(q.tags)}, nil
 	})
 }

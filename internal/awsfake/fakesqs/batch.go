@@ -11,7 +11,7 @@ import (
 
 var entryIDForm = regexp.MustCompile(`^[a-zA-Z0-9_-]{1,80}$`)
 
-// checkEntries refuses a batch as a whole.
+// checkEntries refuses a batch whose entries have no proper ids.
 func checkEntries(ids []*string) error {
 	switch n := len(ids); {
 	case n == 0:
@@ -32,7 +32,7 @@ func checkEntries(ids []*string) error {
 	return nil
 }
 
-// each runs the entries of a batch, each with faults of its own, and returns those that failed.
+// each runs the entries of a batch, each with its own faults, and returns those that failed.
 func (s *SQS) each(call string, ids []*string, run func(i int) error, succeeded func(i int)) []types.BatchResultErrorEntry {
 	var failed []types.BatchResultErrorEntry
 	for i, id := range ids {
@@ -53,7 +53,7 @@ func (s *SQS) each(call string, ids []*string, run func(i int) error, succeeded 
 	return failed
 }
 
-// idsOf are the ids of entries.
+// idsOf returns the ids of entries.
 func idsOf[E any](entries []E, id func(*E) *string) []*string {
 	ids := make([]*string, len(entries))
 	for i := range entries {

@@ -36,7 +36,7 @@ func noQueue() error {
 	return &types.QueueDoesNotExist{Message: aws.String("The specified queue does not exist.")}
 }
 
-// failedEntry is an error in the form that a batch has for it.
+// failedEntry returns an error in the form that a batch has for it.
 func failedEntry(id *string, err error) types.BatchResultErrorEntry {
 	out := types.BatchResultErrorEntry{Id: id, Code: aws.String("InternalError"), Message: aws.String(err.Error())}
 	if api := smithy.APIError(nil); errors.As(err, &api) {

@@ -1,14 +1,13 @@
-// Package fakesqs stands in for SQS in tests and simulations: it has the methods of the client of
-// aws-sdk-go-v2 for standard queues, keeps everything in memory, and does what emulators do not: it hands
-// messages out twice, out of order, late and after they were deleted, loses answers with messages in them,
-// fails single entries of batches, goes silent when 120,000 messages are in flight, forgets what is too old,
-// and counts approximately. Which of it happens is up to Faults; the limits are always on. Waiting is done on
-// the configured clock.
+// Package fakesqs is a fake of SQS for tests and simulations: it has the methods of the client of
+// aws-sdk-go-v2 that this project calls on standard queues, keeps everything in memory, and does what
+// emulators do not: it delivers messages twice, out of order, late and after they were deleted, loses answers
+// with messages in them, fails single entries of batches, answers nothing when 120,000 messages are in
+// flight, forgets old messages, and counts approximately. Faults decide which of it happens; the limits are
+// always on. All waiting is on the configured clock.
 //
-// Not modelled: FIFO queues, permissions, encryption, message timers beyond 15 minutes (there are none),
-// message move tasks, dead-letter source listing, MD5 of attributes, quotas on requests per second, and
-// changes of attributes taking up to a minute. What a caller asks of that is refused with
-// awsfake.ErrNotModelled.
+// Not modelled: FIFO queues, permissions, encryption, message move tasks, MD5 of attributes, quotas on
+// requests per second, changes of attributes that take up to a minute, and the operations and fields that
+// nothing here uses. awsfake.ErrNotModelled refuses them.
 package fakesqs
 
 import (
@@ -26,18 +25,18 @@ import (
 )
 
 // The faults that only a queue has. Those of awsfake apply too: LostAnswer on ReceiveMessage loses messages
-// until they become visible again, Partial and PartialDone strike single entries of batches.
+// until they become visible again; Partial and PartialDone strike single entries of batches.
 const (
-	// Twice makes a message that is handed out stay visible: somebody else gets it too.
+	// Twice makes a delivered message stay visible, so that it is delivered again.
 	Twice awsfake.Fault = "twice"
-	// Undead makes a deleted message be handed out once more.
+	// Undead makes a deleted message be delivered once more.
 	Undead awsfake.Fault = "undead"
 	// Reordered makes a receive take messages in random order.
 	Reordered awsfake.Fault = "reordered"
-	// Sampled makes a receive that does not wait look at some of the servers only, and miss what is there.
+	// Sampled makes a receive that does not wait ask only some of the servers, and miss messages.
 	Sampled awsfake.Fault = "sampled"
 	// Abandoned makes a long poll that its caller gave up go on at the service, and take messages that nobody
-	// sees.
+	// gets.
 	Abandoned awsfake.Fault = "abandoned"
 )
 
@@ -50,28 +49,27 @@ const (
 	visibilityMax       = 12 * time.Hour
 	delaySecondsMax     = 900
 	waitSecondsMax      = 20
-	deletedFor          = time.Minute // the time in which a name cannot be used again
-	purgeEvery          = time.Minute
+	deletedFor          = time.Minute // in which the name cannot be used again
 )
 
-// Config says how a service behaves. The zero value has the real limits and the machine's clock.
+// Config configures an SQS. The zero value has the real limits and the machine's clock.
 type Config struct {
 	Clock clock.Clock
 	Seed  uint64
-	// MessageBytesMax is the limit of a message and of all messages of a batch: 256 KiB. AWS has raised it to
+	// MessageBytesMax bounds a message, and all messages of a batch together: 256 KiB. AWS has raised it to
 	// 1 MiB.
 	MessageBytesMax int
-	// InFlightMax is how many messages of a queue may be received and not deleted: 120,000.
+	// InFlightMax bounds the messages of a queue that are received and not deleted: 120,000.
 	InFlightMax int
-	// CountLag is how old the counts of a queue may be.
+	// CountLag bounds the age of the counts of a queue.
 	CountLag time.Duration
 	// Attempts is how often the client's retryer tries; see awsfake.Service.
 	Attempts int
 }
 
-// SQS is one region's. All methods are safe for concurrent use.
+// SQS is one region's SQS. All methods are safe for concurrent use.
 type SQS struct {
-	// Faults is where a test says what goes wrong.
+	// Faults decides which calls fail.
 	Faults *awsfake.Faults
 
 	cfg     Config
@@ -81,7 +79,7 @@ type SQS struct {
 	queues  map[string]*queue
 	deleted map[string]task.Instant
 	calls   map[string]int
-	// messages numbers all that were ever sent: their ids are never used again.
+	// messages counts all that were ever sent, so that no id is used twice.
 	messages uint64
 }
 
@@ -105,8 +103,8 @@ func New(cfg Config) *SQS {
 	return s
 }
 
-// Calls is how many requests of a kind have come so far, or of all kinds for awsfake.Any, refused ones
-// included.
+// Calls returns how many requests of a kind arrived so far, refused ones included; awsfake.Any means all
+// kinds.
 func (s *SQS) Calls(call string) int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -129,7 +127,7 @@ func do[Out any](ctx context.Context, s *SQS, call string, options []func(*sqs.O
 	})
 }
 
-// retryer is what the options of a call set.
+// retryer returns the retryer that the options of a call set; nil for none.
 func retryer(options []func(*sqs.Options)) aws.Retryer {
 	var o sqs.Options
 	for _, set := range options {
@@ -140,7 +138,7 @@ func retryer(options []func(*sqs.Options)) aws.Retryer {
 
 const urlBase = "https://sqs.us-east-1.amazonaws.com/000000000000/"
 
-// queue finds a queue by its URL, with all that time has done to it.
+// queue finds a queue by its URL and brings it up to date.
 func (s *SQS) queue(url *string, now task.Instant) (*queue, error) {
 	if url == nil {
 		return nil, invalid("MissingParameter", "The request must contain the parameter QueueUrl.")

@@ -12,7 +12,7 @@ import (
 	"github.com/kinesin-io/kinesin/task"
 )
 
-// find is the message of a receipt handle, nil when it is gone, and whether the handle is of its last
+// find returns the message of a receipt handle, nil when it is gone, and whether the handle is of its last
 // delivery.
 func (q *queue) find(handle *string) (m *message, isLast bool, err error) {
 	parts := strings.Split(aws.ToString(handle), "/")
@@ -23,7 +23,7 @@ func (q *queue) find(handle *string) (m *message, isLast bool, err error) {
 	return m, m != nil && m.handle == *handle, nil
 }
 
-// remove deletes a message. With the handle of an earlier delivery it succeeds and does nothing.
+// remove deletes a message. A handle of an earlier delivery succeeds and does nothing.
 func (q *queue) remove(call string, handle *string) error {
 	m, isLast, err := q.find(handle)
 	if err != nil || !isLast {
@@ -38,7 +38,7 @@ func (q *queue) remove(call string, handle *string) error {
 	return nil
 }
 
-// changeVisibility hides a message for that long from now.
+// changeVisibility hides a message for so many seconds from now.
 func (q *queue) changeVisibility(now task.Instant, handle *string, seconds int32) error {
 	timeout := time.Duration(seconds) * time.Second
 	if timeout < 0 || timeout > visibilityMax {

@@ -21,7 +21,7 @@ import (
 
 // What no emulator does.
 
-// service is a stand-in in virtual time, in a synctest bubble, with one queue.
+// service is the fake in virtual time, in a synctest bubble, with one queue.
 type service struct {
 	*testing.T
 	*fakesqs.SQS

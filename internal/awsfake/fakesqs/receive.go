@@ -38,7 +38,7 @@ func (s *SQS) ReceiveMessage(ctx context.Context, in *sqs.ReceiveMessageInput, o
 	})
 }
 
-// poll is one ReceiveMessage at work.
+// poll executes one ReceiveMessage.
 type poll struct {
 	sqs        *SQS
 	in         *sqs.ReceiveMessageInput
@@ -69,7 +69,7 @@ func (s *SQS) newPoll(in *sqs.ReceiveMessageInput) (*poll, error) {
 	case in.VisibilityTimeout < 0 || time.Duration(in.VisibilityTimeout)*time.Second > visibilityMax:
 		return nil, invalidValue("Value %d for parameter VisibilityTimeout is invalid. Reason: Must be between 0 and 43200, if provided.", in.VisibilityTimeout)
 	}
-	// A zero is what the SDK leaves out: the queue's own setting holds then.
+	// The SDK leaves out a zero, so the setting of the queue holds then.
 	wait := cmp.Or(time.Duration(in.WaitTimeSeconds)*time.Second, q.seconds(types.QueueAttributeNameReceiveMessageWaitTimeSeconds))
 	return &poll{
 		sqs: s, in: in, limit: int(cmp.Or(in.MaxNumberOfMessages, 1)), long: wait > 0, until: now.Add(wait),
@@ -77,7 +77,7 @@ func (s *SQS) newPoll(in *sqs.ReceiveMessageInput) (*poll, error) {
 	}, nil
 }
 
-// look answers if there is an answer, and otherwise says how long there cannot be one.
+// look returns the answer, or how long to wait before there can be one.
 func (p *poll) look() (*sqs.ReceiveMessageOutput, time.Duration, error) {
 	s := p.sqs
 	s.mu.Lock()
@@ -101,13 +101,13 @@ func (p *poll) look() (*sqs.ReceiveMessageOutput, time.Duration, error) {
 	}
 	p.woken = q.woken
 	wait := p.until.Sub(now)
-	if at, found := q.next(); found {
-		wait = min(wait, max(at.Sub(now), time.Microsecond))
+	if h, found := q.hidden.Min(); found {
+		wait = min(wait, max(h.at.Sub(now), time.Microsecond))
 	}
 	return nil, wait, nil
 }
 
-// wait returns when it is worth looking again, or an error at the end of ctx.
+// wait returns when the poll has to look again, or with an error when ctx ends.
 func (p *poll) wait(ctx context.Context, wait time.Duration) error {
 	timer := p.sqs.cfg.Clock.NewTimer(wait)
 	defer timer.Stop()
@@ -122,7 +122,7 @@ func (p *poll) wait(ctx context.Context, wait time.Duration) error {
 	return &aws.RequestCanceledError{Err: ctx.Err()}
 }
 
-// abandon leaves the poll behind at the service, where it may still take messages.
+// abandon leaves a ghost of the poll at the service.
 func (p *poll) abandon() {
 	s := p.sqs
 	if !s.Faults.Strikes("ReceiveMessage", Abandoned) {
@@ -135,7 +135,7 @@ func (p *poll) abandon() {
 	}
 }
 
-// take hands messages out: it hides them, and moves those that were received too often to the dead-letter
+// take delivers messages: it hides them, and moves those that were received too often to the dead-letter
 // queue instead.
 func (q *queue) take(now task.Instant, limit int, visibility time.Duration) []*message {
 	var taken []*message
@@ -146,9 +146,6 @@ func (q *queue) take(now task.Instant, limit int, visibility time.Duration) []*m
 		}
 		m.received++
 		m.last = now
-		if m.received == 1 {
-			m.first = now
-		}
 		q.handles++
 		m.handle = fmt.Sprintf("%s/%s/%d", q.name, m.id, q.handles)
 		if visibility > 0 && !q.sqs.Faults.Strikes("ReceiveMessage", Twice) {
@@ -159,7 +156,7 @@ func (q *queue) take(now task.Instant, limit int, visibility time.Duration) []*m
 	return taken
 }
 
-// pick is the next messages, roughly in order of arrival.
+// pick returns the next messages, in order of arrival unless Reordered strikes.
 func (q *queue) pick(limit int) []*message {
 	look := limit
 	reordered := q.sqs.Faults.Strikes("ReceiveMessage", Reordered)
@@ -186,8 +183,8 @@ type redrivePolicy struct {
 	Most json.RawMessage `json:"maxReceiveCount"`
 }
 
-// redrive is the queue's dead-letter queue, nil when it has none, and how often a message is received before
-// it goes there.
+// redrive returns the queue's dead-letter queue, nil when it has none, and how often a message is received
+// before it goes there.
 func (q *queue) redrive() (dead *queue, most int) {
 	policy, err := parseRedrive(q.settings[string(types.QueueAttributeNameRedrivePolicy)])
 	if err != nil {
@@ -205,7 +202,7 @@ func parseRedrive(text string) (redrivePolicy, error) {
 	return p, json.Unmarshal([]byte(text), &p)
 }
 
-// bury moves a message to the dead-letter queue, where its age and its receives go on counting.
+// bury moves a message to the dead-letter queue, where it keeps its age and its count of receives.
 func (q *queue) bury(m *message, dead *queue) {
 	now, sent := q.sqs.cfg.Clock.Now(), m.sent
 	q.move(m, gone)
@@ -214,7 +211,7 @@ func (q *queue) bury(m *message, dead *queue) {
 	m.sent = sent
 }
 
-// answer is what the caller gets of messages.
+// answer returns messages in the form that the caller asked for.
 func (p *poll) answer(taken []*message) *sqs.ReceiveMessageOutput {
 	out := &sqs.ReceiveMessageOutput{}
 	for _, m := range taken {
@@ -223,7 +220,7 @@ func (p *poll) answer(taken []*message) *sqs.ReceiveMessageOutput {
 			Attributes: m.systemAttributes(p.in.MessageSystemAttributeNames),
 		}
 		for name, v := range copyAttributes(m.attributes) {
-			if wanted(p.in.MessageAttributeNames, name) {
+			if slices.Contains(p.in.MessageAttributeNames, "All") || slices.Contains(p.in.MessageAttributeNames, name) {
 				if shown.MessageAttributes == nil {
 					shown.MessageAttributes = map[string]types.MessageAttributeValue{}
 				}
@@ -235,28 +232,14 @@ func (p *poll) answer(taken []*message) *sqs.ReceiveMessageOutput {
 	return out
 }
 
-// wanted reports whether a list names an attribute, itself or by "All", ".*" or a prefix with ".*".
-func wanted(list []string, name string) bool {
-	return slices.ContainsFunc(list, func(want string) bool {
-		prefix, isPrefix := strings.CutSuffix(want, ".*")
-		return want == "All" || want == name || (isPrefix && strings.HasPrefix(name, prefix))
-	})
-}
-
 func (m *message) systemAttributes(want []types.MessageSystemAttributeName) map[string]string {
-	millis := func(t task.Instant) string { return strconv.FormatInt(t.Time().UnixMilli(), 10) }
 	all := map[types.MessageSystemAttributeName]string{
-		types.MessageSystemAttributeNameSentTimestamp:                    millis(m.sent),
-		types.MessageSystemAttributeNameApproximateReceiveCount:          strconv.Itoa(m.received),
-		types.MessageSystemAttributeNameApproximateFirstReceiveTimestamp: millis(m.first),
-		types.MessageSystemAttributeNameSenderId:                         "000000000000",
-	}
-	for name, v := range m.system {
-		all[types.MessageSystemAttributeName(name)] = v
+		types.MessageSystemAttributeNameSentTimestamp:           strconv.FormatInt(m.sent.Time().UnixMilli(), 10),
+		types.MessageSystemAttributeNameApproximateReceiveCount: strconv.Itoa(m.received),
 	}
 	var out map[string]string
 	for name, v := range all {
-		if slices.Contains(want, name) || slices.Contains(want, types.MessageSystemAttributeNameAll) {
+		if slices.Contains(want, name) {
 			if out == nil {
 				out = map[string]string{}
 			}

@@ -22,7 +22,7 @@ import (
 // SendMessage is the client's method.
 func (s *SQS) SendMessage(ctx context.Context, in *sqs.SendMessageInput, options ...func(*sqs.Options)) (*sqs.SendMessageOutput, error) {
 	return do(ctx, s, "SendMessage", options, func(now task.Instant) (*sqs.SendMessageOutput, error) {
-		if err := awsfake.Only(in, "QueueUrl", "MessageBody", "DelaySeconds", "MessageAttributes", "MessageSystemAttributes"); err != nil {
+		if err := awsfake.Only(in, "QueueUrl", "MessageBody", "DelaySeconds", "MessageAttributes"); err != nil {
 			return nil, err
 		}
 		q, err := s.queue(in.QueueUrl, now)
@@ -30,8 +30,7 @@ func (s *SQS) SendMessage(ctx context.Context, in *sqs.SendMessageInput, options
 			return nil, err
 		}
 		m, err := q.send(now, &types.SendMessageBatchRequestEntry{
-			MessageBody: in.MessageBody, DelaySeconds: in.DelaySeconds,
-			MessageAttributes: in.MessageAttributes, MessageSystemAttributes: in.MessageSystemAttributes,
+			MessageBody: in.MessageBody, DelaySeconds: in.DelaySeconds, MessageAttributes: in.MessageAttributes,
 		})
 		if err != nil {
 			return nil, err
@@ -54,7 +53,7 @@ func (s *SQS) SendMessageBatch(ctx context.Context, in *sqs.SendMessageBatchInpu
 		}
 		total := 0
 		for i := range in.Entries {
-			if err := awsfake.Only(&in.Entries[i], "Id", "MessageBody", "DelaySeconds", "MessageAttributes", "MessageSystemAttributes"); err != nil {
+			if err := awsfake.Only(&in.Entries[i], "Id", "MessageBody", "DelaySeconds", "MessageAttributes"); err != nil {
 				return nil, err
 			}
 			total += messageBytes(aws.ToString(in.Entries[i].MessageBody), in.Entries[i].MessageAttributes)
@@ -77,7 +76,7 @@ func (s *SQS) SendMessageBatch(ctx context.Context, in *sqs.SendMessageBatchInpu
 	})
 }
 
-// checksum is what the client says when it did not send what it meant to, after all was done.
+// checksum returns the client's error when the body that arrived is not the one it was to send.
 func checksum(m *message, meant *string) error {
 	if m.body == *meant {
 		return nil
@@ -90,9 +89,9 @@ func (m *message) md5() *string {
 	return aws.String(hex.EncodeToString(sum[:]))
 }
 
-// send puts a message in, or says why not.
+// send puts a message into the queue.
 func (q *queue) send(now task.Instant, e *types.SendMessageBatchRequestEntry) (*message, error) {
-	// The SDK puts U+FFFD in the place of bytes that are not UTF-8.
+	// The SDK replaces bytes that are not UTF-8 by U+FFFD.
 	body := strings.ToValidUTF8(aws.ToString(e.MessageBody), "\ufffd")
 	if body == "" {
 		return nil, invalid("MissingParameter", "The request must contain the parameter MessageBody.")
@@ -110,15 +109,9 @@ func (q *queue) send(now task.Instant, e *types.SendMessageBatchRequestEntry) (*
 	if e.DelaySeconds < 0 || e.DelaySeconds > delaySecondsMax {
 		return nil, invalidValue("Value %d for parameter DelaySeconds is invalid. Reason: DelaySeconds must be >= 0 and <= 900.", e.DelaySeconds)
 	}
-	m := &message{body: body, attributes: copyAttributes(e.MessageAttributes), system: map[string]string{}}
-	for name, v := range e.MessageSystemAttributes {
-		if name != string(types.MessageSystemAttributeNameAWSTraceHeader) {
-			return nil, invalidValue("The message system attribute %s is not supported", name)
-		}
-		m.system[name] = aws.ToString(v.StringValue)
-	}
+	m := &message{body: body, attributes: copyAttributes(e.MessageAttributes)}
 	delay := time.Duration(e.DelaySeconds) * time.Second
-	if e.DelaySeconds == 0 { // which the SDK leaves out
+	if e.DelaySeconds == 0 { // the SDK leaves out a zero
 		delay = q.seconds(types.QueueAttributeNameDelaySeconds)
 	}
 	q.add(m, now, delay)
@@ -126,7 +119,7 @@ func (q *queue) send(now task.Instant, e *types.SendMessageBatchRequestEntry) (*
 	return m, nil
 }
 
-// checkText refuses characters that XML does not know.
+// checkText refuses characters that XML does not have.
 func checkText(s string) error {
 	for _, r := range s {
 		switch {
@@ -165,7 +158,7 @@ func checkAttributes(all map[string]types.MessageAttributeValue) error {
 	return nil
 }
 
-// messageBytes is what a message counts for in limits.
+// messageBytes returns the size of a message as limits count it.
 func messageBytes(body string, attributes map[string]types.MessageAttributeValue) int {
 	size := len(body)
 	for name, v := range attributes {

@@ -10,7 +10,7 @@ import (
 	"github.com/kinesin-io/kinesin/task"
 )
 
-// numeric are the settings that are numbers, with their ranges.
+// numeric holds the ranges of the settings that are numbers.
 var numeric = map[types.QueueAttributeName][2]int{ //nolint:gochecknoglobals // a table
 	types.QueueAttributeNameVisibilityTimeout:             {0, 43200},
 	types.QueueAttributeNameMessageRetentionPeriod:        {60, 1209600},
@@ -19,10 +19,9 @@ var numeric = map[types.QueueAttributeName][2]int{ //nolint:gochecknoglobals // 
 	types.QueueAttributeNameMaximumMessageSize:            {1024, 1 << 20},
 }
 
-// opaque settings are kept and do nothing here.
+// opaque settings are stored and have no effect.
 var opaque = []types.QueueAttributeName{ //nolint:gochecknoglobals // a table
-	types.QueueAttributeNamePolicy, types.QueueAttributeNameKmsMasterKeyId, types.QueueAttributeNameKmsDataKeyReusePeriodSeconds,
-	types.QueueAttributeNameSqsManagedSseEnabled, types.QueueAttributeNameRedriveAllowPolicy,
+	types.QueueAttributeNameKmsMasterKeyId, types.QueueAttributeNameSqsManagedSseEnabled,
 }
 
 func defaultSettings(messageBytesMax int) map[string]string {
@@ -35,7 +34,7 @@ func defaultSettings(messageBytesMax int) map[string]string {
 	}
 }
 
-// checkSettings refuses what a queue cannot be set to.
+// checkSettings refuses settings that a queue cannot have.
 func (s *SQS) checkSettings(all map[string]string) error {
 	for name, text := range all {
 		attribute := types.QueueAttributeName(name)
@@ -61,7 +60,7 @@ func (s *SQS) checkSettings(all map[string]string) error {
 
 func (s *SQS) checkRedrive(text string) error {
 	if text == "" {
-		return nil // takes it away
+		return nil // removes the policy
 	}
 	policy, err := parseRedrive(text)
 	probe := &queue{sqs: s, settings: map[string]string{string(types.QueueAttributeNameRedrivePolicy): text}}
@@ -78,7 +77,7 @@ func (s *SQS) checkRedrive(text string) error {
 	return nil
 }
 
-// counted are the counts as they are shown, which may lag.
+// counted returns the counts as callers see them, which may lag.
 func (q *queue) counted(now task.Instant) [inFlight + 1]int {
 	if lag := q.sqs.cfg.CountLag; q.shownAt == 0 || now.Sub(q.shownAt) >= lag {
 		q.shown, q.shownAt = q.counts, now
@@ -86,7 +85,7 @@ func (q *queue) counted(now task.Instant) [inFlight + 1]int {
 	return q.shown
 }
 
-// attributes are all that the queue has.
+// attributes returns all attributes of the queue.
 func (q *queue) attributes(now task.Instant) map[string]string {
 	counts := q.counted(now)
 	all := map[string]string{

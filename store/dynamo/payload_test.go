@@ -22,7 +22,7 @@ import (
 
 const day = 24 * time.Hour
 
-// payloads is a driver whose payload rows a test looks at.
+// payloads is a driver with access to its payload rows.
 type payloads struct {
 	*testing.T
 
@@ -47,7 +47,7 @@ func (p *payloads) apply(ops ...store.Op) {
 	}
 }
 
-// left is how long a payload row has to live; ok is false when it is gone.
+// left returns the time until a payload row expires; ok is false when it is gone.
 func (p *payloads) left(id task.ID) (left time.Duration, ok bool) {
 	p.Helper()
 	key := map[string]types.AttributeValue{"i": &types.AttributeValueMemberS{Value: id.String()}}
@@ -66,7 +66,7 @@ func (p *payloads) left(id task.ID) (left time.Duration, ok bool) {
 	return time.Until(time.Unix(seconds, 0)), true
 }
 
-// wantLeft checks how long a payload has to live, to the day.
+// wantLeft checks the time until a payload expires, to the day.
 func (p *payloads) wantLeft(what string, id task.ID, days int) {
 	p.Helper()
 	left, ok := p.left(id)
@@ -75,7 +75,7 @@ func (p *payloads) wantLeft(what string, id task.ID, days int) {
 	}
 }
 
-// apart is a task that is due after some time and whose payload is in a row of its own.
+// apart returns a task that is due after some time and has a payload row.
 func apart(due time.Duration) task.Task {
 	t := benchTask(7)
 	now := task.InstantOf(time.Now())
@@ -91,7 +91,7 @@ func payloadOp(t *task.Task) store.Op {
 	}
 }
 
-// TestPayloadOfAnUsualTaskIsWrittenOnce counts what a task costs whose payload is apart.
+// TestPayloadOfAnUsualTaskIsWrittenOnce counts the units of a task with a payload row.
 func TestPayloadOfAnUsualTaskIsWrittenOnce(t *testing.T) {
 	onPayloads(t, func(p *payloads) {
 		row := apart(400 * day)
@@ -114,7 +114,7 @@ func TestPayloadOfAnUsualTaskIsWrittenOnce(t *testing.T) {
 	})
 }
 
-// TestPayloadLastsAsLongAsItsTask lets tasks last longer than anybody expected.
+// TestPayloadLastsAsLongAsItsTask makes tasks last longer than the first expiry of their payload.
 func TestPayloadLastsAsLongAsItsTask(t *testing.T) {
 	onPayloads(t, func(p *payloads) {
 		row := apart(0)
@@ -145,7 +145,7 @@ func TestPayloadLastsAsLongAsItsTask(t *testing.T) {
 	})
 }
 
-// TestPayloadOfWhatIsNotDispatchedIsKept leaves a wake-up row where it is for a year, and only looks at it.
+// TestPayloadOfWhatIsNotDispatchedIsKept scans a wake-up row for a year and never dispatches it.
 func TestPayloadOfWhatIsNotDispatchedIsKept(t *testing.T) {
 	onPayloads(t, func(p *payloads) {
 		row := apart(0)
@@ -170,7 +170,7 @@ func TestPayloadOfWhatIsNotDispatchedIsKept(t *testing.T) {
 	})
 }
 
-// TestPayloadThatIsThereAlreadyIsKept lets a call that failed between its rows leave a payload behind.
+// TestPayloadThatIsThereAlreadyIsKept puts a payload that a call left behind which failed half-way.
 func TestPayloadThatIsThereAlreadyIsKept(t *testing.T) {
 	onPayloads(t, func(p *payloads) {
 		row := apart(0)
@@ -189,7 +189,7 @@ func TestPayloadThatIsThereAlreadyIsKept(t *testing.T) {
 	})
 }
 
-// TestRowThatNeedsItsPayloadIsNotWrittenWithoutIt lets the reading of the payload's expiry fail.
+// TestRowThatNeedsItsPayloadIsNotWrittenWithoutIt makes the read of the payload's expiry fail.
 func TestRowThatNeedsItsPayloadIsNotWrittenWithoutIt(t *testing.T) {
 	onPayloads(t, func(p *payloads) {
 		row := apart(0)
@@ -213,7 +213,7 @@ func TestRowThatNeedsItsPayloadIsNotWrittenWithoutIt(t *testing.T) {
 	})
 }
 
-// slowReads are a database whose reads take a while.
+// slowReads is a database with slow reads.
 type slowReads struct {
 	*fakedynamo.DB
 
@@ -237,7 +237,7 @@ func (s *slowReads) GetItem(ctx context.Context, in *dynamodb.GetItemInput, opti
 	return s.DB.GetItem(ctx, in, options...)
 }
 
-// TestPayloadsAreLookedAfterTogether writes many rows whose payloads have to last longer.
+// TestPayloadsAreLookedAfterTogether writes many rows whose payloads have to be extended.
 func TestPayloadsAreLookedAfterTogether(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

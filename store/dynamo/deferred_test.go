@@ -20,10 +20,10 @@ import (
 	"github.com/kinesin-io/kinesin/task"
 )
 
-// deferMax is a little more than a deferred deletion waits for company.
+// deferMax is a little longer than a deferred deletion waits for other writes.
 const deferMax = 110 * time.Millisecond
 
-// counted counts the writing requests, and may hang.
+// counted counts the write requests, and can leave them without an answer.
 type counted struct {
 	*fakedynamo.DB
 
@@ -62,8 +62,7 @@ func (c *counted) DeleteItem(ctx context.Context, in *dynamodb.DeleteItemInput, 
 	return c.DB.DeleteItem(ctx, in, o...)
 }
 
-// deferring is two drivers on one service, the second of which knows nothing of what the first is about to
-// delete.
+// deferring has two drivers on one service. The second does not know which rows the first is about to delete.
 type deferring struct {
 	*testing.T
 
@@ -100,7 +99,7 @@ func (s *deferring) rows(n int) (deletions []store.Op) {
 	return deletions
 }
 
-// left is how many rows a driver sees.
+// left returns how many rows a driver sees.
 func (s *deferring) left(d *dynamo.Driver) int {
 	s.Helper()
 	found, err := d.ScanSchedule(s.Context(), hot, store.WakeKey{}, 1<<62, store.ScanMax)
@@ -110,8 +109,8 @@ func (s *deferring) left(d *dynamo.Driver) int {
 	return len(found)
 }
 
-// TestDeletionsOfWakeupRowsAreDeferred checks that nobody waits for them, that they share requests, and that
-// who was told of one sees no row.
+// TestDeletionsOfWakeupRowsAreDeferred checks that no caller waits for them, that they share requests, and
+// that the driver that answered one no longer shows the row.
 func TestDeletionsOfWakeupRowsAreDeferred(t *testing.T) {
 	onDeferring(t, func(s *deferring) {
 		deletions := s.rows(40)
@@ -141,7 +140,7 @@ func TestDeletionsOfWakeupRowsAreDeferred(t *testing.T) {
 	})
 }
 
-// TestDeferredDeletionsFollow has what they follow fail.
+// TestDeferredDeletionsFollow makes the writes fail that deletions follow.
 func TestDeferredDeletionsFollow(t *testing.T) {
 	onDeferring(t, func(s *deferring) {
 		live := taskRow(1, hot, epoch).Task
@@ -164,7 +163,7 @@ func TestDeferredDeletionsFollow(t *testing.T) {
 	})
 }
 
-// TestARowIsPutAgainAfterItsDeferredDeletion keeps the order in which callers were answered.
+// TestARowIsPutAgainAfterItsDeferredDeletion checks that the order of the callers' results holds.
 func TestARowIsPutAgainAfterItsDeferredDeletion(t *testing.T) {
 	onDeferring(t, func(s *deferring) {
 		deletions := s.rows(2)
@@ -187,7 +186,38 @@ func TestARowIsPutAgainAfterItsDeferredDeletion(t *testing.T) {
 	})
 }
 
-// TestCloseSendsWhatIsDeferred ends before the deletions would have been sent.
+// TestAPutWaitsForTheDeletionInFlight puts a row again while the request that deletes it has no answer.
+func TestAPutWaitsForTheDeletionInFlight(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		g := newGate(t)
+		d := openOn(t, g, dynamo.Config{})
+		rows := []store.Op{wakeupRow(0, hot, 0), wakeupRow(1, hot, 0)}
+		g.pass <- struct{}{}
+		put(t, d, rows...)
+		<-g.arrived
+		put(t, d, store.Remove(&rows[0].Task), store.Remove(&rows[1].Task))
+		<-g.arrived
+		done := make(chan error, 1)
+		go func() {
+			results, err := d.Apply(t.Context(), rows[:1])
+			done <- errors.Join(append(results, err)...)
+		}()
+		time.Sleep(deferMax)
+		if n := len(g.arrived); n != 0 {
+			t.Errorf("%d requests were sent during the deletion, want none", n)
+		}
+		close(g.pass)
+		if err := <-done; err != nil {
+			t.Error(err)
+		}
+		if found, err := d.ScanSchedule(t.Context(), hot, store.WakeKey{}, 1<<62, 10); err != nil || len(found) != 1 {
+			t.Errorf("%d rows, %v; want the one that was put again", len(found), err)
+		}
+	})
+}
+
+// TestCloseSendsWhatIsDeferred closes the driver before the deletions are sent.
 func TestCloseSendsWhatIsDeferred(t *testing.T) {
 	onDeferring(t, func(s *deferring) {
 		put(s.T, s.d, s.rows(60)...)
@@ -200,7 +230,7 @@ func TestCloseSendsWhatIsDeferred(t *testing.T) {
 	})
 }
 
-// TestCloseDoesNotWaitForGood closes on a service that does not answer.
+// TestCloseDoesNotWaitForGood closes the driver while the service does not answer.
 func TestCloseDoesNotWaitForGood(t *testing.T) {
 	onDeferring(t, func(s *deferring) {
 		put(s.T, s.d, s.rows(2000)...)
@@ -218,8 +248,8 @@ func TestCloseDoesNotWaitForGood(t *testing.T) {
 	})
 }
 
-// TestDeferredDeletionsAreBounded has more of them than are kept, on a service that does not answer. What
-// fails is forgotten.
+// TestDeferredDeletionsAreBounded defers more deletions than are kept, while the service does not answer.
+// Those that fail are forgotten.
 func TestDeferredDeletionsAreBounded(t *testing.T) {
 	onDeferring(t, func(s *deferring) {
 		s.rows(1)

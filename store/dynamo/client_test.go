@@ -14,13 +14,13 @@ import (
 	"github.com/kinesin-io/kinesin/task"
 )
 
-// Three thousand rows that nobody can read are met every five seconds, for ten minutes.
+// TestUnreadableRowsDoNotFloodTheLog meets 3,000 unreadable rows every five seconds, for ten minutes.
 func TestUnreadableRowsDoNotFloodTheLog(t *testing.T) {
 	t.Parallel()
 	v := clock.NewVirtual(task.Instant(1_700_000_000_000_000), 1)
 	var log bytes.Buffer
 	told := 0
-	d := New(nil, Config{
+	c := New(nil, Config{
 		Prefix: "k1", Clock: v.Process(0), Logger: slog.New(slog.NewTextHandler(&log, nil)),
 		Observer: Observer{Unreadable: func(string, error) { told++ }},
 	})
@@ -28,9 +28,9 @@ func TestUnreadableRowsDoNotFloodTheLog(t *testing.T) {
 	for range looks {
 		for n := range rows {
 			key := item{attrID: &types.AttributeValueMemberS{Value: strconv.Itoa(n)}}
-			d.unreadable("k1-tasks", key, errors.New("format 255"))
+			c.client.skipUnreadable("k1-tasks", key, errors.New("format 255"))
 		}
-		v.Advance(minutes * unreadableEvery / looks)
+		v.Advance(minutes * unreadableLogEvery / looks)
 	}
 	if told != rows*looks {
 		t.Errorf("the observer was told %d times, want %d", told, rows*looks)
