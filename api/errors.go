@@ -28,8 +28,6 @@ var (
 	ErrTooLarge = errors.New("too large")
 	// ErrFull says that no new tasks are taken for want of space; what is stored still drains.
 	ErrFull = errors.New("store is full")
-	// ErrThrottled says that a rate limit was met; RetryAfter tells when to try again.
-	ErrThrottled = errors.New("throttled")
 	// ErrUnavailable says that the call may be tried again; its outcome may be unknown.
 	ErrUnavailable = errors.New("unavailable")
 	// ErrLeaseLost says that the worker's lease has ended.
@@ -59,7 +57,6 @@ var sentinels = map[Reason]error{
 	kinesinv1.Reason_REASON_TOO_LATE:        ErrTooLate,
 	kinesinv1.Reason_REASON_TOO_LARGE:       ErrTooLarge,
 	kinesinv1.Reason_REASON_FULL:            ErrFull,
-	kinesinv1.Reason_REASON_THROTTLED:       ErrThrottled,
 	kinesinv1.Reason_REASON_UNAVAILABLE:     ErrUnavailable,
 	kinesinv1.Reason_REASON_LEASE_LOST:      ErrLeaseLost,
 	kinesinv1.Reason_REASON_FENCED:          ErrFenced,

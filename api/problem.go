@@ -23,7 +23,6 @@ var codes = map[Reason]connect.Code{
 	kinesinv1.Reason_REASON_TOO_LATE:        connect.CodeFailedPrecondition,
 	kinesinv1.Reason_REASON_TOO_LARGE:       connect.CodeInvalidArgument,
 	kinesinv1.Reason_REASON_FULL:            connect.CodeResourceExhausted,
-	kinesinv1.Reason_REASON_THROTTLED:       connect.CodeResourceExhausted,
 	kinesinv1.Reason_REASON_UNAVAILABLE:     connect.CodeUnavailable,
 	kinesinv1.Reason_REASON_LEASE_LOST:      connect.CodeFailedPrecondition,
 	kinesinv1.Reason_REASON_FENCED:          connect.CodeAborted,
@@ -168,8 +167,8 @@ func uncommented(code connect.Code) Reason {
 	switch code {
 	case connect.CodeUnavailable, connect.CodeCanceled, connect.CodeDeadlineExceeded, connect.CodeAborted:
 		return kinesinv1.Reason_REASON_UNAVAILABLE
-	case connect.CodeResourceExhausted:
-		return kinesinv1.Reason_REASON_THROTTLED
+	case connect.CodeResourceExhausted: // a message above MessageBytesMax
+		return kinesinv1.Reason_REASON_TOO_LARGE
 	case connect.CodeInvalidArgument, connect.CodeOutOfRange:
 		return kinesinv1.Reason_REASON_INVALID
 	case connect.CodeUnimplemented:

@@ -72,8 +72,6 @@ const (
 	Cancel
 	// Drop: a gate drops the task before it starts.
 	Drop
-	// Expire: the task is no longer worth starting.
-	Expire
 	// Acquire: the process named Worker will put the task on the queue of its deliver lambda; if it was
 	// acquired before, whoever did that is gone or too slow.
 	Acquire
@@ -85,7 +83,7 @@ const (
 )
 
 var eventTexts = [...]string{
-	"unknown", "enqueue", "claim", "start", "finish", "worker_lost", "unconfirmed", "cancel", "drop", "expire",
+	"unknown", "enqueue", "claim", "start", "finish", "worker_lost", "unconfirmed", "cancel", "drop",
 	"acquire", "hand_over", "match",
 }
 
@@ -169,8 +167,6 @@ func (t Task) apply(e Event, now Instant, p Policy) (Task, Effect, error) {
 		return t.cancel(now, p)
 	case Drop:
 		return t.endUnstarted(Dropped, now, p)
-	case Expire:
-		return t.endUnstarted(Expired, now, p)
 	}
 	return t, None, fmt.Errorf("%w: event %d", ErrNoEdge, e.Kind)
 }

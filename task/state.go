@@ -35,8 +35,7 @@ const (
 	Cancelled
 	// Dropped is an end: a gate dropped the task.
 	Dropped
-	// Expired is an end: the task was not started in the time it was worth starting.
-	Expired
+	_ // reserved: stored numbers never get another meaning
 	// Acquired belongs to one process of ours, which puts it on the queue of a deliver lambda.
 	Acquired
 	// Delivered is an end: the task is on the queue of a deliver lambda. It is stored only for tasks with a
@@ -48,21 +47,23 @@ const (
 
 var stateTexts = [stateEnd]string{
 	"unknown", "accepted", "scheduled", "enqueued", "claimed", "processing", "retriable_failure",
-	"success", "fatal_failure", "dead", "cancelled", "dropped", "expired", "acquired", "delivered",
+	"success", "fatal_failure", "dead", "cancelled", "dropped", "", "acquired", "delivered",
 }
 
-// States lists every state a stored task can be in, in the order of their numbers.
+// States returns every state that a stored task can have, in the order of their numbers.
 func States() []State {
-	all := make([]State, 0, int(stateEnd-Scheduled))
-	for s := Scheduled; s < stateEnd; s++ {
-		all = append(all, s)
+	var all []State
+	for s := range stateEnd {
+		if s.IsStored() {
+			all = append(all, s)
+		}
 	}
 	return all
 }
 
 // String returns the wire form.
 func (s State) String() string {
-	if s >= stateEnd {
+	if s >= stateEnd || stateTexts[s] == "" {
 		return fmt.Sprintf("state(%d)", uint8(s))
 	}
 	return stateTexts[s]
@@ -79,10 +80,10 @@ func ParseState(text string) (State, error) {
 }
 
 // IsEnd reports whether the state is final: nothing leaves it.
-func (s State) IsEnd() bool { return s >= Success && s <= Expired || s == Delivered }
+func (s State) IsEnd() bool { return s >= Success && s <= Dropped || s == Delivered }
 
 // IsStored reports whether a row can be in the state.
-func (s State) IsStored() bool { return s >= Scheduled && s < stateEnd }
+func (s State) IsStored() bool { return s >= Scheduled && s < stateEnd && stateTexts[s] != "" }
 
 // IsRunning reports whether an attempt owns the task.
 func (s State) IsRunning() bool { return s == Claimed || s == Processing }
@@ -90,8 +91,8 @@ func (s State) IsRunning() bool { return s == Claimed || s == Processing }
 // edges is the diagram of docs/state-machine.md: from each state, where one
 // event can lead. A state that maps to itself moves only its wake-up or a mark.
 var edges = [stateEnd][]State{
-	Scheduled: {Enqueued, Claimed, Acquired, Cancelled, Dropped, Expired},
-	Enqueued:  {Enqueued, Claimed, Cancelled, Dropped, Expired},
+	Scheduled: {Enqueued, Claimed, Acquired, Cancelled, Dropped},
+	Enqueued:  {Enqueued, Claimed, Cancelled, Dropped},
 	Claimed: {
 		Claimed, Processing, Enqueued, Scheduled, RetriableFailure,
 		Success, FatalFailure, Dead, Cancelled,
@@ -100,7 +101,7 @@ var edges = [stateEnd][]State{
 		Processing, Enqueued, Scheduled, RetriableFailure,
 		Success, FatalFailure, Dead, Cancelled,
 	},
-	RetriableFailure: {Enqueued, Claimed, Cancelled, Dropped, Expired},
+	RetriableFailure: {Enqueued, Claimed, Cancelled, Dropped},
 	Acquired:         {Acquired, Delivered, Dropped},
 }
 

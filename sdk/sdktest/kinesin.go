@@ -15,6 +15,7 @@ import (
 	"github.com/kinesin-io/kinesin/internal/clock"
 	"github.com/kinesin-io/kinesin/internal/inproc"
 	"github.com/kinesin-io/kinesin/internal/node"
+	"github.com/kinesin-io/kinesin/internal/sdkconfig"
 	"github.com/kinesin-io/kinesin/partition"
 	queuemem "github.com/kinesin-io/kinesin/queue/mem"
 	"github.com/kinesin-io/kinesin/sdk"
@@ -149,9 +150,9 @@ func (k *Kinesin) compose() {
 		k.nodeErr = n.Run(k.base)
 	}()
 	k.client, err = sdk.NewClient("http://sdktest",
-		sdk.WithHTTPClient(&http.Client{Transport: k.transport}), sdk.WithClock(k.clock), sdk.WithLogger(k.cfg.log),
+		sdk.WithHTTPClient(&http.Client{Transport: k.transport}), sdkconfig.WithClock(k.clock), sdk.WithLogger(k.cfg.log),
 		sdk.WithCallTimeout(forever), sdk.WithTries(1), // a wait, in time that stands still, would never end
-		sdk.WithControllers(k.employ))
+		sdkconfig.WithControllers(k.employ))
 	if err != nil {
 		k.tb.Fatalf("sdktest: make the client: %v", err)
 	}

@@ -108,9 +108,6 @@ func WithPending(tasks, bytes int) Option {
 // a message than its payload.
 func WithMessageBytesMax(n int) Option { return func(c *config) { c.messageBytesMax = n } }
 
-// WithClock sets the source of time and chance; it is for tests inside this module.
-func WithClock(k clock.Clock) Option { return func(c *config) { c.clock = k } }
-
 // New returns a client. queue is the inbound queue's URL, or the AWS prefix of the installation (the queue is
 // then PREFIX-inbound). key is what `kinesin inbound key` prints: a secret that programs get, for example, as
 // KINESIN_INBOUND_KEY. It makes no request before the first call. Its errors are sdk.ErrInvalid.

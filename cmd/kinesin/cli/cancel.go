@@ -66,7 +66,7 @@ func (a *app) cancel(ctx context.Context, k *sdk.Client, ids []string) error {
 }
 
 func (a *app) printCancel(array *arrayWriter, several bool, id string, r sdk.CancelResult) error {
-	o := cancelObject{ID: id, Outcome: string(r.Outcome), State: r.State}
+	o := cancelObject{ID: id, Outcome: string(r.Outcome), State: string(r.State)}
 	if r.Err != nil {
 		o.Error, o.Reason = r.Err.Error(), reasonOf(r.Err)
 	}

@@ -60,7 +60,7 @@ func listQuery(lambda, state string, limit int) (sdk.ListQuery, error) {
 	if err != nil {
 		return q, usagef("--state: %v", err)
 	}
-	q.State = s
+	q.State = sdk.State(s.String())
 	return q, nil
 }
 

@@ -78,7 +78,7 @@ func objectOf(t *sdk.TaskInfo) taskObject {
 	}
 	for i, a := range t.Attempts {
 		o.Attempts[i] = attemptObject{
-			Attempt: a.Number, Worker: a.Worker, Start: timeText(a.Start), End: timeText(a.End), Outcome: a.Outcome, Error: a.Error,
+			Attempt: a.Number, Worker: a.Worker, Start: timeText(a.Start), End: timeText(a.End), Outcome: string(a.Outcome), Error: a.Error,
 		}
 	}
 	return o
