@@ -13,8 +13,8 @@ import (
 	"testing"
 )
 
-// TestSDKShowsNoInternalType reads the declarations that users of the SDK see. A type of an internal package, or
-// of the generated messages, is none that they could name.
+// TestSDKShowsNoInternalType reads the declarations that users of the SDK see. A type of an internal package,
+// or of the generated messages, is none that they could name.
 func TestSDKShowsNoInternalType(t *testing.T) {
 	for _, dir := range []string{"sdk", "sdk/sdktest", "sdk/sqsinbound"} {
 		for _, hidden := range hiddenTypes(t, dir) {
@@ -66,7 +66,8 @@ func hiddenTypes(t *testing.T, dir string) []string {
 	return found
 }
 
-// parsed parses a package without its tests. hidden has the names by which it imports what users should not see.
+// parsed parses a package without its tests. hidden has the names by which it imports what users should not
+// see.
 func parsed(t *testing.T, dir string) (set *token.FileSet, files []*ast.File, hidden map[string]bool) {
 	t.Helper()
 	set, hidden = token.NewFileSet(), map[string]bool{}

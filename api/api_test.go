@@ -159,7 +159,7 @@ func TestErrorsWithoutKinesin(t *testing.T) {
 	url := server.URL
 	client := kinesinv1connect.NewTaskServiceClient(server.Client(), url, api.ClientOptions()...)
 	if _, err := client.Get(t.Context(), &kinesinv1.GetRequest{}); !errors.Is(api.FromWire(err), api.ErrUnsupported) ||
-		!strings.Contains(api.FromWire(err).Error(), "have the role for it") {
+		!strings.Contains(api.FromWire(err).Error(), "with the role for it") {
 		t.Errorf("a web server without the service: %v", api.FromWire(err))
 	}
 	server.Close()

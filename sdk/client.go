@@ -24,8 +24,8 @@ const (
 	SlotsDefault       = 100              // of a worker
 )
 
-// Client schedules tasks and reads them. It is safe for concurrent use; one per process is enough. Close it to
-// close its connections.
+// Client schedules tasks and reads them. It is safe for concurrent use; one per process is enough. Close it
+// to close its connections.
 type Client struct {
 	backend backend
 	cfg     clientConfig
@@ -51,8 +51,8 @@ type ClientOption func(*clientConfig)
 func WithHTTPClient(h *http.Client) ClientOption { return func(c *clientConfig) { c.HTTP = h } }
 
 // WithTokenFile sends the first token in a file with each call, for a server that wants one (kinesin serve
-// --auth-token-file). The file is read again when it changes. Without TLS, anyone on the network path can read
-// the token.
+// --auth-token-file). The file is read again when it changes. Without TLS, anyone on the network path can
+// read the token.
 func WithTokenFile(path string) ClientOption { return func(c *clientConfig) { c.TokenFile = path } }
 
 // WithCAFile trusts the certificates in a PEM file to sign the certificate of an https server, instead of the
@@ -62,8 +62,8 @@ func WithCAFile(path string) ClientOption { return func(c *clientConfig) { c.CAF
 // WithLogger sets where workers of this client log. The default is slog.Default.
 func WithLogger(l *slog.Logger) ClientOption { return func(c *clientConfig) { c.Log = l } }
 
-// WithCallTimeout bounds one try of a call; the default is CallTimeoutDefault. The context of a call bounds all
-// its tries together.
+// WithCallTimeout bounds one try of a call; the default is CallTimeoutDefault. The context of a call bounds
+// all its tries together.
 func WithCallTimeout(d time.Duration) ClientOption {
 	return func(c *clientConfig) { c.CallTimeout = d }
 }

@@ -32,10 +32,10 @@ type Task[T any] struct {
 	Traceparent string        // W3C trace context of the caller that scheduled the task; empty for none
 }
 
-// Handler runs one attempt. nil means success. An error means that the task is tried again after a backoff, until
-// its attempts are used up; Fatal, that it is not tried again; Snooze, that it is called again and nothing failed.
-// The context ends at the task's timeout, on a cancel, when the worker stops and when it loses its lease;
-// context.Cause says which.
+// Handler runs one attempt. nil means success. An error means that the task is tried again after a backoff,
+// until its attempts are used up; Fatal, that it is not tried again; Snooze, that it is called again and
+// nothing failed. The context ends at the task's timeout, on a cancel, when the worker stops and when it
+// loses its lease; context.Cause says which.
 type Handler func(ctx context.Context, t *Task[[]byte]) error
 
 // Middleware wraps a handler.
@@ -78,8 +78,8 @@ type fatalError struct{ err error }
 func (e *fatalError) Error() string { return e.err.Error() }
 func (e *fatalError) Unwrap() error { return e.err }
 
-// Snooze returns the error for a handler to return that wants to be called again after d. It does not count as a
-// failure.
+// Snooze returns the error for a handler to return that wants to be called again after d. It does not count
+// as a failure.
 func Snooze(d time.Duration) error { return &snoozeError{max(d, 0)} }
 
 type snoozeError struct{ d time.Duration }

@@ -15,8 +15,8 @@ type Hooks struct {
 	Started func(t *Work, late time.Duration)
 	Ended   func(t *Work, o Outcome, took time.Duration)
 	Fenced  func(t *Work) // an attempt was stopped, or its outcome refused: another one owns the task
-	// LeaseHeld is called when the worker has registered, and after each accepted heartbeat, with the time for
-	// which the lease certainly holds.
+	// LeaseHeld is called when the worker has registered, and after each accepted heartbeat, with the time
+	// for which the lease certainly holds.
 	LeaseHeld func(worker string, left time.Duration)
 	LeaseLost func(running int)
 	Broken    func(err error) // the stream of tasks broke; the worker opens another one

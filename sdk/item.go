@@ -46,8 +46,8 @@ func Priority(name string) Option { return func(i *Item) { i.Priority = name } }
 // Collection labels the task as one of a subset of the lambda's tasks.
 func Collection(name string) Option { return func(i *Item) { i.Collection = name } }
 
-// Key makes the call idempotent: scheduling a second task of the lambda with the same key returns the first one,
-// or ErrKeyConflict if it has another payload, priority or collection.
+// Key makes the call idempotent: scheduling a second task of the lambda with the same key returns the first
+// one, or ErrKeyConflict if it has another payload, priority or collection.
 func Key(key string) Option { return func(i *Item) { i.Key = key } }
 
 // MaxAttempts sets how many attempts may fail before the task is dead.
@@ -61,8 +61,8 @@ func Backoff(shortest, longest time.Duration) Option {
 	return func(i *Item) { i.BackoffMin, i.BackoffMax = shortest, longest }
 }
 
-// Traceparent gives the task a W3C trace context, "00-<trace id>-<parent id>-<flags>", for its handler or for the
-// consumer of a deliver lambda. Anything else is refused with ErrInvalid.
+// Traceparent gives the task a W3C trace context, "00-<trace id>-<parent id>-<flags>", for its handler or for
+// the consumer of a deliver lambda. Anything else is refused with ErrInvalid.
 func Traceparent(text string) Option { return func(i *Item) { i.Traceparent = text } }
 
 // Result is the result of scheduling one Item.
@@ -95,8 +95,8 @@ func resultOf(w *kinesinv1.ScheduleResult) Result {
 	return r
 }
 
-// requestIDs returns n UUIDs of version 7. They make a repeated call harmless. They take their randomness from the
-// clock, so that a test can repeat them.
+// requestIDs returns n UUIDs of version 7. They make a repeated call harmless. They take their randomness
+// from the clock, so that a test can repeat them.
 func requestIDs(c clock.Clock, n int) [][]byte {
 	const size = 16
 	all := make([]byte, n*size)

@@ -15,8 +15,8 @@ type Lambda[T any] struct {
 	codec    Codec
 }
 
-// NewLambda declares a lambda. The options apply to every task that is scheduled through it, before the options of
-// the call.
+// NewLambda declares a lambda. The options apply to every task that is scheduled through it, before the
+// options of the call.
 func NewLambda[T any](name string, defaults ...Option) Lambda[T] {
 	return Lambda[T]{name: name, defaults: defaults, codec: defaultCodec[T]()}
 }
@@ -55,8 +55,8 @@ func (l Lambda[T]) Decode(payload []byte) (T, error) {
 	return args, nil
 }
 
-// Scheduler accepts tasks. It is a Client, which calls a server, or a client of package sqsinbound, which sends
-// tasks to the inbound queue.
+// Scheduler accepts tasks. It is a Client, which calls a server, or a client of package sqsinbound, which
+// sends tasks to the inbound queue.
 type Scheduler interface {
 	Schedule(ctx context.Context, item Item) (Result, error)
 	ScheduleMany(ctx context.Context, items []Item) ([]Result, error)
@@ -80,8 +80,8 @@ type Call[T any] struct {
 	Options []Option
 }
 
-// ScheduleMany schedules any number of tasks and returns a result for each, in order. The error is nil when all
-// are durable; otherwise it wraps the first error.
+// ScheduleMany schedules any number of tasks and returns a result for each, in order. The error is nil when
+// all are durable; otherwise it wraps the first error.
 func (l Lambda[T]) ScheduleMany(ctx context.Context, s Scheduler, calls []Call[T]) ([]Result, error) {
 	items := make([]Item, len(calls))
 	for i, call := range calls {

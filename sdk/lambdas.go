@@ -12,14 +12,15 @@ import (
 const (
 	// ModeManaged means that workers of the SDK run the tasks. It is the default.
 	ModeManaged = "managed"
-	// ModeDeliver means that each task is a message, which the server puts on an SQS queue when it is due. The
-	// body is the payload; consumers need no Kinesin. Delivery is at least once, and Kinesin does not follow
-	// the message: there are no attempts, timeouts or backoffs. A server without SQS returns ErrUnsupported.
+	// ModeDeliver means that each task is a message, which the server puts on an SQS queue when it is due.
+	// The body is the payload; consumers need no Kinesin. Delivery is at least once, and Kinesin does not
+	// follow the message: there are no attempts, timeouts or backoffs. A server without SQS returns
+	// ErrUnsupported.
 	ModeDeliver = "deliver"
 )
 
-// LambdaInfo holds a lambda's settings. A zero field means the server's default when a lambda is created, and "no
-// change" when it is updated.
+// LambdaInfo holds a lambda's settings. A zero field means the server's default when a lambda is created, and
+// "no change" when it is updated.
 type LambdaInfo struct {
 	Name        string
 	Mode        string        // ModeManaged or ModeDeliver; cannot change
@@ -43,8 +44,8 @@ type LambdaInfo struct {
 	RegistrationRefused string
 }
 
-// CreateLambda creates a lambda. existed reports that there was one with the same settings. It returns ErrExists
-// if there is one with other settings.
+// CreateLambda creates a lambda. existed reports that there was one with the same settings. It returns
+// ErrExists if there is one with other settings.
 func (c *Client) CreateLambda(ctx context.Context, l LambdaInfo) (created LambdaInfo, existed bool, err error) {
 	response, err := call(ctx, c, "create lambda", c.backend.lambdas.CreateLambda, &kinesinv1.CreateLambdaRequest{Lambda: l.wire()})
 	if err != nil {
@@ -85,11 +86,11 @@ func (c *Client) UpdateLambda(ctx context.Context, l LambdaInfo) (LambdaInfo, er
 	return lambdaInfoOf(response.Lambda), nil
 }
 
-// DeleteLambda deletes a lambda. It returns ErrRegistered if the lambda is registered, and ErrInUse while it has
-// live tasks, or may have some in the inbound queue, unless dropTasks is set. Then it drops them, in as many
-// calls as that takes, and returns how many it has dropped, even with an error; tasks that leave the inbound queue
-// later are dropped too, and not counted. The lambda accepts no tasks meanwhile. After an error it accepts tasks
-// again two minutes later; another call of DeleteLambda continues.
+// DeleteLambda deletes a lambda. It returns ErrRegistered if the lambda is registered, and ErrInUse while it
+// has live tasks, or may have some in the inbound queue, unless dropTasks is set. Then it drops them, in as
+// many calls as that takes, and returns how many it has dropped, even with an error; tasks that leave the
+// inbound queue later are dropped too, and not counted. The lambda accepts no tasks meanwhile. After an error
+// it accepts tasks again two minutes later; another call of DeleteLambda continues.
 func (c *Client) DeleteLambda(ctx context.Context, name string, dropTasks bool) (dropped int64, err error) {
 	for begun := false; ; begun = true {
 		response, err := c.deleteSome(ctx, name, dropTasks, begun)

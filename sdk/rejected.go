@@ -9,8 +9,8 @@ import (
 	"github.com/kinesin-io/kinesin/api/kinesinv1"
 )
 
-// Rejected is a message of the inbound queue, or one task of a message, that a server could not accept and set
-// aside.
+// Rejected is a message of the inbound queue, or one task of a message, that a server could not accept and
+// set aside.
 type Rejected struct {
 	Name     string // derived from its contents
 	Reason   string // undecodable, newer_version, not_ours, unknown_lambda, invalid, too_large, stale
@@ -28,7 +28,8 @@ type Rejected struct {
 
 const rejectedPerPage = 1000
 
-// Rejected lists all that is set aside, in the order of names, page by page as the loop goes on. An error ends it.
+// Rejected lists all that is set aside, in the order of names, page by page as the loop goes on. An error
+// ends it.
 func (c *Client) Rejected(ctx context.Context) iter.Seq2[Rejected, error] {
 	return func(yield func(Rejected, error) bool) {
 		request := &kinesinv1.ListRejectedRequest{Limit: rejectedPerPage}
@@ -80,8 +81,8 @@ func (c *Client) RetryRejected(ctx context.Context, names ...string) ([]RetryRes
 	return results, nil
 }
 
-// DeleteRejected deletes up to 100 and returns an error or nil for each, in order. The second error is about the
-// call as a whole.
+// DeleteRejected deletes up to 100 and returns an error or nil for each, in order. The second error is about
+// the call as a whole.
 func (c *Client) DeleteRejected(ctx context.Context, names ...string) ([]error, error) {
 	response, err := call(ctx, c, "delete rejected", c.backend.inbound.DeleteRejected, &kinesinv1.DeleteRejectedRequest{Names: names})
 	if err != nil {

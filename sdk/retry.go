@@ -13,8 +13,8 @@ import (
 // retryPause is between the tries of a call.
 var retryPause = backoff.Policy{Min: 50 * time.Millisecond, Max: 2 * time.Second}
 
-// A client has a retry budget: a tenth of its calls, after a few to begin with. When a server fails for all its
-// clients, they must not multiply their calls.
+// A client has a retry budget: a tenth of its calls, after a few to begin with. When a server fails for all
+// its clients, they must not multiply their calls.
 const (
 	budgetPerCall   = 0.1
 	budgetTokensMax = 20

@@ -28,8 +28,9 @@ func (c *Client) Schedule(ctx context.Context, item Item) (Result, error) {
 	return results[0], results[0].Err
 }
 
-// ScheduleMany schedules any number of tasks and returns a result for each, in order. The error is nil when all
-// are durable. Otherwise it says how many are not and wraps the first error; the results have all of them.
+// ScheduleMany schedules any number of tasks and returns a result for each, in order. The error is nil when
+// all are durable. Otherwise it says how many are not and wraps the first error; the results have all of
+// them.
 func (c *Client) ScheduleMany(ctx context.Context, items []Item) ([]Result, error) {
 	results := make([]Result, len(items))
 	var g errgroup.Group
@@ -86,8 +87,8 @@ type batch struct {
 	begun   time.Duration // monotonic time of the first try; zero before it
 }
 
-// scheduleCall fills results with an answer for each item. Items that the server could not answer for are tried
-// again with the same request id, so that no item makes two tasks.
+// scheduleCall fills results with an answer for each item. Items that the server could not answer for are
+// tried again with the same request id, so that no item makes two tasks.
 func (c *Client) scheduleCall(ctx context.Context, items []Item, results []Result) {
 	b := &batch{
 		items: items, results: results, ids: requestIDs(c.cfg.Clock, len(items)),

@@ -1,7 +1,7 @@
 package sdk
 
-// State is where a task is in its life, as docs/state-machine.md draws it. A newer server may return states that
-// are not listed here.
+// State is where a task is in its life, as docs/state-machine.md draws it. A newer server may return states
+// that are not listed here.
 type State string
 
 // The states of a task.

@@ -83,7 +83,8 @@ func (c *Client) Get(ctx context.Context, id ID, opts ...GetOption) (TaskInfo, e
 	return results[0].Task, results[0].Err
 }
 
-// GetMany reads up to 1,000 tasks and returns a result for each, in order. The error is about the call as a whole.
+// GetMany reads up to 1,000 tasks and returns a result for each, in order. The error is about the call as a
+// whole.
 func (c *Client) GetMany(ctx context.Context, ids []ID, opts ...GetOption) ([]GetResult, error) {
 	var cfg getConfig
 	for _, o := range opts {
@@ -102,8 +103,8 @@ const (
 	waitGapMin     = 20 * time.Millisecond // between calls, in case a server answers at once
 )
 
-// Wait returns when all tasks have ended, with a result for each, in order. When ctx ends first, it returns the
-// cause and the latest results, if any.
+// Wait returns when all tasks have ended, with a result for each, in order. When ctx ends first, it returns
+// the cause and the latest results, if any.
 func (c *Client) Wait(ctx context.Context, ids ...ID) ([]GetResult, error) {
 	var known []GetResult
 	for {
@@ -191,8 +192,8 @@ type CancelResult struct {
 	Err     error // ErrTooLate if it had ended, or is on the queue of a deliver lambda; ErrNotFound
 }
 
-// Cancel makes sure that a task does not start, or asks its worker to stop it if it runs. It returns ErrTooLate
-// if the task has ended, or is on the queue of a deliver lambda or about to be.
+// Cancel makes sure that a task does not start, or asks its worker to stop it if it runs. It returns
+// ErrTooLate if the task has ended, or is on the queue of a deliver lambda or about to be.
 func (c *Client) Cancel(ctx context.Context, id ID) (CancelOutcome, error) {
 	results, err := c.CancelMany(ctx, []ID{id})
 	if err != nil {
@@ -201,8 +202,8 @@ func (c *Client) Cancel(ctx context.Context, id ID) (CancelOutcome, error) {
 	return results[0].Outcome, results[0].Err
 }
 
-// CancelMany cancels up to 1,000 tasks and returns a result for each, in order. The error is about the call as a
-// whole.
+// CancelMany cancels up to 1,000 tasks and returns a result for each, in order. The error is about the call
+// as a whole.
 func (c *Client) CancelMany(ctx context.Context, ids []ID) ([]CancelResult, error) {
 	var tries int
 	request := &kinesinv1.CancelRequest{Ids: texts(ids)}

@@ -43,8 +43,9 @@ type WorkerOption func(*workerConfig)
 // default is SlotsDefault.
 func Slots(n int) WorkerOption { return func(c *workerConfig) { c.slots = n } }
 
-// Lease sets after how long without a heartbeat the tasks of this process start elsewhere: 3 s to 1 h, and 15 s by
-// default. A short lease detects a lost process sooner, a long one survives longer outages of the server.
+// Lease sets after how long without a heartbeat the tasks of this process start elsewhere: 3 s to 1 h, and 15
+// s by default. A short lease detects a lost process sooner, a long one survives longer outages of the
+// server.
 func Lease(d time.Duration) WorkerOption { return func(c *workerConfig) { c.lease = d } }
 
 // Grace sets how long handlers may continue when Run's context has ended, before their own contexts end with
@@ -76,8 +77,8 @@ func Use(m ...Middleware) WorkerOption {
 // Observe sets hooks that the worker calls, for metrics.
 func Observe(h Hooks) WorkerOption { return func(c *workerConfig) { c.hooks = h } }
 
-// ExitWith sets the function that ends the process when the lease is lost and handlers do not return: their tasks
-// start elsewhere, so they must not go on. The default is os.Exit.
+// ExitWith sets the function that ends the process when the lease is lost and handlers do not return: their
+// tasks start elsewhere, so they must not go on. The default is os.Exit.
 func ExitWith(exit func(code int)) WorkerOption { return func(c *workerConfig) { c.exit = exit } }
 
 // NewWorker returns a worker that takes its tasks from the client's server.
@@ -97,8 +98,8 @@ type handleConfig struct{ concurrency int }
 // Concurrency gives a lambda n slots of its own, which tasks of other lambdas cannot take.
 func Concurrency(n int) HandleOption { return func(c *handleConfig) { c.concurrency = n } }
 
-// Register sets the handler of a lambda's tasks, which gets raw payloads; Lambda.Handle is the typed form. Run
-// returns registration errors.
+// Register sets the handler of a lambda's tasks, which gets raw payloads; Lambda.Handle is the typed form.
+// Run returns registration errors.
 func (w *Worker) Register(lambda string, h Handler, opts ...HandleOption) {
 	var cfg handleConfig
 	for _, o := range opts {
@@ -125,9 +126,9 @@ func (w *Worker) Register(lambda string, h Handler, opts ...HandleOption) {
 	w.handlers[lambda] = h
 }
 
-// Run runs tasks until ctx ends; then it drains and returns nil. It returns ErrLeaseLost when the worker lost its
-// lease while handlers ran, and ErrAbandoned when handlers did not return in time; in both cases the process
-// should end and be restarted. It returns a refusal of the server, such as ErrUnknownLambda, at once.
+// Run runs tasks until ctx ends; then it drains and returns nil. It returns ErrLeaseLost when the worker lost
+// its lease while handlers ran, and ErrAbandoned when handlers did not return in time; in both cases the
+// process should end and be restarted. It returns a refusal of the server, such as ErrUnknownLambda, at once.
 func (w *Worker) Run(ctx context.Context) error {
 	if len(w.errs) > 0 {
 		return errors.Join(w.errs...)
@@ -151,7 +152,8 @@ func (w *Worker) Run(ctx context.Context) error {
 	return c.Run(ctx)
 }
 
-// thisProcess identifies this process to a server on the same machine; nil where the system does not support that.
+// thisProcess identifies this process to a server on the same machine; nil where the system does not support
+// that.
 func thisProcess() *kinesinv1.Process {
 	id, err := process.Self()
 	if err != nil {

@@ -1,5 +1,5 @@
-// Package sdkconfig holds the settings of an sdk.Client. It is apart from package sdk so that the packages of this
-// module can set what users cannot: WithClock and WithControllers are options of sdk.NewClient.
+// Package sdkconfig holds the settings of an sdk.Client. It is apart from package sdk so that the packages of
+// this module can set what users cannot: WithClock and WithControllers are options of sdk.NewClient.
 package sdkconfig
 
 import (
