@@ -32,9 +32,9 @@ func (a *app) costCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "cost",
 		Short: "Compute what a load costs on DynamoDB and SQS",
-		Long: `Computes from the units of a task's life (docs/cost.md) what a load costs in a month and per million tasks: on demand and
-with provisioned capacity, beside Dynein and EventBridge Scheduler. It asks nobody: prices are a file with a date and a source,
-which --print-prices prints to be edited and --prices reads.`,
+		Long: `Computes what a load costs in a month and per million tasks, from the requests of a task (docs/cost.md): on demand and with
+provisioned capacity, compared with Dynein and EventBridge Scheduler. It calls no service: prices are in a file with a date and a
+source. --print-prices prints the built-in one for editing, --prices reads another one.`,
 		Example: `  kinesin cost --mode deliver --rate 50
   kinesin cost --rate 1000 --peak-rate 3000 --payload-bytes 2000 --workers 40 -o json
   kinesin cost --print-prices > prices.yaml && kinesin cost --prices prices.yaml`,
@@ -52,26 +52,26 @@ which --print-prices prints to be edited and --prices reads.`,
 }
 
 func (f *costFlags) add(flags *pflag.FlagSet) {
-	flags.Var(choiceValue{&f.Mode, []string{cost.Managed, cost.Deliver}}, "mode", "of the lambda: managed or deliver")
+	flags.Var(choiceValue{&f.Mode, []string{cost.Managed, cost.Deliver}}, "mode", "mode of the lambda: managed or deliver")
 	flags.Float64Var(&f.Rate, "rate", f.Rate, "mean tasks per second over the month")
-	flags.Float64Var(&f.PeakRate, "peak-rate", 0, "tasks per second that provisioned capacity must carry; the mean when not set")
+	flags.Float64Var(&f.PeakRate, "peak-rate", 0, "tasks per second for which capacity is provisioned; the mean when not set")
 	flags.Float64Var(&f.ScheduledShare, "scheduled", f.ScheduledShare, "share of tasks that wait in the store; the others are due within seconds (deliver: 15 minutes)")
 	flags.Float64Var(&f.KeyedShare, "keyed", 0, "share of managed scheduled tasks with an idempotency key")
-	flags.Float64Var(&f.MatchedShare, "matched", 0, "share of managed dispatches that find a free worker at their server, and need no message and no claim")
+	flags.Float64Var(&f.MatchedShare, "matched", 0, "share of managed dispatches that are direct hand-offs to a waiting worker, without message and claim")
 	flags.Float64Var(&f.LongShare, "long", 0, "share of attempts that run for more than 200 ms")
 	flags.Float64Var(&f.Retries, "retries", 0, "mean failed attempts of a managed task")
-	flags.Float64Var(&f.BufferedShare, bufferedFlag, 0, "share of tasks that come through the inbound queue, 0 where servers have none; when not set, those that wait and have no key")
+	flags.Float64Var(&f.BufferedShare, bufferedFlag, 0, "share of tasks that pass through the inbound queue, 0 if servers have none; when not set, those that wait and have no key")
 	flags.IntVar(&f.PayloadBytes, "payload-bytes", f.PayloadBytes, "mean size of a payload")
-	flags.Float64Var(&f.TasksPerRequest, "tasks-per-request", f.TasksPerRequest, "how many tasks share an SQS request of their lambda, and a send to the inbound queue: 5 to 10 plainly, 15 to 100 under load")
-	flags.Var(durationValue{d: &f.Wait}, "wait", "mean time from Schedule to due")
+	flags.Float64Var(&f.TasksPerRequest, "tasks-per-request", f.TasksPerRequest, "how many tasks share an SQS request: 5 to 10 usually, 15 to 100 under load")
+	flags.Var(durationValue{d: &f.Wait}, "wait", "mean time from scheduling to the due time")
 	flags.Var(durationValue{d: &f.Retention}, "retention", "how long ended managed tasks are kept")
 	flags.IntVar(&f.Servers, "servers", f.Servers, "server processes")
 	flags.IntVar(&f.Workers, "workers", f.Workers, "worker processes")
-	flags.IntVar(&f.Queues, "queues", f.Queues, "<lambda, priority> classes that workers poll")
+	flags.IntVar(&f.Queues, "queues", f.Queues, "queues (lambda, priority) that workers poll")
 	flags.IntVar(&f.Partitions, "partitions", f.Partitions, "partitions: lambdas × priorities × shards")
-	flags.Float64Var(&f.Utilization, "utilization", f.Utilization, "how much of provisioned capacity the peak uses, at most 1")
+	flags.Float64Var(&f.Utilization, "utilization", f.Utilization, "share of provisioned capacity that the peak uses, at most 1")
 	flags.StringVar(&f.prices, "prices", "", "YAML `FILE` with prices")
-	flags.BoolVar(&f.printPrices, "print-prices", false, "print the price list that is built in, and nothing else")
+	flags.BoolVar(&f.printPrices, "print-prices", false, "print the built-in price list and exit")
 }
 
 func (a *app) cost(f *costFlags) error {
@@ -145,7 +145,7 @@ Prices of %s, %s: %s. Not in it: the machines that run Kinesin, data transfer, b
 	return nil
 }
 
-// decimal is a number of so many digits, without an exponent.
+// decimal formats a number with so many significant digits, without an exponent.
 func decimal(x float64, digits int) string {
 	rounded, err := strconv.ParseFloat(strconv.FormatFloat(x, 'g', digits, 64), 64)
 	if err != nil {
