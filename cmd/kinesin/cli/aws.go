@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"log/slog"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -45,26 +44,25 @@ a table exists with another key, nothing is changed (exit 3).`,
 	}
 	awsPrefixFlag(c.Flags(), &prefix)
 	c.Flags().BoolVar(&dryRun, "dry-run", false, "only print every table and queue, and what would change")
-	c.RunE = does(func(ctx context.Context, _ []string) error {
+	return a.acting(c, func(ctx context.Context, _ []string) error {
 		if prefix == "" {
 			return usagef("--aws-prefix is missing: want the prefix of the names of all tables and queues, such as prod")
 		}
-		report, err := server.SetupAWS(ctx, prefix, dryRun, slog.New(slog.NewTextHandler(a.Stderr, &slog.HandlerOptions{Level: slog.LevelWarn})))
-		if errors.Is(err, server.ErrConfig) {
-			return usagef("%v", err)
-		}
+		report, err := server.SetupAWS(ctx, prefix, dryRun, a.warnings())
 		if len(report.Items) > 0 {
 			err = errors.Join(err, a.printSetup(&report))
 		}
-		return setupFailure(err)
+		return explainServer(err)
 	})
-	a.outputFlag(c.Flags())
-	return c
 }
 
-// setupFailure marks an error that lasts until somebody changes the environment, for exitSetup.
-func setupFailure(err error) error {
-	if server.Lasting(err) {
+// explainServer marks the errors of package server that are bad usage, and those that last until somebody changes
+// the environment.
+func explainServer(err error) error {
+	switch {
+	case errors.Is(err, server.ErrConfig):
+		return usagef("%v", err)
+	case server.Lasting(err):
 		return &lasting{err}
 	}
 	return err

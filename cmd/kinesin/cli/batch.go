@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"strconv"
 	"strings"
 
 	"github.com/spf13/pflag"
@@ -217,11 +216,7 @@ func (b *batch) format(w *bytes.Buffer, line int, r *sdk.Result) {
 		}
 		_ = printJSON(w, o) // writing to a buffer cannot fail
 	case r.Err != nil:
-		w.WriteString("error: line ")
-		w.WriteString(strconv.Itoa(line))
-		w.WriteString(": ")
-		w.WriteString(oneLine(r.Err))
-		w.WriteByte('\n')
+		fmt.Fprintf(w, "error: line %d: %s\n", line, oneLine(r.Err))
 	default:
 		w.WriteString(string(r.ID))
 		w.WriteByte('\n')

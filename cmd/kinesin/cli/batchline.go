@@ -176,36 +176,35 @@ func quoted(text []byte) (s, rest []byte, ok bool) {
 	return s, text[end+2:], true
 }
 
-// set sets a field; names and values have their quotes. It returns false for a field that is given twice.
+// set sets a field; name and value have their quotes. It returns false for an unknown field and for a second value.
 func (l *batchLine) set(name, value []byte) bool {
-	text := func() string { return string(value[1 : len(value)-1]) }
-	once := func(field *string) bool {
-		first := *field == ""
-		*field = text()
-		return first
-	}
-	switch string(name) {
-	case `"lambda"`:
-		return once(&l.Lambda)
-	case `"priority"`:
-		return once(&l.Priority)
-	case `"collection"`:
-		return once(&l.Collection)
-	case `"key"`:
-		return once(&l.Key)
-	case `"traceparent"`:
-		return once(&l.Traceparent)
-	case `"in"`:
-		in := text()
-		l.In = &in
-		return true
-	case `"at"`:
-		at := text()
-		l.At = &at
-		return true
-	case `"payload"`:
+	if string(name) == `"payload"` {
 		l.Payload = value
 		return true
 	}
-	return false
+	text := string(value[1 : len(value)-1])
+	var field *string
+	switch string(name) {
+	case `"lambda"`:
+		field = &l.Lambda
+	case `"priority"`:
+		field = &l.Priority
+	case `"collection"`:
+		field = &l.Collection
+	case `"key"`:
+		field = &l.Key
+	case `"traceparent"`:
+		field = &l.Traceparent
+	case `"in"`:
+		l.In = &text
+		return true
+	case `"at"`:
+		l.At = &text
+		return true
+	default:
+		return false
+	}
+	first := *field == ""
+	*field = text
+	return first
 }

@@ -40,15 +40,13 @@ source. --print-prices prints the built-in one for editing, --prices reads anoth
   kinesin cost --print-prices > prices.yaml && kinesin cost --prices prices.yaml`,
 		Args: cobra.NoArgs,
 	}
-	c.RunE = does(func(context.Context, []string) error {
+	f.add(c.Flags())
+	return a.acting(c, func(context.Context, []string) error {
 		if !c.Flags().Changed(bufferedFlag) {
 			f.BufferedShare = cost.InboundShare(f.Load)
 		}
 		return a.cost(&f)
 	})
-	f.add(c.Flags())
-	a.outputFlag(c.Flags())
-	return c
 }
 
 func (f *costFlags) add(flags *pflag.FlagSet) {
@@ -76,10 +74,8 @@ func (f *costFlags) add(flags *pflag.FlagSet) {
 
 func (a *app) cost(f *costFlags) error {
 	if f.printPrices {
-		if _, err := a.Stdout.Write(cost.DefaultPrices); err != nil {
-			return fmt.Errorf("write the price list: %w", err)
-		}
-		return nil
+		_, err := a.Stdout.Write(cost.DefaultPrices)
+		return err
 	}
 	if err := f.Check(); err != nil {
 		return usagef("%v", err)
@@ -127,9 +123,9 @@ func printBill(out io.Writer, b *cost.Bill) error {
 	money("Dynein's data path", b.Dynein)
 	line("EventBridge Scheduler\t%.2f\t%.2f\t%.3f\t%.3f\t", b.EventBridge, b.EventBridge, b.EventBridgeMillion, b.EventBridgeMillion)
 	if err := w.Flush(); err != nil {
-		return fmt.Errorf("write the bill: %w", err)
+		return err
 	}
-	if _, err := fmt.Fprintf(out, `
+	_, err := fmt.Fprintf(out, `
 %s tasks/s are %s million tasks a month. A task takes %s write units, %s read units and %s SQS requests;
 the idle fleet takes %s write units, %s read units and %s SQS requests a second.
 Provisioned capacity for %s tasks/s at %.0f %% use: %.0f write and %.0f read units. It is cheaper than on demand from %.0f %% mean use on.
@@ -139,10 +135,8 @@ Prices of %s, %s: %s. Not in it: the machines that run Kinesin, data transfer, b
 		decimal(b.Load.Rate, 6), decimal(b.TasksMonth/1e6, 6), decimal(b.PerTask.WriteUnits, 3), decimal(b.PerTask.ReadUnits, 3), decimal(b.PerTask.SQSRequests, 3),
 		decimal(b.Idle.WriteUnits, 3), decimal(b.Idle.ReadUnits, 3), decimal(b.Idle.SQSRequests, 3),
 		decimal(b.Load.PeakRate, 6), b.Load.Utilization*100, b.WriteUnits, b.ReadUnits, b.ProvisionedFrom*100,
-		beatsText(b), b.Prices.Region, b.Prices.Date, b.Prices.Source); err != nil {
-		return fmt.Errorf("write the bill: %w", err)
-	}
-	return nil
+		beatsText(b), b.Prices.Region, b.Prices.Date, b.Prices.Source)
+	return err
 }
 
 // decimal formats a number with so many significant digits, without an exponent.

@@ -3,9 +3,9 @@ package cli
 import (
 	"context"
 	"fmt"
-	"log/slog"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"github.com/kinesin-io/kinesin/server"
 )
@@ -32,9 +32,8 @@ open, or when there is no store in it.`,
 		Example: `  kinesin data verify --data /var/lib/kinesin`,
 		Args:    cobra.NoArgs,
 	}
-	c.RunE = does(func(ctx context.Context, _ []string) error { return a.verifyData(ctx, dir) })
-	a.dataFlags(c, &dir)
-	return c
+	dataFlag(c.Flags(), &dir)
+	return a.acting(c, func(ctx context.Context, _ []string) error { return a.verifyData(ctx, dir) })
 }
 
 func (a *app) dataSalvageCommand() *cobra.Command {
@@ -51,26 +50,19 @@ was lost: check it with 'kinesin data verify', or start a server with it.`,
 		Example: `  kinesin data salvage --data /var/lib/kinesin --out /var/lib/kinesin-salvaged`,
 		Args:    cobra.NoArgs,
 	}
-	c.RunE = does(func(ctx context.Context, _ []string) error {
+	dataFlag(c.Flags(), &dir)
+	c.Flags().StringVar(&out, "out", "", "new `DIR`; must be empty or not exist")
+	return a.acting(c, func(ctx context.Context, _ []string) error {
 		if out == "" {
 			return usagef("--out is missing: want a directory that is empty or does not exist")
 		}
 		return a.salvageData(ctx, dir, out)
 	})
-	a.dataFlags(c, &dir)
-	c.Flags().StringVar(&out, "out", "", "new `DIR`; must be empty or not exist")
-	return c
 }
 
-func (a *app) dataFlags(c *cobra.Command, dir *string) {
-	c.Flags().StringVar(dir, "data", server.DataDirDefault, "`DIR` of the store")
-	settings(c.Flags(), "data")
-	a.outputFlag(c.Flags())
-}
-
-// dataLog logs problems that are not findings.
-func (a *app) dataLog() *slog.Logger {
-	return slog.New(slog.NewTextHandler(a.Stderr, &slog.HandlerOptions{Level: slog.LevelWarn}))
+func dataFlag(f *pflag.FlagSet, dir *string) {
+	f.StringVar(dir, "data", server.DataDirDefault, "`DIR` of the store")
+	settings(f, "data")
 }
 
 // verifiedObject is the result of a check in JSON.
@@ -82,7 +74,7 @@ type verifiedObject struct {
 
 func (a *app) verifyData(ctx context.Context, dir string) error {
 	o := verifiedObject{Wrong: []string{}}
-	counts, err := server.VerifyData(ctx, dir, a.dataLog(), a.each(&o.Wrong))
+	counts, err := server.VerifyData(ctx, dir, a.warnings(), a.each(&o.Wrong))
 	if err != nil {
 		return err
 	}
@@ -114,7 +106,7 @@ type salvagedObject struct {
 
 func (a *app) salvageData(ctx context.Context, dir, out string) error {
 	o := salvagedObject{Data: out, Lost: []string{}}
-	report, err := server.SalvageData(ctx, dir, out, a.dataLog(), a.each(&o.Lost))
+	report, err := server.SalvageData(ctx, dir, out, a.warnings(), a.each(&o.Lost))
 	if err != nil {
 		return err
 	}

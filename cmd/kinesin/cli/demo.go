@@ -41,13 +41,10 @@ data directory is kept, and the next demo or kinesin serve continues with it.`,
 	f.BoolVar(&once, "once", false, "exit when the tasks have ended")
 	settings(f, "data", "listen")
 	log.add(f)
-	c.RunE = does(func(ctx context.Context, _ []string) (err error) {
-		if config.Log, err = log.logger(a.Stderr); err != nil {
-			return err
-		}
+	a.acting(c, func(ctx context.Context, _ []string) error {
+		config.Log = log.logger(a.Stderr)
 		return a.demo(ctx, config, once)
 	})
-	a.outputFlag(f)
 	f.Lookup("output").Hidden = true // the output is for people
 	return c
 }

@@ -3,11 +3,9 @@ package cli
 import (
 	"cmp"
 	"context"
-	"encoding/base64"
 	"fmt"
 	"slices"
 	"strconv"
-	"unicode/utf8"
 
 	"github.com/spf13/cobra"
 
@@ -159,13 +157,6 @@ func wholeRejected(r *sdk.Rejected, whole bool) rejectedObject {
 	}
 	o.Body, o.BodyBase64 = textOrBase64(r.Body)
 	return o
-}
-
-func textOrBase64(data []byte) (text, encoded string) {
-	if utf8.Valid(data) {
-		return string(data), ""
-	}
-	return "", base64.StdEncoding.EncodeToString(data)
 }
 
 func (o *rejectedObject) print(t table) error {

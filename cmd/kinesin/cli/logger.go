@@ -21,14 +21,13 @@ func (l *logFlags) add(f *pflag.FlagSet) {
 }
 
 // logger returns a logger to w, which limits repeated messages.
-func (l *logFlags) logger(w io.Writer) (*slog.Logger, error) {
+func (l *logFlags) logger(w io.Writer) *slog.Logger {
 	var level slog.Level
-	if err := level.UnmarshalText([]byte(l.level)); err != nil {
-		return nil, usagef("--log-level: %v", err)
-	}
+	_ = level.UnmarshalText([]byte(l.level)) // the flag accepts levels only
 	options := &slog.HandlerOptions{Level: level}
+	var h slog.Handler = slog.NewTextHandler(w, options)
 	if l.format == formatJSON {
-		return slog.New(loglimit.New(slog.NewJSONHandler(w, options))), nil
+		h = slog.NewJSONHandler(w, options)
 	}
-	return slog.New(loglimit.New(slog.NewTextHandler(w, options))), nil
+	return slog.New(loglimit.New(h))
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"strings"
 	"text/tabwriter"
 
@@ -26,6 +27,11 @@ func (a *app) outputFlag(flags *pflag.FlagSet) {
 }
 
 func (a *app) json() bool { return a.output == formatJSON }
+
+// warnings returns a logger of warnings and errors to stderr.
+func (a *app) warnings() *slog.Logger {
+	return slog.New(slog.NewTextHandler(a.Stderr, &slog.HandlerOptions{Level: slog.LevelWarn}))
+}
 
 // print prints a result: v with -o json, else a line of text.
 func (a *app) print(v any, format string, args ...any) error {

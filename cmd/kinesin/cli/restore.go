@@ -29,24 +29,18 @@ cancelled later are live again. Tasks that are due start as soon as a server run
 	c.Flags().StringVar(&data, "data", "", "`DIR` to restore to; must be empty or not exist")
 	log.level = "warn"
 	log.add(c.Flags())
-	c.RunE = does(func(ctx context.Context, args []string) error {
+	return a.acting(c, func(ctx context.Context, args []string) error {
 		if data == "" {
 			return usagef("--data is missing: want the directory to restore to, for 'kinesin serve --data'")
 		}
-		logger, err := log.logger(a.Stderr)
-		if err != nil {
-			return err
-		}
 		ctx, stop := untilSignal(ctx)
 		defer stop()
-		report, err := server.Restore(ctx, args[0], data, logger)
+		report, err := server.Restore(ctx, args[0], data, log.logger(a.Stderr))
 		if err != nil {
 			return err
 		}
 		return a.printRestore(data, &report)
 	})
-	a.outputFlag(c.Flags())
-	return c
 }
 
 // restoreObject is the result of a restore in JSON.

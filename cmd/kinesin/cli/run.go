@@ -9,9 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"os"
 	"strings"
-	"sync"
 
 	"github.com/spf13/cobra"
 )
@@ -26,7 +24,7 @@ const (
 	exitSetup = 3
 )
 
-// Process is the process of a run.
+// Process is the process of a run. Its writers have to be safe for concurrent use.
 type Process struct {
 	Args    []string // without the program's name
 	Env     []string // NAME=value
@@ -38,7 +36,6 @@ type Process struct {
 
 // Run runs one command line and returns the exit code. Long-running commands drain when ctx ends.
 func Run(ctx context.Context, p Process) int {
-	p.Stdout, p.Stderr = shareable(p.Stdout), shareable(p.Stderr)
 	a := &app{Process: p}
 	root := a.root()
 	root.SetArgs(p.Args)
@@ -47,26 +44,6 @@ func Run(ctx context.Context, p Process) int {
 	root.SetErr(p.Stderr)
 	cmd, err := root.ExecuteContextC(ctx)
 	return a.report(cmd, err)
-}
-
-// shareable makes a writer safe for concurrent use. A file already is, and child processes inherit it.
-func shareable(w io.Writer) io.Writer {
-	if _, isFile := w.(*os.File); isFile {
-		return w
-	}
-	return &oneAtATime{w: w}
-}
-
-type oneAtATime struct {
-	mu sync.Mutex
-	w  io.Writer
-}
-
-// Write writes p in one piece.
-func (o *oneAtATime) Write(p []byte) (int, error) {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	return o.w.Write(p)
 }
 
 // app is one run of the program.
@@ -141,6 +118,13 @@ func does(act func(ctx context.Context, args []string) error) func(*cobra.Comman
 		}
 		return &failure{err}
 	}
+}
+
+// acting completes a command that calls no server with the output flag and its action.
+func (a *app) acting(c *cobra.Command, act func(ctx context.Context, args []string) error) *cobra.Command {
+	a.outputFlag(c.Flags())
+	c.RunE = does(act)
+	return c
 }
 
 // failure is an error of a command whose usage was right.

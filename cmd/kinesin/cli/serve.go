@@ -54,12 +54,8 @@ when they change. /livez, /readyz and /healthz need no token.`,
 		Args: cobra.NoArgs,
 	}
 	s.add(c.Flags())
-	c.RunE = does(func(ctx context.Context, _ []string) error {
-		log, err := s.log.logger(a.Stderr)
-		if err != nil {
-			return err
-		}
-		s.Log, s.NoMatch, s.NoGrow, s.LeasesOnly = log, !s.match, !s.growShards, !s.watch
+	return a.acting(c, func(ctx context.Context, _ []string) error {
+		s.Log, s.NoMatch, s.NoGrow, s.LeasesOnly = s.log.logger(a.Stderr), !s.match, !s.growShards, !s.watch
 		s.PodName, s.PodNamespace = a.getenv("POD_NAME"), a.getenv("POD_NAMESPACE")
 		if c.Flags().Changed("deliver-direct") && s.DeliverDirect == 0 {
 			s.DeliverDirect = -1 // zero is the default
@@ -69,8 +65,6 @@ when they change. /livez, /readyz and /healthz need no token.`,
 		}
 		return profiled(s.cpuProfile, func() error { return a.serve(ctx, s.Config) })
 	})
-	a.outputFlag(c.Flags())
-	return c
 }
 
 func (s *serveFlags) add(f *pflag.FlagSet) {
@@ -156,13 +150,10 @@ func (a *app) serve(ctx context.Context, c server.Config) error {
 	return s.Run(ctx)
 }
 
-// newServer opens a server. A configuration that it refuses is bad usage.
+// newServer opens a server.
 func newServer(ctx context.Context, c server.Config) (*server.Server, error) {
 	s, err := server.New(ctx, c)
-	if errors.Is(err, server.ErrConfig) {
-		return nil, usagef("%v", err)
-	}
-	return s, setupFailure(err)
+	return s, explainServer(err)
 }
 
 // untilSignal returns a context that the first SIGTERM or Ctrl-C ends. A second one ends the process.

@@ -83,13 +83,19 @@ func objectOf(t *sdk.TaskInfo) taskObject {
 
 // withPayload adds the payload, as text if it is UTF-8.
 func (o taskObject) withPayload(payload []byte) taskObject {
-	if utf8.Valid(payload) {
-		text := string(payload)
+	text, encoded := textOrBase64(payload)
+	if o.PayloadBase64 = encoded; encoded == "" {
 		o.Payload = &text
-	} else {
-		o.PayloadBase64 = base64.StdEncoding.EncodeToString(payload)
 	}
 	return o
+}
+
+// textOrBase64 returns data as text if it is UTF-8, else in base64.
+func textOrBase64(data []byte) (text, encoded string) {
+	if utf8.Valid(data) {
+		return string(data), ""
+	}
+	return "", base64.StdEncoding.EncodeToString(data)
 }
 
 func timeText(t time.Time) string {

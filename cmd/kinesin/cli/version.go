@@ -17,17 +17,14 @@ type versionObject struct {
 }
 
 func (a *app) versionCommand() *cobra.Command {
-	c := &cobra.Command{
+	return a.acting(&cobra.Command{
 		Use:   "version",
 		Short: "Print the version",
 		Args:  cobra.NoArgs,
-		RunE: does(func(context.Context, []string) error {
-			v := versionObject{Version: a.version(), Go: runtime.Version(), OS: runtime.GOOS, Arch: runtime.GOARCH}
-			return a.print(v, "kinesin %s (%s, %s/%s)", v.Version, v.Go, v.OS, v.Arch)
-		}),
-	}
-	a.outputFlag(c.Flags())
-	return c
+	}, func(context.Context, []string) error {
+		v := versionObject{Version: a.version(), Go: runtime.Version(), OS: runtime.GOOS, Arch: runtime.GOARCH}
+		return a.print(v, "kinesin %s (%s, %s/%s)", v.Version, v.Go, v.OS, v.Arch)
+	})
 }
 
 // version returns what was set at link time, or else what `go install` recorded.

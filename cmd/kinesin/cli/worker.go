@@ -127,11 +127,7 @@ func (w *workerFlags) termToKill() time.Duration { return min(executor.TermToKil
 
 // work runs commands until a signal or the end of ctx, then drains the worker.
 func (a *app) work(ctx context.Context, flags *workerFlags, command []string) error {
-	log, err := flags.log.logger(a.Stderr)
-	if err != nil {
-		return err
-	}
-	k, err := a.client(sdk.WithLogger(log))
+	k, err := a.client(sdk.WithLogger(flags.log.logger(a.Stderr)))
 	if err != nil {
 		return err
 	}
