@@ -2,7 +2,6 @@ package cli
 
 import (
 	"context"
-	"fmt"
 
 	"github.com/spf13/cobra"
 
@@ -33,7 +32,7 @@ Exit 1 when a task has ended, is on the queue of a deliver lambda or about to be
 		out := a.results(len(ids) > 1)
 		for i, r := range all { // also with an error: these are done
 			o := cancelObject{ids[i], r.Outcome, r.State, refusalOf(r.Err)}
-			if err := out.add(ids[i], r.Err, o, func() error { return printLine(a, r.Outcome) }); err != nil {
+			if err := out.add(ids[i], r.Err, o, func() error { return a.printLine(r.Outcome) }); err != nil {
 				return err
 			}
 		}
@@ -42,9 +41,4 @@ Exit 1 when a task has ended, is on the queue of a deliver lambda or about to be
 		}
 		return out.end()
 	})
-}
-
-func printLine(a *app, v any) error {
-	_, err := fmt.Fprintln(a.Stdout, v)
-	return err
 }

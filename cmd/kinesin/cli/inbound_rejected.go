@@ -253,7 +253,7 @@ func (a *app) rejectedActionCommand(
 			}
 			for i, r := range done {
 				o := actedObject{part[i], r.ID, refusalOf(r.Err)}
-				if err := out.add(part[i], r.Err, o, func() error { return printLine(a, cmp.Or(string(o.ID), o.Name)) }); err != nil {
+				if err := out.add(part[i], r.Err, o, func() error { return a.printLine(cmp.Or(string(o.ID), o.Name)) }); err != nil {
 					return err
 				}
 			}

@@ -42,6 +42,11 @@ func (a *app) print(v any, format string, args ...any) error {
 	return err
 }
 
+func (a *app) printLine(v any) error {
+	_, err := fmt.Fprintln(a.Stdout, v)
+	return err
+}
+
 // printJSON writes one value and a newline.
 func printJSON(w io.Writer, v any) error {
 	e := json.NewEncoder(w)

@@ -98,7 +98,7 @@ func settingNames(c *cobra.Command) []string {
 // readConfig reads the configuration file. It returns nothing for an empty path.
 func readConfig(path string, allowed []string) (map[string]any, error) {
 	if path == "" {
-		return nil, nil
+		return map[string]any{}, nil
 	}
 	data, err := os.ReadFile(path) //nolint:gosec // the user names the file
 	if err != nil {

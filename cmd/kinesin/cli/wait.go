@@ -52,7 +52,7 @@ func (a *app) printStates(ids []string, all []sdk.GetResult) error {
 	}
 	out := a.results(len(ids) > 1)
 	for i := range all {
-		state := func() error { return printLine(a, ids[i]+" "+all[i].Task.State.String()) }
+		state := func() error { return a.printLine(ids[i] + " " + all[i].Task.State.String()) }
 		if err := out.add(ids[i], all[i].Err, nil, state); err != nil {
 			return err
 		}
