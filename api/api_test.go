@@ -214,3 +214,16 @@ func TestCodecWritesProtobuf(t *testing.T) {
 		t.Fatalf("got %v, %v", response, err)
 	}
 }
+
+func TestAMessageAboveTheLimitIsTooLarge(t *testing.T) {
+	t.Parallel()
+	client := serve(t, taskService{schedule: func(*kinesinv1.ScheduleRequest) (*kinesinv1.ScheduleResponse, error) {
+		return &kinesinv1.ScheduleResponse{}, nil
+	}}, api.Hooks{})
+	_, err := client.Schedule(t.Context(), &kinesinv1.ScheduleRequest{
+		Items: []*kinesinv1.ScheduleItem{{Lambda: "mail", Payload: make([]byte, api.MessageBytesMax)}},
+	})
+	if got := api.FromWire(err); !errors.Is(got, api.ErrTooLarge) {
+		t.Errorf("got %v, want ErrTooLarge", got)
+	}
+}

@@ -42,7 +42,7 @@ const (
 	SendTimeoutDefault     = 10 * time.Second
 	PendingMaxDefault      = 10_000
 	PendingBytesMaxDefault = 32 << 20
-	MessageBytesMaxDefault = sqsclient.BytesMaxDefault
+	MessageBytesMaxDefault = 256 << 10
 
 	sendsMax = 8 // requests in flight; tasks that come meanwhile are packed together
 	triesMax = 9
