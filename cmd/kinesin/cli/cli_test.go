@@ -198,7 +198,7 @@ func TestBadUsage(t *testing.T) {
 		{"lambda create a --retention 1s", "retention"},
 		{"lambda update a", "nothing to change"},
 		{"lambda update a --priorities x", "fixed at creation"},
-		{"lambda update a --shards 0", "--shards 0"},
+		{"lambda update a --shards 0", "want 1 to 1024"},
 		{"lambda update a --shards -1", "want 1 to 1024"},
 		{"lambda update a --shards 1025", "want 1 to 1024"},
 		{"lambda update a --shards many", "many"},

@@ -64,18 +64,15 @@ func rejectedObjectOf(r *sdk.Rejected) rejectedObject {
 }
 
 func (a *app) rejectedListCommand() *cobra.Command {
-	var limit int
+	limit := listLimitDefault
 	c := &cobra.Command{
 		Use:     "list [--limit N]",
 		Short:   "List what was set aside",
 		Example: `  kinesin inbound rejected list --limit 0 -o json | jq -r '.[] | select(.reason == "unknown_lambda").name'`,
 		Args:    cobra.NoArgs,
 	}
-	c.Flags().IntVar(&limit, "limit", listLimitDefault, "how many to list at most; 0 for all")
+	c.Flags().Var(intValue{n: &limit}, "limit", "how many to list at most; 0 for all")
 	return a.calling(c, func(ctx context.Context, k *sdk.Client, _ []string) error {
-		if limit < 0 {
-			return usagef("--limit %d: want 0 (all) or more", limit)
-		}
 		all, more, err := readRejected(ctx, k, limit)
 		if err != nil {
 			return err

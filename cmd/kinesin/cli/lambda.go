@@ -102,31 +102,16 @@ func shardsText(l *sdk.LambdaInfo) string {
 
 // lambdaFlags adds the flags for the settings that can be changed.
 func lambdaFlags(f *pflag.FlagSet, l *sdk.LambdaInfo) {
-	f.IntVar(&l.MaxAttempts, "max-attempts", 0, fmt.Sprintf("how many attempts may fail before a task is dead, 1 to %d; %d when not set", task.AttemptsMax, task.MaxAttemptsDefault))
-	f.Var(durationValue{d: &l.Timeout}, "timeout", "how long one attempt may take; "+formatDuration(task.TimeoutDefault)+" when not set")
+	f.Var(intValue{&l.MaxAttempts, 1, task.AttemptsMax}, "max-attempts", fmt.Sprintf("how many attempts may fail before a task is dead, 1 to %d; %d when not set", task.AttemptsMax, task.MaxAttemptsDefault))
+	f.Var(durationValue{&l.Timeout, task.TimeoutMin, task.TimeoutMax}, "timeout", "how long one attempt may take; "+formatDuration(task.TimeoutDefault)+" when not set")
 	f.Var(rangeValue{&l.BackoffMin, &l.BackoffMax}, "backoff", "shortest and longest pause before a retry; "+
 		formatRange(task.BackoffMinDefault, task.BackoffMaxDefault)+" when not set")
-	f.Var(durationValue{d: &l.Retention}, "retention", "how long ended tasks are kept; "+formatDuration(task.RetentionDefault)+" when not set")
+	f.Var(durationValue{&l.Retention, task.RetentionMin, task.RetentionMax}, "retention", "how long ended tasks are kept; "+formatDuration(task.RetentionDefault)+" when not set")
 }
 
-// checkLambda refuses flags that no server would accept. It does not check the name. It refuses zeros, which mean
-// "not set" on the wire.
-func checkLambda(f *pflag.FlagSet, l *sdk.LambdaInfo) error {
-	for _, name := range []string{"max-attempts", "timeout", "retention", "shards"} {
-		if flag := f.Lookup(name); flag != nil && flag.Changed && (flag.Value.String() == "0" || flag.Value.String() == "") {
-			return usagef("--%s 0: leave it out for the default", name)
-		}
-	}
-	if l.Shards < 0 || l.Shards > task.ShardsMax {
-		return usagef("--shards %d: want 1 to %d", l.Shards, task.ShardsMax)
-	}
-	if l.MaxAttempts < 0 || l.MaxAttempts > task.AttemptsMax {
-		return usagef("--max-attempts %d: want 1 to %d", l.MaxAttempts, task.AttemptsMax)
-	}
-	v := task.Lambda{
-		Name: "any", Priorities: l.Priorities, Shards: uint16(l.Shards), MaxAttempts: uint32(l.MaxAttempts),
-		Timeout: l.Timeout, BackoffMin: l.BackoffMin, BackoffMax: l.BackoffMax, Retention: l.Retention,
-	}
+// checkLambda refuses priorities and backoffs that no server would accept; the other flags have bounds.
+func checkLambda(l *sdk.LambdaInfo) error {
+	v := task.Lambda{Name: "any", Priorities: l.Priorities, BackoffMin: l.BackoffMin, BackoffMax: l.BackoffMax}
 	if err := v.WithDefaults().Validate(); err != nil {
 		return usagef("%v", err)
 	}

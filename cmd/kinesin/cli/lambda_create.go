@@ -30,7 +30,7 @@ NAME is 1 to 64 characters of a-z, A-Z, 0-9, '_' and '-'. Attempts, timeout and 
 	f.Var(choiceValue{&l.Mode, []string{sdk.ModeManaged, sdk.ModeDeliver}}, "mode",
 		"managed: workers of the SDK run its tasks; deliver: each task is put on an SQS queue when it is due, for consumers that need no Kinesin")
 	f.StringVar(&priorities, "priorities", "", "priorities, highest first; "+strings.Join(task.PrioritiesDefault(), ",")+" when not set")
-	f.IntVar(&l.Shards, "shards", 0, "partitions per priority, which can grow later; 4 with DynamoDB and else 1 when not set")
+	f.Var(intValue{&l.Shards, 1, task.ShardsMax}, "shards", "partitions per priority, which can grow later; 4 with DynamoDB and else 1 when not set")
 	lambdaFlags(f, &l)
 	return a.calling(c, func(ctx context.Context, k *sdk.Client, args []string) error {
 		l.Name = args[0]
@@ -40,7 +40,7 @@ NAME is 1 to 64 characters of a-z, A-Z, 0-9, '_' and '-'. Attempts, timeout and 
 				return usagef("--priorities: want names separated by commas, highest first, such as high,normal,low")
 			}
 		}
-		if err := checkLambda(f, &l); err != nil {
+		if err := checkLambda(&l); err != nil {
 			return err
 		}
 		created, existed, err := k.CreateLambda(ctx, l)

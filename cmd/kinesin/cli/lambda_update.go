@@ -27,7 +27,7 @@ are fixed at creation.`,
 	}
 	f := c.Flags()
 	lambdaFlags(f, &l)
-	f.IntVar(&l.Shards, "shards", 0, fmt.Sprintf("partitions per priority: more than now, at most %d", task.ShardsMax))
+	f.Var(intValue{&l.Shards, 1, task.ShardsMax}, "shards", fmt.Sprintf("partitions per priority: more than now, at most %d", task.ShardsMax))
 	fixed := []string{"mode", "priorities"}
 	for _, name := range fixed {
 		f.String(name, "", "")
@@ -43,7 +43,7 @@ are fixed at creation.`,
 			return usagef("nothing to change: want any of --max-attempts, --timeout, --backoff, --retention, --shards")
 		}
 		l.Name = args[0]
-		if err := checkLambda(f, &l); err != nil {
+		if err := checkLambda(&l); err != nil {
 			return err
 		}
 		changed, err := k.UpdateLambda(ctx, l)

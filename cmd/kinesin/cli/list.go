@@ -33,13 +33,12 @@ With -o json, an array of the objects that get prints.`, task.States()),
 	f := c.Flags()
 	f.StringVar(&q.Lambda, "lambda", "", "`NAME` of the lambda; required")
 	f.StringVar(&state, "state", "", "only tasks in this `STATE`")
-	f.IntVar(&q.Limit, "limit", listLimitDefault, "how many tasks to list at most; 0 for all")
+	q.Limit = listLimitDefault
+	f.Var(intValue{n: &q.Limit}, "limit", "how many tasks to list at most; 0 for all")
 	return a.calling(c, func(ctx context.Context, k *sdk.Client, _ []string) error {
 		switch {
 		case q.Lambda == "":
 			return usagef("--lambda is missing: it names the lambda whose tasks to list")
-		case q.Limit < 0:
-			return usagef("--limit %d: want 0 (all) or more", q.Limit)
 		case state != "":
 			if _, err := task.ParseState(state); err != nil {
 				return usagef("--state: %v", err)

@@ -93,10 +93,39 @@ func parseTime(text string) (time.Time, error) {
 	return t, nil
 }
 
-// durationValue is a flag with a duration, as parseDuration reads it.
+// intValue is a flag with a number between bounds. A zero max means none.
+type intValue struct {
+	n        *int
+	min, max int
+}
+
+func (v intValue) String() string {
+	if v.n == nil {
+		return ""
+	}
+	return strconv.Itoa(*v.n)
+}
+
+func (intValue) Type() string { return "int" }
+
+func (v intValue) Set(text string) error {
+	n, err := strconv.Atoi(text)
+	switch {
+	case err != nil:
+		return fmt.Errorf("%q is not a number", text)
+	case v.max == 0 && n < v.min:
+		return fmt.Errorf("%d is out of range: want %d or more", n, v.min)
+	case v.max > 0 && (n < v.min || n > v.max):
+		return fmt.Errorf("%d is out of range: want %d to %d", n, v.min, v.max)
+	}
+	*v.n = n
+	return nil
+}
+
+// durationValue is a flag with a duration, as parseDuration reads it, between bounds. A zero max means none.
 type durationValue struct {
-	d   *time.Duration
-	min time.Duration
+	d        *time.Duration
+	min, max time.Duration
 }
 
 func (v durationValue) String() string {
@@ -113,7 +142,10 @@ func (v durationValue) Set(text string) error {
 	if err != nil {
 		return err
 	}
-	if d < v.min {
+	switch {
+	case v.max > 0 && (d < v.min || d > v.max):
+		return fmt.Errorf("%s is out of range: want %s to %s", text, formatDuration(v.min), formatDuration(v.max))
+	case d < v.min:
 		return fmt.Errorf("%s is too short: want at least %s", text, formatDuration(v.min))
 	}
 	*v.d = d

@@ -86,8 +86,8 @@ Exit 1 after killing the commands when the lease was lost while they ran. Run th
 
 func (w *workerFlags) add(f *pflag.FlagSet) {
 	f.StringSliceVar(&w.lambdas, "lambda", nil, "`NAMES` of the lambdas whose tasks to run; required, may be repeated")
-	f.IntVar(&w.concurrency, "concurrency", w.concurrency, "how many tasks run at a time")
-	f.Var(durationValue{d: &w.lease}, "lease", "time without a heartbeat after which the tasks start elsewhere; 3s to 1h")
+	f.Var(intValue{&w.concurrency, 1, concurrencyMax}, "concurrency", "how many tasks run at a time")
+	f.Var(durationValue{&w.lease, leaseMin, leaseMax}, "lease", "time without a heartbeat after which the tasks start elsewhere; 3s to 1h")
 	f.Var(durationValue{d: &w.grace}, "grace", "how long a drain may take")
 	f.StringVar(&w.name, "name", "", "name of the worker in attempts; host name and process id when not set")
 	settings(f, "lambda", "concurrency", "lease", "grace", "name")
@@ -102,12 +102,6 @@ func (w *workerFlags) check(command []string, dash int) error {
 		return usagef("%q stands before --: want flags before it, and the command after it", command[0])
 	case len(command) == 0 || command[0] == "":
 		return usagef("the command is missing: put it after --, such as: kinesin worker --lambda greet -- cat")
-	case w.concurrency < 1 || w.concurrency > concurrencyMax:
-		return usagef("--concurrency %d: want 1 to %d", w.concurrency, concurrencyMax)
-	case w.lease < leaseMin || w.lease > leaseMax:
-		return usagef("--lease %v: want %v to %v", w.lease, leaseMin, leaseMax)
-	case w.grace < 0:
-		return usagef("--grace %v: want 0s or more", w.grace)
 	}
 	seen := map[string]bool{}
 	for _, name := range w.lambdas {
