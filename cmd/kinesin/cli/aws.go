@@ -56,8 +56,8 @@ a table exists with another key, nothing is changed (exit 3).`,
 	})
 }
 
-// explainServer marks the errors of package server that are bad usage, and those that last until somebody changes
-// the environment.
+// explainServer marks the errors of package server that are bad usage, and those that last until somebody
+// changes the environment.
 func explainServer(err error) error {
 	switch {
 	case errors.Is(err, server.ErrConfig):
@@ -68,7 +68,8 @@ func explainServer(err error) error {
 	return err
 }
 
-// lasting is a failure that ends the process with exitSetup, so that supervisors can tell it from one that may pass.
+// lasting is a failure that ends the process with exitSetup, so that supervisors can tell it from one that
+// may pass.
 type lasting struct{ error }
 
 func (l *lasting) Unwrap() error { return l.error }

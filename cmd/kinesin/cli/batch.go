@@ -113,8 +113,8 @@ func offer(ctx context.Context, c *chunk, to ...chan<- *chunk) error {
 	return nil
 }
 
-// cut splits the lines of r into chunks. It emits a chunk when it is full, or when the next line is not there yet, so
-// that a slow input does not delay its tasks and a fast one makes full calls.
+// cut splits the lines of r into chunks. It emits a chunk when it is full, or when the next line is not there
+// yet, so that a slow input does not delay its tasks and a fast one makes full calls.
 func cut(ctx context.Context, r io.Reader, emit func(*chunk) error) error {
 	in := bufio.NewReaderSize(r, batchReadBytes)
 	c := newChunk()

@@ -120,8 +120,8 @@ func (l *batchLine) payload() ([]byte, error) {
 	return []byte(text), err
 }
 
-// scan reads the most common line, an object of strings without escapes, several times faster than decodeLine. It
-// returns false for any other line, of which it may have read a part.
+// scan reads the most common line, an object of strings without escapes, several times faster than
+// decodeLine. It returns false for any other line, of which it may have read a part.
 func (l *batchLine) scan(text []byte) bool {
 	if bytes.IndexByte(text, '\\') >= 0 || !utf8.Valid(text) {
 		return false
@@ -176,7 +176,8 @@ func quoted(text []byte) (s, rest []byte, ok bool) {
 	return s, text[end+2:], true
 }
 
-// set sets a field; name and value have their quotes. It returns false for an unknown field and for a second value.
+// set sets a field; name and value have their quotes. It returns false for an unknown field and for a second
+// value.
 func (l *batchLine) set(name, value []byte) bool {
 	if string(name) == `"payload"` {
 		l.Payload = value

@@ -25,8 +25,8 @@ type child struct {
 	data string // removed afterwards; empty: kept
 }
 
-// startServer starts `kinesin serve` on a free port. The default directory is a new one below the current one,
-// because a directory for temporary files may be in memory, where syncs cost nothing.
+// startServer starts `kinesin serve` on a free port. The default directory is a new one below the current
+// one, because a directory for temporary files may be in memory, where syncs cost nothing.
 func (a *app) startServer(ctx context.Context, data string) (*child, error) {
 	c := &child{}
 	program, err := os.Executable()

@@ -52,7 +52,8 @@ func (a *app) callingWith(c *cobra.Command, act call, opts ...sdk.ClientOption) 
 	return c
 }
 
-// client makes a client of the server that --server names, which may be HOST:PORT. It connects at the first call.
+// client makes a client of the server that --server names, which may be HOST:PORT. It connects at the first
+// call.
 func (a *app) client(opts ...sdk.ClientOption) (*sdk.Client, error) {
 	if _, _, err := net.SplitHostPort(a.server); err == nil && !strings.Contains(a.server, "://") {
 		a.server = "http://" + a.server
@@ -75,8 +76,8 @@ func (a *app) withClient(f func(*sdk.Client) error, opts ...sdk.ClientOption) er
 	return a.explain(f(c))
 }
 
-// connections makes HTTP clients for what the SDK does not offer. Call client or withClient before: they check
-// the settings.
+// connections makes HTTP clients for what the SDK does not offer. Call client or withClient before: they
+// check the settings.
 func (a *app) connections() (dial.Clients, error) {
 	c, err := dial.New(dial.Config{Server: a.server, TokenFile: a.tokenFile, CAFile: a.caFile, Clock: clock.Real()})
 	if err != nil {
@@ -85,8 +86,8 @@ func (a *app) connections() (dial.Clients, error) {
 	return c, nil
 }
 
-// explain adds what to do to an error that means that no server could be reached. It does not change the error
-// of a server.
+// explain adds what to do to an error that means that no server could be reached. It does not change the
+// error of a server.
 func (a *app) explain(err error) error {
 	refused, _ := errors.AsType[*api.Error](err)
 	switch {

@@ -215,7 +215,8 @@ type actedObject struct {
 	refusal
 }
 
-// rejectedActionCommand makes a command that does something with names, of which act takes up to rejectedPerCall.
+// rejectedActionCommand makes a command that does something with names, of which act takes up to
+// rejectedPerCall.
 func (a *app) rejectedActionCommand(
 	c *cobra.Command, allHelp string, act func(ctx context.Context, k *sdk.Client, names []string) ([]sdk.RetryResult, error),
 ) *cobra.Command {

@@ -19,8 +19,8 @@ const (
 	exitDone   = 0
 	exitFailed = 1
 	exitUsage  = 2 // the command line, the environment or the configuration file is wrong
-	// exitSetup is for a failure that lasts until somebody changes the environment: on AWS, in Kubernetes or the
-	// clock of this machine.
+	// exitSetup is for a failure that lasts until somebody changes the environment: on AWS, in Kubernetes or
+	// the clock of this machine.
 	exitSetup = 3
 )
 
@@ -149,8 +149,8 @@ func isUsage(err error) bool {
 	return found
 }
 
-// report prints an error and returns the exit code. An error that is no failure comes from parsing the command line,
-// and is bad usage.
+// report prints an error and returns the exit code. An error that is no failure comes from parsing the
+// command line, and is bad usage.
 func (a *app) report(cmd *cobra.Command, err error) int {
 	failed, isFailure := errors.AsType[*failure](err)
 	switch {

@@ -39,8 +39,8 @@ func envName(flag string) string {
 	return envPrefix + strings.ToUpper(strings.ReplaceAll(flag, "-", "_"))
 }
 
-// applySettings sets every setting of the command that the command line does not give: from the environment, or
-// else from the file.
+// applySettings sets every setting of the command that the command line does not give: from the environment,
+// or else from the file.
 func (a *app) applySettings(cmd *cobra.Command) error {
 	path := a.getenv(envName("config"))
 	if f := cmd.Flag("config"); f != nil && f.Changed {
