@@ -76,12 +76,12 @@ func TestRetryAfterCrossesTheWire(t *testing.T) {
 	t.Parallel()
 	client := serve(t, taskService{schedule: func(*kinesinv1.ScheduleRequest) (*kinesinv1.ScheduleResponse, error) {
 		return nil, fmt.Errorf("lambda mail: %w", &api.Error{
-			Reason: kinesinv1.Reason_REASON_THROTTLED, Text: "100/s reached", RetryAfter: 250 * time.Millisecond,
+			Reason: kinesinv1.Reason_REASON_UNAVAILABLE, Text: "the store is busy", RetryAfter: 250 * time.Millisecond,
 		})
 	}}, api.Hooks{})
 	_, err := client.Schedule(t.Context(), &kinesinv1.ScheduleRequest{})
 	e, found := errors.AsType[*api.Error](api.FromWire(err))
-	if !found || e.RetryAfter != 250*time.Millisecond || e.Text != "lambda mail: 100/s reached" {
+	if !found || e.RetryAfter != 250*time.Millisecond || e.Text != "lambda mail: the store is busy" {
 		t.Errorf("got %+v", e)
 	}
 }
@@ -90,7 +90,7 @@ func TestEveryReasonHasOneSentinelAndOneCode(t *testing.T) {
 	t.Parallel()
 	for number := range kinesinv1.Reason_name {
 		reason := kinesinv1.Reason(number)
-		if reason == kinesinv1.Reason_REASON_UNSPECIFIED {
+		if reason == kinesinv1.Reason_REASON_UNSPECIFIED || reason == kinesinv1.Reason_REASON_THROTTLED {
 			continue
 		}
 		want := api.Errorf(reason, "x").Sentinel()
@@ -159,7 +159,7 @@ func TestErrorsWithoutKinesin(t *testing.T) {
 	url := server.URL
 	client := kinesinv1connect.NewTaskServiceClient(server.Client(), url, api.ClientOptions()...)
 	if _, err := client.Get(t.Context(), &kinesinv1.GetRequest{}); !errors.Is(api.FromWire(err), api.ErrUnsupported) ||
-		!strings.Contains(api.FromWire(err).Error(), "have the role for it") {
+		!strings.Contains(api.FromWire(err).Error(), "with the role for it") {
 		t.Errorf("a web server without the service: %v", api.FromWire(err))
 	}
 	server.Close()
@@ -212,5 +212,18 @@ func TestCodecWritesProtobuf(t *testing.T) {
 	response, err := client.Schedule(t.Context(), sent)
 	if err != nil || len(response.Results) != 1 || response.Results[0].Id != "k1" {
 		t.Fatalf("got %v, %v", response, err)
+	}
+}
+
+func TestAMessageAboveTheLimitIsTooLarge(t *testing.T) {
+	t.Parallel()
+	client := serve(t, taskService{schedule: func(*kinesinv1.ScheduleRequest) (*kinesinv1.ScheduleResponse, error) {
+		return &kinesinv1.ScheduleResponse{}, nil
+	}}, api.Hooks{})
+	_, err := client.Schedule(t.Context(), &kinesinv1.ScheduleRequest{
+		Items: []*kinesinv1.ScheduleItem{{Lambda: "mail", Payload: make([]byte, api.MessageBytesMax)}},
+	})
+	if got := api.FromWire(err); !errors.Is(got, api.ErrTooLarge) {
+		t.Errorf("got %v, want ErrTooLarge", got)
 	}
 }

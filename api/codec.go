@@ -19,7 +19,7 @@ type vtMessage interface {
 // the message has it. It is safe for concurrent use.
 type protoCodec struct{}
 
-// Name is the name of the codec it takes the place of.
+// Name returns the name of the codec that it replaces.
 func (protoCodec) Name() string { return "proto" }
 
 // Marshal encodes a protobuf message.
@@ -39,8 +39,8 @@ func (protoCodec) MarshalAppend(dst []byte, message any) ([]byte, error) {
 	return nil, notProto(message)
 }
 
-// MarshalStable encodes a protobuf message the same way each time. Generated
-// code does, as the messages of kinesinv1 have no maps.
+// MarshalStable encodes a protobuf message the same way each time. Generated code does that, because the
+// messages of kinesinv1 have no maps.
 func (c protoCodec) MarshalStable(message any) ([]byte, error) {
 	if _, generated := message.(vtMessage); generated {
 		return c.Marshal(message)

@@ -1,8 +1,7 @@
 // Package api is the wire contract of Kinesin, version 1: the generated
-// messages and services (kinesinv1, from proto/), the codec that carries them,
-// the options that every handler and client shares, and the one place where
-// errors become reasons and codes on the wire and errors again on the other side.
-// It owns no state, makes no call, and knows no role.
+// messages and services (kinesinv1, from proto/), their codec, the options that
+// all handlers and clients share, and the conversion between errors and their
+// form on the wire. It owns no state and makes no call.
 //
 // A server builds its handlers with HandlerOptions and returns plain errors:
 //

@@ -11,43 +11,41 @@ import (
 // Reason says precisely why something was refused.
 type Reason = kinesinv1.Reason
 
-// One sentinel per decision a caller makes. They mean the same on both sides
-// of the wire: what a server returns wrapped, errors.Is finds again in the client.
+// One sentinel for each decision of a caller. They mean the same on both sides of the wire: errors.Is finds
+// in the client what the server wrapped.
 var (
-	// ErrInvalid says that a value is outside what is allowed; the text says what is.
+	// ErrInvalid means that a value is outside what is allowed; the text says what is.
 	ErrInvalid = errors.New("invalid")
-	// ErrUnknownLambda says that no lambda has that name.
+	// ErrUnknownLambda means that no lambda has that name.
 	ErrUnknownLambda = errors.New("unknown lambda")
-	// ErrNotFound says that there is no such task.
+	// ErrNotFound means that there is no such task.
 	ErrNotFound = errors.New("no such task")
-	// ErrKeyConflict says that the key is taken by a task with another payload, priority or collection.
+	// ErrKeyConflict means that the key is taken by a task with another payload, priority or collection.
 	ErrKeyConflict = errors.New("key is taken by another task")
-	// ErrTooLate says that the task has ended.
+	// ErrTooLate means that the task has ended.
 	ErrTooLate = errors.New("task has ended")
-	// ErrTooLarge says that a payload or a request is above its limit.
+	// ErrTooLarge means that a payload or a request is above its limit.
 	ErrTooLarge = errors.New("too large")
-	// ErrFull says that no new tasks are taken for want of space; what is stored still drains.
+	// ErrFull means that the store has no space for new tasks. Stored tasks still run.
 	ErrFull = errors.New("store is full")
-	// ErrThrottled says that a rate limit was met; RetryAfter tells when to try again.
-	ErrThrottled = errors.New("throttled")
-	// ErrUnavailable says that the call may be tried again; its outcome may be unknown.
+	// ErrUnavailable means that the call may be tried again; its outcome may be unknown.
 	ErrUnavailable = errors.New("unavailable")
-	// ErrLeaseLost says that the worker's lease has ended.
+	// ErrLeaseLost means that the worker's lease has ended.
 	ErrLeaseLost = errors.New("worker lease lost")
-	// ErrFenced says that the attempt no longer owns the task.
+	// ErrFenced means that the attempt no longer owns the task.
 	ErrFenced = errors.New("attempt does not own the task")
-	// ErrExists says that the lambda exists with other settings.
+	// ErrExists means that the lambda exists with other settings.
 	ErrExists = errors.New("lambda exists with other settings")
-	// ErrInUse says that the lambda has live tasks.
+	// ErrInUse means that the lambda has live tasks.
 	ErrInUse = errors.New("lambda has live tasks")
-	// ErrUnsupported says that this server's drivers cannot do it.
+	// ErrUnsupported means that this server cannot do it, because of its drivers.
 	ErrUnsupported = errors.New("not supported by this server")
-	// ErrUnauthenticated says that the call had no token, or none that the server takes.
+	// ErrUnauthenticated means that the call had no token, or none that the server accepts.
 	ErrUnauthenticated = errors.New("not authenticated")
-	// ErrRegistered says that the lambda is registered (Terraform does so), and goes with its registration
+	// ErrRegistered means that the lambda is registered (by Terraform), and is deleted with its registration
 	// only.
 	ErrRegistered = errors.New("lambda is registered")
-	// ErrInternal says that the server failed; the cause is in the server's log.
+	// ErrInternal means that the server failed; the cause is in the server's log.
 	ErrInternal = errors.New("internal error")
 )
 
@@ -59,7 +57,6 @@ var sentinels = map[Reason]error{
 	kinesinv1.Reason_REASON_TOO_LATE:        ErrTooLate,
 	kinesinv1.Reason_REASON_TOO_LARGE:       ErrTooLarge,
 	kinesinv1.Reason_REASON_FULL:            ErrFull,
-	kinesinv1.Reason_REASON_THROTTLED:       ErrThrottled,
 	kinesinv1.Reason_REASON_UNAVAILABLE:     ErrUnavailable,
 	kinesinv1.Reason_REASON_LEASE_LOST:      ErrLeaseLost,
 	kinesinv1.Reason_REASON_FENCED:          ErrFenced,
@@ -76,17 +73,17 @@ var sentinels = map[Reason]error{
 type Error struct {
 	Reason     Reason
 	Text       string
-	RetryAfter time.Duration // 0: not said
-	// Unreached is set by a client that found no connection: no server had part in it.
+	RetryAfter time.Duration // 0: not given
+	// Unreached is set by a client that could not connect: no server got the call.
 	Unreached bool
 }
 
-// Errorf returns a refusal with a text of its own.
+// Errorf returns a refusal with a reason and a text.
 func Errorf(reason Reason, format string, args ...any) *Error {
 	return &Error{Reason: reason, Text: fmt.Sprintf(format, args...)}
 }
 
-// Error returns the text, or what the reason means where there is none.
+// Error returns the text, or the text of the sentinel if there is none.
 func (e *Error) Error() string {
 	if e.Text != "" {
 		return e.Text
@@ -97,7 +94,7 @@ func (e *Error) Error() string {
 // Is makes errors.Is find the sentinel of the reason.
 func (e *Error) Is(target error) bool { return target == e.Sentinel() }
 
-// Sentinel is the ErrX of the reason.
+// Sentinel returns the sentinel of the reason.
 func (e *Error) Sentinel() error {
 	if s, known := sentinels[e.Reason]; known {
 		return s

@@ -12,11 +12,11 @@ const (
 	idleTimeout    = 2 * time.Minute
 	dialTimeout    = 3 * time.Second
 	pingAfter      = 5 * time.Second // of silence on an HTTP/2 connection
-	pingTimeout    = 5 * time.Second // then the connection is taken for dead
+	pingTimeout    = 5 * time.Second // then the connection is considered dead
 	bufferBytes    = 64 << 10
 	windowBytes    = 1 << 20 // a batch of claimed tasks fits without waiting for the window
 	streamsMax     = 4096    // open at a time on one connection to a server
-	connsMax       = 256     // of one client to one server; a call beyond waits for one of them
+	connsMax       = 256     // of one client to one server; further calls wait
 	frameBytesMax  = 1 << 20
 	tlsHandshakeIn = 5 * time.Second
 )
@@ -36,9 +36,8 @@ func NewServer(handler http.Handler) *http.Server {
 	}
 }
 
-// NewCallTransport returns the transport for calls with one request and one
-// response: HTTP/1.1, which takes two thirds of the time of HTTP/2 for small calls
-// (docs/adr/0003), or whatever a TLS server offers.
+// NewCallTransport returns the transport for unary calls: HTTP/1.1, which takes two thirds of the time of
+// HTTP/2 for small calls (docs/adr/0003), or with TLS whatever the server prefers.
 func NewCallTransport() *http.Transport {
 	var protocols http.Protocols
 	protocols.SetHTTP1(true)

@@ -11,12 +11,12 @@ import (
 	"google.golang.org/protobuf/reflect/protoreflect"
 )
 
-// jsonCodec is the JSON codec of servers. Connect's own passes over fields that it does not know; people
-// write JSON by hand, and a misspelt delay must not mean now. Binary messages are for programs, and keep to
-// protobuf's rule: what is newer than the server is passed over. It is safe for concurrent use.
+// jsonCodec is the JSON codec of servers. It refuses unknown fields, which connect's own ignores: people
+// write JSON by hand, and a misspelt delay must not mean now. Binary messages come from programs and follow
+// protobuf's rule: unknown fields are ignored. It is safe for concurrent use.
 type jsonCodec struct{ name string }
 
-// jsonCodecs take the place of connect's, which has two names for one.
+// jsonCodecs replaces both names of connect's codec.
 func jsonCodecs() connect.HandlerOption {
 	return connect.WithHandlerOptions(
 		connect.WithCodec(jsonCodec{"json"}),
@@ -24,7 +24,7 @@ func jsonCodecs() connect.HandlerOption {
 	)
 }
 
-// Name is the name of the codec it takes the place of.
+// Name returns the name of the codec that it replaces.
 func (c jsonCodec) Name() string { return c.name }
 
 // Marshal encodes a protobuf message.
@@ -53,16 +53,16 @@ func (jsonCodec) Unmarshal(data []byte, message any) error {
 		return nil
 	}
 	proto.Reset(m)
-	if (protojson.UnmarshalOptions{DiscardUnknown: true}).Unmarshal(data, m) == nil { // so it is a name
+	if (protojson.UnmarshalOptions{DiscardUnknown: true}).Unmarshal(data, m) == nil { // so the error is an unknown field
 		const depthMax = 3
 		return fmt.Errorf("%w; allowed here: %s", strict, fieldNames(m.ProtoReflect().Descriptor(), depthMax))
 	}
 	return strict
 }
 
-var errNoBody = errors.New("the body is empty: it has to be a JSON object, such as {}")
+var errNoBody = errors.New("the body is empty: want a JSON object such as {}")
 
-// fieldNames lists the fields of a message as JSON has them, with those of the messages in it in brackets.
+// fieldNames lists the JSON names of the fields of a message, with those of nested messages in brackets.
 func fieldNames(m protoreflect.MessageDescriptor, depthMax int) string {
 	names := make([]string, m.Fields().Len())
 	for i := range names {

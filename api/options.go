@@ -13,19 +13,18 @@ import (
 const (
 	// MessageBytesMax bounds one message in either direction.
 	MessageBytesMax = 16 << 20
-	// compressBytesMin keeps gzip away from the hot calls; large lists for browsers and curl have it.
+	// compressBytesMin is above the size of frequent messages, which are not worth compressing.
 	compressBytesMin = 64 << 10
 )
 
-// Hooks are what a server wants to know of its calls. A nil hook is not called.
+// Hooks are functions of a server. A nil hook is not called.
 type Hooks struct {
-	// Internal is called with each error that left as "internal": its text goes nowhere else.
+	// Internal is called with each error that clients see as "internal", whose text they do not get.
 	Internal func(ctx context.Context, procedure string, err error)
 }
 
-// HandlerOptions are the options of every handler: the codecs, the limits, and
-// the translation of returned errors by ToWire. A panic in a handler becomes an
-// internal error.
+// HandlerOptions returns the options of every handler: the codecs, the limits, and the translation of errors
+// by ToWire. A panic in a handler becomes an internal error.
 func HandlerOptions(hooks Hooks) []connect.HandlerOption {
 	return []connect.HandlerOption{
 		connect.WithCodec(protoCodec{}),
@@ -39,8 +38,8 @@ func HandlerOptions(hooks Hooks) []connect.HandlerOption {
 	}
 }
 
-// ClientOptions are the options of every client: the codec and the limits, and
-// no compression, which costs more than it saves inside a data centre.
+// ClientOptions returns the options of every client: the codec, the limits, and no compression, which costs
+// more than it saves inside a data centre.
 func ClientOptions() []connect.ClientOption {
 	return []connect.ClientOption{
 		connect.WithCodec(protoCodec{}),
@@ -69,7 +68,7 @@ func (t translator) WrapUnary(next connect.UnaryFunc) connect.UnaryFunc {
 	}
 }
 
-// WrapStreamingClient leaves clients alone.
+// WrapStreamingClient does nothing.
 func (translator) WrapStreamingClient(next connect.StreamingClientFunc) connect.StreamingClientFunc {
 	return next
 }

@@ -12,7 +12,7 @@ import (
 	"github.com/kinesin-io/kinesin/task"
 )
 
-// InternalText is all that a client learns of an error that nobody meant for it.
+// InternalText is the text that clients get for an internal error.
 const InternalText = "internal error; the server's log has the cause"
 
 var codes = map[Reason]connect.Code{
@@ -23,7 +23,6 @@ var codes = map[Reason]connect.Code{
 	kinesinv1.Reason_REASON_TOO_LATE:        connect.CodeFailedPrecondition,
 	kinesinv1.Reason_REASON_TOO_LARGE:       connect.CodeInvalidArgument,
 	kinesinv1.Reason_REASON_FULL:            connect.CodeResourceExhausted,
-	kinesinv1.Reason_REASON_THROTTLED:       connect.CodeResourceExhausted,
 	kinesinv1.Reason_REASON_UNAVAILABLE:     connect.CodeUnavailable,
 	kinesinv1.Reason_REASON_LEASE_LOST:      connect.CodeFailedPrecondition,
 	kinesinv1.Reason_REASON_FENCED:          connect.CodeAborted,
@@ -35,7 +34,7 @@ var codes = map[Reason]connect.Code{
 	kinesinv1.Reason_REASON_UNAUTHENTICATED: connect.CodeUnauthenticated,
 }
 
-// domain are the refusals of package task, which knows nothing of the wire.
+// domain maps the refusals of package task, which does not know the wire, to reasons.
 var domain = []struct {
 	err    error
 	reason Reason
@@ -48,9 +47,9 @@ var domain = []struct {
 	{context.DeadlineExceeded, kinesinv1.Reason_REASON_UNAVAILABLE},
 }
 
-// ProblemOf is what the wire says of an error: nil for nil, the refusal for an
-// Error, a sentinel of this package or a refusal of package task, and for
-// anything else an internal error whose text stays inside.
+// ProblemOf returns the form of an error on the wire: the refusal for an Error, for a sentinel of this
+// package and for a refusal of package task. Any other error becomes an internal error with InternalText. nil
+// stays nil.
 func ProblemOf(err error) *kinesinv1.Problem {
 	if err == nil {
 		return nil
@@ -65,7 +64,7 @@ func ProblemOf(err error) *kinesinv1.Problem {
 }
 
 func reasonOf(err error) Reason {
-	for number := range int32(len(kinesinv1.Reason_name)) { // in order, so that an error with two reasons always has the same
+	for number := range int32(len(kinesinv1.Reason_name)) { // in order, so that an error with two reasons always gets the same one
 		if s, known := sentinels[Reason(number)]; known && errors.Is(err, s) {
 			return Reason(number)
 		}
@@ -78,7 +77,7 @@ func reasonOf(err error) Reason {
 	return kinesinv1.Reason_REASON_INTERNAL
 }
 
-// ErrorOf is the error that a problem in a response stands for; nil for nil.
+// ErrorOf returns the error for a problem in a response; nil for nil.
 func ErrorOf(p *kinesinv1.Problem) error {
 	if p == nil {
 		return nil
@@ -86,8 +85,8 @@ func ErrorOf(p *kinesinv1.Problem) error {
 	return &Error{Reason: p.Reason, Text: p.Text, RetryAfter: time.Duration(p.RetryAfterMicros) * time.Microsecond}
 }
 
-// ToWire is an error as a call returns it: a code, and the problem as its detail.
-// An error that already has a code is left as it is.
+// ToWire returns the form of an error in which a call returns it: a code, with the problem as its detail. An
+// error that has a code already is not changed.
 func ToWire(err error) error {
 	if err == nil {
 		return nil
@@ -107,11 +106,11 @@ func ToWire(err error) error {
 	return coded
 }
 
-// FromWire is the error of a call as its caller should see it: an *Error with
-// the server's reason, or, where no Kinesin answered, one that says so. The end
-// of the caller's own context stays what it is, and so does an *Error of who made the connection.
+// FromWire returns the error of a call as its caller should see it: an *Error with the server's reason, or
+// one that says that no server of Kinesin answered. It does not change the end of the caller's context, nor
+// an *Error.
 func FromWire(err error) error {
-	if isUnconnected(err) { // also when it took too long, which is not the caller's context
+	if isUnconnected(err) { // first: a dial timeout is not the end of the caller's context
 		return &Error{Reason: kinesinv1.Reason_REASON_UNAVAILABLE, Text: err.Error(), Unreached: true}
 	}
 	if err == nil || errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) {
@@ -135,26 +134,25 @@ func FromWire(err error) error {
 		return &Error{Reason: kinesinv1.Reason_REASON_UNAVAILABLE, Text: text}
 	}
 	if coded.Code() == connect.CodeUnimplemented {
-		text = "what answers there does not know this call: is it a server of Kinesin, no older than this client, and does it have the role for it (serve --roles)? (" + text + ")"
+		text = "the server does not know this call: is it a server of Kinesin, no older than this client, with the role for it (serve --roles)? (" + text + ")"
 	}
-	return &Error{Reason: uncommented(coded.Code()), Text: text}
+	return &Error{Reason: reasonFor(coded.Code()), Text: text}
 }
 
-// isUnconnected reports whether a call of a client had no connection to go by. What a server says comes
-// without the error behind it.
+// isUnconnected reports whether a client could not connect. An error from a server does not wrap a
+// *net.OpError.
 func isUnconnected(err error) bool {
 	var coded *connect.Error
 	var dial *net.OpError
 	return errors.As(err, &coded) && errors.As(err, &dial) && dial.Op == "dial" && !errors.Is(err, context.Canceled)
 }
 
-// isCutOff reports whether the connection broke while the answer was read, so that nobody knows what the
-// server did. That is no error which the server sent: the client has it from the connection, and gives it the
-// code for what it does not know, or for a stream that was reset.
+// isCutOff reports whether the connection broke while the response was read, so that the outcome is unknown.
+// The client makes such an error itself, with the code for an unknown error or for a stream that was reset.
 func isCutOff(err *connect.Error) bool {
 	switch err.Code() {
 	case connect.CodeUnknown:
-		return !connect.IsWireError(err) && errors.Unwrap(err.Unwrap()) != nil // without one it is an answer of who is no Kinesin
+		return !connect.IsWireError(err) && errors.Unwrap(err.Unwrap()) != nil // without a cause it is the answer of another kind of server
 	case connect.CodeInternal:
 		return !connect.IsWireError(err)
 	default:
@@ -162,14 +160,14 @@ func isCutOff(err *connect.Error) bool {
 	}
 }
 
-// uncommented is the reason of a code that came without a problem: from a
-// proxy, from the transport, or from a server that is not Kinesin.
-func uncommented(code connect.Code) Reason {
+// reasonFor returns the reason for a code that came without a problem: from a proxy, from the transport, or
+// from another kind of server.
+func reasonFor(code connect.Code) Reason {
 	switch code {
 	case connect.CodeUnavailable, connect.CodeCanceled, connect.CodeDeadlineExceeded, connect.CodeAborted:
 		return kinesinv1.Reason_REASON_UNAVAILABLE
-	case connect.CodeResourceExhausted:
-		return kinesinv1.Reason_REASON_THROTTLED
+	case connect.CodeResourceExhausted: // a message above MessageBytesMax
+		return kinesinv1.Reason_REASON_TOO_LARGE
 	case connect.CodeInvalidArgument, connect.CodeOutOfRange:
 		return kinesinv1.Reason_REASON_INVALID
 	case connect.CodeUnimplemented:

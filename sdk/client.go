@@ -1,7 +1,6 @@
 package sdk
 
 import (
-	"cmp"
 	"context"
 	"fmt"
 	"log/slog"
@@ -15,129 +14,100 @@ import (
 	"github.com/kinesin-io/kinesin/internal/clock"
 	"github.com/kinesin-io/kinesin/internal/controller"
 	"github.com/kinesin-io/kinesin/internal/dial"
+	"github.com/kinesin-io/kinesin/internal/sdkconfig"
 )
 
-// CallTimeoutDefault bounds one try of a call.
-const CallTimeoutDefault = 10 * time.Second
+// Defaults of the options.
+const (
+	CallTimeoutDefault = 10 * time.Second // of one try of a call
+	TriesDefault       = 9                // of a call; with the pauses between them they span a restart of the server
+	SlotsDefault       = 100              // of a worker
+)
 
-// Client schedules tasks and asks about them. It is safe for concurrent use; one
-// per process is enough. Close it to close its connections.
+// Client schedules tasks and reads them. It is safe for concurrent use; one per process is enough. Close it
+// to close its connections.
 type Client struct {
-	backend Backend
+	backend backend
 	cfg     clientConfig
 	budget  *budget
 	close   func()
 }
 
-// Backend carries the calls of a Client: over the network (NewClient), or straight
-// into a server in the same process (NewClientOver).
-type Backend struct {
-	Tasks   kinesinv1connect.TaskServiceClient
-	Lambdas kinesinv1connect.LambdaServiceClient
-	Inbound kinesinv1connect.InboundServiceClient
-	Workers controller.Backend
+// backend carries the calls of a Client.
+type backend struct {
+	tasks   kinesinv1connect.TaskServiceClient
+	lambdas kinesinv1connect.LambdaServiceClient
+	inbound kinesinv1connect.InboundServiceClient
+	workers controller.Backend
 }
 
-type clientConfig struct {
-	http        *http.Client
-	tokenFile   string
-	caFile      string
-	log         *slog.Logger
-	clock       clock.Clock
-	callTimeout time.Duration
-	triesMax    int
-	controllers func(context.Context, *controller.Config)
-}
+type clientConfig = sdkconfig.Client
 
 // ClientOption changes how a client makes its calls.
 type ClientOption func(*clientConfig)
 
-// WithHTTPClient uses one's own HTTP client for everything, for TLS settings or
-// proxies. Its transport must speak HTTP/2 to the server if workers are to run.
-func WithHTTPClient(h *http.Client) ClientOption { return func(c *clientConfig) { c.http = h } }
+// WithHTTPClient makes all calls with h, for TLS settings or proxies. Its transport must speak HTTP/2 to the
+// server if workers are to run.
+func WithHTTPClient(h *http.Client) ClientOption { return func(c *clientConfig) { c.HTTP = h } }
 
-// WithTokenFile sends, with each call, the first token that is in a file, for a server that needs one
-// (kinesin serve --auth-token-file). The file is read again when it changes. Without TLS whoever can listen
-// on the way sees the token.
-func WithTokenFile(path string) ClientOption { return func(c *clientConfig) { c.tokenFile = path } }
+// WithTokenFile sends the first token in a file with each call, for a server that wants one (kinesin serve
+// --auth-token-file). The file is read again when it changes. Without TLS, anyone on the network path can
+// read the token.
+func WithTokenFile(path string) ClientOption { return func(c *clientConfig) { c.TokenFile = path } }
 
-// WithCAFile trusts the certificates in a file, in PEM, to sign that of an https server, instead of those
-// that this machine trusts. It is read once. It does not go with WithHTTPClient.
-func WithCAFile(path string) ClientOption { return func(c *clientConfig) { c.caFile = path } }
+// WithCAFile trusts the certificates in a PEM file to sign the certificate of an https server, instead of the
+// certificates that this machine trusts. The file is read once. It excludes WithHTTPClient.
+func WithCAFile(path string) ClientOption { return func(c *clientConfig) { c.CAFile = path } }
 
-// WithLogger sets where workers of this client log; slog.Default otherwise.
-func WithLogger(l *slog.Logger) ClientOption { return func(c *clientConfig) { c.log = l } }
+// WithLogger sets where workers of this client log. The default is slog.Default.
+func WithLogger(l *slog.Logger) ClientOption { return func(c *clientConfig) { c.Log = l } }
 
-// WithCallTimeout bounds one try of a call; CallTimeoutDefault otherwise. The
-// context of a call bounds all its tries together.
+// WithCallTimeout bounds one try of a call; the default is CallTimeoutDefault. The context of a call bounds
+// all its tries together.
 func WithCallTimeout(d time.Duration) ClientOption {
-	return func(c *clientConfig) { c.callTimeout = d }
+	return func(c *clientConfig) { c.CallTimeout = d }
 }
 
-// WithTries sets how often a call is tried when no server answers, the first
-// time included; TriesDefault otherwise, 1 for no retries.
-func WithTries(n int) ClientOption { return func(c *clientConfig) { c.triesMax = n } }
+// WithTries sets how often a call is tried when no server answers, including the first time; the default is
+// TriesDefault, and 1 means no retries.
+func WithTries(n int) ClientOption { return func(c *clientConfig) { c.TriesMax = n } }
 
-// WithClock sets the source of time and chance; it is for tests inside this module.
-func WithClock(k clock.Clock) ClientOption { return func(c *clientConfig) { c.clock = k } }
-
-// WithControllers lets change change what each worker of this client is about to run with, Run's context in
-// hand; it is for tests inside this module.
-func WithControllers(change func(ctx context.Context, c *controller.Config)) ClientOption {
-	return func(c *clientConfig) { c.controllers = change }
-}
-
-// NewClient returns a client of the server at a URL such as "http://127.0.0.1:7070". It makes no connection
-// before the first call. It refuses a URL that is not http or https, and files that cannot be used, with
-// ErrInvalid.
+// NewClient returns a client of the server at a URL such as "http://127.0.0.1:7070". It connects at the first
+// call. It returns ErrInvalid for a URL that is not http or https, and for files that cannot be used.
 func NewClient(server string, opts ...ClientOption) (*Client, error) {
 	base, err := baseURL(server)
 	if err != nil {
 		return nil, err
 	}
-	cfg := configOf(opts)
-	h, err := cfg.dial(base)
+	var set clientConfig
+	for _, o := range opts {
+		o(&set)
+	}
+	cfg := set.WithDefaults(CallTimeoutDefault, TriesDefault)
+	h, err := connections(&cfg, base)
 	if err != nil {
 		return nil, fmt.Errorf("%w client: %w", ErrInvalid, err)
 	}
-	c := NewClientOver(Backend{
-		Tasks:   newWireTasks(h, base),
-		Lambdas: kinesinv1connect.NewLambdaServiceClient(h.Calls, base, api.ClientOptions()...),
-		Inbound: kinesinv1connect.NewInboundServiceClient(h.Calls, base, api.ClientOptions()...),
-		Workers: newWireBackend(h, base, cfg),
-	}, opts...)
-	c.close = h.CloseIdle
-	return c, nil
-}
-
-// NewClientOver returns a client that makes its calls through a backend.
-func NewClientOver(b Backend, opts ...ClientOption) *Client {
-	return &Client{backend: b, cfg: configOf(opts), budget: newBudget(), close: func() {}}
+	return &Client{
+		backend: backend{
+			tasks:   newWireTasks(h, base),
+			lambdas: kinesinv1connect.NewLambdaServiceClient(h.Calls, base, api.ClientOptions()...),
+			inbound: kinesinv1connect.NewInboundServiceClient(h.Calls, base, api.ClientOptions()...),
+			workers: newWireWorkers(h, base, &cfg),
+		},
+		cfg: cfg, budget: newBudget(), close: h.CloseIdle,
+	}, nil
 }
 
 // Close closes idle connections. Calls in flight go on.
 func (c *Client) Close() { c.close() }
 
-func configOf(opts []ClientOption) clientConfig {
-	var c clientConfig
-	for _, o := range opts {
-		o(&c)
-	}
-	c.log = cmp.Or(c.log, slog.Default())
-	if c.clock == nil {
-		c.clock = clock.Real()
-	}
-	c.callTimeout = cmp.Or(max(c.callTimeout, 0), CallTimeoutDefault)
-	c.triesMax = cmp.Or(max(c.triesMax, 0), TriesDefault)
-	return c
-}
-
-func (c *clientConfig) dial(base string) (dial.Clients, error) {
+func connections(cfg *clientConfig, base string) (dial.Clients, error) {
 	return dial.New(dial.Config{
-		Server: base, TokenFile: c.tokenFile, CAFile: c.caFile, HTTP: c.http, Clock: c.clock,
+		Server: base, TokenFile: cfg.TokenFile, CAFile: cfg.CAFile, HTTP: cfg.HTTP, Clock: cfg.Clock,
 		TokenChanged: func(err error) {
 			if err != nil {
-				c.log.WarnContext(context.Background(), "the changed file of the token cannot be used, the token before is sent", slog.Any("error", err))
+				cfg.Log.WarnContext(context.Background(), "reload of the token file failed; keeping the previous token", slog.Any("error", err))
 			}
 		},
 	})
@@ -156,14 +126,14 @@ func call[Req, Res any](ctx context.Context, c *Client, what string, f func(cont
 	var response *Res
 	err := c.retry(ctx, what, func(ctx context.Context) error {
 		var err error
-		response, err = once(ctx, c.cfg.clock, c.cfg.callTimeout, f, request)
+		response, err = once(ctx, c.cfg.Clock, c.cfg.CallTimeout, f, request)
 		return err
 	})
 	return response, err
 }
 
-// once makes one try of a call. That this try took too long is not the end of the
-// caller's context: it may be tried again.
+// once makes one try of a call. When the try takes too long but ctx has not ended, the error is
+// ErrUnavailable, so that the call is tried again.
 func once[Req, Res any](ctx context.Context, k clock.Clock, timeout time.Duration, f func(context.Context, *Req) (*Res, error), request *Req) (*Res, error) {
 	tryCtx, cancel := clock.Within(ctx, k, timeout)
 	defer cancel()

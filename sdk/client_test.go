@@ -21,6 +21,7 @@ import (
 
 	"github.com/kinesin-io/kinesin/api"
 	"github.com/kinesin-io/kinesin/api/kinesinv1"
+	"github.com/kinesin-io/kinesin/internal/sdkconfig"
 	"github.com/kinesin-io/kinesin/internal/tlstest"
 	"github.com/kinesin-io/kinesin/sdk"
 )
@@ -102,7 +103,7 @@ func TestRepeatedCallIsTheSameCall(t *testing.T) {
 		}
 		return accept(r), nil
 	}
-	_, err := s.client(t, sdk.WithClock(clock)).Schedule(t.Context(), sdk.Item{Lambda: "a", In: time.Hour})
+	_, err := s.client(t, sdkconfig.WithClock(clock)).Schedule(t.Context(), sdk.Item{Lambda: "a", In: time.Hour})
 	if err != nil || len(ids) != 4 {
 		t.Fatalf("%d calls, %v", len(ids), err)
 	}
@@ -127,7 +128,7 @@ func TestOnlyUnansweredItemsAreSentAgain(t *testing.T) {
 		return response, nil
 	}
 	items := []sdk.Item{{Payload: []byte("a")}, {Payload: []byte("b")}, {Payload: []byte("c")}, {Payload: []byte("d")}}
-	results, err := s.client(t, sdk.WithClock(newLeapClock())).ScheduleMany(t.Context(), items)
+	results, err := s.client(t, sdkconfig.WithClock(newLeapClock())).ScheduleMany(t.Context(), items)
 	if !slices.Equal(calls, []int{4, 1}) {
 		t.Errorf("calls of %v items", calls)
 	}
@@ -178,7 +179,7 @@ func TestRetriesStopWithTheBudget(t *testing.T) {
 		calls++
 		return nil, unavailable()
 	}
-	c := s.client(t, sdk.WithClock(newLeapClock()))
+	c := s.client(t, sdkconfig.WithClock(newLeapClock()))
 	for range 100 {
 		if _, err := c.Schedule(t.Context(), sdk.Item{}); !errors.Is(err, sdk.ErrUnavailable) {
 			t.Fatal(err)
@@ -195,11 +196,11 @@ func TestRefusalsAreNotRetried(t *testing.T) {
 	calls := 0
 	s.schedule = func(*kinesinv1.ScheduleRequest) (*kinesinv1.ScheduleResponse, error) {
 		calls++
-		return nil, &api.Error{Reason: kinesinv1.Reason_REASON_THROTTLED, Text: "100/s reached", RetryAfter: time.Second}
+		return nil, api.Errorf(kinesinv1.Reason_REASON_FULL, "no space is left")
 	}
 	_, err := s.client(t).Schedule(t.Context(), sdk.Item{})
-	if !errors.Is(err, sdk.ErrThrottled) || sdk.RetryAfter(err) != time.Second || calls != 1 || err.Error() != "schedule: 100/s reached" {
-		t.Errorf("%d calls, %v, retry after %v", calls, err, sdk.RetryAfter(err))
+	if !errors.Is(err, sdk.ErrFull) || calls != 1 || err.Error() != "schedule: no space is left" {
+		t.Errorf("%d calls, %v", calls, err)
 	}
 }
 
@@ -287,7 +288,7 @@ func TestWaitGoesOnUntilAllHaveEnded(t *testing.T) {
 			{Task: &kinesinv1.Task{Id: r.Ids[0], State: state}}, {Problem: api.ProblemOf(api.ErrNotFound)},
 		}}, nil
 	}
-	results, err := s.client(t, sdk.WithClock(newLeapClock())).Wait(t.Context(), "k1", "k2")
+	results, err := s.client(t, sdkconfig.WithClock(newLeapClock())).Wait(t.Context(), "k1", "k2")
 	if err != nil || calls != 3 || results[0].Task.State != sdk.StateSuccess || !errors.Is(results[1].Err, sdk.ErrNotFound) {
 		t.Errorf("after %d calls: %+v, %v", calls, results, err)
 	}
@@ -373,7 +374,7 @@ func TestCancelSaysWhatItMet(t *testing.T) {
 func TestLambdas(t *testing.T) {
 	t.Parallel()
 	s := newServer(t)
-	c := s.client(t, sdk.WithClock(newLeapClock()))
+	c := s.client(t, sdkconfig.WithClock(newLeapClock()))
 	if err := sendReminder.Ensure(t.Context(), c, sdk.LambdaInfo{MaxAttempts: 3, Timeout: time.Minute}); err != nil {
 		t.Fatal(err)
 	}

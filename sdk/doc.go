@@ -1,5 +1,5 @@
-// Package sdk is what an application uses of Kinesin: a client that schedules
-// tasks and asks what became of them, and a worker that runs them.
+// Package sdk is the client library of Kinesin: a Client schedules tasks and
+// reads them, a Worker runs them.
 //
 // A lambda is declared once, as a value that both sides share:
 //
@@ -14,15 +14,11 @@
 //	})
 //	return w.Run(ctx) // returns after a drain when ctx ends
 //
-// Schedule returns once the task is on disk. A handler may run more than once
-// (its process can die before the outcome is reported), never twice at the same
-// time, and gets Attempt as a fencing number to pass on to what it changes.
+// Schedule returns when the task is durable. A handler may run more than once,
+// because its process can die before it reports the outcome, but never twice
+// at the same time; Attempt is a fencing number for what the handler changes.
+// A supervisor has to restart the process of a worker: Run returns when the
+// worker has lost its lease, and exits if handlers ignore that (ExitWith).
 //
-// A worker's process must be run by something that starts it again: Run returns when the
-// worker has lost its lease with tasks in hand, because then they start elsewhere, and it ends
-// the process if a handler ignores that (ExitWith).
-//
-// Errors that a caller decides on are the sentinels of this package; errors.Is
-// finds them. The package owns connections and the retries of calls. It links
-// neither the server nor a store, and it starts no goroutine outside of a call.
+// Errors that callers decide on are sentinels of this package, for errors.Is.
 package sdk

@@ -15,7 +15,7 @@ type Reminder struct {
 	User int `json:"user"`
 }
 
-// SendReminder is declared once, for those who schedule its tasks and those who handle them.
+// SendReminder is declared once, for scheduling and for handling.
 var SendReminder = sdk.NewLambda[Reminder]("send-reminder", sdk.MaxAttempts(3), sdk.Backoff(time.Minute, time.Hour))
 
 const day = 24 * time.Hour
@@ -64,7 +64,7 @@ func ExampleLambda_Schedule() {
 		fmt.Println(err)
 		return
 	}
-	// The key makes the call idempotent: who is not sure whether it went through makes it again.
+	// The key makes the call idempotent: repeat it when you are not sure that it went through.
 	again, err := SendReminder.Schedule(ctx, client, Reminder{User: 42}, sdk.In(30*day), sdk.Key("reminder-42"))
 	fmt.Println(again == first, err)
 

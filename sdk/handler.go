@@ -10,7 +10,7 @@ import (
 	"github.com/kinesin-io/kinesin/task"
 )
 
-// Task is one attempt of a task, as its handler gets it.
+// Task is an attempt of a task, as its handler gets it.
 type Task[T any] struct {
 	ID         ID
 	Lambda     string
@@ -20,26 +20,29 @@ type Task[T any] struct {
 	Args       T
 	Payload    []byte // Args, encoded
 
-	// Attempt is the fencing number: it rises with every attempt of the task. Pass it on to what
-	// the handler changes, and have a lower number refused there.
+	// Attempt is the fencing number: it rises with every attempt of the task. What the handler changes can
+	// refuse a lower number.
 	Attempt     int
 	Failures    int // attempts that failed before
 	MaxAttempts int
 	WorkerLost  int // attempts whose worker was lost before
 	Due         time.Time
 	Created     time.Time
-	Traceparent string // W3C trace context of who scheduled the task, empty for none
+	Timeout     time.Duration // of this attempt; zero for none
+	Traceparent string        // W3C trace context of the caller that scheduled the task; empty for none
 }
 
-// Handler runs one attempt. nil is success, an error is tried again after a backoff until the attempts are
-// used up, Fatal is not tried again, Snooze is tried again at no charge. The context ends at the task's
-// timeout, on a cancel, when the worker stops and when it loses its lease; context.Cause tells which.
+// Handler runs one attempt. nil means success. An error means that the task is tried again after a backoff,
+// until its attempts are used up; Fatal, that it is not tried again; Snooze, that it is called again and
+// nothing failed. The context ends at the task's timeout, on a cancel, when the worker stops and when it
+// loses its lease; context.Cause says which.
 type Handler func(ctx context.Context, t *Task[[]byte]) error
 
 // Middleware wraps a handler.
 type Middleware func(Handler) Handler
 
-// Handle has a worker run the lambda's tasks. Arguments that cannot be decoded end a task without a retry.
+// Handle makes a worker run the lambda's tasks with h. A task whose arguments cannot be decoded ends as
+// fatal_failure.
 func (l Lambda[T]) Handle(w *Worker, h func(ctx context.Context, t *Task[T]) error, opts ...HandleOption) {
 	if h == nil {
 		w.Register(l.name, nil, opts...)
@@ -58,11 +61,11 @@ func typed[T any](raw *Task[[]byte]) *Task[T] {
 	return &Task[T]{
 		ID: raw.ID, Lambda: raw.Lambda, Priority: raw.Priority, Collection: raw.Collection, Key: raw.Key, Payload: raw.Payload,
 		Attempt: raw.Attempt, Failures: raw.Failures, MaxAttempts: raw.MaxAttempts, WorkerLost: raw.WorkerLost,
-		Due: raw.Due, Created: raw.Created, Traceparent: raw.Traceparent,
+		Due: raw.Due, Created: raw.Created, Timeout: raw.Timeout, Traceparent: raw.Traceparent,
 	}
 }
 
-// Fatal marks an error that no retry will help: the task ends as fatal_failure. nil stays nil.
+// Fatal marks an error that no retry can mend: the task ends as fatal_failure. Fatal(nil) is nil.
 func Fatal(err error) error {
 	if err == nil {
 		return nil
@@ -75,26 +78,30 @@ type fatalError struct{ err error }
 func (e *fatalError) Error() string { return e.err.Error() }
 func (e *fatalError) Unwrap() error { return e.err }
 
-// Snooze is the error of a handler that wants to be called again after d. It is not a failure and charges no
-// attempt.
+// Snooze returns the error for a handler to return that wants to be called again after d. It does not count
+// as a failure.
 func Snooze(d time.Duration) error { return &snoozeError{max(d, 0)} }
 
 type snoozeError struct{ d time.Duration }
 
 func (e *snoozeError) Error() string { return fmt.Sprintf("snoozed for %v", e.d) }
 
-// execute runs the handler of one attempt.
+// execute runs the handler of an attempt and returns how it ended.
 func (w *Worker) execute(ctx context.Context, work *controller.Work) controller.Outcome {
 	h := w.handlers[work.Lambda]
-	if h == nil { // the server sends what was registered only
+	if h == nil { // cannot happen: the server sends tasks of registered lambdas only
 		return controller.Outcome{Kind: task.OutcomeReleased, Error: "this worker has no handler for the lambda"}
 	}
-	return outcomeOf(h(ctx, &Task[[]byte]{
-		ID: ID(work.ID), Lambda: work.Lambda, Priority: work.Priority, Collection: work.Collection, Key: work.Key,
-		Args: work.Payload, Payload: work.Payload,
-		Attempt: work.Attempt, Failures: work.Failures, MaxAttempts: work.MaxAttempts, WorkerLost: work.WorkerLost,
-		Due: work.Due, Created: work.Created, Traceparent: work.Traceparent,
-	}))
+	return outcomeOf(h(ctx, taskOf(work)))
+}
+
+func taskOf(w *controller.Work) *Task[[]byte] {
+	return &Task[[]byte]{
+		ID: ID(w.ID), Lambda: w.Lambda, Priority: w.Priority, Collection: w.Collection, Key: w.Key,
+		Args: w.Payload, Payload: w.Payload,
+		Attempt: w.Attempt, Failures: w.Failures, MaxAttempts: w.MaxAttempts, WorkerLost: w.WorkerLost,
+		Due: w.Due, Created: w.Created, Timeout: w.Timeout, Traceparent: w.Traceparent,
+	}
 }
 
 func outcomeOf(err error) controller.Outcome {

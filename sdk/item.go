@@ -9,7 +9,7 @@ import (
 	"github.com/kinesin-io/kinesin/internal/clock"
 )
 
-// ID is the public id of a task. Keep it as it is: it cannot be made or changed by hand.
+// ID is the public id of a task. It is opaque: only servers and package sqsinbound issue ids.
 type ID string
 
 // Item is a task to schedule, with its payload as bytes. A zero field means the
@@ -17,7 +17,7 @@ type ID string
 type Item struct {
 	Lambda     string
 	Payload    []byte
-	At         time.Time     // when to start; a moment in the past means now
+	At         time.Time     // when to start; the past means now
 	In         time.Duration // or how long from now
 	Priority   string        // one of the lambda's priorities
 	Collection string        // a label for a subset of the lambda's tasks
@@ -28,7 +28,7 @@ type Item struct {
 	BackoffMin  time.Duration
 	BackoffMax  time.Duration
 
-	Traceparent string // W3C trace context, given on to the handler or the consumer
+	Traceparent string // W3C trace context, passed on to the handler or the consumer
 }
 
 // Option sets a field of an Item.
@@ -37,40 +37,40 @@ type Option func(*Item)
 // In starts the task after d. A zero or negative d means now.
 func In(d time.Duration) Option { return func(i *Item) { i.In, i.At = d, time.Time{} } }
 
-// At starts the task at t. A moment in the past means now.
+// At starts the task at t. The past means now.
 func At(t time.Time) Option { return func(i *Item) { i.At, i.In = t, 0 } }
 
-// Priority puts the task in one of its lambda's priority classes.
+// Priority gives the task one of its lambda's priorities.
 func Priority(name string) Option { return func(i *Item) { i.Priority = name } }
 
-// Collection labels the task, so that a subset of a lambda's tasks can be found or gated.
+// Collection labels the task as one of a subset of the lambda's tasks.
 func Collection(name string) Option { return func(i *Item) { i.Collection = name } }
 
-// Key makes the call idempotent: a second task of the lambda with the same key is
-// the first one. The same key with another payload is refused with ErrKeyConflict.
+// Key makes the call idempotent: scheduling a second task of the lambda with the same key returns the first
+// one, or ErrKeyConflict if it has another payload, priority or collection.
 func Key(key string) Option { return func(i *Item) { i.Key = key } }
 
-// MaxAttempts sets after how many failed attempts the task is dead.
+// MaxAttempts sets how many attempts may fail before the task is dead.
 func MaxAttempts(n int) Option { return func(i *Item) { i.MaxAttempts = n } }
 
 // Timeout bounds one attempt.
 func Timeout(d time.Duration) Option { return func(i *Item) { i.Timeout = d } }
 
-// Backoff sets the least and the longest wait before a retry.
+// Backoff sets the shortest and the longest pause before a retry.
 func Backoff(shortest, longest time.Duration) Option {
 	return func(i *Item) { i.BackoffMin, i.BackoffMax = shortest, longest }
 }
 
-// Traceparent gives the task a trace context in the W3C form, "00-<trace id>-<parent id>-<flags>", which its
-// handler, or the consumer of a deliver lambda, goes on with. Anything else is refused with ErrInvalid.
+// Traceparent gives the task a W3C trace context, "00-<trace id>-<parent id>-<flags>", for its handler or for
+// the consumer of a deliver lambda. Anything else is refused with ErrInvalid.
 func Traceparent(text string) Option { return func(i *Item) { i.Traceparent = text } }
 
-// Result is what became of one Item.
+// Result is the result of scheduling one Item.
 type Result struct {
 	ID        ID
 	Due       time.Time
-	Duplicate bool  // the key was there already; ID is the task that has it
-	Err       error // nil: the task is durable
+	Duplicate bool  // a task has the key already; ID is its id
+	Err       error // nil if the task is durable
 }
 
 func (i *Item) wire(requestID []byte) *kinesinv1.ScheduleItem {
@@ -95,8 +95,8 @@ func resultOf(w *kinesinv1.ScheduleResult) Result {
 	return r
 }
 
-// requestIDs are n UUIDs of version 7 in one piece of memory. They make a repeated
-// call harmless, and they come from the clock's randomness so that a test can repeat them.
+// requestIDs returns n UUIDs of version 7. They make a repeated call harmless. They take their randomness
+// from the clock, so that a test can repeat them.
 func requestIDs(c clock.Clock, n int) [][]byte {
 	const size = 16
 	all := make([]byte, n*size)

@@ -15,21 +15,22 @@ type Lambda[T any] struct {
 	codec    Codec
 }
 
-// NewLambda declares a lambda. The options apply to every task scheduled through it, before the call's own.
+// NewLambda declares a lambda. The options apply to every task that is scheduled through it, before the
+// options of the call.
 func NewLambda[T any](name string, defaults ...Option) Lambda[T] {
 	return Lambda[T]{name: name, defaults: defaults, codec: defaultCodec[T]()}
 }
 
-// WithCodec returns the lambda with its arguments encoded another way.
+// WithCodec returns the lambda with another encoding of its arguments.
 func (l Lambda[T]) WithCodec(c Codec) Lambda[T] {
 	l.codec = c
 	return l
 }
 
-// Name is the lambda's name.
+// Name returns the lambda's name.
 func (l Lambda[T]) Name() string { return l.name }
 
-// Item is the task that Schedule would schedule.
+// Item returns the item that Schedule would schedule.
 func (l Lambda[T]) Item(args T, opts ...Option) (Item, error) {
 	payload, err := l.codec.Marshal(args)
 	if err != nil {
@@ -45,7 +46,7 @@ func (l Lambda[T]) Item(args T, opts ...Option) (Item, error) {
 	return item, nil
 }
 
-// Decode reads the arguments in a payload of one of its tasks.
+// Decode returns the arguments in the payload of one of the lambda's tasks.
 func (l Lambda[T]) Decode(payload []byte) (T, error) {
 	var args T
 	if err := l.codec.Unmarshal(payload, &args); err != nil {
@@ -54,8 +55,8 @@ func (l Lambda[T]) Decode(payload []byte) (T, error) {
 	return args, nil
 }
 
-// Scheduler takes tasks: a Client, which calls a server, or a client of package sqsinbound, which puts them
-// straight into the inbound queue.
+// Scheduler accepts tasks. It is a Client, which calls a server, or a client of package sqsinbound, which
+// sends tasks to the inbound queue.
 type Scheduler interface {
 	Schedule(ctx context.Context, item Item) (Result, error)
 	ScheduleMany(ctx context.Context, items []Item) ([]Result, error)
@@ -73,14 +74,14 @@ func (l Lambda[T]) Schedule(ctx context.Context, s Scheduler, args T, opts ...Op
 	return r.ID, err
 }
 
-// Call is one of several tasks to schedule.
+// Call is one of the tasks of Lambda.ScheduleMany.
 type Call[T any] struct {
 	Args    T
 	Options []Option
 }
 
-// ScheduleMany schedules any number of tasks and answers for each, in order. The
-// error is nil when all are durable; otherwise it wraps the first one's error.
+// ScheduleMany schedules any number of tasks and returns a result for each, in order. The error is nil when
+// all are durable; otherwise it wraps the first error.
 func (l Lambda[T]) ScheduleMany(ctx context.Context, s Scheduler, calls []Call[T]) ([]Result, error) {
 	items := make([]Item, len(calls))
 	for i, call := range calls {
@@ -93,7 +94,7 @@ func (l Lambda[T]) ScheduleMany(ctx context.Context, s Scheduler, calls []Call[T
 	return s.ScheduleMany(ctx, items)
 }
 
-// Ensure creates the lambda if it does not exist, with these settings; one that exists is left as it is.
+// Ensure creates the lambda with these settings if it does not exist. It does not change one that exists.
 func (l Lambda[T]) Ensure(ctx context.Context, c *Client, settings LambdaInfo) error {
 	_, err := c.GetLambda(ctx, l.name)
 	if !errors.Is(err, ErrUnknownLambda) {
@@ -101,7 +102,7 @@ func (l Lambda[T]) Ensure(ctx context.Context, c *Client, settings LambdaInfo) e
 	}
 	settings.Name = l.name
 	if _, _, err = c.CreateLambda(ctx, settings); errors.Is(err, ErrExists) {
-		return nil // somebody else was faster
+		return nil // another caller created it meanwhile
 	}
 	return err
 }
@@ -112,7 +113,7 @@ type Codec interface {
 	Unmarshal(data []byte, v any) error
 }
 
-// defaultCodec is JSON, except that bytes stay bytes.
+// defaultCodec returns JSON, and for []byte a codec that copies the bytes.
 func defaultCodec[T any]() Codec {
 	if _, isBytes := any(*new(T)).([]byte); isBytes {
 		return bytesCodec{}

@@ -10,59 +10,62 @@ import (
 
 // The modes of a lambda.
 const (
-	// ModeManaged has workers of Kinesin run its tasks. It is the default.
+	// ModeManaged means that workers of the SDK run the tasks. It is the default.
 	ModeManaged = "managed"
-	// ModeDeliver has its tasks put on a queue of the server's (SQS) when they are due, for consumers that
-	// need no Kinesin: the body is the payload as it is. What happens there is not Kinesin's: there are no
-	// attempts, no timeout and no backoff, and delivery is at least once. A server without such a queue
-	// refuses it with ErrUnsupported.
+	// ModeDeliver means that each task is a message, which the server puts on an SQS queue when it is due.
+	// The body is the payload; consumers need no Kinesin. Delivery is at least once, and Kinesin does not
+	// follow the message: there are no attempts, timeouts or backoffs. A server without SQS returns
+	// ErrUnsupported.
 	ModeDeliver = "deliver"
 )
 
-// LambdaInfo is a lambda's settings. A zero field means the server's default
-// when a lambda is created, and "as it is" when one is updated.
+// LambdaInfo holds a lambda's settings. A zero field means the server's default when a lambda is created, and
+// "no change" when it is updated.
 type LambdaInfo struct {
 	Name        string
 	Mode        string        // ModeManaged or ModeDeliver; cannot change
 	Priorities  []string      // highest first; cannot change
-	Shards      int           // per priority; only grow
-	MaxAttempts int           // this and the next three: not of ModeDeliver
+	Shards      int           // per priority; can only grow
+	MaxAttempts int           // this and the next three do not apply to ModeDeliver
 	Timeout     time.Duration // of one attempt
 	BackoffMin  time.Duration
 	BackoffMax  time.Duration
 	Retention   time.Duration // how long ended tasks are kept
-	Created     time.Time     // read only
-	Deleting    bool          // read only
-	ShardsFrom  time.Time     // when Shards came, or come, into force for new tasks; zero: they never grew. Read only
-	Registered  bool          // read only: it came by a registration, as Terraform writes them, and goes with it
-	Withdrawn   bool          // read only: it came by a registration that is gone, and goes when its tasks have ended; it still takes new ones
-	// RegistrationRefused is why the registration of its name is not taken, in words for people: then the
-	// lambda stays as it is. Empty when it is taken, or there is none. Read only.
+
+	// The fields below are read only.
+
+	Created    time.Time
+	Deleting   bool
+	ShardsFrom time.Time // from when on new tasks use Shards; zero if they never grew
+	Registered bool      // a registration (by Terraform) defines it
+	Withdrawn  bool      // its registration is gone: it is deleted when its tasks have ended; until then it takes new ones
+	// RegistrationRefused says why the server refuses the registration of this name and leaves the lambda
+	// unchanged. It is empty when there is no registration, or when it is accepted.
 	RegistrationRefused string
 }
 
-// CreateLambda creates a lambda. One that exists with the same settings is fine and reported
-// as existed; with other settings it is refused with ErrExists.
+// CreateLambda creates a lambda. existed reports that there was one with the same settings. It returns
+// ErrExists if there is one with other settings.
 func (c *Client) CreateLambda(ctx context.Context, l LambdaInfo) (created LambdaInfo, existed bool, err error) {
-	response, err := call(ctx, c, "create lambda", c.backend.Lambdas.CreateLambda, &kinesinv1.CreateLambdaRequest{Lambda: l.wire()})
+	response, err := call(ctx, c, "create lambda", c.backend.lambdas.CreateLambda, &kinesinv1.CreateLambdaRequest{Lambda: l.wire()})
 	if err != nil {
 		return LambdaInfo{}, false, err
 	}
 	return lambdaInfoOf(response.Lambda), response.Existed, nil
 }
 
-// GetLambda reads a lambda's settings.
+// GetLambda returns a lambda's settings.
 func (c *Client) GetLambda(ctx context.Context, name string) (LambdaInfo, error) {
-	response, err := call(ctx, c, "get lambda", c.backend.Lambdas.GetLambda, &kinesinv1.GetLambdaRequest{Name: name})
+	response, err := call(ctx, c, "get lambda", c.backend.lambdas.GetLambda, &kinesinv1.GetLambdaRequest{Name: name})
 	if err != nil {
 		return LambdaInfo{}, err
 	}
 	return lambdaInfoOf(response.Lambda), nil
 }
 
-// ListLambdas reads all lambdas.
+// ListLambdas returns all lambdas.
 func (c *Client) ListLambdas(ctx context.Context) ([]LambdaInfo, error) {
-	response, err := call(ctx, c, "list lambdas", c.backend.Lambdas.ListLambdas, &kinesinv1.ListLambdasRequest{})
+	response, err := call(ctx, c, "list lambdas", c.backend.lambdas.ListLambdas, &kinesinv1.ListLambdasRequest{})
 	if err != nil {
 		return nil, err
 	}
@@ -73,25 +76,24 @@ func (c *Client) ListLambdas(ctx context.Context) ([]LambdaInfo, error) {
 	return all, nil
 }
 
-// UpdateLambda changes the settings that are not zero. Shards only grow, and more of them come into force a
-// few minutes later, for new tasks without a key: see LambdaInfo.ShardsFrom.
+// UpdateLambda changes the settings that are not zero. Shards can only grow; new ones are used a few minutes
+// later (LambdaInfo.ShardsFrom), by new tasks without a key.
 func (c *Client) UpdateLambda(ctx context.Context, l LambdaInfo) (LambdaInfo, error) {
-	response, err := call(ctx, c, "update lambda", c.backend.Lambdas.UpdateLambda, &kinesinv1.UpdateLambdaRequest{Lambda: l.wire()})
+	response, err := call(ctx, c, "update lambda", c.backend.lambdas.UpdateLambda, &kinesinv1.UpdateLambdaRequest{Lambda: l.wire()})
 	if err != nil {
 		return LambdaInfo{}, err
 	}
 	return lambdaInfoOf(response.Lambda), nil
 }
 
-// DeleteLambda deletes a lambda, unless it is registered (ErrRegistered). While it has live tasks, or tasks
-// that were accepted may still be in the inbound queue, that is refused with ErrInUse, unless they are to be
-// dropped with it; then it returns how many were so far, also with an error, not counting those that come out
-// of the inbound queue. It makes as many calls as that takes, until ctx ends; the lambda takes no tasks
-// meanwhile. After an error of dropping it may take two minutes until it does again; to delete it again goes
-// on.
+// DeleteLambda deletes a lambda. It returns ErrRegistered if the lambda is registered, and ErrInUse while it
+// has live tasks, or may have some in the inbound queue, unless dropTasks is set. Then it drops them, in as
+// many calls as that takes, and returns how many it has dropped, even with an error; tasks that leave the
+// inbound queue later are dropped too, and not counted. The lambda accepts no tasks meanwhile. After an error
+// it accepts tasks again two minutes later; another call of DeleteLambda continues.
 func (c *Client) DeleteLambda(ctx context.Context, name string, dropTasks bool) (dropped int64, err error) {
 	for begun := false; ; begun = true {
-		response, err := c.goOnDeleting(ctx, name, dropTasks, begun)
+		response, err := c.deleteSome(ctx, name, dropTasks, begun)
 		dropped += response.GetDropped()
 		if err != nil || !response.GetMore() {
 			return dropped, err
@@ -99,13 +101,13 @@ func (c *Client) DeleteLambda(ctx context.Context, name string, dropTasks bool) 
 	}
 }
 
-// goOnDeleting has the server do a share of the work; begun says that it did one before.
-func (c *Client) goOnDeleting(ctx context.Context, name string, dropTasks, begun bool) (response *kinesinv1.DeleteLambdaResponse, err error) {
+// deleteSome makes one call of a deletion, which drops some tasks. begun says that it is not the first.
+func (c *Client) deleteSome(ctx context.Context, name string, dropTasks, begun bool) (response *kinesinv1.DeleteLambdaResponse, err error) {
 	err = c.retry(ctx, "delete lambda", func(ctx context.Context) (err error) {
-		response, err = once(ctx, c.cfg.clock, c.cfg.callTimeout, c.backend.Lambdas.DeleteLambda,
+		response, err = once(ctx, c.cfg.Clock, c.cfg.CallTimeout, c.backend.lambdas.DeleteLambda,
 			&kinesinv1.DeleteLambdaRequest{Name: name, DropTasks: dropTasks, GoesOn: true})
 		if begun && errors.Is(err, ErrUnknownLambda) {
-			return nil // an earlier try did it, and its answer was lost
+			return nil // an earlier try deleted it, and its answer was lost
 		}
 		begun = true
 		return err

@@ -9,43 +9,32 @@ import (
 	"github.com/kinesin-io/kinesin/api/kinesinv1"
 )
 
-// Rejected is what a server took out of its inbound buffer and could not take in: a message, or one task of a
-// message.
+// Rejected is a message of the inbound queue, or one task of a message, that a server could not accept and
+// set aside.
 type Rejected struct {
-	Name     string // made of its contents
+	Name     string // derived from its contents
 	Reason   string // undecodable, newer_version, not_ours, unknown_lambda, invalid, too_large, stale
 	Text     string // what was wrong and what is allowed
 	At       time.Time
-	Accepted time.Time // when the id was issued; zero where it is not known
-	ID       ID        // of the task; empty where there is none
+	Accepted time.Time // when the id was issued; zero if unknown
+	ID       ID        // of the task; empty if there is none
 	Lambda   string
-	Bytes    int64 // of what is kept
-	Retries  int   // that failed
+	Bytes    int64 // kept
+	Retries  int   // failed retries
 
-	Item *Item  // only of GetRejected, where it could be read; without when it is due, which its ID says
-	Body []byte // only of GetRejected, where it could not
+	Item *Item  // set by GetRejected if the task could be read; its due time is in ID only
+	Body []byte // set by GetRejected if it could not
 }
 
 const rejectedPerPage = 1000
 
-// ListRejected reads all that is set aside, in order of the names.
-func (c *Client) ListRejected(ctx context.Context) ([]Rejected, error) {
-	var all []Rejected
-	for r, err := range c.Rejected(ctx) {
-		if err != nil {
-			return all, err
-		}
-		all = append(all, r)
-	}
-	return all, nil
-}
-
-// Rejected walks over all that is set aside, in order of the names. It ends with an error, if there is one.
+// Rejected lists all that is set aside, in the order of names, page by page as the loop goes on. An error
+// ends it.
 func (c *Client) Rejected(ctx context.Context) iter.Seq2[Rejected, error] {
 	return func(yield func(Rejected, error) bool) {
 		request := &kinesinv1.ListRejectedRequest{Limit: rejectedPerPage}
 		for {
-			response, err := call(ctx, c, "list rejected", c.backend.Inbound.ListRejected, request)
+			response, err := call(ctx, c, "list rejected", c.backend.inbound.ListRejected, request)
 			if err != nil {
 				yield(Rejected{}, err)
 				return
@@ -63,25 +52,25 @@ func (c *Client) Rejected(ctx context.Context) iter.Seq2[Rejected, error] {
 	}
 }
 
-// GetRejected reads one, with what is kept of it.
+// GetRejected returns one, with its contents.
 func (c *Client) GetRejected(ctx context.Context, name string) (Rejected, error) {
-	response, err := call(ctx, c, "get rejected", c.backend.Inbound.GetRejected, &kinesinv1.GetRejectedRequest{Name: name})
+	response, err := call(ctx, c, "get rejected", c.backend.inbound.GetRejected, &kinesinv1.GetRejectedRequest{Name: name})
 	if err != nil {
 		return Rejected{}, err
 	}
 	return rejectedOf(response.Rejected), nil
 }
 
-// RetryResult is what became of a retry.
+// RetryResult is the result of one retry.
 type RetryResult struct {
-	ID  ID    // of the task, which is durable now; empty for a message of several
-	Err error // it is set aside still
+	ID  ID    // of the task, which is durable now; empty for a message with several tasks
+	Err error // why it is still set aside
 }
 
-// RetryRejected takes up to 100 in once more, with an answer for each, in order. What is stale may have run
-// already, and runs again. The error is about the call as a whole.
+// RetryRejected accepts up to 100 again and returns a result for each, in order. A stale one may have run
+// already; then it runs twice. The error is about the call as a whole.
 func (c *Client) RetryRejected(ctx context.Context, names ...string) ([]RetryResult, error) {
-	response, err := call(ctx, c, "retry rejected", c.backend.Inbound.RetryRejected, &kinesinv1.RetryRejectedRequest{Names: names})
+	response, err := call(ctx, c, "retry rejected", c.backend.inbound.RetryRejected, &kinesinv1.RetryRejectedRequest{Names: names})
 	if err != nil {
 		return nil, err
 	}
@@ -92,10 +81,10 @@ func (c *Client) RetryRejected(ctx context.Context, names ...string) ([]RetryRes
 	return results, nil
 }
 
-// DeleteRejected forgets up to 100 for good, with an answer for each, in order. The error is about the call
-// as a whole.
+// DeleteRejected deletes up to 100 and returns an error or nil for each, in order. The second error is about
+// the call as a whole.
 func (c *Client) DeleteRejected(ctx context.Context, names ...string) ([]error, error) {
-	response, err := call(ctx, c, "delete rejected", c.backend.Inbound.DeleteRejected, &kinesinv1.DeleteRejectedRequest{Names: names})
+	response, err := call(ctx, c, "delete rejected", c.backend.inbound.DeleteRejected, &kinesinv1.DeleteRejectedRequest{Names: names})
 	if err != nil {
 		return nil, err
 	}
@@ -106,10 +95,10 @@ func (c *Client) DeleteRejected(ctx context.Context, names ...string) ([]error, 
 	return results, nil
 }
 
-// InboundKey is the secret of those who send to the inbound queue themselves, with package sqsinbound.
-// ErrUnsupported from a server that has no such queue.
+// InboundKey returns the secret that package sqsinbound needs to send to the inbound queue. It returns
+// ErrUnsupported if the server has no such queue.
 func (c *Client) InboundKey(ctx context.Context) (string, error) {
-	response, err := call(ctx, c, "inbound key", c.backend.Inbound.Key, &kinesinv1.KeyRequest{})
+	response, err := call(ctx, c, "inbound key", c.backend.inbound.Key, &kinesinv1.KeyRequest{})
 	if err != nil {
 		return "", err
 	}

@@ -4,29 +4,23 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"math/bits"
 	"sync"
 	"time"
 
-	"github.com/kinesin-io/kinesin/internal/clock"
+	"github.com/kinesin-io/kinesin/internal/backoff"
 )
 
-// How calls are retried.
+// retryPause is between the tries of a call.
+var retryPause = backoff.Policy{Min: 50 * time.Millisecond, Max: 2 * time.Second}
+
+// A client has a retry budget: a tenth of its calls, after a few to begin with. When a server fails for all
+// its clients, they must not multiply their calls.
 const (
-	// TriesDefault is how often a call is tried when no server answers; with the
-	// waits between them that spans a restart of the server.
-	TriesDefault = 9
-
-	retryWaitMin = 50 * time.Millisecond
-	retryWaitMax = 2 * time.Second
-
-	// A client retries at most a tenth of its calls, beyond a few to begin with: when a server
-	// fails for everybody, its clients must not multiply their calls.
 	budgetPerCall   = 0.1
 	budgetTokensMax = 20
 )
 
-// budget is the bucket of tokens that retries draw from and calls fill.
+// budget is a token bucket: each call adds to it, each retry takes one token.
 type budget struct {
 	mu     sync.Mutex
 	tokens float64
@@ -50,8 +44,7 @@ func (b *budget) spend() bool {
 	return true
 }
 
-// retry tries until the answer is not ErrUnavailable, the tries or the budget are
-// used up, or ctx ends.
+// retry repeats try while it returns ErrUnavailable, until the tries or the budget are used up or ctx ends.
 func (c *Client) retry(ctx context.Context, what string, try func(context.Context) error) error {
 	c.budget.earn()
 	for n := 1; ; n++ {
@@ -62,18 +55,11 @@ func (c *Client) retry(ctx context.Context, what string, try func(context.Contex
 		if !errors.Is(err, ErrUnavailable) || ctx.Err() != nil {
 			return fmt.Errorf("%s: %w", what, err)
 		}
-		if n >= c.cfg.triesMax || !c.budget.spend() {
+		if n >= c.cfg.TriesMax || !c.budget.spend() {
 			return fmt.Errorf("%s, tried %d times: %w", what, n, err)
 		}
-		if clock.Sleep(ctx, c.cfg.clock, retryWait(n, c.cfg.clock.Uint64())) != nil {
+		if retryPause.Sleep(ctx, c.cfg.Clock, n) != nil {
 			return fmt.Errorf("%s, tried %d times: %w: %w", what, n, context.Cause(ctx), err)
 		}
 	}
-}
-
-// retryWait is the wait after the nth try, with full jitter.
-func retryWait(n int, jitter uint64) time.Duration {
-	ceiling := min(retryWaitMin<<min(n-1, 16), retryWaitMax)
-	offset, _ := bits.Mul64(jitter, uint64(ceiling)+1)
-	return time.Duration(offset)
 }

@@ -13,12 +13,12 @@ import (
 	"github.com/kinesin-io/kinesin/internal/clock"
 )
 
-// How ScheduleMany cuts what it is given into calls.
+// How ScheduleMany splits items into calls.
 const (
 	itemsPerCallMax = 1000
 	bytesPerCallMax = 4 << 20
 	callsAtOnceMax  = 4
-	itemBytesAround = 128 // of an item beside its payload
+	itemBytesAround = 128 // what an item adds to its payload
 )
 
 // Schedule schedules one task. When it returns without an error the task is durable.
@@ -28,9 +28,9 @@ func (c *Client) Schedule(ctx context.Context, item Item) (Result, error) {
 	return results[0], results[0].Err
 }
 
-// ScheduleMany schedules any number of tasks and answers for each, in order. The
-// error is nil when all are durable; otherwise it tells how many are not, and wraps
-// the first one's error. The others' are in the results.
+// ScheduleMany schedules any number of tasks and returns a result for each, in order. The error is nil when
+// all are durable. Otherwise it says how many are not and wraps the first error; the results have all of
+// them.
 func (c *Client) ScheduleMany(ctx context.Context, items []Item) ([]Result, error) {
 	results := make([]Result, len(items))
 	var g errgroup.Group
@@ -48,7 +48,7 @@ func (c *Client) ScheduleMany(ctx context.Context, items []Item) ([]Result, erro
 	return results, summary(results)
 }
 
-// fitting is how many of the items, at least one, go in the next call.
+// fitting returns how many of the items, at least one, go into the next call.
 func fitting(items []Item) int {
 	size := 0
 	for n := range min(len(items), itemsPerCallMax) {
@@ -60,6 +60,7 @@ func fitting(items []Item) int {
 	return min(len(items), itemsPerCallMax)
 }
 
+// summary returns one error for all results, nil if no task failed.
 func summary(results []Result) error {
 	failed, first := 0, 0
 	for i := range results {
@@ -77,28 +78,28 @@ func summary(results []Result) error {
 	return fmt.Errorf("%d of %d tasks were not scheduled; the first is item %d: %w", failed, len(results), first, results[first].Err)
 }
 
-// batch is a call to Schedule in the making: which items have no answer yet.
+// batch is the items of one call, and which of them have no answer yet.
 type batch struct {
 	items   []Item
 	results []Result
 	ids     [][]byte
 	pending []int
-	begun   time.Duration // monotonic; the first try, zero before it
+	begun   time.Duration // monotonic time of the first try; zero before it
 }
 
-// scheduleCall fills results with an answer for each item. Items that the server could
-// not answer for are tried again with the same request id, which cannot make a second task.
+// scheduleCall fills results with an answer for each item. Items that the server could not answer for are
+// tried again with the same request id, so that no item makes two tasks.
 func (c *Client) scheduleCall(ctx context.Context, items []Item, results []Result) {
 	b := &batch{
-		items: items, results: results, ids: requestIDs(c.cfg.clock, len(items)),
+		items: items, results: results, ids: requestIDs(c.cfg.Clock, len(items)),
 		pending: make([]int, len(items)),
 	}
 	for i := range b.pending {
 		b.pending[i] = i
 	}
 	err := c.retry(ctx, "schedule", func(ctx context.Context) error {
-		request := b.request(clock.Mono(c.cfg.clock))
-		response, err := once(ctx, c.cfg.clock, c.cfg.callTimeout, c.backend.Tasks.Schedule, request)
+		request := b.request(clock.Mono(c.cfg.Clock))
+		response, err := once(ctx, c.cfg.Clock, c.cfg.CallTimeout, c.backend.tasks.Schedule, request)
 		if err != nil {
 			return err
 		}
@@ -109,7 +110,7 @@ func (c *Client) scheduleCall(ctx context.Context, items []Item, results []Resul
 	}
 }
 
-// request asks for the pending items. A delay counts from the first try.
+// request returns the request for the pending items. Delays count from the first try.
 func (b *batch) request(now time.Duration) *kinesinv1.ScheduleRequest {
 	again := b.begun != 0
 	if !again {
@@ -125,7 +126,7 @@ func (b *batch) request(now time.Duration) *kinesinv1.ScheduleRequest {
 	return request
 }
 
-// take notes the answers. It returns the error of an item that is to be tried again, if there is one.
+// take stores the answers. It returns the error of an item that has to be tried again, if there is one.
 func (b *batch) take(response *kinesinv1.ScheduleResponse) error {
 	if len(response.Results) != len(b.pending) {
 		return api.Errorf(kinesinv1.Reason_REASON_INTERNAL, "the server answered for %d of %d tasks", len(response.Results), len(b.pending))

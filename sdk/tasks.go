@@ -10,31 +10,9 @@ import (
 	"github.com/kinesin-io/kinesin/api"
 	"github.com/kinesin-io/kinesin/api/kinesinv1"
 	"github.com/kinesin-io/kinesin/internal/clock"
-	"github.com/kinesin-io/kinesin/task"
 )
 
-// State is where a task stands; its String is the form of the command line.
-type State = task.State
-
-// The states of a task.
-const (
-	StateAccepted         = task.Accepted         // acknowledged, still in the inbound buffer
-	StateScheduled        = task.Scheduled        // waits for its due time, or for the end of a snooze
-	StateEnqueued         = task.Enqueued         // in its lambda's queue
-	StateClaimed          = task.Claimed          // belongs to a worker
-	StateProcessing       = task.Processing       // runs on a worker
-	StateRetriableFailure = task.RetriableFailure // waits out its backoff
-	StateSuccess          = task.Success          // end: the handler returned nil
-	StateFatalFailure     = task.FatalFailure     // end: the handler returned Fatal
-	StateDead             = task.Dead             // end: the attempts are used up
-	StateCancelled        = task.Cancelled        // end
-	StateDropped          = task.Dropped          // end: a gate dropped it
-	StateExpired          = task.Expired          // end: it was no longer worth starting
-	StateAcquired         = task.Acquired         // of a deliver lambda: about to be put on its queue
-	StateDelivered        = task.Delivered        // of a deliver lambda, end: on its queue
-)
-
-// TaskInfo is what is known of a task. Times that have not come are zero.
+// TaskInfo describes a task. Times that have not come are zero.
 type TaskInfo struct {
 	ID         ID
 	Lambda     string
@@ -45,22 +23,22 @@ type TaskInfo struct {
 
 	Due      time.Time
 	Created  time.Time
-	Enqueued time.Time // last
-	Started  time.Time // first start
+	Enqueued time.Time // the latest time
+	Started  time.Time // the first time
 	Ended    time.Time
-	Next     time.Time // when the scheduler looks at it again; zero while it runs, and follows its worker's lease
+	Next     time.Time // its next wake-up; zero while it runs
 
 	Attempt         int  // number of the newest attempt
 	Failures        int  // attempts that count against MaxAttempts
 	MaxAttempts     int  // failures after which it is dead
-	WorkerLost      int  // attempts whose worker was lost; never count
-	Suspect         bool // its worker was lost: it runs apart until cleared
+	WorkerLost      int  // attempts whose worker was lost; these do not count as failures
+	Suspect         bool // its worker was lost: it may be the cause, and runs alone until an attempt ends
 	CancelRequested bool
 	Worker          string // of the newest attempt
 	Attempts        []AttemptInfo
-	Traceparent     string // W3C trace context of who scheduled it
+	Traceparent     string // W3C trace context of the caller that scheduled it
 
-	Payload      []byte // only when asked for
+	Payload      []byte // only with WithPayload
 	PayloadBytes int64
 }
 
@@ -70,11 +48,11 @@ type AttemptInfo struct {
 	Worker  string
 	Start   time.Time
 	End     time.Time
-	Outcome string
+	Outcome Outcome
 	Error   string
 }
 
-// Lateness is how long after its due time the task first started; zero when it has not started.
+// Lateness returns how long after its due time the task first started; zero if it has not started.
 func (t *TaskInfo) Lateness() time.Duration {
 	if t.Started.IsZero() {
 		return 0
@@ -82,17 +60,19 @@ func (t *TaskInfo) Lateness() time.Duration {
 	return t.Started.Sub(t.Due)
 }
 
-// GetResult is what Get knows of one of several ids.
+// GetResult is the result of reading one of several tasks.
 type GetResult struct {
 	Task TaskInfo
-	Err  error // ErrNotFound for an id that is unknown, forged or forgotten
+	Err  error // ErrNotFound if the id is unknown, forged, or of a task whose retention is over
 }
 
-// GetOption says what else to read.
-type GetOption func(*kinesinv1.GetRequest)
+// GetOption changes what Get and GetMany read.
+type GetOption func(*getConfig)
+
+type getConfig struct{ payload bool }
 
 // WithPayload reads the payload too.
-func WithPayload() GetOption { return func(r *kinesinv1.GetRequest) { r.WithPayload = true } }
+func WithPayload() GetOption { return func(c *getConfig) { c.payload = true } }
 
 // Get reads a task.
 func (c *Client) Get(ctx context.Context, id ID, opts ...GetOption) (TaskInfo, error) {
@@ -103,38 +83,39 @@ func (c *Client) Get(ctx context.Context, id ID, opts ...GetOption) (TaskInfo, e
 	return results[0].Task, results[0].Err
 }
 
-// GetMany reads up to 1,000 tasks, with an answer for each, in order. The error is about the call as a whole.
+// GetMany reads up to 1,000 tasks and returns a result for each, in order. The error is about the call as a
+// whole.
 func (c *Client) GetMany(ctx context.Context, ids []ID, opts ...GetOption) ([]GetResult, error) {
-	request := &kinesinv1.GetRequest{Ids: texts(ids)}
+	var cfg getConfig
 	for _, o := range opts {
-		o(request)
+		o(&cfg)
 	}
-	response, err := call(ctx, c, "get", c.backend.Tasks.Get, request)
+	request := &kinesinv1.GetRequest{Ids: texts(ids), WithPayload: cfg.payload}
+	response, err := call(ctx, c, "get", c.backend.tasks.Get, request)
 	if err != nil {
 		return nil, err
 	}
 	return getResults(response, len(ids))
 }
 
-// Waiting.
 const (
 	waitPerCallMax = 30 * time.Second
-	waitGapMin     = 20 * time.Millisecond // between calls, should a server answer at once
+	waitGapMin     = 20 * time.Millisecond // between calls, in case a server answers at once
 )
 
-// Wait returns when all tasks have ended, with an answer for each, in order. When ctx
-// ends first it returns the cause beside what it last knew, which may be nothing.
+// Wait returns when all tasks have ended, with a result for each, in order. When ctx ends first, it returns
+// the cause and the latest results, if any.
 func (c *Client) Wait(ctx context.Context, ids ...ID) ([]GetResult, error) {
 	var known []GetResult
 	for {
 		wait := waitPerCallMax
 		if deadline, set := ctx.Deadline(); set {
-			wait = min(wait, max(0, clock.Until(c.cfg.clock, deadline)))
+			wait = min(wait, max(0, clock.Until(c.cfg.Clock, deadline)))
 		}
 		request := &kinesinv1.WaitRequest{Ids: texts(ids), WaitMicros: wait.Microseconds()}
 		var response *kinesinv1.GetResponse
 		err := c.retry(ctx, "wait", func(ctx context.Context) (err error) {
-			response, err = once(ctx, c.cfg.clock, c.cfg.callTimeout+wait, c.backend.Tasks.Wait, request)
+			response, err = once(ctx, c.cfg.Clock, c.cfg.CallTimeout+wait, c.backend.tasks.Wait, request)
 			return err
 		})
 		if err != nil {
@@ -143,7 +124,7 @@ func (c *Client) Wait(ctx context.Context, ids ...ID) ([]GetResult, error) {
 		if known, err = getResults(response, len(ids)); err != nil || ended(known) {
 			return known, err
 		}
-		if err := clock.Sleep(ctx, c.cfg.clock, waitGapMin); err != nil {
+		if err := clock.Sleep(ctx, c.cfg.Clock, waitGapMin); err != nil {
 			return known, fmt.Errorf("wait: %w", err)
 		}
 	}
@@ -158,28 +139,25 @@ func ended(results []GetResult) bool {
 	return true
 }
 
-// ListQuery says which tasks to list.
+// ListQuery selects the tasks to list.
 type ListQuery struct {
 	Lambda string
-	State  State // zero: all states
-	Limit  int   // most tasks to read; zero: all
+	State  State // empty: all states
+	Limit  int   // most tasks to list; zero: all
 }
 
 const listPageMax = 1000
 
-// List reads the tasks of a lambda, page by page as the loop goes on. An error ends it.
+// List lists the tasks of a lambda, page by page as the loop goes on. An error ends it.
 func (c *Client) List(ctx context.Context, q ListQuery) iter.Seq2[TaskInfo, error] {
 	return func(yield func(TaskInfo, error) bool) {
-		request := &kinesinv1.ListRequest{Lambda: q.Lambda}
-		if q.State != task.Unknown {
-			request.State = q.State.String()
-		}
+		request := &kinesinv1.ListRequest{Lambda: q.Lambda, State: string(q.State)}
 		for left := q.Limit; ; {
 			request.Limit = listPageMax
 			if q.Limit > 0 {
 				request.Limit = int32(min(left, listPageMax))
 			}
-			response, err := call(ctx, c, "list", c.backend.Tasks.List, request)
+			response, err := call(ctx, c, "list", c.backend.tasks.List, request)
 			if err != nil {
 				yield(TaskInfo{}, err)
 				return
@@ -198,24 +176,24 @@ func (c *Client) List(ctx context.Context, q ListQuery) iter.Seq2[TaskInfo, erro
 	}
 }
 
-// CancelOutcome is what a cancel did.
+// CancelOutcome is the result of a cancel.
 type CancelOutcome string
 
 // The outcomes of a cancel that was not too late.
 const (
-	CancelDone      CancelOutcome = "cancelled"  // the task never starts, or not again
-	CancelRequested CancelOutcome = "cancelling" // it runs, and its worker was asked to stop
+	CancelDone      CancelOutcome = "cancelled"  // the task does not start, or not again
+	CancelRequested CancelOutcome = "cancelling" // it runs, and its worker was asked to stop it
 )
 
-// CancelResult is what became of one cancel.
+// CancelResult is the result of one cancel.
 type CancelResult struct {
 	Outcome CancelOutcome
-	State   string // where the cancel met the task
-	Err     error  // ErrTooLate: it had ended, or is on the queue of a deliver lambda; ErrNotFound
+	State   State // of the task before the cancel
+	Err     error // ErrTooLate if it had ended, or is on the queue of a deliver lambda; ErrNotFound
 }
 
-// Cancel makes sure that a task does not start, or asks it to stop if it runs. It
-// returns ErrTooLate when the task had ended, or when it is on the queue of a deliver lambda or about to be.
+// Cancel makes sure that a task does not start, or asks its worker to stop it if it runs. It returns
+// ErrTooLate if the task has ended, or is on the queue of a deliver lambda or about to be.
 func (c *Client) Cancel(ctx context.Context, id ID) (CancelOutcome, error) {
 	results, err := c.CancelMany(ctx, []ID{id})
 	if err != nil {
@@ -224,14 +202,14 @@ func (c *Client) Cancel(ctx context.Context, id ID) (CancelOutcome, error) {
 	return results[0].Outcome, results[0].Err
 }
 
-// CancelMany cancels up to 1,000 tasks, with an answer for each, in order. The error is about the call as a
-// whole.
+// CancelMany cancels up to 1,000 tasks and returns a result for each, in order. The error is about the call
+// as a whole.
 func (c *Client) CancelMany(ctx context.Context, ids []ID) ([]CancelResult, error) {
 	var tries int
 	request := &kinesinv1.CancelRequest{Ids: texts(ids)}
 	response, err := call(ctx, c, "cancel", func(ctx context.Context, r *kinesinv1.CancelRequest) (*kinesinv1.CancelResponse, error) {
 		tries++
-		return c.backend.Tasks.Cancel(ctx, r)
+		return c.backend.tasks.Cancel(ctx, r)
 	}, request)
 	if err != nil {
 		return nil, err
@@ -241,8 +219,9 @@ func (c *Client) CancelMany(ctx context.Context, ids []ID) ([]CancelResult, erro
 	}
 	results := make([]CancelResult, len(ids))
 	for i, r := range response.Results {
-		results[i] = CancelResult{Outcome: CancelOutcome(r.Outcome), State: r.State, Err: api.ErrorOf(r.Problem)}
-		if tries > 1 && errors.Is(results[i].Err, ErrTooLate) && r.State == StateCancelled.String() { // the try whose answer got lost did it
+		results[i] = CancelResult{Outcome: CancelOutcome(r.Outcome), State: State(r.State), Err: api.ErrorOf(r.Problem)}
+		// An earlier try, whose answer was lost, may have cancelled it.
+		if tries > 1 && errors.Is(results[i].Err, ErrTooLate) && results[i].State == StateCancelled {
 			results[i].Outcome, results[i].Err = CancelDone, nil
 		}
 	}
@@ -281,7 +260,7 @@ func getResults(response *kinesinv1.GetResponse, want int) ([]GetResult, error) 
 
 func taskInfoOf(w *kinesinv1.Task) TaskInfo {
 	t := TaskInfo{
-		ID: ID(w.Id), Lambda: w.Lambda, State: stateOf(w.State), Priority: w.Priority, Collection: w.Collection, Key: w.Key,
+		ID: ID(w.Id), Lambda: w.Lambda, State: State(w.State), Priority: w.Priority, Collection: w.Collection, Key: w.Key,
 		Due: timeOf(w.DueMicros), Created: timeOf(w.CreatedMicros), Enqueued: timeOf(w.EnqueuedMicros),
 		Started: timeOf(w.StartedMicros), Ended: timeOf(w.EndedMicros), Next: timeOf(w.NextMicros),
 		Attempt: int(w.Attempt), Failures: int(w.Failures), MaxAttempts: int(w.MaxAttempts), WorkerLost: int(w.WorkerLost),
@@ -291,20 +270,8 @@ func taskInfoOf(w *kinesinv1.Task) TaskInfo {
 	}
 	for _, a := range w.Attempts {
 		t.Attempts = append(t.Attempts, AttemptInfo{
-			Number: int(a.Number), Worker: a.Worker, Start: timeOf(a.StartMicros), End: timeOf(a.EndMicros), Outcome: a.Outcome, Error: a.Error,
+			Number: int(a.Number), Worker: a.Worker, Start: timeOf(a.StartMicros), End: timeOf(a.EndMicros), Outcome: Outcome(a.Outcome), Error: a.Error,
 		})
 	}
 	return t
-}
-
-// stateOf reads a state; one of a newer server is Unknown.
-func stateOf(text string) State {
-	if text == task.Accepted.String() {
-		return task.Accepted
-	}
-	s, err := task.ParseState(text)
-	if err != nil {
-		return task.Unknown
-	}
-	return s
 }

@@ -16,7 +16,7 @@ import (
 	"github.com/kinesin-io/kinesin/internal/dial"
 )
 
-// wireTasks carries calls about tasks over the network; those that wait share one connection.
+// wireTasks carries calls about tasks over the network. Calls to Wait share one connection.
 type wireTasks struct {
 	kinesinv1connect.TaskServiceClient
 
@@ -30,49 +30,49 @@ func newWireTasks(h dial.Clients, base string) wireTasks {
 	}
 }
 
-// Wait answers when all named tasks have ended.
+// Wait returns when all named tasks have ended.
 func (w wireTasks) Wait(ctx context.Context, r *kinesinv1.WaitRequest) (*kinesinv1.GetResponse, error) {
 	return w.waits.Wait(ctx, r)
 }
 
-// wireBackend carries a worker's calls over the network.
-type wireBackend struct {
+// wireWorkers carries the calls of workers over the network.
+type wireWorkers struct {
 	calls   kinesinv1connect.WorkerServiceClient
 	streams kinesinv1connect.WorkerServiceClient
 	clock   clock.Clock
 	timeout time.Duration // of one call
 }
 
-func newWireBackend(h dial.Clients, base string, cfg clientConfig) wireBackend {
-	return wireBackend{
+func newWireWorkers(h dial.Clients, base string, cfg *clientConfig) wireWorkers {
+	return wireWorkers{
 		calls:   kinesinv1connect.NewWorkerServiceClient(h.Beats, base, api.ClientOptions()...),
 		streams: kinesinv1connect.NewWorkerServiceClient(h.Streams, base, api.ClientOptions()...),
-		clock:   cfg.clock, timeout: cfg.callTimeout,
+		clock:   cfg.Clock, timeout: cfg.CallTimeout,
 	}
 }
 
 // Register opens a worker lease.
-func (b wireBackend) Register(ctx context.Context, r *kinesinv1.RegisterRequest) (*kinesinv1.RegisterResponse, error) {
+func (b wireWorkers) Register(ctx context.Context, r *kinesinv1.RegisterRequest) (*kinesinv1.RegisterResponse, error) {
 	return once(ctx, b.clock, b.timeout, b.calls.Register, r)
 }
 
-// Heartbeat renews it.
-func (b wireBackend) Heartbeat(ctx context.Context, r *kinesinv1.HeartbeatRequest) (*kinesinv1.HeartbeatResponse, error) {
+// Heartbeat renews a worker lease.
+func (b wireWorkers) Heartbeat(ctx context.Context, r *kinesinv1.HeartbeatRequest) (*kinesinv1.HeartbeatResponse, error) {
 	return once(ctx, b.clock, b.timeout, b.calls.Heartbeat, r)
 }
 
-// Leave ends it.
-func (b wireBackend) Leave(ctx context.Context, r *kinesinv1.LeaveRequest) (*kinesinv1.LeaveResponse, error) {
+// Leave ends a worker lease.
+func (b wireWorkers) Leave(ctx context.Context, r *kinesinv1.LeaveRequest) (*kinesinv1.LeaveResponse, error) {
 	return once(ctx, b.clock, b.timeout, b.calls.Leave, r)
 }
 
-// Work opens a stream.
-func (b wireBackend) Work(ctx context.Context) (controller.Stream, error) {
+// Work opens a stream of tasks and results.
+func (b wireWorkers) Work(ctx context.Context) (controller.Stream, error) {
 	s, err := b.streams.Work(ctx)
 	if err != nil {
 		return nil, api.FromWire(err)
 	}
-	// While HTTP/2 waits for more of the request, it does not look whether ctx has ended.
+	// HTTP/2 does not notice the end of ctx while it waits for more of the request.
 	context.AfterFunc(ctx, func() { _ = s.CloseRequest() })
 	return wireStream{s}, nil
 }

@@ -12,13 +12,9 @@ import (
 	"github.com/kinesin-io/kinesin/api/kinesinv1"
 	"github.com/kinesin-io/kinesin/internal/controller"
 	"github.com/kinesin-io/kinesin/internal/process"
-	"github.com/kinesin-io/kinesin/task"
 )
 
-// SlotsDefault is how many tasks a worker runs at a time when it is not told.
-const SlotsDefault = 100
-
-// Worker runs tasks in this process. Register its handlers, then call Run once.
+// Worker runs tasks in this process. Register handlers, then call Run once.
 type Worker struct {
 	client     *Client
 	cfg        workerConfig
@@ -36,32 +32,33 @@ type workerConfig struct {
 	killAfter time.Duration
 	name      string
 	exit      func(code int)
-	hooks     controller.Hooks
+	hooks     Hooks
 	use       []Middleware
 }
 
 // WorkerOption changes how a worker runs.
 type WorkerOption func(*workerConfig)
 
-// Slots sets how many tasks run at a time, of all lambdas together that have no
-// Concurrency of their own; SlotsDefault otherwise.
+// Slots sets how many tasks run at a time, of all lambdas together that have no Concurrency of their own. The
+// default is SlotsDefault.
 func Slots(n int) WorkerOption { return func(c *workerConfig) { c.slots = n } }
 
-// Lease sets after how long without a heartbeat the tasks of this process start elsewhere: 15 s otherwise, 3
-// s to 1 h. A short one finds a lost process sooner, a long one outlasts longer outages of the server.
+// Lease sets after how long without a heartbeat the tasks of this process start elsewhere: 3 s to 1 h, and 15
+// s by default. A short lease detects a lost process sooner, a long one survives longer outages of the
+// server.
 func Lease(d time.Duration) WorkerOption { return func(c *workerConfig) { c.lease = d } }
 
-// Grace sets how long handlers may go on once Run is asked to stop; then their
-// contexts end with ErrDraining: 25 s otherwise, zero for at once.
+// Grace sets how long handlers may continue when Run's context has ended, before their own contexts end with
+// ErrDraining. The default is 25 s; zero means at once.
 func Grace(d time.Duration) WorkerOption { return func(c *workerConfig) { c.grace = orNone(d) } }
 
-// KillAfter sets how long handlers then have to return, before Run gives their tasks
-// back and returns ErrAbandoned: 5 s otherwise, zero for no time.
+// KillAfter sets how long handlers then have to return, before Run gives their tasks back and returns
+// ErrAbandoned. The default is 5 s; zero means no time.
 func KillAfter(d time.Duration) WorkerOption {
 	return func(c *workerConfig) { c.killAfter = orNone(d) }
 }
 
-// orNone tells the controller "none" where it would take zero for its default.
+// orNone returns the controller's value for "none", to which zero means the default.
 func orNone(d time.Duration) time.Duration {
 	if d <= 0 {
 		return -1
@@ -69,7 +66,7 @@ func orNone(d time.Duration) time.Duration {
 	return d
 }
 
-// Name sets what the worker is called in attempts and logs; host name and process id otherwise.
+// Name sets the name of the worker in attempts and logs. The default is made of host name and process id.
 func Name(name string) WorkerOption { return func(c *workerConfig) { c.name = name } }
 
 // Use wraps every handler, the first middleware outermost.
@@ -77,25 +74,16 @@ func Use(m ...Middleware) WorkerOption {
 	return func(c *workerConfig) { c.use = append(c.use, m...) }
 }
 
-// Hooks are what a worker can tell of itself.
-type Hooks = controller.Hooks
-
-// Work is a claimed task, as hooks get it.
-type Work = controller.Work
-
-// Outcome is how an attempt ended; its String is the form in the records of attempts.
-type Outcome = task.Outcome
-
-// Observe has the hooks called as things happen, for metrics.
+// Observe sets hooks that the worker calls, for metrics.
 func Observe(h Hooks) WorkerOption { return func(c *workerConfig) { c.hooks = h } }
 
-// ExitWith sets what ends the process when its lease is lost and handlers ignore the
-// end of their contexts: their tasks start elsewhere, so they must not go on. os.Exit otherwise.
+// ExitWith sets the function that ends the process when the lease is lost and handlers do not return: their
+// tasks start elsewhere, so they must not go on. The default is os.Exit.
 func ExitWith(exit func(code int)) WorkerOption { return func(c *workerConfig) { c.exit = exit } }
 
 // NewWorker returns a worker that takes its tasks from the client's server.
 func NewWorker(client *Client, opts ...WorkerOption) *Worker {
-	cfg := workerConfig{exit: os.Exit} //nolint:forbidigo // only the end of the process surely ends its handlers
+	cfg := workerConfig{exit: os.Exit} //nolint:forbidigo // nothing else is sure to end the handlers
 	for _, o := range opts {
 		o(&cfg)
 	}
@@ -107,11 +95,11 @@ type HandleOption func(*handleConfig)
 
 type handleConfig struct{ concurrency int }
 
-// Concurrency gives a lambda slots of its own: n of its tasks run at a time, whatever the other lambdas do.
+// Concurrency gives a lambda n slots of its own, which tasks of other lambdas cannot take.
 func Concurrency(n int) HandleOption { return func(c *handleConfig) { c.concurrency = n } }
 
-// Register has tasks of a lambda run by a handler of raw payloads. What is wrong
-// with it, Run tells. Lambda.Handle is the typed form.
+// Register sets the handler of a lambda's tasks, which gets raw payloads; Lambda.Handle is the typed form.
+// Run returns registration errors.
 func (w *Worker) Register(lambda string, h Handler, opts ...HandleOption) {
 	var cfg handleConfig
 	for _, o := range opts {
@@ -138,10 +126,9 @@ func (w *Worker) Register(lambda string, h Handler, opts ...HandleOption) {
 	w.handlers[lambda] = h
 }
 
-// Run takes and runs tasks until ctx ends; then it drains and returns nil. It returns ErrLeaseLost when the
-// worker lost touch with the server while handlers ran, and ErrAbandoned when handlers did not return in
-// time; in both cases the process should end and be started again. A refusal of the server, such as
-// ErrUnknownLambda, is returned at once.
+// Run runs tasks until ctx ends; then it drains and returns nil. It returns ErrLeaseLost when the worker lost
+// its lease while handlers ran, and ErrAbandoned when handlers did not return in time; in both cases the
+// process should end and be restarted. It returns a refusal of the server, such as ErrUnknownLambda, at once.
 func (w *Worker) Run(ctx context.Context) error {
 	if len(w.errs) > 0 {
 		return errors.Join(w.errs...)
@@ -151,11 +138,11 @@ func (w *Worker) Run(ctx context.Context) error {
 		groups = append(slices.Clip(groups), controller.Group{Lambdas: w.shared, Slots: cmp.Or(w.cfg.slots, SlotsDefault)})
 	}
 	cfg := controller.Config{
-		Backend: w.client.backend.Workers, Execute: w.execute, Groups: groups, Name: cmp.Or(w.cfg.name, processName()),
+		Backend: w.client.backend.workers, Execute: w.execute, Groups: groups, Name: cmp.Or(w.cfg.name, processName()),
 		Process: thisProcess(), Lease: w.cfg.lease, Grace: w.cfg.grace, KillAfter: w.cfg.killAfter, Exit: w.cfg.exit,
-		Clock: w.client.cfg.clock, Logger: w.client.cfg.log, Hooks: w.cfg.hooks,
+		Clock: w.client.cfg.Clock, Logger: w.client.cfg.Log, Hooks: w.cfg.hooks.forController(),
 	}
-	if change := w.client.cfg.controllers; change != nil {
+	if change := w.client.cfg.Controllers; change != nil {
 		change(ctx, &cfg)
 	}
 	c, err := controller.New(cfg)
@@ -165,7 +152,8 @@ func (w *Worker) Run(ctx context.Context) error {
 	return c.Run(ctx)
 }
 
-// thisProcess says which process this is, where the system tells.
+// thisProcess identifies this process to a server on the same machine; nil where the system does not support
+// that.
 func thisProcess() *kinesinv1.Process {
 	id, err := process.Self()
 	if err != nil {

@@ -21,7 +21,6 @@ func events(of *task.Task) []task.Event {
 		{Kind: task.Unconfirmed, Worker: "w", Attempt: 1},
 		{Kind: task.Cancel},
 		{Kind: task.Drop},
-		{Kind: task.Expire},
 		{Kind: task.Acquire, Worker: "p"},
 		{Kind: task.HandOver},
 		{Kind: task.Match, Worker: "w", Lease: 100},

@@ -8,14 +8,14 @@ import (
 	"fmt"
 )
 
-// ErrBadID says that a text is not an id in the canonical UUID form.
+// ErrBadID means that a text is not an id in the form that is wanted: a canonical UUID, or a public id.
 var ErrBadID = errors.New("bad task id")
 
-// ID names one task. It is a UUID: version 7 for a task without an
-// idempotency key, version 8 (derived from lambda and key) for one with a key.
+// ID identifies a task. It is a UUID: version 7 for a task without an idempotency key, version 8 (derived
+// from lambda and key) for a task with a key.
 type ID [16]byte
 
-// IDOf is an id made of content: a UUID of version 8, the same for the same parts.
+// IDOf derives an id from content: a UUID of version 8, which is the same for the same parts.
 func IDOf(parts ...[]byte) (id ID) {
 	h := sha256.New()
 	for _, part := range parts {
@@ -25,7 +25,7 @@ func IDOf(parts ...[]byte) (id ID) {
 	return id.versioned(8)
 }
 
-// NewID is an id of version 7: Unix milliseconds and 74 of the random bits.
+// NewID returns an id of version 7: Unix milliseconds and 74 of the random bits a and b.
 func NewID(now Instant, a, b uint64) (id ID) {
 	binary.BigEndian.PutUint64(id[0:8], uint64(now.Millis())<<16|a&0xffff)
 	binary.BigEndian.PutUint64(id[8:16], b)
@@ -39,7 +39,7 @@ func (id ID) versioned(version byte) ID {
 	return id
 }
 
-// Made is when an id of version 7 was made, by the clock of who made it; false for one that does not say.
+// Made returns when an id of version 7 was made, by the clock of its maker; false for other versions.
 func (id ID) Made() (Instant, bool) {
 	if id[6]>>4 != 7 {
 		return 0, false
@@ -47,7 +47,7 @@ func (id ID) Made() (Instant, bool) {
 	return FromMillis(int64(binary.BigEndian.Uint64(id[:8]) >> 16)), true
 }
 
-// IsDerived reports whether the id was made by IDOf, as that of a keyed task is.
+// IsDerived reports whether the id was made by IDOf, as the id of a task with a key is.
 func (id ID) IsDerived() bool { return id[6]>>4 == 8 }
 
 // IsZero reports whether the id was never set.
@@ -80,12 +80,12 @@ func ParseID(s string) (ID, error) {
 	return id, nil
 }
 
-// Partition is the unit of scheduling ownership: one shard of one priority of
-// one lambda. A task never leaves its partition.
+// Partition is the unit of ownership: one shard of one priority of one lambda. A task never leaves its
+// partition.
 type Partition struct {
 	Lambda   uint32 // Lambda.Ref
 	Priority uint8  // index into Lambda.Priorities; 0 is the highest
-	Shard    uint16 // hash(task id) mod Lambda.ShardsFor that id
+	Shard    uint16 // hash(task id) mod Lambda.ShardsFor(id)
 }
 
 func (p Partition) String() string {

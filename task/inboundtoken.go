@@ -15,19 +15,18 @@ const (
 	inboundHeadBytes   = 16 + 6 + 1 // id, due, length of the lambda's name
 	inboundBodyMax     = inboundHeadBytes + 64 + 64
 
-	// InboundMACBytes is the length of what InboundSealer.Sum returns.
+	// InboundMACBytes is the length of the seal that InboundSealer.Sum returns.
 	InboundMACBytes = 16
 )
 
-// What is sealed with the inbound key begins with what it is, so that one thing never passes for another.
+// The use of the key is part of what is sealed, so that an id never passes for a message.
 const (
 	inboundTokenUse   = "id\x00"
 	inboundMessageUse = "message\x00"
 )
 
-// InboundToken is what the public id of a task says that was sent straight to the inbound buffer. Who sends
-// there knows lambdas by name only, so the server finds the partition: the lambda's Ref, the number of the
-// priority, and the shard of the id.
+// InboundToken is the content of the public id of a task that a client sent to the inbound queue itself. Such
+// a client knows lambdas by name only, so the server finds the partition.
 type InboundToken struct {
 	ID       ID
 	Due      Instant // whole milliseconds
@@ -35,26 +34,26 @@ type InboundToken struct {
 	Priority string  // of the lambda; empty for the default
 }
 
-// InboundKey derives the key of those who send to the inbound buffer from the secret of public ids. It seals
-// ids of the form q1 and messages, and says nothing of the secret.
+// InboundKey derives the key for sending to the inbound queue from the secret of public ids. It seals ids of
+// the form q1 and messages, and does not reveal the secret.
 func InboundKey(secret []byte) []byte {
 	m := hmac.New(sha256.New, secret)
 	m.Write([]byte("inbound"))
 	return m.Sum(nil)
 }
 
-// InboundSealer makes and opens ids of the form q1, and vouches for messages of the inbound buffer.
-// It is safe for concurrent use.
+// InboundSealer seals and opens ids of the form q1, and seals messages of the inbound queue. It is safe for
+// concurrent use.
 type InboundSealer struct{ macs macs }
 
 // NewInboundSealer returns a sealer for an inbound key of TokenKeyBytes.
 func NewInboundSealer(key []byte) *InboundSealer { return &InboundSealer{newMACs(key)} }
 
-// IsInboundToken reports whether a public id claims to be of the form q1.
+// IsInboundToken reports whether a public id has the form q1, whoever made it.
 func IsInboundToken(text string) bool { return strings.HasPrefix(text, inboundTokenPrefix) }
 
-// Seal returns the public id of a task. It refuses names that CheckName refuses (the priority may be empty)
-// and a due time that is no whole millisecond from 1970 to the year 10889, with ErrInvalid.
+// Seal returns the public id of a task. It returns ErrInvalid for names that CheckName refuses (the priority
+// may be empty) and for due times before 1970 or after the year 10889.
 func (s *InboundSealer) Seal(t InboundToken) (string, error) {
 	if err := t.check(); err != nil {
 		return "", err
@@ -85,8 +84,7 @@ func (t *InboundToken) check() error {
 	return nil
 }
 
-// Open reads a public id. It returns ErrBadID for anything that this key did not seal, without saying what
-// was wrong with it.
+// Open reads a public id. It returns ErrBadID, and no reason, for anything that was not sealed with this key.
 func (s *InboundSealer) Open(text string) (InboundToken, error) {
 	body, sealed := s.macs.open(inboundTokenPrefix, inboundTokenUse, text)
 	if !sealed || len(body) < inboundHeadBytes {
@@ -99,18 +97,18 @@ func (s *InboundSealer) Open(text string) (InboundToken, error) {
 	t := InboundToken{Lambda: string(names[:n]), Priority: string(names[n:])}
 	copy(t.ID[:], body)
 	t.Due = FromMillis(int64(binary.BigEndian.Uint64(append([]byte{0, 0}, body[16:22]...))))
-	if t.check() != nil { // sealed by a holder of the key with code of its own
+	if t.check() != nil { // sealed with the key by other code
 		return InboundToken{}, ErrBadID
 	}
 	return t, nil
 }
 
-// Sum is the seal of a message of the inbound buffer: InboundMACBytes.
+// Sum returns the seal of a message of the inbound queue, which has InboundMACBytes.
 func (s *InboundSealer) Sum(message []byte) []byte {
 	return s.macs.sum(inboundMessageUse, message, nil)[:InboundMACBytes]
 }
 
-// Vouches reports whether seal is the Sum of the message.
-func (s *InboundSealer) Vouches(message, seal []byte) bool {
+// Verify reports whether seal is the Sum of the message.
+func (s *InboundSealer) Verify(message, seal []byte) bool {
 	return subtle.ConstantTimeCompare(s.Sum(message), seal) == 1
 }

@@ -122,10 +122,10 @@ func TestMessageSeals(t *testing.T) {
 	s, other := task.NewInboundSealer(key(0)), task.NewInboundSealer(key(1))
 	message := []byte("message")
 	seal := s.Sum(message)
-	if len(seal) != task.InboundMACBytes || !s.Vouches(message, seal) {
+	if len(seal) != task.InboundMACBytes || !s.Verify(message, seal) {
 		t.Errorf("%x is not the seal", seal)
 	}
-	if other.Vouches(message, seal) || s.Vouches([]byte("Message"), seal) || s.Vouches(message, seal[:15]) || s.Vouches(message, nil) {
+	if other.Verify(message, seal) || s.Verify([]byte("Message"), seal) || s.Verify(message, seal[:15]) || s.Verify(message, nil) {
 		t.Error("a wrong seal passes")
 	}
 	if bytes.Equal(task.InboundKey(key(0)), task.InboundKey(key(1))) || len(task.InboundKey(key(0))) != task.TokenKeyBytes {

@@ -5,12 +5,11 @@ import (
 	"time"
 )
 
-// Instant is a moment in Unix microseconds, UTC. The zero Instant means "never".
-// Due times are whole milliseconds; starts and ends keep the microseconds so
-// that lateness can be measured below a millisecond.
+// Instant is a time in Unix microseconds. The zero Instant means "never". Due times are whole milliseconds;
+// starts and ends keep microseconds, so that lateness can be measured below a millisecond.
 type Instant int64
 
-// InstantOf converts a time, dropping what is below a microsecond.
+// InstantOf converts a time, truncated to microseconds.
 func InstantOf(t time.Time) Instant {
 	if t.IsZero() {
 		return 0
@@ -18,7 +17,7 @@ func InstantOf(t time.Time) Instant {
 	return Instant(t.UnixMicro())
 }
 
-// FromMillis is the instant of a Unix time in milliseconds.
+// FromMillis converts a Unix time in milliseconds.
 func FromMillis(ms int64) Instant { return Instant(ms * 1000) }
 
 // IsZero reports whether the instant is "never".
@@ -33,11 +32,10 @@ func (i Instant) Sub(u Instant) time.Duration { return time.Duration(i-u) * time
 // Millis returns Unix milliseconds, rounded down.
 func (i Instant) Millis() int64 { return int64(i) / 1000 }
 
-// CeilMillis returns the first whole millisecond that is not before i, so that
-// rounding never makes a task due early.
+// CeilMillis rounds up to whole milliseconds, so that rounding never makes a task due early.
 func (i Instant) CeilMillis() Instant { return (i + 999) / 1000 * 1000 }
 
-// Time converts to a time.Time in UTC; "never" becomes the zero time.
+// Time converts to a time.Time in UTC, and "never" to the zero time.
 func (i Instant) Time() time.Time {
 	if i == 0 {
 		return time.Time{}
@@ -45,7 +43,7 @@ func (i Instant) Time() time.Time {
 	return time.UnixMicro(int64(i)).UTC()
 }
 
-// Micros is a duration of that many microseconds; one that is too long to be a duration is the longest.
+// Micros converts microseconds to a duration, limited to the longest one there is.
 func Micros(n int64) time.Duration {
 	const most = int64(math.MaxInt64 / time.Microsecond)
 	return time.Duration(min(max(n, -most), most)) * time.Microsecond

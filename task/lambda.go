@@ -7,19 +7,19 @@ import (
 	"time"
 )
 
-// ErrInvalid marks every refusal of a value by this package; the text says what is allowed.
+// ErrInvalid is in every refusal of a value by this package; the text says what is allowed.
 var ErrInvalid = errors.New("invalid")
 
-// Mode is what a lambda's tasks end with.
+// Mode says who runs a lambda's tasks.
 type Mode uint8
 
 // The modes of a lambda.
 const (
-	Managed Mode = iota // claimed, executed, heartbeated and retried by Kinesin's workers
-	Deliver             // put on a queue at the due time; the consumer is not Kinesin's
+	Managed Mode = iota // workers of the SDK
+	Deliver             // consumers of the SQS queue on which each task is put when it is due
 )
 
-// String returns the wire form.
+// String returns the text of the mode.
 func (m Mode) String() string {
 	if m == Deliver {
 		return "deliver"
@@ -27,7 +27,7 @@ func (m Mode) String() string {
 	return "managed"
 }
 
-// ParseMode reads the wire form; empty means managed.
+// ParseMode reads the text of a mode; empty means managed.
 func ParseMode(text string) (Mode, error) {
 	switch text {
 	case "", "managed":
@@ -57,36 +57,37 @@ const (
 	BackoffMaxDefault  = 10 * time.Minute
 	RetentionDefault   = 7 * 24 * time.Hour
 
-	// EndedMin is how long every ended row is kept at least: longer than two full passes over its partition
-	// are apart, so that what could start the task again is gone before the row that refuses it.
+	// EndedMin is how long every ended row is kept at least. It is longer than two full passes over its
+	// partition are apart, so that leftover rows are deleted before the row that refuses to start the task
+	// again.
 	EndedMin = 15 * time.Minute
 	// DeadRetention is how long a dead letter is kept for inspection and redrive.
 	DeadRetention = 90 * 24 * time.Hour
 )
 
-// PrioritiesDefault are a new lambda's priority classes, highest first.
+// PrioritiesDefault returns the priorities of a new lambda, highest first.
 func PrioritiesDefault() []string { return []string{"high", "normal", "low"} }
 
-// PriorityDefault is the class of a task that names none, where the lambda has it;
-// otherwise it is the lambda's middle class.
+// PriorityDefault is the priority of a task that names none, if the lambda has it; otherwise the lambda's
+// middle priority is.
 const PriorityDefault = "normal"
 
-// Lambda is a named callback and the settings all its tasks share.
+// Lambda is a named kind of work, with the settings of its tasks.
 type Lambda struct {
 	Name        string
-	Ref         uint32 // stands for the lambda in keys and ids; a re-created name gets a new one
+	Ref         uint32 // identifies the lambda in keys and ids; a lambda that is created again gets a new one
 	Mode        Mode
 	Priorities  []string // highest first
-	Shards      uint16   // partitions per priority: the newest count, which may come into force only a while later
+	Shards      uint16   // partitions per priority: the newest count, which may not be used yet
 	MaxAttempts uint32
 	Timeout     time.Duration // of one attempt
 	BackoffMin  time.Duration
 	BackoffMax  time.Duration
 	Retention   time.Duration // how long ended rows are kept
 	Created     Instant
-	Deleting    bool // refuses new tasks while what lives is dropped
+	Deleting    bool // refuses new tasks while its live tasks are dropped
 
-	// ShardHistory is how Shards grew, oldest first; the last one is Shards. Empty: it is what it always was.
+	// ShardHistory is how Shards grew, oldest first; the last one is Shards. It is empty if they never grew.
 	ShardHistory []ShardCount
 }
 
@@ -115,7 +116,7 @@ func (l Lambda) WithDefaults() Lambda {
 
 var nameForm = regexp.MustCompile(`^[a-zA-Z0-9_-]{1,64}$`)
 
-// CheckName refuses a lambda or priority name that is not 1 to 64 of a–z, A–Z, 0–9, "_" and "-".
+// CheckName refuses the name of a lambda or priority that is not 1 to 64 of a–z, A–Z, 0–9, "_" and "-".
 func CheckName(what, name string) error {
 	if !nameForm.MatchString(name) {
 		return fmt.Errorf("%w %s name %q: want 1 to 64 characters of a-z, A-Z, 0-9, '_' and '-'", ErrInvalid, what, name)
@@ -123,7 +124,7 @@ func CheckName(what, name string) error {
 	return nil
 }
 
-// Validate checks every setting and says of each wrong one what is allowed.
+// Validate checks every setting and says for each wrong one what is allowed.
 func (l Lambda) Validate() error {
 	errs := []error{CheckName("lambda", l.Name)}
 	if n := len(l.Priorities); n == 0 || n > PrioritiesMax {
@@ -165,7 +166,7 @@ func (o Overrides) Validate() error {
 	return errors.Join(errs...)
 }
 
-// Priority finds a class by name; the empty name means the default class.
+// Priority returns the index of a priority; the empty name means the default priority.
 func (l *Lambda) Priority(name string) (uint8, error) {
 	if name == "" {
 		name = PriorityDefault
@@ -188,7 +189,7 @@ func (l *Lambda) priorityIndex(name string) (uint8, bool) {
 	return 0, false
 }
 
-// PolicyFor is what governs one task: its own settings where it has them, else the lambda's.
+// PolicyFor returns the settings of a task: its own, or else the lambda's.
 func (l *Lambda) PolicyFor(t *Task) Policy {
 	p := Policy{
 		MaxAttempts: l.MaxAttempts, Timeout: l.Timeout, Retention: l.Retention,

@@ -7,14 +7,14 @@ const (
 	leaseProofBytes = 16
 )
 
-// LeaseProof is what whoever was given a lease shows when it gives that up: the worker's id alone, which is
-// in logs and in answers about tasks, must not free its tasks. It follows from the id, so that every server
-// over a store knows it and none has to keep it.
+// LeaseProof returns the secret that a worker gets with its lease and shows to give the lease up. The
+// worker's id does not suffice, because logs and task rows have it. The proof is derived from the id, so that
+// every server of an installation can check it and none has to store it.
 func (s *Sealer) LeaseProof(worker string) []byte {
 	return s.macs.sum(leaseProofUse, []byte(worker), nil)[:leaseProofBytes:leaseProofBytes]
 }
 
-// IsLeaseProof reports whether a proof is that of the worker's lease.
+// IsLeaseProof reports whether proof is the LeaseProof of the worker.
 func (s *Sealer) IsLeaseProof(worker string, proof []byte) bool {
 	return subtle.ConstantTimeCompare(s.LeaseProof(worker), proof) == 1
 }

@@ -7,15 +7,15 @@ import (
 	"time"
 )
 
-// Refusals of an event. Each is one decision for the caller.
+// Refusals of an event. Each is a decision for the caller.
 var (
-	// ErrEnded refuses any event on a task that reached its end.
+	// ErrEnded refuses any event on a task that has ended.
 	ErrEnded = errors.New("task has ended")
 	// ErrFenced refuses an event of an attempt that no longer owns the task.
 	ErrFenced = errors.New("attempt does not own the task")
 	// ErrStale refuses a message that was sent before the task's newest change.
 	ErrStale = errors.New("message is stale")
-	// ErrNoEdge refuses an event that the diagram does not have in this state.
+	// ErrNoEdge refuses an event that the diagram does not allow in this state.
 	ErrNoEdge = errors.New("event is not possible in this state")
 )
 
@@ -27,10 +27,10 @@ const (
 	OutcomeUnknown    Outcome = iota
 	OutcomeSuccess            // handler returned nil
 	OutcomeRetriable          // handler returned an error, panicked or ran out of time
-	OutcomeFatal              // handler said that no retry will help
-	OutcomeSnoozed            // handler asked to be called again later; charges nothing
-	OutcomeReleased           // given back unfinished (drain, no handler); charges nothing
-	OutcomeCancelled          // handler obeyed a cancel
+	OutcomeFatal              // handler said that no retry can help
+	OutcomeSnoozed            // handler asked to be called again later; no failure
+	OutcomeReleased           // given back unfinished (drain, no handler); no failure
+	OutcomeCancelled          // handler stopped on a cancel
 	OutcomeWorkerLost         // the worker's lease ran out
 	OutcomeUnstarted          // claimed, but the worker never confirmed it
 
@@ -41,7 +41,7 @@ var outcomeTexts = [outcomeEnd]string{
 	"unknown", "success", "retriable_failure", "fatal_failure", "snoozed", "released", "cancelled", "worker_lost", "unstarted",
 }
 
-// String returns the wire form.
+// String returns the text of the outcome.
 func (o Outcome) String() string {
 	if o >= outcomeEnd {
 		return fmt.Sprintf("outcome(%d)", uint8(o))
@@ -49,47 +49,45 @@ func (o Outcome) String() string {
 	return outcomeTexts[o]
 }
 
-// EventKind names what happened to a task.
+// EventKind is the kind of an event.
 type EventKind uint8
 
-// The events. Which fields of Event each one reads stands beside it.
+// The events, and the fields of Event that each one reads.
 const (
 	_ EventKind = iota
-	// Enqueue: the task goes to its lambda's queue, for the first time or again.
+	// Enqueue: the task is put on its lambda's queue, for the first time or again.
 	Enqueue
-	// Claim: Worker takes the message with Seq; Lease is the worker's lease length.
+	// Claim: Worker takes the message with Seq; Lease is the length of the worker's lease.
 	Claim
-	// Start: Worker confirms that Attempt runs; At is when it started.
+	// Start: Worker confirms that Attempt runs since Started.
 	Start
 	// Finish: Worker ends Attempt with Outcome; Started, Delay (snooze), Error, Jitter.
 	Finish
-	// WorkerLost: the lease of Worker ran out, or its process has ended; Blame when that lease names this
-	// task as the one in quarantine there. A task that was not blamed before is not ended by that.
+	// WorkerLost: the lease of Worker ran out, or its process has ended. Blame if the lease names this task
+	// as the one in quarantine.
 	WorkerLost
 	// Unconfirmed: Worker lives but never confirmed Attempt within ClaimTimeout.
 	Unconfirmed
 	// Cancel: a user wants the task not to start, or to stop.
 	Cancel
-	// Drop: a gate drops the task before it starts.
+	// Drop: the task is dropped with its lambda, before it starts.
 	Drop
-	// Expire: the task is no longer worth starting.
-	Expire
-	// Acquire: the process named Worker will put the task on the queue of its deliver lambda; if it was
-	// acquired before, whoever did that is gone or too slow.
+	// Acquire: the server named Worker is about to put the task on the queue of its deliver lambda. If it was
+	// acquired before, that server is gone or too slow.
 	Acquire
-	// HandOver: that queue has it.
+	// HandOver: the task is on that queue.
 	HandOver
-	// Match: the task goes to Worker at once, which has a free slot: Enqueue and Claim in one, without a
-	// message. Lease is the worker's lease length.
+	// Match is a direct hand-off: Worker, which has a free slot, gets the task at once. It is Enqueue and
+	// Claim in one, without a message. Lease is the length of the worker's lease.
 	Match
 )
 
 var eventTexts = [...]string{
-	"unknown", "enqueue", "claim", "start", "finish", "worker_lost", "unconfirmed", "cancel", "drop", "expire",
+	"unknown", "enqueue", "claim", "start", "finish", "worker_lost", "unconfirmed", "cancel", "drop",
 	"acquire", "hand_over", "match",
 }
 
-// String names the event for logs and metrics.
+// String returns the text of the event for logs and metrics.
 func (k EventKind) String() string {
 	if int(k) >= len(eventTexts) {
 		return fmt.Sprintf("event(%d)", uint8(k))
@@ -97,7 +95,7 @@ func (k EventKind) String() string {
 	return eventTexts[k]
 }
 
-// Event is one thing that happened to a task.
+// Event is something that happened to a task.
 type Event struct {
 	Kind    EventKind
 	Seq     uint64
@@ -110,22 +108,22 @@ type Event struct {
 	Delay   time.Duration
 	Jitter  uint64
 	Blame   bool
-	By      string // the process that puts the message on its queue, if the event owes one
+	By      string // the server that sends the message, if the event has that effect
 }
 
-// Effect is what the caller owes once the changed task is stored.
+// Effect is what the caller has to do once the changed task is stored.
 type Effect uint8
 
 // The effects of an event.
 const (
 	None       Effect = iota
 	Send              // put a message for the task, or the task itself, on its queue
-	TellWorker        // tell the owner that a cancel was requested
+	TellWorker        // tell the worker that a cancel was requested
 )
 
-// Apply is the state machine: the task after the event, and what the caller
-// owes once that is stored under the condition that Seq was t.Seq. It refuses
-// with ErrEnded, ErrFenced, ErrStale or ErrNoEdge and then changes nothing.
+// Apply is the state machine. It returns the task after the event, and what the caller has to do once that is
+// stored on the condition that the stored Seq is t.Seq. It refuses an event with ErrEnded, ErrFenced,
+// ErrStale or ErrNoEdge.
 func (t Task) Apply(e Event, now Instant, p Policy) (Task, Effect, error) {
 	if t.State.IsEnd() {
 		return t, None, fmt.Errorf("%w: %s", ErrEnded, t.State)
@@ -143,7 +141,7 @@ func (t Task) Apply(e Event, now Instant, p Policy) (Task, Effect, error) {
 	return next, effect, nil
 }
 
-// apply may leave anything in the task when it refuses; Apply drops that.
+// apply may return a half changed task with an error; Apply discards it.
 func (t Task) apply(e Event, now Instant, p Policy) (Task, Effect, error) {
 	t.Seq++
 	switch e.Kind {
@@ -168,9 +166,7 @@ func (t Task) apply(e Event, now Instant, p Policy) (Task, Effect, error) {
 	case Cancel:
 		return t.cancel(now, p)
 	case Drop:
-		return t.endUnstarted(Dropped, now, p)
-	case Expire:
-		return t.endUnstarted(Expired, now, p)
+		return t.drop(now, p)
 	}
 	return t, None, fmt.Errorf("%w: event %d", ErrNoEdge, e.Kind)
 }
@@ -182,8 +178,8 @@ func (t Task) enqueue(now Instant) (Task, Effect, error) {
 	return t.toQueue(now), Send, nil
 }
 
-// toQueue is the one way into Enqueued; a message may be sent ahead of the due
-// time, so the timeout counts from whichever is later.
+// toQueue is the only way into Enqueued. A message may be sent before the due time, so the timeout counts
+// from the later of the two.
 func (t Task) toQueue(now Instant) Task {
 	t.State = Enqueued
 	t.Enqueued = now
@@ -193,12 +189,12 @@ func (t Task) toQueue(now Instant) Task {
 	return t
 }
 
-// acquire is allowed to anyone at any time: a process that was presumed gone may still send, so that the task
-// is sent twice, and never not at all. The wake-up stays where it is, as the key of a wake-up row does:
-// whoever owns the partition meets the row at its head until it is gone.
+// acquire is allowed for any server at any time: one that was presumed gone may still send, so that a task
+// may be sent twice but is never lost. The wake-up stays, as the key of a wake-up row does: the owner of the
+// partition finds the row at its head until it is deleted.
 func (t Task) acquire(e Event, now Instant) (Task, Effect, error) {
 	if e.Worker == "" {
-		return t, None, fmt.Errorf("%w: acquire by nobody", ErrNoEdge)
+		return t, None, fmt.Errorf("%w: acquire without a server", ErrNoEdge)
 	}
 	t.State = Acquired
 	t.Worker = e.Worker
@@ -214,7 +210,7 @@ func (t Task) claim(e Event, now Instant) (Task, Effect, error) {
 	return t.claimed(e, now), None, nil
 }
 
-// match refuses suspects: only hsc's turns keep them apart from others.
+// match refuses suspects, which only the HSC keeps apart from others.
 func (t Task) match(e Event, now Instant) (Task, Effect, error) {
 	if t.State != Scheduled && t.State != RetriableFailure || t.Suspect {
 		return t, None, fmt.Errorf("%w: match while %s", ErrNoEdge, t.State)
@@ -222,8 +218,8 @@ func (t Task) match(e Event, now Instant) (Task, Effect, error) {
 	return t.toQueue(now).claimed(e, now), None, nil
 }
 
-// claimed is the one way into a new attempt. The wake-up of the enqueued task stays, which its scheduler
-// knows, unless that would find a lost worker too late.
+// claimed is the only way into a new attempt. It keeps the wake-up of the enqueued task, which its scheduler
+// knows, unless that is too late for the end of the worker's lease.
 func (t Task) claimed(e Event, now Instant) Task {
 	t.State = Claimed
 	t.Attempt++
@@ -296,7 +292,7 @@ func (t Task) finish(e Event, now Instant, p Policy) (Task, Effect, error) {
 	return t, None, fmt.Errorf("%w: a worker cannot report %s", ErrNoEdge, e.Outcome)
 }
 
-// wait parks a task that will be tried again, unless a cancel was asked for.
+// wait makes a task wait for its next attempt, unless a cancel was requested.
 func (t Task) wait(s State, d time.Duration, now Instant, p Policy) (Task, Effect, error) {
 	if t.CancelRequested {
 		return t.end(Cancelled, now, p), None, nil
@@ -307,7 +303,7 @@ func (t Task) wait(s State, d time.Duration, now Instant, p Policy) (Task, Effec
 	return t, None, nil
 }
 
-// again sends a task back to the queue at once, unless a cancel was asked for.
+// again puts a task back on the queue at once, unless a cancel was requested.
 func (t Task) again(now Instant, p Policy) (Task, Effect, error) {
 	if t.CancelRequested {
 		return t.end(Cancelled, now, p), None, nil
@@ -325,7 +321,7 @@ func (t Task) workerLost(e Event, now Instant, p Policy) (Task, Effect, error) {
 	case !t.Suspect:
 		t.Suspect = true // it runs again at once, beside others
 	case t.Blamed > 0 && e.Blame:
-		return t.end(Dead, now, p), None, nil // nobody else can have been it
+		return t.end(Dead, now, p), None, nil // it ran alone: it is the cause
 	default:
 		t.Blamed++ // from now on it begins in quarantine, each time in a longer one
 	}
@@ -354,16 +350,16 @@ func (t Task) cancel(now Instant, p Policy) (Task, Effect, error) {
 	return t, TellWorker, nil
 }
 
-func (t Task) endUnstarted(s State, now Instant, p Policy) (Task, Effect, error) {
+func (t Task) drop(now Instant, p Policy) (Task, Effect, error) {
 	if t.State.IsRunning() {
-		return t, None, fmt.Errorf("%w: %s while %s", ErrNoEdge, s, t.State)
+		return t, None, fmt.Errorf("%w: drop while %s", ErrNoEdge, t.State)
 	}
-	return t.end(s, now, p), None, nil
+	return t.end(Dropped, now, p), None, nil
 }
 
 func (t Task) end(s State, now Instant, p Policy) Task {
 	if t.State == Enqueued {
-		t.Worker = "" // who enqueued it is no matter any more
+		t.Worker = "" // the server that enqueued it does not matter any more
 	}
 	t.State = s
 	t.Ended = now
@@ -376,7 +372,7 @@ func (t Task) end(s State, now Instant, p Policy) Task {
 	return t
 }
 
-// remember appends the attempt that just ended, forgetting the oldest beyond HistoryMax.
+// remember appends the attempt that has just ended, and drops the oldest beyond HistoryMax.
 func (t *Task) remember(o Outcome, text string, now Instant) {
 	text = strings.ToValidUTF8(text[:min(len(text), ErrorBytesMax)], "")
 	keep := t.History

@@ -389,8 +389,8 @@ func TestCancel(t *testing.T) {
 	p.apply(p.lost(false), task.Cancelled, task.None)
 }
 
-func TestDropAndExpireBeforeAnAttempt(t *testing.T) {
-	for kind, want := range map[task.EventKind]task.State{task.Drop: task.Dropped, task.Expire: task.Expired} {
+func TestDropBeforeAnAttempt(t *testing.T) {
+	for kind, want := range map[task.EventKind]task.State{task.Drop: task.Dropped} {
 		p := newPath(t)
 		p.apply(task.Event{Kind: kind}, want, task.None)
 		p = newPath(t)
@@ -468,7 +468,6 @@ func TestDeliver(t *testing.T) {
 	}
 	p.refuse(task.Event{Kind: task.Cancel}, task.ErrNoEdge)
 	p.refuse(task.Event{Kind: task.Enqueue}, task.ErrNoEdge)
-	p.refuse(task.Event{Kind: task.Expire}, task.ErrNoEdge)
 	p.apply(task.Event{Kind: task.Acquire, Worker: "p2"}, task.Acquired, task.Send)
 	if p.Worker != "p2" || p.Enqueues != 2 {
 		t.Errorf("acquired again: %+v", p.Task)

@@ -1,34 +1,32 @@
 package task
 
-// Order is one task to move on and what happened to it, as the scheduler hands it to the dispatcher.
+// Order asks the dispatcher to apply an event to a task. The scheduler gives it.
 type Order struct {
 	Task Task
-	// First says that the task has no task row yet, as far as is known: Task is its wake-up row.
+	// First means that the task has no task row yet, as far as is known: Task is its wake-up row.
 	First bool
 	Event Event
-	// Sent says of a task of a deliver lambda that it is on its queue already, so that only its row has to
-	// follow.
+	// Sent means that a task of a deliver lambda is on its queue already, and only its row has to be written.
 	Sent bool
 }
 
-// Dispatched is what became of an order.
+// Dispatched is the result of an order.
 type Dispatched struct {
-	// Task is the row as it is stored now, as far as the order's write showed it: as the order made it, or as
-	// somebody else did. Its ID is zero when that is not known.
+	// Task is the stored row, as the order wrote it or as the refused write found it. Its ID is zero if the
+	// row is not known.
 	Task Task
-	// Done says that the order is carried out: its change is stored, and its message is on the queue if it
-	// owes one.
+	// Done means that the change is stored, and the message, if there is one, is on the queue.
 	Done bool
-	// Err says why the order is to be tried again. It is nil when somebody else moved the task.
+	// Err is why the order has to be tried again. It is nil if another server changed the task.
 	Err error
 }
 
-// Undelivered is an order for a task of a deliver lambda that was not carried out to its end.
+// Undelivered is an order for a task of a deliver lambda that was not completed.
 type Undelivered struct {
-	// Order is what is left to do: its task is the row as it is stored now, if Acquired.
+	// Order is what is left to do. If Acquired, its task is the stored row.
 	Order Order
-	// Acquired says that the row belongs to the process that gave the order; if not, it is not known to.
+	// Acquired means that the row belongs to the process that gave the order; otherwise that is not known.
 	Acquired bool
-	// Err is why. It is nil when another process has acquired the task, whose row the order then has.
+	// Err is the reason. It is nil if another process has acquired the task; the order then has its row.
 	Err error
 }

@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// Policy is what governs the retries and limits of one task.
+// Policy is the settings for the retries and limits of one task.
 type Policy struct {
 	MaxAttempts uint32
 	Timeout     time.Duration // of one attempt
@@ -14,11 +14,9 @@ type Policy struct {
 	Retention   time.Duration
 }
 
-// Backoff is the wait before the retry that follows the given number of
-// failures: uniform in [BackoffMin, cap] with cap = min(BackoffMax,
-// BackoffMin·2^failures). It is "full jitter" (AWS Architecture Blog,
-// "Exponential Backoff And Jitter") above a floor, so that a retry is never
-// immediate. jitter is 64 random bits.
+// Backoff returns the pause after the given number of failures: uniform between BackoffMin and the lesser of
+// BackoffMax and BackoffMin·2^failures. That is "full jitter" (AWS Architecture Blog, "Exponential Backoff
+// And Jitter") above a floor, so that a retry is never immediate. jitter is 64 random bits.
 func (p Policy) Backoff(failures uint32, jitter uint64) time.Duration {
 	ceiling := p.BackoffMax
 	if failures < 63 && p.BackoffMin > 0 && p.BackoffMin <= p.BackoffMax>>failures {
@@ -31,35 +29,34 @@ func (p Policy) Backoff(failures uint32, jitter uint64) time.Duration {
 
 // Timing of the enqueue timeout, the claim and the lease.
 const (
-	// EnqueueTimeout is when the scheduler first looks again at a task it sent. It
-	// is no longer than the default lease, so that a claim need not move the wake-up
-	// to be found again within the lease of its worker.
+	// EnqueueTimeout is how long a dispatched task first waits for a claim before it is dispatched again. It
+	// is no longer than the default lease, so that a claim need not move the wake-up to be in time for the
+	// end of the lease.
 	EnqueueTimeout = 15 * time.Second
-	// UndispatchedMax is for how long a message is good whose task has no task row yet. It is much shorter
-	// than EndedMin: if the task ends before the message is received, its row is still there to refuse the
-	// claim.
+	// UndispatchedMax is how long a message is valid whose task has no task row yet. It is much shorter than
+	// EndedMin: if the task ends before the message is received, its row is still there to refuse the claim.
 	UndispatchedMax = 5 * time.Minute
 	// EnqueueTimeoutMax caps the doubling of the enqueue timeout.
 	EnqueueTimeoutMax = time.Hour
-	// ClaimTimeout is how long a claimed task may stay unconfirmed by its worker
-	// before it is taken for lost on the way.
+	// ClaimTimeout is how long a worker may take to confirm a claim, before the task is considered lost on
+	// its way.
 	ClaimTimeout = 10 * time.Second
-	// AcquireTimeout is how long a process that lives may take to put an acquired task on its queue before
-	// another one does.
+	// AcquireTimeout is how long a live process may take to put an acquired task on its queue, before another
+	// one does it.
 	AcquireTimeout = 30 * time.Second
-	// ClockBound is the largest offset between the clocks of two of our processes
-	// that the lease rules allow for (ε).
+	// ClockBound is the largest offset between the clocks of two processes that the lease rules allow for
+	// (ε).
 	ClockBound = 100 * time.Millisecond
 	// QuarantineMin is how long the first quarantine of a blamed task lasts at most, and how long an attempt
-	// must have run to be no more suspected of taking its process down at any moment.
+	// must have run before it is no longer likely to take its process down.
 	QuarantineMin = 10 * time.Second
 )
 
-// quarantineDoublings bounds how often a quarantine doubles; the longest is of months.
+// quarantineDoublings bounds how often a quarantine doubles; the longest lasts months.
 const quarantineDoublings = 20
 
-// Quarantine is for how long after its start a blamed task runs alone in its process at most. If the process
-// is lost in that time, it was the task; if later, that proved nothing but that more time is needed.
+// Quarantine returns how long after its start a blamed task runs alone in its process at most. If the process
+// is lost in that time, the task is the cause; if it is lost later, the next quarantine is longer.
 func (t *Task) Quarantine() time.Duration {
 	if t.Blamed == 0 {
 		return 0
@@ -67,7 +64,8 @@ func (t *Task) Quarantine() time.Duration {
 	return QuarantineMin << min(t.Blamed-1, quarantineDoublings)
 }
 
-// EnqueueTimeoutAfter doubles with every send or extension since the last claim (the re-enqueue brake).
+// EnqueueTimeoutAfter returns the enqueue timeout, which doubles with every send or extension since the last
+// claim.
 func EnqueueTimeoutAfter(enqueues uint32) time.Duration {
 	if enqueues >= 8 {
 		return EnqueueTimeoutMax

@@ -6,26 +6,27 @@ import (
 	"slices"
 )
 
-// ShardGrowthsMax bounds how often the shards of a lambda may grow: doubled each time, one gets to ShardsMax
-// in ten.
+// ShardGrowthsMax bounds how often the shards of a lambda may grow. Doubling ten times suffices for
+// ShardsMax.
 const ShardGrowthsMax = 32
 
 // Refusals to change how many shards a lambda has.
 var (
-	// ErrShrink says that shards never become fewer: what lies in one would have to be moved.
+	// ErrShrink means that the number of shards cannot be reduced: the tasks of a shard would have to be
+	// moved.
 	ErrShrink = errors.New("shards only grow")
-	// ErrGrownOften says that a lambda's shards have grown ShardGrowthsMax times.
+	// ErrGrownOften means that a lambda's shards have grown ShardGrowthsMax times.
 	ErrGrownOften = errors.New("shards have grown too often")
 )
 
-// ShardCount is how many shards a lambda has for the ids that are made from an instant on.
+// ShardCount is the number of shards for ids that are made from an instant on.
 type ShardCount struct {
 	Count uint16
-	From  Instant // of the first count of a lambda: 0
+	From  Instant // 0 for the first count of a lambda
 }
 
-// Partitions lists all partitions of the lambda, also those of a count that is not in force yet. When its
-// shards grow the new ones come behind those there were, so that a place in the list stays what it was.
+// Partitions returns all partitions of the lambda, including those that are not used yet. When its shards
+// grow the new partitions are appended, so that the index of a partition never changes.
 func (l *Lambda) Partitions() []Partition {
 	all := make([]Partition, 0, len(l.Priorities)*int(l.Shards))
 	for shard := range l.Shards {
@@ -36,9 +37,9 @@ func (l *Lambda) Partitions() []Partition {
 	return all
 }
 
-// ShardsFor is the count by which a task of the lambda has its shard. It is the same whenever it is asked
-// for, if the lambda's row was read less than a while before the id was made: see docs/adr/0020. An id
-// without a time, as that of a key is, goes by the first count.
+// ShardsFor returns the number of shards from which a task with this id got its shard. It never changes for
+// an id, provided that the lambda was read recently when the id was made: see docs/adr/0020. Ids without a
+// time, as those of tasks with a key, use the first count.
 func (l *Lambda) ShardsFor(id ID) uint16 {
 	if len(l.ShardHistory) == 0 {
 		return l.Shards
@@ -52,7 +53,7 @@ func (l *Lambda) ShardsFor(id ID) uint16 {
 	return l.ShardHistory[0].Count
 }
 
-// ShardsFrom is when the newest count comes into force; 0 for a count that the lambda always had.
+// ShardsFrom returns from when on new ids use the newest count; 0 if the lambda always had it.
 func (l *Lambda) ShardsFrom() Instant {
 	if n := len(l.ShardHistory); n > 0 {
 		return l.ShardHistory[n-1].From
@@ -70,8 +71,8 @@ func (l *Lambda) HadShards(count uint16) bool {
 	return l.Shards == count
 }
 
-// Grow gives the lambda more shards from an instant on, which the caller chooses so late that nobody has
-// placed an id of then. The same count again changes nothing.
+// Grow gives the lambda more shards from an instant on. The caller chooses it so late that no process has yet
+// made an id with that time. The same count again changes nothing.
 func (l *Lambda) Grow(count uint16, from Instant) error {
 	switch {
 	case count == l.Shards:
@@ -79,24 +80,24 @@ func (l *Lambda) Grow(count uint16, from Instant) error {
 	case count < l.Shards:
 		return fmt.Errorf("%w: lambda %s has %d, and %d are asked for", ErrShrink, l.Name, l.Shards, count)
 	case len(l.ShardHistory) > ShardGrowthsMax:
-		return fmt.Errorf("%w: those of lambda %s did %d times, which is the most; create another lambda", ErrGrownOften, l.Name, ShardGrowthsMax)
+		return fmt.Errorf("%w: lambda %s has reached the limit of %d times; create another lambda", ErrGrownOften, l.Name, ShardGrowthsMax)
 	}
 	history := l.ShardHistory
 	if len(history) == 0 {
 		history = []ShardCount{{Count: l.Shards}}
 	}
 	from = max(from, history[len(history)-1].From+1)                     // the clock may have been set back
-	l.ShardHistory = slices.Concat(history, []ShardCount{{count, from}}) // what others know of it stays
+	l.ShardHistory = slices.Concat(history, []ShardCount{{count, from}}) // a copy: others may share the old one
 	l.Shards = count
 	return nil
 }
 
-// checkShardHistory refuses a history that does not lead to the lambda's shards.
+// checkShardHistory refuses a history that does not end with the lambda's shards.
 func (l *Lambda) checkShardHistory() error {
 	var last ShardCount
 	for i, c := range l.ShardHistory {
 		if c.Count <= last.Count || i > 0 && c.From <= last.From || i == 0 && c.From != 0 {
-			return fmt.Errorf("%w history of shards: %d from %d come after %d from %d", ErrInvalid, c.Count, c.From, last.Count, last.From)
+			return fmt.Errorf("%w history of shards: %d from %d follow %d from %d", ErrInvalid, c.Count, c.From, last.Count, last.From)
 		}
 		last = c
 	}

@@ -5,21 +5,20 @@ import (
 	"slices"
 )
 
-// State is where a task stands. The texts are the wire and command-line form.
+// State is where a task is in its life. The texts are the form of the wire and the command line.
 type State uint8
 
 // The states of a task. Every state that is not an end carries a wake-up time.
 const (
-	// Unknown is the zero value. No task is stored in it; a bare wake-up row, which holds no task, has it.
+	// Unknown is the zero value. It is the state of a bare wake-up row, which holds no task.
 	Unknown State = iota
-	// Accepted is only ever reported, never stored: the task was acknowledged
-	// and is still in the inbound buffer.
+	// Accepted is reported, and never stored, of a task in the inbound buffer.
 	Accepted
 	// Scheduled waits for its due time, or for the end of a snooze.
 	Scheduled
 	// Enqueued is in its lambda's queue.
 	Enqueued
-	// Claimed belongs to one attempt on one worker, which has not yet said that it started.
+	// Claimed belongs to an attempt on a worker, which has not yet said that it runs.
 	Claimed
 	// Processing runs on a worker.
 	Processing
@@ -27,20 +26,19 @@ const (
 	RetriableFailure
 	// Success is an end: the handler returned without an error.
 	Success
-	// FatalFailure is an end: the handler said that no retry will help.
+	// FatalFailure is an end: the handler said that no retry can help.
 	FatalFailure
 	// Dead is an end: the attempts are used up, or the task killed its worker too often.
 	Dead
-	// Cancelled is an end: a user asked for it.
+	// Cancelled is an end: a user cancelled the task.
 	Cancelled
-	// Dropped is an end: a gate dropped the task.
+	// Dropped is an end: the task was dropped with its lambda.
 	Dropped
-	// Expired is an end: the task was not started in the time it was worth starting.
-	Expired
-	// Acquired belongs to one process of ours, which puts it on the queue of a deliver lambda.
+	_ // reserved: stored numbers never get another meaning
+	// Acquired belongs to a server that is about to put it on the queue of its deliver lambda.
 	Acquired
-	// Delivered is an end: the task is on the queue of a deliver lambda. It is stored only for tasks with a
-	// key; of the others no row is left, and it is what is reported when there is none.
+	// Delivered is an end: the task is on the queue of its deliver lambda. It is stored for tasks with a key
+	// only; for others it is what is reported when they have no row.
 	Delivered
 
 	stateEnd
@@ -48,27 +46,29 @@ const (
 
 var stateTexts = [stateEnd]string{
 	"unknown", "accepted", "scheduled", "enqueued", "claimed", "processing", "retriable_failure",
-	"success", "fatal_failure", "dead", "cancelled", "dropped", "expired", "acquired", "delivered",
+	"success", "fatal_failure", "dead", "cancelled", "dropped", "", "acquired", "delivered",
 }
 
-// States lists every state a stored task can be in, in the order of their numbers.
+// States returns every state that a stored task can have, in the order of their numbers.
 func States() []State {
-	all := make([]State, 0, int(stateEnd-Scheduled))
-	for s := Scheduled; s < stateEnd; s++ {
-		all = append(all, s)
+	var all []State
+	for s := range stateEnd {
+		if s.IsStored() {
+			all = append(all, s)
+		}
 	}
 	return all
 }
 
-// String returns the wire form.
+// String returns the text of the state.
 func (s State) String() string {
-	if s >= stateEnd {
+	if s >= stateEnd || stateTexts[s] == "" {
 		return fmt.Sprintf("state(%d)", uint8(s))
 	}
 	return stateTexts[s]
 }
 
-// ParseState reads the wire form of a state that can be stored.
+// ParseState reads the text of a state that can be stored.
 func ParseState(text string) (State, error) {
 	for _, s := range States() {
 		if s.String() == text {
@@ -79,19 +79,19 @@ func ParseState(text string) (State, error) {
 }
 
 // IsEnd reports whether the state is final: nothing leaves it.
-func (s State) IsEnd() bool { return s >= Success && s <= Expired || s == Delivered }
+func (s State) IsEnd() bool { return s >= Success && s <= Dropped || s == Delivered }
 
 // IsStored reports whether a row can be in the state.
-func (s State) IsStored() bool { return s >= Scheduled && s < stateEnd }
+func (s State) IsStored() bool { return s >= Scheduled && s < stateEnd && stateTexts[s] != "" }
 
 // IsRunning reports whether an attempt owns the task.
 func (s State) IsRunning() bool { return s == Claimed || s == Processing }
 
-// edges is the diagram of docs/state-machine.md: from each state, where one
-// event can lead. A state that maps to itself moves only its wake-up or a mark.
+// edges is the diagram of docs/state-machine.md: the states to which one event can lead from each state. An
+// edge from a state to itself changes only the wake-up or a mark.
 var edges = [stateEnd][]State{
-	Scheduled: {Enqueued, Claimed, Acquired, Cancelled, Dropped, Expired},
-	Enqueued:  {Enqueued, Claimed, Cancelled, Dropped, Expired},
+	Scheduled: {Enqueued, Claimed, Acquired, Cancelled, Dropped},
+	Enqueued:  {Enqueued, Claimed, Cancelled, Dropped},
 	Claimed: {
 		Claimed, Processing, Enqueued, Scheduled, RetriableFailure,
 		Success, FatalFailure, Dead, Cancelled,
@@ -100,7 +100,7 @@ var edges = [stateEnd][]State{
 		Processing, Enqueued, Scheduled, RetriableFailure,
 		Success, FatalFailure, Dead, Cancelled,
 	},
-	RetriableFailure: {Enqueued, Claimed, Cancelled, Dropped, Expired},
+	RetriableFailure: {Enqueued, Claimed, Cancelled, Dropped},
 	Acquired:         {Acquired, Delivered, Dropped},
 }
 

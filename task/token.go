@@ -15,30 +15,28 @@ import (
 const TokenKeyBytes = 32
 
 const (
-	tokenPrefix    = "k1" // names the form, so that a later one can be told apart
+	tokenPrefix    = "k1" // identifies the form, so that there can be another one later
 	tokenBodyBytes = 16 + 6 + 4 + 1 + 2
 	tokenMACBytes  = 13 // 104 bits; body and MAC make 42 bytes, 56 characters
 )
 
-// Token is what a public id says: all that is needed to find the task's row,
-// waiting or not, without an index.
+// Token is the content of a public id: all that is needed to find the rows of the task without an index.
 type Token struct {
 	ID        ID
 	Due       Instant
 	Partition Partition
-	// Direct says that the task went straight to the queue of its deliver lambda, so that it never had a row.
+	// Direct means that the task went straight to the queue of its deliver lambda, and never had a row.
 	Direct bool
 }
 
-// directShard marks a direct task in the shard of its partition, which is less than ShardsMax.
+// directShard is the bit that marks a direct task; shards are less than ShardsMax.
 const directShard = 1 << 15
 
-// TokenOf is the token of a task.
+// TokenOf returns the token of a task.
 func TokenOf(t *Task) Token { return Token{ID: t.ID, Due: t.Due, Partition: t.Partition} }
 
-// Sealer makes public ids and tells ours from forged ones: a public id is the
-// token's fields and a keyed MAC (HMAC-SHA-256, truncated) in URL-safe base64.
-// It is safe for concurrent use.
+// Sealer makes public ids and detects forged ones: a public id is the token's fields and a keyed MAC
+// (HMAC-SHA-256, truncated) in URL-safe base64. It is safe for concurrent use.
 type Sealer struct{ macs macs }
 
 // NewSealer returns a sealer for a secret of TokenKeyBytes.
@@ -67,8 +65,8 @@ func (s *Sealer) Seal(t Token) string {
 	return string(text)
 }
 
-// Open reads a public id. It returns ErrBadID for anything that this secret did not
-// seal, without saying what was wrong with it.
+// Open reads a public id. It returns ErrBadID, and no reason, for anything that was not sealed with this
+// secret.
 func (s *Sealer) Open(text string) (Token, error) {
 	raw, sealed := s.macs.open(tokenPrefix, "", text)
 	if !sealed || len(raw) != tokenBodyBytes {
@@ -89,7 +87,7 @@ func (s *Sealer) Open(text string) (Token, error) {
 	return t, nil
 }
 
-// macs are the MACs of a key.
+// macs computes MACs with a key.
 type macs struct{ pool *sync.Pool }
 
 func newMACs(key []byte) macs {
@@ -97,7 +95,7 @@ func newMACs(key []byte) macs {
 	return macs{&sync.Pool{New: func() any { return hmac.New(sha256.New, key) }}}
 }
 
-// sum appends to dst the MAC of a body that is put to a use.
+// sum appends to dst the MAC of a use and a body.
 func (m macs) sum(use string, body, dst []byte) []byte {
 	h := m.pool.Get().(hash.Hash) //nolint:errcheck,forcetypeassert // the pool holds nothing else
 	h.Reset()
@@ -108,7 +106,7 @@ func (m macs) sum(use string, body, dst []byte) []byte {
 	return dst
 }
 
-// open returns the body of a public id, if it was sealed with the key, and is no longer than any that is.
+// open returns the body of a public id if it was sealed with the key.
 func (m macs) open(prefix, use, text string) (body []byte, sealed bool) {
 	encoded, found := strings.CutPrefix(text, prefix)
 	if !found || len(encoded) > base64.RawURLEncoding.EncodedLen(inboundBodyMax+tokenMACBytes) {

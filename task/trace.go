@@ -10,8 +10,8 @@ const TraceparentBytesMax = 128
 
 var traceparentForm = regexp.MustCompile(`^([0-9a-f]{2})-([0-9a-f]{32})-([0-9a-f]{16})-([0-9a-f]{2})(-[!-~]*)?$`)
 
-// CheckTraceparent refuses what is not a traceparent of W3C Trace Context: version, trace id, parent id and
-// flags in lower-case hex. Empty means none and is fine. A later version than 00 may have more behind them.
+// CheckTraceparent refuses text that is not a traceparent of W3C Trace Context: version, trace id, parent id
+// and flags in lower-case hex. Empty text is fine. Versions after 00 may have more fields.
 func CheckTraceparent(text string) error {
 	if text == "" {
 		return nil

@@ -1,7 +1,5 @@
-// Package envelope is the form of messages in the inbound buffer: several
-// tasks, sealed with the inbound key, as text that SQS takes. Who sends (a
-// server that accepts, or sdk/sqsinbound) packs with it, who consumes opens with it. It knows
-// nothing of queues.
+// Package envelope is the format of messages in the inbound buffer: several tasks, sealed with the inbound
+// key, as text for SQS. Servers and sdk/sqsinbound pack messages with it, and the consumer opens them.
 package envelope
 
 import (
@@ -13,42 +11,42 @@ import (
 	"github.com/kinesin-io/kinesin/task"
 )
 
-// Version is the newest form that is read, and the one that is written.
+// Version is the version that is written, and the newest one that is read.
 const Version = 1
 
 const (
-	// TasksMax is how many tasks are packed into one message: what a store writes in one batch.
+	// TasksMax is how many tasks are packed into one message: as many as a store writes in one batch.
 	TasksMax = 25
-	// PackBytesMax is how large a message grows by packing: what SQS charges as one request. A larger task
-	// has a message of its own.
+	// PackBytesMax is how large a message becomes by packing: as much as SQS charges as one request. A larger
+	// task gets a message of its own.
 	PackBytesMax = 64 << 10
-	// tasksRead bounds the tasks of a message that somebody else packed.
+	// tasksRead bounds the tasks of a message that is opened.
 	tasksRead = 1000
-	// headBytes is what the version and the number of tries add at most.
+	// headBytes is the most that the version and the number of tries add.
 	headBytes = 16
-	// taskBytes is what a task adds beside its own encoding at most.
+	// taskBytes is the most that a task adds to its encoding.
 	taskBytes = 8
 )
 
 // Why a message was not opened. The text of an error says more.
 var (
-	// ErrUndecodable says that the body is no envelope.
+	// ErrUndecodable means that the body is not an envelope.
 	ErrUndecodable = errors.New("not an envelope of tasks")
-	// ErrVersion says that a newer version wrote it.
+	// ErrVersion means that a newer version wrote it.
 	ErrVersion = errors.New("of a newer version")
-	// ErrSeal says that it was not sealed with our inbound key, or was changed since.
+	// ErrSeal means that it was not sealed with this inbound key, or was changed since.
 	ErrSeal = errors.New("not sealed with this installation's inbound key")
-	// ErrTooLarge says that a task does not fit a message.
+	// ErrTooLarge means that a task does not fit into a message.
 	ErrTooLarge = errors.New("too large for a message")
 )
 
-// Message is a body and how many of the tasks that were to be packed, in order, are in it.
+// Message is a body and the number of tasks in it.
 type Message struct {
 	Body  string
 	Tasks int
 }
 
-// Seal makes the body of a message with these tasks. tries says how often they were put back under way.
+// Seal returns the body of a message with these tasks. tries says how often they were sent again.
 func Seal(s *task.InboundSealer, tasks []*kinesinv1.BufferedTask, tries uint32) (string, error) {
 	e := &kinesinv1.Envelope{Version: Version, Tasks: tasks, Tries: tries}
 	raw, err := e.MarshalVT()
@@ -60,7 +58,7 @@ func Seal(s *task.InboundSealer, tasks []*kinesinv1.BufferedTask, tries uint32) 
 	return base64.StdEncoding.EncodeToString(sealed), nil
 }
 
-// Open reads the body of a message. Its errors are ErrUndecodable, ErrVersion and ErrSeal.
+// Open reads the body of a message. It returns ErrUndecodable, ErrVersion or ErrSeal.
 func Open(s *task.InboundSealer, body string) (*kinesinv1.Envelope, error) {
 	sealed, err := base64.StdEncoding.DecodeString(body)
 	if err != nil {
@@ -79,7 +77,7 @@ func Open(s *task.InboundSealer, body string) (*kinesinv1.Envelope, error) {
 		return nil, fmt.Errorf("%w: no version", ErrUndecodable)
 	case e.Version > Version:
 		return nil, fmt.Errorf("version %d is %w: this one reads up to %d; retry after the upgrade", e.Version, ErrVersion, Version)
-	case !s.Vouches(raw, seal):
+	case !s.Verify(raw, seal):
 		return nil, fmt.Errorf("%w: who sends needs the key that `kinesin inbound key` prints", ErrSeal)
 	case len(e.Tasks) == 0 || len(e.Tasks) > tasksRead:
 		return nil, fmt.Errorf("%w: %d tasks, want 1 to %d", ErrUndecodable, len(e.Tasks), tasksRead)
@@ -92,16 +90,16 @@ func Open(s *task.InboundSealer, body string) (*kinesinv1.Envelope, error) {
 	return e, nil
 }
 
-// Bytes is what a task adds to the body of a message at most, in bytes.
+// Bytes returns the most that a task adds to the body of a message, in bytes.
 func Bytes(t *kinesinv1.BufferedTask) int { return encoded(t.SizeVT() + taskBytes) }
 
-// Fits reports whether a task fits a message of bytesMax.
+// Fits reports whether a task fits into a message of bytesMax.
 func Fits(t *kinesinv1.BufferedTask, bytesMax int) bool {
 	return sized(t.SizeVT()+taskBytes) <= bytesMax
 }
 
-// Pack seals tasks into as few messages as their limits allow: bytesMax of one body, and of packing TasksMax
-// and PackBytesMax. ErrTooLarge when a task does not fit alone: ask Fits before.
+// Pack seals tasks into as few messages as the limits allow: bytesMax for any body; TasksMax and PackBytesMax
+// for one with several tasks. It returns ErrTooLarge if a task does not Fit.
 func Pack(s *task.InboundSealer, tasks []*kinesinv1.BufferedTask, bytesMax int) ([]Message, error) {
 	var messages []Message
 	for len(tasks) > 0 {
@@ -125,7 +123,7 @@ func Pack(s *task.InboundSealer, tasks []*kinesinv1.BufferedTask, bytesMax int) 
 	return messages, nil
 }
 
-// sized is the length of a body whose tasks have so many bytes.
+// sized returns the length of a body whose tasks have so many bytes.
 func sized(tasks int) int { return encoded(task.InboundMACBytes + headBytes + tasks) }
 
 func encoded(raw int) int { return base64.StdEncoding.EncodedLen(raw) }

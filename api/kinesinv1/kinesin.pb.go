@@ -25,7 +25,7 @@ const (
 	_ = protoimpl.EnforceVersion(protoimpl.MaxVersion - 20)
 )
 
-// Reason says precisely why something was refused; the text beside it is for people.
+// Reason says for programs why something was refused; Problem.text says it for people.
 type Reason int32
 
 const (
@@ -36,8 +36,8 @@ const (
 	Reason_REASON_KEY_CONFLICT    Reason = 4 // the key is taken by a task with another payload, priority or collection
 	Reason_REASON_TOO_LATE        Reason = 5 // the task has ended
 	Reason_REASON_TOO_LARGE       Reason = 6
-	Reason_REASON_FULL            Reason = 7 // the store takes no new tasks for want of space
-	Reason_REASON_THROTTLED       Reason = 8
+	Reason_REASON_FULL            Reason = 7  // the store has no space for new tasks
+	Reason_REASON_THROTTLED       Reason = 8  // reserved: no server sends it
 	Reason_REASON_UNAVAILABLE     Reason = 9  // try again: the outcome may be unknown
 	Reason_REASON_LEASE_LOST      Reason = 10 // the worker's lease has ended
 	Reason_REASON_FENCED          Reason = 11 // the attempt no longer owns the task
@@ -46,7 +46,7 @@ const (
 	Reason_REASON_UNSUPPORTED     Reason = 14 // not possible with this server's drivers
 	Reason_REASON_INTERNAL        Reason = 15
 	Reason_REASON_UNAUTHENTICATED Reason = 16 // the call has no token that this server takes
-	Reason_REASON_REGISTERED      Reason = 17 // the lambda is registered, and goes with its registration only
+	Reason_REASON_REGISTERED      Reason = 17 // the lambda is registered; remove its registration to delete it
 )
 
 // Enum value maps for Reason.
@@ -184,7 +184,7 @@ func (x *Problem) GetRetryAfterMicros() int64 {
 type ScheduleItem struct {
 	state  protoimpl.MessageState `protogen:"open.v1"`
 	Lambda string                 `protobuf:"bytes,1,opt,name=lambda,proto3" json:"lambda,omitempty"`
-	// When to start: at most one of the two; neither means now. A moment in the past means now.
+	// When to start: set at most one of the two; neither means now. The past means now.
 	DueMicros   int64  `protobuf:"varint,2,opt,name=due_micros,json=dueMicros,proto3" json:"due_micros,omitempty"`
 	DelayMicros int64  `protobuf:"varint,3,opt,name=delay_micros,json=delayMicros,proto3" json:"delay_micros,omitempty"`
 	Priority    string `protobuf:"bytes,4,opt,name=priority,proto3" json:"priority,omitempty"` // empty: "normal" where the lambda has it, else its middle class
@@ -197,7 +197,7 @@ type ScheduleItem struct {
 	TimeoutMicros    int64  `protobuf:"varint,10,opt,name=timeout_micros,json=timeoutMicros,proto3" json:"timeout_micros,omitempty"` // 0: the lambda's
 	BackoffMinMicros int64  `protobuf:"varint,11,opt,name=backoff_min_micros,json=backoffMinMicros,proto3" json:"backoff_min_micros,omitempty"`
 	BackoffMaxMicros int64  `protobuf:"varint,12,opt,name=backoff_max_micros,json=backoffMaxMicros,proto3" json:"backoff_max_micros,omitempty"`
-	Traceparent      string `protobuf:"bytes,13,opt,name=traceparent,proto3" json:"traceparent,omitempty"` // W3C trace context of the caller, given on to whoever runs or receives the task; empty: none
+	Traceparent      string `protobuf:"bytes,13,opt,name=traceparent,proto3" json:"traceparent,omitempty"` // W3C trace context of the caller, passed on with the task; empty: none
 	unknownFields    protoimpl.UnknownFields
 	sizeCache        protoimpl.SizeCache
 }
@@ -379,7 +379,7 @@ func (x *ScheduleRequest) GetAgain() bool {
 type ScheduleResult struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Id            string                 `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
-	Duplicate     bool                   `protobuf:"varint,2,opt,name=duplicate,proto3" json:"duplicate,omitempty"` // the key (or request id) was there already; id is the task that has it
+	Duplicate     bool                   `protobuf:"varint,2,opt,name=duplicate,proto3" json:"duplicate,omitempty"` // a task has the key (or request id) already; id is its id
 	Problem       *Problem               `protobuf:"bytes,3,opt,name=problem,proto3" json:"problem,omitempty"`
 	DueMicros     int64                  `protobuf:"varint,4,opt,name=due_micros,json=dueMicros,proto3" json:"due_micros,omitempty"`
 	unknownFields protoimpl.UnknownFields
@@ -585,11 +585,11 @@ type Task struct {
 	EnqueuedMicros  int64                  `protobuf:"varint,9,opt,name=enqueued_micros,json=enqueuedMicros,proto3" json:"enqueued_micros,omitempty"`
 	StartedMicros   int64                  `protobuf:"varint,10,opt,name=started_micros,json=startedMicros,proto3" json:"started_micros,omitempty"` // first start
 	EndedMicros     int64                  `protobuf:"varint,11,opt,name=ended_micros,json=endedMicros,proto3" json:"ended_micros,omitempty"`
-	NextMicros      int64                  `protobuf:"varint,12,opt,name=next_micros,json=nextMicros,proto3" json:"next_micros,omitempty"` // when the scheduler looks at it again
+	NextMicros      int64                  `protobuf:"varint,12,opt,name=next_micros,json=nextMicros,proto3" json:"next_micros,omitempty"` // its next wake-up
 	Attempt         uint32                 `protobuf:"varint,13,opt,name=attempt,proto3" json:"attempt,omitempty"`                         // fencing number of the newest attempt
 	Failures        uint32                 `protobuf:"varint,14,opt,name=failures,proto3" json:"failures,omitempty"`                       // attempts that count against max_attempts
 	MaxAttempts     uint32                 `protobuf:"varint,15,opt,name=max_attempts,json=maxAttempts,proto3" json:"max_attempts,omitempty"`
-	WorkerLost      uint32                 `protobuf:"varint,16,opt,name=worker_lost,json=workerLost,proto3" json:"worker_lost,omitempty"` // attempts whose worker was lost; never count
+	WorkerLost      uint32                 `protobuf:"varint,16,opt,name=worker_lost,json=workerLost,proto3" json:"worker_lost,omitempty"` // attempts whose worker was lost; not counted in failures
 	Suspect         bool                   `protobuf:"varint,17,opt,name=suspect,proto3" json:"suspect,omitempty"`
 	CancelRequested bool                   `protobuf:"varint,18,opt,name=cancel_requested,json=cancelRequested,proto3" json:"cancel_requested,omitempty"`
 	Worker          string                 `protobuf:"bytes,19,opt,name=worker,proto3" json:"worker,omitempty"`
@@ -1114,9 +1114,9 @@ func (x *CancelRequest) GetIds() []string {
 
 type CancelResult struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// "cancelled": it never starts. "cancelling": it runs, and its worker was asked to stop.
+	// "cancelled": it does not start. "cancelling": it runs, and its worker was asked to stop it.
 	Outcome       string   `protobuf:"bytes,1,opt,name=outcome,proto3" json:"outcome,omitempty"`
-	State         string   `protobuf:"bytes,2,opt,name=state,proto3" json:"state,omitempty"`     // where the cancel met the task
+	State         string   `protobuf:"bytes,2,opt,name=state,proto3" json:"state,omitempty"`     // of the task before the cancel
 	Problem       *Problem `protobuf:"bytes,3,opt,name=problem,proto3" json:"problem,omitempty"` // TOO_LATE: it has ended, or it is on the queue of a deliver lambda
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1220,7 +1220,7 @@ func (x *CancelResponse) GetResults() []*CancelResult {
 type WaitRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Ids           []string               `protobuf:"bytes,1,rep,name=ids,proto3" json:"ids,omitempty"`
-	WaitMicros    int64                  `protobuf:"varint,2,opt,name=wait_micros,json=waitMicros,proto3" json:"wait_micros,omitempty"` // 0: answer at once; at most 60 s a call
+	WaitMicros    int64                  `protobuf:"varint,2,opt,name=wait_micros,json=waitMicros,proto3" json:"wait_micros,omitempty"` // 0: return at once; at most 60 s
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1274,7 +1274,7 @@ type Lambda struct {
 	Name                string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
 	Mode                string                 `protobuf:"bytes,2,opt,name=mode,proto3" json:"mode,omitempty"` // "managed" or "deliver"
 	Priorities          []string               `protobuf:"bytes,3,rep,name=priorities,proto3" json:"priorities,omitempty"`
-	Shards              uint32                 `protobuf:"varint,4,opt,name=shards,proto3" json:"shards,omitempty"` // partitions of each priority; more than there were come into force at shards_from_micros
+	Shards              uint32                 `protobuf:"varint,4,opt,name=shards,proto3" json:"shards,omitempty"` // partitions of each priority; new ones are used from shards_from_micros on
 	MaxAttempts         uint32                 `protobuf:"varint,5,opt,name=max_attempts,json=maxAttempts,proto3" json:"max_attempts,omitempty"`
 	TimeoutMicros       int64                  `protobuf:"varint,6,opt,name=timeout_micros,json=timeoutMicros,proto3" json:"timeout_micros,omitempty"`
 	BackoffMinMicros    int64                  `protobuf:"varint,7,opt,name=backoff_min_micros,json=backoffMinMicros,proto3" json:"backoff_min_micros,omitempty"`
@@ -1283,10 +1283,10 @@ type Lambda struct {
 	CreatedMicros       int64                  `protobuf:"varint,10,opt,name=created_micros,json=createdMicros,proto3" json:"created_micros,omitempty"`
 	Version             uint64                 `protobuf:"varint,11,opt,name=version,proto3" json:"version,omitempty"`
 	Deleting            bool                   `protobuf:"varint,12,opt,name=deleting,proto3" json:"deleting,omitempty"`
-	Registered          bool                   `protobuf:"varint,13,opt,name=registered,proto3" json:"registered,omitempty"`                                             // it came by a registration, as Terraform writes them; read only
-	Withdrawn           bool                   `protobuf:"varint,14,opt,name=withdrawn,proto3" json:"withdrawn,omitempty"`                                               // and that is gone: it goes when its tasks have ended; read only
-	RegistrationRefused string                 `protobuf:"bytes,15,opt,name=registration_refused,json=registrationRefused,proto3" json:"registration_refused,omitempty"` // why the registration of its name is not taken, in words; empty: it is, or there is none; read only
-	ShardsFromMicros    int64                  `protobuf:"varint,16,opt,name=shards_from_micros,json=shardsFromMicros,proto3" json:"shards_from_micros,omitempty"`       // when shards came, or come, into force for new tasks; 0: they never grew; read only
+	Registered          bool                   `protobuf:"varint,13,opt,name=registered,proto3" json:"registered,omitempty"`                                             // a registration (by Terraform) defines it; read only
+	Withdrawn           bool                   `protobuf:"varint,14,opt,name=withdrawn,proto3" json:"withdrawn,omitempty"`                                               // its registration is gone: it is deleted when its tasks have ended; read only
+	RegistrationRefused string                 `protobuf:"bytes,15,opt,name=registration_refused,json=registrationRefused,proto3" json:"registration_refused,omitempty"` // why the registration of its name is refused; empty: it is accepted, or there is none; read only
+	ShardsFromMicros    int64                  `protobuf:"varint,16,opt,name=shards_from_micros,json=shardsFromMicros,proto3" json:"shards_from_micros,omitempty"`       // from when on new tasks use shards; 0: they never grew; read only
 	unknownFields       protoimpl.UnknownFields
 	sizeCache           protoimpl.SizeCache
 }
@@ -1699,7 +1699,7 @@ func (x *ListLambdasResponse) GetLambdas() []*Lambda {
 
 type UpdateLambdaRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
-	Lambda        *Lambda                `protobuf:"bytes,1,opt,name=lambda,proto3" json:"lambda,omitempty"` // zero fields stay; name says which; mode and priorities cannot change, and shards only grow
+	Lambda        *Lambda                `protobuf:"bytes,1,opt,name=lambda,proto3" json:"lambda,omitempty"` // zero fields do not change; mode and priorities cannot change, and shards can only grow
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1788,8 +1788,8 @@ func (x *UpdateLambdaResponse) GetLambda() *Lambda {
 type DeleteLambdaRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Name          string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
-	DropTasks     bool                   `protobuf:"varint,2,opt,name=drop_tasks,json=dropTasks,proto3" json:"drop_tasks,omitempty"` // drop what lives instead of refusing
-	GoesOn        bool                   `protobuf:"varint,3,opt,name=goes_on,json=goesOn,proto3" json:"goes_on,omitempty"`          // the caller calls again while the answer has more: each call does a few seconds' work
+	DropTasks     bool                   `protobuf:"varint,2,opt,name=drop_tasks,json=dropTasks,proto3" json:"drop_tasks,omitempty"` // drop its live tasks instead of refusing
+	GoesOn        bool                   `protobuf:"varint,3,opt,name=goes_on,json=goesOn,proto3" json:"goes_on,omitempty"`          // the caller calls again while the response has more: each call works for a few seconds
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1955,7 +1955,7 @@ type RegisterRequest struct {
 	Name          string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`                                   // for people: host and process
 	LeaseMicros   int64                  `protobuf:"varint,2,opt,name=lease_micros,json=leaseMicros,proto3" json:"lease_micros,omitempty"` // 0: 15 s; 3 s to 1 h
 	Groups        []*SlotGroup           `protobuf:"bytes,3,rep,name=groups,proto3" json:"groups,omitempty"`
-	Previous      *PreviousLease         `protobuf:"bytes,4,opt,name=previous,proto3" json:"previous,omitempty"` // that this process lost; absent: it had none, or does not know what became of its attempts
+	Previous      *PreviousLease         `protobuf:"bytes,4,opt,name=previous,proto3" json:"previous,omitempty"` // the lease that this process lost; absent: it had none, or does not know the outcomes of its attempts
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2018,12 +2018,12 @@ func (x *RegisterRequest) GetPrevious() *PreviousLease {
 	return nil
 }
 
-// PreviousLease is given up by the process that had it: nothing runs under it any more.
+// PreviousLease is a lease that its process gives up: nothing runs under it any more.
 type PreviousLease struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Worker        string                 `protobuf:"bytes,1,opt,name=worker,proto3" json:"worker,omitempty"`
 	Proof         []byte                 `protobuf:"bytes,2,opt,name=proof,proto3" json:"proof,omitempty"`     // as it was returned with the lease
-	Results       []*Result              `protobuf:"bytes,3,rep,name=results,proto3" json:"results,omitempty"` // of what was in hand and not acknowledged; released: it never started. At most 10,000
+	Results       []*Result              `protobuf:"bytes,3,rep,name=results,proto3" json:"results,omitempty"` // of attempts that were not acknowledged; released: it never started. At most 10,000
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2084,7 +2084,7 @@ type RegisterResponse struct {
 	Worker          string                 `protobuf:"bytes,1,opt,name=worker,proto3" json:"worker,omitempty"` // the lease's id
 	LeaseMicros     int64                  `protobuf:"varint,2,opt,name=lease_micros,json=leaseMicros,proto3" json:"lease_micros,omitempty"`
 	HeartbeatMicros int64                  `protobuf:"varint,3,opt,name=heartbeat_micros,json=heartbeatMicros,proto3" json:"heartbeat_micros,omitempty"` // how often to send one
-	Proof           []byte                 `protobuf:"bytes,4,opt,name=proof,proto3" json:"proof,omitempty"`                                             // shows that the lease was this process's, when it gives it up; not for logs
+	Proof           []byte                 `protobuf:"bytes,4,opt,name=proof,proto3" json:"proof,omitempty"`                                             // proves, when the process gives the lease up, that it had it; not for logs
 	Acks            []*ResultAck           `protobuf:"bytes,5,rep,name=acks,proto3" json:"acks,omitempty"`                                               // of the results of the previous lease
 	unknownFields   protoimpl.UnknownFields
 	sizeCache       protoimpl.SizeCache
@@ -2155,7 +2155,7 @@ func (x *RegisterResponse) GetAcks() []*ResultAck {
 	return nil
 }
 
-// Held is an attempt that a worker has in its hands.
+// Held is an attempt that a worker has.
 type Held struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Task          []byte                 `protobuf:"bytes,1,opt,name=task,proto3" json:"task,omitempty"` // 16 bytes
@@ -2212,8 +2212,8 @@ type Hello struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Worker        string                 `protobuf:"bytes,1,opt,name=worker,proto3" json:"worker,omitempty"`
 	Groups        []*SlotGroup           `protobuf:"bytes,2,rep,name=groups,proto3" json:"groups,omitempty"`
-	Held          []*Held                `protobuf:"bytes,3,rep,name=held,proto3" json:"held,omitempty"`       // attempts still in hand from an earlier stream
-	Process       *Process               `protobuf:"bytes,4,opt,name=process,proto3" json:"process,omitempty"` // absent: not known
+	Held          []*Held                `protobuf:"bytes,3,rep,name=held,proto3" json:"held,omitempty"`       // attempts from an earlier stream that have not ended
+	Process       *Process               `protobuf:"bytes,4,opt,name=process,proto3" json:"process,omitempty"` // absent: unknown
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2276,12 +2276,12 @@ func (x *Hello) GetProcess() *Process {
 	return nil
 }
 
-// Process says where a process runs, so that a server beside it can see that it has ended.
+// Process identifies a process, so that a server on the same machine can see when it ends.
 type Process struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Place         []byte                 `protobuf:"bytes,1,opt,name=place,proto3" json:"place,omitempty"` // a digest of the machine's boot and the process-id namespace
 	Pid           int32                  `protobuf:"varint,2,opt,name=pid,proto3" json:"pid,omitempty"`
-	StartedTicks  uint64                 `protobuf:"varint,3,opt,name=started_ticks,json=startedTicks,proto3" json:"started_ticks,omitempty"` // since the boot: tells it from a later process with the same pid
+	StartedTicks  uint64                 `protobuf:"varint,3,opt,name=started_ticks,json=startedTicks,proto3" json:"started_ticks,omitempty"` // since boot: distinguishes it from a later process with the same pid
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2566,7 +2566,7 @@ type Claimed struct {
 	CreatedMicros int64                  `protobuf:"varint,12,opt,name=created_micros,json=createdMicros,proto3" json:"created_micros,omitempty"`
 	TimeoutMicros int64                  `protobuf:"varint,13,opt,name=timeout_micros,json=timeoutMicros,proto3" json:"timeout_micros,omitempty"`
 	Payload       []byte                 `protobuf:"bytes,14,opt,name=payload,proto3" json:"payload,omitempty"`
-	// How long the worker must hold the task before it may start, from receipt. The worker needs no clock of its own for it.
+	// How long after receipt the worker must wait before it starts the task, so that it needs no clock of its own.
 	HoldMicros    int64  `protobuf:"varint,15,opt,name=hold_micros,json=holdMicros,proto3" json:"hold_micros,omitempty"`
 	Traceparent   string `protobuf:"bytes,16,opt,name=traceparent,proto3" json:"traceparent,omitempty"`
 	unknownFields protoimpl.UnknownFields
@@ -2780,9 +2780,9 @@ type WorkResponse struct {
 	Tasks     []*Claimed             `protobuf:"bytes,1,rep,name=tasks,proto3" json:"tasks,omitempty"`
 	Acks      []*ResultAck           `protobuf:"bytes,2,rep,name=acks,proto3" json:"acks,omitempty"`
 	Cancels   []*Held                `protobuf:"bytes,3,rep,name=cancels,proto3" json:"cancels,omitempty"`                       // stop these attempts
-	NowMicros int64                  `protobuf:"varint,4,opt,name=now_micros,json=nowMicros,proto3" json:"now_micros,omitempty"` // the server's clock when it sent this
-	// The server sends something again within this time, if only the time. A worker that hears nothing for twice as long closes the
-	// stream: what comes after that was held up on its way, and others may have the tasks by then. 0: the server may be silent.
+	NowMicros int64                  `protobuf:"varint,4,opt,name=now_micros,json=nowMicros,proto3" json:"now_micros,omitempty"` // the time of the server's clock when it sent this
+	// The server sends its next message within this time. A worker that receives nothing for twice as long closes the
+	// stream: later messages were delayed by the network, and others may have their tasks. 0: the server may be silent.
 	NextMicros    int64 `protobuf:"varint,5,opt,name=next_micros,json=nextMicros,proto3" json:"next_micros,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -3253,10 +3253,10 @@ func (*LeaveResponse) Descriptor() ([]byte, []int) {
 	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{47}
 }
 
-// BufferedTask is an acknowledged task on its way through the inbound buffer.
+// BufferedTask is an acknowledged task in the inbound buffer.
 type BufferedTask struct {
 	state          protoimpl.MessageState `protogen:"open.v1"`
-	Id             string                 `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`                                                // as it was issued; it says what task this is, when it is due and where its row will be
+	Id             string                 `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`                                                // as it was issued; it holds the id, due time and partition of the task
 	Item           *ScheduleItem          `protobuf:"bytes,2,opt,name=item,proto3" json:"item,omitempty"`                                            // without due, delay, request id and key
 	AcceptedMicros int64                  `protobuf:"varint,3,opt,name=accepted_micros,json=acceptedMicros,proto3" json:"accepted_micros,omitempty"` // when the id was issued
 	unknownFields  protoimpl.UnknownFields
@@ -3314,12 +3314,12 @@ func (x *BufferedTask) GetAcceptedMicros() int64 {
 	return 0
 }
 
-// Envelope is the body of a message in the inbound buffer, in base64 behind its seal (package api/envelope).
+// Envelope is the body of a message in the inbound buffer, in base64, after its seal (package api/envelope).
 type Envelope struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Version       uint32                 `protobuf:"varint,1,opt,name=version,proto3" json:"version,omitempty"` // 1
 	Tasks         []*BufferedTask        `protobuf:"bytes,2,rep,name=tasks,proto3" json:"tasks,omitempty"`
-	Tries         uint32                 `protobuf:"varint,3,opt,name=tries,proto3" json:"tries,omitempty"` // how often these tasks were put back under way, with the message deleted
+	Tries         uint32                 `protobuf:"varint,3,opt,name=tries,proto3" json:"tries,omitempty"` // how often these tasks were sent again in a new message
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -3375,20 +3375,20 @@ func (x *Envelope) GetTries() uint32 {
 	return 0
 }
 
-// Rejected is a message, or a task of one, that was set aside.
+// Rejected is a message, or a task of a message, that was set aside.
 type Rejected struct {
 	state          protoimpl.MessageState `protogen:"open.v1"`
-	Name           string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`     // made of its contents
+	Name           string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`     // derived from its contents
 	Reason         string                 `protobuf:"bytes,2,opt,name=reason,proto3" json:"reason,omitempty"` // undecodable, newer_version, not_ours, unknown_lambda, invalid, too_large, stale
 	Text           string                 `protobuf:"bytes,3,opt,name=text,proto3" json:"text,omitempty"`     // what was wrong and what is allowed
 	RejectedMicros int64                  `protobuf:"varint,4,opt,name=rejected_micros,json=rejectedMicros,proto3" json:"rejected_micros,omitempty"`
-	AcceptedMicros int64                  `protobuf:"varint,5,opt,name=accepted_micros,json=acceptedMicros,proto3" json:"accepted_micros,omitempty"` // 0: not known
-	Id             string                 `protobuf:"bytes,6,opt,name=id,proto3" json:"id,omitempty"`                                                // of the task; empty where there is none
+	AcceptedMicros int64                  `protobuf:"varint,5,opt,name=accepted_micros,json=acceptedMicros,proto3" json:"accepted_micros,omitempty"` // 0: unknown
+	Id             string                 `protobuf:"bytes,6,opt,name=id,proto3" json:"id,omitempty"`                                                // of the task; empty if there is none
 	Lambda         string                 `protobuf:"bytes,7,opt,name=lambda,proto3" json:"lambda,omitempty"`
-	Bytes          int64                  `protobuf:"varint,8,opt,name=bytes,proto3" json:"bytes,omitempty"`     // of what is kept
-	Retries        uint32                 `protobuf:"varint,9,opt,name=retries,proto3" json:"retries,omitempty"` // that failed
-	Item           *ScheduleItem          `protobuf:"bytes,10,opt,name=item,proto3" json:"item,omitempty"`       // only of GetRejected, where it could be read
-	Body           []byte                 `protobuf:"bytes,11,opt,name=body,proto3" json:"body,omitempty"`       // only of GetRejected, where it could not
+	Bytes          int64                  `protobuf:"varint,8,opt,name=bytes,proto3" json:"bytes,omitempty"`     // kept
+	Retries        uint32                 `protobuf:"varint,9,opt,name=retries,proto3" json:"retries,omitempty"` // failed retries
+	Item           *ScheduleItem          `protobuf:"bytes,10,opt,name=item,proto3" json:"item,omitempty"`       // set by GetRejected if the task could be read
+	Body           []byte                 `protobuf:"bytes,11,opt,name=body,proto3" json:"body,omitempty"`       // set by GetRejected if it could not
 	unknownFields  protoimpl.UnknownFields
 	sizeCache      protoimpl.SizeCache
 }
@@ -3503,7 +3503,7 @@ func (x *Rejected) GetBody() []byte {
 type ListRejectedRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Limit         int32                  `protobuf:"varint,1,opt,name=limit,proto3" json:"limit,omitempty"` // 0: 100; at most 1000
-	After         string                 `protobuf:"bytes,2,opt,name=after,proto3" json:"after,omitempty"`  // name of the last one of the page before
+	After         string                 `protobuf:"bytes,2,opt,name=after,proto3" json:"after,omitempty"`  // the last name of the previous page
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -3739,7 +3739,7 @@ func (x *RetryRejectedRequest) GetNames() []string {
 type RetryRejectedResult struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Id            string                 `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`           // of the task, which is durable now
-	Problem       *Problem               `protobuf:"bytes,2,opt,name=problem,proto3" json:"problem,omitempty"` // it is set aside still
+	Problem       *Problem               `protobuf:"bytes,2,opt,name=problem,proto3" json:"problem,omitempty"` // why it is still set aside
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -4002,7 +4002,7 @@ func (*KeyRequest) Descriptor() ([]byte, []int) {
 
 type KeyResponse struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
-	Key           string                 `protobuf:"bytes,1,opt,name=key,proto3" json:"key,omitempty"` // KINESIN_INBOUND_KEY of those who send to the buffer; a secret
+	Key           string                 `protobuf:"bytes,1,opt,name=key,proto3" json:"key,omitempty"` // KINESIN_INBOUND_KEY for sending to the queue; a secret
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -4107,7 +4107,7 @@ func (x *BackupFile) GetSha256() []byte {
 
 type BackupRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
-	Have          []*BackupFile          `protobuf:"bytes,1,rep,name=have,proto3" json:"have,omitempty"` // what the caller has from an earlier backup: it is not sent again
+	Have          []*BackupFile          `protobuf:"bytes,1,rep,name=have,proto3" json:"have,omitempty"` // files that the caller has from an earlier backup: they are not sent again
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -4151,8 +4151,8 @@ func (x *BackupRequest) GetHave() []*BackupFile {
 
 type BackupStart struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
-	CreatedMicros int64                  `protobuf:"varint,1,opt,name=created_micros,json=createdMicros,proto3" json:"created_micros,omitempty"` // what was acknowledged before then is in the backup
-	Files         []*BackupFile          `protobuf:"bytes,2,rep,name=files,proto3" json:"files,omitempty"`                                       // without sums
+	CreatedMicros int64                  `protobuf:"varint,1,opt,name=created_micros,json=createdMicros,proto3" json:"created_micros,omitempty"` // everything acknowledged before then is in the backup
+	Files         []*BackupFile          `protobuf:"bytes,2,rep,name=files,proto3" json:"files,omitempty"`                                       // without checksums
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -4204,9 +4204,9 @@ func (x *BackupStart) GetFiles() []*BackupFile {
 type BackupResponse struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Start         *BackupStart           `protobuf:"bytes,1,opt,name=start,proto3" json:"start,omitempty"`
-	File          *BackupFile            `protobuf:"bytes,2,opt,name=file,proto3" json:"file,omitempty"`          // the file that begins; with a sum it is one that the caller has, and no data follow
+	File          *BackupFile            `protobuf:"bytes,2,opt,name=file,proto3" json:"file,omitempty"`          // the next file; with a checksum it is one that the caller has, and no data follow
 	Data          []byte                 `protobuf:"bytes,3,opt,name=data,proto3" json:"data,omitempty"`          // the next piece of that file
-	Sha256        []byte                 `protobuf:"bytes,4,opt,name=sha256,proto3" json:"sha256,omitempty"`      // of that file, which is complete with this message
+	Sha256        []byte                 `protobuf:"bytes,4,opt,name=sha256,proto3" json:"sha256,omitempty"`      // of that file, which this message completes
 	Complete      bool                   `protobuf:"varint,5,opt,name=complete,proto3" json:"complete,omitempty"` // this is the last message
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache

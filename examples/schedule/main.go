@@ -1,4 +1,4 @@
-// Command schedule schedules a reminder for in three seconds, and waits until it was sent.
+// Command schedule schedules a reminder that is due in three seconds, and waits until it was sent.
 package main
 
 import (

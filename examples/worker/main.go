@@ -17,7 +17,7 @@ func main() {
 	err := work(ctx, "http://127.0.0.1:7070")
 	stop()
 	if err != nil {
-		log.Fatal(err) // whatever runs this process starts it again
+		log.Fatal(err) // a supervisor restarts this process
 	}
 }
 

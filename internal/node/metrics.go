@@ -73,7 +73,7 @@ type Metrics struct {
 	// kept at hand.
 	classes  atomic.Pointer[map[class]*classSeries] // replaced under growing
 	growing  sync.Mutex
-	byEvent  [task.Expire + 1]prometheus.Counter
+	byEvent  [task.Drop + 1]prometheus.Counter
 	existing func(ref uint32) bool // whether a lambda is there
 }
 

@@ -17,6 +17,7 @@ import (
 
 	"github.com/kinesin-io/kinesin/internal/clock"
 	"github.com/kinesin-io/kinesin/internal/inproc"
+	"github.com/kinesin-io/kinesin/internal/sdkconfig"
 	"github.com/kinesin-io/kinesin/partition"
 	"github.com/kinesin-io/kinesin/queue"
 	queuemem "github.com/kinesin-io/kinesin/queue/mem"
@@ -151,7 +152,7 @@ func (r *rig) dial(transport http.RoundTripper) *sdk.Client {
 func (r *rig) dialBy(k clock.Clock, transport http.RoundTripper) *sdk.Client {
 	r.Helper()
 	c, err := sdk.NewClient("http://node", sdk.WithHTTPClient(&http.Client{Transport: transport}),
-		sdk.WithClock(k), sdk.WithLogger(slog.New(slog.DiscardHandler)))
+		sdkconfig.WithClock(k), sdk.WithLogger(slog.New(slog.DiscardHandler)))
 	if err != nil {
 		r.Fatal(err)
 	}

@@ -13,20 +13,20 @@ import (
 	"github.com/kinesin-io/kinesin/task"
 )
 
-// Delivery is a task of a lambda in mode deliver that was put on its lambda's queue, as its consumer sees it.
+// Delivery is a message of a deliver lambda, as its consumer gets it.
 type Delivery struct {
 	ID          sdk.ID
 	Lambda      string
 	Priority    string
 	Payload     []byte
 	Due         time.Time
-	At          time.Time // when it was put there
+	At          time.Time // when it was put on the queue
 	Traceparent string
 }
 
-// Delivered is what was put on the queue of a lambda in mode deliver so far, in that order. Nobody takes it
-// from there. Every task waits for its due time here, as on a server with --deliver-direct 0, so that it is
-// delivered then to the millisecond and can be cancelled until then.
+// Delivered returns what was put on the queue of a deliver lambda so far, in that order. Nothing is taken
+// from the queue. As on a server with --deliver-direct 0, every task waits for its due time, is delivered to
+// the millisecond and can be cancelled until then.
 func (k *Kinesin) Delivered(lambda string) []Delivery {
 	k.tb.Helper()
 	info, err := k.client.GetLambda(k.base, lambda)
@@ -47,8 +47,8 @@ func (k *Kinesin) Delivered(lambda string) []Delivery {
 	return all
 }
 
-// outbox is a queue that keeps what is delivered. The rows of the tasks go after that, so whoever waits for
-// them sees it.
+// outbox is a queue that keeps what is delivered. The server deletes the rows of tasks after their delivery,
+// so the tracker waits for it.
 type outbox struct {
 	*queuemem.Driver
 

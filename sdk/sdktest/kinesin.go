@@ -15,6 +15,7 @@ import (
 	"github.com/kinesin-io/kinesin/internal/clock"
 	"github.com/kinesin-io/kinesin/internal/inproc"
 	"github.com/kinesin-io/kinesin/internal/node"
+	"github.com/kinesin-io/kinesin/internal/sdkconfig"
 	"github.com/kinesin-io/kinesin/partition"
 	queuemem "github.com/kinesin-io/kinesin/queue/mem"
 	"github.com/kinesin-io/kinesin/sdk"
@@ -28,12 +29,12 @@ const (
 	StallDefault    = 10 * time.Second
 )
 
-// seed decides the jitter of retries: the same in every test, so that a test that passed passes again.
+// seed makes the jitter of retries the same in every run of a test.
 const seed = 1
 
-// Kinesin is a server in memory and in virtual time. Its methods may be called from any
-// goroutine, but those that can fail the test only from the test's own, and none of them from a handler
-// except Now, Client and Sleep.
+// Kinesin is a server in memory and in virtual time. Its methods may be called from any goroutine, except
+// that those which can fail the test have to be called from the goroutine of the test, and that handlers may
+// call only Now, Client and Sleep.
 type Kinesin struct {
 	tb    reporter
 	cfg   config
@@ -48,19 +49,19 @@ type Kinesin struct {
 	client    *sdk.Client
 	log       *output
 
-	base     context.Context //nolint:containedctx // the life of what runs, which Close ends
+	base     context.Context //nolint:containedctx // ended by Close
 	end      context.CancelFunc
 	nodeOver chan struct{} // closed when the server has ended
-	nodeErr  error         // why; readable then
+	nodeErr  error         // its error, once nodeOver is closed
 	closing  sync.Once
 
-	advancing sync.Mutex // held by whoever moves time
+	advancing sync.Mutex // held while time moves
 
 	mu    sync.Mutex // guards stops
 	stops []func()   // of the workers
 }
 
-// reporter is what a failure is told to.
+// reporter reports failures.
 type reporter interface {
 	Helper()
 	Errorf(format string, args ...any)
@@ -84,19 +85,18 @@ type config struct {
 // Option changes a Kinesin.
 type Option func(*config)
 
-// StartAt sets when virtual time begins, to the second: the present otherwise.
+// StartAt sets when virtual time begins, in whole seconds. The default is the present.
 func StartAt(t time.Time) Option { return func(c *config) { c.start = t } }
 
-// Patience sets how long, in real time, nothing may happen before a handler that has looked at its context is
-// taken to wait for virtual time, until it returns or its context ends: PatienceDefault otherwise. A longer
-// one suits handlers that are really slow; Sleep needs none.
+// Patience sets after how long without any event, in real time, a handler that has used its context is
+// assumed to wait on it for virtual time. The default is PatienceDefault. Handlers that are really slow need
+// more; Sleep needs none.
 func Patience(d time.Duration) Option { return func(c *config) { c.patience = d } }
 
-// Stall sets for how long, in real time, nothing may happen although something is due, before the test
-// fails: StallDefault otherwise. It is how long a handler may block.
+// Stall sets how long, in real time, a handler may block before the test fails. The default is StallDefault.
 func Stall(d time.Duration) Option { return func(c *config) { c.stall = d } }
 
-// Logger sets where server and workers log: warnings and errors to the test's output otherwise.
+// Logger sets where server and workers log. By default warnings and errors go to the test's output.
 func Logger(l *slog.Logger) Option { return func(c *config) { c.log = l } }
 
 // New starts a Kinesin that ends with the test.
@@ -107,8 +107,8 @@ func New(tb testing.TB, opts ...Option) *Kinesin {
 	return k
 }
 
-// Open starts a Kinesin where there is no test, as in an example; whoever does closes it. What would fail
-// a test panics.
+// Open starts a Kinesin without a test, as in an example. The caller has to Close it. It panics where New
+// would fail the test.
 func Open(opts ...Option) *Kinesin { return open(panics{}, io.Discard, opts) }
 
 func open(tb reporter, logs io.Writer, opts []Option) *Kinesin {
@@ -149,25 +149,25 @@ func (k *Kinesin) compose() {
 		k.nodeErr = n.Run(k.base)
 	}()
 	k.client, err = sdk.NewClient("http://sdktest",
-		sdk.WithHTTPClient(&http.Client{Transport: k.transport}), sdk.WithClock(k.clock), sdk.WithLogger(k.cfg.log),
-		sdk.WithCallTimeout(forever), sdk.WithTries(1), // a wait, in time that stands still, would never end
-		sdk.WithControllers(k.employ))
+		sdk.WithHTTPClient(&http.Client{Transport: k.transport}), sdkconfig.WithClock(k.clock), sdk.WithLogger(k.cfg.log),
+		sdk.WithCallTimeout(forever), sdk.WithTries(1), // a pause would never end while time stands still
+		sdkconfig.WithControllers(k.follow))
 	if err != nil {
 		k.tb.Fatalf("sdktest: make the client: %v", err)
 	}
 }
 
-// forever is longer than any test moves time at once.
+// forever is longer than any test.
 const forever = 100 * 365 * 24 * time.Hour
 
-// Client is a client of this Kinesin.
+// Client returns a client of this server.
 func (k *Kinesin) Client() *sdk.Client { return k.client }
 
-// Now is the virtual time. Code under test that asks for the time is given this instead of time.Now.
+// Now returns the virtual time. Give it to code under test instead of time.Now.
 func (k *Kinesin) Now() time.Time { return k.time.Now().Time() }
 
-// Lambda creates a lambda, with the settings that are given or else the server's defaults. The same
-// again is fine; other settings fail the test.
+// Lambda creates a lambda, with one settings value or the server's defaults. It fails the test if the lambda
+// exists with other settings.
 func (k *Kinesin) Lambda(name string, settings ...sdk.LambdaInfo) sdk.LambdaInfo {
 	k.tb.Helper()
 	var want sdk.LambdaInfo
@@ -186,8 +186,8 @@ func (k *Kinesin) Lambda(name string, settings ...sdk.LambdaInfo) sdk.LambdaInfo
 	return have
 }
 
-// Close stops the workers, whose handlers' contexts end at once, and the server. New does it at the end of
-// the test.
+// Close stops the workers, ends the contexts of their handlers at once, and stops the server. A Kinesin of
+// New closes itself at the end of the test.
 func (k *Kinesin) Close() { k.closing.Do(k.shut) }
 
 func (k *Kinesin) shut() {
@@ -212,7 +212,7 @@ func (k *Kinesin) shut() {
 	k.log.close()
 }
 
-// output is a test's log that nobody writes to once the test is over.
+// output is the log of a test. It discards what is written after the end of the test.
 type output struct {
 	mu sync.Mutex
 	w  io.Writer

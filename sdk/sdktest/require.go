@@ -15,8 +15,8 @@ import (
 // idsPerCallMax is how many tasks one call reads.
 const idsPerCallMax = 1000
 
-// Tasks lists a lambda's tasks with their payloads, in the order in which they are or were due. Ended ones
-// are in it until their retention is over: 7 days unless the lambda has another, 90 days for dead ones.
+// Tasks returns a lambda's tasks with their payloads, in the order of their due times. Ended tasks are listed
+// until their retention is over: the lambda's, 7 days by default, and 90 days for dead ones.
 func (k *Kinesin) Tasks(lambda string) []sdk.TaskInfo {
 	k.tb.Helper()
 	var ids []sdk.ID
@@ -33,7 +33,7 @@ func (k *Kinesin) Tasks(lambda string) []sdk.TaskInfo {
 			k.tb.Fatalf("sdktest: read the tasks of %s: %v", lambda, err)
 		}
 		for _, r := range results {
-			if r.Err == nil { // else it expired in between
+			if r.Err == nil { // else its retention ended in between
 				all = append(all, r.Task)
 			}
 		}
@@ -44,7 +44,7 @@ func (k *Kinesin) Tasks(lambda string) []sdk.TaskInfo {
 	return slices.CompactFunc(all, func(a, b sdk.TaskInfo) bool { return a.ID == b.ID }) // one may move while it is listed
 }
 
-// Task reads a task with its payload; an id that is not known fails the test.
+// Task returns a task with its payload. It fails the test if there is no such task.
 func (k *Kinesin) Task(id sdk.ID) sdk.TaskInfo {
 	k.tb.Helper()
 	info, err := k.client.Get(k.base, id, sdk.WithPayload())
@@ -61,13 +61,13 @@ type Scheduled[T any] struct {
 	Args T
 }
 
-// Match says which tasks are meant.
+// Match selects tasks.
 type Match struct {
 	text string
 	ok   func(info *sdk.TaskInfo, args any) bool
 }
 
-// In matches tasks that were scheduled for d after the moment they were scheduled at, as sdk.In does.
+// In matches tasks that were scheduled with sdk.In(d).
 func In(d time.Duration) Match {
 	return Match{fmt.Sprintf("due %v after it was scheduled", d), func(info *sdk.TaskInfo, _ any) bool {
 		late := info.Due.Sub(info.Created) - d
@@ -85,7 +85,7 @@ func Key(key string) Match {
 	return Match{fmt.Sprintf("key %q", key), func(info *sdk.TaskInfo, _ any) bool { return info.Key == key }}
 }
 
-// Priority matches tasks of a priority class.
+// Priority matches tasks of a priority.
 func Priority(name string) Match {
 	return Match{"priority " + name, func(info *sdk.TaskInfo, _ any) bool { return info.Priority == name }}
 }
@@ -113,8 +113,7 @@ func Where[T any](f func(args T) bool) Match {
 	}}
 }
 
-// FindScheduled returns the lambda's tasks that match, in the order of their due times, whatever has become
-// of them.
+// FindScheduled returns the lambda's tasks that match, in any state, in the order of their due times.
 func FindScheduled[T any](tb testing.TB, k *Kinesin, l sdk.Lambda[T], matches ...Match) []Scheduled[T] {
 	tb.Helper()
 	var found []Scheduled[T]

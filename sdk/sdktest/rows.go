@@ -15,7 +15,7 @@ import (
 	"github.com/kinesin-io/kinesin/task"
 )
 
-// trackedStore is a store whose tracker knows of every write before anyone else can.
+// trackedStore is a store that tells the tracker of every write before it returns.
 type trackedStore struct {
 	*storemem.Driver
 
@@ -39,38 +39,38 @@ func (s *trackedStore) Apply(ctx context.Context, ops []store.Op) ([]error, erro
 	return results, nil
 }
 
-// rows is what the live tasks in the store stand at, as far as it matters for when time may move.
+// rows is a summary of the live tasks in the store: what decides when time may move.
 type rows struct {
-	moments *btree.BTreeG[moment] // at which the scheduler moves a task on
-	live    map[task.ID]row       // task rows that have not ended
+	wakeups *btree.BTreeG[wakeup]
+	live    map[task.ID]row // task rows that have not ended
 
 	queued     map[uint32]int // tasks in their queues, by lambda
 	claimed    int
 	processing int
-	cancelling int          // of both, those whose handlers are told to stop
-	hands      map[hand]int // of both, by worker and lambda
+	cancelling int          // of both, those with a cancel
+	holds      map[hold]int // of both, by worker and lambda
 	names      map[uint32]string
 }
 
-// row is what is kept of a task row.
+// row is a summary of a task row.
 type row struct {
 	state   task.State
-	at      task.Instant // of its moment
+	at      task.Instant // its wake-up
 	lambda  uint32
 	worker  string
 	attempt uint32
 	cancel  bool
 }
 
-// moment is when the scheduler moves a task on: its due time, or the end of a backoff or a snooze.
-type moment struct {
+// wakeup is the wake-up of a task that is not dispatched: its due time, or the end of a backoff or a snooze.
+type wakeup struct {
 	at      task.Instant
 	id      task.ID
-	waiting bool // of a wake-up row whose task has no task row
+	waiting bool // the task has a wake-up row and no task row
 	lambda  uint32
 }
 
-func (m moment) before(other moment) bool {
+func (m wakeup) before(other wakeup) bool {
 	switch {
 	case m.at != other.at:
 		return m.at < other.at
@@ -80,8 +80,8 @@ func (m moment) before(other moment) bool {
 	return bytes.Compare(m.id[:], other.id[:]) < 0
 }
 
-// hand is the tasks of a lambda that a worker has.
-type hand struct {
+// hold identifies the tasks of a lambda that a worker has.
+type hold struct {
 	worker string
 	lambda uint32
 }
@@ -90,23 +90,23 @@ const treeDegree = 16
 
 func newRows() rows {
 	return rows{
-		moments: btree.NewG(treeDegree, moment.before), live: map[task.ID]row{},
-		queued: map[uint32]int{}, hands: map[hand]int{}, names: map[uint32]string{},
+		wakeups: btree.NewG(treeDegree, wakeup.before), live: map[task.ID]row{},
+		queued: map[uint32]int{}, holds: map[hold]int{}, names: map[uint32]string{},
 	}
 }
 
-// note follows a write that was applied.
+// note updates the summary with a write that was applied.
 func (r *rows) note(op *store.Op) {
 	t := &op.Task
 	switch op.Kind {
 	case store.PutWakeup:
 		if _, found := r.live[t.ID]; !found && !t.IsBare() {
-			r.moments.ReplaceOrInsert(waitingMoment(t))
+			r.wakeups.ReplaceOrInsert(rowWakeup(t))
 		}
 	case store.DeleteWakeup:
-		r.moments.Delete(waitingMoment(t))
+		r.wakeups.Delete(rowWakeup(t))
 	case store.PutTask, store.ReplaceTask:
-		r.moments.Delete(waitingMoment(t)) // from here on the task row says when
+		r.wakeups.Delete(rowWakeup(t)) // from now on the task row has the wake-up
 		r.replace(t)
 	case store.PutControl:
 		r.learnName(&op.Control)
@@ -114,8 +114,8 @@ func (r *rows) note(op *store.Op) {
 	}
 }
 
-func waitingMoment(t *task.Task) moment {
-	return moment{at: t.WakeRow.At, id: t.ID, waiting: true, lambda: t.Partition.Lambda}
+func rowWakeup(t *task.Task) wakeup {
+	return wakeup{at: t.WakeRow.At, id: t.ID, waiting: true, lambda: t.Partition.Lambda}
 }
 
 func (r *rows) replace(t *task.Task) {
@@ -134,39 +134,39 @@ func (r *rows) replace(t *task.Task) {
 	r.count(t.ID, now, 1)
 }
 
-// count adds a row to what it counts for, or takes it out again.
+// count adds a row to the counts (n is 1) or removes it (n is -1).
 func (r *rows) count(id task.ID, w row, n int) {
 	switch w.state {
 	case task.Scheduled, task.RetriableFailure, task.Acquired:
-		m := moment{at: w.at, id: id, lambda: w.lambda}
+		m := wakeup{at: w.at, id: id, lambda: w.lambda}
 		if n > 0 {
-			r.moments.ReplaceOrInsert(m)
+			r.wakeups.ReplaceOrInsert(m)
 		} else {
-			r.moments.Delete(m)
+			r.wakeups.Delete(m)
 		}
 	case task.Enqueued:
 		r.queued[w.lambda] += n
 	case task.Claimed:
 		r.claimed += n
-		r.countHand(w, n)
+		r.countHold(w, n)
 	case task.Processing:
 		r.processing += n
-		r.countHand(w, n)
-	default: // ends are not kept
+		r.countHold(w, n)
+	default: // ended rows are not counted
 	}
 }
 
-func (r *rows) countHand(w row, n int) {
-	h := hand{w.worker, w.lambda}
-	if r.hands[h] += n; r.hands[h] == 0 {
-		delete(r.hands, h)
+func (r *rows) countHold(w row, n int) {
+	h := hold{w.worker, w.lambda}
+	if r.holds[h] += n; r.holds[h] == 0 {
+		delete(r.holds, h)
 	}
 	if w.cancel {
 		r.cancelling += n
 	}
 }
 
-// learnName remembers which lambda a reference stands for, also when the lambda is gone.
+// learnName remembers the name for a lambda's reference, even when the lambda is deleted.
 func (r *rows) learnName(c *store.Control) {
 	if c.Kind != catalog.Kind {
 		return
@@ -179,10 +179,10 @@ func (r *rows) learnName(c *store.Control) {
 	}
 }
 
-// inHand is how many tasks of those lambdas a worker has.
-func (r *rows) inHand(worker string, serves func(lambda string) bool) int {
+// held returns how many tasks of those lambdas a worker has.
+func (r *rows) held(worker string, serves func(lambda string) bool) int {
 	n := 0
-	for h, tasks := range r.hands {
+	for h, tasks := range r.holds {
 		if h.worker == worker && serves(r.names[h.lambda]) {
 			n += tasks
 		}
@@ -190,10 +190,10 @@ func (r *rows) inHand(worker string, serves func(lambda string) bool) int {
 	return n
 }
 
-// overdue describes up to limit tasks that the scheduler should have moved on by now, or that are in a queue.
+// overdue describes up to limit tasks that should have been dispatched by now, or that are in a queue.
 func (r *rows) overdue(now task.Instant, limit int) []string {
 	var all []string
-	r.moments.Ascend(func(m moment) bool {
+	r.wakeups.Ascend(func(m wakeup) bool {
 		if m.at > now || len(all) == limit {
 			return false
 		}

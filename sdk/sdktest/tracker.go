@@ -18,20 +18,19 @@ const (
 	spinsMax = 1000
 )
 
-// tracker knows what is due and has not ended, and when the next thing falls due. Time moves only
-// with its lock held, and only when it says that nothing is owed: neither a look at the clock nor a timer is
-// overtaken then by any goroutine that has work to do.
+// tracker knows what is due and has not ended, and the next due time. Time moves only with its lock held and
+// while it is not busy, so that no goroutine that has work to do sees time jump.
 type tracker struct {
 	events chan struct{} // holds one value when something has changed
 
-	mu       sync.Mutex // guards all below; held while the store is written to
+	mu       sync.Mutex // guards all below; held during writes to the store
 	progress uint64     // changes so far
 	rows     rows
 	workers  []*worker
 	attempts map[*attempt]struct{}
 	sleeps   map[*sleep]struct{}
 	starts   map[string]int // by task, since time last moved
-	spinning *attempt       // it started too often
+	spinning *attempt       // set when its task started too often
 }
 
 func newTracker() *tracker {
@@ -41,7 +40,7 @@ func newTracker() *tracker {
 	}
 }
 
-// changed tells who waits. Call with mu held.
+// changed wakes settle. Call with mu held.
 func (t *tracker) changed() {
 	t.progress++
 	select {
@@ -50,7 +49,7 @@ func (t *tracker) changed() {
 	}
 }
 
-func (t *tracker) hire(w *worker) {
+func (t *tracker) addWorker(w *worker) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.workers = append(t.workers, w)
@@ -63,7 +62,7 @@ func (t *tracker) register(w *worker, id string) {
 	t.changed()
 }
 
-func (t *tracker) dismiss(w *worker) {
+func (t *tracker) endWorker(w *worker) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	w.over = true
@@ -92,7 +91,7 @@ func (t *tracker) finish(a *attempt) {
 	t.changed()
 }
 
-// addSleep notes a sleep that begins. Call with mu held.
+// addSleep adds a sleep. Call with mu held.
 func (t *tracker) addSleep(s *sleep) {
 	t.sleeps[s] = struct{}{}
 	if s.of != nil {
@@ -101,7 +100,7 @@ func (t *tracker) addSleep(s *sleep) {
 	t.changed()
 }
 
-func (t *tracker) wake(s *sleep) {
+func (t *tracker) endSleep(s *sleep) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	delete(t.sleeps, s)
@@ -111,29 +110,29 @@ func (t *tracker) wake(s *sleep) {
 	t.changed()
 }
 
-// nameOf is the name of the lambda that a reference stands for.
+// nameOf returns the name for a lambda's reference.
 func (t *tracker) nameOf(ref uint32) string {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return t.rows.names[ref]
 }
 
-// owes reports whether something that is due has not ended, and how many changes there were.
-func (t *tracker) owes(now task.Instant) (owes bool, progress uint64, spinning *attempt) {
+// busy reports whether something that is due has not ended, and how many changes there were.
+func (t *tracker) busy(now task.Instant) (busy bool, progress uint64, spinning *attempt) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	return t.owesLocked(now), t.progress, t.spinning
+	return t.busyLocked(now), t.progress, t.spinning
 }
 
-func (t *tracker) owesLocked(now task.Instant) bool {
-	if first, found := t.rows.moments.Min(); found && first.at <= now {
+func (t *tracker) busyLocked(now task.Instant) bool {
+	if first, found := t.rows.wakeups.Min(); found && first.at <= now {
 		return true
 	}
 	return t.runs(now) || t.couldRun()
 }
 
-// runs reports whether a task runs that does not wait for time. A handler that waits is one task: claimed or
-// processing, and surely processing once it has run for so long that its start is reported.
+// runs reports whether a task runs that does not wait for time. The task of a waiting handler is claimed, and
+// processing once it has run for so long that the worker reports its start.
 func (t *tracker) runs(now task.Instant) bool {
 	unreported := 0
 	for a := range t.attempts {
@@ -147,7 +146,7 @@ func (t *tracker) runs(now task.Instant) bool {
 	return t.rows.claimed > unreported || t.rows.claimed+t.rows.processing > len(t.attempts) || t.rows.cancelling > 0
 }
 
-// couldRun reports whether a task is in a queue that a worker has a free slot for.
+// couldRun reports whether a queue has a task for which a worker has a free slot.
 func (t *tracker) couldRun() bool {
 	for lambda, n := range t.rows.queued {
 		serves := func(w *worker) bool { return w.serves(t.rows.names[lambda], &t.rows) }
@@ -158,14 +157,14 @@ func (t *tracker) couldRun() bool {
 	return false
 }
 
-// nextLocked is when something falls due next, after now.
+// nextLocked returns the next due time after now.
 func (t *tracker) nextLocked(now task.Instant) (next task.Instant, found bool) {
 	consider := func(at task.Instant) {
 		if at > now && (!found || at < next) {
 			next, found = at, true
 		}
 	}
-	if first, waits := t.rows.moments.Min(); waits {
+	if first, waits := t.rows.wakeups.Min(); waits {
 		consider(first.at)
 	}
 	for a := range t.attempts {
@@ -178,8 +177,8 @@ func (t *tracker) nextLocked(now task.Instant) (next task.Instant, found bool) {
 	return next, found
 }
 
-// beWaiting takes the handlers that looked at their contexts to wait for them to end.
-func (t *tracker) beWaiting() {
+// assumeWaiting marks the handlers that have used their contexts as waiting for them to end.
+func (t *tracker) assumeWaiting() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	for a := range t.attempts {

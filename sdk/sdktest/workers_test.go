@@ -183,7 +183,7 @@ func TestOpenWithoutATest(t *testing.T) {
 	defer k.Close()
 	k.Lambda("send-mail")
 	defer func() {
-		wantText(t, fmt.Sprint(recover()), "time does not go back")
+		wantText(t, fmt.Sprint(recover()), "time cannot go back")
 	}()
 	k.Advance(-1)
 }

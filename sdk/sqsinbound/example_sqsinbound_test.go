@@ -17,7 +17,7 @@ type Reminder struct {
 	User int `json:"user"`
 }
 
-// SendReminder is declared once, for those who schedule its tasks and those who handle them.
+// SendReminder is declared once, for scheduling and for handling.
 var SendReminder = sdk.NewLambda[Reminder]("send-reminder", sdk.MaxAttempts(3))
 
 func Example() {
@@ -45,7 +45,7 @@ func Example() {
 	// Output:
 	// q1 <nil>
 	// 2 <nil>
-	// schedule: key "reminder-42": only the store can say whether a key is taken, so schedule a task with a key through an sdk.Client
+	// schedule: key "reminder-42": only the store knows whether a key is taken, so schedule a task with a key through an sdk.Client
 }
 
 // newQueue stands in for an installation.

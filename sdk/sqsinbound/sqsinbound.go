@@ -1,6 +1,6 @@
-// Package sqsinbound schedules tasks without a server: it puts them straight into the inbound queue of an
-// installation on AWS, from which a server takes them to its store. It is the one package of the SDK that
-// links the AWS SDK. Scheduling then depends on SQS alone, and no server feels a burst.
+// Package sqsinbound schedules tasks without calling a server: it sends them to the inbound queue of an
+// installation on AWS, from which a server takes them into its store. Scheduling then depends on SQS alone,
+// and bursts do not reach the servers. It is the only package of the SDK that links the AWS SDK.
 //
 //	queue := sqs.NewFromConfig(cfg) // of the AWS SDK
 //	client, err := sqsinbound.New(queue, "prod", os.Getenv("KINESIN_INBOUND_KEY"))
@@ -8,12 +8,10 @@
 //
 //	id, err := SendReminder.Schedule(ctx, client, Reminder{User: 42}, sdk.In(time.Hour))
 //
-// A Client is an sdk.Scheduler, so typed lambdas take it where they take an sdk.Client. What a server would
-// refuse at once is refused here as far as it can be known; the rest (a lambda that does not exist, a payload
-// above the server's limit) is set aside by the server and shown by `kinesin inbound rejected list`. Tasks
-// with a key are refused: only the store can say whether a key is taken, so they go through an sdk.Client.
-//
-// The package owns ids, packing, batches and retries. Its goroutines live while there is something to send.
+// A Client is an sdk.Scheduler, so typed lambdas accept it in place of an sdk.Client. It refuses what every
+// server would refuse. What only a server can know (a lambda that does not exist, a payload above the
+// server's limit) the server sets aside: `kinesin inbound rejected list` shows it. Tasks with a key are
+// refused, because only the store knows whether a key is taken: schedule them with an sdk.Client.
 package sqsinbound
 
 import (
@@ -44,29 +42,29 @@ const (
 	SendTimeoutDefault     = 10 * time.Second
 	PendingMaxDefault      = 10_000
 	PendingBytesMaxDefault = 32 << 20
-	MessageBytesMaxDefault = sqsclient.BytesMaxDefault
+	MessageBytesMaxDefault = 256 << 10
 
-	sendsMax = 8 // requests under way at a time; what comes meanwhile is packed
+	sendsMax = 8 // requests in flight; tasks that come meanwhile are packed together
 	triesMax = 9
 )
 
-// Why a task was not accepted, besides the sentinels of package sdk: ErrInvalid, ErrTooLarge, ErrUnsupported
-// (a key), and ErrUnavailable, after which the task may have been accepted all the same.
+// Refusals besides those of package sdk: ErrInvalid, ErrTooLarge, ErrUnsupported (a key) and ErrUnavailable
+// (the task may be in the queue).
 var (
 	// ErrClosed refuses tasks after Close.
 	ErrClosed = errors.New("the client is closed")
-	// ErrNotSent says that a task waited in memory until its caller went: it was never sent.
+	// ErrNotSent means that the caller's context ended while the task waited in memory: it was never sent.
 	ErrNotSent = gather.ErrNotSent
 )
 
-// API is what is asked of the AWS SDK's client; *sqs.Client has it.
+// API is the part of the AWS SDK's client that is used; *sqs.Client implements it.
 type API interface {
 	SendMessageBatch(ctx context.Context, in *sqs.SendMessageBatchInput, options ...func(*sqs.Options)) (*sqs.SendMessageBatchOutput, error)
 	GetQueueUrl(ctx context.Context, in *sqs.GetQueueUrlInput, options ...func(*sqs.Options)) (*sqs.GetQueueUrlOutput, error)
 }
 
-// Client puts tasks into the inbound queue. It is safe for concurrent use; one per process is enough, since
-// calls at the same time share messages and requests.
+// Client sends tasks to the inbound queue. It is safe for concurrent use; use one per process, since
+// concurrent calls share messages and requests.
 type Client struct {
 	config
 	sealer *task.InboundSealer
@@ -89,31 +87,28 @@ type config struct {
 // Option changes how a client sends.
 type Option func(*config)
 
-// WithLinger sets how long a task waits for others that share its message, while few are under way;
-// LingerDefault otherwise, 0 for not at all. Under load tasks share messages in any case.
+// WithLinger sets how long a task waits for others to share its message while few are in flight. The default
+// is LingerDefault; 0 means not at all. Under load tasks share messages without waiting.
 func WithLinger(d time.Duration) Option { return func(c *config) { c.linger = max(d, 0) } }
 
-// WithSendTimeout bounds all tries of sending a message; SendTimeoutDefault otherwise. The context of a call
-// bounds how long its caller waits.
+// WithSendTimeout bounds all tries of sending a message; the default is SendTimeoutDefault. The context of a
+// call bounds how long its caller waits.
 func WithSendTimeout(d time.Duration) Option { return func(c *config) { c.sendTimeout = d } }
 
-// WithPending bounds how many tasks wait in memory, and how many bytes they have; PendingMaxDefault and
-// PendingBytesMaxDefault otherwise. Calls beyond that wait for room.
+// WithPending bounds the number and the bytes of tasks that wait in memory; calls above that block. The
+// defaults are PendingMaxDefault and PendingBytesMaxDefault.
 func WithPending(tasks, bytes int) Option {
 	return func(c *config) { c.pendingMax, c.pendingBytesMax = tasks, bytes }
 }
 
-// WithMessageBytesMax sets how large a message may be, and all messages of a request together:
-// MessageBytesMaxDefault otherwise, up to 1 MiB where the queue takes that. A task is up to a third larger in
-// a message than its payload.
+// WithMessageBytesMax bounds the bytes of a message, and of all messages of a request together. The default
+// is MessageBytesMaxDefault; 1 MiB is possible if the queue allows that. In a message a task is up to a third
+// larger than its payload.
 func WithMessageBytesMax(n int) Option { return func(c *config) { c.messageBytesMax = n } }
 
-// WithClock sets the source of time and chance; it is for tests inside this module.
-func WithClock(k clock.Clock) Option { return func(c *config) { c.clock = k } }
-
-// New returns a client. queue is the inbound queue's URL, or the AWS prefix of the installation (the queue is
-// then PREFIX-inbound). key is what `kinesin inbound key` prints: a secret that programs get, for example, as
-// KINESIN_INBOUND_KEY. It makes no request before the first call. Its errors are sdk.ErrInvalid.
+// New returns a client of the queue with a URL, or of the queue PREFIX-inbound of the installation with that
+// AWS prefix. key is the secret that `kinesin inbound key` prints; give it to programs as
+// KINESIN_INBOUND_KEY, for example. New makes no request. Its errors are sdk.ErrInvalid.
 func New(queue API, queueURLOrPrefix, key string, opts ...Option) (*Client, error) {
 	raw, err := base64.RawURLEncoding.Strict().DecodeString(key)
 	if err != nil || len(raw) != task.TokenKeyBytes {
@@ -159,20 +154,18 @@ func (c *config) withDefaults() {
 	c.messageBytesMax = cmp.Or(c.messageBytesMax, MessageBytesMaxDefault)
 }
 
-// Close refuses new tasks and returns when all that wait were sent, or with the cause of ctx when that ends
-// first.
+// Close refuses new tasks and returns when all waiting ones were sent, or the cause when ctx ends first.
 func (c *Client) Close(ctx context.Context) error { return c.front.Close(ctx) }
 
-// Schedule puts one task into the queue. When it returns without an error the task is durable there. The
-// result has the task's id also with ErrUnavailable, when it is not known whether the task is in the queue:
-// Get knows later.
+// Schedule sends one task. When it returns without an error the task is durable. With ErrUnavailable the task
+// may be in the queue: the result has its id, for sdk.Client.Get.
 func (c *Client) Schedule(ctx context.Context, item sdk.Item) (sdk.Result, error) {
 	results, _ := c.ScheduleMany(ctx, []sdk.Item{item})
 	return results[0], results[0].Err
 }
 
-// ScheduleMany puts any number of tasks into the queue and answers for each, in order. The error is nil when
-// all are durable; otherwise it tells how many are not, and wraps the first one's error.
+// ScheduleMany sends any number of tasks and returns a result for each, in order. The error is nil when all
+// are durable. Otherwise it says how many are not and wraps the first error.
 func (c *Client) ScheduleMany(ctx context.Context, items []sdk.Item) ([]sdk.Result, error) {
 	results := make([]sdk.Result, len(items))
 	tasks, at := make([]*kinesinv1.BufferedTask, 0, len(items)), make([]int, 0, len(items))
@@ -198,7 +191,7 @@ func (c *Client) ScheduleMany(ctx context.Context, items []sdk.Item) ([]sdk.Resu
 	return results, summary(results)
 }
 
-// explained gives an error the sentinel by which callers know it.
+// explained wraps an error of the gatherer in the sentinel for callers.
 func explained(err error) error {
 	switch {
 	case errors.Is(err, gather.ErrClosed):
@@ -225,8 +218,8 @@ func summary(results []sdk.Result) error {
 	return fmt.Errorf("%d of %d tasks were not scheduled; the first is item %d: %w", failed, len(results), first, results[first].Err)
 }
 
-// send packs tasks and sends them, with an outcome for each. A message that is sent again has the same ids in
-// it, which cannot make second tasks.
+// send packs tasks into messages, sends them and returns an error or nil for each task. A message that is
+// sent again has the same ids, so that it makes no second tasks.
 func (c *Client) send(ctx context.Context, tasks []*kinesinv1.BufferedTask) []error {
 	ctx, cancel := clock.Within(ctx, c.clock, c.sendTimeout)
 	defer cancel()
@@ -250,12 +243,12 @@ func (c *Client) send(ctx context.Context, tasks []*kinesinv1.BufferedTask) []er
 
 func explain(_ string, err error) error {
 	if sqsclient.IsMissing(err) {
-		return fmt.Errorf("%w: want the inbound queue of an installation, which `kinesin aws setup` makes", err)
+		return fmt.Errorf("%w: want the inbound queue of an installation, which `kinesin aws setup` creates", err)
 	}
 	return err
 }
 
-// invalid is a refusal that says what is allowed.
+// invalid returns a refusal that says what is allowed.
 func invalid(format string, args ...any) error {
 	return api.Errorf(kinesinv1.Reason_REASON_INVALID, format, args...)
 }

@@ -142,7 +142,7 @@ func TestWithdrawn(t *testing.T) {
 	}
 	s.unregister("bills")
 	s.deleteQueue("bills-one")
-	if got := s.run(0, "lambda", "get", "bills").Must(t); !strings.Contains(got, "withdrawn: goes when its tasks have ended") {
+	if got := s.run(0, "lambda", "get", "bills").Must(t); !strings.Contains(got, "withdrawn: deleted when its tasks have ended") {
 		t.Errorf("get says %s", got)
 	}
 	s.wantSetup("bills-one", "missing") // and does not make it
@@ -176,7 +176,7 @@ func (s *site) wantSetup(queue, outcome string) {
 			s.t.Errorf("setup says that %s is %q, want %q", queue, got, outcome)
 		}
 	}
-	if got := s.setup().Must(s.t); !strings.Contains(got, outcome+": made by Terraform") {
+	if got := s.setup().Must(s.t); !strings.Contains(got, outcome+": managed by Terraform") {
 		s.t.Errorf("setup does not say whose queue %s is:\n%s", queue, got)
 	}
 }

@@ -154,7 +154,7 @@ func (s *site) probe(lambda string, during time.Duration) []time.Duration {
 	}
 	var late []time.Duration
 	for i := range results {
-		if results[i].Task.State != task.Success {
+		if results[i].Task.State != sdk.StateSuccess {
 			s.t.Fatalf("task %s is %s", results[i].Task.ID, results[i].Task.State)
 		}
 		late = append(late, results[i].Task.Lateness())

@@ -280,7 +280,7 @@ func (s *site) succeed(t *testing.T, ids []sdk.ID) {
 		t.Fatal(err)
 	}
 	for i := range results {
-		if results[i].Err != nil || results[i].Task.State != task.Success {
+		if results[i].Err != nil || results[i].Task.State != sdk.StateSuccess {
 			t.Fatalf("task %s: %v %v", ids[i], results[i].Task.State, results[i].Err)
 		}
 	}

@@ -165,7 +165,7 @@ func report(t *sdk.TaskInfo) checker.Event {
 		Kind: checker.Reported, Task: string(t.ID), State: t.State.String(), Attempt: uint32(t.Attempt),
 		Failures: uint32(t.Failures), Lost: uint32(t.WorkerLost),
 	}
-	if n := len(t.Attempts); n > 0 && t.State.IsEnd() && t.Attempts[n-1].Outcome == e.State {
+	if n := len(t.Attempts); n > 0 && t.State.IsEnd() && string(t.Attempts[n-1].Outcome) == e.State {
 		e.Winner = uint32(t.Attempts[n-1].Number)
 	}
 	return e

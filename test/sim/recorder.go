@@ -9,6 +9,7 @@ import (
 	"github.com/anishathalye/porcupine"
 
 	"github.com/kinesin-io/kinesin/sdk"
+	"github.com/kinesin-io/kinesin/task"
 	"github.com/kinesin-io/kinesin/test/checker"
 )
 
@@ -55,9 +56,18 @@ func (c *client) look(ctx context.Context, id sdk.ID) (sdk.TaskInfo, error) {
 	return info, err
 }
 
+// stateOf returns the state of a task in the terms of package task.
+func stateOf(info *sdk.TaskInfo) task.State {
+	if info.State == sdk.StateAccepted {
+		return task.Accepted
+	}
+	s, _ := task.ParseState(string(info.State)) // Unknown for one that there is not
+	return s
+}
+
 func seenIn(info *sdk.TaskInfo) snapshot {
 	s := snapshot{
-		state: info.State, attempt: uint32(info.Attempt), failures: uint32(info.Failures), lost: uint32(info.WorkerLost),
+		state: stateOf(info), attempt: uint32(info.Attempt), failures: uint32(info.Failures), lost: uint32(info.WorkerLost),
 		cancelling: info.CancelRequested,
 	}
 	for _, a := range info.Attempts {

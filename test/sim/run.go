@@ -227,7 +227,7 @@ func (w *world) report() (states map[string]task.State) {
 			}
 		}
 		w.event(e)
-		states[e.Task] = info.State
+		states[e.Task] = stateOf(&info)
 	}
 	return states
 }
@@ -247,7 +247,7 @@ func (w *world) checkListed(states map[string]task.State) {
 		case err != nil:
 			w.trace.note(c.name, "list: %v", err)
 			return
-		case there && state == info.State:
+		case there && state == stateOf(&info):
 			delete(left, id)
 		case states[id] != task.Unknown:
 			w.breach("I21: task %s is %s, and is listed as %s, or twice", id, states[id], info.State)

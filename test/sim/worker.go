@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/kinesin-io/kinesin/internal/clock"
+	"github.com/kinesin-io/kinesin/internal/sdkconfig"
 	"github.com/kinesin-io/kinesin/sdk"
 	"github.com/kinesin-io/kinesin/test/checker"
 )
@@ -25,7 +26,7 @@ const lambda = "mail"
 
 func (w *world) dial(p *process) *sdk.Client {
 	c, err := sdk.NewClient("http://kinesin", sdk.WithHTTPClient(&http.Client{Transport: &beats{&link{p, w.any}}}),
-		sdk.WithClock(p.clock), sdk.WithLogger(newLog(p)))
+		sdkconfig.WithClock(p.clock), sdk.WithLogger(newLog(p)))
 	if err != nil {
 		panic(err) // of constants
 	}

@@ -101,15 +101,15 @@ const (
 
 // TaskServiceClient is a client for the kinesin.v1.TaskService service.
 type TaskServiceClient interface {
-	// Schedule accepts tasks, with an outcome for each, in order. A task whose outcome has an id is durable.
+	// Schedule accepts tasks and returns a result for each, in order. A task whose result has an id is durable.
 	Schedule(context.Context, *kinesinv1.ScheduleRequest) (*kinesinv1.ScheduleResponse, error)
-	// Get reads tasks by id, with an outcome for each, in order.
+	// Get returns tasks by id, with a result for each, in order.
 	Get(context.Context, *kinesinv1.GetRequest) (*kinesinv1.GetResponse, error)
-	// List pages over the tasks of a lambda.
+	// List returns a page of the tasks of a lambda.
 	List(context.Context, *kinesinv1.ListRequest) (*kinesinv1.ListResponse, error)
 	// Cancel makes sure that tasks do not start, or asks running ones to stop.
 	Cancel(context.Context, *kinesinv1.CancelRequest) (*kinesinv1.CancelResponse, error)
-	// Wait answers when all named tasks have ended, or when the wait is over.
+	// Wait returns when all named tasks have ended, or when wait_micros are over.
 	Wait(context.Context, *kinesinv1.WaitRequest) (*kinesinv1.GetResponse, error)
 }
 
@@ -215,15 +215,15 @@ func (c *taskServiceClient) Wait(ctx context.Context, req *kinesinv1.WaitRequest
 
 // TaskServiceHandler is an implementation of the kinesin.v1.TaskService service.
 type TaskServiceHandler interface {
-	// Schedule accepts tasks, with an outcome for each, in order. A task whose outcome has an id is durable.
+	// Schedule accepts tasks and returns a result for each, in order. A task whose result has an id is durable.
 	Schedule(context.Context, *kinesinv1.ScheduleRequest) (*kinesinv1.ScheduleResponse, error)
-	// Get reads tasks by id, with an outcome for each, in order.
+	// Get returns tasks by id, with a result for each, in order.
 	Get(context.Context, *kinesinv1.GetRequest) (*kinesinv1.GetResponse, error)
-	// List pages over the tasks of a lambda.
+	// List returns a page of the tasks of a lambda.
 	List(context.Context, *kinesinv1.ListRequest) (*kinesinv1.ListResponse, error)
 	// Cancel makes sure that tasks do not start, or asks running ones to stop.
 	Cancel(context.Context, *kinesinv1.CancelRequest) (*kinesinv1.CancelResponse, error)
-	// Wait answers when all named tasks have ended, or when the wait is over.
+	// Wait returns when all named tasks have ended, or when wait_micros are over.
 	Wait(context.Context, *kinesinv1.WaitRequest) (*kinesinv1.GetResponse, error)
 }
 
@@ -511,8 +511,8 @@ type WorkerServiceClient interface {
 	Register(context.Context, *kinesinv1.RegisterRequest) (*kinesinv1.RegisterResponse, error)
 	// Work streams claimed tasks to a worker and outcomes back. The first message must be hello.
 	Work(context.Context) (*connect.BidiStreamForClientSimple[kinesinv1.WorkRequest, kinesinv1.WorkResponse], error)
-	// Claim is the unary form of Work for clients without bidirectional streams: a long poll. An answer that comes more than 4 s
-	// after the time that the call asked to wait for was held up on its way: its tasks are not to be started.
+	// Claim is the unary form of Work, a long poll, for clients without bidirectional streams. A response that arrives more than 4 s
+	// after the end of wait_micros was delayed by the network: its tasks must not be started.
 	Claim(context.Context, *kinesinv1.ClaimRequest) (*kinesinv1.ClaimResponse, error)
 	// SetResults is the unary form of reporting outcomes.
 	SetResults(context.Context, *kinesinv1.SetResultsRequest) (*kinesinv1.SetResultsResponse, error)
@@ -638,8 +638,8 @@ type WorkerServiceHandler interface {
 	Register(context.Context, *kinesinv1.RegisterRequest) (*kinesinv1.RegisterResponse, error)
 	// Work streams claimed tasks to a worker and outcomes back. The first message must be hello.
 	Work(context.Context, *connect.BidiStream[kinesinv1.WorkRequest, kinesinv1.WorkResponse]) error
-	// Claim is the unary form of Work for clients without bidirectional streams: a long poll. An answer that comes more than 4 s
-	// after the time that the call asked to wait for was held up on its way: its tasks are not to be started.
+	// Claim is the unary form of Work, a long poll, for clients without bidirectional streams. A response that arrives more than 4 s
+	// after the end of wait_micros was delayed by the network: its tasks must not be started.
 	Claim(context.Context, *kinesinv1.ClaimRequest) (*kinesinv1.ClaimResponse, error)
 	// SetResults is the unary form of reporting outcomes.
 	SetResults(context.Context, *kinesinv1.SetResultsRequest) (*kinesinv1.SetResultsResponse, error)
@@ -741,15 +741,15 @@ func (UnimplementedWorkerServiceHandler) Leave(context.Context, *kinesinv1.Leave
 
 // InboundServiceClient is a client for the kinesin.v1.InboundService service.
 type InboundServiceClient interface {
-	// ListRejected pages over what was set aside, in order of its names.
+	// ListRejected returns a page of what was set aside, in the order of names.
 	ListRejected(context.Context, *kinesinv1.ListRejectedRequest) (*kinesinv1.ListRejectedResponse, error)
-	// GetRejected reads one, with what is kept of the message.
+	// GetRejected returns one, with its contents.
 	GetRejected(context.Context, *kinesinv1.GetRejectedRequest) (*kinesinv1.GetRejectedResponse, error)
-	// RetryRejected takes some in once more, with an outcome for each, in order. What succeeds is no longer set aside.
+	// RetryRejected accepts some again and returns a result for each, in order. Those that succeed are no longer set aside.
 	RetryRejected(context.Context, *kinesinv1.RetryRejectedRequest) (*kinesinv1.RetryRejectedResponse, error)
-	// DeleteRejected forgets some for good, with an outcome for each, in order.
+	// DeleteRejected deletes some and returns a result for each, in order.
 	DeleteRejected(context.Context, *kinesinv1.DeleteRejectedRequest) (*kinesinv1.DeleteRejectedResponse, error)
-	// Key answers the inbound key, which lets its holder issue ids and seal messages.
+	// Key returns the inbound key, with which a client issues ids and seals messages.
 	Key(context.Context, *kinesinv1.KeyRequest) (*kinesinv1.KeyResponse, error)
 }
 
@@ -855,15 +855,15 @@ func (c *inboundServiceClient) Key(ctx context.Context, req *kinesinv1.KeyReques
 
 // InboundServiceHandler is an implementation of the kinesin.v1.InboundService service.
 type InboundServiceHandler interface {
-	// ListRejected pages over what was set aside, in order of its names.
+	// ListRejected returns a page of what was set aside, in the order of names.
 	ListRejected(context.Context, *kinesinv1.ListRejectedRequest) (*kinesinv1.ListRejectedResponse, error)
-	// GetRejected reads one, with what is kept of the message.
+	// GetRejected returns one, with its contents.
 	GetRejected(context.Context, *kinesinv1.GetRejectedRequest) (*kinesinv1.GetRejectedResponse, error)
-	// RetryRejected takes some in once more, with an outcome for each, in order. What succeeds is no longer set aside.
+	// RetryRejected accepts some again and returns a result for each, in order. Those that succeed are no longer set aside.
 	RetryRejected(context.Context, *kinesinv1.RetryRejectedRequest) (*kinesinv1.RetryRejectedResponse, error)
-	// DeleteRejected forgets some for good, with an outcome for each, in order.
+	// DeleteRejected deletes some and returns a result for each, in order.
 	DeleteRejected(context.Context, *kinesinv1.DeleteRejectedRequest) (*kinesinv1.DeleteRejectedResponse, error)
-	// Key answers the inbound key, which lets its holder issue ids and seal messages.
+	// Key returns the inbound key, with which a client issues ids and seals messages.
 	Key(context.Context, *kinesinv1.KeyRequest) (*kinesinv1.KeyResponse, error)
 }
 
@@ -949,9 +949,9 @@ func (UnimplementedInboundServiceHandler) Key(context.Context, *kinesinv1.KeyReq
 
 // BackupServiceClient is a client for the kinesin.v1.BackupService service.
 type BackupServiceClient interface {
-	// Backup streams the files of the store as they are at one point in the order of its commits: all that was
-	// acknowledged before the call is in them. First a message with start, then for each file one with file and those
-	// with its data, the last of which has its sum, and at the end one with complete.
+	// Backup streams a consistent snapshot of the files of the store, which contains everything that was
+	// acknowledged before the call. The first message has start. Then each file has one message with file, and messages
+	// with data, of which the last has its checksum. The last message has complete.
 	Backup(context.Context, *kinesinv1.BackupRequest) (*connect.ServerStreamForClient[kinesinv1.BackupResponse], error)
 }
 
@@ -987,9 +987,9 @@ func (c *backupServiceClient) Backup(ctx context.Context, req *kinesinv1.BackupR
 
 // BackupServiceHandler is an implementation of the kinesin.v1.BackupService service.
 type BackupServiceHandler interface {
-	// Backup streams the files of the store as they are at one point in the order of its commits: all that was
-	// acknowledged before the call is in them. First a message with start, then for each file one with file and those
-	// with its data, the last of which has its sum, and at the end one with complete.
+	// Backup streams a consistent snapshot of the files of the store, which contains everything that was
+	// acknowledged before the call. The first message has start. Then each file has one message with file, and messages
+	// with data, of which the last has its checksum. The last message has complete.
 	Backup(context.Context, *kinesinv1.BackupRequest, *connect.ServerStream[kinesinv1.BackupResponse]) error
 }
 

@@ -5,9 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"log/slog"
 	"strings"
-	"text/tabwriter"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
@@ -15,22 +13,19 @@ import (
 	"github.com/kinesin-io/kinesin/server"
 )
 
-// awsPrefixFlag is the flag of all commands that name tables and queues.
+// awsPrefixFlag adds the flag for the names of tables and queues.
 func awsPrefixFlag(f *pflag.FlagSet, prefix *string) {
 	f.StringVar(prefix, "aws-prefix", "", "`PREFIX` of the names of all tables and queues: 1 to 20 characters of a-z, A-Z, 0-9, - and _")
 	settings(f, "aws-prefix")
 }
 
 func (a *app) awsCommand() *cobra.Command {
-	c := &cobra.Command{
+	return group(&cobra.Command{
 		Use:   "aws",
 		Short: "Prepare DynamoDB and SQS",
-		Long: `What 'kinesin serve --store dynamodb --queue sqs' needs on AWS. Region, credentials and endpoints come from where the SDK of AWS looks for them:
-AWS_REGION, AWS_PROFILE, AWS_ACCESS_KEY_ID, AWS_ENDPOINT_URL_DYNAMODB, AWS_ENDPOINT_URL_SQS and so on.`,
-	}
-	c.AddCommand(a.awsSetupCommand())
-	group(c)
-	return c
+		Long: `Prepares AWS for 'kinesin serve --store dynamodb --queue sqs'. Region, credentials and endpoints are found as by every program with
+the AWS SDK: AWS_REGION, AWS_PROFILE, AWS_ACCESS_KEY_ID, AWS_ENDPOINT_URL_DYNAMODB, AWS_ENDPOINT_URL_SQS and so on.`,
+	}, a.awsSetupCommand())
 }
 
 func (a *app) awsSetupCommand() *cobra.Command {
@@ -39,41 +34,41 @@ func (a *app) awsSetupCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "setup",
 		Short: "Create tables and queues",
-		Long: `Creates the tables PREFIX-schedule, -tasks, -payloads and -control with their indexes and TTL, the queue PREFIX-inbound, and the queues of the lambdas
-that exist, and waits until they can be used; those of lambdas that Terraform registered are Terraform's, and only looked at. What is there already stays; attributes of queues that differ are set. It may be repeated, and never
-deletes anything. A table that is there with another key cannot be used: then nothing is changed (exit 3).`,
+		Long: `Creates the tables PREFIX-schedule, -tasks, -payloads and -control with their indexes and TTL, the queue PREFIX-inbound, and the
+queues of existing lambdas, and waits until they are ready. It only checks the queues of lambdas that Terraform registered. It
+never deletes anything and can be repeated: existing tables and queues stay, and only attributes of queues that differ are set. If
+a table exists with another key, nothing is changed (exit 3).`,
 		Example: `  kinesin aws setup --aws-prefix prod --dry-run
   kinesin aws setup --aws-prefix prod`,
 		Args: cobra.NoArgs,
 	}
 	awsPrefixFlag(c.Flags(), &prefix)
-	c.Flags().BoolVar(&dryRun, "dry-run", false, "only print every table and queue, and what would be done")
-	c.RunE = does(func(ctx context.Context, _ []string) error {
+	c.Flags().BoolVar(&dryRun, "dry-run", false, "only print every table and queue, and what would change")
+	return a.acting(c, func(ctx context.Context, _ []string) error {
 		if prefix == "" {
-			return usagef("--aws-prefix is missing: it begins the names of all tables and queues, such as prod")
+			return usagef("--aws-prefix is missing: want the prefix of the names of all tables and queues, such as prod")
 		}
-		report, err := server.SetupAWS(ctx, prefix, dryRun, slog.New(slog.NewTextHandler(a.Stderr, &slog.HandlerOptions{Level: slog.LevelWarn})))
-		if errors.Is(err, server.ErrConfig) {
-			return usagef("%v", err)
-		}
+		report, err := server.SetupAWS(ctx, prefix, dryRun, a.warnings())
 		if len(report.Items) > 0 {
 			err = errors.Join(err, a.printSetup(&report))
 		}
-		return awsFailure(err)
+		return explainServer(err)
 	})
-	a.outputFlag(c.Flags())
-	return c
 }
 
-// awsFailure marks an error that lasts until somebody changes something.
-func awsFailure(err error) error {
-	if server.Lasting(err) {
+// explainServer marks the errors of package server that are bad usage, and those that last until somebody
+// changes the environment.
+func explainServer(err error) error {
+	switch {
+	case errors.Is(err, server.ErrConfig):
+		return usagef("%v", err)
+	case server.Lasting(err):
 		return &lasting{err}
 	}
 	return err
 }
 
-// lasting is a failure with an exit code of its own, so that who restarts a process can tell it from one that
+// lasting is a failure that ends the process with exitSetup, so that supervisors can tell it from one that
 // may pass.
 type lasting struct{ error }
 
@@ -83,10 +78,10 @@ func (a *app) printSetup(r *server.SetupReport) error {
 	if a.json() {
 		return printJSON(a.Stdout, r)
 	}
-	t := tabwriter.NewWriter(a.Stdout, 0, 0, 2, ' ', 0)
+	t := newTable(a.Stdout)
 	for i := range r.Items {
 		item := &r.Items[i]
-		fmt.Fprintf(t, "%s\t%s\t%s\n", item.Kind, item.Name, setupWord(item, r.DryRun))
+		t.row(item.Kind, item.Name, setupText(item, r.DryRun))
 	}
 	if err := t.Flush(); err != nil {
 		return err
@@ -99,19 +94,19 @@ func (a *app) printSetup(r *server.SetupReport) error {
 	return nil
 }
 
-func setupWord(item *server.SetupItem, dryRun bool) string {
+func setupText(item *server.SetupItem, dryRun bool) string {
 	switch {
 	case item.Lambda != "" && item.Outcome == server.SetupMissing:
-		return fmt.Sprintf("missing: made by Terraform; apply the module call of lambda %s, or put it back and apply", item.Lambda)
+		return fmt.Sprintf("missing: Terraform creates it; apply the module call of lambda %s, or restore the call and apply", item.Lambda)
 	case item.Lambda != "":
-		return item.Outcome + ": made by Terraform"
+		return item.Outcome + ": managed by Terraform"
 	case dryRun && item.Outcome == server.SetupMissing:
 		return "missing: would be created"
 	}
 	return item.Outcome
 }
 
-// printSetupDetails says what differs, and in a dry run what the thing has to be.
+// printSetupDetails prints the differences of a table or queue and, in a dry run, its wanted settings.
 func printSetupDetails(w io.Writer, item *server.SetupItem, dryRun bool) error {
 	var lines []string
 	if item.Outcome == server.SetupDiffers || item.Outcome == server.SetupChanged {

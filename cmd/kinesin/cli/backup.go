@@ -14,46 +14,31 @@ import (
 	"github.com/kinesin-io/kinesin/api/kinesinv1"
 	"github.com/kinesin-io/kinesin/api/kinesinv1/kinesinv1connect"
 	"github.com/kinesin-io/kinesin/internal/backup"
-	"github.com/kinesin-io/kinesin/internal/clock"
-	"github.com/kinesin-io/kinesin/internal/dial"
+	"github.com/kinesin-io/kinesin/sdk"
 )
 
 func (a *app) backupCommand() *cobra.Command {
-	c := &cobra.Command{
+	return a.callingWith(&cobra.Command{
 		Use:   "backup FILE|DIR",
 		Short: "Back up the embedded store of a running server",
-		Long: `Copies the store of a running server as it is at one moment: all that was acknowledged before the command began is in the copy. The server goes on meanwhile.
+		Long: `Makes a consistent copy of the store of a running server, with everything that was acknowledged before the command began. The
+server continues to serve.
 
-A directory, or a path that ends in /, becomes one backup of many files; when it holds an earlier one, only what is new is sent. Any other path becomes one archive
-(tar). Both carry checksums. They are synced, and take the place of an earlier backup when they are complete: what is interrupted leaves that as it was.
+A path that is a directory or ends in / gets a backup of many files; if it holds an earlier backup, only new files are sent. Any
+other path becomes one tar archive. Both have checksums, are synced, and replace an earlier backup only when they are complete.
 
-'kinesin restore' makes a data directory of it. A store on DynamoDB is not for this command: use point-in-time recovery of its tables.`,
+'kinesin restore' makes a data directory from it. For a store on DynamoDB use point-in-time recovery of its tables instead.`,
 		Example: `  kinesin backup /backup/kinesin-$(date +%F).tar
   kinesin backup /backup/kinesin/ --server http://10.0.0.5:7070`,
-		Args: oneBackup,
-	}
-	c.RunE = does(func(ctx context.Context, args []string) error {
+		Args: one("FILE or DIR"),
+	}, func(ctx context.Context, _ *sdk.Client, args []string) error {
 		ctx, stop := untilSignal(ctx)
 		defer stop()
 		return a.backup(ctx, args[0])
 	})
-	a.outputFlag(c.Flags())
-	a.serverFlag(c.Flags())
-	return c
 }
 
-// oneBackup accepts exactly one argument.
-func oneBackup(_ *cobra.Command, args []string) error {
-	switch {
-	case len(args) == 0 || args[0] == "":
-		return usagef("FILE or DIR of the backup is missing")
-	case len(args) > 1:
-		return usagef("%q is one argument too many: want one FILE or DIR", args[1])
-	}
-	return nil
-}
-
-// backupObject is the result of a backup.
+// backupObject is the result of a backup in JSON.
 type backupObject struct {
 	Path      string `json:"path"`
 	Created   string `json:"created"`
@@ -63,10 +48,12 @@ type backupObject struct {
 }
 
 func (a *app) backup(ctx context.Context, path string) (err error) {
-	client, err := a.backupClient()
+	clients, err := a.connections()
 	if err != nil {
 		return err
 	}
+	defer clients.CloseIdle()
+	client := kinesinv1connect.NewBackupServiceClient(clients.Streams, a.server, api.ClientOptions()...)
 	w, err := backup.Create(path)
 	if err != nil {
 		return fmt.Errorf("backup to %s: %w", path, err)
@@ -74,30 +61,13 @@ func (a *app) backup(ctx context.Context, path string) (err error) {
 	defer func() { err = errors.Join(err, w.Close()) }()
 	m, err := receiveBackup(ctx, client, w)
 	if err != nil {
-		return fmt.Errorf("backup to %s is not complete and was given up: %w", path, a.explain(err))
+		return fmt.Errorf("backup to %s failed and was discarded: %w", path, a.explain(err))
 	}
-	if a.json() {
-		return printJSON(a.Stdout, backupObject{path, timeText(m.Created), len(m.Files), m.Bytes(), w.SentBytes})
-	}
-	_, err = fmt.Fprintf(a.Stdout, "backed up to %s: as of %s; %d files, %d bytes, %d of them sent\n", path, timeText(m.Created), len(m.Files), m.Bytes(), w.SentBytes)
-	return err
+	o := backupObject{path, timeText(m.Created), len(m.Files), m.Bytes(), w.SentBytes}
+	return a.print(o, "backed up to %s: as of %s; %d files, %d bytes, %d of them sent", o.Path, o.Created, o.Files, o.Bytes, o.SentBytes)
 }
 
-// backupClient makes a client for the stream. It looks at the settings as every client does.
-func (a *app) backupClient() (kinesinv1connect.BackupServiceClient, error) {
-	checked, err := a.client()
-	if err != nil {
-		return nil, err
-	}
-	checked.Close()
-	clients, err := dial.New(dial.Config{Server: a.server, TokenFile: a.tokenFile, CAFile: a.caFile, Clock: clock.Real()})
-	if err != nil {
-		return nil, usagef("%v", err)
-	}
-	return kinesinv1connect.NewBackupServiceClient(clients.Streams, a.server, api.ClientOptions()...), nil
-}
-
-// receiveBackup writes what a server sends.
+// receiveBackup writes the files that a server sends.
 func receiveBackup(ctx context.Context, client kinesinv1connect.BackupServiceClient, w *backup.Writer) (backup.Manifest, error) {
 	request := &kinesinv1.BackupRequest{}
 	for _, f := range w.Have() {
@@ -119,7 +89,7 @@ func receiveBackup(ctx context.Context, client kinesinv1connect.BackupServiceCli
 			start = r.Start
 		case r.Complete && start != nil:
 			m, err := w.Commit(time.UnixMicro(start.CreatedMicros).UTC())
-			_ = stream.Close() // all has come
+			_ = stream.Close() // the backup is complete
 			return m, err
 		default:
 			if err := writePart(w, r); err != nil {
@@ -128,7 +98,7 @@ func receiveBackup(ctx context.Context, client kinesinv1connect.BackupServiceCli
 			}
 		}
 	}
-	_ = stream.Close() // fails only where the connection has gone, of which Err tells
+	_ = stream.Close() // fails only if the connection is lost, which Err reports
 	return backup.Manifest{}, cutShort(stream)
 }
 
@@ -149,10 +119,10 @@ func writePart(w *backup.Writer, r *kinesinv1.BackupResponse) error {
 	return err
 }
 
-// cutShort is why a stream ended before the backup was complete.
+// cutShort returns why a stream ended before the backup was complete.
 func cutShort(stream *connect.ServerStreamForClient[kinesinv1.BackupResponse]) error {
 	if err := stream.Err(); err != nil {
 		return api.FromWire(err)
 	}
-	return api.Errorf(kinesinv1.Reason_REASON_UNAVAILABLE, "the server ended it")
+	return api.Errorf(kinesinv1.Reason_REASON_UNAVAILABLE, "the server ended the stream")
 }

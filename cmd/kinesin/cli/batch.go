@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"strconv"
 	"strings"
 
 	"github.com/spf13/pflag"
@@ -16,20 +15,20 @@ import (
 	"github.com/kinesin-io/kinesin/sdk"
 )
 
-// Bounds of a batch: whatever the length of its input, no more than this is in memory.
+// Bounds of a batch, which bound its memory whatever the length of its input.
 const (
 	batchLinesMax     = 1000    // in a call
-	batchBytesMax     = 1 << 20 // of lines in a call, before the last one
+	batchBytesMax     = 1 << 20 // of the lines in a call, without the last one
 	batchLineBytesMax = 6 << 20 // of one line
 	batchCallsMax     = 4       // in flight
 	batchReadBytes    = 256 << 10
 )
 
-// scheduleBatch reads, schedules and prints at the same time, in order.
+// scheduleBatch reads, schedules and prints concurrently, and prints in order.
 func (a *app) scheduleBatch(ctx context.Context, f *pflag.FlagSet, path string, args []string) error {
 	for _, name := range []string{"in", "at", "priority", "collection", "key", "payload", "payload-file"} {
 		if f.Changed(name) {
-			return usagef("--%s does not go with --batch: say it in the lines", name)
+			return usagef("--%s does not go with --batch: set it in the lines", name)
 		}
 	}
 	r, err := a.open(path)
@@ -43,8 +42,8 @@ func (a *app) scheduleBatch(ctx context.Context, f *pflag.FlagSet, path string, 
 			return err
 		}
 		switch {
-		case b.away != nil:
-			return fmt.Errorf("%d of %d tasks failed; the last that got no answer: %w", b.failed, b.tasks, b.away)
+		case b.unanswered != nil:
+			return fmt.Errorf("%d of %d tasks failed; the last that got no answer: %w", b.failed, b.tasks, b.unanswered)
 		case b.failed > 0:
 			return fmt.Errorf("%d of %d tasks failed", b.failed, b.tasks)
 		}
@@ -55,25 +54,25 @@ func (a *app) scheduleBatch(ctx context.Context, f *pflag.FlagSet, path string, 
 // batch is one run of schedule --batch.
 type batch struct {
 	json   bool
-	lambda string // of lines that name none
+	lambda string // for lines that name none
 
 	// Counted by print.
 	tasks, failed int
-	away          error // why the last task without an answer had none
+	unanswered    error // of the last task that got no answer
 }
 
-// chunk is a piece of the input on its way to the output.
+// chunk is a part of the input and its output.
 type chunk struct {
 	lines []rawLine
 	bytes int
 
-	out    bytes.Buffer
-	failed int
-	away   error
-	done   chan struct{} // closed when the fields above it are there
+	out        bytes.Buffer
+	failed     int
+	unanswered error
+	done       chan struct{} // closed when out, failed and unanswered are set
 }
 
-// rawLine is a line as it was read, without its end.
+// rawLine is a line of the input.
 type rawLine struct {
 	number  int
 	text    []byte
@@ -102,7 +101,7 @@ func (b *batch) run(ctx context.Context, k *sdk.Client, r io.Reader, w io.Writer
 	return g.Wait()
 }
 
-// offer hands a chunk to whoever prints, then to whoever schedules.
+// offer sends a chunk to several channels, one after the other.
 func offer(ctx context.Context, c *chunk, to ...chan<- *chunk) error {
 	for _, ch := range to {
 		select {
@@ -114,9 +113,8 @@ func offer(ctx context.Context, c *chunk, to ...chan<- *chunk) error {
 	return nil
 }
 
-// cut makes chunks of the lines of r. A chunk goes out when it is full, or when
-// the next line has not come yet: nobody waits for a slow writer, and a fast
-// one gets full calls.
+// cut splits the lines of r into chunks. It emits a chunk when it is full, or when the next line is not there
+// yet, so that a slow input does not delay its tasks and a fast one makes full calls.
 func cut(ctx context.Context, r io.Reader, emit func(*chunk) error) error {
 	in := bufio.NewReaderSize(r, batchReadBytes)
 	c := newChunk()
@@ -148,13 +146,13 @@ func newChunk() *chunk {
 
 func (c *chunk) full() bool { return len(c.lines) == batchLinesMax || c.bytes > batchBytesMax }
 
-// lineBuffered reports whether the next line is there without reading.
+// lineBuffered reports whether the next line is complete in the buffer.
 func lineBuffered(in *bufio.Reader) bool {
-	waiting, _ := in.Peek(in.Buffered()) // cannot fail for what is buffered
+	waiting, _ := in.Peek(in.Buffered()) // cannot fail for buffered bytes
 	return bytes.IndexByte(waiting, '\n') >= 0
 }
 
-// readLine reads a line and its end; of one that is too long it keeps nothing.
+// readLine reads a line. It keeps no text of a line that is too long.
 func readLine(in *bufio.Reader) (rawLine, error) {
 	var line rawLine
 	for {
@@ -170,7 +168,7 @@ func readLine(in *bufio.Reader) (rawLine, error) {
 	}
 }
 
-// schedule carries out a chunk and writes its results.
+// schedule schedules the tasks of a chunk and formats the results.
 func (b *batch) schedule(ctx context.Context, k *sdk.Client, c *chunk) {
 	results := make([]sdk.Result, len(c.lines))
 	items := make([]sdk.Item, 0, len(c.lines))
@@ -193,7 +191,7 @@ func (b *batch) schedule(ctx context.Context, k *sdk.Client, c *chunk) {
 		if err := results[i].Err; err != nil {
 			c.failed++
 			if errors.Is(err, sdk.ErrUnavailable) {
-				c.away = err
+				c.unanswered = err
 			}
 		}
 		b.format(&c.out, c.lines[i].number, &results[i])
@@ -206,24 +204,19 @@ type batchObject struct {
 	ID        string `json:"id,omitempty"`
 	Due       string `json:"due,omitempty"`
 	Duplicate bool   `json:"duplicate,omitempty"`
-	Error     string `json:"error,omitempty"`
-	Reason    string `json:"reason,omitempty"`
+	refusal
 }
 
 func (b *batch) format(w *bytes.Buffer, line int, r *sdk.Result) {
 	switch {
 	case b.json:
 		o := batchObject{Line: line, ID: string(r.ID), Due: timeText(r.Due), Duplicate: r.Duplicate}
-		if r.Err != nil {
-			o.Error, o.Reason = oneLine(r.Err), reasonOf(r.Err)
+		if o.refusal = refusalOf(r.Err); r.Err != nil {
+			o.Error = oneLine(r.Err)
 		}
-		_ = printJSON(w, o) // a buffer takes everything
+		_ = printJSON(w, o) // writing to a buffer cannot fail
 	case r.Err != nil:
-		w.WriteString("error: line ")
-		w.WriteString(strconv.Itoa(line))
-		w.WriteString(": ")
-		w.WriteString(oneLine(r.Err))
-		w.WriteByte('\n')
+		fmt.Fprintf(w, "error: line %d: %s\n", line, oneLine(r.Err))
 	default:
 		w.WriteString(string(r.ID))
 		w.WriteByte('\n')
@@ -242,8 +235,8 @@ func (b *batch) print(ctx context.Context, inOrder <-chan *chunk, w io.Writer) e
 		}
 		b.tasks += len(c.lines)
 		b.failed += c.failed
-		if c.away != nil {
-			b.away = c.away
+		if c.unanswered != nil {
+			b.unanswered = c.unanswered
 		}
 		if _, err := w.Write(c.out.Bytes()); err != nil {
 			return fmt.Errorf("write results: %w", err)

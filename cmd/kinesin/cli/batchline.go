@@ -16,7 +16,7 @@ import (
 
 const batchFields = "lambda, in, at, priority, collection, key, traceparent, payload"
 
-// batchLine is a task as a line of a batch says it.
+// batchLine is a line of a batch.
 type batchLine struct {
 	Lambda      string          `json:"lambda"`
 	In          *string         `json:"in"`
@@ -28,13 +28,13 @@ type batchLine struct {
 	Payload     json.RawMessage `json:"payload"`
 }
 
-// parseLine reads a line. Its errors do not name the line: whoever prints them does.
+// parseLine reads a line. Its errors do not contain the number of the line.
 func parseLine(raw *rawLine, lambda string) (sdk.Item, error) {
 	if raw.tooLong {
 		return sdk.Item{}, api.Errorf(kinesinv1.Reason_REASON_TOO_LARGE, "longer than %d bytes", batchLineBytesMax)
 	}
-	if !utf8.Valid(raw.text) { // the decoder would put something else in its place
-		return sdk.Item{}, invalid(errors.New("not valid UTF-8; a payload of other bytes goes by --payload-file, or encoded in text"))
+	if !utf8.Valid(raw.text) { // the decoder would replace the bytes
+		return sdk.Item{}, invalid(errors.New("not valid UTF-8; encode the payload as text, or schedule it with --payload-file"))
 	}
 	var l batchLine
 	if !l.scan(raw.text) {
@@ -104,7 +104,7 @@ func (l *batchLine) due(item *sdk.Item) (err error) {
 	return nil
 }
 
-// payload takes a string as it is, and any other value as its JSON text.
+// payload returns a string without its quotes, and any other value as its JSON text.
 func (l *batchLine) payload() ([]byte, error) {
 	switch {
 	case len(l.Payload) == 0 || bytes.Equal(l.Payload, []byte("null")):
@@ -120,8 +120,8 @@ func (l *batchLine) payload() ([]byte, error) {
 	return []byte(text), err
 }
 
-// scan reads the usual line, an object of strings without escapes, in a fraction of the time that
-// decodeLine takes. It returns false, having read part of it, when the line is anything else.
+// scan reads the most common line, an object of strings without escapes, several times faster than
+// decodeLine. It returns false for any other line, of which it may have read a part.
 func (l *batchLine) scan(text []byte) bool {
 	if bytes.IndexByte(text, '\\') >= 0 || !utf8.Valid(text) {
 		return false
@@ -157,7 +157,7 @@ func after(text []byte, c byte) (rest []byte, found bool) {
 	return text[1:], true
 }
 
-// quoted cuts a string, with its quotes, off the text; there are no escapes in it.
+// quoted returns the string without escapes, with its quotes, with which the text begins.
 func quoted(text []byte) (s, rest []byte, ok bool) {
 	text = bytes.TrimLeft(text, jsonSpace)
 	if len(text) == 0 || text[0] != '"' {
@@ -176,36 +176,36 @@ func quoted(text []byte) (s, rest []byte, ok bool) {
 	return s, text[end+2:], true
 }
 
-// set sets a field; names and values have their quotes. What comes twice is left to the decoder.
+// set sets a field; name and value have their quotes. It returns false for an unknown field and for a second
+// value.
 func (l *batchLine) set(name, value []byte) bool {
-	text := func() string { return string(value[1 : len(value)-1]) }
-	once := func(field *string) bool {
-		first := *field == ""
-		*field = text()
-		return first
-	}
-	switch string(name) {
-	case `"lambda"`:
-		return once(&l.Lambda)
-	case `"priority"`:
-		return once(&l.Priority)
-	case `"collection"`:
-		return once(&l.Collection)
-	case `"key"`:
-		return once(&l.Key)
-	case `"traceparent"`:
-		return once(&l.Traceparent)
-	case `"in"`:
-		in := text()
-		l.In = &in
-		return true
-	case `"at"`:
-		at := text()
-		l.At = &at
-		return true
-	case `"payload"`:
+	if string(name) == `"payload"` {
 		l.Payload = value
 		return true
 	}
-	return false
+	text := string(value[1 : len(value)-1])
+	var field *string
+	switch string(name) {
+	case `"lambda"`:
+		field = &l.Lambda
+	case `"priority"`:
+		field = &l.Priority
+	case `"collection"`:
+		field = &l.Collection
+	case `"key"`:
+		field = &l.Key
+	case `"traceparent"`:
+		field = &l.Traceparent
+	case `"in"`:
+		l.In = &text
+		return true
+	case `"at"`:
+		l.At = &text
+		return true
+	default:
+		return false
+	}
+	first := *field == ""
+	*field = text
+	return first
 }

@@ -11,43 +11,37 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/kinesin-io/kinesin/internal/bench"
-	"github.com/kinesin-io/kinesin/internal/clock"
-	"github.com/kinesin-io/kinesin/internal/dial"
 	"github.com/kinesin-io/kinesin/sdk"
 )
 
-// benchFlags are what a run is told.
+// benchFlags are the flags of a benchmark.
 type benchFlags struct {
 	bench.Config
 
-	data string
-	// serverGiven says that somebody else runs the server.
-	serverGiven bool
+	data        string
+	serverGiven bool // do not start one
 }
 
 func (a *app) benchCommand() *cobra.Command {
-	c := &cobra.Command{
+	return group(&cobra.Command{
 		Use:   "bench",
 		Short: "Measure a server under load",
-		Long: `Schedules tasks, runs them with a no-op handler in this process, and prints rate, lateness (start − due), CPU time and what was
-lost, started twice or started early, counted exactly. Without --server, KINESIN_SERVER or a server in the configuration file it
-starts a server in a process of its own, with its data in a new directory below the current one, which it removes afterwards.`,
-	}
-	c.AddCommand(
-		a.benchKind(bench.Insert, "N tasks into the future: what it takes to accept them", 1_000_000),
-		a.benchKind(bench.Wall, "N tasks due in one instant, drained", 20_000),
-		a.benchKind(bench.Steady, "R tasks/s for D seconds, due at random milliseconds", 0),
-		a.benchKind(bench.Immediate, "one after the other: schedule, wait for the start, next", 2000),
+		Long: `Schedules tasks, runs them with an empty handler in this process, and prints rate, lateness (start − due time), CPU time and exact
+counts of lost, duplicate and early starts. Without --server, KINESIN_SERVER or a server in the configuration file it starts a
+server in a process of its own, with its data in a new directory below the current one, and removes that afterwards.`,
+	},
+		a.benchKind(bench.Insert, "Schedule N tasks for later", 1_000_000),
+		a.benchKind(bench.Wall, "Run N tasks that are due at the same time", 20_000),
+		a.benchKind(bench.Steady, "Run R tasks a second for D, due at random milliseconds", 0),
+		a.benchKind(bench.Immediate, "Schedule a task, wait until it starts, repeat", 2000),
 	)
-	group(c)
-	return c
 }
 
 func (a *app) benchKind(kind bench.Kind, short string, tasks int) *cobra.Command {
 	b := benchFlags{Config: bench.Config{Kind: kind, Tasks: tasks, Rate: 1000, Duration: 20 * time.Second, Slots: 100, PayloadBytes: 100, Batch: 1000}}
 	c := &cobra.Command{
 		Use:   string(kind),
-		Short: strings.ToUpper(short[:1]) + short[1:],
+		Short: short,
 		Args:  cobra.NoArgs,
 	}
 	b.add(c.Flags())
@@ -63,7 +57,7 @@ func (a *app) benchKind(kind bench.Kind, short string, tasks int) *cobra.Command
 func (b *benchFlags) add(f *pflag.FlagSet) {
 	if b.Kind == bench.Steady {
 		f.Float64Var(&b.Rate, "rate", b.Rate, "tasks per second")
-		f.Var(durationValue{d: &b.Duration, min: time.Millisecond}, "duration", "from the first due time to the last")
+		f.Var(durationValue{d: &b.Duration, min: time.Millisecond}, "duration", "time from the first due time to the last")
 	} else {
 		f.IntVarP(&b.Tasks, "tasks", "n", b.Tasks, "how many tasks")
 	}
@@ -71,16 +65,16 @@ func (b *benchFlags) add(f *pflag.FlagSet) {
 		f.IntVar(&b.Slots, "workers", b.Slots, "how many tasks run at a time")
 	}
 	if b.Kind == bench.Immediate {
-		f.Var(durationValue{d: &b.IdleMax, min: time.Millisecond}, "idle-max", "before each task, wait for a random time up to this; none when not set")
+		f.Var(durationValue{d: &b.IdleMax, min: time.Millisecond}, "idle-max", "wait a random time up to this before each task; none when not set")
 	} else {
-		f.IntVar(&b.Batch, "batch", b.Batch, "tasks of a call while inserting")
+		f.IntVar(&b.Batch, "batch", b.Batch, "tasks in one call while scheduling")
 	}
 	if b.Kind == bench.Wall || b.Kind == bench.Steady {
-		f.Var(durationValue{d: &b.Ahead, min: time.Millisecond}, "ahead", "from the start of the insertion to the first due time; 4s and 25µs a task when not set")
+		f.Var(durationValue{d: &b.Ahead, min: time.Millisecond}, "ahead", "time from the first call to the first due time; 4s and 25µs for each task when not set")
 	}
 	f.IntVar(&b.PayloadBytes, "payload-bytes", b.PayloadBytes, "size of a payload, at least 8")
-	f.IntVar(&b.Shards, "shards", 0, "shards of the lambda that is made for the run; the server's default when not set")
-	f.StringVar(&b.data, "data", "", "`DIR` of the server that it starts; kept when given")
+	f.IntVar(&b.Shards, "shards", 0, "shards of the lambda that is created for the run; the server's default when not set")
+	f.StringVar(&b.data, "data", "", "data `DIR` of the server that it starts; it is kept")
 }
 
 func (a *app) bench(ctx context.Context, b *benchFlags) error {
@@ -96,7 +90,7 @@ func (a *app) bench(ctx context.Context, b *benchFlags) error {
 	if err != nil {
 		return err
 	}
-	a.server, b.Keep = s.url, true // the server goes, and its data with it
+	a.server, b.Keep = s.url, true // its data is deleted with it
 	err = a.benchServer(ctx, b)
 	if stopErr := s.stop(); err == nil {
 		err = stopErr
@@ -104,10 +98,10 @@ func (a *app) bench(ctx context.Context, b *benchFlags) error {
 	return err
 }
 
-// benchServer runs the load against the server that a.server names.
+// benchServer runs the load on the server that a.server names.
 func (a *app) benchServer(ctx context.Context, b *benchFlags) error {
 	return a.withClient(func(k *sdk.Client) error {
-		metrics, err := dial.New(dial.Config{Server: a.server, TokenFile: a.tokenFile, CAFile: a.caFile, Clock: clock.Real()})
+		metrics, err := a.connections()
 		if err != nil {
 			return err
 		}

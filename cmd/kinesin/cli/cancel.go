@@ -2,82 +2,43 @@ package cli
 
 import (
 	"context"
-	"errors"
-	"fmt"
 
 	"github.com/spf13/cobra"
 
 	"github.com/kinesin-io/kinesin/sdk"
 )
 
-// cancelObject is the outcome of a cancel in JSON results.
+// cancelObject is the result of a cancel in JSON.
 type cancelObject struct {
-	ID      string `json:"id"`
-	Outcome string `json:"outcome,omitempty"`
-	State   string `json:"state,omitempty"`
-	Error   string `json:"error,omitempty"`
-	Reason  string `json:"reason,omitempty"`
+	ID      string            `json:"id"`
+	Outcome sdk.CancelOutcome `json:"outcome,omitempty"`
+	State   sdk.State         `json:"state,omitempty"`
+	refusal
 }
 
 func (a *app) cancelCommand() *cobra.Command {
-	c := &cobra.Command{
+	return a.calling(&cobra.Command{
 		Use:   "cancel ID…",
-		Short: "Make sure that tasks do not start, or ask them to stop",
+		Short: "Cancel tasks, or stop running ones",
 		Long: `Cancels tasks and prints the outcome of each, in order:
 
-  cancelled    it never starts, or not again
+  cancelled    it does not start, or not again
   cancelling   it runs, and its worker was asked to stop it
 
-Exit 1 when a task had ended before, is on the queue of a deliver lambda or about to be, or an ID names no task.`,
+Exit 1 when a task has ended, is on the queue of a deliver lambda or about to be, or when there is no task with an ID.`,
 		Args: some("ID"),
-	}
-	c.RunE = does(func(ctx context.Context, ids []string) error {
-		return a.withClient(func(k *sdk.Client) error { return a.cancel(ctx, k, ids) }, sdk.WithTries(triesAtHand))
-	})
-	a.outputFlag(c.Flags())
-	a.serverFlag(c.Flags())
-	return c
-}
-
-func (a *app) cancel(ctx context.Context, k *sdk.Client, ids []string) error {
-	array := arrayWriter{w: a.Stdout}
-	var failed error
-	for rest := ids; len(rest) > 0; {
-		n := min(len(rest), idsPerCallMax)
-		results, err := k.CancelMany(ctx, idsOf(rest[:n]))
-		if err != nil {
-			return err
-		}
-		for i, r := range results {
-			if r.Err != nil {
-				failed = errReported
-				a.note("%s: %v", short(rest[i]), r.Err)
-			}
-			if err := a.printCancel(&array, len(ids) > 1, rest[i], r); err != nil {
+	}, func(ctx context.Context, k *sdk.Client, ids []string) error {
+		all, err := inParts(ids, func(some []sdk.ID) ([]sdk.CancelResult, error) { return k.CancelMany(ctx, some) })
+		out := a.results(len(ids) > 1)
+		for i, r := range all { // also with an error: these are done
+			o := cancelObject{ids[i], r.Outcome, r.State, refusalOf(r.Err)}
+			if err := out.add(ids[i], r.Err, o, func() error { return a.printLine(r.Outcome) }); err != nil {
 				return err
 			}
 		}
-		rest = rest[n:]
-	}
-	if a.json() && len(ids) > 1 {
-		return errors.Join(failed, array.end())
-	}
-	return failed
-}
-
-func (a *app) printCancel(array *arrayWriter, several bool, id string, r sdk.CancelResult) error {
-	o := cancelObject{ID: id, Outcome: string(r.Outcome), State: r.State}
-	if r.Err != nil {
-		o.Error, o.Reason = r.Err.Error(), reasonOf(r.Err)
-	}
-	switch {
-	case a.json() && several:
-		return array.add(o)
-	case a.json():
-		return printJSON(a.Stdout, o)
-	case r.Err == nil:
-		_, err := fmt.Fprintln(a.Stdout, o.Outcome)
-		return err
-	}
-	return nil
+		if err != nil {
+			return err
+		}
+		return out.end()
+	})
 }

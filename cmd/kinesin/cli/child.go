@@ -15,7 +15,7 @@ import (
 	"github.com/kinesin-io/kinesin/cmd/kinesin/executor"
 )
 
-// childStopMax is how long a server that this process started may take to drain.
+// childStopMax is how long a server that bench started may take to drain.
 const childStopMax = 20 * time.Second
 
 // child is a server in a process of its own.
@@ -25,8 +25,8 @@ type child struct {
 	data string // removed afterwards; empty: kept
 }
 
-// startServer starts `kinesin serve` on a free port. Without a directory it takes a new one below
-// the current one: a directory for temporary files may be in memory, where a sync costs nothing.
+// startServer starts `kinesin serve` on a free port. The default directory is a new one below the current
+// one, because a directory for temporary files may be in memory, where syncs cost nothing.
 func (a *app) startServer(ctx context.Context, data string) (*child, error) {
 	c := &child{}
 	program, err := os.Executable()
@@ -35,7 +35,7 @@ func (a *app) startServer(ctx context.Context, data string) (*child, error) {
 	}
 	if data == "" {
 		if data, err = os.MkdirTemp(".", "kinesin-bench-"); err != nil {
-			return nil, fmt.Errorf("make a directory for the server's data (or name one with --data): %w", err)
+			return nil, fmt.Errorf("make a directory for the server's data (--data names another one): %w", err)
 		}
 		c.data = data
 	}
@@ -64,7 +64,7 @@ func (c *child) start() error {
 		err = json.Unmarshal(line, &where)
 	}
 	if err != nil {
-		return errors.Join(fmt.Errorf("it did not say where it is: %w", err), c.cmd.Process.Kill(), c.cmd.Wait())
+		return errors.Join(fmt.Errorf("it did not print its address: %w", err), c.cmd.Process.Kill(), c.cmd.Wait())
 	}
 	c.url = where.URL
 	return nil

@@ -120,10 +120,22 @@ func (s *site) serve(lambda string, h sdk.Handler) {
 	})
 }
 
+// output is a buffer for concurrent writers.
+type output struct {
+	mu   sync.Mutex
+	text bytes.Buffer
+}
+
+func (o *output) Write(p []byte) (int, error) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.text.Write(p)
+}
+
 func run(ctx context.Context, env []string, stdin string, args ...string) outcome {
-	var stdout, stderr bytes.Buffer
+	var stdout, stderr output
 	code := cli.Run(ctx, cli.Process{Args: args, Env: env, Stdin: strings.NewReader(stdin), Stdout: &stdout, Stderr: &stderr})
-	return outcome{code, stdout.String(), stderr.String()}
+	return outcome{code, stdout.text.String(), stderr.text.String()}
 }
 
 func (o outcome) check(t *testing.T, what any, code int, says ...string) {
@@ -186,7 +198,7 @@ func TestBadUsage(t *testing.T) {
 		{"lambda create a --retention 1s", "retention"},
 		{"lambda update a", "nothing to change"},
 		{"lambda update a --priorities x", "fixed at creation"},
-		{"lambda update a --shards 0", "--shards 0"},
+		{"lambda update a --shards 0", "want 1 to 1024"},
 		{"lambda update a --shards -1", "want 1 to 1024"},
 		{"lambda update a --shards 1025", "want 1 to 1024"},
 		{"lambda update a --shards many", "many"},

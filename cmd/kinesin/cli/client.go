@@ -8,35 +8,56 @@ import (
 	"net"
 	"strings"
 
+	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
 	"github.com/kinesin-io/kinesin/api"
+	"github.com/kinesin-io/kinesin/internal/clock"
+	"github.com/kinesin-io/kinesin/internal/dial"
 	"github.com/kinesin-io/kinesin/sdk"
 )
 
-const serverDefault = "http://127.0.0.1:7070"
+const (
+	serverDefault = "http://127.0.0.1:7070"
 
-// triesAtHand is how often a command that somebody may be watching tries a
-// call: enough for a hiccup, and no long wait where no server is.
-const triesAtHand = 4
+	// triesInteractive is how often a command that somebody may be watching tries a call: enough for a short
+	// failure, without a long wait when no server runs.
+	triesInteractive = 4
+
+	// perCallMax is how many ids a server takes in one call.
+	perCallMax = 1000
+)
 
 func (a *app) serverFlag(flags *pflag.FlagSet) {
 	flags.StringVar(&a.server, "server", serverDefault, "base `URL` of the server")
-	flags.StringVar(&a.tokenFile, "token-file", "", "`FILE` with the token that the server wants, in its first line")
-	flags.StringVar(&a.caFile, "tls-ca-file", "", "`FILE` with the certificates, in PEM, that are trusted for an https server instead of this machine's")
+	flags.StringVar(&a.tokenFile, "token-file", "", "`FILE` whose first line is the token for the server")
+	flags.StringVar(&a.caFile, "tls-ca-file", "", "PEM `FILE` with the certificates to trust for an https server, instead of this machine's")
 	settings(flags, "server", "token-file", "tls-ca-file")
 }
 
-// fullURL lets --server be host:port.
-func (a *app) fullURL() {
+// call is the action of a command that calls a server.
+type call func(ctx context.Context, k *sdk.Client, args []string) error
+
+// calling completes a command with the flags for the server and the output, and with its action.
+func (a *app) calling(c *cobra.Command, act call) *cobra.Command {
+	return a.callingWith(c, act, sdk.WithTries(triesInteractive))
+}
+
+func (a *app) callingWith(c *cobra.Command, act call, opts ...sdk.ClientOption) *cobra.Command {
+	a.outputFlag(c.Flags())
+	a.serverFlag(c.Flags())
+	c.RunE = does(func(ctx context.Context, args []string) error {
+		return a.withClient(func(k *sdk.Client) error { return act(ctx, k, args) }, opts...)
+	})
+	return c
+}
+
+// client makes a client of the server that --server names, which may be HOST:PORT. It connects at the first
+// call.
+func (a *app) client(opts ...sdk.ClientOption) (*sdk.Client, error) {
 	if _, _, err := net.SplitHostPort(a.server); err == nil && !strings.Contains(a.server, "://") {
 		a.server = "http://" + a.server
 	}
-}
-
-// client makes a client of the server that --server names. It connects at the first call.
-func (a *app) client(opts ...sdk.ClientOption) (*sdk.Client, error) {
-	a.fullURL()
 	all := []sdk.ClientOption{sdk.WithLogger(slog.New(slog.DiscardHandler)), sdk.WithTokenFile(a.tokenFile), sdk.WithCAFile(a.caFile)}
 	c, err := sdk.NewClient(a.server, append(all, opts...)...)
 	if err != nil {
@@ -45,7 +66,7 @@ func (a *app) client(opts ...sdk.ClientOption) (*sdk.Client, error) {
 	return c, nil
 }
 
-// withClient runs f with a client and explains its error.
+// withClient calls f with a client and explains its error.
 func (a *app) withClient(f func(*sdk.Client) error, opts ...sdk.ClientOption) error {
 	c, err := a.client(opts...)
 	if err != nil {
@@ -55,16 +76,44 @@ func (a *app) withClient(f func(*sdk.Client) error, opts ...sdk.ClientOption) er
 	return a.explain(f(c))
 }
 
-// explain adds to the error of a call what to do where no connection leads to a server. What a server said
-// stays as it is.
+// connections makes HTTP clients for what the SDK does not offer. Call client or withClient before: they
+// check the settings.
+func (a *app) connections() (dial.Clients, error) {
+	c, err := dial.New(dial.Config{Server: a.server, TokenFile: a.tokenFile, CAFile: a.caFile, Clock: clock.Real()})
+	if err != nil {
+		return c, usagef("%v", err)
+	}
+	return c, nil
+}
+
+// explain adds what to do to an error that means that no server could be reached. It does not change the
+// error of a server.
 func (a *app) explain(err error) error {
-	refusal, _ := errors.AsType[*api.Error](err)
+	refused, _ := errors.AsType[*api.Error](err)
 	switch {
 	case errors.Is(err, context.Canceled):
 		return errors.New("interrupted")
-	case refusal != nil && refusal.Unreached:
-		return fmt.Errorf("cannot reach a server at %s: is `kinesin serve` running there? --server or %s names another (%w)",
+	case refused != nil && refused.Unreached:
+		return fmt.Errorf("cannot reach a server at %s: is `kinesin serve` running there? --server or %s names another one (%w)",
 			a.server, envName("server"), err)
 	}
 	return err
+}
+
+// inParts calls f for parts of at most perCallMax ids and joins the results.
+func inParts[R any](texts []string, f func(ids []sdk.ID) ([]R, error)) ([]R, error) {
+	ids := make([]sdk.ID, len(texts))
+	for i, text := range texts {
+		ids[i] = sdk.ID(text)
+	}
+	var all []R
+	for len(ids) > 0 {
+		n := min(len(ids), perCallMax)
+		some, err := f(ids[:n])
+		if err != nil {
+			return all, err
+		}
+		all, ids = append(all, some...), ids[n:]
+	}
+	return all, nil
 }

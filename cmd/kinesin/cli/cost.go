@@ -32,54 +32,50 @@ func (a *app) costCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "cost",
 		Short: "Compute what a load costs on DynamoDB and SQS",
-		Long: `Computes from the units of a task's life (docs/cost.md) what a load costs in a month and per million tasks: on demand and
-with provisioned capacity, beside Dynein and EventBridge Scheduler. It asks nobody: prices are a file with a date and a source,
-which --print-prices prints to be edited and --prices reads.`,
+		Long: `Computes what a load costs in a month and per million tasks, from the requests of a task (docs/cost.md): on demand and with
+provisioned capacity, compared with Dynein and EventBridge Scheduler. It calls no service: prices are in a file with a date and a
+source. --print-prices prints the built-in one for editing, --prices reads another one.`,
 		Example: `  kinesin cost --mode deliver --rate 50
   kinesin cost --rate 1000 --peak-rate 3000 --payload-bytes 2000 --workers 40 -o json
   kinesin cost --print-prices > prices.yaml && kinesin cost --prices prices.yaml`,
 		Args: cobra.NoArgs,
 	}
-	c.RunE = does(func(context.Context, []string) error {
+	f.add(c.Flags())
+	return a.acting(c, func(context.Context, []string) error {
 		if !c.Flags().Changed(bufferedFlag) {
 			f.BufferedShare = cost.InboundShare(f.Load)
 		}
 		return a.cost(&f)
 	})
-	f.add(c.Flags())
-	a.outputFlag(c.Flags())
-	return c
 }
 
 func (f *costFlags) add(flags *pflag.FlagSet) {
-	flags.Var(choiceValue{&f.Mode, []string{cost.Managed, cost.Deliver}}, "mode", "of the lambda: managed or deliver")
+	flags.Var(choiceValue{&f.Mode, []string{cost.Managed, cost.Deliver}}, "mode", "mode of the lambda: managed or deliver")
 	flags.Float64Var(&f.Rate, "rate", f.Rate, "mean tasks per second over the month")
-	flags.Float64Var(&f.PeakRate, "peak-rate", 0, "tasks per second that provisioned capacity must carry; the mean when not set")
+	flags.Float64Var(&f.PeakRate, "peak-rate", 0, "tasks per second for which capacity is provisioned; the mean when not set")
 	flags.Float64Var(&f.ScheduledShare, "scheduled", f.ScheduledShare, "share of tasks that wait in the store; the others are due within seconds (deliver: 15 minutes)")
 	flags.Float64Var(&f.KeyedShare, "keyed", 0, "share of managed scheduled tasks with an idempotency key")
-	flags.Float64Var(&f.MatchedShare, "matched", 0, "share of managed dispatches that find a free worker at their server, and need no message and no claim")
+	flags.Float64Var(&f.MatchedShare, "matched", 0, "share of managed dispatches that are direct hand-offs to a waiting worker, without message and claim")
 	flags.Float64Var(&f.LongShare, "long", 0, "share of attempts that run for more than 200 ms")
 	flags.Float64Var(&f.Retries, "retries", 0, "mean failed attempts of a managed task")
-	flags.Float64Var(&f.BufferedShare, bufferedFlag, 0, "share of tasks that come through the inbound queue, 0 where servers have none; when not set, those that wait and have no key")
+	flags.Float64Var(&f.BufferedShare, bufferedFlag, 0, "share of tasks that pass through the inbound queue, 0 if servers have none; when not set, those that wait and have no key")
 	flags.IntVar(&f.PayloadBytes, "payload-bytes", f.PayloadBytes, "mean size of a payload")
-	flags.Float64Var(&f.TasksPerRequest, "tasks-per-request", f.TasksPerRequest, "how many tasks share an SQS request of their lambda, and a send to the inbound queue: 5 to 10 plainly, 15 to 100 under load")
-	flags.Var(durationValue{d: &f.Wait}, "wait", "mean time from Schedule to due")
+	flags.Float64Var(&f.TasksPerRequest, "tasks-per-request", f.TasksPerRequest, "how many tasks share an SQS request: 5 to 10 usually, 15 to 100 under load")
+	flags.Var(durationValue{d: &f.Wait}, "wait", "mean time from scheduling to the due time")
 	flags.Var(durationValue{d: &f.Retention}, "retention", "how long ended managed tasks are kept")
 	flags.IntVar(&f.Servers, "servers", f.Servers, "server processes")
 	flags.IntVar(&f.Workers, "workers", f.Workers, "worker processes")
-	flags.IntVar(&f.Queues, "queues", f.Queues, "<lambda, priority> classes that workers poll")
+	flags.IntVar(&f.Queues, "queues", f.Queues, "queues (lambda, priority) that workers poll")
 	flags.IntVar(&f.Partitions, "partitions", f.Partitions, "partitions: lambdas × priorities × shards")
-	flags.Float64Var(&f.Utilization, "utilization", f.Utilization, "how much of provisioned capacity the peak uses, at most 1")
+	flags.Float64Var(&f.Utilization, "utilization", f.Utilization, "share of provisioned capacity that the peak uses, at most 1")
 	flags.StringVar(&f.prices, "prices", "", "YAML `FILE` with prices")
-	flags.BoolVar(&f.printPrices, "print-prices", false, "print the price list that is built in, and nothing else")
+	flags.BoolVar(&f.printPrices, "print-prices", false, "print the built-in price list and exit")
 }
 
 func (a *app) cost(f *costFlags) error {
 	if f.printPrices {
-		if _, err := a.Stdout.Write(cost.DefaultPrices); err != nil {
-			return fmt.Errorf("write the price list: %w", err)
-		}
-		return nil
+		_, err := a.Stdout.Write(cost.DefaultPrices)
+		return err
 	}
 	if err := f.Check(); err != nil {
 		return usagef("%v", err)
@@ -127,9 +123,9 @@ func printBill(out io.Writer, b *cost.Bill) error {
 	money("Dynein's data path", b.Dynein)
 	line("EventBridge Scheduler\t%.2f\t%.2f\t%.3f\t%.3f\t", b.EventBridge, b.EventBridge, b.EventBridgeMillion, b.EventBridgeMillion)
 	if err := w.Flush(); err != nil {
-		return fmt.Errorf("write the bill: %w", err)
+		return err
 	}
-	if _, err := fmt.Fprintf(out, `
+	_, err := fmt.Fprintf(out, `
 %s tasks/s are %s million tasks a month. A task takes %s write units, %s read units and %s SQS requests;
 the idle fleet takes %s write units, %s read units and %s SQS requests a second.
 Provisioned capacity for %s tasks/s at %.0f %% use: %.0f write and %.0f read units. It is cheaper than on demand from %.0f %% mean use on.
@@ -139,13 +135,11 @@ Prices of %s, %s: %s. Not in it: the machines that run Kinesin, data transfer, b
 		decimal(b.Load.Rate, 6), decimal(b.TasksMonth/1e6, 6), decimal(b.PerTask.WriteUnits, 3), decimal(b.PerTask.ReadUnits, 3), decimal(b.PerTask.SQSRequests, 3),
 		decimal(b.Idle.WriteUnits, 3), decimal(b.Idle.ReadUnits, 3), decimal(b.Idle.SQSRequests, 3),
 		decimal(b.Load.PeakRate, 6), b.Load.Utilization*100, b.WriteUnits, b.ReadUnits, b.ProvisionedFrom*100,
-		beatsText(b), b.Prices.Region, b.Prices.Date, b.Prices.Source); err != nil {
-		return fmt.Errorf("write the bill: %w", err)
-	}
-	return nil
+		beatsText(b), b.Prices.Region, b.Prices.Date, b.Prices.Source)
+	return err
 }
 
-// decimal is a number of so many digits, without an exponent.
+// decimal formats a number with so many significant digits, without an exponent.
 func decimal(x float64, digits int) string {
 	rounded, err := strconv.ParseFloat(strconv.FormatFloat(x, 'g', digits, 64), 64)
 	if err != nil {

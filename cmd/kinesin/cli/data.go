@@ -3,80 +3,69 @@ package cli
 import (
 	"context"
 	"fmt"
-	"io"
-	"log/slog"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"github.com/kinesin-io/kinesin/server"
 )
 
 func (a *app) dataCommand() *cobra.Command {
-	c := &cobra.Command{
+	return group(&cobra.Command{
 		Use:   "data",
-		Short: "Look after the data directory of a server that is stopped",
-		Long: `Works on the embedded store's files themselves, so no server may have the directory open. 'kinesin data verify' reads all of it and says what is
-wrong, and 'kinesin data salvage' copies what can still be read to a new directory.`,
-	}
-	c.AddCommand(a.dataVerifyCommand(), a.dataSalvageCommand())
-	group(c)
-	return c
+		Short: "Check and repair the data directory of a stopped server",
+		Long: `Works on the files of the embedded store, so no server may have the directory open. 'kinesin data verify' reads all of it and
+reports damage; 'kinesin data salvage' copies what can still be read to a new directory.`,
+	}, a.dataVerifyCommand(), a.dataSalvageCommand())
 }
 
 func (a *app) dataVerifyCommand() *cobra.Command {
 	var dir string
 	c := &cobra.Command{
 		Use:   "verify",
-		Short: "Read all of a data directory and say what is wrong",
-		Long: `Reads the manifest, the logs and every block of every data file, compares them with their checksums and with what was noted of them, and
-checks every row: a live task has its wake-up row and its payload, one that has ended its place in the order of expiry. It changes nothing.
+		Short: "Check a data directory",
+		Long: `Reads the manifest, the logs and every block of every data file, compares them with their checksums and records, and checks every
+row: a live task needs its wake-up row and its payload, an ended one its entry in the order of expiry. It changes nothing.
 
-Prints one line for each thing that is wrong, and what it counted. Exit 0 when all is sound, 1 when something is wrong, when a server
-has the directory open, or when there is no store in it.`,
+Prints a line for each finding, and the counts. Exit 0 when the directory is sound. Exit 1 when it is not, when a server has it
+open, or when there is no store in it.`,
 		Example: `  kinesin data verify --data /var/lib/kinesin`,
 		Args:    cobra.NoArgs,
 	}
-	c.RunE = does(func(ctx context.Context, _ []string) error { return a.verifyData(ctx, dir) })
-	a.dataFlags(c, &dir)
-	return c
+	dataFlag(c.Flags(), &dir)
+	return a.acting(c, func(ctx context.Context, _ []string) error { return a.verifyData(ctx, dir) })
 }
 
 func (a *app) dataSalvageCommand() *cobra.Command {
 	var dir, out string
 	c := &cobra.Command{
 		Use:   "salvage",
-		Short: "Copy what can still be read of a damaged data directory to a new one",
-		Long: `Copies every row that can be read to a new data directory, and changes nothing in the old one. A damaged block takes only its own rows with it. Where the
-newest state of a row is lost an older one is taken, so that a task may run again. Wake-up rows of live tasks that lost theirs are made anew.
+		Short: "Copy what can be read of a damaged data directory",
+		Long: `Copies every row that can be read to a new data directory, and does not change the old one. Only the rows of damaged blocks are
+lost. If the newest version of a row is lost an older one is copied, so that its task may run again. Live tasks that lost their
+wake-up rows get new ones.
 
-A backup is better where there is one. Prints one line for each loss, and what it copied. Exit 0 when the new directory is complete in itself,
-whatever was lost; start a server with it, or look at it with 'kinesin data verify' first.`,
+Prefer a backup if there is one. Prints a line for each loss, and the counts. Exit 0 when the new directory is consistent, whatever
+was lost: check it with 'kinesin data verify', or start a server with it.`,
 		Example: `  kinesin data salvage --data /var/lib/kinesin --out /var/lib/kinesin-salvaged`,
 		Args:    cobra.NoArgs,
 	}
-	c.RunE = does(func(ctx context.Context, _ []string) error {
+	dataFlag(c.Flags(), &dir)
+	c.Flags().StringVar(&out, "out", "", "new `DIR`; must be empty or not exist")
+	return a.acting(c, func(ctx context.Context, _ []string) error {
 		if out == "" {
-			return usagef("--out is missing: want a directory that is empty or not there")
+			return usagef("--out is missing: want a directory that is empty or does not exist")
 		}
 		return a.salvageData(ctx, dir, out)
 	})
-	a.dataFlags(c, &dir)
-	c.Flags().StringVar(&out, "out", "", "new `DIR`; empty, or not there")
-	return c
 }
 
-func (a *app) dataFlags(c *cobra.Command, dir *string) {
-	c.Flags().StringVar(dir, "data", server.DataDirDefault, "`DIR` of the store")
-	settings(c.Flags(), "data")
-	a.outputFlag(c.Flags())
+func dataFlag(f *pflag.FlagSet, dir *string) {
+	f.StringVar(dir, "data", server.DataDirDefault, "`DIR` of the store")
+	settings(f, "data")
 }
 
-// dataLog passes on what goes wrong and is no finding.
-func (a *app) dataLog() *slog.Logger {
-	return slog.New(slog.NewTextHandler(a.Stderr, &slog.HandlerOptions{Level: slog.LevelWarn}))
-}
-
-// verifiedObject is the result of a check.
+// verifiedObject is the result of a check in JSON.
 type verifiedObject struct {
 	Sound bool     `json:"sound"`
 	Wrong []string `json:"wrong"`
@@ -85,32 +74,30 @@ type verifiedObject struct {
 
 func (a *app) verifyData(ctx context.Context, dir string) error {
 	o := verifiedObject{Wrong: []string{}}
-	counts, err := server.VerifyData(ctx, dir, a.dataLog(), a.each(&o.Wrong))
+	counts, err := server.VerifyData(ctx, dir, a.warnings(), a.each(&o.Wrong))
 	if err != nil {
 		return err
 	}
-	if o.DataCounts, o.Sound = counts, counts.Findings == 0; a.json() {
-		err = printJSON(a.Stdout, o)
-	} else {
-		err = printCounts(a.Stdout, &counts)
+	o.DataCounts, o.Sound = counts, counts.Findings == 0
+	if err := a.print(o, "%s", countsText(&counts)); err != nil {
+		return err
 	}
-	if err == nil && !o.Sound {
-		err = errReported
+	if !o.Sound {
+		return errReported
 	}
-	return err
+	return nil
 }
 
-func printCounts(w io.Writer, c *server.DataCounts) error {
-	verdict := "sound"
+func countsText(c *server.DataCounts) string {
+	summary := "sound"
 	if c.Findings > 0 {
-		verdict = fmt.Sprintf("not sound, %d findings", c.Findings)
+		summary = fmt.Sprintf("not sound, %d findings", c.Findings)
 	}
-	_, err := fmt.Fprintf(w, "%s: %d live tasks, %d ended, %d payload rows, %d control rows, %d wake-up rows and %d remnants; %d data files (%d bytes), %d logs\n",
-		verdict, c.Live, c.Ended, c.Payloads, c.Controls, c.Wakeups, c.Remnants, c.Tables, c.TableBytes, c.Logs)
-	return err
+	return fmt.Sprintf("%s: %d live tasks, %d ended, %d payload rows, %d control rows, %d wake-up rows and %d remnants; %d data files (%d bytes), %d logs",
+		summary, c.Live, c.Ended, c.Payloads, c.Controls, c.Wakeups, c.Remnants, c.Tables, c.TableBytes, c.Logs)
 }
 
-// salvagedObject is the result of a salvage.
+// salvagedObject is the result of a salvage in JSON.
 type salvagedObject struct {
 	Data string   `json:"data"`
 	Lost []string `json:"lost"`
@@ -119,19 +106,16 @@ type salvagedObject struct {
 
 func (a *app) salvageData(ctx context.Context, dir, out string) error {
 	o := salvagedObject{Data: out, Lost: []string{}}
-	report, err := server.SalvageData(ctx, dir, out, a.dataLog(), a.each(&o.Lost))
+	report, err := server.SalvageData(ctx, dir, out, a.warnings(), a.each(&o.Lost))
 	if err != nil {
 		return err
 	}
-	if o.DataSalvaged = report; a.json() {
-		return printJSON(a.Stdout, o)
-	}
-	_, err = fmt.Fprintf(a.Stdout, "%s: %d task rows, %d wake-up rows, %d payload rows and %d control rows copied; %d wake-up rows made anew; %d losses\n",
+	o.DataSalvaged = report
+	return a.print(o, "%s: %d task rows, %d wake-up rows, %d payload rows and %d control rows copied; %d wake-up rows created; %d losses",
 		out, report.Tasks, report.Wakeups, report.Payloads, report.Controls, report.Woken, report.Losses)
-	return err
 }
 
-// each prints lines as they come, or keeps them for a JSON result.
+// each returns a function that prints lines, or keeps them for a JSON result.
 func (a *app) each(kept *[]string) func(line string) {
 	if a.json() {
 		return func(line string) { *kept = append(*kept, line) }

@@ -19,9 +19,9 @@ import (
 
 const (
 	demoLambda = "demo"
-	// demoFlaky begins the payloads of tasks that fail twice.
+	// demoFlaky is the prefix of the payloads of tasks that fail twice.
 	demoFlaky = "flaky"
-	demoMax   = 30 * time.Second // until all that is shown has ended
+	demoMax   = 30 * time.Second // until the tasks have ended
 )
 
 func (a *app) demoCommand() *cobra.Command {
@@ -30,29 +30,26 @@ func (a *app) demoCommand() *cobra.Command {
 	log := logFlags{level: "warn"}
 	c := &cobra.Command{
 		Use:   "demo",
-		Short: "Watch an embedded server, a worker and a few tasks at work",
-		Long: `Starts a server with a lambda, a worker and a few tasks, shows them run, says what to try next, and goes on serving until Ctrl-C.
-The data stays in its directory, so the next demo, or kinesin serve, goes on with it.`,
+		Short: "Run a server, a worker and a few tasks, to watch",
+		Long: `Starts a server with a lambda, a worker and a few tasks, shows them run, suggests what to try next, and serves until Ctrl-C. The
+data directory is kept, and the next demo or kinesin serve continues with it.`,
 		Args: cobra.NoArgs,
 	}
 	f := c.Flags()
-	f.StringVar(&config.DataDir, "data", server.DataDirDefault, "`DIR` of the store; made when it is not there")
-	f.StringVar(&config.Listen, "listen", server.ListenDefault, "`HOST:PORT` on loopback; port 0 takes a free one")
-	f.BoolVar(&once, "once", false, "end when the tasks have")
+	f.StringVar(&config.DataDir, "data", server.DataDirDefault, "`DIR` of the store; created if it does not exist")
+	f.StringVar(&config.Listen, "listen", server.ListenDefault, "`HOST:PORT` to listen on, on loopback; port 0 means a free one")
+	f.BoolVar(&once, "once", false, "exit when the tasks have ended")
 	settings(f, "data", "listen")
 	log.add(f)
-	c.RunE = does(func(ctx context.Context, _ []string) (err error) {
-		if config.Log, err = log.logger(a.Stderr); err != nil {
-			return err
-		}
+	a.acting(c, func(ctx context.Context, _ []string) error {
+		config.Log = log.logger(a.Stderr)
 		return a.demo(ctx, config, once)
 	})
-	a.outputFlag(f)
-	f.Lookup("output").Hidden = true // what it prints is for people
+	f.Lookup("output").Hidden = true // the output is for people
 	return c
 }
 
-// demo runs a server, a worker in the same process that talks to it over its port, and the show.
+// demo runs a server, a worker in the same process that calls it over its port, and the show.
 func (a *app) demo(ctx context.Context, config server.Config, once bool) error {
 	ctx, stop := untilSignal(ctx)
 	defer stop()
@@ -78,7 +75,7 @@ func (a *app) demo(ctx context.Context, config server.Config, once bool) error {
 	return g.Wait()
 }
 
-// demo is the show.
+// demo is the worker and the show.
 type demo struct {
 	*app
 
@@ -88,7 +85,7 @@ type demo struct {
 	mu sync.Mutex // one line at a time
 }
 
-// run works and shows until ctx or the server ends.
+// run runs the worker and the show until ctx or the server ends.
 func (d *demo) run(ctx, serving context.Context) error {
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
@@ -116,7 +113,7 @@ func (d *demo) run(ctx, serving context.Context) error {
 	return err
 }
 
-// handle is what the demo lambda does: it says that it runs, and a flaky task fails twice.
+// handle prints that a task runs. A flaky task fails twice.
 func (d *demo) handle(_ context.Context, t *sdk.Task[[]byte]) error {
 	late := float64(time.Since(t.Due).Microseconds()) / 1000
 	flaky := strings.HasPrefix(string(t.Payload), demoFlaky)
@@ -138,7 +135,7 @@ func (d *demo) say(format string, args ...any) {
 	fmt.Fprintf(d.Stdout, time.Now().Format("15:04:05.000")+"  "+format+"\n", args...)
 }
 
-// show schedules tasks, waits for their end, and tells what to try next.
+// show schedules tasks, waits until they have ended, and prints what to try next.
 func (d *demo) show(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, demoMax)
 	defer cancel()
@@ -175,7 +172,7 @@ func (d *demo) sum(results []sdk.GetResult) error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	row := listTable(d.Stdout)
-	fmt.Fprintf(d.Stdout, "\nWhat became of them:\n")
+	fmt.Fprintf(d.Stdout, "\nHow they ended:\n")
 	for i := range results {
 		if results[i].Err != nil {
 			return results[i].Err
@@ -195,7 +192,7 @@ func (d *demo) sum(results []sdk.GetResult) error {
 	return err
 }
 
-// programName is how a shell finds this program.
+// programName returns the name by which a shell finds this program.
 func programName() string {
 	if _, err := exec.LookPath("kinesin"); err != nil {
 		return os.Args[0]
@@ -204,7 +201,7 @@ func programName() string {
 }
 
 const demoNext = `
-Try next, in another terminal (this server and its worker go on until Ctrl-C):
+Try next, in another terminal (this server and its worker run until Ctrl-C):
 
   WHEREPROGRAM schedule demo --in 5s --payload "hello from me"      # watch it run here
   PROGRAM get ID

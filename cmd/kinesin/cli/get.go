@@ -2,117 +2,68 @@ package cli
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"strings"
 
 	"github.com/spf13/cobra"
 
 	"github.com/kinesin-io/kinesin/sdk"
 )
 
-// idsPerCallMax is the server's bound on the ids of one call.
-const idsPerCallMax = 1000
-
 func (a *app) getCommand() *cobra.Command {
 	var withPayload bool
 	c := &cobra.Command{
 		Use:   "get ID…",
 		Short: "Show tasks and their attempts",
-		Long: `Shows tasks: state, times, lateness (first start − due) and the latest attempts, each with start, end, worker, outcome and error.
+		Long: `Shows tasks: state, times, lateness (first start − due time) and the latest attempts, each with start, end, worker, outcome
+and error.
 
-With -o json, one ID gives an object and several give an array. Exit 1 when an ID names no task.`,
+With -o json, one ID gives an object and several give an array. Exit 1 when there is no task with an ID.`,
 		Example: `  kinesin get k1…
   kinesin get k1… -o json | jq -r .state`,
 		Args: some("ID"),
 	}
-	c.Flags().BoolVar(&withPayload, "payload", false, "show the payload too")
-	c.RunE = does(func(ctx context.Context, ids []string) error {
+	c.Flags().BoolVar(&withPayload, "payload", false, "show payloads too")
+	return a.calling(c, func(ctx context.Context, k *sdk.Client, ids []string) error {
 		var opts []sdk.GetOption
 		if withPayload {
 			opts = append(opts, sdk.WithPayload())
 		}
-		return a.withClient(func(k *sdk.Client) error {
-			results, err := getAll(ctx, k, idsOf(ids), opts)
-			if err != nil {
-				return err
-			}
-			return a.printResults(ids, results, withPayload)
-		}, sdk.WithTries(triesAtHand))
-	})
-	a.outputFlag(c.Flags())
-	a.serverFlag(c.Flags())
-	return c
-}
-
-func idsOf(texts []string) []sdk.ID {
-	ids := make([]sdk.ID, len(texts))
-	for i, text := range texts {
-		ids[i] = sdk.ID(text)
-	}
-	return ids
-}
-
-func getAll(ctx context.Context, k *sdk.Client, ids []sdk.ID, opts []sdk.GetOption) ([]sdk.GetResult, error) {
-	var all []sdk.GetResult
-	for len(ids) > 0 {
-		n := min(len(ids), idsPerCallMax)
-		results, err := k.GetMany(ctx, ids[:n], opts...)
+		results, err := inParts(ids, func(some []sdk.ID) ([]sdk.GetResult, error) { return k.GetMany(ctx, some, opts...) })
 		if err != nil {
-			return all, err
+			return err
 		}
-		all, ids = append(all, results...), ids[n:]
-	}
-	return all, nil
+		return a.printTasks(ids, results, withPayload)
+	})
 }
 
-// printResults shows what is known of each id: tasks on stdout, and problems on
-// stderr. Its error says only that there was a problem.
-func (a *app) printResults(ids []string, results []sdk.GetResult, withPayload bool) error {
-	array := arrayWriter{w: a.Stdout}
-	var failed error
-	for i := range results {
-		if results[i].Err != nil {
-			failed = errReported
-			a.note("%s: %v", short(ids[i]), results[i].Err)
-		}
-		if err := a.printResult(&array, ids, i, &results[i], withPayload); err != nil {
+// printTasks prints tasks on stdout and errors on stderr. Its error says only that there was one.
+func (a *app) printTasks(ids []string, all []sdk.GetResult, withPayload bool) error {
+	out := a.results(len(ids) > 1)
+	for i := range all {
+		if err := out.addTask(ids[i], &all[i], i > 0, withPayload); err != nil {
 			return err
 		}
 	}
-	if a.json() && len(ids) > 1 && len(results) > 0 {
-		return errors.Join(failed, array.end())
-	}
-	return failed
+	return out.end()
 }
 
-func (a *app) printResult(array *arrayWriter, ids []string, i int, r *sdk.GetResult, withPayload bool) error {
-	if r.Err != nil {
-		if a.json() && len(ids) > 1 {
-			return array.add(missingObject{ID: ids[i], Error: r.Err.Error(), Reason: reasonOf(r.Err)})
+// addTask prints a task. next says that another one is above it.
+func (r *results) addTask(id string, result *sdk.GetResult, next, withPayload bool) error {
+	if result.Err != nil {
+		var o any // none for one ID
+		if r.several {
+			o = missingObject{ID: id, refusal: refusalOf(result.Err)}
 		}
-		return nil
+		return r.add(id, result.Err, o, nil)
 	}
-	o := objectOf(&r.Task)
+	o := objectOf(&result.Task)
 	if withPayload {
-		o = o.withPayload(r.Task.Payload)
+		o = o.withPayload(result.Task.Payload)
 	}
-	switch {
-	case a.json() && len(ids) > 1:
-		return array.add(o)
-	case a.json():
-		return printJSON(a.Stdout, o)
-	case i > 0:
-		fmt.Fprintln(a.Stdout)
-	}
-	return printTask(a.Stdout, &o)
-}
-
-// short is an argument as it stands in a message: no id is that long, but anything may be passed for one.
-func short(id string) string {
-	const most = 100
-	if len(id) <= most {
-		return id
-	}
-	return strings.ToValidUTF8(id[:most], "") + "…"
+	return r.add(id, nil, o, func() error {
+		if next {
+			fmt.Fprintln(r.Stdout)
+		}
+		return printTask(r.Stdout, &o)
+	})
 }

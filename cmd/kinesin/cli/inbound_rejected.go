@@ -3,44 +3,37 @@ package cli
 import (
 	"cmp"
 	"context"
-	"encoding/base64"
-	"errors"
 	"fmt"
-	"io"
 	"slices"
-	"text/tabwriter"
-	"unicode/utf8"
+	"strconv"
 
 	"github.com/spf13/cobra"
 
 	"github.com/kinesin-io/kinesin/sdk"
 )
 
-// rejectedPerCall is the server's bound on the names of one call.
+// rejectedPerCall is how many names a server takes in one call.
 const rejectedPerCall = 100
 
 func (a *app) rejectedCommand() *cobra.Command {
-	c := &cobra.Command{
+	return group(&cobra.Command{
 		Use:   "rejected",
-		Short: "Show, retry and delete what was set aside",
-		Long: `What came through the inbound queue and can never be taken as it is, with its reason:
+		Short: "Show, retry and delete messages that were set aside",
+		Long: `Messages of the inbound queue, or single tasks of a message, that could not be accepted, with the reason:
 
-  undecodable      it is no message of Kinesin's
+  undecodable      it is not a message of Kinesin
   newer_version    a newer version sent it: upgrade the servers, then retry
   not_ours         it was not sealed with this installation's inbound key, or its id was not issued with it
   unknown_lambda   there is no such lambda: create it, then retry
   invalid          a value is outside what is allowed
   too_large        its payload is above the server's limit
-  stale            it came again so late that it may have run already: a retry runs it
+  stale            it was received so late that it may have run already: a retry runs it
 
-Nothing of it is lost until it is deleted.`,
-	}
-	c.AddCommand(a.rejectedListCommand(), a.rejectedShowCommand(), a.rejectedRetryCommand(), a.rejectedDeleteCommand())
-	group(c)
-	return c
+They are kept until they are deleted.`,
+	}, a.rejectedListCommand(), a.rejectedShowCommand(), a.rejectedRetryCommand(), a.rejectedDeleteCommand())
 }
 
-// rejectedObject is what was set aside in JSON results.
+// rejectedObject is what was set aside in JSON.
 type rejectedObject struct {
 	Name     string `json:"name"`
 	Reason   string `json:"reason"`
@@ -52,7 +45,8 @@ type rejectedObject struct {
 	Bytes    int64  `json:"bytes"`
 	Retries  int    `json:"retries"`
 
-	// Of show only.
+	// The fields below are for show only.
+
 	Priority      string `json:"priority,omitempty"`
 	Collection    string `json:"collection,omitempty"`
 	PayloadBytes  *int   `json:"payload_bytes,omitempty"`
@@ -70,29 +64,24 @@ func rejectedObjectOf(r *sdk.Rejected) rejectedObject {
 }
 
 func (a *app) rejectedListCommand() *cobra.Command {
-	var limit int
+	limit := listLimitDefault
 	c := &cobra.Command{
 		Use:     "list [--limit N]",
 		Short:   "List what was set aside",
 		Example: `  kinesin inbound rejected list --limit 0 -o json | jq -r '.[] | select(.reason == "unknown_lambda").name'`,
 		Args:    cobra.NoArgs,
 	}
-	c.Flags().IntVar(&limit, "limit", listLimitDefault, "most to list, 0 for all")
-	c.RunE = does(func(ctx context.Context, _ []string) error {
-		if limit < 0 {
-			return usagef("--limit %d: want 0 (all) or more", limit)
+	c.Flags().Var(intValue{n: &limit}, "limit", "how many to list at most; 0 for all")
+	return a.calling(c, func(ctx context.Context, k *sdk.Client, _ []string) error {
+		all, more, err := readRejected(ctx, k, limit)
+		if err != nil {
+			return err
 		}
-		return a.withClient(func(k *sdk.Client) error {
-			all, more, err := readRejected(ctx, k, limit)
-			if err != nil {
-				return err
-			}
-			return a.printRejected(all, more)
-		}, sdk.WithTries(triesAtHand))
+		if more {
+			a.note("there is more; --limit 0 lists all")
+		}
+		return a.printRejected(all)
 	})
-	a.outputFlag(c.Flags())
-	a.serverFlag(c.Flags())
-	return c
 }
 
 func readRejected(ctx context.Context, k *sdk.Client, limit int) (all []sdk.Rejected, more bool, err error) {
@@ -108,10 +97,7 @@ func readRejected(ctx context.Context, k *sdk.Client, limit int) (all []sdk.Reje
 	return all, false, nil
 }
 
-func (a *app) printRejected(all []sdk.Rejected, more bool) error {
-	if more {
-		a.note("there is more; --limit 0 lists all")
-	}
+func (a *app) printRejected(all []sdk.Rejected) error {
 	if a.json() {
 		array := arrayWriter{w: a.Stdout}
 		for i := range all {
@@ -125,11 +111,10 @@ func (a *app) printRejected(all []sdk.Rejected, more bool) error {
 		a.note("nothing is set aside")
 		return nil
 	}
-	t := tabwriter.NewWriter(a.Stdout, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(t, "NAME\tREASON\tLAMBDA\tAT\tBYTES\tRETRIES\tTEXT")
-	for i := range all {
-		r := &all[i]
-		fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%d\t%d\t%s\n", r.Name, r.Reason, r.Lambda, timeText(r.At), r.Bytes, r.Retries, r.Text)
+	t := newTable(a.Stdout)
+	t.row("NAME", "REASON", "LAMBDA", "AT", "BYTES", "RETRIES", "TEXT")
+	for _, r := range all {
+		t.row(r.Name, r.Reason, r.Lambda, timeText(r.At), strconv.FormatInt(r.Bytes, 10), strconv.Itoa(r.Retries), r.Text)
 	}
 	return t.Flush()
 }
@@ -138,26 +123,21 @@ func (a *app) rejectedShowCommand() *cobra.Command {
 	var whole bool
 	c := &cobra.Command{
 		Use:   "show NAME [--payload]",
-		Short: "Show one, with what is kept of it",
-		Args:  oneName,
+		Short: "Show one that was set aside, with its contents",
+		Args:  one("NAME"),
 	}
-	c.Flags().BoolVar(&whole, "payload", false, "show the payload too, or the message where it could not be read")
-	c.RunE = does(func(ctx context.Context, names []string) error {
-		return a.withClient(func(k *sdk.Client) error {
-			r, err := k.GetRejected(ctx, names[0])
-			if err != nil {
-				return err
-			}
-			o := wholeRejected(&r, whole)
-			if a.json() {
-				return printJSON(a.Stdout, o)
-			}
-			return printRejectedOne(a.Stdout, &o)
-		}, sdk.WithTries(triesAtHand))
+	c.Flags().BoolVar(&whole, "payload", false, "show the payload too, or the message if it could not be read")
+	return a.calling(c, func(ctx context.Context, k *sdk.Client, names []string) error {
+		r, err := k.GetRejected(ctx, names[0])
+		if err != nil {
+			return err
+		}
+		o := wholeRejected(&r, whole)
+		if a.json() {
+			return printJSON(a.Stdout, o)
+		}
+		return o.print(newTable(a.Stdout))
 	})
-	a.outputFlag(c.Flags())
-	a.serverFlag(c.Flags())
-	return c
 }
 
 func wholeRejected(r *sdk.Rejected, whole bool) rejectedObject {
@@ -176,42 +156,26 @@ func wholeRejected(r *sdk.Rejected, whole bool) rejectedObject {
 	return o
 }
 
-func textOrBase64(data []byte) (text, encoded string) {
-	if utf8.Valid(data) {
-		return string(data), ""
+func (o *rejectedObject) print(t table) error {
+	for _, f := range [][2]string{
+		{"name", o.Name}, {"reason", o.Reason}, {"text", o.Text}, {"at", o.At}, {"accepted", o.Accepted}, {"id", o.ID},
+		{"lambda", o.Lambda}, {"priority", o.Priority}, {"collection", o.Collection},
+		{"bytes", strconv.FormatInt(o.Bytes, 10)}, {"retries", strconv.Itoa(o.Retries)},
+	} {
+		t.fact(f[0], f[1])
 	}
-	return "", base64.StdEncoding.EncodeToString(data)
-}
-
-func printRejectedOne(w io.Writer, o *rejectedObject) error {
-	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
-	line := func(name, value string) {
-		if value != "" {
-			fmt.Fprintf(t, "%s\t%s\n", name, value)
-		}
-	}
-	line("name", o.Name)
-	line("reason", o.Reason)
-	line("text", o.Text)
-	line("at", o.At)
-	line("accepted", o.Accepted)
-	line("id", o.ID)
-	line("lambda", o.Lambda)
-	line("priority", o.Priority)
-	line("collection", o.Collection)
-	fmt.Fprintf(t, "bytes\t%d\nretries\t%d\n", o.Bytes, o.Retries)
 	if o.PayloadBytes != nil {
-		fmt.Fprintf(t, "payload bytes\t%d\n", *o.PayloadBytes)
+		t.fact("payload bytes", strconv.Itoa(*o.PayloadBytes))
 	}
-	line("payload", forTerminal(o.Payload))
-	line("payload (base64)", o.PayloadBase64)
-	line("message", forTerminal(o.Body))
-	line("message (base64)", o.BodyBase64)
+	t.fact("payload", quotedText(o.Payload))
+	t.fact("payload (base64)", o.PayloadBase64)
+	t.fact("message", quotedText(o.Body))
+	t.fact("message (base64)", o.BodyBase64)
 	return t.Flush()
 }
 
-// forTerminal is what others sent, made fit for a terminal.
-func forTerminal(text string) string {
+// quotedText makes text from others safe for a terminal.
+func quotedText(text string) string {
 	if text == "" {
 		return ""
 	}
@@ -221,9 +185,9 @@ func forTerminal(text string) string {
 func (a *app) rejectedRetryCommand() *cobra.Command {
 	return a.rejectedActionCommand(&cobra.Command{
 		Use:   "retry NAME… | --all",
-		Short: "Take some in once more",
-		Long: `Takes tasks in once more, after a remedy, and prints the id of each. What was due meanwhile starts at once. What is stale may have run already, and
-runs again. Exit 1 when one is set aside still.`,
+		Short: "Accept tasks again that were set aside",
+		Long: `Accepts tasks again, after the cause is removed, and prints the id of each. Tasks that became due meanwhile start at once. A stale
+task may have run already; then it runs twice. Exit 1 when one is still set aside.`,
 	}, "retry all that is set aside", func(ctx context.Context, k *sdk.Client, names []string) ([]sdk.RetryResult, error) {
 		return k.RetryRejected(ctx, names...)
 	})
@@ -232,8 +196,8 @@ runs again. Exit 1 when one is set aside still.`,
 func (a *app) rejectedDeleteCommand() *cobra.Command {
 	return a.rejectedActionCommand(&cobra.Command{
 		Use:   "delete NAME… | --all",
-		Short: "Forget some for good",
-		Long:  `Deletes what was set aside, and all that is kept of it, and prints the name of each. Exit 1 when one is not there.`,
+		Short: "Delete what was set aside",
+		Long:  `Deletes what was set aside, with its contents, and prints the name of each. Exit 1 when there is none with a name.`,
 	}, "delete all that is set aside", func(ctx context.Context, k *sdk.Client, names []string) ([]sdk.RetryResult, error) {
 		errs, err := k.DeleteRejected(ctx, names...)
 		results := make([]sdk.RetryResult, len(errs))
@@ -244,10 +208,18 @@ func (a *app) rejectedDeleteCommand() *cobra.Command {
 	})
 }
 
-// rejectedAct does something about up to rejectedPerCall names, with an answer for each.
-type rejectedAct func(ctx context.Context, k *sdk.Client, names []string) ([]sdk.RetryResult, error)
+// actedObject is the result for one name in JSON.
+type actedObject struct {
+	Name string `json:"name"`
+	ID   sdk.ID `json:"id,omitempty"` // of the task that was accepted
+	refusal
+}
 
-func (a *app) rejectedActionCommand(c *cobra.Command, allHelp string, act rejectedAct) *cobra.Command {
+// rejectedActionCommand makes a command that does something with names, of which act takes up to
+// rejectedPerCall.
+func (a *app) rejectedActionCommand(
+	c *cobra.Command, allHelp string, act func(ctx context.Context, k *sdk.Client, names []string) ([]sdk.RetryResult, error),
+) *cobra.Command {
 	var all bool
 	c.Flags().BoolVar(&all, "all", false, allHelp)
 	c.Args = func(_ *cobra.Command, args []string) error {
@@ -261,70 +233,29 @@ func (a *app) rejectedActionCommand(c *cobra.Command, allHelp string, act reject
 		}
 		return nil
 	}
-	c.RunE = does(func(ctx context.Context, names []string) error {
-		return a.withClient(func(k *sdk.Client) error {
-			if all {
-				rejected, _, err := readRejected(ctx, k, 0)
-				if err != nil {
-					return err
-				}
-				for i := range rejected {
-					names = append(names, rejected[i].Name)
-				}
-			}
-			return a.actOnRejected(ctx, k, names, all || len(names) > 1, act)
-		}, sdk.WithTries(triesAtHand))
-	})
-	a.outputFlag(c.Flags())
-	a.serverFlag(c.Flags())
-	return c
-}
-
-// actedObject is what became of one in JSON results.
-type actedObject struct {
-	Name   string `json:"name"`
-	ID     string `json:"id,omitempty"` // of the task that was taken in
-	Error  string `json:"error,omitempty"`
-	Reason string `json:"reason,omitempty"`
-}
-
-func (a *app) actOnRejected(ctx context.Context, k *sdk.Client, names []string, several bool, act rejectedAct) error {
-	array := arrayWriter{w: a.Stdout}
-	var failed error
-	for part := range slices.Chunk(names, rejectedPerCall) {
-		results, err := act(ctx, k, part)
-		if err != nil {
-			return err
-		}
-		for i, r := range results {
-			if r.Err != nil {
-				failed = errReported
-				a.note("%s: %v", short(part[i]), r.Err)
-			}
-			if err := a.printActed(&array, several, part[i], r); err != nil {
+	return a.calling(c, func(ctx context.Context, k *sdk.Client, names []string) error {
+		if all {
+			rejected, _, err := readRejected(ctx, k, 0)
+			if err != nil {
 				return err
 			}
+			for i := range rejected {
+				names = append(names, rejected[i].Name)
+			}
 		}
-	}
-	if a.json() && several {
-		return errors.Join(failed, array.end())
-	}
-	return failed
-}
-
-func (a *app) printActed(array *arrayWriter, several bool, name string, r sdk.RetryResult) error {
-	o := actedObject{Name: name, ID: string(r.ID)}
-	if r.Err != nil {
-		o.Error, o.Reason = r.Err.Error(), reasonOf(r.Err)
-	}
-	switch {
-	case a.json() && several:
-		return array.add(o)
-	case a.json():
-		return printJSON(a.Stdout, o)
-	case r.Err == nil:
-		_, err := fmt.Fprintln(a.Stdout, cmp.Or(o.ID, name))
-		return err
-	}
-	return nil
+		out := a.results(all || len(names) > 1)
+		for part := range slices.Chunk(names, rejectedPerCall) {
+			done, err := act(ctx, k, part)
+			if err != nil {
+				return err
+			}
+			for i, r := range done {
+				o := actedObject{part[i], r.ID, refusalOf(r.Err)}
+				if err := out.add(part[i], r.Err, o, func() error { return a.printLine(cmp.Or(string(o.ID), o.Name)) }); err != nil {
+					return err
+				}
+			}
+		}
+		return out.end()
+	})
 }

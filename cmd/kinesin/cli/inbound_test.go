@@ -182,7 +182,7 @@ func TestInboundBadUsage(t *testing.T) {
 		{[]string{"rejectd"}, "did you mean rejected?"},
 		{[]string{"key", "x"}, "x"},
 		{[]string{"rejected"}, "a command is missing"},
-		{[]string{"rejected", "list", "--limit", "-1"}, "want 0 (all) or more"},
+		{[]string{"rejected", "list", "--limit", "-1"}, "want 0 or more"},
 		{[]string{"rejected", "list", "x"}, "x"},
 		{[]string{"rejected", "show"}, "NAME is missing"},
 		{[]string{"rejected", "show", "a", "b"}, "one argument too many"},

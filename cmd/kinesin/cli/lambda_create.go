@@ -16,22 +16,23 @@ func (a *app) lambdaCreateCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "create NAME",
 		Short: "Create a lambda",
-		Long: `Creates a lambda and prints its settings. The same again is fine; with other settings it is refused (exit 1).
+		Long: `Creates a lambda and prints its settings. It succeeds if the lambda exists with the same settings; with other settings it is
+refused (exit 1).
 
-NAME is 1 to 64 characters of a-z, A-Z, 0-9, '_' and '-'. Attempts, timeout and backoff are not for --mode deliver.`,
+NAME is 1 to 64 characters of a-z, A-Z, 0-9, '_' and '-'. Attempts, timeout and backoff do not apply to --mode deliver.`,
 		Example: `  kinesin lambda create greet
   kinesin lambda create report --priorities urgent,bulk --max-attempts 3 --timeout 1h --backoff 10s..30m
   kinesin lambda create invoices --mode deliver`,
-		Args: oneName,
+		Args: one("NAME"),
 	}
 	f := c.Flags()
-	l.Mode = task.Managed.String()
-	f.Var(choiceValue{&l.Mode, []string{task.Managed.String(), task.Deliver.String()}}, "mode",
-		"managed: workers of Kinesin run its tasks; deliver: they are put on a queue (SQS) when they are due, for consumers that need no Kinesin")
-	f.StringVar(&priorities, "priorities", "", "priority classes, highest first; "+strings.Join(task.PrioritiesDefault(), ",")+" when not set")
-	f.IntVar(&l.Shards, "shards", 0, "partitions per priority, which can grow later; when not set 4 with DynamoDB, else 1")
-	settingsOf(f, &l)
-	c.RunE = does(func(ctx context.Context, args []string) error {
+	l.Mode = sdk.ModeManaged
+	f.Var(choiceValue{&l.Mode, []string{sdk.ModeManaged, sdk.ModeDeliver}}, "mode",
+		"managed: workers of the SDK run its tasks; deliver: each task is put on an SQS queue when it is due, for consumers that need no Kinesin")
+	f.StringVar(&priorities, "priorities", "", "priorities, highest first; "+strings.Join(task.PrioritiesDefault(), ",")+" when not set")
+	f.Var(intValue{&l.Shards, 1, task.ShardsMax}, "shards", "partitions per priority, which can grow later; 4 with DynamoDB and else 1 when not set")
+	lambdaFlags(f, &l)
+	return a.calling(c, func(ctx context.Context, k *sdk.Client, args []string) error {
 		l.Name = args[0]
 		if f.Changed("priorities") {
 			l.Priorities = splitList(priorities)
@@ -39,17 +40,21 @@ NAME is 1 to 64 characters of a-z, A-Z, 0-9, '_' and '-'. Attempts, timeout and 
 				return usagef("--priorities: want names separated by commas, highest first, such as high,normal,low")
 			}
 		}
-		if err := checkLambda(f, &l); err != nil {
+		if err := checkLambda(&l); err != nil {
 			return err
 		}
-		return a.withClient(func(k *sdk.Client) error { return a.createLambda(ctx, k, l) }, sdk.WithTries(triesAtHand))
+		created, existed, err := k.CreateLambda(ctx, l)
+		if err != nil {
+			return err
+		}
+		if existed && !a.json() {
+			a.note("lambda %s exists already, with the same settings", created.Name)
+		}
+		return a.printLambda(&created, &existed)
 	})
-	a.outputFlag(f)
-	a.serverFlag(f)
-	return c
 }
 
-// splitList reads names separated by commas; spaces around them do not count.
+// splitList splits names at commas and drops the spaces around them.
 func splitList(text string) []string {
 	var names []string
 	for part := range strings.SplitSeq(text, ",") {
@@ -58,20 +63,4 @@ func splitList(text string) []string {
 		}
 	}
 	return names
-}
-
-func (a *app) createLambda(ctx context.Context, k *sdk.Client, l sdk.LambdaInfo) error {
-	created, existed, err := k.CreateLambda(ctx, l)
-	if err != nil {
-		return err
-	}
-	if a.json() {
-		o := lambdaObjectOf(&created)
-		o.Existed = &existed
-		return printJSON(a.Stdout, o)
-	}
-	if existed {
-		a.note("lambda %s was there already, with the same settings", created.Name)
-	}
-	return printLambda(a.Stdout, &created)
 }

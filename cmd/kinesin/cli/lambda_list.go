@@ -2,10 +2,8 @@ package cli
 
 import (
 	"context"
-	"fmt"
 	"strconv"
 	"strings"
-	"text/tabwriter"
 
 	"github.com/spf13/cobra"
 
@@ -13,23 +11,17 @@ import (
 )
 
 func (a *app) lambdaListCommand() *cobra.Command {
-	c := &cobra.Command{
+	return a.calling(&cobra.Command{
 		Use:   "list",
 		Short: "List all lambdas",
 		Args:  cobra.NoArgs,
-	}
-	c.RunE = does(func(ctx context.Context, _ []string) error {
-		return a.withClient(func(k *sdk.Client) error {
-			all, err := k.ListLambdas(ctx)
-			if err != nil {
-				return err
-			}
-			return a.printLambdas(all)
-		}, sdk.WithTries(triesAtHand))
+	}, func(ctx context.Context, k *sdk.Client, _ []string) error {
+		all, err := k.ListLambdas(ctx)
+		if err != nil {
+			return err
+		}
+		return a.printLambdas(all)
 	})
-	a.outputFlag(c.Flags())
-	a.serverFlag(c.Flags())
-	return c
 }
 
 func (a *app) printLambdas(all []sdk.LambdaInfo) error {
@@ -44,16 +36,14 @@ func (a *app) printLambdas(all []sdk.LambdaInfo) error {
 		a.note("there are no lambdas; create one with `kinesin lambda create NAME`")
 		return nil
 	}
-	t := tabwriter.NewWriter(a.Stdout, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(t, "NAME\tMODE\tPRIORITIES\tSHARDS\tMAX ATTEMPTS\tTIMEOUT\tBACKOFF\tRETENTION")
+	t := newTable(a.Stdout)
+	t.row("NAME", "MODE", "PRIORITIES", "SHARDS", "MAX ATTEMPTS", "TIMEOUT", "BACKOFF", "RETENTION")
 	for _, l := range all {
-		attempts, timeout, backoff := "-", "-", "-" // which are not for deliver lambdas
+		attempts, timeout, backoff := "-", "-", "-" // deliver lambdas have none
 		if l.Mode != sdk.ModeDeliver {
-			attempts, timeout = strconv.Itoa(l.MaxAttempts), formatDuration(l.Timeout)
-			backoff = formatDuration(l.BackoffMin) + ".." + formatDuration(l.BackoffMax)
+			attempts, timeout, backoff = strconv.Itoa(l.MaxAttempts), formatDuration(l.Timeout), formatRange(l.BackoffMin, l.BackoffMax)
 		}
-		fmt.Fprintf(t, "%s\t%s\t%s\t%d\t%s\t%s\t%s\t%s\n", l.Name, l.Mode, strings.Join(l.Priorities, ","), l.Shards,
-			attempts, timeout, backoff, formatDuration(l.Retention))
+		t.row(l.Name, l.Mode, strings.Join(l.Priorities, ","), strconv.Itoa(l.Shards), attempts, timeout, backoff, formatDuration(l.Retention))
 	}
 	if err := t.Flush(); err != nil {
 		return err

@@ -15,12 +15,12 @@ func TestHowALambdaIsRegistered(t *testing.T) {
 	for want, l := range map[string]sdk.LambdaInfo{
 		"":                           {Name: "mail"},
 		"registered    by Terraform": {Name: "mail", Registered: true},
-		"registered    withdrawn: goes when its tasks have ended; put the module call back, or kinesin lambda delete mail --drop": {Name: "mail", Registered: true, Withdrawn: true},
-		"registered    by Terraform, refused: it is torn":                                                                         {Name: "mail", Registered: true, RegistrationRefused: "it is torn"},
-		"registered    not yet, refused: it is torn":                                                                              {Name: "mail", RegistrationRefused: "it is torn"},
+		"registered    withdrawn: deleted when its tasks have ended; restore the module call, or kinesin lambda delete mail --drop": {Name: "mail", Registered: true, Withdrawn: true},
+		"registered    by Terraform, refused: it is torn": {Name: "mail", Registered: true, RegistrationRefused: "it is torn"},
+		"registered    not yet, refused: it is torn":      {Name: "mail", RegistrationRefused: "it is torn"},
 	} {
 		var text bytes.Buffer
-		if err := printLambda(&text, &l); err != nil {
+		if err := (&app{Process: Process{Stdout: &text}}).printLambda(&l, nil); err != nil {
 			t.Fatal(err)
 		}
 		var got string
@@ -74,13 +74,13 @@ func TestWhatSetupSaysOfAQueue(t *testing.T) {
 		item   server.SetupItem
 		dryRun bool
 	}{
-		"missing: would be created":    {server.SetupItem{Outcome: server.SetupMissing}, true},
-		"created":                      {server.SetupItem{Outcome: server.SetupCreated}, false},
-		"unchanged: made by Terraform": {server.SetupItem{Outcome: server.SetupUnchanged, Lambda: "mail"}, true},
-		"differs: made by Terraform":   {server.SetupItem{Outcome: server.SetupDiffers, Lambda: "mail"}, false},
-		"missing: made by Terraform; apply the module call of lambda mail, or put it back and apply": {server.SetupItem{Outcome: server.SetupMissing, Lambda: "mail"}, true},
+		"missing: would be created":       {server.SetupItem{Outcome: server.SetupMissing}, true},
+		"created":                         {server.SetupItem{Outcome: server.SetupCreated}, false},
+		"unchanged: managed by Terraform": {server.SetupItem{Outcome: server.SetupUnchanged, Lambda: "mail"}, true},
+		"differs: managed by Terraform":   {server.SetupItem{Outcome: server.SetupDiffers, Lambda: "mail"}, false},
+		"missing: Terraform creates it; apply the module call of lambda mail, or restore the call and apply": {server.SetupItem{Outcome: server.SetupMissing, Lambda: "mail"}, true},
 	} {
-		if got := setupWord(&c.item, c.dryRun); got != want {
+		if got := setupText(&c.item, c.dryRun); got != want {
 			t.Errorf("%+v: %q, want %q", c.item, got, want)
 		}
 	}

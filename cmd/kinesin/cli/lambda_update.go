@@ -16,24 +16,24 @@ func (a *app) lambdaUpdateCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "update NAME",
 		Short: "Change a lambda's settings",
-		Long: `Changes the settings that are given and prints all of them. They apply to its waiting tasks too.
-Those of a registered lambda hold until its registration (its module call in Terraform) changes.
+		Long: `Changes the given settings and prints all of them. They apply to waiting tasks too. For a registered lambda they hold until its
+registration (its module call in Terraform) changes.
 
-Shards only grow. More of them come into force six minutes later, for new tasks without a key; the output says when.
-Mode and priorities are fixed at creation.`,
+Shards can only grow. New ones are used six minutes later, by new tasks without a key; the output says when. Mode and priorities
+are fixed at creation.`,
 		Example: `  kinesin lambda update greet --max-attempts 3 --backoff 5s..1m
   kinesin lambda update greet --shards 8`,
-		Args: oneName,
+		Args: one("NAME"),
 	}
 	f := c.Flags()
-	settingsOf(f, &l)
-	f.IntVar(&l.Shards, "shards", 0, fmt.Sprintf("partitions per priority: more than there are, at most %d", task.ShardsMax))
+	lambdaFlags(f, &l)
+	f.Var(intValue{&l.Shards, 1, task.ShardsMax}, "shards", fmt.Sprintf("partitions per priority: more than now, at most %d", task.ShardsMax))
 	fixed := []string{"mode", "priorities"}
 	for _, name := range fixed {
 		f.String(name, "", "")
 		f.Lookup(name).Hidden = true
 	}
-	c.RunE = does(func(ctx context.Context, args []string) error {
+	return a.calling(c, func(ctx context.Context, k *sdk.Client, args []string) error {
 		for _, name := range fixed {
 			if f.Changed(name) {
 				return usagef("--%s is fixed at creation: create another lambda, or delete this one first", name)
@@ -43,21 +43,16 @@ Mode and priorities are fixed at creation.`,
 			return usagef("nothing to change: want any of --max-attempts, --timeout, --backoff, --retention, --shards")
 		}
 		l.Name = args[0]
-		if err := checkLambda(f, &l); err != nil {
+		if err := checkLambda(&l); err != nil {
 			return err
 		}
-		return a.withClient(func(k *sdk.Client) error {
-			changed, err := k.UpdateLambda(ctx, l)
-			if err != nil {
-				return err
-			}
-			if changed.Registered && !changed.Withdrawn {
-				a.note("lambda %s is registered: this holds until its registration changes (its module call in Terraform)", changed.Name)
-			}
-			return a.showLambda(&changed)
-		}, sdk.WithTries(triesAtHand))
+		changed, err := k.UpdateLambda(ctx, l)
+		if err != nil {
+			return err
+		}
+		if changed.Registered && !changed.Withdrawn {
+			a.note("lambda %s is registered: this holds until its registration changes (its module call in Terraform)", changed.Name)
+		}
+		return a.printLambda(&changed, nil)
 	})
-	a.outputFlag(f)
-	a.serverFlag(f)
-	return c
 }

@@ -17,51 +17,36 @@ import (
 const listLimitDefault = 100
 
 func (a *app) listCommand() *cobra.Command {
-	var lambda, state string
-	var limit int
+	var q sdk.ListQuery
+	var state string
 	c := &cobra.Command{
 		Use:   "list --lambda L [--state S] [--limit N]",
 		Short: "List the tasks of a lambda",
-		Long: fmt.Sprintf(`Lists tasks of a lambda, of one state or of all, ended ones too for as long as they are kept.
+		Long: fmt.Sprintf(`Lists the tasks of a lambda, in one state or in all. Ended tasks are listed until their retention is over.
 
 States: %v.
-With -o json, an array of the same objects as get prints.`, task.States()),
+With -o json, an array of the objects that get prints.`, task.States()),
 		Example: `  kinesin list --lambda greet
   kinesin list --lambda greet --state dead --limit 0 -o json | jq -r '.[].id'`,
 		Args: cobra.NoArgs,
 	}
 	f := c.Flags()
-	f.StringVar(&lambda, "lambda", "", "`NAME` of the lambda; required")
+	f.StringVar(&q.Lambda, "lambda", "", "`NAME` of the lambda; required")
 	f.StringVar(&state, "state", "", "only tasks in this `STATE`")
-	f.IntVar(&limit, "limit", listLimitDefault, "most tasks to list, 0 for all")
-	c.RunE = does(func(ctx context.Context, _ []string) error {
-		q, err := listQuery(lambda, state, limit)
-		if err != nil {
-			return err
+	q.Limit = listLimitDefault
+	f.Var(intValue{n: &q.Limit}, "limit", "how many tasks to list at most; 0 for all")
+	return a.calling(c, func(ctx context.Context, k *sdk.Client, _ []string) error {
+		switch {
+		case q.Lambda == "":
+			return usagef("--lambda is missing: it names the lambda whose tasks to list")
+		case state != "":
+			if _, err := task.ParseState(state); err != nil {
+				return usagef("--state: %v", err)
+			}
 		}
-		return a.withClient(func(k *sdk.Client) error { return a.list(ctx, k, q) }, sdk.WithTries(triesAtHand))
+		q.State = sdk.State(state)
+		return a.list(ctx, k, q)
 	})
-	a.outputFlag(f)
-	a.serverFlag(f)
-	return c
-}
-
-func listQuery(lambda, state string, limit int) (sdk.ListQuery, error) {
-	q := sdk.ListQuery{Lambda: lambda, Limit: limit}
-	switch {
-	case lambda == "":
-		return q, usagef("--lambda is missing: it names the lambda whose tasks to list")
-	case limit < 0:
-		return q, usagef("--limit %d: want 0 (all) or more", limit)
-	case state == "":
-		return q, nil
-	}
-	s, err := task.ParseState(state)
-	if err != nil {
-		return q, usagef("--state: %v", err)
-	}
-	q.State = s
-	return q, nil
 }
 
 // list prints while it reads, so that its memory is bounded whatever the number of tasks.
@@ -86,7 +71,7 @@ func (a *app) list(ctx context.Context, k *sdk.Client, q sdk.ListQuery) error {
 // listTime prints milliseconds in UTC.
 const listTime = "2006-01-02T15:04:05.000Z07:00"
 
-// listTable prints a task a line, below a heading if there is any.
+// listTable returns a function that prints a task in a line, below a heading.
 func listTable(w io.Writer) func(*sdk.TaskInfo) error {
 	const columns = "%-17s %-8s %-24s %-24s %13s %3s  %s\n"
 	begun := false

@@ -10,25 +10,24 @@ import (
 	"github.com/kinesin-io/kinesin/internal/loglimit"
 )
 
-// logFlags say what is logged, on stderr.
+// logFlags are the flags of the log on stderr.
 type logFlags struct{ level, format string }
 
 func (l *logFlags) add(f *pflag.FlagSet) {
 	l.level, l.format = cmp.Or(l.level, "info"), formatText
-	f.Var(choiceValue{&l.level, []string{"debug", "info", "warn", "error"}}, "log-level", "least `LEVEL` to log: debug, info, warn or error")
-	f.Var(choiceValue{&l.format, []string{formatText, formatJSON}}, "log-format", "`FORM` of the log on stderr: text or json")
+	f.Var(choiceValue{&l.level, []string{"debug", "info", "warn", "error"}}, "log-level", "lowest `LEVEL` to log: debug, info, warn or error")
+	f.Var(choiceValue{&l.format, []string{formatText, formatJSON}}, "log-format", "`FORMAT` of the log on stderr: text or json")
 	settings(f, "log-level", "log-format")
 }
 
-// logger logs to w as the flags say, and little of what repeats.
-func (l *logFlags) logger(w io.Writer) (*slog.Logger, error) {
+// logger returns a logger to w, which limits repeated messages.
+func (l *logFlags) logger(w io.Writer) *slog.Logger {
 	var level slog.Level
-	if err := level.UnmarshalText([]byte(l.level)); err != nil {
-		return nil, usagef("--log-level: %v", err)
-	}
+	_ = level.UnmarshalText([]byte(l.level)) // the flag accepts levels only
 	options := &slog.HandlerOptions{Level: level}
+	var h slog.Handler = slog.NewTextHandler(w, options)
 	if l.format == formatJSON {
-		return slog.New(loglimit.New(slog.NewJSONHandler(w, options))), nil
+		h = slog.NewJSONHandler(w, options)
 	}
-	return slog.New(loglimit.New(slog.NewTextHandler(w, options))), nil
+	return slog.New(loglimit.New(h))
 }

@@ -2,16 +2,19 @@ package cli
 
 import (
 	"encoding/json"
+	"errors"
+	"fmt"
 	"io"
+	"log/slog"
 	"strings"
+	"text/tabwriter"
 
 	"github.com/spf13/pflag"
 
 	"github.com/kinesin-io/kinesin/api"
-	"github.com/kinesin-io/kinesin/api/kinesinv1"
 )
 
-// Forms of results.
+// Formats of results.
 const (
 	formatText = "text"
 	formatJSON = "json"
@@ -19,11 +22,30 @@ const (
 
 func (a *app) outputFlag(flags *pflag.FlagSet) {
 	a.output = formatText
-	flags.VarP(choiceValue{&a.output, []string{formatText, formatJSON}}, "output", "o", "`FORM` of results: text or json")
+	flags.VarP(choiceValue{&a.output, []string{formatText, formatJSON}}, "output", "o", "`FORMAT` of results: text or json")
 	settings(flags, "output")
 }
 
 func (a *app) json() bool { return a.output == formatJSON }
+
+// warnings returns a logger of warnings and errors to stderr.
+func (a *app) warnings() *slog.Logger {
+	return slog.New(slog.NewTextHandler(a.Stderr, &slog.HandlerOptions{Level: slog.LevelWarn}))
+}
+
+// print prints a result: v with -o json, else a line of text.
+func (a *app) print(v any, format string, args ...any) error {
+	if a.json() {
+		return printJSON(a.Stdout, v)
+	}
+	_, err := fmt.Fprintf(a.Stdout, format+"\n", args...)
+	return err
+}
+
+func (a *app) printLine(v any) error {
+	_, err := fmt.Fprintln(a.Stdout, v)
+	return err
+}
 
 // printJSON writes one value and a newline.
 func printJSON(w io.Writer, v any) error {
@@ -32,13 +54,87 @@ func printJSON(w io.Writer, v any) error {
 	return e.Encode(v)
 }
 
-// reasonOf is the reason of a refusal as it stands in JSON results: "not_found".
-func reasonOf(err error) string {
-	reason := kinesinv1.Reason_REASON_INTERNAL
-	if p := api.ProblemOf(err); p != nil {
-		reason = p.Reason
+// table aligns columns.
+type table struct{ *tabwriter.Writer }
+
+func newTable(w io.Writer) table { return table{tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)} }
+
+func (t table) row(cells ...string) { fmt.Fprintln(t, strings.Join(cells, "\t")) }
+
+// fact adds a row with a name and a value, unless the value is empty.
+func (t table) fact(name, value string) {
+	if value != "" {
+		t.row(name, value)
 	}
-	return strings.ToLower(strings.TrimPrefix(reason.String(), "REASON_"))
+}
+
+// refusal is the error of one of several results in JSON.
+type refusal struct {
+	Error  string `json:"error,omitempty"`
+	Reason string `json:"reason,omitempty"`
+}
+
+// refusalOf returns an error and its reason, such as "not_found"; empty for nil.
+func refusalOf(err error) refusal {
+	if err == nil {
+		return refusal{}
+	}
+	reason := api.ProblemOf(err).GetReason()
+	return refusal{err.Error(), strings.ToLower(strings.TrimPrefix(reason.String(), "REASON_"))}
+}
+
+// results prints the results for several arguments. With -o json they are an array.
+type results struct {
+	*app
+
+	array   arrayWriter
+	several bool
+	failed  bool
+}
+
+func (a *app) results(several bool) *results {
+	return &results{app: a, array: arrayWriter{w: a.Stdout}, several: several}
+}
+
+// add prints the result of an argument: o with -o json, unless it is nil, else by calling text. An error is
+// reported on stderr instead of the text, and makes the command fail.
+func (r *results) add(arg string, err error, o any, text func() error) error {
+	if err != nil {
+		r.failed = true
+		r.note("%s: %v", shortened(arg), err)
+	}
+	switch {
+	case r.json() && o == nil:
+		return nil
+	case r.json() && r.several:
+		return r.array.add(o)
+	case r.json():
+		return printJSON(r.Stdout, o)
+	case err == nil:
+		return text()
+	}
+	return nil
+}
+
+// end completes the output. Its error is errReported if a result was an error.
+func (r *results) end() error {
+	var failed, err error
+	if r.failed {
+		failed = errReported
+	}
+	if r.json() && r.several {
+		err = r.array.end()
+	}
+	return errors.Join(failed, err)
+}
+
+// shortened bounds the length of an argument in a message.
+func shortened(arg string) string {
+	const most = 100
+	if len(arg) <= most {
+		return arg
+	}
+	return strings.ToValidUTF8(arg[:most], "") + "…"
 }
 
 // arrayWriter writes a JSON array element by element, one in a line.
@@ -52,11 +148,11 @@ func (a *arrayWriter) add(v any) error {
 	if !a.begun {
 		a.begun, lead = true, "[\n"
 	}
-	data, err := marshal(v)
-	if err != nil {
+	var b strings.Builder
+	if err := printJSON(&b, v); err != nil {
 		return err
 	}
-	_, err = io.WriteString(a.w, lead+data)
+	_, err := io.WriteString(a.w, lead+strings.TrimSuffix(b.String(), "\n"))
 	return err
 }
 
@@ -67,10 +163,4 @@ func (a *arrayWriter) end() error {
 	}
 	_, err := io.WriteString(a.w, text)
 	return err
-}
-
-func marshal(v any) (string, error) {
-	var b strings.Builder
-	err := printJSON(&b, v)
-	return strings.TrimSuffix(b.String(), "\n"), err
 }

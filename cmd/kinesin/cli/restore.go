@@ -2,7 +2,6 @@ package cli
 
 import (
 	"context"
-	"fmt"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -16,40 +15,35 @@ func (a *app) restoreCommand() *cobra.Command {
 	var log logFlags
 	c := &cobra.Command{
 		Use:   "restore FILE|DIR --data DIR",
-		Short: "Make a data directory of a backup",
-		Long: `Checks a backup and makes a data directory of it, which must be empty or not there. No server may run on that meanwhile. When something is wrong with the
-backup, nothing is restored.
+		Short: "Make a data directory from a backup",
+		Long: `Checks a backup and makes a data directory from it. The directory must be empty or not exist, and no server may use it. If the
+backup is damaged, nothing is restored.
 
-The store goes back to when the backup was made: what was scheduled later is unknown, and what ended or was cancelled later is live again. Tasks that are due by then
-start as soon as a server runs on the data, also if they ran already. 'kinesin serve --roles inbound' fires nothing, so that it can be looked at and cancelled first.`,
+The store has the state of the time of the backup: tasks that were scheduled later are unknown, and tasks that ended or were
+cancelled later are live again. Tasks that are due start as soon as a server runs on the data, even if they ran already.
+'kinesin serve --roles inbound' starts none of them, so that they can be inspected and cancelled first.`,
 		Example: `  kinesin restore /backup/kinesin.tar --data /var/lib/kinesin
   kinesin restore /backup/kinesin --data /var/lib/kinesin`,
-		Args: oneBackup,
+		Args: one("FILE or DIR"),
 	}
-	c.Flags().StringVar(&data, "data", "", "`DIR` to restore to; empty, or made when it is not there")
+	c.Flags().StringVar(&data, "data", "", "`DIR` to restore to; must be empty or not exist")
 	log.level = "warn"
 	log.add(c.Flags())
-	c.RunE = does(func(ctx context.Context, args []string) error {
+	return a.acting(c, func(ctx context.Context, args []string) error {
 		if data == "" {
-			return usagef("--data is missing: want the directory to restore to, as 'kinesin serve --data' will name it")
-		}
-		logger, err := log.logger(a.Stderr)
-		if err != nil {
-			return err
+			return usagef("--data is missing: want the directory to restore to, for 'kinesin serve --data'")
 		}
 		ctx, stop := untilSignal(ctx)
 		defer stop()
-		report, err := server.Restore(ctx, args[0], data, logger)
+		report, err := server.Restore(ctx, args[0], data, log.logger(a.Stderr))
 		if err != nil {
 			return err
 		}
 		return a.printRestore(data, &report)
 	})
-	a.outputFlag(c.Flags())
-	return c
 }
 
-// restoreObject is the result of a restore.
+// restoreObject is the result of a restore in JSON.
 type restoreObject struct {
 	Data       string `json:"data"`
 	Created    string `json:"created"`
@@ -62,15 +56,11 @@ type restoreObject struct {
 
 func (a *app) printRestore(data string, r *server.RestoreReport) error {
 	age := clock.Real().Now().Time().Sub(r.Created).Truncate(time.Second)
-	if a.json() {
-		return printJSON(a.Stdout, restoreObject{
-			Data: data, Created: timeText(r.Created), AgeSeconds: int64(age.Seconds()), Files: r.Files, Bytes: r.Bytes, Live: r.Live, Overdue: r.Overdue,
-		})
-	}
-	_, err := fmt.Fprintf(a.Stdout, "restored to %s: as of %s, %s ago; %d files, %d bytes\n%d live tasks, %d of them overdue\n",
-		data, timeText(r.Created), formatDuration(age), r.Files, r.Bytes, r.Live, r.Overdue)
-	if err == nil && r.Overdue > 0 {
-		a.note("overdue tasks start as soon as 'kinesin serve' runs on %s, also those that ran after the backup was made; 'kinesin serve --roles inbound' fires nothing, to look at them first", data)
+	o := restoreObject{data, timeText(r.Created), int64(age.Seconds()), r.Files, r.Bytes, r.Live, r.Overdue}
+	err := a.print(o, "restored to %s: as of %s, %s ago; %d files, %d bytes\n%d live tasks, %d of them overdue",
+		data, o.Created, formatDuration(age), r.Files, r.Bytes, r.Live, r.Overdue)
+	if err == nil && r.Overdue > 0 && !a.json() {
+		a.note("overdue tasks start as soon as 'kinesin serve' runs on %s, even those that ran after the backup; to inspect them first, run 'kinesin serve --roles inbound'", data)
 	}
 	return err
 }

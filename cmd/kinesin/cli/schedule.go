@@ -15,10 +15,10 @@ import (
 	"github.com/kinesin-io/kinesin/task"
 )
 
-// payloadFileBytesMax bounds what is read before the server could refuse it.
+// payloadFileBytesMax is above the limit of any server.
 const payloadFileBytesMax = 15 << 20
 
-// scheduleFlags are what one call is about.
+// scheduleFlags are the flags of schedule.
 type scheduleFlags struct {
 	in                        time.Duration
 	at                        string
@@ -39,13 +39,13 @@ func (a *app) scheduleCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "schedule LAMBDA [--in D | --at TIME] [flags]\n  kinesin schedule [LAMBDA] --batch FILE|-",
 		Short: "Schedule a task, or many",
-		Long: `Schedules a task and prints its id. When it prints the id, the task is on disk.
+		Long: `Schedules a task and prints its id. When the id is printed, the task is durable.
 
 Without --in and --at it is due now; a time in the past means now too.
 
---batch reads a JSON object from each line, with "lambda", "in" or "at", "priority", "collection", "key", "traceparent" and "payload" (a string
-is taken as it is, any other value as its JSON text); LAMBDA is then for lines that name none. It prints one result for each, in order:
-the id, or "error: line N: …". A bad line does not stop the others. Exit 1 when any failed.`,
+--batch reads a JSON object from each line, with "lambda", "in" or "at", "priority", "collection", "key", "traceparent" and
+"payload" (a string is used unchanged, any other value as its JSON text). LAMBDA is the default for lines without "lambda". It
+prints a result for each line, in order: the id, or "error: line N: …". Exit 1 when any line failed; the others are scheduled.`,
 		Example: `  kinesin schedule greet --in 90s --payload Ada
   kinesin schedule greet --at 2027-01-31T09:00:00+01:00 --key reminder-42 --payload-file letter.json
   echo '{"lambda":"greet","in":"3d","payload":{"user":42}}' | kinesin schedule --batch -`,
@@ -64,20 +64,20 @@ the id, or "error: line N: …". A bad line does not stop the others. Exit 1 whe
 }
 
 func (s *scheduleFlags) add(f *pflag.FlagSet) {
-	f.Var(durationValue{d: &s.in, min: math.MinInt64}, "in", "due `D` from now: 90s, 3d, 1h30m")
+	f.Var(durationValue{d: &s.in, min: math.MinInt64}, "in", "due after `D` from now: 90s, 3d, 1h30m")
 	f.StringVar(&s.at, "at", "", "due at this `TIME`, RFC 3339")
-	f.StringVar(&s.priority, "priority", "", "one of the lambda's priority classes")
+	f.StringVar(&s.priority, "priority", "", "one of the lambda's priorities")
 	f.StringVar(&s.collection, "collection", "", "label for a subset of the lambda's tasks")
 	f.StringVar(&s.key, "key", "", "idempotency key: same lambda and key, same task")
-	f.StringVar(&s.payload, "payload", "", "payload, as `TEXT`")
+	f.StringVar(&s.payload, "payload", "", "payload `TEXT`")
 	f.StringVar(&s.payloadFile, "payload-file", "", "read the payload from `FILE`, - for stdin")
-	f.StringVar(&s.traceparent, "traceparent", "", "W3C trace context of the caller, given on to the handler or the consumer")
-	f.StringVar(&s.batch, "batch", "", "read tasks from the JSON lines of `FILE`, - for stdin")
+	f.StringVar(&s.traceparent, "traceparent", "", "W3C trace context of the caller, passed on to the handler or the consumer")
+	f.StringVar(&s.batch, "batch", "", "schedule the tasks in a `FILE` of JSON lines, - for stdin")
 }
 
 func (a *app) scheduleOne(ctx context.Context, f *pflag.FlagSet, s *scheduleFlags, args []string) error {
 	if len(args) == 0 {
-		return usagef("the name of a lambda is missing (or --batch)")
+		return usagef("the name of a lambda is missing: want LAMBDA or --batch")
 	}
 	item, err := s.item(f, args[0])
 	if err != nil {
@@ -94,7 +94,7 @@ func (a *app) scheduleOne(ctx context.Context, f *pflag.FlagSet, s *scheduleFlag
 			return err
 		}
 		return a.printScheduled(&r)
-	}, sdk.WithTries(triesAtHand))
+	}, sdk.WithTries(triesInteractive))
 }
 
 func (s *scheduleFlags) item(f *pflag.FlagSet, lambda string) (sdk.Item, error) {
@@ -149,12 +149,8 @@ func (a *app) open(path string) (io.ReadCloser, error) {
 }
 
 func (a *app) printScheduled(r *sdk.Result) error {
-	if a.json() {
-		return printJSON(a.Stdout, scheduledObject{ID: string(r.ID), Due: timeText(r.Due), Duplicate: r.Duplicate})
+	if r.Duplicate && !a.json() {
+		a.note("a task has the key already: this is its id")
 	}
-	if r.Duplicate {
-		a.note("the key was there already: this is the id of the task that has it")
-	}
-	_, err := fmt.Fprintln(a.Stdout, r.ID)
-	return err
+	return a.print(scheduledObject{string(r.ID), timeText(r.Due), r.Duplicate}, "%s", r.ID)
 }

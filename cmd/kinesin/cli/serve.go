@@ -18,7 +18,7 @@ import (
 	"github.com/kinesin-io/kinesin/server"
 )
 
-// serveFlags are what a server is told.
+// serveFlags are the flags of serve.
 type serveFlags struct {
 	server.Config
 
@@ -34,18 +34,19 @@ func (a *app) serveCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "serve",
 		Short: "Run a server",
-		Long: `Runs a server with all roles and prints where everything is. What it acknowledges is durable: on disk and synced, or in DynamoDB.
+		Long: `Runs a server with all roles and prints its addresses. What it acknowledges is durable: synced to disk, or in DynamoDB.
 
-The store is embedded (pebble, in --data) or in DynamoDB, the queues are in memory or in SQS. Several processes may run over one DynamoDB store: they find
-each other there and share the work out. The SDK of AWS finds region, credentials and endpoints as always: AWS_REGION, AWS_PROFILE,
-AWS_ACCESS_KEY_ID, AWS_ENDPOINT_URL_DYNAMODB, AWS_ENDPOINT_URL_SQS and so on. 'kinesin aws setup' makes tables and queues.
+The store is embedded (pebble, in --data) or DynamoDB, the queues are in memory or SQS. Several processes may share a DynamoDB store:
+they find each other in it and share the work. Region, credentials and endpoints are found as by every program with the AWS SDK:
+AWS_REGION, AWS_PROFILE, AWS_ACCESS_KEY_ID, AWS_ENDPOINT_URL_DYNAMODB, AWS_ENDPOINT_URL_SQS and so on. 'kinesin aws setup' creates
+tables and queues.
 
-SIGTERM and Ctrl-C drain: nothing new is accepted or fired, calls in hand are finished, the store is closed last. A second one ends it at once,
-and loses nothing that was acknowledged either.
+SIGTERM and Ctrl-C drain the server: it accepts and starts nothing new, finishes calls in flight and closes the store. A second
+signal ends it at once; nothing that was acknowledged is lost.
 
-Without tokens it listens on loopback only. --auth-token-file names a file of tokens, one in a line, of which each call then needs one, and the metrics; then
---listen may be any address. --tls-cert-file and --tls-key-file make it speak TLS. All three files are read again when they change. /livez, /readyz and /healthz
-answer without a token.`,
+Without tokens it listens on loopback only. With --auth-token-file, a file with a token in each line, every call and the metrics need
+one of the tokens, and --listen may be any address. --tls-cert-file and --tls-key-file turn on TLS. The three files are read again
+when they change. /livez, /readyz and /healthz need no token.`,
 		Example: `  kinesin serve
   kinesin serve --data /var/lib/kinesin --listen 127.0.0.1:7171 --log-format json
   kinesin serve --store dynamodb --queue sqs --aws-prefix prod
@@ -53,12 +54,8 @@ answer without a token.`,
 		Args: cobra.NoArgs,
 	}
 	s.add(c.Flags())
-	c.RunE = does(func(ctx context.Context, _ []string) error {
-		log, err := s.log.logger(a.Stderr)
-		if err != nil {
-			return err
-		}
-		s.Log, s.NoMatch, s.NoGrow, s.LeasesOnly = log, !s.match, !s.growShards, !s.watch
+	return a.acting(c, func(ctx context.Context, _ []string) error {
+		s.Log, s.NoMatch, s.NoGrow, s.LeasesOnly = s.log.logger(a.Stderr), !s.match, !s.growShards, !s.watch
 		s.PodName, s.PodNamespace = a.getenv("POD_NAME"), a.getenv("POD_NAMESPACE")
 		if c.Flags().Changed("deliver-direct") && s.DeliverDirect == 0 {
 			s.DeliverDirect = -1 // zero is the default
@@ -68,38 +65,36 @@ answer without a token.`,
 		}
 		return profiled(s.cpuProfile, func() error { return a.serve(ctx, s.Config) })
 	})
-	a.outputFlag(c.Flags())
-	return c
 }
 
 func (s *serveFlags) add(f *pflag.FlagSet) {
-	f.StringVar(&s.DataDir, "data", server.DataDirDefault, "`DIR` of the store; made when it is not there")
-	f.StringVar(&s.Listen, "listen", server.ListenDefault, "`HOST:PORT`, on loopback unless calls need a token; port 0 takes a free one")
+	f.StringVar(&s.DataDir, "data", server.DataDirDefault, "`DIR` of the store; created if it does not exist")
+	f.StringVar(&s.Listen, "listen", server.ListenDefault, "`HOST:PORT` to listen on, on loopback unless --auth-token-file is set; port 0 means a free one")
 	f.StringSliceVar(&s.Roles, "roles", nil, "`ROLES` of this process, of "+strings.Join(server.Roles(), ",")+"; all when not set")
 	f.IntVar(&s.PayloadBytesMax, "payload-max", 0, "largest payload in `BYTES`; 262144 when not set")
 	f.Var(durationValue{d: &s.Horizon, min: time.Second}, "horizon", "how far ahead a task may be due; 10 years when not set")
-	f.Var(durationValue{d: &s.Window, min: time.Millisecond}, "window", "how far the schedule is read ahead; 10s when not set, 16s with DynamoDB")
-	f.Var(durationValue{d: &s.DrainMax, min: time.Millisecond}, "drain", "how long a stop may take; "+formatDuration(server.DrainMaxDefault)+" when not set")
-	f.BoolVar(&s.match, "match", true, "hand a task that is to go out straight to a worker of this server that waits, where none waits longer; false: always through its queue")
-	f.BoolVar(&s.AcceptLoss, "accept-loss", false, "start although logs of the store are damaged or not all there: go back to the moment before what is missing, and log what that is")
-	f.BoolVar(&s.watch, "watch-workers", true, "take the tasks of a worker process on this machine back as soon as it has ended; false: when its lease is over (Linux)")
+	f.Var(durationValue{d: &s.Window, min: time.Millisecond}, "window", "look-ahead: how far before they are due tasks are read; 10s when not set, 16s with DynamoDB")
+	f.Var(durationValue{d: &s.DrainMax, min: time.Millisecond}, "drain", "how long a drain may take; "+formatDuration(server.DrainMaxDefault)+" when not set")
+	f.BoolVar(&s.match, "match", true, "direct hand-off: give a due task to a waiting worker of this server, if no other task waits longer; false: always use the queue")
+	f.BoolVar(&s.AcceptLoss, "accept-loss", false, "start although logs of the store are damaged or missing: go back to the state before the loss, and log what is lost")
+	f.BoolVar(&s.watch, "watch-workers", true, "take back the tasks of a worker process on this machine as soon as it has ended; false: when its lease is over (Linux)")
 	settings(f, "data", "listen", "roles", "payload-max", "horizon", "window", "drain", "match", "watch-workers")
 	f.StringVar(&s.cpuProfile, "cpu-profile", "", "write a CPU profile to this `FILE` until the server stops")
-	s.addDoor(f)
+	s.addAuth(f)
 	s.addMembership(f)
 	s.addAWS(f)
 	s.log.add(f)
 }
 
-// addDoor adds who may call, and how.
-func (s *serveFlags) addDoor(f *pflag.FlagSet) {
-	f.StringVar(&s.AuthTokenFile, "auth-token-file", "", "`FILE` with the tokens of which each call needs one, a token of 32 characters or more in a line")
-	f.StringVar(&s.TLSCertFile, "tls-cert-file", "", "`FILE` with the server's certificate and those above it, in PEM: speak TLS")
-	f.StringVar(&s.TLSKeyFile, "tls-key-file", "", "`FILE` with that certificate's key, in PEM")
+// addAuth adds the flags for tokens and TLS.
+func (s *serveFlags) addAuth(f *pflag.FlagSet) {
+	f.StringVar(&s.AuthTokenFile, "auth-token-file", "", "`FILE` with the accepted tokens, each a line of 32 characters or more; every call then needs one")
+	f.StringVar(&s.TLSCertFile, "tls-cert-file", "", "PEM `FILE` with the server's certificate chain, to use TLS")
+	f.StringVar(&s.TLSKeyFile, "tls-key-file", "", "PEM `FILE` with the key of the certificate")
 	settings(f, "auth-token-file", "tls-cert-file", "tls-key-file")
 }
 
-// profiled runs act under the CPU profiler when there is a file to write to.
+// profiled runs act with the CPU profiler if there is a path to write to.
 func profiled(path string, act func() error) error {
 	if path == "" {
 		return act()
@@ -116,32 +111,32 @@ func profiled(path string, act func() error) error {
 	return errors.Join(err, file.Close())
 }
 
-// addMembership adds how processes over one store know each other.
+// addMembership adds the flags for the servers that share a store.
 func (s *serveFlags) addMembership(f *pflag.FlagSet) {
 	f.Var(choiceValue{&s.Membership, server.Memberships()}, "membership",
-		"how processes over one DynamoDB store know each other: store (by rows in it), kubernetes (by the pods of this one's Deployment, too) or static (by --members)")
-	f.StringSliceVar(&s.Members, "members", nil, "`NAMES` of all members of a static membership, the same list for each")
-	f.StringVar(&s.MemberName, "member-name", "", "which one of --members this process is")
+		"how servers that share a DynamoDB store find each other: store (rows in the store), kubernetes (also the pods of the Deployment) or static (--members)")
+	f.StringSliceVar(&s.Members, "members", nil, "`NAMES` of all members with static membership, the same list on each")
+	f.StringVar(&s.MemberName, "member-name", "", "the name of this process in --members")
 	settings(f, "membership", "members", "member-name")
 }
 
-// addAWS adds what chooses and tunes the drivers.
+// addAWS adds the flags for the drivers.
 func (s *serveFlags) addAWS(f *pflag.FlagSet) {
 	s.Store, s.Queue = server.StorePebble, server.QueueMemory
-	f.Var(choiceValue{&s.Store, server.Stores()}, "store", "where tasks are: pebble (in --data) or dynamodb")
-	f.Var(choiceValue{&s.Queue, server.Queues()}, "queue", "where messages are: memory or sqs")
+	f.Var(choiceValue{&s.Store, server.Stores()}, "store", "where tasks are stored: pebble (in --data) or dynamodb")
+	f.Var(choiceValue{&s.Queue, server.Queues()}, "queue", "where messages are queued: memory or sqs")
 	awsPrefixFlag(f, &s.AWSPrefix)
 	f.Var(durationValue{d: &s.DeliverDirect}, "deliver-direct",
-		"up to how long before it is due a task of a deliver lambda goes straight to its queue; 0s to 15m, 15m when not set")
-	f.IntVar(&s.MessageBytesMax, "message-max", 0, "largest SQS message in `BYTES`; 262144 when not set, up to 1048576 where SQS takes that")
-	f.BoolVar(&s.Inbound, "inbound-queue", false, "buffer what is accepted in the SQS queue PREFIX-inbound, and take from there what others put; true with dynamodb and sqs")
-	f.Float64Var(&s.InboundRate, "inbound-rate", 0, "how many `TASKS` a second go from there to the store; negative: no bound")
-	f.IntVar(&s.InboundConcurrency, "inbound-concurrency", 0, "how many `RECEIVES` run at a time there")
-	f.BoolVar(&s.growShards, "grow-shards", true, "with DynamoDB: give a lambda more shards, up to 64, when one is near what a key takes")
+		"how long before its due time a task of a deliver lambda may go straight to its queue; 0s to 15m, 15m when not set")
+	f.IntVar(&s.MessageBytesMax, "message-max", 0, "largest SQS message in `BYTES`; 262144 when not set, up to 1048576 if the queues allow it")
+	f.BoolVar(&s.Inbound, "inbound-queue", false, "buffer accepted tasks in the SQS queue PREFIX-inbound, and consume it; true with dynamodb and sqs when not set")
+	f.Float64Var(&s.InboundRate, "inbound-rate", 0, "how many `TASKS` a second go from the inbound queue to the store; negative: no limit")
+	f.IntVar(&s.InboundConcurrency, "inbound-concurrency", 0, "how many `RECEIVES` of the inbound queue run at a time")
+	f.BoolVar(&s.growShards, "grow-shards", true, "give a lambda more shards, up to 64, when one nears the write limit of a DynamoDB key")
 	settings(f, "grow-shards", "store", "queue", "deliver-direct", "message-max", "inbound-queue", "inbound-rate", "inbound-concurrency")
 }
 
-// serve runs a server until a signal, or the end of ctx, has drained it.
+// serve runs a server until a signal or the end of ctx, then drains it.
 func (a *app) serve(ctx context.Context, c server.Config) error {
 	ctx, stop := untilSignal(ctx)
 	defer stop()
@@ -155,31 +150,27 @@ func (a *app) serve(ctx context.Context, c server.Config) error {
 	return s.Run(ctx)
 }
 
-// newServer opens a server; a configuration that it refuses is bad usage.
+// newServer opens a server.
 func newServer(ctx context.Context, c server.Config) (*server.Server, error) {
 	s, err := server.New(ctx, c)
-	if errors.Is(err, server.ErrConfig) {
-		return nil, usagef("%v", err)
-	}
-	return s, awsFailure(err)
+	return s, explainServer(err)
 }
 
-// untilSignal is a context that SIGTERM or Ctrl-C ends. The second one then
-// does what it would have done without this.
+// untilSignal returns a context that the first SIGTERM or Ctrl-C ends. A second one ends the process.
 func untilSignal(ctx context.Context) (context.Context, context.CancelFunc) {
 	ctx, stop := signal.NotifyContext(ctx, syscall.SIGTERM, syscall.SIGINT)
 	context.AfterFunc(ctx, stop)
 	return ctx, stop
 }
 
-// serverObject says where everything is.
+// serverObject has the addresses of a server in JSON.
 type serverObject struct {
 	URL     string   `json:"url"`
 	Metrics string   `json:"metrics"`
 	Healthz string   `json:"healthz"`
 	Livez   string   `json:"livez"`
 	Readyz  string   `json:"readyz"`
-	Data    string   `json:"data,omitempty"` // of the embedded store
+	Data    string   `json:"data,omitempty"` // embedded store only
 	Store   string   `json:"store"`
 	Queue   string   `json:"queue"`
 	Prefix  string   `json:"aws_prefix,omitempty"`
@@ -207,7 +198,7 @@ func (a *app) printServer(s *server.Server) error {
 	}
 	tokens, queues := "", ""
 	if c.AuthTokenFile != "" {
-		tokens = "\n  tokens   " + c.AuthTokenFile + ": each call needs one, and the metrics"
+		tokens = "\n  tokens   " + c.AuthTokenFile + ": needed by each call, and for the metrics"
 	}
 	if c.Queue == server.QueueSQS {
 		queues = "\n  queues   " + o.Prefix + "-… on SQS"

@@ -1,25 +1,23 @@
 package cli
 
 import (
+	"errors"
 	"fmt"
 	"maps"
+	"os"
 	"slices"
 	"strings"
 
-	"github.com/knadh/koanf/parsers/yaml"
-	"github.com/knadh/koanf/providers/env/v2"
-	"github.com/knadh/koanf/providers/file"
-	"github.com/knadh/koanf/v2"
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
+	"go.yaml.in/yaml/v3"
 )
 
-// envPrefix begins the name of every environment variable of ours.
+// envPrefix begins the name of every environment variable of Kinesin.
 const envPrefix = "KINESIN_"
 
-// settingMark annotates flags that may also come from the environment or the
-// file. What a single call is about (--key, --in, --priority …) may not: the
-// commands of `kinesin worker` find such facts about their task in variables of the same names.
+// settingMark annotates flags that may also be set by the environment or the file. Flags that describe a task
+// (--key, --in, --priority …) may not: `kinesin worker` sets variables with these names for its commands.
 const settingMark = "kinesin_setting"
 
 // settings marks flags as settings.
@@ -36,36 +34,38 @@ func settings(flags *pflag.FlagSet, names ...string) {
 
 func isSetting(f *pflag.Flag) bool { return len(f.Annotations[settingMark]) > 0 }
 
-// envName is the variable of a flag: log-level becomes KINESIN_LOG_LEVEL.
+// envName returns the variable of a flag: KINESIN_LOG_LEVEL for log-level.
 func envName(flag string) string {
 	return envPrefix + strings.ToUpper(strings.ReplaceAll(flag, "-", "_"))
 }
 
-// applySettings is the one place where flags, environment and file meet. It
-// sets every setting that the command has and the command line does not give.
+// applySettings sets every setting of the command that the command line does not give: from the environment,
+// or else from the file.
 func (a *app) applySettings(cmd *cobra.Command) error {
-	all := settingNames(cmd.Root())
-	values := koanf.New(".")
-	origin := map[string]string{}
-	if path := a.configPath(cmd); path != "" {
-		if err := loadFile(values, path, all); err != nil {
-			return err
-		}
-		for _, name := range values.Keys() {
-			origin[name] = path + ": " + name
-		}
-	}
-	if err := values.Load(a.environment(all, origin), nil); err != nil {
-		return usagef("read the environment: %v", err)
-	}
-	return apply(cmd.Flags(), values, origin)
-}
-
-func (a *app) configPath(cmd *cobra.Command) string {
+	path := a.getenv(envName("config"))
 	if f := cmd.Flag("config"); f != nil && f.Changed {
-		return f.Value.String()
+		path = f.Value.String()
 	}
-	return a.getenv(envName("config"))
+	values, err := readConfig(path, settingNames(cmd.Root()))
+	if err != nil {
+		return err
+	}
+	cmd.Flags().VisitAll(func(f *pflag.Flag) {
+		if f.Changed || !isSetting(f) {
+			return
+		}
+		value, origin := a.getenv(envName(f.Name)), envName(f.Name)
+		if v, inFile := values[f.Name]; value == "" && inFile && v != nil {
+			value, origin = settingText(v), path+": "+f.Name
+		} else if value == "" {
+			return
+		}
+		if refused := f.Value.Set(value); refused != nil {
+			err = errors.Join(err, usagef("%s: %v", origin, refused))
+		}
+		f.Changed = true
+	})
+	return err
 }
 
 func (a *app) getenv(name string) string {
@@ -77,18 +77,16 @@ func (a *app) getenv(name string) string {
 	return ""
 }
 
-// settingNames lists the settings of all commands below c, in order.
+// settingNames returns the settings of all commands below c, in order.
 func settingNames(c *cobra.Command) []string {
 	names := map[string]bool{}
 	var walk func(*cobra.Command)
 	walk = func(c *cobra.Command) {
-		for _, flags := range []*pflag.FlagSet{c.Flags(), c.PersistentFlags()} {
-			flags.VisitAll(func(f *pflag.Flag) {
-				if isSetting(f) {
-					names[f.Name] = true
-				}
-			})
-		}
+		c.Flags().VisitAll(func(f *pflag.Flag) {
+			if isSetting(f) {
+				names[f.Name] = true
+			}
+		})
 		for _, sub := range c.Commands() {
 			walk(sub)
 		}
@@ -97,50 +95,28 @@ func settingNames(c *cobra.Command) []string {
 	return slices.Sorted(maps.Keys(names))
 }
 
-func loadFile(values *koanf.Koanf, path string, allowed []string) error {
-	if err := values.Load(file.Provider(path), yaml.Parser()); err != nil {
-		return usagef("configuration file %s: %v", path, err)
+// readConfig reads the configuration file. It returns nothing for an empty path.
+func readConfig(path string, allowed []string) (map[string]any, error) {
+	if path == "" {
+		return map[string]any{}, nil
 	}
-	for _, name := range values.Keys() {
+	data, err := os.ReadFile(path) //nolint:gosec // the user names the file
+	if err != nil {
+		return nil, usagef("configuration file: %v", err)
+	}
+	var values map[string]any
+	if err := yaml.Unmarshal(data, &values); err != nil {
+		return nil, usagef("configuration file %s: %v", path, err)
+	}
+	for name := range values {
 		if !slices.Contains(allowed, name) {
-			return usagef("configuration file %s: unknown key %q: want any of %s", path, name, strings.Join(allowed, ", "))
+			return nil, usagef("configuration file %s: unknown key %q: want any of %s", path, name, strings.Join(allowed, ", "))
 		}
 	}
-	return nil
+	return values, nil
 }
 
-// environment reads our variables. A name that is no setting is left alone: it
-// may belong to a task's command, or to what started this process.
-func (a *app) environment(allowed []string, origin map[string]string) koanf.Provider {
-	return env.Provider(".", env.Opt{
-		Prefix:      envPrefix,
-		EnvironFunc: func() []string { return a.Env },
-		TransformFunc: func(variable, value string) (string, any) {
-			name := strings.ToLower(strings.ReplaceAll(strings.TrimPrefix(variable, envPrefix), "_", "-"))
-			if value == "" || !slices.Contains(allowed, name) {
-				return "", nil
-			}
-			origin[name] = variable
-			return name, value
-		},
-	})
-}
-
-func apply(flags *pflag.FlagSet, values *koanf.Koanf, origin map[string]string) error {
-	var refused error
-	flags.VisitAll(func(f *pflag.Flag) {
-		if f.Changed || !isSetting(f) || !values.Exists(f.Name) || refused != nil {
-			return
-		}
-		if err := f.Value.Set(settingText(values.Get(f.Name))); err != nil {
-			refused = usagef("%s: %v", origin[f.Name], err)
-		}
-		f.Changed = true
-	})
-	return refused
-}
-
-// settingText is a value as it would stand on the command line.
+// settingText returns a value as it would be on the command line.
 func settingText(value any) string {
 	list, isList := value.([]any)
 	if !isList {
@@ -153,7 +129,7 @@ func settingText(value any) string {
 	return strings.Join(texts, ",")
 }
 
-// withoutOurs is an environment for a process that is told everything by flags.
+// withoutOurs returns an environment without settings, for a process that gets all of them as flags.
 func withoutOurs(env []string) []string {
 	return slices.DeleteFunc(slices.Clone(env), func(v string) bool { return strings.HasPrefix(v, envPrefix) })
 }

@@ -87,7 +87,7 @@ func TestBadSettingsSayWhereTheyAre(t *testing.T) {
 		want []string
 	}{
 		{nil, []string{"--config", unknown}, []string{unknown, `"dta"`, "listen", "log-level"}},
-		{nil, []string{"--config", nested}, []string{nested, `"serve.data"`}},
+		{nil, []string{"--config", nested}, []string{nested, `"serve"`}},
 		{nil, []string{"--config", wrong}, []string{wrong, "log-level", "debug, info, warn or error"}},
 		{nil, []string{"--config", broken}, []string{broken, "line"}},
 		{nil, []string{"--config", "/no/such/file"}, []string{"/no/such/file"}},

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"io"
 	"strconv"
-	"text/tabwriter"
 	"time"
 	"unicode/utf8"
 
@@ -15,12 +14,11 @@ import (
 // jsonTime prints microseconds in UTC.
 const jsonTime = "2006-01-02T15:04:05.000000Z07:00"
 
-// taskObject is a task in JSON results. Names are documented in docs/cli.md;
-// what is not set is left out.
+// taskObject is a task in JSON. docs/cli.md documents the fields; unset ones are omitted.
 type taskObject struct {
 	ID              string          `json:"id"`
 	Lambda          string          `json:"lambda"`
-	State           string          `json:"state"`
+	State           sdk.State       `json:"state"`
 	Priority        string          `json:"priority"`
 	Collection      string          `json:"collection,omitempty"`
 	Key             string          `json:"key,omitempty"`
@@ -54,16 +52,15 @@ type attemptObject struct {
 	Error   string `json:"error,omitempty"`
 }
 
-// missingObject stands for an id that names no task, in arrays.
+// missingObject stands in arrays for an id without a task.
 type missingObject struct {
-	ID     string `json:"id"`
-	Error  string `json:"error"`
-	Reason string `json:"reason"`
+	ID string `json:"id"`
+	refusal
 }
 
 func objectOf(t *sdk.TaskInfo) taskObject {
 	o := taskObject{
-		ID: string(t.ID), Lambda: t.Lambda, State: t.State.String(), Priority: t.Priority, Collection: t.Collection, Key: t.Key,
+		ID: string(t.ID), Lambda: t.Lambda, State: t.State, Priority: t.Priority, Collection: t.Collection, Key: t.Key,
 		Due: timeText(t.Due), Created: timeText(t.Created), Enqueued: timeText(t.Enqueued), Started: timeText(t.Started),
 		Ended: timeText(t.Ended), Attempt: t.Attempt, Failures: t.Failures,
 		MaxAttempts: t.MaxAttempts, WorkerLost: t.WorkerLost, Suspect: t.Suspect, CancelRequested: t.CancelRequested,
@@ -78,21 +75,27 @@ func objectOf(t *sdk.TaskInfo) taskObject {
 	}
 	for i, a := range t.Attempts {
 		o.Attempts[i] = attemptObject{
-			Attempt: a.Number, Worker: a.Worker, Start: timeText(a.Start), End: timeText(a.End), Outcome: a.Outcome, Error: a.Error,
+			Attempt: a.Number, Worker: a.Worker, Start: timeText(a.Start), End: timeText(a.End), Outcome: string(a.Outcome), Error: a.Error,
 		}
 	}
 	return o
 }
 
-// withPayload shows the payload as text where it is text.
+// withPayload adds the payload, as text if it is UTF-8.
 func (o taskObject) withPayload(payload []byte) taskObject {
-	if utf8.Valid(payload) {
-		text := string(payload)
+	text, encoded := textOrBase64(payload)
+	if o.PayloadBase64 = encoded; encoded == "" {
 		o.Payload = &text
-	} else {
-		o.PayloadBase64 = base64.StdEncoding.EncodeToString(payload)
 	}
 	return o
+}
+
+// textOrBase64 returns data as text if it is UTF-8, else in base64.
+func textOrBase64(data []byte) (text, encoded string) {
+	if utf8.Valid(data) {
+		return string(data), ""
+	}
+	return "", base64.StdEncoding.EncodeToString(data)
 }
 
 func timeText(t time.Time) string {
@@ -102,41 +105,36 @@ func timeText(t time.Time) string {
 	return t.UTC().Format(jsonTime)
 }
 
-// printTask writes a task for people: a line for each fact that is set.
+// printTask prints a task as text, a line for each field that is set.
 func printTask(w io.Writer, o *taskObject) error {
-	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
-	line := func(name, value string) {
-		if value != "" {
-			fmt.Fprintf(t, "%s\t%s\n", name, value)
-		}
-	}
-	line("id", o.ID)
-	line("lambda", o.Lambda)
-	line("state", o.stateText())
-	line("priority", o.Priority)
-	line("collection", o.Collection)
-	line("key", o.Key)
-	line("due", o.Due)
-	line("created", o.Created)
-	line("enqueued", o.Enqueued)
-	line("started", o.Started)
-	line("ended", o.Ended)
+	t := newTable(w)
+	t.fact("id", o.ID)
+	t.fact("lambda", o.Lambda)
+	t.fact("state", o.stateText())
+	t.fact("priority", o.Priority)
+	t.fact("collection", o.Collection)
+	t.fact("key", o.Key)
+	t.fact("due", o.Due)
+	t.fact("created", o.Created)
+	t.fact("enqueued", o.Enqueued)
+	t.fact("started", o.Started)
+	t.fact("ended", o.Ended)
 	if o.LatenessMS != nil {
-		line("lateness", strconv.FormatFloat(*o.LatenessMS, 'f', 3, 64)+" ms")
+		t.fact("lateness", strconv.FormatFloat(*o.LatenessMS, 'f', 3, 64)+" ms")
 	}
-	line("next look", o.Next)
-	if o.MaxAttempts > 0 { // else it is not for Kinesin to run
-		line("failures", fmt.Sprintf("%d of at most %d", o.Failures, o.MaxAttempts))
+	t.fact("next wake-up", o.Next)
+	if o.MaxAttempts > 0 { // not of a deliver lambda
+		t.fact("failures", fmt.Sprintf("%d of at most %d", o.Failures, o.MaxAttempts))
 	}
 	if o.WorkerLost > 0 {
-		line("workers lost", strconv.Itoa(o.WorkerLost))
+		t.fact("workers lost", strconv.Itoa(o.WorkerLost))
 	}
-	line("traceparent", o.Traceparent)
-	if o.PayloadBytes > 0 || o.MaxAttempts > 0 && o.State != sdk.StateAccepted.String() { // else it may be that no row tells
-		line("payload", fmt.Sprintf("%d bytes", o.PayloadBytes))
+	t.fact("traceparent", o.Traceparent)
+	if o.PayloadBytes > 0 || o.MaxAttempts > 0 && o.State != sdk.StateAccepted { // without a row it is unknown
+		t.fact("payload", fmt.Sprintf("%d bytes", o.PayloadBytes))
 	}
 	for _, a := range o.Attempts {
-		line(fmt.Sprintf("attempt %d", a.Attempt), a.text())
+		t.fact(fmt.Sprintf("attempt %d", a.Attempt), a.text())
 	}
 	if err := t.Flush(); err != nil {
 		return err
@@ -157,12 +155,12 @@ func (o *taskObject) printPayload(w io.Writer) error {
 }
 
 func (o *taskObject) stateText() string {
-	text := o.State
+	text := o.State.String()
 	if o.CancelRequested && o.Ended == "" {
 		text += ", cancel requested"
 	}
 	if o.Suspect {
-		text += ", suspected of having killed its worker: runs apart"
+		text += ", suspected of killing its worker: runs alone"
 	}
 	return text
 }

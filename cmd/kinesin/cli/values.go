@@ -27,7 +27,7 @@ var (
 	}
 )
 
-// parseDuration reads Go's notation, with days of 24 hours and weeks besides: 1w2d12h.
+// parseDuration reads Go's notation, and days of 24 hours and weeks: 1w2d12h.
 func parseDuration(text string) (time.Duration, error) {
 	if d, ok := oneUnit(text); ok {
 		return d, nil
@@ -49,7 +49,7 @@ func parseDuration(text string) (time.Duration, error) {
 	return time.Duration(math.Round(sum)), nil
 }
 
-// oneUnit reads the usual duration: a number of few digits and a unit of one letter.
+// oneUnit reads the most common form, a number of few digits and a unit of one letter, and is fast.
 func oneUnit(text string) (d time.Duration, ok bool) {
 	last := len(text) - 1
 	if last < 1 || last > 6 {
@@ -66,7 +66,7 @@ func oneUnit(text string) (d time.Duration, ok bool) {
 	return time.Duration(n * unit), unit != 0 && n <= math.MaxInt64/2/unit
 }
 
-// formatDuration is a duration with whole days and weeks as a person would write them.
+// formatDuration returns the shortest text of a duration, in days if they are whole.
 func formatDuration(d time.Duration) string {
 	switch {
 	case d != 0 && d%day == 0:
@@ -84,7 +84,7 @@ func formatDuration(d time.Duration) string {
 	return text
 }
 
-// parseTime reads a moment, of which microseconds count.
+// parseTime reads a time.
 func parseTime(text string) (time.Time, error) {
 	t, err := time.Parse(time.RFC3339Nano, text)
 	if err != nil {
@@ -93,10 +93,39 @@ func parseTime(text string) (time.Time, error) {
 	return t, nil
 }
 
-// durationValue is a flag with a duration in our notation.
+// intValue is a flag with a number between bounds. A zero max means none.
+type intValue struct {
+	n        *int
+	min, max int
+}
+
+func (v intValue) String() string {
+	if v.n == nil {
+		return ""
+	}
+	return strconv.Itoa(*v.n)
+}
+
+func (intValue) Type() string { return "int" }
+
+func (v intValue) Set(text string) error {
+	n, err := strconv.Atoi(text)
+	switch {
+	case err != nil:
+		return fmt.Errorf("%q is not a number", text)
+	case v.max == 0 && n < v.min:
+		return fmt.Errorf("%d is out of range: want %d or more", n, v.min)
+	case v.max > 0 && (n < v.min || n > v.max):
+		return fmt.Errorf("%d is out of range: want %d to %d", n, v.min, v.max)
+	}
+	*v.n = n
+	return nil
+}
+
+// durationValue is a flag with a duration, as parseDuration reads it, between bounds. A zero max means none.
 type durationValue struct {
-	d   *time.Duration
-	min time.Duration
+	d        *time.Duration
+	min, max time.Duration
 }
 
 func (v durationValue) String() string {
@@ -113,11 +142,18 @@ func (v durationValue) Set(text string) error {
 	if err != nil {
 		return err
 	}
-	if d < v.min {
+	switch {
+	case v.max > 0 && (d < v.min || d > v.max):
+		return fmt.Errorf("%s is out of range: want %s to %s", text, formatDuration(v.min), formatDuration(v.max))
+	case d < v.min:
 		return fmt.Errorf("%s is too short: want at least %s", text, formatDuration(v.min))
 	}
 	*v.d = d
 	return nil
+}
+
+func formatRange(from, to time.Duration) string {
+	return formatDuration(from) + ".." + formatDuration(to)
 }
 
 // rangeValue is a flag with two durations: 1s..10m.
@@ -127,7 +163,7 @@ func (v rangeValue) String() string {
 	if v.from == nil || *v.to == 0 {
 		return ""
 	}
-	return formatDuration(*v.from) + ".." + formatDuration(*v.to)
+	return formatRange(*v.from, *v.to)
 }
 
 func (rangeValue) Type() string { return "range" }
@@ -152,7 +188,7 @@ func (v rangeValue) Set(text string) error {
 	return nil
 }
 
-// choiceValue is a flag with one of a few words.
+// choiceValue is a flag with one of a few values.
 type choiceValue struct {
 	value   *string
 	choices []string

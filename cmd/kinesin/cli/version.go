@@ -3,7 +3,6 @@ package cli
 import (
 	"cmp"
 	"context"
-	"fmt"
 	"runtime"
 	"runtime/debug"
 
@@ -18,24 +17,17 @@ type versionObject struct {
 }
 
 func (a *app) versionCommand() *cobra.Command {
-	c := &cobra.Command{
+	return a.acting(&cobra.Command{
 		Use:   "version",
-		Short: "Say which version this is",
+		Short: "Print the version",
 		Args:  cobra.NoArgs,
-		RunE: does(func(context.Context, []string) error {
-			v := versionObject{Version: a.version(), Go: runtime.Version(), OS: runtime.GOOS, Arch: runtime.GOARCH}
-			if a.json() {
-				return printJSON(a.Stdout, v)
-			}
-			_, err := fmt.Fprintf(a.Stdout, "kinesin %s (%s, %s/%s)\n", v.Version, v.Go, v.OS, v.Arch)
-			return err
-		}),
-	}
-	a.outputFlag(c.Flags())
-	return c
+	}, func(context.Context, []string) error {
+		v := versionObject{Version: a.version(), Go: runtime.Version(), OS: runtime.GOOS, Arch: runtime.GOARCH}
+		return a.print(v, "kinesin %s (%s, %s/%s)", v.Version, v.Go, v.OS, v.Arch)
+	})
 }
 
-// version is what was set at link time, or what `go install` recorded.
+// version returns what was set at link time, or else what `go install` recorded.
 func (a *app) version() string {
 	if info, found := debug.ReadBuildInfo(); found {
 		return cmp.Or(a.Version, info.Main.Version)

@@ -16,82 +16,56 @@ func (a *app) waitCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "wait ID… [--timeout D]",
 		Short: "Wait until tasks have ended",
-		Long: `Waits until all tasks have ended, then prints "ID STATE" for each, in order; with -o json what get prints.
+		Long: `Waits until all tasks have ended, then prints "ID STATE" for each, in order; with -o json, the same as get.
 
-Exit 0 when all ended in success or are delivered; 1 when one ended otherwise, an ID names no task, or the timeout passed:
-then the states it last saw are printed all the same. A restart of the server does not disturb it.`,
+Exit 0 when all tasks ended as success or delivered. Exit 1 when one ended otherwise, when there is no task with an ID, and on a
+timeout, after printing the latest states. A restart of the server does not interrupt it.`,
 		Example: `  kinesin wait "$(kinesin schedule greet --in 2s)" --timeout 1m`,
 		Args:    some("ID"),
 	}
-	c.Flags().Var(durationValue{d: &timeout}, "timeout", "give up after `D`; forever when not set")
-	c.RunE = does(func(ctx context.Context, ids []string) error {
-		limit := c.Flags().Changed("timeout")
-		return a.withClient(func(k *sdk.Client) error { return a.wait(ctx, k, ids, timeout, limit) })
-	})
-	a.outputFlag(c.Flags())
-	a.serverFlag(c.Flags())
-	return c
-}
-
-func (a *app) wait(ctx context.Context, k *sdk.Client, ids []string, timeout time.Duration, limit bool) error {
-	bounded := ctx
-	if limit {
-		var cancel context.CancelFunc
-		bounded, cancel = context.WithTimeout(ctx, timeout)
+	c.Flags().Var(durationValue{d: &timeout}, "timeout", "give up after `D`; wait forever when not set")
+	return a.callingWith(c, func(ctx context.Context, k *sdk.Client, ids []string) error {
+		bounded, cancel := ctx, func() {}
+		if c.Flags().Changed("timeout") {
+			bounded, cancel = context.WithTimeout(ctx, timeout)
+		}
 		defer cancel()
-	}
-	results, err := waitAll(bounded, k, idsOf(ids))
-	timedOut := errors.Is(err, context.DeadlineExceeded) || bounded.Err() != nil && ctx.Err() == nil
-	if timedOut {
-		results, err = getAll(ctx, k, idsOf(ids), nil)
-	}
-	if err != nil {
-		return err
-	}
-	failed := a.printWaited(ids, results)
-	if err := verdict(results, timeout, timedOut); err != nil {
-		return err
-	}
-	return failed
-}
-
-func waitAll(ctx context.Context, k *sdk.Client, ids []sdk.ID) ([]sdk.GetResult, error) {
-	var all []sdk.GetResult
-	for len(ids) > 0 {
-		n := min(len(ids), idsPerCallMax)
-		results, err := k.Wait(ctx, ids[:n]...)
+		all, err := inParts(ids, func(some []sdk.ID) ([]sdk.GetResult, error) { return k.Wait(bounded, some...) })
+		timedOut := errors.Is(err, context.DeadlineExceeded) || bounded.Err() != nil && ctx.Err() == nil
+		if timedOut {
+			all, err = inParts(ids, func(some []sdk.ID) ([]sdk.GetResult, error) { return k.GetMany(ctx, some) })
+		}
 		if err != nil {
-			return all, err
+			return err
 		}
-		all, ids = append(all, results...), ids[n:]
-	}
-	return all, nil
+		failed := a.printStates(ids, all)
+		if err := notSuccessful(all, timeout, timedOut); err != nil {
+			return err
+		}
+		return failed
+	})
 }
 
-func (a *app) printWaited(ids []string, results []sdk.GetResult) error {
+func (a *app) printStates(ids []string, all []sdk.GetResult) error {
 	if a.json() {
-		return a.printResults(ids, results, false)
+		return a.printTasks(ids, all, false)
 	}
-	var failed error
-	for i := range results {
-		if results[i].Err != nil {
-			failed = errReported
-			a.note("%s: %v", short(ids[i]), results[i].Err)
-			continue
-		}
-		if _, err := fmt.Fprintln(a.Stdout, ids[i], results[i].Task.State); err != nil {
+	out := a.results(len(ids) > 1)
+	for i := range all {
+		state := func() error { return a.printLine(ids[i] + " " + all[i].Task.State.String()) }
+		if err := out.add(ids[i], all[i].Err, nil, state); err != nil {
 			return err
 		}
 	}
-	return failed
+	return out.end()
 }
 
-// verdict is why the command failed, beyond ids that name no task.
-func verdict(results []sdk.GetResult, timeout time.Duration, timedOut bool) error {
+// notSuccessful returns why the command failed, apart from ids without a task.
+func notSuccessful(all []sdk.GetResult, timeout time.Duration, timedOut bool) error {
 	live, bad := 0, 0
-	for i := range results {
-		switch s := results[i].Task.State; {
-		case results[i].Err != nil:
+	for i := range all {
+		switch s := all[i].Task.State; {
+		case all[i].Err != nil:
 		case !s.IsEnd():
 			live++
 		case s != sdk.StateSuccess && s != sdk.StateDelivered:
@@ -100,9 +74,9 @@ func verdict(results []sdk.GetResult, timeout time.Duration, timedOut bool) erro
 	}
 	switch {
 	case timedOut && live > 0:
-		return fmt.Errorf("timed out after %v: %d of %d tasks have not ended", timeout, live, len(results))
+		return fmt.Errorf("timed out after %v: %d of %d tasks have not ended", timeout, live, len(all))
 	case bad > 0:
-		return fmt.Errorf("%d of %d tasks did not end in success", bad, len(results))
+		return fmt.Errorf("%d of %d tasks did not end in success", bad, len(all))
 	}
 	return nil
 }

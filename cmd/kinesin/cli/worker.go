@@ -18,7 +18,7 @@ import (
 	"github.com/kinesin-io/kinesin/task"
 )
 
-// exitFatal is what a command exits with when no retry will help: EX_DATAERR of sysexits.h.
+// exitFatal is the exit code of a command for a failure that no retry can mend: EX_DATAERR of sysexits.h.
 const exitFatal = 65
 
 const (
@@ -26,11 +26,11 @@ const (
 	leaseDefault       = 15 * time.Second
 	leaseMin, leaseMax = 3 * time.Second, time.Hour
 	concurrencyMax     = 10_000
-	// reportWithin is how long killed commands have to be reaped and reported.
+	// reportWithin is how long reaping and reporting killed commands may take.
 	reportWithin = 5 * time.Second
 )
 
-// workerFlags are what a worker is told.
+// workerFlags are the flags of worker.
 type workerFlags struct {
 	lambdas      []string
 	concurrency  int
@@ -60,35 +60,36 @@ func (a *app) workerCommand() *cobra.Command {
 	return c
 }
 
-const workerLong = `Runs CMD for each task of the lambdas, in a process group of its own, in any language.
+const workerLong = `Runs CMD for each task of the lambdas, in a process group of its own.
 
 CMD gets the payload on stdin and these variables:
   KINESIN_TASK_ID, KINESIN_LAMBDA, KINESIN_PRIORITY, KINESIN_COLLECTION, KINESIN_KEY
-  KINESIN_ATTEMPT    rises with every attempt: a fencing number to pass on
+  KINESIN_ATTEMPT    number of the attempt, a fencing number that rises with each
   KINESIN_FAILURES   attempts that failed before
-  KINESIN_DUE        RFC 3339, in milliseconds
+  KINESIN_DUE        due time, RFC 3339 with milliseconds
   KINESIN_DEADLINE   when this attempt times out
-  KINESIN_TRACEPARENT  W3C trace context of who scheduled the task; not set when there is none
+  KINESIN_TRACEPARENT  W3C trace context of the caller that scheduled the task, if there is one
   KINESIN_WORKER     the id of this worker's lease
-  KINESIN_SERVER     the server, so that CMD can schedule tasks; with it KINESIN_TOKEN_FILE and KINESIN_TLS_CA_FILE, where this worker has them
+  KINESIN_SERVER     the server, so that CMD can schedule tasks; also KINESIN_TOKEN_FILE and KINESIN_TLS_CA_FILE if this worker has them
 
-Exit 0 is success, 65 (EX_DATAERR) a failure that no retry will help; any other exit and any signal is tried again
-with backoff. The end of what CMD wrote to stderr is kept as the error. Its stdout and stderr are passed on.
+Exit code 0 is success, 65 (EX_DATAERR) a failure that no retry can mend. After any other exit code or a signal the task is tried
+again with backoff. The last part of stderr is kept as the error. Stdout and stderr are passed on.
 
-What is left of the group when CMD exits is killed. On timeout and cancel the group gets SIGTERM, and SIGKILL 2 s later; when the
-lease is lost, SIGKILL at once. A guard process sees to it that no command outlives this worker, or its lease while it is stopped.
+When CMD exits, the rest of its process group is killed. On a timeout or a cancel the group gets SIGTERM, and SIGKILL 2 s later; when
+the lease is lost, SIGKILL at once. A guard process makes sure that no command outlives this worker, or its lease if it is stopped.
 
-SIGTERM and Ctrl-C drain: it takes no more tasks, and after --grace all is over; commands that still run get
-SIGTERM a moment before (a quarter of the grace, at most 2 s), and SIGKILL then. Their tasks go back and no attempt is charged. A second one kills at once.
+SIGTERM and Ctrl-C drain the worker: it takes no more tasks and waits for commands, for --grace at most. Commands that still run get
+SIGTERM shortly before (a quarter of the grace, at most 2 s), then SIGKILL. Their tasks go back, which is not a failure. A second
+signal kills them at once.
 
-Exit 1 when the lease was lost while commands ran, after killing them. Run it under something that starts it again.`
+Exit 1 after killing the commands when the lease was lost while they ran. Run the worker under a supervisor that restarts it.`
 
 func (w *workerFlags) add(f *pflag.FlagSet) {
 	f.StringSliceVar(&w.lambdas, "lambda", nil, "`NAMES` of the lambdas whose tasks to run; required, may be repeated")
-	f.IntVar(&w.concurrency, "concurrency", w.concurrency, "how many tasks run at a time")
-	f.Var(durationValue{d: &w.lease}, "lease", "after how long without a heartbeat the tasks start elsewhere; 3s to 1h")
-	f.Var(durationValue{d: &w.grace}, "grace", "how long a drain takes at most")
-	f.StringVar(&w.name, "name", "", "what the worker is called in attempts; host name and process id when not set")
+	f.Var(intValue{&w.concurrency, 1, concurrencyMax}, "concurrency", "how many tasks run at a time")
+	f.Var(durationValue{&w.lease, leaseMin, leaseMax}, "lease", "time without a heartbeat after which the tasks start elsewhere; 3s to 1h")
+	f.Var(durationValue{d: &w.grace}, "grace", "how long a drain may take")
+	f.StringVar(&w.name, "name", "", "name of the worker in attempts; host name and process id when not set")
 	settings(f, "lambda", "concurrency", "lease", "grace", "name")
 	w.log.add(f)
 }
@@ -98,15 +99,9 @@ func (w *workerFlags) check(command []string, dash int) error {
 	case len(w.lambdas) == 0:
 		return usagef("--lambda is missing: it names the lambdas whose tasks to run")
 	case dash > 0:
-		return usagef("%q stands before --: want only flags there, and the command after it", command[0])
+		return usagef("%q stands before --: want flags before it, and the command after it", command[0])
 	case len(command) == 0 || command[0] == "":
 		return usagef("the command is missing: put it after --, such as: kinesin worker --lambda greet -- cat")
-	case w.concurrency < 1 || w.concurrency > concurrencyMax:
-		return usagef("--concurrency %d: want 1 to %d", w.concurrency, concurrencyMax)
-	case w.lease < leaseMin || w.lease > leaseMax:
-		return usagef("--lease %v: want %v to %v", w.lease, leaseMin, leaseMax)
-	case w.grace < 0:
-		return usagef("--grace %v: want 0s or more", w.grace)
 	}
 	seen := map[string]bool{}
 	for _, name := range w.lambdas {
@@ -121,16 +116,12 @@ func (w *workerFlags) check(command []string, dash int) error {
 	return nil
 }
 
-// termToKill is the part of the grace in which commands have been told to stop.
+// termToKill returns the part of the grace between SIGTERM and SIGKILL.
 func (w *workerFlags) termToKill() time.Duration { return min(executor.TermToKillMax, w.grace/4) }
 
-// work runs commands until a signal, or the end of ctx, has drained the worker.
+// work runs commands until a signal or the end of ctx, then drains the worker.
 func (a *app) work(ctx context.Context, flags *workerFlags, command []string) error {
-	log, err := flags.log.logger(a.Stderr)
-	if err != nil {
-		return err
-	}
-	k, err := a.client(sdk.WithLogger(log))
+	k, err := a.client(sdk.WithLogger(flags.log.logger(a.Stderr)))
 	if err != nil {
 		return err
 	}
@@ -150,7 +141,7 @@ func (a *app) work(ctx context.Context, flags *workerFlags, command []string) er
 	return errors.Join(a.explain(err), guard.Close())
 }
 
-// reachable is how a command finds the server that this worker found.
+// reachable returns the variables by which a command finds the server.
 func (a *app) reachable() []string {
 	ours := []string{envName("server") + "=" + a.server}
 	for name, file := range map[string]string{"token-file": a.tokenFile, "tls-ca-file": a.caFile} {
@@ -177,7 +168,7 @@ type commands struct {
 	worker atomic.Pointer[string]  // the id of the newest lease
 }
 
-// leftToOthers reports whether an attempt was stopped because its task may already run elsewhere.
+// leftToOthers reports whether an attempt was stopped because its task may run elsewhere.
 func leftToOthers(cause error) bool {
 	return errors.Is(cause, sdk.ErrLeaseLost) || errors.Is(cause, sdk.ErrFenced)
 }
@@ -256,7 +247,7 @@ func (c *commands) handle(ctx context.Context, t *sdk.Task[[]byte]) error {
 	err := c.Run(ctx, facts)
 	c.unguarded(err)
 	if err != nil && c.Killed() {
-		return sdk.Snooze(0) // it was not the command that failed
+		return sdk.Snooze(0) // the command did not fail
 	}
 	if e, exited := errors.AsType[*executor.ExitError](err); exited && e.Code == exitFatal {
 		return sdk.Fatal(err)

@@ -10,11 +10,11 @@ import (
 
 const guardName = "worker-guard"
 
-// guardCommand is the guard process of a worker. No person calls it.
+// guardCommand runs the guard process that worker starts.
 func (a *app) guardCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:    guardName,
-		Short:  "Kill what a dead or stopped worker left running (started by worker)",
+		Short:  "Kill the commands of a dead or stopped worker (started by worker)",
 		Hidden: true,
 		Args:   cobra.NoArgs,
 		RunE:   does(func(context.Context, []string) error { return executor.RunGuard(a.Stdin) }),

@@ -15,7 +15,7 @@ import (
 	"github.com/kinesin-io/kinesin/task"
 )
 
-// worker is a worker of this Kinesin. Its fields are guarded by tracker.mu.
+// worker is a worker of this server. tracker.mu guards its fields.
 type worker struct {
 	id     string // empty until it is registered
 	groups []controller.Group
@@ -29,33 +29,32 @@ func (w *worker) serves(lambda string, r *rows) bool {
 	}
 	for _, g := range w.groups {
 		inGroup := func(name string) bool { return slices.Contains(g.Lambdas, name) }
-		if inGroup(lambda) && r.inHand(w.id, inGroup) < g.Slots {
+		if inGroup(lambda) && r.held(w.id, inGroup) < g.Slots {
 			return true
 		}
 	}
 	return false
 }
 
-// attempt is a handler under way. Its fields are guarded by tracker.mu, but for the first ones, which never
-// change.
+// attempt is a handler that runs. tracker.mu guards sleeps and waits; the other fields never change.
 type attempt struct {
 	work  *controller.Work
 	start task.Instant
 	end   task.Instant    // when it times out; zero for never
 	ctx   context.Context //nolint:containedctx // the handler's, to see whether it has ended
-	asked *atomic.Bool    // whether the handler has looked at its context
+	asked *atomic.Bool    // whether the handler has used its context
 
-	sleeps map[*sleep]struct{} // under way in it
-	waits  bool                // it is taken to wait on its context
+	sleeps map[*sleep]struct{} // its calls of Sleep
+	waits  bool                // it is assumed to wait on its context
 }
 
 // sleep is a call of Sleep.
 type sleep struct {
 	until task.Instant
-	of    *attempt // nil outside of a handler
+	of    *attempt // nil outside a handler
 }
 
-// waiting reports whether the handler goes on only when time does, or when somebody ends its context.
+// waiting reports whether the handler waits for time to move, or for the end of its context.
 func (a *attempt) waiting(now task.Instant) bool {
 	if a.ctx.Err() != nil || !a.end.IsZero() && a.end <= now {
 		return false
@@ -72,7 +71,7 @@ func (a *attempt) String() string {
 	return fmt.Sprintf("%s task %s (attempt %d)", a.work.Lambda, a.work.ID, a.work.Attempt)
 }
 
-// handlerContext is the context of a handler. It notes that the handler looked at it.
+// handlerContext is the context of a handler. It records that the handler used it.
 type handlerContext struct {
 	context.Context //nolint:containedctx // it is one
 
@@ -101,11 +100,11 @@ func (c handlerContext) Value(key any) any {
 	return c.Context.Value(key)
 }
 
-// employ has the tracker follow a worker that is about to run, and fits the worker to time that stands still.
-func (k *Kinesin) employ(ctx context.Context, c *controller.Config) {
+// follow makes the tracker follow a worker that is about to run, and adapts the worker to virtual time.
+func (k *Kinesin) follow(ctx context.Context, c *controller.Config) {
 	w := &worker{groups: c.Groups}
-	k.tracker.hire(w)
-	context.AfterFunc(ctx, func() { k.tracker.dismiss(w) })
+	k.tracker.addWorker(w)
+	context.AfterFunc(ctx, func() { k.tracker.endWorker(w) })
 	c.Linger, c.Grace = -1, -1
 	c.Exit = nil // it would end the test program
 	s, _ := ctx.Value(startedKey{}).(*started)
@@ -125,16 +124,16 @@ func (k *Kinesin) employ(ctx context.Context, c *controller.Config) {
 	}
 }
 
-// Run starts a worker, which runs until stop is called or the test ends, and returns when it takes tasks.
-// stop returns when the worker has: handlers that run then are told so by their contexts at once, without the
-// grace that Worker.Run gives them.
+// Run starts a worker, which runs until stop is called or the test ends, and returns when the worker takes
+// tasks. stop returns when the worker has ended. It ends the contexts of its handlers at once, without the
+// grace of Worker.Run.
 func (k *Kinesin) Run(w *sdk.Worker) (stop func()) {
 	k.tb.Helper()
 	return k.Start(w.Run)
 }
 
-// Start is Run for code under test that makes its own worker of Client and runs it under ctx. It returns when
-// the first worker takes tasks.
+// Start is Run for code that makes its own worker and runs it until ctx ends. It returns when the first
+// worker takes tasks.
 func (k *Kinesin) Start(run func(ctx context.Context) error) (stop func()) {
 	k.tb.Helper()
 	s := &started{registered: make(chan struct{}), over: make(chan struct{})}
@@ -145,7 +144,7 @@ func (k *Kinesin) Start(run func(ctx context.Context) error) (stop func()) {
 	}()
 	stop = sync.OnceFunc(func() {
 		cancel()
-		k.awaitEnd(s)
+		k.waitFor(s)
 	})
 	k.mu.Lock()
 	k.stops = append(k.stops, stop)
@@ -178,8 +177,8 @@ func (s *started) isRegistered() {
 	}
 }
 
-// awaitEnd waits for a worker that was asked to stop.
-func (k *Kinesin) awaitEnd(s *started) {
+// waitFor waits until a worker that was asked to stop has ended.
+func (k *Kinesin) waitFor(s *started) {
 	k.tb.Helper()
 	timer := clock.Real().NewTimer(k.cfg.stall)
 	defer timer.Stop()
@@ -187,7 +186,7 @@ func (k *Kinesin) awaitEnd(s *started) {
 	case <-s.over:
 	case <-timer.C():
 		stuck := k.tracker.describe(k.time.Now())
-		k.jump(k.time.Now().Add(killAfterMost)) // then the worker gives its handlers up
+		k.jump(k.time.Now().Add(killAfterMost)) // then the worker abandons its handlers
 		<-s.over
 		k.tb.Errorf("sdktest: a worker was stopped, but %v later its handlers had not returned:%s", k.cfg.stall, stuck)
 		return
@@ -197,16 +196,16 @@ func (k *Kinesin) awaitEnd(s *started) {
 	}
 }
 
-// killAfterMost is longer than any worker waits for handlers that were told to stop.
+// killAfterMost is longer than any worker waits for handlers to return.
 const killAfterMost = 30 * 24 * time.Hour
 
-// Sleep waits for d in virtual time or for the end of ctx, whose cause it then returns. Code under test is
-// given it instead of time.Sleep. In a handler it needs the handler's ctx, or one derived from it: then
-// Advance knows that the handler waits for time, and that it goes on when the time has come.
+// Sleep waits for d in virtual time. If ctx ends first, it returns the cause. Give it to code under test
+// instead of time.Sleep. In a handler, pass the handler's context, or one derived from it, so that Advance
+// knows that the handler waits.
 func (k *Kinesin) Sleep(ctx context.Context, d time.Duration) error {
-	s, timer := k.fallAsleep(ctx, d)
+	s, timer := k.startSleep(ctx, d)
 	defer timer.Stop()
-	defer k.tracker.wake(s)
+	defer k.tracker.endSleep(s)
 	select {
 	case <-timer.C():
 		return nil
@@ -215,8 +214,8 @@ func (k *Kinesin) Sleep(ctx context.Context, d time.Duration) error {
 	}
 }
 
-// fallAsleep sets the timer while time cannot move.
-func (k *Kinesin) fallAsleep(ctx context.Context, d time.Duration) (*sleep, clock.Timer) {
+// startSleep starts a timer while time cannot move.
+func (k *Kinesin) startSleep(ctx context.Context, d time.Duration) (*sleep, clock.Timer) {
 	k.tracker.mu.Lock()
 	defer k.tracker.mu.Unlock()
 	s := &sleep{until: k.time.Now().Add(max(d, 0))}

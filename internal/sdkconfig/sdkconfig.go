@@ -1,0 +1,47 @@
+// Package sdkconfig holds the settings of an sdk.Client. It is apart from package sdk so that the packages of
+// this module can set what users cannot: WithClock and WithControllers are options of sdk.NewClient.
+package sdkconfig
+
+import (
+	"cmp"
+	"context"
+	"log/slog"
+	"net/http"
+	"time"
+
+	"github.com/kinesin-io/kinesin/internal/clock"
+	"github.com/kinesin-io/kinesin/internal/controller"
+)
+
+// Client is what a client was told. The options of package sdk set its fields.
+type Client struct {
+	HTTP        *http.Client // nil: one of its own
+	TokenFile   string
+	CAFile      string
+	Log         *slog.Logger
+	CallTimeout time.Duration // of one try
+	TriesMax    int
+
+	Clock clock.Clock
+	// Controllers, if set, changes the configuration of each worker before it runs. The context is Run's.
+	Controllers func(ctx context.Context, c *controller.Config)
+}
+
+// WithClock returns an option that sets the source of time and randomness.
+func WithClock(k clock.Clock) func(*Client) { return func(c *Client) { c.Clock = k } }
+
+// WithControllers returns an option that sets Client.Controllers.
+func WithControllers(change func(ctx context.Context, c *controller.Config)) func(*Client) {
+	return func(c *Client) { c.Controllers = change }
+}
+
+// WithDefaults returns a copy in which every unset field has its default.
+func (c Client) WithDefaults(callTimeout time.Duration, triesMax int) Client {
+	c.Log = cmp.Or(c.Log, slog.Default())
+	if c.Clock == nil {
+		c.Clock = clock.Real()
+	}
+	c.CallTimeout = cmp.Or(max(c.CallTimeout, 0), callTimeout)
+	c.TriesMax = cmp.Or(max(c.TriesMax, 0), triesMax)
+	return c
+}
