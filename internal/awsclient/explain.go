@@ -10,9 +10,10 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/aws/aws-sdk-go-v2/aws/retry"
 	"github.com/aws/smithy-go"
 	smithyhttp "github.com/aws/smithy-go/transport/http"
+
+	"github.com/kinesin-io/kinesin/internal/awserr"
 )
 
 // What is wrong, of an Error. All but ErrUnreachable and ErrThrottled stay until somebody changes something.
@@ -62,16 +63,7 @@ var codes = map[error][]string{
 	ErrMissing: {
 		"ResourceNotFound", "QueueDoesNotExist", "AWS.SimpleQueueService.NonExistentQueue", "TableNotFound",
 	},
-	ErrSettings:  {"InvalidAction", "UnknownOperation"}, // another service answers
-	ErrThrottled: throttled(),
-}
-
-// throttled are the SDK's own codes of throttled requests.
-func throttled() (all []string) {
-	for code := range retry.DefaultThrottleErrorCodes {
-		all = append(all, strings.TrimSuffix(code, "Exception"))
-	}
-	return all
+	ErrSettings: {"InvalidAction", "UnknownOperation"}, // another service answers
 }
 
 // Explain turns an error of a request into an Error; one that it knows nothing about, or nil, comes back as
@@ -140,6 +132,8 @@ func kindOf(code, message string) error {
 		return ErrClock
 	case strings.Contains(lower, "scoped to a valid region"), strings.Contains(lower, "scoped to correct region"):
 		return ErrRegion
+	case awserr.IsThrottleCode(code):
+		return ErrThrottled
 	}
 	for kind, all := range codes {
 		if slices.Contains(all, code) {

@@ -15,6 +15,7 @@ import (
 	"github.com/aws/smithy-go"
 	"go.uber.org/goleak"
 
+	"github.com/kinesin-io/kinesin/internal/awserr"
 	"github.com/kinesin-io/kinesin/internal/awsfake"
 	"github.com/kinesin-io/kinesin/internal/awsfake/fakesqs"
 	"github.com/kinesin-io/kinesin/internal/clock"
@@ -50,13 +51,13 @@ func TestWhatErrorsMean(t *testing.T) {
 		if got := sqsclient.IsMissing(c.err); got != c.missing {
 			t.Errorf("%v is missing: %v", c.err, got)
 		}
-		if got := sqsclient.IsThrottled(c.err); got != c.throttled {
+		if got := awserr.IsThrottled(c.err); got != c.throttled {
 			t.Errorf("%v is throttled: %v", c.err, got)
 		}
 		if got := sqsclient.IsUnknown(c.err); got != c.unknown {
 			t.Errorf("%v is unknown: %v", c.err, got)
 		}
-		if got := sqsclient.IsPassing(c.err); got != c.passes {
+		if got := sqsclient.IsTemporary(c.err); got != c.passes {
 			t.Errorf("%v passes: %v", c.err, got)
 		}
 	}
@@ -174,7 +175,7 @@ func TestDeletesAreRepeated(t *testing.T) {
 		})
 		r.service.Faults.Odds("ChangeMessageVisibilityBatch", awsfake.Throttled, 1)
 		r.during(func() {
-			if err := r.Hide(r.Context(), "q", []sqsclient.Hidden{{Receipt: "r"}}); !sqsclient.IsThrottled(err) {
+			if err := r.Hide(r.Context(), "q", []sqsclient.Hidden{{Receipt: "r"}}); !awserr.IsThrottled(err) {
 				r.Errorf("%v", err)
 			}
 		})

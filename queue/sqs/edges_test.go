@@ -132,7 +132,7 @@ func TestASlowTaskDelaysNoOtherOfItsMessage(t *testing.T) {
 			b.Fatalf("received %d", len(slow))
 		}
 		other := b.open(b.T, nil)
-		got := other.all(2*sqs.HoldDefault, mail)
+		got := other.all(2*sqs.HoldMax, mail)
 		if len(got) != 19 {
 			b.Errorf("the other process received %v", numbersOf(got))
 		}
@@ -176,7 +176,7 @@ func TestNobodyIsLeftForWhatAPollBrings(t *testing.T) {
 		}
 		other := b.open(b.T, nil)
 		b.mustSend(taskOf(7, 0, b.clock.Now())) // to the poll that goes on
-		got := other.receive(4*sqs.HoldDefault, 5, mail)
+		got := other.receive(4*sqs.HoldMax, 5, mail)
 		other.want(got, 0, 1)
 	})
 }
@@ -197,7 +197,7 @@ func TestCloseReturnsWhatNobodyTook(t *testing.T) {
 		other.delete(rest...)
 		// The one in hand comes again when its visibility timeout ends, and with it may come others of its
 		// message.
-		if again := other.all(2*sqs.VisibilityDefault, mail); !slices.Contains(numbersOf(again), int(got[2].Task.Attempt)) {
+		if again := other.all(2*sqs.Visibility, mail); !slices.Contains(numbersOf(again), int(got[2].Task.Attempt)) {
 			b.Errorf("what was in hand did not come again, only %v", numbersOf(again))
 		}
 	})
@@ -233,18 +233,36 @@ func TestWhatIsKeptForTooLongComesAgain(t *testing.T) {
 
 func TestDuplicates(t *testing.T) {
 	inBubble(t, func(b *bubble) {
-		b.service.Faults.Odds("ReceiveMessage", fakesqs.Twice, 0.5)
-		b.service.Faults.Odds("DeleteMessageBatch", fakesqs.Undead, 1)
+		b.service.Faults.Next("ReceiveMessage", fakesqs.Twice, 2)
 		b.mustSend(batchOf(0, 40, b.clock.Now())...)
-		got := b.all(0, mail)
+		got := b.all(time.Second, mail)
 		b.want(got, 0, 40)
 		b.delete(got...)
-		b.service.Faults.Odds("ReceiveMessage", fakesqs.Twice, 0)
 		if again := b.all(time.Minute, mail); len(again) > 0 {
 			b.Errorf("handed out again: %v", numbersOf(again))
 		}
 		if b.counts.discarded[sqs.DiscardDuplicate] == 0 {
 			b.Error("nothing came twice, the test is void")
+		}
+	})
+}
+
+// A message that SQS delivers after its deletion is marked, so that its claim begins with a read.
+func TestAMessageThatComesAfterItsDeletionIsMarked(t *testing.T) {
+	inBubble(t, func(b *bubble) {
+		b.service.Faults.Next("DeleteMessageBatch", fakesqs.Undead, 1)
+		b.mustSend(taskOf(7, 0, b.clock.Now()))
+		got := b.all(0, mail)
+		b.want(got, 0, 1)
+		b.delete(got...)
+		again := b.all(time.Minute, mail)
+		b.want(again, 0, 1)
+		if got[0].Again || !again[0].Again {
+			b.Errorf("marked: %v, then %v", got[0].Again, again[0].Again)
+		}
+		b.delete(again...)
+		if more := b.all(time.Minute, mail); len(more) > 0 {
+			b.Errorf("handed out once more: %v", numbersOf(more))
 		}
 	})
 }

@@ -6,7 +6,13 @@ import (
 	"github.com/kinesin-io/kinesin/task"
 )
 
-// IsText is whether a payload goes as it is.
+// Constants for tests.
+const (
+	HoldMax    = holdMax
+	Visibility = visibility
+)
+
+// IsText reports whether a payload is sent as it is.
 func IsText(payload []byte) bool { return isText(payload) }
 
 // StoreCodec is the one that servers have.

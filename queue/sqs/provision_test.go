@@ -15,6 +15,7 @@ import (
 	"github.com/kinesin-io/kinesin/internal/awsfake"
 	"github.com/kinesin-io/kinesin/internal/awsfake/fakesqs"
 	"github.com/kinesin-io/kinesin/internal/clock"
+	"github.com/kinesin-io/kinesin/internal/sqsclient"
 	"github.com/kinesin-io/kinesin/queue"
 	"github.com/kinesin-io/kinesin/queue/sqs"
 	"github.com/kinesin-io/kinesin/task"
@@ -59,7 +60,7 @@ func (s *turning) must(err error) {
 func (s *turning) comes(l task.Lambda) {
 	s.Helper()
 	s.must(s.driver.Provision(s.Context(), l))
-	if left, err := sqs.Check(s.Context(), s.api, sqs.Queues(s.prefix, l)); err != nil || len(left) > 0 {
+	if left, err := sqsclient.Check(s.Context(), s.api, sqs.Queues(s.prefix, l)); err != nil || len(left) > 0 {
 		s.Errorf("queues of mode %s: %v, %v", l.Mode, left, err)
 	}
 	s.lambdas.add(l)
@@ -69,7 +70,7 @@ func (s *turning) comes(l task.Lambda) {
 func (s *turning) wantRefusal(l task.Lambda, texts ...string) {
 	s.Helper()
 	specs := sqs.Queues(s.prefix, l)
-	before, err := sqs.Check(s.Context(), s.api, specs)
+	before, err := sqsclient.Check(s.Context(), s.api, specs)
 	s.must(err)
 	err = s.driver.Provision(s.Context(), l)
 	for _, text := range texts {
@@ -77,7 +78,7 @@ func (s *turning) wantRefusal(l task.Lambda, texts ...string) {
 			s.Errorf("mode %s: %v, want %q", l.Mode, err, text)
 		}
 	}
-	after, err := sqs.Check(s.Context(), s.api, specs)
+	after, err := sqsclient.Check(s.Context(), s.api, specs)
 	s.must(err)
 	if !slices.Equal(before, after) {
 		s.Errorf("was %v, is %v", before, after)
@@ -161,7 +162,7 @@ func TestALambdaThatComesBackInTheSameMode(t *testing.T) {
 	s.lambdas.remove(l.Ref)
 	l.Ref = 2
 	s.must(s.driver.Provision(t.Context(), l))
-	if left, err := sqs.Check(t.Context(), s.api, sqs.Queues("kin", l)); err != nil || len(left) != 1 {
+	if left, err := sqsclient.Check(t.Context(), s.api, sqs.Queues("kin", l)); err != nil || len(left) != 1 {
 		t.Errorf("left of what an operator changed: %v, %v", left, err)
 	}
 }
@@ -174,7 +175,7 @@ func TestQueuesOfALambdaThatIsThereStay(t *testing.T) {
 	managed := task.Lambda{Name: "sw", Ref: 2, Priorities: deliver.Priorities}.WithDefaults()
 	s.comes(deliver)
 	s.must(s.driver.Provision(t.Context(), managed)) // which the catalog refuses
-	if left, err := sqs.Check(t.Context(), s.api, sqs.Queues("kin", deliver)); err != nil || len(left) > 0 {
+	if left, err := sqsclient.Check(t.Context(), s.api, sqs.Queues("kin", deliver)); err != nil || len(left) > 0 {
 		t.Errorf("queues of the lambda that is there: %v, %v", left, err)
 	}
 	if names, err := s.driver.Missing(t.Context(), managed); err != nil || len(names) > 0 {
@@ -201,7 +202,7 @@ func TestCheckLeavesARedriveOfTheOperatorsOwn(t *testing.T) {
 	t.Parallel()
 	service := fakesqs.New(fakesqs.Config{})
 	job := sqs.Queues("kin", task.Lambda{Name: "job", Priorities: []string{"one"}}.WithDefaults())
-	if _, err := sqs.Create(t.Context(), service, slices.Concat(sqs.Queues("kin", deliverLambda("other", 1))[:1], job)); err != nil {
+	if _, err := sqsclient.Create(t.Context(), service, slices.Concat(sqs.Queues("kin", deliverLambda("other", 1))[:1], job)); err != nil {
 		t.Fatal(err)
 	}
 	at, err := service.GetQueueUrl(t.Context(), &awssqs.GetQueueUrlInput{QueueName: aws.String("kin-job-one")})
@@ -213,7 +214,7 @@ func TestCheckLeavesARedriveOfTheOperatorsOwn(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if found, err := sqs.Check(t.Context(), service, job); err != nil || len(found) > 0 {
+	if found, err := sqsclient.Check(t.Context(), service, job); err != nil || len(found) > 0 {
 		t.Errorf("%v, %v", found, err)
 	}
 }

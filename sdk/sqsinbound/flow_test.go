@@ -18,6 +18,7 @@ import (
 	"github.com/kinesin-io/kinesin/internal/awslocal"
 	"github.com/kinesin-io/kinesin/internal/clock"
 	"github.com/kinesin-io/kinesin/internal/node"
+	"github.com/kinesin-io/kinesin/internal/sqsclient"
 	"github.com/kinesin-io/kinesin/partition"
 	queuemem "github.com/kinesin-io/kinesin/queue/mem"
 	"github.com/kinesin-io/kinesin/queue/sqs"
@@ -29,7 +30,7 @@ import (
 // serve runs a server with an inbound buffer on ElasticMQ, and returns a client of it.
 func serve(tb testing.TB, queues sqs.API, prefix string, change func(*sqsbuffer.Config)) *sdk.Client {
 	tb.Helper()
-	if _, err := sqs.Create(tb.Context(), queues, sqsbuffer.Queues(prefix)); err != nil {
+	if _, err := sqsclient.Create(tb.Context(), queues, sqsbuffer.Queues(prefix)); err != nil {
 		tb.Fatal(err)
 	}
 	config := sqsbuffer.Config{Prefix: prefix, Clock: clock.Real()}

@@ -240,7 +240,7 @@ func (c *Client) send(ctx context.Context, tasks []*kinesinv1.BufferedTask) []er
 	}
 	results := make([]error, 0, len(tasks))
 	for i, err := range c.client.Send(ctx, c.queue, messages) {
-		if sqsclient.IsPassing(err) || sqsclient.IsUnknown(err) {
+		if sqsclient.IsTemporary(err) || sqsclient.IsUnknown(err) {
 			err = fmt.Errorf("%w after up to %d tries; it may be in the queue: %w", sdk.ErrUnavailable, triesMax, err)
 		}
 		results = append(results, slices.Repeat([]error{err}, packed[i].Tasks)...)

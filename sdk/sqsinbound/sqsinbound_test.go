@@ -316,7 +316,7 @@ func TestAQueueThatIsNotThere(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if _, err := c.Schedule(t.Context(), sdk.Item{Lambda: "mail"}); err == nil || !strings.Contains(err.Error(), "prod-inbound is not there") || !strings.Contains(err.Error(), "kinesin aws setup") {
+		if _, err := c.Schedule(t.Context(), sdk.Item{Lambda: "mail"}); err == nil || !strings.Contains(err.Error(), "prod-inbound does not exist") || !strings.Contains(err.Error(), "kinesin aws setup") {
 			t.Errorf("%s: %v", queue, err)
 		}
 		if err := c.Close(t.Context()); err != nil {

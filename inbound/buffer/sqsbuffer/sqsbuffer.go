@@ -15,7 +15,6 @@ import (
 	"github.com/kinesin-io/kinesin/inbound/buffer"
 	"github.com/kinesin-io/kinesin/internal/clock"
 	"github.com/kinesin-io/kinesin/internal/sqsclient"
-	"github.com/kinesin-io/kinesin/queue/sqs"
 )
 
 // Settings of the queue and of the requests.
@@ -34,10 +33,10 @@ const (
 func QueueName(prefix string) string { return prefix + "-inbound" }
 
 // Queues are the inbound queue and its dead-letter queue, in the order in which they can be made.
-func Queues(prefix string) []sqs.QueueSpec {
+func Queues(prefix string) []sqsclient.QueueSpec {
 	name, dlq := QueueName(prefix), QueueName(prefix)+"-dlq"
 	seconds := int(retention / time.Second)
-	return []sqs.QueueSpec{
+	return []sqsclient.QueueSpec{
 		{Name: dlq, MessageRetentionSeconds: seconds, ManagedSSE: true},
 		{
 			Name: name, VisibilityTimeoutSeconds: int(VisibilityDefault / time.Second), MessageRetentionSeconds: seconds, ManagedSSE: true,
