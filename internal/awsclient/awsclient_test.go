@@ -133,7 +133,7 @@ func TestRefusalsInOneSentence(t *testing.T) {
 		},
 		{
 			"another service", 400, "UnknownOperationException", "", awsclient.ErrSettings,
-			[]string{"dynamodb:DescribeTable does not know that call", "AWS_ENDPOINT_URL", "one of DynamoDB?"},
+			[]string{"the endpoint does not know dynamodb:DescribeTable", "AWS_ENDPOINT_URL", "that of DynamoDB?"},
 		},
 		{"throttled", 400, "ThrottlingException", "Rate exceeded", awsclient.ErrThrottled, []string{"throttles dynamodb:DescribeTable"}},
 		{"broken", 500, "InternalServerError", "oops", awsclient.ErrUnreachable, []string{"status 500", "oops"}},
@@ -215,7 +215,7 @@ func TestAnEndpointThatIsSomethingElse(t *testing.T) {
 	defer s.Close()
 	environment(t, s.URL)
 	err := describe(t.Context(), clients(t))
-	check(t, err, awsclient.ErrUnreachable, "is not AWS", "status 404")
+	check(t, err, awsclient.ErrUnreachable, "not by AWS", "status 404")
 }
 
 func TestNoCredentials(t *testing.T) {
