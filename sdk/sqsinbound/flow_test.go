@@ -72,8 +72,7 @@ func serve(tb testing.TB, queues sqs.API, prefix string, change func(*sqsbuffer.
 	return client
 }
 
-// From the queue to the end of the task, through real SQS calls: some tasks that nobody ever told a server
-// about, and some that the server put into its buffer itself.
+// Tasks run that a client put into the queue through real SQS calls, and tasks that the server put there.
 func TestFlow(t *testing.T) {
 	t.Parallel()
 	endpoints := awslocal.Start(t)

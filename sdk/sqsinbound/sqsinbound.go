@@ -1,6 +1,6 @@
-// Package sqsinbound schedules tasks without a server: it puts them straight into the inbound queue of an
-// installation on AWS, from which a server takes them to its store. It is the one package of the SDK that
-// links the AWS SDK. Scheduling then depends on SQS alone, and no server feels a burst.
+// Package sqsinbound schedules tasks without a server: it puts them into the inbound queue of an installation on
+// AWS, and a server moves them to its store. Scheduling then depends on SQS alone, and a burst does not load the
+// servers. No other package of the SDK links the AWS SDK.
 //
 //	queue := sqs.NewFromConfig(cfg) // of the AWS SDK
 //	client, err := sqsinbound.New(queue, "prod", os.Getenv("KINESIN_INBOUND_KEY"))
@@ -8,12 +8,12 @@
 //
 //	id, err := SendReminder.Schedule(ctx, client, Reminder{User: 42}, sdk.In(time.Hour))
 //
-// A Client is an sdk.Scheduler, so typed lambdas take it where they take an sdk.Client. What a server would
-// refuse at once is refused here as far as it can be known; the rest (a lambda that does not exist, a payload
-// above the server's limit) is set aside by the server and shown by `kinesin inbound rejected list`. Tasks
-// with a key are refused: only the store can say whether a key is taken, so they go through an sdk.Client.
+// A Client is an sdk.Scheduler, so typed lambdas take it in place of an sdk.Client. It refuses what every server
+// would refuse. The server sets aside the rest (of a lambda that does not exist, with a payload above the
+// server's limit); `kinesin inbound rejected list` shows it. Tasks with a key are refused, since only the store
+// knows whether a key is taken: schedule them through an sdk.Client.
 //
-// The package owns ids, packing, batches and retries. Its goroutines live while there is something to send.
+// The package owns ids, packing, batches and retries. Its goroutines end when there is nothing to send.
 package sqsinbound
 
 import (
@@ -46,33 +46,33 @@ const (
 	PendingBytesMaxDefault = 32 << 20
 	MessageBytesMaxDefault = sqsclient.BytesMaxDefault
 
-	sendsMax = 8 // requests under way at a time; what comes meanwhile is packed
+	sendsMax = 8 // requests in flight; tasks that come meanwhile share messages
 	triesMax = 9
 )
 
-// Why a task was not accepted, besides the sentinels of package sdk: ErrInvalid, ErrTooLarge, ErrUnsupported
-// (a key), and ErrUnavailable, after which the task may have been accepted all the same.
+// Why a task was not accepted. Package sdk has the other sentinels: ErrInvalid, ErrTooLarge, ErrUnsupported (a
+// key), and ErrUnavailable, after which the task may have been accepted.
 var (
 	// ErrClosed refuses tasks after Close.
 	ErrClosed = errors.New("the client is closed")
-	// ErrNotSent says that a task waited in memory until its caller went: it was never sent.
+	// ErrNotSent says that a task was never sent: it waited in memory until its caller left.
 	ErrNotSent = gather.ErrNotSent
 )
 
-// API is what is asked of the AWS SDK's client; *sqs.Client has it.
+// API has the calls of the AWS SDK that a Client needs; *sqs.Client has them.
 type API interface {
 	SendMessageBatch(ctx context.Context, in *sqs.SendMessageBatchInput, options ...func(*sqs.Options)) (*sqs.SendMessageBatchOutput, error)
 	GetQueueUrl(ctx context.Context, in *sqs.GetQueueUrlInput, options ...func(*sqs.Options)) (*sqs.GetQueueUrlOutput, error)
 }
 
-// Client puts tasks into the inbound queue. It is safe for concurrent use; one per process is enough, since
-// calls at the same time share messages and requests.
+// Client puts tasks into the inbound queue. It is safe for concurrent use. One for each process is enough:
+// concurrent calls share messages and requests.
 type Client struct {
 	config
 	sealer *task.InboundSealer
-	front  *gather.Gatherer[*kinesinv1.BufferedTask]
+	sender *gather.Gatherer[*kinesinv1.BufferedTask]
 	client *sqsclient.Client
-	queue  string // its URL or its name
+	queue  string // URL or name
 }
 
 var _ sdk.Scheduler = (*Client)(nil)
@@ -89,31 +89,27 @@ type config struct {
 // Option changes how a client sends.
 type Option func(*config)
 
-// WithLinger sets how long a task waits for others that share its message, while few are under way;
-// LingerDefault otherwise, 0 for not at all. Under load tasks share messages in any case.
+// WithLinger sets how long a task waits for others to share its message while few requests are in flight:
+// LingerDefault otherwise; 0 for not at all. Under load tasks share messages in any case.
 func WithLinger(d time.Duration) Option { return func(c *config) { c.linger = max(d, 0) } }
 
-// WithSendTimeout bounds all tries of sending a message; SendTimeoutDefault otherwise. The context of a call
-// bounds how long its caller waits.
+// WithSendTimeout bounds all tries to send a message: SendTimeoutDefault otherwise. The context of a call bounds
+// how long its caller waits.
 func WithSendTimeout(d time.Duration) Option { return func(c *config) { c.sendTimeout = d } }
 
-// WithPending bounds how many tasks wait in memory, and how many bytes they have; PendingMaxDefault and
-// PendingBytesMaxDefault otherwise. Calls beyond that wait for room.
+// WithPending bounds the tasks that wait in memory, and their bytes: PendingMaxDefault and
+// PendingBytesMaxDefault otherwise. Calls beyond that block until there is room.
 func WithPending(tasks, bytes int) Option {
 	return func(c *config) { c.pendingMax, c.pendingBytesMax = tasks, bytes }
 }
 
-// WithMessageBytesMax sets how large a message may be, and all messages of a request together:
-// MessageBytesMaxDefault otherwise, up to 1 MiB where the queue takes that. A task is up to a third larger in
-// a message than its payload.
+// WithMessageBytesMax bounds a message, and all messages of a request together: MessageBytesMaxDefault otherwise;
+// up to 1 MiB if the queue takes that. In a message a task is up to a third larger than its payload.
 func WithMessageBytesMax(n int) Option { return func(c *config) { c.messageBytesMax = n } }
 
-// WithClock sets the source of time and chance; it is for tests inside this module.
-func WithClock(k clock.Clock) Option { return func(c *config) { c.clock = k } }
-
-// New returns a client. queue is the inbound queue's URL, or the AWS prefix of the installation (the queue is
-// then PREFIX-inbound). key is what `kinesin inbound key` prints: a secret that programs get, for example, as
-// KINESIN_INBOUND_KEY. It makes no request before the first call. Its errors are sdk.ErrInvalid.
+// New returns a client. queueURLOrPrefix is the URL of the inbound queue, or the AWS prefix of the installation
+// (the queue is then PREFIX-inbound). key is the secret that `kinesin inbound key` prints; a program may get it
+// as KINESIN_INBOUND_KEY. New makes no request. Its errors are sdk.ErrInvalid.
 func New(queue API, queueURLOrPrefix, key string, opts ...Option) (*Client, error) {
 	raw, err := base64.RawURLEncoding.Strict().DecodeString(key)
 	if err != nil || len(raw) != task.TokenKeyBytes {
@@ -139,7 +135,7 @@ func New(queue API, queueURLOrPrefix, key string, opts ...Option) (*Client, erro
 	c.client = sqsclient.NewSender(queue, sqsclient.Config{
 		Clock: c.clock, Timeout: c.sendTimeout, BytesMax: c.messageBytesMax, Tries: triesMax, RepeatSends: true, Explain: explain,
 	})
-	c.front = gather.New(gather.Config[*kinesinv1.BufferedTask]{
+	c.sender = gather.New(gather.Config[*kinesinv1.BufferedTask]{
 		Clock: c.clock, Send: c.send, Bytes: envelope.Bytes,
 		ItemsMax: sqsclient.BatchMax * envelope.TasksMax, BytesMax: c.messageBytesMax, SendsMax: sendsMax, Linger: c.linger,
 		PendingMax: c.pendingMax, PendingBytesMax: c.pendingBytesMax,
@@ -159,25 +155,24 @@ func (c *config) withDefaults() {
 	c.messageBytesMax = cmp.Or(c.messageBytesMax, MessageBytesMaxDefault)
 }
 
-// Close refuses new tasks and returns when all that wait were sent, or with the cause of ctx when that ends
+// Close refuses new tasks and returns when all pending ones were sent, or with the cause of ctx when that ends
 // first.
-func (c *Client) Close(ctx context.Context) error { return c.front.Close(ctx) }
+func (c *Client) Close(ctx context.Context) error { return c.sender.Close(ctx) }
 
-// Schedule puts one task into the queue. When it returns without an error the task is durable there. The
-// result has the task's id also with ErrUnavailable, when it is not known whether the task is in the queue:
-// Get knows later.
+// Schedule puts a task into the queue. Without an error the task is durable there. With ErrUnavailable the task
+// may be in the queue; the result has its id, so that Get can tell later.
 func (c *Client) Schedule(ctx context.Context, item sdk.Item) (sdk.Result, error) {
 	results, _ := c.ScheduleMany(ctx, []sdk.Item{item})
 	return results[0], results[0].Err
 }
 
-// ScheduleMany puts any number of tasks into the queue and answers for each, in order. The error is nil when
-// all are durable; otherwise it tells how many are not, and wraps the first one's error.
+// ScheduleMany puts any number of tasks into the queue and returns a result for each, in order. The error is nil
+// when all are durable; otherwise it says how many are not and wraps the first error.
 func (c *Client) ScheduleMany(ctx context.Context, items []sdk.Item) ([]sdk.Result, error) {
 	results := make([]sdk.Result, len(items))
 	tasks, at := make([]*kinesinv1.BufferedTask, 0, len(items)), make([]int, 0, len(items))
 	for i := range items {
-		t, due, err := c.admit(&items[i])
+		t, due, err := c.accept(&items[i])
 		if err != nil {
 			results[i].Err = fmt.Errorf("schedule: %w", err)
 			continue
@@ -185,7 +180,7 @@ func (c *Client) ScheduleMany(ctx context.Context, items []sdk.Item) ([]sdk.Resu
 		results[i] = sdk.Result{ID: sdk.ID(t.Id), Due: due.Time()}
 		tasks, at = append(tasks, t), append(at, i)
 	}
-	for n, err := range c.front.Do(ctx, tasks) {
+	for n, err := range c.sender.Do(ctx, tasks) {
 		if err == nil {
 			continue
 		}
@@ -198,7 +193,7 @@ func (c *Client) ScheduleMany(ctx context.Context, items []sdk.Item) ([]sdk.Resu
 	return results, summary(results)
 }
 
-// explained gives an error the sentinel by which callers know it.
+// explained wraps an error in the sentinel of this package or of sdk.
 func explained(err error) error {
 	switch {
 	case errors.Is(err, gather.ErrClosed):
@@ -225,8 +220,8 @@ func summary(results []sdk.Result) error {
 	return fmt.Errorf("%d of %d tasks were not scheduled; the first is item %d: %w", failed, len(results), first, results[first].Err)
 }
 
-// send packs tasks and sends them, with an outcome for each. A message that is sent again has the same ids in
-// it, which cannot make second tasks.
+// send packs tasks into messages, sends them, and returns a result for each task. A message that is sent twice
+// has the same ids, so it makes no second task.
 func (c *Client) send(ctx context.Context, tasks []*kinesinv1.BufferedTask) []error {
 	ctx, cancel := clock.Within(ctx, c.clock, c.sendTimeout)
 	defer cancel()
@@ -255,7 +250,7 @@ func explain(_ string, err error) error {
 	return err
 }
 
-// invalid is a refusal that says what is allowed.
+// invalid returns an error with REASON_INVALID.
 func invalid(format string, args ...any) error {
 	return api.Errorf(kinesinv1.Reason_REASON_INVALID, format, args...)
 }
