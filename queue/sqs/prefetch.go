@@ -1,6 +1,7 @@
 package sqs
 
 import (
+	"maps"
 	"slices"
 	"sync"
 	"time"
@@ -17,9 +18,9 @@ const keptMax = 10 * time.Minute
 type prefetch struct {
 	mu        sync.Mutex // guards all below
 	messages  map[string]*heldMessage
-	lists     map[queue.Name]*list
-	taken     map[string]*heldTask // by receipt
-	receivers []*receiver          // in order of arrival
+	waiting   map[queue.Name][]*heldTask // the earliest due first; among equals, the first received
+	taken     map[string]*heldTask       // by receipt
+	receivers []*receiver                // in order of arrival
 	receipts  uint64
 	isTimed   bool // the timekeeper runs
 	closed    bool
@@ -49,35 +50,12 @@ type heldTask struct {
 
 func (t *heldTask) due() task.Instant { return t.message.Task.HeldUntil() }
 
-// list has the tasks of one name.
-type list struct {
-	waiting []*heldTask // the earliest due first; among equals, the first received
-	taken   int
-}
-
-func (l *list) insert(t *heldTask) {
-	i, _ := slices.BinarySearchFunc(l.waiting, t, func(a, b *heldTask) int {
-		if a.due() <= b.due() {
-			return -1
-		}
-		return 1
-	})
-	l.waiting = slices.Insert(l.waiting, i, t)
-}
+func (t *heldTask) name() queue.Name { return queue.NameFor(&t.message.Task) }
 
 func newPrefetch() *prefetch {
 	return &prefetch{
-		messages: map[string]*heldMessage{}, lists: map[queue.Name]*list{}, taken: map[string]*heldTask{}, changed: make(chan struct{}, 1),
+		messages: map[string]*heldMessage{}, waiting: map[queue.Name][]*heldTask{}, taken: map[string]*heldTask{}, changed: make(chan struct{}, 1),
 	}
-}
-
-func (p *prefetch) list(name queue.Name) *list {
-	l := p.lists[name]
-	if l == nil {
-		l = &list{}
-		p.lists[name] = l
-	}
-	return l
 }
 
 // redelivered reports whether a message is held already. SQS then takes the handle of its latest delivery.
@@ -103,10 +81,21 @@ func (p *prefetch) add(m *heldMessage, tasks []task.Task, again bool, now task.I
 	for i := range tasks {
 		t := &heldTask{of: m, message: queue.Message{Task: tasks[i], Again: again}, since: m.received.Add(max(0, tasks[i].HeldUntil().Sub(now)))}
 		m.tasks = append(m.tasks, t)
-		p.list(queue.NameFor(&tasks[i])).insert(t)
+		p.insert(t)
 	}
 	p.wakeTimekeeper()
 	return true
+}
+
+func (p *prefetch) insert(t *heldTask) {
+	tasks := p.waiting[t.name()]
+	i, _ := slices.BinarySearchFunc(tasks, t, func(a, b *heldTask) int {
+		if a.due() <= b.due() {
+			return -1
+		}
+		return 1
+	})
+	p.waiting[t.name()] = slices.Insert(tasks, i, t)
 }
 
 // release takes back tasks that were handed out.
@@ -130,7 +119,6 @@ func (p *prefetch) takeBack(messages []queue.Message) []*heldTask {
 func (p *prefetch) untake(t *heldTask) {
 	delete(p.taken, t.receipt)
 	t.receipt = ""
-	p.lists[queue.NameFor(&t.message.Task)].taken--
 }
 
 // finish marks tasks that were handed out as done, and returns the messages whose tasks are all done.
@@ -209,16 +197,16 @@ func (p *prefetch) removeWhole(tasks []*heldTask) (messages []*heldMessage, rest
 func (p *prefetch) removeWaiting(before task.Instant) (tasks []*heldTask) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	for name, l := range p.lists {
-		l.waiting = slices.DeleteFunc(l.waiting, func(t *heldTask) bool {
+	for name, waiting := range p.waiting {
+		left := slices.DeleteFunc(waiting, func(t *heldTask) bool {
 			leaves := t.since < before
 			if leaves {
 				tasks = append(tasks, t)
 			}
 			return leaves
 		})
-		if len(l.waiting) == 0 && l.taken == 0 {
-			delete(p.lists, name)
+		if p.waiting[name] = left; len(left) == 0 {
+			delete(p.waiting, name)
 		}
 	}
 	return tasks
@@ -245,10 +233,13 @@ func (p *prefetch) renew(now task.Instant) (messages []*heldMessage) {
 func (p *prefetch) depth(name queue.Name, now task.Instant) (d queue.Depth) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if l := p.lists[name]; l != nil {
-		d.Visible, d.InFlight = len(l.waiting), l.taken
-		for _, t := range l.waiting {
-			d.Oldest = max(d.Oldest, now.Sub(t.since))
+	d.Visible = len(p.waiting[name])
+	for _, t := range p.waiting[name] {
+		d.Oldest = max(d.Oldest, now.Sub(t.since))
+	}
+	for _, t := range p.taken {
+		if t.name() == name {
+			d.InFlight++
 		}
 	}
 	return d
@@ -264,10 +255,6 @@ func (p *prefetch) removeLambda(lambda uint32) (all []*heldMessage) {
 			all = append(all, m)
 		}
 	}
-	for name, l := range p.lists {
-		if name.Lambda == lambda {
-			l.waiting = nil
-		}
-	}
+	maps.DeleteFunc(p.waiting, func(name queue.Name, _ []*heldTask) bool { return name.Lambda == lambda })
 	return all
 }

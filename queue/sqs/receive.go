@@ -155,7 +155,7 @@ func (d *Driver) sweep(now task.Instant) {
 	lanes := map[*lane]bool{}
 	for _, t := range d.prefetch.removeWaiting(now.Add(-holdMax)) {
 		lanes[t.of.lane] = true
-		if queue.NameFor(&t.message.Task).Class == queue.Normal {
+		if t.name().Class == queue.Normal {
 			back = append(back, t)
 		} else {
 			d.prefetch.forget(t.of)

@@ -44,7 +44,7 @@ func (p *prefetch) join(r *receiver, now task.Instant) ([]queue.Message, error) 
 func (p *prefetch) await(ctx context.Context, r *receiver) ([]queue.Message, error) {
 	select {
 	case got, open := <-r.got:
-		return got, closedUnless(open)
+		return got, errUnless(open)
 	case <-ctx.Done():
 	}
 	p.mu.Lock()
@@ -54,10 +54,10 @@ func (p *prefetch) await(ctx context.Context, r *receiver) ([]queue.Message, err
 		return nil, context.Cause(ctx)
 	}
 	got, open := <-r.got // it was served just now
-	return got, closedUnless(open)
+	return got, errUnless(open)
 }
 
-func closedUnless(open bool) error {
+func errUnless(open bool) error {
 	if !open {
 		return queue.ErrClosed
 	}
@@ -73,9 +73,9 @@ func (p *prefetch) wanted(key laneKey) (wanted, waiting int) {
 			wanted += r.limit
 		}
 	}
-	for name, l := range p.lists {
+	for name, tasks := range p.waiting {
 		if keyOf(name) == key {
-			waiting += len(l.waiting)
+			waiting += len(tasks)
 		}
 	}
 	return wanted, waiting
@@ -91,8 +91,8 @@ func (p *prefetch) serve(now task.Instant) (next time.Duration) {
 			return true
 		}
 		for _, name := range r.names {
-			if l := p.lists[name]; l != nil && len(l.waiting) > 0 {
-				next = min(next, l.waiting[0].due().Add(-r.ahead/2).Sub(now))
+			if tasks := p.waiting[name]; len(tasks) > 0 {
+				next = min(next, tasks[0].due().Add(-r.ahead/2).Sub(now))
 			}
 		}
 		return false
@@ -102,30 +102,28 @@ func (p *prefetch) serve(now task.Instant) (next time.Duration) {
 
 // take hands out up to a receiver's limit of tasks, once one of them is due within half of its look ahead.
 func (p *prefetch) take(r *receiver, now task.Instant) []queue.Message {
-	isRipe := func(name queue.Name) bool {
-		l := p.lists[name]
-		return l != nil && len(l.waiting) > 0 && l.waiting[0].due() <= now.Add(r.ahead/2)
+	isDue := func(name queue.Name, by task.Instant) bool {
+		tasks := p.waiting[name]
+		return len(tasks) > 0 && tasks[0].due() <= by
 	}
-	if !slices.ContainsFunc(r.names, isRipe) {
+	if !slices.ContainsFunc(r.names, func(name queue.Name) bool { return isDue(name, now.Add(r.ahead/2)) }) {
 		return nil
 	}
 	var got []queue.Message
 	for _, name := range r.names {
-		l := p.lists[name]
-		for l != nil && len(got) < r.limit && len(l.waiting) > 0 && l.waiting[0].due() <= now.Add(r.ahead) {
-			got = append(got, p.handOut(l))
+		for len(got) < r.limit && isDue(name, now.Add(r.ahead)) {
+			got = append(got, p.handOut(name))
 		}
 	}
 	return got
 }
 
-func (p *prefetch) handOut(l *list) queue.Message {
-	t := l.waiting[0]
-	l.waiting = slices.Delete(l.waiting, 0, 1)
+func (p *prefetch) handOut(name queue.Name) queue.Message {
+	t := p.waiting[name][0]
+	p.waiting[name] = slices.Delete(p.waiting[name], 0, 1)
 	p.receipts++
 	t.receipt = strconv.FormatUint(p.receipts, 36)
 	p.taken[t.receipt] = t
-	l.taken++
 	m := t.message
 	m.Receipt = t.receipt
 	return m
