@@ -37,9 +37,9 @@ func provision(t *testing.T, d *sqs.Driver, all *lambdas) {
 	}
 }
 
-// atOnce has nothing linger: the suite sends one message after the other and lets no time pass.
+// atOnce makes no request wait for others: the suite sends one message after the other and lets no time pass.
 func atOnce(c *sqs.Config) {
-	c.Linger, c.DeliverLinger, c.DeleteLinger, c.PollPause, c.CloseGrace = -1, -1, -1, -1, -1
+	c.Linger, c.DeliverLinger, c.CloseGrace = -1, -1, -1
 }
 
 func TestConformance(t *testing.T) {

@@ -541,7 +541,7 @@ func TestSilenceAtTheInFlightBound(t *testing.T) {
 			}
 			got = append(got, part...)
 			b.delete(part...)
-			b.advance(2 * sqs.DeleteLingerDefault)
+			b.advance(2 * sqs.DeleteLinger)
 		}
 		b.want(got, 0, 12)
 	})
@@ -737,7 +737,7 @@ func TestDepthIsAskedForOnceByAll(t *testing.T) {
 		}
 		b.advance(time.Minute)
 		for n := range askers {
-			if errs[n] == nil || took[n] > sqs.RequestTimeoutDefault {
+			if errs[n] == nil || took[n] > sqs.RequestTimeout {
 				b.Errorf("%v after %v", errs[n], took[n])
 			}
 		}

@@ -8,8 +8,10 @@ import (
 
 // Constants for tests.
 const (
-	HoldMax    = holdMax
-	Visibility = visibility
+	HoldMax        = holdMax
+	Visibility     = visibility
+	DeleteLinger   = deleteLinger
+	RequestTimeout = requestTimeout
 )
 
 // IsText reports whether a payload is sent as it is.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"time"
 
 	"github.com/kinesin-io/kinesin/internal/gather"
 	"github.com/kinesin-io/kinesin/internal/sqsclient"
@@ -86,8 +87,12 @@ func newLane(d *Driver, key laneKey, name string, mode task.Mode) *lane {
 	l.sends = gather.New(sends)
 	sends.Linger, sends.LoneAtOnce = aheadLinger, false
 	l.aheadSends = gather.New(sends)
+	deletes := time.Duration(0)
+	if d.Linger > 0 {
+		deletes = deleteLinger
+	}
 	l.deletes = gather.New(gather.Config[string]{
-		Clock: d.Clock, ItemsMax: sqsclient.BatchMax, SendsMax: deletesInFlightMax, Linger: d.DeleteLinger,
+		Clock: d.Clock, ItemsMax: sqsclient.BatchMax, SendsMax: deletesInFlightMax, Linger: deletes,
 		Send: func(_ context.Context, handles []string) []error {
 			l.logFailure("not deleted", d.client.Delete(d.ctx, l.name, handles))
 			return make([]error, len(handles))

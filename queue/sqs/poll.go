@@ -110,8 +110,8 @@ func (l *lane) notePoll(err error, tasks int, isFull bool) (pause time.Duration)
 	case p.failures > 0:
 		d.Log.InfoContext(d.ctx, "receiving from queue works again", slog.String("queue", l.name), slog.Int("failures", p.failures))
 		p.failures = 0
-	case tasks > 1 && !isFull: // more are likely to come soon, and can share a poll
-		pause = d.PollPause
+	case tasks > 1 && !isFull && d.Linger > 0: // more are likely to come soon, and can share a poll
+		pause = pollPause
 	}
 	p.mu.Unlock()
 	if err == nil && isFull {

@@ -41,15 +41,18 @@ const (
 	PackTasksMaxDefault    = 16
 	LingerDefault          = 5 * time.Millisecond
 	DeliverLingerDefault   = 30 * time.Millisecond
-	DeleteLingerDefault    = time.Second
-	PollPauseDefault       = 10 * time.Millisecond
-	RequestTimeoutDefault  = 10 * time.Second
 	CloseGraceDefault      = 200 * time.Millisecond
 )
 
 const (
 	// aheadLinger is how long tasks that are not due for longer wait for others.
 	aheadLinger = 40 * time.Millisecond
+	// deleteLinger is how long deletes wait for others, since nobody waits for them.
+	deleteLinger = time.Second
+	// pollPause is the pause after a poll that returned several tasks but fewer messages than asked for.
+	pollPause = 10 * time.Millisecond
+	// requestTimeout bounds every request, in addition to the wait of a long poll.
+	requestTimeout = 10 * time.Second
 	// pollVisibility is when SQS hands out a received message again, unless this process keeps it hidden. When
 	// the process dies, its tasks are late by no more.
 	pollVisibility = 4 * time.Second
@@ -83,13 +86,9 @@ type Config struct {
 	// PackTasksMax is how many tasks share a message at most: 16. 1 turns packing off.
 	PackTasksMax int
 
-	// Linger is how long a send waits for others when another one came just before it: 5 ms. DeliverLinger is
-	// the same for deliveries: 30 ms. Deletes wait for DeleteLinger, since nobody waits for them: 1 s.
-	Linger, DeliverLinger, DeleteLinger time.Duration
-	// PollPause is the pause after a poll that returned several tasks but fewer messages than asked for: 10 ms.
-	PollPause time.Duration
-	// RequestTimeout bounds every request, in addition to the wait of a long poll: 10 s.
-	RequestTimeout time.Duration
+	// Linger is how long a send waits for others when another one came just before it: 5 ms. Without it no
+	// request waits for others. DeliverLinger is the same for deliveries: 30 ms.
+	Linger, DeliverLinger time.Duration
 	// CloseGrace is how long Close waits for polls, since SQS may be answering them: 200 ms.
 	CloseGrace time.Duration
 }
@@ -97,12 +96,9 @@ type Config struct {
 func (c Config) withDefaults() Config {
 	c.MessageBytesMax = cmp.Or(max(c.MessageBytesMax, 0), MessageBytesMaxDefault)
 	c.PackTasksMax = cmp.Or(max(c.PackTasksMax, 0), PackTasksMaxDefault)
-	for d, otherwise := range map[*time.Duration]time.Duration{
-		&c.Linger: LingerDefault, &c.DeliverLinger: DeliverLingerDefault, &c.DeleteLinger: DeleteLingerDefault,
-		&c.PollPause: PollPauseDefault, &c.RequestTimeout: RequestTimeoutDefault, &c.CloseGrace: CloseGraceDefault,
-	} {
-		*d = max(cmp.Or(*d, otherwise), 0)
-	}
+	c.Linger = max(cmp.Or(c.Linger, LingerDefault), 0)
+	c.DeliverLinger = max(cmp.Or(c.DeliverLinger, DeliverLingerDefault), 0)
+	c.CloseGrace = max(cmp.Or(c.CloseGrace, CloseGraceDefault), 0)
 	return c
 }
 
@@ -140,7 +136,7 @@ func New(api API, config Config) *Driver {
 	config = config.withDefaults()
 	d := &Driver{Config: config, api: api, prefetch: newPrefetch(), lanes: map[laneKey]*lane{}}
 	d.client = sqsclient.New(api, sqsclient.Config{
-		Clock: config.Clock, Timeout: config.RequestTimeout, BytesMax: config.MessageBytesMax, PollGrace: config.CloseGrace,
+		Clock: config.Clock, Timeout: requestTimeout, BytesMax: config.MessageBytesMax, PollGrace: config.CloseGrace,
 		Explain: d.explain, Observer: config.Observer,
 	})
 	d.ctx, d.cancel = context.WithCancel(context.Background())
