@@ -47,8 +47,8 @@ type Deliverer interface {
 
 // Provisioner is an optional capability of a driver whose queues must be created before they are used.
 type Provisioner interface {
-	// CheckLambda refuses, with task.ErrInvalid, a lambda whose queues would get the names of another lambda's
-	// queues. planned are lambdas that are about to be created.
+	// CheckLambda refuses, with task.ErrInvalid, a lambda whose queues would get the names of another
+	// lambda's queues. planned are lambdas that are about to be created.
 	CheckLambda(l task.Lambda, planned ...task.Lambda) error
 	// Provision creates the lambda's missing queues. It may be repeated, and needs no permission to create
 	// queues that exist. Queues that a deleted lambda in the other mode left are changed when they are empty;
@@ -110,8 +110,8 @@ func CheckDelay(d time.Duration) error {
 	return nil
 }
 
-// CheckLambda refuses a lambda that cannot have queues here: one in deliver mode if the driver cannot deliver,
-// or one whose queues would get taken names; see Provisioner.
+// CheckLambda refuses a lambda that cannot have queues here: one in deliver mode if the driver cannot
+// deliver, or one whose queues would get taken names; see Provisioner.
 func (q *Queue) CheckLambda(l task.Lambda, planned ...task.Lambda) error {
 	if l.Mode == task.Deliver && !q.Delivers() {
 		return fmt.Errorf("%w mode deliver of lambda %s: %w", task.ErrInvalid, l.Name, ErrCannotDeliver)

@@ -56,9 +56,9 @@ type Message struct {
 	Again bool
 }
 
-// Driver is implemented by each kind of queue; the suite in queuetest checks it. Delivery is at least once and
-// in no promised order; a driver tries to hand out the earliest due first. All methods are safe for concurrent
-// use.
+// Driver is implemented by each kind of queue; the suite in queuetest checks it. Delivery is at least once
+// and in no promised order; a driver tries to hand out the earliest due first. All methods are safe for
+// concurrent use.
 type Driver interface {
 	// Send puts messages on their queues (NameFor). results[i] is nil when messages[i] is in its queue, and
 	// ErrFull when that is at its bound; after any other error it may or may not be there.

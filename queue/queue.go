@@ -1,6 +1,6 @@
 // Package queue is the seam to the lambda queues: one queue for each <lambda, priority>, through which
-// enqueued tasks reach the workers. The store, not the queue, is the truth: the scheduler sends a lost message
-// again, and a claim refuses one that comes twice.
+// enqueued tasks reach the workers. The store, not the queue, is the truth: the scheduler sends a lost
+// message again, and a claim refuses one that comes twice.
 //
 // Roles use Queue; implementers write a Driver.
 package queue
@@ -53,8 +53,8 @@ func (q *Queue) Send(ctx context.Context, messages []Message) []error {
 	return results
 }
 
-// Receive waits for messages; see Driver.Receive. limit must be positive and is capped at ReceiveMax; ahead is
-// capped at AheadMax. Without names it waits until ctx ends.
+// Receive waits for messages; see Driver.Receive. limit must be positive and is capped at ReceiveMax; ahead
+// is capped at AheadMax. Without names it waits until ctx ends.
 func (q *Queue) Receive(ctx context.Context, names []Name, limit int, ahead time.Duration) ([]Message, error) {
 	if limit < 1 {
 		return nil, fmt.Errorf("receive %d messages: want 1 to %d", limit, ReceiveMax)

@@ -1,7 +1,7 @@
-// Package buffer is the seam to the inbound buffer: a durable queue between the callers and the store. The store
-// is written at a steady rate from it. Its tasks are acknowledged, so a message is deleted only when its tasks
-// are in the store. Messages are opaque here; package api/envelope defines them. The suite in buffertest checks
-// implementers.
+// Package buffer is the seam to the inbound buffer: a durable queue between the callers and the store. The
+// store is written at a steady rate from it. Its tasks are acknowledged, so a message is deleted only when
+// its tasks are in the store. Messages are opaque here; package api/envelope defines them. The suite in
+// buffertest checks implementers.
 package buffer
 
 import (
@@ -43,16 +43,16 @@ type Message struct {
 	Receipt string
 }
 
-// Buffer is implemented by each kind of buffer. Delivery is at least once and in no promised order. All methods
-// are safe for concurrent use.
+// Buffer is implemented by each kind of buffer. Delivery is at least once and in no promised order. All
+// methods are safe for concurrent use.
 type Buffer interface {
 	// Send puts messages into the buffer: any number, best a multiple of BatchMax, or as many as fit into one
 	// request. results[i] is nil when messages[i] is durable there, and ErrTooLarge when it is refused; after
 	// any other error it may or may not be there.
 	Send(ctx context.Context, messages []Outgoing) (results []error)
-	// Receive waits a while for messages and returns up to limit of them (at most BatchMax), or none.
-	// A received message is hidden until it is deleted, or until its visibility timeout, or the time that Retry
-	// set, has passed.
+	// Receive waits a while for messages and returns up to limit of them (at most BatchMax), or none. A
+	// received message is hidden until it is deleted, or until its visibility timeout, or the time that
+	// Retry set, has passed.
 	Receive(ctx context.Context, limit int) ([]Message, error)
 	// Delete removes received messages for good. After an error some may be received again.
 	Delete(ctx context.Context, messages []Message) error

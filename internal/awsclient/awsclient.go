@@ -1,8 +1,8 @@
-// Package awsclient creates the AWS clients of this program, and explains their errors in one sentence. Region,
-// credentials and endpoints come from where the AWS SDK looks for them: the environment (AWS_REGION,
-// AWS_ACCESS_KEY_ID, AWS_ENDPOINT_URL_DYNAMODB, AWS_ENDPOINT_URL_SQS …), the shared configuration files, and the
-// machine or container. It owns timeouts, the connection pools and the retries of the SDK; it knows no table
-// and no queue.
+// Package awsclient creates the AWS clients of this program, and explains their errors in one sentence.
+// Region, credentials and endpoints come from where the AWS SDK looks for them: the environment
+// (AWS_REGION, AWS_ACCESS_KEY_ID, AWS_ENDPOINT_URL_DYNAMODB, AWS_ENDPOINT_URL_SQS …), the shared
+// configuration files, and the machine or container. It owns timeouts, the connection pools and the retries
+// of the SDK; it knows no table and no queue.
 package awsclient
 
 import (
@@ -36,8 +36,8 @@ const (
 	// idleMax is how long an unused connection is kept. The services close it a little later.
 	idleMax        = 50 * time.Second
 	keepAliveEvery = 30 * time.Second
-	// connectionsMax is how many unused connections to one service are kept. More concurrent requests open new
-	// ones, which costs a handshake each.
+	// connectionsMax is how many unused connections to one service are kept. More concurrent requests open
+	// new ones, which costs a handshake each.
 	connectionsMax = 256
 	// triesMax and backoffMax bound the retries of the SDK. Drivers with retries of their own turn these off.
 	triesMax   = 3
@@ -56,8 +56,8 @@ type Clients struct {
 	transports []*http.Transport
 }
 
-// New creates the clients from the environment and the configuration files, and looks for credentials. It makes
-// no request to DynamoDB or SQS. Its errors are those of Explain.
+// New creates the clients from the environment and the configuration files, and looks for credentials. It
+// makes no request to DynamoDB or SQS. Its errors are those of Explain.
 func New(ctx context.Context, c clock.Clock) (*Clients, error) {
 	watch := &serverClock{clock: c}
 	made := &Clients{clock: watch}

@@ -29,7 +29,8 @@ var (
 // Config are the settings of a Gatherer. Clock, Send, ItemsMax and SendsMax are required.
 type Config[T any] struct {
 	Clock clock.Clock
-	// Send sends a batch and returns an error for each item. Its context has no deadline: it must set its own.
+	// Send sends a batch and returns an error for each item. Its context has no deadline: it must set its
+	// own.
 	Send func(ctx context.Context, batch []T) []error
 	// Bytes returns the size of an item; nil: sizes do not count.
 	Bytes func(item T) int
@@ -40,8 +41,8 @@ type Config[T any] struct {
 	Linger   time.Duration // how long an item waits for others while fewer sends are in flight
 	// LoneAtOnce sends an item without a wait when it comes later than Linger after the one before it.
 	LoneAtOnce bool
-	// Patience is how much longer an item waits while that brings others, until there are Enough items. 0: not
-	// at all.
+	// Patience is how much longer an item waits while that brings others, until there are Enough items. 0:
+	// not at all.
 	Patience time.Duration
 	Enough   int
 
@@ -118,8 +119,8 @@ func (g *Gatherer[T]) Do(ctx context.Context, items []T) []error {
 	return c.results
 }
 
-// Put has items sent and does not wait for that; no bound of pending items holds it up. It returns false after
-// Close, when it drops them.
+// Put has items sent and does not wait for that; no bound of pending items holds it up. It returns false
+// after Close, when it drops them.
 func (g *Gatherer[T]) Put(items ...T) bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -342,8 +343,8 @@ func (g *Gatherer[T]) takeBack(c *call, cause error) []error {
 	return results
 }
 
-// Close refuses new items and returns when all pending ones were sent, or with the cause of ctx when that ends
-// first.
+// Close refuses new items and returns when all pending ones were sent, or with the cause of ctx when that
+// ends first.
 func (g *Gatherer[T]) Close(ctx context.Context) error {
 	g.mu.Lock()
 	if !g.closed {

@@ -6,8 +6,8 @@ import (
 	"github.com/kinesin-io/kinesin/internal/clock"
 )
 
-// Whether waiting longer than Linger brings more items is learned by trying. Callers that wait for each result
-// bring none, however often they call, and would only become slower.
+// Whether waiting longer than Linger brings more items is learned by trying. Callers that wait for each
+// result bring none, however often they call, and would only become slower.
 const (
 	triesMax = 3   // waits in a row that may bring nothing, where earlier ones did
 	skipMin  = 8   // sends until the next try after that; it doubles each time

@@ -107,8 +107,9 @@ func (c *Client) Pause(ctx context.Context, d time.Duration) {
 // errStale ends polls that began before an outage was over.
 var errStale = errors.New("the service answers again")
 
-// outage notices when SQS answers again after a request that got no answer. A poll whose connection died looks
-// like one of an empty queue until it times out, so polls are then repeated, and nobody backs off any longer.
+// outage notices when SQS answers again after a request that got no answer. A poll whose connection died
+// looks like one of an empty queue until it times out, so polls are then repeated, and nobody backs off any
+// longer.
 type outage struct {
 	mu         sync.Mutex      // guards all below
 	unanswered bool            // the latest request got no answer

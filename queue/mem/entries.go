@@ -24,8 +24,8 @@ func (e entry) before(other entry) bool {
 	return e.arrival < other.arrival
 }
 
-// entries is a binary heap with the earliest on top. container/heap would cost an allocation and three indirect
-// calls for each message.
+// entries is a binary heap with the earliest on top. container/heap would cost an allocation and three
+// indirect calls for each message.
 type entries []entry
 
 // push adds e and reports whether it is the earliest.

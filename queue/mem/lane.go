@@ -9,8 +9,8 @@ type lane struct {
 	inFlight int
 	room     chan struct{} // not nil since a send was refused; closed below half the bound
 
-	// The waiting receivers: those that look further ahead first, then in order of arrival. Only the first one
-	// is woken and has a timer: a message that it need not take yet, no other one need take.
+	// The waiting receivers: those that look further ahead first, then in order of arrival. Only the first
+	// one is woken and has a timer: a message that it need not take yet, no other one need take.
 	first, last *place
 }
 

@@ -1,6 +1,7 @@
-// Package mem is the queue driver of a single process: messages live in memory and are lost with it. It hands
-// out the earliest due first, at the microsecond. It calls nothing but its clock and starts no goroutine: the
-// first waiting receiver of a queue sets a timer for it. After a restart the scheduler sends everything again.
+// Package mem is the queue driver of a single process: messages live in memory and are lost with it. It
+// hands out the earliest due first, at the microsecond. It calls nothing but its clock and starts no
+// goroutine: the first waiting receiver of a queue sets a timer for it. After a restart the scheduler sends
+// everything again.
 package mem
 
 import (
@@ -176,9 +177,9 @@ func (d *Driver) Room(name queue.Name) <-chan struct{} {
 	return l.roomChannel()
 }
 
-// ClockStepped implements queue.Stepper. A message that was released with a delay stays hidden for the rest of
-// that delay, and the step does not change how long messages have waited. A message that is not due waits for
-// the same instant.
+// ClockStepped implements queue.Stepper. A message that was released with a delay stays hidden for the rest
+// of that delay, and the step does not change how long messages have waited. A message that is not due
+// waits for the same instant.
 func (d *Driver) ClockStepped(by time.Duration) {
 	d.mu.Lock()
 	defer d.mu.Unlock()

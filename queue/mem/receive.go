@@ -11,9 +11,9 @@ import (
 
 // waiter is a waiting Receive call. It has a place in the lane of each of its names.
 //
-// A waiter is woken and then takes messages itself. Until it has run it stays first in its lanes, so that more
-// messages wake no other waiter. Then it notifies the next waiter of each of its lanes, whether it took
-// messages, found none or was cancelled. So no message is forgotten.
+// A waiter is woken and then takes messages itself. Until it has run it stays first in its lanes, so that
+// more messages wake no other waiter. Then it notifies the next waiter of each of its lanes, whether it
+// took messages, found none or was cancelled. So no message is forgotten.
 type waiter struct {
 	ahead  time.Duration
 	places []place // one for each name

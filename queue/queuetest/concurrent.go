@@ -12,8 +12,8 @@ import (
 	"github.com/kinesin-io/kinesin/queue"
 )
 
-// crowd has many concurrent senders and receivers. Receivers are cancelled at random, also while they are woken,
-// and release some messages.
+// crowd has many concurrent senders and receivers. Receivers are cancelled at random, also while they are
+// woken, and release some messages.
 type crowd struct {
 	*suite
 	names []queue.Name
@@ -24,8 +24,8 @@ type crowd struct {
 	over chan struct{}
 }
 
-// noWakeUpLost checks that each message is deleted exactly once, and that no receiver sleeps while a message is
-// due.
+// noWakeUpLost checks that each message is deleted exactly once, and that no receiver sleeps while a
+// message is due.
 func noWakeUpLost(s *suite) {
 	const senders, receivers = 4, 8
 	each := 300

@@ -13,8 +13,8 @@ import (
 // DeliveringBytesMax is the largest payload that Delivering takes.
 const DeliveringBytesMax = 256 << 10
 
-// Delivering adds deliveries to any driver: it records them in place of a consumer's queue. Tests of lambdas in
-// deliver mode use it instead of SQS.
+// Delivering adds deliveries to any driver: it records them in place of a consumer's queue. Tests of
+// lambdas in deliver mode use it instead of SQS.
 type Delivering struct {
 	queue.Driver
 
@@ -42,8 +42,8 @@ func NewDelivering(d queue.Driver, now func() task.Instant) *Delivering {
 	return &Delivering{Driver: d, now: now, arrived: make(chan struct{})}
 }
 
-// Decide sets the function that decides about every delivery from now on; nil means no faults. Its calls do not
-// overlap.
+// Decide sets the function that decides about every delivery from now on; nil means no faults. Its calls do
+// not overlap.
 func (d *Delivering) Decide(decide func(*queue.Delivery) Fault) {
 	d.mu.Lock()
 	defer d.mu.Unlock()

@@ -44,8 +44,8 @@ type Faulty struct {
 // NewFaulty wraps d. No write fails until Decide is called.
 func NewFaulty(d queue.Driver) *Faulty { return &Faulty{Driver: d} }
 
-// Decide sets the function that decides about every message of every write from now on; nil means no faults. Its
-// calls do not overlap.
+// Decide sets the function that decides about every message of every write from now on; nil means no
+// faults. Its calls do not overlap.
 func (f *Faulty) Decide(decide func(Write, *queue.Message) Fault) {
 	f.mu.Lock()
 	defer f.mu.Unlock()

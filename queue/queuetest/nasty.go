@@ -24,9 +24,9 @@ type Manners struct {
 // deadlineDefault is the visibility timeout.
 const deadlineDefault = 30 * time.Second
 
-// Nasty is an unreliable durable queue, like that of a service, over a driver in memory: delivery at least once,
-// in hardly any order, with a visibility timeout. It cannot tell when it has room, and its depths are up to
-// a second old.
+// Nasty is an unreliable durable queue, like that of a service, over a driver in memory: delivery at least
+// once, in hardly any order, with a visibility timeout. It cannot tell when it has room, and its depths are
+// up to a second old.
 type Nasty struct {
 	queue.Driver
 

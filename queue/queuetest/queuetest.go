@@ -1,6 +1,6 @@
-// Package queuetest is the test suite for implementers of queue.Driver. A driver's test calls Run. Each case runs
-// in a synctest bubble, so that the suite knows when a receiver waits; there the driver must not do real I/O.
-// RunReal is for a driver over a service, in real time.
+// Package queuetest is the test suite for implementers of queue.Driver. A driver's test calls Run. Each
+// case runs in a synctest bubble, so that the suite knows when a receiver waits; there the driver must not
+// do real I/O. RunReal is for a driver over a service, in real time.
 //
 // Faulty makes the writes of any driver fail in both ways, for tests of its callers.
 package queuetest
@@ -242,8 +242,8 @@ func (r *receipt) wantWaiting() {
 	}
 }
 
-// want fails unless the Receive returned exactly these messages. If the driver is not exact they may come in any
-// order, and with more than one Receive.
+// want fails unless the Receive returned exactly these messages. If the driver is not exact they may come
+// in any order, and with more than one Receive.
 func (r *receipt) want(want ...int) []queue.Message {
 	r.s.Helper()
 	r.wantSome(want)

@@ -19,7 +19,7 @@ import (
 
 const start = task.Instant(1_700_000_000_000_000)
 
-// suiteLambdas are what the conformance suite sends to.
+// suiteLambdas returns the lambdas of the conformance suite.
 func suiteLambdas() *lambdas {
 	all := &lambdas{}
 	for _, ref := range []uint32{7, 8, 9} {

@@ -40,8 +40,8 @@ const (
 	emptyBody = "-"
 )
 
-// Deliver implements queue.Deliverer. Deliveries of concurrent callers share requests. SQS counts a delay from
-// when it has the message, so a message may become visible later than asked for, and never earlier.
+// Deliver implements queue.Deliverer. Deliveries of concurrent callers share requests. SQS counts a delay
+// from when it has the message, so a message may become visible later than asked for, and never earlier.
 func (d *Driver) Deliver(ctx context.Context, deliveries []queue.Delivery) []error {
 	if err := d.usable(ctx); err != nil {
 		return slices.Repeat([]error{err}, len(deliveries))

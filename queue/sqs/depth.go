@@ -17,8 +17,8 @@ import (
 )
 
 const (
-	// depthFresh is how long an answer of SQS is used; depthFreshShort is the same for a queue with fewer than
-	// depthShort messages.
+	// depthFresh is how long an answer of SQS is used; depthFreshShort is the same for a queue with fewer
+	// than depthShort messages.
 	depthFresh      = time.Second
 	depthFreshShort = 5 * time.Second
 	depthShort      = 500

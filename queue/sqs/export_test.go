@@ -17,10 +17,10 @@ const (
 // IsText reports whether a payload is sent as it is.
 func IsText(payload []byte) bool { return isText(payload) }
 
-// StoreCodec is the one that servers have.
+// StoreCodec is the codec of servers.
 var StoreCodec = Codec{store.AppendTask, store.DecodeTask, store.ErrVersion}
 
-// Encode and Decode are the format of bodies.
+// Encode encodes a body.
 func Encode(messages []queue.Message) string {
 	fields := make([][]byte, len(messages))
 	for i := range messages {
@@ -29,10 +29,10 @@ func Encode(messages []queue.Message) string {
 	return encodeBody(fields...)
 }
 
-// Decode reads a body.
+// Decode decodes a body.
 func Decode(body string) ([]task.Task, error) { return StoreCodec.decodeBody(body) }
 
-// The refusals of Decode.
+// Errors of Decode.
 var (
 	ErrEnvelope        = errEnvelope
 	ErrEnvelopeVersion = errEnvelopeVersion

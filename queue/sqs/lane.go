@@ -44,8 +44,8 @@ type lane struct {
 	depths            depths
 }
 
-// laneFor returns the lane of a lambda's priority, if the lambda has that mode: Kinesin's tasks must not go to
-// a queue that a consumer reads, nor deliveries to one of Kinesin's own.
+// laneFor returns the lane of a lambda's priority, if the lambda has that mode: Kinesin's tasks must not go
+// to a queue that a consumer reads, nor deliveries to one of Kinesin's own.
 func (d *Driver) laneFor(key laneKey, mode task.Mode) (*lane, error) {
 	l, err := d.lane(key)
 	if err == nil && l.mode != mode {

@@ -9,8 +9,8 @@ import (
 	"github.com/kinesin-io/kinesin/task"
 )
 
-// TestSharedStateIsLocked is for the race detector: what stands behind one lock is used by goroutines that
-// nothing else orders.
+// TestSharedStateIsLocked is for the race detector: goroutines without any other order use what a lock
+// guards.
 func TestSharedStateIsLocked(_ *testing.T) {
 	p := newPrefetch()
 	var running sync.WaitGroup
@@ -30,7 +30,7 @@ func TestSharedStateIsLocked(_ *testing.T) {
 	running.Wait()
 }
 
-// TestAHoldIsRoundedUp counts the whole seconds for which SQS hides what goes back for a while.
+// TestAHoldIsRoundedUp counts the seconds for which SQS hides a message that is released with a delay.
 func TestAHoldIsRoundedUp(t *testing.T) {
 	const now = task.Instant(1_700_000_000_000_000)
 	for _, c := range []struct {

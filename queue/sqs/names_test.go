@@ -120,7 +120,7 @@ func TestProvisionAndCheck(t *testing.T) {
 			if left, err := sqsclient.Check(t.Context(), api, specs); err != nil || len(left) > 0 {
 				t.Errorf("check of what was made: %v, %v", left, err)
 			}
-			disarrange(t, api, specs[1].Name)
+			changeRedrive(t, api, specs[1].Name)
 			different, err := sqsclient.Check(t.Context(), api, specs)
 			if err != nil || len(different) != 1 || !strings.Contains(different[0].String(), "to "+specs[0].Name+" after 10 receives") {
 				t.Errorf("check of another redrive: %v, %v", different, err)
@@ -135,8 +135,8 @@ func TestProvisionAndCheck(t *testing.T) {
 	}
 }
 
-// disarrange makes messages of a queue go to its dead-letter queue after 3 receives.
-func disarrange(t *testing.T, api sqs.API, queue string) {
+// changeRedrive makes messages of a queue go to its dead-letter queue after 3 receives.
+func changeRedrive(t *testing.T, api sqs.API, queue string) {
 	t.Helper()
 	at, err := api.GetQueueUrl(t.Context(), &awssqs.GetQueueUrlInput{QueueName: &queue})
 	if err != nil {
@@ -191,7 +191,7 @@ func TestProvisionWhereQueuesMayNotBeMade(t *testing.T) {
 	}
 }
 
-// A consumer that fails on a message sees it in the dead-letter queue in the end, and others not.
+// A message that a consumer never deletes goes to the dead-letter queue; others do not.
 func TestDeliveriesGoToTheDeadLetterQueue(t *testing.T) {
 	t.Parallel()
 	l := onElasticMQ(t)

@@ -88,8 +88,9 @@ func (l *lane) discardUnreadable(m *types.Message, err error) {
 	}
 }
 
-// checkLambda reports whether the lambda of a task has this queue, and discards the message otherwise. A lambda
-// that is not known was created elsewhere a moment ago, or deleted; another one may have its name and queue.
+// checkLambda reports whether the lambda of a task has this queue, and discards the message otherwise. A
+// lambda that is not known was created elsewhere a moment ago, or deleted; another one may have its name
+// and queue.
 func (l *lane) checkLambda(m *types.Message, key laneKey) bool {
 	name, _, err := l.driver.queueName(key)
 	switch {

@@ -107,8 +107,8 @@ func (q *leftover) err() error {
 	return fmt.Errorf("%w: SQS queue %s has a redrive policy (%s), as those of mode deliver", queue.ErrOtherMode, q.spec.Name, q.redrive)
 }
 
-// checkEmpty refuses a queue with messages: no worker can read what is for a consumer, and no consumer what is
-// for workers.
+// checkEmpty refuses a queue with messages: no worker can read what is for a consumer, and no consumer what
+// is for workers.
 func (q *leftover) checkEmpty() error {
 	if q.messages == 0 {
 		return nil

@@ -21,13 +21,13 @@ import (
 	"github.com/kinesin-io/kinesin/task"
 )
 
-// deleting is a service on which somebody deletes queues.
+// deleting is a service whose queues can be deleted.
 type deleting interface {
 	sqs.API
 	DeleteQueue(ctx context.Context, in *awssqs.DeleteQueueInput, options ...func(*awssqs.Options)) (*awssqs.DeleteQueueOutput, error)
 }
 
-// turning is a service with the queues of a lambda that goes and comes back.
+// turning has the queues of a lambda that is deleted and created again.
 type turning struct {
 	*testing.T
 
@@ -56,7 +56,7 @@ func (s *turning) must(err error) {
 	}
 }
 
-// comes provisions a lambda, and has it be there.
+// comes provisions a lambda and adds it to the catalog.
 func (s *turning) comes(l task.Lambda) {
 	s.Helper()
 	s.must(s.driver.Provision(s.Context(), l))
@@ -66,7 +66,7 @@ func (s *turning) comes(l task.Lambda) {
 	s.lambdas.add(l)
 }
 
-// wantRefusal provisions a lambda for which a queue is not empty, and looks whether that changes anything.
+// wantRefusal provisions a lambda whose queue is not empty, and checks that nothing changes.
 func (s *turning) wantRefusal(l task.Lambda, texts ...string) {
 	s.Helper()
 	specs := sqs.Queues(s.prefix, l)
@@ -103,8 +103,7 @@ func (s *turning) drain(name string) {
 	}
 }
 
-// remove deletes a queue that a service does not turn into one without a redrive policy, which ElasticMQ
-// cannot.
+// remove deletes a queue: ElasticMQ cannot remove its redrive policy.
 func (s *turning) remove(name string) {
 	s.Helper()
 	at, err := s.api.GetQueueUrl(s.Context(), &awssqs.GetQueueUrlInput{QueueName: &name})
@@ -113,8 +112,8 @@ func (s *turning) remove(name string) {
 	s.must(err)
 }
 
-// A lambda that is deleted and created in the other mode has the queues of the first one, and what was in
-// them is not for its readers.
+// A lambda that is deleted and created in the other mode gets the queues of the first one, with messages
+// that are not for its readers.
 func TestALambdaThatComesBackInTheOtherMode(t *testing.T) {
 	t.Parallel()
 	for name, open := range map[string]func(t *testing.T) *turning{
@@ -156,7 +155,7 @@ func TestALambdaThatComesBackInTheSameMode(t *testing.T) {
 	s := newTurning(t, fakesqs.New(fakesqs.Config{}), "kin")
 	l := deliverLambda("sw", 1)
 	s.comes(l)
-	disarrange(t, s.api, "kin-sw-high") // which is the operator's choice
+	changeRedrive(t, s.api, "kin-sw-high") // which is the operator's choice
 	s.must(s.driver.Deliver(t.Context(), deliveryOf(l, 1, []byte("an invoice")))[0])
 	s.must(s.driver.Provision(t.Context(), l)) // there already
 	s.lambdas.remove(l.Ref)
@@ -167,7 +166,7 @@ func TestALambdaThatComesBackInTheSameMode(t *testing.T) {
 	}
 }
 
-// The queues of a lambda that is there are its own, whatever an operator made of them.
+// The queues of an existing lambda are its own, whatever an operator changed about them.
 func TestQueuesOfALambdaThatIsThereStay(t *testing.T) {
 	t.Parallel()
 	s := newTurning(t, fakesqs.New(fakesqs.Config{}), "kin")
@@ -197,7 +196,7 @@ func TestQueuesOfTheOtherModeThatMayNotBeChanged(t *testing.T) {
 	}
 }
 
-// A redrive policy of the operator's own is neither a deliver lambda's nor in the way.
+// A redrive policy of the operator's own is left alone.
 func TestCheckLeavesARedriveOfTheOperatorsOwn(t *testing.T) {
 	t.Parallel()
 	service := fakesqs.New(fakesqs.Config{})

@@ -46,8 +46,8 @@ func (d *Driver) lanesOf(names []queue.Name) []*lane {
 	return lanes
 }
 
-// Delete implements queue.Driver. It does not wait for SQS: a message that is deleted later, or not at all, is
-// refused at the claim when it comes again.
+// Delete implements queue.Driver. It does not wait for SQS: a message that is deleted later, or not at all,
+// is refused at the claim when it comes again.
 func (d *Driver) Delete(_ context.Context, messages []queue.Message) error {
 	for _, m := range d.prefetch.finish(messages) {
 		m.lane.delete(m)

@@ -112,7 +112,8 @@ func (d *Driver) sendBatch(ctx context.Context, key laneKey, mode task.Mode, ite
 	return results
 }
 
-// senderFor returns the sender for items. When all are due later than that takes, they wait longer for others.
+// senderFor returns the sender for items. When all are due later than that takes, they wait longer for
+// others.
 func (l *lane) senderFor(items []*outgoing) *sender {
 	if l.mode == task.Deliver || l.driver.Linger == 0 {
 		return l.sends

@@ -53,8 +53,8 @@ const (
 	pollPause = 10 * time.Millisecond
 	// requestTimeout bounds every request, in addition to the wait of a long poll.
 	requestTimeout = 10 * time.Second
-	// pollVisibility is when SQS hands out a received message again, unless this process keeps it hidden. When
-	// the process dies, its tasks are late by no more.
+	// pollVisibility is when SQS hands out a received message again, unless this process keeps it hidden.
+	// When the process dies, its tasks are late by no more.
 	pollVisibility = 4 * time.Second
 	// visibility is how long a message is hidden that is still in hand after half of pollVisibility; it is
 	// renewed while the process lives.
@@ -189,8 +189,8 @@ func (d *Driver) Drop(_ context.Context, lambda uint32) error {
 	return nil
 }
 
-// Close implements queue.Driver. It makes prefetched messages visible to others, finishes the pending deletes,
-// and cancels polls after CloseGrace, since SQS may be answering them.
+// Close implements queue.Driver. It makes prefetched messages visible to others, finishes the pending
+// deletes, and cancels polls after CloseGrace, since SQS may be answering them.
 func (d *Driver) Close() error {
 	d.life.Lock()
 	wasClosed := d.closed.Swap(true)

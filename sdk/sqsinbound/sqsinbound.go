@@ -1,6 +1,6 @@
-// Package sqsinbound schedules tasks without a server: it puts them into the inbound queue of an installation on
-// AWS, and a server moves them to its store. Scheduling then depends on SQS alone, and a burst does not load the
-// servers. No other package of the SDK links the AWS SDK.
+// Package sqsinbound schedules tasks without a server: it puts them into the inbound queue of an
+// installation on AWS, and a server moves them to its store. Scheduling then depends on SQS alone, and a
+// burst does not load the servers. No other package of the SDK links the AWS SDK.
 //
 //	queue := sqs.NewFromConfig(cfg) // of the AWS SDK
 //	client, err := sqsinbound.New(queue, "prod", os.Getenv("KINESIN_INBOUND_KEY"))
@@ -8,10 +8,10 @@
 //
 //	id, err := SendReminder.Schedule(ctx, client, Reminder{User: 42}, sdk.In(time.Hour))
 //
-// A Client is an sdk.Scheduler, so typed lambdas take it in place of an sdk.Client. It refuses what every server
-// would refuse. The server sets aside the rest (of a lambda that does not exist, with a payload above the
-// server's limit); `kinesin inbound rejected list` shows it. Tasks with a key are refused, since only the store
-// knows whether a key is taken: schedule them through an sdk.Client.
+// A Client is an sdk.Scheduler, so typed lambdas take it in place of an sdk.Client. It refuses what every
+// server would refuse. The server sets aside the rest (of a lambda that does not exist, with a payload
+// above the server's limit); `kinesin inbound rejected list` shows it. Tasks with a key are refused, since
+// only the store knows whether a key is taken: schedule them through an sdk.Client.
 //
 // The package owns ids, packing, batches and retries. Its goroutines end when there is nothing to send.
 package sqsinbound
@@ -50,8 +50,8 @@ const (
 	triesMax = 9
 )
 
-// Why a task was not accepted. Package sdk has the other sentinels: ErrInvalid, ErrTooLarge, ErrUnsupported (a
-// key), and ErrUnavailable, after which the task may have been accepted.
+// Why a task was not accepted. Package sdk has the other sentinels: ErrInvalid, ErrTooLarge, ErrUnsupported
+// (a key), and ErrUnavailable, after which the task may have been accepted.
 var (
 	// ErrClosed refuses tasks after Close.
 	ErrClosed = errors.New("the client is closed")
@@ -93,8 +93,8 @@ type Option func(*config)
 // LingerDefault otherwise; 0 for not at all. Under load tasks share messages in any case.
 func WithLinger(d time.Duration) Option { return func(c *config) { c.linger = max(d, 0) } }
 
-// WithSendTimeout bounds all tries to send a message: SendTimeoutDefault otherwise. The context of a call bounds
-// how long its caller waits.
+// WithSendTimeout bounds all tries to send a message: SendTimeoutDefault otherwise. The context of a call
+// bounds how long its caller waits.
 func WithSendTimeout(d time.Duration) Option { return func(c *config) { c.sendTimeout = d } }
 
 // WithPending bounds the tasks that wait in memory, and their bytes: PendingMaxDefault and
@@ -103,13 +103,14 @@ func WithPending(tasks, bytes int) Option {
 	return func(c *config) { c.pendingMax, c.pendingBytesMax = tasks, bytes }
 }
 
-// WithMessageBytesMax bounds a message, and all messages of a request together: MessageBytesMaxDefault otherwise;
-// up to 1 MiB if the queue takes that. In a message a task is up to a third larger than its payload.
+// WithMessageBytesMax bounds a message, and all messages of a request together: MessageBytesMaxDefault
+// otherwise; up to 1 MiB if the queue takes that. In a message a task is up to a third larger than its
+// payload.
 func WithMessageBytesMax(n int) Option { return func(c *config) { c.messageBytesMax = n } }
 
-// New returns a client. queueURLOrPrefix is the URL of the inbound queue, or the AWS prefix of the installation
-// (the queue is then PREFIX-inbound). key is the secret that `kinesin inbound key` prints; a program may get it
-// as KINESIN_INBOUND_KEY. New makes no request. Its errors are sdk.ErrInvalid.
+// New returns a client. queueURLOrPrefix is the URL of the inbound queue, or the AWS prefix of the
+// installation (the queue is then PREFIX-inbound). key is the secret that `kinesin inbound key` prints; a
+// program may get it as KINESIN_INBOUND_KEY. New makes no request. Its errors are sdk.ErrInvalid.
 func New(queue API, queueURLOrPrefix, key string, opts ...Option) (*Client, error) {
 	raw, err := base64.RawURLEncoding.Strict().DecodeString(key)
 	if err != nil || len(raw) != task.TokenKeyBytes {
@@ -155,19 +156,19 @@ func (c *config) withDefaults() {
 	c.messageBytesMax = cmp.Or(c.messageBytesMax, MessageBytesMaxDefault)
 }
 
-// Close refuses new tasks and returns when all pending ones were sent, or with the cause of ctx when that ends
-// first.
+// Close refuses new tasks and returns when all pending ones were sent, or with the cause of ctx when that
+// ends first.
 func (c *Client) Close(ctx context.Context) error { return c.sender.Close(ctx) }
 
-// Schedule puts a task into the queue. Without an error the task is durable there. With ErrUnavailable the task
-// may be in the queue; the result has its id, so that Get can tell later.
+// Schedule puts a task into the queue. Without an error the task is durable there. With ErrUnavailable the
+// task may be in the queue; the result has its id, so that Get can tell later.
 func (c *Client) Schedule(ctx context.Context, item sdk.Item) (sdk.Result, error) {
 	results, _ := c.ScheduleMany(ctx, []sdk.Item{item})
 	return results[0], results[0].Err
 }
 
-// ScheduleMany puts any number of tasks into the queue and returns a result for each, in order. The error is nil
-// when all are durable; otherwise it says how many are not and wraps the first error.
+// ScheduleMany puts any number of tasks into the queue and returns a result for each, in order. The error
+// is nil when all are durable; otherwise it says how many are not and wraps the first error.
 func (c *Client) ScheduleMany(ctx context.Context, items []sdk.Item) ([]sdk.Result, error) {
 	results := make([]sdk.Result, len(items))
 	tasks, at := make([]*kinesinv1.BufferedTask, 0, len(items)), make([]int, 0, len(items))
@@ -220,8 +221,8 @@ func summary(results []sdk.Result) error {
 	return fmt.Errorf("%d of %d tasks were not scheduled; the first is item %d: %w", failed, len(results), first, results[first].Err)
 }
 
-// send packs tasks into messages, sends them, and returns a result for each task. A message that is sent twice
-// has the same ids, so it makes no second task.
+// send packs tasks into messages, sends them, and returns a result for each task. A message that is sent
+// twice has the same ids, so it makes no second task.
 func (c *Client) send(ctx context.Context, tasks []*kinesinv1.BufferedTask) []error {
 	ctx, cancel := clock.Within(ctx, c.clock, c.sendTimeout)
 	defer cancel()

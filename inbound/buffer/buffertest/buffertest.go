@@ -14,8 +14,8 @@ import (
 )
 
 const (
-	// Visibility is the visibility timeout that open must set: long enough for a slow emulator, and short enough
-	// to wait for.
+	// Visibility is the visibility timeout that open must set: long enough for a slow emulator, and short
+	// enough to wait for.
 	Visibility = time.Second
 	waitMax    = 20 * time.Second
 )

@@ -15,7 +15,7 @@ import (
 	"github.com/kinesin-io/kinesin/internal/sqsclient"
 )
 
-// What SQS bills for the inbound queue is told of like what it bills for the others.
+// The observer is told of every request that SQS bills for the inbound queue.
 func TestEveryRequestIsToldOf(t *testing.T) {
 	service := fakesqs.New(fakesqs.Config{})
 	if _, err := sqsclient.Create(t.Context(), service, sqsbuffer.Queues("shop")); err != nil {

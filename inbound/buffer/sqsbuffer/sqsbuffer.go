@@ -1,6 +1,6 @@
-// Package sqsbuffer is the inbound buffer on an SQS queue: P-inbound for an AWS prefix P, with the dead-letter
-// queue P-inbound-dlq as a last resort. Package internal/sqsclient makes the requests. Messages are opaque here;
-// package api/envelope packs tasks into them.
+// Package sqsbuffer is the inbound buffer on an SQS queue: P-inbound for an AWS prefix P, with the
+// dead-letter queue P-inbound-dlq as a last resort. Package internal/sqsclient makes the requests. Messages
+// are opaque here; package api/envelope packs tasks into them.
 package sqsbuffer
 
 import (

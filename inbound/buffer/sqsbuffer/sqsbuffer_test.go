@@ -26,7 +26,7 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(awslocal.Main(m)) }
 
-// open is a buffer for the suite.
+// open returns a buffer for the suite.
 func open(t *testing.T, api interface {
 	sqsclient.API
 	sqsclient.SetupAPI
@@ -133,7 +133,7 @@ func TestFewRequests(t *testing.T) {
 	}
 }
 
-// What a poll brings just when nobody waits any more is handed over all the same.
+// A poll returns the messages that it receives just after its caller left.
 func TestAPollIsNotCutOffWithMessagesInIt(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		v := clock.NewVirtual(task.Instant(1_700_000_000_000_000), 1)
