@@ -49,13 +49,8 @@ func (l *lane) open(m *types.Message, now, steady task.Instant) []task.Task {
 	}
 	l.depths.received(steady, ageOf(m, now), len(tasks))
 	l.noteTasks(len(tasks))
-	checked := laneKey{} // the tasks of a message usually have one lane
-	for i := range tasks {
-		key := keyOf(queue.NameFor(&tasks[i]))
-		if (i == 0 || key != checked) && !l.checkLambda(m, key) {
-			return nil
-		}
-		checked = key
+	if !l.checkLambda(m, keyOf(queue.NameFor(&tasks[0]))) { // all tasks of a message are of one lane
+		return nil
 	}
 	return tasks
 }
