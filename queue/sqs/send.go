@@ -1,6 +1,7 @@
 package sqs
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -105,8 +106,8 @@ func (d *Driver) sendBatch(ctx context.Context, key laneKey, mode task.Mode, ite
 	}
 	results := l.senderFor(items).Do(ctx, items)
 	for i, err := range results {
-		if errors.Is(err, gather.ErrClosed) {
-			results[i] = queue.ErrClosed
+		if errors.Is(err, gather.ErrClosed) { // with the driver, or when the lambda was deleted
+			results[i] = cmp.Or(d.usable(ctx), ErrNoQueue)
 		}
 	}
 	return results
