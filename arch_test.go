@@ -74,7 +74,7 @@ var table = []row{
 	{name: "internal/loopback", stdOnly: true},
 	{name: "internal/awslocal", may: []string{"internal/loopback"}},
 	{name: "internal/kubelocal", may: []string{"internal/loopback"}},
-	{name: "internal/awsfake", may: []string{"internal/backoff", "internal/clock"}},
+	{name: "internal/awsfake", may: []string{"internal/awserr", "internal/backoff", "internal/clock"}},
 	{name: "internal/awsfake/*", may: []string{"task", "internal/backoff", "internal/clock", "internal/awsfake"}},
 
 	{name: "partition", may: []string{"task", "internal/backoff", "internal/clock"}},
