@@ -30,7 +30,7 @@ var (
 
 	// tools know nothing of roles.
 	tools = []string{
-		"internal/awsclient", "internal/awsfake", "internal/awsfake/*", "internal/awslocal", "internal/backoff", "internal/backup", "internal/clock", "internal/clock/clocktest",
+		"internal/awsclient", "internal/awserr", "internal/awsfake", "internal/awsfake/*", "internal/awslocal", "internal/backoff", "internal/backup", "internal/clock", "internal/clock/clocktest",
 		"internal/dial", "internal/gather", "internal/inproc", "internal/kubelocal", "internal/livefile", "internal/loglimit", "internal/loopback",
 		"internal/process", "internal/refusal", "internal/sqsclient", "internal/tlstest", "internal/token",
 	}
@@ -62,18 +62,19 @@ var table = []row{
 	{name: "internal/livefile", may: []string{"internal/backoff", "internal/clock"}},
 	{name: "internal/dial", may: []string{"api", "api/kinesinv1", "internal/backoff", "internal/clock", "internal/livefile", "internal/token"}, never: serverSide},
 	{name: "internal/token", may: []string{"internal/backoff", "internal/clock", "internal/livefile"}},
-	{name: "internal/sqsclient", may: []string{"task", "internal/backoff", "internal/clock"}, tests: []string{"internal/awsfake", "internal/awsfake/fakesqs"}},
+	{name: "internal/sqsclient", may: []string{"task", "internal/awserr", "internal/backoff", "internal/clock"}, tests: []string{"internal/awsfake", "internal/awsfake/fakesqs"}},
 	{name: "internal/refusal", may: slices.Concat(wire, []string{"internal/catalog", "queue", "store"})},
 	{name: "internal/gather", may: []string{"task", "internal/backoff", "internal/clock"}},
 	{name: "internal/tlstest", stdOnly: true},
 	{name: "internal/process"},
 	{name: "internal/backup", stdOnly: true},
 	{name: "internal/loglimit", stdOnly: true},
-	{name: "internal/awsclient", may: []string{"task", "internal/backoff", "internal/clock"}},
+	{name: "internal/awsclient", may: []string{"task", "internal/awserr", "internal/backoff", "internal/clock"}},
+	{name: "internal/awserr"},
 	{name: "internal/loopback", stdOnly: true},
 	{name: "internal/awslocal", may: []string{"internal/loopback"}},
 	{name: "internal/kubelocal", may: []string{"internal/loopback"}},
-	{name: "internal/awsfake", may: []string{"internal/backoff", "internal/clock"}},
+	{name: "internal/awsfake", may: []string{"internal/awserr", "internal/backoff", "internal/clock"}},
 	{name: "internal/awsfake/*", may: []string{"task", "internal/backoff", "internal/clock", "internal/awsfake"}},
 
 	{name: "partition", may: []string{"task", "internal/backoff", "internal/clock"}},
@@ -91,7 +92,7 @@ var table = []row{
 	{name: "store/dynamo", may: []string{"task", "partition", "store", "internal/backoff", "internal/clock"}},
 	{name: "store/storetest", may: []string{"task", "partition", "store", "internal/backoff", "internal/clock"}},
 	{name: "queue/mem", may: []string{"task", "partition", "queue", "internal/backoff", "internal/clock"}},
-	{name: "queue/sqs", may: []string{"task", "queue", "internal/backoff", "internal/clock", "internal/sqsclient"}, tests: []string{"store"}},
+	{name: "queue/sqs", may: []string{"task", "queue", "internal/backoff", "internal/clock", "internal/gather", "internal/sqsclient"}, tests: []string{"store"}},
 	{name: "queue/queuetest", may: []string{"task", "partition", "queue", "internal/backoff", "internal/clock"}},
 
 	{name: "api", may: []string{"task", "api/*"}, never: serverSide},
@@ -102,7 +103,7 @@ var table = []row{
 	{name: "inbound", may: slices.Concat(seams, wire, []string{"inbound/buffer", "internal/gather", "internal/refusal"}), tests: []string{"internal/catalog/lambdas", "inbound/buffer/mem", "inbound/buffer/buffertest"}},
 	{name: "inbound/buffer"},
 	{name: "inbound/buffer/mem", may: []string{"task", "inbound/buffer", "internal/backoff", "internal/clock"}, tests: []string{"inbound/buffer/buffertest"}},
-	{name: "inbound/buffer/sqsbuffer", may: []string{"inbound/buffer", "internal/backoff", "internal/clock", "internal/sqsclient", "queue/sqs"}, tests: []string{"inbound/buffer/buffertest"}},
+	{name: "inbound/buffer/sqsbuffer", may: []string{"inbound/buffer", "internal/backoff", "internal/clock", "internal/sqsclient"}, tests: []string{"inbound/buffer/buffertest"}},
 	{name: "inbound/buffer/buffertest", may: []string{"inbound/buffer", "internal/backoff", "internal/clock"}},
 	{name: "scheduler", may: seams},
 	{name: "dispatcher", may: seams},
@@ -153,7 +154,7 @@ var planned []string
 var reserved = map[string][]string{
 	"github.com/cockroachdb": {"store/pebble", "test/sim"},
 	"github.com/spf13":       {"cmd/kinesin/cli"},
-	"github.com/aws":         {"store/dynamo", "queue/sqs", "inbound/buffer/sqsbuffer", "internal/sqsclient", "sdk/sqsinbound", "internal/awsclient", "internal/awslocal", "internal/awsfake", "internal/awsfake/fakedynamo", "internal/awsfake/fakesqs", "test/aws", "test/awsfaults", "test/cost", "test/sim", "test/terraform", "test/cmd/benchaws"},
+	"github.com/aws":         {"store/dynamo", "queue/sqs", "inbound/buffer/sqsbuffer", "internal/sqsclient", "sdk/sqsinbound", "internal/awsclient", "internal/awserr", "internal/awslocal", "internal/awsfake", "internal/awsfake/fakedynamo", "internal/awsfake/fakesqs", "test/aws", "test/awsfaults", "test/cost", "test/sim", "test/terraform", "test/cmd/benchaws"},
 	"k8s.io":                 {"partition/kube", "internal/kubelocal", "test/kubelet", "test/chart", "test/kube", "test/cmd/kubelocal"},
 }
 

@@ -9,66 +9,64 @@ import (
 	"github.com/kinesin-io/kinesin/task"
 )
 
-// ErrCannotDeliver refuses what only a driver with queues for consumers outside Kinesin can do.
+// ErrCannotDeliver refuses deliveries where the driver has no queues for consumers outside Kinesin.
 var ErrCannotDeliver = errors.New(
 	"this server's queues cannot hand tasks to consumers outside Kinesin: lambdas in deliver mode need SQS (serve --queue sqs)")
 
-// ErrUndeliverable says of a delivery that no queue will ever take it.
+// ErrUndeliverable says that no queue will ever take a delivery.
 var ErrUndeliverable = errors.New("no queue can carry this payload")
 
-// ErrOtherMode refuses a lambda whose queue is still that of one of its name in the other mode.
+// ErrOtherMode refuses a lambda whose queue a lambda of the same name in the other mode left.
 var ErrOtherMode = errors.New("a queue is still that of a lambda of this name in the other mode")
 
-// DelayMax is how long a queue may hold a delivery back.
+// DelayMax is the longest that a queue can hold back a delivery.
 const DelayMax = 15 * time.Minute
 
-// Delivery is a task of a lambda in deliver mode on its way to a consumer that is not Kinesin's.
+// Delivery is a task of a lambda in deliver mode, on its way to a consumer outside Kinesin.
 type Delivery struct {
-	// Task says where it goes (its partition's lambda and priority), when it is due, and with which trace
-	// context; its Payload is not read.
+	// Task gives the queue (by the lambda and priority of its partition), the due time and the trace context;
+	// its Payload is not read.
 	Task task.Task
 	// ID is the task's public id, as the consumer sees it.
 	ID string
-	// Payload is what the consumer gets, untouched.
+	// Payload is what the consumer gets, unchanged.
 	Payload []byte
-	// Delay is how long the queue hides it, 0 to DelayMax. It is rounded up to whole seconds.
+	// Delay is how long the queue hides it: 0 to DelayMax, rounded up to whole seconds.
 	Delay time.Duration
 }
 
-// Deliverer is an optional capability of a driver: queues that others than Kinesin read.
+// Deliverer is an optional capability of a driver: queues that consumers outside Kinesin read.
 type Deliverer interface {
-	// Deliver puts deliveries on the queues of their lambdas. results[i] is nil when deliveries[i] is in
-	// its queue for good; ErrUndeliverable when trying again cannot help; any other error: it may or may not
-	// be there, so that sending it again may have the consumer see it twice.
+	// Deliver puts deliveries on the queues of their lambdas. results[i] is nil when deliveries[i] is durable
+	// in its queue, and ErrUndeliverable when trying again cannot help. After any other error it may or may
+	// not be there; if it is sent again, the consumer may see it twice.
 	Deliver(ctx context.Context, deliveries []Delivery) (results []error)
-	// CheckPayload refuses, with ErrUndeliverable and the limit, a payload that Deliver could not send.
+	// CheckPayload refuses a payload that Deliver could not send, with ErrUndeliverable and the limit.
 	CheckPayload(payload []byte) error
 }
 
-// Provisioner is an optional capability of a driver whose queues have to be made before they are used.
+// Provisioner is an optional capability of a driver whose queues must be created before they are used.
 type Provisioner interface {
-	// CheckLambda refuses, with an error of task.ErrInvalid, a lambda whose queues could not have their
-	// names, because these are those of another lambda, or would be of one of the planned ones, which are not
-	// there yet.
+	// CheckLambda refuses, with task.ErrInvalid, a lambda whose queues would get the names of another
+	// lambda's queues. planned are lambdas that are about to be created.
 	CheckLambda(l task.Lambda, planned ...task.Lambda) error
-	// Provision makes what is missing of the lambda's queues. It may be repeated, and it is fine not to be
-	// allowed to make queues that are there already. Those that a deleted lambda in the other mode left are
-	// made what they have to be when they are empty, and are ErrOtherMode when not: what is in them is for
-	// other readers.
+	// Provision creates the lambda's missing queues. It may be repeated, and needs no permission to create
+	// queues that exist. Queues that a deleted lambda in the other mode left are changed when they are empty;
+	// with messages in them, which are for other readers, it returns ErrOtherMode.
 	Provision(ctx context.Context, l task.Lambda) error
-	// Missing names those of the lambda's queues that are not there, for who is not to make them.
-	// ErrOtherMode: those that are there have what the other mode wants.
+	// Missing returns the names of the lambda's queues that do not exist, for callers that must not create
+	// them. ErrOtherMode says that existing ones have the attributes of the other mode.
 	Missing(ctx context.Context, l task.Lambda) ([]string, error)
 }
 
-// Delivers reports whether lambdas in deliver mode have queues here.
+// Delivers reports whether the driver has queues for lambdas in deliver mode.
 func (q *Queue) Delivers() bool {
 	_, can := q.d.(Deliverer)
 	return can
 }
 
-// Deliver puts deliveries on their queues, with an outcome each; see Deliverer. All fail with
-// ErrCannotDeliver where the driver cannot.
+// Deliver puts deliveries on their queues and returns a result for each; see Deliverer. All are
+// ErrCannotDeliver if the driver cannot.
 func (q *Queue) Deliver(ctx context.Context, deliveries []Delivery) []error {
 	d, can := q.d.(Deliverer)
 	results := make([]error, len(deliveries))
@@ -96,7 +94,7 @@ func (q *Queue) Deliver(ctx context.Context, deliveries []Delivery) []error {
 	return results
 }
 
-// CheckPayload refuses what could not be delivered, so that a caller learns it when the task is scheduled.
+// CheckPayload refuses a payload that could not be delivered, when the task is scheduled.
 func (q *Queue) CheckPayload(payload []byte) error {
 	if d, can := q.d.(Deliverer); can {
 		return d.CheckPayload(payload)
@@ -104,7 +102,7 @@ func (q *Queue) CheckPayload(payload []byte) error {
 	return ErrCannotDeliver
 }
 
-// CheckDelay refuses a delay that no queue can keep.
+// CheckDelay refuses a delay that no queue supports.
 func CheckDelay(d time.Duration) error {
 	if d < 0 || d > DelayMax {
 		return fmt.Errorf("%w delay %v of a delivery: want 0 to %v", task.ErrInvalid, d, DelayMax)
@@ -112,8 +110,8 @@ func CheckDelay(d time.Duration) error {
 	return nil
 }
 
-// CheckLambda refuses a lambda that cannot have its queues here: deliver mode where the driver cannot
-// deliver, or names that the queues cannot have; see Provisioner.
+// CheckLambda refuses a lambda that cannot have queues here: one in deliver mode if the driver cannot
+// deliver, or one whose queues would get taken names; see Provisioner.
 func (q *Queue) CheckLambda(l task.Lambda, planned ...task.Lambda) error {
 	if l.Mode == task.Deliver && !q.Delivers() {
 		return fmt.Errorf("%w mode deliver of lambda %s: %w", task.ErrInvalid, l.Name, ErrCannotDeliver)
@@ -124,7 +122,7 @@ func (q *Queue) CheckLambda(l task.Lambda, planned ...task.Lambda) error {
 	return nil
 }
 
-// Provision makes what is missing of a lambda's queues, where queues have to be made.
+// Provision creates a lambda's missing queues, if the driver's queues must be created.
 func (q *Queue) Provision(ctx context.Context, l task.Lambda) error {
 	if err := q.CheckLambda(l); err != nil {
 		return err
@@ -135,7 +133,7 @@ func (q *Queue) Provision(ctx context.Context, l task.Lambda) error {
 	return nil
 }
 
-// Missing names those of a lambda's queues that are not there, where queues have to be made.
+// Missing returns the names of a lambda's queues that do not exist, if the driver's queues must be created.
 func (q *Queue) Missing(ctx context.Context, l task.Lambda) ([]string, error) {
 	if p, can := q.d.(Provisioner); can {
 		return p.Missing(ctx, l)

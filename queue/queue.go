@@ -1,9 +1,8 @@
-// Package queue is the seam to the lambda queues: one queue per <lambda,
-// priority>, through which enqueued tasks reach the workers. It is ready work
-// in transit and never the truth: a message that is lost is sent again by the
-// scheduler, a message that comes twice is refused at the claim.
+// Package queue is the seam to the lambda queues: one queue for each <lambda, priority>, through which
+// enqueued tasks reach the workers. The store, not the queue, is the truth: the scheduler sends a lost
+// message again, and a claim refuses one that comes twice.
 //
-// Queue is what roles use; Driver is what implementers write.
+// Roles use Queue; implementers write a Driver.
 package queue
 
 import (
@@ -15,14 +14,14 @@ import (
 
 // Sentinels of the seam.
 var (
-	// ErrFull says that a queue has its bound; the task stays in the store, where it costs nothing.
+	// ErrFull says that a queue is at its bound. The task stays in the store, where it costs nothing.
 	ErrFull = errors.New("queue is full")
 	// ErrClosed refuses calls after Close.
 	ErrClosed = errors.New("queue is closed")
-	// ErrMissing says that the queue itself is not there: it will not be before somebody has made it.
+	// ErrMissing says that the queue does not exist. Somebody must create it.
 	ErrMissing = errors.New("no such queue")
-	// ErrUnreachable says that the service of the queues did not answer, only that it failed, or that it is
-	// too busy; a later try may come through.
+	// ErrUnreachable says that the queue service did not answer, failed, or is too busy; a later try may
+	// succeed.
 	ErrUnreachable = errors.New("queue service does not answer")
 )
 
@@ -33,13 +32,13 @@ const (
 	AheadMax   = time.Second
 )
 
-// Queue validates and bounds what roles ask of a Driver.
+// Queue validates and bounds the calls of roles to a Driver.
 type Queue struct{ d Driver }
 
 // New wraps a driver.
 func New(d Driver) *Queue { return &Queue{d: d} }
 
-// Send puts messages on their queues, with an outcome each.
+// Send puts messages on their queues and returns a result for each.
 func (q *Queue) Send(ctx context.Context, messages []Message) []error {
 	results := make([]error, 0, len(messages))
 	for len(messages) > 0 {
@@ -54,8 +53,8 @@ func (q *Queue) Send(ctx context.Context, messages []Message) []error {
 	return results
 }
 
-// Receive waits for work; see Driver.Receive. limit must be positive and is capped at ReceiveMax; ahead is
-// capped at AheadMax. Without names it waits for the end of ctx.
+// Receive waits for messages; see Driver.Receive. limit must be positive and is capped at ReceiveMax; ahead
+// is capped at AheadMax. Without names it waits until ctx ends.
 func (q *Queue) Receive(ctx context.Context, names []Name, limit int, ahead time.Duration) ([]Message, error) {
 	if limit < 1 {
 		return nil, fmt.Errorf("receive %d messages: want 1 to %d", limit, ReceiveMax)
@@ -73,14 +72,13 @@ func (q *Queue) Release(ctx context.Context, messages []Message, delay time.Dura
 	return q.d.Release(ctx, messages, delay)
 }
 
-// Depth is what is known of one queue.
+// Depth returns the depth of a queue as far as it is known.
 func (q *Queue) Depth(ctx context.Context, name Name) (Depth, error) { return q.d.Depth(ctx, name) }
 
-// Room is closed when a full queue has room again; nil when the driver cannot tell.
+// Room returns a channel that is closed when a full queue has room again; nil when the driver cannot tell.
 func (q *Queue) Room(name Name) <-chan struct{} { return q.d.Room(name) }
 
-// Drop forgets all messages of a lambda that is gone, where the driver can; elsewhere they
-// come to nothing by themselves.
+// Drop removes the messages of a deleted lambda if the driver can. Otherwise receivers discard them.
 func (q *Queue) Drop(ctx context.Context, lambda uint32) error {
 	if d, can := q.d.(Dropper); can {
 		return d.Drop(ctx, lambda)
@@ -88,7 +86,7 @@ func (q *Queue) Drop(ctx context.Context, lambda uint32) error {
 	return nil
 }
 
-// ClockStepped tells the driver that the wall clock was set, where it counts by that.
+// ClockStepped tells a driver that counts by the wall clock that it was set.
 func (q *Queue) ClockStepped(by time.Duration) {
 	if d, counts := q.d.(Stepper); counts {
 		d.ClockStepped(by)

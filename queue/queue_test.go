@@ -10,7 +10,7 @@ import (
 	"github.com/kinesin-io/kinesin/task"
 )
 
-// spy is a driver that notes what it is asked; the methods it lacks are not called.
+// spy is a driver that records its calls; the methods that it lacks are not called.
 type spy struct {
 	queue.Driver
 

@@ -13,6 +13,7 @@ import (
 	"github.com/kinesin-io/kinesin/internal/awsclient"
 	"github.com/kinesin-io/kinesin/internal/clock"
 	"github.com/kinesin-io/kinesin/internal/node"
+	"github.com/kinesin-io/kinesin/internal/sqsclient"
 	"github.com/kinesin-io/kinesin/partition/kube"
 	"github.com/kinesin-io/kinesin/queue/sqs"
 	"github.com/kinesin-io/kinesin/store"
@@ -98,11 +99,11 @@ func (d *drivers) checkTables(ctx context.Context, c *Config) error {
 func (d *drivers) missingInbound(ctx context.Context, prefix string) []string {
 	ctx, cancel := clock.Within(ctx, clock.Real(), asideMax)
 	defer cancel()
-	differences, err := sqs.Check(ctx, d.aws.SQS, sqsbuffer.Queues(prefix))
+	differences, err := sqsclient.Check(ctx, d.aws.SQS, sqsbuffer.Queues(prefix))
 	if err != nil {
 		return []string{awsclient.Explain(err).Error()}
 	}
-	return texts(slices.DeleteFunc(differences, func(d sqs.Difference) bool { return d.Attribute != "" }))
+	return texts(slices.DeleteFunc(differences, func(d sqsclient.Difference) bool { return d.Attribute != "" }))
 }
 
 // checkQueues looks for the queues of the lambdas there are, and that of the inbound buffer. One that is
@@ -111,7 +112,7 @@ func (d *drivers) missingInbound(ctx context.Context, prefix string) []string {
 // must not keep the servers of all others from starting. Those of one that was withdrawn are not looked at:
 // they are to be gone.
 func (s *Server) checkQueues(ctx context.Context, d *drivers) error {
-	var specs []sqs.QueueSpec
+	var specs []sqsclient.QueueSpec
 	theirs := map[string]bool{} // the names of those that Terraform makes
 	if s.config.Inbound {
 		specs = sqsbuffer.Queues(s.config.AWSPrefix)
@@ -137,9 +138,9 @@ func (s *Server) checkQueues(ctx context.Context, d *drivers) error {
 	}
 	ctx, cancel := clock.Within(ctx, clock.Real(), checkMax)
 	defer cancel()
-	differences, err := sqs.Check(ctx, d.aws.SQS, specs)
+	differences, err := sqsclient.Check(ctx, d.aws.SQS, specs)
 	if err == nil && len(specs) == 0 { // any queue will do to learn whether SQS answers
-		_, err = sqs.Check(ctx, d.aws.SQS, sqsbuffer.Queues(s.config.AWSPrefix)[:1])
+		_, err = sqsclient.Check(ctx, d.aws.SQS, sqsbuffer.Queues(s.config.AWSPrefix)[:1])
 	}
 	if err != nil {
 		return awsclient.Explain(err)

@@ -12,6 +12,7 @@ import (
 	"github.com/kinesin-io/kinesin/internal/awsclient"
 	"github.com/kinesin-io/kinesin/internal/catalog"
 	"github.com/kinesin-io/kinesin/internal/clock"
+	"github.com/kinesin-io/kinesin/internal/sqsclient"
 	"github.com/kinesin-io/kinesin/queue/sqs"
 	"github.com/kinesin-io/kinesin/store"
 	"github.com/kinesin-io/kinesin/store/dynamo"
@@ -96,7 +97,7 @@ func (s *setup) run(ctx context.Context) error {
 }
 
 // queuesOf are the queues of an installation, those of Terraform apart.
-func (s *setup) queuesOf(lambdas []*catalog.Entry) (ours []sqs.QueueSpec, theirs []terraformQueue) {
+func (s *setup) queuesOf(lambdas []*catalog.Entry) (ours []sqsclient.QueueSpec, theirs []terraformQueue) {
 	ours = sqsbuffer.Queues(s.prefix)
 	for _, l := range lambdas {
 		specs := sqs.Queues(s.prefix, l.Lambda)
@@ -113,7 +114,7 @@ func (s *setup) queuesOf(lambdas []*catalog.Entry) (ours []sqs.QueueSpec, theirs
 
 // terraformQueue is a queue of a registered lambda.
 type terraformQueue struct {
-	sqs.QueueSpec
+	sqsclient.QueueSpec
 	lambda string
 }
 
@@ -166,16 +167,16 @@ func (s *setup) lambdas(ctx context.Context) ([]*catalog.Entry, error) {
 }
 
 // queues makes and aligns queues, and looks at those that are Terraform's.
-func (s *setup) queues(ctx context.Context, specs []sqs.QueueSpec, theirs []terraformQueue) error {
-	found, err := sqs.Check(ctx, s.SQS, specs)
+func (s *setup) queues(ctx context.Context, specs []sqsclient.QueueSpec, theirs []terraformQueue) error {
+	found, err := sqsclient.Check(ctx, s.SQS, specs)
 	if err != nil {
 		return err
 	}
 	var made []string
-	var aligned []sqs.Difference
+	var aligned []sqsclient.Difference
 	if !s.dryRun {
-		if made, err = sqs.Create(ctx, s.SQS, specs); err == nil {
-			aligned, err = sqs.Align(ctx, s.SQS, specs)
+		if made, err = sqsclient.Create(ctx, s.SQS, specs); err == nil {
+			aligned, err = sqsclient.Align(ctx, s.SQS, specs)
 		}
 	}
 	for _, spec := range specs {
@@ -191,7 +192,7 @@ func (s *setup) queues(ctx context.Context, specs []sqs.QueueSpec, theirs []terr
 
 func (s *setup) look(ctx context.Context, theirs []terraformQueue) error {
 	for _, q := range theirs {
-		found, err := sqs.Check(ctx, s.SQS, []sqs.QueueSpec{q.QueueSpec})
+		found, err := sqsclient.Check(ctx, s.SQS, []sqsclient.QueueSpec{q.QueueSpec})
 		if err != nil {
 			return err
 		}
@@ -203,7 +204,7 @@ func (s *setup) look(ctx context.Context, theirs []terraformQueue) error {
 }
 
 // queueItem is a queue as it was found.
-func queueItem(spec sqs.QueueSpec, found []sqs.Difference) SetupItem {
+func queueItem(spec sqsclient.QueueSpec, found []sqsclient.Difference) SetupItem {
 	item := SetupItem{Kind: "queue", Name: spec.Name, Outcome: SetupUnchanged, Spec: spec}
 	for i := range found {
 		if d := &found[i]; d.Queue == spec.Name {
@@ -218,11 +219,11 @@ func queueItem(spec sqs.QueueSpec, found []sqs.Difference) SetupItem {
 
 // settle makes of a queue as it was found what it became. What was wrong and was not put right here, though
 // all is done, another setup was faster with.
-func (i *SetupItem) settle(made []string, aligned []sqs.Difference, done bool) {
+func (i *SetupItem) settle(made []string, aligned []sqsclient.Difference, done bool) {
 	switch {
 	case slices.Contains(made, i.Name):
 		i.Outcome = SetupCreated
-	case slices.ContainsFunc(aligned, func(d sqs.Difference) bool { return d.Queue == i.Name }):
+	case slices.ContainsFunc(aligned, func(d sqsclient.Difference) bool { return d.Queue == i.Name }):
 		i.Outcome = SetupChanged
 	case done:
 		i.Outcome, i.Differences = SetupUnchanged, nil

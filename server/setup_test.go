@@ -3,28 +3,28 @@ package server
 import (
 	"testing"
 
-	"github.com/kinesin-io/kinesin/queue/sqs"
+	"github.com/kinesin-io/kinesin/internal/sqsclient"
 )
 
 // TestSetupsAtOnce: what another setup put right between the look and the deed is as it has to be.
 func TestSetupsAtOnce(t *testing.T) {
-	spec := sqs.QueueSpec{Name: "p-inbound"}
-	missing, differs := sqs.Difference{Queue: spec.Name}, sqs.Difference{Queue: spec.Name, Attribute: "VisibilityTimeout", Have: "1", Want: "30"}
+	spec := sqsclient.QueueSpec{Name: "p-inbound"}
+	missing, differs := sqsclient.Difference{Queue: spec.Name}, sqsclient.Difference{Queue: spec.Name, Attribute: "VisibilityTimeout", Have: "1", Want: "30"}
 	for _, c := range []struct {
 		name    string
-		found   []sqs.Difference
+		found   []sqsclient.Difference
 		made    []string
-		aligned []sqs.Difference
+		aligned []sqsclient.Difference
 		done    bool
 		want    string
 	}{
 		{"there", nil, nil, nil, true, SetupUnchanged},
-		{"made", []sqs.Difference{missing}, []string{spec.Name}, nil, true, SetupCreated},
-		{"made by another", []sqs.Difference{missing}, nil, nil, true, SetupUnchanged},
-		{"changed", []sqs.Difference{differs}, nil, []sqs.Difference{differs}, true, SetupChanged},
-		{"changed by another", []sqs.Difference{differs}, nil, nil, true, SetupUnchanged},
-		{"not made", []sqs.Difference{missing}, nil, nil, false, SetupMissing},
-		{"not changed", []sqs.Difference{differs}, nil, nil, false, SetupDiffers},
+		{"made", []sqsclient.Difference{missing}, []string{spec.Name}, nil, true, SetupCreated},
+		{"made by another", []sqsclient.Difference{missing}, nil, nil, true, SetupUnchanged},
+		{"changed", []sqsclient.Difference{differs}, nil, []sqsclient.Difference{differs}, true, SetupChanged},
+		{"changed by another", []sqsclient.Difference{differs}, nil, nil, true, SetupUnchanged},
+		{"not made", []sqsclient.Difference{missing}, nil, nil, false, SetupMissing},
+		{"not changed", []sqsclient.Difference{differs}, nil, nil, false, SetupDiffers},
 	} {
 		item := queueItem(spec, c.found)
 		if item.settle(c.made, c.aligned, c.done); item.Outcome != c.want || (c.want == SetupUnchanged) != (len(item.Differences) == 0) {

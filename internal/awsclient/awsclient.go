@@ -1,8 +1,8 @@
-// Package awsclient makes the clients of AWS that this program uses, and says in one sentence what is wrong
-// when one of them fails. Region, credentials and endpoints come from where the AWS SDK looks for them: the
-// environment (AWS_REGION, AWS_ACCESS_KEY_ID, AWS_ENDPOINT_URL_DYNAMODB, AWS_ENDPOINT_URL_SQS …), the shared
-// configuration files, and the machine or container it runs on. It owns timeouts, the pool of connections
-// and how often the SDK tries again; it knows no table and no queue.
+// Package awsclient creates the AWS clients of this program, and explains their errors in one sentence.
+// Region, credentials and endpoints come from where the AWS SDK looks for them: the environment
+// (AWS_REGION, AWS_ACCESS_KEY_ID, AWS_ENDPOINT_URL_DYNAMODB, AWS_ENDPOINT_URL_SQS …), the shared
+// configuration files, and the machine or container. It owns timeouts, the connection pools and the retries
+// of the SDK; it knows no table and no queue.
 package awsclient
 
 import (
@@ -26,28 +26,27 @@ import (
 
 // Bounds of every request, in addition to those of the caller.
 const (
-	// dialMax and handshakeMax bound the opening of a connection.
+	// dialMax and handshakeMax bound how long opening a connection takes.
 	dialMax      = 2 * time.Second
 	handshakeMax = 3 * time.Second
-	// answerMax is how long DynamoDB may take to begin its answer, pollAnswerMax how long SQS may, where a
-	// receive waits up to 20 s.
+	// answerMax is how long DynamoDB may take to begin its answer. pollAnswerMax is the same for SQS, where
+	// a long poll waits up to 20 s.
 	answerMax     = 5 * time.Second
 	pollAnswerMax = 25 * time.Second
-	// idleMax is how long an unused connection is kept; the services close theirs a little later.
+	// idleMax is how long an unused connection is kept. The services close it a little later.
 	idleMax        = 50 * time.Second
 	keepAliveEvery = 30 * time.Second
-	// connectionsMax is how many unused connections to one service are kept: more requests than these at once
-	// open new ones, which costs a handshake each.
+	// connectionsMax is how many unused connections to one service are kept. More concurrent requests open
+	// new ones, which costs a handshake each.
 	connectionsMax = 256
-	// triesMax and backoffMax bound how the SDK tries again by itself. Drivers that know better turn it off.
+	// triesMax and backoffMax bound the retries of the SDK. Drivers with retries of their own turn these off.
 	triesMax   = 3
 	backoffMax = 300 * time.Millisecond
-	// credentialsMax bounds the search for credentials, which ends at a service of the machine that may not
-	// be there.
+	// credentialsMax bounds the search for credentials. It ends at a metadata service that may not exist.
 	credentialsMax = 6 * time.Second
 )
 
-// Clients are what this program calls AWS by. They are safe for concurrent use.
+// Clients are the AWS clients of this program. They are safe for concurrent use.
 type Clients struct {
 	DynamoDB *dynamodb.Client
 	SQS      *sqs.Client
@@ -57,8 +56,8 @@ type Clients struct {
 	transports []*http.Transport
 }
 
-// New makes clients by what the environment and the files say, and looks for credentials. It
-// asks nothing of AWS itself. Its errors are those of Explain.
+// New creates the clients from the environment and the configuration files, and looks for credentials. It
+// makes no request to DynamoDB or SQS. Its errors are those of Explain.
 func New(ctx context.Context, c clock.Clock) (*Clients, error) {
 	watch := &serverClock{clock: c}
 	made := &Clients{clock: watch}
@@ -89,7 +88,7 @@ func New(ctx context.Context, c clock.Clock) (*Clients, error) {
 	return made, nil
 }
 
-// checkEndpoint refuses what was named as an endpoint and cannot be one.
+// checkEndpoint refuses an endpoint that is not a URL.
 func checkEndpoint(service string, named *string) error {
 	if named == nil {
 		return nil
@@ -105,14 +104,14 @@ func checkEndpoint(service string, named *string) error {
 	}
 }
 
-// Close closes the connections that nobody uses.
+// Close closes unused connections.
 func (c *Clients) Close() {
 	for _, t := range c.transports {
 		t.CloseIdleConnections()
 	}
 }
 
-// newRetryer slows down when a service throttles, and gives up soon.
+// newRetryer returns a retryer that slows down when a service throttles, and soon gives up.
 func newRetryer() aws.Retryer {
 	return retry.NewAdaptiveMode(func(o *retry.AdaptiveModeOptions) {
 		o.StandardOptions = append(o.StandardOptions, func(s *retry.StandardOptions) {
@@ -134,7 +133,7 @@ func findCredentials(ctx context.Context, c clock.Clock, provider aws.Credential
 	return nil
 }
 
-// transportOf is the transport that the SDK chose, which trusts also what AWS_CA_BUNDLE names.
+// transportOf returns the transport that the SDK chose, which also trusts the certificates of AWS_CA_BUNDLE.
 func transportOf(chosen aws.HTTPClient) *http.Transport {
 	if client, ok := chosen.(*awshttp.BuildableClient); ok {
 		return client.GetTransport()
@@ -157,7 +156,7 @@ func (c *Clients) httpClient(base *http.Transport, answer time.Duration) *http.C
 	}
 }
 
-// isAmazon reports whether requests go to Amazon's own endpoint: that of the region, or one that was named.
+// isAmazon reports whether requests go to an endpoint of Amazon: that of the region, or a configured one.
 func isAmazon(endpoint *string) bool {
 	if endpoint == nil {
 		return true
@@ -168,7 +167,7 @@ func isAmazon(endpoint *string) bool {
 	return strings.HasSuffix(host, ".amazonaws.com") || strings.HasSuffix(host, ".amazonaws.com.cn") || strings.HasSuffix(host, ".api.aws")
 }
 
-// Endpoints says where requests go, for people.
+// Endpoints returns a text that says where requests go.
 func (c *Clients) Endpoints() string {
 	return fmt.Sprintf("DynamoDB at %s, SQS at %s", endpointText(c.DynamoDB.Options().BaseEndpoint, c.Region), endpointText(c.SQS.Options().BaseEndpoint, c.Region))
 }

@@ -23,7 +23,7 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// environment has what the SDK finds, and nothing of whoever runs the test.
+// environment sets all that the SDK looks for, and hides the settings of the user who runs the test.
 func environment(t *testing.T, endpoint string) {
 	t.Helper()
 	for _, variable := range os.Environ() {
@@ -40,7 +40,7 @@ func environment(t *testing.T, endpoint string) {
 	}
 }
 
-// answering is an endpoint that answers everything alike.
+// answering is an endpoint that gives one answer to every request.
 func answering(t *testing.T, status int, code, message string, header ...string) (url string, asked *int) {
 	t.Helper()
 	n := 0
@@ -79,7 +79,7 @@ func queueURL(ctx context.Context, c *awsclient.Clients) error {
 	return awsclient.Explain(err)
 }
 
-// check wants a kind, one line, and each text in it.
+// check checks the kind of an error, and that its one line has each text.
 func check(t *testing.T, err, kind error, says ...string) {
 	t.Helper()
 	if !errors.Is(err, kind) {
@@ -133,7 +133,7 @@ func TestRefusalsInOneSentence(t *testing.T) {
 		},
 		{
 			"another service", 400, "UnknownOperationException", "", awsclient.ErrSettings,
-			[]string{"dynamodb:DescribeTable does not know that call", "AWS_ENDPOINT_URL", "one of DynamoDB?"},
+			[]string{"the endpoint does not know dynamodb:DescribeTable", "AWS_ENDPOINT_URL", "that of DynamoDB?"},
 		},
 		{"throttled", 400, "ThrottlingException", "Rate exceeded", awsclient.ErrThrottled, []string{"throttles dynamodb:DescribeTable"}},
 		{"broken", 500, "InternalServerError", "oops", awsclient.ErrUnreachable, []string{"status 500", "oops"}},
@@ -215,7 +215,7 @@ func TestAnEndpointThatIsSomethingElse(t *testing.T) {
 	defer s.Close()
 	environment(t, s.URL)
 	err := describe(t.Context(), clients(t))
-	check(t, err, awsclient.ErrUnreachable, "is not AWS", "status 404")
+	check(t, err, awsclient.ErrUnreachable, "not by AWS", "status 404")
 }
 
 func TestNoCredentials(t *testing.T) {
@@ -243,7 +243,7 @@ func TestSettingsThatCannotBeRead(t *testing.T) {
 	check(t, err, awsclient.ErrSettings, "nobody")
 }
 
-// off is a clock that shows another time.
+// off is a clock that is off.
 type off struct {
 	clock.Clock
 	by time.Duration

@@ -10,12 +10,13 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/aws/aws-sdk-go-v2/aws/retry"
 	"github.com/aws/smithy-go"
 	smithyhttp "github.com/aws/smithy-go/transport/http"
+
+	"github.com/kinesin-io/kinesin/internal/awserr"
 )
 
-// What is wrong, of an Error. All but ErrUnreachable and ErrThrottled stay until somebody changes something.
+// Kinds of an Error. All but ErrUnreachable and ErrThrottled last until somebody changes something.
 var (
 	ErrSettings    = errors.New("AWS settings are wrong")
 	ErrRegion      = errors.New("no usable AWS region")
@@ -27,17 +28,17 @@ var (
 	ErrThrottled   = errors.New("AWS throttles requests")
 )
 
-// Error is a failed request in one sentence.
+// Error describes a failed request in one sentence.
 type Error struct {
 	Kind error // one of the sentinels above
 	Text string
-	Err  error // as it came, nil for none
+	Err  error // the cause; nil for none
 }
 
-// Error is the sentence.
+// Error returns the sentence.
 func (e *Error) Error() string { return e.Text }
 
-// Unwrap names the kind and the cause.
+// Unwrap returns the kind and the cause.
 func (e *Error) Unwrap() []error {
 	if e.Err == nil {
 		return []error{e.Kind}
@@ -45,13 +46,13 @@ func (e *Error) Unwrap() []error {
 	return []error{e.Kind, e.Err}
 }
 
-// Lasting reports whether trying again cannot help until somebody has changed something.
+// Lasting reports whether a retry cannot help until somebody changes something.
 func Lasting(err error) bool {
 	e, found := errors.AsType[*Error](err)
 	return found && !errors.Is(e.Kind, ErrUnreachable) && !errors.Is(e.Kind, ErrThrottled)
 }
 
-// codes are the errors of DynamoDB, SQS and the SDK that mean the same, without the ending "Exception".
+// codes are the error codes of DynamoDB, SQS and the SDK for each kind, without the ending "Exception".
 var codes = map[error][]string{
 	ErrCredentials: {
 		"UnrecognizedClient", "InvalidClientTokenId", "InvalidSignature", "SignatureDoesNotMatch", "IncompleteSignature", "MissingAuthenticationToken",
@@ -62,20 +63,11 @@ var codes = map[error][]string{
 	ErrMissing: {
 		"ResourceNotFound", "QueueDoesNotExist", "AWS.SimpleQueueService.NonExistentQueue", "TableNotFound",
 	},
-	ErrSettings:  {"InvalidAction", "UnknownOperation"}, // another service answers
-	ErrThrottled: throttled(),
+	ErrSettings: {"InvalidAction", "UnknownOperation"}, // another service answers
 }
 
-// throttled are the SDK's own codes of throttled requests.
-func throttled() (all []string) {
-	for code := range retry.DefaultThrottleErrorCodes {
-		all = append(all, strings.TrimSuffix(code, "Exception"))
-	}
-	return all
-}
-
-// Explain turns an error of a request into an Error; one that it knows nothing about, or nil, comes back as
-// it is.
+// Explain turns the error of a request into an Error. It returns nil and errors that it does not know as they
+// are.
 func Explain(err error) error {
 	if err == nil {
 		return nil
@@ -98,7 +90,7 @@ func Explain(err error) error {
 	return explainSilence(err, action)
 }
 
-// explainAnswer is for a request that was answered, and refused.
+// explainAnswer explains the error of a request that was answered.
 func explainAnswer(err error, action string, api smithy.APIError) error {
 	code, message := strings.TrimSuffix(api.ErrorCode(), "Exception"), oneLine(api.ErrorMessage())
 	kind := kindOf(code, message)
@@ -108,7 +100,7 @@ func explainAnswer(err error, action string, api smithy.APIError) error {
 		if at, known := serverTime(err); known {
 			message = "AWS has " + at + "; " + message
 		}
-		e.Text = "AWS takes the signature of " + action + " for one of another time: this machine's clock is off; synchronise it (" + message + ")"
+		e.Text = "AWS refuses the time in the signature of " + action + ": this machine's clock is off; synchronise it (" + message + ")"
 	case errors.Is(kind, ErrCredentials):
 		e.Text = "AWS refuses the credentials with which " + action + " was signed: are they of this account, region and time? (" + api.ErrorCode() + ": " + message + ")"
 	case errors.Is(kind, ErrRegion):
@@ -116,11 +108,11 @@ func explainAnswer(err error, action string, api smithy.APIError) error {
 	case errors.Is(kind, ErrDenied):
 		e.Text = "AWS denies " + action + ": allow that action to these credentials (" + message + ")"
 	case errors.Is(kind, ErrMissing):
-		e.Text = "what " + action + " is about is not there: is the region in AWS_REGION right, and was `kinesin aws setup` run? (" + message + ")"
+		e.Text = "the table or queue of " + action + " does not exist: is the region in AWS_REGION right, and was `kinesin aws setup` run? (" + message + ")"
 	case errors.Is(kind, ErrThrottled):
 		e.Text = "AWS throttles " + action + ": try again later, or raise the limit (" + api.ErrorCode() + ": " + message + ")"
 	case errors.Is(kind, ErrSettings):
-		e.Text = "what answered " + action + " does not know that call: is the endpoint in AWS_ENDPOINT_URL_… one of " + serviceOf(err) +
+		e.Text = "the endpoint does not know " + action + ": is the one in AWS_ENDPOINT_URL_… that of " + serviceOf(err) +
 			"? (" + api.ErrorCode() + ": " + message + ")"
 	default:
 		if response := (*smithyhttp.ResponseError)(nil); errors.As(err, &response) && response.HTTPStatusCode() >= http.StatusInternalServerError {
@@ -140,6 +132,8 @@ func kindOf(code, message string) error {
 		return ErrClock
 	case strings.Contains(lower, "scoped to a valid region"), strings.Contains(lower, "scoped to correct region"):
 		return ErrRegion
+	case awserr.IsThrottleCode(code):
+		return ErrThrottled
 	}
 	for kind, all := range codes {
 		if slices.Contains(all, code) {
@@ -149,7 +143,7 @@ func kindOf(code, message string) error {
 	return nil
 }
 
-// explainSilence is for a request that nothing answered, or nothing that speaks for AWS.
+// explainSilence explains the error of a request that was not answered, or not by AWS.
 func explainSilence(err error, action string) error {
 	if errors.Is(err, context.Canceled) {
 		return err
@@ -166,9 +160,9 @@ func explainSilence(err error, action string) error {
 	var response *smithyhttp.ResponseError
 	switch {
 	case errors.As(err, &name) && name.IsNotFound:
-		e.Text = "there is no host " + name.Name + ", where " + action + " would go: is the region in AWS_REGION right, or the endpoint in AWS_ENDPOINT_URL_…?"
+		e.Text = "there is no host " + name.Name + " for " + action + ": is the region in AWS_REGION right, or the endpoint in AWS_ENDPOINT_URL_…?"
 	case errors.As(err, &response) && response.HTTPStatusCode() != 0:
-		e.Text = fmt.Sprintf("what answered %s%s with status %d is not AWS: is the endpoint in AWS_ENDPOINT_URL_… right?", action, where, response.HTTPStatusCode())
+		e.Text = fmt.Sprintf("%s%s was answered with status %d, but not by AWS: is the endpoint in AWS_ENDPOINT_URL_… right?", action, where, response.HTTPStatusCode())
 	case isTimeout(err):
 		e.Text = "nothing answers " + action + where + " in time: is the endpoint right, and the network open?"
 	case errors.As(err, &send), isNet(err):
@@ -189,7 +183,7 @@ func isNet(err error) bool {
 	return errors.As(err, &op)
 }
 
-// actionOf is the name that permissions have for what was asked: "dynamodb:DescribeTable".
+// actionOf returns the name of the requested action in permissions: "dynamodb:DescribeTable".
 func actionOf(err error) string {
 	var op *smithy.OperationError
 	if !errors.As(err, &op) {
@@ -198,7 +192,7 @@ func actionOf(err error) string {
 	return strings.ToLower(op.Service()) + ":" + op.Operation()
 }
 
-// serviceOf is the name of the service that was asked.
+// serviceOf returns the name of the requested service.
 func serviceOf(err error) string {
 	var op *smithy.OperationError
 	if !errors.As(err, &op) {
@@ -216,7 +210,7 @@ func serverTime(err error) (string, bool) {
 	return date, date != ""
 }
 
-// lastCause is the innermost error's text, which says what happened without how the SDK got there.
+// lastCause returns the text of the innermost error, without the steps of the SDK.
 func lastCause(err error) string {
 	for {
 		next := errors.Unwrap(err)

@@ -10,23 +10,23 @@ import (
 	"github.com/kinesin-io/kinesin/task"
 )
 
-// SkewMax is how far this machine's clock may be from that of AWS. Signatures bear five minutes, but the
-// leases of workers are judged by the clocks of several processes: a worker gives up a quarter of its lease
-// before the others take it for lost, which is 3.75 s of the default one.
+// SkewMax is how far this machine's clock may differ from that of AWS. Signatures tolerate five minutes, but
+// several processes judge the lease of a worker by their own clocks: a worker stops a quarter of its lease
+// before the others take it for lost, which is 3.75 s by default.
 const SkewMax = 2 * time.Second
 
-// dateResolution is how exact the Date header is: it is cut to seconds, and servers may keep one for as long.
+// dateResolution is the precision of the Date header: whole seconds, and servers may cache it for a second.
 const dateResolution = 2 * time.Second
 
-// serverClock compares our clock with the Date of answers. It knows bounds, not the difference itself.
+// serverClock compares our clock with the Date of answers, which gives bounds of the difference.
 type serverClock struct {
 	clock clock.Clock
 
 	mu    sync.Mutex
-	ahead time.Duration // ours is ahead by at least this; negative: behind by at least as much
+	ahead time.Duration // ours is ahead by at least this; negative: behind by at least that
 }
 
-// watch returns next, with a look at the answers.
+// watch returns a transport that notes the Date of each answer of next.
 func (s *serverClock) watch(next http.RoundTripper) http.RoundTripper {
 	return roundTripper(func(r *http.Request) (*http.Response, error) {
 		began := s.clock.Now()
@@ -43,7 +43,7 @@ type roundTripper func(*http.Request) (*http.Response, error)
 // RoundTrip calls f.
 func (f roundTripper) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
 
-// note takes in one answer, which the server gave between two readings of our clock.
+// note takes the Date of an answer that the server gave between two readings of our clock.
 func (s *serverClock) note(began, ended task.Instant, date string) {
 	at, err := http.ParseTime(date)
 	if err != nil {
@@ -62,7 +62,7 @@ func (s *serverClock) note(began, ended task.Instant, date string) {
 	}
 }
 
-// CheckClock says by the newest answer of AWS whether this machine's clock can be used; ErrClock when not.
+// CheckClock returns ErrClock if this machine's clock is too far off, by the newest answer of AWS.
 func (c *Clients) CheckClock() error {
 	c.clock.mu.Lock()
 	defer c.clock.mu.Unlock()

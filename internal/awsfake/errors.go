@@ -9,6 +9,8 @@ import (
 	awshttp "github.com/aws/aws-sdk-go-v2/aws/transport/http"
 	"github.com/aws/smithy-go"
 	smithyhttp "github.com/aws/smithy-go/transport/http"
+
+	"github.com/kinesin-io/kinesin/internal/awserr"
 )
 
 // APIError returns an error that a service answers with; server is set when it is the service's fault.
@@ -60,9 +62,5 @@ func isTransient(err error) bool {
 	if !errors.As(err, &api) {
 		return false
 	}
-	switch api.ErrorCode() {
-	case "ProvisionedThroughputExceededException", "ThrottlingException", "RequestLimitExceeded", "RequestThrottled", "TransactionInProgressException":
-		return true
-	}
-	return api.ErrorFault() == smithy.FaultServer
+	return awserr.IsThrottled(err) || api.ErrorFault() == smithy.FaultServer
 }

@@ -1,8 +1,7 @@
-// Package gather joins what concurrent callers have to send into few sends. A
-// lone caller waits a moment for company; when all sends are under way, what
-// comes meanwhile makes the next one larger, so that the harder it is used, the fewer
-// sends an item costs. It owns the waiting and the bounds; what a send is and what is worth
-// trying again is its user's. Its goroutines live while there is something to send.
+// Package gather batches what concurrent callers send. An item waits a moment for others to share its send;
+// what comes while all sends are in flight makes the next one larger, so a higher load costs fewer sends for
+// each item. The package owns the waiting and the bounds. Its user owns the send itself and its retries. Its
+// goroutines end when there is nothing to send.
 package gather
 
 import (
@@ -21,38 +20,40 @@ import (
 var (
 	// ErrNotSent says that an item was never handed to a send; it wraps the reason.
 	ErrNotSent = errors.New("not sent")
-	// ErrUnderWay says that the caller went while its item was being sent: it may arrive.
+	// ErrUnderWay says that the caller left while its item was being sent: it may arrive.
 	ErrUnderWay = errors.New("being sent; it may arrive")
 	// ErrClosed refuses items after Close.
 	ErrClosed = errors.New("closed")
 )
 
-// Config is what a Gatherer is made of. Clock, Send, ItemsMax and SendsMax are required.
+// Config are the settings of a Gatherer. Clock, Send, ItemsMax and SendsMax are required.
 type Config[T any] struct {
 	Clock clock.Clock
-	// Send sends a batch and answers for each item; its context carries no deadline, so that it must set
-	// bounds of its own.
+	// Send sends a batch and returns an error for each item. Its context has no deadline: it must set its
+	// own.
 	Send func(ctx context.Context, batch []T) []error
-	// Bytes is the size of an item; nil: sizes do not count.
+	// Bytes returns the size of an item; nil: sizes do not count.
 	Bytes func(item T) int
 
 	ItemsMax int           // items of one send
 	BytesMax int           // bytes of one send; a larger item goes alone; 0: no bound
-	SendsMax int           // sends under way at a time
-	Linger   time.Duration // how long an item waits for company at most while fewer are under way
-	// Patience is how much longer it waits while that brings company, until there are Enough items. 0: not at
-	// all.
+	SendsMax int           // sends in flight
+	Linger   time.Duration // how long an item waits for others while fewer sends are in flight
+	// LoneAtOnce sends an item without a wait when it comes later than Linger after the one before it.
+	LoneAtOnce bool
+	// Patience is how much longer an item waits while that brings others, until there are Enough items. 0:
+	// not at all.
 	Patience time.Duration
 	Enough   int
 
-	PendingMax      int // items that wait; who has more waits for room. 0: PendingMaxDefault
-	PendingBytesMax int // bytes in them; one item always fits; 0: no bound
+	PendingMax      int // pending items; a call with more blocks until there is room. 0: PendingMaxDefault
+	PendingBytesMax int // bytes of pending items; one item always fits; 0: no bound
 }
 
-// PendingMaxDefault is how many items wait at most.
+// PendingMaxDefault is the default bound of pending items.
 const PendingMaxDefault = 10_000
 
-// Gatherer sends. It is safe for concurrent use.
+// Gatherer batches items. It is safe for concurrent use.
 type Gatherer[T any] struct {
 	Config[T]
 
@@ -60,34 +61,36 @@ type Gatherer[T any] struct {
 	pending   []entry[T]
 	bytes     int           // of pending
 	senders   int           // goroutines
-	gathering bool          // one of them waits for company
-	full      chan struct{} // closed when that one need not wait any longer
-	room      chan struct{} // closed when pending became shorter; nil when nobody waits for it
+	lingering bool          // one of them waits for more items
+	enough    chan struct{} // closed when that one must not wait any longer
+	room      chan struct{} // closed when pending became shorter; nil when no call waits for that
 	patience  patience
+	last      time.Duration // monotonic time of the latest item, with LoneAtOnce
+	isLone    bool          // no other item came within Linger before the latest
 	closed    bool
 	idle      chan struct{} // closed when closed and no sender is left
 }
 
-// entry is an item on its way.
+// entry is a pending item.
 type entry[T any] struct {
 	item  T
 	bytes int
-	call  *call
-	at    int // place in the call
+	call  *call // nil when nobody waits for the result
+	at    int   // index in the call
 }
 
-// call is one call to Do, guarded by the gatherer's mu.
+// call is one call of Do, guarded by the gatherer's mu.
 type call struct {
-	results []error // errPending where there is no answer yet
-	left    int     // items without an answer
+	results []error // errPending where there is no result yet
+	left    int     // items without a result
 	done    chan struct{}
 }
 
 // errPending never leaves the package.
 var errPending = errors.New("pending")
 
-// answer is called once for each item.
-func (c *call) answer(at int, err error) {
+// settle is called once for each item.
+func (c *call) settle(at int, err error) {
 	c.results[at] = err
 	if c.left--; c.left == 0 {
 		close(c.done)
@@ -100,8 +103,8 @@ func New[T any](c Config[T]) *Gatherer[T] {
 	return &Gatherer[T]{Config: c, patience: patience{skip: skipMin}, idle: make(chan struct{})}
 }
 
-// Do sends items and returns when there is an answer for each, in order, or when ctx ends: what waits then is
-// taken back (ErrNotSent), what is being sent is ErrUnderWay. It blocks while too much waits.
+// Do sends items and returns a result for each, in order. When ctx ends first, it takes back the items that
+// are pending (ErrNotSent); those being sent are ErrUnderWay. It blocks while too many items are pending.
 func (g *Gatherer[T]) Do(ctx context.Context, items []T) []error {
 	if len(items) == 0 {
 		return nil
@@ -116,19 +119,46 @@ func (g *Gatherer[T]) Do(ctx context.Context, items []T) []error {
 	return c.results
 }
 
-// addAll makes items wait for a send, until ctx ends or the gatherer is closed.
+// Put has items sent and does not wait for that; no bound of pending items holds it up. It returns false
+// after Close, when it drops them.
+func (g *Gatherer[T]) Put(items ...T) bool {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.closed {
+		return false
+	}
+	g.noteArrival()
+	for _, item := range items {
+		g.push(entry[T]{item: item, bytes: g.bytesOf(item)})
+	}
+	g.wake(context.Background())
+	return true
+}
+
+// addAll adds the items of a call, until ctx ends or the gatherer is closed.
 func (g *Gatherer[T]) addAll(ctx context.Context, c *call, items []T) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
+	g.noteArrival()
 	for n := range items {
 		if err := g.add(ctx, entry[T]{items[n], g.bytesOf(items[n]), c, n}); err != nil {
 			for ; n < len(items); n++ {
-				c.answer(n, fmt.Errorf("%w: %w", ErrNotSent, err))
+				c.settle(n, fmt.Errorf("%w: %w", ErrNotSent, err))
 			}
 			break
 		}
 	}
 	g.wake(ctx)
+}
+
+// noteArrival decides whether the next items are alone.
+func (g *Gatherer[T]) noteArrival() {
+	if !g.LoneAtOnce {
+		return
+	}
+	now := clock.Mono(g.Clock)
+	g.isLone = len(g.pending) == 0 && (g.last == 0 || now-g.last > g.Linger)
+	g.last = max(now, 1)
 }
 
 func (g *Gatherer[T]) bytesOf(item T) int {
@@ -141,32 +171,36 @@ func (g *Gatherer[T]) bytesOf(item T) int {
 func (g *Gatherer[T]) add(ctx context.Context, e entry[T]) error {
 	for !g.closed && !g.fits(e.bytes) {
 		if err := g.waitForRoom(ctx); err != nil {
-			return fmt.Errorf("too much waits: %w", err)
+			return fmt.Errorf("too many items are pending: %w", err)
 		}
 	}
 	if g.closed {
 		return ErrClosed
 	}
-	g.pending = append(g.pending, e)
-	g.bytes += e.bytes
+	g.push(e)
 	if g.isFull() {
 		g.wake(ctx)
 	}
 	return nil
 }
 
+func (g *Gatherer[T]) push(e entry[T]) {
+	g.pending = append(g.pending, e)
+	g.bytes += e.bytes
+}
+
 func (g *Gatherer[T]) fits(size int) bool {
 	return len(g.pending) == 0 || len(g.pending) < g.PendingMax && (g.PendingBytesMax == 0 || g.bytes+size <= g.PendingBytesMax)
 }
 
-// waitForRoom gives the lock up while it waits.
+// waitForRoom unlocks the gatherer while it waits.
 func (g *Gatherer[T]) waitForRoom(ctx context.Context) error {
 	if g.room == nil {
 		g.room = make(chan struct{})
 	}
 	room := g.room
 	g.wake(ctx)
-	g.hurry() // no more company can come
+	g.stopLinger() // no more items can come
 	g.mu.Unlock()
 	defer g.mu.Lock()
 	select {
@@ -181,44 +215,44 @@ func (g *Gatherer[T]) isFull() bool {
 	return len(g.pending) >= g.ItemsMax || g.BytesMax > 0 && g.bytes >= g.BytesMax
 }
 
-// wake sees to it that somebody sends what waits.
+// wake makes sure that a goroutine sends what is pending.
 func (g *Gatherer[T]) wake(ctx context.Context) {
 	switch {
 	case len(g.pending) == 0:
-	case g.gathering:
+	case g.lingering:
 		if g.isFull() || g.closed || g.patience.on && len(g.pending) >= g.Enough {
-			g.hurry()
+			g.stopLinger()
 		}
 	case g.senders < g.SendsMax:
 		g.senders++
-		g.gathering = true
-		g.full = make(chan struct{})
-		full := g.full
-		if g.isFull() || g.closed {
-			g.hurry()
+		g.lingering = true
+		g.enough = make(chan struct{})
+		enough := g.enough
+		if g.isFull() || g.closed || g.isLone {
+			g.stopLinger()
 		}
-		go g.run(context.WithoutCancel(ctx), full)
+		go g.run(context.WithoutCancel(ctx), enough)
 	}
 }
 
-// hurry ends the wait for company.
-func (g *Gatherer[T]) hurry() {
-	if g.full != nil {
-		close(g.full)
-		g.full = nil
+// stopLinger makes the sender that waits for more items send.
+func (g *Gatherer[T]) stopLinger() {
+	if g.enough != nil {
+		close(g.enough)
+		g.enough = nil
 	}
 }
 
-// run sends until nothing waits, or somebody else sees to what waits.
-func (g *Gatherer[T]) run(ctx context.Context, full <-chan struct{}) {
+// run sends until nothing is pending, or another sender waits for more items.
+func (g *Gatherer[T]) run(ctx context.Context, enough <-chan struct{}) {
 	for {
-		g.wait(full)
+		g.linger(enough)
 		batch := g.take(ctx)
 		if len(batch) > 0 {
 			g.settle(batch, g.Send(ctx, itemsOf(batch)))
 		}
 		g.mu.Lock()
-		if len(g.pending) == 0 || g.gathering {
+		if len(g.pending) == 0 || g.lingering {
 			g.senders--
 			if g.closed && g.senders == 0 {
 				close(g.idle)
@@ -226,15 +260,15 @@ func (g *Gatherer[T]) run(ctx context.Context, full <-chan struct{}) {
 			g.mu.Unlock()
 			return
 		}
-		g.gathering = true
-		g.full = make(chan struct{})
-		full = g.full
-		g.hurry() // what waits has waited for this send
+		g.lingering = true
+		g.enough = make(chan struct{})
+		enough = g.enough
+		g.stopLinger() // what is pending has waited for this send
 		g.mu.Unlock()
 	}
 }
 
-// take returns the next batch, and lets the next sender gather.
+// take returns the next batch, and lets the next sender linger.
 func (g *Gatherer[T]) take(ctx context.Context) []entry[T] {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -250,7 +284,7 @@ func (g *Gatherer[T]) take(ctx context.Context) []entry[T] {
 	batch := g.pending[:n:n]
 	g.pending = g.pending[n:]
 	g.bytes -= size
-	g.gathering, g.full = false, nil
+	g.lingering, g.enough = false, nil
 	g.tellRoom()
 	g.wake(ctx)
 	return batch
@@ -279,26 +313,28 @@ func (g *Gatherer[T]) settle(batch []entry[T], results []error) {
 		if i < len(results) {
 			err = results[i]
 		}
-		batch[i].call.answer(batch[i].at, err)
+		if c := batch[i].call; c != nil {
+			c.settle(batch[i].at, err)
+		}
 	}
 }
 
-// takeBack answers a call whose caller goes: what waits never goes under way.
+// takeBack ends a call whose caller leaves. Its pending items are never sent.
 func (g *Gatherer[T]) takeBack(c *call, cause error) []error {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	kept := make([]entry[T], 0, len(g.pending)) // run may still read what it took of the old one
+	kept := make([]entry[T], 0, len(g.pending)) // run may still read the old array
 	for _, e := range g.pending {
 		if e.call != c {
 			kept = append(kept, e)
 			continue
 		}
 		g.bytes -= e.bytes
-		c.answer(e.at, fmt.Errorf("%w: %w", ErrNotSent, cause))
+		c.settle(e.at, fmt.Errorf("%w: %w", ErrNotSent, cause))
 	}
 	g.pending = kept
 	g.tellRoom()
-	results := slices.Clone(c.results) // answers that come later are for nobody
+	results := slices.Clone(c.results) // nobody reads results that come later
 	for i := range results {
 		if results[i] == errPending { //nolint:errorlint // it is this very value
 			results[i] = fmt.Errorf("%w: %w", ErrUnderWay, cause)
@@ -307,15 +343,15 @@ func (g *Gatherer[T]) takeBack(c *call, cause error) []error {
 	return results
 }
 
-// Close refuses new items and returns when all that waited were sent, or with the cause of ctx when that ends
-// first.
+// Close refuses new items and returns when all pending ones were sent, or with the cause of ctx when that
+// ends first.
 func (g *Gatherer[T]) Close(ctx context.Context) error {
 	g.mu.Lock()
 	if !g.closed {
 		g.closed = true
 		g.tellRoom()
-		g.hurry()
-		if g.senders == 0 { // then nothing waits
+		g.stopLinger()
+		if g.senders == 0 { // then nothing is pending
 			close(g.idle)
 		}
 	}

@@ -19,7 +19,7 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 var errOdd = errors.New("odd")
 
-// line is a Gatherer of numbers in virtual time, whose sends wait until they are let go.
+// line is a Gatherer of numbers in virtual time, whose sends block until the test releases them.
 type line struct {
 	*gather.Gatherer[int]
 
@@ -62,7 +62,7 @@ func (l *line) send(_ context.Context, batch []int) []error {
 	return results
 }
 
-// call sends beside the test; the channel has its results.
+// call sends in a goroutine; the channel has its results.
 func (l *line) call(ctx context.Context, items ...int) <-chan []error {
 	done := make(chan []error, 1)
 	go func() { done <- l.Do(ctx, items) }()
@@ -96,6 +96,45 @@ func TestCallersShareASend(t *testing.T) {
 		}
 		if l.Do(t.Context(), nil) != nil {
 			t.Error("nothing has results")
+		}
+	})
+}
+
+// An item that comes alone is sent at once; those that come soon after it wait for others.
+func TestALoneItemIsSentAtOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := newLine(t, false, func(c *gather.Config[int]) { c.LoneAtOnce = true })
+		<-l.call(t.Context(), 2)
+		l.want(t, []int{2})
+		l.time.Advance(5 * time.Millisecond)
+		second := l.call(t.Context(), 4)
+		third := l.call(t.Context(), 6)
+		l.want(t, []int{2})
+		l.time.Advance(10 * time.Millisecond)
+		if got := append(<-second, <-third...); errors.Join(got...) != nil {
+			t.Error(got)
+		}
+		l.want(t, []int{2}, []int{4, 6})
+		l.time.Advance(time.Second)
+		<-l.call(t.Context(), 8)
+		l.want(t, []int{2}, []int{4, 6}, []int{8})
+	})
+}
+
+// Put does not wait, neither for a send nor for room, and Close sends what it left.
+func TestPutDoesNotWait(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := newLine(t, false, func(c *gather.Config[int]) { c.PendingMax, c.ItemsMax = 1, 10 })
+		if !l.Put(2) || !l.Put(4, 6) {
+			t.Fatal("refused")
+		}
+		l.want(t)
+		if err := l.Close(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		l.want(t, []int{2, 4, 6})
+		if l.Put(8) {
+			t.Error("not refused after Close")
 		}
 	})
 }
@@ -165,7 +204,7 @@ func TestWhoHasMoreThanMayWaitWaitsForRoom(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := newLine(t, true, func(c *gather.Config[int]) { c.SendsMax, c.PendingMax, c.PendingBytesMax = 1, 2, 50 })
 		first := l.call(t.Context(), 2, 4, 6)
-		waits := l.call(t.Context(), 40) // all that may wait, in bytes
+		waits := l.call(t.Context(), 40) // as many bytes as may be pending
 		blocked := l.call(t.Context(), 20)
 		ctx, cancel := context.WithCancel(t.Context())
 		goes := l.call(ctx, 30)
@@ -192,7 +231,7 @@ func TestCloseSendsWhatWaits(t *testing.T) {
 		closed := make(chan error, 1)
 		go func() { closed <- l.Close(ctx) }()
 		synctest.Wait()
-		l.want(t, []int{2}) // without its linger
+		l.want(t, []int{2}) // before its linger ended
 		cancel()
 		if err := <-closed; !errors.Is(err, context.Canceled) {
 			t.Errorf("closed while sending: %v", err)
@@ -224,7 +263,7 @@ func TestASendThatForgetsItemsIsUnknown(t *testing.T) {
 	})
 }
 
-// Every item of every caller has exactly one answer, whoever goes when.
+// Every item of every caller has exactly one result, whenever callers leave.
 func TestManyCallers(t *testing.T) {
 	var mu sync.Mutex
 	sent := map[int]int{}

@@ -6,29 +6,29 @@ import (
 	"github.com/kinesin-io/kinesin/internal/clock"
 )
 
-// Whether it pays to wait longer than Linger is learnt by trying it: callers who each wait for their last
-// answer bring no company, however often they call, and would only become slower.
+// Whether waiting longer than Linger brings more items is learned by trying. Callers that wait for each
+// result bring none, however often they call, and would only become slower.
 const (
-	triesMax = 3   // waits in a row that do not pay, of a Gatherer where they did
-	skipMin  = 8   // sends until the next try after that, twice as many each time
-	skipMax  = 128 // who calls alone waits half of Patience so seldom
+	triesMax = 3   // waits in a row that may bring nothing, where earlier ones did
+	skipMin  = 8   // sends until the next try after that; it doubles each time
+	skipMax  = 128 // so a lone caller rarely waits for half of Patience
 )
 
-// patience is guarded by the gatherer's mu.
+// patience decides when to wait longer. The gatherer's mu guards it.
 type patience struct {
-	on    bool          // somebody waits longer
-	trust int           // waits that need not pay
+	on    bool          // a sender waits longer
+	tries int           // waits that may still bring nothing
 	skip  int           // sends until the next try
-	skips int           // of the last time
-	last  time.Duration // when the latest wait ended, in monotonic time
-	begun bool          // last is one
+	skips int           // value of skip after the latest try
+	last  time.Duration // monotonic time at which the latest wait ended
+	begun bool          // last is set
 }
 
-// begins reports whether to wait longer now, at a time at which some wait for company.
-func (p *patience) begins(now, most time.Duration) bool {
-	busy := p.begun && now-p.last <= most // without that who calls now and then would pay for a try
+// begin reports whether to wait longer now. Where calls are rarer than most, it is not tried.
+func (p *patience) begin(now, most time.Duration) bool {
+	isBusy := p.begun && now-p.last <= most
 	switch {
-	case !busy:
+	case !isBusy:
 		return false
 	case p.skip > 0:
 		p.skip--
@@ -38,72 +38,72 @@ func (p *patience) begins(now, most time.Duration) bool {
 	return true
 }
 
-func (p *patience) ends(paid bool) {
+// end takes whether a wait brought more items.
+func (p *patience) end(didPay bool) {
 	p.on = false
-	if paid {
-		p.trust, p.skips = triesMax, 0
+	if didPay {
+		p.tries, p.skips = triesMax, 0
 		return
 	}
-	if p.trust = max(p.trust-1, 0); p.trust == 0 {
+	if p.tries = max(p.tries-1, 0); p.tries == 0 {
 		p.skips = min(max(2*p.skips, skipMin), skipMax)
 		p.skip = p.skips
 	}
 }
 
-// wait gathers company.
-func (g *Gatherer[T]) wait(full <-chan struct{}) {
-	if g.pause(full, g.Linger) && g.Patience > 0 {
-		g.waitLonger(full)
+// linger waits for more items.
+func (g *Gatherer[T]) linger(enough <-chan struct{}) {
+	if g.pause(enough, g.Linger) && g.Patience > 0 {
+		g.lingerOn(enough)
 	}
 }
 
-// waitLonger goes on where that pays. What comes in the first half may be no more than a few who had their
-// answers together and come again: only who comes in the second half as well would not have shared the send
-// anyway.
-func (g *Gatherer[T]) waitLonger(full <-chan struct{}) {
-	n, ok := g.beginWait()
+// lingerOn waits longer where that pays. Items of the first half may come from callers that got their results
+// together and call again; only items of the second half show that the wait pays.
+func (g *Gatherer[T]) lingerOn(enough <-chan struct{}) {
+	n, ok := g.beginPatience()
 	if ok {
-		more := g.pause(full, g.Patience/2)
-		half := g.waiting()
-		paid := half > n
-		if paid && more {
-			g.pause(full, g.Patience/2)
-			paid = g.waiting() > half
+		more := g.pause(enough, g.Patience/2)
+		half := g.pendingItems()
+		didPay := half > n
+		if didPay && more {
+			g.pause(enough, g.Patience/2)
+			didPay = g.pendingItems() > half
 		}
-		defer g.endWait(paid)
+		defer g.endPatience(didPay)
 	}
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.patience.last, g.patience.begun = clock.Mono(g.Clock), true
 }
 
-// beginWait says how many wait, and whether for longer than Linger.
-func (g *Gatherer[T]) beginWait() (n int, ok bool) {
+// beginPatience returns how many items are pending, and whether to wait longer for others.
+func (g *Gatherer[T]) beginPatience() (n int, ok bool) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if n = len(g.pending); n == 0 || n >= g.Enough || g.closed {
 		return n, false
 	}
-	return n, g.patience.begins(clock.Mono(g.Clock), g.Linger+g.Patience)
+	return n, g.patience.begin(clock.Mono(g.Clock), g.Linger+g.Patience)
 }
 
-func (g *Gatherer[T]) endWait(paid bool) {
+func (g *Gatherer[T]) endPatience(didPay bool) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	g.patience.ends(paid)
+	g.patience.end(didPay)
 }
 
-func (g *Gatherer[T]) waiting() int {
+func (g *Gatherer[T]) pendingItems() int {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	return len(g.pending)
 }
 
-// pause waits for d; more says that it was not ended early.
-func (g *Gatherer[T]) pause(full <-chan struct{}, d time.Duration) (more bool) {
+// pause waits for d, or until enough is closed. It returns false in the second case.
+func (g *Gatherer[T]) pause(enough <-chan struct{}, d time.Duration) bool {
 	if d <= 0 {
 		select {
-		case <-full:
+		case <-enough:
 			return false
 		default:
 			return true
@@ -112,7 +112,7 @@ func (g *Gatherer[T]) pause(full <-chan struct{}, d time.Duration) (more bool) {
 	timer := g.Clock.NewTimer(d)
 	defer timer.Stop()
 	select {
-	case <-full:
+	case <-enough:
 		return false
 	case <-timer.C():
 		return true

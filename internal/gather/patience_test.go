@@ -17,8 +17,8 @@ const (
 	sending  = 5 * time.Millisecond
 )
 
-// patient runs load on a Gatherer whose sends take a while, and says how many there were and how long a call
-// took, on average and at most.
+// patient runs load on a Gatherer with slow sends. It returns the number of sends and how long a call took,
+// on average and at most.
 func patient(t *testing.T, load func(k clock.Clock, call func())) (sends int, mean, most time.Duration) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
@@ -69,7 +69,7 @@ func patient(t *testing.T, load func(k clock.Clock, call func())) (sends int, me
 	return sends, mean, most
 }
 
-// every makes n calls a while apart, whatever became of those before.
+// every makes n calls some time apart, without waiting for their results.
 func every(n int, apart func(k clock.Clock) time.Duration) func(clock.Clock, func()) {
 	return func(k clock.Clock, call func()) {
 		var wg sync.WaitGroup
@@ -81,7 +81,7 @@ func every(n int, apart func(k clock.Clock) time.Duration) func(clock.Clock, fun
 	}
 }
 
-// oneByOne makes n calls from each of some callers, who wait for their answers.
+// oneByOne makes n calls from each of several callers, which wait for each result.
 func oneByOne(callers, n int, think time.Duration) func(clock.Clock, func()) {
 	return func(k clock.Clock, call func()) {
 		var wg sync.WaitGroup
@@ -115,7 +115,7 @@ func TestWhoeverKeepsComingSharesSends(t *testing.T) {
 	}
 }
 
-func TestWhoWaitsForEveryAnswerIsNotMadeToWaitForCompany(t *testing.T) {
+func TestACallerThatWaitsForResultsIsNotDelayed(t *testing.T) {
 	for callers, slower := range map[int]time.Duration{1: time.Millisecond, 4: time.Millisecond, 16: time.Millisecond} {
 		_, mean, most := patient(t, oneByOne(callers, 1000, 0))
 		t.Logf("%d callers: a call takes %v, at most %v", callers, mean, most)
@@ -129,7 +129,7 @@ func TestWhoWaitsForEveryAnswerIsNotMadeToWaitForCompany(t *testing.T) {
 	}
 }
 
-// Where company stays away, waiting for it ends.
+// When no other items come any more, sends stop waiting for them.
 func TestPatienceEnds(t *testing.T) {
 	sends, mean, _ := patient(t, func(k clock.Clock, call func()) {
 		every(200, func(clock.Clock) time.Duration { return 10 * time.Millisecond })(k, call)

@@ -1,7 +1,7 @@
-// Package sqsclient is how this program calls Amazon SQS. It owns what all callers share: the addresses of
-// queues, batches within SQS's limits, a time limit for every request, what an error means, retries of what
-// SQS refuses for the moment, and an observer that is told of every request. It knows nothing of what is in a
-// message.
+// Package sqsclient is the one client of Amazon SQS in this program. It owns what all callers share: the URLs
+// of queues, batches within SQS's limits, a timeout for every request, the meaning of errors, retries, an
+// observer that is told of every request, and the queues that setup creates and checks. It does not know what
+// is in a message.
 package sqsclient
 
 import (
@@ -23,21 +23,21 @@ import (
 // Limits of SQS.
 const (
 	BatchMax = 10 // entries of one request
-	// BytesMaxDefault bounds a message, and all messages of a request together. AWS has raised its own limit
-	// to BytesMaxMost; a queue may have a lower one.
+	// BytesMaxDefault bounds a message, and all messages of one request together. AWS has raised its own
+	// limit to BytesMaxMost; a queue may have a lower one.
 	BytesMaxDefault = 256 << 10
 	BytesMaxMost    = 1 << 20
-	PollWait        = 20 * time.Second // the longest that a receive may wait at the service
+	PollWait        = 20 * time.Second // the longest wait of a long poll
 	VisibilityMax   = 12 * time.Hour
 )
 
-// SendAPI is what a Client that only sends asks of the AWS SDK's client; *sqs.Client has it.
+// SendAPI has the calls of the AWS SDK that a Client needs to send; *sqs.Client has them.
 type SendAPI interface {
 	SendMessageBatch(ctx context.Context, in *sqs.SendMessageBatchInput, options ...func(*sqs.Options)) (*sqs.SendMessageBatchOutput, error)
 	GetQueueUrl(ctx context.Context, in *sqs.GetQueueUrlInput, options ...func(*sqs.Options)) (*sqs.GetQueueUrlOutput, error)
 }
 
-// ReceiveAPI is what a Client that also receives asks besides.
+// ReceiveAPI has the calls that a Client needs to receive.
 type ReceiveAPI interface {
 	ReceiveMessage(ctx context.Context, in *sqs.ReceiveMessageInput, options ...func(*sqs.Options)) (*sqs.ReceiveMessageOutput, error)
 	DeleteMessageBatch(ctx context.Context, in *sqs.DeleteMessageBatchInput, options ...func(*sqs.Options)) (*sqs.DeleteMessageBatchOutput, error)
@@ -45,7 +45,7 @@ type ReceiveAPI interface {
 	GetQueueAttributes(ctx context.Context, in *sqs.GetQueueAttributesInput, options ...func(*sqs.Options)) (*sqs.GetQueueAttributesOutput, error)
 }
 
-// API is all that a Client asks of the AWS SDK's client.
+// API has all calls that a Client needs.
 type API interface {
 	SendAPI
 	ReceiveAPI
@@ -54,69 +54,68 @@ type API interface {
 // Config are the settings of a Client. Clock is required.
 type Config struct {
 	Clock clock.Clock
-	// Timeout bounds every request but the wait of a poll: 10 s.
+	// Timeout bounds every request, in addition to the wait of a long poll: 10 s.
 	Timeout time.Duration
-	// BytesMax bounds all messages of one request; a larger message goes alone and is SQS's to refuse:
-	// BytesMaxDefault.
+	// BytesMax bounds all messages of one request: BytesMaxDefault. A larger message goes alone, and SQS
+	// refuses it.
 	BytesMax int
-	// Tries is how often an entry of a batch is sent that SQS refuses for the moment: 4. The SDK retries
-	// requests that failed as a whole by itself.
+	// Tries is how often an entry of a batch is tried that SQS refuses for now: 4. The SDK retries requests
+	// that fail as a whole by itself.
 	Tries int
-	// RepeatSends has requests to send that failed as a whole tried again as well. Those to delete and to
-	// hide always are, since nobody else would.
+	// RepeatSends also repeats send requests that failed as a whole. Deletes and changes of visibility are
+	// always repeated, since no caller repeats them.
 	RepeatSends bool
-	// PollGrace is how long a poll goes on when its caller has gone: what it has just got would be hidden
-	// from everybody for the visibility timeout if it were cut off.
+	// PollGrace is how long a poll goes on after its caller left. If it were cancelled at once, messages that
+	// SQS just handed out would stay hidden for their visibility timeout.
 	PollGrace time.Duration
-	// Explain wraps an error in what its reader can do about it; nil: nothing.
+	// Explain adds to an error what its reader can do about it; nil adds nothing.
 	Explain func(queue string, err error) error
-	// Observer is told what happens; nil: nobody is.
+	// Observer is told of every request; nil: nobody is.
 	Observer *Observer
 }
 
-// Client calls SQS. A queue is named by its name or its URL. All methods are safe for concurrent use.
+// Client calls SQS. Its methods take the name or the URL of a queue, and are safe for concurrent use.
 type Client struct {
 	Config
 
-	api      API
-	givenUp  atomic.Bool     // what fails is not tried again
-	ctx      context.Context //nolint:containedctx // ends polls when the client is closed
-	cancel   context.CancelFunc
-	budget   budget
-	recovery recovery
+	api       API
+	noRetries atomic.Bool
+	ctx       context.Context //nolint:containedctx // ends polls when the client is closed
+	cancel    context.CancelFunc
+	budget    retryBudget
+	outage    outage
 
 	mu   sync.Mutex // guards urls
 	urls map[string]string
 }
 
-// New returns a Client. It makes no request by itself.
-func New(api API, c Config) *Client {
-	c.Timeout = cmp.Or(c.Timeout, 10*time.Second)
-	c.BytesMax = cmp.Or(c.BytesMax, BytesMaxDefault)
-	c.Tries = cmp.Or(c.Tries, 4)
-	c.Observer = c.Observer.orSilent()
-	made := &Client{Config: c, api: api, urls: map[string]string{}}
-	made.budget.tokens = retryTokensMax
-	made.recovery.init()
-	made.ctx, made.cancel = context.WithCancel(context.Background())
-	return made
+// New returns a Client. It makes no request.
+func New(api API, config Config) *Client {
+	config.Timeout = cmp.Or(config.Timeout, 10*time.Second)
+	config.BytesMax = cmp.Or(config.BytesMax, BytesMaxDefault)
+	config.Tries = cmp.Or(config.Tries, 4)
+	config.Observer = config.Observer.orSilent()
+	c := &Client{Config: config, api: api, urls: map[string]string{}, budget: retryBudget{tokens: retryTokensMax}}
+	c.ctx, c.cancel = context.WithCancel(context.Background())
+	c.outage.begin(c.ctx)
+	return c
 }
 
 // NewSender returns a Client that only sends.
-func NewSender(api SendAPI, c Config) *Client {
+func NewSender(api SendAPI, config Config) *Client {
 	return New(struct {
 		SendAPI
 		ReceiveAPI
-	}{SendAPI: api}, c)
+	}{SendAPI: api}, config)
 }
 
-// GiveUp has nothing tried again from now on: what closes shall not wait out an outage.
-func (c *Client) GiveUp() { c.givenUp.Store(true) }
+// StopRetries turns retries off, so that a process which is shutting down does not wait for an outage to end.
+func (c *Client) StopRetries() { c.noRetries.Store(true) }
 
-// Close ends polls that are still on their way.
+// Close ends the polls that are still in flight.
 func (c *Client) Close() { c.cancel() }
 
-// url finds the address of a queue.
+// url returns the URL of a queue.
 func (c *Client) url(ctx context.Context, queue string) (string, error) {
 	if strings.Contains(queue, "://") {
 		return queue, nil
@@ -139,14 +138,14 @@ func (c *Client) url(ctx context.Context, queue string) (string, error) {
 	return c.urls[queue], nil
 }
 
-// forgetURL has the address asked for again: a queue that was deleted and made again may have another.
+// forgetURL makes the next request ask for the URL again: a queue that is created anew may have another one.
 func (c *Client) forgetURL(queue string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	delete(c.urls, queue)
 }
 
-// request makes one request of a queue. wait is how long SQS may take over it, beyond the time limit.
+// request makes one request about a queue. wait is how long SQS may take in addition to the timeout.
 func request[Out any](ctx context.Context, c *Client, r *Request, wait time.Duration, call func(ctx context.Context, url *string) (*Out, error)) (*Out, error) {
 	url, err := c.url(ctx, r.Queue)
 	if err != nil {
@@ -155,7 +154,7 @@ func request[Out any](ctx context.Context, c *Client, r *Request, wait time.Dura
 	return observed(ctx, c, r, wait, func(ctx context.Context) (*Out, error) { return call(ctx, &url) })
 }
 
-// observed makes one request within its time and tells of it.
+// observed makes one request within its timeout and reports it to the observer.
 func observed[Out any](ctx context.Context, c *Client, r *Request, wait time.Duration, call func(context.Context) (*Out, error)) (*Out, error) {
 	within, cancel := clock.Within(ctx, c.Clock, c.Timeout+wait)
 	defer cancel()
@@ -166,8 +165,8 @@ func observed[Out any](ctx context.Context, c *Client, r *Request, wait time.Dur
 	}
 	r.Took, r.Err, r.Unknown = clock.Mono(c.Clock)-began, err, IsUnknown(err)
 	c.Observer.Request(*r)
-	if ctx.Err() == nil { // else its caller gave it up
-		c.noteAnswer(err)
+	if ctx.Err() == nil { // otherwise the caller cancelled it, which says nothing about SQS
+		c.outage.note(c.ctx, err)
 	}
 	return out, err
 }
@@ -175,17 +174,23 @@ func observed[Out any](ctx context.Context, c *Client, r *Request, wait time.Dur
 func (c *Client) explain(r *Request, err error) error {
 	if IsMissing(err) {
 		c.forgetURL(r.Queue)
-		err = fmt.Errorf("SQS queue %s %w", r.Queue, ErrMissing)
-	} else {
-		err = fmt.Errorf("%s of SQS queue %s: %w", r.Action, r.Queue, err)
 	}
+	err = named(string(r.Action), r.Queue, err)
 	if c.Explain != nil {
 		err = c.Explain(r.Queue, err)
 	}
 	return err
 }
 
-// Attributes asks for attributes of a queue.
+// named adds the action and the queue to an error.
+func named(action, queue string, err error) error {
+	if IsMissing(err) {
+		return fmt.Errorf("SQS queue %s %w", queue, ErrMissing)
+	}
+	return fmt.Errorf("%s of SQS queue %s: %w", action, queue, err)
+}
+
+// Attributes returns attributes of a queue.
 func (c *Client) Attributes(ctx context.Context, queue string, names ...types.QueueAttributeName) (map[string]string, error) {
 	r := Request{Queue: queue, Action: ActionAttributes}
 	out, err := request(ctx, c, &r, 0, func(ctx context.Context, url *string) (*sqs.GetQueueAttributesOutput, error) {

@@ -7,38 +7,36 @@ import (
 	"slices"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
-	"github.com/aws/aws-sdk-go-v2/aws/retry"
 	"github.com/aws/aws-sdk-go-v2/service/sqs/types"
 	"github.com/aws/smithy-go"
+
+	"github.com/kinesin-io/kinesin/internal/awserr"
 )
 
 // ErrMissing says that a queue does not exist.
-var ErrMissing = errors.New("is not there")
+var ErrMissing = errors.New("does not exist")
 
 // EntryError is SQS's refusal of one entry of a batch.
 type EntryError struct {
 	Code        string
 	Text        string
-	SenderFault bool // to send it again is of no use
+	SenderFault bool // sending it again cannot help
 }
 
+// Error returns SQS's code and text.
 func (e *EntryError) Error() string { return fmt.Sprintf("SQS refused it: %s: %s", e.Code, e.Text) }
 
-// errNoAnswer says that SQS's answer says nothing of an entry.
-var errNoAnswer = errors.New("no word of this entry in SQS's answer")
+// errNoAnswer says that SQS's answer to a batch leaves out an entry.
+var errNoAnswer = errors.New("SQS's answer does not mention this entry")
 
-// errInDoubt says that an earlier try got no answer.
-var errInDoubt = errors.New("an earlier try may have been carried out")
+// errEarlierTry says that an earlier try has an unknown outcome.
+var errEarlierTry = errors.New("an earlier try may have been carried out")
 
-// kmsThrottled are the codes of throttled requests that the SDK's own list lacks: of queues with a key of the
-// user's own.
-var kmsThrottled = []string{"KmsThrottled", "KMS.ThrottlingException"}
+// settledCodes are the codes of received messages that were deleted or are visible again: there is nothing
+// left to delete or to hide.
+var settledCodes = []string{"ReceiptHandleIsInvalid", "MessageNotInflight", "AWS.SimpleQueueService.MessageNotInflight"}
 
-// gone are the codes of received messages that are deleted, or visible again: nothing is left to do for them
-// here.
-var gone = []string{"ReceiptHandleIsInvalid", "MessageNotInflight", "AWS.SimpleQueueService.MessageNotInflight"}
-
-// IsMissing reports whether an error says that there is no such queue.
+// IsMissing reports whether an error says that the queue does not exist.
 func IsMissing(err error) bool {
 	if _, found := errors.AsType[*types.QueueDoesNotExist](err); found || errors.Is(err, ErrMissing) {
 		return true
@@ -47,20 +45,10 @@ func IsMissing(err error) bool {
 	return found && refusal.ErrorCode() == "AWS.SimpleQueueService.NonExistentQueue"
 }
 
-// IsThrottled reports whether SQS, or the service of its keys, is too busy.
-func IsThrottled(err error) bool {
-	refusal, found := errors.AsType[smithy.APIError](err)
-	if !found {
-		return false
-	}
-	_, listed := retry.DefaultThrottleErrorCodes[refusal.ErrorCode()]
-	return listed || slices.Contains(kmsThrottled, refusal.ErrorCode())
-}
-
-// IsUnknown reports whether what failed may have been carried out: nothing came back, or not the service's
-// considered answer.
+// IsUnknown reports whether a failed request may have been carried out: nothing answered, or the answer says
+// that the service failed.
 func IsUnknown(err error) bool {
-	if errors.Is(err, errInDoubt) {
+	if errors.Is(err, errEarlierTry) {
 		return true
 	}
 	if _, found := errors.AsType[*EntryError](err); err == nil || found || IsMissing(err) {
@@ -70,32 +58,33 @@ func IsUnknown(err error) bool {
 	return !found || refusal.ErrorFault() == smithy.FaultServer
 }
 
-// IsPassing reports whether trying again may help soon. What its caller gave up says nothing of SQS.
-func IsPassing(err error) bool {
+// IsTemporary reports whether trying again may help soon. A request that its caller cancelled says nothing
+// about SQS.
+func IsTemporary(err error) bool {
 	if err == nil || errors.Is(err, context.Canceled) {
 		return false
 	}
 	if entry, found := errors.AsType[*EntryError](err); found {
 		return !entry.SenderFault
 	}
-	return IsUnknown(err) || IsThrottled(err)
+	return IsUnknown(err) || awserr.IsThrottled(err)
 }
 
-// isRefusal reports whether SQS refused one entry for the moment.
-func isRefusal(err error) bool {
+// isTemporaryRefusal reports whether SQS refused one entry for now, and certainly did not carry it out.
+func isTemporaryRefusal(err error) bool {
 	entry, found := errors.AsType[*EntryError](err)
 	return found && !entry.SenderFault
 }
 
-// isSilence reports whether a request got no answer at all.
-func isSilence(err error) bool {
+// isUnanswered reports whether a request got no answer at all.
+func isUnanswered(err error) bool {
 	_, answered := errors.AsType[smithy.APIError](err)
 	return err != nil && !answered && !IsMissing(err)
 }
 
-// entryError is what a batch's answer says of an entry; nil when nothing is left to do.
+// entryError returns the error of a refused entry; nil when there is nothing left to do.
 func entryError(e *types.BatchResultErrorEntry) error {
-	if slices.Contains(gone, aws.ToString(e.Code)) {
+	if slices.Contains(settledCodes, aws.ToString(e.Code)) {
 		return nil
 	}
 	return &EntryError{Code: aws.ToString(e.Code), Text: aws.ToString(e.Message), SenderFault: e.SenderFault}

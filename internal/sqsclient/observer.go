@@ -2,7 +2,7 @@ package sqsclient
 
 import "time"
 
-// Action names a request for metrics.
+// Action names a request in metrics.
 type Action string
 
 // The requests that are observed.
@@ -15,40 +15,40 @@ const (
 	ActionAttributes Action = "GetQueueAttributes"
 )
 
-// Request is one request that is over.
+// Request is a request that has ended.
 type Request struct {
 	Queue   string // name of the SQS queue
 	Action  Action
-	Entries int // messages asked for or answered
+	Entries int // messages in the request or in its answer
 	Bytes   int // of bodies and attributes
 	Took    time.Duration
 	Err     error
-	// Unknown says that it may have been carried out although there was an error.
-	Unknown bool
+	Unknown bool // it failed, and may have been carried out
 }
 
-// billedBytes is how much of a request's payload SQS bills as one request.
+// billedBytes is the payload that SQS bills as one request.
 const billedBytes = 64 << 10
 
-// Billed is how many requests SQS bills for it: one for each 64 KiB of payload, and at least one.
+// Billed returns how many requests SQS bills: one for each 64 KiB of payload, and at least one.
 func (r *Request) Billed() int { return max(1, (r.Bytes+billedBytes-1)/billedBytes) }
 
-// Observer is told what happens. A nil hook is not called. Hooks must be quick and safe for concurrent use.
+// Observer has hooks for metrics. A nil hook is not called. Hooks must be quick and safe for concurrent use.
 type Observer struct {
-	// Request: a request is over, retries of the SDK within it included.
+	// Request is called after each request, which includes the SDK's own retries.
 	Request func(Request)
-	// Refused: an entry of a batch was refused, with SQS's code for it.
+	// Refused is called for each entry of a batch that SQS refused, with SQS's code.
 	Refused func(queue string, action Action, code string)
-	// Sent: a message with so many tasks is in its queue.
+	// Sent is called for each message of tasks that was sent, with the number of its tasks.
 	Sent func(queue string, tasks int)
-	// Discarded: a message was not handed on, for a reason that the queue driver names.
+	// Discarded is called for each received message that holds nothing to hand out, with the queue driver's
+	// reason.
 	Discarded func(queue, reason string)
-	// Returned: so many tasks that nobody here took are there for others again; resent of them by a message
-	// of their own.
+	// Returned is called when tasks that nobody here took are made visible to others; resent is how many of
+	// them were sent again in a message of their own.
 	Returned func(queue string, tasks, resent int)
 }
 
-// orSilent is an observer all of whose hooks can be called.
+// orSilent returns an observer whose hooks can all be called.
 func (o *Observer) orSilent() *Observer {
 	var all Observer
 	if o != nil {

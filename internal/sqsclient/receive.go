@@ -5,7 +5,6 @@ import (
 	"errors"
 	"strconv"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
@@ -13,21 +12,20 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/sqs/types"
 
 	"github.com/kinesin-io/kinesin/internal/clock"
-	"github.com/kinesin-io/kinesin/task"
 )
 
-// Poll is what a receive asks for.
+// Poll are the parameters of a receive.
 type Poll struct {
 	Max        int           // messages
-	Visibility time.Duration // for how long others do not see them; whole seconds, rounded up
-	Attributes []string      // of messages, that come with them
+	Visibility time.Duration // how long the messages are hidden from others; whole seconds, rounded up
+	Attributes []string      // names of the message attributes to return
 }
 
-// Receive polls once: at once when messages are there, up to PollWait otherwise. When ctx ends it goes on for
-// Config.PollGrace.
+// Receive polls once. It returns at once when there are messages, and after PollWait otherwise. When ctx ends
+// it goes on for Config.PollGrace.
 func (c *Client) Receive(ctx context.Context, queue string, p Poll) ([]types.Message, error) {
 	for {
-		polling, stop := c.poll(ctx)
+		polling, stop := c.pollContext(ctx)
 		r := Request{Queue: queue, Action: ActionReceive}
 		out, err := request(polling, c, &r, PollWait, func(ctx context.Context, url *string) (*sqs.ReceiveMessageOutput, error) {
 			out, err := c.api.ReceiveMessage(ctx, &sqs.ReceiveMessageInput{
@@ -60,7 +58,7 @@ func bytesOf(messages []types.Message) (bytes int) {
 	return bytes
 }
 
-// Receives is how often a message was received, this time included, as far as SQS knows.
+// Receives returns how often SQS has handed out a message, this time included.
 func Receives(m *types.Message) int {
 	n, err := strconv.Atoi(m.Attributes[string(types.MessageSystemAttributeNameApproximateReceiveCount)])
 	if err != nil || n < 1 {
@@ -69,67 +67,16 @@ func Receives(m *types.Message) int {
 	return n
 }
 
-// errStale ends polls that began before the service was out of reach.
-var errStale = errors.New("the service answers again")
-
-// recovery notices that a service that was out of reach answers again. A connection that went dead under a
-// poll looks like one whose queue is empty, for as long as polls wait; and whoever backs off need not wait
-// any longer.
-type recovery struct {
-	silent atomic.Bool // requests got no answer lately, and none has since
-
-	mu    sync.Mutex // guards all below
-	at    task.Instant
-	again chan struct{} // closed when it answers again
-	polls map[*onPoll]struct{}
-}
-
-// onPoll is a poll on its way.
-type onPoll struct {
-	began task.Instant
-	end   context.CancelCauseFunc
-}
-
-func (r *recovery) init() { r.again, r.polls = make(chan struct{}), map[*onPoll]struct{}{} }
-
-// noteAnswer takes the outcome of every request.
-func (c *Client) noteAnswer(err error) {
-	r := &c.recovery
-	if !isSilence(err) && !r.silent.Load() {
-		return
-	}
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if isSilence(err) {
-		r.at = clock.Steady(c.Clock)
-		r.silent.Store(true)
-		return
-	}
-	if !r.silent.Swap(false) {
-		return
-	}
-	close(r.again)
-	r.again = make(chan struct{})
-	for p := range r.polls {
-		if p.began < r.at {
-			p.end(errStale)
-		}
-	}
-}
-
-// poll is the context of a poll: it ends a while after ctx does, when the client is closed, and when the poll
-// is stale.
-func (c *Client) poll(ctx context.Context) (polling context.Context, stop func()) {
+// pollContext returns the context of a poll. It ends PollGrace after ctx, when the client is closed, and when
+// an outage is over, since the connection may be dead.
+func (c *Client) pollContext(ctx context.Context) (polling context.Context, stop func()) {
 	polling, cancel := context.WithCancelCause(context.WithoutCancel(ctx))
-	p := &onPoll{clock.Steady(c.Clock), cancel}
-	c.recovery.mu.Lock()
-	c.recovery.polls[p] = struct{}{}
-	c.recovery.mu.Unlock()
-	closing := context.AfterFunc(c.ctx, func() { cancel(context.Canceled) })
-	var ends sync.WaitGroup
-	ends.Add(1)
-	leaving := context.AfterFunc(ctx, func() {
-		defer ends.Done()
+	outage := c.outage.current()
+	stopWatching := context.AfterFunc(outage, func() { cancel(context.Cause(outage)) })
+	var graces sync.WaitGroup
+	graces.Add(1)
+	stopLeaving := context.AfterFunc(ctx, func() {
+		defer graces.Done()
 		if c.PollGrace > 0 {
 			_ = clock.Sleep(polling, c.Clock, c.PollGrace)
 		}
@@ -137,30 +84,58 @@ func (c *Client) poll(ctx context.Context) (polling context.Context, stop func()
 	})
 	return polling, func() {
 		cancel(context.Canceled)
-		closing()
-		if leaving() {
-			ends.Done()
+		stopWatching()
+		if stopLeaving() {
+			graces.Done()
 		}
-		ends.Wait()
-		c.recovery.mu.Lock()
-		delete(c.recovery.polls, p)
-		c.recovery.mu.Unlock()
+		graces.Wait()
 	}
 }
 
-// Rest waits before a caller tries again what failed: at most until the service answers again. It is false
-// when ctx ends.
-func (c *Client) Rest(ctx context.Context, wait time.Duration) bool {
-	c.recovery.mu.Lock()
-	again := c.recovery.again
-	c.recovery.mu.Unlock()
-	timer := c.Clock.NewTimer(wait)
+// Pause waits before a caller repeats what failed, and no longer than until SQS answers again.
+func (c *Client) Pause(ctx context.Context, d time.Duration) {
+	outage := c.outage.current()
+	timer := c.Clock.NewTimer(d)
 	defer timer.Stop()
 	select {
 	case <-timer.C():
-	case <-again:
+	case <-outage.Done():
 	case <-ctx.Done():
-		return false
 	}
-	return true
+}
+
+// errStale ends polls that began before an outage was over.
+var errStale = errors.New("the service answers again")
+
+// outage notices when SQS answers again after a request that got no answer. A poll whose connection died
+// looks like one of an empty queue until it times out, so polls are then repeated, and nobody backs off any
+// longer.
+type outage struct {
+	mu         sync.Mutex      // guards all below
+	unanswered bool            // the latest request got no answer
+	ctx        context.Context //nolint:containedctx // ends with errStale when SQS answers again
+	end        context.CancelCauseFunc
+}
+
+func (o *outage) begin(parent context.Context) { o.ctx, o.end = context.WithCancelCause(parent) }
+
+func (o *outage) current() context.Context {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.ctx
+}
+
+// note takes the result of every request.
+func (o *outage) note(parent context.Context, err error) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if isUnanswered(err) {
+		o.unanswered = true
+		return
+	}
+	if o.unanswered {
+		o.unanswered = false
+		o.end(errStale)
+		o.begin(parent)
+	}
 }

@@ -15,6 +15,7 @@ import (
 	"github.com/aws/smithy-go"
 	"go.uber.org/goleak"
 
+	"github.com/kinesin-io/kinesin/internal/awserr"
 	"github.com/kinesin-io/kinesin/internal/awsfake"
 	"github.com/kinesin-io/kinesin/internal/awsfake/fakesqs"
 	"github.com/kinesin-io/kinesin/internal/clock"
@@ -43,26 +44,26 @@ func TestWhatErrorsMean(t *testing.T) {
 		{err: answer("InternalError", smithy.FaultServer), unknown: true, passes: true},
 		{err: errors.New("connection reset"), unknown: true, passes: true},
 		{err: context.DeadlineExceeded, unknown: true, passes: true},
-		{err: context.Canceled, unknown: true}, // its caller gave it up
+		{err: context.Canceled, unknown: true}, // its caller cancelled it
 		{err: &sqsclient.EntryError{Code: "InternalError"}, passes: true},
 		{err: &sqsclient.EntryError{Code: "InvalidMessageContents", SenderFault: true}},
 	} {
 		if got := sqsclient.IsMissing(c.err); got != c.missing {
 			t.Errorf("%v is missing: %v", c.err, got)
 		}
-		if got := sqsclient.IsThrottled(c.err); got != c.throttled {
+		if got := awserr.IsThrottled(c.err); got != c.throttled {
 			t.Errorf("%v is throttled: %v", c.err, got)
 		}
 		if got := sqsclient.IsUnknown(c.err); got != c.unknown {
 			t.Errorf("%v is unknown: %v", c.err, got)
 		}
-		if got := sqsclient.IsPassing(c.err); got != c.passes {
+		if got := sqsclient.IsTemporary(c.err); got != c.passes {
 			t.Errorf("%v passes: %v", c.err, got)
 		}
 	}
 }
 
-// rig is a client of a stand-in, in virtual time.
+// rig is a client over SQS in memory, in virtual time.
 type rig struct {
 	*testing.T
 	*sqsclient.Client
@@ -92,7 +93,7 @@ func run(t *testing.T, change func(*sqsclient.Config), test func(r *rig)) {
 	})
 }
 
-// during lets time pass until a call has come back.
+// during advances time until a call returns.
 func (r *rig) during(call func()) {
 	r.Helper()
 	done := make(chan struct{})
@@ -112,8 +113,7 @@ func (r *rig) during(call func()) {
 	r.Fatal("a call does not come back")
 }
 
-// A message that may be in the queue since its first try got no answer is still in doubt when a later try is
-// refused for good.
+// The outcome of a message whose first try got no answer stays unknown when a later try is refused.
 func TestARefusalDoesNotUndoADoubt(t *testing.T) {
 	run(t, func(c *sqsclient.Config) { c.RepeatSends = true }, func(r *rig) {
 		r.service.Faults.Next("SendMessageBatch", awsfake.LostAnswer, 1)
@@ -148,13 +148,13 @@ func TestBatchesKeepTheLimits(t *testing.T) {
 		for i := range got {
 			receipts = append(receipts, *got[i].ReceiptHandle)
 		}
-		if err := r.Delete(r.Context(), "q", receipts); err != nil { // one that is gone is no error
+		if err := r.Delete(r.Context(), "q", receipts); err != nil { // deleting twice is no error
 			r.Error(err)
 		}
 	})
 }
 
-// Requests that fail as a whole are repeated for messages that nobody else would settle.
+// Deletes and changes of visibility that fail as a whole are repeated.
 func TestDeletesAreRepeated(t *testing.T) {
 	run(t, nil, func(r *rig) {
 		if err := errors.Join(r.Send(r.Context(), "q", []sqsclient.Message{{Body: "a"}, {Body: "b"}})...); err != nil {
@@ -174,7 +174,7 @@ func TestDeletesAreRepeated(t *testing.T) {
 		})
 		r.service.Faults.Odds("ChangeMessageVisibilityBatch", awsfake.Throttled, 1)
 		r.during(func() {
-			if err := r.Hide(r.Context(), "q", []sqsclient.Hidden{{Receipt: "r"}}); !sqsclient.IsThrottled(err) {
+			if err := r.Hide(r.Context(), "q", []sqsclient.Hidden{{Receipt: "r"}}); !awserr.IsThrottled(err) {
 				r.Errorf("%v", err)
 			}
 		})
@@ -184,7 +184,7 @@ func TestDeletesAreRepeated(t *testing.T) {
 	})
 }
 
-// silent is a service that leaves entries out of its answers.
+// silent is a service whose answers leave out entries.
 type silent struct{ *fakesqs.SQS }
 
 func (s silent) SendMessageBatch(ctx context.Context, in *awssqs.SendMessageBatchInput, o ...func(*awssqs.Options)) (*awssqs.SendMessageBatchOutput, error) {
@@ -195,7 +195,7 @@ func (s silent) SendMessageBatch(ctx context.Context, in *awssqs.SendMessageBatc
 	return out, err
 }
 
-// TestAnEntryWithoutAnAnswerIsNotSent has SQS answer one of two messages.
+// TestAnEntryWithoutAnAnswerIsNotSent gives an answer for one of two messages.
 func TestAnEntryWithoutAnAnswerIsNotSent(t *testing.T) {
 	service := fakesqs.New(fakesqs.Config{Clock: clock.Real()})
 	if _, err := service.CreateQueue(t.Context(), &awssqs.CreateQueueInput{QueueName: aws.String("q")}); err != nil {

@@ -32,8 +32,8 @@ func batchOf(n int, due task.Instant) []queue.Message {
 	return batch
 }
 
-// BenchmarkSendReceiveDelete is the life of a message; an operation is one message. The queue
-// holds some thousands all the time.
+// BenchmarkSendReceiveDelete sends, receives and deletes a message in each operation, in a queue of
+// thousands.
 func BenchmarkSendReceiveDelete(b *testing.B) {
 	for _, size := range []int{1, 25, 100, 1000} {
 		b.Run(fmt.Sprintf("batch=%d", size), func(b *testing.B) {

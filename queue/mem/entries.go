@@ -6,14 +6,14 @@ import (
 	"github.com/kinesin-io/kinesin/task"
 )
 
-// entriesSpareMax is up to which size an unused heap is kept.
+// entriesSpareMax is the largest heap that is kept for reuse.
 const entriesSpareMax = 4096
 
-// entry is a waiting message as the order sees it.
+// entry is the place of a waiting message in the order.
 type entry struct {
-	at      task.Instant // nobody gets it before: its due time, or the end of a release's delay
+	at      task.Instant // hidden until then: its due time, or the end of a release's delay
 	arrival uint64
-	since   task.Instant // from when on it has waited although due, by clock.Steady: nobody sets that
+	since   task.Instant // by clock.Steady: when it was due and waited
 	slot    uint32
 }
 
@@ -24,11 +24,11 @@ func (e entry) before(other entry) bool {
 	return e.arrival < other.arrival
 }
 
-// entries is a binary heap with the earliest on top. It is written out because
-// container/heap costs an allocation and three indirect calls per message.
+// entries is a binary heap with the earliest on top. container/heap would cost an allocation and three
+// indirect calls for each message.
 type entries []entry
 
-// push reports whether e became the earliest.
+// push adds e and reports whether it is the earliest.
 func (h *entries) push(e entry) bool {
 	*h = append(*h, e)
 	all := *h
@@ -45,7 +45,7 @@ func (h *entries) push(e entry) bool {
 	return i == 0
 }
 
-// pop removes the earliest.
+// pop removes and returns the earliest.
 func (h *entries) pop() entry {
 	all := *h
 	top, last := all[0], all[len(all)-1]
@@ -57,7 +57,7 @@ func (h *entries) pop() entry {
 	return top
 }
 
-// sink puts e where it belongs, starting with the hole on top.
+// sink puts e in its place, starting from the free place on top.
 func (h entries) sink(e entry) {
 	i := 0
 	for {
@@ -77,7 +77,7 @@ func (h entries) sink(e entry) {
 	h[i] = e
 }
 
-// oldest is how long the message that has waited longest though due has waited.
+// oldest returns for how long the oldest due message has waited.
 func (h entries) oldest(now, steady task.Instant) time.Duration {
 	earliest := steady
 	for i := range h {

@@ -8,7 +8,7 @@ import (
 	"github.com/kinesin-io/kinesin/task"
 )
 
-// WokenAfterSend sends and says how many receivers that woke, before any of them ran.
+// WokenAfterSend sends and returns how many receivers were woken, before any of them ran.
 func (d *Driver) WokenAfterSend(m queue.Message, beforeTheyRun func()) int {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -18,7 +18,7 @@ func (d *Driver) WokenAfterSend(m queue.Message, beforeTheyRun func()) int {
 	}
 	beforeTheyRun()
 	woken := 0
-	for s := d.lines[queue.NameFor(&m.Task)].first; s != nil; s = s.next {
+	for s := d.lanes[queue.NameFor(&m.Task)].first; s != nil; s = s.next {
 		if s.waiter.woken {
 			woken++
 		}
@@ -26,7 +26,7 @@ func (d *Driver) WokenAfterSend(m queue.Message, beforeTheyRun func()) int {
 	return woken
 }
 
-// TryReceive is Receive that does not wait.
+// TryReceive receives without waiting.
 func (d *Driver) TryReceive(names []queue.Name, limit int, ahead time.Duration) []queue.Message {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -36,12 +36,12 @@ func (d *Driver) TryReceive(names []queue.Name, limit int, ahead time.Duration) 
 	return d.take(names, limit, ahead, d.clock.Now())
 }
 
-// TimersSet says how many waiting receivers of a queue keep time.
+// TimersSet returns how many waiting receivers of a queue have set their timer.
 func (d *Driver) TimersSet(name queue.Name) int {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	set := 0
-	for s := d.lines[name].first; s != nil; s = s.next {
+	for s := d.lanes[name].first; s != nil; s = s.next {
 		if s.waiter.armed != 0 {
 			set++
 		}
@@ -49,22 +49,22 @@ func (d *Driver) TimersSet(name queue.Name) int {
 	return set
 }
 
-// Held says what is kept: lines and pages of messages.
-func (d *Driver) Held() (lines, pages int) {
+// Held returns the number of lanes and of pages.
+func (d *Driver) Held() (lanes, pages int) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	return len(d.lines), len(d.slots.pages)
+	return len(d.lanes), len(d.slots.pages)
 }
 
-// Heap is the order of messages, alone.
+// Heap exports the heap of entries.
 type Heap struct{ entries }
 
-// Push adds one and reports whether it is the earliest now.
+// Push adds an entry and reports whether it is the earliest.
 func (h *Heap) Push(at task.Instant, arrival uint64) bool {
 	return h.push(entry{at: at, arrival: arrival})
 }
 
-// Pop removes the earliest.
+// Pop removes and returns the earliest.
 func (h *Heap) Pop() (task.Instant, uint64) {
 	e := h.pop()
 	return e.at, e.arrival

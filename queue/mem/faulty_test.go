@@ -12,7 +12,7 @@ import (
 	"github.com/kinesin-io/kinesin/task"
 )
 
-// A Faulty that fails nothing is as good as the driver below.
+// A Faulty without faults passes the suite like the driver that it wraps.
 func TestFaultyConformsWithoutFaults(t *testing.T) {
 	queuetest.Run(t, func(*testing.T) queuetest.Harness {
 		v := clock.NewVirtual(start, 1)

@@ -10,8 +10,8 @@ import (
 	"github.com/kinesin-io/kinesin/task"
 )
 
-// TestSharedStateIsLocked is for the race detector: what stands behind one lock is used by goroutines that
-// nothing else orders.
+// TestSharedStateIsLocked is for the race detector: goroutines without any other order use what one lock
+// guards.
 func TestSharedStateIsLocked(t *testing.T) {
 	d := mem.New(clock.Real(), mem.Config{DepthMax: 10})
 	var running sync.WaitGroup

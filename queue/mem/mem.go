@@ -1,8 +1,7 @@
-// Package mem is the queue driver of a single process: messages live in memory
-// and are gone with it. It owns the waiting and the received messages and hands out
-// the earliest due first, at the microsecond. It calls nothing but its clock and starts no
-// goroutine: the first waiting receiver of a queue keeps the time for it. It never
-// decides what becomes of a task; after a restart the scheduler sends everything again.
+// Package mem is the queue driver of a single process: messages live in memory and are lost with it. It
+// hands out the earliest due first, at the microsecond. It calls nothing but its clock and starts no
+// goroutine: the first waiting receiver of a queue sets a timer for it. After a restart the scheduler sends
+// everything again.
 package mem
 
 import (
@@ -18,20 +17,20 @@ import (
 
 // Limits of the driver.
 const (
-	// DepthMaxDefault is how many messages one queue holds unless Config says otherwise.
+	// DepthMaxDefault is the default of Config.DepthMax.
 	DepthMaxDefault = 10_000
-	// recheckMax bounds how long a receiver trusts a timer: the wall clock may be set
-	// forward, and then messages are due sooner than the timer knows.
+	// recheckMax bounds how long a receiver relies on a timer: when the wall clock is set forward, messages
+	// are due sooner.
 	recheckMax = time.Second
-	// linesSpareMax and waitersSpareMax bound what is kept for reuse.
-	linesSpareMax   = 64
+	// lanesSpareMax and waitersSpareMax bound the objects kept for reuse.
+	lanesSpareMax   = 64
 	waitersSpareMax = 1024
 )
 
 // Config are the settings of a Driver.
 type Config struct {
 	// DepthMax is how many waiting messages each queue takes; 10,000 when it is not positive. Received
-	// messages do not count, since whoever receives them bounds them, and may always be released.
+	// messages do not count, since receivers bound them, and may always be released.
 	DepthMax int
 }
 
@@ -41,14 +40,14 @@ type Driver struct {
 	depthMax int
 
 	mu         sync.Mutex // guards all below; held for work on memory only
-	lines      map[queue.Name]*line
+	lanes      map[queue.Name]*lane
 	slots      slab
 	arrivals   uint64 // orders messages that are due at the same instant
-	deliveries uint64 // numbers deliveries; part of the receipt
+	deliveries uint64 // number of deliveries so far; each has its number in its receipt
 	picked     []uint32
 	closed     bool
 
-	linesSpare   []*line
+	lanesSpare   []*lane
 	waitersSpare []*waiter
 }
 
@@ -63,7 +62,7 @@ func New(c clock.Clock, config Config) *Driver {
 	return &Driver{
 		clock:    c,
 		depthMax: cmp.Or(max(config.DepthMax, 0), DepthMaxDefault),
-		lines:    map[queue.Name]*line{},
+		lanes:    map[queue.Name]*lane{},
 	}
 }
 
@@ -72,7 +71,7 @@ func (d *Driver) Send(ctx context.Context, messages []queue.Message) []error {
 	results := make([]error, len(messages))
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if err := d.refusal(ctx); err != nil {
+	if err := d.usable(ctx); err != nil {
 		for i := range results {
 			results[i] = err
 		}
@@ -86,45 +85,45 @@ func (d *Driver) Send(ctx context.Context, messages []queue.Message) []error {
 }
 
 func (d *Driver) send(m *queue.Message, now, steady task.Instant) error {
-	l := d.line(queue.NameFor(&m.Task))
+	l := d.lane(queue.NameFor(&m.Task))
 	if len(l.waiting) >= d.depthMax {
-		l.makeRoom()
+		l.roomChannel()
 		return queue.ErrFull
 	}
 	i := d.slots.take()
 	s := d.slots.at(i)
-	s.line = l
+	s.lane = l
 	s.message.Task, s.message.Again = m.Task, m.Again
-	d.enter(l, i, m.Task.HeldUntil(), now, steady)
+	d.insert(l, i, m.Task.HeldUntil(), now, steady)
 	return nil
 }
 
-// enter makes the message of slot i wait in its line, hidden until at. steady is now by clock.Steady.
-func (d *Driver) enter(l *line, i uint32, at, now, steady task.Instant) {
+// insert puts the message of slot i into its lane, hidden until at. steady is now by clock.Steady.
+func (d *Driver) insert(l *lane, i uint32, at, now, steady task.Instant) {
 	d.arrivals++
 	first := l.waiting.push(entry{at: at, arrival: d.arrivals, since: steady.Add(max(at, now).Sub(now)), slot: i})
-	if first { // otherwise a receiver is already up, or waits, for an earlier one
-		d.tend(l, now)
+	if first { // otherwise a receiver was woken, or waits, for an earlier one
+		d.notify(l, now)
 	}
 }
 
-// Delete implements queue.Driver. Messages that are no longer held are passed over.
+// Delete implements queue.Driver. It ignores messages that are no longer held.
 func (d *Driver) Delete(_ context.Context, messages []queue.Message) error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	for i := range messages {
 		if at, s := d.held(messages[i].Receipt); s != nil {
-			l := s.line
+			l := s.lane
 			l.inFlight--
 			d.slots.give(at)
-			d.forgetIdle(l)
+			d.dropIdle(l)
 		}
 	}
 	d.slots.shrink()
 	return nil
 }
 
-// Release implements queue.Driver. Messages that are no longer held are passed over.
+// Release implements queue.Driver. It ignores messages that are no longer held.
 func (d *Driver) Release(_ context.Context, messages []queue.Message, delay time.Duration) error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -132,14 +131,14 @@ func (d *Driver) Release(_ context.Context, messages []queue.Message, delay time
 	for i := range messages {
 		if at, s := d.held(messages[i].Receipt); s != nil {
 			s.delivery = 0
-			s.line.inFlight--
-			d.enter(s.line, at, max(s.message.Task.HeldUntil(), now.Add(max(delay, 0))), now, steady)
+			s.lane.inFlight--
+			d.insert(s.lane, at, max(s.message.Task.HeldUntil(), now.Add(max(delay, 0))), now, steady)
 		}
 	}
 	return nil
 }
 
-// held finds the slot of a delivery, nil when the delivery is over.
+// held returns the slot of a delivery; nil when the delivery has ended.
 func (d *Driver) held(receipt string) (uint32, *slot) {
 	i, delivery, ok := parseReceipt(receipt)
 	if !ok || int(i) >= d.slots.size() {
@@ -155,10 +154,10 @@ func (d *Driver) held(receipt string) (uint32, *slot) {
 func (d *Driver) Depth(ctx context.Context, name queue.Name) (queue.Depth, error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if err := d.refusal(ctx); err != nil {
+	if err := d.usable(ctx); err != nil {
 		return queue.Depth{}, err
 	}
-	l, found := d.lines[name]
+	l, found := d.lanes[name]
 	if !found {
 		return queue.Depth{}, nil
 	}
@@ -166,82 +165,82 @@ func (d *Driver) Depth(ctx context.Context, name queue.Name) (queue.Depth, error
 	return queue.Depth{Visible: len(l.waiting), InFlight: l.inFlight, Oldest: l.waiting.oldest(now, steady)}, nil
 }
 
-// Room implements queue.Driver: the channel is closed when the queue has fallen below half its
-// bound, and is closed already when the queue has refused nothing since then.
+// Room implements queue.Driver. The channel is closed when the queue falls below half of its bound. It is
+// already closed when the queue has not been full since.
 func (d *Driver) Room(name queue.Name) <-chan struct{} {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	l, found := d.lines[name]
+	l, found := d.lanes[name]
 	if !found || d.closed || (l.room == nil && len(l.waiting) < d.depthMax) {
 		return closedRoom
 	}
-	return l.makeRoom()
+	return l.roomChannel()
 }
 
-// ClockStepped implements queue.Stepper. A message that was released with a delay is hidden for the rest of
-// that delay, and no message has waited longer or shorter by the step. One that waits until it is due waits
-// for the same instant.
+// ClockStepped implements queue.Stepper. A message that was released with a delay stays hidden for the rest
+// of that delay, and the step does not change how long messages have waited. A message that is not due
+// waits for the same instant.
 func (d *Driver) ClockStepped(by time.Duration) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	now, steady := clock.Both(d.clock)
-	for _, l := range d.lines {
+	for _, l := range d.lanes {
 		old := l.waiting
 		l.waiting = make(entries, 0, len(old))
 		for _, e := range old {
 			if due := d.slots.at(e.slot).message.Task.HeldUntil(); e.at > due {
 				e.at = max(due, e.at.Add(by))
 			}
-			if e.since > steady || e.at > now { // it was hidden, or is again
+			if e.since > steady || e.at > now { // it was or is hidden
 				e.since = steady.Add(max(e.at, now).Sub(now))
 			}
 			l.waiting.push(e)
 		}
-		d.tend(l, now)
+		d.notify(l, now)
 	}
 }
 
-// Durable implements queue.Driver: the messages are gone with the process.
+// Durable implements queue.Driver. The messages are lost with the process.
 func (d *Driver) Durable() bool { return false }
 
-// Drop implements queue.Dropper: all messages of the lambda are gone, received ones too.
+// Drop implements queue.Dropper. It also removes received messages.
 func (d *Driver) Drop(_ context.Context, lambda uint32) error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	for i := range uint32(d.slots.size()) {
-		if s := d.slots.at(i); s.line != nil && s.line.name.Lambda == lambda {
+		if s := d.slots.at(i); s.lane != nil && s.lane.name.Lambda == lambda {
 			d.slots.give(i)
 		}
 	}
-	for name, l := range d.lines {
+	for name, l := range d.lanes {
 		if name.Lambda == lambda {
 			l.waiting, l.inFlight = nil, 0
-			l.openRoom()
-			d.forgetIdle(l)
+			l.signalRoom()
+			d.dropIdle(l)
 		}
 	}
 	d.slots.shrink()
 	return nil
 }
 
-// Close implements queue.Driver. What still waits is dropped.
+// Close implements queue.Driver. Waiting messages are lost.
 func (d *Driver) Close() error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.closed = true
-	for _, l := range d.lines {
+	for _, l := range d.lanes {
 		l.waiting, l.inFlight = nil, 0
-		l.openRoom()
+		l.signalRoom()
 		for s := l.first; s != nil; s = s.next {
-			s.waiter.rouse()
+			s.waiter.wakeUp()
 		}
 	}
 	d.slots = slab{}
 	return nil
 }
 
-// refusal is why no call may be served any more.
-func (d *Driver) refusal(ctx context.Context) error {
+// usable returns why a call cannot be served.
+func (d *Driver) usable(ctx context.Context) error {
 	if d.closed {
 		return queue.ErrClosed
 	}

@@ -9,25 +9,24 @@ import (
 	"github.com/kinesin-io/kinesin/task"
 )
 
-// waiter is a Receive that waits. It stands in the line of each of its names.
+// waiter is a waiting Receive call. It has a place in the lane of each of its names.
 //
-// Nothing is handed to a waiter: it is woken, and then takes what is there. While
-// one is woken and not yet back it stays first in its lines, so that more messages
-// wake nobody else; when it comes back it looks after all its lines, whether it took
-// something, found nothing or was cancelled. Hence no message is forgotten.
+// A waiter is woken and then takes messages itself. Until it has run it stays first in its lanes, so that
+// more messages wake no other waiter. Then it notifies the next waiter of each of its lanes, whether it
+// took messages, found none or was cancelled. So no message is forgotten.
 type waiter struct {
 	ahead  time.Duration
-	stands []stand // one for each name
+	places []place // one for each name
 	wake   chan struct{}
-	woken  bool // wake is full, or was just emptied by its owner
+	woken  bool // wake is full, or was just emptied by the waiter
 	timer  clock.Timer
-	armed  task.Instant // what the timer is for, 0 for nothing
+	armed  task.Instant // when the timer fires; 0 when it is not set
 }
 
 // Receive implements queue.Driver.
 func (d *Driver) Receive(ctx context.Context, names []queue.Name, limit int, ahead time.Duration) ([]queue.Message, error) {
 	d.mu.Lock()
-	if err := d.refusal(ctx); err != nil {
+	if err := d.usable(ctx); err != nil {
 		d.mu.Unlock()
 		return nil, err
 	}
@@ -36,7 +35,7 @@ func (d *Driver) Receive(ctx context.Context, names []queue.Name, limit int, ahe
 		d.mu.Unlock()
 		return got, nil
 	}
-	w := d.lineUp(names, ahead, now)
+	w := d.addWaiter(names, ahead, now)
 	d.mu.Unlock()
 	for {
 		select {
@@ -44,48 +43,48 @@ func (d *Driver) Receive(ctx context.Context, names []queue.Name, limit int, ahe
 		case <-w.timer.C():
 		case <-ctx.Done():
 		}
-		if got, err := d.look(ctx, w, names, limit); len(got) > 0 || err != nil {
+		if got, err := d.retry(ctx, w, names, limit); len(got) > 0 || err != nil {
 			return got, err
 		}
 	}
 }
 
-// take picks up to limit messages when one of the lines has a ripe one.
+// take returns up to limit messages, once a lane has one that is due within half of ahead.
 func (d *Driver) take(names []queue.Name, limit int, ahead time.Duration, now task.Instant) []queue.Message {
-	if !d.anyRipe(names, now.Add(ahead/2)) {
+	if !d.anyDue(names, now.Add(ahead/2)) {
 		return nil
 	}
 	through := now.Add(ahead)
 	d.picked = d.picked[:0]
 	for _, name := range names {
-		if l := d.lines[name]; l != nil {
+		if l := d.lanes[name]; l != nil {
 			d.pick(l, limit, through)
 		}
 	}
 	return d.deliver(d.picked)
 }
 
-// pick adds the slots of a line's due messages to d.picked, up to limit there.
-func (d *Driver) pick(l *line, limit int, through task.Instant) {
+// pick appends the slots of a lane's due messages to d.picked, up to limit in all.
+func (d *Driver) pick(l *lane, limit int, through task.Instant) {
 	for len(d.picked) < limit && len(l.waiting) > 0 && l.waiting[0].at <= through {
 		d.picked = append(d.picked, l.waiting.pop().slot)
 		l.inFlight++
 	}
 	if l.room != nil && len(l.waiting)*2 < d.depthMax {
-		l.openRoom()
+		l.signalRoom()
 	}
 }
 
-func (d *Driver) anyRipe(names []queue.Name, through task.Instant) bool {
+func (d *Driver) anyDue(names []queue.Name, through task.Instant) bool {
 	for _, name := range names {
-		if l := d.lines[name]; l != nil && len(l.waiting) > 0 && l.waiting[0].at <= through {
+		if l := d.lanes[name]; l != nil && len(l.waiting) > 0 && l.waiting[0].at <= through {
 			return true
 		}
 	}
 	return false
 }
 
-// deliver copies messages out with a receipt each. All receipts share one allocation.
+// deliver returns copies of messages with a receipt each. All receipts share one allocation.
 func (d *Driver) deliver(slots []uint32) []queue.Message {
 	messages := make([]queue.Message, len(slots))
 	receipts := make([]byte, 0, len(slots)*receiptBytes)
@@ -103,20 +102,20 @@ func (d *Driver) deliver(slots []uint32) []queue.Message {
 	return messages
 }
 
-// lineUp makes a waiter for the names, none of which has a ripe message.
-func (d *Driver) lineUp(names []queue.Name, ahead time.Duration, now task.Instant) *waiter {
+// addWaiter makes a waiter wait for names without due messages.
+func (d *Driver) addWaiter(names []queue.Name, ahead time.Duration, now task.Instant) *waiter {
 	w := d.newWaiter(len(names))
 	w.ahead = ahead
 	for i, name := range names {
-		s := &w.stands[i]
-		*s = stand{waiter: w, line: d.line(name)}
-		s.line.join(s)
-		d.tend(s.line, now)
+		s := &w.places[i]
+		*s = place{waiter: w, lane: d.lane(name)}
+		s.lane.join(s)
+		d.notify(s.lane, now)
 	}
 	return w
 }
 
-func (d *Driver) newWaiter(stands int) *waiter {
+func (d *Driver) newWaiter(places int) *waiter {
 	var w *waiter
 	if last := len(d.waitersSpare) - 1; last >= 0 {
 		w, d.waitersSpare = d.waitersSpare[last], d.waitersSpare[:last]
@@ -124,76 +123,75 @@ func (d *Driver) newWaiter(stands int) *waiter {
 		w = &waiter{wake: make(chan struct{}, 1), timer: d.clock.NewTimer(recheckMax)}
 		w.timer.Stop()
 	}
-	if cap(w.stands) < stands {
-		w.stands = make([]stand, stands)
+	if cap(w.places) < places {
+		w.places = make([]place, places)
 	}
-	w.stands = w.stands[:stands]
+	w.places = w.places[:places]
 	return w
 }
 
-// look is what a waiter does when something woke it. Without messages and error it goes on waiting.
-func (d *Driver) look(ctx context.Context, w *waiter, names []queue.Name, limit int) ([]queue.Message, error) {
+// retry lets a woken waiter take messages. It goes on waiting when there are none and no error.
+func (d *Driver) retry(ctx context.Context, w *waiter, names []queue.Name, limit int) ([]queue.Message, error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	w.calm()
+	w.clearWakes()
 	now := d.clock.Now()
-	err := d.refusal(ctx)
+	err := d.usable(ctx)
 	var got []queue.Message
 	if err == nil {
 		got = d.take(names, limit, w.ahead, now)
 	}
-	if over := err != nil || len(got) > 0; over {
-		d.retire(w, now)
+	if err != nil || len(got) > 0 {
+		d.removeWaiter(w, now)
 		return got, err
 	}
-	for i := range w.stands {
-		d.tend(w.stands[i].line, now)
+	for i := range w.places {
+		d.notify(w.places[i].lane, now)
 	}
 	return nil, nil
 }
 
-// retire takes w out of its lines and passes each of them on to the next waiter there.
-func (d *Driver) retire(w *waiter, now task.Instant) {
-	for i := range w.stands {
-		w.stands[i].line.leave(&w.stands[i])
+// removeWaiter removes w from its lanes and notifies the next waiter of each.
+func (d *Driver) removeWaiter(w *waiter, now task.Instant) {
+	for i := range w.places {
+		w.places[i].lane.leave(&w.places[i])
 	}
-	for i := range w.stands {
-		d.tend(w.stands[i].line, now)
-		d.forgetIdle(w.stands[i].line)
+	for i := range w.places {
+		d.notify(w.places[i].lane, now)
+		d.dropIdle(w.places[i].lane)
 	}
-	clear(w.stands)
+	clear(w.places)
 	if len(d.waitersSpare) < waitersSpareMax {
 		d.waitersSpare = append(d.waitersSpare, w)
 	}
 }
 
-// tend sees to it that the first waiter of a line knows of the earliest message:
-// it is woken if the message is ripe for it, and else has its timer set for that.
-func (d *Driver) tend(l *line, now task.Instant) {
+// notify wakes the first waiter of a lane if it may take the earliest message, and sets its timer otherwise.
+func (d *Driver) notify(l *lane, now task.Instant) {
 	if l.first == nil || len(l.waiting) == 0 {
 		return
 	}
 	w := l.first.waiter
-	ripe := l.waiting[0].at.Add(-(w.ahead / 2))
-	if ripe <= now {
-		w.rouse()
+	wakeAt := l.waiting[0].at.Add(-(w.ahead / 2))
+	if wakeAt <= now {
+		w.wakeUp()
 		return
 	}
-	if w.armed == 0 || ripe < w.armed {
-		w.armed = ripe
-		w.timer.Reset(min(ripe.Sub(now), recheckMax))
+	if w.armed == 0 || wakeAt < w.armed {
+		w.armed = wakeAt
+		w.timer.Reset(min(wakeAt.Sub(now), recheckMax))
 	}
 }
 
-func (w *waiter) rouse() {
+func (w *waiter) wakeUp() {
 	if !w.woken {
 		w.woken = true
-		w.wake <- struct{}{} // has room: calm emptied it
+		w.wake <- struct{}{} // has room: clearWakes emptied it
 	}
 }
 
-// calm forgets all wake-ups, so that tend starts anew.
-func (w *waiter) calm() {
+// clearWakes clears all wake-ups and the timer, so that notify starts anew.
+func (w *waiter) clearWakes() {
 	w.woken = false
 	select {
 	case <-w.wake:

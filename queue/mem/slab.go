@@ -6,14 +6,13 @@ import (
 	"github.com/kinesin-io/kinesin/queue"
 )
 
-// Pages are small enough to come and go, and big enough to cost nothing per message.
+// Pages are small enough to be freed often, and large enough to cost little for each message.
 const (
 	pageSlots    = 256
 	pagesKeptMax = 4
 )
 
-// slab holds the messages themselves, so that the heaps move small entries only
-// and the collector sees no garbage per message.
+// slab holds the messages, so that the heaps move small entries only and messages leave no garbage.
 type slab struct {
 	pages []*[pageSlots]slot
 	free  []uint32
@@ -23,7 +22,7 @@ type slab struct {
 // slot is one message, waiting or received.
 type slot struct {
 	message  queue.Message // its Receipt stays empty
-	line     *line         // nil in a free slot
+	lane     *lane         // nil in a free slot
 	delivery uint64        // number of the delivery while received, else 0
 }
 
@@ -43,7 +42,7 @@ func (s *slab) take() uint32 {
 	return i
 }
 
-// offer adds the slots of a page to the free ones.
+// offer adds the slots of a page to the free list.
 func (s *slab) offer(page int) {
 	for i := (page+1)*pageSlots - 1; i >= page*pageSlots; i-- {
 		s.free = append(s.free, uint32(i))
@@ -56,7 +55,7 @@ func (s *slab) give(i uint32) {
 	s.used--
 }
 
-// shrink gives the memory of a past backlog back once nothing is left of it.
+// shrink frees the memory of a past backlog when no slot is in use.
 func (s *slab) shrink() {
 	if s.used > 0 || len(s.pages) <= pagesKeptMax {
 		return
@@ -68,8 +67,8 @@ func (s *slab) shrink() {
 	}
 }
 
-// receiptBytes is how long a receipt is. It names a slot and the delivery from it, so that a late one does no
-// harm.
+// receiptBytes is the length of a receipt. It names a slot and a delivery, so that the receipt of an earlier
+// delivery has no effect.
 const receiptBytes = 12
 
 func appendReceipt(b []byte, i uint32, delivery uint64) []byte {

@@ -73,7 +73,7 @@ func TestReceiverCancelledWhileWokenPassesItOn(t *testing.T) {
 		d := mem.New(c, mem.Config{})
 		ctx, cancel := context.WithCancel(t.Context())
 		receivers := startReceivers(d, ctx, t.Context())
-		d.WokenAfterSend(messageDue(c.Now()), cancel) // cancelled before it can look
+		d.WokenAfterSend(messageDue(c.Now()), cancel) // cancelled before it runs
 		if first := <-receivers[0]; first.err == nil || len(first.got) > 0 {
 			t.Errorf("cancelled receiver: %v, %v", first.got, first.err)
 		}
@@ -90,7 +90,7 @@ func TestReceiverCancelledWhileWokenPassesItOn(t *testing.T) {
 	})
 }
 
-// The clock is set forward while a receiver waits: its timer knows nothing of that.
+// The clock is set forward while a receiver waits on its timer.
 func TestClockSetForward(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := &steppedClock{Clock: clock.Real()}
@@ -120,8 +120,8 @@ func TestNothingIsKeptOfThePast(t *testing.T) {
 		}
 		d.Send(t.Context(), batch)
 	}
-	if lines, pages := d.Held(); lines != 100 || pages < 100*100/256 {
-		t.Fatalf("holds %d lines and %d pages", lines, pages)
+	if lanes, pages := d.Held(); lanes != 100 || pages < 100*100/256 {
+		t.Fatalf("holds %d lanes and %d pages", lanes, pages)
 	}
 	for range 100 {
 		got, err := d.Receive(t.Context(), names, 100, 0)
@@ -130,8 +130,8 @@ func TestNothingIsKeptOfThePast(t *testing.T) {
 		}
 		_ = d.Delete(t.Context(), got)
 	}
-	if lines, pages := d.Held(); lines != 0 || pages > 4 {
-		t.Errorf("still holds %d lines and %d pages", lines, pages)
+	if lanes, pages := d.Held(); lanes != 0 || pages > 4 {
+		t.Errorf("still holds %d lanes and %d pages", lanes, pages)
 	}
 	d.Send(t.Context(), []queue.Message{messageDue(0)})
 	if got, err := d.Receive(t.Context(), []queue.Name{one}, 9, 0); len(got) != 1 || err != nil {

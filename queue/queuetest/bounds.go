@@ -8,7 +8,7 @@ import (
 	"github.com/kinesin-io/kinesin/queue"
 )
 
-// fill sends until the queue has its bound, half of it due and half of it not.
+// fill sends until the queue is at its bound; half of the messages are due.
 func (s *suite) fill(name queue.Name) {
 	s.Helper()
 	for i := range s.DepthMax {
@@ -28,9 +28,9 @@ func full(s *suite) {
 		}
 	}
 	got := s.receive([]queue.Name{high}, 1, 0).want(0)
-	s.send(message(high, 104, 0)) // what is received does not count
+	s.send(message(high, 104, 0)) // received messages do not count
 	s.must(s.Driver.Release(s.Context(), got, 0))
-	s.wantDepth(high, s.DepthMax+1, 0) // and is always taken back
+	s.wantDepth(high, s.DepthMax+1, 0) // and can always be released
 	if results := s.Driver.Send(s.Context(), []queue.Message{message(high, 105, 0)}); !errors.Is(results[0], queue.ErrFull) {
 		s.Errorf("send above the bound: %v", results[0])
 	}
@@ -51,7 +51,7 @@ func room(s *suite) {
 		s.Fatal("an empty queue has no room")
 	}
 	s.fill(high)
-	early := s.Driver.Room(high) // full, though it has refused nothing yet
+	early := s.Driver.Room(high) // full, and has refused nothing yet
 	s.Driver.Send(s.Context(), []queue.Message{message(high, 100, 0)})
 	late := s.Driver.Room(high)
 	s.Advance(time.Hour)

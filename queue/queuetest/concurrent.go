@@ -12,27 +12,27 @@ import (
 	"github.com/kinesin-io/kinesin/queue"
 )
 
-// mill is many senders and receivers at once. Receivers are cancelled at random, also
-// while they are woken, and give back some of what they got.
-type mill struct {
+// crowd has many concurrent senders and receivers. Receivers are cancelled at random, also while they are
+// woken, and release some messages.
+type crowd struct {
 	*suite
 	names []queue.Name
 	total int
 
 	mu   sync.Mutex
-	seen map[int]int // how often each message was deleted
+	seen map[int]int // deletes of each message
 	over chan struct{}
 }
 
-// noWakeUpLost lets everything compete: each message must come to its end exactly
-// once, and no receiver may sleep beside a message.
+// noWakeUpLost checks that each message is deleted exactly once, and that no receiver sleeps while a
+// message is due.
 func noWakeUpLost(s *suite) {
 	const senders, receivers = 4, 8
 	each := 300
 	if s.real {
 		each = 40
 	}
-	m := &mill{
+	m := &crowd{
 		suite: s, total: senders * each, seen: map[int]int{}, over: make(chan struct{}),
 		names: []queue.Name{high, low, {Lambda: 8}, {Lambda: 8, Class: queue.Suspect}},
 	}
@@ -47,21 +47,21 @@ func noWakeUpLost(s *suite) {
 	all.Wait()
 	for n, times := range m.seen {
 		if times != 1 && s.Exact {
-			s.Errorf("message %d came to its end %d times", n, times)
+			s.Errorf("message %d was deleted %d times", n, times)
 		}
 	}
 	if len(m.seen) != m.total {
-		s.Errorf("%d of %d messages came to their end", len(m.seen), m.total)
+		s.Errorf("%d of %d messages were deleted", len(m.seen), m.total)
 	}
 }
 
-// stepsMax bounds the time that all may take, in milliseconds of the driver's clock.
+// stepsMax bounds the whole run, in milliseconds of the driver's clock.
 const stepsMax = 10 * 60 * 1000
 
-// drive lets time pass until all is over. What takes too long is closed.
-func (m *mill) drive() {
+// drive advances time until the run is over. It closes the driver when that takes too long.
+func (m *crowd) drive() {
 	if m.real {
-		timer := time.NewTimer(3 * patience) //nolint:forbidigo // the service's time
+		timer := time.NewTimer(3 * patience) //nolint:forbidigo // real time
 		defer timer.Stop()
 		select {
 		case <-m.over:
@@ -71,7 +71,7 @@ func (m *mill) drive() {
 		return
 	}
 	for range stepsMax {
-		synctest.Wait() // all receivers wait, or all is over
+		synctest.Wait() // all receivers wait, or the run is over
 		if isOver(m.over) {
 			return
 		}
@@ -80,21 +80,21 @@ func (m *mill) drive() {
 		}
 		m.Advance(time.Millisecond)
 	}
-	m.must(m.Driver.Close()) // ends everyone
+	m.must(m.Driver.Close()) // ends all receivers
 }
 
-// isStuck fails when a message is due while everyone waits.
-func (m *mill) isStuck() bool {
+// isStuck fails when a message is due while all receivers wait.
+func (m *crowd) isStuck() bool {
 	for _, name := range m.names {
 		if d, err := m.Driver.Depth(m.Context(), name); err != nil || d.Oldest > 0 {
-			m.Errorf("everyone waits, but a message of %v has been due for %v (%v)", name, d.Oldest, err)
+			m.Errorf("all receivers wait, but a message of %v has been due for %v (%v)", name, d.Oldest, err)
 			return true
 		}
 	}
 	return false
 }
 
-func (m *mill) sendAll(from, count int) {
+func (m *crowd) sendAll(from, count int) {
 	random := rand.New(rand.NewPCG(uint64(from), 1)) //nolint:gosec // repeatable on purpose
 	for n := from; n < from+count; {
 		msg := message(m.names[random.IntN(len(m.names))], n, m.Now().Add(time.Duration(random.IntN(5))*time.Millisecond))
@@ -110,12 +110,12 @@ func (m *mill) sendAll(from, count int) {
 	}
 }
 
-func (m *mill) receiveSome(seed uint64) {
+func (m *crowd) receiveSome(seed uint64) {
 	random := rand.New(rand.NewPCG(seed, 2)) //nolint:gosec // repeatable on purpose
 	for !isOver(m.over) {
 		ctx, stop := m.unstable(random.IntN(4) == 0)
 		names := m.names
-		if seed > 0 { // one receiver always stands in every line
+		if seed > 0 { // one receiver always waits for all names
 			names = append(slices.Clone(m.names[random.IntN(len(m.names)):]), m.names[0])
 		}
 		got, err := m.Driver.Receive(ctx, names, 1+random.IntN(5), time.Duration(random.IntN(3))*time.Millisecond)
@@ -130,8 +130,8 @@ func (m *mill) receiveSome(seed uint64) {
 	}
 }
 
-// unstable returns a context that ends soon, or when all is over. stop waits for its end.
-func (m *mill) unstable(soon bool) (ctx context.Context, stop func()) {
+// unstable returns a context that ends soon, or when the run is over. stop waits for its end.
+func (m *crowd) unstable(soon bool) (ctx context.Context, stop func()) {
 	ctx, cancel := context.WithCancel(m.Context())
 	received := make(chan struct{})
 	go func() {
@@ -150,8 +150,8 @@ func (m *mill) unstable(soon bool) (ctx context.Context, stop func()) {
 	}
 }
 
-// settle deletes most messages and gives some back.
-func (m *mill) settle(got []queue.Message, random *rand.Rand) {
+// settle deletes most messages and releases the others.
+func (m *crowd) settle(got []queue.Message, random *rand.Rand) {
 	for _, msg := range got {
 		if random.IntN(8) == 0 {
 			m.check(m.Driver.Release(m.Context(), []queue.Message{msg}, time.Duration(random.IntN(2))*time.Millisecond))
@@ -167,7 +167,7 @@ func (m *mill) settle(got []queue.Message, random *rand.Rand) {
 	}
 }
 
-func (m *mill) check(err error) {
+func (m *crowd) check(err error) {
 	if err != nil {
 		m.Error(err)
 	}

@@ -13,8 +13,8 @@ import (
 // DeliveringBytesMax is the largest payload that Delivering takes.
 const DeliveringBytesMax = 256 << 10
 
-// Delivering makes any driver one that delivers: what it is given is recorded, where a consumer's
-// queue would be. It stands in for SQS in tests of lambdas in deliver mode.
+// Delivering adds deliveries to any driver: it records them in place of a consumer's queue. Tests of
+// lambdas in deliver mode use it instead of SQS.
 type Delivering struct {
 	queue.Driver
 
@@ -34,7 +34,7 @@ type Delivered struct {
 	At task.Instant
 }
 
-// VisibleAt is when a consumer can see it.
+// VisibleAt returns when a consumer can receive it.
 func (d *Delivered) VisibleAt() task.Instant { return d.At.Add(d.Delay) }
 
 // NewDelivering wraps d.
@@ -42,7 +42,8 @@ func NewDelivering(d queue.Driver, now func() task.Instant) *Delivering {
 	return &Delivering{Driver: d, now: now, arrived: make(chan struct{})}
 }
 
-// Decide sets what decides about every delivery from now on; nil means no faults. Calls of it take turns.
+// Decide sets the function that decides about every delivery from now on; nil means no faults. Its calls do
+// not overlap.
 func (d *Delivering) Decide(decide func(*queue.Delivery) Fault) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -87,14 +88,14 @@ func (d *Delivering) CheckPayload(payload []byte) error {
 	return nil
 }
 
-// Delivered is everything that was put on a queue so far, and a channel that is closed when there is more.
+// Delivered returns all deliveries so far, and a channel that is closed when there are more.
 func (d *Delivering) Delivered() ([]Delivered, <-chan struct{}) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	return slices.Clone(d.delivered), d.arrived
 }
 
-// CheckLambda implements queue.Provisioner; every name will do.
+// CheckLambda implements queue.Provisioner. It accepts every name.
 func (d *Delivering) CheckLambda(task.Lambda, ...task.Lambda) error { return nil }
 
 // Provision implements queue.Provisioner.
@@ -105,10 +106,10 @@ func (d *Delivering) Provision(_ context.Context, l task.Lambda) error {
 	return nil
 }
 
-// Missing implements queue.Provisioner; none is.
+// Missing implements queue.Provisioner. No queue is missing.
 func (d *Delivering) Missing(context.Context, task.Lambda) ([]string, error) { return nil, nil }
 
-// Provisioned are the lambdas whose queues were asked for, in order.
+// Provisioned returns the lambdas whose queues were provisioned, in order.
 func (d *Delivering) Provisioned() []task.Lambda {
 	d.mu.Lock()
 	defer d.mu.Unlock()

@@ -97,7 +97,7 @@ func released(s *suite) {
 	waiting := s.receive([]queue.Name{high}, 10, 0)
 	s.must(s.Driver.Release(s.Context(), first[:1], 0))
 	again := waiting.want(1)
-	// What is done with the receipt of the earlier delivery does not touch the later one.
+	// The receipt of the earlier delivery has no effect on the later one.
 	s.must(s.Driver.Release(s.Context(), first[:1], 0))
 	s.must(s.Driver.Delete(s.Context(), first[:1]))
 	s.wantDepth(high, 0, 3)
@@ -132,7 +132,7 @@ func depth(s *suite) {
 	if d, _ := s.Driver.Depth(s.Context(), high); d.Oldest != 0 {
 		s.Errorf("oldest has waited %v though nothing is due", d.Oldest)
 	}
-	// Sent late: what counts is how long it has waited here.
+	// A message that is sent late: only its time in the queue counts.
 	s.send(message(high, 4, s.Now().Add(-time.Hour)))
 	s.Advance(time.Second)
 	if d, _ := s.Driver.Depth(s.Context(), high); d.Oldest != time.Second {
@@ -153,10 +153,10 @@ func wakesOne(s *suite) {
 	}
 }
 
-// over counts the Receives that are over, which must become so many.
+// over waits until so many Receives have returned, and counts them.
 func (s *suite) over(receipts []*receipt, want int) int {
 	s.settle()
-	for began := time.Now(); ; { //nolint:forbidigo // the service's time
+	for began := time.Now(); ; { //nolint:forbidigo // real time
 		over := 0
 		for _, r := range receipts {
 			select {
@@ -165,10 +165,10 @@ func (s *suite) over(receipts []*receipt, want int) int {
 			default:
 			}
 		}
-		if !s.real || over >= want || time.Since(began) > patience { //nolint:forbidigo // the service's time
+		if !s.real || over >= want || time.Since(began) > patience { //nolint:forbidigo // real time
 			return over
 		}
-		time.Sleep(moment / 20) //nolint:forbidigo // the service's time
+		time.Sleep(moment / 20) //nolint:forbidigo // real time
 	}
 }
 
@@ -188,8 +188,8 @@ func cancelled(s *suite) {
 
 func noNames(s *suite) { s.receive(nil, 10, 0).end() }
 
-// cancelledWhileWoken sends a message and cancels the receiver it wakes: one of the two
-// receivers must come back with it.
+// cancelledWhileWoken sends a message and cancels the receiver that it wakes: one of the two receivers must
+// return it.
 func cancelledWhileWoken(s *suite) {
 	rounds := 100
 	if s.real {
@@ -257,7 +257,7 @@ func dropped(s *suite) {
 		s.Advance(2 * time.Hour)
 	}
 	waiting.wantWaiting()
-	if s.Forget == nil { // it may be used on
+	if s.Forget == nil { // the lambda may still be used
 		s.send(message(low, 5, s.Now()))
 		waiting.want(5)
 	} else {
@@ -266,7 +266,7 @@ func dropped(s *suite) {
 	s.receive([]queue.Name{high, low, other}, 9, 0).want(4)
 }
 
-// wantGone checks that a queue is empty; one whose lambda is forgotten may not even be known.
+// wantGone checks that a queue is empty. The driver may no longer know the queue of a forgotten lambda.
 func (s *suite) wantGone(name queue.Name) {
 	s.Helper()
 	if s.Forget == nil {

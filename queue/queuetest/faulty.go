@@ -16,11 +16,11 @@ var ErrInjected = errors.New("injected fault")
 // Fault is what happens to one write of one message.
 type Fault uint8
 
-// The faults. A failed write can be either: a caller that sees the error cannot tell.
+// The faults. A caller that sees the error cannot tell which of the two it was.
 const (
 	NoFault           Fault = iota
-	NotApplied              // nothing happens, and the caller gets ErrInjected
-	AppliedButErrored       // it happens, and the caller gets ErrInjected
+	NotApplied              // not carried out, and the caller gets ErrInjected
+	AppliedButErrored       // carried out, and the caller gets ErrInjected
 )
 
 // Write names a write of a driver.
@@ -33,8 +33,7 @@ const (
 	ReleaseWrite Write = "release"
 )
 
-// Faulty is a driver some of whose writes fail, each of them one way or the other.
-// Everything else goes to the driver below.
+// Faulty is a driver some of whose writes fail, in one way or the other. Other calls go to the driver below.
 type Faulty struct {
 	queue.Driver
 
@@ -45,8 +44,8 @@ type Faulty struct {
 // NewFaulty wraps d. No write fails until Decide is called.
 func NewFaulty(d queue.Driver) *Faulty { return &Faulty{Driver: d} }
 
-// Decide sets what decides about every message of every write from now on; nil means no faults. Calls of it
-// take turns.
+// Decide sets the function that decides about every message of every write from now on; nil means no
+// faults. Its calls do not overlap.
 func (f *Faulty) Decide(decide func(Write, *queue.Message) Fault) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -64,7 +63,7 @@ func (f *Faulty) FailNext(write Write, count int, fault Fault) {
 	})
 }
 
-// split asks for the fault of each message. through are those that the driver gets to see.
+// split decides the fault of each message. through are the messages that the driver below gets.
 func (f *Faulty) split(write Write, messages []queue.Message) (faults []Fault, through []queue.Message) {
 	f.mu.Lock()
 	defer f.mu.Unlock()

@@ -12,11 +12,11 @@ import (
 	"github.com/kinesin-io/kinesin/task"
 )
 
-// Manners say how badly a Nasty queue behaves; each share is of messages, from 0 to 1.
+// Manners are the faults of a Nasty queue, as shares of messages from 0 to 1.
 type Manners struct {
-	Twice    float64 // sent once and delivered twice
-	Lost     float64 // handed out to nobody: invisible until the timeout has passed
-	Undead   float64 // deleted, and back after the timeout
+	Twice    float64 // delivered twice
+	Lost     float64 // received by nobody: hidden until the visibility timeout
+	Undead   float64 // visible again after its delete, at the visibility timeout
 	Deadline time.Duration
 	Seed     uint64
 }
@@ -24,9 +24,9 @@ type Manners struct {
 // deadlineDefault is the visibility timeout.
 const deadlineDefault = 30 * time.Second
 
-// Nasty is a durable queue as services have it, over a driver in memory: at least once, in hardly any order,
-// with a visibility timeout; it cannot tell when it has room, and how many messages it holds it says as of a
-// second ago.
+// Nasty is an unreliable durable queue, like that of a service, over a driver in memory: delivery at least
+// once, in hardly any order, with a visibility timeout. It cannot tell when it has room, and its depths are
+// up to a second old.
 type Nasty struct {
 	queue.Driver
 
@@ -44,7 +44,7 @@ type Nasty struct {
 	done chan struct{}
 }
 
-// NastyStats is what a Nasty queue did.
+// NastyStats counts the faults of a Nasty queue.
 type NastyStats struct{ Twice, Lost, Undead, TimedOut int }
 
 type flight struct {
@@ -63,7 +63,7 @@ type staleDepth struct {
 	at task.Instant
 }
 
-// NewNasty wraps a driver. Close stops what keeps the timeouts.
+// NewNasty wraps a driver. Close stops the goroutine that ends visibility timeouts.
 func NewNasty(d queue.Driver, c clock.Clock, m Manners) *Nasty {
 	m.Deadline = cmp.Or(m.Deadline, deadlineDefault)
 	n := &Nasty{
@@ -75,7 +75,7 @@ func NewNasty(d queue.Driver, c clock.Clock, m Manners) *Nasty {
 	return n
 }
 
-// Stats says what has happened so far.
+// Stats returns the counts so far.
 func (n *Nasty) Stats() NastyStats {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -97,7 +97,7 @@ func (n *Nasty) keepTime() {
 	}
 }
 
-// timeOut makes messages visible again whose timeout has passed.
+// timeOut releases the messages whose visibility timeout has passed.
 func (n *Nasty) timeOut() {
 	n.mu.Lock()
 	var back []queue.Message
@@ -145,7 +145,7 @@ func (n *Nasty) Receive(ctx context.Context, names []queue.Name, limit int, ahea
 	}
 }
 
-// handOut counts messages as in flight, and returns those that are not lost on the way.
+// handOut marks messages as in flight, and returns those that are not lost.
 func (n *Nasty) handOut(messages []queue.Message) []queue.Message {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -165,14 +165,14 @@ func (n *Nasty) handOut(messages []queue.Message) []queue.Message {
 	return kept
 }
 
-// Delete implements queue.Driver. Some of it does not last.
+// Delete implements queue.Driver. Some messages come again.
 func (n *Nasty) Delete(ctx context.Context, messages []queue.Message) error {
 	n.mu.Lock()
 	gone := make([]queue.Message, 0, len(messages))
 	for _, m := range messages {
 		if n.random.Float64() < n.manners.Undead {
 			n.stats.Undead++
-			continue // and the timeout brings it back
+			continue // it comes again at the timeout
 		}
 		delete(n.inFlight, m.Receipt)
 		gone = append(gone, m)
@@ -191,7 +191,7 @@ func (n *Nasty) Release(ctx context.Context, messages []queue.Message, delay tim
 	return n.Driver.Release(ctx, messages, delay)
 }
 
-// Depth implements queue.Driver: as of a second ago.
+// Depth implements queue.Driver. It is up to a second old.
 func (n *Nasty) Depth(ctx context.Context, name queue.Name) (queue.Depth, error) {
 	n.mu.Lock()
 	last, known := n.depths[name]
@@ -208,10 +208,10 @@ func (n *Nasty) Depth(ctx context.Context, name queue.Name) (queue.Depth, error)
 	return depth, err
 }
 
-// Room implements queue.Driver: it cannot tell.
+// Room implements queue.Driver. It cannot tell.
 func (n *Nasty) Room(queue.Name) <-chan struct{} { return nil }
 
-// Durable implements queue.Driver: messages outlive the process.
+// Durable implements queue.Driver.
 func (n *Nasty) Durable() bool { return true }
 
 // Close implements queue.Driver.

@@ -1,9 +1,8 @@
-// Package queuetest says in executable form what a queue.Driver owes. A driver's
-// test calls Run. Each case runs in a synctest bubble, so that the suite knows when
-// a receiver waits; it needs a driver that does no real I/O there. RunReal is for one over a
-// service: there the suite can only be patient.
+// Package queuetest is the test suite for implementers of queue.Driver. A driver's test calls Run. Each
+// case runs in a synctest bubble, so that the suite knows when a receiver waits; there the driver must not
+// do real I/O. RunReal is for a driver over a service, in real time.
 //
-// Faulty makes any driver fail its writes both ways, for tests of what stands above.
+// Faulty makes the writes of any driver fail in both ways, for tests of its callers.
 package queuetest
 
 import (
@@ -19,7 +18,7 @@ import (
 	"github.com/kinesin-io/kinesin/task"
 )
 
-// Harness is what a driver brings to the suite.
+// Harness is a driver under test.
 type Harness struct {
 	// Driver is new and empty. The suite closes it.
 	Driver queue.Driver
@@ -29,12 +28,12 @@ type Harness struct {
 	Advance func(time.Duration)
 	// DepthMax is how many messages each queue holds; 0 when there is no bound.
 	DepthMax int
-	// Exact promises what only some drivers can: the earliest due first, nothing before it is due (to the
-	// microsecond), looking ahead, as many messages at once as there are, each of them once, and exact
-	// depths. Cases about that are skipped without it, and others are content with the right messages in the
-	// end.
+	// Exact says that the driver hands out the earliest due first, nothing before it is due (to the
+	// microsecond), as many messages at once as there are, and each of them once; that it looks ahead; and
+	// that depths are exact. Without it, cases about that are skipped, and others want the right messages in
+	// the end.
 	Exact bool
-	// Forget, where it is set, is called before a lambda is dropped, as the catalog forgets it then.
+	// Forget, if set, is called before a lambda is dropped, as the catalog forgets it then.
 	Forget func(lambda uint32)
 }
 
@@ -52,8 +51,8 @@ func Run(t *testing.T, open func(t *testing.T) Harness) {
 	}
 }
 
-// RunReal checks a driver over a service, in real time and side by side: its harness advances the clock by
-// sleeping. Cases that only an exact or bounded driver can pass are left out.
+// RunReal checks a driver over a service, in real time and in parallel: its harness advances the clock by
+// sleeping. It leaves out cases that only an exact or bounded driver can pass.
 func RunReal(t *testing.T, open func(t *testing.T) Harness) {
 	t.Helper()
 	for _, c := range cases {
@@ -121,7 +120,7 @@ var cases = []testCase{
 	{name: "room of a closed driver", bounded: true, check: roomClosed},
 }
 
-// suite is one case at work.
+// suite is one case that runs.
 type suite struct {
 	*testing.T
 	Harness
@@ -129,13 +128,13 @@ type suite struct {
 	real bool // not in a bubble
 }
 
-// How long a suite in real time waits for what must happen, and for what must not.
+// patience is how long a suite in real time waits for what must happen, moment for what must not.
 const (
 	patience = 20 * time.Second
 	moment   = 200 * time.Millisecond
 )
 
-// settle returns when nothing happens any more; in real time it cannot know.
+// settle returns when all goroutines wait; in real time it cannot know.
 func (s *suite) settle() {
 	if !s.real {
 		synctest.Wait()
@@ -148,7 +147,7 @@ var (
 	low  = queue.Name{Lambda: 7, Priority: 1}
 )
 
-// message makes a message for a queue; number tells it from others.
+// message returns a message for a queue; number identifies it.
 func message(name queue.Name, number int, due task.Instant) queue.Message {
 	t := task.Task{
 		Partition: task.Partition{Lambda: name.Lambda, Priority: name.Priority},
@@ -175,7 +174,7 @@ func numbers(messages []queue.Message) []int {
 	return all
 }
 
-// send puts messages on their queues, all of which must succeed.
+// send puts messages on their queues and fails on an error.
 func (s *suite) send(messages ...queue.Message) {
 	s.Helper()
 	for i, err := range s.Driver.Send(s.Context(), messages) {
@@ -185,7 +184,7 @@ func (s *suite) send(messages ...queue.Message) {
 	}
 }
 
-// receipt is a Receive at work.
+// receipt is a Receive call in its own goroutine.
 type receipt struct {
 	s      *suite
 	names  []queue.Name
@@ -199,7 +198,7 @@ type receipt struct {
 
 var errCancelled = errors.New("cancelled by the test")
 
-// receive starts a Receive and returns when it waits or is over.
+// receive starts a Receive and returns when it waits or has returned.
 func (s *suite) receive(names []queue.Name, limit int, ahead time.Duration) *receipt {
 	ctx, cancel := context.WithCancelCause(s.Context())
 	r := &receipt{s: s, names: names, limit: limit, ahead: ahead, cancel: cancel, done: make(chan struct{})}
@@ -211,13 +210,13 @@ func (s *suite) receive(names []queue.Name, limit int, ahead time.Duration) *rec
 	return r
 }
 
-// isOver is given the time in which that must have happened in real time.
+// isOver reports whether the Receive has returned; in real time it waits for that.
 func (r *receipt) isOver(within time.Duration) bool {
 	r.s.settle()
 	if !r.s.real {
 		within = 0
 	}
-	timer := time.NewTimer(within) //nolint:forbidigo // the service's time
+	timer := time.NewTimer(within) //nolint:forbidigo // real time
 	defer timer.Stop()
 	select {
 	case <-r.done:
@@ -243,8 +242,8 @@ func (r *receipt) wantWaiting() {
 	}
 }
 
-// want fails unless the Receive is over with exactly these messages. Where the driver is not exact they may
-// come in any order, and with more than one Receive.
+// want fails unless the Receive returned exactly these messages. If the driver is not exact they may come
+// in any order, and with more than one Receive.
 func (r *receipt) want(want ...int) []queue.Message {
 	r.s.Helper()
 	r.wantSome(want)
@@ -263,7 +262,7 @@ func (r *receipt) want(want ...int) []queue.Message {
 	return r.got
 }
 
-// wantSome fails unless the Receive is over with messages, and not with more than it may.
+// wantSome fails unless the Receive returned messages, and no more than it may.
 func (r *receipt) wantSome(of []int) {
 	r.s.Helper()
 	if !r.isOver(patience) {
@@ -274,7 +273,7 @@ func (r *receipt) wantSome(of []int) {
 	}
 }
 
-// wantError fails unless the Receive is over with an error and without messages.
+// wantError fails unless the Receive returned an error and no messages.
 func (r *receipt) wantError(want error) {
 	r.s.Helper()
 	if !r.isOver(patience) || !errors.Is(r.err, want) || len(r.got) > 0 {
@@ -282,7 +281,7 @@ func (r *receipt) wantError(want error) {
 	}
 }
 
-// end cancels a Receive that waits.
+// end cancels a waiting Receive.
 func (r *receipt) end() {
 	r.s.Helper()
 	r.wantWaiting()
@@ -290,7 +289,7 @@ func (r *receipt) end() {
 	r.wantError(errCancelled)
 }
 
-// wantDepth checks a depth where it is exact.
+// wantDepth checks a depth if the driver is exact.
 func (s *suite) wantDepth(name queue.Name, visible, inFlight int) {
 	s.Helper()
 	d, err := s.Driver.Depth(s.Context(), name)

@@ -90,13 +90,13 @@ func releasedNotEarly(s *suite) {
 	s.Advance(time.Microsecond)
 	got = r.want(1)
 	s.must(s.Driver.Release(s.Context(), got, time.Second))
-	// Another that is due earlier goes first, although it came later.
+	// A message that is due earlier goes first, although it was sent later.
 	s.send(message(high, 2, s.Now().Add(time.Second-time.Microsecond)))
 	s.Advance(time.Second)
 	s.receive([]queue.Name{high}, 2, 0).want(2, 1)
 }
 
-// timekeeperLeaves cancels the receiver that waits for the timer, and the next must keep it.
+// timekeeperLeaves cancels the receiver with the timer: the next one must set its own.
 func timekeeperLeaves(s *suite) {
 	s.send(message(high, 1, s.Now().Add(time.Minute)), message(low, 2, s.Now().Add(2*time.Minute)))
 	first := s.receive([]queue.Name{high, low}, 1, 0)
@@ -106,14 +106,14 @@ func timekeeperLeaves(s *suite) {
 	s.Advance(time.Minute - time.Microsecond)
 	second.wantWaiting()
 	s.Advance(time.Microsecond)
-	second.want(1) // it leaves too
+	second.want(1) // now it leaves too
 	s.Advance(time.Minute - time.Microsecond)
 	third.wantWaiting()
 	s.Advance(time.Microsecond)
 	third.want(2)
 }
 
-// manyInstants has one receiver for several queues, in which messages fall due in turn.
+// manyInstants has one receiver for several queues, whose messages become due in turn.
 func manyInstants(s *suite) {
 	names := []queue.Name{high, low, {Lambda: 8}, {Lambda: 9, Priority: 2}}
 	const step = 300 * time.Microsecond

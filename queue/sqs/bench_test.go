@@ -13,7 +13,7 @@ import (
 	"github.com/kinesin-io/kinesin/task"
 )
 
-// cpu is what this process has used, the emulator not included.
+// cpu returns the CPU time of this process, without the emulator.
 func cpu(b *testing.B) time.Duration {
 	b.Helper()
 	var u unix.Rusage
@@ -76,8 +76,7 @@ func BenchmarkFlow(b *testing.B) {
 	}
 }
 
-// BenchmarkOneAtATime is the way of one task through an idle queue: sent, received, deleted, and then the
-// next.
+// BenchmarkOneAtATime sends, receives and deletes one task after the other through an idle queue.
 func BenchmarkOneAtATime(b *testing.B) {
 	l := onElasticMQ(b)
 	d, _ := l.open(nil)

@@ -19,7 +19,7 @@ import (
 
 const start = task.Instant(1_700_000_000_000_000)
 
-// suiteLambdas are what the conformance suite sends to.
+// suiteLambdas returns the lambdas of the conformance suite.
 func suiteLambdas() *lambdas {
 	all := &lambdas{}
 	for _, ref := range []uint32{7, 8, 9} {
@@ -37,9 +37,9 @@ func provision(t *testing.T, d *sqs.Driver, all *lambdas) {
 	}
 }
 
-// atOnce has nothing linger: the suite sends one message after the other and lets no time pass.
+// atOnce makes no request wait for others: the suite sends one message after the other and lets no time pass.
 func atOnce(c *sqs.Config) {
-	c.Linger, c.AheadLinger, c.DeliverLinger, c.DeleteLinger, c.PollPause, c.CloseGrace = -1, -1, -1, -1, -1, -1
+	c.Linger, c.DeliverLinger, c.CloseGrace = -1, -1, -1
 }
 
 func TestConformance(t *testing.T) {

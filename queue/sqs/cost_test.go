@@ -24,7 +24,7 @@ type bubble struct {
 	counts *counts
 }
 
-// virtual is what several drivers of a bubble share.
+// virtual is the clock and the service that several drivers share.
 type virtual struct {
 	time    *clock.Virtual
 	clock   clock.Clock
@@ -66,7 +66,8 @@ func (b *bubble) advance(d time.Duration) {
 	synctest.Wait()
 }
 
-// work receives and deletes until the driver is closed, as an HSC with so many free slots does; it counts.
+// work receives and deletes until the driver is closed, as an HSC with so many free slots does. It counts
+// tasks.
 func (b *bubble) work(slots int, names ...queue.Name) (late *atomic.Int64, done *atomic.Int64) {
 	done, late = &atomic.Int64{}, &atomic.Int64{}
 	go func() {
@@ -95,8 +96,8 @@ func batchOf(from, n int, due task.Instant) []queue.Message {
 	return batch
 }
 
-// TestRequestsForTasks counts requests per 1,000 tasks, sent, received and deleted: the part of the promised
-// 650 (and 200 under load) that the queue has; the inbound buffer has the rest.
+// TestRequestsForTasks counts requests for 1,000 tasks that are sent, received and deleted. 650 (200 under
+// load) are promised; the inbound buffer needs the others.
 func TestRequestsForTasks(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
@@ -174,8 +175,8 @@ func TestRequestsForDeliveries(t *testing.T) {
 	})
 }
 
-// TestRequestsOfSlowTasks has a backlog before two processes with few slots: what they cannot take is not to
-// wander to and fro between SQS and them.
+// TestRequestsOfSlowTasks has a backlog and two processes with few slots: they must not fetch and return
+// the tasks that they cannot run over and over.
 func TestRequestsOfSlowTasks(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
@@ -219,7 +220,7 @@ func TestRequestsOfSlowTasks(t *testing.T) {
 	}
 }
 
-// pump takes as many tasks as it has free slots, each of which takes its time, as an HSC's does.
+// pump receives as many tasks as it has free slots, as an HSC does, and runs each for that long.
 func (b *bubble) pump(slots int, takes time.Duration, done *atomic.Int64) {
 	free := make(chan struct{}, slots)
 	for range slots {

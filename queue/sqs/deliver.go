@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/base64"
 	"fmt"
+	"slices"
 	"unicode/utf8"
 
 	"github.com/kinesin-io/kinesin/internal/sqsclient"
@@ -14,57 +15,49 @@ import (
 
 // The attributes of a delivered message. A consumer needs none of them.
 const (
-	// AttributeTaskID has the task's public id, by which a consumer knows a message that comes twice.
+	// AttributeTaskID is the task's public id, by which a consumer recognises a message that comes twice.
 	AttributeTaskID = "kinesin-task-id"
-	// AttributeDue has the time for which the task was scheduled, in RFC 3339 with milliseconds, UTC.
+	// AttributeDue is the task's due time in RFC 3339 with milliseconds, UTC.
 	AttributeDue = "kinesin-due"
-	// AttributeTraceparent has the W3C trace context of who scheduled the task, where there is one.
+	// AttributeTraceparent is the W3C trace context of the caller, if it gave one.
 	AttributeTraceparent = attributeTrace
-	// AttributeEncoding is there only when the body is not the payload itself: see EncodingBase64 and
+	// AttributeEncoding is set only when the body is not the payload itself: see EncodingBase64 and
 	// EncodingEmpty.
 	AttributeEncoding = "kinesin-encoding"
-	// EncodingBase64: the body is the payload in standard base64, because SQS takes only text without control
-	// characters.
+	// EncodingBase64 means that the body is the payload in standard base64: SQS takes only text without
+	// control characters.
 	EncodingBase64 = "base64"
-	// EncodingEmpty: the payload has no bytes, which SQS does not take; the body is "-".
+	// EncodingEmpty means that the payload is empty, which SQS does not take; the body is "-".
 	EncodingEmpty = "empty"
 )
 
 const (
 	dueForm       = "2006-01-02T15:04:05.000Z07:00"
-	publicIDBytes = 300 // of a task's public id, at most
-	// attributesBytesMax is what the attributes of a delivery add to its size at most.
+	publicIDBytes = 300 // at most
+	// attributesBytesMax is the most that the attributes add to the size of a delivery.
 	attributesBytesMax = len(AttributeTaskID) + len(AttributeDue) + len(AttributeTraceparent) + len(AttributeEncoding) + 4*len("String") +
 		publicIDBytes + len(dueForm) + task.TraceparentBytesMax + len(EncodingBase64)
 	emptyBody = "-"
 )
 
-// Deliver implements queue.Deliverer. Deliveries of concurrent callers share requests. A delay counts from
-// when SQS has the message, so it may become visible later than asked for, by as long as it waited here, and
-// never earlier.
+// Deliver implements queue.Deliverer. Deliveries of concurrent callers share requests. SQS counts a delay
+// from when it has the message, so a message may become visible later than asked for, and never earlier.
 func (d *Driver) Deliver(ctx context.Context, deliveries []queue.Delivery) []error {
-	if err := d.refusal(ctx); err != nil {
-		return refuseAll(len(deliveries), err)
+	if err := d.usable(ctx); err != nil {
+		return slices.Repeat([]error{err}, len(deliveries))
 	}
-	if len(deliveries) == 0 {
-		return nil
-	}
-	c := make(call, len(deliveries))
-	groups := map[laneKey][]*outgoing{}
+	results, all := make([]error, len(deliveries)), batches{}
 	for i := range deliveries {
 		v := &deliveries[i]
-		m, err := d.messageOf(v)
+		m, err := d.deliveryMessage(v)
 		if err != nil {
-			c.settle(i, err)
+			results[i] = err
 			continue
 		}
-		key := keyOf(queue.NameFor(&v.Task))
-		groups[key] = append(groups[key], &outgoing{delivery: m, settle: func(err error) { c.settle(i, err) }})
+		all.add(keyOf(queue.NameFor(&v.Task)), &outgoing{delivery: m}, i)
 	}
-	for key, group := range groups {
-		d.sendGroup(key, task.Deliver, group, d.DeliverLinger, false)
-	}
-	return c.wait(ctx, d)
+	d.sendAll(ctx, all, task.Deliver, results)
+	return results
 }
 
 // CheckPayload implements queue.Deliverer.
@@ -80,7 +73,7 @@ func (d *Driver) CheckPayload(payload []byte) error {
 	return nil
 }
 
-func (d *Driver) messageOf(v *queue.Delivery) (*sqsclient.Message, error) {
+func (d *Driver) deliveryMessage(v *queue.Delivery) (*sqsclient.Message, error) {
 	if err := d.CheckPayload(v.Payload); err != nil {
 		return nil, fmt.Errorf("task %s: %w", v.Task.ID, err)
 	}
@@ -104,7 +97,7 @@ func (d *Driver) messageOf(v *queue.Delivery) (*sqsclient.Message, error) {
 	return m, nil
 }
 
-// isText reports whether SQS takes the bytes as they are: UTF-8 of the characters that XML allows.
+// isText reports whether SQS takes the bytes as they are: UTF-8 text of characters that XML allows.
 func isText(payload []byte) bool {
 	return utf8.Valid(payload) && !bytes.ContainsFunc(payload, func(r rune) bool {
 		return r < ' ' && r != '\t' && r != '\n' && r != '\r' || r == 0xFFFE || r == 0xFFFF

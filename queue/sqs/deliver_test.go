@@ -194,8 +194,8 @@ func TestDeliveryOutcomes(t *testing.T) {
 	})
 }
 
-// A queue of a lambda in deliver mode is its consumer's: no worker of Kinesin takes anything from it, nor
-// does a managed lambda's queue get what no worker could read.
+// Workers receive nothing from the queue of a lambda in deliver mode, and the queue of a managed lambda
+// gets no delivery.
 func TestQueuesAreForOneUse(t *testing.T) {
 	inBubble(t, func(b *bubble) {
 		lambda, _ := b.lambdas.get(out.Lambda)

@@ -39,7 +39,7 @@ func inBubble(t *testing.T, run func(b *bubble)) {
 	})
 }
 
-// send returns when the messages are in their queues, letting time pass meanwhile.
+// send advances time until the messages are sent.
 func (b *bubble) send(messages ...queue.Message) []error {
 	b.Helper()
 	results := make(chan []error, 1)
@@ -64,7 +64,7 @@ func (b *bubble) mustSend(messages ...queue.Message) {
 	}
 }
 
-// receive receives for so long, and returns what it got by then.
+// receive receives once, and cancels that after a time.
 func (b *bubble) receive(within time.Duration, limit int, names ...queue.Name) []queue.Message {
 	b.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
@@ -79,7 +79,7 @@ func (b *bubble) receive(within time.Duration, limit int, names ...queue.Name) [
 	return <-got
 }
 
-// all receives until nothing comes for so long.
+// all receives until no message comes within a time.
 func (b *bubble) all(within time.Duration, names ...queue.Name) []queue.Message {
 	b.Helper()
 	var all []queue.Message
@@ -119,8 +119,7 @@ func (b *bubble) want(got []queue.Message, from, to int) {
 	}
 }
 
-// A worker with one slot takes one task of a message with several and is slow: the others must not wait for
-// it.
+// A slow worker with one slot takes one task of a message: another process gets the others.
 func TestASlowTaskDelaysNoOtherOfItsMessage(t *testing.T) {
 	inBubble(t, func(b *bubble) {
 		b.mustSend(batchOf(0, 20, b.clock.Now())...)
@@ -132,7 +131,7 @@ func TestASlowTaskDelaysNoOtherOfItsMessage(t *testing.T) {
 			b.Fatalf("received %d", len(slow))
 		}
 		other := b.open(b.T, nil)
-		got := other.all(2*sqs.HoldDefault, mail)
+		got := other.all(2*sqs.HoldMax, mail)
 		if len(got) != 19 {
 			b.Errorf("the other process received %v", numbersOf(got))
 		}
@@ -149,8 +148,8 @@ func TestASlowTaskDelaysNoOtherOfItsMessage(t *testing.T) {
 	})
 }
 
-// Of a message with several tasks one is done, and the others cannot be sent anew: they come again, soon,
-// elsewhere.
+// One task of a message is done, and the others cannot be sent again: they soon come again in another
+// process.
 func TestASplitMessageWhoseSendFailsComesAgain(t *testing.T) {
 	inBubble(t, func(b *bubble) {
 		b.mustSend(batchOf(0, 20, b.clock.Now())...)
@@ -168,7 +167,7 @@ func TestASplitMessageWhoseSendFailsComesAgain(t *testing.T) {
 	})
 }
 
-// What a poll brings after its receiver has gone is others' at once.
+// Other processes soon get the messages of a poll whose receiver left.
 func TestNobodyIsLeftForWhatAPollBrings(t *testing.T) {
 	inBubble(t, func(b *bubble) {
 		if got := b.receive(time.Second, 5, mail); len(got) > 0 {
@@ -176,7 +175,7 @@ func TestNobodyIsLeftForWhatAPollBrings(t *testing.T) {
 		}
 		other := b.open(b.T, nil)
 		b.mustSend(taskOf(7, 0, b.clock.Now())) // to the poll that goes on
-		got := other.receive(4*sqs.HoldDefault, 5, mail)
+		got := other.receive(4*sqs.HoldMax, 5, mail)
 		other.want(got, 0, 1)
 	})
 }
@@ -195,9 +194,8 @@ func TestCloseReturnsWhatNobodyTook(t *testing.T) {
 			b.Errorf("the next process received %v at once", numbersOf(rest))
 		}
 		other.delete(rest...)
-		// The one in hand comes again when its visibility timeout ends, and with it may come others of its
-		// message.
-		if again := other.all(2*sqs.VisibilityDefault, mail); !slices.Contains(numbersOf(again), int(got[2].Task.Attempt)) {
+		// The one in hand comes again when its visibility timeout ends, perhaps with others of its message.
+		if again := other.all(2*sqs.Visibility, mail); !slices.Contains(numbersOf(again), int(got[2].Task.Attempt)) {
 			b.Errorf("what was in hand did not come again, only %v", numbersOf(again))
 		}
 	})
@@ -233,18 +231,36 @@ func TestWhatIsKeptForTooLongComesAgain(t *testing.T) {
 
 func TestDuplicates(t *testing.T) {
 	inBubble(t, func(b *bubble) {
-		b.service.Faults.Odds("ReceiveMessage", fakesqs.Twice, 0.5)
-		b.service.Faults.Odds("DeleteMessageBatch", fakesqs.Undead, 1)
+		b.service.Faults.Next("ReceiveMessage", fakesqs.Twice, 2)
 		b.mustSend(batchOf(0, 40, b.clock.Now())...)
-		got := b.all(0, mail)
+		got := b.all(time.Second, mail)
 		b.want(got, 0, 40)
 		b.delete(got...)
-		b.service.Faults.Odds("ReceiveMessage", fakesqs.Twice, 0)
 		if again := b.all(time.Minute, mail); len(again) > 0 {
 			b.Errorf("handed out again: %v", numbersOf(again))
 		}
 		if b.counts.discarded[sqs.DiscardDuplicate] == 0 {
 			b.Error("nothing came twice, the test is void")
+		}
+	})
+}
+
+// A message that SQS delivers after its deletion is marked, so that its claim begins with a read.
+func TestAMessageThatComesAfterItsDeletionIsMarked(t *testing.T) {
+	inBubble(t, func(b *bubble) {
+		b.service.Faults.Next("DeleteMessageBatch", fakesqs.Undead, 1)
+		b.mustSend(taskOf(7, 0, b.clock.Now()))
+		got := b.all(0, mail)
+		b.want(got, 0, 1)
+		b.delete(got...)
+		again := b.all(time.Minute, mail)
+		b.want(again, 0, 1)
+		if got[0].Again || !again[0].Again {
+			b.Errorf("marked: %v, then %v", got[0].Again, again[0].Again)
+		}
+		b.delete(again...)
+		if more := b.all(time.Minute, mail); len(more) > 0 {
+			b.Errorf("handed out once more: %v", numbersOf(more))
 		}
 	})
 }
@@ -302,7 +318,7 @@ func TestUnknownOutcomes(t *testing.T) {
 	})
 }
 
-// put is what somebody else than this release sends.
+// put sends a body as another release or program would.
 func (b *bubble) put(body string) {
 	b.Helper()
 	_, err := b.service.SendMessageBatch(b.Context(), &awssqs.SendMessageBatchInput{
@@ -359,7 +375,7 @@ func TestMessagesThatCannotBeRead(t *testing.T) {
 	}
 }
 
-// What is for a consumer outside and came to a queue that was a deliver lambda's is somebody's, and stays.
+// A delivery in the queue of a managed lambda is not deleted.
 func TestADeliveryInTheQueueOfAManagedLambda(t *testing.T) {
 	inBubble(t, func(b *bubble) {
 		_, err := b.service.SendMessage(b.Context(), &awssqs.SendMessageInput{
@@ -420,7 +436,7 @@ func TestALambdaThatIsNotKnownHereYet(t *testing.T) {
 	})
 }
 
-// task7As knows the lambda of that name by another reference, as before it was made anew.
+// task7As returns a catalog with another reference for the name of lambda 7.
 func task7As(ref uint32) func(uint32) (task.Lambda, bool) {
 	return func(asked uint32) (task.Lambda, bool) {
 		return task.Lambda{Name: "lambda7", Ref: ref}.WithDefaults(), asked == ref
@@ -485,8 +501,8 @@ func TestServiceThatIsAway(t *testing.T) {
 	}
 }
 
-// A poll whose connection is dead looks like one of an empty queue. When other requests fail without an
-// answer and then are answered, it is given up.
+// A poll whose connection is dead looks like one of an empty queue. It is cancelled when other requests are
+// answered again after one was not.
 func TestAPollOnADeadConnectionIsGivenUp(t *testing.T) {
 	inBubble(t, func(b *bubble) {
 		b.service.Faults.StallFor(time.Minute)
@@ -517,13 +533,13 @@ func TestSilenceAtTheInFlightBound(t *testing.T) {
 		b.mustSend(batchOf(0, 12, b.clock.Now())...)
 		var got []queue.Message
 		for len(got) < 12 {
-			part := b.receive(25*time.Second, 12, mail) // a poll that began in silence is silent to its end
+			part := b.receive(25*time.Second, 12, mail) // a poll at the bound returns nothing
 			if len(part) == 0 {
 				t.Fatalf("stuck with %d of 12", len(got))
 			}
 			got = append(got, part...)
 			b.delete(part...)
-			b.advance(2 * sqs.DeleteLingerDefault)
+			b.advance(2 * sqs.DeleteLinger)
 		}
 		b.want(got, 0, 12)
 	})
@@ -581,8 +597,8 @@ func TestSuspectsHaveMessagesOfTheirOwn(t *testing.T) {
 	})
 }
 
-// One free slot, in a process that takes no suspects: the blamed task that a poll brought goes, and others
-// are polled for.
+// A process with one free slot takes no suspects: it lets go of a blamed task that a poll returned, and
+// polls on.
 func TestASuspectThatNobodyTakesStopsNoPolls(t *testing.T) {
 	inBubble(t, func(b *bubble) {
 		blamed := taskOf(7, 0, b.clock.Now())
@@ -607,8 +623,7 @@ func TestASuspectThatNobodyTakesStopsNoPolls(t *testing.T) {
 	})
 }
 
-// While a process runs a blamed task it takes no other such; what it polls for others must not fetch them all
-// the time.
+// While a process runs a blamed task it takes no other one: its polls must not fetch those over and over.
 func TestSuspectsThatNobodyTakesHereAreLeftAlone(t *testing.T) {
 	inBubble(t, func(b *bubble) {
 		blamed := taskOf(7, 0, b.clock.Now())
@@ -634,7 +649,7 @@ func TestReleasedOverAndOverGoesToOthers(t *testing.T) {
 			if len(got) == 0 {
 				break
 			}
-			if rounds == 0 { // from now on somebody waits here and there
+			if rounds == 0 { // from now on receivers wait in both processes
 				go func() { _, _ = other.driver.Receive(b.Context(), []queue.Name{mail}, 1, 0) }()
 				synctest.Wait()
 			}
@@ -653,7 +668,7 @@ func TestDepth(t *testing.T) {
 	inBubble(t, func(b *bubble) {
 		depth := func() queue.Depth {
 			b.Helper()
-			b.advance(6 * time.Second) // longer than what was asked is used
+			b.advance(6 * time.Second) // longer than an answer is fresh
 			d, err := b.driver.Depth(b.Context(), mail)
 			if err != nil {
 				b.Fatal(err)
@@ -686,8 +701,8 @@ func TestDepth(t *testing.T) {
 	})
 }
 
-// A process that starts beside a backlog must not think that it is young, or it would send all of it again;
-// nor that it is very old, or a task whose message got lost would be forgotten for as long.
+// A process that starts beside a backlog must not take it for young, or the scheduler would send all of it
+// again; nor for very old, or a lost message would not be sent again for as long.
 func TestDepthOfABacklogOfUnknownAge(t *testing.T) {
 	inBubble(t, func(b *bubble) {
 		b.mustSend(batchOf(0, 20, b.clock.Now())...)
@@ -703,7 +718,7 @@ func TestDepthOfABacklogOfUnknownAge(t *testing.T) {
 	})
 }
 
-// While SQS does not answer, all who ask for a depth of which nothing is known wait for one request.
+// While SQS does not answer, all callers that ask for an unknown depth wait for one request.
 func TestDepthIsAskedForOnceByAll(t *testing.T) {
 	inBubble(t, func(b *bubble) {
 		other := b.open(b.T, nil)
@@ -719,7 +734,7 @@ func TestDepthIsAskedForOnceByAll(t *testing.T) {
 		}
 		b.advance(time.Minute)
 		for n := range askers {
-			if errs[n] == nil || took[n] > sqs.RequestTimeoutDefault {
+			if errs[n] == nil || took[n] > sqs.RequestTimeout {
 				b.Errorf("%v after %v", errs[n], took[n])
 			}
 		}

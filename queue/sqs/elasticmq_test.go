@@ -19,7 +19,7 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(awslocal.Main(m)) }
 
-// counts are what an Observer saw.
+// counts has the calls of an Observer.
 type counts struct {
 	mu        sync.Mutex
 	requests  map[sqsclient.Action]int
@@ -71,7 +71,7 @@ func (c *counts) String() string {
 		c.requests, c.entries, c.tasks, c.messages, c.returned, c.resent, c.discarded)
 }
 
-// total leaves out what is asked once for each queue.
+// total returns the requests, without those made once for each queue.
 func (c *counts) total() int {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -122,7 +122,7 @@ func (c *lambdas) list() []task.Lambda {
 	return list
 }
 
-// local is a set of queues on ElasticMQ and what drivers share.
+// local has queues on ElasticMQ.
 type local struct {
 	testing.TB
 

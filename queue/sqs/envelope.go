@@ -1,6 +1,7 @@
 package sqs
 
 import (
+	"bytes"
 	"encoding/base64"
 	"errors"
 	"fmt"
@@ -11,62 +12,55 @@ import (
 	"github.com/kinesin-io/kinesin/task"
 )
 
-// A body that only Kinesin reads is text: the mark with the format's number, and then, in URL-safe base64
-// without padding, fields in protobuf wire format: one of bytes for each task, in the codec's encoding. A
-// field that is unknown to a reader is skipped; so a release that adds one must be able to read it a release
-// before any writes it. What an older reader must not skip raises the number.
+// The body of a message that only Kinesin reads is text: a mark with the number of the format, and then
+// protobuf fields in URL-safe base64 without padding. Each task is one field of bytes, in the codec's
+// encoding. Readers skip unknown fields, so a release reads a new field before the next one writes it. What
+// an older reader must not skip raises the number.
 const (
 	envelopeMark           = "k1."
 	envelopeMarkFamily     = "k"
 	fieldTask              = protowire.Number(1)
-	envelopeBytesPerField  = 6       // tag and length, at most, of what fits in a message
-	envelopeDecodedTaskMax = 1 << 10 // tasks in one message, of whatever sender
+	envelopeBytesPerField  = 6       // tag and length, at most
+	envelopeDecodedTaskMax = 1 << 10 // tasks in one message
 )
 
-// Refusals of a body.
+// Why a body cannot be decoded.
 var (
-	// errEnvelopeVersion marks a body that a newer release wrote.
+	// errEnvelopeVersion says that a newer release wrote the body.
 	errEnvelopeVersion = errors.New("message of a newer format")
-	// errEnvelope marks a body that no release wrote.
-	errEnvelope = errors.New("message is not one of Kinesin's")
+	// errEnvelope says that no release of Kinesin wrote the body.
+	errEnvelope = errors.New("message was not written by Kinesin")
 )
 
-// Codec is how one task is written: the store's encoding of its row.
+// Codec encodes a task: the store's encoding of its row.
 type Codec struct {
 	Append func(dst []byte, t *task.Task) []byte
 	Decode func(row []byte) (task.Task, error)
-	Newer  error // what Decode refuses a row with that a newer release wrote
+	Newer  error // the error of Decode for a row that a newer release wrote
 }
 
 var bodyEncoding = base64.RawURLEncoding
 
-// bodyBytes is how long the body with so many bytes of fields is.
+// bodyBytes returns the length of a body with so many bytes of fields.
 func bodyBytes(fields int) int { return len(envelopeMark) + bodyEncoding.EncodedLen(fields) }
 
-// field is a task as it goes into an envelope.
+// field returns a task as a field of a body.
 func (c *Codec) field(t *task.Task) []byte {
 	row := c.Append(make([]byte, 0, taskBytesUsual), t)
 	field := protowire.AppendTag(make([]byte, 0, len(row)+envelopeBytesPerField), fieldTask, protowire.BytesType)
 	return protowire.AppendBytes(field, row)
 }
 
-// encodeBody makes the body of a message out of fields.
+// encodeBody makes the body of a message from fields.
 func encodeBody(fields ...[]byte) string {
-	total := 0
-	for _, f := range fields {
-		total += len(f)
-	}
-	raw := make([]byte, 0, total)
-	for _, f := range fields {
-		raw = append(raw, f...)
-	}
-	body := make([]byte, bodyBytes(total))
+	raw := bytes.Join(fields, nil)
+	body := make([]byte, bodyBytes(len(raw)))
 	copy(body, envelopeMark)
 	bodyEncoding.Encode(body[len(envelopeMark):], raw)
 	return string(body)
 }
 
-// decodeBody reads what encodeBody wrote. A task's payload shares memory with the others of the message.
+// decodeBody decodes the tasks of a body. Their payloads share memory.
 func (c *Codec) decodeBody(body string) ([]task.Task, error) {
 	text, ok := strings.CutPrefix(body, envelopeMark)
 	if !ok {
@@ -105,7 +99,7 @@ func (c *Codec) decodeBody(body string) ([]task.Task, error) {
 	return tasks, nil
 }
 
-// refuseBody tells a newer format, which has the same mark with another number, from anything else.
+// refuseBody returns errEnvelopeVersion for a mark with another number, and errEnvelope for anything else.
 func refuseBody(body string) error {
 	mark, _, found := strings.Cut(body[:min(len(body), 8)], ".")
 	if number, ok := strings.CutPrefix(mark, envelopeMarkFamily); found && ok && isNumber(number) {

@@ -43,7 +43,7 @@ func TestEnvelopeGivesBackWhatWentIn(t *testing.T) {
 	})
 }
 
-// A later release may add fields, which this one passes over.
+// A later release may add fields, which this one skips.
 func TestEnvelopeWithFieldsOfALaterRelease(t *testing.T) {
 	t.Parallel()
 	raw, err := base64.RawURLEncoding.DecodeString(strings.TrimPrefix(sqs.Encode([]queue.Message{taskOf(7, 1, 5)}), "k1."))
@@ -74,7 +74,7 @@ func FuzzDecode(f *testing.F) {
 	})
 }
 
-// benchmarkTasks are as the dispatcher sends them, with a payload of 200 bytes.
+// benchmarkTasks returns tasks as the dispatcher sends them, with payloads of 200 bytes.
 func benchmarkTasks(n int) []queue.Message {
 	random := rand.New(rand.NewPCG(1, 2))
 	messages := make([]queue.Message, n)
@@ -90,7 +90,7 @@ func benchmarkTasks(n int) []queue.Message {
 	return messages
 }
 
-// BenchmarkEnvelope is the work for one task: into a body, and out of it.
+// BenchmarkEnvelope encodes and decodes one task.
 func BenchmarkEnvelope(b *testing.B) {
 	for _, tasks := range []int{1, 16} {
 		messages := benchmarkTasks(tasks)

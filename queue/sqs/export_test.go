@@ -6,13 +6,21 @@ import (
 	"github.com/kinesin-io/kinesin/task"
 )
 
-// IsText is whether a payload goes as it is.
+// Constants for tests.
+const (
+	HoldMax        = holdMax
+	Visibility     = visibility
+	DeleteLinger   = deleteLinger
+	RequestTimeout = requestTimeout
+)
+
+// IsText reports whether a payload is sent as it is.
 func IsText(payload []byte) bool { return isText(payload) }
 
-// StoreCodec is the one that servers have.
+// StoreCodec is the codec of servers.
 var StoreCodec = Codec{store.AppendTask, store.DecodeTask, store.ErrVersion}
 
-// Encode and Decode are the format of bodies.
+// Encode encodes a body.
 func Encode(messages []queue.Message) string {
 	fields := make([][]byte, len(messages))
 	for i := range messages {
@@ -21,10 +29,10 @@ func Encode(messages []queue.Message) string {
 	return encodeBody(fields...)
 }
 
-// Decode reads a body.
+// Decode decodes a body.
 func Decode(body string) ([]task.Task, error) { return StoreCodec.decodeBody(body) }
 
-// The refusals of Decode.
+// Errors of Decode.
 var (
 	ErrEnvelope        = errEnvelope
 	ErrEnvelopeVersion = errEnvelopeVersion

@@ -22,7 +22,7 @@ import (
 	"github.com/kinesin-io/kinesin/task"
 )
 
-// The swarm: in each run some of all faults, at some rate.
+// swarm has all faults. Each run has some of them, at some rate.
 var swarm = []struct {
 	call  string
 	fault awsfake.Fault
@@ -45,8 +45,8 @@ var swarm = []struct {
 	{"ReceiveMessage", fakesqs.Abandoned, 0.5},
 }
 
-// TestSwarm sends tasks through a service in all kinds of trouble, with two processes that take, release,
-// forget and restart. What was sent comes at least once, never early, and in the end nothing is left.
+// TestSwarm sends tasks through a faulty service to two processes that take, release and forget tasks and
+// restart. Each sent task comes at least once and never early, and in the end no message is left.
 func TestSwarm(t *testing.T) {
 	t.Parallel()
 	var mu sync.Mutex // guards fired
@@ -91,7 +91,7 @@ type swarmRun struct {
 const (
 	swarmTasks   = 300
 	swarmTrouble = 2 * time.Minute
-	swarmCalm    = 15 * time.Minute // longer than a driver keeps what was taken and forgotten
+	swarmCalm    = 15 * time.Minute // longer than a driver keeps a task that was taken and forgotten
 )
 
 func newSwarm(t *testing.T, seed uint64) *swarmRun {
@@ -124,7 +124,7 @@ func (s *swarmRun) run() {
 		wg.Go(func() { s.schedule(n) })
 	}
 	s.advance(swarmTrouble / 2)
-	wg.Go(func() { _ = other.driver.Close() }) // what it had goes back, in time
+	wg.Go(func() { _ = other.driver.Close() }) // its tasks go back
 	third := s.open(s.T, nil)
 	wg.Go(func() { s.work(ctx, third.driver) })
 	s.advance(swarmTrouble / 2)
@@ -166,7 +166,7 @@ func (s *swarmRun) schedule(n int) {
 
 func (s *swarmRun) sleep(d time.Duration) { _ = clock.Sleep(context.Background(), s.clock, d) }
 
-// work is a worker that does with tasks whatever workers do.
+// work receives tasks, and deletes, releases or forgets them.
 func (s *swarmRun) work(ctx context.Context, d *sqs.Driver) {
 	for {
 		got, err := d.Receive(ctx, s.names, 10, 20*time.Millisecond)
@@ -189,7 +189,7 @@ func (s *swarmRun) work(ctx context.Context, d *sqs.Driver) {
 				over = append(over, got[i])
 			case roll < 19:
 				back = append(back, got[i])
-			default: // forgotten, until the driver gives it up
+			default: // forgotten, until the driver drops it
 			}
 		}
 		delay := time.Duration(s.random.Int64N(int64(5 * time.Second)))

@@ -14,7 +14,7 @@ import (
 	"github.com/kinesin-io/kinesin/queue/sqs"
 )
 
-// everyFault has everything go wrong now and then.
+// everyFault makes each fault happen with probability p.
 func everyFault(s *fakesqs.SQS, p float64) {
 	for _, fault := range []awsfake.Fault{
 		awsfake.Stalled, awsfake.Throttled, awsfake.Refused, awsfake.BrokenAfter, awsfake.LostRequest, awsfake.LostAnswer, awsfake.Partial, awsfake.PartialDone,
@@ -29,7 +29,7 @@ func everyFault(s *fakesqs.SQS, p float64) {
 	s.Faults.Odds("DeleteMessageBatch", fakesqs.Undead, p)
 }
 
-// crowd is several processes that send and receive, come and go.
+// crowd has several processes that send, receive and restart.
 type crowd struct {
 	*bubble
 
@@ -38,8 +38,8 @@ type crowd struct {
 	over chan struct{}
 }
 
-// TestNothingIsLostWhateverGoesWrong: every task whose send was acknowledged is handed out until somebody
-// deletes it.
+// TestNothingIsLostWhateverGoesWrong checks that every task whose send was acknowledged is handed out until
+// it is deleted.
 func TestNothingIsLostWhateverGoesWrong(t *testing.T) {
 	t.Parallel()
 	for seed := range uint64(6) {
@@ -99,7 +99,7 @@ func (c *crowd) sendAll(from, n int) {
 	}
 }
 
-// process is one after the other: each lives for a while, and is closed with what it has in hand.
+// process runs one process after the other, and closes each with tasks in hand.
 func (c *crowd) process(seed uint64) {
 	random := rand.New(rand.NewPCG(seed, 2))
 	for !c.isOver() {
@@ -113,7 +113,7 @@ func (c *crowd) process(seed uint64) {
 	}
 }
 
-// serve handles one Receive. A process that stays idle for a minute of its life ends.
+// serve handles one Receive. It returns false after an idle minute.
 func (c *crowd) serve(p *bubble, random *rand.Rand) bool {
 	messages := make(chan []queue.Message, 1)
 	go func() {

@@ -9,13 +9,13 @@ import (
 	"github.com/kinesin-io/kinesin/task"
 )
 
-// TestSharedStateIsLocked is for the race detector: what stands behind one lock is used by goroutines that
-// nothing else orders.
+// TestSharedStateIsLocked is for the race detector: goroutines without any other order use what a lock
+// guards.
 func TestSharedStateIsLocked(_ *testing.T) {
 	p := newPrefetch()
 	var running sync.WaitGroup
 	for _, use := range []func(){
-		func() { p.add(&held{id: "m"}, []task.Task{{Due: 1}}, false, 0) },
+		func() { p.add(&heldMessage{id: "m"}, []task.Task{{Due: 1}}, false, 0) },
 		func() { p.depth(queue.Name{}, 5) },
 		func() { p.wanted(laneKey{}) },
 	} {
@@ -30,7 +30,7 @@ func TestSharedStateIsLocked(_ *testing.T) {
 	running.Wait()
 }
 
-// TestAHoldIsRoundedUp counts the whole seconds for which SQS hides what goes back for a while.
+// TestAHoldIsRoundedUp counts the seconds for which SQS hides a message that is released with a delay.
 func TestAHoldIsRoundedUp(t *testing.T) {
 	const now = task.Instant(1_700_000_000_000_000)
 	for _, c := range []struct {
@@ -38,19 +38,18 @@ func TestAHoldIsRoundedUp(t *testing.T) {
 		want  int32
 	}{{0, 0}, {time.Millisecond, 1}, {time.Second, 1}, {1500 * time.Millisecond, 2}} {
 		o := outgoing{due: now, after: c.after}
-		if got := o.delayFor(now); got != c.want {
+		if got := o.delaySeconds(now); got != c.want {
 			t.Errorf("hold of %v: %d s, want %d", c.after, got, c.want)
 		}
 	}
 }
 
-// TestTheNewestDeliveryCounts has a message come again that is here: SQS takes only its new handle from then
-// on.
+// TestTheNewestDeliveryCounts delivers a message again that is held: SQS takes only its new handle then.
 func TestTheNewestDeliveryCounts(t *testing.T) {
 	p := newPrefetch()
-	m := &held{id: "m", handle: "old"}
+	m := &heldMessage{id: "m", handle: "old"}
 	p.add(m, []task.Task{{Due: 1}}, false, 0)
-	if got := p.meet("m", "new", 99); got != metHere || m.handle != "new" || m.renew != 99 {
-		t.Errorf("met %d, handle %q, to renew at %d", got, m.handle, m.renew)
+	if !p.redelivered("m", "new", 99) || m.handle != "new" || m.renewAt != 99 {
+		t.Errorf("handle %q, to renew at %d", m.handle, m.renewAt)
 	}
 }

@@ -15,18 +15,19 @@ import (
 	"github.com/kinesin-io/kinesin/internal/awsfake"
 	"github.com/kinesin-io/kinesin/internal/awsfake/fakesqs"
 	"github.com/kinesin-io/kinesin/internal/clock"
+	"github.com/kinesin-io/kinesin/internal/sqsclient"
 	"github.com/kinesin-io/kinesin/queue"
 	"github.com/kinesin-io/kinesin/queue/sqs"
 	"github.com/kinesin-io/kinesin/task"
 )
 
-// deleting is a service on which somebody deletes queues.
+// deleting is a service whose queues can be deleted.
 type deleting interface {
 	sqs.API
 	DeleteQueue(ctx context.Context, in *awssqs.DeleteQueueInput, options ...func(*awssqs.Options)) (*awssqs.DeleteQueueOutput, error)
 }
 
-// turning is a service with the queues of a lambda that goes and comes back.
+// turning has the queues of a lambda that is deleted and created again.
 type turning struct {
 	*testing.T
 
@@ -55,21 +56,21 @@ func (s *turning) must(err error) {
 	}
 }
 
-// comes provisions a lambda, and has it be there.
+// comes provisions a lambda and adds it to the catalog.
 func (s *turning) comes(l task.Lambda) {
 	s.Helper()
 	s.must(s.driver.Provision(s.Context(), l))
-	if left, err := sqs.Check(s.Context(), s.api, sqs.Queues(s.prefix, l)); err != nil || len(left) > 0 {
+	if left, err := sqsclient.Check(s.Context(), s.api, sqs.Queues(s.prefix, l)); err != nil || len(left) > 0 {
 		s.Errorf("queues of mode %s: %v, %v", l.Mode, left, err)
 	}
 	s.lambdas.add(l)
 }
 
-// wantRefusal provisions a lambda for which a queue is not empty, and looks whether that changes anything.
+// wantRefusal provisions a lambda whose queue is not empty, and checks that nothing changes.
 func (s *turning) wantRefusal(l task.Lambda, texts ...string) {
 	s.Helper()
 	specs := sqs.Queues(s.prefix, l)
-	before, err := sqs.Check(s.Context(), s.api, specs)
+	before, err := sqsclient.Check(s.Context(), s.api, specs)
 	s.must(err)
 	err = s.driver.Provision(s.Context(), l)
 	for _, text := range texts {
@@ -77,7 +78,7 @@ func (s *turning) wantRefusal(l task.Lambda, texts ...string) {
 			s.Errorf("mode %s: %v, want %q", l.Mode, err, text)
 		}
 	}
-	after, err := sqs.Check(s.Context(), s.api, specs)
+	after, err := sqsclient.Check(s.Context(), s.api, specs)
 	s.must(err)
 	if !slices.Equal(before, after) {
 		s.Errorf("was %v, is %v", before, after)
@@ -102,8 +103,7 @@ func (s *turning) drain(name string) {
 	}
 }
 
-// remove deletes a queue that a service does not turn into one without a redrive policy, which ElasticMQ
-// cannot.
+// remove deletes a queue: ElasticMQ cannot remove its redrive policy.
 func (s *turning) remove(name string) {
 	s.Helper()
 	at, err := s.api.GetQueueUrl(s.Context(), &awssqs.GetQueueUrlInput{QueueName: &name})
@@ -112,8 +112,8 @@ func (s *turning) remove(name string) {
 	s.must(err)
 }
 
-// A lambda that is deleted and created in the other mode has the queues of the first one, and what was in
-// them is not for its readers.
+// A lambda that is deleted and created in the other mode gets the queues of the first one, with messages
+// that are not for its readers.
 func TestALambdaThatComesBackInTheOtherMode(t *testing.T) {
 	t.Parallel()
 	for name, open := range map[string]func(t *testing.T) *turning{
@@ -155,18 +155,18 @@ func TestALambdaThatComesBackInTheSameMode(t *testing.T) {
 	s := newTurning(t, fakesqs.New(fakesqs.Config{}), "kin")
 	l := deliverLambda("sw", 1)
 	s.comes(l)
-	disarrange(t, s.api, "kin-sw-high") // which is the operator's choice
+	changeRedrive(t, s.api, "kin-sw-high") // which is the operator's choice
 	s.must(s.driver.Deliver(t.Context(), deliveryOf(l, 1, []byte("an invoice")))[0])
 	s.must(s.driver.Provision(t.Context(), l)) // there already
 	s.lambdas.remove(l.Ref)
 	l.Ref = 2
 	s.must(s.driver.Provision(t.Context(), l))
-	if left, err := sqs.Check(t.Context(), s.api, sqs.Queues("kin", l)); err != nil || len(left) != 1 {
+	if left, err := sqsclient.Check(t.Context(), s.api, sqs.Queues("kin", l)); err != nil || len(left) != 1 {
 		t.Errorf("left of what an operator changed: %v, %v", left, err)
 	}
 }
 
-// The queues of a lambda that is there are its own, whatever an operator made of them.
+// The queues of an existing lambda are its own, whatever an operator changed about them.
 func TestQueuesOfALambdaThatIsThereStay(t *testing.T) {
 	t.Parallel()
 	s := newTurning(t, fakesqs.New(fakesqs.Config{}), "kin")
@@ -174,7 +174,7 @@ func TestQueuesOfALambdaThatIsThereStay(t *testing.T) {
 	managed := task.Lambda{Name: "sw", Ref: 2, Priorities: deliver.Priorities}.WithDefaults()
 	s.comes(deliver)
 	s.must(s.driver.Provision(t.Context(), managed)) // which the catalog refuses
-	if left, err := sqs.Check(t.Context(), s.api, sqs.Queues("kin", deliver)); err != nil || len(left) > 0 {
+	if left, err := sqsclient.Check(t.Context(), s.api, sqs.Queues("kin", deliver)); err != nil || len(left) > 0 {
 		t.Errorf("queues of the lambda that is there: %v, %v", left, err)
 	}
 	if names, err := s.driver.Missing(t.Context(), managed); err != nil || len(names) > 0 {
@@ -196,12 +196,12 @@ func TestQueuesOfTheOtherModeThatMayNotBeChanged(t *testing.T) {
 	}
 }
 
-// A redrive policy of the operator's own is neither a deliver lambda's nor in the way.
+// A redrive policy of the operator's own is left alone.
 func TestCheckLeavesARedriveOfTheOperatorsOwn(t *testing.T) {
 	t.Parallel()
 	service := fakesqs.New(fakesqs.Config{})
 	job := sqs.Queues("kin", task.Lambda{Name: "job", Priorities: []string{"one"}}.WithDefaults())
-	if _, err := sqs.Create(t.Context(), service, slices.Concat(sqs.Queues("kin", deliverLambda("other", 1))[:1], job)); err != nil {
+	if _, err := sqsclient.Create(t.Context(), service, slices.Concat(sqs.Queues("kin", deliverLambda("other", 1))[:1], job)); err != nil {
 		t.Fatal(err)
 	}
 	at, err := service.GetQueueUrl(t.Context(), &awssqs.GetQueueUrlInput{QueueName: aws.String("kin-job-one")})
@@ -213,7 +213,7 @@ func TestCheckLeavesARedriveOfTheOperatorsOwn(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if found, err := sqs.Check(t.Context(), service, job); err != nil || len(found) > 0 {
+	if found, err := sqsclient.Check(t.Context(), service, job); err != nil || len(found) > 0 {
 		t.Errorf("%v, %v", found, err)
 	}
 }

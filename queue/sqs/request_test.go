@@ -13,7 +13,8 @@ import (
 	"github.com/kinesin-io/kinesin/task"
 )
 
-// TestWhatIsSaidOfAMissingQueue has one of a lambda that Terraform registered and one that a call made.
+// TestWhatIsSaidOfAMissingQueue checks the error for a lambda that Terraform registered, and for one that a
+// call created.
 func TestWhatIsSaidOfAMissingQueue(t *testing.T) {
 	t.Parallel()
 	all := &lambdas{}
@@ -45,7 +46,7 @@ func TestWhatIsSaidOfAMissingQueue(t *testing.T) {
 	}
 }
 
-// TestAServiceThatDoesNotAnswer: whoever wants a lambda's queues is told to come again.
+// TestAServiceThatDoesNotAnswer checks that temporary errors of provisioning are queue.ErrUnreachable.
 func TestAServiceThatDoesNotAnswer(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {

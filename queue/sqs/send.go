@@ -1,173 +1,142 @@
 package sqs
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"slices"
+	"sync"
 	"time"
 
+	"github.com/kinesin-io/kinesin/internal/gather"
 	"github.com/kinesin-io/kinesin/internal/sqsclient"
 	"github.com/kinesin-io/kinesin/queue"
 	"github.com/kinesin-io/kinesin/task"
 )
 
 const (
-	// transit is how long before its due time a message wants to be sent, so that it is received and claimed
-	// by then.
+	// transit is how long before its due time a message is sent, so that it is received and claimed by then.
 	transit = 25 * time.Millisecond
-	// delaySlack is how much earlier than due a message becomes visible: SQS knows whole seconds, and
-	// a receiver holds it back for the rest.
+	// delaySlack is how long before its due time a message becomes visible: SQS counts whole seconds, and
+	// a receiver holds the message back for the rest.
 	delaySlack = time.Second
-	// attributeTrace is the name of the attribute that has a message's W3C trace context.
+	// attributeTrace is the message attribute of the W3C trace context.
 	attributeTrace = "traceparent"
-	// spread is over how many messages a few tasks are spread that would fit into one, so that two receivers
-	// can share them. With one the second would have to wait until the first gives back what it cannot take.
-	spread = 2
-	// packBytesMax bounds a message with several tasks. Larger ones would save nothing: SQS bills by 64 KiB.
+	// packsMin is into how many messages a few tasks are packed although they fit into one, so that two
+	// processes can share them.
+	packsMin = 2
+	// packBytesMax bounds a message with several tasks. A larger one saves nothing: SQS bills by 64 KiB.
 	packBytesMax = 60 << 10
-	// taskBytesUsual is what a task's row is mostly shorter than, in bytes.
+	// taskBytesUsual is a size that few encoded tasks exceed.
 	taskBytesUsual = 256
 )
 
-// call is one Send or Deliver whose messages go their own ways.
-type call chan outcome
-
-// outcome is what became of the message at a place in the call.
-type outcome struct {
-	at  int
-	err error
-}
-
-func (c call) settle(at int, err error) { c <- outcome{at, err} }
-
-// wait returns the results; of what is still on its way when ctx ends it says so.
-func (c call) wait(ctx context.Context, d *Driver) []error {
-	results := make([]error, cap(c))
-	open := make(map[int]bool, cap(c))
-	for i := range results {
-		open[i] = true
-	}
-	for len(open) > 0 {
-		var why error
-		select {
-		case o := <-c:
-			results[o.at] = o.err
-			delete(open, o.at)
-			continue
-		case <-ctx.Done():
-			why = context.Cause(ctx)
-		case <-d.ctx.Done():
-			why = queue.ErrClosed
-		}
-		for i := range open {
-			results[i] = why
-		}
-		break
-	}
-	return results
-}
-
-// refusal is why no call may be served.
-func (d *Driver) refusal(ctx context.Context) error {
-	if d.closed.Load() {
-		return queue.ErrClosed
-	}
-	if ctx.Err() != nil {
-		return context.Cause(ctx)
-	}
-	return nil
-}
-
-func refuseAll(n int, err error) []error {
-	results := make([]error, n)
-	for i := range results {
-		results[i] = err
-	}
-	return results
-}
-
-// outgoing is a task, or a delivery, on its way into a message.
+// outgoing is a task or a delivery to send.
 type outgoing struct {
 	delivery *sqsclient.Message // nil for a task
-	field    []byte
+	field    []byte             // the encoded task
 	due      task.Instant
-	after    time.Duration // not visible before that
-	alone    bool          // shares its message with no other
+	after    time.Duration // hides the message at least so long
+	alone    bool          // shares its message with no other task
 	trace    string
-	settle   func(error)
+	err      error       // the result of the send
+	done     func(error) // is told the result; nil: nobody is
 }
 
-// Send implements queue.Driver. A message that could not be sent for now is tried again a few times; where
-// the outcome of a request is unknown the error says so, and sending again does no harm: of two messages one
-// is refused at the claim.
+// batch are the items of one call that go to one queue.
+type batch struct {
+	items []*outgoing
+	at    []int // indexes in the call
+}
+
+type batches map[laneKey]*batch
+
+func (b batches) add(key laneKey, o *outgoing, at int) {
+	if b[key] == nil {
+		b[key] = &batch{}
+	}
+	b[key].items, b[key].at = append(b[key].items, o), append(b[key].at, at)
+}
+
+// Send implements queue.Driver. It retries what SQS refuses for now a few times. After an unknown outcome the
+// caller may send a message again: a claim refuses the second one.
 func (d *Driver) Send(ctx context.Context, messages []queue.Message) []error {
-	if err := d.refusal(ctx); err != nil {
-		return refuseAll(len(messages), err)
+	if err := d.usable(ctx); err != nil {
+		return slices.Repeat([]error{err}, len(messages))
 	}
-	if len(messages) == 0 {
-		return nil
-	}
-	c, now := make(call, len(messages)), d.Clock.Now()
-	groups := map[laneKey][]*outgoing{}
+	results, all := make([]error, len(messages)), batches{}
 	for i := range messages {
 		t := &messages[i].Task
 		field := d.Codec.field(t)
 		if size := bodyBytes(len(field)) + traceBytes(t.Traceparent); size > d.MessageBytesMax {
-			c.settle(i, fmt.Errorf("%w message of task %s: %d bytes, the queue takes %d; a payload that is stored apart does not count",
-				task.ErrInvalid, t.ID, size, d.MessageBytesMax))
+			results[i] = fmt.Errorf("%w message of task %s: %d bytes, the queue takes %d; a payload that is stored apart does not count",
+				task.ErrInvalid, t.ID, size, d.MessageBytesMax)
 			continue
 		}
 		name := queue.NameFor(t)
-		groups[keyOf(name)] = append(groups[keyOf(name)], &outgoing{
+		all.add(keyOf(name), &outgoing{
 			field: field, due: t.HeldUntil(), alone: name.Class != queue.Normal, trace: t.Traceparent,
-			settle: func(err error) { c.settle(i, err) },
+		}, i)
+	}
+	d.sendAll(ctx, all, task.Managed, results)
+	return results
+}
+
+// sendAll sends batches to their queues and sets the results of their items.
+func (d *Driver) sendAll(ctx context.Context, all batches, mode task.Mode, results []error) {
+	var sending sync.WaitGroup
+	for key, b := range all {
+		sending.Go(func() {
+			for k, err := range d.sendBatch(ctx, key, mode, b.items) {
+				results[b.at[k]] = err
+			}
 		})
 	}
-	for key, group := range groups {
-		linger, free := d.lingerFor(group, now)
-		if l := d.sendGroup(key, task.Managed, group, linger, free); l != nil {
-			l.depths.sent(len(group))
-		}
-	}
-	return c.wait(ctx, d)
+	sending.Wait()
 }
 
-// sendGroup hands over what goes to one queue; nil when there is no such queue.
-func (d *Driver) sendGroup(key laneKey, use task.Mode, group []*outgoing, linger time.Duration, patient bool) *lane {
-	l, err := d.laneOf(key, use)
+func (d *Driver) sendBatch(ctx context.Context, key laneKey, mode task.Mode, items []*outgoing) []error {
+	l, err := d.laneFor(key, mode)
 	if err != nil {
-		for _, o := range group {
-			o.settle(err)
+		return slices.Repeat([]error{err}, len(items))
+	}
+	if mode == task.Managed {
+		l.depths.sent(len(items))
+	}
+	results := l.senderFor(items).Do(ctx, items)
+	for i, err := range results {
+		if errors.Is(err, gather.ErrClosed) { // with the driver, or when the lambda was deleted
+			results[i] = cmp.Or(d.usable(ctx), ErrNoQueue)
 		}
-		return nil
 	}
-	l.sends.add(group, linger, patient)
-	return l
+	return results
 }
 
-// lingerFor is how long messages may wait for others. It is free when they are due later than that.
-func (d *Driver) lingerFor(group []*outgoing, now task.Instant) (linger time.Duration, free bool) {
-	due := forever
-	for _, o := range group {
-		due = min(due, o.due)
+// senderFor returns the sender for items. When all are due later than that takes, they wait longer for
+// others.
+func (l *lane) senderFor(items []*outgoing) *sender {
+	if l.mode == task.Deliver || l.driver.Linger == 0 {
+		return l.sends
 	}
-	if spare := due.Sub(now) - transit; spare > d.Linger && d.AheadLinger > 0 {
-		return min(spare, d.AheadLinger), true
+	limit := l.driver.Clock.Now().Add(transit + aheadLinger)
+	if slices.ContainsFunc(items, func(o *outgoing) bool { return o.due < limit }) {
+		return l.sends
 	}
-	return d.Linger, false
+	return l.aheadSends
 }
 
-// delayFor is the whole seconds for which SQS may hide a message.
-func (o *outgoing) delayFor(now task.Instant) int32 {
+// delaySeconds returns for how long SQS hides a message.
+func (o *outgoing) delaySeconds(now task.Instant) int32 {
 	wait := o.due.Sub(now) - delaySlack
-	if o.after > 0 { // rounded up: a message is not returned early
+	if o.after > 0 { // rounded up: a message is not visible early
 		wait = max(wait, o.after+time.Second-1)
 	}
 	return int32(min(max(wait, 0), queue.DelayMax) / time.Second)
 }
 
-// sendAll packs tasks, or takes deliveries as they are, and sends them.
-func (l *lane) sendAll(items []*outgoing) {
+// send packs tasks into messages, or takes deliveries as they are, and sends them.
+func (l *lane) send(items []*outgoing) []error {
 	d := l.driver
 	messages, packs := l.pack(items)
 	for i, err := range d.client.Send(d.ctx, l.name, messages) {
@@ -177,42 +146,49 @@ func (l *lane) sendAll(items []*outgoing) {
 			err = fmt.Errorf("send to SQS queue %s: %w", l.name, err)
 		}
 		for _, o := range packs[i] {
-			o.settle(err)
+			o.err = err
+			if o.done != nil {
+				o.done(err)
+			}
 		}
 		if err == nil && l.mode == task.Managed {
 			d.client.Observer.Sent(l.name, len(packs[i]))
 		}
 	}
+	results := make([]error, len(items))
+	for i, o := range items {
+		results[i] = o.err
+	}
+	return results
 }
 
-// pack puts tasks into messages: alone where that is asked for or only few are there, and else as many
-// together as it takes to send all with one request. Those of one message may be handed out at about the same
-// time.
+// pack puts tasks into messages: alone where that is asked for, and else so many together that one request
+// sends all. Tasks of one message become visible in the same second.
 func (l *lane) pack(items []*outgoing) (messages []sqsclient.Message, packs [][]*outgoing) {
 	now := l.driver.Clock.Now()
 	byDelay := map[int32][]*outgoing{}
 	for _, o := range items {
-		switch delay := o.delayFor(now); {
+		switch delay := o.delaySeconds(now); {
 		case o.delivery != nil:
 			messages, packs = append(messages, *o.delivery), append(packs, []*outgoing{o})
 		case o.alone:
-			messages, packs = append(messages, seal([]*outgoing{o}, delay)), append(packs, []*outgoing{o})
+			messages, packs = append(messages, messageOf([]*outgoing{o}, delay)), append(packs, []*outgoing{o})
 		default:
 			byDelay[delay] = append(byDelay[delay], o)
 		}
 	}
 	for delay, together := range byDelay {
 		for _, pack := range l.split(together) {
-			messages, packs = append(messages, seal(pack, delay)), append(packs, pack)
+			messages, packs = append(messages, messageOf(pack, delay)), append(packs, pack)
 		}
 	}
 	return messages, packs
 }
 
-// split cuts tasks into equal parts that fit into a message each.
+// split cuts tasks into equal parts that each fit into a message.
 func (l *lane) split(items []*outgoing) [][]*outgoing {
 	most := l.driver.PackTasksMax
-	parts := max(min(spread, len(items)), (len(items)+most-1)/most)
+	parts := max(min(packsMin, len(items)), (len(items)+most-1)/most)
 	each := (len(items) + parts - 1) / parts
 	limit := min(packBytesMax, l.driver.MessageBytesMax)
 	cut := make([][]*outgoing, 0, parts)
@@ -228,8 +204,8 @@ func (l *lane) split(items []*outgoing) [][]*outgoing {
 	return cut
 }
 
-// seal makes one message of tasks.
-func seal(items []*outgoing, delay int32) sqsclient.Message {
+// messageOf makes one message of tasks.
+func messageOf(items []*outgoing, delay int32) sqsclient.Message {
 	fields := make([][]byte, len(items))
 	for i, o := range items {
 		fields[i] = o.field
@@ -241,7 +217,7 @@ func seal(items []*outgoing, delay int32) sqsclient.Message {
 	return m
 }
 
-// traceBytes is what the trace context adds to a message that has it as an attribute.
+// traceBytes returns what the trace context adds to a message that has it as an attribute.
 func traceBytes(trace string) int {
 	if trace == "" {
 		return 0

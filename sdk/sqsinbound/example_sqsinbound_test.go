@@ -17,7 +17,7 @@ type Reminder struct {
 	User int `json:"user"`
 }
 
-// SendReminder is declared once, for scheduling and for handling.
+// SendReminder is declared once, for the programs that schedule its tasks and those that handle them.
 var SendReminder = sdk.NewLambda[Reminder]("send-reminder", sdk.MaxAttempts(3))
 
 func Example() {
@@ -45,10 +45,10 @@ func Example() {
 	// Output:
 	// q1 <nil>
 	// 2 <nil>
-	// schedule: key "reminder-42": only the store knows whether a key is taken, so schedule a task with a key through an sdk.Client
+	// schedule: key "reminder-42": only the store can say whether a key is taken, so schedule a task with a key through an sdk.Client
 }
 
-// newQueue stands in for an installation.
+// newQueue returns a queue in memory and a key, as an installation has them.
 func newQueue(ctx context.Context) (queues sqsinbound.API, inboundKey string) {
 	service, name := fakesqs.New(fakesqs.Config{}), "prod-inbound"
 	if _, err := service.CreateQueue(ctx, &sqs.CreateQueueInput{QueueName: &name}); err != nil {

@@ -18,6 +18,7 @@ import (
 	"github.com/kinesin-io/kinesin/internal/awslocal"
 	"github.com/kinesin-io/kinesin/internal/clock"
 	"github.com/kinesin-io/kinesin/internal/node"
+	"github.com/kinesin-io/kinesin/internal/sqsclient"
 	"github.com/kinesin-io/kinesin/partition"
 	queuemem "github.com/kinesin-io/kinesin/queue/mem"
 	"github.com/kinesin-io/kinesin/queue/sqs"
@@ -29,7 +30,7 @@ import (
 // serve runs a server with an inbound buffer on ElasticMQ, and returns a client of it.
 func serve(tb testing.TB, queues sqs.API, prefix string, change func(*sqsbuffer.Config)) *sdk.Client {
 	tb.Helper()
-	if _, err := sqs.Create(tb.Context(), queues, sqsbuffer.Queues(prefix)); err != nil {
+	if _, err := sqsclient.Create(tb.Context(), queues, sqsbuffer.Queues(prefix)); err != nil {
 		tb.Fatal(err)
 	}
 	config := sqsbuffer.Config{Prefix: prefix, Clock: clock.Real()}
@@ -71,8 +72,7 @@ func serve(tb testing.TB, queues sqs.API, prefix string, change func(*sqsbuffer.
 	return client
 }
 
-// From the queue to the end of the task, through real SQS calls: some tasks that nobody ever told a server
-// about, and some that the server put into its buffer itself.
+// Tasks run that a client put into the queue through real SQS calls, and tasks that the server put there.
 func TestFlow(t *testing.T) {
 	t.Parallel()
 	endpoints := awslocal.Start(t)

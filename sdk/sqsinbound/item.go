@@ -14,16 +14,16 @@ import (
 )
 
 const (
-	collectionBytesMax = 128                        // the limit of servers
-	horizonMax         = 100 * 365 * 24 * time.Hour // above the limit of any server, and within the range of ids
+	collectionBytesMax = 128                        // the server's bound
+	horizonMax         = 100 * 365 * 24 * time.Hour // far beyond any server's bound, and within that of an id
 )
 
-// admit checks an item as far as a client can, and issues its id.
-func (c *Client) admit(item *sdk.Item) (*kinesinv1.BufferedTask, task.Instant, error) {
+// accept checks an item as far as a client can, and issues its id.
+func (c *Client) accept(item *sdk.Item) (*kinesinv1.BufferedTask, task.Instant, error) {
 	now := c.clock.Now()
 	if item.Key != "" {
 		return nil, 0, api.Errorf(kinesinv1.Reason_REASON_UNSUPPORTED,
-			"key %q: only the store knows whether a key is taken, so schedule a task with a key through an sdk.Client", item.Key)
+			"key %q: only the store can say whether a key is taken, so schedule a task with a key through an sdk.Client", item.Key)
 	}
 	due, err := dueOf(item, now)
 	if err != nil {
@@ -52,7 +52,7 @@ func (c *Client) admit(item *sdk.Item) (*kinesinv1.BufferedTask, task.Instant, e
 	return t, due, nil
 }
 
-// dueOf returns the due time, in whole milliseconds, by this machine's clock. The past means now.
+// dueOf returns the due time of an item in whole milliseconds, by this machine's clock. The past means now.
 func dueOf(item *sdk.Item, now task.Instant) (task.Instant, error) {
 	due := now.Add(max(item.In, 0))
 	if !item.At.IsZero() {
@@ -62,12 +62,12 @@ func dueOf(item *sdk.Item, now task.Instant) (task.Instant, error) {
 	case item.In > horizonMax || due > now.Add(horizonMax):
 		return 0, invalid("due time is too far ahead")
 	case due <= now:
-		return task.FromMillis(now.Millis()), nil // it is due already, so rounding down cannot make it early
+		return task.FromMillis(now.Millis()), nil // due already, so rounding down does not make it early
 	}
 	return due.CeilMillis(), nil
 }
 
-// check refuses what every server would. The sealer checks the names.
+// check refuses items that every server would refuse. The sealer checks the names.
 func check(item *sdk.Item) error {
 	if n := len(item.Collection); n > collectionBytesMax || !utf8.ValidString(item.Collection) || strings.ContainsFunc(item.Collection, unicode.IsControl) {
 		return invalid("collection of %d bytes: want at most %d bytes of UTF-8 text without control characters", n, collectionBytesMax)

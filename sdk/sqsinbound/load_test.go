@@ -16,7 +16,7 @@ import (
 	"github.com/kinesin-io/kinesin/sdk/sqsinbound"
 )
 
-// lane is a client, a stand-in for SQS and a server that empties it, all in this process.
+// lane is a client, SQS in memory and a server that empties its queue, in one process.
 type lane struct {
 	*sqsinbound.Client
 
@@ -74,7 +74,7 @@ func (l *lane) work(tb testing.TB) {
 	})
 }
 
-// schedule has many callers schedule n tasks, one by one.
+// schedule schedules n tasks one by one from many callers.
 func (l *lane) schedule(tb testing.TB, n int, opts ...sdk.Option) []sdk.ID {
 	tb.Helper()
 	ids := make([]sdk.ID, n)
@@ -114,8 +114,8 @@ func (l *lane) await(tb testing.TB, ids []sdk.ID, state sdk.State) {
 	}
 }
 
-// Duplicates, messages that come after they were deleted, lost answers and partial failures on every call:
-// each task runs, and runs once.
+// Each task runs exactly once, despite duplicates, deleted messages that come again, lost answers and partial
+// failures of every call.
 func TestEveryTaskRunsOnceWhateverSQSDoes(t *testing.T) {
 	t.Parallel()
 	l := newLane(t, true)
@@ -148,7 +148,7 @@ func TestEveryTaskRunsOnceWhateverSQSDoes(t *testing.T) {
 	}
 }
 
-// While SQS refuses everything the server accepts by itself, and what is in the queue comes when SQS is back.
+// While SQS refuses everything, the server writes to the store; what is in the queue comes when SQS is back.
 func TestTheServerAcceptsWhileSQSIsAway(t *testing.T) {
 	t.Parallel()
 	for _, fault := range []awsfake.Fault{awsfake.Denied, awsfake.LostRequest, awsfake.LostAnswer} {
@@ -183,8 +183,8 @@ func TestRequestsPerThousandTasks(t *testing.T) {
 	}
 }
 
-// BenchmarkThroughTheQueue is what a task costs from its client into the store, over a stand-in for SQS: all
-// that is ours, and nothing of the AWS SDK.
+// BenchmarkThroughTheQueue measures a task from its client into the store over SQS in memory, without the AWS
+// SDK.
 func BenchmarkThroughTheQueue(b *testing.B) {
 	l := newLane(b, false)
 	b.ReportAllocs()

@@ -1,6 +1,6 @@
-// Package sqsinbound schedules tasks without calling a server: it sends them to the inbound queue of an
-// installation on AWS, from which a server takes them into its store. Scheduling then depends on SQS alone,
-// and bursts do not reach the servers. It is the only package of the SDK that links the AWS SDK.
+// Package sqsinbound schedules tasks without a server: it puts them into the inbound queue of an
+// installation on AWS, and a server moves them to its store. Scheduling then depends on SQS alone, and a
+// burst does not load the servers. No other package of the SDK links the AWS SDK.
 //
 //	queue := sqs.NewFromConfig(cfg) // of the AWS SDK
 //	client, err := sqsinbound.New(queue, "prod", os.Getenv("KINESIN_INBOUND_KEY"))
@@ -8,10 +8,12 @@
 //
 //	id, err := SendReminder.Schedule(ctx, client, Reminder{User: 42}, sdk.In(time.Hour))
 //
-// A Client is an sdk.Scheduler, so typed lambdas accept it in place of an sdk.Client. It refuses what every
-// server would refuse. What only a server can know (a lambda that does not exist, a payload above the
-// server's limit) the server sets aside: `kinesin inbound rejected list` shows it. Tasks with a key are
-// refused, because only the store knows whether a key is taken: schedule them with an sdk.Client.
+// A Client is an sdk.Scheduler, so typed lambdas take it in place of an sdk.Client. It refuses what every
+// server would refuse. The server sets aside the rest (of a lambda that does not exist, with a payload
+// above the server's limit); `kinesin inbound rejected list` shows it. Tasks with a key are refused, since
+// only the store knows whether a key is taken: schedule them through an sdk.Client.
+//
+// The package owns ids, packing, batches and retries. Its goroutines end when there is nothing to send.
 package sqsinbound
 
 import (
@@ -42,35 +44,35 @@ const (
 	SendTimeoutDefault     = 10 * time.Second
 	PendingMaxDefault      = 10_000
 	PendingBytesMaxDefault = 32 << 20
-	MessageBytesMaxDefault = 256 << 10
+	MessageBytesMaxDefault = sqsclient.BytesMaxDefault
 
-	sendsMax = 8 // requests in flight; tasks that come meanwhile are packed together
+	sendsMax = 8 // requests in flight; tasks that come meanwhile share messages
 	triesMax = 9
 )
 
-// Refusals besides those of package sdk: ErrInvalid, ErrTooLarge, ErrUnsupported (a key) and ErrUnavailable
-// (the task may be in the queue).
+// Why a task was not accepted. Package sdk has the other sentinels: ErrInvalid, ErrTooLarge, ErrUnsupported
+// (a key), and ErrUnavailable, after which the task may have been accepted.
 var (
 	// ErrClosed refuses tasks after Close.
 	ErrClosed = errors.New("the client is closed")
-	// ErrNotSent means that the caller's context ended while the task waited in memory: it was never sent.
+	// ErrNotSent says that a task was never sent: it waited in memory until its caller left.
 	ErrNotSent = gather.ErrNotSent
 )
 
-// API is the part of the AWS SDK's client that is used; *sqs.Client implements it.
+// API has the calls of the AWS SDK that a Client needs; *sqs.Client has them.
 type API interface {
 	SendMessageBatch(ctx context.Context, in *sqs.SendMessageBatchInput, options ...func(*sqs.Options)) (*sqs.SendMessageBatchOutput, error)
 	GetQueueUrl(ctx context.Context, in *sqs.GetQueueUrlInput, options ...func(*sqs.Options)) (*sqs.GetQueueUrlOutput, error)
 }
 
-// Client sends tasks to the inbound queue. It is safe for concurrent use; use one per process, since
+// Client puts tasks into the inbound queue. It is safe for concurrent use. One for each process is enough:
 // concurrent calls share messages and requests.
 type Client struct {
 	config
 	sealer *task.InboundSealer
-	front  *gather.Gatherer[*kinesinv1.BufferedTask]
+	sender *gather.Gatherer[*kinesinv1.BufferedTask]
 	client *sqsclient.Client
-	queue  string // its URL or its name
+	queue  string // URL or name
 }
 
 var _ sdk.Scheduler = (*Client)(nil)
@@ -87,28 +89,28 @@ type config struct {
 // Option changes how a client sends.
 type Option func(*config)
 
-// WithLinger sets how long a task waits for others to share its message while few are in flight. The default
-// is LingerDefault; 0 means not at all. Under load tasks share messages without waiting.
+// WithLinger sets how long a task waits for others to share its message while few requests are in flight:
+// LingerDefault otherwise; 0 for not at all. Under load tasks share messages in any case.
 func WithLinger(d time.Duration) Option { return func(c *config) { c.linger = max(d, 0) } }
 
-// WithSendTimeout bounds all tries of sending a message; the default is SendTimeoutDefault. The context of a
-// call bounds how long its caller waits.
+// WithSendTimeout bounds all tries to send a message: SendTimeoutDefault otherwise. The context of a call
+// bounds how long its caller waits.
 func WithSendTimeout(d time.Duration) Option { return func(c *config) { c.sendTimeout = d } }
 
-// WithPending bounds the number and the bytes of tasks that wait in memory; calls above that block. The
-// defaults are PendingMaxDefault and PendingBytesMaxDefault.
+// WithPending bounds the tasks that wait in memory, and their bytes: PendingMaxDefault and
+// PendingBytesMaxDefault otherwise. Calls beyond that block until there is room.
 func WithPending(tasks, bytes int) Option {
 	return func(c *config) { c.pendingMax, c.pendingBytesMax = tasks, bytes }
 }
 
-// WithMessageBytesMax bounds the bytes of a message, and of all messages of a request together. The default
-// is MessageBytesMaxDefault; 1 MiB is possible if the queue allows that. In a message a task is up to a third
-// larger than its payload.
+// WithMessageBytesMax bounds a message, and all messages of a request together: MessageBytesMaxDefault
+// otherwise; up to 1 MiB if the queue takes that. In a message a task is up to a third larger than its
+// payload.
 func WithMessageBytesMax(n int) Option { return func(c *config) { c.messageBytesMax = n } }
 
-// New returns a client of the queue with a URL, or of the queue PREFIX-inbound of the installation with that
-// AWS prefix. key is the secret that `kinesin inbound key` prints; give it to programs as
-// KINESIN_INBOUND_KEY, for example. New makes no request. Its errors are sdk.ErrInvalid.
+// New returns a client. queueURLOrPrefix is the URL of the inbound queue, or the AWS prefix of the
+// installation (the queue is then PREFIX-inbound). key is the secret that `kinesin inbound key` prints; a
+// program may get it as KINESIN_INBOUND_KEY. New makes no request. Its errors are sdk.ErrInvalid.
 func New(queue API, queueURLOrPrefix, key string, opts ...Option) (*Client, error) {
 	raw, err := base64.RawURLEncoding.Strict().DecodeString(key)
 	if err != nil || len(raw) != task.TokenKeyBytes {
@@ -134,7 +136,7 @@ func New(queue API, queueURLOrPrefix, key string, opts ...Option) (*Client, erro
 	c.client = sqsclient.NewSender(queue, sqsclient.Config{
 		Clock: c.clock, Timeout: c.sendTimeout, BytesMax: c.messageBytesMax, Tries: triesMax, RepeatSends: true, Explain: explain,
 	})
-	c.front = gather.New(gather.Config[*kinesinv1.BufferedTask]{
+	c.sender = gather.New(gather.Config[*kinesinv1.BufferedTask]{
 		Clock: c.clock, Send: c.send, Bytes: envelope.Bytes,
 		ItemsMax: sqsclient.BatchMax * envelope.TasksMax, BytesMax: c.messageBytesMax, SendsMax: sendsMax, Linger: c.linger,
 		PendingMax: c.pendingMax, PendingBytesMax: c.pendingBytesMax,
@@ -154,23 +156,24 @@ func (c *config) withDefaults() {
 	c.messageBytesMax = cmp.Or(c.messageBytesMax, MessageBytesMaxDefault)
 }
 
-// Close refuses new tasks and returns when all waiting ones were sent, or the cause when ctx ends first.
-func (c *Client) Close(ctx context.Context) error { return c.front.Close(ctx) }
+// Close refuses new tasks and returns when all pending ones were sent, or with the cause of ctx when that
+// ends first.
+func (c *Client) Close(ctx context.Context) error { return c.sender.Close(ctx) }
 
-// Schedule sends one task. When it returns without an error the task is durable. With ErrUnavailable the task
-// may be in the queue: the result has its id, for sdk.Client.Get.
+// Schedule puts a task into the queue. Without an error the task is durable there. With ErrUnavailable the
+// task may be in the queue; the result has its id, so that Get can tell later.
 func (c *Client) Schedule(ctx context.Context, item sdk.Item) (sdk.Result, error) {
 	results, _ := c.ScheduleMany(ctx, []sdk.Item{item})
 	return results[0], results[0].Err
 }
 
-// ScheduleMany sends any number of tasks and returns a result for each, in order. The error is nil when all
-// are durable. Otherwise it says how many are not and wraps the first error.
+// ScheduleMany puts any number of tasks into the queue and returns a result for each, in order. The error
+// is nil when all are durable; otherwise it says how many are not and wraps the first error.
 func (c *Client) ScheduleMany(ctx context.Context, items []sdk.Item) ([]sdk.Result, error) {
 	results := make([]sdk.Result, len(items))
 	tasks, at := make([]*kinesinv1.BufferedTask, 0, len(items)), make([]int, 0, len(items))
 	for i := range items {
-		t, due, err := c.admit(&items[i])
+		t, due, err := c.accept(&items[i])
 		if err != nil {
 			results[i].Err = fmt.Errorf("schedule: %w", err)
 			continue
@@ -178,7 +181,7 @@ func (c *Client) ScheduleMany(ctx context.Context, items []sdk.Item) ([]sdk.Resu
 		results[i] = sdk.Result{ID: sdk.ID(t.Id), Due: due.Time()}
 		tasks, at = append(tasks, t), append(at, i)
 	}
-	for n, err := range c.front.Do(ctx, tasks) {
+	for n, err := range c.sender.Do(ctx, tasks) {
 		if err == nil {
 			continue
 		}
@@ -191,7 +194,7 @@ func (c *Client) ScheduleMany(ctx context.Context, items []sdk.Item) ([]sdk.Resu
 	return results, summary(results)
 }
 
-// explained wraps an error of the gatherer in the sentinel for callers.
+// explained wraps an error in the sentinel of this package or of sdk.
 func explained(err error) error {
 	switch {
 	case errors.Is(err, gather.ErrClosed):
@@ -218,8 +221,8 @@ func summary(results []sdk.Result) error {
 	return fmt.Errorf("%d of %d tasks were not scheduled; the first is item %d: %w", failed, len(results), first, results[first].Err)
 }
 
-// send packs tasks into messages, sends them and returns an error or nil for each task. A message that is
-// sent again has the same ids, so that it makes no second tasks.
+// send packs tasks into messages, sends them, and returns a result for each task. A message that is sent
+// twice has the same ids, so it makes no second task.
 func (c *Client) send(ctx context.Context, tasks []*kinesinv1.BufferedTask) []error {
 	ctx, cancel := clock.Within(ctx, c.clock, c.sendTimeout)
 	defer cancel()
@@ -233,7 +236,7 @@ func (c *Client) send(ctx context.Context, tasks []*kinesinv1.BufferedTask) []er
 	}
 	results := make([]error, 0, len(tasks))
 	for i, err := range c.client.Send(ctx, c.queue, messages) {
-		if sqsclient.IsPassing(err) || sqsclient.IsUnknown(err) {
+		if sqsclient.IsTemporary(err) || sqsclient.IsUnknown(err) {
 			err = fmt.Errorf("%w after up to %d tries; it may be in the queue: %w", sdk.ErrUnavailable, triesMax, err)
 		}
 		results = append(results, slices.Repeat([]error{err}, packed[i].Tasks)...)
@@ -243,12 +246,12 @@ func (c *Client) send(ctx context.Context, tasks []*kinesinv1.BufferedTask) []er
 
 func explain(_ string, err error) error {
 	if sqsclient.IsMissing(err) {
-		return fmt.Errorf("%w: want the inbound queue of an installation, which `kinesin aws setup` creates", err)
+		return fmt.Errorf("%w: want the inbound queue of an installation, which `kinesin aws setup` makes", err)
 	}
 	return err
 }
 
-// invalid returns a refusal that says what is allowed.
+// invalid returns an error with REASON_INVALID.
 func invalid(format string, args ...any) error {
 	return api.Errorf(kinesinv1.Reason_REASON_INVALID, format, args...)
 }

@@ -35,7 +35,7 @@ var (
 	mail   = sdk.NewLambda[map[string]int]("mail", sdk.MaxAttempts(3))
 )
 
-// fixture is a client on a stand-in for SQS, in virtual time.
+// fixture is a client over SQS in memory, in virtual time.
 type fixture struct {
 	*sqsinbound.Client
 
@@ -70,7 +70,7 @@ func run(t *testing.T, opts []sqsinbound.Option, test func(f *fixture)) {
 	})
 }
 
-// during runs call beside the moving clock.
+// during runs call while the clock advances.
 func (f *fixture) during(d time.Duration, call func()) {
 	f.t.Helper()
 	done := make(chan struct{})
@@ -88,7 +88,7 @@ func (f *fixture) during(d time.Duration, call func()) {
 	}
 }
 
-// messages receives all that is in the queue, opened.
+// messages receives and opens all messages of the queue.
 func (f *fixture) messages() (all []*kinesinv1.Envelope) {
 	f.t.Helper()
 	for {
@@ -199,7 +199,7 @@ func TestWhatNoServerWouldTakeIsRefused(t *testing.T) {
 	})
 }
 
-// A field that is added to a task goes through the queue too.
+// Every field of a task goes through the queue.
 func TestEveryFieldIsInTheQueue(t *testing.T) {
 	run(t, nil, func(f *fixture) {
 		f.during(time.Second, func() {
@@ -316,7 +316,7 @@ func TestAQueueThatIsNotThere(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if _, err := c.Schedule(t.Context(), sdk.Item{Lambda: "mail"}); err == nil || !strings.Contains(err.Error(), "prod-inbound is not there") || !strings.Contains(err.Error(), "kinesin aws setup") {
+		if _, err := c.Schedule(t.Context(), sdk.Item{Lambda: "mail"}); err == nil || !strings.Contains(err.Error(), "prod-inbound does not exist") || !strings.Contains(err.Error(), "kinesin aws setup") {
 			t.Errorf("%s: %v", queue, err)
 		}
 		if err := c.Close(t.Context()); err != nil {

@@ -106,10 +106,10 @@ func TestWhatIsWrongWithAWS(t *testing.T) {
 		{"no such profile", []string{"AWS_PROFILE=nobody"}, 3, []string{"nobody"}},
 		{"endpoint down", []string{"AWS_ENDPOINT_URL_DYNAMODB=" + down}, 1, []string{"nothing answers dynamodb:DescribeTable at " + down}},
 		{"no such host", []string{"AWS_ENDPOINT_URL_DYNAMODB=http://dynamodb.nowhere.invalid"}, 1, []string{"dynamodb.nowhere.invalid"}},
-		{"endpoints swapped", []string{"AWS_ENDPOINT_URL_SQS=" + s.aws.DynamoDB}, 3, []string{"sqs:GetQueueUrl does not know that call", "one of SQS?"}},
+		{"endpoints swapped", []string{"AWS_ENDPOINT_URL_SQS=" + s.aws.DynamoDB}, 3, []string{"the endpoint does not know sqs:GetQueueUrl", "that of SQS?"}},
 		{"no URL", []string{"AWS_ENDPOINT_URL_DYNAMODB=not-a-url"}, 3, []string{`"not-a-url"`, "AWS_ENDPOINT_URL_DYNAMODB"}},
 		{"SQS down", []string{"AWS_ENDPOINT_URL_SQS=" + down}, 1, []string{"nothing answers sqs:GetQueueUrl at " + down, "(connection refused)"}},
-		{"something else", []string{"AWS_ENDPOINT_URL_DYNAMODB=" + s.aws.SQS}, 1, []string{"is not AWS"}},
+		{"something else", []string{"AWS_ENDPOINT_URL_DYNAMODB=" + s.aws.SQS}, 1, []string{"not by AWS"}},
 		{
 			"denied",
 			[]string{"AWS_ENDPOINT_URL_DYNAMODB=" + stub(t, "AccessDeniedException", denied, nil)},

@@ -185,7 +185,7 @@ func newSiteOf(t *testing.T, o siteOptions) *site {
 	c := node.Config{Store: rows, Queue: queues, Clock: clock.Real(), Log: logger(t), Membership: partition.Static("one"), Window: 16 * time.Second}
 	c.NoMatch, c.QueueDepthMax = o.queued, o.depth
 	if o.inbound {
-		if _, err := sqs.Create(t.Context(), api, sqsbuffer.Queues(prefix)); err != nil {
+		if _, err := sqsclient.Create(t.Context(), api, sqsbuffer.Queues(prefix)); err != nil {
 			t.Fatal(err)
 		}
 		c.Buffer = sqsbuffer.New(api, sqsbuffer.Config{Prefix: prefix, Clock: clock.Real(), Observer: observer})

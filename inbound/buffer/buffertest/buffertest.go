@@ -1,4 +1,4 @@
-// Package buffertest says in executable form what an implementer of package buffer owes.
+// Package buffertest is the test suite for implementers of package buffer.
 package buffertest
 
 import (
@@ -14,13 +14,14 @@ import (
 )
 
 const (
-	// Visibility is what open must set: long enough for a slow emulator, short enough to be waited for.
+	// Visibility is the visibility timeout that open must set: long enough for a slow emulator, and short
+	// enough to wait for.
 	Visibility = time.Second
 	waitMax    = 20 * time.Second
 )
 
 // Run runs the suite. open returns an empty buffer with the visibility timeout Visibility and a BodyBytesMax
-// of at least 4 KiB; the suite closes it. It takes real time: some seconds for the whole, in parallel.
+// of at least 4 KiB; the suite closes it. The suite takes some seconds of real time, in parallel.
 func Run(t *testing.T, open func(t *testing.T) buffer.Buffer) {
 	t.Helper()
 	for name, test := range map[string]func(*testing.T, *subject){
@@ -85,7 +86,7 @@ func (s *subject) receive(n int) (all []buffer.Message) {
 	return all
 }
 
-// wantNone checks that nothing is there now.
+// wantNone checks that no message is received within d.
 func (s *subject) wantNone(d time.Duration) {
 	s.t.Helper()
 	ctx, cancel := clock.Within(s.t.Context(), clock.Real(), d)
@@ -135,7 +136,7 @@ func deletedIsGone(t *testing.T, s *subject) {
 	t.Helper()
 	s.send(0, "a")
 	got := s.receive(1)
-	for range 2 { // once more is no harm
+	for range 2 { // deleting twice is harmless
 		if err := s.Delete(t.Context(), got); err != nil {
 			t.Error(err)
 		}
@@ -149,7 +150,7 @@ func undeletedComesAgain(t *testing.T, s *subject) {
 	first := s.receive(1)
 	s.wantNone(Visibility / 4)
 	again := s.receive(1)
-	if again[0].Body != "a" || again[0].Receives < 2 || // a poll that was cut off may have had it
+	if again[0].Body != "a" || again[0].Receives < 2 || // a cancelled poll may have received it
 		again[0].Receipt == first[0].Receipt {
 		t.Errorf("%+v after %+v", again, first)
 	}

@@ -1,4 +1,4 @@
-// Package mem is an inbound buffer in memory: for tests, since what is in it is lost with the process.
+// Package mem is an inbound buffer in memory. It is for tests, since its messages are lost with the process.
 package mem
 
 import (
@@ -22,9 +22,9 @@ const (
 	BodyBytesMaxDefault = 1 << 20
 )
 
-// Config sets what a Buffer does where SQS has settings. The zero value of every field means its default.
+// Config are the settings of a Buffer, as SQS has them. The zero value of every field means its default.
 type Config struct {
-	Visibility   time.Duration // how long a received message is invisible
+	Visibility   time.Duration // how long a received message is hidden
 	Wait         time.Duration // how long Receive waits
 	BodyBytesMax int
 }
@@ -35,15 +35,15 @@ type Buffer struct {
 	cfg   Config
 
 	mu       sync.Mutex // guards all below
-	messages []*message // in the order they were sent
+	messages []*message // in the order in which they were sent
 	receipts uint64
-	changed  chan struct{} // closed at every change that may make a message visible earlier
+	changed  chan struct{} // closed when a message may be visible earlier
 	closed   bool
 }
 
 type message struct {
 	body     string
-	visible  task.Instant // from when on
+	visible  task.Instant // hidden until then
 	receives int
 	receipt  string
 }
@@ -58,10 +58,10 @@ func New(k clock.Clock, c Config) *Buffer {
 	return &Buffer{clock: k, cfg: c, changed: make(chan struct{})}
 }
 
-// BodyBytesMax is how large a body may be.
+// BodyBytesMax returns the bound of a body.
 func (b *Buffer) BodyBytesMax() int { return b.cfg.BodyBytesMax }
 
-// Len is how many messages there are, visible or not.
+// Len returns the number of messages, hidden ones included.
 func (b *Buffer) Len() int {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -86,19 +86,20 @@ func (b *Buffer) Send(_ context.Context, messages []buffer.Outgoing) []error {
 			b.messages = append(b.messages, &message{body: m.Body, visible: clock.Steady(b.clock).Add(delay)})
 		}
 	}
-	b.tell()
+	b.wakeAll()
 	return results
 }
 
-func (b *Buffer) tell() {
+// wakeAll makes all waiting receivers look again.
+func (b *Buffer) wakeAll() {
 	close(b.changed)
 	b.changed = make(chan struct{})
 }
 
 // Receive waits for visible messages.
 func (b *Buffer) Receive(ctx context.Context, limit int) ([]buffer.Message, error) {
-	over := b.clock.NewTimer(b.cfg.Wait)
-	defer over.Stop()
+	end := b.clock.NewTimer(b.cfg.Wait)
+	defer end.Stop()
 	for {
 		got, next, changed, err := b.receive(limit)
 		if err != nil || len(got) > 0 {
@@ -108,7 +109,7 @@ func (b *Buffer) Receive(ctx context.Context, limit int) ([]buffer.Message, erro
 		select {
 		case <-changed:
 		case <-visible.C():
-		case <-over.C():
+		case <-end.C():
 			visible.Stop()
 			return nil, nil
 		case <-ctx.Done():
@@ -141,7 +142,7 @@ func (b *Buffer) receive(limit int) (got []buffer.Message, next time.Duration, c
 	return got, next, b.changed, nil
 }
 
-// Delete removes messages. One that was received again since is left alone, as SQS may do.
+// Delete removes messages. It leaves one that was received again since, as SQS may.
 func (b *Buffer) Delete(_ context.Context, messages []buffer.Message) error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -149,7 +150,7 @@ func (b *Buffer) Delete(_ context.Context, messages []buffer.Message) error {
 	return nil
 }
 
-// Retry changes when messages are visible again.
+// Retry hides messages for a time from now on.
 func (b *Buffer) Retry(_ context.Context, messages []buffer.Message, after time.Duration) error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -161,7 +162,7 @@ func (b *Buffer) Retry(_ context.Context, messages []buffer.Message, after time.
 			m.visible = clock.Steady(b.clock).Add(after)
 		}
 	}
-	b.tell()
+	b.wakeAll()
 	return nil
 }
 
@@ -174,6 +175,6 @@ func (b *Buffer) Close() error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.closed = true
-	b.tell()
+	b.wakeAll()
 	return nil
 }

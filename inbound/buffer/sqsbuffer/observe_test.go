@@ -13,13 +13,12 @@ import (
 	"github.com/kinesin-io/kinesin/internal/awsfake/fakesqs"
 	"github.com/kinesin-io/kinesin/internal/clock"
 	"github.com/kinesin-io/kinesin/internal/sqsclient"
-	"github.com/kinesin-io/kinesin/queue/sqs"
 )
 
-// What SQS bills for the inbound queue is told of like what it bills for the others.
+// The observer is told of every request that SQS bills for the inbound queue.
 func TestEveryRequestIsToldOf(t *testing.T) {
 	service := fakesqs.New(fakesqs.Config{})
-	if _, err := sqs.Create(t.Context(), service, sqsbuffer.Queues("shop")); err != nil {
+	if _, err := sqsclient.Create(t.Context(), service, sqsbuffer.Queues("shop")); err != nil {
 		t.Fatal(err)
 	}
 	before := service.Calls(awsfake.Any)

@@ -1,6 +1,6 @@
-// Package sqsbuffer is the inbound buffer on an SQS queue: P-inbound for an AWS prefix P, with P-inbound-dlq
-// behind it as the last resort. Package internal/sqsclient makes the requests. It never looks into a
-// message; packing several tasks into one is done above, in package api/envelope.
+// Package sqsbuffer is the inbound buffer on an SQS queue: P-inbound for an AWS prefix P, with the
+// dead-letter queue P-inbound-dlq as a last resort. Package internal/sqsclient makes the requests. Messages
+// are opaque here; package api/envelope packs tasks into them.
 package sqsbuffer
 
 import (
@@ -15,7 +15,6 @@ import (
 	"github.com/kinesin-io/kinesin/inbound/buffer"
 	"github.com/kinesin-io/kinesin/internal/clock"
 	"github.com/kinesin-io/kinesin/internal/sqsclient"
-	"github.com/kinesin-io/kinesin/queue/sqs"
 )
 
 // Settings of the queue and of the requests.
@@ -24,20 +23,19 @@ const (
 	RequestTimeoutDefault = 5 * time.Second
 	PollGraceDefault      = time.Second
 	retention             = 14 * 24 * time.Hour // the longest that SQS allows
-	// receivesMax sends a message to the dead-letter queue. The consumer sets aside what it cannot take long
-	// before that; it is for what keeps a consumer from saying so, and far above what an outage of the store
-	// costs.
+	// receivesMax is when a message goes to the dead-letter queue. It is far above the receives during an
+	// outage of the store, and the consumer sets aside much earlier the messages that it cannot read.
 	receivesMax = 1000
 )
 
-// QueueName is the name of the inbound queue.
+// QueueName returns the name of the inbound queue.
 func QueueName(prefix string) string { return prefix + "-inbound" }
 
-// Queues are the inbound queue and its dead-letter queue, in the order in which they can be made.
-func Queues(prefix string) []sqs.QueueSpec {
-	name, dlq := QueueName(prefix), QueueName(prefix)+"-dlq"
+// Queues returns the inbound queue and its dead-letter queue, in the order in which they can be created.
+func Queues(prefix string) []sqsclient.QueueSpec {
+	name, dlq := QueueName(prefix), QueueName(prefix)+sqsclient.DLQSuffix
 	seconds := int(retention / time.Second)
-	return []sqs.QueueSpec{
+	return []sqsclient.QueueSpec{
 		{Name: dlq, MessageRetentionSeconds: seconds, ManagedSSE: true},
 		{
 			Name: name, VisibilityTimeoutSeconds: int(VisibilityDefault / time.Second), MessageRetentionSeconds: seconds, ManagedSSE: true,
@@ -49,20 +47,20 @@ func Queues(prefix string) []sqs.QueueSpec {
 // Config are the settings of a Buffer. Prefix and Clock are required; a zero duration or size means its
 // default.
 type Config struct {
-	Prefix string // of all queues
+	Prefix string // of the names of all queues
 	Clock  clock.Clock
-	// MessageBytesMax bounds a message, and all messages of a request: 256 KiB. Queues that take 1 MiB may
-	// have it larger.
+	// MessageBytesMax bounds a message, and all messages of one request: 256 KiB. It may be larger for queues
+	// that take 1 MiB.
 	MessageBytesMax int
-	// Visibility is after which time a received message that was neither deleted nor retried is received
-	// again: 30 s. A consumer that takes longer keeps it hidden with Retry.
+	// Visibility is when a received message that was neither deleted nor retried is received again: 30 s.
+	// A slower consumer keeps it hidden with Retry.
 	Visibility time.Duration
-	// RequestTimeout bounds every request but the wait of a poll: 5 s.
+	// RequestTimeout bounds every request, in addition to the wait of a long poll: 5 s.
 	RequestTimeout time.Duration
-	// PollGrace is how long a poll may go on when nobody waits for it any more: 1 s; negative: not at all.
-	// What it has just got would be hidden from everybody for the visibility timeout if it were cut off.
+	// PollGrace is how long a poll goes on after its caller left: 1 s; negative: not at all. If it were
+	// cancelled at once, messages that SQS just handed out would stay hidden for the visibility timeout.
 	PollGrace time.Duration
-	// Observer is told of every request and of every message that SQS refused by itself; nil: nobody is.
+	// Observer has hooks for metrics; nil is fine.
 	Observer *sqsclient.Observer
 }
 
@@ -77,8 +75,7 @@ type Buffer struct {
 
 var _ buffer.Buffer = (*Buffer)(nil)
 
-// New returns a Buffer. It makes no request before the first call, and none of the queue's settings is its
-// own to change.
+// New returns a Buffer. It makes no request before the first call, and never changes the queue's attributes.
 func New(api sqsclient.API, c Config) *Buffer {
 	c.MessageBytesMax = cmp.Or(c.MessageBytesMax, sqsclient.BytesMaxDefault)
 	c.Visibility = cmp.Or(c.Visibility, VisibilityDefault)
@@ -95,30 +92,31 @@ func explain(_ string, err error) error {
 	return err
 }
 
-// BodyBytesMax is how large a body may be, and all bodies of one request.
+// BodyBytesMax implements buffer.Buffer.
 func (b *Buffer) BodyBytesMax() int { return b.MessageBytesMax }
 
-// Close ends polls.
+// Close implements buffer.Buffer.
 func (b *Buffer) Close() error {
 	b.closed.Store(true)
 	b.client.Close()
 	return nil
 }
 
-func (b *Buffer) refusal() error {
+// usable returns why a call cannot be served.
+func (b *Buffer) usable() error {
 	if b.closed.Load() {
 		return buffer.ErrClosed
 	}
 	return nil
 }
 
-// Send sends messages.
+// Send implements buffer.Buffer.
 func (b *Buffer) Send(ctx context.Context, messages []buffer.Outgoing) []error {
 	results := make([]error, len(messages))
 	good := make([]sqsclient.Message, 0, len(messages))
 	var at []int
 	for i, m := range messages {
-		if results[i] = cmp.Or(b.refusal(), b.check(&m)); results[i] == nil {
+		if results[i] = cmp.Or(b.usable(), b.check(&m)); results[i] == nil {
 			good, at = append(good, sqsclient.Message{Body: m.Body, DelaySeconds: sqsclient.SecondsUp(m.Delay)}), append(at, i)
 		}
 	}
@@ -138,12 +136,13 @@ func (b *Buffer) check(m *buffer.Outgoing) error {
 	return nil
 }
 
-// Receive polls once: at once when messages are there, up to 20 s otherwise.
+// Receive implements buffer.Buffer. It polls once: it returns at once when there are messages, and after 20 s
+// otherwise.
 func (b *Buffer) Receive(ctx context.Context, limit int) ([]buffer.Message, error) {
 	if limit < 1 {
 		return nil, fmt.Errorf("receive %d messages: want 1 to %d", limit, buffer.BatchMax)
 	}
-	if err := b.refusal(); err != nil {
+	if err := b.usable(); err != nil {
 		return nil, err
 	}
 	received, err := b.client.Receive(ctx, b.queue, sqsclient.Poll{Max: limit, Visibility: b.Visibility})
@@ -164,29 +163,29 @@ func (b *Buffer) Receive(ctx context.Context, limit int) ([]buffer.Message, erro
 	return messages, nil
 }
 
-// Delete removes received messages.
+// Delete implements buffer.Buffer.
 func (b *Buffer) Delete(ctx context.Context, messages []buffer.Message) error {
+	if err := b.usable(); err != nil {
+		return err
+	}
 	receipts := make([]string, len(messages))
 	for i := range messages {
 		receipts[i] = messages[i].Receipt
 	}
-	if err := b.refusal(); err != nil {
-		return err
-	}
 	return b.client.Delete(ctx, b.queue, receipts)
 }
 
-// Retry makes received messages visible again after a while.
+// Retry implements buffer.Buffer.
 func (b *Buffer) Retry(ctx context.Context, messages []buffer.Message, after time.Duration) error {
 	if after < 0 || after > buffer.RetryMax {
 		return fmt.Errorf("retry after %v: want 0s to %v", after, buffer.RetryMax)
 	}
+	if err := b.usable(); err != nil {
+		return err
+	}
 	hidden := make([]sqsclient.Hidden, len(messages))
 	for i := range messages {
 		hidden[i] = sqsclient.Hidden{Receipt: messages[i].Receipt, For: after}
-	}
-	if err := b.refusal(); err != nil {
-		return err
 	}
 	return b.client.Hide(ctx, b.queue, hidden)
 }

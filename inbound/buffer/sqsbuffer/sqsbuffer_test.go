@@ -20,16 +20,20 @@ import (
 	"github.com/kinesin-io/kinesin/internal/awsfake/fakesqs"
 	"github.com/kinesin-io/kinesin/internal/awslocal"
 	"github.com/kinesin-io/kinesin/internal/clock"
-	"github.com/kinesin-io/kinesin/queue/sqs"
+	"github.com/kinesin-io/kinesin/internal/sqsclient"
 	"github.com/kinesin-io/kinesin/task"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(awslocal.Main(m)) }
 
-// open is a buffer for the suite.
-func open(t *testing.T, api sqs.API, prefix string) buffer.Buffer {
+// open returns a buffer for the suite.
+func open(t *testing.T, api interface {
+	sqsclient.API
+	sqsclient.SetupAPI
+}, prefix string,
+) buffer.Buffer {
 	t.Helper()
-	if _, err := sqs.Create(t.Context(), api, sqsbuffer.Queues(prefix)); err != nil {
+	if _, err := sqsclient.Create(t.Context(), api, sqsbuffer.Queues(prefix)); err != nil {
 		t.Fatal(err)
 	}
 	return sqsbuffer.New(api, sqsbuffer.Config{
@@ -63,14 +67,14 @@ func TestConformanceOnTheStandIn(t *testing.T) {
 func TestQueues(t *testing.T) {
 	service := fakesqs.New(fakesqs.Config{})
 	specs := sqsbuffer.Queues("shop")
-	made, err := sqs.Create(t.Context(), service, specs)
+	made, err := sqsclient.Create(t.Context(), service, specs)
 	if err != nil || !slices.Equal(made, []string{"shop-inbound-dlq", "shop-inbound"}) {
 		t.Errorf("%v, %v", made, err)
 	}
-	if made, err = sqs.Create(t.Context(), service, specs); err != nil || len(made) != 0 {
+	if made, err = sqsclient.Create(t.Context(), service, specs); err != nil || len(made) != 0 {
 		t.Errorf("again: %v, %v", made, err)
 	}
-	if differences, err := sqs.Check(t.Context(), service, specs); err != nil || len(differences) != 0 {
+	if differences, err := sqsclient.Check(t.Context(), service, specs); err != nil || len(differences) != 0 {
 		t.Errorf("%v, %v", differences, err)
 	}
 }
@@ -80,7 +84,7 @@ func TestAQueueThatIsNotThere(t *testing.T) {
 	b := sqsbuffer.New(service, sqsbuffer.Config{Prefix: "shop", Clock: clock.Real()})
 	check := func(what string, err error) {
 		t.Helper()
-		if err == nil || !strings.Contains(err.Error(), "shop-inbound is not there") || !strings.Contains(err.Error(), "kinesin aws setup") {
+		if err == nil || !strings.Contains(err.Error(), "shop-inbound does not exist") || !strings.Contains(err.Error(), "kinesin aws setup") {
 			t.Errorf("%s: %v", what, err)
 		}
 	}
@@ -89,7 +93,7 @@ func TestAQueueThatIsNotThere(t *testing.T) {
 	check("receive", err)
 	check("send", send())
 	check("delete", b.Delete(t.Context(), []buffer.Message{{Receipt: "r"}}))
-	if _, err := sqs.Create(t.Context(), service, sqsbuffer.Queues("shop")); err != nil {
+	if _, err := sqsclient.Create(t.Context(), service, sqsbuffer.Queues("shop")); err != nil {
 		t.Fatal(err)
 	}
 	if err := send(); err != nil {
@@ -129,13 +133,13 @@ func TestFewRequests(t *testing.T) {
 	}
 }
 
-// What a poll brings just when nobody waits any more is handed over all the same.
+// A poll returns the messages that it receives just after its caller left.
 func TestAPollIsNotCutOffWithMessagesInIt(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		v := clock.NewVirtual(task.Instant(1_700_000_000_000_000), 1)
 		v.Settle(synctest.Wait)
 		service := fakesqs.New(fakesqs.Config{Clock: v.Process(0)})
-		if _, err := sqs.Create(t.Context(), service, sqsbuffer.Queues("shop")); err != nil {
+		if _, err := sqsclient.Create(t.Context(), service, sqsbuffer.Queues("shop")); err != nil {
 			t.Fatal(err)
 		}
 		b := sqsbuffer.New(service, sqsbuffer.Config{Prefix: "shop", Clock: v.Process(0)})

@@ -13,6 +13,7 @@ import (
 
 	"github.com/kinesin-io/kinesin/internal/awsfake"
 	"github.com/kinesin-io/kinesin/internal/awsfake/fakesqs"
+	"github.com/kinesin-io/kinesin/internal/sqsclient"
 	"github.com/kinesin-io/kinesin/queue/sqs"
 	"github.com/kinesin-io/kinesin/task"
 )
@@ -105,37 +106,37 @@ func TestProvisionAndCheck(t *testing.T) {
 			t.Parallel()
 			api, prefix := open(t)
 			specs := slices.Concat(sqs.Queues(prefix, deliverLambda("mail", 1)), sqs.Queues(prefix, task.Lambda{Name: "job"}.WithDefaults()))
-			missing, err := sqs.Check(t.Context(), api, specs)
+			missing, err := sqsclient.Check(t.Context(), api, specs)
 			if err != nil || len(missing) != len(specs) || !strings.Contains(missing[0].String(), "is missing") {
 				t.Fatalf("check of nothing: %v, %v", missing, err)
 			}
-			made, err := sqs.Create(t.Context(), api, specs)
+			made, err := sqsclient.Create(t.Context(), api, specs)
 			if err != nil || len(made) != len(specs) {
 				t.Fatalf("made %v, %v", made, err)
 			}
-			if again, err := sqs.Create(t.Context(), api, specs); err != nil || len(again) > 0 {
+			if again, err := sqsclient.Create(t.Context(), api, specs); err != nil || len(again) > 0 {
 				t.Errorf("the second time made %v, %v", again, err)
 			}
-			if left, err := sqs.Check(t.Context(), api, specs); err != nil || len(left) > 0 {
+			if left, err := sqsclient.Check(t.Context(), api, specs); err != nil || len(left) > 0 {
 				t.Errorf("check of what was made: %v, %v", left, err)
 			}
-			disarrange(t, api, specs[1].Name)
-			different, err := sqs.Check(t.Context(), api, specs)
+			changeRedrive(t, api, specs[1].Name)
+			different, err := sqsclient.Check(t.Context(), api, specs)
 			if err != nil || len(different) != 1 || !strings.Contains(different[0].String(), "to "+specs[0].Name+" after 10 receives") {
 				t.Errorf("check of another redrive: %v, %v", different, err)
 			}
-			if changed, err := sqs.Align(t.Context(), api, specs); err != nil || len(changed) != 1 {
+			if changed, err := sqsclient.Align(t.Context(), api, specs); err != nil || len(changed) != 1 {
 				t.Errorf("aligned %v, %v", changed, err)
 			}
-			if left, err := sqs.Check(t.Context(), api, specs); err != nil || len(left) > 0 {
+			if left, err := sqsclient.Check(t.Context(), api, specs); err != nil || len(left) > 0 {
 				t.Errorf("check of what was aligned: %v, %v", left, err)
 			}
 		})
 	}
 }
 
-// disarrange makes messages of a queue go to its dead-letter queue after 3 receives.
-func disarrange(t *testing.T, api sqs.API, queue string) {
+// changeRedrive makes messages of a queue go to its dead-letter queue after 3 receives.
+func changeRedrive(t *testing.T, api sqs.API, queue string) {
 	t.Helper()
 	at, err := api.GetQueueUrl(t.Context(), &awssqs.GetQueueUrlInput{QueueName: &queue})
 	if err != nil {
@@ -166,7 +167,7 @@ func TestProvisionWhereQueuesMayNotBeMade(t *testing.T) {
 	all := &lambdas{}
 	d := sqs.New(service, sqs.Config{Prefix: "kin", Codec: sqs.StoreCodec, Lambda: all.get, Lambdas: all.list})
 	mail := deliverLambda("mail", 1)
-	if _, err := sqs.Create(t.Context(), service, sqs.Queues("kin", mail)[:2]); err != nil {
+	if _, err := sqsclient.Create(t.Context(), service, sqs.Queues("kin", mail)[:2]); err != nil {
 		t.Fatal(err)
 	}
 	service.Faults.Odds("CreateQueue", awsfake.Denied, 1)
@@ -190,7 +191,7 @@ func TestProvisionWhereQueuesMayNotBeMade(t *testing.T) {
 	}
 }
 
-// A consumer that fails on a message sees it in the dead-letter queue in the end, and others not.
+// A message that a consumer never deletes goes to the dead-letter queue; others do not.
 func TestDeliveriesGoToTheDeadLetterQueue(t *testing.T) {
 	t.Parallel()
 	l := onElasticMQ(t)

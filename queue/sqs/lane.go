@@ -1,0 +1,133 @@
+package sqs
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"time"
+
+	"github.com/kinesin-io/kinesin/internal/gather"
+	"github.com/kinesin-io/kinesin/internal/sqsclient"
+	"github.com/kinesin-io/kinesin/queue"
+	"github.com/kinesin-io/kinesin/task"
+)
+
+// Requests in flight for one queue. What comes meanwhile goes together, in fewer and fuller messages: packing
+// follows the load.
+const (
+	sendsInFlightMax   = 8
+	deletesInFlightMax = 4
+)
+
+// laneKey identifies an SQS queue; messages of all classes share it.
+type laneKey struct {
+	lambda   uint32
+	priority uint8
+}
+
+func keyOf(n queue.Name) laneKey { return laneKey{n.Lambda, n.Priority} }
+
+// sender batches what is sent to one queue.
+type sender = gather.Gatherer[*outgoing]
+
+// lane is one SQS queue with the messages on their way to and from it.
+type lane struct {
+	driver *Driver
+	key    laneKey
+	name   string // of the SQS queue
+	mode   task.Mode
+
+	sends, aheadSends *sender                            // of what is due soon, and of what has time
+	deletes           *gather.Gatherer[string]           // of receipt handles
+	hides             *gather.Gatherer[sqsclient.Hidden] // changes of visibility
+	polls             polls
+	depths            depths
+}
+
+// laneFor returns the lane of a lambda's priority, if the lambda has that mode: Kinesin's tasks must not go
+// to a queue that a consumer reads, nor deliveries to one of Kinesin's own.
+func (d *Driver) laneFor(key laneKey, mode task.Mode) (*lane, error) {
+	l, err := d.lane(key)
+	if err == nil && l.mode != mode {
+		return nil, fmt.Errorf("%w: lambda of %s has mode %s", ErrNoQueue, l.name, l.mode)
+	}
+	return l, err
+}
+
+// lane returns the lane of a lambda's priority; ErrNoQueue when this process knows no such lambda.
+func (d *Driver) lane(key laneKey) (*lane, error) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if l, found := d.lanes[key]; found {
+		return l, nil
+	}
+	name, mode, err := d.queueName(key)
+	if err != nil {
+		return nil, err
+	}
+	for _, l := range d.lanes { // those of lambdas that are gone
+		if _, found := d.Lambda(l.key.lambda); !found && !l.isPolled() {
+			d.removeLane(l)
+		}
+	}
+	l := newLane(d, key, name, mode)
+	d.lanes[key] = l
+	return l, nil
+}
+
+func newLane(d *Driver, key laneKey, name string, mode task.Mode) *lane {
+	l := &lane{driver: d, key: key, name: name, mode: mode, polls: polls{tasksPerMessage: 1}}
+	sends := gather.Config[*outgoing]{
+		Clock: d.Clock, ItemsMax: sqsclient.BatchMax * d.PackTasksMax, SendsMax: sendsInFlightMax, Linger: d.Linger, LoneAtOnce: true,
+		Send: func(_ context.Context, items []*outgoing) []error { return l.send(items) },
+	}
+	if mode == task.Deliver { // deliveries share requests, but not messages
+		sends.ItemsMax, sends.Linger = sqsclient.BatchMax, d.DeliverLinger
+	}
+	l.sends = gather.New(sends)
+	sends.Linger, sends.LoneAtOnce = aheadLinger, false
+	l.aheadSends = gather.New(sends)
+	deletes := time.Duration(0)
+	if d.Linger > 0 {
+		deletes = deleteLinger
+	}
+	l.deletes = gather.New(gather.Config[string]{
+		Clock: d.Clock, ItemsMax: sqsclient.BatchMax, SendsMax: deletesInFlightMax, Linger: deletes,
+		Send: func(_ context.Context, handles []string) []error {
+			l.logFailure("not deleted", d.client.Delete(d.ctx, l.name, handles))
+			return make([]error, len(handles))
+		},
+	})
+	l.hides = gather.New(gather.Config[sqsclient.Hidden]{
+		Clock: d.Clock, ItemsMax: sqsclient.BatchMax, SendsMax: deletesInFlightMax, Linger: d.Linger, LoneAtOnce: true,
+		Send: func(_ context.Context, messages []sqsclient.Hidden) []error {
+			l.logFailure("visibility not changed", d.client.Hide(d.ctx, l.name, messages))
+			return make([]error, len(messages))
+		},
+	})
+	return l
+}
+
+// removeLane forgets a lane and finishes its pending requests. The caller holds the driver's mu.
+func (d *Driver) removeLane(l *lane) {
+	delete(d.lanes, l.key)
+	d.start(l.close)
+}
+
+// close finishes the pending requests. Sends come first, since they end in deletes.
+func (l *lane) close() {
+	_ = l.sends.Close(context.Background())
+	_ = l.aheadSends.Close(context.Background())
+	_ = l.deletes.Close(context.Background())
+	_ = l.hides.Close(context.Background())
+}
+
+// delete deletes a message later, together with others.
+func (l *lane) delete(m *heldMessage) { l.deletes.Put(m.handle) }
+
+func (l *lane) logFailure(what string, err error) {
+	if err != nil {
+		l.driver.Log.WarnContext(l.driver.ctx, "received messages were not settled: they are received again",
+			slog.String("queue", l.name), slog.String("failed", what), slog.Any("error", err))
+	}
+}

@@ -1,0 +1,141 @@
+package sqs
+
+import (
+	"context"
+	"slices"
+	"strconv"
+	"time"
+
+	"github.com/kinesin-io/kinesin/queue"
+	"github.com/kinesin-io/kinesin/task"
+)
+
+// receiver is a Receive call that waits.
+type receiver struct {
+	names []queue.Name
+	limit int
+	ahead time.Duration
+	got   chan []queue.Message // closed with the driver
+}
+
+func (p *prefetch) wakeTimekeeper() {
+	select {
+	case p.changed <- struct{}{}:
+	default:
+	}
+}
+
+// join returns tasks that are due, or makes the receiver wait when there are none.
+func (p *prefetch) join(r *receiver, now task.Instant) ([]queue.Message, error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.closed {
+		return nil, queue.ErrClosed
+	}
+	if got := p.take(r, now); len(got) > 0 {
+		return got, nil
+	}
+	p.receivers = append(p.receivers, r)
+	p.wakeTimekeeper()
+	return nil, nil
+}
+
+// await returns what a receiver that joined is served.
+func (p *prefetch) await(ctx context.Context, r *receiver) ([]queue.Message, error) {
+	select {
+	case got, open := <-r.got:
+		return got, errUnless(open)
+	case <-ctx.Done():
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if i := slices.Index(p.receivers, r); i >= 0 {
+		p.receivers = slices.Delete(p.receivers, i, i+1)
+		return nil, context.Cause(ctx)
+	}
+	got, open := <-r.got // it was served just now
+	return got, errUnless(open)
+}
+
+func errUnless(open bool) error {
+	if !open {
+		return queue.ErrClosed
+	}
+	return nil
+}
+
+// wanted returns how many tasks of a lane the waiting receivers would take, and how many tasks wait here.
+func (p *prefetch) wanted(key laneKey) (wanted, waiting int) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for _, r := range p.receivers {
+		if slices.ContainsFunc(r.names, func(n queue.Name) bool { return keyOf(n) == key }) {
+			wanted += r.limit
+		}
+	}
+	for name, tasks := range p.waiting {
+		if keyOf(name) == key {
+			waiting += len(tasks)
+		}
+	}
+	return wanted, waiting
+}
+
+// serve hands out tasks that are due, and returns when to look again. The caller holds the lock.
+func (p *prefetch) serve(now task.Instant) (next time.Duration) {
+	next = time.Duration(forever)
+	p.receivers = slices.DeleteFunc(p.receivers, func(r *receiver) bool {
+		got := p.take(r, now)
+		if len(got) > 0 {
+			r.got <- got
+			return true
+		}
+		for _, name := range r.names {
+			if tasks := p.waiting[name]; len(tasks) > 0 {
+				next = min(next, tasks[0].due().Add(-r.ahead/2).Sub(now))
+			}
+		}
+		return false
+	})
+	return next
+}
+
+// take hands out up to a receiver's limit of tasks, once one of them is due within half of its look ahead.
+func (p *prefetch) take(r *receiver, now task.Instant) []queue.Message {
+	isDue := func(name queue.Name, by task.Instant) bool {
+		tasks := p.waiting[name]
+		return len(tasks) > 0 && tasks[0].due() <= by
+	}
+	if !slices.ContainsFunc(r.names, func(name queue.Name) bool { return isDue(name, now.Add(r.ahead/2)) }) {
+		return nil
+	}
+	var got []queue.Message
+	for _, name := range r.names {
+		for len(got) < r.limit && isDue(name, now.Add(r.ahead)) {
+			got = append(got, p.handOut(name))
+		}
+	}
+	return got
+}
+
+func (p *prefetch) handOut(name queue.Name) queue.Message {
+	t := p.waiting[name][0]
+	p.waiting[name] = slices.Delete(p.waiting[name], 0, 1)
+	p.receipts++
+	t.receipt = strconv.FormatUint(p.receipts, 36)
+	p.taken[t.receipt] = t
+	m := t.message
+	m.Receipt = t.receipt
+	return m
+}
+
+// close ends all receivers. From then on add returns false.
+func (p *prefetch) close() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.closed = true
+	for _, r := range p.receivers {
+		close(r.got)
+	}
+	p.receivers = nil
+}
