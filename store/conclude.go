@@ -16,8 +16,8 @@ const (
 	Undispatched Conclusion = iota
 	// Live says that the task row lives and is woken by this wake-up row.
 	Live
-	// Remnant says that nobody needs the wake-up row, so that it may be deleted as it was seen.
-	Remnant
+	// Leftover says that nobody needs the wake-up row, so that it may be deleted as it was seen.
+	Leftover
 	// Unclear says that the wake-up row may be that of a move which the task row does not show yet, or that
 	// the task row cannot be read: it is left alone.
 	Unclear
@@ -35,7 +35,7 @@ func Conclude(wakeup, row *task.Task, now task.Instant) Conclusion {
 	case !row.ID.IsZero() && row.IsBare():
 		return Unclear // it cannot be read
 	case row.ID.IsZero() && (wakeup.IsBare() || wakeup.Key != "" && now > wakeup.Created.Add(CallMax)):
-		return Remnant
+		return Leftover
 	case row.ID.IsZero():
 		return Undispatched
 	case !row.State.IsEnd() && KeyOf(row) == KeyOf(wakeup):
@@ -43,5 +43,5 @@ func Conclude(wakeup, row *task.Task, now task.Instant) Conclusion {
 	case wakeup.IsBare() && wakeup.WakeRow.Seq > row.Seq:
 		return Unclear
 	}
-	return Remnant
+	return Leftover
 }

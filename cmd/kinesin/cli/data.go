@@ -106,7 +106,7 @@ func printCounts(w io.Writer, c *server.DataCounts) error {
 		verdict = fmt.Sprintf("not sound, %d findings", c.Findings)
 	}
 	_, err := fmt.Fprintf(w, "%s: %d live tasks, %d ended, %d payload rows, %d control rows, %d wake-up rows and %d remnants; %d data files (%d bytes), %d logs\n",
-		verdict, c.Live, c.Ended, c.Payloads, c.Controls, c.Wakeups, c.Remnants, c.Tables, c.TableBytes, c.Logs)
+		verdict, c.Live, c.Ended, c.Payloads, c.Controls, c.Wakeups, c.Leftovers, c.Tables, c.TableBytes, c.Logs)
 	return err
 }
 
