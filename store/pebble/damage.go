@@ -13,10 +13,10 @@ import (
 	"github.com/kinesin-io/kinesin/store"
 )
 
-// damage remembers data files with blocks that cannot be read. Such a file does not end the store: a call that
-// needs the block fails with store.ErrCorrupt, and everything else goes on. Ending the process would stop all
-// lambdas for the rows of one, and again at each start. The process does end when the engine cannot compact files
-// because of the damage, because then all writes wait in the end.
+// damage remembers data files with blocks that cannot be read. Such a file does not end the store: a call
+// that needs the block fails with store.ErrCorrupt, and everything else goes on. Ending the process would
+// stop all lambdas for the rows of one, and again at each start. The process does end when the engine cannot
+// compact files because of the damage, because then all writes wait in the end.
 type damage struct {
 	log *slog.Logger
 

@@ -18,9 +18,9 @@ func (d *Driver) liveTasks() (counts map[task.Partition]store.Depth, ready bool)
 	return d.parts.depths(), ready
 }
 
-// countDepths adds the tasks in the snapshot to the counters, which the committer changes at the same time; the
-// snapshot is older than its first write. It finds live task rows by their wake-up rows, because there may be many
-// times as many ended rows.
+// countDepths adds the tasks in the snapshot to the counters, which the committer changes at the same time;
+// the snapshot is older than its first write. It finds live task rows by their wake-up rows, because there
+// may be many times as many ended rows.
 func (d *Driver) countDepths(ctx context.Context, snapshot *pebbledb.Snapshot) {
 	err := d.readError(d.countWakeups(ctx, snapshot))
 	if err != nil {

@@ -5,19 +5,19 @@ import (
 	"github.com/kinesin-io/kinesin/task"
 )
 
-// heads remembers the headers of the wake-up and task rows that were written last, so that a write which
-// replaces or deletes one need not read it: most tasks are dispatched, claimed and ended within moments, and
-// reading was a sixth of what the committer did in a drain. A header is of the row as the database shows it,
-// since nobody else writes. It belongs to the committer.
+// heads is a cache of the headers of the wake-up and task rows that were written last, so that a write which
+// replaces or deletes one need not read it. Most tasks are dispatched, claimed and ended within moments, and
+// reading was a sixth of the committer's work in a drain. A header is always the one in the database, because
+// only the committer writes. Only the committer uses heads.
 type heads struct {
-	young, old map[headKey]store.Header // the older generation is forgotten when the younger one is full
+	young, old map[headKey]store.Header // old is dropped when young is full
 	rowsMax    int                      // of one generation
 }
 
 // headRowsMax bounds one generation; both take some 4 MB.
 const headRowsMax = 1 << 14
 
-// headKey names a row: a wake-up row by its instant, a task row by one that no wake-up row has.
+// headKey names a row: a wake-up row by its instant, a task row by an instant that no wake-up row has.
 type headKey struct {
 	id task.ID
 	at task.Instant

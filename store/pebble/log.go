@@ -12,7 +12,8 @@ import (
 // for the end of the log. Damage before the end would then silently lose everything behind it. The engine
 // notes synced offsets in later records against that, but counts only a part of the bytes (2.1.7,
 // record/log_writer.go: filled blocks do not enter writtenOffset), so that large writes are unprotected.
-// Therefore every group begins with a mark: the sequence number of the last batch that was known to be on disk.
+// Therefore every group begins with a mark: the sequence number of the last batch that was known to be on
+// disk.
 //
 // logCheck looks behind the damage for a mark which says that a batch was on disk that the part before the
 // damage does not have. Nothing follows the end of a log, so logMarks notices what is missing there.
@@ -79,8 +80,8 @@ func (c *logCheck) read(file io.Reader) error {
 	return nil
 }
 
-// block reads the chunks of one block. Behind damage nothing says where the next chunk begins, so it tries every
-// offset; the checksum makes a chunk by chance unlikely.
+// block reads the chunks of one block. Behind damage nothing says where the next chunk begins, so it tries
+// every offset; the checksum makes a chunk by chance unlikely.
 func (c *logCheck) block(b []byte, at int64) {
 	for off := 0; len(b)-off >= shortHeader; {
 		found, ok := c.chunk(b[off:])

@@ -93,9 +93,9 @@ func (d *Driver) findLosses(s *logState, exists bool) error {
 	return nil
 }
 
-// checkLog returns what is missing in a log, nil when nothing is. name is empty when the log is missing. Every log
-// but the last has a trailer, because it was closed before the next one began. The last one may end in a write
-// that a crash interrupted, which was not acknowledged.
+// checkLog returns what is missing in a log, nil when nothing is. name is empty when the log is missing.
+// Every log but the last has a trailer, because it was closed before the next one began. The last one may end
+// in a write that a crash interrupted, which was not acknowledged.
 func (d *Driver) checkLog(name string, number, through uint64, isLast bool) (*logLoss, error) {
 	if name == "" {
 		name = fmt.Sprintf("%06d.log", number)
@@ -137,8 +137,8 @@ func (d *Driver) hadMarks() (bool, error) {
 	return true, errors.Join(closer.Close(), db.Close())
 }
 
-// checkLogs refuses a store whose logs are not complete. With Config.AcceptLoss it instead returns the store to the
-// moment before what is missing.
+// checkLogs refuses a store whose logs are not complete. With Config.AcceptLoss it instead returns the store
+// to the moment before what is missing.
 func (d *Driver) checkLogs(exists bool) (logState, error) {
 	s, err := d.inspectLogs(exists)
 	switch {
@@ -166,9 +166,9 @@ func (d *Driver) lossError(lost []logLoss) error {
 		"or go on without what is lost ('kinesin serve --accept-loss', or 'kinesin data salvage')")
 }
 
-// accept returns the store to the moment before the first loss: it cuts that log there and sets the newer ones
-// aside. The store is then as after a crash at that moment, when each task had its wake-up row; a store with a
-// hole would not be. What is set aside is kept for inspection.
+// accept returns the store to the moment before the first loss: it cuts that log there and sets the newer
+// ones aside. The store is then as after a crash at that moment, when each task had its wake-up row; a store
+// with a hole would not be. What is set aside is kept for inspection.
 func (d *Driver) accept(lost []logLoss) error {
 	found, err := listDir(d.cfg.FS, d.dir)
 	if err != nil {
@@ -199,8 +199,8 @@ func (d *Driver) accept(lost []logLoss) error {
 	return syncDir(d.cfg.FS, d.dir)
 }
 
-// setAside renames a log and puts its first keep bytes in its place; no file if keep is negative. A crash leaves
-// the old log or the new one.
+// setAside renames a log and puts its first keep bytes in its place; no file if keep is negative. A crash
+// leaves the old log or the new one.
 func (d *Driver) setAside(name string, keep int64) error {
 	files, path := d.cfg.FS, d.cfg.FS.PathJoin(d.dir, name)
 	aside, temp := path+lostSuffix, path+".kept"

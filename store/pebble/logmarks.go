@@ -237,8 +237,8 @@ func (m *logMarks) arm() {
 	}
 }
 
-// mark writes what changed since the last time. live returns the number of logs with writes that are in no data
-// file.
+// mark writes what changed since the last time. live returns the number of logs with writes that are in no
+// data file.
 func (m *logMarks) mark(live func() int) {
 	m.noted.Lock()
 	log, tail := m.tailLog, m.tail

@@ -9,9 +9,9 @@ import (
 	"github.com/kinesin-io/kinesin/store"
 )
 
-// checkManifest refuses a manifest with damage that no crash explains. The engine takes an invalid record for the
-// torn end of the last write and goes on with the records before it. In a damaged manifest these may describe
-// an empty store, although all its data files are there.
+// checkManifest refuses a manifest with damage that no crash explains. The engine takes an invalid record for
+// the torn end of the last write and goes on with the records before it. In a damaged manifest these may
+// describe an empty store, although all its data files are there.
 func (d *Driver) checkManifest(path string) error {
 	content, err := readFile(d.cfg.FS, path)
 	if err != nil {
@@ -42,8 +42,8 @@ func manifestChunk(content []byte, at int) (found chunk, ok bool) {
 	return found, ok && found.header == manifestHeader
 }
 
-// tornAt reports whether a crash may have left the invalid chunk at an offset: it is the last one, and it is short
-// or its end was never written.
+// tornAt reports whether a crash may have left the invalid chunk at an offset: it is the last one, and it is
+// short or its end was never written.
 func tornAt(content []byte, at int) bool {
 	for next := at + 1; next < len(content); next++ {
 		if _, ok := manifestChunk(content, next); ok {
@@ -61,9 +61,9 @@ func tornAt(content []byte, at int) bool {
 // unfinishedLogBytesMax is more than the log of a store that is being created holds.
 const unfinishedLogBytesMax = 4 << 10
 
-// clearUnfinished removes what a crash left of a store that was being created. Nothing in it was acknowledged, and
-// names reach the disk in any order, so that the engine refuses some of the remains. It removes nothing when
-// the directory holds more than such a store can: somebody has put files there since.
+// clearUnfinished removes what a crash left of a store that was being created. Nothing in it was
+// acknowledged, and names reach the disk in any order, so that the engine refuses some of the remains. It
+// removes nothing when the directory holds more than such a store can: somebody has put files there since.
 func (d *Driver) clearUnfinished() error {
 	marks, _, err := readMarks(d.cfg.FS, d.dir)
 	if err != nil || !marks.New {

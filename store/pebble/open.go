@@ -11,8 +11,8 @@ import (
 	"github.com/kinesin-io/kinesin/store"
 )
 
-// layoutVersion is the format of keys and values. A program refuses every other one. In format 1 tasks left the
-// schedule when they were dispatched, and there was an index of wake-ups.
+// layoutVersion is the format of keys and values. A program refuses every other one. In format 1 tasks left
+// the schedule when they were dispatched, and there was an index of wake-ups.
 const layoutVersion = 2
 
 // open locks the directory and opens the store in it, without starting a goroutine.
@@ -119,8 +119,8 @@ func (d *Driver) loadBound() error {
 	return err
 }
 
-// checkLayout refuses a store that another program or another version wrote. A new store gets the layout; one that
-// had data files is not new.
+// checkLayout refuses a store that another program or another version wrote. A new store gets the layout; one
+// that had data files is not new.
 func (d *Driver) checkLayout(hadTables bool) error {
 	var layout []byte
 	found, err := d.look([]byte{metaSpace}, func(value []byte) error {

@@ -1,14 +1,15 @@
 // Package pebble is the embedded store: a store.Driver on CockroachDB's
 // Pebble, in one directory of one process.
 //
-// It owns the directory and the goroutines between Open and Close. It acknowledges a write that is not lazy when
-// the write is on disk (fsync); concurrent callers share the syncs. A failed sync ends the process
+// It owns the directory and the goroutines between Open and Close. It acknowledges a write that is not lazy
+// when the write is on disk (fsync); concurrent callers share the syncs. A failed sync ends the process
 // (Config.Fatal), because nobody can know what the disk then holds. It never removes a row by itself: Sweep
 // says when.
 //
 // Files: commit.go (one committer, group commit), evaluate.go (conditions and indexes), keys.go (layout),
 // floor.go (how scans avoid tombstones), space.go (full disks), logmarks.go and logloss.go (missing logs),
-// tables.go (damaged data files), snapshot.go and restore.go (backups), verify.go and salvage.go (kinesin data).
+// tables.go (damaged data files), snapshot.go and restore.go (backups), verify.go and salvage.go (kinesin
+// data).
 package pebble
 
 import (
@@ -46,8 +47,8 @@ type Config struct {
 	// Fatal is called once, when the disk failed so that it is unknown what it holds. It should end the
 	// process. If it returns, every later call is refused. The default prints one line and exits with 1.
 	Fatal func(error)
-	// AcceptLoss lets a store start whose logs are damaged or incomplete: it returns to the moment before what
-	// is missing, and logs what that is. Otherwise such a store is refused with store.ErrCorrupt.
+	// AcceptLoss lets a store start whose logs are damaged or incomplete: it returns to the moment before
+	// what is missing, and logs what that is. Otherwise such a store is refused with store.ErrCorrupt.
 	AcceptLoss bool
 	// FS is the file system; the machine's.
 	FS vfs.FS

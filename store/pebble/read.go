@@ -110,8 +110,8 @@ func (d *Driver) Controls(ctx context.Context, kind, name string) ([]store.Contr
 	return rows, d.settled()
 }
 
-// each visits the keys of [lower, upper) in order until visit returns false. Key and value are valid only during
-// the visit.
+// each visits the keys of [lower, upper) in order until visit returns false. Key and value are valid only
+// during the visit.
 func each(from pebbledb.Reader, lower, upper []byte, visit func(key, value []byte) (more bool, err error)) error {
 	it, err := from.NewIter(&pebbledb.IterOptions{LowerBound: lower, UpperBound: upper})
 	if err != nil {

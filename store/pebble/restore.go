@@ -24,9 +24,9 @@ const (
 var ErrNotEmpty = errors.New("is not empty")
 
 // Restore makes dir, which must be empty or absent, the data directory of a store. fill writes the files of a
-// snapshot to the directory that it is given. The store is then opened once, and look may read it. When Restore
-// returns nil all is on disk; otherwise dir is as it was. After an interrupted restore Open fails with
-// store.ErrUnfinished.
+// snapshot to the directory that it is given. The store is then opened once, and look may read it. When
+// Restore returns nil all is on disk; otherwise dir is as it was. After an interrupted restore Open fails
+// with store.ErrUnfinished.
 func Restore(ctx context.Context, dir string, c Config, fill func(into string) error, look func(context.Context, *Driver) error) error {
 	files := c.withDefaults().FS
 	if err := checkEmpty(files, dir); err != nil {
@@ -92,8 +92,8 @@ func restore(ctx context.Context, into string, c Config, fill func(string) error
 	return errors.Join(look(ctx, d), d.Close())
 }
 
-// moveUp moves all files from a directory to the one above. While the lower directory exists the restore counts as
-// unfinished.
+// moveUp moves all files from a directory to the one above. While the lower directory exists the restore
+// counts as unfinished.
 func moveUp(files vfs.FS, from, to string) error {
 	names, err := files.List(from)
 	if err != nil {

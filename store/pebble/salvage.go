@@ -30,10 +30,10 @@ type Salvaged struct {
 const salvageBatchBytes = 1 << 20
 
 // Salvage copies every readable row of a store that no process has open to a new store in the directory out,
-// which must be empty or absent. It changes nothing in dir. Of each row it takes the newest readable version. When
-// the newest was lost that is an older one, so a task may run again and a deleted one may be back. Salvage
-// rebuilds the order of expiry, the list of dead letters, and missing wake-up rows of live tasks. It calls lost
-// with each thing that cannot be read.
+// which must be empty or absent. It changes nothing in dir. Of each row it takes the newest readable version.
+// When the newest was lost that is an older one, so a task may run again and a deleted one may be back.
+// Salvage rebuilds the order of expiry, the list of dead letters, and missing wake-up rows of live tasks. It
+// calls lost with each thing that cannot be read.
 func Salvage(ctx context.Context, dir, out string, c Config, lost func(loss string)) (Salvaged, error) {
 	from := newDriver(dir, c)
 	if err := from.lockExisting(); err != nil {
@@ -204,8 +204,8 @@ func (s *salvager) met(id task.ID) {
 	}
 }
 
-// complete writes what belongs to a task row: the index entries of an ended one, and the wake-up row of a live one
-// if it was lost.
+// complete writes what belongs to a task row: the index entries of an ended one, and the wake-up row of a
+// live one if it was lost.
 func (s *salvager) complete(t *task.Task) error {
 	if !t.State.IsEnd() {
 		s.key = wakeKey(s.key[:0], t)

@@ -32,8 +32,8 @@ func (v *version) compare(w *version) int {
 	return cmp.Or(bytes.Compare(v.key, w.key), cmp.Compare(w.seq, v.seq))
 }
 
-// readTable yields the versions in a data file, in order. It calls lost for each block that cannot be read, with
-// the keys around it. Nothing else of the file is lost, unless the block is part of the index.
+// readTable yields the versions in a data file, in order. It calls lost for each block that cannot be read,
+// with the keys around it. Nothing else of the file is lost, unless the block is part of the index.
 func readTable(d *Driver, name string, lost func(format string, args ...any)) iter.Seq[version] {
 	return func(yield func(version) bool) {
 		table, err := openTable(d.cfg.FS, d.cfg.FS.PathJoin(d.dir, name), func(int) error { return nil })
@@ -67,8 +67,8 @@ func readTable(d *Driver, name string, lost func(format string, args ...any)) it
 	}
 }
 
-// readBlock yields the versions of one block, whose keys are in [from, end]. The engine reads a block as a whole,
-// so reading fails at the first key or not at all.
+// readBlock yields the versions of one block, whose keys are in [from, end]. The engine reads a block as a
+// whole, so reading fails at the first key or not at all.
 func readBlock(rows sstable.Iterator, from, end []byte, yield func(version) bool) (more bool, err error) {
 	kv := rows.SeekGE(from, 0)
 	if kv == nil {
@@ -192,8 +192,8 @@ type salvageSource struct {
 	all iter.Seq[version]
 }
 
-// cursor is the place of a merge in one source. It opens the source when the merge comes to its first key, because a
-// store may have more files than a process may open.
+// cursor is the place of a merge in one source. It opens the source when the merge comes to its first key,
+// because a store may have more files than a process may open.
 type cursor struct {
 	source  *salvageSource
 	number  int // of the source

@@ -11,8 +11,9 @@ import (
 	"github.com/kinesin-io/kinesin/internal/clock"
 )
 
-// The checksums of all data files are checked in the background. Otherwise a flipped bit in a block that nobody
-// reads would be noticed when its task falls due, perhaps years later, when no backup has the block any more.
+// The checksums of all data files are checked in the background. Otherwise a flipped bit in a block that
+// nobody reads would be noticed when its task falls due, perhaps years later, when no backup has the block
+// any more.
 const (
 	scrubBytesPerSecondMax = 1 << 20
 	scrubEvery             = 24 * time.Hour   // from start to start of a pass; a longer pass delays the next

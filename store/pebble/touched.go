@@ -1,8 +1,8 @@
 package pebble
 
-// touched is a set of keys, by fingerprint. The committer has one of the keys that the group under
-// construction has changed: a row whose key is in it waits for the next group, so that conditions need to
-// look only at what the database shows. Emptying it is free.
+// touched is a set of fingerprints of keys. The committer keeps the keys that the current group has changed.
+// A row whose key is among them waits for the next group, so that conditions only look at the database.
+// Emptying the set costs nothing.
 type touched struct {
 	slots []touchedSlot // a power of two
 	round uint32        // slots of other rounds are empty

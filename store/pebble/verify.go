@@ -28,10 +28,10 @@ type Counts struct {
 	Findings   int   `json:"findings"`     // problems
 }
 
-// Verify reads a whole store that no process has open, and changes nothing. It checks the manifest, the logs and
-// their marks, every block of every data file, and every row. A row must be whole and complete: a live task has
-// its wake-up row, an ended one its place in the order of expiry, and each its payload. Verify calls found with
-// each problem. An error says that the store could not be checked.
+// Verify reads a whole store that no process has open, and changes nothing. It checks the manifest, the logs
+// and their marks, every block of every data file, and every row. A row must be whole and complete: a live
+// task has its wake-up row, an ended one its place in the order of expiry, and each its payload. Verify calls
+// found with each problem. An error says that the store could not be checked.
 func Verify(ctx context.Context, dir string, c Config, found func(problem string)) (Counts, error) {
 	d := newDriver(dir, c)
 	if err := d.lockExisting(); err != nil {
@@ -158,7 +158,8 @@ func (v *verifier) rows(ctx context.Context) error {
 	return nil
 }
 
-// get reads the value of a key. The value of a block that cannot be read is nil, because tables reported the block.
+// get reads the value of a key. The value of a block that cannot be read is nil, because tables reported the
+// block.
 func (v *verifier) get(key []byte) (value []byte, found bool) {
 	content, closer, err := v.db.Get(key)
 	if err != nil {
