@@ -70,7 +70,7 @@ func TestMalformedOpsAreRefused(t *testing.T) {
 		{change(store.PutTask, func(op *store.Op) { op.Task.Seq = 0 }), store.ErrMalformed, "seq 0"},
 		{change(store.PutTask, func(op *store.Op) { op.Task.Wake = 0 }), store.ErrMalformed, "wake-up"},
 		{change(store.PutTask, func(op *store.Op) { op.Task.State, op.Task.ExpireAt = task.Dead, 5 }), store.ErrMalformed, "wake-up"},
-		{change(store.PutTask, func(op *store.Op) { op.Task.State, op.Task.Wake = task.Dead, 0 }), store.ErrMalformed, "may be deleted"},
+		{change(store.PutTask, func(op *store.Op) { op.Task.State, op.Task.Wake = task.Dead, 0 }), store.ErrMalformed, "instant of expiry"},
 		{change(store.PutTask, func(op *store.Op) { op.Task.Ended = -4 }), store.ErrMalformed, "before 1970"},
 		{change(store.ReplaceTask, func(*store.Op) {}), store.ErrMalformed, "at least 2"},
 		{change(store.PutTask, func(op *store.Op) { op.Task.Payload = []byte("12345") }), store.ErrMalformed, "at most 4"},
