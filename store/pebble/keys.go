@@ -12,7 +12,6 @@ import (
 //
 //	m                      -> format of the layout
 //	m i                    -> a time above that of every UUIDv7 among the ids (fresh.go)
-//	m l                    -> empty: the store has marks of its logs (logmarks.go)
 //	s partition wake id    -> task       wake-up rows
 //	t id                   -> task       task rows
 //	d partition ended id   ->            dead letters
@@ -29,11 +28,8 @@ const (
 	controlSpace = 'k'
 )
 
-// Second bytes of keys in metaSpace.
-const (
-	metaBound  = 'i'
-	metaMarked = 'l'
-)
+// metaBound follows metaSpace in a key.
+const metaBound = 'i'
 
 const (
 	idLen       = len(task.ID{})
