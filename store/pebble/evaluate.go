@@ -132,7 +132,7 @@ func (d *Driver) putWakeup(g *group, r *request, w *row) error {
 	}
 	g.pending(&p.wakeups, position{w.head.WakeRow.At, w.id})
 	p.countWakeup(w.head.State, 1)
-	d.heads.put(w.headKey(), w.head)
+	d.headers.put(w.headKey(), w.head)
 	return g.batch.Set(r.key(w), r.val(w), nil)
 }
 
@@ -141,7 +141,7 @@ func (w *row) takes(old *store.Header) bool {
 	return w.head.Partition == old.Partition && (w.head.WakeRow.Seq == 0 || w.head.WakeRow.Seq == old.WakeRow.Seq)
 }
 
-// headKey returns the key of a wake-up row in heads.
+// headKey returns the key of a wake-up row in the header cache.
 func (w *row) headKey() headKey { return headKey{w.id, w.head.WakeRow.At} }
 
 // overtake refuses a wake-up row if its place has one whose seq is not lower.
@@ -160,7 +160,7 @@ func (d *Driver) overtake(g *group, r *request, w *row, p *part) error {
 }
 
 func (d *Driver) deleteWakeup(g *group, r *request, w *row) error {
-	if old, known := d.heads.get(w.headKey()); known && w.takes(&old) {
+	if old, known := d.headers.get(w.headKey()); known && w.takes(&old) {
 		return d.removeWakeup(g, r.key(w), w.id, &old)
 	}
 	find := d.look
@@ -181,7 +181,7 @@ func (d *Driver) deleteWakeup(g *group, r *request, w *row) error {
 // for one Set, which disappears together with that in the first compaction that sees both.
 func (d *Driver) removeWakeup(g *group, key []byte, id task.ID, old *store.Header) error {
 	d.part(old.Partition).countWakeup(old.State, -1)
-	d.heads.drop(headKey{id, old.WakeRow.At})
+	d.headers.drop(headKey{id, old.WakeRow.At})
 	if old.WakeRow.Seq == 1 {
 		return g.batch.SingleDelete(key, nil)
 	}
@@ -199,7 +199,7 @@ func (d *Driver) replaceWakeup(g *group, r *request, w *row) error {
 	p := d.part(w.head.Partition)
 	p.countWakeup(old.State, -1)
 	p.countWakeup(w.head.State, 1)
-	d.heads.put(w.headKey(), w.head)
+	d.headers.put(w.headKey(), w.head)
 	return g.batch.Set(r.key(w), r.val(w), nil)
 }
 
@@ -208,12 +208,12 @@ func (d *Driver) putTask(g *group, r *request, w *row) error {
 		return err
 	}
 	d.part(w.head.Partition).countRow(w.head.State, 1)
-	d.heads.put(taskHead(w.id), w.head)
+	d.headers.put(taskHead(w.id), w.head)
 	return errors.Join(g.batch.Set(r.key(w), r.val(w), nil), d.addEnded(g, w))
 }
 
 func (d *Driver) replaceTask(g *group, r *request, w *row) error {
-	old, known := d.heads.get(taskHead(w.id))
+	old, known := d.headers.get(taskHead(w.id))
 	if !known || old.Seq != w.head.Seq-1 {
 		var err error
 		old, err = oldHeader(d.look, r.key(w), store.DecodeTask, func(old *store.Header) bool { return old.Seq == w.head.Seq-1 })
@@ -221,7 +221,7 @@ func (d *Driver) replaceTask(g *group, r *request, w *row) error {
 			return err
 		}
 	}
-	d.heads.put(taskHead(w.id), w.head)
+	d.headers.put(taskHead(w.id), w.head)
 	d.part(old.Partition).countRow(old.State, -1)
 	d.part(w.head.Partition).countRow(w.head.State, 1)
 	return errors.Join(g.batch.Set(r.key(w), r.val(w), nil), d.dropEnded(g, w.id, &old), d.addEnded(g, w))
@@ -320,7 +320,7 @@ func (d *Driver) sweepRow(g *group, r *request, w *row) error {
 	if err := d.dropWakeup(g, w.id, &old); err != nil {
 		return err
 	}
-	d.heads.drop(taskHead(w.id))
+	d.headers.drop(taskHead(w.id))
 	d.touched.add(fingerprint(payload, payloadSpace))
 	d.scratchKey = appendIDKey(d.scratchKey[:0], payloadSpace, payload)
 	return errors.Join(

@@ -24,7 +24,7 @@ type fresh struct {
 
 // generation has the fingerprints of all rows put since it began.
 type generation struct {
-	set   *touched
+	set   *keySet
 	count int
 	since int64 // above the time of every id put before it began
 }
@@ -37,7 +37,7 @@ const (
 // newFresh begins with the stored bound of a database.
 func newFresh(bound int64, rows int) *fresh {
 	f := &fresh{max: bound, bound: bound}
-	f.young, f.old = generation{set: newTouched(rows), since: bound}, generation{set: newTouched(rows), since: bound}
+	f.young, f.old = generation{set: newKeySet(rows), since: bound}, generation{set: newKeySet(rows), since: bound}
 	return f
 }
 

@@ -103,7 +103,7 @@ func (d *Driver) loadBound() error {
 		bound = int64(binary.BigEndian.Uint64(value))
 		return nil
 	})
-	d.fresh, d.heads = newFresh(bound, d.cfg.freshRows), newHeads(d.cfg.headRows)
+	d.fresh, d.headers = newFresh(bound, d.cfg.freshRows), newHeaderCache(d.cfg.headRows)
 	return err
 }
 

@@ -55,7 +55,7 @@ type Config struct {
 
 	unmarked  bool          // the directory is a checkpoint of the engine, which has no marks of its logs
 	freshRows int           // of one generation of fresh; freshRowsMax
-	headRows  int           // of one generation of heads; headRowsMax
+	headRows  int           // of one generation of headers; headRowsMax
 	patience  time.Duration // of patient writes; store.PatientMax
 }
 
@@ -101,12 +101,12 @@ type Driver struct {
 	// Owned by commitLoop.
 	unsynced      bool   // something that is not lazy was applied and not synced
 	last          uint64 // number of the newest commit; see durable
-	touched       *touched
+	touched       *keySet
 	patient       []*request  // applied, waiting for a sync
 	patientRows   int         // in them
 	patience      *time.Timer // fires when they have waited long enough
 	fresh         *fresh
-	heads         *heads
+	headers       *headerCache
 	groupBytes    int
 	lastPartition task.Partition
 	lastPart      *part
@@ -143,7 +143,7 @@ func newDriver(dir string, c Config) *Driver {
 		syncing:  make(chan *group, groupsSyncingMax),
 		spare:    make(chan *group, groupsSyncingMax),
 		patience: time.NewTimer(store.PatientMax),
-		touched:  newTouched(2 * groupRowsMax), // a sweep touches three keys a row, and a quarter of the slots stays free
+		touched:  newKeySet(2 * groupRowsMax), // a sweep touches three keys a row, and a quarter of the slots stays free
 	}
 	d.damage.log = d.cfg.Logger
 	d.durable.moved.L = &d.durable.mu

@@ -40,7 +40,7 @@ func (d *Driver) rows(ctx context.Context, n int, decode decoder, appendKey func
 			return nil, err
 		}
 	}
-	return found, d.settled()
+	return found, d.awaitDurable()
 }
 
 // readRow reads a row into t, and leaves t as it is when there is no row.
@@ -61,8 +61,8 @@ func (decode decoder) own(value []byte) (task.Task, error) {
 	return t, err
 }
 
-// settled waits until everything visible is on disk.
-func (d *Driver) settled() error {
+// awaitDurable waits until everything visible is on disk.
+func (d *Driver) awaitDurable() error {
 	d.durable.wait()
 	return d.failure()
 }
@@ -84,7 +84,7 @@ func (d *Driver) Payload(ctx context.Context, id task.ID) ([]byte, error) {
 	if !found {
 		return nil, fmt.Errorf("payload of %s: %w", id, store.ErrNotFound)
 	}
-	return payload, d.settled()
+	return payload, d.awaitDurable()
 }
 
 // Controls implements store.Driver.
@@ -107,7 +107,7 @@ func (d *Driver) Controls(ctx context.Context, kind, name string) ([]store.Contr
 	if err != nil {
 		return nil, err
 	}
-	return rows, d.settled()
+	return rows, d.awaitDurable()
 }
 
 // each visits the keys of [lower, upper) in order until visit returns false. Key and value are valid only

@@ -18,7 +18,7 @@ import (
 type request struct {
 	rows    []row
 	order   []uint32 // of evaluation; see sort
-	seen    *touched // tasks of a run; used by sort
+	seen    *keySet // tasks of a run; used by sort
 	buf     []byte   // keys and values of rows
 	results []error  // one for each of rows
 	lazy    bool     // all rows are
@@ -125,7 +125,7 @@ func (r *request) value(w *row, op *store.Op) {
 // ops of another kind that came before them, also on disk.
 func (r *request) sort() {
 	if n := max(len(r.rows), 1); r.seen == nil || r.seen.rowsMax() < n {
-		r.seen = newTouched(1 << bits.Len(uint(n-1)))
+		r.seen = newKeySet(1 << bits.Len(uint(n-1)))
 	}
 	r.seen.clear()
 	r.order = r.order[:0]

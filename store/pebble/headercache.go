@@ -5,11 +5,11 @@ import (
 	"github.com/kinesin-io/kinesin/task"
 )
 
-// heads is a cache of the headers of the wake-up and task rows that were written last, so that a write which
+// headerCache has the headers of the wake-up and task rows that were written last, so that a write which
 // replaces or deletes one need not read it. Most tasks are dispatched, claimed and ended within moments, and
 // reading was a sixth of the committer's work in a drain. A header is always the one in the database, because
-// only the committer writes. Only the committer uses heads.
-type heads struct {
+// only the committer writes. Only the committer uses it.
+type headerCache struct {
 	young, old map[headKey]store.Header // old is dropped when young is full
 	rowsMax    int                      // of one generation
 }
@@ -25,18 +25,18 @@ type headKey struct {
 
 func taskHead(id task.ID) headKey { return headKey{id, -1} }
 
-func newHeads(rowsMax int) *heads {
-	return &heads{young: map[headKey]store.Header{}, old: map[headKey]store.Header{}, rowsMax: rowsMax}
+func newHeaderCache(rowsMax int) *headerCache {
+	return &headerCache{young: map[headKey]store.Header{}, old: map[headKey]store.Header{}, rowsMax: rowsMax}
 }
 
-func (h *heads) get(k headKey) (head store.Header, found bool) {
+func (h *headerCache) get(k headKey) (head store.Header, found bool) {
 	if head, found = h.young[k]; !found {
 		head, found = h.old[k]
 	}
 	return head, found
 }
 
-func (h *heads) put(k headKey, head store.Header) {
+func (h *headerCache) put(k headKey, head store.Header) {
 	if len(h.young) >= h.rowsMax {
 		h.young, h.old = h.old, h.young
 		clear(h.young)
@@ -44,7 +44,7 @@ func (h *heads) put(k headKey, head store.Header) {
 	h.young[k] = head
 }
 
-func (h *heads) drop(k headKey) {
+func (h *headerCache) drop(k headKey) {
 	delete(h.young, k)
 	delete(h.old, k)
 }
