@@ -5,7 +5,7 @@ package pebble
 // Emptying the set costs nothing.
 type keySet struct {
 	slots []keySlot // a power of two
-	round uint32        // slots of other rounds are empty
+	round uint32    // slots of other rounds are empty
 }
 
 type keySlot struct {

@@ -18,7 +18,7 @@ import (
 type request struct {
 	rows    []row
 	order   []uint32 // of evaluation; see sort
-	seen    *keySet // tasks of a run; used by sort
+	seen    *keySet  // tasks of a run; used by sort
 	buf     []byte   // keys and values of rows
 	results []error  // one for each of rows
 	lazy    bool     // all rows are
