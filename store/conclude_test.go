@@ -58,7 +58,7 @@ func TestConclude(t *testing.T) {
 }
 
 // TestConcludeNeverDropsWhatALiveTaskNeeds puts rule 1 to every combination of places, seqs and states: a
-// wake-up row that a live task row names is never a remnant, nor is a bare one that is newer than the task
+// wake-up row that a live task row names is never a leftover, nor is a bare one that is newer than the task
 // row.
 func TestConcludeNeverDropsWhatALiveTaskNeeds(t *testing.T) {
 	const at = task.Instant(1_700_000_000_000_000)
