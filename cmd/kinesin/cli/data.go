@@ -105,7 +105,7 @@ func printCounts(w io.Writer, c *server.DataCounts) error {
 	if c.Findings > 0 {
 		verdict = fmt.Sprintf("not sound, %d findings", c.Findings)
 	}
-	_, err := fmt.Fprintf(w, "%s: %d live tasks, %d ended, %d payload rows, %d control rows, %d wake-up rows and %d remnants; %d data files (%d bytes), %d logs\n",
+	_, err := fmt.Fprintf(w, "%s: %d live tasks, %d ended, %d payload rows, %d control rows, %d wake-up rows and %d leftover rows; %d data files (%d bytes), %d logs\n",
 		verdict, c.Live, c.Ended, c.Payloads, c.Controls, c.Wakeups, c.Leftovers, c.Tables, c.TableBytes, c.Logs)
 	return err
 }
