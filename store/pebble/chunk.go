@@ -21,7 +21,6 @@ const (
 	longHeader     = 19
 	chunkFull      = 0
 	chunkFirst     = 1
-	chunkMiddle    = 2
 	chunkLast      = 3
 	chunkKinds     = 4
 )

@@ -88,19 +88,19 @@ func (d *Driver) listener() *pebbledb.EventListener {
 	}
 }
 
-// refusal is an error of opening that already says what to do.
-type refusal struct{ error }
+// refusedError is an error of opening that already says what to do.
+type refusedError struct{ error }
 
-func (r refusal) Unwrap() error { return r.error }
+func (r refusedError) Unwrap() error { return r.error }
 
 // refuse returns the error of a store that is left alone, with a hint what to do.
 func (d *Driver) refuse(err error, hint string) error {
-	return refusal{fmt.Errorf("data directory %s: %w; nothing was changed: %s", d.dir, err, hint)}
+	return refusedError{fmt.Errorf("data directory %s: %w; nothing was changed: %s", d.dir, err, hint)}
 }
 
 // openError adds to an error of opening which sentinel it is and what to do.
 func (d *Driver) openError(err error) error {
-	var refused refusal
+	var refused refusedError
 	switch {
 	case errors.As(err, &refused):
 		return err
