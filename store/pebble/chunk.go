@@ -29,7 +29,7 @@ var chunkHeaders = [...]int{manifestHeader, shortHeader, longHeader}
 
 // chunk is one piece of a log or a manifest.
 type chunk struct {
-	kind    byte // chunkFull, chunkFirst, chunkMiddle or chunkLast
+	kind    byte // chunkFull, chunkFirst or chunkLast; 2 for one in between
 	header  int  // bytes before the content
 	content []byte
 }
