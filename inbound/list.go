@@ -145,7 +145,7 @@ func (l *listing) read(ctx context.Context, p task.Partition) (more bool, err er
 		}
 		l.place.ID, l.place.After = wakeups[i].ID.String(), int64(wakeups[i].WakeRow.At)
 		b := &all[i]
-		if b.conclusion == store.Remnant || b.conclusion == store.Unclear || (l.state != task.Unknown && l.state != b.State) {
+		if b.conclusion == store.Leftover || b.conclusion == store.Unclear || (l.state != task.Unknown && l.state != b.State) {
 			continue
 		}
 		l.found = append(l.found, l.view(&b.Task))

@@ -74,7 +74,7 @@ func (in *Inbound) liveIn(ctx context.Context, p task.Partition, limit int) ([]f
 			if b := &all[i]; !b.ID.IsZero() && !b.State.IsEnd() {
 				live = append(live, b.found)
 			}
-			if all[i].conclusion == store.Remnant {
+			if all[i].conclusion == store.Leftover {
 				over = append(over, store.Remove(&wakeups[i]))
 			}
 		}

@@ -404,7 +404,7 @@ func (d *delivering) order(wakeup, row *task.Task, now task.Instant) (o task.Ord
 		case store.Undispatched: // the call that stored it did not get to its task row
 		case store.Live:
 			o.Task, o.First = *row, false
-		case store.Remnant:
+		case store.Leftover:
 			d.remnants = append(d.remnants, *wakeup)
 			return o, false
 		case store.Unclear:

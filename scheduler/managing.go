@@ -143,7 +143,7 @@ func (m *managing) readAndJudge(ctx context.Context, j *judgement, ids []task.ID
 		case store.Live:
 			m.takeOver(row)
 			live = append(live, *row)
-		case store.Remnant:
+		case store.Leftover:
 			m.remnants = append(m.remnants, *e.row)
 		case store.Unclear:
 			if !row.ID.IsZero() && row.IsBare() {
@@ -320,7 +320,7 @@ func (m *managing) movedOn(o *task.Order, row *task.Task) {
 	case store.Live:
 		m.takeOver(row)
 		m.follow(row)
-	case store.Remnant:
+	case store.Leftover:
 		m.l.flight.drop(row.ID)
 		m.remnants = append(m.remnants, o.Task)
 	case store.Undispatched, store.Unclear:

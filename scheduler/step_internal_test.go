@@ -36,5 +36,5 @@ func TestNoCallLooksOldAfterAStep(t *testing.T) {
 	k.Step(2 * time.Hour)
 	concludes("as it is set forward", store.Undispatched)
 	v.Advance(store.CallMax)
-	concludes("when the call is over in any case", store.Remnant)
+	concludes("when the call is over in any case", store.Leftover)
 }

@@ -7,7 +7,7 @@ import (
 	"github.com/kinesin-io/kinesin/task"
 )
 
-// check says of each op why it is refused; nil when none is.
+// check returns why each op is refused, nil when none is.
 func (s *Store) check(ops []Op) []error {
 	var refused []error
 	for i := range ops {
@@ -55,7 +55,7 @@ func (s *Store) checkOp(op *Op) error {
 	return fmt.Errorf("%w op: kind %d", ErrMalformed, op.Kind)
 }
 
-// checkFollows checks what op i of the list follows: a write of a row of the same task.
+// checkFollows checks that op i of the list follows a write of a row of the same task.
 func checkFollows(ops []Op, i int) error {
 	if i == 0 {
 		return fmt.Errorf("%w op: it follows, but is the first", ErrMalformed)
@@ -99,7 +99,7 @@ func (s *Store) checkReplacement(t *task.Task) error {
 	return s.checkNamed(t, 2)
 }
 
-// checkNamed checks a row that lives, and the wake-up row that it names.
+// checkNamed checks a live row and the wake-up row that it names.
 func (s *Store) checkNamed(t *task.Task, seqMin uint64) error {
 	if err := checkKey(t); err != nil {
 		return err
@@ -127,7 +127,7 @@ func (s *Store) checkTask(t *task.Task, seqMin uint64) error {
 		return s.checkNamed(t, 1)
 	}
 	if t.ExpireAt.IsZero() {
-		return fmt.Errorf("%w task %s: %s, but no instant at which it may be deleted", ErrMalformed, t.ID, t.State)
+		return fmt.Errorf("%w task %s: %s, but without an instant of expiry", ErrMalformed, t.ID, t.State)
 	}
 	return s.checkRow(t)
 }

@@ -3,17 +3,14 @@ package store
 import (
 	"encoding/binary"
 	"fmt"
-	"math"
 	"slices"
-	"time"
 
 	"google.golang.org/protobuf/encoding/protowire"
 
 	"github.com/kinesin-io/kinesin/task"
 )
 
-// A row is a fixed header, which a driver can check conditions against without
-// decoding the rest, and then fields in protobuf wire format:
+// A row is a fixed header, which is enough to check conditions, and then fields in protobuf wire format:
 //
 //	0      format version
 //	1      state, with rowApart
@@ -24,17 +21,16 @@ import (
 //	then   only with rowApart: instant and seq of the wake-up row, big endian (16);
 //	       else they are wake and seq
 //
-// A field that is unknown to a reader is skipped and not kept when the row is written
-// again. So a release that adds a field must be able to read it one release before
-// any release writes it; a change that an older reader must not skip raises the version.
+// A reader skips unknown fields and does not keep them when it writes the row again. So a field must be read
+// one release before it is written; a change that an older reader must not skip raises the version.
 //
-// Rows of version 1 had no wake-up row of their own; they are refused with ErrOldForm.
+// Rows of version 1 did not name a wake-up row; they are refused with ErrOldForm.
 const (
 	rowVersion     = 2
 	headerLen      = 25
 	headerEndLen   = 16
 	headerApartLen = 16
-	// rowApart is set in the byte of the state when the wake-up row is not at (wake, seq).
+	// rowApart is set in the state byte when the wake-up row is not at (wake, seq).
 	rowApart = 0x80
 	// controlVersion is the format of control rows, which have a header of their own.
 	controlVersion = 1
@@ -97,7 +93,7 @@ type Header struct {
 	ExpireAt  task.Instant // zero outside an end
 }
 
-// HeaderOf is the header of the row that t is stored as.
+// HeaderOf returns the header of t's row.
 func HeaderOf(t *task.Task) Header {
 	h := Header{State: t.State, Seq: t.Seq, Wake: t.Wake, WakeRow: t.WakeRow, Partition: t.Partition}
 	if t.State.IsEnd() {
@@ -177,7 +173,7 @@ func DecodePartition(b []byte) task.Partition {
 	}
 }
 
-// AppendTask appends the encoded form of t, of a wake-up row as of a task row. It allocates only to grow dst.
+// AppendTask appends t encoded as a wake-up row or a task row. It allocates only to grow dst.
 func AppendTask(dst []byte, t *task.Task) []byte {
 	state, apart := byte(t.State), t.WakeRow != task.WakeRow{At: t.Wake, Seq: t.Seq}
 	if apart {
@@ -208,7 +204,7 @@ func AppendTask(dst []byte, t *task.Task) []byte {
 	return dst
 }
 
-// appendIdentity appends what never changes in the life of a task.
+// appendIdentity appends the fields that never change.
 func appendIdentity(dst []byte, t *task.Task) []byte {
 	dst = protowire.AppendTag(dst, fieldID, protowire.BytesType)
 	dst = protowire.AppendBytes(dst, t.ID[:])
@@ -255,21 +251,18 @@ func appendProgress(dst []byte, t *task.Task) []byte {
 	return appendVarint(dst, fieldFirstStarted, uint64(t.FirstStarted))
 }
 
+// appendAttempt encodes the attempt in place and then inserts its length.
 func appendAttempt(dst []byte, a *task.Attempt) []byte {
 	dst = protowire.AppendTag(dst, fieldHistory, protowire.BytesType)
-	dst = protowire.AppendVarint(dst, uint64(attemptSize(a)))
+	start := len(dst)
 	dst = appendVarint(dst, attemptNumber, uint64(a.Number))
 	dst = appendString(dst, attemptWorker, a.Worker)
 	dst = appendVarint(dst, attemptStart, uint64(a.Start))
 	dst = appendVarint(dst, attemptEnd, uint64(a.End))
 	dst = appendVarint(dst, attemptOutcome, uint64(a.Outcome))
-	return appendString(dst, attemptError, a.Error)
-}
-
-func attemptSize(a *task.Attempt) int {
-	return varintSize(uint64(a.Number)) + stringSize(a.Worker) +
-		varintSize(uint64(a.Start)) + varintSize(uint64(a.End)) +
-		varintSize(uint64(a.Outcome)) + stringSize(a.Error)
+	dst = appendString(dst, attemptError, a.Error)
+	var size [binary.MaxVarintLen64]byte
+	return slices.Insert(dst, start, protowire.AppendVarint(size[:0], uint64(len(dst)-start))...)
 }
 
 func appendInstant(dst []byte, i task.Instant) []byte {
@@ -278,7 +271,7 @@ func appendInstant(dst []byte, i task.Instant) []byte {
 
 func decodeInstant(b []byte) task.Instant { return task.Instant(binary.BigEndian.Uint64(b)) }
 
-// appendVarint appends a field, unless it is zero. Field numbers of a task need up to two bytes of tag.
+// appendVarint appends a field, unless it is zero.
 func appendVarint(dst []byte, f protowire.Number, v uint64) []byte {
 	if v == 0 {
 		return dst
@@ -291,222 +284,6 @@ func appendString(dst []byte, f protowire.Number, v string) []byte {
 		return dst
 	}
 	return protowire.AppendString(protowire.AppendTag(dst, f, protowire.BytesType), v)
-}
-
-// varintSize and stringSize are for fields with a tag of one byte.
-func varintSize(v uint64) int {
-	if v == 0 {
-		return 0
-	}
-	return 1 + protowire.SizeVarint(v)
-}
-
-func stringSize(v string) int {
-	if v == "" {
-		return 0
-	}
-	return 1 + protowire.SizeBytes(len(v))
-}
-
-// DecodeTask reads what AppendTask wrote. Payload of the result is a part of row; everything else is copied.
-// It returns ErrVersion for a row of a newer format, ErrOldForm for one of an older, ErrCorrupt for one that
-// fails its checks, as a bare row does.
-func DecodeTask(row []byte) (task.Task, error) {
-	t, err := DecodeWakeup(row)
-	if err == nil && t.IsBare() {
-		return task.Task{}, fmt.Errorf("%w: task row in state %d", ErrCorrupt, t.State)
-	}
-	return t, err
-}
-
-// DecodeWakeup is DecodeTask of a wake-up row, which may be bare.
-func DecodeWakeup(row []byte) (task.Task, error) {
-	var t task.Task
-	if err := decodeTask(&t, row); err != nil {
-		return task.Task{}, err
-	}
-	return t, nil
-}
-
-func decodeTask(t *task.Task, row []byte) error {
-	h, rest, err := decodeHeader(row)
-	if err != nil {
-		return err
-	}
-	t.State, t.Seq, t.Wake, t.WakeRow, t.Partition = h.State, h.Seq, h.Wake, h.WakeRow, h.Partition
-	t.Ended, t.ExpireAt = h.Ended, h.ExpireAt
-	if !t.State.IsStored() && !t.IsBare() {
-		return fmt.Errorf("%w: row in state %d", ErrCorrupt, h.State)
-	}
-	if err := decodeFields(t, rest); err != nil {
-		return err
-	}
-	if t.ID.IsZero() {
-		return fmt.Errorf("%w: row without an id", ErrCorrupt)
-	}
-	return nil
-}
-
-// field is one decoded field: number holds varints, bytes the rest.
-type field struct {
-	id     protowire.Number
-	number uint64
-	bytes  []byte
-}
-
-// decodeFields sets every varint and bytes field of t, and skips those of other types.
-func decodeFields(t *task.Task, b []byte) error {
-	for len(b) > 0 {
-		f, n, err := nextField(b)
-		if err != nil {
-			return err
-		}
-		b = b[n:]
-		if err := setField(t, &f); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// nextField reads one field and says how long it is; the id of one of another type is 0.
-func nextField(b []byte) (f field, length int, err error) {
-	id, kind, n := protowire.ConsumeTag(b)
-	if n < 0 {
-		return f, 0, fmt.Errorf("%w: %w", ErrCorrupt, protowire.ParseError(n))
-	}
-	var m int
-	switch f.id = id; kind {
-	case protowire.VarintType:
-		f.number, m = protowire.ConsumeVarint(b[n:])
-	case protowire.BytesType:
-		f.bytes, m = protowire.ConsumeBytes(b[n:])
-	case protowire.Fixed32Type, protowire.Fixed64Type, protowire.StartGroupType, protowire.EndGroupType:
-		f.id, m = 0, protowire.ConsumeFieldValue(id, kind, b[n:])
-	default:
-		m = -1
-	}
-	if m < 0 {
-		return f, 0, fmt.Errorf("%w: field %d: %w", ErrCorrupt, id, protowire.ParseError(m))
-	}
-	return f, n + m, nil
-}
-
-// setField sets one field. The switch is one jump table, on the path of every row that is read.
-func setField(t *task.Task, f *field) error { //nolint:cyclop // a table
-	switch f.id {
-	case fieldID:
-		return setArray(&t.ID, f)
-	case fieldDue:
-		t.Due = f.instant()
-	case fieldCreated:
-		t.Created = f.instant()
-	case fieldCollection:
-		t.Collection = string(f.bytes)
-	case fieldKey:
-		t.Key = string(f.bytes)
-	case fieldDigest:
-		return setArray(&t.Digest, f)
-	case fieldPayload:
-		t.Payload = slices.Clip(f.bytes)
-	case fieldPayloadSize:
-		return setUint32(&t.PayloadSize, f)
-	case fieldMaxAttempts:
-		return setUint32(&t.Overrides.MaxAttempts, f)
-	case fieldTimeout:
-		t.Overrides.Timeout = f.duration()
-	case fieldBackoffMin:
-		t.Overrides.BackoffMin = f.duration()
-	case fieldBackoffMax:
-		t.Overrides.BackoffMax = f.duration()
-	case fieldAttempt:
-		return setUint32(&t.Attempt, f)
-	case fieldFailures:
-		return setUint32(&t.Failures, f)
-	case fieldLost:
-		return setUint32(&t.Lost, f)
-	case fieldBlamed:
-		return setUint32(&t.Blamed, f)
-	case fieldEnqueues:
-		return setUint32(&t.Enqueues, f)
-	case fieldFlags:
-		t.Suspect, t.CancelRequested = f.number&flagSuspect != 0, f.number&flagCancelRequested != 0
-	case fieldWorker:
-		t.Worker = string(f.bytes)
-	case fieldEnqueued:
-		t.Enqueued = f.instant()
-	case fieldClaimedAt:
-		t.ClaimedAt = f.instant()
-	case fieldStarted:
-		t.Started = f.instant()
-	case fieldFirstStarted:
-		t.FirstStarted = f.instant()
-	case fieldEnded:
-		t.Ended = f.instant()
-	case fieldExpireAt:
-		t.ExpireAt = f.instant()
-	case fieldHistory:
-		return addAttempt(t, f.bytes)
-	case fieldTraceparent:
-		t.Traceparent = string(f.bytes)
-	}
-	return nil
-}
-
-func addAttempt(t *task.Task, b []byte) error {
-	if len(t.History) >= task.HistoryMax {
-		return fmt.Errorf("%w: more than %d attempts in a task row", ErrCorrupt, task.HistoryMax)
-	}
-	t.History = append(t.History, task.Attempt{})
-	a := &t.History[len(t.History)-1]
-	for len(b) > 0 {
-		f, n, err := nextField(b)
-		if err != nil {
-			return err
-		}
-		b = b[n:]
-		if err := setAttempt(a, &f); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-func setAttempt(a *task.Attempt, f *field) error {
-	switch f.id {
-	case attemptNumber:
-		return setUint32(&a.Number, f)
-	case attemptWorker:
-		a.Worker = string(f.bytes)
-	case attemptStart:
-		a.Start = f.instant()
-	case attemptEnd:
-		a.End = f.instant()
-	case attemptOutcome:
-		a.Outcome = task.Outcome(f.number)
-	case attemptError:
-		a.Error = string(f.bytes)
-	}
-	return nil
-}
-
-func (f *field) instant() task.Instant   { return task.Instant(f.number) }
-func (f *field) duration() time.Duration { return time.Duration(f.number) }
-
-func setArray[A ~[16]byte](dst *A, f *field) error {
-	if len(f.bytes) != 16 {
-		return fmt.Errorf("%w: field %d has %d bytes, want 16", ErrCorrupt, f.id, len(f.bytes))
-	}
-	*dst = A(f.bytes)
-	return nil
-}
-
-func setUint32(dst *uint32, f *field) error {
-	if f.number > math.MaxUint32 {
-		return fmt.Errorf("%w: field %d is %d", ErrCorrupt, f.id, f.number)
-	}
-	*dst = uint32(f.number)
-	return nil
 }
 
 // AppendControl appends the encoded value of a control row; kind and name are its key.

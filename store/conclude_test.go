@@ -33,17 +33,17 @@ func TestConclude(t *testing.T) {
 		"keyed, its call is under way":      {at(keyed, here), task.Task{}, store.Undispatched},
 		"keyed, its call may be slow":       {at(slow, here), task.Task{}, store.Undispatched},
 		"a task row that cannot be read":    {at(first, here), task.Task{ID: task.ID{1}}, store.Unclear},
-		"keyed, ended and expired":          {at(old, here), task.Task{}, store.Remnant},
-		"bare, ended and expired":           {at(bare, there), task.Task{}, store.Remnant},
+		"keyed, ended and expired":          {at(old, here), task.Task{}, store.Leftover},
+		"bare, ended and expired":           {at(bare, there), task.Task{}, store.Leftover},
 		"in flight":                         {at(first, here), at(live, here), store.Live},
 		"in flight, put by a repeated call": {at(keyed, task.WakeRow{At: now, Seq: 9}), at(live, here), store.Live},
-		"moved, the old row":                {at(first, here), at(live, there), store.Remnant},
+		"moved, the old row":                {at(first, here), at(live, there), store.Leftover},
 		"moved, the new row":                {at(bare, there), at(live, there), store.Live},
 		"a move to come":                    {at(bare, there), at(live, here), store.Unclear},
-		"a move that lost":                  {at(bare, task.WakeRow{At: there.At, Seq: 3}), at(live, here), store.Remnant},
-		"a refused call of a later time":    {at(keyed, task.WakeRow{At: there.At, Seq: 9}), at(live, here), store.Remnant},
-		"ended":                             {at(first, here), at(ended, here), store.Remnant},
-		"ended elsewhere":                   {at(bare, there), at(ended, here), store.Remnant},
+		"a move that lost":                  {at(bare, task.WakeRow{At: there.At, Seq: 3}), at(live, here), store.Leftover},
+		"a refused call of a later time":    {at(keyed, task.WakeRow{At: there.At, Seq: 9}), at(live, here), store.Leftover},
+		"ended":                             {at(first, here), at(ended, here), store.Leftover},
+		"ended elsewhere":                   {at(bare, there), at(ended, here), store.Leftover},
 		"ended, and to live again":          {at(bare, task.WakeRow{At: there.At, Seq: 9}), at(ended, here), store.Unclear},
 	} {
 		if got := store.Conclude(&c.wakeup, &c.row, now); got != c.want {
@@ -52,13 +52,13 @@ func TestConclude(t *testing.T) {
 	}
 	elsewhere := at(live, here)
 	elsewhere.Partition.Shard = 1
-	if w := at(first, here); store.Conclude(&w, &elsewhere, now) != store.Remnant {
+	if w := at(first, here); store.Conclude(&w, &elsewhere, now) != store.Leftover {
 		t.Error("the row of another partition is not the task's")
 	}
 }
 
 // TestConcludeNeverDropsWhatALiveTaskNeeds puts rule 1 to every combination of places, seqs and states: a
-// wake-up row that a live task row names is never a remnant, nor is a bare one that is newer than the task
+// wake-up row that a live task row names is never a leftover, nor is a bare one that is newer than the task
 // row.
 func TestConcludeNeverDropsWhatALiveTaskNeeds(t *testing.T) {
 	const at = task.Instant(1_700_000_000_000_000)
@@ -71,7 +71,7 @@ func TestConcludeNeverDropsWhatALiveTaskNeeds(t *testing.T) {
 			what := fmt.Sprintf("task row %s at seq %d, names place %d; wake-up row of seq %d", state, rowSeq, names-at, wakeSeq)
 			got := store.Conclude(&wakeup, &row, at)
 			needed := !state.IsEnd() && names == at
-			if got == store.Remnant && (needed || wakeup.IsBare() && wakeSeq > rowSeq) {
+			if got == store.Leftover && (needed || wakeup.IsBare() && wakeSeq > rowSeq) {
 				t.Errorf("%s: dropped", what)
 			}
 			if got == store.Undispatched || (got == store.Live) != needed {

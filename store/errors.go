@@ -7,47 +7,47 @@ import (
 	"github.com/kinesin-io/kinesin/task"
 )
 
-// One sentinel per decision a caller makes.
+// There is one error for each decision of a caller.
 var (
-	// ErrConflict says that the condition of a write did not hold; errors.As with
-	// *ConflictError gives the row that stood in the way.
+	// ErrConflict means that the condition of a write did not hold; errors.As with *ConflictError gives the
+	// row that was there.
 	ErrConflict = errors.New("condition failed")
-	// ErrSkipped says that a write was not tried, since the one that it follows does not hold.
-	ErrSkipped = errors.New("not written, since the write before it was not")
-	// ErrNotFound says that there is no such row.
+	// ErrSkipped means that a write was not tried, because the one that it follows does not hold.
+	ErrSkipped = errors.New("not written, because the write before it was not")
+	// ErrNotFound means that there is no such row.
 	ErrNotFound = errors.New("not found")
-	// ErrUnknown says that a write may or may not have been applied, and that reading it back failed too.
+	// ErrUnknown means that a write may have been applied or not, and that reading it back failed too.
 	ErrUnknown = errors.New("outcome unknown")
-	// ErrFull says that the store accepts no new tasks for want of space; what is stored still drains.
+	// ErrFull means that the store has no space for new tasks; stored tasks still drain.
 	ErrFull = errors.New("store is full")
-	// ErrThrottled says that the store was too busy for a call, for longer than it is tried again. Nothing
-	// was written; a later try may come through.
+	// ErrThrottled means that the store throttled a call for longer than the driver repeats it. Nothing was
+	// written; a later try may succeed.
 	ErrThrottled = errors.New("store is throttled")
-	// ErrUnreachable says that the store did not answer, or only that it failed, for longer than a call is
-	// tried again. What the call was to write is not written; a later try may come through.
+	// ErrUnreachable means that the store did not answer, or answered only with failures, for longer than the
+	// driver repeats a call. Nothing was written; a later try may succeed.
 	ErrUnreachable = errors.New("store does not answer")
 	// ErrTooLarge refuses a payload or a control value above the limit.
 	ErrTooLarge = errors.New("too large")
-	// ErrMalformed refuses a call that no caller should make; the text says what is wrong with it.
+	// ErrMalformed refuses a call that no caller should make; the text says why.
 	ErrMalformed = errors.New("malformed")
-	// ErrVersion says that data was written by a newer version; it is left alone.
+	// ErrVersion means that a newer version wrote the data, which stays unchanged.
 	ErrVersion = errors.New("data of a newer version")
-	// ErrOldForm says that data was written by an older version, in a form that has been given up; it is left
-	// alone.
-	ErrOldForm = errors.New("data of an older form, which this program does not read")
-	// ErrCorrupt says that data fails its checks; it is left alone.
+	// ErrOldForm means that an older version wrote the data in a format that is no longer read. The data
+	// stays unchanged.
+	ErrOldForm = errors.New("data of an older format, which this program does not read")
+	// ErrCorrupt means that data fails its checks. It stays unchanged.
 	ErrCorrupt = errors.New("corrupt data")
-	// ErrInUse says that another process has the data open.
+	// ErrInUse means that another process has the data open.
 	ErrInUse = errors.New("in use by another process")
 	// ErrBusy refuses a snapshot while there is another one.
-	ErrBusy = errors.New("another snapshot is under way")
-	// ErrUnfinished says that data were being restored and are not complete; they are left alone.
+	ErrBusy = errors.New("another snapshot is in progress")
+	// ErrUnfinished means that a restore was interrupted.
 	ErrUnfinished = errors.New("unfinished restore")
 	// ErrClosed refuses calls after Close.
 	ErrClosed = errors.New("store is closed")
 )
 
-// ConflictError is a failed condition with what the driver saw instead.
+// ConflictError is a failed condition with the row that the driver saw.
 type ConflictError struct {
 	Task    *task.Task // current task or wake-up row; nil when absent, and for payload rows
 	Control *Control   // current control row; nil when absent

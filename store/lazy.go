@@ -6,40 +6,40 @@ import (
 	"github.com/kinesin-io/kinesin/task"
 )
 
-// purpose is what a write is for. It alone decides whether the write may be lazy.
+// purpose is the reason for a write. It decides whether the write may be lazy.
 type purpose uint8
 
 const (
-	toTell    purpose = iota // somebody is told of it: a new task, a claim, an outcome, a cancel
-	toTidy                   // a wake-up row goes, since a task row says that nobody needs it any more
-	toEnd                    // a wake-up row goes, and nothing else says that its task is over
-	toAcquire                // a process says that it puts the task on the queue of its deliver lambda
-	toForget                 // a payload goes, whose task has gone before
+	toTell    purpose = iota // a caller is told: of a new task, a claim, an outcome, a cancel
+	toTidy                   // delete a wake-up row that no task needs, as a task row shows
+	toEnd                    // delete a wake-up row, where nothing else shows that its task is over
+	toAcquire                // acquire a task before it is put on the queue of its deliver lambda
+	toForget                 // delete the payload of a deleted task
 )
 
-// purposes is the one table of what may be acknowledged before it is durable: only a write that a crash may
-// take back without anybody having been told something that is then not so. Roles get such writes from the
-// constructors of this package and never set Op.Lazy by themselves.
+// purposes lists which writes may be acknowledged before they are durable: those that a crash may undo
+// without making an answer untrue. Roles get lazy writes from the constructors of this package and never set
+// Op.Lazy themselves.
 var purposes = [...]struct {
 	lazy bool
-	lost string // what follows when a crash forgets the write
+	lost string // the consequence when a crash undoes the write
 }{
-	toTell:    {false, "what was acknowledged is not so"},
+	toTell:    {false, "the answer was untrue"},
 	toTidy:    {true, "a pass over the partition finds the row, reads the task row and deletes it"},
 	toEnd:     {false, "the task starts, though it was delivered or cancelled"},
-	toAcquire: {true, "the row is as it was, and the task is sent again, as it would be without the row"},
-	toForget:  {true, "a payload that no task names stays"},
+	toAcquire: {true, "the task is sent again, as it would be without the write"},
+	toForget:  {true, "an unused payload stays"},
 }
 
-// checkLazy refuses a lazy write that no purpose allows to be: a flag that somebody set by himself.
+// checkLazy refuses a lazy write that has no purpose which allows it: a role set the flag itself.
 func checkLazy(op *Op) error {
 	if op.Lazy && !purposes[purposeOf(op)].lazy {
-		return fmt.Errorf("%w op: kind %d of task %s in state %s is lazy, and must not get lost", ErrMalformed, op.Kind, op.Task.ID, op.Task.State)
+		return fmt.Errorf("%w op: kind %d of task %s in state %s is lazy, but a crash must not undo it", ErrMalformed, op.Kind, op.Task.ID, op.Task.State)
 	}
 	return nil
 }
 
-// purposeOf is what a lazy write is for, as far as that can be seen.
+// purposeOf returns the purpose of a lazy write, as far as the write shows it.
 func purposeOf(op *Op) purpose {
 	switch op.Kind {
 	case DeleteWakeup:

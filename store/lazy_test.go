@@ -31,10 +31,10 @@ func events(of *task.Task) []task.Event {
 	return all
 }
 
-// TestALazyWriteMayBeLost takes every transition of the state machine, of a task that is a wake-up row alone
-// and of one with a row, as those who take it write it, and lets a crash forget all that is lazy. What
-// somebody was told has to be there, and every live task has to have a wake-up row. What is acquired may be
-// forgotten: the row is as before.
+// TestALazyWriteMayBeLost makes every transition of the state machine, for a task that is a wake-up row alone
+// and for one with a task row, with the writes of the roles, and lets a crash undo the lazy ones. Everything
+// that a caller was told must be there, and every live task must have a wake-up row. An acquisition may be
+// undone.
 func TestALazyWriteMayBeLost(t *testing.T) {
 	taken := map[task.State]int{}
 	for _, first := range []bool{true, false} {
@@ -76,7 +76,7 @@ func inState(s task.State) task.Task {
 	return one
 }
 
-// writesOf are the lists of writes by which the roles make the transition.
+// writesOf returns the lists of writes by which the roles make the transition.
 func writesOf(before *task.Task, next task.Task, e task.Event, first bool) map[string][]store.Op {
 	keyed := next
 	keyed.Key = "k"
@@ -131,7 +131,7 @@ func checkLossOfLazy(t *testing.T, before, next *task.Task, ops []store.Op, firs
 	}
 }
 
-// wakeupOf is the wake-up row that a task has: the task itself, or an id alone once it has a row.
+// wakeupOf returns the wake-up row of a task: the task itself, or only its id once it has a task row.
 func wakeupOf(of *task.Task, first bool) task.Task {
 	if first {
 		one := *of
@@ -164,8 +164,8 @@ func read(t *testing.T, s *store.Store, id task.ID) task.Task {
 	return rows[0]
 }
 
-// TestWhatEndsADeliveryIsDurable checks the two removals that no task row stands behind, and that a payload
-// goes lazily.
+// TestWhatEndsADeliveryIsDurable checks that the two removals without a task row are durable, and that a
+// payload is deleted lazily.
 func TestWhatEndsADeliveryIsDurable(t *testing.T) {
 	one := scheduled(1)
 	gone := task.Task{ID: one.ID, Partition: one.Partition, WakeRow: one.WakeRow}

@@ -8,36 +8,19 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/kinesin-io/kinesin/internal/backoff"
 	"github.com/kinesin-io/kinesin/internal/clock"
 	"github.com/kinesin-io/kinesin/task"
 )
 
-// How long the settling of unknown outcomes tries.
-const (
-	settleTriesMax = 5
-	settleWait     = 10 * time.Millisecond // doubles with every try
-)
+const settleTriesMax = 5
 
-// verdict is what a row that was read back says about a write.
-type verdict uint8
+// settlePauses are the pauses between the tries.
+var settlePauses = backoff.Policy{Min: 10 * time.Millisecond, Max: 160 * time.Millisecond}
 
-const (
-	open    verdict = iota // not applied, and its condition still holds: write again
-	applied                // the row is as written
-	beaten                 // the condition does not hold, or the row moved on
-)
-
-// found is what reading back saw in the place of one write.
-type found struct {
-	task    *task.Task // wake-up or task row
-	row     *task.Task // PutWakeup: the task row, when there is no wake-up row
-	payload []byte
-	control *Control
-}
-
-// settle finds out what became of the writes whose result is ErrUnknown, by reading back and writing again
-// what was not applied. It replaces their results; what stays unknown keeps ErrUnknown, and the returned
-// error says why. What follows an unknown write is unknown until that one is not.
+// settle finds out whether the writes whose result is ErrUnknown were applied. It reads their rows back, and
+// repeats the writes that were not applied. It replaces their results; those that stay unknown keep
+// ErrUnknown, and the error says why. What follows an unknown write is unknown as long as that write is.
 func (s *Store) settle(ctx context.Context, ops []Op, results []error, cause error) (err error) {
 	for i := range ops {
 		if ops[i].Follows && errors.Is(results[i], ErrSkipped) && isUnknown(results[i-1]) {
@@ -48,16 +31,14 @@ func (s *Store) settle(ctx context.Context, ops []Op, results []error, cause err
 		return cause
 	}
 	defer s.observe("settle", len(ops), clock.Steady(s.cfg.Clock), &err)
-	wait := settleWait
-	for range settleTriesMax {
+	for failures := range settleTriesMax {
 		unknown := unknownOf(results)
 		if cause = s.settleOnce(ctx, ops, results, unknown); cause == nil {
 			return nil
 		}
-		if err := clock.Sleep(ctx, s.cfg.Clock, wait); err != nil {
+		if err := settlePauses.Sleep(ctx, s.cfg.Clock, failures); err != nil {
 			return errors.Join(cause, err)
 		}
-		wait *= 2
 	}
 	return fmt.Errorf("outcome of %d writes after %d tries: %w", len(unknownOf(results)), settleTriesMax, cause)
 }
@@ -72,7 +53,7 @@ func unknownOf(results []error) []int {
 	return at
 }
 
-// settleOnce reads back once and writes again once; nil when nothing stayed unknown.
+// settleOnce reads back once and writes again once. It returns nil when nothing stayed unknown.
 func (s *Store) settleOnce(ctx context.Context, ops []Op, results []error, unknown []int) error {
 	rows, err := s.readBack(ctx, ops, unknown)
 	if err != nil {
@@ -82,7 +63,7 @@ func (s *Store) settleOnce(ctx context.Context, ops []Op, results []error, unkno
 	var at []int
 	for n, i := range unknown {
 		op := ops[i]
-		if op.Follows && isUnknown(results[i-1]) { // the one before is written again, and this after it
+		if op.Follows && isUnknown(results[i-1]) { // the one before is written again, and this one after it
 			again, at = append(again, op), append(at, i)
 			continue
 		}
@@ -90,16 +71,13 @@ func (s *Store) settleOnce(ctx context.Context, ops []Op, results []error, unkno
 			results[i] = ErrSkipped
 			continue
 		}
-		op.Follows = false // from here on it stands alone
-		v, conflict := judge(&op, rows[n])
-		switch v {
-		case applied:
-			results[i] = nil
-		case beaten:
-			results[i] = conflict
-		case open:
+		op.Follows = false // the one before is settled
+		repeat, result := judge(&op, rows[n])
+		if repeat {
 			again, at = append(again, op), append(at, i)
+			continue
 		}
+		results[i] = result
 	}
 	if len(again) == 0 {
 		return nil
@@ -107,8 +85,8 @@ func (s *Store) settleOnce(ctx context.Context, ops []Op, results []error, unkno
 	return s.writeAgain(ctx, again, at, results)
 }
 
-// writeAgain repeats writes that were not applied. A conflict now may be the late effect of the
-// first try, so it is left to the next reading, with what follows.
+// writeAgain repeats writes that were not applied. A conflict may now be the late effect of the first try, so
+// it stays unknown until the next reading, and so does what follows it.
 func (s *Store) writeAgain(ctx context.Context, again []Op, at []int, results []error) error {
 	answers, err := s.d.Apply(ctx, again)
 	if err != nil {
@@ -125,29 +103,49 @@ func (s *Store) writeAgain(ctx context.Context, again []Op, at []int, results []
 	return err
 }
 
+// found holds the rows that were read back for one write.
+type found struct {
+	task    *task.Task // wake-up or task row
+	row     *task.Task // PutWakeup: the task row, when there is no wake-up row
+	payload []byte
+	control *Control
+}
+
 // readBack reads the rows that the ops at the given places write, in their order.
 func (s *Store) readBack(ctx context.Context, ops []Op, at []int) ([]found, error) {
 	rows := make([]found, len(at))
-	if err := s.readWakeups(ctx, ops, at, rows); err != nil {
+	var wakeups lookup[WakeKey]
+	for n, i := range at {
+		switch op := &ops[i]; op.Kind {
+		case PutWakeup, DeleteWakeup, ReplaceWakeup:
+			wakeups.add(KeyOf(&op.Task), &rows[n].task)
+		case PutTask, ReplaceTask, PutPayload, DeletePayload, PutControl, DeleteControl:
+		}
+	}
+	if err := wakeups.read(ctx, s.d.Wakeups); err != nil {
 		return nil, err
 	}
-	if err := s.readTasks(ctx, ops, at, rows); err != nil {
-		return nil, err
-	}
+	var tasks lookup[task.ID]
 	for n, i := range at {
 		var err error
 		switch op := &ops[i]; op.Kind {
+		case PutTask, ReplaceTask:
+			tasks.add(op.Task.ID, &rows[n].task)
+		case PutWakeup:
+			if rows[n].task == nil {
+				tasks.add(op.Task.ID, &rows[n].row)
+			}
 		case PutPayload, DeletePayload:
 			rows[n].payload, err = s.d.Payload(ctx, op.Task.ID)
 		case PutControl, DeleteControl:
 			rows[n].control, err = s.readControl(ctx, op)
-		case PutWakeup, DeleteWakeup, ReplaceWakeup, PutTask, ReplaceTask:
+		case DeleteWakeup, ReplaceWakeup:
 		}
 		if err != nil && !errors.Is(err, ErrNotFound) {
 			return nil, err
 		}
 	}
-	return rows, nil
+	return rows, tasks.read(ctx, s.d.Tasks)
 }
 
 func (s *Store) readControl(ctx context.Context, op *Op) (*Control, error) {
@@ -158,152 +156,123 @@ func (s *Store) readControl(ctx context.Context, op *Op) (*Control, error) {
 	return &rows[0], nil
 }
 
-func (s *Store) readWakeups(ctx context.Context, ops []Op, at []int, rows []found) error {
-	var keys []WakeKey
-	var of []int
-	for n, i := range at {
-		if k := ops[i].Kind; k == PutWakeup || k == DeleteWakeup || k == ReplaceWakeup {
-			keys, of = append(keys, KeyOf(&ops[i].Task)), append(of, n)
-		}
-	}
-	if len(keys) == 0 {
+// lookup collects keys of rows to read in one call, and where the rows go.
+type lookup[K any] struct {
+	keys []K
+	into []**task.Task
+}
+
+func (l *lookup[K]) add(key K, into **task.Task) {
+	l.keys, l.into = append(l.keys, key), append(l.into, into)
+}
+
+// read leaves alone where no row is.
+func (l *lookup[K]) read(ctx context.Context, read func(context.Context, []K) ([]task.Task, error)) error {
+	if len(l.keys) == 0 {
 		return nil
 	}
-	wakeups, err := s.d.Wakeups(ctx, keys)
+	rows, err := read(ctx, l.keys)
 	if err != nil {
 		return err
 	}
-	for j := range wakeups {
-		if !wakeups[j].ID.IsZero() {
-			rows[of[j]].task = &wakeups[j]
+	for i := range rows {
+		if !rows[i].ID.IsZero() {
+			*l.into[i] = &rows[i]
 		}
 	}
 	return nil
 }
 
-// readTasks reads task rows: of task writes, and of wake-up rows that are not there.
-func (s *Store) readTasks(ctx context.Context, ops []Op, at []int, rows []found) error {
-	var ids []task.ID
-	var of []**task.Task
-	for n, i := range at {
-		switch k := ops[i].Kind; {
-		case k == PutTask || k == ReplaceTask:
-			ids, of = append(ids, ops[i].Task.ID), append(of, &rows[n].task)
-		case k == PutWakeup && rows[n].task == nil:
-			ids, of = append(ids, ops[i].Task.ID), append(of, &rows[n].row)
-		}
-	}
-	if len(ids) == 0 {
-		return nil
-	}
-	tasks, err := s.d.Tasks(ctx, ids)
-	if err != nil {
-		return err
-	}
-	for j := range tasks {
-		if !tasks[j].ID.IsZero() {
-			*of[j] = &tasks[j]
-		}
-	}
-	return nil
-}
-
-// judge compares a write with the row read back. It is pure.
-func judge(op *Op, row found) (verdict, *ConflictError) {
+// judge compares a write with the rows read back. repeat says that the write was not applied and that its
+// condition still holds. Otherwise result is nil if the write was applied, and a conflict if not.
+func judge(op *Op, row found) (repeat bool, result error) {
 	switch op.Kind {
 	case PutWakeup:
 		return judgeWakeup(op, row)
 	case PutTask:
 		if row.task == nil {
-			return open, nil
+			return true, nil
 		}
 		return judgeRow(op, row.task)
 	case ReplaceTask:
 		if row.task != nil && row.task.Seq == op.Task.Seq-1 {
-			return open, nil
+			return true, nil
 		}
 		return judgeRow(op, row.task)
 	case ReplaceWakeup:
 		if row.task != nil && row.task.WakeRow.Seq == op.Task.WakeRow.Seq-1 {
-			return open, nil
+			return true, nil
 		}
 		return judgeRow(op, row.task)
 	case DeleteWakeup:
 		if seq := op.Task.WakeRow.Seq; row.task != nil && seq != 0 && row.task.WakeRow.Seq != seq {
-			return beaten, &ConflictError{Task: row.task}
+			return false, &ConflictError{Task: row.task}
 		}
-		return judgeGone(row.task == nil)
+		return row.task != nil, nil
 	case DeletePayload:
-		return judgeGone(row.payload == nil)
+		return row.payload != nil, nil
 	case PutPayload:
 		return judgePayload(op.Payload, row.payload)
 	case PutControl:
 		return judgeControl(&op.Control, row.control)
 	case DeleteControl:
 		if row.control != nil && row.control.Version != op.Control.Version {
-			return beaten, &ConflictError{Control: row.control}
+			return false, &ConflictError{Control: row.control}
 		}
-		return judgeGone(row.control == nil)
+		return row.control != nil, nil
 	}
-	return beaten, &ConflictError{}
+	return false, &ConflictError{}
 }
 
-func judgeGone(gone bool) (verdict, *ConflictError) {
-	if gone {
-		return applied, nil
-	}
-	return open, nil
-}
-
-// judgeWakeup takes a row that is not there for put only if a task row shows that it was and that it was
-// removed: one that has ended, or that names another wake-up row, at the seq that this one was put for or a
-// later one.
-func judgeWakeup(op *Op, row found) (verdict, *ConflictError) {
+// judgeWakeup takes an absent wake-up row for one that was put only if a task row proves that it was put and
+// removed since: a task row that has ended, or that names another wake-up row, at this row's seq or a later
+// one.
+func judgeWakeup(op *Op, row found) (repeat bool, result error) {
 	switch t := &op.Task; {
 	case row.task != nil && row.task.WakeRow.Seq < t.WakeRow.Seq:
-		return open, nil
+		return true, nil
 	case row.task != nil:
 		return judgeRow(op, row.task)
 	case row.row == nil || row.row.Seq < t.WakeRow.Seq:
-		return open, nil
+		return true, nil
 	case row.row.State.IsEnd() || row.row.WakeRow != t.WakeRow:
-		return applied, nil
+		return false, nil
 	}
-	return open, nil
+	return true, nil
 }
 
-// judgeRow compares a row that was written with the one that is there, nil for none.
-func judgeRow(op *Op, have *task.Task) (verdict, *ConflictError) {
+// judgeRow compares the row that was written with the one that is there, nil for none.
+func judgeRow(op *Op, have *task.Task) (repeat bool, result error) {
 	if have != nil && sameRow(&op.Task, have) {
-		return applied, nil
+		return false, nil
 	}
-	return beaten, &ConflictError{Task: have}
+	return false, &ConflictError{Task: have}
 }
 
 func sameRow(a, b *task.Task) bool {
 	return bytes.Equal(AppendTask(nil, a), AppendTask(nil, b))
 }
 
-func judgePayload(want, have []byte) (verdict, *ConflictError) {
+func judgePayload(want, have []byte) (repeat bool, result error) {
 	switch {
 	case have == nil:
-		return open, nil
+		return true, nil
 	case bytes.Equal(want, have):
-		return applied, nil
+		return false, nil
 	}
-	return beaten, &ConflictError{}
+	return false, &ConflictError{}
 }
 
-func judgeControl(want, have *Control) (verdict, *ConflictError) {
+func judgeControl(want, have *Control) (repeat bool, result error) {
 	version := uint64(0)
 	if have != nil {
 		version = have.Version
 	}
 	switch {
 	case version == want.Version-1:
-		return open, nil
+		return true, nil
 	case version == want.Version && bytes.Equal(have.Value, want.Value):
-		return applied, nil
+		return false, nil
 	}
-	return beaten, &ConflictError{Control: have}
+	return false, &ConflictError{Control: have}
 }

@@ -5,13 +5,13 @@ import (
 	"io"
 )
 
-// Snapshot is the files of a store as they are at one point in the order of its commits. What was
-// acknowledged before it was taken is in them.
+// Snapshot holds the files of a store as of one point in the order of its commits. They contain everything
+// that was acknowledged before the snapshot was taken.
 type Snapshot interface {
 	Files() []SnapshotFile
-	// Open opens one of them for reading, from its begin to its size.
+	// Open opens a file for reading, up to its size in Files.
 	Open(name string) (io.ReadCloser, error)
-	// Close gives back the space that the files hold.
+	// Close releases the space of the files.
 	Close() error
 }
 
@@ -19,7 +19,7 @@ type Snapshot interface {
 type SnapshotFile struct {
 	Name  string
 	Bytes int64
-	// Immutable files have the same content in each snapshot that this process takes of the store.
+	// Immutable files have the same content in each snapshot that this process takes.
 	Immutable bool
 }
 

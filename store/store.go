@@ -1,11 +1,10 @@
-// Package store is the seam to what Kinesin remembers: wake-up rows, task
-// rows, payloads and control rows. It is the truth; queues only carry copies.
+// Package store is the seam to durable state: wake-up rows, task rows, payloads and control rows. The store
+// is the truth; queues only carry copies.
 //
-// Store is what roles use: it validates, bounds, observes, and settles writes
-// whose outcome is unknown. Driver is what implementers write; the suite in
-// storetest says what they owe. Every write is conditional and atomic by itself,
-// and one that is acknowledged survives a crash. The package never decides what
-// happens to a task.
+// Roles use Store, which validates calls, bounds them, observes them, and settles writes with an unknown
+// outcome. Implementers write a Driver; the suite in storetest checks it. Every write is conditional and
+// atomic by itself, and an acknowledged write survives a crash. The package never decides what happens to a
+// task.
 package store
 
 import (
@@ -26,8 +25,8 @@ const (
 	ApplyMax      = 4096    // writes
 	ApplyBytesMax = 4 << 20 // payload bytes in them
 	ReadMax       = 4096    // rows of Tasks and Wakeups
-	// ScanMax is the most rows a scan returns; asking for more is refused, since a caller
-	// takes a short page for the last one.
+	// ScanMax is the most rows that a scan returns. A larger limit is refused, because callers take a short
+	// page for the last one.
 	ScanMax = 8192
 )
 
@@ -40,7 +39,7 @@ const (
 // ControlBytesMax bounds the value of a control row.
 const ControlBytesMax = 256 << 10
 
-// Config sets what is not the driver's business. The zero value of every field means its default.
+// Config configures a Store. The zero value of every field means its default.
 type Config struct {
 	PayloadBytesMax  int          // largest payload, in bytes; 256 KiB
 	PayloadInlineMax int          // largest payload kept inside a task's row, in bytes; 700
@@ -49,11 +48,11 @@ type Config struct {
 	Observer         Observer     // none
 }
 
-// Observer is told what a Store did. A nil field is not called.
+// Observer holds callbacks. A nil one is not called.
 type Observer struct {
-	// OpDone is called after every call: its kind ("apply", "tasks", "scan_schedule", ...; "settle" for
-	// the reading back of unknown outcomes), the number of writes or rows asked for, how long
-	// it took, and the call-wide error.
+	// OpDone is called after every call with its kind ("apply", "tasks", "scan_schedule", ...; "settle" for
+	// reading back unknown outcomes), the number of writes or rows asked for, how long it took, and the
+	// call-wide error.
 	OpDone func(kind string, ops int, took time.Duration, err error)
 }
 
@@ -69,7 +68,7 @@ func (c Config) withDefaults() Config {
 	return c
 }
 
-// Store is the store as roles see it. All methods are safe for concurrent use.
+// Store reads and writes rows for roles. All methods are safe for concurrent use.
 type Store struct {
 	d   Driver
 	cfg Config
@@ -78,22 +77,22 @@ type Store struct {
 // New puts a Store on a driver. Close closes both.
 func New(d Driver, c Config) *Store { return &Store{d: d, cfg: c.withDefaults()} }
 
-// PayloadBytesMax is the largest payload that is stored, in bytes.
+// PayloadBytesMax returns the size of the largest payload, in bytes.
 func (s *Store) PayloadBytesMax() int { return s.cfg.PayloadBytesMax }
 
-// PayloadInlineMax is the largest payload that may be in a task's own row, in bytes; a larger one
-// goes to a payload row.
+// PayloadInlineMax returns the size of the largest payload inside a task's row, in bytes. A larger one goes
+// to a payload row.
 func (s *Store) PayloadInlineMax() int { return s.cfg.PayloadInlineMax }
 
-// Apply performs conditional writes, each atomic by itself, and says of each what became of it: nil (applied
-// and durable; with Op.Lazy durable soon), *ConflictError, ErrFull, ErrTooLarge, ErrMalformed, ErrSkipped
-// when it follows one that does not hold, or ErrUnknown when it could not be found out; what follows a write
-// with an unknown outcome is unknown too. results has an entry for every op whatever err is; err is the
-// reason behind the unknown ones.
+// Apply performs conditional writes, each atomic by itself, and returns a result for each: nil (applied and
+// durable; with Op.Lazy durable soon), *ConflictError, ErrFull, ErrTooLarge, ErrMalformed, ErrSkipped when it
+// follows a write that does not hold, or ErrUnknown when its outcome could not be found out. What follows an
+// unknown write is unknown too. results has an entry for every op even if err is not nil; err is the reason
+// for the unknown ones.
 //
-// A write whose outcome was unknown is read back. A row that is exactly as written counts as written by
-// us, a row that is gone counts as deleted by us, and a row that has moved on is a conflict: so of
-// two callers who write the same bytes at once under faults, both may be told that they did.
+// Apply reads back writes with an unknown outcome. A row that is exactly as written counts as written by this
+// call, a row that is gone as deleted by it, and any other row is a conflict. So two callers that write the
+// same bytes at the same time may, under faults, both be told that they did.
 func (s *Store) Apply(ctx context.Context, ops []Op) (results []error, err error) {
 	defer s.observe("apply", len(ops), clock.Steady(s.cfg.Clock), &err)
 	refused := s.check(ops)
@@ -113,7 +112,7 @@ func (s *Store) Apply(ctx context.Context, ops []Op) (results []error, err error
 	return refused, err
 }
 
-// apply hands checked ops to the driver in parts it can take.
+// apply passes checked ops to the driver in parts within its limits.
 func (s *Store) apply(ctx context.Context, ops []Op) ([]error, error) {
 	n := partLen(ops)
 	if n == len(ops) {
@@ -130,7 +129,8 @@ func (s *Store) apply(ctx context.Context, ops []Op) ([]error, error) {
 	return results, errors.Join(errs...)
 }
 
-// partLen is how many of the first ops fit one call. It does not part ops that follow each other.
+// partLen returns how many of the first ops fit into one call. It does not separate ops that follow each
+// other.
 func partLen(ops []Op) int {
 	size := 0
 	for i := range ops {
@@ -142,8 +142,8 @@ func partLen(ops []Op) int {
 	return len(ops)
 }
 
-// chainEdge is the last edge between chains at or before i, or the first one after it if that is the head of
-// the list.
+// chainEdge returns the last edge between chains at or before i. If that is the head of the list, it returns
+// the first edge after i.
 func chainEdge(ops []Op, i int) int {
 	edge := i
 	for edge > 0 && ops[edge].Follows {
@@ -270,11 +270,11 @@ func (s *Store) Controls(ctx context.Context, kind string) (rows []Control, err 
 	return s.d.Controls(ctx, kind, "")
 }
 
-// ControlsOmitted is Controls, and why each row that is left out of them is, by name: ErrVersion or
-// ErrCorrupt.
+// ControlsOmitted is Controls that leaves out rows it cannot read, and returns the reason for each by name:
+// ErrVersion or ErrCorrupt.
 func (s *Store) ControlsOmitted(ctx context.Context, kind string) (rows []Control, omitted map[string]error, err error) {
 	read := s.d.Capabilities().ControlsOmitted
-	if read == nil { // such a driver leaves out none
+	if read == nil { // the driver leaves out none
 		rows, err = s.Controls(ctx, kind)
 		return rows, nil, err
 	}
@@ -303,8 +303,8 @@ func (s *Store) applyOne(ctx context.Context, op Op) error {
 	return results[0]
 }
 
-// Sweep deletes up to limit ended rows (with their payloads and wake-up rows) that expired at or before now,
-// and says how many.
+// Sweep deletes up to limit ended rows that expired at or before now, with their payloads and wake-up rows,
+// and returns how many.
 func (s *Store) Sweep(ctx context.Context, now task.Instant, limit int) (n int, err error) {
 	defer s.observe("sweep", limit, clock.Steady(s.cfg.Clock), &err)
 	if err := checkLimit(limit); err != nil {
@@ -313,8 +313,8 @@ func (s *Store) Sweep(ctx context.Context, now task.Instant, limit int) (n int, 
 	return s.d.Sweep(ctx, now, limit)
 }
 
-// Depths counts the live tasks by partition. ready is false while the counts are still being
-// built after a start, and always when the driver keeps none.
+// Depths counts the live tasks by partition. ready is false while the driver still counts after a start, and
+// always when it keeps no counts.
 func (s *Store) Depths() (counts map[task.Partition]Depth, ready bool) {
 	if depths := s.d.Capabilities().Depths; depths != nil {
 		return depths()
@@ -322,20 +322,19 @@ func (s *Store) Depths() (counts map[task.Partition]Depth, ready bool) {
 	return nil, false
 }
 
-// PayloadsExpire reports whether payload rows go away by themselves some time after they are wanted, so that
-// nobody needs to delete them.
+// PayloadsExpire reports whether payload rows expire by themselves, so that nobody needs to delete them.
 func (s *Store) PayloadsExpire() bool { return s.d.Capabilities().PayloadsExpire }
 
-// EndedExpire reports whether ended rows go away by themselves, without their wake-up rows.
+// EndedExpire reports whether ended rows expire by themselves, without their wake-up rows.
 func (s *Store) EndedExpire() bool { return s.d.Capabilities().EndedExpire }
 
-// Full reports whether the store takes no new tasks for want of space.
+// Full reports whether the store has no space for new tasks.
 func (s *Store) Full() bool {
 	full := s.d.Capabilities().Full
 	return full != nil && full()
 }
 
-// Health says what the driver knows of its own files; known is false when it has none.
+// Health returns the state of the driver's files; known is false when it has none.
 func (s *Store) Health() (h Health, known bool) {
 	if health := s.d.Capabilities().Health; health != nil {
 		return health(), true

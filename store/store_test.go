@@ -70,7 +70,7 @@ func TestMalformedOpsAreRefused(t *testing.T) {
 		{change(store.PutTask, func(op *store.Op) { op.Task.Seq = 0 }), store.ErrMalformed, "seq 0"},
 		{change(store.PutTask, func(op *store.Op) { op.Task.Wake = 0 }), store.ErrMalformed, "wake-up"},
 		{change(store.PutTask, func(op *store.Op) { op.Task.State, op.Task.ExpireAt = task.Dead, 5 }), store.ErrMalformed, "wake-up"},
-		{change(store.PutTask, func(op *store.Op) { op.Task.State, op.Task.Wake = task.Dead, 0 }), store.ErrMalformed, "may be deleted"},
+		{change(store.PutTask, func(op *store.Op) { op.Task.State, op.Task.Wake = task.Dead, 0 }), store.ErrMalformed, "instant of expiry"},
 		{change(store.PutTask, func(op *store.Op) { op.Task.Ended = -4 }), store.ErrMalformed, "before 1970"},
 		{change(store.ReplaceTask, func(*store.Op) {}), store.ErrMalformed, "at least 2"},
 		{change(store.PutTask, func(op *store.Op) { op.Task.Payload = []byte("12345") }), store.ErrMalformed, "at most 4"},
@@ -95,7 +95,7 @@ func TestMalformedOpsAreRefused(t *testing.T) {
 	}
 }
 
-// TestFollowersOfRefusedOps checks that what follows a refused op is not written after whatever came before
+// TestFollowersOfRefusedOps checks that an op which follows a refused one is not attached to the op before
 // that.
 func TestFollowersOfRefusedOps(t *testing.T) {
 	s := store.New(mem.New(), store.Config{})
@@ -301,7 +301,7 @@ func TestClosedStore(t *testing.T) {
 	}
 }
 
-// doubtful is a driver whose next writes do not say what became of them (nothing did), and whose next reads
+// doubtful is a driver whose next writes are not applied and have an unknown outcome, and whose next reads
 // fail.
 type doubtful struct {
 	store.Driver
@@ -346,8 +346,8 @@ func (d *doubtful) Controls(ctx context.Context, kind, name string) ([]store.Con
 	return d.Driver.Controls(ctx, kind, name)
 }
 
-// TestAFailedReadBackTellsNothing deletes rows by writes with an unknown outcome, which were not made, and
-// has reading back fail first: that is no row that is gone.
+// TestAFailedReadBackTellsNothing deletes rows by writes that are not applied and have an unknown outcome. A
+// failed reading back must not count as a deleted row.
 func TestAFailedReadBackTellsNothing(t *testing.T) {
 	one, setting := scheduled(1), store.Control{Kind: "k", Name: "n", Version: 1}
 	for name, c := range map[string]struct {
@@ -380,7 +380,7 @@ func TestAFailedReadBackTellsNothing(t *testing.T) {
 	}
 }
 
-// TestTheErrorOfAnyPartIsTold splits a list of which the first part fails.
+// TestTheErrorOfAnyPartIsTold splits a list whose first part fails.
 func TestTheErrorOfAnyPartIsTold(t *testing.T) {
 	ops := make([]store.Op, store.ApplyMax+1)
 	for i := range ops {

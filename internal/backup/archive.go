@@ -11,7 +11,7 @@ import (
 // storePrefix begins the names of the store's files in an archive.
 const storePrefix = "store/"
 
-// archivePlace is a backup in one file. It has another name until it is complete.
+// archivePlace is a backup in one file, which has another name until it is complete.
 type archivePlace struct {
 	path string
 	file *os.File
@@ -24,18 +24,15 @@ func createArchive(path string) (*archivePlace, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := hold(file); err != nil {
-		return nil, errors.Join(err, file.Close())
+	err = lock(file)
+	if err == nil {
+		err = file.Truncate(0) // a killed process may have left something
 	}
-	if err := file.Truncate(0); err != nil { // of one that was killed
+	if err != nil {
 		return nil, errors.Join(err, file.Close())
 	}
 	return &archivePlace{path: path, file: file, tar: tar.NewWriter(file)}, nil
 }
-
-func (a *archivePlace) have() []File { return nil }
-
-func (a *archivePlace) keep(*File) error { return ErrNone }
 
 func (a *archivePlace) begin(f *File) (io.Writer, error) {
 	return a.tar, a.tar.WriteHeader(&tar.Header{Typeflag: tar.TypeReg, Name: storePrefix + f.Name, Size: f.Bytes, Mode: filePerm})

@@ -1,6 +1,7 @@
 package backup
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"io"
@@ -10,83 +11,75 @@ import (
 	"strings"
 )
 
-// filesName is the directory of the files, each under its sum: what two backups share is there once, and no
-// file of an older one is ever written to.
+// filesName is the directory of the files. Each is named by its sum, so two backups share what is the same,
+// and a file of an older backup is never written to.
 const filesName = "files"
 
-// unfinished ends the names of what is being written.
+// unfinished ends the names of files that are being written.
 const unfinished = ".unfinished"
 
 // dirPlace is a backup in a directory.
 type dirPlace struct {
-	path  string
-	self  *os.File // held
-	older []File
-	file  *os.File // that is being written
+	path string
+	self *os.File // locked
+	file *os.File // that is being written
 }
 
-func createDir(path string) (*dirPlace, error) {
+// createDir also returns the files of the backup that is there.
+func createDir(path string) (d *dirPlace, older []File, err error) {
 	if err := os.MkdirAll(path, dirPerm); err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	self, err := os.Open(path) //nolint:gosec // the user names the place
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
-	d := &dirPlace{path: path, self: self}
-	err = hold(self)
+	d = &dirPlace{path: path, self: self}
+	err = lock(self)
 	if err == nil {
-		err = d.look()
+		older, err = d.older()
 	}
 	if err == nil {
 		err = os.MkdirAll(filepath.Join(path, filesName), dirPerm)
 	}
 	if err != nil {
-		return nil, errors.Join(err, self.Close())
+		return nil, nil, errors.Join(err, self.Close())
 	}
-	return d, nil
+	return d, older, nil
 }
 
-// look reads what is there.
-func (d *dirPlace) look() error {
+// older returns the files of the backup that is there. It refuses a directory that holds anything else.
+func (d *dirPlace) older() (files []File, err error) {
 	entries, err := os.ReadDir(d.path)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	known := []string{filesName, manifestName, manifestName + unfinished}
 	for _, e := range entries {
 		if !slices.Contains(known, e.Name()) {
-			return fmt.Errorf("%s %w: it holds %s, which is no part of one; name a directory that is new, empty or holds a backup", d.path, ErrPlace, e.Name())
+			return nil, fmt.Errorf("%s %w: it holds %s, which is no part of one; name a directory that is new, empty or holds a backup", d.path, ErrPlace, e.Name())
 		}
 	}
 	m, err := readManifestOf(d.path)
 	switch {
-	case errors.Is(err, ErrNone) || errors.Is(err, ErrDamaged): // all is sent
-		return nil
+	case errors.Is(err, ErrNone) || errors.Is(err, ErrDamaged): // the server sends all files
+		return nil, nil
 	case err != nil:
-		return err
+		return nil, err
 	}
-	for i := range m.Files {
-		f := &m.Files[i]
-		if info, err := os.Stat(d.pathOf(f)); err == nil && info.Size() == f.Bytes {
-			d.older = append(d.older, *f)
+	for _, f := range m.Files {
+		if info, err := os.Stat(d.pathOf(f.SHA256)); err == nil && info.Size() == f.Bytes {
+			files = append(files, f)
 		}
 	}
-	return nil
+	return files, nil
 }
 
-func (d *dirPlace) pathOf(f *File) string { return filepath.Join(d.path, filesName, f.SHA256) }
-
-func (d *dirPlace) have() []File { return d.older }
-
-func (d *dirPlace) keep(*File) error { return nil }
+// pathOf returns the path of the file with that sum.
+func (d *dirPlace) pathOf(sum string) string { return filepath.Join(d.path, filesName, sum) }
 
 func (d *dirPlace) begin(*File) (w io.Writer, err error) {
-	if d.file != nil {
-		return nil, fmt.Errorf("%w: a file begins in another", ErrDamaged)
-	}
-	path := filepath.Join(d.path, filesName, "file"+unfinished)
-	d.file, err = os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, filePerm) //nolint:gosec // the user names the place
+	d.file, err = os.OpenFile(d.pathOf("file"+unfinished), os.O_WRONLY|os.O_CREATE|os.O_TRUNC, filePerm) //nolint:gosec // the user names the place
 	return d.file, err
 }
 
@@ -96,7 +89,7 @@ func (d *dirPlace) end(f *File) error {
 	if err := errors.Join(file.Sync(), file.Close()); err != nil {
 		return err
 	}
-	return os.Rename(file.Name(), d.pathOf(f))
+	return os.Rename(file.Name(), d.pathOf(f.SHA256))
 }
 
 func (d *dirPlace) commit(manifest []byte, m *Manifest) error {
@@ -104,7 +97,7 @@ func (d *dirPlace) commit(manifest []byte, m *Manifest) error {
 		return err
 	}
 	path := filepath.Join(d.path, manifestName)
-	if err := writeSynced(path+unfinished, manifest); err != nil {
+	if _, err := writeFile(path+unfinished, os.O_TRUNC, bytes.NewReader(manifest)); err != nil {
 		return err
 	}
 	if err := os.Rename(path+unfinished, path); err != nil {
@@ -116,8 +109,7 @@ func (d *dirPlace) commit(manifest []byte, m *Manifest) error {
 	return d.removeOthers(m)
 }
 
-// removeOthers removes the files of the backup before that this one has no use for, and what interrupted ones
-// left.
+// removeOthers removes files that this backup does not use, and the remains of interrupted ones.
 func (d *dirPlace) removeOthers(m *Manifest) error {
 	wanted := make(map[string]bool, len(m.Files))
 	for i := range m.Files {
@@ -130,7 +122,7 @@ func (d *dirPlace) removeOthers(m *Manifest) error {
 	for _, e := range entries {
 		name := e.Name()
 		if ours := sumForm.MatchString(name) || strings.HasSuffix(name, unfinished); ours && !wanted[name] {
-			if err := os.Remove(filepath.Join(d.path, filesName, name)); err != nil {
+			if err := os.Remove(d.pathOf(name)); err != nil {
 				return err
 			}
 		}

@@ -1,8 +1,7 @@
-// Package backup is the form of a backup on disk: a directory, which a later backup adds to, or one tar
-// archive. It writes both, checks them and reads them back. It knows nothing of what is in the files of a
-// store.
+// Package backup writes, checks and reads backups on disk. A backup is a directory, to which a later backup
+// adds only new files, or one tar archive. The package does not know what is in the files of a store.
 //
-// A manifest names all files with their SHA-256, and is written last: without it there is no backup.
+// A manifest names all files with their SHA-256. It is written last; without it there is no backup.
 //
 //	directory: manifest.json, files/SHA256…
 //	archive:   store/NAME…, manifest.json
@@ -20,17 +19,17 @@ import (
 	"time"
 )
 
-// What a caller has to tell apart.
+// Errors that callers distinguish.
 var (
-	// ErrDamaged says that a backup fails its checks.
+	// ErrDamaged means that a backup fails its checks.
 	ErrDamaged = errors.New("damaged backup")
-	// ErrNone says that there is no backup, or none that was finished.
+	// ErrNone means that there is no complete backup.
 	ErrNone = errors.New("no complete backup")
-	// ErrPlace says that a backup cannot be written to a place; the text says why.
+	// ErrPlace means that a backup cannot be written to a place; the text says why.
 	ErrPlace = errors.New("cannot hold a backup")
 )
 
-// format is the version of the form on disk.
+// format is the version of the format on disk.
 const format = 1
 
 // Bounds of what is read.
@@ -42,10 +41,10 @@ const (
 
 const manifestName = "manifest.json"
 
-// Manifest says what is in a backup.
+// Manifest lists the content of a backup.
 type Manifest struct {
 	Format  int       `json:"format"`
-	Created time.Time `json:"created"` // what was acknowledged before then is in it, by the clock of the server
+	Created time.Time `json:"created"` // by the server's clock; the backup has all that was acknowledged before
 	Files   []File    `json:"files"`
 }
 
@@ -56,7 +55,7 @@ type File struct {
 	SHA256 string `json:"sha256"` // in hexadecimal digits
 }
 
-// Bytes is how large the files are together.
+// Bytes returns the size of all files together.
 func (m *Manifest) Bytes() (sum int64) {
 	for i := range m.Files {
 		sum += m.Files[i].Bytes
@@ -64,7 +63,7 @@ func (m *Manifest) Bytes() (sum int64) {
 	return sum
 }
 
-// encode is the manifest as one line of JSON, and a line with the sum of the first.
+// encode returns the manifest as one line of JSON, and a line with the sum of the first.
 func (m *Manifest) encode() ([]byte, error) {
 	line, err := json.Marshal(m)
 	if err != nil {
@@ -84,7 +83,7 @@ func decodeManifest(content []byte) (m Manifest, err error) {
 		return m, fmt.Errorf("%w: manifest: %w", ErrDamaged, err)
 	}
 	if m.Format != format {
-		return m, fmt.Errorf("the backup has form %d, this program reads %d: restore it with the version that made it", m.Format, format)
+		return m, fmt.Errorf("the backup has format %d, this program reads %d: restore it with the version that made it", m.Format, format)
 	}
 	return m, m.check()
 }
@@ -112,7 +111,7 @@ var (
 	sumForm  = regexp.MustCompile(`^[0-9a-f]{64}$`)
 )
 
-// checkName refuses what could lead out of a directory.
+// checkName refuses names that could lead out of a directory.
 func checkName(name string) error {
 	if len(name) > nameBytesMax || !nameForm.MatchString(name) {
 		return fmt.Errorf("%w: it names a file %.40q", ErrDamaged, name)

@@ -2,8 +2,6 @@ package backup
 
 import (
 	"archive/tar"
-	"crypto/sha256"
-	"encoding/hex"
 	"errors"
 	"fmt"
 	"io"
@@ -12,9 +10,8 @@ import (
 	"strings"
 )
 
-// Extract writes the files of the backup at path, a directory or an archive, into a directory that is there
-// and empty, and syncs them. All of them are as the manifest says, or there is an error: ErrNone, ErrDamaged,
-// or that of the system.
+// Extract writes the files of the backup at path, a directory or an archive, into an empty directory and
+// syncs them. It checks all of them against the manifest. Errors include ErrNone and ErrDamaged.
 func Extract(path, into string) (Manifest, error) {
 	info, err := os.Stat(path)
 	if err != nil {
@@ -32,7 +29,7 @@ func Extract(path, into string) (Manifest, error) {
 	return m, syncDir(into)
 }
 
-// readManifestOf reads that of a directory.
+// readManifestOf reads the manifest of a directory.
 func readManifestOf(path string) (Manifest, error) {
 	f, err := os.Open(filepath.Join(path, manifestName)) //nolint:gosec // the user names the place
 	if errors.Is(err, os.ErrNotExist) {
@@ -70,22 +67,22 @@ func extractDir(path, into string) (Manifest, error) {
 		if err != nil {
 			return m, err
 		}
-		got, err := extractFile(from, filepath.Join(into, f.Name))
-		if err := errors.Join(err, from.Close(), got.matches(f)); err != nil {
+		got, err := writeFile(filepath.Join(into, f.Name), os.O_EXCL, from)
+		if err := errors.Join(err, from.Close(), f.matches(got)); err != nil {
 			return m, err
 		}
 	}
 	return m, nil
 }
 
-// extractArchive reads an archive from its begin to its end, where the manifest is.
+// extractArchive reads an archive up to the manifest, which is at its end.
 func extractArchive(path, into string) (m Manifest, err error) {
 	file, err := os.Open(path) //nolint:gosec // the user names the place
 	if err != nil {
 		return m, err
 	}
 	defer func() { err = errors.Join(err, file.Close()) }()
-	found := map[string]content{}
+	found := map[string]File{}
 	for in := tar.NewReader(file); ; {
 		entry, err := in.Next()
 		if errors.Is(err, io.EOF) {
@@ -98,7 +95,7 @@ func extractArchive(path, into string) (m Manifest, err error) {
 			if m, err = readManifest(in); err != nil {
 				return m, err
 			}
-			return m, compare(&m, found)
+			return m, m.compare(found)
 		}
 		name, ours := strings.CutPrefix(entry.Name, storePrefix)
 		if !ours || entry.Typeflag != tar.TypeReg || len(found) == filesMax {
@@ -107,25 +104,25 @@ func extractArchive(path, into string) (m Manifest, err error) {
 		if err := checkName(name); err != nil {
 			return m, err
 		}
-		got, err := extractFile(in, filepath.Join(into, name))
+		found[name], err = writeFile(filepath.Join(into, name), os.O_EXCL, in)
 		if errors.Is(err, io.ErrUnexpectedEOF) {
 			return m, fmt.Errorf("%w: it ends in %s", ErrNone, name)
 		}
 		if err != nil {
 			return m, fmt.Errorf("%s: %w", name, err)
 		}
-		found[name] = got
 	}
 }
 
-func compare(m *Manifest, found map[string]content) error {
+// compare checks the extracted files, by name, against the manifest.
+func (m *Manifest) compare(found map[string]File) error {
 	for i := range m.Files {
 		f := &m.Files[i]
 		got, there := found[f.Name]
 		if !there {
 			return fmt.Errorf("%w: %s is missing", ErrDamaged, f.Name)
 		}
-		if err := got.matches(f); err != nil {
+		if err := f.matches(got); err != nil {
 			return err
 		}
 	}
@@ -135,26 +132,10 @@ func compare(m *Manifest, found map[string]content) error {
 	return nil
 }
 
-// content is what was read of a file.
-type content struct {
-	bytes int64
-	sum   string
-}
-
-func (c content) matches(f *File) error {
-	if c.bytes != f.Bytes || c.sum != f.SHA256 {
-		return fmt.Errorf("%w: %s has %d bytes and the sum %.8s…, want %d and %.8s…", ErrDamaged, f.Name, c.bytes, c.sum, f.Bytes, f.SHA256)
+// matches checks the size and sum of an extracted file.
+func (f *File) matches(got File) error {
+	if got.Bytes != f.Bytes || got.SHA256 != f.SHA256 {
+		return fmt.Errorf("%w: %s has %d bytes and the sum %.8s…, want %d and %.8s…", ErrDamaged, f.Name, got.Bytes, got.SHA256, f.Bytes, f.SHA256)
 	}
 	return nil
-}
-
-// extractFile writes a new file that is on disk afterwards.
-func extractFile(from io.Reader, path string) (content, error) {
-	to, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, filePerm) //nolint:gosec // a checked name in a place that the user names
-	if err != nil {
-		return content{}, err
-	}
-	sum := sha256.New()
-	n, err := io.Copy(io.MultiWriter(to, sum), from)
-	return content{n, hex.EncodeToString(sum.Sum(nil))}, errors.Join(err, to.Sync(), to.Close())
 }

@@ -15,61 +15,58 @@ import (
 	"time"
 )
 
-// place is where a backup is written: the form of directories or that of archives.
+// place is a directory or an archive to which a backup is written.
 type place interface {
-	have() []File
 	begin(f *File) (io.Writer, error)
-	end(f *File) error  // all of it is written, and f has its sum
-	keep(f *File) error // it is there
+	end(f *File) error // all of f is written, and f has its sum
 	commit(manifest []byte, m *Manifest) error
-	close() error // without commit: nothing remains that looks like this backup
+	close() error // without commit it leaves nothing that looks like this backup
 }
 
 // Writer writes one backup, file by file. It is for one goroutine.
 type Writer struct {
 	place    place
 	manifest Manifest
-	have     map[string]File // by name
+	older    []File // of the backup that is there already
 
 	file    *File // that is being written
 	into    io.Writer
 	sum     hash.Hash
 	written int64
 
-	// SentBytes counts what was written.
+	// SentBytes counts the written bytes.
 	SentBytes int64
 }
 
-// Create begins a backup at path: in a directory, if there is one or path ends in a separator, else in an
+// Create begins a backup at path: in a directory if there is one or path ends in a separator, else in an
 // archive.
 func Create(path string) (*Writer, error) {
+	w := &Writer{sum: sha256.New()}
 	info, err := os.Stat(path)
-	var p place
 	switch {
 	case err == nil && info.IsDir(), errors.Is(err, os.ErrNotExist) && strings.HasSuffix(path, string(filepath.Separator)):
-		p, err = createDir(path)
+		w.place, w.older, err = createDir(path)
 	case err == nil && !info.Mode().IsRegular():
 		err = fmt.Errorf("%s %w: it is neither a file nor a directory", path, ErrPlace)
 	case err == nil, errors.Is(err, os.ErrNotExist):
-		p, err = createArchive(path)
+		w.place, err = createArchive(path)
 	}
 	if err != nil {
 		return nil, err
 	}
-	w := &Writer{place: p, have: map[string]File{}, sum: sha256.New()}
-	for _, f := range p.have() {
-		w.have[f.Name] = f
-	}
 	return w, nil
 }
 
-// Have lists what is there from an earlier backup.
-func (w *Writer) Have() []File { return w.place.have() }
+// Have returns the files of the earlier backup.
+func (w *Writer) Have() []File { return w.older }
 
 // Begin begins a file.
 func (w *Writer) Begin(name string, size int64) (err error) {
 	if err := checkName(name); err != nil {
 		return err
+	}
+	if w.file != nil {
+		return fmt.Errorf("%w: a file begins inside another", ErrDamaged)
 	}
 	w.file = &File{Name: name, Bytes: size}
 	w.written = 0
@@ -78,10 +75,10 @@ func (w *Writer) Begin(name string, size int64) (err error) {
 	return err
 }
 
-// Write adds to the file that was begun.
+// Write adds to the current file.
 func (w *Writer) Write(p []byte) (int, error) {
 	if w.file == nil || w.written+int64(len(p)) > w.file.Bytes {
-		return 0, fmt.Errorf("%w: more came of a file than was announced", ErrDamaged)
+		return 0, fmt.Errorf("%w: a file is longer than announced", ErrDamaged)
 	}
 	n, err := w.into.Write(p)
 	_, _ = w.sum.Write(p[:n]) // never fails
@@ -90,11 +87,11 @@ func (w *Writer) Write(p []byte) (int, error) {
 	return n, err
 }
 
-// End ends the file that was begun, which must have that sum.
+// End ends the current file, which must have that sum.
 func (w *Writer) End(sum []byte) error {
 	switch {
 	case w.file == nil || w.written != w.file.Bytes:
-		return fmt.Errorf("%w: less came of a file than was announced", ErrDamaged)
+		return fmt.Errorf("%w: a file is shorter than announced", ErrDamaged)
 	case !bytes.Equal(sum, w.sum.Sum(nil)):
 		return fmt.Errorf("%w: %s changed on its way", ErrDamaged, w.file.Name)
 	}
@@ -105,20 +102,18 @@ func (w *Writer) End(sum []byte) error {
 	return err
 }
 
-// Keep takes over a file that Have named.
+// Keep adds a file that Have returned.
 func (w *Writer) Keep(name string, sum []byte) error {
-	f, known := w.have[name]
-	if !known || f.SHA256 != hex.EncodeToString(sum) {
-		return fmt.Errorf("%w: %s is not there from an earlier backup", ErrDamaged, name)
+	for _, f := range w.older {
+		if f.Name == name && f.SHA256 == hex.EncodeToString(sum) {
+			w.manifest.Files = append(w.manifest.Files, f)
+			return nil
+		}
 	}
-	if err := w.place.keep(&f); err != nil {
-		return err
-	}
-	w.manifest.Files = append(w.manifest.Files, f)
-	return nil
+	return fmt.Errorf("%w: %s is not there from an earlier backup", ErrDamaged, name)
 }
 
-// Commit ends the backup: it is complete, and on disk.
+// Commit completes the backup and makes it durable.
 func (w *Writer) Commit(created time.Time) (Manifest, error) {
 	w.manifest.Format, w.manifest.Created = format, created
 	if err := w.manifest.check(); err != nil {
@@ -131,12 +126,11 @@ func (w *Writer) Commit(created time.Time) (Manifest, error) {
 	return w.manifest, w.place.commit(content, &w.manifest)
 }
 
-// Close ends the writing. Without Commit what was there before is still there.
+// Close ends the writing. Without Commit the backup of before stays as it was.
 func (w *Writer) Close() error { return w.place.close() }
 
-// hold keeps others from writing to the same place as long as the file is open, also after this process was
-// killed.
-func hold(f *os.File) error {
+// lock keeps others from writing to the same place while the file is open; a killed process loses the lock.
+func lock(f *os.File) error {
 	err := syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB)
 	if errors.Is(err, syscall.EWOULDBLOCK) {
 		return fmt.Errorf("%s %w: another backup is being written to it", f.Name(), ErrPlace)
@@ -152,17 +146,19 @@ func syncDir(path string) error {
 	return errors.Join(d.Sync(), d.Close())
 }
 
-// writeSynced writes a file that is on disk afterwards.
-func writeSynced(path string, content []byte) error {
-	f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, filePerm) //nolint:gosec // the user names the place
+// writeFile writes a file and syncs it. flag is O_EXCL to create it, or O_TRUNC to replace it.
+func writeFile(path string, flag int, from io.Reader) (written File, err error) {
+	to, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|flag, filePerm) //nolint:gosec // a checked name in a place that the user names
 	if err != nil {
-		return err
+		return File{}, err
 	}
-	_, err = f.Write(content)
-	return errors.Join(err, f.Sync(), f.Close())
+	sum := sha256.New()
+	written.Bytes, err = io.Copy(io.MultiWriter(to, sum), from)
+	written.SHA256 = hex.EncodeToString(sum.Sum(nil))
+	return written, errors.Join(err, to.Sync(), to.Close())
 }
 
-// Files of a backup can be read by their owner alone.
+// Only the owner may read the files of a backup.
 const (
 	filePerm = 0o600
 	dirPerm  = 0o700

@@ -6,7 +6,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// sinceBoot reads CLOCK_BOOTTIME, which goes on while the machine is suspended.
+// sinceBoot reads CLOCK_BOOTTIME, which runs while the machine is suspended.
 func sinceBoot() time.Duration {
 	var ts unix.Timespec
 	if err := unix.ClockGettime(unix.CLOCK_BOOTTIME, &ts); err != nil {

@@ -4,5 +4,5 @@ package clock
 
 import "time"
 
-// sinceBoot has no clock to read here: the wall clock stands in.
+// sinceBoot returns zero: there is no such clock, and Since uses the wall clock instead.
 func sinceBoot() time.Duration { return 0 }

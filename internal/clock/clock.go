@@ -1,6 +1,5 @@
-// Package clock is the one seam through which time, timers and randomness
-// reach the roles: the machine's own, or virtual ones that a test advances.
-// A role that asks anything else for the time cannot be simulated.
+// Package clock gives roles time, timers and randomness: the machine's, or virtual ones that a test advances.
+// Roles take them from nowhere else, so that they can be simulated.
 package clock
 
 import (
@@ -11,9 +10,9 @@ import (
 	"github.com/kinesin-io/kinesin/task"
 )
 
-// Clock is what a role may know of time and chance. All methods are safe for concurrent use.
+// Clock has the time, timers and randomness of one process. All methods are safe for concurrent use.
 type Clock interface {
-	// Now is the wall clock of the process.
+	// Now returns the time of the process's wall clock.
 	Now() task.Instant
 	// NewTimer returns a timer that fires once, d from now; at once when d ≤ 0.
 	NewTimer(d time.Duration) Timer
@@ -29,10 +28,10 @@ type Timer interface {
 	Stop()
 }
 
-// Stamp is a moment in the course of time that a timer follows.
+// Stamp is a moment of virtual time.
 type Stamp int64
 
-// StampOf is the present moment of a virtual timer. Real timers have none: their stamps are all alike.
+// StampOf returns the present moment of a virtual timer, and 0 for a real one.
 func StampOf(t Timer) Stamp {
 	if v, virtual := t.(*virtualTimer); virtual {
 		return v.stamp()
@@ -40,9 +39,9 @@ func StampOf(t Timer) Stamp {
 	return 0
 }
 
-// ResetFrom sets a timer to fire d after a stamp, which was taken before d was computed from what the
-// clock showed. Virtual time may have moved on since, and a wait until some moment must not become longer by
-// that; real time has not, to speak of.
+// ResetFrom sets a timer to fire d after a stamp, which the caller took before it read the clock and computed
+// d. Virtual time may have advanced since, and the wait must not become longer by that. Of real time hardly
+// any has passed.
 func ResetFrom(t Timer, from Stamp, d time.Duration) {
 	if v, virtual := t.(*virtualTimer); virtual {
 		v.resetFrom(from, d)
@@ -63,8 +62,8 @@ func Sleep(ctx context.Context, c Clock, d time.Duration) error {
 	}
 }
 
-// Until is how long it is to a deadline of a context. Those count by the monotonic clock, as long as that is
-// not lost.
+// Until returns the time left to the deadline of a context, by the monotonic clock where the deadline has its
+// reading.
 func Until(c Clock, deadline time.Time) time.Duration {
 	if c == Real() {
 		return time.Until(deadline)
@@ -72,8 +71,8 @@ func Until(c Clock, deadline time.Time) time.Duration {
 	return task.InstantOf(deadline).Sub(c.Now())
 }
 
-// Deadline is the deadline of a context that ends d from now. A deadline of the machine's clock keeps its
-// monotonic reading, so that it stays as far away when the wall clock is set.
+// Deadline returns the deadline of a context that ends d from now. With the machine's clock it has a
+// monotonic reading, so that setting the wall clock does not move it.
 func Deadline(c Clock, d time.Duration) time.Time {
 	if c == Real() {
 		return time.Now().Add(d)
@@ -81,7 +80,7 @@ func Deadline(c Clock, d time.Duration) time.Time {
 	return c.Now().Add(d).Time()
 }
 
-// Real is the machine's clock and the runtime's random source.
+// Real returns the machine's clock and the runtime's random source.
 func Real() Clock { return realClock{} }
 
 type realClock struct{}

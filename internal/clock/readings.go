@@ -6,18 +6,17 @@ import (
 	"github.com/kinesin-io/kinesin/task"
 )
 
-// Readings are what the clocks of a process show at one moment. On Linux the
-// monotonic clock stands still while the machine is suspended, the boot clock does
-// not, and the wall clock can be set: who must not believe that too little time
-// went by asks Since, who asks whether the wall clock was set asks SteppedSince.
+// Readings are the times of a process's clocks at one moment. On Linux the monotonic clock stops while the
+// machine is suspended, the boot clock does not, and the wall clock can be set. Since returns how much time
+// passed, and SteppedSince whether the wall clock was set.
 type Readings struct {
-	Mono time.Duration // since some moment of the process's life
-	Boot time.Duration // since the machine's start, suspension included; zero where there is no such clock
+	Mono time.Duration // since some moment in the process's life
+	Boot time.Duration // since the start of the machine, with suspensions; zero where there is no such clock
 	Wall task.Instant
 }
 
-// Since is the longest time that went by for sure, and never negative. The wall clock tells only where there
-// is no boot clock, because a suspension cannot be told from a clock that was set forward there.
+// Since returns how much time passed at least; it is never negative. It uses the wall clock only where there
+// is no boot clock, because there a suspension looks like a wall clock that was set forward.
 func (r Readings) Since(earlier Readings) time.Duration {
 	longest := max(0, r.Mono-earlier.Mono, r.Boot-earlier.Boot)
 	if r.Boot == 0 || earlier.Boot == 0 {
@@ -26,8 +25,8 @@ func (r Readings) Since(earlier Readings) time.Duration {
 	return longest
 }
 
-// SteppedSince is by how much the wall clock went further than time did: positive when it was set forward,
-// negative when it was set back. A suspension is no step where the boot clock shows it.
+// SteppedSince returns by how much the wall clock was set: positive for forward, negative for back. A
+// suspension does not count where there is a boot clock.
 func (r Readings) SteppedSince(earlier Readings) time.Duration {
 	passed := r.Mono - earlier.Mono
 	if r.Boot != 0 && earlier.Boot != 0 {
@@ -36,7 +35,7 @@ func (r Readings) SteppedSince(earlier Readings) time.Duration {
 	return r.Wall.Sub(earlier.Wall) - passed
 }
 
-// Mono is the monotonic reading alone, for timers: it asks for nothing else.
+// Mono returns the monotonic reading alone, which is cheaper.
 func Mono(c Clock) time.Duration {
 	if c == Real() {
 		return time.Since(start)
@@ -44,9 +43,8 @@ func Mono(c Clock) time.Duration {
 	return Read(c).Mono
 }
 
-// Steady is what the wall clock would show if nobody had set it since the process started. Steps of the wall
-// clock do not show in it, so it counts whatever both begins and ends in this process. It means nothing to
-// other processes.
+// Steady returns the time that the wall clock would show if nobody had set it since the process started. Use
+// it to measure within this process; it means nothing to other processes.
 func Steady(c Clock) task.Instant {
 	if c == Real() {
 		return startWall.Add(time.Since(start))
@@ -54,11 +52,11 @@ func Steady(c Clock) task.Instant {
 	return task.Instant(0).Add(Read(c).Mono)
 }
 
-// reader is a Clock that has all three clocks.
+// reader is a Clock with all three clocks.
 type reader interface{ Read() Readings }
 
-// Read takes the readings of a process's clock. One that has only a wall clock, as
-// a virtual one, shows the same time on the monotonic clock.
+// Read returns the readings of a process's clocks. A Clock that has only a wall clock, such as a virtual one,
+// shows the same time on the monotonic clock.
 func Read(c Clock) Readings {
 	if r, hasAll := c.(reader); hasAll {
 		return r.Read()
@@ -72,7 +70,7 @@ var (
 	startWall = task.InstantOf(start) //nolint:gochecknoglobals // what the wall clock showed then
 )
 
-// Both is what the wall clock shows and what Steady says, at the same moment.
+// Both returns the time of the wall clock and that of Steady at the same moment.
 func Both(c Clock) (wall, steady task.Instant) {
 	if c == Real() {
 		now := time.Now()
@@ -83,13 +81,13 @@ func Both(c Clock) (wall, steady task.Instant) {
 }
 
 // togetherMax is how far apart readings of one moment may be. On a busy machine the process may have to wait
-// between two of them: then they are taken again, togetherTries times in all.
+// between two of them. Read then repeats them, up to togetherTries times.
 const (
 	togetherMax   = 10 * time.Millisecond
 	togetherTries = 4
 )
 
-// Read takes the readings of all three clocks.
+// Read returns the readings of all three clocks.
 func (realClock) Read() (r Readings) {
 	for range togetherTries {
 		before := sinceBoot()

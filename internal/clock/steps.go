@@ -5,12 +5,12 @@ import (
 	"time"
 )
 
-// StepMin is how far the wall clock must go from the course of time, between two looks, to count as set. Less
-// is the work of whoever keeps it right: it is slewed all the time.
+// StepMin is the smallest step between two looks that counts as setting the wall clock. Time daemons slew it
+// by less all the time.
 const StepMin = 100 * time.Millisecond
 
-// Steps notices when the wall clock of a process is set, and tells of it. Nothing else tells a step from time
-// that passed. Look is safe for concurrent use; a nil Steps sees none.
+// Steps notices when the wall clock of a process is set, and calls tell. Look is safe for concurrent use; a
+// nil Steps notices nothing.
 type Steps struct {
 	clock Clock
 	tell  func(by time.Duration)
@@ -19,14 +19,14 @@ type Steps struct {
 	last Readings
 }
 
-// NewSteps begins to watch a clock. Each step is told once, with its size: positive when the clock was set
-// forward. tell must not call Look.
+// NewSteps begins to watch a clock. It calls tell once for each step, with its size: positive when the clock
+// was set forward. tell must not call Look.
 func NewSteps(c Clock, tell func(by time.Duration)) *Steps {
 	return &Steps{clock: c, tell: tell, last: Read(c)}
 }
 
-// Look compares the clocks with what they showed when somebody looked last. When it returns, a step that was
-// made before has been told.
+// Look compares the clocks with their readings at the last call. When it returns, tell has been called for
+// every step before.
 func (s *Steps) Look() {
 	if s == nil {
 		return

@@ -8,9 +8,8 @@ import (
 	"github.com/kinesin-io/kinesin/task"
 )
 
-// Virtual is one course of time that several processes share, each through a
-// Clock with an offset of its own. It stands still until Advance is called.
-// All methods are safe for concurrent use.
+// Virtual is a time that several processes share, each through a Clock with its own offset. It stands still
+// until Advance is called. All methods are safe for concurrent use.
 type Virtual struct {
 	seed uint64
 
@@ -24,24 +23,23 @@ type Virtual struct {
 	settle    func()
 }
 
-// NewVirtual starts a course of time at start. The seed decides all randomness.
+// NewVirtual returns a virtual time that begins at start. The seed decides all randomness.
 func NewVirtual(start task.Instant, seed uint64) *Virtual {
 	return &Virtual{seed: seed, now: int64(start) * int64(time.Microsecond)}
 }
 
-// Settle sets a hook that Advance calls after each timer it fired, with the clock
-// standing at that timer's instant. A test in a synctest bubble passes
-// synctest.Wait: then what a timer wakes has run its course before time moves on.
+// Settle sets a hook that Advance calls after each timer that it fires, while the clock stands at the timer's
+// instant. A test in a synctest bubble passes synctest.Wait, so that all work which a timer starts is done
+// before time moves on.
 func (v *Virtual) Settle(hook func()) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	v.settle = hook
 }
 
-// Process returns the clock of one more process, whose wall clock is offset
-// ahead of true time (negative: behind). Timers measure durations and are the same
-// in every process. Each process draws from a random sequence of its own, given by the
-// seed and by how many processes there were before.
+// Process returns the clock of another process, whose wall clock is offset ahead of true time (negative:
+// behind). Timers run alike in every process. Each process has its own random sequence, which depends on the
+// seed and on the number of processes before it.
 func (v *Virtual) Process(offset time.Duration) Clock {
 	v.mu.Lock()
 	defer v.mu.Unlock()
@@ -49,15 +47,15 @@ func (v *Virtual) Process(offset time.Duration) Clock {
 	return &process{v: v, offset: offset, random: rand.New(rand.NewPCG(v.seed, v.processes))} //nolint:gosec // repeatable on purpose
 }
 
-// Now is the true time.
+// Now returns the true time.
 func (v *Virtual) Now() task.Instant {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	return instantOf(v.now)
 }
 
-// Next is the true time of the next timer, rounded up to the microsecond: advancing to it fires that
-// timer. It is false when no timer is armed.
+// Next returns the true time of the next timer, rounded up to the microsecond: advancing to it fires that
+// timer. It returns false when no timer is armed.
 func (v *Virtual) Next() (task.Instant, bool) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
@@ -67,9 +65,8 @@ func (v *Virtual) Next() (task.Instant, bool) {
 	return instantOf(v.armed[0].at + int64(time.Microsecond) - 1), true
 }
 
-// Advance moves time by d. It stops at the instant of each timer on the way and
-// fires those of one instant in the order in which they were armed, including timers that are
-// armed meanwhile.
+// Advance moves time by d. It stops at the instant of each timer on the way, and fires the timers of one
+// instant in the order in which they were armed, including those that are armed meanwhile.
 func (v *Virtual) Advance(d time.Duration) {
 	v.advancing.Lock()
 	defer v.advancing.Unlock()
@@ -100,13 +97,11 @@ func (v *Virtual) fireNext(end int64) (fired bool) {
 	return true
 }
 
-// Jump moves time to an instant in one step, as it passes for a process that was suspended: every timer
-// armed for that instant or before fires once, in order, and all of them find the clock at that
-// instant. A timer that is armed again meanwhile counts from there. An instant in the past changes
-// nothing. The hook of Settle is not called.
+// Jump moves time to an instant in one step, as for a process that was suspended: every timer armed for that
+// instant or before fires once, in order, while the clock shows that instant. A timer that is armed again
+// meanwhile counts from there. An instant in the past changes nothing. Jump does not call the hook of Settle.
 //
-// Jump does not know who has yet to arm a timer. Whoever may be overtaken by it arms
-// with ResetFrom.
+// A goroutine that has yet to arm a timer may be overtaken by a jump; it arms the timer with ResetFrom.
 func (v *Virtual) Jump(to task.Instant) {
 	v.advancing.Lock()
 	defer v.advancing.Unlock()
@@ -122,7 +117,7 @@ func (v *Virtual) Jump(to task.Instant) {
 
 func instantOf(nanos int64) task.Instant { return task.Instant(nanos / int64(time.Microsecond)) }
 
-// process is the view that one process has of a Virtual.
+// process is the Clock of one process.
 type process struct {
 	v      *Virtual
 	offset time.Duration
@@ -176,7 +171,7 @@ func (t *virtualTimer) resetFrom(from Stamp, d time.Duration) {
 	t.arm(int64(from) + int64(max(d, 0)))
 }
 
-// arm sets the timer anew. For an instant that is not in the future it fires at once.
+// arm sets the timer to an instant. One that is not in the future fires at once.
 func (t *virtualTimer) arm(at int64) {
 	v := t.p.v
 	t.disarm()
@@ -196,7 +191,7 @@ func (t *virtualTimer) Stop() {
 	t.disarm()
 }
 
-// disarm also takes back a value that was fired and not yet received.
+// disarm also removes a fired value that was not received.
 func (t *virtualTimer) disarm() {
 	if t.index >= 0 {
 		t.p.v.armed.remove(t)

@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// Within is a context that ends after d on the clock, with context.DeadlineExceeded
-// as its cause. The cancel function returns what the context holds and must be called.
+// Within returns a context that ends after d on the clock, with context.DeadlineExceeded as its cause. The
+// caller must call the cancel function to release the context's resources.
 func Within(ctx context.Context, c Clock, d time.Duration) (context.Context, context.CancelFunc) {
 	if c == Real() {
 		return context.WithTimeout(ctx, d) // cheaper than a goroutine

@@ -1,16 +1,13 @@
-// Package mem is the store that keeps everything in memory: for tests, for
-// simulations, and as the model that other drivers are compared with. It owes
-// all of store.Driver but durability, and is meant to be obviously right
-// rather than fast: one lock, maps, and one ordered tree per index.
+// Package mem is a store.Driver in memory, for tests and simulations, and as the model that other drivers are
+// compared with. Its writes are not durable. It is built to be obviously right and not to be fast: one lock,
+// maps, and one ordered tree per index.
 package mem
 
 import (
 	"bytes"
 	"cmp"
 	"context"
-	"encoding/binary"
 	"slices"
-	"strings"
 	"sync"
 
 	"github.com/google/btree"
@@ -28,7 +25,7 @@ type Driver struct {
 	tasks    map[task.ID]task.Task
 	payloads map[task.ID][]byte
 	controls map[controlKey]store.Control
-	depths   map[task.Partition]store.Depth // see count; what is below zero is cut off when they are read
+	depths   map[task.Partition]store.Depth // counts may be below zero; liveTasks reports those as zero
 
 	byWake   *btree.BTreeG[indexKey] // wake-up rows
 	byExpiry *btree.BTreeG[indexKey] // ended task rows; partition is zero here
@@ -181,8 +178,8 @@ func (d *Driver) dropWakeup(t *task.Task) {
 	d.count(t.Partition, wakeupState(t), -1)
 }
 
-// wakeupState is the state that a wake-up row counts for: whatever it holds, its task is a scheduled one
-// unless there is a live task row.
+// wakeupState returns the state in which a wake-up row is counted. Its task counts as scheduled, whatever the
+// row holds, until setTask counts a live task row instead.
 func wakeupState(t *task.Task) task.State {
 	if t.State == task.Acquired {
 		return task.Acquired
@@ -288,141 +285,14 @@ func taskConflict(old task.Task) error {
 	return &store.ConflictError{Task: &old}
 }
 
-// owned is a copy that shares nothing that may be written to, in the form a row has after
-// being encoded and decoded: what is empty is nil.
+// owned returns a copy that shares no memory that may change, in the form of a row that was encoded and
+// decoded: empty fields are nil.
 func owned(t task.Task) task.Task {
 	t.History = append([]task.Attempt(nil), t.History...)
 	if len(t.Payload) == 0 {
 		t.Payload = nil
 	}
 	return t
-}
-
-// Tasks implements store.Driver.
-func (d *Driver) Tasks(ctx context.Context, ids []task.ID) ([]task.Task, error) {
-	return read(ctx, d, d.tasks, ids)
-}
-
-// Wakeups implements store.Driver.
-func (d *Driver) Wakeups(ctx context.Context, keys []store.WakeKey) ([]task.Task, error) {
-	return read(ctx, d, d.wakeups, keys)
-}
-
-func read[K comparable](ctx context.Context, d *Driver, rows map[K]task.Task, keys []K) ([]task.Task, error) {
-	d.mu.RLock()
-	defer d.mu.RUnlock()
-	if err := d.usable(ctx); err != nil {
-		return nil, err
-	}
-	found := make([]task.Task, len(keys))
-	for i, key := range keys {
-		found[i] = owned(rows[key])
-	}
-	return found, nil
-}
-
-// Payload implements store.Driver.
-func (d *Driver) Payload(ctx context.Context, id task.ID) ([]byte, error) {
-	d.mu.RLock()
-	defer d.mu.RUnlock()
-	if err := d.usable(ctx); err != nil {
-		return nil, err
-	}
-	payload, ok := d.payloads[id]
-	if !ok {
-		return nil, store.ErrNotFound
-	}
-	return payload, nil
-}
-
-// ScanSchedule implements store.Driver.
-func (d *Driver) ScanSchedule(ctx context.Context, p task.Partition, after store.WakeKey, through task.Instant, limit int) ([]task.Task, error) {
-	d.mu.RLock()
-	defer d.mu.RUnlock()
-	if err := d.usable(ctx); err != nil {
-		return nil, err
-	}
-	var rows []task.Task
-	scan(d.byWake, indexKey{p, after.Wake, after.ID}, through, func(k indexKey) bool {
-		rows = append(rows, owned(d.wakeups[store.WakeKey{Partition: p, Wake: k.at, ID: k.id}]))
-		return len(rows) < limit
-	})
-	return rows, nil
-}
-
-// scan visits the entries of a partition after the given one and at or before through.
-func scan(index *btree.BTreeG[indexKey], after indexKey, through task.Instant, visit func(indexKey) bool) {
-	index.AscendGreaterOrEqual(after, func(k indexKey) bool {
-		if k == after {
-			return true
-		}
-		return k.partition == after.partition && k.at <= through && visit(k)
-	})
-}
-
-// ScanEnded implements store.Driver; its order is (expiry, id), and its cursor the last such pair.
-func (d *Driver) ScanEnded(ctx context.Context, p *task.Partition, s task.State, cursor []byte, limit int) ([]task.Task, []byte, error) {
-	d.mu.RLock()
-	defer d.mu.RUnlock()
-	if err := d.usable(ctx); err != nil {
-		return nil, nil, err
-	}
-	after, err := decodeCursor(cursor)
-	if err != nil {
-		return nil, nil, err
-	}
-	var rows []task.Task
-	var next []byte
-	scan(d.byExpiry, after, maxInstant, func(k indexKey) bool {
-		t := d.tasks[k.id]
-		if (s != task.Unknown && t.State != s) || (p != nil && t.Partition != *p) {
-			return true
-		}
-		rows = append(rows, owned(t))
-		if len(rows) < limit {
-			return true
-		}
-		next = encodeCursor(k)
-		return false
-	})
-	return rows, next, nil
-}
-
-const maxInstant = task.Instant(1<<63 - 1)
-
-func encodeCursor(k indexKey) []byte {
-	b := binary.BigEndian.AppendUint64(nil, uint64(k.at))
-	return append(b, k.id[:]...)
-}
-
-func decodeCursor(b []byte) (k indexKey, err error) {
-	switch len(b) {
-	case 0:
-		return indexKey{at: -maxInstant}, nil
-	case 8 + len(k.id):
-		k.at = task.Instant(binary.BigEndian.Uint64(b))
-		copy(k.id[:], b[8:])
-		return k, nil
-	}
-	return k, store.ErrMalformed
-}
-
-// Controls implements store.Driver.
-func (d *Driver) Controls(ctx context.Context, kind, name string) ([]store.Control, error) {
-	d.mu.RLock()
-	defer d.mu.RUnlock()
-	if err := d.usable(ctx); err != nil {
-		return nil, err
-	}
-	var rows []store.Control
-	for key, c := range d.controls {
-		if key.kind == kind && (name == "" || key.name == name) {
-			c.Value = slices.Clone(c.Value)
-			rows = append(rows, c)
-		}
-	}
-	slices.SortFunc(rows, func(a, b store.Control) int { return strings.Compare(a.Name, b.Name) })
-	return rows, nil
 }
 
 // Sweep implements store.Driver.
@@ -473,7 +343,7 @@ func (d *Driver) isFull() bool {
 	return d.full
 }
 
-// Close implements store.Driver. What is held stays readable by nobody.
+// Close implements store.Driver.
 func (d *Driver) Close() error {
 	d.mu.Lock()
 	defer d.mu.Unlock()

@@ -22,17 +22,17 @@ const (
 	groupsSyncingMax  = 16       // groups that wait for the disk
 )
 
-// group is what one batch commits. A request whose rows fall into several groups
-// is answered with the last of them.
+// group holds the rows that one batch commits. A request whose rows fall into several groups is answered with
+// the last of them.
 type group struct {
 	batch    *pebbledb.Batch
 	rows     int
 	durable  bool   // it wrote a row that is not lazy
-	sync     bool   // and it does not wait for another group's sync
-	covers   uint64 // the commits that are on disk when its sync is done
-	log      uint64 // the number of the log that it went to; 0 when a new one began at that time
+	sync     bool   // and it is synced itself, not with a later group
+	covers   uint64 // the commits up to this one are on disk when its sync is done
+	log      uint64 // the number of the log with its rows; 0 when a new one began at that time
 	requests []*request
-	floors   []*floor           // that have entries of this group pending
+	floors   []*floor           // those with pending entries of this group
 	iter     *pebbledb.Iterator // sees the database before this group; nil until needed
 	began    time.Time
 }
@@ -80,15 +80,15 @@ func (d *Driver) enqueue(ctx context.Context, r *request) error {
 	}
 }
 
-// answer lets the caller of a request go on.
+// answer wakes the caller of a request.
 func (d *Driver) answer(r *request) {
 	d.queued.Release(r.weight)
 	r.done <- struct{}{}
 }
 
-// commitLoop is the committer: the only goroutine that writes. It takes what is queued as one
-// group, checks each row's condition in order, applies them as one batch and leaves the
-// wait for the disk to syncLoop, so that the next group is built meanwhile.
+// commitLoop is the committer, the only goroutine that writes. It takes the queued requests as one group,
+// checks each row's condition in order, and applies them as one batch. syncLoop waits for the disk, so that
+// the next group can be built meanwhile.
 func (d *Driver) commitLoop() {
 	defer close(d.syncing)
 	defer d.patience.Stop()
@@ -148,8 +148,8 @@ func (d *Driver) spareGroup() *group {
 	}
 }
 
-// addRequest evaluates the rows of a request into g, or into g and the groups after it. It
-// returns the group under construction.
+// addRequest evaluates the rows of a request into g, or into g and the groups after it. It returns the group
+// that is being built.
 func (d *Driver) addRequest(g *group, r *request) *group {
 	for _, i := range r.order {
 		w := &r.rows[i]
@@ -174,8 +174,8 @@ func (d *Driver) addRequest(g *group, r *request) *group {
 	return g
 }
 
-// commit makes a group visible, answers its lazy requests and passes the others on, unless all are patient:
-// these wait for the next group that is synced, or for their time to run out.
+// commit makes a group visible, answers its lazy requests and passes the others to syncLoop. If all of these
+// are patient, they wait for the next group that is synced, or until they have waited long enough.
 func (d *Driver) commit(g *group) {
 	g.sync = g.sync && (g.durable || d.unsynced)
 	err := d.apply(g)
@@ -236,8 +236,8 @@ func (d *Driver) answerLazy(g *group) {
 	g.requests = kept
 }
 
-// keepPatient takes the patient requests of a group that is not synced out of it, and gives those
-// that waited to one that is.
+// keepPatient removes the patient requests from a group that is not synced, and adds those that waited to one
+// that is.
 func (d *Driver) keepPatient(g *group) {
 	if g.sync {
 		g.requests, g.rows = append(g.requests, d.patient...), g.rows+d.patientRows
@@ -246,7 +246,7 @@ func (d *Driver) keepPatient(g *group) {
 		return
 	}
 	if !d.unsynced {
-		return // nothing to wait for but the groups before
+		return // they wait only for the groups before
 	}
 	if len(d.patient) == 0 {
 		d.patience.Reset(d.cfg.patience)
@@ -259,7 +259,7 @@ func (d *Driver) keepPatient(g *group) {
 	}
 }
 
-// syncPatient syncs for the sake of the patient requests alone.
+// syncPatient syncs so that the patient requests can be answered.
 func (d *Driver) syncPatient() {
 	if !d.unsynced {
 		return
@@ -269,9 +269,9 @@ func (d *Driver) syncPatient() {
 	d.commit(g)
 }
 
-// syncLoop waits for the disk, group by group in the order of their commits, and answers. A
-// group without a synced write is answered when those before it are on disk: a
-// conflict may be with a row of theirs.
+// syncLoop waits for the disk, group by group in the order of their commits, and answers their requests. It
+// answers a group that is not synced when the groups before it are on disk, because a conflict may be with a
+// row of theirs.
 func (d *Driver) syncLoop() {
 	for g := range d.syncing {
 		if g.sync {
@@ -295,7 +295,7 @@ func (d *Driver) waitForDisk(g *group) {
 		d.fail(fmt.Errorf("sync: %w", err))
 	}
 	if d.failure() != nil {
-		g.covers = math.MaxUint64 // nobody needs to wait any more
+		g.covers = math.MaxUint64 // no reader needs to wait any more
 	} else if g.log != 0 {
 		d.marks.note(g.log, uint64(g.batch.SeqNum())+uint64(g.batch.Count()))
 	}

@@ -19,9 +19,9 @@ import (
 )
 
 // TestCorruptFilesAreNoticed damages one file at a time: it flips bytes, cuts the file short, and
-// removes it. Opening or reading must then fail with ErrCorrupt, or all data be right: never wrong
-// or missing silently. One thing cannot be told from a write that a crash interrupted, and is left
-// out: damage in the last logTail bytes of a log that was not closed, or a cut there.
+// removes it. Then opening or reading must fail with ErrCorrupt, or all data must be right. The test leaves
+// out damage in the last logTail bytes of a log that was not closed, because that looks like a write that a
+// crash interrupted.
 func TestCorruptFilesAreNoticed(t *testing.T) {
 	files, want := filledStore(t)
 	names, err := files.List("data")
@@ -63,7 +63,7 @@ func TestCorruptFilesAreNoticed(t *testing.T) {
 // logTail is two blocks of a log: a damaged block is noticed by what the next one says was synced before it.
 const logTail = 2 * 32 << 10
 
-// newestLog is the one that may end in an interrupted write.
+// newestLog returns the log that may end in an interrupted write.
 func newestLog(names []string) string {
 	slices.Sort(names)
 	newest := ""
@@ -177,7 +177,7 @@ func damage(t *testing.T, files *vfs.MemFS, want []task.Task, name string, conte
 	return 1
 }
 
-// ignore is for closing a store that is damaged.
+// ignore ignores the error of closing a damaged store.
 func ignore(error) error { return nil }
 
 // readAll reads every row, by id and by the index, and fails the test if one is wrong.

@@ -20,9 +20,9 @@ import (
 	"github.com/kinesin-io/kinesin/task"
 )
 
-// TestCrashLosesNothingAcknowledged takes the plug out at random moments, while several callers walk
-// tasks through their lives. Whatever was acknowledged before must be in what is left on
-// the disk, nothing may be there that was never asked for, and the indexes must fit the rows.
+// TestCrashLosesNothingAcknowledged cuts the power at random moments, while several callers walk tasks
+// through their lives. All acknowledged writes must be on the disk, nothing may be there that no caller
+// wrote, and the indexes must match the rows.
 func TestCrashLosesNothingAcknowledged(t *testing.T) {
 	crashes := 40
 	if testing.Short() {
@@ -210,7 +210,7 @@ func checkWalker(t *testing.T, d *pebble.Driver, n int, acked, asked uint64) {
 	}
 }
 
-// lifeOf is what there is of a task after each number of calls: chains are whole or not there.
+// lifeOf returns the rows of a task after each number of calls: chains are complete or absent.
 func lifeOf(t *testing.T, walker int, first uint64) (states []string) {
 	t.Helper()
 	model := mem.New()
@@ -223,7 +223,7 @@ func lifeOf(t *testing.T, walker int, first uint64) (states []string) {
 	return append(states, rowsOf(t, model, walker, first))
 }
 
-// rowsOf is all that there is of a task.
+// rowsOf has all rows of a task.
 func rowsOf(t *testing.T, d store.Driver, walker int, step uint64) string {
 	t.Helper()
 	one := crashTask(walker, step)

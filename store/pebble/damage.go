@@ -13,24 +13,24 @@ import (
 	"github.com/kinesin-io/kinesin/store"
 )
 
-// damage remembers data files with blocks that cannot be read. Such a file does not end the store: what is in
-// the block is refused with store.ErrCorrupt wherever it is met, never answered without, and everything else
-// goes on. To end the process instead would stop all lambdas for the rows of one, and again at each start. It
-// ends when the engine cannot merge files because of it and comes to a standstill: then all writes wait.
+// damage remembers data files with blocks that cannot be read. Such a file does not end the store: a call
+// that needs the block fails with store.ErrCorrupt, and everything else goes on. Ending the process would
+// stop all lambdas for the rows of one, and again at each start. The process does end when the engine cannot
+// compact files because of the damage, because then all writes wait in the end.
 type damage struct {
 	log *slog.Logger
 
 	mu     sync.Mutex
 	files  map[string]bool
-	failed int       // merges that failed because of damage since began
+	failed int       // compactions that failed because of damage since began
 	began  time.Time // of the minute in which they are counted
 }
 
-// mergesFailedPerMinuteMax ends the store: the engine tries again at once, and nothing else is merged
+// compactionsFailedPerMinuteMax ends the store: the engine tries again at once and compacts nothing else
 // meanwhile.
-const mergesFailedPerMinuteMax = 100
+const compactionsFailedPerMinuteMax = 100
 
-// found notes a damaged file, and logs the first time.
+// found remembers a damaged file, and logs it the first time.
 func (g *damage) found(path string, err error) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -45,44 +45,44 @@ func (g *damage) found(path string, err error) {
 		slog.String("hint", "stop the server and run 'kinesin data verify', then restore a backup or run 'kinesin data salvage'"))
 }
 
-// list is the damaged files.
+// list returns the damaged files.
 func (g *damage) list() []string {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	return slices.Sorted(maps.Keys(g.files))
 }
 
-// mergeFailed counts, and reports whether it is too often.
-func (g *damage) mergeFailed(now time.Time) (tooOften bool) {
+// compactionFailed counts failures, and reports whether there are too many.
+func (g *damage) compactionFailed(now time.Time) (tooMany bool) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if now.Sub(g.began) > time.Minute {
 		g.began, g.failed = now, 0
 	}
 	g.failed++
-	return g.failed >= mergesFailedPerMinuteMax
+	return g.failed >= compactionsFailedPerMinuteMax
 }
 
-// health is store.Capabilities.Health.
+// health implements store.Capabilities.Health.
 func (d *Driver) health() store.Health {
 	return store.Health{Damaged: d.damage.list(), ScrubbedBytes: d.scrubbed.Load(), Scrubs: d.scrubs.Load()}
 }
 
-// backgroundError is told of a flush or a merge that failed.
+// backgroundError handles a flush or a compaction that failed.
 func (d *Driver) backgroundError(err error) {
 	if !pebbledb.IsCorruptionError(err) {
 		d.cfg.Logger.Error("store background error", slog.String("error", firstLine(err)))
 		return
 	}
-	if d.damage.mergeFailed(time.Now()) {
+	if d.damage.compactionFailed(time.Now()) {
 		d.standstill()
 	}
 }
 
-// standstill ends the store when files are damaged, and does nothing otherwise.
+// standstill ends the store if files are damaged. It is called when the engine does not get on.
 func (d *Driver) standstill() {
 	if files := d.damage.list(); len(files) > 0 {
-		d.fail(fmt.Errorf("%w: %v cannot be read, so that files cannot be merged any more; restore a backup or run 'kinesin data salvage'",
+		d.fail(fmt.Errorf("%w: %v cannot be read, so files cannot be compacted any more; restore a backup or run 'kinesin data salvage'",
 			store.ErrCorrupt, files))
 	}
 }

@@ -2,6 +2,7 @@ package pebble
 
 import (
 	"bytes"
+	"context"
 	"errors"
 	"log/slog"
 
@@ -11,34 +12,34 @@ import (
 	"github.com/kinesin-io/kinesin/task"
 )
 
-// liveTasks is store.Capabilities.Depths.
+// liveTasks returns the counts of live tasks, as store.Capabilities.Depths.
 func (d *Driver) liveTasks() (counts map[task.Partition]store.Depth, ready bool) {
 	ready = d.counted.Load() // before the counts: they may become complete in between
 	return d.parts.depths(), ready
 }
 
-// countDepths adds what was stored before the start to the counters, which the committer
-// moves meanwhile: the snapshot is older than its first write. It finds the live task rows by their wake-up
-// rows, since there may be many times as many ended ones.
-func (d *Driver) countDepths(snapshot *pebbledb.Snapshot) {
-	err := d.countWakeups(snapshot)
+// countDepths adds the tasks in the snapshot to the counters, which the committer changes at the same time;
+// the snapshot is older than its first write. It finds live task rows by their wake-up rows, because there
+// may be many times as many ended rows.
+func (d *Driver) countDepths(ctx context.Context, snapshot *pebbledb.Snapshot) {
+	err := d.readError(d.countWakeups(ctx, snapshot))
 	if err != nil {
 		d.cfg.Logger.Error("counting stored tasks failed", slog.String("error", err.Error()))
 	}
 	if err := snapshot.Close(); err != nil {
 		d.cfg.Logger.Error("closing a snapshot failed", slog.String("error", err.Error()))
 	}
-	d.counted.Store(err == nil && !d.closing.Load())
+	d.counted.Store(err == nil && ctx.Err() == nil)
 }
 
-func (d *Driver) countWakeups(snapshot *pebbledb.Snapshot) error {
+func (d *Driver) countWakeups(ctx context.Context, snapshot *pebbledb.Snapshot) error {
 	rows, err := snapshot.NewIter(&pebbledb.IterOptions{UseL6Filters: true})
 	if err != nil {
-		return d.readError(err)
+		return err
 	}
 	var rowKey []byte
-	err = eachOf(snapshot, []byte{wakeSpace}, []byte{wakeSpace + 1}, func(key []byte, value func() ([]byte, error)) (bool, error) {
-		wakeup, err := headerOf(value())
+	err = each(snapshot, []byte{wakeSpace}, []byte{wakeSpace + 1}, func(key, value []byte) (bool, error) {
+		wakeup, err := store.DecodeHeader(value)
 		if err != nil {
 			return false, err
 		}
@@ -46,23 +47,19 @@ func (d *Driver) countWakeups(snapshot *pebbledb.Snapshot) error {
 		p.countWakeup(wakeup.State, 1)
 		rowKey = appendIDKey(rowKey[:0], taskSpace, at.id)
 		if rows.SeekPrefixGE(rowKey) && bytes.Equal(rows.Key(), rowKey) {
-			row, err := headerOf(rows.ValueAndErr())
+			value, err := rows.ValueAndErr()
 			if err != nil {
 				return false, err
 			}
-			if row.WakeRow.At == at.at && row.Partition == wakeup.Partition { // else another one is counted for it
+			row, err := store.DecodeHeader(value)
+			if err != nil {
+				return false, err
+			}
+			if row.WakeRow.At == at.at && row.Partition == wakeup.Partition { // else it is counted with another wake-up row
 				p.countRow(row.State, 1)
 			}
 		}
-		return !d.closing.Load(), rows.Error()
-	}, d.readError)
+		return ctx.Err() == nil, rows.Error()
+	})
 	return errors.Join(err, rows.Close())
-}
-
-// headerOf is the header of an encoded row that was read with err.
-func headerOf(value []byte, err error) (store.Header, error) {
-	if err != nil {
-		return store.Header{}, err
-	}
-	return store.DecodeHeader(value)
 }

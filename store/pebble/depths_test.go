@@ -13,7 +13,7 @@ import (
 	"github.com/kinesin-io/kinesin/task"
 )
 
-// What was stored before a start is counted while new writes come in.
+// Tasks that were stored before a start are counted while new writes come in.
 func TestDepthsAfterAStart(t *testing.T) {
 	files := vfs.NewMem()
 	d := openOn(t, files, pebble.Config{})

@@ -3,15 +3,15 @@ package pebble
 import "sync"
 
 // durable numbers the commits with writes that are not lazy, so that a read of single rows can wait until
-// what it saw is on disk. Without that a row could be read, acted upon by the reader, and be gone after a
-// crash. (Scans do not wait: what follows from them is a conditional write, and the log puts it behind what
-// it depends on.)
+// what it saw is on disk. Otherwise a caller could act on a row that is gone after a crash. Scans do not
+// wait: their callers follow up with conditional writes, which the log has behind the rows that they depend
+// on.
 type durable struct {
 	mu      sync.Mutex
 	moved   sync.Cond     // on mu: ended grew
 	begun   uint64        // the last commit that may be visible
-	ended   uint64        // up to this they are on disk
-	hastens chan struct{} // asks the committer not to let patient writes wait
+	ended   uint64        // the last commit that is on disk
+	hastens chan struct{} // asks the committer to sync patient writes now
 }
 
 // begin numbers a commit that is about to become visible.
@@ -22,7 +22,7 @@ func (d *durable) begin() uint64 {
 	return d.begun
 }
 
-// end says that the commits up to n are on disk.
+// end notes that the commits up to n are on disk.
 func (d *durable) end(n uint64) {
 	d.mu.Lock()
 	defer d.mu.Unlock()

@@ -11,8 +11,8 @@ import (
 	"github.com/kinesin-io/kinesin/task"
 )
 
-// evaluate checks the condition of one row against the database, which does not yet show g, and
-// adds what the row writes to g's batch. Only the committer calls it, with a row whose key g has not changed.
+// evaluate checks the condition of one row against the database, which does not yet show g, and adds the
+// row's writes to g's batch. Only the committer calls it, for a row whose key g has not changed.
 func (d *Driver) evaluate(g *group, r *request, w *row) error {
 	if w.new && w.place == 0 && d.space.isFull() { // a task that is half in is let through
 		return store.ErrFull
@@ -42,8 +42,8 @@ func (d *Driver) evaluate(g *group, r *request, w *row) error {
 	return store.ErrMalformed
 }
 
-// look calls see with the current value of a key, which is valid only during the call.
-// found is false when there is none.
+// look calls see with the current value of a key, which is valid only during the call. found is false when
+// the key is absent.
 func (d *Driver) look(key []byte, see func(value []byte) error) (found bool, err error) {
 	value, closer, err := d.db.Get(key)
 	if errors.Is(err, pebbledb.ErrNotFound) {
@@ -59,8 +59,8 @@ func (d *Driver) look(key []byte, see func(value []byte) error) (found bool, err
 	return true, see(value)
 }
 
-// lookAbsent is look for the key of a row to put, which is most likely not there. It asks the filters of all
-// levels, while Get leaves out those of the last level, which holds nearly everything, and reads a block.
+// lookAbsent is look for a key that is most likely absent. It asks the filters of all levels, while look
+// reads a block of the last level, which holds nearly everything, without asking its filter.
 func (d *Driver) lookAbsent(g *group, key []byte, w *row, see func(value []byte) error) (found bool, err error) {
 	if d.fresh.put(w.id, w.hash) {
 		return false, nil
@@ -68,7 +68,7 @@ func (d *Driver) lookAbsent(g *group, key []byte, w *row, see func(value []byte)
 	return d.seek(g, key, see)
 }
 
-// seek is look by the iterator of the group: dearer for one key, cheaper for many in order.
+// seek is look by the iterator of the group: it costs more for one key and less for many in order.
 func (d *Driver) seek(g *group, key []byte, see func(value []byte) error) (found bool, err error) {
 	if g.iter == nil {
 		if g.iter, err = d.db.NewIter(&pebbledb.IterOptions{UseL6Filters: true}); err != nil {
@@ -91,10 +91,28 @@ func (d *Driver) seek(g *group, key []byte, see func(value []byte) error) (found
 	return true, see(value)
 }
 
-// seekRowsMin is how many rows of a request make seek cheaper than look.
+// seekRowsMin is the number of rows in a request from which on seek is cheaper than look.
 const seekRowsMin = 16
 
-// conflict is the answer to a write that found a row in its way.
+// finder is look or seek.
+type finder func(key []byte, see func(value []byte) error) (found bool, err error)
+
+// oldHeader returns the header of the row that a write changes. The error is a conflict when there is no row,
+// or when fits rejects the one that is there.
+func oldHeader(find finder, key []byte, decode decoder, fits func(old *store.Header) bool) (old store.Header, err error) {
+	found, err := find(key, func(value []byte) (err error) {
+		if old, err = store.DecodeHeader(value); err == nil && !fits(&old) {
+			err = conflict(value, decode)
+		}
+		return err
+	})
+	if err == nil && !found {
+		err = &store.ConflictError{}
+	}
+	return old, err
+}
+
+// conflict answers a write whose condition the row with that value does not meet.
 func conflict(value []byte, decode decoder) error {
 	t, err := decode.own(value)
 	if err != nil {
@@ -103,7 +121,6 @@ func conflict(value []byte, decode decoder) error {
 	return &store.ConflictError{Task: &t}
 }
 
-// taskConflict is conflict with a task row.
 func taskConflict(value []byte) error { return conflict(value, store.DecodeTask) }
 
 func (d *Driver) putWakeup(g *group, r *request, w *row) error {
@@ -115,19 +132,19 @@ func (d *Driver) putWakeup(g *group, r *request, w *row) error {
 	}
 	g.pending(&p.wakeups, position{w.head.WakeRow.At, w.id})
 	p.countWakeup(w.head.State, 1)
-	d.heads.put(w.headKey(), w.head)
+	d.headers.put(w.headKey(), w.head)
 	return g.batch.Set(r.key(w), r.val(w), nil)
 }
 
-// takes reports whether the deletion of a wake-up row is of the one with that header.
+// takes reports whether w deletes the wake-up row with that header.
 func (w *row) takes(old *store.Header) bool {
 	return w.head.Partition == old.Partition && (w.head.WakeRow.Seq == 0 || w.head.WakeRow.Seq == old.WakeRow.Seq)
 }
 
-// headKey is what the header of a wake-up row is remembered by.
+// headKey returns the key of a wake-up row in the header cache.
 func (w *row) headKey() headKey { return headKey{w.id, w.head.WakeRow.At} }
 
-// overtake refuses a wake-up row unless the one in its place, if there is one, has a lower seq.
+// overtake refuses a wake-up row if its place has one whose seq is not lower.
 func (d *Driver) overtake(g *group, r *request, w *row, p *part) error {
 	var old store.Header
 	found, err := d.seek(g, r.key(w), func(value []byte) (err error) {
@@ -143,60 +160,46 @@ func (d *Driver) overtake(g *group, r *request, w *row, p *part) error {
 }
 
 func (d *Driver) deleteWakeup(g *group, r *request, w *row) error {
-	if old, known := d.heads.get(w.headKey()); known && w.takes(&old) {
+	if old, known := d.headers.get(w.headKey()); known && w.takes(&old) {
 		return d.removeWakeup(g, r.key(w), w.id, &old)
 	}
-	look := d.look
+	find := d.look
 	if len(r.rows) >= seekRowsMin {
-		look = func(key []byte, see func([]byte) error) (bool, error) { return d.seek(g, key, see) }
+		find = func(key []byte, see func([]byte) error) (bool, error) { return d.seek(g, key, see) }
 	}
-	var old store.Header
-	found, err := look(r.key(w), func(value []byte) (err error) {
-		if old, err = store.DecodeHeader(value); err == nil && w.head.WakeRow.Seq != 0 && old.WakeRow.Seq != w.head.WakeRow.Seq {
-			err = conflict(value, store.DecodeWakeup)
-		}
-		return err
+	old, err := oldHeader(find, r.key(w), store.DecodeWakeup, func(old *store.Header) bool {
+		return w.head.WakeRow.Seq == 0 || old.WakeRow.Seq == w.head.WakeRow.Seq
 	})
 	if err != nil {
 		return err
 	}
-	if !found {
-		return &store.ConflictError{}
-	}
 	return d.removeWakeup(g, r.key(w), w.id, &old)
 }
 
-// removeWakeup deletes a wake-up row that is there. One at seq 1 was set only once since it was last deleted,
-// for what replaces a row has a higher seq than it, and no seq is below 1. So a tombstone for one Set will
-// do, which disappears with it in the first compaction that sees both.
+// removeWakeup deletes a wake-up row that is there. A row at seq 1 was set only once since it was last
+// deleted, because what replaces a row has a higher seq, and no seq is below 1. So it needs only a tombstone
+// for one Set, which disappears together with that in the first compaction that sees both.
 func (d *Driver) removeWakeup(g *group, key []byte, id task.ID, old *store.Header) error {
 	d.part(old.Partition).countWakeup(old.State, -1)
-	d.heads.drop(headKey{id, old.WakeRow.At})
+	d.headers.drop(headKey{id, old.WakeRow.At})
 	if old.WakeRow.Seq == 1 {
 		return g.batch.SingleDelete(key, nil)
 	}
 	return g.batch.Delete(key, nil)
 }
 
-// replaceWakeup leaves the key where it is, so no floor moves.
+// replaceWakeup keeps the key, so it moves no floor.
 func (d *Driver) replaceWakeup(g *group, r *request, w *row) error {
-	var old store.Header
-	found, err := d.look(r.key(w), func(value []byte) (err error) {
-		if old, err = store.DecodeHeader(value); err == nil && old.WakeRow.Seq != w.head.WakeRow.Seq-1 {
-			err = conflict(value, store.DecodeWakeup)
-		}
-		return err
+	old, err := oldHeader(d.look, r.key(w), store.DecodeWakeup, func(old *store.Header) bool {
+		return old.WakeRow.Seq == w.head.WakeRow.Seq-1
 	})
 	if err != nil {
 		return err
 	}
-	if !found {
-		return &store.ConflictError{}
-	}
 	p := d.part(w.head.Partition)
 	p.countWakeup(old.State, -1)
 	p.countWakeup(w.head.State, 1)
-	d.heads.put(w.headKey(), w.head)
+	d.headers.put(w.headKey(), w.head)
 	return g.batch.Set(r.key(w), r.val(w), nil)
 }
 
@@ -205,39 +208,26 @@ func (d *Driver) putTask(g *group, r *request, w *row) error {
 		return err
 	}
 	d.part(w.head.Partition).countRow(w.head.State, 1)
-	d.heads.put(taskHead(w.id), w.head)
+	d.headers.put(taskHead(w.id), w.head)
 	return errors.Join(g.batch.Set(r.key(w), r.val(w), nil), d.addEnded(g, w))
 }
 
 func (d *Driver) replaceTask(g *group, r *request, w *row) error {
-	old, known := d.heads.get(taskHead(w.id))
+	old, known := d.headers.get(taskHead(w.id))
 	if !known || old.Seq != w.head.Seq-1 {
-		found, err := d.look(r.key(w), func(value []byte) (err error) {
-			if old, err = store.DecodeHeader(value); err == nil && old.Seq != w.head.Seq-1 {
-				err = taskConflict(value)
-			}
-			return err
-		})
+		var err error
+		old, err = oldHeader(d.look, r.key(w), store.DecodeTask, func(old *store.Header) bool { return old.Seq == w.head.Seq-1 })
 		if err != nil {
 			return err
 		}
-		if !found {
-			return &store.ConflictError{}
-		}
 	}
-	d.heads.put(taskHead(w.id), w.head)
+	d.headers.put(taskHead(w.id), w.head)
 	d.part(old.Partition).countRow(old.State, -1)
 	d.part(w.head.Partition).countRow(w.head.State, 1)
-	return errors.Join(g.batch.Set(r.key(w), r.val(w), nil), d.moveEnded(g, w, &old))
+	return errors.Join(g.batch.Set(r.key(w), r.val(w), nil), d.dropEnded(g, w.id, &old), d.addEnded(g, w))
 }
 
-func (d *Driver) moveEnded(g *group, w *row, old *store.Header) error {
-	if !old.State.IsEnd() {
-		return d.addEnded(g, w)
-	}
-	return errors.Join(d.dropEnded(g, w.id, old), d.addEnded(g, w))
-}
-
+// addEnded adds the index entries of an ended row.
 func (d *Driver) addEnded(g *group, w *row) error {
 	if !w.head.State.IsEnd() {
 		return nil
@@ -252,8 +242,12 @@ func (d *Driver) addEnded(g *group, w *row) error {
 	return errors.Join(err, g.batch.Set(d.scratchIndexKey(deadSpace, w.head.Partition, position{w.head.Ended, w.id}), nil, nil))
 }
 
-// dropEnded uses plain tombstones, since a redriven task may set the same keys again.
+// dropEnded deletes the index entries of an ended row. It uses plain tombstones, because a redriven task may
+// set the same keys again.
 func (d *Driver) dropEnded(g *group, id task.ID, old *store.Header) error {
+	if !old.State.IsEnd() {
+		return nil
+	}
 	err := g.batch.Delete(d.scratchExpiryKey(position{old.ExpireAt, id}), nil)
 	if old.State != task.Dead {
 		return err
@@ -286,7 +280,7 @@ func (d *Driver) deleteControl(g *group, r *request, w *row) error {
 	return g.batch.Delete(r.key(w), nil)
 }
 
-// checkControl refuses unless the control row is at version; 0 is that of an absent row.
+// checkControl refuses a control row that is not at version; an absent row is at version 0.
 func (d *Driver) checkControl(r *request, w *row, version uint64) error {
 	found, err := d.look(r.key(w), func(value []byte) error {
 		c, err := decodeControl(r.key(w), value)
@@ -301,7 +295,7 @@ func (d *Driver) checkControl(r *request, w *row, version uint64) error {
 	return err
 }
 
-// decodeControl reads a control row from bytes that are valid only for now.
+// decodeControl decodes a control row into memory of its own.
 func decodeControl(key, value []byte) (store.Control, error) {
 	kind, name, ok := bytes.Cut(key[1:], []byte{0})
 	if !ok {
@@ -310,29 +304,23 @@ func decodeControl(key, value []byte) (store.Control, error) {
 	return store.DecodeControl(string(kind), string(name), bytes.Clone(value))
 }
 
-// sweepRow deletes an ended task with all that belongs to it.
+// sweepRow deletes an expired task row with its payload and its wake-up row.
 func (d *Driver) sweepRow(g *group, r *request, w *row) error {
-	var old store.Header
-	payload := w.id
-	found, err := d.look(r.key(w), func(value []byte) (err error) {
-		if old, err = store.DecodeHeader(value); err == nil && w.id.IsDerived() {
-			payload, err = payloadIn(value)
-		}
-		return err
-	})
-	if err != nil {
+	var t task.Task
+	if err := d.readRow(r.key(w), &t, store.DecodeTask); err != nil {
 		return err
 	}
-	if !found || !old.State.IsEnd() || old.ExpireAt != w.head.ExpireAt {
+	if !t.State.IsEnd() || t.ExpireAt != w.head.ExpireAt {
 		return &store.ConflictError{}
 	}
+	old, payload := store.HeaderOf(&t), t.PayloadID()
 	if !d.touched.add(wakeFingerprint(w.id, old.WakeRow.At)) {
 		return &store.ConflictError{} // its wake-up row is changed by this group: the next sweep takes both
 	}
 	if err := d.dropWakeup(g, w.id, &old); err != nil {
 		return err
 	}
-	d.heads.drop(taskHead(w.id))
+	d.headers.drop(taskHead(w.id))
 	d.touched.add(fingerprint(payload, payloadSpace))
 	d.scratchKey = appendIDKey(d.scratchKey[:0], payloadSpace, payload)
 	return errors.Join(
@@ -342,7 +330,7 @@ func (d *Driver) sweepRow(g *group, r *request, w *row) error {
 	)
 }
 
-// dropWakeup deletes the wake-up row that an ended row names, if it is still there as it was put.
+// dropWakeup deletes the wake-up row that an ended row names, if its seq is still the same.
 func (d *Driver) dropWakeup(g *group, id task.ID, row *store.Header) error {
 	var old store.Header
 	key := d.scratchIndexKey(wakeSpace, row.Partition, position{row.WakeRow.At, id})
@@ -356,20 +344,14 @@ func (d *Driver) dropWakeup(g *group, id task.ID, row *store.Header) error {
 	return d.removeWakeup(g, key, id, &old)
 }
 
-// payloadIn is the PayloadID of an encoded task.
-func payloadIn(value []byte) (task.ID, error) {
-	t, err := store.DecodeTask(value)
-	return t.PayloadID(), err
-}
-
-// pending lowers a floor for an entry of g.
+// pending lowers a floor for an entry that g inserts.
 func (g *group) pending(f *floor, p position) {
 	if f.insert(p) {
 		g.floors = append(g.floors, f)
 	}
 }
 
-// part is parts.get with a memory for one partition, since ops on one come in runs.
+// part is parts.get. It remembers the last partition, because ops on one come in runs.
 func (d *Driver) part(p task.Partition) *part {
 	if d.lastPart == nil || d.lastPartition != p {
 		d.lastPartition, d.lastPart = p, d.parts.get(p)

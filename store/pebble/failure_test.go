@@ -255,8 +255,8 @@ func TestNewerData(t *testing.T) {
 	}
 }
 
-// Nothing reads data of the form before this one, and nothing converts it: the refusal says so and changes
-// nothing.
+// Data of the previous format is refused, because nothing reads or converts it. The error says so, and
+// nothing is changed.
 func TestOldData(t *testing.T) {
 	files := vfs.NewMem()
 	if err := openOn(t, files, pebble.Config{}).Close(); err != nil {

@@ -6,48 +6,48 @@ import (
 	"github.com/kinesin-io/kinesin/task"
 )
 
-// fresh knows of most new tasks that no row of theirs exists, without looking at the database,
-// which would cost more than writing the row. It relies on the time inside a UUIDv7, but not on any clock:
+// fresh knows that most new tasks have no row yet, without looking at the database, which would cost more
+// than writing the row. It uses the time inside a UUIDv7, and no clock. It remembers
 //
-//   - it remembers every row that was put since some moment (as two generations of
-//     fingerprints, the older of which is dropped when the newer is full), and
-//   - for each generation the latest time in an id put before it began.
+//   - the fingerprint of every row that was put since some moment, in two generations, of which it drops the
+//     older one when the newer one is full, and
+//   - for each generation the latest time in an id that was put before the generation began.
 //
-// So an id with a later time than was seen before the older generation has a row only if the fingerprints say
-// so. bound carries that over a restart: it is stored, no id with a row has reached it, and it is moved ahead
-// of an id that does. Everything here belongs to the committer.
+// So an id with a time that is not before the older generation has a row only if its fingerprint is there.
+// bound carries that over a restart: it is stored, it is above the time of every id that has a row, and it is
+// raised when an id reaches it. Only the committer uses fresh.
 type fresh struct {
 	young, old generation
-	max        int64 // after the latest time in an id seen so far
+	max        int64 // above the time of every id put so far
 	bound      int64
 }
 
-// generation is a set of fingerprints with all rows put since it began.
+// generation has the fingerprints of all rows put since it began.
 type generation struct {
-	set   *touched
+	set   *keySet
 	count int
-	since int64 // no id put before it began has this time or a later one
+	since int64 // above the time of every id put before it began
 }
 
 const (
 	freshRowsMax  = 1 << 17 // of one generation: 4 MB
-	freshAheadMax = 60_000  // milliseconds by which bound is moved beyond an id
+	freshAheadMax = 60_000  // milliseconds by which bound is raised above an id
 )
 
-// newFresh begins with what a database says of the ids in it.
+// newFresh begins with the stored bound of a database.
 func newFresh(bound int64, rows int) *fresh {
 	f := &fresh{max: bound, bound: bound}
-	f.young, f.old = generation{set: newTouched(rows), since: bound}, generation{set: newTouched(rows), since: bound}
+	f.young, f.old = generation{set: newKeySet(rows), since: bound}, generation{set: newKeySet(rows), since: bound}
 	return f
 }
 
-// millisOf is the time in a UUIDv7; ok is false for other ids.
+// millisOf returns the time in a UUIDv7; ok is false for other ids.
 func millisOf(id task.ID) (ms int64, ok bool) {
 	return int64(binary.BigEndian.Uint64(id[:]) >> 16), id[6]>>4 == 7
 }
 
-// put notes a row that is about to be written if it is absent. It reports whether it is known to
-// be absent; if not, the database must be asked.
+// put notes a row that is written next if it is absent, and reports whether it is known to be absent. If not,
+// the caller asks the database.
 func (f *fresh) put(id task.ID, hash uint64) (absent bool) {
 	ms, ok := millisOf(id)
 	if !ok {
@@ -67,8 +67,7 @@ func (f *fresh) put(id task.ID, hash uint64) (absent bool) {
 	return ms >= f.old.since && !seen
 }
 
-// outgrown reports whether ids reached the stored bound, and the new one that must be
-// written together with them.
+// outgrown returns a new bound when ids reached the stored one. It must be written together with them.
 func (f *fresh) outgrown() (bound int64, yes bool) {
 	if f.max <= f.bound {
 		return 0, false

@@ -11,8 +11,7 @@ import (
 // microseconds, so that keys sort by time:
 //
 //	m                      -> format of the layout
-//	m i                    -> a time that no UUIDv7 among the ids has reached (fresh.go)
-//	m l                    -> empty: the store keeps marks of its logs (logmarks.go)
+//	m i                    -> a time above that of every UUIDv7 among the ids (fresh.go)
 //	s partition wake id    -> task       wake-up rows
 //	t id                   -> task       task rows
 //	d partition ended id   ->            dead letters
@@ -29,11 +28,8 @@ const (
 	controlSpace = 'k'
 )
 
-// What follows metaSpace.
-const (
-	metaBound  = 'i'
-	metaMarked = 'l'
-)
+// metaBound follows metaSpace in a key.
+const metaBound = 'i'
 
 const (
 	idLen       = len(task.ID{})
@@ -48,7 +44,7 @@ type position struct {
 	id task.ID
 }
 
-// last is behind every position.
+// last is the greatest position.
 var last = position{at: 1<<63 - 1, id: task.ID{
 	0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff,
 }}
@@ -60,7 +56,7 @@ func (p position) less(q position) bool {
 	return string(p.id[:]) < string(q.id[:])
 }
 
-// next is the first position behind p.
+// next returns the first position behind p.
 func (p position) next() position {
 	for i := idLen - 1; i >= 0; i-- {
 		p.id[i]++
@@ -114,7 +110,7 @@ func appendControlKey(dst []byte, kind, name string) []byte {
 	return append(append(dst, 0), name...)
 }
 
-// after is the first key behind every key that starts with prefix.
+// after returns the first key behind all keys with a prefix.
 func after(prefix []byte) []byte {
 	end := append([]byte(nil), prefix...)
 	for i := len(end) - 1; i >= 0; i-- {

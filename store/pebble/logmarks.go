@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"hash/crc32"
-	"io"
 	"io/fs"
 	"slices"
 	"strconv"
@@ -19,20 +18,19 @@ import (
 	"github.com/kinesin-io/kinesin/store"
 )
 
-// The engine replays the logs that it finds. It does not know which ones there were, nor where the newest one
-// ended, so that a log that is missing, or cut, is a store that lost acknowledged tasks and starts without a
-// word. logMarks say it in a file beside the logs, which is synced:
+// The engine replays the logs that it finds. It does not know which logs there were, nor where the newest one
+// ended, so a store whose log is missing or cut would start without acknowledged tasks and without an error.
+// logMarks keeps both in a synced file beside the logs:
 //
-//   - The numbers of the logs whose writes are not all in data files. A log is added when its name is on disk
-//     and before anything is written to it, and is taken off before it is deleted or used again. So a log
-//     that is named and not there was taken away.
-//   - How far the newest log reaches, by the sequence numbers of its batches. It is written for what a sync
-//     covered, at most markAfter later and outside the way of writes: it costs them nothing, and what was
-//     acknowledged in the last moment before a crash is protected by the marks in the log alone.
+//   - The numbers of the logs whose writes are not all in data files. A log is added once its name is on disk
+//     and before its first write, and taken off before it is deleted or reused. So a log that is in the file
+//     but not in the directory was taken away.
+//   - How far the newest log reaches, as a sequence number. It is written up to markAfter after a sync, by a
+//     goroutine that no write waits for. Only the marks inside the log protect what is acknowledged after
+//     that.
 //
-// The file has two slots of a sector-sized block each, which are written in turns: a crash tears at most the
-// one that is being written, and the other one still holds, because what follows from a record is done after
-// its sync.
+// The file has two slots of one block each, written in turns. A crash tears at most the slot that is being
+// written. The other one still holds, because whatever relies on a record waits for its sync.
 const (
 	marksName      = "acknowledged"
 	marksTempName  = marksName + ".new"
@@ -40,15 +38,15 @@ const (
 	markAfter      = 100 * time.Millisecond
 )
 
-// marksLogsMax bounds the logs in a record, so that it fits a slot. The engine has a handful.
+// marksLogsMax bounds the logs in a record, so that it fits into a slot. The engine has a handful.
 const marksLogsMax = 64
 
-// marksRecord is what a slot holds.
+// marksRecord is the content of a slot.
 type marksRecord struct {
 	Generation uint64   `json:"generation"`    // the higher one counts
-	New        bool     `json:"new,omitempty"` // the store is being made: nothing in it was ever acknowledged
+	New        bool     `json:"new,omitempty"` // the store is being created: nothing in it was ever acknowledged
 	Logs       []uint64 `json:"logs"`          // oldest first
-	Through    uint64   `json:"through"`       // the newest log has what was written before this sequence number; 0: nothing is known
+	Through    uint64   `json:"through"`       // the newest log has all writes before this sequence number; 0: not known
 }
 
 type logMarks struct {
@@ -57,15 +55,15 @@ type logMarks struct {
 	fail  func(error)
 
 	current atomic.Uint64 // number of the newest log
-	due     *time.Timer   // when tail is to be written
+	due     *time.Timer   // fires when tail has to be written
 
 	mu      sync.Mutex // held while writing
 	file    vfs.File   // nil until begin
-	opening bool       // the engine replays: when it makes a log, all others are in data files
+	opening bool       // the engine replays: when it creates a log, all others are in data files
 	record  marksRecord
 
-	noted   sync.Mutex // never held while writing: who answers callers takes it
-	tailLog uint64     // a log
+	noted   sync.Mutex // never held while writing, because the goroutine that answers callers takes it
+	tailLog uint64     // a log,
 	tail    uint64     // and how far it is on disk
 	armed   bool       // due runs
 }
@@ -76,18 +74,14 @@ func newLogMarks(files vfs.FS, dir string, fail func(error)) *logMarks {
 	return m
 }
 
-// readMarks returns the record of a directory. found is false when there is none; an error is
+// readMarks returns the record of a directory. found is false when there is no file; the error is
 // store.ErrCorrupt when no slot is valid.
 func readMarks(files vfs.FS, dir string) (r marksRecord, found bool, err error) {
-	file, err := files.Open(files.PathJoin(dir, marksName))
+	content, err := readFile(files, files.PathJoin(dir, marksName))
 	if errors.Is(err, fs.ErrNotExist) {
 		return r, false, nil
 	}
 	if err != nil {
-		return r, false, err
-	}
-	content, err := io.ReadAll(file)
-	if err = errors.Join(err, file.Close()); err != nil {
 		return r, false, err
 	}
 	for slot := range slices.Chunk(content, marksSlotBytes) {
@@ -101,27 +95,27 @@ func readMarks(files vfs.FS, dir string) (r marksRecord, found bool, err error) 
 	return r, true, nil
 }
 
-// encodeMarks makes a slot: a checksum, a space and one line, so that a person can read it.
+// encodeMarks returns a slot: a checksum, a space and one line of JSON, so that a person can read it.
 func encodeMarks(r marksRecord) ([]byte, error) {
 	line, err := json.Marshal(r)
 	if err != nil {
 		return nil, err
 	}
 	slot := bytes.Repeat([]byte{'\n'}, marksSlotBytes)
-	copy(slot, fmt.Appendf(nil, "%08x %s", crc32.Checksum(line, logTable), line))
+	copy(slot, fmt.Appendf(nil, "%08x %s", crc32.Checksum(line, castagnoli), line))
 	return slot, nil
 }
 
 func decodeMarks(slot []byte) (r marksRecord, ok bool) {
 	sum, line, _ := bytes.Cut(bytes.TrimRight(slot, "\n"), []byte{' '})
 	want, err := strconv.ParseUint(string(sum), 16, 32)
-	if err != nil || uint32(want) != crc32.Checksum(line, logTable) {
+	if err != nil || uint32(want) != crc32.Checksum(line, castagnoli) {
 		return r, false
 	}
 	return r, json.Unmarshal(line, &r) == nil
 }
 
-// begin opens the file that holds r, or makes one. Until then nothing is written.
+// begin opens the file that holds r, or creates one. Before it nothing is written.
 func (m *logMarks) begin(r marksRecord, found bool) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -137,7 +131,7 @@ func (m *logMarks) begin(r marksRecord, found bool) error {
 	return err
 }
 
-// opened says that the engine replays no more, and that the store is ready for its first write.
+// opened notes that the engine has replayed the logs and that the store is ready for its first write.
 func (m *logMarks) opened() error {
 	m.mu.Lock()
 	if m.opening = false; m.file == nil {
@@ -153,7 +147,8 @@ func (m *logMarks) opened() error {
 	return m.write()
 }
 
-// create writes both slots, under another name first, so that a crash leaves none or a whole file.
+// create writes both slots to a file with another name and renames it, so that a crash leaves no file or a
+// whole one.
 func (m *logMarks) create(path string, r marksRecord) error {
 	slot, err := encodeMarks(r)
 	if err != nil {
@@ -171,19 +166,10 @@ func (m *logMarks) create(path string, r marksRecord) error {
 	if err := m.files.Rename(temp, path); err != nil {
 		return err
 	}
-	return syncEntries(m.files, m.dir)
+	return syncDir(m.files, m.dir)
 }
 
-// syncEntries makes the names in a directory durable.
-func syncEntries(files vfs.FS, dir string) error {
-	entry, err := files.OpenDir(dir)
-	if err != nil {
-		return err
-	}
-	return errors.Join(entry.Sync(), entry.Close())
-}
-
-// write makes the record the newest one on disk. A failure ends the store, as one of the log does.
+// write makes the record the newest one on disk. A failure ends the store, as a failure of the log does.
 func (m *logMarks) write() error {
 	if m.file == nil {
 		return nil
@@ -203,7 +189,7 @@ func (m *logMarks) write() error {
 	return err
 }
 
-// created is told of a log whose name is on disk, before anything is written to it.
+// created adds a log whose name is on disk and that has no writes yet.
 func (m *logMarks) created(number uint64) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -212,14 +198,12 @@ func (m *logMarks) created(number uint64) {
 		m.record.Logs = m.record.Logs[:0]
 	}
 	m.record.Logs = append(m.record.Logs, number)
-	if n := len(m.record.Logs); n > marksLogsMax {
-		m.record.Logs = slices.Delete(m.record.Logs, 0, n-marksLogsMax)
-	}
+	m.record.Logs = slices.Delete(m.record.Logs, 0, max(0, len(m.record.Logs)-marksLogsMax))
 	m.record.Through = 0
 	_ = m.write()
 }
 
-// forget is told of a file that is about to go.
+// forget takes a log off before its file goes; it ignores other files.
 func (m *logMarks) forget(name string) error {
 	number, isLog := logNumber(name)
 	m.mu.Lock()
@@ -231,7 +215,7 @@ func (m *logMarks) forget(name string) error {
 	return m.write()
 }
 
-// note is told that a log is on disk up to a sequence number.
+// note remembers that a log is on disk up to a sequence number.
 func (m *logMarks) note(log, through uint64) {
 	m.noted.Lock()
 	defer m.noted.Unlock()
@@ -239,7 +223,7 @@ func (m *logMarks) note(log, through uint64) {
 	m.arm()
 }
 
-// flushed is told that logs may have become needless.
+// flushed notes that some logs may not be needed any more.
 func (m *logMarks) flushed() {
 	m.noted.Lock()
 	defer m.noted.Unlock()
@@ -253,7 +237,8 @@ func (m *logMarks) arm() {
 	}
 }
 
-// mark writes what it was told since the last time. live is how many logs hold what is in no data file.
+// mark writes what changed since the last time. live returns the number of logs with writes that are in no
+// data file.
 func (m *logMarks) mark(live func() int) {
 	m.noted.Lock()
 	log, tail := m.tailLog, m.tail
@@ -276,7 +261,7 @@ func (m *logMarks) mark(live func() int) {
 	}
 }
 
-// end closes the file. With clean, everything is in data files, and no log is needed any more.
+// end closes the file. With clean all writes are in data files, and no log is needed.
 func (m *logMarks) end(clean bool) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()

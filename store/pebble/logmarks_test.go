@@ -12,7 +12,6 @@ import (
 	"testing"
 	"time"
 
-	pebbledb "github.com/cockroachdb/pebble/v2"
 	"github.com/cockroachdb/pebble/v2/vfs"
 	"github.com/cockroachdb/pebble/v2/vfs/errorfs"
 
@@ -47,7 +46,7 @@ func markTask(i int) task.Task {
 	return row
 }
 
-// logFiles are the logs of a store, oldest first.
+// logFiles returns the logs of a store, oldest first.
 func logFiles(t *testing.T, files vfs.FS) (logs []string) {
 	t.Helper()
 	names, err := files.List("data")
@@ -86,8 +85,8 @@ func stored(t *testing.T, d *pebble.Driver, n int) int {
 	return count
 }
 
-// refused opens a store that lost something, twice, and checks that the refusal names the file and that
-// nothing was changed.
+// refused opens a store with a loss twice, and checks that the error names the file and that nothing was
+// changed.
 func refused(t *testing.T, files *vfs.MemFS, file string) {
 	t.Helper()
 	before := files.String()
@@ -106,8 +105,8 @@ func refused(t *testing.T, files *vfs.MemFS, file string) {
 	}
 }
 
-// accepted opens a store that lost something, and returns how many of n tasks are left; the next start needs
-// no permission.
+// accepted opens a store with a loss and AcceptLoss, and returns how many of n tasks are left. The next start
+// works without AcceptLoss.
 func accepted(t *testing.T, files *vfs.MemFS, n int) int {
 	t.Helper()
 	left := 0
@@ -146,8 +145,8 @@ func TestAMissingLogIsNoticed(t *testing.T) {
 	}
 }
 
-// The last group of a store that was idle is damaged, zeroed or cut off: nothing behind it in the log says
-// that it was there.
+// The last group of an idle store is damaged, zeroed or cut off. Nothing behind it in the log proves that it
+// was there.
 func TestADamagedTailIsNoticed(t *testing.T) {
 	const tasks = 5
 	harm := map[string]func(log []byte) []byte{
@@ -175,7 +174,7 @@ func TestADamagedTailIsNoticed(t *testing.T) {
 	}
 }
 
-// What a crash cuts off was not acknowledged: the store starts without a word.
+// The store starts without an error when a crash cut off writes, because they were not acknowledged.
 func TestATornTailIsNoLoss(t *testing.T) {
 	const tasks = 5
 	files := crashedStore(t, tasks, false)
@@ -191,7 +190,7 @@ func TestATornTailIsNoLoss(t *testing.T) {
 	}
 }
 
-// Marks of which one slot is torn hold; without a valid one, or without the file, nothing can be told.
+// Marks with one torn slot are valid. Without a valid slot, or without the file, the store is refused.
 func TestDamagedMarks(t *testing.T) {
 	const tasks, name = 3, "acknowledged"
 	files := crashedStore(t, tasks, true)
@@ -221,34 +220,7 @@ func TestDamagedMarks(t *testing.T) {
 	}
 }
 
-// A store of the version before this one has no marks. It starts as it did then, and has them from then on.
-func TestAStoreWithoutMarksGetsThem(t *testing.T) {
-	files := vfs.NewMem()
-	d := openOn(t, files, pebble.Config{})
-	applyOK(t, d, store.FirstWithRow(markTask(0)))
-	if err := d.Close(); err != nil {
-		t.Fatal(err)
-	}
-	db, err := pebbledb.Open("data", &pebbledb.Options{FS: files, FormatMajorVersion: pebbledb.FormatNewest, Logger: quiet{}})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := errors.Join(db.Delete([]byte("ml"), pebbledb.Sync), db.Close(), files.Remove("data/acknowledged")); err != nil {
-		t.Fatal(err)
-	}
-	d = openOn(t, files, pebble.Config{})
-	if left := stored(t, d, 1); left != 1 {
-		t.Error("the task is gone")
-	}
-	if logs, _, err := pebble.Marks(files, "data"); len(logs) != 1 || err != nil {
-		t.Errorf("marks of logs %v, %v, want one", logs, err)
-	}
-	if err := d.Close(); err != nil {
-		t.Fatal(err)
-	}
-}
-
-// After a clean stop everything is in data files: a log that goes missing then takes nothing with it.
+// After a clean stop all writes are in data files, so a missing log is no loss.
 func TestACleanStopNeedsNoLog(t *testing.T) {
 	files := vfs.NewMem()
 	d := openOn(t, files, pebble.Config{})
@@ -270,8 +242,8 @@ func TestACleanStopNeedsNoLog(t *testing.T) {
 	}
 }
 
-// The marks follow by themselves, within moments of the last write, and forget logs whose writes are in data
-// files.
+// The marks are written by themselves soon after the last write, and logs whose writes are in data files are
+// taken off.
 func TestMarksFollow(t *testing.T) {
 	files := vfs.NewMem()
 	d := openOn(t, files, pebble.Config{})
@@ -298,9 +270,9 @@ func TestMarksFollow(t *testing.T) {
 	}
 }
 
-// TestCrashAtEveryFileOperation takes the plug out before each operation on a file, of a store that begins,
-// writes over several logs, and starts again: whatever was acknowledged is there after every one of them, and
-// no start complains.
+// TestCrashAtEveryFileOperation crashes before each file operation of a store that is created, writes to
+// several logs and starts again. After every crash all acknowledged writes are there, and no start is
+// refused.
 func TestCrashAtEveryFileOperation(t *testing.T) {
 	const tasks = 60
 	rng := rand.New(rand.NewPCG(7, 8))
@@ -368,7 +340,7 @@ func TestCrashAtEveryFileOperation(t *testing.T) {
 	}
 }
 
-// A copy that the engine makes has no marks, and restoring one says so.
+// A checkpoint of the engine has no marks, and opens only where that is expected.
 func TestACopyOfTheEngineHasNoMarks(t *testing.T) {
 	files := crashedStore(t, 2, true)
 	if err := files.Remove("data/acknowledged"); err != nil {
@@ -383,8 +355,8 @@ func TestACopyOfTheEngineHasNoMarks(t *testing.T) {
 	}
 }
 
-// Of several logs an older one is lost: what is left is what there was before it, and not a store with a
-// hole. The newer ones are kept aside.
+// When an older one of several logs is lost, the store returns to the moment before it and has no hole. The
+// newer logs are set aside.
 func TestALossInAnOlderLogGoesBackToBeforeIt(t *testing.T) {
 	const tasks = 60
 	var holding atomic.Bool
@@ -431,8 +403,8 @@ func TestALossInAnOlderLogGoesBackToBeforeIt(t *testing.T) {
 	}
 }
 
-// A store whose making a crash interrupted is made again; but when somebody has put a store there since, it
-// is that store.
+// A store whose creation was interrupted is created again. But if somebody has put a store there since, that
+// one is opened.
 func TestAnUnfinishedStoreIsMadeAgain(t *testing.T) {
 	unfinished := vfs.NewMem()
 	if err := unfinished.MkdirAll("data", 0o755); err != nil {
@@ -473,7 +445,8 @@ func add(t *testing.T, files *vfs.MemFS, name string, content []byte) {
 	}
 }
 
-// A crash while a loss is being accepted leaves what can be accepted again, and what was kept is kept.
+// After a crash while a loss is accepted, it can be accepted again, and files that were set aside are still
+// there.
 func TestCrashWhileALossIsAccepted(t *testing.T) {
 	const tasks = 5
 	files := crashedStore(t, tasks, true)

@@ -12,7 +12,8 @@ import (
 	"github.com/kinesin-io/kinesin/task"
 )
 
-// closedStore has all its rows in data files, and nothing in its log: all depends on the manifest.
+// closedStore returns a store with all rows in data files and an empty log, so that everything depends on the
+// manifest.
 func closedStore(t *testing.T) (files *vfs.MemFS, manifest string) {
 	t.Helper()
 	files = vfs.NewMem()
@@ -38,7 +39,7 @@ func closedStore(t *testing.T) (files *vfs.MemFS, manifest string) {
 	return files, manifest
 }
 
-// rewritten is a copy of the files in which one has other content.
+// rewritten returns a copy of the files in which one has other content.
 func rewritten(t *testing.T, files *vfs.MemFS, name string, content []byte) *vfs.MemFS {
 	t.Helper()
 	clone := vfs.NewMem()
@@ -56,7 +57,7 @@ func rewritten(t *testing.T, files *vfs.MemFS, name string, content []byte) *vfs
 	return clone
 }
 
-// The engine itself would open what the damage left: a store without tables.
+// The engine alone would open a damaged manifest as a store without data files.
 func TestNoByteOfTheManifestIsDispensable(t *testing.T) {
 	files, name := closedStore(t)
 	content := readFile(t, files, name)
@@ -73,7 +74,7 @@ func TestNoByteOfTheManifestIsDispensable(t *testing.T) {
 	}
 }
 
-// A crash may leave a part of the last write, or a file that is longer than what was written.
+// A crash may leave a part of the last write, or a file that is longer than its writes.
 func TestATornManifestIsNoDamage(t *testing.T) {
 	files, name := closedStore(t)
 	content := readFile(t, files, name)

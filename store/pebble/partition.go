@@ -8,7 +8,7 @@ import (
 	"github.com/kinesin-io/kinesin/task"
 )
 
-// part is what is kept in memory of one partition, whatever its backlog.
+// part is what the store keeps in memory about one partition, however large its backlog.
 type part struct {
 	wakeups floor
 	depth   [len(store.Depth{})]atomic.Int64
@@ -21,7 +21,7 @@ func (p *part) count(s task.State, change int64) {
 	}
 }
 
-// countWakeup counts a wake-up row: for a task that waits, until countRow corrects it.
+// countWakeup counts a wake-up row as a task that waits; countRow corrects that for a dispatched one.
 func (p *part) countWakeup(s task.State, change int64) {
 	if s != task.Acquired {
 		s = task.Scheduled
@@ -29,7 +29,7 @@ func (p *part) countWakeup(s task.State, change int64) {
 	p.count(s, change)
 }
 
-// countRow counts a task row if it is live, in the place of its wake-up row.
+// countRow counts a live task row instead of its wake-up row.
 func (p *part) countRow(s task.State, change int64) {
 	if !s.IsEnd() {
 		p.count(s, change)
@@ -37,8 +37,7 @@ func (p *part) countRow(s task.State, change int64) {
 	}
 }
 
-// parts finds them. One that was made stays: there are as many as partitions ever used since
-// the start, some 300 bytes each.
+// parts holds a part for each partition that was used since the start, of about 300 bytes each.
 type parts struct {
 	mu sync.RWMutex
 	m  map[task.Partition]*part
@@ -60,7 +59,7 @@ func (ps *parts) get(p task.Partition) *part {
 	return found
 }
 
-// depths are the partitions that hold something.
+// depths returns the counts of the partitions that hold something.
 func (ps *parts) depths() map[task.Partition]store.Depth {
 	ps.mu.RLock()
 	defer ps.mu.RUnlock()

@@ -1,14 +1,15 @@
 // Package pebble is the embedded store: a store.Driver on CockroachDB's
 // Pebble, in one directory of one process.
 //
-// It owns the directory and the goroutines between Open and Close. A write that is not
-// lazy is acknowledged when it is on disk (fsync); concurrent callers share the syncs.
-// A disk that fails to sync ends the process (Config.Fatal), since nobody can know what it holds. It
-// never removes a row by itself; Sweep is told when.
+// It owns the directory and the goroutines between Open and Close. It acknowledges a write that is not lazy
+// when the write is on disk (fsync); concurrent callers share the syncs. A failed sync ends the process
+// (Config.Fatal), because nobody can know what the disk then holds. It never removes a row by itself: Sweep
+// says when.
 //
-// How it works: commit.go (one committer, group commit), evaluate.go (conditions and
-// indexes), keys.go (layout), floor.go (how scans avoid tombstones), space.go (full disks),
-// snapshot.go and restore.go (backups).
+// Files: commit.go (one committer, group commit), evaluate.go (conditions and indexes), keys.go (layout),
+// floor.go (how scans avoid tombstones), space.go (full disks), logmarks.go and logloss.go (missing logs),
+// tables.go (damaged data files), snapshot.go and restore.go (backups), verify.go and salvage.go (kinesin
+// data).
 package pebble
 
 import (
@@ -39,29 +40,28 @@ type Config struct {
 	MemTableBytes int
 	// OpenFilesMax is how many files the store may have open, about; 500, and 80 at least.
 	OpenFilesMax int
-	// Logger is told of compactions and flushes (debug), stalls and background errors (warn, error).
-	// Discards.
+	// Logger gets compactions and flushes (debug), stalls (warn) and background errors (error). It discards.
 	Logger *slog.Logger
-	// Observer is told of syncs.
+	// Observer is called after syncs.
 	Observer Observer
-	// Fatal is called, once, when the disk failed in a way that makes it unknown what it holds. It should
-	// end the process. If it returns, every later call is refused. It prints one line and exits with 1.
+	// Fatal is called once, when the disk failed so that it is unknown what it holds. It should end the
+	// process. If it returns, every later call is refused. The default prints one line and exits with 1.
 	Fatal func(error)
-	// AcceptLoss lets a store start whose logs are damaged or not all there: it goes back to the moment
-	// before what is missing, and says what that is. Otherwise such a store is refused with store.ErrCorrupt.
+	// AcceptLoss lets a store start whose logs are damaged or incomplete: it returns to the moment before
+	// what is missing, and logs what that is. Otherwise such a store is refused with store.ErrCorrupt.
 	AcceptLoss bool
 	// FS is the file system; the machine's.
 	FS vfs.FS
 
-	unmarked  bool          // the directory is a copy by the engine's own means, which leave the marks of the logs out
+	unmarked  bool          // the directory is a checkpoint of the engine, which has no marks of its logs
 	freshRows int           // of one generation of fresh; freshRowsMax
-	headRows  int           // of one generation of heads; headRowsMax
+	headRows  int           // of one generation of headers; headRowsMax
 	patience  time.Duration // of patient writes; store.PatientMax
 }
 
-// Observer is told what a store did. A nil field is not called.
+// Observer holds callbacks. A nil one is not called.
 type Observer struct {
-	// Synced is called after each wait for the disk, with how long it took and how many rows shared it.
+	// Synced is called after each sync, with how long it took and how many rows shared it.
 	Synced func(took time.Duration, rows int)
 }
 
@@ -81,18 +81,17 @@ type Driver struct {
 	queued  *semaphore.Weighted // bytes of queued requests
 	damage  damage
 
-	scrubbed, scrubs atomic.Uint64 // bytes of data files that were checked, and whole passes
+	scrubbed, scrubs atomic.Uint64 // checked bytes of data files, and complete passes
 
 	requests chan *request // to commitLoop
 	idle     sync.Pool     // of requests, for reuse; not shared with other stores, since a channel stays in its synctest bubble
 	syncing  chan *group   // to syncLoop
 	spare    chan *group   // back from it
 	running  sync.WaitGroup
-	stop     chan struct{} // closed by Close
+	stop     context.CancelFunc // ends the goroutines that need not finish
 
 	life    sync.RWMutex // held for reading by every call, for writing by Close
 	closed  bool         // guarded by life
-	closing atomic.Bool  // ends the counting early
 	counted atomic.Bool  // depths are complete
 	failed  atomic.Pointer[error]
 	fatal   sync.Once
@@ -102,12 +101,12 @@ type Driver struct {
 	// Owned by commitLoop.
 	unsynced      bool   // something that is not lazy was applied and not synced
 	last          uint64 // number of the newest commit; see durable
-	touched       *touched
+	touched       *keySet
 	patient       []*request  // applied, waiting for a sync
 	patientRows   int         // in them
-	patience      *time.Timer // when they have waited long enough
+	patience      *time.Timer // fires when they have waited long enough
 	fresh         *fresh
-	heads         *heads
+	headers       *headerCache
 	groupBytes    int
 	lastPartition task.Partition
 	lastPart      *part
@@ -115,19 +114,21 @@ type Driver struct {
 	scratchValue  []byte
 }
 
-// Open opens the store in dir, and creates both when they do not exist. The errors to tell apart:
-// store.ErrInUse, store.ErrVersion, store.ErrCorrupt.
+// Open opens the store in dir, and creates both when they do not exist. Errors include store.ErrInUse,
+// store.ErrVersion and store.ErrCorrupt.
 func Open(dir string, c Config) (*Driver, error) {
 	d := newDriver(dir, c)
 	if err := d.open(); err != nil {
 		return nil, err
 	}
+	var ctx context.Context
+	ctx, d.stop = context.WithCancel(context.Background())
 	snapshot := d.db.NewSnapshot()
 	d.running.Go(d.commitLoop)
 	d.running.Go(d.syncLoop)
-	d.running.Go(d.markLoop)
-	d.running.Go(d.scrubLoop)
-	d.running.Go(func() { d.countDepths(snapshot) })
+	d.running.Go(func() { d.markLoop(ctx) })
+	d.running.Go(func() { d.scrubLoop(ctx) })
+	d.running.Go(func() { d.countDepths(ctx, snapshot) })
 	return d, nil
 }
 
@@ -141,9 +142,8 @@ func newDriver(dir string, c Config) *Driver {
 		requests: make(chan *request, requestsQueuedMax),
 		syncing:  make(chan *group, groupsSyncingMax),
 		spare:    make(chan *group, groupsSyncingMax),
-		stop:     make(chan struct{}),
 		patience: time.NewTimer(store.PatientMax),
-		touched:  newTouched(2 * groupRowsMax), // a sweep touches three keys a row, and a quarter of the slots stays free
+		touched:  newKeySet(2 * groupRowsMax), // a sweep touches three keys a row, and a quarter of the slots stays free
 	}
 	d.damage.log = d.cfg.Logger
 	d.durable.moved.L = &d.durable.mu
@@ -182,7 +182,7 @@ func (d *Driver) fail(err error) {
 	})
 }
 
-// failure is why the store refuses everything; nil while it does not.
+// failure returns the error with which the store failed, nil if it did not.
 func (d *Driver) failure() error {
 	if err := d.failed.Load(); err != nil {
 		return *err
@@ -208,10 +208,9 @@ func (d *Driver) enter(ctx context.Context) error {
 
 func (d *Driver) leave() { d.life.RUnlock() }
 
-// Close answers what is queued, writes out what is in memory, and releases the directory. A
-// second Close does nothing.
+// Close answers queued calls, writes memtables to data files, and releases the directory. A second Close does
+// nothing.
 func (d *Driver) Close() error {
-	d.closing.Store(true)
 	d.life.Lock()
 	defer d.life.Unlock()
 	if d.closed {
@@ -219,7 +218,7 @@ func (d *Driver) Close() error {
 	}
 	d.closed = true
 	close(d.requests)
-	close(d.stop)
+	d.stop()
 	d.running.Wait()
 	return d.closeFiles()
 }
@@ -227,7 +226,7 @@ func (d *Driver) Close() error {
 func (d *Driver) closeFiles() error {
 	var errs []error
 	if d.failure() == nil {
-		errs = append(errs, d.db.Flush()) // so that the next start has no log to replay
+		errs = append(errs, d.db.Flush()) // the next start then replays no log
 	}
 	errs = append(errs, d.db.Close())
 	errs = append(errs, d.marks.end(d.failure() == nil && errors.Join(errs...) == nil), d.lock.Close())
@@ -237,13 +236,13 @@ func (d *Driver) closeFiles() error {
 	return nil
 }
 
-// markLoop writes the marks of the logs, outside the way of writes.
-func (d *Driver) markLoop() {
+// markLoop writes the marks of the logs, so that no write waits for them.
+func (d *Driver) markLoop(ctx context.Context) {
 	for {
 		select {
 		case <-d.marks.due.C:
 			d.marks.mark(func() int { return int(d.db.Metrics().WAL.Files) })
-		case <-d.stop:
+		case <-ctx.Done():
 			return
 		}
 	}
@@ -261,11 +260,11 @@ type Metrics struct {
 	MemTableBytes uint64
 	CacheBytes    int64
 	Compactions   int64
-	// Tombstones is how many deletes the data files hold: they go with the rows that they delete when files
-	// are compacted.
+	// Tombstones is the number of deletes in the data files. A compaction drops them with the rows that they
+	// delete.
 	Tombstones uint64
-	// ReadAmplification is how many sorted runs a read may have to look at; above some 20 the disk does not
-	// keep up.
+	// ReadAmplification is the number of sorted runs that a read may have to look at; above about 20 the disk
+	// does not keep up.
 	ReadAmplification int
 }
 

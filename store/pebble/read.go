@@ -24,7 +24,7 @@ func (d *Driver) Wakeups(ctx context.Context, keys []store.WakeKey) ([]task.Task
 	})
 }
 
-// decoder is store.DecodeTask, or store.DecodeWakeup for rows that may be bare.
+// decoder is store.DecodeTask, or store.DecodeWakeup where rows may be bare.
 type decoder func(row []byte) (task.Task, error)
 
 func (d *Driver) rows(ctx context.Context, n int, decode decoder, appendKey func(dst []byte, i int) []byte) ([]task.Task, error) {
@@ -40,10 +40,10 @@ func (d *Driver) rows(ctx context.Context, n int, decode decoder, appendKey func
 			return nil, err
 		}
 	}
-	return found, d.settled()
+	return found, d.awaitDurable()
 }
 
-// readRow leaves t alone when there is no such row.
+// readRow reads a row into t, and leaves t as it is when there is no row.
 func (d *Driver) readRow(key []byte, t *task.Task, decode decoder) error {
 	_, err := d.look(key, func(value []byte) (err error) {
 		if *t, err = decode.own(value); err != nil {
@@ -54,15 +54,15 @@ func (d *Driver) readRow(key []byte, t *task.Task, decode decoder) error {
 	return err
 }
 
-// own reads a row from bytes that are valid only for now.
+// own decodes a row into memory of its own.
 func (decode decoder) own(value []byte) (task.Task, error) {
 	t, err := decode(value)
 	t.Payload = bytes.Clone(t.Payload)
 	return t, err
 }
 
-// settled waits until what was just read is on disk.
-func (d *Driver) settled() error {
+// awaitDurable waits until everything visible is on disk.
+func (d *Driver) awaitDurable() error {
 	d.durable.wait()
 	return d.failure()
 }
@@ -84,7 +84,7 @@ func (d *Driver) Payload(ctx context.Context, id task.ID) ([]byte, error) {
 	if !found {
 		return nil, fmt.Errorf("payload of %s: %w", id, store.ErrNotFound)
 	}
-	return payload, d.settled()
+	return payload, d.awaitDurable()
 }
 
 // Controls implements store.Driver.
@@ -99,38 +99,34 @@ func (d *Driver) Controls(ctx context.Context, kind, name string) ([]store.Contr
 		upper = after(lower)
 	}
 	var rows []store.Control
-	err := d.each(lower, upper, func(key []byte, value func() ([]byte, error)) (bool, error) {
-		v, err := value()
-		if err != nil {
-			return false, err
-		}
-		c, err := decodeControl(key, v)
+	err := d.each(lower, upper, func(key, value []byte) (bool, error) {
+		c, err := decodeControl(key, value)
 		rows = append(rows, c)
 		return true, err
 	})
 	if err != nil {
 		return nil, err
 	}
-	return rows, d.settled()
+	return rows, d.awaitDurable()
 }
 
-// each visits the keys of [lower, upper) in order until visit returns false. Key and value are
-// valid only during the visit.
-func (d *Driver) each(lower, upper []byte, visit func(key []byte, value func() ([]byte, error)) (more bool, err error)) error {
-	return eachOf(d.db, lower, upper, visit, d.readError)
-}
-
-func eachOf(from pebbledb.Reader, lower, upper []byte, visit func(key []byte, value func() ([]byte, error)) (bool, error), wrap func(error) error) error {
+// each visits the keys of [lower, upper) in order until visit returns false. Key and value are valid only
+// during the visit.
+func each(from pebbledb.Reader, lower, upper []byte, visit func(key, value []byte) (more bool, err error)) error {
 	it, err := from.NewIter(&pebbledb.IterOptions{LowerBound: lower, UpperBound: upper})
 	if err != nil {
-		return wrap(err)
+		return err
 	}
 	more := true
 	for valid := it.First(); valid && more && err == nil; valid = it.Next() {
-		more, err = visit(it.Key(), it.ValueAndErr)
+		var value []byte
+		if value, err = it.ValueAndErr(); err == nil {
+			more, err = visit(it.Key(), value)
+		}
 	}
-	if err = errors.Join(err, it.Error(), it.Close()); err != nil {
-		return wrap(err)
-	}
-	return nil
+	return errors.Join(err, it.Error(), it.Close())
+}
+
+func (d *Driver) each(lower, upper []byte, visit func(key, value []byte) (more bool, err error)) error {
+	return d.readError(each(d.db, lower, upper, visit))
 }

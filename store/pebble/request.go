@@ -13,17 +13,17 @@ import (
 	"github.com/kinesin-io/kinesin/task"
 )
 
-// request is one Apply on its way through the committer. Everything is encoded in the caller's
-// goroutine, so the committer never reads what belongs to the caller, who may give up waiting.
+// request is one Apply on its way through the committer. It is encoded in the caller's goroutine, so the
+// committer reads nothing of the caller, who may give up waiting.
 type request struct {
 	rows    []row
 	order   []uint32 // of evaluation; see sort
-	seen    *touched // tasks of a run, while sorting
+	seen    *keySet  // tasks of a run; used by sort
 	buf     []byte   // keys and values of rows
 	results []error  // one for each of rows
 	lazy    bool     // all rows are
 	patient bool     // all rows are, or are lazy
-	weight  int64    // what it takes of the queue's bytes
+	weight  int64    // its share of queuedBytesMax
 	done    chan struct{}
 }
 
@@ -34,7 +34,7 @@ type row struct {
 	new  bool
 	id   task.ID
 	head store.Header // of the row to write
-	// place is how many rows before it this one follows, each the one before.
+	// place is the row's place in its chain of rows that follow each other; 0 for the first.
 	place uint32
 	// version of the control row to write or delete
 	version       uint64
@@ -61,7 +61,7 @@ func (d *Driver) newRequest(n int) *request {
 	return r
 }
 
-// recycle gives back a request that was answered; nobody may use it any more.
+// recycle keeps an answered request for reuse; the caller must not use it any more.
 func (d *Driver) recycle(r *request) {
 	if cap(r.buf) <= requestBytesMax {
 		r.results = nil
@@ -100,7 +100,7 @@ func (r *request) add(op *store.Op) {
 	r.value(w, op)
 }
 
-// value encodes what the op writes, behind its key.
+// value encodes the value that the op writes, behind its key.
 func (r *request) value(w *row, op *store.Op) {
 	w.val = r.here()
 	switch op.Kind {
@@ -118,14 +118,14 @@ func (r *request) value(w *row, op *store.Op) {
 	w.end = r.here()
 }
 
-// sort fixes the order of evaluation. It cuts the list into runs of chains (an op alone is one, too) that
-// begin with one kind of op and are of different tasks. Within a run the first rows of all chains come first,
-// in the order of their keys, so that they enter the memtable side by side; then all second ones, and so on.
-// So a row is behind what it follows, ops on one key keep their order, and what a caller put behind ops of
-// another kind stays behind them, on the disk too.
+// sort sets the order of evaluation. It cuts the list into runs of chains (a single op is a chain too) which
+// begin with the same kind of op and are of different tasks. Within a run the first rows of all chains come
+// first, in the order of their keys, so that they enter the memtable side by side; then all second rows, and
+// so on. So a row comes after the one that it follows, ops on one key keep their order, and ops stay behind
+// ops of another kind that came before them, also on disk.
 func (r *request) sort() {
 	if n := max(len(r.rows), 1); r.seen == nil || r.seen.rowsMax() < n {
-		r.seen = newTouched(1 << bits.Len(uint(n-1)))
+		r.seen = newKeySet(1 << bits.Len(uint(n-1)))
 	}
 	r.seen.clear()
 	r.order = r.order[:0]
@@ -153,7 +153,7 @@ func (r *request) sortRun(start int) {
 	})
 }
 
-// tries reports whether row i is to be evaluated: what it follows, if it does, must hold; see store.Op.Holds.
+// tries reports whether row i is evaluated: a row that it follows must hold; see store.Op.Holds.
 func (r *request) tries(i uint32) bool {
 	switch {
 	case r.rows[i].place == 0:
@@ -166,7 +166,7 @@ func (r *request) tries(i uint32) bool {
 	return r.rows[i-1].kind == store.PutWakeup && errors.Is(r.results[i-1], store.ErrConflict)
 }
 
-// addSweep asks for the deletion of an ended task.
+// addSweep adds the deletion of an ended task.
 func (r *request) addSweep(p position) {
 	w := r.next(sweepRow)
 	w.lazy, w.id, w.head.ExpireAt = true, p.id, p.at
@@ -175,7 +175,7 @@ func (r *request) addSweep(p position) {
 	w.val, w.end = r.here(), r.here()
 }
 
-// next makes room for a row of which only kind and key are set.
+// next appends a row of which only kind and key are set.
 func (r *request) next(kind store.OpKind) *row {
 	r.rows = append(r.rows, row{kind: kind, key: r.here()})
 	return &r.rows[len(r.rows)-1]
@@ -185,15 +185,16 @@ func (r *request) here() uint32 { return uint32(len(r.buf)) }
 
 var seed = maphash.MakeSeed()
 
-// fingerprint stands for a key in the set of keys a group has changed. Two keys with the same one
-// only make a group end early.
+// fingerprint stands for a key in a set of changed keys. Two keys with the same fingerprint only end a group
+// early.
 func fingerprint(id task.ID, space byte) uint64 {
 	hi, lo := binary.LittleEndian.Uint64(id[:]), binary.LittleEndian.Uint64(id[8:])
 	x, y := bits.Mul64(hi^uint64(space)*0x9e3779b97f4a7c15, lo^0xd6e8feb86659fd93)
 	return x ^ y
 }
 
-// wakeFingerprint is the fingerprint of a wake-up row: a move puts one and deletes another of the same task.
+// wakeFingerprint returns the fingerprint of a wake-up row. A move puts one and deletes another of the same
+// task.
 func wakeFingerprint(id task.ID, wake task.Instant) uint64 {
 	return fingerprint(id, wakeSpace) ^ uint64(wake)*0x9e3779b97f4a7c15
 }

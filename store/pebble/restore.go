@@ -6,30 +6,27 @@ import (
 	"fmt"
 	"io/fs"
 	"slices"
-	"strings"
 
 	"github.com/cockroachdb/pebble/v2/vfs"
 
 	"github.com/kinesin-io/kinesin/store"
 )
 
-// restoringDir is where a restore puts files until they are all there, inside the data directory, which may
-// be a file system of its own.
-const restoringDir = "restoring"
+const (
+	// restoringDir holds the files of a restore until it is complete. It is inside the data directory, which
+	// may be a file system of its own.
+	restoringDir = "restoring"
+	// lostAndFound is in each new file system of some kinds.
+	lostAndFound = "lost+found"
+)
 
-// manifestMarker begins the name of the file without which a directory holds no store.
-const manifestMarker = "marker.manifest"
-
-// lostAndFound is in each new file system of some kinds.
-const lostAndFound = "lost+found"
-
-// ErrNotEmpty refuses to restore into a directory that holds something.
+// ErrNotEmpty refuses to write a store into a directory that is not empty.
 var ErrNotEmpty = errors.New("is not empty")
 
-// Restore makes dir, which must be empty or not there, the data directory of a store with the files that fill
-// writes, as a snapshot had them, to the directory that it is given. The store is opened once, and look may
-// read it. Without an error all is on disk; with one dir is as it was. A restore that is interrupted leaves
-// what Open refuses with store.ErrUnfinished.
+// Restore makes dir, which must be empty or absent, the data directory of a store. fill writes the files of a
+// snapshot to the directory that it is given. The store is then opened once, and look may read it. When
+// Restore returns nil all is on disk; otherwise dir is as it was. After an interrupted restore Open fails
+// with store.ErrUnfinished.
 func Restore(ctx context.Context, dir string, c Config, fill func(into string) error, look func(context.Context, *Driver) error) error {
 	files := c.withDefaults().FS
 	if err := checkEmpty(files, dir); err != nil {
@@ -95,8 +92,8 @@ func restore(ctx context.Context, into string, c Config, fill func(string) error
 	return errors.Join(look(ctx, d), d.Close())
 }
 
-// moveUp moves all files from one directory to the one above. Until that is done the directory itself marks
-// the restore as unfinished.
+// moveUp moves all files from a directory to the one above. While the lower directory exists the restore
+// counts as unfinished.
 func moveUp(files vfs.FS, from, to string) error {
 	names, err := files.List(from)
 	if err != nil {
@@ -107,18 +104,21 @@ func moveUp(files vfs.FS, from, to string) error {
 			return err
 		}
 	}
-	if err := syncEntries(files, to); err != nil {
-		return err
-	}
-	if err := files.RemoveAll(from); err != nil {
-		return err
-	}
-	return syncEntries(files, to)
+	return removeSynced(files, to, from)
 }
 
-func isMarker(name string) bool { return strings.HasPrefix(name, manifestMarker) }
+// removeSynced removes a directory inside dir, after the changes of dir are durable.
+func removeSynced(files vfs.FS, dir, inside string) error {
+	if err := syncDir(files, dir); err != nil {
+		return err
+	}
+	if err := files.RemoveAll(inside); err != nil {
+		return err
+	}
+	return syncDir(files, dir)
+}
 
-// emptyDir removes what a restore wrote to a directory that was empty, and last what marks it as unfinished.
+// emptyDir removes what a restore wrote to an empty directory, and restoringDir last.
 func emptyDir(files vfs.FS, dir string) error {
 	names, err := files.List(dir)
 	if err != nil {
@@ -132,24 +132,17 @@ func emptyDir(files vfs.FS, dir string) error {
 			return err
 		}
 	}
-	if err := syncEntries(files, dir); err != nil {
-		return err
-	}
-	if err := files.RemoveAll(files.PathJoin(dir, restoringDir)); err != nil {
-		return err
-	}
-	return syncEntries(files, dir)
+	return removeSynced(files, dir, files.PathJoin(dir, restoringDir))
 }
 
-// tidy removes what a snapshot left that was being read when the process ended, and refuses an unfinished
-// restore.
+// tidy removes a snapshot that was being read when the process ended, and refuses an unfinished restore.
 func (d *Driver) tidy() error {
 	path := d.cfg.FS.PathJoin(d.dir, restoringDir)
 	if _, err := d.cfg.FS.Stat(path); err == nil {
-		return fmt.Errorf("data directory %s: %w: remove what is in it and restore the backup again", d.dir, store.ErrUnfinished)
+		return d.refuse(store.ErrUnfinished, "remove what is in it and restore the backup again")
 	}
 	if err := d.cfg.FS.RemoveAll(d.cfg.FS.PathJoin(d.dir, snapshotDir)); err != nil {
-		return fmt.Errorf("remove an old snapshot in data directory %s: %w", d.dir, err)
+		return fmt.Errorf("remove an old snapshot: %w", err)
 	}
 	return nil
 }

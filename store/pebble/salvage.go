@@ -6,7 +6,6 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
-	"io/fs"
 	"iter"
 	"slices"
 
@@ -30,12 +29,11 @@ type Salvaged struct {
 // salvageBatchBytes is written at a time.
 const salvageBatchBytes = 1 << 20
 
-// Salvage copies every row that can still be read, of a store that no process has open, to a new store in the
-// directory out, which must be empty or not there; it changes nothing in dir. Of a row it takes the newest
-// state that can be read: an older one when the newest was lost, so that a task may run again, and one that
-// was deleted may be back. What follows from rows is made anew: the order of expiry, the list of dead
-// letters, and the wake-up row of a live task that has none. lost is called with each thing that could not be
-// read.
+// Salvage copies every readable row of a store that no process has open to a new store in the directory out,
+// which must be empty or absent. It changes nothing in dir. Of each row it takes the newest readable version.
+// When the newest was lost that is an older one, so a task may run again and a deleted one may be back.
+// Salvage rebuilds the order of expiry, the list of dead letters, and missing wake-up rows of live tasks. It
+// calls lost with each thing that cannot be read.
 func Salvage(ctx context.Context, dir, out string, c Config, lost func(loss string)) (Salvaged, error) {
 	from := newDriver(dir, c)
 	if err := from.lockExisting(); err != nil {
@@ -50,21 +48,20 @@ func Salvage(ctx context.Context, dir, out string, c Config, lost func(loss stri
 	return s.report, errors.Join(err, from.lock.Close())
 }
 
+// salvager is the state of one Salvage.
 type salvager struct {
 	from, to *Driver
 	report   Salvaged
 	lost     func(format string, args ...any)
 
-	batch *pebbledb.Batch
-	bound int64 // no id with a row has reached it
+	batch *pebbledb.Batch // indexed, so that task sees the wake-up rows in it
+	bound int64           // no id with a row has reached it
 	key   []byte
 }
 
 func (s *salvager) run(ctx context.Context, out string, c Config) error {
-	if names, err := s.from.cfg.FS.List(out); err == nil && len(names) > 0 {
-		return fmt.Errorf("directory %s is not empty: name one that is, or is not there", out)
-	} else if err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return fmt.Errorf("directory %s: %w", out, err)
+	if err := checkEmpty(s.from.cfg.FS, out); err != nil {
+		return err
 	}
 	sources, err := s.sources()
 	if err != nil {
@@ -74,43 +71,39 @@ func (s *salvager) run(ctx context.Context, out string, c Config) error {
 	if err := s.to.open(); err != nil {
 		return err
 	}
-	err = s.copy(ctx, newest(sources))
-	if err = errors.Join(err, s.to.closeFiles()); err != nil {
-		return err
-	}
-	return s.wake(ctx, out, c)
+	return errors.Join(s.copy(ctx, newest(sources)), s.to.closeFiles())
 }
 
-// sources are the data files and the logs of the store.
+// sources returns the data files and the logs of the store.
 func (s *salvager) sources() ([]salvageSource, error) {
-	tables, err := s.tables()
+	found, err := listDir(s.from.cfg.FS, s.from.dir)
 	if err != nil {
 		return nil, err
 	}
-	logs, err := s.logs()
-	if err != nil {
-		return nil, err
-	}
-	written := readLogs(s.from, logs, s.lost)
-	return append(tables, salvageSource{all: slices.Values(written)}), nil
-}
-
-// tables are the data files that the manifest names. Without it, or when one of them is missing, those in the
-// directory have to do, in some of which there may be rows that were deleted since.
-func (s *salvager) tables() ([]salvageSource, error) {
 	sources, err := s.namedTables()
-	if err == nil {
-		return sources, nil
+	if err != nil {
+		s.lost("the list of data files cannot be read or one is missing, so all that are there are used, and deleted rows may be back: %s", firstLine(err))
+		for _, name := range found.tables {
+			sources = append(sources, salvageSource{all: readTable(s.from, name, s.lost)})
+		}
 	}
-	s.lost("the list of data files cannot be read or one is missing, so that all that are there are taken, and rows that were deleted may be back: %s",
-		firstLine(err))
-	names, err := tablesIn(s.from.cfg.FS, s.from.dir)
-	for _, name := range names {
-		sources = append(sources, salvageSource{all: readTable(s.from, name, s.lost)})
+	state, err := s.from.inspectLogs(true)
+	if err != nil {
+		return nil, err
 	}
-	return sources, err
+	for i := range state.lost {
+		s.lost("%s", state.lost[i].String())
+	}
+	for number := range found.logs { // without marks all are read, though older ones may hold rows that were deleted since
+		if state.marked && !slices.Contains(state.marks.Logs, number) {
+			delete(found.logs, number)
+		}
+	}
+	written := readLogs(s.from, found.logs, s.lost)
+	return append(sources, salvageSource{all: slices.Values(written)}), nil
 }
 
+// namedTables returns the data files that the manifest names.
 func (s *salvager) namedTables() (sources []salvageSource, err error) {
 	db, err := s.from.openReadOnly(withoutLogs{s.from.cfg.FS})
 	if err != nil {
@@ -129,9 +122,10 @@ func (s *salvager) namedTables() (sources []salvageSource, err error) {
 	return sources, nil
 }
 
-// withoutLogs is a file system that does not show logs, which the engine would refuse when they are damaged.
+// withoutLogs is a file system that hides logs. The engine would refuse damaged ones.
 type withoutLogs struct{ vfs.FS }
 
+// List implements vfs.FS.
 func (w withoutLogs) List(dir string) ([]string, error) {
 	names, err := w.FS.List(dir)
 	return slices.DeleteFunc(names, func(name string) bool {
@@ -140,42 +134,9 @@ func (w withoutLogs) List(dir string) ([]string, error) {
 	}), err
 }
 
-// logs are those whose writes are not all in data files: by the marks, or else all. Older ones may hold rows
-// that were deleted since.
-func (s *salvager) logs() (map[uint64]string, error) {
-	files, dir := s.from.cfg.FS, s.from.dir
-	names, err := logNames(files, dir)
-	if err != nil {
-		return nil, err
-	}
-	marks, marked, err := readMarks(files, dir)
-	if errors.Is(err, store.ErrCorrupt) {
-		s.lost("%s is damaged, so that all logs are taken, and rows that were deleted may be back", marksName)
-		return names, nil
-	}
-	if err != nil {
-		return nil, err
-	}
-	lost, err := lostLogs(files, dir, marks, marked, true)
-	if err != nil {
-		return nil, err
-	}
-	for i := range lost {
-		s.lost("%s", lost[i].String())
-	}
-	if marked {
-		for number := range names {
-			if !slices.Contains(marks.Logs, number) {
-				delete(names, number)
-			}
-		}
-	}
-	return names, nil
-}
-
-// copy writes the rows to the new store.
+// copy writes the rows to the new store. They come in the order of their keys: wake-up rows before task rows.
 func (s *salvager) copy(ctx context.Context, rows iter.Seq[version]) error {
-	s.batch = s.to.db.NewBatch()
+	s.batch = s.to.db.NewIndexedBatch()
 	for row := range rows {
 		if row.deleted {
 			continue
@@ -196,7 +157,7 @@ func (s *salvager) copy(ctx context.Context, rows iter.Seq[version]) error {
 
 func (s *salvager) flush() error {
 	err := s.to.db.Apply(s.batch, pebbledb.Sync)
-	s.batch = s.to.db.NewBatch()
+	s.batch = s.to.db.NewIndexedBatch()
 	return err
 }
 
@@ -205,7 +166,12 @@ func (s *salvager) row(row version) error {
 	var err error
 	switch row.key[0] {
 	case taskSpace:
-		return s.task(row)
+		var t task.Task
+		if t, err = store.DecodeTask(row.value); err == nil {
+			s.report.Tasks++
+			s.met(t.ID)
+			err = s.complete(&t)
+		}
 	case wakeSpace:
 		var w task.Task
 		if w, err = store.DecodeWakeup(row.value); err == nil {
@@ -222,13 +188,13 @@ func (s *salvager) row(row version) error {
 			s.report.Controls++
 		}
 	default:
-		return nil // made anew
+		return nil // rebuilt
 	}
-	if err != nil {
+	if isCorrupt(err) || errors.Is(err, store.ErrVersion) || errors.Is(err, store.ErrOldForm) {
 		s.lost("row %x cannot be decoded: %v", row.key, err)
 		return nil
 	}
-	return s.batch.Set(row.key, row.value, nil)
+	return errors.Join(err, s.batch.Set(row.key, row.value, nil))
 }
 
 // met moves the bound of ids beyond one.
@@ -238,51 +204,27 @@ func (s *salvager) met(id task.ID) {
 	}
 }
 
-// task copies a task row, and makes what finds an ended one.
-func (s *salvager) task(row version) error {
-	t, err := store.DecodeTask(row.value)
-	if err != nil {
-		s.lost("task row %x cannot be decoded: %v", row.key[1:], err)
-		return nil
-	}
-	s.report.Tasks++
-	s.met(t.ID)
-	err = s.batch.Set(row.key, row.value, nil)
+// complete writes what belongs to a task row: the index entries of an ended one, and the wake-up row of a
+// live one if it was lost.
+func (s *salvager) complete(t *task.Task) error {
 	if !t.State.IsEnd() {
-		return err
+		s.key = wakeKey(s.key[:0], t)
+		_, closer, err := s.batch.Get(s.key)
+		if err == nil {
+			return closer.Close()
+		}
+		if !errors.Is(err, pebbledb.ErrNotFound) {
+			return err
+		}
+		s.report.Woken++
+		bare := task.Task{ID: t.ID, Partition: t.Partition, Seq: t.WakeRow.Seq, Wake: t.WakeRow.At, WakeRow: t.WakeRow}
+		return s.batch.Set(s.key, store.AppendTask(nil, &bare), nil)
 	}
 	s.key = appendExpiryKey(s.key[:0], position{t.ExpireAt, t.ID})
-	err = errors.Join(err, s.batch.Set(s.key, append(store.AppendPartition(nil, t.Partition), byte(t.State)), nil))
+	err := s.batch.Set(s.key, append(store.AppendPartition(nil, t.Partition), byte(t.State)), nil)
 	if t.State == task.Dead {
 		s.key = appendIndexKey(s.key[:0], deadSpace, t.Partition, position{t.Ended, t.ID})
 		err = errors.Join(err, s.batch.Set(s.key, nil, nil))
 	}
 	return err
-}
-
-// wake gives each live task its wake-up row, if its own was lost.
-func (s *salvager) wake(ctx context.Context, out string, c Config) error {
-	d, err := Open(out, c)
-	if err != nil {
-		return err
-	}
-	err = d.each([]byte{taskSpace}, []byte{taskSpace + 1}, func(_ []byte, value func() ([]byte, error)) (bool, error) {
-		content, err := value()
-		if err != nil {
-			return false, err
-		}
-		t, err := store.DecodeTask(content)
-		if err != nil || t.State.IsEnd() {
-			return true, err
-		}
-		found, err := d.look(wakeKey(nil, &t), nil)
-		if found || err != nil {
-			return true, err
-		}
-		bare := task.Task{ID: t.ID, Partition: t.Partition, Seq: t.WakeRow.Seq, Wake: t.WakeRow.At, WakeRow: t.WakeRow}
-		results, err := d.Apply(ctx, []store.Op{{Kind: store.PutWakeup, Task: bare}})
-		s.report.Woken++
-		return true, errors.Join(err, errors.Join(results...))
-	})
-	return errors.Join(err, d.Close())
 }

@@ -20,12 +20,8 @@ func (d *Driver) ScanSchedule(ctx context.Context, p task.Partition, from store.
 		s.from = position{from.Wake, from.ID}.next()
 	}
 	var rows []task.Task
-	err := d.scan(&s, through, func(_ position, value func() ([]byte, error)) (bool, error) {
-		v, err := value()
-		if err != nil {
-			return false, err
-		}
-		t, err := decoder(store.DecodeWakeup).own(v)
+	err := d.scan(&s, through, func(_ position, value []byte) (bool, error) {
+		t, err := decoder(store.DecodeWakeup).own(value)
 		rows = append(rows, t)
 		return len(rows) < limit, err
 	})
@@ -39,7 +35,7 @@ func appendPrefix(dst []byte, space byte, p task.Partition) []byte {
 	return store.AppendPartition(append(dst, space), p)
 }
 
-// scan is a walk over one index.
+// scan says where to walk over an index.
 type scan struct {
 	prefix []byte
 	floor  *floor
@@ -47,7 +43,7 @@ type scan struct {
 }
 
 // scan visits the entries of an index from s.from on and at or before through.
-func (d *Driver) scan(s *scan, through task.Instant, visit func(at position, value func() ([]byte, error)) (bool, error)) error {
+func (d *Driver) scan(s *scan, through task.Instant, visit func(at position, value []byte) (bool, error)) error {
 	if through < 0 {
 		return nil
 	}
@@ -58,7 +54,7 @@ func (d *Driver) scan(s *scan, through task.Instant, visit func(at position, val
 	}
 	head, seen := end, false
 	err := d.each(appendPosition(s.prefix, low), appendPosition(bytes.Clone(s.prefix), end),
-		func(key []byte, value func() ([]byte, error)) (bool, error) {
+		func(key, value []byte) (bool, error) {
 			at := decodePosition(key[len(key)-positionLen:])
 			if !seen {
 				head, seen = at, true
@@ -78,7 +74,7 @@ func (d *Driver) scan(s *scan, through task.Instant, visit func(at position, val
 const examinedMax = 16384
 
 // ScanEnded implements store.Driver. Dead letters come in order of (partition, ended), other ends in
-// order of their expiry. The cursor is the last key that was looked at.
+// order of their expiry. The cursor is the last key that the page looked at.
 func (d *Driver) ScanEnded(ctx context.Context, p *task.Partition, s task.State, cursor []byte, limit int) ([]task.Task, []byte, error) {
 	if err := d.enter(ctx); err != nil {
 		return nil, nil, err
@@ -101,7 +97,7 @@ func (d *Driver) ScanEnded(ctx context.Context, p *task.Partition, s task.State,
 	return d.endedPage(lower, after(prefix), wanted, s, limit)
 }
 
-// filterEnded tells from the value of an expiry entry whether its row is wanted.
+// filterEnded returns a function that reports by the value of an expiry entry whether its row is wanted.
 func filterEnded(p *task.Partition, s task.State) func(value []byte) bool {
 	return func(value []byte) bool {
 		return len(value) == store.PartitionLen+1 &&
@@ -112,13 +108,9 @@ func filterEnded(p *task.Partition, s task.State) func(value []byte) bool {
 
 func (d *Driver) endedPage(lower, upper []byte, wanted func([]byte) bool, s task.State, limit int) (rows []task.Task, next []byte, err error) {
 	examined := 0
-	err = d.each(lower, upper, func(key []byte, value func() ([]byte, error)) (bool, error) {
+	err = d.each(lower, upper, func(key, value []byte) (bool, error) {
 		examined++
-		v, err := value()
-		if err != nil {
-			return false, err
-		}
-		if wanted == nil || wanted(v) {
+		if wanted == nil || wanted(value) {
 			var t task.Task
 			id := decodePosition(key[len(key)-positionLen:]).id
 			if err := d.readRow(appendIDKey(nil, taskSpace, id), &t, store.DecodeTask); err != nil {
@@ -165,7 +157,7 @@ func (d *Driver) Sweep(ctx context.Context, now task.Instant, limit int) (int, e
 	return swept, nil
 }
 
-// expired collects the first expired rows in a request that deletes them.
+// expired returns a request that deletes the first expired rows.
 func (d *Driver) expired(ctx context.Context, now task.Instant, limit int) (*request, error) {
 	if err := d.enter(ctx); err != nil {
 		return nil, err
@@ -173,7 +165,7 @@ func (d *Driver) expired(ctx context.Context, now task.Instant, limit int) (*req
 	defer d.leave()
 	r := d.newRequest(0)
 	s := scan{prefix: []byte{expirySpace}, floor: &d.expiry}
-	err := d.scan(&s, now, func(at position, _ func() ([]byte, error)) (bool, error) {
+	err := d.scan(&s, now, func(at position, _ []byte) (bool, error) {
 		r.addSweep(at)
 		return len(r.rows) < limit, nil
 	})

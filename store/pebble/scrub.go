@@ -11,26 +11,18 @@ import (
 	"github.com/kinesin-io/kinesin/internal/clock"
 )
 
-// How data files are read to see whether they can be: a bit that flips in a block that nobody reads would be
-// noticed when its task falls due, which may be in years, when no backup has it any more.
+// The checksums of all data files are checked in the background. Otherwise a flipped bit in a block that
+// nobody reads would be noticed when its task falls due, perhaps years later, when no backup has the block
+// any more.
 const (
 	scrubBytesPerSecondMax = 1 << 20
-	scrubEvery             = 24 * time.Hour   // from the start of one pass to that of the next; longer when a pass takes longer
+	scrubEvery             = 24 * time.Hour   // from start to start of a pass; a longer pass delays the next
 	scrubAfterStart        = 10 * time.Second // a start has enough to read
-	scrubStepBytes         = 64 << 10         // read at a time
+	scrubStepBytes         = 64 << 10         // read between two pauses
 )
 
-// scrubLoop reads all data files once a day.
-func (d *Driver) scrubLoop() {
-	ctx, cancel := context.WithCancel(context.Background())
-	defer cancel()
-	go func() {
-		select {
-		case <-d.stop:
-			cancel()
-		case <-ctx.Done():
-		}
-	}()
+// scrubLoop checks all data files once a day.
+func (d *Driver) scrubLoop(ctx context.Context) {
 	for after := scrubAfterStart; clock.Sleep(ctx, clock.Real(), after) == nil; {
 		began := time.Now()
 		d.scrub(ctx)
@@ -38,7 +30,7 @@ func (d *Driver) scrubLoop() {
 	}
 }
 
-// scrub checks the data files of now. One that was merged into others meanwhile is passed over.
+// scrub checks the data files that are there now. It ignores one that is compacted away meanwhile.
 func (d *Driver) scrub(ctx context.Context) {
 	names, err := tableNames(d.db)
 	if err != nil {
@@ -61,7 +53,7 @@ func (d *Driver) scrub(ctx context.Context) {
 		switch {
 		case ctx.Err() != nil:
 			return
-		case errors.Is(err, fs.ErrNotExist) && !d.lists(name):
+		case errors.Is(err, fs.ErrNotExist) && !d.hasTable(name):
 		case err != nil:
 			d.damage.found(path, err)
 		}
@@ -69,11 +61,7 @@ func (d *Driver) scrub(ctx context.Context) {
 	d.scrubs.Add(1)
 }
 
-// lists reports whether a data file is still one of the store.
-func (d *Driver) lists(name string) bool {
+func (d *Driver) hasTable(name string) bool {
 	names, err := tableNames(d.db)
-	if err != nil {
-		return false
-	}
-	return slices.Contains(names, name)
+	return err == nil && slices.Contains(names, name)
 }

@@ -17,7 +17,7 @@ import (
 	"github.com/kinesin-io/kinesin/task"
 )
 
-// The rows of tableStore, which do not compress.
+// tableStore has this many rows, which do not compress.
 const (
 	tableTasks   = 400
 	tablePayload = 4 << 10
@@ -65,8 +65,8 @@ func flipInPlace(t *testing.T, files *vfs.MemFS, name string) {
 	content[len(content)/2] ^= 1
 }
 
-// A flipped bit in a block that nobody reads is found by the next pass, which keeps to its rate, logged once
-// and shown.
+// The next pass finds a flipped bit in a block that nobody reads. It keeps to its rate, and logs and shows
+// the damage once.
 func TestScrubFindsAFlippedBit(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var log bytes.Buffer
@@ -97,7 +97,7 @@ func TestScrubFindsAFlippedBit(t *testing.T) {
 	})
 }
 
-// The first pass comes by itself, soon after the start, and the next one a day later.
+// The first pass runs soon after the start, and the next one a day later.
 func TestScrubsComeByThemselves(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d, _, _ := tableStore(t, pebble.Config{})
@@ -115,7 +115,7 @@ func TestScrubsComeByThemselves(t *testing.T) {
 	})
 }
 
-// Rows in a damaged block are refused. All other rows are read and written as before, and the store goes on.
+// Reads of rows in a damaged block fail. All other rows are read and written as before.
 func TestADamagedBlockTakesNothingElseWithIt(t *testing.T) {
 	d, files, table := tableStore(t, pebble.Config{CacheBytes: 1})
 	flipInPlace(t, files, table)
@@ -157,8 +157,8 @@ func TestADamagedBlockTakesNothingElseWithIt(t *testing.T) {
 	}
 }
 
-// A damaged file that is to be merged with others is tried again and again: that ends the store, with the
-// file's name.
+// The engine tries again and again to compact a damaged file. That ends the store with an error that names
+// the file.
 func TestDamageThatStopsMergingEndsTheStore(t *testing.T) {
 	var fatal []error
 	d, files, table := tableStore(t, pebble.Config{CacheBytes: 1, Fatal: func(err error) { fatal = append(fatal, err) }})

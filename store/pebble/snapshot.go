@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
-	"strings"
 	"sync"
 
 	pebbledb "github.com/cockroachdb/pebble/v2"
@@ -15,11 +14,12 @@ import (
 	"github.com/kinesin-io/kinesin/store"
 )
 
-// snapshotDir is where the files of a snapshot are, inside the data directory: hard links work only there.
+// snapshotDir holds the files of a snapshot. It is inside the data directory because hard links need one file
+// system.
 const snapshotDir = "snapshot"
 
-// takeSnapshot makes a checkpoint: links to the data files, which never change, and copies of manifest and
-// log. Nothing waits for it but the flush before it, which makes the log short.
+// takeSnapshot makes a checkpoint: hard links to the data files, which never change, and copies of manifest
+// and log. The flush before it keeps the copied log short. No other call waits for it.
 func (d *Driver) takeSnapshot(ctx context.Context) (store.Snapshot, error) {
 	if err := d.enter(ctx); err != nil {
 		return nil, err
@@ -44,7 +44,7 @@ type snapshot struct {
 }
 
 func (s *snapshot) take(db *pebbledb.DB) error {
-	if err := s.files.RemoveAll(s.dir); err != nil { // of one that could not be removed
+	if err := s.files.RemoveAll(s.dir); err != nil { // of a snapshot whose Close failed
 		return err
 	}
 	if err := db.Flush(); err != nil {
@@ -62,25 +62,25 @@ func (s *snapshot) take(db *pebbledb.DB) error {
 		if err != nil {
 			return err
 		}
-		s.list = append(s.list, store.SnapshotFile{Name: name, Bytes: info.Size(), Immutable: strings.HasSuffix(name, ".sst")})
+		s.list = append(s.list, store.SnapshotFile{Name: name, Bytes: info.Size(), Immutable: isTable(name)})
 	}
 	return s.cutLog()
 }
 
-// cutLog leaves out what is behind the first gap of the newest log. That log was copied while it was written:
-// what a read found before it was written is missing, though a later read found what follows. All that was on
-// disk when the copy began lies before the first gap.
+// cutLog cuts the newest log at its first gap. That log was copied while it was written, so a page that was
+// read too early is missing although a later page is there. Everything that was on disk when the copy began
+// lies before the first gap.
 func (s *snapshot) cutLog() error {
-	newest, number := -1, uint64(0)
+	var log *store.SnapshotFile
+	number := uint64(0)
 	for i := range s.list {
 		if n, isLog := logNumber(s.list[i].Name); isLog && n >= number {
-			newest, number = i, n
+			log, number = &s.list[i], n
 		}
 	}
-	if newest < 0 {
+	if log == nil {
 		return nil
 	}
-	log := &s.list[newest]
 	var c logCheck
 	err := readLog(s.files, s.files.PathJoin(s.dir, log.Name), number, &c)
 	if c.damaged {
@@ -89,9 +89,10 @@ func (s *snapshot) cutLog() error {
 	return err
 }
 
-// Files implements store.Snapshot, as do the other methods.
+// Files implements store.Snapshot.
 func (s *snapshot) Files() []store.SnapshotFile { return s.list }
 
+// Open implements store.Snapshot.
 func (s *snapshot) Open(name string) (io.ReadCloser, error) {
 	for i := range s.list {
 		if s.list[i].Name != name {
@@ -106,6 +107,7 @@ func (s *snapshot) Open(name string) (io.ReadCloser, error) {
 	return nil, fmt.Errorf("%s in the snapshot %s: %w", name, s.dir, fs.ErrNotExist)
 }
 
+// Close implements store.Snapshot.
 func (s *snapshot) Close() error {
 	defer s.done()
 	return s.files.RemoveAll(s.dir)

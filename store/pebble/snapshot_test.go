@@ -90,9 +90,8 @@ func copyFiles(s store.Snapshot, into string) error {
 	return nil
 }
 
-// gappy is a file system on which the copy of the log that goes into a snapshot has a gap, as one has that is
-// read while the log is written: nothing was there yet when that place was read, and something behind it
-// later.
+// gappy is a file system on which the copy of the log in a snapshot has a gap, as when the log is written
+// while it is copied: one page was read before it was written, and a later page after that.
 type gappy struct {
 	vfs.FS
 
@@ -134,7 +133,7 @@ func (f *gappyFile) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// TestSnapshotEndsAtTheFirstGapOfItsLog has a log copied that is written meanwhile.
+// TestSnapshotEndsAtTheFirstGapOfItsLog copies a log while it is written.
 func TestSnapshotEndsAtTheFirstGapOfItsLog(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "data")
 	files := &gappy{FS: vfs.Default}

@@ -13,23 +13,23 @@ import (
 	"github.com/kinesin-io/kinesin/internal/clock"
 )
 
-// How space is watched.
+// Bounds of the space on disk.
 const (
-	reserveBytesMax   = 256 << 20
-	reserveBytesMin   = 16 << 20
-	reservePart       = 10 // of the file system
-	ballastBytesMax   = 32 << 20
-	spaceCheckedAfter = time.Second
-	smallDiskPart     = 64 // of a small file system is one memtable
-	smallFilePart     = 128
-	fileBytesMin      = 1 << 20
-	fileBytesMax      = 64 << 20
+	reserveBytesMax = 256 << 20
+	reserveBytesMin = 16 << 20
+	reservePart     = 10 // the part of the file system that is reserved, as a divisor; so below
+	ballastBytesMax = 32 << 20
+	measureEvery    = time.Second
+	memTablePart    = 64 // of a small file system
+	filePart        = 128
+	fileBytesMin    = 1 << 20
+	fileBytesMax    = 64 << 20
 )
 
 const ballastName = "ballast"
 
-// space decides whether the store is full: fewer bytes are free than drain what is stored. It is
-// asked about at most every second, and whenever a good part of the reserve was written since.
+// space decides whether the store is full: fewer bytes are free than it takes to drain what is stored. It
+// measures the free space once a second, and whenever a good part of the reserve was written since.
 type space struct {
 	files vfs.FS
 	dir   string
@@ -37,15 +37,15 @@ type space struct {
 
 	total   uint64 // size of the file system; 0 when it cannot tell
 	reserve uint64 // below this the store is full
-	ballast uint64 // size of a file that is given up when the disk is full after all
+	ballast uint64 // size of a file that is deleted when the disk is full after all
 
 	free    atomic.Uint64
 	full    atomic.Bool
-	written atomic.Int64 // bytes since the last look
-	next    atomic.Int64 // monotonic time of the next look, as a time.Duration
-	freeing atomic.Int64 // of the next merge that is to free space
-	mu      sync.Mutex   // held while looking
-	dropped atomic.Bool  // the ballast is gone
+	written atomic.Int64 // bytes since it was measured last
+	next    atomic.Int64 // monotonic time of the next measurement, as a time.Duration
+	freeing atomic.Int64 // the same of the next compaction that frees space
+	mu      sync.Mutex   // held while measuring
+	dropped atomic.Bool  // there is no ballast file
 }
 
 func newSpace(files vfs.FS, dir string, log *slog.Logger) *space {
@@ -57,24 +57,24 @@ func newSpace(files vfs.FS, dir string, log *slog.Logger) *space {
 	return s
 }
 
-// memTableBytes is the default size of a memtable on this file system.
+// memTableBytes returns the default size of a memtable on this file system.
 func (s *space) memTableBytes() int {
 	if s.total == 0 {
 		return memTableBytesDefault
 	}
-	return int(min(max(s.total/smallDiskPart, memTableBytesMin), memTableBytesDefault))
+	return int(min(max(s.total/memTablePart, memTableBytesMin), memTableBytesDefault))
 }
 
-// fileBytesMax is the size of a data file: a compaction needs room for several of them before it frees any.
+// fileBytesMax returns the size of a data file. A compaction needs room for several before it frees any.
 func (s *space) fileBytesMax() int64 {
 	if s.total == 0 {
 		return fileBytesMax
 	}
-	return int64(min(max(s.total/smallFilePart, fileBytesMin), fileBytesMax))
+	return int64(min(max(s.total/filePart, fileBytesMin), fileBytesMax))
 }
 
-// reserveFor sets the limits. The reserve holds what may have to be written before anything can be
-// deleted: log and flush of all memtables.
+// reserveFor sets the limits. The reserve is what may have to be written before anything can be deleted: the
+// log and the flush of all memtables.
 func (s *space) reserveFor(memTable int) {
 	tables := uint64(memTablesMax * memTable)
 	s.reserve = max(min(reserveBytesMax, s.total/reservePart), reserveBytesMin+tables)
@@ -84,36 +84,38 @@ func (s *space) reserveFor(memTable int) {
 	s.layBallast()
 }
 
-// tick looks when a second has passed since the last time.
+// tick measures if the last measurement is too old.
 func (s *space) tick() {
-	if s.total != 0 && int64(clock.Mono(clock.Real())) >= s.next.Load() {
-		s.look()
+	if s.total != 0 && mono() >= s.next.Load() {
+		s.measure()
 	}
 }
 
-// wrote counts bytes on their way to the disk, each of which is written at least twice.
+func mono() int64 { return int64(clock.Mono(clock.Real())) }
+
+// wrote counts bytes on their way to the disk. Each is written at least twice.
 func (s *space) wrote(n int) {
 	if s.total != 0 && s.written.Add(2*int64(n)) > int64(s.reserve/8) {
-		s.look()
+		s.measure()
 	}
 }
 
 func (s *space) isFull() bool { return s.full.Load() }
 
-// check is isFull after a look that is at most a second old.
+// check is isFull by a measurement of the last second.
 func (s *space) check() bool {
 	s.tick()
 	return s.isFull()
 }
 
-// look asks the file system. The store is full below the reserve, and takes new tasks again when
-// a half more than that is free.
-func (s *space) look() {
+// measure asks the file system for its free space. The store is full below the reserve, and takes new tasks
+// again when one and a half times the reserve is free.
+func (s *space) measure() {
 	if !s.mu.TryLock() {
 		return
 	}
 	defer s.mu.Unlock()
-	s.next.Store(int64(clock.Mono(clock.Real()) + spaceCheckedAfter))
+	s.next.Store(mono() + int64(measureEvery))
 	s.written.Store(0)
 	usage, err := s.files.GetDiskUsage(s.dir)
 	if err != nil {
@@ -127,24 +129,23 @@ func (s *space) look() {
 	}
 	if isFull := usage.AvailBytes < limit; isFull != wasFull {
 		s.full.Store(isFull)
-		s.tell(isFull, usage.AvailBytes)
+		s.logFull(isFull, usage.AvailBytes)
 	}
 	if !s.full.Load() && s.dropped.Load() {
 		s.layBallast()
 	}
 }
 
-func (s *space) tell(isFull bool, free uint64) {
+func (s *space) logFull(isFull bool, free uint64) {
 	attrs := []any{slog.String("dir", s.dir), slog.Uint64("free_bytes", free), slog.Uint64("reserve_bytes", s.reserve)}
 	if isFull {
-		s.log.Warn("store is full: new tasks are refused, stored ones go on", attrs...)
+		s.log.Warn("store is full: refusing new tasks, stored tasks go on", attrs...)
 		return
 	}
-	s.log.Info("store has space again: new tasks are accepted", attrs...)
+	s.log.Info("store has space again: accepting new tasks", attrs...)
 }
 
-// layBallast writes the ballast file, if there is room for it beside the reserve. It is a
-// precaution: failing to write it changes nothing.
+// layBallast writes the ballast file if there is room for it beside the reserve. The store works without it.
 func (s *space) layBallast() {
 	if s.total == 0 || s.full.Load() {
 		return
@@ -155,7 +156,7 @@ func (s *space) layBallast() {
 		return
 	}
 	if s.free.Load() < s.reserve+s.reserve/2+s.ballast {
-		s.dropped.Store(true) // try again when there is more
+		s.dropped.Store(true) // measure tries again
 		return
 	}
 	err := s.writeBallast(path)
@@ -177,37 +178,38 @@ func (s *space) writeBallast(path string) error {
 	return cmp.Or(err, file.Close())
 }
 
-// dropBallast is called when a write found the disk full; the write is tried again after it.
+// dropBallast deletes the ballast file. The engine calls it when the disk is full, and then repeats its
+// write.
 func (s *space) dropBallast() {
 	s.full.Store(true)
 	if s.dropped.Swap(true) {
 		return
 	}
-	s.log.Error("disk is full: the ballast file is given up", slog.String("dir", s.dir), slog.Uint64("bytes", s.ballast))
+	s.log.Error("disk is full: deleting the ballast file", slog.String("dir", s.dir), slog.Uint64("bytes", s.ballast))
 	_ = s.files.Remove(s.files.PathJoin(s.dir, ballastName))
 }
 
 const (
-	// garbagePart of what the files hold is worth merging them for, when the store is full.
+	// garbagePart of the files' bytes, as a divisor, have to be deleted for a compaction to be worth it.
 	garbagePart = 16
-	// freeEvery is how often that is looked at: sweeps of a full store that drains come one after the other.
+	// freeEvery is the shortest time between two tries. The sweeps of a full store follow each other quickly.
 	freeEvery = time.Second
-	// freeWithin bounds how long a sweep waits for the merge, and freeAgain is how long none is tried after
-	// one that failed: what is merged is written anew before the old files go, and where there is no room for
-	// that the engine tries again and again.
+	// freeWithin bounds how long a sweep waits for the compaction, and freeAgain is the pause after one that
+	// failed. A compaction writes new files before it deletes the old ones, and where it has no room for that
+	// the engine would try again and again.
 	freeWithin = 10 * time.Second
 	freeAgain  = time.Minute
 )
 
-// mayFree reports whether it is time to free space again, and then counts from now.
+// mayFree reports whether the pause since the last try is over, and then begins the next one.
 func (s *space) mayFree() bool {
-	now, next := int64(clock.Mono(clock.Real())), s.freeing.Load()
+	now, next := mono(), s.freeing.Load()
 	return now >= next && s.freeing.CompareAndSwap(next, now+int64(freeEvery))
 }
 
-// freeSpace gives back what deleted rows hold, if the store is full. Otherwise deletes stay in the memtable
-// until that is full, and in files that the engine sees no reason to merge: where new tasks are refused
-// little is written, and the store would stay full though nearly all in it is deleted.
+// freeSpace compacts the files of a full store to free the space of deleted rows. A store that refuses new
+// tasks writes little, so deletes would stay in the memtable and in files that the engine sees no reason to
+// compact, and the store would stay full although nearly all its rows are deleted.
 func (d *Driver) freeSpace(ctx context.Context) {
 	if !d.space.check() || !d.space.mayFree() || d.enter(ctx) != nil {
 		return
@@ -216,14 +218,14 @@ func (d *Driver) freeSpace(ctx context.Context) {
 	err := d.db.Flush()
 	m := d.db.Metrics()
 	if garbage := m.Table.Garbage.PointDeletionsBytesEstimate; err == nil && garbage > m.DiskSpaceUsage()/garbagePart {
-		d.cfg.Logger.InfoContext(ctx, "store is full: files are merged to free what is deleted", slog.String("dir", d.dir), slog.Uint64("bytes", garbage))
+		d.cfg.Logger.InfoContext(ctx, "store is full: compacting files to free deleted rows", slog.String("dir", d.dir), slog.Uint64("bytes", garbage))
 		within, done := context.WithTimeout(ctx, freeWithin)
 		err = d.db.Compact(within, []byte{0}, []byte{0xff}, false)
 		done()
-		d.space.look()
+		d.space.measure()
 	}
 	if err != nil && ctx.Err() == nil {
-		d.space.freeing.Store(int64(clock.Mono(clock.Real()) + freeAgain))
-		d.cfg.Logger.WarnContext(ctx, "space of a full store could not be freed", slog.String("dir", d.dir), slog.String("error", err.Error()))
+		d.space.freeing.Store(mono() + int64(freeAgain))
+		d.cfg.Logger.WarnContext(ctx, "freeing space of a full store failed", slog.String("dir", d.dir), slog.String("error", err.Error()))
 	}
 }

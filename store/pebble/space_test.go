@@ -116,7 +116,7 @@ func TestFullDiskDrains(t *testing.T) {
 	}
 }
 
-// TestBallastIsGivenUp lets the disk be full without warning: the ballast goes, and the write succeeds.
+// TestBallastIsGivenUp fills the disk at once: the ballast file is deleted, and the write succeeds.
 func TestBallastIsGivenUp(t *testing.T) {
 	disk := newSmallDisk(1<<30, 1<<30)
 	d, err := pebble.Open("data", pebble.Config{FS: disk, MemTableBytes: 1 << 20})

@@ -5,14 +5,13 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"strings"
 
 	pebbledb "github.com/cockroachdb/pebble/v2"
 	"github.com/cockroachdb/pebble/v2/sstable"
 	"github.com/cockroachdb/pebble/v2/vfs"
 )
 
-// tableNames are the data files of a store, in order.
+// tableNames returns the names of a store's data files, in order.
 func tableNames(db *pebbledb.DB) ([]string, error) {
 	levels, err := db.SSTables()
 	if err != nil {
@@ -28,21 +27,13 @@ func tableNames(db *pebbledb.DB) ([]string, error) {
 	return slices.Compact(names), nil
 }
 
-// tablesIn are the data files in a directory, in order, whether the store knows them or not.
-func tablesIn(files vfs.FS, dir string) ([]string, error) {
-	names, err := files.List(dir)
-	names = slices.DeleteFunc(names, func(name string) bool { return !strings.HasSuffix(name, ".sst") })
-	slices.Sort(names)
-	return names, err
-}
-
-// openTable opens a data file by itself, beside the engine. read is told of the bytes of each read before it.
+// openTable opens a data file without the engine. It calls read before each read, with the number of bytes.
 func openTable(files vfs.FS, path string, read func(n int) error) (*sstable.Reader, error) {
 	file, err := files.Open(path)
 	if err != nil {
 		return nil, err
 	}
-	readable, err := sstable.NewSimpleReadable(toldFile{file, read})
+	readable, err := sstable.NewSimpleReadable(observedFile{file, read})
 	if err != nil {
 		return nil, errors.Join(err, file.Close())
 	}
@@ -55,11 +46,11 @@ func openTable(files vfs.FS, path string, read func(n int) error) (*sstable.Read
 	return table, nil
 }
 
-// checkTable reads all blocks of a data file and compares them with their checksums.
+// checkTable compares all blocks of a data file with their checksums.
 func checkTable(files vfs.FS, path string, read func(n int) error) (err error) {
 	defer func() {
 		if p := recover(); p != nil {
-			err = fmt.Errorf("%v", p) // what the engine makes of some damage
+			err = fmt.Errorf("%v", p) // the engine panics on some damage
 		}
 	}()
 	table, err := openTable(files, path, read)
@@ -69,14 +60,14 @@ func checkTable(files vfs.FS, path string, read func(n int) error) (err error) {
 	return errors.Join(table.ValidateBlockChecksums(), table.Close())
 }
 
-// toldFile tells of reads.
-type toldFile struct {
+// observedFile calls read before each read.
+type observedFile struct {
 	vfs.File
 
 	read func(n int) error
 }
 
-func (f toldFile) ReadAt(p []byte, offset int64) (int, error) {
+func (f observedFile) ReadAt(p []byte, offset int64) (int, error) {
 	if err := f.read(len(p)); err != nil {
 		return 0, err
 	}

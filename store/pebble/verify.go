@@ -1,6 +1,7 @@
 package pebble
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -13,7 +14,7 @@ import (
 	"github.com/kinesin-io/kinesin/task"
 )
 
-// Counts is what was found in a store.
+// Counts is what Verify found in a store.
 type Counts struct {
 	Tables     int   `json:"data_files"`
 	TableBytes int64 `json:"data_file_bytes"` // read and compared with their checksums
@@ -21,57 +22,39 @@ type Counts struct {
 	Live       int   `json:"live_tasks"`   // with a task row, or a wake-up row alone
 	Ended      int   `json:"ended_tasks"`  // kept for their retention
 	Wakeups    int   `json:"wake_up_rows"` // of live tasks
-	Remnants   int   `json:"remnants"`     // wake-up rows that nobody needs; the next pass over their partition deletes them
+	Leftovers  int   `json:"remnants"`     // leftover wake-up rows; the next pass over their partition deletes them
 	Payloads   int   `json:"payload_rows"` // stored apart from their tasks
 	Controls   int   `json:"control_rows"` // lambdas, worker leases and so on
-	Findings   int   `json:"findings"`     // what is wrong
+	Findings   int   `json:"findings"`     // problems
 }
 
-// Verify reads all of a store that no process has open, and changes nothing: its manifest and logs, the marks
-// of these, every block of every data file, and every row, which must be whole and have what belongs to it: a
-// live task its wake-up row, an ended one its place in the order of expiry, and each its payload. found is
-// called with each thing that is wrong. An error says that the store could not be looked at.
+// Verify reads a whole store that no process has open, and changes nothing. It checks the manifest, the logs
+// and their marks, every block of every data file, and every row. A row must be whole and complete: a live
+// task has its wake-up row, an ended one its place in the order of expiry, and each its payload. Verify calls
+// found with each problem. An error says that the store could not be checked.
 func Verify(ctx context.Context, dir string, c Config, found func(problem string)) (Counts, error) {
 	d := newDriver(dir, c)
 	if err := d.lockExisting(); err != nil {
 		return Counts{}, err
 	}
-	v := &verifier{d: d, tell: found}
+	v := &verifier{d: d, report: found}
 	err := v.run(ctx)
 	return v.counts, errors.Join(err, d.lock.Close())
 }
 
-// lockExisting keeps others out of a directory that holds a store.
-func (d *Driver) lockExisting() error {
-	if _, err := d.cfg.FS.Stat(d.dir); err != nil {
-		return fmt.Errorf("data directory %s: %w", d.dir, err)
-	}
-	names, err := d.cfg.FS.List(d.dir)
-	if err != nil {
-		return fmt.Errorf("data directory %s: %w", d.dir, err)
-	}
-	if !holdsStore(names) {
-		return fmt.Errorf("data directory %s holds no store", d.dir)
-	}
-	if d.lock, err = lockDir(d.dir, d.cfg.FS); err != nil {
-		return err
-	}
-	return nil
-}
-
-// verifier carries one Verify.
+// verifier is the state of one Verify.
 type verifier struct {
 	d      *Driver
 	db     *pebbledb.DB
 	counts Counts
-	tell   func(problem string)
+	report func(problem string)
 	now    task.Instant
 	key    []byte
 }
 
 func (v *verifier) problem(format string, args ...any) {
 	v.counts.Findings++
-	v.tell(fmt.Sprintf(format, args...))
+	v.report(fmt.Sprintf(format, args...))
 }
 
 func (v *verifier) run(ctx context.Context) error {
@@ -94,53 +77,38 @@ func (v *verifier) run(ctx context.Context) error {
 
 // files checks the manifest and the logs.
 func (v *verifier) files() error {
-	d := v.d
-	found, err := pebbledb.Peek(d.dir, d.cfg.FS)
-	if err == nil && found.Exists {
-		err = d.checkManifest(found.ManifestFilename)
+	peeked, err := pebbledb.Peek(v.d.dir, v.d.cfg.FS)
+	if err == nil && peeked.Exists {
+		err = v.d.checkManifest(peeked.ManifestFilename)
 	}
 	if err != nil {
 		v.problem("manifest: %s", firstLine(err))
 	}
-	marks, marked, err := readMarks(d.cfg.FS, d.dir)
-	switch {
-	case errors.Is(err, store.ErrCorrupt):
-		v.problem("%s is damaged: it cannot be told whether acknowledged writes are lost", marksName)
-		marked = false
-	case err != nil:
-		return err
-	case !marked && found.Exists:
-		missing, err := d.marksMissing()
-		if err != nil {
-			return err
-		}
-		for i := range missing {
-			v.problem("%s", missing[i].String())
-		}
-	}
-	if !found.Exists {
+	if !peeked.Exists {
 		v.problem("manifest: it is missing")
 	}
-	lost, err := lostLogs(d.cfg.FS, d.dir, marks, marked, found.Exists)
+	logs, err := v.d.inspectLogs(peeked.Exists)
 	if err != nil {
 		return err
 	}
-	for i := range lost {
-		v.problem("%s", lost[i].String())
+	for i := range logs.lost {
+		v.problem("%s", logs.lost[i].String())
 	}
-	names, err := logNames(d.cfg.FS, d.dir)
-	v.counts.Logs = len(names)
+	found, err := listDir(v.d.cfg.FS, v.d.dir)
+	v.counts.Logs = len(found.logs)
 	return err
 }
 
-// tables reads every block of every data file.
+// tables checks every block of every data file.
 func (v *verifier) tables(ctx context.Context) error {
 	names, err := tableNames(v.db)
 	if err != nil {
 		v.problem("data files: %s", firstLine(err))
-		if names, err = tablesIn(v.d.cfg.FS, v.d.dir); err != nil {
+		found, err := listDir(v.d.cfg.FS, v.d.dir)
+		if err != nil {
 			return err
 		}
+		names = found.tables
 	}
 	for _, name := range names {
 		err := checkTable(v.d.cfg.FS, v.d.cfg.FS.PathJoin(v.d.dir, name), func(n int) error {
@@ -160,9 +128,9 @@ func (v *verifier) tables(ctx context.Context) error {
 	return nil
 }
 
-// rows checks all rows, space by space.
+// rows checks all rows.
 func (v *verifier) rows(ctx context.Context) error {
-	spaces := []struct {
+	for _, s := range []struct {
 		space byte
 		name  string
 		check func(key, value []byte)
@@ -173,18 +141,13 @@ func (v *verifier) rows(ctx context.Context) error {
 		{deadSpace, "list of dead letters", v.ended},
 		{payloadSpace, "payload rows", func(_, _ []byte) { v.counts.Payloads++ }},
 		{controlSpace, "control rows", v.control},
-	}
-	for _, s := range spaces {
+	} {
 		var last []byte
-		err := eachOf(v.db, []byte{s.space}, []byte{s.space + 1}, func(key []byte, value func() ([]byte, error)) (bool, error) {
+		err := each(v.db, []byte{s.space}, []byte{s.space + 1}, func(key, value []byte) (bool, error) {
 			last = append(last[:0], key...)
-			content, err := value()
-			if err != nil {
-				return false, err
-			}
-			s.check(key, content)
+			s.check(key, value)
 			return ctx.Err() == nil, nil
-		}, func(err error) error { return err })
+		})
 		if ctx.Err() != nil {
 			return context.Cause(ctx)
 		}
@@ -195,16 +158,14 @@ func (v *verifier) rows(ctx context.Context) error {
 	return nil
 }
 
-// get reads the value of a key, valid until the next call of anything.
+// get reads the value of a key. The value of a block that cannot be read is nil, because tables reported the
+// block.
 func (v *verifier) get(key []byte) (value []byte, found bool) {
 	content, closer, err := v.db.Get(key)
-	if errors.Is(err, pebbledb.ErrNotFound) {
-		return nil, false
-	}
 	if err != nil {
-		return nil, true // unreadable, which was said of the block
+		return nil, !errors.Is(err, pebbledb.ErrNotFound)
 	}
-	value = append([]byte(nil), content...)
+	value = bytes.Clone(content)
 	_ = closer.Close()
 	return value, true
 }
@@ -258,7 +219,7 @@ func (v *verifier) wakeup(key, value []byte) {
 	v.key = appendIDKey(v.key[:0], taskSpace, w.ID)
 	if content, found := v.get(v.key); found {
 		if row, err = store.DecodeTask(content); err != nil {
-			row.ID = w.ID // said of the task row; Conclude takes it for one that cannot be read
+			row = task.Task{ID: w.ID} // task reported it; Conclude takes this for a row that cannot be read
 		}
 	}
 	switch store.Conclude(&w, &row, v.now) {
@@ -268,12 +229,12 @@ func (v *verifier) wakeup(key, value []byte) {
 		v.payload(&w)
 	case store.Live, store.Unclear:
 		v.counts.Wakeups++
-	case store.Remnant:
-		v.counts.Remnants++
+	case store.Leftover:
+		v.counts.Leftovers++
 	}
 }
 
-// ended checks that what an index names is a task that has ended.
+// ended checks that an index entry names a task that has ended.
 func (v *verifier) ended(key, _ []byte) {
 	if len(key) != expiryLen && len(key) != indexKeyLen {
 		v.problem("index entry %x cannot be decoded", key)
@@ -281,7 +242,7 @@ func (v *verifier) ended(key, _ []byte) {
 	}
 	id := decodePosition(key[len(key)-positionLen:]).id
 	content, found := v.get(appendIDKey(nil, taskSpace, id))
-	if head, err := headerOf(content, nil); !found || (err == nil && !head.State.IsEnd()) {
+	if head, err := store.DecodeHeader(content); !found || (err == nil && !head.State.IsEnd()) {
 		v.problem("index entry %x names task %s, which is not there or has not ended", key[:len(key)-idLen], id)
 	}
 }

@@ -88,7 +88,7 @@ func TestVerifyNeedsTheDirectoryForItself(t *testing.T) {
 	}
 }
 
-// changed is the store with keys set, or deleted when there is no value, past the driver.
+// changed sets keys of the store without the driver, and deletes those without a value.
 func changed(t *testing.T, rows map[string][]byte) *vfs.MemFS {
 	t.Helper()
 	files := variedStore(t)
@@ -146,8 +146,8 @@ func liveRow(t *testing.T) string {
 	return keyOf(t, 's', func(key, _ []byte) bool { return bytes.HasSuffix(key, live[:]) })
 }
 
-// Each row that breaks a rule of the store is found, with the task's id, and a salvage mends what follows
-// from other rows.
+// Verify finds each row that breaks a rule of the store, with the task's id, and Salvage rebuilds what
+// follows from other rows.
 func TestVerifyFindsBrokenRows(t *testing.T) {
 	cases := map[string]struct {
 		key   string
@@ -179,7 +179,7 @@ func TestVerifyFindsBrokenRows(t *testing.T) {
 	}
 }
 
-// salvaged replaces the store by what can be salvaged of it, and returns what was lost.
+// salvaged replaces the store by its salvage, and returns the losses.
 func salvaged(t *testing.T, files *vfs.MemFS) (pebble.Salvaged, []string) {
 	t.Helper()
 	var losses []string
@@ -214,7 +214,7 @@ func TestSalvageOfASoundStoreIsThatStore(t *testing.T) {
 	}
 }
 
-// Of a store with a damaged block everything else is salvaged, and what was lost is said.
+// Salvage copies everything but a damaged block, and reports the loss.
 func TestSalvageLeavesOutOnlyTheDamagedBlock(t *testing.T) {
 	d, files, table := tableStore(t, pebble.Config{})
 	applyOK(t, d, store.FirstWithRow(markTask(tableTasks))) // in the log alone
@@ -250,8 +250,8 @@ func TestSalvageLeavesOutOnlyTheDamagedBlock(t *testing.T) {
 	}
 }
 
-// A log that is damaged in its middle gives what is before and behind the damage; accepting the loss would
-// give the former alone.
+// Salvage copies the writes before and behind the damage of a log. Accepting the loss would keep only those
+// before it.
 func TestSalvageReadsBehindDamageInALog(t *testing.T) {
 	const tasks = 20
 	files := crashedStore(t, tasks, true)
@@ -271,7 +271,7 @@ func TestSalvageReadsBehindDamageInALog(t *testing.T) {
 	}
 }
 
-// Without a manifest, and without marks, all files in the directory are read.
+// Salvage reads all files in the directory when there is no manifest and no marks.
 func TestSalvageWithoutAManifest(t *testing.T) {
 	files := variedStore(t)
 	names, err := files.List("data")
@@ -306,7 +306,7 @@ func TestSalvageNeedsAnEmptyDirectory(t *testing.T) {
 	}
 }
 
-// A data file that is gone, and one with a broken end, take their own rows with them and nothing else.
+// A missing data file, and one with a broken end, lose their own rows and no others.
 func TestVerifyAndSalvageWithoutADataFile(t *testing.T) {
 	harm := map[string]func(files *vfs.MemFS, name string) *vfs.MemFS{
 		"gone": func(files *vfs.MemFS, name string) *vfs.MemFS {

@@ -9,38 +9,38 @@ import (
 
 	"github.com/kinesin-io/kinesin/internal/clock"
 	"github.com/kinesin-io/kinesin/store"
-	"github.com/kinesin-io/kinesin/task"
 )
 
 // ErrAway is the error of every call to a store that is away.
 var ErrAway = errors.New("the store is away")
 
-// Away is a driver that can be away: then no call of its reads, or of its writes, comes through, and nothing
-// is applied.
+// Away is a driver whose reads or writes can be away: then they fail, and nothing is applied.
 type Away struct {
-	store.Driver
+	reads
 
-	reads, writes atomic.Bool
-	takes         atomic.Int64 // nanoseconds
-	calls         atomic.Int64
+	readsAway, writesAway atomic.Bool
+	takes                 atomic.Int64 // nanoseconds
+	calls                 atomic.Int64
 }
 
-// NewAway wraps a driver, which is there until Set is called.
-func NewAway(d store.Driver) *Away { return &Away{Driver: d} }
+// NewAway wraps a driver, which is not away until Set is called.
+func NewAway(d store.Driver) *Away {
+	a := &Away{}
+	a.reads = reads{d, func(ctx context.Context, _ bool) error { return a.call(ctx, "read", &a.readsAway) }}
+	return a
+}
 
 // Set takes reads and writes away, or brings them back.
 func (a *Away) Set(reads, writes bool) {
-	a.reads.Store(reads)
-	a.writes.Store(writes)
+	a.readsAway.Store(reads)
+	a.writesAway.Store(writes)
 }
 
-// Takes sets how long a call takes to fail while it is away: nothing at first.
+// Takes sets how long a call takes to fail; at first it fails at once.
 func (a *Away) Takes(d time.Duration) { a.takes.Store(int64(d)) }
 
-// Calls is how many calls came while it was away.
+// Calls returns the number of calls that failed.
 func (a *Away) Calls() int64 { return a.calls.Load() }
-
-func (a *Away) read(ctx context.Context) error { return a.call(ctx, "read", &a.reads) }
 
 func (a *Away) call(ctx context.Context, what string, away *atomic.Bool) error {
 	if !away.Load() {
@@ -55,48 +55,8 @@ func (a *Away) call(ctx context.Context, what string, away *atomic.Bool) error {
 
 // Apply implements store.Driver.
 func (a *Away) Apply(ctx context.Context, ops []store.Op) ([]error, error) {
-	if err := a.call(ctx, "write", &a.writes); err != nil {
+	if err := a.call(ctx, "write", &a.writesAway); err != nil {
 		return nil, err
 	}
 	return a.Driver.Apply(ctx, ops)
-}
-
-// Tasks implements store.Driver.
-func (a *Away) Tasks(ctx context.Context, ids []task.ID) ([]task.Task, error) {
-	if err := a.read(ctx); err != nil {
-		return nil, err
-	}
-	return a.Driver.Tasks(ctx, ids)
-}
-
-// Wakeups implements store.Driver.
-func (a *Away) Wakeups(ctx context.Context, keys []store.WakeKey) ([]task.Task, error) {
-	if err := a.read(ctx); err != nil {
-		return nil, err
-	}
-	return a.Driver.Wakeups(ctx, keys)
-}
-
-// Payload implements store.Driver.
-func (a *Away) Payload(ctx context.Context, id task.ID) ([]byte, error) {
-	if err := a.read(ctx); err != nil {
-		return nil, err
-	}
-	return a.Driver.Payload(ctx, id)
-}
-
-// ScanSchedule implements store.Driver.
-func (a *Away) ScanSchedule(ctx context.Context, p task.Partition, after store.WakeKey, through task.Instant, limit int) ([]task.Task, error) {
-	if err := a.read(ctx); err != nil {
-		return nil, err
-	}
-	return a.Driver.ScanSchedule(ctx, p, after, through, limit)
-}
-
-// Controls implements store.Driver.
-func (a *Away) Controls(ctx context.Context, kind, name string) ([]store.Control, error) {
-	if err := a.read(ctx); err != nil {
-		return nil, err
-	}
-	return a.Driver.Controls(ctx, kind, name)
 }

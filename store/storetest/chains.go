@@ -9,7 +9,7 @@ import (
 	"github.com/kinesin-io/kinesin/task"
 )
 
-// outcomes checks what became of each op: nil, ErrConflict or ErrSkipped.
+// outcomes checks the result of each op: nil, ErrConflict or ErrSkipped.
 func (f *fixture) outcomes(what string, results []error, want ...error) {
 	f.Helper()
 	for i := range want {
@@ -54,8 +54,8 @@ func testChains(_ *testing.T, f *fixture) {
 	}
 }
 
-// testChainsInOneCall checks that chains of one call are applied in order, and that those that fail leave the
-// others alone.
+// testChainsInOneCall checks that chains of one call are applied in order, and that one that fails does not
+// affect the others.
 func testChainsInOneCall(_ *testing.T, f *fixture) {
 	one, two, three := newTask(1, partA, at(10)), newTask(2, partB, at(10)), newTask(3, partA, at(10))
 	conflict, skipped := store.ErrConflict, store.ErrSkipped

@@ -12,7 +12,7 @@ import (
 	"github.com/kinesin-io/kinesin/task"
 )
 
-// testOneRacerWins lets several callers write the same row: exactly one of each round succeeds.
+// testOneRacerWins lets several callers write the same row. Exactly one succeeds in each round.
 func testOneRacerWins(_ *testing.T, f *fixture) {
 	const racers, rounds = 4, 100
 	one := newTask(1, partA, at(1))
@@ -23,7 +23,8 @@ func testOneRacerWins(_ *testing.T, f *fixture) {
 		if round == 0 {
 			kind = store.PutTask
 		}
-		// What is written differs, so that one whose answer was lost can tell its own row by reading it back.
+		// The rows differ, so that a caller whose answer was lost recognises its own row when it reads it
+		// back.
 		mine := []byte{byte('a' + racer)}
 		c := store.Control{Kind: "lease", Name: "n", Version: uint64(round + 1), Value: mine}
 		wakeup := newTask(1000+round, partA, at(1))
@@ -69,7 +70,8 @@ func testOneRacerWins(_ *testing.T, f *fixture) {
 	}
 }
 
-// testConcurrentQueue inserts and drains one partition at once: every row is scanned, and deleted once.
+// testConcurrentQueue inserts and drains one partition at the same time. Every row is scanned and deleted
+// once.
 func testConcurrentQueue(_ *testing.T, f *fixture) {
 	const writers, each = 4, 300
 	var inserted, writing atomic.Int64

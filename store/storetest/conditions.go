@@ -17,16 +17,12 @@ func testWakeupConditions(_ *testing.T, f *fixture) {
 	f.apply(put(store.PutWakeup, one))
 	other := one
 	other.Collection = "other"
-	if c := f.conflict(put(store.PutWakeup, other)); c.Task == nil || !reflect.DeepEqual(*c.Task, one) {
-		f.Errorf("conflict shows %+v, want the stored row", c.Task)
-	}
+	f.conflictWith(put(store.PutWakeup, other), one)
 	for _, elsewhere := range []task.Task{newTask(1, partA, at(11)), newTask(1, partB, at(10)), newTask(2, partA, at(10))} {
 		f.refuse(put(store.DeleteWakeup, elsewhere))
 		f.apply(put(store.PutWakeup, elsewhere))
 	}
-	if c := f.conflict(put(store.DeleteWakeup, named(one, at(10), 2))); c.Task == nil || !reflect.DeepEqual(*c.Task, one) {
-		f.Errorf("conflict of a delete shows %+v, want the stored row", c.Task)
-	}
+	f.conflictWith(put(store.DeleteWakeup, named(one, at(10), 2)), one)
 	f.apply(put(store.DeleteWakeup, one))
 	f.refuse(put(store.DeleteWakeup, one))
 	f.apply(put(store.PutWakeup, other))
@@ -41,8 +37,8 @@ func testWakeupConditions(_ *testing.T, f *fixture) {
 	}
 }
 
-// testWakeupSeqs checks that a put replaces only a row that was put for an earlier change, and that a delete
-// which comes late does nothing to a row that was put since, also when a task goes there and back again.
+// testWakeupSeqs checks that a put replaces only a row of an earlier change, and that a late delete does not
+// remove a row that was put since, also when a task moves away and back.
 func testWakeupSeqs(_ *testing.T, f *fixture) {
 	one := newTask(1, partA, at(10))
 	here := func(seq uint64) task.Task { return bare(one, at(10), seq) }
@@ -50,13 +46,9 @@ func testWakeupSeqs(_ *testing.T, f *fixture) {
 	f.refuse(put(store.PutWakeup, here(1)))
 	f.apply(put(store.PutWakeup, bare(one, at(50), 3)), put(store.DeleteWakeup, one))
 	f.apply(put(store.PutWakeup, here(4)), put(store.DeleteWakeup, bare(one, at(50), 3)))
-	if c := f.conflict(put(store.DeleteWakeup, one)); c.Task == nil || !reflect.DeepEqual(*c.Task, here(4)) {
-		f.Errorf("conflict of a late delete shows %+v, want the bare row", c.Task)
-	}
+	f.conflictWith(put(store.DeleteWakeup, one), here(4))
 	for _, seq := range []uint64{1, 3, 4} {
-		if c := f.conflict(put(store.PutWakeup, here(seq))); c.Task == nil || !reflect.DeepEqual(*c.Task, here(4)) {
-			f.Errorf("conflict of a put with seq %d shows %+v, want the bare row", seq, c.Task)
-		}
+		f.conflictWith(put(store.PutWakeup, here(seq)), here(4))
 	}
 	f.refuse(put(store.PutWakeup, one)) // a late duplicate of the first write
 	f.apply(put(store.PutWakeup, here(7)))
@@ -75,8 +67,8 @@ func testWakeupSeqs(_ *testing.T, f *fixture) {
 	}
 }
 
-// testReplaceWakeup checks the compare-and-set of wake-up rows, and that a replaced one is deleted as
-// fully as any other.
+// testReplaceWakeup checks the compare-and-set of wake-up rows, and that a replaced row can be deleted like
+// any other.
 func testReplaceWakeup(_ *testing.T, f *fixture) {
 	one := newTask(1, partA, at(10))
 	two := acquired(one, "p1")
@@ -92,12 +84,8 @@ func testReplaceWakeup(_ *testing.T, f *fixture) {
 	f.refuse(put(store.ReplaceWakeup, one))
 	f.refuse(put(store.ReplaceWakeup, acquired(two, "p2"))) // skips one
 	f.apply(put(store.ReplaceWakeup, two))
-	if c := f.conflict(put(store.ReplaceWakeup, two)); c.Task == nil || !reflect.DeepEqual(*c.Task, two) {
-		f.Errorf("conflict shows %+v, want the stored row", c.Task)
-	}
-	if c := f.conflict(put(store.PutWakeup, one)); c.Task == nil || !reflect.DeepEqual(*c.Task, two) {
-		f.Errorf("conflict of a put shows %+v, want the stored row", c.Task)
-	}
+	f.conflictWith(put(store.ReplaceWakeup, two), two)
+	f.conflictWith(put(store.PutWakeup, one), two)
 	if c := f.conflict(put(store.DeleteWakeup, one)); c.Task == nil || c.Task.Seq != 2 {
 		f.Errorf("conflict of a delete shows %+v, want seq 2", c.Task)
 	}
@@ -123,9 +111,7 @@ func testTaskConditions(_ *testing.T, f *fixture) {
 		f.Errorf("conflict over an absent row shows %+v", c.Task)
 	}
 	f.apply(put(store.PutTask, one))
-	if c := f.conflict(put(store.PutTask, one)); c.Task == nil || !reflect.DeepEqual(*c.Task, one) {
-		f.Errorf("conflict shows %+v, want the stored row", c.Task)
-	}
+	f.conflictWith(put(store.PutTask, one), one)
 	two := next(one, task.Enqueued, at(20))
 	f.apply(put(store.ReplaceTask, two))
 	if c := f.conflict(put(store.ReplaceTask, two)); c.Task == nil || c.Task.Seq != 2 {

@@ -8,7 +8,7 @@ import (
 	"github.com/kinesin-io/kinesin/store"
 )
 
-// Fault is what happens to a write that comes back as unknown.
+// Fault is what happens to a write whose outcome is reported as unknown.
 type Fault uint8
 
 // The two sides of an unknown outcome.
@@ -19,17 +19,17 @@ const (
 	AppliedButErrored
 )
 
-// ErrInjected is the reason inside every injected error.
+// ErrInjected is wrapped by every injected error.
 var ErrInjected = errors.New("injected fault")
 
-// Faulty is a driver whose chosen writes come back with an unknown outcome, and so does what follows them: it
-// is not applied either if they are not, and else by its own fault.
+// Faulty is a driver that reports an unknown outcome for chosen writes and for what follows them. What
+// follows a write is not applied if the write is not; otherwise its own fault decides.
 type Faulty struct {
-	store.Driver
+	reads
 
-	mu    sync.Mutex // guards plans and reads
-	plans []*plan
-	reads int // reads of single rows that still fail
+	mu        sync.Mutex // guards the fields below
+	plans     []*plan
+	readsLeft int // reads of single rows that still fail
 }
 
 type plan struct {
@@ -39,8 +39,12 @@ type plan struct {
 	how     Fault
 }
 
-// NewFaulty wraps a driver, which behaves until Fail is called.
-func NewFaulty(d store.Driver) *Faulty { return &Faulty{Driver: d} }
+// NewFaulty wraps a driver, which works until Fail is called.
+func NewFaulty(d store.Driver) *Faulty {
+	f := &Faulty{}
+	f.reads = reads{d, f.readFault}
+	return f
+}
 
 // Fail makes writes of the given kind fail: times of them, from the nth matching one (1 for the next) on.
 func (f *Faulty) Fail(kind store.OpKind, nth, times int, how Fault) {
@@ -58,21 +62,21 @@ func (f *Faulty) FailMatching(matches func(*store.Op) bool, nth, times int, how 
 func (f *Faulty) FailReads(n int) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	f.reads = n
+	f.readsLeft = n
 }
 
-// Pending reports how many planned faults have not happened.
+// Pending returns the number of planned faults that have not happened.
 func (f *Faulty) Pending() int {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	n := f.reads
+	n := f.readsLeft
 	for _, p := range f.plans {
 		n += p.left
 	}
 	return n
 }
 
-// fault says whether a write fails, and how.
+// fault returns whether a write fails, and how.
 func (f *Faulty) fault(op *store.Op) (how Fault, fails bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -124,12 +128,12 @@ func (f *Faulty) Apply(ctx context.Context, ops []store.Op) ([]error, error) {
 	return results, nil
 }
 
-func (f *Faulty) readFault() error {
+func (f *Faulty) readFault(_ context.Context, isScan bool) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if f.reads == 0 {
+	if isScan || f.readsLeft == 0 {
 		return nil
 	}
-	f.reads--
+	f.readsLeft--
 	return ErrInjected
 }

@@ -52,7 +52,7 @@ func testScanSchedule(_ *testing.T, f *fixture) {
 	}
 }
 
-// testScanScheduleLateInsert inserts before what was scanned, and deleted, already.
+// testScanScheduleLateInsert inserts before rows that were scanned and deleted.
 func testScanScheduleLateInsert(_ *testing.T, f *fixture) {
 	head := store.WakeKey{}
 	for i := range 20 {
@@ -72,8 +72,8 @@ func testScanScheduleLateInsert(_ *testing.T, f *fixture) {
 	f.want("head in the same call", f.scan(partA, head, forever, 2), 52, 51)
 }
 
-// testScanSchedulePages goes from page to page by the last key, through many rows of one instant and with
-// rows that come and go behind it.
+// testScanSchedulePages pages by the last key, through many rows of one instant, while rows before the page
+// come and go.
 func testScanSchedulePages(_ *testing.T, f *fixture) {
 	var all []int
 	for i := range 10 {
@@ -102,7 +102,7 @@ func testScanSchedulePages(_ *testing.T, f *fixture) {
 	f.want("from the head", f.scan(partA, store.WakeKey{}, at(20), 3), 1, 99, 100)
 }
 
-// testWakeupsFollowTheRow moves a wake-up row both ways: there is exactly one for each live row, the one that
+// testWakeupsFollowTheRow moves a wake-up row both ways. Each live row always has exactly one, the one that
 // it names.
 func testWakeupsFollowTheRow(_ *testing.T, f *fixture) {
 	head := store.WakeKey{}
@@ -192,7 +192,7 @@ func testScanEnded(_ *testing.T, f *fixture) {
 	}
 }
 
-// testDeadLetters checks that the list holds exactly the rows in Dead, redriven ones no more.
+// testDeadLetters checks that the list has exactly the rows in Dead, and no redriven ones.
 func testDeadLetters(_ *testing.T, f *fixture) {
 	rows := make([]task.Task, 3)
 	for i := range rows {
@@ -263,7 +263,7 @@ func testSweep(_ *testing.T, f *fixture) {
 	f.sweepsKeyedPayload()
 }
 
-// sweepsKeyedPayload checks that the payload of a keyed task, which has an id of its own, goes with the task.
+// sweepsKeyedPayload checks that the payload of a keyed task, which has its own id, is deleted with the task.
 func (f *fixture) sweepsKeyedPayload() {
 	keyed := newTask(30, partA, at(1))
 	keyed.ID, keyed.Key, keyed.Digest = task.IDOf([]byte("k")), "k", [16]byte{1}
@@ -285,8 +285,8 @@ func (f *fixture) sweepsKeyedPayload() {
 	}
 }
 
-// testSweepTakesTheWakeupRow checks that an ended row goes with the wake-up row that it names, should that be
-// there still, and with no other one.
+// testSweepTakesTheWakeupRow checks that an ended row is deleted with the wake-up row that it names, if that
+// exists, and with no other one.
 func testSweepTakesTheWakeupRow(_ *testing.T, f *fixture) {
 	over := func(n int) task.Task { return ended(newTask(n, partA, at(1)), task.Success, at(2), at(10)) }
 	f.apply(put(store.PutWakeup, newTask(1, partA, at(1))), put(store.PutTask, over(1)))

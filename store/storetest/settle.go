@@ -10,12 +10,12 @@ import (
 	"github.com/kinesin-io/kinesin/task"
 )
 
-// settleCase is one kind of write over what must be there before it.
+// settleCase is one kind of write, and the writes that must come before it.
 type settleCase struct {
 	name   string
 	before []store.Op
 	op     store.Op
-	// beaten is what another caller writes in between; the write must then lose. nil where that is
+	// beaten is another caller's write in between, after which the write must conflict; nil where that is
 	// impossible.
 	beaten []store.Op
 }
@@ -54,15 +54,13 @@ func settleCases() []settleCase {
 	}
 }
 
-// testSettle lets each kind of write come back unknown, both ways, and checks that Store finds out.
+// testSettle makes the outcome of each kind of write unknown, both ways, and checks that Store finds it out.
 func testSettle(t *testing.T, f *fixture) {
 	t.Helper()
 	for _, c := range settleCases() {
 		for _, how := range []Fault{NotApplied, AppliedButErrored} {
 			t.Run(c.name+faultNames[how], func(t *testing.T) {
-				sub := &fixture{T: t, d: f.d}
-				sub.clean()
-				sub.apply(c.before...)
+				sub := f.begin(t, c.before...)
 				faulty := NewFaulty(f.d)
 				faulty.Fail(c.op.Kind, 1, 1, how)
 				s := store.New(faulty, store.Config{})
@@ -78,9 +76,7 @@ func testSettle(t *testing.T, f *fixture) {
 			continue
 		}
 		t.Run(c.name+"Beaten", func(t *testing.T) {
-			sub := &fixture{T: t, d: f.d}
-			sub.clean()
-			sub.apply(c.before...)
+			f.begin(t, c.before...)
 			faulty := NewFaulty(f.d)
 			faulty.Fail(c.op.Kind, 1, 1, NotApplied)
 			s := store.New(&interloper{Driver: faulty, writes: c.beaten}, store.Config{})
@@ -92,7 +88,7 @@ func testSettle(t *testing.T, f *fixture) {
 	}
 }
 
-// clean removes what a settle case may have left.
+// clean removes the rows of settle cases.
 func (f *fixture) clean() {
 	f.Helper()
 	one := newTask(1, partA, at(10))
@@ -113,7 +109,7 @@ func (f *fixture) clean() {
 	}
 }
 
-// interloper writes something else right after the first Apply.
+// interloper applies other writes right after the first Apply.
 type interloper struct {
 	store.Driver
 
@@ -134,8 +130,8 @@ func (i *interloper) Apply(ctx context.Context, ops []store.Op) ([]error, error)
 	return results, err
 }
 
-// testSettleLostWakeup lets a put of a wake-up row come back unknown and be gone when it is read back. It is
-// written again, unless a task row shows that it had been there and was removed.
+// testSettleLostWakeup makes the outcome of a put of a wake-up row unknown, and lets the row be absent when
+// it is read back. It must be written again, unless a task row proves that it was put and removed.
 func testSettleLostWakeup(t *testing.T, f *fixture) {
 	t.Helper()
 	mine := bare(newTask(1, partA, at(10)), at(10), 3)
@@ -162,8 +158,7 @@ func testSettleLostWakeup(t *testing.T, f *fixture) {
 	} {
 		for _, how := range []Fault{NotApplied, AppliedButErrored} {
 			t.Run(c.name+faultNames[how], func(t *testing.T) {
-				sub := &fixture{T: t, d: f.d}
-				sub.clean()
+				sub := f.begin(t)
 				faulty := NewFaulty(f.d)
 				faulty.Fail(store.PutWakeup, 1, 1, how)
 				var between []store.Op
@@ -188,8 +183,8 @@ func testSettleLostWakeup(t *testing.T, f *fixture) {
 
 var faultNames = []string{"NotApplied", "AppliedButErrored"}
 
-// testSettleChains lets each op of a chain come back unknown, both ways, and checks that the rest of it is
-// written once that op is known to hold, and not otherwise.
+// testSettleChains makes the outcome of each op of a chain unknown, both ways, and checks that the rest is
+// written if and only if that op holds.
 func testSettleChains(t *testing.T, f *fixture) {
 	t.Helper()
 	one := newTask(1, partA, at(10))
@@ -219,8 +214,7 @@ func testSettleChains(t *testing.T, f *fixture) {
 	}
 }
 
-// soon makes the lazy ops among them as durable as the others: one that is lost would make no difference to a
-// caller.
+// soon makes lazy ops durable, because the loss of a lazy one makes no difference to a caller.
 func soon(ops []store.Op) []store.Op {
 	for i := range ops {
 		ops[i].Lazy = false
@@ -228,16 +222,14 @@ func soon(ops []store.Op) []store.Op {
 	return ops
 }
 
-// testSettleAfterRowInPlace lets the task row get lost that follows a wake-up row which was there already.
+// testSettleAfterRowInPlace lets the outcomes be unknown when the wake-up row was there already.
 func testSettleAfterRowInPlace(t *testing.T, f *fixture) {
 	t.Helper()
 	one := newTask(1, partA, at(10))
 	for _, there := range []task.Task{one, bare(one, at(10), 4)} {
 		for _, how := range []Fault{NotApplied, AppliedButErrored} {
 			for _, kind := range []store.OpKind{store.PutWakeup, store.PutTask} {
-				sub := &fixture{T: t, d: f.d}
-				sub.clean()
-				sub.apply(put(store.PutWakeup, there))
+				sub := f.begin(t, put(store.PutWakeup, there))
 				faulty := NewFaulty(f.d)
 				faulty.Fail(kind, 1, 1, how)
 				mine := one
@@ -255,13 +247,11 @@ func testSettleAfterRowInPlace(t *testing.T, f *fixture) {
 	}
 }
 
-// settleChain lets op i fail, and the one after it at first as well.
+// settleChain makes op i fail, and then op i and the next one.
 func (f *fixture) settleChain(t *testing.T, before, ops []store.Op, i int, how Fault) {
 	t.Helper()
 	for _, second := range []bool{false, true} {
-		sub := &fixture{T: t, d: f.d}
-		sub.clean()
-		sub.apply(before...)
+		sub := f.begin(t, before...)
 		faulty := NewFaulty(f.d)
 		faulty.Fail(ops[i].Kind, 1, 1, how)
 		if second && i+1 < len(ops) {
@@ -283,13 +273,11 @@ func (f *fixture) settleChain(t *testing.T, before, ops []store.Op, i int, how F
 	}
 }
 
-// settleLateChain lets the whole chain be applied only after it was read back, so that it stands in its own
-// way when it is written again.
+// settleLateChain applies the whole chain only after it was read back, so that it conflicts with itself when
+// it is written again.
 func (f *fixture) settleLateChain(t *testing.T, before, ops []store.Op) {
 	t.Helper()
-	sub := &fixture{T: t, d: f.d}
-	sub.clean()
-	sub.apply(before...)
+	f.begin(t, before...)
 	results, err := store.New(&late{Driver: f.d}, store.Config{}).Apply(t.Context(), ops)
 	for j := range results {
 		if err != nil || results[j] != nil {
@@ -319,12 +307,10 @@ func (l *late) Apply(ctx context.Context, ops []store.Op) ([]error, error) {
 	return l.Driver.Apply(ctx, ops)
 }
 
-// settleBeaten lets the whole chain get lost, and another caller write what makes op at lose.
+// settleBeaten drops the whole chain, and lets another caller's write make op at conflict.
 func (f *fixture) settleBeaten(t *testing.T, before, ops, beaten []store.Op, at int) {
 	t.Helper()
-	sub := &fixture{T: t, d: f.d}
-	sub.clean()
-	sub.apply(before...)
+	sub := f.begin(t, before...)
 	faulty := NewFaulty(f.d)
 	faulty.Fail(ops[0].Kind, 1, 1, NotApplied)
 	results, err := store.New(&interloper{Driver: faulty, writes: beaten}, store.Config{}).Apply(t.Context(), ops)
@@ -342,14 +328,12 @@ func (f *fixture) settleBeaten(t *testing.T, before, ops, beaten []store.Op, at 
 	}
 }
 
-// settleUnknownChain checks that half a success is unknown: what follows a write that cannot be found out
-// about is neither skipped nor refused.
+// settleUnknownChain checks that what follows a write with an unknown outcome is unknown, and neither skipped
+// nor refused.
 func (f *fixture) settleUnknownChain(t *testing.T, before, ops []store.Op) {
 	t.Helper()
 	for _, how := range []Fault{NotApplied, AppliedButErrored} {
-		sub := &fixture{T: t, d: f.d}
-		sub.clean()
-		sub.apply(before...)
+		f.begin(t, before...)
 		faulty := NewFaulty(f.d)
 		faulty.Fail(ops[0].Kind, 1, 1, how)
 		faulty.FailReads(1 << 20)
@@ -365,7 +349,7 @@ func (f *fixture) settleUnknownChain(t *testing.T, before, ops []store.Op) {
 	}
 }
 
-// skipping says of what follows an unknown write that it was not tried, as a driver may that writes one after
+// skipping answers ErrSkipped for what follows an unknown write, as a driver may that writes one row after
 // the other.
 type skipping struct{ store.Driver }
 
@@ -379,8 +363,8 @@ func (s skipping) Apply(ctx context.Context, ops []store.Op) ([]error, error) {
 	return results, err
 }
 
-// testSettleGivesUp checks that an outcome which cannot be found out is reported as such, that
-// a few failed readings are not the end, and that the writes beside it keep their own outcomes.
+// testSettleGivesUp checks that an outcome which cannot be found out stays unknown, that settling survives a
+// few failed reads, and that other writes keep their outcomes.
 func testSettleGivesUp(_ *testing.T, f *fixture) {
 	faulty := NewFaulty(f.d)
 	s := store.New(faulty, store.Config{})

@@ -1,10 +1,11 @@
-// Package storetest says in executable form what a store.Driver owes. Run is the conformance suite;
-// Differential compares two drivers over random operations; Faulty wraps a driver and makes chosen writes
-// fail both ways: not applied, and applied although an error came back.
+// Package storetest checks drivers. Run is the conformance suite of store.Driver. Differential compares two
+// drivers over random operations. Faulty wraps a driver and makes chosen writes fail both ways: not applied,
+// and applied although an error came back.
 package storetest
 
 import (
 	"encoding/binary"
+	"reflect"
 	"testing"
 
 	"github.com/kinesin-io/kinesin/store"
@@ -102,7 +103,7 @@ func (f *fixture) refuse(op store.Op) {
 	_ = f.conflict(op)
 }
 
-// conflict applies one op, whose condition must fail, and returns what the driver saw instead.
+// conflict applies one op, whose condition must fail, and returns the row that the driver shows.
 func (f *fixture) conflict(op store.Op) *store.ConflictError {
 	f.Helper()
 	err := f.try(op)[0]
@@ -111,6 +112,23 @@ func (f *fixture) conflict(op store.Op) *store.ConflictError {
 		f.Fatalf("op of kind %d: got %v, want a conflict", op.Kind, err)
 	}
 	return conflict
+}
+
+// conflictWith applies one op, whose condition must fail because of the given row.
+func (f *fixture) conflictWith(op store.Op, row task.Task) {
+	f.Helper()
+	if c := f.conflict(op); c.Task == nil || !reflect.DeepEqual(*c.Task, row) {
+		f.Errorf("conflict of op of kind %d shows %+v, want the stored row %+v", op.Kind, c.Task, row)
+	}
+}
+
+// begin returns a fixture of the same driver, without the rows of settle cases, and applies ops.
+func (f *fixture) begin(t *testing.T, ops ...store.Op) *fixture {
+	t.Helper()
+	sub := &fixture{T: t, d: f.d}
+	sub.clean()
+	sub.apply(ops...)
+	return sub
 }
 
 func (f *fixture) task(id task.ID) task.Task {
@@ -132,7 +150,7 @@ func (f *fixture) wakeup(t task.Task) task.Task {
 	return rows[0]
 }
 
-// partitions that sort next to each other.
+// These partitions are neighbours in the order of keys.
 var (
 	partA = task.Partition{Lambda: 7, Priority: 1, Shard: 0}
 	partB = task.Partition{Lambda: 7, Priority: 1, Shard: 1}
@@ -141,7 +159,7 @@ var (
 
 const base = task.Instant(1_800_000_000_000_000)
 
-// at is n milliseconds into the test's time.
+// at returns the instant n milliseconds after base.
 func at(n int) task.Instant { return base + task.Instant(n)*1000 }
 
 func idOf(n int) task.ID {
@@ -151,7 +169,7 @@ func idOf(n int) task.ID {
 	return id
 }
 
-// newTask is task n in its first state.
+// newTask returns task n in its first state.
 func newTask(n int, p task.Partition, due task.Instant) task.Task {
 	return task.Task{
 		ID: idOf(n), Partition: p, State: task.Scheduled, Seq: 1,
@@ -159,25 +177,25 @@ func newTask(n int, p task.Partition, due task.Instant) task.Task {
 	}
 }
 
-// next is the row after a change of state.
+// next returns the row after a change of state.
 func next(t task.Task, s task.State, wake task.Instant) task.Task {
 	t.Seq++
 	t.State, t.Wake = s, wake
 	return t
 }
 
-// named is the row with another wake-up row.
+// named returns the row with another wake-up row.
 func named(t task.Task, when task.Instant, seq uint64) task.Task {
 	t.WakeRow = task.WakeRow{At: when, Seq: seq}
 	return t
 }
 
-// bare is a wake-up row of the task with nothing but its id in it.
+// bare returns a wake-up row of the task that holds only its id.
 func bare(t task.Task, when task.Instant, seq uint64) task.Task {
 	return task.Task{ID: t.ID, Partition: t.Partition, Seq: seq, Wake: when, WakeRow: task.WakeRow{At: when, Seq: seq}}
 }
 
-// acquired is the wake-up row after a process took it.
+// acquired returns the wake-up row after a process acquired it.
 func acquired(t task.Task, process string) task.Task {
 	t = next(t, task.Acquired, t.Wake)
 	t.WakeRow.Seq++
@@ -185,14 +203,14 @@ func acquired(t task.Task, process string) task.Task {
 	return t
 }
 
-// ended is the row after its end, to be kept until expire.
+// ended returns the row after its end, with its expiry.
 func ended(t task.Task, s task.State, when, expire task.Instant) task.Task {
 	t = next(t, s, 0)
 	t.Ended, t.ExpireAt = when, expire
 	return t
 }
 
-// full is a task with every field set.
+// full returns a task with every field set.
 func full(n int, p task.Partition) task.Task {
 	t := newTask(n, p, at(5))
 	t.State, t.Seq, t.WakeRow = task.Processing, 41, task.WakeRow{At: at(4), Seq: 40}
@@ -211,7 +229,7 @@ func full(n int, p task.Partition) task.Task {
 
 func put(kind store.OpKind, t task.Task) store.Op { return store.Op{Kind: kind, Task: t} }
 
-// then is an op that follows the one before it.
+// then returns an op that follows the one before it.
 func then(kind store.OpKind, t task.Task) store.Op {
 	return store.Op{Kind: kind, Task: t, Follows: true}
 }

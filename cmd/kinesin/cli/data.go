@@ -93,8 +93,9 @@ func countsText(c *server.DataCounts) string {
 	if c.Findings > 0 {
 		summary = fmt.Sprintf("not sound, %d findings", c.Findings)
 	}
-	return fmt.Sprintf("%s: %d live tasks, %d ended, %d payload rows, %d control rows, %d wake-up rows and %d remnants; %d data files (%d bytes), %d logs",
-		summary, c.Live, c.Ended, c.Payloads, c.Controls, c.Wakeups, c.Remnants, c.Tables, c.TableBytes, c.Logs)
+	return fmt.Sprintf("%s: %d live tasks, %d ended, %d payload rows, %d control rows, %d wake-up rows and %d leftover rows; "+
+		"%d data files (%d bytes), %d logs",
+		summary, c.Live, c.Ended, c.Payloads, c.Controls, c.Wakeups, c.Leftovers, c.Tables, c.TableBytes, c.Logs)
 }
 
 // salvagedObject is the result of a salvage in JSON.

@@ -9,8 +9,7 @@ import (
 	"github.com/kinesin-io/kinesin/task"
 )
 
-// Settable is the clock of a machine whose wall clock somebody sets. The monotonic clock and timers go on as
-// those of Clock.
+// Settable is a Clock whose wall clock a test can set. Its monotonic clock and timers are those of Clock.
 type Settable struct {
 	clock.Clock
 
@@ -23,7 +22,7 @@ func (s *Settable) Step(by time.Duration) { s.by.Add(int64(by)) }
 // Now implements clock.Clock.
 func (s *Settable) Now() task.Instant { return s.Clock.Now().Add(time.Duration(s.by.Load())) }
 
-// Read shows all clocks.
+// Read returns the readings of all clocks.
 func (s *Settable) Read() clock.Readings {
 	mono := s.Clock.Now().Sub(0) // of the bubble or the virtual clock, as its timers
 	return clock.Readings{Mono: mono, Boot: mono + time.Hour, Wall: s.Now()}

@@ -8,7 +8,7 @@ import (
 )
 
 func TestHeadsForgetTheOldest(t *testing.T) {
-	h := newHeads(2)
+	h := newHeaderCache(2)
 	key := func(n byte) headKey { return taskHead(task.ID{n}) }
 	for n := byte(1); n <= 5; n++ {
 		h.put(key(n), store.Header{Seq: uint64(n)})

@@ -3,12 +3,12 @@ package pebble
 import (
 	"bytes"
 	"cmp"
-	"container/heap"
 	"context"
 	"errors"
 	"fmt"
 	"iter"
 	"maps"
+	"math"
 	"slices"
 
 	pebbledb "github.com/cockroachdb/pebble/v2"
@@ -17,24 +17,23 @@ import (
 	"github.com/cockroachdb/pebble/v2/sstable/block"
 	"github.com/cockroachdb/pebble/v2/sstable/block/blockkind"
 	"github.com/cockroachdb/pebble/v2/sstable/colblk"
+	"github.com/google/btree"
 )
 
-// version is one state of a row: the newest one counts, which has the highest sequence number.
+// version is one version of a row. The one with the highest sequence number is the newest.
 type version struct {
 	key, value []byte
 	seq        uint64
 	deleted    bool
 }
 
-func (v *version) before(w *version) bool {
-	if c := bytes.Compare(v.key, w.key); c != 0 {
-		return c < 0
-	}
-	return v.seq > w.seq
+// compare orders versions by key, the newest first.
+func (v *version) compare(w *version) int {
+	return cmp.Or(bytes.Compare(v.key, w.key), cmp.Compare(w.seq, v.seq))
 }
 
-// readTable yields the versions in a data file, in order. lost is told of each block that cannot be read, by
-// the keys around it; nothing else of the file is lost with it, unless it is of the index.
+// readTable yields the versions in a data file, in order. It calls lost for each block that cannot be read,
+// with the keys around it. Nothing else of the file is lost, unless the block is part of the index.
 func readTable(d *Driver, name string, lost func(format string, args ...any)) iter.Seq[version] {
 	return func(yield func(version) bool) {
 		table, err := openTable(d.cfg.FS, d.cfg.FS.PathJoin(d.dir, name), func(int) error { return nil })
@@ -68,8 +67,8 @@ func readTable(d *Driver, name string, lost func(format string, args ...any)) it
 	}
 }
 
-// readBlock yields the versions of one block, whose keys are in [from, end]. A block is read as a whole: it
-// fails at once or not.
+// readBlock yields the versions of one block, whose keys are in [from, end]. The engine reads a block as a
+// whole, so reading fails at the first key or not at all.
 func readBlock(rows sstable.Iterator, from, end []byte, yield func(version) bool) (more bool, err error) {
 	kv := rows.SeekGE(from, 0)
 	if kv == nil {
@@ -93,8 +92,7 @@ func readBlock(rows sstable.Iterator, from, end []byte, yield func(version) bool
 	return true, nil
 }
 
-// blockEnds are the keys that end the blocks of a data file, each of them at or behind the last key of its
-// block.
+// blockEnds returns a key for each block of a data file that is at or behind the block's last key.
 func blockEnds(table *sstable.Reader) ([][]byte, error) {
 	layout, err := table.Layout()
 	if err != nil {
@@ -123,7 +121,7 @@ func blockEnds(table *sstable.Reader) ([][]byte, error) {
 	return ends, nil
 }
 
-// readLogs reads the versions in logs into memory, in order, and those behind damage too.
+// readLogs reads the versions in logs into memory, in order, also those behind damage.
 func readLogs(d *Driver, logs map[uint64]string, lost func(format string, args ...any)) []version {
 	var all []version
 	for _, number := range slices.Sorted(maps.Keys(logs)) {
@@ -138,13 +136,11 @@ func readLogs(d *Driver, logs map[uint64]string, lost func(format string, args .
 			lost("%s cannot be read: the writes in it are lost: %s", logs[number], firstLine(err))
 		}
 	}
-	slices.SortFunc(all, func(v, w version) int {
-		return cmp.Or(bytes.Compare(v.key, w.key), cmp.Compare(w.seq, v.seq))
-	})
+	slices.SortFunc(all, func(v, w version) int { return v.compare(&w) })
 	return all
 }
 
-// versionsOf decodes a batch, each of whose entries has a sequence number.
+// versionsOf decodes a batch. Each entry but log data has a sequence number.
 func versionsOf(batch []byte) (all []version, err error) {
 	head, ok := batchrepr.ReadHeader(batch)
 	if !ok {
@@ -157,7 +153,7 @@ func versionsOf(batch []byte) (all []version, err error) {
 			return all, err
 		}
 		if kind == pebbledb.InternalKeyKindLogData {
-			continue // counts for nothing
+			continue
 		}
 		all = append(all, version{bytes.Clone(key), bytes.Clone(value), seq, kind != pebbledb.InternalKeyKindSet})
 		seq++
@@ -167,50 +163,51 @@ func versionsOf(batch []byte) (all []version, err error) {
 // newest merges sources that are each in order, and yields the newest version of each key.
 func newest(sources []salvageSource) iter.Seq[version] {
 	return func(yield func(version) bool) {
-		h := make(mergeHeap, 0, len(sources))
-		defer func() {
-			for _, s := range h {
-				s.close()
-			}
-		}()
+		queue := btree.NewG(mergeDegree, (*cursor).less)
 		for i := range sources {
-			h = append(h, &cursor{source: sources[i], version: version{key: sources[i].low, seq: ^uint64(0)}})
+			queue.ReplaceOrInsert(&cursor{source: &sources[i], number: i, version: version{key: sources[i].low, seq: math.MaxUint64}})
 		}
-		heap.Init(&h)
+		defer queue.Ascend(func(c *cursor) bool { c.close(); return true })
 		var last []byte
-		for len(h) > 0 {
-			c := h[0]
+		for c, ok := queue.DeleteMin(); ok; c, ok = queue.DeleteMin() {
 			if c.next != nil && (last == nil || !bytes.Equal(c.version.key, last)) {
 				last = c.version.key
 				if !yield(c.version) {
+					c.close()
 					return
 				}
 			}
 			if c.advance() {
-				heap.Fix(&h, 0)
-			} else {
-				heap.Pop(&h)
+				queue.ReplaceOrInsert(c)
 			}
 		}
 	}
 }
 
-// salvageSource yields versions none of which has a key below low.
+const mergeDegree = 32 // of the tree of cursors
+
+// salvageSource yields versions in order; no key is below low.
 type salvageSource struct {
 	low []byte
 	all iter.Seq[version]
 }
 
-// cursor is where a merge is in one source, which it opens when it comes to its first key: a store may have
-// more files than a process may have open.
+// cursor is the place of a merge in one source. It opens the source when the merge comes to its first key,
+// because a store may have more files than a process may open.
 type cursor struct {
-	source  salvageSource
+	source  *salvageSource
+	number  int // of the source
 	version version
-	next    func() (version, bool)
+	next    func() (version, bool) // nil until the source is open
 	stop    func()
 }
 
-// advance goes to the next version; false at the end.
+// less orders cursors by key, the newest version first.
+func (c *cursor) less(d *cursor) bool {
+	return cmp.Or(c.version.compare(&d.version), cmp.Compare(c.number, d.number)) < 0
+}
+
+// advance goes to the next version, and returns false at the end.
 func (c *cursor) advance() (ok bool) {
 	if c.next == nil {
 		c.next, c.stop = iter.Pull(c.source.all)
@@ -225,22 +222,4 @@ func (c *cursor) close() {
 	if c.stop != nil {
 		c.stop()
 	}
-}
-
-// mergeHeap has the cursor with the next version first.
-type mergeHeap []*cursor
-
-func (h mergeHeap) Len() int           { return len(h) }
-func (h mergeHeap) Less(i, j int) bool { return h[i].version.before(&h[j].version) }
-func (h mergeHeap) Swap(i, j int)      { h[i], h[j] = h[j], h[i] }
-
-// Push implements heap.Interface.
-func (h *mergeHeap) Push(c any) { *h = append(*h, c.(*cursor)) } //nolint:errcheck,forcetypeassert // nothing else is pushed
-
-// Pop implements heap.Interface.
-func (h *mergeHeap) Pop() any {
-	old := *h
-	c := old[len(old)-1]
-	*h = old[:len(old)-1]
-	return c
 }

@@ -10,8 +10,7 @@ import (
 	"github.com/kinesin-io/kinesin/store/pebble"
 )
 
-// No file takes space that nothing was written to: of a small store, logs that reserve theirs would be nearly
-// all.
+// Files take no space before they are written. Logs that reserve space would be nearly all of a small store.
 func TestFilesTakeSpaceAsTheyGrow(t *testing.T) {
 	t.Parallel()
 	const slack = 64 << 10

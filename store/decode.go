@@ -1,0 +1,213 @@
+package store
+
+import (
+	"fmt"
+	"math"
+	"slices"
+	"time"
+
+	"google.golang.org/protobuf/encoding/protowire"
+
+	"github.com/kinesin-io/kinesin/task"
+)
+
+// DecodeTask decodes a task row. The result's Payload is a part of row; everything else is copied. It returns
+// ErrVersion for a newer format, ErrOldForm for an older one, and ErrCorrupt for a row that fails its checks,
+// such as a bare one.
+func DecodeTask(row []byte) (task.Task, error) {
+	t, err := DecodeWakeup(row)
+	if err == nil && t.IsBare() {
+		return task.Task{}, fmt.Errorf("%w: task row in state %d", ErrCorrupt, t.State)
+	}
+	return t, err
+}
+
+// DecodeWakeup is DecodeTask for a wake-up row, which may be bare.
+func DecodeWakeup(row []byte) (task.Task, error) {
+	var t task.Task
+	if err := decodeTask(&t, row); err != nil {
+		return task.Task{}, err
+	}
+	return t, nil
+}
+
+func decodeTask(t *task.Task, row []byte) error {
+	h, rest, err := decodeHeader(row)
+	if err != nil {
+		return err
+	}
+	t.State, t.Seq, t.Wake, t.WakeRow, t.Partition = h.State, h.Seq, h.Wake, h.WakeRow, h.Partition
+	t.Ended, t.ExpireAt = h.Ended, h.ExpireAt
+	if !t.State.IsStored() && !t.IsBare() {
+		return fmt.Errorf("%w: row in state %d", ErrCorrupt, h.State)
+	}
+	if err := decodeFields(t, rest); err != nil {
+		return err
+	}
+	if t.ID.IsZero() {
+		return fmt.Errorf("%w: row without an id", ErrCorrupt)
+	}
+	return nil
+}
+
+// field is one decoded field: number holds varints, bytes the rest.
+type field struct {
+	id     protowire.Number
+	number uint64
+	bytes  []byte
+}
+
+// decodeFields sets the varint and bytes fields of t, and skips fields of other types.
+func decodeFields(t *task.Task, b []byte) error {
+	for len(b) > 0 {
+		f, n, err := nextField(b)
+		if err != nil {
+			return err
+		}
+		b = b[n:]
+		if err := setField(t, &f); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// nextField reads one field and returns its length. A field of another type has id 0.
+func nextField(b []byte) (f field, length int, err error) {
+	id, kind, n := protowire.ConsumeTag(b)
+	if n < 0 {
+		return f, 0, fmt.Errorf("%w: %w", ErrCorrupt, protowire.ParseError(n))
+	}
+	var m int
+	switch f.id = id; kind {
+	case protowire.VarintType:
+		f.number, m = protowire.ConsumeVarint(b[n:])
+	case protowire.BytesType:
+		f.bytes, m = protowire.ConsumeBytes(b[n:])
+	case protowire.Fixed32Type, protowire.Fixed64Type, protowire.StartGroupType, protowire.EndGroupType:
+		f.id, m = 0, protowire.ConsumeFieldValue(id, kind, b[n:])
+	default:
+		m = -1
+	}
+	if m < 0 {
+		return f, 0, fmt.Errorf("%w: field %d: %w", ErrCorrupt, id, protowire.ParseError(m))
+	}
+	return f, n + m, nil
+}
+
+// setField sets one field. The switch compiles to a jump table, because every read of a row comes here.
+func setField(t *task.Task, f *field) error { //nolint:cyclop // a table
+	switch f.id {
+	case fieldID:
+		return setArray(&t.ID, f)
+	case fieldDue:
+		t.Due = f.instant()
+	case fieldCreated:
+		t.Created = f.instant()
+	case fieldCollection:
+		t.Collection = string(f.bytes)
+	case fieldKey:
+		t.Key = string(f.bytes)
+	case fieldDigest:
+		return setArray(&t.Digest, f)
+	case fieldPayload:
+		t.Payload = slices.Clip(f.bytes)
+	case fieldPayloadSize:
+		return setUint32(&t.PayloadSize, f)
+	case fieldMaxAttempts:
+		return setUint32(&t.Overrides.MaxAttempts, f)
+	case fieldTimeout:
+		t.Overrides.Timeout = f.duration()
+	case fieldBackoffMin:
+		t.Overrides.BackoffMin = f.duration()
+	case fieldBackoffMax:
+		t.Overrides.BackoffMax = f.duration()
+	case fieldAttempt:
+		return setUint32(&t.Attempt, f)
+	case fieldFailures:
+		return setUint32(&t.Failures, f)
+	case fieldLost:
+		return setUint32(&t.Lost, f)
+	case fieldBlamed:
+		return setUint32(&t.Blamed, f)
+	case fieldEnqueues:
+		return setUint32(&t.Enqueues, f)
+	case fieldFlags:
+		t.Suspect, t.CancelRequested = f.number&flagSuspect != 0, f.number&flagCancelRequested != 0
+	case fieldWorker:
+		t.Worker = string(f.bytes)
+	case fieldEnqueued:
+		t.Enqueued = f.instant()
+	case fieldClaimedAt:
+		t.ClaimedAt = f.instant()
+	case fieldStarted:
+		t.Started = f.instant()
+	case fieldFirstStarted:
+		t.FirstStarted = f.instant()
+	case fieldEnded:
+		t.Ended = f.instant()
+	case fieldExpireAt:
+		t.ExpireAt = f.instant()
+	case fieldHistory:
+		return addAttempt(t, f.bytes)
+	case fieldTraceparent:
+		t.Traceparent = string(f.bytes)
+	}
+	return nil
+}
+
+func addAttempt(t *task.Task, b []byte) error {
+	if len(t.History) >= task.HistoryMax {
+		return fmt.Errorf("%w: more than %d attempts in a task row", ErrCorrupt, task.HistoryMax)
+	}
+	t.History = append(t.History, task.Attempt{})
+	a := &t.History[len(t.History)-1]
+	for len(b) > 0 {
+		f, n, err := nextField(b)
+		if err != nil {
+			return err
+		}
+		b = b[n:]
+		if err := setAttempt(a, &f); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func setAttempt(a *task.Attempt, f *field) error {
+	switch f.id {
+	case attemptNumber:
+		return setUint32(&a.Number, f)
+	case attemptWorker:
+		a.Worker = string(f.bytes)
+	case attemptStart:
+		a.Start = f.instant()
+	case attemptEnd:
+		a.End = f.instant()
+	case attemptOutcome:
+		a.Outcome = task.Outcome(f.number)
+	case attemptError:
+		a.Error = string(f.bytes)
+	}
+	return nil
+}
+
+func (f *field) instant() task.Instant   { return task.Instant(f.number) }
+func (f *field) duration() time.Duration { return time.Duration(f.number) }
+
+func setArray[A ~[16]byte](dst *A, f *field) error {
+	if len(f.bytes) != 16 {
+		return fmt.Errorf("%w: field %d has %d bytes, want 16", ErrCorrupt, f.id, len(f.bytes))
+	}
+	*dst = A(f.bytes)
+	return nil
+}
+
+func setUint32(dst *uint32, f *field) error {
+	if f.number > math.MaxUint32 {
+		return fmt.Errorf("%w: field %d is %d", ErrCorrupt, f.id, f.number)
+	}
+	*dst = uint32(f.number)
+	return nil
+}
