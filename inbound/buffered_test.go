@@ -113,12 +113,13 @@ func runBuffered(t *testing.T, change func(*settings), test func(b *buffered)) {
 		b.fixture = f
 		b.memory = buffermem.New(f.clock, buffermem.Config{})
 		c.InboundKey = inboundKey
-		c.Buffering = inbound.Buffering{Buffer: b, Rate: -1, Concurrency: 2}
+		c.Buffering = inbound.Buffering{Buffer: b}
+		c.Ingest.Rate, c.Ingest.Concurrency = -1, 2
 		c.Hooks.Way = func(way string, n int) { b.set(func() { b.ways[way] += n }) }
-		c.Hooks.SetAside = func(_ context.Context, reason string, _ error) { b.set(func() { b.aside = append(b.aside, reason) }) }
-		c.Hooks.Left = func(why string, n int) { b.set(func() { b.left[why] += n }) }
-		c.Hooks.Trouble = func(context.Context, error, time.Duration) { b.set(func() { b.troubles++ }) }
-		c.Hooks.Consumed = func(n int, _ time.Duration) { b.set(func() { b.consumed += n }) }
+		c.Rejecting.Kept = func(_ context.Context, reason string, _ error) { b.set(func() { b.aside = append(b.aside, reason) }) }
+		c.Ingest.Hooks.Left = func(why string, n int) { b.set(func() { b.left[why] += n }) }
+		c.Ingest.Hooks.Paused = func(context.Context, error, time.Duration) { b.set(func() { b.troubles++ }) }
+		c.Ingest.Hooks.Consumed = func(n int, _ time.Duration) { b.set(func() { b.consumed += n }) }
 		if change != nil {
 			change(c)
 		}
@@ -132,7 +133,7 @@ func runBuffered(t *testing.T, change func(*settings), test func(b *buffered)) {
 func (b *buffered) consume() {
 	ctx, cancel := context.WithCancel(b.ctx)
 	b.stop, b.done = cancel, make(chan error, 1)
-	go func() { b.done <- b.Consume(ctx) }()
+	go func() { b.done <- b.Run(ctx) }()
 	synctest.Wait()
 	b.time.Advance(0)
 }
@@ -668,7 +669,7 @@ func TestABufferThatFailsIsNotAskedInALoop(t *testing.T) {
 
 func TestTheRateIsKept(t *testing.T) {
 	for _, rate := range []float64{0.5, 20, 500} {
-		runBuffered(t, func(c *settings) { c.Buffering.Rate = rate }, func(b *buffered) {
+		runBuffered(t, func(c *settings) { c.Ingest.Rate = rate }, func(b *buffered) {
 			all := int(rate*60) + 100
 			for n := 0; n < all; n += 5 {
 				b.put(b.q1(time.Hour, nil), b.q1(time.Hour, nil), b.q1(time.Hour, nil), b.q1(time.Hour, nil), b.q1(time.Hour, nil))

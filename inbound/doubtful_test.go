@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"github.com/kinesin-io/kinesin/api/kinesinv1"
-	"github.com/kinesin-io/kinesin/inbound"
+	"github.com/kinesin-io/kinesin/inbound/ingest"
 	"github.com/kinesin-io/kinesin/store"
 	"github.com/kinesin-io/kinesin/store/storetest"
 	"github.com/kinesin-io/kinesin/task"
@@ -41,12 +41,12 @@ func TestATaskThatMayHaveRunIsSetAsideAndRetried(t *testing.T) {
 			rows := b.doubtfulTasks(payload)
 			id := b.Sealer.Seal(task.TokenOf(&rows[0]))
 			for range 2 { // as if the first time had not come to the delete
-				if n, err := b.SetAside(b.ctx, rows); n != 1 || err != nil {
+				if n, err := b.rejects.SetAside(b.ctx, rows); n != 1 || err != nil {
 					t.Fatal(n, err)
 				}
 			}
 			all := b.rejected()
-			if len(all) != 1 || all[0].Reason != inbound.ReasonStale || all[0].Id != id || all[0].Lambda != "mail" || all[0].AcceptedMicros != int64(start) {
+			if len(all) != 1 || all[0].Reason != ingest.ReasonStale || all[0].Id != id || all[0].Lambda != "mail" || all[0].AcceptedMicros != int64(start) {
 				t.Fatalf("set aside: %v", all)
 			}
 			if !strings.Contains(all[0].Text, "it may have run") || len(b.aside) != 2 {
@@ -87,7 +87,7 @@ func (b *buffered) payloadOf(t *task.Task) ([]byte, error) {
 func TestARetryThatWaitsIsNew(t *testing.T) {
 	runBuffered(t, func(c *settings) { c.NearDepthMax = -1 }, func(b *buffered) {
 		rows := b.doubtfulTasks("p")
-		if _, err := b.SetAside(b.ctx, rows); err != nil {
+		if _, err := b.rejects.SetAside(b.ctx, rows); err != nil {
 			t.Fatal(err)
 		}
 		now := b.clock.Now()
@@ -101,9 +101,9 @@ func TestARetryThatWaitsIsNew(t *testing.T) {
 }
 
 func TestWhatCannotBeSetAside(t *testing.T) {
-	runBuffered(t, func(c *settings) { c.Buffering.RejectedMax = 2 }, func(b *buffered) {
+	runBuffered(t, func(c *settings) { c.Rejecting.Max = 2 }, func(b *buffered) {
 		rows := b.doubtfulTasks("1", "2", "3")
-		if n, err := b.SetAside(b.ctx, rows); n != 2 || err == nil || !strings.Contains(err.Error(), "no room") || len(b.rejected()) != 2 {
+		if n, err := b.rejects.SetAside(b.ctx, rows); n != 2 || err == nil || !strings.Contains(err.Error(), "no room") || len(b.rejected()) != 2 {
 			t.Errorf("without room: %d, %v", n, err)
 		}
 	})
@@ -111,12 +111,12 @@ func TestWhatCannotBeSetAside(t *testing.T) {
 		rows := b.doubtfulTasks("1", "2")
 		b.driver.Fail(store.PutControl, 1, 100, storetest.NotApplied)
 		b.during(time.Minute, func() {
-			if n, err := b.SetAside(b.ctx, rows); n != 0 || err == nil {
+			if n, err := b.rejects.SetAside(b.ctx, rows); n != 0 || err == nil {
 				t.Errorf("while the store fails: %d, %v", n, err)
 			}
 		})
 		rows[0].Partition.Lambda = 999
-		if n, err := b.SetAside(b.ctx, rows); n != 0 || err == nil {
+		if n, err := b.rejects.SetAside(b.ctx, rows); n != 0 || err == nil {
 			t.Errorf("of an unknown lambda: %d, %v", n, err)
 		}
 	})
@@ -125,7 +125,7 @@ func TestWhatCannotBeSetAside(t *testing.T) {
 		for i := range rows {
 			b.apply(store.Op{Kind: store.DeletePayload, Task: task.Task{ID: rows[i].PayloadID(), Partition: rows[i].Partition}})
 		}
-		if n, err := b.SetAside(b.ctx, rows); n != 2 || err != nil || len(b.rejected()) != 2 {
+		if n, err := b.rejects.SetAside(b.ctx, rows); n != 2 || err != nil || len(b.rejected()) != 2 {
 			t.Fatalf("whose payloads are gone: %d, %v", n, err)
 		}
 		wantRefusal(t, "retry", b.retry(b.rejected()[0].Name)[0].Problem, kinesinv1.Reason_REASON_NOT_FOUND, "delete it")

@@ -18,6 +18,8 @@ import (
 	"github.com/kinesin-io/kinesin/api"
 	"github.com/kinesin-io/kinesin/api/kinesinv1"
 	"github.com/kinesin-io/kinesin/inbound"
+	"github.com/kinesin-io/kinesin/inbound/ingest"
+	"github.com/kinesin-io/kinesin/inbound/intake"
 	"github.com/kinesin-io/kinesin/internal/catalog"
 	"github.com/kinesin-io/kinesin/internal/catalog/lambdas"
 	"github.com/kinesin-io/kinesin/internal/clock"
@@ -38,30 +40,57 @@ const (
 	payload = 4096 // the largest, in bytes
 )
 
-// serving is an inbound, and what serves lambdas beside it.
+// serving is an inbound, and what is beside it in a process.
 type serving struct {
 	*inbound.Inbound
-	life
+	beside
 }
 
-// life is a type of its own so that what both have is that of the inbound.
-type life struct{ *lambdas.Service }
+// beside is a type of its own so that what all three have is that of the inbound.
+type beside struct {
+	*lambdas.Service
+	consuming
+}
 
-// settings are what both are made of.
+// consuming is likewise.
+type consuming struct {
+	*ingest.Ingest
+	rejects *ingest.Rejected
+}
+
+// settings are what all of them are made of.
 type settings struct {
-	inbound.Config
+	intake.Config
+	Store         inbound.Store
+	Workers       inbound.Workers
+	Buffering     inbound.Buffering
+	Refused       func(reason kinesinv1.Reason)
+	Internal      func(ctx context.Context, procedure string, err error)
+	Ingest        ingest.Config
+	Rejecting     ingest.RejectedConfig
 	Registered    func(ctx context.Context, lambda, outcome string, err error)
 	Registrations func(states map[string]int)
 	Unregister    func(lambda string) string
 }
 
 func newServing(c settings) serving {
-	in := inbound.New(c.Config)
-	return serving{in, life{lambdas.New(lambdas.Config{
-		Store: as[catalog.Registered](c.Store), Queue: as[lambdas.Queue](c.Queue), Catalog: c.Catalog, Tasks: in,
+	c.Config.Store = as[intake.Store](c.Store)
+	in := intake.New(c.Config)
+	backlog := ingest.NewBacklog(c.Clock, c.Buffering.Buffer != nil)
+	c.Buffering.Backlog = backlog
+	front := inbound.New(inbound.Config{
+		Intake: in, Store: c.Store, Workers: c.Workers, Buffering: c.Buffering,
+		Hooks: inbound.Hooks{Refused: c.Refused, Internal: c.Internal},
+	})
+	c.Rejecting.Intake, c.Rejecting.Store = in, as[ingest.ControlStore](c.Store)
+	rejects := ingest.NewRejected(c.Rejecting)
+	c.Ingest.Intake, c.Ingest.Buffer, c.Ingest.Backlog, c.Ingest.Rejected = in, c.Buffering.Buffer, backlog, rejects
+	c.Ingest.Hooks.Ended = front.Ended
+	return serving{front, beside{lambdas.New(lambdas.Config{
+		Store: as[catalog.Registered](c.Store), Queue: as[lambdas.Queue](c.Queue), Catalog: c.Catalog, Tasks: front, Backlog: backlog,
 		Clock: c.Clock, Shared: c.Shared, Unregister: c.Unregister,
-		Hooks: lambdas.Hooks{Registered: c.Registered, Registrations: c.Registrations, Internal: c.Hooks.Internal},
-	})}}
+		Hooks: lambdas.Hooks{Registered: c.Registered, Registrations: c.Registrations, Internal: c.Internal},
+	}), consuming{ingest.New(c.Ingest), rejects}}}
 }
 
 // as is a value as something else that it is.
@@ -311,15 +340,15 @@ func runWith(t *testing.T, change func(f *fixture, c *settings), test func(f *fi
 		f.queue = queue.New(f.line)
 		f.rows = &watched{Store: f.store, written: map[task.ID]bool{}}
 		known := catalog.New(f.store, c, slog.New(slog.DiscardHandler))
-		config := settings{Config: inbound.Config{
-			Store: f.rows, Queue: dropping{f.queue, f}, Catalog: known, Sealer: f.seal, Scheduler: f, Workers: f, Clock: c,
-			Horizon: horizon, NearDepthMax: 8,
-			Hooks: inbound.Hooks{
-				Accepted: func(_ *catalog.Entry, _ uint8, n int) { f.note(func() { f.accepted += n }) },
-				Refused:  func(r kinesinv1.Reason) { f.note(func() { f.refused = append(f.refused, r) }) },
-				Internal: func(_ context.Context, _ string, err error) { f.note(func() { f.internal = append(f.internal, err) }) },
+		config := settings{
+			Config: intake.Config{
+				Queue: dropping{f.queue, f}, Catalog: known, Sealer: f.seal, Scheduler: f, Clock: c, Horizon: horizon, NearDepthMax: 8,
+				Hooks: intake.Hooks{Accepted: func(_ *catalog.Entry, _ uint8, n int) { f.note(func() { f.accepted += n }) }},
 			},
-		}}
+			Store: f.rows, Workers: f,
+			Refused:  func(r kinesinv1.Reason) { f.note(func() { f.refused = append(f.refused, r) }) },
+			Internal: func(_ context.Context, _ string, err error) { f.note(func() { f.internal = append(f.internal, err) }) },
+		}
 		if change != nil {
 			change(f, &config)
 		}

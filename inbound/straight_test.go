@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"github.com/kinesin-io/kinesin/api/kinesinv1"
-	"github.com/kinesin-io/kinesin/inbound"
+	"github.com/kinesin-io/kinesin/inbound/intake"
 	"github.com/kinesin-io/kinesin/internal/catalog"
 	"github.com/kinesin-io/kinesin/queue"
 	"github.com/kinesin-io/kinesin/queue/queuetest"
@@ -380,7 +380,7 @@ func TestATaskInTheBufferIsNotDelivered(t *testing.T) {
 	runBuffered(t, func(c *settings) {
 		over, _ := c.Queue.(dropping)
 		c.Queue = dropping{queue.New(queuetest.NewDelivering(over.f.line, over.f.clock.Now)), over.f}
-		c.DeliverDirect, c.Buffering.Rate, c.Buffering.Patience = -1, 1, -1
+		c.DeliverDirect, c.Ingest.Rate, c.Buffering.Patience = -1, 1, -1
 	}, func(b *buffered) {
 		o := &outgoing{fixture: b.fixture}
 		_, _, err := b.Catalog.Create(b.ctx, task.Lambda{Name: "invoices", Mode: task.Deliver}.WithDefaults())
@@ -435,8 +435,9 @@ func TestDeletingADeliverLambda(t *testing.T) {
 
 func TestAQueueThatNoLongerDeliversRefusesTasks(t *testing.T) {
 	runOutgoing(t, nil, func(o *outgoing) {
-		managedOnly := inbound.New(inbound.Config{
-			Store: o.rows, Queue: o.queue, Catalog: o.Catalog, Sealer: o.seal, Scheduler: o, Workers: o, Clock: o.clock,
+		managedOnly := newServing(settings{
+			Config: intake.Config{Queue: dropping{o.queue, o.fixture}, Catalog: o.Catalog, Sealer: o.seal, Scheduler: o, Clock: o.clock},
+			Store:  o.rows, Workers: o,
 		})
 		response, err := managedOnly.Schedule(o.ctx, &kinesinv1.ScheduleRequest{Items: []*kinesinv1.ScheduleItem{due(0)}})
 		if err != nil {
@@ -489,7 +490,7 @@ func TestDeliverTasksThroughTheBuffer(t *testing.T) {
 	runBufferedOutgoing(t, func(b *buffered, out *queuetest.Delivering) {
 		soon := b.accepted(due(time.Minute))[0]
 		later := b.accepted(due(2 * time.Hour))[0]
-		if all, _ := out.Delivered(); len(all) != 1 || all[0].ID != soon || b.ways[inbound.WayQueue] != 1 || b.ways[inbound.WayBuffer] != 1 {
+		if all, _ := out.Delivered(); len(all) != 1 || all[0].ID != soon || b.ways[intake.WayQueue] != 1 || b.ways[intake.WayBuffer] != 1 {
 			t.Errorf("%d deliveries, ways %v", len(all), b.ways)
 		}
 		if state := b.state(later); state != "accepted" {

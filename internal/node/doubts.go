@@ -3,7 +3,7 @@ package node
 import (
 	"time"
 
-	"github.com/kinesin-io/kinesin/inbound"
+	"github.com/kinesin-io/kinesin/inbound/intake"
 	"github.com/kinesin-io/kinesin/scheduler"
 	"github.com/kinesin-io/kinesin/task"
 )
@@ -20,8 +20,6 @@ func (n *Node) doubts(c *Config, seal *task.Sealer) *scheduler.Doubts {
 			l, known := n.Lambda(lambda)
 			return l.Retention, known
 		},
-		Aside: inbound.New(inbound.Config{
-			Store: n.store, Catalog: n.catalog, Sealer: seal, Clock: c.Clock, Hooks: n.withBufferHooks(inbound.Hooks{}),
-		}),
+		Aside: n.newRejected(intake.New(intake.Config{Store: n.store, Catalog: n.catalog, Sealer: seal, Clock: c.Clock})),
 	}
 }

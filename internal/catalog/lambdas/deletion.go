@@ -180,7 +180,7 @@ func (d *deletion) remove(ctx context.Context) error {
 	if err := d.mustBeMarked(); err != nil {
 		return err
 	}
-	if life := d.Tasks.BufferLife(); d.drop && life > 0 {
+	if life := d.Backlog.Life(); d.drop && life > 0 {
 		if err := d.Catalog.NoteDropped(ctx, d.entry, life); err != nil {
 			return err
 		}
@@ -205,7 +205,7 @@ func (d *deletion) mustBeMarked() error {
 	case now.IsSameMark(d.entry):
 		d.entry = now
 		return nil
-	case d.drop || d.Tasks.BufferLife() == 0:
+	case d.drop || d.Backlog.Life() == 0:
 		return fmt.Errorf("%w: %s", catalog.ErrChanged, d.entry.Name)
 	}
 	return api.Errorf(kinesinv1.Reason_REASON_IN_USE,
@@ -255,7 +255,7 @@ func (d *deletion) pause(ctx context.Context, wait time.Duration) error {
 // mustHaveNoBacklog refuses while tasks that were acknowledged a while ago may be in the inbound buffer.
 // Without their lambda they would be set aside.
 func (d *deletion) mustHaveNoBacklog() error {
-	switch unknown, err := d.Tasks.BufferDoubt(); {
+	switch unknown, err := d.Backlog.Doubt(); {
 	case unknown:
 		return api.Errorf(kinesinv1.Reason_REASON_UNAVAILABLE, "%v; try again, or delete lambda %s with its tasks dropped", err, d.entry.Name)
 	case err != nil:
@@ -276,7 +276,7 @@ func (d *deletion) awaitBuffer(ctx context.Context) error {
 		if err := d.mustHaveNoBacklog(); err != nil {
 			return err
 		}
-		if d.Tasks.BufferPassed(since) {
+		if d.Backlog.Passed(since) {
 			return d.stay(ctx)
 		}
 		if err := d.pause(ctx, backlogWaitEvery); err != nil {

@@ -12,24 +12,26 @@ import (
 	"github.com/kinesin-io/kinesin/task"
 )
 
-// Tasks are those of lambdas, as who takes them in knows them.
+// Tasks finds and ends the tasks of lambdas.
 type Tasks interface {
-	// Settled returns a channel that is closed when all calls that have begun, and may have seen lambdas as
-	// they were, are over.
+	// Settled returns a channel that is closed when all calls that have begun, and may have seen lambdas as they were
+	// before, are over.
 	Settled() <-chan struct{}
 	// AnyLive reports whether any task of some partitions lives.
 	AnyLive(ctx context.Context, some []task.Partition) (bool, error)
-	// DropLive ends live tasks of some partitions, or asks them to stop, and returns the partitions of all
-	// that it met; none only if no task lives.
+	// DropLive ends live tasks of some partitions, or asks them to stop, and returns the partitions of all of them; none
+	// only if no task lives.
 	DropLive(ctx context.Context, l *catalog.Entry, some []task.Partition) (ended, told int, of []task.Partition, err error)
-	// BufferLife is how long a task may be in the inbound buffer; 0 where there is none.
-	BufferLife() time.Duration
-	// BufferDoubt says why tasks that were acknowledged a while ago may be in the inbound buffer; unknown:
-	// since nobody can tell.
-	BufferDoubt() (unknown bool, err error)
-	// BufferPassed reports whether what was accepted until a moment has come out of the inbound buffer, as
-	// far as can be seen here.
-	BufferPassed(until task.Instant) bool
+}
+
+// Backlog is what is known of the tasks in the inbound buffer.
+type Backlog interface {
+	// Life returns how long a task may be in the buffer; 0 where there is none.
+	Life() time.Duration
+	// Doubt returns why tasks that were acknowledged a while ago may be in the buffer; unknown says that nothing is known.
+	Doubt() (unknown bool, err error)
+	// Passed reports whether what was accepted until a moment has come out of the buffer, as far as can be seen here.
+	Passed(until task.Instant) bool
 }
 
 // Queue has the queues of lambdas.
@@ -46,6 +48,7 @@ type Config struct {
 	Queue   Queue
 	Catalog *catalog.Catalog
 	Tasks   Tasks
+	Backlog Backlog
 	Clock   clock.Clock
 	Hooks   Hooks
 

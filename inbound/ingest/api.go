@@ -1,9 +1,11 @@
-package inbound
+package ingest
 
 import (
+	"cmp"
 	"context"
 	"encoding/base64"
 	"errors"
+	"math"
 	"slices"
 	"strings"
 
@@ -13,25 +15,28 @@ import (
 	"github.com/kinesin-io/kinesin/internal/refusal"
 )
 
+// How many rejected tasks one page of a list has: at most, and when nothing is said.
+const (
+	listMax     = 1000
+	listDefault = 100
+)
+
 var (
 	errNoSuchRejected = api.Errorf(kinesinv1.Reason_REASON_NOT_FOUND, "nothing of that name is set aside: `kinesin inbound rejected list` has the names")
 	errNotKept        = api.Errorf(kinesinv1.Reason_REASON_NOT_FOUND, "what was set aside is gone but for its name: delete it")
 )
 
-// ListRejected pages over what was set aside, in order of the names.
-func (in *Inbound) ListRejected(ctx context.Context, request *kinesinv1.ListRejectedRequest) (*kinesinv1.ListRejectedResponse, error) {
-	limit := int(request.Limit)
-	if limit == 0 {
-		limit = listDefault
+// ListRejected pages over what was rejected, in the order of names.
+func (in *Ingest) ListRejected(ctx context.Context, request *kinesinv1.ListRejectedRequest) (*kinesinv1.ListRejectedResponse, error) {
+	limit := cmp.Or(int(request.Limit), listDefault)
+	if limit < 1 || limit > listMax {
+		return nil, refusal.Invalid("limit %d: want 1 to %d", request.Limit, listMax)
 	}
-	if limit < 1 || limit > ListMax {
-		return nil, refusal.Invalid("limit %d: want 1 to %d", request.Limit, ListMax)
-	}
-	rows, err := in.aside.all(ctx)
+	rows, err := in.Rejected.all(ctx)
 	if err != nil {
 		return nil, refusal.Wire(err)
 	}
-	from, found := slices.BinarySearchFunc(rows, request.After, func(r asideRow, name string) int { return strings.Compare(r.name, name) })
+	from, found := slices.BinarySearchFunc(rows, request.After, func(r rejectedRow, name string) int { return strings.Compare(r.name, name) })
 	if found {
 		from++
 	}
@@ -43,16 +48,16 @@ func (in *Inbound) ListRejected(ctx context.Context, request *kinesinv1.ListReje
 	return response, nil
 }
 
-func (r *asideRow) view() *kinesinv1.Rejected {
+func (r *rejectedRow) view() *kinesinv1.Rejected {
 	return &kinesinv1.Rejected{
 		Name: r.name, Reason: r.Reason, Text: r.Text, RejectedMicros: int64(r.At), AcceptedMicros: int64(r.Accepted),
 		Id: r.ID, Lambda: r.Lambda, Bytes: int64(r.Bytes), Retries: r.Retries,
 	}
 }
 
-// GetRejected reads one, with what is kept of it.
-func (in *Inbound) GetRejected(ctx context.Context, request *kinesinv1.GetRejectedRequest) (*kinesinv1.GetRejectedResponse, error) {
-	row, err := in.aside.read(ctx, request.Name)
+// GetRejected reads one with its body.
+func (in *Ingest) GetRejected(ctx context.Context, request *kinesinv1.GetRejectedRequest) (*kinesinv1.GetRejectedResponse, error) {
+	row, err := in.Rejected.read(ctx, request.Name)
 	if err != nil {
 		return nil, refusal.Wire(err)
 	}
@@ -66,8 +71,8 @@ func (in *Inbound) GetRejected(ctx context.Context, request *kinesinv1.GetReject
 	return &kinesinv1.GetRejectedResponse{Rejected: v}, nil
 }
 
-// RetryRejected takes some in once more. A person who retries what is stale knows that it may run twice.
-func (in *Inbound) RetryRejected(ctx context.Context, request *kinesinv1.RetryRejectedRequest) (*kinesinv1.RetryRejectedResponse, error) {
+// RetryRejected takes some in once more. A person who retries a stale task knows that it may run twice.
+func (in *Ingest) RetryRejected(ctx context.Context, request *kinesinv1.RetryRejectedRequest) (*kinesinv1.RetryRejectedResponse, error) {
 	if err := checkNames(request.Names); err != nil {
 		return nil, err
 	}
@@ -86,8 +91,8 @@ func checkNames(names []string) error {
 	return nil
 }
 
-func (in *Inbound) retryRejected(ctx context.Context, name string) (id string, p *kinesinv1.Problem) {
-	row, err := in.aside.read(ctx, name)
+func (in *Ingest) retryRejected(ctx context.Context, name string) (id string, p *kinesinv1.Problem) {
+	row, err := in.Rejected.read(ctx, name)
 	if err == nil && len(row.body) == 0 {
 		err = errNotKept
 	}
@@ -96,36 +101,36 @@ func (in *Inbound) retryRejected(ctx context.Context, name string) (id string, p
 	}
 	tasks, err := in.tasksOf(&row)
 	if err != nil {
-		f := fate{rejected, brokenMessage("", err).Reason, err}
-		in.aside.retried(ctx, &row, f)
-		return "", f.problem()
+		r := result{rejected, brokenMessage("", err).Reason, err}
+		in.Rejected.noteRetry(ctx, &row, r)
+		return "", r.problem()
 	}
 	arrivals := make([]arrival, len(tasks))
 	for i, t := range tasks {
-		arrivals[i] = arrival{BufferedTask: t, tries: forcedTries, forced: true}
+		arrivals[i] = arrival{BufferedTask: t, tries: math.MaxInt32, manual: true}
 	}
 	lasting := context.WithoutCancel(ctx)
-	for i, f := range in.takeIn(lasting, arrivals) {
+	for i, r := range in.takeIn(lasting, arrivals) {
 		switch {
-		case f.verdict == taken:
-		case f.verdict == rejected && row.Whole:
-			// The others of that message are taken in, this one is set aside by itself.
-			if err := in.aside.put(lasting, refusedTask(arrivals[i].BufferedTask, f)); err != nil {
+		case r.outcome == stored:
+		case r.outcome == rejected && row.Whole:
+			// The other tasks of that message are stored; this one is kept by itself.
+			if err := in.Rejected.put(lasting, rejectedTask(arrivals[i].BufferedTask, r)); err != nil {
 				return "", refusal.Problem(err)
 			}
 		default:
-			in.aside.retried(lasting, &row, f)
-			return "", f.problem()
+			in.Rejected.noteRetry(lasting, &row, r)
+			return "", r.problem()
 		}
 	}
 	if !row.Whole {
 		id = arrivals[0].Id
 	}
-	return id, refusal.Problem(in.aside.forget(lasting, &row))
+	return id, refusal.Problem(in.Rejected.delete(lasting, &row))
 }
 
-// tasksOf are the tasks of what was set aside.
-func (in *Inbound) tasksOf(row *asideRow) ([]*kinesinv1.BufferedTask, error) {
+// tasksOf returns the tasks of a rejected message.
+func (in *Ingest) tasksOf(row *rejectedRow) ([]*kinesinv1.BufferedTask, error) {
 	if !row.Whole {
 		t := &kinesinv1.BufferedTask{}
 		if err := t.UnmarshalVT(row.body); err != nil || t.Item == nil {
@@ -133,23 +138,23 @@ func (in *Inbound) tasksOf(row *asideRow) ([]*kinesinv1.BufferedTask, error) {
 		}
 		return []*kinesinv1.BufferedTask{t}, nil
 	}
-	if in.inboundSealer == nil {
+	if in.InboundSealer == nil {
 		return nil, errNoInboundKey
 	}
-	e, err := envelope.Open(in.inboundSealer, string(row.body))
+	e, err := envelope.Open(in.InboundSealer, string(row.body))
 	return e.GetTasks(), err
 }
 
-// DeleteRejected forgets some for good.
-func (in *Inbound) DeleteRejected(ctx context.Context, request *kinesinv1.DeleteRejectedRequest) (*kinesinv1.DeleteRejectedResponse, error) {
+// DeleteRejected deletes some for good.
+func (in *Ingest) DeleteRejected(ctx context.Context, request *kinesinv1.DeleteRejectedRequest) (*kinesinv1.DeleteRejectedResponse, error) {
 	if err := checkNames(request.Names); err != nil {
 		return nil, err
 	}
 	response := &kinesinv1.DeleteRejectedResponse{}
 	for _, name := range request.Names {
-		row, err := in.aside.read(ctx, name)
+		row, err := in.Rejected.read(ctx, name)
 		if err == nil {
-			err = in.aside.forget(ctx, &row)
+			err = in.Rejected.delete(ctx, &row)
 		}
 		response.Results = append(response.Results, &kinesinv1.DeleteRejectedResult{Problem: refusal.Problem(err)})
 	}
@@ -159,9 +164,9 @@ func (in *Inbound) DeleteRejected(ctx context.Context, request *kinesinv1.Delete
 var errNoInboundKey = api.Errorf(kinesinv1.Reason_REASON_UNSUPPORTED,
 	"this server has no inbound buffer: tasks are scheduled through its API only; with `--inbound-queue` it has one")
 
-// Key answers the key of those who send to the buffer themselves.
-func (in *Inbound) Key(context.Context, *kinesinv1.KeyRequest) (*kinesinv1.KeyResponse, error) {
-	if in.Buffering.Buffer == nil || in.InboundKey == nil {
+// Key returns the key of clients that send to the buffer themselves.
+func (in *Ingest) Key(context.Context, *kinesinv1.KeyRequest) (*kinesinv1.KeyResponse, error) {
+	if in.Buffer == nil || in.InboundKey == nil {
 		return nil, errNoInboundKey
 	}
 	return &kinesinv1.KeyResponse{Key: base64.RawURLEncoding.EncodeToString(in.InboundKey)}, nil

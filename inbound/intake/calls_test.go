@@ -1,4 +1,4 @@
-package inbound
+package intake
 
 import (
 	"testing"
@@ -8,10 +8,10 @@ import (
 // A second waiter waits for calls that began before the first one, although the first one gave up.
 func TestAllEarlierCallsAreWaitedFor(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		g := newGenerations()
+		g := newCalls()
 		end := g.begin()
-		g.turn()
-		over := g.turn()
+		g.over()
+		over := g.over()
 		synctest.Wait()
 		select {
 		case <-over:

@@ -1,4 +1,4 @@
-package inbound
+package intake
 
 import (
 	"testing"
@@ -23,7 +23,7 @@ func TestNeeds(t *testing.T) {
 		{elsewhere, task.WakeRow{At: 1000, Seq: 1}, false},
 	} {
 		wakeup := task.Task{ID: task.ID{1}, WakeRow: c.at}
-		if got := needs(&c.row, &wakeup); got != c.want {
+		if got := Needs(&c.row, &wakeup); got != c.want {
 			t.Errorf("%+v and the wake-up row %+v: %v", c.row, c.at, got)
 		}
 	}
