@@ -17,10 +17,10 @@ import (
 	"github.com/kinesin-io/kinesin/task"
 )
 
-// With a buffer there are two ways to accept a task. One that has time goes to the buffer, which package ingest
-// empties at a steady rate. The store takes at once what is due soon and what has a key, since only the store can say
-// whether a key is taken; and everything else while the buffer refuses or is slow, so that accepting needs one of the
-// two and not both.
+// With a buffer there are two ways to accept a task. One that has time goes to the buffer, which package
+// ingest empties at a steady rate. The store takes at once what is due soon and what has a key, since only
+// the store can say whether a key is taken; and everything else while the buffer refuses or is slow, so that
+// accepting needs one of the two and not both.
 
 // Defaults of Buffering.
 const (
@@ -30,7 +30,8 @@ const (
 )
 
 const (
-	// bufferEnough tasks wait no longer than Linger for others: a hundred requests for a thousand tasks are few.
+	// bufferEnough tasks wait no longer than Linger for others: a hundred requests for a thousand tasks are
+	// few.
 	bufferEnough = 10
 	// bufferSendsMax is how many sends are in flight at a time. Tasks that come meanwhile are packed.
 	bufferSendsMax = 8
@@ -38,7 +39,8 @@ const (
 	bufferSendMax = 10 * time.Second
 )
 
-// bufferBackoff is for how long calls do not try the buffer after it failed, so that not each of them waits in vain.
+// bufferBackoff is for how long calls do not try the buffer after it failed, so that not each of them waits
+// in vain.
 var bufferBackoff = backoff.Policy{Min: time.Second, Max: 30 * time.Second}
 
 // Buffering says how tasks get into the buffer. Its zero value is a server without one.
@@ -47,19 +49,22 @@ type Buffering struct {
 	Buffer buffer.Buffer
 	// Backlog tells what is still in the Buffer. It is required with one.
 	Backlog Backlog
-	// Linger is how long a Schedule call waits for others to share its message. 0: BufferLingerDefault; negative: none.
+	// Linger is how long a Schedule call waits for others to share its message. 0: BufferLingerDefault;
+	// negative: none.
 	Linger time.Duration
-	// Patience is how much longer it waits while others keep coming, until ten tasks go together; a caller that calls
-	// only after each answer is not kept for it. 0: BufferPatienceDefault; negative, or without Linger: none.
+	// Patience is how much longer it waits while others keep coming, until ten tasks go together; a caller
+	// that calls only after each answer is not kept for it. 0: BufferPatienceDefault; negative, or without
+	// Linger: none.
 	Patience time.Duration
-	// Wait is the time after which a Schedule call writes to the store what the buffer has not acknowledged. 0:
-	// BufferWaitDefault.
+	// Wait is the time after which a Schedule call writes to the store what the buffer has not acknowledged.
+	// 0: BufferWaitDefault.
 	Wait time.Duration
 }
 
 // Backlog is what is known of the tasks in the buffer.
 type Backlog interface {
-	// Passed reports whether what was accepted until a moment has come out of the buffer, as far as can be seen here.
+	// Passed reports whether what was accepted until a moment has come out of the buffer, as far as can be
+	// seen here.
 	Passed(until task.Instant) bool
 }
 
@@ -114,8 +119,8 @@ func (in *Inbound) sendBatch(ctx context.Context, tasks []*kinesinv1.BufferedTas
 	return results
 }
 
-// sendToBuffer sends the tasks that have time to the buffer. A task that it acknowledges needs no rows here; the others
-// are left for the store.
+// sendToBuffer sends the tasks that have time to the buffer. A task that it acknowledges needs no rows here;
+// the others are left for the store.
 func (in *Inbound) sendToBuffer(ctx context.Context, b *intake.Batch) {
 	if in.sender == nil {
 		return

@@ -25,8 +25,8 @@ var (
 	errMayBeDelivered = api.Errorf(kinesinv1.Reason_REASON_TOO_LATE, "the task is, or is about to be, on the queue of its lambda")
 )
 
-// Cancel makes sure that tasks do not start, or asks running ones to stop. An answer "cancelled" is durable: the
-// task's row refuses every later start.
+// Cancel makes sure that tasks do not start, or asks running ones to stop. An answer "cancelled" is durable:
+// the task's row refuses every later start.
 func (in *Inbound) Cancel(ctx context.Context, request *kinesinv1.CancelRequest) (*kinesinv1.CancelResponse, error) {
 	if n := len(request.Ids); n == 0 || n > IDsMax {
 		return nil, refusal.Invalid("a call names 1 to %d ids, this one has %d", IDsMax, n)
@@ -93,8 +93,8 @@ func (in *Inbound) find(ctx context.Context, token task.Token) (found, error) {
 	return rows[0], nil
 }
 
-// cancelUnstored cancels a task without a row. One of a deliver lambda that is neither due nor on its queue was
-// cancelled before by a caller that did not get to the end.
+// cancelUnstored cancels a task without a row. One of a deliver lambda that is neither due nor on its queue
+// was cancelled before by a caller that did not get to the end.
 func (in *Inbound) cancelUnstored(ctx context.Context, token task.Token) (state task.State, err error) {
 	t, known := in.unstored(token)
 	halfCancelled := in.isDeliver(token.Partition.Lambda) && !token.Direct && in.Clock.Now() < token.Due
@@ -104,9 +104,9 @@ func (in *Inbound) cancelUnstored(ctx context.Context, token task.Token) (state 
 	return t.State, in.putTombstone(ctx, token)
 }
 
-// putTombstone cancels a task that is in the buffer: its ended row exists before it comes out, and refuses it. The
-// consumer may have put the wake-up row meanwhile. It puts that row and then looks for the tombstone; here it is the
-// other way round, so that at least one of the two sees the other's row.
+// putTombstone cancels a task that is in the buffer: its ended row exists before it comes out, and refuses
+// it. The consumer may have put the wake-up row meanwhile. It puts that row and then looks for the tombstone;
+// here it is the other way round, so that at least one of the two sees the other's row.
 func (in *Inbound) putTombstone(ctx context.Context, token task.Token) error {
 	t := intake.Buffered(token)
 	t.State, t.Seq = task.Scheduled, 0
@@ -134,8 +134,8 @@ func (in *Inbound) putTombstone(ctx context.Context, token task.Token) error {
 	return nil
 }
 
-// end cancels a task that has a row. A waiting task gets an ended task row first: that row refuses every later
-// dispatch, also one of a second wake-up row that a repeated call may have left.
+// end cancels a task that has a row. A waiting task gets an ended task row first: that row refuses every
+// later dispatch, also one of a second wake-up row that a repeated call may have left.
 func (in *Inbound) end(ctx context.Context, t found) (outcome string, err error) {
 	isDeliver := in.isDeliver(t.Partition.Lambda)
 	if t.waiting && !t.Enqueued.IsZero() && isDeliver {
@@ -177,9 +177,9 @@ func (in *Inbound) endingWrites(t *found, next task.Task) []store.Op {
 	return store.EndWaiting(next, &t.Task)
 }
 
-// endDelivery finishes cancelling a task of a deliver lambda whose wake-up row is deleted; put is the outcome of its
-// task row. A process that dies between the two writes has cancelled the task and told nobody. The look after that is
-// for a wake-up row that came out of the buffer once more meanwhile.
+// endDelivery finishes cancelling a task of a deliver lambda whose wake-up row is deleted; put is the outcome
+// of its task row. A process that dies between the two writes has cancelled the task and told nobody. The
+// look after that is for a wake-up row that came out of the buffer once more meanwhile.
 func (in *Inbound) endDelivery(ctx context.Context, next *task.Task, put error) (outcome string, err error) {
 	if put != nil && !errors.Is(put, store.ErrConflict) {
 		return "", put
@@ -193,9 +193,9 @@ func (in *Inbound) endDelivery(ctx context.Context, next *task.Task, put error) 
 	return cancelled, nil
 }
 
-// removeWakeup deletes the wake-up row of a cancelled task that came out of the buffer before the consumer could see
-// its tombstone. The scheduler would meet the row of a managed task and delete it too; for a deliver lambda it would
-// send the task.
+// removeWakeup deletes the wake-up row of a cancelled task that came out of the buffer before the consumer
+// could see its tombstone. The scheduler would meet the row of a managed task and delete it too; for a
+// deliver lambda it would send the task.
 func (in *Inbound) removeWakeup(ctx context.Context, t *task.Task) error {
 	isDeliver := in.isDeliver(t.Partition.Lambda)
 	rows, err := in.Store.Wakeups(ctx, []store.WakeKey{store.KeyOf(t)})

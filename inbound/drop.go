@@ -21,8 +21,9 @@ func (in *Inbound) AnyLive(ctx context.Context, some []task.Partition) (bool, er
 	return len(live) > 0, err
 }
 
-// DropLive ends the waiting tasks of some partitions of a lambda that is being deleted, and asks running ones to stop.
-// It returns how many ended, how many were told to stop, and the partitions of all of them; none only if no task lives.
+// DropLive ends the waiting tasks of some partitions of a lambda that is being deleted, and asks running ones
+// to stop. It returns how many ended, how many were told to stop, and the partitions of all of them; none
+// only if no task lives.
 func (in *Inbound) DropLive(ctx context.Context, l *catalog.Entry, some []task.Partition) (ended, told int, of []task.Partition, err error) {
 	live, err := in.live(ctx, some, dropRowsMax/len(some))
 	if err != nil || len(live) == 0 {
@@ -53,8 +54,9 @@ func (in *Inbound) live(ctx context.Context, some []task.Partition, limit int) (
 	return slices.Concat(each...), nil
 }
 
-// liveIn returns live tasks of a partition, up to limit; none only if there is none. It deletes the leftover rows that
-// it meets, since nobody goes over the partitions of a lambda that is being deleted. A task that moves may come twice.
+// liveIn returns live tasks of a partition, up to limit; none only if there is none. It deletes the leftover
+// rows that it meets, since nobody goes over the partitions of a lambda that is being deleted. A task that
+// moves may come twice.
 func (in *Inbound) liveIn(ctx context.Context, p task.Partition, limit int) ([]found, error) {
 	var after store.WakeKey
 	for {
@@ -86,13 +88,15 @@ func (in *Inbound) liveIn(ctx context.Context, p task.Partition, limit int) ([]f
 	}
 }
 
-// behind is the task that a wake-up row stands for; its ID is zero when the row is bare and there is no task row.
+// behind is the task that a wake-up row stands for; its ID is zero when the row is bare and there is no task
+// row.
 type behind struct {
 	found
 	conclusion store.Conclusion
 }
 
-// tasksBehind reads the tasks of wake-up rows. A task row is the truth where there is one; else the wake-up row is.
+// tasksBehind reads the tasks of wake-up rows. A task row is the truth where there is one; else the wake-up
+// row is.
 func (in *Inbound) tasksBehind(ctx context.Context, wakeups []task.Task) ([]behind, error) {
 	if len(wakeups) == 0 {
 		return nil, nil
@@ -117,8 +121,8 @@ func (in *Inbound) tasksBehind(ctx context.Context, wakeups []task.Task) ([]behi
 	return all, nil
 }
 
-// drop ends waiting tasks in one write and asks running ones to stop. It returns how many ended and how many were told
-// to stop. A task that moved in between is met again in the next round.
+// drop ends waiting tasks in one write and asks running ones to stop. It returns how many ended and how many
+// were told to stop. A task that moved in between is met again in the next round.
 func (in *Inbound) drop(ctx context.Context, entry *catalog.Entry, live []found) (ended, told int, err error) {
 	now := in.Clock.Now()
 	ops := make([]store.Op, 0, 2*len(live))

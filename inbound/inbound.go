@@ -1,6 +1,6 @@
-// Package inbound serves the TaskService of the wire contract: it schedules tasks, answers what became of them, lists
-// and cancels them. It calls the store, the intake, the inbound buffer and the scheduler's hints; it never talks to
-// workers.
+// Package inbound serves the TaskService of the wire contract: it schedules tasks, answers what became of
+// them, lists and cancels them. It calls the store, the intake, the inbound buffer and the scheduler's hints;
+// it never talks to workers.
 package inbound
 
 import (
@@ -63,7 +63,8 @@ type Config struct {
 type Hooks struct {
 	// Refused: a task was refused.
 	Refused func(reason kinesinv1.Reason)
-	// Internal: an item of a call failed for a reason that its answer does not give; called once for each call at most.
+	// Internal: an item of a call failed for a reason that its answer does not give; called once for each
+	// call at most.
 	Internal func(ctx context.Context, procedure string, err error)
 }
 

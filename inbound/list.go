@@ -16,8 +16,8 @@ import (
 // listRowsRead is how many rows are read at a time where not all of them match.
 const listRowsRead = 1000
 
-// One call reads for at most listCostMax, since much of what it reads may not match; it then answers with what it has
-// and a cursor. A page of ended rows is read from an index over the ended tasks of all lambdas.
+// One call reads for at most listCostMax, since much of what it reads may not match; it then answers with
+// what it has and a cursor. A page of ended rows is read from an index over the ended tasks of all lambdas.
 const (
 	listCostMax   = 1024
 	listCostLive  = 1

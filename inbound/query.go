@@ -104,10 +104,10 @@ type found struct {
 	waiting bool // it has a wake-up row and no task row
 }
 
-// rows finds tasks in the store. A task row is the truth where there is one. A task without one waits as its first
-// wake-up row; if it was dispatched since the task row was looked for, that does not matter to a reader and refuses a
-// change. A task moves from its wake-up row to its task row and never back, so a second look at the task row misses
-// nothing where the wake-up row is gone, or does not belong to a waiting task.
+// rows finds tasks in the store. A task row is the truth where there is one. A task without one waits as its
+// first wake-up row; if it was dispatched since the task row was looked for, that does not matter to a reader
+// and refuses a change. A task moves from its wake-up row to its task row and never back, so a second look at
+// the task row misses nothing where the wake-up row is gone, or does not belong to a waiting task.
 func (in *Inbound) rows(ctx context.Context, tokens []task.Token) ([]found, error) {
 	if len(tokens) == 0 {
 		return nil, nil
@@ -135,8 +135,8 @@ func (in *Inbound) rows(ctx context.Context, tokens []task.Token) ([]found, erro
 	return all, nil
 }
 
-// knowLambdas looks for lambdas that another process may have created a moment ago: the mode of a lambda decides where
-// its tasks are.
+// knowLambdas looks for lambdas that another process may have created a moment ago: the mode of a lambda
+// decides where its tasks are.
 func (in *Inbound) knowLambdas(ctx context.Context, tokens []task.Token) error {
 	if !in.Shared {
 		return nil

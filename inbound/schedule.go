@@ -32,7 +32,8 @@ func (in *Inbound) Schedule(ctx context.Context, request *kinesinv1.ScheduleRequ
 		c.Item, c.Way = item, intake.WayStore
 		c.Err = admit(ctx, b, c)
 	}
-	// A caller that gives up now will call again and then meet rows that nobody announced, so the call is finished.
+	// A caller that gives up now will call again and then meet rows that nobody announced, so the call is
+	// finished.
 	lasting := context.WithoutCancel(ctx)
 	b.SendDirect(lasting)
 	in.sendToBuffer(lasting, b)
@@ -87,8 +88,8 @@ func admit(ctx context.Context, b *intake.Batch, c *intake.Incoming) error {
 	return b.Plan(ctx, c, l, t, requested)
 }
 
-// dueOf returns the requested due time, counted from this server's clock for a delay, and that rounded up to a
-// millisecond; a time in the past means now.
+// dueOf returns the requested due time, counted from this server's clock for a delay, and that rounded up to
+// a millisecond; a time in the past means now.
 func dueOf(b *intake.Batch, item *kinesinv1.ScheduleItem) (requested, due task.Instant, err error) {
 	if item.DueMicros != 0 && item.DelayMicros != 0 {
 		return 0, 0, refusal.Invalid("a task has a due time or a delay, not both")
@@ -109,8 +110,8 @@ func dueOf(b *intake.Batch, item *kinesinv1.ScheduleItem) (requested, due task.I
 	return requested, requested.CeilMillis(), nil
 }
 
-// identify gives the task its id: derived from the key, chosen by the client so that a repeated call is harmless, or
-// new.
+// identify gives the task its id: derived from the key, chosen by the client so that a repeated call is
+// harmless, or new.
 func identify(b *intake.Batch, t *task.Task, l *catalog.Entry, item *kinesinv1.ScheduleItem) error {
 	switch {
 	case item.Key != "":

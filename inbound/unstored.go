@@ -10,7 +10,8 @@ import (
 	"github.com/kinesin-io/kinesin/task"
 )
 
-// What the id of a task says where no row does: the task may be in the buffer, or on the queue of its deliver lambda.
+// What the id of a task says where no row does: the task may be in the buffer, or on the queue of its deliver
+// lambda.
 
 const (
 	// acceptedWithin is how long after its id was made a task is in the buffer at the latest.
@@ -28,8 +29,8 @@ func (in *Inbound) open(id string) (task.Token, error) {
 	return token, err
 }
 
-// refreshFor reads the lambdas again if they may have changed in another process and an id depends on them: one that a
-// client made does not say the partition of its task.
+// refreshFor reads the lambdas again if they may have changed in another process and an id depends on them:
+// one that a client made does not say the partition of its task.
 func (in *Inbound) refreshFor(ctx context.Context, ids []string) error {
 	if !in.Shared || in.Catalog.IsFresh(in.Catalog.Since()) || !slices.ContainsFunc(ids, task.IsInboundToken) {
 		return nil
@@ -37,8 +38,9 @@ func (in *Inbound) refreshFor(ctx context.Context, ids []string) error {
 	return in.Catalog.Refresh(ctx)
 }
 
-// unstored returns what is known of a task without a row. It is known for as long as the row of an ended task would be.
-// A task counts as being in the buffer until that is known to have passed it; nothing follows a delivery.
+// unstored returns what is known of a task without a row. It is known for as long as the row of an ended task
+// would be. A task counts as being in the buffer until that is known to have passed it; nothing follows a
+// delivery.
 func (in *Inbound) unstored(token task.Token) (task.Task, bool) {
 	t := task.Task{ID: token.ID, Partition: token.Partition, Due: token.Due}
 	l := in.Catalog.ByRef(token.Partition.Lambda)
@@ -64,8 +66,9 @@ func (in *Inbound) hasLeftBuffer(accepted task.Instant) bool {
 	return in.Buffering.Buffer == nil || in.Buffering.Backlog.Passed(accepted)
 }
 
-// mayBeBuffered reports whether a task without a row may be in the buffer. If it had ended, its row would stay for the
-// retention of its lambda, and no message outlives intake.BufferLifeMax. Tasks with a key never go to the buffer.
+// mayBeBuffered reports whether a task without a row may be in the buffer. If it had ended, its row would
+// stay for the retention of its lambda, and no message outlives intake.BufferLifeMax. Tasks with a key never
+// go to the buffer.
 func (in *Inbound) mayBeBuffered(t task.Token) bool {
 	if in.Buffering.Buffer == nil || t.ID.IsDerived() {
 		return false
@@ -78,8 +81,8 @@ func (in *Inbound) mayBeBuffered(t task.Token) bool {
 	return now < max(t.Due, made).Add(l.Retention) && now < made.Add(intake.BufferLifeMax)
 }
 
-// mayBeDelivered reports whether a deliver task without a row may be on its queue: it went there directly, or will
-// from the buffer. No tombstone would stop it there.
+// mayBeDelivered reports whether a deliver task without a row may be on its queue: it went there directly, or
+// will from the buffer. No tombstone would stop it there.
 func (in *Inbound) mayBeDelivered(l *catalog.Entry, token task.Token) bool {
 	if l.Mode != task.Deliver {
 		return false

@@ -50,8 +50,8 @@ func viewAttempt(a *task.Attempt) *kinesinv1.Attempt {
 	}
 }
 
-// workerOf returns the worker of a task's newest attempt, or the process that acquired it. The process that enqueued a
-// task is not for users to see.
+// workerOf returns the worker of a task's newest attempt, or the process that acquired it. The process that
+// enqueued a task is not for users to see.
 func workerOf(t *task.Task) string {
 	if t.State == task.Enqueued {
 		return ""

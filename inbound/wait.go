@@ -13,8 +13,8 @@ import (
 	"github.com/kinesin-io/kinesin/task"
 )
 
-// WaitLookEveryDefault bounds how often a Wait reads its tasks again, and waitLookMax how long it trusts that nothing
-// ended, since a task may end in another process.
+// WaitLookEveryDefault bounds how often a Wait reads its tasks again, and waitLookMax how long it trusts that
+// nothing ended, since a task may end in another process.
 const (
 	WaitLookEveryDefault = 10 * time.Millisecond
 	waitLookMax          = time.Second
@@ -104,8 +104,8 @@ type endSignal struct {
 	next chan struct{}
 }
 
-// wait returns a channel that is closed at the next tell. A caller that waits first and then reads the store misses no
-// end, because an end is stored before it is told.
+// wait returns a channel that is closed at the next tell. A caller that waits first and then reads the store
+// misses no end, because an end is stored before it is told.
 func (e *endSignal) wait() <-chan struct{} {
 	e.mu.Lock()
 	defer e.mu.Unlock()

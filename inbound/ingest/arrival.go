@@ -94,8 +94,8 @@ func (in *Ingest) results(b *intake.Batch, arrivals []arrival) []result {
 	return all
 }
 
-// admit checks an arrival and plans its rows. Its id says what the server that issued it decided, or the client that
-// sent it to the buffer; the item says the rest.
+// admit checks an arrival and plans its rows. Its id says what the server that issued it decided, or the
+// client that sent it to the buffer; the item says the rest.
 func (in *Ingest) admit(ctx context.Context, b *intake.Batch, c *intake.Incoming, a *arrival) error {
 	token, l, err := in.openArrival(a)
 	if err != nil {
@@ -142,8 +142,8 @@ func checkID(b *intake.Batch, token task.Token, l *catalog.Entry, item *kinesinv
 	return b.CheckHorizon(token.Due)
 }
 
-// openArrival opens the id of an arrival. If its lambda was deleted, a person's retry goes to the lambda that has the
-// same name now, under an id of that.
+// openArrival opens the id of an arrival. If its lambda was deleted, a person's retry goes to the lambda that
+// has the same name now, under an id of that.
 func (in *Ingest) openArrival(a *arrival) (task.Token, *catalog.Entry, error) {
 	token, l, err := in.openIssued(a.Id)
 	if l != nil || !a.manual || !errors.Is(err, catalog.ErrUnknown) || task.IsInboundToken(a.Id) {
@@ -184,8 +184,8 @@ func (in *Ingest) openIssued(id string) (task.Token, *catalog.Entry, error) {
 	return token, l, nil
 }
 
-// checkStale refuses an arrival that came before and may have run since: the row that would tell is kept only for the
-// retention of its lambda.
+// checkStale refuses an arrival that came before and may have run since: the row that would tell is kept only
+// for the retention of its lambda.
 func checkStale(now task.Instant, token task.Token, l *catalog.Entry, a *arrival) error {
 	if a.tries <= 1 || a.manual {
 		return nil
@@ -207,14 +207,14 @@ type staleError struct{ text string }
 
 func (e *staleError) Error() string { return e.text }
 
-// skipCancelled skips deliver tasks without rows that were cancelled in the buffer: their tombstones are the only rows
-// that they ever have.
+// skipCancelled skips deliver tasks without rows that were cancelled in the buffer: their tombstones are the
+// only rows that they ever have.
 func skipCancelled(ctx context.Context, b *intake.Batch) {
 	b.ReadRows(ctx, b.Select((*intake.Incoming).IsDirect), func(c *intake.Incoming, row *task.Task) { c.Exists = !row.ID.IsZero() })
 }
 
-// acceptRemembered settles arrivals that seem stale and still have a task row: rows may be kept for longer than they
-// have to be.
+// acceptRemembered settles arrivals that seem stale and still have a task row: rows may be kept for longer
+// than they have to be.
 func acceptRemembered(ctx context.Context, b *intake.Batch) {
 	stale := b.Select(func(c *intake.Incoming) bool {
 		_, is := errors.AsType[*staleError](c.Err)
@@ -227,10 +227,10 @@ func acceptRemembered(ctx context.Context, b *intake.Batch) {
 	})
 }
 
-// removeOvertaken deletes wake-up rows that were put here and whose task has a task row that does not need them: it was
-// cancelled while it was in the buffer, or came again after it was dispatched. A cancel puts the task row and then looks
-// for a wake-up row; here it is the other way round, so that at least one of the two sees the other's. The wake-up row
-// of a task in flight stays: it wakes the task.
+// removeOvertaken deletes wake-up rows that were put here and whose task has a task row that does not need
+// them: it was cancelled while it was in the buffer, or came again after it was dispatched. A cancel puts the
+// task row and then looks for a wake-up row; here it is the other way round, so that at least one of the two
+// sees the other's. The wake-up row of a task in flight stays: it wakes the task.
 func (in *Ingest) removeOvertaken(ctx context.Context, b *intake.Batch) {
 	var removals []store.Op
 	var of []*intake.Incoming

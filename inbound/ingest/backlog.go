@@ -15,13 +15,14 @@ import (
 const (
 	// backlogAge is how old tasks may be that come from a buffer without a backlog.
 	backlogAge = 30 * time.Second
-	// backlogFor is for how long after an older task more are expected: a task that the store did not take comes again
-	// after retryAfterMax at the latest.
+	// backlogFor is for how long after an older task more are expected: a task that the store did not take
+	// comes again after retryAfterMax at the latest.
 	backlogFor = retryAfterMax + time.Minute
-	// backlogUnknownAfter is how long after a receive the backlog is unknown. A receive that brings nothing takes 20 s.
+	// backlogUnknownAfter is how long after a receive the backlog is unknown. A receive that brings nothing
+	// takes 20 s.
 	backlogUnknownAfter = time.Minute
-	// The buffer keeps no order. It has passed a moment when for backlogQuiet seconds nothing older came from it, and it
-	// is empty when a receive has waited in vain for backlogIdle.
+	// The buffer keeps no order. It has passed a moment when for backlogQuiet seconds nothing older came from
+	// it, and it is empty when a receive has waited in vain for backlogIdle.
 	backlogQuiet = 3
 	backlogIdle  = time.Second
 
@@ -33,8 +34,8 @@ var (
 	errBacklogUnknown = fmt.Errorf("%w: nothing could be received from it for %v", errBacklog, backlogUnknownAfter)
 )
 
-// Backlog estimates what is in the buffer by what this process received, since a buffer does not say how much it
-// holds. It is safe for concurrent use.
+// Backlog estimates what is in the buffer by what this process received, since a buffer does not say how much
+// it holds. It is safe for concurrent use.
 type Backlog struct {
 	clock    clock.Clock
 	buffered bool // there is a buffer
@@ -126,7 +127,8 @@ func (b *Backlog) Life() time.Duration {
 	return intake.BufferLifeMax
 }
 
-// Doubt returns why tasks that were acknowledged a while ago may be in the buffer; unknown says that nothing is known.
+// Doubt returns why tasks that were acknowledged a while ago may be in the buffer; unknown says that nothing
+// is known.
 func (b *Backlog) Doubt() (unknown bool, err error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -142,8 +144,8 @@ func (b *Backlog) Doubt() (unknown bool, err error) {
 	return false, nil
 }
 
-// Passed reports whether what was accepted until a moment has come out of the buffer, as far as can be seen here: a
-// later receive brought only newer tasks, or none, and for a while none brought older ones.
+// Passed reports whether what was accepted until a moment has come out of the buffer, as far as can be seen
+// here: a later receive brought only newer tasks, or none, and for a while none brought older ones.
 func (b *Backlog) Passed(until task.Instant) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()

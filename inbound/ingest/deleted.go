@@ -11,8 +11,9 @@ import (
 	"github.com/kinesin-io/kinesin/task"
 )
 
-// Tasks in the buffer were acknowledged, so a deletion of their lambda must not lose them unseen: a deletion that drops
-// no tasks is cancelled when one comes out, and one that drops tasks drops these too, also when the lambda is gone.
+// Tasks in the buffer were acknowledged, so a deletion of their lambda must not lose them unseen: a deletion
+// that drops no tasks is cancelled when one comes out, and one that drops tasks drops these too, also when
+// the lambda is gone.
 
 // deletedError says that the lambda of an arrival is being deleted, or is gone, or is not known yet.
 type deletedError struct {
@@ -42,8 +43,8 @@ type decision struct {
 	err    error       // of arrivals that are not dropped
 }
 
-// settleDeleted drops arrivals whose lambda was deleted with its tasks, and cancels deletions that drop none. A task
-// that a person retries is never dropped.
+// settleDeleted drops arrivals whose lambda was deleted with its tasks, and cancels deletions that drop none.
+// A task that a person retries is never dropped.
 func (in *Ingest) settleDeleted(ctx context.Context, b *intake.Batch, arrivals []arrival) {
 	decisions := map[uint32]decision{}
 	var drops []store.Op
@@ -82,7 +83,8 @@ func (in *Ingest) settleDeleted(ctx context.Context, b *intake.Batch, arrivals [
 	}
 }
 
-// decide reads again what is known of a lambda: what was acknowledged after a deletion was cancelled is not dropped.
+// decide reads again what is known of a lambda: what was acknowledged after a deletion was cancelled is not
+// dropped.
 func (in *Ingest) decide(ctx context.Context, e *deletedError) decision {
 	if e.lambda != nil {
 		if err := in.Catalog.Refresh(ctx); err != nil {

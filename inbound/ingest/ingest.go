@@ -1,7 +1,7 @@
-// Package ingest takes the tasks of the inbound buffer to the store, at a steady rate. It rejects messages and tasks
-// that it can never take, keeps them for a person, and serves the InboundService of the wire contract, with which they
-// are read, retried and deleted. It stores tasks by package intake, as inbound does. Nothing leaves the buffer before
-// it is in the store or kept as rejected.
+// Package ingest takes the tasks of the inbound buffer to the store, at a steady rate. It rejects messages
+// and tasks that it can never take, keeps them for a person, and serves the InboundService of the wire
+// contract, with which they are read, retried and deleted. It stores tasks by package intake, as inbound
+// does. Nothing leaves the buffer before it is in the store or kept as rejected.
 package ingest
 
 import (
@@ -27,8 +27,8 @@ const (
 )
 
 const (
-	// The lambda of a task may be newer than the catalog: the task is received a few times, a while apart, before it is
-	// rejected.
+	// The lambda of a task may be newer than the catalog: the task is received a few times, a while apart,
+	// before it is rejected.
 	unknownTriesMax = 6
 	unknownTryAfter = 2 * catalog.RefreshEvery
 
@@ -37,9 +37,9 @@ const (
 	settleMax      = 20 * time.Second // of requests that delete messages or make them come again
 	closeMax       = 10 * time.Second // of the last deletes when a Run ends
 
-	// Messages that arrive while nobody receives share the next receive. Schedule puts nothing into the buffer that is
-	// due sooner than Near, so there is time; but not after something that is due soon, as clients may send themselves,
-	// nor after something old, since more of it may wait.
+	// Messages that arrive while nobody receives share the next receive. Schedule puts nothing into the
+	// buffer that is due sooner than Near, so there is time; but not after something that is due soon, as
+	// clients may send themselves, nor after something old, since more of it may wait.
 	receivePause     = 500 * time.Millisecond // after a receive that was not full
 	receivePauseSoon = 20 * time.Millisecond
 	nearPauses       = 10 // a pause lasts at most that part of Near
@@ -71,8 +71,8 @@ type Config struct {
 	Rejected *Rejected
 	Hooks    Hooks
 
-	// Rate bounds how many tasks a second are taken to the store, on average; a message is taken in one piece. 0:
-	// RateDefault; negative: no bound.
+	// Rate bounds how many tasks a second are taken to the store, on average; a message is taken in one
+	// piece. 0: RateDefault; negative: no bound.
 	Rate float64
 	// Concurrency is how many receives run at a time. 0: ConcurrencyDefault.
 	Concurrency int
@@ -80,7 +80,8 @@ type Config struct {
 
 // Hooks observe an Ingest. A nil hook is not called.
 type Hooks struct {
-	// Consumed: n tasks of the buffer are in the store, or were there already; the oldest was accepted that long ago.
+	// Consumed: n tasks of the buffer are in the store, or were there already; the oldest was accepted that
+	// long ago.
 	Consumed func(n int, age time.Duration)
 	// Left: n messages stay in the buffer for now, for one of Lefts.
 	Left func(why string, n int)
@@ -100,9 +101,9 @@ func New(c Config) *Ingest {
 	return &Ingest{c}
 }
 
-// Run takes tasks from the buffer to the store until ctx ends; then it finishes what it has received. A worthless
-// message costs one receive; one that cannot be taken now comes again with backoff; while the store or the buffer
-// fails, Run pauses.
+// Run takes tasks from the buffer to the store until ctx ends; then it finishes what it has received. A
+// worthless message costs one receive; one that cannot be taken now comes again with backoff; while the store
+// or the buffer fails, Run pauses.
 func (in *Ingest) Run(ctx context.Context) error {
 	if in.Buffer == nil {
 		<-ctx.Done()
@@ -135,8 +136,8 @@ type consumer struct {
 	more    chan struct{} // a receive came back full: another one may find something too
 }
 
-// run receives until ctx ends. One of all runs receives all the time; the others only join while receives come back
-// full, since a receive costs money whether it brings anything or not.
+// run receives until ctx ends. One of all runs receives all the time; the others only join while receives
+// come back full, since a receive costs money whether it brings anything or not.
 func (c *consumer) run(ctx context.Context, always bool) {
 	for ctx.Err() == nil {
 		if !always {

@@ -14,8 +14,8 @@ const (
 	batchTimeMax = 500 * time.Millisecond
 )
 
-// limiter keeps tasks to a rate. Since messages have any number of tasks, a receive reserves what it may bring by the
-// average so far, and corrects that afterwards.
+// limiter keeps tasks to a rate. Since messages have any number of tasks, a receive reserves what it may
+// bring by the average so far, and corrects that afterwards.
 type limiter struct {
 	rate float64 // tasks a second; no bound when not positive
 
@@ -24,8 +24,8 @@ type limiter struct {
 	tasksEach float64       // moving average of the tasks of a message
 }
 
-// reserve returns how many messages to receive, how many tasks it reserved for them, and how long to wait before. With
-// a low rate they are few, so that it is steady.
+// reserve returns how many messages to receive, how many tasks it reserved for them, and how long to wait
+// before. With a low rate they are few, so that it is steady.
 func (l *limiter) reserve(now time.Duration) (messages, tasks int, wait time.Duration) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -24,8 +24,8 @@ type message struct {
 	redeliverable bool          // it would do no harm if it came again soon
 }
 
-// handle takes in what is in messages and deletes those that are done with. It returns how many tasks they have, and
-// how long there is time to wait for more when there were few.
+// handle takes in what is in messages and deletes those that are done with. It returns how many tasks they
+// have, and how long there is time to wait for more when there were few.
 func (c *consumer) handle(ctx context.Context, messages []buffer.Message) (tasks int, pause time.Duration) {
 	if len(messages) == 0 {
 		c.Backlog.received(0)
@@ -97,8 +97,8 @@ func (c *consumer) pauseAfter(arrivals []arrival) time.Duration {
 	return max(receivePauseSoon, min(receivePause, c.Near/nearPauses))
 }
 
-// settle rejects what is to be rejected and decides whether the message comes again. Its error is a failure of the
-// store.
+// settle rejects what is to be rejected and decides whether the message comes again. Its error is a failure
+// of the store.
 func (c *consumer) settle(ctx context.Context, m *message, arrivals []arrival, results []result) error {
 	if m.broken != nil {
 		_, err := c.reject(ctx, m, brokenMessage(m.Body, m.broken), m.broken)
@@ -143,8 +143,8 @@ func (c *consumer) leave(m *message, why string, after time.Duration) {
 	m.again = max(m.again, after)
 }
 
-// splitOff sends the rest of a message as a message of its own, so that the stored tasks are not taken in again with
-// it. If that fails all of them come again, which does no harm.
+// splitOff sends the rest of a message as a message of its own, so that the stored tasks are not taken in
+// again with it. If that fails all of them come again, which does no harm.
 func (c *consumer) splitOff(ctx context.Context, m *message, rest []*kinesinv1.BufferedTask) {
 	body, err := envelope.Seal(c.InboundSealer, rest, uint32(m.tries))
 	if err != nil {

@@ -17,8 +17,8 @@ import (
 	"github.com/kinesin-io/kinesin/task"
 )
 
-// Limits of what is kept as rejected. Every process counts for itself, and again every countEvery, so that several
-// together may exceed them a little.
+// Limits of what is kept as rejected. Every process counts for itself, and again every countEvery, so that
+// several together may exceed them a little.
 const (
 	RejectedMaxDefault      = 10_000
 	RejectedBytesMaxDefault = 256 << 20
@@ -50,8 +50,9 @@ type RejectedConfig struct {
 	Kept func(ctx context.Context, reason string, err error)
 }
 
-// Rejected keeps messages and tasks that Kinesin will not take in by itself, until a person retries or deletes them: a
-// message that can never be taken, and a task that may have run already. It is safe for concurrent use.
+// Rejected keeps messages and tasks that Kinesin will not take in by itself, until a person retries or
+// deletes them: a message that can never be taken, and a task that may have run already. It is safe for
+// concurrent use.
 type Rejected struct {
 	RejectedConfig
 
@@ -68,8 +69,8 @@ func NewRejected(c RejectedConfig) *Rejected {
 	return &Rejected{RejectedConfig: c}
 }
 
-// reject keeps a message or a task of one, so that the message need not come again; left says that it must. The error
-// is a failure of the store.
+// reject keeps a message or a task of one, so that the message need not come again; left says that it must.
+// The error is a failure of the store.
 func (c *consumer) reject(ctx context.Context, m *message, row *rejectedRow, why error) (left bool, err error) {
 	err = c.Rejected.put(ctx, row)
 	switch {
@@ -90,8 +91,8 @@ func (r *Rejected) tell(ctx context.Context, row *rejectedRow, why error) {
 	}
 }
 
-// SetAside keeps tasks that wake-up rows hold and that may have run though no row tells. It returns how many, from the
-// first on. They are kept as if they had come through the buffer, so that a retry takes them in.
+// SetAside keeps tasks that wake-up rows hold and that may have run though no row tells. It returns how many,
+// from the first on. They are kept as if they had come through the buffer, so that a retry takes them in.
 func (r *Rejected) SetAside(ctx context.Context, tasks []task.Task) (n int, err error) {
 	for chunk := range slices.Chunk(tasks, staleRowsMax) {
 		rows := make([]*rejectedRow, len(chunk))
@@ -112,8 +113,8 @@ func (r *Rejected) SetAside(ctx context.Context, tasks []task.Task) (n int, err 
 	return n, nil
 }
 
-// stale returns the row of a task that may have run, and why it is rejected. If its payload is gone, the row can only be
-// deleted.
+// stale returns the row of a task that may have run, and why it is rejected. If its payload is gone, the row
+// can only be deleted.
 func (r *Rejected) stale(ctx context.Context, t *task.Task) (row *rejectedRow, why, err error) {
 	l := r.Catalog.ByRef(t.Partition.Lambda)
 	if l == nil || int(t.Partition.Priority) >= len(l.Priorities) {

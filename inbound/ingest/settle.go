@@ -17,17 +17,18 @@ import (
 )
 
 const (
-	// deleteLinger is how long messages wait to be deleted together. They stay hidden for far longer (hideFor, less
-	// hideEvery).
+	// deleteLinger is how long messages wait to be deleted together. They stay hidden for far longer
+	// (hideFor, less hideEvery).
 	deleteLinger   = time.Second
 	deleteSendsMax = 4
-	// rowLifeMin is how long the row of a task must exist at least for its message to wait so: see redeliverable.
+	// rowLifeMin is how long the row of a task must exist at least for its message to wait so: see
+	// redeliverable.
 	rowLifeMin = task.RetentionMin
 )
 
-// redeliverable reports whether a task that came out of the buffer may come again soon: if the process is killed before
-// it deletes the message, the row of the task refuses the second one. A task of a deliver lambda leaves no row and would
-// be sent twice.
+// redeliverable reports whether a task that came out of the buffer may come again soon: if the process is
+// killed before it deletes the message, the row of the task refuses the second one. A task of a deliver
+// lambda leaves no row and would be sent twice.
 func redeliverable(l *catalog.Entry, due, now task.Instant) bool {
 	return l.Mode == task.Managed || due > now.Add(queue.DelayMax+rowLifeMin)
 }
@@ -87,7 +88,8 @@ func newDeleter(ctx context.Context, in *Ingest) *deleter {
 	return d
 }
 
-// add returns at once. It drops errors: a message that is not deleted comes again, and the buffer counts its requests.
+// add returns at once. It drops errors: a message that is not deleted comes again, and the buffer counts its
+// requests.
 func (d *deleter) add(messages []buffer.Message) {
 	if len(messages) > 0 {
 		d.calls.Go(func() { _ = d.Do(d.ctx, messages) })

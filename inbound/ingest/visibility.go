@@ -8,9 +8,10 @@ import (
 	"github.com/kinesin-io/kinesin/internal/clock"
 )
 
-// The visibility timeout of received messages is extended while they are handled, since a slow store may take longer
-// than it. A deliver task that another process took in a second time, after its row had come and gone, would be sent
-// twice. A longer timeout would also do, and would keep back for as long what a process leaves that dies.
+// The visibility timeout of received messages is extended while they are handled, since a slow store may take
+// longer than it. A deliver task that another process took in a second time, after its row had come and gone,
+// would be sent twice. A longer timeout would also do, and would keep back for as long what a process leaves
+// that dies.
 const (
 	// hideFor is for how long messages are hidden anew: the visibility timeout of the inbound queue.
 	hideFor = 30 * time.Second
@@ -20,8 +21,8 @@ const (
 	hideMax = 10 * time.Minute
 )
 
-// keepHidden keeps messages hidden until end is called, which returns when no request that hides them is in flight.
-// Messages that are handled within hideEvery cost no request.
+// keepHidden keeps messages hidden until end is called, which returns when no request that hides them is in
+// flight. Messages that are handled within hideEvery cost no request.
 func (c *consumer) keepHidden(ctx context.Context, messages []buffer.Message) (end func()) {
 	waiting, stop := context.WithCancel(ctx)
 	ended := make(chan struct{})

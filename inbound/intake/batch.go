@@ -14,8 +14,8 @@ import (
 	"github.com/kinesin-io/kinesin/task"
 )
 
-// Batch is the tasks of one call. The caller builds and plans each of them, sets Err where it refuses one, and then
-// calls SendDirect, Write and Announce.
+// Batch is the tasks of one call. The caller builds and plans each of them, sets Err where it refuses one,
+// and then calls SendDirect, Write and Announce.
 type Batch struct {
 	*Intake
 	Now   task.Instant
@@ -119,8 +119,8 @@ func (b *Batch) Select(is func(c *Incoming) bool) []*Incoming {
 	return some
 }
 
-// ReadRows reads the task rows of some tasks and calls each with its own, which has a zero ID where there is none.
-// When the read fails, the outcome of the tasks is unknown.
+// ReadRows reads the task rows of some tasks and calls each with its own, which has a zero ID where there is
+// none. When the read fails, the outcome of the tasks is unknown.
 func (b *Batch) ReadRows(ctx context.Context, some []*Incoming, each func(c *Incoming, row *task.Task)) {
 	if len(some) == 0 {
 		return
@@ -146,8 +146,8 @@ func (c *Incoming) use(have *task.Task) {
 	}
 }
 
-// checkSame refuses a second task under an id that is taken. Without a key the client chose the id for this one call,
-// so the same id is the same call.
+// checkSame refuses a second task under an id that is taken. Without a key the client chose the id for this
+// one call, so the same id is the same call.
 func checkSame(want, have *task.Task) error {
 	switch {
 	case have.Partition.Lambda != want.Partition.Lambda:
@@ -159,8 +159,8 @@ func checkSame(want, have *task.Task) error {
 	return nil
 }
 
-// Announce sends the messages of tasks that were stored as enqueued and tells the scheduler of the others. A matched
-// task was told when its slot was settled.
+// Announce sends the messages of tasks that were stored as enqueued and tells the scheduler of the others. A
+// matched task was told when its slot was settled.
 func (b *Batch) Announce(ctx context.Context) {
 	var messages []queue.Message
 	for _, c := range b.Select((*Incoming).IsOpen) {

@@ -48,8 +48,8 @@ func (b *Batch) Build(l *catalog.Entry, item *kinesinv1.ScheduleItem) (*task.Tas
 	return t, nil
 }
 
-// BufferedTask is the inverse of Build, for a task without a key: it returns the message that has the task taken in
-// again.
+// BufferedTask is the inverse of Build, for a task without a key: it returns the message that has the task
+// taken in again.
 func (in *Intake) BufferedTask(l *catalog.Entry, t *task.Task, payload []byte) *kinesinv1.BufferedTask {
 	return &kinesinv1.BufferedTask{
 		Id: in.Sealer.Seal(task.TokenOf(t)), AcceptedMicros: int64(t.Created),

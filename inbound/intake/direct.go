@@ -13,8 +13,9 @@ import (
 	"github.com/kinesin-io/kinesin/task"
 )
 
-// A task of a deliver lambda that is due soon goes directly to its lambda's queue, which delays it until then. It gets
-// no row, and its id says so. Queues count whole seconds, so it is up to a second later than asked for.
+// A task of a deliver lambda that is due soon goes directly to its lambda's queue, which delays it until
+// then. It gets no row, and its id says so. Queues count whole seconds, so it is up to a second later than
+// asked for.
 
 // deliverWait bounds how long a call waits for the queue before it stores a task instead.
 const deliverWait = 3 * time.Second
@@ -33,8 +34,8 @@ func (b *Batch) goesDirect(c *Incoming) bool {
 	return c.Lambda.Mode == task.Deliver && c.Task.Key == "" && b.DeliverDirect > 0 && c.requested <= b.Now.Add(b.DeliverDirect)
 }
 
-// SendDirect sends the tasks that need no row. One that the queue does not acknowledge in time gets a row; if the
-// queue has it all the same, it is delivered twice.
+// SendDirect sends the tasks that need no row. One that the queue does not acknowledge in time gets a row; if
+// the queue has it all the same, it is delivered twice.
 func (b *Batch) SendDirect(ctx context.Context) {
 	some := b.Select((*Incoming).IsDirect)
 	if len(some) == 0 {
@@ -67,8 +68,9 @@ func (b *Batch) SendDirect(ctx context.Context) {
 	}
 }
 
-// deliveryOf returns the message of a task. It is due at the requested millisecond: a queue would make two seconds of
-// a delay that was rounded up for a row. It keeps the id that was issued, or gets one that says where the task is.
+// deliveryOf returns the message of a task. It is due at the requested millisecond: a queue would make two
+// seconds of a delay that was rounded up for a row. It keeps the id that was issued, or gets one that says
+// where the task is.
 func (b *Batch) deliveryOf(c *Incoming, now task.Instant) queue.Delivery {
 	d := queue.Delivery{Task: *c.Task, ID: c.ID, Payload: c.Item.Payload, Delay: min(wholeSeconds(c.requested.Sub(now)), queue.DelayMax)}
 	if c.requested > b.Now {

@@ -17,12 +17,13 @@ func MadeAt(id task.ID) task.Instant {
 	return made
 }
 
-// IsAhead reports whether the time of an id is too far ahead: it would make every later id look old to a store that
-// recognizes new ids by their time, or is of a time for which a count of shards may still be written.
+// IsAhead reports whether the time of an id is too far ahead: it would make every later id look old to a
+// store that recognizes new ids by their time, or is of a time for which a count of shards may still be
+// written.
 func IsAhead(id task.ID, now task.Instant) bool { return MadeAt(id) > now.Add(catalog.IDAheadMax) }
 
-// Buffered returns what is known of a task that may be in the buffer: its wake-up row is the one that it gets when it
-// comes out.
+// Buffered returns what is known of a task that may be in the buffer: its wake-up row is the one that it gets
+// when it comes out.
 func Buffered(t task.Token) task.Task {
 	return task.Task{
 		ID: t.ID, Partition: t.Partition, Due: t.Due, Created: MadeAt(t.ID), State: task.Accepted,
@@ -30,8 +31,8 @@ func Buffered(t task.Token) task.Task {
 	}
 }
 
-// OpenInbound reads an id that a client made when it sent a task to the buffer itself. Such an id names its lambda,
-// which may have been created again since: then it is the id of a task that does not exist.
+// OpenInbound reads an id that a client made when it sent a task to the buffer itself. Such an id names its
+// lambda, which may have been created again since: then it is the id of a task that does not exist.
 func (in *Intake) OpenInbound(id string) (task.Token, *catalog.Entry, error) {
 	if in.InboundSealer == nil {
 		return task.Token{}, nil, task.ErrBadID
@@ -51,9 +52,9 @@ func (in *Intake) OpenInbound(id string) (task.Token, *catalog.Entry, error) {
 	return task.Token{ID: q.ID, Due: q.Due, Partition: PartitionOf(l, priority, q.ID)}, l, nil
 }
 
-// SeqOfKeyed returns the seq of a new task with a key. It is higher than that of every earlier task with the key, of
-// which a wake-up row may remain. No two calls to this process get the same, so that of two equal calls only one finds
-// its own row when the store did not answer.
+// SeqOfKeyed returns the seq of a new task with a key. It is higher than that of every earlier task with the
+// key, of which a wake-up row may remain. No two calls to this process get the same, so that of two equal
+// calls only one finds its own row when the store did not answer.
 func (b *Batch) SeqOfKeyed() uint64 {
 	for b.keyed == 0 {
 		last := b.keyedSeq.Load()

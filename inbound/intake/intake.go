@@ -1,6 +1,7 @@
-// Package intake takes tasks in. It has two callers: inbound for Schedule calls, and ingest for what comes out of the
-// inbound buffer. It checks tasks, stores each of them once, sends those that are due within moments to their queue,
-// to their consumer or to a reserved slot, and tells the scheduler. It answers no calls and never reads the buffer.
+// Package intake takes tasks in. It has two callers: inbound for Schedule calls, and ingest for what comes
+// out of the inbound buffer. It checks tasks, stores each of them once, sends those that are due within
+// moments to their queue, to their consumer or to a reserved slot, and tells the scheduler. It answers no
+// calls and never reads the buffer.
 package intake
 
 import (
@@ -24,15 +25,15 @@ const (
 	NearDefault = 10 * time.Second
 	// NearDepthMaxDefault is how many messages a queue may hold for near tasks to go there at once.
 	NearDepthMaxDefault = 4096
-	// DeliverDirectDefault is how soon a task of a deliver lambda must be due to go to its queue without a row: as
-	// long as a queue can delay it.
+	// DeliverDirectDefault is how soon a task of a deliver lambda must be due to go to its queue without a
+	// row: as long as a queue can delay it.
 	DeliverDirectDefault = queue.DelayMax
 	// KeyBytesMax bounds the key of a task, in bytes.
 	KeyBytesMax = 256
 	// CollectionBytesMax bounds the collection of a task, in bytes.
 	CollectionBytesMax = 128
-	// BufferLifeMax is how long a task may be in the inbound buffer: the 14 days for which SQS keeps a message, and a
-	// day for clocks and for rejected tasks.
+	// BufferLifeMax is how long a task may be in the inbound buffer: the 14 days for which SQS keeps a
+	// message, and a day for clocks and for rejected tasks.
 	BufferLifeMax = 15 * 24 * time.Hour
 )
 
@@ -71,7 +72,8 @@ type Scheduler interface {
 	Added(t *task.Task)
 	// Awake says that a task row waits for its wake-up: one with a key, or one whose message was not sent.
 	Awake(t *task.Task)
-	// Enqueued says that a task was stored as enqueued and its message sent, or that it was stored as claimed.
+	// Enqueued says that a task was stored as enqueued and its message sent, or that it was stored as
+	// claimed.
 	Enqueued(t *task.Task)
 	// Done says that tasks have ended, so that nobody needs the wake-up rows that they name.
 	Done(rows []task.Task)
@@ -88,19 +90,21 @@ type Config struct {
 	Clock     clock.Clock
 	Hooks     Hooks
 
-	// InboundKey is the key of clients that send to the buffer themselves: task.TokenKeyBytes. nil: their ids are
-	// unknown here.
+	// InboundKey is the key of clients that send to the buffer themselves: task.TokenKeyBytes. nil: their ids
+	// are unknown here.
 	InboundKey []byte
-	// Process is the name of the scheduler in this process, which knows what is enqueued here. Empty: there is none.
+	// Process is the name of the scheduler in this process, which knows what is enqueued here. Empty: there
+	// is none.
 	Process string
-	// Shared says that other processes may use the same store: what they do to lambdas is known here a while later.
+	// Shared says that other processes may use the same store: what they do to lambdas is known here a while
+	// later.
 	Shared bool
 
 	Near         time.Duration // 0: NearDefault; negative: never
 	NearDepthMax int           // messages in a queue beyond which near tasks are scheduled instead; 0: NearDepthMaxDefault
 	Horizon      time.Duration // 0: HorizonDefault
-	// DeliverDirect is how soon a task of a deliver lambda must be due to go to its queue without a row, at most
-	// queue.DelayMax. 0: DeliverDirectDefault; negative: never.
+	// DeliverDirect is how soon a task of a deliver lambda must be due to go to its queue without a row, at
+	// most queue.DelayMax. 0: DeliverDirectDefault; negative: never.
 	DeliverDirect time.Duration
 }
 
@@ -110,7 +114,8 @@ type Hooks struct {
 	Accepted func(l *catalog.Entry, priority uint8, n int)
 	// Way: n of those were accepted by one of Ways.
 	Way func(way string, n int)
-	// Delivered: a task went to the queue of its deliver lambda, where a consumer sees it that long after its due time.
+	// Delivered: a task went to the queue of its deliver lambda, where a consumer sees it that long after its
+	// due time.
 	Delivered func(t *task.Task, late time.Duration)
 }
 
@@ -145,8 +150,8 @@ func (in *Intake) Begin(n int) (b *Batch, end func()) {
 	}, end
 }
 
-// Settled returns a channel that is closed when all calls that have begun, and may have seen lambdas as they were
-// before, are over.
+// Settled returns a channel that is closed when all calls that have begun, and may have seen lambdas as they
+// were before, are over.
 func (in *Intake) Settled() <-chan struct{} { return in.calls.over() }
 
 // Payload reads the payload of a task.
@@ -162,7 +167,8 @@ type Writer interface {
 	Apply(ctx context.Context, ops []store.Op) ([]error, error)
 }
 
-// Apply performs writes and returns the outcome of each; an error of the whole call is the outcome of all of them.
+// Apply performs writes and returns the outcome of each; an error of the whole call is the outcome of all of
+// them.
 func Apply(ctx context.Context, w Writer, ops []store.Op) []error {
 	outcomes, err := w.Apply(ctx, ops)
 	for len(outcomes) < len(ops) {
@@ -171,8 +177,8 @@ func Apply(ctx context.Context, w Writer, ops []store.Op) []error {
 	return outcomes
 }
 
-// Needs reports whether a task row needs that wake-up row of its task. All that is stored for the same instant is one
-// row, whatever its seq.
+// Needs reports whether a task row needs that wake-up row of its task. All that is stored for the same
+// instant is one row, whatever its seq.
 func Needs(row, wakeup *task.Task) bool {
 	return !row.State.IsEnd() && store.KeyOf(row) == store.KeyOf(wakeup)
 }

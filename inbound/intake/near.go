@@ -9,8 +9,8 @@ import (
 	"github.com/kinesin-io/kinesin/task"
 )
 
-// matchAhead is how long before its due time a task may take a slot: as long as workers hold what they claim, so that
-// the slot is not kept from a task that could run meanwhile.
+// matchAhead is how long before its due time a task may take a slot: as long as workers hold what they claim,
+// so that the slot is not kept from a task that could run meanwhile.
 const matchAhead = 40 * time.Millisecond
 
 // Matcher reserves slots of workers of this process that wait for a task.
@@ -33,8 +33,8 @@ type room struct {
 	queued bool // tasks wait in the queue, or will when the call is over
 }
 
-// isNear reports whether a task skips the schedule: it is due within moments, and its queue is far from full, so that
-// memory stays bounded and older tasks are not overtaken.
+// isNear reports whether a task skips the schedule: it is due within moments, and its queue is far from full,
+// so that memory stays bounded and older tasks are not overtaken.
 func (b *Batch) isNear(ctx context.Context, t *task.Task) bool {
 	if t.Due > b.Now.Add(b.Near) {
 		return false
@@ -72,8 +72,8 @@ func (b *Batch) planNear(ctx context.Context, c *Incoming) error {
 	return err
 }
 
-// match reserves a slot for a task that is due, unless others wait in its queue. Once none is free the later tasks of
-// the batch must not overtake this one.
+// match reserves a slot for a task that is due, unless others wait in its queue. Once none is free the later
+// tasks of the batch must not overtake this one.
 func (b *Batch) match(ctx context.Context, t *task.Task) Slot {
 	if b.Matcher == nil || t.Due > b.Now.Add(matchAhead) {
 		return nil
@@ -87,8 +87,8 @@ func (b *Batch) match(ctx context.Context, t *task.Task) Slot {
 	return slot
 }
 
-// settleSlot settles the slot of a task, if it has one. The scheduler hears first that the task is in flight, so that
-// it cannot hear of the end before.
+// settleSlot settles the slot of a task, if it has one. The scheduler hears first that the task is in flight,
+// so that it cannot hear of the end before.
 func (b *Batch) settleSlot(c *Incoming, outcome error) {
 	if c.slot == nil {
 		return

@@ -30,7 +30,8 @@ func (b *Batch) Write(ctx context.Context) {
 			c.use(have)
 		}
 	}
-	// An existing payload may have belonged to an ended task and been deleted with it just before the row was written.
+	// An existing payload may have belonged to an ended task and been deleted with it just before the row was
+	// written.
 	b.storePayloads(ctx, slices.DeleteFunc(existing, func(c *Incoming) bool { return !c.IsOpen() }))
 	b.checkStillValid(ctx)
 }
@@ -43,8 +44,9 @@ func conflicting(outcome error) *task.Task {
 	return nil
 }
 
-// useExistingKeys answers for tasks whose key is taken before anything is written for them: nobody would ever delete
-// their payload, nor their wake-up row if the task row ended or expired meanwhile (docs/protocol.md, rule 5e).
+// useExistingKeys answers for tasks whose key is taken before anything is written for them: nobody would ever
+// delete their payload, nor their wake-up row if the task row ended or expired meanwhile (docs/protocol.md,
+// rule 5e).
 func (b *Batch) useExistingKeys(ctx context.Context) {
 	keyed := b.Select(func(c *Incoming) bool { return c.IsOpen() && c.Task.ID.IsDerived() })
 	b.ReadRows(ctx, keyed, func(c *Incoming, row *task.Task) {
@@ -59,8 +61,8 @@ func (b *Batch) isStoredApart(c *Incoming) bool {
 	return c.IsOpen() && len(c.Item.Payload) > b.Store.PayloadInlineMax()
 }
 
-// storePayloads writes payloads and returns the tasks whose payload existed. That is the same one, left by an earlier
-// try: its id is derived from its contents, or was made for one call.
+// storePayloads writes payloads and returns the tasks whose payload existed. That is the same one, left by an
+// earlier try: its id is derived from its contents, or was made for one call.
 func (b *Batch) storePayloads(ctx context.Context, some []*Incoming) (existing []*Incoming) {
 	if len(some) == 0 {
 		return nil
@@ -120,9 +122,9 @@ func (b *Batch) opsOf(some []*Incoming) []store.Op {
 	return ops
 }
 
-// outcomeOfPair combines the outcomes of a wake-up row and a task row that were put for one task. A wake-up row that
-// existed is fine: an earlier call may have stopped halfway, or it belongs to the task that is met. Once there is one,
-// the task may start whatever became of its task row, so only that row is an answer.
+// outcomeOfPair combines the outcomes of a wake-up row and a task row that were put for one task. A wake-up
+// row that existed is fine: an earlier call may have stopped halfway, or it belongs to the task that is met.
+// Once there is one, the task may start whatever became of its task row, so only that row is an answer.
 func outcomeOfPair(wakeup, row error) error {
 	switch {
 	case wakeup != nil && !errors.Is(wakeup, store.ErrConflict):
@@ -133,8 +135,8 @@ func outcomeOfPair(wakeup, row error) error {
 	return fmt.Errorf("%w: only the wake-up row was written: %s", store.ErrUnknown, row.Error())
 }
 
-// readBehindBareRows has tasks that met a bare wake-up row meet the task row behind it. Without one their outcome is
-// unknown.
+// readBehindBareRows has tasks that met a bare wake-up row meet the task row behind it. Without one their
+// outcome is unknown.
 func (b *Batch) readBehindBareRows(ctx context.Context, written []*Incoming) {
 	var bare []*Incoming
 	for _, c := range written {
@@ -150,9 +152,10 @@ func (b *Batch) readBehindBareRows(ctx context.Context, written []*Incoming) {
 }
 
 // checkStillValid is for a store that several processes share. A process that deletes a lambda waits for
-// catalog.FreshFor, until all others know, and then looks for tasks. A call that took longer may have stored tasks
-// after that look, so it acknowledges them only if the lambda still exists. Nor does it acknowledge a task that it
-// placed by a count of shards that is no longer in force: the same call again would store another one.
+// catalog.FreshFor, until all others know, and then looks for tasks. A call that took longer may have stored
+// tasks after that look, so it acknowledges them only if the lambda still exists. Nor does it acknowledge a
+// task that it placed by a count of shards that is no longer in force: the same call again would store
+// another one.
 func (b *Batch) checkStillValid(ctx context.Context) {
 	if !b.Shared || b.Catalog.IsFresh(b.since) {
 		return
@@ -169,8 +172,8 @@ func (b *Batch) checkStillValid(ctx context.Context) {
 	}
 }
 
-// isMisplaced reports whether a wake-up row was put where nobody looks for it again. A task row says where its task is,
-// and so does an id that a server issued.
+// isMisplaced reports whether a wake-up row was put where nobody looks for it again. A task row says where
+// its task is, and so does an id that a server issued.
 func (c *Incoming) isMisplaced(l *catalog.Entry) bool {
 	return c.IsAlone() && c.Way != "" && PartitionOf(l, c.Task.Partition.Priority, c.Task.ID) != c.Task.Partition
 }

@@ -8,8 +8,8 @@ import (
 	"github.com/kinesin-io/kinesin/task"
 )
 
-// Breaker keeps callers away from a service that failed, for longer with every failure in a row. It is safe for
-// concurrent use.
+// Breaker keeps callers away from a service that failed, for longer with every failure in a row. It is safe
+// for concurrent use.
 type Breaker struct {
 	Policy Policy
 
