@@ -40,11 +40,11 @@ func TestAMarkIsRenewedAndStaysTheSame(t *testing.T) {
 		t.Errorf("beside one that drops: %+v", again)
 	}
 	f.time.Advance(catalog.DeletingFor / 2)
-	if !f.MarkedLongAgo(dropping) {
+	if !f.NeedsRenewal(dropping) {
 		t.Error("not marked long ago")
 	}
 	renewed := f.mark(f.Catalog, dropping, true)
-	if renewed.Version != 4 || !renewed.IsSameMark(first) || f.MarkedFor(renewed) != catalog.DeletingFor/2 || f.MarkedLongAgo(renewed) {
+	if renewed.Version != 4 || !renewed.IsSameMark(first) || f.MarkedFor(renewed) != catalog.DeletingFor/2 || f.NeedsRenewal(renewed) {
 		t.Errorf("renewed: %+v, marked for %v", renewed, f.MarkedFor(renewed))
 	}
 	if err := f.Remove(f.ctx, dropping); !errors.Is(err, catalog.ErrChanged) {

@@ -14,29 +14,28 @@ import (
 	"github.com/kinesin-io/kinesin/task"
 )
 
-// A lambda that is being deleted is marked in its row, so that nobody takes new tasks for it. Every write of
-// a row has a new version, and a row is removed at the version that was seen: who takes a mark back makes a
-// deletion fail that is still under way.
+// A lambda that is being deleted is marked in its row, so that no process takes new tasks for it. Every write
+// of a row has a new version, and a row is removed at the version that was seen: removing the mark makes a
+// deletion fail that still runs.
 
 const (
-	// DeletingFor is how long a lambda stays marked when nobody goes on deleting it. Then it takes tasks
+	// DeletingFor is how long a lambda stays marked when no process renews the mark. Then it takes tasks
 	// again.
 	DeletingFor = 2 * time.Minute
-	// markAgainAfter is when whoever goes on marks it again: not so often that those who delete it together
-	// only get in each other's way.
-	markAgainAfter = DeletingFor / 4
+	// renewAfter is how old a mark must be to be renewed: so old that processes that delete the lambda
+	// together do not only make each other's writes fail.
+	renewAfter = DeletingFor / 4
 )
 
-// Mark says in a lambda's row that it is being deleted, and whether its tasks are to be dropped with it. A
-// lambda that has the same name and another reference is left alone (ErrUnknown). What the row says already
-// is written again only when it is a while old.
+// Mark marks a lambda as being deleted, with its tasks or without, or renews a mark that is old enough. It
+// refuses a lambda that has the same name and another reference (ErrUnknown).
 func (c *Catalog) Mark(ctx context.Context, entry *Entry, dropping bool) (*Entry, error) {
 	now := clock.Mono(c.clock)
 	_, err := c.update(ctx, entry.Name, func(e *Entry) error {
 		if err := isStill(e, entry); err != nil {
 			return err
 		}
-		if e.Deleting && (e.Dropping || !dropping) && now-e.known < markAgainAfter {
+		if e.Deleting && (e.Dropping || !dropping) && now-e.known < renewAfter {
 			return nil
 		}
 		e.Deleting, e.Dropping = true, dropping || e.Deleting && e.Dropping
@@ -53,12 +52,12 @@ func (c *Catalog) Mark(ctx context.Context, entry *Entry, dropping bool) (*Entry
 	return marked, nil
 }
 
-// MarkedLongAgo reports whether a lambda is to be marked again by who goes on deleting it.
-func (c *Catalog) MarkedLongAgo(entry *Entry) bool {
-	return clock.Mono(c.clock)-entry.known >= markAgainAfter
+// NeedsRenewal reports whether the mark of a lambda is to be renewed.
+func (c *Catalog) NeedsRenewal(entry *Entry) bool {
+	return clock.Mono(c.clock)-entry.known >= renewAfter
 }
 
-// Unmark takes a deletion back. A lambda of the same name and another reference is left alone (ErrUnknown).
+// Unmark cancels a deletion. It refuses a lambda that has the same name and another reference (ErrUnknown).
 func (c *Catalog) Unmark(ctx context.Context, entry *Entry) error {
 	_, err := c.update(ctx, entry.Name, func(e *Entry) error {
 		e.Deleting, e.Dropping = false, false
@@ -74,26 +73,26 @@ func isStill(now, before *Entry) error {
 	return nil
 }
 
-// MarkedFor is for how long this process has known a lambda to be marked, without a break.
+// MarkedFor returns for how long this process has known a lambda to be marked, without a break.
 func (c *Catalog) MarkedFor(e *Entry) time.Duration { return clock.Mono(c.clock) - e.marked }
 
-// IsSameMark reports whether a lambda has been marked without a break between two looks at it.
+// IsSameMark reports whether a lambda has been marked without a break between two reads.
 func (e *Entry) IsSameMark(before *Entry) bool {
 	return e.Ref == before.Ref && e.Deleting && before.Deleting && e.marked == before.marked
 }
 
-// met notes when an entry was read first, and carries over since when it is marked: one write that leaves a
-// lambda marked, after what was known, is no break.
-func (e *Entry) met(now time.Duration, before *Entry) {
+// noteRead notes when an entry was read first, and carries over since when it is marked: one write after the
+// known version that leaves the lambda marked is no break.
+func (e *Entry) noteRead(now time.Duration, before *Entry) {
 	e.known, e.marked = now, now
 	if before != nil && before.Ref == e.Ref && before.Deleting && e.Deleting && e.Version == before.Version+1 {
 		e.marked = before.marked
 	}
 }
 
-// takeBackStale takes back the deletions that nobody goes on with. It goes by how long this process has known
-// a row as it is, and so by no clock but its own.
-func (c *Catalog) takeBackStale(ctx context.Context) {
+// cancelStaleDeletions cancels the deletions whose marks were not renewed. It counts from when this process
+// read the row, and so needs no clock but its own.
+func (c *Catalog) cancelStaleDeletions(ctx context.Context) {
 	for _, entry := range c.All() {
 		if !entry.Deleting || clock.Mono(c.clock)-entry.known < DeletingFor {
 			continue
@@ -103,17 +102,17 @@ func (c *Catalog) takeBackStale(ctx context.Context) {
 		back.Deleting, back.Dropping = false, false
 		_, err := c.put(ctx, &back)
 		switch {
-		case errors.Is(err, store.ErrConflict): // somebody goes on, or was faster
+		case errors.Is(err, store.ErrConflict): // it was renewed, or another process was faster
 		case err != nil:
-			c.log.WarnContext(ctx, "deletion of a lambda not taken back", slog.String("lambda", entry.Name), slog.Any("error", err))
+			c.log.WarnContext(ctx, "cannot cancel a lambda deletion that timed out", slog.String("lambda", entry.Name), slog.Any("error", err))
 		default:
-			c.log.WarnContext(ctx, "nobody went on deleting a lambda: it takes tasks again", slog.String("lambda", entry.Name))
+			c.log.WarnContext(ctx, "lambda deletion timed out; accepting tasks again", slog.String("lambda", entry.Name))
 		}
 	}
 }
 
 // DroppedKind is the kind of control rows that name lambdas which were deleted with their tasks, by
-// reference: what comes out of the inbound buffer for one of them is dropped too.
+// reference: their tasks that come out of the inbound buffer later are dropped too.
 const DroppedKind = "dropped"
 
 // Dropped is a lambda that was deleted with its tasks.
@@ -123,8 +122,8 @@ type Dropped struct {
 	Retention time.Duration `json:"retention_ns"` // of its tasks
 }
 
-// NoteDropped notes that tasks of a lambda are to be dropped, before it is removed; while it is there the
-// note means nothing. Notes older than keptFor are forgotten on this occasion.
+// NoteDropped notes, before a lambda is removed, that its tasks are to be dropped; while the lambda exists
+// the note means nothing. It also deletes notes older than keptFor.
 func (c *Catalog) NoteDropped(ctx context.Context, entry *Entry, keptFor time.Duration) error {
 	now := c.clock.Now()
 	notes, err := c.rows.Controls(ctx, DroppedKind)
@@ -134,7 +133,7 @@ func (c *Catalog) NoteDropped(ctx context.Context, entry *Entry, keptFor time.Du
 	for _, row := range notes {
 		var d Dropped
 		if json.Unmarshal(row.Value, &d) == nil && d.At.Add(keptFor) < now {
-			_ = c.rows.DeleteControl(ctx, row) // or the next time
+			_ = c.rows.DeleteControl(ctx, row) // the next call tries again
 		}
 	}
 	value, err := json.Marshal(Dropped{Name: entry.Name, At: now, Retention: entry.Retention})
@@ -142,14 +141,14 @@ func (c *Catalog) NoteDropped(ctx context.Context, entry *Entry, keptFor time.Du
 		return err
 	}
 	err = c.rows.PutControl(ctx, store.Control{Kind: DroppedKind, Name: droppedName(entry.Ref), Version: 1, Value: value})
-	if err != nil && !errors.Is(err, store.ErrConflict) { // noted before
+	if err != nil && !errors.Is(err, store.ErrConflict) { // it was noted before
 		return fmt.Errorf("note that lambda %s is dropped: %w", entry.Name, err)
 	}
 	return nil
 }
 
 // DroppedLambda finds the lambda of a reference if it was deleted with its tasks; nil when there is none, or
-// when it is there still.
+// when it still exists.
 func (c *Catalog) DroppedLambda(ctx context.Context, ref uint32) (*Dropped, error) {
 	row, err := c.rows.Control(ctx, DroppedKind, droppedName(ref))
 	if errors.Is(err, store.ErrNotFound) {

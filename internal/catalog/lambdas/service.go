@@ -12,7 +12,7 @@ import (
 	"github.com/kinesin-io/kinesin/task"
 )
 
-// CreateLambda registers a lambda; the same again is fine, with other settings it is refused.
+// CreateLambda creates a lambda. The same again is fine; with other settings it is refused.
 func (svc *Service) CreateLambda(ctx context.Context, request *kinesinv1.CreateLambdaRequest) (_ *kinesinv1.CreateLambdaResponse, err error) {
 	defer func() { err = refusal.Wire(err) }()
 	want, err := lambdaOf(request.Lambda)
@@ -22,7 +22,7 @@ func (svc *Service) CreateLambda(ctx context.Context, request *kinesinv1.CreateL
 	if err := checkSettings(want.Mode, want); err != nil {
 		return nil, err
 	}
-	if err := svc.catchUp(ctx); err != nil {
+	if err := svc.refresh(ctx); err != nil {
 		return nil, err
 	}
 	want = svc.Catalog.WithDefaults(want)
@@ -33,7 +33,7 @@ func (svc *Service) CreateLambda(ctx context.Context, request *kinesinv1.CreateL
 	}
 	entry, existed, err := svc.Catalog.Create(ctx, want)
 	if err == nil && !existed {
-		err = svc.keepApart(ctx, entry)
+		err = svc.checkQueueNames(ctx, entry)
 	}
 	if err != nil {
 		return nil, err
@@ -45,7 +45,7 @@ func (svc *Service) CreateLambda(ctx context.Context, request *kinesinv1.CreateL
 	return &kinesinv1.CreateLambdaResponse{Lambda: view, Existed: existed}, nil
 }
 
-// provision sees to it that the lambda's queues are there before the lambda is.
+// provision creates the queues of a lambda that is to be created.
 func (svc *Service) provision(ctx context.Context, l task.Lambda) error {
 	if err := l.Validate(); err != nil {
 		return err
@@ -56,17 +56,17 @@ func (svc *Service) provision(ctx context.Context, l task.Lambda) error {
 	return svc.Queue.Provision(ctx, l)
 }
 
-// mayProvision reports whether queues of a lambda that is there are to be made if they are gone. Those of one
-// that is registered are Terraform's to make, and what has other queues is refused for that.
+// mayProvision reports whether missing queues of an existing lambda may be created. Terraform creates those
+// of a registered lambda, and a lambda that would need other queues is refused.
 func mayProvision(have *catalog.Entry, want task.Lambda) bool {
 	return have.Registration == "" && have.Mode == want.Mode && slices.Equal(have.Priorities, want.Priorities)
 }
 
-// keepApart takes a new lambda back if another one with a queue of the same name was created at this moment,
-// maybe by another process: neither was there when the other was checked. Both are written before they are
-// checked again, so that one at least is taken back; it may be both, since clocks of two machines cannot tell
-// which was first. It is deleted as any lambda is, and so stays if it has tasks by now.
-func (svc *Service) keepApart(ctx context.Context, entry *catalog.Entry) error {
+// checkQueueNames deletes a new lambda if another one with a queue of the same name was created at this
+// moment, maybe by another process. Both are written before they are checked again, so at least one is
+// deleted; it may be both, since the clocks of two machines cannot tell which was first. A lambda that has
+// tasks by now stays.
+func (svc *Service) checkQueueNames(ctx context.Context, entry *catalog.Entry) error {
 	taken := svc.Queue.CheckLambda(entry.Lambda)
 	if taken == nil {
 		return nil
@@ -79,7 +79,7 @@ func (svc *Service) keepApart(ctx context.Context, entry *catalog.Entry) error {
 	return taken
 }
 
-// checkSettings refuses settings that say nothing in a mode.
+// checkSettings refuses settings that have no meaning in a mode.
 func checkSettings(mode task.Mode, l task.Lambda) error {
 	if err := catalog.CheckSettings(mode, l); err != nil {
 		return refusal.Invalid("%v", err)
@@ -87,8 +87,8 @@ func checkSettings(mode task.Mode, l task.Lambda) error {
 	return nil
 }
 
-// catchUp makes changes known that were made in other processes, where there are any.
-func (svc *Service) catchUp(ctx context.Context) error {
+// refresh reads the changes that other processes made, where there are any.
+func (svc *Service) refresh(ctx context.Context) error {
 	if !svc.Shared {
 		return nil
 	}
@@ -98,7 +98,7 @@ func (svc *Service) catchUp(ctx context.Context) error {
 // GetLambda reads one lambda.
 func (svc *Service) GetLambda(ctx context.Context, request *kinesinv1.GetLambdaRequest) (_ *kinesinv1.GetLambdaResponse, err error) {
 	defer func() { err = refusal.Wire(err) }()
-	if err := svc.catchUp(ctx); err != nil {
+	if err := svc.refresh(ctx); err != nil {
 		return nil, err
 	}
 	entry, err := svc.Catalog.Lambda(request.Name)
@@ -115,25 +115,25 @@ func (svc *Service) GetLambda(ctx context.Context, request *kinesinv1.GetLambdaR
 // ListLambdas reads all lambdas, by name.
 func (svc *Service) ListLambdas(ctx context.Context, _ *kinesinv1.ListLambdasRequest) (_ *kinesinv1.ListLambdasResponse, err error) {
 	defer func() { err = refusal.Wire(err) }()
-	if err := svc.catchUp(ctx); err != nil {
+	if err := svc.refresh(ctx); err != nil {
 		return nil, err
 	}
 	all := svc.Catalog.All()
-	var standings map[string]standing
+	var statuses map[string]status
 	if slices.ContainsFunc(all, svc.mayBeRegistered) {
-		if standings, err = svc.standings(ctx, all); err != nil {
+		if statuses, err = svc.statuses(ctx); err != nil {
 			return nil, err
 		}
 	}
 	response := &kinesinv1.ListLambdasResponse{}
 	for _, entry := range all {
-		response.Lambdas = append(response.Lambdas, viewEntry(entry, standings[entry.Name]))
+		response.Lambdas = append(response.Lambdas, viewEntry(entry, statuses[entry.Name]))
 	}
 	return response, nil
 }
 
-// UpdateLambda changes what may change: attempts, timeout, backoff and retention, and shards, which only
-// grow. What is zero stays.
+// UpdateLambda changes attempts, timeout, backoff, retention, and shards, which only grow. Zero fields stay
+// as they are.
 func (svc *Service) UpdateLambda(ctx context.Context, request *kinesinv1.UpdateLambdaRequest) (_ *kinesinv1.UpdateLambdaResponse, err error) {
 	defer func() { err = refusal.Wire(err) }()
 	want, err := lambdaOf(request.Lambda)
@@ -151,7 +151,7 @@ func (svc *Service) UpdateLambda(ctx context.Context, request *kinesinv1.UpdateL
 	return &kinesinv1.UpdateLambdaResponse{Lambda: view}, nil
 }
 
-// change makes l what is wanted; grownFrom is when more shards come into force.
+// change applies the wanted settings to l; grownFrom is when more shards come into force.
 func change(l *task.Lambda, want task.Lambda, grownFrom task.Instant) error {
 	if want.Mode != task.Managed && want.Mode != l.Mode {
 		return refusal.Invalid("mode cannot change: a task's row is what its lambda's mode made it")
@@ -195,12 +195,12 @@ func lambdaOf(v *kinesinv1.Lambda) (task.Lambda, error) {
 	}, nil
 }
 
-// viewEntry is a lambda as callers see it; s is how the registration of its name stands to it.
-func viewEntry(e *catalog.Entry, s standing) *kinesinv1.Lambda {
+// viewEntry returns a lambda as callers see it.
+func viewEntry(e *catalog.Entry, s status) *kinesinv1.Lambda {
 	v := &kinesinv1.Lambda{
 		Name: e.Name, Mode: e.Mode.String(), Priorities: e.Priorities, Shards: uint32(e.Shards), RetentionMicros: e.Retention.Microseconds(),
 		CreatedMicros: int64(e.Created), Version: e.Version, Deleting: e.Deleting, Registered: e.Registration != "",
-		Withdrawn: e.Registration != "" && !s.isThere,
+		Withdrawn: e.Registration != "" && !s.registered,
 	}
 	if from := e.ShardsFrom(); from > 0 {
 		v.ShardsFromMicros = int64(from)
