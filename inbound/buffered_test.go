@@ -17,6 +17,7 @@ import (
 	"github.com/kinesin-io/kinesin/inbound"
 	"github.com/kinesin-io/kinesin/inbound/buffer"
 	buffermem "github.com/kinesin-io/kinesin/inbound/buffer/mem"
+	"github.com/kinesin-io/kinesin/internal/catalog"
 	"github.com/kinesin-io/kinesin/store"
 	"github.com/kinesin-io/kinesin/store/storetest"
 	"github.com/kinesin-io/kinesin/task"
@@ -115,7 +116,11 @@ func runBuffered(t *testing.T, change func(*settings), test func(b *buffered)) {
 		c.InboundKey = inboundKey
 		c.Buffering = inbound.Buffering{Buffer: b}
 		c.Ingest.Rate, c.Ingest.Concurrency = -1, 2
-		c.Hooks.Way = func(way string, n int) { b.set(func() { b.ways[way] += n }) }
+		accepted := c.Hooks.Accepted
+		c.Hooks.Accepted = func(l *catalog.Entry, priority uint8, way string, n int) {
+			accepted(l, priority, way, n)
+			b.set(func() { b.ways[way] += n })
+		}
 		c.Rejecting.Kept = func(_ context.Context, reason string, _ error) { b.set(func() { b.aside = append(b.aside, reason) }) }
 		c.Ingest.Hooks.Left = func(why string, n int) { b.set(func() { b.left[why] += n }) }
 		c.Ingest.Hooks.Paused = func(context.Context, error, time.Duration) { b.set(func() { b.troubles++ }) }

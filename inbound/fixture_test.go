@@ -343,7 +343,7 @@ func runWith(t *testing.T, change func(f *fixture, c *settings), test func(f *fi
 		config := settings{
 			Config: intake.Config{
 				Queue: dropping{f.queue, f}, Catalog: known, Sealer: f.seal, Scheduler: f, Clock: c, Horizon: horizon, NearDepthMax: 8,
-				Hooks: intake.Hooks{Accepted: func(_ *catalog.Entry, _ uint8, n int) { f.note(func() { f.accepted += n }) }},
+				Hooks: intake.Hooks{Accepted: func(_ *catalog.Entry, _ uint8, _ string, n int) { f.note(func() { f.accepted += n }) }},
 			},
 			Store: f.rows, Workers: f,
 			Refused:  func(r kinesinv1.Reason) { f.note(func() { f.refused = append(f.refused, r) }) },

@@ -68,9 +68,8 @@ func (in *Ingest) takeIn(ctx context.Context, arrivals []arrival) []result {
 		}
 	}
 	in.settleDeleted(ctx, b, arrivals)
-	skipCancelled(ctx, b)
+	acceptKnown(ctx, b)
 	b.SendDirect(ctx)
-	acceptRemembered(ctx, b)
 	b.Write(ctx)
 	in.removeOvertaken(ctx, b)
 	b.Announce(ctx)
@@ -207,20 +206,15 @@ type staleError struct{ text string }
 
 func (e *staleError) Error() string { return e.text }
 
-// skipCancelled skips deliver tasks without rows that were cancelled in the buffer: their tombstones are the
-// only rows that they ever have.
-func skipCancelled(ctx context.Context, b *intake.Batch) {
-	b.ReadRows(ctx, b.Select((*intake.Incoming).IsDirect), func(c *intake.Incoming, row *task.Task) { c.Exists = !row.ID.IsZero() })
-}
-
-// acceptRemembered settles arrivals that seem stale and still have a task row: rows may be kept for longer
-// than they have to be.
-func acceptRemembered(ctx context.Context, b *intake.Batch) {
-	stale := b.Select(func(c *intake.Incoming) bool {
-		_, is := errors.AsType[*staleError](c.Err)
-		return is
+// acceptKnown settles arrivals that get no row of their own and have a task row: deliver tasks that were
+// cancelled in the buffer, whose tombstones are the only rows that they ever have; and those that seem stale
+// though their rows are still kept.
+func acceptKnown(ctx context.Context, b *intake.Batch) {
+	some := b.Select(func(c *intake.Incoming) bool {
+		_, isStale := errors.AsType[*staleError](c.Err)
+		return isStale || c.IsDirect()
 	})
-	b.ReadRows(ctx, stale, func(c *intake.Incoming, row *task.Task) {
+	b.ReadRows(ctx, some, func(c *intake.Incoming, row *task.Task) {
 		if !row.ID.IsZero() {
 			c.Err, c.Exists = nil, true
 		}

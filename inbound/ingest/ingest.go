@@ -110,18 +110,12 @@ func (in *Ingest) Run(ctx context.Context) error {
 		return nil
 	}
 	c := &consumer{
-		Ingest: in, limiter: limiter{rate: in.Rate, tasksEach: 1}, deleter: newDeleter(ctx, in),
-		breaker: backoff.Breaker{Policy: consumeBackoff}, more: make(chan struct{}, in.Concurrency),
+		Ingest: in, limiter: limiter{rate: in.Rate, tasksEach: 1}, deleter: newDeleter(ctx, in), breaker: backoff.Breaker{Policy: consumeBackoff},
 	}
 	in.Backlog.begin()
-	var group errgroup.Group
-	for n := range in.Concurrency {
-		group.Go(func() error {
-			c.run(ctx, n == 0)
-			return nil
-		})
-	}
-	err := group.Wait()
+	c.runs.SetLimit(in.Concurrency)
+	c.start(ctx, true)
+	err := c.runs.Wait()
 	closing, cancel := clock.Within(context.WithoutCancel(ctx), in.Clock, closeMax)
 	defer cancel()
 	return errors.Join(err, c.deleter.end(closing))
@@ -133,35 +127,27 @@ type consumer struct {
 	limiter limiter
 	deleter *deleter
 	breaker backoff.Breaker
-	more    chan struct{} // a receive came back full: another one may find something too
+	runs    errgroup.Group // of receives
 }
 
-// run receives until ctx ends. One of all runs receives all the time; the others only join while receives
-// come back full, since a receive costs money whether it brings anything or not.
-func (c *consumer) run(ctx context.Context, always bool) {
-	for ctx.Err() == nil {
-		if !always {
-			select {
-			case <-c.more:
-			case <-ctx.Done():
-				return
-			}
-		}
-		for {
+// start receives in a goroutine, unless as many run as may: until ctx ends, or, not always, until a receive
+// is not full. A receive costs money whether it brings anything or not, so only full ones start another
+// goroutine.
+func (c *consumer) start(ctx context.Context, always bool) {
+	c.runs.TryGo(func() error {
+		for ctx.Err() == nil {
 			full, ok := c.receive(ctx)
-			if !ok || ctx.Err() != nil {
-				return
-			}
-			if full {
-				select {
-				case c.more <- struct{}{}:
-				default:
-				}
-			} else if !always {
-				break
+			switch {
+			case !ok:
+				return nil
+			case full:
+				c.start(ctx, false)
+			case !always:
+				return nil
 			}
 		}
-	}
+		return nil
+	})
 }
 
 // receive takes in what one receive brings; full says that there may be more, ok that the run goes on.

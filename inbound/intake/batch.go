@@ -45,7 +45,7 @@ type Incoming struct {
 
 	requested task.Instant // due time before it was rounded up to what a row can hold
 	rows      []store.Op   // its rows, the last of which decides; none: it needs no row
-	at        int          // index of rows in the ops of the batch
+	at        int          // index of rows in the ops that are written
 	direct    bool         // it goes to the queue of its deliver lambda, and gets a row only if that fails
 	slot      Slot         // reserved for it until it is written
 }
@@ -187,7 +187,7 @@ func (b *Batch) Announce(ctx context.Context) {
 	}
 }
 
-// countAccepted calls the hooks once for each run of tasks of one priority that were accepted in one way.
+// countAccepted calls the hook once for each run of tasks of one priority that were accepted in one way.
 func (b *Batch) countAccepted() {
 	accepted := b.Select(func(c *Incoming) bool { return c.IsNew() && c.Way != "" })
 	for len(accepted) > 0 {
@@ -199,10 +199,7 @@ func (b *Batch) countAccepted() {
 			n = len(accepted)
 		}
 		if b.Hooks.Accepted != nil {
-			b.Hooks.Accepted(c.Lambda, c.Task.Partition.Priority, n)
-		}
-		if b.Hooks.Way != nil {
-			b.Hooks.Way(c.Way, n)
+			b.Hooks.Accepted(c.Lambda, c.Task.Partition.Priority, c.Way, n)
 		}
 		accepted = accepted[n:]
 	}

@@ -37,7 +37,7 @@ const (
 	BufferLifeMax = 15 * 24 * time.Hour
 )
 
-// Ways by which tasks are accepted; see Hooks.Way.
+// Ways by which tasks are accepted; see Hooks.Accepted.
 const (
 	WayBuffer   = "buffer"   // acknowledged by the buffer
 	WayStore    = "store"    // acknowledged by the store: due soon, with a key, or there is no buffer
@@ -110,10 +110,8 @@ type Config struct {
 
 // Hooks observe the intake. A nil hook is not called.
 type Hooks struct {
-	// Accepted: n tasks of a priority of a lambda were accepted.
-	Accepted func(l *catalog.Entry, priority uint8, n int)
-	// Way: n of those were accepted by one of Ways.
-	Way func(way string, n int)
+	// Accepted: n tasks of a priority of a lambda were accepted by one of Ways.
+	Accepted func(l *catalog.Entry, priority uint8, way string, n int)
 	// Delivered: a task went to the queue of its deliver lambda, where a consumer sees it that long after its
 	// due time.
 	Delivered func(t *task.Task, late time.Duration)

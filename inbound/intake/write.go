@@ -90,8 +90,7 @@ func (b *Batch) writeRows(ctx context.Context, some []*Incoming) {
 	var leftovers []store.Op
 	outcomes := Apply(ctx, b.Store, b.opsOf(some))
 	for _, c := range some {
-		first, last := outcomes[0], outcomes[len(c.rows)-1]
-		outcomes = outcomes[len(c.rows):]
+		first, last := outcomes[c.at], outcomes[c.at+len(c.rows)-1]
 		if c.Err = last; c.IsAlone() {
 			continue
 		}
@@ -105,18 +104,19 @@ func (b *Batch) writeRows(ctx context.Context, some []*Incoming) {
 	}
 }
 
-// opsOf returns the rows of some tasks: a copy, unless they are all that was planned, in order.
+// opsOf returns the rows of some tasks and notes where each begins: all that was planned, or a copy of a part
+// of it.
 func (b *Batch) opsOf(some []*Incoming) []store.Op {
-	n, inOrder := 0, true
+	n := 0
 	for _, c := range some {
-		inOrder = inOrder && c.at == n
 		n += len(c.rows)
 	}
-	if inOrder {
-		return b.ops[:n]
+	if n == len(b.ops) {
+		return b.ops
 	}
 	ops := make([]store.Op, 0, n)
 	for _, c := range some {
+		c.at = len(ops)
 		ops = append(ops, c.rows...)
 	}
 	return ops

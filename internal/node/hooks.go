@@ -19,10 +19,10 @@ import (
 
 func (n *Node) intakeHooks() intake.Hooks {
 	return intake.Hooks{
-		Accepted: func(l *catalog.Entry, priority uint8, count int) {
+		Accepted: func(l *catalog.Entry, priority uint8, way string, count int) {
 			n.metrics.of(l, priority).accepted.Add(float64(count))
+			n.metrics.buffer.ways.WithLabelValues(way).Add(float64(count))
 		},
-		Way: func(way string, count int) { n.metrics.buffer.ways.WithLabelValues(way).Add(float64(count)) },
 		Delivered: func(t *task.Task, late time.Duration) {
 			n.late(n.catalog.ByRef(t.Partition.Lambda), t, stageDelivered, max(0, late))
 		},
