@@ -10,7 +10,7 @@ import (
 	"github.com/kinesin-io/kinesin/task"
 )
 
-// What the id of a task says where no row does: the task may be in the buffer, or on the queue of its deliver
+// The id of a task tells what no row does: the task may be in the buffer, or on the queue of its deliver
 // lambda.
 
 const (

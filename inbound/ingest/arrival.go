@@ -196,7 +196,7 @@ func checkStale(now task.Instant, token task.Token, l *catalog.Entry, a *arrival
 		"a retry runs it", l.Retention)}
 }
 
-// notOursError says that nobody may have sent an arrival.
+// notOursError says that no server or client of this installation sent an arrival.
 type notOursError struct{ text string }
 
 func (e *notOursError) Error() string { return e.text }

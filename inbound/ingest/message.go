@@ -57,7 +57,7 @@ func (c *consumer) handle(ctx context.Context, messages []buffer.Message) (tasks
 	return tasks, pause
 }
 
-// open opens messages; the arrivals are those of all of them, in order.
+// open opens messages and returns the arrivals in all of them, in order.
 func (c *consumer) open(messages []buffer.Message) (all []message, arrivals []arrival) {
 	all = make([]message, len(messages))
 	for i, m := range messages {

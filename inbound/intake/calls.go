@@ -4,7 +4,7 @@ import "sync"
 
 // calls counts the calls under way, so that a caller can wait for all that began before a moment.
 type calls struct {
-	mu      sync.Mutex // guards the rest, and that nothing is added to a group that somebody waits for
+	mu      sync.Mutex // guards the rest; nothing is added to a group that a caller waits for
 	current *sync.WaitGroup
 	earlier <-chan struct{} // closed when all calls before those of current are over; nil when there were none
 }

@@ -17,7 +17,7 @@ import (
 	"github.com/kinesin-io/kinesin/task"
 )
 
-// Limits of a task. What is settable is in Config.
+// Limits of a task, some of which Config changes.
 const (
 	// HorizonDefault is how far ahead a task may be due.
 	HorizonDefault = 10 * 365 * 24 * time.Hour
@@ -75,7 +75,7 @@ type Scheduler interface {
 	// Enqueued says that a task was stored as enqueued and its message sent, or that it was stored as
 	// claimed.
 	Enqueued(t *task.Task)
-	// Done says that tasks have ended, so that nobody needs the wake-up rows that they name.
+	// Done says that tasks have ended, so that the wake-up rows that they name are leftover rows.
 	Done(rows []task.Task)
 }
 

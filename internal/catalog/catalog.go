@@ -27,7 +27,7 @@ const Kind = "lambda"
 // new lambda have an owner within 2 s.
 const RefreshEvery = 1500 * time.Millisecond
 
-// What processes that share a store may rely on.
+// Times that processes which share a store rely on.
 const (
 	// FreshFor is for how long what was read is acted on. A call that acted on something older, because the
 	// store was slow or the process stood still, reads again before it answers: see Since.

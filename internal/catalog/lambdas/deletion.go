@@ -122,7 +122,7 @@ func (d *deletion) run(ctx context.Context) error {
 }
 
 // dropQueues deletes what is left on the queues of a deleted lambda. A message that stays is refused at its
-// claim. What is on the queue of a deliver lambda belongs to its consumer.
+// claim. Messages on the queue of a deliver lambda belong to its consumer.
 func (d *deletion) dropQueues(ctx context.Context) {
 	if d.entry.Mode == task.Deliver {
 		return

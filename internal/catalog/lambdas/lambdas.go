@@ -65,8 +65,8 @@ type Config struct {
 
 // Hooks observe a Service. A nil hook is not called.
 type Hooks struct {
-	// Registered: one of Registrations became of the registration of a lambda; err says why it was refused,
-	// kept or not read.
+	// Registered: the registration of a lambda has one of the outcomes in Registrations; err says why it was
+	// refused, kept or not read.
 	Registered func(ctx context.Context, lambda, outcome string, err error)
 	// Registrations: how many registrations are in each of RegistrationStates; a state that is not named has
 	// none.

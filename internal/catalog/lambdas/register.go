@@ -36,7 +36,7 @@ const (
 	contestedFor = 15 * time.Second
 )
 
-// What became of a registration: see Hooks.Registered.
+// Outcomes of a registration; see Hooks.Registered.
 const (
 	RegistrationCreated   = "created" // the lambda was created
 	RegistrationChanged   = "changed" // the lambda was changed, or is now that of the registration
@@ -54,7 +54,7 @@ const (
 // particular, RegistrationUnread: see Hooks.Registrations.
 const RegistrationApplied = "taken"
 
-// Registrations lists what can become of registrations.
+// Registrations lists the outcomes of registrations.
 func Registrations() []string {
 	return []string{
 		RegistrationCreated, RegistrationChanged, RegistrationWaiting, RegistrationRefused, RegistrationDeleted, RegistrationKept,
