@@ -302,7 +302,7 @@ func TestALambdaOfACallMakesNoWay(t *testing.T) {
 		if l, err := f.Catalog.Lambda("mail"); err != nil || l.Ref != f.lambda.Ref {
 			t.Errorf("%+v, %v", l, err)
 		}
-		f.wantShown("mail", false, "fixed at creation", "delete it, and it is made anew")
+		f.wantShown("mail", false, "fixed at creation", "delete it, and it is created anew")
 		f.during(10*time.Second, func() {
 			if _, err := f.DeleteLambda(f.ctx, &kinesinv1.DeleteLambdaRequest{Name: "mail"}); err != nil {
 				t.Error(err)

@@ -22,8 +22,8 @@ const (
 )
 
 var (
-	errNoSuchRejected = api.Errorf(kinesinv1.Reason_REASON_NOT_FOUND, "nothing of that name is set aside: `kinesin inbound rejected list` has the names")
-	errNotKept        = api.Errorf(kinesinv1.Reason_REASON_NOT_FOUND, "what was set aside is gone but for its name: delete it")
+	errNoSuchRejected = api.Errorf(kinesinv1.Reason_REASON_NOT_FOUND, "nothing rejected has that name: `kinesin inbound rejected list` shows the names")
+	errNotKept        = api.Errorf(kinesinv1.Reason_REASON_NOT_FOUND, "its contents are gone: delete it")
 )
 
 // ListRejected pages over what was rejected, in the order of names.

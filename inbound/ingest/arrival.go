@@ -192,7 +192,7 @@ func checkStale(now task.Instant, token task.Token, l *catalog.Entry, a *arrival
 	if now < max(token.Due, task.Instant(a.AcceptedMicros)).Add(l.Retention) {
 		return nil
 	}
-	return &staleError{fmt.Sprintf("it came again later than %v, the retention of its lambda, after it was due: it may have run, and no row tells; "+
+	return &staleError{fmt.Sprintf("it was received again later than %v, the retention of its lambda, after it was due: it may have run already; "+
 		"a retry runs it", l.Retention)}
 }
 

@@ -137,7 +137,7 @@ func (b *Backlog) Doubt() (unknown bool, err error) {
 	case !b.buffered:
 		return false, nil
 	case now-b.lastOld < backlogFor:
-		return false, fmt.Errorf("%w: what came from it in the last %v was accepted more than %v before", errBacklog, backlogFor, backlogAge)
+		return false, fmt.Errorf("%w: tasks that came from it in the last %v were accepted more than %v before", errBacklog, backlogFor, backlogAge)
 	case b.isUnknown(now):
 		return true, errBacklogUnknown
 	}

@@ -25,7 +25,7 @@ func (e *deletedError) Error() string {
 	if e.lambda != nil {
 		return fmt.Sprintf("%v: %s", catalog.ErrDeleting, e.lambda.Name)
 	}
-	return fmt.Sprintf("%v: the one it was accepted for was deleted, or was created just now; create one of its name", catalog.ErrUnknown)
+	return fmt.Sprintf("%v: the lambda that the task was accepted for was deleted, or was created just now; create one of its name", catalog.ErrUnknown)
 }
 
 // Is makes it one of the sentinels of the catalog.

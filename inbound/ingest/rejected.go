@@ -30,7 +30,7 @@ const (
 	staleRowsMax = 16
 )
 
-var errFull = errors.New("no room to set more aside: retry or delete what is there with `kinesin inbound rejected`")
+var errFull = errors.New("no room for more rejected tasks: retry or delete some with `kinesin inbound rejected`")
 
 // ControlStore is what Rejected needs of a store.
 type ControlStore interface {
@@ -120,7 +120,7 @@ func (r *Rejected) stale(ctx context.Context, t *task.Task) (row *rejectedRow, w
 	if l == nil || int(t.Partition.Priority) >= len(l.Priorities) {
 		return nil, nil, fmt.Errorf("task %s: %w", t.ID, catalog.ErrUnknown)
 	}
-	why = &staleError{fmt.Sprintf("no scheduler ran for longer than %v, for which its lambda keeps what ended: it may have run, and no row tells; "+
+	why = &staleError{fmt.Sprintf("no scheduler ran for longer than %v, for which its lambda keeps ended tasks: it may have run already; "+
 		"a retry runs it", max(l.Retention, task.EndedMin))}
 	payload, err := r.Payload(ctx, t)
 	gone := errors.Is(err, store.ErrNotFound)

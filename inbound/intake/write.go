@@ -179,6 +179,6 @@ func (c *Incoming) isMisplaced(l *catalog.Entry) bool {
 }
 
 var errMayBeDeleted = api.Errorf(kinesinv1.Reason_REASON_UNAVAILABLE,
-	"the lambda may have been deleted meanwhile, and the task stored or not; try again")
+	"the lambda may have been deleted meanwhile, and it is unknown whether the task was stored; try again")
 
-var errMisplaced = api.Errorf(kinesinv1.Reason_REASON_UNAVAILABLE, "the lambda's shards have grown, and this server did not know; try again")
+var errMisplaced = api.Errorf(kinesinv1.Reason_REASON_UNAVAILABLE, "the lambda's shards have grown, and this server did not know yet; try again")

@@ -44,7 +44,7 @@ func (c *Catalog) create(ctx context.Context, want task.Lambda, registration str
 			return entry, false, err
 		}
 	}
-	return nil, false, fmt.Errorf("%w: %s is there in a form that this version cannot read, or was deleted at this moment", ErrChanged, want.Name)
+	return nil, false, fmt.Errorf("%w: %s exists in a format that this version cannot read, or was deleted at this moment", ErrChanged, want.Name)
 }
 
 // WithDefaults returns a lambda to be created with a default for each unset field. The default of the shards

@@ -154,10 +154,10 @@ func (r *Registration) Fits(have *Entry) error {
 	if have.Registration == r.Sum || have.Mode == r.Mode && slices.Equal(have.Priorities, r.Priorities) && r.shardsFit(have) {
 		return nil
 	}
-	wayOut := "register another lambda with these; or delete it, and it is made anew of this registration"
+	wayOut := "register another lambda with these settings; or delete it, and it is created anew of this registration"
 	if have.Registration != "" {
-		wayOut = "put the registration back; or wait until it has no live tasks, or delete it with them dropped: then it is made anew of this " +
-			"registration, a few minutes later, if the queues of that are all there"
+		wayOut = "put the registration back; or wait until it has no live tasks, or delete it with its tasks dropped: then it is created anew of this " +
+			"registration, a few minutes later, if all queues of that exist"
 	}
 	return fmt.Errorf("%w: the registration of %s wants mode %s, priorities %s, shards %d, and %s; %s",
 		ErrFixed, r.Name, r.Mode, strings.Join(r.Priorities, ","), cmp.Or(r.Shards, have.Shards), describe(have.Lambda), wayOut)

@@ -26,10 +26,10 @@ var refusals = []struct {
 	{queue.ErrCannotDeliver, kinesinv1.Reason_REASON_UNSUPPORTED, ""},
 	{queue.ErrOtherMode, kinesinv1.Reason_REASON_IN_USE, ""},
 	{queue.ErrUndeliverable, kinesinv1.Reason_REASON_TOO_LARGE, ""},
-	{store.ErrFull, kinesinv1.Reason_REASON_FULL, "the store takes no new tasks for want of disk space; what it holds still drains"},
+	{store.ErrFull, kinesinv1.Reason_REASON_FULL, "the disk of the store is full: it takes no new tasks; the tasks that it holds still run"},
 	{
 		store.ErrUnknown, kinesinv1.Reason_REASON_UNAVAILABLE,
-		"it is not known whether the write was made; try again, with the same key or request id where there was one",
+		"the outcome of the write is unknown; try again, with the same key or request id if there was one",
 	},
 	{store.ErrUnreachable, kinesinv1.Reason_REASON_UNAVAILABLE, "the store does not answer for now; try again later"},
 	{queue.ErrUnreachable, kinesinv1.Reason_REASON_UNAVAILABLE, "the queue service does not answer for now; try again later"},

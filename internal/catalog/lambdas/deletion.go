@@ -212,7 +212,7 @@ func (d *deletion) checkMarked() error {
 		return fmt.Errorf("%w: %s", catalog.ErrChanged, d.entry.Name)
 	}
 	return api.Errorf(kinesinv1.Reason_REASON_IN_USE,
-		"lambda %s: its deletion was taken back, most likely since a task of it came out of the inbound buffer; wait for its tasks, or delete it with them dropped", d.entry.Name)
+		"lambda %s: its deletion was cancelled, most likely because a task of it came out of the inbound buffer; wait for its tasks, or delete it with its tasks dropped", d.entry.Name)
 }
 
 // proceed is called between two steps: it fails with errMoreToDo when the time of the call is over, and

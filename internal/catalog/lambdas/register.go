@@ -249,7 +249,7 @@ func (r *registrar) contest(c *candidate, before, after []candidate) error {
 	}
 	p.contestedSince = cmp.Or(p.contestedSince, now)
 	if now.Sub(p.contestedSince) < contestedFor {
-		return fmt.Errorf("%w, and this is the first by name: its lambda is made in %v, and the other refused: %w", errContested, contestedFor, err)
+		return fmt.Errorf("%w, and this one is first by name: its lambda is created in %v, and the other registration refused: %w", errContested, contestedFor, err)
 	}
 	return nil
 }

@@ -71,10 +71,10 @@ func (svc *Service) checkQueueNames(ctx context.Context, entry *catalog.Entry) e
 	if taken == nil {
 		return nil
 	}
-	taken = fmt.Errorf("%w (it was created at this moment; if it is not there now, create this one again)", taken)
+	taken = fmt.Errorf("%w (it was created at the same time; if it is not there now, create this one again)", taken)
 	d := deletion{Service: svc, entry: entry}
 	if err := d.run(context.WithoutCancel(ctx)); err != nil {
-		return refusal.Invalid("%v; lambda %s was created, and is to be deleted, which failed: %v", taken, entry.Name, err)
+		return refusal.Invalid("%v; lambda %s was created and could not be deleted again: %v", taken, entry.Name, err)
 	}
 	return taken
 }

@@ -84,7 +84,7 @@ func (svc *Service) checkNotRegistered(ctx context.Context, entry *catalog.Entry
 		way += "; if Terraform has forgotten it (a removed block), delete its registration by hand: " + svc.Unregister(entry.Name)
 	}
 	return api.Errorf(kinesinv1.Reason_REASON_REGISTERED,
-		"lambda %s is registered: take it out where it is (its module call in Terraform), and servers delete it when it has no live tasks%s", entry.Name, way)
+		"lambda %s is registered: remove its registration (its module call in Terraform), and servers delete it when it has no live tasks%s", entry.Name, way)
 }
 
 // viewLambda returns a lambda as callers see it, after a look at the registration of its name.

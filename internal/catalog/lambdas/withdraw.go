@@ -102,7 +102,7 @@ func (r *registrar) holdMany(ctx context.Context, gone []*catalog.Entry, stay in
 	}
 	if !r.held {
 		r.tell(ctx, "", RegistrationHeld, fmt.Errorf(
-			"%d of %d registrations are gone at once, or want what is fixed to be otherwise: their lambdas are deleted in %v, those without live tasks; put the registrations back if that is not meant",
+			"%d of %d registrations are gone at once, or change fixed settings: their lambdas are deleted in %v if they have no live tasks; put the registrations back if that is not intended",
 			n, n+stay, withdrawnManyAfter))
 	}
 	r.held = true
