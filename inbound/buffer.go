@@ -47,7 +47,7 @@ var bufferBackoff = backoff.Policy{Min: time.Second, Max: 30 * time.Second}
 type Buffering struct {
 	// Buffer holds what was accepted and is not in the store; nil: there is none.
 	Buffer buffer.Buffer
-	// Backlog tells what is still in the Buffer. It is required with one.
+	// Backlog tells what is still in the Buffer. It is required, also without one.
 	Backlog Backlog
 	// Linger is how long a Schedule call waits for others to share its message. 0: BufferLingerDefault;
 	// negative: none.

@@ -38,9 +38,9 @@ func (in *Inbound) refreshFor(ctx context.Context, ids []string) error {
 	return in.Catalog.Refresh(ctx)
 }
 
-// unstored returns what is known of a task without a row. It is known for as long as the row of an ended task
-// would be. A task counts as being in the buffer until that is known to have passed it; nothing follows a
-// delivery.
+// unstored returns what is known of a task without a row, for as long as the row of an ended task would be kept. A
+// task counts as being in the buffer until it is known to have left it; nothing follows a delivery. Tasks with a key
+// never go to the buffer.
 func (in *Inbound) unstored(token task.Token) (task.Task, bool) {
 	t := task.Task{ID: token.ID, Partition: token.Partition, Due: token.Due}
 	l := in.Catalog.ByRef(token.Partition.Lambda)
@@ -49,36 +49,17 @@ func (in *Inbound) unstored(token task.Token) (task.Task, bool) {
 	}
 	t.Created = intake.MadeAt(t.ID)
 	now := in.Clock.Now()
+	isKept := now < max(t.Due, t.Created).Add(l.Retention) // as the row of an ended task
 	switch {
-	case l.Mode == task.Deliver && now >= t.Due && (token.Direct || in.hasLeftBuffer(t.Created.Add(acceptedWithin))):
+	case l.Mode == task.Deliver && now >= t.Due && (token.Direct || in.Buffering.Backlog.Passed(t.Created.Add(acceptedWithin))):
 		t.State = task.Delivered
-		return t, now < max(t.Due, t.Created).Add(l.Retention)
+		return t, isKept
 	case token.Direct:
 		t.State = task.Enqueued
 		return t, true
 	}
 	t.State = task.Accepted
-	return t, in.mayBeBuffered(token)
-}
-
-// hasLeftBuffer reports whether a task that was accepted until a moment has come out of the buffer.
-func (in *Inbound) hasLeftBuffer(accepted task.Instant) bool {
-	return in.Buffering.Buffer == nil || in.Buffering.Backlog.Passed(accepted)
-}
-
-// mayBeBuffered reports whether a task without a row may be in the buffer. If it had ended, its row would
-// stay for the retention of its lambda, and no message outlives intake.BufferLifeMax. Tasks with a key never
-// go to the buffer.
-func (in *Inbound) mayBeBuffered(t task.Token) bool {
-	if in.Buffering.Buffer == nil || t.ID.IsDerived() {
-		return false
-	}
-	l := in.Catalog.ByRef(t.Partition.Lambda)
-	if l == nil {
-		return false
-	}
-	now, made := in.Clock.Now(), intake.MadeAt(t.ID)
-	return now < max(t.Due, made).Add(l.Retention) && now < made.Add(intake.BufferLifeMax)
+	return t, in.Buffering.Buffer != nil && isKept && now < t.Created.Add(intake.BufferLifeMax)
 }
 
 // mayBeDelivered reports whether a deliver task without a row may be on its queue: it went there directly, or

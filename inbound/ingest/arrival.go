@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/kinesin-io/kinesin/api"
 	"github.com/kinesin-io/kinesin/api/kinesinv1"
 	"github.com/kinesin-io/kinesin/inbound/intake"
 	"github.com/kinesin-io/kinesin/internal/catalog"
@@ -14,6 +13,10 @@ import (
 	"github.com/kinesin-io/kinesin/store"
 	"github.com/kinesin-io/kinesin/task"
 )
+
+// unknownTriesMax is how often a task of an unknown lambda is received before it is rejected: the lambda may
+// be newer than the catalog.
+const unknownTriesMax = 6
 
 // arrival is a task that comes out of the buffer, or that a person retries after it was rejected.
 type arrival struct {
@@ -24,23 +27,6 @@ type arrival struct {
 	// Known once its id was opened:
 	due           task.Instant
 	redeliverable bool
-}
-
-// outcome is what became of an arrival.
-type outcome uint8
-
-const (
-	stored        outcome = iota // it is in the store
-	retryLater                   // the store did not take it
-	unknownLambda                // its lambda is not known yet, or is being deleted
-	rejected                     // it will never be taken as it is
-)
-
-// result is the outcome of an arrival, and why.
-type result struct {
-	outcome outcome
-	reason  string // of a rejection
-	err     error
 }
 
 // takeIn stores arrivals, with a result for each.
@@ -81,7 +67,7 @@ func (in *Ingest) results(b *intake.Batch, arrivals []arrival) []result {
 	all := make([]result, len(arrivals))
 	n, age := 0, time.Duration(0)
 	for i := range all {
-		all[i] = resultOf(b.Tasks[i].Err, &arrivals[i])
+		all[i] = resultOf(b.Tasks[i].Err, arrivals[i].manual || arrivals[i].tries >= unknownTriesMax)
 		if all[i].outcome == stored {
 			n++
 			age = max(age, b.Now.Sub(task.Instant(arrivals[i].AcceptedMicros)))
@@ -196,16 +182,6 @@ func checkStale(now task.Instant, token task.Token, l *catalog.Entry, a *arrival
 		"a retry runs it", l.Retention)}
 }
 
-// notOursError says that no server or client of this installation sent an arrival.
-type notOursError struct{ text string }
-
-func (e *notOursError) Error() string { return e.text }
-
-// staleError says that an arrival may have run already.
-type staleError struct{ text string }
-
-func (e *staleError) Error() string { return e.text }
-
 // acceptKnown settles arrivals that get no row of their own and have a task row: deliver tasks that were
 // cancelled in the buffer, whose tombstones are the only rows that they ever have; and those that seem stale
 // though their rows are still kept.
@@ -253,51 +229,4 @@ func (in *Ingest) removeOvertaken(ctx context.Context, b *intake.Batch) {
 	if len(ended) > 0 {
 		in.Scheduler.Done(ended)
 	}
-}
-
-// lastingReasons are the refusals that another try does not change.
-var lastingReasons = map[kinesinv1.Reason]string{
-	kinesinv1.Reason_REASON_TOO_LARGE:    ReasonTooLarge,
-	kinesinv1.Reason_REASON_INVALID:      ReasonInvalid,
-	kinesinv1.Reason_REASON_KEY_CONFLICT: ReasonInvalid,
-	kinesinv1.Reason_REASON_UNSUPPORTED:  ReasonInvalid,
-}
-
-// resultOf returns what an error of the intake means for an arrival.
-func resultOf(err error, a *arrival) result {
-	var notOurs *notOursError
-	var stale *staleError
-	switch {
-	case err == nil:
-		return result{outcome: stored}
-	case errors.Is(err, catalog.ErrDeleting):
-		return result{outcome: unknownLambda, err: err}
-	case errors.Is(err, catalog.ErrUnknown):
-		if a.tries < unknownTriesMax && !a.manual {
-			return result{outcome: unknownLambda, err: err}
-		}
-		return result{rejected, ReasonUnknownLambda, fmt.Errorf("%w, then retry", err)}
-	case errors.As(err, &notOurs):
-		return result{rejected, ReasonNotOurs, err}
-	case errors.As(err, &stale):
-		return result{rejected, ReasonStale, err}
-	case errors.Is(err, store.ErrMalformed):
-		return result{rejected, ReasonInvalid, err}
-	}
-	if reason, lasting := lastingReasons[refusal.Problem(err).Reason]; lasting {
-		return result{rejected, reason, err}
-	}
-	return result{outcome: retryLater, err: err}
-}
-
-// problem returns a result as the answer to a call.
-func (r *result) problem() *kinesinv1.Problem {
-	switch r.outcome {
-	case stored:
-		return nil
-	case rejected:
-		return api.ProblemOf(refusal.Invalid("%s: %v", r.reason, r.err))
-	case retryLater, unknownLambda:
-	}
-	return refusal.Problem(r.err)
 }

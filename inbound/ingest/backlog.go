@@ -13,6 +13,8 @@ import (
 )
 
 const (
+	// retryAfterMax is after how long a task that the store did not take comes again at the latest.
+	retryAfterMax = 2 * time.Minute
 	// backlogAge is how old tasks may be that come from a buffer without a backlog.
 	backlogAge = 30 * time.Second
 	// backlogFor is for how long after an older task more are expected: a task that the store did not take

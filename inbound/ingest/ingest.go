@@ -7,49 +7,16 @@ package ingest
 import (
 	"cmp"
 	"context"
-	"errors"
-	"fmt"
 	"time"
-
-	"golang.org/x/sync/errgroup"
 
 	"github.com/kinesin-io/kinesin/inbound/buffer"
 	"github.com/kinesin-io/kinesin/inbound/intake"
-	"github.com/kinesin-io/kinesin/internal/backoff"
-	"github.com/kinesin-io/kinesin/internal/catalog"
-	"github.com/kinesin-io/kinesin/internal/clock"
 )
 
 // Defaults of Config.
 const (
 	RateDefault        = 2000
 	ConcurrencyDefault = 4
-)
-
-const (
-	// The lambda of a task may be newer than the catalog: the task is received a few times, a while apart,
-	// before it is rejected.
-	unknownTriesMax = 6
-	unknownTryAfter = 2 * catalog.RefreshEvery
-
-	retryAfterMax  = 2 * time.Minute
-	fullRetryAfter = buffer.DelayMax  // of a message that there is no room to reject
-	settleMax      = 20 * time.Second // of requests that delete messages or make them come again
-	closeMax       = 10 * time.Second // of the last deletes when a Run ends
-
-	// Messages that arrive while nobody receives share the next receive. Schedule puts nothing into the
-	// buffer that is due sooner than Near, so there is time; but not after something that is due soon, as
-	// clients may send themselves, nor after something old, since more of it may wait.
-	receivePause     = 500 * time.Millisecond // after a receive that was not full
-	receivePauseSoon = 20 * time.Millisecond
-	nearPauses       = 10 // a pause lasts at most that part of Near
-	soonMax          = 2 * time.Second
-	freshMax         = 2 * time.Second
-)
-
-var (
-	consumeBackoff = backoff.Policy{Min: 100 * time.Millisecond, Max: 30 * time.Second} // after the buffer or the store failed
-	retryBackoff   = backoff.Policy{Min: time.Second, Max: retryAfterMax}               // of a message that the store did not take
 )
 
 // Why messages stay in the buffer for now; see Hooks.Left.
@@ -99,85 +66,4 @@ func New(c Config) *Ingest {
 	c.Rate = cmp.Or(c.Rate, RateDefault)
 	c.Concurrency = cmp.Or(max(c.Concurrency, 0), ConcurrencyDefault)
 	return &Ingest{c}
-}
-
-// Run takes tasks from the buffer to the store until ctx ends; then it finishes what it has received. A
-// worthless message costs one receive; one that cannot be taken now comes again with backoff; while the store
-// or the buffer fails, Run pauses.
-func (in *Ingest) Run(ctx context.Context) error {
-	if in.Buffer == nil {
-		<-ctx.Done()
-		return nil
-	}
-	c := &consumer{
-		Ingest: in, limiter: limiter{rate: in.Rate, tasksEach: 1}, deleter: newDeleter(ctx, in), breaker: backoff.Breaker{Policy: consumeBackoff},
-	}
-	in.Backlog.begin()
-	c.runs.SetLimit(in.Concurrency)
-	c.start(ctx, true)
-	err := c.runs.Wait()
-	closing, cancel := clock.Within(context.WithoutCancel(ctx), in.Clock, closeMax)
-	defer cancel()
-	return errors.Join(err, c.deleter.end(closing))
-}
-
-// consumer is one Run.
-type consumer struct {
-	*Ingest
-	limiter limiter
-	deleter *deleter
-	breaker backoff.Breaker
-	runs    errgroup.Group // of receives
-}
-
-// start receives in a goroutine, unless as many run as may: until ctx ends, or, not always, until a receive
-// is not full. A receive costs money whether it brings anything or not, so only full ones start another
-// goroutine.
-func (c *consumer) start(ctx context.Context, always bool) {
-	c.runs.TryGo(func() error {
-		for ctx.Err() == nil {
-			full, ok := c.receive(ctx)
-			switch {
-			case !ok:
-				return nil
-			case full:
-				c.start(ctx, false)
-			case !always:
-				return nil
-			}
-		}
-		return nil
-	})
-}
-
-// receive takes in what one receive brings; full says that there may be more, ok that the run goes on.
-func (c *consumer) receive(ctx context.Context) (full, ok bool) {
-	limit, reserved, wait := c.limiter.reserve(clock.Mono(c.Clock))
-	if clock.Sleep(ctx, c.Clock, wait) != nil || clock.Sleep(ctx, c.Clock, c.breaker.Left(c.Clock)) != nil {
-		return false, false
-	}
-	received := c.Backlog.receiving()
-	messages, err := c.Buffer.Receive(ctx, limit)
-	received()
-	if err != nil {
-		c.limiter.received(reserved, 0, 0)
-		if ctx.Err() != nil || errors.Is(err, buffer.ErrClosed) {
-			return false, false
-		}
-		c.failed(ctx, fmt.Errorf("receive from the inbound buffer: %w", err))
-		return false, true
-	}
-	tasks, pause := c.handle(context.WithoutCancel(ctx), messages)
-	c.limiter.received(reserved, len(messages), tasks)
-	if len(messages) > 0 && len(messages) < limit {
-		return false, clock.Sleep(ctx, c.Clock, pause) == nil
-	}
-	return len(messages) == limit, true
-}
-
-// failed makes all runs pause, for longer each time.
-func (c *consumer) failed(ctx context.Context, err error) {
-	if pause := c.breaker.Failed(c.Clock); c.Hooks.Paused != nil {
-		c.Hooks.Paused(ctx, err, pause)
-	}
 }

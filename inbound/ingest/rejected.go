@@ -69,22 +69,6 @@ func NewRejected(c RejectedConfig) *Rejected {
 	return &Rejected{RejectedConfig: c}
 }
 
-// reject keeps a message or a task of one, so that the message need not come again; left says that it must.
-// The error is a failure of the store.
-func (c *consumer) reject(ctx context.Context, m *message, row *rejectedRow, why error) (left bool, err error) {
-	err = c.Rejected.put(ctx, row)
-	switch {
-	case errors.Is(err, errFull):
-		c.leave(m, LeftFull, fullRetryAfter)
-		return true, nil
-	case err != nil:
-		c.leave(m, LeftStore, retryBackoff.Pause(c.Clock, m.tries))
-		return true, err
-	}
-	c.Rejected.tell(ctx, row, why)
-	return false, nil
-}
-
 func (r *Rejected) tell(ctx context.Context, row *rejectedRow, why error) {
 	if r.Kept != nil {
 		r.Kept(ctx, row.Reason, why)

@@ -15,24 +15,6 @@ import (
 	"github.com/kinesin-io/kinesin/task"
 )
 
-// Why a message or a task is rejected.
-const (
-	ReasonUndecodable   = "undecodable"
-	ReasonNewerVersion  = "newer_version"
-	ReasonNotOurs       = "not_ours"
-	ReasonUnknownLambda = "unknown_lambda"
-	ReasonInvalid       = "invalid"
-	ReasonTooLarge      = "too_large"
-	ReasonStale         = "stale"
-)
-
-// Reasons lists why something is rejected.
-func Reasons() []string {
-	return []string{
-		ReasonUndecodable, ReasonNewerVersion, ReasonNotOurs, ReasonUnknownLambda, ReasonInvalid, ReasonTooLarge, ReasonStale,
-	}
-}
-
 const (
 	rejectedKind = "rejected"      // one control row for each
 	bodyKind     = "rejected-body" // its body, in parts: NAME/0, NAME/1 …

@@ -17,6 +17,7 @@ import (
 )
 
 const (
+	settleMax = 20 * time.Second // bounds requests that delete messages or make them come again
 	// deleteLinger is how long messages wait to be deleted together. They stay hidden for far longer
 	// (hideFor, less hideEvery).
 	deleteLinger   = time.Second
@@ -34,8 +35,8 @@ func redeliverable(l *catalog.Entry, due, now task.Instant) bool {
 }
 
 // finish deletes the messages that are done with and makes the others come again.
-func (c *consumer) finish(ctx context.Context, all []message) error {
-	ctx, cancel := clock.Within(ctx, c.Clock, settleMax)
+func (in *Ingest) finish(ctx context.Context, all []message, d *deleter) error {
+	ctx, cancel := clock.Within(ctx, in.Clock, settleMax)
 	defer cancel()
 	var now, batched []buffer.Message
 	again := map[time.Duration][]buffer.Message{} // by whole seconds, so that few requests do
@@ -53,12 +54,12 @@ func (c *consumer) finish(ctx context.Context, all []message) error {
 	}
 	var errs []error
 	if len(now) > 0 {
-		errs = append(errs, c.Buffer.Delete(ctx, append(now, batched...))) // there is a request anyway
+		errs = append(errs, in.Buffer.Delete(ctx, append(now, batched...))) // there is a request anyway
 	} else {
-		c.deleter.add(batched)
+		d.add(batched)
 	}
 	for after, messages := range again {
-		errs = append(errs, c.Buffer.Retry(ctx, messages, after))
+		errs = append(errs, in.Buffer.Retry(ctx, messages, after))
 	}
 	if err := errors.Join(errs...); err != nil {
 		return fmt.Errorf("settle messages of the inbound buffer: %w", err) // they come again when their visibility ends

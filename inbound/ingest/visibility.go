@@ -23,17 +23,17 @@ const (
 
 // keepHidden keeps messages hidden until end is called, which returns when no request that hides them is in
 // flight. Messages that are handled within hideEvery cost no request.
-func (c *consumer) keepHidden(ctx context.Context, messages []buffer.Message) (end func()) {
+func (in *Ingest) keepHidden(ctx context.Context, messages []buffer.Message) (end func()) {
 	waiting, stop := context.WithCancel(ctx)
 	ended := make(chan struct{})
 	go func() {
 		defer close(ended)
 		for range hideMax / hideEvery {
-			if clock.Sleep(waiting, c.Clock, hideEvery) != nil {
+			if clock.Sleep(waiting, in.Clock, hideEvery) != nil {
 				return
 			}
-			within, cancel := clock.Within(ctx, c.Clock, hideEvery)
-			_ = c.Buffer.Retry(within, messages, hideFor) // the next one follows, and at worst they come again
+			within, cancel := clock.Within(ctx, in.Clock, hideEvery)
+			_ = in.Buffer.Retry(within, messages, hideFor) // the next one follows, and at worst they come again
 			cancel()
 		}
 	}()
