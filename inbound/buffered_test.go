@@ -25,7 +25,7 @@ import (
 
 var inboundKey = task.InboundKey([]byte(strings.Repeat("s", task.TokenKeyBytes)))
 
-// buffered is a fixture with a buffer, whose consumer runs when it is told to.
+// buffered is a fixture with a buffer; consume and halt run its consumer.
 type buffered struct {
 	*fixture
 
@@ -51,7 +51,7 @@ type buffered struct {
 	consumed int
 }
 
-// Send, Receive and the rest are the buffer as inbound sees it.
+// Send and the other methods implement the buffer, with faults.
 func (b *buffered) Send(ctx context.Context, messages []buffer.Outgoing) []error {
 	b.mu.Lock()
 	refuse, hang, silent := cmp.Or(b.refuse, b.noSends), b.hang, b.silent
@@ -161,14 +161,14 @@ func (b *buffered) drain(d time.Duration) {
 	b.halt()
 }
 
-// advance lets what runs come to rest before and after time moves.
+// advance moves the time and lets all goroutines finish what they do, before and after.
 func (b *buffered) advance(d time.Duration) {
 	synctest.Wait()
 	b.time.Advance(d)
 	synctest.Wait()
 }
 
-// accepted schedules in the moving time that a linger takes.
+// accepted schedules while the time of a linger passes.
 func (b *buffered) accepted(items ...*kinesinv1.ScheduleItem) (ids []string) {
 	b.t.Helper()
 	b.during(inbound.BufferLingerDefault, func() {
@@ -182,7 +182,7 @@ func (b *buffered) accepted(items ...*kinesinv1.ScheduleItem) (ids []string) {
 	return ids
 }
 
-// q1 is a task as a client puts it into the buffer itself.
+// q1 returns a task as a client sends it to the buffer itself.
 func (b *buffered) q1(due time.Duration, change func(*kinesinv1.BufferedTask, *task.InboundToken)) *kinesinv1.BufferedTask {
 	b.t.Helper()
 	now := b.clock.Now()
@@ -264,7 +264,7 @@ func TestWhatHasTimeGoesThroughTheBuffer(t *testing.T) {
 	})
 }
 
-// accepted2 is how many tasks the hook counted.
+// accepted2 returns how many tasks the hook counted.
 func (b *buffered) accepted2() int {
 	b.fixture.mu.Lock()
 	defer b.fixture.mu.Unlock()

@@ -40,25 +40,26 @@ const (
 	payload = 4096 // the largest, in bytes
 )
 
-// serving is an inbound, and what is beside it in a process.
+// serving is an inbound with the lambdas' service and the ingest of the same process.
 type serving struct {
 	*inbound.Inbound
 	beside
 }
 
-// beside is a type of its own so that what all three have is that of the inbound.
+// beside embeds the others one level deeper, so that a name that all of them have selects that of the
+// inbound.
 type beside struct {
 	*lambdas.Service
 	consuming
 }
 
-// consuming is likewise.
+// consuming embeds the ingest one level deeper still.
 type consuming struct {
 	*ingest.Ingest
 	rejects *ingest.Rejected
 }
 
-// settings are what all of them are made of.
+// settings configure all of them.
 type settings struct {
 	intake.Config
 	Store         inbound.Store
@@ -93,7 +94,7 @@ func newServing(c settings) serving {
 	}), consuming{ingest.New(c.Ingest), rejects}}}
 }
 
-// as is a value as something else that it is.
+// as converts a value to an interface that it implements.
 func as[T any](v any) T {
 	t, is := v.(T)
 	if !is {
@@ -102,7 +103,7 @@ func as[T any](v any) T {
 	return t
 }
 
-// fixture is an inbound over a store and a queue in memory, in virtual time, with one lambda "mail".
+// fixture runs an inbound over a store and a queue in memory, in virtual time, with one lambda "mail".
 type fixture struct {
 	serving
 
@@ -134,7 +135,7 @@ type fixture struct {
 	made     []string // lambdas whose queues were asked for
 }
 
-// dropping is the queue with an ear for the lambdas it is to forget.
+// dropping wraps the queue and records calls for lambdas.
 type dropping struct {
 	*queue.Queue
 	f *fixture
@@ -155,7 +156,7 @@ func (d dropping) Provision(ctx context.Context, l task.Lambda) error {
 	return d.Queue.Provision(ctx, l)
 }
 
-// CheckLambda is that of a queue whose names are made of the lambda's and the priority's.
+// CheckLambda refuses queue names that are taken, made of the names of lambda and priority as on SQS.
 func (d dropping) CheckLambda(l task.Lambda, planned ...task.Lambda) error {
 	others := slices.Clone(planned)
 	for _, entry := range d.f.Catalog.All() {
@@ -171,7 +172,7 @@ func (d dropping) CheckLambda(l task.Lambda, planned ...task.Lambda) error {
 	return d.Queue.CheckLambda(l, planned...)
 }
 
-// stepwise is a driver that writes one row after the other, as one does that has no commit over several.
+// stepwise writes one row after the other, as a driver without a commit over several rows does.
 type stepwise struct {
 	store.Driver
 
@@ -179,7 +180,7 @@ type stepwise struct {
 	between func() // called once, before the next write that follows another; nil: writes go on together
 }
 
-// meanwhile has something happen between the next two writes of a task.
+// meanwhile runs a function between the next two writes of a task.
 func (s *stepwise) meanwhile(between func()) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -212,7 +213,7 @@ func (s *stepwise) Apply(ctx context.Context, ops []store.Op) ([]error, error) {
 	return append(results, more...), err
 }
 
-// watched is the store as inbound sees it, with places to interfere.
+// watched wraps the store with hooks around its calls.
 type watched struct {
 	*store.Store
 
@@ -227,7 +228,7 @@ type watched struct {
 	unreadable  map[string]error // registrations that cannot be read
 }
 
-// set sets the places to interfere all at once.
+// set sets all hooks at once.
 func (w *watched) set(beforeApply func([]store.Op), afterApply, afterTasks func()) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -260,7 +261,7 @@ func (w *watched) ScanSchedule(ctx context.Context, p task.Partition, after stor
 	return w.Store.ScanSchedule(ctx, p, after, through, limit)
 }
 
-// scanned is how many scans of wake-up rows there were.
+// scanned returns how many scans of wake-up rows there were.
 func (w *watched) scanned() int {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -304,7 +305,7 @@ func (f *fixture) CancelRequested(t *task.Task) {
 	f.note(func() { f.stopped = append(f.stopped, t.ID) })
 }
 
-// elsewhere is the catalog of another process.
+// elsewhere returns the catalog of another process.
 func (f *fixture) elsewhere() *catalog.Catalog {
 	f.t.Helper()
 	c := catalog.New(f.store, f.clock, slog.New(slog.DiscardHandler))
@@ -400,7 +401,7 @@ func (f *fixture) during(d time.Duration, call func()) {
 	}
 }
 
-// in is a task of lambda mail that is due in d.
+// in returns a task of lambda mail that is due in d.
 func in(d time.Duration) *kinesinv1.ScheduleItem {
 	return &kinesinv1.ScheduleItem{Lambda: "mail", DelayMicros: d.Microseconds()}
 }
@@ -464,8 +465,8 @@ func (f *fixture) row(id string) task.Task {
 	return rows[0]
 }
 
-// waitingRows are the wake-up rows that no live task row names: of tasks that wait, and what should not be
-// there.
+// waitingRows returns the wake-up rows that no live task row names: those of waiting tasks, and leftover
+// rows.
 func (f *fixture) waitingRows() (all []task.Task) {
 	f.t.Helper()
 	return f.waitingRowsOf(f.lambda.Name)

@@ -11,7 +11,7 @@ import (
 	"github.com/kinesin-io/kinesin/store"
 )
 
-// visible is what another process would receive now.
+// visible returns what another process would receive now.
 func (b *buffered) visible() (got []buffer.Message) {
 	ctx, cancel := context.WithCancel(b.ctx)
 	done := make(chan struct{})
@@ -55,7 +55,7 @@ func TestAMessageIsHeldForAsLongAsTheStoreTakes(t *testing.T) {
 	})
 }
 
-// A message that nobody gets done is not kept from others for ever.
+// A message that cannot be handled is not hidden from other processes for ever.
 func TestAMessageIsNotHeldForEver(t *testing.T) {
 	runBuffered(t, nil, func(b *buffered) {
 		b.put(b.q1(time.Hour, nil))

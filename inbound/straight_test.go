@@ -53,7 +53,7 @@ func runOutgoing(t *testing.T, change func(*settings), test func(o *outgoing)) {
 	})
 }
 
-// due is a task of the deliver lambda.
+// due returns a task of the deliver lambda.
 func due(d time.Duration) *kinesinv1.ScheduleItem {
 	return &kinesinv1.ScheduleItem{Lambda: "invoices", DelayMicros: d.Microseconds(), Payload: []byte("42"), Traceparent: trace}
 }
@@ -145,7 +145,7 @@ func TestStraightCanBeTurnedOff(t *testing.T) {
 	})
 }
 
-// What the queue refuses is planned after what was to be stored anyway: outcomes are not mixed up.
+// Rows of tasks that the queue refuses are planned after the others: outcomes are not mixed up.
 func TestEachTaskHasItsOwnOutcome(t *testing.T) {
 	runOutgoing(t, nil, func(o *outgoing) {
 		o.out.Decide(func(*queue.Delivery) queuetest.Fault { return queuetest.NotApplied })
@@ -485,7 +485,7 @@ func runBufferedOutgoing(t *testing.T, test func(b *buffered, out *queuetest.Del
 	})
 }
 
-// What comes out of the buffer goes the same ways as what does not.
+// Tasks of the buffer are delivered in the same ways as others.
 func TestDeliverTasksThroughTheBuffer(t *testing.T) {
 	runBufferedOutgoing(t, func(b *buffered, out *queuetest.Delivering) {
 		soon := b.accepted(due(time.Minute))[0]

@@ -38,9 +38,9 @@ func (in *Inbound) refreshFor(ctx context.Context, ids []string) error {
 	return in.Catalog.Refresh(ctx)
 }
 
-// unstored returns what is known of a task without a row, for as long as the row of an ended task would be kept. A
-// task counts as being in the buffer until it is known to have left it; nothing follows a delivery. Tasks with a key
-// never go to the buffer.
+// unstored returns what is known of a task without a row, for as long as the row of an ended task would be
+// kept. A task counts as being in the buffer until it is known to have left it; nothing follows a delivery.
+// Tasks with a key never go to the buffer.
 func (in *Inbound) unstored(token task.Token) (task.Task, bool) {
 	t := task.Task{ID: token.ID, Partition: token.Partition, Due: token.Due}
 	l := in.Catalog.ByRef(token.Partition.Lambda)
