@@ -8,8 +8,8 @@ import (
 	"github.com/kinesin-io/kinesin/task"
 )
 
-// doubts has the scheduler set aside what may have run though no row tells, in the same place as what comes
-// through the inbound buffer. That takes no role. nil where ended rows stay as long as they are needed.
+// doubts returns how the scheduler rejects tasks that may have run already: they are kept with the rejected
+// messages of the inbound buffer. That takes no role. nil where ended rows stay as long as they are needed.
 func (n *Node) doubts(c *Config, seal *task.Sealer) *scheduler.Doubts {
 	if !n.store.EndedExpire() {
 		return nil
