@@ -100,7 +100,12 @@ var table = []row{
 	{name: "api/kinesinv1", never: serverSide, generated: true},
 	{name: "api/kinesinv1/kinesinv1connect", may: []string{"api/kinesinv1"}, never: serverSide, generated: true},
 
-	{name: "inbound", may: slices.Concat(seams, wire, []string{"inbound/buffer", "internal/gather", "internal/refusal"}), tests: []string{"internal/catalog/lambdas", "inbound/buffer/mem", "inbound/buffer/buffertest"}},
+	{name: "inbound/intake", may: slices.Concat(seams, wire, []string{"internal/refusal"})},
+	{name: "inbound/ingest", may: slices.Concat(seams, wire, []string{"inbound/buffer", "inbound/intake", "internal/gather", "internal/refusal"})},
+	{
+		name: "inbound", may: slices.Concat(seams, wire, []string{"inbound/buffer", "inbound/intake", "internal/gather", "internal/refusal"}),
+		tests: []string{"inbound/ingest", "internal/catalog/lambdas", "inbound/buffer/mem", "inbound/buffer/buffertest"},
+	},
 	{name: "inbound/buffer"},
 	{name: "inbound/buffer/mem", may: []string{"task", "inbound/buffer", "internal/backoff", "internal/clock"}, tests: []string{"inbound/buffer/buffertest"}},
 	{name: "inbound/buffer/sqsbuffer", may: []string{"inbound/buffer", "internal/backoff", "internal/clock", "internal/sqsclient"}, tests: []string{"inbound/buffer/buffertest"}},
@@ -122,7 +127,7 @@ var table = []row{
 	},
 
 	{
-		name: "internal/node", may: slices.Concat(seams, wire, []string{"partition/fleet", "internal/catalog/lambdas", "inbound", "inbound/buffer", "scheduler", "dispatcher", "hsc"}, tools),
+		name: "internal/node", may: slices.Concat(seams, wire, []string{"partition/fleet", "internal/catalog/lambdas", "inbound", "inbound/buffer", "inbound/ingest", "inbound/intake", "scheduler", "dispatcher", "hsc"}, tools),
 		tests: []string{"sdk", "internal/sdkconfig", "store/dynamo", "queue/sqs"},
 		never: []string{"store/pebble", "store/mem", "queue/mem", "github.com/cockroachdb", "github.com/aws"},
 	},

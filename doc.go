@@ -15,12 +15,15 @@
 //	queue               enqueued tasks on their way to workers; drivers queue/sqs and queue/mem,
 //	                    suite queue/queuetest
 //	partition           who owns which slice of the key space
-//	internal/catalog    the lambdas that a process knows
+//	internal/catalog    the lambdas that a process knows; internal/catalog/lambdas creates,
+//	                    changes and deletes them
 //	internal/lease      the worker leases that a process knows
 //
 // The roles, which never import each other:
 //
-//	inbound             accepts tasks, answers questions about them, cancels them
+//	inbound             schedules tasks, answers what became of them, lists and cancels them
+//	inbound/ingest      takes the tasks of the inbound buffer to the store; both take
+//	                    tasks in by inbound/intake
 //	scheduler           looks ahead in the partitions it owns and fires what is due
 //	dispatcher          puts due tasks on their lambda's queue
 //	hsc                 heartbeat and status controller: claims, leases, outcomes

@@ -72,7 +72,7 @@ func TestWideTextIsFound(t *testing.T) {
 	long := strings.Repeat("word ", 30)
 	for text, want := range map[string]int{
 		"a.go\x00// " + long + "\n":                1,
-		"a.go\x00\t\t// " + long[:90] + "\n":      0,
+		"a.go\x00\t\t// " + long[:90] + "\n":       0,
 		"a.go\x00x := 1 + 2 + 3 // " + long + "\n": 0,
 		"a.md\x00" + long + "\n":                   1,
 		"a.md\x00| " + long + "\n":                 0,

@@ -17,6 +17,7 @@ import (
 	"github.com/kinesin-io/kinesin/inbound"
 	"github.com/kinesin-io/kinesin/inbound/buffer"
 	buffermem "github.com/kinesin-io/kinesin/inbound/buffer/mem"
+	"github.com/kinesin-io/kinesin/internal/catalog"
 	"github.com/kinesin-io/kinesin/store"
 	"github.com/kinesin-io/kinesin/store/storetest"
 	"github.com/kinesin-io/kinesin/task"
@@ -24,7 +25,7 @@ import (
 
 var inboundKey = task.InboundKey([]byte(strings.Repeat("s", task.TokenKeyBytes)))
 
-// buffered is a fixture with a buffer, whose consumer runs when it is told to.
+// buffered is a fixture with a buffer; consume and halt run its consumer.
 type buffered struct {
 	*fixture
 
@@ -50,7 +51,7 @@ type buffered struct {
 	consumed int
 }
 
-// Send, Receive and the rest are the buffer as inbound sees it.
+// Send and the other methods implement the buffer, with faults.
 func (b *buffered) Send(ctx context.Context, messages []buffer.Outgoing) []error {
 	b.mu.Lock()
 	refuse, hang, silent := cmp.Or(b.refuse, b.noSends), b.hang, b.silent
@@ -113,12 +114,17 @@ func runBuffered(t *testing.T, change func(*settings), test func(b *buffered)) {
 		b.fixture = f
 		b.memory = buffermem.New(f.clock, buffermem.Config{})
 		c.InboundKey = inboundKey
-		c.Buffering = inbound.Buffering{Buffer: b, Rate: -1, Concurrency: 2}
-		c.Hooks.Way = func(way string, n int) { b.set(func() { b.ways[way] += n }) }
-		c.Hooks.SetAside = func(_ context.Context, reason string, _ error) { b.set(func() { b.aside = append(b.aside, reason) }) }
-		c.Hooks.Left = func(why string, n int) { b.set(func() { b.left[why] += n }) }
-		c.Hooks.Trouble = func(context.Context, error, time.Duration) { b.set(func() { b.troubles++ }) }
-		c.Hooks.Consumed = func(n int, _ time.Duration) { b.set(func() { b.consumed += n }) }
+		c.Buffering = inbound.Buffering{Buffer: b}
+		c.Ingest.Rate, c.Ingest.Concurrency = -1, 2
+		accepted := c.Hooks.Accepted
+		c.Hooks.Accepted = func(l *catalog.Entry, priority uint8, way string, n int) {
+			accepted(l, priority, way, n)
+			b.set(func() { b.ways[way] += n })
+		}
+		c.Rejecting.Kept = func(_ context.Context, reason string, _ error) { b.set(func() { b.aside = append(b.aside, reason) }) }
+		c.Ingest.Hooks.Left = func(why string, n int) { b.set(func() { b.left[why] += n }) }
+		c.Ingest.Hooks.Paused = func(context.Context, error, time.Duration) { b.set(func() { b.troubles++ }) }
+		c.Ingest.Hooks.Consumed = func(n int, _ time.Duration) { b.set(func() { b.consumed += n }) }
 		if change != nil {
 			change(c)
 		}
@@ -132,7 +138,7 @@ func runBuffered(t *testing.T, change func(*settings), test func(b *buffered)) {
 func (b *buffered) consume() {
 	ctx, cancel := context.WithCancel(b.ctx)
 	b.stop, b.done = cancel, make(chan error, 1)
-	go func() { b.done <- b.Consume(ctx) }()
+	go func() { b.done <- b.Run(ctx) }()
 	synctest.Wait()
 	b.time.Advance(0)
 }
@@ -155,14 +161,14 @@ func (b *buffered) drain(d time.Duration) {
 	b.halt()
 }
 
-// advance lets what runs come to rest before and after time moves.
+// advance moves the time and lets all goroutines finish what they do, before and after.
 func (b *buffered) advance(d time.Duration) {
 	synctest.Wait()
 	b.time.Advance(d)
 	synctest.Wait()
 }
 
-// accepted schedules in the moving time that a linger takes.
+// accepted schedules while the time of a linger passes.
 func (b *buffered) accepted(items ...*kinesinv1.ScheduleItem) (ids []string) {
 	b.t.Helper()
 	b.during(inbound.BufferLingerDefault, func() {
@@ -176,7 +182,7 @@ func (b *buffered) accepted(items ...*kinesinv1.ScheduleItem) (ids []string) {
 	return ids
 }
 
-// q1 is a task as a client puts it into the buffer itself.
+// q1 returns a task as a client sends it to the buffer itself.
 func (b *buffered) q1(due time.Duration, change func(*kinesinv1.BufferedTask, *task.InboundToken)) *kinesinv1.BufferedTask {
 	b.t.Helper()
 	now := b.clock.Now()
@@ -258,7 +264,7 @@ func TestWhatHasTimeGoesThroughTheBuffer(t *testing.T) {
 	})
 }
 
-// accepted2 is how many tasks the hook counted.
+// accepted2 returns how many tasks the hook counted.
 func (b *buffered) accepted2() int {
 	b.fixture.mu.Lock()
 	defer b.fixture.mu.Unlock()
@@ -668,7 +674,7 @@ func TestABufferThatFailsIsNotAskedInALoop(t *testing.T) {
 
 func TestTheRateIsKept(t *testing.T) {
 	for _, rate := range []float64{0.5, 20, 500} {
-		runBuffered(t, func(c *settings) { c.Buffering.Rate = rate }, func(b *buffered) {
+		runBuffered(t, func(c *settings) { c.Ingest.Rate = rate }, func(b *buffered) {
 			all := int(rate*60) + 100
 			for n := 0; n < all; n += 5 {
 				b.put(b.q1(time.Hour, nil), b.q1(time.Hour, nil), b.q1(time.Hour, nil), b.q1(time.Hour, nil), b.q1(time.Hour, nil))

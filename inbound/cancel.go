@@ -8,6 +8,7 @@ import (
 	"github.com/kinesin-io/kinesin/api"
 	"github.com/kinesin-io/kinesin/api/kinesinv1"
 	"github.com/kinesin-io/kinesin/api/kinesinv1/kinesinv1connect"
+	"github.com/kinesin-io/kinesin/inbound/intake"
 	"github.com/kinesin-io/kinesin/internal/refusal"
 	"github.com/kinesin-io/kinesin/store"
 	"github.com/kinesin-io/kinesin/task"
@@ -19,55 +20,56 @@ const (
 	cancelling = "cancelling"
 )
 
-var errMoving = api.Errorf(kinesinv1.Reason_REASON_UNAVAILABLE, "the task kept moving; try again")
+var (
+	errMoving         = api.Errorf(kinesinv1.Reason_REASON_UNAVAILABLE, "the task kept moving; try again")
+	errMayBeDelivered = api.Errorf(kinesinv1.Reason_REASON_TOO_LATE, "the task is, or is about to be, on the queue of its lambda")
+)
 
-// Cancel makes sure that tasks do not start, or asks running ones to stop. An answer "cancelled"
-// is durable: the task's row refuses every later start.
+// Cancel makes sure that tasks do not start, or asks running ones to stop. An answer "cancelled" is durable:
+// the task's row refuses every later start.
 func (in *Inbound) Cancel(ctx context.Context, request *kinesinv1.CancelRequest) (*kinesinv1.CancelResponse, error) {
 	if n := len(request.Ids); n == 0 || n > IDsMax {
 		return nil, refusal.Invalid("a call names 1 to %d ids, this one has %d", IDsMax, n)
 	}
-	if err := in.catchUpFor(ctx, request.Ids); err != nil {
+	if err := in.refreshFor(ctx, request.Ids); err != nil {
 		return nil, refusal.Wire(err)
 	}
-	response, told := &kinesinv1.CancelResponse{}, false
+	response := &kinesinv1.CancelResponse{}
+	tellInternal := in.internalOnce(ctx, kinesinv1connect.TaskServiceCancelProcedure)
 	for _, id := range request.Ids {
-		met, outcome, err := in.cancel(ctx, id)
-		if isInternal(refusal.Problem(err)) && !told {
-			told = true
-			in.internal(ctx, kinesinv1connect.TaskServiceCancelProcedure, err)
-		}
+		found, outcome, err := in.cancel(ctx, id)
 		r := &kinesinv1.CancelResult{Outcome: outcome, Problem: refusal.Problem(err)}
-		if met != task.Unknown {
-			r.State = met.String()
+		tellInternal(r.Problem, err)
+		if found != task.Unknown {
+			r.State = found.String()
 		}
 		response.Results = append(response.Results, r)
 	}
 	return response, nil
 }
 
-// cancel tries again as long as the task moves in between.
-func (in *Inbound) cancel(ctx context.Context, id string) (met task.State, outcome string, err error) {
+// cancel tries again as long as the task moves in between. It returns the state in which it found the task.
+func (in *Inbound) cancel(ctx context.Context, id string) (state task.State, outcome string, err error) {
 	token, err := in.open(id)
 	if err != nil {
-		return met, "", api.ErrorOf(noSuchTask())
+		return state, "", api.ErrorOf(noSuchTask())
 	}
 	for range casTriesMax {
 		t, err := in.find(ctx, token)
 		if errors.Is(err, api.ErrNotFound) {
-			met, err = in.cancelUnstored(ctx, token)
+			state, err = in.cancelUnstored(ctx, token)
 			if errors.Is(err, store.ErrConflict) {
 				continue // it came out of the buffer just now
 			}
 			if err == nil {
 				outcome = cancelled
 			}
-			return met, outcome, err
+			return state, outcome, err
 		}
 		if err != nil {
-			return met, "", err
+			return state, "", err
 		}
-		outcome, err = in.end(ctx, t, task.Cancel)
+		outcome, err = in.end(ctx, t)
 		switch {
 		case errors.Is(err, task.ErrEnded):
 			return t.State, "", api.Errorf(kinesinv1.Reason_REASON_TOO_LATE, "the task has ended: %s", t.State)
@@ -77,24 +79,7 @@ func (in *Inbound) cancel(ctx context.Context, id string) (met task.State, outco
 			return t.State, outcome, err
 		}
 	}
-	return met, "", errMoving
-}
-
-// cancelUnstored cancels a task without a row. One of a deliver lambda that is not due and not on its queue
-// was cancelled before by somebody who did not come to the end of it.
-func (in *Inbound) cancelUnstored(ctx context.Context, token task.Token) (met task.State, err error) {
-	t, known := in.unstored(token)
-	halfCancelled := in.isDeliver(token.Partition.Lambda) && !token.Direct && in.Clock.Now() < token.Due
-	if !known && !halfCancelled {
-		return task.Unknown, api.ErrorOf(noSuchTask())
-	}
-	return t.State, in.leaveTombstone(ctx, token)
-}
-
-// found is a task and where its row is.
-type found struct {
-	task.Task
-	waiting bool // it has a wake-up row and no task row
+	return state, "", errMoving
 }
 
 func (in *Inbound) find(ctx context.Context, token task.Token) (found, error) {
@@ -108,11 +93,22 @@ func (in *Inbound) find(ctx context.Context, token task.Token) (found, error) {
 	return rows[0], nil
 }
 
-// leaveTombstone cancels a task that is in the buffer: its row is there before it comes, in its end, and
-// refuses it. The consumer may have put the wake-up row meanwhile: it puts that row first and then looks for
-// this one, here it is the other way round, so that at least one of the two sees the other's.
-func (in *Inbound) leaveTombstone(ctx context.Context, token task.Token) error {
-	t := acceptedTask(token)
+// cancelUnstored cancels a task without a row. One of a deliver lambda that is neither due nor on its queue
+// was cancelled before by a caller that did not get to the end.
+func (in *Inbound) cancelUnstored(ctx context.Context, token task.Token) (state task.State, err error) {
+	t, known := in.unstored(token)
+	halfCancelled := in.isDeliver(token.Partition.Lambda) && !token.Direct && in.Clock.Now() < token.Due
+	if !known && !halfCancelled {
+		return task.Unknown, api.ErrorOf(noSuchTask())
+	}
+	return t.State, in.putTombstone(ctx, token)
+}
+
+// putTombstone cancels a task that is in the buffer: its ended row exists before it comes out, and refuses
+// it. The consumer may have put the wake-up row meanwhile. It puts that row and then looks for the tombstone;
+// here it is the other way round, so that at least one of the two sees the other's row.
+func (in *Inbound) putTombstone(ctx context.Context, token task.Token) error {
+	t := intake.Buffered(token)
 	t.State, t.Seq = task.Scheduled, 0
 	l := in.Catalog.ByRef(t.Partition.Lambda)
 	if l == nil {
@@ -128,43 +124,41 @@ func (in *Inbound) leaveTombstone(ctx context.Context, token task.Token) error {
 	if err := in.change(ctx, []store.Op{{Kind: store.PutTask, Task: tombstone}})[0]; err != nil {
 		return err
 	}
-	if err := in.removePutBack(ctx, &t); err != nil {
+	if err := in.removeWakeup(ctx, &t); err != nil {
 		return err
 	}
 	if in.mayBeDelivered(l, token) {
-		return errMayBeDelivered // it took so long that it is not known which was first
+		return errMayBeDelivered // this took so long that it is unknown which was first
 	}
 	in.ended([]task.Task{tombstone})
 	return nil
 }
 
-// end applies a Cancel or a Drop. A waiting task gets a task row in its end first: that row refuses
-// every later dispatch, also one of a second wake-up row that a repeated call may have left.
-func (in *Inbound) end(ctx context.Context, t found, kind task.EventKind) (outcome string, err error) {
-	var policy task.Policy
+// end cancels a task that has a row. A waiting task gets an ended task row first: that row refuses every
+// later dispatch, also one of a second wake-up row that a repeated call may have left.
+func (in *Inbound) end(ctx context.Context, t found) (outcome string, err error) {
+	isDeliver := in.isDeliver(t.Partition.Lambda)
+	if t.waiting && !t.Enqueued.IsZero() && isDeliver {
+		return "", errMayBeDelivered // its queue, or an earlier call, was asked to take it and did not answer
+	}
+	policy := task.Policy{Retention: task.RetentionDefault}
 	if l := in.Catalog.ByRef(t.Partition.Lambda); l != nil {
 		policy = l.PolicyFor(&t.Task)
-	} else {
-		policy.Retention = task.RetentionDefault
-	}
-	if t.waiting && !t.Enqueued.IsZero() && in.isDeliver(t.Partition.Lambda) {
-		return "", errMayBeDelivered // its queue, or an earlier call, was asked to take it and did not answer
 	}
 	if t.waiting {
 		t.Task = t.Undispatched()
 	}
-	next, effect, err := t.Apply(task.Event{Kind: kind}, in.Clock.Now(), policy)
+	next, effect, err := t.Apply(task.Event{Kind: task.Cancel}, in.Clock.Now(), policy)
 	if err != nil {
 		return "", err
 	}
-	results := in.change(ctx, in.changes(&t, next))
-	if results[0] != nil { // what follows is found by a pass over the partition if it failed
+	results := in.change(ctx, in.endingWrites(&t, next))
+	switch {
+	case results[0] != nil: // a pass over the partition finds what is left if a later write failed
 		return "", results[0]
-	}
-	if t.waiting && in.isDeliver(t.Partition.Lambda) {
+	case t.waiting && isDeliver:
 		return in.endDelivery(ctx, &next, results[1])
-	}
-	if effect == task.TellWorker {
+	case effect == task.TellWorker:
 		in.Workers.CancelRequested(&next)
 		return cancelling, nil
 	}
@@ -172,8 +166,8 @@ func (in *Inbound) end(ctx context.Context, t found, kind task.EventKind) (outco
 	return cancelled, nil
 }
 
-// changes are the writes that end a task, or ask it to stop. The first one decides.
-func (in *Inbound) changes(t *found, next task.Task) []store.Op {
+// endingWrites returns the writes that end a task, or ask it to stop. The first one decides.
+func (in *Inbound) endingWrites(t *found, next task.Task) []store.Op {
 	if !t.waiting {
 		return store.Change(next, false, false)
 	}
@@ -183,7 +177,48 @@ func (in *Inbound) changes(t *found, next task.Task) []store.Op {
 	return store.EndWaiting(next, &t.Task)
 }
 
-// ended tells those who wait for tasks, and the scheduler, that these have ended.
+// endDelivery finishes cancelling a task of a deliver lambda whose wake-up row is deleted; put is the outcome
+// of its task row. A process that dies between the two writes has cancelled the task and told nobody. The
+// look after that is for a wake-up row that came out of the buffer once more meanwhile.
+func (in *Inbound) endDelivery(ctx context.Context, next *task.Task, put error) (outcome string, err error) {
+	if put != nil && !errors.Is(put, store.ErrConflict) {
+		return "", put
+	}
+	if in.Buffering.Buffer != nil {
+		if err := in.removeWakeup(ctx, next); err != nil {
+			return "", err
+		}
+	}
+	in.ended([]task.Task{*next})
+	return cancelled, nil
+}
+
+// removeWakeup deletes the wake-up row of a cancelled task that came out of the buffer before the consumer
+// could see its tombstone. The scheduler would meet the row of a managed task and delete it too; for a
+// deliver lambda it would send the task.
+func (in *Inbound) removeWakeup(ctx context.Context, t *task.Task) error {
+	isDeliver := in.isDeliver(t.Partition.Lambda)
+	rows, err := in.Store.Wakeups(ctx, []store.WakeKey{store.KeyOf(t)})
+	switch {
+	case err != nil && isDeliver:
+		return errMayBeDelivered
+	case err != nil:
+		return fmt.Errorf("look for the wake-up row of task %s: %w", t.ID, err)
+	case rows[0].ID.IsZero():
+		return nil
+	case !isDeliver:
+		_ = in.change(ctx, []store.Op{store.Remove(&rows[0])})
+		return nil
+	case rows[0].State != task.Scheduled: // it is being sent
+		return errMayBeDelivered
+	}
+	if err := in.change(ctx, []store.Op{store.RemoveLast(&rows[0])})[0]; err != nil {
+		return errMayBeDelivered
+	}
+	return nil
+}
+
+// ended tells waiting calls and the scheduler that tasks have ended.
 func (in *Inbound) ended(rows []task.Task) {
 	in.Ended()
 	in.Scheduler.Done(rows)
@@ -191,11 +226,10 @@ func (in *Inbound) ended(rows []task.Task) {
 
 // change performs writes, with an outcome for each.
 func (in *Inbound) change(ctx context.Context, ops []store.Op) []error {
-	outcomes, err := in.Store.Apply(ctx, ops)
-	results := make([]error, len(ops))
-	for k := range ops {
-		if outcome := outcomeOf(outcomes, k, err); outcome != nil {
-			results[k] = fmt.Errorf("change task %s: %w", ops[k].Task.ID, outcome)
+	results := intake.Apply(ctx, in.Store, ops)
+	for k, err := range results {
+		if err != nil {
+			results[k] = fmt.Errorf("change task %s: %w", ops[k].Task.ID, err)
 		}
 	}
 	return results

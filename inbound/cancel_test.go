@@ -177,7 +177,7 @@ func TestACancelOfUnknownOutcomeIsNotAcknowledged(t *testing.T) {
 		id := f.accept(in(0))
 		f.driver.Fail(store.ReplaceTask, 1, 100, storetest.NotApplied)
 		f.during(time.Minute, func() {
-			wantRefusal(t, "unknown", f.cancel(id).Problem, kinesinv1.Reason_REASON_UNAVAILABLE, "not known", "try again")
+			wantRefusal(t, "unknown", f.cancel(id).Problem, kinesinv1.Reason_REASON_UNAVAILABLE, "outcome of the write is unknown", "try again")
 		})
 	})
 }

@@ -32,7 +32,7 @@ func (b *buffered) trickle(n int, apart, due time.Duration) (most time.Duration)
 	return most
 }
 
-// What comes slowly and has time shares receives and deletes.
+// Tasks that come slowly and have time share receives and deletes.
 func TestFewRequestsForWhatHasTime(t *testing.T) {
 	for apart, limit := range map[time.Duration]int{20 * time.Millisecond: 280, 100 * time.Millisecond: 320} {
 		runBuffered(t, nil, func(b *buffered) {
@@ -50,7 +50,7 @@ func TestFewRequestsForWhatHasTime(t *testing.T) {
 	}
 }
 
-// Who sends to the buffer what is due at once waits for the pause no more than once.
+// A client that sends tasks to the buffer which are due at once waits for the pause once at most.
 func TestWhatIsDueSoonDoesNotWaitForCompany(t *testing.T) {
 	runBuffered(t, nil, func(b *buffered) {
 		b.consume()

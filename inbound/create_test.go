@@ -17,7 +17,7 @@ import (
 	"github.com/kinesin-io/kinesin/task"
 )
 
-// meeting is the catalog's view of the store, with places at which another process may come in between.
+// meeting wraps the store of a catalog with points at which another process may interfere.
 type meeting struct {
 	*store.Store
 
@@ -52,7 +52,7 @@ func (f *fixture) createOf(name, priority string) error {
 	return err
 }
 
-// barrier is where two meet.
+// barrier makes two goroutines wait for each other.
 func barrier() func() {
 	var both sync.WaitGroup
 	both.Add(2)

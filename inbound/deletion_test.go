@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"github.com/kinesin-io/kinesin/api/kinesinv1"
-	"github.com/kinesin-io/kinesin/inbound"
+	"github.com/kinesin-io/kinesin/inbound/ingest"
 	"github.com/kinesin-io/kinesin/internal/catalog"
 	"github.com/kinesin-io/kinesin/store"
 	"github.com/kinesin-io/kinesin/task"
@@ -268,7 +268,7 @@ func TestARetryGoesToTheLambdaThatWasMadeAnew(t *testing.T) {
 		}
 		b.drain(5 * time.Minute)
 		all := b.rejected()
-		if len(all) != 1 || all[0].Reason != inbound.ReasonUnknownLambda || !strings.Contains(all[0].Text, "create one of its name") {
+		if len(all) != 1 || all[0].Reason != ingest.ReasonUnknownLambda || !strings.Contains(all[0].Text, "create one of its name") {
 			t.Fatal(all)
 		}
 		r := b.retry(all[0].Name)[0]

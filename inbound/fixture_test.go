@@ -18,6 +18,8 @@ import (
 	"github.com/kinesin-io/kinesin/api"
 	"github.com/kinesin-io/kinesin/api/kinesinv1"
 	"github.com/kinesin-io/kinesin/inbound"
+	"github.com/kinesin-io/kinesin/inbound/ingest"
+	"github.com/kinesin-io/kinesin/inbound/intake"
 	"github.com/kinesin-io/kinesin/internal/catalog"
 	"github.com/kinesin-io/kinesin/internal/catalog/lambdas"
 	"github.com/kinesin-io/kinesin/internal/clock"
@@ -38,33 +40,61 @@ const (
 	payload = 4096 // the largest, in bytes
 )
 
-// serving is an inbound, and what serves lambdas beside it.
+// serving is an inbound with the lambdas' service and the ingest of the same process.
 type serving struct {
 	*inbound.Inbound
-	life
+	beside
 }
 
-// life is a type of its own so that what both have is that of the inbound.
-type life struct{ *lambdas.Service }
+// beside embeds the others one level deeper, so that a name that all of them have selects that of the
+// inbound.
+type beside struct {
+	*lambdas.Service
+	consuming
+}
 
-// settings are what both are made of.
+// consuming embeds the ingest one level deeper still.
+type consuming struct {
+	*ingest.Ingest
+	rejects *ingest.Rejected
+}
+
+// settings configure all of them.
 type settings struct {
-	inbound.Config
+	intake.Config
+	Store         inbound.Store
+	Workers       inbound.Workers
+	Buffering     inbound.Buffering
+	Refused       func(reason kinesinv1.Reason)
+	Internal      func(ctx context.Context, procedure string, err error)
+	Ingest        ingest.Config
+	Rejecting     ingest.RejectedConfig
 	Registered    func(ctx context.Context, lambda, outcome string, err error)
 	Registrations func(states map[string]int)
 	Unregister    func(lambda string) string
 }
 
 func newServing(c settings) serving {
-	in := inbound.New(c.Config)
-	return serving{in, life{lambdas.New(lambdas.Config{
-		Store: as[catalog.Registered](c.Store), Queue: as[lambdas.Queue](c.Queue), Catalog: c.Catalog, Tasks: in,
+	c.Config.Store = as[intake.Store](c.Store)
+	in := intake.New(c.Config)
+	backlog := ingest.NewBacklog(c.Clock, c.Buffering.Buffer != nil)
+	c.Buffering.Backlog = backlog
+	front := inbound.New(inbound.Config{
+		Intake: in, Store: c.Store, Workers: c.Workers, Buffering: c.Buffering,
+		Hooks: inbound.Hooks{Refused: c.Refused, Internal: c.Internal},
+	})
+	c.Rejecting.Intake, c.Rejecting.Store = in, as[ingest.ControlStore](c.Store)
+	rejects := ingest.NewRejected(c.Rejecting)
+	c.Ingest.Intake, c.Ingest.Buffer, c.Ingest.Backlog, c.Ingest.Rejected = in, c.Buffering.Buffer, backlog, rejects
+	c.Ingest.Hooks.Ended = front.Ended
+	return serving{front, beside{lambdas.New(lambdas.Config{
+		Store: as[catalog.Registered](c.Store), Queue: as[lambdas.Queue](c.Queue), Catalog: c.Catalog, Tasks: front, Backlog: backlog,
 		Clock: c.Clock, Shared: c.Shared, Unregister: c.Unregister,
-		Hooks: lambdas.Hooks{Registered: c.Registered, Registrations: c.Registrations, Internal: c.Hooks.Internal},
-	})}}
+		Hooks: lambdas.Hooks{Registered: c.Registered, Registrations: c.Registrations, Internal: c.Internal},
+	}), consuming{ingest.New(c.Ingest), rejects}}}
 }
 
-// as is a value as something else that it is.
+// as converts a value to an interface that it implements.
 func as[T any](v any) T {
 	t, is := v.(T)
 	if !is {
@@ -73,7 +103,7 @@ func as[T any](v any) T {
 	return t
 }
 
-// fixture is an inbound over a store and a queue in memory, in virtual time, with one lambda "mail".
+// fixture runs an inbound over a store and a queue in memory, in virtual time, with one lambda "mail".
 type fixture struct {
 	serving
 
@@ -105,7 +135,7 @@ type fixture struct {
 	made     []string // lambdas whose queues were asked for
 }
 
-// dropping is the queue with an ear for the lambdas it is to forget.
+// dropping wraps the queue and records calls for lambdas.
 type dropping struct {
 	*queue.Queue
 	f *fixture
@@ -126,7 +156,7 @@ func (d dropping) Provision(ctx context.Context, l task.Lambda) error {
 	return d.Queue.Provision(ctx, l)
 }
 
-// CheckLambda is that of a queue whose names are made of the lambda's and the priority's.
+// CheckLambda refuses queue names that are taken, made of the names of lambda and priority as on SQS.
 func (d dropping) CheckLambda(l task.Lambda, planned ...task.Lambda) error {
 	others := slices.Clone(planned)
 	for _, entry := range d.f.Catalog.All() {
@@ -142,7 +172,7 @@ func (d dropping) CheckLambda(l task.Lambda, planned ...task.Lambda) error {
 	return d.Queue.CheckLambda(l, planned...)
 }
 
-// stepwise is a driver that writes one row after the other, as one does that has no commit over several.
+// stepwise writes one row after the other, as a driver without a commit over several rows does.
 type stepwise struct {
 	store.Driver
 
@@ -150,7 +180,7 @@ type stepwise struct {
 	between func() // called once, before the next write that follows another; nil: writes go on together
 }
 
-// meanwhile has something happen between the next two writes of a task.
+// meanwhile runs a function between the next two writes of a task.
 func (s *stepwise) meanwhile(between func()) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -183,7 +213,7 @@ func (s *stepwise) Apply(ctx context.Context, ops []store.Op) ([]error, error) {
 	return append(results, more...), err
 }
 
-// watched is the store as inbound sees it, with places to interfere.
+// watched wraps the store with hooks around its calls.
 type watched struct {
 	*store.Store
 
@@ -198,7 +228,7 @@ type watched struct {
 	unreadable  map[string]error // registrations that cannot be read
 }
 
-// set sets the places to interfere all at once.
+// set sets all hooks at once.
 func (w *watched) set(beforeApply func([]store.Op), afterApply, afterTasks func()) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -231,7 +261,7 @@ func (w *watched) ScanSchedule(ctx context.Context, p task.Partition, after stor
 	return w.Store.ScanSchedule(ctx, p, after, through, limit)
 }
 
-// scanned is how many scans of wake-up rows there were.
+// scanned returns how many scans of wake-up rows there were.
 func (w *watched) scanned() int {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -275,7 +305,7 @@ func (f *fixture) CancelRequested(t *task.Task) {
 	f.note(func() { f.stopped = append(f.stopped, t.ID) })
 }
 
-// elsewhere is the catalog of another process.
+// elsewhere returns the catalog of another process.
 func (f *fixture) elsewhere() *catalog.Catalog {
 	f.t.Helper()
 	c := catalog.New(f.store, f.clock, slog.New(slog.DiscardHandler))
@@ -311,15 +341,15 @@ func runWith(t *testing.T, change func(f *fixture, c *settings), test func(f *fi
 		f.queue = queue.New(f.line)
 		f.rows = &watched{Store: f.store, written: map[task.ID]bool{}}
 		known := catalog.New(f.store, c, slog.New(slog.DiscardHandler))
-		config := settings{Config: inbound.Config{
-			Store: f.rows, Queue: dropping{f.queue, f}, Catalog: known, Sealer: f.seal, Scheduler: f, Workers: f, Clock: c,
-			Horizon: horizon, NearDepthMax: 8,
-			Hooks: inbound.Hooks{
-				Accepted: func(_ *catalog.Entry, _ uint8, n int) { f.note(func() { f.accepted += n }) },
-				Refused:  func(r kinesinv1.Reason) { f.note(func() { f.refused = append(f.refused, r) }) },
-				Internal: func(_ context.Context, _ string, err error) { f.note(func() { f.internal = append(f.internal, err) }) },
+		config := settings{
+			Config: intake.Config{
+				Queue: dropping{f.queue, f}, Catalog: known, Sealer: f.seal, Scheduler: f, Clock: c, Horizon: horizon, NearDepthMax: 8,
+				Hooks: intake.Hooks{Accepted: func(_ *catalog.Entry, _ uint8, _ string, n int) { f.note(func() { f.accepted += n }) }},
 			},
-		}}
+			Store: f.rows, Workers: f,
+			Refused:  func(r kinesinv1.Reason) { f.note(func() { f.refused = append(f.refused, r) }) },
+			Internal: func(_ context.Context, _ string, err error) { f.note(func() { f.internal = append(f.internal, err) }) },
+		}
 		if change != nil {
 			change(f, &config)
 		}
@@ -371,7 +401,7 @@ func (f *fixture) during(d time.Duration, call func()) {
 	}
 }
 
-// in is a task of lambda mail that is due in d.
+// in returns a task of lambda mail that is due in d.
 func in(d time.Duration) *kinesinv1.ScheduleItem {
 	return &kinesinv1.ScheduleItem{Lambda: "mail", DelayMicros: d.Microseconds()}
 }
@@ -435,8 +465,8 @@ func (f *fixture) row(id string) task.Task {
 	return rows[0]
 }
 
-// waitingRows are the wake-up rows that no live task row names: of tasks that wait, and what should not be
-// there.
+// waitingRows returns the wake-up rows that no live task row names: those of waiting tasks, and leftover
+// rows.
 func (f *fixture) waitingRows() (all []task.Task) {
 	f.t.Helper()
 	return f.waitingRowsOf(f.lambda.Name)

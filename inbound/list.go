@@ -16,25 +16,25 @@ import (
 // listRowsRead is how many rows are read at a time where not all of them match.
 const listRowsRead = 1000
 
-// One call reads for at most listCostMax, since much of what it reads may not match; the call then answers
-// with what it has and where to go on. A page of ended rows is a walk over the ends of all lambdas.
+// One call reads for at most listCostMax, since much of what it reads may not match; it then answers with
+// what it has and a cursor. A page of ended rows is read from an index over the ended tasks of all lambdas.
 const (
 	listCostMax   = 1024
 	listCostLive  = 1
 	listCostEnded = 16
 )
 
-// section is where a listed task's row is.
+// section is the part of the store that holds the row of a listed task.
 type section uint8
 
 const (
-	inSchedule section = iota // live ones, by their wake-up rows
+	inSchedule section = iota // live tasks, by their wake-up rows
 	inEnded                   // ended rows
 	sectionEnd
 )
 
-// place is where a list goes on: which section of which partition, after which row.
-type place struct {
+// cursor is where a list goes on: in which section of which partition, after which row.
+type cursor struct {
 	Section   section `json:"s"`
 	Partition int     `json:"p"`
 	After     int64   `json:"a,omitempty"` // wake of the last wake-up row, in microseconds
@@ -44,7 +44,7 @@ type place struct {
 
 var errCursor = refusal.Invalid("cursor: want the next_cursor of the page before, with the same lambda and state")
 
-// List pages over the tasks of a lambda: live ones first, by partition and time; ended ones after them.
+// List pages over the tasks of a lambda: live ones first, by partition and time, then ended ones.
 func (in *Inbound) List(ctx context.Context, request *kinesinv1.ListRequest) (*kinesinv1.ListResponse, error) {
 	l, err := in.Catalog.Find(ctx, request.Lambda)
 	if err != nil {
@@ -63,53 +63,55 @@ func (in *Inbound) List(ctx context.Context, request *kinesinv1.ListRequest) (*k
 		}
 	}
 	if len(request.Cursor) > 0 {
-		if json.Unmarshal(request.Cursor, &list.place) != nil || list.place.Section >= sectionEnd || list.place.Partition < 0 || list.place.After < 0 {
+		c := &list.cursor
+		if json.Unmarshal(request.Cursor, c) != nil || c.Section >= sectionEnd || c.Partition < 0 || c.After < 0 {
 			return nil, errCursor
 		}
 	}
 	return list.page(ctx)
 }
 
+// listing is one List call.
 type listing struct {
 	*Inbound
 	lambda *catalog.Entry
 	state  task.State // Unknown: all
 	limit  int
-	place  place
-	found  []*kinesinv1.Task
+	cursor cursor
+	tasks  []*kinesinv1.Task
 }
 
 func (l *listing) page(ctx context.Context) (*kinesinv1.ListResponse, error) {
 	partitions := l.lambda.Partitions()
 	for cost := 0; cost < listCostMax; cost += l.cost() {
-		if len(l.found) >= l.limit || l.place.Section >= sectionEnd {
+		if len(l.tasks) >= l.limit || l.cursor.Section >= sectionEnd {
 			break
 		}
-		if l.place.Partition >= len(partitions) || !l.wants(l.place.Section) {
-			l.place = place{Section: l.place.Section + 1}
+		if l.cursor.Partition >= len(partitions) || !l.wants(l.cursor.Section) {
+			l.cursor = cursor{Section: l.cursor.Section + 1}
 			continue
 		}
-		more, err := l.read(ctx, partitions[l.place.Partition])
+		more, err := l.read(ctx, partitions[l.cursor.Partition])
 		if err != nil {
 			return nil, refusal.Wire(err)
 		}
 		if !more {
-			l.place = place{Section: l.place.Section, Partition: l.place.Partition + 1}
+			l.cursor = cursor{Section: l.cursor.Section, Partition: l.cursor.Partition + 1}
 		}
 	}
-	response := &kinesinv1.ListResponse{Tasks: l.found}
-	if l.place.Section < sectionEnd {
-		cursor, err := json.Marshal(l.place)
+	response := &kinesinv1.ListResponse{Tasks: l.tasks}
+	if l.cursor.Section < sectionEnd {
+		next, err := json.Marshal(l.cursor)
 		if err != nil {
 			return nil, err
 		}
-		response.NextCursor = cursor
+		response.NextCursor = next
 	}
 	return response, nil
 }
 
 func (l *listing) cost() int {
-	if l.place.Section == inEnded {
+	if l.cursor.Section == inEnded {
 		return listCostEnded
 	}
 	return listCostLive
@@ -120,47 +122,47 @@ func (l *listing) wants(s section) bool {
 	return l.state == task.Unknown || l.state.IsEnd() == (s == inEnded)
 }
 
-// read takes one page of a partition; more says that there may be another.
+// read reads one page of a partition; more says that there may be another.
 func (l *listing) read(ctx context.Context, p task.Partition) (more bool, err error) {
-	if l.place.Section == inEnded {
+	if l.cursor.Section == inEnded {
 		return l.readEnded(ctx, p)
 	}
-	limit := l.limit - len(l.found)
+	limit := l.limit - len(l.tasks)
 	if l.state != task.Unknown {
 		limit = max(limit, listRowsRead)
 	}
-	id, _ := task.ParseID(l.place.ID) // the head of the range, when it is not an id
-	after := store.WakeKey{Partition: p, Wake: task.Instant(l.place.After), ID: id}
+	id, _ := task.ParseID(l.cursor.ID) // the start of the range when it is not an id
+	after := store.WakeKey{Partition: p, Wake: task.Instant(l.cursor.After), ID: id}
 	wakeups, err := l.Store.ScanSchedule(ctx, p, after, math.MaxInt64, limit)
 	if err != nil {
 		return false, err
 	}
-	all, err := l.lookBehind(ctx, wakeups)
+	all, err := l.tasksBehind(ctx, wakeups)
 	if err != nil {
 		return false, err
 	}
 	for i := range all {
-		if len(l.found) >= l.limit {
+		if len(l.tasks) >= l.limit {
 			return true, nil
 		}
-		l.place.ID, l.place.After = wakeups[i].ID.String(), int64(wakeups[i].WakeRow.At)
+		l.cursor.ID, l.cursor.After = wakeups[i].ID.String(), int64(wakeups[i].WakeRow.At)
 		b := &all[i]
 		if b.conclusion == store.Leftover || b.conclusion == store.Unclear || (l.state != task.Unknown && l.state != b.State) {
 			continue
 		}
-		l.found = append(l.found, l.view(&b.Task))
+		l.tasks = append(l.tasks, l.view(&b.Task))
 	}
 	return len(wakeups) == limit, nil
 }
 
 func (l *listing) readEnded(ctx context.Context, p task.Partition) (more bool, err error) {
-	rows, next, err := l.Store.ScanEnded(ctx, &p, l.state, l.place.Inner, l.limit-len(l.found))
+	rows, next, err := l.Store.ScanEnded(ctx, &p, l.state, l.cursor.Inner, l.limit-len(l.tasks))
 	if errors.Is(err, store.ErrMalformed) {
 		return false, errCursor
 	}
 	for i := range rows {
-		l.found = append(l.found, l.view(&rows[i]))
+		l.tasks = append(l.tasks, l.view(&rows[i]))
 	}
-	l.place.Inner = next
+	l.cursor.Inner = next
 	return len(next) > 0, err
 }

@@ -6,7 +6,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/kinesin-io/kinesin/inbound"
+	"github.com/kinesin-io/kinesin/inbound/intake"
 	"github.com/kinesin-io/kinesin/store"
 	"github.com/kinesin-io/kinesin/store/storetest"
 	"github.com/kinesin-io/kinesin/task"
@@ -28,7 +28,7 @@ type slot struct {
 	told bool // the scheduler knew of the task by then
 }
 
-func (m *workers) Match(*task.Task) inbound.Slot {
+func (m *workers) Match(*task.Task) intake.Slot {
 	if m.free == 0 {
 		return nil
 	}

@@ -254,7 +254,7 @@ func TestRetryWhileTheStoreFails(t *testing.T) {
 }
 
 func TestAsManyAsThereIsRoomForAreSetAside(t *testing.T) {
-	runBuffered(t, func(c *settings) { c.Buffering.RejectedMax = 3 }, func(b *buffered) {
+	runBuffered(t, func(c *settings) { c.Rejecting.Max = 3 }, func(b *buffered) {
 		for n := range 5 {
 			b.putBody(fmt.Sprint("bad ", n))
 		}
@@ -277,7 +277,7 @@ func TestAsManyAsThereIsRoomForAreSetAside(t *testing.T) {
 			t.Errorf("then %d, %d messages", len(b.rejected()), b.memory.Len())
 		}
 	})
-	runBuffered(t, func(c *settings) { c.Buffering.RejectedBytesMax = 100 }, func(b *buffered) {
+	runBuffered(t, func(c *settings) { c.Rejecting.BytesMax = 100 }, func(b *buffered) {
 		b.putBody(strings.Repeat("x!", 51), strings.Repeat("y!", 40))
 		b.drain(time.Minute)
 		if all := b.rejected(); len(all) != 1 || all[0].Bytes != 80 || b.memory.Len() != 1 {

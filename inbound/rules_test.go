@@ -49,7 +49,7 @@ func TestASplitMessageWhoseRestCannotBeSentComesAgain(t *testing.T) {
 }
 
 func TestATaskThatCannotBeSetAsideStaysInTheBuffer(t *testing.T) {
-	runBuffered(t, func(c *settings) { c.Buffering.RejectedMax = 1 }, func(b *buffered) {
+	runBuffered(t, func(c *settings) { c.Rejecting.Max = 1 }, func(b *buffered) {
 		tooLarge := func(t *kinesinv1.BufferedTask, _ *task.InboundToken) { t.Item.Payload = make([]byte, payload+1) }
 		b.put(b.q1(time.Hour, tooLarge))
 		b.put(b.q1(time.Hour, tooLarge))

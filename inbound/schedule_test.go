@@ -12,6 +12,7 @@ import (
 
 	"github.com/kinesin-io/kinesin/api/kinesinv1"
 	"github.com/kinesin-io/kinesin/inbound"
+	"github.com/kinesin-io/kinesin/inbound/intake"
 	"github.com/kinesin-io/kinesin/queue/queuetest"
 	"github.com/kinesin-io/kinesin/store"
 	"github.com/kinesin-io/kinesin/store/storetest"
@@ -51,12 +52,12 @@ func TestRefusals(t *testing.T) {
 		{"due at the end of time", func(i *item) { i.DelayMicros, i.DueMicros = 0, math.MaxInt64 }, isInvalid, []string{"too far"}},
 		{name: "priority", change: func(i *item) { i.Priority = "high" }},
 		{"unknown priority", func(i *item) { i.Priority = "urgent" }, isInvalid, []string{"urgent", "high normal low"}},
-		{name: "longest key", change: func(i *item) { i.Key = most(inbound.KeyBytesMax) }},
-		{"key too long", func(i *item) { i.Key = most(inbound.KeyBytesMax + 1) }, isInvalid, []string{"key of 257 bytes", "at most 256"}},
+		{name: "longest key", change: func(i *item) { i.Key = most(intake.KeyBytesMax) }},
+		{"key too long", func(i *item) { i.Key = most(intake.KeyBytesMax + 1) }, isInvalid, []string{"key of 257 bytes", "at most 256"}},
 		{"key with a control character", func(i *item) { i.Key = "a\x00b" }, isInvalid, []string{"without control characters"}},
 		{"key that is no text", func(i *item) { i.Key = "\xff" }, isInvalid, []string{"UTF-8"}},
-		{name: "longest collection", change: func(i *item) { i.Collection = most(inbound.CollectionBytesMax) }},
-		{"collection too long", func(i *item) { i.Collection = most(inbound.CollectionBytesMax + 1) }, isInvalid, []string{"collection of 129 bytes", "at most 128"}},
+		{name: "longest collection", change: func(i *item) { i.Collection = most(intake.CollectionBytesMax) }},
+		{"collection too long", func(i *item) { i.Collection = most(intake.CollectionBytesMax + 1) }, isInvalid, []string{"collection of 129 bytes", "at most 128"}},
 		{"collection with a line break", func(i *item) { i.Collection = "a\nb" }, isInvalid, []string{"control"}},
 		{name: "largest payload", change: func(i *item) { i.Payload = make([]byte, payload) }},
 		{"payload too large", func(i *item) { i.Payload = make([]byte, payload+1) }, isTooLarge, []string{"4097", "at most 4096"}},
@@ -122,14 +123,14 @@ func TestDueTimesAreWholeMillisecondsAndNeverEarlier(t *testing.T) {
 
 func TestWhatIsDueSoonGoesToItsQueueAtOnce(t *testing.T) {
 	run(t, func(f *fixture) {
-		soon := f.accept(in(inbound.NearDefault))
+		soon := f.accept(in(intake.NearDefault))
 		if row := f.row(soon); row.State != task.Enqueued || row.Enqueues != 1 || row.Seq != 2 || f.messages() != 1 {
 			t.Errorf("%s after %d sends, seq %d; %d messages", row.State, row.Enqueues, row.Seq, f.messages())
 		}
 		if wakeups := f.wakeupRows(); len(wakeups) != 1 || wakeups[0].State != task.Enqueued || wakeups[0].WakeRow != f.row(soon).WakeRow {
 			t.Errorf("wake-up rows %+v", wakeups)
 		}
-		later := f.accept(in(inbound.NearDefault + time.Millisecond))
+		later := f.accept(in(intake.NearDefault + time.Millisecond))
 		if row := f.row(later); !row.ID.IsZero() || len(f.waitingRows()) != 1 || f.messages() != 1 {
 			t.Errorf("has a task row %v, %d wake-up rows, %d messages", !row.ID.IsZero(), len(f.waitingRows()), f.messages())
 		}
@@ -367,7 +368,7 @@ func TestAFullStoreTakesNothingAndSaysSo(t *testing.T) {
 		f.memory.SetFull(true)
 		for _, i := range []*item{in(0), in(time.Hour), with(in(time.Hour), func(i *item) { i.Key = "k" }), with(in(0), func(i *item) { i.Payload = make([]byte, 100) })} {
 			r := f.schedule(i)[0]
-			wantRefusal(t, "full", r.Problem, kinesinv1.Reason_REASON_FULL, "disk space", "drains")
+			wantRefusal(t, "full", r.Problem, kinesinv1.Reason_REASON_FULL, "disk of the store is full", "still run")
 		}
 		if f.messages() != 0 || len(f.added)+len(f.awake) != 0 {
 			t.Errorf("%d messages, hints %v %v", f.messages(), f.added, f.awake)

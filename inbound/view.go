@@ -5,10 +5,10 @@ import (
 	"github.com/kinesin-io/kinesin/task"
 )
 
-// deletedLambda stands for the name of a lambda that is gone while its ended tasks are still kept.
+// deletedLambda is shown for the name of a deleted lambda whose ended tasks are still kept.
 const deletedLambda = "(deleted)"
 
-// view is a task as users see it.
+// view returns a task as users see it.
 func (in *Inbound) view(t *task.Task) *kinesinv1.Task {
 	v := &kinesinv1.Task{
 		Id: in.Sealer.Seal(task.TokenOf(t)), Lambda: deletedLambda, State: t.State.String(),
@@ -21,7 +21,7 @@ func (in *Inbound) view(t *task.Task) *kinesinv1.Task {
 	}
 	switch {
 	case t.State.IsRunning():
-		v.NextMicros = 0 // it follows its worker's lease, wherever the wake-up is
+		v.NextMicros = 0 // its worker's lease decides, wherever the wake-up is
 	case t.State == task.Acquired:
 		v.NextMicros = int64(t.ClaimedAt.Add(task.AcquireTimeout))
 	}
@@ -50,9 +50,10 @@ func viewAttempt(a *task.Attempt) *kinesinv1.Attempt {
 	}
 }
 
-// workerOf is the worker of a task's newest attempt, or the process that acquired it.
+// workerOf returns the worker of a task's newest attempt, or the process that acquired it. The process that
+// enqueued a task is not for users to see.
 func workerOf(t *task.Task) string {
-	if t.State == task.Enqueued { // a process of ours, of which users know nothing
+	if t.State == task.Enqueued {
 		return ""
 	}
 	return t.Worker

@@ -155,7 +155,7 @@ func TestHalfASuccessIsNoDuplicate(t *testing.T) {
 				f.driver.Fail(store.PutTask, 1, 1, how)
 				f.steps.meanwhile(func() { f.driver.FailReads(1000) })
 				f.during(time.Minute, func() {
-					wantRefusal(t, name, f.schedule(one)[0].Problem, isUnavailable, "not known", "try again")
+					wantRefusal(t, name, f.schedule(one)[0].Problem, isUnavailable, "outcome of the write is unknown", "try again")
 				})
 				f.driver.FailReads(0)
 				if n := len(f.wakeupRows()); n != 1 || len(f.sent)+len(f.awake)+f.accepted != 0 {
@@ -177,7 +177,7 @@ func TestHalfASuccessIsNoDuplicate(t *testing.T) {
 func TestAStoreThatIsFullHalfwayRefusesNothing(t *testing.T) {
 	run(t, func(f *fixture) {
 		f.steps.meanwhile(func() { f.memory.SetFull(true) })
-		wantRefusal(t, "halfway", f.schedule(keyed(time.Minute))[0].Problem, isUnavailable, "not known")
+		wantRefusal(t, "halfway", f.schedule(keyed(time.Minute))[0].Problem, isUnavailable, "outcome of the write is unknown")
 		f.memory.SetFull(false)
 		if r := f.schedule(keyed(time.Minute))[0]; r.Problem != nil || r.Duplicate {
 			t.Errorf("then: %v", r)
@@ -208,7 +208,7 @@ func TestARepeatedRequestForATaskThatWasMoved(t *testing.T) {
 		t1 := f.wakeupOf(f.accept(once))
 		f.apply(store.Remove(&t1))
 		f.apply(store.Op{Kind: store.PutWakeup, Task: task.Task{ID: t1.ID, Partition: t1.Partition, Seq: 7, Wake: t1.Due, WakeRow: task.WakeRow{At: t1.Due, Seq: 7}}})
-		wantRefusal(t, "bare", f.schedule(once)[0].Problem, isUnavailable, "not known")
+		wantRefusal(t, "bare", f.schedule(once)[0].Problem, isUnavailable, "outcome of the write is unknown")
 	})
 }
 

@@ -95,7 +95,7 @@ func Queues() []string { return []string{QueueMemory, QueueSQS} }
 const (
 	messageBytesMin, messageBytesCeil = 4 << 10, 1 << 20
 	inboundConcurrencyMax             = 256
-	windowSharedMax                   = 18 * time.Second // less than twice inbound.NearDefault
+	windowSharedMax                   = 18 * time.Second // less than twice intake.NearDefault
 	deliverDirectMax                  = 15 * time.Minute // as long as SQS holds a message back
 )
 

@@ -16,12 +16,11 @@ import (
 	"github.com/kinesin-io/kinesin/task"
 )
 
-// RegistrationKind is the kind of control rows that say which lambdas there are to be. Terraform writes them,
-// and nobody here: what a lambda's own row has besides (its reference, its version) is nothing that a file
-// could say. See docs/adr/0018.
+// RegistrationKind is the kind of control rows that define lambdas. Terraform writes them and no server does:
+// a lambda's own row also has a reference and a version, which no file could give. See docs/adr/0018.
 const RegistrationKind = "registration"
 
-// registrationFormat is the newest form of a registration that is known here.
+// registrationFormat is the newest format of registrations that this version knows.
 const registrationFormat = 1
 
 var errNotForDeliver = errors.New(
@@ -31,15 +30,15 @@ var errNotForDeliver = errors.New(
 // shards than it ever had.
 var ErrFixed = errors.New("mode and priorities are fixed at creation, and shards only grow")
 
-// Registration is a lambda as it is to be.
+// Registration is the definition of a lambda.
 type Registration struct {
-	task.Lambda // with defaults, but for Shards, which are 0 where it does not say; without Ref, Created and Deleting
+	task.Lambda // with defaults, except that Shards are 0 where it does not say; without Ref, Created and Deleting
 
-	Sum string // tells it from what it was before
-	Err error  // why it cannot be read, or is wrong: then only its name is known
+	Sum string // digest of its row
+	Err error  // why it cannot be read or is invalid: then only its name is known
 }
 
-// Registered is where registrations are read.
+// Registered reads registrations from the store.
 type Registered interface {
 	Control(ctx context.Context, kind, name string) (store.Control, error)
 	ControlsOmitted(ctx context.Context, kind string) ([]store.Control, map[string]error, error)
@@ -85,7 +84,7 @@ func registrationOf(name string, row store.Control, err error) Registration {
 	return r
 }
 
-// registration is the row's value. What is absent has its default.
+// registration is the row's value. An absent field has its default.
 type registration struct {
 	Format      uint     `json:"format"`
 	Mode        string   `json:"mode"`
@@ -98,7 +97,7 @@ type registration struct {
 	Retention   int64    `json:"retention_us"`
 }
 
-// CheckSettings refuses settings that say nothing in a mode. They are as they were given, without defaults.
+// CheckSettings refuses settings, given without defaults, that have no meaning in a mode.
 func CheckSettings(mode task.Mode, given task.Lambda) error {
 	if mode == task.Deliver && (given.MaxAttempts != 0 || given.Timeout != 0 || given.BackoffMin != 0 || given.BackoffMax != 0) {
 		return errNotForDeliver
@@ -106,7 +105,7 @@ func CheckSettings(mode task.Mode, given task.Lambda) error {
 	return nil
 }
 
-// ParseRegistration reads a registration. What is wrong with it is task.ErrInvalid or store.ErrCorrupt.
+// ParseRegistration decodes a registration; errors are task.ErrInvalid or store.ErrCorrupt.
 func ParseRegistration(row store.Control) (Registration, error) {
 	var r registration
 	if err := json.Unmarshal(row.Value, &r); err != nil {
@@ -137,8 +136,8 @@ func ParseRegistration(row store.Control) (Registration, error) {
 	return Registration{Lambda: want, Sum: hex.EncodeToString(sum[:8])}, invalid
 }
 
-// checkFields refuses what is not known here: the lambda would pass for one that is as registered, also for
-// servers that know it.
+// checkFields refuses fields that this version does not know: servers that know them would take the lambda
+// for one that has them.
 func checkFields(row store.Control) error {
 	d := json.NewDecoder(bytes.NewReader(row.Value))
 	d.DisallowUnknownFields()
@@ -149,31 +148,31 @@ func checkFields(row store.Control) error {
 	return nil
 }
 
-// Fits refuses, with ErrFixed, what can never become of a lambda that is there. What it was made of last
-// always fits.
+// Fits refuses, with ErrFixed, a registration that an existing lambda can never become. The one that it was
+// made of last always fits.
 func (r *Registration) Fits(have *Entry) error {
 	if have.Registration == r.Sum || have.Mode == r.Mode && slices.Equal(have.Priorities, r.Priorities) && r.shardsFit(have) {
 		return nil
 	}
-	wayOut := "register another lambda with these; or delete it, and it is made anew of this registration"
+	wayOut := "register another lambda with these settings; or delete it, and it is created anew of this registration"
 	if have.Registration != "" {
-		wayOut = "put the registration back; or wait until it has no live tasks, or delete it with them dropped: then it is made anew of this " +
-			"registration, a few minutes later, if the queues of that are all there"
+		wayOut = "put the registration back; or wait until it has no live tasks, or delete it with its tasks dropped: then it is created anew of this " +
+			"registration, a few minutes later, if all queues of that exist"
 	}
 	return fmt.Errorf("%w: the registration of %s wants mode %s, priorities %s, shards %d, and %s; %s",
 		ErrFixed, r.Name, r.Mode, strings.Join(r.Priorities, ","), cmp.Or(r.Shards, have.Shards), describe(have.Lambda), wayOut)
 }
 
-// shardsFit reports whether a lambda can have the shards of a registration: it grows, or they are what it
-// once had, so that they grew by a call, and stay.
+// shardsFit reports whether a lambda can have the shards of a registration: more than it has, or a count that
+// it had once and that a call made grow since.
 func (r *Registration) shardsFit(have *Entry) bool {
 	return r.Shards == 0 || r.Shards > have.Shards || have.HadShards(r.Shards)
 }
 
-// Register makes a lambda what a registration says, and notes that it did: the lambda is created, or changed
-// when what it was last made of is another registration. So what is changed by a call afterwards stays until
-// the registration itself is changed. A deletion that was begun is taken back: whoever is still at it gets
-// ErrChanged from Remove. What Fits refuses is ErrFixed and stays as it is.
+// Register creates the lambda of a registration, or changes it when it was last made of another registration,
+// and notes the digest of this one. So a change by a call stays until the registration itself changes. A
+// deletion that has begun is cancelled: its Remove fails with ErrChanged. A lambda that cannot become so
+// stays as it is (ErrFixed).
 func (c *Catalog) Register(ctx context.Context, r Registration) (entry *Entry, created bool, err error) {
 	entry, existed, err := c.create(ctx, r.Lambda, r.Sum)
 	switch {
@@ -187,7 +186,7 @@ func (c *Catalog) Register(ctx context.Context, r Registration) (entry *Entry, c
 			return err
 		}
 		e.Deleting = false
-		if e.Registration == r.Sum { // and what a call changed since stays
+		if e.Registration == r.Sum { // what a call changed since stays
 			return nil
 		}
 		if r.Shards > e.Shards {

@@ -156,7 +156,7 @@ func TestFits(t *testing.T) {
 		t.Errorf("the same settings: %v", err)
 	}
 	for want, have := range map[string]*catalog.Entry{
-		"delete it, and it is made anew of this registration":           &byCall,
+		"delete it, and it is created anew of this registration":        &byCall,
 		"put the registration back; or wait until it has no live tasks": &registered,
 	} {
 		err := r.Fits(have)

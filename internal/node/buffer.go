@@ -2,16 +2,19 @@ package node
 
 import (
 	"context"
+	"errors"
 	"log/slog"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promauto"
 
-	"github.com/kinesin-io/kinesin/inbound"
+	"github.com/kinesin-io/kinesin/inbound/ingest"
+	"github.com/kinesin-io/kinesin/inbound/intake"
+	"github.com/kinesin-io/kinesin/internal/clock"
 )
 
-// bufferMetrics are the series of the inbound buffer.
+// bufferMetrics holds the series of the inbound buffer.
 type bufferMetrics struct {
 	ways     *prometheus.CounterVec // way
 	rejected *prometheus.CounterVec // reason
@@ -23,55 +26,68 @@ type bufferMetrics struct {
 
 func newBufferMetrics(f promauto.Factory) bufferMetrics {
 	m := bufferMetrics{
-		ways: counters(f, "kinesin_inbound_accepted_total", "Tasks that were accepted, by what acknowledged them: the inbound buffer, the store, "+
+		ways: counters(f, "kinesin_inbound_accepted_total", "Accepted tasks, by what acknowledged them: the inbound buffer, the store, "+
 			"the store because the buffer refused or was slow (fallback), the buffer to a client that sends there itself (direct), or the queue "+
 			"of a deliver lambda.", "way"),
-		rejected: counters(f, "kinesin_inbound_rejected_total", "Messages of the inbound buffer, tasks in them, or tasks that may have run, that were set aside.", "reason"),
-		left:     counters(f, "kinesin_inbound_left_total", "Messages that were left in the inbound buffer for now.", "why"),
-		consumed: counter(f, "kinesin_inbound_consumed_total", "Tasks that came out of the inbound buffer and are in the store."),
+		rejected: counters(f, "kinesin_inbound_rejected_total", "Rejected messages of the inbound buffer, tasks in them, and tasks that may have run already.", "reason"),
+		left:     counters(f, "kinesin_inbound_left_total", "Messages left in the inbound buffer for now.", "why"),
+		consumed: counter(f, "kinesin_inbound_consumed_total", "Tasks taken from the inbound buffer to the store."),
 		age: f.NewHistogram(prometheus.HistogramOpts{
 			Name: "kinesin_inbound_age_seconds", Buckets: latenessBuckets,
-			Help: "How long ago the oldest task of a batch out of the inbound buffer was accepted.",
+			Help: "Age of the oldest task of a batch taken from the inbound buffer, since it was accepted.",
 		}),
-		trouble: counter(f, "kinesin_inbound_pauses_total", "Times that consuming paused because the buffer or the store failed."),
+		trouble: counter(f, "kinesin_inbound_pauses_total", "Pauses of consuming because the inbound buffer or the store failed."),
 	}
-	for _, way := range inbound.Ways() {
+	for _, way := range intake.Ways() {
 		m.ways.WithLabelValues(way)
 	}
-	for _, reason := range inbound.Reasons() {
+	for _, reason := range ingest.Reasons() {
 		m.rejected.WithLabelValues(reason)
 	}
-	for _, why := range inbound.Lefts() {
+	for _, why := range ingest.Lefts() {
 		m.left.WithLabelValues(why)
 	}
 	return m
 }
 
-// withBufferHooks adds what is told of the inbound buffer.
-func (n *Node) withBufferHooks(h inbound.Hooks) inbound.Hooks {
+func (n *Node) ingestHooks() ingest.Hooks {
 	m := &n.metrics.buffer
-	h.Way = func(way string, count int) { m.ways.WithLabelValues(way).Add(float64(count)) }
-	h.Consumed = func(count int, age time.Duration) {
-		m.consumed.Add(float64(count))
-		m.age.Observe(age.Seconds())
+	return ingest.Hooks{
+		Consumed: func(count int, age time.Duration) {
+			m.consumed.Add(float64(count))
+			m.age.Observe(age.Seconds())
+		},
+		Left: func(why string, count int) { m.left.WithLabelValues(why).Add(float64(count)) },
+		Paused: func(ctx context.Context, err error, pause time.Duration) {
+			m.trouble.Inc()
+			n.log.WarnContext(ctx, "consuming the inbound buffer paused", slog.Duration("pause", pause), slog.Any("error", err))
+		},
+		Ended: n.ended,
 	}
-	h.SetAside = func(ctx context.Context, reason string, err error) {
-		m.rejected.WithLabelValues(reason).Inc()
-		n.log.WarnContext(ctx, "set aside, for `kinesin inbound rejected`", slog.String("reason", reason), slog.Any("error", err))
-	}
-	h.Left = func(why string, count int) { m.left.WithLabelValues(why).Add(float64(count)) }
-	h.Trouble = func(ctx context.Context, err error, pause time.Duration) {
-		m.trouble.Inc()
-		n.log.WarnContext(ctx, "the inbound buffer is not consumed for now", slog.Duration("pause", pause), slog.Any("error", err))
-	}
-	return h
 }
+
+// newRejected returns what keeps rejected messages and tasks.
+func (n *Node) newRejected(in *intake.Intake) *ingest.Rejected {
+	return ingest.NewRejected(ingest.RejectedConfig{
+		Intake: in, Store: n.store,
+		Kept: func(ctx context.Context, reason string, err error) {
+			n.metrics.buffer.rejected.WithLabelValues(reason).Inc()
+			n.log.WarnContext(ctx, "rejected; see `kinesin inbound rejected`", slog.String("reason", reason), slog.Any("error", err))
+		},
+	})
+}
+
+// consumeEndMax bounds the last sends to the inbound buffer of a process that stops.
+const consumeEndMax = 10 * time.Second
 
 // consume empties the inbound buffer, where there is one.
 func (n *Node) consume(ctx context.Context) error {
-	if n.inbound == nil {
+	if n.ingest == nil {
 		<-ctx.Done()
 		return nil
 	}
-	return n.inbound.Consume(ctx)
+	err := n.ingest.Run(ctx)
+	closing, cancel := clock.Within(context.WithoutCancel(ctx), n.clock, consumeEndMax)
+	defer cancel()
+	return errors.Join(err, n.inbound.Close(closing))
 }

@@ -3,13 +3,13 @@ package node
 import (
 	"time"
 
-	"github.com/kinesin-io/kinesin/inbound"
+	"github.com/kinesin-io/kinesin/inbound/intake"
 	"github.com/kinesin-io/kinesin/scheduler"
 	"github.com/kinesin-io/kinesin/task"
 )
 
-// doubts has the scheduler set aside what may have run though no row tells, in the same place as what comes
-// through the inbound buffer. That takes no role. nil where ended rows stay as long as they are needed.
+// doubts returns how the scheduler rejects tasks that may have run already: they are kept with the rejected
+// messages of the inbound buffer. That takes no role. nil where ended rows stay as long as they are needed.
 func (n *Node) doubts(c *Config, seal *task.Sealer) *scheduler.Doubts {
 	if !n.store.EndedExpire() {
 		return nil
@@ -20,8 +20,6 @@ func (n *Node) doubts(c *Config, seal *task.Sealer) *scheduler.Doubts {
 			l, known := n.Lambda(lambda)
 			return l.Retention, known
 		},
-		Aside: inbound.New(inbound.Config{
-			Store: n.store, Catalog: n.catalog, Sealer: seal, Clock: c.Clock, Hooks: n.withBufferHooks(inbound.Hooks{}),
-		}),
+		Aside: n.newRejected(intake.New(intake.Config{Store: n.store, Catalog: n.catalog, Sealer: seal, Clock: c.Clock})),
 	}
 }

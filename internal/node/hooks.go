@@ -8,6 +8,7 @@ import (
 	"github.com/kinesin-io/kinesin/dispatcher"
 	"github.com/kinesin-io/kinesin/hsc"
 	"github.com/kinesin-io/kinesin/inbound"
+	"github.com/kinesin-io/kinesin/inbound/intake"
 	"github.com/kinesin-io/kinesin/internal/catalog"
 	"github.com/kinesin-io/kinesin/partition/fleet"
 	"github.com/kinesin-io/kinesin/scheduler"
@@ -16,17 +17,23 @@ import (
 
 // The roles call hooks; metrics subscribe to them here and nowhere else.
 
-func (n *Node) inboundHooks() inbound.Hooks {
-	return n.withBufferHooks(inbound.Hooks{
-		Accepted: func(l *catalog.Entry, priority uint8, count int) {
+func (n *Node) intakeHooks() intake.Hooks {
+	return intake.Hooks{
+		Accepted: func(l *catalog.Entry, priority uint8, way string, count int) {
 			n.metrics.of(l, priority).accepted.Add(float64(count))
+			n.metrics.buffer.ways.WithLabelValues(way).Add(float64(count))
 		},
-		Refused: func(reason kinesinv1.Reason) { n.metrics.refused.WithLabelValues(reasonLabel(reason)).Inc() },
 		Delivered: func(t *task.Task, late time.Duration) {
 			n.late(n.catalog.ByRef(t.Partition.Lambda), t, stageDelivered, max(0, late))
 		},
+	}
+}
+
+func (n *Node) inboundHooks() inbound.Hooks {
+	return inbound.Hooks{
+		Refused:  func(reason kinesinv1.Reason) { n.metrics.refused.WithLabelValues(reasonLabel(reason)).Inc() },
 		Internal: n.internalError,
-	})
+	}
 }
 
 func (n *Node) fleetHooks() fleet.Hooks {

@@ -18,7 +18,7 @@ func (n *Node) Handler() http.Handler {
 	if n.inbound != nil {
 		mux.Handle(kinesinv1connect.NewTaskServiceHandler(n.inbound, options...))
 		mux.Handle(kinesinv1connect.NewLambdaServiceHandler(n.lambdas, options...))
-		mux.Handle(kinesinv1connect.NewInboundServiceHandler(n.inbound, options...))
+		mux.Handle(kinesinv1connect.NewInboundServiceHandler(n.ingest, options...))
 	}
 	if n.hsc != nil {
 		mux.Handle(kinesinv1connect.NewWorkerServiceHandler(n.hsc, options...))

@@ -3,7 +3,7 @@ package node
 import (
 	"github.com/kinesin-io/kinesin/dispatcher"
 	"github.com/kinesin-io/kinesin/hsc"
-	"github.com/kinesin-io/kinesin/inbound"
+	"github.com/kinesin-io/kinesin/inbound/intake"
 	"github.com/kinesin-io/kinesin/task"
 )
 
@@ -28,12 +28,12 @@ func (m matching[S]) Match(t *task.Task) (none S) {
 func (m matching[S]) Serves(t *task.Task) bool { return m.n.hsc != nil && m.n.hsc.Serves(t) }
 
 // matchers are what the roles ask; nil where all tasks go through their queues.
-func (n *Node) matchers(c *Config) (dispatcher.Matcher, inbound.Matcher) {
+func (n *Node) matchers(c *Config) (dispatcher.Matcher, intake.Matcher) {
 	if c.NoMatch {
 		return nil, nil
 	}
 	return matching[dispatcher.Slot]{n, func(s *hsc.Slot) dispatcher.Slot { return s }},
-		matching[inbound.Slot]{n, func(s *hsc.Slot) inbound.Slot { return s }}
+		matching[intake.Slot]{n, func(s *hsc.Slot) intake.Slot { return s }}
 }
 
 // ended tells those who wait here that some task reached its end.

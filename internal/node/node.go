@@ -19,6 +19,8 @@ import (
 	"github.com/kinesin-io/kinesin/hsc"
 	"github.com/kinesin-io/kinesin/inbound"
 	"github.com/kinesin-io/kinesin/inbound/buffer"
+	"github.com/kinesin-io/kinesin/inbound/ingest"
+	"github.com/kinesin-io/kinesin/inbound/intake"
 	"github.com/kinesin-io/kinesin/internal/catalog"
 	"github.com/kinesin-io/kinesin/internal/catalog/lambdas"
 	"github.com/kinesin-io/kinesin/internal/clock"
@@ -151,6 +153,7 @@ type Node struct {
 	dispatcher *dispatcher.Dispatcher
 	sweeper    *scheduler.Sweeper
 	inbound    *inbound.Inbound // nil without the role
+	ingest     *ingest.Ingest   // nil without inbound's role
 	lambdas    *lambdas.Service // nil without inbound's role
 	hsc        *hsc.Service     // nil without the role
 	grower     *grower          // nil where shards do not grow by themselves
@@ -206,7 +209,7 @@ func (n *Node) compose(c Config, secret []byte) {
 	n.leases = c.newBook(n.store)
 	toDispatcher, toInbound := n.matchers(&c)
 	var hscHints hsc.Scheduler
-	var inboundHints inbound.Scheduler = noScheduler{}
+	var inboundHints intake.Scheduler = noScheduler{}
 	if slices.Contains(c.Roles, RoleScheduler) {
 		n.members = n.newMembers(&c) // only who can serve partitions is one
 		n.dispatcher = dispatcher.New(dispatcher.Config{
@@ -231,18 +234,31 @@ func (n *Node) compose(c Config, secret []byte) {
 		})
 	}
 	if slices.Contains(c.Roles, RoleInbound) {
-		n.inbound = inbound.New(inbound.Config{
-			Store: n.store, Queue: n.queue, Catalog: n.catalog, Sealer: seal,
-			Scheduler: inboundHints, Workers: cancels{n}, Matcher: toInbound, Clock: c.Clock, Hooks: n.inboundHooks(),
-			Shared: c.shared, Near: c.Near, Horizon: c.Horizon, WaitLookEvery: c.waitLookEvery(), DeliverDirect: c.DeliverDirect,
-			InboundKey: task.InboundKey(secret), Process: n.process(),
-			Buffering: inbound.Buffering{Buffer: c.Buffer, Rate: c.InboundRate, Concurrency: c.InboundConcurrency},
-		})
-		n.lambdas = lambdas.New(lambdas.Config{
-			Store: n.store, Queue: n.queue, Catalog: n.catalog, Tasks: n.inbound, Clock: c.Clock, Unregister: c.Unregister, Shared: c.shared,
-			Hooks: lambdas.Hooks{Registered: n.registered, Registrations: n.metrics.registrations.set, Internal: n.internalError},
-		})
+		n.composeInbound(&c, secret, seal, inboundHints, toInbound)
 	}
+}
+
+// composeInbound makes what serves users: inbound, ingest and the lambdas' service.
+func (n *Node) composeInbound(c *Config, secret []byte, seal *task.Sealer, hints intake.Scheduler, matcher intake.Matcher) {
+	in := intake.New(intake.Config{
+		Store: n.store, Queue: n.queue, Catalog: n.catalog, Sealer: seal, Scheduler: hints, Matcher: matcher, Clock: c.Clock,
+		Hooks: n.intakeHooks(), InboundKey: task.InboundKey(secret), Process: n.process(), Shared: c.shared,
+		Near: c.Near, Horizon: c.Horizon, DeliverDirect: c.DeliverDirect,
+	})
+	backlog := ingest.NewBacklog(c.Clock, c.Buffer != nil)
+	n.inbound = inbound.New(inbound.Config{
+		Intake: in, Store: n.store, Workers: cancels{n}, Hooks: n.inboundHooks(), WaitLookEvery: c.waitLookEvery(),
+		Buffering: inbound.Buffering{Buffer: c.Buffer, Backlog: backlog},
+	})
+	n.ingest = ingest.New(ingest.Config{
+		Intake: in, Buffer: c.Buffer, Backlog: backlog, Rejected: n.newRejected(in), Hooks: n.ingestHooks(),
+		Rate: c.InboundRate, Concurrency: c.InboundConcurrency,
+	})
+	n.lambdas = lambdas.New(lambdas.Config{
+		Store: n.store, Queue: n.queue, Catalog: n.catalog, Tasks: n.inbound, Backlog: backlog, Clock: c.Clock,
+		Unregister: c.Unregister, Shared: c.shared,
+		Hooks: lambdas.Hooks{Registered: n.registered, Registrations: n.metrics.registrations.set, Internal: n.internalError},
+	})
 }
 
 // Lambda finds a lambda by the reference that keys and messages have of it; false when none is known here.

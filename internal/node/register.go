@@ -73,7 +73,7 @@ func (n *Node) registered(ctx context.Context, lambda, outcome string, err error
 		log.WarnContext(ctx, "registrations cannot be read")
 	case lambdas.RegistrationHeld:
 		log.WarnContext(ctx, "withdrawn lambdas are held: most registrations are gone at once")
-	case lambdas.RegistrationWell:
+	case lambdas.RegistrationRecovered:
 		logWell(ctx, log, lambda)
 	default:
 		log.WarnContext(ctx, "registration not taken")

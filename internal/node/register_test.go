@@ -33,12 +33,12 @@ func TestWhatIsLoggedOfRegistrations(t *testing.T) {
 		{"mail", lambdas.RegistrationCreated, nil, `level=INFO msg="lambda created as registered" lambda=mail outcome=created`},
 		{"mail", lambdas.RegistrationChanged, nil, `level=INFO msg="lambda changed as registered" lambda=mail outcome=changed`},
 		{"mail", lambdas.RegistrationDeleted, nil, `level=INFO msg="withdrawn lambda deleted" lambda=mail outcome=deleted`},
-		{"mail", lambdas.RegistrationWell, nil, `level=INFO msg="lambda is as registered again" lambda=mail outcome=well`},
+		{"mail", lambdas.RegistrationRecovered, nil, `level=INFO msg="lambda is as registered again" lambda=mail outcome=well`},
 		{"mail", lambdas.RegistrationWaiting, errors.New("so"), `level=INFO msg="registration waits" lambda=mail outcome=waiting error=so`},
 		{"mail", lambdas.RegistrationRefused, errors.New("so"), `level=WARN msg="registration not taken" lambda=mail outcome=refused error=so`},
 		{"mail", lambdas.RegistrationKept, errors.New("so"), `level=WARN msg="withdrawn lambda kept" lambda=mail outcome=kept error=so`},
 		{"", lambdas.RegistrationUnread, errors.New("so"), `level=WARN msg="registrations cannot be read" outcome=unread error=so`},
-		{"", lambdas.RegistrationWell, nil, `level=INFO msg="registrations can be read again" outcome=well`},
+		{"", lambdas.RegistrationRecovered, nil, `level=INFO msg="registrations can be read again" outcome=well`},
 	} {
 		text.Reset()
 		n.registered(t.Context(), c.lambda, c.outcome, c.err)
@@ -83,7 +83,7 @@ func TestTheGaugeOfRegistrations(t *testing.T) {
 		}
 		return v.GetGauge().GetValue()
 	}
-	for _, states := range []map[string]int{nil, {lambdas.RegistrationTaken: 3, lambdas.RegistrationRefused: 2}, {lambdas.RegistrationKept: 1}} {
+	for _, states := range []map[string]int{nil, {lambdas.RegistrationApplied: 3, lambdas.RegistrationRefused: 2}, {lambdas.RegistrationKept: 1}} {
 		m.registrations.set(states)
 		for _, state := range lambdas.RegistrationStates() {
 			if got := gauge(state); got != float64(states[state]) {

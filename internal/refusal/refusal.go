@@ -1,4 +1,4 @@
-// Package refusal gives errors of the seams the reasons that they have on the wire.
+// Package refusal maps errors of the store, the queue and the catalog to the reasons of the wire contract.
 package refusal
 
 import (
@@ -12,8 +12,7 @@ import (
 	"github.com/kinesin-io/kinesin/store"
 )
 
-// refusals are the sentinels of the seams in the words of the wire; with a text where the sentinel's
-// own would not say what to do.
+// refusals maps sentinels to reasons, with a text where the sentinel's own does not say what to do.
 var refusals = []struct {
 	err    error
 	reason kinesinv1.Reason
@@ -27,10 +26,10 @@ var refusals = []struct {
 	{queue.ErrCannotDeliver, kinesinv1.Reason_REASON_UNSUPPORTED, ""},
 	{queue.ErrOtherMode, kinesinv1.Reason_REASON_IN_USE, ""},
 	{queue.ErrUndeliverable, kinesinv1.Reason_REASON_TOO_LARGE, ""},
-	{store.ErrFull, kinesinv1.Reason_REASON_FULL, "the store takes no new tasks for want of disk space; what it holds still drains"},
+	{store.ErrFull, kinesinv1.Reason_REASON_FULL, "the disk of the store is full: it takes no new tasks; the tasks that it holds still run"},
 	{
 		store.ErrUnknown, kinesinv1.Reason_REASON_UNAVAILABLE,
-		"it is not known whether the write was made; try again, with the same key or request id where there was one",
+		"the outcome of the write is unknown; try again, with the same key or request id if there was one",
 	},
 	{store.ErrUnreachable, kinesinv1.Reason_REASON_UNAVAILABLE, "the store does not answer for now; try again later"},
 	{queue.ErrUnreachable, kinesinv1.Reason_REASON_UNAVAILABLE, "the queue service does not answer for now; try again later"},
@@ -38,7 +37,7 @@ var refusals = []struct {
 	{store.ErrClosed, kinesinv1.Reason_REASON_UNAVAILABLE, "the server is stopping; try again"},
 }
 
-// Wire gives an error the reason it has on the wire; others stay as they are.
+// Wire returns an error with its reason on the wire, or the error itself if it has none.
 func Wire(err error) error {
 	for _, r := range refusals {
 		if errors.Is(err, r.err) {
@@ -48,10 +47,10 @@ func Wire(err error) error {
 	return err
 }
 
-// Problem is an error as the outcome of an item of a call.
+// Problem returns an error as the outcome of an item of a call.
 func Problem(err error) *kinesinv1.Problem { return api.ProblemOf(Wire(err)) }
 
-// Invalid is a refusal that says what is allowed.
+// Invalid returns a refusal, whose text says what is allowed.
 func Invalid(format string, args ...any) error {
 	return api.Errorf(kinesinv1.Reason_REASON_INVALID, format, args...)
 }

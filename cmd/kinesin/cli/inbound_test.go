@@ -154,7 +154,7 @@ func TestInbound(t *testing.T) {
 		t.Errorf("%v", got)
 	}
 	s.do("inbound", "rejected", "delete", names["undecodable"]).check(t, "delete again", 1, "rejected list")
-	s.do("inbound", "rejected", "show", "nonsense").check(t, "show", 1, "nothing of that name")
+	s.do("inbound", "rejected", "show", "nonsense").check(t, "show", 1, "nothing rejected has that name")
 	for n := range 120 { // more than one call deletes
 		send(fmt.Sprint("bad ", n))
 	}

@@ -16,34 +16,34 @@ import (
 	"github.com/kinesin-io/kinesin/task"
 )
 
-// A lambda is deleted in steps: it is marked, so that it takes no new tasks; everybody hears of that; what
-// was acknowledged before is looked for, in the store and in the inbound buffer; its row is removed at the
-// version that was seen. All of it may take longer than a call, so a caller that says so (goes_on) has an
-// answer after deleteCallMax and calls again, any process. In between the lambda stays marked, for
+// A lambda is deleted in steps: it is marked, so that it takes no new tasks; all processes hear of that;
+// tasks that were acknowledged before are looked for, in the store and in the inbound buffer; its row is
+// removed at the version that was seen. That may take longer than a call, so a caller that resumes (goes_on)
+// has an answer after deleteCallMax and calls again, at any process. In between the lambda stays marked, for
 // catalog.DeletingFor at most.
 
 const (
-	// deleteCallMax is how long a call works before it answers that there is more to do: well within the time
-	// that clients wait.
+	// deleteCallMax is how long a call works before it answers that there is more to do: well within the
+	// timeouts of clients.
 	deleteCallMax = 5 * time.Second
 	// deleteReadsMax is how many partitions of a lambda are read at a time.
 	deleteReadsMax = 8
-	// dropWaitEvery and dropWaitsMax bound the wait for running tasks of a lambda that is deleted, and
-	// dropWaitsMin how long of a call that goes on they must be all that is left.
+	// dropWaitEvery and dropWaitsMax bound the wait for running tasks of a lambda that is deleted. A call
+	// that is resumed gives up when it waited dropWaitsMin times in which no task ended.
 	dropWaitEvery = 100 * time.Millisecond
 	dropWaitsMax  = 100
 	dropWaitsMin  = 25
-	// backlogWaitEvery is how often the wait for the inbound buffer looks, and clocksMax how far the clock of
-	// another process may be off that puts tasks there.
+	// backlogWaitEvery is how often the inbound buffer is looked at.
 	backlogWaitEvery = 250 * time.Millisecond
-	clocksMax        = time.Second
+	// clockSkewMax is how far the clock of another process may be off that puts tasks into the buffer.
+	clockSkewMax = time.Second
 )
 
 // errMoreToDo ends a call that has done its share.
 var errMoreToDo = errors.New("more is to be done to delete the lambda")
 
-// DeleteLambda forgets a lambda. It refuses while tasks live or may be in the inbound buffer, unless it is
-// told to drop them: then those that wait end as dropped, also those that come out of the buffer later, and
+// DeleteLambda deletes a lambda. It refuses while tasks live or may be in the inbound buffer, unless it is
+// told to drop them: then waiting tasks end as dropped, also those that come out of the buffer later, and
 // running ones are cancelled and waited for a while.
 func (svc *Service) DeleteLambda(ctx context.Context, request *kinesinv1.DeleteLambdaRequest) (_ *kinesinv1.DeleteLambdaResponse, err error) {
 	defer func() { err = refusal.Wire(err) }()
@@ -53,7 +53,7 @@ func (svc *Service) DeleteLambda(ctx context.Context, request *kinesinv1.DeleteL
 	}
 	d := deletion{Service: svc, entry: entry, drop: request.DropTasks}
 	if request.GoesOn {
-		d.goOnWithin(callTime(ctx, d.Clock))
+		d.resumeAfter(callTime(ctx, d.Clock))
 	}
 	err = d.run(ctx)
 	more := errors.Is(err, errMoreToDo)
@@ -63,7 +63,7 @@ func (svc *Service) DeleteLambda(ctx context.Context, request *kinesinv1.DeleteL
 	return &kinesinv1.DeleteLambdaResponse{Dropped: d.dropped, More: more}, nil
 }
 
-// callTime is for how long a call may work, in time for a caller that calls again.
+// callTime returns for how long a call may work, so that a caller that calls again has its answer in time.
 func callTime(ctx context.Context, c clock.Clock) time.Duration {
 	within := deleteCallMax
 	if deadline, has := ctx.Deadline(); has {
@@ -74,32 +74,33 @@ func callTime(ctx context.Context, c clock.Clock) time.Duration {
 	return within
 }
 
-// deletion is one call's part in deleting a lambda, and none that has its name since. Any number may do so at
-// once, and the first to come to the end does it for all.
+// deletion is the part of one call in deleting a lambda. Any number may delete the same one at once; the
+// first to get to the end does it for all.
 type deletion struct {
 	*Service
-	entry *catalog.Entry
-	drop  bool
-	until time.Duration // monotonic time when the call answers; 0: when all is done
+	entry     *catalog.Entry
+	drop      bool
+	resumable bool          // the caller calls again
+	until     time.Duration // monotonic time when a resumable call answers
 
 	dropped int64 // tasks that ended
 	moved   bool  // a task ended or was told to stop
 }
 
-// goOnWithin has run end within that time with errMoreToDo, for a caller that goes on later.
-func (d *deletion) goOnWithin(within time.Duration) { d.until = clock.Mono(d.Clock) + within }
-
-func (d *deletion) goesOn() bool { return d.until > 0 }
+// resumeAfter has run end after that time with errMoreToDo, for a caller that calls again.
+func (d *deletion) resumeAfter(within time.Duration) {
+	d.resumable, d.until = true, clock.Mono(d.Clock)+within
+}
 
 func (d *deletion) run(ctx context.Context) error {
-	if err := d.mustNotBeRegistered(ctx, d.entry); err != nil {
+	if err := d.checkNotRegistered(ctx, d.entry); err != nil {
 		return err
 	}
-	if !d.drop && !d.entry.Deleting { // what is refused at once is not touched
-		if err := d.mustHaveNoBacklog(); err != nil {
+	if !d.drop && !d.entry.Deleting { // a lambda whose deletion is refused at once is not marked
+		if err := d.checkNoBacklog(); err != nil {
 			return err
 		}
-		if err := d.mustBeEmpty(ctx, d.entry); err != nil {
+		if err := d.checkEmpty(ctx); err != nil {
 			return err
 		}
 	}
@@ -112,28 +113,31 @@ func (d *deletion) run(ctx context.Context) error {
 	}
 	switch {
 	case err == nil:
-	case errors.Is(err, errMoreToDo):
-		return err
-	case d.goesOn() && d.drop && isPassing(ctx, err):
-		return err // the caller tries again, and goes on from there
-	default:
-		return errors.Join(err, d.keep(ctx))
-	}
-	if d.entry.Mode == task.Deliver { // what is on its queue is its consumer's
+		d.dropQueues(ctx)
 		return nil
+	case errors.Is(err, errMoreToDo), d.resumable && d.drop && isTransient(ctx, err): // the caller calls again
+		return err
 	}
-	if err := d.Queue.Drop(ctx, d.entry.Ref); err != nil && d.Hooks.Internal != nil { // what is left there is refused at its claim
+	return errors.Join(err, d.unmark(ctx))
+}
+
+// dropQueues deletes what is left on the queues of a deleted lambda. A message that stays is refused at its
+// claim. Messages on the queue of a deliver lambda belong to its consumer.
+func (d *deletion) dropQueues(ctx context.Context) {
+	if d.entry.Mode == task.Deliver {
+		return
+	}
+	if err := d.Queue.Drop(ctx, d.entry.Ref); err != nil && d.Hooks.Internal != nil {
 		d.Hooks.Internal(ctx, kinesinv1connect.LambdaServiceDeleteLambdaProcedure, err)
 	}
-	return nil
 }
 
-// isPassing reports whether another try may fare better.
-func isPassing(ctx context.Context, err error) bool {
-	return ctx.Err() != nil || refusal.Problem(err).Reason == kinesinv1.Reason_REASON_UNAVAILABLE
+// isTransient reports whether another try may succeed.
+func isTransient(ctx context.Context, err error) bool {
+	return ctx.Err() != nil || isRefusal(err, kinesinv1.Reason_REASON_UNAVAILABLE)
 }
 
-// mark says in the lambda's row that it is being deleted, or has it say so for longer.
+// mark marks the lambda as being deleted, or renews the mark.
 func (d *deletion) mark(ctx context.Context) error {
 	marked, err := d.Catalog.Mark(ctx, d.entry, d.drop)
 	if err == nil {
@@ -142,23 +146,22 @@ func (d *deletion) mark(ctx context.Context) error {
 	return err
 }
 
-// keep takes a refused deletion back, also when the caller is gone. There is nothing to take back of a lambda
-// that is gone.
-func (d *deletion) keep(ctx context.Context) error {
+// unmark cancels a refused deletion, also when the caller is gone.
+func (d *deletion) unmark(ctx context.Context) error {
 	if err := d.Catalog.Unmark(context.WithoutCancel(ctx), d.entry); !errors.Is(err, catalog.ErrUnknown) {
 		return err
 	}
 	return nil
 }
 
-// empty makes sure that a marked lambda has no tasks, dropping them if it is told to.
+// empty makes sure that a marked lambda has no live task, dropping them if it is told to.
 func (d *deletion) empty(ctx context.Context) error {
 	select {
 	case <-d.Tasks.Settled(): // calls that saw the lambda before
 	case <-ctx.Done():
 		return context.Cause(ctx)
 	}
-	if d.Shared { // calls in other processes that saw it before; see confirm in package inbound
+	if d.Shared { // calls in other processes that saw it before; see Batch.checkStillValid in package intake
 		if err := d.pause(ctx, catalog.SettledAfter-d.Catalog.MarkedFor(d.entry)); err != nil {
 			return err
 		}
@@ -169,35 +172,35 @@ func (d *deletion) empty(ctx context.Context) error {
 	if err := d.awaitBuffer(ctx); err != nil {
 		return err
 	}
-	return d.mustBeEmpty(ctx, d.entry)
+	return d.checkEmpty(ctx)
 }
 
-// remove removes a lambda that is marked and empty, and has been marked all the time.
+// remove removes a lambda that is empty and has been marked all the time.
 func (d *deletion) remove(ctx context.Context) error {
-	if err := d.mustNotBeRegistered(ctx, d.entry); err != nil { // again meanwhile
+	if err := d.checkNotRegistered(ctx, d.entry); err != nil { // it may be registered again
 		return err
 	}
-	if err := d.mustBeMarked(); err != nil {
+	if err := d.checkMarked(); err != nil {
 		return err
 	}
-	if life := d.Tasks.BufferLife(); d.drop && life > 0 {
+	if life := d.Backlog.Life(); d.drop && life > 0 {
 		if err := d.Catalog.NoteDropped(ctx, d.entry, life); err != nil {
 			return err
 		}
 	}
 	err := d.Catalog.Remove(ctx, d.entry)
 	if errors.Is(err, catalog.ErrChanged) && d.Catalog.Refresh(ctx) == nil {
-		if taken := d.mustBeMarked(); taken != nil {
-			return taken
+		if cancelled := d.checkMarked(); cancelled != nil {
+			return cancelled
 		}
 	}
 	return err
 }
 
-// mustBeMarked fails if somebody took the deletion back: who retries another, a registration, or the consumer
-// of the inbound buffer that met a task of the lambda. Who renewed the mark is no trouble, and who removed
-// the lambda neither.
-func (d *deletion) mustBeMarked() error {
+// checkMarked fails if the deletion was cancelled: by the retry of another one, by a registration, or by the
+// consumer of the inbound buffer that met a task of the lambda. It is fine if another process renewed the
+// mark or removed the lambda.
+func (d *deletion) checkMarked() error {
 	now := d.Catalog.ByRef(d.entry.Ref)
 	switch {
 	case now == nil:
@@ -205,27 +208,28 @@ func (d *deletion) mustBeMarked() error {
 	case now.IsSameMark(d.entry):
 		d.entry = now
 		return nil
-	case d.drop || d.Tasks.BufferLife() == 0:
+	case d.drop || d.Backlog.Life() == 0:
 		return fmt.Errorf("%w: %s", catalog.ErrChanged, d.entry.Name)
 	}
 	return api.Errorf(kinesinv1.Reason_REASON_IN_USE,
-		"lambda %s: its deletion was taken back, most likely since a task of it came out of the inbound buffer; wait for its tasks, or delete it with them dropped", d.entry.Name)
+		"lambda %s: its deletion was cancelled, most likely because a task of it came out of the inbound buffer; wait for its tasks, or delete it with its tasks dropped", d.entry.Name)
 }
 
-// goOn is asked between two steps: whether this call goes on.
-func (d *deletion) goOn(ctx context.Context) error {
+// proceed is called between two steps: it fails with errMoreToDo when the time of the call is over, and
+// renews the mark.
+func (d *deletion) proceed(ctx context.Context) error {
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
 	}
-	if d.goesOn() && clock.Mono(d.Clock) >= d.until {
+	if d.resumable && clock.Mono(d.Clock) >= d.until {
 		return errMoreToDo
 	}
-	return d.stay(ctx)
+	return d.renew(ctx)
 }
 
-// stay sees to it that the lambda stays marked.
-func (d *deletion) stay(ctx context.Context) error {
-	if err := d.mustBeMarked(); err != nil || !d.Catalog.MarkedLongAgo(d.entry) {
+// renew renews the mark when it is old enough.
+func (d *deletion) renew(ctx context.Context) error {
+	if err := d.checkMarked(); err != nil || !d.Catalog.NeedsRenewal(d.entry) {
 		return err
 	}
 	before := d.entry
@@ -243,7 +247,7 @@ func (d *deletion) pause(ctx context.Context, wait time.Duration) error {
 	if wait <= 0 {
 		return nil
 	}
-	if left := d.until - clock.Mono(d.Clock); d.goesOn() && left < wait {
+	if left := d.until - clock.Mono(d.Clock); d.resumable && left < wait {
 		if err := clock.Sleep(ctx, d.Clock, max(0, left)); err != nil {
 			return err
 		}
@@ -252,10 +256,10 @@ func (d *deletion) pause(ctx context.Context, wait time.Duration) error {
 	return clock.Sleep(ctx, d.Clock, wait)
 }
 
-// mustHaveNoBacklog refuses while tasks that were acknowledged a while ago may be in the inbound buffer.
-// Without their lambda they would be set aside.
-func (d *deletion) mustHaveNoBacklog() error {
-	switch unknown, err := d.Tasks.BufferDoubt(); {
+// checkNoBacklog refuses while tasks that were acknowledged a while ago may be in the inbound buffer. Without
+// their lambda they would be rejected.
+func (d *deletion) checkNoBacklog() error {
+	switch unknown, err := d.Backlog.Doubt(); {
 	case unknown:
 		return api.Errorf(kinesinv1.Reason_REASON_UNAVAILABLE, "%v; try again, or delete lambda %s with its tasks dropped", err, d.entry.Name)
 	case err != nil:
@@ -266,37 +270,38 @@ func (d *deletion) mustHaveNoBacklog() error {
 }
 
 // awaitBuffer waits until what was acknowledged before the lambda was marked has come out of the inbound
-// buffer. If there is a task of it, the consumer that meets it takes the deletion back.
+// buffer. If a task of the lambda comes out, the consumer cancels the deletion.
 func (d *deletion) awaitBuffer(ctx context.Context) error {
 	since := d.Clock.Now().Add(-d.Catalog.MarkedFor(d.entry))
 	if d.Shared {
-		since = since.Add(catalog.SettledAfter + clocksMax)
+		since = since.Add(catalog.SettledAfter + clockSkewMax)
 	}
 	for {
-		if err := d.mustHaveNoBacklog(); err != nil {
+		if err := d.checkNoBacklog(); err != nil {
 			return err
 		}
-		if d.Tasks.BufferPassed(since) {
-			return d.stay(ctx)
+		if d.Backlog.Passed(since) {
+			return d.renew(ctx)
 		}
 		if err := d.pause(ctx, backlogWaitEvery); err != nil {
 			return err
 		}
-		if err := d.goOn(ctx); err != nil {
+		if err := d.proceed(ctx); err != nil {
 			return err
 		}
 	}
 }
 
-func (svc *Service) mustBeEmpty(ctx context.Context, entry *catalog.Entry) error {
-	for some := range slices.Chunk(entry.Partitions(), deleteReadsMax) {
-		live, err := svc.Tasks.AnyLive(ctx, some)
+// checkEmpty refuses while a task of the lambda lives.
+func (d *deletion) checkEmpty(ctx context.Context) error {
+	for some := range slices.Chunk(d.entry.Partitions(), deleteReadsMax) {
+		live, err := d.Tasks.AnyLive(ctx, some)
 		if err != nil {
 			return err
 		}
 		if live {
 			return api.Errorf(kinesinv1.Reason_REASON_IN_USE,
-				"lambda %s has live tasks; wait for them, or delete it with its tasks dropped", entry.Name)
+				"lambda %s has live tasks; wait for them, or delete it with its tasks dropped", d.entry.Name)
 		}
 	}
 	return nil
@@ -304,6 +309,8 @@ func (svc *Service) mustBeEmpty(ctx context.Context, entry *catalog.Entry) error
 
 // dropTasks ends all live tasks of a lambda, and waits a bounded time for those that run.
 func (d *deletion) dropTasks(ctx context.Context) error {
+	stillRunning := api.Errorf(kinesinv1.Reason_REASON_IN_USE,
+		"lambda %s still has running tasks; they were told to stop, try again when they have", d.entry.Name)
 	for waits := 0; ; waits++ {
 		left := false
 		for some := range slices.Chunk(d.entry.Partitions(), deleteReadsMax) {
@@ -316,12 +323,12 @@ func (d *deletion) dropTasks(ctx context.Context) error {
 		if !left {
 			return nil
 		}
-		if !d.goesOn() && waits >= dropWaitsMax {
-			return d.stillRuns()
+		if !d.resumable && waits >= dropWaitsMax {
+			return stillRunning
 		}
 		err := d.pause(ctx, dropWaitEvery)
 		if errors.Is(err, errMoreToDo) && !d.moved && waits >= dropWaitsMin {
-			return d.stillRuns()
+			return stillRunning
 		}
 		if err != nil {
 			return err
@@ -329,11 +336,7 @@ func (d *deletion) dropTasks(ctx context.Context) error {
 	}
 }
 
-func (d *deletion) stillRuns() error {
-	return api.Errorf(kinesinv1.Reason_REASON_IN_USE, "lambda %s still has running tasks; they were told to stop, try again when they have", d.entry.Name)
-}
-
-// dropIn ends the live tasks of some partitions, and reports whether any are left, which run.
+// dropIn ends the live tasks of some partitions, and reports whether running ones are left.
 func (d *deletion) dropIn(ctx context.Context, some []task.Partition) (running bool, err error) {
 	for {
 		ended, told, left, err := d.Tasks.DropLive(ctx, d.entry, some)
@@ -342,12 +345,12 @@ func (d *deletion) dropIn(ctx context.Context, some []task.Partition) (running b
 		}
 		d.dropped += int64(ended)
 		d.moved = d.moved || ended > 0 || told > 0
-		if ended == 0 { // only running ones are left, and they were told to stop
+		if ended == 0 { // all that are left run, and were told to stop
 			return true, nil
 		}
-		if err := d.goOn(ctx); err != nil {
+		if err := d.proceed(ctx); err != nil {
 			return false, err
 		}
-		some = left // the others have none, and get none
+		some = left // the other partitions have no live task, and get none
 	}
 }

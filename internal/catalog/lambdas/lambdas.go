@@ -1,6 +1,6 @@
-// Package lambdas is the life of lambdas: it creates, changes and deletes them for those who call, and as
-// registrations say. It serves the LambdaService of the wire contract. It keeps lambdas in the catalog, and
-// leaves their tasks to who takes tasks in; with whom it is tested, in package inbound.
+// Package lambdas serves the LambdaService of the wire contract: it creates, changes and deletes lambdas, by
+// calls and by registrations. It keeps lambdas in the catalog and leaves their tasks to inbound; the tests of
+// both are there.
 package lambdas
 
 import (
@@ -12,24 +12,28 @@ import (
 	"github.com/kinesin-io/kinesin/task"
 )
 
-// Tasks are those of lambdas, as who takes them in knows them.
+// Tasks finds and ends the tasks of lambdas.
 type Tasks interface {
 	// Settled returns a channel that is closed when all calls that have begun, and may have seen lambdas as
-	// they were, are over.
+	// they were before, are over.
 	Settled() <-chan struct{}
 	// AnyLive reports whether any task of some partitions lives.
 	AnyLive(ctx context.Context, some []task.Partition) (bool, error)
-	// DropLive ends live tasks of some partitions, or asks them to stop, and returns the partitions of all
-	// that it met; none only if no task lives.
+	// DropLive ends live tasks of some partitions, or asks them to stop, and returns the partitions of all of
+	// them; none only if no task lives.
 	DropLive(ctx context.Context, l *catalog.Entry, some []task.Partition) (ended, told int, of []task.Partition, err error)
-	// BufferLife is how long a task may be in the inbound buffer; 0 where there is none.
-	BufferLife() time.Duration
-	// BufferDoubt says why tasks that were acknowledged a while ago may be in the inbound buffer; unknown:
-	// since nobody can tell.
-	BufferDoubt() (unknown bool, err error)
-	// BufferPassed reports whether what was accepted until a moment has come out of the inbound buffer, as
-	// far as can be seen here.
-	BufferPassed(until task.Instant) bool
+}
+
+// Backlog is what is known of the tasks in the inbound buffer.
+type Backlog interface {
+	// Life returns how long a task may be in the buffer; 0 where there is none.
+	Life() time.Duration
+	// Doubt returns why tasks that were acknowledged a while ago may be in the buffer; unknown says that
+	// nothing is known.
+	Doubt() (unknown bool, err error)
+	// Passed reports whether what was accepted until a moment has come out of the buffer, as far as can be
+	// seen here.
+	Passed(until task.Instant) bool
 }
 
 // Queue has the queues of lambdas.
@@ -46,30 +50,32 @@ type Config struct {
 	Queue   Queue
 	Catalog *catalog.Catalog
 	Tasks   Tasks
+	Backlog Backlog
 	Clock   clock.Clock
 	Hooks   Hooks
 
-	// Unregister says how the registration of a lambda is deleted by hand, for the refusal to delete that
-	// lambda. nil: not said.
+	// Unregister returns how to delete the registration of a lambda by hand, for the refusal to delete that
+	// lambda. nil: the refusal does not say.
 	Unregister func(lambda string) string
 
-	// Shared says that other processes may be over the same store: what they do to lambdas is known here only
-	// a while later.
+	// Shared says that other processes may use the same store: what they do to lambdas is known here a while
+	// later.
 	Shared bool
 }
 
-// Hooks are told what happened. A nil hook is not called.
+// Hooks observe a Service. A nil hook is not called.
 type Hooks struct {
-	// Registered: one of Registrations became of the registration of a lambda; err says why it was refused,
-	// kept or not read.
+	// Registered: the registration of a lambda has one of the outcomes in Registrations; err says why it was
+	// refused, kept or not read.
 	Registered func(ctx context.Context, lambda, outcome string, err error)
-	// Registrations: so many registrations are in each of RegistrationStates; one that is not named has none.
+	// Registrations: how many registrations are in each of RegistrationStates; a state that is not named has
+	// none.
 	Registrations func(states map[string]int)
-	// Internal: a part of a call failed that its answer does not tell.
+	// Internal: a part of a call failed, which its answer does not say.
 	Internal func(ctx context.Context, procedure string, err error)
 }
 
-// Service serves those who have lambdas. It is safe for concurrent use.
+// Service serves the owners of lambdas. It is safe for concurrent use.
 type Service struct{ Config }
 
 // New returns a Service.

@@ -18,7 +18,7 @@ import (
 	"github.com/kinesin-io/kinesin/task"
 )
 
-// What a good registration waits for.
+// Why a valid registration waits.
 var (
 	errWaiting   = errors.New("queues are not there yet")
 	errContested = errors.New("another registration wants a queue of the same name")
@@ -30,105 +30,104 @@ const (
 	registerEvery = 5 * time.Second
 	// deletingEvery is registerEvery while lambdas are being deleted, which take no tasks meanwhile.
 	deletingEvery = time.Second
-	// contestedFor is how long the first by name of two registrations with a queue of one name waits, when
-	// neither is a lambda: whoever read the registrations before the other one was there has made its lambda
-	// by then, and that one stays.
+	// contestedFor is how long the first by name of two new registrations with a queue of one name waits. A
+	// process that read the registrations before the other one existed has created its lambda by then, and
+	// that one stays.
 	contestedFor = 15 * time.Second
 )
 
-// What became of a registration: see Hooks.Registered.
+// Outcomes of a registration; see Hooks.Registered.
 const (
-	RegistrationCreated = "created" // the lambda was
-	RegistrationChanged = "changed" // the lambda was, or is now that of the registration
-	RegistrationWaiting = "waiting" // the lambda is made, or changed, as soon as all its queues are there
-	RegistrationRefused = "refused" // the lambda, if there is one, stays as it is
-	RegistrationDeleted = "deleted" // the lambda was, since its registration is gone and it had no tasks
-	RegistrationKept    = "kept"    // the lambda is, though its registration is gone: it has live tasks
-	RegistrationUnread  = "unread"  // none could be read; of no lambda in particular
-	RegistrationHeld    = "held"    // so many are gone at once that nothing is deleted for a while; of no lambda in particular
-	RegistrationWell    = "well"    // the lambda is as registered, after something else was told; of no lambda: they could be read again
+	RegistrationCreated   = "created" // the lambda was created
+	RegistrationChanged   = "changed" // the lambda was changed, or is now that of the registration
+	RegistrationWaiting   = "waiting" // the lambda is created or changed as soon as all its queues are there
+	RegistrationRefused   = "refused" // the lambda, if there is one, stays as it is
+	RegistrationDeleted   = "deleted" // the lambda was deleted: its registration is gone and it had no live task
+	RegistrationKept      = "kept"    // the lambda is kept though its registration is gone: it has live tasks
+	RegistrationUnread    = "unread"  // no registration could be read; of no lambda in particular
+	RegistrationHeld      = "held"    // so many are gone at once that nothing is deleted for a while; of no lambda in particular
+	RegistrationRecovered = "well"    // the lambda is as registered again; of no lambda: registrations can be read again
 )
 
-// RegistrationTaken is the state of one whose lambda is as it says, besides RegistrationWaiting,
-// RegistrationRefused, RegistrationKept, RegistrationHeld and, of no lambda in particular,
-// RegistrationUnread: see Hooks.Registrations.
-const RegistrationTaken = "taken"
+// RegistrationApplied is the state of a registration whose lambda is as it says. The others are
+// RegistrationWaiting, RegistrationRefused, RegistrationKept, RegistrationHeld and, of no lambda in
+// particular, RegistrationUnread: see Hooks.Registrations.
+const RegistrationApplied = "taken"
 
-// Registrations lists what can become of registrations.
+// Registrations lists the outcomes of registrations.
 func Registrations() []string {
 	return []string{
 		RegistrationCreated, RegistrationChanged, RegistrationWaiting, RegistrationRefused, RegistrationDeleted, RegistrationKept,
-		RegistrationUnread, RegistrationHeld, RegistrationWell,
+		RegistrationUnread, RegistrationHeld, RegistrationRecovered,
 	}
 }
 
 // RegistrationStates lists the states that registrations can be in.
 func RegistrationStates() []string {
-	return []string{RegistrationTaken, RegistrationWaiting, RegistrationRefused, RegistrationKept, RegistrationUnread, RegistrationHeld}
+	return []string{RegistrationApplied, RegistrationWaiting, RegistrationRefused, RegistrationKept, RegistrationUnread, RegistrationHeld}
 }
 
-// Register makes and changes lambdas as registrations in the store say, and deletes those that are withdrawn
-// and have no live tasks, until ctx ends. Several processes may do so at once. Where no other process is over
-// the store nobody registers.
+// Register creates and changes lambdas as registrations in the store say, and deletes withdrawn lambdas that
+// have no live task, until ctx ends. Several processes may do so at once. Where no other process uses the
+// store nobody registers lambdas.
 func (svc *Service) Register(ctx context.Context) error {
 	if !svc.Shared {
 		<-ctx.Done()
 		return nil
 	}
-	r := registrar{Service: svc, names: map[string]*remembered{}, states: map[string]int{}}
+	r := registrar{Service: svc, lambdas: map[string]*progress{}, states: map[string]int{}}
 	for ctx.Err() == nil {
 		r.round(ctx)
 		_ = clock.Sleep(ctx, svc.Clock, r.pause()) // the loop sees that ctx ended
 	}
-	r.keepWithdrawn(context.WithoutCancel(ctx))
+	r.cancelDeletions(context.WithoutCancel(ctx))
 	return nil
 }
 
 // registrar is one Register.
 type registrar struct {
 	*Service
-	names  map[string]*remembered // of registrations, and of lambdas that have or had one; empty: what is told of all of them
-	states map[string]int         // as of this round, or the last that could be
-	held   bool                   // withdrawals wait for withdrawnManyAfter
+	lambdas map[string]*progress // by name, of those that have or had a registration; empty: of all together
+	states  map[string]int       // as of the last round that could read registrations
+	held    bool                 // deletions wait for withdrawnManyAfter
 }
 
-// pause is how long after a round the next one comes.
+// progress is what is known of a lambda from round to round.
+type progress struct {
+	outcome, text  string       // last told, so that it is told once
+	contestedSince task.Instant // when its registration was first seen to want a queue of a later one; 0: it does not
+	withdrawal
+}
+
+func (r *registrar) of(name string) *progress {
+	p := r.lambdas[name]
+	if p == nil {
+		p = &progress{}
+		r.lambdas[name] = p
+	}
+	return p
+}
+
+// pause returns how long after a round the next one begins.
 func (r *registrar) pause() time.Duration {
-	for _, m := range r.names {
-		if m.deleting {
+	for _, p := range r.lambdas {
+		if p.deleting {
 			return deletingEvery
 		}
 	}
 	return registerEvery
 }
 
-// remembered is what is known of a name from round to round.
-type remembered struct {
-	outcome, text string       // what was last told, so that it is told once
-	contested     task.Instant // when its registration was first seen to share a queue's name with a later one; 0: it does not
-	withdrawal
-}
-
-func (r *registrar) of(name string) *remembered {
-	m := r.names[name]
-	if m == nil {
-		m = &remembered{}
-		r.names[name] = m
-	}
-	return m
-}
-
-// wanted is a registration, and how its lambda is.
-type wanted struct {
+// candidate is a registration and how its lambda compares.
+type candidate struct {
 	catalog.Registration
-	isTaken bool  // the lambda is as it says
-	isThere bool  // the lambda is there
-	err     error // why it is refused; nil: not so far
+	isApplied bool  // the lambda is as it says
+	exists    bool  // the lambda exists
+	err       error // why it is refused; nil: not so far
 }
 
-// round looks at all registrations once. What is known of lambdas is older than what is read of
-// registrations: a lambda that another process made of a registration in between must not look as if that
-// were gone.
+// round handles all registrations once. The lambdas must be read before the registrations: otherwise a lambda
+// that another process made of a registration in between would look withdrawn.
 func (r *registrar) round(ctx context.Context) {
 	lambdas := slices.DeleteFunc(slices.Clone(r.Catalog.All()), func(l *catalog.Entry) bool { return l.Registration == "" })
 	registrations, err := catalog.Registrations(ctx, r.Store)
@@ -136,144 +135,144 @@ func (r *registrar) round(ctx context.Context) {
 		r.unread(ctx, err)
 		return
 	}
-	all := r.look(registrations)
-	if slices.ContainsFunc(all, func(w wanted) bool { return !w.isTaken && w.err == nil }) {
+	all := r.compareAll(registrations)
+	if slices.ContainsFunc(all, func(c candidate) bool { return !c.isApplied && c.err == nil }) {
 		if err := r.Catalog.Refresh(ctx); err != nil {
 			r.unread(ctx, err)
 			return
 		}
-		all = r.look(registrations)
+		all = r.compareAll(registrations)
 	}
-	r.wellAgain(ctx, "")
+	r.recovered(ctx, "")
 	r.states = map[string]int{}
-	fits := make(map[string]bool, len(all)) // the names of registrations; false: the lambda has to make way
+	fits := make(map[string]bool, len(all)) // by name of a registration; false: its lambda has to make way
 	for i := range all {
-		w := &all[i]
-		if fits[w.Name] = !errors.Is(w.err, catalog.ErrFixed); w.isTaken {
-			r.wellAgain(ctx, w.Name)
+		c := &all[i]
+		if fits[c.Name] = !errors.Is(c.err, catalog.ErrFixed); c.isApplied {
+			r.recovered(ctx, c.Name)
 		}
 	}
-	r.takeAll(ctx, all)
+	r.applyAll(ctx, all)
 	r.withdraw(ctx, lambdas, fits)
 	r.forget(lambdas, fits)
-	r.report(r.states)
+	r.report()
 }
 
-// forget drops what is remembered of names with neither a registration nor a lambda that had one.
+// forget drops the progress of names with neither a registration nor a lambda that had one.
 func (r *registrar) forget(lambdas []*catalog.Entry, fits map[string]bool) {
 	known := map[string]bool{"": true}
 	for _, entry := range lambdas {
 		known[entry.Name] = true
 	}
-	maps.DeleteFunc(r.names, func(name string, _ *remembered) bool {
-		_, there := fits[name]
-		return !there && !known[name]
+	maps.DeleteFunc(r.lambdas, func(name string, _ *progress) bool {
+		_, registered := fits[name]
+		return !registered && !known[name]
 	})
 }
 
-// unread is a round that could not be: what was before is as it was, as far as is known.
+// unread ends a round that could not read; the states are those of the round before, as far as is known.
 func (r *registrar) unread(ctx context.Context, err error) {
 	r.tell(ctx, "", RegistrationUnread, err)
 	r.states[RegistrationUnread] = 1
-	r.report(r.states)
+	r.report()
 }
 
-func (r *registrar) report(states map[string]int) {
+func (r *registrar) report() {
 	if r.Hooks.Registrations != nil {
-		r.Hooks.Registrations(states)
+		r.Hooks.Registrations(r.states)
 	}
 }
 
-// look compares registrations with their lambdas.
-func (r *registrar) look(registrations []catalog.Registration) []wanted {
-	all := make([]wanted, len(registrations))
+// compareAll compares registrations with their lambdas.
+func (r *registrar) compareAll(registrations []catalog.Registration) []candidate {
+	all := make([]candidate, len(registrations))
 	for i, want := range registrations {
-		w := wanted{Registration: want, err: want.Err}
-		if entry, err := r.Catalog.Lambda(want.Name); err == nil && w.err == nil {
-			w.isThere = true
-			if w.isTaken = entry.Registration == want.Sum && !entry.Deleting; !w.isTaken {
-				w.err = want.Fits(entry) // before SQS is asked, round after round
+		c := candidate{Registration: want, err: want.Err}
+		if entry, err := r.Catalog.Lambda(want.Name); err == nil && c.err == nil {
+			c.exists = true
+			if c.isApplied = entry.Registration == want.Sum && !entry.Deleting; !c.isApplied {
+				c.err = want.Fits(entry) // before SQS is asked, round after round
 			}
 		}
-		all[i] = w
+		all[i] = c
 	}
 	return all
 }
 
-// takeAll takes what can be taken; all are in the order of names.
-func (r *registrar) takeAll(ctx context.Context, all []wanted) {
+// applyAll applies the registrations that are not refused; all are in the order of names.
+func (r *registrar) applyAll(ctx context.Context, all []candidate) {
 	for i := range all {
-		if w := &all[i]; w.err == nil && !w.isTaken {
-			w.err = r.Queue.CheckLambda(w.Lambda)
+		if c := &all[i]; c.err == nil && !c.isApplied {
+			c.err = r.Queue.CheckLambda(c.Lambda)
 		}
 	}
 	for i := range all {
-		w := &all[i]
-		if w.isTaken {
-			r.states[RegistrationTaken]++
+		c := &all[i]
+		if c.isApplied {
+			r.states[RegistrationApplied]++
 			continue
 		}
-		if w.err == nil && !w.isThere {
-			w.err = r.contest(w, all[:i], all[i+1:])
+		if c.err == nil && !c.exists {
+			c.err = r.contest(c, all[:i], all[i+1:])
 		}
-		outcome, err := RegistrationRefused, w.err
+		outcome, err := RegistrationRefused, c.err
 		switch {
 		case errors.Is(err, errContested):
-			outcome, w.err = RegistrationWaiting, nil // it is still to be
+			outcome, c.err = RegistrationWaiting, nil // it still claims its queues
 		case err == nil:
-			outcome, err = r.take(ctx, w)
-		case r.of(w.Name).stays != nil:
-			err = fmt.Errorf("%w; it is still there: %w", err, r.of(w.Name).stays)
+			outcome, err = r.apply(ctx, c)
+		case r.of(c.Name).keptBy != nil:
+			err = fmt.Errorf("%w; it is still there: %w", err, r.of(c.Name).keptBy)
 		}
-		r.tell(ctx, w.Name, outcome, err)
+		r.tell(ctx, c.Name, outcome, err)
 		switch outcome {
 		case RegistrationRefused, RegistrationWaiting:
 			r.states[outcome]++
 		default:
-			r.states[RegistrationTaken]++
+			r.states[RegistrationApplied]++
 		}
 	}
 }
 
-// contest decides between registrations that want a queue of the same name, when neither is a lambda: the
-// first by name gets it, after a while, and the others are refused. Against a lambda that is there both are
+// contest decides between new registrations that want a queue of the same name: the first by name gets it
+// after a while, and the others are refused. A registration that wants a queue of an existing lambda was
 // refused before.
-func (r *registrar) contest(w *wanted, before, after []wanted) error {
-	if err := r.Queue.CheckLambda(w.Lambda, planned(before)...); err != nil {
+func (r *registrar) contest(c *candidate, before, after []candidate) error {
+	if err := r.Queue.CheckLambda(c.Lambda, planned(before)...); err != nil {
 		return err
 	}
-	m, now := r.of(w.Name), clock.Steady(r.Clock)
-	err := r.Queue.CheckLambda(w.Lambda, planned(after)...)
+	p, now := r.of(c.Name), clock.Steady(r.Clock)
+	err := r.Queue.CheckLambda(c.Lambda, planned(after)...)
 	if err == nil {
-		m.contested = 0
+		p.contestedSince = 0
 		return nil
 	}
-	m.contested = cmp.Or(m.contested, now)
-	if now.Sub(m.contested) < contestedFor {
-		return fmt.Errorf("%w, and this is the first by name: its lambda is made in %v, and the other refused: %w", errContested, contestedFor, err)
+	p.contestedSince = cmp.Or(p.contestedSince, now)
+	if now.Sub(p.contestedSince) < contestedFor {
+		return fmt.Errorf("%w, and this one is first by name: its lambda is created in %v, and the other registration refused: %w", errContested, contestedFor, err)
 	}
 	return nil
 }
 
-// planned are the lambdas that are to be made of registrations that are not refused.
-func planned(of []wanted) []task.Lambda {
+// planned returns the lambdas that are to be created of registrations that are not refused.
+func planned(of []candidate) []task.Lambda {
 	var all []task.Lambda
 	for i := range of {
-		if w := &of[i]; w.err == nil && !w.isThere {
-			all = append(all, w.Lambda)
+		if c := &of[i]; c.err == nil && !c.exists {
+			all = append(all, c.Lambda)
 		}
 	}
 	return all
 }
 
-// take makes a lambda what a registration says.
-func (r *registrar) take(ctx context.Context, w *wanted) (outcome string, err error) {
-	if err := r.ready(ctx, w.Lambda); errors.Is(err, errWaiting) {
+// apply makes a lambda what its registration says.
+func (r *registrar) apply(ctx context.Context, c *candidate) (outcome string, err error) {
+	if err := r.checkQueues(ctx, c.Lambda); errors.Is(err, errWaiting) {
 		return RegistrationWaiting, err
 	} else if err != nil {
 		return RegistrationRefused, err
 	}
-	_, created, err := r.Catalog.Register(ctx, w.Registration)
+	_, created, err := r.Catalog.Register(ctx, c.Registration)
 	switch {
 	case err != nil:
 		return RegistrationRefused, err
@@ -283,10 +282,10 @@ func (r *registrar) take(ctx context.Context, w *wanted) (outcome string, err er
 	return RegistrationChanged, nil
 }
 
-// ready fails unless all queues of a lambda are there, under names that are still free. They are made by who
-// registered it, with keys, tags and policies that nobody here knows, and never by this program: what it made
-// would be in the way.
-func (svc *Service) ready(ctx context.Context, l task.Lambda) error {
+// checkQueues fails unless all queues of a lambda exist, under names that are still free. Terraform makes
+// them, with keys, tags and policies that this program does not know; a queue that this program made would be
+// in the way.
+func (svc *Service) checkQueues(ctx context.Context, l task.Lambda) error {
 	missing, err := svc.Queue.Missing(ctx, l)
 	switch {
 	case errors.Is(err, queue.ErrOtherMode):
@@ -296,7 +295,7 @@ func (svc *Service) ready(ctx context.Context, l task.Lambda) error {
 	case len(missing) > 0:
 		return fmt.Errorf("%w: %s", errWaiting, strings.Join(missing, ", "))
 	}
-	if err := svc.Catalog.Refresh(ctx); err != nil { // to ask took a while
+	if err := svc.Catalog.Refresh(ctx); err != nil { // the queue service may have taken a while
 		return err
 	}
 	return svc.Queue.CheckLambda(l)
@@ -306,29 +305,29 @@ func isRefusal(err error, reason kinesinv1.Reason) bool {
 	return err != nil && refusal.Problem(err).Reason == reason
 }
 
-// wellAgain tells that nothing is wrong with a lambda any more, if something was told to be.
-func (r *registrar) wellAgain(ctx context.Context, name string) {
-	m := r.of(name)
-	switch m.outcome {
+// recovered tells that a lambda is as registered again, if something else was told before.
+func (r *registrar) recovered(ctx context.Context, name string) {
+	p := r.of(name)
+	switch p.outcome {
 	case RegistrationWaiting, RegistrationRefused, RegistrationKept, RegistrationUnread:
-		r.tell(ctx, name, RegistrationWell, nil)
+		r.tell(ctx, name, RegistrationRecovered, nil)
 	}
 	if ctx.Err() == nil {
-		m.outcome, m.text = "", ""
+		p.outcome, p.text = "", ""
 	}
 }
 
-// tell tells what became of a registration, unless that is what was told last, or what a stop did.
+// tell tells the hook what became of a registration, unless it was told last or ctx has ended.
 func (r *registrar) tell(ctx context.Context, name, outcome string, err error) {
 	text := outcome
 	if err != nil {
 		text += ": " + err.Error()
 	}
-	m := r.of(name)
-	if ctx.Err() != nil || m.text == text {
+	p := r.of(name)
+	if ctx.Err() != nil || p.text == text {
 		return
 	}
-	m.outcome, m.text = outcome, text
+	p.outcome, p.text = outcome, text
 	if r.Hooks.Registered != nil {
 		r.Hooks.Registered(ctx, name, outcome, err)
 	}

@@ -16,11 +16,11 @@ const (
 	// withdrawnAfter is how long a registration must have been gone for its lambda to be deleted: one that
 	// was replaced, or a table that was restored, is back by then.
 	withdrawnAfter = time.Minute
-	// withdrawnAgain is how long a lambda with live tasks is left alone before it is looked at again.
+	// withdrawnAgain is when a lambda that was kept for its live tasks is looked at again.
 	withdrawnAgain = time.Minute
 	// withdrawnManyAfter is withdrawnAfter when more than withdrawnManyMin registrations are gone at once,
-	// and more than half of all: that is rather an emptied table, or a destroy in the wrong place, than what
-	// somebody wants.
+	// and more than half of all: that is rather an emptied table, or a destroy in the wrong place, than
+	// intended.
 	withdrawnManyAfter = 10 * time.Minute
 	withdrawnManyMin   = 5
 	// withdrawnTogether is how many lambdas a round goes on to delete, so that it has time for the
@@ -28,150 +28,146 @@ const (
 	withdrawnTogether = 10
 )
 
-// withdrawal is what is known of a lambda whose registration is gone, or has outgrown it.
+// withdrawal is the progress of deleting a lambda whose registration is gone, or does not fit it any more.
 type withdrawal struct {
-	since    task.Instant // 0: neither
-	look     task.Instant // when the lambda is deleted, or looked at again
-	seen     bool         // that was begun
-	deleting bool         // and goes on
-	stays    error        // why a lambda that was outgrown is still there
+	since    task.Instant // 0: the registration fits
+	next     task.Instant // when the lambda is deleted, or looked at again
+	tried    bool         // its deletion was tried
+	deleting bool         // its deletion goes on in the next round
+	keptBy   error        // why a lambda that does not fit its registration still exists
 }
 
-// errBack says that nothing is to be told of a lambda: its registration is back, or it is another lambda's
-// now.
-var errBack = errors.New("not withdrawn any more")
+// errNotWithdrawn says that there is nothing to tell of a lambda: its registration is back, or another lambda
+// has it.
+var errNotWithdrawn = errors.New("not withdrawn any more")
 
-// withdraw deletes the lambdas whose registrations have been gone for a while, if no task of them lives.
-// Their queues are most likely gone too; a lambda that is kept has its tasks again as soon as they and the
-// registration are back. An outgrown lambda, whose registration wants what is fixed to be otherwise, was
-// destroyed and came back within that while: it goes the same way, as soon as the one in its place can be
-// made at once. A deletion waits for other processes and for the buffer: it goes on with the next round.
-// lambdas are all that have, or had, a registration; fits has the names of registrations, and whether they
-// fit.
+// withdraw deletes the lambdas whose registrations have been gone for a while and that have no live task.
+// Their queues are most likely gone too; a lambda that is kept has its tasks again when they and the
+// registration are back. A lambda that does not fit its registration was destroyed and came back within that
+// while: it is deleted in the same way, when the one in its place can be created at once. A deletion waits
+// for other processes and for the buffer, so it goes on in the next round. lambdas are all that have, or had,
+// a registration; fits has the names of the registrations.
 func (r *registrar) withdraw(ctx context.Context, lambdas []*catalog.Entry, fits map[string]bool) {
 	now := clock.Steady(r.Clock)
 	var gone []*catalog.Entry
 	for _, entry := range lambdas {
-		m := r.of(entry.Name)
+		p := r.of(entry.Name)
 		switch {
 		case fits[entry.Name]:
-			r.keep(ctx, entry, m)
+			r.cancelDeletion(ctx, entry, p)
 			continue
-		case m.since == 0:
-			m.since, m.look = now, now.Add(withdrawnAfter)
+		case p.since == 0:
+			p.since, p.next = now, now.Add(withdrawnAfter)
 		}
 		gone = append(gone, entry)
 	}
 	r.holdMany(ctx, gone, len(lambdas)-len(gone))
 	begun := 0
 	for _, entry := range gone {
-		_, isThere := fits[entry.Name]
-		m := r.of(entry.Name)
-		if now >= m.look && begun < withdrawnTogether {
+		_, registered := fits[entry.Name]
+		p := r.of(entry.Name)
+		if now >= p.next && begun < withdrawnTogether {
 			begun++
-			r.goOnDeleting(ctx, entry, m, isThere)
+			r.goOnDeleting(ctx, entry, p, registered)
 		}
 		switch {
-		case isThere: // and counted as refused
-		case m.outcome == RegistrationKept:
+		case registered: // it is counted as refused
+		case p.outcome == RegistrationKept:
 			r.states[RegistrationKept]++
 		default:
-			if r.held && !m.seen {
+			if r.held && !p.tried {
 				r.states[RegistrationHeld]++
 			}
-			m.outcome, m.text = "", "" // that was of its registration
+			p.outcome, p.text = "", "" // that was of its registration
 		}
 	}
 }
 
-// holdMany puts off all that were not looked at yet when there are too many of them beside those, stay of
-// them, that are as they are to be.
+// holdMany puts off the deletions that were not tried yet when they are too many beside the lambdas that
+// stay.
 func (r *registrar) holdMany(ctx context.Context, gone []*catalog.Entry, stay int) {
-	var unseen []*remembered
+	var untried []*progress
 	for _, entry := range gone {
-		if m := r.of(entry.Name); !m.seen {
-			unseen = append(unseen, m)
+		if p := r.of(entry.Name); !p.tried {
+			untried = append(untried, p)
 		}
 	}
-	n := len(unseen)
+	n := len(untried)
 	if n <= withdrawnManyMin || n <= stay {
 		r.held = false
 		return
 	}
-	for _, m := range unseen {
-		m.look = m.since.Add(withdrawnManyAfter)
+	for _, p := range untried {
+		p.next = p.since.Add(withdrawnManyAfter)
 	}
 	if !r.held {
 		r.tell(ctx, "", RegistrationHeld, fmt.Errorf(
-			"%d of %d registrations are gone at once, or want what is fixed to be otherwise: their lambdas are deleted in %v, those without live tasks; put the registrations back if that is not meant",
+			"%d of %d registrations are gone at once, or change fixed settings: their lambdas are deleted in %v if they have no live tasks; put the registrations back if that is not intended",
 			n, n+stay, withdrawnManyAfter))
 	}
 	r.held = true
 }
 
-// goOnDeleting does what can be done by now to delete a lambda, and tells what became of it in the end.
-// isThere says whether there is a registration of its name: then what keeps the lambda is told with the
-// refusal.
-func (r *registrar) goOnDeleting(ctx context.Context, entry *catalog.Entry, m *remembered, isThere bool) {
-	err := r.deleteUnregistered(ctx, entry)
-	m.seen, m.deleting = true, errors.Is(err, errMoreToDo)
-	if m.deleting {
+// goOnDeleting does what can be done now to delete a lambda, and tells what became of it in the end. If it
+// has a registration, what keeps it is told with the refusal of that.
+func (r *registrar) goOnDeleting(ctx context.Context, entry *catalog.Entry, p *progress, registered bool) {
+	err := r.deleteWithdrawn(ctx, entry)
+	p.tried, p.deleting = true, errors.Is(err, errMoreToDo)
+	if p.deleting {
 		return
 	}
-	m.look = clock.Steady(r.Clock).Add(withdrawnAgain)
+	p.next = clock.Steady(r.Clock).Add(withdrawnAgain)
 	switch {
-	case errors.Is(err, errBack) || isRefusal(err, kinesinv1.Reason_REASON_UNKNOWN_LAMBDA): // or another process was faster
-	case isThere && err != nil:
-		m.stays = err
+	case errors.Is(err, errNotWithdrawn) || isRefusal(err, kinesinv1.Reason_REASON_UNKNOWN_LAMBDA): // or another process was faster
+	case registered && err != nil:
+		p.keptBy = err
 	case isRefusal(err, kinesinv1.Reason_REASON_IN_USE):
 		r.tell(ctx, entry.Name, RegistrationKept, fmt.Errorf("%w; or put its registration back (its module call in Terraform)", err))
 	case err != nil:
 		r.tell(ctx, entry.Name, RegistrationKept, err)
 	default:
 		r.tell(ctx, entry.Name, RegistrationDeleted, nil)
-		*m = remembered{}
+		*p = progress{}
 	}
 }
 
-// keepWithdrawn takes back the deletions that were to go on. Other processes begin anew.
-func (r *registrar) keepWithdrawn(ctx context.Context) {
-	for name, m := range r.names {
+// cancelDeletions cancels the deletions that were to go on. Other processes begin anew.
+func (r *registrar) cancelDeletions(ctx context.Context) {
+	for name, p := range r.lambdas {
 		if entry, err := r.Catalog.Lambda(name); err == nil {
-			r.keep(ctx, entry, m)
+			r.cancelDeletion(ctx, entry, p)
 		}
 	}
 }
 
-// keep takes a deletion back that was to go on. One that a registration took back is left as it is.
-func (r *registrar) keep(ctx context.Context, entry *catalog.Entry, m *remembered) {
-	if m.deleting {
-		_ = r.Catalog.Unmark(ctx, entry) // or it is taken back after catalog.DeletingFor
+// cancelDeletion cancels a deletion that was to go on. One that a registration cancelled is left as it is.
+func (r *registrar) cancelDeletion(ctx context.Context, entry *catalog.Entry, p *progress) {
+	if p.deleting {
+		_ = r.Catalog.Unmark(ctx, entry) // if it fails, the mark ends after catalog.DeletingFor
 	}
-	m.withdrawal = withdrawal{}
+	p.withdrawal = withdrawal{}
 }
 
-// deleteUnregistered goes on deleting a lambda whose registration is gone, or has outgrown it: then only if
-// nothing is in the way of the one that is to be made in its place.
-func (svc *Service) deleteUnregistered(ctx context.Context, entry *catalog.Entry) error {
-	s, err := svc.standingOf(ctx, entry)
+// deleteWithdrawn goes on deleting a lambda whose registration is gone, or does not fit any more: then only
+// if nothing is in the way of the lambda that is to be created in its place.
+func (svc *Service) deleteWithdrawn(ctx context.Context, entry *catalog.Entry) error {
+	s, err := svc.statusOf(ctx, entry)
 	if err != nil || !s.isWithdrawn() {
-		return errBack
+		return errNotWithdrawn
 	}
-	if s.isThere {
-		if err := svc.ready(ctx, s.want.Lambda); err != nil {
+	if s.registered {
+		if err := svc.checkQueues(ctx, s.want.Lambda); err != nil {
 			return err
 		}
 	}
 	d := deletion{Service: svc, entry: entry}
-	d.goOnWithin(0)
-	if err = d.run(ctx); err != nil && !errors.Is(err, errMoreToDo) && svc.isBack(ctx, entry) {
-		return errBack
+	d.resumeAfter(0)
+	err = d.run(ctx)
+	if err == nil || errors.Is(err, errMoreToDo) {
+		return err
+	}
+	if s, readErr := svc.statusOf(ctx, entry); readErr != nil || !s.isWithdrawn() {
+		return errNotWithdrawn
 	}
 	return err
-}
-
-// isBack reports whether a lambda may be registered again.
-func (svc *Service) isBack(ctx context.Context, entry *catalog.Entry) bool {
-	s, err := svc.standingOf(ctx, entry)
-	return err != nil || !s.isWithdrawn()
 }

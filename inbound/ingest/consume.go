@@ -1,0 +1,136 @@
+package ingest
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/kinesin-io/kinesin/inbound/buffer"
+	"github.com/kinesin-io/kinesin/internal/backoff"
+	"github.com/kinesin-io/kinesin/internal/clock"
+)
+
+// closeMax bounds the last deletes when a Run ends.
+const closeMax = 10 * time.Second
+
+// consumeBackoff is for the pauses after the buffer or the store failed.
+var consumeBackoff = backoff.Policy{Min: 100 * time.Millisecond, Max: 30 * time.Second}
+
+// Run takes tasks from the buffer to the store until ctx ends; then it finishes what it has received. A
+// worthless message costs one receive; one that cannot be taken now comes again with backoff; while the store
+// or the buffer fails, Run pauses.
+func (in *Ingest) Run(ctx context.Context) error {
+	if in.Buffer == nil {
+		<-ctx.Done()
+		return nil
+	}
+	c := &consumer{
+		Ingest: in, limiter: limiter{rate: in.Rate, tasksEach: 1}, deleter: newDeleter(ctx, in), breaker: backoff.Breaker{Policy: consumeBackoff},
+	}
+	in.Backlog.begin()
+	c.runs.SetLimit(in.Concurrency)
+	c.start(ctx, true)
+	err := c.runs.Wait()
+	closing, cancel := clock.Within(context.WithoutCancel(ctx), in.Clock, closeMax)
+	defer cancel()
+	return errors.Join(err, c.deleter.end(closing))
+}
+
+// consumer is one Run.
+type consumer struct {
+	*Ingest
+	limiter limiter
+	deleter *deleter
+	breaker backoff.Breaker
+	runs    errgroup.Group // of receives
+}
+
+// start receives in a goroutine, unless as many run as may: until ctx ends, or, not always, until a receive
+// is not full. A receive costs money whether it brings anything or not, so only full ones start another
+// goroutine.
+func (c *consumer) start(ctx context.Context, always bool) {
+	c.runs.TryGo(func() error {
+		for ctx.Err() == nil {
+			full, ok := c.receive(ctx)
+			switch {
+			case !ok:
+				return nil
+			case full:
+				c.start(ctx, false)
+			case !always:
+				return nil
+			}
+		}
+		return nil
+	})
+}
+
+// receive takes in what one receive brings; full says that there may be more, ok that the run goes on.
+func (c *consumer) receive(ctx context.Context) (full, ok bool) {
+	limit, reserved, wait := c.limiter.reserve(clock.Mono(c.Clock))
+	if clock.Sleep(ctx, c.Clock, wait) != nil || clock.Sleep(ctx, c.Clock, c.breaker.Left(c.Clock)) != nil {
+		return false, false
+	}
+	received := c.Backlog.receiving()
+	messages, err := c.Buffer.Receive(ctx, limit)
+	received()
+	if err != nil {
+		c.limiter.received(reserved, 0, 0)
+		if ctx.Err() != nil || errors.Is(err, buffer.ErrClosed) {
+			return false, false
+		}
+		c.failed(ctx, fmt.Errorf("receive from the inbound buffer: %w", err))
+		return false, true
+	}
+	tasks, pause := c.handle(context.WithoutCancel(ctx), messages)
+	c.limiter.received(reserved, len(messages), tasks)
+	if len(messages) > 0 && len(messages) < limit {
+		return false, clock.Sleep(ctx, c.Clock, pause) == nil
+	}
+	return len(messages) == limit, true
+}
+
+// failed makes all runs pause, for longer each time.
+func (c *consumer) failed(ctx context.Context, err error) {
+	if pause := c.breaker.Failed(c.Clock); c.Hooks.Paused != nil {
+		c.Hooks.Paused(ctx, err, pause)
+	}
+}
+
+// handle takes in what is in messages and deletes those that are done with. It returns how many tasks they
+// have, and how long there is time to wait for more when there were few.
+func (c *consumer) handle(ctx context.Context, messages []buffer.Message) (tasks int, pause time.Duration) {
+	if len(messages) == 0 {
+		c.Backlog.received(0)
+		return 0, 0
+	}
+	endHiding := c.keepHidden(ctx, messages)
+	all, arrivals := c.open(messages)
+	c.Backlog.received(oldest(arrivals))
+	results := c.takeIn(ctx, arrivals)
+	tasks, pause = len(arrivals), c.pauseAfter(arrivals)
+	var failure error
+	done := 0
+	for i := range all {
+		m := &all[i]
+		if m.broken != nil {
+			tasks++
+		}
+		failure = cmp.Or(failure, c.settle(ctx, m, arrivals[done:done+m.tasks], results[done:done+m.tasks]))
+		done += m.tasks
+	}
+	endHiding()
+	failure = cmp.Or(failure, c.finish(ctx, all, c.deleter))
+	switch {
+	case failure == nil:
+		c.breaker.Succeeded()
+	case !slices.ContainsFunc(results, func(r result) bool { return r.outcome == stored }):
+		c.failed(ctx, failure) // not for a single task that the store never takes
+	}
+	return tasks, pause
+}

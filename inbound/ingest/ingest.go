@@ -1,0 +1,69 @@
+// Package ingest takes the tasks of the inbound buffer to the store, at a steady rate. It rejects messages
+// and tasks that it can never take, keeps them for a person, and serves the InboundService of the wire
+// contract, with which they are read, retried and deleted. It stores tasks by package intake, as inbound
+// does. Nothing leaves the buffer before it is in the store or kept as rejected.
+package ingest
+
+import (
+	"cmp"
+	"context"
+	"time"
+
+	"github.com/kinesin-io/kinesin/inbound/buffer"
+	"github.com/kinesin-io/kinesin/inbound/intake"
+)
+
+// Defaults of Config.
+const (
+	RateDefault        = 2000
+	ConcurrencyDefault = 4
+)
+
+// Why messages stay in the buffer for now; see Hooks.Left.
+const (
+	LeftStore   = "store"          // the store did not take it
+	LeftUnknown = "unknown_lambda" // its lambda is not known yet
+	LeftFull    = "aside_full"     // it is to be rejected, and there is no room for more
+)
+
+// Lefts lists why messages stay in the buffer.
+func Lefts() []string { return []string{LeftStore, LeftUnknown, LeftFull} }
+
+// Config is what an Ingest is made of.
+type Config struct {
+	*intake.Intake
+	// Buffer holds what was accepted and is not in the store; nil: there is none.
+	Buffer   buffer.Buffer
+	Backlog  *Backlog
+	Rejected *Rejected
+	Hooks    Hooks
+
+	// Rate bounds how many tasks a second are taken to the store, on average; a message is taken in one
+	// piece. 0: RateDefault; negative: no bound.
+	Rate float64
+	// Concurrency is how many receives run at a time. 0: ConcurrencyDefault.
+	Concurrency int
+}
+
+// Hooks observe an Ingest. A nil hook is not called.
+type Hooks struct {
+	// Consumed: n tasks of the buffer are in the store, or were there already; the oldest was accepted that
+	// long ago.
+	Consumed func(n int, age time.Duration)
+	// Left: n messages stay in the buffer for now, for one of Lefts.
+	Left func(why string, n int)
+	// Paused: the buffer or the store failed, and consuming pauses that long.
+	Paused func(ctx context.Context, err error, pause time.Duration)
+	// Ended: tasks ended that were still in the buffer.
+	Ended func()
+}
+
+// Ingest consumes the buffer. It is safe for concurrent use.
+type Ingest struct{ Config }
+
+// New returns an Ingest.
+func New(c Config) *Ingest {
+	c.Rate = cmp.Or(c.Rate, RateDefault)
+	c.Concurrency = cmp.Or(max(c.Concurrency, 0), ConcurrencyDefault)
+	return &Ingest{c}
+}

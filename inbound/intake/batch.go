@@ -1,0 +1,206 @@
+package intake
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/kinesin-io/kinesin/api"
+	"github.com/kinesin-io/kinesin/api/kinesinv1"
+	"github.com/kinesin-io/kinesin/internal/catalog"
+	"github.com/kinesin-io/kinesin/queue"
+	"github.com/kinesin-io/kinesin/store"
+	"github.com/kinesin-io/kinesin/task"
+)
+
+// Batch is the tasks of one call. The caller builds and plans each of them, sets Err where it refuses one,
+// and then calls SendDirect, Write and Announce.
+type Batch struct {
+	*Intake
+	Now   task.Instant
+	Tasks []Incoming
+
+	since time.Duration // age of the catalog that it saw, in monotonic time
+	ops   []store.Op    // the rows of all tasks
+	rooms map[queue.Name]*room
+	keyed uint64 // seq of its tasks with a key; 0: none so far
+
+	lambda *catalog.Entry // found last: most calls name one
+}
+
+// Incoming is a task of a Batch.
+type Incoming struct {
+	Item *kinesinv1.ScheduleItem
+	// ID is the public id; empty: that of Task.
+	ID string
+	// Way is how the task is accepted; empty: it was counted before, when it was put into the buffer.
+	Way    string
+	Lambda *catalog.Entry
+	Task   *task.Task // as far as it is known
+	// Err says why the task is refused, or why it is unknown whether it was stored.
+	Err error
+	// Exists says that the task is not new, or that it was dropped: it is not announced.
+	Exists bool
+
+	requested task.Instant // due time before it was rounded up to what a row can hold
+	rows      []store.Op   // its rows, the last of which decides; none: it needs no row
+	at        int          // index of rows in the ops that are written
+	direct    bool         // it goes to the queue of its deliver lambda, and gets a row only if that fails
+	slot      Slot         // reserved for it until it is written
+}
+
+// IsNew reports whether a task is neither refused so far nor known to exist.
+func (c *Incoming) IsNew() bool { return c.Err == nil && !c.Exists }
+
+// IsOpen reports whether rows of a new task are to be written, or were.
+func (c *Incoming) IsOpen() bool { return c.IsNew() && len(c.rows) > 0 }
+
+// IsDirect reports whether a task is to go to the queue of its deliver lambda without a row.
+func (c *Incoming) IsDirect() bool { return c.IsNew() && c.direct }
+
+// IsAlone reports whether a task is stored as a wake-up row alone.
+func (c *Incoming) IsAlone() bool { return len(c.rows) == 1 }
+
+// Wakeup returns the wake-up row of a task that has rows.
+func (c *Incoming) Wakeup() *task.Task { return &c.rows[0].Task }
+
+// AcceptWithoutRows notes that something else than the store acknowledged a task under a public id.
+func (c *Incoming) AcceptWithoutRows(way, id string) { c.Way, c.ID, c.rows = way, id, nil }
+
+// Plan decides how a task is stored. requested is its due time before it was rounded up.
+func (b *Batch) Plan(ctx context.Context, c *Incoming, l *catalog.Entry, t *task.Task, requested task.Instant) error {
+	c.Lambda, c.Task, c.requested = l, t, requested
+	switch {
+	case b.goesDirect(c):
+		c.direct = true
+	case l.Mode == task.Managed && b.isNear(ctx, t):
+		return b.planNear(ctx, c)
+	case t.Key != "":
+		t.Wake = t.Due
+		b.put(c, store.FirstWithRow(*t))
+	default:
+		b.put(c, store.First(*t))
+	}
+	return nil
+}
+
+// FindLambda finds the lambda of new tasks.
+func (b *Batch) FindLambda(ctx context.Context, name string) (*catalog.Entry, error) {
+	if b.lambda != nil && b.lambda.Name == name {
+		return b.lambda, nil
+	}
+	l, err := b.Catalog.Find(ctx, name)
+	if err != nil {
+		return nil, err
+	}
+	if l.Deleting {
+		return nil, api.Errorf(kinesinv1.Reason_REASON_UNKNOWN_LAMBDA, "lambda %q is being deleted", name)
+	}
+	b.lambda = l
+	return l, nil
+}
+
+// put plans the rows of a task.
+func (b *Batch) put(c *Incoming, rows []store.Op) {
+	c.at = len(b.ops)
+	b.ops = append(b.ops, rows...)
+	c.rows, c.Task = b.ops[c.at:], &b.ops[len(b.ops)-1].Task
+}
+
+// Select returns the tasks for which is holds.
+func (b *Batch) Select(is func(c *Incoming) bool) []*Incoming {
+	var some []*Incoming
+	for i := range b.Tasks {
+		if c := &b.Tasks[i]; is(c) {
+			some = append(some, c)
+		}
+	}
+	return some
+}
+
+// ReadRows reads the task rows of some tasks and calls each with its own, which has a zero ID where there is
+// none. When the read fails, the outcome of the tasks is unknown.
+func (b *Batch) ReadRows(ctx context.Context, some []*Incoming, each func(c *Incoming, row *task.Task)) {
+	if len(some) == 0 {
+		return
+	}
+	ids := make([]task.ID, len(some))
+	for k, c := range some {
+		ids[k] = c.Task.ID
+	}
+	rows, err := b.Store.Tasks(ctx, ids)
+	for k, c := range some {
+		if err != nil {
+			c.Err = fmt.Errorf("%w: %w", store.ErrUnknown, err)
+		} else {
+			each(c, &rows[k])
+		}
+	}
+}
+
+// use answers with the task that exists already, if it is the same as the one that was asked for.
+func (c *Incoming) use(have *task.Task) {
+	if c.Err = checkSame(c.Task, have); c.Err == nil {
+		c.Task, c.Exists = have, true
+	}
+}
+
+// checkSame refuses a second task under an id that is taken. Without a key the client chose the id for this
+// one call, so the same id is the same call.
+func checkSame(want, have *task.Task) error {
+	switch {
+	case have.Partition.Lambda != want.Partition.Lambda:
+		return api.Errorf(kinesinv1.Reason_REASON_KEY_CONFLICT, "request id is taken by a task of another lambda")
+	case want.Key != "" && have.Digest != want.Digest:
+		return api.Errorf(kinesinv1.Reason_REASON_KEY_CONFLICT,
+			"key %q is taken by a task with another payload, priority or collection", want.Key)
+	}
+	return nil
+}
+
+// Announce sends the messages of tasks that were stored as enqueued and tells the scheduler of the others. A
+// matched task was told when its slot was settled.
+func (b *Batch) Announce(ctx context.Context) {
+	var messages []queue.Message
+	for _, c := range b.Select((*Incoming).IsOpen) {
+		switch {
+		case c.Task.State == task.Claimed:
+		case c.Task.State == task.Enqueued:
+			messages = append(messages, queue.Message{Task: *c.Task})
+		case c.IsAlone():
+			b.Scheduler.Added(c.Task)
+		default:
+			b.Scheduler.Awake(c.Task)
+		}
+	}
+	b.countAccepted()
+	if len(messages) == 0 {
+		return
+	}
+	for i, err := range b.Queue.Send(ctx, messages) {
+		if err != nil { // the task is enqueued; its wake-up sends it again
+			b.Scheduler.Awake(&messages[i].Task)
+		} else {
+			b.Scheduler.Enqueued(&messages[i].Task)
+		}
+	}
+}
+
+// countAccepted calls the hook once for each run of tasks of one priority that were accepted in one way.
+func (b *Batch) countAccepted() {
+	accepted := b.Select(func(c *Incoming) bool { return c.IsNew() && c.Way != "" })
+	for len(accepted) > 0 {
+		c := accepted[0]
+		n := slices.IndexFunc(accepted, func(other *Incoming) bool {
+			return other.Lambda != c.Lambda || other.Task.Partition.Priority != c.Task.Partition.Priority || other.Way != c.Way
+		})
+		if n < 0 {
+			n = len(accepted)
+		}
+		if b.Hooks.Accepted != nil {
+			b.Hooks.Accepted(c.Lambda, c.Task.Partition.Priority, c.Way, n)
+		}
+		accepted = accepted[n:]
+	}
+}

@@ -1,0 +1,95 @@
+package intake
+
+import (
+	"strings"
+	"time"
+	"unicode"
+	"unicode/utf8"
+
+	"github.com/kinesin-io/kinesin/api"
+	"github.com/kinesin-io/kinesin/api/kinesinv1"
+	"github.com/kinesin-io/kinesin/internal/catalog"
+	"github.com/kinesin-io/kinesin/internal/refusal"
+	"github.com/kinesin-io/kinesin/task"
+)
+
+// Build makes the task that an item asks for, except for its id and its due time.
+func (b *Batch) Build(l *catalog.Entry, item *kinesinv1.ScheduleItem) (*task.Task, error) {
+	t := &task.Task{State: task.Scheduled, Seq: 1, Created: b.Now, Collection: item.Collection, Key: item.Key, Traceparent: item.Traceparent}
+	t.Partition.Lambda = l.Ref
+	var err error
+	if t.Partition.Priority, err = l.Priority(item.Priority); err != nil {
+		return t, err
+	}
+	if err := checkLabel("key", item.Key, KeyBytesMax); err != nil {
+		return t, err
+	}
+	if err := checkLabel("collection", item.Collection, CollectionBytesMax); err != nil {
+		return t, err
+	}
+	if err := task.CheckTraceparent(item.Traceparent); err != nil {
+		return t, err
+	}
+	if t.Overrides, err = overrides(item); err != nil {
+		return t, err
+	}
+	if n, most := len(item.Payload), b.Store.PayloadBytesMax(); n > most {
+		return t, api.Errorf(kinesinv1.Reason_REASON_TOO_LARGE, "payload of %d bytes: at most %d are allowed", n, most)
+	}
+	if l.Mode == task.Deliver {
+		if err := b.checkDeliverable(l, t, item.Payload); err != nil {
+			return t, err
+		}
+	}
+	t.PayloadSize = uint32(len(item.Payload))
+	if len(item.Payload) <= b.Store.PayloadInlineMax() {
+		t.Payload = item.Payload
+	}
+	return t, nil
+}
+
+// BufferedTask is the inverse of Build, for a task without a key: it returns the message that has the task
+// taken in again.
+func (in *Intake) BufferedTask(l *catalog.Entry, t *task.Task, payload []byte) *kinesinv1.BufferedTask {
+	return &kinesinv1.BufferedTask{
+		Id: in.Sealer.Seal(task.TokenOf(t)), AcceptedMicros: int64(t.Created),
+		Item: &kinesinv1.ScheduleItem{
+			Lambda: l.Name, Priority: l.Priorities[t.Partition.Priority], Collection: t.Collection, Payload: payload,
+			MaxAttempts: t.Overrides.MaxAttempts, TimeoutMicros: t.Overrides.Timeout.Microseconds(),
+			BackoffMinMicros: t.Overrides.BackoffMin.Microseconds(), BackoffMaxMicros: t.Overrides.BackoffMax.Microseconds(),
+			Traceparent: t.Traceparent,
+		},
+	}
+}
+
+func overrides(item *kinesinv1.ScheduleItem) (task.Overrides, error) {
+	o := task.Overrides{
+		MaxAttempts: item.MaxAttempts,
+		Timeout:     task.Micros(item.TimeoutMicros),
+		BackoffMin:  task.Micros(item.BackoffMinMicros),
+		BackoffMax:  task.Micros(item.BackoffMaxMicros),
+	}
+	if o == (task.Overrides{}) {
+		return o, nil
+	}
+	return o, o.Validate()
+}
+
+// CheckHorizon refuses a due time that is too far ahead.
+func (b *Batch) CheckHorizon(due task.Instant) error {
+	const year = 365 * 24 * time.Hour
+	switch {
+	case due <= b.Now.Add(b.Horizon):
+		return nil
+	case b.Horizon%year == 0:
+		return refusal.Invalid("due time is too far ahead: at most %d years (of 365 days)", b.Horizon/year)
+	}
+	return refusal.Invalid("due time is too far ahead: at most %s", b.Horizon)
+}
+
+func checkLabel(what, text string, bytesMax int) error {
+	if len(text) <= bytesMax && utf8.ValidString(text) && !strings.ContainsFunc(text, unicode.IsControl) {
+		return nil
+	}
+	return refusal.Invalid("%s of %d bytes: want at most %d bytes of UTF-8 text without control characters", what, len(text), bytesMax)
+}

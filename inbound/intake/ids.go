@@ -1,0 +1,66 @@
+package intake
+
+import (
+	"github.com/kinesin-io/kinesin/internal/catalog"
+	"github.com/kinesin-io/kinesin/partition"
+	"github.com/kinesin-io/kinesin/task"
+)
+
+// PartitionOf returns the partition of a new task of a lambda.
+func PartitionOf(l *catalog.Entry, priority uint8, id task.ID) task.Partition {
+	return task.Partition{Lambda: l.Ref, Priority: priority, Shard: partition.ShardOf(id, l.ShardsFor(id))}
+}
+
+// MadeAt returns when an id of version 7 was made, by the clock of its maker.
+func MadeAt(id task.ID) task.Instant {
+	made, _ := id.Made()
+	return made
+}
+
+// IsAhead reports whether the time of an id is too far ahead: it would make every later id look old to a
+// store that recognizes new ids by their time, or is of a time for which a count of shards may still be
+// written.
+func IsAhead(id task.ID, now task.Instant) bool { return MadeAt(id) > now.Add(catalog.IDAheadMax) }
+
+// Buffered returns what is known of a task that may be in the buffer: its wake-up row is the one that it gets
+// when it comes out.
+func Buffered(t task.Token) task.Task {
+	return task.Task{
+		ID: t.ID, Partition: t.Partition, Due: t.Due, Created: MadeAt(t.ID), State: task.Accepted,
+		WakeRow: task.WakeRow{At: t.Due, Seq: 1},
+	}
+}
+
+// OpenInbound reads an id that a client made when it sent a task to the buffer itself. Such an id names its
+// lambda, which may have been created again since: then it is the id of a task that does not exist.
+func (in *Intake) OpenInbound(id string) (task.Token, *catalog.Entry, error) {
+	if in.InboundSealer == nil {
+		return task.Token{}, nil, task.ErrBadID
+	}
+	q, err := in.InboundSealer.Open(id)
+	if err != nil {
+		return task.Token{}, nil, err
+	}
+	l, err := in.Catalog.Lambda(q.Lambda)
+	if err != nil {
+		return task.Token{}, nil, err
+	}
+	priority, err := l.Priority(q.Priority)
+	if err != nil {
+		return task.Token{}, nil, err
+	}
+	return task.Token{ID: q.ID, Due: q.Due, Partition: PartitionOf(l, priority, q.ID)}, l, nil
+}
+
+// SeqOfKeyed returns the seq of a new task with a key. It is higher than that of every earlier task with the
+// key, of which a wake-up row may remain. No two calls to this process get the same, so that of two equal
+// calls only one finds its own row when the store did not answer.
+func (b *Batch) SeqOfKeyed() uint64 {
+	for b.keyed == 0 {
+		last := b.keyedSeq.Load()
+		if next := max(uint64(b.Now), last+1); b.keyedSeq.CompareAndSwap(last, next) {
+			b.keyed = next
+		}
+	}
+	return b.keyed
+}

@@ -1,0 +1,182 @@
+// Package intake takes tasks in. It has two callers: inbound for Schedule calls, and ingest for what comes
+// out of the inbound buffer. It checks tasks, stores each of them once, sends those that are due within
+// moments to their queue, to their consumer or to a reserved slot, and tells the scheduler. It answers no
+// calls and never reads the buffer.
+package intake
+
+import (
+	"cmp"
+	"context"
+	"sync/atomic"
+	"time"
+
+	"github.com/kinesin-io/kinesin/internal/catalog"
+	"github.com/kinesin-io/kinesin/internal/clock"
+	"github.com/kinesin-io/kinesin/queue"
+	"github.com/kinesin-io/kinesin/store"
+	"github.com/kinesin-io/kinesin/task"
+)
+
+// Limits of a task, some of which Config changes.
+const (
+	// HorizonDefault is how far ahead a task may be due.
+	HorizonDefault = 10 * 365 * 24 * time.Hour
+	// NearDefault is how soon a task must be due to go to its queue at once.
+	NearDefault = 10 * time.Second
+	// NearDepthMaxDefault is how many messages a queue may hold for near tasks to go there at once.
+	NearDepthMaxDefault = 4096
+	// DeliverDirectDefault is how soon a task of a deliver lambda must be due to go to its queue without a
+	// row: as long as a queue can delay it.
+	DeliverDirectDefault = queue.DelayMax
+	// KeyBytesMax bounds the key of a task, in bytes.
+	KeyBytesMax = 256
+	// CollectionBytesMax bounds the collection of a task, in bytes.
+	CollectionBytesMax = 128
+	// BufferLifeMax is how long a task may be in the inbound buffer: the 14 days for which SQS keeps a
+	// message, and a day for clocks and for rejected tasks.
+	BufferLifeMax = 15 * 24 * time.Hour
+)
+
+// Ways by which tasks are accepted; see Hooks.Accepted.
+const (
+	WayBuffer   = "buffer"   // acknowledged by the buffer
+	WayStore    = "store"    // acknowledged by the store: due soon, with a key, or there is no buffer
+	WayFallback = "fallback" // acknowledged by the store because the buffer refused or was slow
+	WayDirect   = "direct"   // sent to the buffer by a client; counted when it is in the store
+	WayQueue    = "queue"    // acknowledged by the queue of its deliver lambda
+)
+
+// Ways lists the ways by which tasks are accepted.
+func Ways() []string { return []string{WayBuffer, WayStore, WayFallback, WayDirect, WayQueue} }
+
+// Store is what the intake needs of a store.
+type Store interface {
+	Writer
+	Tasks(ctx context.Context, ids []task.ID) ([]task.Task, error)
+	Payload(ctx context.Context, id task.ID) ([]byte, error)
+	PayloadBytesMax() int
+	PayloadInlineMax() int
+}
+
+// Queue takes tasks that are due within moments.
+type Queue interface {
+	Send(ctx context.Context, messages []queue.Message) []error
+	Depth(ctx context.Context, name queue.Name) (queue.Depth, error)
+	Deliver(ctx context.Context, deliveries []queue.Delivery) []error
+	CheckPayload(payload []byte) error
+}
+
+// Scheduler is told of what was stored. All calls are hints; the scheduler also finds rows by itself.
+type Scheduler interface {
+	// Added says that a task waits as a wake-up row alone.
+	Added(t *task.Task)
+	// Awake says that a task row waits for its wake-up: one with a key, or one whose message was not sent.
+	Awake(t *task.Task)
+	// Enqueued says that a task was stored as enqueued and its message sent, or that it was stored as
+	// claimed.
+	Enqueued(t *task.Task)
+	// Done says that tasks have ended, so that the wake-up rows that they name are leftover rows.
+	Done(rows []task.Task)
+}
+
+// Config is what an Intake is made of; the durations and NearDepthMax have defaults.
+type Config struct {
+	Store     Store
+	Queue     Queue
+	Catalog   *catalog.Catalog
+	Sealer    *task.Sealer
+	Scheduler Scheduler
+	Matcher   Matcher // nil: all tasks go through their queues
+	Clock     clock.Clock
+	Hooks     Hooks
+
+	// InboundKey is the key of clients that send to the buffer themselves: task.TokenKeyBytes. nil: their ids
+	// are unknown here.
+	InboundKey []byte
+	// Process is the name of the scheduler in this process, which knows what is enqueued here. Empty: there
+	// is none.
+	Process string
+	// Shared says that other processes may use the same store: what they do to lambdas is known here a while
+	// later.
+	Shared bool
+
+	Near         time.Duration // 0: NearDefault; negative: never
+	NearDepthMax int           // messages in a queue beyond which near tasks are scheduled instead; 0: NearDepthMaxDefault
+	Horizon      time.Duration // 0: HorizonDefault
+	// DeliverDirect is how soon a task of a deliver lambda must be due to go to its queue without a row, at
+	// most queue.DelayMax. 0: DeliverDirectDefault; negative: never.
+	DeliverDirect time.Duration
+}
+
+// Hooks observe the intake. A nil hook is not called.
+type Hooks struct {
+	// Accepted: n tasks of a priority of a lambda were accepted by one of Ways.
+	Accepted func(l *catalog.Entry, priority uint8, way string, n int)
+	// Delivered: a task went to the queue of its deliver lambda, where a consumer sees it that long after its
+	// due time.
+	Delivered func(t *task.Task, late time.Duration)
+}
+
+// Intake takes tasks in. It is safe for concurrent use.
+type Intake struct {
+	Config
+
+	InboundSealer *task.InboundSealer // nil without an inbound key
+
+	calls    *calls
+	keyedSeq atomic.Uint64 // the highest seq that a task with a key got here
+}
+
+// New returns an Intake.
+func New(c Config) *Intake {
+	c.Near = cmp.Or(c.Near, NearDefault)
+	c.NearDepthMax = cmp.Or(c.NearDepthMax, NearDepthMaxDefault)
+	c.Horizon = cmp.Or(c.Horizon, HorizonDefault)
+	c.DeliverDirect = min(cmp.Or(c.DeliverDirect, DeliverDirectDefault), queue.DelayMax)
+	in := &Intake{Config: c, calls: newCalls()}
+	if c.InboundKey != nil {
+		in.InboundSealer = task.NewInboundSealer(c.InboundKey)
+	}
+	return in
+}
+
+// Begin starts a call that takes in n tasks. The caller calls end when it is over.
+func (in *Intake) Begin(n int) (b *Batch, end func()) {
+	end = in.calls.begin()
+	return &Batch{
+		Intake: in, Now: in.Clock.Now(), Tasks: make([]Incoming, n), since: in.Catalog.Since(), ops: make([]store.Op, 0, n),
+	}, end
+}
+
+// Settled returns a channel that is closed when all calls that have begun, and may have seen lambdas as they
+// were before, are over.
+func (in *Intake) Settled() <-chan struct{} { return in.calls.over() }
+
+// Payload reads the payload of a task.
+func (in *Intake) Payload(ctx context.Context, t *task.Task) ([]byte, error) {
+	if !t.PayloadStoredApart() {
+		return t.Payload, nil
+	}
+	return in.Store.Payload(ctx, t.PayloadID())
+}
+
+// Writer writes rows.
+type Writer interface {
+	Apply(ctx context.Context, ops []store.Op) ([]error, error)
+}
+
+// Apply performs writes and returns the outcome of each; an error of the whole call is the outcome of all of
+// them.
+func Apply(ctx context.Context, w Writer, ops []store.Op) []error {
+	outcomes, err := w.Apply(ctx, ops)
+	for len(outcomes) < len(ops) {
+		outcomes = append(outcomes, err)
+	}
+	return outcomes
+}
+
+// Needs reports whether a task row needs that wake-up row of its task. All that is stored for the same
+// instant is one row, whatever its seq.
+func Needs(row, wakeup *task.Task) bool {
+	return !row.State.IsEnd() && store.KeyOf(row) == store.KeyOf(wakeup)
+}

@@ -1,0 +1,43 @@
+package backoff
+
+import (
+	"sync"
+	"time"
+
+	"github.com/kinesin-io/kinesin/internal/clock"
+	"github.com/kinesin-io/kinesin/task"
+)
+
+// Breaker keeps callers away from a service that failed, for longer with every failure in a row. It is safe
+// for concurrent use.
+type Breaker struct {
+	Policy Policy
+
+	mu       sync.Mutex // guards the rest
+	failures int
+	until    task.Instant // steady time
+}
+
+// Left returns for how long callers still stay away; 0 when they need not.
+func (b *Breaker) Left(c clock.Clock) time.Duration {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return max(0, b.until.Sub(clock.Steady(c)))
+}
+
+// Failed notes a failure and returns for how long callers stay away.
+func (b *Breaker) Failed(c clock.Clock) time.Duration {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.failures++
+	pause := b.Policy.Pause(c, b.failures)
+	b.until = clock.Steady(c).Add(pause)
+	return pause
+}
+
+// Succeeded ends the pause and forgets the failures.
+func (b *Breaker) Succeeded() {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.failures, b.until = 0, 0
+}

@@ -1,0 +1,175 @@
+package catalog
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"reflect"
+	"strings"
+	"time"
+
+	"github.com/kinesin-io/kinesin/internal/clock"
+	"github.com/kinesin-io/kinesin/store"
+	"github.com/kinesin-io/kinesin/task"
+)
+
+const (
+	// casTriesMax bounds how often a change is tried again because another one came in between.
+	casTriesMax = 5
+	// writeMax bounds the write of a row, and so how late after the decision others can see it.
+	writeMax = 10 * time.Second
+)
+
+// Create creates a lambda. Creating the same again is fine and reports existed; with other settings it is
+// ErrExists. Unset fields get their defaults.
+func (c *Catalog) Create(ctx context.Context, want task.Lambda) (entry *Entry, existed bool, err error) {
+	return c.create(ctx, want, "")
+}
+
+func (c *Catalog) create(ctx context.Context, want task.Lambda, registration string) (entry *Entry, existed bool, err error) {
+	for range 2 { // another process may create it in between
+		if err := c.Refresh(ctx); err != nil {
+			return nil, false, err
+		}
+		want = c.WithDefaults(want)
+		if err := want.Validate(); err != nil {
+			return nil, false, err
+		}
+		if entry := c.known.Load().byName[want.Name]; entry != nil {
+			return entry, true, sameSettings(entry.Lambda, want)
+		}
+		want.Ref, want.Created = c.freeRef(), c.clock.Now()
+		entry, err = c.put(ctx, &Entry{Lambda: want, Version: 1, Registration: registration})
+		if !errors.Is(err, store.ErrConflict) {
+			return entry, false, err
+		}
+	}
+	return nil, false, fmt.Errorf("%w: %s exists in a format that this version cannot read, or was deleted at this moment", ErrChanged, want.Name)
+}
+
+// WithDefaults returns a lambda to be created with a default for each unset field. The default of the shards
+// of one that exists is what it has.
+func (c *Catalog) WithDefaults(want task.Lambda) task.Lambda {
+	if want.Shards == 0 {
+		want.Shards = c.ShardsDefault
+		if have := c.known.Load().byName[want.Name]; have != nil {
+			want.Shards = have.Shards
+		}
+	}
+	return want.WithDefaults()
+}
+
+// GrownFrom returns when a count of shards that is written now comes into force.
+func (c *Catalog) GrownFrom() task.Instant { return c.clock.Now().Add(GrownAfter) }
+
+// freeRef draws a reference that no known lambda has; 0 is never one.
+func (c *Catalog) freeRef() uint32 {
+	ref := uint32(c.clock.Uint64())
+	for ref == 0 || c.ByRef(ref) != nil {
+		ref++
+	}
+	return ref
+}
+
+func sameSettings(have, want task.Lambda) error {
+	if have.Deleting {
+		return fmt.Errorf("%w: %s; delete it again to finish that, then create it", ErrDeleting, have.Name)
+	}
+	want.Ref, want.Created, want.Deleting = have.Ref, have.Created, have.Deleting
+	if have.HadShards(want.Shards) { // they have grown since
+		want.Shards, want.ShardHistory = have.Shards, have.ShardHistory
+	}
+	if reflect.DeepEqual(have, want) {
+		return nil
+	}
+	return fmt.Errorf("%w: %s", ErrExists, describe(have))
+}
+
+func describe(l task.Lambda) string {
+	return fmt.Sprintf("%s has mode %s, priorities %s, shards %d, max attempts %d, timeout %v, backoff %v..%v, retention %v",
+		l.Name, l.Mode, strings.Join(l.Priorities, ","), l.Shards, l.MaxAttempts, l.Timeout, l.BackoffMin, l.BackoffMax, l.Retention)
+}
+
+// Update changes a lambda by compare-and-set; change edits a copy and may refuse. Nothing is written if it
+// changes nothing.
+func (c *Catalog) Update(ctx context.Context, name string, change func(*task.Lambda) error) (*Entry, error) {
+	return c.update(ctx, name, func(e *Entry) error { return change(&e.Lambda) })
+}
+
+func (c *Catalog) update(ctx context.Context, name string, change func(*Entry) error) (*Entry, error) {
+	for range casTriesMax {
+		if err := c.Refresh(ctx); err != nil {
+			return nil, err
+		}
+		entry, err := c.Lambda(name)
+		if err != nil {
+			return nil, err
+		}
+		changed := *entry
+		next := &changed
+		next.Version++
+		if err := change(next); err != nil {
+			return nil, err
+		}
+		if err := next.Validate(); err != nil {
+			return nil, err
+		}
+		if next.Registration == entry.Registration && next.Marked == entry.Marked && reflect.DeepEqual(next.Lambda, entry.Lambda) {
+			return entry, nil
+		}
+		next, err = c.put(ctx, next)
+		if !errors.Is(err, store.ErrConflict) {
+			return next, err
+		}
+	}
+	return nil, fmt.Errorf("%w: %s", ErrChanged, name)
+}
+
+// Remove deletes the row of a lambda at the version that was seen; ErrChanged when it was changed since. It
+// is fine if another process removed it. The caller has dealt with its tasks.
+func (c *Catalog) Remove(ctx context.Context, entry *Entry) error {
+	gone, err := c.isGone(ctx, entry)
+	if err == nil && !gone {
+		err = c.rows.DeleteControl(ctx, store.Control{Kind: Kind, Name: entry.Name, Version: entry.Version})
+		if errors.Is(err, store.ErrConflict) {
+			gone, err = c.isGone(ctx, entry)
+			if err == nil && !gone {
+				return fmt.Errorf("%w: %s", ErrChanged, entry.Name)
+			}
+		}
+	}
+	if err != nil {
+		return fmt.Errorf("delete lambda %s: %w", entry.Name, err)
+	}
+	return c.Refresh(ctx)
+}
+
+// isGone reads whether a lambda was removed. Versions begin anew when another one of the same name is
+// created, so only the references tell the two apart.
+func (c *Catalog) isGone(ctx context.Context, entry *Entry) (bool, error) {
+	row, err := c.rows.Control(ctx, Kind, entry.Name)
+	if errors.Is(err, store.ErrNotFound) {
+		return true, nil
+	}
+	if err != nil {
+		return false, err
+	}
+	now, err := decode(row)
+	if err != nil {
+		return false, err
+	}
+	return now.Ref != entry.Ref, nil
+}
+
+func (c *Catalog) put(ctx context.Context, entry *Entry) (*Entry, error) {
+	row, err := encode(entry)
+	if err != nil {
+		return nil, err
+	}
+	within, cancel := clock.Within(ctx, c.clock, writeMax)
+	defer cancel()
+	if err := c.rows.PutControl(within, row); err != nil {
+		return nil, fmt.Errorf("write lambda %s: %w", entry.Name, err)
+	}
+	return entry, c.Refresh(ctx)
+}

@@ -1,0 +1,97 @@
+package lambdas
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/kinesin-io/kinesin/api"
+	"github.com/kinesin-io/kinesin/api/kinesinv1"
+	"github.com/kinesin-io/kinesin/internal/catalog"
+)
+
+// status compares a lambda with the registration of its name.
+type status struct {
+	registered bool // there is a registration
+	want       catalog.Registration
+	// refused says why the registration is refused; nil: it is applied, or will be. Missing queues, which
+	// only SQS knows, are no refusal.
+	refused error
+}
+
+// isOutgrown reports whether the lambda can never become what the registration says: another lambda must
+// replace it.
+func (s *status) isOutgrown() bool { return errors.Is(s.refused, catalog.ErrFixed) }
+
+// isWithdrawn reports whether a lambda that was made of a registration has none that fits any more: it is
+// deleted when it has no live task. A registration that cannot be read counts.
+func (s *status) isWithdrawn() bool { return !s.registered || s.isOutgrown() }
+
+// mayBeRegistered reports whether there can be a registration of a lambda's name. A lambda that a call
+// created may have one that is refused.
+func (svc *Service) mayBeRegistered(entry *catalog.Entry) bool {
+	return svc.Shared || entry.Registration != ""
+}
+
+// statusOf reads the registration of a lambda's name.
+func (svc *Service) statusOf(ctx context.Context, entry *catalog.Entry) (status, error) {
+	want, registered, err := catalog.RegistrationOf(ctx, svc.Store, entry.Name)
+	if err != nil || !registered {
+		return status{}, err
+	}
+	return svc.compare(entry, want), nil
+}
+
+func (svc *Service) compare(entry *catalog.Entry, want catalog.Registration) status {
+	s := status{registered: true, want: want, refused: want.Err}
+	if want.Err == nil && want.Sum != entry.Registration {
+		if s.refused = want.Fits(entry); s.refused == nil {
+			s.refused = svc.Queue.CheckLambda(want.Lambda)
+		}
+	}
+	return s
+}
+
+// statuses returns the status of every lambda that has a registration, by name.
+func (svc *Service) statuses(ctx context.Context) (map[string]status, error) {
+	registrations, err := catalog.Registrations(ctx, svc.Store)
+	if err != nil {
+		return nil, err
+	}
+	found := map[string]status{}
+	for _, want := range registrations {
+		if entry, err := svc.Catalog.Lambda(want.Name); err == nil {
+			found[want.Name] = svc.compare(entry, want)
+		}
+	}
+	return found, nil
+}
+
+// checkNotRegistered refuses to delete a lambda that servers would create again at once.
+func (svc *Service) checkNotRegistered(ctx context.Context, entry *catalog.Entry) error {
+	if entry.Registration == "" {
+		return nil
+	}
+	s, err := svc.statusOf(ctx, entry)
+	if err != nil || s.isWithdrawn() {
+		return err
+	}
+	way := ""
+	if s.refused != nil {
+		way = fmt.Sprintf("; its registration is refused: %v", s.refused)
+	}
+	if svc.Unregister != nil {
+		way += "; if Terraform has forgotten it (a removed block), delete its registration by hand: " + svc.Unregister(entry.Name)
+	}
+	return api.Errorf(kinesinv1.Reason_REASON_REGISTERED,
+		"lambda %s is registered: remove its registration (its module call in Terraform), and servers delete it when it has no live tasks%s", entry.Name, way)
+}
+
+// viewLambda returns a lambda as callers see it, after a look at the registration of its name.
+func (svc *Service) viewLambda(ctx context.Context, e *catalog.Entry) (v *kinesinv1.Lambda, err error) {
+	var s status
+	if svc.mayBeRegistered(e) {
+		s, err = svc.statusOf(ctx, e)
+	}
+	return viewEntry(e, s), err
+}
