@@ -110,7 +110,7 @@ func (f *fixture) drain(b *testing.B) {
 	e.hello = &kinesinv1.WorkRequest{Hello: &kinesinv1.Hello{Worker: f.register(), Groups: []*kinesinv1.SlotGroup{slots(100, "mail")}}}
 	b.ReportAllocs()
 	b.ResetTimer()
-	if err := f.svc.work(f.ctx, e); err != nil {
+	if err := f.svc.serveStream(f.ctx, e); err != nil {
 		b.Fatal(err)
 	}
 	b.StopTimer()

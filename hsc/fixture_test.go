@@ -72,7 +72,7 @@ func newFixtureBy(tb testing.TB, hooks bool, c clock.Clock) *fixture {
 		Sealer: task.NewSealer(make([]byte, task.TokenKeyBytes)), Scheduler: f, Clock: c,
 	})
 	if hooks {
-		f.svc.Hooks = f.hooks()
+		f.svc.Hooks = f.hooks().withDefaults()
 	}
 	f.lambda("mail")
 	var ctx context.Context
@@ -89,7 +89,7 @@ func newFixtureBy(tb testing.TB, hooks bool, c clock.Clock) *fixture {
 func (f *fixture) hooks() Hooks {
 	return Hooks{
 		Refused: func(reason string, n int) { f.mu.Lock(); f.refused[reason] += n; f.mu.Unlock() },
-		Finished: func(_ *catalog.Entry, _ *task.Task, o task.Outcome, _ time.Duration) {
+		Finished: func(_ *catalog.Entry, _ *task.Task, o task.Outcome) {
 			f.mu.Lock()
 			f.ended = append(f.ended, o)
 			f.mu.Unlock()
@@ -389,7 +389,7 @@ func (f *fixture) dialFrom(peer, id string, hello *kinesinv1.Hello) *remote {
 	w.requests <- &kinesinv1.WorkRequest{Hello: hello}
 	go func() {
 		defer close(w.over)
-		w.err = f.svc.work(context.WithoutCancel(f.ctx), w)
+		w.err = f.svc.serveStream(context.WithoutCancel(f.ctx), w)
 	}()
 	synctest.Wait()
 	return w

@@ -103,7 +103,7 @@ func TestACancelReachesAWorkerOfAnotherProcessWithItsNextHeartbeat(t *testing.T)
 
 		other := f.other()
 		other.CancelRequested(f.change(id(got[1]), task.Event{Kind: task.Cancel}))
-		other.callWorkers(f.ctx)
+		other.doWork(f.ctx)
 		for range 3 { // and again, as long as it is in hand: an answer may be lost
 			time.Sleep(time.Second)
 			r := f.heartbeat(w.id, running...)
@@ -134,7 +134,7 @@ func TestACancelReachesAWorkerWhoseHeartbeatsGoElsewhere(t *testing.T) {
 		beat(other)
 		third := f.other()
 		third.CancelRequested(f.change(id(c), task.Event{Kind: task.Cancel}))
-		third.callWorkers(f.ctx)
+		third.doWork(f.ctx)
 		if r := beat(other); len(r.GetCancels()) != 1 {
 			t.Errorf("cancels %v", r.GetCancels())
 		}
@@ -239,11 +239,11 @@ func TestAttentionThatCouldNotBeCalledIsCalledAgain(t *testing.T) {
 		}
 		time.Sleep(away)
 		synctest.Wait()
-		if tries := rows.tries.Load(); tries > 60 {
+		if tries := rows.tries.Load(); tries > 120 {
 			t.Errorf("%d tries in %v", tries, away)
 		}
 		down.Store(false)
-		time.Sleep(resendMax)
+		time.Sleep(workRetry.Max)
 		synctest.Wait()
 		for _, worker := range workers {
 			if l, err := f.book.Look(f.ctx, worker); err != nil || l.Attend != 1 {
@@ -263,7 +263,7 @@ func TestAttentionThatCouldNotBeCalledIsCalledAgain(t *testing.T) {
 func TestAttentionIsBounded(t *testing.T) {
 	bubble(t, func(f *fixture) {
 		bad := map[string]bool{}
-		for range 3 * attentionFailuresMax {
+		for range 3 * noticeFailuresMax {
 			bad[f.register()] = true
 		}
 		good := f.register()
@@ -274,26 +274,26 @@ func TestAttentionIsBounded(t *testing.T) {
 			s.CancelRequested(task.Task{Worker: worker})
 		}
 		s.CancelRequested(task.Task{Worker: good})
-		time.Sleep(resendMax)
+		time.Sleep(workRetry.Max)
 		synctest.Wait()
 		if l, err := f.book.Look(f.ctx, good); err != nil || l.Attend != 1 {
 			t.Errorf("%+v, %v", l, err)
 		}
-		time.Sleep(reviewEvery + 4*resendMax)
+		time.Sleep(reviewEvery + 4*workRetry.Max)
 		synctest.Wait()
 		tries := rows.tries.Load()
-		if most := int64(attentionFailuresMax * (reviewEvery/resendMax + 20)); tries > most {
+		if most := int64(noticeFailuresMax * 2 * (reviewEvery/workRetry.Max + 20)); tries > most {
 			t.Errorf("%d tries, want at most %d", tries, most)
 		}
 		time.Sleep(time.Minute)
 		if rows.tries.Load() != tries {
 			t.Errorf("%d tries more in a minute", rows.tries.Load()-tries)
 		}
-		for n := range 2 * attentionMax {
-			s.attention.add(strconv.Itoa(n), call{until: 1})
+		for n := range 2 * noticesMax {
+			s.work.addNotice(strconv.Itoa(n), notice{until: 1})
 		}
-		if n := len(s.attention.workers); n != attentionMax {
-			t.Errorf("%d workers, want %d", n, attentionMax)
+		if n := len(s.work.notices); n != noticesMax {
+			t.Errorf("%d workers, want %d", n, noticesMax)
 		}
 	})
 }

@@ -98,7 +98,7 @@ func TestTheServersReasonReachesTheWorker(t *testing.T) {
 		end  func(*fixture, string)
 		want error
 	}{
-		"lease lost": {func(f *fixture, w string) { f.svc.lose(w) }, api.ErrLeaseLost},
+		"lease lost": {func(f *fixture, w string) { f.svc.removeSession(w, leaseLost(w)) }, api.ErrLeaseLost},
 		"stopping":   {func(f *fixture, _ string) { f.stop(); <-f.stopped }, api.ErrUnavailable},
 	} {
 		t.Run(name, func(t *testing.T) {

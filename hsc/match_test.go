@@ -69,7 +69,7 @@ func TestAMatchedTaskReachesTheWorker(t *testing.T) {
 		ended, matched, claimed := 0, 0, 0
 		f.svc.Ended = func() { ended++ }
 		f.svc.Hooks.Matched = func(*catalog.Entry, *task.Task) { matched++ }
-		f.svc.Hooks.Claimed = func(*catalog.Entry, *task.Task, time.Duration) { claimed++ }
+		f.svc.Hooks.Claimed = func(*catalog.Entry, *task.Task) { claimed++ }
 		w := f.idle(slots(2, "mail"))
 		one := f.wantMatch(f.waiting("mail"))
 		got := w.wantClaimed(1)[0]
@@ -256,10 +256,10 @@ func TestAnotherMatchOfTheSameTaskIsNotTakenForOurs(t *testing.T) {
 		f.store.reads = 1
 		slot.Settle(&next, store.ErrUnknown)
 		synctest.Wait()
-		time.Sleep(backoffMin / 2)
+		time.Sleep(storeRetry.Min / 2)
 		f.wantMatch(one)
 		w.wantClaimed(1)
-		time.Sleep(backoffMin)
+		time.Sleep(2 * storeRetry.Min)
 		w.wantClaimed(1)
 		f.wantMatch(f.waiting("mail")) // its slot is free
 		w.wantClaimed(2)

@@ -148,10 +148,10 @@ func TestAProcessMakesRoom(t *testing.T) {
 		began := f.clock.Now()
 		blamed := f.task("mail", suspect(1))
 		f.enqueue(blamed)
-		f.keeps(makeRoomAfter+2*time.Second, w.id)
+		f.keeps(forceAfter+2*time.Second, w.id)
 		f.enqueueMany("mail", 1)
 		for f.row(blamed.ID).State == task.Enqueued {
-			if waited := f.clock.Now().Sub(began); waited > clearWaitMax {
+			if waited := f.clock.Now().Sub(began); waited > provenWaitMax {
 				t.Fatalf("it waits for %v", waited)
 			}
 			f.keeps(100*time.Millisecond, w.id)
@@ -203,7 +203,7 @@ func TestAQuarantineThatCannotEndGoesOn(t *testing.T) {
 		time.Sleep(3 * time.Second)
 		w.wantClaimed(1)
 		rival.away.Store(false)
-		time.Sleep(2 * openLookEvery)
+		time.Sleep(2 * quarantineLookEvery)
 		w.wantClaimed(2)
 		f.mu.Lock()
 		defer f.mu.Unlock()
@@ -287,7 +287,7 @@ func TestABlamedTaskOfAWorkerThatCallsBriefly(t *testing.T) {
 		}
 		f.enqueue(blamed)
 		for f.row(blamed.ID).State == task.Enqueued {
-			if waited := f.clock.Now().Sub(began); waited > clearWaitMax+2*time.Second {
+			if waited := f.clock.Now().Sub(began); waited > provenWaitMax+2*time.Second {
 				t.Fatalf("it waits for %v", waited)
 			}
 			f.enqueueMany("mail", 1)

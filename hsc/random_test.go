@@ -139,7 +139,7 @@ func (w *fickle) live(done chan struct{}) {
 		life := time.Duration(50+w.random.IntN(300)) * time.Millisecond
 		w.mu.Unlock()
 		timer := time.AfterFunc(life, func() { l.cutOnce.Do(func() { close(l.cut) }) })
-		_ = w.svc.work(w.ctx, l)
+		_ = w.svc.serveStream(w.ctx, l)
 		timer.Stop()
 		close(l.over)
 		select {

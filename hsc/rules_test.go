@@ -50,7 +50,7 @@ func TestRecordedIsOfTheWorkerAndItsOutcome(t *testing.T) {
 		{"a", 1, task.OutcomeRetriable, false},
 		{"a", 2, task.OutcomeSuccess, false},
 	} {
-		if got := recorded(&row, c.worker, c.number, c.outcome); got != c.want {
+		if got := isRecorded(&row, c.worker, c.number, c.outcome); got != c.want {
 			t.Errorf("%+v: %v", c, got)
 		}
 	}
@@ -59,7 +59,7 @@ func TestRecordedIsOfTheWorkerAndItsOutcome(t *testing.T) {
 func TestWhatAWorkersClockSaysIsBounded(t *testing.T) {
 	claimed := task.Task{ClaimedAt: 100}
 	for started, want := range map[task.Instant]task.Instant{0: 0, 50: 100, 150: 150, 999: 200} {
-		if got := plausible(started, &claimed, 200); got != want {
+		if got := boundStart(started, &claimed, 200); got != want {
 			t.Errorf("started at %d: %d, want %d", started, got, want)
 		}
 	}
@@ -78,8 +78,8 @@ func TestWhatAWorkersClockSaysIsBounded(t *testing.T) {
 func TestAnOlderSightOfALeaseChangesNothing(t *testing.T) {
 	sess := newSession(&lease.Lease{Worker: "w", Length: time.Second})
 	newer, older := lease.Lease{Heard: 5_000_000, Length: time.Second}, lease.Lease{Heard: 1_000_000, Length: time.Second}
-	sess.renewed(&newer)
-	sess.renewed(&older)
+	sess.noteLease(&newer)
+	sess.noteLease(&older)
 	if sess.end() != newer.HoldsUntil() {
 		t.Errorf("ends at %d, want %d", sess.end(), newer.HoldsUntil())
 	}
@@ -93,12 +93,12 @@ func TestWhatIsOnItsWayNeedNotBeNamed(t *testing.T) {
 	old := task.Task{ID: task.ID{2}, Attempt: 1, ClaimedAt: before}
 	ahead := task.Task{ID: task.ID{3}, Attempt: 1, ClaimedAt: before, Due: before + 1}
 	for _, row := range []*task.Task{&young, &old, &ahead} {
-		sess.hands[row.ID] = &hand{row: row}
+		sess.assigned[row.ID] = &assignment{row: row}
 	}
-	if got := sess.unnamed(nil, now); len(got) != 1 || got[0].id != old.ID {
+	if got := sess.missing(nil, now); len(got) != 1 || got[0].id != old.ID {
 		t.Errorf("missing are %v, want the one that was claimed and due long ago", got)
 	}
-	if got := sess.unnamed([]attempt{{old.ID, 1}}, now); len(got) != 0 {
+	if got := sess.missing([]attempt{{old.ID, 1}}, now); len(got) != 0 {
 		t.Errorf("missing are %v, though it is named", got)
 	}
 }
@@ -131,8 +131,8 @@ func TestAMessageIsJudgedByTheRowAsItIsNow(t *testing.T) {
 		} {
 			row := sent
 			want.change(&row)
-			cl := claim{row: &sent}
-			if c.reconsider(&cl, &row, &queue.Message{Task: sent}); cl.state != want.state {
+			cl := claim{row: &sent, message: &queue.Message{Task: sent}}
+			if c.reconsider(&cl, &row); cl.state != want.state {
 				t.Errorf("%s: state %d, want %d", name, cl.state, want.state)
 			}
 		}
@@ -251,7 +251,7 @@ func TestAWorkerThatWasLostMeanwhileGetsNoStream(t *testing.T) {
 		w := f.work(slots(1, "mail"))
 		sess := f.svc.sessions[w.id]
 		st := sess.current()
-		f.svc.lose(w.id)
+		f.svc.removeSession(w.id, leaseLost(w.id))
 		if err := f.svc.admitStream(st); !errors.Is(err, api.ErrLeaseLost) {
 			t.Errorf("%v, want that the lease is lost", err)
 		}

@@ -32,7 +32,7 @@ const homely = "127.0.0.1:40000"
 func (f *fixture) beside(n int, change ...func(*task.Task)) (*neighbour, *remote, []*kinesinv1.Claimed) {
 	f.Helper()
 	p := &neighbour{}
-	f.svc.Beside = func(*kinesinv1.Process) Process { return p }
+	f.svc.WatchProcess = func(*kinesinv1.Process) Process { return p }
 	w := f.dialFrom(homely, f.register(), &kinesinv1.Hello{
 		Groups: []*kinesinv1.SlotGroup{slots(uint32(n), "mail")}, Process: &kinesinv1.Process{Pid: 7},
 	})
@@ -52,10 +52,10 @@ func TestWhatADeadProcessRanGoesBackAtOnce(t *testing.T) {
 		_ = w.close()
 		time.Sleep(100 * time.Millisecond) // it is dying
 		p.ended.Store(true)
-		time.Sleep(orphansDieIn - diedLookEvery)
+		time.Sleep(orphansDieIn - processLookEvery)
 		synctest.Wait()
 		f.wantState(id(tasks[1]), task.Claimed)
-		time.Sleep(2 * diedLookEvery)
+		time.Sleep(2 * processLookEvery)
 		synctest.Wait()
 		f.wantState(id(tasks[0]), task.Success)
 		for _, c := range tasks[1:] {
@@ -122,7 +122,7 @@ func TestADeathIsNotWaitedForLongerThanTheLease(t *testing.T) {
 // Only a connection of this machine says something about its processes.
 func TestProcessesOfOtherMachinesAreNotWatched(t *testing.T) {
 	bubble(t, func(f *fixture) {
-		f.svc.Beside = func(*kinesinv1.Process) Process {
+		f.svc.WatchProcess = func(*kinesinv1.Process) Process {
 			t.Error("a process of another machine is looked for")
 			return nil
 		}
@@ -131,7 +131,7 @@ func TestProcessesOfOtherMachinesAreNotWatched(t *testing.T) {
 			_ = w.close()
 		}
 		seen := 0
-		f.svc.Beside = func(*kinesinv1.Process) Process {
+		f.svc.WatchProcess = func(*kinesinv1.Process) Process {
 			seen++
 			return nil
 		}
