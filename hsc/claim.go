@@ -19,8 +19,8 @@ const (
 	conflictRoundsMax = 4
 	// putBackDelay is how long a message that could not be claimed now stays out of sight.
 	putBackDelay = 100 * time.Millisecond
-	// patientBefore is how long before its due time the claim of a task may share another's sync: the sync and
-	// the way to the worker fit in several times.
+	// patientBefore is how long before its due time the claim of a task may share another's sync: the sync
+	// and the way to the worker fit in several times.
 	patientBefore = 3 * store.PatientMax
 )
 
@@ -313,7 +313,8 @@ func (c *claimer) deliveries(ctx context.Context) []delivery {
 		}
 		c.svc.Hooks.Claimed(cl.entry, &cl.next)
 		if (cl.next.Wake < cl.row.Wake || cl.isFirst() && now >= cl.row.Wake) && c.svc.Scheduler != nil {
-			// The scheduler does not know of a first row, nor that a short lease ends before the wake-up it knows.
+			// The scheduler does not know of a first row, nor that a short lease ends before the wake-up it
+			// knows.
 			c.svc.Scheduler.Awake(cl.next)
 		}
 		row := cl.next

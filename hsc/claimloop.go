@@ -12,8 +12,8 @@ import (
 	"github.com/kinesin-io/kinesin/task"
 )
 
-// leaseLookEvery is how often the lease of a worker that seems to be late is read again: its heartbeats may go
-// to another HSC.
+// leaseLookEvery is how often the lease of a worker that seems to be late is read again: its heartbeats may
+// go to another HSC.
 const leaseLookEvery = time.Second
 
 // claimLoop claims tasks for one slot group, one batch after the other, never more than it has room for.

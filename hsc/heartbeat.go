@@ -31,7 +31,8 @@ func claimedBefore(t *task.Task, now task.Instant, age time.Duration) bool {
 
 // Heartbeat renews the lease of the whole process, and answers which of the named attempts are to stop. It
 // confirms the named attempts before it renews: whoever reads in the lease that a heartbeat came may rely on
-// it that what it named is known to run. So it fails, and renews nothing, when rows cannot be read or written.
+// it that what it named is known to run. So it fails, and renews nothing, when rows cannot be read or
+// written.
 func (s *Service) Heartbeat(ctx context.Context, r *kinesinv1.HeartbeatRequest) (*kinesinv1.HeartbeatResponse, error) {
 	if err := s.begin(); err != nil {
 		return nil, err
@@ -68,9 +69,9 @@ func (s *Service) Heartbeat(ctx context.Context, r *kinesinv1.HeartbeatRequest) 
 	return response, nil
 }
 
-// review compares the attempts that a worker names with their rows, as far as those are not known. It confirms
-// an attempt that owns its task, tells one that does not to stop, and drops one that the worker should run and
-// does not name when its row says so.
+// review compares the attempts that a worker names with their rows, as far as those are not known. It
+// confirms an attempt that owns its task, tells one that does not to stop, and drops one that the worker
+// should run and does not name when its row says so.
 func (s *Service) review(ctx context.Context, sess *session, running []attempt, response *kinesinv1.HeartbeatResponse) error {
 	now := s.Clock.Now()
 	unknown := sess.unknown(running, now)
@@ -123,8 +124,8 @@ func (s *Service) review(ctx context.Context, sess *session, running []attempt, 
 	return nil
 }
 
-// unknown returns the named attempts whose rows are to be read, and forgets those that are not named any more.
-// What was sent from here a moment ago has time.
+// unknown returns the named attempts whose rows are to be read, and forgets those that are not named any
+// more. What was sent from here a moment ago has time.
 func (s *session) unknown(named []attempt, now task.Instant) []attempt {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -63,8 +63,8 @@ type Catalog interface {
 	Changed() <-chan struct{}
 }
 
-// Scheduler fires wake-ups. The HSC tells it of the wake-ups that it sets, so that the scheduler need not find
-// them in the store. Its methods must not block.
+// Scheduler fires wake-ups. The HSC tells it of the wake-ups that it sets, so that the scheduler need not
+// find them in the store. Its methods must not block.
 type Scheduler interface {
 	// FiresWithin reports whether this process will fire a task of the partition from memory if it wakes at
 	// that instant. Then its wake-up row stays where it is.
@@ -93,7 +93,8 @@ type Config struct {
 	// WatchProcess watches worker processes on this machine. nil: none is watched.
 	WatchProcess WatchProcess
 
-	// Process is the name of this process in the rows that it enqueues again; empty where it schedules nothing.
+	// Process is the name of this process in the rows that it enqueues again; empty where it schedules
+	// nothing.
 	Process string
 
 	Ahead time.Duration // 0: AheadDefault

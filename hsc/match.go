@@ -78,9 +78,9 @@ type Slot struct {
 }
 
 // Match reserves a slot for a direct hand-off of a task, so that it can be stored as claimed and needs no
-// message. It returns nil when the task must go through its queue. The slot would have been the task's anyway:
-// it is free, its worker holds its lease, and all queues that it serves were empty. Suspects always go through
-// their queues. Match does no I/O.
+// message. It returns nil when the task must go through its queue. The slot would have been the task's
+// anyway: it is free, its worker holds its lease, and all queues that it serves were empty. Suspects always
+// go through their queues. Match does no I/O.
 func (s *Service) Match(t *task.Task) *Slot {
 	entry := s.Catalog.ByRef(t.Partition.Lambda)
 	if t.Suspect || entry == nil || entry.Deleting || entry.Mode != task.Managed {

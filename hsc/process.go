@@ -72,8 +72,8 @@ func (s *Service) isAbandoned(sess *session) bool {
 }
 
 // endDied ends the lease of a worker whose process has ended, and then takes back the tasks that are known
-// here to be assigned to it. The others are found by their wake-ups and judged by the lease. The store has the
-// last word, as for a lease that ran out.
+// here to be assigned to it. The others are found by their wake-ups and judged by the lease. The store has
+// the last word, as for a lease that ran out.
 func (s *Service) endDied(ctx context.Context, sess *session) {
 	l, err := s.markLost(ctx, sess.worker)
 	if err != nil {

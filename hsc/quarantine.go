@@ -16,8 +16,9 @@ import (
 // is lost, it was the task.
 
 const (
-	// forceAfter is how long a blamed task waits for a process that happens to have no young attempts, such as
-	// one that has just started. Then the next process with a slot for it takes nothing else until it has none.
+	// forceAfter is how long a blamed task waits for a process that happens to have no young attempts, such
+	// as one that has just started. Then the next process with a slot for it takes nothing else until it has
+	// none.
 	forceAfter = time.Second
 	// suspectPause is how long a process that cannot take a blamed task now asks for none: otherwise it would
 	// receive and put back the same messages all the time, before messages that others wait for.
@@ -238,8 +239,8 @@ func isProven(began, now task.Instant) bool {
 	return now >= began.Add(task.QuarantineMin) || began > now.Add(task.QuarantineMin)
 }
 
-// awaitProven waits until the process runs no young attempt; false when it gives up. own is how many slots the
-// caller has taken.
+// awaitProven waits until the process runs no young attempt; false when it gives up. own is how many slots
+// the caller has taken.
 func (s *Service) awaitProven(ctx context.Context, sess *session, own int) bool {
 	began := clock.Mono(s.Clock)
 	for !sess.allProven(own, s.Clock.Now()) {

@@ -167,8 +167,8 @@ func boundStart(started task.Instant, t *task.Task, now task.Instant) task.Insta
 	return min(max(started, t.ClaimedAt), max(now, t.ClaimedAt, t.Due)) // the clock may be set back since the claim
 }
 
-// refuse ends a report that the state machine refuses. If it was recorded before, the worker had only not heard
-// of it.
+// refuse ends a report that the state machine refuses. If it was recorded before, the worker had only not
+// heard of it.
 func (r *report) refuse(worker string, err error) {
 	r.done, r.effect = true, task.None // an earlier row may have asked for one
 	switch {

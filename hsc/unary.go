@@ -18,9 +18,9 @@ const (
 	ClaimWaitMax = time.Minute
 	ResultsMax   = 10_000 // results of one SetResults
 
-	// claimWaitMin is the shortest wait of a Claim, claimWaitRemote where the queue is a service. Messages that
-	// a service delivers after a call has ended go back, so a call that did not wait for its answer would never
-	// get any.
+	// claimWaitMin is the shortest wait of a Claim, claimWaitRemote where the queue is a service. Messages
+	// that a service delivers after a call has ended go back, so a call that did not wait for its answer
+	// would never get any.
 	claimWaitMin    = time.Millisecond
 	claimWaitRemote = 300 * time.Millisecond
 )
@@ -192,8 +192,8 @@ func (s *Service) poll(ctx context.Context, sess *session, lambdas []string, lim
 	return nil, nil
 }
 
-// admissible returns the messages that may be claimed together, and puts the others back. In quarantine that is
-// none.
+// admissible returns the messages that may be claimed together, and puts the others back. In quarantine that
+// is none.
 func (s *Service) admissible(ctx context.Context, sess *session, messages []queue.Message) []queue.Message {
 	messages, exclusive := s.separate(ctx, sess, messages, true)
 	switch {

@@ -17,7 +17,8 @@ import (
 )
 
 const (
-	// messagesMax bounds the messages that wait to be sent again; the wake-ups of their tasks send the others.
+	// messagesMax bounds the messages that wait to be sent again; the wake-ups of their tasks send the
+	// others.
 	messagesMax = 4096
 	// noticesMax bounds the workers that wait for a notice; the others read all rows every reviewEvery.
 	noticesMax = 4096

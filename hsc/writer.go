@@ -25,8 +25,8 @@ type outbox struct {
 	finished bool // nothing will be added
 }
 
-// sendAcks waits while too many acks are unsent, so that a worker that reports and never reads is not read any
-// more.
+// sendAcks waits while too many acks are unsent, so that a worker that reports and never reads is not read
+// any more.
 func (st *stream) sendAcks(acks []*kinesinv1.ResultAck) {
 	for {
 		st.sess.mu.Lock()
@@ -121,8 +121,8 @@ func (st *stream) send(response *kinesinv1.WorkResponse) bool {
 	return true
 }
 
-// next takes the next message from the outbox; nil when there is none. Then wait is how long to wait for it, 0
-// if only something new brings one, and finished says that nothing will.
+// next takes the next message from the outbox; nil when there is none. Then wait is how long to wait for it,
+// 0 if only something new brings one, and finished says that nothing will.
 func (st *stream) next() (response *kinesinv1.WorkResponse, wait time.Duration, finished bool) {
 	stopped, now := st.ctx.Err() != nil, st.svc.Clock.Now()
 	st.sess.mu.Lock()

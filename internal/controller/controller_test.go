@@ -157,11 +157,11 @@ func TestResultIsKeptUntilAcknowledged(t *testing.T) {
 		r.wantResults("success")
 
 		r.acknowledge(&kinesinv1.Problem{Reason: kinesinv1.Reason_REASON_UNAVAILABLE})
-		r.pass(60 * time.Millisecond) // backoff and linger
+		r.pass(110 * time.Millisecond) // backoff and linger
 		r.wantResults("success", "success")
 
 		r.stream().broken <- errors.New("connection reset")
-		r.pass(50 * time.Millisecond)
+		r.pass(100 * time.Millisecond)
 		if r.streams() != 2 {
 			t.Fatalf("%d streams, want 2", r.streams())
 		}
@@ -172,7 +172,7 @@ func TestResultIsKeptUntilAcknowledged(t *testing.T) {
 
 		r.acknowledge(nil)
 		r.stream().broken <- errors.New("connection reset")
-		r.pass(50 * time.Millisecond)
+		r.pass(100 * time.Millisecond)
 		r.wantResults()
 		if held := r.stream().sent[0].Hello.Held; len(held) != 0 {
 			t.Errorf("hello names %v after the acknowledgement", held)
@@ -190,7 +190,7 @@ func TestFencedResultIsDropped(t *testing.T) {
 			t.Error("the hook was not called")
 		}
 		r.stream().broken <- errors.New("connection reset")
-		r.pass(50 * time.Millisecond)
+		r.pass(100 * time.Millisecond)
 		r.wantResults()
 	})
 }
