@@ -6,6 +6,7 @@ import (
 	"errors"
 	"time"
 
+	"github.com/kinesin-io/kinesin/api"
 	"github.com/kinesin-io/kinesin/internal/catalog"
 	"github.com/kinesin-io/kinesin/internal/clock"
 	"github.com/kinesin-io/kinesin/queue"
@@ -75,24 +76,15 @@ func (l *claimLoop) awaitSlot() bool {
 // awaitLease waits until the worker holds its lease: a process that was stopped, or is cut off, gets no more
 // tasks although its stream is still open. It returns false when the stream is over.
 func (l *claimLoop) awaitLease() bool {
-	for !l.sess.holdsLease(l.svc.Clock) {
-		found, err := l.svc.Leases.Look(l.ctx, l.sess.worker)
-		switch {
-		case err != nil:
-			l.svc.Hooks.Failed("read a worker lease", err)
-		case found.Lost:
-			l.svc.removeSession(l.sess.worker, leaseLost(l.sess.worker))
-			return false
-		default:
-			if l.sess.noteLease(&found); l.sess.holdsLease(l.svc.Clock) {
-				return true
-			}
+	for {
+		err := l.svc.requireLease(l.ctx, l.sess)
+		if err == nil {
+			return true
 		}
-		if !l.sleep() {
+		if errors.Is(err, api.ErrLeaseLost) || !l.sleep() {
 			return false
 		}
 	}
-	return true
 }
 
 // sleep pauses until something changes, leaseLookEvery at most; false when no more is to be claimed.

@@ -132,7 +132,7 @@ func New(c Config) *Service {
 	c.Hooks = c.Hooks.withDefaults()
 	s := &Service{Config: c, sessions: map[string]*session{}, work: newWorkList(c.Clock)}
 	s.running, s.shutDown = context.WithCancel(context.Background())
-	s.subscriptions.byLambda.Store(&map[string][]subscription{})
+	s.subscriptions.byLambda = map[string][]subscription{}
 	return s
 }
 

@@ -3,7 +3,6 @@ package hsc
 import (
 	"context"
 	"errors"
-	"maps"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -25,9 +24,10 @@ const (
 
 // subscriptions has the slot groups of all open streams, by the lambdas that they serve.
 type subscriptions struct {
-	mu       sync.Mutex // held to replace byLambda
-	byLambda atomic.Pointer[map[string][]subscription]
-	turn     atomic.Uint32 // so that slot groups take turns at being looked at first
+	turn atomic.Uint32 // so that slot groups take turns at being looked at first
+
+	mu       sync.RWMutex
+	byLambda map[string][]subscription // whose slices are replaced and never changed
 }
 
 type subscription struct {
@@ -40,7 +40,9 @@ func (s *subscriptions) of(l *catalog.Entry) []subscription {
 	if l == nil {
 		return nil
 	}
-	return (*s.byLambda.Load())[l.Name]
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	return s.byLambda[l.Name]
 }
 
 func (s *subscriptions) add(st *stream) {
@@ -59,15 +61,13 @@ func (s *subscriptions) remove(st *stream) {
 func (s *subscriptions) change(st *stream, edit func([]subscription, *slotGroup) []subscription) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	next := maps.Clone(*s.byLambda.Load())
 	for _, g := range st.groups {
 		for _, lambda := range g.lambdas {
-			if next[lambda] = edit(next[lambda], g); len(next[lambda]) == 0 {
-				delete(next, lambda)
+			if s.byLambda[lambda] = edit(s.byLambda[lambda], g); len(s.byLambda[lambda]) == 0 {
+				delete(s.byLambda, lambda)
 			}
 		}
 	}
-	s.byLambda.Store(&next)
 }
 
 // Slot is a free slot of a worker that is reserved for one task. Its owner must call Settle.

@@ -46,6 +46,26 @@ func (s *Service) sessionOf(l *lease.Lease) *session {
 	return sess
 }
 
+// requireLease refuses a worker whose lease ran out: nobody would notice when it is lost. It reads the lease
+// before, because the worker's heartbeats may go to another HSC.
+func (s *Service) requireLease(ctx context.Context, sess *session) error {
+	if sess.holdsLease(s.Clock) {
+		return nil
+	}
+	l, err := s.Leases.Look(ctx, sess.worker)
+	if err != nil {
+		return s.unavailable(ctx, "read a worker lease", err)
+	}
+	if l.Lost {
+		s.removeSession(sess.worker, leaseLost(sess.worker))
+		return leaseLost(sess.worker)
+	}
+	if sess.noteLease(&l); !sess.holdsLease(s.Clock) {
+		return invalid("the lease of worker %s ran out: send a heartbeat first, every %v", sess.worker, l.HeartbeatEvery())
+	}
+	return nil
+}
+
 // removeSession forgets a worker whose lease has ended, and ends its stream with the cause. It returns the
 // session, nil if there was none.
 func (s *Service) removeSession(worker string, cause error) *session {

@@ -133,25 +133,6 @@ func (s *Service) Claim(ctx context.Context, r *kinesinv1.ClaimRequest) (*kinesi
 	return s.respond(ctx, sess, won)
 }
 
-// requireLease refuses a worker whose lease ran out: nobody would notice when it is lost.
-func (s *Service) requireLease(ctx context.Context, sess *session) error {
-	if sess.holdsLease(s.Clock) {
-		return nil
-	}
-	l, err := s.Leases.Look(ctx, sess.worker)
-	switch {
-	case err != nil:
-		return s.unavailable(ctx, "read a worker lease", err)
-	case l.Lost:
-		s.removeSession(sess.worker, leaseLost(sess.worker))
-		return leaseLost(sess.worker)
-	}
-	if sess.noteLease(&l); !sess.holdsLease(s.Clock) {
-		return invalid("the lease of worker %s ran out: send a heartbeat first, every %v", sess.worker, l.HeartbeatEvery())
-	}
-	return nil
-}
-
 // poll receives and claims until something is won or the wait is over.
 func (s *Service) poll(ctx context.Context, sess *session, lambdas []string, limit int, wait time.Duration) ([]delivery, error) {
 	least := claimWaitMin
