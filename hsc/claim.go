@@ -31,7 +31,7 @@ const (
 	claimOpen    claimState = iota // to be decided and written
 	claimUnknown                   // written, with an unknown outcome: to be read back
 	claimWon                       // the attempt is the worker's
-	claimRefused                   // the message is of no use to anybody
+	claimRefused                   // the message is deleted
 	claimPutBack                   // not now: the message goes back for a moment
 )
 

@@ -138,7 +138,8 @@ func TestStaleMessagesAreRefusedAndDeleted(t *testing.T) {
 	})
 }
 
-// A task may be enqueued again, by a process that dies before it sends: the first message still brings it.
+// A task may be enqueued again by a process that dies before it sends the message. The first message still
+// leads to a claim.
 func TestATaskEnqueuedAgainDoesNotMakeTheMessageStale(t *testing.T) {
 	bubble(t, func(f *fixture) {
 		one := f.task("mail")
@@ -389,9 +390,9 @@ func TestAStreamEndsWhenTheLeaseIsLost(t *testing.T) {
 	})
 }
 
-// Two messages of one delivery write the same row in the same instant; when the outcome of both is in doubt,
-// the row looks like either's.
-func TestTwinsInDoubtAreOneClaim(t *testing.T) {
+// Two messages of one delivery would write the same row in the same instant. If the outcome of both is
+// unknown, the row cannot tell them apart.
+func TestDuplicatesOfUnknownOutcomeAreOneClaim(t *testing.T) {
 	bubble(t, func(f *fixture) {
 		one := f.task("mail")
 		f.enqueue(one)

@@ -153,7 +153,7 @@ func (s *session) unknown(named []attempt, now task.Instant) []attempt {
 	return unknown
 }
 
-// noteRunning notes attempts whose rows say that they run, and that nobody wants to stop.
+// noteRunning notes attempts whose rows say that they run, and whose cancel nobody requested.
 func (s *session) noteRunning(attempts []attempt) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -14,7 +14,7 @@ import (
 	"github.com/kinesin-io/kinesin/task"
 )
 
-// A heartbeat that was taken says that what it named is known to run. When the rows cannot be read, it fails.
+// An accepted heartbeat promises that what it named is known to run. So it fails when rows cannot be read.
 func TestAHeartbeatFailsWhileRowsCannotBeRead(t *testing.T) {
 	bubble(t, func(f *fixture) {
 		w, c := f.one()
@@ -48,7 +48,7 @@ func TestAHeartbeatFailsWhileStartsCannotBeWritten(t *testing.T) {
 	}
 }
 
-// However many tasks a process runs, and for however long, a heartbeat is one write and their rows are read
+// A heartbeat is one write, whatever number of tasks runs for whatever time, and their rows are read only
 // once in a while.
 func TestHeartbeatsCostPerWorkerAndNotPerTask(t *testing.T) {
 	bubble(t, func(f *fixture) {
@@ -117,7 +117,7 @@ func TestACancelReachesAWorkerOfAnotherProcessWithItsNextHeartbeat(t *testing.T)
 	})
 }
 
-// The worker's heartbeats go to whichever process answers; each of them knows only what it saw.
+// Any process may take a heartbeat, and each knows only what it saw.
 func TestACancelReachesAWorkerWhoseHeartbeatsGoElsewhere(t *testing.T) {
 	bubble(t, func(f *fixture) {
 		w, c := f.one()
@@ -144,7 +144,7 @@ func TestACancelReachesAWorkerWhoseHeartbeatsGoElsewhere(t *testing.T) {
 	})
 }
 
-// Without a word from whoever cancelled, the rows tell.
+// If the cancelling process tells nobody, the rows still do.
 func TestACancelNobodyTellsOfReachesItsWorkerInTheEnd(t *testing.T) {
 	bubble(t, func(f *fixture) {
 		w, c := f.one()
@@ -161,7 +161,7 @@ func TestACancelNobodyTellsOfReachesItsWorkerInTheEnd(t *testing.T) {
 	})
 }
 
-func TestAttentionIsCalledByTheRunningService(t *testing.T) {
+func TestNoticesAreWrittenByTheRunningService(t *testing.T) {
 	bubble(t, func(f *fixture) {
 		worker := f.register() // and no stream
 		f.enqueueMany("mail", 1)
@@ -181,7 +181,7 @@ func TestAttentionIsCalledByTheRunningService(t *testing.T) {
 	})
 }
 
-// leaseRows fail writes of some leases.
+// leaseRows fails the writes of some leases.
 type leaseRows struct {
 	lease.Rows
 
@@ -197,7 +197,7 @@ func (r *leaseRows) PutControl(ctx context.Context, c store.Control) error {
 	return r.Rows.PutControl(ctx, c)
 }
 
-// attended is a service whose leases are in rows, and which has nobody to serve. It runs until end.
+// attended returns a service over lease rows, without workers. It runs until end is called.
 func (f *fixture) attended(rows lease.Rows) (s *Service, end func()) {
 	c := f.svc.Config
 	c.Hooks, c.Leases = Hooks{}, lease.NewBook(rows, f.clock)
@@ -213,9 +213,8 @@ func (f *fixture) attended(rows lease.Rows) (s *Service, end func()) {
 	}
 }
 
-// A worker whose lease cannot be written for a while hears of the cancel soon after, and not with its next
-// full review.
-func TestAttentionThatCouldNotBeCalledIsCalledAgain(t *testing.T) {
+// A notice that cannot be written on a lease is repeated soon, and does not wait for the next full review.
+func TestANoticeThatFailedIsRepeated(t *testing.T) {
 	bubble(t, func(f *fixture) {
 		f.enqueueMany("mail", 3)
 		const away = 20 * time.Second
@@ -258,9 +257,9 @@ func TestAttentionThatCouldNotBeCalledIsCalledAgain(t *testing.T) {
 	})
 }
 
-// Leases that can never be written hold up no other, and are given up when a full review has told their
+// Leases that can never be written hold up no other. Their notices end when a full review has told the
 // workers.
-func TestAttentionIsBounded(t *testing.T) {
+func TestNoticesAreBounded(t *testing.T) {
 	bubble(t, func(f *fixture) {
 		bad := map[string]bool{}
 		for range 3 * noticeFailuresMax {
@@ -298,8 +297,8 @@ func TestAttentionIsBounded(t *testing.T) {
 	})
 }
 
-// One process is about to claim a suspect for a worker and has named it on the lease, which is how its loss
-// would be laid to that task. A heartbeat at another process meets the name before the claim.
+// One process is about to claim a suspect for a worker and has written its id on the lease, by which the loss
+// of the worker would be blamed on it. A heartbeat at another process meets the id before the claim.
 func TestAHeartbeatElsewhereLeavesASuspectThatIsAboutToBeClaimed(t *testing.T) {
 	bubble(t, func(f *fixture) {
 		worker := f.register()

@@ -30,7 +30,7 @@ func (s *Service) open(ctx context.Context, c conn, hello *kinesinv1.Hello) (*st
 	var rows []task.Task
 	if len(held) > 0 {
 		if rows, err = s.Store.Tasks(ctx, idsOf(held)); err != nil {
-			return nil, s.unavailable(ctx, "read the tasks in hand", err)
+			return nil, s.unavailable(ctx, "read the tasks that the worker holds", err)
 		}
 	}
 	st := &stream{

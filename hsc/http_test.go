@@ -17,7 +17,7 @@ import (
 	"github.com/kinesin-io/kinesin/task"
 )
 
-// overHTTP is a client of the service over real connections.
+// overHTTP returns a client of the service over real connections.
 func overHTTP(t *testing.T, f *fixture, options ...connect.ClientOption) kinesinv1connect.WorkerServiceClient {
 	t.Helper()
 	mux := http.NewServeMux()

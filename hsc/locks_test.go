@@ -8,8 +8,8 @@ import (
 	"github.com/kinesin-io/kinesin/internal/lease"
 )
 
-// TestSharedStateIsLocked is for the race detector: what stands behind one lock is used by goroutines that
-// nothing else orders.
+// TestSharedStateIsLocked lets the race detector see state that several goroutines use, and that only one
+// lock orders.
 func TestSharedStateIsLocked(_ *testing.T) {
 	sess, g := newSession(&lease.Lease{Worker: "w", Length: time.Second}), &slotGroup{slots: 2, changed: make(chan struct{}, 1)}
 	var running sync.WaitGroup

@@ -144,7 +144,7 @@ func (s *Service) suspectDone(sess *session, id task.ID) {
 }
 
 // separate chooses which of the messages are claimed together: one of a blamed task alone, or all others. It
-// puts the rest back. If exclusive is true the process is in quarantine, and the caller owes it a suspectDone
+// puts the rest back. If exclusive is true the process is in quarantine, and the caller must call suspectDone
 // unless the claim is decided.
 func (s *Service) separate(ctx context.Context, sess *session, messages []queue.Message, byCall bool) (chosen []queue.Message, exclusive bool) {
 	if !slices.ContainsFunc(messages, isBlamed) {

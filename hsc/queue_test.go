@@ -14,7 +14,7 @@ import (
 	"github.com/kinesin-io/kinesin/task"
 )
 
-// again is a queue that says that a message was handed out before, and may have no room.
+// again is a queue that marks messages as delivered before, and that may be full.
 type again struct {
 	*queue.Queue
 
@@ -74,7 +74,7 @@ func TestAMessageThatComesAgainIsRefusedByARead(t *testing.T) {
 	})
 }
 
-// The process that claimed is another one; then a read tells.
+// Another process claimed the task: then a read tells.
 func TestAMessageThatCameBeforeElsewhereIsRefusedByARead(t *testing.T) {
 	bubble(t, func(f *fixture) {
 		a := f.overDurable()
@@ -116,7 +116,7 @@ func TestAMessageThatCameBeforeIsClaimedThoughRowsCannotBeRead(t *testing.T) {
 	})
 }
 
-// The message of the one suspect that is running here comes again: it must not let another one in beside it.
+// The message of the suspect that runs here comes again: it must not let another suspect in beside it.
 func TestAMessageOfTheSuspectInHandThatComesAgain(t *testing.T) {
 	bubble(t, func(f *fixture) {
 		f.overDurable()
@@ -131,7 +131,7 @@ func TestAMessageOfTheSuspectInHandThatComesAgain(t *testing.T) {
 	})
 }
 
-// A task that is given back while its queue is full follows when there is room, long before its wake-up.
+// A task that is released while its queue is full is sent when there is room, long before its wake-up.
 func TestAMessageThatFindsNoRoomFollows(t *testing.T) {
 	bubble(t, func(f *fixture) {
 		a := f.overDurable()
@@ -164,7 +164,7 @@ func TestUnsentMessagesAreBounded(t *testing.T) {
 	}
 }
 
-// A store that takes claims and no results stops the claiming before memories fill up.
+// A store that takes claims and no results stops the claiming before the memory fills up.
 func TestResultsThatCannotBeStoredStopTheClaiming(t *testing.T) {
 	bubble(t, func(f *fixture) {
 		const n = 2

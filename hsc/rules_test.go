@@ -16,8 +16,7 @@ import (
 	"github.com/kinesin-io/kinesin/task"
 )
 
-// TestSameClaim changes each thing that a claim wrote: then the row is of another claim, and the task is not
-// ours.
+// TestSameClaim changes each thing that a claim wrote: then the row belongs to another claim.
 func TestSameClaim(t *testing.T) {
 	ours := task.Task{ID: task.ID{1}, State: task.Claimed, Seq: 4, Attempt: 2, Worker: "w", ClaimedAt: 1000}
 	if row := ours; !sameClaim(&row, &ours) {
@@ -103,8 +102,8 @@ func TestWhatIsOnItsWayNeedNotBeNamed(t *testing.T) {
 	}
 }
 
-// TestAProcessReservesOneBlamedTask is about two streams of a process that both receive one: none of them
-// polls any more once it is reserved, but a message may be on its way.
+// TestAProcessReservesOneBlamedTask has two streams of a process receive a blamed task each. They stop
+// polling once one is reserved, but a message may be on its way.
 func TestAProcessReservesOneBlamedTask(t *testing.T) {
 	sess := newSession(&lease.Lease{Worker: "w", Length: time.Second})
 	first, second, now := task.ID{1}, task.ID{2}, task.FromMillis(1_000_000)
@@ -113,7 +112,7 @@ func TestAProcessReservesOneBlamedTask(t *testing.T) {
 	}
 }
 
-// TestAMessageIsJudgedByTheRowAsItIsNow has rows move on between a message and its claim.
+// TestAMessageIsJudgedByTheRowAsItIsNow changes rows between a message and its claim.
 func TestAMessageIsJudgedByTheRowAsItIsNow(t *testing.T) {
 	bubble(t, func(f *fixture) {
 		now := f.clock.Now()
@@ -139,7 +138,7 @@ func TestAMessageIsJudgedByTheRowAsItIsNow(t *testing.T) {
 	})
 }
 
-// deafRows takes no writes of leases while it is told so.
+// deafRows refuses writes of leases on demand.
 type deafRows struct {
 	*store.Store
 
@@ -268,8 +267,7 @@ func TestWhatAWorkerNamesIsBounded(t *testing.T) {
 	})
 }
 
-// A report that was stored without an answer is met again in a row that has moved on: nothing of that row is
-// sent.
+// A report whose write had an unknown outcome meets a row that has moved on: no message of that row is sent.
 func TestAReportThatIsOldNewsSendsNothing(t *testing.T) {
 	row := task.Task{
 		ID: task.ID{1}, State: task.Success, Attempt: 2,

@@ -34,7 +34,7 @@ type session struct {
 	suspectsAfter task.Instant             // no blamed task is taken before, by clock.Steady
 	polled        map[task.ID]task.Instant // attempts that were claimed by calls, and when they began
 
-	running  map[task.ID]uint32 // attempts that are known to run, and that nobody wants to stop
+	running  map[task.ID]uint32 // attempts that are known to run, and whose cancel nobody requested
 	reviewAt task.Instant       // when all rows are read again; zero: with the next heartbeat
 	attend   uint64             // of the lease, as last seen
 }

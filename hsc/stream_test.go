@@ -183,7 +183,7 @@ func TestAnotherHSCTakesTheWorkerOver(t *testing.T) {
 	})
 }
 
-// forgetAll is what a restart does to what is only in memory.
+// forgetAll forgets what is only in memory, as a restart does.
 func (s *Service) forgetAll() {
 	s.mu.Lock()
 	defer s.mu.Unlock()

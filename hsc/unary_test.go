@@ -258,7 +258,7 @@ func TestLeaveOfAWorkerWithoutAttemptsEndsItsLease(t *testing.T) {
 	})
 }
 
-// Handlers that were given up may still run in a process that leaves.
+// Abandoned handlers may still run in a process that leaves.
 func TestLeaveWithAttemptsInHandLeavesThemToTheLease(t *testing.T) {
 	bubble(t, func(f *fixture) {
 		w, c := f.one()
@@ -275,7 +275,7 @@ func TestLeaveWithAttemptsInHandLeavesThemToTheLease(t *testing.T) {
 	})
 }
 
-// What was claimed for a worker that leaves, and not sent, never was in its hands.
+// Tasks that were claimed for a worker that leaves, and not sent, never reached it.
 func TestLeaveGivesBackWhatWasNotSent(t *testing.T) {
 	bubble(t, func(f *fixture) {
 		w := f.work(slots(1, "mail"))

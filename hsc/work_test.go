@@ -9,7 +9,7 @@ import (
 	"github.com/kinesin-io/kinesin/task"
 )
 
-// claimedBefore stores a task that the worker claimed from an earlier process.
+// claimedBefore stores a task that the worker claimed through an earlier process.
 func (f *fixture) claimedBefore(worker string) task.Task {
 	f.Helper()
 	t := f.task("mail", func(t *task.Task) {

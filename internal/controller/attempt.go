@@ -48,7 +48,7 @@ type attempt struct {
 	startedAt task.Instant  // on the server's clock
 	reported  bool          // that it started
 	overdue   bool          // its timeout has passed
-	dropped   bool          // nobody wants its result
+	dropped   bool          // its result is not sent
 
 	result *kinesinv1.Result
 	sent   bool // on the stream that is open
