@@ -3,7 +3,6 @@ package hsc
 import (
 	"context"
 	"errors"
-	"slices"
 
 	"github.com/kinesin-io/kinesin/internal/lease"
 	"github.com/kinesin-io/kinesin/store"
@@ -27,10 +26,13 @@ func (c *claimer) refuseExpired() {
 // refuseDuplicates leaves one claim of each task: two that write the same row in the same instant could both
 // be told that they had.
 func (c *claimer) refuseDuplicates() {
-	seen := make(map[task.ID]struct{}, len(c.claims))
+	if c.seen == nil {
+		c.seen = make(map[task.ID]struct{}, len(c.claims))
+	}
+	clear(c.seen)
 	for cl := range c.in(claimOpen) {
-		before := len(seen)
-		if seen[cl.row.ID] = struct{}{}; len(seen) == before {
+		before := len(c.seen)
+		if c.seen[cl.row.ID] = struct{}{}; len(c.seen) == before {
 			cl.state, cl.reason = claimRefused, RefusedTwice
 		}
 	}
@@ -39,7 +41,12 @@ func (c *claimer) refuseDuplicates() {
 // refuseRedelivered reads the rows of messages that were delivered before, which have most likely led to a
 // claim: a read costs less than a write that is refused. If it fails they are claimed like others.
 func (c *claimer) refuseRedelivered(ctx context.Context) {
-	again := slices.DeleteFunc(slices.Collect(c.in(claimOpen)), func(cl *claim) bool { return !cl.message.Again })
+	var again []*claim
+	for cl := range c.in(claimOpen) {
+		if cl.message.Again {
+			again = append(again, cl)
+		}
+	}
 	if len(again) == 0 {
 		return
 	}

@@ -57,6 +57,7 @@ type claimer struct {
 	claims  []claim
 	ops     []store.Op
 	written []*claim // ops[i] is of written[i]
+	seen    map[task.ID]struct{}
 }
 
 // run claims what it can and settles every message: it is deleted, or visible again. The won claims are in
@@ -254,18 +255,18 @@ func sameClaim(row, next *task.Task) bool {
 // settle deletes the messages that are done with, and puts the others back.
 func (c *claimer) settle(ctx context.Context, messages []queue.Message) {
 	ctx = context.WithoutCancel(ctx)
-	for cl := range c.in(claimRefused) {
-		c.svc.Hooks.Refused(cl.reason, 1)
-		if cl.isSuspect {
-			c.svc.suspectDone(c.sess, cl.row.ID)
-		}
-	}
 	var back []queue.Message
-	for cl := range c.in(claimPutBack) {
-		if cl.isSuspect {
+	for i := range c.claims {
+		cl := &c.claims[i]
+		if cl.state == claimRefused {
+			c.svc.Hooks.Refused(cl.reason, 1)
+		}
+		if cl.isSuspect && cl.state != claimWon {
 			c.svc.suspectDone(c.sess, cl.row.ID)
 		}
-		back = append(back, *cl.message)
+		if cl.state == claimPutBack {
+			back = append(back, *cl.message)
+		}
 	}
 	if len(back) == 0 {
 		c.svc.deleteMessages(ctx, messages)

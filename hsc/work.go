@@ -135,7 +135,7 @@ func (s *Service) CancelRequested(t task.Task) {
 	if sess := s.lookUp(t.Worker); sess != nil {
 		sess.invalidate(t.ID)
 		if st := sess.current(); st != nil {
-			st.sendCancels([]attempt{{t.ID, t.Attempt}})
+			st.sendCancel(attemptOf(&t))
 			return
 		}
 	}

@@ -51,13 +51,11 @@ func (st *stream) sendAcks(acks []*kinesinv1.ResultAck) {
 	}
 }
 
-// sendCancels tells the worker to stop attempts. Cancels that do not fit come with the next heartbeat.
-func (st *stream) sendCancels(attempts []attempt) {
+// sendCancel tells the worker to stop an attempt. If it does not fit, the next heartbeat tells.
+func (st *stream) sendCancel(a attempt) {
 	st.sess.mu.Lock()
-	for _, a := range attempts {
-		if len(st.outbox.cancels) < HeldMax && !st.outbox.finished {
-			st.outbox.cancels = append(st.outbox.cancels, wireHeld(a))
-		}
+	if len(st.outbox.cancels) < HeldMax && !st.outbox.finished {
+		st.outbox.cancels = append(st.outbox.cancels, wireHeld(a))
 	}
 	st.sess.mu.Unlock()
 	st.wakeWriter()
