@@ -149,12 +149,14 @@ func (s *Service) CancelRequested(t task.Task) {
 func (s *Service) doWork(ctx context.Context) {
 	w := &s.work
 	w.mu.Lock()
-	messages, notices := w.messages, w.notices
+	messages, notices, recovered := w.messages, w.notices, len(w.claims) > 0
 	w.messages, w.notices, w.pending = nil, map[string]notice{}, false
 	w.mu.Unlock()
-	for _, sess := range s.all() {
-		if sess.current() != nil {
-			s.release(ctx, sess, s.unheldClaims(sess))
+	if recovered {
+		for _, sess := range s.all() {
+			if sess.current() != nil {
+				s.release(ctx, sess, s.unheldClaims(sess))
+			}
 		}
 	}
 	unsent := s.send(ctx, messages)

@@ -239,8 +239,8 @@ func TestHandlersGoOnWhileTheServerIsAway(t *testing.T) {
 	})
 }
 
-// TestASilentStreamIsClosed: heartbeats go another way and tell that the worker lives, so that what it does
-// not name by then is given to others.
+// TestASilentStreamIsClosed matters because heartbeats take another way: they show that the worker lives, so
+// tasks that they do not name by then are given to others.
 func TestASilentStreamIsClosed(t *testing.T) {
 	t.Parallel()
 	alive := &kinesinv1.WorkResponse{NextMicros: 2_000_000}
@@ -264,8 +264,7 @@ func TestASilentStreamIsClosed(t *testing.T) {
 	})
 }
 
-// TestATaskThatWasHeldUpIsNotStarted: the worker stood still, and finds a task on its stream that came long
-// ago.
+// TestATaskThatWasHeldUpIsNotStarted stops a worker that then finds a task on its stream that came long ago.
 func TestATaskThatWasHeldUpIsNotStarted(t *testing.T) {
 	t.Parallel()
 	inBubble(t, func(r *rig) {
