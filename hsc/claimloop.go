@@ -10,7 +10,6 @@ import (
 	"github.com/kinesin-io/kinesin/internal/catalog"
 	"github.com/kinesin-io/kinesin/internal/clock"
 	"github.com/kinesin-io/kinesin/queue"
-	"github.com/kinesin-io/kinesin/task"
 )
 
 // leaseLookEvery is how often the lease of a worker that seems to be late is read again: its heartbeats may
@@ -153,30 +152,13 @@ func (l *claimLoop) claim(messages []queue.Message) {
 		l.svc.putBack(l.ctx, messages, 0)
 		return
 	}
-	messages, exclusive := l.svc.separate(l.ctx, l.sess, messages, false)
-	n := l.sess.takeSlots(l.group, len(messages), exclusive)
-	l.svc.putBack(l.ctx, messages[n:], 0)
-	if exclusive && !l.mayBegin(messages[0].Task.ID, n) {
-		l.svc.putBack(l.ctx, messages[:n], putBackDelay)
-		l.sess.returnSlots(l.group, n)
-		return
-	}
-	if err := l.claimer.run(l.ctx, messages[:n]); err != nil {
+	messages = l.claimer.admissible(l.ctx, l.group, messages)
+	if err := l.claimer.run(l.ctx, messages); err != nil {
 		l.svc.removeSession(l.sess.worker, err)
 	}
 	won := l.claimer.deliveries(l.ctx)
-	l.sess.returnSlots(l.group, n-len(won))
+	l.sess.returnSlots(l.group, len(messages)-len(won))
 	l.deliver(l.group, won)
-}
-
-// mayBegin waits until a blamed task, for which n slots are taken, may begin; false when it must not begin
-// here.
-func (l *claimLoop) mayBegin(id task.ID, n int) bool {
-	if n == 1 && l.svc.awaitProven(l.ctx, l.sess, n) {
-		return true
-	}
-	l.svc.suspectDone(l.sess, id)
-	return false
 }
 
 // receive waits for messages until ctx ends, d at most; 0: no limit.

@@ -38,7 +38,7 @@ func (s *Service) open(ctx context.Context, c conn, hello *kinesinv1.Hello) (*st
 		outboxReady: make(chan struct{}, 1), outboxTaken: make(chan struct{}, 1),
 	}
 	st.ctx, st.stop = context.WithCancelCause(ctx)
-	st.detach = context.AfterFunc(s.running, func() { st.stop(errStopping) })
+	st.detach = context.AfterFunc(s.lifetime, func() { st.stop(errStopping) })
 	s.release(ctx, sess, append(st.takeOver(held, rows), s.unheldClaims(sess)...))
 	if err := s.admitStream(st); err != nil {
 		st.close()

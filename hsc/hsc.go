@@ -111,12 +111,12 @@ type Service struct {
 	Config
 
 	calls         sync.WaitGroup  // handlers, and the goroutines that they started
-	running       context.Context //nolint:containedctx // the life of the service, which ends after Run's context
+	lifetime      context.Context //nolint:containedctx // ends when Run is asked to stop
 	shutDown      context.CancelFunc
 	work          workList
 	subscriptions subscriptions
 
-	mu       sync.Mutex // guards sessions and the end of running; never held across I/O
+	mu       sync.Mutex // guards sessions and the end of lifetime; never held across I/O
 	sessions map[string]*session
 }
 
@@ -131,7 +131,7 @@ func New(c Config) *Service {
 	}
 	c.Hooks = c.Hooks.withDefaults()
 	s := &Service{Config: c, sessions: map[string]*session{}, work: newWorkList(c.Clock)}
-	s.running, s.shutDown = context.WithCancel(context.Background())
+	s.lifetime, s.shutDown = context.WithCancel(context.Background())
 	s.subscriptions.byLambda = map[string][]subscription{}
 	return s
 }
@@ -184,7 +184,7 @@ func (s *Service) sweepLeases(ctx context.Context) {
 func (s *Service) begin() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.running.Err() != nil {
+	if s.lifetime.Err() != nil {
 		return errStopping
 	}
 	s.calls.Add(1)

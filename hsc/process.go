@@ -57,11 +57,11 @@ func (st *stream) watchProcess() {
 	defer st.process.Close()
 	s, ctx := st.svc, context.WithoutCancel(st.ctx)
 	for !st.process.HasEnded() {
-		if !st.sess.holdsLease(s.Clock) || !s.isAbandoned(st.sess) || clock.Sleep(s.running, s.Clock, processLookEvery) != nil {
+		if !st.sess.holdsLease(s.Clock) || !s.isAbandoned(st.sess) || clock.Sleep(s.lifetime, s.Clock, processLookEvery) != nil {
 			return
 		}
 	}
-	if clock.Sleep(s.running, s.Clock, orphansDieIn) == nil && s.isAbandoned(st.sess) {
+	if clock.Sleep(s.lifetime, s.Clock, orphansDieIn) == nil && s.isAbandoned(st.sess) {
 		s.endDied(ctx, st.sess)
 	}
 }

@@ -143,6 +143,28 @@ func (s *Service) suspectDone(sess *session, id task.ID) {
 	s.Leases.ClearSuspect(sess.worker, id)
 }
 
+// admissible returns the messages that may be claimed now, for which it takes slots of the group, and puts the
+// others back. For a call the group is nil.
+func (c *claimer) admissible(ctx context.Context, g *slotGroup, messages []queue.Message) []queue.Message {
+	messages, exclusive := c.svc.separate(ctx, c.sess, messages, g == nil)
+	n := c.sess.takeSlots(g, len(messages), exclusive)
+	c.svc.putBack(ctx, messages[n:], 0)
+	if !exclusive {
+		return messages[:n]
+	}
+	own := n
+	if g == nil {
+		own = 0
+	}
+	if n == 1 && c.svc.awaitProven(ctx, c.sess, own) {
+		return messages
+	}
+	c.svc.suspectDone(c.sess, messages[0].Task.ID)
+	c.svc.putBack(ctx, messages[:n], putBackDelay)
+	c.sess.returnSlots(g, n)
+	return nil
+}
+
 // separate chooses which of the messages are claimed together: one of a blamed task alone, or all others. It
 // puts the rest back. If exclusive is true the process is in quarantine, and the caller must call suspectDone
 // unless the claim is decided.

@@ -63,21 +63,24 @@ func (g *slotGroup) pollAgain() {
 	wake(g.changed)
 }
 
-// takeSlots takes up to n slots of a group and returns how many. In quarantine only the suspect gets one.
+// takeSlots takes up to n slots of a group, and returns how many. In quarantine only the suspect gets one. For
+// calls, which have no slots, g is nil.
 func (s *session) takeSlots(g *slotGroup, n int, forSuspect bool) int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.inQuarantine() != forSuspect {
 		return 0
 	}
-	n = min(n, max(g.room(), 0))
-	g.used += n
+	if g != nil {
+		n = min(n, max(g.room(), 0))
+		g.used += n
+	}
 	return n
 }
 
 // returnSlots returns slots that were taken and not used.
 func (s *session) returnSlots(g *slotGroup, n int) {
-	if n == 0 {
+	if n == 0 || g == nil {
 		return
 	}
 	s.mu.Lock()

@@ -141,7 +141,7 @@ func (s *Service) poll(ctx context.Context, sess *session, lambdas []string, lim
 	}
 	waiting, cancel := clock.Within(ctx, s.Clock, max(wait, least))
 	defer cancel()
-	defer context.AfterFunc(s.running, cancel)()
+	defer context.AfterFunc(s.lifetime, cancel)()
 	c := claimer{svc: s, sess: sess}
 	for turn := int(s.Clock.Uint64() >> 33); waiting.Err() == nil; turn++ {
 		sess.mu.Lock()
@@ -157,7 +157,7 @@ func (s *Service) poll(ctx context.Context, sess *session, lambdas []string, lim
 			break
 		}
 		messages, err := s.receive(waiting, names, limit, accepted.backoff)
-		if messages = s.admissible(waiting, sess, messages); len(messages) > 0 {
+		if messages = c.admissible(waiting, nil, messages); len(messages) > 0 {
 			if err := c.run(waiting, messages); err != nil {
 				s.removeSession(sess.worker, err)
 				return nil, err
@@ -171,24 +171,6 @@ func (s *Service) poll(ctx context.Context, sess *session, lambdas []string, lim
 		}
 	}
 	return nil, nil
-}
-
-// admissible returns the messages that may be claimed together, and puts the others back. In quarantine that
-// is none.
-func (s *Service) admissible(ctx context.Context, sess *session, messages []queue.Message) []queue.Message {
-	messages, exclusive := s.separate(ctx, sess, messages, true)
-	switch {
-	case exclusive && s.awaitProven(ctx, sess, 0):
-		return messages
-	case exclusive:
-		s.suspectDone(sess, messages[0].Task.ID)
-		s.putBack(ctx, messages, putBackDelay)
-	case !sess.isInQuarantine():
-		return messages
-	default:
-		s.putBack(ctx, messages, 0)
-	}
-	return nil
 }
 
 func (s *Service) queueProblem(ctx context.Context, err error) error {
