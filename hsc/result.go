@@ -13,7 +13,7 @@ import (
 	"github.com/kinesin-io/kinesin/task"
 )
 
-// recordRoundsMax bounds how often a report is decided anew because its row had moved on.
+// recordRoundsMax bounds how often a report is decided again because its row had changed.
 const recordRoundsMax = 6
 
 // report is a start or a result that a worker reports, on its way into the task's row.

@@ -42,7 +42,7 @@ type Backend interface {
 
 // Stream is an open Work call. One goroutine may send while another receives.
 type Stream interface {
-	// Send returns io.EOF when the other side has ended the stream; Receive then tells why.
+	// Send returns io.EOF when the other side has ended the stream; Receive then returns the reason.
 	Send(r *kinesinv1.WorkRequest) error
 	Receive() (*kinesinv1.WorkResponse, error)
 	Close() error
