@@ -38,12 +38,15 @@ func (c *claimer) refuseDuplicates() {
 	}
 }
 
-// refuseRedelivered reads the rows of messages that were delivered before, which have most likely led to a
-// claim: a read costs less than a write that is refused. If it fails they are claimed like others.
+// refuseRedelivered refuses messages that have led to a claim, without a write. For those that were delivered
+// before and led to no claim here it reads the rows; if that fails they are claimed like others.
 func (c *claimer) refuseRedelivered(ctx context.Context) {
 	var again []*claim
 	for cl := range c.in(claimOpen) {
-		if cl.message.Again {
+		switch {
+		case c.svc.recentClaims.has(cl.row):
+			cl.state, cl.reason = claimRefused, RefusedAgain
+		case cl.message.Again:
 			again = append(again, cl)
 		}
 	}

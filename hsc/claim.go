@@ -160,7 +160,7 @@ func (cl *claim) isExpired(now task.Instant) bool {
 // noteResult notes the result of a claim's write.
 func (c *claimer) noteResult(cl *claim, result error) {
 	if result == nil {
-		cl.state = claimWon
+		c.win(cl)
 		return
 	}
 	if current, ok := isConflict(result); ok {
@@ -168,6 +168,11 @@ func (c *claimer) noteResult(cl *claim, result error) {
 		return
 	}
 	cl.state = claimUnknown
+}
+
+func (c *claimer) win(cl *claim) {
+	cl.state = claimWon
+	c.svc.recentClaims.add(cl.next.ID, cl.next.Seq-1)
 }
 
 // reconsider decides by the row as it is now, nil if there is none. A task whose wake-up alone was moved is
@@ -218,7 +223,7 @@ func (c *claimer) readBack(ctx context.Context, unknown []*claim) error {
 	}
 	for i, cl := range unknown {
 		if rows[i] != nil && sameClaim(rows[i], &cl.next) {
-			cl.state = claimWon
+			c.win(cl)
 			continue
 		}
 		c.reconsider(cl, rows[i])

@@ -34,6 +34,7 @@ const (
 	RefusedStale = "stale" // the task has moved on since the message was sent
 	RefusedGone  = "gone"  // there is no such task
 	RefusedTwice = "twice" // another message of the same delivery is for the same task
+	RefusedAgain = "again" // the message has led to a claim here already
 )
 
 func (h Hooks) withDefaults() Hooks {

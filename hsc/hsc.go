@@ -115,6 +115,7 @@ type Service struct {
 	shutDown      context.CancelFunc
 	work          workList
 	subscriptions subscriptions
+	recentClaims  *recentClaims // nil where no message comes twice
 
 	mu       sync.Mutex // guards sessions and the end of lifetime; never held across I/O
 	sessions map[string]*session
@@ -133,6 +134,9 @@ func New(c Config) *Service {
 	s := &Service{Config: c, sessions: map[string]*session{}, work: newWorkList(c.Clock)}
 	s.lifetime, s.shutDown = context.WithCancel(context.Background())
 	s.subscriptions.byLambda = map[string][]subscription{}
+	if c.Queue.Durable() {
+		s.recentClaims = newRecentClaims()
+	}
 	return s
 }
 

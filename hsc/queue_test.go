@@ -46,13 +46,13 @@ func (a *again) Durable() bool { return true }
 // overDurable puts a durable queue under the service, before anything is served.
 func (f *fixture) overDurable() *again {
 	a := &again{Queue: f.queue}
-	f.svc.Queue = a
+	f.svc.Queue, f.svc.recentClaims = a, newRecentClaims()
 	return a
 }
 
-func TestAMessageThatComesAgainIsRefusedByARead(t *testing.T) {
+func TestAMessageThatComesAgainIsRefusedWithoutTheStore(t *testing.T) {
 	bubble(t, func(f *fixture) {
-		a := f.overDurable()
+		f.overDurable()
 		w, c := f.one()
 		row := f.row(id(c))
 		stale := row
@@ -60,15 +60,14 @@ func TestAMessageThatComesAgainIsRefusedByARead(t *testing.T) {
 		reads, writes := f.store.rows, f.store.writes
 		w.report("success", c)
 		w.wantAck(c, kinesinv1.Reason_REASON_UNSPECIFIED)
-		a.says.Store(true)
 		f.send(stale, stale)
 		synctest.Wait()
 		w.wantClaimed(1)
 		f.wantQueued(stale, 0, 0)
-		if f.store.rows > reads+2 || f.store.writes != writes+1 {
+		if f.store.rows != reads || f.store.writes != writes+1 {
 			t.Errorf("%d reads and %d writes", f.store.rows-reads, f.store.writes-writes)
 		}
-		if f.refused[RefusedEnded]+f.refused[RefusedTwice] != 2 {
+		if f.refused[RefusedAgain]+f.refused[RefusedTwice] != 2 {
 			t.Errorf("refused: %v", f.refused)
 		}
 	})
@@ -129,6 +128,39 @@ func TestAMessageOfTheSuspectInHandThatComesAgain(t *testing.T) {
 		time.Sleep(time.Second)
 		w.wantClaimed(1)
 	})
+}
+
+func TestRecentClaimsForgetTheOldestAndNothingElse(t *testing.T) {
+	s := newRecentClaims()
+	idOf := func(n int) task.ID { return task.ID{byte(n), byte(n >> 8), byte(n >> 16)} }
+	const n = 3 * recentClaimsMax
+	for i := range n {
+		s.add(idOf(i), 4)
+		if len(s.newer)+len(s.older) > recentClaimsMax {
+			t.Fatalf("remembers %d", len(s.newer)+len(s.older))
+		}
+	}
+	for i := n - recentClaimsMax/2; i < n; i++ {
+		old, same, newer := task.Task{ID: idOf(i), Seq: 3}, task.Task{ID: idOf(i), Seq: 4}, task.Task{ID: idOf(i), Seq: 5}
+		if !s.has(&old) || !s.has(&same) || s.has(&newer) {
+			t.Fatalf("the %dth last", n-i)
+		}
+	}
+	if first := (task.Task{ID: idOf(0), Seq: 4}); s.has(&first) {
+		t.Error("the first is remembered")
+	}
+	if unknown := (task.Task{ID: task.ID{15: 1}, Seq: 1}); s.has(&unknown) || (*recentClaims)(nil).has(&unknown) {
+		t.Error("has what it never saw")
+	}
+}
+
+// A key that is used again gives another task the same id, with sequence numbers that begin anew.
+func TestRecentClaimsIgnoreTasksWithAKey(t *testing.T) {
+	s, again := newRecentClaims(), task.Task{ID: task.ID{0: 1, 6: 8 << 4}, Seq: 2}
+	s.add(again.ID, 6)
+	if s.has(&again) {
+		t.Error("the message of a new task is taken for one of the task that had its key before")
+	}
 }
 
 // A task that is released while its queue is full is sent when there is room, long before its wake-up.
