@@ -149,21 +149,24 @@ func (s *Service) Run(ctx context.Context) error {
 	defer sessions.Stop()
 	defer leases.Stop()
 	defer work.Stop()
+	changed := s.Catalog.Changed()
+	s.pollAgain() // streams that were opened before may have missed a change
 	for {
 		if wait, pending := s.work.wait(); pending {
 			work.Reset(wait)
 		} else {
 			work.Stop()
 		}
-		changed := s.Catalog.Changed()
-		s.pollAgain()
 		select {
-		case <-changed:
 		case <-s.work.added:
 		case <-work.C():
 			s.doWork(ctx)
+		case <-changed:
+			changed = s.Catalog.Changed()
+			s.pollAgain()
 		case <-sessions.C():
 			s.sweepSessions()
+			s.pollAgain()
 			sessions.Reset(sessionsSweepEvery)
 		case <-leases.C():
 			s.sweepLeases(ctx)
