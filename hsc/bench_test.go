@@ -13,20 +13,20 @@ import (
 	"github.com/kinesin-io/kinesin/task"
 )
 
-// obedientStore takes every write; what is left of the time is the HSC's own.
+// obedientStore takes every write, so that the time measured is the HSC's own.
 type obedientStore struct{ Store }
 
 func (obedientStore) Apply(_ context.Context, ops []store.Op) ([]error, error) {
 	return make([]error, len(ops)), nil
 }
 
-// obedientScheduler keeps nothing of what it is told.
+// obedientScheduler ignores what it is told.
 type obedientScheduler struct{ Scheduler }
 
 func (obedientScheduler) Awake(task.Task)  {}
 func (obedientScheduler) Done([]task.Task) {}
 
-// endlessQueue always has a message more, up to left.
+// endlessQueue returns messages until left is used up.
 type endlessQueue struct {
 	Queue
 
@@ -85,8 +85,8 @@ func (e *echo) Send(r *kinesinv1.WorkResponse) error {
 	return nil
 }
 
-// BenchmarkDrain is the way of a task from its queue to its end through one stream with 100 slots and no
-// network; an operation is one task.
+// BenchmarkDrain moves tasks from their queue to their end, through one stream with 100 slots and no network;
+// an operation is one task.
 func BenchmarkDrain(b *testing.B) {
 	b.Run("drivers=none", func(b *testing.B) {
 		f := newFixture(b, false)
@@ -110,7 +110,7 @@ func (f *fixture) drain(b *testing.B) {
 	e.hello = &kinesinv1.WorkRequest{Hello: &kinesinv1.Hello{Worker: f.register(), Groups: []*kinesinv1.SlotGroup{slots(100, "mail")}}}
 	b.ReportAllocs()
 	b.ResetTimer()
-	if err := f.svc.work(f.ctx, e); err != nil {
+	if err := f.svc.serveStream(f.ctx, e); err != nil {
 		b.Fatal(err)
 	}
 	b.StopTimer()

@@ -102,10 +102,10 @@ func TestQueueNames(t *testing.T) {
 			return queue.Name{Lambda: ref, Priority: p, Class: c}
 		}
 		want := []queue.Name{name(b.Ref, 0, 0), name(a.Ref, 0, 0), name(b.Ref, 1, 0)}
-		if got := queueNames(nil, lambdas, 1, taking{anything: true}); !slices.Equal(got, want) {
+		if got := queueNames(nil, lambdas, 1, accepted{anything: true}); !slices.Equal(got, want) {
 			t.Errorf("got %v, want %v", got, want)
 		}
-		got := queueNames(nil, lambdas, 0, taking{anything: true, suspects: true, blamed: true})
+		got := queueNames(nil, lambdas, 0, accepted{anything: true, suspects: true, blamed: true})
 		var classes []queue.Class
 		for _, n := range got {
 			classes = append(classes, n.Class)
@@ -138,7 +138,8 @@ func TestStaleMessagesAreRefusedAndDeleted(t *testing.T) {
 	})
 }
 
-// A task may be enqueued again, by a process that dies before it sends: the first message still brings it.
+// A task may be enqueued again by a process that dies before it sends the message. The first message still
+// leads to a claim.
 func TestATaskEnqueuedAgainDoesNotMakeTheMessageStale(t *testing.T) {
 	bubble(t, func(f *fixture) {
 		one := f.task("mail")
@@ -265,10 +266,10 @@ func TestSuspectsRunTogetherUntilTheyAreBlamed(t *testing.T) {
 			t.Errorf("the lease names %v, %v", l.Suspect, err)
 		}
 		f.enqueue(f.task("mail", suspect(1)))
-		time.Sleep(makeRoomAfter / 2)
+		time.Sleep(forceAfter / 2)
 		w.wantClaimed(3) // not beside those, of which one may be poison
 		w.report("success", first...)
-		time.Sleep(2 * blamedAgain)
+		time.Sleep(2 * suspectPause)
 		w.wantClaimed(4)
 		f.enqueue(f.task("mail", suspect(0)))
 		w.wantClaimed(4) // not beside a blamed one
@@ -389,9 +390,9 @@ func TestAStreamEndsWhenTheLeaseIsLost(t *testing.T) {
 	})
 }
 
-// Two messages of one delivery write the same row in the same instant; when the outcome of both is in doubt,
-// the row looks like either's.
-func TestTwinsInDoubtAreOneClaim(t *testing.T) {
+// Two messages of one delivery would write the same row in the same instant. If the outcome of both is
+// unknown, the row cannot tell them apart.
+func TestDuplicatesOfUnknownOutcomeAreOneClaim(t *testing.T) {
 	bubble(t, func(f *fixture) {
 		one := f.task("mail")
 		f.enqueue(one)

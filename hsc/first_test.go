@@ -8,7 +8,7 @@ import (
 	"github.com/kinesin-io/kinesin/task"
 )
 
-// sentFirst stores a task that waits, without a task row, and sends its message.
+// sentFirst stores a delayed task without a task row, and sends its message.
 func (f *fixture) sentFirst() task.Task {
 	f.Helper()
 	t := f.task("mail", func(t *task.Task) {
@@ -42,7 +42,7 @@ func TestAClaimWritesTheFirstRow(t *testing.T) {
 	})
 }
 
-// The row may be gone that would refuse the message of a task that ended meanwhile.
+// The row that would refuse the message of a task that has ended may be gone.
 func TestAnOldMessageOfATaskWithoutARowIsRefused(t *testing.T) {
 	bubble(t, func(f *fixture) {
 		one := f.sentFirst()
@@ -92,7 +92,7 @@ func TestAFirstClaimThatFailedEitherWayIsNotLost(t *testing.T) {
 	}
 }
 
-// Both messages come in one batch; the old one must not stand for the new one.
+// Both messages come in one batch: the old one must not stand for the new one.
 func TestAnOldMessageDoesNotTakeTheNewOneWithIt(t *testing.T) {
 	bubble(t, func(f *fixture) {
 		one := f.sentFirst()
@@ -107,7 +107,7 @@ func TestAnOldMessageDoesNotTakeTheNewOneWithIt(t *testing.T) {
 	})
 }
 
-// The scheduler has looked for a row by then, and would look again only when the message is too old.
+// The scheduler has looked for a row by then, and looks again only when the message has expired.
 func TestALateFirstClaimTellsTheScheduler(t *testing.T) {
 	for wait, told := range map[time.Duration]int{0: 0, time.Minute: 1} {
 		bubble(t, func(f *fixture) {

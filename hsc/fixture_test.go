@@ -72,7 +72,7 @@ func newFixtureBy(tb testing.TB, hooks bool, c clock.Clock) *fixture {
 		Sealer: task.NewSealer(make([]byte, task.TokenKeyBytes)), Scheduler: f, Clock: c,
 	})
 	if hooks {
-		f.svc.Hooks = f.hooks()
+		f.svc.Hooks = f.hooks().withDefaults()
 	}
 	f.lambda("mail")
 	var ctx context.Context
@@ -89,7 +89,7 @@ func newFixtureBy(tb testing.TB, hooks bool, c clock.Clock) *fixture {
 func (f *fixture) hooks() Hooks {
 	return Hooks{
 		Refused: func(reason string, n int) { f.mu.Lock(); f.refused[reason] += n; f.mu.Unlock() },
-		Finished: func(_ *catalog.Entry, _ *task.Task, o task.Outcome, _ time.Duration) {
+		Finished: func(_ *catalog.Entry, _ *task.Task, o task.Outcome) {
 			f.mu.Lock()
 			f.ended = append(f.ended, o)
 			f.mu.Unlock()
@@ -103,7 +103,7 @@ func (f *fixture) hooks() Hooks {
 	}
 }
 
-// bubble runs a test in virtual time and sees to it that nothing runs on after it.
+// bubble runs a test in virtual time and ends the service after it.
 func bubble(t *testing.T, test func(f *fixture)) {
 	t.Helper()
 	bubbleBy(t, clock.Real(), test)
@@ -264,7 +264,7 @@ func (f *fixture) wantState(id task.ID, want task.State) task.Task {
 	return row
 }
 
-// wakeups are all wake-up rows of the task's partition that are the task's, in order of time.
+// wakeups returns all wake-up rows of the task, in order of time.
 func (f *fixture) wakeups(t task.Task) (rows []task.Task) {
 	f.Helper()
 	all, err := f.store.ScanSchedule(f.ctx, t.Partition, store.WakeKey{}, math.MaxInt64, store.ScanMax)
@@ -373,7 +373,7 @@ func (w *remote) Send(r *kinesinv1.WorkResponse) error {
 	return nil
 }
 
-// Peer tells where the worker calls from.
+// Peer returns the worker's address.
 func (w *remote) Peer() connect.Peer { return connect.Peer{Addr: w.peer} }
 
 // dial opens a stream for a registered worker.
@@ -389,7 +389,7 @@ func (f *fixture) dialFrom(peer, id string, hello *kinesinv1.Hello) *remote {
 	w.requests <- &kinesinv1.WorkRequest{Hello: hello}
 	go func() {
 		defer close(w.over)
-		w.err = f.svc.work(context.WithoutCancel(f.ctx), w)
+		w.err = f.svc.serveStream(context.WithoutCancel(f.ctx), w)
 	}()
 	synctest.Wait()
 	return w
@@ -408,7 +408,7 @@ func (w *remote) all() []*kinesinv1.WorkResponse {
 	return slices.Clone(w.responses)
 }
 
-// tasks are all it ever got, in order.
+// claimed returns all tasks that the worker ever got, in order.
 func (w *remote) claimed() (tasks []*kinesinv1.Claimed) {
 	for _, r := range w.all() {
 		tasks = append(tasks, r.GetTasks()...)
@@ -486,7 +486,7 @@ func id(c *kinesinv1.Claimed) task.ID {
 	return id
 }
 
-// faultyStore fails calls as it is told to.
+// faultyStore is a store whose calls fail on demand.
 type faultyStore struct {
 	*store.Store
 
@@ -511,7 +511,7 @@ func (s *faultyStore) failApply(n int, applied bool) {
 	})
 }
 
-// failPart fails Apply calls of which only the first writes come through.
+// failPart fails n Apply calls of which only the first writes are applied.
 func (s *faultyStore) failPart(n int, part func(writes int) int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

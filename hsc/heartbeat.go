@@ -1,7 +1,6 @@
 package hsc
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"maps"
@@ -14,35 +13,32 @@ import (
 	"github.com/kinesin-io/kinesin/task"
 )
 
-// reviewEvery is how often the rows of all that a worker runs are read. In between a heartbeat reads only the
-// rows of attempts that are not known to run, and those of all when the lease says that there is something to
-// attend to: so it costs one write for each process, and next to nothing for each task.
+// reviewEvery is how often a heartbeat reads the rows of all attempts that it names. In between it reads only
+// the rows of attempts that are not known to run, unless the lease asks for all. So a heartbeat costs one
+// write for each process and next to nothing for each task.
 const reviewEvery = 5 * time.Minute
 
-// confirmAfter is how long after its claim an attempt that a heartbeat names is confirmed: most have ended by
+// confirmAfter is how long after its claim an attempt that a heartbeat names is confirmed. Most have ended by
 // then, or were reported as started. A claim is given up only after a heartbeat that came twice as long after
 // it.
 const confirmAfter = task.ClaimTimeout / 2
 
-// claimedBefore reports whether a claim is so old. One that is stamped in the future is: the clock was set
-// back since.
+// claimedBefore reports whether a claim is so old. It is true for one that is stamped in the future, because
+// the clock was set back since.
 func claimedBefore(t *task.Task, now task.Instant, age time.Duration) bool {
 	return max(t.ClaimedAt, t.HeldUntil()) <= now.Add(-age) || t.ClaimedAt > now.Add(task.ClockBound)
 }
 
-// Heartbeat renews the lease of the whole process, and tells it which of the attempts it names are to stop.
-// What it names is confirmed first: whoever reads in the lease that a heartbeat was taken may rely on it that
-// what it named is known to run. So a heartbeat whose rows cannot be read or written fails, and renews
-// nothing.
+// Heartbeat renews the lease of the whole process, and answers which of the named attempts are to stop. It
+// confirms the named attempts before it renews: whoever reads in the lease that a heartbeat came may rely on
+// it that what it named is known to run. So it fails, and renews nothing, when rows cannot be read or
+// written.
 func (s *Service) Heartbeat(ctx context.Context, r *kinesinv1.HeartbeatRequest) (*kinesinv1.HeartbeatResponse, error) {
 	if err := s.begin(); err != nil {
 		return nil, err
 	}
 	defer s.end()
 	worker := r.GetWorker()
-	if worker == "" {
-		return nil, errNoWorker
-	}
 	if n := len(r.GetRunning()); n > HeldMax {
 		return nil, invalid("running %d attempts: want at most %d", n, HeldMax)
 	}
@@ -50,23 +46,22 @@ func (s *Service) Heartbeat(ctx context.Context, r *kinesinv1.HeartbeatRequest) 
 	if err != nil {
 		return nil, err
 	}
-	before, running := sess.end(), attemptsOf(r.GetRunning())
+	named := attemptsOf(r.GetRunning())
 	response := &kinesinv1.HeartbeatResponse{}
-	if err := s.review(ctx, sess, running, response); err != nil {
+	if err := s.review(ctx, sess, named, response); err != nil {
 		return nil, s.unavailable(ctx, "review running attempts", err)
 	}
 	l, err := s.Leases.Renew(ctx, worker)
 	if err != nil {
 		if errors.Is(err, lease.ErrLost) {
-			s.lose(worker)
+			s.removeSession(worker, leaseLost(worker))
 		}
 		return nil, s.leaseProblem(ctx, worker, err)
 	}
 	s.sessionOf(&l)
-	s.Hooks.heartbeat(before.Sub(l.Heard))
-	if sess.called(&l) {
-		response = &kinesinv1.HeartbeatResponse{} // of all that is named, now
-		if err := s.review(ctx, sess, running, response); err != nil {
+	if sess.wasNotified(&l) {
+		response = &kinesinv1.HeartbeatResponse{} // a full review names all again
+		if err := s.review(ctx, sess, named, response); err != nil {
 			return nil, s.unavailable(ctx, "review running attempts", err)
 		}
 	}
@@ -74,16 +69,15 @@ func (s *Service) Heartbeat(ctx context.Context, r *kinesinv1.HeartbeatRequest) 
 	return response, nil
 }
 
-// review compares what a worker runs with the rows, as far as they are not known. An attempt that it names is
-// confirmed; one that does not own its task is to stop; one that it should run and does not name is dropped
-// when its row says so.
+// review compares the attempts that a worker names with their rows, as far as those are not known. It
+// confirms an attempt that owns its task, tells one that does not to stop, and drops one that the worker
+// should run and does not name when its row says so.
 func (s *Service) review(ctx context.Context, sess *session, running []attempt, response *kinesinv1.HeartbeatResponse) error {
 	now := s.Clock.Now()
-	open := sess.toReview(running, now)
-	named := len(open)
-	all := slices.Concat(open, sess.unnamed(running, now))
+	unknown := sess.unknown(running, now)
+	all := slices.Concat(unknown, sess.missing(running, now))
 	ids := idsOf(all)
-	suspect := sess.suspectInHand(clock.Steady(s.Clock))
+	suspect := sess.runningSuspect(clock.Steady(s.Clock))
 	if !suspect.IsZero() {
 		ids = append(ids, suspect)
 	}
@@ -92,15 +86,15 @@ func (s *Service) review(ctx context.Context, sess *session, running []attempt, 
 	}
 	rows, err := s.Store.Tasks(ctx, ids)
 	if err != nil {
-		sess.reviewAgain()
+		sess.invalidateAll()
 		return err
 	}
 	var gone, known []attempt
 	var starts []report
 	for i, a := range all {
 		row := &rows[i]
-		switch owned := owns(sess.worker, a, row); {
-		case !owned:
+		switch {
+		case !owns(sess.worker, a, row):
 			gone = append(gone, a)
 			response.Fenced = append(response.Fenced, wireHeld(a))
 		case row.CancelRequested:
@@ -108,50 +102,50 @@ func (s *Service) review(ctx context.Context, sess *session, running []attempt, 
 		case row.State == task.Processing:
 			known = append(known, a)
 		}
-		if i < named && row.State == task.Claimed && claimedBefore(row, now, confirmAfter) {
+		if i < len(unknown) && row.State == task.Claimed && claimedBefore(row, now, confirmAfter) {
 			starts = append(starts, report{attempt: a, row: row, event: task.Event{Kind: task.Start}})
 		}
 	}
 	if !suspect.IsZero() && !runs(sess.worker, &rows[len(rows)-1]) {
 		s.suspectDone(sess, suspect)
 	}
-	sess.drop(gone)
+	sess.unassign(gone)
 	s.record(ctx, sess, starts)
 	for i := range starts {
 		if starts[i].isUnavailable() {
-			sess.reviewAgain()
+			sess.invalidateAll()
 			return errBusy
 		}
 		if starts[i].stored && !starts[i].next.CancelRequested {
 			known = append(known, starts[i].attempt)
 		}
 	}
-	sess.know(known)
+	sess.noteRunning(known)
 	return nil
 }
 
-// toReview is what has to be read of the named attempts, and forgets what is not named any more. What was
-// pushed from here a moment ago has time.
-func (s *session) toReview(running []attempt, now task.Instant) []attempt {
+// unknown returns the named attempts whose rows are to be read, and forgets those that are not named any
+// more. What was sent from here a moment ago has time.
+func (s *session) unknown(named []attempt, now task.Instant) []attempt {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if now >= s.reviewAt || s.reviewAt > now.Add(reviewEvery) {
 		s.reviewAt = now.Add(reviewEvery)
-		clear(s.known)
-		return slices.Clone(running)
+		clear(s.running)
+		return slices.Clone(named)
 	}
-	if len(s.known) > len(running) {
-		named := make(map[task.ID]uint32, len(running))
-		for _, a := range running {
-			named[a.id] = a.number
+	if len(s.running) > len(named) {
+		numbers := make(map[task.ID]uint32, len(named))
+		for _, a := range named {
+			numbers[a.id] = a.number
 		}
-		maps.DeleteFunc(s.known, func(id task.ID, number uint32) bool { return named[id] != number })
+		maps.DeleteFunc(s.running, func(id task.ID, number uint32) bool { return numbers[id] != number })
 	}
 	var unknown []attempt
-	for _, a := range running {
-		number, known := s.known[a.id]
-		h := s.hands[a.id]
-		young := h != nil && h.row.Attempt == a.number && !claimedBefore(h.row, now, confirmAfter)
+	for _, a := range named {
+		number, known := s.running[a.id]
+		had := s.find(a)
+		young := had != nil && !claimedBefore(had.row, now, confirmAfter)
 		if !young && (!known || number != a.number) {
 			unknown = append(unknown, a)
 		}
@@ -159,32 +153,32 @@ func (s *session) toReview(running []attempt, now task.Instant) []attempt {
 	return unknown
 }
 
-// know notes attempts whose rows say that they run, and that nobody wants to stop.
-func (s *session) know(attempts []attempt) {
+// noteRunning notes attempts whose rows say that they run, and whose cancel nobody requested.
+func (s *session) noteRunning(attempts []attempt) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, a := range attempts {
-		s.known[a.id] = a.number
+		s.running[a.id] = a.number
 	}
 }
 
-// unknow has the next heartbeat read a row.
-func (s *session) unknow(id task.ID) {
+// invalidate has the next heartbeat read a row.
+func (s *session) invalidate(id task.ID) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	delete(s.known, id)
+	delete(s.running, id)
 }
 
-// reviewAgain has the next heartbeat read all rows.
-func (s *session) reviewAgain() {
+// invalidateAll has the next heartbeat read all rows.
+func (s *session) invalidateAll() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.reviewAt = 0
 }
 
-// called reports whether somebody has asked, since this process last looked, that the worker's rows be read.
-// Then the next review reads them all.
-func (s *session) called(l *lease.Lease) bool {
+// wasNotified reports whether the lease asks, for the first time here, that the worker's rows be read. Then
+// the next review reads them all.
+func (s *session) wasNotified(l *lease.Lease) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.attend == l.Attend {
@@ -200,102 +194,4 @@ func owns(worker string, a attempt, row *task.Task) bool {
 
 func runs(worker string, row *task.Task) bool {
 	return row.State.IsRunning() && row.Worker == worker
-}
-
-// attention is of workers that are to be told something with their next heartbeat, wherever that goes.
-type attention struct {
-	news chan struct{} // holds one value when there are some
-
-	workers map[string]call // guarded by Service.mu
-	failed  int             // rounds in a row in which a call failed; this and the next are of Run's goroutine
-	again   task.Instant    // when to call those again that could not be, if failed is not 0
-}
-
-// call is of one worker.
-type call struct {
-	until task.Instant // when a full review will have told it
-	tries int          // that failed
-}
-
-const (
-	// attentionMax bounds the workers that wait for it; those beyond it hear with the next full review.
-	attentionMax = 4096
-	// attentionFailuresMax is how many calls may fail in one round: so few, in case the store is away.
-	attentionFailuresMax = 4
-)
-
-// wait is how long to wait before calling again; false when nobody has to be.
-func (a *attention) wait(now task.Instant) (time.Duration, bool) {
-	return max(a.again.Sub(now), 0), a.failed > 0
-}
-
-// CancelRequested sees to it that the worker that runs the task learns that a cancel was requested: at once
-// if its stream is here, else with its next heartbeat. It does no I/O.
-func (s *Service) CancelRequested(t task.Task) {
-	s.mu.Lock()
-	sess := s.sessions[t.Worker]
-	s.mu.Unlock()
-	if sess != nil {
-		sess.unknow(t.ID)
-		if st := sess.current(); st != nil {
-			st.sendCancels([]attempt{{t.ID, t.Attempt}})
-			return
-		}
-	}
-	s.mu.Lock()
-	s.attention.add(t.Worker, call{until: clock.Steady(s.Clock).Add(reviewEvery)})
-	s.mu.Unlock()
-	poke(s.attention.news)
-}
-
-// add notes a worker; the caller has Service.mu.
-func (a *attention) add(worker string, c call) {
-	if before, known := a.workers[worker]; known || len(a.workers) < attentionMax {
-		a.workers[worker] = call{max(before.until, c.until), max(before.tries, c.tries)}
-	}
-}
-
-// callWorkers marks the leases of workers that are to be told something. Those whose lease cannot be written
-// now are called again soon, until a full review will have told them. Those that failed most often come last,
-// so that they hold up no other.
-func (s *Service) callWorkers(ctx context.Context) {
-	s.mu.Lock()
-	workers := s.attention.workers
-	s.attention.workers = map[string]call{}
-	s.mu.Unlock()
-	names := slices.SortedFunc(maps.Keys(workers), func(a, b string) int { return cmp.Compare(workers[a].tries, workers[b].tries) })
-	failures := 0
-	for _, worker := range names {
-		err := s.Leases.Attend(ctx, worker)
-		if err == nil || errors.Is(err, lease.ErrLost) {
-			delete(workers, worker)
-			continue
-		}
-		s.Hooks.failed("call a worker", err)
-		c := workers[worker]
-		if clock.Steady(s.Clock) >= c.until {
-			delete(workers, worker)
-		} else {
-			workers[worker] = call{c.until, c.tries + 1}
-		}
-		if failures++; failures == attentionFailuresMax {
-			break
-		}
-	}
-	s.callAgain(workers)
-}
-
-// callAgain keeps the workers that are left for another try.
-func (s *Service) callAgain(workers map[string]call) {
-	s.mu.Lock()
-	for worker, c := range workers {
-		s.attention.add(worker, c)
-	}
-	s.mu.Unlock()
-	if len(workers) == 0 {
-		s.attention.failed = 0
-		return
-	}
-	s.attention.again = clock.Steady(s.Clock).Add(min(resendMin<<min(s.attention.failed, 10), resendMax))
-	s.attention.failed++
 }

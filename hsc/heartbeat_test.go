@@ -14,7 +14,7 @@ import (
 	"github.com/kinesin-io/kinesin/task"
 )
 
-// A heartbeat that was taken says that what it named is known to run. When the rows cannot be read, it fails.
+// An accepted heartbeat promises that what it named is known to run. So it fails when rows cannot be read.
 func TestAHeartbeatFailsWhileRowsCannotBeRead(t *testing.T) {
 	bubble(t, func(f *fixture) {
 		w, c := f.one()
@@ -48,7 +48,7 @@ func TestAHeartbeatFailsWhileStartsCannotBeWritten(t *testing.T) {
 	}
 }
 
-// However many tasks a process runs, and for however long, a heartbeat is one write and their rows are read
+// A heartbeat is one write, whatever number of tasks runs for whatever time, and their rows are read only
 // once in a while.
 func TestHeartbeatsCostPerWorkerAndNotPerTask(t *testing.T) {
 	bubble(t, func(f *fixture) {
@@ -103,7 +103,7 @@ func TestACancelReachesAWorkerOfAnotherProcessWithItsNextHeartbeat(t *testing.T)
 
 		other := f.other()
 		other.CancelRequested(f.change(id(got[1]), task.Event{Kind: task.Cancel}))
-		other.callWorkers(f.ctx)
+		other.doWork(f.ctx)
 		for range 3 { // and again, as long as it is in hand: an answer may be lost
 			time.Sleep(time.Second)
 			r := f.heartbeat(w.id, running...)
@@ -117,7 +117,7 @@ func TestACancelReachesAWorkerOfAnotherProcessWithItsNextHeartbeat(t *testing.T)
 	})
 }
 
-// The worker's heartbeats go to whichever process answers; each of them knows only what it saw.
+// Any process may take a heartbeat, and each knows only what it saw.
 func TestACancelReachesAWorkerWhoseHeartbeatsGoElsewhere(t *testing.T) {
 	bubble(t, func(f *fixture) {
 		w, c := f.one()
@@ -134,7 +134,7 @@ func TestACancelReachesAWorkerWhoseHeartbeatsGoElsewhere(t *testing.T) {
 		beat(other)
 		third := f.other()
 		third.CancelRequested(f.change(id(c), task.Event{Kind: task.Cancel}))
-		third.callWorkers(f.ctx)
+		third.doWork(f.ctx)
 		if r := beat(other); len(r.GetCancels()) != 1 {
 			t.Errorf("cancels %v", r.GetCancels())
 		}
@@ -144,7 +144,7 @@ func TestACancelReachesAWorkerWhoseHeartbeatsGoElsewhere(t *testing.T) {
 	})
 }
 
-// Without a word from whoever cancelled, the rows tell.
+// If the cancelling process tells nobody, the rows still do.
 func TestACancelNobodyTellsOfReachesItsWorkerInTheEnd(t *testing.T) {
 	bubble(t, func(f *fixture) {
 		w, c := f.one()
@@ -161,7 +161,7 @@ func TestACancelNobodyTellsOfReachesItsWorkerInTheEnd(t *testing.T) {
 	})
 }
 
-func TestAttentionIsCalledByTheRunningService(t *testing.T) {
+func TestNoticesAreWrittenByTheRunningService(t *testing.T) {
 	bubble(t, func(f *fixture) {
 		worker := f.register() // and no stream
 		f.enqueueMany("mail", 1)
@@ -181,7 +181,7 @@ func TestAttentionIsCalledByTheRunningService(t *testing.T) {
 	})
 }
 
-// leaseRows fail writes of some leases.
+// leaseRows fails the writes of some leases.
 type leaseRows struct {
 	lease.Rows
 
@@ -197,7 +197,7 @@ func (r *leaseRows) PutControl(ctx context.Context, c store.Control) error {
 	return r.Rows.PutControl(ctx, c)
 }
 
-// attended is a service whose leases are in rows, and which has nobody to serve. It runs until end.
+// attended returns a service over lease rows, without workers. It runs until end is called.
 func (f *fixture) attended(rows lease.Rows) (s *Service, end func()) {
 	c := f.svc.Config
 	c.Hooks, c.Leases = Hooks{}, lease.NewBook(rows, f.clock)
@@ -213,9 +213,8 @@ func (f *fixture) attended(rows lease.Rows) (s *Service, end func()) {
 	}
 }
 
-// A worker whose lease cannot be written for a while hears of the cancel soon after, and not with its next
-// full review.
-func TestAttentionThatCouldNotBeCalledIsCalledAgain(t *testing.T) {
+// A notice that cannot be written on a lease is repeated soon, and does not wait for the next full review.
+func TestANoticeThatFailedIsRepeated(t *testing.T) {
 	bubble(t, func(f *fixture) {
 		f.enqueueMany("mail", 3)
 		const away = 20 * time.Second
@@ -239,11 +238,11 @@ func TestAttentionThatCouldNotBeCalledIsCalledAgain(t *testing.T) {
 		}
 		time.Sleep(away)
 		synctest.Wait()
-		if tries := rows.tries.Load(); tries > 60 {
+		if tries := rows.tries.Load(); tries > 120 {
 			t.Errorf("%d tries in %v", tries, away)
 		}
 		down.Store(false)
-		time.Sleep(resendMax)
+		time.Sleep(workRetry.Max)
 		synctest.Wait()
 		for _, worker := range workers {
 			if l, err := f.book.Look(f.ctx, worker); err != nil || l.Attend != 1 {
@@ -258,12 +257,12 @@ func TestAttentionThatCouldNotBeCalledIsCalledAgain(t *testing.T) {
 	})
 }
 
-// Leases that can never be written hold up no other, and are given up when a full review has told their
+// Leases that can never be written hold up no other. Their notices end when a full review has told the
 // workers.
-func TestAttentionIsBounded(t *testing.T) {
+func TestNoticesAreBounded(t *testing.T) {
 	bubble(t, func(f *fixture) {
 		bad := map[string]bool{}
-		for range 3 * attentionFailuresMax {
+		for range 3 * noticeFailuresMax {
 			bad[f.register()] = true
 		}
 		good := f.register()
@@ -274,32 +273,32 @@ func TestAttentionIsBounded(t *testing.T) {
 			s.CancelRequested(task.Task{Worker: worker})
 		}
 		s.CancelRequested(task.Task{Worker: good})
-		time.Sleep(resendMax)
+		time.Sleep(workRetry.Max)
 		synctest.Wait()
 		if l, err := f.book.Look(f.ctx, good); err != nil || l.Attend != 1 {
 			t.Errorf("%+v, %v", l, err)
 		}
-		time.Sleep(reviewEvery + 4*resendMax)
+		time.Sleep(reviewEvery + 4*workRetry.Max)
 		synctest.Wait()
 		tries := rows.tries.Load()
-		if most := int64(attentionFailuresMax * (reviewEvery/resendMax + 20)); tries > most {
+		if most := int64(noticeFailuresMax * 2 * (reviewEvery/workRetry.Max + 20)); tries > most {
 			t.Errorf("%d tries, want at most %d", tries, most)
 		}
 		time.Sleep(time.Minute)
 		if rows.tries.Load() != tries {
 			t.Errorf("%d tries more in a minute", rows.tries.Load()-tries)
 		}
-		for n := range 2 * attentionMax {
-			s.attention.add(strconv.Itoa(n), call{until: 1})
+		for n := range 2 * noticesMax {
+			s.work.addNotice(strconv.Itoa(n), notice{until: 1})
 		}
-		if n := len(s.attention.workers); n != attentionMax {
-			t.Errorf("%d workers, want %d", n, attentionMax)
+		if n := len(s.work.notices); n != noticesMax {
+			t.Errorf("%d workers, want %d", n, noticesMax)
 		}
 	})
 }
 
-// One process is about to claim a suspect for a worker and has named it on the lease, which is how its loss
-// would be laid to that task. A heartbeat at another process meets the name before the claim.
+// One process is about to claim a suspect for a worker and has written its id on the lease, by which the loss
+// of the worker would be blamed on it. A heartbeat at another process meets the id before the claim.
 func TestAHeartbeatElsewhereLeavesASuspectThatIsAboutToBeClaimed(t *testing.T) {
 	bubble(t, func(f *fixture) {
 		worker := f.register()

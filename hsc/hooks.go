@@ -7,33 +7,23 @@ import (
 	"github.com/kinesin-io/kinesin/task"
 )
 
-// Hooks are told what happened. A nil hook is not called. They must not block. The lambda is
-// nil when it has been deleted; tasks must not be kept or changed.
+// Hooks are called when something happens; any may be nil. They must not block, and must not keep or change
+// tasks. The lambda is nil when it has been deleted.
 type Hooks struct {
-	// Claimed: an attempt was claimed; waited is the time since the task was due in its queue.
-	Claimed func(l *catalog.Entry, t *task.Task, waited time.Duration)
-	// Matched: that attempt was claimed in the write that dispatched its task, without a message.
+	// Claimed is called when an attempt was claimed.
+	Claimed func(l *catalog.Entry, t *task.Task)
+	// Matched is called when that was a direct hand-off: one write dispatched and claimed the task.
 	Matched func(l *catalog.Entry, t *task.Task)
-	// Started: a task's first attempt is known to have started; late is the time since it was due.
+	// Started is called when a task's first attempt is known to have started, late after it was due.
 	Started func(l *catalog.Entry, t *task.Task, late time.Duration)
-	// Finished: a worker's attempt ended and t is the task after it; took is from start to end, 0 when it
-	// never started.
-	Finished func(l *catalog.Entry, t *task.Task, o task.Outcome, took time.Duration)
-	// Refused: messages led to no claim. The reason is one of the Refused… constants.
+	// Finished is called when a worker's attempt ended; t is the task after it.
+	Finished func(l *catalog.Entry, t *task.Task, o task.Outcome)
+	// Refused is called for a message that led to no claim. The reason is one of the Refused… constants.
 	Refused func(reason string, n int)
-	// Fenced: a report of an attempt that does not own its task was refused.
-	Fenced func()
-	// LeaseOpened, LeaseLeft, LeaseLost: what became of worker leases, as far as it was seen here.
-	LeaseOpened func(worker string)
-	LeaseLeft   func(worker string)
-	LeaseLost   func(worker string)
-	// Died: the process of a worker was seen to have ended, and so many of its tasks were taken back.
+	// Died is called when a worker's process was seen to have ended and so many of its tasks were taken back.
 	Died func(worker string, tasks int)
-	// Heartbeat: a heartbeat was taken; left is what remained of the lease it renewed, negative when that
-	// had run out.
-	Heartbeat func(left time.Duration)
-	// Failed: the store or the queue failed and what was asked is tried again or left to a wake-up. what says
-	// what was attempted, in one of a few texts.
+	// Failed is called when a call to the store or the queue failed; it is repeated, or left to a wake-up.
+	// what is one of a few texts.
 	Failed func(what string, err error)
 }
 
@@ -47,72 +37,27 @@ const (
 	RefusedAgain = "again" // the message has led to a claim here already
 )
 
-func (h *Hooks) claimed(l *catalog.Entry, t *task.Task, now task.Instant) {
-	if h.Claimed != nil {
-		h.Claimed(l, t, max(now.Sub(max(t.Due, t.Enqueued)), 0))
+func (h Hooks) withDefaults() Hooks {
+	if h.Claimed == nil {
+		h.Claimed = func(*catalog.Entry, *task.Task) {}
 	}
-}
-
-func (h *Hooks) matched(l *catalog.Entry, t *task.Task) {
-	if h.Matched != nil {
-		h.Matched(l, t)
+	if h.Matched == nil {
+		h.Matched = func(*catalog.Entry, *task.Task) {}
 	}
-}
-
-func (h *Hooks) started(l *catalog.Entry, before, after *task.Task) {
-	if h.Started != nil && before.FirstStarted.IsZero() && !after.FirstStarted.IsZero() {
-		h.Started(l, after, after.FirstStarted.Sub(after.Due))
+	if h.Started == nil {
+		h.Started = func(*catalog.Entry, *task.Task, time.Duration) {}
 	}
-}
-
-func (h *Hooks) finished(l *catalog.Entry, t *task.Task, o task.Outcome) {
-	if h.Finished == nil || len(t.History) == 0 {
-		return
+	if h.Finished == nil {
+		h.Finished = func(*catalog.Entry, *task.Task, task.Outcome) {}
 	}
-	last := &t.History[len(t.History)-1]
-	took := time.Duration(0)
-	if !last.Start.IsZero() {
-		took = max(last.End.Sub(last.Start), 0)
+	if h.Refused == nil {
+		h.Refused = func(string, int) {}
 	}
-	h.Finished(l, t, o, took)
-}
-
-func (h *Hooks) refused(reason string, n int) {
-	if h.Refused != nil && n > 0 {
-		h.Refused(reason, n)
+	if h.Died == nil {
+		h.Died = func(string, int) {}
 	}
-}
-
-func (h *Hooks) fenced() {
-	if h.Fenced != nil {
-		h.Fenced()
+	if h.Failed == nil {
+		h.Failed = func(string, error) {}
 	}
-}
-
-func (h *Hooks) leaseOpened(worker string) { callWith(h.LeaseOpened, worker) }
-func (h *Hooks) leaseLeft(worker string)   { callWith(h.LeaseLeft, worker) }
-func (h *Hooks) leaseLost(worker string)   { callWith(h.LeaseLost, worker) }
-
-func (h *Hooks) died(worker string, tasks int) {
-	if h.Died != nil {
-		h.Died(worker, tasks)
-	}
-}
-
-func callWith(hook func(string), worker string) {
-	if hook != nil {
-		hook(worker)
-	}
-}
-
-func (h *Hooks) heartbeat(left time.Duration) {
-	if h.Heartbeat != nil {
-		h.Heartbeat(left)
-	}
-}
-
-func (h *Hooks) failed(what string, err error) {
-	if h.Failed != nil {
-		h.Failed(what, err)
-	}
+	return h
 }

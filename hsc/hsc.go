@@ -1,13 +1,13 @@
-// Package hsc is the heartbeat and status controller: it serves claims,
-// heartbeats and results to worker processes, over a stream or call by call
-// (WorkerService of the wire contract).
+// Package hsc is the heartbeat and status controller: it serves claims, heartbeats and results to worker
+// processes, over a stream or call by call (WorkerService of the wire contract).
 //
-// It owns the move of a task from enqueued to claimed, processing and the end of its attempt; it receives
-// from the lambda queues, reserves slots for tasks that need no queue, changes task rows through
-// task.Task.Apply under compare-and-set, and keeps the leases of workers. What it holds in memory is only a
-// shortcut: any instance can serve any worker, and one that is killed loses nothing. It never takes tasks
-// back from a silent worker, unless it sees that its process has ended; it never decides when a task is due,
-// and starts no attempt early: a worker is told how long to hold.
+// It owns the move of a task from enqueued to claimed, processing and the end of its attempt. It receives
+// messages from the lambda queues, reserves slots for tasks that need no message, changes task rows through
+// task.Task.Apply under compare-and-set, and keeps the leases of workers. Its memory is only a cache: any
+// instance can serve any worker, and one that is killed loses nothing.
+//
+// It never decides when a task is due and starts no attempt early: it tells the worker how long to hold a
+// task. It never takes tasks back from a silent worker, unless it sees that the worker's process has ended.
 package hsc
 
 import (
@@ -18,6 +18,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/kinesin-io/kinesin/internal/backoff"
 	"github.com/kinesin-io/kinesin/internal/catalog"
 	"github.com/kinesin-io/kinesin/internal/clock"
 	"github.com/kinesin-io/kinesin/internal/lease"
@@ -33,6 +34,9 @@ const (
 	sessionsSweepEvery = 10 * time.Second
 	leasesSweepEvery   = 10 * time.Minute
 )
+
+// storeRetry are the pauses between the repetitions of a call to the store or the queue.
+var storeRetry = backoff.Policy{Min: 10 * time.Millisecond, Max: time.Second}
 
 // Store is what the HSC needs of a store.
 type Store interface {
@@ -50,29 +54,29 @@ type Queue interface {
 	Durable() bool
 }
 
-// Catalog tells the lambdas this process knows.
+// Catalog finds lambdas.
 type Catalog interface {
 	Lambda(name string) (*catalog.Entry, error)
-	// Find also finds what another process created a moment ago.
+	// Find also finds a lambda that another process created a moment ago.
 	Find(ctx context.Context, name string) (*catalog.Entry, error)
 	ByRef(ref uint32) *catalog.Entry
 	Changed() <-chan struct{}
 }
 
-// Scheduler fires wake-ups. It is told of those that are set here, so that they need not wait to be found. It
-// must not block.
+// Scheduler fires wake-ups. The HSC tells it of the wake-ups that it sets, so that the scheduler need not
+// find them in the store. Its methods must not block.
 type Scheduler interface {
 	// FiresWithin reports whether this process will fire a task of the partition from memory if it wakes at
-	// that instant. Its wake-up row then stays where it is.
+	// that instant. Then its wake-up row stays where it is.
 	FiresWithin(p task.Partition, at task.Instant) bool
-	// Awake says that the stored task has the wake-up it carries.
+	// Awake adds the wake-up of a stored task.
 	Awake(t task.Task)
-	// Done says that the wake-up rows that the tasks name are needless, so that the scheduler can forget
-	// them: each task ended, or moved to another row, which Awake tells of next. rows must not be kept.
+	// Done forgets the wake-up rows that the tasks name: each task ended, or moved to another row, of which a
+	// later Awake tells. It must not keep rows.
 	Done(rows []task.Task)
 }
 
-// Config is what a Service is made of. Scheduler may be nil: then every retry gets a wake-up row of its own.
+// Config configures a Service. Scheduler may be nil: then every retry gets a wake-up row of its own.
 type Config struct {
 	Store     Store
 	Queue     Queue
@@ -83,21 +87,22 @@ type Config struct {
 	Clock     clock.Clock
 	Log       *slog.Logger
 	Hooks     Hooks
-	// Ended is told that a task reached its end, or several did. nil: nobody wants to know.
+	// Ended is called when one or more tasks reached their end. It may be nil.
 	Ended func()
 
-	// Beside sees worker processes that run beside this one. nil: none is seen.
-	Beside Beside
+	// WatchProcess watches worker processes on this machine. nil: none is watched.
+	WatchProcess WatchProcess
 
-	// Process is the name of this process in the rows that it sends back to their queues; empty where it
-	// fires nothing.
+	// Process is the name of this process in the rows that it enqueues again; empty where it schedules
+	// nothing.
 	Process string
 
 	Ahead time.Duration // 0: AheadDefault
-	// Silence is for how long a stream says nothing at most. Its worker closes one that is silent for longer:
-	// what comes after that was held up on its way. 0: SilenceDefault; negative: it may be silent.
+	// Silence is the longest time between two messages of a stream. Its worker closes a stream that is silent
+	// for twice as long, because tasks that come later were held up on the way. 0: SilenceDefault; negative:
+	// no limit.
 	Silence time.Duration
-	// SlotsOnly keeps a worker from getting tasks beyond its free slots, however short its attempts are.
+	// SlotsOnly turns prefetch off: a worker gets no tasks beyond its free slots.
 	SlotsOnly bool
 }
 
@@ -105,20 +110,18 @@ type Config struct {
 type Service struct {
 	Config
 
-	calls     sync.WaitGroup // handlers, and what they started
-	stopping  chan struct{}  // closed when stopped is set
-	found     found
-	attention attention
-	unsent    unsent
-	seats     seats
-	served    *served // nil where no message comes twice
+	calls         sync.WaitGroup  // handlers, and the goroutines that they started
+	lifetime      context.Context //nolint:containedctx // ends when Run is asked to stop
+	shutDown      context.CancelFunc
+	work          workList
+	subscriptions subscriptions
+	recentClaims  *recentClaims // nil where no message comes twice
 
-	mu       sync.Mutex // guards what follows; never held across I/O
+	mu       sync.Mutex // guards sessions and the end of lifetime; never held across I/O
 	sessions map[string]*session
-	stopped  bool
 }
 
-// New returns a service that serves at once; Run keeps it in order.
+// New returns a service that serves at once. Run does its background work.
 func New(c Config) *Service {
 	if c.Ahead == 0 {
 		c.Ahead = AheadDefault
@@ -127,62 +130,51 @@ func New(c Config) *Service {
 	if c.Log == nil {
 		c.Log = slog.New(slog.DiscardHandler)
 	}
-	s := &Service{
-		Config: c, stopping: make(chan struct{}), sessions: map[string]*session{},
-		found:     found{since: c.Clock.Now(), news: make(chan struct{}, 1), byWorker: map[string][]task.Task{}},
-		attention: attention{news: make(chan struct{}, 1), workers: map[string]call{}},
-		unsent:    unsent{news: make(chan struct{}, 1)},
-	}
-	s.seats.byLambda.Store(&map[string][]seat{})
+	c.Hooks = c.Hooks.withDefaults()
+	s := &Service{Config: c, sessions: map[string]*session{}, work: newWorkList(c.Clock)}
+	s.lifetime, s.shutDown = context.WithCancel(context.Background())
+	s.subscriptions.byLambda = map[string][]subscription{}
 	if c.Queue.Durable() {
-		s.served = newServed()
+		s.recentClaims = newRecentClaims()
 	}
 	return s
 }
 
-// Run follows changes of the lambdas and forgets workers that are gone, until ctx ends. Then it
-// ends all streams with "unavailable", which workers answer by connecting elsewhere, and
-// returns when every call has returned.
+// Run does the background work until ctx ends: it follows changes of the lambdas, does the work list, and
+// forgets workers that are gone. Then it ends all streams with "unavailable", so that workers connect to
+// another server, and returns when every call has returned.
 func (s *Service) Run(ctx context.Context) error {
 	sessions, leases := s.Clock.NewTimer(sessionsSweepEvery), s.Clock.NewTimer(leasesSweepEvery)
+	work := s.Clock.NewTimer(workRetry.Max)
 	defer sessions.Stop()
 	defer leases.Stop()
-	resend := s.Clock.NewTimer(resendMax)
-	defer resend.Stop()
-	call := s.Clock.NewTimer(resendMax)
-	defer call.Stop()
+	defer work.Stop()
+	changed := s.Catalog.Changed()
+	s.pollAgain() // streams that were opened before may have missed a change
 	for {
-		if wait, some := s.unsent.wait(); some {
-			resend.Reset(wait)
+		if wait, pending := s.work.wait(); pending {
+			work.Reset(wait)
 		} else {
-			resend.Stop()
+			work.Stop()
 		}
-		if wait, some := s.attention.wait(clock.Steady(s.Clock)); some {
-			call.Reset(wait)
-		} else {
-			call.Stop()
-		}
-		changed := s.Catalog.Changed()
-		s.pollAnew()
 		select {
+		case <-s.work.added:
+		case <-work.C():
+			s.doWork(ctx)
 		case <-changed:
-		case <-s.found.news:
-			s.giveBackFound(ctx)
-		case <-s.attention.news:
-			s.callWorkers(ctx)
-		case <-call.C():
-			s.callWorkers(ctx)
-		case <-s.unsent.news:
-		case <-resend.C():
-			s.sendUnsent(ctx)
+			changed = s.Catalog.Changed()
+			s.pollAgain()
 		case <-sessions.C():
-			s.forgetGone()
+			s.sweepSessions()
+			s.pollAgain()
 			sessions.Reset(sessionsSweepEvery)
 		case <-leases.C():
 			s.sweepLeases(ctx)
 			leases.Reset(leasesSweepEvery)
 		case <-ctx.Done():
-			s.stop()
+			s.mu.Lock()
+			s.shutDown()
+			s.mu.Unlock()
 			s.calls.Wait()
 			return nil
 		}
@@ -191,15 +183,15 @@ func (s *Service) Run(ctx context.Context) error {
 
 func (s *Service) sweepLeases(ctx context.Context) {
 	if _, err := s.Leases.Sweep(ctx); err != nil && ctx.Err() == nil {
-		s.Log.WarnContext(ctx, "worker leases not swept", slog.Any("error", err))
+		s.Log.WarnContext(ctx, "sweep of worker leases failed", slog.Any("error", err))
 	}
 }
 
-// begin admits a call; end must be called when it is over.
+// begin admits a call; the caller must call end when it is over.
 func (s *Service) begin() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.stopped {
+	if s.lifetime.Err() != nil {
 		return errStopping
 	}
 	s.calls.Add(1)
@@ -208,112 +200,19 @@ func (s *Service) begin() error {
 
 func (s *Service) end() { s.calls.Done() }
 
-// stop refuses new calls and ends all streams.
-func (s *Service) stop() {
-	s.mu.Lock()
-	if !s.stopped {
-		s.stopped = true
-		close(s.stopping)
-	}
-	s.mu.Unlock()
-	for _, sess := range s.all() {
-		if st := sess.current(); st != nil {
-			st.stop(errStopping)
-		}
-	}
-}
-
-// pollAnew makes all streams choose their queues again.
-func (s *Service) pollAnew() {
-	for _, sess := range s.all() {
-		sess.pollAnew()
-	}
-}
-
-func (s *Service) all() []*session {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	all := make([]*session, 0, len(s.sessions))
-	for _, sess := range s.sessions {
-		all = append(all, sess)
-	}
-	return all
-}
-
-// session finds what is known of a worker here, or begins it from the worker's lease.
-func (s *Service) session(ctx context.Context, worker string) (*session, error) {
-	if worker == "" {
-		return nil, errNoWorker
-	}
-	s.mu.Lock()
-	sess := s.sessions[worker]
-	s.mu.Unlock()
-	if sess != nil {
-		return sess, nil
-	}
-	l, err := s.Leases.Look(ctx, worker)
-	if err != nil {
-		return nil, s.unavailable(ctx, "read a worker lease", err)
-	}
-	if l.Lost {
-		return nil, leaseLost(worker)
-	}
-	return s.sessionOf(&l), nil
-}
-
-func (s *Service) sessionOf(l *lease.Lease) *session {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	sess := s.sessions[l.Worker]
-	if sess == nil {
-		sess = newSession(l)
-		sess.adopted = clock.Steady(s.Clock)
-		sess.since, sess.until = sess.adopted, sess.adopted.Add(task.QuarantineMin)
-		s.sessions[l.Worker] = sess
-	}
-	sess.renewed(l)
-	return sess
-}
-
-// lose ends what is known of a worker whose lease has ended.
-func (s *Service) lose(worker string) {
-	s.mu.Lock()
-	sess := s.sessions[worker]
-	delete(s.sessions, worker)
-	s.mu.Unlock()
-	if sess == nil {
+// inBackground runs act in a goroutine that Run waits for, or at once when the service is stopping.
+func (s *Service) inBackground(act func()) {
+	if s.begin() != nil {
+		act()
 		return
 	}
-	s.Hooks.leaseLost(worker)
-	if st := sess.lose(); st != nil {
-		st.stop(leaseLost(worker))
-	}
+	go func() {
+		defer s.end()
+		act()
+	}()
 }
 
-// forgetGone drops sessions without a stream whose lease ran out a while ago.
-func (s *Service) forgetGone() {
-	now := clock.Steady(s.Clock)
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	for worker, sess := range s.sessions {
-		if sess.current() == nil && now > sess.end().Add(sess.lease) {
-			delete(s.sessions, worker)
-		}
-	}
-}
-
-// Workers is how many worker processes have a stream here.
-func (s *Service) Workers() int {
-	n := 0
-	for _, sess := range s.all() {
-		if sess.current() != nil {
-			n++
-		}
-	}
-	return n
-}
-
-// policy is what governs a task; a task whose lambda is gone ends by the defaults.
+// policy returns the policy and the lambda of a task; a task whose lambda is gone gets the default policy.
 func (s *Service) policy(t *task.Task) (task.Policy, *catalog.Entry) {
 	if entry := s.Catalog.ByRef(t.Partition.Lambda); entry != nil {
 		return entry.PolicyFor(t), entry
@@ -322,25 +221,19 @@ func (s *Service) policy(t *task.Task) (task.Policy, *catalog.Entry) {
 	return defaults.PolicyFor(t), nil
 }
 
-// backoff is a wait that doubles up to a limit.
-type backoff struct{ wait time.Duration }
-
-const (
-	backoffMin = 10 * time.Millisecond
-	backoffMax = time.Second
-)
-
-func (b *backoff) reset() { b.wait = 0 }
-
-// sleep waits; it returns false when ctx ended first.
-func (b *backoff) sleep(ctx context.Context, c clock.Clock) bool {
-	b.wait = min(max(2*b.wait, backoffMin), backoffMax)
-	return clock.Sleep(ctx, c, b.wait) == nil
-}
-
+// isConflict reports whether a write was refused because the row had changed, and returns the row if the
+// error carries it.
 func isConflict(err error) (*task.Task, bool) {
 	if seen, ok := errors.AsType[*store.ConflictError](err); ok {
 		return seen.Task, true
 	}
 	return nil, errors.Is(err, store.ErrConflict)
+}
+
+// wake leaves a value in a channel of capacity one, for a loop that waits on it.
+func wake(c chan struct{}) {
+	select {
+	case c <- struct{}{}:
+	default:
+	}
 }

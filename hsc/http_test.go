@@ -17,7 +17,7 @@ import (
 	"github.com/kinesin-io/kinesin/task"
 )
 
-// overHTTP is a client of the service over real connections.
+// overHTTP returns a client of the service over real connections.
 func overHTTP(t *testing.T, f *fixture, options ...connect.ClientOption) kinesinv1connect.WorkerServiceClient {
 	t.Helper()
 	mux := http.NewServeMux()
@@ -98,7 +98,7 @@ func TestTheServersReasonReachesTheWorker(t *testing.T) {
 		end  func(*fixture, string)
 		want error
 	}{
-		"lease lost": {func(f *fixture, w string) { f.svc.lose(w) }, api.ErrLeaseLost},
+		"lease lost": {func(f *fixture, w string) { f.svc.removeSession(w, leaseLost(w)) }, api.ErrLeaseLost},
 		"stopping":   {func(f *fixture, _ string) { f.stop(); <-f.stopped }, api.ErrUnavailable},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -3,7 +3,6 @@ package hsc
 import (
 	"context"
 	"errors"
-	"maps"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -16,77 +15,86 @@ import (
 )
 
 const (
-	// idleAfter is how long a group must have waited for a message to be idle: by then it would have what lay
-	// in any of its queues, so that a task that is matched overtakes none.
+	// idleAfter is how long a slot group must have waited for a message to be idle: by then it would have
+	// what lay in any of its queues, so that a direct hand-off overtakes no task.
 	idleAfter = 100 * time.Microsecond
-	// matchLooksMax bounds the groups that are looked at for one task.
+	// matchLooksMax bounds the slot groups that are looked at for one task.
 	matchLooksMax = 64
 )
 
-// seats are the groups of all open streams, by the lambdas that they serve.
-type seats struct {
-	mu       sync.Mutex // held to replace byLambda
-	byLambda atomic.Pointer[map[string][]seat]
-	turn     atomic.Uint32 // so that groups take turns at being looked at first
+// subscriptions has the slot groups of all open streams, by the lambdas that they serve.
+type subscriptions struct {
+	turn atomic.Uint32 // so that slot groups take turns at being looked at first
+
+	mu       sync.RWMutex
+	byLambda map[string][]subscription // whose slices are replaced and never changed
 }
 
-type seat struct {
+type subscription struct {
 	stream *stream
-	group  *group
+	group  *slotGroup
 }
 
-func (s *seats) add(st *stream) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	next := maps.Clone(*s.byLambda.Load())
-	for _, g := range st.groups {
-		for _, lambda := range g.lambdas {
-			next[lambda] = append(slices.Clip(next[lambda]), seat{st, g})
-		}
+// of returns the slot groups that serve a lambda, which may be nil.
+func (s *subscriptions) of(l *catalog.Entry) []subscription {
+	if l == nil {
+		return nil
 	}
-	s.byLambda.Store(&next)
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	return s.byLambda[l.Name]
 }
 
-func (s *seats) remove(st *stream) {
+func (s *subscriptions) add(st *stream) {
+	s.change(st, func(groups []subscription, g *slotGroup) []subscription {
+		return append(slices.Clip(groups), subscription{st, g})
+	})
+}
+
+func (s *subscriptions) remove(st *stream) {
+	s.change(st, func(groups []subscription, _ *slotGroup) []subscription {
+		return slices.DeleteFunc(slices.Clone(groups), func(s subscription) bool { return s.stream == st })
+	})
+}
+
+// change replaces the slot groups of each lambda that a stream serves.
+func (s *subscriptions) change(st *stream, edit func([]subscription, *slotGroup) []subscription) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	next := maps.Clone(*s.byLambda.Load())
 	for _, g := range st.groups {
 		for _, lambda := range g.lambdas {
-			rest := slices.DeleteFunc(slices.Clone(next[lambda]), func(s seat) bool { return s.stream == st })
-			if next[lambda] = rest; len(rest) == 0 {
-				delete(next, lambda)
+			if s.byLambda[lambda] = edit(s.byLambda[lambda], g); len(s.byLambda[lambda]) == 0 {
+				delete(s.byLambda, lambda)
 			}
 		}
 	}
-	s.byLambda.Store(&next)
 }
 
-// Slot is a free slot of a worker that is reserved for one task. Whoever gets one owes it a Settle.
+// Slot is a free slot of a worker that is reserved for one task. Its owner must call Settle.
 type Slot struct {
-	stream *stream
-	entry  *catalog.Entry
-	hand   hand
+	stream     *stream
+	entry      *catalog.Entry
+	assignment assignment
 }
 
-// Match reserves a slot for a task that is to go out, so that it can be stored as claimed and needs no
-// message; nil when it has to go through its queue. It grants what the usual turns would: a slot that is
-// free, of a worker whose lease is good, where all queues that the slot serves were empty. Suspects keep to
-// their turns. It does no I/O.
+// Match reserves a slot for a direct hand-off of a task, so that it can be stored as claimed and needs no
+// message. It returns nil when the task must go through its queue. The slot would have been the task's
+// anyway: it is free, its worker holds its lease, and all queues that it serves were empty. Suspects always
+// go through their queues. Match does no I/O.
 func (s *Service) Match(t *task.Task) *Slot {
 	entry := s.Catalog.ByRef(t.Partition.Lambda)
 	if t.Suspect || entry == nil || entry.Deleting || entry.Mode != task.Managed {
 		return nil
 	}
-	all := (*s.seats.byLambda.Load())[entry.Name]
+	all := s.subscriptions.of(entry)
 	if len(all) == 0 {
 		return nil
 	}
-	first, now := s.seats.turn.Add(1), clock.Mono(s.Clock)
+	first, now := s.subscriptions.turn.Add(1), clock.Mono(s.Clock)
 	for i := range min(len(all), matchLooksMax) {
 		at := all[(first+uint32(i))%uint32(len(all))]
 		if at.group.isIdle(now) && at.stream.reserve(at.group) {
-			return &Slot{stream: at.stream, entry: entry, hand: hand{group: at.group}}
+			return &Slot{stream: at.stream, entry: entry, assignment: assignment{group: at.group}}
 		}
 	}
 	return nil
@@ -94,50 +102,48 @@ func (s *Service) Match(t *task.Task) *Slot {
 
 // Serves reports whether a worker has a stream here that serves the task's lambda.
 func (s *Service) Serves(t *task.Task) bool {
-	entry := s.Catalog.ByRef(t.Partition.Lambda)
-	return entry != nil && len((*s.seats.byLambda.Load())[entry.Name]) > 0
+	return len(s.subscriptions.of(s.Catalog.ByRef(t.Partition.Lambda))) > 0
 }
 
-// isIdle reports whether the group has waited for a message for a moment. It is a hint: reserve has the last
-// word.
-func (g *group) isIdle(now time.Duration) bool {
-	since := time.Duration(g.waits.Load())
+// isIdle reports whether the group has waited for a message for a moment. It is a hint: reserve decides.
+func (g *slotGroup) isIdle(now time.Duration) bool {
+	since := time.Duration(g.idleSince.Load())
 	return since != 0 && now-since >= idleAfter
 }
 
-// reserve takes a free slot, never one beyond the slots. A group that is full then stops receiving: a message
-// that it got now would have to go back.
-func (st *stream) reserve(g *group) bool {
-	if st.ctx.Err() != nil || !st.sess.isGood(st.svc.Clock) {
+// reserve takes a free slot, never one of the prefetch. A group that is full then stops receiving, because a
+// message that it got now would have to go back.
+func (st *stream) reserve(g *slotGroup) bool {
+	if st.ctx.Err() != nil || !st.sess.holdsLease(st.svc.Clock) {
 		return false
 	}
 	st.sess.mu.Lock()
 	defer st.sess.mu.Unlock()
-	if st.draining || st.closed || st.sess.closed() || g.used >= g.slots || g.room() <= 0 {
+	if st.draining || st.closed || st.sess.inQuarantine() || g.used >= g.slots || g.room() <= 0 {
 		return false
 	}
-	if g.used++; g.room() <= 0 && g.interrupt != nil {
-		g.interrupt()
+	if g.used++; g.room() <= 0 && g.cancelReceive != nil {
+		g.cancelReceive()
 	}
 	return true
 }
 
-// Worker is whom the slot belongs to.
+// Worker returns the id of the worker that the slot belongs to.
 func (m *Slot) Worker() string { return m.stream.sess.worker }
 
-// Lease is the length of that worker's lease.
+// Lease returns the length of that worker's lease.
 func (m *Slot) Lease() time.Duration { return m.stream.sess.lease }
 
-// Settle says what became of the write of the task as claimed. One that is stored goes to the worker; else
-// the slot is free again. Where that is not known, the row tells.
+// Settle takes the outcome of the write of the task as claimed. If the task is stored, the worker gets it;
+// otherwise the slot is free again. An unknown outcome is read back.
 func (m *Slot) Settle(claimed *task.Task, outcome error) {
 	row := *claimed
-	m.hand.row = &row
+	m.assignment.row = &row
 	switch {
 	case errors.Is(outcome, store.ErrUnknown):
-		m.stream.svc.aside(m.readBack)
+		m.stream.svc.inBackground(m.readBack)
 	case outcome != nil:
-		m.release()
+		m.free()
 	default:
 		m.stored()
 	}
@@ -147,74 +153,57 @@ func (m *Slot) Settle(claimed *task.Task, outcome error) {
 // in doubt. If the stream ends first, and the task is stored, its wake-up finds that the worker never
 // confirmed it.
 func (m *Slot) readBack() {
-	st, row, retry := m.stream, m.hand.row, backoff{}
-	for {
+	st, row := m.stream, m.assignment.row
+	for failures := 1; ; failures++ {
 		rows, err := st.svc.Store.Tasks(context.WithoutCancel(st.ctx), []task.ID{row.ID})
 		switch {
 		case err == nil && sameClaim(&rows[0], row):
 			m.stored()
 			return
 		case err == nil:
-			m.release()
+			m.free()
 			return
 		}
-		st.svc.Hooks.failed("match", err)
-		if !retry.sleep(st.ctx, st.svc.Clock) {
-			m.release()
+		st.svc.Hooks.Failed("match", err)
+		if storeRetry.Sleep(st.ctx, st.svc.Clock, failures) != nil {
+			m.free()
 			return
 		}
 	}
 }
 
-// stored sees to it that the worker gets the task.
+// stored delivers the task to the worker.
 func (m *Slot) stored() {
-	if m.hand.row.PayloadStoredApart() {
-		m.stream.svc.aside(m.fetch)
+	if m.assignment.row.PayloadStoredApart() {
+		m.stream.svc.inBackground(m.readPayload)
 		return
 	}
-	m.push(nil)
+	m.deliver(nil)
 }
 
-// push hands the task to the worker; on a stream that is closed by now it goes back.
-func (m *Slot) push(payload []byte) {
-	s, row := m.stream.svc, m.hand.row
-	s.Hooks.claimed(m.entry, row, s.Clock.Now())
-	s.Hooks.matched(m.entry, row)
-	m.stream.deliver(m.hand.group, []delivery{{&m.hand, s.wireClaimed(row, m.entry, payload)}})
+// deliver hands the task to the worker; on a stream that is closed by now it goes back.
+func (m *Slot) deliver(payload []byte) {
+	s, row := m.stream.svc, m.assignment.row
+	s.Hooks.Claimed(m.entry, row)
+	s.Hooks.Matched(m.entry, row)
+	m.stream.deliver(m.assignment.group, []delivery{{&m.assignment, s.wireClaimed(row, m.entry, payload)}})
 }
 
-// fetch is push of a task whose payload is stored apart.
-func (m *Slot) fetch() {
-	s, row, ctx := m.stream.svc, m.hand.row, context.WithoutCancel(m.stream.ctx)
+// readPayload delivers a task whose payload is stored apart.
+func (m *Slot) readPayload() {
+	s, row, ctx := m.stream.svc, m.assignment.row, context.WithoutCancel(m.stream.ctx)
 	payload, err := s.Store.Payload(ctx, row.PayloadID())
 	switch {
 	case err == nil:
-		m.push(payload)
+		m.deliver(payload)
 	case errors.Is(err, store.ErrNotFound):
-		m.release()
+		m.free()
 		s.failWithoutPayload(ctx, m.stream.sess, row)
 	default:
-		s.Hooks.failed("read a payload", err)
-		m.giveBack()
+		s.Hooks.Failed("read a payload", err)
+		m.free()
+		s.release(ctx, m.stream.sess, []task.Task{*row})
 	}
 }
 
-// giveBack puts the task, which is stored, back into its queue.
-func (m *Slot) giveBack() {
-	m.release()
-	m.stream.svc.giveBack(m.stream.ctx, m.stream.sess, []task.Task{*m.hand.row})
-}
-
-func (m *Slot) release() { m.stream.sess.giveSlots(m.hand.group, 1) }
-
-// aside does what may take a while without holding up who asks for it.
-func (s *Service) aside(act func()) {
-	if s.begin() != nil {
-		act()
-		return
-	}
-	go func() {
-		defer s.end()
-		act()
-	}()
-}
+func (m *Slot) free() { m.stream.sess.returnSlots(m.assignment.group, 1) }

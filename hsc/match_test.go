@@ -13,7 +13,7 @@ import (
 	"github.com/kinesin-io/kinesin/task"
 )
 
-// waiting makes a task that is to go out now and has no row.
+// waiting returns a task that is due now and has no row.
 func (f *fixture) waiting(lambda string, changes ...func(*task.Task)) task.Task {
 	f.Helper()
 	return f.task(lambda, append(changes, func(t *task.Task) {
@@ -37,7 +37,7 @@ func (f *fixture) match(t task.Task) (*Slot, task.Task) {
 	return slot, next
 }
 
-// wantMatch stores a task as matched.
+// wantMatch reserves a slot for a task and stores the task as claimed.
 func (f *fixture) wantMatch(t task.Task) task.Task {
 	f.Helper()
 	slot, next := f.match(t)
@@ -56,7 +56,7 @@ func (f *fixture) wantNoMatch(t task.Task) {
 	}
 }
 
-// idle opens the stream of a worker and has it wait.
+// idle opens the stream of a worker and waits until its slots are idle.
 func (f *fixture) idle(groups ...*kinesinv1.SlotGroup) *remote {
 	f.Helper()
 	w := f.work(groups...)
@@ -69,7 +69,7 @@ func TestAMatchedTaskReachesTheWorker(t *testing.T) {
 		ended, matched, claimed := 0, 0, 0
 		f.svc.Ended = func() { ended++ }
 		f.svc.Hooks.Matched = func(*catalog.Entry, *task.Task) { matched++ }
-		f.svc.Hooks.Claimed = func(*catalog.Entry, *task.Task, time.Duration) { claimed++ }
+		f.svc.Hooks.Claimed = func(*catalog.Entry, *task.Task) { claimed++ }
 		w := f.idle(slots(2, "mail"))
 		one := f.wantMatch(f.waiting("mail"))
 		got := w.wantClaimed(1)[0]
@@ -125,7 +125,7 @@ func TestNoMatchWithoutAGoodLease(t *testing.T) {
 	})
 }
 
-// Tasks beyond the slots are for what waits in a queue anyway: one that is matched never waits at its worker.
+// Prefetch is for tasks that wait in a queue anyway: a direct hand-off never waits at its worker.
 func TestNoMatchBeyondTheSlots(t *testing.T) {
 	bubble(t, func(f *fixture) {
 		w := f.idle(slots(1, "mail"))
@@ -144,8 +144,8 @@ func TestNoMatchBeyondTheSlots(t *testing.T) {
 	})
 }
 
-// A worker with two lambdas: while a message of one is on its way to it, no task of the other overtakes that,
-// though a slot is free.
+// While a message of one lambda is on its way to a worker, no task of its other lambda overtakes it, though a
+// slot is free.
 func TestAnotherLambdasMessageIsNotOvertaken(t *testing.T) {
 	bubble(t, func(f *fixture) {
 		f.lambda("push")
@@ -221,7 +221,7 @@ func TestAMatchThatIsNotStoredFreesItsSlot(t *testing.T) {
 	})
 }
 
-// Where it is not known whether a match is stored the row tells, as soon as it can be read.
+// An unknown outcome of a match is read back, as soon as the row can be read.
 func TestTheRowTellsOfAMatchOfUnknownOutcome(t *testing.T) {
 	for _, stored := range []bool{false, true} {
 		bubble(t, func(f *fixture) {
@@ -247,7 +247,7 @@ func TestTheRowTellsOfAMatchOfUnknownOutcome(t *testing.T) {
 	}
 }
 
-// The same task may have been matched again by then, with the same worker: its claim is another one.
+// The same task may have been matched again by then, with the same worker: that is another claim.
 func TestAnotherMatchOfTheSameTaskIsNotTakenForOurs(t *testing.T) {
 	bubble(t, func(f *fixture) {
 		w := f.idle(slots(2, "mail"))
@@ -256,10 +256,10 @@ func TestAnotherMatchOfTheSameTaskIsNotTakenForOurs(t *testing.T) {
 		f.store.reads = 1
 		slot.Settle(&next, store.ErrUnknown)
 		synctest.Wait()
-		time.Sleep(backoffMin / 2)
+		time.Sleep(storeRetry.Min / 2)
 		f.wantMatch(one)
 		w.wantClaimed(1)
-		time.Sleep(backoffMin)
+		time.Sleep(2 * storeRetry.Min)
 		w.wantClaimed(1)
 		f.wantMatch(f.waiting("mail")) // its slot is free
 		w.wantClaimed(2)
@@ -319,8 +319,8 @@ func TestTheWorkerGetsThePayloadThatIsStoredApart(t *testing.T) {
 	})
 }
 
-// TestSlotsAreSharedOut has tasks that are matched and tasks that are queued come to several workers at once:
-// no worker has ever more than its slots.
+// TestSlotsAreSharedOut gives matched and queued tasks to several workers at once: no worker ever has more
+// than its slots.
 func TestSlotsAreSharedOut(t *testing.T) {
 	bubble(t, func(f *fixture) {
 		f.svc.SlotsOnly = true

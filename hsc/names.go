@@ -6,15 +6,15 @@ import (
 	"github.com/kinesin-io/kinesin/task"
 )
 
-// queueNames lists the queues to poll for the lambdas, those to be emptied first at the head: suspects,
-// unless the process runs a blamed one whose quarantine is over, which they must not get into trouble; then
-// class by class, highest first. Within a class the lambdas take turns at being first.
-func queueNames(names []queue.Name, lambdas []*catalog.Entry, turn int, takes taking) []queue.Name {
+// queueNames returns the queues to poll for the lambdas, those to be emptied first at the head: suspects, as
+// far as the process accepts them, and then by priority, highest first. Within a priority the lambdas take
+// turns at being first.
+func queueNames(names []queue.Name, lambdas []*catalog.Entry, turn int, a accepted) []queue.Name {
 	names = names[:0]
-	if takes.blamed {
+	if a.blamed {
 		names = appendClass(names, lambdas, turn, queue.Blamed)
 	}
-	if takes.suspects {
+	if a.suspects {
 		names = appendClass(names, lambdas, turn, queue.Suspect)
 	}
 	return appendClass(names, lambdas, turn, queue.Normal)
@@ -32,7 +32,7 @@ func appendClass(names []queue.Name, lambdas []*catalog.Entry, turn int, class q
 	return names
 }
 
-// entries finds the lambdas that may be served now, leaving out what does not exist or is being deleted.
+// entries finds the lambdas whose tasks workers may run now: those that exist and are not being deleted.
 func (s *Service) entries(found []*catalog.Entry, lambdas []string) []*catalog.Entry {
 	found = found[:0]
 	for _, name := range lambdas {

@@ -9,12 +9,12 @@ import (
 	"github.com/kinesin-io/kinesin/task"
 )
 
-// lease registers a worker and returns all that it was told.
+// lease registers a worker and returns the response.
 func (f *fixture) lease(previous *kinesinv1.PreviousLease) (*kinesinv1.RegisterResponse, error) {
 	return f.svc.Register(f.ctx, &kinesinv1.RegisterRequest{Name: "w", Previous: previous})
 }
 
-// tookUp is a worker that holds n tasks of which it has reported nothing, and its lease.
+// tookUp returns a worker that has n tasks of which it has reported nothing, and its lease.
 func (f *fixture) tookUp(n int) (*kinesinv1.RegisterResponse, *remote, []*kinesinv1.Claimed) {
 	f.Helper()
 	l, err := f.lease(nil)
@@ -31,8 +31,8 @@ func givenUp(l *kinesinv1.RegisterResponse, results ...*kinesinv1.Result) *kines
 	return &kinesinv1.PreviousLease{Worker: l.GetWorker(), Proof: l.GetProof(), Results: results}
 }
 
-// A worker that lost its lease while it was idle registers anew: what it did is stored, what it never started
-// and what never reached it goes back at once, and nobody is charged.
+// A worker that lost its lease while it was idle registers again. Its results are stored; what it never
+// started, and what never reached it, goes back at once, and nobody is charged.
 func TestAPreviousLeaseIsGivenUp(t *testing.T) {
 	bubble(t, func(f *fixture) {
 		l, w, tasks := f.tookUp(3)
@@ -55,7 +55,7 @@ func TestAPreviousLeaseIsGivenUp(t *testing.T) {
 	})
 }
 
-// The answer got lost, so the worker asks again: it gets a lease, and the same acks.
+// The answer got lost, so the worker registers again: it gets a lease and the same acks.
 func TestAPreviousLeaseMayBeGivenUpTwice(t *testing.T) {
 	bubble(t, func(f *fixture) {
 		l, _, tasks := f.tookUp(2)
@@ -71,7 +71,7 @@ func TestAPreviousLeaseMayBeGivenUpTwice(t *testing.T) {
 	})
 }
 
-// What somebody else took over meanwhile is refused, one by one.
+// Results of tasks that were taken over meanwhile are refused, one by one.
 func TestResultsOfAPreviousLeaseAreFenced(t *testing.T) {
 	bubble(t, func(f *fixture) {
 		l, _, tasks := f.tookUp(2)
@@ -88,7 +88,7 @@ func TestResultsOfAPreviousLeaseAreFenced(t *testing.T) {
 	})
 }
 
-// Nobody frees the tasks of another worker whose id he knows, nor says what came of them.
+// No worker can release the tasks of another one whose id it knows, nor report their results.
 func TestAPreviousLeaseNeedsItsProof(t *testing.T) {
 	bubble(t, func(f *fixture) {
 		l, w, tasks := f.tookUp(2)
@@ -114,8 +114,8 @@ func TestAPreviousLeaseNeedsItsProof(t *testing.T) {
 	})
 }
 
-// While the store takes no results the worker is told to ask again, and keeps its old lease until all is
-// stored.
+// While the store takes no results the worker is told to repeat the call, and keeps its old lease until all
+// are stored.
 func TestAPreviousLeaseIsKeptUntilItsResultsAreStored(t *testing.T) {
 	bubble(t, func(f *fixture) {
 		l, _, tasks := f.tookUp(2)
@@ -134,8 +134,8 @@ func TestAPreviousLeaseIsKeptUntilItsResultsAreStored(t *testing.T) {
 	})
 }
 
-// Another server than the one that had the stream knows nothing of the hands: what is named is settled, and
-// the rest is judged by the lease, which is over.
+// A server that did not have the stream does not know what was assigned. It stores the results, and the rest
+// is judged by the lease, which has ended.
 func TestAPreviousLeaseOfAnotherServer(t *testing.T) {
 	bubble(t, func(f *fixture) {
 		l, _, tasks := f.tookUp(2)

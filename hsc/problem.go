@@ -12,7 +12,7 @@ import (
 	"github.com/kinesin-io/kinesin/task"
 )
 
-// retryAfter is what a worker is told to wait before it sends again what the store did not take.
+// retryAfter is how long a worker is told to wait before it repeats a call that the store did not take.
 const retryAfter = 100 * time.Millisecond
 
 var (
@@ -20,6 +20,11 @@ var (
 	errSuperseded = &api.Error{Reason: kinesinv1.Reason_REASON_INVALID, Text: "this worker has opened another stream, which replaces this one"}
 	errNoHello    = &api.Error{Reason: kinesinv1.Reason_REASON_INVALID, Text: "the first message of a stream must be hello"}
 	errNoWorker   = &api.Error{Reason: kinesinv1.Reason_REASON_INVALID, Text: "worker is empty: want the id that Register returned"}
+
+	// errStreamDone is the cause of the end of a stream that its worker closed.
+	errStreamDone = errors.New("the worker closed the stream")
+	// errBusy is the error of reports whose rows others kept changing.
+	errBusy = errors.New("rows kept changing")
 )
 
 func invalid(format string, args ...any) error {
@@ -31,18 +36,18 @@ func leaseLost(worker string) error {
 		"the lease of worker %s has ended: stop what runs and register again", worker)
 }
 
-// unavailable is what a worker learns when the store or the queue failed. The cause goes to the hooks, unless
-// the call was cancelled.
+// unavailable returns the error for a worker when the store or the queue failed. The cause goes to the hooks,
+// unless the call was cancelled.
 func (s *Service) unavailable(ctx context.Context, what string, err error) error {
 	if ctx.Err() == nil {
-		s.Hooks.failed(what, err)
+		s.Hooks.Failed(what, err)
 	}
 	return &api.Error{
 		Reason: kinesinv1.Reason_REASON_UNAVAILABLE, Text: what + ": the store did not answer; try again", RetryAfter: retryAfter,
 	}
 }
 
-// leaseProblem translates an error of the book of leases.
+// leaseProblem translates an error of lease.Book for a worker.
 func (s *Service) leaseProblem(ctx context.Context, worker string, err error) error {
 	switch {
 	case errors.Is(err, lease.ErrLost):

@@ -15,7 +15,7 @@ import (
 	"github.com/kinesin-io/kinesin/task"
 )
 
-// names is whom the lease of a worker names as in quarantine.
+// names returns the suspect that the lease of a worker names.
 func (f *fixture) names(worker string) task.ID {
 	f.Helper()
 	l, err := f.book.Look(f.ctx, worker)
@@ -37,7 +37,8 @@ func (f *fixture) keeps(d time.Duration, workers ...string) {
 	synctest.Wait()
 }
 
-// Nothing begins beside a task in quarantine, in whatever way it comes: a new poison would have it given up.
+// Nothing begins beside a task in quarantine, by whatever way it comes: another task that kills the process
+// would be blamed on it.
 func TestNothingBeginsBesideATaskInQuarantine(t *testing.T) {
 	bubble(t, func(f *fixture) {
 		w := f.work(slots(4, "mail"), slots(4, "mail"))
@@ -63,8 +64,8 @@ func TestNothingBeginsBesideATaskInQuarantine(t *testing.T) {
 	})
 }
 
-// A quarantine lasts as long as it should, also when the wall clock is set back meanwhile: nothing else is
-// taken before its end.
+// A quarantine lasts as long as it must, also when the wall clock is set back meanwhile: the process takes
+// nothing else before its end.
 func TestAQuarantineEndsThoughTheClockIsSetBack(t *testing.T) {
 	k := &clocktest.Settable{Clock: clock.Real()}
 	bubbleBy(t, k, func(f *fixture) {
@@ -80,7 +81,7 @@ func TestAQuarantineEndsThoughTheClockIsSetBack(t *testing.T) {
 	})
 }
 
-// Others take what a process in quarantine leaves.
+// Other processes take what a process in quarantine leaves.
 func TestOthersServeMeanwhile(t *testing.T) {
 	bubble(t, func(f *fixture) {
 		f.enqueue(f.task("mail", suspect(1)))
@@ -93,7 +94,7 @@ func TestOthersServeMeanwhile(t *testing.T) {
 	})
 }
 
-// Half of the processes serve others at any time, so that those are not held up.
+// Half of the processes serve other tasks at any time, so that those are not held up.
 func TestHalfOfTheProcessesServeOthers(t *testing.T) {
 	bubble(t, func(f *fixture) {
 		var workers []*remote
@@ -122,7 +123,7 @@ func TestHalfOfTheProcessesServeOthers(t *testing.T) {
 	})
 }
 
-// A process without young attempts is given the task at once; the others leave it to that one.
+// A process without young attempts gets the task at once; the others leave it to that one.
 func TestABlamedTaskGoesWhereThereIsRoom(t *testing.T) {
 	bubble(t, func(f *fixture) {
 		busy := f.work(slots(4, "mail"))
@@ -139,7 +140,7 @@ func TestABlamedTaskGoesWhereThereIsRoom(t *testing.T) {
 	})
 }
 
-// Where no process has room one makes some: it takes nothing until what it runs has run for long enough.
+// If all processes run young attempts, one of them takes nothing until its attempts have run for long enough.
 func TestAProcessMakesRoom(t *testing.T) {
 	bubble(t, func(f *fixture) {
 		w := f.work(slots(4, "mail"))
@@ -148,10 +149,10 @@ func TestAProcessMakesRoom(t *testing.T) {
 		began := f.clock.Now()
 		blamed := f.task("mail", suspect(1))
 		f.enqueue(blamed)
-		f.keeps(makeRoomAfter+2*time.Second, w.id)
+		f.keeps(forceAfter+2*time.Second, w.id)
 		f.enqueueMany("mail", 1)
 		for f.row(blamed.ID).State == task.Enqueued {
-			if waited := f.clock.Now().Sub(began); waited > clearWaitMax {
+			if waited := f.clock.Now().Sub(began); waited > provenWaitMax {
 				t.Fatalf("it waits for %v", waited)
 			}
 			f.keeps(100*time.Millisecond, w.id)
@@ -165,8 +166,8 @@ func TestAProcessMakesRoom(t *testing.T) {
 	})
 }
 
-// A quarantine ends before its task if that is longer: the name comes off the lease, and then others begin
-// beside it.
+// A quarantine ends before its task if that takes longer: the id comes off the lease, and then other tasks
+// begin beside it.
 func TestAQuarantineEnds(t *testing.T) {
 	for blamed, lasts := range map[uint32]time.Duration{1: task.QuarantineMin, 3: 4 * task.QuarantineMin} {
 		bubble(t, func(f *fixture) {
@@ -189,7 +190,7 @@ func TestAQuarantineEnds(t *testing.T) {
 	}
 }
 
-// While the name cannot be taken off the lease nothing begins beside the task.
+// While the id cannot be taken off the lease nothing begins beside the task.
 func TestAQuarantineThatCannotEndGoesOn(t *testing.T) {
 	bubble(t, func(f *fixture) {
 		rival := &rivalRows{Rows: f.store}
@@ -203,7 +204,7 @@ func TestAQuarantineThatCannotEndGoesOn(t *testing.T) {
 		time.Sleep(3 * time.Second)
 		w.wantClaimed(1)
 		rival.away.Store(false)
-		time.Sleep(2 * openLookEvery)
+		time.Sleep(2 * quarantineLookEvery)
 		w.wantClaimed(2)
 		f.mu.Lock()
 		defer f.mu.Unlock()
@@ -213,7 +214,7 @@ func TestAQuarantineThatCannotEndGoesOn(t *testing.T) {
 	})
 }
 
-// Between two quarantines others have their turn, for as long as they had to wait.
+// Between two quarantines other tasks are served for as long as they had to wait.
 func TestOthersHaveTheirTurnBetweenQuarantines(t *testing.T) {
 	bubble(t, func(f *fixture) {
 		f.enqueue(f.task("mail", suspect(1)), f.task("mail", suspect(1)))
@@ -231,7 +232,7 @@ func TestOthersHaveTheirTurnBetweenQuarantines(t *testing.T) {
 	})
 }
 
-// A stream that breaks, and the process behind it that goes on, change nothing of a quarantine.
+// A quarantine goes on when the stream of its process breaks.
 func TestAQuarantineOutlivesItsStream(t *testing.T) {
 	bubble(t, func(f *fixture) {
 		f.enqueue(f.task("mail", suspect(2)))
@@ -249,7 +250,7 @@ func TestAQuarantineOutlivesItsStream(t *testing.T) {
 	})
 }
 
-// Workers that claim by calls make room as well.
+// Workers that claim by calls wait for young attempts as well.
 func TestQuarantineOfAWorkerThatCalls(t *testing.T) {
 	bubble(t, func(f *fixture) {
 		worker := f.register()
@@ -275,8 +276,8 @@ func TestQuarantineOfAWorkerThatCalls(t *testing.T) {
 	})
 }
 
-// Calls that are too short to make room in get the task all the same, in the end. Their lease does not name
-// it, since its loss would prove nothing.
+// Calls that are too short for that get the task all the same, in the end. Their lease does not name it,
+// because their loss would prove nothing.
 func TestABlamedTaskOfAWorkerThatCallsBriefly(t *testing.T) {
 	bubble(t, func(f *fixture) {
 		worker := f.register()
@@ -287,7 +288,7 @@ func TestABlamedTaskOfAWorkerThatCallsBriefly(t *testing.T) {
 		}
 		f.enqueue(blamed)
 		for f.row(blamed.ID).State == task.Enqueued {
-			if waited := f.clock.Now().Sub(began); waited > clearWaitMax+2*time.Second {
+			if waited := f.clock.Now().Sub(began); waited > provenWaitMax+2*time.Second {
 				t.Fatalf("it waits for %v", waited)
 			}
 			f.enqueueMany("mail", 1)
@@ -316,8 +317,8 @@ func (q *putBacks) Release(ctx context.Context, messages []queue.Message, delay 
 	return q.Queue.Release(ctx, messages, delay)
 }
 
-// Many blamed tasks that cannot begin yet are not received and put back all the time, before what others wait
-// for.
+// Many blamed tasks that cannot begin yet are not received and put back all the time, before messages that
+// others wait for.
 func TestBlamedTasksThatWaitAreLeftInTheirQueue(t *testing.T) {
 	bubble(t, func(f *fixture) {
 		counted := &putBacks{Queue: f.svc.Queue}

@@ -8,12 +8,13 @@ import (
 	"time"
 
 	"github.com/kinesin-io/kinesin/api/kinesinv1"
+	"github.com/kinesin-io/kinesin/internal/clock"
 	"github.com/kinesin-io/kinesin/queue"
 	"github.com/kinesin-io/kinesin/store"
 	"github.com/kinesin-io/kinesin/task"
 )
 
-// again is a queue that says that a message was handed out before, and may have no room.
+// again is a queue that marks messages as delivered before, and that may be full.
 type again struct {
 	*queue.Queue
 
@@ -45,7 +46,7 @@ func (a *again) Durable() bool { return true }
 // overDurable puts a durable queue under the service, before anything is served.
 func (f *fixture) overDurable() *again {
 	a := &again{Queue: f.queue}
-	f.svc.Queue, f.svc.served = a, newServed()
+	f.svc.Queue, f.svc.recentClaims = a, newRecentClaims()
 	return a
 }
 
@@ -72,7 +73,7 @@ func TestAMessageThatComesAgainIsRefusedWithoutTheStore(t *testing.T) {
 	})
 }
 
-// The process that claimed is another one; then a read tells.
+// Another process claimed the task: then a read tells.
 func TestAMessageThatCameBeforeElsewhereIsRefusedByARead(t *testing.T) {
 	bubble(t, func(f *fixture) {
 		a := f.overDurable()
@@ -114,7 +115,7 @@ func TestAMessageThatCameBeforeIsClaimedThoughRowsCannotBeRead(t *testing.T) {
 	})
 }
 
-// The message of the one suspect that is running here comes again: it must not let another one in beside it.
+// The message of the suspect that runs here comes again: it must not let another suspect in beside it.
 func TestAMessageOfTheSuspectInHandThatComesAgain(t *testing.T) {
 	bubble(t, func(f *fixture) {
 		f.overDurable()
@@ -129,17 +130,17 @@ func TestAMessageOfTheSuspectInHandThatComesAgain(t *testing.T) {
 	})
 }
 
-func TestServedForgetsTheOldestAndNothingElse(t *testing.T) {
-	s := newServed()
+func TestRecentClaimsForgetTheOldestAndNothingElse(t *testing.T) {
+	s := newRecentClaims()
 	idOf := func(n int) task.ID { return task.ID{byte(n), byte(n >> 8), byte(n >> 16)} }
-	const n = 3 * servedMax
+	const n = 3 * recentClaimsMax
 	for i := range n {
-		s.note(idOf(i), 4)
-		if len(s.now)+len(s.old) > servedMax {
-			t.Fatalf("remembers %d", len(s.now)+len(s.old))
+		s.add(idOf(i), 4)
+		if len(s.newer)+len(s.older) > recentClaimsMax {
+			t.Fatalf("remembers %d", len(s.newer)+len(s.older))
 		}
 	}
-	for i := n - servedMax/2; i < n; i++ {
+	for i := n - recentClaimsMax/2; i < n; i++ {
 		old, same, newer := task.Task{ID: idOf(i), Seq: 3}, task.Task{ID: idOf(i), Seq: 4}, task.Task{ID: idOf(i), Seq: 5}
 		if !s.has(&old) || !s.has(&same) || s.has(&newer) {
 			t.Fatalf("the %dth last", n-i)
@@ -148,21 +149,21 @@ func TestServedForgetsTheOldestAndNothingElse(t *testing.T) {
 	if first := (task.Task{ID: idOf(0), Seq: 4}); s.has(&first) {
 		t.Error("the first is remembered")
 	}
-	if unknown := (task.Task{ID: task.ID{15: 1}, Seq: 1}); s.has(&unknown) || (*served)(nil).has(&unknown) {
+	if unknown := (task.Task{ID: task.ID{15: 1}, Seq: 1}); s.has(&unknown) || (*recentClaims)(nil).has(&unknown) {
 		t.Error("has what it never saw")
 	}
 }
 
-// Who uses a key again gets another task under the same id, whose numbers begin anew.
-func TestServedDoesNotRememberTasksWithAKey(t *testing.T) {
-	s, again := newServed(), task.Task{ID: task.ID{0: 1, 6: 8 << 4}, Seq: 2}
-	s.note(again.ID, 6)
+// A key that is used again gives another task the same id, with sequence numbers that begin anew.
+func TestRecentClaimsIgnoreTasksWithAKey(t *testing.T) {
+	s, again := newRecentClaims(), task.Task{ID: task.ID{0: 1, 6: 8 << 4}, Seq: 2}
+	s.add(again.ID, 6)
 	if s.has(&again) {
 		t.Error("the message of a new task is taken for one of the task that had its key before")
 	}
 }
 
-// A task that is given back while its queue is full follows when there is room, long before its wake-up.
+// A task that is released while its queue is full is sent when there is room, long before its wake-up.
 func TestAMessageThatFindsNoRoomFollows(t *testing.T) {
 	bubble(t, func(f *fixture) {
 		a := f.overDurable()
@@ -174,34 +175,34 @@ func TestAMessageThatFindsNoRoomFollows(t *testing.T) {
 		time.Sleep(10 * time.Second)
 		f.wantQueued(row, 0, 0)
 		f.mu.Lock()
-		if tries := f.failed["send messages"]; tries < 5 || tries > 20 {
+		if tries := f.failed["send messages"]; tries < 5 || tries > 40 {
 			t.Errorf("tried %d times in ten seconds", tries)
 		}
 		f.mu.Unlock()
 		a.full.Store(false)
-		time.Sleep(resendMax)
+		time.Sleep(workRetry.Max)
 		synctest.Wait()
 		f.wantQueued(row, 1, 0)
 	})
 }
 
 func TestUnsentMessagesAreBounded(t *testing.T) {
-	u := unsent{news: make(chan struct{}, 1)}
-	for range 3 * unsentMax {
-		u.add(queue.Message{})
+	w := newWorkList(clock.Real())
+	for range 3 * messagesMax {
+		w.addMessages(queue.Message{})
 	}
-	if len(u.messages) != unsentMax {
-		t.Errorf("%d kept", len(u.messages))
+	if len(w.messages) != messagesMax {
+		t.Errorf("%d kept", len(w.messages))
 	}
 }
 
-// A store that takes claims and no results stops the claiming before memories fill up.
+// A store that takes claims and no results stops the claiming before the memory fills up.
 func TestResultsThatCannotBeStoredStopTheClaiming(t *testing.T) {
 	bubble(t, func(f *fixture) {
 		const n = 2
 		f.store.refuse = func(op *store.Op) bool { return op.Task.State.IsEnd() }
 		w := f.work(slots(n, "mail"))
-		f.enqueueMany("mail", 3*owedMax)
+		f.enqueueMany("mail", 3*unstoredMax)
 		reported := 0
 		for {
 			all := w.claimed()
@@ -212,7 +213,7 @@ func TestResultsThatCannotBeStoredStopTheClaiming(t *testing.T) {
 			reported = len(all)
 			time.Sleep(acksLinger)
 		}
-		if most := n + owedMax + n*(1+extraPerSlot); reported < owedMax || reported > most {
+		if most := n + unstoredMax + n*(1+prefetchPerSlot); reported < unstoredMax || reported > most {
 			t.Errorf("%d tasks were claimed, want %d at most", reported, most)
 		}
 		f.store.refuse = nil

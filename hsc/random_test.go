@@ -63,7 +63,7 @@ func (l *line) Send(r *kinesinv1.WorkResponse) error {
 	return nil
 }
 
-// take starts tasks and hears acks.
+// take starts tasks and handles acks.
 func (w *fickle) take(l *line, r *kinesinv1.WorkResponse) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -139,7 +139,7 @@ func (w *fickle) live(done chan struct{}) {
 		life := time.Duration(50+w.random.IntN(300)) * time.Millisecond
 		w.mu.Unlock()
 		timer := time.AfterFunc(life, func() { l.cutOnce.Do(func() { close(l.cut) }) })
-		_ = w.svc.work(w.ctx, l)
+		_ = w.svc.serveStream(w.ctx, l)
 		timer.Stop()
 		close(l.over)
 		select {
@@ -167,7 +167,7 @@ func (l *line) hello() {
 }
 
 // Whatever breaks between workers, HSC and store, no task is lost, none succeeds twice, and nobody is
-// charged. The wake-ups of the scheduler are played by the test.
+// charged. The test acts as the scheduler for wake-ups.
 func TestNothingIsLostOrDoubledWhateverBreaks(t *testing.T) {
 	for seed := range uint64(20) {
 		bubble(t, func(f *fixture) {
@@ -277,7 +277,7 @@ func (f *fixture) wantAllWatched(tasks []task.Task) {
 	}
 }
 
-// hand plays the dispatcher for a task that a worker waits for; false when none does.
+// hand acts as the dispatcher for a task that a worker waits for; false when none does.
 func (f *fixture) hand(row task.Task) bool {
 	slot, next := f.match(row)
 	if slot == nil {
@@ -289,7 +289,7 @@ func (f *fixture) hand(row task.Task) bool {
 	return true
 }
 
-// wake plays the scheduler for wake-ups that are due.
+// wake acts as the scheduler for wake-ups that are due.
 func (f *fixture) wake(tasks []task.Task) {
 	now := f.clock.Now()
 	for _, one := range tasks {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 
 	"github.com/kinesin-io/kinesin/api/kinesinv1"
 	"github.com/kinesin-io/kinesin/internal/catalog"
@@ -12,10 +13,10 @@ import (
 	"github.com/kinesin-io/kinesin/task"
 )
 
-// recordRoundsMax bounds how often a report is decided anew because its row had moved on.
+// recordRoundsMax bounds how often a report is decided again because its row had changed.
 const recordRoundsMax = 6
 
-// report is what a worker says of one attempt, on its way into the task's row.
+// report is a start or a result that a worker reports, on its way into the task's row.
 type report struct {
 	attempt
 
@@ -33,8 +34,7 @@ type report struct {
 	stored bool // changed by this report, now
 }
 
-// finishOf reads a result; ok is false when it says nothing that can be understood, and
-// the problem says what is allowed.
+// finishOf returns the report of a result, or the problem with a result that is malformed.
 func finishOf(r *kinesinv1.Result) (report, *kinesinv1.Problem) {
 	id, ok := idOf(r.GetTask())
 	if !ok {
@@ -59,42 +59,40 @@ func startOf(s *kinesinv1.Started) (report, bool) {
 	}}, ok
 }
 
-// record writes reports into their rows, each under the condition that the attempt still owns
-// its task, carries out what that leads to, and leaves in every report what became of it. A report
-// that is there already is fine. It does not wait for a store that fails: those reports are unavailable.
+// record writes reports into their rows, each under the condition that the attempt still owns its task. It
+// sends the messages that this leads to, and leaves in every report what became of it. A report that was
+// recorded before is fine. It does not wait for a store that fails: then the reports are unavailable.
 func (s *Service) record(ctx context.Context, sess *session, reports []report) {
-	s.recordBatch(ctx, sess, &batch{reports: reports})
+	s.recordBatch(ctx, sess, &reportBatch{reports: reports})
 }
 
-// recordBatch is record of the batch's reports, in the batch's room.
-func (s *Service) recordBatch(ctx context.Context, sess *session, b *batch) {
+// recordBatch records the reports of a batch.
+func (s *Service) recordBatch(ctx context.Context, sess *session, b *reportBatch) {
 	reports := b.reports
 	for i := range reports {
 		reports[i].event.Worker, reports[i].event.Attempt, reports[i].event.By = sess.worker, reports[i].number, s.Process
 	}
 	for range recordRoundsMax {
 		if err := s.readRows(ctx, reports); err != nil {
-			s.giveUp(ctx, reports, err)
+			s.failOpen(ctx, reports, err)
 			break
 		}
 		if b.ops = s.decideReports(sess.worker, reports, !b.awaited, b.ops[:0]); len(b.ops) == 0 {
 			break
 		}
 		results, err := s.Store.Apply(ctx, b.ops)
-		takeResults(reports, results)
+		noteResults(reports, results)
 		if err != nil {
-			s.giveUp(ctx, reports, err)
+			s.failOpen(ctx, reports, err)
 			b.ops = nil // they may still be in use
 			break
 		}
 	}
-	s.giveUp(ctx, reports, errBusy)
-	s.tellScheduler(b)
-	s.carryOut(ctx, reports)
+	s.failOpen(ctx, reports, errBusy)
+	s.notifyScheduler(b)
+	s.sendEnqueued(ctx, reports)
 	s.conclude(sess, reports)
 }
-
-var errBusy = errors.New("rows kept changing")
 
 // readRows reads the rows that are not known yet.
 func (s *Service) readRows(ctx context.Context, reports []report) error {
@@ -118,7 +116,7 @@ func (s *Service) readRows(ctx context.Context, reports []report) error {
 	return nil
 }
 
-// decideReports computes the changed rows of all open reports and the chains of their writes, in their order.
+// decideReports computes the changed rows of all open reports and their writes, in their order.
 func (s *Service) decideReports(worker string, reports []report, patient bool, ops []store.Op) []store.Op {
 	now := s.Clock.Now()
 	for i := range reports {
@@ -132,14 +130,14 @@ func (s *Service) decideReports(worker string, reports []report, patient bool, o
 			r.event.Jitter = s.Clock.Uint64()
 		}
 		event := r.event
-		event.Started = plausible(event.Started, r.row, now)
+		event.Started = boundStart(event.Started, r.row, now)
 		next, effect, err := r.row.Apply(event, now, policy)
 		if err != nil {
 			r.refuse(worker, err)
 			continue
 		}
 		r.next, r.effect, r.at = next, effect, len(ops)
-		ops = store.AppendChange(ops, &r.next, s.moves(&r.next), patient)
+		ops = store.AppendChange(ops, &r.next, s.movesWakeup(&r.next), patient)
 		if r.moved = ops[r.at].Kind == store.PutWakeup; r.moved {
 			r.at++
 			r.next = ops[r.at].Task // which names the new wake-up row
@@ -148,34 +146,36 @@ func (s *Service) decideReports(worker string, reports []report, patient bool, o
 	return ops
 }
 
-// moves reports whether the wake-up row of a changed task goes where the task wakes. The row of a task that
-// waits does, unless this very process fires it. The rows of others stay: the scheduler that dispatched them
-// has a timer.
-func (s *Service) moves(t *task.Task) bool {
-	return waits(t) && (s.Scheduler == nil || !s.Scheduler.FiresWithin(t.Partition, t.Wake))
+// movesWakeup reports whether the wake-up row of a changed task moves to where the task wakes. It does for a
+// delayed task, unless this process fires it from memory. The rows of other tasks stay, because the scheduler
+// that dispatched them has a timer.
+func (s *Service) movesWakeup(t *task.Task) bool {
+	return isDelayed(t) && (s.Scheduler == nil || !s.Scheduler.FiresWithin(t.Partition, t.Wake))
 }
 
-// waits reports whether a task waits for the end of a backoff or a snooze.
-func waits(t *task.Task) bool { return t.State == task.RetriableFailure || t.State == task.Scheduled }
+// isDelayed reports whether a task waits for the end of a backoff or a snooze.
+func isDelayed(t *task.Task) bool {
+	return t.State == task.RetriableFailure || t.State == task.Scheduled
+}
 
-// plausible keeps a worker's clock from saying that an attempt started before its claim or after now, which
-// is not before its claim or its due time.
-func plausible(started task.Instant, t *task.Task, now task.Instant) task.Instant {
+// boundStart bounds the start that a worker's clock showed: not before the claim, and not after now, or the
+// claim and the due time if those are later.
+func boundStart(started task.Instant, t *task.Task, now task.Instant) task.Instant {
 	if started.IsZero() {
 		return 0
 	}
 	return min(max(started, t.ClaimedAt), max(now, t.ClaimedAt, t.Due)) // the clock may be set back since the claim
 }
 
-// refuse ends a report that the machine refuses. If the row says the same already, the worker only
-// had not heard of it.
+// refuse ends a report that the state machine refuses. If it was recorded before, the worker had only not
+// heard of it.
 func (r *report) refuse(worker string, err error) {
 	r.done, r.effect = true, task.None // an earlier row may have asked for one
 	switch {
 	case r.event.Kind == task.Start:
 	case r.row.ID.IsZero():
 		r.problem = fencedProblem("there is no such task any more")
-	case recorded(r.row, worker, r.number, r.event.Outcome):
+	case isRecorded(r.row, worker, r.number, r.event.Outcome):
 		r.next = *r.row
 		if r.row.State == task.Enqueued && r.row.Attempt == r.number { // its message may not have been sent
 			r.effect = task.Send
@@ -185,8 +185,8 @@ func (r *report) refuse(worker string, err error) {
 	}
 }
 
-// recorded reports whether the row remembers that this attempt ended this way.
-func recorded(t *task.Task, worker string, number uint32, o task.Outcome) bool {
+// isRecorded reports whether the row says that this attempt of the worker ended this way.
+func isRecorded(t *task.Task, worker string, number uint32, o task.Outcome) bool {
 	for i := len(t.History) - 1; i >= 0; i-- {
 		if a := &t.History[i]; a.Number == number {
 			return a.Worker == worker && a.Outcome == o
@@ -195,9 +195,9 @@ func recorded(t *task.Task, worker string, number uint32, o task.Outcome) bool {
 	return false
 }
 
-// takeResults notes what became of the task rows of the open reports. A row whose write was skipped, because
+// noteResults notes what became of the task rows of the open reports. A row whose write was skipped, because
 // the put of its new wake-up row failed, is read again.
-func takeResults(reports []report, results []error) {
+func noteResults(reports []report, results []error) {
 	for i := range reports {
 		r := &reports[i]
 		if r.done {
@@ -214,8 +214,8 @@ func takeResults(reports []report, results []error) {
 	}
 }
 
-// giveUp answers what is still open with "unavailable": the worker sends it again.
-func (s *Service) giveUp(ctx context.Context, reports []report, err error) {
+// failOpen answers reports that are still open with "unavailable": the worker sends them again.
+func (s *Service) failOpen(ctx context.Context, reports []report, err error) {
 	open := 0
 	for i := range reports {
 		if r := &reports[i]; !r.done {
@@ -228,10 +228,10 @@ func (s *Service) giveUp(ctx context.Context, reports []report, err error) {
 	}
 }
 
-// tellScheduler tells the scheduler which wake-up rows the reports made needless, and then which wake-ups
-// they set. It repeats the wake-up of a report that was stored before, because who stored it may not have
-// known that it was.
-func (s *Service) tellScheduler(b *batch) {
+// notifyScheduler tells the scheduler which wake-up rows the reports made needless, and then which wake-ups
+// they set. It repeats the wake-up of a report that was stored before, because the outcome of that write may
+// have been unknown.
+func (s *Service) notifyScheduler(b *reportBatch) {
 	if s.Scheduler == nil {
 		return
 	}
@@ -239,26 +239,25 @@ func (s *Service) tellScheduler(b *batch) {
 		switch r := &b.reports[i]; {
 		case !r.stored:
 		case r.moved:
-			b.over = append(b.over, *r.row)
+			b.needless = append(b.needless, *r.row)
 		case r.next.State.IsEnd():
-			b.over = append(b.over, r.next)
+			b.needless = append(b.needless, r.next)
 		}
 	}
-	if len(b.over) > 0 {
-		s.Scheduler.Done(b.over)
-		clear(b.over)
-		b.over = b.over[:0]
+	if len(b.needless) > 0 {
+		s.Scheduler.Done(b.needless)
+		clear(b.needless)
+		b.needless = b.needless[:0]
 	}
 	for i := range b.reports {
-		if r := &b.reports[i]; r.problem == nil && waits(&r.next) {
+		if r := &b.reports[i]; r.problem == nil && isDelayed(&r.next) {
 			s.Scheduler.Awake(r.next)
 		}
 	}
 }
 
-// carryOut does what the stored changes owe. A message that a queue refuses is sent again, for as long as
-// this process lives; then when the task's wake-up fires.
-func (s *Service) carryOut(ctx context.Context, reports []report) {
+// sendEnqueued sends the messages of tasks that the reports enqueued again.
+func (s *Service) sendEnqueued(ctx context.Context, reports []report) {
 	var messages []queue.Message
 	for i := range reports {
 		r := &reports[i]
@@ -266,33 +265,31 @@ func (s *Service) carryOut(ctx context.Context, reports []report) {
 			messages = append(messages, queue.Message{Task: r.next})
 		}
 	}
-	if len(messages) > 0 {
-		s.sendMessages(ctx, messages)
-	}
+	s.sendMessages(ctx, messages)
 }
 
-// conclude brings the session up to date, and tells the hooks and those who wait for ends.
+// conclude brings the session up to date, and calls the hooks.
 func (s *Service) conclude(sess *session, reports []report) {
 	sess.mu.Lock()
 	for i := range reports {
 		r := &reports[i]
 		if r.event.Kind == task.Finish {
-			delete(sess.lent, r.id)
+			delete(sess.polled, r.id)
 		}
-		h := sess.hands[r.id]
-		if h == nil || h.row.Attempt != r.number || r.isUnavailable() {
+		a := sess.find(r.attempt)
+		if a == nil || r.isUnavailable() {
 			continue
 		}
 		switch {
 		case r.event.Kind == task.Finish:
-			h.settle()
-			delete(sess.hands, r.id)
+			a.settle()
+			delete(sess.assigned, r.id)
 		case r.stored:
 			row := r.next
-			h.row = &row
+			a.row = &row
 		}
 	}
-	suspect := sess.suspect
+	suspect := sess.suspect.id
 	sess.mu.Unlock()
 	ended := false
 	for i := range reports {
@@ -301,14 +298,14 @@ func (s *Service) conclude(sess *session, reports []report) {
 		if r.id == suspect && r.event.Kind == task.Finish && !r.isUnavailable() && !r.stillOwned(sess.worker) {
 			s.suspectDone(sess, r.id)
 		}
-		s.tellHooks(r)
+		s.callHooks(r)
 	}
 	if ended && s.Ended != nil {
 		s.Ended()
 	}
 }
 
-// stillOwned reports whether the worker has the task after the report; with a newer attempt, that is.
+// stillOwned reports whether the worker has the task after the report, with a newer attempt.
 func (r *report) stillOwned(worker string) bool {
 	now := r.row
 	if r.stored {
@@ -321,29 +318,42 @@ func (r *report) isUnavailable() bool {
 	return r.problem != nil && r.problem.Reason == kinesinv1.Reason_REASON_UNAVAILABLE
 }
 
-func (s *Service) tellHooks(r *report) {
-	switch {
-	case r.stored:
-		s.Hooks.started(r.entry, r.row, &r.next)
-		if r.event.Kind == task.Finish {
-			s.Hooks.finished(r.entry, &r.next, r.event.Outcome)
-		}
-	case r.problem != nil && r.problem.Reason == kinesinv1.Reason_REASON_FENCED:
-		s.Hooks.fenced()
+func (s *Service) callHooks(r *report) {
+	if !r.stored {
+		return
+	}
+	if r.row.FirstStarted.IsZero() && !r.next.FirstStarted.IsZero() {
+		s.Hooks.Started(r.entry, &r.next, r.next.FirstStarted.Sub(r.next.Due))
+	}
+	if r.event.Kind == task.Finish && len(r.next.History) > 0 {
+		s.Hooks.Finished(r.entry, &r.next, r.event.Outcome)
 	}
 }
 
-// giveBack returns attempts that never reached their worker to the queue; nobody is charged. What cannot be
-// written now is found by its wake-up.
-func (s *Service) giveBack(ctx context.Context, sess *session, rows []task.Task) {
+// endAttempts records an event for each of the attempts that the rows have. What cannot be written now is
+// found by its wake-up.
+func (s *Service) endAttempts(ctx context.Context, sess *session, rows []task.Task, event func(row *task.Task) task.Event) {
 	if len(rows) == 0 {
 		return
 	}
 	reports := make([]report, len(rows))
 	for i := range rows {
-		reports[i] = report{attempt: attempt{rows[i].ID, rows[i].Attempt}, row: &rows[i], event: task.Event{
-			Kind: task.Finish, Outcome: task.OutcomeReleased, Error: "the task did not reach its worker",
-		}}
+		reports[i] = report{attempt: attemptOf(&rows[i]), row: &rows[i], event: event(&rows[i])}
 	}
 	s.record(context.WithoutCancel(ctx), sess, reports)
+}
+
+// release returns attempts that never reached their worker to the queue; nobody is charged.
+func (s *Service) release(ctx context.Context, sess *session, rows []task.Task) {
+	s.endAttempts(ctx, sess, rows, func(*task.Task) task.Event {
+		return task.Event{Kind: task.Finish, Outcome: task.OutcomeReleased, Error: "the task did not reach its worker"}
+	})
+}
+
+// failWithoutPayload ends an attempt that cannot run.
+func (s *Service) failWithoutPayload(ctx context.Context, sess *session, row *task.Task) {
+	s.Log.ErrorContext(ctx, "payload is missing", slog.String("task_id", row.ID.String()))
+	s.endAttempts(ctx, sess, []task.Task{*row}, func(*task.Task) task.Event {
+		return task.Event{Kind: task.Finish, Outcome: task.OutcomeFatal, Error: "the payload of the task is missing from the store"}
+	})
 }

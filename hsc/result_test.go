@@ -8,7 +8,7 @@ import (
 	"github.com/kinesin-io/kinesin/task"
 )
 
-// one is a worker with one claimed task in hand.
+// one returns a worker and the one task that it has.
 func (f *fixture) one() (*remote, *kinesinv1.Claimed) {
 	f.Helper()
 	f.enqueue(f.task("mail"))

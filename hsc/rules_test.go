@@ -16,8 +16,7 @@ import (
 	"github.com/kinesin-io/kinesin/task"
 )
 
-// TestSameClaim changes each thing that a claim wrote: then the row is of another claim, and the task is not
-// ours.
+// TestSameClaim changes each thing that a claim wrote: then the row belongs to another claim.
 func TestSameClaim(t *testing.T) {
 	ours := task.Task{ID: task.ID{1}, State: task.Claimed, Seq: 4, Attempt: 2, Worker: "w", ClaimedAt: 1000}
 	if row := ours; !sameClaim(&row, &ours) {
@@ -50,7 +49,7 @@ func TestRecordedIsOfTheWorkerAndItsOutcome(t *testing.T) {
 		{"a", 1, task.OutcomeRetriable, false},
 		{"a", 2, task.OutcomeSuccess, false},
 	} {
-		if got := recorded(&row, c.worker, c.number, c.outcome); got != c.want {
+		if got := isRecorded(&row, c.worker, c.number, c.outcome); got != c.want {
 			t.Errorf("%+v: %v", c, got)
 		}
 	}
@@ -59,7 +58,7 @@ func TestRecordedIsOfTheWorkerAndItsOutcome(t *testing.T) {
 func TestWhatAWorkersClockSaysIsBounded(t *testing.T) {
 	claimed := task.Task{ClaimedAt: 100}
 	for started, want := range map[task.Instant]task.Instant{0: 0, 50: 100, 150: 150, 999: 200} {
-		if got := plausible(started, &claimed, 200); got != want {
+		if got := boundStart(started, &claimed, 200); got != want {
 			t.Errorf("started at %d: %d, want %d", started, got, want)
 		}
 	}
@@ -78,8 +77,8 @@ func TestWhatAWorkersClockSaysIsBounded(t *testing.T) {
 func TestAnOlderSightOfALeaseChangesNothing(t *testing.T) {
 	sess := newSession(&lease.Lease{Worker: "w", Length: time.Second})
 	newer, older := lease.Lease{Heard: 5_000_000, Length: time.Second}, lease.Lease{Heard: 1_000_000, Length: time.Second}
-	sess.renewed(&newer)
-	sess.renewed(&older)
+	sess.noteLease(&newer)
+	sess.noteLease(&older)
 	if sess.end() != newer.HoldsUntil() {
 		t.Errorf("ends at %d, want %d", sess.end(), newer.HoldsUntil())
 	}
@@ -93,18 +92,18 @@ func TestWhatIsOnItsWayNeedNotBeNamed(t *testing.T) {
 	old := task.Task{ID: task.ID{2}, Attempt: 1, ClaimedAt: before}
 	ahead := task.Task{ID: task.ID{3}, Attempt: 1, ClaimedAt: before, Due: before + 1}
 	for _, row := range []*task.Task{&young, &old, &ahead} {
-		sess.hands[row.ID] = &hand{row: row}
+		sess.assigned[row.ID] = &assignment{row: row}
 	}
-	if got := sess.unnamed(nil, now); len(got) != 1 || got[0].id != old.ID {
+	if got := sess.missing(nil, now); len(got) != 1 || got[0].id != old.ID {
 		t.Errorf("missing are %v, want the one that was claimed and due long ago", got)
 	}
-	if got := sess.unnamed([]attempt{{old.ID, 1}}, now); len(got) != 0 {
+	if got := sess.missing([]attempt{{old.ID, 1}}, now); len(got) != 0 {
 		t.Errorf("missing are %v, though it is named", got)
 	}
 }
 
-// TestAProcessReservesOneBlamedTask is about two streams of a process that both receive one: none of them
-// polls any more once it is reserved, but a message may be on its way.
+// TestAProcessReservesOneBlamedTask has two streams of a process receive a blamed task each. They stop
+// polling once one is reserved, but a message may be on its way.
 func TestAProcessReservesOneBlamedTask(t *testing.T) {
 	sess := newSession(&lease.Lease{Worker: "w", Length: time.Second})
 	first, second, now := task.ID{1}, task.ID{2}, task.FromMillis(1_000_000)
@@ -113,7 +112,7 @@ func TestAProcessReservesOneBlamedTask(t *testing.T) {
 	}
 }
 
-// TestAMessageIsJudgedByTheRowAsItIsNow has rows move on between a message and its claim.
+// TestAMessageIsJudgedByTheRowAsItIsNow changes rows between a message and its claim.
 func TestAMessageIsJudgedByTheRowAsItIsNow(t *testing.T) {
 	bubble(t, func(f *fixture) {
 		now := f.clock.Now()
@@ -131,15 +130,15 @@ func TestAMessageIsJudgedByTheRowAsItIsNow(t *testing.T) {
 		} {
 			row := sent
 			want.change(&row)
-			cl := claim{row: &sent}
-			if c.reconsider(&cl, &row, &queue.Message{Task: sent}); cl.state != want.state {
+			cl := claim{row: &sent, message: &queue.Message{Task: sent}}
+			if c.reconsider(&cl, &row); cl.state != want.state {
 				t.Errorf("%s: state %d, want %d", name, cl.state, want.state)
 			}
 		}
 	})
 }
 
-// deafRows takes no writes of leases while it is told so.
+// deafRows refuses writes of leases on demand.
 type deafRows struct {
 	*store.Store
 
@@ -251,7 +250,7 @@ func TestAWorkerThatWasLostMeanwhileGetsNoStream(t *testing.T) {
 		w := f.work(slots(1, "mail"))
 		sess := f.svc.sessions[w.id]
 		st := sess.current()
-		f.svc.lose(w.id)
+		f.svc.removeSession(w.id, leaseLost(w.id))
 		if err := f.svc.admitStream(st); !errors.Is(err, api.ErrLeaseLost) {
 			t.Errorf("%v, want that the lease is lost", err)
 		}
@@ -268,8 +267,7 @@ func TestWhatAWorkerNamesIsBounded(t *testing.T) {
 	})
 }
 
-// A report that was stored without an answer is met again in a row that has moved on: nothing of that row is
-// sent.
+// A report whose write had an unknown outcome meets a row that has moved on: no message of that row is sent.
 func TestAReportThatIsOldNewsSendsNothing(t *testing.T) {
 	row := task.Task{
 		ID: task.ID{1}, State: task.Success, Attempt: 2,

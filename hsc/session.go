@@ -1,7 +1,6 @@
 package hsc
 
 import (
-	"context"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -17,59 +16,7 @@ type attempt struct {
 	number uint32
 }
 
-// hand is an attempt that the worker holds or is about to get. Its fields are guarded by session.mu
-// once it is in session.hands.
-type hand struct {
-	row   *task.Task // as last stored here; what it points to never changes
-	group *group     // whose slot it takes
-	sent  bool       // it may have reached the worker
-	freed bool       // its result was received: the slot is free, the row is not yet changed
-	owed  bool       // counted in group.owed
-}
-
-// group is a slot group of one stream.
-type group struct {
-	lambdas   []string
-	slots     int
-	slotsOnly bool // no tasks beyond the slots
-
-	waits atomic.Int64 // since when its pump waits for a message, in monotonic time; 0 while it does not
-
-	// Guarded by session.mu.
-	used      int
-	owed      int // results that were received and are not yet stored
-	pace      pace
-	interrupt context.CancelFunc // ends the Receive under way; nil when there is none
-
-	// changed holds one value when a slot came free or the queues to poll changed.
-	changed chan struct{}
-}
-
-// owedMax bounds the results of a group that are received and not yet stored, beside one for each slot: a
-// store that takes claims and no results must not fill the memories of both sides.
-const owedMax = extraMax
-
-// room is how many more tasks the group may get. Call with session.mu held.
-func (g *group) room() int {
-	if g.owed >= g.slots+owedMax {
-		return 0
-	}
-	if g.slotsOnly {
-		return g.slots - g.used
-	}
-	return g.slots + g.pace.extra(g.slots) - g.used
-}
-
-// pollAnew ends the Receive under way, so that the group's pump looks again at what it may claim. Call with
-// session.mu held.
-func (g *group) pollAnew() {
-	if g.interrupt != nil {
-		g.interrupt()
-	}
-	g.poke()
-}
-
-func (g *group) poke() { poke(g.changed) }
+func attemptOf(row *task.Task) attempt { return attempt{row.ID, row.Attempt} }
 
 // session is what this process knows of one worker process.
 type session struct {
@@ -78,40 +25,34 @@ type session struct {
 
 	ends atomic.Int64 // task.Instant of the lease's end by clock.Steady, as last known here
 
-	mu      sync.Mutex // guards what follows and the groups of the stream; never held across I/O
-	hands   map[task.ID]*hand
-	suspect task.ID      // the blamed task in hand, or about to be; zero for none
-	claimed bool         // it is not about to be: its claim was decided
-	until   task.Instant // the end of its quarantine, by clock.Steady
-	opened  bool         // that is over: others are taken beside it
-	adopted task.Instant // when the suspect was read from the lease instead of being reserved here, by clock.Steady; 0: it was reserved
-	stream  *stream      // the newest, nil when it has ended
-	lost    bool         // the lease has ended
+	mu       sync.Mutex // guards what follows and the slot groups of the stream; never held across I/O
+	stream   *stream    // the newest, nil when it has ended
+	lost     bool       // the lease has ended
+	assigned map[task.ID]*assignment
 
-	since     task.Instant             // when the process was closed for the suspect, by clock.Steady
-	restUntil task.Instant             // no blamed task is taken before, by clock.Steady
-	lent      map[task.ID]task.Instant // attempts that were claimed by calls, and when they began
+	suspect       suspectState
+	suspectsAfter task.Instant             // no blamed task is taken before, by clock.Steady
+	polled        map[task.ID]task.Instant // attempts that were claimed by calls, and when they began
 
-	known    map[task.ID]uint32 // attempts that run, as far as is known, and nobody wants to stop
+	running  map[task.ID]uint32 // attempts that are known to run, and whose cancel nobody requested
 	reviewAt task.Instant       // when all rows are read again; zero: with the next heartbeat
-	attend   uint64             // of the lease, as it was last looked at
+	attend   uint64             // of the lease, as last seen
 }
 
 func newSession(l *lease.Lease) *session {
 	return &session{
-		worker: l.Worker, lease: l.Length, hands: map[task.ID]*hand{}, suspect: l.Suspect, claimed: true,
-		known: map[task.ID]uint32{}, attend: l.Attend,
+		worker: l.Worker, lease: l.Length, assigned: map[task.ID]*assignment{}, running: map[task.ID]uint32{}, attend: l.Attend,
 	}
 }
 
-// end is when the lease runs out, as far as is known here, by clock.Steady.
+// end returns when the lease runs out, as far as is known here, by clock.Steady.
 func (s *session) end() task.Instant { return task.Instant(s.ends.Load()) }
 
-// isGood reports whether the lease has not run out, as far as is known here.
-func (s *session) isGood(c clock.Clock) bool { return clock.Steady(c) < s.end() }
+// holdsLease reports whether the lease has not run out, as far as is known here.
+func (s *session) holdsLease(c clock.Clock) bool { return clock.Steady(c) < s.end() }
 
-// renewed notes the lease as it was read or written; an older sight of it changes nothing.
-func (s *session) renewed(l *lease.Lease) {
+// noteLease notes the lease as it was read or written; one that was read earlier changes nothing.
+func (s *session) noteLease(l *lease.Lease) {
 	for end := int64(l.HoldsUntil()); ; {
 		have := s.ends.Load()
 		if have >= end || s.ends.CompareAndSwap(have, end) {
@@ -126,219 +67,149 @@ func (s *session) isLost() bool {
 	return s.lost
 }
 
-// lose notes that the lease has ended and returns the stream that is to end with it, if there is one.
-func (s *session) lose() *stream {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.lost = true
-	return s.stream
-}
-
+// current returns the worker's stream, nil when there is none here.
 func (s *session) current() *stream {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.stream
 }
 
-// pollAnew interrupts the receiving of all groups, which then choose their queues again.
-func (s *session) pollAnew() {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.pollAnewLocked()
-}
-
-func (s *session) pollAnewLocked() {
+// pollAgain ends the Receive calls under way, so that all slot groups choose their queues again. Call with mu
+// held.
+func (s *session) pollAgain() {
 	if s.stream == nil {
 		return
 	}
 	for _, g := range s.stream.groups {
-		g.pollAnew()
+		g.pollAgain()
 	}
 }
 
-// take reserves up to n free slots of a group; of a closed process only for what it is closed for, alone.
-func (s *session) take(g *group, n int, alone bool) int {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.closed() != alone {
-		return 0
-	}
-	n = min(n, max(g.room(), 0))
-	g.used += n
-	return n
+// assignment is an attempt that the worker has or is about to get. Its fields are guarded by session.mu once
+// it is in session.assigned.
+type assignment struct {
+	row      *task.Task // as last stored here; what it points to never changes
+	group    *slotGroup // whose slot it takes; nil for none
+	sent     bool       // it may have reached the worker
+	freed    bool       // its slot is free: its result was received, or it is over
+	unstored bool       // it is counted in group.unstored
 }
 
-// giveSlots returns slots that were taken and not used.
-func (s *session) giveSlots(g *group, n int) {
-	if n == 0 {
+// free frees the slot for the next task. Call with mu held.
+func (a *assignment) free() {
+	if a.freed {
 		return
 	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	g.used -= n
-	g.poke()
+	a.freed = true
+	if a.group != nil {
+		a.group.used--
+		wake(a.group.changed)
+	}
 }
 
-// reserveSuspect makes id the one blamed task of the process, which takes nothing else from now on; false
-// when there is another one, or the process was closed a moment ago.
-func (s *session) reserveSuspect(id task.ID, steady task.Instant) bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if !s.suspect.IsZero() || s.rests(steady) {
-		return false
+// received frees the slot because the result is here, though it is not yet stored. Call with mu held.
+func (a *assignment) received() {
+	if !a.freed && a.group != nil {
+		a.unstored = true
+		a.group.unstored++
 	}
-	s.suspect, s.claimed, s.adopted, s.opened, s.since = id, false, 0, false, steady
-	s.pollAnewLocked()
+	a.free()
+}
+
+// settle ends the assignment: its result is stored, or there will be none. Call with mu held.
+func (a *assignment) settle() {
+	a.free()
+	if a.unstored {
+		a.unstored = false
+		a.group.unstored--
+		wake(a.group.changed)
+	}
+}
+
+// find returns the assignment of an attempt, nil when there is none. Call with mu held.
+func (s *session) find(a attempt) *assignment {
+	if had := s.assigned[a.id]; had != nil && had.row.Attempt == a.number {
+		return had
+	}
+	return nil
+}
+
+// assign adds an assignment, whose slot is taken; an earlier attempt of the same task is over. If that very
+// attempt is assigned already, it frees the slot again and returns false. Call with mu held.
+func (s *session) assign(a *assignment) bool {
+	if had := s.assigned[a.row.ID]; had != nil {
+		if had.row.Attempt == a.row.Attempt {
+			a.free()
+			return false
+		}
+		had.settle()
+	}
+	s.assigned[a.row.ID] = a
 	return true
 }
 
-// isReserved reports whether the process is about to get this blamed task.
-func (s *session) isReserved(id task.ID) bool {
+// unassign forgets attempts that have ended.
+func (s *session) unassign(attempts []attempt) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.suspect == id && !s.claimed
-}
-
-// suspectClaimed notes that the claim of the reserved suspect, if that is id, was decided.
-func (s *session) suspectClaimed(id task.ID, until task.Instant) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.suspect == id && !s.claimed {
-		s.claimed, s.until = true, until
-	}
-}
-
-// suspectDone notes that the process does not run this suspect any more, if it ever did.
-func (s *session) suspectDone(id task.ID, steady task.Instant) bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.suspect != id || id.IsZero() {
-		return false
-	}
-	if !s.opened {
-		s.rest(steady, steady.Sub(s.since))
-	}
-	s.suspect = task.ID{}
-	delete(s.lent, id)
-	s.pollAnewLocked()
-	return true
-}
-
-// suspectInHand is the suspect that the process should run, zero for none. One whose claim is under way does
-// not count: no row and no worker knows of it yet. Of one that another process wrote on the lease nobody here
-// knows whether it is, until it must have been decided.
-func (s *session) suspectInHand(steady task.Instant) task.ID {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if !s.claimed || steady < s.adopted.Add(task.ClaimTimeout) {
-		return task.ID{}
-	}
-	return s.suspect
-}
-
-// taking is what a process takes at the moment.
-type taking struct {
-	anything, suspects, blamed bool
-	// rests is how long it takes no blamed task at most; zero: until something changes.
-	rests time.Duration
-}
-
-func (s *session) takes(steady task.Instant) taking {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.takesLocked(steady)
-}
-
-func (s *session) takesLocked(steady task.Instant) taking {
-	t := taking{anything: !s.closed(), suspects: s.suspect.IsZero()}
-	if t.blamed = t.suspects && !s.rests(steady); t.suspects && !t.blamed {
-		t.rests = s.restUntil.Sub(steady)
-	}
-	return t
-}
-
-// free makes the slot of a hand free for the next task. Call with mu held.
-func (h *hand) free() {
-	if h.freed {
-		return
-	}
-	h.freed = true
-	if h.group != nil {
-		h.group.used--
-		h.group.poke()
-	}
-}
-
-// result notes that the result of a hand is here: its slot is free, though the row is not yet changed. Call
-// with mu held.
-func (h *hand) result() {
-	if !h.freed && h.group != nil {
-		h.owed = true
-		h.group.owed++
-	}
-	h.free()
-}
-
-// settle ends a hand: nothing is owed for it any more. Call with mu held.
-func (h *hand) settle() {
-	h.free()
-	if h.owed {
-		h.owed = false
-		h.group.owed--
-		h.group.poke()
-	}
-}
-
-// drop forgets hands whose attempts have ended.
-func (s *session) drop(attempts []attempt) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	for _, a := range attempts {
-		if h := s.hands[a.id]; h != nil && h.row.Attempt == a.number {
-			h.settle()
-			delete(s.hands, a.id)
+	for _, ended := range attempts {
+		if a := s.find(ended); a != nil {
+			a.settle()
+			delete(s.assigned, ended.id)
 		}
 	}
 }
 
-// unnamed lists attempts in hand, claimed a while ago, that the worker did not name: it may never have got
-// them.
-func (s *session) unnamed(running []attempt, now task.Instant) []attempt {
-	named := make(map[task.ID]bool, len(running))
-	for _, a := range running {
-		named[a.id] = true
+// withdraw takes back deliveries that were not sent, and returns their rows. Call with mu held.
+func (s *session) withdraw(unsent []delivery) (rows []task.Task) {
+	for _, d := range unsent {
+		if s.assigned[d.row.ID] == d.assignment {
+			d.settle()
+			delete(s.assigned, d.row.ID)
+			rows = append(rows, *d.row)
+		}
+	}
+	return rows
+}
+
+// withdrawAll takes back all attempts that have no result, and returns their rows.
+func (s *session) withdrawAll() (rows []task.Task) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, a := range s.assigned {
+		if !a.freed {
+			rows = append(rows, *a.row)
+		}
+		a.settle()
+	}
+	clear(s.assigned)
+	return rows
+}
+
+// missing returns the assigned attempts, claimed a while ago, that the worker did not name: it may never have
+// got them.
+func (s *session) missing(named []attempt, now task.Instant) []attempt {
+	isNamed := make(map[task.ID]bool, len(named))
+	for _, a := range named {
+		isNamed[a.id] = true
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	var missing []attempt
-	for id, h := range s.hands {
-		if !named[id] && !h.freed && claimedBefore(h.row, now, task.ClaimTimeout) {
-			missing = append(missing, attempt{id, h.row.Attempt})
+	for id, a := range s.assigned {
+		if !isNamed[id] && !a.freed && claimedBefore(a.row, now, task.ClaimTimeout) {
+			missing = append(missing, attemptOf(a.row))
 		}
 	}
 	return missing
 }
 
-// put adds a hand, whose slot is taken; an earlier attempt of the same task is over. It frees the slot again
-// and returns false when that very attempt is in hand. Call with mu held.
-func (s *session) put(h *hand) bool {
-	if had := s.hands[h.row.ID]; had != nil {
-		if had.row.Attempt == h.row.Attempt {
-			h.free()
-			return false
-		}
-		had.settle()
-	}
-	s.hands[h.row.ID] = h
-	return true
-}
-
-// holdsUnreported reports whether the worker got attempts of which it has said nothing yet.
-func (s *session) holdsUnreported() bool {
+// hasUnreported reports whether the worker got attempts of which it has said nothing yet.
+func (s *session) hasUnreported() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	for _, h := range s.hands {
-		if h.sent {
+	for _, a := range s.assigned {
+		if a.sent {
 			return true
 		}
 	}

@@ -45,7 +45,7 @@ func TestHelloIsChecked(t *testing.T) {
 		}
 		w := &remote{fixture: f, requests: make(chan *kinesinv1.WorkRequest, 1), over: make(chan struct{})}
 		w.requests <- &kinesinv1.WorkRequest{}
-		wantReason(t, f.svc.work(f.ctx, w), kinesinv1.Reason_REASON_INVALID)
+		wantReason(t, f.svc.serveStream(f.ctx, w), kinesinv1.Reason_REASON_INVALID)
 	})
 }
 
@@ -183,7 +183,7 @@ func TestAnotherHSCTakesTheWorkerOver(t *testing.T) {
 	})
 }
 
-// forgetAll is what a restart does to what is only in memory.
+// forgetAll forgets what is only in memory, as a restart does.
 func (s *Service) forgetAll() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -304,7 +304,7 @@ func TestALambdaBeingDeletedIsNotServed(t *testing.T) {
 func TestHooksTellLateness(t *testing.T) {
 	bubble(t, func(f *fixture) {
 		var waited []time.Duration
-		f.svc.Hooks.Claimed = func(_ *catalog.Entry, _ *task.Task, d time.Duration) { waited = append(waited, d) }
+		f.svc.Hooks.Claimed = func(_ *catalog.Entry, t *task.Task) { waited = append(waited, t.ClaimedAt.Sub(t.Due)) }
 		one := f.enqueueMany("mail", 1)[0]
 		time.Sleep(time.Second)
 		w := f.work(slots(1, "mail"))

@@ -196,7 +196,7 @@ func TestResultsNeedNoLease(t *testing.T) {
 		if err := f.book.MarkLost(f.ctx, l); err != nil {
 			t.Fatal(err)
 		}
-		f.svc.lose(worker)
+		f.svc.removeSession(worker, leaseLost(worker))
 		r, err := f.svc.SetResults(f.ctx, &kinesinv1.SetResultsRequest{Worker: worker, Results: []*kinesinv1.Result{result(got[0], "success")}})
 		if err != nil || r.GetAcks()[0].GetProblem() != nil {
 			t.Errorf("%v, %v", r, err)
@@ -258,7 +258,7 @@ func TestLeaveOfAWorkerWithoutAttemptsEndsItsLease(t *testing.T) {
 	})
 }
 
-// Handlers that were given up may still run in a process that leaves.
+// Abandoned handlers may still run in a process that leaves.
 func TestLeaveWithAttemptsInHandLeavesThemToTheLease(t *testing.T) {
 	bubble(t, func(f *fixture) {
 		w, c := f.one()
@@ -275,7 +275,7 @@ func TestLeaveWithAttemptsInHandLeavesThemToTheLease(t *testing.T) {
 	})
 }
 
-// What was claimed for a worker that leaves, and not sent, never was in its hands.
+// Tasks that were claimed for a worker that leaves, and not sent, never reached it.
 func TestLeaveGivesBackWhatWasNotSent(t *testing.T) {
 	bubble(t, func(f *fixture) {
 		w := f.work(slots(1, "mail"))
@@ -289,7 +289,7 @@ func TestLeaveGivesBackWhatWasNotSent(t *testing.T) {
 		sess := f.svc.sessions[w.id]
 		f.svc.mu.Unlock()
 		sess.mu.Lock()
-		for _, h := range sess.hands {
+		for _, h := range sess.assigned {
 			h.free() // as if its result were here: room for one that cannot be sent
 		}
 		sess.mu.Unlock()

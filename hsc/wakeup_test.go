@@ -18,7 +18,7 @@ func (w *remote) snooze(c *kinesinv1.Claimed, delay time.Duration) {
 	w.send(&kinesinv1.WorkRequest{Results: []*kinesinv1.Result{r}})
 }
 
-// wantDone checks of which tasks the scheduler was told, in one call, that nothing needs their wake-up rows.
+// wantDone checks which tasks one call told the scheduler to forget the wake-up rows of.
 func (f *fixture) wantDone(rows ...task.Task) {
 	f.Helper()
 	f.mu.Lock()
@@ -104,7 +104,7 @@ func TestANearRetryLeavesTheWakeUpRowWhereItIs(t *testing.T) {
 	})
 }
 
-// What is dispatched or runs is watched where it was, however far its wake-up is.
+// The wake-up row of a dispatched or running task stays where it was, however late its wake-up is.
 func TestClaimsStartsAndReleasesLeaveTheWakeUpRowWhereItIs(t *testing.T) {
 	bubble(t, func(f *fixture) {
 		f.fires(-1)
@@ -140,7 +140,7 @@ func TestDoneIsToldOnceForABatch(t *testing.T) {
 	})
 }
 
-// Retries go there and back again: each move leaves one row, which the task row names.
+// Retries move the row there and back: each move leaves one row, which the task row names.
 func TestMovesFollowEachOther(t *testing.T) {
 	bubble(t, func(f *fixture) {
 		f.fires(-1)
@@ -168,7 +168,7 @@ func TestMovesFollowEachOther(t *testing.T) {
 	})
 }
 
-// chains are results, each with the number of writes that store it.
+// chains has results, each with the number of writes that store it.
 var chains = map[string]struct {
 	outcome string
 	delay   time.Duration
@@ -181,7 +181,7 @@ var chains = map[string]struct {
 	"retry at all": {"retriable_failure", 0, 1, task.RetriableFailure},
 }
 
-// The call fails after any number of its writes, and nobody knows how many. Then the worker reports again.
+// The call fails after any number of its writes, with an unknown outcome. Then the worker reports again.
 func TestABrokenChainNeverLosesTheWakeUpRow(t *testing.T) {
 	for name, chain := range chains {
 		for through := range chain.writes + 1 {
@@ -212,7 +212,7 @@ func TestABrokenChainNeverLosesTheWakeUpRow(t *testing.T) {
 	}
 }
 
-// A conflict stops a chain before anything is deleted, whatever the other one made of the task.
+// A conflict stops the writes of a task before anything is deleted, whatever the other writer did.
 func TestAConflictNeverLosesTheWakeUpRow(t *testing.T) {
 	for name, chain := range chains {
 		for change, other := range map[string]struct {
@@ -258,7 +258,7 @@ func (f *fixture) wantRemnantsOf(row task.Task) {
 	}
 }
 
-// What meets the put of the new wake-up row is a wake-up row, and never taken for the task.
+// The row that conflicts with a new wake-up row is a wake-up row, and is never taken for the task row.
 func TestAMoveMeetsAnOlderRowInItsPlace(t *testing.T) {
 	bubble(t, func(f *fixture) {
 		f.fires(-1)
@@ -279,7 +279,7 @@ func TestAMoveMeetsAnOlderRowInItsPlace(t *testing.T) {
 	})
 }
 
-// The worker lost its lease, so its report ends nothing.
+// The worker lost its lease, so its report ends no attempt.
 func TestAReportThatIsRefusedDeletesNothing(t *testing.T) {
 	bubble(t, func(f *fixture) {
 		w, c := f.one()

@@ -11,7 +11,7 @@ import (
 // snoozeMax caps the delay a handler may ask for.
 const snoozeMax = 10 * 365 * 24 * time.Hour
 
-// outcomes are those that a worker may report.
+// outcomes has the outcomes that a worker may report, by name.
 var outcomes = map[string]task.Outcome{
 	task.OutcomeSuccess.String():   task.OutcomeSuccess,
 	task.OutcomeRetriable.String(): task.OutcomeRetriable,
@@ -21,8 +21,8 @@ var outcomes = map[string]task.Outcome{
 	task.OutcomeCancelled.String(): task.OutcomeCancelled,
 }
 
-// wireClaimed is a claimed task as the worker gets it, but for the time to hold it: until hold says how long
-// that is from then, HoldMicros is the instant until when.
+// wireClaimed returns a claimed task as the worker gets it. HoldMicros is the instant until which to hold it,
+// until hold makes it the time that is left.
 func (s *Service) wireClaimed(t *task.Task, l *catalog.Entry, payload []byte) *kinesinv1.Claimed {
 	if payload == nil {
 		payload = t.Payload
@@ -51,7 +51,7 @@ func (s *Service) wireClaimed(t *task.Task, l *catalog.Entry, payload []byte) *k
 	return c
 }
 
-// hold says how long the worker must wait from receipt, computed as late as possible.
+// hold sets how long the worker must wait from receipt. It is called as late as possible.
 func hold(c *kinesinv1.Claimed, now task.Instant) { c.HoldMicros = max(0, c.HoldMicros-int64(now)) }
 
 func idOf(raw []byte) (id task.ID, ok bool) {
@@ -62,7 +62,7 @@ func wireHeld(a attempt) *kinesinv1.Held {
 	return &kinesinv1.Held{Task: a.id[:], Attempt: a.number}
 }
 
-// attemptsOf reads the attempts a worker names; what is no task id is left out.
+// attemptsOf returns the attempts that a worker names, without malformed task ids.
 func attemptsOf(held []*kinesinv1.Held) []attempt {
 	attempts := make([]attempt, 0, len(held))
 	for _, h := range held {

@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// TestAStreamIsNeverSilentForLong: its worker counts on that, and closes it otherwise.
+// TestAStreamIsNeverSilentForLong checks the limit by which workers close streams.
 func TestAStreamIsNeverSilentForLong(t *testing.T) {
 	bubble(t, func(f *fixture) {
 		w := f.work(slots(1, "mail"))

@@ -22,7 +22,7 @@ func keyOf(id []byte, attempt uint32) (k key, ok bool) {
 
 func (k key) held() *kinesinv1.Held { return &kinesinv1.Held{Task: k.task[:], Attempt: k.attempt} }
 
-// stage is where an attempt in hand stands.
+// stage is how far an attempt has come.
 type stage uint8
 
 const (
@@ -32,7 +32,8 @@ const (
 	ended                // its result is not acknowledged yet
 )
 
-// attempt is one claimed task in hand. All fields but the first group are guarded by session.mu.
+// attempt is one claimed task that this process has. All fields but the first group are guarded by
+// session.mu.
 type attempt struct {
 	key   key
 	work  Work
@@ -40,20 +41,20 @@ type attempt struct {
 	group *group
 
 	state  stage
-	ctx    handlerContext // which others end
+	ctx    handlerContext
 	cancel context.CancelCauseFunc
 
 	start     time.Duration // monotonic
 	startedAt task.Instant  // on the server's clock
 	reported  bool          // that it started
 	overdue   bool          // its timeout has passed
-	dropped   bool          // nobody wants its result
+	dropped   bool          // its result is not sent
 
 	result *kinesinv1.Result
 	sent   bool // on the stream that is open
 	sends  int  // that the server asked to repeat
 
-	alarm time.Duration // monotonic; when the timeline looks at it next
+	alarm time.Duration // monotonic; when something is to be done about it
 	place int           // in the timeline; -1 when it is not there
 }
 
@@ -70,7 +71,7 @@ func attemptOf(k key, c *kinesinv1.Claimed, g *group) *attempt {
 	}
 }
 
-// end makes the result of an attempt.
+// end sets the result of an attempt.
 func (a *attempt) end(o Outcome) {
 	a.state = ended
 	a.result = &kinesinv1.Result{
@@ -79,15 +80,7 @@ func (a *attempt) end(o Outcome) {
 	}
 }
 
-// stop tells an attempt to stop; the first cause stays.
-func (a *attempt) stop(cause error) {
-	if a.state == running {
-		a.cancel(cause)
-	}
-}
-
-// handlerContext carries the deadline of an attempt. What ends the context is the
-// timeline, with ErrTimeout as its cause.
+// handlerContext carries the deadline of an attempt. The timeline ends it, with ErrTimeout as its cause.
 type handlerContext struct {
 	context.Context //nolint:containedctx // it is one
 
@@ -95,7 +88,7 @@ type handlerContext struct {
 	deadline time.Time
 }
 
-// Err asks the lease first: a handler that looks before it acts, in a process that was stopped and goes on,
+// Err checks the lease first: in a process that was stopped and goes on, a handler that looks before it acts
 // finds its context ended although nothing else here has run yet. It must not be called with session.mu held.
 func (c handlerContext) Err() error {
 	if err := c.Context.Err(); err != nil {
@@ -105,5 +98,5 @@ func (c handlerContext) Err() error {
 	return c.Context.Err()
 }
 
-// Deadline is when the attempt times out.
+// Deadline returns when the attempt times out.
 func (c handlerContext) Deadline() (time.Time, bool) { return c.deadline, !c.deadline.IsZero() }

@@ -13,17 +13,17 @@ import (
 	"github.com/kinesin-io/kinesin/task"
 )
 
-// Why Run ended, or why the context of an attempt did (context.Cause).
+// Errors with which Run ends, or the context of an attempt (context.Cause).
 var (
-	// ErrLeaseLost says that the lease ran out, or may have: the tasks run elsewhere.
+	// ErrLeaseLost says that the lease ran out, or may have: the tasks may run elsewhere.
 	ErrLeaseLost = errors.New("the worker's lease is lost")
 	// ErrAbandoned says that handlers did not return in time; the process should end.
 	ErrAbandoned = errors.New("handlers did not return")
-	// ErrCancelled says that somebody cancelled the task.
+	// ErrCancelled says that the task was cancelled.
 	ErrCancelled = errors.New("the task was cancelled")
 	// ErrFenced says that another attempt owns the task.
 	ErrFenced = errors.New("another attempt owns the task")
-	// ErrTimeout says that the attempt ran longer than it may.
+	// ErrTimeout says that the attempt ran longer than its timeout.
 	ErrTimeout = errors.New("the attempt timed out")
 	// ErrDraining says that the worker is stopping and the grace is over.
 	ErrDraining = errors.New("the worker is stopping")
@@ -42,7 +42,7 @@ type Backend interface {
 
 // Stream is an open Work call. One goroutine may send while another receives.
 type Stream interface {
-	// Send returns io.EOF when the other side has ended the stream; Receive then tells why.
+	// Send returns io.EOF when the other side has ended the stream; Receive then returns the reason.
 	Send(r *kinesinv1.WorkRequest) error
 	Receive() (*kinesinv1.WorkResponse, error)
 	Close() error
@@ -65,7 +65,7 @@ type Group struct {
 	Slots   int
 }
 
-// Config is what a controller needs. A zero field has the default in its comment.
+// Config configures a controller. A zero field has the default in its comment.
 type Config struct {
 	Backend Backend // required
 	// Execute runs one attempt; it may be called from many goroutines. Required.
@@ -73,8 +73,8 @@ type Config struct {
 	Groups  []Group // required; a lambda is in one group only
 
 	Name string // for people: host and process
-	// Process says where this process runs, so that a server beside it sees when it has ended; nil: it does
-	// not say.
+	// Process says where this process runs, so that a server on the same machine sees when it has ended. It
+	// may be nil.
 	Process *kinesinv1.Process
 	Lease   time.Duration // LeaseDefault; LeaseMin to LeaseMax
 
@@ -84,8 +84,8 @@ type Config struct {
 	Grace     time.Duration
 	KillAfter time.Duration
 
-	// Linger is how close after the last one a message with results is sent at the soonest, unless it is
-	// large: LingerDefault; negative for none. Each message costs the server a wake-up, a commit and a sync.
+	// Linger is the least time between two messages with few results: LingerDefault; negative for none. Each
+	// message costs the server a wake-up, a commit and a sync.
 	Linger time.Duration
 
 	// Exit ends the process when the lease is lost and handlers do not obey. nil: Run
@@ -97,16 +97,38 @@ type Config struct {
 	Hooks  Hooks
 }
 
-// Hooks are called as things happen, from many goroutines. A nil hook is not called.
+// Hooks are called when something happens, from many goroutines; any may be nil.
 type Hooks struct {
 	Started func(w *Work, late time.Duration)
 	Ended   func(w *Work, o task.Outcome, took time.Duration)
 	Fenced  func(w *Work) // an outcome was refused or an attempt stopped: another one owns the task
-	// LeaseHeld hears at registration, and after each accepted heartbeat, for how long the lease certainly
-	// holds.
+	// LeaseHeld is called at registration and after each accepted heartbeat, with how long the lease
+	// certainly holds.
 	LeaseHeld func(worker string, left time.Duration)
 	LeaseLost func(running int)
 	Broken    func(err error) // the Work stream broke
+}
+
+func (h Hooks) withDefaults() Hooks {
+	if h.Started == nil {
+		h.Started = func(*Work, time.Duration) {}
+	}
+	if h.Ended == nil {
+		h.Ended = func(*Work, task.Outcome, time.Duration) {}
+	}
+	if h.Fenced == nil {
+		h.Fenced = func(*Work) {}
+	}
+	if h.LeaseHeld == nil {
+		h.LeaseHeld = func(string, time.Duration) {}
+	}
+	if h.LeaseLost == nil {
+		h.LeaseLost = func(int) {}
+	}
+	if h.Broken == nil {
+		h.Broken = func(error) {}
+	}
+	return h
 }
 
 // Work is a claimed task.
@@ -131,7 +153,7 @@ type Work struct {
 type Outcome struct {
 	Kind  task.Outcome  // OutcomeSuccess, OutcomeRetriable, OutcomeFatal, OutcomeSnoozed, OutcomeReleased or OutcomeCancelled
 	Error string        // for people; at most task.ErrorBytesMax bytes are kept
-	Delay time.Duration // of a snooze
+	Delay time.Duration // before a snoozed task is due again
 }
 
 // Controller runs the tasks of one process.
@@ -157,6 +179,7 @@ func (c Config) withDefaults() Config {
 	if c.Clock == nil {
 		c.Clock = clock.Real()
 	}
+	c.Hooks = c.Hooks.withDefaults()
 	return c
 }
 
@@ -202,7 +225,7 @@ func (c *Config) validateGroups() []error {
 // returns ErrLeaseLost when the lease was lost while handlers ran, ErrAbandoned when handlers did
 // not return in time (in both cases the process should end), or the server's refusal to register.
 func (c *Controller) Run(ctx context.Context) error {
-	var lost *session // the one before, if there was one
+	var lost *session // the session before, nil at first
 	for losses := 1; ; losses++ {
 		s, err := c.register(ctx, lost)
 		if err != nil || s == nil {
@@ -213,10 +236,9 @@ func (c *Controller) Run(ctx context.Context) error {
 		if !errors.Is(err, errLostIdle) {
 			return err
 		}
-		c.cfg.Logger.LogAttrs(ctx, slog.LevelWarn, "lease lost while idle, registering again",
-			slog.String("worker", s.worker), slog.String("reason", s.lostWhy))
-		// A server that takes each lease away at once must not be asked for new ones without end.
-		if clock.Sleep(ctx, c.cfg.Clock, jittered(outageWaitMax, losses, c.cfg.Clock.Uint64())) != nil {
+		s.log(slog.LevelWarn, "lease lost while idle; registering again", slog.String("reason", s.lostWhy))
+		// A server that takes each lease away at once must not be asked for new ones without a pause.
+		if outageRetry.Sleep(ctx, c.cfg.Clock, losses) != nil {
 			return nil //nolint:nilerr // asked to stop
 		}
 	}

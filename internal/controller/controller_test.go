@@ -157,11 +157,11 @@ func TestResultIsKeptUntilAcknowledged(t *testing.T) {
 		r.wantResults("success")
 
 		r.acknowledge(&kinesinv1.Problem{Reason: kinesinv1.Reason_REASON_UNAVAILABLE})
-		r.pass(60 * time.Millisecond) // backoff and linger
+		r.pass(110 * time.Millisecond) // backoff and linger
 		r.wantResults("success", "success")
 
 		r.stream().broken <- errors.New("connection reset")
-		r.pass(50 * time.Millisecond)
+		r.pass(100 * time.Millisecond)
 		if r.streams() != 2 {
 			t.Fatalf("%d streams, want 2", r.streams())
 		}
@@ -172,7 +172,7 @@ func TestResultIsKeptUntilAcknowledged(t *testing.T) {
 
 		r.acknowledge(nil)
 		r.stream().broken <- errors.New("connection reset")
-		r.pass(50 * time.Millisecond)
+		r.pass(100 * time.Millisecond)
 		r.wantResults()
 		if held := r.stream().sent[0].Hello.Held; len(held) != 0 {
 			t.Errorf("hello names %v after the acknowledgement", held)
@@ -190,7 +190,7 @@ func TestFencedResultIsDropped(t *testing.T) {
 			t.Error("the hook was not called")
 		}
 		r.stream().broken <- errors.New("connection reset")
-		r.pass(50 * time.Millisecond)
+		r.pass(100 * time.Millisecond)
 		r.wantResults()
 	})
 }
@@ -239,8 +239,8 @@ func TestHandlersGoOnWhileTheServerIsAway(t *testing.T) {
 	})
 }
 
-// TestASilentStreamIsClosed: heartbeats go another way and tell that the worker lives, so that what it does
-// not name by then is given to others.
+// TestASilentStreamIsClosed matters because heartbeats take another way: they show that the worker lives, so
+// tasks that they do not name by then are given to others.
 func TestASilentStreamIsClosed(t *testing.T) {
 	t.Parallel()
 	alive := &kinesinv1.WorkResponse{NextMicros: 2_000_000}
@@ -264,8 +264,7 @@ func TestASilentStreamIsClosed(t *testing.T) {
 	})
 }
 
-// TestATaskThatWasHeldUpIsNotStarted: the worker stood still, and finds a task on its stream that came long
-// ago.
+// TestATaskThatWasHeldUpIsNotStarted stops a worker that then finds a task on its stream that came long ago.
 func TestATaskThatWasHeldUpIsNotStarted(t *testing.T) {
 	t.Parallel()
 	inBubble(t, func(r *rig) {

@@ -9,11 +9,12 @@ import (
 	"github.com/kinesin-io/kinesin/task"
 )
 
-// drain stops in the direction the work flows: no new tasks; what has not started goes back; handlers may go
-// on for the grace; then they are told to stop; those that do not are given up; and the results are
-// acknowledged. clean is false when some were not, ok when the lease was lost on the way.
+// drain stops in the direction the work flows. It takes no new tasks and gives back those that have not
+// started. It lets handlers go on for the grace, then tells them to stop, and abandons those that do not. It
+// waits until the results are acknowledged. clean is false when some were not; ok is false when the lease was
+// lost meanwhile.
 func (s *session) drain() (abandoned int, clean, ok bool) {
-	s.cfg.Logger.LogAttrs(s.logCtx, slog.LevelInfo, "worker draining", slog.String("worker", s.worker), slog.Int("running", s.stopStarting()))
+	s.log(slog.LevelInfo, "worker draining", slog.Int("running", s.stopStarting()))
 	if s.awaitRunning(s.cfg.Grace, s.gone) > 0 && s.holds() {
 		s.stopRunning()
 		s.awaitRunning(s.cfg.KillAfter, s.gone)
@@ -22,16 +23,15 @@ func (s *session) drain() (abandoned int, clean, ok bool) {
 		return 0, false, false
 	}
 	if abandoned = s.abandon(); abandoned > 0 {
-		s.cfg.Logger.LogAttrs(s.logCtx, slog.LevelError, "handlers do not return, their tasks are given back and the process must end",
-			slog.String("worker", s.worker), slog.Int("running", abandoned))
+		s.log(slog.LevelError, "handlers do not return; giving their tasks back, the process must end", slog.Int("running", abandoned))
 	}
 	if clean = s.await(min(flushWithinMax, s.length), s.gone, s.allAcknowledged); !clean {
-		s.cfg.Logger.LogAttrs(s.logCtx, slog.LevelWarn, "worker stopping with results that were not acknowledged", slog.String("worker", s.worker))
+		s.log(slog.LevelWarn, "worker stopping with results that were not acknowledged")
 	}
 	return abandoned, clean, abandoned > 0 || s.holds()
 }
 
-// allAcknowledged reports whether nothing that matters is in hand. Call with mu held.
+// allAcknowledged reports whether all results are acknowledged. Call with mu held.
 func (s *session) allAcknowledged() bool {
 	for _, a := range s.attempts {
 		if !a.dropped {
@@ -47,16 +47,13 @@ func (s *session) stopStarting() int {
 	defer s.mu.Unlock()
 	s.draining = true
 	s.outbox.drain = true
-	for _, g := range s.groups {
-		g.waiting = nil
-	}
 	for _, a := range s.inOrder() {
 		if a.state == held || a.state == waiting {
-			s.timeline.remove(a)
-			s.unrunnable(a)
+			s.withdraw(a)
+			s.reject(a)
 		}
 	}
-	poke(s.outWake)
+	wake(s.outboxReady)
 	return s.running
 }
 
@@ -65,12 +62,14 @@ func (s *session) stopRunning() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, a := range s.inOrder() {
-		a.stop(ErrDraining)
+		if a.state == running {
+			a.cancel(ErrDraining)
+		}
 	}
 }
 
-// abandonedDelay is how long the tasks of handlers that do not return stay away from other workers: meanwhile
-// this process ends, and they with it.
+// abandonedDelay is how long the tasks of abandoned handlers stay away from other workers: meanwhile this
+// process ends, and the handlers with it.
 const abandonedDelay = 500 * time.Millisecond
 
 // abandon gives back the tasks of handlers that do not return, and returns how many they are.
@@ -90,14 +89,14 @@ func (s *session) abandon() int {
 	return s.running
 }
 
-// leave ends the lease, so that nobody waits for it to run out. While a result is not acknowledged the lease
-// says that its task is not to start elsewhere: then it is left to run out.
+// leave ends the lease, so that nobody waits for it to run out. It is called only when all results are
+// acknowledged: until then the lease keeps their tasks from starting elsewhere.
 func (s *session) leave() {
-	ctx, cancel := clock.Within(s.values, s.cfg.Clock, leaveWithin)
+	ctx, cancel := clock.Within(s.ctx, s.cfg.Clock, leaveWithin)
 	defer cancel()
 	if _, err := s.cfg.Backend.Leave(ctx, &kinesinv1.LeaveRequest{Worker: s.worker}); err != nil {
-		s.cfg.Logger.LogAttrs(s.logCtx, slog.LevelWarn, "leave failed, the lease runs out by itself", slog.String("worker", s.worker), slog.Any("error", err))
+		s.log(slog.LevelWarn, "leave failed; the lease runs out by itself", slog.Any("error", err))
 		return
 	}
-	s.cfg.Logger.LogAttrs(s.logCtx, slog.LevelInfo, "worker left", slog.String("worker", s.worker))
+	s.log(slog.LevelInfo, "worker left")
 }

@@ -12,11 +12,11 @@ import (
 	"github.com/kinesin-io/kinesin/task"
 )
 
-// waitMax is how long a task may wait for a slot here before it is given back: the slots
-// turned out to be busy for long, and others may have free ones.
+// waitMax is how long a task may wait for a slot here before it is given back, because other workers may have
+// free ones.
 const waitMax = 50 * time.Millisecond
 
-// panicLinesMax is how much of the stack is kept of a handler that panicked.
+// panicLinesMax is how many lines of the stack of a handler that panicked are kept.
 const panicLinesMax = 12
 
 // group is a pool of slots.
@@ -25,16 +25,16 @@ type group struct {
 
 	// Guarded by session.mu.
 	running int
-	waiting []*attempt // came although no slot was free: while attempts are short the server sends some ahead
+	waiting []*attempt // for a slot: while attempts are short the server sends more than there are slots
 }
 
-// occupyLocked gives an attempt its slot; false when it has to wait for one, or for the lease to be
-// confirmed.
-func (s *session) occupyLocked(a *attempt, now time.Duration) bool {
-	if a.group.running >= a.group.slots || s.doubted {
+// takeSlot gives an attempt its slot; false when it has to wait for one, or for the lease to be confirmed.
+// Call with mu held.
+func (s *session) takeSlot(a *attempt, now time.Duration) bool {
+	if a.group.running >= a.group.slots || s.unconfirmed {
 		a.state = waiting
 		a.group.waiting = append(a.group.waiting, a)
-		s.alarmLocked(a, now+waitMax)
+		s.setAlarm(a, now+waitMax)
 		return false
 	}
 	a.group.running++
@@ -42,39 +42,40 @@ func (s *session) occupyLocked(a *attempt, now time.Duration) bool {
 	s.busy = true
 	a.state = running
 	a.start = now
-	a.startedAt = max(s.serverNow(), a.due) // the server's clock said that it is due
+	a.startedAt = max(s.serverNow(), a.due) // by the server's clock it is due
 	a.ctx, a.cancel = s.handlerContext(a)
-	if at, is := a.nextAlarm(); is {
-		s.alarmLocked(a, at)
+	if at := a.nextAlarm(); at != forever {
+		s.setAlarm(a, at)
 	}
 	return true
 }
 
-// handlerContext has the values of Run's context but not its end: draining has its own rules.
+// handlerContext returns a context with the values of Run's context but not its end: draining has its own
+// rules.
 func (s *session) handlerContext(a *attempt) (handlerContext, context.CancelCauseFunc) {
-	ctx, cancel := context.WithCancelCause(s.values)
+	ctx, cancel := context.WithCancelCause(s.ctx)
 	h := handlerContext{Context: ctx, session: s}
-	if a.work.Timeout > 0 && s.cfg.Clock == clock.Real() { // a virtual deadline would mean something else to everybody
+	if a.work.Timeout > 0 && s.cfg.Clock == clock.Real() { // handlers would misread a virtual deadline
 		h.deadline = clock.Deadline(s.cfg.Clock, a.work.Timeout)
 	}
 	return h, cancel
 }
 
-// serverNow is the server's clock as this process knows it.
+// serverNow returns the time by the server's clock, as this process knows it.
 func (s *session) serverNow() task.Instant {
-	return task.Instant(s.zero.Load()).Add(clock.Mono(s.cfg.Clock))
+	return task.Instant(s.serverZero.Load()).Add(clock.Mono(s.cfg.Clock))
 }
 
-// execute runs the handler of an attempt that has a slot, and then of those that waited for it.
+// execute runs the handler of an attempt that has a slot, and then of attempts that waited for that slot.
 func (s *session) execute(a *attempt) {
 	for a != nil {
-		s.cfg.Hooks.started(&a.work, a.startedAt.Sub(a.due))
+		s.cfg.Hooks.Started(&a.work, a.startedAt.Sub(a.due))
 		outcome := s.handle(a)
 		a = s.finish(a, outcome)
 	}
 }
 
-// handle calls the user's code. A panic is its failure, not the worker's.
+// handle calls the user's code. A panic fails the attempt, not the worker.
 func (s *session) handle(a *attempt) (o Outcome) {
 	returned := false
 	defer func() {
@@ -85,7 +86,7 @@ func (s *session) handle(a *attempt) (o Outcome) {
 			o = Outcome{Kind: task.OutcomeRetriable, Error: panicText(p, debug.Stack())}
 			return
 		}
-		// runtime.Goexit ends this goroutine after the deferred calls: the slot is given on from here.
+		// runtime.Goexit ends this goroutine after the deferred calls: another one goes on with the slot.
 		next := s.finish(a, Outcome{Kind: task.OutcomeRetriable, Error: "the handler ended its goroutine (runtime.Goexit)"})
 		go s.execute(next)
 	}()
@@ -106,12 +107,12 @@ func panicText(p any, stack []byte) string {
 }
 
 // finish notes the outcome of an attempt whose handler has returned, and returns the next attempt for its
-// slot, if one waits.
+// slot, nil if none waits.
 func (s *session) finish(a *attempt, o Outcome) *attempt {
-	o = verdict(o, context.Cause(a.ctx.Context), a.work.Timeout)
+	o = finalOutcome(o, context.Cause(a.ctx.Context), a.work.Timeout)
 	a.cancel(context.Canceled)
 	now := clock.Read(s.cfg.Clock)
-	s.cfg.Hooks.ended(&a.work, o.Kind, now.Mono-a.start)
+	s.cfg.Hooks.Ended(&a.work, o.Kind, now.Mono-a.start)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.running--
@@ -123,23 +124,23 @@ func (s *session) finish(a *attempt, o Outcome) *attempt {
 		a.end(o)
 		s.report(a)
 	}
-	s.settled()
+	s.noteProgress()
 	return s.nextWaiting(a.group, now)
 }
 
 func (s *session) nextWaiting(g *group, now clock.Readings) *attempt {
-	if len(g.waiting) == 0 || g.running >= g.slots || s.draining || !s.holdsLocked(now) || s.doubted {
+	if len(g.waiting) == 0 || g.running >= g.slots || s.draining || !s.holdsLocked(now) || s.unconfirmed {
 		return nil
 	}
 	next := g.waiting[0]
 	g.waiting = g.waiting[1:]
-	s.occupyLocked(next, now.Mono)
+	s.takeSlot(next, now.Mono)
 	return next
 }
 
-// verdict is the outcome of a handler that returned, in the light of why its
-// context had ended. A handler that succeeded, or said that no retry will help, is believed.
-func verdict(o Outcome, cause error, timeout time.Duration) Outcome {
+// finalOutcome returns the outcome of a handler that returned, given the cause with which its context had
+// ended. A handler that succeeded, or said that no retry will help, is believed.
+func finalOutcome(o Outcome, cause error, timeout time.Duration) Outcome {
 	if o.Kind != task.OutcomeRetriable && o.Kind != task.OutcomeSnoozed {
 		return o
 	}
@@ -152,40 +153,4 @@ func verdict(o Outcome, cause error, timeout time.Duration) Outcome {
 		return Outcome{Kind: task.OutcomeRetriable, Error: strings.TrimSuffix(fmt.Sprintf("timed out after %v: %s", timeout, o.Error), ": ")}
 	}
 	return o
-}
-
-func (h *Hooks) started(w *Work, late time.Duration) {
-	if h.Started != nil {
-		h.Started(w, late)
-	}
-}
-
-func (h *Hooks) ended(w *Work, o task.Outcome, took time.Duration) {
-	if h.Ended != nil {
-		h.Ended(w, o, took)
-	}
-}
-
-func (h *Hooks) fenced(w *Work) {
-	if h.Fenced != nil {
-		h.Fenced(w)
-	}
-}
-
-func (h *Hooks) leaseHeld(worker string, left time.Duration) {
-	if h.LeaseHeld != nil {
-		h.LeaseHeld(worker, left)
-	}
-}
-
-func (h *Hooks) leaseLost(inHand int) {
-	if h.LeaseLost != nil {
-		h.LeaseLost(inHand)
-	}
-}
-
-func (h *Hooks) broken(err error) {
-	if h.Broken != nil {
-		h.Broken(err)
-	}
 }

@@ -22,8 +22,8 @@ import (
 // epoch is when virtual time begins.
 var epoch = task.FromMillis(1_800_000_000_000)
 
-// sleepyClock is a machine that can be suspended: its monotonic clock sleeps, the others do not. Its wall
-// clock can be set.
+// sleepyClock is the clock of a machine that can be suspended: its monotonic clock stops then, the others go
+// on. Its wall clock can be set.
 type sleepyClock struct {
 	clock.Clock
 
@@ -179,7 +179,7 @@ func (s *stream) drained() bool {
 	return slices.ContainsFunc(s.sent, func(r *kinesinv1.WorkRequest) bool { return r.Drain })
 }
 
-// rig is a controller in virtual time before a fake server. It lives in a synctest bubble.
+// rig is a controller in virtual time with a fake server. It lives in a synctest bubble.
 type rig struct {
 	*testing.T
 
@@ -193,7 +193,7 @@ type rig struct {
 	hooks  struct{ fenced, lost, exited atomic.Int64 }
 }
 
-// run is a handler under way: it returns what the test sends to done.
+// run is a running handler: it returns what the test sends to done.
 type run struct {
 	ctx  context.Context //nolint:containedctx // the handler's, for the test to look at
 	work *controller.Work
@@ -248,14 +248,14 @@ func (r *rig) execute(ctx context.Context, w *controller.Work) controller.Outcom
 	}
 }
 
-// pass lets time go by.
+// pass lets time pass.
 func (r *rig) pass(d time.Duration) {
 	synctest.Wait()
 	r.time.Advance(d)
 	synctest.Wait()
 }
 
-// suspend lets time go by that the monotonic clock does not see.
+// suspend lets time pass that the monotonic clock does not see.
 func (r *rig) suspend(d time.Duration) { r.sleepy.slept.Add(int64(d)) }
 
 // step sets the wall clock.
@@ -286,7 +286,7 @@ func (r *rig) push(tasks ...*kinesinv1.Claimed) {
 	synctest.Wait()
 }
 
-// acknowledge answers all results of the newest stream alike.
+// acknowledge answers all results of the newest stream with the same problem.
 func (r *rig) acknowledge(p *kinesinv1.Problem) {
 	r.Helper()
 	s := r.stream()
@@ -298,7 +298,7 @@ func (r *rig) acknowledge(p *kinesinv1.Problem) {
 	synctest.Wait()
 }
 
-// started is the handler that started next.
+// started returns the handler that started next.
 func (r *rig) started() *run {
 	r.Helper()
 	synctest.Wait()
@@ -378,7 +378,7 @@ func (r *rig) beats() int {
 
 func taskID(n int) []byte { return binary.BigEndian.AppendUint64(make([]byte, 8), uint64(n)) }
 
-// claimed is the nth task, due now.
+// claimed returns the nth task, due now.
 func claimed(n int) *kinesinv1.Claimed {
 	return &kinesinv1.Claimed{
 		Task: taskID(n), Id: "k1-task", Lambda: "mail", Attempt: 1, MaxAttempts: 10, DueMicros: int64(epoch), Payload: []byte("{}"),

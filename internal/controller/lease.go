@@ -19,9 +19,11 @@ const (
 
 	driftShare = 1000 // clocks may run apart by one part in this many
 
-	// watchShare: while handlers run, the three clocks are compared this often in a lease,
-	// because the monotonic timer sleeps through a suspension.
+	// watchShare is how often in a lease the three clocks are compared while handlers run, because the
+	// monotonic timer sleeps through a suspension.
 	watchShare = 75
+
+	lostByServer = "the server says so"
 )
 
 // errLostIdle ends a session whose lease was lost while no handler ran.
@@ -31,15 +33,15 @@ func killMargin(lease time.Duration) time.Duration {
 	return min(killMarginMax, lease/killMarginShare)
 }
 
-// validity is how long after the sending of an accepted heartbeat the process may act.
+// validity returns how long after the sending of an accepted heartbeat the process may act.
 func validity(lease time.Duration) time.Duration {
 	d := lease - killMargin(lease)
 	return d - d/driftShare
 }
 
-// holds reports whether the lease is good at this moment. If it is not, all handlers have been told to stop
-// when it returns. Everything that starts a task or sends a result asks it first: a process that was stopped
-// and goes on finds out here, whichever of its goroutines wakes up first.
+// holds reports whether the process holds its lease at this moment. If not, all handlers have been told to
+// stop when it returns. Everything that starts a task or sends a result calls it first: so a process that was
+// stopped and goes on finds out, whichever of its goroutines wakes up first.
 func (s *session) holds() bool {
 	now := clock.Read(s.cfg.Clock)
 	s.mu.Lock()
@@ -55,34 +57,34 @@ func (s *session) holdsLocked(now clock.Readings) bool {
 		s.loseLocked(fmt.Sprintf("no heartbeat was accepted for %v", age.Round(time.Millisecond)))
 		return false
 	}
-	if ahead := now.Wall.Sub(s.renewed.Wall); ahead >= s.valid && !s.doubted {
-		s.doubtLocked(ahead - now.Since(s.renewed))
+	if ahead := now.Wall.Sub(s.renewed.Wall); ahead >= s.valid && !s.unconfirmed {
+		s.requireConfirmation(ahead - now.Since(s.renewed))
 	}
 	return true
 }
 
-// doubtLocked is for a lease that is over by the wall clock alone. That was set forward, or the host stopped
-// this machine for a while, which no other clock of it shows. Only the server knows: it is asked at once, and
-// until it has answered nothing starts.
-func (s *session) doubtLocked(by time.Duration) {
-	s.doubted = true
-	s.cfg.Logger.LogAttrs(s.logCtx, slog.LevelWarn, "wall clock went ahead, nothing starts until a heartbeat confirms the lease",
-		slog.String("worker", s.worker), slog.Duration("by", by.Round(time.Millisecond)), slog.Int("running", s.running))
-	poke(s.beatNow)
+// requireConfirmation handles a lease that has ended by the wall clock alone. Either that clock was set
+// forward, or the host stopped this machine for a while, which none of its other clocks shows. Only the
+// server knows: a heartbeat goes at once, and until it is accepted nothing starts. Call with mu held.
+func (s *session) requireConfirmation(by time.Duration) {
+	s.unconfirmed = true
+	s.log(slog.LevelWarn, "wall clock went ahead; starting nothing until a heartbeat confirms the lease",
+		slog.Duration("by", by.Round(time.Millisecond)), slog.Int("running", s.running))
+	wake(s.heartbeatNow)
 }
 
-// confirmedLocked ends the doubt, if the accepted heartbeat was sent after it came up, and starts what waited
-// for that.
-func (s *session) confirmedLocked(now clock.Readings) {
-	if !s.doubted {
+// confirmLocked confirms the lease, if the accepted heartbeat was sent late enough, and starts the attempts
+// that waited for that.
+func (s *session) confirmLocked(now clock.Readings) {
+	if !s.unconfirmed {
 		return
 	}
 	if now.Wall.Sub(s.renewed.Wall) >= s.valid {
-		poke(s.beatNow)
+		wake(s.heartbeatNow)
 		return
 	}
-	s.doubted = false
-	s.cfg.Logger.LogAttrs(s.logCtx, slog.LevelInfo, "lease confirmed", slog.String("worker", s.worker))
+	s.unconfirmed = false
+	s.log(slog.LevelInfo, "lease confirmed")
 	for _, g := range s.groups {
 		for a := s.nextWaiting(g, now); a != nil; a = s.nextWaiting(g, now) {
 			go s.execute(a)
@@ -97,8 +99,8 @@ func (s *session) lose(why string) {
 	s.loseLocked(why)
 }
 
-// loseLocked stops the handlers first, and reports nothing more: the tasks may belong to others. What came of
-// attempts that do not run is kept, in case they do not.
+// loseLocked stops the handlers first, and reports nothing more, because the tasks may belong to others. It
+// keeps the results of attempts that do not run, for the next registration.
 func (s *session) loseLocked(why string) {
 	if s.lost {
 		return
@@ -121,21 +123,19 @@ func (s *session) loseLocked(why string) {
 // afterLoss waits for the handlers to obey, and ends the process if they do not.
 func (s *session) afterLoss() error {
 	s.mu.Lock()
-	why, inHand := s.lostWhy, s.lostRunning
+	why, ran := s.lostWhy, s.lostRunning
 	s.mu.Unlock()
-	if inHand == 0 {
+	if ran == 0 {
 		return errLostIdle
 	}
-	s.cfg.Logger.LogAttrs(s.logCtx, slog.LevelError, "lease lost with tasks in hand, their handlers are told to stop",
-		slog.String("worker", s.worker), slog.String("reason", why), slog.Int("running", inHand))
-	s.cfg.Hooks.leaseLost(inHand)
+	s.log(slog.LevelError, "lease lost while handlers ran; stopping them", slog.String("reason", why), slog.Int("running", ran))
+	s.cfg.Hooks.LeaseLost(ran)
 	if left := s.awaitRunning(killMargin(s.length), nil); left > 0 {
-		s.cfg.Logger.LogAttrs(s.logCtx, slog.LevelError, "handlers go on without a lease, the process must end",
-			slog.String("worker", s.worker), slog.Int("running", left))
+		s.log(slog.LevelError, "handlers go on without a lease; the process must end", slog.Int("running", left))
 		if s.cfg.Exit != nil {
 			s.cfg.Exit(1)
 		}
-		return fmt.Errorf("%w (%s), and %d of %d handlers go on: end the process", ErrLeaseLost, why, left, inHand)
+		return fmt.Errorf("%w (%s), and %d of %d handlers go on: end the process", ErrLeaseLost, why, left, ran)
 	}
-	return fmt.Errorf("%w (%s) with %d tasks in hand", ErrLeaseLost, why, inHand)
+	return fmt.Errorf("%w (%s) while %d handlers ran", ErrLeaseLost, why, ran)
 }

@@ -110,8 +110,8 @@ func TestLeaseLostOnTheStream(t *testing.T) {
 	})
 }
 
-// A process that was stopped past its lease goes on with whichever goroutine wakes up first. Each case is
-// one of them, and the first thing that happens is that the handlers end.
+// A process that was stopped past its lease goes on with whichever goroutine wakes up first. Each case is one
+// of them: the first thing that happens is that the handlers end.
 func TestWokenProcessEndsItsHandlersFirst(t *testing.T) {
 	t.Parallel()
 	const past = 20 * time.Second

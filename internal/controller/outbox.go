@@ -2,7 +2,6 @@ package controller
 
 import (
 	"log/slog"
-	"math/bits"
 	"time"
 
 	"github.com/kinesin-io/kinesin/api"
@@ -13,11 +12,10 @@ import (
 
 // How results are sent.
 const (
-	flushMax         = 32 // results that wait for no others
-	flushSlotsShare  = 4  // nor do as many as a fourth of the slots
+	flushMax         = 32 // reports that are sent without a linger
+	flushSlotsShare  = 4  // as are reports of one part in this many of the slots
 	reportsPerSend   = 1024
-	resendWaitMax    = 2 * time.Second
-	unknownDelay     = 5 * time.Second // until a task of a lambda that is not ours is tried elsewhere
+	unknownDelay     = 5 * time.Second // until a task of an unknown lambda is tried elsewhere
 	unknownLambda    = "this worker has no handler for the lambda"
 	releasedDraining = "the worker is stopping"
 	releasedBusy     = "no slot came free in time"
@@ -33,22 +31,22 @@ type outbox struct {
 
 func (o *outbox) size() int { return len(o.results) + len(o.started) }
 
-// report puts the result of an attempt in the outbox, and wakes the sender when it
-// has to set its timer or has enough to send. Call with mu held.
+// report puts the result of an attempt in the outbox, and wakes the writer when it has to set its timer or
+// has enough to send. Call with mu held.
 func (s *session) report(a *attempt) {
 	s.outbox.results = append(s.outbox.results, a)
 	if s.outbox.size() == 1 || s.flushes() {
-		poke(s.outWake)
+		wake(s.outboxReady)
 	}
 }
 
-// flushes reports whether the outbox is worth sending at once. A small one is sent no sooner than
-// the linger after the last: the first result goes at once, those of a busy time together.
+// flushes reports whether the outbox is sent at once. A small one is sent no sooner than the linger after the
+// last message: so the first result goes at once, and those of a busy time go together.
 func (s *session) flushes() bool { return s.outbox.size() >= s.flushAt || s.draining }
 
-// take makes the next message of what is in the outbox. Without one it tells how
-// long to wait for it, forever if only a poke brings one.
-func (s *session) take() (*kinesinv1.WorkRequest, time.Duration) {
+// nextRequest takes the next message from the outbox. Without one it returns how long to wait for it; forever
+// if only something new brings one.
+func (s *session) nextRequest() (*kinesinv1.WorkRequest, time.Duration) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	o := &s.outbox
@@ -80,7 +78,7 @@ func (s *session) take() (*kinesinv1.WorkRequest, time.Duration) {
 	return request, 0
 }
 
-// rest is what follows the first n; the memory is used again when nothing does.
+// rest returns what follows the first n; when that is nothing, the memory is used again.
 func rest(all []*attempt, n int) []*attempt {
 	if n < len(all) {
 		return all[n:]
@@ -89,17 +87,18 @@ func rest(all []*attempt, n int) []*attempt {
 	return all[:0]
 }
 
-// refill puts all that a new stream has to be told in the outbox again. It returns what is in hand.
-func (s *session) refill() []*kinesinv1.Held {
+// refillOutbox puts everything that a new stream has to send in the outbox again. It returns all attempts
+// that the process has.
+func (s *session) refillOutbox() []*kinesinv1.Held {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.outbox = outbox{drain: s.draining}
-	var inHand []*kinesinv1.Held
+	var all []*kinesinv1.Held
 	for _, a := range s.inOrder() {
 		if a.dropped {
 			continue
 		}
-		inHand = append(inHand, a.key.held())
+		all = append(all, a.key.held())
 		switch {
 		case a.state == ended && a.place < 0: // else its alarm sends it
 			a.sent = false
@@ -108,7 +107,7 @@ func (s *session) refill() []*kinesinv1.Held {
 			s.outbox.started = append(s.outbox.started, a)
 		}
 	}
-	return inHand
+	return all
 }
 
 // acked handles the answer to a result.
@@ -124,38 +123,30 @@ func (s *session) acked(ack *kinesinv1.ResultAck, now time.Duration) {
 	case reason == kinesinv1.Reason_REASON_UNAVAILABLE || reason == kinesinv1.Reason_REASON_THROTTLED || reason == kinesinv1.Reason_REASON_FULL:
 		a.sends++
 		a.sent = false
-		s.alarmLocked(a, now+jittered(resendWaitMax, a.sends, s.cfg.Clock.Uint64()))
+		s.setAlarm(a, now+outageRetry.Pause(s.cfg.Clock, a.sends))
 	default:
 		s.refused(a, ack.Problem)
 	}
-	s.settled()
+	s.noteProgress()
 }
 
 // refused drops a result that the server does not take.
 func (s *session) refused(a *attempt, p *kinesinv1.Problem) {
-	facts := []slog.Attr{
+	attrs := []slog.Attr{
 		slog.String("task_id", a.work.ID), slog.Int("attempt", a.work.Attempt),
 		slog.String("outcome", a.result.Outcome), slog.Any("error", api.ErrorOf(p)),
 	}
 	if p.Reason == kinesinv1.Reason_REASON_FENCED {
-		s.cfg.Logger.LogAttrs(s.logCtx, slog.LevelWarn, "result refused, another attempt owns the task", facts...)
+		s.log(slog.LevelWarn, "result refused: another attempt owns the task", attrs...)
 		s.fencedOff = append(s.fencedOff, a)
 	} else {
-		s.cfg.Logger.LogAttrs(s.logCtx, slog.LevelError, "result refused", facts...)
+		s.log(slog.LevelError, "result refused", attrs...)
 	}
 	s.forget(a)
 }
 
-// jittered is the wait after the nth failure: full jitter under a ceiling that doubles from retryWaitMin to
-// highest.
-func jittered(highest time.Duration, n int, random uint64) time.Duration {
-	ceiling := min(retryWaitMin<<min(max(n-1, 0), 16), highest)
-	offset, _ := bits.Mul64(random, uint64(ceiling)+1)
-	return time.Duration(offset)
-}
-
-// unrunnable answers for a task that is not to be started here.
-func (s *session) unrunnable(a *attempt) {
+// reject gives back a task that is not to be started here.
+func (s *session) reject(a *attempt) {
 	if a.group == nil {
 		a.end(Outcome{Kind: task.OutcomeSnoozed, Error: unknownLambda, Delay: unknownDelay})
 	} else {

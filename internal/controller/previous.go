@@ -13,8 +13,8 @@ const (
 	releasedLost = "the worker's lease was lost before it started"
 )
 
-// keepResults takes all attempts out of the hands whose handlers do not run, those that have ended first.
-// Call with mu held, after the handlers were told to stop.
+// keepResults keeps the results of all attempts whose handlers do not run, those that have ended first. Call
+// with mu held, after the handlers were told to stop.
 func (s *session) keepResults() {
 	var unstarted []*attempt
 	for _, a := range s.inOrder() {
@@ -36,8 +36,9 @@ func (s *session) keepResults() {
 	s.kept = slices.Clip(s.kept[:min(len(s.kept), keptMax)])
 }
 
-// previous is the lease of a lost session as the next registration gives it up: nothing runs under it any
-// more, or the process would have ended. A server that gave no proof does not know how to take it.
+// previous returns the lease of a lost session for the next registration, which gives it up: nothing runs
+// under it any more, or the process would have ended. A server that gave no proof does not know how to take
+// it.
 func (s *session) previous() *kinesinv1.PreviousLease {
 	if s == nil || len(s.proof) == 0 {
 		return nil
@@ -51,7 +52,7 @@ func (s *session) previous() *kinesinv1.PreviousLease {
 	return p
 }
 
-// concludeKept notes what became of the results that were kept.
+// concludeKept handles the acks of the results that were kept.
 func (s *session) concludeKept(acks []*kinesinv1.ResultAck) {
 	if s == nil {
 		return

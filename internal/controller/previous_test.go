@@ -11,7 +11,7 @@ import (
 
 var errNoRoute = errors.New("no route to host")
 
-// away has the server answer nothing for as long as a lease, so that this is lost, and come back then.
+// away has the server answer nothing for as long as a lease, so that the lease is lost.
 func (r *rig) away() {
 	r.hsc.set(func() { r.hsc.down, r.hsc.beatErr = true, errNoRoute })
 	r.stream().broken <- errNoRoute
@@ -20,7 +20,7 @@ func (r *rig) away() {
 	r.pass(3 * time.Second)
 }
 
-// outcomes are what the newest registration says of the previous lease's attempts.
+// outcomes returns the results of the previous lease that the newest registration sends.
 func (r *rig) outcomes() map[string]string {
 	r.hsc.mu.Lock()
 	defer r.hsc.mu.Unlock()
@@ -31,8 +31,8 @@ func (r *rig) outcomes() map[string]string {
 	return all
 }
 
-// A lease is lost while no handler runs: what the attempts came to goes with the next registration, and what
-// has not started is given back.
+// A lease is lost while no handler runs: the next registration sends the results, and gives back tasks that
+// have not started.
 func TestResultsOutliveTheirLease(t *testing.T) {
 	t.Parallel()
 	inBubble(t, func(r *rig) {
@@ -69,7 +69,7 @@ func TestResultsOutliveTheirLease(t *testing.T) {
 	})
 }
 
-// A result that the server refuses is told, and each lease is given up once.
+// A result that the server refuses is reported, and each lease is given up once.
 func TestARefusedResultOfAPreviousLease(t *testing.T) {
 	t.Parallel()
 	inBubble(t, func(r *rig) {
@@ -89,7 +89,7 @@ func TestARefusedResultOfAPreviousLease(t *testing.T) {
 	})
 }
 
-// An older server does not know how to take a lease back.
+// An older server cannot take a lease back.
 func TestNoProofNoPreviousLease(t *testing.T) {
 	t.Parallel()
 	inBubble(t, func(r *rig) {
@@ -102,7 +102,7 @@ func TestNoProofNoPreviousLease(t *testing.T) {
 	})
 }
 
-// A process whose handlers had to be told to stop ends: it gives nothing up.
+// A process whose handlers had to be stopped ends, and gives nothing up.
 func TestABusyLossGivesNothingUp(t *testing.T) {
 	t.Parallel()
 	inBubble(t, func(r *rig) {

@@ -20,7 +20,8 @@ func TestAClaimThatComesTwiceStartsOnce(t *testing.T) {
 	})
 }
 
-// The process was suspended past its lease while a heartbeat was on its way: its answer brings nothing back.
+// The process was suspended past its lease while a heartbeat was on its way: the answer does not bring the
+// lease back.
 func TestALateAnswerBringsNoLeaseBack(t *testing.T) {
 	t.Parallel()
 	inBubble(t, func(r *rig) {

@@ -13,65 +13,68 @@ import (
 
 	"github.com/kinesin-io/kinesin/api"
 	"github.com/kinesin-io/kinesin/api/kinesinv1"
+	"github.com/kinesin-io/kinesin/internal/backoff"
 	"github.com/kinesin-io/kinesin/internal/clock"
 )
 
-// How a server that does not answer is tried again.
 const (
-	retryWaitMin   = 50 * time.Millisecond
-	retryWaitMax   = 500 * time.Millisecond // so that work goes on within a second after a restart
-	outageLong     = time.Minute            // from then on, less often:
-	outageWaitMax  = 2 * time.Second
-	logEveryNth    = 20 // failure to reach the server in a row
-	beatsPerLease  = 4
-	leaveWithin    = 2 * time.Second
-	flushWithinMax = 5 * time.Second // the last results must be acknowledged when draining
+	outageLong         = time.Minute // after which outageRetry applies
+	logEveryNth        = 20          // failure to reach the server in a row
+	heartbeatsPerLease = 4
+	leaveWithin        = 2 * time.Second
+	flushWithinMax     = 5 * time.Second // for the last acks when draining
+)
+
+// Pauses between the calls of a server that does not answer. The short ones let work go on within a second
+// after a restart.
+var (
+	serverRetry = backoff.Policy{Min: 50 * time.Millisecond, Max: 500 * time.Millisecond}
+	outageRetry = backoff.Policy{Min: 50 * time.Millisecond, Max: 2 * time.Second}
 )
 
 // session is one lease of this process, from Register to Leave or loss.
 type session struct {
-	cfg    *Config
-	values context.Context //nolint:containedctx // values for handlers; it never ends
-	logCtx context.Context //nolint:containedctx // values for the log; it never ends
+	cfg *Config
+	ctx context.Context //nolint:containedctx // has the values for handlers and the log; it never ends
 
-	worker    string
-	proof     []byte        // that the lease is this process's; empty: the server wants none
-	length    time.Duration // of the lease
-	valid     time.Duration // how long after a heartbeat's sending the process may act
-	beatEvery time.Duration
-	steps     *clock.Steps // looked at with each heartbeat, for the log
-	groups    []*group
-	byLambda  map[string]*group
-	flushAt   int // reports that are sent without waiting for more
+	worker         string
+	proof          []byte        // of who holds the lease; empty: the server wants none
+	length         time.Duration // of the lease
+	valid          time.Duration // how long after a heartbeat's sending the process may act
+	heartbeatEvery time.Duration
+	steps          *clock.Steps // of the wall clock, logged with each heartbeat
+	groups         []*group
+	byLambda       map[string]*group
+	flushAt        int // reports that are sent without waiting for more
 
-	zero atomic.Int64 // what the server's clock showed, as far as known, when the monotonic clock showed zero; a task.Instant
+	serverZero atomic.Int64 // task.Instant that the server's clock showed when our monotonic clock showed zero
 
-	gone    chan struct{} // closed when the lease is lost
-	quiet   chan struct{} // holds one value when a drain or a loss has come further
-	outWake chan struct{} // holds one value when the outbox is to be looked at
-	retime  chan struct{} // holds one value when the keeper of time sleeps too long
-	beatNow chan struct{} // holds one value when the next heartbeat is to be sent at once
+	gone         chan struct{} // closed when the lease is lost
+	progress     chan struct{} // holds one value when a drain or a loss has come further
+	outboxReady  chan struct{} // holds one value when the writer must look at the outbox
+	timerChanged chan struct{} // holds one value when the timer loop sleeps too long
+	heartbeatNow chan struct{} // holds one value when a heartbeat is to be sent at once
 
 	mu        sync.Mutex // guards what follows and the attempts; never held across a call
 	attempts  map[key]*attempt
 	running   int
-	busy      bool // a handler was started since the keeper of time last woke
+	busy      bool // a handler was started since the timer loop last woke
 	timeline  timeline
-	armed     time.Duration // monotonic; when the keeper of time wakes up
+	wakesAt   time.Duration // monotonic; when the timer loop wakes up
 	outbox    outbox
 	fencedOff []*attempt // for the hook, to be called without the lock
 	draining  bool
 
 	renewed     clock.Readings // when the last accepted heartbeat was sent
 	misses      int            // heartbeats in a row that failed
-	doubted     bool           // by the wall clock alone the lease is over: nothing starts until a heartbeat says otherwise
+	unconfirmed bool           // by the wall clock alone the lease has ended: nothing starts until a heartbeat confirms it
 	lost        bool
 	lostWhy     string
 	lostRunning int
-	kept        []*attempt // with their results, which the next registration takes along if nothing ran
+	kept        []*attempt // with results, which the next registration sends
 }
 
-// register opens a lease, and gives up the one that was lost, if there was one. It tries until a server
+// register opens a lease, and gives up the one of the lost session, which may be nil. It tries until a server
 // answers; it returns nil and no error when ctx ends.
 func (c *Controller) register(ctx context.Context, lost *session) (*session, error) {
 	request := &kinesinv1.RegisterRequest{
@@ -88,9 +91,9 @@ func (c *Controller) register(ctx context.Context, lost *session) (*session, err
 			return nil, fmt.Errorf("register worker: %w", err)
 		}
 		if failures%logEveryNth == 1 && ctx.Err() == nil {
-			c.cfg.Logger.LogAttrs(ctx, slog.LevelWarn, "register failed, trying again", slog.Int("failures", failures), slog.Any("error", err))
+			c.cfg.Logger.LogAttrs(ctx, slog.LevelWarn, "register failed; trying again", slog.Int("failures", failures), slog.Any("error", err))
 		}
-		_ = clock.Sleep(ctx, c.cfg.Clock, jittered(retryWaitMax, failures, c.cfg.Clock.Uint64())) // the loop looks at ctx
+		_ = serverRetry.Sleep(ctx, c.cfg.Clock, failures) // the loop looks at ctx
 	}
 	return nil, nil //nolint:nilnil // asked to stop before there was anything
 }
@@ -105,13 +108,13 @@ func wireGroups(groups []Group) []*kinesinv1.SlotGroup {
 
 func (c *Controller) newSession(ctx context.Context, r *kinesinv1.RegisterResponse, sent clock.Readings) *session {
 	length := cmp.Or(time.Duration(r.LeaseMicros)*time.Microsecond, c.cfg.Lease)
-	forever := context.WithoutCancel(ctx)
 	s := &session{
-		cfg: &c.cfg, values: forever, logCtx: forever,
+		cfg: &c.cfg, ctx: context.WithoutCancel(ctx),
 		worker: r.Worker, proof: r.Proof, length: length, valid: validity(length),
-		beatEvery: cmp.Or(time.Duration(r.HeartbeatMicros)*time.Microsecond, length/beatsPerLease),
-		byLambda:  map[string]*group{},
-		gone:      make(chan struct{}), quiet: make(chan struct{}, 1), outWake: make(chan struct{}, 1), retime: make(chan struct{}, 1), beatNow: make(chan struct{}, 1),
+		heartbeatEvery: cmp.Or(time.Duration(r.HeartbeatMicros)*time.Microsecond, length/heartbeatsPerLease),
+		byLambda:       map[string]*group{},
+		gone:           make(chan struct{}), progress: make(chan struct{}, 1), outboxReady: make(chan struct{}, 1),
+		timerChanged: make(chan struct{}, 1), heartbeatNow: make(chan struct{}, 1),
 		attempts: map[key]*attempt{}, renewed: sent,
 	}
 	slots := 0
@@ -125,24 +128,24 @@ func (c *Controller) newSession(ctx context.Context, r *kinesinv1.RegisterRespon
 	}
 	s.flushAt = min(max(slots/flushSlotsShare, 1), flushMax)
 	s.steps = clock.NewSteps(s.cfg.Clock, func(by time.Duration) {
-		s.cfg.Logger.LogAttrs(forever, slog.LevelWarn, "wall clock stepped", slog.String("worker", s.worker), slog.Duration("by", by.Round(time.Millisecond)))
+		s.log(slog.LevelWarn, "wall clock stepped", slog.Duration("by", by.Round(time.Millisecond)))
 	})
-	s.zero.Store(int64(sent.Wall.Add(-sent.Mono)))
+	s.serverZero.Store(int64(sent.Wall.Add(-sent.Mono)))
 	return s
 }
 
 // run works under the lease until ctx ends or the lease is lost.
 func (s *session) run(ctx context.Context) error {
-	s.cfg.Logger.LogAttrs(ctx, slog.LevelInfo, "worker registered", slog.String("worker", s.worker), slog.Duration("lease", s.length))
-	s.tellHeld(s.renewed)
-	live, stop := context.WithCancel(s.values)
-	var own sync.WaitGroup
-	own.Go(func() { s.keepTime(live) })
-	own.Go(func() { s.beat(live) })
-	own.Go(func() { s.stream(live) })
+	s.log(slog.LevelInfo, "worker registered", slog.Duration("lease", s.length))
+	s.reportLease(s.renewed)
+	live, stop := context.WithCancel(s.ctx)
+	var loops sync.WaitGroup
+	loops.Go(func() { s.runTimers(live) })
+	loops.Go(func() { s.sendHeartbeats(live) })
+	loops.Go(func() { s.keepStream(live) })
 	finish := func() {
 		stop()
-		own.Wait()
+		loops.Wait()
 	}
 	defer finish()
 
@@ -161,12 +164,17 @@ func (s *session) run(ctx context.Context) error {
 		s.leave()
 	}
 	if abandoned > 0 {
-		return fmt.Errorf("%w: %d of them go on, %v after they were told to stop", ErrAbandoned, abandoned, s.cfg.KillAfter)
+		return fmt.Errorf("%w: %d of them still run %v after they were told to stop", ErrAbandoned, abandoned, s.cfg.KillAfter)
 	}
 	return nil
 }
 
-// inOrder lists the attempts in hand in an order that does not depend on chance. Call with mu held.
+// log logs an event of the session.
+func (s *session) log(level slog.Level, msg string, attrs ...slog.Attr) {
+	s.cfg.Logger.LogAttrs(s.ctx, level, msg, append(attrs, slog.String("worker", s.worker))...)
+}
+
+// inOrder returns the attempts in an order that does not depend on chance. Call with mu held.
 func (s *session) inOrder() []*attempt {
 	all := make([]*attempt, 0, len(s.attempts))
 	for _, a := range s.attempts {
@@ -178,21 +186,21 @@ func (s *session) inOrder() []*attempt {
 	return all
 }
 
-// forget drops an attempt from the hands. Call with mu held.
+// forget drops an attempt. Call with mu held.
 func (s *session) forget(a *attempt) {
 	if s.attempts[a.key] == a {
 		delete(s.attempts, a.key)
 	}
 }
 
-// settled tells a drain or a loss that something has come to its end. Call with mu held.
-func (s *session) settled() {
+// noteProgress wakes a drain or a loss that waits for attempts to end. Call with mu held.
+func (s *session) noteProgress() {
 	if s.draining || s.lost {
-		poke(s.quiet)
+		wake(s.progress)
 	}
 }
 
-// await waits until done, d at most, or until gone is closed. It reports whether done.
+// await waits until done, or gone is closed, or d has passed, and reports whether done.
 func (s *session) await(d time.Duration, gone <-chan struct{}, done func() bool) bool {
 	timer := s.cfg.Clock.NewTimer(d)
 	defer timer.Stop()
@@ -204,7 +212,7 @@ func (s *session) await(d time.Duration, gone <-chan struct{}, done func() bool)
 			return true
 		}
 		select {
-		case <-s.quiet:
+		case <-s.progress:
 		case <-timer.C():
 			return false
 		case <-gone:
@@ -213,7 +221,7 @@ func (s *session) await(d time.Duration, gone <-chan struct{}, done func() bool)
 	}
 }
 
-// awaitRunning waits until no handler runs, d at most, and returns how many do.
+// awaitRunning waits until no handler runs, d at most, and returns how many still do.
 func (s *session) awaitRunning(d time.Duration, gone <-chan struct{}) int {
 	s.await(d, gone, func() bool { return s.running == 0 })
 	s.mu.Lock()

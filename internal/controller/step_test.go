@@ -9,7 +9,7 @@ import (
 	"github.com/kinesin-io/kinesin/task"
 )
 
-// Handlers that are at work go on, whatever the wall clock shows, and what comes after runs, too.
+// Running handlers go on, whatever the wall clock shows, and later tasks run too.
 func TestASteppedWallClockEndsNoHandler(t *testing.T) {
 	t.Parallel()
 	for _, by := range []time.Duration{time.Second, time.Minute, time.Hour, 24 * time.Hour} {
@@ -45,8 +45,8 @@ func TestASteppedWallClockEndsNoHandler(t *testing.T) {
 	}
 }
 
-// Where the wall clock alone says that the lease is over, the server is asked at once, and nothing starts
-// before it answers.
+// If the lease has ended by the wall clock alone, a heartbeat goes at once, and nothing starts before it is
+// accepted.
 func TestALeaseThatTheWallClockDoubtsIsConfirmed(t *testing.T) {
 	t.Parallel()
 	inBubble(t, func(r *rig) {
@@ -74,8 +74,8 @@ func TestALeaseThatTheWallClockDoubtsIsConfirmed(t *testing.T) {
 	})
 }
 
-// A virtual machine that its host stopped for longer than the lease sees it by the wall clock alone. With no
-// server to ask, its handlers stop after one heartbeat.
+// A virtual machine that its host stopped for longer than the lease sees it by the wall clock alone. If no
+// server answers, its handlers stop after one heartbeat.
 func TestADoubtThatNobodyEndsEndsTheHandlers(t *testing.T) {
 	t.Parallel()
 	inBubble(t, func(r *rig) {

@@ -13,8 +13,9 @@ import (
 	"github.com/kinesin-io/kinesin/internal/clock"
 )
 
-// stream keeps a Work stream open until ctx ends or the lease is lost. Handlers go on while there is none.
-func (s *session) stream(ctx context.Context) {
+// keepStream keeps a Work stream open until ctx ends or the lease is lost. Handlers go on while there is
+// none.
+func (s *session) keepStream(ctx context.Context) {
 	outage, failures := clock.Mono(s.cfg.Clock), 0
 	for ctx.Err() == nil && s.holds() {
 		answered, err := s.connect(ctx)
@@ -22,29 +23,28 @@ func (s *session) stream(ctx context.Context) {
 			return
 		}
 		if errors.Is(err, api.ErrLeaseLost) {
-			s.lose("the server says so")
+			s.lose(lostByServer)
 			return
 		}
 		if answered {
 			outage, failures = clock.Mono(s.cfg.Clock), 0
 		}
 		failures++
-		s.cfg.Hooks.broken(err)
+		s.cfg.Hooks.Broken(err)
 		if failures%logEveryNth == 1 {
-			s.cfg.Logger.LogAttrs(ctx, slog.LevelWarn, "work stream broke, opening it again",
-				slog.String("worker", s.worker), slog.Int("failures", failures), slog.Any("error", err))
+			s.log(slog.LevelWarn, "work stream broke; opening it again", slog.Int("failures", failures), slog.Any("error", err))
 		}
-		longest := retryWaitMax
+		retry := serverRetry
 		if clock.Mono(s.cfg.Clock)-outage > outageLong {
-			longest = outageWaitMax
+			retry = outageRetry
 		}
-		if clock.Sleep(ctx, s.cfg.Clock, jittered(longest, failures, s.cfg.Clock.Uint64())) != nil {
+		if retry.Sleep(ctx, s.cfg.Clock, failures) != nil {
 			return
 		}
 	}
 }
 
-// connect opens one stream and carries it until it breaks. answered says whether the server sent anything.
+// connect opens one stream and serves it until it breaks. answered reports whether the server sent anything.
 func (s *session) connect(ctx context.Context) (answered bool, err error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -65,12 +65,12 @@ func (s *session) connect(ctx context.Context) (answered bool, err error) {
 	return answered, err
 }
 
-// errSilent says that a stream was silent for longer than its server is.
-var errSilent = errors.New("the server has not been heard for a while")
+// errSilent ends a stream that was silent for longer than its server ever is.
+var errSilent = errors.New("the stream was silent for too long")
 
-// read takes what the server sends until the stream breaks, or is silent for twice as long as its server ever
-// is: what comes after that was held up on its way, and its tasks may be others' by then.
-func (s *session) read(st Stream, closeIt func()) (answered bool, err error) {
+// read handles messages until the stream breaks, or is silent for twice as long as its server ever is:
+// messages that come later were held up on the way, and their tasks may belong to others by then.
+func (s *session) read(st Stream, closeStream func()) (answered bool, err error) {
 	silence := s.cfg.Clock.NewTimer(time.Hour)
 	defer silence.Stop()
 	silence.Stop()
@@ -79,22 +79,22 @@ func (s *session) read(st Stream, closeIt func()) (answered bool, err error) {
 	go func() {
 		select {
 		case <-silence.C():
-			closeIt()
+			closeStream()
 		case <-over:
 		}
 	}()
-	var most time.Duration
+	var silenceMax time.Duration
 	for last := clock.Read(s.cfg.Clock); ; {
 		response, err := st.Receive()
 		now := clock.Read(s.cfg.Clock)
-		if most > 0 && now.Since(last) >= most {
+		if silenceMax > 0 && now.Since(last) >= silenceMax {
 			return answered, errSilent
 		}
 		if err != nil {
 			return answered, err
 		}
-		if most = 2 * time.Duration(response.NextMicros) * time.Microsecond; most > 0 {
-			silence.Reset(most)
+		if silenceMax = 2 * time.Duration(response.NextMicros) * time.Microsecond; silenceMax > 0 {
+			silence.Reset(silenceMax)
 		}
 		answered, last = true, now
 		if !s.receive(response) {
@@ -134,28 +134,29 @@ func (s *session) receive(r *kinesinv1.WorkResponse) bool {
 	return true
 }
 
-// admit takes a claimed task in hand; it returns the attempt if its handler is to be started at once.
+// admit takes a claimed task. It returns the attempt if its handler is to be started at once, else nil. Call
+// with mu held.
 func (s *session) admit(c *kinesinv1.Claimed, now time.Duration) *attempt {
 	k, ok := keyOf(c.Task, c.Attempt)
 	if !ok || s.attempts[k] != nil {
-		return nil // malformed, or in hand already
+		return nil // malformed, or here already
 	}
 	a := attemptOf(k, c, s.byLambda[c.Lambda])
 	s.attempts[k] = a
 	switch {
 	case s.draining || a.group == nil:
-		s.unrunnable(a)
+		s.reject(a)
 	case c.HoldMicros > 0:
-		s.alarmLocked(a, now+time.Duration(c.HoldMicros)*time.Microsecond)
-	case s.occupyLocked(a, now):
+		s.setAlarm(a, now+time.Duration(c.HoldMicros)*time.Microsecond)
+	case s.takeSlot(a, now):
 		return a
 	}
 	return nil
 }
 
-// write says hello and then sends what there is to report, until ctx ends or sending fails.
+// write sends hello and then reports, until ctx ends or sending fails.
 func (s *session) write(ctx context.Context, st Stream) error {
-	hello := &kinesinv1.Hello{Worker: s.worker, Groups: wireGroups(s.cfg.Groups), Held: s.refill(), Process: s.cfg.Process}
+	hello := &kinesinv1.Hello{Worker: s.worker, Groups: wireGroups(s.cfg.Groups), Held: s.refillOutbox(), Process: s.cfg.Process}
 	if err := st.Send(&kinesinv1.WorkRequest{Hello: hello}); err != nil {
 		return err
 	}
@@ -163,7 +164,7 @@ func (s *session) write(ctx context.Context, st Stream) error {
 	defer timer.Stop()
 	for {
 		from := clock.StampOf(timer)
-		request, wait := s.take()
+		request, wait := s.nextRequest()
 		if request != nil {
 			if !s.holds() {
 				return api.ErrLeaseLost
@@ -175,7 +176,7 @@ func (s *session) write(ctx context.Context, st Stream) error {
 		}
 		rearm(timer, from, wait)
 		select {
-		case <-s.outWake:
+		case <-s.outboxReady:
 		case <-timer.C():
 		case <-ctx.Done():
 			return nil

@@ -18,14 +18,14 @@ import (
 const (
 	casTriesMax  = 8
 	openTriesMax = 4
-	// knownMax bounds the leases remembered between heartbeats; one that is forgotten costs a read.
+	// knownMax bounds the leases that are cached between heartbeats; a miss costs a read.
 	knownMax = 16384
 
 	nameDefault = "worker"
 	suffixChars = 10 // 50 random bits
 )
 
-// Rows is what the book needs of a store.
+// Rows is what a Book needs of a store.
 type Rows interface {
 	Control(ctx context.Context, kind, name string) (store.Control, error)
 	Controls(ctx context.Context, kind string) ([]store.Control, error)
@@ -33,34 +33,35 @@ type Rows interface {
 	DeleteControl(ctx context.Context, c store.Control) error
 }
 
-// Book reads and changes leases. It remembers each one it changed, so that a
-// heartbeat costs one write and no read. It is safe for concurrent use.
+// Book reads and changes leases. It caches each lease that it changed, so that a heartbeat costs one write
+// and no read. It is safe for concurrent use.
 type Book struct {
 	rows    Rows
 	clock   clock.Clock
 	lasting bool // every lease is of LengthLasting
 
-	mu    sync.Mutex           // guards what follows; never held across I/O
-	known map[string]Lease     // as last written or read here; may be behind
-	clear map[string][]task.ID // suspects whose name comes off the row with its next change
-	seen  map[string]sighting  // of the newest heartbeat of each worker
+	mu    sync.Mutex             // guards what follows; never held across I/O
+	known map[string]Lease       // as last written or read here; may be stale
+	clear map[string][]task.ID   // suspects to take off the row with its next change
+	seen  map[string]observation // of the newest heartbeat of each worker
 }
 
 // NewBook returns a book over the rows of a store.
 func NewBook(rows Rows, c clock.Clock) *Book {
-	return &Book{rows: rows, clock: c, known: map[string]Lease{}, clear: map[string][]task.ID{}, seen: map[string]sighting{}}
+	return &Book{rows: rows, clock: c, known: map[string]Lease{}, clear: map[string][]task.ID{}, seen: map[string]observation{}}
 }
 
-// NewLastingBook returns a book whose leases outlast every test: for virtual time, which jumps over
-// heartbeats. Whatever length is asked for, and be within the limits it must, a lease is of LengthLasting.
+// NewLastingBook returns a book whose leases outlast every test, for virtual time, which jumps over
+// heartbeats. All its leases have LengthLasting, whatever length Open is given; that must still be within the
+// limits.
 func NewLastingBook(rows Rows, c clock.Clock) *Book {
 	b := NewBook(rows, c)
 	b.lasting = true
 	return b
 }
 
-// Open starts a lease under a new id made of name and random characters. length zero means
-// the default; a length outside the limits is task.ErrInvalid.
+// Open begins a lease under a new id made of name and random characters. Length zero means the default; a
+// length outside the limits is task.ErrInvalid.
 func (b *Book) Open(ctx context.Context, name string, length time.Duration) (Lease, error) {
 	length, err := CheckLength(length)
 	if err != nil {
@@ -81,25 +82,25 @@ func (b *Book) Open(ctx context.Context, name string, length time.Duration) (Lea
 	return Lease{}, fmt.Errorf("open a worker lease: %w", err)
 }
 
-// Renew notes a heartbeat received now. It returns ErrLost when the lease has ended. A lease
-// that ran out and was not marked lost is renewed: nobody acted on it.
+// Renew notes a heartbeat received now. It returns ErrLost when the lease has ended. A lease that ran out and
+// was not marked lost is renewed, because nobody acted on it.
 func (b *Book) Renew(ctx context.Context, worker string) (Lease, error) {
 	now, heard := b.clock.Now(), clock.Steady(b.clock)
 	return b.change(ctx, worker, func(l *Lease) {
 		l.Receipt, l.Heard = max(l.Receipt, now), heard
-		l.Beat++ // so that others see it although the receipt may lie in the future
+		l.Beat++ // so that others see the heartbeat although the receipt may lie in the future
 	})
 }
 
-// Attend asks whoever takes the worker's next heartbeat to look at the rows of what the worker runs: one of
-// them says something that it should hear of. It returns ErrLost when the lease has ended.
+// Attend asks the server that takes the worker's next heartbeat to read the rows of all tasks that the worker
+// runs: one of them says something that the worker must learn. It returns ErrLost when the lease has ended.
 func (b *Book) Attend(ctx context.Context, worker string) error {
 	_, err := b.change(ctx, worker, func(l *Lease) { l.Attend++ })
 	return err
 }
 
-// SetSuspect writes down the one suspect that the process is about to run. It returns ErrLost
-// when the lease has ended. Only after it has returned nil may the suspect be claimed.
+// SetSuspect writes the one suspect that the process is about to run on the lease. It returns ErrLost when
+// the lease has ended. Only after it has returned nil may the suspect be claimed.
 func (b *Book) SetSuspect(ctx context.Context, worker string, id task.ID) error {
 	b.mu.Lock()
 	delete(b.clear, worker)
@@ -119,8 +120,8 @@ func (b *Book) DropSuspect(ctx context.Context, worker string, id task.ID) error
 	return err
 }
 
-// ClearSuspect takes the suspect off the lease with the lease's next change. It does no I/O:
-// until then the row names a task that the process does not run any more, which is harmless.
+// ClearSuspect takes the suspect off the lease with the lease's next change. It does no I/O. Until then the
+// row names a task that the process does not run any more, which is harmless.
 func (b *Book) ClearSuspect(worker string, id task.ID) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -129,7 +130,8 @@ func (b *Book) ClearSuspect(worker string, id task.ID) {
 	}
 }
 
-// Look reads a lease from the store. A lease without a row comes back Lost, with Version 0.
+// Look reads a lease from the store. For a worker without a row it returns a lease that is Lost, with Version
+// 0.
 func (b *Book) Look(ctx context.Context, worker string) (Lease, error) {
 	row, err := b.rows.Control(ctx, Kind, worker)
 	if errors.Is(err, store.ErrNotFound) {
@@ -146,8 +148,8 @@ func (b *Book) Look(ctx context.Context, worker string) (Lease, error) {
 	return l, err
 }
 
-// MarkLost ends a lease as it was seen by Look. It returns store.ErrConflict when the lease was
-// changed since: a heartbeat wins. Marking what has no row does nothing.
+// MarkLost ends a lease as Look returned it. It returns store.ErrConflict when the lease was changed since,
+// because a heartbeat wins. A lease without a row stays as it is.
 func (b *Book) MarkLost(ctx context.Context, seen Lease) error {
 	if seen.Version == 0 {
 		return nil
@@ -160,8 +162,8 @@ func (b *Book) MarkLost(ctx context.Context, seen Lease) error {
 	return nil
 }
 
-// Leave ends the lease of a process that gave everything back. A lease that has ended already is
-// fine; one that was marked lost keeps its row, by which its tasks are judged.
+// Leave ends the lease of a process that gave everything back, by deleting its row. A lease that has ended
+// already is fine; one that was marked lost keeps its row, by which its tasks are judged.
 func (b *Book) Leave(ctx context.Context, worker string) error {
 	for range casTriesMax {
 		l, err := b.Look(ctx, worker)
@@ -178,7 +180,7 @@ func (b *Book) Leave(ctx context.Context, worker string) error {
 	return fmt.Errorf("%w: %s", ErrBusy, worker)
 }
 
-// List reads all leases, also those that have ended and are not yet swept, in order of their ids.
+// List reads all leases, in order of their ids, including those that have ended and are not swept.
 func (b *Book) List(ctx context.Context) ([]Lease, error) {
 	rows, err := b.rows.Controls(ctx, Kind)
 	if err != nil {
@@ -195,9 +197,9 @@ func (b *Book) List(ctx context.Context) ([]Lease, error) {
 	return leases, nil
 }
 
-// Sweep deletes the rows of leases that ended more than KeptAfterEnd ago and says how many. The wall clock
-// may have been set forward a day: of a lease that is not lost, no heartbeat may have been seen here for the
-// length of it besides.
+// Sweep deletes the rows of leases that ended more than KeptAfterEnd ago, and returns how many. Because the
+// wall clock may have been set forward a day, it keeps a lease that is not lost as long as a heartbeat was
+// seen here within the lease's length.
 func (b *Book) Sweep(ctx context.Context) (int, error) {
 	leases, err := b.List(ctx)
 	if err != nil {
@@ -221,7 +223,7 @@ func (b *Book) Sweep(ctx context.Context) (int, error) {
 	return swept, nil
 }
 
-// change edits a lease by compare-and-set, starting from what is remembered.
+// change edits a lease by compare-and-set, beginning with the cached one.
 func (b *Book) change(ctx context.Context, worker string, edit func(*Lease)) (Lease, error) {
 	l, err := b.recall(ctx, worker)
 	for range casTriesMax {
@@ -249,7 +251,7 @@ func (b *Book) change(ctx context.Context, worker string, edit func(*Lease)) (Le
 	return Lease{}, fmt.Errorf("%w: %s", ErrBusy, worker)
 }
 
-// after is the lease as the conflict showed it, or as it is read now.
+// after returns the lease as the conflict showed it, or as it is read now.
 func (b *Book) after(ctx context.Context, worker string, conflict error) (Lease, error) {
 	if seen, ok := errors.AsType[*store.ConflictError](conflict); ok && seen.Control != nil {
 		return b.read(seen.Control)
@@ -268,7 +270,7 @@ func (b *Book) put(ctx context.Context, l *Lease) error {
 		return fmt.Errorf("write the lease of worker %s: %w", l.Worker, err)
 	}
 	b.remember(*l)
-	b.sight(l)
+	b.observe(l)
 	return nil
 }
 
@@ -290,7 +292,7 @@ func (b *Book) remember(l Lease) {
 	case found && have.Version > l.Version:
 		return
 	case !found && len(b.known) >= knownMax:
-		for worker := range b.known { // any will do: it costs one read to have it back
+		for worker := range b.known { // any will do: a miss costs one read
 			delete(b.known, worker)
 			break
 		}
@@ -304,7 +306,7 @@ func (b *Book) forget(worker string) {
 	delete(b.known, worker)
 }
 
-// leave forgets a worker whose lease is gone.
+// leave forgets all about a worker whose lease has ended.
 func (b *Book) leave(worker string) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -312,7 +314,7 @@ func (b *Book) leave(worker string) {
 	delete(b.seen, worker)
 }
 
-// withoutCleared takes a suspect that is done off the lease, and says how many were asked for.
+// withoutCleared takes a suspect that ClearSuspect named off the lease, and returns how many it named.
 func (b *Book) withoutCleared(l *Lease) int {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -324,7 +326,7 @@ func (b *Book) withoutCleared(l *Lease) int {
 	return len(b.clear[l.Worker])
 }
 
-// done forgets the n oldest requests to clear; they are on the row.
+// done forgets the n oldest requests to clear, which are on the row now.
 func (b *Book) done(worker string, n int) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -335,7 +337,7 @@ func (b *Book) done(worker string, n int) {
 	delete(b.clear, worker)
 }
 
-// newID is the readable name and enough random characters that nobody meets it again.
+// newID returns the readable name and enough random characters to be unique.
 func (b *Book) newID(name string) string {
 	var bits [8]byte
 	binary.BigEndian.PutUint64(bits[:], b.clock.Uint64())
@@ -343,7 +345,7 @@ func (b *Book) newID(name string) string {
 	return printable(name) + "-" + strings.ToLower(suffix)
 }
 
-// printable keeps what is easy to read in logs and safe in names.
+// printable replaces characters that are hard to read in logs or unsafe in names, and bounds the length.
 func printable(name string) string {
 	kept := strings.Map(func(r rune) rune {
 		switch {

@@ -15,7 +15,7 @@ import (
 	"github.com/kinesin-io/kinesin/task"
 )
 
-// fixture is a book over a store in memory, and a second book as another process has it.
+// fixture is a book over a store in memory, and the book of another process.
 type fixture struct {
 	t         *testing.T
 	ctx       context.Context //nolint:containedctx // of the test
@@ -23,7 +23,7 @@ type fixture struct {
 	hsc, peer *lease.Book
 }
 
-// countedRows counts reads and fails the next write if asked to, before or after it is applied.
+// countedRows counts reads, and fails the next write on demand, before or after it is applied.
 type countedRows struct {
 	*store.Store
 
@@ -317,7 +317,7 @@ func TestSweepDeletesWhatEndedLongAgo(t *testing.T) {
 	})
 }
 
-// Only the name that is meant comes off the lease, and at once.
+// Only the given suspect comes off the lease, and at once.
 func TestASuspectIsDropped(t *testing.T) {
 	run(t, func(f *fixture) {
 		l := f.open()
@@ -342,7 +342,7 @@ func TestASuspectIsDropped(t *testing.T) {
 	})
 }
 
-// behind is a clock that is so much behind.
+// behind is a clock that is behind by a duration.
 type behind struct {
 	clock.Clock
 
@@ -397,7 +397,7 @@ func TestAFailedWriteForgetsNoClearedSuspect(t *testing.T) {
 	})
 }
 
-// busyRows refuses so many writes, as if somebody else were faster each time.
+// busyRows refuses a number of writes, as if another writer were faster each time.
 type busyRows struct {
 	*store.Store
 

@@ -1,9 +1,8 @@
-// Package lease is the book of worker leases: one control row of kind "worker"
-// for each worker process, renewed by its heartbeats. Who serves workers opens,
-// renews and closes leases here; who takes tasks back from silent workers looks
-// and marks here. Every change is a compare-and-set on the row's version, so that a
-// heartbeat which got through always wins over a verdict that was formed without it.
-// The package decides nothing about tasks.
+// Package lease reads and changes worker leases: one control row of kind "worker" for each worker process,
+// renewed by its heartbeats. The HSC opens, renews and ends leases here; the scheduler, which takes tasks
+// back from silent workers, looks at them and marks them lost. Every change is a compare-and-set on the row's
+// version, so that a heartbeat which got through always wins over a decision that was made without it. The
+// package decides nothing about tasks.
 package lease
 
 import (
@@ -19,68 +18,68 @@ import (
 // Kind is the kind of the control rows.
 const Kind = "worker"
 
-// Limits and default of a lease's length.
+// Limits and default of the length of a lease.
 const (
 	LengthMin     = 3 * time.Second
 	LengthMax     = time.Hour
 	LengthDefault = 15 * time.Second
 )
 
-// LengthLasting is the length of all leases of a NewLastingBook.
+// LengthLasting is the length of all leases of NewLastingBook.
 const LengthLasting = 100 * 365 * 24 * time.Hour
 
 // BeatsPerLease is how many heartbeats a worker sends in the length of its lease.
 const BeatsPerLease = 4
 
-// NameBytesMax bounds the part of a worker's id that is for people.
+// NameBytesMax bounds the name in a worker's id.
 const NameBytesMax = 40
 
-// KeptAfterEnd is how long the row of a lease that ended is kept. While it is there, the
-// tasks of a lost worker are judged by it, and a late heartbeat is told that the lease is lost.
+// KeptAfterEnd is how long the row of a lease that ended is kept. Until then the tasks of a lost worker are
+// judged by it, and a late heartbeat is answered that the lease is lost.
 const KeptAfterEnd = 24 * time.Hour
 
 var (
 	// ErrLost says that the lease has ended for good: it was marked lost, left, or swept.
 	ErrLost = errors.New("worker lease has ended")
-	// ErrBusy says that others kept changing the lease at the same time; trying again is fine.
+	// ErrBusy says that others kept changing the lease at the same time; the call may be repeated.
 	ErrBusy = errors.New("worker lease was changed at the same time")
 )
 
-// Lease is what one worker process holds.
+// Lease is the lease of one worker process.
 type Lease struct {
 	Worker  string // the id: task.Task.Worker of what it runs
-	Name    string // for people, as the worker gave it
+	Name    string // as the worker gave it, for people
 	Version uint64 // of the row; 0 when there is no row
 	Length  time.Duration
-	Receipt task.Instant // when the newest heartbeat was received, by the wall clock of who received it
-	Beat    uint64       // number of the newest heartbeat; 0 for one that was received by an older version
+	Receipt task.Instant // when the newest heartbeat was received, by the wall clock of its receiver
+	Beat    uint64       // number of the newest heartbeat; 0 if an older version received it
 	Heard   task.Instant // when the newest heartbeat was received, by clock.Steady of this process; not in the row
 	Suspect task.ID      // the one suspect that the process may run; zero for none
-	Attend  uint64       // changes when there is something that the next heartbeat's answer has to say
+	Attend  uint64       // changes when the next heartbeat must read the rows of all tasks of the worker
 	Lost    bool         // it was marked lost, or has no row
 }
 
-// End is when the lease runs out unless a heartbeat renews it, by the wall clock of who received the newest
-// one.
+// End returns when the lease runs out unless a heartbeat renews it, by the wall clock of the receiver of the
+// newest one.
 func (l *Lease) End() task.Instant { return l.Receipt.Add(l.Length) }
 
-// HoldsUntil is End by clock.Steady of this process: no step of any wall clock moves it.
+// HoldsUntil returns End by clock.Steady of this process, which no step of a wall clock moves.
 func (l *Lease) HoldsUntil() task.Instant { return l.Heard.Add(l.Length) }
 
-// HeartbeatEvery is how often the worker owes a heartbeat.
+// HeartbeatEvery returns the interval at which the worker sends heartbeats.
 func (l *Lease) HeartbeatEvery() time.Duration { return l.Length / BeatsPerLease }
 
-// Over reports whether the tasks of the worker may be taken back at now: the lease was marked
-// lost, or it ran out by more than the clock bound. Whoever has only been listening since a
-// later moment than the last receipt counts from there, because a heartbeat may have found nobody.
+// Over reports whether the tasks of the worker may be taken back at now: the lease was marked lost, or it ran
+// out by more than the clock bound. since is when the caller began to listen. If that is later than the last
+// receipt, the lease counts from there, because a heartbeat before may have found no server.
 func (l *Lease) Over(now, since task.Instant) bool {
 	return l.Lost || now >= max(l.Receipt, since).Add(l.Length+task.ClockBound)
 }
 
-// Blames reports whether the loss of this worker speaks against the task alone.
+// Blames reports whether the loss of this worker is blamed on the task alone.
 func (l *Lease) Blames(t *task.Task) bool { return t.Suspect && t.ID == l.Suspect }
 
-// CheckLength refuses a length outside the limits; zero means the default.
+// CheckLength returns the length, the default for zero, or task.ErrInvalid for one outside the limits.
 func CheckLength(d time.Duration) (time.Duration, error) {
 	if d == 0 {
 		return LengthDefault, nil
@@ -91,7 +90,7 @@ func CheckLength(d time.Duration) (time.Duration, error) {
 	return d, nil
 }
 
-// record is a lease's row. A field that is absent means its zero value.
+// record is the stored form of a lease. An absent field means its zero value.
 type record struct {
 	Name    string `json:"name,omitempty"`
 	Length  int64  `json:"length_us"`

@@ -11,8 +11,8 @@ import (
 	"github.com/kinesin-io/kinesin/task"
 )
 
-// TestSharedStateIsLocked is for the race detector: what stands behind one lock is used by goroutines that
-// nothing else orders.
+// TestSharedStateIsLocked lets the race detector see state that several goroutines use, and that only one
+// lock orders.
 func TestSharedStateIsLocked(t *testing.T) {
 	b := lease.NewBook(store.New(mem.New(), store.Config{}), clock.Real())
 	l, err := b.Open(t.Context(), "w", 0)

@@ -7,7 +7,7 @@ import (
 )
 
 // beside sees processes of this machine, where it may.
-func (c Config) beside() hsc.Beside {
+func (c Config) beside() hsc.WatchProcess {
 	if c.LeasesOnly || c.Stepped {
 		return nil
 	}

@@ -74,20 +74,20 @@ func (n *Node) becameReady() {
 
 func (n *Node) foundClaimed(t *task.Task) {
 	if n.hsc != nil {
-		n.hsc.Found(t)
+		n.hsc.RecoverClaim(t)
 	}
 }
 
 func (n *Node) hscHooks() hsc.Hooks {
 	return hsc.Hooks{
-		Claimed: func(l *catalog.Entry, t *task.Task, _ time.Duration) {
+		Claimed: func(l *catalog.Entry, t *task.Task) {
 			if t.Attempt == 1 {
 				n.late(l, t, stageClaimed, max(0, t.ClaimedAt.Sub(t.Due)))
 			}
 		},
 		Matched: func(l *catalog.Entry, t *task.Task) { n.metrics.of(l, t.Partition.Priority).matched.Inc() },
 		Started: func(l *catalog.Entry, t *task.Task, late time.Duration) { n.late(l, t, stageStarted, late) },
-		Finished: func(l *catalog.Entry, t *task.Task, o task.Outcome, _ time.Duration) {
+		Finished: func(l *catalog.Entry, t *task.Task, o task.Outcome) {
 			if l != nil {
 				n.metrics.of(l, t.Partition.Priority).finished[o].Inc()
 			}

@@ -230,7 +230,7 @@ func (n *Node) compose(c Config, secret []byte) {
 		n.hsc = hsc.New(hsc.Config{
 			Store: n.store, Queue: n.queue, Catalog: n.catalog, Leases: n.leases, Sealer: seal,
 			Scheduler: hscHints, Process: n.process(), Clock: c.Clock, Log: c.Log, Hooks: n.hscHooks(), Ended: n.ended, Ahead: c.Ahead, Silence: c.Silence, SlotsOnly: c.Stepped,
-			Beside: c.beside(),
+			WatchProcess: c.beside(),
 		})
 	}
 	if slices.Contains(c.Roles, RoleInbound) {

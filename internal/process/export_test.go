@@ -4,7 +4,7 @@ package process
 
 import "testing"
 
-// StartedTicks is what a process would say of itself.
+// StartedTicks returns the start time of a process.
 func StartedTicks(t *testing.T, pid int) uint64 {
 	t.Helper()
 	ticks, err := startedTicks(pid)

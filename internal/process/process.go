@@ -1,27 +1,27 @@
-// Package process tells processes of this machine apart and sees that one has ended. It says so only of what
-// is certain: of a process with the same kernel and the same process-id namespace, whose number and start are
-// those of one that runs when the watch on it begins. Where the system cannot tell (any other than Linux, or
-// a kernel before 5.3) nothing is known.
+// Package process identifies processes and reports when one on this machine has ended. It reports only what
+// is certain: a watched process shares the kernel and the process-id namespace, and runs with the given
+// number and start time when the watch begins. On systems that cannot tell (any but Linux, or a kernel before
+// 5.3) no process can be watched.
 package process
 
 import "errors"
 
-// ID names a process among all that ever run on any machine.
+// ID identifies a process among all processes of all machines, at all times.
 type ID struct {
-	// Place is a digest of the machine's boot and of the process-id namespace: numbers mean the same where it
-	// is the same.
+	// Place is a digest of the machine's boot id and the process-id namespace. Processes with the same place
+	// have different numbers.
 	Place [PlaceBytes]byte
 	PID   int
-	// StartedTicks is when it started, in ticks since the boot: another one with its number started later.
+	// StartedTicks is when the process started, in ticks since the boot. A later process may get its number.
 	StartedTicks uint64
 }
 
-// PlaceBytes is the length of a place.
+// PlaceBytes is the length of ID.Place.
 const PlaceBytes = 16
 
 var (
-	// ErrElsewhere says that a process is none that can be seen from here.
-	ErrElsewhere = errors.New("process does not run beside this one")
-	// ErrUnknown says that the system does not tell.
-	ErrUnknown = errors.New("processes are not told apart here")
+	// ErrElsewhere says that a process does not run where this one can see it.
+	ErrElsewhere = errors.New("process does not run on this machine")
+	// ErrUnknown says that the system cannot identify processes.
+	ErrUnknown = errors.New("processes cannot be identified here")
 )

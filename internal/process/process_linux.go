@@ -12,7 +12,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Self is this process. The namespace is that of /proc, which has to be the process's own.
+// Self returns the ID of this process. It fails unless /proc belongs to the process's own namespace.
 var Self = sync.OnceValues(func() (ID, error) {
 	pid := os.Getpid()
 	if seen, err := os.Readlink("/proc/self"); err != nil || seen != strconv.Itoa(pid) {
@@ -36,8 +36,8 @@ var Self = sync.OnceValues(func() (ID, error) {
 	return id, nil
 })
 
-// statStarted is the place of the start among the fields of /proc/PID/stat that follow the name, which is in
-// brackets and may hold anything.
+// statStarted is the index of the start time among the fields of /proc/PID/stat that follow the name. The
+// name is in brackets and may hold anything.
 const statStarted = 19
 
 func startedTicks(pid int) (uint64, error) {
@@ -52,14 +52,14 @@ func startedTicks(pid int) (uint64, error) {
 	return strconv.ParseUint(string(fields[statStarted]), 10, 64)
 }
 
-// Watched is a process that runs, or has since the watch on it began.
+// Watched is a process that ran when the watch began.
 type Watched struct {
 	mu sync.Mutex
 	fd int // of the process; -1 when closed
 }
 
-// Watch begins to watch a process. It is ErrElsewhere for one that is not beside this one, is this one, or
-// does not run.
+// Watch begins to watch a process. It returns ErrElsewhere for a process that cannot be seen from here, does
+// not run, or is this one.
 func Watch(id ID) (*Watched, error) {
 	self, err := Self()
 	if err != nil {
@@ -75,7 +75,7 @@ func Watch(id ID) (*Watched, error) {
 		return nil, fmt.Errorf("%w: %w", ErrUnknown, err)
 	}
 	w := &Watched{fd: fd}
-	// What has the number now is what the descriptor is of, unless it has ended.
+	// The process with that number is the one of the descriptor, unless that one has ended.
 	if started, err := startedTicks(id.PID); err != nil || started != id.StartedTicks || w.HasEnded() {
 		_ = w.Close()
 		return nil, ErrElsewhere
@@ -83,8 +83,8 @@ func Watch(id ID) (*Watched, error) {
 	return w, nil
 }
 
-// HasEnded reports whether the process has ended for certain: all its threads are gone. One that is stopped
-// has not.
+// HasEnded reports whether the process has ended for certain: all its threads are gone. A stopped process has
+// not.
 func (w *Watched) HasEnded() bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -97,11 +97,11 @@ func (w *Watched) HasEnded() bool {
 		if errors.Is(err, unix.EINTR) {
 			continue
 		}
-		return err == nil && n == 1 && fds[0].Revents&unix.POLLIN != 0 // with POLLHUP once it was reaped
+		return err == nil && n == 1 && fds[0].Revents&unix.POLLIN != 0 // with POLLHUP once the process was reaped
 	}
 }
 
-// Close ends the watch. Then nothing is known of the process any more.
+// Close ends the watch. After that HasEnded returns false.
 func (w *Watched) Close() error {
 	w.mu.Lock()
 	defer w.mu.Unlock()

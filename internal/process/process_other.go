@@ -2,16 +2,16 @@
 
 package process
 
-// Self is unknown.
+// Self returns ErrUnknown.
 func Self() (ID, error) { return ID{}, ErrUnknown }
 
-// Watched is a process of which nothing is known.
+// Watched is never returned here.
 type Watched struct{}
 
-// Watch is ErrUnknown.
+// Watch returns ErrUnknown.
 func Watch(ID) (*Watched, error) { return nil, ErrUnknown }
 
-// HasEnded is false: that is not known.
+// HasEnded returns false.
 func (*Watched) HasEnded() bool { return false }
 
 // Close does nothing.

@@ -12,7 +12,7 @@ import (
 	"github.com/kinesin-io/kinesin/internal/process"
 )
 
-// child runs a program until the test ends and names it as it would name itself.
+// child runs a program until the test ends, and returns its ID.
 func child(t *testing.T) (*exec.Cmd, process.ID) {
 	t.Helper()
 	self, err := process.Self()
@@ -72,7 +72,7 @@ func TestAProcessThatIsKilledHasEnded(t *testing.T) {
 	}
 }
 
-// A process whose number, start or place is another one's is never watched: it could be alive.
+// A process with another number, start or place is never watched: the one that is meant could be alive.
 func TestAnotherProcessIsElsewhere(t *testing.T) {
 	_, id := child(t)
 	self, err := process.Self()

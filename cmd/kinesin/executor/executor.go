@@ -1,9 +1,8 @@
 //go:build linux || darwin
 
-// Package executor runs a command for each task, in a process group of its own,
-// and keeps a guard: a second process that kills all groups when this one dies
-// or is stopped past its lease. It owns the processes and their environment; it
-// knows nothing of servers, and whoever calls it decides what an exit code means.
+// Package executor runs a command for each task, in a process group of its own. A guard, which is a second
+// process, kills all groups when this process dies or is stopped past its lease. The package owns the
+// processes and their environment. It knows nothing of servers; the caller decides what an exit code means.
 package executor
 
 import (
@@ -21,17 +20,17 @@ import (
 )
 
 const (
-	// TermToKillMax is how long a group has at most between SIGTERM and SIGKILL.
+	// TermToKillMax is the longest time between SIGTERM and SIGKILL.
 	TermToKillMax = 2 * time.Second
-	// tailBytesMax is how much of the end of a command's stderr is kept.
+	// tailBytesMax bounds the end of a command's stderr that is kept.
 	tailBytesMax = 1024
-	// pipeWait is how long a process that left its group may keep stderr open after its command's end.
+	// pipeWait is how long a process that left its group may keep stderr open after its command has ended.
 	pipeWait = 500 * time.Millisecond
-	// envPrefix begins the variables that tell a command about its task.
+	// envPrefix is the prefix of the variables that describe the task.
 	envPrefix = "KINESIN_"
 )
 
-// Task is what a command is told.
+// Task describes a task to its command.
 type Task struct {
 	ID, Lambda, Priority, Collection, Key, Worker string
 	Attempt, Failures                             int
@@ -41,14 +40,14 @@ type Task struct {
 	Traceparent                                   string // empty: none
 }
 
-// ExitError is how a command ended that did not succeed.
+// ExitError says how a command failed.
 type ExitError struct {
 	Code   int            // -1 when a signal ended it
 	Signal syscall.Signal // 0 when it exited
-	Tail   string         // the end of what it wrote to stderr
+	Tail   string         // the end of its stderr
 }
 
-// Error is the tail of stderr below how the command ended.
+// Error says how the command ended, and adds the tail of its stderr.
 func (e *ExitError) Error() string {
 	text := "exit status " + strconv.Itoa(e.Code)
 	if e.Signal != 0 {
@@ -60,16 +59,15 @@ func (e *ExitError) Error() string {
 	return text
 }
 
-// Config is what an Executor is made of; Command, Stdout and Stderr are required.
+// Config configures an Executor; Command, Stdout and Stderr are required.
 type Config struct {
 	Command    []string // with its arguments
-	Env        []string // of which commands see all but our own variables
-	Ours       []string // variables that commands see besides: how to reach the server
+	Env        []string // for commands, which do not see those of its variables that begin with envPrefix
+	Ours       []string // more variables for commands: how to reach the server
 	Stdout     io.Writer
 	Stderr     io.Writer
 	TermToKill time.Duration // between SIGTERM and SIGKILL; 0: TermToKillMax
-	// AtOnce tells of the cause of a context's end whether the group is to be killed without a SIGTERM
-	// before.
+	// AtOnce reports whether a context that ended with this cause kills the group without a SIGTERM before.
 	AtOnce func(cause error) bool
 	Guard  *Guard
 }
@@ -89,7 +87,7 @@ type Executor struct {
 	killOnce sync.Once
 }
 
-// New finds the command. It refuses one that does not exist or cannot be executed.
+// New finds the command. It fails when the command does not exist or cannot be executed.
 func New(c Config) (*Executor, error) {
 	path, err := exec.LookPath(c.Command[0])
 	if err != nil {
@@ -112,13 +110,13 @@ func reasonOf(err error) error {
 	return err
 }
 
-// baseEnv leaves out what the worker itself was told, which is not about the task.
+// baseEnv returns the environment of all commands: env without the worker's own settings, and ours.
 func baseEnv(env, ours []string) []string {
 	env = slices.DeleteFunc(slices.Clone(env), func(v string) bool { return strings.HasPrefix(v, envPrefix) })
 	return slices.Concat(env, ours)
 }
 
-// KillAll kills all groups at once, and every later one.
+// KillAll kills all groups at once, also those that begin later.
 func (e *Executor) KillAll() { e.killOnce.Do(func() { close(e.killed) }) }
 
 // Killed reports whether KillAll was called.
@@ -131,10 +129,9 @@ func (e *Executor) Killed() bool {
 	}
 }
 
-// Run runs the command for a task. It returns nil when the command exits 0, an
-// *ExitError when it ends otherwise, or another error when it cannot be run.
-// When ctx ends, its group gets a SIGTERM and, a moment later, a SIGKILL, or that
-// at once. Nothing of the group is left when Run returns.
+// Run runs the command for a task. It returns nil when the command exits 0, an *ExitError when it ends
+// otherwise, or another error when it cannot be run. When ctx ends, Run sends the group a SIGTERM and, after
+// a while, a SIGKILL; or a SIGKILL at once (Config.AtOnce). Nothing of the group is left when Run returns.
 func (e *Executor) Run(ctx context.Context, t *Task) error {
 	tail := &tailWriter{to: e.stderr}
 	cmd := e.command(t, tail)
@@ -152,15 +149,15 @@ func (e *Executor) Run(ctx context.Context, t *Task) error {
 		awaitExit(group)
 	}()
 	e.supervise(ctx, group, exited)
-	kill(group, syscall.SIGKILL) // what the command left
-	// The number of the group is not given to anyone else before its leader is reaped.
+	kill(group, syscall.SIGKILL) // processes that the command left
+	// No other process gets the group's number before its leader is reaped.
 	err = errors.Join(err, e.guard.end(group))
 	return errors.Join(err, exitError(cmd, cmd.Wait(), tail))
 }
 
 func (e *Executor) command(t *Task, stderr io.Writer) *exec.Cmd {
 	cmd := &exec.Cmd{
-		Path: e.path, Args: e.args, Env: append(e.env, t.facts()...),
+		Path: e.path, Args: e.args, Env: append(e.env, t.env()...),
 		Stdout: e.stdout, Stderr: stderr, SysProcAttr: OwnGroup(), WaitDelay: pipeWait,
 	}
 	if len(t.Payload) > 0 {
@@ -169,7 +166,7 @@ func (e *Executor) command(t *Task, stderr io.Writer) *exec.Cmd {
 	return cmd
 }
 
-// supervise returns when the command has exited, which it hastens when it must.
+// supervise waits until the command has exited, and ends it when ctx ends or KillAll is called.
 func (e *Executor) supervise(ctx context.Context, group int, exited <-chan struct{}) {
 	select {
 	case <-exited:
@@ -184,10 +181,10 @@ func (e *Executor) supervise(ctx context.Context, group int, exited <-chan struc
 	<-exited
 }
 
-// terminate asks first.
+// terminate sends a SIGTERM and waits for the exit, for a while.
 func (e *Executor) terminate(group int, exited <-chan struct{}) {
 	kill(group, syscall.SIGTERM)
-	kill(group, syscall.SIGCONT) // a stopped process cannot obey
+	kill(group, syscall.SIGCONT) // a stopped process cannot handle it
 	patience := time.NewTimer(e.term)
 	defer patience.Stop()
 	select {
@@ -201,7 +198,7 @@ func exitError(cmd *exec.Cmd, err error, tail *tailWriter) error {
 	status, known := cmd.ProcessState.Sys().(syscall.WaitStatus)
 	switch {
 	case cmd.ProcessState.Success():
-		return nil // also when something kept stderr open
+		return nil // also when another process kept stderr open
 	case !known:
 		return err
 	case status.Signaled():
@@ -210,10 +207,10 @@ func exitError(cmd *exec.Cmd, err error, tail *tailWriter) error {
 	return &ExitError{Code: status.ExitStatus(), Tail: tail.String()}
 }
 
-// facts are the variables about the task.
-func (t *Task) facts() []string {
-	facts := make([]string, 0, 11)
-	add := func(name, value string) { facts = append(facts, envPrefix+name+"="+value) }
+// env returns the variables that describe the task.
+func (t *Task) env() []string {
+	env := make([]string, 0, 11)
+	add := func(name, value string) { env = append(env, envPrefix+name+"="+value) }
 	add("TASK_ID", t.ID)
 	add("LAMBDA", t.Lambda)
 	add("PRIORITY", t.Priority)
@@ -229,5 +226,5 @@ func (t *Task) facts() []string {
 	if t.Traceparent != "" {
 		add("TRACEPARENT", t.Traceparent)
 	}
-	return facts
+	return env
 }

@@ -20,7 +20,7 @@ import (
 	"github.com/kinesin-io/kinesin/cmd/kinesin/executor"
 )
 
-// TestMain makes the test binary its own guard, and a worker to be killed.
+// TestMain lets the test binary act as its own guard, and as a worker that is killed.
 func TestMain(m *testing.M) {
 	switch os.Getenv("EXECUTOR_TEST_ROLE") {
 	case "guard":
@@ -240,7 +240,7 @@ func wantDead(t *testing.T, pid int) {
 	eventually(t, fmt.Sprintf("process %d to end", pid), func() bool { return !alive(pid) })
 }
 
-// alive tells a process from one that has ended and was not reaped yet.
+// alive reports whether a process runs; one that ended and was not reaped does not.
 func alive(pid int) bool {
 	if syscall.Kill(pid, 0) != nil {
 		return false

@@ -19,28 +19,28 @@ import (
 	"github.com/kinesin-io/kinesin/internal/clock"
 )
 
-// What a worker tells its guard: a letter and a number of 8 bytes.
+// The messages from a worker to its guard: a letter and a number of 8 bytes.
 const (
-	tellBegin = 'b' // group: kill it when the time comes
-	tellEnd   = 'e' // group: it is gone
-	tellLease = 'l' // reading of the machine's clock until which groups may run, in ns; 0: no bound
+	tellBegin = 'b' // a group began
+	tellEnd   = 'e' // a group ended
+	tellLease = 'l' // the reading of the machine's clock, in ns, until which groups may run; 0: no bound
 	tellBytes = 9
 )
 
 const (
-	// guardLookEvery bounds how late the guard is: timers sleep through a suspension of the machine.
+	// guardLookEvery is how often the guard looks at the clock, because timers sleep through a suspension.
 	guardLookEvery = 100 * time.Millisecond
-	// guardWriteMax is how long the guard may leave the pipe full before it counts as broken.
+	// guardWriteMax is how long the pipe to the guard may stay full before it counts as broken.
 	guardWriteMax = 2 * time.Second
-	// guardExitMax is how long the guard has to end when it is told to.
+	// guardExitMax is how long the guard has to end after its pipe was closed.
 	guardExitMax = 2 * time.Second
 )
 
-// ErrGuard says that the guard is gone: commands would not die with this process.
+// ErrGuard says that the guard is gone, so that commands would not die with this process.
 var ErrGuard = errors.New("the guard process of the worker is gone")
 
-// Guard is the worker's end of the pipe to its guard process. It is safe for
-// concurrent use, and a nil Guard guards nothing.
+// Guard is the worker's end of the pipe to its guard process. It is safe for concurrent use. A nil Guard
+// guards nothing.
 type Guard struct {
 	cmd *exec.Cmd
 
@@ -48,7 +48,7 @@ type Guard struct {
 	pipe *os.File
 }
 
-// StartGuard starts the guard process: a program that calls RunGuard on its stdin.
+// StartGuard starts the guard process: a program that calls RunGuard with its stdin.
 func StartGuard(stderr io.Writer, program string, args ...string) (*Guard, error) {
 	r, w, err := os.Pipe()
 	if err != nil {
@@ -57,7 +57,7 @@ func StartGuard(stderr io.Writer, program string, args ...string) (*Guard, error
 	defer r.Close()
 	g := &Guard{pipe: w, cmd: &exec.Cmd{
 		Path: program, Args: append([]string{program}, args...), Env: os.Environ(), Stdin: r, Stderr: stderr, WaitDelay: guardExitMax,
-		SysProcAttr: &syscall.SysProcAttr{Setpgid: true}, // signals for the worker's group are not for the guard
+		SysProcAttr: &syscall.SysProcAttr{Setpgid: true}, // signals to the worker's group must not reach the guard
 	}}
 	if err := g.cmd.Start(); err != nil {
 		return nil, errors.Join(fmt.Errorf("start the guard: %w", err), w.Close())
@@ -65,7 +65,7 @@ func StartGuard(stderr io.Writer, program string, args ...string) (*Guard, error
 	return g, nil
 }
 
-// Close ends the guard, which kills what is left.
+// Close ends the guard, which kills the groups that are left.
 func (g *Guard) Close() error {
 	g.mu.Lock()
 	err := g.pipe.Close()
@@ -73,7 +73,7 @@ func (g *Guard) Close() error {
 	return errors.Join(err, g.cmd.Wait())
 }
 
-// HoldsFor says that the lease holds for that long from now.
+// HoldsFor tells the guard that the lease holds for d from now.
 func (g *Guard) HoldsFor(d time.Duration) error { return g.tell(tellLease, int64(machineNow()+d)) }
 
 func (g *Guard) begin(group int) error { return g.tell(tellBegin, int64(group)) }
@@ -95,8 +95,8 @@ func (g *Guard) tell(what byte, number int64) error {
 	return nil
 }
 
-// machineNow is a clock that all processes of the machine share; where there is
-// one, that counts the time in which the machine was suspended.
+// machineNow returns the time by a clock that all processes of the machine share. If there is one that counts
+// suspensions of the machine, it uses that.
 func machineNow() time.Duration {
 	now := clock.Read(clock.Real())
 	if now.Boot != 0 {
@@ -105,9 +105,9 @@ func machineNow() time.Duration {
 	return now.Wall.Sub(0)
 }
 
-// RunGuard is the guard process: it reads what the worker tells on r, and kills
-// the groups that are left when that ends, because the worker has died, or when
-// the lease is over, because it was stopped. It returns when r ends.
+// RunGuard runs the guard process. It reads the worker's messages from r. It kills all groups when r ends,
+// because the worker has died, and when the lease has ended, because the worker was stopped. It returns when
+// r ends.
 func RunGuard(r io.Reader) error {
 	signal.Ignore(syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP)
 	w := watch{groups: map[int]bool{}}
@@ -122,7 +122,7 @@ func RunGuard(r io.Reader) error {
 	for {
 		select {
 		case m := <-told:
-			w.hear(m)
+			w.note(m)
 		case <-look.C:
 		case err := <-failed:
 			return err
@@ -153,13 +153,13 @@ func listen(ctx context.Context, r io.Reader, told chan<- message) error {
 	}
 }
 
-// watch is what the guard knows.
+// watch is the state of the guard.
 type watch struct {
 	groups map[int]bool
 	until  time.Duration // 0: no bound
 }
 
-func (w *watch) hear(m message) {
+func (w *watch) note(m message) {
 	switch m.what {
 	case tellBegin:
 		w.groups[int(m.number)] = true
@@ -170,7 +170,7 @@ func (w *watch) hear(m message) {
 	}
 }
 
-// enforce kills all groups when the lease is over, and those that a worker begins after it.
+// enforce kills all groups when the lease has ended, also those that begin after that.
 func (w *watch) enforce(now time.Duration) {
 	if w.until != 0 && now >= w.until {
 		w.killAll()
@@ -181,5 +181,5 @@ func (w *watch) killAll() {
 	for group := range w.groups {
 		kill(group, syscall.SIGKILL)
 	}
-	clear(w.groups) // once reaped, their numbers may be somebody else's
+	clear(w.groups) // once they are reaped, other groups may get their numbers
 }

@@ -4,5 +4,5 @@ package executor
 
 import "syscall"
 
-// kill sends a signal to a whole group. That it has gone is fine.
+// kill sends a signal to a whole group, which may be gone.
 func kill(group int, s syscall.Signal) { _ = syscall.Kill(-group, s) }

@@ -9,8 +9,8 @@ import (
 // OwnGroup puts a child in a new process group.
 func OwnGroup() *syscall.SysProcAttr { return &syscall.SysProcAttr{Setpgid: true} }
 
-// awaitExit returns when the process has ended, and leaves it to be reaped: until
-// then nobody else can get its number, nor its group's.
+// awaitExit waits until the process has ended, and does not reap it: until it is reaped no other process can
+// get its number, nor another group its group's.
 func awaitExit(pid int) {
 	const onePID = 1 // P_PID, which the syscall package lacks here
 	var info [16]uint64

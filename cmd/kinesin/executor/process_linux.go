@@ -7,14 +7,14 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// OwnGroup puts a child in a new process group. Should this process die, the kernel kills the child,
-// though not the rest of its group: that is for the guard.
+// OwnGroup puts a child in a new process group. If this process dies, the kernel kills the child, and the
+// guard kills the rest of the group.
 func OwnGroup() *syscall.SysProcAttr {
 	return &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
 }
 
-// awaitExit returns when the process has ended, and leaves it to be reaped: until
-// then nobody else can get its number, nor its group's.
+// awaitExit waits until the process has ended, and does not reap it: until it is reaped no other process can
+// get its number, nor another group its group's.
 func awaitExit(pid int) {
 	for {
 		err := unix.Waitid(unix.P_PID, pid, nil, unix.WEXITED|unix.WNOWAIT, nil)

@@ -8,13 +8,13 @@ import (
 	"sync"
 )
 
-// sharedWriter is the worker's own stderr, to which many commands write.
+// sharedWriter writes the stderr of many commands to the worker's own stderr.
 type sharedWriter struct {
 	mu sync.Mutex
 	w  io.Writer
 }
 
-// Write never fails: that nobody reads the worker's stderr any more must not disturb its commands.
+// Write never fails: commands must go on although nobody reads the worker's stderr any more.
 func (s *sharedWriter) Write(p []byte) (int, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -22,14 +22,14 @@ func (s *sharedWriter) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// tailWriter passes on what a command writes and keeps its end.
+// tailWriter forwards the output of a command and keeps its end.
 type tailWriter struct {
 	to   io.Writer
 	mu   sync.Mutex // a process that outlives the command may still write
 	tail []byte
 }
 
-// Write passes p on.
+// Write forwards p.
 func (t *tailWriter) Write(p []byte) (int, error) {
 	t.mu.Lock()
 	t.tail = append(t.tail, p[max(0, len(p)-tailBytesMax):]...)
@@ -40,17 +40,17 @@ func (t *tailWriter) Write(p []byte) (int, error) {
 	return t.to.Write(p)
 }
 
-// String is the end of what was written, as valid UTF-8.
+// String returns the end of the output, as valid UTF-8.
 func (t *tailWriter) String() string {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return strings.TrimSpace(strings.ToValidUTF8(string(t.tail), ""))
 }
 
-// payloadReader hands a payload to a command in one piece.
+// payloadReader gives a payload to a command in one piece.
 type payloadReader struct{ payload []byte }
 
-// Read returns what is left.
+// Read implements io.Reader.
 func (r *payloadReader) Read(p []byte) (int, error) {
 	if len(r.payload) == 0 {
 		return 0, io.EOF
@@ -60,7 +60,7 @@ func (r *payloadReader) Read(p []byte) (int, error) {
 	return n, nil
 }
 
-// WriteTo writes it without a copy.
+// WriteTo writes the rest of the payload without a copy.
 func (r *payloadReader) WriteTo(w io.Writer) (int64, error) {
 	n, err := w.Write(r.payload)
 	r.payload = r.payload[n:]

@@ -12,7 +12,7 @@ import (
 	"github.com/kinesin-io/kinesin/task"
 )
 
-// books are those of two processes over one store.
+// books returns the books of two processes over one store.
 func books() (v *clock.Virtual, clocks [2]*clocktest.Settable, all [2]*lease.Book) {
 	v = clock.NewVirtual(task.Instant(1_700_000_000_000_000), 1)
 	rows := store.New(storemem.New(), store.Config{Clock: v.Process(0)})
@@ -25,7 +25,7 @@ func books() (v *clock.Virtual, clocks [2]*clocktest.Settable, all [2]*lease.Boo
 
 const length = 16 * time.Second
 
-// wantAge fails unless the newest heartbeat counts from so long ago.
+// wantAge checks how long ago the newest heartbeat was heard.
 func wantAge(t *testing.T, k clock.Clock, l *lease.Lease, want time.Duration) {
 	t.Helper()
 	if age := clock.Steady(k).Sub(l.Heard); age != want {
@@ -33,9 +33,9 @@ func wantAge(t *testing.T, k clock.Clock, l *lease.Lease, want time.Duration) {
 	}
 }
 
-// TestAHeartbeatCountsFromWhenItWasSeen sets the clock of who received a heartbeat, or of who judges by it.
-// It never counts from the future, and never so much from the past that a worker that lives has no time for
-// the next.
+// TestAHeartbeatCountsFromWhenItWasSeen sets the clock of the receiver of a heartbeat, or of the process that
+// judges by it. The heartbeat never counts from the future, and never from so long ago that a live worker has
+// no time for the next.
 func TestAHeartbeatCountsFromWhenItWasSeen(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
@@ -77,8 +77,8 @@ func TestAHeartbeatCountsFromWhenItWasSeen(t *testing.T) {
 	}
 }
 
-// TestAHeartbeatAfterTheClockWasSetBackIsSeen has a receipt that lies in the future, which later heartbeats
-// do not change.
+// TestAHeartbeatAfterTheClockWasSetBackIsSeen has a receipt that lies in the future, so that later heartbeats
+// do not change it.
 func TestAHeartbeatAfterTheClockWasSetBackIsSeen(t *testing.T) {
 	t.Parallel()
 	ctx := t.Context()

@@ -9,7 +9,7 @@ import (
 	"github.com/kinesin-io/kinesin/task"
 )
 
-// claimedBefore stores a task that the worker claimed from an earlier process.
+// claimedBefore stores a task that the worker claimed through an earlier process.
 func (f *fixture) claimedBefore(worker string) task.Task {
 	f.Helper()
 	t := f.task("mail", func(t *task.Task) {
@@ -27,13 +27,13 @@ func TestAFoundClaimThatItsWorkerDoesNotHoldGoesBack(t *testing.T) {
 				worker := f.register()
 				lost := f.claimedBefore(worker)
 				if foundFirst {
-					f.svc.Found(&lost)
+					f.svc.RecoverClaim(&lost)
 					synctest.Wait()
 					f.wantState(lost.ID, task.Claimed) // who knows: its worker may hold it
 				}
 				w := f.dial(worker, &kinesinv1.Hello{Groups: []*kinesinv1.SlotGroup{slots(1, "mail")}})
 				if !foundFirst {
-					f.svc.Found(&lost)
+					f.svc.RecoverClaim(&lost)
 				}
 				if got := w.wantClaimed(1)[0]; id(got) != lost.ID || got.Attempt != 2 || got.Failures != 0 || got.WorkerLost != 0 {
 					t.Errorf("got %v", got)
@@ -47,11 +47,11 @@ func TestAFoundClaimThatItsWorkerHoldsStays(t *testing.T) {
 	bubble(t, func(f *fixture) {
 		worker := f.register()
 		kept := f.claimedBefore(worker)
-		f.svc.Found(&kept)
+		f.svc.RecoverClaim(&kept)
 		f.dial(worker, &kinesinv1.Hello{
 			Groups: []*kinesinv1.SlotGroup{slots(1, "mail")}, Held: []*kinesinv1.Held{{Task: kept.ID[:], Attempt: 1}},
 		})
-		f.svc.Found(&kept)
+		f.svc.RecoverClaim(&kept)
 		synctest.Wait()
 		if row := f.wantState(kept.ID, task.Claimed); row.Attempt != 1 {
 			t.Errorf("attempt %d", row.Attempt)
@@ -64,8 +64,8 @@ func TestOwnClaimsAreNotFound(t *testing.T) {
 		f.enqueueMany("mail", 1)
 		w := f.work(slots(1, "mail"))
 		own := f.row(id(w.wantClaimed(1)[0]))
-		f.svc.Found(&own)
-		if n := len(f.svc.found.byWorker); n != 0 {
+		f.svc.RecoverClaim(&own)
+		if n := len(f.svc.work.claims); n != 0 {
 			t.Errorf("%d claims on their way count as lost", n)
 		}
 	})

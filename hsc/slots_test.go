@@ -10,38 +10,38 @@ import (
 
 func TestPaceGivesExtraTasksOnlyWhileAttemptsAreShort(t *testing.T) {
 	const now = task.Instant(1_000_000_000)
-	var p pace
-	if got := p.extra(10); got != 0 {
+	var p durations
+	if got := p.prefetch(10); got != 0 {
 		t.Errorf("extra %d before anything is known, want 0", got)
 	}
-	p.note(now.Add(-time.Millisecond), now)
-	if got := p.extra(10); got != 10*extraPerSlot {
-		t.Errorf("extra %d after a short attempt, want %d", got, 10*extraPerSlot)
+	p.add(now.Add(-time.Millisecond), now)
+	if got := p.prefetch(10); got != 10*prefetchPerSlot {
+		t.Errorf("extra %d after a short attempt, want %d", got, 10*prefetchPerSlot)
 	}
-	if got := p.extra(10_000); got != extraMax {
-		t.Errorf("extra %d for many slots, want %d", got, extraMax)
+	if got := p.prefetch(10_000); got != prefetchMax {
+		t.Errorf("extra %d for many slots, want %d", got, prefetchMax)
 	}
-	p.note(0, now)
-	if got := p.extra(10); got != 0 {
+	p.add(0, now)
+	if got := p.prefetch(10); got != 0 {
 		t.Errorf("extra %d after one came back unstarted, want 0", got)
 	}
 	for range 40 {
-		p.note(now.Add(-time.Millisecond), now)
+		p.add(now.Add(-time.Millisecond), now)
 	}
-	if got := p.extra(10); got == 0 {
+	if got := p.prefetch(10); got == 0 {
 		t.Error("no extra after many short attempts")
 	}
-	p.note(now.Add(-time.Hour), now)
-	if got := p.extra(10); got != 0 {
+	p.add(now.Add(-time.Hour), now)
+	if got := p.prefetch(10); got != 0 {
 		t.Errorf("extra %d after a long attempt, want 0", got)
 	}
 }
 
 // A process whose heartbeat is refused loses its lease.
 func TestAProcessMayNameAllThatItGets(t *testing.T) {
-	const groups = 20 // of 500 slots: beyond all of them, extraMax each
-	short := group{slots: SlotsMax / groups}
-	short.pace.note(1, 2)
+	const groups = 20 // of 500 slots: beyond all of them, prefetchMax each
+	short := slotGroup{slots: SlotsMax / groups}
+	short.durations.add(1, 2)
 	if most := groups * short.room(); most > HeldMax {
 		t.Errorf("%d tasks in hand, of which a heartbeat names at most %d", most, HeldMax)
 	}
@@ -55,7 +55,7 @@ func TestShortAttemptsAreClaimedBeyondTheSlots(t *testing.T) {
 		started := result(first[0], "success")
 		started.StartedMicros = int64(f.clock.Now())
 		w.send(&kinesinv1.WorkRequest{Results: []*kinesinv1.Result{started}})
-		w.wantClaimed(1 + 1 + extraPerSlot)
+		w.wantClaimed(1 + 1 + prefetchPerSlot)
 	})
 }
 

@@ -13,7 +13,7 @@ import (
 	"github.com/kinesin-io/kinesin/task"
 )
 
-// neighbour is a worker process beside the server, as the server sees it.
+// neighbour is a worker process on the server's machine, as the server sees it.
 type neighbour struct {
 	ended  atomic.Bool
 	closed atomic.Bool
@@ -28,11 +28,11 @@ func (n *neighbour) Close() error {
 
 const homely = "127.0.0.1:40000"
 
-// beside is a worker beside the server that holds n tasks.
+// beside returns a worker on the server's machine that has n tasks.
 func (f *fixture) beside(n int, change ...func(*task.Task)) (*neighbour, *remote, []*kinesinv1.Claimed) {
 	f.Helper()
 	p := &neighbour{}
-	f.svc.Beside = func(*kinesinv1.Process) Process { return p }
+	f.svc.WatchProcess = func(*kinesinv1.Process) Process { return p }
 	w := f.dialFrom(homely, f.register(), &kinesinv1.Hello{
 		Groups: []*kinesinv1.SlotGroup{slots(uint32(n), "mail")}, Process: &kinesinv1.Process{Pid: 7},
 	})
@@ -43,8 +43,8 @@ func (f *fixture) beside(n int, change ...func(*task.Task)) (*neighbour, *remote
 	return p, w, w.wantClaimed(n)
 }
 
-// A worker process beside the server is killed: its tasks go back once its children must be gone, and as
-// suspects, as when its lease is over.
+// A worker process on the server's machine is killed: its tasks go back once its children must be gone, as
+// suspects, as when a lease runs out.
 func TestWhatADeadProcessRanGoesBackAtOnce(t *testing.T) {
 	bubble(t, func(f *fixture) {
 		p, w, tasks := f.beside(3)
@@ -52,10 +52,10 @@ func TestWhatADeadProcessRanGoesBackAtOnce(t *testing.T) {
 		_ = w.close()
 		time.Sleep(100 * time.Millisecond) // it is dying
 		p.ended.Store(true)
-		time.Sleep(orphansDieIn - diedLookEvery)
+		time.Sleep(orphansDieIn - processLookEvery)
 		synctest.Wait()
 		f.wantState(id(tasks[1]), task.Claimed)
-		time.Sleep(2 * diedLookEvery)
+		time.Sleep(2 * processLookEvery)
 		synctest.Wait()
 		f.wantState(id(tasks[0]), task.Success)
 		for _, c := range tasks[1:] {
@@ -74,7 +74,7 @@ func TestWhatADeadProcessRanGoesBackAtOnce(t *testing.T) {
 	})
 }
 
-// The task that a dead process ran apart is the one that its death speaks against.
+// The death of a process is blamed on the task that it ran in quarantine.
 func TestADeadProcessBlamesWhatItRanApart(t *testing.T) {
 	bubble(t, func(f *fixture) {
 		p, w, tasks := f.beside(1, func(t *task.Task) { t.Suspect, t.Lost, t.Blamed = true, 2, 1 })
@@ -88,7 +88,7 @@ func TestADeadProcessBlamesWhatItRanApart(t *testing.T) {
 	})
 }
 
-// A process that lives keeps its tasks, however its stream ended.
+// A live process keeps its tasks, however its stream ended.
 func TestAProcessThatLivesKeepsItsTasks(t *testing.T) {
 	bubble(t, func(f *fixture) {
 		p, w, tasks := f.beside(1)
@@ -106,7 +106,7 @@ func TestAProcessThatLivesKeepsItsTasks(t *testing.T) {
 	})
 }
 
-// A process that lets its lease run out without a stream is judged by the lease, and not watched for ever.
+// A process whose lease runs out without a stream is judged by the lease, and not watched any longer.
 func TestADeathIsNotWaitedForLongerThanTheLease(t *testing.T) {
 	bubble(t, func(f *fixture) {
 		p, w, tasks := f.beside(1)
@@ -119,10 +119,10 @@ func TestADeathIsNotWaitedForLongerThanTheLease(t *testing.T) {
 	})
 }
 
-// Only a connection of this machine says something about its processes.
+// Only a worker that connects from this machine is watched.
 func TestProcessesOfOtherMachinesAreNotWatched(t *testing.T) {
 	bubble(t, func(f *fixture) {
-		f.svc.Beside = func(*kinesinv1.Process) Process {
+		f.svc.WatchProcess = func(*kinesinv1.Process) Process {
 			t.Error("a process of another machine is looked for")
 			return nil
 		}
@@ -131,7 +131,7 @@ func TestProcessesOfOtherMachinesAreNotWatched(t *testing.T) {
 			_ = w.close()
 		}
 		seen := 0
-		f.svc.Beside = func(*kinesinv1.Process) Process {
+		f.svc.WatchProcess = func(*kinesinv1.Process) Process {
 			seen++
 			return nil
 		}
@@ -147,8 +147,8 @@ func TestProcessesOfOtherMachinesAreNotWatched(t *testing.T) {
 	})
 }
 
-// A heartbeat of the process that is taken while its lease is ended does not keep the lease from that: it was
-// sent before.
+// A heartbeat that was sent before the death, and arrives while the lease is ended, does not keep the lease
+// from ending.
 func TestALateHeartbeatOfADeadProcess(t *testing.T) {
 	bubble(t, func(f *fixture) {
 		p, w, tasks := f.beside(1)
@@ -165,7 +165,7 @@ func TestALateHeartbeatOfADeadProcess(t *testing.T) {
 	})
 }
 
-// While the store is away the lease is left to run out, which says so too.
+// While the store is away the lease is left to run out.
 func TestADeathWhileTheStoreIsAway(t *testing.T) {
 	bubble(t, func(f *fixture) {
 		p, w, tasks := f.beside(1)
@@ -185,7 +185,7 @@ func TestADeathWhileTheStoreIsAway(t *testing.T) {
 	})
 }
 
-// A server that stops waits for nobody's death.
+// A server that stops does not wait for the death of a process.
 func TestAServerThatStopsWatchesNobody(t *testing.T) {
 	bubble(t, func(f *fixture) {
 		p, w, _ := f.beside(1)
@@ -198,8 +198,7 @@ func TestAServerThatStopsWatchesNobody(t *testing.T) {
 	})
 }
 
-// rivalRows are the rows of leases, of which one is changed by somebody else right before it is written, or
-// none can be.
+// rivalRows are lease rows: somebody else changes them right before each write, or no write succeeds.
 type rivalRows struct {
 	lease.Rows
 

@@ -1,0 +1,167 @@
+package hsc
+
+import (
+	"context"
+	"slices"
+
+	"github.com/kinesin-io/kinesin/api/kinesinv1"
+	"github.com/kinesin-io/kinesin/internal/clock"
+	"github.com/kinesin-io/kinesin/task"
+)
+
+// open checks the hello of a worker and begins its stream, which takes over the attempts that the worker
+// still holds.
+func (s *Service) open(ctx context.Context, c conn, hello *kinesinv1.Hello) (*stream, error) {
+	if hello == nil {
+		return nil, errNoHello
+	}
+	groups, err := s.groupsOf(ctx, hello.GetGroups())
+	if err != nil {
+		return nil, err
+	}
+	if n := len(hello.GetHeld()); n > HeldMax {
+		return nil, invalid("held %d attempts: want at most %d", n, HeldMax)
+	}
+	sess, err := s.session(ctx, hello.GetWorker())
+	if err != nil {
+		return nil, err
+	}
+	held := attemptsOf(hello.GetHeld())
+	var rows []task.Task
+	if len(held) > 0 {
+		if rows, err = s.Store.Tasks(ctx, idsOf(held)); err != nil {
+			return nil, s.unavailable(ctx, "read the tasks that the worker holds", err)
+		}
+	}
+	st := &stream{
+		svc: s, sess: sess, conn: c, groups: groups, requests: make(chan *kinesinv1.WorkRequest, requestsAheadMax),
+		outboxReady: make(chan struct{}, 1), outboxTaken: make(chan struct{}, 1),
+	}
+	st.ctx, st.stop = context.WithCancelCause(ctx)
+	st.detach = context.AfterFunc(s.lifetime, func() { st.stop(errStopping) })
+	s.release(ctx, sess, append(st.takeOver(held, rows), s.unheldClaims(sess)...))
+	if err := s.admitStream(st); err != nil {
+		st.close()
+		return nil, err
+	}
+	st.process = s.processOf(c, hello.GetProcess())
+	return st, nil
+}
+
+// admitStream refuses a stream whose lease ended while it was opened.
+func (s *Service) admitStream(st *stream) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if st.sess.isLost() {
+		return leaseLost(st.sess.worker)
+	}
+	s.sessions[st.sess.worker] = st.sess
+	return nil
+}
+
+func idsOf(attempts []attempt) []task.ID {
+	ids := make([]task.ID, len(attempts))
+	for i, a := range attempts {
+		ids[i] = a.id
+	}
+	return ids
+}
+
+// groupsOf checks the slot groups of a process.
+func (s *Service) groupsOf(ctx context.Context, wire []*kinesinv1.SlotGroup) ([]*slotGroup, error) {
+	if len(wire) > GroupsMax {
+		return nil, invalid("%d slot groups: want at most %d", len(wire), GroupsMax)
+	}
+	groups, slots := make([]*slotGroup, 0, len(wire)), 0
+	for _, w := range wire {
+		slots += int(w.GetSlots())
+		if w.GetSlots() == 0 || slots > SlotsMax {
+			return nil, invalid("slots %d: want 1 or more for each group and at most %d together", w.GetSlots(), SlotsMax)
+		}
+		if err := s.checkLambdas(ctx, w.GetLambdas()); err != nil {
+			return nil, err
+		}
+		groups = append(groups, &slotGroup{
+			lambdas: w.GetLambdas(), slots: int(w.GetSlots()), slotsOnly: s.SlotsOnly, changed: make(chan struct{}, 1),
+		})
+	}
+	return groups, nil
+}
+
+func (s *Service) checkLambdas(ctx context.Context, names []string) error {
+	if n := len(names); n == 0 || n > LambdasMax {
+		return invalid("%d lambdas: want 1 to %d", n, LambdasMax)
+	}
+	for _, name := range names {
+		l, err := s.Catalog.Find(ctx, name)
+		if err != nil {
+			return lambdaProblem(err)
+		}
+		if l.Mode == task.Deliver {
+			return invalid("lambda %s is of mode deliver: its tasks are put on a queue for consumers outside Kinesin, and no worker runs them", name)
+		}
+	}
+	return nil
+}
+
+// takeOver makes this the worker's stream. The worker names all attempts that it holds, including those whose
+// results were not acknowledged. It returns the tasks that an earlier stream sent and the worker does not
+// name: they have never arrived, and are to be released.
+func (st *stream) takeOver(held []attempt, rows []task.Task) (unheld []task.Task) {
+	sess := st.sess
+	sess.mu.Lock()
+	defer sess.mu.Unlock()
+	if old := sess.stream; old != nil {
+		old.closed = true
+		old.stop(errSuperseded)
+	}
+	sess.stream = st
+	assigned := make(map[task.ID]*assignment, len(held))
+	for i, a := range held {
+		st.restore(assigned, a, &rows[i])
+	}
+	for id, a := range sess.assigned {
+		if assigned[id] == nil && !a.freed {
+			unheld = append(unheld, *a.row)
+		}
+	}
+	sess.assigned = assigned
+	return unheld
+}
+
+// restore assigns an attempt that the worker holds again, or tells the worker to stop it.
+func (st *stream) restore(assigned map[task.ID]*assignment, a attempt, row *task.Task) {
+	owned := owns(st.sess.worker, a, row)
+	if !owned || row.CancelRequested {
+		st.outbox.cancels = append(st.outbox.cancels, wireHeld(a))
+	}
+	if !owned || assigned[a.id] != nil {
+		return
+	}
+	if suspect := &st.sess.suspect; a.id == suspect.id && suspect.claimed {
+		wall, steady := clock.Both(st.svc.Clock)
+		suspect.ends = steady.Add(min(row.ClaimedAt.Add(row.Quarantine()).Sub(wall), row.Quarantine())) // the clock may be set back
+	}
+	restored := &assignment{row: row, sent: true, group: st.groupOf(row)}
+	if was := st.sess.assigned[a.id]; was != nil && was.freed {
+		restored.freed, restored.group = true, nil
+	}
+	if restored.group != nil {
+		restored.group.used++
+	}
+	assigned[a.id] = restored
+}
+
+// groupOf returns the slot group that serves the task's lambda, nil when there is none.
+func (st *stream) groupOf(t *task.Task) *slotGroup {
+	l := st.svc.Catalog.ByRef(t.Partition.Lambda)
+	if l == nil {
+		return nil
+	}
+	for _, g := range st.groups {
+		if slices.Contains(g.lambdas, l.Name) {
+			return g
+		}
+	}
+	return nil
+}

@@ -1,0 +1,193 @@
+package controller
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"slices"
+	"time"
+
+	"github.com/kinesin-io/kinesin/api"
+	"github.com/kinesin-io/kinesin/api/kinesinv1"
+	"github.com/kinesin-io/kinesin/internal/clock"
+	"github.com/kinesin-io/kinesin/task"
+)
+
+// sendHeartbeats renews the lease until ctx ends or the lease is lost. The first heartbeat goes at once,
+// because its answer also tells the offset of the server's clock.
+func (s *session) sendHeartbeats(ctx context.Context) {
+	timer := s.cfg.Clock.NewTimer(0)
+	defer timer.Stop()
+	for {
+		select {
+		case <-timer.C():
+		case <-s.heartbeatNow:
+		case <-s.gone:
+			return
+		case <-ctx.Done():
+			return
+		}
+		s.steps.Look()
+		sent := clock.Read(s.cfg.Clock)
+		if !s.holds() {
+			return
+		}
+		s.heartbeat(ctx, sent)
+		timer.Reset(max(0, s.heartbeatEvery-(clock.Mono(s.cfg.Clock)-sent.Mono)))
+	}
+}
+
+func (s *session) heartbeat(ctx context.Context, sent clock.Readings) {
+	call, cancel := clock.Within(ctx, s.cfg.Clock, s.heartbeatEvery)
+	response, err := s.cfg.Backend.Heartbeat(call, &kinesinv1.HeartbeatRequest{Worker: s.worker, Running: s.inFlight()})
+	cancel()
+	switch {
+	case err == nil:
+		s.heartbeatAccepted(response, sent)
+		s.reportLease(sent)
+	case ctx.Err() != nil:
+	case errors.Is(err, api.ErrLeaseLost):
+		s.lose(lostByServer)
+	default:
+		s.heartbeatFailed(err)
+	}
+}
+
+// reportLease tells the hook how long the lease holds by a heartbeat that was accepted and sent then.
+func (s *session) reportLease(sent clock.Readings) {
+	if left := s.valid - clock.Read(s.cfg.Clock).Since(sent); left > 0 {
+		s.cfg.Hooks.LeaseHeld(s.worker, left)
+	}
+}
+
+func (s *session) heartbeatFailed(err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.misses++
+	if s.unconfirmed {
+		s.loseLocked(fmt.Sprintf("by the wall clock it has ended, and the heartbeat that was to confirm it failed: %v", err))
+		return
+	}
+	s.log(slog.LevelWarn, "heartbeat failed", slog.Int("misses", s.misses), slog.Any("error", err))
+	if s.misses >= missesMax {
+		s.loseLocked(fmt.Sprintf("%d heartbeats in a row failed, the last with: %v", s.misses, err))
+	}
+}
+
+// inFlight names the attempts that run or are about to, and the results that no stream carries yet.
+func (s *session) inFlight() []*kinesinv1.Held {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	var all []*kinesinv1.Held
+	for _, a := range s.inOrder() {
+		if !a.dropped && (a.state != ended || !a.sent) {
+			all = append(all, a.key.held())
+		}
+	}
+	return all
+}
+
+// heartbeatAccepted handles the answer to a heartbeat. The lease counts from when the heartbeat was sent.
+func (s *session) heartbeatAccepted(r *kinesinv1.HeartbeatResponse, sent clock.Readings) {
+	now := clock.Read(s.cfg.Clock)
+	s.learnOffset(r.NowMicros, sent, now)
+	s.mu.Lock()
+	defer s.callFenced()
+	defer s.mu.Unlock()
+	s.misses = 0
+	if !s.lost {
+		s.renewed = sent
+	}
+	if !s.holdsLocked(now) {
+		return
+	}
+	s.confirmLocked(now)
+	for _, h := range r.Cancels {
+		s.cancelLocked(h)
+	}
+	for _, h := range r.Fenced {
+		s.fenceLocked(h)
+	}
+}
+
+// learnOffset estimates the offset of the server's clock from the middle of a call. An offset that the length
+// of the call could explain counts as none.
+func (s *session) learnOffset(serverMicros int64, sent, now clock.Readings) {
+	if serverMicros == 0 {
+		return
+	}
+	half := (now.Mono - sent.Mono) / 2
+	offset := task.Instant(serverMicros).Sub(now.Wall.Add(-half))
+	if offset.Abs() <= half+time.Millisecond {
+		offset = 0
+	}
+	s.serverZero.Store(int64(now.Wall.Add(offset - now.Mono)))
+}
+
+// cancelLocked stops an attempt whose task was cancelled.
+func (s *session) cancelLocked(h *kinesinv1.Held) {
+	k, _ := keyOf(h.Task, h.Attempt)
+	a := s.attempts[k]
+	if a == nil {
+		return
+	}
+	switch a.state {
+	case running:
+		a.cancel(ErrCancelled)
+	case held, waiting:
+		s.withdraw(a)
+		a.end(Outcome{Kind: task.OutcomeCancelled})
+		s.report(a)
+	case ended:
+	}
+}
+
+// fenceLocked stops an attempt that no longer owns its task, and drops its result.
+func (s *session) fenceLocked(h *kinesinv1.Held) {
+	k, _ := keyOf(h.Task, h.Attempt)
+	a := s.attempts[k]
+	if a == nil || a.dropped || a.state == ended && a.sent {
+		return
+	}
+	s.log(slog.LevelWarn, "attempt fenced: another attempt owns the task",
+		slog.String("task_id", a.work.ID), slog.Int("attempt", a.work.Attempt))
+	s.fencedOff = append(s.fencedOff, a)
+	if a.state == running {
+		a.dropped = true
+		a.cancel(ErrFenced)
+		return
+	}
+	s.withdraw(a)
+	s.outbox.results = without(s.outbox.results, a)
+	s.forget(a)
+	s.noteProgress()
+}
+
+// withdraw takes an attempt that does not run off the timeline and out of the wait for a slot. Call with mu
+// held.
+func (s *session) withdraw(a *attempt) {
+	s.timeline.remove(a)
+	if a.state == waiting {
+		a.group.waiting = without(a.group.waiting, a)
+	}
+}
+
+// without returns a copy without one attempt.
+func without(attempts []*attempt, a *attempt) []*attempt {
+	if i := slices.Index(attempts, a); i >= 0 {
+		return slices.Concat(attempts[:i], attempts[i+1:])
+	}
+	return attempts
+}
+
+// callFenced calls the hook for fenced attempts, without the lock.
+func (s *session) callFenced() {
+	s.mu.Lock()
+	fenced := s.fencedOff
+	s.fencedOff = nil
+	s.mu.Unlock()
+	for _, a := range fenced {
+		s.cfg.Hooks.Fenced(&a.work)
+	}
+}

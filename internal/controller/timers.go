@@ -1,0 +1,209 @@
+package controller
+
+import (
+	"container/heap"
+	"context"
+	"time"
+
+	"github.com/kinesin-io/kinesin/internal/clock"
+	"github.com/kinesin-io/kinesin/task"
+)
+
+// StartedAfter is how long an attempt runs before its start is reported: the result of a shorter one says it
+// too.
+const StartedAfter = 200 * time.Millisecond
+
+// timeline holds the attempts that have an alarm, the earliest first. One timer serves them all.
+type timeline struct{ alarms alarmHeap }
+
+// set makes the alarm of an attempt fire at a monotonic time.
+func (t *timeline) set(a *attempt, at time.Duration) {
+	t.remove(a)
+	a.alarm = at
+	heap.Push(&t.alarms, a)
+}
+
+// remove takes an attempt out, if it is there.
+func (t *timeline) remove(a *attempt) {
+	if a.place >= 0 {
+		heap.Remove(&t.alarms, a.place)
+	}
+}
+
+func (t *timeline) clear() {
+	for _, a := range t.alarms {
+		a.place = -1
+	}
+	t.alarms = nil
+}
+
+// next returns the attempt whose alarm fires first, nil for none.
+func (t *timeline) next() *attempt {
+	if len(t.alarms) == 0 {
+		return nil
+	}
+	return t.alarms[0]
+}
+
+// alarmHeap implements heap.Interface.
+type alarmHeap []*attempt
+
+func (h alarmHeap) Len() int           { return len(h) }
+func (h alarmHeap) Less(i, j int) bool { return h[i].alarm < h[j].alarm }
+
+func (h alarmHeap) Swap(i, j int) {
+	h[i], h[j] = h[j], h[i]
+	h[i].place, h[j].place = i, j
+}
+
+// Push adds an attempt at the end.
+func (h *alarmHeap) Push(x any) {
+	a := x.(*attempt) //nolint:forcetypeassert,errcheck // only set pushes
+	a.place = len(*h)
+	*h = append(*h, a)
+}
+
+// Pop takes the attempt at the end.
+func (h *alarmHeap) Pop() any {
+	last := len(*h) - 1
+	a := (*h)[last]
+	(*h)[last] = nil
+	*h = (*h)[:last]
+	a.place = -1
+	return a
+}
+
+// forever is a wait without an end.
+const forever = time.Duration(1<<63 - 1)
+
+// rearm sets a timer for a wait that was computed since the stamp was taken, or stops it for a wait without
+// an end.
+func rearm(t clock.Timer, from clock.Stamp, wait time.Duration) {
+	if wait == forever {
+		t.Stop()
+		return
+	}
+	clock.ResetFrom(t, from, wait)
+}
+
+// setAlarm sets an alarm, and wakes the timer loop if it would sleep too long. Call with mu held.
+func (s *session) setAlarm(a *attempt, at time.Duration) {
+	s.timeline.set(a, at)
+	if at < s.wakesAt {
+		s.wakesAt = at
+		wake(s.timerChanged)
+	}
+}
+
+// runTimers fires the alarms, and watches the lease while handlers run, until ctx ends.
+func (s *session) runTimers(ctx context.Context) {
+	timer := s.cfg.Clock.NewTimer(0)
+	defer timer.Stop()
+	for {
+		from := clock.StampOf(timer)
+		rearm(timer, from, s.fireAlarms())
+		select {
+		case <-timer.C():
+		case <-s.timerChanged:
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+// fireAlarms does what is due and returns how long to sleep.
+func (s *session) fireAlarms() time.Duration {
+	readings := clock.Read(s.cfg.Clock)
+	s.mu.Lock()
+	if !s.holdsLocked(readings) {
+		s.wakesAt = forever
+		s.mu.Unlock()
+		return forever
+	}
+	var starts []*attempt
+	for a := s.timeline.next(); a != nil && a.alarm <= readings.Mono; a = s.timeline.next() {
+		s.timeline.remove(a)
+		if s.fire(a, readings.Mono) {
+			starts = append(starts, a)
+		}
+	}
+	wait := s.sleepTime(readings)
+	s.mu.Unlock()
+	for _, a := range starts {
+		go s.execute(a)
+	}
+	return wait
+}
+
+// fire does what the alarm of an attempt was set for, and reports whether its handler is to be started.
+func (s *session) fire(a *attempt, now time.Duration) (start bool) {
+	switch a.state {
+	case held:
+		return s.takeSlot(a, now)
+	case running:
+		s.checkRunning(a, now)
+	case ended:
+		s.outbox.results = append(s.outbox.results, a)
+		wake(s.outboxReady)
+	case waiting:
+		s.withdraw(a)
+		a.end(Outcome{Kind: task.OutcomeReleased, Error: releasedBusy})
+		s.report(a)
+	}
+	return false
+}
+
+// checkRunning reports the start of an attempt that has run for a while, and ends its context at its timeout.
+func (s *session) checkRunning(a *attempt, now time.Duration) {
+	ran := now - a.start
+	if !a.reported && ran >= StartedAfter {
+		a.reported = true
+		s.outbox.started = append(s.outbox.started, a)
+		wake(s.outboxReady)
+	}
+	if a.work.Timeout > 0 && ran >= a.work.Timeout && !a.overdue {
+		a.overdue = true
+		a.cancel(ErrTimeout)
+	}
+	if at := a.nextAlarm(); at != forever {
+		s.timeline.set(a, at)
+	}
+}
+
+// nextAlarm returns when to look at a running attempt again; forever for never.
+func (a *attempt) nextAlarm() time.Duration {
+	at := forever
+	if !a.reported {
+		at = a.start + StartedAfter
+	}
+	if a.work.Timeout > 0 && !a.overdue {
+		at = min(at, a.start+a.work.Timeout)
+	}
+	return at
+}
+
+// sleepTime returns how long the timer loop may sleep: to the next alarm, and no longer than the watch on the
+// lease allows while handlers run, or did since the last time. Call with mu held.
+func (s *session) sleepTime(now clock.Readings) time.Duration {
+	wait := forever
+	if a := s.timeline.next(); a != nil {
+		wait = a.alarm - now.Mono
+	}
+	if s.running > 0 || s.busy {
+		s.busy = s.running > 0
+		wait = min(wait, s.length/watchShare, s.valid-now.Since(s.renewed))
+	}
+	s.wakesAt = forever
+	if wait != forever {
+		s.wakesAt = now.Mono + wait
+	}
+	return wait
+}
+
+// wake leaves a value in a channel of capacity one, for a loop that waits on it.
+func wake(c chan struct{}) {
+	select {
+	case c <- struct{}{}:
+	default:
+	}
+}
