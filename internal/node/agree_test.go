@@ -78,7 +78,7 @@ func TestManyPodsAgree(t *testing.T) {
 		after, spent := used()
 		t.Logf("%d KiB and %v of CPU for each until then", (after-heap)/pods/1024, (spent-cpu)/pods)
 
-		views := []*partition.Owner{partition.NewOwner(c.all[0]), partition.NewOwner(c.all[pods/2]), partition.NewOwner(c.all[pods-1])}
+		views := []partition.Ownership{{Membership: c.all[0]}, {Membership: c.all[pods/2]}, {Membership: c.all[pods-1]}}
 		before, members := views[0].Owners(all)
 		for _, v := range views[1:] {
 			if owners, _ := v.Owners(all); !slices.Equal(owners, before) {

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"log/slog"
+	"slices"
 	"time"
 
 	"github.com/kinesin-io/kinesin/internal/clock"
@@ -29,7 +30,7 @@ type members struct {
 
 	rows    *fleet.Membership // nil: this process is alone over the store
 	watched Membership        // nil unless there is something to run besides the rows
-	owner   *partition.Owner
+	owner   partition.Ownership
 }
 
 func (n *Node) newMembers(c *Config) *members {
@@ -44,7 +45,7 @@ func (n *Node) newMembers(c *Config) *members {
 			m.Membership = m.rows
 		}
 	}
-	m.owner = partition.NewOwner(m.Membership)
+	m.owner = partition.Ownership{Membership: m.Membership}
 	return m
 }
 
@@ -75,7 +76,8 @@ func (m *members) presence(process string) (here, gone bool) {
 	if m.rows != nil {
 		return m.rows.Presence(process)
 	}
-	return m.owner.Presence(process)
+	here = slices.Contains(m.Members(), process)
+	return here, !here // without rows the members never change
 }
 
 // handover is nil for a process that is alone.
