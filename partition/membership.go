@@ -48,10 +48,9 @@ func (o Ownership) Owners(all []task.Partition) (owners, members []string) {
 }
 
 // Owned returns the partitions that this process owns, in the order given.
-func (o Ownership) Owned(all []task.Partition) (owned []task.Partition) {
-	owners, _ := o.Owners(all)
-	for i, owner := range owners {
-		if owner == o.Self() {
+func Owned(m Membership, all []task.Partition) (owned []task.Partition) {
+	for i, owner := range Assign(m.Members(), all) {
+		if owner == m.Self() {
 			owned = append(owned, all[i])
 		}
 	}

@@ -70,7 +70,7 @@ func TestOwnersShareAllPartitions(t *testing.T) {
 	all := partitions(60)
 	count := map[task.Partition]int{}
 	for _, self := range []string{"a", "b", "c"} {
-		owned := partition.Ownership{Membership: partition.Static(self, "a", "b", "c")}.Owned(all)
+		owned := partition.Owned(partition.Static(self, "a", "b", "c"), all)
 		if len(owned) == 0 || !slices.IsSortedFunc(owned, func(a, b task.Partition) int { return slices.Index(all, a) - slices.Index(all, b) }) {
 			t.Errorf("%s owns %v: want some, in the order given", self, owned)
 		}
@@ -83,31 +83,30 @@ func TestOwnersShareAllPartitions(t *testing.T) {
 			t.Errorf("%v has %d owners", p, count[p])
 		}
 	}
-	if one := (partition.Ownership{Membership: partition.Static("a")}).Owned(all); !slices.Equal(one, all) {
+	if one := partition.Owned(partition.Static("a"), all); !slices.Equal(one, all) {
 		t.Errorf("the only member owns %d of %d", len(one), len(all))
 	}
 }
 
 func TestOwnerFollowsTheMembership(t *testing.T) {
 	m := newTold()
-	o := partition.Ownership{Membership: m}
 	all := partitions(60)
-	before := o.Owned(all)
-	if len(o.Owned(nil)) != 0 {
+	before := partition.Owned(m, all)
+	if len(partition.Owned(m, nil)) != 0 {
 		t.Error("owns some of nothing")
 	}
-	changed := o.Changed()
+	changed := m.Changed()
 	m.tell("a", "c")
 	select {
 	case <-changed:
 	default:
 		t.Error("not told")
 	}
-	if owned := o.Owned(all); len(owned) != 0 {
+	if owned := partition.Owned(m, all); len(owned) != 0 {
 		t.Errorf("owns %v though it is no member", owned)
 	}
 	m.tell("a", "b", "c")
-	if !slices.Equal(o.Owned(all), before) {
+	if !slices.Equal(partition.Owned(m, all), before) {
 		t.Error("back as a member, it owns others than before")
 	}
 }

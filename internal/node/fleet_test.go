@@ -11,6 +11,7 @@ import (
 
 	"github.com/kinesin-io/kinesin/api/kinesinv1"
 	"github.com/kinesin-io/kinesin/internal/catalog"
+	"github.com/kinesin-io/kinesin/partition"
 	"github.com/kinesin-io/kinesin/partition/fleet"
 	"github.com/kinesin-io/kinesin/queue"
 	"github.com/kinesin-io/kinesin/sdk"
@@ -101,7 +102,7 @@ func (r *rig) owners(lambda string) (each []int, wrong int) {
 	}
 	count := map[task.Partition]int{}
 	for _, p := range r.nodes {
-		owned := p.node.members.owner.Owned(l.Partitions())
+		owned := partition.Owned(p.node.members, l.Partitions())
 		each = append(each, len(owned))
 		for _, one := range owned {
 			count[one]++
@@ -173,7 +174,7 @@ func TestOthersTakeOverFromALostProcess(t *testing.T) {
 		}
 		owned := 0
 		for _, p := range r.nodes[1:] {
-			owned += len(p.node.members.owner.Owned(l.Partitions()))
+			owned += len(partition.Owned(p.node.members, l.Partitions()))
 		}
 		if owned != len(l.Partitions()) {
 			t.Errorf("the two that are left fire %d of %d partitions", owned, len(l.Partitions()))

@@ -30,7 +30,6 @@ type members struct {
 
 	rows    *fleet.Membership // nil: this process is alone over the store
 	watched Membership        // nil unless there is something to run besides the rows
-	owner   partition.Ownership
 }
 
 func (n *Node) newMembers(c *Config) *members {
@@ -45,7 +44,6 @@ func (n *Node) newMembers(c *Config) *members {
 			m.Membership = m.rows
 		}
 	}
-	m.owner = partition.Ownership{Membership: m.Membership}
 	return m
 }
 
