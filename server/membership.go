@@ -106,13 +106,8 @@ func (s *Server) openCluster(ctx context.Context) (*cluster, error) {
 	if s.config.Membership != MembershipKubernetes || !s.config.firesTasks() {
 		return nil, nil //nolint:nilnil // there is none to ask
 	}
-	variables := map[string]string{"POD_NAME": s.config.PodName, "POD_NAMESPACE": s.config.PodNamespace}
-	pod, namespace, err := kube.Identity(func(name string) string { return variables[name] })
-	if err != nil {
-		return nil, fmt.Errorf("membership kubernetes: %w", err)
-	}
 	found, err := kube.Open(ctx, kube.Config{
-		Pod: pod, Namespace: namespace, Clock: clock.Real(), Log: s.config.Log, Hooks: kubeHooks(s.metrics.Registerer()),
+		Pod: s.config.PodName, Namespace: s.config.PodNamespace, Clock: clock.Real(), Log: s.config.Log, Hooks: kubeHooks(s.metrics.Registerer()),
 	})
 	if err != nil {
 		return nil, fmt.Errorf("membership kubernetes: %w", err)

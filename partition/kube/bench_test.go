@@ -129,6 +129,6 @@ func BenchmarkEvaluate(b *testing.B) {
 	_, m, _ := crowd(b, 500)
 	b.ReportAllocs()
 	for b.Loop() {
-		m.learn(func(*inventory) bool { return true })
+		m.update(func(*inventory) bool { return true })
 	}
 }

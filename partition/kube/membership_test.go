@@ -304,7 +304,7 @@ func TestMostPodsAtOnceNeedBothSources(t *testing.T) {
 					lose(w, pod)
 				}
 				w.want(four...)
-				if w.kept.Load() != 3 || w.m.Kept() != 3 || w.log.count("stay until both agree") == 0 {
+				if w.kept.Load() != 3 || w.m.Kept() != 3 || w.log.count("keeping them until both agree") == 0 {
 					t.Errorf("%d kept, told of %d", w.m.Kept(), w.kept.Load())
 				}
 				for _, pod := range four[:3] {
