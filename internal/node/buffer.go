@@ -23,17 +23,16 @@ type bufferMetrics struct {
 
 func newBufferMetrics(f promauto.Factory) bufferMetrics {
 	m := bufferMetrics{
-		ways: counters(f, "kinesin_inbound_accepted_total", "Tasks that were accepted, by what acknowledged them: the inbound buffer, the store, "+
-			"the store because the buffer refused or was slow (fallback), the buffer to a client that sends there itself (direct), or the queue "+
-			"of a deliver lambda.", "way"),
-		rejected: counters(f, "kinesin_inbound_rejected_total", "Messages of the inbound buffer, tasks in them, or tasks that may have run, that were set aside.", "reason"),
-		left:     counters(f, "kinesin_inbound_left_total", "Messages that were left in the inbound buffer for now.", "why"),
-		consumed: counter(f, "kinesin_inbound_consumed_total", "Tasks that came out of the inbound buffer and are in the store."),
+		ways: counters(f, "kinesin_inbound_accepted_total", "Accepted tasks by where they were stored first: the inbound buffer, the store, the store "+
+			"because the buffer failed or was slow (fallback), the buffer by a client that sends to it directly (direct), or the queue of a deliver lambda.", "way"),
+		rejected: counters(f, "kinesin_inbound_rejected_total", "Messages and tasks of the inbound buffer, and tasks that may have run, that were set aside.", "reason"),
+		left:     counters(f, "kinesin_inbound_left_total", "Messages left in the inbound buffer for a later receive.", "why"),
+		consumed: counter(f, "kinesin_inbound_consumed_total", "Tasks moved from the inbound buffer to the store."),
 		age: f.NewHistogram(prometheus.HistogramOpts{
 			Name: "kinesin_inbound_age_seconds", Buckets: latenessBuckets,
-			Help: "How long ago the oldest task of a batch out of the inbound buffer was accepted.",
+			Help: "Time since the oldest task of a batch from the inbound buffer was accepted.",
 		}),
-		trouble: counter(f, "kinesin_inbound_pauses_total", "Times that consuming paused because the buffer or the store failed."),
+		trouble: counter(f, "kinesin_inbound_pauses_total", "Pauses in consuming the inbound buffer because it or the store failed."),
 	}
 	for _, way := range inbound.Ways() {
 		m.ways.WithLabelValues(way)
@@ -47,7 +46,7 @@ func newBufferMetrics(f promauto.Factory) bufferMetrics {
 	return m
 }
 
-// withBufferHooks adds what is told of the inbound buffer.
+// withBufferHooks adds the hooks of the inbound buffer.
 func (n *Node) withBufferHooks(h inbound.Hooks) inbound.Hooks {
 	m := &n.metrics.buffer
 	h.Way = func(way string, count int) { m.ways.WithLabelValues(way).Add(float64(count)) }
@@ -57,21 +56,12 @@ func (n *Node) withBufferHooks(h inbound.Hooks) inbound.Hooks {
 	}
 	h.SetAside = func(ctx context.Context, reason string, err error) {
 		m.rejected.WithLabelValues(reason).Inc()
-		n.log.WarnContext(ctx, "set aside, for `kinesin inbound rejected`", slog.String("reason", reason), slog.Any("error", err))
+		n.log.WarnContext(ctx, "task or message set aside; see kinesin inbound rejected", slog.String("reason", reason), slog.Any("error", err))
 	}
 	h.Left = func(why string, count int) { m.left.WithLabelValues(why).Add(float64(count)) }
 	h.Trouble = func(ctx context.Context, err error, pause time.Duration) {
 		m.trouble.Inc()
-		n.log.WarnContext(ctx, "the inbound buffer is not consumed for now", slog.Duration("pause", pause), slog.Any("error", err))
+		n.log.WarnContext(ctx, "consuming the inbound buffer failed; retrying", slog.Duration("pause", pause), slog.Any("error", err))
 	}
 	return h
-}
-
-// consume empties the inbound buffer, where there is one.
-func (n *Node) consume(ctx context.Context) error {
-	if n.inbound == nil {
-		<-ctx.Done()
-		return nil
-	}
-	return n.inbound.Consume(ctx)
 }

@@ -6,34 +6,17 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"strings"
-	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/kinesin-io/kinesin/internal/clock"
+	"github.com/kinesin-io/kinesin/internal/clock/clocktest"
 	"github.com/kinesin-io/kinesin/queue"
 	queuemem "github.com/kinesin-io/kinesin/queue/mem"
 	"github.com/kinesin-io/kinesin/sdk"
-	"github.com/kinesin-io/kinesin/task"
 )
 
-// settable is the clock of a machine whose wall clock somebody sets. The others go on.
-type settable struct {
-	clock.Clock
-
-	by atomic.Int64
-}
-
-func newSettable() *settable { return &settable{Clock: clock.Real()} }
-
-func (s *settable) Now() task.Instant { return s.Clock.Now().Add(time.Duration(s.by.Load())) }
-
-func (s *settable) Read() clock.Readings {
-	mono := s.Clock.Now().Sub(0) // of the bubble, as its timers
-	return clock.Readings{Mono: mono, Boot: mono + time.Hour, Wall: s.Now()}
-}
-
-func (s *settable) step(by time.Duration) { s.by.Add(int64(by)) }
+func newSettable() *clocktest.Settable { return &clocktest.Settable{Clock: clock.Real()} }
 
 // workBy runs a worker process with a clock of its own.
 func (r *rig) workBy(k clock.Clock, transport http.RoundTripper, opts ...sdk.WorkerOption) {
@@ -114,7 +97,7 @@ func TestAStepOfTheServersClock(t *testing.T) {
 				r.client = r.dialBy(k, r.nodes[0].transport) // a request that comes from another time is refused
 				r.lasting(time.Millisecond, 40*time.Second)
 				waiting := r.book.all()[longTasks]
-				k.step(by)
+				k.Step(by)
 				r.wantMetric(by)
 				time.Sleep(2 * time.Second)
 				r.wantBegun(waiting, by >= time.Minute)
@@ -146,7 +129,7 @@ func TestALostWorkerAfterAStep(t *testing.T) {
 			k := newSettable()
 			inRig(t, drivers{}, 1, func(c *Config) { c.Clock = k }, func(r *rig) {
 				cut := r.begin(r.nodes[0], r.nodes[0], wall{clock.Real()})
-				k.step(by)
+				k.Step(by)
 				r.takenOver(cut, leaseOfSteps+4*time.Second)
 			})
 		})
@@ -163,7 +146,7 @@ func TestAStepOfAWorkersClock(t *testing.T) {
 				for i := range 20 {
 					r.lasting(time.Millisecond, time.Duration(i)*100*time.Millisecond)
 				}
-				k.step(by)
+				k.Step(by)
 				time.Sleep(time.Minute)
 				r.wantRunning(longTasks)
 				r.spared()
@@ -179,17 +162,17 @@ func TestAStepOfOneServersClock(t *testing.T) {
 		t.Run(fmt.Sprintf("node %d", stepped), func(t *testing.T) {
 			for _, by := range steps() {
 				t.Run(by.String(), func(t *testing.T) {
-					clocks := []*settable{newSettable(), newSettable()}
+					clocks := []*clocktest.Settable{newSettable(), newSettable()}
 					inFleet(t, 2, func(i int, c *Config) { c.Clock = clocks[i] }, func(r *rig, _ []*host) {
 						cut := r.begin(r.nodes[0], r.nodes[1], wall{clock.Real()})
-						clocks[stepped].step(by)
+						clocks[stepped].Step(by)
 						time.Sleep(5 * time.Minute)
 						r.wantRunning(longTasks)
 						r.spared()
 						if each, wrong := r.owners("mail"); wrong > 0 || each[0] == 0 || each[1] == 0 {
 							r.Errorf("the partitions are fired by %v, %d of them by none or both", each, wrong)
 						}
-						clocks[stepped].step(-by) // what waits follows the clock of whose it is
+						clocks[stepped].Step(-by) // what waits follows the clock of whose it is
 						time.Sleep(2 * time.Second)
 						r.takenOver(cut, leaseOfSteps*3/2+3*time.Second)
 					})
@@ -209,7 +192,7 @@ func TestAClockThatIsSlewed(t *testing.T) {
 				cut := r.begin(r.nodes[0], r.nodes[0], wall{clock.Real()})
 				for range 600 {
 					time.Sleep(time.Second)
-					k.step(by)
+					k.Step(by)
 				}
 				r.wantRunning(longTasks)
 				r.spared()

@@ -136,7 +136,7 @@ func TestWhatMakesShardsGrow(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			inField(t, c.processes, task.Lambda{Shards: c.shards}, c.rate, func(f *field) {
-				f.want(loadEvery+5*time.Second, c.shards) // not at the first look
+				f.want(measureEvery+5*time.Second, c.shards) // not at the first look
 				f.want(5*time.Minute, c.want)
 				grown := growths(f.T, f.metrics)
 				if (c.want == c.shards) != (grown == 0) || grown > 1 {
@@ -170,9 +170,9 @@ func growths(t *testing.T, all ...*Metrics) (n float64) {
 // the next.
 func TestGrowthsAreApart(t *testing.T) {
 	inField(t, 3, task.Lambda{Shards: 1}, always(400, true), func(f *field) {
-		f.want(5*time.Second+2*loadEvery, 2)
-		f.want(catalog.GrownAfter+settleFor-10*time.Second, 2)
-		f.want(3*loadEvery, 4)
+		f.want(5*time.Second+2*measureEvery, 2)
+		f.want(catalog.GrownAfter+growPause-10*time.Second, 2)
+		f.want(3*measureEvery, 4)
 		f.want(2*time.Hour, shardsGrownMax)
 		if n := growths(f.T, f.metrics); n != 6 {
 			t.Errorf("%v growths are counted, want 6", n)
@@ -184,14 +184,14 @@ func TestGrowthsAreApart(t *testing.T) {
 // another.
 func TestABurstAndARestartDoNotGrow(t *testing.T) {
 	inField(t, 1, task.Lambda{Shards: 1}, always(1000, true), func(f *field) {
-		time.Sleep(loadEvery + time.Second)
+		time.Sleep(measureEvery + time.Second)
 		rate := always(400, false)
 		f.rate.Store(&rate)
-		f.want(3*loadEvery, 1)
+		f.want(3*measureEvery, 1)
 		f.stops[0]()
 		l, _ := f.catalog.Lambda("mail")
 		f.start(storemem.New(), l.Ref)
-		f.want(5*loadEvery, 1)
+		f.want(5*measureEvery, 1)
 		f.want(2*time.Hour, 1)
 		if rows, err := f.rows.Controls(f.Context(), loadKind); err != nil || len(rows) != 1 {
 			t.Errorf("%d rows, %v: want that of the first process gone", len(rows), err)

@@ -10,22 +10,22 @@ import (
 	"github.com/kinesin-io/kinesin/internal/catalog/lambdas"
 )
 
-// registrationMetrics are those of the registrations of lambdas.
+// registrationMetrics are the series of the registrations of lambdas.
 type registrationMetrics struct {
-	became *prometheus.CounterVec // outcome
-	are    *prometheus.GaugeVec   // outcome
+	changes *prometheus.CounterVec // outcome
+	states  *prometheus.GaugeVec   // outcome
 }
 
 func newRegistrationMetrics(f promauto.Factory) registrationMetrics {
 	m := registrationMetrics{
-		became: counters(f, "kinesin_registrations_total", "What became of the registrations of lambdas, when that changed.", "outcome"),
-		are: f.NewGaugeVec(prometheus.GaugeOpts{
+		changes: counters(f, "kinesin_registrations_total", "Changes of the state of a registration.", "outcome"),
+		states: f.NewGaugeVec(prometheus.GaugeOpts{
 			Name: "kinesin_registrations",
-			Help: "Registrations of lambdas by what they are now, as this process sees it; refused are those, too, that it cannot read one by one; unread is 1 while it can read none.",
+			Help: "Registrations of lambdas by their state in this process; refused includes those that cannot be read; unread is 1 while none can be read.",
 		}, []string{"outcome"}),
 	}
 	for _, outcome := range lambdas.Registrations() {
-		m.became.WithLabelValues(outcome)
+		m.changes.WithLabelValues(outcome)
 	}
 	m.set(nil)
 	return m
@@ -33,24 +33,21 @@ func newRegistrationMetrics(f promauto.Factory) registrationMetrics {
 
 func (m registrationMetrics) set(states map[string]int) {
 	for _, state := range lambdas.RegistrationStates() {
-		m.are.WithLabelValues(state).Set(float64(states[state]))
+		m.states.WithLabelValues(state).Set(float64(states[state]))
 	}
 }
 
-// register makes lambdas of registrations, where there can be any.
+// register applies the registrations of lambdas until ctx ends.
 func (n *Node) register(ctx context.Context) error {
-	if n.lambdas == nil {
-		<-ctx.Done()
-		return nil
-	}
-	defer n.metrics.registrations.set(nil) // others look after them from now on
+	defer n.metrics.registrations.set(nil) // from then on other processes apply them
 	return n.lambdas.Register(ctx)
 }
 
+// registered counts and logs a change of a registration; lambda is empty for a change of all of them.
 func (n *Node) registered(ctx context.Context, lambda, outcome string, err error) {
-	n.metrics.registrations.became.WithLabelValues(outcome).Inc()
+	n.metrics.registrations.changes.WithLabelValues(outcome).Inc()
 	facts := make([]any, 0, 3)
-	if lambda != "" { // else it is about all of them
+	if lambda != "" {
 		facts = append(facts, slog.String("lambda", lambda))
 	}
 	facts = append(facts, slog.String("outcome", outcome))
@@ -72,7 +69,7 @@ func (n *Node) registered(ctx context.Context, lambda, outcome string, err error
 	case lambdas.RegistrationUnread:
 		log.WarnContext(ctx, "registrations cannot be read")
 	case lambdas.RegistrationHeld:
-		log.WarnContext(ctx, "withdrawn lambdas are held: most registrations are gone at once")
+		log.WarnContext(ctx, "most registrations are gone at once; keeping their lambdas")
 	case lambdas.RegistrationWell:
 		logWell(ctx, log, lambda)
 	default:

@@ -78,7 +78,7 @@ func TestTheGaugeOfRegistrations(t *testing.T) {
 	m := NewMetrics()
 	gauge := func(state string) float64 {
 		var v dto.Metric
-		if err := m.registrations.are.WithLabelValues(state).Write(&v); err != nil {
+		if err := m.registrations.states.WithLabelValues(state).Write(&v); err != nil {
 			t.Fatal(err)
 		}
 		return v.GetGauge().GetValue()
