@@ -7,11 +7,11 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promauto"
 
 	"github.com/kinesin-io/kinesin/internal/sqsclient"
+	"github.com/kinesin-io/kinesin/partition/kube"
 	"github.com/kinesin-io/kinesin/store/dynamo"
 )
 
-// awsMetrics are the series of what is asked of AWS. Their labels are names of requests and of our own
-// tables.
+// awsMetrics are the series of the requests to AWS. Their labels are names of requests and of our own tables.
 type awsMetrics struct {
 	requests   *prometheus.HistogramVec // service, request, outcome
 	billed     *prometheus.CounterVec   // request
@@ -31,20 +31,20 @@ func newAWSMetrics(r prometheus.Registerer) *awsMetrics {
 	}
 	m := &awsMetrics{
 		requests: f.NewHistogramVec(prometheus.HistogramOpts{
-			Name: "kinesin_aws_request_seconds", Help: "Time of a request to AWS, waits of long polls included.",
+			Name: "kinesin_aws_request_seconds", Help: "Duration of requests to AWS, including the wait of long polls.",
 			Buckets: []float64{.001, .002, .005, .01, .025, .05, .1, .25, .5, 1, 3, 10, 25},
 		}, []string{"service", "request", "outcome"}),
-		billed:     counter("kinesin_sqs_billed_requests_total", "Requests as SQS bills them: one for each 64 KiB.", "request"),
-		rows:       counter("kinesin_dynamodb_rows_total", "Rows that requests named.", "request"),
-		throttled:  counter("kinesin_dynamodb_throttled_total", "Reads and writes that DynamoDB put off for want of capacity.", "table"),
-		unreadable: counter("kinesin_dynamodb_unreadable_rows_total", "Rows that were left alone: of a newer version, or damaged.", "table"),
-		refused:    counter("kinesin_sqs_refused_entries_total", "Entries of batches that SQS refused.", "request", "code"),
-		discarded:  counter("kinesin_sqs_discarded_messages_total", "Messages that came to nothing.", "reason"),
+		billed:     counter("kinesin_sqs_billed_requests_total", "SQS requests as billed, one per 64 KiB.", "request"),
+		rows:       counter("kinesin_dynamodb_rows_total", "Rows read or written by DynamoDB requests.", "request"),
+		throttled:  counter("kinesin_dynamodb_throttled_total", "Reads and writes throttled by DynamoDB.", "table"),
+		unreadable: counter("kinesin_dynamodb_unreadable_rows_total", "Rows skipped because they are damaged or of a newer version.", "table"),
+		refused:    counter("kinesin_sqs_refused_entries_total", "Batch entries refused by SQS.", "request", "code"),
+		discarded:  counter("kinesin_sqs_discarded_messages_total", "Discarded messages.", "reason"),
 		packed: f.NewHistogram(prometheus.HistogramOpts{
-			Name: "kinesin_sqs_message_tasks", Help: "Tasks in a message that was sent.", Buckets: []float64{1, 2, 4, 8, 16, 32},
+			Name: "kinesin_sqs_message_tasks", Help: "Tasks per message sent.", Buckets: []float64{1, 2, 4, 8, 16, 32},
 		}),
 		returned: f.NewCounter(prometheus.CounterOpts{
-			Name: "kinesin_sqs_returned_tasks_total", Help: "Tasks that were received, taken by no worker here, and returned.",
+			Name: "kinesin_sqs_returned_tasks_total", Help: "Tasks received and returned to their queue because no worker here took them.",
 		}),
 	}
 	return m
@@ -81,4 +81,16 @@ func (m *awsMetrics) sqs() *sqsclient.Observer {
 		Discarded: func(_, reason string) { m.discarded.WithLabelValues(reason).Inc() },
 		Returned:  func(_ string, tasks, _ int) { m.returned.Add(float64(tasks)) },
 	}
+}
+
+// kubeHooks returns hooks that count the lists and failures of a membership by pods.
+func kubeHooks(r prometheus.Registerer) kube.Hooks {
+	f := promauto.With(r)
+	relists := f.NewCounter(prometheus.CounterOpts{
+		Name: "kinesin_pods_relists_total", Help: "Extra lists of the pods because their watch was silent or disagreed with the lease rows.",
+	})
+	failures := f.NewCounter(prometheus.CounterOpts{
+		Name: "kinesin_pods_watch_failures_total", Help: "Failed lists and watches of the Kubernetes API server, including watches cut off early.",
+	})
+	return kube.Hooks{Relisted: relists.Inc, Broke: failures.Inc}
 }
