@@ -17,9 +17,9 @@ func LoadMax(members, partitions int) int {
 
 // Assign returns the owner of each partition, by rendezvous hashing with a bounded load. Every member has a
 // score for every partition. A partition goes to the member with the highest score; a full member keeps the
-// partitions it scores highest for, and the others go to their next best member. This is a stable matching, of
-// which there is only one: the result depends on the two sets alone, not on order or repetition, so that all
-// processes with the same view agree. Without members every owner is empty.
+// partitions it scores highest for, and the others go to their next best member. This is a stable matching,
+// of which there is only one: the result depends on the two sets alone, not on order or repetition, so that
+// all processes with the same view agree. Without members every owner is empty.
 //
 // When a member joins or leaves, the partitions that move are those it gains or loses, and a few whose member
 // became full or has room again. It takes members × partitions steps of about 2 ns.
@@ -83,8 +83,8 @@ func newMatching(members []string, keys []uint64) *matching {
 	return m
 }
 
-// capacityOf returns how many partitions a member takes: LoadMax or one less. LoadMax changes with the number of
-// members; if all members had it, every full one would then give up a partition at the same moment. So the
+// capacityOf returns how many partitions a member takes: LoadMax or one less. LoadMax changes with the number
+// of members; if all members had it, every full one would then give up a partition at the same moment. So the
 // members pass from one value to the next one by one, in the order of their hashes. The sum is enough for all
 // partitions.
 func capacityOf(hash uint64, members, partitions int) int {

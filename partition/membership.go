@@ -6,19 +6,19 @@ import (
 	"github.com/kinesin-io/kinesin/task"
 )
 
-// Membership tells which processes share the partitions. The suite in partitiontest is its contract. All methods
-// are safe for concurrent use and never block.
+// Membership tells which processes share the partitions. The suite in partitiontest is its contract. All
+// methods are safe for concurrent use and never block.
 //
 // Members is the last known view: an implementation that loses its source keeps the view, and ignores a list
 // that is suddenly empty.
 type Membership interface {
 	// Self returns the name of this process, which never changes.
 	Self() string
-	// Members returns the names of all members, sorted, each once. It leaves out Self while this process should
-	// own nothing. The slice belongs to the caller.
+	// Members returns the names of all members, sorted, each once. It leaves out Self while this process
+	// should own nothing. The slice belongs to the caller.
 	Members() []string
-	// Changed returns a channel that is closed at the next change of Members, or nil if they never change. Ask
-	// for the channel before Members, so that no change is missed.
+	// Changed returns a channel that is closed at the next change of Members, or nil if they never change.
+	// Ask for the channel before Members, so that no change is missed.
 	Changed() <-chan struct{}
 }
 

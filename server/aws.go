@@ -26,15 +26,16 @@ const checkMax = 20 * time.Second
 // extraCheckMax bounds the checks that only complete an error.
 const extraCheckMax = 5 * time.Second
 
-// ErrSetup is returned if tables or queues are missing or misconfigured. The text names each, and the command that
-// creates them.
+// ErrSetup is returned if tables or queues are missing or misconfigured. The text names each, and the command
+// that creates them.
 var ErrSetup = errors.New("AWS is not set up for this")
 
 // deliverLinger is shorter than the driver's default, since the courier already sends batches.
 const deliverLinger = 10 * time.Millisecond
 
-// Lasting reports whether a start that failed with err will fail again until somebody changes something: tables,
-// queues, credentials, permissions, the region, this machine's clock, or the pod's identity and permissions.
+// Lasting reports whether a start that failed with err will fail again until somebody changes something:
+// tables, queues, credentials, permissions, the region, this machine's clock, or the pod's identity and
+// permissions.
 func Lasting(err error) bool {
 	return errors.Is(err, ErrSetup) || awsclient.Lasting(err) || kube.Lasting(err)
 }
@@ -72,8 +73,8 @@ func (d *drivers) openAWS(ctx context.Context, c *Config, m *node.Metrics) (err 
 	return nil
 }
 
-// checkTables returns ErrSetup if tables are missing or misconfigured. The error then also names missing queues, so
-// that they can be created together.
+// checkTables returns ErrSetup if tables are missing or misconfigured. The error then also names missing
+// queues, so that they can be created together.
 func (d *drivers) checkTables(ctx context.Context, c *Config) error {
 	differences, err := dynamo.Check(ctx, d.aws.DynamoDB, c.AWSPrefix)
 	if err != nil {
@@ -102,9 +103,9 @@ func (d *drivers) missingInbound(ctx context.Context, prefix string) []string {
 	return texts(slices.DeleteFunc(differences, func(d sqs.Difference) bool { return d.Attribute != "" }))
 }
 
-// checkQueues returns ErrSetup if the queue of a lambda or of the inbound buffer is missing. It only logs attributes
-// that differ, which may be the operator's choice, and missing queues of registered lambdas: removing one with
-// Terraform must not keep servers from starting. It skips withdrawn lambdas.
+// checkQueues returns ErrSetup if the queue of a lambda or of the inbound buffer is missing. It only logs
+// attributes that differ, which may be the operator's choice, and missing queues of registered lambdas:
+// removing one with Terraform must not keep servers from starting. It skips withdrawn lambdas.
 func (s *Server) checkQueues(ctx context.Context, d *drivers) error {
 	var specs []sqs.QueueSpec
 	registered := map[string]bool{} // queues that Terraform creates

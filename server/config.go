@@ -29,23 +29,24 @@ type Config struct {
 	Roles   []string // all
 	Log     *slog.Logger
 
-	// AcceptLoss starts although logs of the embedded store are damaged or missing, with the state before the loss.
+	// AcceptLoss starts although logs of the embedded store are damaged or missing, with the state before the
+	// loss.
 	AcceptLoss bool
 
 	// AuthTokenFile holds the accepted tokens, one per line; empty: calls need no token.
 	AuthTokenFile string
-	// TLSCertFile and TLSKeyFile hold, in PEM, the certificate chain of this server and its key; empty: no TLS. All
-	// three files are read again when they change.
+	// TLSCertFile and TLSKeyFile hold, in PEM, the certificate chain of this server and its key; empty: no
+	// TLS. All three files are read again when they change.
 	TLSCertFile, TLSKeyFile string
 
 	Store string // StorePebble or StoreDynamoDB; StorePebble
 	Queue string // QueueMemory or QueueSQS; QueueMemory
-	// AWSPrefix begins the names of all tables and queues on AWS: 1 to 20 characters of a-z, A-Z, 0-9, - and _. It has
-	// no default, since two installations with one prefix would take each other's messages.
+	// AWSPrefix begins the names of all tables and queues on AWS: 1 to 20 characters of a-z, A-Z, 0-9, - and
+	// _. It has no default, since two installations with one prefix would take each other's messages.
 	AWSPrefix string
 
-	// Membership is how processes with the scheduler's role that share a store find each other: one of Memberships;
-	// MembershipStore. A process with an embedded store is alone and has none.
+	// Membership is how processes with the scheduler's role that share a store find each other: one of
+	// Memberships; MembershipStore. A process with an embedded store is alone and has none.
 	Membership string
 	Members    []string // of MembershipStatic: all members, this one included
 	MemberName string   // of MembershipStatic: the name of this process among them
@@ -58,12 +59,13 @@ type Config struct {
 	DrainMax        time.Duration // how long a stop may take; 10 s
 	// NoMatch turns off direct hand-off: all tasks go through their queues.
 	NoMatch bool
-	// LeasesOnly makes a worker lost only when its lease ends, even if its process on this machine is seen to have ended.
+	// LeasesOnly makes a worker lost only when its lease ends, even if its process on this machine is seen to
+	// have ended.
 	LeasesOnly bool
 	// NoGrow never adds shards to a lambda by itself.
 	NoGrow bool
-	// DeliverDirect is how soon a task of a deliver lambda must be due to go straight to its queue, without a row in the
-	// store. 15 minutes, which is the longest; negative: never.
+	// DeliverDirect is how soon a task of a deliver lambda must be due to go straight to its queue, without a
+	// row in the store. 15 minutes, which is the longest; negative: never.
 	DeliverDirect time.Duration
 	// MessageBytesMax is the largest SQS message: 256 KiB; up to 1 MiB if queues and region allow it.
 	MessageBytesMax int
@@ -122,8 +124,8 @@ func (c Config) withDefaults() Config {
 	return c
 }
 
-// Validate checks the whole configuration. Its error is ErrConfig, with a line for each invalid value that says what is
-// allowed.
+// Validate checks the whole configuration. Its error is ErrConfig, with a line for each invalid value that
+// says what is allowed.
 func (c Config) Validate() error {
 	c = c.withDefaults()
 	var errs []error
@@ -208,8 +210,8 @@ func (c Config) checkAWS() error {
 // payloadBytesCeil keeps a call with a single task well below the limit of the API.
 const payloadBytesCeil = 4 << 20
 
-// checkListen refuses addresses beyond loopback unless calls need a token: whoever reaches the port may schedule,
-// cancel and execute everything.
+// checkListen refuses addresses beyond loopback unless calls need a token: whoever reaches the port may
+// schedule, cancel and execute everything.
 func checkListen(listen string, tokens bool) error {
 	host, port, err := net.SplitHostPort(listen)
 	if err == nil {

@@ -15,8 +15,8 @@ import (
 )
 
 const (
-	// idleMin is how long a connection must be idle before it may be closed: with HTTP/2 it becomes idle before its
-	// last answer is sent.
+	// idleMin is how long a connection must be idle before it may be closed: with HTTP/2 it becomes idle
+	// before its last answer is sent.
 	idleMin = 100 * time.Millisecond
 	// crowdedEvery is how often a wait for an idle connection is logged.
 	crowdedEvery = time.Minute
@@ -28,9 +28,9 @@ type idleConn struct {
 	since time.Time
 }
 
-// connections is a listener that bounds the open connections, so that they leave the store enough file descriptors.
-// At the bound a new connection replaces the one that has been idle for longest, whose client connects again when it
-// needs to. If none is idle the new one waits.
+// connections is a listener that bounds the open connections, so that they leave the store enough file
+// descriptors. At the bound a new connection replaces the one that has been idle for longest, whose client
+// connects again when it needs to. If none is idle the new one waits.
 type connections struct {
 	net.Listener
 
@@ -71,8 +71,8 @@ func (c *connections) Accept() (net.Conn, error) {
 	return &connection{Conn: conn, leave: sync.OnceFunc(c.leave)}, nil
 }
 
-// makeRoom closes an idle connection, or waits for one to become idle or closed. It returns false when the listener
-// is closed.
+// makeRoom closes an idle connection, or waits for one to become idle or closed. It returns false when the
+// listener is closed.
 func (c *connections) makeRoom() bool {
 	closed, soon := c.closeIdle()
 	if closed {
@@ -138,8 +138,8 @@ func (c *connections) wake() {
 	}
 }
 
-// closeIdle closes the connection that has been idle for longest, if that is long enough. Otherwise it returns how
-// soon it will be, or 0 if none is idle.
+// closeIdle closes the connection that has been idle for longest, if that is long enough. Otherwise it
+// returns how soon it will be, or 0 if none is idle.
 func (c *connections) closeIdle() (closed bool, soon time.Duration) {
 	c.mu.Lock()
 	first := c.idle.Front()

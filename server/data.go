@@ -19,8 +19,8 @@ func VerifyData(ctx context.Context, dir string, log *slog.Logger, found func(pr
 	return pebble.Verify(ctx, dir, pebble.Config{Logger: log}, found)
 }
 
-// SalvageData copies what can still be read of a data directory that no server uses to a new one. It calls lost
-// with each thing that cannot be read.
+// SalvageData copies what can still be read of a data directory that no server uses to a new one. It calls
+// lost with each thing that cannot be read.
 func SalvageData(ctx context.Context, dir, out string, log *slog.Logger, lost func(loss string)) (DataSalvaged, error) {
 	return pebble.Salvage(ctx, dir, out, pebble.Config{Logger: log}, lost)
 }

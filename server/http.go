@@ -33,10 +33,10 @@ func unlessClosed(err error) error {
 	return err
 }
 
-// loopbackOnly refuses what a web page could make a browser on this machine send. Without tokens the port trusts
-// everybody on this machine, but not a page from elsewhere. Such a page may come under a name of its own that
-// resolves to loopback (DNS rebinding), which shows in Host, or as a cross-origin call, which shows in Origin and
-// Sec-Fetch-Site.
+// loopbackOnly refuses what a web page could make a browser on this machine send. Without tokens the port
+// trusts everybody on this machine, but not a page from elsewhere. Such a page may come under a name of its
+// own that resolves to loopback (DNS rebinding), which shows in Host, or as a cross-origin call, which shows
+// in Origin and Sec-Fetch-Site.
 func loopbackOnly(next http.Handler) http.Handler {
 	guarded := sameOrigin(next)
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

@@ -19,20 +19,20 @@ import (
 	"github.com/kinesin-io/kinesin/store/pebble"
 )
 
-// feedDepthMax is how many messages of one <lambda, priority> are put on the queue in memory; more due tasks wait in
-// the store. The queue holds more, so that there is room for what workers return.
+// feedDepthMax is how many messages of one <lambda, priority> are put on the queue in memory; more due tasks
+// wait in the store. The queue holds more, so that there is room for what workers return.
 const (
 	feedDepthMax  = 8192
 	queueDepthMax = 2 * feedDepthMax
 )
 
-// windowRemote is how far ahead a partition of a store on AWS is read. Every scan costs read units, so there are few
-// of them. One comes every half of the window, which must be less than how near its due time a task goes straight to
-// its queue (10 s): then a task that another process stored is always found in time.
+// windowRemote is how far ahead a partition of a store on AWS is read. Every scan costs read units, so there
+// are few of them. One comes every half of the window, which must be less than how near its due time a task
+// goes straight to its queue (10 s): then a task that another process stored is always found in time.
 const windowRemote = 16 * time.Second
 
-// shardsRemote is how many shards a new lambda has on DynamoDB, where a key takes 1,000 write units per second and a
-// partition costs next to nothing.
+// shardsRemote is how many shards a new lambda has on DynamoDB, where a key takes 1,000 write units per
+// second and a partition costs next to nothing.
 const shardsRemote = 4
 
 // drivers are what a node runs on. buffer may be nil.

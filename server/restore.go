@@ -29,8 +29,8 @@ const (
 	overduePage = 1000
 )
 
-// Restore writes the backup at path to dataDir, which must be empty or not exist, and counts its tasks. It checks the
-// whole backup first; with an error dataDir is unchanged.
+// Restore writes the backup at path to dataDir, which must be empty or not exist, and counts its tasks. It
+// checks the whole backup first; with an error dataDir is unchanged.
 func Restore(ctx context.Context, path, dataDir string, log *slog.Logger) (RestoreReport, error) {
 	var report RestoreReport
 	fill := func(into string) error {

@@ -1,5 +1,5 @@
-// Package server runs a process of Kinesin: it opens the configured drivers of the store and the queue, a node with
-// its roles, and a port. It decides nothing about tasks.
+// Package server runs a process of Kinesin: it opens the configured drivers of the store and the queue, a
+// node with its roles, and a port. It decides nothing about tasks.
 package server
 
 import (
@@ -35,9 +35,9 @@ type Server struct {
 	http     *http.Server
 }
 
-// New opens the port and the drivers; only Run serves. Errors are ErrConfig, ErrListen, ErrSetup, ErrDescriptors,
-// those of the embedded store (ErrInUse, ErrCorrupt, ErrVersion), and those of AWS and Kubernetes; see Lasting. Each
-// says what to do.
+// New opens the port and the drivers; only Run serves. Errors are ErrConfig, ErrListen, ErrSetup,
+// ErrDescriptors, those of the embedded store (ErrInUse, ErrCorrupt, ErrVersion), and those of AWS and
+// Kubernetes; see Lasting. Each says what to do.
 func New(ctx context.Context, c Config) (*Server, error) {
 	if err := c.Validate(); err != nil {
 		return nil, err
@@ -115,9 +115,10 @@ func (s *Server) URL() string {
 // Config returns the configuration with its defaults.
 func (s *Server) Config() Config { return s.config }
 
-// Run serves until ctx ends, then drains in the direction in which work flows: it accepts nothing new, hands its
-// partitions over, sends workers elsewhere, finishes the calls in hand, and closes the store last. Calls that take
-// longer than Config.DrainMax after the hand-over are cut off, which loses nothing that was acknowledged.
+// Run serves until ctx ends, then drains in the direction in which work flows: it accepts nothing new, hands
+// its partitions over, sends workers elsewhere, finishes the calls in hand, and closes the store last. Calls
+// that take longer than Config.DrainMax after the hand-over are cut off, which loses nothing that was
+// acknowledged.
 func (s *Server) Run(ctx context.Context) error {
 	group, groupCtx := errgroup.WithContext(context.WithoutCancel(ctx))
 	running, stopRunning := context.WithCancel(groupCtx)

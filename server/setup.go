@@ -48,10 +48,10 @@ type SetupReport struct {
 	Items  []SetupItem `json:"items"`
 }
 
-// SetupAWS creates the tables and queues of an installation: those that each one needs, and those of its lambdas
-// except registered ones, whose queues Terraform owns. It may be repeated, and never deletes anything; a dry run only
-// checks. What it cannot fix is ErrSetup, before it changes anything. Other errors are those of AWS, with the report of
-// what was done so far.
+// SetupAWS creates the tables and queues of an installation: those that each one needs, and those of its
+// lambdas except registered ones, whose queues Terraform owns. It may be repeated, and never deletes
+// anything; a dry run only checks. What it cannot fix is ErrSetup, before it changes anything. Other errors
+// are those of AWS, with the report of what was done so far.
 func SetupAWS(ctx context.Context, prefix string, dryRun bool, log *slog.Logger) (SetupReport, error) {
 	if err := dynamo.CheckPrefix(prefix); err != nil {
 		return SetupReport{}, fmt.Errorf("%w: AWS %w", ErrConfig, err)
@@ -215,8 +215,8 @@ func queueItem(spec sqs.QueueSpec, found []sqs.Difference) SetupItem {
 	return item
 }
 
-// settle sets the outcome of a queue. A difference that this setup did not fix, though it succeeded, was fixed by
-// another one.
+// settle sets the outcome of a queue. A difference that this setup did not fix, though it succeeded, was
+// fixed by another one.
 func (i *SetupItem) settle(made []string, aligned []sqs.Difference, done bool) {
 	switch {
 	case slices.Contains(made, i.Name):

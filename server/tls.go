@@ -40,8 +40,8 @@ func openPair(certFile, keyFile string, c clock.Clock, changed func(error)) (*li
 	})
 }
 
-// httpLog logs the errors of package net/http. Failed handshakes are debug messages, since anybody who finds the port
-// can cause them.
+// httpLog logs the errors of package net/http. Failed handshakes are debug messages, since anybody who finds
+// the port can cause them.
 func httpLog(l *slog.Logger) *log.Logger { return log.New(httpLogWriter{l}, "", 0) }
 
 type httpLogWriter struct{ log *slog.Logger }

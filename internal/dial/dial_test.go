@@ -176,7 +176,7 @@ func TestConfigThatIsRefused(t *testing.T) {
 		{"31 characters", Config{TokenFile: writeFile(t, "short", secret[:31])}},
 		{"no such file", Config{CAFile: "/nowhere/ca"}},
 		{"holds none", Config{CAFile: writeFile(t, "ca", "hello")}},
-		{"client of one's own", Config{CAFile: writeFile(t, "ca", "hello"), HTTP: http.DefaultClient}},
+		{"both a file of certificates", Config{CAFile: writeFile(t, "ca", "hello"), HTTP: http.DefaultClient}},
 	} {
 		c.config.Server, c.config.Clock = "http://127.0.0.1:7070", clock.Real()
 		if _, err := New(c.config); !errors.Is(err, ErrConfig) || !strings.Contains(err.Error(), c.word) {

@@ -10,8 +10,8 @@ import (
 	"github.com/kinesin-io/kinesin/task"
 )
 
-// matching finds free slots of workers of this process for a role with its own interface of a slot. A role uses it
-// only after all of them are composed.
+// matching finds free slots of workers of this process for a role with its own interface of a slot. A role
+// uses it only after all of them are composed.
 type matching[S any] struct {
 	n  *Node
 	as func(slot *hsc.Slot) S
@@ -73,9 +73,9 @@ func (n *Node) delivery(c *Config, seal *task.Sealer) *scheduler.Delivery {
 	}
 }
 
-// doubts lets the scheduler set aside tasks that may have run although no row tells, in the same place as rejected
-// messages of the inbound buffer; that works without inbound's role. It returns nil if the store keeps ended rows
-// as long as they are needed.
+// doubts lets the scheduler set aside tasks that may have run although no row tells, in the same place as
+// rejected messages of the inbound buffer; that works without inbound's role. It returns nil if the store
+// keeps ended rows as long as they are needed.
 func (n *Node) doubts(c *Config, seal *task.Sealer) *scheduler.Doubts {
 	if !n.store.EndedExpire() {
 		return nil

@@ -8,8 +8,8 @@ import (
 	"github.com/kinesin-io/kinesin/internal/clock"
 )
 
-// clockLookEvery is how often the wall clock is compared with the monotonic one. Code for which a step matters at
-// once compares them itself.
+// clockLookEvery is how often the wall clock is compared with the monotonic one. Code for which a step
+// matters at once compares them itself.
 const clockLookEvery = time.Second
 
 // Values of the label direction.

@@ -17,7 +17,8 @@ import (
 )
 
 const (
-	// scrapeMax bounds the requests of one scrape to the queues; a queue that has not answered by then is left out.
+	// scrapeMax bounds the requests of one scrape to the queues; a queue that has not answered by then is
+	// left out.
 	scrapeMax = 3 * time.Second
 	// scrapesAtOnceMax is how many queues are asked at a time.
 	scrapesAtOnceMax = 8
@@ -146,8 +147,8 @@ func (c *classCollector) Collect(out chan<- prometheus.Metric) {
 	c.collectQueues(out)
 }
 
-// collectQueues asks the queues for their depths. If the queue is a service each depth is a request, so only the
-// owner of a class's first partition asks.
+// collectQueues asks the queues for their depths. If the queue is a service each depth is a request, so only
+// the owner of a class's first partition asks.
 func (c *classCollector) collectQueues(out chan<- prometheus.Metric) {
 	if c.n.scheduler == nil {
 		return

@@ -45,8 +45,8 @@ type Config struct {
 	// Over returns a membership on top of that by lease rows, which runs beside it; nil: the lease rows alone
 	// are the membership.
 	Over func(rows *fleet.Membership) Membership
-	// Name names this process for people, and is the member's name if Over is set. It need not be unique, since
-	// random characters are added.
+	// Name names this process for people, and is the member's name if Over is set. It need not be unique,
+	// since random characters are added.
 	Name string // empty: "kinesin"
 	// Group names the fleet among the processes over the store, if Over tells fleets apart.
 	Group string
@@ -73,16 +73,18 @@ type Config struct {
 	InboundRate        float64 // tasks per second out of the buffer; 0: inbound's default; negative: no bound
 	InboundConcurrency int     // receives at a time; 0: inbound's default
 
-	// DeliverDirect is how soon a task of a deliver lambda must be due to go straight to its lambda's queue. 0:
-	// inbound's default, 15 minutes, which is the longest; negative: never.
+	// DeliverDirect is how soon a task of a deliver lambda must be due to go straight to its lambda's queue.
+	// 0: inbound's default, 15 minutes, which is the longest; negative: never.
 	DeliverDirect time.Duration
 
-	// Unregister returns the command that deletes the registration of a lambda. nil: there are no registrations.
+	// Unregister returns the command that deletes the registration of a lambda. nil: there are no
+	// registrations.
 	Unregister func(lambda string) string
 
-	// Stepped is for a virtual clock that stands still and moves in jumps (docs/adr/0007). Then everything that
-	// is due at a moment happens at that moment: nothing is done ahead of its time, nothing waits for a batch to
-	// fill, there is no direct hand-off or prefetch, and leases and silent streams outlast every jump.
+	// Stepped is for a virtual clock that stands still and moves in jumps (docs/adr/0007). Then everything
+	// that is due at a moment happens at that moment: nothing is done ahead of its time, nothing waits for a
+	// batch to fill, there is no direct hand-off or prefetch, and leases and silent streams outlast every
+	// jump.
 	Stepped bool
 
 	shared   bool    // several processes may use the store
@@ -122,8 +124,9 @@ func (c Config) waitLookEvery() time.Duration {
 	return 0
 }
 
-// deliverTogether is how far apart the due times of deliveries in one batch may be; it is sent at the latest of
-// them. At 100/s nine deliveries share a request, and the 95th percentile of their lateness stays below 100 ms.
+// deliverTogether is how far apart the due times of deliveries in one batch may be; it is sent at the latest
+// of them. At 100/s nine deliveries share a request, and the 95th percentile of their lateness stays below
+// 100 ms.
 const deliverTogether = 80 * time.Millisecond
 
 // together returns deliverTogether, or 0 for a clock that moves in jumps.

@@ -20,10 +20,11 @@ const (
 	keyUnitsMax = 1000
 	// nearShare of that is near the limit; the rest has to last the minutes until more shards are in force.
 	nearShare = 0.7
-	// busyShare of it makes a key busy, whose throttled writes may be its own fault. Below it they are the fault of a
-	// table with too little capacity, which more shards would not help.
+	// busyShare of it makes a key busy, whose throttled writes may be its own fault. Below it they are the
+	// fault of a table with too little capacity, which more shards would not help.
 	busyShare = 0.3
-	// reportedMin is the lowest rate that a process reports to the others: hundreds of them may share one key.
+	// reportedMin is the lowest rate that a process reports to the others: hundreds of them may share one
+	// key.
 	reportedMin = 1
 	// measureEvery is how often a process measures its load.
 	measureEvery = time.Minute
@@ -31,8 +32,8 @@ const (
 	reportLife = 90 * time.Second
 	// growPause is how long a number of shards is in force before it grows again.
 	growPause = 4 * time.Minute
-	// shardsGrownMax is how many shards a lambda gets by itself. For each priority they take 64,000 write units per
-	// second, and cost $3 a month when idle.
+	// shardsGrownMax is how many shards a lambda gets by itself. For each priority they take 64,000 write
+	// units per second, and cost $3 a month when idle.
 	shardsGrownMax = 64
 	// loadKind is the kind of the control rows that hold the reports.
 	loadKind = "load"
@@ -52,9 +53,10 @@ type loadReport struct {
 	Loads []keyLoad
 }
 
-// grower adds shards to a lambda when one of its shards takes nearly as many writes, of all processes together, as a
-// key of the store can. It measures the newest shard: the others have as much of the load that more shards would
-// spread, and the rest of theirs (tasks with keys, and those placed by an older count) would stay where it is.
+// grower adds shards to a lambda when one of its shards takes nearly as many writes, of all processes
+// together, as a key of the store can. It measures the newest shard: the others have as much of the load that
+// more shards would spread, and the rest of theirs (tasks with keys, and those placed by an older count)
+// would stay where it is.
 type grower struct {
 	taken   func() map[task.Partition]store.KeyLoad
 	rows    *store.Store
@@ -95,8 +97,8 @@ func (g *grower) run(ctx context.Context) error {
 	return nil
 }
 
-// look grows the lambdas that are near their limit for the second time in a row. So a short burst does not count,
-// nor does the last report of a process that was replaced on top of that of its successor.
+// look grows the lambdas that are near their limit for the second time in a row. So a short burst does not
+// count, nor does the last report of a process that was replaced on top of that of its successor.
 func (g *grower) look(ctx context.Context) error {
 	loads := g.measure()
 	before := g.hot

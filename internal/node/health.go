@@ -7,10 +7,11 @@ import (
 )
 
 const (
-	// stalledMax is how long a loop may make no progress. Each makes some every 10 seconds at least, unless a call
-	// to a service hangs, and such a call is given up before.
+	// stalledMax is how long a loop may make no progress. Each makes some every 10 seconds at least, unless a
+	// call to a service hangs, and such a call is given up before.
 	stalledMax = time.Minute
-	// unreadMax is how long reads of a partition may fail before that is reported; they are retried within seconds.
+	// unreadMax is how long reads of a partition may fail before that is reported; they are retried within
+	// seconds.
 	unreadMax = 5 * time.Second
 )
 
@@ -33,7 +34,8 @@ func (n *Node) notReady() string {
 	return ""
 }
 
-// damaged names the files of the store of which a part cannot be read; empty if there are none. The rest is served.
+// damaged names the files of the store of which a part cannot be read; empty if there are none. The rest is
+// served.
 func (n *Node) damaged() string {
 	health, _ := n.store.Health()
 	if len(health.Damaged) == 0 {
@@ -51,8 +53,8 @@ func (n *Node) unread() int {
 	return n.scheduler.Unread(unreadMax)
 }
 
-// notLive names a loop of this process that makes no progress, so that it has to be restarted; empty if there is
-// none.
+// notLive names a loop of this process that makes no progress, so that it has to be restarted; empty if there
+// is none.
 func (n *Node) notLive() string {
 	if n.draining.Load() || !n.running.Load() {
 		return ""

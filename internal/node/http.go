@@ -10,7 +10,8 @@ import (
 	"github.com/kinesin-io/kinesin/api/kinesinv1/kinesinv1connect"
 )
 
-// Handler serves all of this node on one port: gRPC, gRPC-Web and JSON over HTTP for its roles, metrics, and health.
+// Handler serves all of this node on one port: gRPC, gRPC-Web and JSON over HTTP for its roles, metrics, and
+// health.
 func (n *Node) Handler() http.Handler {
 	mux := http.NewServeMux()
 	options := api.HandlerOptions(api.Hooks{Internal: n.internalError})

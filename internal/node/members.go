@@ -24,8 +24,9 @@ type Membership interface {
 	Stalled() time.Duration
 }
 
-// members is the membership of a process with the scheduler's role. If several processes use the store, their lease
-// rows tell which of them are alive and which partitions they handle, whatever tells who the members are.
+// members is the membership of a process with the scheduler's role. If several processes use the store, their
+// lease rows tell which of them are alive and which partitions they handle, whatever tells who the members
+// are.
 type members struct {
 	partition.Membership
 
@@ -57,8 +58,8 @@ func (n *Node) newMembers(c *Config) *members {
 	return m
 }
 
-// process returns the name of this process in the rows that it acquires, which is unique per start if there are
-// several processes.
+// process returns the name of this process in the rows that it acquires, which is unique per start if there
+// are several processes.
 func (m *members) process() string {
 	if m.rows != nil {
 		return m.rows.Self()
@@ -107,8 +108,8 @@ func (m *members) leaving() {
 	}
 }
 
-// farewell waits until the others have taken over from this process, for fleet.FarewellMax at most. It reports
-// whether there are others and all of them have.
+// farewell waits until the others have taken over from this process, for fleet.FarewellMax at most. It
+// reports whether there are others and all of them have.
 func (n *Node) farewell(ctx context.Context) (taken bool) {
 	if n.members == nil || n.members.rows == nil || n.members.Changed() == nil {
 		return false // nobody takes over from this process

@@ -36,8 +36,8 @@ const (
 
 var stageTexts = [stageEnd]string{"enqueued", "claimed", "started", "delivered"}
 
-// Metrics are all series of a process. Labels come from the catalog and never from a request, so that no caller
-// can add series.
+// Metrics are all series of a process. Labels come from the catalog and never from a request, so that no
+// caller can add series.
 type Metrics struct {
 	registry *prometheus.Registry
 

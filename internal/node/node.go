@@ -1,5 +1,6 @@
 // Package node composes the roles, and is the only place where they meet. A Node runs any set of roles over a
-// store, a queue and a membership; it links no driver of these. It decides nothing about tasks and opens no port.
+// store, a queue and a membership; it links no driver of these. It decides nothing about tasks and opens no
+// port.
 package node
 
 import (
@@ -28,8 +29,8 @@ import (
 	"github.com/kinesin-io/kinesin/task"
 )
 
-// HandOverMax bounds how long a process that stops goes on with its partitions, until others have taken them over
-// and it has dispatched what it still knows to be due.
+// HandOverMax bounds how long a process that stops goes on with its partitions, until others have taken them
+// over and it has dispatched what it still knows to be due.
 const HandOverMax = fleet.FarewellMax + scheduler.Linger
 
 // Node is a set of roles in one process.
@@ -59,8 +60,8 @@ type Node struct {
 	draining atomic.Bool
 }
 
-// New composes the roles. It reads the secret of public ids and the lambdas, and starts nothing. The node closes
-// the drivers, but not if New fails.
+// New composes the roles. It reads the secret of public ids and the lambdas, and starts nothing. The node
+// closes the drivers, but not if New fails.
 func New(ctx context.Context, c Config) (*Node, error) {
 	if c.Metrics == nil {
 		c.Metrics = NewMetrics()
@@ -180,9 +181,9 @@ func (n *Node) Withdrawn(ctx context.Context) (map[string]bool, error) {
 	return withdrawn, err
 }
 
-// Run runs the roles until ctx ends, then stops them in the direction in which work flows: it accepts nothing new,
-// waits until others have taken over its partitions, sends workers elsewhere, and dispatches nothing more. The
-// store and the queue stay open.
+// Run runs the roles until ctx ends, then stops them in the direction in which work flows: it accepts nothing
+// new, waits until others have taken over its partitions, sends workers elsewhere, and dispatches nothing
+// more. The store and the queue stay open.
 func (n *Node) Run(ctx context.Context) error {
 	defer n.draining.Store(true)
 	roles, stopRoles := context.WithCancel(context.WithoutCancel(ctx))

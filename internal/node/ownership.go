@@ -12,7 +12,8 @@ import (
 )
 
 const (
-	// unownedAfter is how long a member may fail to show that it handles its partitions until they count as unowned.
+	// unownedAfter is how long a member may fail to show that it handles its partitions until they count as
+	// unowned.
 	unownedAfter = 10 * time.Second
 	// checkOwnersEvery is how often that is checked.
 	checkOwnersEvery = 2 * time.Second

@@ -1,17 +1,17 @@
-// Package fleet is membership by lease rows: each process keeps one control row of kind "member" and renews it;
-// a process that stops renewing is no longer a member. It is a partition.Membership for several processes over
-// one store.
+// Package fleet is membership by lease rows: each process keeps one control row of kind "member" and renews
+// it; a process that stops renewing is no longer a member. It is a partition.Membership for several processes
+// over one store.
 //
 // Wall clocks are never compared. A process measures by its own monotonic clock how long another row has not
 // changed, and only while it reads the store often enough to see a change: after an outage of the store, or a
 // pause of this process, every row gets a whole lease again. A wrong result costs refused writes and never
 // starts a task twice, since membership only decides who tries.
 //
-// A row also holds the state of its process (joining, ready or leaving), a hash of the members it acts on, and
-// which leaving processes it has taken over from. So planned changes leave no gap: a joining process counts for
-// the others once it is warm, and a leaving one goes on until the others are (Declare, InForce, Taken). A process
-// that joins while nobody is ready is a founder and counts at once. While a process joins or leaves, rows are read
-// more often.
+// A row also holds the state of its process (joining, ready or leaving), a hash of the members it acts on,
+// and which leaving processes it has taken over from. So planned changes leave no gap: a joining process
+// counts for the others once it is warm, and a leaving one goes on until the others are (Declare, InForce,
+// Taken). A process that joins while nobody is ready is a founder and counts at once. While a process joins
+// or leaves, rows are read more often.
 //
 // The package owns the rows of its kind. It reads no tasks and decides nothing about partitions.
 package fleet
@@ -51,13 +51,13 @@ const (
 	// store is away for everybody, and unchanged rows mean nothing.
 	awayAfter   = 2 * RenewEvery
 	failuresMax = 1
-	// writeMax and readMax bound a renewal and a read, so that a call that hangs delays the next one by no more.
-	// After slowAfter failures in a row the store may be slow, and only callMax bounds a call.
+	// writeMax and readMax bound a renewal and a read, so that a call that hangs delays the next one by no
+	// more. After slowAfter failures in a row the store may be slow, and only callMax bounds a call.
 	writeMax  = RenewEvery
 	readMax   = 2 * time.Second
 	slowAfter = 3
-	// firstReadLength is how long a row that the first read found may stay unchanged. It is shorter than Length
-	// because a process mostly starts in place of one that was killed, and finds the row of that one.
+	// firstReadLength is how long a row that the first read found may stay unchanged. It is shorter than
+	// Length because a process mostly starts in place of one that was killed, and finds the row of that one.
 	firstReadLength = 2 * RenewEvery
 	// deleteAfter is how long a row must have been silent before others delete it.
 	deleteAfter = 12 * Length
@@ -82,7 +82,8 @@ type Config struct {
 	Rows Rows
 	Self string // name of this process, unique among all; see NewName
 	Host string // the host or pod of this process; need not be unique
-	// Group names the fleet, where something besides the rows tells who is ready; the same in all its processes.
+	// Group names the fleet, where something besides the rows tells who is ready; the same in all its
+	// processes.
 	Group string
 	Clock clock.Clock
 	Log   *slog.Logger
@@ -93,22 +94,22 @@ type Config struct {
 type Hooks struct {
 	// Members reports the number of members at each change.
 	Members func(count int)
-	// ClockAhead reports that a member's clock is ahead of ours by at least this much. Worker leases are judged
-	// by the clocks of several processes, so it has to stay far below a quarter of the shortest lease.
+	// ClockAhead reports that a member's clock is ahead of ours by at least this much. Worker leases are
+	// judged by the clocks of several processes, so it has to stay far below a quarter of the shortest lease.
 	ClockAhead func(member string, by time.Duration)
 }
 
-// NewName returns a name for a process: something readable, such as the host's name, and random characters, so
-// that a process that restarts is another member.
+// NewName returns a name for a process: something readable, such as the host's name, and random characters,
+// so that a process that restarts is another member.
 func NewName(readable string, random uint64) string {
 	var bits [8]byte
 	binary.BigEndian.PutUint64(bits[:], random)
 	return readable + "-" + strings.ToLower(base32.HexEncoding.EncodeToString(bits[:])[:suffixChars])
 }
 
-// Membership implements partition.Membership: the members are this process, and those that renew their rows and
-// are ready or founders. Members is empty until Run has read the rows. All methods are safe for concurrent use;
-// only Run and Taken block.
+// Membership implements partition.Membership: the members are this process, and those that renew their rows
+// and are ready or founders. Members is empty until Run has read the rows. All methods are safe for
+// concurrent use; only Run and Taken block.
 type Membership struct {
 	Config
 
@@ -167,8 +168,8 @@ func (m *Membership) Changed() <-chan struct{} {
 	return m.changed
 }
 
-// Run renews our row and reads the others until ctx ends. Then it deletes our row, so that the others need not
-// wait for its lease to end.
+// Run renews our row and reads the others until ctx ends. Then it deletes our row, so that the others need
+// not wait for its lease to end.
 func (m *Membership) Run(ctx context.Context) error {
 	for {
 		if err := m.step(ctx); err != nil && ctx.Err() == nil {

@@ -14,13 +14,13 @@ import (
 const (
 	// FarewellMax is the longest time that Taken waits for the others.
 	FarewellMax = 6 * time.Second
-	// FounderMax is how long a founder that is not ready counts while most others are ready: something is wrong
-	// with it, and nobody handles its share.
+	// FounderMax is how long a founder that is not ready counts while most others are ready: something is
+	// wrong with it, and nobody handles its share.
 	FounderMax = 30 * time.Second
 )
 
-// ErrNotTaken is returned by Taken when not all members took over in time. If the process ends anyway, its due
-// tasks are late until they do.
+// ErrNotTaken is returned by Taken when not all members took over in time. If the process ends anyway, its
+// due tasks are late until they do.
 var ErrNotTaken = errors.New("not all members have taken over")
 
 // Peer is what the rows hold about another process.
@@ -43,7 +43,8 @@ func (p *Peer) counts() bool {
 	return p.Alive && (p.State == Ready || p.Founder && p.State == Joining)
 }
 
-// is reports whether the process is the member of that name: members are processes, or hosts if those are pods.
+// is reports whether the process is the member of that name: members are processes, or hosts if those are
+// pods.
 func (p *Peer) is(member string) bool { return p.Process == member || p.Host != "" && p.Host == member }
 
 // handover is the state of this process; Membership.mu guards it.
@@ -59,13 +60,13 @@ type handover struct {
 	fastUntil      time.Duration // until when rows are read more often in any case
 }
 
-// Declare sets the state of this process, which its row shows as soon as it can be written. The state is Ready
-// unless Joining was declared before Run. Declare Ready after Joining when all partitions that this process owns
-// by Members have been read. Leaving is final.
+// Declare sets the state of this process, which its row shows as soon as it can be written. The state is
+// Ready unless Joining was declared before Run. Declare Ready after Joining when all partitions that this
+// process owns by Members have been read. Leaving is final.
 //
 // A process that joins while nobody is ready is a founder: it counts for the others at once, since there is
-// nobody to take over from. It remains one until it is ready, or until Settle if there is a Group, but not for
-// longer than FounderMax while most others are ready and it is not.
+// nobody to take over from. It remains one until it is ready, or until Settle if there is a Group, but not
+// for longer than FounderMax while most others are ready and it is not.
 func (m *Membership) Declare(s State) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -75,7 +76,8 @@ func (m *Membership) Declare(s State) {
 	}
 }
 
-// Settle ends a Ready process's time as a founder: another source than its row tells the others that it is ready.
+// Settle ends a Ready process's time as a founder: another source than its row tells the others that it is
+// ready.
 func (m *Membership) Settle() {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -114,8 +116,8 @@ func (m *Membership) Follows(member string, members []string) bool {
 	return slices.ContainsFunc(m.peers, func(p Peer) bool { return p.Alive && p.is(member) && p.view == view })
 }
 
-// Peers returns the other processes ever seen, sorted by name; it remembers a bounded number of those that are
-// gone. The slice belongs to the caller.
+// Peers returns the other processes ever seen, sorted by name; it remembers a bounded number of those that
+// are gone. The slice belongs to the caller.
 func (m *Membership) Peers() []Peer {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -129,8 +131,8 @@ func (m *Membership) Heard() <-chan struct{} {
 	return m.heard
 }
 
-// Presence reports whether a process, by its name, is alive in any state, or else gone for certain. Neither means
-// that it was never seen; it may have started a moment ago.
+// Presence reports whether a process, by its name, is alive in any state, or else gone for certain. Neither
+// means that it was never seen; it may have started a moment ago.
 func (m *Membership) Presence(process string) (here, gone bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -202,7 +204,8 @@ func (m *Membership) desired() record {
 	return r
 }
 
-// withoutMax bounds the leaving processes that a row names. The others are named later, or wait for FarewellMax.
+// withoutMax bounds the leaving processes that a row names. The others are named later, or wait for
+// FarewellMax.
 const withoutMax = 256
 
 // without returns the marks of the leaving processes that are no longer in force here.
@@ -227,8 +230,8 @@ func (m *Membership) hear(peers []Peer) {
 	m.heard = make(chan struct{})
 }
 
-// updateFounder makes a joining process a founder while nobody else is ready, and ends that after FounderMax in
-// which most others were.
+// updateFounder makes a joining process a founder while nobody else is ready, and ends that after FounderMax
+// in which most others were.
 func (h *handover) updateFounder(peers []Peer, now time.Duration) {
 	ready, all := 0, 1
 	for i := range peers {

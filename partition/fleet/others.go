@@ -40,8 +40,9 @@ type skew struct {
 	first bool // it was not ahead before
 }
 
-// look takes in the rows read at now, and returns the clocks that are ahead. rowDeleted says that somebody had
-// deleted our own row: then missing rows of others mean nothing either, and they keep the rest of their lease.
+// look takes in the rows read at now, and returns the clocks that are ahead. rowDeleted says that somebody
+// had deleted our own row: then missing rows of others mean nothing either, and they keep the rest of their
+// lease.
 func (o *others) look(rows []store.Control, now time.Duration, wall task.Instant, rowDeleted bool) (ahead []skew) {
 	blind := o.once && (o.storeAway || now-o.read > gapMax)
 	next := make(map[string]sight, len(rows))

@@ -28,7 +28,8 @@ func (m *Membership) Hurry() {
 	m.wake()
 }
 
-// Stalled returns how long ago the rows were last read, or a read failed. It grows when Run makes no progress.
+// Stalled returns how long ago the rows were last read, or a read failed. It grows when Run makes no
+// progress.
 func (m *Membership) Stalled() time.Duration {
 	m.mu.Lock()
 	defer m.mu.Unlock()

@@ -16,11 +16,11 @@ type State uint8
 const (
 	// Ready processes own their share, and the others leave it to them.
 	Ready State = iota
-	// Joining processes are not warm yet. They count themselves as members; the others do not, unless they are
-	// founders.
+	// Joining processes are not warm yet. They count themselves as members; the others do not, unless they
+	// are founders.
 	Joining
-	// Leaving processes are about to end, and go on until the others have taken over. The others no longer count
-	// them as members.
+	// Leaving processes are about to end, and go on until the others have taken over. The others no longer
+	// count them as members.
 	Leaving
 )
 
@@ -36,7 +36,8 @@ func (s State) String() string {
 // MarshalText returns the state as rows hold it.
 func (s State) MarshalText() ([]byte, error) { return []byte(s.String()), nil }
 
-// UnmarshalText reads the state of a row. A state of a newer version counts as Ready, since its writer is alive.
+// UnmarshalText reads the state of a row. A state of a newer version counts as Ready, since its writer is
+// alive.
 func (s *State) UnmarshalText(text []byte) error {
 	*s = State(max(0, slices.Index(stateNames[:], string(text))))
 	return nil

@@ -44,7 +44,8 @@ type Hooks struct {
 	Members func(count int)
 	// Kept reports how many members the API server takes for gone; called when that changes.
 	Kept func(count int)
-	// Relisted reports that the pods are listed again, because the watch is silent or disagrees with the rows.
+	// Relisted reports that the pods are listed again, because the watch is silent or disagrees with the
+	// rows.
 	Relisted func()
 	// Broke reports that a list or a watch failed, or that a watch ended long before its time.
 	Broke func()
@@ -195,5 +196,6 @@ func (c *Cluster) get(ctx context.Context, client *rest.RESTClient, resource, na
 // Pod returns the name of this process's pod: its host in the lease rows, and its name as a member.
 func (c *Cluster) Pod() string { return c.config.Pod }
 
-// Group returns the name of the fleet in the lease rows: the same in all of its pods, and unique in the cluster.
+// Group returns the name of the fleet in the lease rows: the same in all of its pods, and unique in the
+// cluster.
 func (c *Cluster) Group() string { return c.config.Namespace + "/" + c.name }

@@ -7,7 +7,8 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 )
 
-// Errors of Open wrap one of these. All but ErrUnreachable last until somebody changes something; see Lasting.
+// Errors of Open wrap one of these. All but ErrUnreachable last until somebody changes something; see
+// Lasting.
 var (
 	ErrNoIdentity   = errors.New("the pod does not know itself: set POD_NAME and POD_NAMESPACE from the downward API (fieldRef metadata.name and metadata.namespace)")
 	ErrNoCluster    = errors.New("no way to the Kubernetes API server: run in a pod with a mounted service account token (automountServiceAccountToken: true), or set KUBECONFIG")

@@ -22,15 +22,16 @@ import (
 )
 
 const (
-	// reopenMax is how long a watch that ended may be closed and still count as in contact; the server ends every
-	// watch from time to time.
+	// reopenMax is how long a watch that ended may be closed and still count as in contact; the server ends
+	// every watch from time to time.
 	reopenMax = 3 * time.Second
 	// silenceMax is how long an open watch may be silent. The server sends a bookmark every minute.
 	silenceMax = 150 * time.Second
 	// behindMax is how long lists are refused that are older than what was seen: a server or cache is behind.
 	// Past that the cluster was restored from a backup.
 	behindMax = time.Minute
-	// brokeBefore is how long a watch lasts unless something cuts it off: they are requested for 5 to 10 minutes.
+	// brokeBefore is how long a watch lasts unless something cuts it off: they are requested for 5 to 10
+	// minutes.
 	brokeBefore = 4 * time.Minute
 	// steadyAfter is how long a watch has to last for the backoff to start over.
 	steadyAfter = 10 * time.Second
@@ -46,7 +47,8 @@ func watchRetry() *wait.Backoff {
 	return &wait.Backoff{Duration: 2 * listRetry.Min, Factor: 2, Cap: listRetry.Max, Jitter: 0.5, Steps: 10}
 }
 
-// feed lists and watches one kind of objects for a reflector, and keeps track of the contact to the API server.
+// feed lists and watches one kind of objects for a reflector, and keeps track of the contact to the API
+// server.
 type feed struct {
 	cluster  *Cluster
 	client   *rest.RESTClient
@@ -181,8 +183,8 @@ func (f *feed) IsWatchListSemanticsUnSupported() bool { return true }
 
 var errBehind = errors.New("the list is older than what was seen before: this API server is behind")
 
-// ListWithContext implements cache.ListerWithContext. It asks for consistent lists: a cache of the API server that
-// hangs would repeat its last answer.
+// ListWithContext implements cache.ListerWithContext. It asks for consistent lists: a cache of the API server
+// that hangs would repeat its last answer.
 func (f *feed) ListWithContext(ctx context.Context, options metav1.ListOptions) (runtime.Object, error) {
 	asked := ctx
 	ctx, done := clock.Within(asked, f.cluster.config.Clock, callMax)
@@ -287,8 +289,8 @@ func (f *feed) received(version string) {
 	f.newest = max(f.newest, n)
 }
 
-// contact reports whether the feed is up to date, whether its open watch has to end because it is silent or went
-// back in time, and how long ago the server last sent anything.
+// contact reports whether the feed is up to date, whether its open watch has to end because it is silent or
+// went back in time, and how long ago the server last sent anything.
 func (f *feed) contact() (good, spoilt bool, age time.Duration) {
 	now := clock.Mono(f.cluster.config.Clock)
 	f.mu.Lock()

@@ -60,8 +60,8 @@ func (i *inventory) wanted(c *Cluster) (pods int) {
 	return pods
 }
 
-// shown returns the pods of the fleet that are not being deleted, and ours even then; true: ready. It leaves out
-// another pod of our name.
+// shown returns the pods of the fleet that are not being deleted, and ours even then; true: ready. It leaves
+// out another pod of our name.
 func (i *inventory) shown(c *Cluster) map[string]bool {
 	shown := make(map[string]bool, len(i.pods))
 	for name, p := range i.pods {

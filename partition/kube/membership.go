@@ -18,14 +18,14 @@ const (
 	tickEvery = time.Second
 	// listsMax is how long Run waits for the first lists. Past that the rows decide.
 	listsMax = 10 * time.Second
-	// gatherMax is how long nothing changes while a fleet starts, until all wanted pods exist and their rows say
-	// what they are. Otherwise each would take itself for the only one and begin to read everything.
+	// gatherMax is how long nothing changes while a fleet starts, until all wanted pods exist and their rows
+	// say what they are. Otherwise each would take itself for the only one and begin to read everything.
 	gatherMax = 2 * time.Second
-	// settleAfter is how long the watch must show our pod as ready before our row leaves that to the watch; until
-	// then the watches of others may be behind.
+	// settleAfter is how long the watch must show our pod as ready before our row leaves that to the watch;
+	// until then the watches of others may be behind.
 	settleAfter = 5 * time.Second
-	// While the sources disagree about a pod the watch may hang: the pods are listed again after disputeMin, and
-	// then at intervals that double up to disputeMax.
+	// While the sources disagree about a pod the watch may hang: the pods are listed again after disputeMin,
+	// and then at intervals that double up to disputeMax.
 	disputeMin = 10 * time.Second
 	disputeMax = 10 * time.Minute
 )
@@ -40,8 +40,8 @@ type Rows interface {
 	Settle()
 }
 
-// Membership implements partition.Membership. Members is empty until Run has listed the pods and the rows have
-// been read.
+// Membership implements partition.Membership. Members is empty until Run has listed the pods and the rows
+// have been read.
 type Membership struct {
 	*Cluster
 
@@ -64,8 +64,9 @@ type Membership struct {
 	disputeAt    time.Duration // when to list again
 }
 
-// Over returns the membership of the cluster's pods, with the lease rows as its second source. The rows are those of
-// a fleet.Membership with Config.Host Pod() and Config.Group Group(), which has to run beside this one.
+// Over returns the membership of the cluster's pods, with the lease rows as its second source. The rows are
+// those of a fleet.Membership with Config.Host Pod() and Config.Group Group(), which has to run beside this
+// one.
 func (c *Cluster) Over(rows Rows) *Membership {
 	now := clock.Mono(c.config.Clock)
 	return &Membership{
@@ -77,8 +78,8 @@ func (c *Cluster) Over(rows Rows) *Membership {
 // Self returns the name of this process's pod.
 func (m *Membership) Self() string { return m.config.Pod }
 
-// Members returns the pods of the fleet that are ready, and this one. It no longer changes once this process is
-// leaving.
+// Members returns the pods of the fleet that are ready, and this one. It no longer changes once this process
+// is leaving.
 func (m *Membership) Members() []string {
 	m.mu.Lock()
 	defer m.mu.Unlock()

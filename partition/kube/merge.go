@@ -29,21 +29,22 @@ type sources struct {
 // standing is the result of the last merge. Both lists are sorted.
 type standing struct {
 	members []string
-	// base are the former members that the rows never showed as gone since. An implausible list is measured by
-	// it: losing one pod at a time is as implausible as losing all at once.
+	// base are the former members that the rows never showed as gone since. An implausible list is measured
+	// by it: losing one pod at a time is as implausible as losing all at once.
 	base []string
 }
 
-// merge computes the members. The watch tells which pods are ready, and the rows which of them are alive; without
-// contact the rows tell both. kept counts the members that the watch reports as gone or not ready.
+// merge computes the members. The watch tells which pods are ready, and the rows which of them are alive;
+// without contact the rows tell both. kept counts the members that the watch reports as gone or not ready.
 //
-//   - A pod whose rows say joining, leaving or gone is no member: a process that cannot renew its row cannot do
-//     any work either.
+//   - A pod whose rows say joining, leaving or gone is no member: a process that cannot renew its row cannot
+//     do any work either.
 //   - A pod that is ready by the watch is a member, and so is a founder whose pod exists.
 //   - A pod that is ready by its row alone is in doubt. It is no member, unless more than half of base are in
-//     doubt, and more than one, or no pod at all is ready by the watch: then the watch is not believed, and all
-//     pods in doubt stay until the rows agree with it.
-//   - Without contact a pod is a member if its row says ready or founder, or if it was a member and has no row.
+//     doubt, and more than one, or no pod at all is ready by the watch: then the watch is not believed, and
+//     all pods in doubt stay until the rows agree with it.
+//   - Without contact a pod is a member if its row says ready or founder, or if it was a member and has no
+//     row.
 //   - Self is ready by its own word as long as its pod exists. An empty result is not believed.
 //
 // The result depends on the arguments alone, and merging it again changes nothing.
@@ -99,8 +100,8 @@ func (s *sources) anyReady() bool {
 	return false
 }
 
-// gathering reports whether the fleet is starting: nobody is ready, and some pods that the ReplicaSets want do
-// not exist yet, or have no row that says what they are.
+// gathering reports whether the fleet is starting: nobody is ready, and some pods that the ReplicaSets want
+// do not exist yet, or have no row that says what they are.
 func (s *sources) gathering() bool {
 	if !s.contact || s.anyReady() {
 		return false

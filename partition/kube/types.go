@@ -19,7 +19,8 @@ const (
 	hashLabel = "pod-template-hash"
 )
 
-// The types below have only the fields that membership needs. The API's own types would add 15 MB to the binary.
+// The types below have only the fields that membership needs. The API's own types would add 15 MB to the
+// binary.
 
 // pod is a v1 Pod.
 type pod struct {
