@@ -110,8 +110,8 @@ type handleConfig struct{ concurrency int }
 // Concurrency gives a lambda slots of its own: n of its tasks run at a time, whatever the other lambdas do.
 func Concurrency(n int) HandleOption { return func(c *handleConfig) { c.concurrency = n } }
 
-// Register has tasks of a lambda run by a handler of raw payloads. What is wrong
-// with it, Run tells. Lambda.Handle is the typed form.
+// Register has tasks of a lambda run by a handler of raw payloads. Run returns registration errors.
+// Lambda.Handle is the typed form.
 func (w *Worker) Register(lambda string, h Handler, opts ...HandleOption) {
 	var cfg handleConfig
 	for _, o := range opts {

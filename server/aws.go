@@ -48,17 +48,17 @@ func (d *drivers) openAWS(ctx context.Context, c *Config, m *node.Metrics) (err 
 		return err
 	}
 	c.Log.InfoContext(ctx, "AWS", slog.String("prefix", c.AWSPrefix), slog.String("endpoints", d.aws.Endpoints()))
-	watch := newAWSMetrics(m.Registerer())
+	ofDynamo, ofSQS := awsObservers(m.Registerer())
 	if c.Store == StoreDynamoDB {
 		if err := d.checkTables(ctx, c); err != nil {
 			return err
 		}
-		d.store = dynamo.New(d.aws.DynamoDB, dynamo.Config{Prefix: c.AWSPrefix, Clock: clock.Real(), Logger: c.Log, Observer: watch.dynamo()})
+		d.store = dynamo.New(d.aws.DynamoDB, dynamo.Config{Prefix: c.AWSPrefix, Clock: clock.Real(), Logger: c.Log, Observer: ofDynamo})
 	}
 	if c.Queue == QueueSQS {
 		d.queue = sqs.New(d.aws.SQS, sqs.Config{
 			Codec:  sqs.Codec{Append: store.AppendTask, Decode: store.DecodeTask, Newer: store.ErrVersion},
-			Prefix: c.AWSPrefix, Clock: clock.Real(), Log: c.Log, Observer: watch.sqs(), MessageBytesMax: c.MessageBytesMax,
+			Prefix: c.AWSPrefix, Clock: clock.Real(), Log: c.Log, Observer: ofSQS, MessageBytesMax: c.MessageBytesMax,
 			DeliverLinger: deliverLinger,
 			Lambda:        func(ref uint32) (task.Lambda, bool) { return d.node.Lambda(ref) },
 			Lambdas:       func() []task.Lambda { return d.node.Lambdas() },
@@ -67,7 +67,7 @@ func (d *drivers) openAWS(ctx context.Context, c *Config, m *node.Metrics) (err 
 	}
 	if c.Inbound {
 		d.buffer = sqsbuffer.New(d.aws.SQS, sqsbuffer.Config{
-			Prefix: c.AWSPrefix, Clock: clock.Real(), MessageBytesMax: c.MessageBytesMax, Observer: watch.sqs(),
+			Prefix: c.AWSPrefix, Clock: clock.Real(), MessageBytesMax: c.MessageBytesMax, Observer: ofSQS,
 		})
 	}
 	return nil

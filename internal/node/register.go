@@ -54,33 +54,32 @@ func (n *Node) registered(ctx context.Context, lambda, outcome string, err error
 	if err != nil {
 		facts = append(facts, slog.Any("error", err))
 	}
-	log := n.log.With(facts...)
-	switch outcome {
-	case lambdas.RegistrationCreated:
-		log.InfoContext(ctx, "lambda created as registered")
-	case lambdas.RegistrationChanged:
-		log.InfoContext(ctx, "lambda changed as registered")
-	case lambdas.RegistrationWaiting:
-		log.InfoContext(ctx, "registration waits")
-	case lambdas.RegistrationDeleted:
-		log.InfoContext(ctx, "withdrawn lambda deleted")
-	case lambdas.RegistrationKept:
-		log.WarnContext(ctx, "withdrawn lambda kept")
-	case lambdas.RegistrationUnread:
-		log.WarnContext(ctx, "registrations cannot be read")
-	case lambdas.RegistrationHeld:
-		log.WarnContext(ctx, "most registrations are gone at once; keeping their lambdas")
-	case lambdas.RegistrationWell:
-		logWell(ctx, log, lambda)
-	default:
-		log.WarnContext(ctx, "registration not taken")
-	}
+	level, message := registrationLog(outcome, lambda)
+	n.log.Log(ctx, level, message, facts...)
 }
 
-func logWell(ctx context.Context, log *slog.Logger, lambda string) {
-	if lambda == "" {
-		log.InfoContext(ctx, "registrations can be read again")
-		return
+// registrationLog returns how a change of a registration is logged.
+func registrationLog(outcome, lambda string) (slog.Level, string) {
+	switch outcome {
+	case lambdas.RegistrationCreated:
+		return slog.LevelInfo, "lambda created as registered"
+	case lambdas.RegistrationChanged:
+		return slog.LevelInfo, "lambda changed as registered"
+	case lambdas.RegistrationWaiting:
+		return slog.LevelInfo, "registration waits"
+	case lambdas.RegistrationDeleted:
+		return slog.LevelInfo, "withdrawn lambda deleted"
+	case lambdas.RegistrationKept:
+		return slog.LevelWarn, "withdrawn lambda kept"
+	case lambdas.RegistrationUnread:
+		return slog.LevelWarn, "registrations cannot be read"
+	case lambdas.RegistrationHeld:
+		return slog.LevelWarn, "most registrations are gone at once; keeping their lambdas"
+	case lambdas.RegistrationWell:
+		if lambda == "" {
+			return slog.LevelInfo, "registrations can be read again"
+		}
+		return slog.LevelInfo, "lambda is as registered again"
 	}
-	log.InfoContext(ctx, "lambda is as registered again")
+	return slog.LevelWarn, "registration not taken"
 }

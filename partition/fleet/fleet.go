@@ -92,8 +92,6 @@ type Config struct {
 
 // Hooks are called when something happens. A nil hook is not called.
 type Hooks struct {
-	// Members reports the number of members at each change.
-	Members func(count int)
 	// ClockAhead reports that a member's clock is ahead of ours by at least this much. Worker leases are
 	// judged by the clocks of several processes, so it has to stay far below a quarter of the shortest lease.
 	ClockAhead func(member string, by time.Duration)
@@ -197,9 +195,8 @@ func (m *Membership) round(ctx context.Context) error {
 	ctx, done := clock.Within(ctx, m.Clock, callMax)
 	defer done()
 	within, stop := m.bound(ctx, writeMax)
-	rowDeleted, err := m.renew(within)
+	err := m.renew(within)
 	stop()
-	m.rowDeleted = m.rowDeleted || rowDeleted
 	m.failed = err != nil && !errors.Is(err, errNameTaken)
 	if m.failed {
 		m.failures++
@@ -240,16 +237,15 @@ func (m *Membership) read(ctx context.Context) error {
 		rows = slices.DeleteFunc(rows, func(row store.Control) bool { return row.Name == m.Config.Self })
 		m.rowDeleted = m.rowDeleted || len(rows) == before
 	}
-	m.look(ctx, rows, m.rowDeleted)
-	m.rowDeleted = false
+	m.look(ctx, rows)
 	m.publish()
 	return m.deleteSilent(ctx)
 }
 
 var errEmpty = errors.New("the store returned no member rows; keeping the last known members")
 
-// renew writes our row, and reports whether somebody else had deleted it.
-func (m *Membership) renew(ctx context.Context) (rowDeleted bool, err error) {
+// renew writes our row, and notes if somebody else had deleted it.
+func (m *Membership) renew(ctx context.Context) (err error) {
 	m.attempted, m.renewed = true, clock.Mono(m.Clock)
 	r := m.desired()
 	for range casTriesMax {
@@ -257,7 +253,7 @@ func (m *Membership) renew(ctx context.Context) (rowDeleted bool, err error) {
 		err = m.Rows.PutControl(ctx, m.row(next, r))
 		if err == nil {
 			m.version, m.owned, m.published = next, true, r
-			return rowDeleted, nil
+			return nil
 		}
 		if !errors.Is(err, store.ErrConflict) {
 			break
@@ -265,17 +261,17 @@ func (m *Membership) renew(ctx context.Context) (rowDeleted bool, err error) {
 		have, readErr := m.current(ctx, err)
 		switch {
 		case errors.Is(readErr, store.ErrNotFound):
-			rowDeleted, m.version = m.version > 0, 0
+			m.rowDeleted, m.version = m.rowDeleted || m.version > 0, 0
 		case readErr != nil:
-			return rowDeleted, fmt.Errorf("read the membership of %s: %w", m.Config.Self, readErr)
+			return fmt.Errorf("read the membership of %s: %w", m.Config.Self, readErr)
 		case decode(&have).Run == m.run: // our own write, whose answer was lost
 			m.version = have.Version
 		default:
 			m.owned, m.version = false, 0
-			return rowDeleted, fmt.Errorf("%w: %s", errNameTaken, m.Config.Self)
+			return fmt.Errorf("%w: %s", errNameTaken, m.Config.Self)
 		}
 	}
-	return rowDeleted, fmt.Errorf("renew the membership of %s: %w", m.Config.Self, err)
+	return fmt.Errorf("renew the membership of %s: %w", m.Config.Self, err)
 }
 
 // errNameTaken keeps this process without partitions until the other one is silent and its row deleted.
@@ -290,13 +286,15 @@ func (m *Membership) current(ctx context.Context, conflict error) (store.Control
 }
 
 // look judges the rows of the others, and reports clocks that are ahead of ours.
-func (m *Membership) look(ctx context.Context, rows []store.Control, rowDeleted bool) {
+func (m *Membership) look(ctx context.Context, rows []store.Control) {
 	now := clock.Mono(m.Clock)
 	m.others.storeAway = m.storeAway || m.isStoreAway(now)
 	if !m.failed {
 		m.failures, m.storeAway = 0, false
 	}
-	for _, ahead := range m.others.look(rows, now, m.Clock.Now(), rowDeleted) {
+	clocksAhead := m.others.look(rows, now, m.Clock.Now(), m.rowDeleted)
+	m.rowDeleted = false
+	for _, ahead := range clocksAhead {
 		if ahead.first {
 			m.Log.WarnContext(ctx, "a member's clock is ahead of ours; worker leases depend on both",
 				slog.String("member", ahead.name), slog.Duration("ahead_by", ahead.by))
@@ -330,9 +328,6 @@ func (m *Membership) publish() {
 		return
 	}
 	m.members = members
-	if m.Hooks.Members != nil {
-		m.Hooks.Members(len(members))
-	}
 	close(m.changed)
 	m.changed = make(chan struct{})
 }

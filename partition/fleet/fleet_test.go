@@ -503,7 +503,7 @@ func BenchmarkRound(b *testing.B) {
 			}
 			renewAll := func() {
 				for _, m := range all[1:] {
-					if _, err := m.renew(b.Context()); err != nil {
+					if err := m.renew(b.Context()); err != nil {
 						b.Fatal(err)
 					}
 				}

@@ -40,10 +40,6 @@ type Config struct {
 
 // Hooks are called when something happens. A nil hook is not called.
 type Hooks struct {
-	// Members reports the number of members at each change.
-	Members func(count int)
-	// Kept reports how many members the API server takes for gone; called when that changes.
-	Kept func(count int)
 	// Relisted reports that the pods are listed again, because the watch is silent or disagrees with the
 	// rows.
 	Relisted func()

@@ -211,9 +211,6 @@ func (m *Membership) publish(now standing, kept int) {
 	m.standing = now
 	if kept != m.kept {
 		m.kept = kept
-		if m.config.Hooks.Kept != nil {
-			m.config.Hooks.Kept(kept)
-		}
 		if kept > 0 {
 			m.config.Log.Warn("most members are gone or not ready by the API server but renew their lease rows; keeping them until both agree",
 				slog.Int("kept", kept), slog.Int("members", len(now.members)))
@@ -223,9 +220,6 @@ func (m *Membership) publish(now standing, kept int) {
 		return
 	}
 	m.rows.Hurry()
-	if m.config.Hooks.Members != nil {
-		m.config.Hooks.Members(len(now.members))
-	}
 	close(m.changed)
 	m.changed = make(chan struct{})
 }
