@@ -58,7 +58,7 @@ func (m *ownershipMetrics) warm(s *scheduler.Share) { m.warmed.Observe(s.Warm.Se
 
 // watchOwners counts the unowned partitions until ctx ends.
 func (n *Node) watchOwners(ctx context.Context) error {
-	s := strays{since: map[string]time.Duration{}}
+	s := lateOwners{since: map[string]time.Duration{}}
 	for {
 		share, now := n.scheduler.Share(), clock.Mono(n.clock)
 		unowned := s.unowned(&share, n.members.follows(&share), now)
@@ -91,13 +91,13 @@ func (m *members) follows(share *scheduler.Share) func(member string) bool {
 	}
 }
 
-// strays are the members that do not handle their partitions, and since when.
-type strays struct {
+// lateOwners are the members that do not handle their partitions, and since when.
+type lateOwners struct {
 	since map[string]time.Duration
 }
 
-// unowned counts the partitions of members that have been strays for too long, this process included.
-func (s *strays) unowned(share *scheduler.Share, follows func(member string) bool, now time.Duration) (partitions int) {
+// unowned counts the partitions of members that have been lateOwners for too long, this process included.
+func (s *lateOwners) unowned(share *scheduler.Share, follows func(member string) bool, now time.Duration) (partitions int) {
 	next := make(map[string]time.Duration, len(s.since))
 	for _, member := range share.Members {
 		if share.Load[member] == 0 || follows(member) {

@@ -310,7 +310,7 @@ func (m *Membership) publish() {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	peers := m.others.peers(m.Config.Self)
-	m.hear(peers)
+	m.setPeers(peers)
 	if m.handover.declared == Leaving {
 		return
 	}

@@ -219,8 +219,8 @@ func (m *Membership) without() (marks []uint32) {
 	return marks
 }
 
-// hear takes in what the rows hold. The caller holds mu.
-func (m *Membership) hear(peers []Peer) {
+// setPeers replaces the peers by those that the rows show now. The caller holds mu.
+func (m *Membership) setPeers(peers []Peer) {
 	m.handover.updateFounder(peers, clock.Mono(m.Clock))
 	if m.peers != nil && slices.EqualFunc(peers, m.peers, samePeer) {
 		return // the first look closes heard even if there are no others

@@ -11,7 +11,7 @@ import (
 
 // others is what this process knows of the rows besides its own. Times are its own monotonic time.
 type others struct {
-	seen      map[string]sight
+	seen      map[string]observation
 	gone      map[string]Peer // processes whose rows were deleted, by name
 	read      time.Duration   // when the rows were last read
 	once      bool            // the rows were read at least once
@@ -21,8 +21,8 @@ type others struct {
 // goneMax bounds gone. Beyond it all are forgotten, and count as never seen.
 const goneMax = 4096
 
-// sight is what is known of one row.
-type sight struct {
+// observation is the last state of one row.
+type observation struct {
 	record
 
 	version   uint64        // of the row
@@ -45,7 +45,7 @@ type skew struct {
 // lease.
 func (o *others) look(rows []store.Control, now time.Duration, wall task.Instant, rowDeleted bool) (ahead []skew) {
 	blind := o.once && (o.storeAway || now-o.read > gapMax)
-	next := make(map[string]sight, len(rows))
+	next := make(map[string]observation, len(rows))
 	for i := range rows {
 		row := &rows[i]
 		r := decode(row)
@@ -57,9 +57,9 @@ func (o *others) look(rows []store.Control, now time.Duration, wall task.Instant
 		}
 		switch {
 		case !known && !o.once:
-			s = sight{unchanged: now - (Length - firstReadLength)}
+			s = observation{unchanged: now - (Length - firstReadLength)}
 		case renewed:
-			s = sight{unchanged: now, ahead: s.ahead}
+			s = observation{unchanged: now, ahead: s.ahead}
 		case blind:
 			s.unchanged = now
 		}

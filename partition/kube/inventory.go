@@ -19,11 +19,10 @@ type seenSet struct {
 }
 
 type seenPod struct {
-	id      uid
-	maker   uid
-	ready   bool
-	ending  bool
-	version uint64
+	id     uid
+	maker  uid
+	ready  bool
+	ending bool
 }
 
 // owns reports whether a pod belongs to the fleet: its controller is ours, or a ReplicaSet of the same owner.
@@ -76,7 +75,10 @@ func (i *inventory) shown(c *Cluster) map[string]bool {
 func (i *inventory) put(o any) bool {
 	switch o := o.(type) {
 	case *pod:
-		return i.putPod(o)
+		now := seenPod{id: o.UID, maker: controllerOf(&o.ObjectMeta).UID, ready: o.isReady(), ending: o.isEnding()}
+		old := i.pods[o.Name]
+		i.pods[o.Name] = now
+		return old != now
 	case *replicaSet:
 		now := seenSet{owner: controllerOf(&o.ObjectMeta).UID, wanted: o.Spec.Replicas}
 		if now.owner == "" {
@@ -87,19 +89,6 @@ func (i *inventory) put(o any) bool {
 		return old != now
 	}
 	return false
-}
-
-func (i *inventory) putPod(p *pod) bool {
-	now := seenPod{
-		id: p.UID, maker: controllerOf(&p.ObjectMeta).UID, ready: p.isReady(), ending: p.isEnding(), version: parseVersion(p.ResourceVersion),
-	}
-	old, known := i.pods[p.Name]
-	if known && old.id == now.id && now.version < old.version {
-		return false // from a server that is behind
-	}
-	i.pods[p.Name] = now
-	old.version = now.version
-	return old != now
 }
 
 // remove deletes an object.
@@ -126,46 +115,46 @@ func (i *inventory) replace(resource string, all []any) {
 	}
 }
 
-// shelf is the store that a reflector fills: one kind of objects of the inventory.
-type shelf struct {
+// reflectorStore is the store that a reflector fills: one kind of objects of the inventory.
+type reflectorStore struct {
 	m    *Membership
 	feed *feed
 }
 
 // Add implements cache.ReflectorStore, as do the methods below.
-func (s shelf) Add(o any) error { return s.Update(o) }
+func (s reflectorStore) Add(o any) error { return s.Update(o) }
 
 // Update adds or updates an object.
-func (s shelf) Update(o any) error {
+func (s reflectorStore) Update(o any) error {
 	s.received(o)
 	s.m.update(func(i *inventory) bool { return i.put(o) })
 	return nil
 }
 
 // Delete deletes an object.
-func (s shelf) Delete(o any) error {
+func (s reflectorStore) Delete(o any) error {
 	s.received(o)
 	s.m.update(func(i *inventory) bool { i.remove(o); return true })
 	return nil
 }
 
 // Replace takes a whole list as one change.
-func (s shelf) Replace(all []any, version string) error {
+func (s reflectorStore) Replace(all []any, version string) error {
 	s.feed.received(version)
 	s.m.update(func(i *inventory) bool { i.replace(s.feed.resource, all); return true })
 	return nil
 }
 
 // Resync does nothing, since no change is ever lost.
-func (s shelf) Resync() error { return nil }
+func (s reflectorStore) Resync() error { return nil }
 
 // Bookmark notes that there is nothing new.
-func (s shelf) Bookmark(version string) error {
+func (s reflectorStore) Bookmark(version string) error {
 	s.feed.received(version)
 	return nil
 }
 
-func (s shelf) received(o any) {
+func (s reflectorStore) received(o any) {
 	if meta, ok := o.(metav1.Object); ok {
 		s.feed.received(meta.GetResourceVersion())
 	}

@@ -120,7 +120,7 @@ func (m *Membership) Run(ctx context.Context) error {
 	m.mu.Unlock()
 	group, ctx := errgroup.WithContext(ctx)
 	for _, f := range m.feeds {
-		group.Go(func() error { return f.run(ctx, shelf{m, f}) })
+		group.Go(func() error { return f.run(ctx, reflectorStore{m, f}) })
 	}
 	group.Go(func() error { return m.followRows(ctx) })
 	return group.Wait()
