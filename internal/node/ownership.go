@@ -96,7 +96,7 @@ type lateOwners struct {
 	since map[string]time.Duration
 }
 
-// unowned counts the partitions of members that have been lateOwners for too long, this process included.
+// unowned counts the partitions of members that have been late for too long, this process included.
 func (s *lateOwners) unowned(share *scheduler.Share, follows func(member string) bool, now time.Duration) (partitions int) {
 	next := make(map[string]time.Duration, len(s.since))
 	for _, member := range share.Members {
