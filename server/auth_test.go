@@ -28,7 +28,7 @@ var (
 	nextToken = strings.Repeat("next", 8)
 )
 
-// bearer sends a token with whatever it is, or none.
+// bearer adds a token, or none, to a request.
 type bearer struct {
 	token string
 	next  http.RoundTripper

@@ -18,13 +18,13 @@ import (
 
 func newSettable() *clocktest.Settable { return &clocktest.Settable{Clock: clock.Real()} }
 
-// workBy runs a worker process with a clock of its own.
+// workBy runs a worker process with its own clock.
 func (r *rig) workBy(k clock.Clock, transport http.RoundTripper, opts ...sdk.WorkerOption) {
 	r.Helper()
 	r.workWith(r.dialBy(k, transport), "mail", lasts, opts...)
 }
 
-// steps are the sizes of steps, in both directions.
+// steps returns sizes of steps, in both directions.
 func steps() (all []time.Duration) {
 	for _, by := range []time.Duration{time.Second, time.Minute, time.Hour, 24 * time.Hour} {
 		all = append(all, by, -by)
@@ -34,8 +34,8 @@ func steps() (all []time.Duration) {
 
 const longTasks, leaseOfSteps = 20, 15 * time.Second
 
-// begin has long tasks run on two workers, the second of which can be cut off, and returns when all of them
-// do.
+// begin starts long tasks on two workers, the second of which can be cut off, and returns when all of them
+// run.
 func (r *rig) begin(first, second *process, worker clock.Clock) (cut func()) {
 	r.Helper()
 	r.lambda(sdk.LambdaInfo{Name: "mail", Timeout: 2 * time.Hour, Shards: 4, BackoffMin: time.Second, BackoffMax: time.Second})
@@ -58,7 +58,7 @@ func (r *rig) wantRunning(n int) {
 	}
 }
 
-// spared fails if a worker was judged lost, or judged itself so, or anything ran for a second time.
+// spared fails if a worker was judged lost, or judged itself lost, or any task ran a second time.
 func (r *rig) spared() {
 	r.Helper()
 	if n := r.lost(); n+r.book.deaths > 0 {
@@ -67,7 +67,7 @@ func (r *rig) spared() {
 	r.book.check(r.T, 1)
 }
 
-// takenOver cuts a worker off and fails unless what it ran starts again elsewhere when its lease is over, and
+// takenOver cuts a worker off, and fails unless its tasks start again elsewhere when its lease is over, and
 // not before.
 func (r *rig) takenOver(cut func(), within time.Duration) {
 	r.Helper()
@@ -85,8 +85,8 @@ func (r *rig) takenOver(cut func(), within time.Duration) {
 	r.book.check(r.T, 2)
 }
 
-// TestAStepOfTheServersClock sets the wall clock of a server while tasks run and wait. Nothing that runs is
-// touched. What waits follows the wall clock. The worker that is lost afterwards is noticed as soon as ever.
+// TestAStepOfTheServersClock sets the wall clock of a server while tasks run and wait. Running tasks are not
+// affected, waiting ones follow the wall clock, and a worker lost afterwards is noticed as soon as ever.
 func TestAStepOfTheServersClock(t *testing.T) {
 	for _, by := range steps() {
 		t.Run(by.String(), func(t *testing.T) {
@@ -136,7 +136,7 @@ func TestALostWorkerAfterAStep(t *testing.T) {
 	}
 }
 
-// TestAStepOfAWorkersClock sets the wall clock of a worker while it runs tasks and holds others.
+// TestAStepOfAWorkersClock sets the wall clock of a worker while it runs and prefetches tasks.
 func TestAStepOfAWorkersClock(t *testing.T) {
 	for _, by := range steps() {
 		t.Run(by.String(), func(t *testing.T) {
@@ -156,7 +156,7 @@ func TestAStepOfAWorkersClock(t *testing.T) {
 	}
 }
 
-// TestAStepOfOneServersClock sets the wall clock of one of two servers, which is wrong then for five minutes.
+// TestAStepOfOneServersClock sets the wall clock of one of two servers, which then is wrong for five minutes.
 func TestAStepOfOneServersClock(t *testing.T) {
 	for stepped := range 2 {
 		t.Run(fmt.Sprintf("node %d", stepped), func(t *testing.T) {
@@ -182,8 +182,8 @@ func TestAStepOfOneServersClock(t *testing.T) {
 	}
 }
 
-// TestAClockThatIsSlewed moves the wall clock of a server a little, again and again, which no look tells from
-// its own error.
+// TestAClockThatIsSlewed moves the wall clock of a server a little again and again, by less than a step that
+// can be detected.
 func TestAClockThatIsSlewed(t *testing.T) {
 	for _, by := range []time.Duration{50 * time.Millisecond, -50 * time.Millisecond} { // each second
 		t.Run(by.String(), func(t *testing.T) {
@@ -219,7 +219,7 @@ func (r *rig) cancel(id sdk.ID) {
 	}
 }
 
-// wantMetric fails unless the step is told within a moment.
+// wantMetric fails unless the metrics soon show the step.
 func (r *rig) wantMetric(by time.Duration) {
 	r.Helper()
 	time.Sleep(clockLookEvery + time.Millisecond)

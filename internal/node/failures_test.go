@@ -54,7 +54,7 @@ func TestCancelledCallsAreNoFailuresOfTheHSC(t *testing.T) {
 	}
 }
 
-// What no caller waits for, and what is not there, is no error of the store.
+// A cancelled call and a missing row are no errors of the store.
 func TestStoreErrorsAreCountedByOperation(t *testing.T) {
 	m := NewMetrics()
 	p := &process{node: &Node{metrics: m}}
