@@ -46,13 +46,3 @@ func (o Ownership) Owners(all []task.Partition) (owners, members []string) {
 	members = o.Members()
 	return Assign(members, all), members
 }
-
-// Owned returns the partitions that this process owns, in the order given.
-func Owned(m Membership, all []task.Partition) (owned []task.Partition) {
-	for i, owner := range Assign(m.Members(), all) {
-		if owner == m.Self() {
-			owned = append(owned, all[i])
-		}
-	}
-	return owned
-}

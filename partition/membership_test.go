@@ -70,7 +70,7 @@ func TestOwnersShareAllPartitions(t *testing.T) {
 	all := partitions(60)
 	count := map[task.Partition]int{}
 	for _, self := range []string{"a", "b", "c"} {
-		owned := partition.Owned(partition.Static(self, "a", "b", "c"), all)
+		owned := partitiontest.Owned(partition.Static(self, "a", "b", "c"), all)
 		if len(owned) == 0 || !slices.IsSortedFunc(owned, func(a, b task.Partition) int { return slices.Index(all, a) - slices.Index(all, b) }) {
 			t.Errorf("%s owns %v: want some, in the order given", self, owned)
 		}
@@ -83,7 +83,7 @@ func TestOwnersShareAllPartitions(t *testing.T) {
 			t.Errorf("%v has %d owners", p, count[p])
 		}
 	}
-	if one := partition.Owned(partition.Static("a"), all); !slices.Equal(one, all) {
+	if one := partitiontest.Owned(partition.Static("a"), all); !slices.Equal(one, all) {
 		t.Errorf("the only member owns %d of %d", len(one), len(all))
 	}
 }
@@ -91,8 +91,8 @@ func TestOwnersShareAllPartitions(t *testing.T) {
 func TestOwnerFollowsTheMembership(t *testing.T) {
 	m := newTold()
 	all := partitions(60)
-	before := partition.Owned(m, all)
-	if len(partition.Owned(m, nil)) != 0 {
+	before := partitiontest.Owned(m, all)
+	if len(partitiontest.Owned(m, nil)) != 0 {
 		t.Error("owns some of nothing")
 	}
 	changed := m.Changed()
@@ -102,11 +102,11 @@ func TestOwnerFollowsTheMembership(t *testing.T) {
 	default:
 		t.Error("not told")
 	}
-	if owned := partition.Owned(m, all); len(owned) != 0 {
+	if owned := partitiontest.Owned(m, all); len(owned) != 0 {
 		t.Errorf("owns %v though it is no member", owned)
 	}
 	m.tell("a", "b", "c")
-	if !slices.Equal(partition.Owned(m, all), before) {
+	if !slices.Equal(partitiontest.Owned(m, all), before) {
 		t.Error("back as a member, it owns others than before")
 	}
 }

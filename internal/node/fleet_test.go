@@ -11,8 +11,8 @@ import (
 
 	"github.com/kinesin-io/kinesin/api/kinesinv1"
 	"github.com/kinesin-io/kinesin/internal/catalog"
-	"github.com/kinesin-io/kinesin/partition"
 	"github.com/kinesin-io/kinesin/partition/fleet"
+	"github.com/kinesin-io/kinesin/partition/partitiontest"
 	"github.com/kinesin-io/kinesin/queue"
 	"github.com/kinesin-io/kinesin/sdk"
 	"github.com/kinesin-io/kinesin/store"
@@ -101,7 +101,7 @@ func (r *rig) owners(lambda string) (each []int, wrong int) {
 	}
 	count := map[task.Partition]int{}
 	for _, p := range r.nodes {
-		owned := partition.Owned(p.node.members, l.Partitions())
+		owned := partitiontest.Owned(p.node.members, l.Partitions())
 		each = append(each, len(owned))
 		for _, one := range owned {
 			count[one]++
@@ -173,7 +173,7 @@ func TestOthersTakeOverFromALostProcess(t *testing.T) {
 		}
 		owned := 0
 		for _, p := range r.nodes[1:] {
-			owned += len(partition.Owned(p.node.members, l.Partitions()))
+			owned += len(partitiontest.Owned(p.node.members, l.Partitions()))
 		}
 		if owned != len(l.Partitions()) {
 			t.Errorf("the two that are left fire %d of %d partitions", owned, len(l.Partitions()))

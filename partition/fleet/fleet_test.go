@@ -291,7 +291,7 @@ func TestTwoProcessesOfOneName(t *testing.T) {
 	w.want(a, "a", "b")
 	w.want(first, "a", "b")
 	w.want(second, "a")
-	if partition.Owned(second, partitions(40)) != nil {
+	if partitiontest.Owned(second, partitions(40)) != nil {
 		t.Error("the second of its name owns partitions")
 	}
 	first.stopped = true
@@ -312,7 +312,7 @@ func TestPartitionsAreSharedOutAndTakenOver(t *testing.T) {
 	all := partitions(60)
 	owners := map[task.Partition]string{}
 	for _, p := range []*process{a, b, c} {
-		owned := partition.Owned(p, all)
+		owned := partitiontest.Owned(p, all)
 		if len(owned) == 0 || len(owned) > partition.LoadMax(3, 60) {
 			t.Errorf("%s owns %d of 60", p.Self(), len(owned))
 		}
@@ -327,7 +327,7 @@ func TestPartitionsAreSharedOutAndTakenOver(t *testing.T) {
 	}
 	c.stopped = true
 	w.until(8*time.Second, "a", "b")
-	if n := len(partition.Owned(a, all)) + len(partition.Owned(b, all)); n != 60 {
+	if n := len(partitiontest.Owned(a, all)) + len(partitiontest.Owned(b, all)); n != 60 {
 		t.Errorf("two own %d of 60", n)
 	}
 }

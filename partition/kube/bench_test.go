@@ -9,8 +9,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/kinesin-io/kinesin/partition"
 	"github.com/kinesin-io/kinesin/partition/fleet"
+	"github.com/kinesin-io/kinesin/partition/partitiontest"
 	"github.com/kinesin-io/kinesin/task"
 )
 
@@ -93,7 +93,7 @@ func BenchmarkWatchEvent(b *testing.B) {
 				a.put(resourcePods, bigPod(names[0], ready))
 				<-changed
 				told = append(told, time.Since(began))
-				partition.Owned(m, all)
+				partitiontest.Owned(m, all)
 				assigned = append(assigned, time.Since(began))
 			}
 			for name, times := range map[string][]time.Duration{"told": told, "assigned": assigned} {

@@ -47,14 +47,15 @@ func watchRetry() *wait.Backoff {
 	return &wait.Backoff{Duration: 2 * listRetry.Min, Factor: 2, Cap: listRetry.Max, Jitter: 0.5, Steps: 10}
 }
 
-// feed lists and watches one kind of objects for a reflector, and keeps track of the contact to the API
-// server.
+// feed lists and watches one kind of objects for a reflector, passes them on to the inventory, and keeps
+// track of the contact to the API server.
 type feed struct {
 	cluster  *Cluster
 	client   *rest.RESTClient
 	resource string
 	example  runtime.Object // an object of the kind, by which the reflector knows it
 	newList  func() runtime.Object
+	update   func(change func(*inventory) bool) // see Membership.update
 
 	mu          sync.Mutex
 	listed      bool          // at least once
@@ -99,12 +100,12 @@ func (f *feed) try(ctx context.Context) error {
 	return nil
 }
 
-// run lists and watches into a store until ctx ends.
-func (f *feed) run(ctx context.Context, into cache.ReflectorStore) error {
+// run keeps the inventory up to date until ctx ends.
+func (f *feed) run(ctx context.Context) error {
 	c := &f.cluster.config
 	logger := logr.FromSlogHandler(c.Log.Handler()).V(1) // for debugging: what matters is logged here
 	ctx = klog.NewContext(ctx, logger)
-	reflector := cache.NewReflectorWithOptions(f, f.example, into, cache.ReflectorOptions{
+	reflector := cache.NewReflectorWithOptions(f, f.example, f, cache.ReflectorOptions{
 		Name: "kinesin-" + f.resource, Logger: &logger, Backoff: watchRetry(),
 	})
 	quietUntil := clock.Mono(c.Clock)
@@ -301,8 +302,42 @@ func (f *feed) contact() (good, spoilt bool, age time.Duration) {
 	return good, spoilt, age
 }
 
-func versionOf(o runtime.Object) string {
-	if l, ok := o.(metav1.ListInterface); ok {
+// Add implements cache.ReflectorStore, as do the methods below.
+func (f *feed) Add(o any) error { return f.Update(o) }
+
+// Update adds or updates an object.
+func (f *feed) Update(o any) error {
+	f.received(versionOf(o))
+	f.update(func(i *inventory) bool { return i.put(o) })
+	return nil
+}
+
+// Delete deletes an object.
+func (f *feed) Delete(o any) error {
+	f.received(versionOf(o))
+	f.update(func(i *inventory) bool { i.remove(o); return true })
+	return nil
+}
+
+// Replace takes a whole list as one change.
+func (f *feed) Replace(all []any, version string) error {
+	f.received(version)
+	f.update(func(i *inventory) bool { i.replace(f.resource, all); return true })
+	return nil
+}
+
+// Resync does nothing, since no change is ever lost.
+func (f *feed) Resync() error { return nil }
+
+// Bookmark notes that there is nothing new.
+func (f *feed) Bookmark(version string) error {
+	f.received(version)
+	return nil
+}
+
+// versionOf returns the resource version of an object or a list.
+func versionOf(o any) string {
+	if l, ok := o.(metav1.Common); ok {
 		return l.GetResourceVersion()
 	}
 	return ""

@@ -1,9 +1,5 @@
 package kube
 
-import (
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-)
-
 // inventory is what the watches show now.
 type inventory struct {
 	pods map[string]seenPod
@@ -112,50 +108,5 @@ func (i *inventory) replace(resource string, all []any) {
 	}
 	for _, o := range all {
 		i.put(o)
-	}
-}
-
-// reflectorStore is the store that a reflector fills: one kind of objects of the inventory.
-type reflectorStore struct {
-	m    *Membership
-	feed *feed
-}
-
-// Add implements cache.ReflectorStore, as do the methods below.
-func (s reflectorStore) Add(o any) error { return s.Update(o) }
-
-// Update adds or updates an object.
-func (s reflectorStore) Update(o any) error {
-	s.received(o)
-	s.m.update(func(i *inventory) bool { return i.put(o) })
-	return nil
-}
-
-// Delete deletes an object.
-func (s reflectorStore) Delete(o any) error {
-	s.received(o)
-	s.m.update(func(i *inventory) bool { i.remove(o); return true })
-	return nil
-}
-
-// Replace takes a whole list as one change.
-func (s reflectorStore) Replace(all []any, version string) error {
-	s.feed.received(version)
-	s.m.update(func(i *inventory) bool { i.replace(s.feed.resource, all); return true })
-	return nil
-}
-
-// Resync does nothing, since no change is ever lost.
-func (s reflectorStore) Resync() error { return nil }
-
-// Bookmark notes that there is nothing new.
-func (s reflectorStore) Bookmark(version string) error {
-	s.feed.received(version)
-	return nil
-}
-
-func (s reflectorStore) received(o any) {
-	if meta, ok := o.(metav1.Object); ok {
-		s.feed.received(meta.GetResourceVersion())
 	}
 }

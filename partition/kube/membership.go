@@ -69,10 +69,14 @@ type Membership struct {
 // one.
 func (c *Cluster) Over(rows Rows) *Membership {
 	now := clock.Mono(c.config.Clock)
-	return &Membership{
+	m := &Membership{
 		Cluster: c, rows: rows, feeds: c.feeds(), changed: make(chan struct{}), started: now, ticked: now,
 		seen: inventory{pods: map[string]seenPod{}, sets: map[uid]seenSet{}},
 	}
+	for _, f := range m.feeds {
+		f.update = m.update
+	}
+	return m
 }
 
 // Self returns the name of this process's pod.
@@ -120,7 +124,7 @@ func (m *Membership) Run(ctx context.Context) error {
 	m.mu.Unlock()
 	group, ctx := errgroup.WithContext(ctx)
 	for _, f := range m.feeds {
-		group.Go(func() error { return f.run(ctx, reflectorStore{m, f}) })
+		group.Go(func() error { return f.run(ctx) })
 	}
 	group.Go(func() error { return m.followRows(ctx) })
 	return group.Wait()

@@ -8,6 +8,7 @@ import (
 	"testing/synctest"
 
 	"github.com/kinesin-io/kinesin/partition"
+	"github.com/kinesin-io/kinesin/task"
 )
 
 // Harness is an implementation under test.
@@ -229,4 +230,14 @@ func lost(t *testing.T, h Harness) {
 	if got := h.Membership.Members(); isClosed(told) || !slices.Equal(got, before) {
 		t.Errorf("without its sources it knows %q, want %q as before", got, before)
 	}
+}
+
+// Owned returns the partitions that the process of a membership owns, in the order given.
+func Owned(m partition.Membership, all []task.Partition) (owned []task.Partition) {
+	for i, owner := range partition.Assign(m.Members(), all) {
+		if owner == m.Self() {
+			owned = append(owned, all[i])
+		}
+	}
+	return owned
 }
