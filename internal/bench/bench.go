@@ -37,8 +37,7 @@ const (
 	patienceBase    = time.Minute
 	patiencePerTask = time.Millisecond
 	// Duplicates may start a little after the last task.
-	settleFor  = time.Second
-	stopWithin = 10 * time.Second
+	settleFor = time.Second
 )
 
 // Config configures a run.
