@@ -1,24 +1,28 @@
 package partition
 
-import "slices"
+import (
+	"slices"
 
-// Membership knows the processes that share the partitions. The suite in
-// partitiontest says what an implementation owes. All methods are safe for concurrent use and never block.
+	"github.com/kinesin-io/kinesin/task"
+)
+
+// Membership tells which processes share the partitions. The suite in partitiontest is its contract. All
+// methods are safe for concurrent use and never block.
 //
-// Members is a last known view. An implementation that loses its source keeps the
-// last one, and does not believe a list that is suddenly empty.
+// Members is the last known view: an implementation that loses its source keeps the view, and ignores a list
+// that is suddenly empty.
 type Membership interface {
-	// Self is the name of this process; it never changes.
+	// Self returns the name of this process, which never changes.
 	Self() string
-	// Members are the names of all processes that should own partitions, sorted, each once. Self is
-	// not among them while this process should own none. The slice belongs to the caller.
+	// Members returns the names of all members, sorted, each once. It leaves out Self while this process
+	// should own nothing. The slice belongs to the caller.
 	Members() []string
-	// Changed returns a channel that is closed at the next change of Members. One who asks for the
-	// channel first and for the members then misses no change. It is nil when they never change.
+	// Changed returns a channel that is closed at the next change of Members, or nil if they never change.
+	// Ask for the channel before Members, so that no change is missed.
 	Changed() <-chan struct{}
 }
 
-// Static is a fixed membership of self and others, for one process or a fleet that is configured by hand.
+// Static returns a membership that never changes: self and others.
 func Static(self string, others ...string) Membership {
 	members := append([]string{self}, others...)
 	slices.Sort(members)
@@ -33,3 +37,12 @@ type static struct {
 func (s static) Self() string             { return s.self }
 func (s static) Members() []string        { return slices.Clone(s.members) }
 func (s static) Changed() <-chan struct{} { return nil }
+
+// Ownership assigns partitions to the members of a Membership.
+type Ownership struct{ Membership }
+
+// Owners returns the owner of each partition, and all members.
+func (o Ownership) Owners(all []task.Partition) (owners, members []string) {
+	members = o.Members()
+	return Assign(members, all), members
+}

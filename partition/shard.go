@@ -1,7 +1,6 @@
-// Package partition decides which process tries which partition: the shard of a
-// task, the assignment of partitions to members, and the seam to whatever knows the
-// members. It owns no task and no row. Ownership only says who tries: two owners
-// at once cost a refused write, never a second start.
+// Package partition decides which process handles which partition: it maps tasks to shards and partitions to
+// members, and defines the Membership that lists the members. It reads no tasks and no rows. Two owners at
+// once cost refused writes and never start a task twice.
 package partition
 
 import (
@@ -10,9 +9,9 @@ import (
 	"github.com/kinesin-io/kinesin/task"
 )
 
-// ShardOf is the shard of a task by the count that Lambda.ShardsFor says of its id. It depends on the id
-// alone, so that a retried Schedule of the same id lands in the same partition. It can never change: stored
-// rows lie where it put them.
+// ShardOf returns the shard of a task among as many shards as Lambda.ShardsFor returns for its id. It depends
+// on the id alone, so that a repeated Schedule of the same id meets the same partition, and it can never
+// change, since stored rows lie where it put them.
 func ShardOf(id task.ID, shards uint16) uint16 {
 	if shards <= 1 {
 		return 0
@@ -21,8 +20,8 @@ func ShardOf(id task.ID, shards uint16) uint16 {
 	return uint16(h % uint64(shards))
 }
 
-// mix is the finaliser of SplitMix64 (Steele, Lea, Flood 2014): each bit of x
-// moves about half of the bits of the result. It is written out because a library may change.
+// mix is the finaliser of SplitMix64 (Steele, Lea, Flood 2014): each bit of x affects about half of the bits
+// of the result. It is written out because a library may change.
 func mix(x uint64) uint64 {
 	x = (x ^ x>>30) * 0xbf58476d1ce4e5b9
 	x = (x ^ x>>27) * 0x94d049bb133111eb

@@ -16,17 +16,17 @@ import (
 	"github.com/kinesin-io/kinesin/internal/token"
 )
 
-// Why a call was refused, as its text goes on; whoever reads it is who made the call.
+// Reasons for a refusal, for the caller to read.
 const (
 	refusedNone    = "this call has no token"
 	refusedForm    = "the Authorization header of this call is not of the form: Bearer TOKEN"
-	refusedUnknown = "this server does not take the token of this call: it is another one's, or was replaced"
+	refusedUnknown = "this server does not accept the token of this call: it belongs to another server, or was replaced"
 )
 
-const refusedAdvice = "; the server takes the tokens of the file that it was given with --auth-token-file: send one as 'Authorization: Bearer TOKEN' " +
+const refusedAdvice = "; the server accepts the tokens in the file given with --auth-token-file: send one as 'Authorization: Bearer TOKEN' " +
 	"(kinesin: --token-file or KINESIN_TOKEN_FILE, Go: sdk.WithTokenFile)"
 
-// gate lets calls with a token pass. Probes pass without one: what they answer is a word.
+// gate passes on calls with an accepted token, and probes, whose answers are no secret.
 type gate struct {
 	tokens  *livefile.Files[token.Set]
 	writer  *connect.ErrorWriter
@@ -38,7 +38,7 @@ func newGate(tokens *livefile.Files[token.Set], r prometheus.Registerer, next ht
 	g := &gate{
 		tokens: tokens, next: next, writer: connect.NewErrorWriter(api.HandlerOptions(api.Hooks{})...),
 		refused: promauto.With(r).NewCounterVec(prometheus.CounterOpts{
-			Name: "kinesin_unauthenticated_calls_total", Help: "Calls that were refused for want of a token that is taken here.",
+			Name: "kinesin_unauthenticated_calls_total", Help: "Calls refused because they had no accepted token.",
 		}, []string{"reason"}),
 	}
 	for _, reason := range []string{"none", "form", "unknown"} {
@@ -47,7 +47,7 @@ func newGate(tokens *livefile.Files[token.Set], r prometheus.Registerer, next ht
 	return g
 }
 
-// isProbe names what answers without a token.
+// isProbe reports whether a request needs no token.
 func isProbe(r *http.Request) bool {
 	if r.Method != http.MethodGet && r.Method != http.MethodHead {
 		return false
@@ -59,7 +59,7 @@ func isProbe(r *http.Request) bool {
 	return false
 }
 
-// ServeHTTP passes the call on or refuses it, in the words of its protocol.
+// ServeHTTP passes the call on, or refuses it in the form of its protocol.
 func (g *gate) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if isProbe(r) {
 		g.next.ServeHTTP(w, r)
@@ -86,25 +86,25 @@ func (g *gate) refuse(w http.ResponseWriter, r *http.Request, reason, text strin
 		http.Error(w, err.Error(), http.StatusUnauthorized)
 		return
 	}
-	_ = g.writer.Write(w, r, api.ToWire(err)) // fails only where the caller has gone
+	_ = g.writer.Write(w, r, api.ToWire(err)) // fails only if the caller has gone
 }
 
-// openTokens reads the tokens that calls need; nil where they need none.
+// openTokens reads the accepted tokens; nil if calls need none.
 func (s *Server) openTokens(ctx context.Context) (*livefile.Files[token.Set], error) {
 	if s.config.AuthTokenFile == "" {
-		return nil, nil //nolint:nilnil // none are asked for
+		return nil, nil //nolint:nilnil // calls need none
 	}
 	return token.OpenSet(s.config.AuthTokenFile, clock.Real(), s.reread(ctx, "tokens"))
 }
 
-// reread logs what became of files that changed while the server runs.
+// reread logs the reload of files that changed while the server runs.
 func (s *Server) reread(ctx context.Context, what string) func(error) {
 	log, ctx := s.config.Log, context.WithoutCancel(ctx)
 	return func(err error) {
 		if err != nil {
-			log.WarnContext(ctx, "a changed file cannot be used, what was in it before holds", slog.String("of", what), slog.Any("error", err))
+			log.WarnContext(ctx, "reload failed; keeping the previous contents", slog.String("of", what), slog.Any("error", err))
 			return
 		}
-		log.InfoContext(ctx, "a changed file was read", slog.String("of", what))
+		log.InfoContext(ctx, "reloaded a changed file", slog.String("of", what))
 	}
 }

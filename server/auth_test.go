@@ -28,7 +28,7 @@ var (
 	nextToken = strings.Repeat("next", 8)
 )
 
-// bearer sends a token with whatever it is, or none.
+// bearer adds a token, or none, to a request.
 type bearer struct {
 	token string
 	next  http.RoundTripper
@@ -173,9 +173,9 @@ func TestTokensAreReplacedWhileItRuns(t *testing.T) {
 	}
 	want("at the start", goodToken, nextToken, "")
 	writeFile(t, path, nextToken)
-	want("replaced", nextToken, goodToken, "a changed file was read")
+	want("replaced", nextToken, goodToken, "reloaded a changed file")
 	writeFile(t, path, goodToken[:31])
-	want("with a short one", nextToken, goodToken, "what was in it before holds")
+	want("with a short one", nextToken, goodToken, "keeping the previous contents")
 	if err := os.Remove(path); err != nil {
 		t.Fatal(err)
 	}

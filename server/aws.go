@@ -21,28 +21,27 @@ import (
 	"github.com/kinesin-io/kinesin/task"
 )
 
-// checkMax bounds what a start asks of AWS before it serves.
+// checkMax bounds the checks of AWS at the start.
 const checkMax = 20 * time.Second
 
-// asideMax bounds what is looked at beside what is known to be wrong.
-const asideMax = 5 * time.Second
+// extraCheckMax bounds the checks that only complete an error.
+const extraCheckMax = 5 * time.Second
 
-// ErrSetup says that tables or queues are missing or not as they have to be; the text names each, and what to
-// run.
+// ErrSetup is returned if tables or queues are missing or misconfigured. The text names each, and the command
+// that creates them.
 var ErrSetup = errors.New("AWS is not set up for this")
 
-// deliverLinger is less than the driver's own: what goes together comes together, from the courier.
+// deliverLinger is shorter than the driver's default, since the courier already sends batches.
 const deliverLinger = 10 * time.Millisecond
 
-// Lasting reports whether a start that failed so will fail again until somebody changes something: tables,
-// queues, credentials, permissions, the region or this machine's clock; the pod's identity, or what it may
-// ask of Kubernetes. Others may pass.
+// Lasting reports whether a start that failed with err will fail again until somebody changes something:
+// tables, queues, credentials, permissions, the region, this machine's clock, or the pod's identity and
+// permissions.
 func Lasting(err error) bool {
 	return errors.Is(err, ErrSetup) || awsclient.Lasting(err) || kube.Lasting(err)
 }
 
-// openAWS makes the clients and the drivers on AWS, after it has checked that their tables and queues are
-// there.
+// openAWS creates the AWS clients, checks the tables, and creates the drivers.
 func (d *drivers) openAWS(ctx context.Context, c *Config, m *node.Metrics) (err error) {
 	ctx, cancel := clock.Within(ctx, clock.Real(), checkMax)
 	defer cancel()
@@ -50,17 +49,17 @@ func (d *drivers) openAWS(ctx context.Context, c *Config, m *node.Metrics) (err 
 		return err
 	}
 	c.Log.InfoContext(ctx, "AWS", slog.String("prefix", c.AWSPrefix), slog.String("endpoints", d.aws.Endpoints()))
-	watch := newAWSMetrics(m.Registerer())
+	ofDynamo, ofSQS := awsObservers(m.Registerer())
 	if c.Store == StoreDynamoDB {
 		if err := d.checkTables(ctx, c); err != nil {
 			return err
 		}
-		d.store = dynamo.New(d.aws.DynamoDB, dynamo.Config{Prefix: c.AWSPrefix, Clock: clock.Real(), Logger: c.Log, Observer: watch.dynamo()})
+		d.store = dynamo.New(d.aws.DynamoDB, dynamo.Config{Prefix: c.AWSPrefix, Clock: clock.Real(), Logger: c.Log, Observer: ofDynamo})
 	}
 	if c.Queue == QueueSQS {
 		d.queue = sqs.New(d.aws.SQS, sqs.Config{
 			Codec:  sqs.Codec{Append: store.AppendTask, Decode: store.DecodeTask, Newer: store.ErrVersion},
-			Prefix: c.AWSPrefix, Clock: clock.Real(), Log: c.Log, Observer: watch.sqs(), MessageBytesMax: c.MessageBytesMax,
+			Prefix: c.AWSPrefix, Clock: clock.Real(), Log: c.Log, Observer: ofSQS, MessageBytesMax: c.MessageBytesMax,
 			DeliverLinger: deliverLinger,
 			Lambda:        func(ref uint32) (task.Lambda, bool) { return d.node.Lambda(ref) },
 			Lambdas:       func() []task.Lambda { return d.node.Lambdas() },
@@ -69,14 +68,14 @@ func (d *drivers) openAWS(ctx context.Context, c *Config, m *node.Metrics) (err 
 	}
 	if c.Inbound {
 		d.buffer = sqsbuffer.New(d.aws.SQS, sqsbuffer.Config{
-			Prefix: c.AWSPrefix, Clock: clock.Real(), MessageBytesMax: c.MessageBytesMax, Observer: watch.sqs(),
+			Prefix: c.AWSPrefix, Clock: clock.Real(), MessageBytesMax: c.MessageBytesMax, Observer: ofSQS,
 		})
 	}
 	return nil
 }
 
-// checkTables says of tables that are not as they have to be. Who has to make them is told at once which
-// queues are missing too.
+// checkTables returns ErrSetup if tables are missing or misconfigured. The error then also names missing
+// queues, so that they can be created together.
 func (d *drivers) checkTables(ctx context.Context, c *Config) error {
 	differences, err := dynamo.Check(ctx, d.aws.DynamoDB, c.AWSPrefix)
 	if err != nil {
@@ -94,10 +93,9 @@ func (d *drivers) checkTables(ctx context.Context, c *Config) error {
 	return d.setupError(c.AWSPrefix, "tables", wrong)
 }
 
-// missingInbound names those of the inbound buffer's queues that are missing, or says why that cannot be
-// told.
+// missingInbound names the missing queues of the inbound buffer, or the error of the check.
 func (d *drivers) missingInbound(ctx context.Context, prefix string) []string {
-	ctx, cancel := clock.Within(ctx, clock.Real(), asideMax)
+	ctx, cancel := clock.Within(ctx, clock.Real(), extraCheckMax)
 	defer cancel()
 	differences, err := sqsclient.Check(ctx, d.aws.SQS, sqsbuffer.Queues(prefix))
 	if err != nil {
@@ -106,14 +104,12 @@ func (d *drivers) missingInbound(ctx context.Context, prefix string) []string {
 	return texts(slices.DeleteFunc(differences, func(d sqsclient.Difference) bool { return d.Attribute != "" }))
 }
 
-// checkQueues looks for the queues of the lambdas there are, and that of the inbound buffer. One that is
-// missing ends the start; attributes that are not as setup makes them may be the operator's choice, so they
-// are only told; and so is a missing queue of a lambda that was registered: who takes one away with Terraform
-// must not keep the servers of all others from starting. Those of one that was withdrawn are not looked at:
-// they are to be gone.
+// checkQueues returns ErrSetup if the queue of a lambda or of the inbound buffer is missing. It only logs
+// attributes that differ, which may be the operator's choice, and missing queues of registered lambdas:
+// removing one with Terraform must not keep servers from starting. It skips withdrawn lambdas.
 func (s *Server) checkQueues(ctx context.Context, d *drivers) error {
 	var specs []sqsclient.QueueSpec
-	theirs := map[string]bool{} // the names of those that Terraform makes
+	registered := map[string]bool{} // queues that Terraform creates
 	if s.config.Inbound {
 		specs = sqsbuffer.Queues(s.config.AWSPrefix)
 	}
@@ -129,7 +125,7 @@ func (s *Server) checkQueues(ctx context.Context, d *drivers) error {
 			queues := sqs.Queues(s.config.AWSPrefix, l)
 			specs = append(specs, queues...)
 			for i := range queues {
-				theirs[queues[i].Name] = d.node.Registered(l.Name)
+				registered[queues[i].Name] = d.node.Registered(l.Name)
 			}
 		}
 	}
@@ -139,7 +135,7 @@ func (s *Server) checkQueues(ctx context.Context, d *drivers) error {
 	ctx, cancel := clock.Within(ctx, clock.Real(), checkMax)
 	defer cancel()
 	differences, err := sqsclient.Check(ctx, d.aws.SQS, specs)
-	if err == nil && len(specs) == 0 { // any queue will do to learn whether SQS answers
+	if err == nil && len(specs) == 0 { // any queue will do to see whether SQS answers
 		_, err = sqsclient.Check(ctx, d.aws.SQS, sqsbuffer.Queues(s.config.AWSPrefix)[:1])
 	}
 	if err != nil {
@@ -150,11 +146,11 @@ func (s *Server) checkQueues(ctx context.Context, d *drivers) error {
 	}
 	var missing []string
 	for i := range differences {
-		if differences[i].Attribute == "" && !theirs[differences[i].Queue] {
+		if differences[i].Attribute == "" && !registered[differences[i].Queue] {
 			missing = append(missing, differences[i].String())
 			continue
 		}
-		s.config.Log.WarnContext(ctx, "a queue differs from what setup makes", slog.String("difference", differences[i].String()))
+		s.config.Log.WarnContext(ctx, "queue differs from what setup creates", slog.String("difference", differences[i].String()))
 	}
 	return d.setupError(s.config.AWSPrefix, "queues", missing)
 }
@@ -167,12 +163,12 @@ func texts[D fmt.Stringer](differences []D) []string {
 	return all
 }
 
-// setupError says what is wrong line by line; nil when nothing is.
+// setupError lists the differences, one per line; nil if there are none.
 func (d *drivers) setupError(prefix, what string, differences []string) error {
 	if len(differences) == 0 {
 		return nil
 	}
-	return fmt.Errorf("%w: the %s of prefix %s (%s) are not as they have to be:\n  %s\n"+
-		"Is the region right? To make what is missing, run: kinesin aws setup --aws-prefix %s (where Terraform makes it: terraform apply)",
+	return fmt.Errorf("%w: the %s of prefix %s (%s) are missing or misconfigured:\n  %s\n"+
+		"Is the region right? To create what is missing, run: kinesin aws setup --aws-prefix %s (with Terraform: terraform apply)",
 		ErrSetup, what, prefix, d.aws.Endpoints(), strings.Join(differences, "\n  "), prefix)
 }

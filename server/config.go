@@ -19,61 +19,60 @@ import (
 // Roles lists the roles that a process can have, in the order in which work flows through them.
 func Roles() []string { return node.Roles() }
 
-// ErrConfig marks a configuration that is refused; the text says what is allowed.
+// ErrConfig is returned for an invalid configuration; the text says what is allowed.
 var ErrConfig = errors.New("configuration refused")
 
-// Config is what a Server is made of. The zero value of every field means its default.
+// Config configures a Server. The zero value of each field means its default.
 type Config struct {
-	DataDir string   // where the embedded store is; ./kinesin-data
+	DataDir string   // of the embedded store; ./kinesin-data
 	Listen  string   // host:port, beyond loopback only with AuthTokenFile; 127.0.0.1:7070
 	Roles   []string // all
 	Log     *slog.Logger
 
-	// AcceptLoss starts although logs of the embedded store are damaged or not all there, at the moment
-	// before what is missing.
+	// AcceptLoss starts although logs of the embedded store are damaged or missing, with the state before the
+	// loss.
 	AcceptLoss bool
 
-	// AuthTokenFile holds the tokens of which each call needs one, a token in a line; empty: calls need none.
+	// AuthTokenFile holds the accepted tokens, one per line; empty: calls need no token.
 	AuthTokenFile string
-	// TLSCertFile and TLSKeyFile hold, in PEM, the certificate of this server with those above it and its
-	// key; empty: no TLS. All three files are read again when they change.
+	// TLSCertFile and TLSKeyFile hold, in PEM, the certificate chain of this server and its key; empty: no
+	// TLS. All three files are read again when they change.
 	TLSCertFile, TLSKeyFile string
 
 	Store string // StorePebble or StoreDynamoDB; StorePebble
 	Queue string // QueueMemory or QueueSQS; QueueMemory
 	// AWSPrefix begins the names of all tables and queues on AWS: 1 to 20 characters of a-z, A-Z, 0-9, - and
-	// _. It has no default, since two installations of one prefix would take each other's messages.
+	// _. It has no default, since two installations with one prefix would take each other's messages.
 	AWSPrefix string
 
-	// Membership is how processes with the scheduler's role that share a store know each other: one of
-	// Memberships; MembershipStore. A process alone over an embedded store has none.
+	// Membership is how processes with the scheduler's role that share a store find each other: one of
+	// Memberships; MembershipStore. A process with an embedded store is alone and has none.
 	Membership string
-	Members    []string // of MembershipStatic: all of them, this one included
-	MemberName string   // of MembershipStatic: which one of them this process is
-	// PodName and PodNamespace say which pod this process is in, for MembershipKubernetes.
+	Members    []string // of MembershipStatic: all members, this one included
+	MemberName string   // of MembershipStatic: the name of this process among them
+	// PodName and PodNamespace name the pod of this process, for MembershipKubernetes.
 	PodName, PodNamespace string
 
 	PayloadBytesMax int           // largest payload, in bytes; 256 KiB
 	Horizon         time.Duration // how far ahead a task may be due; 10 years
-	Window          time.Duration // how far a partition is read ahead; 10 s, of a store on AWS 16 s
+	Window          time.Duration // how far ahead a partition is read; 10 s, of a store on AWS 16 s
 	DrainMax        time.Duration // how long a stop may take; 10 s
-	// NoMatch has all tasks go through their queues, also where a worker of this process waits for them.
+	// NoMatch turns off direct hand-off: all tasks go through their queues.
 	NoMatch bool
-	// LeasesOnly has a worker count as lost only when its lease is over, also where its process runs on this
-	// machine and is seen to have ended.
+	// LeasesOnly makes a worker lost only when its lease ends, even if its process on this machine is seen to
+	// have ended.
 	LeasesOnly bool
-	// NoGrow leaves the shards of lambdas as they are, also where one is near what a key of DynamoDB takes.
+	// NoGrow never adds shards to a lambda by itself.
 	NoGrow bool
-	// DeliverDirect is up to how long before its due time a task of a deliver lambda goes straight to its
-	// queue, which then holds it, without a row in the store. 15 minutes, which is the most; negative: never.
+	// DeliverDirect is how soon a task of a deliver lambda must be due to go straight to its queue, without a
+	// row in the store. 15 minutes, which is the longest; negative: never.
 	DeliverDirect time.Duration
-	// MessageBytesMax is how large an SQS message may be: 256 KiB; up to 1 MiB where queues and region take
-	// that.
+	// MessageBytesMax is the largest SQS message: 256 KiB; up to 1 MiB if queues and region allow it.
 	MessageBytesMax int
 
-	// Inbound buffers what is accepted in an SQS queue, from which it goes to the store at a steady rate.
+	// Inbound buffers accepted tasks in an SQS queue, from which they go to the store at a steady rate.
 	Inbound            bool
-	InboundRate        float64 // tasks a second; 0: inbound's default
+	InboundRate        float64 // tasks per second; 0: inbound's default
 	InboundConcurrency int     // receives at a time; 0: inbound's default
 }
 
@@ -107,32 +106,26 @@ const (
 )
 
 func (c Config) withDefaults() Config {
-	if c.DataDir == "" {
-		c.DataDir = DataDirDefault
-	}
-	if c.Listen == "" {
-		c.Listen = ListenDefault
-	}
+	c.DataDir = cmp.Or(c.DataDir, DataDirDefault)
+	c.Listen = cmp.Or(c.Listen, ListenDefault)
+	c.Store = cmp.Or(c.Store, StorePebble)
+	c.Queue = cmp.Or(c.Queue, QueueMemory)
+	c.DrainMax = cmp.Or(c.DrainMax, DrainMaxDefault)
+	c.Membership = c.membershipOrDefault()
 	if len(c.Roles) == 0 {
 		c.Roles = Roles()
 	}
 	if slices.Contains(c.Roles, node.RoleScheduler) && !slices.Contains(c.Roles, node.RoleDispatcher) {
-		c.Roles = append(slices.Clip(c.Roles), node.RoleDispatcher) // what is due goes out by the dispatcher of its process
+		c.Roles = append(slices.Clip(c.Roles), node.RoleDispatcher) // the scheduler dispatches through its own process
 	}
 	if c.Log == nil {
 		c.Log = slog.New(slog.DiscardHandler)
 	}
-	c.Store = cmp.Or(c.Store, StorePebble)
-	c.Queue = cmp.Or(c.Queue, QueueMemory)
-	c.Membership = c.membershipOrDefault()
-	if c.DrainMax == 0 {
-		c.DrainMax = DrainMaxDefault
-	}
 	return c
 }
 
-// Validate checks the configuration as a whole and says of each wrong value what is allowed.
-// Its error is ErrConfig, with a line for each.
+// Validate checks the whole configuration. Its error is ErrConfig, with a line for each invalid value that
+// says what is allowed.
 func (c Config) Validate() error {
 	c = c.withDefaults()
 	var errs []error
@@ -142,12 +135,13 @@ func (c Config) Validate() error {
 		}
 	}
 	if slices.Contains(c.Roles, node.RoleDispatcher) && !slices.Contains(c.Roles, node.RoleScheduler) {
-		errs = append(errs, errors.New("role dispatcher without role scheduler: it sends what the scheduler of its process fires; "+
-			"want scheduler, which brings it along"))
+		errs = append(errs, errors.New("role dispatcher without role scheduler: it sends the due tasks of the scheduler in its process; "+
+			"want scheduler, which includes it"))
 	}
 	errs = append(errs, checkListen(c.Listen, c.AuthTokenFile != ""))
 	if (c.TLSCertFile == "") != (c.TLSKeyFile == "") {
-		errs = append(errs, errors.New("a TLS certificate without its key, or a key without its certificate: want both (--tls-cert-file, --tls-key-file), or none"))
+		errs = append(errs, errors.New("a TLS certificate without its key, or a key without its certificate: "+
+			"want both (--tls-cert-file, --tls-key-file), or none"))
 	}
 	if c.PayloadBytesMax < 0 || c.PayloadBytesMax > payloadBytesCeil {
 		errs = append(errs, fmt.Errorf("payload limit %d: want 1 to %d bytes", c.PayloadBytesMax, payloadBytesCeil))
@@ -162,7 +156,7 @@ func (c Config) Validate() error {
 	return nil
 }
 
-// onAWS reports whether anything of this is on AWS.
+// onAWS reports whether the configuration uses AWS.
 func (c Config) onAWS() bool { return c.Store == StoreDynamoDB || c.Queue == QueueSQS || c.Inbound }
 
 func (c Config) checkDrivers() error {
@@ -174,8 +168,8 @@ func (c Config) checkDrivers() error {
 		errs = append(errs, fmt.Errorf("unknown queue %q: want %s", c.Queue, strings.Join(Queues(), " or ")))
 	}
 	if c.Store == StoreDynamoDB && c.Queue == QueueMemory {
-		errs = append(errs, errors.New("store dynamodb with queue memory: processes share that store, and what one of them puts in its memory "+
-			"no other one sees; use queue sqs"))
+		errs = append(errs, errors.New("store dynamodb with queue memory: processes share that store, but not the queue in the memory of one of them; "+
+			"use queue sqs"))
 	}
 	return errors.Join(errs...)
 }
@@ -186,12 +180,12 @@ func (c Config) checkAWS() error {
 		errs = append(errs, fmt.Errorf(format, args...))
 	}
 	if c.Store == StoreDynamoDB && c.Window > windowSharedMax {
-		refuse("window %v with store dynamodb: want at most %v, since a scan has to find in time what another process stored", c.Window, windowSharedMax)
+		refuse("window %v with store dynamodb: want at most %v, so that a scan finds in time what another process stored", c.Window, windowSharedMax)
 	}
 	switch {
 	case c.AWSPrefix == "" && c.onAWS():
-		refuse("store dynamodb, queue sqs and the inbound queue need an AWS prefix, with which the names of their tables and queues begin; " +
-			"name one with --aws-prefix, the same for all processes of an installation")
+		refuse("store dynamodb, queue sqs and the inbound queue need an AWS prefix, which begins the names of their tables and queues; " +
+			"set --aws-prefix, the same for all processes of an installation")
 	case c.AWSPrefix != "" && !c.onAWS():
 		refuse("AWS prefix %q with store %s and queue %s, neither of which is on AWS: choose --store dynamodb --queue sqs, or leave --aws-prefix out",
 			c.AWSPrefix, c.Store, c.Queue)
@@ -213,10 +207,10 @@ func (c Config) checkAWS() error {
 	return errors.Join(errs...)
 }
 
-// payloadBytesCeil keeps a call with a single task well below the limit of the wire.
+// payloadBytesCeil keeps a call with a single task well below the limit of the API.
 const payloadBytesCeil = 4 << 20
 
-// checkListen refuses every address beyond loopback, unless calls need a token: whoever reaches the port may
+// checkListen refuses addresses beyond loopback unless calls need a token: whoever reaches the port may
 // schedule, cancel and execute everything.
 func checkListen(listen string, tokens bool) error {
 	host, port, err := net.SplitHostPort(listen)
@@ -234,6 +228,6 @@ func checkListen(listen string, tokens bool) error {
 
 func beyondLoopback(listen string) error {
 	return fmt.Errorf("listen address %q is beyond loopback: whoever reaches it could run and cancel everything, "+
-		"so it is refused without authentication; name a file of tokens with --auth-token-file, of which each call then needs one, "+
+		"so it is refused without authentication; set --auth-token-file to a file of tokens, one of which each call then needs, "+
 		"or use 127.0.0.1, ::1 or localhost", listen)
 }

@@ -15,23 +15,22 @@ import (
 )
 
 const (
-	// idleMin is how long a connection must have been idle before it is closed for another one: with HTTP/2
-	// it is idle before its last answer has left.
+	// idleMin is how long a connection must be idle before it may be closed: with HTTP/2 it becomes idle
+	// before its last answer is sent.
 	idleMin = 100 * time.Millisecond
-	// crowdedEvery is how often it is logged that none is idle.
+	// crowdedEvery is how often a wait for an idle connection is logged.
 	crowdedEvery = time.Minute
 )
 
-// idleConn is a connection that has been idle since then.
+// idleConn is an idle connection.
 type idleConn struct {
 	conn  net.Conn
 	since time.Time
 }
 
-// connections is a listener with a bound on the connections that are open at a time, so that they leave the
-// store the descriptors that it needs. When the bound is reached a new connection takes the place of the one
-// that has been idle for longest: its client connects again when it needs to. When none is idle it waits for
-// one to end.
+// connections is a listener that bounds the open connections, so that they leave the store enough file
+// descriptors. At the bound a new connection replaces the one that has been idle for longest, whose client
+// connects again when it needs to. If none is idle the new one waits.
 type connections struct {
 	net.Listener
 
@@ -40,10 +39,10 @@ type connections struct {
 
 	mu    sync.Mutex // guards what stands here; never held across I/O
 	open  int
-	idle  *list.List // of idleConn, on which nothing is under way; idle for longest first
+	idle  *list.List // of idleConn; idle for longest first
 	place map[net.Conn]*list.Element
 
-	freed chan struct{} // has an element when one was closed, or is idle
+	freed chan struct{} // has an element when a connection was closed or became idle
 	ended chan struct{}
 	end   func()
 }
@@ -72,15 +71,15 @@ func (c *connections) Accept() (net.Conn, error) {
 	return &connection{Conn: conn, leave: sync.OnceFunc(c.leave)}, nil
 }
 
-// makeRoom closes an idle connection, or waits until one may be closed or was; false when the listener is
-// closed.
+// makeRoom closes an idle connection, or waits for one to become idle or closed. It returns false when the
+// listener is closed.
 func (c *connections) makeRoom() bool {
 	closed, soon := c.closeIdle()
 	if closed {
 		return true
 	}
 	if soon == 0 {
-		c.log.WarnContext(context.Background(), "no room for another connection, and none is idle: it waits", slog.Int("connections", c.most))
+		c.log.WarnContext(context.Background(), "too many connections and none is idle; a new one waits", slog.Int("connections", c.most))
 		soon = crowdedEvery
 	}
 	timer := time.NewTimer(soon)
@@ -100,18 +99,18 @@ func (c *connections) Close() error {
 	return c.Listener.Close()
 }
 
-// count is how many connections are open.
+// count returns the number of open connections.
 func (c *connections) count() int {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.open
 }
 
-// register shows how many connections are open, of how many.
+// register adds the metrics.
 func (c *connections) register(r prometheus.Registerer) {
 	f := promauto.With(r)
-	f.NewGaugeFunc(prometheus.GaugeOpts{Name: "kinesin_connections", Help: "Connections of callers that are open."}, func() float64 { return float64(c.count()) })
-	f.NewGauge(prometheus.GaugeOpts{Name: "kinesin_connections_max", Help: "Connections of callers that may be open at a time."}).Set(float64(c.most))
+	f.NewGaugeFunc(prometheus.GaugeOpts{Name: "kinesin_connections", Help: "Open client connections."}, func() float64 { return float64(c.count()) })
+	f.NewGauge(prometheus.GaugeOpts{Name: "kinesin_connections_max", Help: "Limit of open client connections."}).Set(float64(c.most))
 }
 
 func (c *connections) enter() bool {
@@ -131,7 +130,7 @@ func (c *connections) leave() {
 	c.wake()
 }
 
-// wake has whoever waits in Accept look again.
+// wake wakes Accept.
 func (c *connections) wake() {
 	select {
 	case c.freed <- struct{}{}:
@@ -139,8 +138,8 @@ func (c *connections) wake() {
 	}
 }
 
-// closeIdle closes the connection that has been idle for longest, if that is long enough; else it says how
-// soon that will be so, and 0 when none is idle.
+// closeIdle closes the connection that has been idle for longest, if that is long enough. Otherwise it
+// returns how soon it will be, or 0 if none is idle.
 func (c *connections) closeIdle() (closed bool, soon time.Duration) {
 	c.mu.Lock()
 	first := c.idle.Front()
@@ -156,12 +155,11 @@ func (c *connections) closeIdle() (closed bool, soon time.Duration) {
 	c.idle.Remove(first)
 	delete(c.place, one.conn)
 	c.mu.Unlock()
-	_ = one.conn.Close() // whether or not the other side still listens, its descriptor is free
+	_ = one.conn.Close() // an error does not matter: the descriptor is free
 	return true, 0
 }
 
-// state is told of every connection by its server. One that says nothing after it was opened is as idle as
-// one that said all it had to.
+// state is the ConnState hook of the HTTP server. A new connection without a request counts as idle.
 func (c *connections) state(conn net.Conn, s http.ConnState) {
 	if secure, isTLS := conn.(*tls.Conn); isTLS {
 		conn = secure.NetConn()
@@ -180,7 +178,7 @@ func (c *connections) state(conn net.Conn, s http.ConnState) {
 	}
 }
 
-// connection is one that is counted until it is closed.
+// connection is counted until it is closed.
 type connection struct {
 	net.Conn
 

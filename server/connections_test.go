@@ -119,7 +119,7 @@ func TestIdleConnectionsMakeRoom(t *testing.T) {
 	}
 }
 
-// TestSilentConnectionsMakeRoom has clients that connect and never say anything.
+// TestSilentConnectionsMakeRoom has clients that connect and never send anything.
 func TestSilentConnectionsMakeRoom(t *testing.T) {
 	c := newCrowd(t, false)
 	for range 10 {
@@ -134,7 +134,7 @@ func TestSilentConnectionsMakeRoom(t *testing.T) {
 	}
 }
 
-// TestBusyConnectionsAreLeftAlone fills all room with calls in hand: who comes next waits for one of them to
+// TestBusyConnectionsAreLeftAlone fills all room with calls in hand: a new client waits for one of them to
 // end.
 func TestBusyConnectionsAreLeftAlone(t *testing.T) {
 	for name, transport := range map[string]func() *http.Transport{"HTTP/1.1": api.NewCallTransport, "HTTP/2": api.NewStreamTransport} {

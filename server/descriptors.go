@@ -6,16 +6,15 @@ import (
 	"syscall"
 )
 
-// ErrDescriptors says that the process may not have as many files open as a server needs.
+// ErrDescriptors is returned if the process may not open as many files as a server needs.
 var ErrDescriptors = errors.New("too few open files are allowed")
 
-// How the files that a process may have open are shared out. Connections count as files.
+// Shares of the files that a process may open. Connections count as files.
 const (
-	// ownFiles are for everything but data files and connections: the log and the manifest of the store, what
-	// flushes and compactions write, a backup, tokens and certificates, look-ups of names, the standard
-	// streams.
+	// ownFiles are for everything but data files and connections: the store's log and manifest, flushes and
+	// compactions, a backup, tokens and certificates, DNS, the standard streams.
 	ownFiles = 48
-	// storeFilesMin is what the storage engine takes at least.
+	// storeFilesMin is the least that the storage engine takes.
 	storeFilesMin  = 80
 	storeFilesMax  = 500
 	storeFilesPart = 4 // of all that are allowed
@@ -25,14 +24,13 @@ const (
 	connectionsMax   = 1 << 16
 )
 
-// descriptors says how many files each may have open.
+// descriptors are the shares of the open files.
 type descriptors struct {
 	store       int // the embedded one; 0: there is none
 	connections int // of callers
 }
 
-// allowedFiles is how many files this process may have open. The runtime has raised that to what the system
-// lets it.
+// allowedFiles returns how many files this process may open. The runtime has raised that to the hard limit.
 func allowedFiles() (uint64, error) {
 	var limit syscall.Rlimit
 	if err := syscall.Getrlimit(syscall.RLIMIT_NOFILE, &limit); err != nil {
@@ -41,7 +39,7 @@ func allowedFiles() (uint64, error) {
 	return limit.Cur, nil
 }
 
-// shareFiles shares out the files that are allowed.
+// shareFiles divides the allowed files.
 func shareFiles(allowed uint64, c *Config) (descriptors, error) {
 	all := int(min(allowed, 1<<20))
 	var d descriptors
@@ -58,7 +56,7 @@ func shareFiles(allowed uint64, c *Config) (descriptors, error) {
 		if c.onAWS() {
 			need *= serviceFilesPart
 		}
-		return d, fmt.Errorf("%w: this process may have %d, connections among them; a server needs %d at least, and better 1024 or more: "+
+		return d, fmt.Errorf("%w: this process may have %d, including connections; a server needs at least %d, better 1024 or more: "+
 			"raise the limit (ulimit -n, LimitNOFILE= of systemd, --ulimit nofile= of Docker)", ErrDescriptors, allowed, need)
 	}
 	return d, nil

@@ -7,8 +7,7 @@ import (
 	"net/http"
 )
 
-// serveHTTP answers on l until ctx ends, then waits for the calls in hand; Close of the server cuts that
-// short.
+// serveHTTP serves on l until ctx ends, then waits for the calls in hand, unless the server is closed.
 func serveHTTP(ctx context.Context, s *http.Server, l net.Listener) error {
 	served := make(chan error, 1)
 	go func() {
@@ -23,7 +22,7 @@ func serveHTTP(ctx context.Context, s *http.Server, l net.Listener) error {
 		return unlessClosed(err)
 	case <-ctx.Done():
 	}
-	_ = s.Shutdown(context.WithoutCancel(ctx)) // fails only where closing the listener does, which Serve reports
+	_ = s.Shutdown(context.WithoutCancel(ctx)) // fails only if closing the listener does, which Serve reports
 	return unlessClosed(<-served)
 }
 
@@ -32,4 +31,34 @@ func unlessClosed(err error) error {
 		return nil
 	}
 	return err
+}
+
+// loopbackOnly refuses what a web page could make a browser on this machine send. Without tokens the port
+// trusts everybody on this machine, but not a page from elsewhere. Such a page may come under a name of its
+// own that resolves to loopback (DNS rebinding), which shows in Host, or as a cross-origin call, which shows
+// in Origin and Sec-Fetch-Site.
+func loopbackOnly(next http.Handler) http.Handler {
+	guarded := sameOrigin(next)
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if !isLoopbackHost(r.Host) {
+			http.Error(w, "refused: the server is for this machine only; call it as 127.0.0.1, ::1 or localhost", http.StatusForbidden)
+			return
+		}
+		guarded.ServeHTTP(w, r)
+	})
+}
+
+// sameOrigin refuses calls that web pages of other origins make a browser send.
+func sameOrigin(next http.Handler) http.Handler { return http.NewCrossOriginProtection().Handler(next) }
+
+func isLoopbackHost(hostPort string) bool {
+	host, _, err := net.SplitHostPort(hostPort)
+	if err != nil {
+		host = hostPort
+	}
+	if len(host) > 1 && host[0] == '[' && host[len(host)-1] == ']' {
+		host = host[1 : len(host)-1]
+	}
+	ip := net.ParseIP(host)
+	return host == "localhost" || ip != nil && ip.IsLoopback()
 }

@@ -19,35 +19,33 @@ import (
 	"github.com/kinesin-io/kinesin/store/pebble"
 )
 
-// feedDepthMax is how many messages of one <lambda, priority> are fed to the queue in memory; what is due
-// beyond that waits in the store. The queue itself holds more, so that what is given back by workers finds
-// room.
+// feedDepthMax is how many messages of one <lambda, priority> are put on the queue in memory; more due tasks
+// wait in the store. The queue holds more, so that there is room for what workers return.
 const (
 	feedDepthMax  = 8192
 	queueDepthMax = 2 * feedDepthMax
 )
 
-// windowRemote is how far ahead a partition of a store on AWS is read. A scan costs read units whether it
-// finds anything or not, so there are few; but it comes every half of this, which has to be less than how
-// near to its due time a task goes straight to its queue (10 s): a task that another process stored is then
-// always found in time.
+// windowRemote is how far ahead a partition of a store on AWS is read. Every scan costs read units, so there
+// are few of them. One comes every half of the window, which must be less than how near its due time a task
+// goes straight to its queue (10 s): then a task that another process stored is always found in time.
 const windowRemote = 16 * time.Second
 
-// shardsRemote is how many shards a new lambda has with DynamoDB, where a key takes 1,000 write units a
-// second, and a partition costs next to nothing.
+// shardsRemote is how many shards a new lambda has on DynamoDB, where a key takes 1,000 write units per
+// second and a partition costs next to nothing.
 const shardsRemote = 4
 
-// drivers are what a node runs on. A nil buffer is none.
+// drivers are what a node runs on. buffer may be nil.
 type drivers struct {
 	store  store.Driver
 	queue  queue.Driver
 	buffer buffer.Buffer
 	aws    *awsclient.Clients // nil without AWS
 
-	node *node.Node // what queues on AWS ask for the names of lambdas; set before anything is sent
+	node *node.Node // from which queues on AWS get the names of lambdas; set before anything is sent
 }
 
-// open makes the drivers and the node.
+// open creates the drivers and the node.
 func (s *Server) open(ctx context.Context) error {
 	pods, err := s.openCluster(ctx)
 	if err != nil {
@@ -70,7 +68,7 @@ func (s *Server) open(ctx context.Context) error {
 	return nil
 }
 
-// openDrivers returns what it has opened also with an error.
+// openDrivers opens the drivers. With an error it returns those it has opened.
 func openDrivers(ctx context.Context, c *Config, files descriptors, m *node.Metrics) (d *drivers, err error) {
 	d = &drivers{}
 	if c.onAWS() {
@@ -79,7 +77,9 @@ func openDrivers(ctx context.Context, c *Config, files descriptors, m *node.Metr
 		}
 	}
 	if c.Store == StorePebble {
-		d.store, err = pebble.Open(c.DataDir, pebble.Config{Logger: c.Log, AcceptLoss: c.AcceptLoss, OpenFilesMax: files.store, Observer: pebble.Observer{Synced: m.Synced}})
+		d.store, err = pebble.Open(c.DataDir, pebble.Config{
+			Logger: c.Log, AcceptLoss: c.AcceptLoss, OpenFilesMax: files.store, Observer: pebble.Observer{Synced: m.Synced},
+		})
 		if err != nil {
 			d.store = nil // not a nil pointer in an interface
 			return d, err
@@ -112,7 +112,7 @@ func (s *Server) nodeConfig(d *drivers) node.Config {
 	return c
 }
 
-// hostName is what this process is called among others.
+// hostName returns the host's name, or an empty one.
 func hostName() string {
 	name, err := os.Hostname()
 	if err != nil {
@@ -121,7 +121,7 @@ func hostName() string {
 	return name
 }
 
-// close closes what a node that could not be made would have closed, and the rest.
+// close closes everything; for when there is no node to do so.
 func (d *drivers) close() error {
 	var errs []error
 	if d.buffer != nil {
@@ -137,7 +137,7 @@ func (d *drivers) close() error {
 	return errors.Join(errs...)
 }
 
-// release is for what lies below the drivers, when they are closed.
+// release closes the AWS clients, after the drivers are closed.
 func (d *drivers) release() {
 	if d.aws != nil {
 		d.aws.Close()

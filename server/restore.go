@@ -13,24 +13,24 @@ import (
 	"github.com/kinesin-io/kinesin/task"
 )
 
-// RestoreReport says what was restored.
+// RestoreReport is the result of a Restore.
 type RestoreReport struct {
 	Created time.Time // when the backup was made
 	Files   int
 	Bytes   int64
 	Live    int64 // tasks that have not ended
-	Overdue int64 // those of them that are due: they start as soon as a server runs on the data
+	Overdue int64 // live tasks that are due: they start as soon as a server runs on the data
 }
 
 const (
-	// countEvery is how often Restore looks whether the store has counted its tasks.
+	// countEvery is how often Restore checks whether the store has counted its tasks.
 	countEvery = 10 * time.Millisecond
-	// overduePage is how many wake-up rows it reads at once.
+	// overduePage is how many wake-up rows one read returns.
 	overduePage = 1000
 )
 
-// Restore makes dataDir, which must be empty or not there, the data directory of a server with the backup at
-// path. It checks all of the backup first; with an error dataDir is as it was.
+// Restore writes the backup at path to dataDir, which must be empty or not exist, and counts its tasks. It
+// checks the whole backup first; with an error dataDir is unchanged.
 func Restore(ctx context.Context, path, dataDir string, log *slog.Logger) (RestoreReport, error) {
 	var report RestoreReport
 	fill := func(into string) error {
@@ -64,7 +64,7 @@ func (r *RestoreReport) count(ctx context.Context, d store.Driver) error {
 	return nil
 }
 
-// countOverdue counts the wake-up rows of a partition up to now: each live task has one.
+// countOverdue counts the wake-up rows of a partition up to now; each live task has one.
 func countOverdue(ctx context.Context, d store.Driver, p task.Partition, now task.Instant) (n int64, err error) {
 	for after := (store.WakeKey{}); ; {
 		rows, err := d.ScanSchedule(ctx, p, after, now, overduePage)

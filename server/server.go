@@ -1,6 +1,5 @@
-// Package server opens what a process of Kinesin runs on and serves it: drivers of the
-// store and the queue as the configuration names them, a node with its roles, and a port. It decides
-// nothing about tasks.
+// Package server runs a process of Kinesin: it opens the configured drivers of the store and the queue, a
+// node with its roles, and a port. It decides nothing about tasks.
 package server
 
 import (
@@ -22,7 +21,7 @@ import (
 	"github.com/kinesin-io/kinesin/internal/token"
 )
 
-// ErrListen says that the port could not be opened.
+// ErrListen is returned if the port cannot be opened.
 var ErrListen = errors.New("cannot listen")
 
 // Server is a node on the drivers that its configuration names, behind a port.
@@ -36,9 +35,9 @@ type Server struct {
 	http     *http.Server
 }
 
-// New opens the port and the drivers; it serves only in Run. Errors: ErrConfig, ErrListen; of the embedded
-// store ErrInUse, ErrCorrupt and ErrVersion; ErrSetup; ErrDescriptors; and those of AWS, of which Lasting
-// tells what to expect. Each says what to do.
+// New opens the port and the drivers; only Run serves. Errors are ErrConfig, ErrListen, ErrSetup,
+// ErrDescriptors, those of the embedded store (ErrInUse, ErrCorrupt, ErrVersion), and those of AWS and
+// Kubernetes; see Lasting. Each says what to do.
 func New(ctx context.Context, c Config) (*Server, error) {
 	if err := c.Validate(); err != nil {
 		return nil, err
@@ -62,7 +61,7 @@ func New(ctx context.Context, c Config) (*Server, error) {
 	if err := s.open(ctx); err != nil {
 		return nil, errors.Join(err, s.listener.Close())
 	}
-	s.http = api.NewServer(s.door(tokens))
+	s.http = api.NewServer(s.handler(tokens))
 	s.http.TLSConfig = secure
 	s.http.ErrorLog = httpLog(s.config.Log)
 	s.http.ConnState = s.listener.state
@@ -70,8 +69,8 @@ func New(ctx context.Context, c Config) (*Server, error) {
 	return s, nil
 }
 
-// door is what calls pass before they reach the node.
-func (s *Server) door(tokens *livefile.Files[token.Set]) http.Handler {
+// handler returns the node's handler behind the checks of a call's origin and token.
+func (s *Server) handler(tokens *livefile.Files[token.Set]) http.Handler {
 	if tokens == nil {
 		return loopbackOnly(s.node.Handler())
 	}
@@ -92,16 +91,16 @@ func (s *Server) listen(ctx context.Context) error {
 	if s.config.AuthTokenFile != "" {
 		return nil
 	}
-	if addr, ok := s.listener.Addr().(*net.TCPAddr); !ok || !addr.IP.IsLoopback() { // a name may stand for any address
+	if addr, ok := s.listener.Addr().(*net.TCPAddr); !ok || !addr.IP.IsLoopback() { // a name may resolve to any address
 		return errors.Join(fmt.Errorf("%w: %w", ErrConfig, beyondLoopback(s.config.Listen)), s.listener.Close())
 	}
 	return nil
 }
 
-// Addr is where the server listens.
+// Addr returns the address the server listens on.
 func (s *Server) Addr() net.Addr { return s.listener.Addr() }
 
-// URL is how this machine reaches the server.
+// URL returns the URL of the server for this machine.
 func (s *Server) URL() string {
 	scheme, host := "http://", s.listener.Addr().String()
 	if s.config.TLSCertFile != "" {
@@ -113,13 +112,13 @@ func (s *Server) URL() string {
 	return scheme + host
 }
 
-// Config is what the server was made of, defaults filled in.
+// Config returns the configuration with its defaults.
 func (s *Server) Config() Config { return s.config }
 
-// Run serves until ctx ends, then drains in the direction the work flows: it accepts nothing new, fires
-// nothing new, sends workers elsewhere, finishes the calls in hand, and closes the store last. What has not
-// come to an end Config.DrainMax after the hand-over of the partitions is cut off; that loses nothing that
-// was acknowledged.
+// Run serves until ctx ends, then drains in the direction in which work flows: it accepts nothing new, hands
+// its partitions over, sends workers elsewhere, finishes the calls in hand, and closes the store last. Calls
+// that take longer than Config.DrainMax after the hand-over are cut off, which loses nothing that was
+// acknowledged.
 func (s *Server) Run(ctx context.Context) error {
 	group, groupCtx := errgroup.WithContext(context.WithoutCancel(ctx))
 	running, stopRunning := context.WithCancel(groupCtx)
@@ -143,7 +142,7 @@ func (s *Server) Run(ctx context.Context) error {
 		case <-served:
 		}
 		s.config.Log.InfoContext(ctx, "stopping", slog.Duration("at_most", s.config.DrainMax))
-		s.http.SetKeepAlivesEnabled(false) // whoever calls again connects again, and so finds another server
+		s.http.SetKeepAlivesEnabled(false) // so that callers connect again, to another server
 		stopRunning()
 		s.cutOff(ctx, stopped, served)
 		return nil
@@ -154,8 +153,7 @@ func (s *Server) Run(ctx context.Context) error {
 	return err
 }
 
-// cutOff closes all connections when the drain takes too long. It begins when the partitions are handed over:
-// until then tasks are fired here, and callers answered.
+// cutOff closes all connections when the drain takes too long, counted from the end of the hand-over.
 func (s *Server) cutOff(ctx context.Context, stopped, served <-chan struct{}) {
 	timer := clock.Real().NewTimer(node.HandOverMax + s.config.DrainMax)
 	defer timer.Stop()
@@ -167,7 +165,7 @@ func (s *Server) cutOff(ctx context.Context, stopped, served <-chan struct{}) {
 			timer.Reset(s.config.DrainMax)
 			stopped = nil
 		case <-timer.C():
-			s.config.Log.WarnContext(ctx, "the drain took too long, closing connections")
+			s.config.Log.WarnContext(ctx, "drain took too long; closing connections")
 			_ = s.http.Close()
 			return
 		}

@@ -33,7 +33,7 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// running is a server on a data directory of its own.
+// running is a server on its own data directory.
 type running struct {
 	*Server
 
@@ -44,7 +44,7 @@ type running struct {
 	logs *logs
 }
 
-// logs is what was logged, whatever the level.
+// logs is all log output, at every level.
 type logs struct {
 	mu   sync.Mutex
 	text bytes.Buffer
@@ -133,7 +133,7 @@ func (r *running) get(path string) (int, string) {
 	return response.StatusCode, string(body)
 }
 
-// post is what curl does.
+// post does what curl does.
 func (r *running) post(method, body string) (int, map[string]any) {
 	r.t.Helper()
 	response, err := r.http.Post(r.url+"/kinesin.v1."+method, "application/json", strings.NewReader(body))
@@ -148,7 +148,7 @@ func (r *running) post(method, body string) (int, map[string]any) {
 	return response.StatusCode, answer
 }
 
-// at follows a path of names and places through decoded JSON; nil where it leads nowhere.
+// at follows a path of names and indices through decoded JSON; nil if there is none.
 func at(value any, path ...any) any {
 	for _, step := range path {
 		switch s := step.(type) {
@@ -311,7 +311,7 @@ func TestAProcessServesOnlyItsRoles(t *testing.T) {
 	}
 }
 
-// Before anything else is looked for: a pod that does not know itself.
+// A pod that does not know itself is refused before any other check.
 func TestAPodThatDoesNotKnowItself(t *testing.T) {
 	for word, c := range map[string]Config{
 		"neither is set":           {},
@@ -407,7 +407,7 @@ func (r *running) runOne() (claimed *kinesinv1.Claimed) {
 	return claimed
 }
 
-// What a lambda's series cost must end with the lambda.
+// The series of a lambda must end with it.
 func TestSeriesOfADeletedLambdaGo(t *testing.T) {
 	r := serve(t, Config{})
 	for _, name := range []string{"one", "two"} {
@@ -497,7 +497,7 @@ func TestStopEndsWhatIsInHand(t *testing.T) {
 	}
 }
 
-// A caller on a connection that it keeps must come to another server when this one stops.
+// A caller on a kept connection must move to another server when this one stops.
 func TestAStopMakesCallersConnectAgain(t *testing.T) {
 	r := serve(t, Config{})
 	r.create("mail")
@@ -534,7 +534,7 @@ func TestAStopMakesCallersConnectAgain(t *testing.T) {
 	}
 }
 
-// A client that holds a call open must not hold up a stop for ever.
+// A client that holds a call open must not delay a stop forever.
 func TestAStopHasALimit(t *testing.T) {
 	r := serve(t, Config{DrainMax: 200 * time.Millisecond})
 	conn, err := net.Dial("tcp", r.Addr().String())
@@ -650,7 +650,7 @@ func TestPublicIDsKeepTheirSecret(t *testing.T) {
 	}
 }
 
-// The embedded driver under the operations that only inbound asks of it.
+// The embedded driver with the operations that only inbound uses.
 func TestListAndDropOnTheEmbeddedStore(t *testing.T) {
 	r := serve(t, Config{})
 	r.create("mail")

@@ -18,16 +18,16 @@ import (
 	"github.com/kinesin-io/kinesin/store/dynamo"
 )
 
-// What is so, or became, of a table or queue.
+// Outcomes of a setup for a table or queue.
 const (
 	SetupCreated   = "created"
 	SetupChanged   = "changed"
 	SetupUnchanged = "unchanged"
-	SetupMissing   = "missing" // and would be created, or is Terraform's to make
-	SetupDiffers   = "differs" // and would be changed, or cannot be, or is Terraform's
+	SetupMissing   = "missing" // a dry run, or Terraform creates it
+	SetupDiffers   = "differs" // a dry run, or it cannot be changed, or Terraform owns it
 )
 
-// actionCreate is dynamo's word for a table that it made.
+// actionCreate is dynamo's name for the creation of a table.
 const actionCreate = "create table"
 
 // SetupItem is one table or queue.
@@ -35,14 +35,13 @@ type SetupItem struct {
 	Kind        string   `json:"kind"` // "table" or "queue"
 	Name        string   `json:"name"`
 	Outcome     string   `json:"outcome"`               // one of Setup…
-	Differences []string `json:"differences,omitempty"` // from what it has to be, as they were found
-	Spec        any      `json:"spec"`                  // what it has to be
-	// Lambda is that whose queue it is if Terraform makes it: then setup only looks, and what is missing or
-	// differs stays so.
+	Differences []string `json:"differences,omitempty"` // from Spec, as found
+	Spec        any      `json:"spec"`                  // what is required
+	// Lambda is the lambda of a queue that Terraform owns: setup only checks it.
 	Lambda string `json:"terraform_lambda,omitempty"`
 }
 
-// SetupReport is what a setup did, or would do.
+// SetupReport is what a setup did, or what a dry run would do.
 type SetupReport struct {
 	Prefix string      `json:"aws_prefix"`
 	Where  string      `json:"where"`
@@ -50,10 +49,10 @@ type SetupReport struct {
 	Items  []SetupItem `json:"items"`
 }
 
-// SetupAWS makes the tables and queues of an installation: those that every one needs, and those of the
-// lambdas there are, but for registered ones, whose queues are Terraform's. It may be repeated, and never
-// deletes anything; a dry run only looks. What cannot be put right is ErrSetup, before anything is changed.
-// Other errors are those of AWS, with the report of what was done so far.
+// SetupAWS creates the tables and queues of an installation: those that each one needs, and those of its
+// lambdas except registered ones, whose queues Terraform owns. It may be repeated, and never deletes
+// anything; a dry run only checks. What it cannot fix is ErrSetup, before it changes anything. Other errors
+// are those of AWS, with the report of what was done so far.
 func SetupAWS(ctx context.Context, prefix string, dryRun bool, log *slog.Logger) (SetupReport, error) {
 	if err := dynamo.CheckPrefix(prefix); err != nil {
 		return SetupReport{}, fmt.Errorf("%w: AWS %w", ErrConfig, err)
@@ -69,7 +68,7 @@ func SetupAWS(ctx context.Context, prefix string, dryRun bool, log *slog.Logger)
 	return s.report, awsclient.Explain(err)
 }
 
-// setup is one SetupAWS on its way.
+// setup is one run of SetupAWS.
 type setup struct {
 	*awsclient.Clients
 	prefix string
@@ -92,24 +91,24 @@ func (s *setup) run(ctx context.Context) error {
 			return err
 		}
 	}
-	ours, theirs := s.queuesOf(lambdas)
-	return s.queues(ctx, ours, theirs)
+	own, registered := s.queuesOf(lambdas)
+	return s.queues(ctx, own, registered)
 }
 
-// queuesOf are the queues of an installation, those of Terraform apart.
-func (s *setup) queuesOf(lambdas []*catalog.Entry) (ours []sqsclient.QueueSpec, theirs []terraformQueue) {
-	ours = sqsbuffer.Queues(s.prefix)
+// queuesOf returns the queues of an installation, and apart those that Terraform owns.
+func (s *setup) queuesOf(lambdas []*catalog.Entry) (own []sqsclient.QueueSpec, registered []terraformQueue) {
+	own = sqsbuffer.Queues(s.prefix)
 	for _, l := range lambdas {
 		specs := sqs.Queues(s.prefix, l.Lambda)
 		if l.Registration == "" {
-			ours = append(ours, specs...)
+			own = append(own, specs...)
 			continue
 		}
 		for i := range specs {
-			theirs = append(theirs, terraformQueue{specs[i], l.Name})
+			registered = append(registered, terraformQueue{specs[i], l.Name})
 		}
 	}
-	return ours, theirs
+	return own, registered
 }
 
 // terraformQueue is a queue of a registered lambda.
@@ -118,7 +117,7 @@ type terraformQueue struct {
 	lambda string
 }
 
-// tables says whether there are tables to read lambdas from.
+// tables creates and aligns the tables, and reports whether lambdas can be read from them.
 func (s *setup) tables(ctx context.Context) (usable bool, err error) {
 	found, err := dynamo.Check(ctx, s.DynamoDB, s.prefix)
 	if err != nil {
@@ -152,13 +151,13 @@ func (s *setup) tables(ctx context.Context) (usable bool, err error) {
 		s.report.Items = append(s.report.Items, item)
 	}
 	if unfixable {
-		return false, fmt.Errorf("%w: a table is there that cannot be used and is left as it is, and so is everything else: "+
-			"choose another prefix, or move that table out of the way", ErrSetup)
+		return false, fmt.Errorf("%w: an existing table cannot be used and cannot be changed, so nothing was changed: "+
+			"choose another prefix, or remove that table", ErrSetup)
 	}
 	return err == nil && (!s.dryRun || len(found) == 0), err
 }
 
-// lambdas reads which there are.
+// lambdas reads the lambdas.
 func (s *setup) lambdas(ctx context.Context) ([]*catalog.Entry, error) {
 	driver := dynamo.New(s.DynamoDB, dynamo.Config{Prefix: s.prefix, Clock: clock.Real(), Logger: s.log})
 	c := catalog.New(store.New(driver, store.Config{Clock: clock.Real(), Logger: s.log}), clock.Real(), s.log)
@@ -166,8 +165,8 @@ func (s *setup) lambdas(ctx context.Context) ([]*catalog.Entry, error) {
 	return c.All(), errors.Join(err, driver.Close())
 }
 
-// queues makes and aligns queues, and looks at those that are Terraform's.
-func (s *setup) queues(ctx context.Context, specs []sqsclient.QueueSpec, theirs []terraformQueue) error {
+// queues creates and aligns queues, and checks those that Terraform owns.
+func (s *setup) queues(ctx context.Context, specs []sqsclient.QueueSpec, registered []terraformQueue) error {
 	found, err := sqsclient.Check(ctx, s.SQS, specs)
 	if err != nil {
 		return err
@@ -187,11 +186,11 @@ func (s *setup) queues(ctx context.Context, specs []sqsclient.QueueSpec, theirs 
 	if err != nil {
 		return err
 	}
-	return s.look(ctx, theirs)
+	return s.look(ctx, registered)
 }
 
-func (s *setup) look(ctx context.Context, theirs []terraformQueue) error {
-	for _, q := range theirs {
+func (s *setup) look(ctx context.Context, registered []terraformQueue) error {
+	for _, q := range registered {
 		found, err := sqsclient.Check(ctx, s.SQS, []sqsclient.QueueSpec{q.QueueSpec})
 		if err != nil {
 			return err
@@ -203,7 +202,7 @@ func (s *setup) look(ctx context.Context, theirs []terraformQueue) error {
 	return nil
 }
 
-// queueItem is a queue as it was found.
+// queueItem returns the item of a queue as it was found.
 func queueItem(spec sqsclient.QueueSpec, found []sqsclient.Difference) SetupItem {
 	item := SetupItem{Kind: "queue", Name: spec.Name, Outcome: SetupUnchanged, Spec: spec}
 	for i := range found {
@@ -217,8 +216,8 @@ func queueItem(spec sqsclient.QueueSpec, found []sqsclient.Difference) SetupItem
 	return item
 }
 
-// settle makes of a queue as it was found what it became. What was wrong and was not put right here, though
-// all is done, another setup was faster with.
+// settle sets the outcome of a queue. A difference that this setup did not fix, though it succeeded, was
+// fixed by another one.
 func (i *SetupItem) settle(made []string, aligned []sqsclient.Difference, done bool) {
 	switch {
 	case slices.Contains(made, i.Name):
@@ -230,7 +229,7 @@ func (i *SetupItem) settle(made []string, aligned []sqsclient.Difference, done b
 	}
 }
 
-// SpecText is what a table or queue has to be, in one line.
+// SpecText returns Spec in one line.
 func (i *SetupItem) SpecText() string {
 	text, err := json.Marshal(i.Spec)
 	if err != nil {

@@ -6,7 +6,7 @@ import (
 	"github.com/kinesin-io/kinesin/internal/sqsclient"
 )
 
-// TestSetupsAtOnce: what another setup put right between the look and the deed is as it has to be.
+// TestSetupsAtOnce: what another setup fixed between the check and the change is unchanged.
 func TestSetupsAtOnce(t *testing.T) {
 	spec := sqsclient.QueueSpec{Name: "p-inbound"}
 	missing, differs := sqsclient.Difference{Queue: spec.Name}, sqsclient.Difference{Queue: spec.Name, Attribute: "VisibilityTimeout", Have: "1", Want: "30"}

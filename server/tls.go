@@ -11,10 +11,10 @@ import (
 	"github.com/kinesin-io/kinesin/internal/livefile"
 )
 
-// certFileBytesMax bounds a file with a certificate and those above it, and one with a key.
+// certFileBytesMax bounds a file with a certificate chain or a key.
 const certFileBytesMax = 1 << 20
 
-// openTLS is how the server speaks TLS; nil when it does not.
+// openTLS returns the TLS configuration of the server; nil without TLS.
 func (s *Server) openTLS(ctx context.Context) (*tls.Config, error) {
 	if s.config.TLSCertFile == "" {
 		return nil, nil //nolint:nilnil // no TLS is asked for
@@ -29,7 +29,7 @@ func (s *Server) openTLS(ctx context.Context) (*tls.Config, error) {
 	}, nil
 }
 
-// openPair reads a certificate and its key, and again when they change.
+// openPair reads a certificate and its key, and reloads them when they change.
 func openPair(certFile, keyFile string, c clock.Clock, changed func(error)) (*livefile.Files[*tls.Certificate], error) {
 	return livefile.Open(livefile.Config[*tls.Certificate]{
 		Paths: []string{certFile, keyFile}, BytesMax: certFileBytesMax, Clock: c, Changed: changed,
@@ -40,8 +40,8 @@ func openPair(certFile, keyFile string, c clock.Clock, changed func(error)) (*li
 	})
 }
 
-// httpLog is where package net/http tells what it cannot return. Failed handshakes are anybody's who finds
-// the port.
+// httpLog logs the errors of package net/http. Failed handshakes are debug messages, since anybody who finds
+// the port can cause them.
 func httpLog(l *slog.Logger) *log.Logger { return log.New(httpLogWriter{l}, "", 0) }
 
 type httpLogWriter struct{ log *slog.Logger }

@@ -1,7 +1,6 @@
-// Package bench is the load generator behind `kinesin bench`: it schedules tasks
-// on a server, runs them in a worker of its own process, and counts exactly, by
-// the number that each task carries in its payload. It owns the load, the worker
-// and the figures; it starts no server, and it never judges a figure.
+// Package bench is the load generator of `kinesin bench`: it schedules tasks on a server, runs them in a
+// worker in its own process, and counts exactly, by the number in each task's payload. It starts no server
+// and judges no figure.
 package bench
 
 import (
@@ -18,10 +17,10 @@ type Kind string
 
 // The kinds of load.
 const (
-	Insert    Kind = "insert"    // tasks far in the future: only what it takes to accept them
-	Wall      Kind = "wall"      // all tasks due in one instant, drained
+	Insert    Kind = "insert"    // tasks far in the future, to measure accepting them
+	Wall      Kind = "wall"      // all tasks due at one instant
 	Steady    Kind = "steady"    // tasks due at random milliseconds, at a mean rate
-	Immediate Kind = "immediate" // one after the other: schedule, wait for the start, next
+	Immediate Kind = "immediate" // one task after the other: schedule it and wait for its start
 )
 
 // Limits of a run.
@@ -34,41 +33,40 @@ const (
 	aheadBase    = 4 * time.Second
 	aheadPerTask = 25 * time.Microsecond // 40,000 inserts a second is slow
 
-	// What does not start within this time after its due time is lost.
+	// A task that does not start within this time after its due time is lost.
 	patienceBase    = time.Minute
 	patiencePerTask = time.Millisecond
-	// A duplicate may come a little after the last first start.
-	settleFor  = time.Second
-	stopWithin = 10 * time.Second
+	// Duplicates may start a little after the last task.
+	settleFor = time.Second
 )
 
-// Config is a run.
+// Config configures a run.
 type Config struct {
 	Client *sdk.Client
 	Kind   Kind
-	// Tasks is how many; for Steady it follows from Rate and Duration.
+	// Tasks is the number of tasks; for Steady it follows from Rate and Duration.
 	Tasks        int
 	Rate         float64       // tasks per second, of Steady
 	Duration     time.Duration // of Steady
 	Slots        int           // of the worker
 	PayloadBytes int           // at least 8
-	Batch        int           // tasks of a call when inserting
-	Ahead        time.Duration // from the begin of the insertion to the first due time; 0: as long as a slow insertion takes
-	IdleMax      time.Duration // of Immediate: for a random time up to this nothing happens before each task; 0: none
+	Batch        int           // tasks per call when inserting
+	Ahead        time.Duration // from the start of the insertion to the first due time; 0: enough for a slow insertion
+	IdleMax      time.Duration // of Immediate: longest random pause before each task
 	Shards       int           // of the lambda; 0: the server's default
-	// Lambda is the name of the lambda that is made for the run, and deleted with all its tasks after it
-	// unless Keep is set.
+	// Lambda names the lambda that is created for the run, and deleted afterwards with all its tasks unless
+	// Keep is set.
 	Lambda string
 	Keep   bool
-	// ServerCPU is the CPU time that the server has used.
+	// ServerCPU returns the CPU time that the server has used.
 	ServerCPU func(ctx context.Context) (time.Duration, error)
 	Progress  func(text string)
 }
 
-// ErrConfig marks a run that cannot be; the text says what is allowed.
+// ErrConfig is returned for an invalid Config; the text says what is allowed.
 var ErrConfig = errors.New("bench")
 
-// Validate fills what follows from other fields and refuses what cannot be.
+// Validate sets Tasks of a Steady run, and refuses invalid values.
 func (c *Config) Validate() error {
 	if c.Kind == Steady {
 		c.Tasks = int(c.Rate * c.Duration.Seconds())
@@ -86,7 +84,7 @@ func (c *Config) Validate() error {
 	return errors.Join(errs...)
 }
 
-// Run carries out a run. The report is of use only without an error.
+// Run carries out a run. The report is valid only without an error.
 func Run(ctx context.Context, c Config) (Report, error) {
 	if err := c.Validate(); err != nil {
 		return Report{}, err
@@ -99,7 +97,7 @@ func Run(ctx context.Context, c Config) (Report, error) {
 	return report, errors.Join(err, r.cleanUp(ctx))
 }
 
-// run is a Config at work.
+// run is a run in progress.
 type run struct {
 	Config
 
@@ -108,7 +106,7 @@ type run struct {
 	accepted int
 }
 
-// measure runs the load, under a worker where it needs one.
+// measure runs the load, with a worker if it needs one.
 func (r *run) measure(ctx context.Context) (Report, error) {
 	if r.Kind == Insert {
 		return r.insertOnly(ctx)
@@ -138,7 +136,7 @@ func (r *run) measure(ctx context.Context) (Report, error) {
 	return r.report(measured), err
 }
 
-// startWorker runs the worker until stop is called; should it end by itself, so does the run.
+// startWorker runs the worker until stop is called. If it ends by itself, it calls fail.
 func (r *run) startWorker(ctx context.Context, fail context.CancelCauseFunc) (stop func(), stopped <-chan error) {
 	w := sdk.NewWorker(r.Client, sdk.Slots(r.Slots), sdk.Grace(time.Second))
 	sdk.NewLambda[[]byte](r.Lambda).Handle(w, func(_ context.Context, t *sdk.Task[[]byte]) error {
@@ -157,7 +155,7 @@ func (r *run) startWorker(ctx context.Context, fail context.CancelCauseFunc) (st
 	return stop, ended
 }
 
-// warmUp returns when the worker works.
+// warmUp waits until the worker runs tasks.
 func (r *run) warmUp(ctx context.Context) error {
 	for range 3 {
 		if _, err := r.Client.Schedule(ctx, sdk.Item{Lambda: r.Lambda, Payload: warmUpPayload(r.PayloadBytes)}); err != nil {

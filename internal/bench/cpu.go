@@ -12,10 +12,10 @@ import (
 	"time"
 )
 
-// cpuSeries is what the server's metrics call its CPU time.
+// cpuSeries is the metric of the server's CPU time.
 const cpuSeries = "process_cpu_seconds_total "
 
-// ownCPU is the CPU time that this process has used.
+// ownCPU returns the CPU time that this process has used.
 func ownCPU() time.Duration {
 	var u syscall.Rusage
 	if syscall.Getrusage(syscall.RUSAGE_SELF, &u) != nil {
@@ -24,7 +24,7 @@ func ownCPU() time.Duration {
 	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
 }
 
-// ServerCPU reads the CPU time of the server at a URL from its metrics.
+// ServerCPU returns a function that reads the CPU time of the server at a URL from its metrics.
 func ServerCPU(client *http.Client, server string) func(context.Context) (time.Duration, error) {
 	return func(ctx context.Context) (time.Duration, error) {
 		request, err := http.NewRequestWithContext(ctx, http.MethodGet, strings.TrimRight(server, "/")+"/metrics", http.NoBody)

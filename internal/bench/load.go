@@ -12,7 +12,7 @@ import (
 	"github.com/kinesin-io/kinesin/sdk"
 )
 
-// insertOnly measures what it takes to accept tasks.
+// insertOnly measures accepting tasks.
 func (r *run) insertOnly(ctx context.Context) (Report, error) {
 	due := time.Now().Add(insertAhead).Truncate(time.Millisecond)
 	for i := range r.seen.due {
@@ -24,7 +24,7 @@ func (r *run) insertOnly(ctx context.Context) (Report, error) {
 	return r.report(r.inserted), nil
 }
 
-// wall makes all tasks due in one instant and waits until all have started.
+// wall makes all tasks due at one instant, and waits until all have started.
 func (r *run) wall(ctx context.Context) (phase, error) {
 	due := r.firstDue()
 	for i := range r.seen.due {
@@ -42,7 +42,7 @@ func (r *run) steady(ctx context.Context) (phase, error) {
 	return r.insertThenRun(ctx, due, r.Duration)
 }
 
-// firstDue is far enough ahead that all tasks are in before it.
+// firstDue returns a due time far enough ahead to insert all tasks before it.
 func (r *run) firstDue() time.Time {
 	ahead := r.Ahead
 	if ahead == 0 {
@@ -72,14 +72,14 @@ func (r *run) insertThenRun(ctx context.Context, first time.Time, length time.Du
 	return r.awaitAll(ctx, p, length)
 }
 
-// awaitAll waits for the last start, and a little longer for duplicates. What does not start is
-// lost, which is a figure and no error.
+// awaitAll waits for the last start, and a little longer for duplicates. Tasks that do not start are counted
+// as lost, which is no error.
 func (r *run) awaitAll(ctx context.Context, p phase, length time.Duration) (phase, error) {
 	err := await(ctx, r.seen.all, length+patienceBase+time.Duration(r.Tasks)*patiencePerTask)
 	if err != nil && !errors.Is(err, errPatience) {
 		return p, err
 	}
-	if err := sleep(ctx, settleFor/10); err != nil { // the last results are on their way
+	if err := sleep(ctx, settleFor/10); err != nil { // for the last results
 		return p, err
 	}
 	if p, err = r.finish(ctx, p); err != nil {
@@ -89,7 +89,7 @@ func (r *run) awaitAll(ctx context.Context, p phase, length time.Duration) (phas
 	return p, sleep(ctx, settleFor)
 }
 
-// immediate schedules one task after the other. Its due time is when the call was made.
+// immediate schedules one task after the other, each due at once.
 func (r *run) immediate(ctx context.Context) (phase, error) {
 	p, err := r.begin(ctx)
 	if err != nil {
@@ -118,7 +118,7 @@ func (r *run) immediate(ctx context.Context) (phase, error) {
 	return p, sleep(ctx, settleFor)
 }
 
-// insert schedules all tasks, in batches over several calls at a time.
+// insert schedules all tasks, in batches and several calls at a time.
 func (r *run) insert(ctx context.Context) error {
 	p, err := r.begin(ctx)
 	if err != nil {

@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// indexBytes is how much of a payload is the task's number.
+// indexBytes is the size of the task's number in its payload.
 const indexBytes = 8
 
 const warmUpIndex = math.MaxUint64
@@ -18,7 +18,7 @@ func warmUpPayload(size int) []byte {
 	return payloads(1, size, func(int) uint64 { return warmUpIndex })[0]
 }
 
-// payloads are n payloads of a size in one piece of memory, each with its number in front.
+// payloads returns n payloads of a size, each beginning with its number, in one allocation.
 func payloads(n, size int, number func(i int) uint64) [][]byte {
 	slab := make([]byte, n*size)
 	all := make([][]byte, n)
@@ -33,7 +33,7 @@ func payloads(n, size int, number func(i int) uint64) [][]byte {
 	return all
 }
 
-// record is what happened to each task: written by many handlers at a time, read when they are done.
+// record holds what happened to each task. Handlers write it concurrently; it is read when they are done.
 type record struct {
 	due    []int64 // Unix microseconds; written before the task is scheduled
 	starts []atomic.Int64
@@ -46,7 +46,7 @@ type record struct {
 	last      atomic.Int64 // Unix microseconds of the newest first start
 
 	all  chan struct{} // closed when all tasks have started
-	each chan struct{} // holds a value when a task has started, for those who wait for one
+	each chan struct{} // holds a value when a task has started
 	warm chan struct{}
 }
 
@@ -57,7 +57,7 @@ func newRecord(tasks int) *record {
 	}
 }
 
-// start notes that a task was started.
+// start records the start of a task.
 func (r *record) start(payload []byte, now time.Time) {
 	if len(payload) < indexBytes {
 		r.strange.Add(1)
@@ -103,7 +103,7 @@ func (r *record) awaitWarm(ctx context.Context, patience time.Duration) error {
 	return await(ctx, r.warm, patience)
 }
 
-// await waits for one value of c.
+// await waits for a value of c.
 func await(ctx context.Context, c <-chan struct{}, patience time.Duration) error {
 	over := time.NewTimer(patience)
 	defer over.Stop()
@@ -117,7 +117,7 @@ func await(ctx context.Context, c <-chan struct{}, patience time.Duration) error
 	}
 }
 
-// lateness is start − due of every task that started, in microseconds.
+// lateness returns start − due of every started task, in microseconds.
 func (r *record) lateness() []int64 {
 	all := make([]int64, 0, r.started.Load())
 	for i := range r.starts {

@@ -8,14 +8,14 @@ import (
 	"time"
 )
 
-// Report is the figures of a run. Lateness is start − due, on one clock; for
-// Immediate, due is the moment before the call.
+// Report is the result of a run. Lateness is start − due, on one clock; for Immediate, due is the time just
+// before the call.
 type Report struct {
 	Kind         Kind    `json:"kind"`
 	Tasks        int     `json:"tasks"`
 	Workers      int     `json:"workers"`
 	PayloadBytes int     `json:"payload_bytes"`
-	Seconds      float64 `json:"seconds"` // of what Rate counts
+	Seconds      float64 `json:"seconds"` // of the phase that Rate counts
 	Rate         float64 `json:"rate"`    // tasks per second
 
 	LatenessP50 float64 `json:"lateness_p50_ms"`
@@ -23,12 +23,12 @@ type Report struct {
 	LatenessP99 float64 `json:"lateness_p99_ms"`
 	LatenessMax float64 `json:"lateness_max_ms"`
 
-	// CPU-seconds per 1,000 tasks while they ran, or were inserted when that is all.
+	// CPU-seconds per 1,000 tasks while they ran; for Insert while they were inserted.
 	CPUServer float64 `json:"cpu_seconds_per_1000_server"`
 	CPUClient float64 `json:"cpu_seconds_per_1000_client"`
 	CPU       float64 `json:"cpu_seconds_per_1000"`
 
-	// The insertion before, where there was one.
+	// The insertion before the run, if any.
 	InsertSeconds float64 `json:"insert_seconds"`
 	InsertRate    float64 `json:"insert_rate"`
 	InsertCPU     float64 `json:"insert_cpu_seconds_per_1000"`
@@ -38,7 +38,7 @@ type Report struct {
 	Early     int `json:"early"`     // starts before the due time
 }
 
-// phase is a stretch of time and the CPU time used in it.
+// phase is a period and the CPU time used in it.
 type phase struct {
 	from, to       time.Time
 	server, client time.Duration
@@ -46,7 +46,7 @@ type phase struct {
 
 func (p phase) seconds() float64 { return p.to.Sub(p.from).Seconds() }
 
-// begin reads the CPU times; finish turns them into what was used since.
+// begin reads the CPU times; finish replaces them by what was used since.
 func (r *run) begin(ctx context.Context) (phase, error) {
 	server, err := r.ServerCPU(ctx)
 	return phase{server: server, client: ownCPU()}, err
@@ -78,8 +78,8 @@ func (r *run) report(p phase) Report {
 	return o
 }
 
-// percentile is the smallest value that a share of all values do not exceed, in
-// milliseconds; the values are sorted microseconds.
+// percentile returns the smallest value that at least that share of the values do not exceed, in
+// milliseconds. The values are sorted microseconds.
 func percentile(sorted []int64, share float64) float64 {
 	if len(sorted) == 0 {
 		return 0

@@ -9,7 +9,7 @@ const (
 	gigabyte     = 1e9
 )
 
-// Line is one position of a bill: on-demand and provisioned capacity are alternatives.
+// Line is one item of a bill, with on-demand and with provisioned capacity.
 type Line struct {
 	OnDemandMonth      float64 `json:"on_demand_month"`
 	ProvisionedMonth   float64 `json:"provisioned_month"`
@@ -17,7 +17,7 @@ type Line struct {
 	ProvisionedMillion float64 `json:"provisioned_per_million"`
 }
 
-// Bill is what a load costs, with its peers beside it.
+// Bill is the cost of a load, with that of alternatives for comparison.
 type Bill struct {
 	Load    Load   `json:"load"`
 	Prices  Prices `json:"prices"`
@@ -35,17 +35,16 @@ type Bill struct {
 	Total   Line `json:"total"`
 
 	Dynein             Line    `json:"dynein"`            // the same load in Dynein: 3 write units and 4 SQS requests per job
-	EventBridge        float64 `json:"eventbridge_month"` // EventBridge Scheduler, after what is free
+	EventBridge        float64 `json:"eventbridge_month"` // EventBridge Scheduler, beyond the free tier
 	EventBridgeMillion float64 `json:"eventbridge_per_million"`
-	// ProvisionedFrom is the mean utilization of provisioned capacity from which on it is cheaper than on
-	// demand.
+	// ProvisionedFrom is the mean utilization above which provisioned capacity is cheaper than on demand.
 	ProvisionedFrom float64 `json:"provisioned_wins_from_utilization"`
-	// BeatsEventBridgeFrom is the rate in tasks per second from which on the cheaper total is below
-	// EventBridge Scheduler's price, 0 if never.
+	// BeatsEventBridgeFrom is the rate in tasks per second above which the lower total is below the price of
+	// EventBridge Scheduler; 0 if there is none.
 	BeatsEventBridgeFrom float64 `json:"beats_eventbridge_from_tasks_per_second"`
 }
 
-// Of computes the bill. The load and the prices must have passed their checks.
+// Of computes the bill of a load. Load and prices must be valid.
 func Of(l Load, p Prices) Bill {
 	if l.PeakRate == 0 {
 		l.PeakRate = l.Rate
@@ -73,7 +72,7 @@ func bill(l Load, p Prices) Bill {
 	return b
 }
 
-// dynein is Dynein's data path as it was measured: 3 write units and 4 SQS requests per job, no batching.
+// dynein returns the cost in Dynein as measured: 3 write units and 4 SQS requests per job, without batches.
 func (b *Bill) dynein() Line {
 	const writes, requests = 3, 4
 	d := &b.Prices.DynamoDB
@@ -87,7 +86,8 @@ func (p *Prices) sqs(requests float64) float64 {
 	return max(0, requests-p.SQS.FreeRequestsMonth) / million * p.SQS.RequestPerMillion
 }
 
-// storedBytes is what lies in the tables at a time: what waits, and what ended and is kept.
+// storedBytes returns the mean size of the tables: waiting tasks, and ended ones until their retention is
+// over.
 func storedBytes(l Load) float64 {
 	row := float64(taskRowBytes + storageOverheadBytes + l.PayloadBytes)
 	kept := l.Wait.Seconds() * l.ScheduledShare
@@ -112,8 +112,8 @@ func (b *Bill) sum(lines ...Line) Line {
 	return b.line(onDemand, provisioned)
 }
 
-// beatsFrom searches the rate, with the load's shape, from which on the cheaper of the two totals stays below
-// EventBridge Scheduler. Both grow with the rate, the fixed part is ours and the free part is theirs, so
+// beatsFrom searches the rate, with the load's shape, above which the lower of the two totals is below the
+// price of EventBridge Scheduler. Both grow with the rate, ours has a fixed part and theirs a free one, so
 // there is one such rate or none.
 func beatsFrom(l Load, p Prices) float64 {
 	shape := l.PeakRate / l.Rate

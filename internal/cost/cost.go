@@ -1,6 +1,6 @@
-// Package cost computes what a load costs on DynamoDB and SQS: a pure model whose
-// units are those that tests measure on a task's life (test/cost) and whose prices are a
-// file with a date and a source. It calls nothing and knows no other package of Kinesin.
+// Package cost computes what a load costs on DynamoDB and SQS, by a pure model. Tests measure its units
+// (test/cost), and its prices are a file with a date and a source. It calls nothing and imports no other
+// package of Kinesin.
 package cost
 
 import (
@@ -16,30 +16,30 @@ const (
 	Deliver = "deliver"
 )
 
-// ErrLoad refuses a load; the text says what is allowed.
+// ErrLoad is returned for an invalid load; the text says what is allowed.
 var ErrLoad = errors.New("load refused")
 
-// Load is what is to be paid for: a mean over a month, and its peak.
+// Load is a load: the mean over a month, and its peak.
 type Load struct {
 	Mode string `json:"mode"` // Managed or Deliver
 	// Rate is the mean of tasks per second over the month, PeakRate the highest rate that provisioned
 	// capacity must carry; 0 means that the load is even.
 	Rate     float64 `json:"tasks_per_second"`
 	PeakRate float64 `json:"peak_tasks_per_second"`
-	// ScheduledShare is how many of the tasks wait in the schedule table, from 0 to 1. The others are due so
-	// soon that they go straight to their queue.
+	// ScheduledShare is the share of tasks that wait in the schedule table, from 0 to 1. The others are due
+	// so soon that they go straight to their queue.
 	ScheduledShare float64 `json:"scheduled_share"`
-	KeyedShare     float64 `json:"keyed_share"` // of managed scheduled tasks, how many have an idempotency key
-	LongShare      float64 `json:"long_share"`  // of managed attempts, how many run for more than 200 ms
-	// MatchedShare is how many of managed dispatches find a free worker at the server that makes them: such a
-	// task is pushed without a message and without a claim.
+	KeyedShare     float64 `json:"keyed_share"` // of managed scheduled tasks: with an idempotency key
+	LongShare      float64 `json:"long_share"`  // of managed attempts: longer than 200 ms
+	// MatchedShare is the share of managed dispatches that are direct hand-offs, without a message and a
+	// claim.
 	MatchedShare float64 `json:"matched_share"`
 	Retries      float64 `json:"retries"` // mean failed attempts of a managed task
 	PayloadBytes int     `json:"payload_bytes"`
-	// TasksPerRequest is how many tasks share an SQS request on their way to a worker, and a send to the
-	// inbound queue; more under load.
+	// TasksPerRequest is how many tasks share an SQS request to a worker or to the inbound queue; more under
+	// load.
 	TasksPerRequest float64 `json:"tasks_per_request"`
-	BufferedShare   float64 `json:"buffered_share"` // how many come through the inbound queue; by default InboundShare
+	BufferedShare   float64 `json:"buffered_share"` // through the inbound queue; by default InboundShare
 
 	Wait      time.Duration `json:"wait_ns"`      // mean time from Schedule to due
 	Retention time.Duration `json:"retention_ns"` // how long the rows of ended managed tasks are kept
@@ -49,7 +49,7 @@ type Load struct {
 	Queues     int `json:"queues"`     // <lambda, priority> classes with workers
 	Partitions int `json:"partitions"` // lambdas × priorities × shards
 
-	// Utilization is how much of the provisioned capacity the peak uses, from 0 to 1.
+	// Utilization is the share of provisioned capacity that the peak uses, from 0 to 1.
 	Utilization float64 `json:"utilization"`
 }
 
@@ -60,7 +60,7 @@ const (
 	countMax        = 1_000_000 // servers, workers, queues, partitions
 )
 
-// Check refuses values that mean nothing. All its errors are ErrLoad.
+// Check refuses invalid values. Its errors are ErrLoad.
 func (l *Load) Check() error {
 	var errs []error
 	refuse := func(ok bool, format string, args ...any) {
@@ -70,7 +70,8 @@ func (l *Load) Check() error {
 	}
 	refuse(l.Mode == Managed || l.Mode == Deliver, "mode %q: want %s or %s", l.Mode, Managed, Deliver)
 	refuse(l.Rate > 0 && l.Rate <= RateMax, "rate %v: want more than 0 and at most %d tasks per second", l.Rate, RateMax)
-	refuse(l.PeakRate == 0 || l.PeakRate >= l.Rate && l.PeakRate <= RateMax, "peak rate %v: want at least the rate, %v, and at most %d tasks per second", l.PeakRate, l.Rate, RateMax)
+	refuse(l.PeakRate == 0 || l.PeakRate >= l.Rate && l.PeakRate <= RateMax,
+		"peak rate %v: want at least the rate, %v, and at most %d tasks per second", l.PeakRate, l.Rate, RateMax)
 	for _, share := range []struct {
 		name  string
 		value float64
@@ -97,8 +98,8 @@ func (l *Load) Check() error {
 	return errors.Join(errs...)
 }
 
-// InboundShare is how many of a load's tasks servers with an inbound queue, as they are by default, put
-// there: those that wait in the store, but for those with a key.
+// InboundShare returns the share of tasks that servers put on the inbound queue by default: those that wait
+// in the store, except managed ones with a key.
 func InboundShare(l Load) float64 {
 	if l.Mode == Deliver {
 		return l.ScheduledShare
@@ -106,7 +107,7 @@ func InboundShare(l Load) float64 {
 	return l.ScheduledShare * (1 - l.KeyedShare)
 }
 
-// Usage is what one task takes, and what runs whether there are tasks or not.
+// Usage is an amount of DynamoDB units and SQS requests.
 type Usage struct {
 	WriteUnits  float64 `json:"write_units"`
 	ReadUnits   float64 `json:"read_units"`
@@ -121,7 +122,7 @@ func (u Usage) plus(v Usage) Usage {
 	return Usage{u.WriteUnits + v.WriteUnits, u.ReadUnits + v.ReadUnits, u.SQSRequests + v.SQSRequests}
 }
 
-// PerTask is the mean of what a task takes over its whole life.
+// PerTask returns the mean usage of a task over its whole life.
 func PerTask(l Load) Usage {
 	if l.Mode == Deliver {
 		return deliverTask(l)
@@ -148,16 +149,16 @@ func managedTask(l Load) Usage {
 	return u.plus(buffered(l))
 }
 
-// buffered is the way through the inbound queue.
+// buffered returns the usage of the way through the inbound queue.
 func buffered(l Load) Usage {
 	return Usage{ReadUnits: tombstoneReads, SQSRequests: requestsPerSend / l.TasksPerRequest * chunks(l.PayloadBytes)}.times(l.BufferedShare)
 }
 
-// Idle is what the fleet takes each second without any task.
+// Idle returns the usage per second of a fleet without tasks.
 func Idle(l Load) Usage {
 	servers, workers := float64(l.Servers), float64(l.Workers)
 	if l.Mode == Deliver {
-		workers = 0 // its consumers are not ours
+		workers = 0 // consumers are not workers of Kinesin
 	}
 	u := Usage{
 		WriteUnits: servers*memberWrites + workers*heartbeatWrites,
@@ -172,7 +173,7 @@ func Idle(l Load) Usage {
 	return u
 }
 
-// payloadWrites is the one write of a payload that does not fit into its task's row.
+// payloadWrites returns the units of writing a payload that does not fit into its task's row.
 func payloadWrites(bytes int) float64 {
 	if bytes <= payloadInlineBytesMax {
 		return 0
@@ -187,5 +188,5 @@ func payloadReads(bytes int) float64 {
 	return math.Ceil(float64(bytes+payloadRowBytes) / readUnitBytes)
 }
 
-// chunks is how many requests SQS charges for a message.
+// chunks returns how many requests SQS bills for a message.
 func chunks(bytes int) float64 { return max(1, math.Ceil(float64(bytes)/sqsChunkBytes)) }

@@ -20,7 +20,7 @@ func prices(t *testing.T) cost.Prices {
 	return p
 }
 
-// plain is one task a second of which everything is known by heart.
+// plain is a load of one task per second with known results.
 func plain(mode string) cost.Load {
 	return cost.Load{
 		Mode: mode, Rate: 1, ScheduledShare: 1, PayloadBytes: 100, TasksPerRequest: 10, Utilization: 1,
@@ -75,7 +75,7 @@ func TestUnitsOfATask(t *testing.T) {
 	}
 }
 
-// What is due soon or has a key does not go through the inbound queue.
+// Tasks that are due soon or have a key do not go through the inbound queue.
 func TestWhatGoesThroughTheInboundQueue(t *testing.T) {
 	l := plain(cost.Managed)
 	near(t, "all wait", cost.InboundShare(l), 1)
@@ -111,7 +111,7 @@ func TestPeakPaysForProvisionedCapacityOnly(t *testing.T) {
 	near(t, "provisioned", b.Writes.ProvisionedMonth, 10*a.Writes.ProvisionedMonth)
 }
 
-// From the rate that is told on, and not before, it costs less than EventBridge Scheduler.
+// Above the reported rate, and not below, the total is less than EventBridge Scheduler.
 func TestWhereItBeatsEventBridge(t *testing.T) {
 	l := plain(cost.Deliver)
 	l.Servers, l.Partitions, l.Utilization = 3, 3, 0.7

@@ -10,15 +10,15 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// DefaultPrices is the price list in its file form, to be copied and edited.
+// DefaultPrices is the price list as a file, to be copied and edited.
 //
 //go:embed prices.yaml
 var DefaultPrices []byte
 
-// ErrPrices refuses a price list; the text says what is wrong with it.
+// ErrPrices is returned for an invalid price list; the text says why.
 var ErrPrices = errors.New("price list refused")
 
-// Prices is a price list, with the day and the place it is from. All prices are in Currency.
+// Prices is a price list with its date and source. All prices are in Currency.
 type Prices struct {
 	Currency string `yaml:"currency" json:"currency"`
 	Region   string `yaml:"region" json:"region"`
@@ -30,7 +30,7 @@ type Prices struct {
 	EventBridge EventBridgePrices `yaml:"eventbridge_scheduler" json:"eventbridge_scheduler"`
 }
 
-// DynamoDBPrices are of on-demand units, of provisioned units for an hour, and of storage for a month.
+// DynamoDBPrices are the prices of on-demand units, of provisioned units per hour, and of storage per month.
 type DynamoDBPrices struct {
 	WritePerMillion   float64 `yaml:"write_per_million" json:"write_per_million"`
 	ReadPerMillion    float64 `yaml:"read_per_million" json:"read_per_million"`
@@ -39,20 +39,20 @@ type DynamoDBPrices struct {
 	StorageGBMonth    float64 `yaml:"storage_gb_month" json:"storage_gb_month"`
 }
 
-// SQSPrices are of requests to standard queues.
+// SQSPrices are the prices of requests to standard queues.
 type SQSPrices struct {
 	RequestPerMillion float64 `yaml:"request_per_million" json:"request_per_million"`
 	FreeRequestsMonth float64 `yaml:"free_requests_month" json:"free_requests_month"`
 }
 
-// EventBridgePrices are of EventBridge Scheduler, which the result is compared with.
+// EventBridgePrices are the prices of EventBridge Scheduler, for comparison.
 type EventBridgePrices struct {
 	InvocationPerMillion float64 `yaml:"invocation_per_million" json:"invocation_per_million"`
 	FreeInvocationsMonth float64 `yaml:"free_invocations_month" json:"free_invocations_month"`
 }
 
-// ReadPrices reads a price list in the form of DefaultPrices. Every price must be there, none negative.
-// Its errors are ErrPrices, or those of r.
+// ReadPrices reads a price list in the form of DefaultPrices. Every price must be set and none negative. Its
+// errors are ErrPrices, or those of r.
 func ReadPrices(r io.Reader) (Prices, error) {
 	const fileBytesMax = 64 << 10
 	text, err := io.ReadAll(io.LimitReader(r, fileBytesMax))
@@ -72,7 +72,7 @@ func (p *Prices) check() error {
 	var errs []error
 	for _, text := range []struct{ name, value string }{{"currency", p.Currency}, {"date", p.Date}, {"source", p.Source}} {
 		if text.value == "" {
-			errs = append(errs, fmt.Errorf("%w: %s is missing: a price without it means nothing", ErrPrices, text.name))
+			errs = append(errs, fmt.Errorf("%w: %s is missing", ErrPrices, text.name))
 		}
 	}
 	for _, price := range []struct {

@@ -1,6 +1,6 @@
-// Package dial makes the HTTP clients with which a program calls a server of Kinesin: with the server's
-// token, with the certificates that it trusts, and with errors that say what to change where trying again
-// cannot help. It makes no call itself.
+// Package dial creates the HTTP clients with which a program calls a server of Kinesin: with the server's
+// token, with the trusted certificates, and with errors that say what to change if a retry cannot help. It
+// makes no call itself.
 package dial
 
 import (
@@ -18,40 +18,40 @@ import (
 	"github.com/kinesin-io/kinesin/internal/token"
 )
 
-// ErrConfig refuses a configuration; the text says what is allowed.
+// ErrConfig is returned for an invalid configuration; the text says what is allowed.
 var ErrConfig = errors.New("cannot call a server")
 
 // caFileBytesMax bounds a file of certificates.
 const caFileBytesMax = 1 << 20
 
-// Config says what to call, and how. The zero value of all but Server and Clock means none.
+// Config configures the clients. Server and Clock are required.
 type Config struct {
 	Server string // base URL
-	// TokenFile holds the token that each call carries; its first one, read again when the file changes.
+	// TokenFile holds the token of each call: the first in the file, which is reloaded when it changes.
 	TokenFile string
-	// CAFile holds the certificates, in PEM, that are trusted to sign the server's, instead of those of this
-	// machine.
+	// CAFile holds the trusted certificate authorities, in PEM, instead of those of this machine.
 	CAFile string
-	HTTP   *http.Client // used for everything instead of own ones
+	HTTP   *http.Client // used for all calls if set
 	Clock  clock.Clock
-	// TokenChanged is told of a new token (nil), and why a change is not taken; nil: nobody is.
+	// TokenChanged is called with nil after a reload of the token, and with the error of a failed one. It may
+	// be nil.
 	TokenChanged func(error)
 }
 
-// Clients keep apart what must not wait for each other.
+// Clients are separate clients for calls that must not wait for each other.
 type Clients struct {
-	Calls   *http.Client // short: faster over HTTP/1.1, with a bound on connections
-	Beats   *http.Client // of workers: never behind calls that wait for a connection
-	Streams *http.Client // and whatever else takes long, many on one connection
+	Calls   *http.Client // short calls, over HTTP/1.1 with bounded connections
+	Beats   *http.Client // heartbeats of workers
+	Streams *http.Client // streams and other long calls, many per connection
 }
 
-// New returns clients, which have made no connection yet. What is wrong with the configuration is ErrConfig.
+// New returns clients without a connection. Its errors are ErrConfig.
 func New(c Config) (Clients, error) {
 	base, err := url.Parse(c.Server)
 	if err != nil {
 		return Clients{}, fmt.Errorf("%w %q: %w", ErrConfig, c.Server, err)
 	}
-	d := door{base: base}
+	d := transport{base: base}
 	if c.TokenFile != "" {
 		if d.token, err = token.OpenFirst(c.TokenFile, c.Clock, c.TokenChanged); err != nil {
 			return Clients{}, fmt.Errorf("%w: token: %w", ErrConfig, err)
@@ -59,7 +59,7 @@ func New(c Config) (Clients, error) {
 	}
 	if c.HTTP != nil {
 		if c.CAFile != "" {
-			return Clients{}, fmt.Errorf("%w: a file of certificates with an HTTP client of one's own: give that client the certificates", ErrConfig)
+			return Clients{}, fmt.Errorf("%w: both a file of certificates and an HTTP client are set: give the client the certificates", ErrConfig)
 		}
 		own := *c.HTTP
 		own.Transport = d.before(own.Transport)
@@ -78,14 +78,14 @@ func New(c Config) (Clients, error) {
 	}, nil
 }
 
-// CloseIdle closes connections that nothing is under way on.
+// CloseIdle closes idle connections.
 func (c *Clients) CloseIdle() {
 	c.Calls.CloseIdleConnections()
 	c.Beats.CloseIdleConnections()
 	c.Streams.CloseIdleConnections()
 }
 
-// readTrust returns nil for no file: what this machine trusts.
+// readTrust reads the trusted certificates; nil for no file means those of this machine.
 func readTrust(path string) (*tls.Config, error) {
 	if path == "" {
 		return nil, nil //nolint:nilnil // the default of a transport
@@ -101,14 +101,14 @@ func readTrust(path string) (*tls.Config, error) {
 	return &tls.Config{RootCAs: pool, MinVersion: tls.VersionTLS12}, nil
 }
 
-// door is what each request to a server passes.
-type door struct {
+// transport is the http.RoundTripper of the clients.
+type transport struct {
 	base  *url.URL
 	token *livefile.Files[string] // nil: none
 	next  http.RoundTripper
 }
 
-func (d door) before(next http.RoundTripper) door {
+func (d transport) before(next http.RoundTripper) transport {
 	d.next = next
 	if next == nil {
 		d.next = http.DefaultTransport
@@ -116,10 +116,10 @@ func (d door) before(next http.RoundTripper) door {
 	return d
 }
 
-// RoundTrip adds the token, but not where a redirect leads elsewhere, and explains what came of it.
-func (d door) RoundTrip(r *http.Request) (*http.Response, error) {
+// RoundTrip adds the token, except to a redirect to another server, and explains errors.
+func (d transport) RoundTrip(r *http.Request) (*http.Response, error) {
 	if d.token != nil && r.URL.Host == d.base.Host && r.URL.Scheme == d.base.Scheme {
-		r = r.WithContext(r.Context()) // a copy: the caller's stays as it is
+		r = r.WithContext(r.Context()) // a copy: the caller's request must not change
 		r.Header = r.Header.Clone()
 		token.Put(r.Header, d.token.Get())
 	}
@@ -133,18 +133,18 @@ func (d door) RoundTrip(r *http.Request) (*http.Response, error) {
 	return response, nil
 }
 
-// CloseIdleConnections is what http.Client looks for.
-func (d door) CloseIdleConnections() {
+// CloseIdleConnections is called by http.Client.
+func (d transport) CloseIdleConnections() {
 	if c, ok := d.next.(interface{ CloseIdleConnections() }); ok {
 		c.CloseIdleConnections()
 	}
 }
 
-// explain makes an *api.Error of what no further try will mend.
-func (d door) explain(err error) error {
+// explain returns an *api.Error for an error that no retry can fix.
+func (d transport) explain(err error) error {
 	if refused, found := errors.AsType[*tls.CertificateVerificationError](err); found {
 		return d.invalid("its certificate is not trusted (%v); name a file with the certificate that signed it "+
-			"(kinesin: --tls-ca-file or KINESIN_TLS_CA_FILE, Go: sdk.WithCAFile), and use the host name that it was made for", refused.Err)
+			"(kinesin: --tls-ca-file or KINESIN_TLS_CA_FILE, Go: sdk.WithCAFile), and use the host name that it was issued for", refused.Err)
 	}
 	if errors.Is(err, http.ErrSchemeMismatch) || strings.Contains(err.Error(), "first record does not look like a TLS handshake") {
 		return d.invalid("it speaks no TLS: want http:// instead of https://")

@@ -40,7 +40,7 @@ func clients(t *testing.T, c Config) Clients {
 	return made
 }
 
-// get returns the body of an answer.
+// get returns the body of a response.
 func get(t *testing.T, h *http.Client, url string) (string, error) {
 	t.Helper()
 	request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, url, nil)
@@ -55,7 +55,7 @@ func get(t *testing.T, h *http.Client, url string) (string, error) {
 	return string(body), errors.Join(err, response.Body.Close())
 }
 
-// echo answers with what authorizes the request.
+// echo answers with the Authorization header of the request.
 func echo(w http.ResponseWriter, r *http.Request) {
 	_, _ = io.WriteString(w, r.Header.Get("Authorization"))
 }
@@ -176,7 +176,7 @@ func TestConfigThatIsRefused(t *testing.T) {
 		{"31 characters", Config{TokenFile: writeFile(t, "short", secret[:31])}},
 		{"no such file", Config{CAFile: "/nowhere/ca"}},
 		{"holds none", Config{CAFile: writeFile(t, "ca", "hello")}},
-		{"client of one's own", Config{CAFile: writeFile(t, "ca", "hello"), HTTP: http.DefaultClient}},
+		{"both a file of certificates", Config{CAFile: writeFile(t, "ca", "hello"), HTTP: http.DefaultClient}},
 	} {
 		c.config.Server, c.config.Clock = "http://127.0.0.1:7070", clock.Real()
 		if _, err := New(c.config); !errors.Is(err, ErrConfig) || !strings.Contains(err.Error(), c.word) {

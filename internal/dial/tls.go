@@ -10,11 +10,11 @@ import (
 	"github.com/kinesin-io/kinesin/api/kinesinv1"
 )
 
-// tlsWanted is how package net/http answers plain HTTP at a TLS port.
+// tlsWanted is the answer of package net/http to plain HTTP on a TLS port.
 const tlsWanted = "Client sent an HTTP request to an HTTPS server."
 
-// saysTLS reports whether the answer is tlsWanted. It reads the body of no answer of Kinesin, which always
-// has a type.
+// saysTLS reports whether the answer is tlsWanted. It never reads an answer of Kinesin, which always has a
+// type.
 func saysTLS(r *http.Response) bool {
 	if r.StatusCode != http.StatusBadRequest || r.Header.Get("Content-Type") != "" {
 		return false
@@ -30,7 +30,7 @@ func saysTLS(r *http.Response) bool {
 	return false
 }
 
-func (d door) invalid(format string, args ...any) error {
+func (d transport) invalid(format string, args ...any) error {
 	where := d.base.Scheme + "://" + d.base.Host
 	return api.Errorf(kinesinv1.Reason_REASON_INVALID, "invalid server %s: %s", where, fmt.Sprintf(format, args...))
 }

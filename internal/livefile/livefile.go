@@ -1,9 +1,8 @@
-// Package livefile keeps what is in small files at hand while others change them: certificates and tokens
-// that are renewed under a running process. It owns reading, bounds and the last good value; what the files
-// mean is its caller's.
+// Package livefile keeps the contents of small files that others replace, such as certificates and tokens. It
+// reads and bounds the files and keeps the last valid value; its caller parses them.
 //
-// There is no goroutine: whoever asks looks again, at most every LookEvery. What cannot be read, or means
-// nothing, leaves the last good value in force, since a file may be seen half-way through its change.
+// There is no goroutine: Get reads again when the value is older than LookEvery. Files that cannot be read or
+// parsed leave the last valid value in place, since a file may be read in the middle of its replacement.
 package livefile
 
 import (
@@ -24,22 +23,22 @@ import (
 // LookEvery is how old a value may be before the files are read again.
 const LookEvery = time.Second
 
-// ErrFile says that a file cannot be used; the text names it.
+// ErrFile is returned for a file that cannot be used; the text names it.
 var ErrFile = errors.New("cannot use file")
 
-// Config says which files, and what is in them. All but Changed is required.
+// Config configures Files. All but Changed is required.
 type Config[T any] struct {
 	Paths    []string
 	BytesMax int64 // of each file
-	// Parse makes the value of what is in the files, in the order of Paths. Its error must not quote them.
+	// Parse returns the value of the contents, in the order of Paths. Its error must not quote them.
 	Parse func(contents [][]byte) (T, error)
 	Clock clock.Clock
-	// Changed is told of a new value (nil), and why a change is not taken, once for each reason; nil: nobody
-	// is.
+	// Changed is called with nil after a reload, and with the error of a failed one, once for each error. It
+	// may be nil.
 	Changed func(err error)
 }
 
-// Files are files and the last good value of what is in them. It is safe for concurrent use.
+// Files holds the last valid value of some files. It is safe for concurrent use.
 type Files[T any] struct {
 	Config[T]
 
@@ -47,11 +46,11 @@ type Files[T any] struct {
 	lookAt atomic.Int64 // when to read again, in monotonic nanoseconds
 
 	mu       sync.Mutex // held while reading
-	contents [][]byte   // of the last good value
-	failure  string     // that was told last
+	contents [][]byte   // of the last valid value
+	failure  string     // the last error reported
 }
 
-// Open reads the files; what is wrong with them is ErrFile.
+// Open reads the files. Its errors are ErrFile.
 func Open[T any](c Config[T]) (*Files[T], error) {
 	f := &Files[T]{Config: c}
 	if err := f.read(); err != nil {
@@ -61,7 +60,7 @@ func Open[T any](c Config[T]) (*Files[T], error) {
 	return f, nil
 }
 
-// Get is the last good value. Nobody waits while another one reads.
+// Get returns the last valid value. It does not wait for another Get that reads the files.
 func (f *Files[T]) Get() T {
 	if now := clock.Mono(f.Clock); int64(now) >= f.lookAt.Load() && f.mu.TryLock() {
 		f.lookAt.Store(int64(now + LookEvery))
@@ -78,21 +77,21 @@ func (f *Files[T]) refresh() {
 	case err != nil:
 		if text := err.Error(); text != f.failure {
 			f.failure = text
-			f.tell(err)
+			f.report(err)
 		}
 	case f.value.Load() != before || f.failure != "":
 		f.failure = ""
-		f.tell(nil)
+		f.report(nil)
 	}
 }
 
-func (f *Files[T]) tell(err error) {
+func (f *Files[T]) report(err error) {
 	if f.Changed != nil {
 		f.Changed(err)
 	}
 }
 
-// read takes in what is there, unless it is what was there.
+// read reads the files, and parses them if they changed.
 func (f *Files[T]) read() error {
 	contents := make([][]byte, len(f.Paths))
 	for i, path := range f.Paths {
@@ -113,13 +112,13 @@ func (f *Files[T]) read() error {
 	return nil
 }
 
-// Read reads one file, once; what is wrong with it is ErrFile.
+// Read reads one file once. Its errors are ErrFile.
 func Read(path string, bytesMax int64) ([]byte, error) {
 	info, err := os.Stat(path)
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrFile, err)
 	}
-	if !info.Mode().IsRegular() { // a pipe would be waited for
+	if !info.Mode().IsRegular() { // a read of a pipe would block
 		return nil, fmt.Errorf("%w %s: it is no regular file", ErrFile, path)
 	}
 	file, err := os.Open(path) //nolint:gosec // the caller names the file

@@ -11,7 +11,7 @@ import (
 	"github.com/kinesin-io/kinesin/internal/clock"
 )
 
-// folder is a directory with two files whose value is their texts joined; "bad" in one of them is refused.
+// folder is a directory with two files whose value is their joined contents; "bad" in one of them is refused.
 type folder struct {
 	t       *testing.T
 	a, b    string
@@ -102,7 +102,7 @@ func TestTheLastGoodValueHolds(t *testing.T) {
 	}
 }
 
-// As a volume of Kubernetes changes: a link to another directory.
+// Volumes of Kubernetes change like this: a link points to another directory.
 func TestALinkThatMoves(t *testing.T) {
 	f := newFolder(t)
 	dir := t.TempDir()

@@ -1,5 +1,5 @@
-// Package loglimit keeps a log readable while something fails again and again: a slog.Handler that lets only
-// so many warnings and errors with one message through in a while, and then says how many it left out.
+// Package loglimit limits repeated log messages: a slog.Handler that passes on a number of warnings and
+// errors with the same message, and then logs how many it left out.
 package loglimit
 
 import (
@@ -9,23 +9,22 @@ import (
 	"time"
 )
 
-// The bounds for each message.
+// Each message is passed on RecordsMax times within Every.
 const (
 	RecordsMax = 20
 	Every      = 10 * time.Second
 )
 
-// messagesMax bounds the messages that are told apart. Messages are constants of the program; those beyond
-// are not limited.
+// messagesMax bounds the messages that are limited. Messages are constants of the program.
 const messagesMax = 1024
 
-// Handler is a slog.Handler over another one.
+// Handler is a slog.Handler in front of another one.
 type Handler struct {
 	next   slog.Handler
 	counts *counts
 }
 
-// New returns a handler that passes on to next.
+// New returns a handler in front of next.
 func New(next slog.Handler) *Handler {
 	return &Handler{next: next, counts: &counts{of: map[string]*count{}, tell: next}}
 }
@@ -35,7 +34,7 @@ func (h *Handler) Enabled(ctx context.Context, level slog.Level) bool {
 	return h.next.Enabled(ctx, level)
 }
 
-// Handle passes a record on, or counts it.
+// Handle passes a record on, or leaves it out and counts it.
 func (h *Handler) Handle(ctx context.Context, r slog.Record) error {
 	if r.Level >= slog.LevelWarn && !h.counts.pass(&r) {
 		return nil
@@ -43,7 +42,7 @@ func (h *Handler) Handle(ctx context.Context, r slog.Record) error {
 	return h.next.Handle(ctx, r)
 }
 
-// WithAttrs returns a handler that counts together with this one.
+// WithAttrs returns a handler that shares its counts with this one.
 func (h *Handler) WithAttrs(attrs []slog.Attr) slog.Handler {
 	return &Handler{next: h.next.WithAttrs(attrs), counts: h.counts}
 }
@@ -60,7 +59,7 @@ type counts struct {
 	of map[string]*count // by message; guarded by mu
 }
 
-// count is of one message since the first of them in a while. It is forgotten when that is over.
+// count counts one message from its first record until Every is over.
 type count struct {
 	level   slog.Level // the highest
 	passed  int
@@ -89,7 +88,7 @@ func (c *counts) pass(r *slog.Record) bool {
 	return false
 }
 
-// over says how many were left out.
+// over logs how many records were left out.
 func (c *counts) over(message string) {
 	c.mu.Lock()
 	known := c.of[message]
@@ -100,5 +99,5 @@ func (c *counts) over(message string) {
 	}
 	r := slog.NewRecord(time.Now(), known.level, "records left out of the log", 0)
 	r.AddAttrs(slog.String("message", message), slog.Int("records", known.leftOut), slog.Duration("within", Every))
-	_ = c.tell.Handle(context.Background(), r) // there is nobody to tell of a log that cannot be written
+	_ = c.tell.Handle(context.Background(), r) // an error of the log cannot be logged
 }

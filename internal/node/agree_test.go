@@ -20,7 +20,7 @@ import (
 	"github.com/kinesin-io/kinesin/task"
 )
 
-// crowd is many memberships by rows over one store, as many pods have, with nothing to fire.
+// crowd is many memberships by lease rows over one store, without partitions.
 type crowd struct {
 	ctx   context.Context //nolint:containedctx // of the test, inside its bubble
 	rows  *store.Store
@@ -29,7 +29,7 @@ type crowd struct {
 	ended sync.WaitGroup
 }
 
-// join starts so many more.
+// join starts n more members.
 func (c *crowd) join(n int) {
 	for range n {
 		name := fmt.Sprintf("kinesin-7d9f8b6c5-%05d", len(c.all))
@@ -43,7 +43,7 @@ func (c *crowd) join(n int) {
 	}
 }
 
-// leave ends the last ones.
+// leave ends the last n members.
 func (c *crowd) leave(n int) {
 	left := len(c.all) - n
 	for _, stop := range c.stops[left:] {
@@ -52,7 +52,7 @@ func (c *crowd) leave(n int) {
 	c.all, c.stops = c.all[:left], c.stops[:left]
 }
 
-// agree waits until all know exactly each other, and says how long that took.
+// agree waits until all members know exactly each other, and returns how long that took.
 func (c *crowd) agree() time.Duration {
 	for began := time.Now(); ; time.Sleep(50 * time.Millisecond) {
 		if !slices.ContainsFunc(c.all, func(m *fleet.Membership) bool { return len(m.Members()) != len(c.all) }) {
@@ -61,8 +61,8 @@ func (c *crowd) agree() time.Duration {
 	}
 }
 
-// TestManyPodsAgree has hundreds of pods share a hundred thousand partitions: all arrive at the same
-// assignment, soon, and at little cost. The log has the figures of docs/scale.md.
+// TestManyPodsAgree has hundreds of pods share a hundred thousand partitions: all compute the same
+// assignment, soon and at little cost. The log has the figures of docs/scale.md.
 func TestManyPodsAgree(t *testing.T) {
 	const pods, partitions = 500, 100_000
 	all := make([]task.Partition, partitions)
@@ -78,7 +78,7 @@ func TestManyPodsAgree(t *testing.T) {
 		after, spent := used()
 		t.Logf("%d KiB and %v of CPU for each until then", (after-heap)/pods/1024, (spent-cpu)/pods)
 
-		views := []*partition.Owner{partition.NewOwner(c.all[0]), partition.NewOwner(c.all[pods/2]), partition.NewOwner(c.all[pods-1])}
+		views := []partition.Ownership{{Membership: c.all[0]}, {Membership: c.all[pods/2]}, {Membership: c.all[pods-1]}}
 		before, members := views[0].Owners(all)
 		for _, v := range views[1:] {
 			if owners, _ := v.Owners(all); !slices.Equal(owners, before) {
@@ -117,7 +117,7 @@ func TestManyPodsAgree(t *testing.T) {
 	})
 }
 
-// used is the heap and the CPU that the process takes.
+// used returns the heap and the CPU time of the process.
 func used() (heap uint64, cpu time.Duration) {
 	runtime.GC()
 	var m runtime.MemStats

@@ -27,7 +27,7 @@ type cloud struct {
 	keyUnits float64 // write units a second that a key takes; 0: as many as of the real one
 }
 
-// drivers are the real ones over it, for each node its own. It is to be called in the bubble.
+// drivers returns the real drivers over the cloud, separate ones for each node. Call it in the bubble.
 func (c *cloud) drivers(t *testing.T) drivers {
 	t.Helper()
 	const prefix = "k"
@@ -59,8 +59,8 @@ func (c *cloud) drivers(t *testing.T) drivers {
 	}}
 }
 
-// TestTheCloudIsAway runs whole processes over DynamoDB and SQS, and takes one of them away under load, in
-// every way that it can be: refused, without an answer, done and without an answer, throttled.
+// TestTheCloudIsAway runs whole processes over DynamoDB and SQS, and takes one of the two away under load, in
+// every possible way: refused, without an answer, done but without an answer, throttled.
 func TestTheCloudIsAway(t *testing.T) {
 	for _, c := range []struct {
 		name   string

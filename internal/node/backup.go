@@ -18,24 +18,23 @@ import (
 )
 
 const (
-	// backupPieceBytes is how much of a file is sent at once.
+	// backupPieceBytes is how much of a file one message holds.
 	backupPieceBytes = 256 << 10
-	// backupBytesPerSecond bounds how fast a backup reads, so that it leaves disk and processors to the
-	// tasks.
+	// backupBytesPerSecond bounds how fast a backup reads, so that it leaves disk and CPU to the tasks.
 	backupBytesPerSecond = 64 << 20
-	// backupHaveMax bounds what a caller may name as there already.
+	// backupHaveMax bounds how many files a caller may name as already present.
 	backupHaveMax = 1 << 17
 )
 
-// backups serves backups of the store. It is there with every role, since the store is, too.
+// backups serves backups of the store, whatever roles the node has.
 type backups struct {
 	node *Node
 
 	mu   sync.Mutex
-	sums map[string]backupSum // of immutable files, by name; those of the newest snapshot
+	sums map[string]backupSum // of the immutable files of the newest snapshot, by name
 }
 
-// backupSum is the sum of a file that was read.
+// backupSum is the checksum of a file that was read.
 type backupSum struct {
 	bytes int64
 	sum   [sha256.Size]byte
@@ -47,7 +46,7 @@ func newBackups(n *Node) *backups { return &backups{node: n, sums: map[string]ba
 func (b *backups) Backup(ctx context.Context, r *kinesinv1.BackupRequest, to *connect.ServerStream[kinesinv1.BackupResponse]) error {
 	n := b.node
 	if len(r.Have) > backupHaveMax {
-		return api.Errorf(kinesinv1.Reason_REASON_INVALID, "%d files are named as there already: want %d at most", len(r.Have), backupHaveMax)
+		return api.Errorf(kinesinv1.Reason_REASON_INVALID, "%d files are named as already present: want %d at most", len(r.Have), backupHaveMax)
 	}
 	began := n.clock.Now()
 	snapshot, err := n.store.Snapshot(ctx)
@@ -57,8 +56,8 @@ func (b *backups) Backup(ctx context.Context, r *kinesinv1.BackupRequest, to *co
 	case err != nil:
 		return err
 	case snapshot == nil:
-		return api.Errorf(kinesinv1.Reason_REASON_UNSUPPORTED, "this server's store is not embedded, so there is nothing here to back up: "+
-			"on DynamoDB turn on point-in-time recovery of the tables, which the Terraform modules do unless told otherwise")
+		return api.Errorf(kinesinv1.Reason_REASON_UNSUPPORTED, "this server's store is not embedded, so it has nothing to back up: "+
+			"on DynamoDB turn on point-in-time recovery of the tables, which the Terraform modules do by default")
 	}
 	send := &backupSend{backups: b, snapshot: snapshot, to: to, have: haveOf(r), buffer: make([]byte, backupPieceBytes), began: clock.Mono(n.clock)}
 	err = errors.Join(send.all(ctx, began.Time().UnixMicro()), snapshot.Close())
@@ -112,7 +111,7 @@ func (s *backupSend) all(ctx context.Context, created int64) error {
 	return s.to.Send(&kinesinv1.BackupResponse{Complete: true})
 }
 
-// file sends a file, or that the caller has it.
+// file sends a file, or the notice that the caller has it.
 func (s *backupSend) file(ctx context.Context, f store.SnapshotFile) (sum [sha256.Size]byte, err error) {
 	announced := &kinesinv1.BackupFile{Name: f.Name, Bytes: f.Bytes}
 	if have := s.have[f.Name]; have != nil && have.Bytes == f.Bytes && f.Immutable {
@@ -137,7 +136,7 @@ func (s *backupSend) file(ctx context.Context, f store.SnapshotFile) (sum [sha25
 	return sum, s.to.Send(&kinesinv1.BackupResponse{Sha256: sum[:]})
 }
 
-// sumOf is the sum of an immutable file: of memory, if a backup has read it before.
+// sumOf returns the checksum of an immutable file, which is cached from an earlier backup.
 func (s *backupSend) sumOf(ctx context.Context, f store.SnapshotFile) ([sha256.Size]byte, error) {
 	s.mu.Lock()
 	known, found := s.sums[f.Name]
@@ -148,7 +147,7 @@ func (s *backupSend) sumOf(ctx context.Context, f store.SnapshotFile) ([sha256.S
 	return s.through(ctx, f, func([]byte) error { return nil })
 }
 
-// through reads a file, piece by piece, and returns its sum.
+// through reads a file piece by piece, and returns its checksum.
 func (s *backupSend) through(ctx context.Context, f store.SnapshotFile, each func(piece []byte) error) (sum [sha256.Size]byte, err error) {
 	file, err := s.snapshot.Open(f.Name)
 	if err != nil {
@@ -173,7 +172,7 @@ func (s *backupSend) through(ctx context.Context, f store.SnapshotFile, each fun
 	}
 }
 
-// pace waits until so many bytes more may have been read. It ends a backup with the server.
+// pace waits until n more bytes may have been read. It ends the backup if the server stops.
 func (s *backupSend) pace(ctx context.Context, n int) error {
 	if s.node.draining.Load() {
 		return api.Errorf(kinesinv1.Reason_REASON_UNAVAILABLE, "the server is stopping: make the backup again when it is back")

@@ -16,7 +16,7 @@ import (
 	"github.com/kinesin-io/kinesin/store"
 )
 
-// copied is a store of which there are snapshots: of made-up files.
+// copied is a store with snapshots of made-up files.
 type copied struct {
 	store.Driver
 
@@ -57,7 +57,7 @@ func (c *copied) Close() error {
 	return nil
 }
 
-// fetched is what came of a backup.
+// fetched is the result of a backup.
 type fetched struct {
 	files    map[string][]byte
 	kept     map[string]bool
@@ -120,7 +120,7 @@ func TestBackupSendsWhatIsNotThere(t *testing.T) {
 			t.Errorf("100 MiB took %v, want %v at 64 MiB a second", took, want)
 		}
 
-		// Of three that are named one is the same, one has another content, and one is not immutable.
+		// Of three named files one is the same, one has other contents, and one is not immutable.
 		other := bytes.Repeat([]byte("x"), 1000)
 		again := r.backup(haveFile("1.sst", c.files["1.sst"]), haveFile("2.sst", other), haveFile("3.log", c.files["3.log"]), haveFile("4.sst", other))
 		if !again.complete || !again.kept["1.sst"] || again.kept["2.sst"] || again.kept["3.log"] || !bytes.Equal(again.files["2.sst"], c.files["2.sst"]) {

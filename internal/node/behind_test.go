@@ -9,7 +9,8 @@ import (
 	"github.com/kinesin-io/kinesin/sdk"
 )
 
-// TestWhatWaitsBehindLongTasksStartsWhenTheyEnd has slots busy for longer than a message in memory is good.
+// TestWhatWaitsBehindLongTasksStartsWhenTheyEnd keeps slots busy for longer than a message in memory is
+// valid.
 func TestWhatWaitsBehindLongTasksStartsWhenTheyEnd(t *testing.T) {
 	inRig(t, drivers{}, 1, nil, func(r *rig) {
 		r.lambda(sdk.LambdaInfo{Name: "mail", Timeout: time.Hour})

@@ -26,17 +26,16 @@ type bufferMetrics struct {
 
 func newBufferMetrics(f promauto.Factory) bufferMetrics {
 	m := bufferMetrics{
-		ways: counters(f, "kinesin_inbound_accepted_total", "Accepted tasks, by what acknowledged them: the inbound buffer, the store, "+
-			"the store because the buffer refused or was slow (fallback), the buffer to a client that sends there itself (direct), or the queue "+
-			"of a deliver lambda.", "way"),
-		rejected: counters(f, "kinesin_inbound_rejected_total", "Rejected messages of the inbound buffer, tasks in them, and tasks that may have run already.", "reason"),
-		left:     counters(f, "kinesin_inbound_left_total", "Messages left in the inbound buffer for now.", "why"),
-		consumed: counter(f, "kinesin_inbound_consumed_total", "Tasks taken from the inbound buffer to the store."),
+		ways: counters(f, "kinesin_inbound_accepted_total", "Accepted tasks by where they were stored first: the inbound buffer, the store, the store "+
+			"because the buffer failed or was slow (fallback), the buffer by a client that sends to it directly (direct), or the queue of a deliver lambda.", "way"),
+		rejected: counters(f, "kinesin_inbound_rejected_total", "Messages and tasks of the inbound buffer, and tasks that may have run, that were set aside.", "reason"),
+		left:     counters(f, "kinesin_inbound_left_total", "Messages left in the inbound buffer for a later receive.", "why"),
+		consumed: counter(f, "kinesin_inbound_consumed_total", "Tasks moved from the inbound buffer to the store."),
 		age: f.NewHistogram(prometheus.HistogramOpts{
 			Name: "kinesin_inbound_age_seconds", Buckets: latenessBuckets,
-			Help: "Age of the oldest task of a batch taken from the inbound buffer, since it was accepted.",
+			Help: "Time since the oldest task of a batch from the inbound buffer was accepted.",
 		}),
-		trouble: counter(f, "kinesin_inbound_pauses_total", "Pauses of consuming because the inbound buffer or the store failed."),
+		trouble: counter(f, "kinesin_inbound_pauses_total", "Pauses in consuming the inbound buffer because it or the store failed."),
 	}
 	for _, way := range intake.Ways() {
 		m.ways.WithLabelValues(way)
@@ -80,12 +79,8 @@ func (n *Node) newRejected(in *intake.Intake) *ingest.Rejected {
 // consumeEndMax bounds the last sends to the inbound buffer of a process that stops.
 const consumeEndMax = 10 * time.Second
 
-// consume empties the inbound buffer, where there is one.
+// consume moves tasks from the inbound buffer to the store until ctx ends.
 func (n *Node) consume(ctx context.Context) error {
-	if n.ingest == nil {
-		<-ctx.Done()
-		return nil
-	}
 	err := n.ingest.Run(ctx)
 	closing, cancel := clock.Within(context.WithoutCancel(ctx), n.clock, consumeEndMax)
 	defer cancel()

@@ -10,7 +10,7 @@ import (
 )
 
 // TestACancelReachesAWorkerOfAnotherProcess cancels a running task at one process while its worker is
-// connected to another: the handler hears of it with the worker's next heartbeat.
+// connected to another: the handler learns of it with the worker's next heartbeat.
 func TestACancelReachesAWorkerOfAnotherProcess(t *testing.T) {
 	for name, roles := range map[string][]string{"all roles": nil, "nothing but the API": {RoleInbound}} {
 		t.Run(name, func(t *testing.T) {

@@ -14,7 +14,7 @@ import (
 	"github.com/kinesin-io/kinesin/task"
 )
 
-// ahead is a clock whose wall clock is set wrong.
+// ahead is a clock whose wall clock is wrong.
 type ahead struct {
 	clock.Clock
 
@@ -23,7 +23,7 @@ type ahead struct {
 
 func (a ahead) Now() task.Instant { return a.Clock.Now().Add(a.by) }
 
-// cable is a worker's way to its server, which can be cut: then calls fail, and streams break.
+// cable is a worker's connection to its server. While it is cut, calls fail and streams break.
 type cable struct {
 	http.RoundTripper
 
@@ -72,9 +72,9 @@ func (c *cable) set(out bool) {
 	clear(c.calls)
 }
 
-// TestTakeoversWithClocksThatDiffer runs tasks on workers whose cables are cut again and again, for shorter
-// and longer than their leases, over servers whose clocks differ by as much as is allowed. No task runs twice
-// at once, wherever its next attempt is.
+// TestTakeoversWithClocksThatDiffer cuts the connections of workers again and again, for shorter and longer
+// than their leases, over servers whose clocks differ by as much as is allowed. No task runs twice at once,
+// wherever its next attempt is.
 func TestTakeoversWithClocksThatDiffer(t *testing.T) {
 	offsets := []time.Duration{-task.ClockBound / 2, 0, task.ClockBound / 2}
 	next := 0

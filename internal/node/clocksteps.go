@@ -8,17 +8,17 @@ import (
 	"github.com/kinesin-io/kinesin/internal/clock"
 )
 
-// clockLookEvery is how often the wall clock is compared with the monotonic one. Where a step matters at once
-// it is looked for besides.
+// clockLookEvery is how often the wall clock is compared with the monotonic one. Code for which a step
+// matters at once compares them itself.
 const clockLookEvery = time.Second
 
-// How a step is counted.
+// Values of the label direction.
 const (
 	stepForward = "forward"
 	stepBack    = "back"
 )
 
-// watchClock notices when the wall clock is set, until ctx ends.
+// watchClock looks for steps of the wall clock until ctx ends.
 func (n *Node) watchClock(ctx context.Context) error {
 	for clock.Sleep(ctx, n.clock, clockLookEvery) == nil {
 		n.steps.Look()
@@ -26,7 +26,7 @@ func (n *Node) watchClock(ctx context.Context) error {
 	return nil
 }
 
-// clockStepped tells of a step of the wall clock, and has all that counts by it count on.
+// clockStepped reports a step of the wall clock, and moves everything that is measured by it.
 func (n *Node) clockStepped(by time.Duration) {
 	direction := stepForward
 	if by < 0 {
@@ -34,7 +34,7 @@ func (n *Node) clockStepped(by time.Duration) {
 	}
 	n.metrics.clockSteps.WithLabelValues(direction).Inc()
 	n.metrics.clockStep.Set(by.Seconds())
-	n.log.LogAttrs(context.Background(), slog.LevelWarn, "wall clock stepped, waiting tasks follow it and worker leases do not",
+	n.log.LogAttrs(context.Background(), slog.LevelWarn, "wall clock stepped; waiting tasks follow it, worker leases do not",
 		slog.Duration("by", by.Round(time.Millisecond)))
 	if n.scheduler != nil {
 		n.scheduler.ClockStepped(by)

@@ -6,42 +6,25 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"strings"
-	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/kinesin-io/kinesin/internal/clock"
+	"github.com/kinesin-io/kinesin/internal/clock/clocktest"
 	"github.com/kinesin-io/kinesin/queue"
 	queuemem "github.com/kinesin-io/kinesin/queue/mem"
 	"github.com/kinesin-io/kinesin/sdk"
-	"github.com/kinesin-io/kinesin/task"
 )
 
-// settable is the clock of a machine whose wall clock somebody sets. The others go on.
-type settable struct {
-	clock.Clock
+func newSettable() *clocktest.Settable { return &clocktest.Settable{Clock: clock.Real()} }
 
-	by atomic.Int64
-}
-
-func newSettable() *settable { return &settable{Clock: clock.Real()} }
-
-func (s *settable) Now() task.Instant { return s.Clock.Now().Add(time.Duration(s.by.Load())) }
-
-func (s *settable) Read() clock.Readings {
-	mono := s.Clock.Now().Sub(0) // of the bubble, as its timers
-	return clock.Readings{Mono: mono, Boot: mono + time.Hour, Wall: s.Now()}
-}
-
-func (s *settable) step(by time.Duration) { s.by.Add(int64(by)) }
-
-// workBy runs a worker process with a clock of its own.
+// workBy runs a worker process with its own clock.
 func (r *rig) workBy(k clock.Clock, transport http.RoundTripper, opts ...sdk.WorkerOption) {
 	r.Helper()
 	r.workWith(r.dialBy(k, transport), "mail", lasts, opts...)
 }
 
-// steps are the sizes of steps, in both directions.
+// steps returns sizes of steps, in both directions.
 func steps() (all []time.Duration) {
 	for _, by := range []time.Duration{time.Second, time.Minute, time.Hour, 24 * time.Hour} {
 		all = append(all, by, -by)
@@ -51,8 +34,8 @@ func steps() (all []time.Duration) {
 
 const longTasks, leaseOfSteps = 20, 15 * time.Second
 
-// begin has long tasks run on two workers, the second of which can be cut off, and returns when all of them
-// do.
+// begin starts long tasks on two workers, the second of which can be cut off, and returns when all of them
+// run.
 func (r *rig) begin(first, second *process, worker clock.Clock) (cut func()) {
 	r.Helper()
 	r.lambda(sdk.LambdaInfo{Name: "mail", Timeout: 2 * time.Hour, Shards: 4, BackoffMin: time.Second, BackoffMax: time.Second})
@@ -75,7 +58,7 @@ func (r *rig) wantRunning(n int) {
 	}
 }
 
-// spared fails if a worker was judged lost, or judged itself so, or anything ran for a second time.
+// spared fails if a worker was judged lost, or judged itself lost, or any task ran a second time.
 func (r *rig) spared() {
 	r.Helper()
 	if n := r.lost(); n+r.book.deaths > 0 {
@@ -84,7 +67,7 @@ func (r *rig) spared() {
 	r.book.check(r.T, 1)
 }
 
-// takenOver cuts a worker off and fails unless what it ran starts again elsewhere when its lease is over, and
+// takenOver cuts a worker off, and fails unless its tasks start again elsewhere when its lease is over, and
 // not before.
 func (r *rig) takenOver(cut func(), within time.Duration) {
 	r.Helper()
@@ -102,8 +85,8 @@ func (r *rig) takenOver(cut func(), within time.Duration) {
 	r.book.check(r.T, 2)
 }
 
-// TestAStepOfTheServersClock sets the wall clock of a server while tasks run and wait. Nothing that runs is
-// touched. What waits follows the wall clock. The worker that is lost afterwards is noticed as soon as ever.
+// TestAStepOfTheServersClock sets the wall clock of a server while tasks run and wait. Running tasks are not
+// affected, waiting ones follow the wall clock, and a worker lost afterwards is noticed as soon as ever.
 func TestAStepOfTheServersClock(t *testing.T) {
 	for _, by := range steps() {
 		t.Run(by.String(), func(t *testing.T) {
@@ -114,7 +97,7 @@ func TestAStepOfTheServersClock(t *testing.T) {
 				r.client = r.dialBy(k, r.nodes[0].transport) // a request that comes from another time is refused
 				r.lasting(time.Millisecond, 40*time.Second)
 				waiting := r.book.all()[longTasks]
-				k.step(by)
+				k.Step(by)
 				r.wantMetric(by)
 				time.Sleep(2 * time.Second)
 				r.wantBegun(waiting, by >= time.Minute)
@@ -146,14 +129,14 @@ func TestALostWorkerAfterAStep(t *testing.T) {
 			k := newSettable()
 			inRig(t, drivers{}, 1, func(c *Config) { c.Clock = k }, func(r *rig) {
 				cut := r.begin(r.nodes[0], r.nodes[0], wall{clock.Real()})
-				k.step(by)
+				k.Step(by)
 				r.takenOver(cut, leaseOfSteps+4*time.Second)
 			})
 		})
 	}
 }
 
-// TestAStepOfAWorkersClock sets the wall clock of a worker while it runs tasks and holds others.
+// TestAStepOfAWorkersClock sets the wall clock of a worker while it runs and prefetches tasks.
 func TestAStepOfAWorkersClock(t *testing.T) {
 	for _, by := range steps() {
 		t.Run(by.String(), func(t *testing.T) {
@@ -163,7 +146,7 @@ func TestAStepOfAWorkersClock(t *testing.T) {
 				for i := range 20 {
 					r.lasting(time.Millisecond, time.Duration(i)*100*time.Millisecond)
 				}
-				k.step(by)
+				k.Step(by)
 				time.Sleep(time.Minute)
 				r.wantRunning(longTasks)
 				r.spared()
@@ -173,23 +156,23 @@ func TestAStepOfAWorkersClock(t *testing.T) {
 	}
 }
 
-// TestAStepOfOneServersClock sets the wall clock of one of two servers, which is wrong then for five minutes.
+// TestAStepOfOneServersClock sets the wall clock of one of two servers, which then is wrong for five minutes.
 func TestAStepOfOneServersClock(t *testing.T) {
 	for stepped := range 2 {
 		t.Run(fmt.Sprintf("node %d", stepped), func(t *testing.T) {
 			for _, by := range steps() {
 				t.Run(by.String(), func(t *testing.T) {
-					clocks := []*settable{newSettable(), newSettable()}
+					clocks := []*clocktest.Settable{newSettable(), newSettable()}
 					inFleet(t, 2, func(i int, c *Config) { c.Clock = clocks[i] }, func(r *rig, _ []*host) {
 						cut := r.begin(r.nodes[0], r.nodes[1], wall{clock.Real()})
-						clocks[stepped].step(by)
+						clocks[stepped].Step(by)
 						time.Sleep(5 * time.Minute)
 						r.wantRunning(longTasks)
 						r.spared()
 						if each, wrong := r.owners("mail"); wrong > 0 || each[0] == 0 || each[1] == 0 {
 							r.Errorf("the partitions are fired by %v, %d of them by none or both", each, wrong)
 						}
-						clocks[stepped].step(-by) // what waits follows the clock of whose it is
+						clocks[stepped].Step(-by) // what waits follows the clock of whose it is
 						time.Sleep(2 * time.Second)
 						r.takenOver(cut, leaseOfSteps*3/2+3*time.Second)
 					})
@@ -199,8 +182,8 @@ func TestAStepOfOneServersClock(t *testing.T) {
 	}
 }
 
-// TestAClockThatIsSlewed moves the wall clock of a server a little, again and again, which no look tells from
-// its own error.
+// TestAClockThatIsSlewed moves the wall clock of a server a little again and again, by less than a step that
+// can be detected.
 func TestAClockThatIsSlewed(t *testing.T) {
 	for _, by := range []time.Duration{50 * time.Millisecond, -50 * time.Millisecond} { // each second
 		t.Run(by.String(), func(t *testing.T) {
@@ -209,7 +192,7 @@ func TestAClockThatIsSlewed(t *testing.T) {
 				cut := r.begin(r.nodes[0], r.nodes[0], wall{clock.Real()})
 				for range 600 {
 					time.Sleep(time.Second)
-					k.step(by)
+					k.Step(by)
 				}
 				r.wantRunning(longTasks)
 				r.spared()
@@ -236,7 +219,7 @@ func (r *rig) cancel(id sdk.ID) {
 	}
 }
 
-// wantMetric fails unless the step is told within a moment.
+// wantMetric fails unless the metrics soon show the step.
 func (r *rig) wantMetric(by time.Duration) {
 	r.Helper()
 	time.Sleep(clockLookEvery + time.Millisecond)

@@ -12,13 +12,13 @@ import (
 	"github.com/kinesin-io/kinesin/task"
 )
 
-// remote is how a node is set up over a store and a queue that are services.
+// remote configures a node for a store and a queue that are services.
 func remote(c *Config) { c.Window = 16 * time.Second }
 
 func quick(context.Context, *sdk.Task[[]byte]) error { return nil }
 
-// TestWritesOfATasksLife counts what the life of a task costs, in writes and in DynamoDB's write units:
-// whoever adds a write has to change this table, and docs/architecture.md with it.
+// TestWritesOfATasksLife counts the writes of a task's life, and DynamoDB's write units. Whoever adds a write
+// has to change this table and docs/architecture.md.
 func TestWritesOfATasksLife(t *testing.T) {
 	failing := errors.New("not this time")
 	for _, c := range []struct {
@@ -87,8 +87,8 @@ func TestWritesOfATasksLife(t *testing.T) {
 	}
 }
 
-// TestHeartbeatsCostPerWorker has a worker run a hundred tasks for ten minutes: its lease is written with
-// each heartbeat, and their rows are neither written nor, to speak of, read.
+// TestHeartbeatsCostPerWorker has a worker run a hundred tasks for ten minutes: each heartbeat writes its
+// lease, and the rows of the tasks are not written and hardly read.
 func TestHeartbeatsCostPerWorker(t *testing.T) {
 	inRig(t, drivers{}, 1, remote, func(r *rig) {
 		r.lambda(sdk.LambdaInfo{Name: "mail", Timeout: time.Hour})
@@ -110,16 +110,15 @@ func TestHeartbeatsCostPerWorker(t *testing.T) {
 		if beats := minutes * 16; got.tasks != 0 || got.controls > beats+1 {
 			t.Errorf("%d writes of tasks and %d of leases, want 0 and %d", got.tasks, got.controls, beats)
 		}
-		// The heartbeats' review every five minutes, the scheduler's at intervals that double, and a scan
-		// from the head now and then; besides, lambdas and leases are read.
+		// The HSC reads them every five minutes, the scheduler at intervals that double, and a scan from the
+		// head now and then; lambdas and leases are read too.
 		if most := n*(minutes/5+1+4+4) + minutes*60; got.reads+got.rows > most {
 			t.Errorf("%d reads and %d rows of scans, want %d at most", got.reads, got.rows, most)
 		}
 	})
 }
 
-// TestAnIdlePartitionReadsLittle counts the scans of a partition that has nothing to do: one strong read with
-// every look.
+// TestAnIdlePartitionReadsLittle counts the scans of an idle partition: one consistent read per scan.
 func TestAnIdlePartitionReadsLittle(t *testing.T) {
 	inRig(t, drivers{}, 1, remote, func(r *rig) {
 		r.lambda(sdk.LambdaInfo{Name: "mail", Priorities: []string{"only"}, Shards: 4})

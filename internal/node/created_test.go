@@ -9,8 +9,8 @@ import (
 )
 
 // TestLambdasComeUnderLoad creates lambdas, each of which moves a few partitions of the others. For 1.5 s
-// some processes know of it and some do not, so that they disagree about whose those are; their rows, which
-// name the members alone, do not show that.
+// some processes know a lambda and some do not, so they disagree about the owners of those partitions; their
+// rows, which hold a hash of the members alone, do not show that.
 func TestLambdasComeUnderLoad(t *testing.T) {
 	inCrew(t, 80*time.Second, time.Second, func(c *crew) {
 		for range 5 {
@@ -26,8 +26,7 @@ func TestLambdasComeUnderLoad(t *testing.T) {
 	})
 }
 
-// TestWhoCreatedALambdaLeaves ends a process that has partitions of a lambda of which the others have not
-// heard yet.
+// TestWhoCreatedALambdaLeaves ends a process with partitions of a lambda that the others do not know yet.
 func TestWhoCreatedALambdaLeaves(t *testing.T) {
 	inCrew(t, 60*time.Second, 0, func(c *crew) {
 		home := c.client
@@ -49,7 +48,7 @@ func TestWhoCreatedALambdaLeaves(t *testing.T) {
 	})
 }
 
-// allOnTime waits for the end of the load, and wants nothing to have been late.
+// allOnTime waits for the end of the load, and fails if any task was late.
 func (c *crew) allOnTime(load time.Duration) {
 	c.Helper()
 	time.Sleep(load - time.Since(c.began))

@@ -58,7 +58,7 @@ type sender struct {
 	took  map[string]int
 }
 
-// step reports whether the process lives to make it.
+// step reports whether the process is alive to do the step.
 func (p *sender) step(name string, n int) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -77,10 +77,10 @@ func (p *sender) steps(name string) int {
 	return p.took[name]
 }
 
-// errDead is what a killed process gets for everything it would still do.
+// errDead is the result of every call of a killed process.
 var errDead = errors.New("killed")
 
-// mortalStore is the shared store as a process sees it that may die.
+// mortalStore is the shared store as seen by a process that may be killed.
 type mortalStore struct {
 	store.Driver
 
@@ -163,7 +163,7 @@ func (w *town) start(change func(c *Config)) *sender {
 	return p
 }
 
-// end stops the node; time moves for what has to wait.
+// end stops the node; time moves on for what it waits for.
 func (p *sender) end() {
 	p.stop()
 	synctest.Wait()
@@ -179,7 +179,7 @@ func (w *town) advance(d time.Duration) {
 	synctest.Wait()
 }
 
-// alone makes a process the only one, of the same name each time.
+// alone makes a process the only one, with the same name each time.
 func alone(c *Config) { c.Membership = partition.Static("p") }
 
 func (p *sender) lambda(shards uint32) {
@@ -210,7 +210,7 @@ func item(d time.Duration) *kinesinv1.ScheduleItem {
 	return &kinesinv1.ScheduleItem{Lambda: "out", DelayMicros: d.Microseconds(), Payload: []byte("x")}
 }
 
-// deliveries is how often each id was delivered, and how late the first time.
+// deliveries counts the deliveries of each id, and holds the lateness of the first.
 func (w *town) deliveries() (times map[string]int, late map[string]time.Duration) {
 	times, late = map[string]int{}, map[string]time.Duration{}
 	all, _ := w.out.Delivered()
@@ -225,7 +225,7 @@ func (w *town) deliveries() (times map[string]int, late map[string]time.Duration
 	return times, late
 }
 
-// wantDelivered checks that each task was delivered once and that late at most.
+// wantDelivered checks that each task was delivered once, with at most that lateness.
 func (w *town) wantDelivered(latest time.Duration, ids ...string) {
 	w.t.Helper()
 	times, late := w.deliveries()
@@ -268,7 +268,7 @@ func TestDeliverOnTimeInThreeWrites(t *testing.T) {
 	})
 }
 
-// Dynein: ten stuck rows at a partition's head delay the jobs behind them by 110 s.
+// In Dynein ten stuck rows at a partition's head delay the jobs behind them by 110 s.
 func TestStuckRowsDelayNobody(t *testing.T) {
 	inTown(t, func(w *town) {
 		dying := w.start(nil)
@@ -299,7 +299,7 @@ func TestStuckRowsDelayNobody(t *testing.T) {
 	})
 }
 
-// Killed between any two steps, a process costs a second delivery at most, and never the first.
+// A process killed between any two steps costs at most a second delivery, and never the first.
 func TestAProcessThatIsKilledLosesNothing(t *testing.T) {
 	for _, step := range []string{"acquire", "send", "remove"} {
 		for _, keyed := range []bool{false, true} {
@@ -347,7 +347,7 @@ func TestAProcessThatIsKilledLosesNothing(t *testing.T) {
 	}
 }
 
-// A process that restarts under the name it had finds what it left.
+// A process that restarts under the same name finds the tasks that it left.
 func TestAProcessThatRestartsTakesItsOwnRows(t *testing.T) {
 	inTown(t, func(w *town) {
 		p := w.start(alone)
@@ -360,7 +360,7 @@ func TestAProcessThatRestartsTakesItsOwnRows(t *testing.T) {
 	})
 }
 
-// Two owners of everything, who do not even know of each other, deliver once as long as both live.
+// Two owners of everything that do not know each other deliver each task once as long as both live.
 func TestTwoOwnersDeliverOnce(t *testing.T) {
 	inTown(t, func(w *town) {
 		both := func(self, other string) func(c *Config) {
@@ -389,12 +389,12 @@ func TestTwoOwnersDeliverOnce(t *testing.T) {
 	})
 }
 
-// greedy is a membership that owns everything and knows of others all the same.
+// greedy is a membership that owns everything and still knows others.
 type greedy struct{ partition.Membership }
 
 func (g greedy) Members() []string { return g.Membership.Members() }
 
-// No task is both cancelled and delivered, however close the two come.
+// No task is both cancelled and delivered, however close the two are.
 func TestACancelledTaskIsNotDelivered(t *testing.T) {
 	inTown(t, func(w *town) {
 		p := w.start(alone)

@@ -10,7 +10,7 @@ import (
 	"github.com/kinesin-io/kinesin/task"
 )
 
-// expiring is a store whose ended rows expire by themselves: the test says when.
+// expiring is a store whose ended rows expire when the test says so.
 type expiring struct{ store.Driver }
 
 func (e expiring) Capabilities() store.Capabilities {
@@ -21,9 +21,8 @@ func (e expiring) Capabilities() store.Capabilities {
 
 func (expiring) Sweep(context.Context, task.Instant, int) (int, error) { return 0, nil }
 
-// TestWhatMayHaveRunBeforeALongGapIsSetAside has all processes die with the delete of a wake-up row under
-// way, and come back when the row that tells of the task's end has expired. The one that fires serves no
-// users.
+// TestWhatMayHaveRunBeforeALongGapIsSetAside has all processes die during the delete of a wake-up row, and
+// return when the row with the task's end has expired. The scheduler's process has no inbound role.
 func TestWhatMayHaveRunBeforeALongGapIsSetAside(t *testing.T) {
 	d := drivers{over: func(d store.Driver) store.Driver { return expiring{d} }}
 	fires := func(c *Config) { c.Roles = []string{RoleScheduler, RoleDispatcher, RoleHSC} }
@@ -94,7 +93,7 @@ func (r *rig) rejected() (all []sdk.Rejected, err error) {
 	return all, nil
 }
 
-// TestEndedRowsThatStayNeedNoNote has a store that sweeps an ended row together with its wake-up row.
+// TestEndedRowsThatStayNeedNoNote uses a store that deletes an ended row together with its wake-up row.
 func TestEndedRowsThatStayNeedNoNote(t *testing.T) {
 	for _, own := range []bool{false, true} {
 		d := drivers{}

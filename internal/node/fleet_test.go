@@ -12,6 +12,7 @@ import (
 	"github.com/kinesin-io/kinesin/api/kinesinv1"
 	"github.com/kinesin-io/kinesin/internal/catalog"
 	"github.com/kinesin-io/kinesin/partition/fleet"
+	"github.com/kinesin-io/kinesin/partition/partitiontest"
 	"github.com/kinesin-io/kinesin/queue"
 	"github.com/kinesin-io/kinesin/sdk"
 	"github.com/kinesin-io/kinesin/store"
@@ -19,8 +20,7 @@ import (
 	"github.com/kinesin-io/kinesin/task"
 )
 
-// host is the machine of one process of a fleet: all its ways to the others can be cut, for good or for a
-// while.
+// host is the machine of one process of a fleet: its connections can be cut, for good or for a while.
 type host struct {
 	*storetest.Away
 	queue.Driver
@@ -29,12 +29,12 @@ type host struct {
 	cable cable
 }
 
-// Durable says that messages outlive the process, as those of a service do.
+// Durable reports that messages outlive the process, as those of a service do.
 func (h *host) Durable() bool { return true }
 
 func (h *host) Close() error { return nil }
 
-// Send fails where the host is lost.
+// Send fails if the host is lost.
 func (h *host) Send(ctx context.Context, messages []queue.Message) []error {
 	if h.lost.Load() {
 		return repeated(errCut, len(messages))
@@ -50,7 +50,7 @@ func repeated(err error, n int) []error {
 	return errs
 }
 
-// Receive waits in vain where the host is lost. What it had got by then it keeps, and nobody sees it again.
+// Receive returns nothing if the host is lost. It keeps what it received then, and nobody sees that again.
 func (h *host) Receive(ctx context.Context, names []queue.Name, limit int, ahead time.Duration) ([]queue.Message, error) {
 	if h.lost.Load() {
 		<-ctx.Done()
@@ -59,19 +59,19 @@ func (h *host) Receive(ctx context.Context, names []queue.Name, limit int, ahead
 	return h.Driver.Receive(ctx, names, limit, ahead)
 }
 
-// lose cuts the host off, as killing it does for everybody else.
+// lose cuts the host off, which for all others is like killing it.
 func (h *host) lose() {
 	h.lost.Store(true)
 	h.Set(true, true)
 	h.cable.set(true)
 }
 
-// hosted is the store of a host; both its drivers have methods of the same names.
+// hosted is the store of a host; both its drivers have methods with the same names.
 type hosted struct{ *storetest.Away }
 
 func (hosted) Close() error { return nil }
 
-// inFleet runs a test over processes that find each other by lease rows.
+// inFleet runs a test with processes that find each other by lease rows.
 func inFleet(t *testing.T, nodes int, config func(i int, c *Config), test func(r *rig, hosts []*host)) {
 	t.Helper()
 	var hosts []*host
@@ -93,7 +93,7 @@ func inFleet(t *testing.T, nodes int, config func(i int, c *Config), test func(r
 	})
 }
 
-// owners counts the partitions that each node fires, and those that not exactly one does.
+// owners counts the partitions of each node, and those without exactly one owner.
 func (r *rig) owners(lambda string) (each []int, wrong int) {
 	l, err := r.nodes[0].node.catalog.Lambda(lambda)
 	if err != nil {
@@ -101,7 +101,7 @@ func (r *rig) owners(lambda string) (each []int, wrong int) {
 	}
 	count := map[task.Partition]int{}
 	for _, p := range r.nodes {
-		owned := p.node.members.owner.Owned(l.Partitions())
+		owned := partitiontest.Owned(p.node.members, l.Partitions())
 		each = append(each, len(owned))
 		for _, one := range owned {
 			count[one]++
@@ -136,7 +136,7 @@ func TestAFleetSharesTheWork(t *testing.T) {
 	})
 }
 
-// onTime wants every task to have started within a bound.
+// onTime fails unless every task started within a bound.
 func (r *rig) onTime(most time.Duration) {
 	r.Helper()
 	late, worst := 0, time.Duration(0)
@@ -173,7 +173,7 @@ func TestOthersTakeOverFromALostProcess(t *testing.T) {
 		}
 		owned := 0
 		for _, p := range r.nodes[1:] {
-			owned += len(p.node.members.owner.Owned(l.Partitions()))
+			owned += len(partitiontest.Owned(p.node.members, l.Partitions()))
 		}
 		if owned != len(l.Partitions()) {
 			t.Errorf("the two that are left fire %d of %d partitions", owned, len(l.Partitions()))
@@ -183,8 +183,8 @@ func TestOthersTakeOverFromALostProcess(t *testing.T) {
 		if runs := r.book.check(t, 1); runs != 600 {
 			t.Errorf("%d runs of 600 tasks", runs)
 		}
-		// The others miss it after 8 s and then read its partitions; a message that it held is sent again by
-		// a wake-up.
+		// The others remove it after 8 s and then read its partitions; a wake-up sends a message that it held
+		// again.
 		r.onTime(task.EnqueueTimeout + 2*time.Second)
 	})
 }
@@ -237,7 +237,7 @@ func TestLambdasAreKnownEverywhereAtOnce(t *testing.T) {
 }
 
 // TestNoTaskIsAcceptedForALambdaThatIsGone deletes lambdas in one process while others accept tasks for them,
-// also one whose store is so slow that it acts on what it knew many seconds ago. What was acknowledged has an
+// also one with a store so slow that it acts on knowledge many seconds old. Every acknowledged task has an
 // end that says so.
 func TestNoTaskIsAcceptedForALambdaThatIsGone(t *testing.T) {
 	slow := &slowly{}
@@ -292,7 +292,7 @@ func TestNoTaskIsAcceptedForALambdaThatIsGone(t *testing.T) {
 	})
 }
 
-// slowly is a store whose writes of tasks take their time before they begin.
+// slowly is a store whose writes of tasks start late.
 type slowly struct {
 	store.Driver
 	write atomic.Int64 // a time.Duration
@@ -323,7 +323,7 @@ func TestAWaitSeesTheEndInAnotherProcess(t *testing.T) {
 }
 
 // TestARetryIsInTimeWhoeverOwnsThePartition fails attempts whose results arrive at a process that does not
-// fire their partitions: the one that does knows of the wake-up only by its next scan.
+// own their partitions; the owner learns of the wake-up only by its next scan.
 func TestARetryIsInTimeWhoeverOwnsThePartition(t *testing.T) {
 	inFleet(t, 3, nil, func(r *rig, _ []*host) {
 		r.lambda(sdk.LambdaInfo{Name: "mail", Shards: 6, BackoffMin: time.Second, BackoffMax: time.Second})
@@ -352,8 +352,8 @@ func TestARetryIsInTimeWhoeverOwnsThePartition(t *testing.T) {
 	})
 }
 
-// TestADeliveryIsInTimeWhoeverOwnsThePartition schedules what is due within moments at processes that do not
-// fire it.
+// TestADeliveryIsInTimeWhoeverOwnsThePartition schedules tasks that are due soon at processes that do not own
+// their partitions.
 func TestADeliveryIsInTimeWhoeverOwnsThePartition(t *testing.T) {
 	inTown(t, func(w *town) {
 		a, b := w.start(remote), w.start(remote)
@@ -376,7 +376,7 @@ func TestADeliveryIsInTimeWhoeverOwnsThePartition(t *testing.T) {
 }
 
 // TestALambdaOfAnotherProcessIsOfItsMode cancels a task of a deliver lambda where the lambda is not known
-// yet: taken for a managed one it could be cancelled and delivered.
+// yet: as a task of a managed lambda it could be both cancelled and delivered.
 func TestALambdaOfAnotherProcessIsOfItsMode(t *testing.T) {
 	inTown(t, func(w *town) {
 		a, b := w.start(remote), w.start(remote)

@@ -16,46 +16,47 @@ import (
 )
 
 const (
-	// keyUnitsMax is how many write units a second DynamoDB takes of a key, as it documents.
+	// keyUnitsMax is how many write units per second DynamoDB takes for one partition key, as documented.
 	keyUnitsMax = 1000
-	// nearShare of that is near the limit: what is left is for the minutes until more shards are in force.
+	// nearShare of that is near the limit; the rest has to last the minutes until more shards are in force.
 	nearShare = 0.7
-	// busyShare of it makes a key busy, whose throttled writes may be its own fault. Those of one that takes
-	// less are the fault of a table with too little capacity, where more shards would help nobody.
+	// busyShare of it makes a key busy, whose throttled writes may be its own fault. Below it they are the
+	// fault of a table with too little capacity, which more shards would not help.
 	busyShare = 0.3
-	// toldMin is the least rate that a process tells the others of: hundreds of them may share one key.
-	toldMin = 1
-	// loadEvery is how often a process looks.
-	loadEvery = time.Minute
-	// toldFor is how long what a process told counts; it tells anew before. After that others delete it: the
-	// process is gone, or writes little.
-	toldFor = 90 * time.Second
-	// settleFor is how long a count of shards is in force before the next one follows.
-	settleFor = 4 * time.Minute
-	// shardsGrownMax is how many shards a lambda gets by itself: of each priority they take 64,000 write
-	// units a second, and cost $3 a month when nothing happens. Whatever wants more is worth a person's look.
+	// reportedMin is the lowest rate that a process reports to the others: hundreds of them may share one
+	// key.
+	reportedMin = 1
+	// measureEvery is how often a process measures its load.
+	measureEvery = time.Minute
+	// reportLife is how long a report counts. A process replaces its report before; older ones are deleted.
+	reportLife = 90 * time.Second
+	// growPause is how long a number of shards is in force before it grows again.
+	growPause = 4 * time.Minute
+	// shardsGrownMax is how many shards a lambda gets by itself. For each priority they take 64,000 write
+	// units per second, and cost $3 a month when idle.
 	shardsGrownMax = 64
-	// loadKind is the kind of the control rows in which processes tell each other.
+	// loadKind is the kind of the control rows that hold the reports.
 	loadKind = "load"
 )
 
-// keyLoad is how much was written to a partition in a second.
+// keyLoad is the rate of writes to a partition.
 type keyLoad struct {
 	task.Partition
 
-	Units     float64
+	Units     float64 // per second
 	Throttled bool
 }
 
-// toldLoad is the value of a row of loadKind: what one process wrote, and when it told.
-type toldLoad struct {
+// loadReport is the value of a row of loadKind: the loads of one process.
+type loadReport struct {
 	At    task.Instant
 	Loads []keyLoad
 }
 
-// grower gives a lambda more shards when one of them takes nearly as many writes, of all processes together,
-// as a key of the store can. It goes by the newest shard. The others have as much of what more shards would
-// spread, and the rest of theirs (tasks with keys, those placed by an older count) would stay where it is.
+// grower adds shards to a lambda when one of its shards takes nearly as many writes, of all processes
+// together, as a key of the store can. It measures the newest shard: the others have as much of the load that
+// more shards would spread, and the rest of theirs (tasks with keys, and those placed by an older count)
+// would stay where it is.
 type grower struct {
 	taken   func() map[task.Partition]store.KeyLoad
 	rows    *store.Store
@@ -64,13 +65,13 @@ type grower struct {
 	log     *slog.Logger
 	grown   *prometheus.CounterVec // lambda
 	name    string                 // of this process's row
-	limit   float64                // write units of a key in a second
+	limit   float64                // write units of a key per second
 
-	since time.Duration   // when loads were taken last, in monotonic time
-	hot   map[uint32]bool // lambdas that were near their limit at the last look
+	since time.Duration   // monotonic time of the last measurement
+	hot   map[uint32]bool // lambdas that were near their limit then
 }
 
-// newGrower returns nil where no partition has a limit.
+// newGrower returns nil if the store has no limit for a partition.
 func (n *Node) newGrower(c *Config) *grower {
 	taken := c.Store.Capabilities().KeyLoads
 	if taken == nil || c.NoGrow {
@@ -86,9 +87,9 @@ func (n *Node) newGrower(c *Config) *grower {
 	}
 }
 
-// run looks until ctx ends.
+// run measures and grows until ctx ends.
 func (g *grower) run(ctx context.Context) error {
-	for clock.Sleep(ctx, g.clock, loadEvery) == nil {
+	for clock.Sleep(ctx, g.clock, measureEvery) == nil {
 		if err := g.look(ctx); err != nil && ctx.Err() == nil {
 			g.log.WarnContext(ctx, "shards not grown", slog.Any("error", err))
 		}
@@ -96,9 +97,8 @@ func (g *grower) run(ctx context.Context) error {
 	return nil
 }
 
-// look makes the shards grow of lambdas that were near their limit at the look before, too. So a short burst
-// does not count, nor does what a process told just before it was replaced, in addition to what its successor
-// tells.
+// look grows the lambdas that are near their limit for the second time in a row. So a short burst does not
+// count, nor does the last report of a process that was replaced on top of that of its successor.
 func (g *grower) look(ctx context.Context) error {
 	loads := g.measure()
 	before := g.hot
@@ -125,7 +125,7 @@ func (g *grower) look(ctx context.Context) error {
 	return nil
 }
 
-// measure is what this process wrote to the newest shards since it was called last.
+// measure returns the load of this process on the newest shards since the last call.
 func (g *grower) measure() map[task.Partition]keyLoad {
 	now := clock.Mono(g.clock)
 	seconds := (now - g.since).Seconds()
@@ -134,7 +134,7 @@ func (g *grower) measure() map[task.Partition]keyLoad {
 	for _, l := range g.catalog.All() {
 		for priority := range l.Priorities {
 			p := newest(l, priority)
-			if rate := float64(taken[p].Units) / seconds; rate >= toldMin {
+			if rate := float64(taken[p].Units) / seconds; rate >= reportedMin {
 				loads[p] = keyLoad{p, rate, taken[p].Throttled}
 			}
 		}
@@ -146,32 +146,32 @@ func newest(l *catalog.Entry, priority int) task.Partition {
 	return task.Partition{Lambda: l.Ref, Priority: uint8(priority), Shard: l.Shards - 1}
 }
 
-// share tells the other processes, and adds what they told.
+// share reports the loads to the other processes, and adds what those reported.
 func (g *grower) share(ctx context.Context, loads map[task.Partition]keyLoad) error {
 	rows, err := g.rows.Controls(ctx, loadKind)
 	if err != nil {
-		return fmt.Errorf("read what others write: %w", err)
+		return fmt.Errorf("read the load reports: %w", err)
 	}
 	now := g.clock.Now()
-	own := toldLoad{At: now}
+	own := loadReport{At: now}
 	for _, load := range loads {
 		own.Loads = append(own.Loads, load)
 	}
 	version := uint64(1)
 	for _, row := range rows {
-		var told toldLoad
+		var report loadReport
 		if row.Name == g.name {
 			version = row.Version + 1
 			continue
 		}
-		if json.Unmarshal(row.Value, &told) != nil { // of another version
+		if json.Unmarshal(row.Value, &report) != nil { // of another version
 			continue
 		}
-		if now.Sub(told.At) > toldFor {
-			_ = g.rows.DeleteControl(ctx, row) // or the next time, or somebody else
+		if now.Sub(report.At) > reportLife {
+			_ = g.rows.DeleteControl(ctx, row) // if it fails, the next one will
 			continue
 		}
-		for _, load := range told.Loads {
+		for _, load := range report.Loads {
 			sum := loads[load.Partition]
 			loads[load.Partition] = keyLoad{load.Partition, sum.Units + load.Units, sum.Throttled || load.Throttled}
 		}
@@ -181,14 +181,14 @@ func (g *grower) share(ctx context.Context, loads map[task.Partition]keyLoad) er
 		err = g.rows.PutControl(ctx, store.Control{Kind: loadKind, Name: g.name, Version: version, Value: value})
 	}
 	if err != nil {
-		return fmt.Errorf("tell what is written here: %w", err)
+		return fmt.Errorf("write the load report: %w", err)
 	}
 	return nil
 }
 
-// near reports whether more shards would take load off a lambda's, and off which of them.
+// near reports whether a shard of a lambda is near its limit, and returns its load.
 func (g *grower) near(l *catalog.Entry, loads map[task.Partition]keyLoad) (load keyLoad, near bool) {
-	if l.Deleting || l.Shards >= shardsGrownMax || g.clock.Now() < l.ShardsFrom().Add(settleFor) {
+	if l.Deleting || l.Shards >= shardsGrownMax || g.clock.Now() < l.ShardsFrom().Add(growPause) {
 		return keyLoad{}, false
 	}
 	for priority := range l.Priorities {
@@ -200,7 +200,7 @@ func (g *grower) near(l *catalog.Entry, loads map[task.Partition]keyLoad) (load 
 	return keyLoad{}, false
 }
 
-// grow doubles the shards of a lambda, unless somebody else was faster.
+// grow doubles the shards of a lambda, unless another process was faster.
 func (g *grower) grow(ctx context.Context, l *catalog.Entry, load keyLoad) error {
 	count, grew := min(2*l.Shards, shardsGrownMax), false
 	entry, err := g.catalog.Update(ctx, l.Name, func(now *task.Lambda) error {
@@ -213,7 +213,7 @@ func (g *grower) grow(ctx context.Context, l *catalog.Entry, load keyLoad) error
 		return err
 	}
 	g.grown.WithLabelValues(l.Name).Inc()
-	g.log.InfoContext(ctx, "shards grow: one is near what a key of the store takes", slog.String("lambda", l.Name),
+	g.log.InfoContext(ctx, "adding shards; one is near the write limit of a key", slog.String("lambda", l.Name),
 		slog.Int("from", int(l.Shards)), slog.Int("to", int(count)), slog.Time("in_force", entry.ShardsFrom().Time()),
 		slog.String("priority", l.Priorities[load.Priority]), slog.Int("units_a_second", int(load.Units)), slog.Bool("throttled", load.Throttled))
 	return nil

@@ -17,7 +17,7 @@ import (
 	"github.com/kinesin-io/kinesin/task"
 )
 
-// loaded is a store that says it was written to at a rate.
+// loaded is a store that reports a rate of writes.
 type loaded struct {
 	store.Driver
 
@@ -40,7 +40,7 @@ func (l *loaded) Capabilities() store.Capabilities {
 	}}
 }
 
-// field is what growers look at together.
+// field is the store and the catalog that growers share.
 type field struct {
 	*testing.T
 
@@ -75,7 +75,7 @@ func inField(t *testing.T, processes int, l task.Lambda, rate func(p task.Partit
 	})
 }
 
-// start runs one more process, for a lambda whose reference was drawn.
+// start runs one more process, for a lambda with a random reference.
 func (f *field) start(rows store.Driver, ref uint32) {
 	driver := &loaded{Driver: rows, rate: func(p task.Partition) (int, bool) { return (*f.rate.Load())(p) }}
 	n := &Node{store: f.rows, catalog: f.catalog, metrics: f.metrics, log: slog.New(slog.DiscardHandler)}
@@ -107,7 +107,7 @@ func always(units int, throttled bool) func(task.Partition) (int, bool) {
 	return func(task.Partition) (int, bool) { return units, throttled }
 }
 
-// TestWhatMakesShardsGrow has the write rates of one process, or of several, lead to more shards or not.
+// TestWhatMakesShardsGrow checks which write rates, of one process or several, lead to more shards.
 func TestWhatMakesShardsGrow(t *testing.T) {
 	for _, c := range []struct {
 		name      string
@@ -136,7 +136,7 @@ func TestWhatMakesShardsGrow(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			inField(t, c.processes, task.Lambda{Shards: c.shards}, c.rate, func(f *field) {
-				f.want(loadEvery+5*time.Second, c.shards) // not at the first look
+				f.want(measureEvery+5*time.Second, c.shards) // not at the first look
 				f.want(5*time.Minute, c.want)
 				grown := growths(f.T, f.metrics)
 				if (c.want == c.shards) != (grown == 0) || grown > 1 {
@@ -147,7 +147,7 @@ func TestWhatMakesShardsGrow(t *testing.T) {
 	}
 }
 
-// growths are those that processes count.
+// growths sums the counters of all processes.
 func growths(t *testing.T, all ...*Metrics) (n float64) {
 	t.Helper()
 	for _, m := range all {
@@ -166,13 +166,13 @@ func growths(t *testing.T, all ...*Metrics) (n float64) {
 	return n
 }
 
-// TestGrowthsAreApart has a load that no count of shards helps against: each is in force for a while before
-// the next.
+// TestGrowthsAreApart has a load that no number of shards helps against: each number is in force for a while
+// before the next.
 func TestGrowthsAreApart(t *testing.T) {
 	inField(t, 3, task.Lambda{Shards: 1}, always(400, true), func(f *field) {
-		f.want(5*time.Second+2*loadEvery, 2)
-		f.want(catalog.GrownAfter+settleFor-10*time.Second, 2)
-		f.want(3*loadEvery, 4)
+		f.want(5*time.Second+2*measureEvery, 2)
+		f.want(catalog.GrownAfter+growPause-10*time.Second, 2)
+		f.want(3*measureEvery, 4)
 		f.want(2*time.Hour, shardsGrownMax)
 		if n := growths(f.T, f.metrics); n != 6 {
 			t.Errorf("%v growths are counted, want 6", n)
@@ -180,18 +180,18 @@ func TestGrowthsAreApart(t *testing.T) {
 	})
 }
 
-// TestABurstAndARestartDoNotGrow has more writes for a minute than a key takes, and a process replaced by
+// TestABurstAndARestartDoNotGrow has more writes than a key takes for one minute, and replaces a process by
 // another.
 func TestABurstAndARestartDoNotGrow(t *testing.T) {
 	inField(t, 1, task.Lambda{Shards: 1}, always(1000, true), func(f *field) {
-		time.Sleep(loadEvery + time.Second)
+		time.Sleep(measureEvery + time.Second)
 		rate := always(400, false)
 		f.rate.Store(&rate)
-		f.want(3*loadEvery, 1)
+		f.want(3*measureEvery, 1)
 		f.stops[0]()
 		l, _ := f.catalog.Lambda("mail")
 		f.start(storemem.New(), l.Ref)
-		f.want(5*loadEvery, 1)
+		f.want(5*measureEvery, 1)
 		f.want(2*time.Hour, 1)
 		if rows, err := f.rows.Controls(f.Context(), loadKind); err != nil || len(rows) != 1 {
 			t.Errorf("%d rows, %v: want that of the first process gone", len(rows), err)
@@ -212,8 +212,8 @@ func TestALambdaInDeletionDoesNotGrow(t *testing.T) {
 	})
 }
 
-// TestShardsGrowByThemselves puts more tasks into a shard than its key takes, and then as many over a table
-// that has too little for all of them.
+// TestShardsGrowByThemselves puts more tasks into a shard than its key takes, and then as many on a table
+// with too little capacity for all of them.
 func TestShardsGrowByThemselves(t *testing.T) {
 	const limit = 20
 	for _, c := range []struct {

@@ -16,14 +16,13 @@ import (
 	"github.com/kinesin-io/kinesin/task"
 )
 
-// What a hand-over may cost, at most, besides the lateness that there is without one.
+// The highest cost of a hand-over, besides the lateness without one.
 const (
 	plannedMax   = 100 * time.Millisecond
 	unplannedMax = 10 * time.Second
 )
 
-// distant is a store to which each call takes a while, and the first look of a process at a partition takes
-// longer.
+// distant is a store whose calls take a while, and a process's first scan of a partition longer.
 type distant struct {
 	store.Driver
 
@@ -53,7 +52,7 @@ func (d distant) ScanSchedule(ctx context.Context, p task.Partition, after store
 	return d.Driver.ScanSchedule(ctx, p, after, through, limit)
 }
 
-// crew is a fleet that changes while tasks are due all the time.
+// crew is a fleet that changes while tasks become due all the time.
 type crew struct {
 	*rig
 
@@ -63,8 +62,8 @@ type crew struct {
 	alive []*process
 }
 
-// inCrew runs a test over a fleet of one, which serves the client and the workers and stays, and tasks that
-// are due 20 times a second for so long. The first look at a partition takes its time.
+// inCrew runs a test with a fleet of one process, which serves the client and the workers and stays, and with
+// tasks that are due 20 times a second. The first scan of a partition takes a while.
 func inCrew(t *testing.T, load, first time.Duration, test func(c *crew)) {
 	t.Helper()
 	inFleet(t, 1, func(_ int, c *Config) { c.Store = newDistant(c.Store, first) }, func(r *rig, hosts []*host) {
@@ -106,7 +105,7 @@ func (c *crew) join() *process {
 	return p
 }
 
-// ready waits until a process says that it is, and tells how long that took.
+// ready waits until a process is ready, and returns how long that took.
 func (c *crew) ready(p *process) time.Duration {
 	c.Helper()
 	began := time.Now()
@@ -133,7 +132,7 @@ func (c *crew) kill(p *process) {
 	c.alive = slices.DeleteFunc(c.alive, func(q *process) bool { return q == p })
 }
 
-// shared wants each partition to be of exactly one process, and warm there.
+// shared fails unless each partition has exactly one owner, which is warm.
 func (c *crew) shared() (loads []int) {
 	c.Helper()
 	l, err := c.nodes[0].node.catalog.Lambda("mail")
@@ -161,7 +160,7 @@ func (c *crew) shared() (loads []int) {
 	return loads
 }
 
-// late is how late tasks started that were due in a while, the latest first.
+// late returns the lateness of tasks due in a period, the latest first.
 func (c *crew) late(from, to time.Time) (worst time.Duration, tasks int) {
 	c.Helper()
 	for _, id := range c.book.all() {
@@ -250,7 +249,7 @@ func TestAKilledProcessIsMissedForSeconds(t *testing.T) {
 		gap, _ := c.late(killed, killed.Add(unplannedMax))
 		after, _ := c.late(killed.Add(unplannedMax), time.Now())
 		t.Logf("before %v, then %v, after %v late", before, gap, after)
-		// Messages that it had taken and not sent are sent again by their wake-ups.
+		// Wake-ups send the messages again that it had taken and not sent.
 		if before > plannedMax || gap > task.EnqueueTimeout || after > plannedMax {
 			t.Error("later than planned")
 		}
@@ -313,8 +312,7 @@ func TestTheReadinessOfAProcess(t *testing.T) {
 	})
 }
 
-// TestDeliveriesChangeHandsInTime does the same to deliver lambdas, whose tasks must not be sent twice
-// either.
+// TestDeliveriesChangeHandsInTime does the same with deliver lambdas, whose tasks must not be sent twice.
 func TestDeliveriesChangeHandsInTime(t *testing.T) {
 	inTown(t, func(w *town) {
 		first := w.start(remote)
@@ -346,7 +344,8 @@ func TestDeliveriesChangeHandsInTime(t *testing.T) {
 	})
 }
 
-// TestPartitionsComeAndGoEverywhere creates and deletes lambdas at all times between two looks of the others.
+// TestPartitionsComeAndGoEverywhere creates and deletes lambdas at all times between two refreshes of the
+// others.
 func TestPartitionsComeAndGoEverywhere(t *testing.T) {
 	inCrew(t, 0, 0, func(c *crew) {
 		for range 2 {

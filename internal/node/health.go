@@ -1,32 +1,88 @@
 package node
 
 import (
-	"github.com/prometheus/client_golang/prometheus"
-
-	"github.com/kinesin-io/kinesin/store"
+	"fmt"
+	"strings"
+	"time"
 )
 
-// healthDescs are the series of a store with files of its own.
-type healthDescs struct {
-	damaged, bytes, passes *prometheus.Desc
+const (
+	// stalledMax is how long a loop may make no progress. Each makes some every 10 seconds at least, unless a
+	// call to a service hangs, and such a call is given up before.
+	stalledMax = time.Minute
+	// unreadMax is how long reads of a partition may fail before that is reported; they are retried within
+	// seconds.
+	unreadMax = 5 * time.Second
+)
+
+// notReady returns why new work should go elsewhere; empty if it should not.
+func (n *Node) notReady() string {
+	switch {
+	case n.draining.Load():
+		return "not ready: stopping"
+	case !n.running.Load():
+		return "not ready: starting"
+	case n.damaged() != "":
+		return n.damaged()
+	case n.scheduler != nil && !n.warm.Load():
+		return "not ready: reading ahead the partitions of this process"
+	case n.unread() > 0:
+		return fmt.Sprintf("not ready: %d partitions cannot be read; their tasks are not dispatched", n.unread())
+	case n.store.Full():
+		return "not ready: the store is full; it takes no new tasks and still runs those it has"
+	}
+	return ""
 }
 
-func newHealthDescs() healthDescs {
-	return healthDescs{
-		damaged: prometheus.NewDesc("kinesin_store_damaged_files",
-			"Files of the embedded store of which a part cannot be read; the process is not ready while there are any.", nil, nil),
-		bytes: prometheus.NewDesc("kinesin_store_scrubbed_bytes_total",
-			"Bytes of data files that were read in the background and compared with their checksums.", nil, nil),
-		passes: prometheus.NewDesc("kinesin_store_scrubs_total", "How often that came through all data files.", nil, nil),
+// damaged names the files of the store of which a part cannot be read; empty if there are none. The rest is
+// served.
+func (n *Node) damaged() string {
+	health, _ := n.store.Health()
+	if len(health.Damaged) == 0 {
+		return ""
 	}
+	return "not ready: damaged files, some rows of which cannot be read: " + strings.Join(health.Damaged, ", ")
 }
 
-func (h *healthDescs) collect(s *store.Store, out chan<- prometheus.Metric) {
-	health, known := s.Health()
-	if !known {
-		return
+// unread returns how many partitions this process cannot read. One of several processes over a store does not
+// report it: while the store is away all of them would be unready at once.
+func (n *Node) unread() int {
+	if n.scheduler == nil || n.shared {
+		return 0
 	}
-	out <- prometheus.MustNewConstMetric(h.damaged, prometheus.GaugeValue, float64(len(health.Damaged)))
-	out <- prometheus.MustNewConstMetric(h.bytes, prometheus.CounterValue, float64(health.ScrubbedBytes))
-	out <- prometheus.MustNewConstMetric(h.passes, prometheus.CounterValue, float64(health.Scrubs))
+	return n.scheduler.Unread(unreadMax)
+}
+
+// notLive names a loop of this process that makes no progress, so that it has to be restarted; empty if there
+// is none.
+func (n *Node) notLive() string {
+	if n.draining.Load() || !n.running.Load() {
+		return ""
+	}
+	for _, loop := range n.loops() {
+		if stalled := loop.stalled(); stalled > stalledMax {
+			return fmt.Sprintf("stuck: %s, for %d s", loop.name, int(stalled.Seconds()))
+		}
+	}
+	return ""
+}
+
+// loop is a loop that has to make progress.
+type loop struct {
+	name    string
+	stalled func() time.Duration
+}
+
+func (n *Node) loops() []loop {
+	loops := []loop{{"lambdas", n.catalog.Stalled}}
+	if n.scheduler != nil {
+		loops = append(loops, loop{"scheduler", n.scheduler.Stalled})
+	}
+	if n.members != nil && n.members.rows != nil {
+		loops = append(loops, loop{"membership", n.members.rows.Stalled})
+	}
+	if n.members != nil && n.members.watched != nil {
+		loops = append(loops, loop{"membership by pods", n.members.watched.Stalled})
+	}
+	return loops
 }

@@ -1,6 +1,9 @@
 package node
 
 import (
+	"context"
+	"errors"
+	"log/slog"
 	"strings"
 	"time"
 
@@ -15,7 +18,7 @@ import (
 	"github.com/kinesin-io/kinesin/task"
 )
 
-// The roles call hooks; metrics subscribe to them here and nowhere else.
+// The hooks of the roles update the metrics, here and nowhere else.
 
 func (n *Node) intakeHooks() intake.Hooks {
 	return intake.Hooks{
@@ -66,18 +69,6 @@ func (n *Node) schedulerHooks() scheduler.Hooks {
 	}
 }
 
-// becameReady lets the process be told of as ready: all that it fires has been read ahead.
-func (n *Node) becameReady() {
-	n.members.ready()
-	n.warm.Store(true)
-}
-
-func (n *Node) foundClaimed(t *task.Task) {
-	if n.hsc != nil {
-		n.hsc.RecoverClaim(t)
-	}
-}
-
 func (n *Node) hscHooks() hsc.Hooks {
 	return hsc.Hooks{
 		Claimed: func(l *catalog.Entry, t *task.Task) {
@@ -97,17 +88,38 @@ func (n *Node) hscHooks() hsc.Hooks {
 			n.metrics.byEvent[task.WorkerLost].Add(float64(tasks))
 		},
 		Refused: func(reason string, count int) { n.metrics.claims.WithLabelValues(reason).Add(float64(count)) },
-		Failed:  n.hscFailed(),
+		Failed:  n.hscFailed,
 	}
 }
 
+// hscFailed counts and logs a failure of the HSC. It leaves out calls that were cancelled.
+func (n *Node) hscFailed(what string, err error) {
+	if errors.Is(err, context.Canceled) {
+		return
+	}
+	n.metrics.hscFailures.WithLabelValues(strings.ReplaceAll(what, " ", "_")).Inc()
+	n.log.Warn("hsc failed", slog.String("what", what), slog.Any("error", err))
+}
+
+func (n *Node) delivered(t *task.Task, late time.Duration) {
+	n.late(n.catalog.ByRef(t.Partition.Lambda), t, stageDelivered, max(0, late))
+}
+
+func (n *Node) undelivered(t *task.Task, err error) {
+	if l := n.catalog.ByRef(t.Partition.Lambda); l != nil {
+		n.metrics.undelivered.WithLabelValues(l.Name, l.Priorities[t.Partition.Priority]).Inc()
+	}
+	n.log.Debug("delivery failed; retrying", slog.String("task_id", t.ID.String()), slog.Any("error", err))
+}
+
+// late observes the lateness of a task at a stage.
 func (n *Node) late(l *catalog.Entry, t *task.Task, s stage, late time.Duration) {
 	if l != nil {
 		n.metrics.of(l, t.Partition.Priority).lateness[s].Observe(late.Seconds())
 	}
 }
 
-// reasonLabel is the wire's name of a reason without its prefix.
+// reasonLabel returns the wire's name of a reason without its prefix.
 func reasonLabel(reason kinesinv1.Reason) string {
 	return strings.ToLower(strings.TrimPrefix(reason.String(), "REASON_"))
 }

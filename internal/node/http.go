@@ -10,8 +10,8 @@ import (
 	"github.com/kinesin-io/kinesin/api/kinesinv1/kinesinv1connect"
 )
 
-// Handler serves everything this node does on one port: gRPC, gRPC-Web and JSON over HTTP for
-// the roles it has, metrics, and health.
+// Handler serves all of this node on one port: gRPC, gRPC-Web and JSON over HTTP for its roles, metrics, and
+// health.
 func (n *Node) Handler() http.Handler {
 	mux := http.NewServeMux()
 	options := api.HandlerOptions(api.Hooks{Internal: n.internalError})
@@ -35,8 +35,7 @@ func (n *Node) Handler() http.Handler {
 	return mux
 }
 
-// probe answers well, or with 503 and what is wrong in a few words: it needs no token where everything else
-// does.
+// probe answers well, or 503 and a short reason; short, because probes need no token.
 func probe(well string, wrong func() string) http.HandlerFunc {
 	return func(w http.ResponseWriter, _ *http.Request) {
 		if reason := wrong(); reason != "" {

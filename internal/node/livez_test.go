@@ -15,7 +15,7 @@ import (
 	"github.com/kinesin-io/kinesin/store/storetest"
 )
 
-// awayQueue is a queue of which each call takes its time and fails, for a while.
+// awayQueue is a queue whose calls hang and then fail, for a while.
 type awayQueue struct {
 	queue.Driver
 
@@ -50,8 +50,8 @@ func (q *awayQueue) Depth(ctx context.Context, name queue.Name) (queue.Depth, er
 	return q.Driver.Depth(ctx, name)
 }
 
-// TestAnOutageIsNoStuckLoop has every call take its whole time and fail, for ten minutes, with much to ask:
-// if that made a pod look stuck, all pods would be started anew when the store or the queues are away.
+// TestAnOutageIsNoStuckLoop makes every call hang and then fail, for ten minutes, under load: if that made a
+// pod look stuck, an outage of the store or the queues would restart all pods.
 func TestAnOutageIsNoStuckLoop(t *testing.T) {
 	const takes = 9 * time.Second
 	for _, c := range []struct {

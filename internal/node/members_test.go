@@ -49,7 +49,7 @@ func (m *byHost) Run(ctx context.Context) error {
 
 func (*byHost) Stalled() time.Duration { return 0 }
 
-// pod is how a node is set up whose members have other names than their processes.
+// pod configures a node whose members have other names than their processes.
 func pod(name string) func(c *Config) {
 	return func(c *Config) {
 		remote(c)
@@ -90,7 +90,7 @@ func TestMembersWithOtherNamesThanTheirProcesses(t *testing.T) {
 	})
 }
 
-// TestAListOfMembers has one of three that are on a list start again, which nobody takes over from.
+// TestAListOfMembers restarts one of three listed members, which nobody takes over from.
 func TestAListOfMembers(t *testing.T) {
 	listed := func(name string) func(c *Config) {
 		return func(c *Config) {

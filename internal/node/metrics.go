@@ -17,12 +17,12 @@ import (
 	"github.com/kinesin-io/kinesin/task"
 )
 
-// latenessBuckets cover what an embedded store does (below a millisecond) up to a backlog of minutes.
+// latenessBuckets range from an embedded store (below a millisecond) to a backlog of minutes.
 var latenessBuckets = []float64{
 	.0005, .001, .002, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 30, 60, 300,
 }
 
-// stage is up to where a task's lateness is measured, from its due time on.
+// stage is the event at which a task's lateness is measured.
 type stage uint8
 
 const (
@@ -36,8 +36,8 @@ const (
 
 var stageTexts = [stageEnd]string{"enqueued", "claimed", "started", "delivered"}
 
-// Metrics are all the series of a process. Labels come only from the catalog, never from a
-// request, so that nobody can make more of them by asking.
+// Metrics are all series of a process. Labels come from the catalog and never from a request, so that no
+// caller can add series.
 type Metrics struct {
 	registry *prometheus.Registry
 
@@ -69,12 +69,12 @@ type Metrics struct {
 	clockSteps *prometheus.CounterVec // direction
 	clockStep  prometheus.Gauge
 
-	// Looking series up by their labels costs more than counting, so what is counted for every task is
-	// kept at hand.
+	// A look-up of a series by its labels costs more than counting, so the series that change with every task
+	// are cached.
 	classes  atomic.Pointer[map[class]*classSeries] // replaced under growing
 	growing  sync.Mutex
 	byEvent  [task.Drop + 1]prometheus.Counter
-	existing func(ref uint32) bool // whether a lambda is there
+	existing func(ref uint32) bool // whether a lambda exists
 }
 
 // class is one priority of one lambda.
@@ -83,7 +83,7 @@ type class struct {
 	priority uint8
 }
 
-// classSeries are the series of a class.
+// classSeries are the cached series of a class.
 type classSeries struct {
 	name     string // of the lambda
 	accepted prometheus.Counter
@@ -92,7 +92,7 @@ type classSeries struct {
 	finished [task.OutcomeUnstarted + 1]prometheus.Counter
 }
 
-// of finds the series of a class.
+// of returns the series of a class.
 func (m *Metrics) of(l *catalog.Entry, priority uint8) *classSeries {
 	if s := (*m.classes.Load())[class{l.Ref, priority}]; s != nil {
 		return s
@@ -107,7 +107,7 @@ func (m *Metrics) of(l *catalog.Entry, priority uint8) *classSeries {
 	return all[class{l.Ref, priority}]
 }
 
-// withoutGone copies the classes of lambdas that exist, and drops the series of names that no lambda has.
+// withoutGone returns a copy of the classes of existing lambdas, and deletes the series of all other names.
 func (m *Metrics) withoutGone() map[class]*classSeries {
 	all := maps.Clone(*m.classes.Load())
 	maps.DeleteFunc(all, func(c class, _ *classSeries) bool { return !m.existing(c.lambda) })
@@ -117,7 +117,9 @@ func (m *Metrics) withoutGone() map[class]*classSeries {
 	}
 	for _, s := range *m.classes.Load() {
 		if !names[s.name] {
-			for _, series := range []interface{ DeletePartialMatch(prometheus.Labels) int }{m.accepted, m.matched, m.lateness, m.finished, m.undelivered, m.grown} {
+			for _, series := range []interface{ DeletePartialMatch(prometheus.Labels) int }{
+				m.accepted, m.matched, m.lateness, m.finished, m.undelivered, m.grown,
+			} {
 				series.DeletePartialMatch(prometheus.Labels{"lambda": s.name})
 			}
 		}
@@ -141,14 +143,14 @@ func (m *Metrics) newClass(l *catalog.Entry, priority uint8) *classSeries {
 	return s
 }
 
-// waked counts a wake-up by what it led to.
+// waked counts a wake-up by the event that it led to.
 func (m *Metrics) waked(kind task.EventKind) {
 	if int(kind) < len(m.byEvent) {
 		m.byEvent[kind].Inc()
 	}
 }
 
-// NewMetrics returns the series, all of them at zero.
+// NewMetrics returns all series at zero.
 func NewMetrics() *Metrics {
 	r := prometheus.NewRegistry()
 	r.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}),
@@ -158,38 +160,40 @@ func NewMetrics() *Metrics {
 		registry: r,
 		lateness: f.NewHistogramVec(prometheus.HistogramOpts{
 			Name: "kinesin_task_lateness_seconds", Buckets: latenessBuckets,
-			Help: "How long after its due time a task was first enqueued, claimed and started; or delivered, which a consumer can see it from.",
+			Help: "Time from a task's due time until it was first enqueued, claimed, started, or delivered to its queue.",
 		}, []string{"lambda", "priority", "stage"}),
-		accepted:    counters(f, "kinesin_tasks_accepted_total", "Tasks that Schedule acknowledged.", "lambda", "priority"),
-		matched:     counters(f, "kinesin_tasks_matched_total", "Attempts that a waiting worker got without a message, in the write that dispatched their task.", "lambda", "priority"),
-		refused:     counters(f, "kinesin_tasks_refused_total", "Tasks that Schedule refused.", "reason"),
-		finished:    counters(f, "kinesin_attempts_total", "Attempts that ended, by outcome.", "lambda", "priority", "outcome"),
-		wakeups:     counters(f, "kinesin_wakeups_total", "Wake-ups that fired, by what they led to.", "event"),
+		accepted: counters(f, "kinesin_tasks_accepted_total", "Accepted tasks.", "lambda", "priority"),
+		matched: counters(f, "kinesin_tasks_matched_total", "Attempts handed directly to a waiting worker, without a queue message.",
+			"lambda", "priority"),
+		refused:     counters(f, "kinesin_tasks_refused_total", "Refused tasks.", "reason"),
+		finished:    counters(f, "kinesin_attempts_total", "Ended attempts.", "lambda", "priority", "outcome"),
+		wakeups:     counters(f, "kinesin_wakeups_total", "Wake-ups by the event they led to.", "event"),
 		claims:      counters(f, "kinesin_claims_refused_total", "Messages whose claim was refused.", "reason"),
-		lost:        counter(f, "kinesin_workers_lost_total", "Worker leases that ran out."),
-		unsent:      counter(f, "kinesin_messages_unsent_total", "Enqueued tasks whose message waits for their wake-up."),
-		undelivered: newUndelivered(f),
-		grown:       counters(f, "kinesin_shards_grown_total", "How often this process gave a lambda more shards, since one was near what a key of the store takes.", "lambda"),
+		lost:        counter(f, "kinesin_workers_lost_total", "Expired worker leases."),
+		unsent:      counter(f, "kinesin_messages_unsent_total", "Enqueued tasks whose message could not be sent; they are enqueued again later."),
+		undelivered: counters(f, "kinesin_deliveries_failed_total", "Failed sends to the queue of a deliver lambda; each is retried.", "lambda", "priority"),
+		grown: counters(f, "kinesin_shards_grown_total", "Times this process added shards to a lambda because one shard neared the write limit of a key.",
+			"lambda"),
 
-		failures:    counter(f, "kinesin_partition_failures_total", "Rounds of a partition that failed and were tried again."),
-		hscFailures: counters(f, "kinesin_hsc_failures_total", "Claims, heartbeats and results for which the store or the queue failed, by what was attempted.", "what"),
-		internal:    counter(f, "kinesin_internal_errors_total", "Calls that failed for a reason that is only in the log."),
-		storeErrors: counters(f, "kinesin_store_errors_total", "Calls to the store that failed; settle: writes whose outcome could not be found out.", "op"),
+		failures:    counter(f, "kinesin_partition_failures_total", "Failed reads and dispatches of a partition; each is retried."),
+		hscFailures: counters(f, "kinesin_hsc_failures_total", "Claims, heartbeats, results and messages that failed because of the store or the queue.", "what"),
+		internal:    counter(f, "kinesin_internal_errors_total", "Calls that failed for an internal reason; see the log."),
+		storeErrors: counters(f, "kinesin_store_errors_total", "Failed store operations; settle: writes whose outcome stayed unknown.", "op"),
 		storeTime: f.NewHistogramVec(prometheus.HistogramOpts{
-			Name: "kinesin_store_seconds", Help: "Time of a call to the store, durable writes included.",
+			Name: "kinesin_store_seconds", Help: "Duration of store operations, until durable.",
 			Buckets: prometheus.ExponentialBuckets(20e-6, 2.5, 14),
 		}, []string{"op"}),
 		fsync: f.NewHistogram(prometheus.HistogramOpts{
-			Name: "kinesin_store_fsync_seconds", Help: "Time until a group of writes was durable.",
+			Name: "kinesin_store_fsync_seconds", Help: "Time until a batch of writes of the embedded store was durable.",
 			Buckets: prometheus.ExponentialBuckets(20e-6, 2.5, 14),
 		}),
 		clockAhead: f.NewHistogram(prometheus.HistogramOpts{
 			Name: "kinesin_fleet_clock_ahead_seconds", Buckets: []float64{.25, .5, 1, 2, 5, 10, 60},
-			Help: "How far the clock of another process was ahead, where it was by more than 100 ms.",
+			Help: "How far the clock of another process was ahead, if by more than 100 ms.",
 		}),
-		clockSteps: counters(f, "kinesin_clock_steps_total", "How often the wall clock of this process was set, by direction: forward or back.", "direction"),
+		clockSteps: counters(f, "kinesin_clock_steps_total", "Steps of this process's wall clock: forward or back.", "direction"),
 		clockStep: f.NewGauge(prometheus.GaugeOpts{
-			Name: "kinesin_clock_step_seconds", Help: "By how much the wall clock of this process was set last; negative: back; 0: it was not.",
+			Name: "kinesin_clock_step_seconds", Help: "Size of the last step of this process's wall clock; negative: back; 0: there was none.",
 		}),
 	}
 	for _, direction := range []string{stepForward, stepBack} {
@@ -212,8 +216,7 @@ func counter(f promauto.Factory, name, help string) prometheus.Counter {
 	return f.NewCounter(prometheus.CounterOpts{Name: name, Help: help})
 }
 
-// storeOp observes one call to the store. It does not count a missing row, or a call that its caller gave up,
-// as an error.
+// storeOp observes one store operation. A missing row and a cancelled call are no errors.
 func (m *Metrics) storeOp(kind string, _ int, took time.Duration, err error) {
 	m.storeTime.WithLabelValues(kind).Observe(took.Seconds())
 	if err != nil && !errors.Is(err, store.ErrNotFound) && !errors.Is(err, context.Canceled) {
@@ -221,8 +224,8 @@ func (m *Metrics) storeOp(kind string, _ int, took time.Duration, err error) {
 	}
 }
 
-// Synced observes one group of writes that an embedded store made durable.
+// Synced observes one batch of writes that an embedded store made durable.
 func (m *Metrics) Synced(took time.Duration, _ int) { m.fsync.Observe(took.Seconds()) }
 
-// Registerer is where drivers add series of their own.
+// Registerer returns the registry to which drivers add their series.
 func (m *Metrics) Registerer() prometheus.Registerer { return m.registry }

@@ -15,7 +15,7 @@ import (
 )
 
 // TestANastyQueueCostsLittle runs tasks through a queue that delivers twice, loses messages for a visibility
-// timeout and brings deleted ones back: each runs exactly once, in time, and what comes too often is refused
+// timeout and returns deleted ones: each task runs exactly once and in time, and duplicates are refused
 // without a write.
 func TestANastyQueueCostsLittle(t *testing.T) {
 	for _, matched := range []bool{false, true} {
@@ -66,9 +66,9 @@ func nastyQueueCostsLittle(t *testing.T, matched bool) {
 		if stats.Twice == 0 || stats.Lost == 0 || stats.Undead == 0 || stats.TimedOut == 0 {
 			t.Errorf("the queue was not nasty: %+v", stats)
 		}
-		// Five writes for each task, a start for long ones, three for a retry, or five where another process
-		// fires its partition, so that its wake-up row moves; two for each time that a message was sent again
-		// because it was invisible for longer than the enqueue timeout.
+		// Five writes for each task, a start for long ones, three for a retry, or five if another process
+		// owns its partition, so that its wake-up row moves; two for each message sent again because it was
+		// invisible for longer than the enqueue timeout.
 		most := n*5 + n/4 + failed*4 + 2*stats.Lost + 60
 		if got.tasks > most {
 			t.Errorf("%d writes, want %d at most", got.tasks, most)

@@ -1,15 +1,13 @@
-// Package node composes the roles: it is the one place where they meet. A Node is
-// any set of roles over a store, a queue and a membership, whatever drivers these are; it
-// links none of them. It decides nothing about tasks and opens no port.
+// Package node composes the roles, and is the only place where they meet. A Node runs any set of roles over a
+// store, a queue and a membership; it links no driver of these. It decides nothing about tasks and opens no
+// port.
 package node
 
 import (
 	"context"
 	"errors"
-	"fmt"
 	"log/slog"
 	"slices"
-	"strings"
 	"sync/atomic"
 	"time"
 
@@ -33,114 +31,15 @@ import (
 	"github.com/kinesin-io/kinesin/task"
 )
 
-// Config is what a Node is made of. Store, Queue, Clock and Log are required.
-type Config struct {
-	Store   store.Driver
-	Queue   queue.Driver
-	Clock   clock.Clock
-	Log     *slog.Logger
-	Roles   []string // none: all
-	Metrics *Metrics // nil: new ones
-
-	// Membership is given where the processes that share the partitions are known beforehand, most often this
-	// one alone. Without it they find each other by lease rows in the store, which then is one that several
-	// processes share.
-	Membership partition.Membership
-	// Shared says that with a given Membership several processes are over the store too: lease rows tell
-	// which of the members are there.
-	Shared bool
-	// Over makes the membership out of that by lease rows, which goes on beside it; nil: the rows alone are
-	// the membership.
-	Over func(rows *fleet.Membership) Membership
-	// Name is what this process is called, for people, and where Over is set the name of the member that it
-	// is. It need not be unique: random characters are added.
-	Name string // empty: "kinesin"
-	// Group is which processes over the store are one fleet, where Over tells fleets apart.
-	Group string
-
-	PayloadBytesMax int           // 0: the store's default
-	ShardsDefault   uint16        // of a new lambda; 0: task's default
-	Horizon         time.Duration // 0: inbound's default
-	Near            time.Duration // 0: inbound's default
-	Window          time.Duration // 0: scheduler's default
-	Lead            time.Duration // 0: scheduler's default
-	Ahead           time.Duration // 0: HSC's default
-	Silence         time.Duration // 0: HSC's default
-	QueueDepthMax   int           // 0: dispatcher's default; the queue driver's own bound is better higher
-
-	// NoMatch has all tasks go through their queues, also where a worker of this process waits for them.
-	NoMatch bool
-	// LeasesOnly has a worker count as lost only when its lease is over, also where its process is seen to
-	// have ended.
-	LeasesOnly bool
-	// NoGrow leaves the shards of lambdas as they are, also where one is near what a key of the store takes.
-	NoGrow bool
-
-	// Buffer is between Schedule and the store; nil: none.
-	Buffer             buffer.Buffer
-	InboundRate        float64 // tasks a second out of the buffer; 0: inbound's default; negative: no bound
-	InboundConcurrency int     // receives at a time; 0: inbound's default
-
-	// DeliverDirect is how soon a task of a deliver lambda must be due to go straight to its lambda's queue,
-	// which counts whole seconds; at most 15 minutes. 0: inbound's default, 15 minutes; negative: never.
-	DeliverDirect time.Duration
-
-	// Unregister says how the registration of a lambda is deleted by hand. nil: there are none.
-	Unregister func(lambda string) string
-
-	// Stepped is for a virtual clock that stands still and moves in jumps (docs/adr/0007). What happens at a
-	// moment then happens all of it at that moment: nothing is done ahead of its time, nothing waits for
-	// company, no task is handed to whoever waits first, no worker gets tasks beyond its free slots, and
-	// leases and silent streams outlast every jump.
-	Stepped bool
-
-	shared   bool    // several processes may be over the store
-	keyUnits float64 // write units that a key of the store takes in a second; 0: what DynamoDB documents
-}
-
-// atOnce stands for no time where zero means a default.
-const atOnce = time.Nanosecond
-
-func (c Config) withSteps() Config {
-	if c.Stepped {
-		c.Near, c.Lead, c.Ahead, c.Silence, c.NoMatch = atOnce, atOnce, atOnce, -1, true
-	}
-	return c
-}
-
-func (c Config) newBook(rows lease.Rows) *lease.Book {
-	if c.Stepped {
-		return lease.NewLastingBook(rows, c.Clock)
-	}
-	return lease.NewBook(rows, c.Clock)
-}
-
-// waitLookEveryShared is how often a Wait reads its tasks at most where each read is a request to a service.
-const waitLookEveryShared = 100 * time.Millisecond
-
-// waitLookEvery is inbound's default, or what fits the store.
-func (c Config) waitLookEvery() time.Duration {
-	switch {
-	case c.Stepped:
-		return -1
-	case c.shared:
-		return waitLookEveryShared
-	}
-	return 0
-}
-
-// HandOverMax bounds how long a process that stops goes on firing, until its partitions have been taken over
-// and what it still knows of them is due.
+// HandOverMax bounds how long a process that stops goes on with its partitions, until others have taken them
+// over and it has dispatched what it still knows to be due.
 const HandOverMax = fleet.FarewellMax + scheduler.Linger
-
-// nameDefault is what a process is called that says nothing.
-const nameDefault = "kinesin"
 
 // Node is a set of roles in one process.
 type Node struct {
 	log     *slog.Logger
 	clock   clock.Clock
-	steps   *clock.Steps // of that clock; nil for one that stands still
+	steps   *clock.Steps // of that clock; nil if it moves in jumps
 	metrics *Metrics
 	store   *store.Store
 	queue   *queue.Queue
@@ -156,16 +55,16 @@ type Node struct {
 	ingest     *ingest.Ingest   // nil without inbound's role
 	lambdas    *lambdas.Service // nil without inbound's role
 	hsc        *hsc.Service     // nil without the role
-	grower     *grower          // nil where shards do not grow by themselves
+	grower     *grower          // nil if shards are not added
 
-	shared   bool // several processes may be over the store
+	shared   bool // several processes may use the store
 	running  atomic.Bool
-	warm     atomic.Bool // all that is fired here was read ahead, once
+	warm     atomic.Bool // all partitions of this process have been read once
 	draining atomic.Bool
 }
 
-// New composes the roles. It reads the secret of public ids and the lambdas, and starts nothing.
-// The node closes the drivers; if New fails they are still the caller's.
+// New composes the roles. It reads the secret of public ids and the lambdas, and starts nothing. The node
+// closes the drivers, but not if New fails.
 func New(ctx context.Context, c Config) (*Node, error) {
 	if c.Metrics == nil {
 		c.Metrics = NewMetrics()
@@ -195,12 +94,7 @@ func New(ctx context.Context, c Config) (*Node, error) {
 	}
 	n.compose(c.withSteps(), secret)
 	n.grower = n.newGrower(&c)
-	n.metrics.registry.MustRegister(newDepthCollector(n))
-	if n.members != nil {
-		if w, is := n.members.watched.(podWatch); is {
-			n.metrics.registry.MustRegister(newSourcesCollector(w))
-		}
-	}
+	n.registerCollectors()
 	return n, nil
 }
 
@@ -211,14 +105,14 @@ func (n *Node) compose(c Config, secret []byte) {
 	var hscHints hsc.Scheduler
 	var inboundHints intake.Scheduler = noScheduler{}
 	if slices.Contains(c.Roles, RoleScheduler) {
-		n.members = n.newMembers(&c) // only who can serve partitions is one
+		n.members = n.newMembers(&c)
 		n.dispatcher = dispatcher.New(dispatcher.Config{
 			Store: n.store, Queue: n.queue, Policies: policies{n.catalog}, Clock: c.Clock, Log: c.Log,
 			Matcher: toDispatcher, DepthMax: c.QueueDepthMax, Hooks: n.dispatcherHooks(),
 		})
 		n.scheduler = scheduler.New(scheduler.Config{
 			Store: n.store, Queue: n.queue, Dispatcher: n.dispatcher, Leases: n.leases,
-			Ownership: n.members.owner, Handover: n.members.handover(), Partitions: n.catalog, Delivery: n.delivery(&c, seal), Doubts: n.doubts(&c, seal),
+			Ownership: partition.Ownership{Membership: n.members}, Handover: n.members.handover(), Partitions: n.catalog, Delivery: n.delivery(&c, seal), Doubts: n.doubts(&c, seal),
 			Clock: c.Clock, Log: c.Log, Hooks: n.schedulerHooks(),
 			Process: n.members.process(), Presence: n.members.presence, Found: n.foundClaimed, Ready: n.becameReady,
 			Guests: c.shared, Window: c.Window, Lead: c.Lead,
@@ -261,7 +155,7 @@ func (n *Node) composeInbound(c *Config, secret []byte, seal *task.Sealer, hints
 	})
 }
 
-// Lambda finds a lambda by the reference that keys and messages have of it; false when none is known here.
+// Lambda returns the lambda with the reference that keys and messages hold.
 func (n *Node) Lambda(ref uint32) (task.Lambda, bool) {
 	if l := n.catalog.ByRef(ref); l != nil {
 		return l.Lambda, true
@@ -269,7 +163,7 @@ func (n *Node) Lambda(ref uint32) (task.Lambda, bool) {
 	return task.Lambda{}, false
 }
 
-// Lambdas are all that are known here, by name.
+// Lambdas returns all known lambdas, sorted by name.
 func (n *Node) Lambdas() []task.Lambda {
 	entries := n.catalog.All()
 	all := make([]task.Lambda, len(entries))
@@ -279,15 +173,13 @@ func (n *Node) Lambdas() []task.Lambda {
 	return all
 }
 
-// Registered reports whether a lambda came by a registration, so that its queues are not this program's to
-// make.
+// Registered reports whether a lambda was created by a registration, which then also made its queues.
 func (n *Node) Registered(name string) bool {
 	l, err := n.catalog.Lambda(name)
 	return err == nil && l.Registration != ""
 }
 
-// Withdrawn reads which lambdas came by a registration that is gone. Their queues are most likely gone with
-// it.
+// Withdrawn returns the lambdas whose registration is gone, and most likely their queues with it.
 func (n *Node) Withdrawn(ctx context.Context) (map[string]bool, error) {
 	withdrawn := map[string]bool{}
 	for _, l := range n.catalog.All() {
@@ -305,18 +197,14 @@ func (n *Node) Withdrawn(ctx context.Context) (map[string]bool, error) {
 	return withdrawn, err
 }
 
-// Run runs the roles until ctx ends, then stops them in the direction the work flows: nothing new is
-// accepted, others take over what is fired here, workers are told to go elsewhere, and nothing is fired any
+// Run runs the roles until ctx ends, then stops them in the direction in which work flows: it accepts nothing
+// new, waits until others have taken over its partitions, sends workers elsewhere, and dispatches nothing
 // more. The store and the queue stay open.
 func (n *Node) Run(ctx context.Context) error {
 	defer n.draining.Store(true)
 	roles, stopRoles := context.WithCancel(context.WithoutCancel(ctx))
 	defer stopRoles()
 	group, groupCtx := errgroup.WithContext(roles)
-	consuming := startPart(groupCtx, group, n.consume)
-	serving := startPart(groupCtx, group, n.serve)
-	firing := startPart(groupCtx, group, n.fire)
-	registering := startPart(groupCtx, group, n.register)
 	group.Go(func() error { return n.catalog.Run(groupCtx) })
 	if n.steps != nil {
 		group.Go(func() error { return n.watchClock(groupCtx) })
@@ -324,7 +212,18 @@ func (n *Node) Run(ctx context.Context) error {
 	if n.grower != nil {
 		group.Go(func() error { return n.grower.run(groupCtx) })
 	}
-	n.members.run(groupCtx, group.Go) // leaves when nothing is fired here any more
+	var registering, consuming, serving, scheduling part
+	if n.inbound != nil {
+		consuming = startPart(groupCtx, group, n.consume)
+		registering = startPart(groupCtx, group, n.register)
+	}
+	if n.hsc != nil {
+		serving = startPart(groupCtx, group, n.hsc.Run)
+	}
+	if n.scheduler != nil {
+		scheduling = startPart(groupCtx, group, n.schedule)
+		n.members.run(groupCtx, group) // leaves the fleet after scheduling has ended
+	}
 	group.Go(func() error {
 		select {
 		case <-ctx.Done():
@@ -338,10 +237,10 @@ func (n *Node) Run(ctx context.Context) error {
 		registering.end()
 		consuming.end()
 		if n.farewell(groupCtx) {
-			serving.end() // so that nothing is told here any more that the others have not read
+			serving.end() // so that workers report nothing more here, which the others would not know
 			_ = clock.Sleep(groupCtx, n.clock, scheduler.Linger)
 		}
-		firing.end()
+		scheduling.end()
 		stopRoles()
 		return nil
 	})
@@ -349,13 +248,12 @@ func (n *Node) Run(ctx context.Context) error {
 	return group.Wait()
 }
 
-// part is something that runs until it is told to end.
+// part is a role, or a part of one, that can be ended alone. The zero value is none.
 type part struct {
 	stop  context.CancelFunc
 	ended <-chan struct{}
 }
 
-// startPart runs a part.
 func startPart(ctx context.Context, group *errgroup.Group, run func(ctx context.Context) error) part {
 	ctx, stop := context.WithCancel(ctx)
 	ended := make(chan struct{})
@@ -367,9 +265,21 @@ func startPart(ctx context.Context, group *errgroup.Group, run func(ctx context.
 	return part{stop, ended}
 }
 
+// end stops the part and waits for it.
 func (p part) end() {
-	p.stop()
-	<-p.ended
+	if p.stop != nil {
+		p.stop()
+		<-p.ended
+	}
+}
+
+// schedule runs everything that belongs to the scheduler's role.
+func (n *Node) schedule(ctx context.Context) error {
+	group, ctx := errgroup.WithContext(ctx)
+	group.Go(func() error { return n.scheduler.Run(ctx) })
+	group.Go(func() error { return n.sweeper.Run(ctx) })
+	group.Go(func() error { return n.watchOwners(ctx) })
+	return group.Wait()
 }
 
 // Close closes the buffer, the queue and the store. Run must have returned.
@@ -381,7 +291,7 @@ func (n *Node) Close() error {
 	return errors.Join(err, n.queue.Close(), n.store.Close())
 }
 
-// process is the name of this process in the rows that it enqueues; empty where it fires nothing.
+// process returns the name of this process in the rows that it enqueues; empty without the scheduler's role.
 func (n *Node) process() string {
 	if n.members == nil {
 		return ""
@@ -389,63 +299,12 @@ func (n *Node) process() string {
 	return n.members.process()
 }
 
-// fire runs the roles that move due tasks on.
-func (n *Node) fire(ctx context.Context) error {
-	if n.scheduler == nil {
-		<-ctx.Done()
-		return nil
-	}
-	group, ctx := errgroup.WithContext(ctx)
-	group.Go(func() error { return n.scheduler.Run(ctx) })
-	group.Go(func() error { return n.sweeper.Run(ctx) })
-	group.Go(func() error { return n.watchOwners(ctx) })
-	return group.Wait()
-}
-
-// serve serves workers.
-func (n *Node) serve(ctx context.Context) error {
-	if n.hsc == nil {
-		<-ctx.Done()
-		return nil
-	}
-	return n.hsc.Run(ctx)
-}
-
-// notReady says why new work should go elsewhere; empty when it is welcome.
-func (n *Node) notReady() string {
-	switch {
-	case n.draining.Load():
-		return "not ready: stopping"
-	case !n.running.Load():
-		return "not ready: starting"
-	case n.damaged() != "":
-		return n.damaged()
-	case n.scheduler != nil && !n.warm.Load():
-		return "not ready: reading ahead what is to be fired here"
-	case n.unread() > 0:
-		return fmt.Sprintf("not ready: %d partitions cannot be read; what they hold is not fired", n.unread())
-	case n.store.Full():
-		return "not ready: the store is full; it still drains what it has"
-	}
-	return ""
-}
-
-// damaged says that a part of what is stored cannot be read; empty when nothing is known of that. The rest is
-// served, but nobody should be told that all is well.
-func (n *Node) damaged() string {
-	health, _ := n.store.Health()
-	if len(health.Damaged) == 0 {
-		return ""
-	}
-	return "not ready: damaged files, of which rows cannot be read: " + strings.Join(health.Damaged, ", ")
-}
-
 func (n *Node) internalError(ctx context.Context, procedure string, err error) {
 	n.metrics.internal.Inc()
 	n.log.ErrorContext(ctx, "call failed", slog.String("procedure", procedure), slog.Any("error", err))
 }
 
-// policies finds a task's policy in the catalog.
+// policies returns a task's policy from the catalog.
 type policies struct{ catalog *catalog.Catalog }
 
 func (p policies) PolicyOf(t *task.Task) (task.Policy, bool) {
@@ -456,7 +315,7 @@ func (p policies) PolicyOf(t *task.Task) (task.Policy, bool) {
 	return l.PolicyFor(t), true
 }
 
-// cancels tells workers to stop, wherever they are connected.
+// cancels tells the worker of a task to stop it, on whichever server it is connected to.
 type cancels struct{ n *Node }
 
 func (c cancels) CancelRequested(t *task.Task) {
@@ -466,7 +325,7 @@ func (c cancels) CancelRequested(t *task.Task) {
 	}
 	ctx, cancel := clock.Within(context.Background(), c.n.clock, attendWithin)
 	defer cancel()
-	if err := c.n.leases.Attend(ctx, t.Worker); err != nil && !errors.Is(err, lease.ErrLost) { // its rows tell later
+	if err := c.n.leases.Attend(ctx, t.Worker); err != nil && !errors.Is(err, lease.ErrLost) { // if so, its rows tell later
 		c.n.log.WarnContext(ctx, "worker not told of a cancel", slog.String("worker", t.Worker), slog.Any("error", err))
 	}
 }
@@ -474,7 +333,7 @@ func (c cancels) CancelRequested(t *task.Task) {
 // attendWithin bounds how long a cancel waits for its worker's lease to be marked.
 const attendWithin = time.Second
 
-// noScheduler is told what a scheduler would be, where there is none.
+// noScheduler stands in for a scheduler on a server without that role.
 type noScheduler struct{}
 
 func (noScheduler) Added(*task.Task)    {}
@@ -482,7 +341,7 @@ func (noScheduler) Awake(*task.Task)    {}
 func (noScheduler) Enqueued(*task.Task) {}
 func (noScheduler) Done([]task.Task)    {}
 
-// forHSC is the scheduler as the HSC calls it.
+// forHSC adapts the scheduler to the HSC.
 type forHSC struct{ *scheduler.Scheduler }
 
 func (s forHSC) Awake(t task.Task) { s.Scheduler.Awake(&t) }

@@ -32,7 +32,7 @@ func (r *rig) lasting(d, in time.Duration) {
 	r.schedule(sdk.Item{Lambda: "mail", In: in, Payload: []byte(d.String())})
 }
 
-// lost is how many attempts of all tasks were taken from their workers.
+// lost returns how many attempts were taken from their workers.
 func (r *rig) lost() (n int) {
 	r.Helper()
 	for _, id := range r.book.all() {
@@ -45,9 +45,9 @@ func (r *rig) lost() (n int) {
 	return n
 }
 
-// TestAnOutageOfTheStore takes the store away under load: tasks that run for seconds, tasks that run for
-// minutes, tasks that fall due meanwhile. Whatever the length, nothing is lost and nothing runs twice at
-// once; while leases outlast the outage, nothing is taken from anybody.
+// TestAnOutageOfTheStore takes the store away under load: tasks of seconds, tasks of minutes, and tasks that
+// become due meanwhile. Whatever its length, no task is lost and none runs twice at once; while leases
+// outlast the outage, no worker loses an attempt.
 func TestAnOutageOfTheStore(t *testing.T) {
 	for _, c := range []struct {
 		name          string
@@ -108,10 +108,10 @@ func TestAnOutageOfTheStore(t *testing.T) {
 	}
 }
 
-// quietBeats is how long workers of such a lease have after an outage to renew it.
+// quietBeats is how long workers with such a lease have after an outage to renew it.
 func quietBeats(lease time.Duration) time.Duration { return 3*lease/4 + task.ClockBound }
 
-// running is how many executions are under way.
+// running returns how many executions are under way.
 func (l *ledger) running() (n int) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -123,7 +123,7 @@ func (l *ledger) running() (n int) {
 	return n
 }
 
-// takeover is how long after the instant the first task began for a second time.
+// takeover returns how long after the instant the first task started for a second time.
 func (l *ledger) takeover(since time.Time) time.Duration {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -10,7 +10,7 @@ import (
 )
 
 // A server is away for longer than the leases of its workers, which have ended their attempts by the time it
-// is back. What came of them is taken then: no task runs again.
+// is back. It accepts their results then: no task runs again.
 func TestWhatEndedWhileTheServerWasAwayIsTaken(t *testing.T) {
 	inRig(t, drivers{}, 1, nil, func(r *rig) {
 		const tasks, workers, slots = 200, 2, 10

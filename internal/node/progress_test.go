@@ -14,7 +14,7 @@ import (
 	"github.com/kinesin-io/kinesin/task"
 )
 
-// unreadable is a store of which scans fail, for a while.
+// unreadable is a store whose scans fail, for a while.
 type unreadable struct {
 	store.Driver
 
@@ -51,7 +51,7 @@ func TestPartitionsThatCannotBeReadAreNotReady(t *testing.T) {
 	})
 }
 
-// hanging is a store of which scans do not return, for a while.
+// hanging is a store whose scans hang, for a while.
 type hanging struct {
 	store.Driver
 
@@ -97,7 +97,7 @@ func TestALoopThatIsStuckIsNamed(t *testing.T) {
 func TestTheAlarmForPartitionsWithoutAnOwner(t *testing.T) {
 	share := &scheduler.Share{Members: []string{"a", "b", "c"}, Load: map[string]int{"a": 3, "b": 4}}
 	following := map[string]bool{"a": true}
-	s := strays{since: map[string]time.Duration{}}
+	s := lateOwners{since: map[string]time.Duration{}}
 	at := func(now time.Duration, want int) {
 		t.Helper()
 		if got := s.unowned(share, func(m string) bool { return following[m] }, now); got != want {
@@ -156,7 +156,7 @@ func TestTheSeriesOfAFleet(t *testing.T) {
 	})
 }
 
-// series is the sum of what a process shows of a name.
+// series returns the sum of a metric of a process.
 func (p *process) series(t *testing.T, name string) (sum float64) {
 	t.Helper()
 	all, err := p.node.metrics.registry.Gather()

@@ -10,7 +10,7 @@ import (
 	storemem "github.com/kinesin-io/kinesin/store/mem"
 )
 
-// full is a store without space for new tasks, or with some.
+// full is a store that may be out of space.
 type full struct {
 	store.Driver
 
@@ -21,7 +21,7 @@ func (f *full) Capabilities() store.Capabilities {
 	return store.Capabilities{Full: func() bool { return f.full }}
 }
 
-// TestWhyANodeIsNotReady goes through all that keeps new work away.
+// TestWhyANodeIsNotReady checks every reason not to be ready.
 func TestWhyANodeIsNotReady(t *testing.T) {
 	d := &full{Driver: storemem.New()}
 	n := &Node{scheduler: scheduler.New(scheduler.Config{Clock: clock.Real()}), store: store.New(d, store.Config{})}

@@ -10,22 +10,22 @@ import (
 	"github.com/kinesin-io/kinesin/internal/catalog/lambdas"
 )
 
-// registrationMetrics are those of the registrations of lambdas.
+// registrationMetrics are the series of the registrations of lambdas.
 type registrationMetrics struct {
-	became *prometheus.CounterVec // outcome
-	are    *prometheus.GaugeVec   // outcome
+	changes *prometheus.CounterVec // outcome
+	states  *prometheus.GaugeVec   // outcome
 }
 
 func newRegistrationMetrics(f promauto.Factory) registrationMetrics {
 	m := registrationMetrics{
-		became: counters(f, "kinesin_registrations_total", "What became of the registrations of lambdas, when that changed.", "outcome"),
-		are: f.NewGaugeVec(prometheus.GaugeOpts{
+		changes: counters(f, "kinesin_registrations_total", "Changes of the state of a registration.", "outcome"),
+		states: f.NewGaugeVec(prometheus.GaugeOpts{
 			Name: "kinesin_registrations",
-			Help: "Registrations of lambdas by what they are now, as this process sees it; refused are those, too, that it cannot read one by one; unread is 1 while it can read none.",
+			Help: "Registrations of lambdas by their state in this process; refused includes those that cannot be read; unread is 1 while none can be read.",
 		}, []string{"outcome"}),
 	}
 	for _, outcome := range lambdas.Registrations() {
-		m.became.WithLabelValues(outcome)
+		m.changes.WithLabelValues(outcome)
 	}
 	m.set(nil)
 	return m
@@ -33,57 +33,53 @@ func newRegistrationMetrics(f promauto.Factory) registrationMetrics {
 
 func (m registrationMetrics) set(states map[string]int) {
 	for _, state := range lambdas.RegistrationStates() {
-		m.are.WithLabelValues(state).Set(float64(states[state]))
+		m.states.WithLabelValues(state).Set(float64(states[state]))
 	}
 }
 
-// register makes lambdas of registrations, where there can be any.
+// register applies the registrations of lambdas until ctx ends.
 func (n *Node) register(ctx context.Context) error {
-	if n.lambdas == nil {
-		<-ctx.Done()
-		return nil
-	}
-	defer n.metrics.registrations.set(nil) // others look after them from now on
+	defer n.metrics.registrations.set(nil) // from then on other processes apply them
 	return n.lambdas.Register(ctx)
 }
 
+// registered counts and logs a change of a registration; lambda is empty for a change of all of them.
 func (n *Node) registered(ctx context.Context, lambda, outcome string, err error) {
-	n.metrics.registrations.became.WithLabelValues(outcome).Inc()
+	n.metrics.registrations.changes.WithLabelValues(outcome).Inc()
 	facts := make([]any, 0, 3)
-	if lambda != "" { // else it is about all of them
+	if lambda != "" {
 		facts = append(facts, slog.String("lambda", lambda))
 	}
 	facts = append(facts, slog.String("outcome", outcome))
 	if err != nil {
 		facts = append(facts, slog.Any("error", err))
 	}
-	log := n.log.With(facts...)
-	switch outcome {
-	case lambdas.RegistrationCreated:
-		log.InfoContext(ctx, "lambda created as registered")
-	case lambdas.RegistrationChanged:
-		log.InfoContext(ctx, "lambda changed as registered")
-	case lambdas.RegistrationWaiting:
-		log.InfoContext(ctx, "registration waits")
-	case lambdas.RegistrationDeleted:
-		log.InfoContext(ctx, "withdrawn lambda deleted")
-	case lambdas.RegistrationKept:
-		log.WarnContext(ctx, "withdrawn lambda kept")
-	case lambdas.RegistrationUnread:
-		log.WarnContext(ctx, "registrations cannot be read")
-	case lambdas.RegistrationHeld:
-		log.WarnContext(ctx, "withdrawn lambdas are held: most registrations are gone at once")
-	case lambdas.RegistrationRecovered:
-		logWell(ctx, log, lambda)
-	default:
-		log.WarnContext(ctx, "registration not taken")
-	}
+	level, message := registrationLog(outcome, lambda)
+	n.log.Log(ctx, level, message, facts...)
 }
 
-func logWell(ctx context.Context, log *slog.Logger, lambda string) {
-	if lambda == "" {
-		log.InfoContext(ctx, "registrations can be read again")
-		return
+// registrationLog returns how a change of a registration is logged.
+func registrationLog(outcome, lambda string) (slog.Level, string) {
+	switch outcome {
+	case lambdas.RegistrationCreated:
+		return slog.LevelInfo, "lambda created as registered"
+	case lambdas.RegistrationChanged:
+		return slog.LevelInfo, "lambda changed as registered"
+	case lambdas.RegistrationWaiting:
+		return slog.LevelInfo, "registration waits"
+	case lambdas.RegistrationDeleted:
+		return slog.LevelInfo, "withdrawn lambda deleted"
+	case lambdas.RegistrationKept:
+		return slog.LevelWarn, "withdrawn lambda kept"
+	case lambdas.RegistrationUnread:
+		return slog.LevelWarn, "registrations cannot be read"
+	case lambdas.RegistrationHeld:
+		return slog.LevelWarn, "most registrations are gone at once; keeping their lambdas"
+	case lambdas.RegistrationRecovered:
+		if lambda == "" {
+			return slog.LevelInfo, "registrations can be read again"
+		}
+		return slog.LevelInfo, "lambda is as registered again"
 	}
-	log.InfoContext(ctx, "lambda is as registered again")
+	return slog.LevelWarn, "registration not taken"
 }

@@ -48,7 +48,7 @@ func TestWhatIsLoggedOfRegistrations(t *testing.T) {
 	}
 }
 
-// TestWithdrawn has a lambda of each kind: only one that had a registration can have lost it.
+// TestWithdrawn uses a lambda of each kind: only one that had a registration can have lost it.
 func TestWithdrawn(t *testing.T) {
 	ctx, k := t.Context(), clock.NewVirtual(1_700_000_000_000_000, 1).Process(0)
 	rows := store.New(mem.New(), store.Config{Clock: k})
@@ -78,7 +78,7 @@ func TestTheGaugeOfRegistrations(t *testing.T) {
 	m := NewMetrics()
 	gauge := func(state string) float64 {
 		var v dto.Metric
-		if err := m.registrations.are.WithLabelValues(state).Write(&v); err != nil {
+		if err := m.registrations.states.WithLabelValues(state).Write(&v); err != nil {
 			t.Fatal(err)
 		}
 		return v.GetGauge().GetValue()

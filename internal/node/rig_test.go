@@ -30,7 +30,7 @@ import (
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 // rig is whole processes in virtual time: nodes with all roles over one store and one queue, and workers and
-// a client that speak the wire contract with them.
+// a client that call them.
 type rig struct {
 	*testing.T
 
@@ -45,7 +45,7 @@ type rig struct {
 	stop   context.CancelFunc
 }
 
-// wall is the clock of the bubble: all readings of it are of its wall clock, since the others are outside.
+// wall is the clock of the bubble: all its readings are of its wall clock, since the others are outside.
 type wall struct{ clock.Clock }
 
 // process is one server process.
@@ -64,17 +64,17 @@ type keptQueue struct{ queue.Driver }
 
 func (keptQueue) Close() error { return nil }
 
-// drivers are what a rig stands on; the zero value is a store and a queue in memory.
+// drivers are the drivers of a rig; the zero value is a store and a queue in memory.
 type drivers struct {
 	over  func(d store.Driver) store.Driver // wraps the store
 	queue func() queue.Driver
 
-	// own, when set, makes drivers for each node alone, over what all of them share; now is the node, once it
-	// is there.
+	// own, if set, creates separate drivers for each node over what all share; now returns the node, once it
+	// exists.
 	own func(ctx context.Context, now func() *Node) (store.Driver, queue.Driver)
 }
 
-// inRig runs a test in a bubble, with as many nodes as it wants.
+// inRig runs a test in a bubble with n nodes.
 func inRig(t *testing.T, d drivers, nodes int, config func(c *Config), test func(r *rig)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
@@ -148,7 +148,7 @@ func (r *rig) dial(transport http.RoundTripper) *sdk.Client {
 	return r.dialBy(wall{clock.Real()}, transport)
 }
 
-// dialBy is dial of a process with a clock of its own.
+// dialBy is dial with a clock of its own.
 func (r *rig) dialBy(k clock.Clock, transport http.RoundTripper) *sdk.Client {
 	r.Helper()
 	c, err := sdk.NewClient("http://node", sdk.WithHTTPClient(&http.Client{Transport: transport}),
@@ -178,19 +178,19 @@ func (r *rig) schedule(item sdk.Item) sdk.ID {
 	return result.ID
 }
 
-// work runs a worker process until the test ends: one that ends by itself is started again a second later.
+// work runs a worker process until the test ends. One that ends by itself restarts a second later.
 func (r *rig) work(p *process, lambda string, handler sdk.Handler, opts ...sdk.WorkerOption) {
 	r.Helper()
 	r.workOver(p.transport, lambda, handler, opts...)
 }
 
-// workOver is work over a transport of the worker's own.
+// workOver is work over its own transport.
 func (r *rig) workOver(transport http.RoundTripper, lambda string, handler sdk.Handler, opts ...sdk.WorkerOption) {
 	r.Helper()
 	r.workWith(r.dial(transport), lambda, handler, opts...)
 }
 
-// workWith is work over a client of the worker's own.
+// workWith is work with its own client.
 func (r *rig) workWith(client *sdk.Client, lambda string, handler sdk.Handler, opts ...sdk.WorkerOption) {
 	r.Helper()
 	r.ended.Go(func() {
@@ -206,7 +206,7 @@ func (r *rig) workWith(client *sdk.Client, lambda string, handler sdk.Handler, o
 	})
 }
 
-// settled waits until all tasks have ended, d at most.
+// settled waits until all tasks have ended, at most d.
 func (r *rig) settled(d time.Duration) {
 	r.Helper()
 	end := time.Now().Add(d)
@@ -224,7 +224,7 @@ func (r *rig) settled(d time.Duration) {
 	}
 }
 
-// ledger is what was acknowledged and what ran.
+// ledger records which tasks were acknowledged and which ran.
 type ledger struct {
 	mu     sync.Mutex
 	ids    []sdk.ID
@@ -270,7 +270,7 @@ func (l *ledger) noting(h sdk.Handler) sdk.Handler {
 	}
 }
 
-// check finds tasks that never ran, that ran at once with themselves, or more often than is allowed.
+// check finds tasks that never ran, that ran twice at once, or that ran more often than is allowed.
 func (l *ledger) check(t *testing.T, runsMax int) (runs int) {
 	t.Helper()
 	l.mu.Lock()
@@ -290,8 +290,7 @@ func (l *ledger) check(t *testing.T, runsMax int) (runs int) {
 	return runs
 }
 
-// tally counts what is asked of a store, and what DynamoDB would charge for it in write units, rows being
-// small.
+// tally counts the calls to a store, and the write units that DynamoDB would bill for small rows.
 type tally struct {
 	store.Driver
 
@@ -356,12 +355,12 @@ func (t *tally) Wakeups(ctx context.Context, keys []store.WakeKey) ([]task.Task,
 	return t.Driver.Wakeups(ctx, keys)
 }
 
-// counts is what was asked of the store in a while.
+// counts are the calls to the store in a period.
 type counts struct {
 	tasks, controls, units, beaten, reads, scans, rows int
 }
 
-// take returns the counts since it was called last.
+// take returns the counts since its last call.
 func (t *tally) take() counts {
 	t.mu.Lock()
 	defer t.mu.Unlock()

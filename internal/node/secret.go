@@ -15,8 +15,8 @@ const (
 	secretName = "public-ids"
 )
 
-// secretOf reads the secret that seals public ids, or makes it with the first start: whoever comes
-// first wins the conditional write, and everyone uses what it wrote.
+// secretOf reads the secret that seals public ids, or creates it at the first start: of several processes one
+// wins the conditional write, and all use its secret.
 func secretOf(ctx context.Context, s *store.Store) ([]byte, error) {
 	row, err := s.Control(ctx, secretKind, secretName)
 	if errors.Is(err, store.ErrNotFound) {

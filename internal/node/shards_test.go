@@ -14,7 +14,7 @@ import (
 	"github.com/kinesin-io/kinesin/task"
 )
 
-// late is a store whose answers to who reads lambdas come late, and show what was when they were asked.
+// late is a store whose reads of lambdas return late, with the state from when they were asked.
 type late struct {
 	store.Driver
 
@@ -39,7 +39,7 @@ func (l *late) Controls(ctx context.Context, kind, name string) ([]store.Control
 	return rows, err
 }
 
-// shardsOf counts the wake-up rows in each shard of a lambda, and wants each to be where its id says.
+// shardsOf counts the wake-up rows in each shard of a lambda, and fails unless each is where its id says.
 func (r *rig) shardsOf(l *catalog.Entry) map[uint16]int {
 	r.Helper()
 	shards := map[uint16]int{}
@@ -58,9 +58,8 @@ func (r *rig) shardsOf(l *catalog.Entry) map[uint16]int {
 	return shards
 }
 
-// TestShardsGrowUnderLoad has the shards of a lambda grow, twice, while two processes take tasks of it, one
-// of which hears of it late: no task is lost, none runs twice, and those of afterwards are spread over all
-// shards.
+// TestShardsGrowUnderLoad grows the shards of a lambda twice while two processes accept tasks for it, one of
+// which learns of it late: no task is lost, none runs twice, and later ones are spread over all shards.
 func TestShardsGrowUnderLoad(t *testing.T) {
 	slow := &late{}
 	config := func(i int, c *Config) {
@@ -120,8 +119,8 @@ func TestShardsGrowUnderLoad(t *testing.T) {
 	})
 }
 
-// TestAProcessThatStoodStillPlacesNothingByAnOldCount holds back all that one process hears of lambdas until
-// a new count of shards is in force, and has it take tasks at that moment.
+// TestAProcessThatStoodStillPlacesNothingByAnOldCount delays all that one process reads of lambdas until a
+// new number of shards is in force, and has it accept tasks at that moment.
 func TestAProcessThatStoodStillPlacesNothingByAnOldCount(t *testing.T) {
 	slow := &late{}
 	config := func(i int, c *Config) {

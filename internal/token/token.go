@@ -1,5 +1,5 @@
-// Package token is the bearer tokens by which a server knows who may call it: their form, the file they are
-// in, how they are sent and compared. A token is a secret: no error of this package quotes one.
+// Package token implements the bearer tokens of callers: their format, the file that holds them, and how they
+// are sent and compared. A token is a secret: no error of this package quotes one.
 package token
 
 import (
@@ -17,16 +17,15 @@ import (
 
 // Limits of a file of tokens.
 const (
-	CharsMin     = 32 // of a token: guessing one takes longer than it lives
+	CharsMin     = 32 // of a token, so that it cannot be guessed
 	CharsMax     = 512
 	TokensMax    = 64
 	FileBytesMax = 64 << 10
 )
 
-// errNone says that a file holds no token.
-var errNone = errors.New("it holds no token: want one in a line, such as what `openssl rand -hex 32` prints")
+var errNone = errors.New("it holds no token: want one per line, such as what `openssl rand -hex 32` prints")
 
-// Parse reads tokens, one in a line. Empty lines and those that begin with # are skipped.
+// Parse reads tokens, one per line. It skips empty lines and those that begin with #.
 func Parse(content []byte) ([]string, error) {
 	var all []string
 	number := 0
@@ -55,20 +54,20 @@ func check(text string) error {
 		return fmt.Errorf("a token of %d characters: want %d to %d, such as what `openssl rand -hex 32` prints", len(text), CharsMin, CharsMax)
 	}
 	if strings.ContainsFunc(text, func(c rune) bool { return !isTokenChar(c) }) {
-		return errors.New("a token with a character that none may have: want A-Z, a-z, 0-9 and -._~+/=")
+		return errors.New("a token with an invalid character: want A-Z, a-z, 0-9 and -._~+/=")
 	}
 	return nil
 }
 
-// isTokenChar says what RFC 6750 allows in a bearer token.
+// isTokenChar reports whether RFC 6750 allows a character in a bearer token.
 func isTokenChar(c rune) bool {
 	return c >= 'A' && c <= 'Z' || c >= 'a' && c <= 'z' || c >= '0' && c <= '9' || strings.ContainsRune("-._~+/=", c)
 }
 
-// Set is tokens that are accepted. It holds only their hashes.
+// Set is a set of accepted tokens. It holds only their hashes.
 type Set struct{ hashes [][sha256.Size]byte }
 
-// NewSet returns the set of tokens.
+// NewSet returns a set of these tokens.
 func NewSet(tokens []string) Set {
 	s := Set{hashes: make([][sha256.Size]byte, len(tokens))}
 	for i, t := range tokens {
@@ -77,7 +76,7 @@ func NewSet(tokens []string) Set {
 	return s
 }
 
-// Holds reports whether the token is one of the set, in a time that tells nothing about them.
+// Holds reports whether the set holds the token. The time it takes does not depend on the tokens.
 func (s Set) Holds(token string) bool {
 	hash := sha256.Sum256([]byte(token))
 	found := 0
@@ -87,7 +86,7 @@ func (s Set) Holds(token string) bool {
 	return found == 1
 }
 
-// OpenSet reads the tokens that a server accepts from a file, and again when it changes.
+// OpenSet reads the tokens that a server accepts from a file, and reloads them when it changes.
 func OpenSet(path string, c clock.Clock, changed func(error)) (*livefile.Files[Set], error) {
 	return livefile.Open(livefile.Config[Set]{
 		Paths: []string{path}, BytesMax: FileBytesMax, Clock: c, Changed: changed,
@@ -98,7 +97,8 @@ func OpenSet(path string, c clock.Clock, changed func(error)) (*livefile.Files[S
 	})
 }
 
-// OpenFirst reads the token that a client sends, the first one of a file, and again when it changes.
+// OpenFirst reads the token that a client sends, the first one in a file, and reloads it when the file
+// changes.
 func OpenFirst(path string, c clock.Clock, changed func(error)) (*livefile.Files[string], error) {
 	return livefile.Open(livefile.Config[string]{
 		Paths: []string{path}, BytesMax: FileBytesMax, Clock: c, Changed: changed,
@@ -117,10 +117,10 @@ const (
 	scheme = "Bearer"
 )
 
-// Put makes a request carry the token.
+// Put adds the token to the headers of a request.
 func Put(h http.Header, token string) { h.Set(header, scheme+" "+token) }
 
-// Of is the token that a request carries; present tells whether it tried to carry one.
+// Of returns the token of a request; empty if the header has another form. present: there is such a header.
 func Of(h http.Header) (token string, present bool) {
 	value := h.Get(header)
 	name, token, found := strings.Cut(value, " ")

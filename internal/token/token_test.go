@@ -31,9 +31,9 @@ func TestParse(t *testing.T) {
 		"only a comment":    {"# later\n", nil, "no token"},
 		"too short":         {"\n" + tokenA[1:], nil, "line 2: a token of 31 characters: want 32 to 512"},
 		"too long":          {tokenB + "B", nil, "513 characters"},
-		"a space inside":    {tokenA + " " + tokenA, nil, "none may have"},
-		"no ASCII":          {tokenA + "é", nil, "none may have"},
-		"binary":            {strings.Repeat("\x00", 40), nil, "none may have"},
+		"a space inside":    {tokenA + " " + tokenA, nil, "invalid character"},
+		"no ASCII":          {tokenA + "é", nil, "invalid character"},
+		"binary":            {strings.Repeat("\x00", 40), nil, "invalid character"},
 		"as many as may be": {strings.Repeat(tokenA+"\n", TokensMax), slices.Repeat([]string{tokenA}, TokensMax), ""},
 		"too many":          {strings.Repeat(tokenA+"\n", TokensMax+1), nil, "more than 64"},
 	} {

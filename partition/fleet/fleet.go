@@ -1,20 +1,19 @@
-// Package fleet is membership by lease rows: each process keeps one control row of
-// kind "member" and renews it; whoever stops renewing is out. It is a partition.Membership for
-// several processes over one store.
+// Package fleet is membership by lease rows: each process keeps one control row of kind "member" and renews
+// it; a process that stops renewing is no longer a member. It is a partition.Membership for several processes
+// over one store.
 //
-// Nobody's wall clock is compared with another's. A process judges the others by its own
-// monotonic time since it last saw their rows change, and only while it reads the store often enough
-// to have seen a change: after an outage of the store, or a pause of this process, everyone gets
-// a whole lease again. A wrong verdict costs refused writes, never a second start: membership only
-// decides who tries.
+// Wall clocks are never compared. A process measures by its own monotonic clock how long another row has not
+// changed, and only while it reads the store often enough to see a change: after an outage of the store, or a
+// pause of this process, every row gets a whole lease again. A wrong result costs refused writes and never
+// starts a task twice, since membership only decides who tries.
 //
-// A row also says what its process is about: joining, ready or leaving, which members it fires by, and whose
-// share it has taken over. So planned changes leave nothing undone: who comes counts for the others when it
-// is warm, who leaves goes on until they are (Declare, InForce, Taken). Those who come when nobody is ready
-// are founders, who count at once: they share from the start. While somebody comes or leaves, rows are read
-// more often.
+// A row also holds the state of its process (joining, ready or leaving), a hash of the members it acts on,
+// and which leaving processes it has taken over from. So planned changes leave no gap: a joining process
+// counts for the others once it is warm, and a leaving one goes on until the others are (Declare, InForce,
+// Taken). A process that joins while nobody is ready is a founder and counts at once. While a process joins
+// or leaves, rows are read more often.
 //
-// The package owns the rows of its kind. It never reads tasks, and it decides nothing about partitions.
+// The package owns the rows of its kind. It reads no tasks and decides nothing about partitions.
 package fleet
 
 import (
@@ -36,36 +35,35 @@ import (
 // Kind is the kind of the control rows.
 const Kind = "member"
 
-// Timing. A member that is killed is out at the others at most RenewEvery (until they saw its last change) +
-// Length + RenewEvery (until they look again) after its last renewal: 8 seconds. One call to the store that
-// fails or hangs in that time adds at most readMax: 10 seconds.
+// Timing. The others remove a killed member at most RenewEvery (until they saw its last renewal) + Length +
+// RenewEvery (until they look again) after its last renewal: 8 seconds. One call to the store that fails or
+// hangs meanwhile adds at most readMax: 10 seconds.
 const (
-	// RenewEvery is how often a process renews its row and reads those of the others.
+	// RenewEvery is how often a process renews its row and reads the others.
 	RenewEvery = 1500 * time.Millisecond
 	// Length is how long a row may stay unchanged.
 	Length = 5 * time.Second
 
-	// gapMax is the longest time between two reads of the rows after which silence still means something. One
+	// gapMax is the longest time between two reads after which an unchanged row is taken for silent. One read
 	// that hung fits in.
 	gapMax = 2*RenewEvery + time.Second
-	// muteAfter is how long, and lossesMax how many calls in a row, may have got lost by chance when our own
-	// row could not be written. Past both the store is away, for all: silence means nothing.
-	muteAfter = 2 * RenewEvery
-	lossesMax = 1
-	// writeMax and readMax bound a renewal and a read of the rows, so that one that hangs holds up the next
-	// by no more. When hasteMax in a row got lost the store may be slow: then callMax is all that bounds
-	// them.
-	writeMax = RenewEvery
-	readMax  = 2 * time.Second
-	hasteMax = 3
-	// strangerFor is how long a row that was there at the first read may stay unchanged. It is shorter than
-	// Length because a process that starts most often follows one that was killed, whose row it finds.
-	strangerFor = 2 * RenewEvery
-	// buriedAfter is how long a row must have been silent to be deleted by others.
-	buriedAfter = 12 * Length
-	// callMax bounds a round of calls to the store, so that one that hangs does not stop the next.
+	// When more than failuresMax calls in a row failed and no write of ours was answered for awayAfter, the
+	// store is away for everybody, and unchanged rows mean nothing.
+	awayAfter   = 2 * RenewEvery
+	failuresMax = 1
+	// writeMax and readMax bound a renewal and a read, so that a call that hangs delays the next one by no
+	// more. After slowAfter failures in a row the store may be slow, and only callMax bounds a call.
+	writeMax  = RenewEvery
+	readMax   = 2 * time.Second
+	slowAfter = 3
+	// firstReadLength is how long a row that the first read found may stay unchanged. It is shorter than
+	// Length because a process mostly starts in place of one that was killed, and finds the row of that one.
+	firstReadLength = 2 * RenewEvery
+	// deleteAfter is how long a row must have been silent before others delete it.
+	deleteAfter = 12 * Length
+	// callMax bounds a round of calls to the store.
 	callMax = Length
-	// casTriesMax bounds how often the own row is written in one round because it was changed meanwhile.
+	// casTriesMax bounds how often one round writes the own row because it was changed meanwhile.
 	casTriesMax = 3
 
 	suffixChars = 8 // 40 random bits
@@ -79,82 +77,82 @@ type Rows interface {
 	DeleteControl(ctx context.Context, c store.Control) error
 }
 
-// Config is what a Membership is made of. Rows, Self, Clock and Log are required.
+// Config configures a Membership. Rows, Self, Clock and Log are required.
 type Config struct {
-	Rows  Rows
-	Self  string // name of this process, unique among all; see NewName
-	Host  string // what it runs on, for people and for memberships that know pods; need not be unique
-	Group string // which processes are one fleet, where something besides the rows tells who is ready; the same in all of them
+	Rows Rows
+	Self string // name of this process, unique among all; see NewName
+	Host string // the host or pod of this process; need not be unique
+	// Group names the fleet, where something besides the rows tells who is ready; the same in all its
+	// processes.
+	Group string
 	Clock clock.Clock
 	Log   *slog.Logger
 	Hooks Hooks
 }
 
-// Hooks are told what happened. A nil hook is not called.
+// Hooks are called when something happens. A nil hook is not called.
 type Hooks struct {
-	// Members: so many are members now; called at each change.
-	Members func(count int)
-	// ClockAhead: a member's clock is ahead of ours by at least this much. Worker leases are judged by the
-	// clocks of several processes, so it has to stay far below a quarter of the shortest lease.
+	// ClockAhead reports that a member's clock is ahead of ours by at least this much. Worker leases are
+	// judged by the clocks of several processes, so it has to stay far below a quarter of the shortest lease.
 	ClockAhead func(member string, by time.Duration)
 }
 
-// NewName makes a name for a process out of something readable, such as the host's name, and random
-// characters: a process that starts again is another member.
+// NewName returns a name for a process: something readable, such as the host's name, and random characters,
+// so that a process that restarts is another member.
 func NewName(readable string, random uint64) string {
 	var bits [8]byte
 	binary.BigEndian.PutUint64(bits[:], random)
 	return readable + "-" + strings.ToLower(base32.HexEncoding.EncodeToString(bits[:])[:suffixChars])
 }
 
-// Membership implements partition.Membership: the members are the processes whose rows are renewed and say
-// that they are ready or founders, and this one. Members is empty until Run has read the rows. All methods
-// are safe for concurrent use; besides Run and Taken none blocks.
+// Membership implements partition.Membership: the members are this process, and those that renew their rows
+// and are ready or founders. Members is empty until Run has read the rows. All methods are safe for
+// concurrent use; only Run and Taken block.
 type Membership struct {
 	Config
 
-	run  string        // tells this process from another one of its name
+	run  string        // identifies this process, should another have its name
 	kick chan struct{} // wakes Run
 
-	// Of the rounds alone, which come one after the other.
-	version uint64        // of our row as it was last written; 0: to be made
-	beat    uint64        // renewals so far
-	ours    bool          // the row of our name is ours
-	robbed  bool          // it was gone at the last look
-	written record        // what our row says
-	begun   bool          // that was tried at all
-	renewed time.Duration // when it was last
-	failed  bool          // and the store did not take it
-	wrote   time.Duration // when the store last took a write of ours, or refused it for a reason of its own
-	lost    int           // calls in a row that got no answer
-	mute    bool          // the store was away since the last look at the others
-	others  others
+	// The fields up to mu are used by Run alone.
+	version    uint64        // of our row as last written; 0: it does not exist
+	beat       uint64        // number of renewals
+	owned      bool          // the row under our name is ours
+	rowDeleted bool          // somebody deleted our row
+	published  record        // what our row holds
+	attempted  bool          // a renewal was attempted
+	renewed    time.Duration // time of the last attempt
+	failed     bool          // the last attempt got no answer
+	answered   time.Duration // time when the store last took a write of ours or refused it for a reason of its own
+	failures   int           // calls in a row without an answer
+	storeAway  bool          // the store was away since the last look at the others
+	others     others
 
 	mu       sync.Mutex // guards what follows
 	members  []string
 	changed  chan struct{}
 	peers    []Peer
 	heard    chan struct{}
-	stepped  time.Duration // when the last look at the rows ended
+	stepped  time.Duration // when the rows were last looked at
 	handover handover
 }
 
-// New returns a membership that knows nobody yet, of a process that is Ready.
+// New returns a Membership without members, of a process that is Ready.
 func New(c Config) *Membership {
 	var run [8]byte
 	binary.BigEndian.PutUint64(run[:], c.Clock.Uint64())
 	now := clock.Mono(c.Clock)
 	return &Membership{
 		Config: c, run: base32.HexEncoding.EncodeToString(run[:]), kick: make(chan struct{}, 1),
-		changed: make(chan struct{}), heard: make(chan struct{}), stepped: now, wrote: now, handover: handover{hurried: now},
+		changed: make(chan struct{}), heard: make(chan struct{}), stepped: now, answered: now, handover: handover{fastUntil: now},
 	}
 }
 
-// Self is the name of this process.
+// Self returns the name of this process.
 func (m *Membership) Self() string { return m.Config.Self }
 
-// Members are the processes that renew their rows and are ready or founders, as far as this one knows, and
-// this one. They stay as they are once this process is Leaving: it fires on what it fired.
+// Members returns this process and all others that renew their rows and are ready or founders. It no longer
+// changes once this process is Leaving, so that the process goes on with the partitions it had.
 func (m *Membership) Members() []string {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -168,8 +166,8 @@ func (m *Membership) Changed() <-chan struct{} {
 	return m.changed
 }
 
-// Run renews and reads until ctx ends; then it takes this process's row away, so that the others need not
-// wait for it.
+// Run renews our row and reads the others until ctx ends. Then it deletes our row, so that the others need
+// not wait for its lease to end.
 func (m *Membership) Run(ctx context.Context) error {
 	for {
 		if err := m.step(ctx); err != nil && ctx.Err() == nil {
@@ -182,83 +180,80 @@ func (m *Membership) Run(ctx context.Context) error {
 	}
 }
 
-// step is a round when our row is to be renewed, else only a look at the others.
+// step renews our row if that is due, and reads the others.
 func (m *Membership) step(ctx context.Context) error {
-	if m.toRenew(clock.Mono(m.Clock)) {
+	if m.renewalDue(clock.Mono(m.Clock)) {
 		return m.round(ctx)
 	}
 	ctx, done := clock.Within(ctx, m.Clock, callMax)
 	defer done()
-	return m.glance(ctx)
+	return m.read(ctx)
 }
 
-// round is one renewal and one look at the others. What it could not do it leaves as it was.
+// round renews our row and reads the others, whether or not the renewal succeeded.
 func (m *Membership) round(ctx context.Context) error {
 	ctx, done := clock.Within(ctx, m.Clock, callMax)
 	defer done()
-	within, stop := m.patience(ctx, writeMax)
-	robbed, err := m.renew(within)
+	within, stop := m.bound(ctx, writeMax)
+	err := m.renew(within)
 	stop()
-	m.robbed = m.robbed || robbed
-	m.failed = err != nil && !errors.Is(err, errTaken)
+	m.failed = err != nil && !errors.Is(err, errNameTaken)
 	if m.failed {
-		m.lost++
+		m.failures++
 	} else {
-		m.mute = m.mute || m.away(clock.Mono(m.Clock))
-		m.wrote = m.renewed
+		m.storeAway = m.storeAway || m.isStoreAway(clock.Mono(m.Clock))
+		m.answered = m.renewed
 	}
-	return errors.Join(err, m.glance(ctx))
+	return errors.Join(err, m.read(ctx))
 }
 
-// patience bounds a call.
-func (m *Membership) patience(ctx context.Context, bound time.Duration) (context.Context, context.CancelFunc) {
-	if m.lost >= hasteMax {
-		bound = callMax
+// bound limits a call to the store.
+func (m *Membership) bound(ctx context.Context, limit time.Duration) (context.Context, context.CancelFunc) {
+	if m.failures >= slowAfter {
+		limit = callMax
 	}
-	return clock.Within(ctx, m.Clock, bound)
+	return clock.Within(ctx, m.Clock, limit)
 }
 
-// away says whether the store is, or was until now.
-func (m *Membership) away(now time.Duration) bool {
-	return m.lost > lossesMax && now-m.wrote >= muteAfter
+func (m *Membership) isStoreAway(now time.Duration) bool {
+	return m.failures > failuresMax && now-m.answered >= awayAfter
 }
 
-// glance is one look at the others.
-func (m *Membership) glance(ctx context.Context) error {
+// read reads the rows of the others and publishes what follows from them.
+func (m *Membership) read(ctx context.Context) error {
 	defer m.stamp()
-	within, stop := m.patience(ctx, readMax)
+	within, stop := m.bound(ctx, readMax)
 	rows, err := m.Rows.Controls(within, Kind)
 	stop()
 	if err != nil {
-		m.lost++
+		m.failures++
 		return fmt.Errorf("read the members: %w", err)
 	}
 	if len(rows) == 0 { // though our own was just written
 		return errEmpty
 	}
-	if m.ours {
+	if m.owned {
 		before := len(rows)
 		rows = slices.DeleteFunc(rows, func(row store.Control) bool { return row.Name == m.Config.Self })
-		m.robbed = m.robbed || len(rows) == before
+		m.rowDeleted = m.rowDeleted || len(rows) == before
 	}
-	m.look(ctx, rows, m.robbed)
-	m.robbed = false
+	m.look(ctx, rows)
 	m.publish()
-	return m.bury(ctx)
+	return m.deleteSilent(ctx)
 }
 
-var errEmpty = errors.New("the store shows no member at all: the last ones known are kept")
+var errEmpty = errors.New("the store returned no member rows; keeping the last known members")
 
-// renew writes our row. robbed says that somebody else had deleted it.
-func (m *Membership) renew(ctx context.Context) (robbed bool, err error) {
-	m.begun, m.renewed = true, clock.Mono(m.Clock)
-	says := m.says()
+// renew writes our row, and notes if somebody else had deleted it.
+func (m *Membership) renew(ctx context.Context) (err error) {
+	m.attempted, m.renewed = true, clock.Mono(m.Clock)
+	r := m.desired()
 	for range casTriesMax {
 		next := m.version + 1
-		err = m.Rows.PutControl(ctx, m.row(next, says))
+		err = m.Rows.PutControl(ctx, m.row(next, r))
 		if err == nil {
-			m.version, m.ours, m.written = next, true, says
-			return robbed, nil
+			m.version, m.owned, m.published = next, true, r
+			return nil
 		}
 		if !errors.Is(err, store.ErrConflict) {
 			break
@@ -266,23 +261,23 @@ func (m *Membership) renew(ctx context.Context) (robbed bool, err error) {
 		have, readErr := m.current(ctx, err)
 		switch {
 		case errors.Is(readErr, store.ErrNotFound):
-			robbed, m.version = m.version > 0, 0
+			m.rowDeleted, m.version = m.rowDeleted || m.version > 0, 0
 		case readErr != nil:
-			return robbed, fmt.Errorf("read the membership of %s: %w", m.Config.Self, readErr)
-		case decode(&have).Run == m.run: // a write of ours whose answer got lost
+			return fmt.Errorf("read the membership of %s: %w", m.Config.Self, readErr)
+		case decode(&have).Run == m.run: // our own write, whose answer was lost
 			m.version = have.Version
 		default:
-			m.ours, m.version = false, 0
-			return robbed, fmt.Errorf("%w: %s", errTaken, m.Config.Self)
+			m.owned, m.version = false, 0
+			return fmt.Errorf("%w: %s", errNameTaken, m.Config.Self)
 		}
 	}
-	return robbed, fmt.Errorf("renew the membership of %s: %w", m.Config.Self, err)
+	return fmt.Errorf("renew the membership of %s: %w", m.Config.Self, err)
 }
 
-// errTaken makes this process stand back, without partitions, until the other is silent and buried.
-var errTaken = errors.New("another process is a member of the same name; give each one of its own")
+// errNameTaken keeps this process without partitions until the other one is silent and its row deleted.
+var errNameTaken = errors.New("another process is a member of the same name; give each one of its own")
 
-// current is the row as the conflict showed it, or as it is read now.
+// current returns our row from the conflict, or reads it.
 func (m *Membership) current(ctx context.Context, conflict error) (store.Control, error) {
 	if seen, ok := errors.AsType[*store.ConflictError](conflict); ok && seen.Control != nil {
 		return *seen.Control, nil
@@ -290,35 +285,42 @@ func (m *Membership) current(ctx context.Context, conflict error) (store.Control
 	return m.Rows.Control(ctx, Kind, m.Config.Self)
 }
 
-// look judges the rows of others, and tells of clocks that are ahead of ours.
-func (m *Membership) look(ctx context.Context, rows []store.Control, robbed bool) {
+// look judges the rows of the others, and reports clocks that are ahead of ours.
+func (m *Membership) look(ctx context.Context, rows []store.Control) {
 	now := clock.Mono(m.Clock)
-	m.others.mute = m.mute || m.away(now)
+	m.others.storeAway = m.storeAway || m.isStoreAway(now)
 	if !m.failed {
-		m.lost, m.mute = 0, false
+		m.failures, m.storeAway = 0, false
 	}
-	for _, skewed := range m.others.look(rows, now, m.Clock.Now(), robbed) {
-		if skewed.first {
-			m.Log.WarnContext(ctx, "a member's clock is ahead of ours: worker leases are judged by both",
-				slog.String("member", skewed.name), slog.Duration("ahead_by", skewed.by))
+	clocksAhead := m.others.look(rows, now, m.Clock.Now(), m.rowDeleted)
+	m.rowDeleted = false
+	for _, ahead := range clocksAhead {
+		if ahead.first {
+			m.Log.WarnContext(ctx, "a member's clock is ahead of ours; worker leases depend on both",
+				slog.String("member", ahead.name), slog.Duration("ahead_by", ahead.by))
 		}
 		if m.Hooks.ClockAhead != nil {
-			m.Hooks.ClockAhead(skewed.name, skewed.by)
+			m.Hooks.ClockAhead(ahead.name, ahead.by)
 		}
 	}
 }
 
-// publish makes known what the rows say now.
+// publish updates Peers and Members from the rows.
 func (m *Membership) publish() {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.hear(m.others.peers(m.Config.Self))
+	peers := m.others.peers(m.Config.Self)
+	m.setPeers(peers)
 	if m.handover.declared == Leaving {
 		return
 	}
-	members := m.others.members()
-	members = slices.DeleteFunc(members, func(name string) bool { return name == m.Config.Self })
-	if m.ours {
+	var members []string
+	for i := range peers {
+		if peers[i].counts() {
+			members = append(members, peers[i].Process)
+		}
+	}
+	if m.owned {
 		members = append(members, m.Config.Self)
 	}
 	slices.Sort(members)
@@ -326,16 +328,13 @@ func (m *Membership) publish() {
 		return
 	}
 	m.members = members
-	if m.Hooks.Members != nil {
-		m.Hooks.Members(len(members))
-	}
 	close(m.changed)
 	m.changed = make(chan struct{})
 }
 
-// bury deletes rows that have been silent for long, unless they move at this moment.
-func (m *Membership) bury(ctx context.Context) error {
-	for _, row := range m.others.toBury(clock.Mono(m.Clock), m.Config.Self) {
+// deleteSilent deletes rows that have been silent for long, unless they change at this moment.
+func (m *Membership) deleteSilent(ctx context.Context) error {
+	for _, row := range m.others.toDelete(clock.Mono(m.Clock), m.Config.Self) {
 		if err := m.Rows.DeleteControl(ctx, row); err != nil && !errors.Is(err, store.ErrConflict) {
 			return fmt.Errorf("delete the row of the silent member %s: %w", row.Name, err)
 		}
@@ -343,16 +342,16 @@ func (m *Membership) bury(ctx context.Context) error {
 	return nil
 }
 
-// leave takes our row away, if it is ours. Should that fail, the others miss its renewal.
+// leave deletes our row, if it is ours. Should that fail, its lease ends.
 func (m *Membership) leave(ctx context.Context) {
-	if !m.ours {
+	if !m.owned {
 		return
 	}
 	ctx, done := clock.Within(ctx, m.Clock, callMax)
 	defer done()
-	m.ours = false
+	m.owned = false
 	err := m.Rows.DeleteControl(ctx, store.Control{Kind: Kind, Name: m.Config.Self, Version: m.version})
 	if err != nil && !errors.Is(err, store.ErrConflict) {
-		m.Log.WarnContext(ctx, "membership not given up", slog.Any("error", err))
+		m.Log.WarnContext(ctx, "member row not deleted; its lease ends by itself", slog.Any("error", err))
 	}
 }

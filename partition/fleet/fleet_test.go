@@ -167,7 +167,7 @@ func TestAKilledMemberIsGoneWithinEightSeconds(t *testing.T) {
 func TestAKilledMembersRowIsBuried(t *testing.T) {
 	w, _, b, _ := three(t)
 	b.stopped = true
-	w.pass(buriedAfter + Length)
+	w.pass(deleteAfter + Length)
 	rows, err := w.rows.Controls(t.Context(), Kind)
 	if err != nil || len(rows) != 2 {
 		t.Errorf("%d rows are left, %v: want those of the two that live", len(rows), err)
@@ -181,7 +181,7 @@ func TestARestartDoesNotWaitForAWholeLease(t *testing.T) {
 	w.join("a-1", 0).stopped = true
 	next := w.join("a-2", 0)
 	w.want(next, "a-1", "a-2")
-	w.until(strangerFor+RenewEvery, "a-2")
+	w.until(firstReadLength+RenewEvery, "a-2")
 }
 
 func TestAnOutageOfTheStoreKeepsTheMembers(t *testing.T) {
@@ -291,7 +291,7 @@ func TestTwoProcessesOfOneName(t *testing.T) {
 	w.want(a, "a", "b")
 	w.want(first, "a", "b")
 	w.want(second, "a")
-	if partition.NewOwner(second).Owned(partitions(40)) != nil {
+	if partitiontest.Owned(second, partitions(40)) != nil {
 		t.Error("the second of its name owns partitions")
 	}
 	first.stopped = true
@@ -312,7 +312,7 @@ func TestPartitionsAreSharedOutAndTakenOver(t *testing.T) {
 	all := partitions(60)
 	owners := map[task.Partition]string{}
 	for _, p := range []*process{a, b, c} {
-		owned := partition.NewOwner(p).Owned(all)
+		owned := partitiontest.Owned(p, all)
 		if len(owned) == 0 || len(owned) > partition.LoadMax(3, 60) {
 			t.Errorf("%s owns %d of 60", p.Self(), len(owned))
 		}
@@ -327,7 +327,7 @@ func TestPartitionsAreSharedOutAndTakenOver(t *testing.T) {
 	}
 	c.stopped = true
 	w.until(8*time.Second, "a", "b")
-	if n := len(partition.NewOwner(a).Owned(all)) + len(partition.NewOwner(b).Owned(all)); n != 60 {
+	if n := len(partitiontest.Owned(a, all)) + len(partitiontest.Owned(b, all)); n != 60 {
 		t.Errorf("two own %d of 60", n)
 	}
 }
@@ -355,7 +355,7 @@ func TestAWriteWhoseAnswerGotLost(t *testing.T) {
 	m := New(Config{Rows: l, Self: "a", Clock: w.virtual.Process(0), Log: slog.New(slog.DiscardHandler)})
 	for _, lose := range []losing{{}, {answers: true}, {}, {writes: true}, {}, {answers: true}, {writes: true}, {answers: true}} {
 		l.answers, l.writes = lose.answers, lose.writes
-		if err := m.round(t.Context()); errors.Is(err, errTaken) || errors.Is(err, store.ErrUnknown) != (lose.answers || lose.writes) {
+		if err := m.round(t.Context()); errors.Is(err, errNameTaken) || errors.Is(err, store.ErrUnknown) != (lose.answers || lose.writes) {
 			t.Errorf("%+v: %v", lose, err)
 		}
 		if got := m.Members(); !slices.Equal(got, []string{"a"}) {
@@ -503,7 +503,7 @@ func BenchmarkRound(b *testing.B) {
 			}
 			renewAll := func() {
 				for _, m := range all[1:] {
-					if _, err := m.renew(b.Context()); err != nil {
+					if err := m.renew(b.Context()); err != nil {
 						b.Fatal(err)
 					}
 				}

@@ -14,55 +14,59 @@ import (
 const (
 	// FarewellMax is the longest time that Taken waits for the others.
 	FarewellMax = 6 * time.Second
-	// FounderMax is for how long a founder counts that is not ready while most are: something is wrong with
-	// it, and nobody fires its share.
+	// FounderMax is how long a founder that is not ready counts while most others are ready: something is
+	// wrong with it, and nobody handles its share.
 	FounderMax = 30 * time.Second
 )
 
-// ErrNotTaken is Taken's answer when not all had taken over in time. Who leaves anyway leaves it to them:
-// what it does not fire any more is late until they do.
+// ErrNotTaken is returned by Taken when not all members took over in time. If the process ends anyway, its
+// due tasks are late until they do.
 var ErrNotTaken = errors.New("not all members have taken over")
 
-// Peer is what the rows say of another process.
+// Peer is what the rows hold about another process.
 type Peer struct {
-	Process string // its name, as rows of tasks have it
-	Host    string // what it says to run on; empty: a row of an older version
+	Process string // its name, as in rows of tasks
+	Host    string // empty: written by an older version
 	Group   string
 	State   State
-	Founder bool // it came when nobody was ready, and counts by its own word, unless it is Leaving
-	Alive   bool // it renews its row; false: it was here and is silent, or has taken its row away
+	Founder bool // it joined when nobody was ready, and counts unless it is Leaving
+	Alive   bool // it renews its row; false: it was there, and is silent or has deleted its row
 
-	handsOver bool
+	handsOver bool // it takes part in planned hand-overs; older versions do not
 	view      uint64
 	without   []uint32
 	since     time.Duration // when it was first seen in its state
 }
 
-func (p *Peer) counts() bool { return p.State.counts(p.Founder) }
-
-// is says whether this is a member of that name: processes are members in fleets, hosts where pods are.
-func (p *Peer) is(member string) bool { return p.Process == member || p.Host != "" && p.Host == member }
-
-// handover is what this process says of itself, guarded by Membership.mu.
-type handover struct {
-	declared State
-	since    time.Duration
-	founder  bool          // it came when nobody was ready, so that nobody fires its share in its stead
-	settled  bool          // others know of it by something else than its word
-	outrun   time.Duration // since when most are ready and it is not; 0: they are not
-	inForce  []string      // sorted; nil: none yet
-	view     uint64        // of inForce
-	forced   time.Duration
-	hurried  time.Duration // until when rows are read more often though none asks for it
+// counts reports whether the process is a member.
+func (p *Peer) counts() bool {
+	return p.Alive && (p.State == Ready || p.Founder && p.State == Joining)
 }
 
-// Declare says what this process is about from now on; its row says so as soon as it can be written. It
-// begins as Ready unless it is declared Joining before Run. Joining is followed by Ready, once all of what is
-// this process's by Members is scanned and fired. Leaving is for good.
+// is reports whether the process is the member of that name: members are processes, or hosts if those are
+// pods.
+func (p *Peer) is(member string) bool { return p.Process == member || p.Host != "" && p.Host == member }
+
+// handover is the state of this process; Membership.mu guards it.
+type handover struct {
+	declared       State
+	since          time.Duration // of declared
+	founder        bool          // it joined when nobody was ready
+	settled        bool          // another source tells the others that it is ready
+	overtakenSince time.Duration // since when most others are ready and it is not; 0: they are not
+	inForce        []string      // sorted; nil: none yet
+	view           uint64        // of inForce
+	inForceSince   time.Duration
+	fastUntil      time.Duration // until when rows are read more often in any case
+}
+
+// Declare sets the state of this process, which its row shows as soon as it can be written. The state is
+// Ready unless Joining was declared before Run. Declare Ready after Joining when all partitions that this
+// process owns by Members have been read. Leaving is final.
 //
-// A process that joins where nobody is ready is a founder: it counts for the others at once, for there is
-// nobody to take over from. It stays one until it is ready, or until Settle where there is a Group; while
-// most are ready and it is not, for FounderMax.
+// A process that joins while nobody is ready is a founder: it counts for the others at once, since there is
+// nobody to take over from. It remains one until it is ready, or until Settle if there is a Group, but not
+// for longer than FounderMax while most others are ready and it is not.
 func (m *Membership) Declare(s State) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -72,8 +76,8 @@ func (m *Membership) Declare(s State) {
 	}
 }
 
-// Settle says that others know that this process is ready by something else than its row, and need not take
-// its word for it.
+// Settle ends a Ready process's time as a founder: another source than its row tells the others that it is
+// ready.
 func (m *Membership) Settle() {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -83,28 +87,28 @@ func (m *Membership) Settle() {
 	}
 }
 
-// Declared is the newest state that was declared.
+// Declared returns the last state that was declared.
 func (m *Membership) Declared() State {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return m.handover.declared
 }
 
-// InForce says that this process fires exactly what is its own among these members, and is warm with all of
-// it. The others learn it from the row: who leaves waits for it, and so does who gives partitions away for
-// another reason (Follows).
+// InForce declares that this process is warm, and handles exactly the partitions that it owns among these
+// members. The others read that from its row (Follows); a leaving process and one that gives partitions away
+// wait for it.
 func (m *Membership) InForce(members []string) {
 	members = slices.Compact(slices.Sorted(slices.Values(members)))
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if h := &m.handover; !slices.Equal(h.inForce, members) {
-		h.inForce, h.view, h.forced = members, View(members), clock.Mono(m.Clock)
+		h.inForce, h.view, h.inForceSince = members, View(members), clock.Mono(m.Clock)
 		m.wake()
 	}
 }
 
-// Follows says whether a member's row shows that it fires by exactly these members (InForce there). member is
-// as in those: a process, or a host. It is false for one that is silent, or of a version that does not say.
+// Follows reports whether a member, named by its process or host, has declared InForce with exactly these
+// members. It returns false for a silent process, and for a version that does not declare it.
 func (m *Membership) Follows(member string, members []string) bool {
 	view := View(members)
 	m.mu.Lock()
@@ -112,24 +116,23 @@ func (m *Membership) Follows(member string, members []string) bool {
 	return slices.ContainsFunc(m.peers, func(p Peer) bool { return p.Alive && p.is(member) && p.view == view })
 }
 
-// Peers are the other processes that were ever seen, sorted by name; of those that are gone a bounded
-// number is remembered. The slice belongs to the caller.
+// Peers returns the other processes ever seen, sorted by name; it remembers a bounded number of those that
+// are gone. The slice belongs to the caller.
 func (m *Membership) Peers() []Peer {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return slices.Clone(m.peers)
 }
 
-// Heard returns a channel that is closed when what Peers, Presence, Follows or Taken tell may be different.
+// Heard returns a channel that is closed when Peers, Presence, Follows or Taken may answer differently.
 func (m *Membership) Heard() <-chan struct{} {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return m.heard
 }
 
-// Presence tells what is known of a process by its name: whether it renews its row, whatever its state, and
-// if not, whether it is gone for sure, because it did before. Neither means that it was never heard of; it
-// may have come a moment ago.
+// Presence reports whether a process, by its name, is alive in any state, or else gone for certain. Neither
+// means that it was never seen; it may have started a moment ago.
 func (m *Membership) Presence(process string) (here, gone bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -140,9 +143,10 @@ func (m *Membership) Presence(process string) (here, gone bool) {
 	return seen && m.peers[i].Alive, seen && !m.peers[i].Alive
 }
 
-// Taken waits until the others have taken over what is this process's: every one that is ready shows that it
-// fires without it. Without any, it waits for those that join; without them for nobody. It is called after
-// Declare(Leaving), while Run goes on. It gives up with ErrNotTaken after FarewellMax, or at the end of ctx.
+// Taken waits until the others have taken over from this process: each member shows that it acts on a view
+// without it. If there are no other members, it waits for the joining processes; if there are none of those
+// either, it returns at once. Call it after Declare(Leaving), while Run goes on. It returns ErrNotTaken after
+// FarewellMax, or at the end of ctx.
 func (m *Membership) Taken(ctx context.Context) error {
 	ctx, done := clock.Within(ctx, m.Clock, FarewellMax)
 	defer done()
@@ -160,84 +164,78 @@ func (m *Membership) Taken(ctx context.Context) error {
 	}
 }
 
-// untaken are the processes that have still to take over from this one.
+// untaken returns the processes that have yet to take over from this one.
 func (m *Membership) untaken() []string {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	own := mark(m.Config.Self)
-	var ready, joining []string
-	heirs := false
+	var members, joining []string
+	anyMember := false
 	for i := range m.peers {
 		p := &m.peers[i]
 		if !p.Alive || !p.handsOver || p.State == Leaving {
 			continue
 		}
-		heirs = heirs || p.counts()
+		anyMember = anyMember || p.counts()
 		switch {
 		case slices.Contains(p.without, own):
 		case p.counts():
-			ready = append(ready, p.Process)
+			members = append(members, p.Process)
 		default:
 			joining = append(joining, p.Process)
 		}
 	}
-	if heirs {
-		return ready
+	if anyMember {
+		return members
 	}
 	return joining
 }
 
-// says is what our row is to say now.
-func (m *Membership) says() record {
+// desired returns what our row should hold now.
+func (m *Membership) desired() record {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	h := &m.handover
-	r := record{State: h.declared, Founder: h.founds(m.Group != ""), Host: m.Host, Group: m.Group}
+	founder := h.founder && (h.declared == Joining || h.declared == Ready && m.Group != "" && !h.settled)
+	r := record{State: h.declared, Founder: founder, Host: m.Host, Group: m.Group}
 	if h.inForce != nil {
 		r.View, r.Without = h.view, m.without()
 	}
 	return r
 }
 
-// withoutMax bounds what a row says of those that leave; the rest of them is told later, or waits for
+// withoutMax bounds the leaving processes that a row names. The others are named later, or wait for
 // FarewellMax.
 const withoutMax = 256
 
-// without are the marks of those that leave and are not in force here any more.
+// without returns the marks of the leaving processes that are no longer in force here.
 func (m *Membership) without() (marks []uint32) {
 	for i := range m.peers {
 		p := &m.peers[i]
-		if p.Alive && p.State == Leaving && len(marks) < withoutMax && !m.handover.forces(p) {
+		if p.Alive && p.State == Leaving && len(marks) < withoutMax && !slices.ContainsFunc(m.handover.inForce, p.is) {
 			marks = append(marks, mark(p.Process))
 		}
 	}
 	return marks
 }
 
-// forces says whether that process is among the members in force.
-func (h *handover) forces(p *Peer) bool {
-	_, process := slices.BinarySearch(h.inForce, p.Process)
-	_, host := slices.BinarySearch(h.inForce, p.Host)
-	return process || host
-}
-
-// hear takes in what the rows say. It holds mu.
-func (m *Membership) hear(peers []Peer) {
-	h := &m.handover
-	h.compare(peers, clock.Mono(m.Clock))
+// setPeers replaces the peers by those that the rows show now. The caller holds mu.
+func (m *Membership) setPeers(peers []Peer) {
+	m.handover.updateFounder(peers, clock.Mono(m.Clock))
 	if m.peers != nil && slices.EqualFunc(peers, m.peers, samePeer) {
-		return // the first look is heard though there be nobody
+		return // the first look closes heard even if there are no others
 	}
 	m.peers = peers
 	close(m.heard)
 	m.heard = make(chan struct{})
 }
 
-// compare makes a founder of a process that is not ready, or none any more, by how many others are.
-func (h *handover) compare(peers []Peer, now time.Duration) {
+// updateFounder makes a joining process a founder while nobody else is ready, and ends that after FounderMax
+// in which most others were.
+func (h *handover) updateFounder(peers []Peer, now time.Duration) {
 	ready, all := 0, 1
 	for i := range peers {
-		if p := &peers[i]; p.Alive && p.counts() {
+		if p := &peers[i]; p.counts() {
 			all++
 			if p.State == Ready {
 				ready++
@@ -247,22 +245,17 @@ func (h *handover) compare(peers []Peer, now time.Duration) {
 	switch {
 	case h.declared != Joining:
 	case ready == 0:
-		h.founder, h.outrun = true, 0
+		h.founder, h.overtakenSince = true, 0
 	case 2*ready <= all:
-		h.outrun = 0
-	case h.outrun == 0:
-		h.outrun = now
-	case now-h.outrun >= FounderMax:
+		h.overtakenSince = 0
+	case h.overtakenSince == 0:
+		h.overtakenSince = now
+	case now-h.overtakenSince >= FounderMax:
 		h.founder = false
 	}
 }
 
-// founds says whether the row says that it is a founder's. settles: there will be something else to go by.
-func (h *handover) founds(settles bool) bool {
-	return h.founder && (h.declared == Joining || h.declared == Ready && settles && !h.settled)
-}
-
 func samePeer(a, b Peer) bool {
-	return a.Process == b.Process && a.Host == b.Host && a.Group == b.Group && a.State == b.State && a.Founder == b.Founder && a.Alive == b.Alive &&
-		a.handsOver == b.handsOver && a.view == b.view && a.since == b.since && slices.Equal(a.without, b.without)
+	return a.Process == b.Process && a.Host == b.Host && a.Group == b.Group && a.State == b.State && a.Founder == b.Founder &&
+		a.Alive == b.Alive && a.handsOver == b.handsOver && a.view == b.view && a.since == b.since && slices.Equal(a.without, b.without)
 }

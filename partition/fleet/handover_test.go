@@ -275,7 +275,7 @@ func TestWhoLeavesWaitsUntilTheOthersHaveTakenOver(t *testing.T) {
 			all = append(all, w.start(name, Ready))
 			all[len(all)-1].follow(warmUp)
 		}
-		time.Sleep(2 * hurryMax)
+		time.Sleep(2 * fastMax)
 		a, c, d := all[0], all[2], all[3]
 		before := c.Members()
 		c.Declare(Leaving)
@@ -290,7 +290,7 @@ func TestWhoLeavesWaitsUntilTheOthersHaveTakenOver(t *testing.T) {
 			}
 		}
 		took := time.Since(began)
-		if took < warmUp || took > RenewEvery+warmUp+2*hurryEvery {
+		if took < warmUp || took > RenewEvery+warmUp+2*fastEvery {
 			t.Errorf("taken over after %v", took)
 		}
 		w.wantMembers(a, "a", "b")
@@ -340,7 +340,7 @@ func TestTakenWaitsForNobodyWhoIsNotThere(t *testing.T) {
 		inTown(t, func(w *town) {
 			a := w.start("a", Ready)
 			w.write("b", record{Run: "x", Beat: 1})
-			time.Sleep(RenewEvery + hurryEvery)
+			time.Sleep(RenewEvery + fastEvery)
 			w.wantMembers(a, "a", "b")
 			taken(w, a, 0)
 		})
@@ -370,7 +370,7 @@ func TestTakenWaitsForWhoJoinsWhereNobodyElseIs(t *testing.T) {
 		if err := a.Taken(w.t.Context()); err != nil {
 			t.Error(err)
 		}
-		if took := time.Since(began); took < 2*time.Second || took > 4*time.Second+hurryEvery {
+		if took := time.Since(began); took < 2*time.Second || took > 4*time.Second+fastEvery {
 			t.Errorf("waited %v for one that needs 2 s for each set", took)
 		}
 		w.wantMembers(b, "b")
@@ -399,14 +399,14 @@ func TestTakenGivesUp(t *testing.T) {
 func TestHurryLastsUntilAllFireByTheSame(t *testing.T) {
 	inTown(t, func(w *town) {
 		a, b := w.start("a", Ready), w.start("b", Ready)
-		time.Sleep(2 * hurryMax)
+		time.Sleep(2 * fastMax)
 		a.InForce([]string{"a", "b"})
 		reads := w.rows.reads.Load()
 		time.Sleep(3 * time.Second)
 		hurried := w.rows.reads.Load() - reads
 		b.InForce([]string{"b", "a"})
 		w.until(300*time.Millisecond, "a hears of it", func() bool { return a.Follows("b", a.Members()) })
-		time.Sleep(hurryMax)
+		time.Sleep(fastMax)
 		reads = w.rows.reads.Load()
 		time.Sleep(3 * time.Second)
 		if calm := w.rows.reads.Load() - reads; hurried < 10 || calm > 5 {
@@ -423,7 +423,7 @@ func TestHurryIsBounded(t *testing.T) {
 		}
 		time.Sleep(2 * RenewEvery)
 		w.start("x", Joining)
-		time.Sleep(2 * hurryMax)
+		time.Sleep(2 * fastMax)
 		reads, writes := w.rows.reads.Load(), w.rows.writes.Load()
 		time.Sleep(30 * time.Second)
 		if r, n := w.rows.reads.Load()-reads, w.rows.writes.Load()-writes; r > 110 || n > 110 { // 5 processes, 20 rounds each

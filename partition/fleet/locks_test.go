@@ -14,14 +14,14 @@ import (
 // nothing else orders.
 func TestSharedStateIsLocked(_ *testing.T) {
 	m := New(Config{Rows: store.New(mem.New(), store.Config{}), Self: "a", Clock: clock.Real()})
-	m.others.seen = map[string]sight{"b": {}}
+	m.others.seen = map[string]observation{"b": {}}
 	var running sync.WaitGroup
 	for _, use := range []func(){
 		func() {
 			m.mu.Lock()
 			defer m.mu.Unlock()
 			m.peers = nil
-			m.hear(m.others.peers("a"))
+			m.setPeers(m.others.peers("a"))
 		},
 		func() { m.Peers() },
 		func() { m.Presence("b") },
@@ -49,11 +49,11 @@ func TestAPauseOfEverybodySaysNothing(t *testing.T) {
 }
 
 func TestWhoIsSilentForAMomentIsNotBuried(t *testing.T) {
-	o := others{seen: map[string]sight{"b": {dead: true}, "self": {dead: true}, "c": {}}}
-	if rows := o.toBury(buriedAfter-1, "self"); len(rows) != 1 || rows[0].Name != "self" {
+	o := others{seen: map[string]observation{"b": {silent: true}, "self": {silent: true}, "c": {}}}
+	if rows := o.toDelete(deleteAfter-1, "self"); len(rows) != 1 || rows[0].Name != "self" {
 		t.Errorf("%+v: want only the row of our own name", rows)
 	}
-	if rows := o.toBury(buriedAfter, "self"); len(rows) != 2 {
+	if rows := o.toDelete(deleteAfter, "self"); len(rows) != 2 {
 		t.Errorf("%+v: want that of b too", rows)
 	}
 }

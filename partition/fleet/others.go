@@ -9,66 +9,66 @@ import (
 	"github.com/kinesin-io/kinesin/task"
 )
 
-// others is what a process knows of the members besides itself. Time is its own monotonic time.
+// others is what this process knows of the rows besides its own. Times are its own monotonic time.
 type others struct {
-	seen map[string]sight
-	gone map[string]Peer // processes whose rows were there and are no more, by name
-	read time.Duration   // when the rows were last read
-	once bool            // they were read at all
-	mute bool            // our own row could not be written for a while, so that silence means nothing
+	seen      map[string]observation
+	gone      map[string]Peer // processes whose rows were deleted, by name
+	read      time.Duration   // when the rows were last read
+	once      bool            // the rows were read at least once
+	storeAway bool            // the store did not answer for a while, so that unchanged rows mean nothing
 }
 
-// goneMax bounds how many are remembered that are no more. Beyond it all are forgotten and are strangers
-// again.
+// goneMax bounds gone. Beyond it all are forgotten, and count as never seen.
 const goneMax = 4096
 
-// sight is what is known of one member.
-type sight struct {
+// observation is the last state of one row.
+type observation struct {
 	record
 
-	version uint64        // of the row
-	still   time.Duration // since when its row is unchanged
-	since   time.Duration // when it was first seen in its state
-	dead    bool          // it was unchanged for too long, and has not changed since
-	absent  bool          // its row is gone, which is not believed
-	skewed  bool          // its clock was ahead of ours
+	version   uint64        // of the row
+	unchanged time.Duration // since when
+	since     time.Duration // when the process was first seen in its state
+	silent    bool          // unchanged for too long
+	missing   bool          // the row is not there, which is not believed yet
+	ahead     bool          // its clock was ahead of ours
 }
 
-// skew is a clock that is ahead of ours by at least so much.
+// skew is a clock that is ahead of ours by at least that much.
 type skew struct {
 	name  string
 	by    time.Duration
-	first bool // it was not before
+	first bool // it was not ahead before
 }
 
-// look takes in the rows that were read at now. robbed says that our own row had been deleted by somebody
-// else: then the absence of others means nothing either, and they have the rest of their lease to come back.
-func (o *others) look(rows []store.Control, now time.Duration, wall task.Instant, robbed bool) (ahead []skew) {
-	blind := o.once && (o.mute || now-o.read > gapMax)
-	next := make(map[string]sight, len(rows))
+// look takes in the rows read at now, and returns the clocks that are ahead. rowDeleted says that somebody
+// had deleted our own row: then missing rows of others mean nothing either, and they keep the rest of their
+// lease.
+func (o *others) look(rows []store.Control, now time.Duration, wall task.Instant, rowDeleted bool) (ahead []skew) {
+	blind := o.once && (o.storeAway || now-o.read > gapMax)
+	next := make(map[string]observation, len(rows))
 	for i := range rows {
 		row := &rows[i]
 		r := decode(row)
 		s, known := o.seen[row.Name]
-		moved := !known || s.Run != r.Run || s.Beat != r.Beat || r.Beat == 0 && s.version != row.Version
+		renewed := !known || s.Run != r.Run || s.Beat != r.Beat || r.Beat == 0 && s.version != row.Version
 		since := s.since
 		if !known || s.Run != r.Run || s.State != r.State {
 			since = now
 		}
 		switch {
 		case !known && !o.once:
-			s = sight{still: now - (Length - strangerFor)}
-		case moved:
-			s = sight{still: now, skewed: s.skewed}
+			s = observation{unchanged: now - (Length - firstReadLength)}
+		case renewed:
+			s = observation{unchanged: now, ahead: s.ahead}
 		case blind:
-			s.still = now
+			s.unchanged = now
 		}
-		s.record, s.version, s.since, s.absent = r, row.Version, since, false
-		if by := task.Instant(r.Wall).Sub(wall); moved {
+		s.record, s.version, s.since, s.missing = r, row.Version, since, false
+		if by := task.Instant(r.Wall).Sub(wall); renewed {
 			if by > task.ClockBound {
-				ahead = append(ahead, skew{row.Name, by, !s.skewed})
+				ahead = append(ahead, skew{row.Name, by, !s.ahead})
 			}
-			s.skewed = by > task.ClockBound
+			s.ahead = by > task.ClockBound
 		}
 		next[row.Name] = s
 	}
@@ -76,15 +76,15 @@ func (o *others) look(rows []store.Control, now time.Duration, wall task.Instant
 		if _, there := next[name]; there {
 			continue
 		}
-		if !s.dead && (robbed || s.absent) {
-			s.absent = true
+		if !s.silent && (rowDeleted || s.missing) {
+			s.missing = true
 			next[name] = s
 		} else {
-			o.bid(Peer{Process: name, Host: s.Host, Group: s.Group})
+			o.rememberGone(Peer{Process: name, Host: s.Host, Group: s.Group})
 		}
 	}
 	for name, s := range next {
-		s.dead = s.dead || now-s.still >= Length
+		s.silent = s.silent || now-s.unchanged >= Length
 		next[name] = s
 		delete(o.gone, name)
 	}
@@ -92,33 +92,21 @@ func (o *others) look(rows []store.Control, now time.Duration, wall task.Instant
 	return ahead
 }
 
-// bid remembers one whose row is gone.
-func (o *others) bid(p Peer) {
+func (o *others) rememberGone(p Peer) {
 	if o.gone == nil || len(o.gone) >= goneMax {
 		o.gone = map[string]Peer{}
 	}
 	o.gone[p.Process] = p
 }
 
-// members are the names of those who are not silent and count.
-func (o *others) members() []string {
-	var names []string
-	for name, s := range o.seen {
-		if !s.dead && s.counts() {
-			names = append(names, name)
-		}
-	}
-	return names
-}
-
-// peers is what is known, sorted by name, without the process self.
+// peers returns all known processes but self, sorted by name.
 func (o *others) peers(self string) []Peer {
 	all := make([]Peer, 0, len(o.seen)+len(o.gone))
 	for name, s := range o.seen {
 		if name != self {
 			all = append(all, Peer{
-				Process: name, Host: s.Host, Group: s.Group, Alive: !s.dead, State: s.State, Founder: s.Founder,
-				handsOver: s.handsOver(), view: s.View, without: s.Without, since: s.since,
+				Process: name, Host: s.Host, Group: s.Group, Alive: !s.silent, State: s.State, Founder: s.Founder,
+				handsOver: s.Format >= format, view: s.View, without: s.Without, since: s.since,
 			})
 		}
 	}
@@ -131,11 +119,10 @@ func (o *others) peers(self string) []Peer {
 	return all
 }
 
-// toBury are the rows of members that have been silent for long, and one of the name self as soon as it is
-// silent.
-func (o *others) toBury(now time.Duration, self string) (rows []store.Control) {
+// toDelete returns the rows that have been silent for long, and a silent one under the name self at once.
+func (o *others) toDelete(now time.Duration, self string) (rows []store.Control) {
 	for name, s := range o.seen {
-		if s.dead && !s.absent && (name == self || now-s.still >= buriedAfter) {
+		if s.silent && !s.missing && (name == self || now-s.unchanged >= deleteAfter) {
 			rows = append(rows, store.Control{Kind: Kind, Name: name, Version: s.version})
 		}
 	}

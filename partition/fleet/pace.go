@@ -8,27 +8,28 @@ import (
 	"github.com/kinesin-io/kinesin/internal/clock"
 )
 
-// Rows are renewed every RenewEvery and read as often; both happen more often while somebody comes or leaves.
+// Rows are renewed and read every RenewEvery, and more often while a process joins or leaves.
 const (
-	// hurryEvery is how often rows are then read, where few members share the cost.
-	hurryEvery = 250 * time.Millisecond
-	// hurryEveryMember slows that down with their number: together they read at most 200 times a second.
-	hurryEveryMember = 5 * time.Millisecond
-	// hurryMax is how long one event makes a process hurry.
-	hurryMax = 10 * time.Second
-	// writeEvery is the shortest time between two writes of a row because it has something new to say.
+	// fastEvery is how often rows are then read in a small fleet.
+	fastEvery = 250 * time.Millisecond
+	// fastEveryMember slows that down in a large one: all members together read at most 200 times a second.
+	fastEveryMember = 5 * time.Millisecond
+	// fastMax is how long one event makes a process read more often.
+	fastMax = 10 * time.Second
+	// writeEvery is the shortest time between two writes of a row whose contents changed.
 	writeEvery = 20 * time.Millisecond
 )
 
-// Hurry makes this process read the rows more often for a while, because something else tells of a change.
+// Hurry makes this process read the rows more often for a while, because another source reported a change.
 func (m *Membership) Hurry() {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.handover.hurried = clock.Mono(m.Clock) + hurryMax
+	m.handover.fastUntil = clock.Mono(m.Clock) + fastMax
 	m.wake()
 }
 
-// Stalled is how long ago the rows were last read, or tried to be. It grows when Run makes no progress.
+// Stalled returns how long ago the rows were last read, or a read failed. It grows when Run makes no
+// progress.
 func (m *Membership) Stalled() time.Duration {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -41,7 +42,7 @@ func (m *Membership) stamp() {
 	m.stepped = clock.Mono(m.Clock)
 }
 
-// wake makes Run think again how long it pauses.
+// wake makes pause compute again how long to wait.
 func (m *Membership) wake() {
 	select {
 	case m.kick <- struct{}{}:
@@ -69,52 +70,52 @@ func (m *Membership) pause(ctx context.Context) error {
 	}
 }
 
-// toRenew says whether our row is to be written at the next step.
-func (m *Membership) toRenew(now time.Duration) bool {
-	return !m.begun || now-m.renewed >= RenewEvery || m.news()
+// renewalDue reports whether the next step has to write our row.
+func (m *Membership) renewalDue(now time.Duration) bool {
+	return !m.attempted || now-m.renewed >= RenewEvery || m.outdated()
 }
 
-// news says whether our row does not say what it should.
-func (m *Membership) news() bool {
-	says := m.says()
-	return says.State != m.written.State || says.Founder != m.written.Founder || says.View != m.written.View || !slices.Equal(says.Without, m.written.Without)
+// outdated reports whether our row does not hold what it should.
+func (m *Membership) outdated() bool {
+	want, have := m.desired(), &m.published
+	return want.State != have.State || want.Founder != have.Founder || want.View != have.View || !slices.Equal(want.Without, have.Without)
 }
 
-// next is when the next step is due.
+// next returns when the next step is due.
 func (m *Membership) next() time.Duration {
-	news := m.news()
+	outdated := m.outdated()
 	due := m.renewed + RenewEvery
-	if news && !m.failed {
+	if outdated && !m.failed {
 		due = min(due, m.renewed+writeEvery)
 	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if news || m.hurrying(clock.Mono(m.Clock)) {
-		due = min(due, m.stepped+m.hurryPace())
+	if outdated || m.readsFast(clock.Mono(m.Clock)) {
+		due = min(due, m.stepped+m.fastPace())
 	}
 	return due
 }
 
-// hurrying says whether a change is under way that this process has a part in. It holds mu.
-func (m *Membership) hurrying(now time.Duration) bool {
+// readsFast reports whether a change is under way that concerns this process. The caller holds mu.
+func (m *Membership) readsFast(now time.Duration) bool {
 	h := &m.handover
-	if now < h.hurried || h.declared != Ready && now-h.since < hurryMax {
+	if now < h.fastUntil || h.declared != Ready && now-h.since < fastMax {
 		return true
 	}
-	forced := h.inForce != nil && now-h.forced < hurryMax
+	recent := h.inForce != nil && now-h.inForceSince < fastMax
 	return slices.ContainsFunc(m.peers, func(p Peer) bool {
-		changing := p.State != Ready && now-p.since < hurryMax
-		return p.Alive && (changing || forced && p.handsOver && p.State == Ready && p.view != h.view)
+		changing := p.State != Ready && now-p.since < fastMax
+		return p.Alive && (changing || recent && p.handsOver && p.State == Ready && p.view != h.view)
 	})
 }
 
-// hurryPace is how often so many read in a hurry. It holds mu.
-func (m *Membership) hurryPace() time.Duration {
+// fastPace returns how often to read meanwhile. The caller holds mu.
+func (m *Membership) fastPace() time.Duration {
 	alive := 1
 	for i := range m.peers {
 		if m.peers[i].Alive {
 			alive++
 		}
 	}
-	return min(RenewEvery, max(hurryEvery, time.Duration(alive)*hurryEveryMember))
+	return min(RenewEvery, max(fastEvery, time.Duration(alive)*fastEveryMember))
 }

@@ -9,8 +9,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/kinesin-io/kinesin/partition"
 	"github.com/kinesin-io/kinesin/partition/fleet"
+	"github.com/kinesin-io/kinesin/partition/partitiontest"
 	"github.com/kinesin-io/kinesin/task"
 )
 
@@ -83,7 +83,7 @@ func BenchmarkWatchEvent(b *testing.B) {
 	for _, c := range []struct{ pods, partitions int }{{3, 600}, {50, 6000}, {500, 100_000}} {
 		b.Run(fmt.Sprintf("pods=%d/partitions=%d", c.pods, c.partitions), func(b *testing.B) {
 			a, m, names := crowd(b, c.pods)
-			owner, all := partition.NewOwner(m), partitionsOf(c.partitions)
+			all := partitionsOf(c.partitions)
 			var told, assigned []time.Duration
 			ready := true
 			for b.Loop() {
@@ -93,7 +93,7 @@ func BenchmarkWatchEvent(b *testing.B) {
 				a.put(resourcePods, bigPod(names[0], ready))
 				<-changed
 				told = append(told, time.Since(began))
-				owner.Owned(all)
+				partitiontest.Owned(m, all)
 				assigned = append(assigned, time.Since(began))
 			}
 			for name, times := range map[string][]time.Duration{"told": told, "assigned": assigned} {
@@ -129,6 +129,6 @@ func BenchmarkEvaluate(b *testing.B) {
 	_, m, _ := crowd(b, 500)
 	b.ReportAllocs()
 	for b.Loop() {
-		m.learn(func(*inventory) bool { return true })
+		m.update(func(*inventory) bool { return true })
 	}
 }

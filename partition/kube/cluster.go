@@ -13,6 +13,7 @@ import (
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 
+	"github.com/kinesin-io/kinesin/internal/backoff"
 	"github.com/kinesin-io/kinesin/internal/clock"
 )
 
@@ -21,12 +22,12 @@ const (
 	startMax = 30 * time.Second
 	// callMax bounds one request, except for the length of a watch.
 	callMax = 10 * time.Second
-
-	retryMin = 250 * time.Millisecond
-	retryMax = 4 * time.Second
 )
 
-// Config is what Open needs. Clock and Log are required, Pod and Namespace too: see Identity.
+// openRetry paces the tries of Open.
+var openRetry = backoff.Policy{Min: 250 * time.Millisecond, Max: 4 * time.Second}
+
+// Config configures Open. All but Hooks is required.
 type Config struct {
 	Pod       string // name of the pod that this process runs in
 	Namespace string // of the pod
@@ -34,43 +35,38 @@ type Config struct {
 	Log       *slog.Logger
 	Hooks     Hooks
 
-	rest *rest.Config // of tests; nil: as client-go finds it
+	rest *rest.Config // for tests; nil: client-go finds it
 }
 
-// Hooks are told what happened. A nil hook is not called.
+// Hooks are called when something happens. A nil hook is not called.
 type Hooks struct {
-	// Members: so many are members now; called at each change.
-	Members func(count int)
-	// Kept: so many are members though the API server says that they are gone; called when that changes.
-	Kept func(count int)
-	// Relisted: the pods are listed anew, because the watch is silent or does not agree with the rows.
+	// Relisted reports that the pods are listed again, because the watch is silent or disagrees with the
+	// rows.
 	Relisted func()
-	// Broke: a list or a watch failed, or a watch ended long before its time.
+	// Broke reports that a list or a watch failed, or that a watch ended long before its time.
 	Broke func()
 }
 
-// Identity is the pod's name and namespace out of POD_NAME and POD_NAMESPACE, or ErrNoIdentity. getenv is
-// os.Getenv.
-func Identity(getenv func(string) string) (pod, namespace string, err error) {
-	pod, namespace = getenv("POD_NAME"), getenv("POD_NAMESPACE")
+// checkIdentity checks that the pod and its namespace, from POD_NAME and POD_NAMESPACE, can exist.
+func checkIdentity(pod, namespace string) error {
 	switch {
 	case pod == "" && namespace == "":
-		return "", "", fmt.Errorf("%w; neither is set", ErrNoIdentity)
+		return fmt.Errorf("%w; neither is set", ErrNoIdentity)
 	case pod == "":
-		return "", "", fmt.Errorf("%w; POD_NAME is not set", ErrNoIdentity)
+		return fmt.Errorf("%w; POD_NAME is not set", ErrNoIdentity)
 	case namespace == "":
-		return "", "", fmt.Errorf("%w; POD_NAMESPACE is not set", ErrNoIdentity)
+		return fmt.Errorf("%w; POD_NAMESPACE is not set", ErrNoIdentity)
 	}
 	if wrong := validation.IsDNS1123Subdomain(pod); len(wrong) > 0 {
-		return "", "", fmt.Errorf("%w; POD_NAME is %q, which no pod can be called: %s", ErrNoIdentity, pod, wrong[0])
+		return fmt.Errorf("%w; POD_NAME is %q, which is no valid pod name: %s", ErrNoIdentity, pod, wrong[0])
 	}
 	if wrong := validation.IsDNS1123Label(namespace); len(wrong) > 0 {
-		return "", "", fmt.Errorf("%w; POD_NAMESPACE is %q, which no namespace can be called: %s", ErrNoIdentity, namespace, wrong[0])
+		return fmt.Errorf("%w; POD_NAMESPACE is %q, which is no valid namespace: %s", ErrNoIdentity, namespace, wrong[0])
 	}
-	return pod, namespace, nil
+	return nil
 }
 
-// Cluster is the way to the API server, and what was found there about this process's own pod.
+// Cluster is a connection to the API server, and what Open found there about this process's own pod.
 type Cluster struct {
 	config     Config
 	core, apps *rest.RESTClient
@@ -78,16 +74,16 @@ type Cluster struct {
 	self     uid                   // of our pod
 	maker    metav1.OwnerReference // the controller of our pod
 	owner    uid                   // of the Deployment, or of the maker
-	byMaker  bool                  // pods are told by their maker alone: it is no ReplicaSet
+	byMaker  bool                  // the maker is no ReplicaSet: it alone identifies the pods of the fleet
 	name     string                // kind and name of the owner
-	selector string                // of the pods and ReplicaSets of the fleet; empty: all
+	selector string                // of the fleet's pods and ReplicaSets; empty: all
 }
 
-// Open finds this process's pod, its Deployment, and whether it may list and watch what it has to. It tries
-// for up to 30 s while the API server cannot be reached. Errors wrap those of this package.
+// Open finds this process's pod and its Deployment, and checks that it may list and watch what it needs. It
+// retries for up to 30 s while the API server cannot be reached. Errors wrap those of this package.
 func Open(ctx context.Context, config Config) (*Cluster, error) {
-	if config.Pod == "" || config.Namespace == "" {
-		return nil, ErrNoIdentity
+	if err := checkIdentity(config.Pod, config.Namespace); err != nil {
+		return nil, err
 	}
 	if config.rest == nil {
 		found, err := findCluster()
@@ -101,13 +97,13 @@ func Open(ctx context.Context, config Config) (*Cluster, error) {
 		return nil, fmt.Errorf("%w: %w", ErrNoCluster, err)
 	}
 	c := &Cluster{config: config, core: core, apps: apps}
-	if err := c.settle(ctx); err != nil {
+	if err := c.connect(ctx); err != nil {
 		return nil, err
 	}
 	return c, nil
 }
 
-// findCluster asks for the configuration of the pod, and else for KUBECONFIG by client-go's own rules.
+// findCluster returns the configuration of the pod, or else of KUBECONFIG by the rules of client-go.
 func findCluster() (*rest.Config, error) {
 	config, err := rest.InClusterConfig()
 	if err == nil {
@@ -127,26 +123,26 @@ func findCluster() (*rest.Config, error) {
 	return config, nil
 }
 
-// settle tries until all is found or will not be.
-func (c *Cluster) settle(ctx context.Context) error {
-	began, pause := clock.Mono(c.config.Clock), retryMin
-	for {
+// connect tries look until it succeeds or fails for good.
+func (c *Cluster) connect(ctx context.Context) error {
+	began := clock.Mono(c.config.Clock)
+	for failures := 1; ; failures++ {
 		err := c.look(ctx)
 		if err == nil || Lasting(err) {
 			return err
 		}
-		if ctx.Err() != nil || clock.Mono(c.config.Clock)-began >= startMax {
-			return fmt.Errorf("%w at %s (tried for %s): %w", ErrUnreachable, c.config.rest.Host, clock.Mono(c.config.Clock)-began, err)
+		tried := clock.Mono(c.config.Clock) - began
+		if ctx.Err() == nil && tried < startMax {
+			c.config.Log.WarnContext(ctx, "Kubernetes API server unreachable; retrying", slog.String("server", c.config.rest.Host), slog.Any("error", err))
+			if openRetry.Sleep(ctx, c.config.Clock, failures) == nil {
+				continue
+			}
 		}
-		c.config.Log.WarnContext(ctx, "the Kubernetes API server does not answer", slog.String("server", c.config.rest.Host), slog.Any("error", err))
-		if clock.Sleep(ctx, c.config.Clock, pause) != nil {
-			return fmt.Errorf("%w at %s: %w", ErrUnreachable, c.config.rest.Host, err)
-		}
-		pause = min(2*pause, retryMax)
+		return fmt.Errorf("%w at %s (tried for %s): %w", ErrUnreachable, c.config.rest.Host, tried, err)
 	}
 }
 
-// look finds our pod and its owner, and asks for all that will be asked for later.
+// look finds our pod and its owner, and tries every request that will be needed later.
 func (c *Cluster) look(ctx context.Context) error {
 	ctx, done := clock.Within(ctx, c.config.Clock, callMax)
 	defer done()
@@ -165,7 +161,12 @@ func (c *Cluster) look(ctx context.Context) error {
 	default:
 		c.owner, c.byMaker, c.name = c.maker.UID, true, c.maker.Kind+"/"+c.maker.Name
 	}
-	return c.tryAll(ctx)
+	for _, f := range c.feeds() { // so that a missing permission is reported at the start
+		if err := f.try(ctx); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 func (c *Cluster) lookAtSet(ctx context.Context) (err error) {
@@ -188,19 +189,9 @@ func (c *Cluster) get(ctx context.Context, client *rest.RESTClient, resource, na
 	return request{"get", resource, c.config.Namespace, name}.explain(err)
 }
 
-// tryAll lists one of each and opens the watches, so that a right that is missing is told at the start.
-func (c *Cluster) tryAll(ctx context.Context) error {
-	for _, s := range c.feeds() {
-		if err := s.try(ctx); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// Pod is the name of this process's pod: its host in the lease rows, and its name as a member.
+// Pod returns the name of this process's pod: its host in the lease rows, and its name as a member.
 func (c *Cluster) Pod() string { return c.config.Pod }
 
-// Group is what the fleet is called in the lease rows: the same in all of its pods, and in no other fleet of
-// the cluster.
+// Group returns the name of the fleet in the lease rows: the same in all of its pods, and unique in the
+// cluster.
 func (c *Cluster) Group() string { return c.config.Namespace + "/" + c.name }

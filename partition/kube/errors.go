@@ -7,8 +7,8 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 )
 
-// What keeps a process from knowing its fleet. Errors of Identity and Open wrap one of them; all but
-// ErrUnreachable last until somebody changes something, see Lasting.
+// Errors of Open wrap one of these. All but ErrUnreachable last until somebody changes something; see
+// Lasting.
 var (
 	ErrNoIdentity   = errors.New("the pod does not know itself: set POD_NAME and POD_NAMESPACE from the downward API (fieldRef metadata.name and metadata.namespace)")
 	ErrNoCluster    = errors.New("no way to the Kubernetes API server: run in a pod with a mounted service account token (automountServiceAccountToken: true), or set KUBECONFIG")
@@ -19,7 +19,7 @@ var (
 	ErrUnreachable  = errors.New("cannot reach the Kubernetes API server")
 )
 
-// Lasting says whether it is no use to try again before somebody changed something.
+// Lasting reports whether a retry is useless until somebody changes something.
 func Lasting(err error) bool {
 	for _, lasting := range []error{ErrNoIdentity, ErrNoCluster, ErrPodNotFound, ErrNoController, ErrForbidden, ErrUnauthorized} {
 		if errors.Is(err, lasting) {
@@ -29,13 +29,12 @@ func Lasting(err error) bool {
 	return false
 }
 
-// request is what was asked of the API server, for the text of errors.
+// request describes a request to the API server in errors.
 type request struct {
 	verb, resource, namespace, name string
 }
 
-// explain turns an answer of the API server into an error of this package. Those that may be different in a
-// moment stay as they are.
+// explain turns a lasting error of the API server into one of this package. It passes on those that may pass.
 func (r request) explain(err error) error {
 	what := fmt.Sprintf("%s %s in namespace %q", r.verb, r.resource, r.namespace)
 	switch {

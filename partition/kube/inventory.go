@@ -1,9 +1,5 @@
 package kube
 
-import (
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-)
-
 // inventory is what the watches show now.
 type inventory struct {
 	pods map[string]seenPod
@@ -14,21 +10,19 @@ type inventory struct {
 
 // seenSet is what matters of a ReplicaSet.
 type seenSet struct {
-	owner  uid // its controller, or itself where there is none
-	wanted int // how many pods it is to make
+	owner  uid // its controller, or itself if it has none
+	wanted int // how many pods it should have
 }
 
 type seenPod struct {
-	id      uid
-	maker   uid
-	ready   bool
-	ending  bool
-	version uint64
+	id     uid
+	maker  uid
+	ready  bool
+	ending bool
 }
 
-// isOf says whether a pod belongs to the fleet of the owner, which may have made it itself or by a
-// ReplicaSet.
-func (i *inventory) isOf(p *seenPod, c *Cluster) bool {
+// owns reports whether a pod belongs to the fleet: its controller is ours, or a ReplicaSet of the same owner.
+func (i *inventory) owns(p *seenPod, c *Cluster) bool {
 	if p.maker == c.maker.UID {
 		return true
 	}
@@ -39,15 +33,15 @@ func (i *inventory) isOf(p *seenPod, c *Cluster) bool {
 	return known && set.owner == i.ownerOf(c)
 }
 
-// ownerOf is who controls our fleet's ReplicaSets.
+// ownerOf returns the controller of our fleet's ReplicaSets.
 func (i *inventory) ownerOf(c *Cluster) uid {
-	if set, known := i.sets[c.maker.UID]; known { // the Deployment may have been made anew around its sets
+	if set, known := i.sets[c.maker.UID]; known { // the Deployment may have been recreated around its sets
 		return set.owner
 	}
 	return c.owner
 }
 
-// wanted is how many pods the fleet is to have, of which some may not be there yet; 0: that is not known.
+// wanted returns how many pods the fleet should have, or 0 if that is unknown.
 func (i *inventory) wanted(c *Cluster) (pods int) {
 	if c.byMaker {
 		return 0
@@ -61,53 +55,40 @@ func (i *inventory) wanted(c *Cluster) (pods int) {
 	return pods
 }
 
-// shown are the pods of the fleet that are not being deleted, and ours even then; true: ready. A pod of our
-// name that is not ours is none.
+// shown returns the pods of the fleet that are not being deleted, and ours even then; true: ready. It leaves
+// out another pod of our name.
 func (i *inventory) shown(c *Cluster) map[string]bool {
 	shown := make(map[string]bool, len(i.pods))
 	for name, p := range i.pods {
-		if own := name == c.config.Pod; i.isOf(&p, c) && (own && p.id == c.self || !own && !p.ending) {
+		if own := name == c.config.Pod; i.owns(&p, c) && (own && p.id == c.self || !own && !p.ending) {
 			shown[name] = p.ready
 		}
 	}
 	return shown
 }
 
-// putPod, as the others below, says whether anything is different now that matters.
-func (i *inventory) putPod(p *pod) bool {
-	now := seenPod{
-		id: p.UID, maker: controllerOf(&p.ObjectMeta).UID, ready: p.isReady(), ending: p.isEnding(), version: parseVersion(p.ResourceVersion),
-	}
-	old, known := i.pods[p.Name]
-	if known && old.id == now.id && now.version < old.version {
-		return false // an answer from a server that is behind
-	}
-	i.pods[p.Name] = now
-	old.version = now.version
-	return old != now
-}
-
-func (i *inventory) putSet(s *replicaSet) bool {
-	now := seenSet{owner: controllerOf(&s.ObjectMeta).UID, wanted: s.Spec.Replicas}
-	if now.owner == "" {
-		now.owner = s.UID
-	}
-	old := i.sets[s.UID]
-	i.sets[s.UID] = now
-	return old != now
-}
-
-func (i *inventory) take(o any) bool {
+// put adds or updates an object, and reports whether that changed anything that matters.
+func (i *inventory) put(o any) bool {
 	switch o := o.(type) {
 	case *pod:
-		return i.putPod(o)
+		now := seenPod{id: o.UID, maker: controllerOf(&o.ObjectMeta).UID, ready: o.isReady(), ending: o.isEnding()}
+		old := i.pods[o.Name]
+		i.pods[o.Name] = now
+		return old != now
 	case *replicaSet:
-		return i.putSet(o)
+		now := seenSet{owner: controllerOf(&o.ObjectMeta).UID, wanted: o.Spec.Replicas}
+		if now.owner == "" {
+			now.owner = o.UID
+		}
+		old := i.sets[o.UID]
+		i.sets[o.UID] = now
+		return old != now
 	}
 	return false
 }
 
-func (i *inventory) drop(o any) bool {
+// remove deletes an object.
+func (i *inventory) remove(o any) {
 	switch o := o.(type) {
 	case *pod:
 		if i.pods[o.Name].id == o.UID {
@@ -116,63 +97,16 @@ func (i *inventory) drop(o any) bool {
 	case *replicaSet:
 		delete(i.sets, o.UID)
 	}
-	return true
 }
 
-// replace takes a list for all that there is of its kind.
-func (i *inventory) replace(resource string, all []any) bool {
+// replace replaces all objects of one kind by a list.
+func (i *inventory) replace(resource string, all []any) {
 	if resource == resourcePods {
 		i.pods, i.podsListed = make(map[string]seenPod, len(all)), true
 	} else {
 		i.sets, i.setsListed = make(map[uid]seenSet, len(all)), true
 	}
 	for _, o := range all {
-		i.take(o)
-	}
-	return true
-}
-
-// shelf is the store that a reflector fills: one kind of objects of the inventory.
-type shelf struct {
-	m    *Membership
-	feed *feed
-}
-
-// Add implements cache.ReflectorStore, as do the methods below.
-func (s shelf) Add(o any) error { return s.Update(o) }
-
-// Update takes an object as it is now.
-func (s shelf) Update(o any) error {
-	s.told(o)
-	s.m.learn(func(i *inventory) bool { return i.take(o) })
-	return nil
-}
-
-// Delete takes an object away.
-func (s shelf) Delete(o any) error {
-	s.told(o)
-	s.m.learn(func(i *inventory) bool { return i.drop(o) })
-	return nil
-}
-
-// Replace takes a whole list as one change.
-func (s shelf) Replace(all []any, version string) error {
-	s.feed.told(version)
-	s.m.learn(func(i *inventory) bool { return i.replace(s.feed.resource, all) })
-	return nil
-}
-
-// Resync does nothing: nothing is lost here.
-func (s shelf) Resync() error { return nil }
-
-// Bookmark notes that there is nothing new.
-func (s shelf) Bookmark(version string) error {
-	s.feed.told(version)
-	return nil
-}
-
-func (s shelf) told(o any) {
-	if meta, ok := o.(metav1.Object); ok {
-		s.feed.told(meta.GetResourceVersion())
+		i.put(o)
 	}
 }

@@ -14,24 +14,20 @@ import (
 )
 
 const (
-	// tickEvery is how often it is looked whether the contact is lost, and whether the sources disagree for
-	// too long.
+	// tickEvery is how often Run checks the contact and whether the sources disagree for too long.
 	tickEvery = time.Second
-	// listsMax is how long the first lists are waited for; past that the rows decide.
+	// listsMax is how long Run waits for the first lists. Past that the rows decide.
 	listsMax = 10 * time.Second
-	// gatherMax is how long, where nobody is ready, nothing changes until all pods that are wanted are there,
-	// and their rows say what they are: who took itself for the only one in between would begin to read
-	// everything.
+	// gatherMax is how long nothing changes while a fleet starts, until all wanted pods exist and their rows
+	// say what they are. Otherwise each would take itself for the only one and begin to read everything.
 	gatherMax = 2 * time.Second
-	// settleAfter is for how long our pod has to be ready until it is left to the watch to say so: until then
-	// other watches may be behind.
+	// settleAfter is how long the watch must show our pod as ready before our row leaves that to the watch;
+	// until then the watches of others may be behind.
 	settleAfter = 5 * time.Second
-	// disputeMax is how long the sources may disagree about a pod until the pods are listed anew: the watch
-	// may stand still.
-	disputeMax = 10 * time.Second
-	// disputePauseMax is the longest time between two such lists, which become rarer while the same dispute
-	// lasts.
-	disputePauseMax = 10 * time.Minute
+	// While the sources disagree about a pod the watch may hang: the pods are listed again after disputeMin,
+	// and then at intervals that double up to disputeMax.
+	disputeMin = 10 * time.Second
+	disputeMax = 10 * time.Minute
 )
 
 // Rows is what a Membership needs of the lease rows: *fleet.Membership.
@@ -52,49 +48,42 @@ type Membership struct {
 	rows  Rows
 	feeds []*feed
 
-	mu        sync.Mutex // guards what follows
-	seen      inventory
-	standing  standing
-	begun     bool          // the first members are known
-	started   time.Duration // of Run
-	gather    time.Duration // since when nobody is ready, and not all have come and said what they are; 0: that is not so
-	ready     time.Duration // since when our pod is, and the process says so; 0: it is not
-	passed    time.Duration // since when some pod is ready, and our process says that it is; 0: that is not so
-	kept      int
-	strangers int // processes of other fleets in the same store
-	changed   chan struct{}
-	ticked    time.Duration
-	dispute   dispute
-	relists   []chan struct{} // one for each feed
+	mu           sync.Mutex // guards what follows
+	seen         inventory
+	standing     standing
+	begun        bool          // the first members are known
+	started      time.Duration // of Run
+	gatherSince  time.Duration // since when the fleet is starting; 0: it is not
+	readySince   time.Duration // since when the watch and our row say that we are ready; 0: they do not
+	passedSince  time.Duration // since when our row says so and the watch shows some pod as ready; 0: not so
+	kept         int
+	strangers    int // processes of other fleets over the same store
+	changed      chan struct{}
+	ticked       time.Duration
+	disputePause time.Duration // before the next list because of a disagreement; 0: there is none
+	disputeAt    time.Duration // when to list again
 }
 
-// dispute is what the sources do not agree about.
-type dispute struct {
-	on    bool
-	next  time.Duration // when to list anew
-	pause time.Duration
-}
-
-// Over is the membership of the cluster's pods with the lease rows as its second source. The rows are those
-// of a fleet.Membership with Config.Host Pod() and Config.Group Group(), whose Run goes on beside this one's.
+// Over returns the membership of the cluster's pods, with the lease rows as its second source. The rows are
+// those of a fleet.Membership with Config.Host Pod() and Config.Group Group(), which has to run beside this
+// one.
 func (c *Cluster) Over(rows Rows) *Membership {
+	now := clock.Mono(c.config.Clock)
 	m := &Membership{
-		Cluster: c, rows: rows, feeds: c.feeds(), changed: make(chan struct{}),
+		Cluster: c, rows: rows, feeds: c.feeds(), changed: make(chan struct{}), started: now, ticked: now,
 		seen: inventory{pods: map[string]seenPod{}, sets: map[uid]seenSet{}},
 	}
-	now := clock.Mono(c.config.Clock)
-	m.started, m.ticked = now, now
-	for range m.feeds {
-		m.relists = append(m.relists, make(chan struct{}, 1))
+	for _, f := range m.feeds {
+		f.update = m.update
 	}
 	return m
 }
 
-// Self is the name of this process's pod.
+// Self returns the name of this process's pod.
 func (m *Membership) Self() string { return m.config.Pod }
 
-// Members are the pods of the fleet that are ready, and this one. They stay as they are once this process is
-// leaving.
+// Members returns the pods of the fleet that are ready, and this one. It no longer changes once this process
+// is leaving.
 func (m *Membership) Members() []string {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -108,20 +97,20 @@ func (m *Membership) Changed() <-chan struct{} {
 	return m.changed
 }
 
-// Kept is how many are members though the API server says that they are gone.
+// Kept returns how many members the API server takes for gone.
 func (m *Membership) Kept() int {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return m.kept
 }
 
-// ContactAge is how long ago the API server last told anything; bookmarks, which come every minute, count.
+// ContactAge returns how long ago the API server last sent anything; it sends a bookmark every minute.
 func (m *Membership) ContactAge() time.Duration {
 	_, _, age := m.contact()
 	return age
 }
 
-// Stalled is how long ago Run last made progress; it does so every second.
+// Stalled returns how long ago Run last made progress, which it does every second.
 func (m *Membership) Stalled() time.Duration {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -134,20 +123,20 @@ func (m *Membership) Run(ctx context.Context) error {
 	m.started = clock.Mono(m.config.Clock)
 	m.mu.Unlock()
 	group, ctx := errgroup.WithContext(ctx)
-	for i, f := range m.feeds {
-		group.Go(func() error { return m.follow(ctx, f, m.relists[i]) })
+	for _, f := range m.feeds {
+		group.Go(func() error { return f.run(ctx) })
 	}
-	group.Go(func() error { return m.judge(ctx) })
+	group.Go(func() error { return m.followRows(ctx) })
 	return group.Wait()
 }
 
-// judge evaluates again whenever the rows or the time may have changed something.
-func (m *Membership) judge(ctx context.Context) error {
+// followRows updates the members whenever the rows change, and every tickEvery.
+func (m *Membership) followRows(ctx context.Context) error {
 	timer := m.config.Clock.NewTimer(tickEvery)
 	defer timer.Stop()
 	for {
 		heard := m.rows.Heard()
-		m.learn(func(*inventory) bool { return true })
+		m.update(func(*inventory) bool { return true })
 		select {
 		case <-heard:
 		case <-timer.C():
@@ -159,11 +148,11 @@ func (m *Membership) judge(ctx context.Context) error {
 	}
 }
 
-// learn takes something in that one of the sources told, and judges anew if that says that it matters.
-func (m *Membership) learn(what func(*inventory) bool) {
+// update applies a change to the inventory, and computes the members if it reports that something changed.
+func (m *Membership) update(change func(*inventory) bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if !what(&m.seen) || m.rows.Declared() == fleet.Leaving || !m.begun && len(m.rows.Members()) == 0 {
+	if !change(&m.seen) || m.rows.Declared() == fleet.Leaving || !m.begun && len(m.rows.Members()) == 0 {
 		return
 	}
 	good, _, _ := m.contact()
@@ -172,51 +161,47 @@ func (m *Membership) learn(what func(*inventory) bool) {
 	if !listed && !m.begun && now-m.started < listsMax {
 		return
 	}
-	s := sources{self: m.config.Pod, contact: good && listed, watch: m.seen.shown(m.Cluster), wanted: m.seen.wanted(m.Cluster), rows: m.words()}
-	if m.gathers(&s, now) {
+	s := sources{
+		self: m.config.Pod, contact: good && listed, watch: m.seen.shown(m.Cluster), wanted: m.seen.wanted(m.Cluster), rows: m.rowStates(),
+	}
+	m.gatherSince = since(m.gatherSince, s.gathering(), now)
+	if m.gatherSince != 0 && now-m.gatherSince < gatherMax {
 		return
 	}
 	if !m.begun {
 		m.begun, m.standing = true, firstStanding(&s)
 	}
 	m.settle(&s, now)
-	m.disputeOver(&s, now)
-	m.become(merge(m.standing, s))
+	m.noteDispute(&s, now)
+	m.publish(merge(m.standing, s))
 }
 
-// firstStanding is what a process that starts takes for the members before it: who says so itself.
-func firstStanding(s *sources) standing {
-	var said []string
-	for pod, w := range s.rows {
-		if w == ready {
-			said = append(said, pod)
+// firstStanding returns what a process that starts takes for the former members: those whose rows say ready.
+func firstStanding(s *sources) (first standing) {
+	for pod, row := range s.rows {
+		if row == ready {
+			first.base = append(first.base, pod)
 		}
 	}
-	slices.Sort(said)
-	return standing{base: said}
+	slices.Sort(first.base)
+	return first
 }
 
-// gathers says whether to wait for those who come together with this one. It holds mu.
-func (m *Membership) gathers(s *sources, now time.Duration) bool {
-	m.gather = sinceWhen(m.gather, s.gathering(), now)
-	return m.gather != 0 && now-m.gather < gatherMax
-}
-
-// settle has our row leave it to the watch who is ready: when that has shown our pod for long enough, or
-// others for so long that ours will not come to it. It holds mu.
+// settle makes our row leave it to the watch who is ready: when the watch has shown our pod as ready for long
+// enough, or other pods for so long that it never will. The caller holds mu.
 func (m *Membership) settle(s *sources, now time.Duration) {
-	says := m.rows.Declared() == fleet.Ready
-	m.ready = sinceWhen(m.ready, says && s.watch[s.self], now)
-	m.passed = sinceWhen(m.passed, says && s.contact && s.anyReady(), now)
-	if m.ready != 0 && now-m.ready >= settleAfter || m.passed != 0 && now-m.passed >= fleet.FounderMax {
+	declared := m.rows.Declared() == fleet.Ready
+	m.readySince = since(m.readySince, declared && s.watch[s.self], now)
+	m.passedSince = since(m.passedSince, declared && s.contact && s.anyReady(), now)
+	if m.readySince != 0 && now-m.readySince >= settleAfter || m.passedSince != 0 && now-m.passedSince >= fleet.FounderMax {
 		m.rows.Settle()
 	}
 }
 
-// sinceWhen is since when something is so: before, if it was, or now; 0 when it is not.
-func sinceWhen(before time.Duration, is bool, now time.Duration) time.Duration {
+// since returns since when a condition holds: before, if it held already, else now; 0 if it does not hold.
+func since(before time.Duration, holds bool, now time.Duration) time.Duration {
 	switch {
-	case !is:
+	case !holds:
 		return 0
 	case before == 0:
 		return now
@@ -224,39 +209,29 @@ func sinceWhen(before time.Duration, is bool, now time.Duration) time.Duration {
 	return before
 }
 
-// become makes a merged result known. It holds mu.
-func (m *Membership) become(now standing, kept int) {
+// publish makes the result of a merge known. The caller holds mu.
+func (m *Membership) publish(now standing, kept int) {
 	changed := !slices.Equal(now.members, m.standing.members)
 	m.standing = now
 	if kept != m.kept {
 		m.kept = kept
-		m.tellKept(kept)
+		if kept > 0 {
+			m.config.Log.Warn("most members are gone or not ready by the API server but renew their lease rows; keeping them until both agree",
+				slog.Int("kept", kept), slog.Int("members", len(now.members)))
+		}
 	}
 	if !changed {
 		return
 	}
 	m.rows.Hurry()
-	if m.config.Hooks.Members != nil {
-		m.config.Hooks.Members(len(now.members))
-	}
 	close(m.changed)
 	m.changed = make(chan struct{})
 }
 
-func (m *Membership) tellKept(kept int) {
-	if m.config.Hooks.Kept != nil {
-		m.config.Hooks.Kept(kept)
-	}
-	if kept > 0 {
-		m.config.Log.Warn("more than half of the members, or all, are gone or not ready by the API server and renew their rows: they stay until both agree",
-			slog.Int("kept", kept), slog.Int("members", len(m.standing.members)))
-	}
-}
-
-// words is what the rows of our fleet say of each pod; that of its most hopeful process counts.
-func (m *Membership) words() map[string]word {
+// rowStates returns the state of each pod of our fleet by its rows: that of the furthest of its processes.
+func (m *Membership) rowStates() map[string]rowState {
 	peers, group, strangers := m.rows.Peers(), m.Group(), 0
-	words := make(map[string]word, len(peers))
+	states := make(map[string]rowState, len(peers))
 	for i := range peers {
 		p := &peers[i]
 		switch {
@@ -265,23 +240,18 @@ func (m *Membership) words() map[string]word {
 				strangers++
 			}
 		case p.Host != m.config.Pod:
-			words[p.Host] = max(words[p.Host], wordOf(p))
+			states[p.Host] = max(states[p.Host], stateOf(p))
 		}
 	}
-	m.tellStrangers(strangers)
-	return words
-}
-
-// tellStrangers tells of processes over the same store that share the partitions by another membership.
-func (m *Membership) tellStrangers(count int) {
-	if count > 0 && m.strangers == 0 {
-		m.config.Log.Warn("processes outside this Deployment serve the same store: both share out all partitions",
-			slog.Int("processes", count), slog.String("fleet", m.Group()))
+	if strangers > 0 && m.strangers == 0 {
+		m.config.Log.Warn("processes outside this Deployment use the same store; both fleets assign all partitions",
+			slog.Int("processes", strangers), slog.String("fleet", group))
 	}
-	m.strangers = count
+	m.strangers = strangers
+	return states
 }
 
-func wordOf(p *fleet.Peer) word {
+func stateOf(p *fleet.Peer) rowState {
 	switch {
 	case !p.Alive:
 		return gone
@@ -295,7 +265,7 @@ func wordOf(p *fleet.Peer) word {
 	return ready
 }
 
-// contact is that of the feeds together.
+// contact combines the contact of all feeds.
 func (m *Membership) contact() (good, spoilt bool, age time.Duration) {
 	good = true
 	for _, f := range m.feeds {
@@ -305,45 +275,38 @@ func (m *Membership) contact() (good, spoilt bool, age time.Duration) {
 	return good, spoilt, age
 }
 
-// disputeOver notes since when the sources disagree about some pod. It holds mu.
-func (m *Membership) disputeOver(s *sources, now time.Duration) {
-	for pod, w := range s.rows {
-		if watched := s.watch[pod]; watched && w == gone || !watched && w == ready {
-			if !m.dispute.on {
-				m.dispute = dispute{on: true, next: now + disputeMax, pause: disputeMax}
+// noteDispute notes since when the sources disagree about some pod. The caller holds mu.
+func (m *Membership) noteDispute(s *sources, now time.Duration) {
+	for pod, row := range s.rows {
+		if watched := s.watch[pod]; watched && row == gone || !watched && row == ready {
+			if m.disputePause == 0 {
+				m.disputePause, m.disputeAt = disputeMin, now+disputeMin
 			}
 			return
 		}
 	}
-	m.dispute = dispute{}
+	m.disputePause = 0
 }
 
-// tick lists anew where the watch seems to stand still.
+// tick lists again if the watch seems to hang.
 func (m *Membership) tick() {
 	_, spoilt, _ := m.contact()
 	now := clock.Mono(m.config.Clock)
 	m.mu.Lock()
 	m.ticked = now
-	disputed := m.dispute.on && now >= m.dispute.next
+	disputed := m.disputePause > 0 && now >= m.disputeAt
 	if disputed {
-		m.dispute.pause = min(2*m.dispute.pause, disputePauseMax)
-		m.dispute.next = now + m.dispute.pause
+		m.disputePause = min(2*m.disputePause, disputeMax)
+		m.disputeAt = now + m.disputePause
 	}
 	m.mu.Unlock()
-	if spoilt || disputed {
-		m.relist()
+	if !spoilt && !disputed {
+		return
 	}
-}
-
-// relist ends the watches, each of which is followed by a list.
-func (m *Membership) relist() {
 	if m.config.Hooks.Relisted != nil {
 		m.config.Hooks.Relisted()
 	}
-	for _, again := range m.relists {
-		select {
-		case again <- struct{}{}:
-		default:
-		}
+	for _, f := range m.feeds {
+		f.listAgain()
 	}
 }

@@ -34,7 +34,6 @@ type world struct {
 	m        *Membership // of our pod
 	self     *process
 	others   map[string]*process
-	kept     atomic.Int64
 	relisted atomic.Int64
 	broke    atomic.Int64
 	log      lockedLog
@@ -114,7 +113,7 @@ func newWorld(a *api) *world {
 	w := &world{api: a, others: map[string]*process{}, store: store.New(mem.New(), store.Config{Clock: clock.Real()})}
 	cluster, err := Open(t.Context(), Config{
 		Pod: own, Namespace: namespace, Clock: clock.Real(), Log: slog.New(slog.NewTextHandler(&w.log, nil)), rest: a.config(),
-		Hooks: Hooks{Kept: func(n int) { w.kept.Store(int64(n)) }, Relisted: func() { w.relisted.Add(1) }, Broke: func() { w.broke.Add(1) }},
+		Hooks: Hooks{Relisted: func() { w.relisted.Add(1) }, Broke: func() { w.broke.Add(1) }},
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -304,15 +303,15 @@ func TestMostPodsAtOnceNeedBothSources(t *testing.T) {
 					lose(w, pod)
 				}
 				w.want(four...)
-				if w.kept.Load() != 3 || w.m.Kept() != 3 || w.log.count("stay until both agree") == 0 {
-					t.Errorf("%d kept, told of %d", w.m.Kept(), w.kept.Load())
+				if w.m.Kept() != 3 || w.log.count("keeping them until both agree") == 0 {
+					t.Errorf("%d kept", w.m.Kept())
 				}
 				for _, pod := range four[:3] {
 					w.others[pod].end()
 				}
 				w.until(2*time.Second, four[3])
-				if w.kept.Load() != 0 {
-					t.Errorf("%d kept though both agree", w.kept.Load())
+				if w.m.Kept() != 0 {
+					t.Errorf("%d kept though both agree", w.m.Kept())
 				}
 			})
 		})

@@ -15,7 +15,7 @@ var anySources = rapid.Custom(func(t *rapid.T) sources {
 	s := sources{
 		self: podNames.Draw(t, "self"), contact: rapid.Bool().Draw(t, "contact"),
 		watch: rapid.MapOf(podNames, rapid.Bool()).Draw(t, "watch"),
-		rows:  rapid.MapOf(podNames, rapid.SampledFrom([]word{unknown, gone, leaving, joining, founding, ready, ready, ready})).Draw(t, "rows"),
+		rows:  rapid.MapOf(podNames, rapid.SampledFrom([]rowState{unknown, gone, leaving, joining, founding, ready, ready, ready})).Draw(t, "rows"),
 	}
 	delete(s.rows, s.self)
 	return s
@@ -156,7 +156,7 @@ const (
 
 // says puts what the sources say of a pod that is that far into them.
 func (f start) says(s *sources, pod string) {
-	words := map[start]word{there: unknown, begun: joining, founder: founding, warm: founding, shown: founding, steady: ready, late: joining, killed: gone, deleted: founding}
+	words := map[start]rowState{there: unknown, begun: joining, founder: founding, warm: founding, shown: founding, steady: ready, late: joining, killed: gone, deleted: founding}
 	s.rows[pod], s.watch[pod] = words[f], f == shown || f == steady
 	if f == deleted {
 		delete(s.watch, pod)
@@ -168,7 +168,7 @@ func (f start) says(s *sources, pod string) {
 func TestAFleetThatStartsDoesNotFlap(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		pods := rapid.SliceOfNDistinct(podNames, 2, 12, rapid.ID[string]).Draw(t, "pods")
-		s := sources{self: pods[0], contact: true, watch: map[string]bool{pods[0]: false}, rows: map[string]word{}}
+		s := sources{self: pods[0], contact: true, watch: map[string]bool{pods[0]: false}, rows: map[string]rowState{}}
 		far := map[string]start{}
 		var now standing
 		for range rapid.IntRange(1, 80).Draw(t, "steps") {
@@ -209,7 +209,7 @@ func TestAFleetThatStartsDoesNotFlap(t *testing.T) {
 func TestTheWatchAloneTakesAtMostHalf(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		pods := rapid.SliceOfNDistinct(podNames, 2, 12, rapid.ID[string]).Draw(t, "pods")
-		s := sources{self: pods[0], contact: true, watch: map[string]bool{}, rows: map[string]word{}}
+		s := sources{self: pods[0], contact: true, watch: map[string]bool{}, rows: map[string]rowState{}}
 		for _, pod := range pods {
 			s.watch[pod], s.rows[pod] = true, ready
 		}
@@ -249,7 +249,7 @@ func TestViewsAgreeWhereTheSourcesDo(t *testing.T) {
 		s.watch[s.self] = true
 		for pod, watched := range s.watch {
 			if pod != s.self {
-				s.rows[pod] = map[bool]word{true: ready, false: gone}[watched]
+				s.rows[pod] = map[bool]rowState{true: ready, false: gone}[watched]
 			}
 		}
 		for pod, said := range maps.All(s.rows) {
@@ -267,7 +267,7 @@ func TestViewsAgreeWhereTheSourcesDo(t *testing.T) {
 
 func TestMerge(t *testing.T) {
 	five := standing{members: []string{"a", "b", "c", "d", "e"}, base: []string{"a", "b", "c", "d", "e"}}
-	all := func(w word) map[string]word { return map[string]word{"b": w, "c": w, "d": w, "e": w} }
+	all := func(w rowState) map[string]rowState { return map[string]rowState{"b": w, "c": w, "d": w, "e": w} }
 	watch := func(pods ...string) map[string]bool {
 		shown := map[string]bool{}
 		for _, pod := range pods {
@@ -288,20 +288,20 @@ func TestMerge(t *testing.T) {
 		{"most are silent, and ready by the watch", sources{contact: true, watch: watch("a", "b", "c", "d", "e"), rows: all(gone)}, []string{"a"}, 0},
 		{"scaled to one", sources{contact: true, watch: watch("a"), rows: all(leaving)}, []string{"a"}, 0},
 		{"pods of a version without rows", sources{contact: true, watch: watch("a", "x", "y")}, []string{"a", "x", "y"}, 0},
-		{"a pod that is not ready yet", sources{contact: true, watch: map[string]bool{"a": true, "b": true, "x": false}, rows: map[string]word{"b": ready, "x": ready}}, []string{"a", "b"}, 0},
-		{"who joins waits for its own word", sources{contact: true, watch: watch("a", "b", "x"), rows: map[string]word{"b": ready, "x": joining}}, []string{"a", "b"}, 0},
+		{"a pod that is not ready yet", sources{contact: true, watch: map[string]bool{"a": true, "b": true, "x": false}, rows: map[string]rowState{"b": ready, "x": ready}}, []string{"a", "b"}, 0},
+		{"who joins waits for its own word", sources{contact: true, watch: watch("a", "b", "x"), rows: map[string]rowState{"b": ready, "x": joining}}, []string{"a", "b"}, 0},
 		{"no watch", sources{rows: all(ready)}, five.members, 0},
 		{"no watch, most are silent", sources{rows: all(gone)}, []string{"a"}, 0},
-		{"no watch, one comes", sources{rows: map[string]word{"b": ready, "x": ready, "y": joining}}, []string{"a", "b", "c", "d", "e", "x"}, 0},
+		{"no watch, one comes", sources{rows: map[string]rowState{"b": ready, "x": ready, "y": joining}}, []string{"a", "b", "c", "d", "e", "x"}, 0},
 		{"no watch and no rows", sources{}, five.members, 0},
 		{"our own pod is deleted", sources{contact: true, watch: watch("b", "c", "d", "e"), rows: all(ready)}, []string{"b", "c", "d", "e"}, 0},
-		{"we are not ready yet", sources{contact: true, watch: map[string]bool{"a": false, "b": true}, rows: map[string]word{"b": ready}}, []string{"a", "b"}, 0},
-		{"a founder", sources{contact: true, watch: map[string]bool{"a": false, "b": false, "x": false}, rows: map[string]word{"b": founding, "x": joining}}, []string{"a", "b"}, 0},
-		{"a founder, when others are ready", sources{contact: true, watch: map[string]bool{"a": true, "b": true, "x": false}, rows: map[string]word{"b": ready, "x": founding}}, []string{"a", "b", "x"}, 0},
-		{"a founder without a pod", sources{contact: true, watch: watch("a", "b"), rows: map[string]word{"b": ready, "x": founding}}, []string{"a", "b"}, 0},
-		{"no watch, founders come", sources{rows: map[string]word{"b": founding, "x": founding}}, []string{"a", "b", "c", "d", "e", "x"}, 0},
-		{"nobody ready, and warm by the rows", sources{contact: true, watch: map[string]bool{"a": false, "x": false, "y": false}, rows: map[string]word{"x": ready, "y": joining}}, []string{"a", "x"}, 1},
-		{"one of two not ready, nor are we", sources{contact: true, watch: map[string]bool{"a": false, "b": false}, rows: map[string]word{"b": ready}}, []string{"a", "b"}, 1},
+		{"we are not ready yet", sources{contact: true, watch: map[string]bool{"a": false, "b": true}, rows: map[string]rowState{"b": ready}}, []string{"a", "b"}, 0},
+		{"a founder", sources{contact: true, watch: map[string]bool{"a": false, "b": false, "x": false}, rows: map[string]rowState{"b": founding, "x": joining}}, []string{"a", "b"}, 0},
+		{"a founder, when others are ready", sources{contact: true, watch: map[string]bool{"a": true, "b": true, "x": false}, rows: map[string]rowState{"b": ready, "x": founding}}, []string{"a", "b", "x"}, 0},
+		{"a founder without a pod", sources{contact: true, watch: watch("a", "b"), rows: map[string]rowState{"b": ready, "x": founding}}, []string{"a", "b"}, 0},
+		{"no watch, founders come", sources{rows: map[string]rowState{"b": founding, "x": founding}}, []string{"a", "b", "c", "d", "e", "x"}, 0},
+		{"nobody ready, and warm by the rows", sources{contact: true, watch: map[string]bool{"a": false, "x": false, "y": false}, rows: map[string]rowState{"x": ready, "y": joining}}, []string{"a", "x"}, 1},
+		{"one of two not ready, nor are we", sources{contact: true, watch: map[string]bool{"a": false, "b": false}, rows: map[string]rowState{"b": ready}}, []string{"a", "b"}, 1},
 	} {
 		c.s.self = "a"
 		got, kept := merge(five, c.s)

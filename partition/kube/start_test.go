@@ -73,8 +73,8 @@ func TestAFleetThatStartsAtOnceSharesFromTheStart(t *testing.T) {
 			t.Errorf("the members changed while the fleet got ready; they are %q", w.m.Members())
 		default:
 		}
-		if w.kept.Load() != 0 || w.relisted.Load() != 0 {
-			t.Errorf("%d kept, %d lists: the sources agree", w.kept.Load(), w.relisted.Load())
+		if w.m.Kept() != 0 || w.relisted.Load() != 0 {
+			t.Errorf("%d kept, %d lists: the sources agree", w.m.Kept(), w.relisted.Load())
 		}
 		w.pod(four[0], false)
 		w.until(0, four[1:]...) // the watch is what tells first, from here on

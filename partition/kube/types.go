@@ -19,8 +19,8 @@ const (
 	hashLabel = "pod-template-hash"
 )
 
-// The types below have the few fields that membership is about. The API's own types would do, and add 15 MB
-// to the binary.
+// The types below have only the fields that membership needs. The API's own types would add 15 MB to the
+// binary.
 
 // pod is a v1 Pod.
 type pod struct {
@@ -39,7 +39,7 @@ type condition struct {
 	Status string `json:"status"`
 }
 
-// isReady says that the pod is ready and is not being deleted.
+// isReady reports whether the pod is ready and not being deleted.
 func (p *pod) isReady() bool {
 	if p.isEnding() {
 		return false
@@ -52,7 +52,7 @@ func (p *pod) isReady() bool {
 	return false
 }
 
-// isEnding says that the pod is being deleted.
+// isEnding reports whether the pod is being deleted.
 func (p *pod) isEnding() bool { return p.DeletionTimestamp != nil }
 
 // replicaSet is an apps/v1 ReplicaSet.
@@ -68,7 +68,7 @@ type replicaSetSpec struct {
 	Selector *metav1.LabelSelector `json:"selector"`
 }
 
-// fleetSelector selects the pods of the set and of those that its controller made before and after it.
+// fleetSelector returns a selector of the pods of this set and of all other sets of its controller.
 func (s *replicaSet) fleetSelector() (string, error) {
 	selector := s.Spec.Selector.DeepCopy()
 	if selector != nil {
@@ -88,7 +88,7 @@ func (s *replicaSet) fleetSelector() (string, error) {
 	return parsed.String(), nil
 }
 
-// controllerOf is the object that made this one; its uid is empty when none did.
+// controllerOf returns the controller of an object; its uid is empty if there is none.
 func controllerOf(o *metav1.ObjectMeta) metav1.OwnerReference {
 	if ref := metav1.GetControllerOfNoCopy(o); ref != nil {
 		return *ref
@@ -96,35 +96,29 @@ func controllerOf(o *metav1.ObjectMeta) metav1.OwnerReference {
 	return metav1.OwnerReference{}
 }
 
-type podList struct {
+// list is a list of objects of one kind.
+type list[T interface{ copied() T }] struct {
 	metav1.TypeMeta `json:",inline"`
 	metav1.ListMeta `json:"metadata"`
 
-	Items []pod `json:"items"`
+	Items []T `json:"items"`
 }
 
-type replicaSetList struct {
-	metav1.TypeMeta `json:",inline"`
-	metav1.ListMeta `json:"metadata"`
-
-	Items []replicaSet `json:"items"`
-}
-
-func (p *pod) copied() pod {
-	c := *p
+func (p pod) copied() pod {
+	c := p
 	p.DeepCopyInto(&c.ObjectMeta)
 	c.Status.Conditions = slices.Clone(p.Status.Conditions)
 	return c
 }
 
-func (s *replicaSet) copied() replicaSet {
-	c := *s
+func (s replicaSet) copied() replicaSet {
+	c := s
 	s.DeepCopyInto(&c.ObjectMeta)
 	c.Spec.Selector = s.Spec.Selector.DeepCopy()
 	return c
 }
 
-// DeepCopyObject implements runtime.Object, as below.
+// DeepCopyObject implements runtime.Object.
 func (p *pod) DeepCopyObject() runtime.Object {
 	c := p.copied()
 	return &c
@@ -137,21 +131,11 @@ func (s *replicaSet) DeepCopyObject() runtime.Object {
 }
 
 // DeepCopyObject implements runtime.Object.
-func (l *podList) DeepCopyObject() runtime.Object {
-	c := podList{TypeMeta: l.TypeMeta}
+func (l *list[T]) DeepCopyObject() runtime.Object {
+	c := list[T]{TypeMeta: l.TypeMeta}
 	l.DeepCopyInto(&c.ListMeta)
-	for i := range l.Items {
-		c.Items = append(c.Items, l.Items[i].copied())
-	}
-	return &c
-}
-
-// DeepCopyObject implements runtime.Object.
-func (l *replicaSetList) DeepCopyObject() runtime.Object {
-	c := replicaSetList{TypeMeta: l.TypeMeta}
-	l.DeepCopyInto(&c.ListMeta)
-	for i := range l.Items {
-		c.Items = append(c.Items, l.Items[i].copied())
+	for _, o := range l.Items {
+		c.Items = append(c.Items, o.copied())
 	}
 	return &c
 }
@@ -161,19 +145,19 @@ var (
 	appsV1 = schema.GroupVersion{Group: "apps", Version: "v1"}
 )
 
-// newCodecs knows the types above by their names in the API.
+// newCodecs returns codecs for the types above under their names in the API.
 func newCodecs() serializer.CodecFactory {
 	scheme := runtime.NewScheme()
 	scheme.AddKnownTypeWithName(coreV1.WithKind("Pod"), &pod{})
-	scheme.AddKnownTypeWithName(coreV1.WithKind("PodList"), &podList{})
+	scheme.AddKnownTypeWithName(coreV1.WithKind("PodList"), &list[pod]{})
 	scheme.AddKnownTypeWithName(appsV1.WithKind("ReplicaSet"), &replicaSet{})
-	scheme.AddKnownTypeWithName(appsV1.WithKind("ReplicaSetList"), &replicaSetList{})
+	scheme.AddKnownTypeWithName(appsV1.WithKind("ReplicaSetList"), &list[replicaSet]{})
 	metav1.AddToGroupVersion(scheme, coreV1)
 	metav1.AddToGroupVersion(scheme, appsV1)
 	return serializer.NewCodecFactory(scheme)
 }
 
-// clientsOf makes one client for each of the two groups of the API, over one connection.
+// clientsOf returns a client for each of the two API groups, over one connection.
 func clientsOf(config *rest.Config) (core, apps *rest.RESTClient, err error) {
 	c := rest.CopyConfig(config)
 	c.UserAgent = "kinesin"
@@ -192,5 +176,4 @@ func clientsOf(config *rest.Config) (core, apps *rest.RESTClient, err error) {
 	return core, apps, err
 }
 
-// uid is shorter to write.
 type uid = types.UID

@@ -1,5 +1,4 @@
-// Package partitiontest says in executable form what a partition.Membership owes.
-// An implementation's test calls Run.
+// Package partitiontest is the conformance suite of partition.Membership. An implementation's test calls Run.
 package partitiontest
 
 import (
@@ -9,26 +8,27 @@ import (
 	"testing/synctest"
 
 	"github.com/kinesin-io/kinesin/partition"
+	"github.com/kinesin-io/kinesin/task"
 )
 
-// Harness is what an implementation brings to the suite.
+// Harness is an implementation under test.
 type Harness struct {
 	// Membership knows Self and at least one other member.
 	Membership partition.Membership
-	// Change makes the sources say that exactly these are the members, and returns when the membership has
-	// had time to hear of it. Where there are several, one alone says that there are none. nil when the
-	// members never change.
+	// Change makes the sources report exactly these members, and returns when the membership has had time to
+	// learn of it. If there are several sources, only one reports an empty list. nil if the members never
+	// change.
 	Change func(members ...string)
-	// Name makes the name of another member; nil: any name will do.
+	// Name returns the name of another member; nil: any name will do.
 	Name func(i int) string
-	// Leave makes this process one that is about to end. nil where processes do not tell.
+	// Leave makes this process leave. nil if processes do not declare that.
 	Leave func()
 	// Lose cuts the membership off from all its sources, and returns after much more time than they need to
-	// give somebody up. nil where there are none.
+	// give a member up. nil if there are no sources.
 	Lose func()
 }
 
-// another is the name of one more member.
+// another returns the name of one more member.
 func (h *Harness) another(i int) string {
 	if h.Name != nil {
 		return h.Name(i)
@@ -36,8 +36,7 @@ func (h *Harness) another(i int) string {
 	return fmt.Sprint("zz-another-", i)
 }
 
-// Run checks a membership. open is called for every case, in a bubble of its own: time is that of
-// testing/synctest.
+// Run checks a membership. It calls open for each case, in its own bubble of testing/synctest.
 func Run(t *testing.T, open func(t *testing.T) Harness) {
 	t.Helper()
 	for _, c := range []struct {
@@ -123,7 +122,7 @@ func isClosed(c <-chan struct{}) bool {
 	}
 }
 
-// change makes a change and checks that it is told of and seen.
+// change makes a change and checks that it is signalled and visible.
 func change(t *testing.T, h Harness, members ...string) {
 	t.Helper()
 	told := h.Membership.Changed()
@@ -231,4 +230,14 @@ func lost(t *testing.T, h Harness) {
 	if got := h.Membership.Members(); isClosed(told) || !slices.Equal(got, before) {
 		t.Errorf("without its sources it knows %q, want %q as before", got, before)
 	}
+}
+
+// Owned returns the partitions that the process of a membership owns, in the order given.
+func Owned(m partition.Membership, all []task.Partition) (owned []task.Partition) {
+	for i, owner := range partition.Assign(m.Members(), all) {
+		if owner == m.Self() {
+			owned = append(owned, all[i])
+		}
+	}
+	return owned
 }

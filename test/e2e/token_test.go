@@ -63,7 +63,7 @@ func TestBeyondLoopbackWithTokens(t *testing.T) {
 	}), t}
 	for _, c := range [][]string{{"lambda", "list"}, {"schedule", "work"}, {"get", "k1"}, {"list", "--lambda", "work"}, {"inbound", "key"}, {"bench", "immediate", "-n", "1"}} {
 		s.run(c...).Refused(t, 1, "this call has no token", "KINESIN_TOKEN_FILE")
-		s.run(append(c, "--token-file", newFile(t, strings.ToUpper(tokenA)))...).Refused(t, 1, "does not take the token")
+		s.run(append(c, "--token-file", newFile(t, strings.ToUpper(tokenA)))...).Refused(t, 1, "does not accept the token")
 	}
 	for _, lambda := range []string{"work", "more"} {
 		s.run("lambda", "create", lambda, "--token-file", newFile(t, tokenA)).Must(t)
@@ -104,7 +104,7 @@ func TestWorkersAndTokens(t *testing.T) {
 	s := newSiteWith(t, "--auth-token-file", path)
 	s.run("lambda", "create", "work", "--token-file", path).Must(t)
 	with(t, nil, "worker", "--server", s.URL, "--lambda", "work", "--", "true").Refused(t, 1, "this call has no token")
-	with(t, nil, "worker", "--server", s.URL, "--lambda", "work", "--token-file", newFile(t, tokenB), "--", "true").Refused(t, 1, "does not take the token")
+	with(t, nil, "worker", "--server", s.URL, "--lambda", "work", "--token-file", newFile(t, tokenB), "--", "true").Refused(t, 1, "does not accept the token")
 
 	w := harness.Start(t, harness.Command{
 		Name: "worker", Path: harness.Kinesin(t), Env: []string{"KINESIN_SERVER=" + s.URL, "KINESIN_TOKEN_FILE=" + path},

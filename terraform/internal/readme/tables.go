@@ -29,11 +29,34 @@ func (m module) tables() string {
 	for _, o := range m.outputs {
 		fmt.Fprintf(&b, "| `%s` | %s |\n", o.name, cell(o.text))
 	}
-	b.WriteString("\n### Resources\n\n`" + strings.Join(m.resources, "`, `") + "`\n")
+	b.WriteString("\n### Resources\n\n" + wrap("`"+strings.Join(m.resources, "`, `")+"`") + "\n")
 	return b.String()
 }
 
 func long(source string) bool { return len(source) > cellMax || strings.Contains(source, "\n") }
+
+// columnsMax is the width of prose.
+const columnsMax = 120
+
+// wrap breaks a text into lines.
+func wrap(text string) string {
+	var b strings.Builder
+	column := 0
+	for i, word := range strings.Fields(text) {
+		switch {
+		case i == 0:
+		case column+1+len(word) > columnsMax:
+			b.WriteByte('\n')
+			column = 0
+		default:
+			b.WriteByte(' ')
+			column++
+		}
+		b.WriteString(word)
+		column += len(word)
+	}
+	return b.String()
+}
 
 // cell makes a text fit into a row.
 func cell(text string) string {

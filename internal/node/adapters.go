@@ -1,0 +1,91 @@
+package node
+
+import (
+	"time"
+
+	"github.com/kinesin-io/kinesin/dispatcher"
+	"github.com/kinesin-io/kinesin/hsc"
+	"github.com/kinesin-io/kinesin/inbound/intake"
+	"github.com/kinesin-io/kinesin/scheduler"
+	"github.com/kinesin-io/kinesin/task"
+)
+
+// matching finds free slots of workers of this process for a role with its own interface of a slot. A role
+// uses it only after all of them are composed.
+type matching[S any] struct {
+	n  *Node
+	as func(slot *hsc.Slot) S
+}
+
+// Match reserves a slot, if there is one.
+func (m matching[S]) Match(t *task.Task) (none S) {
+	if m.n.hsc != nil {
+		if slot := m.n.hsc.Match(t); slot != nil {
+			return m.as(slot)
+		}
+	}
+	return none
+}
+
+// Serves implements dispatcher.Matcher.
+func (m matching[S]) Serves(t *task.Task) bool { return m.n.hsc != nil && m.n.hsc.Serves(t) }
+
+// matchers returns the matchers for direct hand-off; nil if all tasks go through their queues.
+func (n *Node) matchers(c *Config) (dispatcher.Matcher, intake.Matcher) {
+	if c.NoMatch {
+		return nil, nil
+	}
+	return matching[dispatcher.Slot]{n, func(s *hsc.Slot) dispatcher.Slot { return s }},
+		matching[intake.Slot]{n, func(s *hsc.Slot) intake.Slot { return s }}
+}
+
+// ended wakes the calls on this server that wait for a task to end.
+func (n *Node) ended() {
+	if n.inbound != nil {
+		n.inbound.Ended()
+	}
+}
+
+// foundClaimed passes a claimed task that the scheduler found to the HSC.
+func (n *Node) foundClaimed(t *task.Task) {
+	if n.hsc != nil {
+		n.hsc.RecoverClaim(t)
+	}
+}
+
+// becameReady declares this process ready: all its partitions have been read.
+func (n *Node) becameReady() {
+	n.members.ready()
+	n.warm.Store(true)
+}
+
+// delivery returns what the scheduler needs for deliver lambdas.
+func (n *Node) delivery(c *Config, seal *task.Sealer) *scheduler.Delivery {
+	return &scheduler.Delivery{
+		Is: func(p task.Partition) bool {
+			l := n.catalog.ByRef(p.Lambda)
+			return l != nil && l.Mode == task.Deliver
+		},
+		Courier: dispatcher.NewCourier(dispatcher.CourierConfig{
+			Store: n.store, Queue: n.queue, Policies: policies{n.catalog}, Sealer: seal, Clock: c.Clock, Log: c.Log,
+			Hooks: dispatcher.CourierHooks{Delivered: n.delivered, Undelivered: n.undelivered}, Ended: n.ended, Together: c.together(),
+		}),
+	}
+}
+
+// doubts lets the scheduler set aside tasks that may have run although no row tells, in the same place as
+// rejected messages of the inbound buffer; that works without inbound's role. It returns nil if the store
+// keeps ended rows as long as they are needed.
+func (n *Node) doubts(c *Config, seal *task.Sealer) *scheduler.Doubts {
+	if !n.store.EndedExpire() {
+		return nil
+	}
+	return &scheduler.Doubts{
+		Rows: n.store,
+		Retention: func(lambda uint32) (time.Duration, bool) {
+			l, known := n.Lambda(lambda)
+			return l.Retention, known
+		},
+		Aside: n.newRejected(intake.New(intake.Config{Store: n.store, Catalog: n.catalog, Sealer: seal, Clock: c.Clock})),
+	}
+}
