@@ -12,6 +12,7 @@ import (
 //
 //	m                      -> format of the layout
 //	m i                    -> a time above that of every UUIDv7 among the ids (fresh.go)
+//	m l                    -> empty: the store has marks of its logs (logmarks.go)
 //	s partition wake id    -> task       wake-up rows
 //	t id                   -> task       task rows
 //	d partition ended id   ->            dead letters
@@ -28,8 +29,11 @@ const (
 	controlSpace = 'k'
 )
 
-// metaBound follows metaSpace in a key.
-const metaBound = 'i'
+// Second bytes of keys in metaSpace.
+const (
+	metaBound  = 'i'
+	metaMarked = 'l'
+)
 
 const (
 	idLen       = len(task.ID{})

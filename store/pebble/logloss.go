@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strings"
 
+	pebbledb "github.com/cockroachdb/pebble/v2"
 	"github.com/cockroachdb/pebble/v2/vfs"
 
 	"github.com/kinesin-io/kinesin/store"
@@ -53,7 +54,13 @@ func (d *Driver) inspectLogs(exists bool) (s logState, err error) {
 		s.marks, s.marked = marksRecord{}, false
 	}
 	if !s.marked && exists && len(s.lost) == 0 && !d.cfg.unmarked {
-		s.lost = append(s.lost, marksLoss("is missing"))
+		hadMarks, err := d.hadMarks()
+		if err != nil {
+			return s, err
+		}
+		if hadMarks {
+			s.lost = append(s.lost, marksLoss("is missing"))
+		}
 	}
 	return s, d.findLosses(&s, exists)
 }
@@ -112,6 +119,22 @@ func (d *Driver) checkLog(name string, number, through uint64, isLast bool) (*lo
 		return nil, nil
 	}
 	return loss, nil
+}
+
+// hadMarks reports whether a store without marks once had some.
+func (d *Driver) hadMarks() (bool, error) {
+	db, err := d.openReadOnly(d.cfg.FS)
+	if err != nil {
+		return false, nil //nolint:nilerr // opening it for writing reports the error
+	}
+	_, closer, err := db.Get([]byte{metaSpace, metaMarked})
+	if errors.Is(err, pebbledb.ErrNotFound) {
+		return false, db.Close()
+	}
+	if err != nil {
+		return false, errors.Join(err, db.Close())
+	}
+	return true, errors.Join(closer.Close(), db.Close())
 }
 
 // checkLogs refuses a store whose logs are not complete. With Config.AcceptLoss it instead returns the store

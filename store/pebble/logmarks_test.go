@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	pebbledb "github.com/cockroachdb/pebble/v2"
 	"github.com/cockroachdb/pebble/v2/vfs"
 	"github.com/cockroachdb/pebble/v2/vfs/errorfs"
 
@@ -217,6 +218,33 @@ func TestDamagedMarks(t *testing.T) {
 	refused(t, files, name)
 	if left := accepted(t, files, tasks); left != tasks {
 		t.Errorf("missing: %d tasks are left, want %d", left, tasks)
+	}
+}
+
+// A store of the version before this one has no marks. It starts as it did then, and has them from then on.
+func TestAStoreWithoutMarksGetsThem(t *testing.T) {
+	files := vfs.NewMem()
+	d := openOn(t, files, pebble.Config{})
+	applyOK(t, d, store.FirstWithRow(markTask(0)))
+	if err := d.Close(); err != nil {
+		t.Fatal(err)
+	}
+	db, err := pebbledb.Open("data", &pebbledb.Options{FS: files, FormatMajorVersion: pebbledb.FormatNewest, Logger: quiet{}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := errors.Join(db.Delete([]byte("ml"), pebbledb.Sync), db.Close(), files.Remove("data/acknowledged")); err != nil {
+		t.Fatal(err)
+	}
+	d = openOn(t, files, pebble.Config{})
+	if left := stored(t, d, 1); left != 1 {
+		t.Error("the task is gone")
+	}
+	if logs, _, err := pebble.Marks(files, "data"); len(logs) != 1 || err != nil {
+		t.Errorf("marks of logs %v, %v, want one", logs, err)
+	}
+	if err := d.Close(); err != nil {
+		t.Fatal(err)
 	}
 }
 

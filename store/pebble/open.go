@@ -87,10 +87,22 @@ func (d *Driver) openEngine(hadTables bool) (err error) {
 	if err := d.checkLayout(hadTables); err != nil {
 		return err
 	}
-	if err := d.marks.opened(); err != nil {
+	if err := d.beginMarks(); err != nil {
 		return err
 	}
 	return d.loadBound()
+}
+
+// beginMarks notes in the store that it has marks of its logs, so that their absence is noticed.
+func (d *Driver) beginMarks() error {
+	noted, err := d.look([]byte{metaSpace, metaMarked}, nil)
+	if err == nil {
+		err = d.marks.opened()
+	}
+	if err == nil && !noted {
+		err = d.db.Set([]byte{metaSpace, metaMarked}, nil, pebbledb.Sync)
+	}
+	return err
 }
 
 // loadBound begins fresh with the stored bound; an empty store has none.
