@@ -51,6 +51,7 @@ type logCheck struct {
 	damaged bool   // a chunk failed its checks; what follows is behind the damage
 	lost    bool   // something behind the damage proves that writes are missing which were on disk
 	ended   bool   // the log has a trailer, as one has that was closed
+	head    []byte // of the batch that is being read: its header, which may be split between two chunks
 	open    uint64 // sequence number of the batch whose first chunk was read last
 	openEnd uint64 // the sequence number behind that batch
 	whole   uint64 // sequence number of the last whole batch before the damage; 0 for none
@@ -122,8 +123,13 @@ func (c *logCheck) chunk(b []byte) (found chunk, ok bool) {
 
 // count notes the whole batches before the damage; end is the offset behind the chunk.
 func (c *logCheck) count(found *chunk, end int64) {
-	if seq, ok := batchSeq(found); ok {
-		c.open, c.openEnd = seq, seq+uint64(binary.LittleEndian.Uint32(found.content[8:]))
+	if found.kind == chunkFull || found.kind == chunkFirst {
+		c.head = c.head[:0]
+	}
+	c.head = append(c.head, found.content[:min(len(found.content), batchHeader-len(c.head))]...)
+	if len(c.head) == batchHeader {
+		c.open = binary.LittleEndian.Uint64(c.head)
+		c.openEnd = c.open + uint64(binary.LittleEndian.Uint32(c.head[8:]))
 	}
 	if found.kind == chunkFull || found.kind == chunkLast {
 		c.whole, c.end, c.sound = c.open, c.openEnd, end

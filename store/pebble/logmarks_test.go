@@ -515,3 +515,56 @@ func TestCrashWhileALossIsAccepted(t *testing.T) {
 		}
 	}
 }
+
+// TestABatchHeaderThatIsSplitIsNoLoss ends a log with a batch whose first chunk is too short for the header of
+// the batch, because a block of the log ends there.
+func TestABatchHeaderThatIsSplitIsNoLoss(t *testing.T) {
+	const blockBytes = 32 << 10
+	size := func(files vfs.FS) int {
+		info, err := files.Stat("data/" + logFiles(t, files)[0])
+		if err != nil {
+			t.Fatal(err)
+		}
+		return int(info.Size())
+	}
+	write := func(d *pebble.Driver, i, payloadBytes int) {
+		row := markTask(i)
+		row.Payload, row.PayloadSize = bytes.Repeat([]byte("x"), payloadBytes), uint32(payloadBytes)
+		applyOK(t, d, store.First(row))
+	}
+	probe := vfs.NewMem()
+	d := openOn(t, probe, pebble.Config{})
+	write(d, 0, 30_000)
+	before := size(probe)
+	write(d, 1, 1000)
+	each := size(probe) - before - 1000
+	if err := d.Close(); err != nil {
+		t.Fatal(err)
+	}
+	split := 0
+	for left := range 40 {
+		files := vfs.NewCrashableMem()
+		d := openOn(t, files, pebble.Config{})
+		write(d, 0, 30_000)
+		write(d, 1, blockBytes-left-before-each)
+		if rest := blockBytes - size(files); rest > 11 && rest < 11+12 {
+			split++
+		}
+		write(d, 2, 100)
+		pebble.Mark(d)
+		survivor := files.CrashClone(vfs.CrashCloneCfg{})
+		if err := d.Close(); err != nil {
+			t.Fatal(err)
+		}
+		d, err := pebble.Open("data", pebble.Config{FS: survivor})
+		if err != nil {
+			t.Fatalf("%d bytes before the end of a block: %v", left, err)
+		}
+		if err := d.Close(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if split < 5 {
+		t.Errorf("%d batches had a split header, want 5 at least", split)
+	}
+}
