@@ -38,6 +38,7 @@ var workRetry = backoff.Policy{Min: 50 * time.Millisecond, Max: 2 * time.Second}
 type workList struct {
 	clock   clock.Clock
 	started task.Instant  // an earlier process wrote the claims from before
+	ahead   time.Duration // of the wall clock before clock.Steady at that time
 	added   chan struct{} // holds one value when there is something new
 
 	mu       sync.Mutex
@@ -56,8 +57,9 @@ type notice struct {
 }
 
 func newWorkList(c clock.Clock) workList {
+	wall, steady := clock.Both(c)
 	return workList{
-		clock: c, started: c.Now(), added: make(chan struct{}, 1),
+		clock: c, started: wall, ahead: wall.Sub(steady), added: make(chan struct{}, 1),
 		notices: map[string]notice{}, claims: map[string][]task.Task{},
 	}
 }
@@ -99,7 +101,7 @@ func (w *workList) addNotice(worker string, n notice) {
 // process may have ended before it sent the task. So if the worker opens a stream without it, the task goes
 // back to its queue at once instead of at its wake-up. RecoverClaim does no I/O.
 func (s *Service) RecoverClaim(t *task.Task) {
-	if t.State != task.Claimed || t.ClaimedAt >= s.work.started {
+	if t.State != task.Claimed || t.ClaimedAt >= s.work.started || s.work.clockStepped() {
 		return
 	}
 	s.work.mu.Lock()
@@ -108,6 +110,13 @@ func (s *Service) RecoverClaim(t *task.Task) {
 		s.work.claims[t.Worker] = append(rows, *t)
 	}
 	s.work.begin(0)
+}
+
+// clockStepped reports whether the wall clock was set since the start. Then the time of a claim does not tell
+// which process wrote it, and it may be on its way to its worker.
+func (w *workList) clockStepped() bool {
+	wall, steady := clock.Both(w.clock)
+	return (wall.Sub(steady) - w.ahead).Abs() > task.ClockBound
 }
 
 // unheldClaims takes the claims of an earlier process out of the list that the worker of the session, which

@@ -6,6 +6,8 @@ import (
 	"time"
 
 	"github.com/kinesin-io/kinesin/api/kinesinv1"
+	"github.com/kinesin-io/kinesin/internal/clock"
+	"github.com/kinesin-io/kinesin/internal/clock/clocktest"
 	"github.com/kinesin-io/kinesin/task"
 )
 
@@ -57,6 +59,21 @@ func TestAFoundClaimThatItsWorkerHoldsStays(t *testing.T) {
 			t.Errorf("attempt %d", row.Attempt)
 		}
 	})
+}
+
+// A wall clock that is set back makes the claims of this process look older than it is.
+func TestNoClaimIsRecoveredAfterTheClockWasSet(t *testing.T) {
+	for _, step := range []time.Duration{-time.Minute, time.Minute} {
+		wall := &clocktest.Settable{Clock: clock.Real()}
+		bubbleBy(t, wall, func(f *fixture) {
+			wall.Step(step)
+			claim := f.claimedBefore("w")
+			f.svc.RecoverClaim(&claim)
+			if n := len(f.svc.work.claims); n != 0 {
+				t.Errorf("after a step of %v, %d claims are taken for those of an earlier process", step, n)
+			}
+		})
+	}
 }
 
 func TestOwnClaimsAreNotFound(t *testing.T) {
