@@ -58,7 +58,7 @@ type world struct {
 	process  string                                 // of the scheduler
 	presence func(process string) (here, gone bool) // nil: there are no others
 	found    func(t *task.Task)                     // what the scheduler says was claimed
-	doubts   *scheduler.Doubts                      // nil: ended rows stay
+	downtime *scheduler.Downtime                    // nil: ended rows stay
 
 	mu     sync.Mutex
 	waked  []task.EventKind
@@ -110,7 +110,7 @@ func (w *world) start() *scheduler.Scheduler {
 	s := scheduler.New(scheduler.Config{
 		Store: w.rows, Queue: depths, Dispatcher: w.sent, Leases: leases, Ownership: everything{}, Partitions: w.parts,
 		Clock: wall, Log: cmp.Or(w.log, slog.New(slog.DiscardHandler)), Hooks: w.hooks, LookaheadRows: w.look, FlightRows: w.flight,
-		Process: w.process, Presence: w.presence, Found: w.found, Doubts: w.doubts,
+		Process: w.process, Presence: w.presence, Found: w.found, Downtime: w.downtime,
 	})
 	w.run(s)
 	return s

@@ -19,7 +19,7 @@ func (n *Node) delivery(c *Config, seal *task.Sealer) *scheduler.Delivery {
 			l := n.catalog.ByRef(p.Lambda)
 			return l != nil && l.Mode == task.Deliver
 		},
-		Courier: dispatcher.NewCourier(dispatcher.CourierConfig{
+		Deliverer: dispatcher.NewCourier(dispatcher.CourierConfig{
 			Store: n.store, Queue: n.queue, Policies: policies{n.catalog}, Sealer: seal, Clock: c.Clock, Log: c.Log,
 			Hooks: dispatcher.CourierHooks{Delivered: n.delivered, Undelivered: n.undelivered}, Ended: n.ended, Together: c.together(),
 		}),

@@ -49,13 +49,13 @@ func newOwnershipMetrics(f promauto.Factory) ownershipMetrics {
 	return m
 }
 
-func (m *ownershipMetrics) shared(s *scheduler.Share) {
+func (m *ownershipMetrics) shared(s *scheduler.Assignment) {
 	m.owned.Set(float64(s.Owned))
 	m.moved.WithLabelValues("gained").Add(float64(s.Gained))
 	m.moved.WithLabelValues("lost").Add(float64(s.Lost))
 }
 
-func (m *ownershipMetrics) warm(s *scheduler.Share) { m.warmed.Observe(s.Warm.Seconds()) }
+func (m *ownershipMetrics) warm(s *scheduler.Assignment) { m.warmed.Observe(s.Warm.Seconds()) }
 
 // podWatch is what a membership by pods tells of its two sources.
 type podWatch interface {
@@ -97,7 +97,7 @@ func (c *sourcesCollector) Collect(out chan<- prometheus.Metric) {
 func (n *Node) watchOwners(ctx context.Context) error {
 	s := strays{since: map[string]time.Duration{}}
 	for {
-		share, now := n.scheduler.Share(), clock.Mono(n.clock)
+		share, now := n.scheduler.Assignment(), clock.Mono(n.clock)
 		astray := s.unowned(&share, n.members.follows(&share), now)
 		if n.notReady() != "" {
 			astray = 0 // the others do not count this one, so that its view is its own
@@ -110,7 +110,7 @@ func (n *Node) watchOwners(ctx context.Context) error {
 }
 
 // follows says of each member whether it fires what is its own in a share, as far as is known.
-func (m *members) follows(share *scheduler.Share) func(member string) bool {
+func (m *members) follows(share *scheduler.Assignment) func(member string) bool {
 	if m.rows == nil {
 		return func(string) bool { return true }
 	}
@@ -134,7 +134,7 @@ type strays struct {
 }
 
 // unowned counts the partitions of members that have been astray for too long, this process among them.
-func (s *strays) unowned(share *scheduler.Share, follows func(member string) bool, now time.Duration) (partitions int) {
+func (s *strays) unowned(share *scheduler.Assignment, follows func(member string) bool, now time.Duration) (partitions int) {
 	next := make(map[string]time.Duration, len(s.since))
 	for _, member := range share.Members {
 		if share.Load[member] == 0 || follows(member) {

@@ -18,16 +18,16 @@ func idOf(n uint64) (id task.ID) {
 
 // model is all that a store has, and what the set promised to hold of it.
 type model struct {
-	look   *lookahead
+	buffer *buffer
 	stored []entry // ordered
 }
 
 func (m *model) add(e entry) {
 	at, found := slices.BinarySearchFunc(m.stored, e, func(a, b entry) int {
 		switch {
-		case before(a, b):
+		case a.key().less(b.key()):
 			return -1
-		case before(b, a):
+		case b.key().less(a.key()):
 			return 1
 		}
 		return 0
@@ -39,35 +39,35 @@ func (m *model) add(e entry) {
 
 // scan does what a loop does with a store: from behind a place, at most from the horizon.
 func (m *model) scan(at, to task.Instant) {
-	from, until := through(at), through(to)
-	if end := m.look.end(); end.less(from) {
+	from, until := endOf(at), endOf(to)
+	if end := m.buffer.end(); end.less(from) {
 		from = end
 	}
-	m.look.reach(until)
-	m.look.cutBehind(from, func(entry) bool { return true })
-	m.look.truncated = false
+	m.buffer.extend(until)
+	m.buffer.dropAfter(from, func(entry) bool { return true })
+	m.buffer.truncated = false
 	read := 0
-	var last position
+	var last rowKey
 	for _, e := range m.stored {
-		p := position{e.at, e.id}
+		p := rowKey{e.at, e.id}
 		if !from.less(p) {
 			continue
 		}
-		if until.less(p) || read == m.look.limit {
+		if until.less(p) || read == m.buffer.limit {
 			break
 		}
-		if m.look.has(p) {
-			m.look.add(e)
+		if m.buffer.has(p) {
+			m.buffer.add(e)
 		}
 		read, last = read+1, p
 	}
-	if read == m.look.limit {
-		m.look.lower(last)
+	if read == m.buffer.limit {
+		m.buffer.lower(last)
 	}
 }
 
 func (m *model) held() (all []entry) {
-	m.look.entries.Ascend(func(e entry) bool {
+	m.buffer.entries.Ascend(func(e entry) bool {
 		all = append(all, e)
 		return true
 	})
@@ -75,36 +75,36 @@ func (m *model) held() (all []entry) {
 }
 
 func (m *model) check(t *rapid.T) {
-	if n := m.look.entries.Len(); n > m.look.limit {
-		t.Fatalf("holds %d of at most %d", n, m.look.limit)
+	if n := m.buffer.entries.Len(); n > m.buffer.limit {
+		t.Fatalf("holds %d of at most %d", n, m.buffer.limit)
 	}
 	held := m.held()
 	for _, e := range m.stored {
-		if m.look.has(position{e.at, e.id}) && !m.look.covers(e.at) {
+		if m.buffer.has(rowKey{e.at, e.id}) && !m.buffer.covers(e.at) {
 			t.Fatalf("%d is not covered, and has to be in the set", e.at)
 		}
-		if m.look.has(position{e.at, e.id}) && !slices.ContainsFunc(held, func(h entry) bool { return h.at == e.at && h.id == e.id }) {
-			t.Fatalf("forgot %d, which is not after the horizon %d", e.at, m.look.horizon.Load())
+		if m.buffer.has(rowKey{e.at, e.id}) && !slices.ContainsFunc(held, func(h entry) bool { return h.at == e.at && h.id == e.id }) {
+			t.Fatalf("forgot %d, which is not after the horizon %d", e.at, m.buffer.horizon.Load())
 		}
 	}
-	if next, ok := m.look.next(); ok && next != held[0].at {
+	if next, ok := m.buffer.first(); ok && next != held[0].at {
 		t.Fatalf("next is %d, want %d", next, held[0].at)
 	}
 }
 
-func TestLookaheadNeverForgetsWhatItCovers(t *testing.T) {
+func TestBufferNeverForgetsWhatItCovers(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		m := &model{look: newLookahead(rapid.IntRange(1, 9).Draw(t, "limit"))}
+		m := &model{buffer: newBuffer(rapid.IntRange(1, 9).Draw(t, "limit"))}
 		instants := rapid.Int64Range(1, 30)
 		var n uint64
 		t.Repeat(map[string]func(*rapid.T){
 			"": m.check,
 			"store and hint": func(t *rapid.T) {
 				n++
-				e := entry{at: task.Instant(instants.Draw(t, "at")), id: idOf(n), sends: rapid.Bool().Draw(t, "sends"), first: rapid.Bool().Draw(t, "first")}
+				e := entry{at: task.Instant(instants.Draw(t, "at")), id: idOf(n), sends: rapid.Bool().Draw(t, "sends"), early: rapid.Bool().Draw(t, "first")}
 				m.add(e)
-				if m.look.has(position{e.at, e.id}) {
-					m.look.add(e)
+				if m.buffer.has(rowKey{e.at, e.id}) {
+					m.buffer.add(e)
 				}
 			},
 			"scan": func(t *rapid.T) {
@@ -114,15 +114,15 @@ func TestLookaheadNeverForgetsWhatItCovers(t *testing.T) {
 				now, limit := task.Instant(instants.Draw(t, "now")), rapid.IntRange(1, 5).Draw(t, "limit")
 				ahead, room := time.Duration(rapid.IntRange(0, 9).Draw(t, "ahead"))*time.Microsecond, rapid.IntRange(0, 5).Draw(t, "room")
 				want := m.held()
-				taken, full := m.look.take(now, ahead, limit, room)
+				taken, full := m.buffer.take(now, ahead, limit, room)
 				checkTaken(t, want, taken, now, ahead, limit, room, full)
 				m.stored = slices.DeleteFunc(m.stored, func(e entry) bool {
 					return slices.ContainsFunc(taken, func(g entry) bool { return g.at == e.at && g.id == e.id })
 				})
 			},
 			"lower": func(t *rapid.T) {
-				m.look.lower(position{task.Instant(instants.Draw(t, "to")), idOf(rapid.Uint64Range(0, n).Draw(t, "id"))})
-				if !m.look.truncated {
+				m.buffer.lower(rowKey{task.Instant(instants.Draw(t, "to")), idOf(rapid.Uint64Range(0, n).Draw(t, "id"))})
+				if !m.buffer.truncated {
 					t.Fatal("not marked as cut short")
 				}
 			},
@@ -138,7 +138,7 @@ func checkTaken(t *rapid.T, held, taken []entry, now task.Instant, ahead time.Du
 		if e.at > now.Add(ahead) || len(want) == limit {
 			break
 		}
-		if e.at > now && !e.first {
+		if e.at > now && !e.early {
 			continue
 		}
 		if e.sends {
@@ -155,30 +155,30 @@ func checkTaken(t *rapid.T, held, taken []entry, now task.Instant, ahead time.Du
 	}
 }
 
-func TestLookaheadEvictsTheLatest(t *testing.T) {
-	l := newLookahead(2)
-	l.reach(through(100))
+func TestBufferEvictsTheLatest(t *testing.T) {
+	l := newBuffer(2)
+	l.extend(endOf(100))
 	for i, at := range []task.Instant{50, 30, 50} {
 		l.add(entry{at: at, id: idOf(uint64(9 - i))})
 	}
-	kept, evicted := position{50, idOf(7)}, position{50, idOf(9)}
+	kept, evicted := rowKey{50, idOf(7)}, rowKey{50, idOf(9)}
 	if l.has(evicted) || !l.has(kept) || !l.has(evicted.previous()) || !l.covers(50) || l.covers(51) || !l.truncated || l.entries.Len() != 2 {
 		t.Errorf("horizon %v, cut short %v, holds %d", l.end(), l.truncated, l.entries.Len())
 	}
-	l.lower(through(80))
+	l.lower(endOf(80))
 	if l.has(evicted) {
 		t.Error("lower moved the horizon away")
 	}
-	if before := l.reach(through(100)); before != evicted.previous() || !l.has(evicted) || l.entries.Len() != 2 {
+	if before := l.extend(endOf(100)); before != evicted.previous() || !l.has(evicted) || l.entries.Len() != 2 {
 		t.Errorf("after reach from %v: horizon %v, holds %d", before, l.end(), l.entries.Len())
 	}
 }
 
-func TestThePositionBefore(t *testing.T) {
-	for p, want := range map[position]position{
+func TestTheKeyBefore(t *testing.T) {
+	for p, want := range map[rowKey]rowKey{
 		{5, idOf(7)}:   {5, idOf(6)},
 		{5, idOf(256)}: {5, idOf(255)},
-		{5, task.ID{}}: through(4),
+		{5, task.ID{}}: endOf(4),
 	} {
 		if got := p.previous(); got != want || !got.less(p) {
 			t.Errorf("before %v is %v, want %v", p, got, want)
@@ -186,10 +186,10 @@ func TestThePositionBefore(t *testing.T) {
 	}
 }
 
-// A look puts what it finds where it wakes. It keeps what it would not find there again: what waits
+// A read-ahead puts what it finds where it wakes. It keeps what it would not find there again: what waits
 // elsewhere, and what is in flight, too.
-func TestALookKeepsWhatItDoesNotFind(t *testing.T) {
-	l := &loop{ahead: newLookahead(8), flight: newFlight(newBudget(8))}
+func TestAReadKeepsWhatItDoesNotFind(t *testing.T) {
+	l := &loop{buffer: newBuffer(8), inFlight: newInFlightSet(newInFlightLimit(8))}
 	for n, at := range []task.Instant{10, 20, 5, 40} {
 		row := &task.Task{ID: idOf(uint64(n)), WakeRow: task.WakeRow{At: at, Seq: 1}}
 		e := entry{at: at, id: row.ID, row: row}
@@ -197,37 +197,37 @@ func TestALookKeepsWhatItDoesNotFind(t *testing.T) {
 			e.at = 30 // a retry in place
 		}
 		if at == 40 {
-			l.flight.put(inFlight{id: row.ID, place: at}) // a retry that waits for room
+			l.inFlight.put(inFlightTask{id: row.ID, wakeRowAt: at}) // a retry that waits for room
 		}
-		l.ahead.add(e)
+		l.buffer.add(e)
 	}
-	l.ahead.cutBehind(through(10), l.isFound)
+	l.buffer.dropAfter(endOf(10), l.isFoundAgain)
 	var held []task.Instant
-	l.ahead.each(func(e entry) { held = append(held, e.at) })
+	l.buffer.entries.Ascend(func(e entry) bool { held = append(held, e.at); return true })
 	if want := []task.Instant{10, 30, 40}; !slices.Equal(held, want) {
 		t.Errorf("holds those at %v, want %v", held, want)
 	}
 }
 
-func TestNextFiring(t *testing.T) {
+func TestNextDispatch(t *testing.T) {
 	const lead = 5 * time.Microsecond
-	l := newLookahead(8)
-	l.reach(through(100))
+	l := newBuffer(8)
+	l.extend(endOf(100))
 	want := func(silent bool, at task.Instant) {
 		t.Helper()
-		if got, ok := l.nextFiring(lead, silent); got != at || ok != (at != 0) {
+		if got, ok := l.nextDispatch(lead, silent); got != at || ok != (at != 0) {
 			t.Errorf("silent %v: fires at %d (%v), want %d", silent, got, ok, at)
 		}
 	}
 	want(false, 0)
 	l.add(entry{at: 18, id: idOf(1), sends: true})
-	l.add(entry{at: 20, id: idOf(2), sends: true, first: true})
+	l.add(entry{at: 20, id: idOf(2), sends: true, early: true})
 	want(true, 0)
 	want(false, 15) // the one that is fired ahead, though it comes later
 	l.add(entry{at: 22, id: idOf(3)})
 	want(true, 22)
 	want(false, 15)
-	if at := l.waitsSince(); at != 18 {
+	if at := l.oldestSend(); at != 18 {
 		t.Errorf("waits since %d, want 18", at)
 	}
 }

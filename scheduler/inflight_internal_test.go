@@ -11,19 +11,19 @@ import (
 	"github.com/kinesin-io/kinesin/task"
 )
 
-// TestFlightIsInOrder compares with a plain map: what is due comes in the order of its times, once, and
+// TestInFlightIsInOrder compares with a plain map: what is due comes in the order of its times, once, and
 // nothing that was dropped.
-func TestFlightIsInOrder(t *testing.T) {
+func TestInFlightIsInOrder(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		left := newBudget(20)
-		l, model := newFlight(left), map[task.ID]task.Instant{}
+		left := newInFlightLimit(20)
+		l, model := newInFlightSet(left), map[task.ID]task.Instant{}
 		now := task.Instant(1000)
 		ids := rapid.Uint64Range(1, 30)
 		t.Repeat(map[string]func(*rapid.T){
 			"": func(t *rapid.T) {
-				var want position
+				var want rowKey
 				for id, at := range model {
-					if p := (position{at, id}); want.at == 0 || p.less(want) {
+					if p := (rowKey{at, id}); want.at == 0 || p.less(want) {
 						want = p
 					}
 				}
@@ -40,7 +40,7 @@ func TestFlightIsInOrder(t *testing.T) {
 			"put": func(t *rapid.T) {
 				id, at := idOf(ids.Draw(t, "id")), now+task.Instant(rapid.SampledFrom([]int{15, 15, 15, 1, 3, 40}).Draw(t, "in"))
 				_, known := model[id]
-				if ok := l.put(inFlight{id: id, at: at}); ok != (known || len(model) < 20) {
+				if ok := l.put(inFlightTask{id: id, checkAt: at}); ok != (known || len(model) < 20) {
 					t.Fatalf("put: %v beside %d, known %v", ok, len(model), known)
 				} else if ok {
 					model[id] = at
@@ -57,23 +57,23 @@ func TestFlightIsInOrder(t *testing.T) {
 			"time moves on": func(*rapid.T) { now += 4 },
 			"due": func(t *rapid.T) {
 				limit := rapid.IntRange(1, 6).Draw(t, "limit")
-				var want []position
+				var want []rowKey
 				for id, at := range model {
 					if at <= now {
-						want = append(want, position{at, id})
+						want = append(want, rowKey{at, id})
 					}
 				}
-				slices.SortFunc(want, func(a, b position) int {
+				slices.SortFunc(want, func(a, b rowKey) int {
 					return cmp.Or(cmp.Compare(a.at, b.at), bytes.Compare(a.id[:], b.id[:]))
 				})
 				want = want[:min(limit, len(want))]
-				got := l.due(now, now+50, limit)
+				got := l.takeDue(now, now+50, limit)
 				if len(got) != len(want) {
 					t.Fatalf("%d due, want %d", len(got), len(want))
 				}
 				for i, w := range want {
-					if got[i].id != w.id || got[i].at != w.at {
-						t.Fatalf("due %v at %d, want %v at %d", got[i].id, got[i].at, w.id, w.at)
+					if got[i].id != w.id || got[i].checkAt != w.at {
+						t.Fatalf("due %v at %d, want %v at %d", got[i].id, got[i].checkAt, w.id, w.at)
 					}
 					model[w.id] = now + 50
 				}

@@ -382,7 +382,7 @@ func TestABacklogBehindAFullQueueIsReadInPieces(t *testing.T) {
 		}
 		w.sent.depthMax = 0
 		warm := 0
-		w.hooks.Warm = func(*scheduler.Share) { warm++ }
+		w.hooks.Warm = func(*scheduler.Assignment) { warm++ }
 		s := w.start()
 		if looked, read := w.rows.lookedRows(), w.rows.readRows(); looked > 2*limit || read > 2*limit {
 			t.Errorf("%d rows were scanned and %d read at the start", looked, read)

@@ -17,9 +17,9 @@ import (
 func (o *outbound) visit() *scheduler.Scheduler {
 	s := scheduler.New(scheduler.Config{
 		Store: o.rows, Queue: o.queue, Dispatcher: o.world.sent, Leases: o.leases, Ownership: nothing{}, Partitions: o.parts,
-		Clock: o.clock, Log: slog.New(slog.DiscardHandler), Hooks: o.hooks, Guests: true,
+		Clock: o.clock, Log: slog.New(slog.DiscardHandler), Hooks: o.hooks, Foreign: true,
 		Process: self, Presence: o.presence,
-		Delivery: &scheduler.Delivery{Courier: o, Is: func(p task.Partition) bool { return p == high }},
+		Delivery: &scheduler.Delivery{Deliverer: o, Is: func(p task.Partition) bool { return p == high }},
 	})
 	o.run(s)
 	return s
@@ -41,8 +41,8 @@ func loops() int {
 	return strings.Count(text, "scheduler.(*loop).run(")
 }
 
-// Guests of partitions that nobody tells of any more go, and come again.
-func TestGuestsRetire(t *testing.T) {
+// Loops of foreign partitions stop when no hints come, and start again.
+func TestIdleForeignLoopsStop(t *testing.T) {
 	inOutbound(t, func(o *outbound) {
 		s := o.visit()
 		const partitions = 50
@@ -75,7 +75,7 @@ func TestGuestsRetire(t *testing.T) {
 }
 
 // One that holds a task goes on trying.
-func TestAGuestWithSomethingToDoStays(t *testing.T) {
+func TestAForeignLoopWithSomethingToDoStays(t *testing.T) {
 	inOutbound(t, func(o *outbound) {
 		s := o.visit()
 		o.refuse = func(*task.Task) error { return errors.New("no") }

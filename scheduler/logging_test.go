@@ -12,35 +12,35 @@ import (
 	"github.com/kinesin-io/kinesin/task"
 )
 
-func TestQuietIsBounded(t *testing.T) {
+func TestLogLimiterIsBounded(t *testing.T) {
 	v := clock.NewVirtual(task.Instant(1_700_000_000_000_000), 1)
-	c, q := v.Process(0), &quiet{}
+	c, q := v.Process(0), &logLimiter{}
 	news := func(from, to int) (logged int) {
 		for i := from; i < to; i++ {
-			if is, _ := q.isNews(c, "partition", fmt.Errorf("%w: %d", queue.ErrMissing, i)); is {
+			if is, _ := q.allow(c, "partition", fmt.Errorf("%w: %d", queue.ErrMissing, i)); is {
 				logged++
 			}
 		}
 		return logged
 	}
-	for _, step := range []struct{ from, to, want int }{{0, quietMax, quietMax}, {0, 10, 0}, {5000, 5010, 0}} {
+	for _, step := range []struct{ from, to, want int }{{0, failureKindsMax, failureKindsMax}, {0, 10, 0}, {5000, 5010, 0}} {
 		if n := news(step.from, step.to); n != step.want {
 			t.Errorf("%d to %d: logged %d, want %d", step.from, step.to, n, step.want)
 		}
 	}
-	v.Advance(missingEvery)
+	v.Advance(missingQueueLogEvery)
 	if n := news(5000, 5010); n != 10 || len(q.last) != 10 {
 		t.Errorf("when the others are old: logged %d, want 10; %d are remembered", n, len(q.last))
 	}
 }
 
 // Hundreds of partitions meet the same outage; each failure has a connection and a request of its own.
-func TestQuietLogsEachKindOnceInAWhile(t *testing.T) {
+func TestEachKindOfFailureIsLoggedOnceInAWhile(t *testing.T) {
 	v := clock.NewVirtual(task.Instant(1_700_000_000_000_000), 1)
-	c, q := v.Process(0), &quiet{}
+	c, q := v.Process(0), &logLimiter{}
 	meet := func(what string, err func(n int) error) (logged, more int) {
 		for n := range 500 {
-			if is, since := q.isNews(c, what, err(n)); is {
+			if is, since := q.allow(c, what, err(n)); is {
 				logged++
 				more += since
 			}
@@ -59,12 +59,12 @@ func TestQuietLogsEachKindOnceInAWhile(t *testing.T) {
 				t.Errorf("round %d: %s: logged %d times, with %d more, want once, with %d", round, name, logged, more, want)
 			}
 		}
-		v.Advance(complaintEvery)
+		v.Advance(failureLogEvery)
 	}
 	if logged, _ := meet("tasks", hung); logged != 1 {
 		t.Errorf("from elsewhere: logged %d times, want once", logged)
 	}
-	if kind := kindOf(errors.New(strings.Repeat("ä", kindBytesMax))); len(kind) > 2*kindBytesMax {
+	if kind := failureKind(errors.New(strings.Repeat("ä", failureKindBytesMax))); len(kind) > 2*failureKindBytesMax {
 		t.Errorf("a kind of %d bytes", len(kind))
 	}
 }

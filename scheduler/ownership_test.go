@@ -97,7 +97,7 @@ func (w *world) startAs(a *assigned) *scheduler.Scheduler {
 	}
 	s := scheduler.New(scheduler.Config{
 		Store: w.rows, Queue: depths, Dispatcher: w.sent, Leases: w.leases, Ownership: a, Handover: a, Partitions: w.parts,
-		Clock: w.clock, Log: slog.New(slog.DiscardHandler), Hooks: w.hooks, Guests: true,
+		Clock: w.clock, Log: slog.New(slog.DiscardHandler), Hooks: w.hooks, Foreign: true,
 		Process: w.process, Presence: w.presence,
 	})
 	w.run(s)
@@ -114,8 +114,8 @@ func TestAPartitionIsFiredUntilItIsTakenOver(t *testing.T) {
 		s := w.startAs(a)
 		w.advance(6 * time.Second) // reads them
 		a.give(high, "other")
-		if !s.Fires(high) || s.Share().Owned != 1 || s.Share().Lost != 1 {
-			t.Errorf("fires %v, share %+v", s.Fires(high), s.Share())
+		if !s.Fires(high) || s.Assignment().Owned != 1 || s.Assignment().Lost != 1 {
+			t.Errorf("fires %v, share %+v", s.Fires(high), s.Assignment())
 		}
 		w.advance(1500 * time.Millisecond)
 		a.follow()
@@ -211,12 +211,12 @@ func TestWarmIsWhatWasReadOnce(t *testing.T) {
 			}
 			return nil
 		}
-		var warm []scheduler.Share
-		w.hooks.Warm = func(s *scheduler.Share) { warm = append(warm, *s) }
+		var warm []scheduler.Assignment
+		w.hooks.Warm = func(s *scheduler.Assignment) { warm = append(warm, *s) }
 		a := newAssigned(map[task.Partition]string{high: "me", low: "me"})
 		s := w.startAs(a)
 		w.advance(2 * time.Second)
-		if a.told() > 0 || s.Share().Warm != 0 {
+		if a.told() > 0 || s.Assignment().Warm != 0 {
 			t.Error("warm, though one of two was not read")
 		}
 		w.rows.mu.Lock()

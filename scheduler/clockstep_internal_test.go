@@ -15,7 +15,7 @@ import (
 func TestNoCallLooksOldAfterAStep(t *testing.T) {
 	v := clock.NewVirtual(at, 1)
 	k := &clocktest.Settable{Clock: v.Process(0)}
-	l := newLoop(&Scheduler{Config: Config{Clock: k}, flights: newBudget(1)}, task.Partition{}, 0, partitionRowsMin)
+	l := newLoop(newShared(Config{Clock: k, FlightRows: 1}), task.Partition{}, 0, partitionRowsMin)
 	stored := task.Task{ID: task.ID{1}, Key: "k", State: task.Scheduled, Created: at}
 	concludes := func(when string, want store.Conclusion) {
 		t.Helper()

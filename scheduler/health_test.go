@@ -9,6 +9,7 @@ import (
 
 	"github.com/kinesin-io/kinesin/internal/clock"
 	"github.com/kinesin-io/kinesin/internal/lease"
+	"github.com/kinesin-io/kinesin/queue"
 	"github.com/kinesin-io/kinesin/store"
 	"github.com/kinesin-io/kinesin/task"
 )
@@ -18,10 +19,10 @@ func TestOutages(t *testing.T) {
 	fail := func(from, to time.Duration) { // calls fail all the time, then one is answered
 		for d := from; d < to; d += 100 * time.Millisecond {
 			o.began(at.Add(d))
-			o.refused(at.Add(d + 50*time.Millisecond))
+			o.ended(at.Add(d+50*time.Millisecond), false)
 		}
 		o.began(at.Add(to))
-		o.answered(at.Add(to))
+		o.ended(at.Add(to), true)
 	}
 	want := func(d time.Duration, end time.Duration) {
 		t.Helper()
@@ -29,12 +30,12 @@ func TestOutages(t *testing.T) {
 		if end != 0 {
 			instant = at.Add(end)
 		}
-		if got := o.since(d); got != instant {
+		if got := o.lastLonger(d); got != instant {
 			t.Errorf("the latest outage longer than %v ended at %v, want %v", d, got.Sub(at), end)
 		}
 	}
 	o.began(at)
-	o.answered(at.Add(time.Millisecond))
+	o.ended(at.Add(time.Millisecond), true)
 	want(0, 0)
 	fail(time.Second, 2*time.Second)
 	want(900*time.Millisecond, 2*time.Second)
@@ -48,14 +49,14 @@ func TestOutages(t *testing.T) {
 	want(time.Minute, 0)
 
 	o.began(at.Add(100 * time.Second)) // one is under way
-	o.refused(at.Add(130 * time.Second))
+	o.ended(at.Add(130*time.Second), false)
 	want(29*time.Second, 130*time.Second)
 	o.began(at.Add(131 * time.Second))
-	o.refused(at.Add(140 * time.Second))
+	o.ended(at.Add(140*time.Second), false)
 	want(29*time.Second, 140*time.Second)
 
 	o.began(at.Add(200 * time.Second)) // a call that hangs is an outage as well
-	o.answered(at.Add(230 * time.Second))
+	o.ended(at.Add(230*time.Second), true)
 	want(90*time.Second, 230*time.Second)
 }
 
@@ -65,12 +66,12 @@ func TestOutagesAreBounded(t *testing.T) {
 	for i := range 100 {
 		o.began(now)
 		now = now.Add(time.Duration(200-i) * time.Second)
-		o.answered(now)
+		o.ended(now, true)
 	}
 	if len(o.past) > outagesMax {
 		t.Errorf("%d remembered", len(o.past))
 	}
-	if o.since(time.Second) != now {
+	if o.lastLonger(time.Second) != now {
 		t.Error("the latest is forgotten")
 	}
 }
@@ -81,24 +82,24 @@ func TestASlowCallAmongOthersIsNoOutage(t *testing.T) {
 	o.began(at) // and hangs
 	for i := range 100 {
 		o.began(at.Add(time.Duration(i) * time.Second))
-		o.answered(at.Add(time.Duration(i)*time.Second + 5*time.Millisecond))
+		o.ended(at.Add(time.Duration(i)*time.Second+5*time.Millisecond), true)
 	}
-	o.answered(at.Add(100 * time.Second))
-	if got := o.since(0); !got.IsZero() {
+	o.ended(at.Add(100*time.Second), true)
+	if got := o.lastLonger(0); !got.IsZero() {
 		t.Errorf("an outage at %v", got.Sub(at))
 	}
 }
 
-func TestRamp(t *testing.T) {
-	var r ramp
-	if !r.take(at) {
+func TestReclaimLimiter(t *testing.T) {
+	var r reclaimLimiter
+	if !r.allow(at) {
 		t.Fatal("limited without an outage")
 	}
-	r.start(at)
+	r.reset(at)
 	for second, want := range []int{reclaimsPerSecond, reclaimsPerSecond, reclaimsPerSecond} {
 		taken := 0
 		for range 10_000 {
-			if r.take(at.Add(time.Duration(second) * time.Second)) {
+			if r.allow(at.Add(time.Duration(second) * time.Second)) {
 				taken++
 			}
 		}
@@ -108,7 +109,7 @@ func TestRamp(t *testing.T) {
 	}
 	total, now := 0, at.Add(3*time.Second)
 	for ; total < 100_000; now = now.Add(10 * time.Millisecond) {
-		for r.take(now) && total < 100_000 {
+		for r.allow(now) && total < 100_000 {
 			total++
 		}
 	}
@@ -116,30 +117,30 @@ func TestRamp(t *testing.T) {
 		t.Errorf("100,000 tasks were taken back in %v", took)
 	}
 	for range 1 << 20 {
-		if !r.take(at.Add(reclaimsFree * reclaimsDouble)) {
+		if !r.allow(at.Add(reclaimsDoublings * reclaimsDouble)) {
 			t.Fatal("limited for ever")
 		}
 	}
 }
 
-func TestWatchdogKeepsQuietForThreeHeartbeats(t *testing.T) {
+func TestLeasesHaveThreeHeartbeatsAfterAnOutage(t *testing.T) {
 	for _, write := range []bool{false, true} {
-		var d watchdog
+		var d storeHealth
 		l := lease.Lease{Length: 15 * time.Second, Receipt: at}
-		if !d.quiet(&l).IsZero() || !d.mayReclaim(at, &l) {
-			t.Error("quiet without an outage")
+		if !d.leaseCountsFrom(&l).IsZero() || !d.mayReclaim(at, &l) {
+			t.Error("limited without an outage")
 		}
 		d.began(at, write)
 		d.ended(at.Add(time.Minute), write, fmt.Errorf("read: %w", context.DeadlineExceeded))
 		d.began(at.Add(time.Minute), write)
 		d.ended(at.Add(61*time.Second), write, fmt.Errorf("%w: somebody else", store.ErrConflict)) // which is an answer
 		back := at.Add(61 * time.Second)
-		since := d.quiet(&l)
+		since := d.leaseCountsFrom(&l)
 		if beats := 3 * l.HeartbeatEvery(); l.Over(back.Add(beats+task.ClockBound-1), since) || !l.Over(back.Add(beats+task.ClockBound), since) {
 			t.Errorf("write %v: the lease counts from %v", write, since.Sub(at))
 		}
 		long := lease.Lease{Length: 10 * time.Minute, Receipt: at}
-		if !d.quiet(&long).IsZero() {
+		if !d.leaseCountsFrom(&long).IsZero() {
 			t.Error("an outage shorter than a heartbeat matters")
 		}
 		for range reclaimsPerSecond {
@@ -153,26 +154,35 @@ func TestWatchdogKeepsQuietForThreeHeartbeats(t *testing.T) {
 	}
 }
 
+// answering is a dispatcher whose second order fails.
+type answering struct{ err error }
+
+func (a answering) Dispatch(context.Context, []task.Order) []task.Dispatched {
+	return []task.Dispatched{{Done: true}, {Err: fmt.Errorf("dispatch: %w", a.err)}}
+}
+func (answering) Remove(context.Context, []task.Task)                     {}
+func (answering) Send(context.Context, []task.Task)                       {}
+func (answering) Room(context.Context, queue.Name) (int, <-chan struct{}) { return 0, nil }
+
 func TestWritesThatGotNoAnswerAreAnOutage(t *testing.T) {
 	for _, c := range []struct {
 		err    error
 		outage bool
 	}{{store.ErrUnknown, true}, {store.ErrUnreachable, true}, {store.ErrConflict, false}} {
-		s := &Scheduler{Config: Config{Clock: clock.NewVirtual(at, 1).Process(0)}}
-		s.watchWrites(func() []task.Dispatched {
-			return []task.Dispatched{{Done: true}, {Err: fmt.Errorf("dispatch: %w", c.err)}}
-		})
-		if lasts := !s.dog.writes.trying.IsZero(); lasts != c.outage {
+		health := &storeHealth{}
+		d := observedDispatcher{answering{c.err}, clock.NewVirtual(at, 1).Process(0), health}
+		d.Dispatch(t.Context(), make([]task.Order, 2))
+		if lasts := !health.writes.trying.IsZero(); lasts != c.outage {
 			t.Errorf("%v: the outage lasts: %v", c.err, lasts)
 		}
 	}
 }
 
 func TestACallThatIsGivenUpSaysNothing(t *testing.T) {
-	var d watchdog
+	var d storeHealth
 	d.began(at, false)
 	d.ended(at.Add(time.Minute), false, errors.Join(store.ErrUnknown, context.Canceled))
-	if got := d.reads.since(0); !got.IsZero() {
+	if got := d.reads.lastLonger(0); !got.IsZero() {
 		t.Errorf("an outage at %v", got.Sub(at))
 	}
 }

@@ -8,13 +8,13 @@ import (
 	"github.com/kinesin-io/kinesin/task"
 )
 
-// doubts has the scheduler set aside what may have run though no row tells, in the same place as what comes
+// downtime has the scheduler set aside what may have run though no row tells, in the same place as what comes
 // through the inbound buffer. That takes no role. nil where ended rows stay as long as they are needed.
-func (n *Node) doubts(c *Config, seal *task.Sealer) *scheduler.Doubts {
+func (n *Node) downtime(c *Config, seal *task.Sealer) *scheduler.Downtime {
 	if !n.store.EndedExpire() {
 		return nil
 	}
-	return &scheduler.Doubts{
+	return &scheduler.Downtime{
 		Rows: n.store,
 		Retention: func(lambda uint32) (time.Duration, bool) {
 			l, known := n.Lambda(lambda)

@@ -54,7 +54,7 @@ func (a *asides) want(w *world, want ...task.Task) {
 // expiring has ended rows expire by themselves, after an hour.
 func (w *world) expiring(room int) *asides {
 	a := &asides{room: room}
-	w.doubts = &scheduler.Doubts{
+	w.downtime = &scheduler.Downtime{
 		Rows: w.rows.Store, Aside: a,
 		Retention: func(lambda uint32) (time.Duration, bool) { return time.Hour, lambda == high.Lambda },
 	}
@@ -67,7 +67,7 @@ func (w *world) ranUntilNow() {
 	done := make(chan error)
 	s := scheduler.New(scheduler.Config{
 		Store: w.rows, Queue: w.queue, Dispatcher: w.sent, Leases: w.leases, Ownership: everything{}, Partitions: &partitions{},
-		Clock: w.clock, Log: w.log, Doubts: w.doubts,
+		Clock: w.clock, Log: w.log, Downtime: w.downtime,
 	})
 	go func() { done <- s.Run(ctx) }()
 	w.advance(time.Minute + time.Second)
@@ -169,7 +169,7 @@ func TestTheNoteIsReadBeforeTheFirstLookAndRenewed(t *testing.T) {
 	inWorld(t, depth, func(w *world) {
 		w.expiring(0)
 		n := &notes{Store: w.rows.Store, fails: 3}
-		w.doubts.Rows = n
+		w.downtime.Rows = n
 		looked := 0
 		w.rows.slow = func() {
 			n.mu.Lock()

@@ -8,7 +8,7 @@ import (
 	"github.com/kinesin-io/kinesin/task"
 )
 
-func TestWhichRowsAreDoubtful(t *testing.T) {
+func TestWhichRowsAreStale(t *testing.T) {
 	const from = task.Instant(1_700_000_000_000_000)
 	first := func(state task.State, due, created time.Duration) task.Task {
 		return task.Task{State: state, WakeRow: task.WakeRow{At: from.Add(due), Seq: 1}, Created: from.Add(created)}
@@ -23,12 +23,12 @@ func TestWhichRowsAreDoubtful(t *testing.T) {
 		want      bool
 	}{
 		{"due before, longer gap", first(task.Scheduled, -time.Second, -time.Hour), 2 * time.Hour, time.Hour, true},
-		{"due before, shorter gap", first(task.Scheduled, -time.Second, -time.Hour), time.Hour - passApart, time.Hour, false},
-		{"due before, by less than passes are apart", first(task.Scheduled, -time.Second, -time.Hour), time.Hour - passApart + time.Microsecond, time.Hour, true},
-		{"due while the note may be behind", first(task.Scheduled, dispatchedMax, -time.Hour), 2 * time.Hour, time.Hour, true},
-		{"due in the gap", first(task.Scheduled, dispatchedMax+time.Microsecond, -time.Hour), 2 * time.Hour, time.Hour, false},
-		{"stored in the gap, due before", first(task.Scheduled, -time.Hour, dispatchedMax+time.Microsecond), 2 * time.Hour, time.Hour, false},
-		{"shortest retention", first(task.Scheduled, -time.Second, -time.Hour), task.EndedMin - passApart, time.Minute, false},
+		{"due before, shorter gap", first(task.Scheduled, -time.Second, -time.Hour), time.Hour - scansApart, time.Hour, false},
+		{"due before, by less than full scans are apart", first(task.Scheduled, -time.Second, -time.Hour), time.Hour - scansApart + time.Microsecond, time.Hour, true},
+		{"due while the record may be behind", first(task.Scheduled, recordAgeMax, -time.Hour), 2 * time.Hour, time.Hour, true},
+		{"due in the gap", first(task.Scheduled, recordAgeMax+time.Microsecond, -time.Hour), 2 * time.Hour, time.Hour, false},
+		{"stored in the gap, due before", first(task.Scheduled, -time.Hour, recordAgeMax+time.Microsecond), 2 * time.Hour, time.Hour, false},
+		{"shortest retention", first(task.Scheduled, -time.Second, -time.Hour), task.EndedMin - scansApart, time.Minute, false},
 		{"shortest retention, longer gap", first(task.Scheduled, -time.Second, -time.Hour), task.EndedMin, time.Minute, true},
 		{"key", keyed, 48 * time.Hour, time.Hour, false},
 		{"bare", bare, 48 * time.Hour, time.Hour, false},
@@ -36,7 +36,7 @@ func TestWhichRowsAreDoubtful(t *testing.T) {
 		{"claimed in the gap by who stored it", first(task.Claimed, time.Hour, time.Hour+time.Microsecond), 2 * time.Hour, time.Hour, false},
 	} {
 		g := gap{From: from, Till: from.Add(c.gap)}
-		if got := g.doubts(&c.row, c.retention); got != c.want {
+		if got := g.isStale(&c.row, c.retention); got != c.want {
 			t.Errorf("%s: %v", c.name, got)
 		}
 	}
@@ -44,7 +44,7 @@ func TestWhichRowsAreDoubtful(t *testing.T) {
 
 func TestGapsThatSayNothingNewAreNotKept(t *testing.T) {
 	const h = task.Instant(time.Hour / time.Microsecond)
-	var n passNote
+	var n activityRecord
 	for _, g := range []gap{{0, 9 * h}, {h, h + 1}, {h, 3 * h}, {2 * h, 3 * h}, {2 * h, 3 * h}, {h, 2 * h}, {10 * h, 11 * h}} {
 		n.add(g)
 	}

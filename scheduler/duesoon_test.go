@@ -9,7 +9,7 @@ import (
 
 // page is a full page of rows, the nth due as late as says.
 func page(late func(n int) time.Duration) []task.Task {
-	rows := make([]task.Task, forecastRowsMax)
+	rows := make([]task.Task, countRowsMax)
 	for n := range rows {
 		rows[n].WakeRow.At = at.Add(late(n))
 	}
@@ -20,15 +20,15 @@ func page(late func(n int) time.Duration) []task.Task {
 func TestACrowdIsNotExtrapolated(t *testing.T) {
 	for _, in := range []time.Duration{time.Microsecond, time.Millisecond, time.Second, crowdSpan, time.Minute, ForecastSpan} {
 		rows := page(func(int) time.Duration { return in })
-		most := forecastRowsMax * int(1+ForecastSpan/crowdSpan)
-		if got := estimate(at, rows, true); got < forecastRowsMax || got > most {
-			t.Errorf("%d rows due in %v: %d due soon, want at most %d", forecastRowsMax, in, got, most)
+		most := countRowsMax * int(1+ForecastSpan/crowdSpan)
+		if got := estimate(at, rows, true); got < countRowsMax || got > most {
+			t.Errorf("%d rows due in %v: %d due soon, want at most %d", countRowsMax, in, got, most)
 		}
-		if got := estimate(at, rows, false); got != forecastRowsMax {
-			t.Errorf("%d rows due in %v and none behind: %d due soon", forecastRowsMax, in, got)
+		if got := estimate(at, rows, false); got != countRowsMax {
+			t.Errorf("%d rows due in %v and none behind: %d due soon", countRowsMax, in, got)
 		}
 	}
-	if got := estimate(at, page(func(n int) time.Duration { return time.Duration(n/256) * time.Microsecond }), true); got > forecastRowsMax+256*int(ForecastSpan/crowdSpan) {
+	if got := estimate(at, page(func(n int) time.Duration { return time.Duration(n/256) * time.Microsecond }), true); got > countRowsMax+256*int(ForecastSpan/crowdSpan) {
 		t.Errorf("%d due soon of 256 that are overdue and as many that are due now", got)
 	}
 }
@@ -45,7 +45,7 @@ func TestASteadyLoadIsExtrapolated(t *testing.T) {
 }
 
 func TestWhatIsOverdueCountsAsItIs(t *testing.T) {
-	if got := estimate(at, page(func(n int) time.Duration { return -time.Duration(n) * time.Second }), true); got != forecastRowsMax {
-		t.Errorf("%d due soon, want %d", got, forecastRowsMax)
+	if got := estimate(at, page(func(n int) time.Duration { return -time.Duration(n) * time.Second }), true); got != countRowsMax {
+		t.Errorf("%d due soon, want %d", got, countRowsMax)
 	}
 }

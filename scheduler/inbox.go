@@ -1,0 +1,134 @@
+package scheduler
+
+import (
+	"sync"
+
+	"github.com/kinesin-io/kinesin/task"
+)
+
+const (
+	// hintsMax bounds the hints that wait for a loop; rows beyond it are found by a scan.
+	hintsMax = 4096
+	// doneMax bounds the finished tasks that a loop is told of at once; the rest is found out in time.
+	doneMax = 1 << 16
+)
+
+// hint tells a loop of a row that was stored a moment ago.
+type hint struct {
+	task task.Task
+	kind hintKind
+}
+
+type hintKind uint8
+
+const (
+	hintAdded hintKind = iota // a wake-up row
+	hintAwake                 // a task row that waits in memory for its wake-up
+	hintSent                  // a task row whose message is on its way
+)
+
+// inbox holds what other goroutines tell a loop.
+type inbox struct {
+	mu sync.Mutex // guards news
+	news
+}
+
+// news is what a loop was told since the last round.
+type news struct {
+	hints       []hint
+	done        []task.WakeRow // of finished tasks, and their ids
+	doneIDs     []task.ID
+	missed      task.Instant // the wake-up of the earliest hint for which there was no room; zero: none
+	checkAll    bool         // all tasks in flight are to be read
+	makeForeign bool         // another process has taken the partition over
+}
+
+// take empties the inbox.
+func (in *inbox) take() news {
+	in.mu.Lock()
+	defer in.mu.Unlock()
+	all := in.news
+	in.news = news{}
+	return all
+}
+
+// add adds a hint. What does not fit is found by the next read-ahead, which begins no later than there.
+func (in *inbox) add(t *task.Task, kind hintKind) {
+	in.mu.Lock()
+	defer in.mu.Unlock()
+	if len(in.hints) < hintsMax {
+		in.hints = append(in.hints, hint{*t, kind})
+		return
+	}
+	if in.missed.IsZero() || t.WakeRow.At < in.missed {
+		in.missed = t.WakeRow.At
+	}
+	in.checkAll = in.checkAll || kind == hintAwake // what is known of it may be older
+}
+
+// addDone adds finished tasks.
+func (in *inbox) addDone(rows []task.Task) {
+	in.mu.Lock()
+	defer in.mu.Unlock()
+	rows = rows[:min(len(rows), doneMax-len(in.done))]
+	for i := range rows {
+		in.done, in.doneIDs = append(in.done, rows[i].WakeRow), append(in.doneIDs, rows[i].ID)
+	}
+}
+
+// hint tells the loop of a row.
+func (l *loop) hint(t *task.Task, kind hintKind) {
+	l.inbox.add(t, kind)
+	notify(l.wake)
+}
+
+// checkAllInFlight has all tasks in flight read again, because the process that changed them last may be gone.
+func (l *loop) checkAllInFlight() {
+	l.inbox.mu.Lock()
+	l.inbox.checkAll = true
+	l.inbox.mu.Unlock()
+	notify(l.wake)
+}
+
+// makeForeign tells the loop that another process has taken the partition over.
+func (l *loop) makeForeign() {
+	l.inbox.mu.Lock()
+	l.inbox.makeForeign = true
+	l.inbox.mu.Unlock()
+	notify(l.wake)
+}
+
+// readInbox acts on what the loop was told.
+func (l *loop) readInbox() {
+	news, now := l.inbox.take(), l.now()
+	if news.makeForeign {
+		l.becomeForeign(now)
+	}
+	if news.checkAll && !l.foreign {
+		l.inFlight.checkAll(now)
+	}
+	for i := range news.hints {
+		l.followHint(&news.hints[i])
+	}
+	for i, row := range news.done {
+		id := news.doneIDs[i]
+		if !l.inFlight.has(id, row.At) || !l.inFlight.drop(id) {
+			l.buffer.drop(row.At, id)
+		}
+	}
+	if !news.missed.IsZero() {
+		l.reader.ahead.restartAt(news.missed)
+	}
+}
+
+func (l *loop) followHint(h *hint) {
+	t := &h.task
+	_, known := l.inFlight.byID[t.ID]
+	noScan := known || t.Wake != t.WakeRow.At // no scan brings it at its time
+	switch {
+	case h.kind == hintSent || h.kind == hintAwake && noScan:
+		l.await(t, h.kind == hintAwake)
+	case l.buffer.has(keyOf(t)) && !l.knows(t):
+		l.add(t)
+	}
+}
