@@ -61,7 +61,7 @@ func (l *loop) readClock() {
 	}
 	l.inFlight.shift(now, step)
 	l.mode.shift(step)
-	l.reader.ahead.next, l.reader.ahead.retry = 0, 0
+	l.reader.ahead.next, l.reader.ahead.breaker.retry = 0, 0
 	full := &l.reader.full
 	if full.since = min(full.since, now); step < 0 {
 		full.begins = min(full.begins, now.Add(full.every))

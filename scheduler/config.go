@@ -7,8 +7,10 @@
 package scheduler
 
 import (
+	"cmp"
 	"context"
 	"log/slog"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -152,18 +154,10 @@ type Hooks struct {
 }
 
 func (c Config) withDefaults() Config {
-	if c.Window == 0 {
-		c.Window = WindowDefault
-	}
-	if c.Lead == 0 {
-		c.Lead = LeadDefault
-	}
-	if c.LookaheadRows == 0 {
-		c.LookaheadRows = LookaheadRowsDefault
-	}
-	if c.FlightRows == 0 {
-		c.FlightRows = FlightRowsDefault
-	}
+	c.Window = cmp.Or(c.Window, WindowDefault)
+	c.Lead = cmp.Or(c.Lead, LeadDefault)
+	c.LookaheadRows = cmp.Or(c.LookaheadRows, LookaheadRowsDefault)
+	c.FlightRows = cmp.Or(c.FlightRows, FlightRowsDefault)
 	if c.Handover == nil {
 		c.Handover = noHandover{}
 	}
@@ -188,10 +182,12 @@ type shared struct {
 	heldLeases    *heldLeases
 	inFlightLimit *inFlightLimit
 	readSlots     *readSlots
-	acquired      acquiredTasks
-	logLimiter    logLimiter
-	activity      atomic.Pointer[activityRecord] // replaced by Run and read by all
-	warmed        chan struct{}                  // has an element when a partition was read ahead for the first time
+	logLimiter    *logLimiter
+	// acquired holds the ids of the tasks of deliver lambdas that this process has acquired and not finished. A
+	// row that is acquired in its name and is not here was left by an earlier life of it.
+	acquired sync.Map
+	activity atomic.Pointer[activityRecord] // replaced by Run and read by all
+	warmed   chan struct{}                  // has an element when a partition was read ahead for the first time
 }
 
 func newShared(c Config) *shared {
@@ -202,7 +198,8 @@ func newShared(c Config) *shared {
 	c.Dispatcher = observedDispatcher{c.Dispatcher, c.Clock, health}
 	s := &shared{
 		Config: c, health: health, heldLeases: held, inFlightLimit: newInFlightLimit(c.FlightRows), readSlots: newReadSlots(),
-		warmed: make(chan struct{}, 1),
+		logLimiter: newLogLimiter(),
+		warmed:     make(chan struct{}, 1),
 	}
 	s.activity.Store(&activityRecord{})
 	return s

@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"log/slog"
-	"sync"
 	"time"
 
 	"github.com/kinesin-io/kinesin/internal/backoff"
@@ -47,9 +46,8 @@ type deliverMode struct {
 
 	retries  *buffer // when the tasks in waiting are tried again
 	waiting  map[task.ID]*task.Order
-	leftover []task.Task  // wake-up rows that no task needs
-	restTo   task.Instant // nothing is acquired before, since the store refused a write
-	fails    int          // of the store, in a row
+	leftover []task.Task // wake-up rows that no task needs
+	breaker  breaker     // for reads and writes of rows
 	batches  deliverBatches
 }
 
@@ -58,9 +56,7 @@ type deliverBatches struct {
 	running int
 	ctx     context.Context //nolint:containedctx // outlives the loop's rounds; abandon ends it
 	abandon context.CancelFunc
-
-	mu      sync.Mutex // guards results
-	results []deliverResult
+	results chan deliverResult // has room for all
 }
 
 // deliverResult says how a batch went.
@@ -73,6 +69,7 @@ func newDeliverMode(l *loop) *deliverMode {
 	d := &deliverMode{
 		loop: l, retries: newBuffer(deliverHeldMax + deliverBatchesMax*batchRowsMax), waiting: map[task.ID]*task.Order{},
 	}
+	d.batches.results = make(chan deliverResult, deliverBatchesMax)
 	d.batches.ctx, d.batches.abandon = context.WithCancel(context.Background())
 	return d
 }
@@ -81,12 +78,15 @@ func (d *deliverMode) shift(by time.Duration) { d.retries.shift(by) }
 
 // dispatchDue implements mode: it starts batches for what is due within the lead, retries first.
 func (d *deliverMode) dispatchDue(ctx context.Context) (busy bool, err error) {
-	d.takeResults(ctx)
 	now := d.now()
-	if !d.rests(now) {
+	for len(d.batches.results) > 0 {
+		r := <-d.batches.results
+		d.settle(ctx, &r, now)
+	}
+	if !d.breaker.isOpen(now) {
 		err = d.checkInFlight(ctx, now)
 	}
-	for err == nil && !d.rests(now) && d.batches.running < deliverBatchesMax {
+	for err == nil && !d.breaker.isOpen(now) && d.batches.running < deliverBatchesMax {
 		orders := d.takeRetries(now)
 		if len(orders) == 0 && len(d.waiting) < deliverHeldMax {
 			orders, err = d.takeFresh(ctx, now)
@@ -110,10 +110,7 @@ func (d *deliverMode) start(orders []task.Order) {
 	b := &d.batches
 	b.running++
 	go func() {
-		left := d.Delivery.Deliverer.Deliver(b.ctx, orders)
-		b.mu.Lock()
-		b.results = append(b.results, deliverResult{orders, left})
-		b.mu.Unlock()
+		b.results <- deliverResult{orders, d.Delivery.Deliverer.Deliver(b.ctx, orders)}
 		notify(d.wake)
 	}()
 }
@@ -123,39 +120,24 @@ func (d *deliverMode) end(ctx context.Context) {
 	defer d.batches.abandon()
 	timer := d.Clock.NewTimer(finishMax)
 	defer timer.Stop()
-	for {
-		d.takeResults(ctx)
-		if d.batches.running == 0 {
-			break
-		}
+	for d.batches.running > 0 {
 		select {
-		case <-d.wake:
+		case r := <-d.batches.results:
+			d.settle(ctx, &r, d.now())
 		case <-timer.C():
 			d.batches.abandon()
 		}
 	}
 	for id := range d.waiting {
-		d.acquired.drop(id)
+		d.acquired.Delete(id)
 	}
 	d.stats.stuck.Store(0)
-}
-
-func (d *deliverMode) takeResults(ctx context.Context) {
-	b := &d.batches
-	b.mu.Lock()
-	results := b.results
-	b.results = nil
-	b.mu.Unlock()
-	now := d.now()
-	for i := range results {
-		b.running--
-		d.settle(ctx, &results[i], now)
-	}
 }
 
 // settle forgets what is done and keeps what is acquired for another try. A task that could not even be
 // acquired is taken again after the partition has backed off.
 func (d *deliverMode) settle(ctx context.Context, r *deliverResult, now task.Instant) {
+	d.batches.running--
 	held := make(map[task.ID]bool, len(r.left))
 	var failed, undelivered error
 	var again []*task.Order
@@ -178,7 +160,7 @@ func (d *deliverMode) settle(ctx context.Context, r *deliverResult, now task.Ins
 	}
 	for i := range r.orders {
 		if id := r.orders[i].Task.ID; !held[id] {
-			d.acquired.drop(id)
+			d.acquired.Delete(id)
 		}
 	}
 	for _, o := range again { // the next scan may fail as well
@@ -188,7 +170,7 @@ func (d *deliverMode) settle(ctx context.Context, r *deliverResult, now task.Ins
 		d.backOff(ctx, failed, now)
 		return
 	}
-	d.fails = 0
+	d.breaker.close()
 	if len(held) > 0 {
 		d.countFailure(d.partition, undelivered)
 		d.warn(ctx, "tasks not delivered, trying again", undelivered,
@@ -214,7 +196,7 @@ func (d *deliverMode) checkAt(t *task.Task, at task.Instant) {
 func (d *deliverMode) retryLater(o *task.Order, failure error, now task.Instant) {
 	id := o.Task.ID
 	if errors.Is(failure, queue.ErrUndeliverable) {
-		d.acquired.drop(id)
+		d.acquired.Delete(id)
 		d.checkAt(&o.Task, now.Add(undeliverableEvery))
 		return
 	}
@@ -229,11 +211,8 @@ func (d *deliverMode) backOff(ctx context.Context, err error, now task.Instant) 
 		return
 	}
 	d.partitionFailed(ctx, d.partition, err)
-	d.fails++
-	d.restTo = now.Add(d.retryPause(d.fails))
+	d.breaker.open(d.Clock, now)
 }
-
-func (d *deliverMode) rests(now task.Instant) bool { return mustWait(now, d.restTo) }
 
 // checkInFlight reads rows again that others have acquired, or that are left alone for a while.
 func (d *deliverMode) checkInFlight(ctx context.Context, now task.Instant) error {
@@ -360,7 +339,11 @@ func (d *deliverMode) takeFresh(ctx context.Context, now task.Instant) (orders [
 		return nil, err
 	}
 	for i := range taken {
-		if o, ok := d.order(&wakeups[i], &rows[i], now); ok && d.acquired.add(o.Task.ID) {
+		o, ok := d.order(&wakeups[i], &rows[i], now)
+		if !ok {
+			continue
+		}
+		if _, known := d.acquired.LoadOrStore(o.Task.ID, struct{}{}); !known {
 			orders = append(orders, o)
 		}
 	}
@@ -403,8 +386,5 @@ func (d *deliverMode) next(now task.Instant) (at task.Instant, room <-chan struc
 			at = min(at, fresh)
 		}
 	}
-	if d.rests(now) {
-		at = max(at, d.restTo)
-	}
-	return at, nil
+	return d.breaker.notBefore(now, at), nil
 }

@@ -129,7 +129,7 @@ func (s *shared) readActivity(ctx context.Context, p *progress) error {
 			return ctx.Err()
 		}
 		s.activityFailed(ctx, err)
-		if err := clock.Sleep(ctx, s.Clock, s.retryPause(failures)); err != nil {
+		if err := clock.Sleep(ctx, s.Clock, retryPause(s.Clock, failures)); err != nil {
 			return err
 		}
 	}

@@ -5,19 +5,15 @@ import (
 	"testing"
 
 	"github.com/kinesin-io/kinesin/internal/lease"
-	"github.com/kinesin-io/kinesin/task"
 )
 
 // TestSharedStateIsLocked is for the race detector: what stands behind one lock is used by goroutines that
 // nothing else orders.
 func TestSharedStateIsLocked(_ *testing.T) {
-	var h acquiredTasks
 	var leases heldLeases
 	var health storeHealth
 	var running sync.WaitGroup
 	for _, use := range []func(){
-		func() { h.add(task.ID{1}) },
-		func() { h.drop(task.ID{1}) },
 		func() { leases.note(&lease.Lease{Worker: "w", Receipt: at}) },
 		func() { leases.end("w") },
 		func() { health.began(at, false) },

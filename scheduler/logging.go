@@ -33,6 +33,8 @@ type logLimiter struct {
 	last map[string]*loggedFailure // by kind; guarded by mu
 }
 
+func newLogLimiter() *logLimiter { return &logLimiter{last: map[string]*loggedFailure{}} }
+
 // loggedFailure says when a kind of failure was logged last, in monotonic time, and how often it was not since.
 type loggedFailure struct {
 	at         time.Duration
@@ -60,12 +62,9 @@ func (l *logLimiter) allow(c clock.Clock, source string, err error) (ok bool, su
 	}
 	if len(l.last) >= failureKindsMax {
 		maps.DeleteFunc(l.last, func(_ string, last *loggedFailure) bool { return now-last.at >= last.every })
-	}
-	if len(l.last) >= failureKindsMax {
-		return false, 0
-	}
-	if l.last == nil {
-		l.last = map[string]*loggedFailure{}
+		if len(l.last) >= failureKindsMax {
+			return false, 0
+		}
 	}
 	l.last[kind] = &loggedFailure{at: now, every: every}
 	return true, 0

@@ -14,7 +14,7 @@ import (
 
 func TestLogLimiterIsBounded(t *testing.T) {
 	v := clock.NewVirtual(task.Instant(1_700_000_000_000_000), 1)
-	c, q := v.Process(0), &logLimiter{}
+	c, q := v.Process(0), newLogLimiter()
 	news := func(from, to int) (logged int) {
 		for i := from; i < to; i++ {
 			if is, _ := q.allow(c, "partition", fmt.Errorf("%w: %d", queue.ErrMissing, i)); is {
@@ -37,7 +37,7 @@ func TestLogLimiterIsBounded(t *testing.T) {
 // Hundreds of partitions meet the same outage; each failure has a connection and a request of its own.
 func TestEachKindOfFailureIsLoggedOnceInAWhile(t *testing.T) {
 	v := clock.NewVirtual(task.Instant(1_700_000_000_000_000), 1)
-	c, q := v.Process(0), &logLimiter{}
+	c, q := v.Process(0), newLogLimiter()
 	meet := func(what string, err func(n int) error) (logged, more int) {
 		for n := range 500 {
 			if is, since := q.allow(c, what, err(n)); is {

@@ -156,7 +156,11 @@ func isWaiting(t *task.Task) bool {
 
 // knows reports whether a wake-up row that a scan has found is known: its task is in flight, or acquired.
 func (l *loop) knows(row *task.Task) bool {
-	return l.inFlight.noteScanned(row) || l.acquired.has(row.ID)
+	if l.inFlight.noteScanned(row) {
+		return true
+	}
+	_, acquired := l.acquired.Load(row.ID)
+	return acquired
 }
 
 // idle waits for the next thing to dispatch or to read, a hint, or room in the queue.
@@ -188,5 +192,5 @@ func (l *loop) pause(ctx context.Context, err error) {
 	}
 	l.partitionFailed(ctx, l.partition, err)
 	l.failures++
-	_ = clock.Sleep(ctx, l.Clock, l.retryPause(l.failures))
+	_ = clock.Sleep(ctx, l.Clock, retryPause(l.Clock, l.failures))
 }

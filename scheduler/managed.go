@@ -27,7 +27,7 @@ type managedMode struct {
 	room     queueRoom
 	resend   []task.Task // enqueued tasks whose messages may not be on their queue
 	leftover []task.Task // wake-up rows that no task needs
-	breaker  recheckBreaker
+	breaker  breaker     // for calls about leases and queues, opened by a round in which some failed
 }
 
 // queueRoom says whether tasks of a round had to wait for room in their queue.
@@ -349,10 +349,7 @@ func (m *managedMode) next(now task.Instant) (at task.Instant, room <-chan struc
 		at = min(at, due)
 	}
 	if check, ok := m.inFlight.next(); ok {
-		if m.breaker.isOpen(now) {
-			check = max(check, m.breaker.retry)
-		}
-		at = min(at, check)
+		at = min(at, m.breaker.notBefore(now, check))
 	}
 	return at, room
 }

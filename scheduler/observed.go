@@ -110,16 +110,11 @@ const (
 // since the store had no time to answer.
 func withWriteTimeout(ctx context.Context, c clock.Clock) (context.Context, context.CancelFunc) {
 	ctx, cancel := context.WithCancelCause(ctx)
-	timer := c.NewTimer(writeTimeout / writeTimeoutSteps)
 	stopped := make(chan struct{})
 	go func() {
 		defer close(stopped)
-		defer timer.Stop()
 		for range writeTimeoutSteps {
-			select {
-			case <-timer.C():
-				timer.Reset(writeTimeout / writeTimeoutSteps)
-			case <-ctx.Done():
+			if clock.Sleep(ctx, c, writeTimeout/writeTimeoutSteps) != nil {
 				return
 			}
 		}

@@ -36,9 +36,8 @@ type readAhead struct {
 	missed   task.Instant // a row at or behind it may be unknown though the horizon covers it; zero: none
 	through  task.Instant // where the last one ended; zero: there was none
 	next     task.Instant
-	repeated bool         // there was a first one, so that the second one is planned
-	retry    task.Instant // after a failure: not before then
-	failures int          // in a row
+	repeated bool    // there was a first one, so that the second one is planned
+	breaker  breaker // for all reads of the schedule
 }
 
 // restartAt has a read-ahead begin at once, and no later in the schedule than at an instant.
@@ -62,10 +61,7 @@ func (l *loop) nextRead(now task.Instant) task.Instant {
 	if r.full.underWay && l.roomForScan() {
 		at = min(at, max(r.full.page, now))
 	}
-	if mustWait(now, r.ahead.retry) {
-		at = max(at, r.ahead.retry)
-	}
-	return at
+	return r.ahead.breaker.notBefore(now, at)
 }
 
 // read reads the partition when it is time: ahead, or a page of a full scan. A read that fails is tried again
@@ -74,11 +70,11 @@ func (l *loop) read(ctx context.Context) {
 	now, r := l.now(), &l.reader
 	due := now >= r.ahead.next || r.ahead.next > now.Add(l.Window/2) // the clock may be set back
 	refill := l.buffer.isLow()
-	if l.foreign || mustWait(now, r.ahead.retry) || !due && !refill && !l.isScanDue(now) {
+	if l.foreign || r.ahead.breaker.isOpen(now) || !due && !refill && !l.isScanDue(now) {
 		l.readSlots.withdraw(&r.slot)
 		return
 	}
-	if !l.readSlots.take(&r.slot, !l.stats.warm.Load(), r.ahead.failures > 0) {
+	if !l.readSlots.take(&r.slot, !l.stats.warm.Load(), r.ahead.breaker.failures > 0) {
 		l.widen(now)
 		return
 	}
@@ -123,14 +119,12 @@ func (l *loop) readDone(ctx context.Context, err error) bool {
 		return false
 	}
 	l.stats.noteRead(l.Clock, err)
-	r := &l.reader.ahead
 	if err != nil {
 		l.partitionFailed(ctx, l.partition, err)
-		r.failures++
-		r.retry = l.now().Add(l.retryPause(r.failures))
+		l.reader.ahead.breaker.open(l.Clock, l.now())
 		return false
 	}
-	r.retry, r.failures = 0, 0
+	l.reader.ahead.breaker.close()
 	return true
 }
 

@@ -34,15 +34,6 @@ const (
 // errNextRound says that a row is left to the next round, because this one has made enough calls.
 var errNextRound = errors.New("left to the next round")
 
-// recheckBreaker is the circuit breaker for calls about leases and queues. It opens after a round in which some
-// did not answer.
-type recheckBreaker struct {
-	retry    task.Instant // open until then
-	failures int          // rounds in a row
-}
-
-func (b *recheckBreaker) isOpen(now task.Instant) bool { return mustWait(now, b.retry) }
-
 // recheck decides, in one round, what follows from the wake-ups of tasks. It asks for every lease and queue
 // once, also when there is no answer, and stops when too many calls fail or take too long, so that due tasks
 // have their turn. The rows that are left begin the next round.
@@ -156,11 +147,10 @@ func (r *recheck) end(ctx context.Context) {
 	switch {
 	case r.budget.failure != nil:
 		r.partitionFailed(ctx, r.partition, r.budget.failure)
-		r.breaker.failures++
-		again = now.Add(r.retryPause(r.breaker.failures))
-		r.breaker.retry = again
+		r.breaker.open(r.Clock, now)
+		again = r.breaker.retry
 	case r.budget.made:
-		r.breaker = recheckBreaker{}
+		r.breaker.close()
 	}
 	for _, t := range r.failed {
 		t.checkAt = again
