@@ -19,9 +19,9 @@ func (n *Node) delivery(c *Config, seal *task.Sealer) *scheduler.Delivery {
 			l := n.catalog.ByRef(p.Lambda)
 			return l != nil && l.Mode == task.Deliver
 		},
-		Deliverer: dispatcher.NewCourier(dispatcher.CourierConfig{
+		Deliverer: dispatcher.NewDeliverer(dispatcher.DelivererConfig{
 			Store: n.store, Queue: n.queue, Policies: policies{n.catalog}, Sealer: seal, Clock: c.Clock, Log: c.Log,
-			Hooks: dispatcher.CourierHooks{Delivered: n.delivered, Undelivered: n.undelivered}, Ended: n.ended, Together: c.together(),
+			Hooks: dispatcher.DelivererHooks{Delivered: n.delivered, Undelivered: n.undelivered}, Ended: n.ended, Together: c.together(),
 		}),
 	}
 }

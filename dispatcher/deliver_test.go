@@ -25,7 +25,7 @@ import (
 	"github.com/kinesin-io/kinesin/task"
 )
 
-// post is a courier over a store in memory whose writes can fail and a queue that writes down what it is
+// post is a Deliverer over a store in memory whose writes can fail and a queue that writes down what it is
 // given.
 type post struct {
 	t      *testing.T
@@ -38,14 +38,14 @@ type post struct {
 	queue  *queue.Queue
 	seal   *task.Sealer
 	steps  *steps
-	*dispatcher.Courier
+	*dispatcher.Deliverer
 
 	mu     sync.Mutex
 	late   []time.Duration
 	failed int
 }
 
-// steps is what a courier did, and where it is to die.
+// steps is what a Deliverer did, and where it is to die.
 type steps struct {
 	mu     sync.Mutex
 	done   []string
@@ -105,10 +105,10 @@ func inPost(t *testing.T, test func(p *post)) {
 		}
 		p.store = store.New(p.driver, store.Config{Clock: c})
 		p.queue = queue.New(p.out)
-		p.Courier = dispatcher.NewCourier(dispatcher.CourierConfig{
+		p.Deliverer = dispatcher.NewDeliverer(dispatcher.DelivererConfig{
 			Store: steppedStore{p.store, p.steps}, Queue: steppedQueue{p.queue, p.steps}, Sealer: p.seal,
 			Policies: policies{7: {Retention: time.Hour}}, Clock: c, Log: slog.New(slog.DiscardHandler),
-			Hooks: dispatcher.CourierHooks{
+			Hooks: dispatcher.DelivererHooks{
 				Delivered:   func(_ *task.Task, late time.Duration) { p.note(func() { p.late = append(p.late, late) }) },
 				Undelivered: func(*task.Task, error) { p.note(func() { p.failed++ }) },
 			},
@@ -233,7 +233,7 @@ func TestDeliveriesAreNeverEarlyAndShareSends(t *testing.T) {
 }
 
 // Whoever finds the row after a crash sends: the consumer may get a task twice, and never not at all.
-func TestACourierThatDiesLosesNothing(t *testing.T) {
+func TestADelivererThatDiesLosesNothing(t *testing.T) {
 	for before, deliveries := range map[string]int{"acquire": 1, "send": 1, "remove": 2} {
 		t.Run("before "+before, func(t *testing.T) {
 			inPost(t, func(p *post) {
@@ -258,7 +258,7 @@ func TestACourierThatDiesLosesNothing(t *testing.T) {
 	}
 }
 
-func TestOfTwoCouriersOneSends(t *testing.T) {
+func TestOfTwoDeliverersOneSends(t *testing.T) {
 	inPost(t, func(p *post) {
 		o := p.order(1, 50*time.Millisecond, nil)
 		other := o
