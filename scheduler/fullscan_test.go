@@ -71,7 +71,7 @@ func TestALookGoesOnWhereTheLastOneEnded(t *testing.T) {
 
 // What a crash leaves behind looks is found by the next pass, and goes only where a task row shows that
 // nobody needs it.
-func TestAPassCleansUp(t *testing.T) {
+func TestAFullScanCleansUp(t *testing.T) {
 	inWorld(t, depth, func(w *world) {
 		w.settled()
 		ended := w.awake(high, -time.Hour, func(t *task.Task) {
