@@ -52,34 +52,6 @@ func (k *loopClock) local(steady task.Instant) task.Instant { return steady.Add(
 // start, or since the wall clock was set. Then everybody has the time that they have after an outage.
 func (k *loopClock) heartbeatsSince() task.Instant { return max(k.start, k.stepped) }
 
-// readClock begins a round. If the wall clock was set since the last round, what was planned is planned anew.
-// A suspension of the machine looks the same and needs the same.
-func (l *loop) readClock() {
-	now, step := l.wall.read(l.Clock)
-	if step.Abs() < clock.StepMin {
-		return
-	}
-	l.inFlight.shift(now, step)
-	l.mode.shift(step)
-	l.reader.ahead.next, l.reader.ahead.breaker.retry = 0, 0
-	full := &l.reader.full
-	if full.since = min(full.since, now); step < 0 {
-		full.begins = min(full.begins, now.Add(full.every))
-	}
-}
-
-// now returns what the wall clock shows, or would show if it was not set in this round.
-func (l *loop) now() task.Instant { return l.wall.local(clock.Steady(l.Clock)) }
-
-// nowWithoutSteps returns now less what the wall clock was set forward in the last store.CallMax. By it no
-// call that is under way looks older than it is.
-func (l *loop) nowWithoutSteps() task.Instant {
-	if clock.Steady(l.Clock) >= l.wall.stepped.Add(store.CallMax) {
-		return l.now()
-	}
-	return l.now().Add(-l.wall.forward)
-}
-
 // isAhead reports whether a stamp was written before the wall clock was set back, or by a process whose clock
 // is wrong. A time that counts from such a stamp would not end for as long.
 func isAhead(stamp, now task.Instant) bool { return stamp > now.Add(task.ClockBound) }

@@ -10,8 +10,6 @@ import (
 	"cmp"
 	"context"
 	"log/slog"
-	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/kinesin-io/kinesin/internal/clock"
@@ -33,6 +31,21 @@ const (
 	// FlightRowsDefault bounds the tasks in flight that one process remembers, over all its partitions. Tasks
 	// beyond it are checked with the next full scan.
 	FlightRowsDefault = 1 << 18
+)
+
+// Partitions are handed over without a gap: the next owner first reads a partition ahead (then it is warm) and
+// says so; the previous owner fires it until then. In between both fire it, which costs refused writes. See
+// docs/adr/0016.
+const (
+	// ReleaseMax bounds how long a partition of another owner is fired on here because that one does not show
+	// that it has taken over.
+	ReleaseMax = 6 * time.Second
+	// Linger is for how long after a take-over the previous owner dispatches what it knows: until the next
+	// owner's second read-ahead.
+	Linger = SecondLook
+	// SecondLook is how long after the first read-ahead of a partition the second one is: it finds what only
+	// the previous owner was told of in the meantime.
+	SecondLook = 2 * time.Second
 )
 
 // Store is what the scheduler reads.
@@ -103,6 +116,27 @@ type Handover interface {
 	Heard() <-chan struct{}
 }
 
+// Downtime is what finds stale rows, and what takes them.
+type Downtime struct {
+	Rows ControlRows
+	// Retention returns how long a lambda keeps its ended rows; false for an unknown lambda.
+	Retention func(lambda uint32) (time.Duration, bool)
+	Aside     Aside
+}
+
+// ControlRows is where the record is.
+type ControlRows interface {
+	Control(ctx context.Context, kind, name string) (store.Control, error)
+	PutControl(ctx context.Context, c store.Control) error
+}
+
+// Aside keeps tasks that a person has to decide about.
+type Aside interface {
+	// SetAside keeps the tasks of wake-up rows, until there is an error. It returns how many are kept, from the
+	// first on.
+	SetAside(ctx context.Context, rows []task.Task) (n int, err error)
+}
+
 // Config is what a Scheduler is made of; the durations and row counts have defaults.
 type Config struct {
 	Store      Store
@@ -153,6 +187,21 @@ type Hooks struct {
 	Failed func(p task.Partition, err error)
 }
 
+// Assignment says which partitions the members own, as this process sees it.
+type Assignment struct {
+	Members []string
+	// Load is how many partitions each member owns.
+	Load map[string]int
+	// Owned is how many this process owns; for a while it also fires others, until they are taken over.
+	Owned int
+	// Gained and Lost are how many partitions this assignment brought or took, among those that are in it and
+	// in the one before.
+	Gained, Lost int
+	// Since is when this assignment was computed, Warm how long it took from then until all owned partitions
+	// were read ahead; 0: not yet. In monotonic time.
+	Since, Warm time.Duration
+}
+
 func (c Config) withDefaults() Config {
 	c.Window = cmp.Or(c.Window, WindowDefault)
 	c.Lead = cmp.Or(c.Lead, LeadDefault)
@@ -173,48 +222,3 @@ type noHandover struct{}
 func (noHandover) InForce([]string)              {}
 func (noHandover) Follows(string, []string) bool { return true }
 func (noHandover) Heard() <-chan struct{}        { return nil }
-
-// shared is what all loops of a process share.
-type shared struct {
-	Config
-
-	health        *storeHealth
-	heldLeases    *heldLeases
-	inFlightLimit *inFlightLimit
-	readSlots     *readSlots
-	logLimiter    *logLimiter
-	// acquired holds the ids of the tasks of deliver lambdas that this process has acquired and not finished. A
-	// row that is acquired in its name and is not here was left by an earlier life of it.
-	acquired sync.Map
-	activity atomic.Pointer[activityRecord] // replaced by Run and read by all
-	warmed   chan struct{}                  // has an element when a partition was read ahead for the first time
-}
-
-func newShared(c Config) *shared {
-	c = c.withDefaults()
-	health, held := &storeHealth{}, &heldLeases{}
-	c.Store = observedStore{c.Store, c.Clock, health}
-	c.Leases = observedLeases{c.Leases, c.Clock, health, held}
-	c.Dispatcher = observedDispatcher{c.Dispatcher, c.Clock, health}
-	s := &shared{
-		Config: c, health: health, heldLeases: held, inFlightLimit: newInFlightLimit(c.FlightRows), readSlots: newReadSlots(),
-		logLimiter: newLogLimiter(),
-		warmed:     make(chan struct{}, 1),
-	}
-	s.activity.Store(&activityRecord{})
-	return s
-}
-
-// isGone reports whether a process is not this one, and gone for sure.
-func (s *shared) isGone(process string) bool {
-	_, gone := s.Presence(process)
-	return process != s.Process && gone
-}
-
-// notify leaves an element in a channel that has room for one.
-func notify(c chan struct{}) {
-	select {
-	case c <- struct{}{}:
-	default:
-	}
-}

@@ -30,27 +30,6 @@ const (
 	recordAgeMax = 2 * recordEvery
 )
 
-// Downtime is what finds stale rows, and what takes them.
-type Downtime struct {
-	Rows ControlRows
-	// Retention returns how long a lambda keeps its ended rows; false for an unknown lambda.
-	Retention func(lambda uint32) (time.Duration, bool)
-	Aside     Aside
-}
-
-// ControlRows is where the record is.
-type ControlRows interface {
-	Control(ctx context.Context, kind, name string) (store.Control, error)
-	PutControl(ctx context.Context, c store.Control) error
-}
-
-// Aside keeps tasks that a person has to decide about.
-type Aside interface {
-	// SetAside keeps the tasks of wake-up rows, until there is an error. It returns how many are kept, from the
-	// first on.
-	SetAside(ctx context.Context, rows []task.Task) (n int, err error)
-}
-
 // activityRecord says when schedulers ran over a store.
 type activityRecord struct {
 	At   task.Instant `json:"at"` // the last time; zero: not known

@@ -16,9 +16,6 @@ const (
 	// foreignMax bounds the foreign partitions whose tasks are dispatched here; tasks of others wait for their
 	// owners.
 	foreignMax = 1024
-	// foreignDelay is how much later a task is dispatched here, so that an owner that knows it is first. A
-	// wake-up then costs a read.
-	foreignDelay = 50 * time.Millisecond
 	// foreignIdleMax is how long the loop of a foreign partition stays without anything to do.
 	foreignIdleMax = time.Minute
 )
@@ -128,28 +125,4 @@ func (f *foreignLoops) wakeAll() {
 	for _, one := range f.loops {
 		notify(one.wake)
 	}
-}
-
-// delayed returns when to act on a row that wakes at an instant: in a foreign partition its owner has the
-// first try.
-func (l *loop) delayed(at task.Instant) task.Instant {
-	if l.foreign {
-		return at.Add(foreignDelay)
-	}
-	return at
-}
-
-// becomeForeign keeps of a partition that was taken over only what the new owner may not know yet.
-func (l *loop) becomeForeign(now task.Instant) {
-	l.foreign = true
-	l.reader.full.underWay = false
-	l.buffer.dropAfter(endOf(now.Add(Linger)), func(e entry) bool { return !e.mustRead })
-	l.inFlight.dropLaterThan(now.Add(l.Window)) // retries that only this process knows of wake by then
-	l.extendForeign()
-}
-
-// extendForeign keeps the horizon at half a window: what is due later the owner finds in time.
-func (l *loop) extendForeign() {
-	l.buffer.truncated = false
-	l.buffer.extend(endOf(l.now().Add(l.Window / 2)))
 }

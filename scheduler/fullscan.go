@@ -63,11 +63,11 @@ func (l *loop) roomForScan() bool {
 
 // readPage reads a page of the schedule. It returns the rows that are not known, and the last key of a full
 // page; zero at the end of the range.
-func (l *loop) readPage(ctx context.Context, after store.WakeKey, through task.Instant) (unknown []task.Task, last store.WakeKey, ok bool) {
+func (l *loop) readPage(ctx context.Context, after store.WakeKey, through task.Instant) (unknown []task.Task, last store.WakeKey, err error) {
 	limit := min(scanPageMax, l.buffer.limit/2)
 	page, err := l.Store.ScanSchedule(ctx, l.partition, after, through, limit)
-	if !l.readDone(ctx, err) {
-		return nil, last, false
+	if err != nil {
+		return nil, last, err
 	}
 	if len(page) == limit {
 		last = store.KeyOf(&page[limit-1])
@@ -77,37 +77,38 @@ func (l *loop) readPage(ctx context.Context, after store.WakeKey, through task.I
 			unknown = append(unknown, page[i])
 		}
 	}
-	return unknown, last, true
+	return unknown, last, nil
 }
 
 // scanPage reads the next page of the scan that is under way.
-func (l *loop) scanPage(ctx context.Context) {
+func (l *loop) scanPage(ctx context.Context) error {
 	f := &l.reader.full
-	rows, last, ok := l.readPage(ctx, f.after, f.through)
-	if !ok {
-		return
+	rows, last, err := l.readPage(ctx, f.after, f.through)
+	if err != nil {
+		return err
 	}
 	for i := range rows {
 		l.add(&rows[i])
 	}
 	if last == (store.WakeKey{}) {
 		f.underWay = false
-		return
+		return nil
 	}
 	f.after, f.page = last, l.now()
 	if l.Queue.Durable() {
 		f.page = f.page.Add(scanPause * time.Duration(min(scanPageMax, l.buffer.limit/2)) / scanPageMax)
 	}
+	return nil
 }
 
 // rescanPage reads a page of what a scan that waits for room has read before, when the next scan is due. A
 // backlog may hold up a scan for longer than ended rows are kept, and the part that was read may by now hold
 // leftover rows, and tasks that memory had no room for.
-func (l *loop) rescanPage(ctx context.Context) {
+func (l *loop) rescanPage(ctx context.Context) error {
 	f := &l.reader.full
-	rows, last, ok := l.readPage(ctx, f.rescan, f.after.Wake)
-	if !ok {
-		return
+	rows, last, err := l.readPage(ctx, f.rescan, f.after.Wake)
+	if err != nil {
+		return err
 	}
 	for i := range rows {
 		if !l.buffer.entries.Has(entry{at: l.delayed(rows[i].WakeRow.At), id: rows[i].ID}) {
@@ -115,4 +116,5 @@ func (l *loop) rescanPage(ctx context.Context) {
 		}
 	}
 	f.rescan = last
+	return nil
 }

@@ -1,9 +1,7 @@
 package scheduler
 
 import (
-	"context"
 	"errors"
-	"log/slog"
 	"maps"
 	"slices"
 	"strings"
@@ -77,14 +75,4 @@ func failureKind(err error) string {
 	words := strings.Fields(text[:min(len(text), failureKindBytesMax)])
 	hasDigit := func(word string) bool { return strings.ContainsFunc(word, unicode.IsDigit) }
 	return strings.Join(slices.DeleteFunc(words, hasDigit), " ")
-}
-
-// warn logs a failure that is tried again, unless its kind was logged a moment ago.
-func (s *shared) warn(ctx context.Context, message string, err error, attrs ...slog.Attr) {
-	if ctx.Err() != nil {
-		return
-	}
-	if ok, suppressed := s.logLimiter.allow(s.Clock, message, err); ok {
-		s.Log.LogAttrs(ctx, slog.LevelWarn, message, append(attrs, slog.Int("more", suppressed), slog.Any("error", err))...)
-	}
 }

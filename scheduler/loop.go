@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/kinesin-io/kinesin/internal/clock"
+	"github.com/kinesin-io/kinesin/store"
 	"github.com/kinesin-io/kinesin/task"
 )
 
@@ -15,6 +16,9 @@ const (
 	batchRowsMax = 512
 	// idleMax bounds any wait, so that a missed signal costs seconds and not a task.
 	idleMax = time.Minute
+	// foreignDelay is how much later a task of a foreign partition is dispatched, so that an owner that knows it is first. A
+	// wake-up then costs a read.
+	foreignDelay = 50 * time.Millisecond
 	// progressEvery is how often a waiting loop shows that it makes progress.
 	progressEvery = 10 * time.Second
 )
@@ -53,20 +57,6 @@ type loop struct {
 	wake  chan struct{} // has an element when there may be something to do
 	stats loopStats
 	inbox inbox
-}
-
-func newLoop(s *shared, p task.Partition, start task.Instant, rows int) *loop {
-	wake := make(chan struct{}, 1)
-	l := &loop{
-		shared: s, partition: p, delivers: s.Delivery != nil && s.Delivery.Is(p), wake: wake,
-		buffer: newBuffer(rows), inFlight: newInFlightSet(s.inFlightLimit), wall: newLoopClock(s.Clock, start),
-		reader: scheduleReader{slot: slotRequest{wake: wake}, full: newFullScan(s.Clock.Uint64())},
-	}
-	l.mode = &managedMode{loop: l}
-	if l.delivers {
-		l.mode = newDeliverMode(l)
-	}
-	return l
 }
 
 func (l *loop) run(ctx context.Context) {
@@ -109,6 +99,91 @@ func (l *loop) publish() {
 	l.stats.inFlight.Store(int64(len(l.inFlight.byID)))
 }
 
+// readClock begins a round. If the wall clock was set since the last round, what was planned is planned anew.
+// A suspension of the machine looks the same and needs the same.
+func (l *loop) readClock() {
+	now, step := l.wall.read(l.Clock)
+	if step.Abs() < clock.StepMin {
+		return
+	}
+	l.inFlight.shift(now, step)
+	l.mode.shift(step)
+	l.reader.ahead.next, l.reader.ahead.breaker.retry = 0, 0
+	full := &l.reader.full
+	if full.since = min(full.since, now); step < 0 {
+		full.begins = min(full.begins, now.Add(full.every))
+	}
+}
+
+// now returns what the wall clock shows, or would show if it was not set in this round.
+func (l *loop) now() task.Instant { return l.wall.local(clock.Steady(l.Clock)) }
+
+// nowWithoutSteps returns now less what the wall clock was set forward in the last store.CallMax. By it no
+// call that is under way looks older than it is.
+func (l *loop) nowWithoutSteps() task.Instant {
+	if clock.Steady(l.Clock) >= l.wall.stepped.Add(store.CallMax) {
+		return l.now()
+	}
+	return l.now().Add(-l.wall.forward)
+}
+
+// hint tells the loop of a row.
+func (l *loop) hint(t *task.Task, kind hintKind) {
+	l.inbox.add(t, kind)
+	notify(l.wake)
+}
+
+// checkAllInFlight has all tasks in flight read again, because the process that changed them last may be gone.
+func (l *loop) checkAllInFlight() {
+	l.inbox.mu.Lock()
+	l.inbox.checkAll = true
+	l.inbox.mu.Unlock()
+	notify(l.wake)
+}
+
+// makeForeign tells the loop that another process has taken the partition over.
+func (l *loop) makeForeign() {
+	l.inbox.mu.Lock()
+	l.inbox.makeForeign = true
+	l.inbox.mu.Unlock()
+	notify(l.wake)
+}
+
+// readInbox acts on what the loop was told.
+func (l *loop) readInbox() {
+	news, now := l.inbox.take(), l.now()
+	if news.makeForeign {
+		l.becomeForeign(now)
+	}
+	if news.checkAll && !l.foreign {
+		l.inFlight.checkAll(now)
+	}
+	for i := range news.hints {
+		l.followHint(&news.hints[i])
+	}
+	for i, row := range news.done {
+		id := news.doneIDs[i]
+		if !l.inFlight.has(id, row.At) || !l.inFlight.drop(id) {
+			l.buffer.drop(row.At, id)
+		}
+	}
+	if !news.missed.IsZero() {
+		l.reader.ahead.restartAt(news.missed)
+	}
+}
+
+func (l *loop) followHint(h *hint) {
+	t := &h.task
+	_, known := l.inFlight.byID[t.ID]
+	noScan := known || t.Wake != t.WakeRow.At // no scan brings it at its time
+	switch {
+	case h.kind == hintSent || h.kind == hintAwake && noScan:
+		l.await(t, h.kind == hintAwake)
+	case l.buffer.has(keyOf(t)) && !l.knows(t):
+		l.add(t)
+	}
+}
+
 // add puts a wake-up row that is not in flight into the buffer.
 func (l *loop) add(row *task.Task) {
 	e := entry{at: l.delayed(row.WakeRow.At), id: row.ID, row: row, early: row.State == task.Scheduled && row.Attempt == 0, sends: true}
@@ -135,6 +210,30 @@ func (l *loop) await(t *task.Task, sends bool) {
 	if !l.inFlight.put(l.inFlightAt(t, t.Wake)) && t.Wake <= l.now().Add(l.Window) {
 		l.buffer.add(entry{at: l.delayed(t.Wake), id: t.ID, row: t, mustRead: true, sends: sends})
 	}
+}
+
+// delayed returns when to act on a row that wakes at an instant: in a foreign partition its owner has the
+// first try.
+func (l *loop) delayed(at task.Instant) task.Instant {
+	if l.foreign {
+		return at.Add(foreignDelay)
+	}
+	return at
+}
+
+// becomeForeign keeps of a partition that was taken over only what the new owner may not know yet.
+func (l *loop) becomeForeign(now task.Instant) {
+	l.foreign = true
+	l.reader.full.underWay = false
+	l.buffer.dropAfter(endOf(now.Add(Linger)), func(e entry) bool { return !e.mustRead })
+	l.inFlight.dropLaterThan(now.Add(l.Window)) // retries that only this process knows of wake by then
+	l.extendForeign()
+}
+
+// extendForeign keeps the horizon at half a window: what is due later the owner finds in time.
+func (l *loop) extendForeign() {
+	l.buffer.truncated = false
+	l.buffer.extend(endOf(l.now().Add(l.Window / 2)))
 }
 
 // inFlightAt returns a task as one in flight that is checked then.

@@ -9,33 +9,6 @@ import (
 	"github.com/kinesin-io/kinesin/task"
 )
 
-// Partitions are handed over without a gap: the next owner first reads a partition ahead (then it is warm) and
-// says so; the previous owner fires it until then. In between both fire it, which costs refused writes. See
-// docs/adr/0016.
-const (
-	// ReleaseMax bounds how long a partition of another owner is fired on here because that one does not show
-	// that it has taken over.
-	ReleaseMax = 6 * time.Second
-	// Linger is for how long after a take-over the previous owner dispatches what it knows: until the next
-	// owner's second read-ahead.
-	Linger = SecondLook
-)
-
-// Assignment says which partitions the members own, as this process sees it.
-type Assignment struct {
-	Members []string
-	// Load is how many partitions each member owns.
-	Load map[string]int
-	// Owned is how many this process owns; for a while it also fires others, until they are taken over.
-	Owned int
-	// Gained and Lost are how many partitions this assignment brought or took, among those that are in it and
-	// in the one before.
-	Gained, Lost int
-	// Since is when this assignment was computed, Warm how long it took from then until all owned partitions
-	// were read ahead; 0: not yet. In monotonic time.
-	Since, Warm time.Duration
-}
-
 // assignment is the working state of one Assignment. It belongs to Run.
 type assignment struct {
 	Assignment

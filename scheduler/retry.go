@@ -48,6 +48,16 @@ func (b *breaker) notBefore(now, at task.Instant) task.Instant {
 	return at
 }
 
+// warn logs a failure that is tried again, unless its kind was logged a moment ago.
+func (s *shared) warn(ctx context.Context, message string, err error, attrs ...slog.Attr) {
+	if ctx.Err() != nil {
+		return
+	}
+	if ok, suppressed := s.logLimiter.allow(s.Clock, message, err); ok {
+		s.Log.LogAttrs(ctx, slog.LevelWarn, message, append(attrs, slog.Int("more", suppressed), slog.Any("error", err))...)
+	}
+}
+
 // partitionFailed counts and logs that a partition could not be read or dispatched and is tried again.
 func (s *shared) partitionFailed(ctx context.Context, p task.Partition, err error) {
 	s.countFailure(p, err)

@@ -42,6 +42,20 @@ func (g *loopGroup) run(l *loop) {
 	g.Go(func() { l.run(ctx) })
 }
 
+func newLoop(s *shared, p task.Partition, start task.Instant, rows int) *loop {
+	wake := make(chan struct{}, 1)
+	l := &loop{
+		shared: s, partition: p, delivers: s.Delivery != nil && s.Delivery.Is(p), wake: wake,
+		buffer: newBuffer(rows), inFlight: newInFlightSet(s.inFlightLimit), wall: newLoopClock(s.Clock, start),
+		reader: scheduleReader{slot: slotRequest{wake: wake}, full: newFullScan(s.Clock.Uint64())},
+	}
+	l.mode = &managedMode{loop: l}
+	if l.delivers {
+		l.mode = newDeliverMode(l)
+	}
+	return l
+}
+
 // startForeign starts the loop of a foreign partition.
 func (s *Scheduler) startForeign(g *loopGroup, p task.Partition) *loop {
 	l := newLoop(s.shared, p, g.start, partitionRowsMin)
