@@ -64,9 +64,9 @@ type DelivererHooks struct {
 }
 
 // Deliverer puts the tasks of deliver lambdas on their lambdas' queues. It owns the order of the three steps
-// after the schedule: acquire the row, send, delete the row. A crash between two of them loses nothing: whoever
-// finds the row sends again, so that a consumer gets each task at least once. It never decides when a task is
-// due or who owns it. Concurrent calls share sends and deletes. It is safe for concurrent use.
+// after the schedule: acquire the row, send, delete the row. A crash between two of them loses nothing:
+// whoever finds the row sends again, so that a consumer gets each task at least once. It never decides when a
+// task is due or who owns it. Concurrent calls share sends and deletes. It is safe for concurrent use.
 type Deliverer struct {
 	DelivererConfig
 
@@ -103,9 +103,9 @@ func (d *Deliverer) Deliver(ctx context.Context, orders []task.Order) []task.Und
 	return c.left
 }
 
-// acquire makes the rows this process's own. It returns the orders whose tasks were sent before, and those that
-// are acquired now. The write may get lost in a crash: the row is then as it was, and the task is sent as it
-// would be otherwise.
+// acquire makes the rows this process's own. It returns the orders whose tasks were sent before, and those
+// that are acquired now. The write may get lost in a crash: the row is then as it was, and the task is sent
+// as it would be otherwise.
 func (c *deliverCall) acquire(ctx context.Context, orders []task.Order) (sent, acquired []task.Order) {
 	now := c.Clock.Now()
 	ops := make([]store.Op, 0, len(orders))

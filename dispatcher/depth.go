@@ -30,8 +30,8 @@ type cachedDepth struct {
 	at      task.Instant
 }
 
-// countSent adds what was sent to the cached depths: until the service is asked again, it is all that is known
-// of what was put on its queues.
+// countSent adds what was sent to the cached depths: until the service is asked again, it is all that is
+// known of what was put on its queues.
 func (c *depthCache) countSent(messages []queue.Message, results []error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

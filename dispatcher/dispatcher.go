@@ -1,8 +1,8 @@
-// Package dispatcher moves due tasks from the store to their lambdas' queues, or straight to a waiting worker.
-// It owns the order of the two steps that make this safe, and the bound on the messages in a queue. First comes
-// the conditional write that lets one dispatcher win, then the message or the direct hand-off. Where the queue
-// is this process's memory the message goes alone, and its claim is that write. The package calls the store and
-// the queue; it never decides when a task is due and never talks to workers.
+// Package dispatcher moves due tasks from the store to their lambdas' queues, or straight to a waiting
+// worker. It owns the order of the two steps that make this safe, and the bound on the messages in a queue.
+// First comes the conditional write that lets one dispatcher win, then the message or the direct hand-off.
+// Where the queue is this process's memory the message goes alone, and its claim is that write. The package
+// calls the store and the queue; it never decides when a task is due and never talks to workers.
 package dispatcher
 
 import (
@@ -69,7 +69,8 @@ type Hooks struct {
 	Unsent func(n int)
 }
 
-// Dispatcher carries out orders. It is safe for concurrent use and keeps no state but cached depths of queues.
+// Dispatcher carries out orders. It is safe for concurrent use and keeps no state but cached depths of
+// queues.
 type Dispatcher struct {
 	Config
 

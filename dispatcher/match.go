@@ -24,8 +24,8 @@ type Slot interface {
 	Settle(claimed *task.Task, outcome error)
 }
 
-// match turns an order that puts a task on its queue into a direct hand-off, if a worker waits and no task that
-// waits longer is overtaken. The caller settles the slot with the outcome of the write.
+// match turns an order that puts a task on its queue into a direct hand-off, if a worker waits and no task
+// that waits longer is overtaken. The caller settles the slot with the outcome of the write.
 func (d *Dispatcher) match(ctx context.Context, b *batch, o *task.Order, event *task.Event) Slot {
 	t := &o.Task
 	if d.Matcher == nil || o.Event.Kind != task.Enqueue || t.Suspect || t.State == task.Enqueued {
@@ -47,12 +47,12 @@ func (d *Dispatcher) match(ctx context.Context, b *batch, o *task.Order, event *
 }
 
 // waitMin is from how many messages on a service's queue on they are taken for tasks that wait for workers.
-// Fewer are on their way: if they counted, one moment of load would send all tasks of a steady load through the
-// queue from then on.
+// Fewer are on their way: if they counted, one moment of load would send all tasks of a steady load through
+// the queue from then on.
 const waitMin = 32
 
-// anyWaits reports whether messages of a task's priority, or of a higher one of its lambda, are known to wait.
-// It asks no service: there the depth counts that Room has cached.
+// anyWaits reports whether messages of a task's priority, or of a higher one of its lambda, are known to
+// wait. It asks no service: there the depth counts that Room has cached.
 func (d *Dispatcher) anyWaits(ctx context.Context, t *task.Task) bool {
 	for priority := range t.Partition.Priority + 1 {
 		name := queue.Name{Lambda: t.Partition.Lambda, Priority: priority}
@@ -70,10 +70,10 @@ func (d *Dispatcher) anyWaits(ctx context.Context, t *task.Task) bool {
 }
 
 // sendsFirst reports whether the message of a first order is sent before the task has a task row. That is so
-// where the queue is this process's memory and a worker of this process will receive it: its claim then writes
-// the row, and one write serves for enqueue and claim, as in a direct hand-off. If the message is lost, so is the
-// process. A task that is older than such a message may become is stored as enqueued, whose timeout keeps
-// messages of a long backlog from piling up.
+// where the queue is this process's memory and a worker of this process will receive it: its claim then
+// writes the row, and one write serves for enqueue and claim, as in a direct hand-off. If the message is
+// lost, so is the process. A task that is older than such a message may become is stored as enqueued, whose
+// timeout keeps messages of a long backlog from piling up.
 func (d *Dispatcher) sendsFirst(o *task.Order, now task.Instant) bool {
 	if !o.First || o.Event.Kind != task.Enqueue || d.Matcher == nil || d.Queue.Durable() {
 		return false

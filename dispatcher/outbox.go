@@ -14,11 +14,11 @@ import (
 const (
 	// shareMax is how many tasks wait for each other at most: a request of SQS takes no more.
 	shareMax = 10
-	// sendMax is how many tasks one call sends at most. Their rows are deleted when all of them are sent: of a
-	// crowd, sends go first, and still the deletes do not wait for the whole of it.
+	// sendMax is how many tasks one call sends at most. Their rows are deleted when all of them are sent: of
+	// a crowd, sends go first, and still the deletes do not wait for the whole of it.
 	sendMax = 512
-	// freshFor is how long after it was acquired a task may still be sent. A process that was stopped for longer
-	// must acquire it again, since another one may have done so.
+	// freshFor is how long after it was acquired a task may still be sent. A process that was stopped for
+	// longer must acquire it again, since another one may have done so.
 	freshFor = task.AcquireTimeout / 2
 )
 
@@ -26,9 +26,9 @@ const (
 var errStale = errors.New("acquired too long ago to be sent")
 
 // outbox holds the acquired tasks of one queue until they are sent: those of all its partitions and of all
-// calls. Tasks that are due within Together of the first are sent in one request when the last of them is due.
-// A task with no other due so soon after it is sent when it is due. The outbox knows which, since tasks are
-// acquired further ahead than Together.
+// calls. Tasks that are due within Together of the first are sent in one request when the last of them is
+// due. A task with no other due so soon after it is sent when it is due. The outbox knows which, since tasks
+// are acquired further ahead than Together.
 type outbox struct {
 	queue      task.Partition // without its shard
 	deliveries []*delivery    // in order of due time
@@ -123,8 +123,8 @@ func (d *Deliverer) takeDue(o *outbox, now task.Instant) (due []*delivery, next 
 	return due, o.nextSend(together), false
 }
 
-// send puts tasks on their queue and has the rows deleted of those that are there. It outlasts the calls, each
-// of which may give up by itself.
+// send puts tasks on their queue and has the rows deleted of those that are there. It outlasts the calls,
+// each of which may give up by itself.
 func (d *Deliverer) send(deliveries []*delivery) {
 	now := d.Clock.Now()
 	messages := make([]queue.Delivery, 0, len(deliveries))

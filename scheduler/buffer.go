@@ -59,15 +59,15 @@ type entry struct {
 
 func (e entry) key() rowKey { return rowKey{e.at, e.id} }
 
-// buffer holds what a partition does next, ordered by time and bounded: all wake-up rows up to the horizon
-// that are not in flight. A row that does not fit lowers the horizon and stays in the store. Other goroutines
-// may read only the horizon.
+// buffer holds what a partition does next, ordered by time and bounded: all wake-up rows up to the high-water
+// mark that are not in flight. A row that does not fit lowers the mark and stays in the store. Other
+// goroutines may read only the mark.
 type buffer struct {
 	entries   *btree.BTreeG[entry]
 	limit     int
-	horizon   atomic.Int64 // task.Instant; of that very instant the buffer has the rows up to lastID
+	highWater atomic.Int64 // task.Instant; of that very instant the buffer has the rows up to lastID
 	lastID    task.ID
-	truncated bool // rows were left out: the horizon is nearer than was asked for
+	truncated bool // rows were left out: the high-water mark is nearer than was asked for
 }
 
 func newBuffer(limit int) *buffer {
@@ -77,28 +77,28 @@ func newBuffer(limit int) *buffer {
 
 // covers reports whether a row at that instant may belong into the buffer; has says it exactly. It is safe
 // for concurrent use.
-func (b *buffer) covers(at task.Instant) bool { return int64(at) <= b.horizon.Load() }
+func (b *buffer) covers(at task.Instant) bool { return int64(at) <= b.highWater.Load() }
 
 // has reports whether a row with that key belongs into the buffer.
 func (b *buffer) has(k rowKey) bool { return !b.end().less(k) }
 
-// end returns the horizon.
-func (b *buffer) end() rowKey { return rowKey{task.Instant(b.horizon.Load()), b.lastID} }
+// end returns the high-water mark.
+func (b *buffer) end() rowKey { return rowKey{task.Instant(b.highWater.Load()), b.lastID} }
 
-// extend moves the horizon before the scan that fills the buffer. So a row that is stored later sees the new
-// horizon and comes as a hint, and a row that was stored earlier is found by the scan. It returns the old
-// horizon, to be restored when the scan fails.
-func (b *buffer) extend(horizon rowKey) (before rowKey) {
+// extend moves the high-water mark before the scan that fills the buffer. So a row that is stored later sees
+// the new mark and comes as a hint, and a row that was stored earlier is found by the scan. It returns the
+// old mark, to be restored when the scan fails.
+func (b *buffer) extend(mark rowKey) (before rowKey) {
 	before = b.end()
-	b.lastID = horizon.id
-	b.horizon.Store(int64(horizon.at))
+	b.lastID = mark.id
+	b.highWater.Store(int64(mark.at))
 	return before
 }
 
-// lower brings the horizon nearer; it never moves it away.
-func (b *buffer) lower(horizon rowKey) {
-	if horizon.less(b.end()) {
-		b.extend(horizon)
+// lower brings the high-water mark nearer; it never moves it away.
+func (b *buffer) lower(mark rowKey) {
+	if mark.less(b.end()) {
+		b.extend(mark)
 	}
 	b.truncated = true
 }

@@ -37,7 +37,7 @@ func (m *model) add(e entry) {
 	}
 }
 
-// scan does what a loop does with a store: from behind a place, at most from the horizon.
+// scan does what a loop does with a store: from behind a place, at most from the high-water mark.
 func (m *model) scan(at, to task.Instant) {
 	from, until := endOf(at), endOf(to)
 	if end := m.buffer.end(); end.less(from) {
@@ -84,7 +84,7 @@ func (m *model) check(t *rapid.T) {
 			t.Fatalf("%d is not covered, and has to be in the set", e.at)
 		}
 		if m.buffer.has(rowKey{e.at, e.id}) && !slices.ContainsFunc(held, func(h entry) bool { return h.at == e.at && h.id == e.id }) {
-			t.Fatalf("forgot %d, which is not after the horizon %d", e.at, m.buffer.horizon.Load())
+			t.Fatalf("forgot %d, which is not after the high-water mark %d", e.at, m.buffer.highWater.Load())
 		}
 	}
 	if next, ok := m.buffer.first(); ok && next != held[0].at {
@@ -163,14 +163,14 @@ func TestBufferEvictsTheLatest(t *testing.T) {
 	}
 	kept, evicted := rowKey{50, idOf(7)}, rowKey{50, idOf(9)}
 	if l.has(evicted) || !l.has(kept) || !l.has(evicted.previous()) || !l.covers(50) || l.covers(51) || !l.truncated || l.entries.Len() != 2 {
-		t.Errorf("horizon %v, cut short %v, holds %d", l.end(), l.truncated, l.entries.Len())
+		t.Errorf("high-water mark %v, cut short %v, holds %d", l.end(), l.truncated, l.entries.Len())
 	}
 	l.lower(endOf(80))
 	if l.has(evicted) {
-		t.Error("lower moved the horizon away")
+		t.Error("lower moved the high-water mark away")
 	}
 	if before := l.extend(endOf(100)); before != evicted.previous() || !l.has(evicted) || l.entries.Len() != 2 {
-		t.Errorf("after reach from %v: horizon %v, holds %d", before, l.end(), l.entries.Len())
+		t.Errorf("after reach from %v: high-water mark %v, holds %d", before, l.end(), l.entries.Len())
 	}
 }
 

@@ -8,16 +8,16 @@ import (
 	"github.com/kinesin-io/kinesin/task"
 )
 
-// The wall clock may be set while tasks are in flight. What waits for an instant of the wall clock (a due time,
-// the end of a backoff) keeps that instant. What waits for a while from now (the next check of a task in
-// flight) stays as far away as it was.
+// The wall clock may be set while tasks are in flight. What waits for an instant of the wall clock (a due
+// time, the end of a backoff) keeps that instant. What waits for a while from now (the next check of a task
+// in flight) stays as far away as it was.
 
 // graceStepMin is the smallest step after which workers have the time that they have after an outage, to be
 // heard and to confirm their claims. Less is a small part of any timeout that counts from a stamp.
 const graceStepMin = 2 * time.Second
 
-// loopClock is the wall clock as one loop sees it. It is read once in a round, so that all of the round counts
-// by the same clock.
+// loopClock is the wall clock as one loop sees it. It is read once in a round, so that all of the round
+// counts by the same clock.
 type loopClock struct {
 	start   task.Instant  // of the scheduler, by clock.Steady: no heartbeat before it is missed
 	offset  time.Duration // from clock.Steady to the wall clock
@@ -48,8 +48,9 @@ func (k *loopClock) read(c clock.Clock) (wall task.Instant, step time.Duration) 
 // local converts an instant of clock.Steady to the wall clock of this round.
 func (k *loopClock) local(steady task.Instant) task.Instant { return steady.Add(k.offset) }
 
-// heartbeatsSince returns since when heartbeats could be received here, by clock.Steady: since the scheduler's
-// start, or since the wall clock was set. Then everybody has the time that they have after an outage.
+// heartbeatsSince returns since when heartbeats could be received here, by clock.Steady: since the
+// scheduler's start, or since the wall clock was set. Then everybody has the time that they have after an
+// outage.
 func (k *loopClock) heartbeatsSince() task.Instant { return max(k.start, k.stepped) }
 
 // isAhead reports whether a stamp was written before the wall clock was set back, or by a process whose clock

@@ -1,6 +1,6 @@
 // Package scheduler decides when each task is dispatched, to the millisecond. It owns the schedule of the
-// partitions that are assigned to this process and what is in flight there: first dispatches, retries, enqueue
-// timeouts and lost workers. One loop per partition reads the store, decides, and gives orders to the
+// partitions that are assigned to this process and what is in flight there: first dispatches, retries,
+// enqueue timeouts and lost workers. One loop per partition reads the store, decides, and gives orders to the
 // dispatcher. The package never talks to a queue's consumers and never writes a task itself.
 //
 // Ownership only decides who tries. Two schedulers with one partition cost refused writes and nothing worse.
@@ -33,9 +33,9 @@ const (
 	FlightRowsDefault = 1 << 18
 )
 
-// Partitions are handed over without a gap: the next owner first reads a partition ahead (then it is warm) and
-// says so; the previous owner fires it until then. In between both fire it, which costs refused writes. See
-// docs/adr/0016.
+// Partitions are handed over without a gap: the next owner first reads a partition ahead (then it is warm)
+// and says so; the previous owner fires it until then. In between both fire it, which costs refused writes.
+// See docs/adr/0016.
 const (
 	// ReleaseMax bounds how long a partition of another owner is fired on here because that one does not show
 	// that it has taken over.
@@ -132,8 +132,8 @@ type ControlRows interface {
 
 // Aside keeps tasks that a person has to decide about.
 type Aside interface {
-	// SetAside keeps the tasks of wake-up rows, until there is an error. It returns how many are kept, from the
-	// first on.
+	// SetAside keeps the tasks of wake-up rows, until there is an error. It returns how many are kept, from
+	// the first on.
 	SetAside(ctx context.Context, rows []task.Task) (n int, err error)
 }
 
@@ -151,7 +151,8 @@ type Config struct {
 	Hooks      Hooks
 	Delivery   *Delivery // nil: there are no deliver lambdas here
 	Downtime   *Downtime // nil: ended rows stay until a full scan has seen their wake-up rows
-	// Found is called with each row that was claimed when this process took its partition over. It may be nil.
+	// Found is called with each row that was claimed when this process took its partition over. It may be
+	// nil.
 	Found func(t *task.Task)
 	// Ready is called by Run when all partitions of an assignment have been read ahead. It may be nil.
 	Ready func()
@@ -163,8 +164,8 @@ type Config struct {
 	// that it was never heard of. nil: there are no other processes.
 	Presence func(process string) (here, gone bool)
 
-	// Foreign says that tasks may be stored here whose partitions other processes own. Such an owner finds the
-	// task with its next read-ahead; a task that is due before is dispatched here.
+	// Foreign says that tasks may be stored here whose partitions other processes own. Such an owner finds
+	// the task with its next read-ahead; a task that is due before is dispatched here.
 	Foreign bool
 
 	Window        time.Duration // 0: WindowDefault

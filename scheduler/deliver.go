@@ -39,8 +39,8 @@ const (
 	undeliverableEvery = 10 * time.Minute
 )
 
-// deliverMode dispatches a partition of a deliver lambda. What is due goes to the deliverer in batches, several
-// at a time, so that a slow one does not delay the next.
+// deliverMode dispatches a partition of a deliver lambda. What is due goes to the deliverer in batches,
+// several at a time, so that a slow one does not delay the next.
 type deliverMode struct {
 	*loop
 
@@ -191,8 +191,8 @@ func (d *deliverMode) checkAt(t *task.Task, at task.Instant) {
 	}
 }
 
-// retryLater has a task sent again after a pause, longer each time that it was acquired. A task that its queue
-// refuses for good waits apart, so that it takes no room from others.
+// retryLater has a task sent again after a pause, longer each time that it was acquired. A task that its
+// queue refuses for good waits apart, so that it takes no room from others.
 func (d *deliverMode) retryLater(o *task.Order, failure error, now task.Instant) {
 	id := o.Task.ID
 	if errors.Is(failure, queue.ErrUndeliverable) {
@@ -305,8 +305,8 @@ func (d *deliverMode) takeRetries(now task.Instant) []task.Order {
 }
 
 // nextAcquire returns when the next tasks are acquired, and how long before their due times: so long that
-// tasks of a steady load share requests and a crowd is ready in time, and so short that few are sent again when
-// this process dies, and few cancels come too late. All partitions acquire at the same moments, half of
+// tasks of a steady load share requests and a crowd is ready in time, and so short that few are sent again
+// when this process dies, and few cancels come too late. All partitions acquire at the same moments, half of
 // deliverLeads apart, so that their writes share requests: at 100/s some 25 rows, which is a request.
 func (d *deliverMode) nextAcquire() (at task.Instant, lead time.Duration, ok bool) {
 	first, ok := d.buffer.first()
@@ -320,7 +320,8 @@ func (d *deliverMode) nextAcquire() (at task.Instant, lead time.Duration, ok boo
 	return at - at%max(task.Instant(0).Add(apart), 1), lead, true
 }
 
-// takeFresh takes tasks that are due from the buffer. Tasks that this process has acquired are not taken again.
+// takeFresh takes tasks that are due from the buffer. Tasks that this process has acquired are not taken
+// again.
 func (d *deliverMode) takeFresh(ctx context.Context, now task.Instant) (orders []task.Order, err error) {
 	at, lead, ok := d.nextAcquire()
 	if !ok || now < at {

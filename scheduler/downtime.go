@@ -21,8 +21,8 @@ import (
 const (
 	activityKind = "passes"
 	activityName = "all"
-	// recordEvery is how often every process renews the record, recordFirst how long after its start it does so
-	// first: a process that dies at once has made no full scan. recordRetry is the pause after a failure.
+	// recordEvery is how often every process renews the record, recordFirst how long after its start it does
+	// so first: a process that dies at once has made no full scan. recordRetry is the pause after a failure.
 	recordEvery = task.EndedMin / 3
 	recordFirst = time.Minute
 	recordRetry = 10 * time.Second

@@ -11,8 +11,8 @@ import (
 const (
 	// ForecastSpan is how far ahead DueSoon counts.
 	ForecastSpan = 5 * time.Minute
-	// countEvery is how often a partition is counted: by a scan that is made anyway, so that an idle partition
-	// costs nothing more.
+	// countEvery is how often a partition is counted: by a scan that is made anyway, so that an idle
+	// partition costs nothing more.
 	countEvery = time.Minute
 	// countRowsMax bounds the rows that are read for it; beyond them it is extrapolated.
 	countRowsMax = 512

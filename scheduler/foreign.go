@@ -10,11 +10,11 @@ import (
 )
 
 // A foreign partition is owned by another process. A task that is stored here in such a partition is found by
-// its owner with the next read-ahead, which may be half a window away. A task that is due before is dispatched
-// here: ownership only says who tries first, and two that try cost a refused write.
+// its owner with the next read-ahead, which may be half a window away. A task that is due before is
+// dispatched here: ownership only says who tries first, and two that try cost a refused write.
 const (
-	// foreignMax bounds the foreign partitions whose tasks are dispatched here; tasks of others wait for their
-	// owners.
+	// foreignMax bounds the foreign partitions whose tasks are dispatched here; tasks of others wait for
+	// their owners.
 	foreignMax = 1024
 	// foreignIdleMax is how long the loop of a foreign partition stays without anything to do.
 	foreignIdleMax = time.Minute

@@ -14,8 +14,8 @@ const (
 	scanEvery = 5 * time.Minute
 	// scansApart is how far apart two full scans of a partition are at most.
 	scansApart = scanEvery + scanEvery/4
-	// scanPageMax bounds the rows that a full scan reads at once, scanPause is the time between two pages where
-	// the store is remote: 5,000 rows a second.
+	// scanPageMax bounds the rows that a full scan reads at once, scanPause is the time between two pages
+	// where the store is remote: 5,000 rows a second.
 	scanPageMax = 512
 	scanPause   = 100 * time.Millisecond
 )

@@ -16,9 +16,9 @@ import (
 const (
 	// graceBeats is how many heartbeats a worker has after an outage before its lease may run out.
 	graceBeats = 3
-	// reclaimsPerSecond is how many tasks of lost workers one process takes back in a second at first, after an
-	// outage. The rate doubles with every reclaimsDouble, and after reclaimsDoublings of them, or without an
-	// outage, there is no limit.
+	// reclaimsPerSecond is how many tasks of lost workers one process takes back in a second at first, after
+	// an outage. The rate doubles with every reclaimsDouble, and after reclaimsDoublings of them, or without
+	// an outage, there is no limit.
 	reclaimsPerSecond = 200
 	reclaimsDouble    = 10 * time.Second
 	reclaimsDoublings = 10

@@ -242,8 +242,8 @@ func (s *inFlightSet) shift(now task.Instant, by time.Duration) {
 	}
 }
 
-// rowUnreadMax is the longest time for which the lease alone is checked. A row that moved on unseen leaves the
-// memory then.
+// rowUnreadMax is the longest time for which the lease alone is checked. A row that moved on unseen leaves
+// the memory then.
 const rowUnreadMax = 10 * time.Minute
 
 // nextRowRead returns when to read a row again that was just read: the longer it is in flight, the later.

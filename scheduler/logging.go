@@ -33,14 +33,16 @@ type logLimiter struct {
 
 func newLogLimiter() *logLimiter { return &logLimiter{last: map[string]*loggedFailure{}} }
 
-// loggedFailure says when a kind of failure was logged last, in monotonic time, and how often it was not since.
+// loggedFailure says when a kind of failure was logged last, in monotonic time, and how often it was not
+// since.
 type loggedFailure struct {
 	at         time.Duration
 	every      time.Duration
 	suppressed int
 }
 
-// allow reports whether a failure is to be logged, and how many of its kind were suppressed since the last one.
+// allow reports whether a failure is to be logged, and how many of its kind were suppressed since the last
+// one.
 func (l *logLimiter) allow(c clock.Clock, source string, err error) (ok bool, suppressed int) {
 	now, kind, every := clock.Mono(c), failureKind(err), failureLogEvery
 	if errors.Is(err, queue.ErrMissing) {

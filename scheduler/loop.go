@@ -16,8 +16,8 @@ const (
 	batchRowsMax = 512
 	// idleMax bounds any wait, so that a missed signal costs seconds and not a task.
 	idleMax = time.Minute
-	// foreignDelay is how much later a task of a foreign partition is dispatched, so that an owner that knows it is first. A
-	// wake-up then costs a read.
+	// foreignDelay is how much later a task of a foreign partition is dispatched, so that an owner that knows
+	// it is first. A wake-up then costs a read.
 	foreignDelay = 50 * time.Millisecond
 	// progressEvery is how often a waiting loop shows that it makes progress.
 	progressEvery = 10 * time.Second
@@ -29,8 +29,8 @@ const (
 type mode interface {
 	// dispatchDue dispatches what is due. busy says that there may be more to do at once.
 	dispatchDue(ctx context.Context) (busy bool, err error)
-	// next returns when dispatchDue has something to do again, at the latest; room, if not nil, is closed when
-	// it may have before.
+	// next returns when dispatchDue has something to do again, at the latest; room, if not nil, is closed
+	// when it may have before.
 	next(now task.Instant) (at task.Instant, room <-chan struct{})
 	// shift is called when the wall clock was set.
 	shift(by time.Duration)
@@ -38,8 +38,8 @@ type mode interface {
 	end(ctx context.Context)
 }
 
-// loop is the scheduler loop of one partition: it reads the schedule ahead, waits, dispatches what is due, and
-// checks what is in flight. All fields but wake, stats and inbox belong to run's goroutine.
+// loop is the scheduler loop of one partition: it reads the schedule ahead, waits, dispatches what is due,
+// and checks what is in flight. All fields but wake, stats and inbox belong to run's goroutine.
 type loop struct {
 	*shared
 
@@ -133,7 +133,8 @@ func (l *loop) hint(t *task.Task, kind hintKind) {
 	notify(l.wake)
 }
 
-// checkAllInFlight has all tasks in flight read again, because the process that changed them last may be gone.
+// checkAllInFlight has all tasks in flight read again, because the process that changed them last may be
+// gone.
 func (l *loop) checkAllInFlight() {
 	l.inbox.mu.Lock()
 	l.inbox.checkAll = true
@@ -200,8 +201,8 @@ func (l *loop) add(row *task.Task) {
 	l.buffer.add(e)
 }
 
-// await has a task row checked when the task wakes. Where there is no room for one more in flight, a task that
-// wakes soon waits in the buffer.
+// await has a task row checked when the task wakes. Where there is no room for one more in flight, a task
+// that wakes soon waits in the buffer.
 func (l *loop) await(t *task.Task, sends bool) {
 	if t.Wake == t.WakeRow.At && !l.foreign && !l.buffer.covers(t.Wake) { // a read-ahead brings its wake-up row
 		l.inFlight.drop(t.ID)
@@ -230,7 +231,7 @@ func (l *loop) becomeForeign(now task.Instant) {
 	l.extendForeign()
 }
 
-// extendForeign keeps the horizon at half a window: what is due later the owner finds in time.
+// extendForeign keeps the high-water mark at half a window: what is due later the owner finds in time.
 func (l *loop) extendForeign() {
 	l.buffer.truncated = false
 	l.buffer.extend(endOf(l.now().Add(l.Window / 2)))

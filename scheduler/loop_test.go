@@ -101,8 +101,8 @@ func TestAnInsertDuringAScanIsOnTime(t *testing.T) {
 	})
 }
 
-// The scan finds more than fits, so that the horizon comes nearer after the hint was taken.
-func TestAHintThatTheHorizonPassedOverIsFound(t *testing.T) {
+// The scan finds more than fits, so that the high-water mark comes nearer after the hint was taken.
+func TestAHintThatTheHighWaterMarkPassedOverIsFound(t *testing.T) {
 	inWorld(t, depth, func(w *world) {
 		w.look = 1
 		s := w.start()

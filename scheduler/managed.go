@@ -18,8 +18,8 @@ const (
 	brokenRowPause = 30 * time.Second
 )
 
-// managedMode dispatches a partition of a managed lambda: what is due as far as the queue has room, and what is
-// in flight when its check is due. Checks never wait behind tasks that wait for room.
+// managedMode dispatches a partition of a managed lambda: what is due as far as the queue has room, and what
+// is in flight when its check is due. Checks never wait behind tasks that wait for room.
 type managedMode struct {
 	*loop
 
@@ -99,8 +99,8 @@ func firstOrder(row *task.Task) task.Order {
 	return task.Order{Task: row.Undispatched(), First: true, Event: task.Event{Kind: task.Enqueue}}
 }
 
-// readRows reads the task rows of tasks in flight and of wake-up rows, and returns the orders that follow. sent
-// is how many messages this round sends besides.
+// readRows reads the task rows of tasks in flight and of wake-up rows, and returns the orders that follow.
+// sent is how many messages this round sends besides.
 func (m *managedMode) readRows(ctx context.Context, r *recheck, ids []task.ID, reads []entry, sent int) (orders []task.Order, err error) {
 	all := slices.Clip(ids)
 	for i := range reads {
@@ -174,7 +174,8 @@ func (m *managedMode) followWakeups(ctx context.Context, reads []entry, rows []t
 }
 
 // followMissing acts on a task in flight that has no task row: its message may wait in this process's memory.
-// When the message is no longer valid, the next read-ahead brings the wake-up row again, if it is still there.
+// When the message is no longer valid, the next read-ahead brings the wake-up row again, if it is still
+// there.
 func (m *managedMode) followMissing(id task.ID, now task.Instant) {
 	one := m.inFlight.byID[id]
 	if one == nil {
@@ -189,9 +190,9 @@ func (m *managedMode) followMissing(id task.ID, now task.Instant) {
 	m.reader.ahead.restartAt(at)
 }
 
-// followEnded acts on a task in flight that has ended. Its wake-up row is deleted by whoever ended it. That is
-// not sure when the message was sent before the task had a row: a scan that found the wake-up row would send
-// it again.
+// followEnded acts on a task in flight that has ended. Its wake-up row is deleted by whoever ended it. That
+// is not sure when the message was sent before the task had a row: a scan that found the wake-up row would
+// send it again.
 func (m *managedMode) followEnded(row *task.Task) {
 	if one := m.inFlight.byID[row.ID]; one != nil && !one.sentUntil.IsZero() {
 		m.leftover = append(m.leftover, *row)
@@ -246,8 +247,8 @@ func (m *managedMode) withinRoom(ctx context.Context, orders []task.Order, sent 
 // isRetry reports whether an order puts a task on its queue that waited in its row.
 func isRetry(o task.Order) bool { return !o.First && isWaiting(&o.Task) }
 
-// carryOut gives orders to the dispatcher and notes what is in flight then. An order that fails is tried again
-// by the next round; an error is returned only when that may help.
+// carryOut gives orders to the dispatcher and notes what is in flight then. An order that fails is tried
+// again by the next round; an error is returned only when that may help.
 func (m *managedMode) carryOut(ctx context.Context, orders []task.Order) (failed error) {
 	if len(m.resend) > 0 {
 		m.Dispatcher.Send(ctx, m.resend)

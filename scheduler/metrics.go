@@ -8,8 +8,8 @@ import (
 )
 
 // Stalled returns how long the slowest loop has made no progress, Run's own loop included. All loops make
-// progress every few seconds, and in an outage with each call that returns, if only with an error. A loop that
-// hangs in a call to the store or a queue makes none.
+// progress every few seconds, and in an outage with each call that returns, if only with an error. A loop
+// that hangs in a call to the store or a queue makes none.
 func (s *Scheduler) Stalled() time.Duration {
 	now := clock.Mono(s.Clock)
 	longest := s.progress.stalled(now)
@@ -45,8 +45,8 @@ func (s *Scheduler) Stuck() map[task.Partition]int64 {
 // InFlight returns how many tasks are in flight.
 func (s *Scheduler) InFlight() int { return s.FlightRows - int(max(s.inFlightLimit.left.Load(), 0)) }
 
-// Overdue returns the due time of the oldest task that waits to be dispatched, of each partition where that is
-// in the past.
+// Overdue returns the due time of the oldest task that waits to be dispatched, of each partition where that
+// is in the past.
 func (s *Scheduler) Overdue() map[task.Partition]task.Instant {
 	now := s.Clock.Now()
 	all := map[task.Partition]task.Instant{}

@@ -123,7 +123,8 @@ func (s *Scheduler) publish(a *assignment) {
 // Assignment returns the present assignment; its maps and slices must not be changed.
 func (s *Scheduler) Assignment() Assignment { return *s.assignment.Load() }
 
-// checkAllInFlight has all that is in flight read again: only a process that is gone knew what it changed last.
+// checkAllInFlight has all that is in flight read again: only a process that is gone knew what it changed
+// last.
 func (s *Scheduler) checkAllInFlight() {
 	for _, l := range *s.loops.Load() {
 		l.checkAllInFlight()

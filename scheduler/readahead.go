@@ -8,11 +8,11 @@ import (
 	"github.com/kinesin-io/kinesin/task"
 )
 
-// A partition's schedule is read in two ways. A read-ahead goes every half window from a margin before now, or
-// from the first row that is not known if that is earlier, to the window's end. A full scan reads all that lies
-// before, from the head: when the partition comes to this process and every few minutes. It finds what is in
-// flight, what was stored late, and what a crash left behind. So neither a backlog nor tasks that run for hours
-// are read with every read-ahead.
+// A partition's schedule is read in two ways. A read-ahead goes every half window from a margin before now,
+// or from the first row that is not known if that is earlier, to the window's end. A full scan reads all that
+// lies before, from the head: when the partition comes to this process and every few minutes. It finds what
+// is in flight, what was stored late, and what a crash left behind. So neither a backlog nor tasks that run
+// for hours are read with every read-ahead.
 
 const (
 	// readMargin is how long before now a read-ahead begins. A row that is stored later than that after its
@@ -22,7 +22,7 @@ const (
 
 // readAhead is the state of one partition's read-aheads.
 type readAhead struct {
-	missed   task.Instant // a row at or behind it may be unknown though the horizon covers it; zero: none
+	missed   task.Instant // a row at or behind it may be unknown though the high-water mark covers it; zero: none
 	through  task.Instant // where the last one ended; zero: there was none
 	next     task.Instant
 	repeated bool    // there was a first one, so that the second one is planned
@@ -37,9 +37,9 @@ func (r *readAhead) restartAt(at task.Instant) {
 	r.next = 0
 }
 
-// widen moves the horizon of a partition that waits for a read slot, so that it gets hints of what is due soon.
-// Rows that were stored earlier are found by the read-ahead. A full buffer keeps its horizon, because it has
-// left rows out.
+// widen moves the high-water mark of a partition that waits for a read slot, so that it gets hints of what is
+// due soon. Rows that were stored earlier are found by the read-ahead. A full buffer keeps its mark, because
+// it has left rows out.
 func (l *loop) widen(now task.Instant) {
 	if end := endOf(now.Add(l.Window)); !l.buffer.truncated && !l.buffer.has(end) {
 		l.buffer.extend(end)
@@ -62,8 +62,9 @@ func (l *loop) readStart(now task.Instant) rowKey {
 	return start
 }
 
-// readWindow reads ahead or, when no read-ahead is due, goes on where the last one ran out of room. It takes in
-// the rows up to the window's end, as far as there is room, and forgets known rows of that range that are gone.
+// readWindow reads ahead or, when no read-ahead is due, goes on where the last one ran out of room. It takes
+// in the rows up to the window's end, as far as there is room, and forgets known rows of that range that are
+// gone.
 func (l *loop) readWindow(ctx context.Context, now task.Instant, due bool) error {
 	from, until := l.buffer.end(), endOf(now.Add(l.Window))
 	if due {

@@ -12,8 +12,8 @@ import (
 const (
 	// readSlotsMax is how many partitions read at once, of those whose last read did not fail.
 	readSlotsMax = 64
-	// readSlotsKept of them are not offered to parked loops. A busy loop, which never parks, takes one when it
-	// has waited longest.
+	// readSlotsKept of them are not offered to parked loops. A busy loop, which never parks, takes one when
+	// it has waited longest.
 	readSlotsKept = 16
 	// retrySlotsMax and retrySlotsKept are the same for partitions whose last read failed, so that reads that
 	// hang or fail leave slots to the others.

@@ -158,8 +158,8 @@ func (r *recheck) end(ctx context.Context) {
 	}
 }
 
-// decideAll decides about each row. A row that cannot be decided stays in flight until it can. The error is of
-// a row for which there is no room; the orders are valid all the same.
+// decideAll decides about each row. A row that cannot be decided stays in flight until it can. The error is
+// of a row for which there is no room; the orders are valid all the same.
 func (r *recheck) decideAll(ctx context.Context, rows []task.Task) (orders []task.Order, failed error) {
 	r.budget.spent, r.budget.failed = 0, 0 // calls for what is in flight must not use up those of the others
 	orders = make([]task.Order, 0, len(rows))
@@ -234,8 +234,8 @@ func (r *recheck) decide(ctx context.Context, t *task.Task) (event task.Event, a
 	return task.Event{}, false, err
 }
 
-// checkAgain notes when to check a row again, whose wake-up row stays where it is: a task that runs for an hour
-// would otherwise cost a write with every lease. A foreign partition leaves it to the owner.
+// checkAgain notes when to check a row again, whose wake-up row stays where it is: a task that runs for an
+// hour would otherwise cost a write with every lease. A foreign partition leaves it to the owner.
 func (r *recheck) checkAgain(t *task.Task, d decision) {
 	if r.foreign {
 		r.inFlight.drop(t.ID)
@@ -249,8 +249,8 @@ func (r *recheck) checkAgain(t *task.Task, d decision) {
 }
 
 // checkInFlight checks the leases of the tasks in flight whose time has come. It returns the ids of the tasks
-// whose rows have to be read, and how many it checked. Each check is first put off for a moment, so that none is
-// forgotten whatever happens.
+// whose rows have to be read, and how many it checked. Each check is first put off for a moment, so that none
+// is forgotten whatever happens.
 func (r *recheck) checkInFlight(ctx context.Context) (ids []task.ID, checked int) {
 	if r.budget.open {
 		return nil, 0
@@ -315,8 +315,8 @@ func (r *recheck) readLeases(ctx context.Context, due []inFlightTask) {
 	}
 }
 
-// leaseEnd returns until when a worker's lease holds at least, as far as is known here or can be read; zero for
-// one that is lost.
+// leaseEnd returns until when a worker's lease holds at least, as far as is known here or can be read; zero
+// for one that is lost.
 func (r *recheck) leaseEnd(ctx context.Context, worker string) (task.Instant, error) {
 	if end := r.heldLeases.end(worker); r.steady < end {
 		return r.wall.local(end), nil

@@ -70,8 +70,8 @@ func (s *shared) countFailure(p task.Partition, err error) {
 	}
 }
 
-// retryable returns an error unless it is permanent. A permanent error belongs to one row, which must not hold
-// up the others: it is counted and logged here, and the row is left alone for a while.
+// retryable returns an error unless it is permanent. A permanent error belongs to one row, which must not
+// hold up the others: it is counted and logged here, and the row is left alone for a while.
 func (s *shared) retryable(ctx context.Context, p task.Partition, err error) error {
 	if isPermanent(err) {
 		s.countFailure(p, err)

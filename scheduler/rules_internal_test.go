@@ -18,7 +18,8 @@ func TestTheInboxIsBounded(t *testing.T) {
 	}
 }
 
-// A full look-ahead has left rows out behind its horizon: it may not claim to know what is further away.
+// A full look-ahead has left rows out behind its high-water mark: it may not claim to know what is further
+// away.
 func TestAFullBufferIsNotWidened(t *testing.T) {
 	c := clock.NewVirtual(at, 1).Process(0)
 	l := &loop{shared: &shared{Config: Config{Clock: c, Window: 10 * time.Second}}, buffer: newBuffer(2)}

@@ -11,8 +11,8 @@ import (
 	"github.com/kinesin-io/kinesin/task"
 )
 
-// An insert during the very first scan of a partition lies within the horizon that the scan is to reach: it
-// is hinted.
+// An insert during the very first scan of a partition lies within the high-water mark that the scan is to
+// reach: it is hinted.
 func TestAnInsertDuringTheFirstScanIsOnTime(t *testing.T) {
 	inWorld(t, depth, func(w *world) {
 		w.parts.all = []task.Partition{low}

@@ -104,8 +104,8 @@ func (s *Scheduler) Added(t *task.Task) {
 	}
 }
 
-// Awake is the hint that a stored task row has a wake-up that the scheduler should know: where its wake-up row
-// is, or before that, if FiresWithin said so.
+// Awake is the hint that a stored task row has a wake-up that the scheduler should know: where its wake-up
+// row is, or before that, if FiresWithin said so.
 func (s *Scheduler) Awake(t *task.Task) {
 	if l := s.loopOf(t.Partition); l != nil {
 		if t.Wake != t.WakeRow.At || l.buffer.covers(t.Wake) {
@@ -131,8 +131,8 @@ func (s *Scheduler) Enqueued(t *task.Task) {
 	}
 }
 
-// Done is the hint that tasks need not be checked any more where they are: they have ended, or another wake-up
-// row wakes them.
+// Done is the hint that tasks need not be checked any more where they are: they have ended, or another
+// wake-up row wakes them.
 func (s *Scheduler) Done(rows []task.Task) {
 	for len(rows) > 0 {
 		n := 1
@@ -161,8 +161,8 @@ func (s *Scheduler) loopOf(p task.Partition) *loop { return (*s.loops.Load())[p]
 // Fires reports whether a partition is fired here: as its owner, or until its next owner has taken over.
 func (s *Scheduler) Fires(p task.Partition) bool { return s.loopOf(p) != nil }
 
-// ClockStepped says that the wall clock was set, and by how much, so that no loop sleeps through it. It may be
-// called from any goroutine, and does no I/O.
+// ClockStepped says that the wall clock was set, and by how much, so that no loop sleeps through it. It may
+// be called from any goroutine, and does no I/O.
 func (s *Scheduler) ClockStepped(by time.Duration) {
 	s.shiftActivity(by)
 	for _, l := range *s.loops.Load() {

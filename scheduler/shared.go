@@ -14,8 +14,8 @@ type shared struct {
 	inFlightLimit *inFlightLimit
 	readSlots     *readSlots
 	logLimiter    *logLimiter
-	// acquired holds the ids of the tasks of deliver lambdas that this process has acquired and not finished. A
-	// row that is acquired in its name and is not here was left by an earlier life of it.
+	// acquired holds the ids of the tasks of deliver lambdas that this process has acquired and not finished.
+	// A row that is acquired in its name and is not here was left by an earlier life of it.
 	acquired sync.Map
 	activity atomic.Pointer[activityRecord] // replaced by Run and read by all
 	warmed   chan struct{}                  // has an element when a partition was read ahead for the first time

@@ -32,8 +32,8 @@ type Sweeper struct {
 	pausedUntil atomic.Int64 // nothing is deleted before, a task.Instant by clock.Steady
 }
 
-// ClockStepped says that the wall clock was set. After a step forward, rows expire that ended a moment ago, so
-// nothing is deleted until full scans have removed the wake-up rows that a crash may have left of them.
+// ClockStepped says that the wall clock was set. After a step forward, rows expire that ended a moment ago,
+// so nothing is deleted until full scans have removed the wake-up rows that a crash may have left of them.
 func (s *Sweeper) ClockStepped(by time.Duration) {
 	if by > 0 {
 		s.pausedUntil.Store(int64(clock.Steady(s.Clock).Add(scansApart)))

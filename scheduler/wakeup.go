@@ -7,9 +7,9 @@ import (
 	"github.com/kinesin-io/kinesin/task"
 )
 
-// reportTime is how long after a heartbeat a worker may still be about to report what runs: it reports a start
-// within 200 ms, and the heartbeat confirms what it names a moment after it renewed the lease. It is less than
-// the time between two heartbeats of the shortest lease, so that it always comes to an end.
+// reportTime is how long after a heartbeat a worker may still be about to report what runs: it reports a
+// start within 200 ms, and the heartbeat confirms what it names a moment after it renewed the lease. It is
+// less than the time between two heartbeats of the shortest lease, so that it always comes to an end.
 const reportTime = 500 * time.Millisecond
 
 // action is what follows when a wake-up is due.
@@ -91,10 +91,10 @@ func holdsUntil(l *lease.Lease, since task.Instant) task.Instant {
 	return max(l.Receipt, since).Add(l.Length + task.ClockBound)
 }
 
-// unconfirmedAt returns when to check a claim again; not after now if the claim got lost on its way. Time alone
-// does not tell: a process that was stopped says nothing, and goes on with the attempt when it is continued
-// within its lease. So a heartbeat must have come since, and the worker must have had the time to report that
-// the attempt runs.
+// unconfirmedAt returns when to check a claim again; not after now if the claim got lost on its way. Time
+// alone does not tell: a process that was stopped says nothing, and goes on with the attempt when it is
+// continued within its lease. So a heartbeat must have come since, and the worker must have had the time to
+// report that the attempt runs.
 func unconfirmedAt(t *task.Task, f facts) task.Instant {
 	begun := max(t.ClaimedAt, t.HeldUntil())
 	if !f.firstSeen.IsZero() { // the clock was set back since
