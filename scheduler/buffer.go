@@ -113,7 +113,7 @@ func (b *buffer) add(e entry) {
 }
 
 // drop removes the entry with that key.
-func (b *buffer) drop(at task.Instant, id task.ID) { b.entries.Delete(entry{at: at, id: id}) }
+func (b *buffer) drop(k rowKey) { b.entries.Delete(entry{at: k.at, id: k.id}) }
 
 // dropAfter removes the entries behind a key that match.
 func (b *buffer) dropAfter(k rowKey, matches func(entry) bool) {

@@ -42,10 +42,10 @@ const (
 	ReleaseMax = 6 * time.Second
 	// Linger is for how long after a take-over the previous owner dispatches what it knows: until the next
 	// owner's second read-ahead.
-	Linger = SecondLook
-	// SecondLook is how long after the first read-ahead of a partition the second one is: it finds what only
+	Linger = SecondRead
+	// SecondRead is how long after the first read-ahead of a partition the second one is: it finds what only
 	// the previous owner was told of in the meantime.
-	SecondLook = 2 * time.Second
+	SecondRead = 2 * time.Second
 )
 
 // Store is what the scheduler reads.

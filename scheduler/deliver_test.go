@@ -19,7 +19,7 @@ import (
 
 const self = "p-self"
 
-// outbound is the world of a deliver lambda: a courier that does its three steps in the simplest way, and
+// outbound is the world of a deliver lambda: a Deliverer that does its three steps in the simplest way, and
 // processes that may be there or gone.
 type outbound struct {
 	*world
@@ -101,7 +101,7 @@ func (o *outbound) start(process string) (s *scheduler.Scheduler, stop func()) {
 	return s, stop
 }
 
-// Deliver is the scheduler's courier.
+// Deliver is the scheduler's Deliverer.
 func (o *outbound) Deliver(ctx context.Context, orders []task.Order) (left []task.Undelivered) {
 	o.mu.Lock()
 	o.batches++

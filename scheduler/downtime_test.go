@@ -165,7 +165,7 @@ func (n *notes) PutControl(ctx context.Context, c store.Control) error {
 	return n.Store.PutControl(ctx, c)
 }
 
-func TestTheNoteIsReadBeforeTheFirstLookAndRenewed(t *testing.T) {
+func TestTheRecordIsReadBeforeTheFirstReadAheadAndRenewed(t *testing.T) {
 	inWorld(t, depth, func(w *world) {
 		w.expiring(0)
 		n := &notes{Store: w.rows.Store, fails: 3}

@@ -37,7 +37,7 @@ func (w *world) wantDispatched(t *task.Task, from task.Instant, within time.Dura
 
 // A look begins a margin before now, so it finds what was stored some time after it was due. What is older
 // waits for the pass.
-func TestALookBeginsBeforeNow(t *testing.T) {
+func TestAReadAheadBeginsBeforeNow(t *testing.T) {
 	inWorld(t, depth, func(w *world) {
 		w.settled()
 		w.advance(2 * time.Minute)
@@ -55,7 +55,7 @@ func TestALookBeginsBeforeNow(t *testing.T) {
 
 // While the store is away no look comes through. The next one begins where the last one ended, however long
 // ago that was.
-func TestALookGoesOnWhereTheLastOneEnded(t *testing.T) {
+func TestAReadAheadGoesOnWhereTheLastOneEnded(t *testing.T) {
 	inWorld(t, depth, func(w *world) {
 		w.settled()
 		w.rows.setFails(func(task.Partition) error { return store.ErrUnreachable })
@@ -164,12 +164,14 @@ func TestWhatAProcessEnqueuedBeforeItWentIsSentAgain(t *testing.T) {
 	inWorld(t, depth, func(w *world) {
 		gone := false
 		w.process, w.depths = "p-self", lasting{w.queue}
-		w.presence = func(process string) (bool, bool) { return process == "p-guest" && !gone, process == "p-guest" && gone }
+		w.presence = func(process string) (bool, bool) {
+			return process == "p-foreign" && !gone, process == "p-foreign" && gone
+		}
 		a := newAssigned(map[task.Partition]string{high: "me", low: "me"})
 		w.startAs(a)
 		w.advance(time.Minute)
 		w.awake(high, 0, func(t *task.Task) {
-			t.State, t.Enqueues, t.Worker, t.Enqueued, t.Wake = task.Enqueued, 1, "p-guest", t.Due, t.Due.Add(task.EnqueueTimeout)
+			t.State, t.Enqueues, t.Worker, t.Enqueued, t.Wake = task.Enqueued, 1, "p-foreign", t.Due, t.Due.Add(task.EnqueueTimeout)
 		})
 		w.advance(6 * time.Second)
 		if n := len(w.drain(10)); n != 0 {
@@ -226,7 +228,7 @@ func TestWhatIsDemotedFiresTheRetriesThatItAloneKnows(t *testing.T) {
 		}
 		later := w.awake(high, -30*time.Second, backedOff(4*time.Second))
 		if !s.FiresWithin(high, later.Wake) || s.FiresWithin(high, w.clock.Now().Add(window/2+time.Microsecond)) {
-			t.Error("a guest fires retries other than those within half a window")
+			t.Error("a foreign loop fires retries other than those within half a window")
 		}
 		s.Awake(&later)
 		w.advance(window)
@@ -296,7 +298,7 @@ func TestARetryThatWaitsForRoomIsKept(t *testing.T) {
 
 // More is told of than the inbox holds, of rows that no look would read: the next one begins where the
 // earliest of them is.
-func TestAnOverflowOfHintsLowersWhereTheNextLookBegins(t *testing.T) {
+func TestAnOverflowOfHintsLowersWhereTheNextReadAheadBegins(t *testing.T) {
 	inWorld(t, depth, func(w *world) {
 		s := w.settled()
 		w.advance(2 * time.Minute)
@@ -346,7 +348,7 @@ func TestALateHintSendsNothingTwice(t *testing.T) {
 }
 
 // Tens of thousands of tasks of one partition run for hours: a look does not read them.
-func TestWhatRunsForHoursIsNotReadWithEveryLook(t *testing.T) {
+func TestWhatRunsForHoursIsNotReadWithEveryReadAhead(t *testing.T) {
 	inWorld(t, depth, func(w *world) {
 		l := w.openLease(5 * time.Minute)
 		const n = 50_000
@@ -418,8 +420,8 @@ func TestABacklogBehindAFullQueueIsReadInPieces(t *testing.T) {
 	})
 }
 
-// A head of remnants delays nobody, and goes.
-func TestAHeadOfRemnantsDelaysNobody(t *testing.T) {
+// A head of leftover rows delays nobody, and goes.
+func TestAHeadOfLeftoverRowsDelaysNobody(t *testing.T) {
 	inWorld(t, depth, func(w *world) {
 		const n = 100_000
 		for i := range n {

@@ -170,7 +170,7 @@ func TestWritesThatGotNoAnswerAreAnOutage(t *testing.T) {
 		outage bool
 	}{{store.ErrUnknown, true}, {store.ErrUnreachable, true}, {store.ErrConflict, false}} {
 		health := &storeHealth{}
-		d := observedDispatcher{answering{c.err}, clock.NewVirtual(at, 1).Process(0), health}
+		d := observedDispatcher{answering{c.err}, observer{clock.NewVirtual(at, 1).Process(0), health}}
 		d.Dispatch(t.Context(), make([]task.Order, 2))
 		if lasts := !health.writes.trying.IsZero(); lasts != c.outage {
 			t.Errorf("%v: the outage lasts: %v", c.err, lasts)

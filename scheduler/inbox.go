@@ -36,8 +36,7 @@ type inbox struct {
 // news is what a loop was told since the last round.
 type news struct {
 	hints       []hint
-	done        []task.WakeRow // of finished tasks, and their ids
-	doneIDs     []task.ID
+	done        []rowKey     // of finished tasks
 	missed      task.Instant // the wake-up of the earliest hint for which there was no room; zero: none
 	checkAll    bool         // all tasks in flight are to be read
 	makeForeign bool         // another process has taken the partition over
@@ -66,12 +65,11 @@ func (in *inbox) add(t *task.Task, kind hintKind) {
 	in.checkAll = in.checkAll || kind == hintAwake // what is known of it may be older
 }
 
-// addDone adds finished tasks.
-func (in *inbox) addDone(rows []task.Task) {
+// addDone adds a finished task.
+func (in *inbox) addDone(k rowKey) {
 	in.mu.Lock()
 	defer in.mu.Unlock()
-	rows = rows[:min(len(rows), doneMax-len(in.done))]
-	for i := range rows {
-		in.done, in.doneIDs = append(in.done, rows[i].WakeRow), append(in.doneIDs, rows[i].ID)
+	if len(in.done) < doneMax {
+		in.done = append(in.done, k)
 	}
 }

@@ -90,7 +90,7 @@ const passLatest = 6*time.Minute + 15*time.Second + window
 
 // What runs beyond what memory holds costs no writes, and is looked at by the looks of its first minute and
 // by every pass.
-func TestWhatMemoryHasNoRoomForIsFoundByThePass(t *testing.T) {
+func TestWhatMemoryHasNoRoomForIsFoundByTheFullScan(t *testing.T) {
 	inWorld(t, depth, func(w *world) {
 		w.flight = 5
 		l := w.openLease(3 * time.Second)

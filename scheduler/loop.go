@@ -162,10 +162,9 @@ func (l *loop) readInbox() {
 	for i := range news.hints {
 		l.followHint(&news.hints[i])
 	}
-	for i, row := range news.done {
-		id := news.doneIDs[i]
-		if !l.inFlight.has(id, row.At) || !l.inFlight.drop(id) {
-			l.buffer.drop(row.At, id)
+	for _, k := range news.done {
+		if !l.inFlight.has(k.id, k.at) || !l.inFlight.drop(k.id) {
+			l.buffer.drop(k)
 		}
 	}
 	if !news.missed.IsZero() {

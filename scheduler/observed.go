@@ -12,48 +12,51 @@ import (
 	"github.com/kinesin-io/kinesin/task"
 )
 
-// observe notes a call to the store in its health: when it begins, and by the returned func how it ended.
-func (h *storeHealth) observe(c clock.Clock, write bool, err *error) func() {
-	h.began(clock.Steady(c), write)
-	return func() { h.ended(clock.Steady(c), write, *err) }
-}
-
-// observedStore notes the store's health with each read.
-type observedStore struct {
-	Store
-
+// observer notes in the store's health how calls end.
+type observer struct {
 	clock  clock.Clock
 	health *storeHealth
+}
+
+// observe notes that a call begins, and by the returned func how it ended.
+func (o observer) observe(write bool, err *error) func() {
+	o.health.began(clock.Steady(o.clock), write)
+	return func() { o.health.ended(clock.Steady(o.clock), write, *err) }
+}
+
+// observedStore observes each read.
+type observedStore struct {
+	Store
+	observer
 }
 
 // Tasks implements Store, as do the other methods.
 func (o observedStore) Tasks(ctx context.Context, ids []task.ID) (rows []task.Task, err error) {
-	defer o.health.observe(o.clock, false, &err)()
+	defer o.observe(false, &err)()
 	return o.Store.Tasks(ctx, ids)
 }
 
 func (o observedStore) Wakeups(ctx context.Context, keys []store.WakeKey) (rows []task.Task, err error) {
-	defer o.health.observe(o.clock, false, &err)()
+	defer o.observe(false, &err)()
 	return o.Store.Wakeups(ctx, keys)
 }
 
 func (o observedStore) ScanSchedule(ctx context.Context, p task.Partition, after store.WakeKey, through task.Instant, limit int) (rows []task.Task, err error) {
-	defer o.health.observe(o.clock, false, &err)()
+	defer o.observe(false, &err)()
 	return o.Store.ScanSchedule(ctx, p, after, through, limit)
 }
 
-// observedLeases notes the store's health with each call, and remembers the leases that hold.
+// observedLeases observes each call, and remembers the leases that hold.
 type observedLeases struct {
 	Leases
+	observer
 
-	clock  clock.Clock
-	health *storeHealth
-	held   *heldLeases
+	held *heldLeases
 }
 
 // Look implements Leases, as does MarkLost.
 func (o observedLeases) Look(ctx context.Context, worker string) (l lease.Lease, err error) {
-	defer o.health.observe(o.clock, false, &err)()
+	defer o.observe(false, &err)()
 	if l, err = o.Leases.Look(ctx, worker); err == nil {
 		o.held.note(&l)
 	}
@@ -61,24 +64,22 @@ func (o observedLeases) Look(ctx context.Context, worker string) (l lease.Lease,
 }
 
 func (o observedLeases) MarkLost(ctx context.Context, seen lease.Lease) (err error) {
-	defer o.health.observe(o.clock, true, &err)()
+	defer o.observe(true, &err)()
 	ctx, done := withWriteTimeout(ctx, o.clock)
 	defer done()
 	return o.Leases.MarkLost(ctx, seen)
 }
 
-// observedDispatcher notes the store's health with each dispatch, and ends dispatches and sends that hang.
+// observedDispatcher observes each dispatch, and ends dispatches and sends that hang.
 type observedDispatcher struct {
 	Dispatcher
-
-	clock  clock.Clock
-	health *storeHealth
+	observer
 }
 
 // Dispatch implements Dispatcher, as does Send.
 func (o observedDispatcher) Dispatch(ctx context.Context, orders []task.Order) (results []task.Dispatched) {
 	var unanswered error
-	defer o.health.observe(o.clock, true, &unanswered)()
+	defer o.observe(true, &unanswered)()
 	ctx, done := withWriteTimeout(ctx, o.clock)
 	defer done()
 	results = o.Dispatcher.Dispatch(ctx, orders)

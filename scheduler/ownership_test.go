@@ -123,7 +123,7 @@ func TestAPartitionIsFiredUntilItIsTakenOver(t *testing.T) {
 			t.Error("still fires what was taken over")
 		}
 		w.advance(10 * time.Second)
-		w.wantOnTime(tasks...) // the last one it still knew, and fires as a guest
+		w.wantOnTime(tasks...) // the last one it still knew, and fires in a foreign loop
 	})
 }
 
@@ -195,7 +195,7 @@ func TestAPartitionThatComesBackIsKept(t *testing.T) {
 		}
 		a.give(high, "other")
 		a.follow()
-		a.give(high, "me") // this time it is, out of a guest
+		a.give(high, "me") // this time it is, after a foreign loop
 		late := w.waiting(high, 3*time.Second)
 		w.advance(10 * time.Second)
 		w.wantOnTime(late)
@@ -233,9 +233,9 @@ func TestWarmIsWhatWasReadOnce(t *testing.T) {
 	})
 }
 
-// TestASecondLookFindsWhatOnlyOthersWereToldOf stores a task after the first look without telling the new
+// TestASecondReadFindsWhatOnlyOthersWereToldOf stores a task after the first look without telling the new
 // owner.
-func TestASecondLookFindsWhatOnlyOthersWereToldOf(t *testing.T) {
+func TestASecondReadFindsWhatOnlyOthersWereToldOf(t *testing.T) {
 	inWorld(t, 100, func(w *world) {
 		a := newAssigned(map[task.Partition]string{high: "other", low: "me"})
 		w.startAs(a)

@@ -74,7 +74,7 @@ func (l *loop) readEvery() time.Duration {
 	second := !l.reader.ahead.repeated && l.Foreign
 	l.reader.ahead.repeated = true
 	if second {
-		return min(SecondLook, l.Window/2)
+		return min(SecondRead, l.Window/2)
 	}
 	return l.Window / 2
 }

@@ -21,7 +21,7 @@ func (lasting) Durable() bool { return true }
 
 // A lambda comes with many partitions while the store answers nothing: few are read at once, and what is due
 // is fired in all others. Then all are read.
-func TestManyPartitionsAreReadInTurn(t *testing.T) {
+func TestManyPartitionsShareReadSlots(t *testing.T) {
 	inWorld(t, 1<<13, func(w *world) {
 		var all []task.Partition
 		for shard := range uint16(300) {
@@ -78,7 +78,7 @@ func TestManyPartitionsAreReadInTurn(t *testing.T) {
 	})
 }
 
-// Reads that fail, however many, leave the others their turns.
+// Reads that fail, however many, leave the others their slots.
 func TestPartitionsThatFailHoldUpNoOthers(t *testing.T) {
 	inWorld(t, 1<<13, func(w *world) {
 		w.parts.all = nil

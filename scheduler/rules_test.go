@@ -44,7 +44,7 @@ func (a *awayLeases) Look(ctx context.Context, worker string) (lease.Lease, erro
 
 // After an outage workers get the time to renew their leases, and what is taken back of those that do not
 // goes by a ramp.
-func TestAfterAnOutageTasksAreTakenBackOnARamp(t *testing.T) {
+func TestAfterAnOutageTasksAreTakenBackAtALimitedRate(t *testing.T) {
 	inWorld(t, 10_000, func(w *world) {
 		leases := &awayLeases{Book: w.leases}
 		w.marks = leases

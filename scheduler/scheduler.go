@@ -134,15 +134,10 @@ func (s *Scheduler) Enqueued(t *task.Task) {
 // Done is the hint that tasks need not be checked any more where they are: they have ended, or another
 // wake-up row wakes them.
 func (s *Scheduler) Done(rows []task.Task) {
-	for len(rows) > 0 {
-		n := 1
-		for n < len(rows) && rows[n].Partition == rows[0].Partition {
-			n++
+	for i := range rows {
+		if l := s.loopOf(rows[i].Partition); l != nil {
+			l.inbox.addDone(keyOf(&rows[i]))
 		}
-		if l := s.loopOf(rows[0].Partition); l != nil {
-			l.inbox.addDone(rows[:n])
-		}
-		rows = rows[n:]
 	}
 }
 

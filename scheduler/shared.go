@@ -23,12 +23,12 @@ type shared struct {
 
 func newShared(c Config) *shared {
 	c = c.withDefaults()
-	health, held := &storeHealth{}, &heldLeases{}
-	c.Store = observedStore{c.Store, c.Clock, health}
-	c.Leases = observedLeases{c.Leases, c.Clock, health, held}
-	c.Dispatcher = observedDispatcher{c.Dispatcher, c.Clock, health}
+	held, o := &heldLeases{}, observer{c.Clock, &storeHealth{}}
+	c.Store = observedStore{c.Store, o}
+	c.Leases = observedLeases{c.Leases, o, held}
+	c.Dispatcher = observedDispatcher{c.Dispatcher, o}
 	s := &shared{
-		Config: c, health: health, heldLeases: held, inFlightLimit: newInFlightLimit(c.FlightRows), readSlots: newReadSlots(),
+		Config: c, health: o.health, heldLeases: held, inFlightLimit: newInFlightLimit(c.FlightRows), readSlots: newReadSlots(),
 		logLimiter: newLogLimiter(),
 		warmed:     make(chan struct{}, 1),
 	}
