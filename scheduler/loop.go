@@ -184,7 +184,8 @@ func (l *loop) followHint(h *hint) {
 	}
 }
 
-// add puts a wake-up row that is not in flight into the buffer.
+// add puts a wake-up row that is not in flight into the buffer. The task of a row that is older than this
+// process's ownership may have been dispatched, so its task row is read first, and it probably sends nothing.
 func (l *loop) add(row *task.Task) {
 	e := entry{at: l.delayed(row.WakeRow.At), id: row.ID, row: row, early: row.State == task.Scheduled && row.Attempt == 0, sends: true}
 	switch old := row.WakeRow.At < l.reader.full.since; {

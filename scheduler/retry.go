@@ -54,7 +54,7 @@ func (s *shared) warn(ctx context.Context, message string, err error, attrs ...s
 		return
 	}
 	if ok, suppressed := s.logLimiter.allow(s.Clock, message, err); ok {
-		s.Log.LogAttrs(ctx, slog.LevelWarn, message, append(attrs, slog.Int("more", suppressed), slog.Any("error", err))...)
+		s.Log.LogAttrs(ctx, slog.LevelWarn, message, append(attrs, slog.Int("more", suppressed), slog.Any("error", err))...) //nolint:sloglint // callers pass constants
 	}
 }
 

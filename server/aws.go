@@ -30,7 +30,7 @@ const asideMax = 5 * time.Second
 // run.
 var ErrSetup = errors.New("AWS is not set up for this")
 
-// deliverLinger is less than the driver's own: what goes together comes together, from the courier.
+// deliverLinger is less than the driver's own: what is sent together comes together, from the dispatcher.
 const deliverLinger = 10 * time.Millisecond
 
 // Lasting reports whether a start that failed so will fail again until somebody changes something: tables,
