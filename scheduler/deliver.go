@@ -170,7 +170,7 @@ func (d *deliverMode) settle(ctx context.Context, r *deliverResult, now task.Ins
 		d.backOff(ctx, failed, now)
 		return
 	}
-	d.breaker.close()
+	d.breaker.failures = 0 // a pause that other batches need is not cut short
 	if len(held) > 0 {
 		d.countFailure(d.partition, undelivered)
 		d.warn(ctx, "tasks not delivered, trying again", undelivered,
