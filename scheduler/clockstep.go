@@ -45,6 +45,12 @@ func (k *loopClock) read(c clock.Clock) (wall task.Instant, step time.Duration) 
 	return wall, step
 }
 
+// wasSet reports whether the wall clock was set since the round began.
+func (k *loopClock) wasSet(c clock.Clock) bool {
+	wall, steady := clock.Both(c)
+	return (wall.Sub(steady) - k.offset).Abs() >= clock.StepMin
+}
+
 // local converts an instant of clock.Steady to the wall clock of this round.
 func (k *loopClock) local(steady task.Instant) task.Instant { return steady.Add(k.offset) }
 

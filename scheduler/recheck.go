@@ -162,6 +162,7 @@ func (r *recheck) end(ctx context.Context) {
 // of a row for which there is no room; the orders are valid all the same.
 func (r *recheck) decideAll(ctx context.Context, rows []task.Task) (orders []task.Order, failed error) {
 	r.budget.spent, r.budget.failed = 0, 0 // calls for what is in flight must not use up those of the others
+	wasSet := r.wall.wasSet(r.Clock)       // then the rows may have stamps of another clock than this round's
 	orders = make([]task.Order, 0, len(rows))
 	for i := range rows {
 		t := &rows[i]
@@ -169,7 +170,10 @@ func (r *recheck) decideAll(ctx context.Context, rows []task.Task) (orders []tas
 			r.follow(t) // its time has not come
 			continue
 		}
-		event, act, err := r.decide(ctx, t)
+		event, act, err := task.Event{}, false, errNextRound
+		if !wasSet {
+			event, act, err = r.decide(ctx, t)
+		}
 		if isPermanent(err) {
 			r.leaveAlone(t)
 		}
