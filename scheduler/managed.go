@@ -200,9 +200,10 @@ func (m *managedMode) followEnded(row *task.Task) {
 	m.inFlight.drop(row.ID)
 }
 
-// takeOver reports a task that was claimed before this process knew it, or has its message sent again.
+// takeOver reports a task that was claimed before the partition came to this process, or has its message sent
+// again. The time of that follows the wall clock when it is set back, as does the stamp of a claim.
 func (m *managedMode) takeOver(t *task.Task) {
-	if t.State == task.Claimed && m.Found != nil && !m.foreign {
+	if t.State == task.Claimed && t.ClaimedAt <= m.reader.full.since && m.Found != nil && !m.foreign {
 		m.Found(t)
 	}
 	m.resendIfLost(t)
