@@ -1,16 +1,16 @@
-// Package dispatcher moves due tasks from the store to their lambda queues, or straight to a worker that
-// waits. It owns the order of the two steps that make this safe (first the conditional write that lets one
-// dispatcher win, then the message, or the hand-over; in this process's memory the message alone, whose claim
-// is that write) and the bound on what a queue is fed. It calls the store and the queue; it never decides
-// when a task is due and never talks to workers.
+// Package dispatcher moves due tasks from the store to their lambdas' queues, or straight to a waiting
+// worker. It owns the order of the two steps that make this safe, and the bound on the messages in a queue.
+// First comes the conditional write that lets one dispatcher win, then the message or the direct hand-off.
+// Where the queue is this process's memory the message goes alone, and its claim is that write. The package
+// calls the store and the queue; it never decides when a task is due and never talks to workers.
 package dispatcher
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"log/slog"
-	"sync"
 	"time"
 
 	"github.com/kinesin-io/kinesin/internal/clock"
@@ -21,18 +21,14 @@ import (
 
 // Bounds of the dispatcher.
 const (
-	// DepthMaxDefault is how many messages a queue is fed up to.
+	// DepthMaxDefault is how many messages are put on a queue at most.
 	DepthMaxDefault = 8192
-	// sendTriesMax and sendRetryEvery bound how long a message waits for room. Its task is
-	// enqueued already, so after that its wake-up takes over.
+	// sendTriesMax and sendRetryEvery bound how long a message waits for room. After that its task, which is
+	// enqueued already, is sent again by its wake-up.
 	sendTriesMax   = 20
 	sendRetryEvery = 50 * time.Millisecond
-	// depthsMax bounds the depths that are remembered.
-	depthsMax = 4096
 	// patientBefore is how long before its due time the write of a task may share another's sync.
 	patientBefore = 6 * store.PatientMax
-	// depthFresh is how long a depth that had to be asked for is used.
-	depthFresh = time.Second
 )
 
 // Store is what the dispatcher needs of a store.
@@ -48,7 +44,7 @@ type Queue interface {
 	Durable() bool
 }
 
-// Policies finds what governs a task; nil when its lambda is gone.
+// Policies returns the policy of a task; false when its lambda is not known.
 type Policies interface {
 	PolicyOf(t *task.Task) (task.Policy, bool)
 }
@@ -65,37 +61,30 @@ type Config struct {
 	Hooks    Hooks
 }
 
-// Hooks are told what happened. A nil hook is not called.
+// Hooks are called when something happened. A nil hook is not called.
 type Hooks struct {
-	// Lateness: how long after its due time a task's first message was sent.
+	// Lateness: a task's first message was sent, that long after its due time.
 	Lateness func(t *task.Task, late time.Duration)
-	// Unsent: tasks that are enqueued but whose message could not be sent; their wake-up covers them.
+	// Unsent: n tasks are enqueued whose messages could not be sent; their wake-ups send them again.
 	Unsent func(n int)
 }
 
-// Dispatcher carries out orders. It is safe for concurrent use and keeps no state but cached depths.
+// Dispatcher carries out orders. It is safe for concurrent use and keeps no state but cached depths of
+// queues.
 type Dispatcher struct {
 	Config
 
-	mu     sync.Mutex // guards depths
-	depths map[queue.Name]cachedDepth
-}
-
-type cachedDepth struct {
-	visible int // with what was sent since
-	at      task.Instant
+	depths depthCache
 }
 
 // New returns a dispatcher.
 func New(c Config) *Dispatcher {
-	if c.DepthMax == 0 {
-		c.DepthMax = DepthMaxDefault
-	}
-	return &Dispatcher{Config: c, depths: map[queue.Name]cachedDepth{}}
+	c.DepthMax = cmp.Or(c.DepthMax, DepthMaxDefault)
+	return &Dispatcher{Config: c, depths: depthCache{clock: c.Clock, of: map[queue.Name]cachedDepth{}}}
 }
 
-// Dispatch carries out orders and says of each what became of it. A first order whose message could not be
-// sent has an error, so that it is tried again soon; of the others the enqueue timeout takes care.
+// Dispatch carries out orders and returns the result of each. A first order whose message could not be sent
+// fails, so that it is tried again soon; tasks of other orders are sent again after their enqueue timeout.
 func (d *Dispatcher) Dispatch(ctx context.Context, orders []task.Order) []task.Dispatched {
 	now := d.Clock.Now()
 	b := batch{results: make([]task.Dispatched, len(orders)), ops: make([]store.Op, 0, len(orders))}
@@ -113,7 +102,7 @@ func (d *Dispatcher) Dispatch(ctx context.Context, orders []task.Order) []task.D
 	return b.results
 }
 
-// apply stores what is to be stored before anything is sent.
+// apply makes the writes of a batch, before anything is sent.
 func (d *Dispatcher) apply(ctx context.Context, b *batch) {
 	if len(b.ops) == 0 {
 		return
@@ -122,30 +111,30 @@ func (d *Dispatcher) apply(ctx context.Context, b *batch) {
 	for _, w := range b.writes {
 		outcome := err
 		if w.op < len(outcomes) {
-			outcome = outcomes[w.op] // good by itself, also when others are unknown
+			outcome = outcomes[w.op] // valid by itself, also when others are unknown
 		}
 		b.settle(&w, outcome)
 	}
 }
 
-// batch is one Dispatch on its way.
+// batch is one call of Dispatch.
 type batch struct {
 	results  []task.Dispatched
 	ops      []store.Op
 	writes   []write
 	messages []queue.Message
-	asked    bool // whether tasks wait in the queue, which all orders of a batch share
-	queued   bool // one has to go through it
+	asked    bool // whether messages wait in the queue, which all orders of a batch share
+	queued   bool // they do, so that all orders go through the queue
 }
 
 // write is the change of one order's task row.
 type write struct {
-	order, op int // their places
+	order, op int // indexes in the call's orders and in ops
 	effect    task.Effect
-	slot      Slot // of a task that was matched; nil else
+	slot      Slot // of a direct hand-off; else nil
 }
 
-// plan computes the writes of one order.
+// plan adds the writes of one order to the batch, or its message.
 func (d *Dispatcher) plan(ctx context.Context, b *batch, i int, o *task.Order, now task.Instant) {
 	policy, known := d.Policies.PolicyOf(&o.Task)
 	if !known {
@@ -176,7 +165,7 @@ func (d *Dispatcher) plan(ctx context.Context, b *batch, i int, o *task.Order, n
 	b.ops = store.AppendChange(b.ops, &next, false, patient)
 }
 
-// settle turns the outcome of a write into a message and a result.
+// settle turns the outcome of a write into a result, and a message if the write enqueued the task.
 func (b *batch) settle(w *write, outcome error) {
 	r, next := &b.results[w.order], &b.ops[w.op].Task
 	if w.slot != nil {
@@ -198,8 +187,8 @@ func (b *batch) settle(w *write, outcome error) {
 	}
 }
 
-// Remove deletes wake-up rows that no task needs any more. Losing such a delete is harmless: the next pass
-// over the partition asks for it again.
+// Remove deletes wake-up rows that no task needs. Losing such a delete is harmless: the next full scan of the
+// partition finds the row again.
 func (d *Dispatcher) Remove(ctx context.Context, rows []task.Task) {
 	if len(rows) == 0 {
 		return
@@ -209,12 +198,11 @@ func (d *Dispatcher) Remove(ctx context.Context, rows []task.Task) {
 		ops[i] = store.Remove(&rows[i])
 	}
 	if _, err := d.Store.Apply(ctx, ops); err != nil && ctx.Err() == nil {
-		d.Log.WarnContext(ctx, "wake-up rows not deleted; the next pass will", slog.Int("rows", len(rows)), slog.Any("error", err))
+		d.Log.WarnContext(ctx, "leftover wake-up rows not deleted; the next full scan will", slog.Int("rows", len(rows)), slog.Any("error", err))
 	}
 }
 
-// Send puts messages for enqueued tasks on their queues without any write: for tasks that the
-// store already has as enqueued.
+// Send puts messages on their queues, without any write, for tasks that are enqueued in the store.
 func (d *Dispatcher) Send(ctx context.Context, tasks []task.Task) {
 	messages := make([]queue.Message, len(tasks))
 	for i := range tasks {
@@ -223,8 +211,8 @@ func (d *Dispatcher) Send(ctx context.Context, tasks []task.Task) {
 	d.send(ctx, messages)
 }
 
-// send retries only the messages that failed, for a bounded time. It returns those that are
-// not on their queue, as far as is known; nil when all are.
+// send retries only the messages that failed, for a bounded time. It returns the tasks whose messages are not
+// on their queue, as far as is known; nil when all are.
 func (d *Dispatcher) send(ctx context.Context, messages []queue.Message) map[task.ID]error {
 	var failures []error
 	for try := range sendTriesMax {
@@ -253,45 +241,24 @@ func (d *Dispatcher) send(ctx context.Context, messages []queue.Message) map[tas
 func (d *Dispatcher) sendOnce(ctx context.Context, messages []queue.Message) (failed []queue.Message, failures []error) {
 	now := d.Clock.Now()
 	results := d.Queue.Send(ctx, messages)
-	d.countSent(messages, results)
+	d.depths.countSent(messages, results)
 	for i, err := range results {
 		if err != nil {
 			failed, failures = append(failed, messages[i]), append(failures, err)
 			continue
 		}
-		d.sent(&messages[i].Task, now)
+		if t := &messages[i].Task; d.Hooks.Lateness != nil && t.Attempt == 0 && t.Enqueues <= 1 {
+			d.Hooks.Lateness(t, max(0, now.Sub(t.Due)))
+		}
 	}
 	return failed, failures
 }
 
-// countSent adds what was sent to the depths that are remembered: until a service is asked again, it is all
-// that is known of what its queues were fed.
-func (d *Dispatcher) countSent(messages []queue.Message, results []error) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	for i := range messages {
-		if len(d.depths) == 0 || results[i] != nil {
-			continue
-		}
-		name := queue.NameFor(&messages[i].Task)
-		if last, ok := d.depths[name]; ok {
-			last.visible++
-			d.depths[name] = last
-		}
-	}
-}
-
-func (d *Dispatcher) sent(t *task.Task, now task.Instant) {
-	if d.Hooks.Lateness != nil && t.Attempt == 0 && t.Enqueues <= 1 {
-		d.Hooks.Lateness(t, max(0, now.Sub(t.Due)))
-	}
-}
-
-// waitToSend waits for room after a refusal for want of it, and else for a moment.
+// waitToSend waits before a retry: for room, if the queue was full.
 func (d *Dispatcher) waitToSend(ctx context.Context, name queue.Name, failure error) error {
 	timer := d.Clock.NewTimer(sendRetryEvery)
 	defer timer.Stop()
-	var room <-chan struct{} // never ready where the driver cannot tell
+	var room <-chan struct{} // never ready where the queue cannot tell
 	if errors.Is(failure, queue.ErrFull) {
 		room = d.Queue.Room(name)
 	}
@@ -302,46 +269,4 @@ func (d *Dispatcher) waitToSend(ctx context.Context, name queue.Name, failure er
 		return context.Cause(ctx)
 	}
 	return nil
-}
-
-// Room is how many more messages a queue takes before it reaches its bound, and
-// a channel that is closed when a full one has room again (nil: ask again later).
-func (d *Dispatcher) Room(ctx context.Context, name queue.Name) (int, <-chan struct{}) {
-	wait := d.Queue.Room(name)
-	visible, err := d.visible(ctx, name, wait == nil)
-	if err != nil {
-		return d.DepthMax, wait // the depth only paces; an unknown one must not stop dispatch
-	}
-	return max(0, d.DepthMax-visible), wait
-}
-
-// visible asks for the depth; where asking is a request to a service, at most once in depthFresh.
-func (d *Dispatcher) visible(ctx context.Context, name queue.Name, cached bool) (int, error) {
-	now := clock.Steady(d.Clock)
-	if cached {
-		if visible, known := d.remembered(name); known {
-			return visible, nil
-		}
-	}
-	depth, err := d.Queue.Depth(ctx, name)
-	if err != nil {
-		return 0, err
-	}
-	if cached {
-		d.mu.Lock()
-		if len(d.depths) >= depthsMax {
-			clear(d.depths) // of lambdas that are gone, too; asking again costs little
-		}
-		d.depths[name] = cachedDepth{visible: depth.Visible, at: now}
-		d.mu.Unlock()
-	}
-	return depth.Visible, nil
-}
-
-// remembered is the depth of a queue that was asked for a moment ago, with what was sent since.
-func (d *Dispatcher) remembered(name queue.Name) (visible int, known bool) {
-	d.mu.Lock()
-	last, ok := d.depths[name]
-	d.mu.Unlock()
-	return last.visible, ok && clock.Steady(d.Clock).Sub(last.at) < depthFresh
 }

@@ -8,25 +8,24 @@ import (
 	"github.com/kinesin-io/kinesin/task"
 )
 
-// Matcher finds workers of this process for a task.
+// Matcher finds a waiting worker of this process for a task.
 type Matcher interface {
-	// Match reserves a slot for a task; nil: there is none.
+	// Match reserves a slot for a task; nil when there is none.
 	Match(t *task.Task) Slot
-	// Serves reports whether a worker of this process serves the task's lambda, if only later.
+	// Serves reports whether a worker of this process serves the task's lambda, busy or not.
 	Serves(t *task.Task) bool
 }
 
-// Slot is what a Matcher reserved: of that worker, with a lease of that length.
+// Slot is a reserved slot of a worker, with the length of the worker's lease.
 type Slot interface {
 	Worker() string
 	Lease() time.Duration
-	// Settle says what became of the write of the task as claimed: it is called once.
+	// Settle is called once, with the outcome of the write of the task as claimed.
 	Settle(claimed *task.Task, outcome error)
 }
 
-// match makes the event of an order that puts a task on its queue one that hands it to a worker, if there is
-// one that waits and no task that waits longer is overtaken. Then the slot is to be settled with the outcome
-// of the write.
+// match turns an order that puts a task on its queue into a direct hand-off, if a worker waits and no task
+// that waits longer is overtaken. The caller settles the slot with the outcome of the write.
 func (d *Dispatcher) match(ctx context.Context, b *batch, o *task.Order, event *task.Event) Slot {
 	t := &o.Task
 	if d.Matcher == nil || o.Event.Kind != task.Enqueue || t.Suspect || t.State == task.Enqueued {
@@ -47,18 +46,18 @@ func (d *Dispatcher) match(ctx context.Context, b *batch, o *task.Order, event *
 	return slot
 }
 
-// waitMin is how many messages of a service's queue are taken for tasks that wait for workers. Fewer are on
-// their way: if they counted, a moment of load would send all tasks of a steady one through the queue from
-// then on.
+// waitMin is from how many messages on a service's queue on they are taken for tasks that wait for workers.
+// Fewer are on their way: if they counted, one moment of load would send all tasks of a steady load through
+// the queue from then on.
 const waitMin = 32
 
-// anyWaits reports whether messages of a task's class, or of a higher one of its lambda, are known to wait.
-// It asks no service: there the depth counts that Room asked for a moment ago.
+// anyWaits reports whether messages of a task's priority, or of a higher one of its lambda, are known to
+// wait. It asks no service: there the depth counts that Room has cached.
 func (d *Dispatcher) anyWaits(ctx context.Context, t *task.Task) bool {
 	for priority := range t.Partition.Priority + 1 {
 		name := queue.Name{Lambda: t.Partition.Lambda, Priority: priority}
 		if d.Queue.Durable() {
-			if visible, known := d.remembered(name); known && visible >= waitMin {
+			if visible, known := d.depths.get(name); known && visible >= waitMin {
 				return true
 			}
 			continue
@@ -70,11 +69,11 @@ func (d *Dispatcher) anyWaits(ctx context.Context, t *task.Task) bool {
 	return false
 }
 
-// sendsFirst reports whether the message of a first order is sent before the task has a task row. It is so
+// sendsFirst reports whether the message of a first order is sent before the task has a task row. That is so
 // where the queue is this process's memory and a worker of this process will receive it: its claim then
-// writes the row, and one write serves for enqueue and claim as it does for a task that is matched at once.
-// If the message is lost, so is the process. A task that is older than such a message may become is stored as
-// enqueued, whose brake keeps messages of a long backlog from piling up.
+// writes the row, and one write serves for enqueue and claim, as in a direct hand-off. If the message is
+// lost, so is the process. A task that is older than such a message may become is stored as enqueued, whose
+// timeout keeps messages of a long backlog from piling up.
 func (d *Dispatcher) sendsFirst(o *task.Order, now task.Instant) bool {
 	if !o.First || o.Event.Kind != task.Enqueue || d.Matcher == nil || d.Queue.Durable() {
 		return false

@@ -15,11 +15,11 @@ import (
 // nothing else orders.
 func TestSharedStateIsLocked(_ *testing.T) {
 	d := New(Config{Clock: clock.Real()})
-	d.depths[queue.Name{}] = cachedDepth{}
+	d.depths.of[queue.Name{}] = cachedDepth{}
 	var running sync.WaitGroup
 	for _, use := range []func(){
-		func() { d.countSent([]queue.Message{{}}, []error{nil}) },
-		func() { d.remembered(queue.Name{}) },
+		func() { d.depths.countSent([]queue.Message{{}}, []error{nil}) },
+		func() { d.depths.get(queue.Name{}) },
 	} {
 		for range 2 {
 			running.Go(func() {
@@ -35,12 +35,12 @@ func TestSharedStateIsLocked(_ *testing.T) {
 // TestNothingLeavesEarly takes from an outbox at the instant of one task: the next one, a microsecond later,
 // stays.
 func TestNothingLeavesEarly(t *testing.T) {
-	o := &outbox{sooner: make(chan struct{}, 1)}
+	o := &outbox{changed: make(chan struct{}, 1)}
 	for due := range task.Instant(3) {
-		o.add(&parcel{order: task.Order{Task: task.Task{Due: 1000 + due}}})
+		o.add(&delivery{order: task.Order{Task: task.Task{Due: 1000 + due}}})
 	}
-	if due := o.take(1001); len(due) != 2 || len(o.parcels) != 1 {
-		t.Errorf("%d leave, %d stay; want 2 and 1", len(due), len(o.parcels))
+	if due := o.take(1001); len(due) != 2 || len(o.deliveries) != 1 {
+		t.Errorf("%d leave, %d stay; want 2 and 1", len(due), len(o.deliveries))
 	}
 }
 

@@ -5,10 +5,9 @@ import (
 	"context"
 	"errors"
 	"log/slog"
-	"math/bits"
-	"sync"
 	"time"
 
+	"github.com/kinesin-io/kinesin/internal/backoff"
 	"github.com/kinesin-io/kinesin/queue"
 	"github.com/kinesin-io/kinesin/store"
 	"github.com/kinesin-io/kinesin/task"
@@ -24,75 +23,72 @@ const (
 	// when they are due.
 	deliverLeads             = 5
 	crowdRows, crowdLeadsMax = 10, 20
-	// deliverHeldMax is how many tasks of one partition wait for another try at most; those that no queue
-	// will take are not among them. Beyond that nothing more is acquired: its queue is down, and what is not
-	// acquired costs nothing.
+	// deliverHeldMax is how many tasks of one partition wait for another try at most. Beyond that no more are
+	// acquired: the queue is down, and a task that is not acquired costs nothing. Undeliverable tasks do not
+	// count.
 	deliverHeldMax = 1024
-	// Retry of a task that could not be sent, from the first try on.
-	deliverRetryMin, deliverRetryMax = 100 * time.Millisecond, 5 * time.Second
-	// strangerFor is how long a row is left to a process that was never seen among the members: it may have
-	// come a moment ago.
-	strangerFor = 5 * time.Second
-	// finishMax is how long batches that are under way may take when their partition goes to somebody else.
+	// deliverRetryMin and deliverRetryMax bound the pauses before a task is sent again.
+	deliverRetryMin, deliverRetryMax = 50 * time.Millisecond, 5 * time.Second
+	// unknownProcessWait is how long a row is left to a process that was never seen among the members: it may
+	// have started a moment ago.
+	unknownProcessWait = 5 * time.Second
+	// finishMax is how long batches that are under way may take when their partition goes to another process.
 	finishMax = 10 * time.Second
-	// hopelessEvery is how long a task rests that no queue will take; the lambda's queue, or what this
-	// process may send, can be set up otherwise meanwhile.
-	hopelessEvery = 10 * time.Minute
+	// undeliverableEvery is how often a task is tried that its queue refuses for good; the lambda's queue, or
+	// what this process may send, can be changed meanwhile.
+	undeliverableEvery = 10 * time.Minute
 )
 
-// Delivery is what a scheduler needs for lambdas in deliver mode.
-type Delivery struct {
-	// Is reports whether a partition is of such a lambda.
-	Is func(p task.Partition) bool
-	// Courier carries the orders out.
-	Courier Courier
+// deliverMode dispatches a partition of a deliver lambda. What is due goes to the deliverer in batches,
+// several at a time, so that a slow one does not delay the next.
+type deliverMode struct {
+	*loop
+
+	retries  *buffer // when the tasks in waiting are tried again
+	waiting  map[task.ID]*task.Order
+	leftover []task.Task // wake-up rows that no task needs
+	breaker  breaker     // for reads and writes of rows
+	batches  deliverBatches
 }
 
-// Courier puts tasks on the queues of their lambdas.
-type Courier interface {
-	// Deliver acquires tasks and returns what is left to do when it is through with the rest.
-	Deliver(ctx context.Context, orders []task.Order) []task.Undelivered
+// deliverBatches are the batches that are under way.
+type deliverBatches struct {
+	running int
+	ctx     context.Context //nolint:containedctx // outlives the loop's rounds; abandon ends it
+	abandon context.CancelFunc
+	results chan deliverResult // has room for all
 }
 
-// delivering fires a partition of a deliver lambda. What it takes goes to the courier in batches, several at
-// a time, so that no slow one delays the next.
-type delivering struct {
-	l       *loop
-	retries *lookahead // orders that wait for another try
-	orders  map[task.ID]*task.Order
-	batches int // under way
-	// remnants are wake-up rows that nobody needs
-	remnants []task.Task
-	restTo   task.Instant // nothing is taken before, since the store refused a write
-	fails    int
-
-	mu      sync.Mutex // guards reports
-	reports []report
-}
-
-// report is how a batch went.
-type report struct {
+// deliverResult says how a batch went.
+type deliverResult struct {
 	orders []task.Order
 	left   []task.Undelivered
 }
 
-func newDelivering(l *loop) *delivering {
-	return &delivering{
-		l: l, retries: newLookahead(deliverHeldMax + deliverBatchesMax*batchRowsMax), orders: map[task.ID]*task.Order{},
+func newDeliverMode(l *loop) *deliverMode {
+	d := &deliverMode{
+		loop: l, retries: newBuffer(deliverHeldMax + deliverBatchesMax*batchRowsMax), waiting: map[task.ID]*task.Order{},
 	}
+	d.batches.results = make(chan deliverResult, deliverBatchesMax)
+	d.batches.ctx, d.batches.abandon = context.WithCancel(context.Background())
+	return d
 }
 
-// fire implements firing: it starts batches for what is due within the lead, tries that come again first.
-// What is under way lasts until end, so it does not follow ctx.
-func (d *delivering) fire(ctx context.Context) (busy bool, err error) {
-	d.takeReports(ctx)
-	now := d.l.now()
-	if !d.rests(now) {
-		err = d.lookAtFlight(ctx, now)
+func (d *deliverMode) shift(by time.Duration) { d.retries.shift(by) }
+
+// dispatchDue implements mode: it starts batches for what is due within the lead, retries first.
+func (d *deliverMode) dispatchDue(ctx context.Context) (busy bool, err error) {
+	now := d.now()
+	for len(d.batches.results) > 0 {
+		r := <-d.batches.results
+		d.settle(ctx, &r, now)
 	}
-	for err == nil && !d.rests(now) && d.batches < deliverBatchesMax {
+	if !d.breaker.isOpen(now) {
+		err = d.checkInFlight(ctx, now)
+	}
+	for err == nil && !d.breaker.isOpen(now) && d.batches.running < deliverBatchesMax {
 		orders := d.takeRetries(now)
-		if len(orders) == 0 && len(d.orders) < deliverHeldMax {
+		if len(orders) == 0 && len(d.waiting) < deliverHeldMax {
 			orders, err = d.takeFresh(ctx, now)
 		}
 		if len(orders) == 0 {
@@ -101,65 +97,47 @@ func (d *delivering) fire(ctx context.Context) (busy bool, err error) {
 		d.start(orders)
 	}
 	if err != nil {
-		d.fail(ctx, err, now)
+		d.backOff(ctx, err, now)
 	}
-	d.l.s.Dispatcher.Remove(ctx, d.remnants)
-	d.remnants = nil
-	d.l.stuck.Store(int64(len(d.orders) + len(d.l.flight.byID)))
+	d.Dispatcher.Remove(ctx, d.leftover)
+	d.leftover = nil
+	d.stats.stuck.Store(int64(len(d.waiting) + len(d.inFlight.byID)))
 	return false, nil
 }
 
-// start hands a batch to the courier.
-func (d *delivering) start(orders []task.Order) {
-	d.batches++
-	lasting := d.l.lasting
+// start hands a batch to the deliverer.
+func (d *deliverMode) start(orders []task.Order) {
+	b := &d.batches
+	b.running++
 	go func() {
-		left := d.l.s.Delivery.Courier.Deliver(lasting, orders)
-		d.mu.Lock()
-		d.reports = append(d.reports, report{orders, left})
-		d.mu.Unlock()
-		wake(d.l.poke)
+		b.results <- deliverResult{orders, d.Delivery.Deliverer.Deliver(b.ctx, orders)}
+		notify(d.wake)
 	}()
 }
 
-// end waits for the batches, and no longer than finishMax for what they wait for. What they leave is found by
-// whoever reads the partition next.
-func (d *delivering) end(ctx context.Context) {
-	timer := d.l.s.Clock.NewTimer(finishMax)
+// end waits for the batches, at most finishMax. What they leave is found by the next owner.
+func (d *deliverMode) end(ctx context.Context) {
+	defer d.batches.abandon()
+	timer := d.Clock.NewTimer(finishMax)
 	defer timer.Stop()
-	for {
-		d.takeReports(ctx)
-		if d.batches == 0 {
-			break
-		}
+	for d.batches.running > 0 {
 		select {
-		case <-d.l.poke:
+		case r := <-d.batches.results:
+			d.settle(ctx, &r, d.now())
 		case <-timer.C():
-			d.l.abandon()
+			d.batches.abandon()
 		}
 	}
-	for id := range d.orders {
-		d.l.s.hand.drop(id)
+	for id := range d.waiting {
+		d.acquired.Delete(id)
 	}
-	d.l.stuck.Store(0)
+	d.stats.stuck.Store(0)
 }
 
-func (d *delivering) takeReports(ctx context.Context) {
-	d.mu.Lock()
-	reports := d.reports
-	d.reports = nil
-	d.mu.Unlock()
-	now := d.l.now()
-	for i := range reports {
-		d.batches--
-		d.settle(ctx, &reports[i], now)
-	}
-}
-
-// settle lets go of what is done and keeps what is acquired for another try. What could not even be
-// acquired is taken again when the partition has rested.
-func (d *delivering) settle(ctx context.Context, r *report, now task.Instant) {
-	s := d.l.s
+// settle forgets what is done and keeps what is acquired for another try. A task that could not even be
+// acquired is taken again after the partition has backed off.
+func (d *deliverMode) settle(ctx context.Context, r *deliverResult, now task.Instant) {
+	d.batches.running--
 	held := make(map[task.ID]bool, len(r.left))
 	var failed, undelivered error
 	var again []*task.Order
@@ -171,10 +149,10 @@ func (d *delivering) settle(ctx context.Context, r *report, now task.Instant) {
 			held[u.Order.Task.ID] = true
 			d.retryLater(&u.Order, u.Err, now)
 		case u.Err == nil: // another process has it
-			d.watch(&u.Order.Task, d.forsakenAt(&u.Order.Task, now))
-		case isLasting(u.Err):
-			_ = s.worthRetry(ctx, d.l.partition, u.Err)
-			d.watch(&u.Order.Task, now.Add(oddLook))
+			d.checkAt(&u.Order.Task, d.abandonedAt(&u.Order.Task, now))
+		case isPermanent(u.Err):
+			_ = d.retryable(ctx, d.partition, u.Err)
+			d.checkAt(&u.Order.Task, now.Add(brokenRowPause))
 		default:
 			failed = u.Err
 			again = append(again, &u.Order)
@@ -182,109 +160,98 @@ func (d *delivering) settle(ctx context.Context, r *report, now task.Instant) {
 	}
 	for i := range r.orders {
 		if id := r.orders[i].Task.ID; !held[id] {
-			s.hand.drop(id)
+			d.acquired.Delete(id)
 		}
 	}
-	for _, o := range again { // the next look may fail as well
+	for _, o := range again { // the next scan may fail as well
 		d.addOrder(o)
 	}
-	switch {
-	case failed != nil:
-		d.fail(ctx, failed, now)
-	case len(held) > 0:
-		d.fails = 0
-		d.complain(ctx, undelivered, len(held))
-	default:
-		d.fails = 0
+	if failed != nil {
+		d.backOff(ctx, failed, now)
+		return
 	}
-}
-
-func (d *delivering) complain(ctx context.Context, err error, tasks int) {
-	s := d.l.s
-	s.failed(d.l.partition, err)
-	if news, more := s.quiet.isNews(s.Clock, "tasks", err); news {
-		s.Log.WarnContext(ctx, "tasks not delivered, trying again", slog.String("partition", d.l.partition.String()),
-			slog.Int("tasks", tasks), slog.Int("more", more), slog.Any("error", err))
+	d.breaker.failures = 0 // a pause that other batches need is not cut short
+	if len(held) > 0 {
+		d.countFailure(d.partition, undelivered)
+		d.warn(ctx, "tasks not delivered, trying again", undelivered,
+			slog.String("partition", d.partition.String()), slog.Int("tasks", len(held)))
 	}
 }
 
 // addOrder puts a task back among those that are to be acquired.
-func (d *delivering) addOrder(o *task.Order) {
+func (d *deliverMode) addOrder(o *task.Order) {
 	t := o.Task
-	d.l.ahead.add(entry{at: d.l.later(t.WakeRow.At), id: t.ID, row: &t, read: !o.First, first: true, sends: true})
+	d.buffer.add(entry{at: d.delayed(t.WakeRow.At), id: t.ID, row: &t, mustRead: !o.First, early: true, sends: true})
 }
 
-// watch looks at a row again later.
-func (d *delivering) watch(t *task.Task, at task.Instant) {
-	if !d.l.guest {
-		d.l.flight.put(d.l.flightOf(t, at))
+// checkAt checks a row later.
+func (d *deliverMode) checkAt(t *task.Task, at task.Instant) {
+	if !d.foreign {
+		d.inFlight.put(d.inFlightAt(t, at))
 	}
 }
 
-// retryLater orders the same again after a while, with full jitter above a floor, longer each time it was
-// acquired. What is hopeless rests, so that it takes no room from what is not.
-func (d *delivering) retryLater(o *task.Order, failure error, now task.Instant) {
+// retryLater has a task sent again after a pause, longer each time that it was acquired. A task that its
+// queue refuses for good waits apart, so that it takes no room from others.
+func (d *deliverMode) retryLater(o *task.Order, failure error, now task.Instant) {
 	id := o.Task.ID
 	if errors.Is(failure, queue.ErrUndeliverable) {
-		d.l.s.hand.drop(id)
-		d.watch(&o.Task, now.Add(hopelessEvery))
+		d.acquired.Delete(id)
+		d.checkAt(&o.Task, now.Add(undeliverableEvery))
 		return
 	}
-	ceiling := min(deliverRetryMin<<min(o.Task.Enqueues, 10), deliverRetryMax)
-	jitter, _ := bits.Mul64(d.l.s.Clock.Uint64(), uint64(ceiling))
-	d.orders[id] = o
-	d.retries.add(entry{at: now.Add(deliverRetryMin/2 + time.Duration(jitter)), id: id})
+	pause := backoff.Policy{Min: deliverRetryMin, Max: deliverRetryMax}.Pause(d.Clock, int(o.Task.Enqueues)+1)
+	d.waiting[id] = o
+	d.retries.add(entry{at: now.Add(pause), id: id})
 }
 
-// fail backs the whole partition off, because the store refuses writes.
-func (d *delivering) fail(ctx context.Context, err error, now task.Instant) {
+// backOff leaves the store alone for a while, because it refuses reads or writes.
+func (d *deliverMode) backOff(ctx context.Context, err error, now task.Instant) {
 	if ctx.Err() != nil {
 		return
 	}
-	d.l.s.complain(ctx, d.l.partition, err)
-	d.restTo = now.Add(d.l.s.backoff(d.fails))
-	d.fails++
+	d.partitionFailed(ctx, d.partition, err)
+	d.breaker.open(d.Clock, now)
 }
 
-// rests reports whether the store is left alone for now.
-func (d *delivering) rests(now task.Instant) bool { return waits(now, d.restTo) }
-
-// lookAtFlight reads rows that others have acquired, or that rested, and have been left alone for long
-// enough.
-func (d *delivering) lookAtFlight(ctx context.Context, now task.Instant) error {
-	due := d.l.flight.due(now, now.Add(lookRetry), batchRowsMax)
+// checkInFlight reads rows again that others have acquired, or that are left alone for a while.
+func (d *deliverMode) checkInFlight(ctx context.Context, now task.Instant) error {
+	due := d.inFlight.takeDue(now, now.Add(checkRetry), batchRowsMax)
 	if len(due) == 0 {
 		return nil
 	}
 	keys, ids := make([]store.WakeKey, len(due)), make([]task.ID, len(due))
-	for i, w := range due {
-		keys[i] = store.WakeKey{Partition: d.l.partition, Wake: w.place, ID: w.id}
-		ids[i] = w.id
+	for i, t := range due {
+		keys[i] = store.WakeKey{Partition: d.partition, Wake: t.wakeRowAt, ID: t.id}
+		ids[i] = t.id
 	}
-	wakeups, err := d.l.s.Store.Wakeups(ctx, keys)
+	wakeups, err := d.Store.Wakeups(ctx, keys)
 	if err != nil {
 		return err
 	}
-	rows, err := d.tasks(ctx, ids, wakeups)
+	rows, err := d.taskRows(ctx, ids, wakeups)
 	if err != nil {
 		return err
 	}
-	for i, w := range due {
-		row := &wakeups[i]
-		if !rows[i].ID.IsZero() {
-			row = &rows[i]
+	for i, t := range due {
+		o := &task.Order{Task: rows[i]}
+		if o.Task.ID.IsZero() {
+			o = &task.Order{Task: wakeups[i], First: true}
 		}
-		if row.ID.IsZero() || row.State.IsEnd() || row.IsBare() {
-			d.l.flight.drop(w.id)
-			continue
+		if row := &o.Task; row.ID.IsZero() || row.State.IsEnd() || row.IsBare() {
+			d.inFlight.drop(t.id)
+		} else if at := d.abandonedAt(row, now); at > now {
+			d.checkAt(row, at)
+		} else {
+			d.inFlight.drop(t.id)
+			d.addOrder(o)
 		}
-		d.consider(row, rows[i].ID.IsZero(), now)
 	}
 	return nil
 }
 
-// tasks reads the task rows of those wake-up rows whose tasks have one: tasks with a key.
-func (d *delivering) tasks(ctx context.Context, ids []task.ID, wakeups []task.Task) ([]task.Task, error) {
+// taskRows reads the task rows of those wake-up rows whose tasks have one: tasks with a key.
+func (d *deliverMode) taskRows(ctx context.Context, ids []task.ID, wakeups []task.Task) ([]task.Task, error) {
 	rows := make([]task.Task, len(ids))
 	var keyed []task.ID
 	var at []int
@@ -296,8 +263,8 @@ func (d *delivering) tasks(ctx context.Context, ids []task.ID, wakeups []task.Ta
 	if len(keyed) == 0 {
 		return rows, nil
 	}
-	found, err := d.l.s.Store.Tasks(ctx, keyed)
-	d.l.progress.mark(d.l.s.Clock)
+	found, err := d.Store.Tasks(ctx, keyed)
+	d.stats.progress.mark(d.Clock)
 	if err != nil {
 		return nil, err
 	}
@@ -307,25 +274,14 @@ func (d *delivering) tasks(ctx context.Context, ids []task.ID, wakeups []task.Ta
 	return rows, nil
 }
 
-// consider puts a row among those that are to be acquired, or looks at it again when whoever has acquired it
-// is too slow.
-func (d *delivering) consider(row *task.Task, first bool, now task.Instant) {
-	if at := d.forsakenAt(row, now); at > now {
-		d.watch(row, at)
-		return
+// abandonedAt returns from when on an acquired row may be acquired here: it depends on who acquired it and
+// when, and never on when the task was due.
+func (d *deliverMode) abandonedAt(t *task.Task, now task.Instant) task.Instant {
+	if t.State != task.Acquired || t.Worker == d.Process {
+		return now // acquired here, it is not under way, or the caller would not ask
 	}
-	d.l.flight.drop(row.ID)
-	d.addOrder(&task.Order{Task: *row, First: first})
-}
-
-// forsakenAt is from when on a row may be acquired here, if it is acquired: judged by who did that and when,
-// and never by when the task was due.
-func (d *delivering) forsakenAt(t *task.Task, now task.Instant) task.Instant {
-	if t.State != task.Acquired || t.Worker == d.l.s.Process {
-		return now // acquired here, it is not in hand, or nobody would ask
-	}
-	wait := strangerFor
-	switch here, gone := d.l.s.presence(t.Worker); {
+	wait := unknownProcessWait
+	switch here, gone := d.Presence(t.Worker); {
 	case gone:
 		return now
 	case here:
@@ -333,116 +289,103 @@ func (d *delivering) forsakenAt(t *task.Task, now task.Instant) task.Instant {
 	}
 	since := t.ClaimedAt
 	if isAhead(since, now) {
-		since = d.l.flight.since(t.ID, t.Attempt, now)
+		since = d.inFlight.firstSeen(t.ID, t.Attempt, now)
 	}
 	return max(now, since.Add(wait))
 }
 
-func (d *delivering) takeRetries(now task.Instant) []task.Order {
+func (d *deliverMode) takeRetries(now task.Instant) []task.Order {
 	taken, _ := d.retries.take(now, 0, batchRowsMax, 0)
 	orders := make([]task.Order, len(taken))
 	for i, e := range taken {
-		orders[i] = *d.orders[e.id]
-		delete(d.orders, e.id)
+		orders[i] = *d.waiting[e.id]
+		delete(d.waiting, e.id)
 	}
 	return orders
 }
 
-// ahead is how long before it is due a task may be acquired: so long that a steady load shares requests and a
-// crowd is ready in time, and so short that few are sent again when this process dies, and few cancels come
-// too late.
-func (d *delivering) ahead(head task.Instant) time.Duration {
-	lead := d.l.s.Lead
-	crowd := d.l.ahead.count(head.Add(deliverLeads*lead), crowdRows*crowdLeadsMax)
-	return max(deliverLeads*lead, time.Duration(crowd)*lead/crowdRows)
-}
-
-// toFire is when the earliest are taken, and how far ahead of their due times. All partitions take at the
-// same moments, half of deliverLeads apart, so that what they write goes together: at 100/s some 25 rows,
-// which is a request.
-func (d *delivering) toFire() (at task.Instant, ahead time.Duration, ok bool) {
-	head, ok := d.l.ahead.next()
+// nextAcquire returns when the next tasks are acquired, and how long before their due times: so long that
+// tasks of a steady load share requests and a crowd is ready in time, and so short that few are sent again
+// when this process dies, and few cancels come too late. All partitions acquire at the same moments, half of
+// deliverLeads apart, so that their writes share requests: at 100/s some 25 rows, which is a request.
+func (d *deliverMode) nextAcquire() (at task.Instant, lead time.Duration, ok bool) {
+	first, ok := d.buffer.first()
 	if !ok {
 		return 0, 0, false
 	}
-	ahead, apart := d.ahead(head), deliverLeads*d.l.s.Lead/2
-	at = head.Add(apart - ahead)
-	return at - at%max(task.Instant(0).Add(apart), 1), ahead, true
+	crowd := d.buffer.count(first.Add(deliverLeads*d.Lead), crowdRows*crowdLeadsMax)
+	lead = max(deliverLeads*d.Lead, time.Duration(crowd)*d.Lead/crowdRows)
+	apart := deliverLeads * d.Lead / 2
+	at = first.Add(apart - lead)
+	return at - at%max(task.Instant(0).Add(apart), 1), lead, true
 }
 
-// takeFresh takes what comes into hand; what is there already is not taken again.
-func (d *delivering) takeFresh(ctx context.Context, now task.Instant) (orders []task.Order, err error) {
-	at, ahead, ok := d.toFire()
+// takeFresh takes tasks that are due from the buffer. Tasks that this process has acquired are not taken
+// again.
+func (d *deliverMode) takeFresh(ctx context.Context, now task.Instant) (orders []task.Order, err error) {
+	at, lead, ok := d.nextAcquire()
 	if !ok || now < at {
 		return nil, nil
 	}
-	taken, _ := d.l.ahead.take(now, ahead, batchRowsMax, batchRowsMax)
+	taken, _ := d.buffer.take(now, lead, batchRowsMax, batchRowsMax)
 	wakeups, ids := make([]task.Task, len(taken)), make([]task.ID, len(taken))
 	for i, e := range taken {
 		wakeups[i], ids[i] = *e.row, e.id
 	}
-	rows, err := d.tasks(ctx, ids, wakeups)
+	rows, err := d.taskRows(ctx, ids, wakeups)
 	if err != nil {
 		for _, e := range taken {
-			d.l.ahead.add(e)
+			d.buffer.add(e)
 		}
 		return nil, err
 	}
 	for i := range taken {
-		if o, ok := d.order(&wakeups[i], &rows[i], now); ok && d.l.s.hand.take(o.Task.ID) {
+		o, ok := d.order(&wakeups[i], &rows[i], now)
+		if !ok {
+			continue
+		}
+		if _, known := d.acquired.LoadOrStore(o.Task.ID, struct{}{}); !known {
 			orders = append(orders, o)
 		}
 	}
 	return orders, nil
 }
 
-// order is what is to be done about a wake-up row and the task row, if there is one.
-func (d *delivering) order(wakeup, row *task.Task, now task.Instant) (o task.Order, ok bool) {
-	o = task.Order{Task: *wakeup, First: true, Event: task.Event{Kind: task.Acquire, Worker: d.l.s.Process}}
+// order returns the order that follows from a wake-up row and the task row, if there is one.
+func (d *deliverMode) order(wakeup, row *task.Task, now task.Instant) (o task.Order, ok bool) {
+	o = task.Order{Task: *wakeup, First: true, Event: task.Event{Kind: task.Acquire, Worker: d.Process}}
 	if wakeup.Key != "" {
-		switch store.Conclude(wakeup, row, d.l.nowWithoutSteps()) {
+		switch store.Conclude(wakeup, row, d.nowWithoutSteps()) {
 		case store.Undispatched: // the call that stored it did not get to its task row
 		case store.Live:
 			o.Task, o.First = *row, false
 		case store.Leftover:
-			d.remnants = append(d.remnants, *wakeup)
+			d.leftover = append(d.leftover, *wakeup)
 			return o, false
 		case store.Unclear:
 			return o, false
 		}
 	}
-	if at := d.forsakenAt(&o.Task, now); at > now {
-		d.watch(&o.Task, at)
+	if at := d.abandonedAt(&o.Task, now); at > now {
+		d.checkAt(&o.Task, at)
 		return o, false
 	}
 	return o, true
 }
 
-// next implements firing.
-func (d *delivering) next(now task.Instant) (at task.Instant, room <-chan struct{}) {
+// next implements mode.
+func (d *deliverMode) next(now task.Instant) (at task.Instant, room <-chan struct{}) {
 	at = now.Add(idleMax)
-	if look, ok := d.l.flight.next(); ok {
-		at = min(at, d.notBefore(now, look))
+	if check, ok := d.inFlight.next(); ok {
+		at = min(at, check)
 	}
-	if d.batches >= deliverBatchesMax {
-		return at, nil
-	}
-	fire := at
-	if retry, ok := d.retries.next(); ok {
-		fire = min(fire, retry)
-	}
-	if len(d.orders) < deliverHeldMax {
-		if fresh, _, ok := d.toFire(); ok {
-			fire = min(fire, fresh)
+	if d.batches.running < deliverBatchesMax {
+		if retry, ok := d.retries.first(); ok {
+			at = min(at, retry)
+		}
+		if fresh, _, ok := d.nextAcquire(); ok && len(d.waiting) < deliverHeldMax {
+			at = min(at, fresh)
 		}
 	}
-	return min(at, d.notBefore(now, fire)), nil
-}
-
-// notBefore is an instant, or the end of the rest if that is later.
-func (d *delivering) notBefore(now, at task.Instant) task.Instant {
-	if d.rests(now) {
-		return max(at, d.restTo)
-	}
-	return at
+	return d.breaker.notBefore(now, at), nil
 }

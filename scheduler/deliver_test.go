@@ -19,7 +19,7 @@ import (
 
 const self = "p-self"
 
-// outbound is the world of a deliver lambda: a courier that does its three steps in the simplest way, and
+// outbound is the world of a deliver lambda: a Deliverer that does its three steps in the simplest way, and
 // processes that may be there or gone.
 type outbound struct {
 	*world
@@ -82,8 +82,8 @@ func (o *outbound) start(process string) (s *scheduler.Scheduler, stop func()) {
 	s = scheduler.New(scheduler.Config{
 		Store: o.rows, Queue: o.queue, Dispatcher: o.world.sent, Leases: o.leases, Ownership: o, Partitions: o.parts,
 		Clock: o.clock, Log: slog.New(slog.DiscardHandler), Hooks: o.hooks, LookaheadRows: o.look,
-		Process: process, Presence: o.presence, Guests: o.here != nil,
-		Delivery: &scheduler.Delivery{Courier: o, Is: func(p task.Partition) bool { return p == high }},
+		Process: process, Presence: o.presence, Foreign: o.here != nil,
+		Delivery: &scheduler.Delivery{Deliverer: o, Is: func(p task.Partition) bool { return p == high }},
 	})
 	ctx, cancel := context.WithCancel(o.ctx)
 	done := make(chan error, 1)
@@ -101,7 +101,7 @@ func (o *outbound) start(process string) (s *scheduler.Scheduler, stop func()) {
 	return s, stop
 }
 
-// Deliver is the scheduler's courier.
+// Deliver is the scheduler's Deliverer.
 func (o *outbound) Deliver(ctx context.Context, orders []task.Order) (left []task.Undelivered) {
 	o.mu.Lock()
 	o.batches++

@@ -101,8 +101,8 @@ func TestAnInsertDuringAScanIsOnTime(t *testing.T) {
 	})
 }
 
-// The scan finds more than fits, so that the horizon comes nearer after the hint was taken.
-func TestAHintThatTheHorizonPassedOverIsFound(t *testing.T) {
+// The scan finds more than fits, so that the high-water mark comes nearer after the hint was taken.
+func TestAHintThatTheHighWaterMarkPassedOverIsFound(t *testing.T) {
 	inWorld(t, depth, func(w *world) {
 		w.look = 1
 		s := w.start()
@@ -376,14 +376,17 @@ func TestALeaseRenewedInBetweenIsExtended(t *testing.T) {
 func TestATakeOverTellsWhatIsClaimed(t *testing.T) {
 	inWorld(t, depth, func(w *world) {
 		l := w.openLease(time.Minute)
-		claimed := w.awake(high, 0, func(t *task.Task) {
+		claim := func(t *task.Task) {
 			t.State, t.Attempt, t.Worker, t.ClaimedAt, t.Wake = task.Claimed, 1, l.Worker, t.Due, t.Due.Add(time.Minute)
-		})
+		}
+		claimed := w.awake(high, 0, claim)
 		w.running(high, l.Worker)
 		w.waiting(high, time.Hour)
 		var found []task.ID
 		w.found = func(t *task.Task) { w.note(func() { found = append(found, t.ID) }) }
 		w.start()
+		w.advance(10 * time.Second)
+		w.awake(high, 0, claim) // by a process that is there
 		w.advance(10 * time.Second)
 		if !slices.Equal(found, []task.ID{claimed.ID}) {
 			t.Errorf("found %v, want %v", found, claimed.ID)

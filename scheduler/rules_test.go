@@ -11,8 +11,8 @@ import (
 	"github.com/kinesin-io/kinesin/task"
 )
 
-// An insert during the very first scan of a partition lies within the horizon that the scan is to reach: it
-// is hinted.
+// An insert during the very first scan of a partition lies within the high-water mark that the scan is to
+// reach: it is hinted.
 func TestAnInsertDuringTheFirstScanIsOnTime(t *testing.T) {
 	inWorld(t, depth, func(w *world) {
 		w.parts.all = []task.Partition{low}
@@ -44,7 +44,7 @@ func (a *awayLeases) Look(ctx context.Context, worker string) (lease.Lease, erro
 
 // After an outage workers get the time to renew their leases, and what is taken back of those that do not
 // goes by a ramp.
-func TestAfterAnOutageTasksAreTakenBackOnARamp(t *testing.T) {
+func TestAfterAnOutageTasksAreTakenBackAtALimitedRate(t *testing.T) {
 	inWorld(t, 10_000, func(w *world) {
 		leases := &awayLeases{Book: w.leases}
 		w.marks = leases

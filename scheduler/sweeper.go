@@ -13,7 +13,7 @@ import (
 const (
 	// SweepEvery is how often ended rows past their retention are deleted.
 	SweepEvery = 30 * time.Second
-	// sweepRowsMax bounds one deletion; between two of them others get their turn.
+	// sweepRowsMax bounds one deletion; between two of them other writes have their turn.
 	sweepRowsMax = 1000
 )
 
@@ -26,17 +26,17 @@ type Expiring interface {
 type Sweeper struct {
 	Store Expiring
 	Clock clock.Clock
-	Steps *clock.Steps // looked at before rows are deleted; whoever made it calls ClockStepped. nil: the clock is never set
+	Steps *clock.Steps // checked before rows are deleted; its owner calls ClockStepped. nil: the clock is never set
 	Log   *slog.Logger
 
-	rests atomic.Int64 // until when nothing is deleted, a task.Instant by clock.Steady
+	pausedUntil atomic.Int64 // nothing is deleted before, a task.Instant by clock.Steady
 }
 
-// ClockStepped tells that the wall clock was set. After a step forward rows are over that ended a moment ago:
-// nothing is deleted until passes have removed the wake-up rows that a crash may have left of them.
+// ClockStepped says that the wall clock was set. After a step forward, rows expire that ended a moment ago,
+// so nothing is deleted until full scans have removed the wake-up rows that a crash may have left of them.
 func (s *Sweeper) ClockStepped(by time.Duration) {
 	if by > 0 {
-		s.rests.Store(int64(clock.Steady(s.Clock).Add(passApart)))
+		s.pausedUntil.Store(int64(clock.Steady(s.Clock).Add(scansApart)))
 	}
 }
 
@@ -45,7 +45,7 @@ func (s *Sweeper) Run(ctx context.Context) error {
 	for {
 		s.Steps.Look()
 		n, err := 0, error(nil)
-		if int64(clock.Steady(s.Clock)) >= s.rests.Load() {
+		if int64(clock.Steady(s.Clock)) >= s.pausedUntil.Load() {
 			n, err = s.Store.Sweep(ctx, s.Clock.Now(), sweepRowsMax)
 		}
 		if err != nil && ctx.Err() == nil {

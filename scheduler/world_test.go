@@ -45,7 +45,7 @@ type world struct {
 	queue  *queue.Queue
 	leases *lease.Book
 	parts  *partitions
-	sent   *courier
+	sent   *recorder
 	hooks  scheduler.Hooks
 	marks  scheduler.Leases // instead of leases
 	depths scheduler.Queue  // instead of queue
@@ -58,7 +58,7 @@ type world struct {
 	process  string                                 // of the scheduler
 	presence func(process string) (here, gone bool) // nil: there are no others
 	found    func(t *task.Task)                     // what the scheduler says was claimed
-	doubts   *scheduler.Doubts                      // nil: ended rows stay
+	downtime *scheduler.Downtime                    // nil: ended rows stay
 
 	mu     sync.Mutex
 	waked  []task.EventKind
@@ -77,7 +77,7 @@ func inWorld(t *testing.T, queueDepth int, test func(w *world)) {
 		w.queue = queue.New(queuemem.New(c, queuemem.Config{DepthMax: queueDepth}))
 		w.leases = lease.NewBook(w.rows.Store, c)
 		w.parts = &partitions{all: []task.Partition{high, low}, changed: make(chan struct{})}
-		w.sent = &courier{w: w, depthMax: queueDepth}
+		w.sent = &recorder{w: w, depthMax: queueDepth}
 		w.hooks = scheduler.Hooks{
 			Waked:  func(_ *task.Task, kind task.EventKind) { w.note(func() { w.waked = append(w.waked, kind) }) },
 			Lost:   func(worker string) { w.note(func() { w.lost = append(w.lost, worker) }) },
@@ -110,7 +110,7 @@ func (w *world) start() *scheduler.Scheduler {
 	s := scheduler.New(scheduler.Config{
 		Store: w.rows, Queue: depths, Dispatcher: w.sent, Leases: leases, Ownership: everything{}, Partitions: w.parts,
 		Clock: wall, Log: cmp.Or(w.log, slog.New(slog.DiscardHandler)), Hooks: w.hooks, LookaheadRows: w.look, FlightRows: w.flight,
-		Process: w.process, Presence: w.presence, Found: w.found, Doubts: w.doubts,
+		Process: w.process, Presence: w.presence, Found: w.found, Downtime: w.downtime,
 	})
 	w.run(s)
 	return s
@@ -429,8 +429,8 @@ type fired struct {
 	due  task.Instant
 }
 
-// courier is a dispatcher that writes down what it did.
-type courier struct {
+// recorder is a dispatcher that records what it did.
+type recorder struct {
 	w        *world
 	depthMax int
 
@@ -446,26 +446,26 @@ type courier struct {
 	early   bool                            // first messages are sent before there is a row
 }
 
-func (c *courier) fired() []fired {
+func (c *recorder) fired() []fired {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return slices.Clone(c.orders)
 }
 
-func (c *courier) count(counter *int, n int) {
+func (c *recorder) count(counter *int, n int) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	*counter += n
 }
 
 // counted is what a counter says.
-func (c *courier) counted(counter *int) int {
+func (c *recorder) counted(counter *int) int {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return *counter
 }
 
-func (c *courier) Dispatch(ctx context.Context, orders []task.Order) []task.Dispatched {
+func (c *recorder) Dispatch(ctx context.Context, orders []task.Order) []task.Dispatched {
 	results := make([]task.Dispatched, len(orders))
 	c.mu.Lock()
 	c.largest = max(c.largest, len(orders))
@@ -493,7 +493,7 @@ func (c *courier) Dispatch(ctx context.Context, orders []task.Order) []task.Disp
 	return results
 }
 
-func (c *courier) carryOut(ctx context.Context, o *task.Order) (r task.Dispatched) {
+func (c *recorder) carryOut(ctx context.Context, o *task.Order) (r task.Dispatched) {
 	if c.early && o.First {
 		queued := o.Task.Queued(c.w.clock.Now())
 		c.send(ctx, queued)
@@ -526,7 +526,7 @@ func (c *courier) carryOut(ctx context.Context, o *task.Order) (r task.Dispatche
 	return r
 }
 
-func (c *courier) Remove(ctx context.Context, rows []task.Task) {
+func (c *recorder) Remove(ctx context.Context, rows []task.Task) {
 	if len(rows) == 0 {
 		return
 	}
@@ -540,20 +540,20 @@ func (c *courier) Remove(ctx context.Context, rows []task.Task) {
 	}
 }
 
-func (c *courier) Send(ctx context.Context, tasks []task.Task) {
+func (c *recorder) Send(ctx context.Context, tasks []task.Task) {
 	c.count(&c.again, len(tasks))
 	for _, t := range tasks {
 		c.send(ctx, t)
 	}
 }
 
-func (c *courier) send(ctx context.Context, t task.Task) {
+func (c *recorder) send(ctx context.Context, t task.Task) {
 	if err := c.w.queue.Send(ctx, []queue.Message{{Task: t}})[0]; err != nil {
 		c.w.t.Errorf("send: %v", err)
 	}
 }
 
-func (c *courier) Room(ctx context.Context, name queue.Name) (int, <-chan struct{}) {
+func (c *recorder) Room(ctx context.Context, name queue.Name) (int, <-chan struct{}) {
 	c.mu.Lock()
 	c.rooms++
 	c.mu.Unlock()

@@ -31,7 +31,7 @@ const extraCheckMax = 5 * time.Second
 // that creates them.
 var ErrSetup = errors.New("AWS is not set up for this")
 
-// deliverLinger is shorter than the driver's default, since the courier already sends batches.
+// deliverLinger is shorter than the driver's default, since the dispatcher already sends batches.
 const deliverLinger = 10 * time.Millisecond
 
 // Lasting reports whether a start that failed with err will fail again until somebody changes something:

@@ -66,21 +66,21 @@ func (n *Node) delivery(c *Config, seal *task.Sealer) *scheduler.Delivery {
 			l := n.catalog.ByRef(p.Lambda)
 			return l != nil && l.Mode == task.Deliver
 		},
-		Courier: dispatcher.NewCourier(dispatcher.CourierConfig{
+		Deliverer: dispatcher.NewDeliverer(dispatcher.DelivererConfig{
 			Store: n.store, Queue: n.queue, Policies: policies{n.catalog}, Sealer: seal, Clock: c.Clock, Log: c.Log,
-			Hooks: dispatcher.CourierHooks{Delivered: n.delivered, Undelivered: n.undelivered}, Ended: n.ended, Together: c.together(),
+			Hooks: dispatcher.DelivererHooks{Delivered: n.delivered, Undelivered: n.undelivered}, Ended: n.ended, Together: c.together(),
 		}),
 	}
 }
 
-// doubts lets the scheduler set aside tasks that may have run although no row tells, in the same place as
+// downtime lets the scheduler set aside tasks that may have run although no row tells, in the same place as
 // rejected messages of the inbound buffer; that works without inbound's role. It returns nil if the store
 // keeps ended rows as long as they are needed.
-func (n *Node) doubts(c *Config, seal *task.Sealer) *scheduler.Doubts {
+func (n *Node) downtime(c *Config, seal *task.Sealer) *scheduler.Downtime {
 	if !n.store.EndedExpire() {
 		return nil
 	}
-	return &scheduler.Doubts{
+	return &scheduler.Downtime{
 		Rows: n.store,
 		Retention: func(lambda uint32) (time.Duration, bool) {
 			l, known := n.Lambda(lambda)

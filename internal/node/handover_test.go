@@ -141,7 +141,7 @@ func (c *crew) shared() (loads []int) {
 	}
 	fired := map[task.Partition]int{}
 	for _, p := range c.alive {
-		share := p.node.scheduler.Share()
+		share := p.node.scheduler.Assignment()
 		if share.Warm == 0 || len(share.Members) != len(c.alive) {
 			c.Errorf("a process knows %d members of %d, warm after %v", len(share.Members), len(c.alive), share.Warm)
 		}
@@ -357,7 +357,7 @@ func TestPartitionsComeAndGoEverywhere(t *testing.T) {
 			for shard := range shards {
 				owners := 0
 				for _, p := range c.alive {
-					if p.node.scheduler.Share().Warm > 0 && p.node.scheduler.Fires(task.Partition{Lambda: ref, Shard: uint16(shard)}) {
+					if p.node.scheduler.Assignment().Warm > 0 && p.node.scheduler.Fires(task.Partition{Lambda: ref, Shard: uint16(shard)}) {
 						owners++
 					}
 				}
@@ -380,7 +380,7 @@ func TestPartitionsComeAndGoEverywhere(t *testing.T) {
 				t.Fatal(err)
 			}
 			for _, p := range c.alive {
-				slowest = max(slowest, p.node.scheduler.Share().Warm)
+				slowest = max(slowest, p.node.scheduler.Assignment().Warm)
 			}
 			if wrong := fired(l.Ref, 9); wrong > 0 {
 				t.Errorf("%d of 9 partitions are not fired by exactly one process %v after they came", wrong, within)

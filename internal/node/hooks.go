@@ -59,7 +59,7 @@ func (n *Node) schedulerHooks() scheduler.Hooks {
 		Waked:  func(_ *task.Task, kind task.EventKind) { n.metrics.waked(kind) },
 		Lost:   func(string) { n.metrics.lost.Inc() },
 		Failed: func(task.Partition, error) { n.metrics.failures.Inc() },
-		Shared: func(s *scheduler.Share) {
+		Assigned: func(s *scheduler.Assignment) {
 			n.metrics.ownership.shared(s)
 			if n.members.rows != nil {
 				n.metrics.ownership.members.Set(float64(len(s.Members)))

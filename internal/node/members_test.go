@@ -70,7 +70,7 @@ func TestMembersWithOtherNamesThanTheirProcesses(t *testing.T) {
 			ids = append(ids, first.schedule(item(2*time.Second+time.Duration(n)*50*time.Millisecond))...)
 		}
 		for _, p := range []*sender{first, second, third} {
-			share := p.scheduler.Share()
+			share := p.scheduler.Assignment()
 			if !slices.Equal(share.Members, []string{"a", "b", "c"}) || share.Warm == 0 || p.notReady() != "" {
 				t.Errorf("%+v, %s", share, p.notReady())
 			}
@@ -118,7 +118,7 @@ func TestAListOfMembers(t *testing.T) {
 		w.start(listed("c"))
 		w.advance(30 * time.Second)
 		w.wantDelivered(20*time.Second, ids...)
-		if got := second.scheduler.Share(); len(got.Members) != 3 || got.Owned == 0 {
+		if got := second.scheduler.Assignment(); len(got.Members) != 3 || got.Owned == 0 {
 			t.Errorf("%+v", got)
 		}
 	})

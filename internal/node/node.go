@@ -112,10 +112,10 @@ func (n *Node) compose(c Config, secret []byte) {
 		})
 		n.scheduler = scheduler.New(scheduler.Config{
 			Store: n.store, Queue: n.queue, Dispatcher: n.dispatcher, Leases: n.leases,
-			Ownership: partition.Ownership{Membership: n.members}, Handover: n.members.handover(), Partitions: n.catalog, Delivery: n.delivery(&c, seal), Doubts: n.doubts(&c, seal),
+			Ownership: partition.Ownership{Membership: n.members}, Handover: n.members.handover(), Partitions: n.catalog, Delivery: n.delivery(&c, seal), Downtime: n.downtime(&c, seal),
 			Clock: c.Clock, Log: c.Log, Hooks: n.schedulerHooks(),
 			Process: n.members.process(), Presence: n.members.presence, Found: n.foundClaimed, Ready: n.becameReady,
-			Guests: c.shared, Window: c.Window, Lead: c.Lead,
+			Foreign: c.shared, Window: c.Window, Lead: c.Lead,
 		})
 		hscHints, inboundHints = forHSC{n.scheduler}, n.scheduler
 		n.sweeper = &scheduler.Sweeper{Store: n.store, Clock: c.Clock, Steps: n.steps, Log: c.Log}

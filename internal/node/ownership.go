@@ -48,19 +48,19 @@ func newOwnershipMetrics(f promauto.Factory) ownershipMetrics {
 	return m
 }
 
-func (m *ownershipMetrics) shared(s *scheduler.Share) {
+func (m *ownershipMetrics) shared(s *scheduler.Assignment) {
 	m.owned.Set(float64(s.Owned))
 	m.moved.WithLabelValues("gained").Add(float64(s.Gained))
 	m.moved.WithLabelValues("lost").Add(float64(s.Lost))
 }
 
-func (m *ownershipMetrics) warm(s *scheduler.Share) { m.warmed.Observe(s.Warm.Seconds()) }
+func (m *ownershipMetrics) warm(s *scheduler.Assignment) { m.warmed.Observe(s.Warm.Seconds()) }
 
 // watchOwners counts the unowned partitions until ctx ends.
 func (n *Node) watchOwners(ctx context.Context) error {
 	s := lateOwners{since: map[string]time.Duration{}}
 	for {
-		share, now := n.scheduler.Share(), clock.Mono(n.clock)
+		share, now := n.scheduler.Assignment(), clock.Mono(n.clock)
 		unowned := s.unowned(&share, n.members.follows(&share), now)
 		if n.notReady() != "" {
 			unowned = 0 // the others do not count this process, and so have other views
@@ -73,7 +73,7 @@ func (n *Node) watchOwners(ctx context.Context) error {
 }
 
 // follows returns whether a member is known to handle the partitions that it owns in a share.
-func (m *members) follows(share *scheduler.Share) func(member string) bool {
+func (m *members) follows(share *scheduler.Assignment) func(member string) bool {
 	if m.rows == nil {
 		return func(string) bool { return true }
 	}
@@ -97,7 +97,7 @@ type lateOwners struct {
 }
 
 // unowned counts the partitions of members that have been late for too long, this process included.
-func (s *lateOwners) unowned(share *scheduler.Share, follows func(member string) bool, now time.Duration) (partitions int) {
+func (s *lateOwners) unowned(share *scheduler.Assignment, follows func(member string) bool, now time.Duration) (partitions int) {
 	next := make(map[string]time.Duration, len(s.since))
 	for _, member := range share.Members {
 		if share.Load[member] == 0 || follows(member) {

@@ -95,7 +95,7 @@ func TestALoopThatIsStuckIsNamed(t *testing.T) {
 }
 
 func TestTheAlarmForPartitionsWithoutAnOwner(t *testing.T) {
-	share := &scheduler.Share{Members: []string{"a", "b", "c"}, Load: map[string]int{"a": 3, "b": 4}}
+	share := &scheduler.Assignment{Members: []string{"a", "b", "c"}, Load: map[string]int{"a": 3, "b": 4}}
 	following := map[string]bool{"a": true}
 	s := lateOwners{since: map[string]time.Duration{}}
 	at := func(now time.Duration, want int) {

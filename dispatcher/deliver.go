@@ -1,0 +1,196 @@
+package dispatcher
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"slices"
+	"sync"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/kinesin-io/kinesin/internal/clock"
+	"github.com/kinesin-io/kinesin/queue"
+	"github.com/kinesin-io/kinesin/store"
+	"github.com/kinesin-io/kinesin/task"
+)
+
+// Bounds of a Deliverer.
+const (
+	// payloadBytesMax bounds the separately stored payloads that one call holds.
+	payloadBytesMax = 8 << 20
+	// payloadReadsMax is how many of them are read at a time.
+	payloadReadsMax = 16
+)
+
+// DelivererStore is what a Deliverer needs of a store.
+type DelivererStore interface {
+	Store
+	Payload(ctx context.Context, id task.ID) ([]byte, error)
+	PayloadsExpire() bool
+}
+
+// DelivererQueue is what a Deliverer needs of a queue.
+type DelivererQueue interface {
+	Deliver(ctx context.Context, deliveries []queue.Delivery) []error
+}
+
+// Sealer makes public ids.
+type Sealer interface{ Seal(t task.Token) string }
+
+// DelivererConfig is what a Deliverer is made of. Everything but Hooks, Ended and Together is required.
+type DelivererConfig struct {
+	Store    DelivererStore
+	Queue    DelivererQueue
+	Policies Policies
+	Sealer   Sealer
+	Clock    clock.Clock
+	Log      *slog.Logger
+	Hooks    DelivererHooks
+	Ended    func() // called when a task is on its lambda's queue; may be nil
+	// Together is the most that a task is sent late so that it shares a request with others: most of what a
+	// delivery costs is its requests. 0: each task is sent when it is due.
+	Together time.Duration
+}
+
+// DelivererHooks are called when something happened. A nil hook is not called.
+type DelivererHooks struct {
+	// Delivered: a task is on its lambda's queue, that long after its due time.
+	Delivered func(t *task.Task, late time.Duration)
+	// Undelivered: a task could not be put there and is tried again.
+	Undelivered func(t *task.Task, err error)
+}
+
+// Deliverer puts the tasks of deliver lambdas on their lambdas' queues. It owns the order of the three steps
+// after the schedule: acquire the row, send, delete the row. A crash between two of them loses nothing:
+// whoever finds the row sends again, so that a consumer gets each task at least once. It never decides when a
+// task is due or who owns it. Concurrent calls share sends and deletes. It is safe for concurrent use.
+type Deliverer struct {
+	DelivererConfig
+
+	deletes deleteBatch
+
+	mu       sync.Mutex // guards the outboxes
+	outboxes map[task.Partition]*outbox
+}
+
+// NewDeliverer returns a Deliverer.
+func NewDeliverer(c DelivererConfig) *Deliverer {
+	return &Deliverer{DelivererConfig: c, outboxes: map[task.Partition]*outbox{}}
+}
+
+// Deliver acquires the tasks of orders, sends each when it is due and not before, and deletes their rows. It
+// returns when all that is done, or ctx ends; that takes until the last of them is due. An order that it does
+// not return is done, or pointless because somebody else moved the task.
+func (d *Deliverer) Deliver(ctx context.Context, orders []task.Order) []task.Undelivered {
+	c := &deliverCall{Deliverer: d}
+	sent, acquired := c.acquire(ctx, orders)
+	undeleted := c.open(sent)
+	go d.deleteRows(undeleted) // a slow delete delays no send
+	slices.SortStableFunc(acquired, func(a, b task.Order) int { return int(a.Task.Due - b.Task.Due) })
+	for len(acquired) > 0 {
+		n := payloadsThatFit(acquired)
+		deliveries := c.open(acquired[:n])
+		d.post(c.readPayloads(ctx, deliveries))
+		acquired = acquired[n:]
+		wait(ctx, deliveries)
+	}
+	wait(ctx, undeleted)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.left
+}
+
+// acquire makes the rows this process's own. It returns the orders whose tasks were sent before, and those
+// that are acquired now. The write may get lost in a crash: the row is then as it was, and the task is sent
+// as it would be otherwise.
+func (c *deliverCall) acquire(ctx context.Context, orders []task.Order) (sent, acquired []task.Order) {
+	now := c.Clock.Now()
+	ops := make([]store.Op, 0, len(orders))
+	of := make([]*task.Order, 0, len(orders))
+	for i := range orders {
+		o := &orders[i]
+		if o.Sent {
+			sent = append(sent, *o)
+			continue
+		}
+		next, _, err := o.Task.Apply(o.Event, now, task.Policy{})
+		if err != nil {
+			continue // the task moved on, so the order is pointless
+		}
+		ops, of = append(ops, store.Acquire(next, o.First)), append(of, o)
+	}
+	if len(ops) == 0 {
+		return sent, nil
+	}
+	outcomes, err := c.Store.Apply(ctx, ops)
+	for k := range ops {
+		outcome := err
+		if k < len(outcomes) {
+			outcome = outcomes[k]
+		}
+		switch {
+		case outcome == nil:
+			acquired = append(acquired, task.Order{Task: ops[k].Task, First: ops[k].Kind == store.ReplaceWakeup, Event: of[k].Event})
+		case c.isAcquiredByOther(of[k], outcome):
+		case !errors.Is(outcome, store.ErrConflict):
+			c.leave(of[k], fmt.Errorf("acquire task %s: %w", of[k].Task.ID, outcome))
+		}
+	}
+	return sent, acquired
+}
+
+// isAcquiredByOther reports whether a write met a row that another process has acquired, or the row of a task
+// with a key that was stored meanwhile. Such an order is left, to be checked again.
+func (c *deliverCall) isAcquiredByOther(o *task.Order, outcome error) bool {
+	conflict, ok := errors.AsType[*store.ConflictError](outcome)
+	if !ok || conflict.Task == nil {
+		return false
+	}
+	met, keyed := conflict.Task, o.First && o.Task.Key != ""
+	if met.State != task.Acquired && (!keyed || met.State.IsEnd() || met.WakeRow.At != o.Task.WakeRow.At) {
+		return false
+	}
+	c.leave(&task.Order{Task: *met, First: o.First && !keyed, Event: o.Event}, nil)
+	return true
+}
+
+// payloadsThatFit returns how many of the first orders have payloads that may be held at a time.
+func payloadsThatFit(orders []task.Order) int {
+	size := 0
+	for i := range orders {
+		if orders[i].Task.PayloadStoredApart() {
+			size += int(orders[i].Task.PayloadSize)
+		}
+		if i > 0 && size > payloadBytesMax {
+			return i
+		}
+	}
+	return len(orders)
+}
+
+// readPayloads reads the payloads that are stored apart, and returns the deliveries that can be sent.
+func (c *deliverCall) readPayloads(ctx context.Context, deliveries []*delivery) (ready []*delivery) {
+	errs := make([]error, len(deliveries))
+	var group errgroup.Group
+	group.SetLimit(payloadReadsMax)
+	for i, d := range deliveries {
+		if t := &d.order.Task; t.PayloadStoredApart() {
+			group.Go(func() error {
+				d.payload, errs[i] = c.Store.Payload(ctx, t.PayloadID())
+				return nil
+			})
+		}
+	}
+	_ = group.Wait()
+	for i, d := range deliveries {
+		if errs[i] != nil {
+			d.close(fmt.Errorf("payload of task %s: %w", d.order.Task.ID, errs[i]))
+			continue
+		}
+		ready = append(ready, d)
+	}
+	return ready
+}

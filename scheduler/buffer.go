@@ -1,0 +1,224 @@
+package scheduler
+
+import (
+	"bytes"
+	"sync/atomic"
+	"time"
+
+	"github.com/google/btree"
+
+	"github.com/kinesin-io/kinesin/task"
+)
+
+// treeDegree is the degree of the package's B-trees.
+const treeDegree = 16
+
+// rowKey is the place of a row in a partition's schedule, which is ordered by time, then by id.
+type rowKey struct {
+	at task.Instant
+	id task.ID
+}
+
+// endOf returns the last key of an instant.
+func endOf(at task.Instant) rowKey { return rowKey{at, lastID} }
+
+var lastID = task.ID{
+	0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff,
+}
+
+func keyOf(row *task.Task) rowKey { return rowKey{row.WakeRow.At, row.ID} }
+
+func (k rowKey) less(other rowKey) bool {
+	return k.at < other.at || k.at == other.at && bytes.Compare(k.id[:], other.id[:]) < 0
+}
+
+// previous returns the last key before k.
+func (k rowKey) previous() rowKey {
+	for i := len(k.id) - 1; i >= 0; i-- {
+		k.id[i]--
+		if k.id[i] != 0xff {
+			return k
+		}
+	}
+	k.at--
+	return k
+}
+
+// entry is a row to act on at an instant.
+type entry struct {
+	at  task.Instant // when to act: the row's wake-up, or a moment later in a foreign partition
+	id  task.ID
+	row *task.Task // the wake-up row, or a task row that came with a hint
+	// mustRead says that there may be a task row, which has to be read before anything is done.
+	mustRead bool
+	// early allows dispatch ahead of time, together with others: the queue holds the message until it is due.
+	early bool
+	// sends says that the entry probably puts one more message on the partition's queue.
+	sends bool
+}
+
+func (e entry) key() rowKey { return rowKey{e.at, e.id} }
+
+// buffer holds what a partition does next, ordered by time and bounded: all wake-up rows up to the high-water
+// mark that are not in flight. A row that does not fit lowers the mark and stays in the store. Other
+// goroutines may read only the mark.
+type buffer struct {
+	entries   *btree.BTreeG[entry]
+	limit     int
+	highWater atomic.Int64 // task.Instant; of that very instant the buffer has the rows up to lastID
+	lastID    task.ID
+	truncated bool // rows were left out: the high-water mark is nearer than was asked for
+}
+
+func newBuffer(limit int) *buffer {
+	less := func(a, b entry) bool { return a.key().less(b.key()) }
+	return &buffer{entries: btree.NewG(treeDegree, less), limit: limit}
+}
+
+// covers reports whether a row at that instant may belong into the buffer; has says it exactly. It is safe
+// for concurrent use.
+func (b *buffer) covers(at task.Instant) bool { return int64(at) <= b.highWater.Load() }
+
+// has reports whether a row with that key belongs into the buffer.
+func (b *buffer) has(k rowKey) bool { return !b.end().less(k) }
+
+// end returns the high-water mark.
+func (b *buffer) end() rowKey { return rowKey{task.Instant(b.highWater.Load()), b.lastID} }
+
+// extend moves the high-water mark before the scan that fills the buffer. So a row that is stored later sees
+// the new mark and comes as a hint, and a row that was stored earlier is found by the scan. It returns the
+// old mark, to be restored when the scan fails.
+func (b *buffer) extend(mark rowKey) (before rowKey) {
+	before = b.end()
+	b.lastID = mark.id
+	b.highWater.Store(int64(mark.at))
+	return before
+}
+
+// lower brings the high-water mark nearer; it never moves it away.
+func (b *buffer) lower(mark rowKey) {
+	if mark.less(b.end()) {
+		b.extend(mark)
+	}
+	b.truncated = true
+}
+
+// add inserts an entry, or replaces the one with its key. When the buffer is full the latest one goes.
+func (b *buffer) add(e entry) {
+	b.entries.ReplaceOrInsert(e)
+	if b.entries.Len() > b.limit {
+		last, _ := b.entries.DeleteMax()
+		b.lower(last.key().previous())
+	}
+}
+
+// drop removes the entry with that key.
+func (b *buffer) drop(k rowKey) { b.entries.Delete(entry{at: k.at, id: k.id}) }
+
+// dropAfter removes the entries behind a key that match.
+func (b *buffer) dropAfter(k rowKey, matches func(entry) bool) {
+	var found []entry
+	b.entries.AscendGreaterOrEqual(entry{at: k.at, id: k.id}, func(e entry) bool {
+		if k.less(e.key()) && matches(e) {
+			found = append(found, e)
+		}
+		return true
+	})
+	for _, e := range found {
+		b.entries.Delete(e)
+	}
+}
+
+// take removes and returns up to limit entries that are due, earliest first; early ones count as due when
+// they are at or before now+lead. Of those that send it takes no more than room and passes over the others;
+// full says that it passed over any.
+func (b *buffer) take(now task.Instant, lead time.Duration, limit, room int) (taken []entry, full bool) {
+	last := now.Add(lead)
+	b.entries.Ascend(func(e entry) bool {
+		switch {
+		case e.at > last || len(taken) == limit:
+			return false
+		case e.at > now && !e.early:
+		case !e.sends:
+			taken = append(taken, e)
+		case room > 0:
+			room--
+			taken = append(taken, e)
+		default:
+			full = true
+		}
+		return true
+	})
+	for _, e := range taken {
+		b.entries.Delete(e)
+	}
+	return taken, full
+}
+
+// first returns the instant of the earliest entry.
+func (b *buffer) first() (task.Instant, bool) {
+	first, ok := b.entries.Min()
+	return first.at, ok
+}
+
+// nextDispatch returns when the next entry is to be dispatched, if early ones go that long before their time.
+// With silent it leaves out those that send.
+func (b *buffer) nextDispatch(lead time.Duration, silent bool) (at task.Instant, ok bool) {
+	b.entries.Ascend(func(e entry) bool {
+		if ok && e.at.Add(-lead) >= at {
+			return false
+		}
+		if silent && e.sends {
+			return true
+		}
+		when := e.at
+		if e.early {
+			when = when.Add(-lead)
+		}
+		if !ok || when < at {
+			at, ok = when, true
+		}
+		return true
+	})
+	return at, ok
+}
+
+// oldestSend returns the instant of the earliest entry that sends; zero when there is none.
+func (b *buffer) oldestSend() (at task.Instant) {
+	b.entries.Ascend(func(e entry) bool {
+		if e.sends {
+			at = e.at
+		}
+		return at.IsZero()
+	})
+	return at
+}
+
+// count returns how many entries are at or before t, and stops at most.
+func (b *buffer) count(t task.Instant, most int) (n int) {
+	b.entries.Ascend(func(e entry) bool {
+		if e.at > t || n == most {
+			return false
+		}
+		n++
+		return true
+	})
+	return n
+}
+
+// isLow reports whether the buffer should be filled again before the next read-ahead is due.
+func (b *buffer) isLow() bool { return b.truncated && b.entries.Len() < b.limit/8 }
+
+// shift moves all entries in time.
+func (b *buffer) shift(by time.Duration) {
+	var all []entry
+	b.entries.Ascend(func(e entry) bool {
+		all = append(all, e)
+		return true
+	})
+	b.entries.Clear(false)
+	for _, e := range all {
+		e.at = e.at.Add(by)
+		b.entries.ReplaceOrInsert(e)
+	}
+}

@@ -1,0 +1,73 @@
+package scheduler
+
+import (
+	"time"
+
+	"github.com/kinesin-io/kinesin/internal/clock"
+	"github.com/kinesin-io/kinesin/store"
+	"github.com/kinesin-io/kinesin/task"
+)
+
+// The wall clock may be set while tasks are in flight. What waits for an instant of the wall clock (a due
+// time, the end of a backoff) keeps that instant. What waits for a while from now (the next check of a task
+// in flight) stays as far away as it was.
+
+// graceStepMin is the smallest step after which workers have the time that they have after an outage, to be
+// heard and to confirm their claims. Less is a small part of any timeout that counts from a stamp.
+const graceStepMin = 2 * time.Second
+
+// loopClock is the wall clock as one loop sees it. It is read once in a round, so that all of the round
+// counts by the same clock.
+type loopClock struct {
+	start   task.Instant  // of the scheduler, by clock.Steady: no heartbeat before it is missed
+	offset  time.Duration // from clock.Steady to the wall clock
+	stepped task.Instant  // when the wall clock was last found to be set, by clock.Steady; zero: never
+	forward time.Duration // by how much it was set forward then, and in the store.CallMax before
+}
+
+func newLoopClock(c clock.Clock, start task.Instant) loopClock {
+	wall, steady := clock.Both(c)
+	return loopClock{start: start, offset: wall.Sub(steady)}
+}
+
+// read reads the wall clock, and returns how far it was set since the last time.
+func (k *loopClock) read(c clock.Clock) (wall task.Instant, step time.Duration) {
+	wall, steady := clock.Both(c)
+	offset := wall.Sub(steady)
+	step = offset - k.offset
+	k.offset = offset
+	if step.Abs() >= graceStepMin {
+		if steady >= k.stepped.Add(store.CallMax) {
+			k.forward = 0
+		}
+		k.forward, k.stepped = max(0, k.forward+step), steady
+	}
+	return wall, step
+}
+
+// wasSet reports whether the wall clock was set since the round began.
+func (k *loopClock) wasSet(c clock.Clock) bool {
+	wall, steady := clock.Both(c)
+	return (wall.Sub(steady) - k.offset).Abs() >= clock.StepMin
+}
+
+// local converts an instant of clock.Steady to the wall clock of this round.
+func (k *loopClock) local(steady task.Instant) task.Instant { return steady.Add(k.offset) }
+
+// heartbeatsSince returns since when heartbeats could be received here, by clock.Steady: since the
+// scheduler's start, or since the wall clock was set. Then everybody has the time that they have after an
+// outage.
+func (k *loopClock) heartbeatsSince() task.Instant { return max(k.start, k.stepped) }
+
+// isAhead reports whether a stamp was written before the wall clock was set back, or by a process whose clock
+// is wrong. A time that counts from such a stamp would not end for as long.
+func isAhead(stamp, now task.Instant) bool { return stamp > now.Add(task.ClockBound) }
+
+// wakesAt returns when a task wakes. A task that was sent or claimed at an instant that lies in the future is
+// checked now, because its wake-up was counted from there.
+func wakesAt(t *task.Task, now task.Instant) task.Instant {
+	if t.State == task.Enqueued && isAhead(t.Enqueued, now) || t.State.IsRunning() && isAhead(t.ClaimedAt, now) {
+		return min(t.Wake, now)
+	}
+	return t.Wake
+}

@@ -1,0 +1,225 @@
+// Package scheduler decides when each task is dispatched, to the millisecond. It owns the schedule of the
+// partitions that are assigned to this process and what is in flight there: first dispatches, retries,
+// enqueue timeouts and lost workers. One loop per partition reads the store, decides, and gives orders to the
+// dispatcher. The package never talks to a queue's consumers and never writes a task itself.
+//
+// Ownership only decides who tries. Two schedulers with one partition cost refused writes and nothing worse.
+package scheduler
+
+import (
+	"cmp"
+	"context"
+	"log/slog"
+	"time"
+
+	"github.com/kinesin-io/kinesin/internal/clock"
+	"github.com/kinesin-io/kinesin/internal/lease"
+	"github.com/kinesin-io/kinesin/queue"
+	"github.com/kinesin-io/kinesin/store"
+	"github.com/kinesin-io/kinesin/task"
+)
+
+// Defaults of Config.
+const (
+	// WindowDefault is how far ahead of now a partition is read; it is read again every half window.
+	WindowDefault = 10 * time.Second
+	// LeadDefault is how long before its due time a task may be enqueued. The queue holds its message until
+	// then.
+	LeadDefault = 100 * time.Millisecond
+	// LookaheadRowsDefault bounds the rows that one process reads ahead, over all its partitions.
+	LookaheadRowsDefault = 1 << 16
+	// FlightRowsDefault bounds the tasks in flight that one process remembers, over all its partitions. Tasks
+	// beyond it are checked with the next full scan.
+	FlightRowsDefault = 1 << 18
+)
+
+// Partitions are handed over without a gap: the next owner first reads a partition ahead (then it is warm)
+// and says so; the previous owner fires it until then. In between both fire it, which costs refused writes.
+// See docs/adr/0016.
+const (
+	// ReleaseMax bounds how long a partition of another owner is fired on here because that one does not show
+	// that it has taken over.
+	ReleaseMax = 6 * time.Second
+	// Linger is for how long after a take-over the previous owner dispatches what it knows: until the next
+	// owner's second read-ahead.
+	Linger = SecondRead
+	// SecondRead is how long after the first read-ahead of a partition the second one is: it finds what only
+	// the previous owner was told of in the meantime.
+	SecondRead = 2 * time.Second
+)
+
+// Store is what the scheduler reads.
+type Store interface {
+	Tasks(ctx context.Context, ids []task.ID) ([]task.Task, error)
+	Wakeups(ctx context.Context, keys []store.WakeKey) ([]task.Task, error)
+	ScanSchedule(ctx context.Context, p task.Partition, after store.WakeKey, through task.Instant, limit int) ([]task.Task, error)
+}
+
+// Queue is what the scheduler asks of the queues.
+type Queue interface {
+	Depth(ctx context.Context, name queue.Name) (queue.Depth, error)
+	Durable() bool
+}
+
+// Dispatcher carries out what the scheduler decides.
+type Dispatcher interface {
+	Dispatch(ctx context.Context, orders []task.Order) []task.Dispatched
+	// Remove deletes wake-up rows that no task needs; losing a delete does no harm.
+	Remove(ctx context.Context, rows []task.Task)
+	Send(ctx context.Context, tasks []task.Task)
+	Room(ctx context.Context, name queue.Name) (int, <-chan struct{})
+}
+
+// Deliverer puts tasks on the queues of their deliver lambdas.
+type Deliverer interface {
+	// Deliver acquires tasks, sends them and removes their rows. It returns the orders that are left to do.
+	Deliver(ctx context.Context, orders []task.Order) []task.Undelivered
+}
+
+// Delivery is what a scheduler needs for deliver lambdas.
+type Delivery struct {
+	// Is reports whether a partition belongs to such a lambda.
+	Is        func(p task.Partition) bool
+	Deliverer Deliverer
+}
+
+// Leases reads and ends the leases of workers.
+type Leases interface {
+	Look(ctx context.Context, worker string) (lease.Lease, error)
+	// MarkLost ends a lease. It fails with store.ErrConflict if the lease was renewed since Look.
+	MarkLost(ctx context.Context, seen lease.Lease) error
+}
+
+// Partitions lists all partitions.
+type Partitions interface {
+	Partitions() []task.Partition
+	Changed() <-chan struct{}
+}
+
+// Ownership says which partitions this process owns.
+type Ownership interface {
+	// Self returns the name of this process among the members.
+	Self() string
+	// Owners returns the owner of each partition, and all members.
+	Owners(all []task.Partition) (owners, members []string)
+	// Changed returns a channel that is closed when Owners may answer otherwise; nil when it never will.
+	Changed() <-chan struct{}
+}
+
+// Handover is how processes tell each other what they have taken over.
+type Handover interface {
+	// InForce says that this process has read ahead, and fires, all that it owns among these members.
+	InForce(members []string)
+	// Follows reports whether a member has said that of itself about these members.
+	Follows(member string, members []string) bool
+	// Heard returns a channel that is closed when Follows may answer otherwise, or a process may have gone.
+	Heard() <-chan struct{}
+}
+
+// Downtime is what finds stale rows, and what takes them.
+type Downtime struct {
+	Rows ControlRows
+	// Retention returns how long a lambda keeps its ended rows; false for an unknown lambda.
+	Retention func(lambda uint32) (time.Duration, bool)
+	Aside     Aside
+}
+
+// ControlRows is where the record is.
+type ControlRows interface {
+	Control(ctx context.Context, kind, name string) (store.Control, error)
+	PutControl(ctx context.Context, c store.Control) error
+}
+
+// Aside keeps tasks that a person has to decide about.
+type Aside interface {
+	// SetAside keeps the tasks of wake-up rows, until there is an error. It returns how many are kept, from
+	// the first on.
+	SetAside(ctx context.Context, rows []task.Task) (n int, err error)
+}
+
+// Config is what a Scheduler is made of; the durations and row counts have defaults.
+type Config struct {
+	Store      Store
+	Queue      Queue
+	Dispatcher Dispatcher
+	Leases     Leases
+	Ownership  Ownership
+	Handover   Handover // nil: no other process takes over from this one
+	Partitions Partitions
+	Clock      clock.Clock
+	Log        *slog.Logger
+	Hooks      Hooks
+	Delivery   *Delivery // nil: there are no deliver lambdas here
+	Downtime   *Downtime // nil: ended rows stay until a full scan has seen their wake-up rows
+	// Found is called with each row that was claimed when this process took its partition over. It may be
+	// nil.
+	Found func(t *task.Task)
+	// Ready is called by Run when all partitions of an assignment have been read ahead. It may be nil.
+	Ready func()
+
+	// Process is the name of this process in the rows that it enqueues and acquires: unique per start, where
+	// there is more than one.
+	Process string
+	// Presence says of a process whether it is here, and if not, whether it is gone for sure. Neither means
+	// that it was never heard of. nil: there are no other processes.
+	Presence func(process string) (here, gone bool)
+
+	// Foreign says that tasks may be stored here whose partitions other processes own. Such an owner finds
+	// the task with its next read-ahead; a task that is due before is dispatched here.
+	Foreign bool
+
+	Window        time.Duration // 0: WindowDefault
+	Lead          time.Duration // 0: LeadDefault
+	LookaheadRows int           // 0: LookaheadRowsDefault
+	FlightRows    int           // 0: FlightRowsDefault
+}
+
+// Hooks are called when something happened. A nil hook is not called.
+type Hooks struct {
+	// Waked: a wake-up was due and led to this event.
+	Waked func(t *task.Task, kind task.EventKind)
+	// Lost: a worker's lease ran out and was marked lost.
+	Lost func(worker string)
+	// Assigned: the members or the partitions changed. Called by Run, before anything is done about it.
+	Assigned func(*Assignment)
+	// Warm: all partitions of the assignment have been read ahead. Called by Run.
+	Warm func(*Assignment)
+	// Failed: a partition could not be read or dispatched and is tried again.
+	Failed func(p task.Partition, err error)
+}
+
+// Assignment says which partitions the members own, as this process sees it.
+type Assignment struct {
+	Members []string
+	// Load is how many partitions each member owns.
+	Load map[string]int
+	// Owned is how many this process owns; for a while it also fires others, until they are taken over.
+	Owned int
+	// Gained and Lost are how many partitions this assignment brought or took, among those that are in it and
+	// in the one before.
+	Gained, Lost int
+	// Since is when this assignment was computed, Warm how long it took from then until all owned partitions
+	// were read ahead; 0: not yet. In monotonic time.
+	Since, Warm time.Duration
+}
+
+func (c Config) withDefaults() Config {
+	c.Window = cmp.Or(c.Window, WindowDefault)
+	c.Lead = cmp.Or(c.Lead, LeadDefault)
+	c.LookaheadRows = cmp.Or(c.LookaheadRows, LookaheadRowsDefault)
+	c.FlightRows = cmp.Or(c.FlightRows, FlightRowsDefault)
+	if c.Handover == nil {
+		c.Handover = noHandover{}
+	}
+	if c.Presence == nil {
+		c.Presence = func(string) (here, gone bool) { return false, false }
+	}
+	return c
+}
+
+// noHandover is the Handover of a process from which no other takes over.
+type noHandover struct{}
+
+func (noHandover) InForce([]string)              {}
+func (noHandover) Follows(string, []string) bool { return true }
+func (noHandover) Heard() <-chan struct{}        { return nil }

@@ -1,0 +1,51 @@
+package scheduler
+
+import (
+	"testing"
+	"time"
+
+	"github.com/kinesin-io/kinesin/task"
+)
+
+// page is a full page of rows, the nth due as late as says.
+func page(late func(n int) time.Duration) []task.Task {
+	rows := make([]task.Task, countRowsMax)
+	for n := range rows {
+		rows[n].WakeRow.At = at.Add(late(n))
+	}
+	return rows
+}
+
+// Many rows that are due at one moment say nothing about the minutes after it.
+func TestACrowdIsNotExtrapolated(t *testing.T) {
+	for _, in := range []time.Duration{time.Microsecond, time.Millisecond, time.Second, crowdSpan, time.Minute, ForecastSpan} {
+		rows := page(func(int) time.Duration { return in })
+		most := countRowsMax * int(1+ForecastSpan/crowdSpan)
+		if got := estimate(at, rows, true); got < countRowsMax || got > most {
+			t.Errorf("%d rows due in %v: %d due soon, want at most %d", countRowsMax, in, got, most)
+		}
+		if got := estimate(at, rows, false); got != countRowsMax {
+			t.Errorf("%d rows due in %v and none behind: %d due soon", countRowsMax, in, got)
+		}
+	}
+	if got := estimate(at, page(func(n int) time.Duration { return time.Duration(n/256) * time.Microsecond }), true); got > countRowsMax+256*int(ForecastSpan/crowdSpan) {
+		t.Errorf("%d due soon of 256 that are overdue and as many that are due now", got)
+	}
+}
+
+// What comes steadily is extrapolated as it comes.
+func TestASteadyLoadIsExtrapolated(t *testing.T) {
+	for _, every := range []time.Duration{4 * time.Millisecond, 20 * time.Millisecond, 100 * time.Millisecond, 500 * time.Millisecond} {
+		rows := page(func(n int) time.Duration { return time.Duration(n+1) * every })
+		want := int(ForecastSpan / every)
+		if got := estimate(at, rows, true); got < want*9/10 || got > want*11/10 {
+			t.Errorf("one every %v: %d due soon, want about %d", every, got, want)
+		}
+	}
+}
+
+func TestWhatIsOverdueCountsAsItIs(t *testing.T) {
+	if got := estimate(at, page(func(n int) time.Duration { return -time.Duration(n) * time.Second }), true); got != countRowsMax {
+		t.Errorf("%d due soon, want %d", got, countRowsMax)
+	}
+}

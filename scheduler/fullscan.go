@@ -1,0 +1,120 @@
+package scheduler
+
+import (
+	"context"
+	"math/bits"
+	"time"
+
+	"github.com/kinesin-io/kinesin/store"
+	"github.com/kinesin-io/kinesin/task"
+)
+
+const (
+	// scanEvery is how often a partition is read from its head.
+	scanEvery = 5 * time.Minute
+	// scansApart is how far apart two full scans of a partition are at most.
+	scansApart = scanEvery + scanEvery/4
+	// scanPageMax bounds the rows that a full scan reads at once, scanPause is the time between two pages
+	// where the store is remote: 5,000 rows a second.
+	scanPageMax = 512
+	scanPause   = 100 * time.Millisecond
+)
+
+// fullScan is the state of one partition's scan from its head.
+type fullScan struct {
+	underWay bool
+	after    store.WakeKey // where it goes on
+	through  task.Instant  // where it ends
+	begins   task.Instant  // when the next one begins
+	page     task.Instant  // when the next page may be read
+	every    time.Duration
+	since    task.Instant  // when the partition came here: the task of an older row may be in flight
+	rescan   store.WakeKey // how far a scan that waits for room was gone over again
+}
+
+// newFullScan spreads the scans of partitions over time.
+func newFullScan(random uint64) fullScan {
+	spread, _ := bits.Mul64(random, uint64(scanEvery/2))
+	return fullScan{every: scanEvery - scanEvery/4 + time.Duration(spread)}
+}
+
+// begin begins a scan when it is time, over all that lies before the margin of a read-ahead.
+func (f *fullScan) begin(now task.Instant) {
+	if f.underWay || now < f.begins && f.begins <= now.Add(f.every) { // the clock may be set back
+		return
+	}
+	f.underWay, f.after, f.through = true, store.WakeKey{}, now.Add(-readMargin)
+	f.begins, f.page = now.Add(f.every), now
+}
+
+// isScanDue reports whether the next page of a full scan may be read, and there is room for it.
+func (l *loop) isScanDue(now task.Instant) bool {
+	f := &l.reader.full
+	soon := f.page <= now || f.page > now.Add(scanPause) // the clock may be set back
+	return f.underWay && !l.foreign && soon && l.roomForScan()
+}
+
+// roomForScan reports whether half of the buffer is free of what the scan has brought. Later rows give way to
+// it, and are found again by a read-ahead.
+func (l *loop) roomForScan() bool {
+	most := l.buffer.limit / 2
+	return l.buffer.count(l.reader.full.after.Wake, most+1) <= most
+}
+
+// readPage reads a page of the schedule. It returns the rows that are not known, and the last key of a full
+// page; zero at the end of the range.
+func (l *loop) readPage(ctx context.Context, after store.WakeKey, through task.Instant) (unknown []task.Task, last store.WakeKey, err error) {
+	limit := min(scanPageMax, l.buffer.limit/2)
+	page, err := l.Store.ScanSchedule(ctx, l.partition, after, through, limit)
+	if err != nil {
+		return nil, last, err
+	}
+	if len(page) == limit {
+		last = store.KeyOf(&page[limit-1])
+	}
+	for i := range page {
+		if !l.knows(&page[i]) {
+			unknown = append(unknown, page[i])
+		}
+	}
+	return unknown, last, nil
+}
+
+// scanPage reads the next page of the scan that is under way.
+func (l *loop) scanPage(ctx context.Context) error {
+	f := &l.reader.full
+	rows, last, err := l.readPage(ctx, f.after, f.through)
+	if err != nil {
+		return err
+	}
+	for i := range rows {
+		l.add(&rows[i])
+	}
+	if last == (store.WakeKey{}) {
+		f.underWay = false
+		return nil
+	}
+	f.after, f.page = last, l.now()
+	if l.Queue.Durable() {
+		f.page = f.page.Add(scanPause * time.Duration(min(scanPageMax, l.buffer.limit/2)) / scanPageMax)
+	}
+	return nil
+}
+
+// rescanPage reads a page of what a scan that waits for room has read before, when the next scan is due. A
+// backlog may hold up a scan for longer than ended rows are kept, and the part that was read may by now hold
+// leftover rows, and tasks that memory had no room for.
+func (l *loop) rescanPage(ctx context.Context) error {
+	f := &l.reader.full
+	rows, last, err := l.readPage(ctx, f.rescan, f.after.Wake)
+	if err != nil {
+		return err
+	}
+	for i := range rows {
+		if !l.buffer.entries.Has(entry{at: l.delayed(rows[i].WakeRow.At), id: rows[i].ID}) {
+			l.add(&rows[i])
+		}
+	}
+	f.rescan = last
+	return nil
+}

@@ -1,0 +1,75 @@
+package scheduler
+
+import (
+	"sync"
+
+	"github.com/kinesin-io/kinesin/task"
+)
+
+const (
+	// hintsMax bounds the hints that wait for a loop; rows beyond it are found by a scan.
+	hintsMax = 4096
+	// doneMax bounds the finished tasks that a loop is told of at once; the rest is found out in time.
+	doneMax = 1 << 16
+)
+
+// hint tells a loop of a row that was stored a moment ago.
+type hint struct {
+	task task.Task
+	kind hintKind
+}
+
+type hintKind uint8
+
+const (
+	hintAdded hintKind = iota // a wake-up row
+	hintAwake                 // a task row that waits in memory for its wake-up
+	hintSent                  // a task row whose message is on its way
+)
+
+// inbox holds what other goroutines tell a loop.
+type inbox struct {
+	mu sync.Mutex // guards news
+	news
+}
+
+// news is what a loop was told since the last round.
+type news struct {
+	hints       []hint
+	done        []rowKey     // of finished tasks
+	missed      task.Instant // the wake-up of the earliest hint for which there was no room; zero: none
+	checkAll    bool         // all tasks in flight are to be read
+	makeForeign bool         // another process has taken the partition over
+}
+
+// take empties the inbox.
+func (in *inbox) take() news {
+	in.mu.Lock()
+	defer in.mu.Unlock()
+	all := in.news
+	in.news = news{}
+	return all
+}
+
+// add adds a hint. What does not fit is found by the next read-ahead, which begins no later than there.
+func (in *inbox) add(t *task.Task, kind hintKind) {
+	in.mu.Lock()
+	defer in.mu.Unlock()
+	if len(in.hints) < hintsMax {
+		in.hints = append(in.hints, hint{*t, kind})
+		return
+	}
+	if in.missed.IsZero() || t.WakeRow.At < in.missed {
+		in.missed = t.WakeRow.At
+	}
+	in.checkAll = in.checkAll || kind == hintAwake // what is known of it may be older
+}
+
+// addDone adds a finished task.
+func (in *inbox) addDone(k rowKey) {
+	in.mu.Lock()
+	defer in.mu.Unlock()
+	if len(in.done) < doneMax {
+		in.done = append(in.done, k)
+	}
+}

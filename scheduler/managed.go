@@ -1,0 +1,357 @@
+package scheduler
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"time"
+
+	"github.com/kinesin-io/kinesin/queue"
+	"github.com/kinesin-io/kinesin/store"
+	"github.com/kinesin-io/kinesin/task"
+)
+
+const (
+	// roomCheckEvery is how often a full queue is asked for room that cannot tell by itself.
+	roomCheckEvery = 20 * time.Millisecond
+	// brokenRowPause is how long a row is left alone that cannot be moved on.
+	brokenRowPause = 30 * time.Second
+)
+
+// managedMode dispatches a partition of a managed lambda: what is due as far as the queue has room, and what
+// is in flight when its check is due. Checks never wait behind tasks that wait for room.
+type managedMode struct {
+	*loop
+
+	unsent   bool // in this round something failed that there was room for
+	room     queueRoom
+	resend   []task.Task // enqueued tasks whose messages may not be on their queue
+	leftover []task.Task // wake-up rows that no task needs
+	breaker  breaker     // for calls about leases and queues, opened by a round in which some failed
+}
+
+// queueRoom says whether tasks of a round had to wait for room in their queue.
+type queueRoom struct {
+	lacking bool
+	back    <-chan struct{} // closed when there is room again; nil when the queue cannot tell
+}
+
+func (m *managedMode) end(context.Context) {}
+
+func (m *managedMode) shift(time.Duration) {}
+
+// dispatchDue implements mode. Each call that returns is progress: in an outage a round may take long, and is
+// not stuck.
+func (m *managedMode) dispatchDue(ctx context.Context) (busy bool, err error) {
+	m.unsent, m.room = false, queueRoom{}
+	r := newRecheck(m)
+	defer r.end(ctx)
+	ids, checked := r.checkInFlight(ctx)
+	taken := m.takeDue(ctx, r.now)
+	orders, reads := firstOrders(taken)
+	var failed error
+	if len(ids)+len(reads) > 0 {
+		var more []task.Order
+		more, failed = m.readRows(ctx, r, ids, reads, len(orders))
+		orders = append(orders, more...)
+	}
+	err = errors.Join(failed, m.carryOut(ctx, orders))
+	m.stats.queueFull.Store(m.room.lacking && !m.unsent)
+	return checked+len(taken) > 0, err
+}
+
+// takeDue takes what is due from the buffer. Early entries go when one of them is due within half the lead:
+// then all that are due within the whole of it go together.
+func (m *managedMode) takeDue(ctx context.Context, now task.Instant) []entry {
+	if at, ok := m.buffer.nextDispatch(m.Lead/2, false); !ok || at > now {
+		return nil
+	}
+	var room int
+	room, m.room = m.queueRoom(ctx)
+	var taken []entry
+	taken, m.room.lacking = m.buffer.take(now, m.Lead, batchRowsMax, room)
+	return taken
+}
+
+// queueRoom returns how many more messages the partition's queue takes.
+func (m *managedMode) queueRoom(ctx context.Context) (messages int, room queueRoom) {
+	name := queue.Name{Lambda: m.partition.Lambda, Priority: m.partition.Priority}
+	messages, room.back = m.Dispatcher.Room(ctx, name)
+	m.stats.progress.mark(m.Clock)
+	return messages, room
+}
+
+// firstOrders returns the orders for tasks that have no task row, and the entries that have to be read first.
+func firstOrders(taken []entry) (orders []task.Order, reads []entry) {
+	orders = make([]task.Order, 0, len(taken))
+	for i := range taken {
+		if taken[i].mustRead {
+			reads = append(reads, taken[i])
+		} else {
+			orders = append(orders, firstOrder(taken[i].row))
+		}
+	}
+	return orders, reads
+}
+
+// firstOrder dispatches the task that a wake-up row holds.
+func firstOrder(row *task.Task) task.Order {
+	return task.Order{Task: row.Undispatched(), First: true, Event: task.Event{Kind: task.Enqueue}}
+}
+
+// readRows reads the task rows of tasks in flight and of wake-up rows, and returns the orders that follow.
+// sent is how many messages this round sends besides.
+func (m *managedMode) readRows(ctx context.Context, r *recheck, ids []task.ID, reads []entry, sent int) (orders []task.Order, err error) {
+	all := slices.Clip(ids)
+	for i := range reads {
+		all = append(all, reads[i].id)
+	}
+	rows, err := m.Store.Tasks(ctx, all)
+	m.stats.progress.mark(m.Clock)
+	if isPermanent(err) && len(all) == 1 { // it is of that row
+		rows, err = []task.Task{{ID: all[0]}}, m.retryable(ctx, m.partition, err)
+	}
+	if err != nil {
+		m.unsent = slices.ContainsFunc(reads, func(e entry) bool { return e.sends })
+		for _, e := range reads {
+			m.buffer.add(e)
+		}
+		return nil, err
+	}
+	live := m.followRows(ids, rows, r.now)
+	live = append(live, m.followWakeups(ctx, reads, rows[len(ids):], r.now)...)
+	decided, err := r.decideAll(ctx, live)
+	return m.withinRoom(ctx, decided, sent), err
+}
+
+// followRows acts on the rows of tasks in flight, and returns those that live.
+func (m *managedMode) followRows(ids []task.ID, rows []task.Task, now task.Instant) (live []task.Task) {
+	for i, id := range ids {
+		switch row := &rows[i]; {
+		case row.ID.IsZero():
+			m.followMissing(id, now)
+		case row.State.IsEnd():
+			m.followEnded(row)
+		case row.IsBare():
+			m.inFlight.postpone(id, now.Add(brokenRowPause))
+		default:
+			m.resendIfLost(row)
+			live = append(live, *row)
+		}
+	}
+	return live
+}
+
+// followWakeups acts on wake-up rows whose task rows were read, and returns the task rows that live.
+func (m *managedMode) followWakeups(ctx context.Context, reads []entry, rows []task.Task, now task.Instant) (live []task.Task) {
+	var stale []task.Task
+	for i := range reads {
+		e, row := &reads[i], &rows[i]
+		switch store.Conclude(e.row, row, m.nowWithoutSteps()) {
+		case store.Undispatched: // it waits for room like the others
+			if m.isStale(e.row, now) {
+				stale = append(stale, *e.row)
+				continue
+			}
+			t := firstOrder(e.row).Task
+			m.buffer.add(entry{at: e.at, id: e.id, row: &t, early: true, sends: true})
+		case store.Live:
+			m.takeOver(row)
+			live = append(live, *row)
+		case store.Leftover:
+			m.leftover = append(m.leftover, *e.row)
+		case store.Unclear:
+			if !row.ID.IsZero() && row.IsBare() {
+				m.leaveAlone(e.row)
+			}
+		}
+	}
+	if len(stale) > 0 {
+		m.leftover = append(m.leftover, m.setAside(ctx, m.partition, stale)...)
+		m.stats.progress.mark(m.Clock)
+	}
+	return live
+}
+
+// followMissing acts on a task in flight that has no task row: its message may wait in this process's memory.
+// When the message is no longer valid, the next read-ahead brings the wake-up row again, if it is still
+// there.
+func (m *managedMode) followMissing(id task.ID, now task.Instant) {
+	one := m.inFlight.byID[id]
+	if one == nil {
+		return
+	}
+	if now < one.sentUntil {
+		m.inFlight.postpone(id, one.sentUntil)
+		return
+	}
+	at := one.wakeRowAt
+	m.inFlight.drop(id)
+	m.reader.ahead.restartAt(at)
+}
+
+// followEnded acts on a task in flight that has ended. Its wake-up row is deleted by whoever ended it. That
+// is not sure when the message was sent before the task had a row: a scan that found the wake-up row would
+// send it again.
+func (m *managedMode) followEnded(row *task.Task) {
+	if one := m.inFlight.byID[row.ID]; one != nil && !one.sentUntil.IsZero() {
+		m.leftover = append(m.leftover, *row)
+	}
+	m.inFlight.drop(row.ID)
+}
+
+// takeOver reports a task that was claimed before the partition came to this process, or has its message sent
+// again. The time of that follows the wall clock when it is set back, as does the stamp of a claim.
+func (m *managedMode) takeOver(t *task.Task) {
+	if t.State == task.Claimed && t.ClaimedAt <= m.reader.full.since && m.Found != nil && !m.foreign {
+		m.Found(t)
+	}
+	m.resendIfLost(t)
+}
+
+// resendIfLost has the message of an enqueued task sent again if the process that enqueued it has gone just
+// after, or had it in memory. Other enqueued tasks follow their timers.
+func (m *managedMode) resendIfLost(t *task.Task) {
+	now := m.now()
+	switch {
+	case m.foreign:
+	case t.State != task.Enqueued || wakesAt(t, now) <= now: // its wake-up sends it
+	case !m.Queue.Durable() && t.Enqueued < m.wall.local(m.wall.start), m.isGone(t.Worker) && now.Sub(t.Enqueued) < task.EnqueueTimeout:
+		m.resend = append(m.resend, *t)
+	}
+}
+
+// withinRoom leaves retries for which the queue has no room to a later round. They stay in flight, so that a
+// scan need not find them again.
+func (m *managedMode) withinRoom(ctx context.Context, orders []task.Order, sent int) []task.Order {
+	if !slices.ContainsFunc(orders, isRetry) {
+		return orders
+	}
+	messages, room := m.queueRoom(ctx)
+	messages -= sent
+	kept := orders[:0]
+	for i := range orders {
+		if isRetry(orders[i]) {
+			if messages--; messages < 0 {
+				m.room = queueRoom{lacking: true, back: room.back}
+				t := orders[i].Task
+				m.buffer.add(entry{at: m.delayed(t.Wake), id: t.ID, row: &t, mustRead: true, sends: true})
+				m.leaveAlone(&t)
+				continue
+			}
+		}
+		kept = append(kept, orders[i])
+	}
+	return kept
+}
+
+// isRetry reports whether an order puts a task on its queue that waited in its row.
+func isRetry(o task.Order) bool { return !o.First && isWaiting(&o.Task) }
+
+// carryOut gives orders to the dispatcher and notes what is in flight then. An order that fails is tried
+// again by the next round; an error is returned only when that may help.
+func (m *managedMode) carryOut(ctx context.Context, orders []task.Order) (failed error) {
+	if len(m.resend) > 0 {
+		m.Dispatcher.Send(ctx, m.resend)
+		m.stats.progress.mark(m.Clock)
+		m.resend = nil
+	}
+	if len(orders) > 0 {
+		for i := range orders {
+			orders[i].Event.By = m.Process
+		}
+		results := m.Dispatcher.Dispatch(ctx, orders)
+		m.stats.progress.mark(m.Clock)
+		for i := range results {
+			if err := m.settle(ctx, &orders[i], &results[i]); err != nil && failed == nil {
+				failed = err
+			}
+		}
+	}
+	m.Dispatcher.Remove(ctx, m.leftover)
+	m.leftover = nil
+	return failed
+}
+
+// settle notes the result of an order.
+func (m *managedMode) settle(ctx context.Context, o *task.Order, r *task.Dispatched) error {
+	switch {
+	case r.Err == nil && !r.Done:
+		m.settleMoved(o, &r.Task)
+		return nil
+	case r.Done:
+		if !o.First && m.Hooks.Waked != nil {
+			m.Hooks.Waked(&o.Task, o.Event.Kind)
+		}
+		m.follow(&r.Task)
+		return nil
+	}
+	m.unsent = m.unsent || o.Event.Kind == task.Enqueue
+	switch {
+	case isPermanent(r.Err):
+		m.leaveAlone(&o.Task)
+	case o.First:
+		m.buffer.add(entry{at: m.delayed(o.Task.WakeRow.At), id: o.Task.ID, row: &o.Task, early: true, sends: true})
+	default:
+		m.inFlight.put(m.inFlightAt(&o.Task, m.now()))
+	}
+	return m.retryable(ctx, m.partition, r.Err)
+}
+
+// settleMoved notes a task that somebody else has changed. If it was enqueued in this process's name, its
+// message may not have been sent.
+func (m *managedMode) settleMoved(o *task.Order, row *task.Task) {
+	if row.ID.IsZero() {
+		m.inFlight.drop(o.Task.ID) // a scan finds what there is
+		return
+	}
+	if o.First && row.State == task.Enqueued && row.Attempt == 0 && row.Worker == m.Process {
+		m.resend = append(m.resend, *row)
+	}
+	switch store.Conclude(&o.Task, row, m.nowWithoutSteps()) {
+	case store.Live:
+		m.takeOver(row)
+		m.follow(row)
+	case store.Leftover:
+		m.inFlight.drop(row.ID)
+		m.leftover = append(m.leftover, o.Task)
+	case store.Undispatched, store.Unclear:
+	}
+}
+
+// follow has a task checked when it wakes. In a foreign partition its owner does that.
+func (m *managedMode) follow(t *task.Task) {
+	if t.State.IsEnd() || m.foreign {
+		m.inFlight.drop(t.ID)
+		return
+	}
+	m.await(t, isWaiting(t))
+}
+
+// leaveAlone leaves a row for a while that an error keeps where it is, so that scans pass over it.
+func (m *managedMode) leaveAlone(t *task.Task) {
+	m.inFlight.put(m.inFlightAt(t, m.now().Add(brokenRowPause)))
+}
+
+// next implements mode.
+func (m *managedMode) next(now task.Instant) (at task.Instant, room <-chan struct{}) {
+	at = now.Add(idleMax)
+	if m.room.lacking {
+		room = m.room.back
+		select {
+		case <-room: // the queue's own bound is further away than the dispatcher's, so it tells nothing
+			room = nil
+		default:
+		}
+		if room == nil {
+			at = now.Add(roomCheckEvery)
+		}
+	}
+	if due, ok := m.buffer.nextDispatch(m.Lead/2, m.room.lacking); ok {
+		at = min(at, due)
+	}
+	if check, ok := m.inFlight.next(); ok {
+		at = min(at, m.breaker.notBefore(now, check))
+	}
+	return at, room
+}

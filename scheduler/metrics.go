@@ -1,0 +1,80 @@
+package scheduler
+
+import (
+	"time"
+
+	"github.com/kinesin-io/kinesin/internal/clock"
+	"github.com/kinesin-io/kinesin/task"
+)
+
+// Stalled returns how long the slowest loop has made no progress, Run's own loop included. All loops make
+// progress every few seconds, and in an outage with each call that returns, if only with an error. A loop
+// that hangs in a call to the store or a queue makes none.
+func (s *Scheduler) Stalled() time.Duration {
+	now := clock.Mono(s.Clock)
+	longest := s.progress.stalled(now)
+	for _, l := range *s.loops.Load() {
+		longest = max(longest, l.stats.progress.stalled(now))
+	}
+	return longest
+}
+
+// Unread returns how many partitions could not be read for that long.
+func (s *Scheduler) Unread(since time.Duration) (count int) {
+	now := clock.Mono(s.Clock)
+	for _, l := range *s.loops.Load() {
+		if failed := l.stats.readsFail.Load(); failed != nil && now-*failed >= since {
+			count++
+		}
+	}
+	return count
+}
+
+// Stuck returns, by partition, how many tasks of deliver lambdas are acquired and not under way: those that
+// wait for another try, and those that other processes had acquired when they were last read.
+func (s *Scheduler) Stuck() map[task.Partition]int64 {
+	all := map[task.Partition]int64{}
+	for p, l := range *s.loops.Load() {
+		if n := l.stats.stuck.Load(); n > 0 {
+			all[p] = n
+		}
+	}
+	return all
+}
+
+// InFlight returns how many tasks are in flight.
+func (s *Scheduler) InFlight() int { return s.FlightRows - int(max(s.inFlightLimit.left.Load(), 0)) }
+
+// Overdue returns the due time of the oldest task that waits to be dispatched, of each partition where that
+// is in the past.
+func (s *Scheduler) Overdue() map[task.Partition]task.Instant {
+	now := s.Clock.Now()
+	all := map[task.Partition]task.Instant{}
+	for p, l := range *s.loops.Load() {
+		if oldest := task.Instant(l.stats.oldestSend.Load()); !oldest.IsZero() && oldest < now {
+			all[p] = oldest
+		}
+	}
+	return all
+}
+
+// Lag returns how late the oldest task is that waits here to be dispatched; 0 when none is late. Tasks that
+// wait for room in their queue do not count: more schedulers would not help them.
+func (s *Scheduler) Lag() (lag time.Duration) {
+	now := s.Clock.Now()
+	for p, due := range s.Overdue() {
+		if l := s.loopOf(p); l == nil || !l.stats.queueFull.Load() {
+			lag = max(lag, now.Sub(due))
+		}
+	}
+	return lag
+}
+
+// DueSoon estimates how many tasks of the partitions that are fired here are overdue or due within
+// ForecastSpan. Each partition is counted once a minute. Tasks in flight are not counted.
+func (s *Scheduler) DueSoon() (tasks int64) {
+	for _, l := range *s.loops.Load() {
+		tasks += l.stats.dueSoon.Load()
+	}
+	return tasks
+}

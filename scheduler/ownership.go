@@ -1,0 +1,214 @@
+package scheduler
+
+import (
+	"context"
+	"slices"
+	"time"
+
+	"github.com/kinesin-io/kinesin/internal/clock"
+	"github.com/kinesin-io/kinesin/task"
+)
+
+// assignment is the working state of one Assignment. It belongs to Run.
+type assignment struct {
+	Assignment
+
+	owned       []task.Partition
+	handingOver map[task.Partition]handOver // fired here, and owned by another process
+	warm        int                         // that many of owned, from the first on, are warm
+	announced   bool                        // Handover was told that all are warm
+}
+
+// handOver is a partition that another process is to take over.
+type handOver struct {
+	to    string
+	since time.Duration
+}
+
+// newAssignment computes who owns what now.
+func (s *Scheduler) newAssignment(before *assignment) *assignment {
+	all := s.Partitions.Partitions()
+	owners, members := s.Ownership.Owners(all)
+	now := clock.Mono(s.Clock)
+	next := &assignment{
+		Assignment:  Assignment{Members: members, Load: make(map[string]int, len(members)), Since: now},
+		handingOver: map[task.Partition]handOver{},
+	}
+	had := make(map[task.Partition]bool, len(before.owned))
+	for _, p := range before.owned {
+		had[p] = true
+	}
+	self := s.Ownership.Self()
+	for i, p := range all {
+		if owners[i] == "" {
+			continue // no member is known yet
+		}
+		next.Load[owners[i]]++
+		switch {
+		case owners[i] == self:
+			next.owned = append(next.owned, p)
+			if !had[p] {
+				next.Gained++
+			}
+		case had[p]:
+			next.Lost++
+			next.handingOver[p] = handOver{owners[i], now}
+		default:
+			if h, under := before.handingOver[p]; under && h.to == owners[i] {
+				next.handingOver[p] = h
+			} else if under {
+				next.handingOver[p] = handOver{owners[i], now} // another next owner begins now
+			}
+		}
+	}
+	next.Owned = len(next.owned)
+	return next
+}
+
+// release returns the partitions that have been taken over, or not for too long.
+func (s *Scheduler) release(a *assignment) (released []task.Partition) {
+	follows := map[string]bool{}
+	now := clock.Mono(s.Clock)
+	for p, h := range a.handingOver {
+		taken, asked := follows[h.to]
+		if !asked {
+			taken = s.Handover.Follows(h.to, a.Members)
+			follows[h.to] = taken
+		}
+		if taken || now-h.since >= ReleaseMax {
+			delete(a.handingOver, p)
+			released = append(released, p)
+		}
+	}
+	return released
+}
+
+// fired returns the partitions that are fired here.
+func (a *assignment) fired() []task.Partition {
+	fired := slices.Clone(a.owned)
+	for p := range a.handingOver {
+		fired = append(fired, p)
+	}
+	return fired
+}
+
+// announceWarm tells the other processes that all owned partitions have been read ahead, as soon as they are.
+func (s *Scheduler) announceWarm(a *assignment) {
+	if a.announced || !slices.Contains(a.Members, s.Ownership.Self()) {
+		return
+	}
+	for ; a.warm < len(a.owned); a.warm++ {
+		if l := s.loopOf(a.owned[a.warm]); l == nil || !l.stats.warm.Load() {
+			return
+		}
+	}
+	a.announced = true
+	a.Warm = max(1, clock.Mono(s.Clock)-a.Since)
+	s.publish(a)
+	s.Handover.InForce(a.Members)
+	if s.Ready != nil {
+		s.Ready()
+	}
+	if s.Hooks.Warm != nil {
+		s.Hooks.Warm(&a.Assignment)
+	}
+}
+
+// publish lets others see the assignment.
+func (s *Scheduler) publish(a *assignment) {
+	seen := a.Assignment
+	s.assignment.Store(&seen)
+}
+
+// Assignment returns the present assignment; its maps and slices must not be changed.
+func (s *Scheduler) Assignment() Assignment { return *s.assignment.Load() }
+
+// checkAllInFlight has all that is in flight read again: only a process that is gone knew what it changed
+// last.
+func (s *Scheduler) checkAllInFlight() {
+	for _, l := range *s.loops.Load() {
+		l.checkAllInFlight()
+	}
+}
+
+// apply starts and stops loops, so that they are those of the assignment.
+func (s *Scheduler) apply(g *loopGroup, a *assignment, released []task.Partition) {
+	now, kept := clock.Mono(s.Clock), map[task.Partition]bool{}
+	for _, p := range released {
+		if l := s.loopOf(p); l != nil && s.Foreign {
+			kept[p] = s.foreign.adopt(now, p, l)
+		}
+	}
+	s.setLoops(g, a.fired(), kept)
+}
+
+// Run fires what is due until ctx ends, following changes of lambdas and ownership.
+func (s *Scheduler) Run(ctx context.Context) error {
+	defer s.progress.end()
+	ctx, stop := context.WithCancel(ctx)
+	g := &loopGroup{ctx: ctx, start: clock.Steady(s.Clock)}
+	defer g.Wait()
+	defer s.loops.Store(&map[task.Partition]*loop{})
+	defer s.foreign.close()
+	defer stop()
+	if s.Downtime != nil {
+		if s.readActivity(ctx, &s.progress) != nil {
+			return nil
+		}
+		g.Go(func() { s.recordActivity(ctx) })
+	}
+	s.health.checkPause(s.Clock)
+	g.Go(func() { s.health.watchPauses(ctx, s.Clock) })
+	s.foreign.open(func(p task.Partition) *loop { return s.startForeign(g, p) })
+	s.follow(ctx, g)
+	return nil
+}
+
+// follow keeps the loops those of the present assignment, until ctx ends.
+func (s *Scheduler) follow(ctx context.Context, g *loopGroup) {
+	a := &assignment{}
+	var lambdas, owners <-chan struct{}
+	for changed := true; ctx.Err() == nil; {
+		s.progress.mark(s.Clock)
+		heard := s.Handover.Heard()
+		if changed {
+			lambdas, owners = s.Partitions.Changed(), s.Ownership.Changed()
+			a = s.newAssignment(a)
+			s.publish(a)
+			if s.Hooks.Assigned != nil {
+				s.Hooks.Assigned(&a.Assignment)
+			}
+		}
+		if released := s.release(a); changed || len(released) > 0 {
+			s.apply(g, a, released)
+		}
+		if changed && s.Foreign {
+			s.checkAllInFlight()
+		}
+		s.foreign.stop(clock.Mono(s.Clock), s.Fires)
+		s.announceWarm(a)
+		changed = s.wait(ctx, a, lambdas, owners, heard)
+	}
+}
+
+// wait waits for the next thing to do. It returns true when the lambdas or the members may have changed.
+func (s *Scheduler) wait(ctx context.Context, a *assignment, lambdas, owners, heard <-chan struct{}) (changed bool) {
+	wait := progressEvery
+	for _, h := range a.handingOver {
+		wait = min(wait, max(0, h.since+ReleaseMax-clock.Mono(s.Clock)))
+	}
+	timer := s.Clock.NewTimer(wait)
+	defer timer.Stop()
+	select {
+	case <-lambdas:
+		return true
+	case <-owners:
+		return true
+	case <-heard:
+		s.checkAllInFlight()
+	case <-s.warmed:
+	case <-timer.C():
+	case <-ctx.Done():
+	}
+	return false
+}

@@ -1,0 +1,144 @@
+package scheduler
+
+import (
+	"context"
+	"time"
+
+	"github.com/kinesin-io/kinesin/store"
+	"github.com/kinesin-io/kinesin/task"
+)
+
+// A partition's schedule is read in two ways. A read-ahead goes every half window from a margin before now,
+// or from the first row that is not known if that is earlier, to the window's end. A full scan reads all that
+// lies before, from the head: when the partition comes to this process and every few minutes. It finds what
+// is in flight, what was stored late, and what a crash left behind. So neither a backlog nor tasks that run
+// for hours are read with every read-ahead.
+
+const (
+	// readMargin is how long before now a read-ahead begins. A row that is stored later than that after its
+	// wake-up comes to the owner as a hint, or waits for the next full scan.
+	readMargin = time.Minute
+)
+
+// readAhead is the state of one partition's read-aheads.
+type readAhead struct {
+	missed   task.Instant // a row at or behind it may be unknown though the high-water mark covers it; zero: none
+	through  task.Instant // where the last one ended; zero: there was none
+	next     task.Instant
+	repeated bool    // there was a first one, so that the second one is planned
+	breaker  breaker // for all reads of the schedule
+}
+
+// restartAt has a read-ahead begin at once, and no later in the schedule than at an instant.
+func (r *readAhead) restartAt(at task.Instant) {
+	if r.missed.IsZero() || at < r.missed {
+		r.missed = at
+	}
+	r.next = 0
+}
+
+// widen moves the high-water mark of a partition that waits for a read slot, so that it gets hints of what is
+// due soon. Rows that were stored earlier are found by the read-ahead. A full buffer keeps its mark, because
+// it has left rows out.
+func (l *loop) widen(now task.Instant) {
+	if end := endOf(now.Add(l.Window)); !l.buffer.truncated && !l.buffer.has(end) {
+		l.buffer.extend(end)
+	}
+}
+
+// readStart returns the key behind which a read-ahead begins.
+func (l *loop) readStart(now task.Instant) rowKey {
+	from := now.Add(-readMargin)
+	if r := &l.reader.ahead; !r.through.IsZero() {
+		from = min(from, r.through) // it may be long ago, when the store was away
+	}
+	if missed := l.reader.ahead.missed; !missed.IsZero() {
+		from = min(from, missed-1)
+	}
+	start := endOf(max(from, 0))
+	if end := l.buffer.end(); l.buffer.truncated && end.less(start) {
+		return end
+	}
+	return start
+}
+
+// readWindow reads ahead or, when no read-ahead is due, goes on where the last one ran out of room. It takes
+// in the rows up to the window's end, as far as there is room, and forgets known rows of that range that are
+// gone.
+func (l *loop) readWindow(ctx context.Context, now task.Instant, due bool) error {
+	from, until := l.buffer.end(), endOf(now.Add(l.Window))
+	if due {
+		from = l.readStart(now)
+	}
+	before := l.buffer.extend(until)
+	l.inFlight.beginScan()
+	rows, end, err := l.unknownRows(ctx, now, from, until)
+	if err != nil {
+		l.buffer.extend(before)
+		return err
+	}
+	l.buffer.dropAfter(from, l.isFoundAgain)
+	l.buffer.truncated = false
+	l.buffer.extend(until)
+	l.reader.ahead.through = until.at
+	if due {
+		l.reader.ahead.missed = 0
+	}
+	for i := range rows {
+		if l.buffer.has(keyOf(&rows[i])) {
+			l.add(&rows[i])
+		}
+	}
+	if end.less(until) {
+		l.buffer.lower(end)
+	}
+	if due {
+		l.inFlight.endScan(from, end)
+	}
+	return nil
+}
+
+// isFoundAgain reports whether a scan finds an entry again: by its wake-up row, unless its task is in flight.
+func (l *loop) isFoundAgain(e entry) bool {
+	_, inFlight := l.inFlight.byID[e.id]
+	return !inFlight && e.at == e.row.WakeRow.At
+}
+
+// unknownRows scans from one key to another, until there are enough rows that are not known, and now and then
+// further, to count what is due soon. It returns those rows, and up to where there are no others.
+func (l *loop) unknownRows(ctx context.Context, now task.Instant, from, until rowKey) (unknown []task.Task, end rowKey, err error) {
+	after := store.WakeKey{Wake: from.at, ID: from.id}
+	to, limit, counts := l.reader.dueSoon.span(now, until.at, l.buffer.limit)
+	enough := limit
+	var counted []task.Task
+	for {
+		page, err := l.Store.ScanSchedule(ctx, l.partition, after, to, limit)
+		l.stats.progress.mark(l.Clock)
+		if err != nil {
+			return nil, rowKey{}, err
+		}
+		for i := range page {
+			if l.knows(&page[i]) {
+				continue
+			}
+			if counts {
+				counted = append(counted, page[i])
+			}
+			if page[i].WakeRow.At <= until.at {
+				unknown = append(unknown, page[i])
+			}
+		}
+		full := len(page) == limit
+		if counts && (!full || len(counted) >= enough) {
+			l.stats.dueSoon.Store(l.reader.dueSoon.count(l.Clock, now, counted, full))
+			to, limit, counts = until.at, l.buffer.limit, false
+		}
+		if !full || page[len(page)-1].WakeRow.At > to {
+			return unknown, until, nil
+		}
+		after = store.KeyOf(&page[len(page)-1])
+		if len(unknown) >= l.buffer.limit {
+			return unknown, rowKey{after.Wake, after.ID}, nil
+		}
+	}
+}

@@ -1,0 +1,96 @@
+package scheduler
+
+import (
+	"context"
+	"time"
+
+	"github.com/kinesin-io/kinesin/task"
+)
+
+// scheduleReader is the state of one partition's reads.
+type scheduleReader struct {
+	ahead   readAhead
+	full    fullScan
+	slot    slotRequest
+	dueSoon dueSoonCount
+}
+
+// nextRead returns when to read next.
+func (l *loop) nextRead(now task.Instant) task.Instant {
+	if l.foreign {
+		return now.Add(idleMax)
+	}
+	r := &l.reader
+	at := r.ahead.next
+	if l.buffer.isLow() {
+		at = now
+	}
+	if r.full.underWay && l.roomForScan() {
+		at = min(at, max(r.full.page, now))
+	}
+	return r.ahead.breaker.notBefore(now, at)
+}
+
+// read reads the partition when it is time: ahead, or a page of a full scan. A read that fails is tried again
+// soon; meanwhile what is known is dispatched.
+func (l *loop) read(ctx context.Context) {
+	now, r := l.now(), &l.reader
+	due := now >= r.ahead.next || r.ahead.next > now.Add(l.Window/2) // the clock may be set back
+	refill := l.buffer.isLow()
+	if l.foreign || r.ahead.breaker.isOpen(now) || !due && !refill && !l.isScanDue(now) {
+		l.readSlots.withdraw(&r.slot)
+		return
+	}
+	if !l.readSlots.take(&r.slot, !l.stats.warm.Load(), r.ahead.breaker.failures > 0) {
+		l.widen(now)
+		return
+	}
+	defer l.readSlots.done(&r.slot)
+	if r.full.since.IsZero() {
+		r.full.since = now
+	}
+	if due || refill {
+		if err := l.readWindow(ctx, now, due); !l.readDone(ctx, err) {
+			return
+		}
+	}
+	if due {
+		r.ahead.next = now.Add(l.readEvery())
+		r.full.begin(now)
+	}
+	if l.isScanDue(now) {
+		l.readDone(ctx, l.scanPage(ctx))
+	} else if due && r.full.underWay && now >= r.full.begins {
+		l.readDone(ctx, l.rescanPage(ctx))
+	}
+	if (!r.full.underWay || !l.roomForScan()) && !l.stats.warm.Swap(true) { // all is known that there is room for
+		notify(l.warmed)
+	}
+}
+
+// readEvery returns how long after a read-ahead the next one is. The second one comes soon where others fired
+// the partition before.
+func (l *loop) readEvery() time.Duration {
+	second := !l.reader.ahead.repeated && l.Foreign
+	l.reader.ahead.repeated = true
+	if second {
+		return min(SecondRead, l.Window/2)
+	}
+	return l.Window / 2
+}
+
+// readDone notes the outcome of a read, and reports whether it succeeded.
+func (l *loop) readDone(ctx context.Context, err error) bool {
+	l.stats.progress.mark(l.Clock)
+	if ctx.Err() != nil {
+		return false
+	}
+	l.stats.noteRead(l.Clock, err)
+	if err != nil {
+		l.partitionFailed(ctx, l.partition, err)
+		l.reader.ahead.breaker.open(l.Clock, l.now())
+		return false
+	}
+	l.reader.ahead.breaker.close()
+	return true
+}

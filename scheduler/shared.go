@@ -1,0 +1,51 @@
+package scheduler
+
+import (
+	"sync"
+	"sync/atomic"
+)
+
+// shared is what all loops of a process share.
+type shared struct {
+	Config
+
+	health        *storeHealth
+	heldLeases    *heldLeases
+	inFlightLimit *inFlightLimit
+	readSlots     *readSlots
+	logLimiter    *logLimiter
+	// acquired holds the ids of the tasks of deliver lambdas that this process has acquired and not finished.
+	// A row that is acquired in its name and is not here was left by an earlier life of it.
+	acquired sync.Map
+	activity atomic.Pointer[activityRecord] // replaced by Run and read by all
+	warmed   chan struct{}                  // has an element when a partition was read ahead for the first time
+}
+
+func newShared(c Config) *shared {
+	c = c.withDefaults()
+	held, o := &heldLeases{}, observer{c.Clock, &storeHealth{}}
+	c.Store = observedStore{c.Store, o}
+	c.Leases = observedLeases{c.Leases, o, held}
+	c.Dispatcher = observedDispatcher{c.Dispatcher, o}
+	s := &shared{
+		Config: c, health: o.health, heldLeases: held, inFlightLimit: newInFlightLimit(c.FlightRows), readSlots: newReadSlots(),
+		logLimiter: newLogLimiter(),
+		warmed:     make(chan struct{}, 1),
+	}
+	s.activity.Store(&activityRecord{})
+	return s
+}
+
+// isGone reports whether a process is not this one, and gone for sure.
+func (s *shared) isGone(process string) bool {
+	_, gone := s.Presence(process)
+	return process != s.Process && gone
+}
+
+// notify leaves an element in a channel that has room for one.
+func notify(c chan struct{}) {
+	select {
+	case c <- struct{}{}:
+	default:
+	}
+}

@@ -1,0 +1,55 @@
+package scheduler
+
+import (
+	"sync/atomic"
+	"time"
+
+	"github.com/kinesin-io/kinesin/internal/clock"
+)
+
+// progress is when a loop last made progress. A loop that does not run is never stalled.
+type progress struct {
+	runs atomic.Bool
+	at   atomic.Int64 // monotonic time
+}
+
+func (p *progress) mark(c clock.Clock) {
+	p.at.Store(int64(clock.Mono(c)))
+	p.runs.Store(true)
+}
+
+func (p *progress) end() { p.runs.Store(false) }
+
+func (p *progress) stalled(now time.Duration) time.Duration {
+	if !p.runs.Load() {
+		return 0
+	}
+	return now - time.Duration(p.at.Load())
+}
+
+// loopStats is what other goroutines may read of a loop.
+type loopStats struct {
+	oldestSend atomic.Int64 // due time of the oldest task that waits to be dispatched; 0 for none
+	inFlight   atomic.Int64 // tasks in flight
+	stuck      atomic.Int64 // tasks of a deliver lambda that are acquired and not under way
+	dueSoon    atomic.Int64 // tasks that are due within ForecastSpan
+	warm       atomic.Bool  // the partition was read ahead
+	queueFull  atomic.Bool  // tasks wait only because their queue has no room
+	progress   progress
+	readsFail  atomic.Pointer[time.Duration] // monotonic time since when reads fail; nil while they do not
+}
+
+// isIdle reports whether the loop has nothing to do.
+func (s *loopStats) isIdle() bool {
+	return s.oldestSend.Load() == 0 && s.inFlight.Load() == 0 && s.stuck.Load() == 0
+}
+
+// noteRead notes whether a read of the partition failed; there is one every few seconds.
+func (s *loopStats) noteRead(c clock.Clock, err error) {
+	if err == nil {
+		s.readsFail.Store(nil)
+		return
+	}
+	now := clock.Mono(c)
+	s.readsFail.CompareAndSwap(nil, &now)
+}
