@@ -508,8 +508,8 @@ func TestTokensAndTLS(t *testing.T) {
 		}
 	}
 	for name, options := range map[string][]sdk.ClientOption{
-		"no such file":        {sdk.WithTokenFile("/nowhere")},
-		"none in PEM":         {sdk.WithCAFile(tokenFile)},
+		"no such file":                {sdk.WithTokenFile("/nowhere")},
+		"none in PEM":                 {sdk.WithCAFile(tokenFile)},
 		"both a file of certificates": {sdk.WithCAFile(caFile), sdk.WithHTTPClient(http.DefaultClient)},
 	} {
 		if _, err := sdk.NewClient(server, options...); !errors.Is(err, sdk.ErrInvalid) || !strings.Contains(err.Error(), name) {
