@@ -39,6 +39,6 @@
 //	deploy              the Helm chart, whose image the Dockerfile makes
 //	terraform           modules for an installation and for a lambda on AWS
 //
-// Only task, sdk, sdk/sdktest and the wire contract in api are meant for other
-// modules; the other packages may change in any release.
+// Only sdk, sdk/sdktest, sdk/sqsinbound and the wire contract in api are meant for other modules; the other
+// packages may change in any release.
 package kinesin

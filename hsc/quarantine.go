@@ -143,8 +143,8 @@ func (s *Service) suspectDone(sess *session, id task.ID) {
 	s.Leases.ClearSuspect(sess.worker, id)
 }
 
-// admissible returns the messages that may be claimed now, for which it takes slots of the group, and puts the
-// others back. For a call the group is nil.
+// admissible returns the messages that may be claimed now, for which it takes slots of the group, and puts
+// the others back. For a call the group is nil.
 func (c *claimer) admissible(ctx context.Context, g *slotGroup, messages []queue.Message) []queue.Message {
 	messages, exclusive := c.svc.separate(ctx, c.sess, messages, g == nil)
 	n := c.sess.takeSlots(g, len(messages), exclusive)

@@ -63,8 +63,8 @@ func (g *slotGroup) pollAgain() {
 	wake(g.changed)
 }
 
-// takeSlots takes up to n slots of a group, and returns how many. In quarantine only the suspect gets one. For
-// calls, which have no slots, g is nil.
+// takeSlots takes up to n slots of a group, and returns how many. In quarantine only the suspect gets one.
+// For calls, which have no slots, g is nil.
 func (s *session) takeSlots(g *slotGroup, n int, forSuspect bool) int {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -50,8 +50,8 @@ func (h heardLeases) Look(_ context.Context, worker string) (lease.Lease, error)
 
 func (heardLeases) MarkLost(context.Context, lease.Lease) error { return nil }
 
-// TestAStepWithinARoundGivesNoClaimUp: a task that was claimed after the clock was set back, in the round that
-// began before, looks as if it had been claimed long ago.
+// TestAStepWithinARoundGivesNoClaimUp: a task that was claimed after the clock was set back, in the round
+// that began before, looks as if it had been claimed long ago.
 func TestAStepWithinARoundGivesNoClaimUp(t *testing.T) {
 	k := &clocktest.Settable{Clock: clock.NewVirtual(at, 1).Process(0)}
 	s := newShared(Config{Clock: k, FlightRows: 1, Leases: heardLeases{k}})

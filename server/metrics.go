@@ -11,8 +11,8 @@ import (
 	"github.com/kinesin-io/kinesin/store/dynamo"
 )
 
-// awsObservers returns observers that count the requests to AWS. The labels are names of requests and of our own
-// tables.
+// awsObservers returns observers that count the requests to AWS. The labels are names of requests and of our
+// own tables.
 func awsObservers(r prometheus.Registerer) (dynamo.Observer, *sqsclient.Observer) {
 	f := promauto.With(r)
 	counter := func(name, help string, labels ...string) *prometheus.CounterVec {

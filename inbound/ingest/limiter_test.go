@@ -5,7 +5,8 @@ import (
 	"time"
 )
 
-// A receive that brings more tasks than were reserved is paid for later, and the next one asks for fewer messages.
+// A receive that brings more tasks than were reserved is paid for later, and the next one asks for fewer
+// messages.
 func TestTheLimiterLearnsHowManyTasksAMessageHas(t *testing.T) {
 	l := limiter{rate: 10, tasksEach: 1}
 	messages, tasks, wait := l.reserve(time.Hour)

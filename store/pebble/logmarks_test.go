@@ -516,8 +516,8 @@ func TestCrashWhileALossIsAccepted(t *testing.T) {
 	}
 }
 
-// TestABatchHeaderThatIsSplitIsNoLoss ends a log with a batch whose first chunk is too short for the header of
-// the batch, because a block of the log ends there.
+// TestABatchHeaderThatIsSplitIsNoLoss ends a log with a batch whose first chunk is too short for the header
+// of the batch, because a block of the log ends there.
 func TestABatchHeaderThatIsSplitIsNoLoss(t *testing.T) {
 	const blockBytes = 32 << 10
 	size := func(files vfs.FS) int {
