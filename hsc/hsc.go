@@ -36,7 +36,7 @@ const (
 )
 
 // storeRetry are the pauses between the repetitions of a call to the store or the queue.
-var storeRetry = backoff.Policy{Min: 10 * time.Millisecond, Max: time.Second}
+var storeRetry = backoff.Policy{Min: 10 * time.Millisecond, Max: 2 * time.Second}
 
 // Store is what the HSC needs of a store.
 type Store interface {

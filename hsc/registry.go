@@ -66,15 +66,14 @@ func (s *Service) requireLease(ctx context.Context, sess *session) error {
 	return nil
 }
 
-// removeSession forgets a worker whose lease has ended, and ends its stream with the cause. It returns the
-// session, nil if there was none.
-func (s *Service) removeSession(worker string, cause error) *session {
+// removeSession forgets a worker whose lease has ended, and ends its stream with the cause.
+func (s *Service) removeSession(worker string, cause error) {
 	s.mu.Lock()
 	sess := s.sessions[worker]
 	delete(s.sessions, worker)
 	s.mu.Unlock()
 	if sess == nil {
-		return nil
+		return
 	}
 	sess.mu.Lock()
 	defer sess.mu.Unlock()
@@ -82,7 +81,6 @@ func (s *Service) removeSession(worker string, cause error) *session {
 	if sess.stream != nil {
 		sess.stream.stop(cause)
 	}
-	return sess
 }
 
 // sweepSessions forgets sessions without a stream whose lease ran out a while ago.

@@ -227,9 +227,9 @@ func (in *Inbound) ended(rows []task.Task) {
 // change performs writes, with an outcome for each.
 func (in *Inbound) change(ctx context.Context, ops []store.Op) []error {
 	results := intake.Apply(ctx, in.Store, ops)
-	for k, err := range results {
-		if err != nil {
-			results[k] = fmt.Errorf("change task %s: %w", ops[k].Task.ID, err)
+	for k := range ops {
+		if results[k] != nil {
+			results[k] = fmt.Errorf("change task %s: %w", ops[k].Task.ID, results[k])
 		}
 	}
 	return results

@@ -70,7 +70,7 @@ func newDeliverMode(l *loop) *deliverMode {
 		loop: l, retries: newBuffer(deliverHeldMax + deliverBatchesMax*batchRowsMax), waiting: map[task.ID]*task.Order{},
 	}
 	d.batches.results = make(chan deliverResult, deliverBatchesMax)
-	d.batches.ctx, d.batches.abandon = context.WithCancel(context.Background())
+	d.batches.ctx, d.batches.abandon = context.WithCancel(context.Background()) //nolint:fatcontext // in no loop
 	return d
 }
 

@@ -78,7 +78,7 @@ func (f *foreignLoops) tell(now time.Duration, t *task.Task, kind hintKind) bool
 		return false
 	}
 	one.hintedAt.Store(int64(now))
-	one.loop.hint(t, kind)
+	one.hint(t, kind)
 	return true
 }
 

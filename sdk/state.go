@@ -29,8 +29,9 @@ func (s State) IsEnd() bool {
 	switch s {
 	case StateSuccess, StateFatalFailure, StateDead, StateCancelled, StateDropped, StateDelivered:
 		return true
+	default:
+		return false
 	}
-	return false
 }
 
 // Outcome is how an attempt ended.

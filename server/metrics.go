@@ -34,25 +34,27 @@ func awsObservers(r prometheus.Registerer) (dynamo.Observer, *sqsclient.Observer
 	returned := f.NewCounter(prometheus.CounterOpts{
 		Name: "kinesin_sqs_returned_tasks_total", Help: "Tasks received and returned to their queue because no worker here took them.",
 	})
-	return dynamo.Observer{
-			Request: func(name string, n int, took time.Duration, err error) {
-				requests.WithLabelValues("dynamodb", name, outcome(err)).Observe(took.Seconds())
-				rows.WithLabelValues(name).Add(float64(n))
-			},
-			Throttled:  func(table string) { throttled.WithLabelValues(table).Inc() },
-			Unreadable: func(table string, _ error) { unreadable.WithLabelValues(table).Inc() },
-		}, &sqsclient.Observer{
-			Request: func(r sqsclient.Request) {
-				requests.WithLabelValues("sqs", string(r.Action), outcome(r.Err)).Observe(r.Took.Seconds())
-				billed.WithLabelValues(string(r.Action)).Add(float64(r.Billed()))
-			},
-			Sent: func(_ string, tasks int) { packed.Observe(float64(tasks)) },
-			Refused: func(_ string, action sqsclient.Action, code string) {
-				refused.WithLabelValues(string(action), code).Inc()
-			},
-			Discarded: func(_, reason string) { discarded.WithLabelValues(reason).Inc() },
-			Returned:  func(_ string, tasks, _ int) { returned.Add(float64(tasks)) },
-		}
+	forDynamo := dynamo.Observer{
+		Request: func(name string, n int, took time.Duration, err error) {
+			requests.WithLabelValues("dynamodb", name, outcome(err)).Observe(took.Seconds())
+			rows.WithLabelValues(name).Add(float64(n))
+		},
+		Throttled:  func(table string) { throttled.WithLabelValues(table).Inc() },
+		Unreadable: func(table string, _ error) { unreadable.WithLabelValues(table).Inc() },
+	}
+	forSQS := &sqsclient.Observer{
+		Request: func(r sqsclient.Request) {
+			requests.WithLabelValues("sqs", string(r.Action), outcome(r.Err)).Observe(r.Took.Seconds())
+			billed.WithLabelValues(string(r.Action)).Add(float64(r.Billed()))
+		},
+		Sent: func(_ string, tasks int) { packed.Observe(float64(tasks)) },
+		Refused: func(_ string, action sqsclient.Action, code string) {
+			refused.WithLabelValues(string(action), code).Inc()
+		},
+		Discarded: func(_, reason string) { discarded.WithLabelValues(reason).Inc() },
+		Returned:  func(_ string, tasks, _ int) { returned.Add(float64(tasks)) },
+	}
+	return forDynamo, forSQS
 }
 
 // outcome returns the value of the label outcome.

@@ -158,8 +158,9 @@ func (r *Rejected) applyAll(ctx context.Context, ops []store.Op) error {
 	if len(ops) == 0 {
 		return nil
 	}
-	for k, err := range intake.Apply(ctx, r.Store, ops) {
-		if err != nil && !errors.Is(err, store.ErrConflict) {
+	results := intake.Apply(ctx, r.Store, ops)
+	for k := range ops {
+		if err := results[k]; err != nil && !errors.Is(err, store.ErrConflict) {
 			return fmt.Errorf("%s %q: %w", ops[k].Control.Kind, ops[k].Control.Name, err)
 		}
 	}

@@ -51,7 +51,7 @@ type fault struct {
 
 // link is one client connection and its upstream connection.
 type link struct {
-	client, upstream *net.TCPConn
+	client, upstream net.Conn
 	closed           chan struct{}
 	once             sync.Once
 	swallowed        bool // guarded by Proxy.mu
@@ -145,7 +145,7 @@ func (p *Proxy) accept(listener net.Listener) {
 			_ = client.Close()
 			continue
 		}
-		l := &link{client: client.(*net.TCPConn), upstream: upstream.(*net.TCPConn), closed: make(chan struct{})}
+		l := &link{client: client, upstream: upstream, closed: make(chan struct{})}
 		p.mu.Lock()
 		refused := p.listener != listener
 		if !refused {
@@ -189,7 +189,9 @@ func (p *Proxy) pass(l *link, d Direction) bool {
 	p.mu.Unlock()
 	switch {
 	case lost && f.kind == reset:
-		_ = l.client.SetLinger(0)
+		if client, ok := l.client.(*net.TCPConn); ok {
+			_ = client.SetLinger(0)
+		}
 		l.close()
 	case f.direction == d && f.kind == latency:
 		select {

@@ -171,7 +171,8 @@ func (s *session) run(ctx context.Context) error {
 
 // log logs an event of the session.
 func (s *session) log(level slog.Level, msg string, attrs ...slog.Attr) {
-	s.cfg.Logger.LogAttrs(s.ctx, level, msg, append(attrs, slog.String("worker", s.worker))...)
+	s.cfg.Logger.LogAttrs(s.ctx, level, msg, //nolint:sloglint // its callers pass constants
+		append(attrs, slog.String("worker", s.worker))...)
 }
 
 // inOrder returns the attempts in an order that does not depend on chance. Call with mu held.

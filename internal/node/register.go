@@ -55,7 +55,7 @@ func (n *Node) registered(ctx context.Context, lambda, outcome string, err error
 		facts = append(facts, slog.Any("error", err))
 	}
 	level, message := registrationLog(outcome, lambda)
-	n.log.Log(ctx, level, message, facts...)
+	n.log.Log(ctx, level, message, facts...) //nolint:sloglint // one of registrationLog's constants
 }
 
 // registrationLog returns how a change of a registration is logged.

@@ -23,7 +23,7 @@ type Driver struct {
 func New(api API, c Config) *Driver {
 	c = c.withDefaults()
 	d := &Driver{client: client{cfg: c, api: api, tables: newTables(c.Prefix)}}
-	d.client.base, d.client.end = context.WithCancel(context.Background())
+	d.client.base, d.client.end = context.WithCancel(context.Background()) //nolint:fatcontext // in no loop
 	d.batcher = newBatcher(&d.client)
 	return d
 }

@@ -24,10 +24,10 @@ func (d *Driver) liveTasks() (counts map[task.Partition]store.Depth, ready bool)
 func (d *Driver) countDepths(ctx context.Context, snapshot *pebbledb.Snapshot) {
 	err := d.readError(d.countWakeups(ctx, snapshot))
 	if err != nil {
-		d.cfg.Logger.Error("counting stored tasks failed", slog.String("error", err.Error()))
+		d.cfg.Logger.ErrorContext(ctx, "counting stored tasks failed", slog.String("error", err.Error()))
 	}
 	if err := snapshot.Close(); err != nil {
-		d.cfg.Logger.Error("closing a snapshot failed", slog.String("error", err.Error()))
+		d.cfg.Logger.ErrorContext(ctx, "closing a snapshot failed", slog.String("error", err.Error()))
 	}
 	d.counted.Store(err == nil && ctx.Err() == nil)
 }

@@ -77,7 +77,7 @@ func TestATableWithAnotherKey(t *testing.T) {
 	}
 	s.refused(nil, 3, s.prefix+"-schedule: key is id S HASH, want ")
 	r := s.setup("-o", "json")
-	if r.Code != 3 || !strings.Contains(r.Stderr, "left as it is") || !strings.Contains(r.Stdout, `"differs"`) {
+	if r.Code != 3 || !strings.Contains(r.Stderr, "nothing was changed") || !strings.Contains(r.Stdout, `"differs"`) {
 		t.Errorf("setup says %+v", r)
 	}
 }

@@ -97,7 +97,7 @@ func (a *app) printSetup(r *server.SetupReport) error {
 func setupText(item *server.SetupItem, dryRun bool) string {
 	switch {
 	case item.Lambda != "" && item.Outcome == server.SetupMissing:
-		return fmt.Sprintf("missing: Terraform creates it; apply the module call of lambda %s, or restore the call and apply", item.Lambda)
+		return fmt.Sprintf("missing: managed by Terraform; apply the module call of lambda %s, or restore the call and apply", item.Lambda)
 	case item.Lambda != "":
 		return item.Outcome + ": managed by Terraform"
 	case dryRun && item.Outcome == server.SetupMissing:

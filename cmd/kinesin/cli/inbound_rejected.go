@@ -158,9 +158,17 @@ func wholeRejected(r *sdk.Rejected, whole bool) rejectedObject {
 
 func (o *rejectedObject) print(t table) error {
 	for _, f := range [][2]string{
-		{"name", o.Name}, {"reason", o.Reason}, {"text", o.Text}, {"at", o.At}, {"accepted", o.Accepted}, {"id", o.ID},
-		{"lambda", o.Lambda}, {"priority", o.Priority}, {"collection", o.Collection},
-		{"bytes", strconv.FormatInt(o.Bytes, 10)}, {"retries", strconv.Itoa(o.Retries)},
+		{"name", o.Name},
+		{"reason", o.Reason},
+		{"text", o.Text},
+		{"at", o.At},
+		{"accepted", o.Accepted},
+		{"id", o.ID},
+		{"lambda", o.Lambda},
+		{"priority", o.Priority},
+		{"collection", o.Collection},
+		{"bytes", strconv.FormatInt(o.Bytes, 10)},
+		{"retries", strconv.Itoa(o.Retries)},
 	} {
 		t.fact(f[0], f[1])
 	}
