@@ -101,17 +101,33 @@ func newLane(d *Driver, key laneKey, name string, mode task.Mode) *lane {
 	l.hides = gather.New(gather.Config[sqsclient.Hidden]{
 		Clock: d.Clock, ItemsMax: sqsclient.BatchMax, SendsMax: deletesInFlightMax, Linger: d.Linger, LoneAtOnce: true,
 		Send: func(_ context.Context, messages []sqsclient.Hidden) []error {
-			l.logFailure("visibility not changed", d.client.Hide(d.ctx, l.name, messages))
+			l.logFailure("visibility not changed", d.client.Hide(d.ctx, l.name, lastOfEach(messages)))
 			return make([]error, len(messages))
 		},
 	})
 	return l
 }
 
-// removeLane forgets a lane and finishes its pending requests. The caller holds the driver's mu.
+// lastOfEach returns the last change of each message: SQS may carry out those of one request in any order.
+func lastOfEach(changes []sqsclient.Hidden) []sqsclient.Hidden {
+	at := make(map[string]int, len(changes))
+	last := make([]sqsclient.Hidden, 0, len(changes))
+	for _, change := range changes {
+		if i, seen := at[change.Receipt]; seen {
+			last[i] = change
+			continue
+		}
+		at[change.Receipt] = len(last)
+		last = append(last, change)
+	}
+	return last
+}
+
+// removeLane forgets a lane. Its messages and polls may still use it, so Close ends it. The caller holds the
+// driver's mu.
 func (d *Driver) removeLane(l *lane) {
 	delete(d.lanes, l.key)
-	d.start(l.close)
+	d.removed = append(d.removed, l)
 }
 
 // close finishes the pending requests. Sends come first, since they end in deletes.

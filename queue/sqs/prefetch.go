@@ -212,10 +212,12 @@ func (p *prefetch) removeWaiting(before task.Instant) (tasks []*heldTask) {
 	return tasks
 }
 
-// renew returns the messages to hide for longer. It drops those that were held for too long.
-func (p *prefetch) renew(now task.Instant) (messages []*heldMessage) {
+// renew hides messages for longer. It drops those that were held for too long. The changes are queued under
+// the lock, so that a message that is released next becomes visible after that.
+func (p *prefetch) renew(now task.Instant) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	var messages []*heldMessage
 	for _, m := range p.messages {
 		switch {
 		case m.renewAt >= now:
@@ -226,7 +228,7 @@ func (p *prefetch) renew(now task.Instant) (messages []*heldMessage) {
 			messages = append(messages, m)
 		}
 	}
-	return messages
+	hide(messages, visibility)
 }
 
 // depth returns how many tasks of a name wait here and are in hand, and how long the oldest has waited.

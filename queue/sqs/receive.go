@@ -165,5 +165,5 @@ func (d *Driver) sweep(now task.Instant) {
 	for l := range lanes {
 		l.tend()
 	}
-	hide(d.prefetch.renew(now), visibility)
+	d.prefetch.renew(now)
 }

@@ -117,10 +117,11 @@ type Driver struct {
 	closed atomic.Bool
 
 	life    sync.Mutex     // orders additions to running before the wait of Close
-	running sync.WaitGroup // polls, the timekeeper, and lanes that are being closed
+	running sync.WaitGroup // polls and the timekeeper
 
-	mu    sync.Mutex // guards lanes
-	lanes map[laneKey]*lane
+	mu      sync.Mutex // guards lanes and removed
+	lanes   map[laneKey]*lane
+	removed []*lane // of lambdas that are gone, for Close
 }
 
 var (
@@ -205,7 +206,7 @@ func (d *Driver) Close() error {
 	d.giveBack(d.prefetch.removeWaiting(forever), 0)
 	d.running.Wait()
 	d.mu.Lock()
-	lanes := slices.Collect(maps.Values(d.lanes))
+	lanes := slices.AppendSeq(d.removed, maps.Values(d.lanes))
 	d.mu.Unlock()
 	var closing sync.WaitGroup
 	for _, l := range lanes {

@@ -254,7 +254,7 @@ func (b *batcher) hold(w *write) {
 	}
 	g := b.held[w.group]
 	if g == nil {
-		g = &heldGroup{failures: 1}
+		g = &heldGroup{failures: 1, progress: clock.Steady(b.cfg.Clock)}
 		b.held[w.group] = g
 		b.pauseGroup(w.group, g)
 	}
@@ -276,6 +276,8 @@ func (b *batcher) leaveRound(w *write, isThrottled bool) {
 	w.round = nil
 	if g.open--; isThrottled {
 		g.throttled++
+	} else {
+		g.progress = clock.Steady(b.cfg.Clock)
 	}
 	switch {
 	case g.open > 0:

@@ -39,8 +39,9 @@
 // a row over, which the scheduler finds in a pass; the log counts those that are known.
 //
 // A throttled write waits with all others of its table and partition, while the rest goes on. They are sent
-// again in rounds of one batch, after a random pause that grows while most of a round is throttled. After 8 s
-// the caller gets store.ErrThrottled.
+// again in rounds, each after a random pause that grows while most of a round is throttled; a round in which
+// nothing is throttled is followed by one of twice as many writes. A write that is throttled for 8 s is
+// store.ErrThrottled.
 //
 // The client's own retries are off, since a write that is sent again meets itself. A write that may have been
 // applied or not is store.ErrUnknown, which Store reads back. One that got no connection was surely not

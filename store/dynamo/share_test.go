@@ -379,6 +379,50 @@ func TestHotPartitionHoldsUpNobodyElse(t *testing.T) {
 	})
 }
 
+// slowAPI answers batches after 50 ms, and throttles one of them.
+type slowAPI struct {
+	dynamo.API
+	throttle atomic.Bool
+}
+
+func (s *slowAPI) BatchExecuteStatement(
+	ctx context.Context, in *dynamodb.BatchExecuteStatementInput, o ...func(*dynamodb.Options),
+) (*dynamodb.BatchExecuteStatementOutput, error) {
+	time.Sleep(50 * time.Millisecond)
+	if s.throttle.CompareAndSwap(true, false) {
+		return nil, &types.ProvisionedThroughputExceededException{}
+	}
+	return s.API.BatchExecuteStatement(ctx, in, o...)
+}
+
+// TestOneThrottledRequestLimitsNothingForLong writes 1,000 rows a second to a partition, 40 batches of them,
+// and has one of them throttled.
+func TestOneThrottledRequestLimitsNothingForLong(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		api := &slowAPI{API: newFakeDB(t, fakedynamo.Config{WriteUnits: -1})}
+		d := openOn(t, api, dynamo.Config{})
+		var calls sync.WaitGroup
+		const perSecond, seconds = 100, 20
+		for n := range perSecond * seconds {
+			if n == perSecond {
+				api.throttle.Store(true)
+			}
+			calls.Go(func() {
+				began := time.Now()
+				if err := errors.Join(applyMany(t, d, 10*n, 10, task.Partition{Lambda: 0xb})...); err != nil {
+					t.Errorf("call %d: %v", n, err)
+				}
+				if took := time.Since(began); n > 5*perSecond && took > 300*time.Millisecond {
+					t.Errorf("call %d took %v, %d s after the throttled request", n, took, n/perSecond-1)
+				}
+			})
+			time.Sleep(time.Second / perSecond)
+		}
+		calls.Wait()
+	})
+}
+
 // TestThrottledWritesComeThrough throttles a partition wholly for a second, and then to DynamoDB's limit.
 func TestThrottledWritesComeThrough(t *testing.T) {
 	t.Parallel()

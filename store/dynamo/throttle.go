@@ -7,15 +7,21 @@ import (
 	"github.com/kinesin-io/kinesin/task"
 )
 
+// roundRowsMax bounds a round of a throttled group.
+const roundRowsMax = 40 * batchRowsMax
+
 // heldGroup holds the writes of a group that DynamoDB throttles, so that those of other groups go on. They
-// are sent in rounds of one batch, with a pause after a round in which one was throttled. batcher.mu guards
-// it.
+// are sent in rounds. A round in which a write was throttled is followed by a pause and a round of one batch;
+// otherwise the next round is twice as large, so that the group catches up with what arrives. batcher.mu
+// guards it.
 type heldGroup struct {
-	writes    []*write // the one that waits longest is first
-	rows      int      // in the round
-	open      int      // writes of the round without an answer
-	throttled int      // writes of the round that were throttled
-	failures  int      // rounds in a row of which most was throttled
+	writes    []*write     // the one that waits longest is first
+	progress  task.Instant // when a write was not throttled, or the group began
+	size      int          // of the next round, at most
+	rows      int          // in the round
+	open      int          // writes of the round without an answer
+	throttled int          // writes of the round that were throttled
+	failures  int          // rounds in a row of which most was throttled
 }
 
 // hold puts a write in line. One that was throttled in a round goes to the front.
@@ -27,9 +33,13 @@ func (g *heldGroup) hold(w *write) {
 	}
 }
 
-// takeExpired removes a write that was held for longer than it may; nil when there is none.
+// takeExpired removes a write that was held for longer than it may; nil when there is none. One that was not
+// sent yet waits for its turn as long as others of the group come through.
 func (g *heldGroup) takeExpired(now task.Instant) *write {
 	if len(g.writes) == 0 || now.Sub(g.writes[0].held) <= throttleMax {
+		return nil
+	}
+	if g.writes[0].attempts == 0 && now.Sub(g.progress) <= throttleMax {
 		return nil
 	}
 	w := g.writes[0]
@@ -39,7 +49,7 @@ func (g *heldGroup) takeExpired(now task.Instant) *write {
 
 // takeRound removes the writes of the next round.
 func (g *heldGroup) takeRound() []*write {
-	g.rows = min(batchRowsMax, len(g.writes))
+	g.rows = min(max(g.size, batchRowsMax), len(g.writes))
 	g.open, g.throttled = g.rows, 0
 	round := slices.Clone(g.writes[:g.rows])
 	g.writes = withoutFirst(g.writes, g.rows)
@@ -53,6 +63,9 @@ func (g *heldGroup) takeRound() []*write {
 func (g *heldGroup) endRound() (pauses bool) {
 	if g.failures++; 2*g.throttled <= g.rows {
 		g.failures = 0
+	}
+	if g.size = batchRowsMax; g.throttled == 0 {
+		g.size = min(2*g.rows, roundRowsMax)
 	}
 	return g.throttled > 0
 }

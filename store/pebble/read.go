@@ -14,12 +14,14 @@ import (
 
 // Tasks implements store.Driver.
 func (d *Driver) Tasks(ctx context.Context, ids []task.ID) ([]task.Task, error) {
-	return d.rows(ctx, len(ids), store.DecodeTask, func(dst []byte, i int) []byte { return appendIDKey(dst, taskSpace, ids[i]) })
+	unreadable := func(i int) (task.Task, bool) { return task.Task{ID: ids[i]}, len(ids) > 1 }
+	return d.rows(ctx, len(ids), store.DecodeTask, unreadable, func(dst []byte, i int) []byte { return appendIDKey(dst, taskSpace, ids[i]) })
 }
 
 // Wakeups implements store.Driver.
 func (d *Driver) Wakeups(ctx context.Context, keys []store.WakeKey) ([]task.Task, error) {
-	return d.rows(ctx, len(keys), store.DecodeWakeup, func(dst []byte, i int) []byte {
+	unreadable := func(int) (none task.Task, stands bool) { return none, false } // it must not look missing
+	return d.rows(ctx, len(keys), store.DecodeWakeup, unreadable, func(dst []byte, i int) []byte {
 		return appendIndexKey(dst, wakeSpace, keys[i].Partition, position{keys[i].Wake, keys[i].ID})
 	})
 }
@@ -27,7 +29,11 @@ func (d *Driver) Wakeups(ctx context.Context, keys []store.WakeKey) ([]task.Task
 // decoder is store.DecodeTask, or store.DecodeWakeup where rows may be bare.
 type decoder func(row []byte) (task.Task, error)
 
-func (d *Driver) rows(ctx context.Context, n int, decode decoder, appendKey func(dst []byte, i int) []byte) ([]task.Task, error) {
+// rows reads n rows by their keys. unreadable returns what stands for a row that is damaged or of a newer
+// version; without that the call fails.
+func (d *Driver) rows(
+	ctx context.Context, n int, decode decoder, unreadable func(i int) (task.Task, bool), appendKey func(dst []byte, i int) []byte,
+) ([]task.Task, error) {
 	if err := d.enter(ctx); err != nil {
 		return nil, err
 	}
@@ -36,7 +42,14 @@ func (d *Driver) rows(ctx context.Context, n int, decode decoder, appendKey func
 	key := make([]byte, 0, indexKeyLen)
 	for i := range found {
 		key = appendKey(key[:0], i)
-		if err := d.readRow(key, &found[i], decode); err != nil {
+		err := d.readRow(key, &found[i], decode)
+		if errors.Is(err, store.ErrCorrupt) || errors.Is(err, store.ErrVersion) {
+			if instead, stands := unreadable(i); stands {
+				found[i] = instead
+				continue
+			}
+		}
+		if err != nil {
 			return nil, err
 		}
 	}

@@ -119,7 +119,7 @@ func TestScrubsComeByThemselves(t *testing.T) {
 func TestADamagedBlockTakesNothingElseWithIt(t *testing.T) {
 	d, files, table := tableStore(t, pebble.Config{CacheBytes: 1})
 	flipInPlace(t, files, table)
-	readable, refusedRows := 0, 0
+	readable, refusedRows, refusedTogether := 0, 0, 0
 	for i := range tableTasks {
 		rows, err := d.Tasks(t.Context(), []task.ID{markTask(i).ID})
 		switch {
@@ -130,6 +130,25 @@ func TestADamagedBlockTakesNothingElseWithIt(t *testing.T) {
 		default:
 			readable++
 		}
+	}
+	ids := make([]task.ID, tableTasks)
+	for i := range ids {
+		ids[i] = markTask(i).ID
+	}
+	rows, err := d.Tasks(t.Context(), ids)
+	if err != nil {
+		t.Fatalf("rows that can be read are refused with those that cannot: %v", err)
+	}
+	for i := range rows {
+		if rows[i].State == task.Unknown {
+			refusedTogether++
+		}
+		if rows[i].ID != ids[i] {
+			t.Errorf("row %d is of task %s, want %s", i, rows[i].ID, ids[i])
+		}
+	}
+	if refusedTogether != refusedRows {
+		t.Errorf("%d task rows cannot be read with others, %d alone", refusedTogether, refusedRows)
 	}
 	wakeups := 0
 	for i := range tableTasks {
