@@ -168,9 +168,13 @@ func (s *Scheduler) Run(ctx context.Context) error {
 func (s *Scheduler) follow(ctx context.Context, g *loopGroup) {
 	a := &assignment{}
 	var lambdas, owners <-chan struct{}
+	heard := s.Handover.Heard()
 	for changed := true; ctx.Err() == nil; {
 		s.progress.mark(s.Clock)
-		heard := s.Handover.Heard()
+		var fired bool
+		if heard, fired = renew(heard, s.Handover.Heard); fired {
+			s.checkAllInFlight()
+		}
 		if changed {
 			lambdas, owners = s.Partitions.Changed(), s.Ownership.Changed()
 			a = s.newAssignment(a)
@@ -191,6 +195,17 @@ func (s *Scheduler) follow(ctx context.Context, g *loopGroup) {
 	}
 }
 
+// renew replaces a signal that has fired. Asking for a new one every round would lose one that fires at the
+// same moment as something else that ends the wait.
+func renew(signal <-chan struct{}, next func() <-chan struct{}) (current <-chan struct{}, fired bool) {
+	select {
+	case <-signal:
+		return next(), true
+	default:
+		return signal, false
+	}
+}
+
 // wait waits for the next thing to do. It returns true when the lambdas or the members may have changed.
 func (s *Scheduler) wait(ctx context.Context, a *assignment, lambdas, owners, heard <-chan struct{}) (changed bool) {
 	wait := progressEvery
@@ -204,8 +219,7 @@ func (s *Scheduler) wait(ctx context.Context, a *assignment, lambdas, owners, he
 		return true
 	case <-owners:
 		return true
-	case <-heard:
-		s.checkAllInFlight()
+	case <-heard: // the next round renews it
 	case <-s.warmed:
 	case <-timer.C():
 	case <-ctx.Done():

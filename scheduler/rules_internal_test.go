@@ -35,3 +35,18 @@ func TestAFullBufferIsNotWidened(t *testing.T) {
 		t.Error("a full buffer covers what it has left out")
 	}
 }
+
+func TestASignalIsRenewedOnlyAfterItFired(t *testing.T) {
+	waiting, fired := make(chan struct{}), make(chan struct{})
+	close(fired)
+	next := func() <-chan struct{} { return waiting }
+	if got, did := renew(fired, next); !did || got != waiting {
+		t.Error("a signal that fired is lost")
+	}
+	if got, did := renew(waiting, func() <-chan struct{} { return fired }); did || got != waiting {
+		t.Error("a signal that did not fire was replaced")
+	}
+	if _, did := renew(nil, next); did {
+		t.Error("a signal that never fires fired")
+	}
+}
