@@ -368,7 +368,7 @@ func TestAFullStoreTakesNothingAndSaysSo(t *testing.T) {
 		f.memory.SetFull(true)
 		for _, i := range []*item{in(0), in(time.Hour), with(in(time.Hour), func(i *item) { i.Key = "k" }), with(in(0), func(i *item) { i.Payload = make([]byte, 100) })} {
 			r := f.schedule(i)[0]
-			wantRefusal(t, "full", r.Problem, kinesinv1.Reason_REASON_FULL, "disk of the store is full", "still run")
+			wantRefusal(t, "full", r.Problem, kinesinv1.Reason_REASON_FULL, "disk space", "still run")
 		}
 		if f.messages() != 0 || len(f.added)+len(f.awake) != 0 {
 			t.Errorf("%d messages, hints %v %v", f.messages(), f.added, f.awake)

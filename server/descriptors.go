@@ -56,7 +56,7 @@ func shareFiles(allowed uint64, c *Config) (descriptors, error) {
 		if c.onAWS() {
 			need *= serviceFilesPart
 		}
-		return d, fmt.Errorf("%w: this process may have %d, including connections; a server needs at least %d, better 1024 or more: "+
+		return d, fmt.Errorf("%w: this process may have %d, including connections; a server needs %d, better 1024 or more: "+
 			"raise the limit (ulimit -n, LimitNOFILE= of systemd, --ulimit nofile= of Docker)", ErrDescriptors, allowed, need)
 	}
 	return d, nil

@@ -26,7 +26,7 @@ var refusals = []struct {
 	{queue.ErrCannotDeliver, kinesinv1.Reason_REASON_UNSUPPORTED, ""},
 	{queue.ErrOtherMode, kinesinv1.Reason_REASON_IN_USE, ""},
 	{queue.ErrUndeliverable, kinesinv1.Reason_REASON_TOO_LARGE, ""},
-	{store.ErrFull, kinesinv1.Reason_REASON_FULL, "the disk of the store is full: it takes no new tasks; the tasks that it holds still run"},
+	{store.ErrFull, kinesinv1.Reason_REASON_FULL, "the store takes no new tasks because the disk space is used up; the tasks that it holds still run"},
 	{
 		store.ErrUnknown, kinesinv1.Reason_REASON_UNAVAILABLE,
 		"the outcome of the write is unknown; try again, with the same key or request id if there was one",

@@ -78,7 +78,7 @@ func TestWhatSetupSaysOfAQueue(t *testing.T) {
 		"created":                         {server.SetupItem{Outcome: server.SetupCreated}, false},
 		"unchanged: managed by Terraform": {server.SetupItem{Outcome: server.SetupUnchanged, Lambda: "mail"}, true},
 		"differs: managed by Terraform":   {server.SetupItem{Outcome: server.SetupDiffers, Lambda: "mail"}, false},
-		"missing: Terraform creates it; apply the module call of lambda mail, or restore the call and apply": {server.SetupItem{Outcome: server.SetupMissing, Lambda: "mail"}, true},
+		"missing: managed by Terraform; apply the module call of lambda mail, or restore the call and apply": {server.SetupItem{Outcome: server.SetupMissing, Lambda: "mail"}, true},
 	} {
 		if got := setupText(&c.item, c.dryRun); got != want {
 			t.Errorf("%+v: %q, want %q", c.item, got, want)
