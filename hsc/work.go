@@ -37,9 +37,8 @@ var workRetry = backoff.Policy{Min: 50 * time.Millisecond, Max: 2 * time.Second}
 // release the claims of an earlier process.
 type workList struct {
 	clock   clock.Clock
-	started task.Instant  // an earlier process wrote the claims from before
-	ahead   time.Duration // of the wall clock before clock.Steady at that time
-	added   chan struct{} // holds one value when there is something new
+	started clock.Readings // an earlier process wrote the claims from before
+	added   chan struct{}  // holds one value when there is something new
 
 	mu       sync.Mutex
 	messages []queue.Message        // of tasks that are enqueued in the store
@@ -57,9 +56,8 @@ type notice struct {
 }
 
 func newWorkList(c clock.Clock) workList {
-	wall, steady := clock.Both(c)
 	return workList{
-		clock: c, started: wall, ahead: wall.Sub(steady), added: make(chan struct{}, 1),
+		clock: c, started: clock.Read(c), added: make(chan struct{}, 1),
 		notices: map[string]notice{}, claims: map[string][]task.Task{},
 	}
 }
@@ -101,7 +99,7 @@ func (w *workList) addNotice(worker string, n notice) {
 // process may have ended before it sent the task. So if the worker opens a stream without it, the task goes
 // back to its queue at once instead of at its wake-up. RecoverClaim does no I/O.
 func (s *Service) RecoverClaim(t *task.Task) {
-	if t.State != task.Claimed || t.ClaimedAt >= s.work.started || s.work.clockStepped() {
+	if t.State != task.Claimed || t.ClaimedAt >= s.work.started.Wall || s.work.clockStepped() {
 		return
 	}
 	s.work.mu.Lock()
@@ -115,8 +113,7 @@ func (s *Service) RecoverClaim(t *task.Task) {
 // clockStepped reports whether the wall clock was set since the start. Then the time of a claim does not tell
 // which process wrote it, and it may be on its way to its worker.
 func (w *workList) clockStepped() bool {
-	wall, steady := clock.Both(w.clock)
-	return (wall.Sub(steady) - w.ahead).Abs() > task.ClockBound
+	return clock.Read(w.clock).SteppedSince(w.started).Abs() > task.ClockBound
 }
 
 // unheldClaims takes the claims of an earlier process out of the list that the worker of the session, which
@@ -125,7 +122,7 @@ func (s *Service) unheldClaims(sess *session) []task.Task {
 	s.work.mu.Lock()
 	rows := s.work.claims[sess.worker]
 	delete(s.work.claims, sess.worker)
-	if s.Clock.Now() > s.work.started.Add(recoverFor) {
+	if s.Clock.Now() > s.work.started.Wall.Add(recoverFor) {
 		clear(s.work.claims)
 		rows = nil
 	}

@@ -185,8 +185,8 @@ func TestThoseWhoFindNobodyReadyCountAtOnce(t *testing.T) {
 	})
 }
 
-// Who joins beside one that is leaving has nobody else's share to leave alone, and neither have the others
-// that join.
+// A member that joins beside one that is leaving has nobody else's share to leave alone, and neither have the
+// others that join.
 func TestFoundersBesideWhoLeaves(t *testing.T) {
 	inTown(t, func(w *town) {
 		a := w.start("a", Ready)

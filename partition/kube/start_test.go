@@ -169,8 +169,8 @@ func TestAFounderWhosePodIsNeverReady(t *testing.T) {
 	})
 }
 
-// Who joins and never gets ready is no member for longer than its row or its pod is there, nor for longer
-// than FounderMax when most are ready.
+// A pod that joins and never gets ready is no member for longer than its row or its pod is there, nor for
+// longer than FounderMax when most are ready.
 func TestFoundersThatNeverGetReady(t *testing.T) {
 	for name, c := range map[string]struct {
 		end    func(w *world, pod string)

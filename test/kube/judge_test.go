@@ -44,8 +44,8 @@ func (r *rig) during(name string, bar time.Duration, what func()) {
 	harness.Figure(r.t, name+"_took", time.Since(began))
 }
 
-// What is due sooner than in 10 s goes straight to its queue. This is fired by the pods, and due by then when
-// they look ahead.
+// A task that is due in less than 10 s goes straight to its queue. This one is fired by the pods, and due by
+// then when they look ahead.
 const (
 	dueAfter  = 11 * time.Second
 	dueWithin = 3 * time.Second

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"os"
 	"os/exec"
 	"path"
@@ -47,7 +48,7 @@ func (f *Follower) Follow(ctx context.Context, m *Mutant, text []byte) ([]byte, 
 	}
 	header, _, _ := bytes.Cut(text, []byte("\n--- "))
 	out := bytes.NewBuffer(f.header(header))
-	for _, path := range sortedKeys(broken) {
+	for _, path := range slices.Sorted(maps.Keys(broken)) {
 		diff, err := f.file(ctx, path, broken[path])
 		if err != nil {
 			return nil, fmt.Errorf("%s: %w", m.Name, err)
@@ -126,13 +127,4 @@ func (f *Follower) git(ctx context.Context, args ...string) (string, error) {
 		err = fmt.Errorf("git %s: %w", args[0], errors.Join(err, errors.New(strings.TrimSpace(stderr.String()))))
 	}
 	return string(out), err
-}
-
-func sortedKeys(of map[string]string) []string {
-	var keys []string
-	for key := range of {
-		keys = append(keys, key)
-	}
-	slices.Sort(keys)
-	return keys
 }
