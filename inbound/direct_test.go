@@ -333,6 +333,32 @@ func TestATaskThatMayBeStoredTwiceIsNotCancelled(t *testing.T) {
 	})
 }
 
+// A call that is repeated may send a task to its queue that an earlier one has stored for the same instant.
+// Whoever cancels that row has not cancelled the task.
+func TestADirectTaskIsNotCancelledByTheRowOfAnEarlierTry(t *testing.T) {
+	runOutgoing(t, nil, func(o *outgoing) {
+		request := task.NewID(o.clock.Now(), 1, 2)
+		schedule := func(delay time.Duration, again bool) string {
+			t.Helper()
+			item := with(due(delay), func(i *kinesinv1.ScheduleItem) { i.RequestId = request[:] })
+			response, err := o.Schedule(o.ctx, &kinesinv1.ScheduleRequest{Items: []*kinesinv1.ScheduleItem{item}, Again: again})
+			if err != nil || response.Results[0].Problem != nil {
+				t.Fatalf("%+v, %v", response, err)
+			}
+			return response.Results[0].Id
+		}
+		const step = 100 * time.Millisecond
+		schedule(queue.DelayMax+step, false)
+		o.during(2*step, func() {})
+		id := schedule(queue.DelayMax-step, true)
+		if rows := o.waitingRows(); len(rows) != 1 || len(o.delivered()) != 1 {
+			t.Fatalf("%d rows, %d delivered", len(rows), len(o.delivered()))
+		}
+		wantRefusal(t, "direct", o.cancel(id).Problem, kinesinv1.Reason_REASON_TOO_LATE, "about to be")
+		o.wantState(id, "enqueued")
+	})
+}
+
 // A cancel that dies between its two writes has cancelled the task; the next one comes to the end of it.
 func TestACancelThatWasCutShortIsFinished(t *testing.T) {
 	runOutgoing(t, nil, func(o *outgoing) {

@@ -128,7 +128,7 @@ func (in *Inbound) rows(ctx context.Context, tokens []task.Token) ([]found, erro
 		waiting bool
 		read    func(at []int) ([]task.Task, error)
 	}{{false, readTasks}, {true, readWakeups}, {false, readTasks}} {
-		if err := readMissing(all, look.waiting, look.read); err != nil {
+		if err := readMissing(tokens, all, look.waiting, look.read); err != nil {
 			return nil, err
 		}
 	}
@@ -149,11 +149,12 @@ func (in *Inbound) knowLambdas(ctx context.Context, tokens []task.Token) error {
 	return nil
 }
 
-// readMissing reads the rows of tasks that were not found yet: task rows, or, waiting, wake-up rows.
-func readMissing(all []found, waiting bool, read func([]int) ([]task.Task, error)) error {
+// readMissing reads the rows of tasks that were not found yet: task rows, or, waiting, wake-up rows. A direct
+// task has none: a row of its id is one that an earlier try of the same call has left.
+func readMissing(tokens []task.Token, all []found, waiting bool, read func([]int) ([]task.Task, error)) error {
 	var at []int
 	for i := range all {
-		if all[i].ID.IsZero() {
+		if all[i].ID.IsZero() && !tokens[i].Direct {
 			at = append(at, i)
 		}
 	}
