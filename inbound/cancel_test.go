@@ -117,6 +117,8 @@ func TestCancelRacesDispatchAndClaim(t *testing.T) {
 		}, "cancelled"},
 		"claimed in between": {0, func(f *fixture, id string) { f.claim(id) }, "cancelling"},
 		"ended in between":   {0, func(f *fixture, id string) { f.claim(id); f.finish(id, task.OutcomeSuccess) }, ""},
+		// By this very call, as far as it knows: the answer to its first write may have been lost.
+		"cancelled in between": {0, func(f *fixture, id string) { f.claim(id); f.finish(id, task.OutcomeCancelled) }, "cancelled"},
 	} {
 		run(t, func(f *fixture) {
 			id := f.accept(in(c.due))
