@@ -375,6 +375,29 @@ func TestMessagesThatCannotBeRead(t *testing.T) {
 	}
 }
 
+// A message of two tasks, one of which cannot be given back while SQS refuses to send, is left to SQS as
+// a whole. A task of it that stayed here would make the queue look older and older, and the scheduler wait.
+func TestNoTaskStaysOfAMessageThatWasForgotten(t *testing.T) {
+	inBubble(t, func(b *bubble) {
+		first, second := b.clock.Now().Add(1200*time.Millisecond), b.clock.Now().Add(1900*time.Millisecond)
+		b.mustSend(taskOf(7, 1, first), taskOf(7, 2, second), taskOf(7, 3, first), taskOf(7, 4, second))
+		ctx, leave := context.WithCancel(b.Context())
+		go func() { _, _ = b.driver.Receive(ctx, []queue.Name{mail}, 4, 0) }()
+		b.advance(300 * time.Millisecond)
+		leave()
+		b.service.Faults.Odds("SendMessageBatch", awsfake.Refused, 1)
+		b.advance(10 * time.Second)
+		b.service.Faults.Off()
+		b.advance(time.Hour)
+		if depth, err := b.driver.Depth(b.Context(), mail); err != nil || depth.Oldest > time.Hour || depth.Visible > 2 {
+			b.Errorf("%+v, %v", depth, err)
+		}
+		if got := b.all(time.Minute, mail); len(got) < 4 {
+			b.Errorf("received %v", numbersOf(got))
+		}
+	})
+}
+
 // A delivery in the queue of a managed lambda is not deleted.
 func TestADeliveryInTheQueueOfAManagedLambda(t *testing.T) {
 	inBubble(t, func(b *bubble) {

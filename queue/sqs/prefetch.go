@@ -1,7 +1,6 @@
 package sqs
 
 import (
-	"maps"
 	"slices"
 	"sync"
 	"time"
@@ -160,6 +159,7 @@ func (p *prefetch) forget(m *heldMessage) {
 	p.drop(m)
 }
 
+// drop removes a message with its tasks, waiting or taken.
 func (p *prefetch) drop(m *heldMessage) {
 	if p.messages[m.id] == m {
 		delete(p.messages, m.id)
@@ -167,6 +167,12 @@ func (p *prefetch) drop(m *heldMessage) {
 	for _, t := range m.tasks {
 		if t.receipt != "" {
 			p.untake(t)
+			continue
+		}
+		name := t.name()
+		left := slices.DeleteFunc(p.waiting[name], func(other *heldTask) bool { return other == t })
+		if p.waiting[name] = left; len(left) == 0 {
+			delete(p.waiting, name)
 		}
 	}
 }
@@ -257,6 +263,5 @@ func (p *prefetch) removeLambda(lambda uint32) (all []*heldMessage) {
 			all = append(all, m)
 		}
 	}
-	maps.DeleteFunc(p.waiting, func(name queue.Name, _ []*heldTask) bool { return name.Lambda == lambda })
 	return all
 }
