@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -29,6 +30,32 @@ func TestEveryPatchApplies(t *testing.T) {
 			t.Error(err)
 		}
 	}
+}
+
+// TestEveryTestIsThere finds a patch whose test was renamed before hundreds of others have run.
+func TestEveryTestIsThere(t *testing.T) {
+	names := regexp.MustCompile(`(Test|Fuzz|Example)\w+`)
+	for _, m := range load(t) {
+		top, _, _ := strings.Cut(m.Test.Run, "/")
+		for _, name := range names.FindAllString(top, -1) {
+			if !slices.ContainsFunc(m.Test.Packages, func(dir string) bool { return declares(t, filepath.Join(root, dir), "func "+name) }) {
+				t.Errorf("%s: there is no %s in %v", m.Name, name, m.Test.Packages)
+			}
+		}
+	}
+}
+
+// declares reports whether a test file of the package has the text.
+func declares(t *testing.T, dir, text string) bool {
+	t.Helper()
+	files, err := filepath.Glob(filepath.Join(dir, "*_test.go"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return slices.ContainsFunc(files, func(file string) bool {
+		content, err := os.ReadFile(file)
+		return err == nil && strings.Contains(string(content), text)
+	})
 }
 
 // notYet are canaries of which the code does not exist.
