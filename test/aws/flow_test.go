@@ -43,12 +43,7 @@ func newSite(t *testing.T) *site {
 // kinesin runs a command with the environment of the installation, and that of this test besides.
 func (s *site) kinesin(env []string, args ...string) harness.Result {
 	s.t.Helper()
-	p := harness.Start(s.t, harness.Command{
-		Name: "kinesin " + strings.Join(args, " "), Path: harness.Kinesin(s.t), Args: args,
-		Env: append(s.aws.Env(), env...), Quiet: true,
-	})
-	code := p.Wait(time.Minute)
-	return harness.Result{Code: code, Stdout: p.Stdout(), Stderr: p.Stderr()}
+	return harness.Command{Args: args, Env: append(s.aws.Env(), env...)}.Run(s.t)
 }
 
 func (s *site) setup(args ...string) harness.Result {
@@ -75,8 +70,8 @@ func (s *site) run(server int, args ...string) harness.Result {
 func (s *site) worker(server int, args ...string) *harness.Process {
 	s.t.Helper()
 	return harness.Start(s.t, harness.Command{
-		Name: "kinesin worker", Path: harness.Kinesin(s.t), Args: append([]string{"worker"}, args...),
-		Env: []string{"KINESIN_SERVER=" + s.urls[server]},
+		Args: append([]string{"worker"}, args...),
+		Env:  []string{"KINESIN_SERVER=" + s.urls[server]},
 	})
 }
 

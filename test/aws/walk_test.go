@@ -52,7 +52,7 @@ func (s *site) consume(queue string) *harness.Process {
 		s.t.Fatal(err)
 	}
 	return harness.Start(s.t, harness.Command{
-		Name: "consume.py", Path: python(s.t), Args: []string{script, s.prefix + "-" + queue}, Env: s.aws.Env(),
+		Path: python(s.t), Args: []string{script, s.prefix + "-" + queue}, Env: s.aws.Env(),
 	})
 }
 

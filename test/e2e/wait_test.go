@@ -1,8 +1,6 @@
 package e2e_test
 
 import (
-	"io"
-	"net/http"
 	"os"
 	"strconv"
 	"strings"
@@ -42,18 +40,4 @@ func runs(pid int) bool {
 	}
 	_, state, _ := strings.Cut(string(stat), ") ")
 	return !strings.HasPrefix(state, "Z") && !strings.HasPrefix(state, "X")
-}
-
-func fetch(t *testing.T, url string) (status int, body string) {
-	t.Helper()
-	response, err := http.Get(url)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer func() { _ = response.Body.Close() }()
-	content, err := io.ReadAll(response.Body)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return response.StatusCode, string(content)
 }

@@ -19,9 +19,8 @@ const commandSlots = 3
 // commandWorker runs `kinesin worker` with the fault worker as its command.
 func (r *rig) commandWorker() *harness.Worker {
 	r.t.Helper()
-	return harness.StartCommandWorker(r.t, r.History, []string{
-		"--server", r.Server.URL, "--lambda", r.lambda, "--concurrency", strconv.Itoa(commandSlots), "--lease", lease().String(), "--grace", "1s",
-	}, harness.FaultWorker(r.t), "command", "-log", r.History.Path())
+	return r.Server.CommandWorker("--lambda", r.lambda, "--concurrency", strconv.Itoa(commandSlots), "--lease", lease().String(), "--grace", "1s",
+		"--", harness.FaultWorker(r.t), "command", "-log", r.History.Path())
 }
 
 // `kinesin worker` is killed: the process groups of its commands die with it, at once.

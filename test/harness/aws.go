@@ -2,7 +2,6 @@ package harness
 
 import (
 	"slices"
-	"strings"
 	"testing"
 )
 
@@ -21,9 +20,7 @@ func (a AWS) Setup(tb testing.TB) {
 // Run runs `kinesin ARGS` with the environment to its end.
 func (a AWS) Run(tb testing.TB, args ...string) Result {
 	tb.Helper()
-	p := Start(tb, Command{Name: "kinesin " + strings.Join(args, " "), Path: Kinesin(tb), Args: args, Env: a.Env, Quiet: true})
-	code := p.Wait(commandMax)
-	return Result{code, p.Stdout(), p.Stderr()}
+	return Command{Args: args, Env: a.Env}.Run(tb)
 }
 
 // Server is how to run a server there.

@@ -54,6 +54,14 @@ var build = sync.OnceValue(func() error {
 	return nil
 })
 
+// skipShort is for all that runs processes.
+func skipShort(tb testing.TB) {
+	tb.Helper()
+	if testing.Short() {
+		tb.Skip("runs real processes")
+	}
+}
+
 // buildShift compiles the program that sets the clocks of others, which is not there for every machine.
 var buildShift = sync.OnceValue(func() error {
 	cmd := exec.Command("go", "build", "-o", binDir+string(os.PathSeparator), module+"/test/cmd/clockshift")
@@ -66,6 +74,7 @@ var buildShift = sync.OnceValue(func() error {
 // binary is the path of a built program.
 func binary(tb testing.TB, name string) string {
 	tb.Helper()
+	skipShort(tb)
 	if binDir == "" {
 		tb.Fatal("the package's TestMain does not call harness.Main")
 	}

@@ -21,6 +21,7 @@ type Clock struct {
 // none.
 func NewClock(tb testing.TB) *Clock {
 	tb.Helper()
+	skipShort(tb)
 	if runtime.GOOS != "linux" || runtime.GOARCH != "amd64" {
 		tb.Skip("the clock of a process can be set on linux/amd64 only")
 	}

@@ -2,6 +2,7 @@ package harness
 
 import (
 	"bytes"
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -21,14 +22,18 @@ const logTailBytes = 4 << 10
 
 // Command is a program to run.
 type Command struct {
-	Name  string // for people
-	Path  string
-	Args  []string
-	Env   []string // besides the test's own
-	Stdin string
-	Quiet bool   // a failed test does not show what it said
-	Clock *Clock // its wall clock; nil: the machine's
+	Path     string // kinesin if empty
+	Args     []string
+	Env      []string // besides the test's own
+	Stdin    string
+	Clock    *Clock // its wall clock; nil: the machine's
+	FilesMax int    // how many files it may have open; 0: as many as the test
+
+	quiet bool // a failed test does not show what it said
 }
+
+// String is for people.
+func (c Command) String() string { return filepath.Base(c.Path) + " " + strings.Join(c.Args, " ") }
 
 // Process is a running program in a process group of its own.
 type Process struct {
@@ -46,12 +51,20 @@ type Process struct {
 // Start runs a program until the test is over at the latest.
 func Start(tb testing.TB, c Command) *Process {
 	tb.Helper()
+	skipShort(tb)
+	if c.Path == "" {
+		c.Path = Kinesin(tb)
+	}
+	name, dir := c.String(), tb.TempDir()
 	if c.Clock != nil {
 		c = c.Clock.shifted(c)
 	}
-	dir := tb.TempDir()
+	if c.FilesMax > 0 {
+		script := fmt.Sprintf(`ulimit -n %d && exec "$0" "$@"`, c.FilesMax)
+		c.Path, c.Args = "/bin/sh", append([]string{"-c", script, c.Path}, c.Args...)
+	}
 	p := &Process{
-		tb: tb, name: c.Name, quiet: c.Quiet, exited: make(chan struct{}),
+		tb: tb, name: name, quiet: c.quiet, exited: make(chan struct{}),
 		out: filepath.Join(dir, "stdout"), err: filepath.Join(dir, "stderr"),
 	}
 	p.cmd = exec.Command(c.Path, c.Args...)
@@ -71,7 +84,7 @@ func Start(tb testing.TB, c Command) *Process {
 	}
 	p.cmd.Stdout, p.cmd.Stderr = files[0], files[1]
 	if err := spawn(p.cmd); err != nil {
-		tb.Fatalf("start %s: %v", c.Name, err)
+		tb.Fatalf("start %s: %v", name, err)
 	}
 	p.started = time.Now()
 	for _, f := range files {

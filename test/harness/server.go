@@ -2,6 +2,7 @@ package harness
 
 import (
 	"fmt"
+	"io"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -30,6 +31,7 @@ type ServerOptions struct {
 	Host       string   // what to listen on, loopback among it; empty: loopback alone
 	History    *History // where kills are written down; may be nil
 	Clock      *Clock   // its wall clock; nil: the machine's
+	FilesMax   int      // how many files it may have open; 0: as many as the test
 }
 
 // MatchEnv is the setting by which a whole suite runs one way: with true, tasks go straight to workers that
@@ -81,7 +83,7 @@ func (s *Server) Launch() {
 	if s.options.LeasesOnly {
 		args = append(args, "--watch-workers=false")
 	}
-	s.Process = Start(s.tb, Command{Name: "server", Path: Kinesin(s.tb), Args: args, Env: s.options.Env, Clock: s.options.Clock})
+	s.Process = Start(s.tb, Command{Args: args, Env: s.options.Env, Clock: s.options.Clock, FilesMax: s.options.FilesMax})
 }
 
 // SetQueued says which way tasks go from the next start on.
@@ -91,9 +93,7 @@ func (s *Server) SetQueued(queued bool) { s.options.Queued = queued }
 func (s *Server) WaitReady() {
 	s.tb.Helper()
 	s.WaitReadyz(ReadyMax, http.StatusOK)
-	if s.options.History != nil {
-		s.options.History.Add(checker.Event{Kind: checker.ServerUp})
-	}
+	s.options.History.Add(checker.Event{Kind: checker.ServerUp})
 }
 
 // WaitReadyz waits until /readyz answers with one of the statuses.
@@ -101,7 +101,7 @@ func (s *Server) WaitReadyz(atMost time.Duration, statuses ...int) {
 	s.tb.Helper()
 	deadline := time.Now().Add(atMost)
 	for {
-		got, err := s.get("/readyz")
+		got, _, err := s.get("/readyz", time.Second)
 		if err == nil && slices.Contains(statuses, got) {
 			return
 		}
@@ -115,30 +115,82 @@ func (s *Server) WaitReadyz(atMost time.Duration, statuses ...int) {
 	}
 }
 
-func (s *Server) get(path string) (int, error) {
-	client := http.Client{Timeout: time.Second, Transport: &http.Transport{DisableKeepAlives: true}}
+func (s *Server) get(path string, atMost time.Duration) (status int, body string, err error) {
+	client := http.Client{Timeout: atMost, Transport: &http.Transport{DisableKeepAlives: true}}
 	response, err := client.Get(s.URL + path)
 	if err != nil {
-		return 0, fmt.Errorf("%s: %w", path, err)
+		return 0, "", fmt.Errorf("%s: %w", path, err)
 	}
-	return response.StatusCode, response.Body.Close()
+	defer func() { _ = response.Body.Close() }()
+	content, err := io.ReadAll(response.Body)
+	return response.StatusCode, string(content), err
+}
+
+// Fetch is what the server answers at a path.
+func (s *Server) Fetch(path string) (status int, body string) {
+	s.tb.Helper()
+	status, body, err := s.get(path, callMax)
+	if err != nil {
+		s.tb.Fatal(err)
+	}
+	return status, body
 }
 
 // Crash kills the server with SIGKILL.
 func (s *Server) Crash() {
 	s.tb.Helper()
-	if s.options.History != nil {
-		s.options.History.Add(checker.Event{Kind: checker.ServerDown})
-	}
+	s.options.History.Add(checker.Event{Kind: checker.ServerDown})
 	s.Kill()
 }
 
 // Shutdown ends the server with SIGTERM and returns its exit status.
 func (s *Server) Shutdown() int {
 	s.tb.Helper()
-	if s.options.History != nil {
-		s.options.History.Add(checker.Event{Kind: checker.ServerDown})
-	}
+	s.options.History.Add(checker.Event{Kind: checker.ServerDown})
 	s.Signal(syscall.SIGTERM)
 	return s.Wait(ExitMax)
+}
+
+// Run runs a client command of this server to its end.
+func (s *Server) Run(args ...string) Result { s.tb.Helper(); return s.Feed("", args...) }
+
+// Feed is Run with a standard input.
+func (s *Server) Feed(input string, args ...string) Result {
+	s.tb.Helper()
+	return Command{Args: slices.Concat(args, []string{"--server", s.URL}), Stdin: input}.Run(s.tb)
+}
+
+// CommandWorker starts `kinesin worker ARGS` at this server.
+func (s *Server) CommandWorker(args ...string) *Worker {
+	s.tb.Helper()
+	return watched(s.tb, s.options.History, Command{Args: append([]string{"worker"}, args...), Env: []string{"KINESIN_SERVER=" + s.URL}})
+}
+
+// Shown is a task as `kinesin get -o json` shows it.
+type Shown struct {
+	ID          string   `json:"id"`
+	Lambda      string   `json:"lambda"`
+	State       string   `json:"state"`
+	Priority    string   `json:"priority"`
+	Collection  string   `json:"collection"`
+	Key         string   `json:"key"`
+	Due         string   `json:"due"`
+	Started     string   `json:"started"`
+	Ended       string   `json:"ended"`
+	LatenessMS  *float64 `json:"lateness_ms"` // nil before the start
+	Attempt     int      `json:"attempt"`
+	Failures    int      `json:"failures"`
+	MaxAttempts int      `json:"max_attempts"`
+	Attempts    []struct {
+		Worker  string `json:"worker"`
+		Outcome string `json:"outcome"`
+		Error   string `json:"error"`
+	} `json:"attempts"`
+}
+
+// Get runs `kinesin get`, which must succeed.
+func (s *Server) Get(id string) (shown Shown) {
+	s.tb.Helper()
+	s.Run("get", id, "-o", "json").JSON(s.tb, &shown)
+	return shown
 }

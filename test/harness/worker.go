@@ -2,7 +2,6 @@ package harness
 
 import (
 	"cmp"
-	"slices"
 	"strconv"
 	"sync"
 	"syscall"
@@ -45,17 +44,10 @@ type Worker struct {
 func StartWorker(tb testing.TB, o WorkerOptions) *Worker {
 	tb.Helper()
 	o = o.withDefaults()
-	return watched(tb, o.History, Command{Name: "worker", Path: FaultWorker(tb), Args: []string{
+	return watched(tb, o.History, Command{Path: FaultWorker(tb), Args: []string{
 		"-server", o.Server.URL, "-lambda", o.Lambda, "-slots", strconv.Itoa(o.Slots),
 		"-lease", o.Lease.String(), "-grace", o.Grace.String(), "-log", o.History.Path(),
 	}, Clock: o.Clock})
-}
-
-// StartCommandWorker starts `kinesin worker` with a command.
-func StartCommandWorker(tb testing.TB, h *History, flags []string, command ...string) *Worker {
-	tb.Helper()
-	args := slices.Concat([]string{"worker"}, flags, []string{"--"}, command)
-	return watched(tb, h, Command{Name: "kinesin worker", Path: Kinesin(tb), Args: args})
 }
 
 // watched starts a worker program and writes its death down.

@@ -162,13 +162,10 @@ func (r *rig) helm(args ...string) harness.Result {
 		r.t.Fatal(err)
 	}
 	home := filepath.Join(r.t.TempDir(), "helm")
-	p := harness.Start(r.t, harness.Command{
-		Name: "helm " + strings.Join(args, " "), Path: "nice", Quiet: true,
-		Args: append(append([]string{"-n", "19", filepath.Join(dir, "helm")}, args...), "--namespace", r.ns, "--kubeconfig", r.plane.Kubeconfig()),
-		Env:  []string{"HELM_CACHE_HOME=" + home, "HELM_CONFIG_HOME=" + home, "HELM_DATA_HOME=" + home},
-	})
-	code := p.Wait(rolloutMax)
-	return harness.Result{Code: code, Stdout: p.Stdout(), Stderr: p.Stderr()}
+	return harness.Command{
+		Path: "nice", Args: append(append([]string{"-n", "19", filepath.Join(dir, "helm")}, args...), "--namespace", r.ns, "--kubeconfig", r.plane.Kubeconfig()),
+		Env: []string{"HELM_CACHE_HOME=" + home, "HELM_CONFIG_HOME=" + home, "HELM_DATA_HOME=" + home},
+	}.Run(r.t)
 }
 
 // install installs the chart, or upgrades it to the values that are set.
