@@ -14,7 +14,7 @@ import (
 )
 
 // long reports whether the run is the one whose figures are published.
-func long() bool { return os.Getenv("KINESIN_BACKLOG_LONG") != "" }
+func long() bool { return os.Getenv("KINESIN_LONG") != "" }
 
 // either is the first number in a long run, and the second otherwise.
 func either(inLong, inShort int) int {

@@ -26,8 +26,8 @@ type Client struct {
 	options []sdk.ClientOption
 }
 
-// NewClient returns a client and creates its lambda.
-func NewClient(tb testing.TB, s *Server, h *History, l sdk.LambdaInfo, opts ...sdk.ClientOption) *Client {
+// newClient returns a client and creates its lambda.
+func newClient(tb testing.TB, s *Server, h *History, l sdk.LambdaInfo, opts ...sdk.ClientOption) *Client {
 	tb.Helper()
 	c := connect(tb, s, h, l.Name, opts)
 	ctx, cancel := c.within()
@@ -117,18 +117,6 @@ func (c *Client) One(j job.Job, opts ...sdk.Option) Task {
 	return c.Schedule(Wanted{Job: j, Options: opts})[0]
 }
 
-// Info reads a task.
-func (c *Client) Info(id sdk.ID) sdk.TaskInfo {
-	c.tb.Helper()
-	ctx, cancel := c.within()
-	defer cancel()
-	info, err := c.Get(ctx, id)
-	if err != nil {
-		c.tb.Fatal(err)
-	}
-	return info
-}
-
 // Settle waits until all tasks have ended, and writes down what the server says of each.
 func (c *Client) Settle(atMost time.Duration, tasks []Task) []sdk.TaskInfo {
 	c.tb.Helper()
@@ -169,20 +157,4 @@ func report(t *sdk.TaskInfo) checker.Event {
 		e.Winner = uint32(t.Attempts[n-1].Number)
 	}
 	return e
-}
-
-// StartOf waits for the start of a task's attempt, any if 0, and returns its event.
-func (h *History) StartOf(id sdk.ID, attempt uint32, atMost time.Duration) checker.Event {
-	h.tb.Helper()
-	return h.Find(1, atMost, fmt.Sprintf("starts of attempt %d of %s", attempt, id), func(e checker.Event) bool {
-		return e.Kind == checker.Started && e.Task == string(id) && (attempt == 0 || e.Attempt == attempt)
-	})[0]
-}
-
-// EndOf waits for the end of a task's attempt and returns its event.
-func (h *History) EndOf(id sdk.ID, attempt uint32, atMost time.Duration) checker.Event {
-	h.tb.Helper()
-	return h.Find(1, atMost, fmt.Sprintf("ends of attempt %d of %s", attempt, id), func(e checker.Event) bool {
-		return e.Kind == checker.Ended && e.Task == string(id) && e.Attempt == attempt
-	})[0]
 }

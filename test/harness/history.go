@@ -2,6 +2,7 @@ package harness
 
 import (
 	"bytes"
+	"fmt"
 	"os"
 	"path/filepath"
 	"sync"
@@ -9,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/kinesin-io/kinesin/sdk"
 	"github.com/kinesin-io/kinesin/test/checker"
 	"github.com/kinesin-io/kinesin/test/job"
 )
@@ -145,6 +147,46 @@ func (h *History) Find(n int, atMost time.Duration, what string, holds func(chec
 		}
 		time.Sleep(pollEvery)
 	}
+}
+
+// StartOf waits for the start of a task's attempt, any if 0, and returns its event.
+func (h *History) StartOf(id sdk.ID, attempt uint32, atMost time.Duration) checker.Event {
+	h.tb.Helper()
+	return h.Find(1, atMost, fmt.Sprintf("starts of attempt %d of %s", attempt, id), func(e checker.Event) bool {
+		return e.Kind == checker.Started && e.Task == string(id) && (attempt == 0 || e.Attempt == attempt)
+	})[0]
+}
+
+// EndOf waits for the end of a task's attempt and returns its event.
+func (h *History) EndOf(id sdk.ID, attempt uint32, atMost time.Duration) checker.Event {
+	h.tb.Helper()
+	return h.Find(1, atMost, fmt.Sprintf("ends of attempt %d of %s", attempt, id), func(e checker.Event) bool {
+		return e.Kind == checker.Ended && e.Task == string(id) && e.Attempt == attempt
+	})[0]
+}
+
+// NextStart waits for the first execution that begins after a moment, and returns how long after it that was.
+func (h *History) NextStart(since time.Time) time.Duration {
+	h.tb.Helper()
+	first := h.Find(1, SettleMax, "starts after the fault", func(e checker.Event) bool {
+		return e.Kind == checker.Started && e.At > since.UnixMicro()
+	})[0]
+	return time.UnixMicro(first.At).Sub(since)
+}
+
+// Outage writes down that the servers could do nothing meanwhile, so that what they could not acknowledge may
+// be repeated.
+func (h *History) Outage(during func()) {
+	h.Add(checker.Event{Kind: checker.ServerDown})
+	during()
+	h.Add(checker.Event{Kind: checker.ServerUp})
+}
+
+// Repeated is how many executions there were besides the first of each task and those that follow a failure.
+func (h *History) Repeated() int {
+	h.tb.Helper()
+	failed := h.Count(func(e checker.Event) bool { return e.Kind == checker.Ended && e.Outcome == checker.Fail })
+	return checker.Summarize(h.Events()).Repeated - failed
 }
 
 // Check fails the test for each breach of a rule.

@@ -6,7 +6,6 @@ import (
 	"math/rand/v2"
 	"strconv"
 	"sync"
-	"testing"
 	"time"
 
 	"github.com/kinesin-io/kinesin/sdk"
@@ -53,12 +52,12 @@ type Load struct {
 	acked []Task
 }
 
-// StartLoad starts a load, and says its seed.
-func StartLoad(tb testing.TB, c *Client, o LoadOptions) *Load {
-	tb.Helper()
+// Load starts a load, and says its seed.
+func (c *Client) Load(o LoadOptions) *Load {
+	c.tb.Helper()
 	seed := rand.Uint64()
-	tb.Logf("load seed %d", seed)
-	ctx, cancel := context.WithCancel(tb.Context())
+	c.tb.Logf("load seed %d", seed)
+	ctx, cancel := context.WithCancel(c.tb.Context())
 	l := &Load{
 		client: c, options: o.withDefaults(), end: cancel, slots: make(chan struct{}, callsAtOnceMax),
 		random: rand.New(rand.NewPCG(seed, 0)),

@@ -111,7 +111,7 @@ func newGuide(t *testing.T) *guideRig {
 // forget waits until the namespace is gone, which others want to make.
 func (g *guideRig) forget(ctx context.Context) {
 	namespaces := g.kube.CoreV1().Namespaces()
-	for deadline := time.Now().Add(settleMax); ; time.Sleep(pollEvery) {
+	for deadline := time.Now().Add(harness.SettleMax); ; time.Sleep(pollEvery) {
 		err := namespaces.Delete(ctx, docsNamespace, metav1.DeleteOptions{})
 		if apierrors.IsNotFound(err) {
 			return

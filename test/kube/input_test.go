@@ -83,12 +83,12 @@ func TestBadIdentity(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
-			env := append([]string{"HOME=" + t.TempDir(), "POD_NAME=", "POD_NAMESPACE="}, r.aws.Env...)
+			env := append([]string{"HOME=" + t.TempDir(), "POD_NAME=", "POD_NAMESPACE="}, r.AWS.Env()...)
 			p := harness.Start(t, harness.Command{
 				Env: append(env, c.env...),
 				Args: []string{
 					"serve", "--roles", "scheduler,dispatcher", "--membership", "kubernetes", "--listen", harness.FreeAddr(t),
-					"--store", "dynamodb", "--queue", "sqs", "--aws-prefix", r.aws.Prefix,
+					"--store", "dynamodb", "--queue", "sqs", "--aws-prefix", r.AWS.Prefix,
 				},
 			})
 			p.Result(unreachableMax).Refused(t, c.code, c.says...)
