@@ -62,8 +62,8 @@ func starts(s *harness.Site, tasks []harness.Task) []checker.Event {
 	return events
 }
 
-// takenOver waits until each task that began in the process began again, and returns how long after the moment
-// each did.
+// takenOver waits until each task that began in the process began again, and returns how long after the
+// moment each did.
 func takenOver(s *harness.Site, begun []checker.Event, pid int, since time.Time) []time.Duration {
 	s.T.Helper()
 	var all []time.Duration

@@ -16,8 +16,8 @@ const SettleMax = 2 * time.Minute
 
 // Options say what a site is.
 type Options struct {
-	// AWS has tables and queues in place of an embedded store; endpoints that are empty are those that all tests
-	// share.
+	// AWS has tables and queues in place of an embedded store; endpoints that are empty are those that all
+	// tests share.
 	AWS    *awslocal.Endpoints
 	Server ServerOptions      // of all servers
 	Client []sdk.ClientOption // of the client

@@ -51,8 +51,8 @@ const (
 	dueWithin = 3 * time.Second
 )
 
-// begin starts the load that all runs are under, some tasks a second for each partition, and returns once they
-// are due.
+// begin starts the load that all runs are under, some tasks a second for each partition, and returns once
+// they are due.
 func (r *rig) begin() *harness.Load {
 	r.T.Helper()
 	l := r.Load(harness.LoadOptions{CallEvery: 60 * time.Millisecond, TasksPerCallMax: 5, DueAfter: dueAfter, DueWithin: dueWithin})
