@@ -3,6 +3,8 @@ package awsfaults_test
 import (
 	"context"
 	"fmt"
+	"maps"
+	"slices"
 	"strconv"
 	"sync"
 	"testing"
@@ -67,11 +69,7 @@ func post(s *harness.Site, m *mailbox, name string, first time.Time, gap time.Du
 // delivered wants the server to know of each job that it was delivered.
 func delivered(s *harness.Site, m *mailbox) {
 	s.T.Helper()
-	tasks := make([]harness.Task, 0, len(m.posted))
-	for id := range m.posted {
-		tasks = append(tasks, harness.Task{ID: id})
-	}
-	for _, info := range s.Settle(harness.SettleMax, tasks) {
+	for _, info := range s.Settle(harness.SettleMax, slices.Collect(maps.Keys(m.posted))) {
 		if info.State != sdk.StateDelivered {
 			s.T.Errorf("task %s is %s in the end", info.ID, info.State)
 		}

@@ -20,7 +20,7 @@ func TestDynamoDBStopped(t *testing.T) {
 	s := newSite(t, plan{at: awslocal.Endpoints{DynamoDB: db.URL()}})
 	workers := pair(s, harness.WorkerOptions{Lease: patient})
 	busy := s.Schedule(harness.Wanted{Job: job.Job{Millis: (away() + 4*time.Second).Milliseconds()}})
-	s.History.StartOf(busy[0].ID, 0, harness.SettleMax)
+	s.History.StartOf(busy[0], 0, harness.SettleMax)
 	impatient := s.Supervise(harness.WorkerOptions{Lease: 15 * time.Second})
 	l := load(s.Client)
 	time.Sleep(2 * time.Second)
@@ -38,7 +38,7 @@ func TestDynamoDBStopped(t *testing.T) {
 	alive(s, workers...)
 	harness.Figure(t, "dynamodb_impatient_workers_ended", impatient.Deaths())
 	finish(s, "dynamodb", slices.Concat(busy, l.Stop()))
-	once := s.History.Count(func(e checker.Event) bool { return e.Kind == checker.Started && e.Task == string(busy[0].ID) })
+	once := s.History.Count(func(e checker.Event) bool { return e.Kind == checker.Started && e.Task == string(busy[0]) })
 	if once != 1 {
 		t.Errorf("the task that ran all the time was started %d times", once)
 	}

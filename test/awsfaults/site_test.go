@@ -52,7 +52,7 @@ func newSite(t *testing.T, p plan) *harness.Site {
 }
 
 // finish waits until all tasks have ended, judges the history and prints its figures.
-func finish(s *harness.Site, name string, acked []harness.Task) {
+func finish(s *harness.Site, name string, acked []sdk.ID) {
 	s.T.Helper()
 	began := time.Now()
 	infos := s.Finish(acked)

@@ -44,7 +44,7 @@ func slew(c *harness.Clock, by, lasts time.Duration) {
 const clockSlots = 10
 
 // busy has handlers at work in one worker, for longer than the test needs, and starts a second worker.
-func busy(s *harness.Site, first harness.WorkerOptions) (worker *harness.Worker, tasks []harness.Task, begun []checker.Event) {
+func busy(s *harness.Site, first harness.WorkerOptions) (worker *harness.Worker, tasks []sdk.ID, begun []checker.Event) {
 	s.T.Helper()
 	first.Slots, first.Lease = clockSlots, lease()
 	worker = s.Worker(first)

@@ -36,7 +36,7 @@ func TestLateReportsAreRefused(t *testing.T) {
 	}
 	claimed := time.Now()
 	s.Worker(harness.WorkerOptions{})
-	start := s.History.StartOf(task.ID, 0, soon)
+	start := s.History.StartOf(task, 0, soon)
 	harness.Within(t, "silent_claim_taken_over_after", time.UnixMicro(start.At).Sub(claimed), harness.LeaseMin+time.Second+slack)
 
 	for _, outcome := range []string{"success", "fatal_failure", "retriable_failure", "released"} {
@@ -53,7 +53,7 @@ func TestLateReportsAreRefused(t *testing.T) {
 	if err = api.FromWire(err); !errors.Is(err, api.ErrLeaseLost) {
 		t.Errorf("late heartbeat: %v, want the lease lost", err)
 	}
-	info := s.Settle(harness.SettleMax, []harness.Task{task})[0]
+	info := s.Settle(harness.SettleMax, []sdk.ID{task})[0]
 	if info.State != sdk.StateSuccess || info.Attempt != 2 || info.WorkerLost != 1 || info.Failures != 0 {
 		t.Errorf("%s at attempt %d, %d workers lost, %d failures", info.State, info.Attempt, info.WorkerLost, info.Failures)
 	}

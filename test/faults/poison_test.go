@@ -84,10 +84,10 @@ func heldUpMax(processes int) time.Duration {
 }
 
 // startFresh schedules a short task every now and then, until the returned function is called.
-func startFresh(s *harness.Site) func() []harness.Task {
-	stop, done := make(chan struct{}), make(chan []harness.Task)
+func startFresh(s *harness.Site) func() []sdk.ID {
+	stop, done := make(chan struct{}), make(chan []sdk.ID)
 	go func() {
-		var all []harness.Task
+		var all []sdk.ID
 		tick := time.NewTicker(freshEvery)
 		defer tick.Stop()
 		for {
@@ -104,7 +104,7 @@ func startFresh(s *harness.Site) func() []harness.Task {
 			}
 		}
 	}()
-	return func() []harness.Task {
+	return func() []sdk.ID {
 		close(stop)
 		return <-done
 	}

@@ -48,10 +48,10 @@ func TestServerKilled(t *testing.T) {
 
 // scheduling asks for a task every 5 ms, each in a call of its own and due within a second, until the
 // returned function is called.
-func scheduling(s *harness.Site) func() []harness.Task {
+func scheduling(s *harness.Site) func() []sdk.ID {
 	var (
 		mu    sync.Mutex
-		acked []harness.Task
+		acked []sdk.ID
 		calls sync.WaitGroup
 	)
 	ctx, cancel := context.WithCancel(context.Background())
@@ -74,7 +74,7 @@ func scheduling(s *harness.Site) func() []harness.Task {
 			}
 		}
 	})
-	return func() []harness.Task {
+	return func() []sdk.ID {
 		cancel()
 		calls.Wait()
 		return acked

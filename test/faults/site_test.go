@@ -50,14 +50,14 @@ func newSiteOf(t *testing.T, o harness.ServerOptions, lambda sdk.LambdaInfo) *ha
 }
 
 // warm waits until workers run tasks.
-func warm(s *harness.Site) { s.T.Helper(); s.Settle(soon, []harness.Task{s.One(job.Job{})}) }
+func warm(s *harness.Site) { s.T.Helper(); s.Settle(soon, []sdk.ID{s.One(job.Job{})}) }
 
 // starts waits until all tasks have started and returns the events.
-func starts(s *harness.Site, tasks []harness.Task) []checker.Event {
+func starts(s *harness.Site, tasks []sdk.ID) []checker.Event {
 	s.T.Helper()
 	events := make([]checker.Event, len(tasks))
 	for i := range tasks {
-		events[i] = s.History.StartOf(tasks[i].ID, 0, soon)
+		events[i] = s.History.StartOf(tasks[i], 0, soon)
 	}
 	return events
 }

@@ -71,9 +71,9 @@ func TestWorkerStoppedAndContinued(t *testing.T) {
 	woken := stopped.Continue()
 	var ended []time.Duration
 	for _, task := range tasks[:slots/2] {
-		end := s.History.EndOf(task.ID, 1, soon)
+		end := s.History.EndOf(task, 1, soon)
 		if end.Outcome != checker.Obeyed {
-			t.Errorf("the woken handler of %s ended as %q, want its context to end", task.ID, end.Outcome)
+			t.Errorf("the woken handler of %s ended as %q, want its context to end", task, end.Outcome)
 		}
 		ended = append(ended, time.Duration(end.At-woken.UnixMicro())*time.Microsecond)
 	}
@@ -109,7 +109,7 @@ func TestWorkerTerminatedObeying(t *testing.T) {
 	s.Worker(harness.WorkerOptions{Slots: 2 * slots, Lease: lease()})
 	other := s.One(job.Job{}) // the other one works
 
-	s.Settle(soon, []harness.Task{other})
+	s.Settle(soon, []sdk.ID{other})
 	at := ending.Terminate()
 	taken := takenOver(s, begun, ending.PID(), at)
 	harness.Within(t, "sigterm_obeying_code_0_after", ending.EndedAt(soon).Sub(at), time.Second+slack)

@@ -139,9 +139,6 @@ func tail(s string) string {
 // PID is the process id.
 func (p *Process) PID() int { return p.cmd.Process.Pid }
 
-// Exited is closed once the process is gone.
-func (p *Process) Exited() <-chan struct{} { return p.exited }
-
 // Alive reports whether the process is still there.
 func (p *Process) Alive() bool {
 	select {

@@ -15,8 +15,8 @@ import (
 	"github.com/kinesin-io/kinesin/test/checker"
 )
 
-// ReadyMax is how long a server may take to be ready.
-const ReadyMax = 30 * time.Second
+// readyMax is how long a server may take to be ready.
+const readyMax = 30 * time.Second
 
 // ServerOptions say how to run a server. The zero value is what `kinesin serve` does by default, at a
 // free port and in a new data directory.
@@ -66,7 +66,8 @@ func StartServer(tb testing.TB, o ServerOptions) *Server {
 func (s *Server) Start() {
 	s.tb.Helper()
 	s.Launch()
-	s.WaitReady()
+	s.WaitReadyz(readyMax, http.StatusOK)
+	s.options.History.Add(checker.Event{Kind: checker.ServerUp})
 }
 
 // Launch starts the server again, in its place.
@@ -88,13 +89,6 @@ func (s *Server) Launch() {
 
 // SetQueued says which way tasks go from the next start on.
 func (s *Server) SetQueued(queued bool) { s.options.Queued = queued }
-
-// WaitReady waits until the server says that it is ready.
-func (s *Server) WaitReady() {
-	s.tb.Helper()
-	s.WaitReadyz(ReadyMax, http.StatusOK)
-	s.options.History.Add(checker.Event{Kind: checker.ServerUp})
-}
 
 // WaitReadyz waits until /readyz answers with one of the statuses.
 func (s *Server) WaitReadyz(atMost time.Duration, statuses ...int) {

@@ -35,6 +35,7 @@ type Site struct {
 	Servers []*Server
 
 	options Options
+	lambda  string
 }
 
 // New is a site without servers. On AWS nothing is set up yet.
@@ -70,11 +71,16 @@ func (s *Site) Lambda(l sdk.LambdaInfo) {
 	if l.Mode == "" && l.BackoffMin == 0 {
 		l.BackoffMin, l.BackoffMax = 50*time.Millisecond, time.Second
 	}
-	s.Client = newClient(s.T, s.Servers[0], s.History, l, s.options.Client...)
+	s.lambda, s.Client = l.Name, s.At(s.Servers[0])
+	ctx, cancel := s.within()
+	defer cancel()
+	if _, _, err := s.CreateLambda(ctx, l); err != nil {
+		s.T.Fatal(err)
+	}
 }
 
 // Finish waits until all tasks have ended, and judges the history.
-func (s *Site) Finish(tasks []Task) []sdk.TaskInfo {
+func (s *Site) Finish(tasks []sdk.ID) []sdk.TaskInfo {
 	s.T.Helper()
 	infos := s.Settle(SettleMax, tasks)
 	s.History.Check(s.options.Bounds)

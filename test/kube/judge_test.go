@@ -61,7 +61,7 @@ func (r *rig) begin() *harness.Load {
 }
 
 // finish waits until all tasks have ended, and judges the run.
-func (r *rig) finish(name string, acked []harness.Task) {
+func (r *rig) finish(name string, acked []sdk.ID) {
 	r.T.Helper()
 	infos := r.Finish(acked)
 	harness.Figure(r.T, name+"_acked", checker.Summarize(r.History.Events()).Acked)
