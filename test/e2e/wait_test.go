@@ -5,6 +5,8 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+
+	"github.com/kinesin-io/kinesin/test/harness"
 )
 
 // awaitPIDs waits until a file names so many processes.
@@ -28,16 +30,6 @@ func awaitPIDs(t *testing.T, path string, n int) []int {
 func awaitGone(t *testing.T, pids []int) {
 	t.Helper()
 	for _, pid := range pids {
-		eventually(t, "process "+strconv.Itoa(pid)+" is gone", func() bool { return !runs(pid) })
+		eventually(t, "process "+strconv.Itoa(pid)+" is gone", func() bool { return !harness.Runs(pid) })
 	}
-}
-
-// runs reports whether a process runs: a dead one that nobody has asked after does not.
-func runs(pid int) bool {
-	stat, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/stat")
-	if err != nil {
-		return false
-	}
-	_, state, _ := strings.Cut(string(stat), ") ")
-	return !strings.HasPrefix(state, "Z") && !strings.HasPrefix(state, "X")
 }

@@ -1,9 +1,7 @@
 package faults_test
 
 import (
-	"os"
 	"strconv"
-	"strings"
 	"testing"
 	"time"
 
@@ -95,7 +93,7 @@ func groupsGone(s *harness.Site, begun []checker.Event, since time.Time) []time.
 	var all []time.Duration
 	for _, e := range begun {
 		deadline := time.Now().Add(harness.SettleMax)
-		for runs(e.PID) {
+		for harness.Runs(e.PID) {
 			if time.Now().After(deadline) {
 				s.T.Fatalf("command %d runs on", e.PID)
 			}
@@ -116,14 +114,4 @@ func takenByCommands(s *harness.Site, begun []checker.Event, since time.Time) []
 		all = append(all, takenOver(s, []checker.Event{e}, e.PID, since)...)
 	}
 	return all
-}
-
-// runs reports whether a process runs: a dead one that nobody has asked after does not.
-func runs(pid int) bool {
-	stat, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/stat")
-	if err != nil {
-		return false
-	}
-	_, state, _ := strings.Cut(string(stat), ") ")
-	return !strings.HasPrefix(state, "Z") && !strings.HasPrefix(state, "X")
 }

@@ -6,12 +6,13 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"runtime"
+	"strconv"
 	"strings"
-	"sync"
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/kinesin-io/kinesin/internal/loopback"
 )
 
 // ExitMax is how long a process may take to be gone once it was told to.
@@ -37,15 +38,14 @@ func (c Command) String() string { return filepath.Base(c.Path) + " " + strings.
 
 // Process is a running program in a process group of its own.
 type Process struct {
-	tb      testing.TB
-	name    string
-	cmd     *exec.Cmd
-	out     string // path of its standard output
-	err     string // and of its standard error
-	quiet   bool
-	started time.Time
-	exited  chan struct{} // closed once it is gone
-	endedAt time.Time     // valid once exited
+	*loopback.Process
+
+	tb    testing.TB
+	name  string
+	cmd   *exec.Cmd
+	out   string // path of its standard output
+	err   string // and of its standard error
+	quiet bool
 }
 
 // Start runs a program until the test is over at the latest.
@@ -64,7 +64,7 @@ func Start(tb testing.TB, c Command) *Process {
 		c.Path, c.Args = "/bin/sh", append([]string{"-c", script, c.Path}, c.Args...)
 	}
 	p := &Process{
-		tb: tb, name: name, quiet: c.quiet, exited: make(chan struct{}),
+		tb: tb, name: name, quiet: c.quiet,
 		out: filepath.Join(dir, "stdout"), err: filepath.Join(dir, "stderr"),
 	}
 	p.cmd = exec.Command(c.Path, c.Args...)
@@ -73,7 +73,6 @@ func Start(tb testing.TB, c Command) *Process {
 	if c.Stdin != "" {
 		p.cmd.Stdin = strings.NewReader(c.Stdin)
 	}
-	p.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
 	var files []*os.File
 	for _, path := range []string{p.out, p.err} {
 		f, err := os.Create(path)
@@ -83,49 +82,23 @@ func Start(tb testing.TB, c Command) *Process {
 		files = append(files, f)
 	}
 	p.cmd.Stdout, p.cmd.Stderr = files[0], files[1]
-	if err := spawn(p.cmd); err != nil {
-		tb.Fatalf("start %s: %v", name, err)
+	var err error
+	if p.Process, err = loopback.Start(p.cmd); err != nil {
+		tb.Fatal(err)
 	}
-	p.started = time.Now()
 	for _, f := range files {
 		_ = f.Close()
 	}
-	go p.wait()
 	tb.Cleanup(p.cleanup)
 	return p
-}
-
-// spawner is the thread that starts all processes: a process is killed when the thread that started it
-// ends, which must not happen before the test program does.
-var spawner = sync.OnceValue(func() chan<- func() {
-	work := make(chan func())
-	go func() {
-		runtime.LockOSThread()
-		for f := range work {
-			f()
-		}
-	}()
-	return work
-})
-
-func spawn(cmd *exec.Cmd) error {
-	result := make(chan error)
-	spawner() <- func() { result <- cmd.Start() }
-	return <-result
-}
-
-func (p *Process) wait() {
-	_ = p.cmd.Wait()
-	p.endedAt = time.Now()
-	close(p.exited)
 }
 
 // cleanup kills the whole group, so that children are gone as well.
 func (p *Process) cleanup() {
 	_ = syscall.Kill(-p.PID(), syscall.SIGKILL)
-	<-p.exited
+	<-p.Exited()
 	if p.tb.Failed() && !p.quiet {
-		p.tb.Logf("%s (pid %d, %v) said:\n%s", p.name, p.PID(), p.cmd.ProcessState, tail(p.Stdout()+p.Stderr()))
+		p.tb.Logf("%s (pid %d, %v) said:\n%s", p.name, p.PID(), p.State(), tail(p.Stdout()+p.Stderr()))
 	}
 }
 
@@ -134,19 +107,6 @@ func tail(s string) string {
 		return s
 	}
 	return "…" + s[len(s)-logTailBytes:]
-}
-
-// PID is the process id.
-func (p *Process) PID() int { return p.cmd.Process.Pid }
-
-// Alive reports whether the process is still there.
-func (p *Process) Alive() bool {
-	select {
-	case <-p.exited:
-		return false
-	default:
-		return true
-	}
 }
 
 // Signal sends a signal to the process alone.
@@ -162,7 +122,7 @@ func (p *Process) Kill() time.Time {
 	p.tb.Helper()
 	p.Signal(syscall.SIGKILL)
 	p.Wait(ExitMax)
-	return p.endedAt
+	return p.Gone()
 }
 
 // Wait waits for the process to end by itself and returns its exit status, or 128 and the number of the
@@ -170,21 +130,21 @@ func (p *Process) Kill() time.Time {
 func (p *Process) Wait(atMost time.Duration) int {
 	p.tb.Helper()
 	select {
-	case <-p.exited:
+	case <-p.Exited():
 	case <-time.After(atMost):
 		p.tb.Fatalf("%s did not end within %v", p.name, atMost)
 	}
-	if status, isStatus := p.cmd.ProcessState.Sys().(syscall.WaitStatus); isStatus && status.Signaled() {
+	if status, isStatus := p.State().Sys().(syscall.WaitStatus); isStatus && status.Signaled() {
 		return 128 + int(status.Signal())
 	}
-	return p.cmd.ProcessState.ExitCode()
+	return p.State().ExitCode()
 }
 
 // EndedAt waits for the process to end by itself and returns when it was gone.
 func (p *Process) EndedAt(atMost time.Duration) time.Time {
 	p.tb.Helper()
 	p.Wait(atMost)
-	return p.endedAt
+	return p.Gone()
 }
 
 // Stdout is what the process wrote to its standard output so far.
@@ -199,4 +159,14 @@ func read(path string) string {
 		return err.Error()
 	}
 	return string(bytes.ToValidUTF8(content, []byte("?")))
+}
+
+// Runs reports whether a process runs: a dead one that nobody has asked after does not.
+func Runs(pid int) bool {
+	stat, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/stat")
+	if err != nil {
+		return false
+	}
+	_, state, _ := strings.Cut(string(stat), ") ")
+	return !strings.HasPrefix(state, "Z") && !strings.HasPrefix(state, "X")
 }

@@ -54,8 +54,8 @@ func watched(tb testing.TB, h *History, c Command) *Worker {
 	tb.Helper()
 	w := &Worker{Process: Start(tb, c), history: h}
 	w.reaped.Go(func() {
-		<-w.exited
-		h.Add(checker.Event{Kind: checker.Died, At: w.endedAt.UnixMicro(), PID: w.PID()})
+		<-w.Exited()
+		h.Add(checker.Event{Kind: checker.Died, At: w.Gone().UnixMicro(), PID: w.PID()})
 	})
 	tb.Cleanup(func() {
 		w.cleanup()
@@ -122,7 +122,7 @@ func (s *Supervised) start(site *Site, o WorkerOptions) {
 	w := site.Worker(o)
 	s.workers = append(s.workers, w)
 	s.done.Go(func() {
-		<-w.exited
+		<-w.Exited()
 		s.start(site, o)
 	})
 }
