@@ -31,8 +31,8 @@ type History struct {
 	events []checker.Event // read so far
 }
 
-// NewHistory starts an empty history.
-func NewHistory(tb testing.TB) *History {
+// newHistory starts an empty history.
+func newHistory(tb testing.TB) *History {
 	tb.Helper()
 	path := filepath.Join(tb.TempDir(), "history.jsonl")
 	f, err := job.OpenLog(path)
@@ -189,8 +189,8 @@ func (h *History) Repeated() int {
 	return checker.Summarize(h.Events()).Repeated - failed
 }
 
-// Check fails the test for each breach of a rule.
-func (h *History) Check(o checker.Options) {
+// check fails the test for each breach of a rule.
+func (h *History) check(o checker.Options) {
 	h.tb.Helper()
 	const shownMax = 20
 	found := checker.Check(h.Events(), o)

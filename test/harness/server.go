@@ -28,10 +28,11 @@ type ServerOptions struct {
 	// tell that one is lost.
 	LeasesOnly bool
 	Env        []string
-	Host       string   // what to listen on, loopback among it; empty: loopback alone
-	History    *History // where kills are written down; may be nil
-	Clock      *Clock   // its wall clock; nil: the machine's
-	FilesMax   int      // how many files it may have open; 0: as many as the test
+	Host       string // what to listen on, loopback among it; empty: loopback alone
+	Clock      *Clock // its wall clock; nil: the machine's
+	FilesMax   int    // how many files it may have open; 0: as many as the test
+
+	history *History // where kills are written down; nil outside of a site
 }
 
 // MatchEnv is the setting by which a whole suite runs one way: with true, tasks go straight to workers that
@@ -67,7 +68,7 @@ func (s *Server) Start() {
 	s.tb.Helper()
 	s.Launch()
 	s.WaitReadyz(readyMax, http.StatusOK)
-	s.options.History.Add(checker.Event{Kind: checker.ServerUp})
+	s.options.history.Add(checker.Event{Kind: checker.ServerUp})
 }
 
 // Launch starts the server again, in its place.
@@ -133,14 +134,14 @@ func (s *Server) Fetch(path string) (status int, body string) {
 // Crash kills the server with SIGKILL.
 func (s *Server) Crash() {
 	s.tb.Helper()
-	s.options.History.Add(checker.Event{Kind: checker.ServerDown})
+	s.options.history.Add(checker.Event{Kind: checker.ServerDown})
 	s.Kill()
 }
 
 // Shutdown ends the server with SIGTERM and returns its exit status.
 func (s *Server) Shutdown() int {
 	s.tb.Helper()
-	s.options.History.Add(checker.Event{Kind: checker.ServerDown})
+	s.options.history.Add(checker.Event{Kind: checker.ServerDown})
 	s.Signal(syscall.SIGTERM)
 	return s.Wait(ExitMax)
 }
@@ -157,7 +158,7 @@ func (s *Server) Feed(input string, args ...string) Result {
 // CommandWorker starts `kinesin worker ARGS` at this server.
 func (s *Server) CommandWorker(args ...string) *Worker {
 	s.tb.Helper()
-	return watched(s.tb, s.options.History, Command{Args: append([]string{"worker"}, args...), Env: []string{"KINESIN_SERVER=" + s.URL}})
+	return watched(s.tb, s.options.history, Command{Args: append([]string{"worker"}, args...), Env: []string{"KINESIN_SERVER=" + s.URL}})
 }
 
 // Shown is a task as `kinesin get -o json` shows it.

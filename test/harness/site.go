@@ -41,7 +41,7 @@ type Site struct {
 // New is a site without servers. On AWS nothing is set up yet.
 func New(tb testing.TB, o Options) *Site {
 	tb.Helper()
-	s := &Site{T: tb, options: o, History: NewHistory(tb)}
+	s := &Site{T: tb, options: o, History: newHistory(tb)}
 	if o.AWS != nil {
 		s.AWS = newAWS(tb, *o.AWS)
 	}
@@ -52,7 +52,7 @@ func New(tb testing.TB, o Options) *Site {
 func (s *Site) Serve(args ...string) *Server {
 	s.T.Helper()
 	o := s.options.Server
-	o.History = s.History
+	o.history = s.History
 	if s.options.AWS != nil {
 		o.Args = append([]string{"--store", "dynamodb", "--queue", "sqs", "--aws-prefix", s.AWS.Prefix}, o.Args...)
 		o.Env = s.AWS.Env()
@@ -83,6 +83,6 @@ func (s *Site) Lambda(l sdk.LambdaInfo) {
 func (s *Site) Finish(tasks []sdk.ID) []sdk.TaskInfo {
 	s.T.Helper()
 	infos := s.Settle(SettleMax, tasks)
-	s.History.Check(s.options.Bounds)
+	s.History.check(s.options.Bounds)
 	return infos
 }
