@@ -113,11 +113,11 @@ test/crash: ## kill -9 loop against the real binary under load (KILLS=100); task
 
 .PHONY: test/faults
 test/faults: ## lost, stopped and poisoned workers, lost servers: the long form, both ways, with all figures (MATCH=both)
-	for match in $(WAYS); do KINESIN_MATCH=$$match KINESIN_FAULTS_LONG=1 go test -count=1 -timeout 30m -v -parallel 3 $(FAULTS); done
+	for match in $(WAYS); do KINESIN_MATCH=$$match KINESIN_LONG=1 go test -count=1 -timeout 30m -v -parallel 3 $(FAULTS); done
 
 .PHONY: test/aws/faults
 test/aws/faults: ## the same on DynamoDB Local and ElasticMQ, which are stopped, emptied and cut off: the long form, both ways (MATCH=both)
-	for match in $(WAYS); do KINESIN_MATCH=$$match KINESIN_FAULTS_LONG=1 go test -count=1 -timeout 40m -v -parallel 2 $(AWSFAULTS); done
+	for match in $(WAYS); do KINESIN_MATCH=$$match KINESIN_LONG=1 go test -count=1 -timeout 40m -v -parallel 2 $(AWSFAULTS); done
 
 .PHONY: test/sim
 test/sim: ## SEEDS=2000 seeds of a whole fleet in one process, from SEED=1; ONLY_FAULTS=0,3 and ONLY_ORDERS= take parts of a plan
@@ -125,7 +125,7 @@ test/sim: ## SEEDS=2000 seeds of a whole fleet in one process, from SEED=1; ONLY
 
 .PHONY: test/backlog
 test/backlog: ## a million tasks that wait, 50,000 that run and a million remnants in the embedded store: the long form
-	KINESIN_BACKLOG_LONG=1 go test -count=1 -timeout 20m -v $(BACKLOG)
+	KINESIN_LONG=1 go test -count=1 -timeout 20m -v $(BACKLOG)
 
 .PHONY: test/kube
 test/kube: $(GOTESTSUM) ## scheduler pods on a real control plane: scaled, updated, killed, cut off, misconfigured

@@ -11,7 +11,6 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
-	"syscall"
 	"time"
 
 	"k8s.io/client-go/kubernetes"
@@ -166,12 +165,6 @@ func (p *Plane) StopAPI() { p.api.kill() }
 
 // StartAPI starts the API server again in its place, and returns when it is ready.
 func (p *Plane) StartAPI(ctx context.Context) error { return p.api.start(ctx) }
-
-// FreezeAPI stops the API server's threads: connections stay open, and nothing is answered until ThawAPI.
-func (p *Plane) FreezeAPI() { p.api.signal(syscall.SIGSTOP) }
-
-// ThawAPI ends a FreezeAPI.
-func (p *Plane) ThawAPI() { p.api.signal(syscall.SIGCONT) }
 
 // Log is the end of what the programs have said.
 func (p *Plane) Log() string {

@@ -82,14 +82,6 @@ func (p *program) await(ctx context.Context) error {
 	}
 }
 
-func (p *program) signal(s syscall.Signal) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if p.proc != nil {
-		p.proc.Signal(s)
-	}
-}
-
 // kill returns when the program is gone.
 func (p *program) kill() {
 	p.mu.Lock()

@@ -22,17 +22,24 @@ const (
 type Process struct {
 	cmd    *exec.Cmd
 	exited chan struct{} // closed once it is gone
+	gone   time.Time     // valid once exited
 }
 
 // Spawn starts a program with the environment, its own one's if nil, and writes all it says to the log.
 func Spawn(path string, args, env []string, log *Log) (*Process, error) {
-	p := &Process{cmd: exec.Command(path, args...), exited: make(chan struct{})}
-	p.cmd.Env, p.cmd.Stdout, p.cmd.Stderr = env, log.file, log.file
+	cmd := exec.Command(path, args...)
+	cmd.Env, cmd.Stdout, cmd.Stderr = env, log.file, log.file
+	return Start(cmd)
+}
+
+// Start starts a program.
+func Start(cmd *exec.Cmd) (*Process, error) {
+	p := &Process{cmd: cmd, exited: make(chan struct{})}
 	p.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
 	started := make(chan error)
 	go p.run(started)
 	if err := <-started; err != nil {
-		return nil, fmt.Errorf("start %s: %w", path, err)
+		return nil, fmt.Errorf("start %s: %w", cmd.Path, err)
 	}
 	return p, nil
 }
@@ -47,6 +54,7 @@ func (p *Process) run(started chan<- error) {
 	started <- err
 	if err == nil {
 		_ = p.cmd.Wait()
+		p.gone = time.Now()
 	}
 }
 
@@ -62,6 +70,14 @@ func (p *Process) State() *os.ProcessState {
 		return nil
 	}
 	return p.cmd.ProcessState
+}
+
+// Gone is when the process ended. It is zero before that.
+func (p *Process) Gone() time.Time {
+	if p.Alive() {
+		return time.Time{}
+	}
+	return p.gone
 }
 
 // Alive reports whether the process is still there.

@@ -21,15 +21,18 @@ const refuseMax = 30 * time.Second
 
 // refused starts a server that cannot start, and checks the exit status and what it says; `aws setup` says
 // the same.
-func (s *site) refused(env []string, code int, texts ...string) {
-	s.t.Helper()
-	harness.Kinesin(s.t) // built before the time counts
+func (s site) refused(t *testing.T, env []string, code int, texts ...string) {
+	t.Helper()
+	harness.Kinesin(t) // built before the time counts
 	began := time.Now()
-	r := s.kinesin(env, "serve", "--store", "dynamodb", "--queue", "sqs", "--aws-prefix", s.prefix, "--listen", "127.0.0.1:0", "--log-level", "error")
+	r := harness.Command{
+		Args: []string{"serve", "--store", "dynamodb", "--queue", "sqs", "--aws-prefix", s.AWS.Prefix, "--listen", "127.0.0.1:0", "--log-level", "error"},
+		Env:  append(s.AWS.Env(), env...),
+	}.Run(t)
 	if took := time.Since(began); took > refuseMax {
-		s.t.Errorf("it took %v to say so", took)
+		t.Errorf("it took %v to say so", took)
 	}
-	r.Refused(s.t, code, texts...)
+	r.Refused(t, code, texts...)
 }
 
 // stub is an endpoint that refuses every request in the same way.
@@ -50,20 +53,20 @@ func stub(t *testing.T, code, message string, date func() time.Time) string {
 
 func TestNotSetUp(t *testing.T) {
 	s := newSite(t)
-	s.refused(nil, 3, s.prefix+"-tasks: table is missing", s.prefix+"-control", "SQS queue "+s.prefix+"-inbound is missing", "run: kinesin aws setup --aws-prefix "+s.prefix, s.aws.DynamoDB)
-	s.setup().Must(t)
-	server := s.serve()
-	s.run(0, "lambda", "create", "mail", "--priorities", "one").Must(t)
+	s.refused(t, nil, 3, s.AWS.Prefix+"-tasks: table is missing", s.AWS.Prefix+"-control", "SQS queue "+s.AWS.Prefix+"-inbound is missing", "run: kinesin aws setup --aws-prefix "+s.AWS.Prefix, s.AWS.DynamoDB)
+	s.AWS.Setup(t).Must(t)
+	server := s.Serve()
+	server.Run("lambda", "create", "mail", "--priorities", "one").Must(t)
 	server.Shutdown()
 	s.deleteQueue("mail-one")
-	s.refused(nil, 3, "SQS queue "+s.prefix+"-mail-one is missing", "kinesin aws setup")
+	s.refused(t, nil, 3, "SQS queue "+s.AWS.Prefix+"-mail-one is missing", "kinesin aws setup")
 }
 
 func TestATableWithAnotherKey(t *testing.T) {
 	s := newSite(t)
-	s.setup().Must(t)
-	client := dynamodb.NewFromConfig(s.aws.Config(t))
-	name := aws.String(s.prefix + "-schedule")
+	s.AWS.Setup(t).Must(t)
+	client := dynamodb.NewFromConfig(s.AWS.Config(t))
+	name := aws.String(s.AWS.Prefix + "-schedule")
 	if _, err := client.DeleteTable(t.Context(), &dynamodb.DeleteTableInput{TableName: name}); err != nil {
 		t.Fatal(err)
 	}
@@ -75,8 +78,8 @@ func TestATableWithAnotherKey(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s.refused(nil, 3, s.prefix+"-schedule: key is id S HASH, want ")
-	r := s.setup("-o", "json")
+	s.refused(t, nil, 3, s.AWS.Prefix+"-schedule: key is id S HASH, want ")
+	r := s.AWS.Setup(t, "-o", "json")
 	if r.Code != 3 || !strings.Contains(r.Stderr, "nothing was changed") || !strings.Contains(r.Stdout, `"differs"`) {
 		t.Errorf("setup says %+v", r)
 	}
@@ -84,7 +87,7 @@ func TestATableWithAnotherKey(t *testing.T) {
 
 func TestWhatIsWrongWithAWS(t *testing.T) {
 	s := newSite(t)
-	s.setup().Must(t)
+	s.AWS.Setup(t).Must(t)
 	l, err := new(net.ListenConfig).Listen(t.Context(), "tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
@@ -106,10 +109,10 @@ func TestWhatIsWrongWithAWS(t *testing.T) {
 		{"no such profile", []string{"AWS_PROFILE=nobody"}, 3, []string{"nobody"}},
 		{"endpoint down", []string{"AWS_ENDPOINT_URL_DYNAMODB=" + down}, 1, []string{"nothing answers dynamodb:DescribeTable at " + down}},
 		{"no such host", []string{"AWS_ENDPOINT_URL_DYNAMODB=http://dynamodb.nowhere.invalid"}, 1, []string{"dynamodb.nowhere.invalid"}},
-		{"endpoints swapped", []string{"AWS_ENDPOINT_URL_SQS=" + s.aws.DynamoDB}, 3, []string{"the endpoint does not know sqs:GetQueueUrl", "that of SQS?"}},
+		{"endpoints swapped", []string{"AWS_ENDPOINT_URL_SQS=" + s.AWS.DynamoDB}, 3, []string{"the endpoint does not know sqs:GetQueueUrl", "that of SQS?"}},
 		{"no URL", []string{"AWS_ENDPOINT_URL_DYNAMODB=not-a-url"}, 3, []string{`"not-a-url"`, "AWS_ENDPOINT_URL_DYNAMODB"}},
 		{"SQS down", []string{"AWS_ENDPOINT_URL_SQS=" + down}, 1, []string{"nothing answers sqs:GetQueueUrl at " + down, "(connection refused)"}},
-		{"something else", []string{"AWS_ENDPOINT_URL_DYNAMODB=" + s.aws.SQS}, 1, []string{"not by AWS"}},
+		{"something else", []string{"AWS_ENDPOINT_URL_DYNAMODB=" + s.AWS.SQS}, 1, []string{"not by AWS"}},
 		{
 			"denied",
 			[]string{"AWS_ENDPOINT_URL_DYNAMODB=" + stub(t, "AccessDeniedException", denied, nil)},
@@ -144,9 +147,7 @@ func TestWhatIsWrongWithAWS(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
-			one := *s
-			one.t = t
-			one.refused(c.env, c.code, c.texts...)
+			s.refused(t, c.env, c.code, c.texts...)
 		})
 	}
 }
@@ -168,6 +169,6 @@ func TestBadUsage(t *testing.T) {
 		{[]string{"aws", "setup", "--aws-prefix", strings.Repeat("x", 21)}, []string{"1 to 20 characters"}},
 		{[]string{"aws"}, []string{"a command is missing"}},
 	} {
-		s.kinesin(nil, c.args...).Refused(t, 2, c.texts...)
+		s.AWS.Run(t, c.args...).Refused(t, 2, c.texts...)
 	}
 }

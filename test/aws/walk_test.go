@@ -1,14 +1,13 @@
 package aws_test
 
 import (
-	"bytes"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/kinesin-io/kinesin/internal/loopback"
 	"github.com/kinesin-io/kinesin/test/harness"
 )
 
@@ -31,29 +30,18 @@ func read(t *testing.T, path string) string {
 	return string(text)
 }
 
-// python is an interpreter with what tools/python pins; the first time on a machine that is fetched.
-func python(t *testing.T) string {
-	t.Helper()
-	var said bytes.Buffer
-	install := exec.Command(filepath.Join(root, "tools", "python", "install"))
-	install.Stderr = &said
-	out, err := install.Output()
-	if err != nil {
-		t.Fatalf("tools/python/install: %v\n%s", err, said.String())
-	}
-	return strings.TrimSpace(string(out))
-}
-
 // consume runs the consumer of the page on a queue.
-func (s *site) consume(queue string) *harness.Process {
-	s.t.Helper()
+func (s site) consume(queue string) *harness.Process {
+	s.T.Helper()
 	script, err := filepath.Abs(consumer)
 	if err != nil {
-		s.t.Fatal(err)
+		s.T.Fatal(err)
 	}
-	return harness.Start(s.t, harness.Command{
-		Name: "consume.py", Path: python(s.t), Args: []string{script, s.prefix + "-" + queue}, Env: s.aws.Env(),
-	})
+	python, err := loopback.Installed("python")
+	if err != nil {
+		s.T.Fatal(err)
+	}
+	return harness.Start(s.T, harness.Command{Path: python, Args: []string{script, s.AWS.Prefix + "-" + queue}, Env: s.AWS.Env()})
 }
 
 // consumed waits for the consumer's line about a task, and returns the body.
@@ -93,46 +81,46 @@ func TestThePageShowsTheConsumer(t *testing.T) {
 // deliver lambda read by the page's consumer, from its row in the store and straight from the queue.
 func TestTheWayOfThePage(t *testing.T) {
 	s := newSite(t)
-	s.setup("--dry-run").Must(t)
-	s.setup().Must(t)
-	s.serve()
-	s.run(0, "lambda", "create", "greet").Must(t)
-	s.run(0, "lambda", "create", "invoices", "--mode", "deliver").Must(t)
+	s.AWS.Setup(t, "--dry-run").Must(t)
+	s.AWS.Setup(t).Must(t)
+	server := s.Serve()
+	server.Run("lambda", "create", "greet").Must(t)
+	server.Run("lambda", "create", "invoices", "--mode", "deliver").Must(t)
 
-	w := s.worker(0, "--lambda", "greet", "--", "sh", "-c", `echo "hello $(cat), attempt $KINESIN_ATTEMPT"`)
-	id := s.run(0, "schedule", "greet", "--in", "3s", "--payload", "Ada").Must(t)
-	s.run(0, "wait", id, "--timeout", "60s").Must(t)
+	w := server.CommandWorker("--lambda", "greet", "--", "sh", "-c", `echo "hello $(cat), attempt $KINESIN_ATTEMPT"`)
+	id := server.Run("schedule", "greet", "--in", "3s", "--payload", "Ada").Must(t)
+	server.Run("wait", id, "--timeout", "60s").Must(t)
 	if out := w.Stdout(); out != "hello Ada, attempt 1\n" {
 		t.Errorf("the worker printed %q", out)
 	}
 
 	c := s.consume("invoices-normal")
 	payload := `{"customer": 7, "total": "12.50"}`
-	text := s.run(0, "schedule", "invoices", "--in", "2s", "--payload", payload).Must(t)
+	text := server.Run("schedule", "invoices", "--in", "2s", "--payload", payload).Must(t)
 	if body := consumed(t, c, text); body != payload {
 		t.Errorf("consumed %q, want %q", body, payload)
 	}
-	if v := s.get(0, text); v.State != "delivered" {
+	if v := server.Get(text); v.State != "delivered" {
 		t.Errorf("%+v", v)
 	}
 	file := filepath.Join(t.TempDir(), "payload")
 	if err := os.WriteFile(file, []byte{0, 0xff}, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	binary := s.run(0, "schedule", "invoices", "--payload-file", file).Must(t)
+	binary := server.Run("schedule", "invoices", "--payload-file", file).Must(t)
 	if body := consumed(t, c, binary); body != `b'\x00\xff'` {
 		t.Errorf("consumed %q of a payload that is no text", body)
 	}
-	if body := consumed(t, c, s.run(0, "schedule", "invoices").Must(t)); body != "" {
+	if body := consumed(t, c, server.Run("schedule", "invoices").Must(t)); body != "" {
 		t.Errorf("consumed %q of no payload", body)
 	}
 
 	// What was scheduled while no server was told to deliver directly waits as a row of the store.
-	s.serve("--deliver-direct", "0s")
+	direct := s.Serve("--deliver-direct", "0s")
 	ahead := []string{"2s", "13s"} // near, and beyond what goes around the inbound queue
 	rows := make([]string, 0, len(ahead))
 	for _, at := range ahead {
-		rows = append(rows, s.run(1, "schedule", "invoices", "--in", at, "--payload", "row, due in "+at).Must(t))
+		rows = append(rows, direct.Run("schedule", "invoices", "--in", at, "--payload", "row, due in "+at).Must(t))
 	}
 	for i, at := range ahead {
 		if body := consumed(t, c, rows[i]); body != "row, due in "+at {

@@ -15,23 +15,21 @@ func TestInboundBufferHarmed(t *testing.T) {
 	t.Parallel()
 	shared := awslocal.Start(t)
 	db, queues := awslocal.NewProxy(t, shared.DynamoDB), awslocal.NewProxy(t, shared.SQS)
-	r := newRig(t, plan{
-		dynamo: db.URL(), sqs: queues.URL(), flags: []string{"--inbound-queue"}, queued: true,
-		roles: []string{"inbound", "scheduler,dispatcher,hsc"},
+	s := newSite(t, plan{
+		at:     awslocal.Endpoints{DynamoDB: db.URL(), SQS: queues.URL()},
+		server: harness.ServerOptions{Args: []string{"--inbound-queue"}, Queued: true},
+		roles:  []string{"inbound", "scheduler,dispatcher,hsc"},
 	})
-	workers := []*harness.Worker{
-		harness.StartWorker(t, r.worker(r.servers[1], patient)),
-		harness.StartWorker(t, r.worker(r.servers[1], patient)),
-	}
+	workers := pair(s, harness.WorkerOptions{Server: s.Servers[1], Lease: patient})
 	// Far enough ahead for the buffer.
-	l := harness.StartLoad(t, r.Client, harness.LoadOptions{
-		CallEvery: either(50*time.Millisecond, 150*time.Millisecond), DueAfter: 11 * time.Second, DueWithin: 4 * time.Second,
+	l := s.Load(harness.LoadOptions{
+		CallEvery: harness.Either(50*time.Millisecond, 150*time.Millisecond), DueAfter: 11 * time.Second, DueWithin: 4 * time.Second,
 	})
-	for range either(8, 2) {
+	for range harness.Either(8, 2) {
 		time.Sleep(up)
-		r.servers[0].Crash()
+		s.Servers[0].Crash()
 		time.Sleep(up / 3)
-		r.servers[0].Start()
+		s.Servers[0].Start()
 	}
 	for _, harm := range []func(){
 		queues.Refuse,
@@ -39,17 +37,17 @@ func TestInboundBufferHarmed(t *testing.T) {
 		func() { queues.BlackHole(awslocal.Replies) },
 	} {
 		harm()
-		time.Sleep(either(5*time.Second, 2*time.Second))
+		time.Sleep(harness.Either(5*time.Second, 2*time.Second))
 		queues.Heal()
 		time.Sleep(up / 3)
 	}
 	db.Reset(awslocal.Replies)
-	time.Sleep(either(5*time.Second, 2*time.Second))
+	time.Sleep(harness.Either(5*time.Second, 2*time.Second))
 	db.Heal()
 	time.Sleep(up / 3)
-	r.alive(workers...)
-	r.finish("buffer", l.Stop())
-	if s := checker.Summarize(r.history.Events()); s.Acked < 50 {
+	alive(s, workers...)
+	finish(s, "buffer", l.Stop())
+	if s := checker.Summarize(s.History.Events()); s.Acked < 50 {
 		t.Errorf("the run tested too little: %+v", s)
 	}
 }

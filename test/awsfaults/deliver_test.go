@@ -3,6 +3,8 @@ package awsfaults_test
 import (
 	"context"
 	"fmt"
+	"maps"
+	"slices"
 	"strconv"
 	"sync"
 	"testing"
@@ -21,32 +23,32 @@ import (
 func TestDeliveringSchedulerKilled(t *testing.T) {
 	t.Parallel()
 	const name, perSecond, firstIn = "letters", 100, 6 * time.Second
-	kills := either(8, 2)
-	r := newRig(t, plan{
-		roles: []string{"inbound", "scheduler,dispatcher"}, flags: []string{"--deliver-direct", "0s"},
+	kills := harness.Either(8, 2)
+	s := newSite(t, plan{
+		roles: []string{"inbound", "scheduler,dispatcher"}, server: harness.ServerOptions{Args: []string{"--deliver-direct", "0s"}},
 		policy: sdk.LambdaInfo{Name: name, Mode: "deliver", Priorities: []string{"normal"}},
 	})
-	m := newMailbox(t, r, r.aws.Prefix+"-"+name+"-normal")
+	m := newMailbox(s, s.AWS.Prefix+"-"+name+"-normal")
 	spread := time.Duration(kills) * 8 * time.Second
 	first := time.Now().Add(firstIn)
-	r.post(m, name, first, time.Second/perSecond, int(spread.Seconds())*perSecond)
+	post(s, m, name, first, time.Second/perSecond, int(spread.Seconds())*perSecond)
 	time.Sleep(time.Until(first))
 	for range kills {
 		time.Sleep(up)
-		m.await(m.due(time.Now().Add(-up/3)), settleMax) // no backlog of the last kill
-		r.servers[1].Crash()
+		m.await(m.due(time.Now().Add(-up/3)), harness.SettleMax) // no backlog of the last kill
+		s.Servers[1].Crash()
 		time.Sleep(up / 3)
-		r.servers[1].Start()
+		s.Servers[1].Start()
 	}
-	m.await(len(m.posted), settleMax)
-	r.delivered(m)
+	m.await(len(m.posted), harness.SettleMax)
+	delivered(s, m)
 	time.Sleep(up) // for what comes twice
 	m.judge("deliver", kills)
 }
 
 // post schedules jobs, one due every gap.
-func (r *rig) post(m *mailbox, name string, first time.Time, gap time.Duration, n int) {
-	r.t.Helper()
+func post(s *harness.Site, m *mailbox, name string, first time.Time, gap time.Duration, n int) {
+	s.T.Helper()
 	items := make([]sdk.Item, n)
 	for i := range items {
 		items[i] = sdk.Item{Lambda: name, Payload: fmt.Appendf(nil, `{"letter": %d}`, i), At: first.Add(time.Duration(i) * gap)}
@@ -54,9 +56,9 @@ func (r *rig) post(m *mailbox, name string, first time.Time, gap time.Duration, 
 	const perCall = 100
 	for start := 0; start < n; start += perCall {
 		batch := items[start:min(start+perCall, n)]
-		results, err := r.ScheduleMany(r.t.Context(), batch)
+		results, err := s.ScheduleMany(s.T.Context(), batch)
 		if err != nil {
-			r.t.Fatal(err)
+			s.T.Fatal(err)
 		}
 		for i := range results {
 			m.post(results[i].ID, letter{body: string(batch[i].Payload), due: results[i].Due})
@@ -65,15 +67,11 @@ func (r *rig) post(m *mailbox, name string, first time.Time, gap time.Duration, 
 }
 
 // delivered wants the server to know of each job that it was delivered.
-func (r *rig) delivered(m *mailbox) {
-	r.t.Helper()
-	tasks := make([]harness.Task, 0, len(m.posted))
-	for id := range m.posted {
-		tasks = append(tasks, harness.Task{ID: id})
-	}
-	for _, info := range r.Settle(settleMax, tasks) {
+func delivered(s *harness.Site, m *mailbox) {
+	s.T.Helper()
+	for _, info := range s.Settle(harness.SettleMax, slices.Collect(maps.Keys(m.posted))) {
 		if info.State != sdk.StateDelivered {
-			r.t.Errorf("task %s is %s in the end", info.ID, info.State)
+			s.T.Errorf("task %s is %s in the end", info.ID, info.State)
 		}
 	}
 }
@@ -86,7 +84,7 @@ type letter struct {
 
 // mailbox is a plain SQS client that reads a queue, and knows what should come.
 type mailbox struct {
-	t      *testing.T
+	t      testing.TB
 	client *sqs.Client
 	url    *string
 
@@ -99,20 +97,20 @@ type mailbox struct {
 }
 
 // newMailbox reads a queue until the test is over.
-func newMailbox(t *testing.T, r *rig, queue string) *mailbox {
-	t.Helper()
-	m := &mailbox{t: t, client: sqs.NewFromConfig(r.at.Config(t)), posted: map[sdk.ID]letter{}, seen: map[sdk.ID]int{}}
-	out, err := m.client.GetQueueUrl(t.Context(), &sqs.GetQueueUrlInput{QueueName: &queue})
+func newMailbox(s *harness.Site, queue string) *mailbox {
+	s.T.Helper()
+	m := &mailbox{t: s.T, client: sqs.NewFromConfig(s.AWS.Config(s.T)), posted: map[sdk.ID]letter{}, seen: map[sdk.ID]int{}}
+	out, err := m.client.GetQueueUrl(s.T.Context(), &sqs.GetQueueUrlInput{QueueName: &queue})
 	if err != nil {
-		t.Fatal(err)
+		s.T.Fatal(err)
 	}
 	m.url = out.QueueUrl
-	ctx, cancel := context.WithCancel(t.Context())
+	ctx, cancel := context.WithCancel(s.T.Context())
 	var all sync.WaitGroup
 	for range 2 {
 		all.Go(func() { m.read(ctx) })
 	}
-	t.Cleanup(func() { cancel(); all.Wait() })
+	s.T.Cleanup(func() { cancel(); all.Wait() })
 	return m
 }
 

@@ -17,31 +17,28 @@ import (
 func TestDynamoDBStopped(t *testing.T) {
 	t.Parallel()
 	db := awslocal.DynamoDB(t, awslocal.Options{DBPath: t.TempDir()})
-	r := newRig(t, plan{dynamo: db.URL()})
-	workers := []*harness.Worker{
-		harness.StartWorker(t, r.worker(r.servers[0], patient)),
-		harness.StartWorker(t, r.worker(r.servers[0], patient)),
-	}
-	busy := r.Schedule(harness.Wanted{Job: job.Job{Millis: (away() + 4*time.Second).Milliseconds()}})
-	r.history.StartOf(busy[0].ID, 0, settleMax)
-	impatient := harness.Supervise(t, r.worker(r.servers[0], 15*time.Second))
-	l := r.load(r.Client)
+	s := newSite(t, plan{at: awslocal.Endpoints{DynamoDB: db.URL()}})
+	workers := pair(s, harness.WorkerOptions{Lease: patient})
+	busy := s.Schedule(harness.Wanted{Job: job.Job{Millis: (away() + 4*time.Second).Milliseconds()}})
+	s.History.StartOf(busy[0], 0, harness.SettleMax)
+	impatient := s.Supervise(harness.WorkerOptions{Lease: 15 * time.Second})
+	l := load(s.Client)
 	time.Sleep(2 * time.Second)
 	var back time.Time
-	r.outage(func() {
+	s.History.Outage(func() {
 		db.Stop()
 		time.Sleep(away())
 		if err := db.Restart(t.Context()); err != nil {
 			t.Fatal(err)
 		}
 		back = time.Now()
-		harness.Within(t, "dynamodb_next_start_after", r.nextStart(back), 10*time.Second)
+		harness.Within(t, "dynamodb_next_start_after", s.History.NextStart(back), 10*time.Second)
 	})
 	time.Sleep(up)
-	r.alive(workers...)
+	alive(s, workers...)
 	harness.Figure(t, "dynamodb_impatient_workers_ended", impatient.Deaths())
-	r.finish("dynamodb", slices.Concat(busy, l.Stop()))
-	once := r.history.Count(func(e checker.Event) bool { return e.Kind == checker.Started && e.Task == string(busy[0].ID) })
+	finish(s, "dynamodb", slices.Concat(busy, l.Stop()))
+	once := s.History.Count(func(e checker.Event) bool { return e.Kind == checker.Started && e.Task == string(busy[0]) })
 	if once != 1 {
 		t.Errorf("the task that ran all the time was started %d times", once)
 	}
@@ -53,12 +50,9 @@ func TestSQSAway(t *testing.T) {
 	t.Parallel()
 	sqs := awslocal.SQS(t, awslocal.Options{})
 	proxy := awslocal.NewProxy(t, sqs.URL())
-	r := newRig(t, plan{sqs: proxy.URL(), queued: true})
-	workers := []*harness.Worker{
-		harness.StartWorker(t, r.worker(r.servers[0], patient)),
-		harness.StartWorker(t, r.worker(r.servers[0], patient)),
-	}
-	l := r.load(r.Client)
+	s := newSite(t, plan{at: awslocal.Endpoints{SQS: proxy.URL()}, server: harness.ServerOptions{Queued: true}})
+	workers := pair(s, harness.WorkerOptions{Lease: patient})
+	l := load(s.Client)
 	time.Sleep(2 * time.Second)
 	for _, fault := range []struct {
 		name       string
@@ -67,12 +61,12 @@ func TestSQSAway(t *testing.T) {
 		fault.end()
 		time.Sleep(away())
 		fault.begin()
-		harness.Within(t, "sqs_"+fault.name+"_next_start_after", r.nextStart(time.Now()), 10*time.Second)
+		harness.Within(t, "sqs_"+fault.name+"_next_start_after", s.History.NextStart(time.Now()), 10*time.Second)
 		time.Sleep(up)
 	}
-	r.alive(workers...)
-	r.finish("sqs_away", l.Stop())
-	if n := checker.Summarize(r.history.Events()).Deaths; n > 0 {
+	alive(s, workers...)
+	finish(s, "sqs_away", l.Stop())
+	if n := checker.Summarize(s.History.Events()).Deaths; n > 0 {
 		t.Errorf("%d workers ended", n)
 	}
 }
@@ -82,22 +76,22 @@ func TestSQSAway(t *testing.T) {
 func TestSQSLosesEverything(t *testing.T) {
 	t.Parallel()
 	sqs := awslocal.SQS(t, awslocal.Options{})
-	r := newRig(t, plan{sqs: sqs.URL()})
-	l := r.load(r.Client)
+	s := newSite(t, plan{at: awslocal.Endpoints{SQS: sqs.URL()}})
+	l := load(s.Client)
 	time.Sleep(3 * time.Second) // without a worker: messages wait in SQS
-	workers := []*harness.Worker{harness.StartWorker(t, r.worker(r.servers[0], patient))}
+	workers := []*harness.Worker{s.Worker(harness.WorkerOptions{Lease: patient})}
 	sqs.Kill()
 	time.Sleep(2 * time.Second)
 	if err := sqs.Restart(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	time.Sleep(3 * time.Second)
-	if said := r.servers[0].Stderr(); !strings.Contains(said, "kinesin aws setup") {
+	if said := s.Servers[0].Stderr(); !strings.Contains(said, "kinesin aws setup") {
 		t.Errorf("the log does not say what to do about missing queues:\n%s", said[max(0, len(said)-4000):])
 	}
-	r.aws.Setup(t)
-	harness.Within(t, "sqs_emptied_next_start_after", r.nextStart(time.Now()), 30*time.Second)
+	s.AWS.Setup(t).Must(t)
+	harness.Within(t, "sqs_emptied_next_start_after", s.History.NextStart(time.Now()), 30*time.Second)
 	time.Sleep(up)
-	r.alive(workers...)
-	r.finish("sqs_emptied", l.Stop())
+	alive(s, workers...)
+	finish(s, "sqs_emptied", l.Stop())
 }

@@ -16,36 +16,36 @@ const up = 1500 * time.Millisecond
 // Each role has a process of its own, and each of them is killed in turn, workers included.
 func TestEachRoleKilled(t *testing.T) {
 	t.Parallel()
-	r := newRig(t, plan{roles: []string{"inbound", "scheduler,dispatcher", "hsc"}})
+	s := newSite(t, plan{roles: []string{"inbound", "scheduler,dispatcher", "hsc"}})
 	for range 2 {
-		harness.Supervise(t, r.worker(r.servers[2], harness.LeaseMin))
+		s.Supervise(harness.WorkerOptions{Server: s.Servers[2], Lease: harness.LeaseMin})
 	}
-	victim := harness.Supervise(t, r.worker(r.servers[2], harness.LeaseMin))
-	l := r.load(r.Client)
+	victim := s.Supervise(harness.WorkerOptions{Server: s.Servers[2], Lease: harness.LeaseMin})
+	l := load(s.Client)
 	time.Sleep(up)
-	kills := either(10, 1)
+	kills := harness.Either(10, 1)
 	for range kills {
 		for i, name := range []string{"inbound", "scheduler", "hsc"} {
-			r.killed("roles_"+name, r.servers[i])
+			killed(s, "roles_"+name, s.Servers[i])
 		}
 		victim.Kill()
 		time.Sleep(up)
 	}
-	r.finish("roles", l.Stop())
-	if s := checker.Summarize(r.history.Events()); s.ServerKills != 3*kills || s.Deaths < kills || s.Acked < 50*kills {
+	finish(s, "roles", l.Stop())
+	if s := checker.Summarize(s.History.Events()); s.ServerKills != 3*kills || s.Deaths < kills || s.Acked < 50*kills {
 		t.Errorf("the run tested too little: %+v", s)
 	}
 }
 
 // killed kills a server, lets it be gone for a moment, and waits for work to go on.
-func (r *rig) killed(name string, s *harness.Server) {
-	r.t.Helper()
-	s.Crash()
+func killed(s *harness.Site, name string, server *harness.Server) {
+	s.T.Helper()
+	server.Crash()
 	time.Sleep(rand.N(up / 2))
 	began := time.Now()
-	s.Start()
-	harness.Figure(r.t, name+"_ready_after", time.Since(began))
-	harness.Figure(r.t, name+"_next_start_after", r.nextStart(began))
+	server.Start()
+	harness.Figure(s.T, name+"_ready_after", time.Since(began))
+	harness.Figure(s.T, name+"_next_start_after", s.History.NextStart(began))
 	time.Sleep(up/2 + rand.N(up))
 }
 
@@ -53,21 +53,21 @@ func (r *rig) killed(name string, s *harness.Server) {
 // a member: the other fires all of them. Then it comes back, and the other one is killed.
 func TestServersOfAFleetKilled(t *testing.T) {
 	t.Parallel()
-	r := newRig(t, plan{roles: []string{"", ""}})
+	s := newSite(t, plan{})
+	s.Serve()
 	var loads []*harness.Load
-	for _, s := range r.servers {
-		harness.StartWorker(t, r.worker(s, 30*time.Second))
-		c := r.At(s)
-		loads = append(loads, r.load(c))
+	for _, server := range s.Servers {
+		s.Worker(harness.WorkerOptions{Server: server, Lease: 30 * time.Second})
+		loads = append(loads, load(s.At(server)))
 	}
 	time.Sleep(up)
-	for range either(5, 1) {
-		for _, s := range r.servers {
-			s.Crash()
-			time.Sleep(either(12*time.Second, 8*time.Second))
-			s.Start()
+	for range harness.Either(5, 1) {
+		for _, server := range s.Servers {
+			server.Crash()
+			time.Sleep(harness.Either(12*time.Second, 8*time.Second))
+			server.Start()
 			time.Sleep(up)
 		}
 	}
-	r.finish("fleet", slices.Concat(loads[0].Stop(), loads[1].Stop()))
+	finish(s, "fleet", slices.Concat(loads[0].Stop(), loads[1].Stop()))
 }

@@ -14,22 +14,19 @@ import (
 func TestWayToDynamoDBHarmed(t *testing.T) {
 	t.Parallel()
 	proxy := awslocal.NewProxy(t, awslocal.Start(t).DynamoDB)
-	newRig(t, plan{dynamo: proxy.URL()}).harmed("way_to_dynamodb", proxy)
+	harmed(newSite(t, plan{at: awslocal.Endpoints{DynamoDB: proxy.URL()}}), "way_to_dynamodb", proxy)
 }
 
 func TestWayToSQSHarmed(t *testing.T) {
 	t.Parallel()
 	proxy := awslocal.NewProxy(t, awslocal.Start(t).SQS)
-	newRig(t, plan{sqs: proxy.URL(), queued: true}).harmed("way_to_sqs", proxy)
+	harmed(newSite(t, plan{at: awslocal.Endpoints{SQS: proxy.URL()}, server: harness.ServerOptions{Queued: true}}), "way_to_sqs", proxy)
 }
 
-func (r *rig) harmed(name string, p *awslocal.Proxy) {
-	r.t.Helper()
-	workers := []*harness.Worker{
-		harness.StartWorker(r.t, r.worker(r.servers[0], 15*time.Second)),
-		harness.StartWorker(r.t, r.worker(r.servers[0], 15*time.Second)),
-	}
-	l := r.load(r.Client)
+func harmed(s *harness.Site, name string, p *awslocal.Proxy) {
+	s.T.Helper()
+	workers := pair(s, harness.WorkerOptions{Lease: 15 * time.Second})
+	l := load(s.Client)
 	time.Sleep(up)
 	for _, harm := range []func(){
 		func() { p.Latency(200 * time.Millisecond) },
@@ -40,14 +37,14 @@ func (r *rig) harmed(name string, p *awslocal.Proxy) {
 		func() { p.BlackHole(awslocal.Replies) },
 	} {
 		harm()
-		time.Sleep(either(5*time.Second, 2*time.Second))
+		time.Sleep(harness.Either(5*time.Second, 2*time.Second))
 		p.Heal()
 		time.Sleep(time.Second)
 	}
-	harness.Within(r.t, name+"_next_start_after", r.nextStart(time.Now()), 5*time.Second)
-	r.alive(workers...)
-	r.finish(name, l.Stop())
-	if n := checker.Summarize(r.history.Events()).Deaths; n > 0 {
-		r.t.Errorf("%d workers ended", n)
+	harness.Within(s.T, name+"_next_start_after", s.History.NextStart(time.Now()), 5*time.Second)
+	alive(s, workers...)
+	finish(s, name, l.Stop())
+	if n := checker.Summarize(s.History.Events()).Deaths; n > 0 {
+		s.T.Errorf("%d workers ended", n)
 	}
 }

@@ -1,8 +1,6 @@
 package backlog
 
 import (
-	"log/slog"
-	"os"
 	"testing"
 	"time"
 
@@ -12,17 +10,6 @@ import (
 	"github.com/kinesin-io/kinesin/task"
 	"github.com/kinesin-io/kinesin/test/harness"
 )
-
-// long reports whether the run is the one whose figures are published.
-func long() bool { return os.Getenv("KINESIN_BACKLOG_LONG") != "" }
-
-// either is the first number in a long run, and the second otherwise.
-func either(inLong, inShort int) int {
-	if long() {
-		return inLong
-	}
-	return inShort
-}
 
 const (
 	// lateMax and memoryMax are bounds for a busy machine: the figures say how it really was.
@@ -57,16 +44,15 @@ func (s *site) figures(name string, since reads, readsMax float64, memoryBefore 
 
 func (s *site) lateness(name string, late []time.Duration) {
 	s.t.Helper()
-	harness.Figure(s.t, name+"_late_p50", late[len(late)/2])
-	harness.Figure(s.t, name+"_late_p99", late[len(late)*99/100])
-	harness.Within(s.t, name+"_late_max", late[len(late)-1], lateMax)
+	if worst := harness.Quantiles(s.t, name+"_late", late); worst > lateMax {
+		s.t.Errorf("%s: a task was %v late, want at most %v", name, worst, lateMax)
+	}
 }
 
 // A backlog of tasks that are due, and that no worker takes, is not read with every look, and delays no other
 // lambda.
 func TestTasksThatNoWorkerTakes(t *testing.T) {
-	skipShort(t)
-	n := either(1_000_000, 20_000)
+	n := harness.Either(1_000_000, 20_000)
 	s := newSite(t)
 	s.lambda("backlog")
 	s.lambda("other")
@@ -85,9 +71,8 @@ func TestTasksThatNoWorkerTakes(t *testing.T) {
 // Tasks of one partition that run for hours are not read with every look, and do not delay those that are due
 // beside them.
 func TestTasksThatRunForHours(t *testing.T) {
-	skipShort(t)
 	const slots = 10_000
-	n := either(50_000, 2_000)
+	n := harness.Either(50_000, 2_000)
 	s := newSite(t)
 	s.lambda("long")
 	memory := residentBytes(t)
@@ -106,14 +91,13 @@ func TestTasksThatRunForHours(t *testing.T) {
 // Wake-up rows of tasks that have ended, at the head of a partition: the process that made them ended before
 // it removed them. They are removed by the first pass, and delay nobody.
 func TestAHeadOfRemnants(t *testing.T) {
-	skipShort(t)
-	n := either(1_000_000, 20_000)
+	n := harness.Either(1_000_000, 20_000)
 	s := newSite(t)
 	s.lambda("crashed")
 	memory := residentBytes(t)
-	s.stop()
+	s.Stop()
 	p := s.partition("crashed")
-	s.leave(p, n)
+	harness.Leftovers(t, s.rows, p, n, nil)
 	harness.Figure(t, "remnants", n)
 	harness.Figure(t, "remnants_disk_before_mib", s.rows.Metrics().DiskBytes>>20)
 
@@ -148,7 +132,7 @@ func TestAHeadOfRemnants(t *testing.T) {
 // partition is the one of a lambda.
 func (s *site) partition(lambda string) task.Partition {
 	s.t.Helper()
-	lambdas := catalog.New(store.New(s.rows, store.Config{}), clock.Real(), slog.New(slog.DiscardHandler))
+	lambdas := catalog.New(store.New(s.rows, store.Config{}), clock.Real(), harness.Log(s.t))
 	entry, err := lambdas.Find(s.t.Context(), lambda)
 	if err != nil {
 		s.t.Fatal(err)
@@ -156,42 +140,9 @@ func (s *site) partition(lambda string) task.Partition {
 	return task.Partition{Lambda: entry.Ref}
 }
 
-// leave stores wake-up rows of an hour ago whose tasks have ended.
-func (s *site) leave(p task.Partition, n int) {
-	s.t.Helper()
-	rows, first := store.New(s.rows, store.Config{}), task.InstantOf(time.Now().Add(-time.Hour))
-	for begin := 0; begin < n; begin += batch {
-		var ops []store.Op
-		for i := begin; i < min(begin+batch, n); i++ {
-			due := first.Add(time.Duration(i) * time.Millisecond).CeilMillis()
-			t := task.Task{ID: task.NewID(first, 0, uint64(i)), Partition: p, State: task.Scheduled, Seq: 1, Created: first, Due: due}
-			t.Wake, t.WakeRow = t.Due, task.WakeRow{At: t.Due, Seq: 1}
-			ended := t
-			ended.State, ended.Seq, ended.Wake, ended.Ended, ended.ExpireAt = task.Success, 4, 0, t.Due, t.Due.Add(24*time.Hour)
-			ops = append(ops, store.Op{Kind: store.PutWakeup, Task: t}, store.Op{Kind: store.PutTask, Task: ended})
-		}
-		results, err := rows.Apply(s.t.Context(), ops)
-		if err != nil {
-			s.t.Fatal(err)
-		}
-		for _, err := range results {
-			if err != nil {
-				s.t.Fatal(err)
-			}
-		}
-	}
-}
-
 // remain reports whether there are wake-up rows of more than half an hour ago.
 func (s *site) remain(p task.Partition) bool {
 	through := task.InstantOf(time.Now().Add(-time.Minute))
 	rows, err := s.rows.Driver.ScanSchedule(s.t.Context(), p, store.WakeKey{}, through, 1)
 	return err != nil || len(rows) > 0
-}
-
-func skipShort(t *testing.T) {
-	t.Helper()
-	if testing.Short() {
-		t.Skip("stands for a minute before what it makes")
-	}
 }

@@ -9,6 +9,7 @@ import (
 	"github.com/kinesin-io/kinesin/internal/catalog"
 	"github.com/kinesin-io/kinesin/store"
 	"github.com/kinesin-io/kinesin/task"
+	"github.com/kinesin-io/kinesin/test/harness"
 )
 
 // A head of remnants, wake-up rows of tasks that have ended, is read once and deleted: each takes its part of
@@ -30,8 +31,12 @@ func TestUnitsOfAHeadOfRemnants(t *testing.T) {
 // readUnitsOfRemnants is what each of so many takes until all are gone.
 func readUnitsOfRemnants(t *testing.T, rows int) float64 {
 	t.Helper()
-	s := newSiteOf(t, siteOptions{single: true, before: func(d store.Driver, lambdas *catalog.Catalog) {
-		leaveRemnants(t, d, lambdas, rows)
+	s := newSite(t, options{single: true, before: func(d store.Driver, lambdas *catalog.Catalog) {
+		entry, _, err := lambdas.Create(t.Context(), task.Lambda{Name: "crashed", Priorities: []string{"normal"}, Shards: 1})
+		if err != nil {
+			t.Fatal(err)
+		}
+		harness.Leftovers(t, d, task.Partition{Lambda: entry.Ref}, rows, make([]byte, 100))
 	}})
 	deadline := time.Now().Add(time.Minute)
 	for tasks(s.now().writes) < float64(rows) && time.Now().Before(deadline) {
@@ -52,34 +57,4 @@ func ofTable(units map[string]float64, table string) (sum float64) {
 		}
 	}
 	return sum
-}
-
-// leaveRemnants stores wake-up rows of an hour ago whose tasks have ended, of a lambda of one partition.
-func leaveRemnants(t *testing.T, d store.Driver, lambdas *catalog.Catalog, n int) {
-	t.Helper()
-	entry, _, err := lambdas.Create(t.Context(), task.Lambda{Name: "crashed", Priorities: []string{"normal"}, Shards: 1})
-	if err != nil {
-		t.Fatal(err)
-	}
-	first := task.InstantOf(time.Now().Add(-time.Hour)).CeilMillis()
-	var ops []store.Op
-	for i := range n {
-		due := first.Add(time.Duration(i) * time.Millisecond)
-		one := task.Task{
-			ID: task.NewID(first, 0, uint64(i)), Partition: task.Partition{Lambda: entry.Ref}, State: task.Scheduled, Seq: 1,
-			Created: first, Due: due, Wake: due, WakeRow: task.WakeRow{At: due, Seq: 1}, Payload: make([]byte, 100), PayloadSize: 100,
-		}
-		ended := one
-		ended.State, ended.Seq, ended.Wake, ended.Ended, ended.ExpireAt = task.Success, 4, 0, due, due.Add(24*time.Hour)
-		ops = append(ops, store.Op{Kind: store.PutWakeup, Task: one}, store.Op{Kind: store.PutTask, Task: ended})
-	}
-	results, err := store.New(d, store.Config{}).Apply(t.Context(), ops)
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, err := range results {
-		if err != nil {
-			t.Fatal(err)
-		}
-	}
 }

@@ -6,16 +6,17 @@ import (
 	"time"
 
 	"github.com/kinesin-io/kinesin/sdk"
+	"github.com/kinesin-io/kinesin/test/harness"
 )
 
 // Tasks that come one by one share requests where they can wait for each other, and under load they share
 // messages.
 func TestSQSRequestsOfManagedTasks(t *testing.T) {
 	t.Parallel()
-	s := newSite(t, false)
-	s.lambda(t, sdk.LambdaInfo{Name: "managed"})
-	s.work(t, "managed", atOnce, sdk.Slots(100))
-	s.succeed(t, s.schedule(t, sdk.Item{Lambda: "managed"}))
+	s := newSite(t, options{})
+	s.Lambda(sdk.LambdaInfo{Name: "managed"})
+	harness.Work(s.Node, "managed", atOnce, sdk.Slots(100))
+	s.Succeed(s.Schedule(sdk.Item{Lambda: "managed"}))
 
 	plain := make([]sdk.Item, 500)
 	first := time.Now().Add(5 * time.Second)
@@ -23,14 +24,14 @@ func TestSQSRequestsOfManagedTasks(t *testing.T) {
 		plain[i] = sdk.Item{Lambda: "managed", At: first.Add(time.Duration(i) * 10 * time.Millisecond)}
 	}
 	before := s.now()
-	s.succeed(t, s.schedule(t, plain...))
+	s.Succeed(s.Schedule(plain...))
 	d := s.now().since(before)
 	t.Log(d.requests)
 	perTask(t, "plainly: SQS requests", float64(total(d.requests)), len(plain), 0.65)
 
 	burst := items(1000, sdk.Item{Lambda: "managed", In: 3 * time.Second})
 	before = s.now()
-	s.succeed(t, s.schedule(t, burst...))
+	s.Succeed(s.Schedule(burst...))
 	d = s.now().since(before)
 	t.Log(d.requests)
 	perTask(t, "under load: SQS requests", float64(total(d.requests)), len(burst), 0.2)
@@ -41,10 +42,10 @@ func TestSQSRequestsOfManagedTasks(t *testing.T) {
 func TestSQSRequestsEndToEnd(t *testing.T) {
 	t.Parallel()
 	const calls, most, triesMax = 1000, 0.65, 2
-	s := newInboundSite(t)
-	s.lambda(t, sdk.LambdaInfo{Name: "managed"})
-	s.work(t, "managed", atOnce, sdk.Slots(100))
-	s.succeed(t, s.schedule(t, sdk.Item{Lambda: "managed"}))
+	s := newSite(t, options{inbound: true})
+	s.Lambda(sdk.LambdaInfo{Name: "managed"})
+	harness.Work(s.Node, "managed", atOnce, sdk.Slots(100))
+	s.Succeed(s.Schedule(sdk.Item{Lambda: "managed"}))
 
 	// How many tasks happen to share a message is a matter of moments: 0.53 to 0.62 here. One run above it is
 	// no trend.
@@ -68,10 +69,10 @@ func (s *site) oneByOne(t *testing.T, calls int) (requests int) {
 	defer tick.Stop()
 	for i := range ids {
 		<-tick.C
-		group.Go(func() { ids[i] = s.schedule(t, sdk.Item{Lambda: "managed", In: 15 * time.Second})[0] })
+		group.Go(func() { ids[i] = s.Schedule(sdk.Item{Lambda: "managed", In: 15 * time.Second})[0] })
 	}
 	group.Wait()
-	s.succeed(t, ids)
+	s.Succeed(ids)
 	<-time.After(2 * time.Second) // deletes wait for company
 	d := s.now().since(before)
 	t.Log(d.requests)

@@ -3,7 +3,7 @@ package cost
 import (
 	"context"
 	"maps"
-	"net"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -12,19 +12,18 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
 	awssqs "github.com/aws/aws-sdk-go-v2/service/sqs"
 
-	"github.com/kinesin-io/kinesin/api"
 	"github.com/kinesin-io/kinesin/inbound/buffer/sqsbuffer"
 	"github.com/kinesin-io/kinesin/internal/awslocal"
 	"github.com/kinesin-io/kinesin/internal/catalog"
 	"github.com/kinesin-io/kinesin/internal/clock"
 	"github.com/kinesin-io/kinesin/internal/node"
 	"github.com/kinesin-io/kinesin/internal/sqsclient"
-	"github.com/kinesin-io/kinesin/partition"
 	"github.com/kinesin-io/kinesin/queue/sqs"
 	"github.com/kinesin-io/kinesin/sdk"
 	"github.com/kinesin-io/kinesin/store"
 	"github.com/kinesin-io/kinesin/store/dynamo"
 	"github.com/kinesin-io/kinesin/task"
+	"github.com/kinesin-io/kinesin/test/harness"
 )
 
 // near is less than the default, so that a task due in two seconds goes through the schedule table.
@@ -33,7 +32,7 @@ const near = 500 * time.Millisecond
 // site is a whole Kinesin on the emulators whose units and requests are counted.
 type site struct {
 	*meter
-	client *sdk.Client
+	*harness.Node
 }
 
 // meter counts what is used.
@@ -123,23 +122,12 @@ func (u used) since(before used) used {
 	return d
 }
 
-// newSite starts a node with all roles. Single requests tell what they consumed; those of many rows do not on
-// DynamoDB Local, and are what a server makes in production.
-func newSite(t *testing.T, single bool) *site {
-	t.Helper()
-	return newSiteOf(t, siteOptions{single: single})
-}
-
-// newInboundSite starts a node as it is by default, with an inbound queue; the requests to that count too.
-func newInboundSite(t *testing.T) *site {
-	t.Helper()
-	return newSiteOf(t, siteOptions{inbound: true})
-}
-
-// siteOptions are how a node is set up otherwise than by default.
-type siteOptions struct {
-	single  bool // each write is a request of its own, which tells what it consumed
-	inbound bool // with an inbound queue
+// options are how a node is set up otherwise than by default.
+type options struct {
+	// single makes each write a request of its own, which tells what it consumed; requests of many rows,
+	// which a server makes in production, do not on DynamoDB Local.
+	single  bool
+	inbound bool // with an inbound queue, requests to which count too
 	queued  bool // no task is matched with a waiting worker: all go through their queue
 	depth   int  // messages that a queue is fed up to; 0: as by default
 
@@ -147,30 +135,30 @@ type siteOptions struct {
 	before func(rows store.Driver, lambdas *catalog.Catalog)
 }
 
-func newSiteOf(t *testing.T, o siteOptions) *site {
+// newSite starts a node with all roles.
+func newSite(t *testing.T, o options) *site {
 	t.Helper()
-	single := o.single
 	aws := awslocal.Start(t)
-	prefix := strings.TrimSuffix(aws.Prefix(t), "-")
+	prefix := aws.Prefix(t)
 	s := &site{meter: &meter{writes: map[string]float64{}, reads: map[string]float64{}, requests: map[string]int{}}}
 	db := dynamodb.NewFromConfig(aws.Config(t))
 	if err := dynamo.Setup(t.Context(), db, prefix, dynamo.SetupOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	config := dynamo.Config{Prefix: prefix, Single: single, Clock: clock.Real()}
-	if single {
+	config := dynamo.Config{Prefix: prefix, Single: o.single, Clock: clock.Real()}
+	if o.single {
 		config.Observer.Consumed = s.consumed
 	}
 	rows := dynamo.New(db, config)
 	uncounted := dynamo.New(db, dynamo.Config{Prefix: prefix, Clock: clock.Real()})
-	lambdas := catalog.New(store.New(uncounted, store.Config{}), clock.Real(), logger(t))
+	lambdas := catalog.New(store.New(uncounted, store.Config{}), clock.Real(), harness.Log(t))
 	if o.before != nil {
 		o.before(uncounted, lambdas)
 	}
 	api, observer := awssqs.NewFromConfig(aws.Config(t)), &sqsclient.Observer{Request: s.requested}
 	queues := sqs.New(api, sqs.Config{
 		Codec:  sqs.Codec{Append: store.AppendTask, Decode: store.DecodeTask, Newer: store.ErrVersion},
-		Prefix: prefix, Clock: clock.Real(), Log: logger(t), Observer: observer,
+		Prefix: prefix, Clock: clock.Real(), Log: harness.Log(t), Observer: observer,
 		Lambda: func(ref uint32) (task.Lambda, bool) {
 			if l := lambdas.ByRef(ref); l != nil {
 				return l.Lambda, true
@@ -182,8 +170,7 @@ func newSiteOf(t *testing.T, o siteOptions) *site {
 		},
 		Lambdas: func() (all []task.Lambda) { return nil },
 	})
-	c := node.Config{Store: rows, Queue: queues, Clock: clock.Real(), Log: logger(t), Membership: partition.Static("one"), Window: 16 * time.Second}
-	c.NoMatch, c.QueueDepthMax = o.queued, o.depth
+	c := node.Config{Store: rows, Queue: queues, Window: 16 * time.Second, NoMatch: o.queued, QueueDepthMax: o.depth}
 	if o.inbound {
 		if _, err := sqsclient.Create(t.Context(), api, sqsbuffer.Queues(prefix)); err != nil {
 			t.Fatal(err)
@@ -192,107 +179,11 @@ func newSiteOf(t *testing.T, o siteOptions) *site {
 	} else {
 		c.Near, c.DeliverDirect = near, -1
 	}
-	n, err := node.New(t.Context(), c)
-	if err != nil {
-		t.Fatal(err)
-	}
-	s.client = serve(t, n)
+	s.Node = harness.RunNode(t, c)
 	return s
 }
 
-// serve runs a node on a port of its own until the test is over.
-func serve(t *testing.T, n *node.Node) *sdk.Client {
-	t.Helper()
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	http := api.NewServer(n.Handler())
-	ctx, cancel := context.WithCancel(context.WithoutCancel(t.Context()))
-	var group sync.WaitGroup
-	group.Go(func() { _ = n.Run(ctx) })
-	group.Go(func() { _ = http.Serve(listener) })
-	client, err := sdk.NewClient("http://" + listener.Addr().String())
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		client.Close()
-		cancel()
-		_ = http.Close()
-		group.Wait()
-		if err := n.Close(); err != nil {
-			t.Error(err)
-		}
-	})
-	return client
-}
-
-// work runs a worker for a lambda until the test is over.
-func (s *site) work(t *testing.T, lambda string, h func(ctx context.Context) error, options ...sdk.WorkerOption) {
-	t.Helper()
-	s.handle(t, lambda, func(ctx context.Context, _ *sdk.Task[[]byte]) error { return h(ctx) }, options...)
-}
-
-// handle is work with a handler that sees its task.
-func (s *site) handle(t *testing.T, lambda string, h sdk.Handler, options ...sdk.WorkerOption) {
-	t.Helper()
-	w := sdk.NewWorker(s.client, options...)
-	sdk.NewLambda[[]byte](lambda).Handle(w, h)
-	ctx, cancel := context.WithCancel(context.WithoutCancel(t.Context()))
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
-		_ = w.Run(ctx)
-	}()
-	t.Cleanup(func() {
-		cancel()
-		<-done
-	})
-}
-
-func atOnce(context.Context) error { return nil }
-
-// schedule accepts tasks and returns their ids.
-func (s *site) schedule(t *testing.T, items ...sdk.Item) []sdk.ID {
-	t.Helper()
-	results, err := s.client.ScheduleMany(t.Context(), items)
-	if err != nil {
-		t.Fatal(err)
-	}
-	ids := make([]sdk.ID, len(results))
-	for i := range results {
-		if results[i].Err != nil {
-			t.Fatal(results[i].Err)
-		}
-		ids[i] = results[i].ID
-	}
-	return ids
-}
-
-// succeed waits until all tasks have.
-func (s *site) succeed(t *testing.T, ids []sdk.ID) {
-	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
-	defer cancel()
-	results, err := s.client.Wait(ctx, ids...)
-	if err != nil {
-		t.Fatal(err)
-	}
-	for i := range results {
-		if results[i].Err != nil || results[i].Task.State != sdk.StateSuccess {
-			t.Fatalf("task %s: %v %v", ids[i], results[i].Task.State, results[i].Err)
-		}
-	}
-}
-
-func (s *site) lambda(t *testing.T, l sdk.LambdaInfo) {
-	t.Helper()
-	l.Priorities = []string{"normal"}
-	if _, _, err := s.client.CreateLambda(t.Context(), l); err != nil {
-		t.Fatal(err)
-	}
-}
+func atOnce(context.Context, *sdk.Task[[]byte]) error { return nil }
 
 // quiet waits until nothing more is written: a lazy delete may follow the end of a task.
 func (s *site) quiet(t *testing.T) used {
@@ -315,13 +206,7 @@ func (s *site) quiet(t *testing.T) used {
 	return last
 }
 
-func items(n int, item sdk.Item) []sdk.Item {
-	all := make([]sdk.Item, n)
-	for i := range all {
-		all[i] = item
-	}
-	return all
-}
+func items(n int, item sdk.Item) []sdk.Item { return slices.Repeat([]sdk.Item{item}, n) }
 
 func perTask(t *testing.T, what string, got float64, n int, most float64) {
 	t.Helper()

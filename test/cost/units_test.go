@@ -10,6 +10,7 @@ import (
 
 	"github.com/kinesin-io/kinesin/sdk"
 	"github.com/kinesin-io/kinesin/task"
+	"github.com/kinesin-io/kinesin/test/harness"
 )
 
 const n = 20 // tasks of a load
@@ -28,13 +29,13 @@ func TestWriteUnitsOfManagedTasks(t *testing.T) {
 	for way, queued := range map[string]bool{"matched": false, "through the queue": true} {
 		t.Run(way, func(t *testing.T) {
 			t.Parallel()
-			s := newSiteOf(t, siteOptions{single: true, queued: queued})
-			s.lambda(t, sdk.LambdaInfo{Name: "managed"})
-			s.lambda(t, sdk.LambdaInfo{Name: "soon", BackoffMin: time.Second, BackoffMax: time.Second})
-			s.lambda(t, sdk.LambdaInfo{Name: "later", BackoffMin: 18 * time.Second, BackoffMax: 18 * time.Second})
-			s.work(t, "managed", atOnce, sdk.Slots(n))
+			s := newSite(t, options{single: true, queued: queued})
+			s.Lambda(sdk.LambdaInfo{Name: "managed"})
+			s.Lambda(sdk.LambdaInfo{Name: "soon", BackoffMin: time.Second, BackoffMax: time.Second})
+			s.Lambda(sdk.LambdaInfo{Name: "later", BackoffMin: 18 * time.Second, BackoffMax: 18 * time.Second})
+			harness.Work(s.Node, "managed", atOnce, sdk.Slots(n))
 			for _, lambda := range []string{"soon", "later"} {
-				s.handle(t, lambda, failsOnce, sdk.Slots(n))
+				harness.Work(s.Node, lambda, failsOnce, sdk.Slots(n))
 			}
 			matched := map[bool]float64{false: 1}[queued]
 			for _, c := range []struct {
@@ -62,7 +63,7 @@ func TestWriteUnitsOfManagedTasks(t *testing.T) {
 						}
 					}
 					before := s.quiet(t)
-					s.succeed(t, s.schedule(t, load...))
+					s.Succeed(s.Schedule(load...))
 					if least = min(least, tasks(s.quiet(t).since(before).writes)); least <= c.units*n {
 						break
 					}
@@ -82,7 +83,7 @@ func TestReadUnitsOfWhatWaits(t *testing.T) {
 		return func(t *testing.T, s *site) {
 			t.Helper()
 			for range n / rows {
-				s.schedule(t, items(rows, sdk.Item{Lambda: "managed", In: time.Second})...)
+				s.Schedule(items(rows, sdk.Item{Lambda: "managed", In: time.Second})...)
 			}
 			<-time.After(4 * time.Second)
 		}
@@ -95,15 +96,15 @@ func TestReadUnitsOfWhatWaits(t *testing.T) {
 		"4,000 tasks that are due, and no worker": {backlog(5 * rows), 45},
 		"tasks that run": {func(t *testing.T, s *site) {
 			t.Helper()
-			s.work(t, "managed", func(ctx context.Context) error { <-ctx.Done(); return ctx.Err() }, sdk.Slots(rows))
-			s.schedule(t, items(rows, sdk.Item{Lambda: "managed", In: time.Second})...)
+			harness.Work(s.Node, "managed", func(ctx context.Context, _ *sdk.Task[[]byte]) error { <-ctx.Done(); return ctx.Err() }, sdk.Slots(rows))
+			s.Schedule(items(rows, sdk.Item{Lambda: "managed", In: time.Second})...)
 			<-time.After(65 * time.Second) // until they lie behind the margin of a look
 		}, 60}, // each of their task rows once in that time is 50, and all rows with every look, each 8 s, more than 100
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			s := newSiteOf(t, siteOptions{single: true, depth: 64})
-			s.lambda(t, sdk.LambdaInfo{Name: "managed", Timeout: time.Hour})
+			s := newSite(t, options{single: true, depth: 64})
+			s.Lambda(sdk.LambdaInfo{Name: "managed", Timeout: time.Hour})
 			c.prepare(t, s)
 			before := s.now()
 			<-time.After(span)
@@ -118,12 +119,12 @@ func TestReadUnitsOfWhatWaits(t *testing.T) {
 
 func TestWriteUnitsOfACancel(t *testing.T) {
 	t.Parallel()
-	s := newSite(t, true)
-	s.lambda(t, sdk.LambdaInfo{Name: "managed"})
-	ids := s.schedule(t, items(n, sdk.Item{Lambda: "managed", In: time.Hour})...)
+	s := newSite(t, options{single: true})
+	s.Lambda(sdk.LambdaInfo{Name: "managed"})
+	ids := s.Schedule(items(n, sdk.Item{Lambda: "managed", In: time.Hour})...)
 	before := s.quiet(t)
 	for _, id := range ids {
-		if outcome, err := s.client.Cancel(t.Context(), id); err != nil || outcome != "cancelled" {
+		if outcome, err := s.Client.Cancel(t.Context(), id); err != nil || outcome != "cancelled" {
 			t.Fatal(outcome, err)
 		}
 	}
@@ -132,13 +133,13 @@ func TestWriteUnitsOfACancel(t *testing.T) {
 
 func TestWriteUnitsOfADeliveredTask(t *testing.T) {
 	t.Parallel()
-	s := newSite(t, true)
-	s.lambda(t, sdk.LambdaInfo{Name: "deliver", Mode: task.Deliver.String()})
+	s := newSite(t, options{single: true})
+	s.Lambda(sdk.LambdaInfo{Name: "deliver", Mode: task.Deliver.String()})
 	before := s.quiet(t)
-	ids := s.schedule(t, items(n, sdk.Item{Lambda: "deliver", In: 2 * time.Second, Payload: []byte(`{"user":42}`)})...)
+	ids := s.Schedule(items(n, sdk.Item{Lambda: "deliver", In: 2 * time.Second, Payload: []byte(`{"user":42}`)})...)
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
-	if _, err := s.client.Wait(ctx, ids...); err != nil {
+	if _, err := s.Client.Wait(ctx, ids...); err != nil {
 		t.Fatal(err)
 	}
 	perTask(t, "deliver: write units", tasks(s.quiet(t).since(before).writes), n, 3)
@@ -149,9 +150,9 @@ func TestWriteUnitsOfADeliveredTask(t *testing.T) {
 func TestHeartbeatsCostByWorker(t *testing.T) {
 	t.Parallel()
 	const runs = 10 * time.Second
-	s := newSite(t, true)
-	s.lambda(t, sdk.LambdaInfo{Name: "long"})
-	s.work(t, "long", func(ctx context.Context) error {
+	s := newSite(t, options{single: true})
+	s.Lambda(sdk.LambdaInfo{Name: "long"})
+	harness.Work(s.Node, "long", func(ctx context.Context, _ *sdk.Task[[]byte]) error {
 		select {
 		case <-time.After(runs):
 		case <-ctx.Done():
@@ -162,7 +163,7 @@ func TestHeartbeatsCostByWorker(t *testing.T) {
 	var heartbeats [2]float64
 	for i, k := range []int{1, 10} {
 		before := s.quiet(t)
-		s.succeed(t, s.schedule(t, items(k, sdk.Item{Lambda: "long"})...))
+		s.Succeed(s.Schedule(items(k, sdk.Item{Lambda: "long"})...))
 		d := s.now().since(before)
 		heartbeats[i] = control(d.writes)
 		perTask(t, "running for three leases: write units", tasks(d.writes), k, 5+1)
@@ -176,8 +177,8 @@ func TestHeartbeatsCostByWorker(t *testing.T) {
 func TestReadUnitsOfAnIdlePartition(t *testing.T) {
 	t.Parallel()
 	const span = 32 * time.Second // two windows
-	s := newSite(t, true)
-	s.lambda(t, sdk.LambdaInfo{Name: "idle"})
+	s := newSite(t, options{single: true})
+	s.Lambda(sdk.LambdaInfo{Name: "idle"})
 	s.quiet(t)
 	before := s.now()
 	select {

@@ -31,8 +31,9 @@ func guideCommands(t *testing.T) []string {
 
 // guide runs the commands of the page below a directory of the test.
 type guide struct {
-	site
+	*harness.Server
 
+	t        *testing.T
 	root     string
 	commands []string
 }
@@ -57,19 +58,19 @@ func TestBackupGuide(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	g := guide{site: newSite(t), root: root, commands: guideCommands(t)}
-	g.run("lambda", "create", "work").Must(t)
-	ran := g.run("schedule", "work", "--in", "2s", "--key", "ran").Must(t)
-	later := g.run("schedule", "work", "--in", "1h", "--payload", "later").Must(t)
+	g := guide{Server: start(t), t: t, root: root, commands: guideCommands(t)}
+	g.Run("lambda", "create", "work").Must(t)
+	ran := g.Run("schedule", "work", "--in", "2s", "--key", "ran").Must(t)
+	later := g.Run("schedule", "work", "--in", "1h", "--payload", "later").Must(t)
 
 	for range 2 { // FILE, then DIR
 		if said := harness.Run(t, g.next("kinesin backup")...).Must(t); !strings.Contains(said, "backed up to "+root) {
 			t.Errorf("it says %q", said)
 		}
 	}
-	missed := g.run("schedule", "work", "--in", "1h").Must(t)
-	g.worker("--lambda", "work", "--", "true")
-	g.run("wait", ran, "--timeout", "20s").Must(t)
+	missed := g.Run("schedule", "work", "--in", "1h").Must(t)
+	g.CommandWorker("--lambda", "work", "--", "true")
+	g.Run("wait", ran, "--timeout", "20s").Must(t)
 	g.Crash()
 
 	first := g.next("kinesin restore")
@@ -83,9 +84,9 @@ func TestBackupGuide(t *testing.T) {
 	harness.Run(t, g.next("kinesin restore")...).Must(t)
 
 	serve := g.next("kinesin serve")
-	look := site{harness.StartServer(t, harness.ServerOptions{Dir: serve[2], Args: serve[3:]}), t}
-	var rows []view
-	look.run(g.next("kinesin list")...).JSON(t, &rows)
+	look := harness.StartServer(t, harness.ServerOptions{Dir: serve[2], Args: serve[3:]})
+	var rows []harness.Shown
+	look.Run(g.next("kinesin list")...).JSON(t, &rows)
 	states := map[string]string{}
 	for i := range rows {
 		states[rows[i].ID] = rows[i].State
@@ -93,22 +94,22 @@ func TestBackupGuide(t *testing.T) {
 	if states[ran] != "enqueued" || states[later] != "scheduled" || len(states) != 2 {
 		t.Errorf("%v are there, want %s and %s", states, ran, later)
 	}
-	look.run("get", missed).Refused(t, 1, missed)
+	look.Run("get", missed).Refused(t, 1, missed)
 	time.Sleep(time.Second) // nothing starts
-	if v := look.get(ran); v.State != "enqueued" {
+	if v := look.Get(ran); v.State != "enqueued" {
 		t.Errorf("the overdue task is %s with the role inbound alone", v.State)
 	}
 	cancel := g.next("kinesin cancel")
-	look.run(append(cancel[:len(cancel)-1], ran)...).Must(t)
+	look.Run(append(cancel[:len(cancel)-1], ran)...).Must(t)
 	if code := look.Shutdown(); code != 0 {
 		t.Errorf("exit status %d", code)
 	}
 
-	restored := site{harness.StartServer(t, harness.ServerOptions{Dir: filepath.Join(root, "lib", "kinesin")}), t}
-	soonDue := restored.run("schedule", "work").Must(t)
-	restored.worker("--lambda", "work", "--", "true")
-	restored.run("wait", soonDue, "--timeout", "20s").Must(t)
-	if v := restored.get(ran); v.State != "cancelled" {
+	restored := harness.StartServer(t, harness.ServerOptions{Dir: filepath.Join(root, "lib", "kinesin")})
+	soonDue := restored.Run("schedule", "work").Must(t)
+	restored.CommandWorker("--lambda", "work", "--", "true")
+	restored.Run("wait", soonDue, "--timeout", "20s").Must(t)
+	if v := restored.Get(ran); v.State != "cancelled" {
 		t.Errorf("what was cancelled is %s", v.State)
 	}
 	harness.Run(t, g.next("kinesin restore")...).Must(t)
@@ -124,7 +125,7 @@ func TestBackupSchedules(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := newSite(t)
+	s := start(t)
 	bin := filepath.Dir(harness.Kinesin(t))
 	for name, form := range map[string]*regexp.Regexp{
 		"systemd": regexp.MustCompile(`(?m)^ExecStart=/bin/sh -c '(.*)'$`),
@@ -158,15 +159,15 @@ type backupObject struct {
 // TestBackupOfAServerAtWork makes backups while tasks are scheduled: what was acknowledged before each began
 // is in it.
 func TestBackupOfAServerAtWork(t *testing.T) {
-	s := newSite(t)
-	s.run("lambda", "create", "work").Must(t)
+	s := start(t)
+	s.Run("lambda", "create", "work").Must(t)
 	line := `{"lambda":"work","in":"1h","payload":"` + strings.Repeat("x", 300) + "\"}\n"
 	dir := filepath.Join(t.TempDir(), "backup") + "/"
 	acked := 0
 	done := make(chan int)
 	for round := range 3 {
 		go func() {
-			r := s.feed(strings.Repeat(line, 5000), "schedule", "--batch", "-")
+			r := s.Feed(strings.Repeat(line, 5000), "schedule", "--batch", "-")
 			done <- strings.Count("\n"+r.Stdout, "\nk1") // an id may have k1 in it once more
 		}()
 		path := dir
@@ -174,7 +175,7 @@ func TestBackupOfAServerAtWork(t *testing.T) {
 			path = filepath.Join(t.TempDir(), "backup.tar")
 		}
 		var made backupObject
-		s.run("backup", path, "-o", "json").JSON(t, &made)
+		s.Run("backup", path, "-o", "json").JSON(t, &made)
 		acknowledged := acked
 		acked += <-done
 		if round == 2 && made.SentBytes >= made.Bytes {
@@ -193,27 +194,27 @@ func TestBackupOfAServerAtWork(t *testing.T) {
 // TestBackupThatIsInterrupted kills the command and the server in the middle: the backup before it is still
 // one, and nothing else is.
 func TestBackupThatIsInterrupted(t *testing.T) {
-	s := newSite(t)
-	s.run("lambda", "create", "work").Must(t)
+	s := start(t)
+	s.Run("lambda", "create", "work").Must(t)
 	line := `{"lambda":"work","in":"1h","payload":"%s"}` + "\n"
 	var lines strings.Builder
 	for n := range 400 { // 40 MB that do not compress: the server reads 64 MiB a second
 		fmt.Fprintf(&lines, line, random(75_000, n))
 	}
-	if r := s.feed(lines.String(), "schedule", "--batch", "-"); r.Code != 0 {
+	if r := s.Feed(lines.String(), "schedule", "--batch", "-"); r.Code != 0 {
 		t.Fatal(r.Stderr)
 	}
 	root := t.TempDir()
 	dir, file := filepath.Join(root, "dir")+"/", filepath.Join(root, "file.tar")
 	interrupted := func(path string, end func(*harness.Process)) harness.Result {
-		p := harness.Start(t, harness.Command{Name: "backup", Path: harness.Kinesin(t), Args: []string{"backup", path, "--server", s.URL}, Quiet: true})
+		p := harness.Start(t, harness.Command{Args: []string{"backup", path, "--server", s.URL}})
 		pattern := map[string]string{dir: filepath.Join(root, "dir", "files", "file.unfinished"), file: file + ".unfinished"}[path]
 		eventually(t, "it has begun", func() bool {
 			all, err := filepath.Glob(pattern)
 			return err == nil && slices.ContainsFunc(all, func(name string) bool { info, err := os.Stat(name); return err == nil && info.Size() > 1<<20 })
 		})
 		end(p)
-		return harness.Result{Code: p.Wait(soon), Stdout: p.Stdout(), Stderr: p.Stderr()}
+		return p.Result(soon)
 	}
 	try := func(path string) harness.Result {
 		return harness.Run(t, "restore", path, "--data", filepath.Join(t.TempDir(), "data"))
@@ -231,37 +232,37 @@ func TestBackupThatIsInterrupted(t *testing.T) {
 			}
 		}
 	}
-	s.run("backup", file).Must(t)
+	s.Run("backup", file).Must(t)
 	interrupted(file, func(*harness.Process) { s.Crash() }).Refused(t, 1, "not complete")
 	try(file).Must(t)
 	s.Start()
 	if _, err := os.Stat(filepath.Join(s.Dir, "snapshot")); err == nil {
 		t.Error("a killed server left its snapshot")
 	}
-	s.run("backup", dir).Must(t)
+	s.Run("backup", dir).Must(t)
 	try(dir).Must(t)
 }
 
 // TestBackupBadInput gives both commands what they cannot do.
 func TestBackupBadInput(t *testing.T) {
-	s := newSite(t)
-	s.run("lambda", "create", "work").Must(t)
+	s := start(t)
+	s.Run("lambda", "create", "work").Must(t)
 	root := t.TempDir()
 	file, data := filepath.Join(root, "b.tar"), filepath.Join(root, "data")
 	other := filepath.Join(root, "other")
 	if err := os.MkdirAll(filepath.Join(other, "photos"), 0o700); err != nil {
 		t.Fatal(err)
 	}
-	s.run("backup").Refused(t, 2, "FILE or DIR")
-	s.run("backup", file, file).Refused(t, 2, "one argument too many")
-	s.run("backup", other).Refused(t, 1, "photos", "no part of one")
-	s.run("backup", filepath.Join(root, "none", "b.tar")).Refused(t, 1, "no such file or directory")
-	s.run("backup", "/dev/null").Refused(t, 1, "/dev/null", "neither a file nor a directory")
+	s.Run("backup").Refused(t, 2, "FILE or DIR")
+	s.Run("backup", file, file).Refused(t, 2, "one argument too many")
+	s.Run("backup", other).Refused(t, 1, "photos", "no part of one")
+	s.Run("backup", filepath.Join(root, "none", "b.tar")).Refused(t, 1, "no such file or directory")
+	s.Run("backup", "/dev/null").Refused(t, 1, "/dev/null", "neither a file nor a directory")
 	harness.Run(t, "backup", file, "--server", harness.FreeAddr(t)).Refused(t, 1, "cannot reach a server")
 	if left, err := filepath.Glob(file + "*"); err != nil || len(left) != 0 {
 		t.Errorf("%v left", left)
 	}
-	s.run("backup", file).Must(t)
+	s.Run("backup", file).Must(t)
 
 	harness.Run(t, "restore", file).Refused(t, 2, "--data")
 	harness.Run(t, "restore", "--data", data).Refused(t, 2, "FILE or DIR")

@@ -19,21 +19,18 @@ func serve(t *testing.T, args ...string) harness.Result {
 }
 
 func TestDataDirectoryInUse(t *testing.T) {
-	s := newSite(t)
+	s := start(t)
 	serve(t, "--data", s.Dir, "--listen", harness.FreeAddr(t)).Refused(t, 1, s.Dir, "in use by another process")
-	s.run("lambda", "create", "still-there").Must(t)
+	s.Run("lambda", "create", "still-there").Must(t)
 }
 
 func TestPortInUse(t *testing.T) {
-	s := newSite(t)
+	s := start(t)
 	dir := filepath.Join(t.TempDir(), "other")
 	serve(t, "--data", dir, "--listen", s.Addr).Refused(t, 1, s.Addr, "in use", "--listen")
 }
 
 func TestListenBeyondLoopback(t *testing.T) {
-	if testing.Short() {
-		t.Skip("runs real processes")
-	}
 	t.Parallel()
 	dir := filepath.Join(t.TempDir(), "data")
 	for _, addr := range []string{"0.0.0.0:7070", ":7070", "[::]:7070", "10.1.2.3:7070", "example.org:7070"} {
@@ -48,10 +45,10 @@ func TestListenBeyondLoopback(t *testing.T) {
 // damaged is a data directory of a server that was stopped, with some tasks in it.
 func damaged(t *testing.T) string {
 	t.Helper()
-	s := newSite(t)
-	s.run("lambda", "create", "work").Must(t)
+	s := start(t)
+	s.Run("lambda", "create", "work").Must(t)
 	lines := strings.Repeat(`{"lambda":"work","in":"1h","payload":"`+strings.Repeat("x", 500)+"\"}\n", 2000)
-	if r := s.feed(lines, "schedule", "--batch", "-"); r.Code != 0 {
+	if r := s.Feed(lines, "schedule", "--batch", "-"); r.Code != 0 {
 		t.Fatal(r.Stderr)
 	}
 	s.Shutdown()
@@ -106,14 +103,11 @@ func TestTruncatedManifest(t *testing.T) {
 
 // Bytes that flipped in the log, with good ones behind them, are damage and no torn end.
 func TestCorruptLog(t *testing.T) {
-	if testing.Short() {
-		t.Skip("runs real processes")
-	}
-	s := newSite(t)
-	s.run("lambda", "create", "work").Must(t)
+	s := start(t)
+	s.Run("lambda", "create", "work").Must(t)
 	line := `{"lambda":"work","in":"1h","payload":"` + strings.Repeat("x", 500) + "\"}\n"
 	for range 5 {
-		if r := s.feed(strings.Repeat(line, 200), "schedule", "--batch", "-"); r.Code != 0 {
+		if r := s.Feed(strings.Repeat(line, 200), "schedule", "--batch", "-"); r.Code != 0 {
 			t.Fatal(r.Stderr)
 		}
 	}
@@ -127,19 +121,19 @@ func TestCorruptLog(t *testing.T) {
 func TestCorruptTable(t *testing.T) {
 	dir := damaged(t)
 	// The log becomes a table when the directory is opened again.
-	s := site{harness.StartServer(t, harness.ServerOptions{Dir: dir}), t}
-	s.run("lambda", "create", "other").Must(t)
+	s := harness.StartServer(t, harness.ServerOptions{Dir: dir})
+	s.Run("lambda", "create", "other").Must(t)
 	s.Shutdown()
 	table := find(t, filepath.Join(dir, "*.sst"))
 	flip(t, table)
 	s.Launch()
 	s.WaitReadyz(soon, 503)
 	eventually(t, "/readyz names the file", func() bool {
-		_, why := fetch(t, s.URL+"/readyz")
+		_, why := s.Fetch("/readyz")
 		return strings.Contains(why, filepath.Base(table))
 	})
 	eventually(t, "/metrics counts the file", func() bool {
-		_, metrics := fetch(t, s.URL+"/metrics")
+		_, metrics := s.Fetch("/metrics")
 		return strings.Contains(metrics, "kinesin_store_damaged_files 1\n")
 	})
 	for _, text := range []string{"damaged", filepath.Base(table), "data salvage"} {
@@ -148,9 +142,9 @@ func TestCorruptTable(t *testing.T) {
 		}
 	}
 	harness.NoTrace(t, s.Stderr())
-	w := s.worker("--lambda", "other", "--", "true")
-	id := s.run("schedule", "other").Must(t)
-	s.run("wait", id, "--timeout", "20s").Must(t)
+	w := s.CommandWorker("--lambda", "other", "--", "true")
+	id := s.Run("schedule", "other").Must(t)
+	s.Run("wait", id, "--timeout", "20s").Must(t)
 	w.Signal(syscall.SIGTERM)
 	w.Wait(soon)
 	harness.Run(t, "data", "verify", "--data", dir).Refused(t, 1, dir, "in use by another process")
@@ -165,8 +159,8 @@ func TestCorruptTable(t *testing.T) {
 		t.Errorf("the salvage does not say what was lost:\n%s", lost)
 	}
 	verdict := harness.Run(t, "data", "verify", "--data", out).Must(t)
-	salvaged := site{harness.StartServer(t, harness.ServerOptions{Dir: out}), t}
-	if v := salvaged.get(id); v.State != "success" {
+	salvaged := harness.StartServer(t, harness.ServerOptions{Dir: out})
+	if v := salvaged.Get(id); v.State != "success" {
 		t.Errorf("the salvaged task is %s; %s", v.State, verdict)
 	}
 }
@@ -174,7 +168,7 @@ func TestCorruptTable(t *testing.T) {
 func TestMissingTable(t *testing.T) {
 	dir := damaged(t)
 	for range 2 {
-		s := site{harness.StartServer(t, harness.ServerOptions{Dir: dir}), t}
+		s := harness.StartServer(t, harness.ServerOptions{Dir: dir})
 		s.Shutdown()
 	}
 	if err := os.Remove(find(t, filepath.Join(dir, "*.sst"))); err != nil {
@@ -193,9 +187,6 @@ func TestDataOfANewerVersion(t *testing.T) {
 }
 
 func TestDataDirectoryThatCannotBe(t *testing.T) {
-	if testing.Short() {
-		t.Skip("runs real processes")
-	}
 	t.Parallel()
 	file := filepath.Join(t.TempDir(), "file")
 	if err := os.WriteFile(file, nil, 0o600); err != nil {
@@ -206,19 +197,19 @@ func TestDataDirectoryThatCannotBe(t *testing.T) {
 
 // A server that stops while a call waits ends in time, and what it acknowledged is there afterwards.
 func TestRestartKeepsEverything(t *testing.T) {
-	s := newSite(t)
-	s.run("lambda", "create", "work", "--max-attempts", "7").Must(t)
-	id := s.run("schedule", "work", "--in", "1h", "--key", "k", "--payload", "p").Must(t)
+	s := start(t)
+	s.Run("lambda", "create", "work", "--max-attempts", "7").Must(t)
+	id := s.Run("schedule", "work", "--in", "1h", "--key", "k", "--payload", "p").Must(t)
 	begun := time.Now()
 	if code := s.Shutdown(); code != 0 {
 		t.Errorf("exit status %d after SIGTERM, want 0", code)
 	}
 	harness.Figure(t, "server_drained_in", time.Since(begun))
 	s.Start()
-	if v := s.get(id); v.State != "scheduled" || v.MaxAttempts != 7 {
+	if v := s.Get(id); v.State != "scheduled" || v.MaxAttempts != 7 {
 		t.Errorf("after the restart: %+v", v)
 	}
-	if again := s.run("schedule", "work", "--in", "1h", "--key", "k", "--payload", "p").Must(t); again != id {
+	if again := s.Run("schedule", "work", "--in", "1h", "--key", "k", "--payload", "p").Must(t); again != id {
 		t.Errorf("the same key became %s, want %s", again, id)
 	}
 	s.Signal(2) // Ctrl-C

@@ -34,23 +34,20 @@ func smallDisk(t *testing.T, size string) string {
 // On a full disk new tasks are refused with the reason, what is stored goes on to its end, and when there is
 // space again all is well.
 func TestFullDisk(t *testing.T) {
-	if testing.Short() {
-		t.Skip("runs real processes")
-	}
 	t.Parallel()
 	disk := smallDisk(t, "160m")
-	s := site{harness.StartServer(t, harness.ServerOptions{Dir: filepath.Join(disk, "data")}), t}
-	s.run("lambda", "create", "work").Must(t)
-	stored := s.run("schedule", "work", "--in", "1s", "--payload", "stored before").Must(t)
+	s := harness.StartServer(t, harness.ServerOptions{Dir: filepath.Join(disk, "data")})
+	s.Run("lambda", "create", "work").Must(t)
+	stored := s.Run("schedule", "work", "--in", "1s", "--payload", "stored before").Must(t)
 
 	refusal := fill(t, s)
 	if !strings.Contains(refusal, "full") && !strings.Contains(refusal, "space") {
 		t.Errorf("the refusal does not say that the disk is full: %q", refusal)
 	}
 	harness.NoTrace(t, refusal)
-	s.run("schedule", "work").Refused(t, 1, "space")
+	s.Run("schedule", "work").Refused(t, 1, "space")
 	s.WaitReadyz(soon, 503)
-	if _, why := fetch(t, s.URL+"/readyz"); !strings.Contains(why, "space") && !strings.Contains(why, "full") {
+	if _, why := s.Fetch("/readyz"); !strings.Contains(why, "space") && !strings.Contains(why, "full") {
 		t.Errorf("/readyz says %q", why)
 	}
 	if !strings.Contains(s.Stderr(), "full") {
@@ -58,10 +55,10 @@ func TestFullDisk(t *testing.T) {
 	}
 
 	// What is stored drains.
-	w := s.worker("--lambda", "work", "--concurrency", "8", "--", "true")
-	s.run("wait", stored, "--timeout", "20s").Must(t)
+	w := s.CommandWorker("--lambda", "work", "--concurrency", "8", "--", "true")
+	s.Run("wait", stored, "--timeout", "20s").Must(t)
 	eventually(t, "tasks end on a full disk", func() bool {
-		return strings.Count(s.run("list", "--lambda", "work", "--state", "success", "--limit", "20").Must(t), "success") == 20
+		return strings.Count(s.Run("list", "--lambda", "work", "--state", "success", "--limit", "20").Must(t), "success") == 20
 	})
 	w.Signal(syscall.SIGTERM)
 	w.Wait(soon)
@@ -70,7 +67,7 @@ func TestFullDisk(t *testing.T) {
 	s.Crash()
 	s.Launch()
 	s.WaitReadyz(soon, 200, 503)
-	if v := s.get(stored); v.State != "success" {
+	if v := s.Get(stored); v.State != "success" {
 		t.Errorf("after a restart the task is %s", v.State)
 	}
 	// Somebody makes room.
@@ -78,18 +75,18 @@ func TestFullDisk(t *testing.T) {
 		t.Fatal(err)
 	}
 	s.WaitReadyz(soon, 200)
-	s.run("schedule", "work").Must(t)
+	s.Run("schedule", "work").Must(t)
 }
 
 // fill schedules until the server refuses, and returns the refusal.
-func fill(t *testing.T, s site) string {
+func fill(t *testing.T, s *harness.Server) string {
 	t.Helper()
 	payload := make([]byte, 75_000)
 	_, _ = rand.Read(payload)
 	line := `{"lambda":"work","in":"2s","payload":"` + base64.StdEncoding.EncodeToString(payload) + "\"}\n" // 100 kB, and no compression helps
 	const rounds = 40
 	for range rounds {
-		if r := s.feed(strings.Repeat(line, 50), "schedule", "--batch", "-"); r.Code != 0 {
+		if r := s.Feed(strings.Repeat(line, 50), "schedule", "--batch", "-"); r.Code != 0 {
 			if !s.Alive() {
 				t.Fatalf("the server ended:\n%s", s.Stderr())
 			}

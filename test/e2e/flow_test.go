@@ -17,127 +17,49 @@ func TestMain(m *testing.M) { os.Exit(harness.Main(m)) }
 
 const soon = 20 * time.Second
 
-// site is a server and the commands of its users.
-type site struct {
-	*harness.Server
-
-	t *testing.T
-}
-
-func newSite(t *testing.T) site { t.Helper(); return newSiteWith(t) }
-
-// newSiteWith gives the server flags.
-func newSiteWith(t *testing.T, args ...string) site {
+// start starts a server with flags, for a test beside others.
+func start(t *testing.T, args ...string) *harness.Server {
 	t.Helper()
-	if testing.Short() {
-		t.Skip("runs real processes")
-	}
 	t.Parallel()
-	return newSiteBeside(t, args...)
-}
-
-// newSiteBeside is for a test that has begun.
-func newSiteBeside(t *testing.T, args ...string) site {
-	t.Helper()
-	return site{harness.StartServer(t, harness.ServerOptions{Args: args}), t}
-}
-
-// run runs a client command.
-func (s site) run(args ...string) harness.Result {
-	s.t.Helper()
-	return harness.Run(s.t, append(args, "--server", s.URL)...)
-}
-
-// feed runs a client command with an input.
-func (s site) feed(input string, args ...string) harness.Result {
-	s.t.Helper()
-	return harness.RunInput(s.t, input, append(args, "--server", s.URL)...)
-}
-
-// worker starts `kinesin worker` with a command.
-func (s site) worker(args ...string) *harness.Process {
-	s.t.Helper()
-	return harness.Start(s.t, harness.Command{
-		Name: "kinesin worker", Path: harness.Kinesin(s.t), Args: append([]string{"worker"}, args...),
-		Env: []string{"KINESIN_SERVER=" + s.URL},
-	})
-}
-
-// view is a task as `get -o json` shows it.
-type view struct {
-	ID              string   `json:"id"`
-	Lambda          string   `json:"lambda"`
-	State           string   `json:"state"`
-	Priority        string   `json:"priority"`
-	Collection      string   `json:"collection"`
-	Key             string   `json:"key"`
-	Due             string   `json:"due"`
-	Started         string   `json:"started"`
-	Ended           string   `json:"ended"`
-	LatenessMS      *float64 `json:"lateness_ms"`
-	Failures        int      `json:"failures"`
-	MaxAttempts     int      `json:"max_attempts"`
-	WorkerLost      int      `json:"worker_lost"`
-	CancelRequested bool     `json:"cancel_requested"`
-	Attempts        []struct {
-		Attempt int    `json:"attempt"`
-		Worker  string `json:"worker"`
-		Start   string `json:"start"`
-		End     string `json:"end"`
-		Outcome string `json:"outcome"`
-		Error   string `json:"error"`
-	} `json:"attempts"`
-}
-
-func (s site) get(id string) view {
-	s.t.Helper()
-	var v view
-	s.run("get", id, "-o", "json").JSON(s.t, &v)
-	return v
+	return harness.StartServer(t, harness.ServerOptions{Args: args})
 }
 
 // eventually waits until it holds.
 func eventually(t *testing.T, what string, holds func() bool) {
 	t.Helper()
-	deadline := time.Now().Add(soon)
-	for !holds() {
-		if time.Now().After(deadline) {
-			t.Fatalf("not within %v: %s", soon, what)
-		}
-		time.Sleep(10 * time.Millisecond)
-	}
+	harness.Eventually(t, soon, what, holds)
 }
 
 // The README's first use, word by word.
 func TestReadmeFlow(t *testing.T) {
-	s := newSite(t)
-	s.run("lambda", "create", "greet").Must(t)
-	w := s.worker("--lambda", "greet", "--", "sh", "-c", `echo "hello $(cat), attempt $KINESIN_ATTEMPT"`)
-	id := s.run("schedule", "greet", "--in", "1s", "--payload", "Ada").Must(t)
+	s := start(t)
+	s.Run("lambda", "create", "greet").Must(t)
+	w := s.CommandWorker("--lambda", "greet", "--", "sh", "-c", `echo "hello $(cat), attempt $KINESIN_ATTEMPT"`)
+	id := s.Run("schedule", "greet", "--in", "1s", "--payload", "Ada").Must(t)
 	if !strings.HasPrefix(id, "k1") || strings.ContainsAny(id, " \n") {
 		t.Errorf("schedule printed %q, want an id", id)
 	}
-	if got, want := s.run("wait", id, "--timeout", "20s").Must(t), id+" success"; got != want {
+	if got, want := s.Run("wait", id, "--timeout", "20s").Must(t), id+" success"; got != want {
 		t.Errorf("wait printed %q, want %q", got, want)
 	}
-	if list := s.run("list", "--lambda", "greet").Must(t); !strings.Contains(list, id) || !strings.Contains(list, "success") {
+	if list := s.Run("list", "--lambda", "greet").Must(t); !strings.Contains(list, id) || !strings.Contains(list, "success") {
 		t.Errorf("list printed %q", list)
 	}
-	v := s.get(id)
+	v := s.Get(id)
 	if v.State != "success" || v.Lambda != "greet" || len(v.Attempts) != 1 || v.Attempts[0].Outcome != "success" ||
 		v.Attempts[0].Worker == "" || v.Started == "" || v.Ended == "" || v.LatenessMS == nil || *v.LatenessMS < 0 {
 		t.Errorf("get printed %+v", v)
 	}
-	if text := s.run("get", id).Must(t); !strings.Contains(text, "success") || !strings.Contains(text, "lateness") {
+	if text := s.Run("get", id).Must(t); !strings.Contains(text, "success") || !strings.Contains(text, "lateness") {
 		t.Errorf("get printed %q", text)
 	}
-	s.run("cancel", id).Refused(t, 1, "ended", "success")
+	s.Run("cancel", id).Refused(t, 1, "ended", "success")
 
-	later := s.run("schedule", "greet", "--in", "1h", "--payload", "Bob").Must(t)
-	if got := s.run("cancel", later).Must(t); got != "cancelled" {
+	later := s.Run("schedule", "greet", "--in", "1h", "--payload", "Bob").Must(t)
+	if got := s.Run("cancel", later).Must(t); got != "cancelled" {
 		t.Errorf("cancel printed %q", got)
 	}
-	if v := s.get(later); v.State != "cancelled" || v.Started != "" {
+	if v := s.Get(later); v.State != "cancelled" || v.Started != "" {
 		t.Errorf("cancelled task: %+v", v)
 	}
 	w.Signal(syscall.SIGTERM)
@@ -151,17 +73,17 @@ func TestReadmeFlow(t *testing.T) {
 
 // The facts about its task that a command finds in its environment, and its payload, byte by byte.
 func TestCommandGetsFactsAndPayload(t *testing.T) {
-	s := newSite(t)
-	s.run("lambda", "create", "facts", "--priorities", "urgent,calm").Must(t)
+	s := start(t)
+	s.Run("lambda", "create", "facts", "--priorities", "urgent,calm").Must(t)
 	dir := t.TempDir()
 	payload := strings.Repeat("\x00\xff payload\n", 10_000)
 	file := filepath.Join(dir, "payload")
 	if err := os.WriteFile(file, []byte(payload), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	s.worker("--lambda", "facts", "--", "sh", "-c", `env | grep ^KINESIN_ > "$0"/env; cat > "$0"/got`, dir)
-	id := s.run("schedule", "facts", "--priority", "urgent", "--collection", "c", "--key", "k", "--payload-file", file).Must(t)
-	s.run("wait", id, "--timeout", "20s").Must(t)
+	s.CommandWorker("--lambda", "facts", "--", "sh", "-c", `env | grep ^KINESIN_ > "$0"/env; cat > "$0"/got`, dir)
+	id := s.Run("schedule", "facts", "--priority", "urgent", "--collection", "c", "--key", "k", "--payload-file", file).Must(t)
+	s.Run("wait", id, "--timeout", "20s").Must(t)
 	env, _ := os.ReadFile(filepath.Join(dir, "env"))
 	for _, fact := range []string{"KINESIN_TASK_ID=" + id, "KINESIN_ATTEMPT=1", "KINESIN_LAMBDA=facts", "KINESIN_DUE=", "KINESIN_PRIORITY=urgent"} {
 		if !strings.Contains(string(env), fact) {
@@ -175,22 +97,22 @@ func TestCommandGetsFactsAndPayload(t *testing.T) {
 
 // Exit statuses of a command decide what becomes of its task.
 func TestCommandOutcomes(t *testing.T) {
-	s := newSite(t)
-	s.run("lambda", "create", "exits", "--max-attempts", "3", "--backoff", "10ms..50ms").Must(t)
-	s.worker("--lambda", "exits", "--concurrency", "4", "--", "sh", "-c", `p=$(cat); echo "first line" >&2; echo "because of $p" >&2; exit $p`)
+	s := start(t)
+	s.Run("lambda", "create", "exits", "--max-attempts", "3", "--backoff", "10ms..50ms").Must(t)
+	s.CommandWorker("--lambda", "exits", "--concurrency", "4", "--", "sh", "-c", `p=$(cat); echo "first line" >&2; echo "because of $p" >&2; exit $p`)
 	ids := map[string]string{}
 	for _, code := range []string{"0", "65", "1", "137"} {
-		ids[code] = s.run("schedule", "exits", "--payload", code).Must(t)
+		ids[code] = s.Run("schedule", "exits", "--payload", code).Must(t)
 	}
-	s.run("wait", ids["0"], "--timeout", "20s").Must(t)
+	s.Run("wait", ids["0"], "--timeout", "20s").Must(t)
 	for _, c := range []struct {
 		code, state string
 		attempts    int
 	}{{"0", "success", 1}, {"65", "fatal_failure", 1}, {"1", "dead", 3}, {"137", "dead", 3}} {
-		if r := s.run("wait", ids[c.code], "--timeout", "20s"); (r.Code == 0) != (c.state == "success") {
+		if r := s.Run("wait", ids[c.code], "--timeout", "20s"); (r.Code == 0) != (c.state == "success") {
 			t.Errorf("exit status %s: wait ended with %d: %s", c.code, r.Code, r.Stderr)
 		}
-		v := s.get(ids[c.code])
+		v := s.Get(ids[c.code])
 		if v.State != c.state || len(v.Attempts) != c.attempts {
 			t.Errorf("exit status %s: %s after %d attempts, want %s after %d", c.code, v.State, len(v.Attempts), c.state, c.attempts)
 			continue
@@ -206,17 +128,17 @@ func TestCommandOutcomes(t *testing.T) {
 
 // A cancel of a running task kills its whole process group.
 func TestCancelOfARunningTask(t *testing.T) {
-	s := newSite(t)
-	s.run("lambda", "create", "long").Must(t)
+	s := start(t)
+	s.Run("lambda", "create", "long").Must(t)
 	pids := filepath.Join(t.TempDir(), "pids")
-	s.worker("--lambda", "long", "--", "sh", "-c", `sleep 120 & echo $! >> "$0"; echo $$ >> "$0"; wait`, pids)
-	id := s.run("schedule", "long").Must(t)
+	s.CommandWorker("--lambda", "long", "--", "sh", "-c", `sleep 120 & echo $! >> "$0"; echo $$ >> "$0"; wait`, pids)
+	id := s.Run("schedule", "long").Must(t)
 	group := awaitPIDs(t, pids, 2)
-	if got := s.run("cancel", id).Must(t); got != "cancelling" {
+	if got := s.Run("cancel", id).Must(t); got != "cancelling" {
 		t.Errorf("cancel printed %q, want cancelling", got)
 	}
-	s.run("wait", id, "--timeout", "20s")
-	if v := s.get(id); v.State != "cancelled" || v.Failures != 0 {
+	s.Run("wait", id, "--timeout", "20s")
+	if v := s.Get(id); v.State != "cancelled" || v.Failures != 0 {
 		t.Errorf("after the cancel: %+v", v)
 	}
 	awaitGone(t, group)
@@ -224,14 +146,14 @@ func TestCancelOfARunningTask(t *testing.T) {
 
 // A timeout kills the whole process group and is a failure that is tried again.
 func TestTimeoutOfACommand(t *testing.T) {
-	s := newSite(t)
-	s.run("lambda", "create", "slow", "--timeout", "500ms", "--max-attempts", "2", "--backoff", "10ms..20ms").Must(t)
+	s := start(t)
+	s.Run("lambda", "create", "slow", "--timeout", "500ms", "--max-attempts", "2", "--backoff", "10ms..20ms").Must(t)
 	pids := filepath.Join(t.TempDir(), "pids")
-	s.worker("--lambda", "slow", "--", "sh", "-c", `trap "" TERM; sleep 120 & echo $! >> "$0"; echo $$ >> "$0"; while :; do wait; done`, pids)
-	id := s.run("schedule", "slow").Must(t)
+	s.CommandWorker("--lambda", "slow", "--", "sh", "-c", `trap "" TERM; sleep 120 & echo $! >> "$0"; echo $$ >> "$0"; while :; do wait; done`, pids)
+	id := s.Run("schedule", "slow").Must(t)
 	group := awaitPIDs(t, pids, 4)
-	s.run("wait", id, "--timeout", "20s")
-	v := s.get(id)
+	s.Run("wait", id, "--timeout", "20s")
+	v := s.Get(id)
 	if v.State != "dead" || v.Failures != 2 || len(v.Attempts) != 2 || !strings.Contains(v.Attempts[0].Error, "timed out") {
 		t.Errorf("after two timeouts: %+v", v)
 	}
@@ -240,9 +162,6 @@ func TestTimeoutOfACommand(t *testing.T) {
 
 // Without anything after it, the binary says what it can do; with --help every command does.
 func TestHelp(t *testing.T) {
-	if testing.Short() {
-		t.Skip("runs real processes")
-	}
 	t.Parallel()
 	for _, command := range []string{"", "serve", "lambda", "lambda create", "schedule", "get", "list", "cancel", "wait", "worker", "bench"} {
 		if r := harness.Run(t, append(strings.Fields(command), "--help")...); r.Code != 0 || !strings.Contains(r.Stdout, "Usage") || r.Stderr != "" {
@@ -255,16 +174,16 @@ func TestHelp(t *testing.T) {
 
 // Health, readiness and metrics.
 func TestObservability(t *testing.T) {
-	s := newSite(t)
-	s.run("lambda", "create", "seen").Must(t)
-	s.worker("--lambda", "seen", "--", "true")
-	id := s.run("schedule", "seen").Must(t)
-	s.run("wait", id, "--timeout", "20s").Must(t)
+	s := start(t)
+	s.Run("lambda", "create", "seen").Must(t)
+	s.CommandWorker("--lambda", "seen", "--", "true")
+	id := s.Run("schedule", "seen").Must(t)
+	s.Run("wait", id, "--timeout", "20s").Must(t)
 	for path, want := range map[string]string{
 		"/healthz": "ok", "/livez": "ok", "/readyz": "ready",
 		"/metrics": `kinesin_task_lateness_seconds_count{lambda="seen",priority="normal",stage="started"} 1`,
 	} {
-		if status, body := fetch(t, s.URL+path); status != http.StatusOK || !strings.Contains(body, want) {
+		if status, body := s.Fetch(path); status != http.StatusOK || !strings.Contains(body, want) {
 			t.Errorf("%s: %d, without %q:\n%s", path, status, want, body)
 		}
 	}
@@ -272,8 +191,8 @@ func TestObservability(t *testing.T) {
 
 // The API is also JSON over HTTP, for those who have only curl.
 func TestJSONOverHTTP(t *testing.T) {
-	s := newSite(t)
-	s.run("lambda", "create", "curl").Must(t)
+	s := start(t)
+	s.Run("lambda", "create", "curl").Must(t)
 	body := strings.NewReader(`{"items":[{"lambda":"curl","delayMicros":"3600000000"},{"lambda":"nobody"}]}`)
 	response, err := http.Post(s.URL+"/kinesin.v1.TaskService/Schedule", "application/json", body)
 	if err != nil {
@@ -296,9 +215,6 @@ func TestJSONOverHTTP(t *testing.T) {
 
 // What `make run` starts shows tasks run, and says what to try next.
 func TestDemo(t *testing.T) {
-	if testing.Short() {
-		t.Skip("runs real processes")
-	}
 	t.Parallel()
 	r := harness.Run(t, "demo", "--once", "--listen", harness.FreeAddr(t), "--data", filepath.Join(t.TempDir(), "data"))
 	for _, text := range []string{"success", "fails, and will be tried again", "cancelled"} {
@@ -310,13 +226,13 @@ func TestDemo(t *testing.T) {
 
 // The benchmarks of the binary count what they ran, exactly.
 func TestBench(t *testing.T) {
-	s := newSite(t)
+	s := start(t)
 	for _, args := range [][]string{{"steady", "--rate", "200", "--duration", "1s"}, {"wall", "--tasks", "500"}, {"immediate", "--tasks", "50"}} {
 		var got struct {
 			Tasks                         int
 			Lost, Duplicate, Early, Extra int
 		}
-		s.run(append(append([]string{"bench"}, args...), "-o", "json")...).JSON(t, &got)
+		s.Run(append(append([]string{"bench"}, args...), "-o", "json")...).JSON(t, &got)
 		if got.Tasks == 0 || got.Lost+got.Duplicate+got.Early != 0 {
 			t.Errorf("bench %v: %+v", args, got)
 		}

@@ -12,8 +12,8 @@ import (
 
 // Everything that may be wrong with one schedule: refused with what is allowed, and nothing written.
 func TestBadSchedules(t *testing.T) {
-	s := newSite(t)
-	s.run("lambda", "create", "work").Must(t)
+	s := start(t)
+	s.Run("lambda", "create", "work").Must(t)
 	big := filepath.Join(t.TempDir(), "big")
 	if err := os.WriteFile(big, make([]byte, 256<<10+1), 0o600); err != nil {
 		t.Fatal(err)
@@ -37,22 +37,22 @@ func TestBadSchedules(t *testing.T) {
 		{"no lambda", 2, nil, []string{"lambda"}},
 	} {
 		t.Log(c.name)
-		s.run(append([]string{"schedule"}, c.args...)...).Refused(t, c.code, c.texts...)
+		s.Run(append([]string{"schedule"}, c.args...)...).Refused(t, c.code, c.texts...)
 	}
-	if list := s.run("list", "--lambda", "work", "-o", "json").Must(t); strings.Contains(list, `"id"`) {
+	if list := s.Run("list", "--lambda", "work", "-o", "json").Must(t); strings.Contains(list, `"id"`) {
 		t.Errorf("something was written: %s", list)
 	}
 }
 
 // A moment in the past means now.
 func TestPastMeansNow(t *testing.T) {
-	s := newSite(t)
-	s.run("lambda", "create", "work").Must(t)
-	s.worker("--lambda", "work", "--", "true")
+	s := start(t)
+	s.Run("lambda", "create", "work").Must(t)
+	s.CommandWorker("--lambda", "work", "--", "true")
 	for _, due := range [][]string{{"--at", "2001-01-01T00:00:00Z"}, {"--in", "0s"}, {}} {
-		id := s.run(append([]string{"schedule", "work"}, due...)...).Must(t)
-		s.run("wait", id, "--timeout", "20s").Must(t)
-		if v := s.get(id); v.LatenessMS == nil || *v.LatenessMS > float64(soon.Milliseconds()) {
+		id := s.Run(append([]string{"schedule", "work"}, due...)...).Must(t)
+		s.Run("wait", id, "--timeout", "20s").Must(t)
+		if v := s.Get(id); v.LatenessMS == nil || *v.LatenessMS > float64(soon.Milliseconds()) {
 			t.Errorf("%v: due %s, started %s: want it due when it was scheduled", due, v.Due, v.Started)
 		}
 	}
@@ -60,50 +60,50 @@ func TestPastMeansNow(t *testing.T) {
 
 // The same key is the same task; with another payload it is refused.
 func TestKeyReused(t *testing.T) {
-	s := newSite(t)
-	s.run("lambda", "create", "work").Must(t)
-	first := s.run("schedule", "work", "--key", "k", "--payload", "one", "--in", "1h").Must(t)
-	if again := s.run("schedule", "work", "--key", "k", "--payload", "one", "--in", "1h").Must(t); again != first {
+	s := start(t)
+	s.Run("lambda", "create", "work").Must(t)
+	first := s.Run("schedule", "work", "--key", "k", "--payload", "one", "--in", "1h").Must(t)
+	if again := s.Run("schedule", "work", "--key", "k", "--payload", "one", "--in", "1h").Must(t); again != first {
 		t.Errorf("the same again is %s, want %s", again, first)
 	}
-	s.run("schedule", "work", "--key", "k", "--payload", "two", "--in", "1h").Refused(t, 1, "key", "payload")
-	if v := s.get(first); v.State != "scheduled" || v.Key != "k" {
+	s.Run("schedule", "work", "--key", "k", "--payload", "two", "--in", "1h").Refused(t, 1, "key", "payload")
+	if v := s.Get(first); v.State != "scheduled" || v.Key != "k" {
 		t.Errorf("the first one: %+v", v)
 	}
 }
 
 // Ids that were never given out are unknown, however they look.
 func TestForgedIDs(t *testing.T) {
-	s := newSite(t)
-	s.run("lambda", "create", "work").Must(t)
-	id := s.run("schedule", "work", "--in", "1h").Must(t)
+	s := start(t)
+	s.Run("lambda", "create", "work").Must(t)
+	id := s.Run("schedule", "work", "--in", "1h").Must(t)
 	mangled := id[:len(id)-2] + map[bool]string{true: "AA", false: "BB"}[!strings.HasSuffix(id, "AA")]
 	for _, forged := range []string{mangled, id + "A", id[:len(id)-1], strings.ToUpper(id), "k1", "hello", "../../etc/passwd", "k1" + strings.Repeat("A", 10_000)} {
 		for _, command := range []string{"get", "cancel", "wait"} {
-			s.run(command, forged).Refused(t, 1, "not found")
+			s.Run(command, forged).Refused(t, 1, "not found")
 		}
 	}
-	if v := s.get(id); v.State != "scheduled" {
+	if v := s.Get(id); v.State != "scheduled" {
 		t.Errorf("the real one is %s", v.State)
 	}
-	s.run("get").Refused(t, 2)
+	s.Run("get").Refused(t, 2)
 }
 
 // An id of another server's store is unknown here.
 func TestIDOfAnotherServer(t *testing.T) {
-	s := newSite(t)
-	other := site{harness.StartServer(t, harness.ServerOptions{}), t}
-	for _, x := range []site{s, other} {
-		x.run("lambda", "create", "work").Must(t)
+	s := start(t)
+	other := harness.StartServer(t, harness.ServerOptions{})
+	for _, x := range []*harness.Server{s, other} {
+		x.Run("lambda", "create", "work").Must(t)
 	}
-	id := other.run("schedule", "work", "--in", "1h").Must(t)
-	s.run("get", id).Refused(t, 1, "not found")
+	id := other.Run("schedule", "work", "--in", "1h").Must(t)
+	s.Run("get", id).Refused(t, 1, "not found")
 }
 
 // In a batch bad lines are named by their number and the others go through.
 func TestBatch(t *testing.T) {
-	s := newSite(t)
-	s.run("lambda", "create", "work").Must(t)
+	s := start(t)
+	s.Run("lambda", "create", "work").Must(t)
 	lines := []string{
 		`{"lambda":"work","in":"1h","payload":"text"}`,
 		`{"lambda":"work","in":"1h"`,
@@ -114,7 +114,7 @@ func TestBatch(t *testing.T) {
 		`{"lambda":"work","priority":"urgent"}`,
 		`{"lambda":"work","in":"1h"}`,
 	}
-	r := s.feed(strings.Join(lines, "\n")+"\n", "schedule", "--batch", "-")
+	r := s.Feed(strings.Join(lines, "\n")+"\n", "schedule", "--batch", "-")
 	printed := strings.Split(strings.TrimSpace(r.Stdout), "\n")
 	if r.Code != 1 || len(printed) != len(lines) {
 		t.Fatalf("exit status %d and %d results, want 1 and %d: %s", r.Code, len(printed), len(lines), r.Stdout)
@@ -125,50 +125,47 @@ func TestBatch(t *testing.T) {
 		}
 	}
 	harness.NoTrace(t, r.Stdout+r.Stderr)
-	if v := s.get(printed[3]); v.Priority != "high" || v.Collection != "c" || v.Key != "k" || !strings.HasPrefix(v.Due, "2030-01-01T00:00:00") {
+	if v := s.Get(printed[3]); v.Priority != "high" || v.Collection != "c" || v.Key != "k" || !strings.HasPrefix(v.Due, "2030-01-01T00:00:00") {
 		t.Errorf("line 4 became %+v", v)
 	}
-	if good := s.feed(lines[0]+"\n\n"+lines[7], "schedule", "--batch", "-"); good.Code != 0 || strings.Count(good.Stdout, "k1") != 2 {
+	if good := s.Feed(lines[0]+"\n\n"+lines[7], "schedule", "--batch", "-"); good.Code != 0 || strings.Count(good.Stdout, "k1") != 2 {
 		t.Errorf("a good batch: %+v", good)
 	}
 }
 
 // Lambdas: the same again is fine, other settings are not, and a name that cannot be says what can.
 func TestLambdas(t *testing.T) {
-	s := newSite(t)
-	s.run("lambda", "create", "work", "--max-attempts", "3").Must(t)
-	s.run("lambda", "create", "work", "--max-attempts", "3").Must(t)
-	s.run("lambda", "create", "work", "--max-attempts", "4").Refused(t, 1, "work")
-	s.run("lambda", "create", "no spaces").Refused(t, 1, "no spaces", "a-z", "64")
-	s.run("lambda", "create", "mail", "--mode", "deliver").Refused(t, 1, "deliver")
-	s.run("lambda", "get", "nobody").Refused(t, 1, "nobody")
-	s.run("lambda", "update", "work", "--max-attempts", "5").Must(t)
-	s.run("lambda", "update", "work", "--shards", "4").Must(t)
-	s.run("lambda", "update", "work", "--shards", "3").Refused(t, 1, "shards only grow", "work has 4")
-	s.run("lambda", "update", "work", "--shards", "1025").Refused(t, 2, "1 to 1024")
-	s.run("lambda", "create", "work", "--max-attempts", "5").Must(t) // its shards are what they are
+	s := start(t)
+	s.Run("lambda", "create", "work", "--max-attempts", "3").Must(t)
+	s.Run("lambda", "create", "work", "--max-attempts", "3").Must(t)
+	s.Run("lambda", "create", "work", "--max-attempts", "4").Refused(t, 1, "work")
+	s.Run("lambda", "create", "no spaces").Refused(t, 1, "no spaces", "a-z", "64")
+	s.Run("lambda", "create", "mail", "--mode", "deliver").Refused(t, 1, "deliver")
+	s.Run("lambda", "get", "nobody").Refused(t, 1, "nobody")
+	s.Run("lambda", "update", "work", "--max-attempts", "5").Must(t)
+	s.Run("lambda", "update", "work", "--shards", "4").Must(t)
+	s.Run("lambda", "update", "work", "--shards", "3").Refused(t, 1, "shards only grow", "work has 4")
+	s.Run("lambda", "update", "work", "--shards", "1025").Refused(t, 2, "1 to 1024")
+	s.Run("lambda", "create", "work", "--max-attempts", "5").Must(t) // its shards are what they are
 	var got struct {
 		Name        string    `json:"name"`
 		MaxAttempts int       `json:"max_attempts"`
 		Shards      int       `json:"shards"`
 		ShardsFrom  time.Time `json:"shards_from"`
 	}
-	s.run("lambda", "get", "work", "-o", "json").JSON(t, &got)
+	s.Run("lambda", "get", "work", "-o", "json").JSON(t, &got)
 	if wait := time.Until(got.ShardsFrom); got.Name != "work" || got.MaxAttempts != 5 || got.Shards != 4 || wait < 5*time.Minute || wait > 6*time.Minute {
 		t.Errorf("lambda get printed %+v", got)
 	}
-	id := s.run("schedule", "work", "--in", "1h").Must(t)
-	s.run("lambda", "delete", "work").Refused(t, 1, "live")
-	if v := s.get(id); v.State != "scheduled" {
+	id := s.Run("schedule", "work", "--in", "1h").Must(t)
+	s.Run("lambda", "delete", "work").Refused(t, 1, "live")
+	if v := s.Get(id); v.State != "scheduled" {
 		t.Errorf("a refused delete left the task %s", v.State)
 	}
 }
 
 // A server that is not there is said so soon.
 func TestNoServer(t *testing.T) {
-	if testing.Short() {
-		t.Skip("runs real processes")
-	}
 	t.Parallel()
 	addr := harness.FreeAddr(t)
 	begun := time.Now()

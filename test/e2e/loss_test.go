@@ -15,11 +15,11 @@ import (
 // was idle for a moment before.
 func killed(t *testing.T, tasks int) (dir string, ids []string) {
 	t.Helper()
-	s := newSite(t)
-	s.run("lambda", "create", "work").Must(t)
+	s := start(t)
+	s.Run("lambda", "create", "work").Must(t)
 	line := `{"lambda":"work","in":"1h","payload":"` + strings.Repeat("x", 100) + "\"}\n"
 	for range tasks {
-		ids = append(ids, s.feed(line, "schedule", "--batch", "-").Must(t))
+		ids = append(ids, s.Feed(line, "schedule", "--batch", "-").Must(t))
 	}
 	const idle = time.Second // what was acknowledged is marked within 100 ms
 	time.Sleep(idle)
@@ -30,13 +30,13 @@ func killed(t *testing.T, tasks int) (dir string, ids []string) {
 // known counts the tasks that a server over a directory knows, and checks that it said of a loss.
 func known(t *testing.T, dir string, ids []string, args ...string) int {
 	t.Helper()
-	s := site{harness.StartServer(t, harness.ServerOptions{Dir: dir, Args: args}), t}
+	s := harness.StartServer(t, harness.ServerOptions{Dir: dir, Args: args})
 	if len(args) > 0 && !strings.Contains(s.Stderr(), "acknowledged writes are lost") {
 		t.Errorf("a start that accepts a loss does not say what is lost:\n%s", s.Stderr())
 	}
 	n := 0
 	for _, id := range ids {
-		if s.run("get", id).Code == 0 {
+		if s.Run("get", id).Code == 0 {
 			n++
 		}
 	}

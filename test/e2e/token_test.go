@@ -37,41 +37,27 @@ func newFile(t *testing.T, lines ...string) string {
 // with runs a client command with variables.
 func with(t *testing.T, env []string, args ...string) harness.Result {
 	t.Helper()
-	p := harness.Start(t, harness.Command{Name: "kinesin " + strings.Join(args, " "), Path: harness.Kinesin(t), Args: args, Env: env, Quiet: true})
-	return harness.Result{Code: p.Wait(soon), Stdout: p.Stdout(), Stderr: p.Stderr()}
-}
-
-// until tries something that takes moments to be so.
-func until(t *testing.T, what string, ok func() bool) {
-	t.Helper()
-	for deadline := time.Now().Add(soon); !ok(); time.Sleep(100 * time.Millisecond) {
-		if time.Now().After(deadline) {
-			t.Fatalf("never %s", what)
-		}
-	}
+	return harness.Command{Args: args, Env: env}.Run(t)
 }
 
 // A server that other machines reach: whoever has a token may do everything, whoever has none may ask how it
 // is.
 func TestBeyondLoopbackWithTokens(t *testing.T) {
-	if testing.Short() {
-		t.Skip("runs real processes")
-	}
 	t.Parallel()
-	s := site{harness.StartServer(t, harness.ServerOptions{
+	s := harness.StartServer(t, harness.ServerOptions{
 		Host: "0.0.0.0", Args: []string{"--auth-token-file", newFile(t, "# of workers", tokenB, tokenA)},
-	}), t}
+	})
 	for _, c := range [][]string{{"lambda", "list"}, {"schedule", "work"}, {"get", "k1"}, {"list", "--lambda", "work"}, {"inbound", "key"}, {"bench", "immediate", "-n", "1"}} {
-		s.run(c...).Refused(t, 1, "this call has no token", "KINESIN_TOKEN_FILE")
-		s.run(append(c, "--token-file", newFile(t, strings.ToUpper(tokenA)))...).Refused(t, 1, "does not accept the token")
+		s.Run(c...).Refused(t, 1, "this call has no token", "KINESIN_TOKEN_FILE")
+		s.Run(append(c, "--token-file", newFile(t, strings.ToUpper(tokenA)))...).Refused(t, 1, "does not accept the token")
 	}
 	for _, lambda := range []string{"work", "more"} {
-		s.run("lambda", "create", lambda, "--token-file", newFile(t, tokenA)).Must(t)
+		s.Run("lambda", "create", lambda, "--token-file", newFile(t, tokenA)).Must(t)
 	}
 	env := []string{"KINESIN_SERVER=" + s.URL, "KINESIN_TOKEN_FILE=" + newFile(t, tokenB)}
 	out := filepath.Join(t.TempDir(), "out")
 	harness.Start(t, harness.Command{
-		Name: "worker", Path: harness.Kinesin(t), Env: append(env, "OUT="+out, "PROGRAM="+harness.Kinesin(t)),
+		Env:  append(env, "OUT="+out, "PROGRAM="+harness.Kinesin(t)),
 		Args: []string{"worker", "--lambda", "work,more", "--", "sh", "-c", `case $KINESIN_LAMBDA in work) "$PROGRAM" schedule more >"$OUT.id";; *) cat "$KINESIN_TOKEN_FILE" >"$OUT";; esac`},
 	})
 	id := with(t, env, "schedule", "work").Must(t)
@@ -85,7 +71,7 @@ func TestBeyondLoopbackWithTokens(t *testing.T) {
 		t.Errorf("the command of a worker has the token %q, %v", seen, err)
 	}
 	for path, want := range map[string]int{"/livez": http.StatusOK, "/readyz": http.StatusOK, "/healthz": http.StatusOK, "/metrics": http.StatusUnauthorized, "/": http.StatusUnauthorized} {
-		if status, body := fetch(t, s.URL+path); status != want || status == http.StatusOK && len(strings.Fields(body)) != 1 {
+		if status, body := s.Fetch(path); status != want || status == http.StatusOK && len(strings.Fields(body)) != 1 {
 			t.Errorf("%s: %d %q", path, status, body)
 		}
 	}
@@ -101,27 +87,27 @@ func TestBeyondLoopbackWithTokens(t *testing.T) {
 // on.
 func TestWorkersAndTokens(t *testing.T) {
 	path := newFile(t, tokenA)
-	s := newSiteWith(t, "--auth-token-file", path)
-	s.run("lambda", "create", "work", "--token-file", path).Must(t)
+	s := start(t, "--auth-token-file", path)
+	s.Run("lambda", "create", "work", "--token-file", path).Must(t)
 	with(t, nil, "worker", "--server", s.URL, "--lambda", "work", "--", "true").Refused(t, 1, "this call has no token")
 	with(t, nil, "worker", "--server", s.URL, "--lambda", "work", "--token-file", newFile(t, tokenB), "--", "true").Refused(t, 1, "does not accept the token")
 
 	w := harness.Start(t, harness.Command{
-		Name: "worker", Path: harness.Kinesin(t), Env: []string{"KINESIN_SERVER=" + s.URL, "KINESIN_TOKEN_FILE=" + path},
+		Env:  []string{"KINESIN_SERVER=" + s.URL, "KINESIN_TOKEN_FILE=" + path},
 		Args: []string{"worker", "--lambda", "work", "--lease", "3s", "--", "true"},
 	})
 	runs := func() {
 		t.Helper()
-		id := s.run("schedule", "work", "--token-file", path).Must(t)
-		s.run("wait", id, "--timeout", "20s", "--token-file", path).Must(t)
+		id := s.Run("schedule", "work", "--token-file", path).Must(t)
+		s.Run("wait", id, "--timeout", "20s", "--token-file", path).Must(t)
 	}
 	runs()
 	old := newFile(t, tokenA)
 	writeFile(t, path, tokenA, tokenB) // the servers take both
-	until(t, "taken", func() bool { return s.run("lambda", "list", "--token-file", newFile(t, tokenB)).Code == 0 })
+	eventually(t, "the new token is taken", func() bool { return s.Run("lambda", "list", "--token-file", newFile(t, tokenB)).Code == 0 })
 	writeFile(t, path, tokenB, tokenA) // clients send the new one
 	writeFile(t, path, tokenB)         // the old one is over
-	until(t, "refused", func() bool { return s.run("lambda", "list", "--token-file", old).Code == 1 })
+	eventually(t, "the old token is refused", func() bool { return s.Run("lambda", "list", "--token-file", old).Code == 1 })
 	time.Sleep(4 * time.Second) // longer than the worker's lease
 	runs()
 	if !w.Alive() || strings.Contains(w.Stderr(), "lease lost") {
@@ -131,9 +117,6 @@ func TestWorkersAndTokens(t *testing.T) {
 
 // What is wrong with tokens and certificates is said at the start.
 func TestDoorsThatDoNotOpen(t *testing.T) {
-	if testing.Short() {
-		t.Skip("runs real processes")
-	}
 	t.Parallel()
 	a, other := tlstest.New(t), tlstest.New(t)
 	missing := filepath.Join(t.TempDir(), "missing")
@@ -161,14 +144,10 @@ func TestDoorsThatDoNotOpen(t *testing.T) {
 
 // TLS: with the authority's certificate everything works, and whoever comes without is told what to change.
 func TestTLS(t *testing.T) {
-	if testing.Short() {
-		t.Skip("runs real processes")
-	}
 	t.Parallel()
 	a := tlstest.New(t)
 	token := newFile(t, tokenA)
 	p := harness.Start(t, harness.Command{
-		Name: "server", Path: harness.Kinesin(t),
 		Args: []string{
 			"serve", "--data", t.TempDir(), "--listen", "127.0.0.1:0", "-o", "json",
 			"--auth-token-file", token, "--tls-cert-file", a.CertFile, "--tls-key-file", a.KeyFile,
@@ -178,23 +157,23 @@ func TestTLS(t *testing.T) {
 		URL   string `json:"url"`
 		Livez string `json:"livez"`
 	}
-	until(t, "serving", func() bool { return strings.Contains(p.Stdout(), "\n") })
+	eventually(t, "the server says where it is", func() bool { return strings.Contains(p.Stdout(), "\n") })
 	if err := json.Unmarshal([]byte(p.Stdout()), &where); err != nil || !strings.HasPrefix(where.URL, "https://127.0.0.1:") {
 		t.Fatal(err, p.Stdout())
 	}
-	s := site{&harness.Server{URL: where.URL, Process: p}, t}
+	run := func(args ...string) harness.Result { return harness.Run(t, append(args, "--server", where.URL)...) }
 	env := []string{"KINESIN_SERVER=" + where.URL, "KINESIN_TOKEN_FILE=" + token, "KINESIN_TLS_CA_FILE=" + a.File}
 	with(t, env, "lambda", "create", "work").Must(t)
-	harness.Start(t, harness.Command{Name: "worker", Path: harness.Kinesin(t), Env: env, Args: []string{"worker", "--lambda", "work", "--", "true"}})
+	harness.Start(t, harness.Command{Env: env, Args: []string{"worker", "--lambda", "work", "--", "true"}})
 	id := with(t, env, "schedule", "work", "--in", "1s").Must(t)
 	with(t, env, "wait", id, "--timeout", "20s").Must(t)
 
-	s.run("lambda", "list", "--token-file", token).Refused(t, 1, "certificate is not trusted", "--tls-ca-file")
-	s.run("lambda", "list", "--token-file", token, "--tls-ca-file", tlstest.New(t).File).Refused(t, 1, "certificate is not trusted")
-	s.run("lambda", "list", "--token-file", token, "--tls-ca-file", token).Refused(t, 2, "holds none in PEM")
+	run("lambda", "list", "--token-file", token).Refused(t, 1, "certificate is not trusted", "--tls-ca-file")
+	run("lambda", "list", "--token-file", token, "--tls-ca-file", tlstest.New(t).File).Refused(t, 1, "certificate is not trusted")
+	run("lambda", "list", "--token-file", token, "--tls-ca-file", token).Refused(t, 2, "holds none in PEM")
 	with(t, env, "lambda", "list", "--server", strings.Replace(where.URL, "https", "http", 1)).Refused(t, 1, "speaks TLS", "https://")
 	with(t, env, "worker", "--lambda", "work", "--server", strings.Replace(where.URL, "https", "http", 1), "--", "true").Refused(t, 1, "speaks TLS", "https://")
-	plain := newSiteBeside(t)
+	plain := harness.StartServer(t, harness.ServerOptions{})
 	with(t, env, "lambda", "list", "--server", strings.Replace(plain.URL, "http", "https", 1)).Refused(t, 1, "speaks no TLS", "http://")
 
 	client := &http.Client{Transport: &http.Transport{TLSClientConfig: a.Trust(), DisableKeepAlives: true}}
@@ -210,7 +189,7 @@ func TestTLS(t *testing.T) {
 		return response.TLS.PeerCertificates[0].SerialNumber.String()
 	}
 	before, renewed := serial(), a.Renew()
-	until(t, "renewed", func() bool { return serial() == renewed })
+	eventually(t, "the certificate is renewed", func() bool { return serial() == renewed })
 	if before == renewed {
 		t.Error("there was nothing to renew")
 	}
@@ -221,9 +200,6 @@ func TestTLS(t *testing.T) {
 
 // On Kubernetes what the pod lacks is said before anything else, and lasts.
 func TestPodsThatCannotJoin(t *testing.T) {
-	if testing.Short() {
-		t.Skip("runs real processes")
-	}
 	t.Parallel()
 	serve := []string{"serve", "--store", "dynamodb", "--queue", "sqs", "--aws-prefix", "p", "--listen", "127.0.0.1:0", "--membership", "kubernetes"}
 	none := []string{"HOME=" + t.TempDir(), "KUBECONFIG=", "KUBERNETES_SERVICE_HOST=", "POD_NAME=", "POD_NAMESPACE="}

@@ -1,12 +1,12 @@
 package e2e_test
 
 import (
-	"io"
-	"net/http"
 	"os"
 	"strconv"
 	"strings"
 	"testing"
+
+	"github.com/kinesin-io/kinesin/test/harness"
 )
 
 // awaitPIDs waits until a file names so many processes.
@@ -30,30 +30,6 @@ func awaitPIDs(t *testing.T, path string, n int) []int {
 func awaitGone(t *testing.T, pids []int) {
 	t.Helper()
 	for _, pid := range pids {
-		eventually(t, "process "+strconv.Itoa(pid)+" is gone", func() bool { return !runs(pid) })
+		eventually(t, "process "+strconv.Itoa(pid)+" is gone", func() bool { return !harness.Runs(pid) })
 	}
-}
-
-// runs reports whether a process runs: a dead one that nobody has asked after does not.
-func runs(pid int) bool {
-	stat, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/stat")
-	if err != nil {
-		return false
-	}
-	_, state, _ := strings.Cut(string(stat), ") ")
-	return !strings.HasPrefix(state, "Z") && !strings.HasPrefix(state, "X")
-}
-
-func fetch(t *testing.T, url string) (status int, body string) {
-	t.Helper()
-	response, err := http.Get(url)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer func() { _ = response.Body.Close() }()
-	content, err := io.ReadAll(response.Body)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return response.StatusCode, string(content)
 }

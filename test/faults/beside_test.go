@@ -5,6 +5,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/kinesin-io/kinesin/sdk"
 	"github.com/kinesin-io/kinesin/test/harness"
 	"github.com/kinesin-io/kinesin/test/job"
 )
@@ -16,64 +17,62 @@ const takeoverMax = time.Second
 // lease.
 func TestWorkerBesideKilled(t *testing.T) {
 	t.Parallel()
-	r := newWatchedRig(t, matched)
+	s := newSiteOf(t, harness.ServerOptions{Queued: matched}, sdk.LambdaInfo{})
 	const slots = 10
-	lost := r.worker(harness.WorkerOptions{Slots: slots, Lease: 15 * time.Second})
-	r.warm(lost)
-	tasks := r.Schedule(repeat(slots, harness.Wanted{Job: job.Job{Millis: 3000}})...)
-	begun := r.starts(tasks)
-	r.worker(harness.WorkerOptions{Slots: 2 * slots, Lease: 15 * time.Second})
-	r.Settle(soon, []harness.Task{r.One(job.Job{})})
+	lost := s.Worker(harness.WorkerOptions{Slots: slots, Lease: 15 * time.Second})
+	warm(s)
+	tasks := s.Schedule(repeat(slots, harness.Wanted{Job: job.Job{Millis: 3000}})...)
+	begun := starts(s, tasks)
+	s.Worker(harness.WorkerOptions{Slots: 2 * slots, Lease: 15 * time.Second})
+	warm(s)
 
 	gone := lost.Crash()
-	taken := r.taken(begun, lost.PID(), gone)
+	taken := takenOver(s, begun, lost.PID(), gone)
 	if len(taken) != slots {
 		t.Errorf("%d tasks ran in the lost process, want %d", len(taken), slots)
 	}
 	harness.Within(t, "worker_beside_killed_taken_over_last", longest(taken), takeoverMax+slack)
-	for _, info := range r.Settle(settleMax, tasks) {
+	for _, info := range s.Finish(tasks) {
 		if info.Failures != 0 || info.WorkerLost != 1 {
 			t.Errorf("task %s is charged: %d failures, %d lost workers, want 0 and 1", info.ID, info.Failures, info.WorkerLost)
 		}
 	}
-	r.History.Check(bounds)
 }
 
 // `kinesin worker` is killed on the server's machine: the groups of its commands are gone before their tasks
 // start elsewhere, which the checker sees to.
 func TestCommandWorkerBesideKilled(t *testing.T) {
 	t.Parallel()
-	r := newWatchedRig(t, queued)
-	w := r.commandWorker()
-	tasks := r.Schedule(repeat(commandSlots, harness.Wanted{Job: job.Job{Do: job.Ignoring, Millis: 4000}})...)
-	begun := r.starts(tasks)
+	s := newSiteOf(t, harness.ServerOptions{Queued: queued}, sdk.LambdaInfo{})
+	w := commandWorker(s)
+	tasks := s.Schedule(repeat(commandSlots, harness.Wanted{Job: job.Job{Do: job.Ignoring, Millis: 4000}})...)
+	begun := starts(s, tasks)
 	for range commandSlots {
-		r.commandWorker()
+		commandWorker(s)
 	}
 
 	gone := w.Crash()
-	deaths := r.groupsGone(begun, gone)
+	deaths := groupsGone(s, begun, gone)
 	harness.Within(t, "command_worker_beside_killed_groups_gone", longest(deaths), takeoverMax/2)
-	taken := r.takenByCommands(begun, gone)
+	taken := takenByCommands(s, begun, gone)
 	harness.Within(t, "command_worker_beside_killed_taken_over_last", longest(taken), takeoverMax+slack)
-	r.Settle(settleMax, tasks)
-	r.History.Check(bounds)
+	s.Finish(tasks)
 }
 
 // A worker process on the server's machine that is stopped is alive: nothing is taken back before its lease
 // is over.
 func TestWorkerBesideStopped(t *testing.T) {
 	t.Parallel()
-	r := newWatchedRig(t, queued)
+	s := newSiteOf(t, harness.ServerOptions{Queued: queued}, sdk.LambdaInfo{})
 	const slots = 4
-	stopped := r.worker(harness.WorkerOptions{Slots: slots, Lease: lease()})
-	r.warm(stopped)
-	tasks := r.Schedule(repeat(slots, harness.Wanted{Job: job.Job{Do: job.Acting, Millis: 2 * lease().Milliseconds()}})...)
-	begun := r.starts(tasks)
-	r.worker(harness.WorkerOptions{Slots: slots, Lease: lease()})
+	stopped := s.Worker(harness.WorkerOptions{Slots: slots, Lease: lease()})
+	warm(s)
+	tasks := s.Schedule(repeat(slots, harness.Wanted{Job: job.Job{Do: job.Acting, Millis: 2 * lease().Milliseconds()}})...)
+	begun := starts(s, tasks)
+	s.Worker(harness.WorkerOptions{Slots: slots, Lease: lease()})
 
 	at := stopped.Stop()
-	taken := r.taken(begun, stopped.PID(), at)
+	taken := takenOver(s, begun, stopped.PID(), at)
 	harness.Within(t, "worker_beside_stopped_taken_over_last", longest(taken), lease()+time.Second+slack)
 	if early := slices.Min(taken); early < lease()*3/4 {
 		t.Errorf("a task of a stopped process was taken over after %v, before the lease of %v was over", early, lease())
@@ -82,6 +81,5 @@ func TestWorkerBesideStopped(t *testing.T) {
 	if code := stopped.Wait(soon); code == 0 {
 		t.Error("the woken process ended as if all were well")
 	}
-	r.Settle(settleMax, tasks)
-	r.History.Check(bounds)
+	s.Finish(tasks)
 }

@@ -2,8 +2,6 @@ package faults_test
 
 import (
 	"fmt"
-	"io"
-	"net/http"
 	"strings"
 	"testing"
 	"time"
@@ -16,7 +14,7 @@ import (
 
 // steps are by how much clocks are set: a few sizes in a short run, all in a long one.
 func steps() []time.Duration {
-	if !long() {
+	if !harness.Long() {
 		return []time.Duration{time.Hour, -time.Hour}
 	}
 	var all []time.Duration
@@ -28,7 +26,7 @@ func steps() []time.Duration {
 
 // slews are how a clock is moved little by little: so much every 100 ms.
 func slews() []time.Duration {
-	if !long() {
+	if !harness.Long() {
 		return nil
 	}
 	return []time.Duration{5 * time.Millisecond, -5 * time.Millisecond}
@@ -46,28 +44,28 @@ func slew(c *harness.Clock, by, lasts time.Duration) {
 const clockSlots = 10
 
 // busy has handlers at work in one worker, for longer than the test needs, and starts a second worker.
-func busy(r *rig, first harness.WorkerOptions) (worker *harness.Worker, tasks []harness.Task, begun []checker.Event) {
-	r.t.Helper()
+func busy(s *harness.Site, first harness.WorkerOptions) (worker *harness.Worker, tasks []sdk.ID, begun []checker.Event) {
+	s.T.Helper()
 	first.Slots, first.Lease = clockSlots, lease()
-	worker = r.worker(first)
-	r.warm(worker)
-	tasks = r.Schedule(repeat(clockSlots, harness.Wanted{Job: job.Job{Millis: (2*lease() + 6*time.Second).Milliseconds()}})...)
-	begun = r.starts(tasks)
-	r.worker(harness.WorkerOptions{Slots: clockSlots, Lease: lease()})
+	worker = s.Worker(first)
+	warm(s)
+	tasks = s.Schedule(repeat(clockSlots, harness.Wanted{Job: job.Job{Millis: (2*lease() + 6*time.Second).Milliseconds()}})...)
+	begun = starts(s, tasks)
+	s.Worker(harness.WorkerOptions{Slots: clockSlots, Lease: lease()})
 	return worker, tasks, begun
 }
 
 // spared fails if anything was started again within as long.
-func spared(r *rig, worker *harness.Worker, lasts time.Duration) {
-	r.t.Helper()
+func spared(s *harness.Site, worker *harness.Worker, lasts time.Duration) {
+	s.T.Helper()
 	for began := time.Now(); time.Since(began) < lasts; time.Sleep(50 * time.Millisecond) {
 		if !worker.Alive() {
-			r.t.Fatal("the worker ended")
+			s.T.Fatal("the worker ended")
 		}
 	}
-	again := r.History.Count(func(e checker.Event) bool { return e.Kind == checker.Started && e.Attempt > 1 })
+	again := s.History.Count(func(e checker.Event) bool { return e.Kind == checker.Started && e.Attempt > 1 })
 	if again > 0 {
-		r.t.Fatalf("%d tasks were started again", again)
+		s.T.Fatalf("%d tasks were started again", again)
 	}
 }
 
@@ -75,74 +73,59 @@ func spared(r *rig, worker *harness.Worker, lasts time.Duration) {
 // killed afterwards is noticed in time.
 func TestServerClockStepped(t *testing.T) {
 	t.Parallel()
-	if testing.Short() {
-		t.Skip("runs real processes")
-	}
 	for _, by := range steps() {
 		t.Run(by.String(), func(t *testing.T) {
 			t.Parallel()
-			serverClock(t, "server_clock_"+by.String(), func(r *rig, c *harness.Clock) {
+			serverClock(t, "server_clock_"+by.String(), func(s *harness.Site, c *harness.Clock) {
 				c.Set(by)
 				time.Sleep(time.Second + slack)
-				told(r, by)
+				told(s, by)
 			})
 		})
 	}
 	for _, by := range slews() {
 		t.Run(fmt.Sprintf("slewed %v every 100ms", by), func(t *testing.T) {
 			t.Parallel()
-			serverClock(t, "server_clock_slewed_"+by.String(), func(_ *rig, c *harness.Clock) { slew(c, by, lease()) })
+			serverClock(t, "server_clock_slewed_"+by.String(), func(_ *harness.Site, c *harness.Clock) { slew(c, by, lease()) })
 		})
 	}
 }
 
-func serverClock(t *testing.T, figure string, fault func(r *rig, c *harness.Clock)) {
+func serverClock(t *testing.T, figure string, fault func(s *harness.Site, c *harness.Clock)) {
 	t.Helper()
 	c := harness.NewClock(t)
-	r := newRigBy(t, c, matched, sdk.LambdaInfo{})
-	worker, tasks, begun := busy(r, harness.WorkerOptions{})
-	fault(r, c)
-	spared(r, worker, lease())
+	s := newSiteOf(t, harness.ServerOptions{Queued: matched, LeasesOnly: true, Clock: c}, sdk.LambdaInfo{})
+	worker, tasks, begun := busy(s, harness.WorkerOptions{})
+	fault(s, c)
+	spared(s, worker, lease())
 	gone := worker.Crash()
-	taken := r.taken(begun, worker.PID(), gone)
+	taken := takenOver(s, begun, worker.PID(), gone)
 	if len(taken) != clockSlots {
 		t.Errorf("%d tasks ran in the lost process, want %d", len(taken), clockSlots)
 	}
 	harness.Within(t, figure+"_taken_over_last", longest(taken), lease()+time.Second+slack)
-	r.Settle(settleMax, tasks)
-	r.History.Check(bounds)
+	s.Finish(tasks)
 }
 
 // told fails unless the server says that its clock was set.
-func told(r *rig, by time.Duration) {
-	r.t.Helper()
-	response, err := http.Get(r.Server.URL + "/metrics")
-	if err != nil {
-		r.t.Fatal(err)
-	}
-	page, err := io.ReadAll(response.Body)
-	_ = response.Body.Close()
-	if err != nil {
-		r.t.Fatal(err)
-	}
+func told(s *harness.Site, by time.Duration) {
+	s.T.Helper()
+	_, metrics := s.Servers[0].Fetch("/metrics")
 	direction := "forward"
 	if by < 0 {
 		direction = "back"
 	}
-	if want := fmt.Sprintf("kinesin_clock_steps_total{direction=%q} 1\n", direction); !strings.Contains(string(page), want) {
-		r.t.Errorf("the metrics do not say %q", want)
+	if want := fmt.Sprintf("kinesin_clock_steps_total{direction=%q} 1\n", direction); !strings.Contains(metrics, want) {
+		s.T.Errorf("the metrics do not say %q", want)
 	}
-	if n := strings.Count(r.Server.Stderr()+r.Server.Stdout(), "wall clock stepped"); n != 1 {
-		r.t.Errorf("the log says %d times that the clock was set", n)
+	if n := strings.Count(s.Servers[0].Stderr()+s.Servers[0].Stdout(), "wall clock stepped"); n != 1 {
+		s.T.Errorf("the log says %d times that the clock was set", n)
 	}
 }
 
 // The wall clock of a worker is set while its handlers are at work: none is disturbed, and it takes more.
 func TestWorkerClockStepped(t *testing.T) {
 	t.Parallel()
-	if testing.Short() {
-		t.Skip("runs real processes")
-	}
 	for _, by := range steps() {
 		t.Run(by.String(), func(t *testing.T) {
 			t.Parallel()
@@ -160,16 +143,15 @@ func TestWorkerClockStepped(t *testing.T) {
 func workerClock(t *testing.T, fault func(c *harness.Clock)) {
 	t.Helper()
 	c := harness.NewClock(t)
-	r := newRig(t, queued, sdk.LambdaInfo{})
-	worker, tasks, _ := busy(r, harness.WorkerOptions{Clock: c})
+	s := newSite(t, queued, sdk.LambdaInfo{})
+	worker, tasks, _ := busy(s, harness.WorkerOptions{Clock: c})
 	fault(c)
-	spared(r, worker, 2*lease())
-	more := r.Schedule(repeat(2*clockSlots, harness.Wanted{Job: job.Job{Millis: 100}})...)
-	infos := r.Settle(settleMax, append(tasks, more...))
+	spared(s, worker, 2*lease())
+	more := s.Schedule(repeat(2*clockSlots, harness.Wanted{Job: job.Job{Millis: 100}})...)
+	infos := s.Finish(append(tasks, more...))
 	for _, info := range infos[:len(tasks)] {
 		if info.Attempt != 1 || info.WorkerLost != 0 {
 			t.Errorf("task %s ended with attempt %d, %d of them lost", info.ID, info.Attempt, info.WorkerLost)
 		}
 	}
-	r.History.Check(bounds)
 }

@@ -1,9 +1,7 @@
 package faults_test
 
 import (
-	"os"
 	"strconv"
-	"strings"
 	"testing"
 	"time"
 
@@ -17,121 +15,103 @@ import (
 const commandSlots = 3
 
 // commandWorker runs `kinesin worker` with the fault worker as its command.
-func (r *rig) commandWorker() *harness.Worker {
-	r.t.Helper()
-	return harness.StartCommandWorker(r.t, r.History, []string{
-		"--server", r.Server.URL, "--lambda", r.lambda, "--concurrency", strconv.Itoa(commandSlots), "--lease", lease().String(), "--grace", "1s",
-	}, harness.FaultWorker(r.t), "command", "-log", r.History.Path())
+func commandWorker(s *harness.Site) *harness.Worker {
+	s.T.Helper()
+	return s.Servers[0].CommandWorker("--lambda", "work", "--concurrency", strconv.Itoa(commandSlots), "--lease", lease().String(), "--grace", "1s",
+		"--", harness.FaultWorker(s.T), "command", "-log", s.History.Path())
 }
 
 // `kinesin worker` is killed: the process groups of its commands die with it, at once.
 func TestCommandWorkerKilled(t *testing.T) {
 	t.Parallel()
-	r := newRig(t, queued, sdk.LambdaInfo{})
-	w := r.commandWorker()
-	tasks := r.Schedule(repeat(commandSlots, harness.Wanted{Job: job.Job{Do: job.Ignoring, Millis: lease().Milliseconds() + 1000}})...)
-	begun := r.starts(tasks)
+	s := newSite(t, queued, sdk.LambdaInfo{})
+	w := commandWorker(s)
+	tasks := s.Schedule(repeat(commandSlots, harness.Wanted{Job: job.Job{Do: job.Ignoring, Millis: lease().Milliseconds() + 1000}})...)
+	begun := starts(s, tasks)
 	for range commandSlots {
-		r.commandWorker()
+		commandWorker(s)
 	}
 
 	gone := w.Crash()
-	deaths := r.groupsGone(begun, gone)
+	deaths := groupsGone(s, begun, gone)
 	harness.Within(t, "command_worker_killed_groups_gone", longest(deaths), time.Second)
-	taken := r.takenByCommands(begun, gone)
+	taken := takenByCommands(s, begun, gone)
 	harness.Within(t, "command_worker_killed_taken_over_last", longest(taken), lease()+time.Second+slack)
-	r.Settle(settleMax, tasks)
-	r.History.Check(bounds)
+	s.Finish(tasks)
 }
 
 // `kinesin worker` is stopped past its lease: its commands are killed before their tasks start elsewhere.
 func TestCommandWorkerStopped(t *testing.T) {
 	t.Parallel()
-	r := newRig(t, matched, sdk.LambdaInfo{})
-	w := r.commandWorker()
-	tasks := r.Schedule(repeat(commandSlots, harness.Wanted{Job: job.Job{Do: job.Acting, Millis: 2 * lease().Milliseconds()}})...)
-	begun := r.starts(tasks)
+	s := newSite(t, matched, sdk.LambdaInfo{})
+	w := commandWorker(s)
+	tasks := s.Schedule(repeat(commandSlots, harness.Wanted{Job: job.Job{Do: job.Acting, Millis: 2 * lease().Milliseconds()}})...)
+	begun := starts(s, tasks)
 	for range commandSlots {
-		r.commandWorker()
+		commandWorker(s)
 	}
 
 	at := w.Stop()
-	deaths := r.groupsGone(begun, at)
+	deaths := groupsGone(s, begun, at)
 	harness.Within(t, "command_worker_stopped_groups_gone", longest(deaths), lease())
-	taken := r.takenByCommands(begun, at)
+	taken := takenByCommands(s, begun, at)
 	harness.Within(t, "command_worker_stopped_taken_over_last", longest(taken), lease()+time.Second+slack)
 	w.Continue()
 	if code := w.Wait(soon); code == 0 {
 		t.Error("the woken process ended as if all were well")
 	}
-	r.Settle(settleMax, tasks)
-	r.History.Check(bounds)
+	s.Finish(tasks)
 }
 
 // `kinesin worker` is asked to end, and its commands do not obey: when the grace is over their groups are
 // killed and the tasks start elsewhere.
 func TestCommandWorkerTerminated(t *testing.T) {
 	t.Parallel()
-	r := newRig(t, queued, sdk.LambdaInfo{MaxAttempts: 1})
-	w := r.commandWorker()
-	tasks := r.Schedule(repeat(commandSlots, harness.Wanted{Job: job.Job{Do: job.Ignoring, Millis: 8000}})...)
-	begun := r.starts(tasks)
+	s := newSite(t, queued, sdk.LambdaInfo{MaxAttempts: 1})
+	w := commandWorker(s)
+	tasks := s.Schedule(repeat(commandSlots, harness.Wanted{Job: job.Job{Do: job.Ignoring, Millis: 8000}})...)
+	begun := starts(s, tasks)
 	for range 2 {
-		r.commandWorker()
+		commandWorker(s)
 	}
 
 	at := w.Terminate()
-	deaths := r.groupsGone(begun, at)
+	deaths := groupsGone(s, begun, at)
 	harness.Within(t, "command_worker_sigterm_groups_gone", longest(deaths), 5*time.Second)
-	taken := r.takenByCommands(begun, at)
+	taken := takenByCommands(s, begun, at)
 	harness.Within(t, "command_worker_sigterm_elsewhere_after", longest(taken), 5*time.Second)
 	if code := w.Wait(soon); code != 0 {
 		t.Errorf("exit status %d after a drain, want 0", code)
 	}
-	for _, info := range r.Settle(settleMax, tasks) {
-		if info.Failures != 0 || info.WorkerLost != 0 {
-			t.Errorf("task %s is charged: %d failures, %d lost workers", info.ID, info.Failures, info.WorkerLost)
-		}
-	}
-	r.History.Check(bounds)
+	uncharged(s, s.Finish(tasks))
 }
 
 // groupsGone waits until the commands are dead, writes that down, and returns how long after the moment each
 // was.
-func (r *rig) groupsGone(begun []checker.Event, since time.Time) []time.Duration {
-	r.t.Helper()
+func groupsGone(s *harness.Site, begun []checker.Event, since time.Time) []time.Duration {
+	s.T.Helper()
 	var all []time.Duration
 	for _, e := range begun {
-		deadline := time.Now().Add(settleMax)
-		for runs(e.PID) {
+		deadline := time.Now().Add(harness.SettleMax)
+		for harness.Runs(e.PID) {
 			if time.Now().After(deadline) {
-				r.t.Fatalf("command %d runs on", e.PID)
+				s.T.Fatalf("command %d runs on", e.PID)
 			}
 			time.Sleep(time.Millisecond)
 		}
 		now := time.Now()
-		r.History.Add(checker.Event{Kind: checker.Died, At: now.UnixMicro(), PID: e.PID})
+		s.History.Add(checker.Event{Kind: checker.Died, At: now.UnixMicro(), PID: e.PID})
 		all = append(all, now.Sub(since))
 	}
 	return all
 }
 
-// takenByCommands is taken for commands, each of which is a process of its own.
-func (r *rig) takenByCommands(begun []checker.Event, since time.Time) []time.Duration {
-	r.t.Helper()
+// takenByCommands is takenOver for commands, each of which is a process of its own.
+func takenByCommands(s *harness.Site, begun []checker.Event, since time.Time) []time.Duration {
+	s.T.Helper()
 	var all []time.Duration
 	for _, e := range begun {
-		all = append(all, r.taken([]checker.Event{e}, e.PID, since)...)
+		all = append(all, takenOver(s, []checker.Event{e}, e.PID, since)...)
 	}
 	return all
-}
-
-// runs reports whether a process runs: a dead one that nobody has asked after does not.
-func runs(pid int) bool {
-	stat, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/stat")
-	if err != nil {
-		return false
-	}
-	_, state, _ := strings.Cut(string(stat), ") ")
-	return !strings.HasPrefix(state, "Z") && !strings.HasPrefix(state, "X")
 }

@@ -1,4 +1,4 @@
 // Package faults does to worker processes and servers what happens to them in life, one scenario a test,
-// and prints how long it took to get over it. With KINESIN_FAULTS_LONG set, leases and waits are those of the
+// and prints how long it took to get over it. With KINESIN_LONG set, leases and waits are those of the
 // published bars; without, they are as short as they can be.
 package faults

@@ -19,24 +19,24 @@ import (
 // success, its failure and its heartbeat, and nothing of the task changes.
 func TestLateReportsAreRefused(t *testing.T) {
 	t.Parallel()
-	r := newRig(t, queued, sdk.LambdaInfo{})
-	ctx, cancel := context.WithTimeout(t.Context(), settleMax)
+	s := newSite(t, queued, sdk.LambdaInfo{})
+	ctx, cancel := context.WithTimeout(t.Context(), harness.SettleMax)
 	defer cancel()
-	late := kinesinv1connect.NewWorkerServiceClient(&http.Client{Transport: api.NewCallTransport()}, r.Server.URL, api.ClientOptions()...)
+	late := kinesinv1connect.NewWorkerServiceClient(&http.Client{Transport: api.NewCallTransport()}, s.Servers[0].URL, api.ClientOptions()...)
 	lease, err := late.Register(ctx, &kinesinv1.RegisterRequest{
-		Name: "late", LeaseMicros: harness.LeaseMin.Microseconds(), Groups: []*kinesinv1.SlotGroup{{Lambdas: []string{r.lambda}, Slots: 1}},
+		Name: "late", LeaseMicros: harness.LeaseMin.Microseconds(), Groups: []*kinesinv1.SlotGroup{{Lambdas: []string{"work"}, Slots: 1}},
 	})
 	if err != nil {
 		t.Fatal(err)
 	}
-	task := r.One(job.Job{Millis: 3000})
-	claim, err := late.Claim(ctx, &kinesinv1.ClaimRequest{Worker: lease.Worker, Lambdas: []string{r.lambda}, Limit: 1, WaitMicros: 5_000_000})
+	task := s.One(job.Job{Millis: 3000})
+	claim, err := late.Claim(ctx, &kinesinv1.ClaimRequest{Worker: lease.Worker, Lambdas: []string{"work"}, Limit: 1, WaitMicros: 5_000_000})
 	if err != nil || len(claim.Tasks) != 1 {
 		t.Fatal(claim, err)
 	}
 	claimed := time.Now()
-	r.worker(harness.WorkerOptions{})
-	start := r.History.StartOf(task.ID, 0, soon)
+	s.Worker(harness.WorkerOptions{})
+	start := s.History.StartOf(task, 0, soon)
 	harness.Within(t, "silent_claim_taken_over_after", time.UnixMicro(start.At).Sub(claimed), harness.LeaseMin+time.Second+slack)
 
 	for _, outcome := range []string{"success", "fatal_failure", "retriable_failure", "released"} {
@@ -53,7 +53,7 @@ func TestLateReportsAreRefused(t *testing.T) {
 	if err = api.FromWire(err); !errors.Is(err, api.ErrLeaseLost) {
 		t.Errorf("late heartbeat: %v, want the lease lost", err)
 	}
-	info := r.Settle(settleMax, []harness.Task{task})[0]
+	info := s.Settle(harness.SettleMax, []sdk.ID{task})[0]
 	if info.State != sdk.StateSuccess || info.Attempt != 2 || info.WorkerLost != 1 || info.Failures != 0 {
 		t.Errorf("%s at attempt %d, %d workers lost, %d failures", info.State, info.Attempt, info.WorkerLost, info.Failures)
 	}

@@ -22,57 +22,56 @@ const (
 // it.
 func TestPoison(t *testing.T) {
 	t.Parallel()
-	poisoned(t, "poison", newRig(t, matched, sdk.LambdaInfo{}), 1, 2)
+	poisoned(newSite(t, matched, sdk.LambdaInfo{}), "poison", 1, 2)
 }
 
 // Several such tasks start in one process at once.
 func TestPoisons(t *testing.T) {
 	t.Parallel()
-	poisoned(t, "poisons", newRig(t, queued, sdk.LambdaInfo{}), 3, 2)
+	poisoned(newSite(t, queued, sdk.LambdaInfo{}), "poisons", 3, 2)
 }
 
 // There is only one process.
 func TestPoisonInTheOnlyProcess(t *testing.T) {
 	t.Parallel()
-	poisoned(t, "poison_alone", newRig(t, matched, sdk.LambdaInfo{}), 1, 1)
+	poisoned(newSite(t, matched, sdk.LambdaInfo{}), "poison_alone", 1, 1)
 }
 
 // The server sees that the processes have ended, and waits for no lease.
 func TestPoisonBeside(t *testing.T) {
 	t.Parallel()
-	poisoned(t, "poison_beside", newWatchedRig(t, queued), 1, 2)
+	poisoned(newSiteOf(t, harness.ServerOptions{Queued: queued}, sdk.LambdaInfo{}), "poison_beside", 1, 2)
 }
 
 // poisoned runs poisons among innocents, in processes that are started again when they die, while
 // new tasks keep coming.
-func poisoned(t *testing.T, name string, r *rig, poisons, processes int) {
-	t.Helper()
+func poisoned(s *harness.Site, name string, poisons, processes int) {
+	s.T.Helper()
 	wanted := repeat(poisons, harness.Wanted{Job: job.Job{Do: job.Exiting, Millis: poisonMillis}, Want: "dead"})
 	for i := range innocents {
 		wanted = append(wanted, harness.Wanted{Job: job.Job{Millis: int64(1000 + 1000*i/innocents)}})
 	}
-	tasks := r.Schedule(wanted...)
+	tasks := s.Schedule(wanted...)
 	begun := time.Now()
 	var workers []*harness.Supervised
 	for range processes {
-		workers = append(workers, harness.Supervise(t, r.options(harness.WorkerOptions{Slots: innocents + poisons, Lease: lease()})))
+		workers = append(workers, s.Supervise(harness.WorkerOptions{Slots: innocents + poisons, Lease: lease()}))
 	}
 
-	fresh := startFresh(r)
-	infos := r.Settle(3*time.Minute, tasks)
-	freshInfos := r.Settle(settleMax, fresh())
+	fresh := startFresh(s)
+	infos := s.Settle(3*time.Minute, tasks)
+	freshInfos := s.Finish(fresh())
 	deaths := 0
 	for _, w := range workers {
 		deaths += w.Deaths()
 	}
-	harness.Figure(t, name+"_lease", lease())
-	harness.Figure(t, name+"_process_deaths", deaths)
+	harness.Figure(s.T, name+"_lease", lease())
+	harness.Figure(s.T, name+"_process_deaths", deaths)
 	if deaths > deathsMax*poisons {
-		t.Errorf("%d processes died of %d tasks, want at most %d each", deaths, poisons, deathsMax)
+		s.T.Errorf("%d processes died of %d tasks, want at most %d each", deaths, poisons, deathsMax)
 	}
-	judgePoisons(t, name, r, infos[:poisons], begun, processes)
-	judgeInnocents(t, name, r, infos[poisons:], freshInfos, heldUpMax(processes))
-	r.History.Check(bounds)
+	judgePoisons(s, name, infos[:poisons], begun, processes)
+	judgeInnocents(s, name, infos[poisons:], freshInfos, heldUpMax(processes))
 }
 
 // heldUpMax is for how long tasks under no suspicion wait at most: half of the processes serve them at any
@@ -85,18 +84,18 @@ func heldUpMax(processes int) time.Duration {
 }
 
 // startFresh schedules a short task every now and then, until the returned function is called.
-func startFresh(r *rig) func() []harness.Task {
-	stop, done := make(chan struct{}), make(chan []harness.Task)
+func startFresh(s *harness.Site) func() []sdk.ID {
+	stop, done := make(chan struct{}), make(chan []sdk.ID)
 	go func() {
-		var all []harness.Task
+		var all []sdk.ID
 		tick := time.NewTicker(freshEvery)
 		defer tick.Stop()
 		for {
 			select {
 			case <-tick.C:
-				acked, err := r.Try(r.t.Context(), harness.Wanted{Job: job.Job{Millis: 5}})
+				acked, err := s.Try(s.T.Context(), harness.Wanted{Job: job.Job{Millis: 5}})
 				if err != nil {
-					r.t.Error(err)
+					s.T.Error(err)
 				}
 				all = append(all, acked...)
 			case <-stop:
@@ -105,22 +104,22 @@ func startFresh(r *rig) func() []harness.Task {
 			}
 		}
 	}()
-	return func() []harness.Task {
+	return func() []sdk.ID {
 		close(stop)
 		return <-done
 	}
 }
 
-func judgePoisons(t *testing.T, name string, r *rig, infos []sdk.TaskInfo, begun time.Time, processes int) {
-	t.Helper()
+func judgePoisons(s *harness.Site, name string, infos []sdk.TaskInfo, begun time.Time, processes int) {
+	s.T.Helper()
 	var last time.Time
 	for _, info := range infos {
-		deaths := r.History.Count(func(e checker.Event) bool {
+		deaths := s.History.Count(func(e checker.Event) bool {
 			return e.Kind == checker.Ended && e.Task == string(info.ID) && e.Outcome == checker.Poisoned
 		})
-		harness.Figure(t, name+"_deaths", deaths)
+		harness.Figure(s.T, name+"_deaths", deaths)
 		if deaths > deathsMax || info.State != sdk.StateDead || info.Failures != 0 {
-			t.Errorf("poison %s: %d deaths, %s with %d failures", info.ID, deaths, info.State, info.Failures)
+			s.T.Errorf("poison %s: %d deaths, %s with %d failures", info.ID, deaths, info.State, info.Failures)
 		}
 		if info.Ended.After(last) {
 			last = info.Ended
@@ -129,25 +128,25 @@ func judgePoisons(t *testing.T, name string, r *rig, infos []sdk.TaskInfo, begun
 	// A lease for each death, and the bystanders that run apart before it; in between others have their turn,
 	// for as long.
 	bar := time.Duration(len(infos))*deathsMax*lease() + 2*innocents*longestInnocent/time.Duration(processes)
-	harness.Within(t, name+"_dead_after", last.Sub(begun), bar+slack)
+	harness.Within(s.T, name+"_dead_after", last.Sub(begun), bar+slack)
 }
 
-func judgeInnocents(t *testing.T, name string, r *rig, tasks, fresh []sdk.TaskInfo, heldUp time.Duration) {
-	t.Helper()
+func judgeInnocents(s *harness.Site, name string, tasks, fresh []sdk.TaskInfo, heldUp time.Duration) {
+	s.T.Helper()
 	charged := 0
 	for _, info := range append(tasks, fresh...) {
 		if info.State != sdk.StateSuccess || info.Failures != 0 {
 			charged++
-			t.Errorf("innocent %s: %s with %d failures", info.ID, info.State, info.Failures)
+			s.T.Errorf("innocent %s: %s with %d failures", info.ID, info.State, info.Failures)
 		}
 	}
-	harness.Figure(t, name+"_innocents_charged", charged)
+	harness.Figure(s.T, name+"_innocents_charged", charged)
 	var late []time.Duration
 	for i := range fresh { // as the workers saw it: the server knows nothing of a start in a process that died at once
-		start := r.History.StartOf(fresh[i].ID, 0, soon)
+		start := s.History.StartOf(fresh[i].ID, 0, soon)
 		late = append(late, time.UnixMicro(start.At).Sub(fresh[i].Due))
 	}
-	harness.Within(t, name+"_first_starts_delayed", longest(late), heldUp+slack)
+	harness.Within(s.T, name+"_first_starts_delayed", longest(late), heldUp+slack)
 }
 
 // Poisons keep arriving, each on its own, while those before are put aside: bystanders that were beside
@@ -155,7 +154,7 @@ func judgeInnocents(t *testing.T, name string, r *rig, tasks, fresh []sdk.TaskIn
 func TestPoisonsThatKeepArriving(t *testing.T) {
 	t.Parallel()
 	const poisons, every, processes = 6, 2500 * time.Millisecond, 2
-	r := newRig(t, matched, sdk.LambdaInfo{})
+	s := newSite(t, matched, sdk.LambdaInfo{})
 	var wanted []harness.Wanted
 	for i := range poisons {
 		wanted = append(wanted, harness.Wanted{
@@ -165,15 +164,14 @@ func TestPoisonsThatKeepArriving(t *testing.T) {
 	for i := range innocents {
 		wanted = append(wanted, harness.Wanted{Job: job.Job{Millis: int64(1000 + 1000*i/innocents)}})
 	}
-	tasks := r.Schedule(wanted...)
+	tasks := s.Schedule(wanted...)
 	begun := time.Now()
 	for range processes {
-		harness.Supervise(t, r.options(harness.WorkerOptions{Slots: innocents + poisons, Lease: harness.LeaseMin}))
+		s.Supervise(harness.WorkerOptions{Slots: innocents + poisons, Lease: harness.LeaseMin})
 	}
-	fresh := startFresh(r)
-	infos := r.Settle(3*time.Minute, tasks)
-	freshInfos := r.Settle(settleMax, fresh())
-	judgePoisons(t, "poisons_arriving", r, infos[:poisons], begun, processes)
-	judgeInnocents(t, "poisons_arriving", r, infos[poisons:], freshInfos, heldUpMax(processes))
-	r.History.Check(bounds)
+	fresh := startFresh(s)
+	infos := s.Settle(3*time.Minute, tasks)
+	freshInfos := s.Finish(fresh())
+	judgePoisons(s, "poisons_arriving", infos[:poisons], begun, processes)
+	judgeInnocents(s, "poisons_arriving", infos[poisons:], freshInfos, heldUpMax(processes))
 }

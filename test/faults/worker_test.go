@@ -15,30 +15,28 @@ import (
 // the lease and a second, and nothing else is repeated.
 func TestWorkerKilled(t *testing.T) {
 	t.Parallel()
-	r := newRig(t, matched, sdk.LambdaInfo{})
+	s := newSite(t, matched, sdk.LambdaInfo{})
 	const slots = 10
-	lost := r.worker(harness.WorkerOptions{Slots: slots, Lease: lease()})
-	r.warm(lost)
+	lost := s.Worker(harness.WorkerOptions{Slots: slots, Lease: lease()})
+	warm(s)
 	// Tasks that outlive the lease, in the process that will be lost, and then some in the others.
-	tasks := r.Schedule(repeat(slots, harness.Wanted{Job: job.Job{Millis: (lease() + time.Second).Milliseconds()}})...)
-	begun := r.starts(tasks)
+	tasks := s.Schedule(repeat(slots, harness.Wanted{Job: job.Job{Millis: (lease() + time.Second).Milliseconds()}})...)
+	begun := starts(s, tasks)
 	for range 2 {
-		r.worker(harness.WorkerOptions{Slots: slots, Lease: lease()})
+		s.Worker(harness.WorkerOptions{Slots: slots, Lease: lease()})
 	}
-	others := r.Schedule(repeat(slots, harness.Wanted{Job: job.Job{Millis: 1000}})...)
-	r.starts(others)
+	others := s.Schedule(repeat(slots, harness.Wanted{Job: job.Job{Millis: 1000}})...)
+	starts(s, others)
 
 	gone := lost.Crash()
-	taken := r.taken(begun, lost.PID(), gone)
+	taken := takenOver(s, begun, lost.PID(), gone)
 	if len(taken) != slots {
 		t.Errorf("%d tasks ran in the lost process, want %d", len(taken), slots)
 	}
 	harness.Figure(t, "worker_killed_lease", lease())
 	harness.Figure(t, "worker_killed_taken_over_first", min(taken[0], longest(taken)))
 	harness.Within(t, "worker_killed_taken_over_last", longest(taken), lease()+time.Second+slack)
-	infos := r.Settle(settleMax, append(tasks, others...))
-	r.History.Check(bounds)
-	for _, info := range infos {
+	for _, info := range s.Finish(append(tasks, others...)) {
 		if info.Failures != 0 {
 			t.Errorf("task %s is charged with %d failures", info.ID, info.Failures)
 		}
@@ -49,21 +47,21 @@ func TestWorkerKilled(t *testing.T) {
 // before they do anything more, and what it reports late changes nothing.
 func TestWorkerStoppedAndContinued(t *testing.T) {
 	t.Parallel()
-	r := newRig(t, queued, sdk.LambdaInfo{})
+	s := newSite(t, queued, sdk.LambdaInfo{})
 	const slots = 8
-	stopped := r.worker(harness.WorkerOptions{Slots: slots, Lease: lease()})
-	r.warm(stopped)
-	tasks := r.Schedule(append(
+	stopped := s.Worker(harness.WorkerOptions{Slots: slots, Lease: lease()})
+	warm(s)
+	tasks := s.Schedule(append(
 		repeat(slots/2, harness.Wanted{Job: job.Job{Do: job.Acting, Millis: 2 * lease().Milliseconds()}}),
 		// These are ready to report success the moment they go on.
 		repeat(slots/2, harness.Wanted{Job: job.Job{Do: job.Ignoring, Millis: 1500}})...)...)
-	begun := r.starts(tasks)
+	begun := starts(s, tasks)
 	for range 2 {
-		r.worker(harness.WorkerOptions{Slots: slots, Lease: lease()})
+		s.Worker(harness.WorkerOptions{Slots: slots, Lease: lease()})
 	}
 
 	at := stopped.Stop()
-	taken := r.taken(begun, stopped.PID(), at)
+	taken := takenOver(s, begun, stopped.PID(), at)
 	if len(taken) != slots {
 		t.Errorf("%d tasks ran in the stopped process, want %d", len(taken), slots)
 	}
@@ -73,9 +71,9 @@ func TestWorkerStoppedAndContinued(t *testing.T) {
 	woken := stopped.Continue()
 	var ended []time.Duration
 	for _, task := range tasks[:slots/2] {
-		end := r.History.EndOf(task.ID, 1, soon)
+		end := s.History.EndOf(task, 1, soon)
 		if end.Outcome != checker.Obeyed {
-			t.Errorf("the woken handler of %s ended as %q, want its context to end", task.ID, end.Outcome)
+			t.Errorf("the woken handler of %s ended as %q, want its context to end", task, end.Outcome)
 		}
 		ended = append(ended, time.Duration(end.At-woken.UnixMicro())*time.Microsecond)
 	}
@@ -83,15 +81,14 @@ func TestWorkerStoppedAndContinued(t *testing.T) {
 	if code := stopped.Wait(soon); code == 0 {
 		t.Error("the woken process ended as if all were well")
 	}
-	r.Settle(settleMax, tasks)
-	harness.Figure(t, "worker_woken_effects_after_takeover", effectsAfterTakeover(r, stopped.PID()))
-	r.History.Check(bounds)
+	s.Finish(tasks)
+	harness.Figure(t, "worker_woken_effects_after_takeover", effectsAfterTakeover(s, stopped.PID()))
 }
 
 // effectsAfterTakeover counts what the process did once it had gone on.
-func effectsAfterTakeover(r *rig, pid int) int {
+func effectsAfterTakeover(s *harness.Site, pid int) int {
 	var continued int64
-	return r.History.Count(func(e checker.Event) bool {
+	return s.History.Count(func(e checker.Event) bool {
 		if e.Kind == checker.Continued && e.PID == pid {
 			continued = e.At
 		}
@@ -103,78 +100,64 @@ func effectsAfterTakeover(r *rig, pid int) int {
 // no time and no attempt.
 func TestWorkerTerminatedObeying(t *testing.T) {
 	t.Parallel()
-	r := newRig(t, matched, sdk.LambdaInfo{MaxAttempts: 1})
+	s := newSite(t, matched, sdk.LambdaInfo{MaxAttempts: 1})
 	const slots = 5
-	ending := r.worker(harness.WorkerOptions{Slots: slots, Lease: lease(), Grace: time.Second})
-	r.warm(ending)
-	tasks := r.Schedule(repeat(slots, harness.Wanted{Job: job.Job{Millis: 4000}})...)
-	begun := r.starts(tasks)
-	r.worker(harness.WorkerOptions{Slots: 2 * slots, Lease: lease()})
-	other := r.One(job.Job{}) // the other one works
+	ending := s.Worker(harness.WorkerOptions{Slots: slots, Lease: lease(), Grace: time.Second})
+	warm(s)
+	tasks := s.Schedule(repeat(slots, harness.Wanted{Job: job.Job{Millis: 4000}})...)
+	begun := starts(s, tasks)
+	s.Worker(harness.WorkerOptions{Slots: 2 * slots, Lease: lease()})
+	other := s.One(job.Job{}) // the other one works
 
-	r.Settle(soon, []harness.Task{other})
+	s.Settle(soon, []sdk.ID{other})
 	at := ending.Terminate()
-	taken := r.taken(begun, ending.PID(), at)
+	taken := takenOver(s, begun, ending.PID(), at)
 	harness.Within(t, "sigterm_obeying_code_0_after", ending.EndedAt(soon).Sub(at), time.Second+slack)
 	if code := ending.Wait(soon); code != 0 {
 		t.Errorf("exit status %d after a drain, want 0", code)
 	}
 	// The bar counts from the end of the grace.
 	harness.Within(t, "sigterm_obeying_elsewhere_after_grace", longest(taken)-time.Second, time.Second)
-	for _, info := range r.Settle(settleMax, tasks) {
-		if info.Failures != 0 || info.WorkerLost != 0 {
-			t.Errorf("task %s is charged: %d failures, %d lost workers", info.ID, info.Failures, info.WorkerLost)
-		}
-	}
-	r.History.Check(bounds)
+	uncharged(s, s.Finish(tasks))
 }
 
 // Handlers that do not obey are left behind: their tasks are given back at the deadline and the process ends.
 func TestWorkerTerminatedIgnoring(t *testing.T) {
 	t.Parallel()
-	r := newRig(t, queued, sdk.LambdaInfo{MaxAttempts: 1})
+	s := newSite(t, queued, sdk.LambdaInfo{MaxAttempts: 1})
 	const slots = 3
-	ending := r.worker(harness.WorkerOptions{Slots: slots, Lease: lease(), Grace: time.Second})
-	r.warm(ending)
-	tasks := r.Schedule(repeat(slots, harness.Wanted{Job: job.Job{Do: job.Ignoring, Millis: 15_000}})...)
-	begun := r.starts(tasks)
-	r.worker(harness.WorkerOptions{Slots: 2 * slots, Lease: lease()})
+	ending := s.Worker(harness.WorkerOptions{Slots: slots, Lease: lease(), Grace: time.Second})
+	warm(s)
+	tasks := s.Schedule(repeat(slots, harness.Wanted{Job: job.Job{Do: job.Ignoring, Millis: 15_000}})...)
+	begun := starts(s, tasks)
+	s.Worker(harness.WorkerOptions{Slots: 2 * slots, Lease: lease()})
 
 	at := ending.Terminate()
-	taken := r.taken(begun, ending.PID(), at)
+	taken := takenOver(s, begun, ending.PID(), at)
 	harness.Figure(t, "sigterm_ignoring_process_gone_after", ending.EndedAt(soon).Sub(at))
 	harness.Figure(t, "sigterm_ignoring_elsewhere_after", longest(taken))
-	for _, info := range r.Settle(settleMax, tasks) {
-		if info.Failures != 0 || info.WorkerLost != 0 {
-			t.Errorf("task %s is charged: %d failures, %d lost workers", info.ID, info.Failures, info.WorkerLost)
-		}
-	}
-	r.History.Check(bounds)
+	uncharged(s, s.Finish(tasks))
 }
 
 // Thousands of tasks fall due while no worker is there. One that comes drains them as fast as its slots go.
 func TestBacklogWithoutWorkers(t *testing.T) {
 	t.Parallel()
-	r := newRig(t, matched, sdk.LambdaInfo{})
+	s := newSite(t, matched, sdk.LambdaInfo{})
 	const tasks = 5000
-	away := 5 * time.Second
-	if long() {
-		away = time.Minute
-	}
+	away := harness.Either(time.Minute, 5*time.Second)
 	due := time.Now().Add(time.Second)
-	all := r.Schedule(repeat(tasks, harness.Wanted{Job: job.Job{}, Options: []sdk.Option{sdk.At(due)}})...)
+	all := s.Schedule(repeat(tasks, harness.Wanted{Job: job.Job{}, Options: []sdk.Option{sdk.At(due)}})...)
 	time.Sleep(time.Until(due.Add(away)))
 
-	w := r.worker(harness.WorkerOptions{Slots: 10, Lease: lease()})
-	ends := r.History.Find(tasks, settleMax, "ends", func(e checker.Event) bool { return e.Kind == checker.Ended })
-	first := r.History.Find(1, soon, "starts", func(e checker.Event) bool { return e.Kind == checker.Started })[0]
+	w := s.Worker(harness.WorkerOptions{Slots: 10, Lease: lease()})
+	ends := s.History.Find(tasks, harness.SettleMax, "ends", func(e checker.Event) bool { return e.Kind == checker.Ended })
+	first := s.History.Find(1, soon, "starts", func(e checker.Event) bool { return e.Kind == checker.Started })[0]
 	drained := time.Duration(ends[tasks-1].At-first.At) * time.Microsecond
 	harness.Figure(t, "backlog_tasks", tasks)
 	harness.Figure(t, "backlog_away", away)
 	harness.Within(t, "backlog_drained_in", drained, 15*time.Second)
 	harness.Figure(t, "backlog_tasks_per_second", int(tasks/drained.Seconds()))
-	r.Settle(settleMax, all)
-	r.History.Check(bounds)
+	s.Finish(all)
 	w.Signal(syscall.SIGTERM)
 	if code := w.Wait(soon); code != 0 {
 		t.Errorf("exit status %d after a drain, want 0", code)

@@ -1,33 +1,37 @@
 package harness
 
 import (
-	"slices"
-	"strings"
+	"cmp"
 	"testing"
+
+	"github.com/kinesin-io/kinesin/internal/awslocal"
 )
 
-// AWS is where servers keep their tasks and messages when they run on DynamoDB and SQS.
+// AWS is where the servers of a site keep their tasks and messages: tables and queues with a prefix of their
+// own.
 type AWS struct {
-	Prefix string   // of all tables and queues
-	Env    []string // endpoints and credentials
+	awslocal.Endpoints
+
+	Prefix string
 }
 
-// Setup runs `kinesin aws setup`, which must succeed.
-func (a AWS) Setup(tb testing.TB) {
+func newAWS(tb testing.TB, at awslocal.Endpoints) AWS {
 	tb.Helper()
-	a.Run(tb, "aws", "setup", "--aws-prefix", a.Prefix).Must(tb)
+	if at.DynamoDB == "" || at.SQS == "" {
+		shared := awslocal.Start(tb)
+		at.DynamoDB, at.SQS = cmp.Or(at.DynamoDB, shared.DynamoDB), cmp.Or(at.SQS, shared.SQS)
+	}
+	return AWS{at, at.Prefix(tb)}
+}
+
+// Setup runs `kinesin aws setup ARGS`.
+func (a AWS) Setup(tb testing.TB, args ...string) Result {
+	tb.Helper()
+	return a.Run(tb, append([]string{"aws", "setup", "--aws-prefix", a.Prefix}, args...)...)
 }
 
 // Run runs `kinesin ARGS` with the environment to its end.
 func (a AWS) Run(tb testing.TB, args ...string) Result {
 	tb.Helper()
-	p := Start(tb, Command{Name: "kinesin " + strings.Join(args, " "), Path: Kinesin(tb), Args: args, Env: a.Env, Quiet: true})
-	code := p.Wait(commandMax)
-	return Result{code, p.Stdout(), p.Stderr()}
-}
-
-// Server is how to run a server there.
-func (a AWS) Server(h *History, args ...string) ServerOptions {
-	flags := []string{"--store", "dynamodb", "--queue", "sqs", "--aws-prefix", a.Prefix}
-	return ServerOptions{Args: slices.Concat(flags, args), Env: a.Env, History: h}
+	return Command{Args: args, Env: a.Env()}.Run(tb)
 }

@@ -10,11 +10,7 @@ import (
 	"testing"
 )
 
-const (
-	module    = "github.com/kinesin-io/kinesin"
-	kinesin   = "kinesin"
-	workerBin = "faultworker"
-)
+const module = "github.com/kinesin-io/kinesin"
 
 // binDir is set by Main before tests run, and removed after them.
 var binDir string
@@ -46,37 +42,48 @@ func given(name string) bool {
 }
 
 // build compiles the binaries once per test program, and only when a test wants one.
-var build = sync.OnceValue(func() error {
-	cmd := exec.Command("go", "build", "-o", binDir+string(os.PathSeparator), module+"/cmd/kinesin", module+"/test/cmd/faultworker")
-	if out, err := cmd.CombinedOutput(); err != nil {
-		return fmt.Errorf("go build: %w\n%s", err, out)
-	}
-	return nil
-})
+var build = sync.OnceValue(func() error { return compile("cmd/kinesin", "test/cmd/faultworker") })
 
 // buildShift compiles the program that sets the clocks of others, which is not there for every machine.
-var buildShift = sync.OnceValue(func() error {
-	cmd := exec.Command("go", "build", "-o", binDir+string(os.PathSeparator), module+"/test/cmd/clockshift")
-	if out, err := cmd.CombinedOutput(); err != nil {
+var buildShift = sync.OnceValue(func() error { return compile("test/cmd/clockshift") })
+
+func compile(packages ...string) error {
+	args := []string{"build", "-o", binDir + string(os.PathSeparator)}
+	for _, name := range packages {
+		args = append(args, module+"/"+name)
+	}
+	if out, err := exec.Command("go", args...).CombinedOutput(); err != nil {
 		return fmt.Errorf("go build: %w\n%s", err, out)
 	}
 	return nil
-})
+}
 
-// binary is the path of a built program.
-func binary(tb testing.TB, name string) string {
+// skipShort is for all that runs processes.
+func skipShort(tb testing.TB) {
 	tb.Helper()
+	if testing.Short() {
+		tb.Skip("runs real processes")
+	}
+}
+
+// program is the path of a program once it is built.
+func program(tb testing.TB, name string, built func() error) string {
+	tb.Helper()
+	skipShort(tb)
 	if binDir == "" {
 		tb.Fatal("the package's TestMain does not call harness.Main")
 	}
-	if err := build(); err != nil {
+	if err := built(); err != nil {
 		tb.Fatal(err)
 	}
 	return filepath.Join(binDir, name)
 }
 
 // FaultWorker is the path of the fault worker's program, which can also be the command of `kinesin worker`.
-func FaultWorker(tb testing.TB) string { tb.Helper(); return binary(tb, workerBin) }
+func FaultWorker(tb testing.TB) string { tb.Helper(); return program(tb, "faultworker", build) }
 
 // Kinesin is the path of the built kinesin.
-func Kinesin(tb testing.TB) string { tb.Helper(); return binary(tb, kinesin) }
+func Kinesin(tb testing.TB) string { tb.Helper(); return program(tb, "kinesin", build) }
+
+// Clockshift is the path of the program that runs others with a wrong clock.
+func Clockshift(tb testing.TB) string { tb.Helper(); return program(tb, "clockshift", buildShift) }

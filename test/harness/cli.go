@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// commandMax is how long one client command may take.
-const commandMax = 60 * time.Second
+// commandMax is how long one command may take.
+const commandMax = 90 * time.Second
 
 // Result is what a command printed and how it ended.
 type Result struct {
@@ -18,16 +18,19 @@ type Result struct {
 }
 
 // Run runs `kinesin ARGS` to its end.
-func Run(tb testing.TB, args ...string) Result {
+func Run(tb testing.TB, args ...string) Result { tb.Helper(); return Command{Args: args}.Run(tb) }
+
+// Run runs the command to its end. A failed test shows nothing of it but what it makes of the result.
+func (c Command) Run(tb testing.TB) Result {
 	tb.Helper()
-	return RunInput(tb, "", args...)
+	c.quiet = true
+	return Start(tb, c).Result(commandMax)
 }
 
-// RunInput is Run with a standard input.
-func RunInput(tb testing.TB, stdin string, args ...string) Result {
-	tb.Helper()
-	p := Start(tb, Command{Name: "kinesin " + strings.Join(args, " "), Path: Kinesin(tb), Args: args, Stdin: stdin, Quiet: true})
-	code := p.Wait(commandMax)
+// Result waits for the process to end by itself.
+func (p *Process) Result(atMost time.Duration) Result {
+	p.tb.Helper()
+	code := p.Wait(atMost)
 	return Result{code, p.Stdout(), p.Stderr()}
 }
 

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"testing"
 	"time"
 
 	"github.com/kinesin-io/kinesin/sdk"
@@ -16,133 +15,88 @@ import (
 // callMax is how long one call may take, its retries included.
 const callMax = 30 * time.Second
 
-// Client schedules jobs on a lambda and writes down what it asked for and what it was told.
+// Client schedules jobs on the lambda of a site and writes down what it asked for and what it was told.
 type Client struct {
 	*sdk.Client
 
-	tb      testing.TB
-	lambda  string
-	history *History
-	options []sdk.ClientOption
+	site *Site
 }
 
-// NewClient returns a client and creates its lambda.
-func NewClient(tb testing.TB, s *Server, h *History, l sdk.LambdaInfo, opts ...sdk.ClientOption) *Client {
-	tb.Helper()
-	c := connect(tb, s, h, l.Name, opts)
-	ctx, cancel := c.within()
-	defer cancel()
-	if _, _, err := c.CreateLambda(ctx, l); err != nil {
-		tb.Fatal(err)
-	}
-	return c
-}
-
-func connect(tb testing.TB, s *Server, h *History, lambda string, opts []sdk.ClientOption) *Client {
-	tb.Helper()
-	k, err := sdk.NewClient(s.URL, opts...)
+// At is a client of one of the servers.
+func (s *Site) At(server *Server) *Client {
+	s.T.Helper()
+	c, err := sdk.NewClient(server.URL, s.options.Client...)
 	if err != nil {
-		tb.Fatal(err)
+		s.T.Fatal(err)
 	}
-	tb.Cleanup(k.Close)
-	return &Client{Client: k, tb: tb, lambda: lambda, history: h, options: opts}
-}
-
-// At is a client of another server over the same store, for the same lambda.
-func (c *Client) At(s *Server) *Client {
-	c.tb.Helper()
-	return connect(c.tb, s, c.history, c.lambda, c.options)
+	s.T.Cleanup(c.Close)
+	return &Client{Client: c, site: s}
 }
 
 func (c *Client) within() (context.Context, context.CancelFunc) {
 	return context.WithTimeout(context.Background(), callMax)
 }
 
-// Task is a job that was acknowledged.
-type Task struct {
-	ID  sdk.ID
-	Due time.Time
-	Job job.Job
-	// Want is the state in which it has to end; empty means success.
-	Want string
-}
-
 // Wanted is a job to schedule.
 type Wanted struct {
 	Job     job.Job
-	Want    string
+	Want    string // the state in which it has to end; empty means success
 	Options []sdk.Option
 }
 
 // Try schedules jobs with one call and returns those that were acknowledged.
-func (c *Client) Try(ctx context.Context, wanted ...Wanted) ([]Task, error) {
+func (c *Client) Try(ctx context.Context, wanted ...Wanted) ([]sdk.ID, error) {
 	items := make([]sdk.Item, len(wanted))
 	for i := range wanted {
 		j := &wanted[i].Job
-		j.Nonce = fmt.Sprintf("%s-%d", c.lambda, c.history.nonces.Add(1))
-		items[i] = sdk.Item{Lambda: c.lambda, Payload: j.Payload()}
+		j.Nonce = fmt.Sprintf("%s-%d", c.site.lambda, c.site.History.nonces.Add(1))
+		items[i] = sdk.Item{Lambda: c.site.lambda, Payload: j.Payload()}
 		for _, o := range wanted[i].Options {
 			o(&items[i])
 		}
-		c.history.Add(checker.Event{Kind: checker.Requested, Nonce: j.Nonce})
+		c.site.History.Add(checker.Event{Kind: checker.Requested, Nonce: j.Nonce})
 	}
 	results, err := c.ScheduleMany(ctx, items)
-	var acked []Task
+	var acked []sdk.ID
 	for i, r := range results {
 		if r.Err != nil {
 			continue
 		}
 		w := wanted[i]
-		c.history.Add(checker.Event{Kind: checker.Acked, Nonce: w.Job.Nonce, Task: string(r.ID), Due: r.Due.UnixMicro(), Want: w.Want})
-		acked = append(acked, Task{ID: r.ID, Due: r.Due, Job: w.Job, Want: w.Want})
+		c.site.History.Add(checker.Event{Kind: checker.Acked, Nonce: w.Job.Nonce, Task: string(r.ID), Due: r.Due.UnixMicro(), Want: w.Want})
+		acked = append(acked, r.ID)
 	}
 	return acked, err
 }
 
 // Schedule schedules jobs, all of which must be acknowledged.
-func (c *Client) Schedule(wanted ...Wanted) []Task {
-	c.tb.Helper()
+func (c *Client) Schedule(wanted ...Wanted) []sdk.ID {
+	c.site.T.Helper()
 	ctx, cancel := c.within()
 	defer cancel()
 	tasks, err := c.Try(ctx, wanted...)
 	if err != nil {
-		c.tb.Fatal(err)
+		c.site.T.Fatal(err)
 	}
 	return tasks
 }
 
 // One schedules one job.
-func (c *Client) One(j job.Job, opts ...sdk.Option) Task {
-	c.tb.Helper()
+func (c *Client) One(j job.Job, opts ...sdk.Option) sdk.ID {
+	c.site.T.Helper()
 	return c.Schedule(Wanted{Job: j, Options: opts})[0]
 }
 
-// Info reads a task.
-func (c *Client) Info(id sdk.ID) sdk.TaskInfo {
-	c.tb.Helper()
-	ctx, cancel := c.within()
-	defer cancel()
-	info, err := c.Get(ctx, id)
-	if err != nil {
-		c.tb.Fatal(err)
-	}
-	return info
-}
-
 // Settle waits until all tasks have ended, and writes down what the server says of each.
-func (c *Client) Settle(atMost time.Duration, tasks []Task) []sdk.TaskInfo {
-	c.tb.Helper()
+func (c *Client) Settle(atMost time.Duration, tasks []sdk.ID) []sdk.TaskInfo {
+	c.site.T.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), atMost)
 	defer cancel()
 	var infos []sdk.TaskInfo
-	for batch := range slices.Chunk(tasks, 1000) {
-		ids := make([]sdk.ID, len(batch))
-		for i := range batch {
-			ids[i] = batch[i].ID
-		}
+	for ids := range slices.Chunk(tasks, 1000) {
 		results, err := c.Wait(ctx, ids...)
 		if err != nil && !errors.Is(err, context.DeadlineExceeded) || len(results) != len(ids) {
-			c.tb.Fatalf("wait for %d tasks: %v", len(ids), err)
+			c.site.T.Fatalf("wait for %d tasks: %v", len(ids), err)
 		}
 		for i, r := range results {
 			infos = append(infos, c.settled(ids[i], r))
@@ -153,10 +107,10 @@ func (c *Client) Settle(atMost time.Duration, tasks []Task) []sdk.TaskInfo {
 
 func (c *Client) settled(id sdk.ID, r sdk.GetResult) sdk.TaskInfo {
 	if r.Err != nil {
-		c.tb.Errorf("task %s: %v", id, r.Err)
+		c.site.T.Errorf("task %s: %v", id, r.Err)
 		return sdk.TaskInfo{ID: id}
 	}
-	c.history.Add(report(&r.Task))
+	c.site.History.Add(report(&r.Task))
 	return r.Task
 }
 
@@ -169,20 +123,4 @@ func report(t *sdk.TaskInfo) checker.Event {
 		e.Winner = uint32(t.Attempts[n-1].Number)
 	}
 	return e
-}
-
-// StartOf waits for the start of a task's attempt, any if 0, and returns its event.
-func (h *History) StartOf(id sdk.ID, attempt uint32, atMost time.Duration) checker.Event {
-	h.tb.Helper()
-	return h.Find(1, atMost, fmt.Sprintf("starts of attempt %d of %s", attempt, id), func(e checker.Event) bool {
-		return e.Kind == checker.Started && e.Task == string(id) && (attempt == 0 || e.Attempt == attempt)
-	})[0]
-}
-
-// EndOf waits for the end of a task's attempt and returns its event.
-func (h *History) EndOf(id sdk.ID, attempt uint32, atMost time.Duration) checker.Event {
-	h.tb.Helper()
-	return h.Find(1, atMost, fmt.Sprintf("ends of attempt %d of %s", attempt, id), func(e checker.Event) bool {
-		return e.Kind == checker.Ended && e.Task == string(id) && e.Attempt == attempt
-	})[0]
 }

@@ -13,8 +13,9 @@ const clockSetMax = 100 * time.Millisecond
 
 // Clock is the wall clock of a process, which can be set while it runs. Its other clocks go as always.
 type Clock struct {
-	tb   testing.TB
-	file string
+	tb      testing.TB
+	program string
+	file    string
 }
 
 // NewClock makes a clock that is right until Set is called. It skips the test on machines where there can be
@@ -24,10 +25,7 @@ func NewClock(tb testing.TB) *Clock {
 	if runtime.GOOS != "linux" || runtime.GOARCH != "amd64" {
 		tb.Skip("the clock of a process can be set on linux/amd64 only")
 	}
-	if err := buildShift(); err != nil {
-		tb.Fatal(err)
-	}
-	return &Clock{tb: tb, file: filepath.Join(tb.TempDir(), "offset")}
+	return &Clock{tb: tb, program: Clockshift(tb), file: filepath.Join(tb.TempDir(), "offset")}
 }
 
 // Set makes the clock wrong by an offset, and returns when the process sees it.
@@ -43,6 +41,6 @@ func (c *Clock) Set(offset time.Duration) {
 // takes it along when it is killed.
 func (c *Clock) shifted(command Command) Command {
 	command.Args = append([]string{"-control", c.file, "0s", command.Path}, command.Args...)
-	command.Path = filepath.Join(binDir, "clockshift")
+	command.Path = c.program
 	return command
 }

@@ -2,6 +2,7 @@ package harness
 
 import (
 	"bytes"
+	"fmt"
 	"os"
 	"path/filepath"
 	"sync"
@@ -9,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/kinesin-io/kinesin/sdk"
 	"github.com/kinesin-io/kinesin/test/checker"
 	"github.com/kinesin-io/kinesin/test/job"
 )
@@ -29,8 +31,8 @@ type History struct {
 	events []checker.Event // read so far
 }
 
-// NewHistory starts an empty history.
-func NewHistory(tb testing.TB) *History {
+// newHistory starts an empty history.
+func newHistory(tb testing.TB) *History {
 	tb.Helper()
 	path := filepath.Join(tb.TempDir(), "history.jsonl")
 	f, err := job.OpenLog(path)
@@ -65,8 +67,11 @@ func (h *History) close() {
 // Path is the file.
 func (h *History) Path() string { return h.path }
 
-// Add appends an event; without a time of its own it happened now.
+// Add appends an event; without a time of its own it happened now. Where there is no history it does nothing.
 func (h *History) Add(e checker.Event) {
+	if h == nil {
+		return
+	}
 	h.tb.Helper()
 	if e.At == 0 {
 		e.At = time.Now().UnixMicro()
@@ -144,8 +149,48 @@ func (h *History) Find(n int, atMost time.Duration, what string, holds func(chec
 	}
 }
 
-// Check fails the test for each breach of a rule.
-func (h *History) Check(o checker.Options) {
+// StartOf waits for the start of a task's attempt, any if 0, and returns its event.
+func (h *History) StartOf(id sdk.ID, attempt uint32, atMost time.Duration) checker.Event {
+	h.tb.Helper()
+	return h.Find(1, atMost, fmt.Sprintf("starts of attempt %d of %s", attempt, id), func(e checker.Event) bool {
+		return e.Kind == checker.Started && e.Task == string(id) && (attempt == 0 || e.Attempt == attempt)
+	})[0]
+}
+
+// EndOf waits for the end of a task's attempt and returns its event.
+func (h *History) EndOf(id sdk.ID, attempt uint32, atMost time.Duration) checker.Event {
+	h.tb.Helper()
+	return h.Find(1, atMost, fmt.Sprintf("ends of attempt %d of %s", attempt, id), func(e checker.Event) bool {
+		return e.Kind == checker.Ended && e.Task == string(id) && e.Attempt == attempt
+	})[0]
+}
+
+// NextStart waits for the first execution that begins after a moment, and returns how long after it that was.
+func (h *History) NextStart(since time.Time) time.Duration {
+	h.tb.Helper()
+	first := h.Find(1, SettleMax, "starts after the fault", func(e checker.Event) bool {
+		return e.Kind == checker.Started && e.At > since.UnixMicro()
+	})[0]
+	return time.UnixMicro(first.At).Sub(since)
+}
+
+// Outage writes down that the servers could do nothing meanwhile, so that what they could not acknowledge may
+// be repeated.
+func (h *History) Outage(during func()) {
+	h.Add(checker.Event{Kind: checker.ServerDown})
+	during()
+	h.Add(checker.Event{Kind: checker.ServerUp})
+}
+
+// Repeated is how many executions there were besides the first of each task and those that follow a failure.
+func (h *History) Repeated() int {
+	h.tb.Helper()
+	failed := h.Count(func(e checker.Event) bool { return e.Kind == checker.Ended && e.Outcome == checker.Fail })
+	return checker.Summarize(h.Events()).Repeated - failed
+}
+
+// check fails the test for each breach of a rule.
+func (h *History) check(o checker.Options) {
 	h.tb.Helper()
 	const shownMax = 20
 	found := checker.Check(h.Events(), o)

@@ -6,7 +6,6 @@ import (
 	"math/rand/v2"
 	"strconv"
 	"sync"
-	"testing"
 	"time"
 
 	"github.com/kinesin-io/kinesin/sdk"
@@ -20,22 +19,21 @@ const callsAtOnceMax = 256
 // loadCallMax is how long one call of a load may take, outages included.
 const loadCallMax = 90 * time.Second
 
-// LoadOptions say what a load is. The zero value is 15 tasks a second, due within 3 s, that run for 20 ms on
-// average.
+// runsForMax is how long a task runs at most.
+const runsForMax = 40 * time.Millisecond
+
+// LoadOptions say what a load is. The zero value is 15 tasks a second, due within 3 s.
 type LoadOptions struct {
 	CallEvery       time.Duration // 200 ms if zero
 	TasksPerCallMax int           // from 1 on, all as likely; 5 if zero
 	DueAfter        time.Duration
 	DueWithin       time.Duration // of DueAfter; 3 s if zero
-	RunsForMax      time.Duration // 40 ms if zero
-	Plain           bool          // no keys, no priorities, no failures, no cancels
 }
 
 func (o LoadOptions) withDefaults() LoadOptions {
 	o.CallEvery = cmp.Or(o.CallEvery, 200*time.Millisecond)
 	o.TasksPerCallMax = cmp.Or(o.TasksPerCallMax, 5)
 	o.DueWithin = cmp.Or(o.DueWithin, 3*time.Second)
-	o.RunsForMax = cmp.Or(o.RunsForMax, 40*time.Millisecond)
 	return o
 }
 
@@ -50,15 +48,15 @@ type Load struct {
 	slots   chan struct{}
 
 	mu    sync.Mutex
-	acked []Task
+	acked []sdk.ID
 }
 
-// StartLoad starts a load, and says its seed.
-func StartLoad(tb testing.TB, c *Client, o LoadOptions) *Load {
-	tb.Helper()
+// Load starts a load, and says its seed.
+func (c *Client) Load(o LoadOptions) *Load {
+	c.site.T.Helper()
 	seed := rand.Uint64()
-	tb.Logf("load seed %d", seed)
-	ctx, cancel := context.WithCancel(tb.Context())
+	c.site.T.Logf("load seed %d", seed)
+	ctx, cancel := context.WithCancel(c.site.T.Context())
 	l := &Load{
 		client: c, options: o.withDefaults(), end: cancel, slots: make(chan struct{}, callsAtOnceMax),
 		random: rand.New(rand.NewPCG(seed, 0)),
@@ -68,7 +66,7 @@ func StartLoad(tb testing.TB, c *Client, o LoadOptions) *Load {
 }
 
 // Stop ends the load, waits for the calls in hand and returns what was acknowledged.
-func (l *Load) Stop() []Task {
+func (l *Load) Stop() []sdk.ID {
 	l.end()
 	l.all.Wait()
 	return l.acked
@@ -87,7 +85,7 @@ func (l *Load) run(ctx context.Context) {
 		for i := range wanted {
 			wanted[i] = l.wanted()
 		}
-		cancelled := !l.options.Plain && l.random.IntN(20) == 0
+		cancelled := l.random.IntN(20) == 0
 		select {
 		case l.slots <- struct{}{}:
 			l.all.Go(func() { l.call(wanted, cancelled) })
@@ -98,12 +96,8 @@ func (l *Load) run(ctx context.Context) {
 
 // wanted is a random task.
 func (l *Load) wanted() Wanted {
-	w := Wanted{Job: job.Job{Millis: l.random.Int64N(l.options.RunsForMax.Milliseconds())}}
+	w := Wanted{Job: job.Job{Millis: l.random.Int64N(runsForMax.Milliseconds())}}
 	due := sdk.In(l.options.DueAfter + time.Duration(l.random.Int64N(int64(l.options.DueWithin))))
-	if l.options.Plain {
-		w.Options = []sdk.Option{due}
-		return w
-	}
 	if l.random.IntN(10) == 0 {
 		w.Job.Do, w.Job.Times = job.Failing, 1
 	}
@@ -128,9 +122,9 @@ func (l *Load) call(wanted []Wanted, cancelled bool) {
 	if err != nil || !cancelled || len(tasks) == 0 {
 		return
 	}
-	id := tasks[0].ID
-	l.client.history.Add(checker.Event{Kind: checker.Cancelling, Task: string(id)})
+	id := tasks[0]
+	l.client.site.History.Add(checker.Event{Kind: checker.Cancelling, Task: string(id)})
 	if outcome, err := l.client.Cancel(ctx, id); err == nil && outcome == sdk.CancelDone {
-		l.client.history.Add(checker.Event{Kind: checker.Cancelled, Task: string(id)})
+		l.client.site.History.Add(checker.Event{Kind: checker.Cancelled, Task: string(id)})
 	}
 }

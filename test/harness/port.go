@@ -5,6 +5,8 @@ import (
 	"strconv"
 	"sync"
 	"testing"
+
+	"github.com/kinesin-io/kinesin/internal/loopback"
 )
 
 var handedOut struct {
@@ -21,7 +23,10 @@ func FreeAddr(tb testing.TB) string {
 		handedOut.ports = map[int]bool{}
 	}
 	for range 100 {
-		port := freePort(tb)
+		port, err := loopback.FreePort()
+		if err != nil {
+			tb.Fatal(err)
+		}
 		if !handedOut.ports[port] {
 			handedOut.ports[port] = true
 			return net.JoinHostPort("127.0.0.1", strconv.Itoa(port))
@@ -29,18 +34,4 @@ func FreeAddr(tb testing.TB) string {
 	}
 	tb.Fatal("no free port")
 	return ""
-}
-
-func freePort(tb testing.TB) int {
-	tb.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		tb.Fatal(err)
-	}
-	defer func() { _ = l.Close() }()
-	addr, isTCP := l.Addr().(*net.TCPAddr)
-	if !isTCP {
-		tb.Fatalf("listening at %v", l.Addr())
-	}
-	return addr.Port
 }

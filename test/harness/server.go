@@ -2,6 +2,7 @@ package harness
 
 import (
 	"fmt"
+	"io"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -14,8 +15,8 @@ import (
 	"github.com/kinesin-io/kinesin/test/checker"
 )
 
-// ReadyMax is how long a server may take to be ready.
-const ReadyMax = 30 * time.Second
+// readyMax is how long a server may take to be ready.
+const readyMax = 30 * time.Second
 
 // ServerOptions say how to run a server. The zero value is what `kinesin serve` does by default, at a
 // free port and in a new data directory.
@@ -27,9 +28,11 @@ type ServerOptions struct {
 	// tell that one is lost.
 	LeasesOnly bool
 	Env        []string
-	Host       string   // what to listen on, loopback among it; empty: loopback alone
-	History    *History // where kills are written down; may be nil
-	Clock      *Clock   // its wall clock; nil: the machine's
+	Host       string // what to listen on, loopback among it; empty: loopback alone
+	Clock      *Clock // its wall clock; nil: the machine's
+	FilesMax   int    // how many files it may have open; 0: as many as the test
+
+	history *History // where kills are written down; nil outside of a site
 }
 
 // MatchEnv is the setting by which a whole suite runs one way: with true, tasks go straight to workers that
@@ -64,7 +67,8 @@ func StartServer(tb testing.TB, o ServerOptions) *Server {
 func (s *Server) Start() {
 	s.tb.Helper()
 	s.Launch()
-	s.WaitReady()
+	s.WaitReadyz(readyMax, http.StatusOK)
+	s.options.history.Add(checker.Event{Kind: checker.ServerUp})
 }
 
 // Launch starts the server again, in its place.
@@ -81,27 +85,18 @@ func (s *Server) Launch() {
 	if s.options.LeasesOnly {
 		args = append(args, "--watch-workers=false")
 	}
-	s.Process = Start(s.tb, Command{Name: "server", Path: Kinesin(s.tb), Args: args, Env: s.options.Env, Clock: s.options.Clock})
+	s.Process = Start(s.tb, Command{Args: args, Env: s.options.Env, Clock: s.options.Clock, FilesMax: s.options.FilesMax})
 }
 
 // SetQueued says which way tasks go from the next start on.
 func (s *Server) SetQueued(queued bool) { s.options.Queued = queued }
-
-// WaitReady waits until the server says that it is ready.
-func (s *Server) WaitReady() {
-	s.tb.Helper()
-	s.WaitReadyz(ReadyMax, http.StatusOK)
-	if s.options.History != nil {
-		s.options.History.Add(checker.Event{Kind: checker.ServerUp})
-	}
-}
 
 // WaitReadyz waits until /readyz answers with one of the statuses.
 func (s *Server) WaitReadyz(atMost time.Duration, statuses ...int) {
 	s.tb.Helper()
 	deadline := time.Now().Add(atMost)
 	for {
-		got, err := s.get("/readyz")
+		got, _, err := s.get("/readyz", time.Second)
 		if err == nil && slices.Contains(statuses, got) {
 			return
 		}
@@ -115,30 +110,82 @@ func (s *Server) WaitReadyz(atMost time.Duration, statuses ...int) {
 	}
 }
 
-func (s *Server) get(path string) (int, error) {
-	client := http.Client{Timeout: time.Second, Transport: &http.Transport{DisableKeepAlives: true}}
+func (s *Server) get(path string, atMost time.Duration) (status int, body string, err error) {
+	client := http.Client{Timeout: atMost, Transport: &http.Transport{DisableKeepAlives: true}}
 	response, err := client.Get(s.URL + path)
 	if err != nil {
-		return 0, fmt.Errorf("%s: %w", path, err)
+		return 0, "", fmt.Errorf("%s: %w", path, err)
 	}
-	return response.StatusCode, response.Body.Close()
+	defer func() { _ = response.Body.Close() }()
+	content, err := io.ReadAll(response.Body)
+	return response.StatusCode, string(content), err
+}
+
+// Fetch is what the server answers at a path.
+func (s *Server) Fetch(path string) (status int, body string) {
+	s.tb.Helper()
+	status, body, err := s.get(path, callMax)
+	if err != nil {
+		s.tb.Fatal(err)
+	}
+	return status, body
 }
 
 // Crash kills the server with SIGKILL.
 func (s *Server) Crash() {
 	s.tb.Helper()
-	if s.options.History != nil {
-		s.options.History.Add(checker.Event{Kind: checker.ServerDown})
-	}
+	s.options.history.Add(checker.Event{Kind: checker.ServerDown})
 	s.Kill()
 }
 
 // Shutdown ends the server with SIGTERM and returns its exit status.
 func (s *Server) Shutdown() int {
 	s.tb.Helper()
-	if s.options.History != nil {
-		s.options.History.Add(checker.Event{Kind: checker.ServerDown})
-	}
+	s.options.history.Add(checker.Event{Kind: checker.ServerDown})
 	s.Signal(syscall.SIGTERM)
 	return s.Wait(ExitMax)
+}
+
+// Run runs a client command of this server to its end.
+func (s *Server) Run(args ...string) Result { s.tb.Helper(); return s.Feed("", args...) }
+
+// Feed is Run with a standard input.
+func (s *Server) Feed(input string, args ...string) Result {
+	s.tb.Helper()
+	return Command{Args: slices.Concat(args, []string{"--server", s.URL}), Stdin: input}.Run(s.tb)
+}
+
+// CommandWorker starts `kinesin worker ARGS` at this server.
+func (s *Server) CommandWorker(args ...string) *Worker {
+	s.tb.Helper()
+	return watched(s.tb, s.options.history, Command{Args: append([]string{"worker"}, args...), Env: []string{"KINESIN_SERVER=" + s.URL}})
+}
+
+// Shown is a task as `kinesin get -o json` shows it.
+type Shown struct {
+	ID          string   `json:"id"`
+	Lambda      string   `json:"lambda"`
+	State       string   `json:"state"`
+	Priority    string   `json:"priority"`
+	Collection  string   `json:"collection"`
+	Key         string   `json:"key"`
+	Due         string   `json:"due"`
+	Started     string   `json:"started"`
+	Ended       string   `json:"ended"`
+	LatenessMS  *float64 `json:"lateness_ms"` // nil before the start
+	Attempt     int      `json:"attempt"`
+	Failures    int      `json:"failures"`
+	MaxAttempts int      `json:"max_attempts"`
+	Attempts    []struct {
+		Worker  string `json:"worker"`
+		Outcome string `json:"outcome"`
+		Error   string `json:"error"`
+	} `json:"attempts"`
+}
+
+// Get runs `kinesin get`, which must succeed.
+func (s *Server) Get(id string) (shown Shown) {
+	s.tb.Helper()
+	s.Run("get", id, "-o", "json").JSON(s.tb, &shown)
+	return shown
 }

@@ -2,7 +2,6 @@ package harness
 
 import (
 	"cmp"
-	"slices"
 	"strconv"
 	"sync"
 	"syscall"
@@ -17,17 +16,16 @@ const LeaseMin = 3 * time.Second
 
 // WorkerOptions say how to run a worker process.
 type WorkerOptions struct {
-	Server  *Server
-	Lambda  string
-	Slots   int           // 10 if zero
-	Lease   time.Duration // LeaseMin if zero
-	Grace   time.Duration // 1 s if zero
-	History *History
-	Clock   *Clock // its wall clock; nil: the machine's
+	Server *Server       // the first if nil
+	Slots  int           // 20 if zero
+	Lease  time.Duration // LeaseMin if zero
+	Grace  time.Duration // 1 s if zero
+	Clock  *Clock        // its wall clock; nil: the machine's
 }
 
-func (o WorkerOptions) withDefaults() WorkerOptions {
-	o.Slots = cmp.Or(o.Slots, 10)
+func (o WorkerOptions) withDefaults(s *Site) WorkerOptions {
+	o.Server = cmp.Or(o.Server, s.Servers[0])
+	o.Slots = cmp.Or(o.Slots, 20)
 	o.Lease = cmp.Or(o.Lease, LeaseMin)
 	o.Grace = cmp.Or(o.Grace, time.Second)
 	return o
@@ -41,21 +39,14 @@ type Worker struct {
 	reaped  sync.WaitGroup
 }
 
-// StartWorker starts a fault worker.
-func StartWorker(tb testing.TB, o WorkerOptions) *Worker {
-	tb.Helper()
-	o = o.withDefaults()
-	return watched(tb, o.History, Command{Name: "worker", Path: FaultWorker(tb), Args: []string{
-		"-server", o.Server.URL, "-lambda", o.Lambda, "-slots", strconv.Itoa(o.Slots),
-		"-lease", o.Lease.String(), "-grace", o.Grace.String(), "-log", o.History.Path(),
+// Worker starts a fault worker of the site's lambda.
+func (s *Site) Worker(o WorkerOptions) *Worker {
+	s.T.Helper()
+	o = o.withDefaults(s)
+	return watched(s.T, s.History, Command{Path: FaultWorker(s.T), Args: []string{
+		"-server", o.Server.URL, "-lambda", s.lambda, "-slots", strconv.Itoa(o.Slots),
+		"-lease", o.Lease.String(), "-grace", o.Grace.String(), "-log", s.History.Path(),
 	}, Clock: o.Clock})
-}
-
-// StartCommandWorker starts `kinesin worker` with a command.
-func StartCommandWorker(tb testing.TB, h *History, flags []string, command ...string) *Worker {
-	tb.Helper()
-	args := slices.Concat([]string{"worker"}, flags, []string{"--"}, command)
-	return watched(tb, h, Command{Name: "kinesin worker", Path: Kinesin(tb), Args: args})
 }
 
 // watched starts a worker program and writes its death down.
@@ -63,8 +54,8 @@ func watched(tb testing.TB, h *History, c Command) *Worker {
 	tb.Helper()
 	w := &Worker{Process: Start(tb, c), history: h}
 	w.reaped.Go(func() {
-		<-w.exited
-		h.Add(checker.Event{Kind: checker.Died, At: w.endedAt.UnixMicro(), PID: w.PID()})
+		<-w.Exited()
+		h.Add(checker.Event{Kind: checker.Died, At: w.Gone().UnixMicro(), PID: w.PID()})
 	})
 	tb.Cleanup(func() {
 		w.cleanup()
@@ -113,26 +104,26 @@ type Supervised struct {
 }
 
 // Supervise starts a fault worker and starts it again whenever it dies.
-func Supervise(tb testing.TB, o WorkerOptions) *Supervised {
-	tb.Helper()
-	s := &Supervised{}
-	s.start(tb, o)
-	tb.Cleanup(s.stop)
-	return s
+func (s *Site) Supervise(o WorkerOptions) *Supervised {
+	s.T.Helper()
+	w := &Supervised{}
+	w.start(s, o)
+	s.T.Cleanup(w.stop)
+	return w
 }
 
-func (s *Supervised) start(tb testing.TB, o WorkerOptions) {
-	tb.Helper()
+func (s *Supervised) start(site *Site, o WorkerOptions) {
+	site.T.Helper()
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.stopped {
 		return
 	}
-	w := StartWorker(tb, o)
+	w := site.Worker(o)
 	s.workers = append(s.workers, w)
 	s.done.Go(func() {
 		<-w.Exited()
-		s.start(tb, o)
+		s.start(site, o)
 	})
 }
 

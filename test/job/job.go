@@ -30,22 +30,17 @@ type Do string
 
 // The other behaviours.
 const (
-	Failing   Do = "fail"   // returns an error, Times times
-	Fatally   Do = "fatal"  // returns an error that no retry helps
-	Exiting   Do = "exit"   // kills its process
-	Ignoring  Do = "ignore" // works on when its context ends
-	Acting    Do = "act"    // has an effect every few milliseconds, as long as its context lives
-	Panicking Do = "panic"
+	Failing  Do = "fail"   // returns an error, Times times
+	Exiting  Do = "exit"   // kills its process
+	Ignoring Do = "ignore" // works on when its context ends
+	Acting   Do = "act"    // has an effect every few milliseconds, as long as its context lives
 )
 
 // actEvery is the time between two effects of an acting job.
 const actEvery = 5 * time.Millisecond
 
-// The errors that jobs return.
-var (
-	ErrFailed = errors.New("failed as told")
-	ErrFatal  = errors.New("failed for good as told")
-)
+// ErrFailed is what jobs return.
+var ErrFailed = errors.New("failed as told")
 
 // Payload encodes the job.
 func (j Job) Payload() []byte {
@@ -115,12 +110,6 @@ func (x Execution) finish(j Job) error {
 	case j.Do == Failing && x.Failures < j.Times:
 		x.end(checker.Fail)
 		return ErrFailed
-	case j.Do == Fatally:
-		x.end(checker.Fatal)
-		return ErrFatal
-	case j.Do == Panicking:
-		x.end(checker.Fail)
-		panic(ErrFailed)
 	case j.Do == Exiting:
 		x.end(checker.Poisoned)
 		_ = syscall.Kill(os.Getpid(), syscall.SIGKILL)

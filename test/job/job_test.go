@@ -41,7 +41,6 @@ func TestOutcomes(t *testing.T) {
 		{"success", job.Job{Millis: 10}, 0, checker.OK, nil},
 		{"failure", job.Job{Do: job.Failing, Times: 2}, 1, checker.Fail, job.ErrFailed},
 		{"failed often enough", job.Job{Do: job.Failing, Times: 2}, 2, checker.OK, nil},
-		{"fatal", job.Job{Do: job.Fatally}, 0, checker.Fatal, job.ErrFatal},
 		{"obeys", job.Job{Millis: 2000}, 0, checker.Obeyed, context.DeadlineExceeded},
 		{"ignores", job.Job{Millis: 2000, Do: job.Ignoring}, 0, checker.OK, nil},
 	} {

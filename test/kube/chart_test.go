@@ -9,6 +9,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/kinesin-io/kinesin/internal/kubelocal"
+	"github.com/kinesin-io/kinesin/test/harness"
 )
 
 // TestChartTaken has the API server, in a namespace that takes restricted pods only, take all that the
@@ -17,7 +18,7 @@ import (
 func TestChartTaken(t *testing.T) {
 	t.Parallel()
 	plane := kubelocal.Start(t)
-	r := &rig{t: t, plane: plane, kube: plane.Client(), ns: plane.Namespace(t)}
+	r := &rig{Site: harness.New(t, harness.Options{}), plane: plane, kube: plane.Client(), ns: plane.Namespace(t)}
 	chart, err := filepath.Abs("../../deploy/chart/kinesin")
 	if err != nil {
 		t.Fatal(err)

@@ -1,8 +1,6 @@
 package kube_test
 
 import (
-	"os/exec"
-	"path/filepath"
 	"slices"
 	"testing"
 	"time"
@@ -16,14 +14,14 @@ import (
 // TestClocksApart has pods whose clocks differ by as much as is allowed, from each other and from that of the
 // server.
 func TestClocksApart(t *testing.T) {
-	shift := clockshift(t)
+	shift := harness.Clockshift(t)
 	offsets := []time.Duration{-task.ClockBound / 2, 0, task.ClockBound / 2}
 	next := 0
 	r := newRig(t, plan{replicas: len(offsets), before: func(*corev1.Pod) []string {
 		next++
 		return []string{shift, offsets[next%len(offsets)].String()}
 	}})
-	l := r.load()
+	l := r.begin()
 	time.Sleep(calmFor)
 	// A pod whose clock is late fires late, by that much.
 	bar := plannedMax + task.ClockBound/2
@@ -42,27 +40,14 @@ func TestClocksApart(t *testing.T) {
 	r.finish("clocks", l.Stop())
 }
 
-// clockshift builds the program that runs others with a wrong clock.
-func clockshift(t *testing.T) string {
-	t.Helper()
-	if testing.Short() {
-		t.Skip("runs real processes")
-	}
-	path := filepath.Join(t.TempDir(), "clockshift")
-	if out, err := exec.CommandContext(t.Context(), "go", "build", "-o", path, "../cmd/clockshift").CombinedOutput(); err != nil {
-		t.Fatalf("go build: %v\n%s", err, out)
-	}
-	return path
-}
-
 // TestEachOwnsAll has two schedulers each of which believes that it is the only one: they pay with refused
 // writes.
 func TestEachOwnsAll(t *testing.T) {
 	r := newRig(t, plan{replicas: 0})
 	for _, name := range []string{"a", "b"} {
-		harness.StartServer(t, r.aws.Server(r.history, "--roles", "scheduler,dispatcher", "--membership", "static", "--members", name, "--member-name", name))
+		r.Serve("--roles", "scheduler,dispatcher", "--membership", "static", "--members", name, "--member-name", name)
 	}
-	l := r.load()
+	l := r.begin()
 	time.Sleep(4 * calmFor)
 	tasks := l.Stop()
 	r.finish("all", tasks)

@@ -14,7 +14,7 @@ const together = 8
 // for the only one.
 func TestStartedTogether(t *testing.T) {
 	r := newRig(t, plan{replicas: 1})
-	l := r.load()
+	l := r.begin()
 	// On a machine that stands still for seconds pods come one after the other, and partitions move as they
 	// have to. That does not happen each time; who takes itself for the only one does so each time.
 	const triesMax = 3
@@ -31,21 +31,21 @@ func TestStartedTogether(t *testing.T) {
 // startTogether ends all pods and starts new ones. It returns how many partitions came or went at some of
 // them.
 func (r *rig) startTogether() (moved int) {
-	r.t.Helper()
+	r.T.Helper()
 	r.scale(0)
 	r.eventually(rolloutMax, func() bool { return len(r.kubelet.Pods()) == 0 }, func() string { return "no pod is left" })
 	began := time.Now()
 	r.scale(together)
 	r.await(together)
-	harness.Figure(r.t, "together_ready", time.Since(began))
+	harness.Figure(r.T, "together_ready", time.Since(began))
 	r.shares("together")
 	for _, p := range r.pods() {
-		n, err := metric(r.t.Context(), p, "kinesin_partitions_moved_total")
+		n, err := metric(r.T.Context(), p, "kinesin_partitions_moved_total")
 		if err != nil {
-			r.t.Fatal(err)
+			r.T.Fatal(err)
 		}
 		moved += int(n)
 	}
-	harness.Figure(r.t, "together_moved", moved)
+	harness.Figure(r.T, "together_moved", moved)
 	return moved
 }

@@ -111,7 +111,7 @@ func newGuide(t *testing.T) *guideRig {
 // forget waits until the namespace is gone, which others want to make.
 func (g *guideRig) forget(ctx context.Context) {
 	namespaces := g.kube.CoreV1().Namespaces()
-	for deadline := time.Now().Add(settleMax); ; time.Sleep(pollEvery) {
+	for deadline := time.Now().Add(harness.SettleMax); ; time.Sleep(pollEvery) {
 		err := namespaces.Delete(ctx, docsNamespace, metav1.DeleteOptions{})
 		if apierrors.IsNotFound(err) {
 			return
@@ -152,16 +152,16 @@ func (g *guideRig) run(command string) string {
 	command, apart := strings.CutSuffix(command, " &")
 	script := strings.Join(append(g.kept, "export KINESIN_SERVER=http://"+address, g.here(command)), "\n")
 	script = strings.ReplaceAll(script, "127.0.0.1:7070", address)
-	p := harness.Start(g.t, harness.Command{Name: command, Path: "/bin/bash", Args: []string{"-euo", "pipefail", "-c", "cd " + g.dir + "\n" + script}, Env: g.env})
+	p := harness.Start(g.t, harness.Command{Path: "/bin/bash", Args: []string{"-euo", "pipefail", "-c", "cd " + g.dir + "\n" + script}, Env: g.env})
 	if apart {
 		return "" // it ends with the test
 	}
-	code := p.Wait(guideCommandMax)
-	g.t.Logf("$ %s\n%s%s", command, p.Stdout(), p.Stderr())
-	if code != 0 {
-		g.t.Fatalf("exit status %d: %s", code, command)
+	done := p.Result(guideCommandMax)
+	g.t.Logf("$ %s\n%s%s", command, done.Stdout, done.Stderr)
+	if done.Code != 0 {
+		g.t.Fatalf("exit status %d: %s", done.Code, command)
 	}
-	return p.Stdout()
+	return done.Stdout
 }
 
 // address is that of a ready pod, as the port that is forwarded would be; of none before there is one.

@@ -39,11 +39,11 @@ type firing struct {
 
 // firing reads the partition out of the public id, which begins with the task's id and due time.
 func (r *rig) firing(t *sdk.TaskInfo) firing {
-	r.t.Helper()
+	r.T.Helper()
 	const prefix, at, size = "k1", 16 + 6, 16 + 6 + 4 + 1 + 2
 	raw, err := base64.RawURLEncoding.DecodeString(string(t.ID)[len(prefix):])
 	if err != nil || len(raw) < size {
-		r.t.Fatalf("task id %s: %v", t.ID, err)
+		r.T.Fatalf("task id %s: %v", t.ID, err)
 	}
 	return firing{
 		partition: task.Partition{Lambda: binary.BigEndian.Uint32(raw[at:]), Priority: raw[at+4], Shard: binary.BigEndian.Uint16(raw[at+5:])},
@@ -59,7 +59,7 @@ type move struct {
 
 // moves are all, as the kubelet brought them about.
 func (r *rig) moves(all []firing) (moves []move) {
-	r.t.Helper()
+	r.T.Helper()
 	set := map[task.Partition]bool{}
 	for _, f := range all {
 		set[f.partition] = true
@@ -95,7 +95,7 @@ func (r *rig) moves(all []firing) (moves []move) {
 // gaps are those of the partitions of some tasks, of changes that may make one of so long, the shortest
 // first.
 func (r *rig) gaps(some []firing, moves []move, bar time.Duration) []time.Duration {
-	r.t.Helper()
+	r.T.Helper()
 	var moving, still []firing
 	for _, f := range some {
 		if slices.ContainsFunc(moves, func(m move) bool {
@@ -126,20 +126,20 @@ const missedAfter = 14 * time.Second
 // judgeGaps wants half of the partitions to have changed hands within the bound, and all of them within what
 // the machine may add.
 func (r *rig) judgeGaps(name string, gaps []time.Duration, bar time.Duration) {
-	r.t.Helper()
+	r.T.Helper()
 	if len(gaps) == 0 {
 		return
 	}
 	n, _ := slices.BinarySearch(gaps, missedAfter)
 	const missedMax = 3
 	if missed := len(gaps) - n; missed > 0 {
-		harness.Figure(r.t, name+"_missed", missed)
+		harness.Figure(r.T, name+"_missed", missed)
 		if len(gaps) == missed || missed > missedMax {
-			r.t.Errorf("%s: tasks of %d partitions were fired %v late and more", name, missed, gaps[n])
+			r.T.Errorf("%s: tasks of %d partitions were fired %v late and more", name, missed, gaps[n])
 		}
 		gaps = gaps[:n]
 	}
-	harness.Figure(r.t, name+"_partitions", len(gaps))
-	harness.Within(r.t, name+"_gap_p50", gaps[len(gaps)/2], bar)
-	harness.Within(r.t, name+"_gap_max", gaps[len(gaps)-1], max(bar, starvedMax))
+	harness.Figure(r.T, name+"_partitions", len(gaps))
+	harness.Within(r.T, name+"_gap_p50", gaps[len(gaps)/2], bar)
+	harness.Within(r.T, name+"_gap_max", gaps[len(gaps)-1], max(bar, starvedMax))
 }

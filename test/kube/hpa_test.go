@@ -49,7 +49,7 @@ func TestAutoscaled(t *testing.T) {
 const forecastMax = 2 * time.Minute
 
 func (r *rig) replicas() int {
-	s, err := r.kube.AppsV1().Deployments(r.ns).GetScale(r.t.Context(), deployment, metav1.GetOptions{})
+	s, err := r.kube.AppsV1().Deployments(r.ns).GetScale(r.T.Context(), deployment, metav1.GetOptions{})
 	if err != nil {
 		return -1
 	}
@@ -58,7 +58,7 @@ func (r *rig) replicas() int {
 
 // autoscaler is what the HorizontalPodAutoscaler says of itself.
 func (r *rig) autoscaler() string {
-	h, err := r.kube.AutoscalingV2().HorizontalPodAutoscalers(r.ns).Get(r.t.Context(), deployment, metav1.GetOptions{})
+	h, err := r.kube.AutoscalingV2().HorizontalPodAutoscalers(r.ns).Get(r.T.Context(), deployment, metav1.GetOptions{})
 	if err != nil {
 		return err.Error()
 	}
@@ -81,42 +81,42 @@ const (
 // serveMetrics serves the pods' metrics to the cluster until the test is over: the schedule lag is the
 // fleet's worst, of what is due soon the sum counts.
 func (r *rig) serveMetrics() {
-	r.t.Helper()
+	r.T.Helper()
 	server := httptest.NewTLSServer(http.HandlerFunc(r.answerMetrics))
-	r.t.Cleanup(server.Close)
+	r.T.Cleanup(server.Close)
 	at, err := url.Parse(server.URL)
 	if err != nil {
-		r.t.Fatal(err)
+		r.T.Fatal(err)
 	}
 	port, err := strconv.Atoi(at.Port())
 	if err != nil {
-		r.t.Fatal(err)
+		r.T.Fatal(err)
 	}
 	const name = "metrics"
-	if _, err := r.kube.CoreV1().Services(r.ns).Create(r.t.Context(), &corev1.Service{
+	if _, err := r.kube.CoreV1().Services(r.ns).Create(r.T.Context(), &corev1.Service{
 		ObjectMeta: metav1.ObjectMeta{Name: name},
 		Spec:       corev1.ServiceSpec{Type: corev1.ServiceTypeExternalName, ExternalName: "localhost", Ports: []corev1.ServicePort{{Port: int32(port)}}},
 	}, metav1.CreateOptions{}); err != nil {
-		r.t.Fatal(err)
+		r.T.Fatal(err)
 	}
 	client, err := dynamic.NewForConfig(r.plane.Config())
 	if err != nil {
-		r.t.Fatal(err)
+		r.T.Fatal(err)
 	}
 	services := client.Resource(schema.GroupVersionResource{Group: "apiregistration.k8s.io", Version: "v1", Resource: "apiservices"})
 	full := metricsVersion + "." + metricsGroup
-	if _, err := services.Create(r.t.Context(), &unstructured.Unstructured{Object: map[string]any{
+	if _, err := services.Create(r.T.Context(), &unstructured.Unstructured{Object: map[string]any{
 		"apiVersion": "apiregistration.k8s.io/v1", "kind": "APIService", "metadata": map[string]any{"name": full},
 		"spec": map[string]any{
 			"group": metricsGroup, "version": metricsVersion, "groupPriorityMinimum": int64(100), "versionPriority": int64(100),
 			"insecureSkipTLSVerify": true, "service": map[string]any{"name": name, "namespace": r.ns, "port": int64(port)},
 		},
 	}}, metav1.CreateOptions{}); err != nil {
-		r.t.Fatal(err)
+		r.T.Fatal(err)
 	}
-	r.t.Cleanup(func() {
-		if err := services.Delete(context.WithoutCancel(r.t.Context()), full, metav1.DeleteOptions{}); err != nil {
-			r.t.Errorf("APIService %s is left behind: %v", full, err)
+	r.T.Cleanup(func() {
+		if err := services.Delete(context.WithoutCancel(r.T.Context()), full, metav1.DeleteOptions{}); err != nil {
+			r.T.Errorf("APIService %s is left behind: %v", full, err)
 		}
 	})
 }

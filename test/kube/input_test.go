@@ -83,25 +83,15 @@ func TestBadIdentity(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
-			env := append([]string{"HOME=" + t.TempDir(), "POD_NAME=", "POD_NAMESPACE="}, r.aws.Env...)
+			env := append([]string{"HOME=" + t.TempDir(), "POD_NAME=", "POD_NAMESPACE="}, r.AWS.Env()...)
 			p := harness.Start(t, harness.Command{
-				Name: "kinesin serve", Path: harness.Kinesin(t), Env: append(env, c.env...),
+				Env: append(env, c.env...),
 				Args: []string{
 					"serve", "--roles", "scheduler,dispatcher", "--membership", "kubernetes", "--listen", harness.FreeAddr(t),
-					"--store", "dynamodb", "--queue", "sqs", "--aws-prefix", r.aws.Prefix,
+					"--store", "dynamodb", "--queue", "sqs", "--aws-prefix", r.AWS.Prefix,
 				},
 			})
-			code := p.Wait(unreachableMax)
-			said := p.Stdout() + p.Stderr()
-			if code != c.code {
-				t.Errorf("exit status %d, want %d", code, c.code)
-			}
-			for _, text := range c.says {
-				if !strings.Contains(said, text) {
-					t.Errorf("it does not say %q:\n%s", text, said)
-				}
-			}
-			harness.NoTrace(t, said)
+			p.Result(unreachableMax).Refused(t, c.code, c.says...)
 		})
 	}
 }

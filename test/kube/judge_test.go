@@ -37,11 +37,11 @@ type change struct {
 
 // during writes down that partitions moved, from now until it is over.
 func (r *rig) during(name string, bar time.Duration, what func()) {
-	r.t.Helper()
+	r.T.Helper()
 	began := time.Now()
 	what()
 	r.changes = append(r.changes, change{name, began, time.Now(), bar})
-	harness.Figure(r.t, name+"_took", time.Since(began))
+	harness.Figure(r.T, name+"_took", time.Since(began))
 }
 
 // A task that is due in less than 10 s goes straight to its queue. This one is fired by the pods, and due by
@@ -51,34 +51,28 @@ const (
 	dueWithin = 3 * time.Second
 )
 
-// load is what all runs are under: some tasks a second for each partition. It returns once they are due.
-func (r *rig) load() *harness.Load {
-	r.t.Helper()
-	l := harness.StartLoad(r.t, r.Client, harness.LoadOptions{CallEvery: 60 * time.Millisecond, TasksPerCallMax: 5, DueAfter: dueAfter, DueWithin: dueWithin})
+// begin starts the load that all runs are under, some tasks a second for each partition, and returns once
+// they are due.
+func (r *rig) begin() *harness.Load {
+	r.T.Helper()
+	l := r.Load(harness.LoadOptions{CallEvery: 60 * time.Millisecond, TasksPerCallMax: 5, DueAfter: dueAfter, DueWithin: dueWithin})
 	time.Sleep(dueAfter + dueWithin)
 	return l
 }
 
 // finish waits until all tasks have ended, and judges the run.
-func (r *rig) finish(name string, acked []harness.Task) {
-	r.t.Helper()
-	infos := r.Settle(settleMax, acked)
-	r.history.Check(bounds)
-	s := checker.Summarize(r.history.Events())
-	harness.Figure(r.t, name+"_acked", s.Acked)
-	harness.Figure(r.t, name+"_repeated", s.Repeated-r.failed())
+func (r *rig) finish(name string, acked []sdk.ID) {
+	r.T.Helper()
+	infos := r.Finish(acked)
+	harness.Figure(r.T, name+"_acked", checker.Summarize(r.History.Events()).Acked)
+	harness.Figure(r.T, name+"_repeated", r.History.Repeated())
 	r.judgeLateness(name, infos)
-}
-
-// failed is how many executions failed, as they were told to; each is followed by another one.
-func (r *rig) failed() int {
-	return r.history.Count(func(e checker.Event) bool { return e.Kind == checker.Ended && e.Outcome == checker.Fail })
 }
 
 // judgeLateness looks at how long after they were due tasks were fired: in calm times, and while partitions
 // moved.
 func (r *rig) judgeLateness(name string, infos []sdk.TaskInfo) {
-	r.t.Helper()
+	r.T.Helper()
 	var all, calm []firing
 	for i := range infos {
 		// Those that failed were fired again since, and who was cancelled may never have been.
@@ -119,14 +113,14 @@ func started(t *sdk.TaskInfo) time.Time {
 
 // showLatest shows the tasks that were fired last after they were due.
 func (r *rig) showLatest(infos []sdk.TaskInfo) {
-	r.t.Helper()
+	r.T.Helper()
 	const shown, late = 5, time.Second
 	latest := slices.DeleteFunc(slices.Clone(infos), func(t sdk.TaskInfo) bool { return t.Attempt != 1 })
 	slices.SortFunc(latest, func(a, b sdk.TaskInfo) int { return cmp.Compare(started(&b).Sub(b.Due), started(&a).Sub(a.Due)) })
 	for i := range latest[:min(shown, len(latest))] {
 		if t := &latest[i]; started(t).Sub(t.Due) > late {
 			const clock = "15:04:05.000"
-			r.t.Logf("task %s: created %s, due %s, enqueued %s, started %s, %d attempts", t.ID, t.Created.Format(clock), t.Due.Format(clock),
+			r.T.Logf("task %s: created %s, due %s, enqueued %s, started %s, %d attempts", t.ID, t.Created.Format(clock), t.Due.Format(clock),
 				t.Enqueued.Format(clock), t.Started.Format(clock), t.Attempt)
 		}
 	}
@@ -142,36 +136,34 @@ func fired(t *sdk.TaskInfo) time.Time {
 }
 
 func (r *rig) lateness(name string, all []firing) {
-	r.t.Helper()
+	r.T.Helper()
 	if len(all) == 0 {
 		return
 	}
-	slices.SortFunc(all, func(a, b firing) int { return cmp.Compare(a.late, b.late) })
-	harness.Figure(r.t, name+"_fired", len(all))
-	for _, q := range []struct {
-		name string
-		of   float64
-	}{{"p50", .5}, {"p99", .99}, {"max", 1}} {
-		harness.Figure(r.t, name+"_late_"+q.name, all[min(len(all)-1, int(float64(len(all))*q.of))].late)
+	harness.Figure(r.T, name+"_fired", len(all))
+	late := make([]time.Duration, len(all))
+	for i := range all {
+		late[i] = all[i].late
 	}
+	harness.Quantiles(r.T, name+"_late", late)
 }
 
 // shares waits until the partitions are shared out among the pods that are not terminating.
 func (r *rig) shares(name string) {
-	r.t.Helper()
+	r.T.Helper()
 	r.sharedAmong(name, r.pods())
 }
 
 // sharedAmong waits until each partition is owned by one of the pods, and none owns more than a fair share
 // and a quarter.
 func (r *rig) sharedAmong(name string, pods []*kubelet.Pod) {
-	r.t.Helper()
+	r.T.Helper()
 	var last []string
 	r.eventually(shareMax, func() bool {
 		sum, fair := 0, true
 		last = last[:0]
 		for _, p := range pods {
-			n, err := metric(r.t.Context(), p, "kinesin_partitions_owned")
+			n, err := metric(r.T.Context(), p, "kinesin_partitions_owned")
 			if err != nil {
 				last = append(last, err.Error())
 				return false
@@ -182,7 +174,7 @@ func (r *rig) sharedAmong(name string, pods []*kubelet.Pod) {
 		}
 		return sum == partitions && fair
 	}, func() string { return fmt.Sprintf("%d partitions shared out, fairly: %v", partitions, last) })
-	harness.Figure(r.t, name+"_share", strings.Join(last, "/"))
+	harness.Figure(r.T, name+"_share", strings.Join(last, "/"))
 }
 
 // shareMax is how long after the last change it may take until everybody knows of it: what a silent row may

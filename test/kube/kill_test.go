@@ -19,7 +19,7 @@ const stop = syscall.SIGSTOP
 // anybody: its pod is ready, the API server says.
 func TestKilled(t *testing.T) {
 	r := newRig(t, plan{replicas: 3})
-	l := r.load()
+	l := r.begin()
 	time.Sleep(calmFor)
 	r.during("killed", unplannedMax, func() {
 		p := r.pods()[0]
@@ -50,7 +50,7 @@ func TestKilled(t *testing.T) {
 // meanwhile, the rows tell.
 func TestAPIServerAway(t *testing.T) {
 	r := newRig(t, plan{replicas: 3})
-	l := r.load()
+	l := r.begin()
 	time.Sleep(calmFor)
 	away := time.Now()
 	back := false

@@ -35,7 +35,6 @@ func TestMain(m *testing.M) {
 const (
 	release    = "kinesin"
 	deployment = release + "-scheduler"
-	lambda     = "work"
 	shards     = 8
 	priorities = 3
 	partitions = shards * priorities
@@ -44,7 +43,6 @@ const (
 
 	// rolloutMax bounds a change of the Deployment, on a busy machine.
 	rolloutMax = 90 * time.Second
-	settleMax  = 2 * time.Minute
 	pollEvery  = 20 * time.Millisecond
 )
 
@@ -58,17 +56,12 @@ type plan struct {
 // rig is a fleet of scheduler pods over tables and queues of its own, a server outside of it that clients and
 // workers talk to, and a history.
 type rig struct {
-	*harness.Client
+	*harness.Site
 
-	t       *testing.T
 	plane   *kubelocal.Plane
 	kube    *kubernetes.Clientset
 	ns      string
 	kubelet *kubelet.Kubelet
-	aws     harness.AWS
-	local   awslocal.Endpoints
-	history *harness.History
-	server  *harness.Server
 	values  map[string]any
 	changes []change
 }
@@ -76,14 +69,12 @@ type rig struct {
 func newRig(t *testing.T, p plan) *rig {
 	t.Helper()
 	r := newCluster(t, p)
-	r.server = harness.StartServer(t, r.aws.Server(r.history, "--roles", "inbound,hsc"))
-	r.Client = harness.NewClient(t, r.server, r.history, sdk.LambdaInfo{
-		Name: lambda, Shards: shards, BackoffMin: 50 * time.Millisecond, BackoffMax: time.Second,
-	}, sdk.WithTries(1000))
+	r.Serve("--roles", "inbound,hsc")
+	r.Lambda(sdk.LambdaInfo{Shards: shards})
 	r.install()
 	r.await(p.replicas)
 	for range 2 {
-		harness.StartWorker(t, harness.WorkerOptions{Server: r.server, Lambda: lambda, Slots: 20, Lease: 30 * time.Second, History: r.history})
+		r.Worker(harness.WorkerOptions{Lease: 30 * time.Second})
 	}
 	return r
 }
@@ -92,13 +83,13 @@ func newRig(t *testing.T, p plan) *rig {
 func newCluster(t *testing.T, p plan) *rig {
 	t.Helper()
 	plane := kubelocal.Start(t)
-	local := awslocal.Start(t)
-	r := &rig{t: t, plane: plane, kube: plane.Client(), local: local, history: harness.NewHistory(t), values: p.values}
-	r.aws = harness.AWS{Prefix: local.Prefix(t), Env: local.Env()}
-	r.aws.Setup(t)
+	r := &rig{plane: plane, kube: plane.Client(), values: p.values, Site: harness.New(t, harness.Options{
+		AWS: &awslocal.Endpoints{}, Client: []sdk.ClientOption{sdk.WithTries(1000)}, Bounds: bounds,
+	})}
+	r.AWS.Setup(t).Must(t)
 	r.ns = plane.Namespace(t)
 	r.secret()
-	k, err := kubelet.Start(t.Context(), kubelet.Options{Plane: plane, Namespace: r.ns, Program: harness.Kinesin(t), Env: append(slices.Clip(r.aws.Env), "GOMAXPROCS=1"), Before: p.before})
+	k, err := kubelet.Start(t.Context(), kubelet.Options{Plane: plane, Namespace: r.ns, Program: harness.Kinesin(t), Env: append(r.AWS.Env(), "GOMAXPROCS=1"), Before: p.before})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -116,28 +107,28 @@ func newCluster(t *testing.T, p plan) *rig {
 
 // show says what a failed test's pods said.
 func (r *rig) show() {
-	if !r.t.Failed() {
+	if !r.T.Failed() {
 		return
 	}
 	const tailBytes = 6 << 10
 	for _, p := range r.kubelet.Pods() {
 		log := p.Log()
-		r.t.Logf("pod %s (ready %v, restarted %d times) said:\n%s", p.Name, p.Ready(), p.Restarts(), log[max(0, len(log)-tailBytes):])
+		r.T.Logf("pod %s (ready %v, restarted %d times) said:\n%s", p.Name, p.Ready(), p.Restarts(), log[max(0, len(log)-tailBytes):])
 	}
 	var lines []string
 	for _, x := range r.kubelet.Records() {
 		lines = append(lines, fmt.Sprintf("%s %s %s %d %d", x.At.Format("15:04:05.000"), x.Pod, x.Did, x.PID, x.Code))
 	}
-	r.t.Logf("pods:\n%s", strings.Join(lines, "\n"))
+	r.T.Logf("pods:\n%s", strings.Join(lines, "\n"))
 }
 
 // secret has the tokens of which the pods' API needs one.
 func (r *rig) secret() {
-	r.t.Helper()
-	if _, err := r.kube.CoreV1().Secrets(r.ns).Create(r.t.Context(), &corev1.Secret{
+	r.T.Helper()
+	if _, err := r.kube.CoreV1().Secrets(r.ns).Create(r.T.Context(), &corev1.Secret{
 		ObjectMeta: metav1.ObjectMeta{Name: authSecret}, StringData: map[string]string{"token": authToken + "\n"},
 	}, metav1.CreateOptions{}); err != nil {
-		r.t.Fatal(err)
+		r.T.Fatal(err)
 	}
 }
 
@@ -156,71 +147,68 @@ var tools = sync.OnceValues(func() (string, error) { return loopback.Installed("
 
 // helm runs helm as an operator does, who has a machine of his own.
 func (r *rig) helm(args ...string) harness.Result {
-	r.t.Helper()
+	r.T.Helper()
 	dir, err := tools()
 	if err != nil {
-		r.t.Fatal(err)
+		r.T.Fatal(err)
 	}
-	home := filepath.Join(r.t.TempDir(), "helm")
-	p := harness.Start(r.t, harness.Command{
-		Name: "helm " + strings.Join(args, " "), Path: "nice", Quiet: true,
-		Args: append(append([]string{"-n", "19", filepath.Join(dir, "helm")}, args...), "--namespace", r.ns, "--kubeconfig", r.plane.Kubeconfig()),
-		Env:  []string{"HELM_CACHE_HOME=" + home, "HELM_CONFIG_HOME=" + home, "HELM_DATA_HOME=" + home},
-	})
-	code := p.Wait(rolloutMax)
-	return harness.Result{Code: code, Stdout: p.Stdout(), Stderr: p.Stderr()}
+	home := filepath.Join(r.T.TempDir(), "helm")
+	return harness.Command{
+		Path: "nice", Args: append(append([]string{"-n", "19", filepath.Join(dir, "helm")}, args...), "--namespace", r.ns, "--kubeconfig", r.plane.Kubeconfig()),
+		Env: []string{"HELM_CACHE_HOME=" + home, "HELM_CONFIG_HOME=" + home, "HELM_DATA_HOME=" + home},
+	}.Run(r.T)
 }
 
 // install installs the chart, or upgrades it to the values that are set.
 func (r *rig) install() {
-	r.t.Helper()
+	r.T.Helper()
 	all := map[string]any{
 		"layout":  "split",
 		"image":   map[string]any{"repository": "local/kinesin", "tag": "test"},
-		"aws":     map[string]any{"prefix": r.aws.Prefix, "region": "us-east-1"},
+		"aws":     map[string]any{"prefix": r.AWS.Prefix, "region": "us-east-1"},
 		"auth":    map[string]any{"secretName": authSecret},
 		"inbound": map[string]any{"replicas": 0}, "hsc": map[string]any{"replicas": 0},
 	}
 	maps.Copy(all, r.values)
 	text, err := yaml.Marshal(all)
 	if err != nil {
-		r.t.Fatal(err)
+		r.T.Fatal(err)
 	}
-	path := filepath.Join(r.t.TempDir(), "values.yaml")
+	path := filepath.Join(r.T.TempDir(), "values.yaml")
 	if err := os.WriteFile(path, text, 0o600); err != nil {
-		r.t.Fatal(err)
+		r.T.Fatal(err)
 	}
 	chart, err := filepath.Abs("../../deploy/chart/kinesin")
 	if err != nil {
-		r.t.Fatal(err)
+		r.T.Fatal(err)
 	}
-	r.helm("upgrade", "--install", release, chart, "--values", path).Must(r.t)
+	r.helm("upgrade", "--install", release, chart, "--values", path).Must(r.T)
 }
 
 // scale says how many pods are wanted, as `kubectl scale` does.
 func (r *rig) scale(n int) {
-	r.t.Helper()
+	r.T.Helper()
 	deployments := r.kube.AppsV1().Deployments(r.ns)
 	err := retry.RetryOnConflict(retry.DefaultBackoff, func() error { // the controller writes to it, too
-		s, err := deployments.GetScale(r.t.Context(), deployment, metav1.GetOptions{})
+		s, err := deployments.GetScale(r.T.Context(), deployment, metav1.GetOptions{})
 		if err != nil {
 			return err
 		}
 		s.Spec.Replicas = int32(n)
-		_, err = deployments.UpdateScale(r.t.Context(), deployment, s, metav1.UpdateOptions{})
+		_, err = deployments.UpdateScale(r.T.Context(), deployment, s, metav1.UpdateOptions{})
 		return err
 	})
 	if err != nil {
-		r.t.Fatal(err)
+		r.T.Fatal(err)
 	}
 }
 
 // await waits until so many pods of the newest ReplicaSet are ready, and no other is there.
 func (r *rig) await(n int) {
-	r.t.Helper()
+	r.T.Helper()
 	var last appsv1.DeploymentStatus
 	r.eventually(rolloutMax, func() bool {
-		d, err := r.kube.AppsV1().Deployments(r.ns).Get(r.t.Context(), deployment, metav1.GetOptions{})
+		d, err := r.kube.AppsV1().Deployments(r.ns).Get(r.T.Context(), deployment, metav1.GetOptions{})
 		if err != nil {
 			return false
 		}
@@ -231,12 +219,12 @@ func (r *rig) await(n int) {
 	}, func() string { return fmt.Sprintf("%d pods ready: %+v", n, last) })
 }
 
-// eventually fails the test unless a condition holds in time.
+// eventually fails the test unless a condition holds in time, and then says what there is instead.
 func (r *rig) eventually(atMost time.Duration, holds func() bool, what func() string) {
-	r.t.Helper()
+	r.T.Helper()
 	for deadline := time.Now().Add(atMost); !holds(); time.Sleep(pollEvery) {
 		if time.Now().After(deadline) {
-			r.t.Fatalf("not within %v: %s", atMost, what())
+			r.T.Fatalf("not within %v: %s", atMost, what())
 		}
 	}
 }

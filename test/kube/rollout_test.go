@@ -12,7 +12,7 @@ import (
 // TestUpdated replaces all pods by those of a new ReplicaSet, and takes that back: one fleet all the while.
 func TestUpdated(t *testing.T) {
 	r := newRig(t, plan{replicas: 3})
-	l := r.load()
+	l := r.begin()
 	time.Sleep(calmFor)
 	before := r.names()
 	r.during("update", plannedMax, func() {
@@ -37,7 +37,7 @@ func TestUpdated(t *testing.T) {
 // TestNeverReady updates to pods that never become ready. The pods before them go on as if there were none.
 func TestNeverReady(t *testing.T) {
 	r := newRig(t, plan{replicas: 3})
-	l := r.load()
+	l := r.begin()
 	time.Sleep(calmFor)
 	before := r.names()
 	r.during("stuck", plannedMax, func() {
@@ -64,7 +64,7 @@ func TestNeverReady(t *testing.T) {
 	}
 	// One that runs, and cannot work: it says why, and is not ready.
 	r.during("wrong", plannedMax, func() {
-		r.set("aws", "prefix", r.aws.Prefix+"-none")
+		r.set("aws", "prefix", r.AWS.Prefix+"-none")
 		r.set("aws", "region", "us-east-1")
 		r.install()
 		p := r.newcomer(before)
@@ -89,7 +89,7 @@ func (r *rig) names() (all []string) {
 
 // newcomer waits for the process of a pod that is none of those before.
 func (r *rig) newcomer(before []string) (found *kubelet.Pod) {
-	r.t.Helper()
+	r.T.Helper()
 	r.eventually(rolloutMax, func() bool {
 		for _, p := range r.pods() {
 			if !slices.Contains(before, p.Name) && p.PID() > 0 {
@@ -104,7 +104,7 @@ func (r *rig) newcomer(before []string) (found *kubelet.Pod) {
 // graceful wants all processes that were told to end to have done so by themselves, in time and well, and the
 // others to have taken over by then.
 func (r *rig) graceful() {
-	r.t.Helper()
+	r.T.Helper()
 	told := map[int]time.Time{}
 	for _, x := range r.kubelet.Records() {
 		switch x.Did {
@@ -116,10 +116,10 @@ func (r *rig) graceful() {
 				continue
 			}
 			if x.Code != 0 {
-				r.t.Errorf("pod %s was told to end and did so with status %d after %v", x.Pod, x.Code, x.At.Sub(at))
+				r.T.Errorf("pod %s was told to end and did so with status %d after %v", x.Pod, x.Code, x.At.Sub(at))
 			}
 			if !strings.Contains(x.Said, "the others have taken over") {
-				r.t.Errorf("pod %s ended before the others had taken over:\n%s", x.Pod, x.Said)
+				r.T.Errorf("pod %s ended before the others had taken over:\n%s", x.Pod, x.Said)
 			}
 		default:
 		}

@@ -8,7 +8,7 @@ import (
 // TestScaled scales the Deployment up and down under load.
 func TestScaled(t *testing.T) {
 	r := newRig(t, plan{replicas: 1})
-	l := r.load()
+	l := r.begin()
 	time.Sleep(calmFor)
 	for _, n := range []struct {
 		name string

@@ -144,16 +144,6 @@ func (k *Kubelet) Pods() []*Pod {
 	return all
 }
 
-// Pod is the one with the name, or nil.
-func (k *Kubelet) Pod(name string) *Pod {
-	for _, p := range k.Pods() {
-		if p.Name == name {
-			return p
-		}
-	}
-	return nil
-}
-
 // Did says what was done to a pod.
 type Did string
 

@@ -41,7 +41,6 @@ type Pod struct {
 	dirty   chan struct{}                // the status has changed
 	deleted chan struct{}                // closed once it is to end
 	lost    chan struct{}                // closed once its node is said to be lost
-	ended   chan struct{}                // closed once all of it is over
 
 	mu         sync.Mutex // guards what follows
 	patience   time.Duration
@@ -67,19 +66,10 @@ type containerState struct {
 func (k *Kubelet) newPod(object *corev1.Pod) *Pod {
 	return &Pod{
 		Name: object.Name, IP: address(), kubelet: k, object: object, dir: filepath.Join(k.dir, string(object.UID)), dirty: make(chan struct{}, 1), known: map[string]map[string]string{},
-		deleted: make(chan struct{}), lost: make(chan struct{}), ended: make(chan struct{}), startedPod: metav1.Now(),
+		deleted: make(chan struct{}), lost: make(chan struct{}), startedPod: metav1.Now(),
 		status: containerState{phase: corev1.PodPending, waiting: &corev1.ContainerStateWaiting{Reason: "ContainerCreating"}},
 	}
 }
-
-// UID tells the pod from others of its name, as those of a StatefulSet are.
-func (p *Pod) UID() string { return string(p.object.UID) }
-
-// Labels are the pod's.
-func (p *Pod) Labels() map[string]string { return p.object.Labels }
-
-// Ended is closed once the process is gone, and the pod too if it was deleted.
-func (p *Pod) Ended() <-chan struct{} { return p.ended }
 
 // Log is all that the pod's processes have said.
 func (p *Pod) Log() string { return p.log.From(0) }
@@ -166,7 +156,6 @@ func (p *Pod) grace() time.Duration {
 
 // run is the pod's life.
 func (p *Pod) run() {
-	defer close(p.ended)
 	ctx := p.kubelet.ctx
 	var err error
 	if p.log, err = loopback.NewLog(); err != nil {

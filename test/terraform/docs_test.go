@@ -50,7 +50,7 @@ func TestDocs(t *testing.T) {
 	server := w.serve()
 	w.works(server, "receipts")
 	w.delivers(server, "invoices")
-	shown := harness.Run(t, "lambda", "get", "receipts", "--server", server.URL).Must(t)
+	shown := server.Run("lambda", "get", "receipts").Must(t)
 	for line := range strings.Lines(shown) {
 		if !strings.HasPrefix(line, "created") && !strings.Contains(string(text), strings.TrimSpace(line)) {
 			t.Errorf("lambda get says %q, and the page does not", line)
@@ -91,7 +91,7 @@ func TestImport(t *testing.T) {
 	server := harness.StartServer(t, harness.ServerOptions{
 		Env: append(w.aws.Env(), "KINESIN_STORE=dynamodb", "KINESIN_QUEUE=sqs", "KINESIN_AWS_PREFIX="+w.prefix),
 	})
-	harness.Run(t, "lambda", "create", "receipts", "--server", server.URL).Must(t)
+	server.Run("lambda", "create", "receipts").Must(t)
 
 	imports := strings.Replace(block[1], "https://sqs.eu-west-1.amazonaws.com/111122223333", w.aws.SQS+"/000000000000", 1)
 	w.in("over", guardCore+`
@@ -109,7 +109,7 @@ module "receipts" {
 	w.sameAsSetup()
 	w.works(server, "receipts")
 	for deadline := time.Now().Add(registeredMax); ; time.Sleep(200 * time.Millisecond) {
-		shown := harness.Run(t, "lambda", "get", "receipts", "--server", server.URL).Must(t)
+		shown := server.Run("lambda", "get", "receipts").Must(t)
 		if strings.Contains(shown, "by Terraform") {
 			break
 		}
@@ -127,12 +127,7 @@ module "receipts" {
 // setUp is `kinesin aws setup`.
 func (w *workspace) setUp() {
 	w.t.Helper()
-	p := harness.Start(w.t, harness.Command{
-		Name: "kinesin aws setup", Path: harness.Kinesin(w.t), Env: w.aws.Env(), Args: []string{"aws", "setup", "--aws-prefix", w.prefix}, Quiet: true,
-	})
-	if code := p.Wait(time.Minute); code != 0 {
-		w.t.Fatalf("setup ended with %d: %s", code, p.Stderr())
-	}
+	harness.Command{Args: []string{"aws", "setup", "--aws-prefix", w.prefix}, Env: w.aws.Env()}.Run(w.t).Must(w.t)
 }
 
 // docsKeep is what refuses a destroy.

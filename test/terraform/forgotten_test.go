@@ -66,7 +66,7 @@ module "receipts" {
 
 	f.forget()
 	f.deleteRow()
-	harness.Run(t, "lambda", "delete", "receipts", "--server", f.server.URL).Must(t)
+	f.server.Run("lambda", "delete", "receipts").Must(t)
 	if code := f.server.Shutdown(); code != 0 {
 		t.Errorf("the server ended with %d", code)
 	}
@@ -106,7 +106,7 @@ func (f *forgotten) forget() {
 	if state := f.must("state", "list"); strings.Contains(state, "receipts") {
 		f.t.Errorf("it is not forgotten: %s", state)
 	}
-	got := harness.Run(f.t, "lambda", "delete", "receipts", "--server", f.server.URL)
+	got := f.server.Run("lambda", "delete", "receipts")
 	if got.Code == 0 || !strings.Contains(got.Stderr, "Terraform") {
 		f.t.Errorf("a registered lambda was deleted: %d: %s", got.Code, got.Stderr)
 	}

@@ -157,7 +157,7 @@ func (n *installation) start(role string, args ...string) {
 // client runs a command at the server that clients talk to.
 func (n *installation) client(args ...string) harness.Result {
 	n.t.Helper()
-	return harness.Run(n.t, append(args, "--server", n.servers["inbound"].URL)...)
+	return n.servers["inbound"].Run(args...)
 }
 
 // TestIAM has everything done that a role does, writes down what each asks of AWS, and holds their policies
@@ -343,17 +343,13 @@ func (n *installation) live() {
 	n.known(n.servers["inbound"], "work")
 	n.known(n.servers["inbound"], "send")
 	n.client("lambda", "create", "made", "--priorities", "one").Must(n.t)
-	worker := harness.Start(n.t, harness.Command{
-		Name: "worker", Path: harness.Kinesin(n.t),
-		Args: []string{"worker", "--lambda", "work", "--lambda", "made", "--concurrency", "4", "--grace", "1s", "--", "sh", "-c", workerScript},
-		Env:  []string{"KINESIN_SERVER=" + n.servers["hsc"].URL},
-	})
+	worker := n.servers["hsc"].CommandWorker("--lambda", "work", "--lambda", "made", "--concurrency", "4", "--grace", "1s", "--", "sh", "-c", workerScript)
 	script, err := filepath.Abs("../../examples/consumer/consume.py")
 	if err != nil {
 		n.t.Fatal(err)
 	}
 	consumer := harness.Start(n.t, harness.Command{
-		Name: "consumer", Path: n.python(), Args: []string{script, n.prefix + "-send-normal"}, Env: n.recorded["worker"].Env(),
+		Path: n.python(), Args: []string{script, n.prefix + "-send-normal"}, Env: n.recorded["worker"].Env(),
 	})
 	n.schedule()
 	n.send()
@@ -466,7 +462,7 @@ func (n *installation) batch(lambda string, count int, in, payload string) (ids 
 	for i := range count {
 		fmt.Fprintf(&lines, "{\"lambda\": %q, \"in\": %q, \"payload\": \"%s %d\"}\n", lambda, in, payload, i)
 	}
-	got := harness.RunInput(n.t, lines.String(), "schedule", "--batch", "-", "--server", n.servers["inbound"].URL)
+	got := n.servers["inbound"].Feed(lines.String(), "schedule", "--batch", "-")
 	return strings.Fields(got.Must(n.t))
 }
 

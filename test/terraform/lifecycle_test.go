@@ -245,7 +245,7 @@ func (w *workspace) known(server *harness.Server, lambda string) {
 	w.t.Helper()
 	deadline := time.Now().Add(registeredMax)
 	for {
-		got := harness.Run(w.t, "lambda", "get", lambda, "--server", server.URL)
+		got := server.Run("lambda", "get", lambda)
 		if got.Code == 0 {
 			return
 		}
@@ -260,13 +260,10 @@ func (w *workspace) known(server *harness.Server, lambda string) {
 func (w *workspace) works(server *harness.Server, lambda string) {
 	w.t.Helper()
 	w.known(server, lambda)
-	worker := harness.Start(w.t, harness.Command{
-		Name: "worker of " + lambda, Path: harness.Kinesin(w.t), Args: []string{"worker", "--lambda", lambda, "--", "cat"},
-		Env: []string{"KINESIN_SERVER=" + server.URL},
-	})
+	worker := server.CommandWorker("--lambda", lambda, "--", "cat")
 	defer worker.Kill()
 	for _, in := range []string{"0s", "2s"} {
-		id := harness.Run(w.t, "schedule", lambda, "--in", in, "--payload", "hello", "--server", server.URL).Must(w.t)
+		id := server.Run("schedule", lambda, "--in", in, "--payload", "hello").Must(w.t)
 		w.reaches(server, id, "success")
 	}
 }
@@ -275,7 +272,7 @@ func (w *workspace) works(server *harness.Server, lambda string) {
 func (w *workspace) delivers(server *harness.Server, lambda string) {
 	w.t.Helper()
 	w.known(server, lambda)
-	id := harness.Run(w.t, "schedule", lambda, "--in", "1s", "--payload", "hello", "--server", server.URL).Must(w.t)
+	id := server.Run("schedule", lambda, "--in", "1s", "--payload", "hello").Must(w.t)
 	w.reaches(server, id, "delivered")
 }
 
@@ -284,7 +281,7 @@ func (w *workspace) reaches(server *harness.Server, id, state string) {
 	deadline := time.Now().Add(registeredMax)
 	for {
 		var now struct{ State string }
-		got := harness.Run(w.t, "get", id, "-o", "json", "--server", server.URL)
+		got := server.Run("get", id, "-o", "json")
 		if got.Code == 0 {
 			got.JSON(w.t, &now)
 		}
@@ -320,12 +317,8 @@ func (w *workspace) gone() {
 // setup is what `kinesin aws setup --dry-run` says.
 func (w *workspace) setup() (report setupReport) {
 	w.t.Helper()
-	p := harness.Start(w.t, harness.Command{
-		Name: "kinesin aws setup", Path: harness.Kinesin(w.t), Env: w.aws.Env(),
-		Args: []string{"aws", "setup", "--aws-prefix", w.prefix, "--dry-run", "-o", "json"},
-	})
-	code := p.Wait(time.Minute)
-	harness.Result{Code: code, Stdout: p.Stdout(), Stderr: p.Stderr()}.JSON(w.t, &report)
+	setup := harness.Command{Args: []string{"aws", "setup", "--aws-prefix", w.prefix, "--dry-run", "-o", "json"}, Env: w.aws.Env()}
+	setup.Run(w.t).JSON(w.t, &report)
 	return report
 }
 

@@ -63,7 +63,7 @@ func startMoto(t *testing.T) *moto {
 	}
 	host, port, _ := strings.Cut(harness.FreeAddr(t), ":")
 	server := harness.Start(t, harness.Command{
-		Name: "moto", Path: path, Args: []string{"-m", "moto.server", "-H", host, "-p", port}, Env: []string{"INITIAL_NO_AUTH_ACTION_COUNT=" + motoFree}, Quiet: true,
+		Path: path, Args: []string{"-m", "moto.server", "-H", host, "-p", port}, Env: []string{"INITIAL_NO_AUTH_ACTION_COUNT=" + motoFree},
 	})
 	m := &moto{t: t, url: "http://" + host + ":" + port}
 	for deadline := time.Now().Add(motoReadyMax); ; time.Sleep(50 * time.Millisecond) {

@@ -5,7 +5,6 @@ package main
 
 import (
 	"context"
-	"errors"
 	"flag"
 	"fmt"
 	"io"
@@ -21,9 +20,6 @@ import (
 	"github.com/kinesin-io/kinesin/test/job"
 )
 
-// exitFatal is the status that tells `kinesin worker` not to try again (EX_DATAERR).
-const exitFatal = 65
-
 func main() {
 	args := os.Args[1:]
 	run := work
@@ -37,9 +33,6 @@ func main() {
 		return
 	}
 	fmt.Fprintln(os.Stderr, err)
-	if errors.Is(err, job.ErrFatal) {
-		os.Exit(exitFatal)
-	}
 	os.Exit(1)
 }
 
@@ -51,7 +44,6 @@ func work(ctx context.Context, args []string) error {
 	slots := flags.Int("slots", 10, "tasks at a time")
 	lease := flags.Duration("lease", 15*time.Second, "lease")
 	grace := flags.Duration("grace", time.Second, "how long tasks may go on at SIGTERM")
-	killAfter := flags.Duration("kill-after", time.Second, "how long they then have to return")
 	path := flags.String("log", "", "file to append events to")
 	if err := flags.Parse(args); err != nil {
 		return err
@@ -64,17 +56,14 @@ func work(ctx context.Context, args []string) error {
 	if err != nil {
 		return err
 	}
-	w := sdk.NewWorker(k, sdk.Slots(*slots), sdk.Lease(*lease), sdk.Grace(*grace), sdk.KillAfter(*killAfter))
+	w := sdk.NewWorker(k, sdk.Slots(*slots), sdk.Lease(*lease), sdk.Grace(*grace), sdk.KillAfter(time.Second))
 	w.Register(*lambda, func(ctx context.Context, t *sdk.Task[[]byte]) error {
 		j, err := job.Parse(t.Payload)
 		if err != nil {
 			return sdk.Fatal(err)
 		}
 		x := job.Execution{Task: string(t.ID), Attempt: uint32(t.Attempt), Failures: uint32(t.Failures), Due: t.Due, Log: log}
-		if err := x.Run(ctx, j); !errors.Is(err, job.ErrFatal) {
-			return err
-		}
-		return sdk.Fatal(job.ErrFatal)
+		return x.Run(ctx, j)
 	})
 	return w.Run(ctx)
 }
@@ -96,7 +85,7 @@ func command(ctx context.Context, args []string) error {
 	}
 	j, err := job.Parse(payload)
 	if err != nil {
-		return errors.Join(job.ErrFatal, err)
+		return err
 	}
 	attempt, err := number("KINESIN_ATTEMPT")
 	if err != nil {

@@ -1,0 +1,150 @@
+package harness
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"net"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/kinesin-io/kinesin/api"
+	"github.com/kinesin-io/kinesin/internal/clock"
+	"github.com/kinesin-io/kinesin/internal/node"
+	"github.com/kinesin-io/kinesin/partition"
+	"github.com/kinesin-io/kinesin/sdk"
+	"github.com/kinesin-io/kinesin/store"
+	"github.com/kinesin-io/kinesin/task"
+)
+
+// batch is how many tasks or rows are written at a time.
+const batch = 1000
+
+// Node is a server in this process, for tests that count what it does with its drivers, and a client of it.
+type Node struct {
+	Client *sdk.Client
+
+	tb   testing.TB
+	stop func()
+}
+
+// RunNode runs a node at a port of its own until Stop, or until the test is over. It is in real time and owns
+// all partitions.
+func RunNode(tb testing.TB, c node.Config) *Node {
+	tb.Helper()
+	c.Clock, c.Membership, c.Log = clock.Real(), partition.Static("one"), Log(tb)
+	served, err := node.New(tb.Context(), c)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		tb.Fatal(err)
+	}
+	client, err := sdk.NewClient("http://" + listener.Addr().String())
+	if err != nil {
+		tb.Fatal(err)
+	}
+	http := api.NewServer(served.Handler())
+	ctx, cancel := context.WithCancel(context.WithoutCancel(tb.Context()))
+	var group sync.WaitGroup
+	group.Go(func() { _ = served.Run(ctx) })
+	group.Go(func() { _ = http.Serve(listener) })
+	n := &Node{Client: client, tb: tb, stop: sync.OnceFunc(func() {
+		client.Close()
+		cancel()
+		_ = http.Close()
+		group.Wait()
+		if err := served.Close(); err != nil {
+			tb.Error(err)
+		}
+	})}
+	tb.Cleanup(n.stop)
+	return n
+}
+
+// Stop ends the node, and closes its drivers.
+func (n *Node) Stop() { n.stop() }
+
+// Log is the log of a test; only what is wrong gets there.
+func Log(tb testing.TB) *slog.Logger {
+	tb.Helper()
+	return slog.New(slog.NewTextHandler(tb.Output(), &slog.HandlerOptions{Level: slog.LevelWarn}))
+}
+
+// Lambda creates a lambda of one priority.
+func (n *Node) Lambda(l sdk.LambdaInfo) {
+	n.tb.Helper()
+	l.Priorities = []string{"normal"}
+	if _, _, err := n.Client.CreateLambda(n.tb.Context(), l); err != nil {
+		n.tb.Fatal(err)
+	}
+}
+
+// Work runs a worker for a lambda until the test is over.
+func Work[T any](n *Node, lambda string, h func(ctx context.Context, t *sdk.Task[T]) error, options ...sdk.WorkerOption) {
+	n.tb.Helper()
+	w := sdk.NewWorker(n.Client, options...)
+	sdk.NewLambda[T](lambda).Handle(w, h)
+	ctx, cancel := context.WithCancel(context.WithoutCancel(n.tb.Context()))
+	done := make(chan struct{})
+	go func() { defer close(done); _ = w.Run(ctx) }()
+	n.tb.Cleanup(func() { cancel(); <-done })
+}
+
+// Schedule accepts tasks and returns their ids.
+func (n *Node) Schedule(items ...sdk.Item) []sdk.ID {
+	n.tb.Helper()
+	results, err := n.Client.ScheduleMany(n.tb.Context(), items)
+	if err != nil {
+		n.tb.Fatal(err)
+	}
+	ids := make([]sdk.ID, len(results))
+	for i := range results {
+		ids[i] = results[i].ID
+	}
+	return ids
+}
+
+// Succeed waits until all tasks have.
+func (n *Node) Succeed(ids []sdk.ID) []sdk.TaskInfo {
+	n.tb.Helper()
+	ctx, cancel := context.WithTimeout(n.tb.Context(), SettleMax)
+	defer cancel()
+	results, err := n.Client.Wait(ctx, ids...)
+	if err != nil {
+		n.tb.Fatal(err)
+	}
+	infos := make([]sdk.TaskInfo, len(results))
+	for i := range results {
+		if results[i].Err != nil || results[i].Task.State != sdk.StateSuccess {
+			n.tb.Fatalf("task %s: %v %v", ids[i], results[i].Task.State, results[i].Err)
+		}
+		infos[i] = results[i].Task
+	}
+	return infos
+}
+
+// Leftovers stores leftover rows: wake-up rows of an hour ago whose tasks have ended, each with a payload.
+func Leftovers(tb testing.TB, d store.Driver, p task.Partition, n int, payload []byte) {
+	tb.Helper()
+	rows, first := store.New(d, store.Config{}), task.InstantOf(time.Now().Add(-time.Hour)).CeilMillis()
+	for begin := 0; begin < n; begin += batch {
+		var ops []store.Op
+		for i := begin; i < min(begin+batch, n); i++ {
+			due := first.Add(time.Duration(i) * time.Millisecond)
+			one := task.Task{
+				ID: task.NewID(first, 0, uint64(i)), Partition: p, State: task.Scheduled, Seq: 1, Created: first,
+				Due: due, Wake: due, WakeRow: task.WakeRow{At: due, Seq: 1}, Payload: payload, PayloadSize: uint32(len(payload)),
+			}
+			ended := one
+			ended.State, ended.Seq, ended.Wake, ended.Ended, ended.ExpireAt = task.Success, 4, 0, due, due.Add(24*time.Hour)
+			ops = append(ops, store.Op{Kind: store.PutWakeup, Task: one}, store.Op{Kind: store.PutTask, Task: ended})
+		}
+		results, err := rows.Apply(tb.Context(), ops)
+		if err = errors.Join(append(results, err)...); err != nil {
+			tb.Fatal(err)
+		}
+	}
+}
