@@ -43,12 +43,12 @@ func (in *Ingest) finish(ctx context.Context, all []message, d *deleter) error {
 	for i := range all {
 		m := &all[i]
 		switch {
-		case m.isUnsealed:
 		case m.again > 0:
 			after := max(m.again.Truncate(time.Second), time.Second)
 			again[after] = append(again[after], m.Message)
 		case m.redeliverable:
 			batched = append(batched, m.Message)
+		case m.isUnsealed:
 		default:
 			now = append(now, m.Message)
 		}
