@@ -39,8 +39,8 @@ func (s *MessageSealer) Seal(queue string, sealed []byte) {
 	copy(sealed[messageKeyIDBytes:MessageSealBytes], s.mac(queue, sealed))
 }
 
-// Open returns the message that was sealed for the queue. It returns ErrUnsealed, and reads nothing behind the
-// seal, if it was not.
+// Open returns the message that was sealed for the queue. If it was not, Open returns ErrUnsealed and reads
+// nothing behind the seal.
 func (s *MessageSealer) Open(queue string, sealed []byte) (message []byte, err error) {
 	if len(sealed) < MessageSealBytes || sealed[0] != s.id {
 		return nil, ErrUnsealed

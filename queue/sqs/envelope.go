@@ -111,8 +111,8 @@ func (c *Codec) decodeBody(s *task.MessageSealer, queue, body string) ([]task.Ta
 	return tasks, nil
 }
 
-// refuseBody returns errEnvelopeVersion for the mark of a later format, and errUnsealed for anything else, the
-// first format included, which had no seal.
+// refuseBody returns errEnvelopeVersion for the mark of a later format, and errUnsealed for anything else: the
+// first format had no seal.
 func refuseBody(body string) error {
 	mark, _, found := strings.Cut(body[:min(len(body), 8)], ".")
 	number, err := strconv.ParseUint(strings.TrimPrefix(mark, envelopeMarkFamily), 10, 32)
