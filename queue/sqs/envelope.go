@@ -13,9 +13,9 @@ import (
 	"github.com/kinesin-io/kinesin/task"
 )
 
-// The body of a message that only Kinesin reads is text: a mark with the number of the format, and then a seal
-// and protobuf fields in URL-safe base64 without padding. Nothing behind the seal is read before it was
-// checked. Each task is one field of bytes, in the codec's encoding. Readers skip unknown fields, so a release reads a new field before the next one writes it. What
+// The body of a message that only Kinesin reads is text: a mark with the number of the format, and then
+// a seal and protobuf fields in URL-safe base64 without padding. Nothing behind the seal is read before it
+// was checked. Each task is one field of bytes, in the codec's encoding. Readers skip unknown fields, so a release reads a new field before the next one writes it. What
 // an older reader must not skip raises the number.
 const (
 	envelopeMark           = "k2."
@@ -111,8 +111,8 @@ func (c *Codec) decodeBody(s *task.MessageSealer, queue, body string) ([]task.Ta
 	return tasks, nil
 }
 
-// refuseBody returns errEnvelopeVersion for the mark of a later format, and errUnsealed for anything else: the
-// first format had no seal.
+// refuseBody returns errEnvelopeVersion for the mark of a later format, and errUnsealed for anything else.
+// The first format had no seal.
 func refuseBody(body string) error {
 	mark, _, found := strings.Cut(body[:min(len(body), 8)], ".")
 	number, err := strconv.ParseUint(strings.TrimPrefix(mark, envelopeMarkFamily), 10, 32)
