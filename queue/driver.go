@@ -96,8 +96,8 @@ type Stepper interface {
 	ClockStepped(by time.Duration)
 }
 
-// Sealer is an optional capability of a driver whose messages others could write: it seals them, and hands out
-// no message without its seal.
+// Sealer is an optional capability of a driver whose messages others could write. It seals them, and hands
+// out no message without its seal.
 type Sealer interface {
 	// UseSealer gives the driver what it seals with. It is called once, before Send and Receive.
 	UseSealer(s *task.MessageSealer)
