@@ -96,8 +96,8 @@ func TestBadMessagesAreSetAsideAtOnceAndOthersPass(t *testing.T) {
 	}
 }
 
-// Anybody who may send to the queue can send what is not sealed. It is neither read nor kept as rejected, where
-// it would take the room of what users have to see.
+// Anybody who may send to the queue can send what is not sealed. It is neither read nor kept as rejected,
+// where it would take the room of what users have to see.
 func TestUnsealedMessagesAreLeftAlone(t *testing.T) {
 	other := task.NewInboundSealer(task.InboundKey([]byte("another secret, of another system")))
 	for name, body := range map[string]func(b *buffered) string{

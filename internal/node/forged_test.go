@@ -171,8 +171,8 @@ func TestForgedMessagesRunNothing(t *testing.T) {
 	})
 }
 
-// TestASentMessageIsForItsQueueAlone moves what a server has sent to the queue of another lambda, and sends it
-// twice. The task runs once, for its own lambda.
+// TestASentMessageIsForItsQueueAlone moves what a server has sent to the queue of another lambda, and sends
+// it twice. The task runs once, for its own lambda.
 func TestASentMessageIsForItsQueueAlone(t *testing.T) {
 	var service cloud
 	inRig(t, service.drivers(t), 1, remote, func(r *rig) {
