@@ -6,14 +6,15 @@ import (
 
 	"google.golang.org/protobuf/encoding/protowire"
 	"google.golang.org/protobuf/reflect/protoreflect"
+
+	"github.com/kinesin-io/kinesin/task"
 )
 
-// Limits of the lists in requests. The roles check them too; here they are checked before a request is decoded,
-// because an element that takes two bytes on the wire takes a hundred times as much in memory.
+// Limits of the lists in requests. The roles check them too. Here they are checked before a request is
+// decoded, because an element of two bytes on the wire takes a hundred times as much in memory.
 const (
 	ItemsMax       = 10_000  // tasks of one Schedule
 	IDsMax         = 1000    // ids of one Get, Cancel or Wait
-	PrioritiesMax  = 8       // of a lambda
 	GroupsMax      = 64      // slot groups of a worker
 	LambdasMax     = 256     // of a slot group
 	ResultsMax     = 10_000  // of one SetResults, or of a lease that is given up
@@ -23,8 +24,8 @@ const (
 	BackupFilesMax = 1 << 20
 )
 
-// ListMax returns how many elements a list in a request may have, by the full name of its field; 0 for a field
-// that is none.
+// ListMax returns how many elements a list in a request may have, by the full name of its field; 0 for a
+// field that is none.
 func ListMax(field protoreflect.FullName) int { return listMax[field] }
 
 var listMax = map[protoreflect.FullName]int{ //nolint:gochecknoglobals // a table
@@ -32,7 +33,7 @@ var listMax = map[protoreflect.FullName]int{ //nolint:gochecknoglobals // a tabl
 	"kinesin.v1.GetRequest.ids":              IDsMax,
 	"kinesin.v1.CancelRequest.ids":           IDsMax,
 	"kinesin.v1.WaitRequest.ids":             IDsMax,
-	"kinesin.v1.Lambda.priorities":           PrioritiesMax,
+	"kinesin.v1.Lambda.priorities":           task.PrioritiesMax,
 	"kinesin.v1.RegisterRequest.groups":      GroupsMax,
 	"kinesin.v1.SlotGroup.lambdas":           LambdasMax,
 	"kinesin.v1.PreviousLease.results":       ResultsMax,
@@ -87,8 +88,8 @@ func listsOf(d protoreflect.MessageDescriptor) *lists {
 	return l
 }
 
-// checkProto refuses an encoded message with a list that is too long. It reads only the tags of what has lists.
-// What is malformed it leaves to the decoder.
+// checkProto refuses an encoded message with a list that is too long. It reads only the tags of what has
+// lists. What is malformed it leaves to the decoder.
 func (l *lists) checkProto(data []byte) error {
 	if len(l.fields) == 0 {
 		return nil

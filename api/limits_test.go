@@ -170,8 +170,8 @@ func TestSmallRequestsTakeLittleMemory(t *testing.T) {
 	}
 }
 
-// TestListsOfRequestsAreBounded sends each list with one element more than it may have, and with as many as it
-// may have.
+// TestListsOfRequestsAreBounded sends each list with one element more than it may have, and with as many as
+// it may have.
 func TestListsOfRequestsAreBounded(t *testing.T) {
 	server := unimplemented(t)
 	eachMethod(func(procedure string, m protoreflect.MethodDescriptor) {

@@ -13,8 +13,8 @@ import (
 const (
 	// MessageBytesMax bounds a Schedule request, and every answer.
 	MessageBytesMax = 16 << 20
-	// workerBytesMax bounds a message of a worker, such as ResultsMax results with the longest errors, and what
-	// a backup has to name.
+	// workerBytesMax bounds a message of a worker, such as ResultsMax results with the longest errors, and
+	// what a backup has to name.
 	workerBytesMax = 12 << 20
 	// requestBytesMax bounds every other request, such as IDsMax ids of the longest form.
 	requestBytesMax = 512 << 10

@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"time"
 
+	"github.com/kinesin-io/kinesin/api"
 	"github.com/kinesin-io/kinesin/api/kinesinv1"
 	"github.com/kinesin-io/kinesin/internal/clock"
 	"github.com/kinesin-io/kinesin/internal/lease"
@@ -16,7 +17,7 @@ import (
 const (
 	ClaimMax     = 1000 // tasks of one Claim
 	ClaimWaitMax = time.Minute
-	ResultsMax   = 10_000 // results of one SetResults
+	ResultsMax   = api.ResultsMax // results of one SetResults
 
 	// claimWaitMin is the shortest wait of a Claim, claimWaitRemote where the queue is a service. Messages
 	// that a service delivers after a call has ended go back, so a call that did not wait for its answer

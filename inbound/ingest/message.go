@@ -143,8 +143,9 @@ func (in *Ingest) reject(ctx context.Context, m *message, row *rejectedRow, why 
 	return false, nil
 }
 
-// leaveUnsealed leaves a message alone that anybody may have sent: it would otherwise take room from what users
-// have to see. The buffer shows it again in its own time, and moves it to its dead-letter queue in the end.
+// leaveUnsealed leaves a message alone that anybody may have sent: it would otherwise take room from what
+// users have to see. The buffer shows it again in its own time, and moves it to its dead-letter queue in the
+// end.
 func (in *Ingest) leaveUnsealed(ctx context.Context, why error) {
 	if in.Hooks.Left != nil {
 		in.Hooks.Left(LeftUnsealed, 1)
