@@ -11,6 +11,7 @@ import (
 	"github.com/kinesin-io/kinesin/internal/clock"
 	"github.com/kinesin-io/kinesin/internal/lease"
 	"github.com/kinesin-io/kinesin/queue"
+	"github.com/kinesin-io/kinesin/task"
 )
 
 // Limits of the unary calls.
@@ -35,7 +36,7 @@ func (s *Service) Register(ctx context.Context, r *kinesinv1.RegisterRequest) (*
 	if _, err := s.groupsOf(ctx, r.GetGroups()); err != nil {
 		return nil, err
 	}
-	length, err := lease.CheckLength(micros(r.GetLeaseMicros()))
+	length, err := lease.CheckLength(task.Micros(r.GetLeaseMicros()))
 	if err != nil {
 		return nil, err
 	}
@@ -110,7 +111,7 @@ func (s *Service) Claim(ctx context.Context, r *kinesinv1.ClaimRequest) (*kinesi
 		return nil, err
 	}
 	defer s.end()
-	limit, wait := int(max(r.GetLimit(), 1)), micros(r.GetWaitMicros())
+	limit, wait := int(max(r.GetLimit(), 1)), task.Micros(r.GetWaitMicros())
 	if limit > ClaimMax {
 		return nil, invalid("limit %d: want at most %d", limit, ClaimMax)
 	}
