@@ -54,8 +54,13 @@ func (c protoCodec) MarshalStable(message any) ([]byte, error) {
 // IsBinary tells connect that the encoding is not text.
 func (protoCodec) IsBinary() bool { return true }
 
-// Unmarshal decodes into an empty protobuf message.
+// Unmarshal decodes into an empty protobuf message. It refuses a list that is too long before it decodes it.
 func (protoCodec) Unmarshal(data []byte, message any) error {
+	if m, isProto := message.(proto.Message); isProto {
+		if err := listsOf(m.ProtoReflect().Descriptor()).checkProto(data); err != nil {
+			return err
+		}
+	}
 	switch m := message.(type) {
 	case vtMessage:
 		return m.UnmarshalVT(data)

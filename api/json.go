@@ -39,7 +39,7 @@ func (jsonCodec) MarshalAppend(dst []byte, message any) ([]byte, error) {
 	return protojson.MarshalOptions{}.MarshalAppend(dst, m)
 }
 
-// Unmarshal decodes into an empty protobuf message.
+// Unmarshal decodes into an empty protobuf message. It refuses a list that is too long before it decodes it.
 func (jsonCodec) Unmarshal(data []byte, message any) error {
 	m, isProto := message.(proto.Message)
 	switch {
@@ -47,6 +47,9 @@ func (jsonCodec) Unmarshal(data []byte, message any) error {
 		return notProto(message)
 	case len(data) == 0:
 		return errNoBody
+	}
+	if err := listsOf(m.ProtoReflect().Descriptor()).checkJSON(data); err != nil {
+		return err
 	}
 	strict := protojson.Unmarshal(data, m)
 	if strict == nil {

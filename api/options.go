@@ -11,8 +11,13 @@ import (
 
 // Limits of the wire.
 const (
-	// MessageBytesMax bounds one message in either direction.
+	// MessageBytesMax bounds a Schedule request, and every answer.
 	MessageBytesMax = 16 << 20
+	// workerBytesMax bounds a message of a worker, such as ResultsMax results with the longest errors, and
+	// what a backup has to name.
+	workerBytesMax = 12 << 20
+	// requestBytesMax bounds every other request, such as IDsMax ids of the longest form.
+	requestBytesMax = 512 << 10
 	// compressBytesMin is above the size of frequent messages, which are not worth compressing.
 	compressBytesMin = 64 << 10
 )
@@ -29,7 +34,10 @@ func HandlerOptions(hooks Hooks) []connect.HandlerOption {
 	return []connect.HandlerOption{
 		connect.WithCodec(protoCodec{}),
 		jsonCodecs(),
-		connect.WithReadMaxBytes(MessageBytesMax),
+		boundedGzip(),
+		connect.WithConditionalHandlerOptions(func(spec connect.Spec) []connect.HandlerOption {
+			return []connect.HandlerOption{connect.WithReadMaxBytes(RequestBytesMax(spec.Procedure))}
+		}),
 		connect.WithCompressMinBytes(compressBytesMin),
 		connect.WithInterceptors(translator{hooks}),
 		connect.WithRecover(func(_ context.Context, _ connect.Spec, _ http.Header, value any) error {

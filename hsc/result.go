@@ -48,7 +48,7 @@ func finishOf(r *kinesinv1.Result) (report, *kinesinv1.Problem) {
 	delay := min(max(r.GetDelayMicros(), 0), snoozeMax.Microseconds())
 	return report{attempt: a, event: task.Event{
 		Kind: task.Finish, Outcome: outcome, Error: r.GetError(),
-		Started: task.Instant(max(r.GetStartedMicros(), 0)), Delay: micros(delay),
+		Started: task.Instant(max(r.GetStartedMicros(), 0)), Delay: task.Micros(delay),
 	}}, nil
 }
 

@@ -8,18 +8,20 @@ import (
 
 	"connectrpc.com/connect"
 
+	"github.com/kinesin-io/kinesin/api"
 	"github.com/kinesin-io/kinesin/api/kinesinv1"
 	"github.com/kinesin-io/kinesin/task"
 )
 
 // Limits of a stream.
 const (
-	GroupsMax  = 64     // slot groups of a process
-	LambdasMax = 256    // lambdas of a slot group
-	SlotsMax   = 10_000 // of all slot groups together
+	GroupsMax  = api.GroupsMax  // slot groups of a process
+	LambdasMax = api.LambdasMax // lambdas of a slot group
+	SlotsMax   = 10_000         // of all slot groups together
 	// HeldMax is how many attempts a process names: all it can get, and as many results that were not
 	// acknowledged.
 	HeldMax = 2 * (SlotsMax + GroupsMax*prefetchMax)
+	_       = uint(api.HeldMax - HeldMax) // does not compile if the wire allows fewer
 )
 
 // SilenceDefault is the longest time between two messages of a stream. A worker waits for twice as long. What

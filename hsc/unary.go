@@ -6,17 +6,19 @@ import (
 	"log/slog"
 	"time"
 
+	"github.com/kinesin-io/kinesin/api"
 	"github.com/kinesin-io/kinesin/api/kinesinv1"
 	"github.com/kinesin-io/kinesin/internal/clock"
 	"github.com/kinesin-io/kinesin/internal/lease"
 	"github.com/kinesin-io/kinesin/queue"
+	"github.com/kinesin-io/kinesin/task"
 )
 
 // Limits of the unary calls.
 const (
 	ClaimMax     = 1000 // tasks of one Claim
 	ClaimWaitMax = time.Minute
-	ResultsMax   = 10_000 // results of one SetResults
+	ResultsMax   = api.ResultsMax // results of one SetResults
 
 	// claimWaitMin is the shortest wait of a Claim, claimWaitRemote where the queue is a service. Messages
 	// that a service delivers after a call has ended go back, so a call that did not wait for its answer
@@ -34,7 +36,7 @@ func (s *Service) Register(ctx context.Context, r *kinesinv1.RegisterRequest) (*
 	if _, err := s.groupsOf(ctx, r.GetGroups()); err != nil {
 		return nil, err
 	}
-	length, err := lease.CheckLength(micros(r.GetLeaseMicros()))
+	length, err := lease.CheckLength(task.Micros(r.GetLeaseMicros()))
 	if err != nil {
 		return nil, err
 	}
@@ -109,7 +111,7 @@ func (s *Service) Claim(ctx context.Context, r *kinesinv1.ClaimRequest) (*kinesi
 		return nil, err
 	}
 	defer s.end()
-	limit, wait := int(max(r.GetLimit(), 1)), micros(r.GetWaitMicros())
+	limit, wait := int(max(r.GetLimit(), 1)), task.Micros(r.GetWaitMicros())
 	if limit > ClaimMax {
 		return nil, invalid("limit %d: want at most %d", limit, ClaimMax)
 	}

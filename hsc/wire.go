@@ -77,4 +77,3 @@ func wireAck(a attempt, p *kinesinv1.Problem) *kinesinv1.ResultAck {
 	return &kinesinv1.ResultAck{Task: a.id[:], Attempt: a.number, Problem: p}
 }
 
-func micros(n int64) time.Duration { return time.Duration(n) * time.Microsecond }

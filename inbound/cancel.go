@@ -72,8 +72,8 @@ func (in *Inbound) cancel(ctx context.Context, id string) (state task.State, out
 		outcome, err = in.end(ctx, t)
 		switch {
 		case errors.Is(err, task.ErrEnded) && t.State == task.Cancelled && tries > 0:
-			// The write of an earlier try conflicts with its own effect when its answer was lost and the task has
-			// moved on since.
+			// The write of an earlier try conflicts with its own effect when its answer was lost and the task
+			// has moved on since.
 			return t.State, cancelled, nil
 		case errors.Is(err, task.ErrEnded):
 			return t.State, "", api.Errorf(kinesinv1.Reason_REASON_TOO_LATE, "the task has ended: %s", t.State)

@@ -19,9 +19,9 @@ import (
 // Limits of calls.
 const (
 	// ScheduleItemsMax is how many tasks one call schedules at most.
-	ScheduleItemsMax = 10_000
+	ScheduleItemsMax = api.ItemsMax
 	// IDsMax is how many ids one call names at most.
-	IDsMax = 1000
+	IDsMax = api.IDsMax
 	// ListMax is how many tasks one page of a list has at most; listDefault when nothing is said.
 	ListMax     = 1000
 	listDefault = 100

@@ -42,17 +42,19 @@ func (b *buffered) body(seal *task.InboundSealer, version uint32, tasks ...*kine
 	return base64.StdEncoding.EncodeToString(append(seal.Sum(raw), raw...))
 }
 
+// broken is a message that was sealed with our key and is no envelope.
+func (b *buffered) broken(text string) string {
+	return base64.StdEncoding.EncodeToString(append(b.seal.Sum([]byte(text)), text...))
+}
+
 func TestBadMessagesAreSetAsideAtOnceAndOthersPass(t *testing.T) {
-	other := task.NewInboundSealer(task.InboundKey([]byte("another secret, of another system")))
 	for name, c := range map[string]struct {
 		reason string
 		say    string
 		body   func(b *buffered) string
 	}{
-		"text":        {"undecodable", "base64", func(*buffered) string { return "hello\x00world" }},
-		"empty":       {"undecodable", "want a seal", func(*buffered) string { return "AAAA" }},
+		"no tasks":    {"undecodable", "0 tasks", func(b *buffered) string { return b.body(b.seal, 1) }},
 		"newer":       {"newer_version", "version 9", func(b *buffered) string { return b.body(b.seal, 9, b.q1(0, nil)) }},
-		"other key":   {"not_ours", "kinesin inbound key", func(b *buffered) string { return b.body(other, 1, b.q1(0, nil)) }},
 		"forged q1":   {"not_ours", "inbound key", bad(func(t *kinesinv1.BufferedTask, _ *task.InboundToken) { t.Id = "q1" + strings.Repeat("A", 60) })},
 		"forged k1":   {"not_ours", "not issued here", bad(func(t *kinesinv1.BufferedTask, _ *task.InboundToken) { t.Id = "k1" + strings.Repeat("A", 56) })},
 		"no id":       {"not_ours", "not issued here", bad(func(t *kinesinv1.BufferedTask, _ *task.InboundToken) { t.Id = " " })},
@@ -89,6 +91,32 @@ func TestBadMessagesAreSetAsideAtOnceAndOthersPass(t *testing.T) {
 			wantRefusal(t, name, r.Problem, isInvalid, c.reason)
 			if again := b.rejected(); len(again) != 1 || again[0].Retries != 1 || again[0].Reason != c.reason {
 				t.Errorf("%s: %v", name, again)
+			}
+		})
+	}
+}
+
+// Anybody who may send to the queue can send what is not sealed. It is neither read nor kept as rejected,
+// where it would take the room of what users have to see.
+func TestUnsealedMessagesAreLeftAlone(t *testing.T) {
+	other := task.NewInboundSealer(task.InboundKey([]byte("another secret, of another system")))
+	for name, body := range map[string]func(b *buffered) string{
+		"text":      func(*buffered) string { return "hello\x00world" },
+		"no seal":   func(*buffered) string { return "AAAA" },
+		"other key": func(b *buffered) string { return b.body(other, 1, b.q1(0, nil)) },
+		"newer":     func(b *buffered) string { return b.body(other, 9, b.q1(0, nil)) },
+	} {
+		runBuffered(t, nil, func(b *buffered) {
+			good := b.q1(time.Minute, nil)
+			b.putBody(body(b))
+			b.put(good)
+			b.consume()
+			b.advance(45 * time.Second)
+			if b.state(good.Id) != "scheduled" || b.memory.Len() != 1 || len(b.rejected()) != 0 || len(b.aside) != 0 {
+				t.Errorf("%s: %s, %d messages, %v", name, b.state(good.Id), b.memory.Len(), b.aside)
+			}
+			if b.left["unsealed"] != 2 || b.unsealed != 2 || len(b.left) != 1 || b.troubles != 0 || b.consumed != 1 {
+				t.Errorf("%s: %v, %d told of, %d pauses, %d consumed", name, b.left, b.unsealed, b.troubles, b.consumed)
 			}
 		})
 	}
@@ -153,7 +181,7 @@ func TestWhatIsSetAsideIsKeptWhole(t *testing.T) {
 		item := b.q1(time.Minute, func(t *kinesinv1.BufferedTask, _ *task.InboundToken) {
 			t.Item.Payload, t.Item.Collection = []byte(strings.Repeat("p", 500_000)), "c"
 		})
-		text := strings.Repeat("no envelope ", 60_000)
+		text := b.body(b.seal, 9, &kinesinv1.BufferedTask{Id: strings.Repeat("no id ", 60_000)})
 		b.put(item)
 		b.putBody(text, text) // the same twice is set aside once
 		b.drain(time.Minute)
@@ -172,7 +200,7 @@ func TestWhatIsSetAsideIsKeptWhole(t *testing.T) {
 				if len(v.Item.GetPayload()) != 500_000 || v.Item.Collection != "c" || v.Id != item.Id || v.AcceptedMicros != int64(start) || v.Body != nil {
 					t.Errorf("%s: %d bytes", r.Reason, len(v.Item.GetPayload()))
 				}
-			case "undecodable":
+			case "newer_version":
 				if string(v.Body) != text || v.Item != nil || v.Bytes != int64(len(text)) {
 					t.Errorf("%s: %d bytes", r.Reason, len(v.Body))
 				}
@@ -256,7 +284,7 @@ func TestRetryWhileTheStoreFails(t *testing.T) {
 func TestAsManyAsThereIsRoomForAreSetAside(t *testing.T) {
 	runBuffered(t, func(c *settings) { c.Rejecting.Max = 3 }, func(b *buffered) {
 		for n := range 5 {
-			b.putBody(fmt.Sprint("bad ", n))
+			b.putBody(b.broken(fmt.Sprint("bad ", n)))
 		}
 		good := b.q1(time.Hour, nil)
 		b.put(good)
@@ -278,7 +306,7 @@ func TestAsManyAsThereIsRoomForAreSetAside(t *testing.T) {
 		}
 	})
 	runBuffered(t, func(c *settings) { c.Rejecting.BytesMax = 100 }, func(b *buffered) {
-		b.putBody(strings.Repeat("x!", 51), strings.Repeat("y!", 40))
+		b.putBody(b.broken(strings.Repeat("x", 80)), b.broken(strings.Repeat("y", 44))) // 128 and 80 bytes
 		b.drain(time.Minute)
 		if all := b.rejected(); len(all) != 1 || all[0].Bytes != 80 || b.memory.Len() != 1 {
 			t.Errorf("%v, %d messages", all, b.memory.Len())
@@ -291,13 +319,13 @@ func TestEachWriteOfWhatIsSetAsideFailing(t *testing.T) {
 		for nth := 1; nth <= 2; nth++ {
 			runBuffered(t, nil, func(b *buffered) {
 				b.driver.Fail(store.PutControl, nth, 9, how)
-				b.putBody("bad")
+				b.putBody(b.broken("bad"))
 				b.drain(10 * time.Minute)
 				all := b.rejected()
 				if len(all) != 1 || b.memory.Len() != 0 {
 					t.Fatalf("write %d, fault %d: %v, %d messages", nth, how, all, b.memory.Len())
 				}
-				if response, err := b.GetRejected(b.ctx, &kinesinv1.GetRejectedRequest{Name: all[0].Name}); err != nil || string(response.Rejected.Body) != "bad" {
+				if response, err := b.GetRejected(b.ctx, &kinesinv1.GetRejectedRequest{Name: all[0].Name}); err != nil || string(response.Rejected.Body) != b.broken("bad") {
 					t.Errorf("write %d, fault %d: %v, %v", nth, how, response, err)
 				}
 			})
@@ -308,7 +336,7 @@ func TestEachWriteOfWhatIsSetAsideFailing(t *testing.T) {
 func TestPagesOfWhatIsSetAside(t *testing.T) {
 	runBuffered(t, nil, func(b *buffered) {
 		for n := range 7 {
-			b.putBody(fmt.Sprint("bad ", n))
+			b.putBody(b.broken(fmt.Sprint("bad ", n)))
 		}
 		b.drain(time.Minute)
 		var names []string

@@ -96,6 +96,13 @@ type Stepper interface {
 	ClockStepped(by time.Duration)
 }
 
+// Sealer is an optional capability of a driver whose messages others could write. It seals them, and hands
+// out no message without its seal.
+type Sealer interface {
+	// UseSealer gives the driver what it seals with. It is called once, before Send and Receive.
+	UseSealer(s *task.MessageSealer)
+}
+
 // Depth is the state of one queue.
 type Depth struct {
 	Visible  int           // waiting, due or not

@@ -10,6 +10,8 @@ import (
 	"errors"
 	"fmt"
 	"time"
+
+	"github.com/kinesin-io/kinesin/task"
 )
 
 // Sentinels of the seam.
@@ -84,6 +86,13 @@ func (q *Queue) Drop(ctx context.Context, lambda uint32) error {
 		return d.Drop(ctx, lambda)
 	}
 	return nil
+}
+
+// UseSealer gives a driver that seals its messages what it seals with.
+func (q *Queue) UseSealer(s *task.MessageSealer) {
+	if d, seals := q.d.(Sealer); seals {
+		d.UseSealer(s)
+	}
 }
 
 // ClockStepped tells a driver that counts by the wall clock that it was set.

@@ -114,6 +114,9 @@ func connections(cfg *clientConfig, base string) (dial.Clients, error) {
 }
 
 func baseURL(server string) (string, error) {
+	if strings.Contains(server, "@") {
+		return "", fmt.Errorf("%w server: its URL has a user or a password in it; a token is sent with WithTokenFile or --token-file", ErrInvalid)
+	}
 	u, err := url.Parse(server)
 	if err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" || u.RawQuery != "" || u.Fragment != "" {
 		return "", fmt.Errorf("%w server %q: want a URL such as http://127.0.0.1:7070 or https://kinesin.example.org", ErrInvalid, server)

@@ -236,6 +236,17 @@ func TestServerThatDoesNotAnswer(t *testing.T) {
 	}
 }
 
+// A password in the URL is not sent, and not repeated.
+func TestAServerURLWithAPassword(t *testing.T) {
+	t.Parallel()
+	for _, url := range []string{"http://me:hunter2@localhost:7070", "http://hunter2@x", "me:hunter2@:x", "http://me:hunter2@x:port"} {
+		_, err := sdk.NewClient(url)
+		if !errors.Is(err, sdk.ErrInvalid) || strings.Contains(err.Error(), "hunter2") || !strings.Contains(err.Error(), "--token-file") {
+			t.Errorf("%v", err)
+		}
+	}
+}
+
 func TestBadServerURL(t *testing.T) {
 	t.Parallel()
 	for _, url := range []string{"", "localhost:7070", "ftp://x", "http://", "http://x?y=1", ":"} {

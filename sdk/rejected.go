@@ -7,6 +7,7 @@ import (
 
 	"github.com/kinesin-io/kinesin/api"
 	"github.com/kinesin-io/kinesin/api/kinesinv1"
+	"github.com/kinesin-io/kinesin/task"
 )
 
 // Rejected is a message of the inbound queue, or one task of a message, that a server could not accept and
@@ -113,8 +114,8 @@ func rejectedOf(w *kinesinv1.Rejected) Rejected {
 	if i := w.Item; i != nil {
 		r.Item = &Item{
 			Lambda: i.Lambda, Payload: i.Payload, Priority: i.Priority, Collection: i.Collection, Key: i.Key,
-			MaxAttempts: int(i.MaxAttempts), Timeout: time.Duration(i.TimeoutMicros) * time.Microsecond,
-			BackoffMin: time.Duration(i.BackoffMinMicros) * time.Microsecond, BackoffMax: time.Duration(i.BackoffMaxMicros) * time.Microsecond,
+			MaxAttempts: int(i.MaxAttempts), Timeout: task.Micros(i.TimeoutMicros),
+			BackoffMin: task.Micros(i.BackoffMinMicros), BackoffMax: task.Micros(i.BackoffMaxMicros),
 			Traceparent: i.Traceparent,
 		}
 	}

@@ -48,8 +48,18 @@ func loopbackOnly(next http.Handler) http.Handler {
 	})
 }
 
-// sameOrigin refuses calls that web pages of other origins make a browser send.
-func sameOrigin(next http.Handler) http.Handler { return http.NewCrossOriginProtection().Handler(next) }
+// sameOrigin refuses calls that web pages of other origins make a browser send, reading ones included: their
+// answers are for no page, and cost as much as any.
+func sameOrigin(next http.Handler) http.Handler {
+	guarded := http.NewCrossOriginProtection().Handler(next)
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if site := r.Header.Get("Sec-Fetch-Site"); site != "" && site != "same-origin" && site != "none" {
+			http.Error(w, "refused: a page of another site sent this call", http.StatusForbidden)
+			return
+		}
+		guarded.ServeHTTP(w, r)
+	})
+}
 
 func isLoopbackHost(hostPort string) bool {
 	host, _, err := net.SplitHostPort(hostPort)

@@ -6,6 +6,26 @@ import (
 	"testing"
 )
 
+func TestCallsOfOtherSitesAreRefused(t *testing.T) {
+	inside := http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusNoContent) })
+	for site, want := range map[string]int{
+		"": http.StatusNoContent, "none": http.StatusNoContent, "same-origin": http.StatusNoContent,
+		"same-site": http.StatusForbidden, "cross-site": http.StatusForbidden,
+	} {
+		for _, method := range []string{http.MethodGet, http.MethodPost} {
+			r := httptest.NewRequestWithContext(t.Context(), method, "/kinesin.v1.LambdaService/ListLambdas", nil)
+			if site != "" {
+				r.Header.Set("Sec-Fetch-Site", site)
+			}
+			w := httptest.NewRecorder()
+			sameOrigin(inside).ServeHTTP(w, r)
+			if w.Code != want {
+				t.Errorf("%s from site %q: %d, want %d", method, site, w.Code, want)
+			}
+		}
+	}
+}
+
 func TestOnlyThisMachineIsAnswered(t *testing.T) {
 	inside := http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusNoContent) })
 	for _, c := range []struct {

@@ -71,10 +71,11 @@ func New(ctx context.Context, c Config) (*Server, error) {
 
 // handler returns the node's handler behind the checks of a call's origin and token.
 func (s *Server) handler(tokens *livefile.Files[token.Set]) http.Handler {
+	calls := api.BoundBodies(s.node.Handler())
 	if tokens == nil {
-		return loopbackOnly(s.node.Handler())
+		return loopbackOnly(calls)
 	}
-	return sameOrigin(newGate(tokens, s.metrics.Registerer(), s.node.Handler()))
+	return sameOrigin(newGate(tokens, s.metrics.Registerer(), calls))
 }
 
 func (s *Server) listen(ctx context.Context) error {

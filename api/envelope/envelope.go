@@ -30,7 +30,7 @@ const (
 
 // Why a message was not opened. The text of an error says more.
 var (
-	// ErrUndecodable means that the body is not an envelope.
+	// ErrUndecodable means that a sealed body is not an envelope.
 	ErrUndecodable = errors.New("not an envelope of tasks")
 	// ErrVersion means that a newer version wrote it.
 	ErrVersion = errors.New("of a newer version")
@@ -58,16 +58,20 @@ func Seal(s *task.InboundSealer, tasks []*kinesinv1.BufferedTask, tries uint32) 
 	return base64.StdEncoding.EncodeToString(sealed), nil
 }
 
-// Open reads the body of a message. It returns ErrUndecodable, ErrVersion or ErrSeal.
+// Open reads the body of a message. It returns ErrSeal for a body that was not sealed with the key, and reads
+// nothing in it; ErrUndecodable or ErrVersion for a sealed one.
 func Open(s *task.InboundSealer, body string) (*kinesinv1.Envelope, error) {
 	sealed, err := base64.StdEncoding.DecodeString(body)
 	if err != nil {
-		return nil, fmt.Errorf("%w: want base64: %w", ErrUndecodable, err)
+		return nil, fmt.Errorf("%w: want base64: %w", ErrSeal, err)
 	}
 	if len(sealed) <= task.InboundMACBytes {
-		return nil, fmt.Errorf("%w: %d bytes, want a seal of %d and tasks", ErrUndecodable, len(sealed), task.InboundMACBytes)
+		return nil, fmt.Errorf("%w: %d bytes, want a seal of %d and tasks", ErrSeal, len(sealed), task.InboundMACBytes)
 	}
 	seal, raw := sealed[:task.InboundMACBytes], sealed[task.InboundMACBytes:]
+	if !s.Verify(raw, seal) {
+		return nil, fmt.Errorf("%w: who sends needs the key that `kinesin inbound key` prints", ErrSeal)
+	}
 	e := &kinesinv1.Envelope{}
 	if err := e.UnmarshalVT(raw); err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrUndecodable, err)
@@ -77,8 +81,6 @@ func Open(s *task.InboundSealer, body string) (*kinesinv1.Envelope, error) {
 		return nil, fmt.Errorf("%w: no version", ErrUndecodable)
 	case e.Version > Version:
 		return nil, fmt.Errorf("version %d is %w: this one reads up to %d; retry after the upgrade", e.Version, ErrVersion, Version)
-	case !s.Verify(raw, seal):
-		return nil, fmt.Errorf("%w: who sends needs the key that `kinesin inbound key` prints", ErrSeal)
 	case len(e.Tasks) == 0 || len(e.Tasks) > tasksRead:
 		return nil, fmt.Errorf("%w: %d tasks, want 1 to %d", ErrUndecodable, len(e.Tasks), tasksRead)
 	}

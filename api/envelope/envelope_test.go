@@ -97,19 +97,20 @@ func TestWhatIsNoEnvelopeOfOurs(t *testing.T) {
 		want error
 		say  string
 	}{
-		"empty":       {"", envelope.ErrUndecodable, "want a seal"},
-		"text":        {"hello, world", envelope.ErrUndecodable, "base64"},
-		"json":        {`{"eventType":"schedule"}`, envelope.ErrUndecodable, "base64"},
-		"short":       {"AAAA", envelope.ErrUndecodable, "3 bytes"},
-		"noise":       {base64.StdEncoding.EncodeToString(bytes.Repeat([]byte{0xfe}, 100)), envelope.ErrUndecodable, ""},
-		"cut":         {good[:len(good)-8], envelope.ErrUndecodable, ""},
-		"other key":   {seal(t, &kinesinv1.Envelope{Version: 1, Tasks: some}, sealer(2)), envelope.ErrSeal, "kinesin inbound key"},
-		"no version":  {seal(t, &kinesinv1.Envelope{Tasks: some}, s), envelope.ErrUndecodable, "no version"},
-		"newer":       {seal(t, &kinesinv1.Envelope{Version: 2, Tasks: some}, sealer(2)), envelope.ErrVersion, "version 2"},
-		"no tasks":    {seal(t, &kinesinv1.Envelope{Version: 1}, s), envelope.ErrUndecodable, "0 tasks"},
-		"no item":     {seal(t, &kinesinv1.Envelope{Version: 1, Tasks: []*kinesinv1.BufferedTask{{Id: "x"}}}, s), envelope.ErrUndecodable, "task 0"},
-		"many":        {seal(t, &kinesinv1.Envelope{Version: 1, Tasks: manyTasks(1001)}, s), envelope.ErrUndecodable, "1001 tasks"},
-		"other bytes": {good[:30] + strings.ToUpper(good[30:40]) + good[40:], nil, ""},
+		"empty":                 {"", envelope.ErrSeal, "want a seal"},
+		"text":                  {"hello, world", envelope.ErrSeal, "base64"},
+		"json":                  {`{"eventType":"schedule"}`, envelope.ErrSeal, "base64"},
+		"short":                 {"AAAA", envelope.ErrSeal, "3 bytes"},
+		"noise":                 {base64.StdEncoding.EncodeToString(bytes.Repeat([]byte{0xfe}, 100)), envelope.ErrSeal, ""},
+		"cut":                   {good[:len(good)-8], envelope.ErrSeal, ""},
+		"other key":             {seal(t, &kinesinv1.Envelope{Version: 1, Tasks: some}, sealer(2)), envelope.ErrSeal, "kinesin inbound key"},
+		"no version":            {seal(t, &kinesinv1.Envelope{Tasks: some}, s), envelope.ErrUndecodable, "no version"},
+		"newer":                 {seal(t, &kinesinv1.Envelope{Version: 2, Tasks: some}, s), envelope.ErrVersion, "version 2"},
+		"newer, by another key": {seal(t, &kinesinv1.Envelope{Version: 2, Tasks: some}, sealer(2)), envelope.ErrSeal, "kinesin inbound key"},
+		"no tasks":              {seal(t, &kinesinv1.Envelope{Version: 1}, s), envelope.ErrUndecodable, "0 tasks"},
+		"no item":               {seal(t, &kinesinv1.Envelope{Version: 1, Tasks: []*kinesinv1.BufferedTask{{Id: "x"}}}, s), envelope.ErrUndecodable, "task 0"},
+		"many":                  {seal(t, &kinesinv1.Envelope{Version: 1, Tasks: manyTasks(1001)}, s), envelope.ErrUndecodable, "1001 tasks"},
+		"other bytes":           {good[:30] + strings.ToUpper(good[30:40]) + good[40:], envelope.ErrSeal, ""},
 	} {
 		e, err := envelope.Open(s, c.body)
 		if err == nil || e != nil || c.want != nil && !errors.Is(err, c.want) || !strings.Contains(err.Error(), c.say) {

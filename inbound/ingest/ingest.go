@@ -24,10 +24,12 @@ const (
 	LeftStore   = "store"          // the store did not take it
 	LeftUnknown = "unknown_lambda" // its lambda is not known yet
 	LeftFull    = "aside_full"     // it is to be rejected, and there is no room for more
+	// LeftUnsealed: it was not sealed with the inbound key. It is left to the buffer's dead-letter queue.
+	LeftUnsealed = "unsealed"
 )
 
 // Lefts lists why messages stay in the buffer.
-func Lefts() []string { return []string{LeftStore, LeftUnknown, LeftFull} }
+func Lefts() []string { return []string{LeftStore, LeftUnknown, LeftFull, LeftUnsealed} }
 
 // Config is what an Ingest is made of.
 type Config struct {
@@ -54,6 +56,8 @@ type Hooks struct {
 	Left func(why string, n int)
 	// Paused: the buffer or the store failed, and consuming pauses that long.
 	Paused func(ctx context.Context, err error, pause time.Duration)
+	// Unsealed: a message was not sealed with the inbound key. It stays in the buffer.
+	Unsealed func(ctx context.Context, err error)
 	// Ended: tasks ended that were still in the buffer.
 	Ended func()
 }

@@ -42,6 +42,7 @@ type message struct {
 
 	again         time.Duration // when it is to come again; 0: it is done with
 	redeliverable bool          // it would do no harm if it came again soon
+	isUnsealed    bool          // nobody knows who sent it; it is neither deleted nor sent again
 }
 
 // open opens messages and returns the arrivals in all of them, in order.
@@ -51,7 +52,7 @@ func (in *Ingest) open(messages []buffer.Message) (all []message, arrivals []arr
 		all[i].Message = m
 		e, err := envelope.Open(in.InboundSealer, m.Body)
 		if err != nil {
-			all[i].broken = err
+			all[i].broken, all[i].isUnsealed = err, errors.Is(err, envelope.ErrSeal)
 			continue
 		}
 		all[i].tries, all[i].tasks = int(e.Tries)+m.Receives, len(e.Tasks)
@@ -87,6 +88,10 @@ func (in *Ingest) pauseAfter(arrivals []arrival) time.Duration {
 // settle rejects what is to be rejected and decides whether the message comes again. Its error is a failure
 // of the store.
 func (in *Ingest) settle(ctx context.Context, m *message, arrivals []arrival, results []result) error {
+	if m.isUnsealed {
+		in.leaveUnsealed(ctx, m.broken)
+		return nil
+	}
 	if m.broken != nil {
 		_, err := in.reject(ctx, m, brokenMessage(m.Body, m.broken), m.broken)
 		return err
@@ -136,6 +141,18 @@ func (in *Ingest) reject(ctx context.Context, m *message, row *rejectedRow, why 
 	}
 	in.Rejected.tell(ctx, row, why)
 	return false, nil
+}
+
+// leaveUnsealed leaves a message alone that anybody may have sent: it would otherwise take room from what
+// users have to see. The buffer shows it again in its own time, and moves it to its dead-letter queue in the
+// end.
+func (in *Ingest) leaveUnsealed(ctx context.Context, why error) {
+	if in.Hooks.Left != nil {
+		in.Hooks.Left(LeftUnsealed, 1)
+	}
+	if in.Hooks.Unsealed != nil {
+		in.Hooks.Unsealed(ctx, why)
+	}
 }
 
 // leave has a message come again after a while.

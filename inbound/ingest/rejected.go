@@ -10,6 +10,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/kinesin-io/kinesin/api"
 	"github.com/kinesin-io/kinesin/inbound/intake"
 	"github.com/kinesin-io/kinesin/internal/catalog"
 	"github.com/kinesin-io/kinesin/internal/clock"
@@ -23,7 +24,7 @@ const (
 	RejectedMaxDefault      = 10_000
 	RejectedBytesMaxDefault = 256 << 20
 	// RejectedNamesMax is how many one call retries or deletes at most.
-	RejectedNamesMax = 100
+	RejectedNamesMax = api.RejectedMax
 
 	countEvery = time.Minute
 	// staleRowsMax bounds how many tasks SetAside keeps in one write, with their payloads.

@@ -43,11 +43,8 @@ type rejectedRow struct {
 // brokenMessage returns the row of a message that could not be opened.
 func brokenMessage(body string, err error) *rejectedRow {
 	reason := ReasonUndecodable
-	switch {
-	case errors.Is(err, envelope.ErrVersion):
+	if errors.Is(err, envelope.ErrVersion) {
 		reason = ReasonNewerVersion
-	case errors.Is(err, envelope.ErrSeal):
-		reason = ReasonNotOurs
 	}
 	return &rejectedRow{Reason: reason, Text: plainText(err.Error()), Whole: true, body: []byte(body)}
 }

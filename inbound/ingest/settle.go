@@ -48,6 +48,7 @@ func (in *Ingest) finish(ctx context.Context, all []message, d *deleter) error {
 			again[after] = append(again[after], m.Message)
 		case m.redeliverable:
 			batched = append(batched, m.Message)
+		case m.isUnsealed:
 		default:
 			now = append(now, m.Message)
 		}

@@ -65,7 +65,7 @@ func attemptOf(k key, c *kinesinv1.Claimed, g *group) *attempt {
 			ID: c.Id, Lambda: c.Lambda, Priority: c.Priority, Collection: c.Collection, Key: c.Key,
 			Attempt: int(c.Attempt), Failures: int(c.Failures), MaxAttempts: int(c.MaxAttempts), WorkerLost: int(c.WorkerLost),
 			Due: task.Instant(c.DueMicros).Time(), Created: task.Instant(c.CreatedMicros).Time(),
-			Timeout: time.Duration(c.TimeoutMicros) * time.Microsecond, Payload: c.Payload,
+			Timeout: task.Micros(c.TimeoutMicros), Payload: c.Payload,
 			Traceparent: c.Traceparent,
 		},
 	}

@@ -15,6 +15,7 @@ import (
 	"github.com/kinesin-io/kinesin/api/kinesinv1"
 	"github.com/kinesin-io/kinesin/internal/backoff"
 	"github.com/kinesin-io/kinesin/internal/clock"
+	"github.com/kinesin-io/kinesin/task"
 )
 
 const (
@@ -107,11 +108,11 @@ func wireGroups(groups []Group) []*kinesinv1.SlotGroup {
 }
 
 func (c *Controller) newSession(ctx context.Context, r *kinesinv1.RegisterResponse, sent clock.Readings) *session {
-	length := cmp.Or(time.Duration(r.LeaseMicros)*time.Microsecond, c.cfg.Lease)
+	length := cmp.Or(task.Micros(r.LeaseMicros), c.cfg.Lease)
 	s := &session{
 		cfg: &c.cfg, ctx: context.WithoutCancel(ctx),
 		worker: r.Worker, proof: r.Proof, length: length, valid: validity(length),
-		heartbeatEvery: cmp.Or(time.Duration(r.HeartbeatMicros)*time.Microsecond, length/heartbeatsPerLease),
+		heartbeatEvery: cmp.Or(task.Micros(r.HeartbeatMicros), length/heartbeatsPerLease),
 		byLambda:       map[string]*group{},
 		gone:           make(chan struct{}), progress: make(chan struct{}, 1), outboxReady: make(chan struct{}, 1),
 		timerChanged: make(chan struct{}, 1), heartbeatNow: make(chan struct{}, 1),

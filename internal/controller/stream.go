@@ -11,6 +11,7 @@ import (
 	"github.com/kinesin-io/kinesin/api"
 	"github.com/kinesin-io/kinesin/api/kinesinv1"
 	"github.com/kinesin-io/kinesin/internal/clock"
+	"github.com/kinesin-io/kinesin/task"
 )
 
 // keepStream keeps a Work stream open until ctx ends or the lease is lost. Handlers go on while there is
@@ -93,7 +94,7 @@ func (s *session) read(st Stream, closeStream func()) (answered bool, err error)
 		if err != nil {
 			return answered, err
 		}
-		if silenceMax = 2 * time.Duration(response.NextMicros) * time.Microsecond; silenceMax > 0 {
+		if silenceMax = 2 * task.Micros(response.NextMicros); silenceMax > 0 {
 			silence.Reset(silenceMax)
 		}
 		answered, last = true, now
@@ -147,7 +148,7 @@ func (s *session) admit(c *kinesinv1.Claimed, now time.Duration) *attempt {
 	case s.draining || a.group == nil:
 		s.reject(a)
 	case c.HoldMicros > 0:
-		s.setAlarm(a, now+time.Duration(c.HoldMicros)*time.Microsecond)
+		s.setAlarm(a, now+task.Micros(c.HoldMicros))
 	case s.takeSlot(a, now):
 		return a
 	}

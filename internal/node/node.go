@@ -100,6 +100,7 @@ func New(ctx context.Context, c Config) (*Node, error) {
 
 func (n *Node) compose(c Config, secret []byte) {
 	seal := task.NewSealer(secret)
+	n.queue.UseSealer(task.NewMessageSealer(secretID, secret))
 	n.leases = c.newBook(n.store)
 	toDispatcher, toInbound := n.matchers(&c)
 	var hscHints hsc.Scheduler

@@ -13,6 +13,7 @@ import (
 const (
 	secretKind = "secret"
 	secretName = "public-ids"
+	secretID   = 1 // its number in the seals of messages, so that there can be another one later
 )
 
 // secretOf reads the secret that seals public ids, or creates it at the first start: of several processes one

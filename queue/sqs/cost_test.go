@@ -56,6 +56,7 @@ func (v *virtual) open(t *testing.T, change func(*sqs.Config)) *bubble {
 		change(&config)
 	}
 	b := &bubble{T: t, virtual: v, driver: sqs.New(v.service, config), counts: c}
+	b.driver.UseSealer(sqs.TestSealer)
 	t.Cleanup(func() { _ = b.driver.Close() })
 	return b
 }

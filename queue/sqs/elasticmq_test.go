@@ -148,6 +148,7 @@ func (l *local) open(change func(*sqs.Config)) (*sqs.Driver, *counts) {
 		change(&config)
 	}
 	d := sqs.New(l.api, config)
+	d.UseSealer(sqs.TestSealer)
 	l.Cleanup(func() { _ = d.Close() })
 	return d, c
 }

@@ -1,10 +1,11 @@
 package sqs
 
 import (
-	"bytes"
 	"encoding/base64"
 	"errors"
 	"fmt"
+	"slices"
+	"strconv"
 	"strings"
 
 	"google.golang.org/protobuf/encoding/protowire"
@@ -13,12 +14,14 @@ import (
 )
 
 // The body of a message that only Kinesin reads is text: a mark with the number of the format, and then
-// protobuf fields in URL-safe base64 without padding. Each task is one field of bytes, in the codec's
-// encoding. Readers skip unknown fields, so a release reads a new field before the next one writes it. What
-// an older reader must not skip raises the number.
+// a seal and protobuf fields in URL-safe base64 without padding. Nothing behind the seal is read before it
+// was checked. Each task is one field of bytes, in the codec's encoding. Readers skip unknown fields, so
+// a release reads a new field before the next one writes it. What an older reader must not skip raises the
+// number.
 const (
-	envelopeMark           = "k1."
+	envelopeMark           = "k2."
 	envelopeMarkFamily     = "k"
+	envelopeNumber         = 2
 	fieldTask              = protowire.Number(1)
 	envelopeBytesPerField  = 6       // tag and length, at most
 	envelopeDecodedTaskMax = 1 << 10 // tasks in one message
@@ -28,8 +31,10 @@ const (
 var (
 	// errEnvelopeVersion says that a newer release wrote the body.
 	errEnvelopeVersion = errors.New("message of a newer format")
-	// errEnvelope says that no release of Kinesin wrote the body.
-	errEnvelope = errors.New("message was not written by Kinesin")
+	// errEnvelope says that a sealed body cannot be decoded.
+	errEnvelope = errors.New("message cannot be decoded")
+	// errUnsealed says that no server of this installation wrote the body for this queue.
+	errUnsealed = errors.New("message is not sealed")
 )
 
 // Codec encodes a task: the store's encoding of its row.
@@ -42,7 +47,9 @@ type Codec struct {
 var bodyEncoding = base64.RawURLEncoding
 
 // bodyBytes returns the length of a body with so many bytes of fields.
-func bodyBytes(fields int) int { return len(envelopeMark) + bodyEncoding.EncodedLen(fields) }
+func bodyBytes(fields int) int {
+	return len(envelopeMark) + bodyEncoding.EncodedLen(task.MessageSealBytes+fields)
+}
 
 // field returns a task as a field of a body.
 func (c *Codec) field(t *task.Task) []byte {
@@ -51,24 +58,30 @@ func (c *Codec) field(t *task.Task) []byte {
 	return protowire.AppendBytes(field, row)
 }
 
-// encodeBody makes the body of a message from fields.
-func encodeBody(fields ...[]byte) string {
-	raw := bytes.Join(fields, nil)
-	body := make([]byte, bodyBytes(len(raw)))
+// encodeBody makes the body of a message to a queue from fields.
+func encodeBody(s *task.MessageSealer, queue string, fields ...[]byte) string {
+	raw := slices.Concat(fields...)
+	raw = slices.Insert(raw, 0, make([]byte, task.MessageSealBytes)...)
+	s.Seal(queue, raw)
+	body := make([]byte, bodyBytes(len(raw)-task.MessageSealBytes))
 	copy(body, envelopeMark)
 	bodyEncoding.Encode(body[len(envelopeMark):], raw)
 	return string(body)
 }
 
-// decodeBody decodes the tasks of a body. Their payloads share memory.
-func (c *Codec) decodeBody(body string) ([]task.Task, error) {
+// decodeBody decodes the tasks of a body that came from a queue. Their payloads share memory.
+func (c *Codec) decodeBody(s *task.MessageSealer, queue, body string) ([]task.Task, error) {
 	text, ok := strings.CutPrefix(body, envelopeMark)
 	if !ok {
 		return nil, refuseBody(body)
 	}
-	raw, err := bodyEncoding.DecodeString(text)
+	sealed, err := bodyEncoding.Strict().DecodeString(text)
 	if err != nil {
-		return nil, fmt.Errorf("%w: %w", errEnvelope, err)
+		return nil, fmt.Errorf("%w: %w", errUnsealed, err)
+	}
+	raw, err := s.Open(queue, sealed)
+	if err != nil {
+		return nil, fmt.Errorf("%w: %w", errUnsealed, err)
 	}
 	var tasks []task.Task
 	for len(raw) > 0 {
@@ -99,15 +112,13 @@ func (c *Codec) decodeBody(body string) ([]task.Task, error) {
 	return tasks, nil
 }
 
-// refuseBody returns errEnvelopeVersion for a mark with another number, and errEnvelope for anything else.
+// refuseBody returns errEnvelopeVersion for the mark of a later format, and errUnsealed for anything else.
+// The first format had no seal.
 func refuseBody(body string) error {
 	mark, _, found := strings.Cut(body[:min(len(body), 8)], ".")
-	if number, ok := strings.CutPrefix(mark, envelopeMarkFamily); found && ok && isNumber(number) {
+	number, err := strconv.ParseUint(strings.TrimPrefix(mark, envelopeMarkFamily), 10, 32)
+	if found && err == nil && strings.HasPrefix(mark, envelopeMarkFamily) && number > envelopeNumber {
 		return fmt.Errorf("%w: %q", errEnvelopeVersion, mark)
 	}
-	return errEnvelope
-}
-
-func isNumber(text string) bool {
-	return text != "" && strings.Trim(text, "0123456789") == ""
+	return errUnsealed
 }

@@ -1,6 +1,7 @@
 package sqs_test
 
 import (
+	"bytes"
 	"encoding/base64"
 	"errors"
 	"fmt"
@@ -46,13 +47,13 @@ func TestEnvelopeGivesBackWhatWentIn(t *testing.T) {
 // A later release may add fields, which this one skips.
 func TestEnvelopeWithFieldsOfALaterRelease(t *testing.T) {
 	t.Parallel()
-	raw, err := base64.RawURLEncoding.DecodeString(strings.TrimPrefix(sqs.Encode([]queue.Message{taskOf(7, 1, 5)}), "k1."))
+	sealed, err := base64.RawURLEncoding.DecodeString(strings.TrimPrefix(sqs.Encode([]queue.Message{taskOf(7, 1, 5)}), "k2."))
 	if err != nil {
 		t.Fatal(err)
 	}
-	raw = slices.Concat(protowire.AppendBytes(protowire.AppendTag(nil, 9, protowire.BytesType), []byte("new")), raw,
+	raw := slices.Concat(protowire.AppendBytes(protowire.AppendTag(nil, 9, protowire.BytesType), []byte("new")), sealed[task.MessageSealBytes:],
 		protowire.AppendVarint(protowire.AppendTag(nil, 1000, protowire.VarintType), 7))
-	got, err := sqs.Decode("k1." + base64.RawURLEncoding.EncodeToString(raw))
+	got, err := sqs.Decode(sqs.Sealed(raw))
 	if err != nil || len(got) != 1 || got[0].Attempt != 1 {
 		t.Errorf("decoded %+v, %v", got, err)
 	}
@@ -60,18 +61,61 @@ func TestEnvelopeWithFieldsOfALaterRelease(t *testing.T) {
 
 func FuzzDecode(f *testing.F) {
 	f.Add(sqs.Encode([]queue.Message{taskOf(7, 1, 5), taskOf(7, 2, 6)}))
-	f.Add("k1.")
-	f.Add("k2.abc")
-	f.Add("k1.CgEB")
+	f.Add("k2.")
+	f.Add("k3.abc")
+	f.Add("k2.CgEB")
+	f.Add("\x0a\x01\x01")
 	f.Fuzz(func(t *testing.T, body string) {
+		if _, err := sqs.Decode(sqs.Sealed([]byte(body))); errors.Is(err, sqs.ErrUnsealed) {
+			t.Error("sealed, and refused")
+		}
 		tasks, err := sqs.Decode(body)
 		if (err == nil) != (len(tasks) > 0) {
 			t.Errorf("%d tasks and %v", len(tasks), err)
 		}
-		if err != nil && !errors.Is(err, sqs.ErrEnvelope) && !errors.Is(err, sqs.ErrEnvelopeVersion) {
+		if err != nil && !errors.Is(err, sqs.ErrEnvelope) && !errors.Is(err, sqs.ErrUnsealed) && !errors.Is(err, sqs.ErrEnvelopeVersion) {
 			t.Errorf("refused with %v", err)
 		}
 	})
+}
+
+// A body that was changed in any place, or that was sent to another queue, is not read.
+func TestAForgedBodyIsNotRead(t *testing.T) {
+	t.Parallel()
+	body := sqs.Encode([]queue.Message{taskOf(7, 1, 5)})
+	if _, err := sqs.Decode(body); err != nil {
+		t.Fatal(err)
+	}
+	for i := range body {
+		for _, c := range []byte{'A', 'B'} {
+			forged := []byte(body)
+			if forged[i] == c {
+				continue
+			}
+			forged[i] = c
+			// The last character has bits that base64 does not use.
+			if got, err := sqs.Decode(string(forged)); err == nil && i < len(body)-1 {
+				t.Errorf("changed at %d: read as %+v", i, got)
+			}
+		}
+	}
+	raw, err := base64.RawURLEncoding.DecodeString(strings.TrimPrefix(body, "k2."))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for what, s := range map[string]*task.MessageSealer{
+		"another key":             task.NewMessageSealer(1, bytes.Repeat([]byte{1}, task.TokenKeyBytes)),
+		"a key of another number": task.NewMessageSealer(2, make([]byte, task.TokenKeyBytes)),
+	} {
+		if _, err := s.Open(sqs.TestQueue, raw); !errors.Is(err, task.ErrUnsealed) {
+			t.Errorf("opened with %s: %v", what, err)
+		}
+	}
+	for _, other := range []string{"test-lambda8-high", "test-lambda7-hig", "test-lambda7-high\x00", ""} {
+		if _, err := sqs.TestSealer.Open(other, raw); !errors.Is(err, task.ErrUnsealed) {
+			t.Errorf("opened as a message of queue %q: %v", other, err)
+		}
+	}
 }
 
 // benchmarkTasks returns tasks as the dispatcher sends them, with payloads of 200 bytes.

@@ -14,6 +14,14 @@ const (
 	RequestTimeout = requestTimeout
 )
 
+// TestSealer is the sealer of the drivers of these tests, and TestQueue the queue that Encode seals for.
+var TestSealer = task.NewMessageSealer(1, make([]byte, task.TokenKeyBytes))
+
+const TestQueue = "test-lambda7-high"
+
+// Sealed returns a body with fields that are sealed as Encode seals them.
+func Sealed(fields []byte) string { return encodeBody(TestSealer, TestQueue, fields) }
+
 // IsText reports whether a payload is sent as it is.
 func IsText(payload []byte) bool { return isText(payload) }
 
@@ -26,14 +34,15 @@ func Encode(messages []queue.Message) string {
 	for i := range messages {
 		fields[i] = StoreCodec.field(&messages[i].Task)
 	}
-	return encodeBody(fields...)
+	return encodeBody(TestSealer, TestQueue, fields...)
 }
 
 // Decode decodes a body.
-func Decode(body string) ([]task.Task, error) { return StoreCodec.decodeBody(body) }
+func Decode(body string) ([]task.Task, error) { return StoreCodec.decodeBody(TestSealer, TestQueue, body) }
 
 // Errors of Decode.
 var (
 	ErrEnvelope        = errEnvelope
 	ErrEnvelopeVersion = errEnvelopeVersion
+	ErrUnsealed        = errUnsealed
 )

@@ -21,13 +21,17 @@ const (
 	// deliveries the lambda is taken to be deleted.
 	unknownDelay    = 5 * time.Second
 	unknownTriesMax = 5
+	// unsealedTriesMax is after how many deliveries an unsealed message is deleted. A redrive policy, which
+	// can count no further than that, has moved it to a dead-letter queue before, if there is one.
+	unsealedTriesMax = 1000
 	// deliveryDelay hides a message that is for a consumer outside Kinesin.
 	deliveryDelay = 15 * time.Minute
 )
 
 // Reasons why a received message is discarded.
 const (
-	DiscardUndecodable = "undecodable"    // not written by Kinesin; deleted
+	DiscardUnsealed    = "unsealed"       // not sealed by this installation; left, for a dead-letter queue
+	DiscardUndecodable = "undecodable"    // sealed, and not readable; deleted
 	DiscardDelivery    = "delivery"       // for the consumer of a deliver lambda that had this queue; hidden
 	DiscardNewer       = "newer_format"   // for a newer process; hidden
 	DiscardUnknown     = "unknown_lambda" // of a lambda that is not known; hidden, and deleted in the end
@@ -42,7 +46,7 @@ func (l *lane) open(m *types.Message, now, steady task.Instant) []task.Task {
 		d.client.Observer.Discarded(l.name, DiscardDuplicate)
 		return nil
 	}
-	tasks, err := d.Codec.decodeBody(aws.ToString(m.Body))
+	tasks, err := d.Codec.decodeBody(d.sealer, l.name, aws.ToString(m.Body))
 	if err != nil {
 		l.discardUnreadable(m, err)
 		return nil
@@ -78,6 +82,10 @@ func (l *lane) discardUnreadable(m *types.Message, err error) {
 		l.leave(m, DiscardNewer, newerDelay)
 	case isDelivery:
 		l.leave(m, DiscardDelivery, deliveryDelay)
+	case errors.Is(err, errUnsealed) && sqsclient.Receives(m) <= unsealedTriesMax:
+		l.driver.client.Observer.Discarded(l.name, DiscardUnsealed)
+	case errors.Is(err, errUnsealed):
+		l.discard(m, DiscardUnsealed)
 	default:
 		l.discard(m, DiscardUndecodable)
 	}

@@ -172,14 +172,14 @@ func (l *lane) pack(items []*outgoing) (messages []sqsclient.Message, packs [][]
 		case o.delivery != nil:
 			messages, packs = append(messages, *o.delivery), append(packs, []*outgoing{o})
 		case o.alone:
-			messages, packs = append(messages, messageOf([]*outgoing{o}, delay)), append(packs, []*outgoing{o})
+			messages, packs = append(messages, l.messageOf([]*outgoing{o}, delay)), append(packs, []*outgoing{o})
 		default:
 			byDelay[delay] = append(byDelay[delay], o)
 		}
 	}
 	for delay, together := range byDelay {
 		for _, pack := range l.split(together) {
-			messages, packs = append(messages, messageOf(pack, delay)), append(packs, pack)
+			messages, packs = append(messages, l.messageOf(pack, delay)), append(packs, pack)
 		}
 	}
 	return messages, packs
@@ -205,12 +205,12 @@ func (l *lane) split(items []*outgoing) [][]*outgoing {
 }
 
 // messageOf makes one message of tasks.
-func messageOf(items []*outgoing, delay int32) sqsclient.Message {
+func (l *lane) messageOf(items []*outgoing, delay int32) sqsclient.Message {
 	fields := make([][]byte, len(items))
 	for i, o := range items {
 		fields[i] = o.field
 	}
-	m := sqsclient.Message{Body: encodeBody(fields...), DelaySeconds: delay}
+	m := sqsclient.Message{Body: encodeBody(l.driver.sealer, l.name, fields...), DelaySeconds: delay}
 	if trace := items[0].trace; len(items) == 1 && trace != "" {
 		m.Attributes = map[string]string{attributeTrace: trace}
 	}

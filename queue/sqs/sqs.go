@@ -14,6 +14,7 @@ package sqs
 import (
 	"cmp"
 	"context"
+	"crypto/rand"
 	"log/slog"
 	"maps"
 	"slices"
@@ -102,11 +103,12 @@ func (c Config) withDefaults() Config {
 	return c
 }
 
-// Driver implements queue.Driver, queue.Dropper, queue.Deliverer and queue.Provisioner.
+// Driver implements queue.Driver, queue.Dropper, queue.Deliverer, queue.Provisioner and queue.Sealer.
 type Driver struct {
 	Config
 
 	api      API
+	sealer   *task.MessageSealer // set before Send and Receive
 	client   *sqsclient.Client
 	prefetch *prefetch
 
@@ -129,13 +131,18 @@ var (
 	_ queue.Dropper     = (*Driver)(nil)
 	_ queue.Deliverer   = (*Driver)(nil)
 	_ queue.Provisioner = (*Driver)(nil)
+	_ queue.Sealer      = (*Driver)(nil)
 	_ API               = (*sqs.Client)(nil)
 )
 
 // New returns a driver. It makes no request before it is used.
 func New(api API, config Config) *Driver {
 	config = config.withDefaults()
-	d := &Driver{Config: config, api: api, prefetch: newPrefetch(), lanes: map[laneKey]*lane{}}
+	secret := make([]byte, task.TokenKeyBytes)
+	_, _ = rand.Read(secret) // never fails: crypto/rand
+	d := &Driver{
+		Config: config, api: api, sealer: task.NewMessageSealer(0, secret), prefetch: newPrefetch(), lanes: map[laneKey]*lane{},
+	}
 	d.client = sqsclient.New(api, sqsclient.Config{
 		Clock: config.Clock, Timeout: requestTimeout, BytesMax: config.MessageBytesMax, PollGrace: config.CloseGrace,
 		Explain: d.explain, Observer: config.Observer,
@@ -144,6 +151,10 @@ func New(api API, config Config) *Driver {
 	d.open, d.end = context.WithCancel(d.ctx)
 	return d
 }
+
+// UseSealer implements queue.Sealer. Without it the driver seals with a key of its own, so that it reads only
+// what it sent.
+func (d *Driver) UseSealer(s *task.MessageSealer) { d.sealer = s }
 
 // start runs f in a goroutine that Close waits for. It returns false after Close.
 func (d *Driver) start(f func()) bool {

@@ -42,7 +42,7 @@ func (a *app) startServer(ctx context.Context, data string) (*child, error) {
 	c.cmd = exec.CommandContext(context.WithoutCancel(ctx), program, "serve", //nolint:gosec // this program itself
 		"--data", filepath.Join(data, "data"), "--listen", "127.0.0.1:0", "--log-level", "warn", "-o", formatJSON)
 	c.cmd.Env = withoutOurs(a.Env)
-	c.cmd.Stderr = a.Stderr
+	c.cmd.Stderr = a.stderr
 	c.cmd.SysProcAttr = executor.OwnGroup() // Ctrl-C is for this process, which then stops the server
 	if err := c.start(); err != nil {
 		return nil, errors.Join(fmt.Errorf("start a server: %w", err), c.remove())

@@ -21,15 +21,17 @@ func (a *app) rejectedCommand() *cobra.Command {
 		Short: "Show, retry and delete messages that were set aside",
 		Long: `Messages of the inbound queue, or single tasks of a message, that could not be accepted, with the reason:
 
-  undecodable      it is not a message of Kinesin
+  undecodable      it was sealed with the inbound key and cannot be read
   newer_version    a newer version sent it: upgrade the servers, then retry
-  not_ours         it was not sealed with this installation's inbound key, or its id was not issued with it
+  not_ours         its id was not issued with the inbound key
   unknown_lambda   there is no such lambda: create it, then retry
   invalid          a value is outside what is allowed
   too_large        its payload is above the server's limit
   stale            it was received so late that it may have run already: a retry runs it
 
-They are kept until they are deleted.`,
+They are kept until they are deleted. A message that was not sealed with the inbound key is not kept: anybody who may
+send to the queue can send one. It stays in the queue, is counted by kinesin_inbound_left_total{why="unsealed"}, and SQS
+moves it to the queue's dead-letter queue.`,
 	}, a.rejectedListCommand(), a.rejectedShowCommand(), a.rejectedRetryCommand(), a.rejectedDeleteCommand())
 }
 

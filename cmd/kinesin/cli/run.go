@@ -36,12 +36,13 @@ type Process struct {
 
 // Run runs one command line and returns the exit code. Long-running commands drain when ctx ends.
 func Run(ctx context.Context, p Process) int {
-	a := &app{Process: p}
+	a := &app{Process: p, stdout: p.Stdout, stderr: p.Stderr}
+	a.Stdout, a.Stderr = &visible{w: p.Stdout}, &visible{w: p.Stderr}
 	root := a.root()
 	root.SetArgs(p.Args)
 	root.SetIn(p.Stdin)
-	root.SetOut(p.Stdout)
-	root.SetErr(p.Stderr)
+	root.SetOut(a.Stdout)
+	root.SetErr(a.Stderr)
 	cmd, err := root.ExecuteContextC(ctx)
 	return a.report(cmd, err)
 }
@@ -49,6 +50,8 @@ func Run(ctx context.Context, p Process) int {
 // app is one run of the program.
 type app struct {
 	Process
+	stdout, stderr io.Writer // as they are, for the commands that this process runs
+
 	output string
 	server string // base URL
 

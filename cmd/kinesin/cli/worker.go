@@ -131,7 +131,7 @@ func (a *app) work(ctx context.Context, flags *workerFlags, command []string) er
 		return err
 	}
 	e, err := executor.New(executor.Config{
-		Command: command, Env: a.Env, Ours: a.reachable(), Stdout: a.Stdout, Stderr: a.Stderr,
+		Command: command, Env: a.Env, Ours: a.reachable(), Stdout: a.stdout, Stderr: a.stderr,
 		TermToKill: flags.termToKill(), AtOnce: leftToOthers, Guard: guard,
 	})
 	if err != nil {
@@ -157,7 +157,7 @@ func (a *app) startGuard() (*executor.Guard, error) {
 	if err != nil {
 		return nil, fmt.Errorf("find this program, to start the guard: %w", err)
 	}
-	return executor.StartGuard(a.Stderr, program, guardName)
+	return executor.StartGuard(a.stderr, program, guardName)
 }
 
 // commands runs the tasks of one worker.

@@ -1,0 +1,168 @@
+package api
+
+import (
+	"fmt"
+	"sync"
+
+	"google.golang.org/protobuf/encoding/protowire"
+	"google.golang.org/protobuf/reflect/protoreflect"
+
+	"github.com/kinesin-io/kinesin/task"
+)
+
+// Limits of the lists in requests. The roles check them too. Here they are checked before a request is
+// decoded, because an element of two bytes on the wire takes a hundred times as much in memory.
+const (
+	ItemsMax       = 10_000  // tasks of one Schedule
+	IDsMax         = 1000    // ids of one Get, Cancel or Wait
+	GroupsMax      = 64      // slot groups of a worker
+	LambdasMax     = 256     // of a slot group
+	ResultsMax     = 10_000  // of one SetResults, or of a lease that is given up
+	HeldMax        = 151_072 // attempts that a worker has: two for each slot and each prefetched task
+	ReportsMax     = 160_000 // results and starts in one message of a worker's stream
+	RejectedMax    = 100     // names of one call
+	BackupFilesMax = 1 << 20
+)
+
+// ListMax returns how many elements a list in a request may have, by the full name of its field; 0 for a
+// field that is none.
+func ListMax(field protoreflect.FullName) int { return listMax[field] }
+
+var listMax = map[protoreflect.FullName]int{ //nolint:gochecknoglobals // a table
+	"kinesin.v1.ScheduleRequest.items":       ItemsMax,
+	"kinesin.v1.GetRequest.ids":              IDsMax,
+	"kinesin.v1.CancelRequest.ids":           IDsMax,
+	"kinesin.v1.WaitRequest.ids":             IDsMax,
+	"kinesin.v1.Lambda.priorities":           task.PrioritiesMax,
+	"kinesin.v1.RegisterRequest.groups":      GroupsMax,
+	"kinesin.v1.SlotGroup.lambdas":           LambdasMax,
+	"kinesin.v1.PreviousLease.results":       ResultsMax,
+	"kinesin.v1.Hello.groups":                GroupsMax,
+	"kinesin.v1.Hello.held":                  HeldMax,
+	"kinesin.v1.WorkRequest.results":         ReportsMax,
+	"kinesin.v1.WorkRequest.started":         ReportsMax,
+	"kinesin.v1.ClaimRequest.lambdas":        LambdasMax,
+	"kinesin.v1.SetResultsRequest.results":   ResultsMax,
+	"kinesin.v1.HeartbeatRequest.running":    HeldMax,
+	"kinesin.v1.RetryRejectedRequest.names":  RejectedMax,
+	"kinesin.v1.DeleteRejectedRequest.names": RejectedMax,
+	"kinesin.v1.BackupRequest.have":          BackupFilesMax,
+}
+
+// lists are the lists in a message and in the messages inside it.
+type lists struct {
+	fields map[protowire.Number]listField
+	most   int // elements that the longest of them may have
+}
+
+type listField struct {
+	name   string
+	max    int    // 0: it is no list
+	inside *lists // nil: its elements have no lists
+}
+
+// knownLists has the *lists of each type of message that was decoded.
+var knownLists sync.Map //nolint:gochecknoglobals // a cache of what the contract says
+
+func listsOf(d protoreflect.MessageDescriptor) *lists {
+	if known, found := knownLists.Load(d.FullName()); found {
+		return known.(*lists) //nolint:errcheck,forcetypeassert // nothing else is stored
+	}
+	l := &lists{fields: map[protowire.Number]listField{}}
+	for i := range d.Fields().Len() {
+		field := d.Fields().Get(i)
+		f := listField{name: string(field.Name()), max: listMax[field.FullName()]}
+		if field.Message() != nil && field.Message() != d {
+			f.inside = listsOf(field.Message())
+			l.most = max(l.most, f.inside.most)
+			if len(f.inside.fields) == 0 {
+				f.inside = nil
+			}
+		}
+		if f.max > 0 || f.inside != nil {
+			l.fields[field.Number()] = f
+		}
+		l.most = max(l.most, f.max)
+	}
+	knownLists.Store(d.FullName(), l)
+	return l
+}
+
+// checkProto refuses an encoded message with a list that is too long. It reads only the tags of what has
+// lists. What is malformed it leaves to the decoder.
+func (l *lists) checkProto(data []byte) error {
+	if len(l.fields) == 0 {
+		return nil
+	}
+	counts := map[protowire.Number]int{}
+	for len(data) > 0 {
+		number, kind, n := protowire.ConsumeTag(data)
+		if n < 0 {
+			return nil
+		}
+		f, hasLists := l.fields[number]
+		if hasLists && f.max > 0 {
+			if counts[number]++; counts[number] > f.max {
+				return tooMany(f.name, f.max)
+			}
+		}
+		value := protowire.ConsumeFieldValue(number, kind, data[n:])
+		if value < 0 {
+			return nil
+		}
+		if f.inside != nil && kind == protowire.BytesType {
+			inside, _ := protowire.ConsumeBytes(data[n:])
+			if err := f.inside.checkProto(inside); err != nil {
+				return err
+			}
+		}
+		data = data[n+value:]
+	}
+	return nil
+}
+
+func tooMany(field string, most int) error {
+	return fmt.Errorf("%s: more than %d elements", field, most)
+}
+
+const (
+	// jsonDepthMax is above the depth of every request.
+	jsonDepthMax = 16
+	// jsonFieldsMax is above the fields of every message of the contract.
+	jsonFieldsMax = 64
+)
+
+// checkJSON refuses a message in JSON with a list that is too long, or with more values than all of its lists
+// could have. It reads no values. What is malformed it leaves to the decoder.
+func (l *lists) checkJSON(data []byte) error {
+	var elements [jsonDepthMax]int // of the lists and objects that are open, by depth
+	var isList [jsonDepthMax]bool
+	depth, values := 0, 0
+	for i := 0; i < len(data); i++ {
+		switch c := data[i]; c {
+		case '"':
+			for i++; i < len(data) && data[i] != '"'; i++ {
+				if data[i] == '\\' {
+					i++
+				}
+			}
+		case '{', '[':
+			if depth++; depth == jsonDepthMax {
+				return fmt.Errorf("nested deeper than %d levels", jsonDepthMax-1)
+			}
+			elements[depth], isList[depth] = 1, c == '['
+			values++
+		case '}', ']':
+			depth = max(0, depth-1)
+		case ',':
+			values++
+			if elements[depth]++; isList[depth] && elements[depth] > max(1, l.most) {
+				return fmt.Errorf("a list has more than %d elements", l.most)
+			}
+		}
+		if values > (l.most+1)*jsonFieldsMax {
+			return fmt.Errorf("more than %d values", (l.most+1)*jsonFieldsMax)
+		}
+	}
+	return nil
+}

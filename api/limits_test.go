@@ -1,0 +1,234 @@
+package api_test
+
+import (
+	"bytes"
+	"compress/gzip"
+	"encoding/binary"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"runtime"
+	"strings"
+	"testing"
+
+	"google.golang.org/protobuf/encoding/protowire"
+	"google.golang.org/protobuf/reflect/protoreflect"
+
+	"github.com/kinesin-io/kinesin/api"
+	"github.com/kinesin-io/kinesin/api/kinesinv1"
+	"github.com/kinesin-io/kinesin/api/kinesinv1/kinesinv1connect"
+)
+
+// path leads from a message to a list in it, or in a message inside.
+type path []protoreflect.FieldDescriptor
+
+// pathsOf returns the path of each list.
+func pathsOf(m protoreflect.MessageDescriptor) (paths []path) {
+	for i := range m.Fields().Len() {
+		field := m.Fields().Get(i)
+		if field.IsList() {
+			paths = append(paths, path{field})
+		}
+		if field.Message() != nil {
+			for _, inside := range pathsOf(field.Message()) {
+				paths = append(paths, append(path{field}, inside...))
+			}
+		}
+	}
+	return paths
+}
+
+// eachMethod calls f with each method of the contract.
+func eachMethod(f func(procedure string, m protoreflect.MethodDescriptor)) {
+	services := kinesinv1.File_kinesin_v1_kinesin_proto.Services()
+	for i := range services.Len() {
+		for k := range services.Get(i).Methods().Len() {
+			m := services.Get(i).Methods().Get(k)
+			f(fmt.Sprintf("/%s/%s", services.Get(i).FullName(), m.Name()), m)
+		}
+	}
+}
+
+// inProto returns a message in which the list has n elements that take two bytes each.
+func (p path) inProto(n int) []byte {
+	last := p[len(p)-1]
+	body := bytes.Repeat(append(protowire.AppendTag(nil, last.Number(), protowire.BytesType), 0), n)
+	for i := len(p) - 2; i >= 0; i-- {
+		body = protowire.AppendBytes(protowire.AppendTag(nil, p[i].Number(), protowire.BytesType), body)
+	}
+	return body
+}
+
+func (p path) inJSON(n int) []byte {
+	element := `""`
+	if p[len(p)-1].Message() != nil {
+		element = "{}"
+	}
+	text := "[" + strings.TrimSuffix(strings.Repeat(element+",", n), ",") + "]"
+	for i := len(p) - 1; i >= 0; i-- {
+		text = fmt.Sprintf(`{"%s":%s}`, p[i].JSONName(), text)
+		if i > 0 && p[i-1].IsList() {
+			text = "[" + text + "]"
+		}
+	}
+	return []byte(text)
+}
+
+func compressed(body []byte) []byte {
+	var b bytes.Buffer
+	w, _ := gzip.NewWriterLevel(&b, gzip.BestCompression)
+	_, _ = w.Write(body)
+	_ = w.Close()
+	return b.Bytes()
+}
+
+// enveloped returns a message as streams and gRPC-Web carry it.
+func enveloped(body []byte, isCompressed bool) []byte {
+	head := make([]byte, 5)
+	if isCompressed {
+		head[0] = 1
+	}
+	binary.BigEndian.PutUint32(head[1:], uint32(len(body)))
+	return append(head, body...)
+}
+
+// unimplemented serves all methods, and fails the test when a request gets through to one.
+func unimplemented(t *testing.T) *httptest.Server {
+	t.Helper()
+	mux := http.NewServeMux()
+	options := api.HandlerOptions(api.Hooks{})
+	mux.Handle(kinesinv1connect.NewTaskServiceHandler(kinesinv1connect.UnimplementedTaskServiceHandler{}, options...))
+	mux.Handle(kinesinv1connect.NewLambdaServiceHandler(kinesinv1connect.UnimplementedLambdaServiceHandler{}, options...))
+	mux.Handle(kinesinv1connect.NewWorkerServiceHandler(kinesinv1connect.UnimplementedWorkerServiceHandler{}, options...))
+	mux.Handle(kinesinv1connect.NewInboundServiceHandler(kinesinv1connect.UnimplementedInboundServiceHandler{}, options...))
+	mux.Handle(kinesinv1connect.NewBackupServiceHandler(kinesinv1connect.UnimplementedBackupServiceHandler{}, options...))
+	server := httptest.NewServer(api.BoundBodies(mux))
+	t.Cleanup(server.Close)
+	return server
+}
+
+// post sends a body and returns the answer, and how many bytes were allocated meanwhile.
+func post(t *testing.T, url string, header map[string]string, body []byte) (answer string, allocated uint64) {
+	t.Helper()
+	r, err := http.NewRequestWithContext(t.Context(), http.MethodPost, url, bytes.NewReader(body))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, value := range header {
+		r.Header.Set(name, value)
+	}
+	var before, after runtime.MemStats
+	runtime.ReadMemStats(&before)
+	response, err := http.DefaultClient.Do(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = response.Body.Close() }()
+	text, err := io.ReadAll(response.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	runtime.ReadMemStats(&after)
+	return fmt.Sprintf("%d %s %v", response.StatusCode, text, response.Header), after.TotalAlloc - before.TotalAlloc
+}
+
+// TestSmallRequestsTakeLittleMemory sends requests of less than 64 KB that become as large as they can when
+// they are decompressed and decoded, to all methods, in all forms.
+func TestSmallRequestsTakeLittleMemory(t *testing.T) {
+	server := unimplemented(t)
+	const wireBytesMax, allocatedMax = 64 << 10, 32 << 20
+	tried := 0
+	eachMethod(func(procedure string, m protoreflect.MethodDescriptor) {
+		for _, p := range pathsOf(m.Input()) {
+			for form, body := range map[string][]byte{"proto": p.inProto(8 << 20), "json": p.inJSON(5 << 20)} {
+				small := compressed(body)
+				plain := body[:wireBytesMax]
+				for _, c := range []struct {
+					name   string
+					header map[string]string
+					body   []byte
+				}{
+					{"gzip", map[string]string{"Content-Type": "application/" + form, "Content-Encoding": "gzip"}, small},
+					{"plain", map[string]string{"Content-Type": "application/" + form}, plain},
+					{"gRPC-Web", map[string]string{"Content-Type": "application/grpc-web+" + form, "Grpc-Encoding": "gzip"}, enveloped(small, true)},
+					{"stream", map[string]string{"Content-Type": "application/connect+" + form, "Connect-Content-Encoding": "gzip"}, enveloped(small, true)},
+				} {
+					if len(c.body) > wireBytesMax+5 {
+						t.Fatalf("%d bytes", len(c.body))
+					}
+					answer, allocated := post(t, server.URL+procedure, c.header, c.body)
+					if tried++; allocated > allocatedMax {
+						t.Errorf("%s %s %s in %s: %d MiB: %.100s", procedure, p[len(p)-1].Name(), c.name, form, allocated>>20, answer)
+					}
+				}
+			}
+		}
+	})
+	if tried < 100 {
+		t.Errorf("%d requests tried", tried)
+	}
+}
+
+// TestListsOfRequestsAreBounded sends each list with one element more than it may have, and with as many as
+// it may have.
+func TestListsOfRequestsAreBounded(t *testing.T) {
+	server := unimplemented(t)
+	eachMethod(func(procedure string, m protoreflect.MethodDescriptor) {
+		if m.IsStreamingClient() || m.IsStreamingServer() {
+			return
+		}
+		for _, p := range pathsOf(m.Input()) {
+			last := p[len(p)-1]
+			most := api.ListMax(last.FullName())
+			if most == 0 {
+				t.Errorf("%s has no limit", last.FullName())
+				continue
+			}
+			proto, json := map[string]string{"Content-Type": "application/proto"}, map[string]string{"Content-Type": "application/json"}
+			for _, c := range []struct {
+				n    int
+				want string
+			}{{most, "501 "}, {most + 1, "400 "}} {
+				if answer, _ := post(t, server.URL+procedure, proto, p.inProto(c.n)); !strings.HasPrefix(answer, c.want) {
+					t.Errorf("%s with %d %s: %.200s", procedure, c.n, last.Name(), answer)
+				}
+			}
+			if answer, _ := post(t, server.URL+procedure, json, p.inJSON(most)); !strings.HasPrefix(answer, "501 ") {
+				t.Errorf("%s in JSON with %d %s: %.200s", procedure, most, last.Name(), answer)
+			}
+		}
+	})
+}
+
+func TestJSONThatIsTooDeepOrTooLong(t *testing.T) {
+	server := unimplemented(t)
+	header := map[string]string{"Content-Type": "application/json"}
+	for want, body := range map[string]string{
+		"a list has more than 1000 elements": `{"ids":[` + strings.TrimSuffix(strings.Repeat(`"",`, 1001), ",") + `]}`,
+		"nested deeper than 15 levels":       `{"ids":` + strings.Repeat("[", 100),
+		"more than 64064 values":             `{` + strings.TrimSuffix(strings.Repeat(`"a":1,`, 70_000), ",") + `}`,
+	} {
+		if answer, _ := post(t, server.URL+kinesinv1connect.TaskServiceGetProcedure, header, []byte(body)); !strings.HasPrefix(answer, "400 ") || !strings.Contains(answer, want) {
+			t.Errorf("%.300s, want %q", answer, want)
+		}
+	}
+	// Brackets and commas in a text are none.
+	text := `{"ids":["` + strings.Repeat(`[{,\"`, 50_000) + `"]}`
+	if answer, _ := post(t, server.URL+kinesinv1connect.TaskServiceGetProcedure, header, []byte(text)); !strings.HasPrefix(answer, "501 ") {
+		t.Errorf("%.300s", answer)
+	}
+}
+
+func TestARequestThatExpandsTooMuch(t *testing.T) {
+	server := unimplemented(t)
+	header := map[string]string{"Content-Type": "application/json", "Content-Encoding": "gzip"}
+	body := compressed([]byte(`{"items":[{"lambda":"mail","payload":"` + strings.Repeat("A", 8<<20) + `"}]}`))
+	if answer, _ := post(t, server.URL+kinesinv1connect.TaskServiceScheduleProcedure, header, body); !strings.HasPrefix(answer, "400 ") || !strings.Contains(answer, "without compression") {
+		t.Errorf("%.300s", answer)
+	}
+	some := compressed([]byte(`{"items":[{"lambda":"mail","payload":"` + strings.Repeat("A", 900<<10) + `"}]}`))
+	if answer, _ := post(t, server.URL+kinesinv1connect.TaskServiceScheduleProcedure, header, some); !strings.HasPrefix(answer, "501 ") {
+		t.Errorf("%.300s", answer)
+	}
+}
