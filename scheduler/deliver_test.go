@@ -613,8 +613,8 @@ func TestAnIdleDeliverPartitionReadsLittle(t *testing.T) {
 	inOutbound(t, func(o *outbound) {
 		o.start(self)
 		o.advance(10 * time.Minute)
-		if n := o.rows.scansOf(high); n > 121+passesMax {
-			t.Errorf("%d scans in 10 minutes, want one each 5 s and the passes", n)
+		if n := o.rows.scansOf(high); n > 121+fullScansMax {
+			t.Errorf("%d scans in 10 minutes, want one each 5 s and the full scans", n)
 		}
 	})
 }
@@ -694,7 +694,7 @@ func TestAPartitionThatRestsLooksAtNothing(t *testing.T) {
 		}
 		o.start(self)
 		o.advance(20 * time.Second)
-		o.waiting(high, time.Second) // found by a look, and refused until the others are
+		o.waiting(high, time.Second) // found by a read-ahead, and refused until the others are
 		o.set(func() { o.losing = true })
 		o.rows.readRows()
 		o.advance(20 * time.Second)
