@@ -19,6 +19,14 @@ func backedOff(d time.Duration) func(t *task.Task) {
 	}
 }
 
+// either returns the first number in the long form of the tests, and the second one in the short form.
+func either(long, short int) int {
+	if testing.Short() {
+		return short
+	}
+	return long
+}
+
 // settled starts a scheduler whose first full scan is over.
 func (w *world) settled() *scheduler.Scheduler {
 	w.t.Helper()
@@ -351,7 +359,7 @@ func TestALateHintSendsNothingTwice(t *testing.T) {
 func TestWhatRunsForHoursIsNotReadWithEveryReadAhead(t *testing.T) {
 	inWorld(t, depth, func(w *world) {
 		l := w.openLease(5 * time.Minute)
-		const n = 50_000
+		n := either(50_000, 10_000)
 		for range n {
 			w.running(high, l.Worker)
 		}
@@ -373,7 +381,8 @@ func TestWhatRunsForHoursIsNotReadWithEveryReadAhead(t *testing.T) {
 // A backlog that a full queue holds up is read as far as memory goes and no further, and drains in due order.
 func TestABacklogBehindAFullQueueIsReadInPieces(t *testing.T) {
 	inWorld(t, 200_000, func(w *world) {
-		const n, limit = 100_000, 4096
+		const limit = 4096
+		n := either(100_000, 20_000)
 		oldest := w.waiting(high, -2*time.Hour)
 		for i := range n - 1 {
 			ago := time.Duration(i) * 10 * time.Millisecond // a read-ahead meets more than fit
