@@ -175,7 +175,7 @@ func TestSilentConnectionsMakeRoom(t *testing.T) {
 	}
 }
 
-// TestBusyConnectionsAreLeftAlone fills all room with calls in hand: a new client waits for one of them to
+// TestBusyConnectionsAreLeftAlone fills all room with calls in flight: a new client waits for one of them to
 // end.
 func TestBusyConnectionsAreLeftAlone(t *testing.T) {
 	for name, transport := range map[string]func() *http.Transport{"HTTP/1.1": api.NewCallTransport, "HTTP/2": api.NewStreamTransport} {
@@ -202,7 +202,7 @@ func TestBusyConnectionsAreLeftAlone(t *testing.T) {
 			close(c.holds)
 			for range 3 {
 				if err := <-results; err != nil {
-					t.Errorf("a call in hand: %v", err)
+					t.Errorf("a call in flight: %v", err)
 				}
 			}
 			if err := <-late; err != nil {

@@ -67,7 +67,7 @@ func StartLoad(tb testing.TB, c *Client, o LoadOptions) *Load {
 	return l
 }
 
-// Stop ends the load, waits for the calls in hand and returns what was acknowledged.
+// Stop ends the load, waits for the calls in flight and returns what was acknowledged.
 func (l *Load) Stop() []Task {
 	l.end()
 	l.all.Wait()
