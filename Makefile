@@ -124,7 +124,7 @@ test/sim: ## SEEDS=2000 seeds of a whole fleet in one process, from SEED=1; ONLY
 	@go run ./test/cmd/sim -seeds $(SEEDS) -seed $(SEED) -faults '$(ONLY_FAULTS)' -orders '$(ONLY_ORDERS)'
 
 .PHONY: test/backlog
-test/backlog: ## a million tasks that wait, 50,000 that run and a million remnants in the embedded store: the long form
+test/backlog: ## a million tasks that wait, 50,000 that run and a million leftover rows in the embedded store: the long form
 	KINESIN_LONG=1 go test -count=1 -timeout 20m -v $(BACKLOG)
 
 .PHONY: test/kube

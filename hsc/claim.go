@@ -237,7 +237,7 @@ func (c *claimer) currentRows(ctx context.Context, claims []*claim) ([]*task.Tas
 	for i, cl := range claims {
 		ids[i] = cl.row.ID
 	}
-	rows, err := c.svc.Store.Tasks(ctx, ids)
+	rows, err := c.svc.taskRows(ctx, ids)
 	if err != nil {
 		return nil, err
 	}

@@ -3,6 +3,7 @@ package hsc
 import (
 	"context"
 	"encoding/binary"
+	"fmt"
 	"io"
 	"log/slog"
 	"maps"
@@ -492,6 +493,7 @@ type faultyStore struct {
 
 	meanwhile func()                  // happens before the next Apply; set when all is quiet
 	refuse    func(op *store.Op) bool // writes that fail; set when all is quiet
+	damaged   map[task.ID]bool        // task rows that cannot be read; set when all is quiet
 
 	mu       sync.Mutex
 	applies  int             // how many Apply calls are to fail
@@ -535,12 +537,29 @@ func (s *faultyStore) Apply(ctx context.Context, ops []store.Op) ([]error, error
 	part := s.part
 	s.mu.Unlock()
 	if !fail {
-		return s.Store.Apply(ctx, ops)
+		return s.applyUndamaged(ctx, ops)
 	}
 	if n := part(len(ops)); n > 0 {
 		_, _ = s.Store.Apply(ctx, ops[:n])
 	}
 	return slices.Repeat([]error{store.ErrUnknown}, len(ops)), io.ErrUnexpectedEOF
+}
+
+// applyUndamaged refuses the writes of tasks whose rows are damaged, and applies the others.
+func (s *faultyStore) applyUndamaged(ctx context.Context, ops []store.Op) ([]error, error) {
+	results := slices.Repeat([]error{store.ErrCorrupt}, len(ops))
+	var sound []store.Op
+	var at []int
+	for i := range ops {
+		if !s.damaged[ops[i].Task.ID] {
+			sound, at = append(sound, ops[i]), append(at, i)
+		}
+	}
+	applied, err := s.Store.Apply(ctx, sound)
+	for n, i := range at {
+		results[i] = applied[n]
+	}
+	return results, err
 }
 
 func (s *faultyStore) Tasks(ctx context.Context, ids []task.ID) ([]task.Task, error) {
@@ -551,7 +570,16 @@ func (s *faultyStore) Tasks(ctx context.Context, ids []task.ID) ([]task.Task, er
 		s.reads--
 		return nil, io.ErrUnexpectedEOF
 	}
-	return s.Store.Tasks(ctx, ids)
+	if len(ids) == 1 && s.damaged[ids[0]] {
+		return nil, fmt.Errorf("row: %w", store.ErrCorrupt)
+	}
+	rows, err := s.Store.Tasks(ctx, ids)
+	for i := range rows {
+		if s.damaged[ids[i]] {
+			rows[i] = task.Task{ID: ids[i]}
+		}
+	}
+	return rows, err
 }
 
 func (s *faultyStore) Payload(ctx context.Context, id task.ID) ([]byte, error) {

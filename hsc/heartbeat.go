@@ -84,7 +84,7 @@ func (s *Service) review(ctx context.Context, sess *session, running []attempt, 
 	if len(ids) == 0 {
 		return nil
 	}
-	rows, err := s.Store.Tasks(ctx, ids)
+	rows, err := s.taskRows(ctx, ids)
 	if err != nil {
 		sess.invalidateAll()
 		return err

@@ -104,7 +104,7 @@ func TestACancelReachesAWorkerOfAnotherProcessWithItsNextHeartbeat(t *testing.T)
 		other := f.other()
 		other.CancelRequested(f.change(id(got[1]), task.Event{Kind: task.Cancel}))
 		other.doWork(f.ctx)
-		for range 3 { // and again, as long as it is in hand: an answer may be lost
+		for range 3 { // and again, as long as it runs: an answer may be lost
 			time.Sleep(time.Second)
 			r := f.heartbeat(w.id, running...)
 			if len(r.GetCancels()) != 1 || string(r.GetCancels()[0].GetTask()) != string(got[1].GetTask()) {

@@ -29,7 +29,7 @@ func (s *Service) open(ctx context.Context, c conn, hello *kinesinv1.Hello) (*st
 	held := attemptsOf(hello.GetHeld())
 	var rows []task.Task
 	if len(held) > 0 {
-		if rows, err = s.Store.Tasks(ctx, idsOf(held)); err != nil {
+		if rows, err = s.taskRows(ctx, idsOf(held)); err != nil {
 			return nil, s.unavailable(ctx, "read the tasks that the worker holds", err)
 		}
 	}

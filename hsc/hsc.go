@@ -212,6 +212,18 @@ func (s *Service) inBackground(act func()) {
 	}()
 }
 
+// taskRows reads task rows. One that is damaged or of a newer version has an ID and no state, so that its
+// attempt is refused and those of the others go on. Store.Tasks alone would fail when it is asked for such a
+// row only.
+func (s *Service) taskRows(ctx context.Context, ids []task.ID) ([]task.Task, error) {
+	rows, err := s.Store.Tasks(ctx, ids)
+	if len(ids) == 1 && store.IsUnreadable(err) {
+		s.Hooks.Failed("read a task row", err)
+		return []task.Task{{ID: ids[0]}}, nil
+	}
+	return rows, err
+}
+
 // policy returns the policy and the lambda of a task; a task whose lambda is gone gets the default policy.
 func (s *Service) policy(t *task.Task) (task.Policy, *catalog.Entry) {
 	if entry := s.Catalog.ByRef(t.Partition.Lambda); entry != nil {

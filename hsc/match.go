@@ -155,7 +155,7 @@ func (m *Slot) Settle(claimed *task.Task, outcome error) {
 func (m *Slot) readBack() {
 	st, row := m.stream, m.assignment.row
 	for failures := 1; ; failures++ {
-		rows, err := st.svc.Store.Tasks(context.WithoutCancel(st.ctx), []task.ID{row.ID})
+		rows, err := st.svc.taskRows(context.WithoutCancel(st.ctx), []task.ID{row.ID})
 		switch {
 		case err == nil && sameClaim(&rows[0], row):
 			m.stored()

@@ -229,7 +229,7 @@ func TestNothingIsLostOrDoubledWhateverBreaks(t *testing.T) {
 				if n != 1 || row.Failures != 0 || row.Lost != 0 {
 					t.Errorf("seed %d: task %v succeeded %d times, failures %d, lost %d", seed, one.ID, n, row.Failures, row.Lost)
 				}
-				f.wantRemnantsOf(row)
+				f.wantLeftoversOf(row)
 			}
 			if matched.Load() == 0 {
 				t.Errorf("seed %d: nothing was matched", seed)

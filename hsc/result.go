@@ -106,7 +106,7 @@ func (s *Service) readRows(ctx context.Context, reports []report) error {
 	if len(ids) == 0 {
 		return nil
 	}
-	rows, err := s.Store.Tasks(ctx, ids)
+	rows, err := s.taskRows(ctx, ids)
 	if err != nil {
 		return err
 	}

@@ -43,7 +43,7 @@ func TestAProcessMayNameAllThatItGets(t *testing.T) {
 	short := slotGroup{slots: SlotsMax / groups}
 	short.durations.add(1, 2)
 	if most := groups * short.room(); most > HeldMax {
-		t.Errorf("%d tasks in hand, of which a heartbeat names at most %d", most, HeldMax)
+		t.Errorf("%d tasks held, of which a heartbeat names at most %d", most, HeldMax)
 	}
 }
 

@@ -241,15 +241,15 @@ func TestAConflictNeverLosesTheWakeUpRow(t *testing.T) {
 				} else {
 					f.wantState(id(c), chain.state)
 				}
-				f.wantRemnantsOf(row)
+				f.wantLeftoversOf(row)
 			})
 		}
 	}
 }
 
-// wantRemnantsOf checks that the seq of each wake-up row that the task row does not name shows it to be
+// wantLeftoversOf checks that the seq of each wake-up row that the task row does not name shows it to be
 // needless.
-func (f *fixture) wantRemnantsOf(row task.Task) {
+func (f *fixture) wantLeftoversOf(row task.Task) {
 	f.Helper()
 	for _, left := range f.wakeups(row) {
 		if left.WakeRow != row.WakeRow && left.WakeRow.Seq > row.Seq {

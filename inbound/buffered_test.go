@@ -37,7 +37,7 @@ type buffered struct {
 	mu       sync.Mutex // guards all below
 	refuse   error
 	hang     bool
-	noSends  error // what sends are refused with, and nothing else
+	noSends  error // the error of refused sends
 	silent   bool  // sends are done and not answered
 	sends    int
 	receives int
@@ -163,7 +163,7 @@ func (b *buffered) drain(d time.Duration) {
 	b.halt()
 }
 
-// advance moves the time and lets all goroutines finish what they do, before and after.
+// advance moves the time, and before and after lets all goroutines finish.
 func (b *buffered) advance(d time.Duration) {
 	synctest.Wait()
 	b.time.Advance(d)
@@ -472,7 +472,7 @@ func TestACancelAndItsScheduleAtOnce(t *testing.T) {
 				b.drain(time.Second)
 				b.rows.set(nil, nil, nil)
 				if r == nil && due == 0 && step == 2 {
-					return // what goes to its queue needs one write, and no look after it
+					return // a task that goes to its queue needs one write, and no read after it
 				}
 				if r.Outcome != "cancelled" || b.state(one.Id) != "cancelled" || len(b.waitingRows()) != 0 {
 					t.Errorf("due in %v, cancel at step %d of the consumer: %v, then %s, %d wake-up rows", due, step, r, b.state(one.Id), len(b.waitingRows()))

@@ -158,7 +158,7 @@ func (in *Inbound) end(ctx context.Context, t found) (outcome string, err error)
 	}
 	results := in.change(ctx, in.endingWrites(&t, next))
 	switch {
-	case results[0] != nil: // a pass over the partition finds what is left if a later write failed
+	case results[0] != nil: // a full scan of the partition finds what is left if a later write failed
 		return "", results[0]
 	case t.waiting && isDeliver:
 		return in.endDelivery(ctx, &next, results[1])

@@ -9,8 +9,8 @@ import (
 	"github.com/kinesin-io/kinesin/task"
 )
 
-// trickle puts n messages of a task each into the buffer, a while apart, and says how long they were there at
-// most.
+// trickle puts n messages of one task each into the buffer, with pauses, and returns the longest time that
+// one was there.
 func (b *buffered) trickle(n int, apart, due time.Duration) (most time.Duration) {
 	b.t.Helper()
 	const look = 10 * time.Millisecond

@@ -15,7 +15,7 @@ import (
 	"github.com/kinesin-io/kinesin/task"
 )
 
-// deleteSome makes one call for lambda mail that its caller goes on with.
+// deleteSome makes one call of a deletion of lambda mail that takes several.
 func (f *fixture) deleteSome(drop bool) (*kinesinv1.DeleteLambdaResponse, error) {
 	f.t.Helper()
 	return f.DeleteLambda(f.ctx, &kinesinv1.DeleteLambdaRequest{Name: "mail", DropTasks: drop, GoesOn: true})
@@ -240,8 +240,8 @@ func TestWhatComesFromTheBufferWhileItsLambdaIsDroppedIsDropped(t *testing.T) {
 	})
 }
 
-// TestADeletionThatWasTakenBackDropsNothingMore has a consumer that knows of the deletion and not yet that it
-// was taken back.
+// TestADeletionThatWasTakenBackDropsNothingMore has a consumer that knows of the deletion, and does not know
+// yet that it was taken back.
 func TestADeletionThatWasTakenBackDropsNothingMore(t *testing.T) {
 	runBuffered(t, nil, func(b *buffered) {
 		id := b.accepted(in(time.Hour))[0]

@@ -87,7 +87,7 @@ func (o *outgoing) cancel(id string) *kinesinv1.CancelResult {
 	return response.Results[0]
 }
 
-// acquire does what a courier does first.
+// acquire does what a deliverer does first.
 func (o *outgoing) acquire(row task.Task) task.Task {
 	o.t.Helper()
 	taken, _, err := row.Apply(task.Event{Kind: task.Acquire, Worker: "p1"}, o.clock.Now(), task.Policy{})
@@ -452,7 +452,7 @@ func TestATaskInTheBufferIsNotDelivered(t *testing.T) {
 			t.Fatalf("%d messages, %d rows", b.memory.Len(), len(b.waitingRowsOf("invoices")))
 		}
 		o.wantState(ids[39], "scheduled")
-		for _, row := range b.waitingRowsOf("invoices") { // a courier sends them
+		for _, row := range b.waitingRowsOf("invoices") { // a deliverer sends them
 			b.apply(store.Remove(&row))
 		}
 		o.wantState(ids[0], "delivered")
@@ -602,7 +602,7 @@ func TestCancelOfADeliverTaskInTheBuffer(t *testing.T) {
 	})
 }
 
-// The message of a task that is stored comes again between any two steps of its cancel. No courier looks at
+// The message of a task that is stored comes again between any two steps of its cancel. No deliverer looks at
 // tombstones, so the row that it puts back must not stay.
 func TestACancelOfADeliverTaskWhoseMessageComesAgain(t *testing.T) {
 	for step := range 4 {

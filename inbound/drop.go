@@ -79,7 +79,7 @@ func (in *Inbound) liveIn(ctx context.Context, p task.Partition, limit int) ([]f
 			}
 		}
 		if len(leftovers) > 0 {
-			_, _ = in.Store.Apply(ctx, leftovers) // the next look deletes what is left
+			_, _ = in.Store.Apply(ctx, leftovers) // the next round deletes what is left
 		}
 		if len(live) > 0 || len(wakeups) < limit {
 			return live, nil

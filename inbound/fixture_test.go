@@ -46,8 +46,7 @@ type serving struct {
 	beside
 }
 
-// beside embeds the others one level deeper, so that a name that all of them have selects that of the
-// inbound.
+// beside embeds the others one level deeper, so that a name that all of them have means the inbound's.
 type beside struct {
 	*lambdas.Service
 	consuming

@@ -270,13 +270,13 @@ func TestDeleteLambdaWaitsForCallsInHand(t *testing.T) {
 		})
 		synctest.Wait()
 		if len(deleted) != 0 {
-			t.Error("deleted while a call was in hand")
+			t.Error("deleted while a call was in flight")
 		}
 		wantRefusal(t, "a later call", f.schedule(in(time.Minute))[0].Problem, isUnknownLambda, "being deleted")
 		close(goOn)
 		all.Wait()
 		if result.Problem != nil {
-			t.Errorf("the call in hand: %v", result.Problem)
+			t.Errorf("the call in flight: %v", result.Problem)
 		}
 		wantError(t, "delete", <-deleted, isInUse)
 		f.accept(in(time.Minute))

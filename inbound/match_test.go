@@ -19,7 +19,7 @@ type workers struct {
 	given []*slot
 }
 
-// slot is one of them; over says how it was settled.
+// slot is the slot of a worker; over tells how it was settled.
 type slot struct {
 	*workers
 
@@ -135,8 +135,8 @@ func TestASlotIsGivenBackWhenTheTaskIsNotNew(t *testing.T) {
 	}
 }
 
-// Whatever becomes of either write, the slot is settled, and the task goes to the worker only if its row is
-// stored.
+// The slot is settled whether the writes are applied or not, and the task goes to the worker only if its row
+// is stored.
 func TestASlotIsSettledWhateverFails(t *testing.T) {
 	for _, kind := range []store.OpKind{store.PutWakeup, store.PutTask} {
 		for _, how := range []storetest.Fault{storetest.NotApplied, storetest.AppliedButErrored} {

@@ -104,8 +104,7 @@ func TestGetAnswersInOrder(t *testing.T) {
 	})
 }
 
-// A task that moves between the look for its task row and the look at its wake-up row is found: as it was
-// then, or as it is.
+// A task that moves between the reads of its task row and of its wake-up row is found, as it was or as it is.
 func TestGetFindsATaskThatMovesMeanwhile(t *testing.T) {
 	for want, move := range map[string]func(f *fixture, id string){
 		"scheduled": func(*fixture, string) {},
@@ -275,7 +274,7 @@ func TestListOfManyPartitionsHasABoundAndGoesOn(t *testing.T) {
 	})
 }
 
-// wait calls Wait beside the moving clock and says when it answered.
+// wait calls Wait beside the moving clock and returns when it answered.
 func (f *fixture) wait(d time.Duration, ids ...string) <-chan waited {
 	done := make(chan waited, 1)
 	go func() {
@@ -291,7 +290,7 @@ type waited struct {
 	at       task.Instant
 }
 
-// wantAnswer moves the clock by d and checks that the answer came at that very moment at the latest.
+// wantAnswer moves the clock by d and checks that the answer came by then.
 func (f *fixture) wantAnswer(done <-chan waited, d time.Duration, states ...string) task.Instant {
 	f.t.Helper()
 	f.during(d, func() {})

@@ -17,7 +17,7 @@ import (
 	"github.com/kinesin-io/kinesin/task"
 )
 
-// registering is a fixture whose Register runs, and what it told.
+// registering is a fixture whose Register runs, with the outcomes that it reported.
 type registering struct {
 	*fixture
 
@@ -76,7 +76,7 @@ func (f *registering) withdraw(name string) {
 	}
 }
 
-// wantTold checks what was told since it was last asked.
+// wantTold checks the outcomes that were reported since the last call.
 func (f *registering) wantTold(want ...string) {
 	f.t.Helper()
 	f.mu.Lock()
@@ -319,7 +319,7 @@ func TestARefusedRegistrationThatWasTakenOutIsToldAgain(t *testing.T) {
 	})
 }
 
-// wantRefused checks that the last thing told names both lambdas.
+// wantRefused checks that the last outcome names both lambdas.
 func (f *registering) wantRefused(name, because string) {
 	f.t.Helper()
 	f.mu.Lock()

@@ -249,7 +249,7 @@ func TestARetryOfAMessageOfANewerVersion(t *testing.T) {
 		b.putBody(b.body(b.seal, 2, good, wrong))
 		b.drain(time.Minute)
 		all := b.rejected()
-		// After the upgrade that reads it.
+		// After the upgrade this version reads it.
 		row, err := b.store.Controls(b.ctx, "rejected-body")
 		if err != nil || len(row) != 1 || len(all) != 1 {
 			t.Fatal(err)

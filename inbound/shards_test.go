@@ -23,7 +23,7 @@ func (f *fixture) grow(shards uint32) *kinesinv1.Lambda {
 	return r.Lambda
 }
 
-// relearn has the fixture look in all partitions that there are by now.
+// relearn has the fixture read all partitions that there are by now.
 func (f *fixture) relearn() {
 	f.t.Helper()
 	var err error
@@ -203,8 +203,8 @@ func TestABufferedTaskIsTheSameAcrossAGrowth(t *testing.T) {
 	})
 }
 
-// TestWhoIsStaleReadsFirst has a process that stood still, while another one grew the shards, place tasks by
-// what it knew: it takes them back, and the same calls again find their place.
+// TestWhoIsStaleReadsFirst has a process stand still while another one grows the shards, and then place tasks
+// by the old count: it takes them back, and the repeated calls find their place.
 func TestWhoIsStaleReadsFirst(t *testing.T) {
 	runWith(t, func(_ *fixture, c *settings) { c.Shared = true }, func(f *fixture) {
 		other := f.elsewhere()
@@ -282,8 +282,8 @@ func TestAStaleProcessFindsWhatItsClientsSent(t *testing.T) {
 	})
 }
 
-// TestABufferedTaskIsWhereItsIDSays has a process put tasks into the buffer that stood still while the shards
-// grew: their ids are out.
+// TestABufferedTaskIsWhereItsIDSays has a process that stood still while the shards grew put tasks into the
+// buffer: callers have their ids already.
 func TestABufferedTaskIsWhereItsIDSays(t *testing.T) {
 	runBuffered(t, func(c *settings) { c.Shared = true }, func(b *buffered) {
 		other := b.elsewhere()

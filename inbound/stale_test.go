@@ -55,7 +55,7 @@ func TestATaskThatMayHaveRunIsSetAsideAndRetried(t *testing.T) {
 			if r := b.retry(all[0].Name)[0]; r.Problem != nil || r.Id != id || b.messages() != 1 || len(b.rejected()) != 0 {
 				t.Fatalf("%v, %d messages", r, b.messages())
 			}
-			// Only now comes the delete of the row as it was set aside. That of the retried task stays.
+			// The row that was set aside is deleted only now. The row of the retried task stays.
 			b.wantNotRemoved(&rows[0])
 			got, err := b.store.Task(b.ctx, rows[0].ID)
 			if err != nil || got.State != task.Enqueued || got.Due != rows[0].Due || got.Collection != "c" || got.Partition != rows[0].Partition || got.Overrides != rows[0].Overrides {

@@ -231,7 +231,7 @@ func TestTheFirstRegistrationComesBackWhileItsLambdaMakesWay(t *testing.T) {
 	}
 }
 
-// TestAServerIsKilledWhileALambdaMakesWay leaves it half deleted, as another one finds it.
+// TestAServerIsKilledWhileALambdaMakesWay has another server find the lambda half deleted.
 func TestAServerIsKilledWhileALambdaMakesWay(t *testing.T) {
 	for name, c := range map[string]struct {
 		back string
@@ -333,7 +333,7 @@ func TestManyLambdasMakeNoWayAtOnce(t *testing.T) {
 	})
 }
 
-// unreadable has the store be unable to read the registrations of these names.
+// unreadable makes the registrations of these names unreadable.
 func (f *registering) unreadable(names ...string) {
 	f.rows.mu.Lock()
 	defer f.rows.mu.Unlock()

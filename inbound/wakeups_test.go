@@ -327,8 +327,8 @@ func TestADuplicateOutOfTheBufferOfATaskThatWasMovedOrHasEnded(t *testing.T) {
 	}
 }
 
-// remnants puts wake-up rows beside a live task that was moved and an ended one, and half of a task.
-func (f *fixture) remnants() (moved, ended string, half task.Task) {
+// leftovers puts wake-up rows beside a live task that was moved and an ended one, and half of a task.
+func (f *fixture) leftovers() (moved, ended string, half task.Task) {
 	f.t.Helper()
 	moved, ended = f.accept(in(time.Minute)), f.accept(in(time.Minute))
 	left := []task.Task{f.wakeupOf(moved), f.wakeupOf(ended)}
@@ -350,7 +350,7 @@ func (f *fixture) remnants() (moved, ended string, half task.Task) {
 
 func TestAListShowsEachTaskOnce(t *testing.T) {
 	run(t, func(f *fixture) {
-		moved, ended, half := f.remnants()
+		moved, ended, half := f.leftovers()
 		next := f.row(moved) // another move has begun
 		next.Seq, next.Wake = next.Seq+1, next.Wake.Add(time.Hour)
 		f.apply(store.Change(next, true, false)[0])
@@ -370,9 +370,9 @@ func TestAListShowsEachTaskOnce(t *testing.T) {
 	})
 }
 
-func TestADeletionSeesThroughRemnants(t *testing.T) {
+func TestADeletionSeesThroughLeftoverRows(t *testing.T) {
 	run(t, func(f *fixture) {
-		moved, _, half := f.remnants()
+		moved, _, half := f.leftovers()
 		_, err := f.DeleteLambda(f.ctx, &kinesinv1.DeleteLambdaRequest{Name: "mail"})
 		wantError(t, "live tasks", err, kinesinv1.Reason_REASON_IN_USE)
 		dropped, err := f.remove(0, true)
@@ -391,8 +391,8 @@ func TestADeletionSeesThroughRemnants(t *testing.T) {
 	})
 }
 
-// Nothing but remnants is at the head of a partition.
-func TestADeletionGoesPastManyRemnants(t *testing.T) {
+// The head of a partition holds leftover rows only.
+func TestADeletionGoesPastManyLeftoverRows(t *testing.T) {
 	run(t, func(f *fixture) {
 		const n = 3000
 		var put []store.Op
@@ -425,8 +425,8 @@ func TestARowSaysWhoEnqueuedItsTask(t *testing.T) {
 	})
 }
 
-// A call ends between its two writes; the next one meets the wake-up row and says that the task is there. So
-// it is.
+// A call ends between its two writes. The next one meets the wake-up row and answers that the task exists,
+// which is true.
 func TestATaskWhoseTaskRowDidNotFollowIsFound(t *testing.T) {
 	run(t, func(f *fixture) {
 		once := func() *item {

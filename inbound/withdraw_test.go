@@ -117,7 +117,7 @@ func TestARegistrationComesBackWhileItsLambdaIsDeleted(t *testing.T) {
 	}
 }
 
-// TestAServerIsKilledWhileItDeletesAWithdrawnLambda leaves a lambda half deleted, as another one finds it.
+// TestAServerIsKilledWhileItDeletesAWithdrawnLambda has another server find the lambda half deleted.
 func TestAServerIsKilledWhileItDeletesAWithdrawnLambda(t *testing.T) {
 	for name, test := range map[string]func(f *registering){
 		"registered again": func(f *registering) {
@@ -205,7 +205,7 @@ func (f *registering) withdrawAll(names []string) {
 	}
 }
 
-// left is how many of those lambdas are there.
+// left returns how many of those lambdas exist.
 func (f *registering) left(names []string) (n int) {
 	for _, name := range names {
 		if _, err := f.Catalog.Lambda(name); err == nil {

@@ -12,8 +12,8 @@ import (
 	"github.com/kinesin-io/kinesin/task"
 )
 
-// TestNoCallLooksOldAfterAStep: a wake-up row with a key, whose call is under way, is not taken for a remnant
-// because the clock was set.
+// TestNoCallLooksOldAfterAStep: a wake-up row with a key, whose call is under way, is not taken for a
+// leftover row because the clock was set.
 func TestNoCallLooksOldAfterAStep(t *testing.T) {
 	v := clock.NewVirtual(at, 1)
 	k := &clocktest.Settable{Clock: v.Process(0)}

@@ -229,7 +229,7 @@ func (d *deliverMode) checkInFlight(ctx context.Context, now task.Instant) error
 	if err != nil {
 		return err
 	}
-	rows, err := d.taskRows(ctx, ids, wakeups)
+	rows, err := d.keyedRows(ctx, ids, wakeups)
 	if err != nil {
 		return err
 	}
@@ -250,8 +250,8 @@ func (d *deliverMode) checkInFlight(ctx context.Context, now task.Instant) error
 	return nil
 }
 
-// taskRows reads the task rows of those wake-up rows whose tasks have one: tasks with a key.
-func (d *deliverMode) taskRows(ctx context.Context, ids []task.ID, wakeups []task.Task) ([]task.Task, error) {
+// keyedRows reads the task rows of those wake-up rows whose tasks have one: tasks with a key.
+func (d *deliverMode) keyedRows(ctx context.Context, ids []task.ID, wakeups []task.Task) ([]task.Task, error) {
 	rows := make([]task.Task, len(ids))
 	var keyed []task.ID
 	var at []int
@@ -263,7 +263,7 @@ func (d *deliverMode) taskRows(ctx context.Context, ids []task.ID, wakeups []tas
 	if len(keyed) == 0 {
 		return rows, nil
 	}
-	found, err := d.Store.Tasks(ctx, keyed)
+	found, err := d.taskRows(ctx, d.partition, keyed)
 	d.stats.progress.mark(d.Clock)
 	if err != nil {
 		return nil, err
@@ -332,7 +332,7 @@ func (d *deliverMode) takeFresh(ctx context.Context, now task.Instant) (orders [
 	for i, e := range taken {
 		wakeups[i], ids[i] = *e.row, e.id
 	}
-	rows, err := d.taskRows(ctx, ids, wakeups)
+	rows, err := d.keyedRows(ctx, ids, wakeups)
 	if err != nil {
 		for _, e := range taken {
 			d.buffer.add(e)

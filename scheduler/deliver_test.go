@@ -486,6 +486,25 @@ func TestAStoreThatRefusesIsTriedAgainSoon(t *testing.T) {
 	})
 }
 
+// TestAnUnreadableRowDelaysNoDelivery checks that the tasks that are due after one with a damaged task row,
+// which is read alone, are sent on time.
+func TestAnUnreadableRowDelaysNoDelivery(t *testing.T) {
+	inOutbound(t, func(o *outbound) {
+		bad := o.awake(high, time.Second, func(t *task.Task) { t.Key = "k" })
+		after := o.waiting(high, 3*time.Second)
+		o.rows.damaged = bad.ID
+		o.start(self)
+		o.advance(20 * time.Second)
+		o.wantSent(0, 0, after)
+		if n := len(o.sendings()); n != 1 {
+			t.Errorf("%d tasks sent, want only the one whose row can be read", n)
+		}
+		if n := o.failed[high]; n == 0 || n > 10 {
+			t.Errorf("%d failures in 20 s, want a few", n)
+		}
+	})
+}
+
 func TestAScanThatFailsIsTriedAgainSoon(t *testing.T) {
 	inOutbound(t, func(o *outbound) {
 		row := o.waiting(high, 0)
@@ -594,8 +613,8 @@ func TestAnIdleDeliverPartitionReadsLittle(t *testing.T) {
 	inOutbound(t, func(o *outbound) {
 		o.start(self)
 		o.advance(10 * time.Minute)
-		if n := o.rows.scansOf(high); n > 121+passesMax {
-			t.Errorf("%d scans in 10 minutes, want one each 5 s and the passes", n)
+		if n := o.rows.scansOf(high); n > 121+fullScansMax {
+			t.Errorf("%d scans in 10 minutes, want one each 5 s and the full scans", n)
 		}
 	})
 }
@@ -675,7 +694,7 @@ func TestAPartitionThatRestsLooksAtNothing(t *testing.T) {
 		}
 		o.start(self)
 		o.advance(20 * time.Second)
-		o.waiting(high, time.Second) // found by a look, and refused until the others are
+		o.waiting(high, time.Second) // found by a read-ahead, and refused until the others are
 		o.set(func() { o.losing = true })
 		o.rows.readRows()
 		o.advance(20 * time.Second)

@@ -131,7 +131,7 @@ func TestWhatCannotBeSetAsideIsLeft(t *testing.T) {
 			t.Error("nobody was told")
 		}
 		a.makeRoom(1)
-		w.advance(passLatest)
+		w.advance(fullScanLatest)
 		a.want(w, two)
 		if left, orders := w.schedule(high), w.sent.fired(); len(left) != 0 || len(orders) != 0 {
 			t.Errorf("left are %v, fired %v", left, orders)

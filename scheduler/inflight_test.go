@@ -48,8 +48,8 @@ func TestAHeadFullOfRunningTasksStarvesNobody(t *testing.T) {
 		}
 		first := retries()
 		w.beat(time.Minute, l)
-		// They lie in the margin of twelve looks and are read once by the pass. The first look goes over them
-		// in pieces of 64, each time from the instant at which they all wake.
+		// They lie in the margin of twelve read-aheads and are read once by the full scan. The first
+		// read-ahead goes over them in pieces of 64, each time from the instant at which they all wake.
 		if scanned := w.rows.lookedRows(); scanned > 13*n+n*n/2/56 {
 			t.Errorf("%d rows scanned for %d that woke at one instant", scanned, n)
 		}
@@ -85,11 +85,11 @@ func TestAHeadFullOfRunningTasksStarvesNobody(t *testing.T) {
 
 const window = 10 * time.Second
 
-// passLatest is how long after a pass the next one ends at the latest.
-const passLatest = 6*time.Minute + 15*time.Second + window
+// fullScanLatest is how long after a full scan the next one ends at the latest.
+const fullScanLatest = 6*time.Minute + 15*time.Second + window
 
-// What runs beyond what memory holds costs no writes, and is looked at by the looks of its first minute and
-// by every pass.
+// What runs beyond what memory holds costs no writes, and is read by the read-aheads of its first minute and
+// by every full scan.
 func TestWhatMemoryHasNoRoomForIsFoundByTheFullScan(t *testing.T) {
 	inWorld(t, depth, func(w *world) {
 		w.flight = 5
@@ -120,9 +120,9 @@ func TestWhatMemoryHasNoRoomForIsFoundByTheFullScan(t *testing.T) {
 		if n := suspects(); n != 5 {
 			t.Errorf("%d were taken back within the lease, want those that are remembered", n)
 		}
-		w.advance(passLatest)
+		w.advance(fullScanLatest)
 		if n := suspects(); n != 8 {
-			t.Errorf("%d were taken back by the next pass, want all", n)
+			t.Errorf("%d were taken back by the next full scan, want all", n)
 		}
 	})
 }

@@ -332,7 +332,7 @@ func TestARunningTaskFollowsItsLease(t *testing.T) {
 	})
 }
 
-// renewing lets a heartbeat through between the look and the verdict.
+// renewing lets a heartbeat through between the read of the lease and the decision.
 type renewing struct {
 	*lease.Book
 
@@ -630,16 +630,16 @@ func TestAClockThatIsSetStopsNothing(t *testing.T) {
 	}
 }
 
-// passesMax is how many passes over a partition are begun in ten minutes at most.
-const passesMax = 3
+// fullScansMax is how many full scans of a partition are begun in ten minutes at most.
+const fullScansMax = 3
 
 func TestAnIdleSchedulerReadsLittle(t *testing.T) {
 	inWorld(t, depth, func(w *world) {
 		w.waiting(high, 24*time.Hour)
 		w.start()
 		w.advance(10 * time.Minute)
-		if n := w.rows.scansOf(high); n > 121+passesMax {
-			t.Errorf("%d scans in ten minutes, want one each half window and the passes", n)
+		if n := w.rows.scansOf(high); n > 121+fullScansMax {
+			t.Errorf("%d scans in ten minutes, want one each half window and the full scans", n)
 		}
 	})
 }

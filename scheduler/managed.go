@@ -106,11 +106,8 @@ func (m *managedMode) readRows(ctx context.Context, r *recheck, ids []task.ID, r
 	for i := range reads {
 		all = append(all, reads[i].id)
 	}
-	rows, err := m.Store.Tasks(ctx, all)
+	rows, err := m.taskRows(ctx, m.partition, all)
 	m.stats.progress.mark(m.Clock)
-	if isPermanent(err) && len(all) == 1 { // it is of that row
-		rows, err = []task.Task{{ID: all[0]}}, m.retryable(ctx, m.partition, err)
-	}
 	if err != nil {
 		m.unsent = slices.ContainsFunc(reads, func(e entry) bool { return e.sends })
 		for _, e := range reads {

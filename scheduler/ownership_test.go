@@ -233,8 +233,8 @@ func TestWarmIsWhatWasReadOnce(t *testing.T) {
 	})
 }
 
-// TestASecondReadFindsWhatOnlyOthersWereToldOf stores a task after the first look without telling the new
-// owner.
+// TestASecondReadFindsWhatOnlyOthersWereToldOf stores a task after the first read-ahead without telling the
+// new owner.
 func TestASecondReadFindsWhatOnlyOthersWereToldOf(t *testing.T) {
 	inWorld(t, 100, func(w *world) {
 		a := newAssigned(map[task.Partition]string{high: "other", low: "me"})

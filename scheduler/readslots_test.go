@@ -66,13 +66,13 @@ func TestManyPartitionsShareReadSlots(t *testing.T) {
 		}
 		for _, p := range all {
 			if w.rows.scansOf(p) != 2 {
-				t.Fatalf("partition %s was read %d times, want a look and a pass", p, w.rows.scansOf(p))
+				t.Fatalf("partition %s was read %d times, want a read-ahead and a full scan", p, w.rows.scansOf(p))
 			}
 		}
 		w.advance(time.Minute)
 		for _, p := range all {
 			if n := w.rows.scansOf(p); n < 13 || n > 15 {
-				t.Fatalf("partition %s was read %d times in a minute, want once every 5 s after the pass", p, n)
+				t.Fatalf("partition %s was read %d times in a minute, want once every 5 s after the full scan", p, n)
 			}
 		}
 	})

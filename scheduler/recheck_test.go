@@ -273,7 +273,7 @@ func TestWhatAnswersIsJudgedBesideWhatDoesNot(t *testing.T) {
 	}
 }
 
-// Where memory has no room for what cannot be judged, the partition backs off. The next pass finds it.
+// Where memory has no room for what cannot be judged, the partition backs off. The next full scan finds it.
 func TestAnOutageBeyondWhatMemoryHolds(t *testing.T) {
 	inOutage(t, func(w *world, o *outage) {
 		w.flight = 5
@@ -288,7 +288,7 @@ func TestAnOutageBeyondWhatMemoryHolds(t *testing.T) {
 			t.Errorf("%d rows read in five minutes", n)
 		}
 		o.end()
-		w.advance(passLatest)
+		w.advance(fullScanLatest)
 		for _, one := range tasks {
 			if got := w.read(one.ID); !got.Suspect {
 				t.Fatalf("%s long after its lease ran out", got.State)

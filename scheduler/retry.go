@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"log/slog"
-	"slices"
 	"time"
 
 	"github.com/kinesin-io/kinesin/internal/backoff"
@@ -81,8 +80,17 @@ func (s *shared) retryable(ctx context.Context, p task.Partition, err error) err
 	return err
 }
 
+// taskRows reads task rows of a partition. One that cannot be read has an ID and no state, also when it alone
+// was asked for.
+func (s *shared) taskRows(ctx context.Context, p task.Partition, ids []task.ID) ([]task.Task, error) {
+	rows, err := s.Store.Tasks(ctx, ids)
+	if len(ids) == 1 && isPermanent(err) {
+		return []task.Task{{ID: ids[0]}}, s.retryable(ctx, p, err)
+	}
+	return rows, err
+}
+
 // isPermanent reports whether an error is of one row, and the same with each try.
 func isPermanent(err error) bool {
-	permanent := []error{store.ErrMalformed, store.ErrTooLarge, store.ErrCorrupt, store.ErrVersion}
-	return slices.ContainsFunc(permanent, func(p error) bool { return errors.Is(err, p) })
+	return store.IsUnreadable(err) || errors.Is(err, store.ErrMalformed) || errors.Is(err, store.ErrTooLarge)
 }

@@ -100,7 +100,7 @@ func (w *world) takenBack() (n int) {
 	return n
 }
 
-// A read of task rows that fails leaves its tasks to the next round, and not to the next look.
+// A read of task rows that fails leaves its tasks to the next round, and not to the next read-ahead.
 func TestAReadThatFailsForgetsNoTask(t *testing.T) {
 	inWorld(t, depth, func(w *world) {
 		keyed := w.awake(high, 2*time.Second, func(*task.Task) {})
@@ -114,7 +114,7 @@ func TestAReadThatFailsForgetsNoTask(t *testing.T) {
 			t.Fatal("dispatched without a look at its row")
 		}
 		w.rows.setAway(false)
-		w.advance(1500 * time.Millisecond) // a second before the next look
+		w.advance(1500 * time.Millisecond) // a second before the next read-ahead
 		if at, ok := w.dispatched(keyed); !ok {
 			t.Errorf("not dispatched %v after it was due (%v)", w.clock.Now().Sub(keyed.Due), at)
 		}

@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/binary"
 	"errors"
+	"fmt"
 	"log/slog"
 	"slices"
 	"sync"
@@ -282,6 +283,7 @@ type rows struct {
 	slow func() // before each scan
 
 	mu      sync.Mutex
+	damaged task.ID                // of a task row that cannot be read, if it is read alone
 	during  func(p task.Partition) // between the reading and the answer of ScanSchedule, once
 	fails   func(p task.Partition) error
 	scans   map[task.Partition]int
@@ -304,10 +306,13 @@ func (r *rows) setAway(away bool) {
 func (r *rows) Tasks(ctx context.Context, ids []task.ID) ([]task.Task, error) {
 	r.mu.Lock()
 	r.read += len(ids)
-	away := r.away
+	away, damaged := r.away, r.damaged
 	r.mu.Unlock()
 	if away {
 		return nil, store.ErrUnreachable
+	}
+	if len(ids) == 1 && ids[0] == damaged {
+		return nil, fmt.Errorf("row: %w", store.ErrCorrupt)
 	}
 	return r.Store.Tasks(ctx, ids)
 }

@@ -7,7 +7,7 @@ import (
 	"net/http"
 )
 
-// serveHTTP serves on l until ctx ends, then waits for the calls in hand, unless the server is closed.
+// serveHTTP serves on l until ctx ends, then waits for the calls in flight, unless the server is closed.
 func serveHTTP(ctx context.Context, s *http.Server, l net.Listener) error {
 	served := make(chan error, 1)
 	go func() {

@@ -117,8 +117,8 @@ func (s *Server) URL() string {
 func (s *Server) Config() Config { return s.config }
 
 // Run serves until ctx ends, then drains in the direction in which work flows: it accepts nothing new, hands
-// its partitions over, sends workers elsewhere, finishes the calls in hand, and closes the store last. Calls
-// that take longer than Config.DrainMax after the hand-over are cut off, which loses nothing that was
+// its partitions over, sends workers elsewhere, finishes the calls in flight, and closes the store last.
+// Calls that take longer than Config.DrainMax after the hand-over are cut off, which loses nothing that was
 // acknowledged.
 func (s *Server) Run(ctx context.Context) error {
 	group, groupCtx := errgroup.WithContext(context.WithoutCancel(ctx))

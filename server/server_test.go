@@ -480,7 +480,7 @@ func TestStopEndsWhatIsInHand(t *testing.T) {
 		t.Errorf("took %v", took)
 	}
 	if response := <-waited; response == nil || response.Results[0].Task.GetState() != "scheduled" {
-		t.Errorf("the wait in hand: %v", response)
+		t.Errorf("the wait in flight: %v", response)
 	}
 	for {
 		if _, err = stream.Receive(); err != nil {

@@ -46,8 +46,8 @@ func AppendChange(ops []Op, next *task.Task, move, patient bool) []Op {
 	return append(ops, Op{Kind: ReplaceTask, Task: *next, Patient: patient})
 }
 
-// remove deletes a wake-up row that the write before it made needless. A crash may leave the row; a pass over
-// the partition then deletes it.
+// remove deletes a wake-up row that the write before it made needless. A crash may leave the row; a full scan
+// of the partition then deletes it.
 func remove(t task.Task) Op {
 	return Op{Kind: DeleteWakeup, Task: t, Lazy: purposes[toTidy].lazy, Follows: true}
 }
@@ -72,8 +72,8 @@ func EndWaiting(next task.Task, seen *task.Task) []Op {
 	return []Op{{Kind: PutTask, Task: next}, row}
 }
 
-// EndUndelivered is EndWaiting for a task of a deliver lambda without a key. Couriers do not read task rows,
-// so the wake-up row is deleted first, unless a courier has acquired it, and the task row follows.
+// EndUndelivered is EndWaiting for a task of a deliver lambda without a key. Deliverers do not read task
+// rows, so the wake-up row is deleted first, unless a deliverer has acquired it, and the task row follows.
 func EndUndelivered(next task.Task, seen *task.Task) []Op {
 	return []Op{RemoveLast(seen), {Kind: PutTask, Task: next, Follows: true}}
 }

@@ -47,6 +47,12 @@ var (
 	ErrClosed = errors.New("store is closed")
 )
 
+// IsUnreadable reports whether an error is of one row: it is damaged, or another version wrote it, and every
+// try to read it ends the same.
+func IsUnreadable(err error) bool {
+	return errors.Is(err, ErrCorrupt) || errors.Is(err, ErrVersion) || errors.Is(err, ErrOldForm)
+}
+
 // ConflictError is a failed condition with the row that the driver saw.
 type ConflictError struct {
 	Task    *task.Task // current task or wake-up row; nil when absent, and for payload rows

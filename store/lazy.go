@@ -25,7 +25,7 @@ var purposes = [...]struct {
 	lost string // the consequence when a crash undoes the write
 }{
 	toTell:    {false, "the answer was untrue"},
-	toTidy:    {true, "a pass over the partition finds the row, reads the task row and deletes it"},
+	toTidy:    {true, "a full scan of the partition finds the row, reads the task row and deletes it"},
 	toEnd:     {false, "the task starts, though it was delivered or cancelled"},
 	toAcquire: {true, "the task is sent again, as it would be without the write"},
 	toForget:  {true, "an unused payload stays"},

@@ -177,7 +177,8 @@ func (s *Store) applyPart(ctx context.Context, ops []Op) ([]error, error) {
 
 func isUnknown(err error) bool { return err != nil && errors.Is(err, ErrUnknown) }
 
-// Tasks reads task rows, strongly consistent; a missing row has a zero ID in its place.
+// Tasks reads task rows, strongly consistent; a missing row has a zero ID in its place. A row that cannot be
+// read has an ID and no state; if it alone was asked for, it is an error for which IsUnreadable holds.
 func (s *Store) Tasks(ctx context.Context, ids []task.ID) (rows []task.Task, err error) {
 	defer s.observe("tasks", len(ids), clock.Steady(s.cfg.Clock), &err)
 	return inParts(ctx, ids, s.d.Tasks)
@@ -206,12 +207,16 @@ func inParts[K any](ctx context.Context, keys []K, read func(context.Context, []
 		return read(ctx, keys)
 	}
 	rows := make([]task.Task, 0, len(keys))
-	for part := range slices.Chunk(keys, ReadMax) {
-		found, err := read(ctx, part)
+	for len(keys) > 0 {
+		n := min(len(keys), ReadMax)
+		if len(keys) == n+1 {
+			n-- // a row that is read alone and cannot be read would fail all
+		}
+		found, err := read(ctx, keys[:n])
 		if err != nil {
 			return nil, err
 		}
-		rows = append(rows, found...)
+		rows, keys = append(rows, found...), keys[n:]
 	}
 	return rows, nil
 }

@@ -182,6 +182,10 @@ func TestLongListsAreSplit(t *testing.T) {
 	if len(r.read) != 3 {
 		t.Errorf("reads of %v rows", r.read)
 	}
+	r.read = nil
+	if _, err := s.Tasks(t.Context(), ids[:store.ReadMax+1]); err != nil || slices.Contains(r.read, 1) || len(r.read) != 2 {
+		t.Errorf("reads of %v rows, %v; want no row read alone", r.read, err)
+	}
 	r.applied = nil
 	large := make([]store.Op, 40)
 	for i := range large {

@@ -57,7 +57,7 @@ const (
 	BackoffMaxDefault  = 10 * time.Minute
 	RetentionDefault   = 7 * 24 * time.Hour
 
-	// EndedMin is how long every ended row is kept at least. It is longer than two full passes over its
+	// EndedMin is how long every ended row is kept at least. It is longer than two full scans over its
 	// partition are apart, so that leftover rows are deleted before the row that refuses to start the task
 	// again.
 	EndedMin = 15 * time.Minute

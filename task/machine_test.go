@@ -478,8 +478,8 @@ func TestDeliver(t *testing.T) {
 	}
 }
 
-// TestTombstonesLast checks how long an ended row is kept: longer than two passes are apart, and counted from
-// the due time if that is still to come, since until then a wake-up row of the task may come to light.
+// TestTombstonesLast checks how long an ended row is kept: longer than two full scans are apart, and counted
+// from the due time if that is still to come, since until then a wake-up row of the task may come to light.
 func TestTombstonesLast(t *testing.T) {
 	const now = task.Instant(1_700_000_000_000_000)
 	waiting := task.Task{ID: task.ID{1}, State: task.Scheduled, Seq: 1, Due: now.Add(time.Hour), Wake: now.Add(time.Hour)}

@@ -100,7 +100,7 @@ func (b *Batch) writeRows(ctx context.Context, some []*Incoming) {
 		}
 	}
 	if len(leftovers) > 0 {
-		_, _ = b.Store.Apply(ctx, leftovers) // a pass over the partition finds what remains
+		_, _ = b.Store.Apply(ctx, leftovers) // a full scan of the partition finds what remains
 	}
 }
 

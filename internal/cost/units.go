@@ -20,7 +20,7 @@ const (
 
 // Units and requests per second without any task.
 const (
-	partitionReads  = 1/8. + 1/300.        // a consistent scan every 8 s, a full pass every five minutes
+	partitionReads  = 1/8. + 1/300.        // a consistent scan every 8 s, a full scan every five minutes
 	memberWrites    = 1 / 1.5              // a member's row
 	serverReads     = 1/1.5 + 1/1.5 + 1/5. // lambdas, members, registrations
 	heartbeatWrites = 1 / 3.75             // a worker's lease of 15 s

@@ -136,7 +136,7 @@ func TestWhatMakesShardsGrow(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			inField(t, c.processes, task.Lambda{Shards: c.shards}, c.rate, func(f *field) {
-				f.want(measureEvery+5*time.Second, c.shards) // not at the first look
+				f.want(measureEvery+5*time.Second, c.shards) // not at the first measurement
 				f.want(5*time.Minute, c.want)
 				grown := growths(f.T, f.metrics)
 				if (c.want == c.shards) != (grown == 0) || grown > 1 {

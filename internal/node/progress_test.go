@@ -39,7 +39,7 @@ func TestPartitionsThatCannotBeReadAreNotReady(t *testing.T) {
 			t.Fatalf("not ready: %s", why)
 		}
 		u.failing.Store(true)
-		time.Sleep(15 * time.Second) // a look comes every 5 s
+		time.Sleep(15 * time.Second) // a read-ahead comes every 5 s
 		if why := n.notReady(); !strings.Contains(why, "3 partitions cannot be read") {
 			t.Errorf("says %q while partitions cannot be read", why)
 		}

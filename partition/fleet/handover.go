@@ -223,7 +223,7 @@ func (m *Membership) without() (marks []uint32) {
 func (m *Membership) setPeers(peers []Peer) {
 	m.handover.updateFounder(peers, clock.Mono(m.Clock))
 	if m.peers != nil && slices.EqualFunc(peers, m.peers, samePeer) {
-		return // the first look closes heard even if there are no others
+		return // the first reading closes heard even if there are no others
 	}
 	m.peers = peers
 	close(m.heard)

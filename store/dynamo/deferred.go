@@ -12,7 +12,7 @@ import (
 
 // A lazy deletion of a wake-up row is deferred: its caller gets the result at once, or when the write that it
 // follows is done, and the deletion goes with the writes of others. If it gets lost, the row is left over,
-// and a pass over the partition deletes it.
+// and a full scan of the partition deletes it.
 const (
 	// deferredMax bounds the deferred deletions. The row of one more is left over.
 	deferredMax = 8192
@@ -65,7 +65,7 @@ func (d *deferred) finish(c *client, w *write, result error) {
 	}
 	if result != nil && !errors.Is(result, store.ErrConflict) {
 		if n := d.leftOver.add(c.cfg.Clock, leftOverLogEvery); n > 0 {
-			c.cfg.Logger.Warn("wake-up rows left behind; the next pass over their partitions deletes them", slog.Int("rows", n), slog.Any("latest", result))
+			c.cfg.Logger.Warn("wake-up rows left behind; the next full scan of their partitions deletes them", slog.Int("rows", n), slog.Any("latest", result))
 		}
 	}
 	if d.done != nil && len(d.pending) == 0 {

@@ -36,7 +36,7 @@
 // A lazy DeleteWakeup is deferred: its caller gets the result as soon as the op that it follows holds, and
 // the deletion goes with other writes, or after 100 ms. This process no longer sees the row; others do until
 // then. Close sends what is left. A deletion that fails, is one more than 8,192, or is lost in a crash leaves
-// a row over, which the scheduler finds in a pass; the log counts those that are known.
+// a row over, which the scheduler finds in a full scan; the log counts those that are known.
 //
 // A throttled write waits with all others of its table and partition, while the rest goes on. They are sent
 // again in rounds, each after a random pause that grows while most of a round is throttled; a round in which

@@ -218,7 +218,7 @@ func BenchmarkLook(b *testing.B) {
 				fill(second)
 			}
 			part := task.Partition{Lambda: 7, Priority: 1}
-			if _, err := s.ScanSchedule(b.Context(), part, store.WakeKey{}, at(minute), 1000); err != nil { // the pass at take-over
+			if _, err := s.ScanSchedule(b.Context(), part, store.WakeKey{}, at(minute), 1000); err != nil { // the full scan at take-over
 				b.Fatal(err)
 			}
 			var looking time.Duration

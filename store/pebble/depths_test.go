@@ -56,7 +56,7 @@ func TestDepthsAfterAStart(t *testing.T) {
 			first := row(n, task.Scheduled)
 			apply(store.Op{Kind: store.PutWakeup, Task: first}, store.Op{Kind: store.PutTask, Task: one, Follows: true})
 			if s.IsEnd() {
-				expect(one.Partition, task.Scheduled, 1) // the remnant, of which nothing says that it is one
+				expect(one.Partition, task.Scheduled, 1) // the leftover row, of which nothing says that it is one
 			} else {
 				expect(one.Partition, s, 1)
 			}

@@ -43,7 +43,7 @@ func (d *Driver) rows(
 	for i := range found {
 		key = appendKey(key[:0], i)
 		err := d.readRow(key, &found[i], decode)
-		if errors.Is(err, store.ErrCorrupt) || errors.Is(err, store.ErrVersion) {
+		if store.IsUnreadable(err) {
 			if instead, stands := unreadable(i); stands {
 				found[i] = instead
 				continue

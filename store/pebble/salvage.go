@@ -190,7 +190,7 @@ func (s *salvager) row(row version) error {
 	default:
 		return nil // rebuilt
 	}
-	if isCorrupt(err) || errors.Is(err, store.ErrVersion) || errors.Is(err, store.ErrOldForm) {
+	if isCorrupt(err) || store.IsUnreadable(err) {
 		s.lost("row %x cannot be decoded: %v", row.key, err)
 		return nil
 	}

@@ -22,7 +22,7 @@ type Counts struct {
 	Live       int   `json:"live_tasks"`   // with a task row, or a wake-up row alone
 	Ended      int   `json:"ended_tasks"`  // kept for their retention
 	Wakeups    int   `json:"wake_up_rows"` // of live tasks
-	Leftovers  int   `json:"remnants"`     // leftover wake-up rows; the next pass over their partition deletes them
+	Leftovers  int   `json:"remnants"`     // leftover wake-up rows; the next full scan of their partition deletes them
 	Payloads   int   `json:"payload_rows"` // stored apart from their tasks
 	Controls   int   `json:"control_rows"` // lambdas, worker leases and so on
 	Findings   int   `json:"findings"`     // problems

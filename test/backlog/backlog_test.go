@@ -49,8 +49,8 @@ func (s *site) lateness(name string, late []time.Duration) {
 	}
 }
 
-// A backlog of tasks that are due, and that no worker takes, is not read with every look, and delays no other
-// lambda.
+// A backlog of tasks that are due, and that no worker takes, is not read by every read-ahead, and delays no
+// other lambda.
 func TestTasksThatNoWorkerTakes(t *testing.T) {
 	n := harness.Either(1_000_000, 20_000)
 	s := newSite(t)
@@ -61,15 +61,15 @@ func TestTasksThatNoWorkerTakes(t *testing.T) {
 	memory := residentBytes(t)
 	due := time.Now().Add(time.Second)
 	s.schedule("backlog", n, due, 0)
-	time.Sleep(5 * time.Second) // until the first look behind the last of them
+	time.Sleep(5 * time.Second) // until the first read-ahead behind the last of them
 
 	harness.Figure(t, "backlog_tasks", n)
 	before := s.rows.now()
 	s.figures("backlog", before, 5000, memory, s.probe("other", probing))
 }
 
-// Tasks of one partition that run for hours are not read with every look, and do not delay those that are due
-// beside them.
+// Tasks of one partition that run for hours are not read by every read-ahead, and do not delay those that
+// are due beside them.
 func TestTasksThatRunForHours(t *testing.T) {
 	const slots = 10_000
 	n := harness.Either(50_000, 2_000)
@@ -81,16 +81,16 @@ func TestTasksThatRunForHours(t *testing.T) {
 	}
 	due := time.Now().Add(2 * time.Second)
 	s.schedule("long", n, due, 10*time.Hour)
-	time.Sleep(time.Until(due.Add(65 * time.Second))) // until they lie behind the margin of a look
+	time.Sleep(time.Until(due.Add(65 * time.Second))) // until they lie behind the margin of a read-ahead
 
 	harness.Figure(t, "running_tasks", n)
 	before := s.rows.now()
 	s.figures("running", before, 5000, memory, s.probe("long", probing))
 }
 
-// Wake-up rows of tasks that have ended, at the head of a partition: the process that made them ended before
-// it removed them. They are removed by the first pass, and delay nobody.
-func TestAHeadOfRemnants(t *testing.T) {
+// TestAHeadOfLeftoverRows has a crash leave wake-up rows of ended tasks at the head of a partition. The first
+// full scan removes them, and they delay nobody.
+func TestAHeadOfLeftoverRows(t *testing.T) {
 	n := harness.Either(1_000_000, 20_000)
 	s := newSite(t)
 	s.lambda("crashed")
@@ -98,8 +98,8 @@ func TestAHeadOfRemnants(t *testing.T) {
 	s.Stop()
 	p := s.partition("crashed")
 	harness.Leftovers(t, s.rows, p, n, nil)
-	harness.Figure(t, "remnants", n)
-	harness.Figure(t, "remnants_disk_before_mib", s.rows.Metrics().DiskBytes>>20)
+	harness.Figure(t, "leftovers", n)
+	harness.Figure(t, "leftovers_disk_before_mib", s.rows.Metrics().DiskBytes>>20)
 
 	before, began := s.rows.now(), time.Now()
 	s.start()
@@ -114,22 +114,22 @@ func TestAHeadOfRemnants(t *testing.T) {
 	s.work("crashed", 10)
 	late := s.probe("crashed", probing)
 	after := <-gone
-	harness.Figure(t, "remnants_gone_after", after)
+	harness.Figure(t, "leftovers_gone_after", after)
 	passed := s.rows.now()
-	harness.Figure(t, "remnants_rows_scanned", passed.scanned-before.scanned)
+	harness.Figure(t, "leftovers_rows_scanned", passed.scanned-before.scanned)
 	if scanned, read := passed.scanned-before.scanned, passed.read-before.read; scanned > int64(2*n) || read > int64(2*n) {
-		t.Errorf("%d remnants took the scan of %d rows and the read of %d", n, scanned, read)
+		t.Errorf("%d leftover rows took the scan of %d rows and the read of %d", n, scanned, read)
 	}
-	s.lateness("remnants_while_they_go", late)
+	s.lateness("leftovers_while_they_go", late)
 	head := time.Now()
 	if s.remain(p) {
-		t.Error("a remnant came back")
+		t.Error("a leftover row came back")
 	}
-	harness.Figure(t, "remnants_scan_of_the_head", time.Since(head))
-	s.figures("remnants", passed, 1000, memory, s.probe("crashed", 5*time.Second))
+	harness.Figure(t, "leftovers_scan_of_the_head", time.Since(head))
+	s.figures("leftovers", passed, 1000, memory, s.probe("crashed", 5*time.Second))
 }
 
-// partition is the one of a lambda.
+// partition returns the only partition of a lambda.
 func (s *site) partition(lambda string) task.Partition {
 	s.t.Helper()
 	lambdas := catalog.New(store.New(s.rows, store.Config{}), clock.Real(), harness.Log(s.t))

@@ -104,7 +104,7 @@ func (s *site) probe(lambda string, during time.Duration) (late []time.Duration)
 	return late
 }
 
-// counting is a store that counts what is read.
+// counting is a store that counts the rows that are read.
 type counting struct {
 	*pebble.Driver
 
@@ -126,7 +126,7 @@ func (c *counting) Tasks(ctx context.Context, ids []task.ID) ([]task.Task, error
 // Close leaves the store open: another node goes on with it.
 func (*counting) Close() error { return nil }
 
-// reads is what was read up to a moment.
+// reads counts the rows that were read up to a moment.
 type reads struct {
 	at                   time.Time
 	scans, scanned, read int64
@@ -136,12 +136,12 @@ func (c *counting) now() reads {
 	return reads{time.Now(), c.scans.Load(), c.scanned.Load(), c.read.Load()}
 }
 
-// perSecond is how many rows were read since then, of both kinds together.
+// perSecond returns how many rows were read since then, of both kinds together.
 func (r reads) perSecond(before reads) float64 {
 	return float64(r.scanned-before.scanned+r.read-before.read) / r.at.Sub(before.at).Seconds()
 }
 
-// residentBytes is the memory of this process: server, client and workers.
+// residentBytes returns the memory of this process: server, client and workers.
 func residentBytes(tb testing.TB) int64 {
 	tb.Helper()
 	status, err := os.ReadFile("/proc/self/status")

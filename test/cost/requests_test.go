@@ -37,8 +37,8 @@ func TestSQSRequestsOfManagedTasks(t *testing.T) {
 	perTask(t, "under load: SQS requests", float64(total(d.requests)), len(burst), 0.2)
 }
 
-// The whole way, as a server goes it by default: tasks that many clients schedule one by one go through the
-// inbound queue and that of their lambda.
+// By default tasks go through two queues: many clients schedule them one by one into the inbound queue, and
+// workers receive them from the queue of their lambda.
 func TestSQSRequestsEndToEnd(t *testing.T) {
 	t.Parallel()
 	const calls, most, triesMax = 1000, 0.65, 2

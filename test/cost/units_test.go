@@ -74,8 +74,8 @@ func TestWriteUnitsOfManagedTasks(t *testing.T) {
 	}
 }
 
-// A backlog is read by looks as far as memory has room for it, which is some 12,000 rows on one partition; up
-// to there its units grow with its rows. Tasks that run on and on are not read with every look.
+// A backlog is read ahead as far as memory has room for it, which is some 12,000 rows on one partition; up
+// to there its units grow with its rows. Tasks that run on and on are not read by every read-ahead.
 func TestReadUnitsOfWhatWaits(t *testing.T) {
 	t.Parallel()
 	const rows, span = 800, 16 * time.Second
@@ -98,8 +98,8 @@ func TestReadUnitsOfWhatWaits(t *testing.T) {
 			t.Helper()
 			harness.Work(s.Node, "managed", func(ctx context.Context, _ *sdk.Task[[]byte]) error { <-ctx.Done(); return ctx.Err() }, sdk.Slots(rows))
 			s.Schedule(items(rows, sdk.Item{Lambda: "managed", In: time.Second})...)
-			<-time.After(65 * time.Second) // until they lie behind the margin of a look
-		}, 60}, // each of their task rows once in that time is 50, and all rows with every look, each 8 s, more than 100
+			<-time.After(65 * time.Second) // until they lie behind the margin of a read-ahead
+		}, 60}, // each of their task rows once in that time is 50, and all rows by every read-ahead, each 8 s, more than 100
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

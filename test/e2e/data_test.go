@@ -158,10 +158,10 @@ func TestCorruptTable(t *testing.T) {
 	if !strings.Contains(lost, filepath.Base(table)) {
 		t.Errorf("the salvage does not say what was lost:\n%s", lost)
 	}
-	verdict := harness.Run(t, "data", "verify", "--data", out).Must(t)
+	report := harness.Run(t, "data", "verify", "--data", out).Must(t)
 	salvaged := harness.StartServer(t, harness.ServerOptions{Dir: out})
 	if v := salvaged.Get(id); v.State != "success" {
-		t.Errorf("the salvaged task is %s; %s", v.State, verdict)
+		t.Errorf("the salvaged task is %s; %s", v.State, report)
 	}
 }
 

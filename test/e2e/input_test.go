@@ -168,6 +168,7 @@ func TestLambdas(t *testing.T) {
 func TestNoServer(t *testing.T) {
 	t.Parallel()
 	addr := harness.FreeAddr(t)
+	harness.Kinesin(t) // is built by the first test that needs it, which takes longer than the commands
 	begun := time.Now()
 	harness.Run(t, "get", "k1x", "--server", "http://"+addr).Refused(t, 1, addr)
 	if took := time.Since(begun); took > soon {

@@ -109,7 +109,7 @@ func TestServerAwayLongerThanALease(t *testing.T) {
 	s.Finish(tasks)
 }
 
-// The server is stopped for longer than the leases of its workers, and continued. The attempts in hand end
+// The server is stopped for longer than the leases of its workers, and continued. The running attempts end
 // meanwhile: what they came to is kept until the server is back, and none of them runs again.
 func TestServerStoppedAndContinued(t *testing.T) {
 	t.Parallel()

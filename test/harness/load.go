@@ -65,7 +65,7 @@ func (c *Client) Load(o LoadOptions) *Load {
 	return l
 }
 
-// Stop ends the load, waits for the calls in hand and returns what was acknowledged.
+// Stop ends the load, waits for the calls in flight and returns what was acknowledged.
 func (l *Load) Stop() []sdk.ID {
 	l.end()
 	l.all.Wait()

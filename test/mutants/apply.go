@@ -10,7 +10,7 @@ import (
 	"strings"
 )
 
-// hunk is one place that a diff changes: what stands there, context included, and what is to stand there.
+// hunk is one place that a diff changes: its old lines, context included, and its new ones.
 type hunk struct {
 	path      string
 	line      int // where it was, from 0: a hint
@@ -19,7 +19,7 @@ type hunk struct {
 
 var errDiff = errors.New("not a unified diff as `git diff` makes it")
 
-// hunks reads the diff of a mutant. Line numbers are hints, and counts are not looked at.
+// hunks reads the diff of a mutant. It takes line numbers as hints, and ignores counts.
 func (m *Mutant) hunks() ([]hunk, error) {
 	var all []hunk
 	path := ""
@@ -56,7 +56,7 @@ func (m *Mutant) hunks() ([]hunk, error) {
 	return all, nil
 }
 
-// in changes the lines of a file, where the old ones stand nearest to where they were.
+// in changes the lines of a file at the place nearest to the hunk's line number that has the old lines.
 func (h *hunk) in(lines []string) ([]string, error) {
 	best := -1
 	for at := range len(lines) - len(h.old) + 1 {
@@ -114,8 +114,8 @@ func (m *Mutant) apply(read func(path string) (string, error)) (changed map[stri
 	return changed, nil
 }
 
-// writeOverlay puts the changed files into dir, with what makes the go command read them instead, and returns
-// where that is.
+// writeOverlay puts the changed files into dir, and returns the path of the overlay file by which the go
+// command reads them instead.
 func writeOverlay(root, dir string, changed map[string]string) (string, error) {
 	replace := map[string]string{}
 	for path, text := range changed {

@@ -19,8 +19,8 @@ import (
 type Follower struct {
 	root string
 	rev  string
-	// movedTo has the present path of every file that was renamed since rev, and of every folder whose files
-	// were.
+	// movedTo maps every file that was renamed since rev, and every folder whose files were, to its present
+	// path.
 	movedTo map[string]string
 }
 
@@ -58,7 +58,7 @@ func (f *Follower) Follow(ctx context.Context, m *Mutant, text []byte) ([]byte, 
 	return out.Bytes(), nil
 }
 
-// header renames the packages of the Test line that moved.
+// header renames the packages of the Test line that have moved.
 func (f *Follower) header(header []byte) []byte {
 	words := strings.Split(string(header), " ")
 	for i, word := range words {

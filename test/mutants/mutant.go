@@ -29,7 +29,7 @@ type Mutant struct {
 	Breaks string // what is wrong with the code
 	Class  string // one of Classes
 	Canary string // B1 to B15, if it is one of those
-	// Hangs is how long the tests get of a mutant that makes them hang: then running out of time counts as a
+	// Hangs is the time limit of a mutant that makes its tests hang: running out of that time counts as a
 	// failure. 0: it does not.
 	Hangs time.Duration
 	Test  Test
@@ -45,7 +45,7 @@ type Test struct {
 	CPU      string
 }
 
-// String is the command line.
+// String returns the command line.
 func (t Test) String() string {
 	parts := append([]string{"go", "test"}, t.buildFlags()...)
 	if t.Short {

@@ -162,8 +162,8 @@ func TestApply(t *testing.T) {
 	}
 }
 
-// TestVerdicts runs mutants of a small module of its own.
-func TestVerdicts(t *testing.T) {
+// TestStatusOfAMutant runs mutants of a small module of its own.
+func TestStatusOfAMutant(t *testing.T) {
 	if testing.Short() {
 		t.Skip("compiles a module ten times")
 	}
@@ -181,7 +181,7 @@ func TestVerdicts(t *testing.T) {
 	}
 	r := &Runner{Root: dir, Timeout: 2 * time.Second}
 	for instead, c := range map[string]struct {
-		want  Verdict
+		want  Status
 		hangs time.Duration
 	}{
 		"a + b + 1": {Caught, 0}, "a * b": {Survived, 0}, "a +": {Broken, 0},
@@ -192,7 +192,7 @@ func TestVerdicts(t *testing.T) {
 			t.Fatal(err)
 		}
 		m.Hangs = c.hangs
-		if got := r.Run(t.Context(), &m); got.Verdict != c.want {
+		if got := r.Run(t.Context(), &m); got.Status != c.want {
 			t.Errorf("return %s: %+v, want %d", instead, got, c.want)
 		}
 	}
@@ -200,7 +200,7 @@ func TestVerdicts(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if got := r.Run(t.Context(), &moved); got.Verdict != Broken || !strings.Contains(got.Why.Error(), "does not apply") {
+	if got := r.Run(t.Context(), &moved); got.Status != Broken || !strings.Contains(got.Why.Error(), "does not apply") {
 		t.Errorf("a patch whose context is gone: %+v", got)
 	}
 	here := []string{"."}

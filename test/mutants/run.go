@@ -14,22 +14,22 @@ import (
 	"time"
 )
 
-// Verdict is what became of a mutant.
-type Verdict uint8
+// Status is what became of a mutant.
+type Status uint8
 
-// The verdicts. Only Caught passes.
+// The statuses. Only Caught passes.
 const (
-	Caught   Verdict = iota + 1
-	Survived         // the tests pass with it
-	Broken           // it does not apply, does not compile, or runs out of time without being marked Hangs
+	Caught   Status = iota + 1
+	Survived        // the tests pass with it
+	Broken          // it does not apply, does not compile, or runs out of time without being marked Hangs
 )
 
-// Result is a mutant's verdict and how long its tests ran, without their compilation.
+// Result is a mutant's status and how long its tests ran, without their compilation.
 type Result struct {
-	Verdict Verdict
-	By      string // the test that failed
-	Took    time.Duration
-	Why     error // Broken: what is wrong
+	Status Status
+	By     string // the test that failed
+	Took   time.Duration
+	Why    error // Broken: what is wrong
 }
 
 // Runner runs mutants of the module at Root. It is safe for concurrent use.
@@ -42,16 +42,16 @@ type Runner struct {
 func (r *Runner) Run(ctx context.Context, m *Mutant) Result {
 	changed, err := m.Apply(r.Root)
 	if err != nil {
-		return Result{Verdict: Broken, Why: err}
+		return Result{Status: Broken, Why: err}
 	}
 	dir, err := os.MkdirTemp("", "mutant-")
 	if err != nil {
-		return Result{Verdict: Broken, Why: err}
+		return Result{Status: Broken, Why: err}
 	}
 	defer os.RemoveAll(dir)
 	overlay, err := writeOverlay(r.Root, dir, changed)
 	if err != nil {
-		return Result{Verdict: Broken, Why: err}
+		return Result{Status: Broken, Why: err}
 	}
 	return r.test(ctx, m, dir, overlay)
 }
@@ -71,7 +71,7 @@ func (r *Runner) Baseline(ctx context.Context, tests []Test) []error {
 			return append(errs, err)
 		}
 		for _, t := range tests {
-			switch got := r.runBinary(ctx, t, binary, filepath.Join(r.Root, pkg), 0); got.Verdict {
+			switch got := r.runBinary(ctx, t, binary, filepath.Join(r.Root, pkg), 0); got.Status {
 			case Survived:
 			case Caught:
 				errs = append(errs, fmt.Errorf("%s fails without a mutant: %s", t, got.By))
@@ -85,15 +85,15 @@ func (r *Runner) Baseline(ctx context.Context, tests []Test) []error {
 
 // test builds and runs the tests of each package until one fails.
 func (r *Runner) test(ctx context.Context, m *Mutant, dir, overlay string) Result {
-	total := Result{Verdict: Survived}
+	total := Result{Status: Survived}
 	for _, pkg := range m.Test.Packages {
 		binary, err := r.compile(ctx, m.Test, pkg, dir, "-overlay="+overlay)
 		if err != nil {
-			return Result{Verdict: Broken, Why: err}
+			return Result{Status: Broken, Why: err}
 		}
 		got := r.runBinary(ctx, m.Test, binary, filepath.Join(r.Root, pkg), m.Hangs)
 		got.Took += total.Took
-		if got.Verdict != Survived {
+		if got.Status != Survived {
 			return got
 		}
 		total = got
@@ -112,7 +112,7 @@ func (r *Runner) compile(ctx context.Context, t Test, pkg, dir string, flags ...
 	return binary, nil
 }
 
-// outOfTime is how the testing package says that a test took longer than -test.timeout.
+// outOfTime begins the message of the testing package when a test took longer than -test.timeout.
 const outOfTime = "panic: test timed out after"
 
 func (r *Runner) runBinary(ctx context.Context, t Test, binary, dir string, hangs time.Duration) Result {
@@ -127,19 +127,19 @@ func (r *Runner) runBinary(ctx context.Context, t Test, binary, dir string, hang
 	run.Dir = dir
 	began := time.Now()
 	out, err := run.CombinedOutput()
-	got := Result{Verdict: Survived, Took: time.Since(began)}
+	got := Result{Status: Survived, Took: time.Since(began)}
 	switch exit := (*exec.ExitError)(nil); {
 	case ctx.Err() != nil:
-		got.Verdict, got.Why = Broken, ctx.Err()
+		got.Status, got.Why = Broken, ctx.Err()
 	case err == nil && strings.Contains(string(out), "no tests to run"):
-		got.Verdict, got.Why = Broken, fmt.Errorf("no test of %s matches -run %s", dir, t.Run)
+		got.Status, got.Why = Broken, fmt.Errorf("no test of %s matches -run %s", dir, t.Run)
 	case err == nil:
 	case !errors.As(err, &exit):
-		got.Verdict, got.Why = Broken, err
+		got.Status, got.Why = Broken, err
 	case strings.Contains(string(out), outOfTime) && hangs == 0:
-		got.Verdict, got.Why = Broken, fmt.Errorf("no end after %s: give it a `Hangs: 5s` if that is what it does", r.Timeout)
+		got.Status, got.Why = Broken, fmt.Errorf("no end after %s: give it a `Hangs: 5s` if that is what it does", r.Timeout)
 	default:
-		got.Verdict, got.By = Caught, culprit(string(out))
+		got.Status, got.By = Caught, culprit(string(out))
 	}
 	return got
 }

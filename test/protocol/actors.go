@@ -1,7 +1,7 @@
 package protocol
 
 // step is one transition: who does what. A fault is a step that need not happen; a slow one waits for a
-// timeout or for a full pass.
+// timeout or for a full scan.
 type step struct {
 	who, what   string
 	fault, slow bool
@@ -27,7 +27,7 @@ func (m *model) next(w *world, out emit) {
 	m.cancel(w, out)
 	for i := range m.Owners {
 		if m.Deliver {
-			m.courier(w, i, out)
+			m.deliverer(w, i, out)
 		} else {
 			m.owner(w, i, out)
 		}
@@ -38,7 +38,7 @@ func (m *model) next(w *world, out emit) {
 	m.surroundings(w, out)
 }
 
-// surroundings are time, the network, and rows that expire.
+// surroundings adds the steps of time, of the network, and of rows that expire.
 func (m *model) surroundings(w *world, out emit) {
 	for i, l := range w.late {
 		if l == (lateOp{}) {
@@ -79,8 +79,8 @@ func (m *model) surroundings(w *world, out emit) {
 	m.gap(w, out)
 }
 
-// delivering keeps time from passing while a call of a deliver lambda is under way, which no row would
-// refuse later.
+// delivering reports whether a call of a deliver lambda is under way. Time stands still meanwhile, because no
+// row would refuse the call later.
 func (m *model) delivering(w *world) bool {
 	if !m.Deliver {
 		return false
@@ -137,9 +137,9 @@ func (w *world) underWay(part, at uint8) bool {
 	return false
 }
 
-// settled says what retention stands for: full passes have dropped what lay behind now and held that task,
-// no copy of it is in the buffer or in flight, and no process is in the middle of something that it began
-// before.
+// settled reports whether the retention is over: full scans have dropped what lay behind now and held that
+// task, no copy of it is in the buffer or in flight, and no process is in the middle of something that it
+// began before.
 func (m *model) settled(w *world) bool {
 	life, t := w.task.life, &w.task
 	for p := range w.rows {

@@ -1,6 +1,7 @@
 package protocol
 
-// arrive takes a task out of the buffer: puts its row, then looks whether it was overtaken.
+// arrive takes a task out of the buffer: it puts the wake-up row, then reads whether the task was cancelled
+// or ended before.
 func (m *model) arrive(w *world, out emit) {
 	const who = "consumer"
 	v := *w

@@ -79,7 +79,7 @@ func (m *model) call(w *world, i int, out emit) {
 	}
 }
 
-// callBy is the dispatcher that a call is.
+// callBy stands for a call that dispatches its own task.
 const callBy = 8
 
 func (m *model) mayBegin(w *world, i int) bool {
@@ -227,7 +227,7 @@ func (m *model) callStored(w *world, i int) {
 	}
 }
 
-// answer says what the task row says: duplicate of one's own task, or that the key is another's.
+// answer answers by the task row: the same task is a duplicate, and another one has the key.
 func (m *model) answer(w *world, i int) {
 	life := m.Calls[i].Life
 	if w.task.life == life {
@@ -259,7 +259,7 @@ func (m *model) pushes(w *world, t taskRow, who string, out emit, done func(*wor
 	}
 }
 
-// start is the begin of an attempt: of the task row as it was just written.
+// start begins an attempt of the task row as it was just written.
 func (w *world) start(k int) {
 	t := &w.task
 	w.workers[k] = proc{pc: workerRuns, task: taskRow{attempt: t.attempt, life: t.life}}

@@ -123,7 +123,7 @@ func (w *world) end(life uint8) {
 	mark(&w.cancels)
 }
 
-// ends replaces the task row by its end and deletes the wake-up row that it names.
+// ends replaces the task row by an ended one and deletes the wake-up row that it names.
 func (m *model) ends(w *world) {
 	t := &w.task
 	*t = taskRow{state: ended, seq: t.seq + 1, part: t.part, at: t.at, wseq: t.wseq, life: t.life}

@@ -1,8 +1,7 @@
 package protocol
 
-// gap ends all processes for longer than ended rows are kept: an ended row has expired, and nobody has made a
-// pass before it did. A wake-up row that is left may be of a task that ran. What is on its way to the store
-// is still applied, or lost.
+// gap ends all processes for longer than ended rows are kept: an ended row has expired before a full scan. A
+// wake-up row that is left may be of a task that ran. Writes in flight are still applied, or lost.
 func (m *model) gap(w *world, out emit) {
 	if w.left.gaps == 0 {
 		return
@@ -41,8 +40,8 @@ func (m *model) gap(w *world, out emit) {
 	out(&v, step{who: "time", what: "all processes are gone, for longer than ended rows are kept", fault: true})
 }
 
-// outlived marks a row that is older than a gap: old, and doubtful if its task may have been dispatched
-// before, which it tells by its own times.
+// outlived marks a row that is older than a gap as old, and as doubtful if the row's times show that its task
+// may have been dispatched before the gap.
 func (m *model) outlived(w *world, r *wakeRow, at uint8) {
 	if r.seq == 0 {
 		return
@@ -53,8 +52,8 @@ func (m *model) outlived(w *world, r *wakeRow, at uint8) {
 	}
 }
 
-// setsAside keeps the task of a doubtful row where a person finds it. The row is deleted after that, as it
-// was seen.
+// setsAside keeps the task of a doubtful row among the rejected ones, and then deletes the row as it was
+// seen.
 func (m *model) setsAside(w *world, o int, out emit) {
 	v := *w
 	self := &v.owners[o]

@@ -21,7 +21,7 @@ const (
 	CarriesSeq                     // a move's wake-up row carries the seq of the task row to come
 	FreshLife                      // the first seq of a key is above every seq of an earlier life
 	AbsentFires                    // a row with the task in it and no task row is fired
-	BareAbsentGoes                 // a bare row without a task row is a remnant
+	BareAbsentGoes                 // a bare row without a task row is a leftover row
 	FirstHoldsTask                 // the first row of a keyed or immediate task holds the task
 	EndedStays                     // an ended row outlives what could ask for another start
 	SweepInOne                     // the embedded sweep removes both rows in one batch
@@ -51,7 +51,7 @@ var ruleTexts = [RulesEnd]string{
 	CarriesSeq:         "2c the wake-up row of a move carries the seq of the task row to come",
 	FreshLife:          "2d the first seq of a key is above every seq of an earlier life",
 	AbsentFires:        "3a a row with the task in it and no task row is fired, not dropped",
-	BareAbsentGoes:     "3b a bare row without a task row is a remnant and goes",
+	BareAbsentGoes:     "3b a bare row without a task row is a leftover row and goes",
 	FirstHoldsTask:     "3c the first row of a keyed or immediate task holds the task",
 	EndedStays:         "4a an ended row outlives what could ask for another start",
 	SweepInOne:         "4b the embedded sweep removes both rows in one batch",
@@ -100,7 +100,7 @@ const (
 // gone stands for a dispatcher that has crashed since.
 const gone = 9
 
-// What a wake-up row holds.
+// Kinds of wake-up rows, by what they hold.
 const (
 	bare     uint8 = iota + 1
 	holds          // a scheduled task; of a deliver lambda: not acquired
@@ -260,19 +260,19 @@ func (m *model) lazyDelete(w *world, part, at, seq uint8) {
 	w.addLate(lateOp{part: part, at: at, row: wakeRow{seq: seq}}) // without room it is lost, as it may be anyway
 }
 
-// verdict is what a reader concludes from a wake-up row and the task row it read after it.
-type verdict uint8
+// conclusion is what a wake-up row and the task row that was read after it mean together.
+type conclusion uint8
 
 const (
-	leave  verdict = iota // nothing is certain: the next pass looks again
-	fire                  // not dispatched: put the task row if absent
-	follow                // the task row says what is to be done
-	drop                  // a remnant: delete it, as it was seen
-	doubt                 // it may be of a task that ran: set it aside
+	leave  conclusion = iota // nothing is certain: the next full scan looks again
+	fire                     // not dispatched: put the task row if absent
+	follow                   // the task row says what is to be done
+	drop                     // a leftover row: delete it, as it was seen
+	doubt                    // it may be of a task that ran: set it aside
 )
 
-// conclude is the table of docs/protocol.md.
-func (m *model) conclude(part, at uint8, row wakeRow, t taskRow) verdict {
+// conclude decides by the table of docs/protocol.md.
+func (m *model) conclude(part, at uint8, row wakeRow, t taskRow) conclusion {
 	switch {
 	case t.state == absent && row.kind == bare:
 		if m.has(BareAbsentGoes) {

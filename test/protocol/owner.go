@@ -7,7 +7,7 @@ const (
 	ownerDrops // what was set aside
 )
 
-// owner looks at a row of a partition, decides, writes and sends. Two of them look at everything at once.
+// owner reads a row of a partition, decides, writes and sends. Two owners may do so at once.
 func (m *model) owner(w *world, o int, out emit) {
 	who := ownerNames[o]
 	p := &w.owners[o]
@@ -64,8 +64,8 @@ func (m *model) look(w *world, o int, out emit) {
 	}
 }
 
-// slow reports whether a look at the task waits for a timeout or a full pass: where no process has it in
-// memory with its next step, and nothing else tells of it. Only prompt scenarios ask.
+// slow reports whether the next read of the task waits for a timeout or a full scan: no process has the task
+// in memory with its next step, and no hint tells of it. Only scenarios that check Late need it.
 func (m *model) slow(w *world) bool {
 	switch w.task.state {
 	case enqueued:
@@ -81,18 +81,18 @@ func (m *model) ownerDecides(w *world, o int, out emit) {
 	self := &v.owners[o]
 	who := ownerNames[o]
 	row, t := self.row, w.task
-	verdict := m.conclude(self.part, self.at, row, t)
+	conclusion := m.conclude(self.part, self.at, row, t)
 	switch {
-	case verdict == drop:
+	case conclusion == drop:
 		m.lazyDelete(&v, self.part, self.at, row.seq)
 		*self = proc{}
-		out(&v, step{who: who, what: "reads the task row, and deletes the wake-up row as a remnant"})
-	case verdict == doubt:
+		out(&v, step{who: who, what: "reads the task row, and deletes the leftover wake-up row"})
+	case conclusion == doubt:
 		m.setsAside(w, o, out)
-	case verdict == fire:
+	case conclusion == fire:
 		self.pc = ownerWrites
 		out(&v, step{who: who, what: "reads that there is no task row"})
-	case verdict == follow && m.actsOn(w):
+	case conclusion == follow && m.actsOn(w):
 		if m.costsResend(w) {
 			if w.left.resends == 0 {
 				break
@@ -104,7 +104,7 @@ func (m *model) ownerDecides(w *world, o int, out emit) {
 		out(&v, step{who: who, what: "reads the task row, and has to act on it"})
 		return
 	}
-	if verdict == leave || verdict == follow {
+	if conclusion == leave || conclusion == follow {
 		v := *w
 		v.owners[o] = proc{}
 		out(&v, step{who: who, what: "reads the task row, and leaves both"})
@@ -158,7 +158,7 @@ func (m *model) ownerWrites(w *world, o int, out emit) {
 			what := "finds a task row in its way, which lives"
 			if m.conclude(self.part, self.at, row, w.task) == drop {
 				m.lazyDelete(&v, self.part, self.at, row.seq)
-				what = "finds a task row in its way, and deletes the wake-up row as a remnant"
+				what = "finds a task row in its way, and deletes the leftover wake-up row"
 			}
 			if m.conclude(self.part, self.at, row, w.task) == follow {
 				self.pc = ownerReadsTask // in flight from now on: known by its task row

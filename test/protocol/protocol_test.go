@@ -55,7 +55,7 @@ func TestWithoutRule(t *testing.T) {
 		{protocol.CarriesSeq, "retry: within moments, hsc where", protocol.NoWakeup},
 		{protocol.FreshLife, "key: taken again", protocol.NoWakeup},
 		{protocol.AbsentFires, "dispatch", protocol.Loss},
-		{protocol.BareAbsentGoes, "embedded", protocol.Remnant},
+		{protocol.BareAbsentGoes, "embedded", protocol.Leftover},
 		{protocol.FirstHoldsTask, "near", protocol.NoWakeup},
 		{protocol.EndedStays, "repeated", protocol.StartAfterEnd},
 		{protocol.SweepInOne, "embedded", protocol.StartAfterEnd},
@@ -103,7 +103,7 @@ func TestAsFirstWritten(t *testing.T) {
 	broken := map[string]protocol.Property{
 		"key: taken again": protocol.NoWakeup,
 		"key: moved":       protocol.NoWakeup,
-		"embedded":         protocol.Remnant,
+		"embedded":         protocol.Leftover,
 	}
 	for prefix, want := range broken {
 		s := scenario(t, prefix)

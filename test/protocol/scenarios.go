@@ -1,7 +1,7 @@
 package protocol
 
-// Scenarios are small, each about one thing: together they have every process, fault and race that the page
-// speaks of.
+// Scenarios are small, each about one thing: together they have every process, fault and race of
+// docs/protocol.md.
 func Scenarios(long bool) []Scenario {
 	all := []Scenario{
 		{

@@ -19,8 +19,8 @@ const (
 	FalseAnswer       Property = "a task that lives is said not to be there"
 	Twice             Property = "a task of a deliver lambda is sent twice, though nothing crashed"
 	NeverEnds         Property = "once faults stop, a task does not come to its end"
-	Remnant           Property = "once faults stop, a wake-up row stays for ever"
-	Late              Property = "once faults stop, a task waits for a timeout or a full pass"
+	Leftover          Property = "once faults stop, a wake-up row stays for ever"
+	Late              Property = "once faults stop, a task waits for a timeout or a full scan"
 )
 
 // Call is one Schedule call.
@@ -70,7 +70,7 @@ func (m *model) first() world {
 	return w
 }
 
-// check is the part of the properties that a state shows by itself.
+// check returns the property that a state breaks by itself, empty for none.
 func (m *model) check(w *world) Property {
 	if w.bad != "" || m.Deliver {
 		return w.bad
@@ -127,7 +127,7 @@ type search struct {
 	steps  int
 }
 
-// StatesMax bounds a search; one that meets it is no search of everything, and panics.
+// StatesMax bounds a search. A search that reaches it is not exhaustive, and panics.
 const StatesMax = 6_000_000
 
 // Search looks at every state that a scenario can reach under the rules, and stops at the first that breaks
@@ -190,14 +190,14 @@ func (p *proc) order() uint64 {
 	return h
 }
 
-// settles looks at every state whether what must come can still come without a fault.
+// settles checks that from every state the end can still be reached without a fault.
 func (x *search) settles() Result {
 	all := func(*edge) bool { return true }
 	if n := x.stuck(all, x.m.isEnd); n >= 0 {
 		return x.result(NeverEnds, n)
 	}
 	if n := x.stuck(all, isClean); n >= 0 {
-		return x.result(Remnant, n)
+		return x.result(Leftover, n)
 	}
 	if x.m.Prompt {
 		if n := x.stuck(func(e *edge) bool { return !e.slow }, x.m.isEnd); n >= 0 {
@@ -215,8 +215,8 @@ func isClean(w *world) bool {
 	return w.rows == [partsMax][placesMax]wakeRow{} && w.late == [lateMax]lateOp{}
 }
 
-// stuck is the first state from which the steps that pass lead to no good one; -1 when there is none.
-func (x *search) stuck(pass func(*edge) bool, good func(*world) bool) int32 {
+// stuck returns the first state from which the allowed steps lead to no good one; -1 when there is none.
+func (x *search) stuck(allowed func(*edge) bool, good func(*world) bool) int32 {
 	begin := make([]int32, len(x.worlds)+1)
 	for i := range x.edges {
 		begin[x.edges[i].to+1]++
@@ -243,7 +243,7 @@ func (x *search) stuck(pass func(*edge) bool, good func(*world) bool) int32 {
 		to := queue[len(queue)-1]
 		queue = queue[:len(queue)-1]
 		for _, i := range into[begin[to]:begin[to+1]] {
-			if e := &x.edges[i]; !ok[e.from] && pass(e) {
+			if e := &x.edges[i]; !ok[e.from] && allowed(e) {
 				ok[e.from] = true
 				queue = append(queue, e.from)
 			}
@@ -265,7 +265,7 @@ func (x *search) result(p Property, at int32) Result {
 	return r
 }
 
-// trace tells how a state is reached: the steps are made again, since only states are kept.
+// trace returns the steps that lead to a state. It makes them again, because only states are kept.
 func (x *search) trace(at int32) []string {
 	var path []int32
 	for n := at; n >= 0; n = x.parent[n] {
@@ -290,7 +290,8 @@ var (
 	stateNames = [...]string{"absent", "scheduled", "enqueued", "claimed", "retriable", "waiting", "ended"}
 )
 
-// show is a state in a line: place@seq of each wake-up row, the task row, the messages and what is in flight.
+// show writes a state in a line: place@seq of each wake-up row, the task row, the messages and what is in
+// flight.
 func show(w *world) string {
 	var b strings.Builder
 	for p := range w.rows {

@@ -59,7 +59,7 @@ func (m *model) worker(w *world, k int, out emit) {
 	}
 }
 
-// mine is what a worker knows of its attempt.
+// mine returns what a worker knows of its attempt.
 func (t *taskRow) mine() taskRow { return taskRow{attempt: t.attempt, life: t.life} }
 
 func (m *model) claim(w *world, k int, out emit) {
@@ -162,7 +162,7 @@ func (m *model) hscWrites(w *world, k int, out emit) {
 	}
 }
 
-// moveRow is the bare wake-up row of a move.
+// moveRow returns the bare wake-up row of a move.
 func (m *model) moveRow(t *taskRow) wakeRow {
 	row := wakeRow{seq: t.seq + 1, kind: bare, life: t.life}
 	if !m.has(CarriesSeq) {

@@ -238,6 +238,9 @@ func TestUnreachable(t *testing.T) {
 // version of it, and with one that is too old.
 func TestMirrors(t *testing.T) {
 	t.Parallel()
+	if testing.Short() {
+		t.Skip("runs terraform")
+	}
 	for _, c := range []struct {
 		version        string
 		missing, other bool

@@ -20,34 +20,56 @@ const (
 	waitMax    = 20 * time.Second
 )
 
+var suite = map[string]func(*testing.T, *subject){
+	"SentIsReceived":          sentIsReceived,
+	"ManyAtOnce":              manyAtOnce,
+	"DeletedIsGone":           deletedIsGone,
+	"UndeletedComesAgain":     undeletedComesAgain,
+	"RetryAtOnceAndLater":     retryAtOnceAndLater,
+	"Delay":                   delay,
+	"TooLarge":                tooLarge,
+	"ReceiveEndsWithContext":  receiveEndsWithContext,
+	"ReceiveWaits":            receiveWaits,
+	"CloseEndsReceive":        closeEndsReceive,
+	"NothingToDoIsNoRequests": nothingToDo,
+}
+
 // Run runs the suite. open returns an empty buffer with the visibility timeout Visibility and a BodyBytesMax
 // of at least 4 KiB; the suite closes it. The suite takes some seconds of real time, in parallel.
 func Run(t *testing.T, open func(t *testing.T) buffer.Buffer) {
 	t.Helper()
-	for name, test := range map[string]func(*testing.T, *subject){
-		"SentIsReceived":          sentIsReceived,
-		"ManyAtOnce":              manyAtOnce,
-		"DeletedIsGone":           deletedIsGone,
-		"UndeletedComesAgain":     undeletedComesAgain,
-		"RetryAtOnceAndLater":     retryAtOnceAndLater,
-		"Delay":                   delay,
-		"TooLarge":                tooLarge,
-		"ReceiveEndsWithContext":  receiveEndsWithContext,
-		"ReceiveWaits":            receiveWaits,
-		"CloseEndsReceive":        closeEndsReceive,
-		"NothingToDoIsNoRequests": nothingToDo,
-	} {
+	for name, test := range suite {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			b := open(t)
-			t.Cleanup(func() {
-				if err := b.Close(); err != nil {
-					t.Error(err)
-				}
-			})
-			test(t, &subject{b, t})
+			runOn(t, open, test)
 		})
 	}
+}
+
+// RunIn is Run with each case in a bubble of its own, made by synctest.Test: clock.Real is virtual there. It
+// is for a buffer whose service is in memory.
+func RunIn(t *testing.T, bubble func(*testing.T, func(*testing.T)), open func(t *testing.T) buffer.Buffer) {
+	t.Helper()
+	for name, test := range suite {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			bubble(t, func(t *testing.T) {
+				t.Helper()
+				runOn(t, open, test)
+			})
+		})
+	}
+}
+
+func runOn(t *testing.T, open func(t *testing.T) buffer.Buffer, test func(*testing.T, *subject)) {
+	t.Helper()
+	b := open(t)
+	t.Cleanup(func() {
+		if err := b.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	test(t, &subject{b, t})
 }
 
 type subject struct {

@@ -2,6 +2,7 @@ package mem_test
 
 import (
 	"testing"
+	"testing/synctest"
 
 	"go.uber.org/goleak"
 
@@ -14,7 +15,7 @@ import (
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 func TestConformance(t *testing.T) {
-	buffertest.Run(t, func(*testing.T) buffer.Buffer {
+	buffertest.RunIn(t, synctest.Test, func(*testing.T) buffer.Buffer {
 		return mem.New(clock.Real(), mem.Config{Visibility: buffertest.Visibility, BodyBytesMax: 4096})
 	})
 }

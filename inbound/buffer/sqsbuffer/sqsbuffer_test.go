@@ -53,7 +53,7 @@ func TestConformanceOnElasticMQ(t *testing.T) {
 
 func TestConformanceOnTheStandIn(t *testing.T) {
 	t.Parallel()
-	buffertest.Run(t, func(t *testing.T) buffer.Buffer {
+	buffertest.RunIn(t, synctest.Test, func(t *testing.T) buffer.Buffer {
 		t.Helper()
 		service := fakesqs.New(fakesqs.Config{Seed: 1, Attempts: 5})
 		b := open(t, service, "test")

@@ -30,7 +30,7 @@ the tests that the patch names: they have to fail.
 
 `
 
-// quickMax is how long the tests of a mutant take that is caught soon.
+// quickMax is the longest time of the tests of a mutant that counts as caught soon.
 const quickMax = 10 * time.Second
 
 type options struct {
@@ -192,7 +192,7 @@ func runAll(ctx context.Context, r *mutants.Runner, chosen []mutants.Mutant, par
 	_ = group.Wait() // nobody returns an error
 }
 
-// byPackages are the tests of the mutants, each once, those that are compiled together in one list.
+// byPackages returns the tests of the mutants, each once, with those that are compiled together in one list.
 func byPackages(chosen []mutants.Mutant) map[string][]mutants.Test {
 	lists, seen := map[string][]mutants.Test{}, map[string]bool{}
 	for i := range chosen {

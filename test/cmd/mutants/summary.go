@@ -9,7 +9,7 @@ import (
 	"github.com/kinesin-io/kinesin/test/mutants"
 )
 
-// summary prints what becomes of each mutant, and counts.
+// summary prints the status of each mutant, and counts them.
 type summary struct {
 	out io.Writer
 
@@ -46,7 +46,7 @@ func (s *summary) checked(m *mutants.Mutant, err error) {
 func (s *summary) ran(m *mutants.Mutant, r mutants.Result) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	switch r.Verdict {
+	switch r.Status {
 	case mutants.Caught:
 		s.passed, s.took = s.passed+1, s.took+r.Took
 		if r.Took < quickMax {

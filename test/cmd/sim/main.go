@@ -1,7 +1,7 @@
 // Command sim runs seeds of the simulation in test/sim, each in a process of its own, as many at a time as
-// there are processors. It checks that a seed runs the same way twice and that the faults and states it means
-// to show did come about; what fails it shrinks, and says how to run it again. The last line is "N passed, M
-// failed". See make test/sim.
+// there are processors. It checks that a seed runs the same way twice and that all faults and states that the
+// simulation is about did occur. It shrinks a failure, and prints how to run it again. The last line is "N
+// passed, M failed". See make test/sim.
 package main
 
 import (

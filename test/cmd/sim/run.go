@@ -27,14 +27,14 @@ type config struct {
 	binary         string
 }
 
-// verdict is what became of a seed.
-type verdict struct {
+// seedResult is what became of a seed.
+type seedResult struct {
 	sim.Result
 
 	output string // of a process that failed otherwise, and the trace when it was asked for
 }
 
-func (v *verdict) failed() bool { return len(v.Breaches) > 0 }
+func (v *seedResult) failed() bool { return len(v.Breaches) > 0 }
 
 func (c *config) run() (passed, failed int, err error) {
 	dir, err := os.MkdirTemp("", "kinesin-sim-")
@@ -75,7 +75,7 @@ func (c *config) run() (passed, failed int, err error) {
 // manySeeds is how many seeds have to show everything that the simulation is about.
 const manySeeds = 500
 
-// missing names what did not happen.
+// missing returns the names of the wanted faults and states that did not occur.
 func missing(seen map[string]int) []string {
 	var none []string
 	for _, what := range sim.Wanted() {
@@ -87,12 +87,12 @@ func missing(seen map[string]int) []string {
 	return none
 }
 
-// partial says that only a part of each plan is run.
+// partial reports whether only a part of each plan is run.
 func (c *config) partial() bool { return c.faults != "all" || c.orders != "all" }
 
 // all runs all seeds, some of them twice.
-func (c *config) all() <-chan verdict {
-	seeds, out := make(chan uint64), make(chan verdict)
+func (c *config) all() <-chan seedResult {
+	seeds, out := make(chan uint64), make(chan seedResult)
 	go func() {
 		defer close(seeds)
 		for i := range c.count {
@@ -121,7 +121,7 @@ func (c *config) all() <-chan verdict {
 }
 
 // one runs a seed in a process of its own.
-func (c *config) one(seed uint64, faults, orders string, trace bool) verdict {
+func (c *config) one(seed uint64, faults, orders string, trace bool) seedResult {
 	ctx, cancel := context.WithTimeout(context.Background(), c.within)
 	defer cancel()
 	cmd := exec.CommandContext(ctx, c.binary, "-test.run", "^TestSeed$", "-seed", fmt.Sprint(seed), "-faults", faults, "-orders", orders, fmt.Sprintf("-trace=%v", trace))
@@ -129,7 +129,7 @@ func (c *config) one(seed uint64, faults, orders string, trace bool) verdict {
 	var out bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &out, &out
 	err := cmd.Run()
-	v := verdict{}
+	v := seedResult{}
 	line, rest, _ := bytes.Cut(out.Bytes(), []byte("\n"))
 	if jsonErr := json.Unmarshal(line, &v.Result); jsonErr != nil {
 		v.Seed = seed
@@ -141,7 +141,7 @@ func (c *config) one(seed uint64, faults, orders string, trace bool) verdict {
 	return v
 }
 
-// outputBytesMax is how much is shown of what a process says that failed.
+// outputBytesMax bounds how much is shown of the output of a process that failed.
 const outputBytesMax = 20_000
 
 func tail(text string) string {

@@ -9,9 +9,9 @@ import (
 // trialsMax bounds how often a failure is tried again to shrink it.
 const trialsMax = 200
 
-// explain prints what was wrong with a seed, with as few faults and orders as show it, and how to run it
-// again.
-func (c *config) explain(v *verdict) {
+// explain prints what is wrong with a seed, the fewest faults and orders found that show it, and how to run
+// it again.
+func (c *config) explain(v *seedResult) {
 	fmt.Printf("seed %d failed:\n  %s\n", v.Seed, strings.Join(v.Breaches, "\n  "))
 	if v.Hash == "" {
 		fmt.Printf("%s\nRun it again: make test/sim SEEDS=1 SEED=%d\n", v.output, v.Seed)
@@ -66,7 +66,7 @@ func upTo(n int) []int {
 	return all
 }
 
-// list is numbers as -faults and -orders take them.
+// list writes numbers as -faults and -orders take them.
 func list(numbers []int) string {
 	if len(numbers) == 0 {
 		return ","

@@ -68,7 +68,7 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" | 
 {{- end -}}
 
 {{/* Seconds from the deletion of a pod until it is killed: what goes on as before, the hand-over of its
-     partitions (8 s at most), the calls in hand, and a margin. */}}
+     partitions (8 s at most), the calls in flight, and a margin. */}}
 {{- define "kinesin.graceSeconds" -}}
 {{- $before := 0 -}}
 {{- if include "kinesin.called" . -}}{{- $before = int .root.Values.preStopSeconds -}}{{- end -}}

@@ -1,12 +1,12 @@
 package protocol
 
 const (
-	courierAcquires uint8 = iota + 1
-	courierSends
-	courierDeletes
+	delivererAcquires uint8 = iota + 1
+	delivererSends
+	delivererDeletes
 )
 
-func (m *model) courier(w *world, o int, out emit) {
+func (m *model) deliverer(w *world, o int, out emit) {
 	who := ownerNames[o]
 	p := &w.owners[o]
 	v := *w
@@ -16,31 +16,31 @@ func (m *model) courier(w *world, o int, out emit) {
 		for part := range m.Parts {
 			for at := uint8(0); at <= w.now; at++ {
 				row := w.rows[part][at]
-				if row.seq == 0 || row.kind == acquired && m.inHand(w, uint8(part), at) {
+				if row.seq == 0 || row.kind == acquired && m.isAcquired(w, uint8(part), at) {
 					continue
 				}
 				v := *w
-				v.owners[o] = proc{pc: courierAcquires, part: uint8(part), at: at, row: row}
+				v.owners[o] = proc{pc: delivererAcquires, part: uint8(part), at: at, row: row}
 				out(&v, step{who: who, what: "reads a wake-up row"})
 			}
 		}
 		return
-	case courierAcquires:
+	case delivererAcquires:
 		if w.rows[p.part][p.at] != p.row {
 			*self = proc{}
 			out(&v, step{who: who, what: "finds that another has acquired the task"})
 			return
 		}
 		v.rows[p.part][p.at] = wakeRow{seq: p.row.seq + 1, kind: acquired}
-		self.pc, self.row = courierSends, v.rows[p.part][p.at]
+		self.pc, self.row = delivererSends, v.rows[p.part][p.at]
 		out(&v, step{who: who, what: "acquires the task"})
-	case courierSends:
+	case delivererSends:
 		if v.delivered++; v.delivered > 1 && v.crashed == 0 {
 			v.bad = Twice
 		}
-		self.pc = courierDeletes
+		self.pc = delivererDeletes
 		out(&v, step{who: who, what: "sends the task"})
-	case courierDeletes:
+	case delivererDeletes:
 		m.deleteWakeup(&v, p.part, p.at, p.row.seq)
 		v.end(0)
 		*self = proc{}
@@ -55,10 +55,10 @@ func (m *model) courier(w *world, o int, out emit) {
 	}
 }
 
-// inHand reports whether a process that lives has acquired the row.
-func (m *model) inHand(w *world, part, at uint8) bool {
+// isAcquired reports whether a process that lives has acquired the row.
+func (m *model) isAcquired(w *world, part, at uint8) bool {
 	for _, p := range w.owners {
-		if p.pc > courierAcquires && p.part == part && p.at == at && p.row == w.rows[part][at] {
+		if p.pc > delivererAcquires && p.part == part && p.at == at && p.row == w.rows[part][at] {
 			return true
 		}
 	}

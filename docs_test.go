@@ -1,0 +1,106 @@
+package kinesin
+
+import (
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"io/fs"
+	"maps"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+)
+
+// TestEveryNameIsDocumented checks that the README or a page of docs has every metric and every option of the
+// SDK, as code. The test of that name in cmd/kinesin/cli checks commands and flags.
+func TestEveryNameIsDocumented(t *testing.T) {
+	code := documentedCode(t)
+	for kind, names := range map[string][]string{"metric": metricNames(t), "option of the SDK": optionNames(t)} {
+		if len(names) < 30 {
+			t.Errorf("only %d names found: %s %v", len(names), kind, names)
+		}
+		for _, name := range names {
+			if !regexp.MustCompile(`\b` + name + `\b`).MatchString(code) {
+				t.Errorf("%s %s is in no page of docs and not in the README", kind, name)
+			}
+		}
+	}
+}
+
+// documentedCode returns the code spans and code blocks of the documentation.
+func documentedCode(t *testing.T) string {
+	t.Helper()
+	pages, err := filepath.Glob("docs/*.md")
+	if err != nil || len(pages) < 10 {
+		t.Fatalf("%d pages found: %v", len(pages), err)
+	}
+	var code []string
+	for _, page := range append(pages, "README.md") {
+		text, err := os.ReadFile(page)
+		if err != nil {
+			t.Fatal(err)
+		}
+		code = append(code, regexp.MustCompile("(?s)```.*?```|`[^`]+`").FindAllString(string(text), -1)...)
+	}
+	return strings.Join(code, "\n")
+}
+
+// metricNames returns the names of metrics in the code of the server: every string that looks like one.
+func metricNames(t *testing.T) []string {
+	t.Helper()
+	isMetric := regexp.MustCompile(`^kinesin_[a-z0-9_]+$`)
+	names := map[string]bool{}
+	for _, dir := range []string{"server", "internal", "partition", "store", "queue", "inbound", "scheduler", "dispatcher", "hsc"} {
+		eachFile(t, dir, func(file *ast.File) {
+			ast.Inspect(file, func(n ast.Node) bool {
+				if text, ok := n.(*ast.BasicLit); ok && text.Kind == token.STRING {
+					if name, err := strconv.Unquote(text.Value); err == nil && isMetric.MatchString(name) {
+						names[name] = true
+					}
+				}
+				return true
+			})
+		})
+	}
+	return slices.Sorted(maps.Keys(names))
+}
+
+// optionNames returns the exported functions of the SDK's packages that return an option.
+func optionNames(t *testing.T) []string {
+	t.Helper()
+	names := map[string]bool{}
+	eachFile(t, "sdk", func(file *ast.File) {
+		for _, decl := range file.Decls {
+			f, ok := decl.(*ast.FuncDecl)
+			if !ok || f.Recv != nil || !f.Name.IsExported() || f.Type.Results.NumFields() != 1 {
+				continue
+			}
+			if result, ok := f.Type.Results.List[0].Type.(*ast.Ident); ok && (strings.HasSuffix(result.Name, "Option") || result.Name == "Match") {
+				names[f.Name.Name] = true
+			}
+		}
+	})
+	return slices.Sorted(maps.Keys(names))
+}
+
+// eachFile parses the Go files below a folder that are no tests.
+func eachFile(t *testing.T, dir string, visit func(file *ast.File)) {
+	t.Helper()
+	err := filepath.WalkDir(dir, func(path string, entry fs.DirEntry, err error) error {
+		if err != nil || entry.IsDir() || !strings.HasSuffix(path, ".go") || strings.HasSuffix(path, "_test.go") {
+			return err
+		}
+		file, err := parser.ParseFile(token.NewFileSet(), path, nil, parser.SkipObjectResolution)
+		if err == nil {
+			visit(file)
+		}
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+}
