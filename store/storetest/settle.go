@@ -5,7 +5,9 @@ import (
 	"errors"
 	"fmt"
 	"testing"
+	"time"
 
+	"github.com/kinesin-io/kinesin/internal/clock"
 	"github.com/kinesin-io/kinesin/store"
 	"github.com/kinesin-io/kinesin/task"
 )
@@ -63,7 +65,7 @@ func testSettle(t *testing.T, f *fixture) {
 				sub := f.begin(t, c.before...)
 				faulty := NewFaulty(f.d)
 				faulty.Fail(c.op.Kind, 1, 1, how)
-				s := store.New(faulty, store.Config{})
+				s := store.New(faulty, hasty)
 				if results, err := s.Apply(f.Context(), []store.Op{c.op}); err != nil || results[0] != nil {
 					t.Fatalf("got %v, %v, want applied", results, err)
 				}
@@ -79,7 +81,7 @@ func testSettle(t *testing.T, f *fixture) {
 			f.begin(t, c.before...)
 			faulty := NewFaulty(f.d)
 			faulty.Fail(c.op.Kind, 1, 1, NotApplied)
-			s := store.New(&interloper{Driver: faulty, writes: c.beaten}, store.Config{})
+			s := store.New(&interloper{Driver: faulty, writes: c.beaten}, hasty)
 			results, err := s.Apply(f.Context(), []store.Op{c.op})
 			if err != nil || !errors.Is(results[0], store.ErrConflict) {
 				t.Fatalf("got %v, %v, want a conflict", results, err)
@@ -168,7 +170,7 @@ func testSettleLostWakeup(t *testing.T, f *fixture) {
 				if how == AppliedButErrored {
 					between = append(between, put(store.DeleteWakeup, mine))
 				}
-				s := store.New(&interloper{Driver: faulty, writes: between}, store.Config{})
+				s := store.New(&interloper{Driver: faulty, writes: between}, hasty)
 				results, err := s.Apply(sub.Context(), []store.Op{put(store.PutWakeup, mine)})
 				if err != nil || results[0] != nil {
 					t.Errorf("got %v, %v, want applied", results, err)
@@ -180,6 +182,15 @@ func testSettleLostWakeup(t *testing.T, f *fixture) {
 		}
 	}
 }
+
+// noPauses is the machine's clock without pauses: a Store settles by tries, whatever the time between them.
+type noPauses struct{ clock.Clock }
+
+// NewTimer implements clock.Clock.
+func (c noPauses) NewTimer(time.Duration) clock.Timer { return c.Clock.NewTimer(0) }
+
+// hasty configures a Store that settles without pauses.
+var hasty = store.Config{Clock: noPauses{clock.Real()}}
 
 var faultNames = []string{"NotApplied", "AppliedButErrored"}
 
@@ -234,7 +245,7 @@ func testSettleAfterRowInPlace(t *testing.T, f *fixture) {
 				faulty.Fail(kind, 1, 1, how)
 				mine := one
 				mine.Worker = "mine"
-				results, err := store.New(faulty, store.Config{}).Apply(t.Context(), store.FirstWithRow(mine))
+				results, err := store.New(faulty, hasty).Apply(t.Context(), store.FirstWithRow(mine))
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -257,7 +268,7 @@ func (f *fixture) settleChain(t *testing.T, before, ops []store.Op, i int, how F
 		if second && i+1 < len(ops) {
 			faulty.Fail(ops[i+1].Kind, 1, 1, NotApplied)
 		}
-		results, err := store.New(faulty, store.Config{}).Apply(t.Context(), ops)
+		results, err := store.New(faulty, hasty).Apply(t.Context(), ops)
 		for j := range results {
 			if err != nil || results[j] != nil {
 				t.Fatalf("op %d: got %v, %v, want applied", j, results, err)
@@ -278,7 +289,7 @@ func (f *fixture) settleChain(t *testing.T, before, ops []store.Op, i int, how F
 func (f *fixture) settleLateChain(t *testing.T, before, ops []store.Op) {
 	t.Helper()
 	f.begin(t, before...)
-	results, err := store.New(&late{Driver: f.d}, store.Config{}).Apply(t.Context(), ops)
+	results, err := store.New(&late{Driver: f.d}, hasty).Apply(t.Context(), ops)
 	for j := range results {
 		if err != nil || results[j] != nil {
 			t.Fatalf("op %d: got %v, %v, want applied", j, results, err)
@@ -313,7 +324,7 @@ func (f *fixture) settleBeaten(t *testing.T, before, ops, beaten []store.Op, at 
 	sub := f.begin(t, before...)
 	faulty := NewFaulty(f.d)
 	faulty.Fail(ops[0].Kind, 1, 1, NotApplied)
-	results, err := store.New(&interloper{Driver: faulty, writes: beaten}, store.Config{}).Apply(t.Context(), ops)
+	results, err := store.New(&interloper{Driver: faulty, writes: beaten}, hasty).Apply(t.Context(), ops)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -337,7 +348,7 @@ func (f *fixture) settleUnknownChain(t *testing.T, before, ops []store.Op) {
 		faulty := NewFaulty(f.d)
 		faulty.Fail(ops[0].Kind, 1, 1, how)
 		faulty.FailReads(1 << 20)
-		results, err := store.New(skipping{faulty}, store.Config{}).Apply(t.Context(), ops)
+		results, err := store.New(skipping{faulty}, hasty).Apply(t.Context(), ops)
 		if err == nil {
 			t.Error("no reason why it is unknown")
 		}
@@ -367,7 +378,7 @@ func (s skipping) Apply(ctx context.Context, ops []store.Op) ([]error, error) {
 // few failed reads, and that other writes keep their outcomes.
 func testSettleGivesUp(_ *testing.T, f *fixture) {
 	faulty := NewFaulty(f.d)
-	s := store.New(faulty, store.Config{})
+	s := store.New(faulty, hasty)
 	one, two := newTask(1, partA, at(1)), newTask(2, partA, at(2))
 	faulty.FailReads(2)
 	faulty.Fail(store.PutTask, 1, 2, NotApplied)
