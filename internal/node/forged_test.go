@@ -11,11 +11,10 @@ import (
 	"testing"
 	"time"
 
-	"github.com/aws/aws-sdk-go-v2/aws"
-	awssqs "github.com/aws/aws-sdk-go-v2/service/sqs"
-	"github.com/aws/aws-sdk-go-v2/service/sqs/types"
 	"google.golang.org/protobuf/encoding/protowire"
 
+	"github.com/kinesin-io/kinesin/internal/clock"
+	"github.com/kinesin-io/kinesin/internal/sqsclient"
 	"github.com/kinesin-io/kinesin/sdk"
 	"github.com/kinesin-io/kinesin/store"
 	"github.com/kinesin-io/kinesin/task"
@@ -25,7 +24,11 @@ import (
 type forger struct {
 	*rig
 
-	cloud *cloud
+	sqs *sqsclient.Client
+}
+
+func newForger(r *rig, c *cloud) *forger {
+	return &forger{r, sqsclient.New(c.queues, sqsclient.Config{Clock: clock.Real()})}
 }
 
 // rows returns the rows of tasks: task rows, or wake-up rows of those that have none.
@@ -89,11 +92,7 @@ func bodies(queue string, row *task.Task) []string {
 
 func (f *forger) send(queue, body string) {
 	f.Helper()
-	url, err := f.cloud.queues.GetQueueUrl(f.ctx, &awssqs.GetQueueUrlInput{QueueName: &queue})
-	if err == nil {
-		_, err = f.cloud.queues.SendMessage(f.ctx, &awssqs.SendMessageInput{QueueUrl: url.QueueUrl, MessageBody: &body})
-	}
-	if err != nil {
+	if err := errors.Join(f.sqs.Send(f.ctx, queue, []sqsclient.Message{{Body: body}})...); err != nil {
 		f.Fatal(err)
 	}
 }
@@ -124,7 +123,7 @@ func (f *forger) forge(rows [][]byte) (sent int) {
 func TestForgedMessagesRunNothing(t *testing.T) {
 	var service cloud
 	inRig(t, service.drivers(t), 2, remote, func(r *rig) {
-		f := &forger{rig: r, cloud: &service}
+		f := newForger(r, &service)
 		for _, name := range []string{"mail", "other"} {
 			r.lambda(sdk.LambdaInfo{Name: name, Priorities: []string{"normal"}, BackoffMin: time.Hour, BackoffMax: time.Hour})
 		}
@@ -165,7 +164,7 @@ func TestForgedMessagesRunNothing(t *testing.T) {
 				t.Errorf("%s: the row changed", late[i].Payload)
 			}
 		}
-		if left := f.visible("k-mail-normal") + f.visible("k-other-normal"); left != sent {
+		if left := f.left("k-mail-normal") + f.left("k-other-normal"); left != sent {
 			t.Errorf("%d of %d forged messages are left", left, sent)
 		}
 	})
@@ -176,7 +175,7 @@ func TestForgedMessagesRunNothing(t *testing.T) {
 func TestASentMessageIsForItsQueueAlone(t *testing.T) {
 	var service cloud
 	inRig(t, service.drivers(t), 1, remote, func(r *rig) {
-		f := &forger{rig: r, cloud: &service}
+		f := newForger(r, &service)
 		for _, name := range []string{"mail", "other"} {
 			r.lambda(sdk.LambdaInfo{Name: name, Priorities: []string{"normal"}})
 		}
@@ -208,32 +207,19 @@ func TestASentMessageIsForItsQueueAlone(t *testing.T) {
 // steal takes a message out of a queue.
 func (f *forger) steal(queue string) (body string) {
 	f.Helper()
-	url, err := f.cloud.queues.GetQueueUrl(f.ctx, &awssqs.GetQueueUrlInput{QueueName: &queue})
-	if err != nil {
-		f.Fatal(err)
+	messages, err := f.sqs.Receive(f.ctx, queue, sqsclient.Poll{Max: 1, Visibility: sqsclient.VisibilityMax})
+	if err != nil || len(messages) != 1 {
+		f.Fatalf("%+v, %v", messages, err)
 	}
-	out, err := f.cloud.queues.ReceiveMessage(f.ctx, &awssqs.ReceiveMessageInput{QueueUrl: url.QueueUrl, WaitTimeSeconds: 20})
-	if err != nil || len(out.Messages) != 1 {
-		f.Fatalf("%+v, %v", out, err)
-	}
-	return aws.ToString(out.Messages[0].Body)
+	return *messages[0].Body
 }
 
-// visible returns how many messages are in a queue, received ones included.
-func (f *forger) visible(queue string) (n int) {
+// left returns how many messages are in a queue, received ones included.
+func (f *forger) left(queue string) int {
 	f.Helper()
-	url, err := f.cloud.queues.GetQueueUrl(f.ctx, &awssqs.GetQueueUrlInput{QueueName: &queue})
+	have, err := f.sqs.Attributes(f.ctx, queue, "All")
 	if err != nil {
 		f.Fatal(err)
 	}
-	out, err := f.cloud.queues.GetQueueAttributes(f.ctx, &awssqs.GetQueueAttributesInput{QueueUrl: url.QueueUrl, AttributeNames: []types.QueueAttributeName{types.QueueAttributeNameAll}})
-	if err != nil {
-		f.Fatal(err)
-	}
-	for _, name := range []string{"ApproximateNumberOfMessages", "ApproximateNumberOfMessagesNotVisible", "ApproximateNumberOfMessagesDelayed"} {
-		count := 0
-		_, _ = fmt.Sscan(out.Attributes[name], &count)
-		n += count
-	}
-	return n
+	return sqsclient.Count(have, "ApproximateNumberOfMessages") + sqsclient.Count(have, "ApproximateNumberOfMessagesNotVisible")
 }
