@@ -119,6 +119,22 @@ func TestOutageThatCostsALease(t *testing.T) {
 	}
 }
 
+// Claims that were on their way to a worker are lost with its leases: one in each time as long as a lease.
+func TestOutageThatCostsClaims(t *testing.T) {
+	events := reported(edit(good(), checker.Started, func(e *checker.Event) { e.Attempt = 3 }), func(e *checker.Event) {
+		e.Attempt, e.Winner, e.Lost = 3, 3, 2
+	})
+	events = append(edit(events, checker.Ended, func(e *checker.Event) { e.Attempt = 3 }),
+		checker.Event{Kind: checker.ServerDown, At: 2 * ms}, checker.Event{Kind: checker.ServerUp, At: 12 * ms})
+	for lease, want := range map[time.Duration]int{0: 1, 6 * time.Millisecond: 1, 5 * time.Millisecond: 0} {
+		o := options
+		o.Lease = lease
+		if found := checker.Check(events, o); len(found) != want {
+			t.Errorf("with leases of %v: %v, want %d", lease, found, want)
+		}
+	}
+}
+
 // wrong has a history for every way in which a rule can be broken.
 var wrong = []struct {
 	name   string

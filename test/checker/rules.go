@@ -236,14 +236,20 @@ func checkCharged(h *history, r *record) []Violation {
 	return nil
 }
 
-// claimsLost is how many attempts never started, though worker processes were hit: those
-// may have been on their way to one.
+// claimsLost is how many attempts never started, though something may have cost them their worker on their
+// way to it: a fault of a worker process, or an outage, which costs a lease for each time as long as one.
 func (h *history) claimsLost(r *record) uint32 {
-	var hit uint32
+	var hit int64
 	for _, p := range h.processes {
-		hit += uint32(len(p.faults))
+		hit += int64(len(p.faults))
 	}
-	return min(hit, r.report.Attempt-min(r.report.Attempt, uint32(len(r.runs))))
+	for _, outage := range h.outages {
+		if h.Lease > 0 {
+			hit += (outage.to - outage.from) / h.Lease.Microseconds()
+		}
+	}
+	neverStarted := max(0, int64(r.report.Attempt)-int64(len(r.runs)))
+	return uint32(min(hit, neverStarted))
 }
 
 func checkCancel(_ *history, r *record) []Violation {
