@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"runtime"
+	"slices"
 	"strings"
 	"testing"
 
@@ -66,8 +67,8 @@ func (p path) inJSON(n int) []byte {
 		element = "{}"
 	}
 	text := "[" + strings.TrimSuffix(strings.Repeat(element+",", n), ",") + "]"
-	for i := len(p) - 1; i >= 0; i-- {
-		text = fmt.Sprintf(`{"%s":%s}`, p[i].JSONName(), text)
+	for i, field := range slices.Backward(p) {
+		text = fmt.Sprintf(`{"%s":%s}`, field.JSONName(), text)
 		if i > 0 && p[i-1].IsList() {
 			text = "[" + text + "]"
 		}
@@ -85,12 +86,11 @@ func compressed(body []byte) []byte {
 
 // enveloped returns a message as streams and gRPC-Web carry it.
 func enveloped(body []byte, isCompressed bool) []byte {
-	head := make([]byte, 5)
+	flags := byte(0)
 	if isCompressed {
-		head[0] = 1
+		flags = 1
 	}
-	binary.BigEndian.PutUint32(head[1:], uint32(len(body)))
-	return append(head, body...)
+	return append(binary.BigEndian.AppendUint32([]byte{flags}, uint32(len(body))), body...)
 }
 
 // unimplemented serves all methods, and fails the test when a request gets through to one.

@@ -76,4 +76,3 @@ func attemptsOf(held []*kinesinv1.Held) []attempt {
 func wireAck(a attempt, p *kinesinv1.Problem) *kinesinv1.ResultAck {
 	return &kinesinv1.ResultAck{Task: a.id[:], Attempt: a.number, Problem: p}
 }
-

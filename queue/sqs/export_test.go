@@ -38,7 +38,9 @@ func Encode(messages []queue.Message) string {
 }
 
 // Decode decodes a body.
-func Decode(body string) ([]task.Task, error) { return StoreCodec.decodeBody(TestSealer, TestQueue, body) }
+func Decode(body string) ([]task.Task, error) {
+	return StoreCodec.decodeBody(TestSealer, TestQueue, body)
+}
 
 // Errors of Decode.
 var (

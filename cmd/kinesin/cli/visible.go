@@ -3,6 +3,7 @@ package cli
 import (
 	"fmt"
 	"io"
+	"slices"
 	"sync"
 	"unicode"
 	"unicode/utf8"
@@ -25,7 +26,7 @@ func (v *visible) Write(p []byte) (int, error) {
 	if len(v.rest) == 0 && isPlain(p) {
 		return v.w.Write(p)
 	}
-	text := append(v.rest, p...)
+	text := slices.Concat(v.rest, p)
 	v.rest = nil
 	out := make([]byte, 0, len(text))
 	for len(text) > 0 {
