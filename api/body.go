@@ -57,8 +57,8 @@ func (b *bodies) serve(w http.ResponseWriter, r *http.Request) {
 		b.next.ServeHTTP(w, r)
 		return
 	}
-	size := int64(RequestBytesMax(r.URL.Path))
-	if known := r.ContentLength; known >= 0 && r.Header.Get("Content-Encoding") == "" {
+	size, isPlain := int64(RequestBytesMax(r.URL.Path)), r.Header.Get("Content-Encoding") == "" && r.Header.Get("Grpc-Encoding") == ""
+	if known := r.ContentLength; known >= 0 && isPlain {
 		size = min(size, known) // a longer one is refused when so much of it was read
 	}
 	waiting, cancel := context.WithTimeout(r.Context(), bodyWithin)
@@ -68,26 +68,39 @@ func (b *bodies) serve(w http.ResponseWriter, r *http.Request) {
 		_ = b.writer.Write(w, r, ToWire(Errorf(kinesinv1.Reason_REASON_UNAVAILABLE, "the server has too many large calls under way; try again")))
 		return
 	}
-	defer b.room.Release(size)
-	control := http.NewResponseController(w)
-	if control.SetReadDeadline(time.Now().Add(bodyWithin)) == nil {
-		r.Body = &timedBody{r.Body, control}
-	}
+	body := &boundBody{ReadCloser: r.Body, control: http.NewResponseController(w), room: b.room, held: size, isPlain: isPlain}
+	defer func() { b.room.Release(body.held) }()
+	_ = body.control.SetReadDeadline(time.Now().Add(bodyWithin)) // fails only where there is no connection
+	r.Body = body
 	b.next.ServeHTTP(w, r)
 }
 
-// timedBody lifts the deadline of a body when all of it was read: the call itself may take longer.
-type timedBody struct {
+// boundBody is a body with a deadline and a reservation of memory. When all of it was read, it lifts the
+// deadline and gives back what it did not need: the call itself may wait for a minute.
+type boundBody struct {
 	io.ReadCloser
 
 	control *http.ResponseController
+	room    *semaphore.Weighted
+	held    int64 // bytes that are reserved
+	read    int64
+	isPlain bool // not compressed, so that it takes as much as was read
 }
 
 // Read implements io.Reader.
-func (t *timedBody) Read(p []byte) (int, error) {
+func (t *boundBody) Read(p []byte) (int, error) {
 	n, err := t.ReadCloser.Read(p)
+	t.read += int64(n)
 	if errors.Is(err, io.EOF) {
 		_ = t.control.SetReadDeadline(time.Time{})
+		need := t.read
+		if !t.isPlain {
+			need = expandFreeBytes + expandMax*t.read
+		}
+		if spare := t.held - need; spare > 0 {
+			t.room.Release(spare)
+			t.held -= spare
+		}
 	}
 	return n, err //nolint:wrapcheck // io.EOF has to stay itself
 }

@@ -11,7 +11,9 @@ import (
 	"runtime"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
+	"time"
 
 	"google.golang.org/protobuf/encoding/protowire"
 	"google.golang.org/protobuf/reflect/protoreflect"
@@ -231,4 +233,48 @@ func TestARequestThatExpandsTooMuch(t *testing.T) {
 	if answer, _ := post(t, server.URL+kinesinv1connect.TaskServiceScheduleProcedure, header, some); !strings.HasPrefix(answer, "501 ") {
 		t.Errorf("%.300s", answer)
 	}
+}
+
+// Calls of unknown length that have sent their bodies hold no room that they do not need. gRPC does not say
+// how long a body is, and a Claim waits for a minute.
+func TestCallsThatWaitHoldNoRoom(t *testing.T) {
+	const calls = 100
+	reached, release := make(chan struct{}, calls), make(chan struct{})
+	server := httptest.NewServer(api.BoundBodies(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		if _, err := io.ReadAll(r.Body); err != nil {
+			t.Error(err)
+		}
+		reached <- struct{}{}
+		<-release
+	})))
+	t.Cleanup(server.Close)
+	var all sync.WaitGroup
+	for range calls {
+		all.Go(func() {
+			body := io.MultiReader(strings.NewReader("a body of no known length")) // so that it is sent in chunks
+			r, err := http.NewRequestWithContext(t.Context(), http.MethodPost, server.URL+kinesinv1connect.WorkerServiceClaimProcedure, body)
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			response, err := http.DefaultClient.Do(r)
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			if _ = response.Body.Close(); response.StatusCode != http.StatusOK {
+				t.Errorf("status %d", response.StatusCode)
+			}
+		})
+	}
+	for n := range calls {
+		select {
+		case <-reached:
+		case <-time.After(10 * time.Second):
+			close(release)
+			t.Fatalf("%d of %d calls were let in", n, calls)
+		}
+	}
+	close(release)
+	all.Wait()
 }
