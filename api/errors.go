@@ -42,6 +42,8 @@ var (
 	ErrUnsupported = errors.New("not supported by this server")
 	// ErrUnauthenticated means that the call had no token, or none that the server accepts.
 	ErrUnauthenticated = errors.New("not authenticated")
+	// ErrPermissionDenied means that no grant of the caller allows it; the text names the missing verb.
+	ErrPermissionDenied = errors.New("permission denied")
 	// ErrRegistered means that the lambda is registered (by Terraform), and is deleted with its registration
 	// only.
 	ErrRegistered = errors.New("lambda is registered")
@@ -50,22 +52,23 @@ var (
 )
 
 var sentinels = map[Reason]error{
-	kinesinv1.Reason_REASON_INVALID:         ErrInvalid,
-	kinesinv1.Reason_REASON_UNKNOWN_LAMBDA:  ErrUnknownLambda,
-	kinesinv1.Reason_REASON_NOT_FOUND:       ErrNotFound,
-	kinesinv1.Reason_REASON_KEY_CONFLICT:    ErrKeyConflict,
-	kinesinv1.Reason_REASON_TOO_LATE:        ErrTooLate,
-	kinesinv1.Reason_REASON_TOO_LARGE:       ErrTooLarge,
-	kinesinv1.Reason_REASON_FULL:            ErrFull,
-	kinesinv1.Reason_REASON_UNAVAILABLE:     ErrUnavailable,
-	kinesinv1.Reason_REASON_LEASE_LOST:      ErrLeaseLost,
-	kinesinv1.Reason_REASON_FENCED:          ErrFenced,
-	kinesinv1.Reason_REASON_EXISTS:          ErrExists,
-	kinesinv1.Reason_REASON_IN_USE:          ErrInUse,
-	kinesinv1.Reason_REASON_UNSUPPORTED:     ErrUnsupported,
-	kinesinv1.Reason_REASON_INTERNAL:        ErrInternal,
-	kinesinv1.Reason_REASON_UNAUTHENTICATED: ErrUnauthenticated,
-	kinesinv1.Reason_REASON_REGISTERED:      ErrRegistered,
+	kinesinv1.Reason_REASON_INVALID:           ErrInvalid,
+	kinesinv1.Reason_REASON_UNKNOWN_LAMBDA:    ErrUnknownLambda,
+	kinesinv1.Reason_REASON_NOT_FOUND:         ErrNotFound,
+	kinesinv1.Reason_REASON_KEY_CONFLICT:      ErrKeyConflict,
+	kinesinv1.Reason_REASON_TOO_LATE:          ErrTooLate,
+	kinesinv1.Reason_REASON_TOO_LARGE:         ErrTooLarge,
+	kinesinv1.Reason_REASON_FULL:              ErrFull,
+	kinesinv1.Reason_REASON_UNAVAILABLE:       ErrUnavailable,
+	kinesinv1.Reason_REASON_LEASE_LOST:        ErrLeaseLost,
+	kinesinv1.Reason_REASON_FENCED:            ErrFenced,
+	kinesinv1.Reason_REASON_EXISTS:            ErrExists,
+	kinesinv1.Reason_REASON_IN_USE:            ErrInUse,
+	kinesinv1.Reason_REASON_UNSUPPORTED:       ErrUnsupported,
+	kinesinv1.Reason_REASON_INTERNAL:          ErrInternal,
+	kinesinv1.Reason_REASON_UNAUTHENTICATED:   ErrUnauthenticated,
+	kinesinv1.Reason_REASON_REGISTERED:        ErrRegistered,
+	kinesinv1.Reason_REASON_PERMISSION_DENIED: ErrPermissionDenied,
 }
 
 // Error is a refusal: a reason for programs and a text for people.

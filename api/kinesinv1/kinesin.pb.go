@@ -29,24 +29,25 @@ const (
 type Reason int32
 
 const (
-	Reason_REASON_UNSPECIFIED     Reason = 0
-	Reason_REASON_INVALID         Reason = 1 // a value is outside what is allowed
-	Reason_REASON_UNKNOWN_LAMBDA  Reason = 2
-	Reason_REASON_NOT_FOUND       Reason = 3 // no such task
-	Reason_REASON_KEY_CONFLICT    Reason = 4 // the key is taken by a task with another payload, priority or collection
-	Reason_REASON_TOO_LATE        Reason = 5 // the task has ended
-	Reason_REASON_TOO_LARGE       Reason = 6
-	Reason_REASON_FULL            Reason = 7  // the store has no space for new tasks
-	Reason_REASON_THROTTLED       Reason = 8  // reserved: no server sends it
-	Reason_REASON_UNAVAILABLE     Reason = 9  // try again: the outcome may be unknown
-	Reason_REASON_LEASE_LOST      Reason = 10 // the worker's lease has ended
-	Reason_REASON_FENCED          Reason = 11 // the attempt no longer owns the task
-	Reason_REASON_EXISTS          Reason = 12 // the lambda exists with other settings
-	Reason_REASON_IN_USE          Reason = 13 // the lambda has live tasks
-	Reason_REASON_UNSUPPORTED     Reason = 14 // not possible with this server's drivers
-	Reason_REASON_INTERNAL        Reason = 15
-	Reason_REASON_UNAUTHENTICATED Reason = 16 // the call has no token that this server takes
-	Reason_REASON_REGISTERED      Reason = 17 // the lambda is registered; remove its registration to delete it
+	Reason_REASON_UNSPECIFIED       Reason = 0
+	Reason_REASON_INVALID           Reason = 1 // a value is outside what is allowed
+	Reason_REASON_UNKNOWN_LAMBDA    Reason = 2
+	Reason_REASON_NOT_FOUND         Reason = 3 // no such task
+	Reason_REASON_KEY_CONFLICT      Reason = 4 // the key is taken by a task with another payload, priority or collection
+	Reason_REASON_TOO_LATE          Reason = 5 // the task has ended
+	Reason_REASON_TOO_LARGE         Reason = 6
+	Reason_REASON_FULL              Reason = 7  // the store has no space for new tasks
+	Reason_REASON_THROTTLED         Reason = 8  // reserved: no server sends it
+	Reason_REASON_UNAVAILABLE       Reason = 9  // try again: the outcome may be unknown
+	Reason_REASON_LEASE_LOST        Reason = 10 // the worker's lease has ended
+	Reason_REASON_FENCED            Reason = 11 // the attempt no longer owns the task
+	Reason_REASON_EXISTS            Reason = 12 // the lambda exists with other settings
+	Reason_REASON_IN_USE            Reason = 13 // the lambda has live tasks
+	Reason_REASON_UNSUPPORTED       Reason = 14 // not possible with this server's drivers
+	Reason_REASON_INTERNAL          Reason = 15
+	Reason_REASON_UNAUTHENTICATED   Reason = 16 // the call has no token that this server takes
+	Reason_REASON_REGISTERED        Reason = 17 // the lambda is registered; remove its registration to delete it
+	Reason_REASON_PERMISSION_DENIED Reason = 18 // no grant of the caller allows it
 )
 
 // Enum value maps for Reason.
@@ -70,26 +71,28 @@ var (
 		15: "REASON_INTERNAL",
 		16: "REASON_UNAUTHENTICATED",
 		17: "REASON_REGISTERED",
+		18: "REASON_PERMISSION_DENIED",
 	}
 	Reason_value = map[string]int32{
-		"REASON_UNSPECIFIED":     0,
-		"REASON_INVALID":         1,
-		"REASON_UNKNOWN_LAMBDA":  2,
-		"REASON_NOT_FOUND":       3,
-		"REASON_KEY_CONFLICT":    4,
-		"REASON_TOO_LATE":        5,
-		"REASON_TOO_LARGE":       6,
-		"REASON_FULL":            7,
-		"REASON_THROTTLED":       8,
-		"REASON_UNAVAILABLE":     9,
-		"REASON_LEASE_LOST":      10,
-		"REASON_FENCED":          11,
-		"REASON_EXISTS":          12,
-		"REASON_IN_USE":          13,
-		"REASON_UNSUPPORTED":     14,
-		"REASON_INTERNAL":        15,
-		"REASON_UNAUTHENTICATED": 16,
-		"REASON_REGISTERED":      17,
+		"REASON_UNSPECIFIED":       0,
+		"REASON_INVALID":           1,
+		"REASON_UNKNOWN_LAMBDA":    2,
+		"REASON_NOT_FOUND":         3,
+		"REASON_KEY_CONFLICT":      4,
+		"REASON_TOO_LATE":          5,
+		"REASON_TOO_LARGE":         6,
+		"REASON_FULL":              7,
+		"REASON_THROTTLED":         8,
+		"REASON_UNAVAILABLE":       9,
+		"REASON_LEASE_LOST":        10,
+		"REASON_FENCED":            11,
+		"REASON_EXISTS":            12,
+		"REASON_IN_USE":            13,
+		"REASON_UNSUPPORTED":       14,
+		"REASON_INTERNAL":          15,
+		"REASON_UNAUTHENTICATED":   16,
+		"REASON_REGISTERED":        17,
+		"REASON_PERMISSION_DENIED": 18,
 	}
 )
 
@@ -4277,6 +4280,728 @@ func (x *BackupResponse) GetComplete() bool {
 	return false
 }
 
+// Token is a token that CreateToken made, without its secret.
+type Token struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Name          string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`     // of its identity
+	Grants        []string               `protobuf:"bytes,2,rep,name=grants,proto3" json:"grants,omitempty"` // VERB:LAMBDA-PATTERN or VERB:LAMBDA-PATTERN:COLLECTION-PATTERN
+	CreatedMicros int64                  `protobuf:"varint,3,opt,name=created_micros,json=createdMicros,proto3" json:"created_micros,omitempty"`
+	ExpiresMicros int64                  `protobuf:"varint,4,opt,name=expires_micros,json=expiresMicros,proto3" json:"expires_micros,omitempty"` // 0: never
+	RevokedMicros int64                  `protobuf:"varint,5,opt,name=revoked_micros,json=revokedMicros,proto3" json:"revoked_micros,omitempty"` // 0: it is not revoked
+	CreatedBy     string                 `protobuf:"bytes,6,opt,name=created_by,json=createdBy,proto3" json:"created_by,omitempty"`              // identity
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Token) Reset() {
+	*x = Token{}
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[67]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Token) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Token) ProtoMessage() {}
+
+func (x *Token) ProtoReflect() protoreflect.Message {
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[67]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Token.ProtoReflect.Descriptor instead.
+func (*Token) Descriptor() ([]byte, []int) {
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{67}
+}
+
+func (x *Token) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *Token) GetGrants() []string {
+	if x != nil {
+		return x.Grants
+	}
+	return nil
+}
+
+func (x *Token) GetCreatedMicros() int64 {
+	if x != nil {
+		return x.CreatedMicros
+	}
+	return 0
+}
+
+func (x *Token) GetExpiresMicros() int64 {
+	if x != nil {
+		return x.ExpiresMicros
+	}
+	return 0
+}
+
+func (x *Token) GetRevokedMicros() int64 {
+	if x != nil {
+		return x.RevokedMicros
+	}
+	return 0
+}
+
+func (x *Token) GetCreatedBy() string {
+	if x != nil {
+		return x.CreatedBy
+	}
+	return ""
+}
+
+type CreateTokenRequest struct {
+	state          protoimpl.MessageState `protogen:"open.v1"`
+	Name           string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
+	Grants         []string               `protobuf:"bytes,2,rep,name=grants,proto3" json:"grants,omitempty"`                                        // 1 to 64, of those that the caller has
+	LifetimeMicros int64                  `protobuf:"varint,3,opt,name=lifetime_micros,json=lifetimeMicros,proto3" json:"lifetime_micros,omitempty"` // 0: it does not expire
+	unknownFields  protoimpl.UnknownFields
+	sizeCache      protoimpl.SizeCache
+}
+
+func (x *CreateTokenRequest) Reset() {
+	*x = CreateTokenRequest{}
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[68]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *CreateTokenRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*CreateTokenRequest) ProtoMessage() {}
+
+func (x *CreateTokenRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[68]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use CreateTokenRequest.ProtoReflect.Descriptor instead.
+func (*CreateTokenRequest) Descriptor() ([]byte, []int) {
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{68}
+}
+
+func (x *CreateTokenRequest) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *CreateTokenRequest) GetGrants() []string {
+	if x != nil {
+		return x.Grants
+	}
+	return nil
+}
+
+func (x *CreateTokenRequest) GetLifetimeMicros() int64 {
+	if x != nil {
+		return x.LifetimeMicros
+	}
+	return 0
+}
+
+type CreateTokenResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Token         *Token                 `protobuf:"bytes,1,opt,name=token,proto3" json:"token,omitempty"`
+	Secret        string                 `protobuf:"bytes,2,opt,name=secret,proto3" json:"secret,omitempty"` // what callers send as bearer token; not for logs
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *CreateTokenResponse) Reset() {
+	*x = CreateTokenResponse{}
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[69]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *CreateTokenResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*CreateTokenResponse) ProtoMessage() {}
+
+func (x *CreateTokenResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[69]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use CreateTokenResponse.ProtoReflect.Descriptor instead.
+func (*CreateTokenResponse) Descriptor() ([]byte, []int) {
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{69}
+}
+
+func (x *CreateTokenResponse) GetToken() *Token {
+	if x != nil {
+		return x.Token
+	}
+	return nil
+}
+
+func (x *CreateTokenResponse) GetSecret() string {
+	if x != nil {
+		return x.Secret
+	}
+	return ""
+}
+
+type ListTokensRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ListTokensRequest) Reset() {
+	*x = ListTokensRequest{}
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[70]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ListTokensRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ListTokensRequest) ProtoMessage() {}
+
+func (x *ListTokensRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[70]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ListTokensRequest.ProtoReflect.Descriptor instead.
+func (*ListTokensRequest) Descriptor() ([]byte, []int) {
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{70}
+}
+
+type ListTokensResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Tokens        []*Token               `protobuf:"bytes,1,rep,name=tokens,proto3" json:"tokens,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ListTokensResponse) Reset() {
+	*x = ListTokensResponse{}
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[71]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ListTokensResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ListTokensResponse) ProtoMessage() {}
+
+func (x *ListTokensResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[71]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ListTokensResponse.ProtoReflect.Descriptor instead.
+func (*ListTokensResponse) Descriptor() ([]byte, []int) {
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{71}
+}
+
+func (x *ListTokensResponse) GetTokens() []*Token {
+	if x != nil {
+		return x.Tokens
+	}
+	return nil
+}
+
+type RevokeTokenRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Name          string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *RevokeTokenRequest) Reset() {
+	*x = RevokeTokenRequest{}
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[72]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *RevokeTokenRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*RevokeTokenRequest) ProtoMessage() {}
+
+func (x *RevokeTokenRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[72]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use RevokeTokenRequest.ProtoReflect.Descriptor instead.
+func (*RevokeTokenRequest) Descriptor() ([]byte, []int) {
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{72}
+}
+
+func (x *RevokeTokenRequest) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+type RevokeTokenResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Token         *Token                 `protobuf:"bytes,1,opt,name=token,proto3" json:"token,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *RevokeTokenResponse) Reset() {
+	*x = RevokeTokenResponse{}
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[73]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *RevokeTokenResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*RevokeTokenResponse) ProtoMessage() {}
+
+func (x *RevokeTokenResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[73]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use RevokeTokenResponse.ProtoReflect.Descriptor instead.
+func (*RevokeTokenResponse) Descriptor() ([]byte, []int) {
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{73}
+}
+
+func (x *RevokeTokenResponse) GetToken() *Token {
+	if x != nil {
+		return x.Token
+	}
+	return nil
+}
+
+// AuditRecord says who did what.
+type AuditRecord struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	AtMicros      int64                  `protobuf:"varint,1,opt,name=at_micros,json=atMicros,proto3" json:"at_micros,omitempty"`
+	Identity      string                 `protobuf:"bytes,2,opt,name=identity,proto3" json:"identity,omitempty"`
+	From          string                 `protobuf:"bytes,3,opt,name=from,proto3" json:"from,omitempty"`       // network address
+	Action        string                 `protobuf:"bytes,4,opt,name=action,proto3" json:"action,omitempty"`   // such as lambda.update
+	Target        string                 `protobuf:"bytes,5,opt,name=target,proto3" json:"target,omitempty"`   // the name of what was acted on
+	Outcome       string                 `protobuf:"bytes,6,opt,name=outcome,proto3" json:"outcome,omitempty"` // ok, denied, unauthenticated, or failed, with a reason
+	Before        string                 `protobuf:"bytes,7,opt,name=before,proto3" json:"before,omitempty"`   // of a change, in JSON; empty: does not apply
+	After         string                 `protobuf:"bytes,8,opt,name=after,proto3" json:"after,omitempty"`
+	Count         uint32                 `protobuf:"varint,9,opt,name=count,proto3" json:"count,omitempty"` // how many such acts the record stands for
+	Seq           uint64                 `protobuf:"varint,10,opt,name=seq,proto3" json:"seq,omitempty"`    // in the chain of an embedded store; 0: not chained
+	Hash          []byte                 `protobuf:"bytes,11,opt,name=hash,proto3" json:"hash,omitempty"`   // of this record and the hash of the one before
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *AuditRecord) Reset() {
+	*x = AuditRecord{}
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[74]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *AuditRecord) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*AuditRecord) ProtoMessage() {}
+
+func (x *AuditRecord) ProtoReflect() protoreflect.Message {
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[74]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use AuditRecord.ProtoReflect.Descriptor instead.
+func (*AuditRecord) Descriptor() ([]byte, []int) {
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{74}
+}
+
+func (x *AuditRecord) GetAtMicros() int64 {
+	if x != nil {
+		return x.AtMicros
+	}
+	return 0
+}
+
+func (x *AuditRecord) GetIdentity() string {
+	if x != nil {
+		return x.Identity
+	}
+	return ""
+}
+
+func (x *AuditRecord) GetFrom() string {
+	if x != nil {
+		return x.From
+	}
+	return ""
+}
+
+func (x *AuditRecord) GetAction() string {
+	if x != nil {
+		return x.Action
+	}
+	return ""
+}
+
+func (x *AuditRecord) GetTarget() string {
+	if x != nil {
+		return x.Target
+	}
+	return ""
+}
+
+func (x *AuditRecord) GetOutcome() string {
+	if x != nil {
+		return x.Outcome
+	}
+	return ""
+}
+
+func (x *AuditRecord) GetBefore() string {
+	if x != nil {
+		return x.Before
+	}
+	return ""
+}
+
+func (x *AuditRecord) GetAfter() string {
+	if x != nil {
+		return x.After
+	}
+	return ""
+}
+
+func (x *AuditRecord) GetCount() uint32 {
+	if x != nil {
+		return x.Count
+	}
+	return 0
+}
+
+func (x *AuditRecord) GetSeq() uint64 {
+	if x != nil {
+		return x.Seq
+	}
+	return 0
+}
+
+func (x *AuditRecord) GetHash() []byte {
+	if x != nil {
+		return x.Hash
+	}
+	return nil
+}
+
+type ListAuditRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	SinceMicros   int64                  `protobuf:"varint,1,opt,name=since_micros,json=sinceMicros,proto3" json:"since_micros,omitempty"`
+	UntilMicros   int64                  `protobuf:"varint,2,opt,name=until_micros,json=untilMicros,proto3" json:"until_micros,omitempty"` // 0: now
+	Limit         int32                  `protobuf:"varint,3,opt,name=limit,proto3" json:"limit,omitempty"`                                // 0: 100; at most 1000
+	After         string                 `protobuf:"bytes,4,opt,name=after,proto3" json:"after,omitempty"`                                 // cursor of the page before
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ListAuditRequest) Reset() {
+	*x = ListAuditRequest{}
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[75]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ListAuditRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ListAuditRequest) ProtoMessage() {}
+
+func (x *ListAuditRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[75]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ListAuditRequest.ProtoReflect.Descriptor instead.
+func (*ListAuditRequest) Descriptor() ([]byte, []int) {
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{75}
+}
+
+func (x *ListAuditRequest) GetSinceMicros() int64 {
+	if x != nil {
+		return x.SinceMicros
+	}
+	return 0
+}
+
+func (x *ListAuditRequest) GetUntilMicros() int64 {
+	if x != nil {
+		return x.UntilMicros
+	}
+	return 0
+}
+
+func (x *ListAuditRequest) GetLimit() int32 {
+	if x != nil {
+		return x.Limit
+	}
+	return 0
+}
+
+func (x *ListAuditRequest) GetAfter() string {
+	if x != nil {
+		return x.After
+	}
+	return ""
+}
+
+type ListAuditResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Records       []*AuditRecord         `protobuf:"bytes,1,rep,name=records,proto3" json:"records,omitempty"`
+	Next          string                 `protobuf:"bytes,2,opt,name=next,proto3" json:"next,omitempty"` // cursor for the next page; empty after the last one
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ListAuditResponse) Reset() {
+	*x = ListAuditResponse{}
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[76]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ListAuditResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ListAuditResponse) ProtoMessage() {}
+
+func (x *ListAuditResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[76]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ListAuditResponse.ProtoReflect.Descriptor instead.
+func (*ListAuditResponse) Descriptor() ([]byte, []int) {
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{76}
+}
+
+func (x *ListAuditResponse) GetRecords() []*AuditRecord {
+	if x != nil {
+		return x.Records
+	}
+	return nil
+}
+
+func (x *ListAuditResponse) GetNext() string {
+	if x != nil {
+		return x.Next
+	}
+	return ""
+}
+
+type VerifyAuditRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *VerifyAuditRequest) Reset() {
+	*x = VerifyAuditRequest{}
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[77]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *VerifyAuditRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*VerifyAuditRequest) ProtoMessage() {}
+
+func (x *VerifyAuditRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[77]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use VerifyAuditRequest.ProtoReflect.Descriptor instead.
+func (*VerifyAuditRequest) Descriptor() ([]byte, []int) {
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{77}
+}
+
+type VerifyAuditResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Records       int64                  `protobuf:"varint,1,opt,name=records,proto3" json:"records,omitempty"` // that were checked
+	FirstSeq      uint64                 `protobuf:"varint,2,opt,name=first_seq,json=firstSeq,proto3" json:"first_seq,omitempty"`
+	LastSeq       uint64                 `protobuf:"varint,3,opt,name=last_seq,json=lastSeq,proto3" json:"last_seq,omitempty"`
+	Head          []byte                 `protobuf:"bytes,4,opt,name=head,proto3" json:"head,omitempty"`       // hash of the last record
+	Problem       string                 `protobuf:"bytes,5,opt,name=problem,proto3" json:"problem,omitempty"` // the first place where the chain is broken; empty: none
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *VerifyAuditResponse) Reset() {
+	*x = VerifyAuditResponse{}
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[78]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *VerifyAuditResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*VerifyAuditResponse) ProtoMessage() {}
+
+func (x *VerifyAuditResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[78]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use VerifyAuditResponse.ProtoReflect.Descriptor instead.
+func (*VerifyAuditResponse) Descriptor() ([]byte, []int) {
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{78}
+}
+
+func (x *VerifyAuditResponse) GetRecords() int64 {
+	if x != nil {
+		return x.Records
+	}
+	return 0
+}
+
+func (x *VerifyAuditResponse) GetFirstSeq() uint64 {
+	if x != nil {
+		return x.FirstSeq
+	}
+	return 0
+}
+
+func (x *VerifyAuditResponse) GetLastSeq() uint64 {
+	if x != nil {
+		return x.LastSeq
+	}
+	return 0
+}
+
+func (x *VerifyAuditResponse) GetHead() []byte {
+	if x != nil {
+		return x.Head
+	}
+	return nil
+}
+
+func (x *VerifyAuditResponse) GetProblem() string {
+	if x != nil {
+		return x.Problem
+	}
+	return ""
+}
+
 var File_kinesin_v1_kinesin_proto protoreflect.FileDescriptor
 
 const file_kinesin_v1_kinesin_proto_rawDesc = "" +
@@ -4600,7 +5325,57 @@ const file_kinesin_v1_kinesin_proto_rawDesc = "" +
 	"\x04file\x18\x02 \x01(\v2\x16.kinesin.v1.BackupFileR\x04file\x12\x12\n" +
 	"\x04data\x18\x03 \x01(\fR\x04data\x12\x16\n" +
 	"\x06sha256\x18\x04 \x01(\fR\x06sha256\x12\x1a\n" +
-	"\bcomplete\x18\x05 \x01(\bR\bcomplete*\x98\x03\n" +
+	"\bcomplete\x18\x05 \x01(\bR\bcomplete\"\xc7\x01\n" +
+	"\x05Token\x12\x12\n" +
+	"\x04name\x18\x01 \x01(\tR\x04name\x12\x16\n" +
+	"\x06grants\x18\x02 \x03(\tR\x06grants\x12%\n" +
+	"\x0ecreated_micros\x18\x03 \x01(\x03R\rcreatedMicros\x12%\n" +
+	"\x0eexpires_micros\x18\x04 \x01(\x03R\rexpiresMicros\x12%\n" +
+	"\x0erevoked_micros\x18\x05 \x01(\x03R\rrevokedMicros\x12\x1d\n" +
+	"\n" +
+	"created_by\x18\x06 \x01(\tR\tcreatedBy\"i\n" +
+	"\x12CreateTokenRequest\x12\x12\n" +
+	"\x04name\x18\x01 \x01(\tR\x04name\x12\x16\n" +
+	"\x06grants\x18\x02 \x03(\tR\x06grants\x12'\n" +
+	"\x0flifetime_micros\x18\x03 \x01(\x03R\x0elifetimeMicros\"V\n" +
+	"\x13CreateTokenResponse\x12'\n" +
+	"\x05token\x18\x01 \x01(\v2\x11.kinesin.v1.TokenR\x05token\x12\x16\n" +
+	"\x06secret\x18\x02 \x01(\tR\x06secret\"\x13\n" +
+	"\x11ListTokensRequest\"?\n" +
+	"\x12ListTokensResponse\x12)\n" +
+	"\x06tokens\x18\x01 \x03(\v2\x11.kinesin.v1.TokenR\x06tokens\"(\n" +
+	"\x12RevokeTokenRequest\x12\x12\n" +
+	"\x04name\x18\x01 \x01(\tR\x04name\">\n" +
+	"\x13RevokeTokenResponse\x12'\n" +
+	"\x05token\x18\x01 \x01(\v2\x11.kinesin.v1.TokenR\x05token\"\x8e\x02\n" +
+	"\vAuditRecord\x12\x1b\n" +
+	"\tat_micros\x18\x01 \x01(\x03R\batMicros\x12\x1a\n" +
+	"\bidentity\x18\x02 \x01(\tR\bidentity\x12\x12\n" +
+	"\x04from\x18\x03 \x01(\tR\x04from\x12\x16\n" +
+	"\x06action\x18\x04 \x01(\tR\x06action\x12\x16\n" +
+	"\x06target\x18\x05 \x01(\tR\x06target\x12\x18\n" +
+	"\aoutcome\x18\x06 \x01(\tR\aoutcome\x12\x16\n" +
+	"\x06before\x18\a \x01(\tR\x06before\x12\x14\n" +
+	"\x05after\x18\b \x01(\tR\x05after\x12\x14\n" +
+	"\x05count\x18\t \x01(\rR\x05count\x12\x10\n" +
+	"\x03seq\x18\n" +
+	" \x01(\x04R\x03seq\x12\x12\n" +
+	"\x04hash\x18\v \x01(\fR\x04hash\"\x84\x01\n" +
+	"\x10ListAuditRequest\x12!\n" +
+	"\fsince_micros\x18\x01 \x01(\x03R\vsinceMicros\x12!\n" +
+	"\funtil_micros\x18\x02 \x01(\x03R\vuntilMicros\x12\x14\n" +
+	"\x05limit\x18\x03 \x01(\x05R\x05limit\x12\x14\n" +
+	"\x05after\x18\x04 \x01(\tR\x05after\"Z\n" +
+	"\x11ListAuditResponse\x121\n" +
+	"\arecords\x18\x01 \x03(\v2\x17.kinesin.v1.AuditRecordR\arecords\x12\x12\n" +
+	"\x04next\x18\x02 \x01(\tR\x04next\"\x14\n" +
+	"\x12VerifyAuditRequest\"\x95\x01\n" +
+	"\x13VerifyAuditResponse\x12\x18\n" +
+	"\arecords\x18\x01 \x01(\x03R\arecords\x12\x1b\n" +
+	"\tfirst_seq\x18\x02 \x01(\x04R\bfirstSeq\x12\x19\n" +
+	"\blast_seq\x18\x03 \x01(\x04R\alastSeq\x12\x12\n" +
+	"\x04head\x18\x04 \x01(\fR\x04head\x12\x18\n" +
+	"\aproblem\x18\x05 \x01(\tR\aproblem*\xb6\x03\n" +
 	"\x06Reason\x12\x16\n" +
 	"\x12REASON_UNSPECIFIED\x10\x00\x12\x12\n" +
 	"\x0eREASON_INVALID\x10\x01\x12\x19\n" +
@@ -4620,7 +5395,8 @@ const file_kinesin_v1_kinesin_proto_rawDesc = "" +
 	"\x12REASON_UNSUPPORTED\x10\x0e\x12\x13\n" +
 	"\x0fREASON_INTERNAL\x10\x0f\x12\x1a\n" +
 	"\x16REASON_UNAUTHENTICATED\x10\x10\x12\x15\n" +
-	"\x11REASON_REGISTERED\x10\x112\xcc\x02\n" +
+	"\x11REASON_REGISTERED\x10\x11\x12\x1c\n" +
+	"\x18REASON_PERMISSION_DENIED\x10\x122\xcc\x02\n" +
 	"\vTaskService\x12E\n" +
 	"\bSchedule\x12\x1b.kinesin.v1.ScheduleRequest\x1a\x1c.kinesin.v1.ScheduleResponse\x12;\n" +
 	"\x03Get\x12\x16.kinesin.v1.GetRequest\x1a\x17.kinesin.v1.GetResponse\"\x03\x90\x02\x01\x12>\n" +
@@ -4648,7 +5424,14 @@ const file_kinesin_v1_kinesin_proto_rawDesc = "" +
 	"\x0eDeleteRejected\x12!.kinesin.v1.DeleteRejectedRequest\x1a\".kinesin.v1.DeleteRejectedResponse\x126\n" +
 	"\x03Key\x12\x16.kinesin.v1.KeyRequest\x1a\x17.kinesin.v1.KeyResponse2R\n" +
 	"\rBackupService\x12A\n" +
-	"\x06Backup\x12\x19.kinesin.v1.BackupRequest\x1a\x1a.kinesin.v1.BackupResponse0\x01B7Z5github.com/kinesin-io/kinesin/api/kinesinv1;kinesinv1b\x06proto3"
+	"\x06Backup\x12\x19.kinesin.v1.BackupRequest\x1a\x1a.kinesin.v1.BackupResponse0\x012\xa0\x03\n" +
+	"\rAccessService\x12N\n" +
+	"\vCreateToken\x12\x1e.kinesin.v1.CreateTokenRequest\x1a\x1f.kinesin.v1.CreateTokenResponse\x12P\n" +
+	"\n" +
+	"ListTokens\x12\x1d.kinesin.v1.ListTokensRequest\x1a\x1e.kinesin.v1.ListTokensResponse\"\x03\x90\x02\x01\x12N\n" +
+	"\vRevokeToken\x12\x1e.kinesin.v1.RevokeTokenRequest\x1a\x1f.kinesin.v1.RevokeTokenResponse\x12M\n" +
+	"\tListAudit\x12\x1c.kinesin.v1.ListAuditRequest\x1a\x1d.kinesin.v1.ListAuditResponse\"\x03\x90\x02\x01\x12N\n" +
+	"\vVerifyAudit\x12\x1e.kinesin.v1.VerifyAuditRequest\x1a\x1f.kinesin.v1.VerifyAuditResponseB7Z5github.com/kinesin-io/kinesin/api/kinesinv1;kinesinv1b\x06proto3"
 
 var (
 	file_kinesin_v1_kinesin_proto_rawDescOnce sync.Once
@@ -4663,7 +5446,7 @@ func file_kinesin_v1_kinesin_proto_rawDescGZIP() []byte {
 }
 
 var file_kinesin_v1_kinesin_proto_enumTypes = make([]protoimpl.EnumInfo, 1)
-var file_kinesin_v1_kinesin_proto_msgTypes = make([]protoimpl.MessageInfo, 67)
+var file_kinesin_v1_kinesin_proto_msgTypes = make([]protoimpl.MessageInfo, 79)
 var file_kinesin_v1_kinesin_proto_goTypes = []any{
 	(Reason)(0),                    // 0: kinesin.v1.Reason
 	(*Problem)(nil),                // 1: kinesin.v1.Problem
@@ -4733,6 +5516,18 @@ var file_kinesin_v1_kinesin_proto_goTypes = []any{
 	(*BackupRequest)(nil),          // 65: kinesin.v1.BackupRequest
 	(*BackupStart)(nil),            // 66: kinesin.v1.BackupStart
 	(*BackupResponse)(nil),         // 67: kinesin.v1.BackupResponse
+	(*Token)(nil),                  // 68: kinesin.v1.Token
+	(*CreateTokenRequest)(nil),     // 69: kinesin.v1.CreateTokenRequest
+	(*CreateTokenResponse)(nil),    // 70: kinesin.v1.CreateTokenResponse
+	(*ListTokensRequest)(nil),      // 71: kinesin.v1.ListTokensRequest
+	(*ListTokensResponse)(nil),     // 72: kinesin.v1.ListTokensResponse
+	(*RevokeTokenRequest)(nil),     // 73: kinesin.v1.RevokeTokenRequest
+	(*RevokeTokenResponse)(nil),    // 74: kinesin.v1.RevokeTokenResponse
+	(*AuditRecord)(nil),            // 75: kinesin.v1.AuditRecord
+	(*ListAuditRequest)(nil),       // 76: kinesin.v1.ListAuditRequest
+	(*ListAuditResponse)(nil),      // 77: kinesin.v1.ListAuditResponse
+	(*VerifyAuditRequest)(nil),     // 78: kinesin.v1.VerifyAuditRequest
+	(*VerifyAuditResponse)(nil),    // 79: kinesin.v1.VerifyAuditResponse
 }
 var file_kinesin_v1_kinesin_proto_depIdxs = []int32{
 	0,  // 0: kinesin.v1.Problem.reason:type_name -> kinesin.v1.Reason
@@ -4785,55 +5580,69 @@ var file_kinesin_v1_kinesin_proto_depIdxs = []int32{
 	64, // 47: kinesin.v1.BackupStart.files:type_name -> kinesin.v1.BackupFile
 	66, // 48: kinesin.v1.BackupResponse.start:type_name -> kinesin.v1.BackupStart
 	64, // 49: kinesin.v1.BackupResponse.file:type_name -> kinesin.v1.BackupFile
-	3,  // 50: kinesin.v1.TaskService.Schedule:input_type -> kinesin.v1.ScheduleRequest
-	8,  // 51: kinesin.v1.TaskService.Get:input_type -> kinesin.v1.GetRequest
-	11, // 52: kinesin.v1.TaskService.List:input_type -> kinesin.v1.ListRequest
-	13, // 53: kinesin.v1.TaskService.Cancel:input_type -> kinesin.v1.CancelRequest
-	16, // 54: kinesin.v1.TaskService.Wait:input_type -> kinesin.v1.WaitRequest
-	18, // 55: kinesin.v1.LambdaService.CreateLambda:input_type -> kinesin.v1.CreateLambdaRequest
-	20, // 56: kinesin.v1.LambdaService.GetLambda:input_type -> kinesin.v1.GetLambdaRequest
-	22, // 57: kinesin.v1.LambdaService.ListLambdas:input_type -> kinesin.v1.ListLambdasRequest
-	24, // 58: kinesin.v1.LambdaService.UpdateLambda:input_type -> kinesin.v1.UpdateLambdaRequest
-	26, // 59: kinesin.v1.LambdaService.DeleteLambda:input_type -> kinesin.v1.DeleteLambdaRequest
-	29, // 60: kinesin.v1.WorkerService.Register:input_type -> kinesin.v1.RegisterRequest
-	37, // 61: kinesin.v1.WorkerService.Work:input_type -> kinesin.v1.WorkRequest
-	41, // 62: kinesin.v1.WorkerService.Claim:input_type -> kinesin.v1.ClaimRequest
-	43, // 63: kinesin.v1.WorkerService.SetResults:input_type -> kinesin.v1.SetResultsRequest
-	45, // 64: kinesin.v1.WorkerService.Heartbeat:input_type -> kinesin.v1.HeartbeatRequest
-	47, // 65: kinesin.v1.WorkerService.Leave:input_type -> kinesin.v1.LeaveRequest
-	52, // 66: kinesin.v1.InboundService.ListRejected:input_type -> kinesin.v1.ListRejectedRequest
-	54, // 67: kinesin.v1.InboundService.GetRejected:input_type -> kinesin.v1.GetRejectedRequest
-	56, // 68: kinesin.v1.InboundService.RetryRejected:input_type -> kinesin.v1.RetryRejectedRequest
-	59, // 69: kinesin.v1.InboundService.DeleteRejected:input_type -> kinesin.v1.DeleteRejectedRequest
-	62, // 70: kinesin.v1.InboundService.Key:input_type -> kinesin.v1.KeyRequest
-	65, // 71: kinesin.v1.BackupService.Backup:input_type -> kinesin.v1.BackupRequest
-	5,  // 72: kinesin.v1.TaskService.Schedule:output_type -> kinesin.v1.ScheduleResponse
-	10, // 73: kinesin.v1.TaskService.Get:output_type -> kinesin.v1.GetResponse
-	12, // 74: kinesin.v1.TaskService.List:output_type -> kinesin.v1.ListResponse
-	15, // 75: kinesin.v1.TaskService.Cancel:output_type -> kinesin.v1.CancelResponse
-	10, // 76: kinesin.v1.TaskService.Wait:output_type -> kinesin.v1.GetResponse
-	19, // 77: kinesin.v1.LambdaService.CreateLambda:output_type -> kinesin.v1.CreateLambdaResponse
-	21, // 78: kinesin.v1.LambdaService.GetLambda:output_type -> kinesin.v1.GetLambdaResponse
-	23, // 79: kinesin.v1.LambdaService.ListLambdas:output_type -> kinesin.v1.ListLambdasResponse
-	25, // 80: kinesin.v1.LambdaService.UpdateLambda:output_type -> kinesin.v1.UpdateLambdaResponse
-	27, // 81: kinesin.v1.LambdaService.DeleteLambda:output_type -> kinesin.v1.DeleteLambdaResponse
-	31, // 82: kinesin.v1.WorkerService.Register:output_type -> kinesin.v1.RegisterResponse
-	40, // 83: kinesin.v1.WorkerService.Work:output_type -> kinesin.v1.WorkResponse
-	42, // 84: kinesin.v1.WorkerService.Claim:output_type -> kinesin.v1.ClaimResponse
-	44, // 85: kinesin.v1.WorkerService.SetResults:output_type -> kinesin.v1.SetResultsResponse
-	46, // 86: kinesin.v1.WorkerService.Heartbeat:output_type -> kinesin.v1.HeartbeatResponse
-	48, // 87: kinesin.v1.WorkerService.Leave:output_type -> kinesin.v1.LeaveResponse
-	53, // 88: kinesin.v1.InboundService.ListRejected:output_type -> kinesin.v1.ListRejectedResponse
-	55, // 89: kinesin.v1.InboundService.GetRejected:output_type -> kinesin.v1.GetRejectedResponse
-	58, // 90: kinesin.v1.InboundService.RetryRejected:output_type -> kinesin.v1.RetryRejectedResponse
-	61, // 91: kinesin.v1.InboundService.DeleteRejected:output_type -> kinesin.v1.DeleteRejectedResponse
-	63, // 92: kinesin.v1.InboundService.Key:output_type -> kinesin.v1.KeyResponse
-	67, // 93: kinesin.v1.BackupService.Backup:output_type -> kinesin.v1.BackupResponse
-	72, // [72:94] is the sub-list for method output_type
-	50, // [50:72] is the sub-list for method input_type
-	50, // [50:50] is the sub-list for extension type_name
-	50, // [50:50] is the sub-list for extension extendee
-	0,  // [0:50] is the sub-list for field type_name
+	68, // 50: kinesin.v1.CreateTokenResponse.token:type_name -> kinesin.v1.Token
+	68, // 51: kinesin.v1.ListTokensResponse.tokens:type_name -> kinesin.v1.Token
+	68, // 52: kinesin.v1.RevokeTokenResponse.token:type_name -> kinesin.v1.Token
+	75, // 53: kinesin.v1.ListAuditResponse.records:type_name -> kinesin.v1.AuditRecord
+	3,  // 54: kinesin.v1.TaskService.Schedule:input_type -> kinesin.v1.ScheduleRequest
+	8,  // 55: kinesin.v1.TaskService.Get:input_type -> kinesin.v1.GetRequest
+	11, // 56: kinesin.v1.TaskService.List:input_type -> kinesin.v1.ListRequest
+	13, // 57: kinesin.v1.TaskService.Cancel:input_type -> kinesin.v1.CancelRequest
+	16, // 58: kinesin.v1.TaskService.Wait:input_type -> kinesin.v1.WaitRequest
+	18, // 59: kinesin.v1.LambdaService.CreateLambda:input_type -> kinesin.v1.CreateLambdaRequest
+	20, // 60: kinesin.v1.LambdaService.GetLambda:input_type -> kinesin.v1.GetLambdaRequest
+	22, // 61: kinesin.v1.LambdaService.ListLambdas:input_type -> kinesin.v1.ListLambdasRequest
+	24, // 62: kinesin.v1.LambdaService.UpdateLambda:input_type -> kinesin.v1.UpdateLambdaRequest
+	26, // 63: kinesin.v1.LambdaService.DeleteLambda:input_type -> kinesin.v1.DeleteLambdaRequest
+	29, // 64: kinesin.v1.WorkerService.Register:input_type -> kinesin.v1.RegisterRequest
+	37, // 65: kinesin.v1.WorkerService.Work:input_type -> kinesin.v1.WorkRequest
+	41, // 66: kinesin.v1.WorkerService.Claim:input_type -> kinesin.v1.ClaimRequest
+	43, // 67: kinesin.v1.WorkerService.SetResults:input_type -> kinesin.v1.SetResultsRequest
+	45, // 68: kinesin.v1.WorkerService.Heartbeat:input_type -> kinesin.v1.HeartbeatRequest
+	47, // 69: kinesin.v1.WorkerService.Leave:input_type -> kinesin.v1.LeaveRequest
+	52, // 70: kinesin.v1.InboundService.ListRejected:input_type -> kinesin.v1.ListRejectedRequest
+	54, // 71: kinesin.v1.InboundService.GetRejected:input_type -> kinesin.v1.GetRejectedRequest
+	56, // 72: kinesin.v1.InboundService.RetryRejected:input_type -> kinesin.v1.RetryRejectedRequest
+	59, // 73: kinesin.v1.InboundService.DeleteRejected:input_type -> kinesin.v1.DeleteRejectedRequest
+	62, // 74: kinesin.v1.InboundService.Key:input_type -> kinesin.v1.KeyRequest
+	65, // 75: kinesin.v1.BackupService.Backup:input_type -> kinesin.v1.BackupRequest
+	69, // 76: kinesin.v1.AccessService.CreateToken:input_type -> kinesin.v1.CreateTokenRequest
+	71, // 77: kinesin.v1.AccessService.ListTokens:input_type -> kinesin.v1.ListTokensRequest
+	73, // 78: kinesin.v1.AccessService.RevokeToken:input_type -> kinesin.v1.RevokeTokenRequest
+	76, // 79: kinesin.v1.AccessService.ListAudit:input_type -> kinesin.v1.ListAuditRequest
+	78, // 80: kinesin.v1.AccessService.VerifyAudit:input_type -> kinesin.v1.VerifyAuditRequest
+	5,  // 81: kinesin.v1.TaskService.Schedule:output_type -> kinesin.v1.ScheduleResponse
+	10, // 82: kinesin.v1.TaskService.Get:output_type -> kinesin.v1.GetResponse
+	12, // 83: kinesin.v1.TaskService.List:output_type -> kinesin.v1.ListResponse
+	15, // 84: kinesin.v1.TaskService.Cancel:output_type -> kinesin.v1.CancelResponse
+	10, // 85: kinesin.v1.TaskService.Wait:output_type -> kinesin.v1.GetResponse
+	19, // 86: kinesin.v1.LambdaService.CreateLambda:output_type -> kinesin.v1.CreateLambdaResponse
+	21, // 87: kinesin.v1.LambdaService.GetLambda:output_type -> kinesin.v1.GetLambdaResponse
+	23, // 88: kinesin.v1.LambdaService.ListLambdas:output_type -> kinesin.v1.ListLambdasResponse
+	25, // 89: kinesin.v1.LambdaService.UpdateLambda:output_type -> kinesin.v1.UpdateLambdaResponse
+	27, // 90: kinesin.v1.LambdaService.DeleteLambda:output_type -> kinesin.v1.DeleteLambdaResponse
+	31, // 91: kinesin.v1.WorkerService.Register:output_type -> kinesin.v1.RegisterResponse
+	40, // 92: kinesin.v1.WorkerService.Work:output_type -> kinesin.v1.WorkResponse
+	42, // 93: kinesin.v1.WorkerService.Claim:output_type -> kinesin.v1.ClaimResponse
+	44, // 94: kinesin.v1.WorkerService.SetResults:output_type -> kinesin.v1.SetResultsResponse
+	46, // 95: kinesin.v1.WorkerService.Heartbeat:output_type -> kinesin.v1.HeartbeatResponse
+	48, // 96: kinesin.v1.WorkerService.Leave:output_type -> kinesin.v1.LeaveResponse
+	53, // 97: kinesin.v1.InboundService.ListRejected:output_type -> kinesin.v1.ListRejectedResponse
+	55, // 98: kinesin.v1.InboundService.GetRejected:output_type -> kinesin.v1.GetRejectedResponse
+	58, // 99: kinesin.v1.InboundService.RetryRejected:output_type -> kinesin.v1.RetryRejectedResponse
+	61, // 100: kinesin.v1.InboundService.DeleteRejected:output_type -> kinesin.v1.DeleteRejectedResponse
+	63, // 101: kinesin.v1.InboundService.Key:output_type -> kinesin.v1.KeyResponse
+	67, // 102: kinesin.v1.BackupService.Backup:output_type -> kinesin.v1.BackupResponse
+	70, // 103: kinesin.v1.AccessService.CreateToken:output_type -> kinesin.v1.CreateTokenResponse
+	72, // 104: kinesin.v1.AccessService.ListTokens:output_type -> kinesin.v1.ListTokensResponse
+	74, // 105: kinesin.v1.AccessService.RevokeToken:output_type -> kinesin.v1.RevokeTokenResponse
+	77, // 106: kinesin.v1.AccessService.ListAudit:output_type -> kinesin.v1.ListAuditResponse
+	79, // 107: kinesin.v1.AccessService.VerifyAudit:output_type -> kinesin.v1.VerifyAuditResponse
+	81, // [81:108] is the sub-list for method output_type
+	54, // [54:81] is the sub-list for method input_type
+	54, // [54:54] is the sub-list for extension type_name
+	54, // [54:54] is the sub-list for extension extendee
+	0,  // [0:54] is the sub-list for field type_name
 }
 
 func init() { file_kinesin_v1_kinesin_proto_init() }
@@ -4847,9 +5656,9 @@ func file_kinesin_v1_kinesin_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_kinesin_v1_kinesin_proto_rawDesc), len(file_kinesin_v1_kinesin_proto_rawDesc)),
 			NumEnums:      1,
-			NumMessages:   67,
+			NumMessages:   79,
 			NumExtensions: 0,
-			NumServices:   5,
+			NumServices:   6,
 		},
 		GoTypes:           file_kinesin_v1_kinesin_proto_goTypes,
 		DependencyIndexes: file_kinesin_v1_kinesin_proto_depIdxs,

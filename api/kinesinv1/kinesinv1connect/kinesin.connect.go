@@ -34,6 +34,8 @@ const (
 	InboundServiceName = "kinesin.v1.InboundService"
 	// BackupServiceName is the fully-qualified name of the BackupService service.
 	BackupServiceName = "kinesin.v1.BackupService"
+	// AccessServiceName is the fully-qualified name of the AccessService service.
+	AccessServiceName = "kinesin.v1.AccessService"
 )
 
 // These constants are the fully-qualified names of the RPCs defined in this package. They're
@@ -97,6 +99,20 @@ const (
 	InboundServiceKeyProcedure = "/kinesin.v1.InboundService/Key"
 	// BackupServiceBackupProcedure is the fully-qualified name of the BackupService's Backup RPC.
 	BackupServiceBackupProcedure = "/kinesin.v1.BackupService/Backup"
+	// AccessServiceCreateTokenProcedure is the fully-qualified name of the AccessService's CreateToken
+	// RPC.
+	AccessServiceCreateTokenProcedure = "/kinesin.v1.AccessService/CreateToken"
+	// AccessServiceListTokensProcedure is the fully-qualified name of the AccessService's ListTokens
+	// RPC.
+	AccessServiceListTokensProcedure = "/kinesin.v1.AccessService/ListTokens"
+	// AccessServiceRevokeTokenProcedure is the fully-qualified name of the AccessService's RevokeToken
+	// RPC.
+	AccessServiceRevokeTokenProcedure = "/kinesin.v1.AccessService/RevokeToken"
+	// AccessServiceListAuditProcedure is the fully-qualified name of the AccessService's ListAudit RPC.
+	AccessServiceListAuditProcedure = "/kinesin.v1.AccessService/ListAudit"
+	// AccessServiceVerifyAuditProcedure is the fully-qualified name of the AccessService's VerifyAudit
+	// RPC.
+	AccessServiceVerifyAuditProcedure = "/kinesin.v1.AccessService/VerifyAudit"
 )
 
 // TaskServiceClient is a client for the kinesin.v1.TaskService service.
@@ -1021,4 +1037,212 @@ type UnimplementedBackupServiceHandler struct{}
 
 func (UnimplementedBackupServiceHandler) Backup(context.Context, *kinesinv1.BackupRequest, *connect.ServerStream[kinesinv1.BackupResponse]) error {
 	return connect.NewError(connect.CodeUnimplemented, errors.New("kinesin.v1.BackupService.Backup is not implemented"))
+}
+
+// AccessServiceClient is a client for the kinesin.v1.AccessService service.
+type AccessServiceClient interface {
+	// CreateToken makes an identity and its token, which is returned this once.
+	CreateToken(context.Context, *kinesinv1.CreateTokenRequest) (*kinesinv1.CreateTokenResponse, error)
+	// ListTokens returns all tokens that CreateToken made, without their secrets, in the order of names.
+	ListTokens(context.Context, *kinesinv1.ListTokensRequest) (*kinesinv1.ListTokensResponse, error)
+	// RevokeToken ends a token: calls with it are refused, and streams end, within 5 s on every server.
+	RevokeToken(context.Context, *kinesinv1.RevokeTokenRequest) (*kinesinv1.RevokeTokenResponse, error)
+	// ListAudit returns a page of audit records, oldest first.
+	ListAudit(context.Context, *kinesinv1.ListAuditRequest) (*kinesinv1.ListAuditResponse, error)
+	// VerifyAudit checks the chain of the audit records of an embedded store.
+	VerifyAudit(context.Context, *kinesinv1.VerifyAuditRequest) (*kinesinv1.VerifyAuditResponse, error)
+}
+
+// NewAccessServiceClient constructs a client for the kinesin.v1.AccessService service. By default,
+// it uses the Connect protocol with the binary Protobuf Codec, asks for gzipped responses, and
+// sends uncompressed requests. To use the gRPC or gRPC-Web protocols, supply the connect.WithGRPC()
+// or connect.WithGRPCWeb() options.
+//
+// The URL supplied here should be the base URL for the Connect or gRPC server (for example,
+// http://api.acme.com or https://acme.com/grpc).
+func NewAccessServiceClient(httpClient connect.HTTPClient, baseURL string, opts ...connect.ClientOption) AccessServiceClient {
+	baseURL = strings.TrimRight(baseURL, "/")
+	accessServiceMethods := kinesinv1.File_kinesin_v1_kinesin_proto.Services().ByName("AccessService").Methods()
+	return &accessServiceClient{
+		createToken: connect.NewClient[kinesinv1.CreateTokenRequest, kinesinv1.CreateTokenResponse](
+			httpClient,
+			baseURL+AccessServiceCreateTokenProcedure,
+			connect.WithSchema(accessServiceMethods.ByName("CreateToken")),
+			connect.WithClientOptions(opts...),
+		),
+		listTokens: connect.NewClient[kinesinv1.ListTokensRequest, kinesinv1.ListTokensResponse](
+			httpClient,
+			baseURL+AccessServiceListTokensProcedure,
+			connect.WithSchema(accessServiceMethods.ByName("ListTokens")),
+			connect.WithIdempotency(connect.IdempotencyNoSideEffects),
+			connect.WithClientOptions(opts...),
+		),
+		revokeToken: connect.NewClient[kinesinv1.RevokeTokenRequest, kinesinv1.RevokeTokenResponse](
+			httpClient,
+			baseURL+AccessServiceRevokeTokenProcedure,
+			connect.WithSchema(accessServiceMethods.ByName("RevokeToken")),
+			connect.WithClientOptions(opts...),
+		),
+		listAudit: connect.NewClient[kinesinv1.ListAuditRequest, kinesinv1.ListAuditResponse](
+			httpClient,
+			baseURL+AccessServiceListAuditProcedure,
+			connect.WithSchema(accessServiceMethods.ByName("ListAudit")),
+			connect.WithIdempotency(connect.IdempotencyNoSideEffects),
+			connect.WithClientOptions(opts...),
+		),
+		verifyAudit: connect.NewClient[kinesinv1.VerifyAuditRequest, kinesinv1.VerifyAuditResponse](
+			httpClient,
+			baseURL+AccessServiceVerifyAuditProcedure,
+			connect.WithSchema(accessServiceMethods.ByName("VerifyAudit")),
+			connect.WithClientOptions(opts...),
+		),
+	}
+}
+
+// accessServiceClient implements AccessServiceClient.
+type accessServiceClient struct {
+	createToken *connect.Client[kinesinv1.CreateTokenRequest, kinesinv1.CreateTokenResponse]
+	listTokens  *connect.Client[kinesinv1.ListTokensRequest, kinesinv1.ListTokensResponse]
+	revokeToken *connect.Client[kinesinv1.RevokeTokenRequest, kinesinv1.RevokeTokenResponse]
+	listAudit   *connect.Client[kinesinv1.ListAuditRequest, kinesinv1.ListAuditResponse]
+	verifyAudit *connect.Client[kinesinv1.VerifyAuditRequest, kinesinv1.VerifyAuditResponse]
+}
+
+// CreateToken calls kinesin.v1.AccessService.CreateToken.
+func (c *accessServiceClient) CreateToken(ctx context.Context, req *kinesinv1.CreateTokenRequest) (*kinesinv1.CreateTokenResponse, error) {
+	response, err := c.createToken.CallUnary(ctx, connect.NewRequest(req))
+	if response != nil {
+		return response.Msg, err
+	}
+	return nil, err
+}
+
+// ListTokens calls kinesin.v1.AccessService.ListTokens.
+func (c *accessServiceClient) ListTokens(ctx context.Context, req *kinesinv1.ListTokensRequest) (*kinesinv1.ListTokensResponse, error) {
+	response, err := c.listTokens.CallUnary(ctx, connect.NewRequest(req))
+	if response != nil {
+		return response.Msg, err
+	}
+	return nil, err
+}
+
+// RevokeToken calls kinesin.v1.AccessService.RevokeToken.
+func (c *accessServiceClient) RevokeToken(ctx context.Context, req *kinesinv1.RevokeTokenRequest) (*kinesinv1.RevokeTokenResponse, error) {
+	response, err := c.revokeToken.CallUnary(ctx, connect.NewRequest(req))
+	if response != nil {
+		return response.Msg, err
+	}
+	return nil, err
+}
+
+// ListAudit calls kinesin.v1.AccessService.ListAudit.
+func (c *accessServiceClient) ListAudit(ctx context.Context, req *kinesinv1.ListAuditRequest) (*kinesinv1.ListAuditResponse, error) {
+	response, err := c.listAudit.CallUnary(ctx, connect.NewRequest(req))
+	if response != nil {
+		return response.Msg, err
+	}
+	return nil, err
+}
+
+// VerifyAudit calls kinesin.v1.AccessService.VerifyAudit.
+func (c *accessServiceClient) VerifyAudit(ctx context.Context, req *kinesinv1.VerifyAuditRequest) (*kinesinv1.VerifyAuditResponse, error) {
+	response, err := c.verifyAudit.CallUnary(ctx, connect.NewRequest(req))
+	if response != nil {
+		return response.Msg, err
+	}
+	return nil, err
+}
+
+// AccessServiceHandler is an implementation of the kinesin.v1.AccessService service.
+type AccessServiceHandler interface {
+	// CreateToken makes an identity and its token, which is returned this once.
+	CreateToken(context.Context, *kinesinv1.CreateTokenRequest) (*kinesinv1.CreateTokenResponse, error)
+	// ListTokens returns all tokens that CreateToken made, without their secrets, in the order of names.
+	ListTokens(context.Context, *kinesinv1.ListTokensRequest) (*kinesinv1.ListTokensResponse, error)
+	// RevokeToken ends a token: calls with it are refused, and streams end, within 5 s on every server.
+	RevokeToken(context.Context, *kinesinv1.RevokeTokenRequest) (*kinesinv1.RevokeTokenResponse, error)
+	// ListAudit returns a page of audit records, oldest first.
+	ListAudit(context.Context, *kinesinv1.ListAuditRequest) (*kinesinv1.ListAuditResponse, error)
+	// VerifyAudit checks the chain of the audit records of an embedded store.
+	VerifyAudit(context.Context, *kinesinv1.VerifyAuditRequest) (*kinesinv1.VerifyAuditResponse, error)
+}
+
+// NewAccessServiceHandler builds an HTTP handler from the service implementation. It returns the
+// path on which to mount the handler and the handler itself.
+//
+// By default, handlers support the Connect, gRPC, and gRPC-Web protocols with the binary Protobuf
+// and JSON codecs. They also support gzip compression.
+func NewAccessServiceHandler(svc AccessServiceHandler, opts ...connect.HandlerOption) (string, http.Handler) {
+	accessServiceMethods := kinesinv1.File_kinesin_v1_kinesin_proto.Services().ByName("AccessService").Methods()
+	accessServiceCreateTokenHandler := connect.NewUnaryHandlerSimple(
+		AccessServiceCreateTokenProcedure,
+		svc.CreateToken,
+		connect.WithSchema(accessServiceMethods.ByName("CreateToken")),
+		connect.WithHandlerOptions(opts...),
+	)
+	accessServiceListTokensHandler := connect.NewUnaryHandlerSimple(
+		AccessServiceListTokensProcedure,
+		svc.ListTokens,
+		connect.WithSchema(accessServiceMethods.ByName("ListTokens")),
+		connect.WithIdempotency(connect.IdempotencyNoSideEffects),
+		connect.WithHandlerOptions(opts...),
+	)
+	accessServiceRevokeTokenHandler := connect.NewUnaryHandlerSimple(
+		AccessServiceRevokeTokenProcedure,
+		svc.RevokeToken,
+		connect.WithSchema(accessServiceMethods.ByName("RevokeToken")),
+		connect.WithHandlerOptions(opts...),
+	)
+	accessServiceListAuditHandler := connect.NewUnaryHandlerSimple(
+		AccessServiceListAuditProcedure,
+		svc.ListAudit,
+		connect.WithSchema(accessServiceMethods.ByName("ListAudit")),
+		connect.WithIdempotency(connect.IdempotencyNoSideEffects),
+		connect.WithHandlerOptions(opts...),
+	)
+	accessServiceVerifyAuditHandler := connect.NewUnaryHandlerSimple(
+		AccessServiceVerifyAuditProcedure,
+		svc.VerifyAudit,
+		connect.WithSchema(accessServiceMethods.ByName("VerifyAudit")),
+		connect.WithHandlerOptions(opts...),
+	)
+	return "/kinesin.v1.AccessService/", http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		switch r.URL.Path {
+		case AccessServiceCreateTokenProcedure:
+			accessServiceCreateTokenHandler.ServeHTTP(w, r)
+		case AccessServiceListTokensProcedure:
+			accessServiceListTokensHandler.ServeHTTP(w, r)
+		case AccessServiceRevokeTokenProcedure:
+			accessServiceRevokeTokenHandler.ServeHTTP(w, r)
+		case AccessServiceListAuditProcedure:
+			accessServiceListAuditHandler.ServeHTTP(w, r)
+		case AccessServiceVerifyAuditProcedure:
+			accessServiceVerifyAuditHandler.ServeHTTP(w, r)
+		default:
+			http.NotFound(w, r)
+		}
+	})
+}
+
+// UnimplementedAccessServiceHandler returns CodeUnimplemented from all methods.
+type UnimplementedAccessServiceHandler struct{}
+
+func (UnimplementedAccessServiceHandler) CreateToken(context.Context, *kinesinv1.CreateTokenRequest) (*kinesinv1.CreateTokenResponse, error) {
+	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("kinesin.v1.AccessService.CreateToken is not implemented"))
+}
+
+func (UnimplementedAccessServiceHandler) ListTokens(context.Context, *kinesinv1.ListTokensRequest) (*kinesinv1.ListTokensResponse, error) {
+	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("kinesin.v1.AccessService.ListTokens is not implemented"))
+}
+
+func (UnimplementedAccessServiceHandler) RevokeToken(context.Context, *kinesinv1.RevokeTokenRequest) (*kinesinv1.RevokeTokenResponse, error) {
+	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("kinesin.v1.AccessService.RevokeToken is not implemented"))
+}
+
+func (UnimplementedAccessServiceHandler) ListAudit(context.Context, *kinesinv1.ListAuditRequest) (*kinesinv1.ListAuditResponse, error) {
+	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("kinesin.v1.AccessService.ListAudit is not implemented"))
+}
+
+func (UnimplementedAccessServiceHandler) VerifyAudit(context.Context, *kinesinv1.VerifyAuditRequest) (*kinesinv1.VerifyAuditResponse, error) {
+	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("kinesin.v1.AccessService.VerifyAudit is not implemented"))
 }

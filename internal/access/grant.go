@@ -1,0 +1,158 @@
+package access
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+)
+
+// GrantsMax bounds the grants of an identity.
+const GrantsMax = 64
+
+// Grant allows a verb on lambdas, and within them on collections.
+type Grant struct {
+	Verb       Verb // or all of them
+	Lambda     Pattern
+	Collection Pattern
+}
+
+// ParseGrant reads VERB:LAMBDA-PATTERN or VERB:LAMBDA-PATTERN:COLLECTION-PATTERN, such as schedule:mail-* or
+// read:mail:customer-7. Verbs of the installation (keyring, metrics, debug) have no pattern, or a star.
+func ParseGrant(text string) (Grant, error) {
+	verbText, rest, hasLambda := strings.Cut(text, ":")
+	verb, err := parseVerb(verbText)
+	if err != nil {
+		return Grant{}, fmt.Errorf("grant %q: %w", text, err)
+	}
+	g := Grant{Verb: verb, Lambda: Any, Collection: Any}
+	lambda, collection, hasCollection := strings.Cut(rest, ":")
+	switch {
+	case !verb.isOfLambdas() && hasLambda && rest != string(Any):
+		return Grant{}, fmt.Errorf("grant %q: %s is a verb of the whole installation: want %[2]s, or %[2]s:*", text, verb)
+	case !verb.isOfLambdas():
+		return g, nil
+	case !hasLambda:
+		return Grant{}, fmt.Errorf("grant %q: want VERB:LAMBDA-PATTERN, such as schedule:mail-* or read:*", text)
+	}
+	if g.Lambda, err = parseLambdaPattern(lambda); err == nil && hasCollection {
+		g.Collection, err = parsePattern(collection)
+	}
+	if err == nil && g.Collection != Any && (verb == Admin || verb == Operate || verb == Execute || verb == anyVerb) {
+		err = errors.New("a collection: only schedule, read, read-payload and cancel can be limited to collections")
+	}
+	if err != nil {
+		return Grant{}, fmt.Errorf("grant %q: %w", text, err)
+	}
+	return g, nil
+}
+
+// ParseGrants reads 1 to GrantsMax grants.
+func ParseGrants(texts []string) (Grants, error) {
+	if n := len(texts); n == 0 || n > GrantsMax {
+		return nil, fmt.Errorf("%d grants: want 1 to %d, such as schedule:mail-*", n, GrantsMax)
+	}
+	grants := make(Grants, len(texts))
+	var errs []error
+	for i, text := range texts {
+		var err error
+		grants[i], err = ParseGrant(text)
+		errs = append(errs, err)
+	}
+	if err := errors.Join(errs...); err != nil {
+		return nil, err
+	}
+	return grants, nil
+}
+
+// String returns the form that ParseGrant reads.
+func (g Grant) String() string {
+	text := string(g.Verb) + ":" + string(g.Lambda)
+	if g.Collection != Any {
+		text += ":" + string(g.Collection)
+	}
+	return text
+}
+
+func (g Grant) has(v Verb) bool { return g.Verb == v || g.Verb == anyVerb }
+
+// Grants is what an identity may do: what one of them allows.
+type Grants []Grant
+
+// All allows everything.
+func All() Grants { return Grants{{anyVerb, Any, Any}} }
+
+// Allow reports whether the verb may be used on a lambda, in all its collections.
+func (g Grants) Allow(v Verb, lambda string) bool {
+	for _, one := range g {
+		if one.has(v) && one.Collection == Any && one.Lambda.Matches(lambda) {
+			return true
+		}
+	}
+	return false
+}
+
+// AllowIn reports whether the verb may be used in a collection of a lambda; an empty one means tasks of none.
+func (g Grants) AllowIn(v Verb, lambda, collection string) bool {
+	for _, one := range g {
+		if one.has(v) && one.Lambda.Matches(lambda) && one.Collection.Matches(collection) {
+			return true
+		}
+	}
+	return false
+}
+
+// AllowSome reports whether the verb may be used in one collection of a lambda at least.
+func (g Grants) AllowSome(v Verb, lambda string) bool {
+	for _, one := range g {
+		if one.has(v) && one.Lambda.Matches(lambda) {
+			return true
+		}
+	}
+	return false
+}
+
+// AllowAll reports whether the verb may be used on all lambdas, those of tomorrow included.
+func (g Grants) AllowAll(v Verb) bool {
+	for _, one := range g {
+		if one.has(v) && one.Lambda == Any && one.Collection == Any {
+			return true
+		}
+	}
+	return false
+}
+
+// Missing returns the first of these grants that g does not include; ok: there is none.
+func (g Grants) Missing(of Grants) (missing Grant, ok bool) {
+	for _, wanted := range of {
+		if !g.covers(wanted) {
+			return wanted, false
+		}
+	}
+	return Grant{}, true
+}
+
+func (g Grants) covers(wanted Grant) bool {
+	if wanted.Verb == anyVerb {
+		for _, v := range Verbs() {
+			if !g.covers(Grant{v, wanted.Lambda, wanted.Collection}) {
+				return false
+			}
+		}
+		return true
+	}
+	for _, one := range g {
+		if one.has(wanted.Verb) && one.Lambda.covers(wanted.Lambda) && one.Collection.covers(wanted.Collection) {
+			return true
+		}
+	}
+	return false
+}
+
+// Strings returns the grants in the form that ParseGrants reads.
+func (g Grants) Strings() []string {
+	texts := make([]string, len(g))
+	for i, one := range g {
+		texts[i] = one.String()
+	}
+	return texts
+}
