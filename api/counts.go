@@ -7,6 +7,7 @@ import (
 	"google.golang.org/protobuf/encoding/protowire"
 	"google.golang.org/protobuf/reflect/protoreflect"
 
+	"github.com/kinesin-io/kinesin/internal/access"
 	"github.com/kinesin-io/kinesin/task"
 )
 
@@ -22,6 +23,7 @@ const (
 	ReportsMax     = 160_000 // results and starts in one message of a worker's stream
 	RejectedMax    = 100     // names of one call
 	BackupFilesMax = 1 << 20
+	GrantsMax      = access.GrantsMax // of a token
 )
 
 // ListMax returns how many elements a list in a request may have, by the full name of its field; 0 for a
@@ -47,6 +49,7 @@ var listMax = map[protoreflect.FullName]int{ //nolint:gochecknoglobals // a tabl
 	"kinesin.v1.RetryRejectedRequest.names":  RejectedMax,
 	"kinesin.v1.DeleteRejectedRequest.names": RejectedMax,
 	"kinesin.v1.BackupRequest.have":          BackupFilesMax,
+	"kinesin.v1.CreateTokenRequest.grants":   GrantsMax,
 }
 
 // lists are the lists in a message and in the messages inside it.
