@@ -7,6 +7,7 @@ import (
 
 	"github.com/kinesin-io/kinesin/inbound/intake"
 	"github.com/kinesin-io/kinesin/internal/catalog"
+	"github.com/kinesin-io/kinesin/internal/refusal"
 	"github.com/kinesin-io/kinesin/task"
 )
 
@@ -27,6 +28,23 @@ func (in *Inbound) open(id string) (task.Token, error) {
 	}
 	token, _, err := in.OpenInbound(id)
 	return token, err
+}
+
+// LambdaOf returns the name of the lambda of a task by its public id; task.ErrBadID for an id that was not
+// issued here, or whose lambda was deleted.
+func (in *Inbound) LambdaOf(ctx context.Context, id string) (string, error) {
+	token, err := in.open(id)
+	if err != nil {
+		return "", task.ErrBadID
+	}
+	l, err := in.Catalog.FindRef(ctx, token.Partition.Lambda)
+	if err != nil {
+		return "", refusal.Wire(err)
+	}
+	if l == nil {
+		return "", task.ErrBadID
+	}
+	return l.Name, nil
 }
 
 // refreshFor reads the lambdas again if they may have changed in another process and an id depends on them:

@@ -1,0 +1,157 @@
+package audit
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/kinesin-io/kinesin/store"
+	"github.com/kinesin-io/kinesin/task"
+)
+
+// The head row says where the chain ends, so that records that are missing at its end are noticed. It is
+// written after the records: after a crash the chain may go on behind it.
+
+type headObject struct {
+	Seq  uint64       `json:"seq"`
+	Hash []byte       `json:"hash"`
+	At   task.Instant `json:"at_us"`
+}
+
+// chain gives records their places in the chain. It changes nothing else.
+func (l *Log) chain(ctx context.Context, records []Record) error {
+	if l.headRow.Version == 0 {
+		if err := l.readHead(ctx); err != nil {
+			return err
+		}
+	}
+	before := l.head
+	for i := range records {
+		r := &records[i]
+		r.At = max(r.At, before.At) // in the order of the chain, also if the clock was set back
+		r.Seq = before.Seq + 1
+		hash, err := r.link(before.Hash)
+		if err != nil {
+			return err
+		}
+		r.Hash = hash
+		before = *r
+	}
+	return nil
+}
+
+// readHead finds the end of the chain: where the head row says, or behind it.
+func (l *Log) readHead(ctx context.Context) error {
+	row, err := l.Rows.Control(ctx, headKind, headName)
+	if errors.Is(err, store.ErrNotFound) {
+		row, err = store.Control{Kind: headKind, Name: headName}, nil
+	}
+	if err != nil {
+		return fmt.Errorf("read the head of the audit chain: %w", err)
+	}
+	var head headObject
+	if row.Version > 0 {
+		if err := json.Unmarshal(row.Value, &head); err != nil {
+			return fmt.Errorf("%w: head of the audit chain: %w", store.ErrCorrupt, err)
+		}
+	}
+	l.head = Record{Seq: head.Seq, Hash: head.Hash, At: head.At}
+	if row.Version > 0 {
+		for r, err := range l.between(ctx, head.At, max(head.At, l.Clock.Now()).Add(24*time.Hour)) {
+			if err != nil {
+				return err
+			}
+			if r.Seq > l.head.Seq {
+				l.head = r
+			}
+		}
+	}
+	l.headRow = row
+	l.moveHead(ctx)
+	return nil
+}
+
+// moveHead writes the head row. If that fails the next write does it.
+func (l *Log) moveHead(ctx context.Context) {
+	value, err := json.Marshal(headObject{l.head.Seq, l.head.Hash, l.head.At})
+	if err != nil {
+		return
+	}
+	row := store.Control{Kind: headKind, Name: headName, Version: l.headRow.Version + 1, Value: value}
+	switch err := l.Rows.PutControl(ctx, row); {
+	case err == nil:
+		l.headRow = row
+	case errors.Is(err, store.ErrUnknown), errors.Is(err, store.ErrConflict):
+		if now, readErr := l.Rows.Control(ctx, headKind, headName); readErr == nil {
+			l.headRow = now
+		}
+	}
+}
+
+// Verification is the outcome of Verify.
+type Verification struct {
+	Records     int64
+	First, Last uint64 // places in the chain
+	Head        []byte // hash of the last record
+	Problem     string // the first place where the chain is broken; empty: none
+}
+
+// ErrNotChained says that the records of this store are not linked.
+var ErrNotChained = errors.New("the audit records of a store that several processes share are not linked")
+
+// Verify reads all records that are kept and checks that each follows the one before, up to the head. It cannot
+// notice that the oldest records are missing, because those are deleted when their time is over.
+func (l *Log) Verify(ctx context.Context) (Verification, error) {
+	if !l.Chained {
+		return Verification{}, ErrNotChained
+	}
+	l.flush(ctx)
+	l.writing <- struct{}{}
+	defer func() { <-l.writing }()
+	if l.headRow.Version == 0 {
+		if err := l.readHead(ctx); err != nil {
+			return Verification{}, err
+		}
+	}
+	var v Verification
+	for r, err := range l.between(ctx, l.oldest(), max(l.Clock.Now(), l.head.At)) {
+		if err != nil && !errors.Is(err, store.ErrCorrupt) {
+			return v, err
+		}
+		v.Records++
+		if v.Problem = v.next(&r, err); v.Problem != "" {
+			return v, nil
+		}
+	}
+	if v.Last != l.head.Seq || !bytes.Equal(v.Head, l.head.Hash) {
+		v.Problem = fmt.Sprintf("the chain ends with record %d, and %d was written last", v.Last, l.head.Seq)
+	}
+	return v, nil
+}
+
+// next checks that a record follows.
+func (v *Verification) next(r *Record, err error) string {
+	switch {
+	case err != nil:
+		return fmt.Sprintf("after record %d: %v", v.Last, err)
+	case v.Last != 0 && r.Seq != v.Last+1:
+		return fmt.Sprintf("record %d is followed by record %d", v.Last, r.Seq)
+	}
+	if v.Last == 0 && r.Seq != 1 { // the records before it are no longer kept
+		v.First, v.Last, v.Head = r.Seq, r.Seq, slices.Clone(r.Hash)
+		return ""
+	}
+	want, err := r.link(v.Head)
+	if err != nil || !bytes.Equal(want, r.Hash) {
+		return fmt.Sprintf("record %d is not the one that was written: %s by %s at %s", r.Seq, r.Action, r.Identity, r.At.Time().UTC().Format(time.RFC3339))
+	}
+	if v.First == 0 {
+		v.First = r.Seq
+	}
+	v.Last, v.Head = r.Seq, slices.Clone(r.Hash)
+	return ""
+}

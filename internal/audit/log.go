@@ -1,0 +1,255 @@
+package audit
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/kinesin-io/kinesin/internal/clock"
+	"github.com/kinesin-io/kinesin/store"
+	"github.com/kinesin-io/kinesin/task"
+)
+
+const (
+	kindPrefix = "audit-"
+	kindForm   = kindPrefix + "20060102" // a day, in UTC
+	headKind   = "audit"
+	headName   = "head"
+
+	// KeepDefault is how long records are kept.
+	KeepDefault = 90 * 24 * time.Hour
+	// sweepDays is how many days before those that are kept are looked for: as long as no process ran.
+	sweepDays = 31
+	// mergeEvery is for how long acts that programs do often become one record.
+	mergeEvery = 10 * time.Second
+	// mergedMax bounds the records that are merged at a time, and the records of a row.
+	mergedMax = 256
+	// writeMax bounds the write of a record, for which its act waits.
+	writeMax = 5 * time.Second
+	// textBytesMax bounds a text of a record, such as the names of a call.
+	textBytesMax = 512
+	// changeBytesMax bounds what is kept of the state before and after a change.
+	changeBytesMax = 16 << 10
+)
+
+// Rows is what a Log needs of a store.
+type Rows interface {
+	Control(ctx context.Context, kind, name string) (store.Control, error)
+	Controls(ctx context.Context, kind string) ([]store.Control, error)
+	PutControl(ctx context.Context, c store.Control) error
+	DeleteControl(ctx context.Context, c store.Control) error
+}
+
+// Config configures a Log. Rows, Clock and Log are required.
+type Config struct {
+	Rows  Rows
+	Clock clock.Clock
+	Log   *slog.Logger
+	// Chained links the records. It needs a process that has the store to itself.
+	Chained bool
+	Keep    time.Duration // how long records are kept; KeepDefault
+	// Written is called with each record that was written, in order. It may be nil.
+	Written func(Record)
+	// Lost is called with the number of acts whose record could not be written. It may be nil.
+	Lost func(acts int)
+}
+
+// Log writes and reads records. It is safe for concurrent use.
+type Log struct {
+	Config
+
+	process string // a part of the names of its rows
+
+	writing chan struct{} // holds a token while one call writes; guards what follows
+	rows    uint64        // written here
+	swept   string        // the day of the last sweep
+	head    Record        // of the chain: Seq and Hash; of Seq 0 before it is read
+	headRow store.Control
+
+	mu     sync.Mutex
+	merged map[act]*Record // not written yet
+	left   int             // acts that found no room since the last flush
+}
+
+// act is what records that are merged have in common.
+type act struct{ identity, from, action, target, outcome string }
+
+// New returns a log.
+func New(c Config) *Log {
+	c.Keep = cmp.Or(c.Keep, KeepDefault)
+	return &Log{
+		Config: c, process: fmt.Sprintf("%08x", uint32(c.Clock.Uint64())), writing: make(chan struct{}, 1), merged: map[act]*Record{},
+	}
+}
+
+// Run writes what was merged every mergeEvery, and once more when ctx ends.
+func (l *Log) Run(ctx context.Context) error {
+	for clock.Sleep(ctx, l.Clock, mergeEvery) == nil {
+		l.flush(ctx)
+	}
+	l.flush(context.WithoutCancel(ctx))
+	return nil
+}
+
+// Note writes a record before it returns. A record that cannot be written is in the process's log only.
+func (l *Log) Note(ctx context.Context, r Record) {
+	l.complete(&r)
+	ctx = context.WithoutCancel(ctx) // the act is done, whether or not its caller waits
+	if err := l.write(ctx, []Record{r}); err != nil {
+		l.lost(ctx, []Record{r}, err)
+	}
+}
+
+// NoteOften notes an act that is done often: equal ones become one record within mergeEvery.
+func (l *Log) NoteOften(r Record) {
+	l.complete(&r)
+	key := act{r.Identity, r.From, r.Action, r.Target, r.Outcome}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	switch known := l.merged[key]; {
+	case known != nil:
+		known.Count += r.Count
+	case len(l.merged) < mergedMax:
+		l.merged[key] = &r
+	default:
+		l.left += int(r.Count)
+	}
+}
+
+func (l *Log) complete(r *Record) {
+	r.At, r.Count = l.Clock.Now(), max(r.Count, 1)
+	r.Identity = cmp.Or(r.Identity, "-") // of a call that showed none
+	for _, text := range []*string{&r.From, &r.Action, &r.Target, &r.Outcome} {
+		if len(*text) > textBytesMax {
+			*text = strings.ToValidUTF8((*text)[:textBytesMax], "") + "…"
+		}
+	}
+	for _, change := range []*string{&r.Before, &r.After} {
+		if len(*change) > changeBytesMax || *change != "" && !json.Valid([]byte(*change)) {
+			*change = `"too long"`
+		}
+	}
+}
+
+// flush writes what was merged.
+func (l *Log) flush(ctx context.Context) {
+	l.mu.Lock()
+	merged, left := l.merged, l.left
+	l.merged, l.left = map[act]*Record{}, 0
+	l.mu.Unlock()
+	if left > 0 {
+		l.Log.WarnContext(ctx, "too many different acts for the audit log", slog.Int("not_recorded", left))
+		l.count(left)
+	}
+	if len(merged) == 0 {
+		return
+	}
+	records := make([]Record, 0, len(merged))
+	for _, r := range merged {
+		records = append(records, *r)
+	}
+	sortByTime(records)
+	if err := l.write(ctx, records); err != nil {
+		l.lost(ctx, records, err)
+	}
+}
+
+func (l *Log) lost(ctx context.Context, records []Record, err error) {
+	for i := range records {
+		l.Log.ErrorContext(ctx, "cannot store an audit record", slog.Any("record", records[i]), slog.Any("error", err))
+	}
+	l.count(len(records))
+}
+
+func (l *Log) count(acts int) {
+	if l.Lost != nil {
+		l.Lost(acts)
+	}
+}
+
+// write stores records in a row, and links them to the chain.
+func (l *Log) write(ctx context.Context, records []Record) error {
+	ctx, cancel := clock.Within(ctx, l.Clock, writeMax)
+	defer cancel()
+	select {
+	case l.writing <- struct{}{}:
+		defer func() { <-l.writing }()
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+	if l.Chained {
+		if err := l.chain(ctx, records); err != nil {
+			return err
+		}
+	}
+	value, err := json.Marshal(records)
+	if err != nil {
+		return err
+	}
+	if err := l.put(ctx, store.Control{Kind: kindOf(records[0].At), Name: l.nameOf(&records[0]), Version: 1, Value: value}); err != nil {
+		l.headRow = store.Control{} // the row may be there: read where the chain ends
+		return err
+	}
+	if l.Chained {
+		l.head = records[len(records)-1]
+		l.moveHead(ctx)
+	}
+	for i := range records {
+		l.Log.InfoContext(ctx, "audit", slog.Any("record", records[i]))
+		if l.Written != nil {
+			l.Written(records[i])
+		}
+	}
+	l.sweep(ctx, records[0].At)
+	return nil
+}
+
+// nameOf returns a new name for the row that begins with a record; names are in the order of time, and in that
+// of the chain.
+func (l *Log) nameOf(first *Record) string {
+	if l.Chained {
+		return fmt.Sprintf("%016d-%016d", int64(first.At), first.Seq)
+	}
+	l.rows++
+	return fmt.Sprintf("%016d-%s-%08d", int64(first.At), l.process, l.rows)
+}
+
+// put writes a new row. If the outcome of the write is unknown it reads the row back.
+func (l *Log) put(ctx context.Context, row store.Control) error {
+	err := l.Rows.PutControl(ctx, row)
+	if errors.Is(err, store.ErrUnknown) {
+		if _, readErr := l.Rows.Control(ctx, row.Kind, row.Name); readErr == nil {
+			return nil
+		}
+	}
+	return err
+}
+
+func kindOf(at task.Instant) string { return at.Time().UTC().Format(kindForm) }
+
+// sweep deletes records that are older than Keep, once a day. What it cannot delete the next sweep tries again.
+func (l *Log) sweep(ctx context.Context, now task.Instant) {
+	today := kindOf(now)
+	if l.swept == today {
+		return
+	}
+	l.swept = today
+	for day := range sweepDays {
+		old := now.Add(-l.Keep - time.Duration(day+1)*24*time.Hour)
+		rows, err := l.Rows.Controls(ctx, kindOf(old))
+		if err != nil {
+			l.Log.WarnContext(ctx, "cannot delete old audit records", slog.Any("error", err))
+			l.swept = ""
+			return
+		}
+		for _, row := range rows {
+			_ = l.Rows.DeleteControl(ctx, row)
+		}
+	}
+}

@@ -1,0 +1,91 @@
+// Package guard stands between the wire and the roles: it refuses what the grants of a caller do not allow,
+// leaves out of lists what the caller may not see, and notes acts in the audit log.
+//
+// Each service has a type here with a method for each of its procedures, so that a procedure without a policy
+// does not compile.
+package guard
+
+import (
+	"context"
+	"errors"
+
+	"github.com/kinesin-io/kinesin/api"
+	"github.com/kinesin-io/kinesin/api/kinesinv1"
+	"github.com/kinesin-io/kinesin/internal/access"
+	"github.com/kinesin-io/kinesin/internal/audit"
+)
+
+// Guard checks calls. LambdaOf is required.
+type Guard struct {
+	// LambdaOf returns the name of the lambda of a task by its public id; task.ErrBadID for one that was not
+	// issued here.
+	LambdaOf func(ctx context.Context, id string) (string, error)
+	// Audit is nil where nothing is recorded.
+	Audit *audit.Log
+}
+
+// allow refuses a verb on a lambda; in: in one of its collections at least.
+func (g *Guard) allow(ctx context.Context, action string, v access.Verb, lambda string) error {
+	if c := access.From(ctx); !c.Grants.Allow(v, lambda) {
+		return g.deny(c, action, v, lambda)
+	}
+	return nil
+}
+
+// allowSome refuses a verb on a lambda unless it is granted in one of its collections at least.
+func (g *Guard) allowSome(ctx context.Context, action string, v access.Verb, lambda string) error {
+	if c := access.From(ctx); !c.Grants.AllowSome(v, lambda) {
+		return g.deny(c, action, v, lambda)
+	}
+	return nil
+}
+
+// allowAll refuses verbs that are not granted on all lambdas.
+func (g *Guard) allowAll(ctx context.Context, action string, verbs ...access.Verb) error {
+	c := access.From(ctx)
+	for _, v := range verbs {
+		if !c.Grants.AllowAll(v) {
+			return g.deny(c, action, v, "")
+		}
+	}
+	return nil
+}
+
+// deny returns the refusal of a verb, and notes it.
+func (g *Guard) deny(c access.Caller, action string, v access.Verb, lambda string) error {
+	g.noteOften(c, audit.Record{Action: action, Target: lambda, Outcome: audit.Denied})
+	return denied(c, v, lambda)
+}
+
+func denied(c access.Caller, v access.Verb, lambda string) error {
+	return api.Errorf(kinesinv1.Reason_REASON_PERMISSION_DENIED, "%v", c.Denied(v, lambda))
+}
+
+// note records an act that is done, with its outcome.
+func (g *Guard) note(ctx context.Context, r audit.Record, err error) {
+	if g.Audit == nil {
+		return
+	}
+	c := access.From(ctx)
+	r.Identity, r.From, r.Outcome = c.Name, c.From, outcomeOf(err)
+	g.Audit.Note(ctx, r)
+}
+
+func (g *Guard) noteOften(c access.Caller, r audit.Record) {
+	if g.Audit == nil {
+		return
+	}
+	r.Identity, r.From = c.Name, hostOf(c.From)
+	g.Audit.NoteOften(r)
+}
+
+func outcomeOf(err error) string {
+	if err == nil {
+		return audit.OK
+	}
+	text := api.ProblemOf(err).GetText()
+	if errors.Is(err, api.ErrPermissionDenied) {
+		return audit.Denied
+	}
+	return audit.Failed + text
+}

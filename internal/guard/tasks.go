@@ -1,0 +1,223 @@
+package guard
+
+import (
+	"context"
+	"errors"
+	"net"
+
+	"github.com/kinesin-io/kinesin/api"
+	"github.com/kinesin-io/kinesin/api/kinesinv1"
+	"github.com/kinesin-io/kinesin/api/kinesinv1/kinesinv1connect"
+	"github.com/kinesin-io/kinesin/internal/access"
+	"github.com/kinesin-io/kinesin/internal/audit"
+	"github.com/kinesin-io/kinesin/task"
+)
+
+// Actions on tasks, as they are in the audit log.
+const (
+	actSchedule = "task.schedule"
+	actRead     = "task.read"
+	actPayload  = "task.read_payload"
+	actList     = "task.list"
+	actCancel   = "task.cancel"
+)
+
+type tasks struct {
+	*Guard
+
+	next kinesinv1connect.TaskServiceHandler
+}
+
+// Tasks guards a TaskService.
+func (g *Guard) Tasks(next kinesinv1connect.TaskServiceHandler) kinesinv1connect.TaskServiceHandler {
+	return tasks{g, next}
+}
+
+// Schedule needs schedule on the collection of each item.
+func (s tasks) Schedule(ctx context.Context, r *kinesinv1.ScheduleRequest) (*kinesinv1.ScheduleResponse, error) {
+	c := access.From(ctx)
+	if !c.Grants.AllowAll(access.Schedule) {
+		lambda, collection := "", ""
+		for i, item := range r.GetItems() { // most calls have items of one lambda and collection
+			if i > 0 && item.GetLambda() == lambda && item.GetCollection() == collection {
+				continue
+			}
+			if lambda, collection = item.GetLambda(), item.GetCollection(); !c.Grants.AllowIn(access.Schedule, lambda, collection) {
+				return nil, s.deny(c, actSchedule, access.Schedule, nameIn(c, access.Schedule, lambda, collection))
+			}
+		}
+	}
+	return s.next.Schedule(ctx, r)
+}
+
+// nameIn names what a verb is missing on: a lambda, or one collection of it.
+func nameIn(c access.Caller, v access.Verb, lambda, collection string) string {
+	if !c.Grants.AllowSome(v, lambda) {
+		return lambda
+	}
+	if collection == "" {
+		return lambda + " for tasks without a collection"
+	}
+	return lambda + " in collection " + collection
+}
+
+// Get needs read on each task, and read-payload for payloads.
+func (s tasks) Get(ctx context.Context, r *kinesinv1.GetRequest) (*kinesinv1.GetResponse, error) {
+	if r.GetWithPayload() {
+		return s.getPayloads(ctx, r)
+	}
+	if err := s.allowIDs(ctx, actRead, access.Read, r.GetIds()); err != nil {
+		return nil, err
+	}
+	response, err := s.next.Get(ctx, r)
+	return s.visible(ctx, response, access.Read), err
+}
+
+func (s tasks) getPayloads(ctx context.Context, r *kinesinv1.GetRequest) (*kinesinv1.GetResponse, error) {
+	for _, v := range []access.Verb{access.Read, access.ReadPayload} {
+		if err := s.allowIDs(ctx, actPayload, v, r.GetIds()); err != nil {
+			return nil, err
+		}
+	}
+	response, err := s.next.Get(ctx, r)
+	response = s.visible(ctx, s.visible(ctx, response, access.Read), access.ReadPayload)
+	read := map[string]uint32{}
+	for _, result := range response.GetResults() {
+		if t := result.GetTask(); t != nil {
+			read[t.GetLambda()]++
+		}
+	}
+	for lambda, n := range read {
+		s.noteOften(access.From(ctx), audit.Record{Action: actPayload, Target: lambda, Outcome: audit.OK, Count: n})
+	}
+	return response, err
+}
+
+// Wait needs read on each task.
+func (s tasks) Wait(ctx context.Context, r *kinesinv1.WaitRequest) (*kinesinv1.GetResponse, error) {
+	if err := s.allowIDs(ctx, actRead, access.Read, r.GetIds()); err != nil {
+		return nil, err
+	}
+	response, err := s.next.Wait(ctx, r)
+	return s.visible(ctx, response, access.Read), err
+}
+
+// allowIDs refuses a verb on tasks of lambdas of which the caller may see nothing.
+func (s tasks) allowIDs(ctx context.Context, action string, v access.Verb, ids []string) error {
+	if access.From(ctx).Grants.AllowAll(v) {
+		return nil
+	}
+	for _, id := range ids {
+		lambda, err := s.LambdaOf(ctx, id)
+		if errors.Is(err, task.ErrBadID) {
+			continue // the role says that there is no such task
+		}
+		if err == nil {
+			err = s.allowSome(ctx, action, v, lambda)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// visible replaces tasks of collections that the caller may not see by a refusal.
+func (s tasks) visible(ctx context.Context, response *kinesinv1.GetResponse, v access.Verb) *kinesinv1.GetResponse {
+	c := access.From(ctx)
+	for _, result := range response.GetResults() {
+		if t := result.GetTask(); t != nil && !c.Grants.AllowIn(v, t.GetLambda(), t.GetCollection()) {
+			result.Task = nil
+			result.Problem = api.ProblemOf(denied(c, v, nameIn(c, v, t.GetLambda(), t.GetCollection())))
+		}
+	}
+	return response
+}
+
+// List needs read, and leaves out tasks of collections that the caller may not see.
+func (s tasks) List(ctx context.Context, r *kinesinv1.ListRequest) (*kinesinv1.ListResponse, error) {
+	if err := s.allowSome(ctx, actList, access.Read, r.GetLambda()); err != nil {
+		return nil, err
+	}
+	response, err := s.next.List(ctx, r)
+	c := access.From(ctx)
+	if err != nil || c.Grants.Allow(access.Read, r.GetLambda()) {
+		return response, err
+	}
+	shown := response.Tasks[:0]
+	for _, t := range response.Tasks {
+		if c.Grants.AllowIn(access.Read, t.GetLambda(), t.GetCollection()) {
+			shown = append(shown, t)
+		}
+	}
+	response.Tasks = shown
+	return response, nil
+}
+
+// Cancel needs cancel on each task. Unless the caller may cancel everything, the tasks are read before: an id
+// does not tell the collection, which never changes.
+func (s tasks) Cancel(ctx context.Context, r *kinesinv1.CancelRequest) (*kinesinv1.CancelResponse, error) {
+	c := access.From(ctx)
+	if c.Grants.AllowAll(access.Cancel) {
+		response, err := s.next.Cancel(ctx, r)
+		s.noteCancelled(ctx, r.GetIds(), response.GetResults())
+		return response, err
+	}
+	if err := s.allowIDs(ctx, actCancel, access.Cancel, r.GetIds()); err != nil {
+		return nil, err
+	}
+	read, err := s.next.Get(ctx, &kinesinv1.GetRequest{Ids: r.GetIds()})
+	if err != nil {
+		return nil, err
+	}
+	results := make([]*kinesinv1.CancelResult, len(r.GetIds()))
+	var allowed []string
+	for i, result := range s.visible(ctx, read, access.Cancel).GetResults() {
+		if result.GetTask() == nil {
+			results[i] = &kinesinv1.CancelResult{Problem: result.GetProblem()}
+			continue
+		}
+		allowed = append(allowed, r.GetIds()[i])
+	}
+	if len(allowed) == 0 {
+		return &kinesinv1.CancelResponse{Results: results}, nil
+	}
+	response, err := s.next.Cancel(ctx, &kinesinv1.CancelRequest{Ids: allowed})
+	if err != nil {
+		return nil, err
+	}
+	s.noteCancelled(ctx, allowed, response.GetResults())
+	rest := response.GetResults()
+	for i := range results {
+		if results[i] == nil {
+			results[i], rest = rest[0], rest[1:]
+		}
+	}
+	return &kinesinv1.CancelResponse{Results: results}, nil
+}
+
+// noteCancelled notes how many tasks of each lambda were cancelled.
+func (s tasks) noteCancelled(ctx context.Context, ids []string, results []*kinesinv1.CancelResult) {
+	if s.Audit == nil {
+		return
+	}
+	cancelled := map[string]uint32{}
+	for i, result := range results {
+		if result.GetProblem() == nil {
+			lambda, _ := s.LambdaOf(ctx, ids[i]) // it was found
+			cancelled[lambda]++
+		}
+	}
+	for lambda, n := range cancelled {
+		s.noteOften(access.From(ctx), audit.Record{Action: actCancel, Target: lambda, Outcome: audit.OK, Count: n})
+	}
+}
+
+// hostOf returns an address without its port, which changes with each connection of one caller.
+func hostOf(address string) string {
+	host, _, err := net.SplitHostPort(address)
+	if err != nil {
+		return address
+	}
+	return host
+}
