@@ -26,6 +26,11 @@ func (s *Service) open(ctx context.Context, c conn, hello *kinesinv1.Hello) (*st
 	if err != nil {
 		return nil, err
 	}
+	for _, g := range groups {
+		if err := checkCovered(sess, g.lambdas); err != nil {
+			return nil, err
+		}
+	}
 	held := attemptsOf(hello.GetHeld())
 	var rows []task.Task
 	if len(held) > 0 {
@@ -93,6 +98,11 @@ func (s *Service) checkLambdas(ctx context.Context, names []string) error {
 		return invalid("%d lambdas: want 1 to %d", n, LambdasMax)
 	}
 	for _, name := range names {
+		if s.Execute != nil {
+			if err := s.Execute(ctx, name); err != nil {
+				return err
+			}
+		}
 		l, err := s.Catalog.Find(ctx, name)
 		if err != nil {
 			return lambdaProblem(err)

@@ -3,6 +3,8 @@ package hsc
 import (
 	"context"
 
+	"github.com/kinesin-io/kinesin/api"
+	"github.com/kinesin-io/kinesin/api/kinesinv1"
 	"github.com/kinesin-io/kinesin/internal/clock"
 	"github.com/kinesin-io/kinesin/internal/lease"
 )
@@ -13,16 +15,46 @@ func (s *Service) session(ctx context.Context, worker string) (*session, error) 
 		return nil, errNoWorker
 	}
 	if sess := s.lookUp(worker); sess != nil {
+		if err := s.checkOwner(ctx, &sess.terms); err != nil {
+			return nil, err
+		}
 		return sess, nil
 	}
 	l, err := s.Leases.Look(ctx, worker)
 	if err != nil {
 		return nil, s.unavailable(ctx, "read a worker lease", err)
 	}
+	if err := s.checkOwner(ctx, &l); err != nil {
+		return nil, err
+	}
 	if l.Lost {
 		return nil, leaseLost(worker)
 	}
 	return s.sessionOf(&l), nil
+}
+
+// checkOwner refuses a caller other than the identity that registered the worker: the worker's id is no
+// secret, since reads of tasks have it. A lease without a row, or of a version that noted no owner, is no one's.
+func (s *Service) checkOwner(ctx context.Context, l *lease.Lease) error {
+	if s.Caller == nil || l.Owner == "" {
+		return nil
+	}
+	if caller := s.Caller(ctx); caller != l.Owner {
+		return api.Errorf(kinesinv1.Reason_REASON_PERMISSION_DENIED,
+			"permission denied: %s has no grant to execute as worker %s, which another identity registered: register a worker of your own", caller, l.Worker)
+	}
+	return nil
+}
+
+// checkCovered refuses lambdas that the worker did not register for.
+func checkCovered(sess *session, lambdas []string) error {
+	for _, name := range lambdas {
+		if !sess.terms.Covers(name) {
+			return api.Errorf(kinesinv1.Reason_REASON_PERMISSION_DENIED,
+				"permission denied: worker %s did not register to execute lambda %s: register again with it", sess.worker, name)
+		}
+	}
+	return nil
 }
 
 // lookUp returns the session of a worker, nil when there is none here.

@@ -22,6 +22,7 @@ func attemptOf(row *task.Task) attempt { return attempt{row.ID, row.Attempt} }
 type session struct {
 	worker string
 	lease  time.Duration
+	terms  lease.Lease // as the worker registered; only what no heartbeat changes is read
 
 	ends atomic.Int64 // task.Instant of the lease's end by clock.Steady, as last known here
 
@@ -41,7 +42,7 @@ type session struct {
 
 func newSession(l *lease.Lease) *session {
 	return &session{
-		worker: l.Worker, lease: l.Length, assigned: map[task.ID]*assignment{}, running: map[task.ID]uint32{}, attend: l.Attend,
+		worker: l.Worker, lease: l.Length, terms: *l, assigned: map[task.ID]*assignment{}, running: map[task.ID]uint32{}, attend: l.Attend,
 	}
 }
 

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"slices"
 	"time"
 
 	"github.com/kinesin-io/kinesin/api"
@@ -33,7 +34,8 @@ func (s *Service) Register(ctx context.Context, r *kinesinv1.RegisterRequest) (*
 		return nil, err
 	}
 	defer s.end()
-	if _, err := s.groupsOf(ctx, r.GetGroups()); err != nil {
+	groups, err := s.groupsOf(ctx, r.GetGroups())
+	if err != nil {
 		return nil, err
 	}
 	length, err := lease.CheckLength(task.Micros(r.GetLeaseMicros()))
@@ -44,7 +46,7 @@ func (s *Service) Register(ctx context.Context, r *kinesinv1.RegisterRequest) (*
 	if err != nil {
 		return nil, err
 	}
-	l, err := s.Leases.Open(ctx, r.GetName(), length)
+	l, err := s.Leases.OpenFor(ctx, r.GetName(), length, s.caller(ctx), lambdasOf(groups))
 	if err != nil {
 		return nil, s.leaseProblem(ctx, l.Worker, err)
 	}
@@ -53,6 +55,23 @@ func (s *Service) Register(ctx context.Context, r *kinesinv1.RegisterRequest) (*
 		Worker: l.Worker, LeaseMicros: l.Length.Microseconds(), HeartbeatMicros: l.HeartbeatEvery().Microseconds(),
 		Proof: s.Sealer.LeaseProof(l.Worker), Acks: acks,
 	}, nil
+}
+
+// caller returns the identity that makes a call; empty where all calls are of one.
+func (s *Service) caller(ctx context.Context) string {
+	if s.Caller == nil {
+		return ""
+	}
+	return s.Caller(ctx)
+}
+
+// lambdasOf returns the lambdas of slot groups, each once.
+func lambdasOf(groups []*slotGroup) (lambdas []string) {
+	for _, g := range groups {
+		lambdas = append(lambdas, g.lambdas...)
+	}
+	slices.Sort(lambdas)
+	return slices.Compact(lambdas)
 }
 
 // Leave ends the lease of a drained process. What was claimed for it and not sent goes back to the queues. If
@@ -66,6 +85,9 @@ func (s *Service) Leave(ctx context.Context, r *kinesinv1.LeaveRequest) (*kinesi
 	worker := r.GetWorker()
 	if worker == "" {
 		return nil, errNoWorker
+	}
+	if err := s.checkLeave(ctx, worker); err != nil {
+		return nil, err
 	}
 	if sess := s.lookUp(worker); sess != nil && sess.hasUnreported() {
 		s.Log.WarnContext(ctx, "worker left with unreported attempts; leaving its lease to run out", slog.String("worker", worker))
@@ -89,6 +111,9 @@ func (s *Service) SetResults(ctx context.Context, r *kinesinv1.SetResultsRequest
 	if err != nil {
 		return nil, err
 	}
+	if err := s.checkReporter(ctx, sess); err != nil {
+		return nil, err
+	}
 	acks := s.setResults(context.WithoutCancel(ctx), sess, &reportBatch{awaited: true}, r.GetResults(), nil)
 	return &kinesinv1.SetResultsResponse{Acks: acks}, nil
 }
@@ -103,6 +128,40 @@ func (s *Service) reporter(worker string) (*session, error) {
 		return sess, nil
 	}
 	return newSession(&lease.Lease{Worker: worker}), nil
+}
+
+// checkReporter refuses the reports of a caller that is not the owner of the worker's lease. It reads the lease
+// if there is no session here.
+func (s *Service) checkReporter(ctx context.Context, sess *session) error {
+	if s.Caller == nil {
+		return nil
+	}
+	if sess.terms.Version > 0 {
+		return s.checkOwner(ctx, &sess.terms)
+	}
+	l, err := s.Leases.Look(ctx, sess.worker)
+	switch {
+	case err != nil:
+		return s.unavailable(ctx, "read a worker lease", err)
+	case l.Version == 0:
+		return leaseLost(sess.worker) // nobody can tell whose it was
+	}
+	return s.checkOwner(ctx, &l)
+}
+
+// checkLeave refuses to end the lease of another identity.
+func (s *Service) checkLeave(ctx context.Context, worker string) error {
+	if s.Caller == nil {
+		return nil
+	}
+	if sess := s.lookUp(worker); sess != nil {
+		return s.checkOwner(ctx, &sess.terms)
+	}
+	l, err := s.Leases.Look(ctx, worker)
+	if err != nil {
+		return s.unavailable(ctx, "read a worker lease", err)
+	}
+	return s.checkOwner(ctx, &l)
 }
 
 // Claim waits for tasks and claims them: a long poll.
@@ -123,6 +182,9 @@ func (s *Service) Claim(ctx context.Context, r *kinesinv1.ClaimRequest) (*kinesi
 	}
 	sess, err := s.session(ctx, r.GetWorker())
 	if err != nil {
+		return nil, err
+	}
+	if err := checkCovered(sess, r.GetLambdas()); err != nil {
 		return nil, err
 	}
 	if err := s.requireLease(ctx, sess); err != nil {

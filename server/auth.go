@@ -2,8 +2,11 @@ package server
 
 import (
 	"context"
+	"errors"
 	"log/slog"
 	"net/http"
+	"sync/atomic"
+	"time"
 
 	"connectrpc.com/connect"
 	"github.com/prometheus/client_golang/prometheus"
@@ -11,10 +14,18 @@ import (
 
 	"github.com/kinesin-io/kinesin/api"
 	"github.com/kinesin-io/kinesin/api/kinesinv1"
+	"github.com/kinesin-io/kinesin/internal/access"
+	"github.com/kinesin-io/kinesin/internal/access/policy"
+	"github.com/kinesin-io/kinesin/internal/access/tokens"
+	"github.com/kinesin-io/kinesin/internal/audit"
 	"github.com/kinesin-io/kinesin/internal/clock"
 	"github.com/kinesin-io/kinesin/internal/livefile"
 	"github.com/kinesin-io/kinesin/internal/token"
 )
+
+// identifyEvery is how often the identity of a call that goes on is looked up again, so that a token that was
+// revoked, has expired or has other grants now ends it: within 5 s, with the age of what is known of tokens.
+const identifyEvery = 2 * time.Second
 
 // Reasons for a refusal, for the caller to read.
 const (
@@ -23,25 +34,58 @@ const (
 	refusedUnknown = "this server does not accept the token of this call: it belongs to another server, or was replaced"
 )
 
-const refusedAdvice = "; the server accepts the tokens in the file given with --auth-token-file: send one as 'Authorization: Bearer TOKEN' " +
-	"(kinesin: --token-file or KINESIN_TOKEN_FILE, Go: sdk.WithTokenFile)"
+const refusedAdvice = "; send a token that the server accepts as 'Authorization: Bearer TOKEN' (kinesin: --token-file or " +
+	"KINESIN_TOKEN_FILE, Go: sdk.WithTokenFile). It accepts those of --auth-token-file, of the identities of --policy, and those " +
+	"that `kinesin token create` makes"
 
-// gate passes on calls with an accepted token, and probes, whose answers are no secret.
-type gate struct {
-	tokens  *livefile.Files[token.Set]
-	writer  *connect.ErrorWriter
-	refused *prometheus.CounterVec // reason
-	next    http.Handler
+// labels of refusals in metrics.
+const (
+	becauseNone    = "none"
+	becauseForm    = "form"
+	becauseUnknown = "unknown"
+	becauseExpired = "expired"
+	becauseRevoked = "revoked"
+	becauseJWT     = "jwt"
+	becauseCert    = "certificate"
+	becauseStore   = "unavailable"
+)
+
+// Tokens finds the identity of a token that was made by an operator.
+type madeTokens interface {
+	Find(ctx context.Context, secret string) (tokens.Token, error)
 }
 
-func newGate(tokens *livefile.Files[token.Set], r prometheus.Registerer, next http.Handler) *gate {
+// credentials are the files that say whose calls are accepted. Both are nil on a server for this machine only,
+// whose calls need no token.
+type credentials struct {
+	tokens *livefile.Files[token.Set]
+	policy *livefile.Files[*policy.Policy]
+}
+
+func (c credentials) areAsked() bool { return c.tokens != nil || c.policy != nil }
+
+// gate finds out whose a call is, and refuses those of nobody, except probes, whose answers are no secret. It
+// decides nothing about what an identity may do.
+type gate struct {
+	credentials
+
+	made     madeTokens
+	verifier *policy.Verifier
+	audit    *audit.Log // may be nil
+	writer   *connect.ErrorWriter
+	refused  *prometheus.CounterVec // reason
+	next     http.Handler
+}
+
+func newGate(c credentials, made madeTokens, log *audit.Log, r prometheus.Registerer, next http.Handler) *gate {
 	g := &gate{
-		tokens: tokens, next: next, writer: connect.NewErrorWriter(api.HandlerOptions(api.Hooks{})...),
+		credentials: c, made: made, verifier: policy.NewVerifier(clock.Real()), audit: log, next: next,
+		writer: connect.NewErrorWriter(api.HandlerOptions(api.Hooks{})...),
 		refused: promauto.With(r).NewCounterVec(prometheus.CounterOpts{
 			Name: "kinesin_unauthenticated_calls_total", Help: "Calls refused because they had no accepted token.",
 		}, []string{"reason"}),
 	}
-	for _, reason := range []string{"none", "form", "unknown"} {
+	for _, reason := range []string{becauseNone, becauseForm, becauseUnknown, becauseExpired, becauseRevoked, becauseJWT, becauseCert, becauseStore} {
 		g.refused.WithLabelValues(reason)
 	}
 	return g
@@ -59,42 +103,175 @@ func isProbe(r *http.Request) bool {
 	return false
 }
 
-// ServeHTTP passes the call on, or refuses it in the form of its protocol.
+// refusedCall is the error of a call of nobody.
+type refusedCall struct {
+	because string // a label
+	text    string
+}
+
+// Error returns the text.
+func (r *refusedCall) Error() string { return r.text }
+
+// ServeHTTP passes the call on with its identity, or refuses it in the form of its protocol.
 func (g *gate) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if isProbe(r) {
 		g.next.ServeHTTP(w, r)
 		return
 	}
+	id, err := g.identify(r.Context(), r)
+	if err != nil {
+		g.refuse(w, r, err)
+		return
+	}
+	ctx, stop := g.watch(r, id)
+	defer stop()
+	g.next.ServeHTTP(w, r.WithContext(access.With(ctx, access.Caller{Identity: id, From: r.RemoteAddr})))
+}
+
+// identify returns the identity of a call: that of its token if it has one, else that of its certificate.
+func (g *gate) identify(ctx context.Context, r *http.Request) (access.Identity, error) {
 	sent, present := token.Of(r.Header)
 	switch {
-	case !present:
-		g.refuse(w, r, "none", refusedNone)
-	case sent == "":
-		g.refuse(w, r, "form", refusedForm)
-	case !g.tokens.Get().Holds(sent):
-		g.refuse(w, r, "unknown", refusedUnknown)
-	default:
-		g.next.ServeHTTP(w, r)
+	case present && sent == "":
+		return access.Identity{}, &refusedCall{becauseForm, refusedForm}
+	case present:
+		return g.byToken(ctx, sent)
+	case g.policy != nil && r.TLS != nil && len(r.TLS.VerifiedChains) > 0:
+		id, found := g.policy.Get().ByCertificate(r.TLS.PeerCertificates[0])
+		if !found {
+			return access.Identity{}, &refusedCall{becauseCert, "the policy has no identity with a name of the client certificate of this call"}
+		}
+		return id, nil
+	case g.areAsked():
+		return access.Identity{}, &refusedCall{becauseNone, refusedNone}
+	}
+	return access.Anonymous(), nil
+}
+
+// byToken looks for a token in the file of tokens, in the policy, and among those that operators made.
+func (g *gate) byToken(ctx context.Context, sent string) (access.Identity, error) {
+	if g.tokens != nil && g.tokens.Get().Holds(sent) {
+		return access.Identity{Name: access.TokenFileName, Grants: access.All()}, nil
+	}
+	var p *policy.Policy
+	if g.policy != nil {
+		p = g.policy.Get()
+		if id, found := p.ByToken(sent); found {
+			return id, nil
+		}
+		if policy.IsJWT(sent) {
+			id, err := g.verifier.ByJWT(ctx, p, sent)
+			if errors.Is(err, policy.ErrJWT) {
+				err = &refusedCall{becauseJWT, err.Error()}
+			}
+			return id, err
+		}
+	}
+	made, err := g.made.Find(ctx, sent)
+	switch {
+	case errors.Is(err, tokens.ErrUnknown):
+		return access.Identity{}, &refusedCall{becauseUnknown, refusedUnknown}
+	case errors.Is(err, tokens.ErrExpired):
+		return access.Identity{}, &refusedCall{becauseExpired, err.Error()}
+	case errors.Is(err, tokens.ErrRevoked):
+		return access.Identity{}, &refusedCall{becauseRevoked, err.Error()}
+	case err == nil && p != nil && p.Has(made.Name):
+		return access.Identity{}, &refusedCall{becauseUnknown, "the policy file defines another identity " + made.Name +
+			"; a name exists once: revoke the token, or rename the identity in the file"}
+	}
+	return made.Identity, err
+}
+
+// watch ends the context of a call when its identity is no longer accepted, or has other grants. stop ends the
+// watch.
+func (g *gate) watch(r *http.Request, id access.Identity) (ctx context.Context, stop func()) {
+	if id.Name == access.AnonymousName {
+		return r.Context(), func() {}
+	}
+	ctx, end := context.WithCancelCause(r.Context())
+	var timer atomic.Pointer[time.Timer]
+	timer.Store(time.AfterFunc(identifyEvery, func() {
+		now, err := g.identify(ctx, r)
+		var refused *refusedCall
+		switch {
+		case ctx.Err() != nil:
+			return
+		case errors.As(err, &refused):
+			end(unauthenticated(refused.text))
+			return
+		case err == nil && !now.Equal(id):
+			end(api.Errorf(kinesinv1.Reason_REASON_UNAVAILABLE, "what %s may do has changed; call again", id.Name))
+			return
+		}
+		timer.Load().Reset(identifyEvery)
+	}))
+	return ctx, func() {
+		timer.Load().Stop()
+		end(nil)
 	}
 }
 
-func (g *gate) refuse(w http.ResponseWriter, r *http.Request, reason, text string) {
-	g.refused.WithLabelValues(reason).Inc()
-	w.Header().Set("WWW-Authenticate", "Bearer")
-	err := api.Errorf(kinesinv1.Reason_REASON_UNAUTHENTICATED, "%s", text+refusedAdvice)
+func unauthenticated(text string) error {
+	return api.Errorf(kinesinv1.Reason_REASON_UNAUTHENTICATED, "%s", text+refusedAdvice)
+}
+
+// refuse answers a call of nobody, and counts and records it. A store that does not answer is no refusal: the
+// caller is to try again.
+func (g *gate) refuse(w http.ResponseWriter, r *http.Request, cause error) {
+	because, status, err := becauseStore, http.StatusServiceUnavailable,
+		error(api.Errorf(kinesinv1.Reason_REASON_UNAVAILABLE, "the token of this call cannot be checked for now; try again"))
+	var refused *refusedCall
+	if errors.As(cause, &refused) {
+		because, status, err = refused.because, http.StatusUnauthorized, unauthenticated(refused.text)
+		w.Header().Set("WWW-Authenticate", "Bearer")
+	}
+	g.refused.WithLabelValues(because).Inc()
+	if g.audit != nil {
+		g.audit.NoteOften(audit.Record{From: access.Caller{From: r.RemoteAddr}.Host(), Action: "call", Target: r.URL.Path, Outcome: audit.Unauthenticated + ": " + because})
+	}
 	if !g.writer.IsSupported(r) { // a browser, curl or Prometheus
-		http.Error(w, err.Error(), http.StatusUnauthorized)
+		http.Error(w, err.Error(), status)
 		return
 	}
 	_ = g.writer.Write(w, r, api.ToWire(err)) // fails only if the caller has gone
 }
 
-// openTokens reads the accepted tokens; nil if calls need none.
-func (s *Server) openTokens(ctx context.Context) (*livefile.Files[token.Set], error) {
-	if s.config.AuthTokenFile == "" {
-		return nil, nil //nolint:nilnil // calls need none
+// openCredentials reads the accepted tokens and the policy.
+func (s *Server) openCredentials(ctx context.Context) (c credentials, err error) {
+	if s.config.AuthTokenFile != "" {
+		if c.tokens, err = token.OpenSet(s.config.AuthTokenFile, clock.Real(), s.reread(ctx, "tokens")); err != nil {
+			return c, err
+		}
 	}
-	return token.OpenSet(s.config.AuthTokenFile, clock.Real(), s.reread(ctx, "tokens"))
+	if s.config.PolicyFile != "" {
+		if c.policy, err = policy.Open(s.config.PolicyFile, clock.Real(), s.rereadPolicy(ctx)); err != nil {
+			return c, err
+		}
+		if c.policy.Get().Roots() != nil && s.config.TLSCertFile == "" {
+			return c, errors.New("the policy has identities with certificates, which need TLS: set --tls-cert-file and --tls-key-file")
+		}
+	}
+	return c, nil
+}
+
+// rereadPolicy logs, counts and records the reload of the policy.
+func (s *Server) rereadPolicy(ctx context.Context) func(error) {
+	logged := s.reread(ctx, "policy")
+	failures := promauto.With(s.metrics.Registerer()).NewGauge(prometheus.GaugeOpts{
+		Name: "kinesin_policy_refused", Help: "1 while the policy file is refused and the policy before it holds, else 0.",
+	})
+	return func(err error) {
+		logged(err)
+		outcome := audit.OK
+		failures.Set(0)
+		if err != nil {
+			outcome = audit.Failed + err.Error()
+			failures.Set(1)
+		}
+		if s.node != nil && s.node.Audit() != nil {
+			s.node.Audit().NoteOften(audit.Record{Identity: "server", From: "local", Action: "policy.reload", Target: s.config.PolicyFile, Outcome: outcome})
+		}
+	}
 }
 
 // reread logs the reload of files that changed while the server runs.

@@ -1,6 +1,7 @@
 package server
 
 import (
+	"context"
 	"errors"
 	"io"
 	"log/slog"
@@ -17,6 +18,7 @@ import (
 	"github.com/kinesin-io/kinesin/api"
 	"github.com/kinesin-io/kinesin/api/kinesinv1"
 	"github.com/kinesin-io/kinesin/api/kinesinv1/kinesinv1connect"
+	"github.com/kinesin-io/kinesin/internal/access/tokens"
 	"github.com/kinesin-io/kinesin/internal/clock"
 	"github.com/kinesin-io/kinesin/internal/livefile"
 	"github.com/kinesin-io/kinesin/internal/tlstest"
@@ -40,6 +42,13 @@ func (b bearer) RoundTrip(r *http.Request) (*http.Response, error) {
 		token.Put(r.Header, b.token)
 	}
 	return b.next.RoundTrip(r)
+}
+
+// noTokens is a registry without tokens.
+type noTokens struct{}
+
+func (noTokens) Find(context.Context, string) (tokens.Token, error) {
+	return tokens.Token{}, tokens.ErrUnknown
 }
 
 func writeFile(t *testing.T, path, text string) string {
@@ -155,7 +164,7 @@ func TestTokensAreReplacedWhileItRuns(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	g := newGate(tokens, prometheus.NewRegistry(), http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusOK) }))
+	g := newGate(credentials{tokens: tokens}, noTokens{}, nil, prometheus.NewRegistry(), http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusOK) }))
 	want := func(when, taken, refused string, says string) {
 		t.Helper()
 		virtual.Advance(livefile.LookEvery)

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"io"
 	"log/slog"
 	"math"
 	"net"
@@ -25,7 +26,7 @@ var ErrConfig = errors.New("configuration refused")
 // Config configures a Server. The zero value of each field means its default.
 type Config struct {
 	DataDir string   // of the embedded store; ./kinesin-data
-	Listen  string   // host:port, beyond loopback only with AuthTokenFile; 127.0.0.1:7070
+	Listen  string   // host:port, beyond loopback only with AuthTokenFile or PolicyFile; 127.0.0.1:7070
 	Roles   []string // all
 	Log     *slog.Logger
 
@@ -33,8 +34,15 @@ type Config struct {
 	// loss.
 	AcceptLoss bool
 
-	// AuthTokenFile holds the accepted tokens, one per line; empty: calls need no token.
+	// AuthTokenFile holds accepted tokens, one per line, of one identity that may do everything.
 	AuthTokenFile string
+	// PolicyFile defines identities and what each may do (docs/security.md). Without it and AuthTokenFile calls
+	// need no token.
+	PolicyFile string
+	// AuditKeep is how long audit records are kept; 90 days.
+	AuditKeep time.Duration
+	// AuditTo gets each audit record as a line of JSON; nil: nobody.
+	AuditTo io.Writer
 	// TLSCertFile and TLSKeyFile hold, in PEM, the certificate chain of this server and its key; empty: no
 	// TLS. All three files are read again when they change.
 	TLSCertFile, TLSKeyFile string
@@ -138,7 +146,7 @@ func (c Config) Validate() error {
 		errs = append(errs, errors.New("role dispatcher without role scheduler: it sends the due tasks of the scheduler in its process; "+
 			"want scheduler, which includes it"))
 	}
-	errs = append(errs, checkListen(c.Listen, c.AuthTokenFile != ""))
+	errs = append(errs, checkListen(c.Listen, c.isAuthenticated()))
 	if (c.TLSCertFile == "") != (c.TLSKeyFile == "") {
 		errs = append(errs, errors.New("a TLS certificate without its key, or a key without its certificate: "+
 			"want both (--tls-cert-file, --tls-key-file), or none"))
@@ -226,8 +234,11 @@ func checkListen(listen string, tokens bool) error {
 	return beyondLoopback(listen)
 }
 
+// isAuthenticated reports whether calls need a token or a certificate.
+func (c *Config) isAuthenticated() bool { return c.AuthTokenFile != "" || c.PolicyFile != "" }
+
 func beyondLoopback(listen string) error {
 	return fmt.Errorf("listen address %q is beyond loopback: whoever reaches it could run and cancel everything, "+
 		"so it is refused without authentication; set --auth-token-file to a file of tokens, one of which each call then needs, "+
-		"or use 127.0.0.1, ::1 or localhost", listen)
+		"or --policy to a file of identities, or use 127.0.0.1, ::1 or localhost", listen)
 }

@@ -3,11 +3,13 @@ package server
 import (
 	"cmp"
 	"context"
+	"encoding/json"
 	"errors"
 	"os"
 	"time"
 
 	"github.com/kinesin-io/kinesin/inbound/buffer"
+	"github.com/kinesin-io/kinesin/internal/audit"
 	"github.com/kinesin-io/kinesin/internal/awsclient"
 	"github.com/kinesin-io/kinesin/internal/catalog"
 	"github.com/kinesin-io/kinesin/internal/clock"
@@ -46,7 +48,7 @@ type drivers struct {
 }
 
 // open creates the drivers and the node.
-func (s *Server) open(ctx context.Context) error {
+func (s *Server) open(ctx context.Context, asked credentials) error {
 	pods, err := s.openCluster(ctx)
 	if err != nil {
 		return err
@@ -57,6 +59,7 @@ func (s *Server) open(ctx context.Context) error {
 	}
 	c := s.nodeConfig(d)
 	s.join(&c, pods)
+	s.identify(&c, asked)
 	d.node, err = node.New(ctx, c)
 	if err == nil {
 		err = s.checkQueues(ctx, d)
@@ -66,6 +69,17 @@ func (s *Server) open(ctx context.Context) error {
 	}
 	s.drivers, s.node = d, d.node
 	return nil
+}
+
+// identify configures who may do what, and where that is recorded.
+func (s *Server) identify(c *node.Config, asked credentials) {
+	c.Audit = &node.AuditConfig{Keep: s.config.AuditKeep}
+	if to := s.config.AuditTo; to != nil {
+		c.Audit.Written = func(r audit.Record) { _ = json.NewEncoder(to).Encode(r) } // nobody to tell
+	}
+	if asked.policy != nil {
+		c.Taken = func(name string) bool { return asked.policy.Get().Has(name) }
+	}
 }
 
 // openDrivers opens the drivers. With an error it returns those it has opened.

@@ -16,9 +16,7 @@ import (
 
 	"github.com/kinesin-io/kinesin/api"
 	"github.com/kinesin-io/kinesin/internal/clock"
-	"github.com/kinesin-io/kinesin/internal/livefile"
 	"github.com/kinesin-io/kinesin/internal/node"
-	"github.com/kinesin-io/kinesin/internal/token"
 )
 
 // ErrListen is returned if the port cannot be opened.
@@ -43,8 +41,8 @@ func New(ctx context.Context, c Config) (*Server, error) {
 		return nil, err
 	}
 	s := &Server{config: c.withDefaults(), metrics: node.NewMetrics()}
-	tokens, err := s.openTokens(ctx)
-	secure, tlsErr := s.openTLS(ctx)
+	asked, err := s.openCredentials(ctx)
+	secure, tlsErr := s.openTLS(ctx, asked)
 	if err := errors.Join(err, tlsErr); err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrConfig, err)
 	}
@@ -58,10 +56,10 @@ func New(ctx context.Context, c Config) (*Server, error) {
 	if err := s.listen(ctx); err != nil {
 		return nil, err
 	}
-	if err := s.open(ctx); err != nil {
+	if err := s.open(ctx, asked); err != nil {
 		return nil, errors.Join(err, s.listener.Close())
 	}
-	s.http = api.NewServer(s.handler(tokens))
+	s.http = api.NewServer(s.handler(asked))
 	s.http.TLSConfig = secure
 	s.http.ErrorLog = httpLog(s.config.Log)
 	s.http.ConnState = s.listener.state
@@ -69,13 +67,13 @@ func New(ctx context.Context, c Config) (*Server, error) {
 	return s, nil
 }
 
-// handler returns the node's handler behind the checks of a call's origin and token.
-func (s *Server) handler(tokens *livefile.Files[token.Set]) http.Handler {
-	calls := api.BoundBodies(s.node.Handler())
-	if tokens == nil {
+// handler returns the node's handler behind the checks of a call's origin and identity.
+func (s *Server) handler(asked credentials) http.Handler {
+	calls := newGate(asked, s.node.Tokens(), s.node.Audit(), s.metrics.Registerer(), api.BoundBodies(s.node.Handler()))
+	if !asked.areAsked() {
 		return loopbackOnly(calls)
 	}
-	return sameOrigin(newGate(tokens, s.metrics.Registerer(), calls))
+	return sameOrigin(calls)
 }
 
 func (s *Server) listen(ctx context.Context) error {
@@ -89,7 +87,7 @@ func (s *Server) listen(ctx context.Context) error {
 		return fmt.Errorf("%w on %s: %w", ErrListen, s.config.Listen, err)
 	}
 	s.listener = limitConnections(listener, s.files.connections, s.config.Log)
-	if s.config.AuthTokenFile != "" {
+	if s.config.isAuthenticated() {
 		return nil
 	}
 	if addr, ok := s.listener.Addr().(*net.TCPAddr); !ok || !addr.IP.IsLoopback() { // a name may resolve to any address

@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"strings"
 
+	"github.com/kinesin-io/kinesin/internal/access/policy"
 	"github.com/kinesin-io/kinesin/internal/clock"
 	"github.com/kinesin-io/kinesin/internal/livefile"
 )
@@ -15,7 +16,7 @@ import (
 const certFileBytesMax = 1 << 20
 
 // openTLS returns the TLS configuration of the server; nil without TLS.
-func (s *Server) openTLS(ctx context.Context) (*tls.Config, error) {
+func (s *Server) openTLS(ctx context.Context, asked credentials) (*tls.Config, error) {
 	if s.config.TLSCertFile == "" {
 		return nil, nil //nolint:nilnil // no TLS is asked for
 	}
@@ -23,10 +24,27 @@ func (s *Server) openTLS(ctx context.Context) (*tls.Config, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &tls.Config{
+	config := &tls.Config{
 		MinVersion:     tls.VersionTLS12,
 		GetCertificate: func(*tls.ClientHelloInfo) (*tls.Certificate, error) { return pair.Get(), nil },
-	}, nil
+	}
+	if asked.policy != nil {
+		config.NextProtos = []string{"h2", "http/1.1"} // as http.Server adds to a configuration that is not chosen
+		config.GetConfigForClient = func(*tls.ClientHelloInfo) (*tls.Config, error) { return withClients(config, asked.policy.Get()), nil }
+	}
+	return config, nil
+}
+
+// withClients returns the configuration for a connection to a client that may have a certificate of an
+// identity. One that those of the policy did not sign breaks the handshake.
+func withClients(c *tls.Config, p *policy.Policy) *tls.Config {
+	if p.Roots() == nil {
+		return c
+	}
+	own := c.Clone()
+	own.GetConfigForClient = nil
+	own.ClientCAs, own.ClientAuth = p.Roots(), tls.VerifyClientCertIfGiven
+	return own
 }
 
 // openPair reads a certificate and its key, and reloads them when they change.

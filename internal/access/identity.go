@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net"
 	"regexp"
 	"slices"
 )
@@ -67,6 +68,14 @@ type Caller struct {
 	Identity
 
 	From string // network address
+}
+
+// Host returns the caller's address without its port, which changes with each connection.
+func (c Caller) Host() string {
+	if host, _, err := net.SplitHostPort(c.From); err == nil {
+		return host
+	}
+	return c.From
 }
 
 type callerKey struct{}

@@ -109,7 +109,7 @@ func (l *Log) Verify(ctx context.Context) (Verification, error) {
 	if !l.Chained {
 		return Verification{}, ErrNotChained
 	}
-	l.flush(ctx)
+	l.Flush(ctx)
 	l.writing <- struct{}{}
 	defer func() { <-l.writing }()
 	if l.headRow.Version == 0 {

@@ -42,7 +42,7 @@ func (l *Log) List(ctx context.Context, since, until task.Instant, after string,
 			return nil, "", err
 		}
 	} else {
-		l.flush(ctx)
+		l.Flush(ctx)
 	}
 	var last cursor
 	for place, r := range l.places(ctx, from, until, &err) {

@@ -91,9 +91,9 @@ func New(c Config) *Log {
 // Run writes what was merged every mergeEvery, and once more when ctx ends.
 func (l *Log) Run(ctx context.Context) error {
 	for clock.Sleep(ctx, l.Clock, mergeEvery) == nil {
-		l.flush(ctx)
+		l.Flush(ctx)
 	}
-	l.flush(context.WithoutCancel(ctx))
+	l.Flush(context.WithoutCancel(ctx))
 	return nil
 }
 
@@ -137,8 +137,8 @@ func (l *Log) complete(r *Record) {
 	}
 }
 
-// flush writes what was merged.
-func (l *Log) flush(ctx context.Context) {
+// Flush writes what was merged.
+func (l *Log) Flush(ctx context.Context) {
 	l.mu.Lock()
 	merged, left := l.merged, l.left
 	l.merged, l.left = map[act]*Record{}, 0

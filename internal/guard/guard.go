@@ -75,7 +75,7 @@ func (g *Guard) noteOften(c access.Caller, r audit.Record) {
 	if g.Audit == nil {
 		return
 	}
-	r.Identity, r.From = c.Name, hostOf(c.From)
+	r.Identity, r.From = c.Name, c.Host()
 	g.Audit.NoteOften(r)
 }
 

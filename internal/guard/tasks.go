@@ -3,7 +3,6 @@ package guard
 import (
 	"context"
 	"errors"
-	"net"
 
 	"github.com/kinesin-io/kinesin/api"
 	"github.com/kinesin-io/kinesin/api/kinesinv1"
@@ -211,13 +210,4 @@ func (s tasks) noteCancelled(ctx context.Context, ids []string, results []*kines
 	for lambda, n := range cancelled {
 		s.noteOften(access.From(ctx), audit.Record{Action: actCancel, Target: lambda, Outcome: audit.OK, Count: n})
 	}
-}
-
-// hostOf returns an address without its port, which changes with each connection of one caller.
-func hostOf(address string) string {
-	host, _, err := net.SplitHostPort(address)
-	if err != nil {
-		return address
-	}
-	return host
 }

@@ -63,6 +63,15 @@ func NewLastingBook(rows Rows, c clock.Clock) *Book {
 // Open begins a lease under a new id made of name and random characters. Length zero means the default; a
 // length outside the limits is task.ErrInvalid.
 func (b *Book) Open(ctx context.Context, name string, length time.Duration) (Lease, error) {
+	return b.OpenFor(ctx, name, length, "", nil)
+}
+
+// OpenFor is Open for a worker of an identity, and for some lambdas; more than LambdasMax mean any.
+func (b *Book) OpenFor(ctx context.Context, name string, length time.Duration, owner string, lambdas []string) (Lease, error) {
+	covered := strings.Join(lambdas, ",")
+	if len(lambdas) > LambdasMax {
+		covered = ""
+	}
 	length, err := CheckLength(length)
 	if err != nil {
 		return Lease{}, err
@@ -72,7 +81,7 @@ func (b *Book) Open(ctx context.Context, name string, length time.Duration) (Lea
 	}
 	for range openTriesMax {
 		l := Lease{
-			Worker: b.newID(name), Name: printable(name), Version: 1, Length: length, Receipt: b.clock.Now(), Beat: 1, Heard: clock.Steady(b.clock),
+			Worker: b.newID(name), Name: printable(name), Owner: owner, Lambdas: covered, Version: 1, Length: length, Receipt: b.clock.Now(), Beat: 1, Heard: clock.Steady(b.clock),
 		}
 		err = b.put(ctx, &l)
 		if !errors.Is(err, store.ErrConflict) {

@@ -9,6 +9,8 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/kinesin-io/kinesin/store"
@@ -34,6 +36,10 @@ const BeatsPerLease = 4
 // NameBytesMax bounds the name in a worker's id.
 const NameBytesMax = 40
 
+// LambdasMax bounds the lambdas in the row of a lease, which each heartbeat writes. A worker for more is not
+// held to those that it registered for.
+const LambdasMax = 32
+
 // KeptAfterEnd is how long the row of a lease that ended is kept. Until then the tasks of a lost worker are
 // judged by it, and a late heartbeat is answered that the lease is lost.
 const KeptAfterEnd = 24 * time.Hour
@@ -47,8 +53,12 @@ var (
 
 // Lease is the lease of one worker process.
 type Lease struct {
-	Worker  string // the id: task.Task.Worker of what it runs
-	Name    string // as the worker gave it, for people
+	Worker string // the id: task.Task.Worker of what it runs
+	Name   string // as the worker gave it, for people
+	// Owner is the identity that registered the worker; empty: unknown, as in rows of older versions.
+	Owner string
+	// Lambdas are those that the worker registered for, separated by commas; empty: any.
+	Lambdas string
 	Version uint64 // of the row; 0 when there is no row
 	Length  time.Duration
 	Receipt task.Instant // when the newest heartbeat was received, by the wall clock of its receiver
@@ -79,6 +89,11 @@ func (l *Lease) Over(now, since task.Instant) bool {
 // Blames reports whether the loss of this worker is blamed on the task alone.
 func (l *Lease) Blames(t *task.Task) bool { return t.Suspect && t.ID == l.Suspect }
 
+// Covers reports whether the worker registered for a lambda.
+func (l *Lease) Covers(lambda string) bool {
+	return l.Lambdas == "" || slices.Contains(strings.Split(l.Lambdas, ","), lambda)
+}
+
 // CheckLength returns the length, the default for zero, or task.ErrInvalid for one outside the limits.
 func CheckLength(d time.Duration) (time.Duration, error) {
 	if d == 0 {
@@ -93,6 +108,8 @@ func CheckLength(d time.Duration) (time.Duration, error) {
 // record is the stored form of a lease. An absent field means its zero value.
 type record struct {
 	Name    string `json:"name,omitempty"`
+	Owner   string `json:"owner,omitempty"`
+	Lambdas string `json:"lambdas,omitempty"`
 	Length  int64  `json:"length_us"`
 	Receipt int64  `json:"receipt_us"`
 	Beat    uint64 `json:"beat,omitempty"`
@@ -102,7 +119,7 @@ type record struct {
 }
 
 func encode(l *Lease) (store.Control, error) {
-	r := record{Name: l.Name, Length: l.Length.Microseconds(), Receipt: int64(l.Receipt), Beat: l.Beat, Attend: l.Attend, Lost: l.Lost}
+	r := record{Name: l.Name, Owner: l.Owner, Lambdas: l.Lambdas, Length: l.Length.Microseconds(), Receipt: int64(l.Receipt), Beat: l.Beat, Attend: l.Attend, Lost: l.Lost}
 	if !l.Suspect.IsZero() {
 		r.Suspect = l.Suspect.String()
 	}
@@ -116,7 +133,7 @@ func decode(row *store.Control) (Lease, error) {
 		return Lease{}, fmt.Errorf("%w: lease of worker %s: %w", store.ErrCorrupt, row.Name, err)
 	}
 	l := Lease{
-		Worker: row.Name, Name: r.Name, Version: row.Version, Attend: r.Attend, Lost: r.Lost,
+		Worker: row.Name, Name: r.Name, Owner: r.Owner, Lambdas: r.Lambdas, Version: row.Version, Attend: r.Attend, Lost: r.Lost,
 		Length: time.Duration(r.Length) * time.Microsecond, Receipt: task.Instant(r.Receipt), Beat: r.Beat,
 	}
 	if r.Suspect == "" {

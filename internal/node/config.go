@@ -77,6 +77,12 @@ type Config struct {
 	// 0: inbound's default, 15 minutes, which is the longest; negative: never.
 	DeliverDirect time.Duration
 
+	// Audit turns on the audit log; nil: nothing is recorded.
+	Audit *AuditConfig
+	// Taken reports whether an identity of that name is defined elsewhere, so that no token can be made for it.
+	// It may be nil.
+	Taken func(name string) bool
+
 	// Unregister returns the command that deletes the registration of a lambda. nil: there are no
 	// registrations.
 	Unregister func(lambda string) string

@@ -60,6 +60,7 @@ type Metrics struct {
 	storeErrors *prometheus.CounterVec   // op
 	fsync       prometheus.Histogram
 	internal    prometheus.Counter
+	auditLost   prometheus.Counter
 	buffer      bufferMetrics
 
 	registrations registrationMetrics
@@ -177,6 +178,7 @@ func NewMetrics() *Metrics {
 
 		failures:    counter(f, "kinesin_partition_failures_total", "Failed reads and dispatches of a partition; each is retried."),
 		hscFailures: counters(f, "kinesin_hsc_failures_total", "Claims, heartbeats, results and messages that failed because of the store or the queue.", "what"),
+		auditLost:   counter(f, "kinesin_audit_lost_total", "Acts whose audit record could not be stored; the log has it, if there was room."),
 		internal:    counter(f, "kinesin_internal_errors_total", "Calls that failed for an internal reason; see the log."),
 		storeErrors: counters(f, "kinesin_store_errors_total", "Failed store operations; settle: writes whose outcome stayed unknown.", "op"),
 		storeTime: f.NewHistogramVec(prometheus.HistogramOpts{

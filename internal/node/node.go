@@ -19,9 +19,12 @@ import (
 	"github.com/kinesin-io/kinesin/inbound/buffer"
 	"github.com/kinesin-io/kinesin/inbound/ingest"
 	"github.com/kinesin-io/kinesin/inbound/intake"
+	"github.com/kinesin-io/kinesin/internal/access/tokens"
+	"github.com/kinesin-io/kinesin/internal/audit"
 	"github.com/kinesin-io/kinesin/internal/catalog"
 	"github.com/kinesin-io/kinesin/internal/catalog/lambdas"
 	"github.com/kinesin-io/kinesin/internal/clock"
+	"github.com/kinesin-io/kinesin/internal/guard"
 	"github.com/kinesin-io/kinesin/internal/lease"
 	"github.com/kinesin-io/kinesin/partition"
 	"github.com/kinesin-io/kinesin/partition/fleet"
@@ -55,7 +58,11 @@ type Node struct {
 	ingest     *ingest.Ingest   // nil without inbound's role
 	lambdas    *lambdas.Service // nil without inbound's role
 	hsc        *hsc.Service     // nil without the role
-	grower     *grower          // nil if shards are not added
+	guard      *guard.Guard
+	tokens     *tokens.Registry
+	audit      *audit.Log // nil: nothing is recorded
+	taken      func(name string) bool
+	grower     *grower // nil if shards are not added
 
 	shared   bool // several processes may use the store
 	running  atomic.Bool
@@ -92,6 +99,8 @@ func New(ctx context.Context, c Config) (*Node, error) {
 	if !c.Stepped {
 		n.steps = clock.NewSteps(c.Clock, n.clockStepped)
 	}
+	n.tokens, n.taken = tokens.NewRegistry(n.store, c.Clock, c.Log), c.Taken
+	n.guard = n.newGuard(&c)
 	n.compose(c.withSteps(), secret)
 	n.grower = n.newGrower(&c)
 	n.registerCollectors()
@@ -125,7 +134,7 @@ func (n *Node) compose(c Config, secret []byte) {
 		n.hsc = hsc.New(hsc.Config{
 			Store: n.store, Queue: n.queue, Catalog: n.catalog, Leases: n.leases, Sealer: seal,
 			Scheduler: hscHints, Process: n.process(), Clock: c.Clock, Log: c.Log, Hooks: n.hscHooks(), Ended: n.ended, Ahead: c.Ahead, Silence: c.Silence, SlotsOnly: c.Stepped,
-			WatchProcess: c.beside(),
+			Caller: callerOf, Execute: n.guard.Execute, WatchProcess: c.beside(),
 		})
 	}
 	if slices.Contains(c.Roles, RoleInbound) {
@@ -213,6 +222,9 @@ func (n *Node) Run(ctx context.Context) error {
 	if n.grower != nil {
 		group.Go(func() error { return n.grower.run(groupCtx) })
 	}
+	if n.audit != nil {
+		group.Go(func() error { return n.audit.Run(groupCtx) })
+	}
 	var registering, consuming, serving, scheduling part
 	if n.inbound != nil {
 		consuming = startPart(groupCtx, group, n.consume)
@@ -286,6 +298,9 @@ func (n *Node) schedule(ctx context.Context) error {
 // Close closes the buffer, the queue and the store. Run must have returned.
 func (n *Node) Close() error {
 	var err error
+	if n.audit != nil {
+		n.audit.Flush(context.Background())
+	}
 	if n.buffer != nil {
 		err = n.buffer.Close()
 	}

@@ -132,7 +132,7 @@ func (r *rig) start(d drivers, names []string, i int, config func(c *Config)) *p
 	ctx, cancel := context.WithCancel(context.WithoutCancel(r.Context()))
 	done := make(chan error, 1)
 	go func() { done <- n.Run(ctx) }()
-	p := &process{node: n, transport: inproc.New(n.Handler())}
+	p := &process{node: n, transport: inproc.New(Trusting(n.Handler()))}
 	p.stop = sync.OnceFunc(func() {
 		cancel()
 		if err := errors.Join(<-done, n.Close()); err != nil {

@@ -143,7 +143,7 @@ func (k *Kinesin) compose() {
 	if err != nil {
 		k.tb.Fatalf("sdktest: start the server: %v", err)
 	}
-	k.node, k.transport = n, inproc.New(n.Handler())
+	k.node, k.transport = n, inproc.New(node.Trusting(n.Handler()))
 	go func() {
 		defer close(k.nodeOver)
 		k.nodeErr = n.Run(k.base)

@@ -51,7 +51,7 @@ func serve(tb testing.TB, queues sqs.API, prefix string, change func(*sqsbuffer.
 	go func() { done <- n.Run(ctx) }()
 	// With HTTP/2, which workers need.
 	s := httptest.NewUnstartedServer(nil)
-	s.Config = api.NewServer(n.Handler())
+	s.Config = api.NewServer(node.Trusting(n.Handler()))
 	s.Start()
 	client, err := sdk.NewClient(s.URL)
 	if err != nil {

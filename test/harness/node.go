@@ -46,7 +46,7 @@ func RunNode(tb testing.TB, c node.Config) *Node {
 	if err != nil {
 		tb.Fatal(err)
 	}
-	http := api.NewServer(served.Handler())
+	http := api.NewServer(node.Trusting(served.Handler()))
 	ctx, cancel := context.WithCancel(context.WithoutCancel(tb.Context()))
 	var group sync.WaitGroup
 	group.Go(func() { _ = served.Run(ctx) })

@@ -61,7 +61,7 @@ func (w *world) boot(slot int) (*server, error) {
 		return nil, err
 	}
 	now.Store(n)
-	s := &server{process: p, node: n, rows: c.Store, transport: inproc.New(n.Handler()), stop: cancel, over: make(chan struct{})}
+	s := &server{process: p, node: n, rows: c.Store, transport: inproc.New(node.Trusting(n.Handler())), stop: cancel, over: make(chan struct{})}
 	go func() {
 		defer close(s.over)
 		err := n.Run(ctx)

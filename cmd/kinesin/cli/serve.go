@@ -15,6 +15,7 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"github.com/kinesin-io/kinesin/internal/audit"
 	"github.com/kinesin-io/kinesin/server"
 )
 
@@ -22,11 +23,12 @@ import (
 type serveFlags struct {
 	server.Config
 
-	match      bool
-	watch      bool
-	growShards bool
-	log        logFlags
-	cpuProfile string
+	match       bool
+	watch       bool
+	growShards  bool
+	auditStdout bool
+	log         logFlags
+	cpuProfile  string
 }
 
 func (a *app) serveCommand() *cobra.Command {
@@ -44,13 +46,14 @@ tables and queues.
 SIGTERM and Ctrl-C drain the server: it accepts and starts nothing new, finishes calls in flight and closes the store. A second
 signal ends it at once; nothing that was acknowledged is lost.
 
-Without tokens it listens on loopback only. With --auth-token-file, a file with a token in each line, every call and the metrics need
-one of the tokens, and --listen may be any address. --tls-cert-file and --tls-key-file turn on TLS. The three files are read again
-when they change. /livez, /readyz and /healthz need no token.`,
+Without tokens it listens on loopback only. With --auth-token-file, a file with a token in each line, or --policy, a file of identities
+and what each may do, every call and the metrics need a token, and --listen may be any address. --tls-cert-file and --tls-key-file
+turn on TLS. These files are read again when they change. /livez, /readyz and /healthz need no token.`,
 		Example: `  kinesin serve
   kinesin serve --data /var/lib/kinesin --listen 127.0.0.1:7171 --log-format json
   kinesin serve --store dynamodb --queue sqs --aws-prefix prod
-  kinesin serve --listen 0.0.0.0:7070 --auth-token-file tokens --tls-cert-file tls.crt --tls-key-file tls.key`,
+  kinesin serve --listen 0.0.0.0:7070 --auth-token-file tokens --tls-cert-file tls.crt --tls-key-file tls.key
+  kinesin serve --listen 0.0.0.0:7070 --policy policy.yaml --tls-cert-file tls.crt --tls-key-file tls.key`,
 		Args: cobra.NoArgs,
 	}
 	s.add(c.Flags())
@@ -59,6 +62,9 @@ when they change. /livez, /readyz and /healthz need no token.`,
 		s.PodName, s.PodNamespace = a.getenv("POD_NAME"), a.getenv("POD_NAMESPACE")
 		if c.Flags().Changed("deliver-direct") && s.DeliverDirect == 0 {
 			s.DeliverDirect = -1 // zero is the default
+		}
+		if s.auditStdout {
+			s.AuditTo = a.Stdout
 		}
 		if !c.Flags().Changed("inbound-queue") {
 			s.Inbound = s.Store == server.StoreDynamoDB && s.Queue == server.QueueSQS
@@ -88,10 +94,13 @@ func (s *serveFlags) add(f *pflag.FlagSet) {
 
 // addAuth adds the flags for tokens and TLS.
 func (s *serveFlags) addAuth(f *pflag.FlagSet) {
-	f.StringVar(&s.AuthTokenFile, "auth-token-file", "", "`FILE` with the accepted tokens, each a line of 32 characters or more; every call then needs one")
+	f.StringVar(&s.AuthTokenFile, "auth-token-file", "", "`FILE` with accepted tokens, each a line of 32 characters or more, which may do everything; every call then needs a token")
+	f.StringVar(&s.PolicyFile, "policy", "", "YAML `FILE` of identities and what each may do; every call then needs a token or certificate")
+	f.Var(durationValue{d: &s.AuditKeep, min: time.Hour}, "audit-keep", "how long audit records are kept; "+formatDuration(audit.KeepDefault)+" when not set")
+	f.BoolVar(&s.auditStdout, "audit-stdout", false, "also print each audit record to stdout, as a line of JSON")
 	f.StringVar(&s.TLSCertFile, "tls-cert-file", "", "PEM `FILE` with the server's certificate chain, to use TLS")
 	f.StringVar(&s.TLSKeyFile, "tls-key-file", "", "PEM `FILE` with the key of the certificate")
-	settings(f, "auth-token-file", "tls-cert-file", "tls-key-file")
+	settings(f, "auth-token-file", "policy", "audit-keep", "audit-stdout", "tls-cert-file", "tls-key-file")
 }
 
 // profiled runs act with the CPU profiler if there is a path to write to.
@@ -199,6 +208,9 @@ func (a *app) printServer(s *server.Server) error {
 	tokens, queues := "", ""
 	if c.AuthTokenFile != "" {
 		tokens = "\n  tokens   " + c.AuthTokenFile + ": needed by each call, and for the metrics"
+	}
+	if c.PolicyFile != "" {
+		tokens += "\n  policy   " + c.PolicyFile + ": who may do what; each call needs a token or a certificate"
 	}
 	if c.Queue == server.QueueSQS {
 		queues = "\n  queues   " + o.Prefix + "-… on SQS"

@@ -1,0 +1,73 @@
+package cli
+
+import (
+	"context"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/kinesin-io/kinesin/internal/access/policy"
+	"github.com/kinesin-io/kinesin/internal/livefile"
+)
+
+func (a *app) policyCommand() *cobra.Command {
+	return group(&cobra.Command{
+		Use:   "policy",
+		Short: "Check a file of identities and grants",
+	}, a.policyCheckCommand())
+}
+
+// policyObject is an identity of a policy in JSON.
+type policyObject struct {
+	Name   string   `json:"name"`
+	Grants []string `json:"grants"`
+}
+
+func (a *app) policyCheckCommand() *cobra.Command {
+	c := &cobra.Command{
+		Use:   "check FILE",
+		Short: "Check the file for serve --policy, and list its identities",
+		Long: `Reads a file as 'kinesin serve --policy' does, with the files that it names, and lists the identities and what each may do. It calls
+no server and no issuer.
+
+Exit 1 when the file is refused; each line of the error is one thing that is wrong.`,
+		Example: `  kinesin policy check policy.yaml`,
+		Args:    one("FILE"),
+	}
+	a.outputFlag(c.Flags())
+	return a.acting(c, func(_ context.Context, args []string) error {
+		content, err := livefile.Read(args[0], policy.FileBytesMax)
+		if err != nil {
+			return err
+		}
+		p, err := policy.Parse(content)
+		if err != nil {
+			return err
+		}
+		return a.printPolicy(p)
+	})
+}
+
+func (a *app) printPolicy(p *policy.Policy) error {
+	all := []policyObject{}
+	for _, id := range p.Identities() {
+		all = append(all, policyObject{id.Name, id.Grants.Strings()})
+	}
+	if a.json() {
+		return printJSON(a.Stdout, all)
+	}
+	if len(all) == 0 {
+		a.note("the policy has no identities: a server with it accepts only tokens that `kinesin token create` made")
+		return nil
+	}
+	t := newTable(a.Stdout)
+	t.row("IDENTITY", "MAY")
+	for _, o := range all {
+		may := strings.Join(o.Grants, " ")
+		if may == "" {
+			may = "nothing"
+		}
+		t.row(o.Name, may)
+	}
+	return t.Flush()
+}

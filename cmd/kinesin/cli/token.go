@@ -1,0 +1,172 @@
+package cli
+
+import (
+	"context"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/kinesin-io/kinesin/api"
+	"github.com/kinesin-io/kinesin/api/kinesinv1"
+	"github.com/kinesin-io/kinesin/api/kinesinv1/kinesinv1connect"
+	"github.com/kinesin-io/kinesin/internal/access"
+	"github.com/kinesin-io/kinesin/internal/access/tokens"
+	"github.com/kinesin-io/kinesin/sdk"
+)
+
+func (a *app) tokenCommand() *cobra.Command {
+	return group(&cobra.Command{
+		Use:   "token",
+		Short: "Make, list and revoke tokens of callers",
+		Long: `A token belongs to an identity, which may do what its grants say. Every server of an installation accepts it. Servers keep a hash
+of it only.
+
+To manage tokens one needs admin:*. docs/security.md describes verbs, and identities without tokens.`,
+	}, a.tokenCreateCommand(), a.tokenListCommand(), a.tokenRevokeCommand())
+}
+
+// callingAccess completes a command that calls the AccessService.
+func (a *app) callingAccess(c *cobra.Command, act func(ctx context.Context, access kinesinv1connect.AccessServiceClient, args []string) error) *cobra.Command {
+	return a.calling(c, func(ctx context.Context, _ *sdk.Client, args []string) error {
+		clients, err := a.connections()
+		if err != nil {
+			return err
+		}
+		defer clients.CloseIdle()
+		return api.FromWire(act(ctx, kinesinv1connect.NewAccessServiceClient(clients.Calls, a.server, api.ClientOptions()...), args))
+	})
+}
+
+// tokenObject is a token in JSON.
+type tokenObject struct {
+	Name      string   `json:"name"`
+	State     string   `json:"state"`
+	Grants    []string `json:"grants"`
+	Created   string   `json:"created"`
+	CreatedBy string   `json:"created_by"`
+	Expires   string   `json:"expires,omitempty"`
+	Revoked   string   `json:"revoked,omitempty"`
+	Token     string   `json:"token,omitempty"` // of create only
+}
+
+func tokenObjectOf(t *kinesinv1.Token, now time.Time) tokenObject {
+	o := tokenObject{
+		Name: t.GetName(), State: "active", Grants: t.GetGrants(), Created: microsText(t.GetCreatedMicros()), CreatedBy: t.GetCreatedBy(),
+		Expires: microsText(t.GetExpiresMicros()), Revoked: microsText(t.GetRevokedMicros()),
+	}
+	switch {
+	case t.GetRevokedMicros() != 0:
+		o.State = "revoked"
+	case t.GetExpiresMicros() != 0 && now.UnixMicro() >= t.GetExpiresMicros():
+		o.State = "expired"
+	}
+	return o
+}
+
+// microsText returns a time of the wire; empty for 0.
+func microsText(micros int64) string {
+	if micros == 0 {
+		return ""
+	}
+	return timeText(time.UnixMicro(micros))
+}
+
+func (a *app) tokenCreateCommand() *cobra.Command {
+	var grants []string
+	var lifetime time.Duration
+	c := &cobra.Command{
+		Use:   "create NAME --grant VERB:LAMBDA-PATTERN …",
+		Short: "Make an identity and its token, and print the token",
+		Long: `Makes an identity and prints its token, which nobody can show again. Callers send it with --token-file or sdk.WithTokenFile.
+
+A grant is VERB:LAMBDA-PATTERN, or VERB:LAMBDA-PATTERN:COLLECTION-PATTERN; a pattern is a name, or the beginning of names and a star.
+Verbs: ` + verbNames() + `; * for all. One can grant only what one may do oneself.
+
+A name exists once: revoke the token of a name before another one is made for it.`,
+		Example: `  kinesin token create mail-team --grant 'schedule:mail-*' --grant 'read:mail-*' >mail.token
+  kinesin token create worker-7 --grant execute:mail-send --expires 720h
+  kinesin token create prometheus --grant metrics`,
+		Args: one("NAME"),
+	}
+	c.Flags().StringArrayVar(&grants, "grant", nil, "`GRANT` of the identity, such as 'schedule:mail-*'; may be repeated")
+	c.Flags().Var(durationValue{d: &lifetime, min: tokens.LifetimeMin}, "expires", "how long the token is accepted; for ever when not set")
+	return a.callingAccess(c, func(ctx context.Context, client kinesinv1connect.AccessServiceClient, args []string) error {
+		if err := access.CheckName(args[0]); err != nil {
+			return usagef("%v", err)
+		}
+		if _, err := access.ParseGrants(grants); err != nil {
+			return usagef("--grant: %v", err)
+		}
+		r, err := client.CreateToken(ctx, &kinesinv1.CreateTokenRequest{Name: args[0], Grants: grants, LifetimeMicros: lifetime.Microseconds()})
+		if err != nil {
+			return err
+		}
+		o := tokenObjectOf(r.GetToken(), time.Now())
+		o.Token = r.GetSecret()
+		return a.print(o, "%s", r.GetSecret())
+	})
+}
+
+func verbNames() string {
+	names := make([]string, len(access.Verbs()))
+	for i, v := range access.Verbs() {
+		names[i] = string(v)
+	}
+	return strings.Join(names, ", ")
+}
+
+func (a *app) tokenListCommand() *cobra.Command {
+	return a.callingAccess(&cobra.Command{
+		Use:   "list",
+		Short: "List the tokens that were made, without their secrets",
+		Args:  cobra.NoArgs,
+	}, func(ctx context.Context, client kinesinv1connect.AccessServiceClient, _ []string) error {
+		r, err := client.ListTokens(ctx, &kinesinv1.ListTokensRequest{})
+		if err != nil {
+			return err
+		}
+		all := make([]tokenObject, len(r.GetTokens()))
+		for i, t := range r.GetTokens() {
+			all[i] = tokenObjectOf(t, time.Now())
+		}
+		if a.json() {
+			return printJSON(a.Stdout, all)
+		}
+		if len(all) == 0 {
+			a.note("there are no tokens; make one with `kinesin token create NAME --grant VERB:LAMBDA-PATTERN`")
+			return nil
+		}
+		t := newTable(a.Stdout)
+		t.row("NAME", "STATE", "GRANTS", "CREATED", "BY", "EXPIRES")
+		for i := range all {
+			o := &all[i]
+			t.row(o.Name, o.State, strings.Join(o.Grants, " "), o.Created, o.CreatedBy, orDash(o.Expires))
+		}
+		return t.Flush()
+	})
+}
+
+func orDash(text string) string {
+	if text == "" {
+		return "-"
+	}
+	return text
+}
+
+func (a *app) tokenRevokeCommand() *cobra.Command {
+	return a.callingAccess(&cobra.Command{
+		Use:   "revoke NAME",
+		Short: "End the token of an identity",
+		Long: `Ends the token of an identity. Within 5 s every server refuses calls with it and ends its streams. A worker's lease gets no more
+heartbeats then; its tasks start elsewhere when the lease is over, since the worker may still run them.`,
+		Args: one("NAME"),
+	}, func(ctx context.Context, client kinesinv1connect.AccessServiceClient, args []string) error {
+		r, err := client.RevokeToken(ctx, &kinesinv1.RevokeTokenRequest{Name: args[0]})
+		if err != nil {
+			return err
+		}
+		o := tokenObjectOf(r.GetToken(), time.Now())
+		return a.print(o, "revoked the token of %s", o.Name)
+	})
+}

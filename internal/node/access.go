@@ -1,0 +1,65 @@
+package node
+
+import (
+	"context"
+	"net/http"
+	"time"
+
+	"github.com/kinesin-io/kinesin/internal/access"
+	"github.com/kinesin-io/kinesin/internal/access/tokens"
+	"github.com/kinesin-io/kinesin/internal/audit"
+	"github.com/kinesin-io/kinesin/internal/guard"
+)
+
+// AuditConfig configures the audit log of a node.
+type AuditConfig struct {
+	Keep time.Duration // 0: audit.KeepDefault
+	// Written is called with each record, in order. It may be nil.
+	Written func(audit.Record)
+}
+
+// newGuard makes what checks and records calls.
+func (n *Node) newGuard(c *Config) *guard.Guard {
+	g := &guard.Guard{LambdaOf: n.lambdaOf}
+	if c.Audit != nil {
+		n.audit = audit.New(audit.Config{
+			Rows: n.store, Clock: c.Clock, Log: c.Log, Chained: !c.shared, Keep: c.Audit.Keep,
+			Written: c.Audit.Written, Lost: func(acts int) { n.metrics.auditLost.Add(float64(acts)) },
+		})
+		g.Audit = n.audit
+	}
+	return g
+}
+
+// lambdaOf returns the name of the lambda of a task. Only inbound's role is asked for tasks by id.
+func (n *Node) lambdaOf(ctx context.Context, id string) (string, error) {
+	return n.inbound.LambdaOf(ctx, id)
+}
+
+// callerOf returns the name of the identity that makes a call.
+func callerOf(ctx context.Context) string { return access.From(ctx).Name }
+
+// Tokens finds the identities of tokens that `kinesin token create` made.
+func (n *Node) Tokens() *tokens.Registry { return n.tokens }
+
+// Audit returns the audit log; nil if there is none.
+func (n *Node) Audit() *audit.Log { return n.audit }
+
+// Trusting lets every call do everything, as access.Anonymous. It is for tests, and for whoever has decided
+// that a call needs no token.
+func Trusting(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		next.ServeHTTP(w, r.WithContext(access.With(r.Context(), access.Caller{Identity: access.Anonymous(), From: r.RemoteAddr})))
+	})
+}
+
+// needing refuses calls of which the caller has not the verb.
+func needing(v access.Verb, next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if c := access.From(r.Context()); !c.Grants.AllowAll(v) {
+			say(w, http.StatusForbidden, c.Denied(v, "").Error())
+			return
+		}
+		next.ServeHTTP(w, r)
+	})
+}
