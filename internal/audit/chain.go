@@ -19,7 +19,7 @@ import (
 type headObject struct {
 	Seq  uint64       `json:"seq"`
 	Hash []byte       `json:"hash"`
-	At   task.Instant `json:"at_us"`
+	At   task.Instant `json:"at_us"` // of the row of the record
 }
 
 // chain gives records their places in the chain. It changes nothing else.
@@ -32,7 +32,6 @@ func (l *Log) chain(ctx context.Context, records []Record) error {
 	before := l.head
 	for i := range records {
 		r := &records[i]
-		r.At = max(r.At, before.At) // in the order of the chain, also if the clock was set back
 		r.Seq = before.Seq + 1
 		hash, err := r.link(before.Hash)
 		if err != nil {
@@ -59,15 +58,17 @@ func (l *Log) readHead(ctx context.Context) error {
 			return fmt.Errorf("%w: head of the audit chain: %w", store.ErrCorrupt, err)
 		}
 	}
-	l.head = Record{Seq: head.Seq, Hash: head.Hash, At: head.At}
-	if row.Version > 0 {
-		for r, err := range l.between(ctx, head.At, max(head.At, l.Clock.Now()).Add(24*time.Hour)) {
-			if err != nil {
-				return err
-			}
-			if r.Seq > l.head.Seq {
-				l.head = r
-			}
+	l.head, l.rowAt = Record{Seq: head.Seq, Hash: head.Hash}, max(l.rowAt, head.At)
+	begin := head.At
+	if row.Version == 0 {
+		begin = l.oldest()
+	}
+	for r, err := range l.between(ctx, begin, max(begin, l.Clock.Now()).Add(24*time.Hour)) {
+		if err != nil {
+			return err
+		}
+		if r.Seq > l.head.Seq {
+			l.head, l.rowAt = r, max(l.rowAt, r.At)
 		}
 	}
 	l.headRow = row
@@ -77,7 +78,7 @@ func (l *Log) readHead(ctx context.Context) error {
 
 // moveHead writes the head row. If that fails the next write does it.
 func (l *Log) moveHead(ctx context.Context) {
-	value, err := json.Marshal(headObject{l.head.Seq, l.head.Hash, l.head.At})
+	value, err := json.Marshal(headObject{l.head.Seq, l.head.Hash, l.rowAt})
 	if err != nil {
 		return
 	}
@@ -118,7 +119,7 @@ func (l *Log) Verify(ctx context.Context) (Verification, error) {
 		}
 	}
 	var v Verification
-	for r, err := range l.between(ctx, l.oldest(), max(l.Clock.Now(), l.head.At)) {
+	for r, err := range l.between(ctx, l.oldest(), max(l.Clock.Now(), l.rowAt)) {
 		if err != nil && !errors.Is(err, store.ErrCorrupt) {
 			return v, err
 		}

@@ -69,6 +69,7 @@ type Log struct {
 	writing chan struct{} // holds a token while one call writes; guards what follows
 	rows    uint64        // written here
 	swept   string        // the day of the last sweep
+	rowAt   task.Instant  // of the newest row; it never goes back, so that days are in the order of the chain
 	head    Record        // of the chain: Seq and Hash; of Seq 0 before it is read
 	headRow store.Control
 
@@ -192,7 +193,8 @@ func (l *Log) write(ctx context.Context, records []Record) error {
 	if err != nil {
 		return err
 	}
-	if err := l.put(ctx, store.Control{Kind: kindOf(records[0].At), Name: l.nameOf(&records[0]), Version: 1, Value: value}); err != nil {
+	l.rowAt = max(l.rowAt, l.Clock.Now())
+	if err := l.put(ctx, store.Control{Kind: kindOf(l.rowAt), Name: l.nameOf(records[0].Seq), Version: 1, Value: value}); err != nil {
 		l.headRow = store.Control{} // the row may be there: read where the chain ends
 		return err
 	}
@@ -206,18 +208,18 @@ func (l *Log) write(ctx context.Context, records []Record) error {
 			l.Written(records[i])
 		}
 	}
-	l.sweep(ctx, records[0].At)
+	l.sweep(ctx, l.rowAt)
 	return nil
 }
 
-// nameOf returns a new name for the row that begins with a record; names are in the order of time, and in that
-// of the chain.
-func (l *Log) nameOf(first *Record) string {
+// nameOf returns the name of a new row, by the place of its first record in the chain. Within a day names are in
+// the order of the chain, or else of time.
+func (l *Log) nameOf(seq uint64) string {
 	if l.Chained {
-		return fmt.Sprintf("%016d-%016d", int64(first.At), first.Seq)
+		return fmt.Sprintf("%016d", seq)
 	}
 	l.rows++
-	return fmt.Sprintf("%016d-%s-%08d", int64(first.At), l.process, l.rows)
+	return fmt.Sprintf("%016d-%s-%08d", int64(l.rowAt), l.process, l.rows)
 }
 
 // put writes a new row. If the outcome of the write is unknown it reads the row back.

@@ -67,7 +67,7 @@ func (g *Guard) note(ctx context.Context, r audit.Record, err error) {
 		return
 	}
 	c := access.From(ctx)
-	r.Identity, r.From, r.Outcome = c.Name, c.From, outcomeOf(err)
+	r.Identity, r.From, r.Outcome = c.Name, c.Host(), outcomeOf(err)
 	g.Audit.Note(ctx, r)
 }
 

@@ -34,7 +34,6 @@ Exit 1 when the file is refused; each line of the error is one thing that is wro
 		Example: `  kinesin policy check policy.yaml`,
 		Args:    one("FILE"),
 	}
-	a.outputFlag(c.Flags())
 	return a.acting(c, func(_ context.Context, args []string) error {
 		content, err := livefile.Read(args[0], policy.FileBytesMax)
 		if err != nil {

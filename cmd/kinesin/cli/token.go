@@ -2,9 +2,11 @@ package cli
 
 import (
 	"context"
+	"errors"
 	"strings"
 	"time"
 
+	"connectrpc.com/connect"
 	"github.com/spf13/cobra"
 
 	"github.com/kinesin-io/kinesin/api"
@@ -34,7 +36,11 @@ func (a *app) callingAccess(c *cobra.Command, act func(ctx context.Context, acce
 			return err
 		}
 		defer clients.CloseIdle()
-		return api.FromWire(act(ctx, kinesinv1connect.NewAccessServiceClient(clients.Calls, a.server, api.ClientOptions()...), args))
+		err = act(ctx, kinesinv1connect.NewAccessServiceClient(clients.Calls, a.server, api.ClientOptions()...), args)
+		if _, called := errors.AsType[*connect.Error](err); called {
+			return api.FromWire(err)
+		}
+		return err
 	})
 }
 
