@@ -2,7 +2,10 @@ package guard
 
 import (
 	"context"
+	"crypto/sha256"
 	"errors"
+
+	"github.com/google/uuid"
 
 	"github.com/kinesin-io/kinesin/api"
 	"github.com/kinesin-io/kinesin/api/kinesinv1"
@@ -32,7 +35,9 @@ func (g *Guard) Tasks(next kinesinv1connect.TaskServiceHandler) kinesinv1connect
 	return tasks{g, next}
 }
 
-// Schedule needs schedule on the collection of each item.
+// Schedule needs schedule on the collection of each item. A request id becomes the id of the task, and so could
+// name the task of another lambda. Therefore that of a caller who may not schedule everywhere counts for this
+// caller alone.
 func (s tasks) Schedule(ctx context.Context, r *kinesinv1.ScheduleRequest) (*kinesinv1.ScheduleResponse, error) {
 	c := access.From(ctx)
 	if !c.Grants.AllowAll(access.Schedule) {
@@ -45,8 +50,27 @@ func (s tasks) Schedule(ctx context.Context, r *kinesinv1.ScheduleRequest) (*kin
 				return nil, s.deny(c, actSchedule, access.Schedule, nameIn(c, access.Schedule, lambda, collection))
 			}
 		}
+		for _, item := range r.GetItems() {
+			item.RequestId = ownRequestID(c.Name, item.GetRequestId())
+		}
 	}
 	return s.next.Schedule(ctx, r)
+}
+
+// ownRequestID returns a request id with its time, and with random bits that no other identity can choose. One
+// that is no UUID stays as it is, to be refused.
+func ownRequestID(identity string, id []byte) []byte {
+	if len(id) != len(uuid.UUID{}) {
+		return id
+	}
+	h := sha256.New()
+	h.Write(id)
+	h.Write([]byte(identity))
+	own := h.Sum(nil)[:len(id)]
+	copy(own, id[:6])
+	own[6] = id[6]&0xf0 | own[6]&0x0f // version
+	own[8] = id[8]&0xc0 | own[8]&0x3f // variant
+	return own
 }
 
 // nameIn names what a verb is missing on: a lambda, or one collection of it.

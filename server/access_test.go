@@ -1,0 +1,590 @@
+package server
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"crypto/tls"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"connectrpc.com/connect"
+	"google.golang.org/protobuf/reflect/protoreflect"
+
+	"github.com/kinesin-io/kinesin/api"
+	"github.com/kinesin-io/kinesin/api/kinesinv1"
+	"github.com/kinesin-io/kinesin/api/kinesinv1/kinesinv1connect"
+	"github.com/kinesin-io/kinesin/internal/access"
+	"github.com/kinesin-io/kinesin/internal/tlstest"
+	"github.com/kinesin-io/kinesin/internal/token"
+)
+
+// secretOf returns the token of an identity of a test's policy.
+func secretOf(name string) string {
+	return "token-of-" + name + strings.Repeat("-", token.CharsMin)
+}
+
+// policyText returns a policy of identities with tokens.
+func policyText(grants map[string][]string) string {
+	var ids, all strings.Builder
+	for name, allow := range grants {
+		hash := sha256.Sum256([]byte(secretOf(name)))
+		fmt.Fprintf(&ids, "  - {name: %q, token_sha256: %s}\n", name, hex.EncodeToString(hash[:]))
+		if len(allow) > 0 {
+			text, _ := json.Marshal(allow)
+			fmt.Fprintf(&all, "  - {identity: %q, allow: %s}\n", name, text)
+		}
+	}
+	return "identities:\n" + ids.String() + "grants:\n" + all.String()
+}
+
+func policyFile(t *testing.T, grants map[string][]string) string {
+	t.Helper()
+	return writeFile(t, filepath.Join(t.TempDir(), "policy.yaml"), policyText(grants))
+}
+
+// callAs calls a procedure in JSON as an identity and returns the answer, and its code: empty if it succeeded.
+func (r *running) callAs(name, procedure, body string) (answer, code string) {
+	r.t.Helper()
+	request, err := http.NewRequestWithContext(r.t.Context(), http.MethodPost, r.url+procedure, strings.NewReader(body))
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	request.Header.Set("Content-Type", "application/json")
+	if name != "" {
+		token.Put(request.Header, secretOf(name))
+	}
+	response, err := r.http.Do(request)
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	defer response.Body.Close()
+	text, err := io.ReadAll(response.Body)
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	var failed struct{ Code string }
+	if response.StatusCode != http.StatusOK {
+		_ = json.Unmarshal(text, &failed)
+	}
+	if (failed.Code == "permission_denied") != (response.StatusCode == http.StatusForbidden) {
+		r.t.Errorf("%s: status %d with code %q", procedure, response.StatusCode, failed.Code)
+	}
+	return string(text), failed.Code
+}
+
+// later schedules a task for later and returns its id.
+func (r *running) later(name, lambda, collection string) string {
+	r.t.Helper()
+	answer, code := r.callAs(name, kinesinv1connect.TaskServiceScheduleProcedure,
+		fmt.Sprintf(`{"items":[{"lambda":%q,"collection":%q,"delayMicros":3600000000,"payload":"c2VjcmV0"}]}`, lambda, collection))
+	var got struct{ Results []struct{ ID string } }
+	if err := json.Unmarshal([]byte(answer), &got); err != nil || code != "" || len(got.Results) != 1 || got.Results[0].ID == "" {
+		r.t.Fatalf("%s: %v %s", answer, err, code)
+	}
+	return got.Results[0].ID
+}
+
+// need is what a procedure needs: verbs on the lambda that the request names, or, all, on all of them.
+type need struct {
+	verbs []access.Verb
+	all   bool
+	body  string // L stands for the lambda, and I for the id of a task of it
+}
+
+// needs has a line for each procedure. A procedure that is missing here fails the test.
+var needs = map[string]need{
+	"TaskService/Schedule":          {[]access.Verb{access.Schedule}, false, `{"items":[{"lambda":"L"}]}`},
+	"TaskService/Get":               {[]access.Verb{access.Read}, false, `{"ids":["I"]}`},
+	"TaskService/List":              {[]access.Verb{access.Read}, false, `{"lambda":"L"}`},
+	"TaskService/Cancel":            {[]access.Verb{access.Cancel}, false, `{"ids":["I"]}`},
+	"TaskService/Wait":              {[]access.Verb{access.Read}, false, `{"ids":["I"]}`},
+	"LambdaService/CreateLambda":    {[]access.Verb{access.Admin}, false, `{"lambda":{"name":"L"}}`},
+	"LambdaService/GetLambda":       {[]access.Verb{access.Read}, false, `{"name":"L"}`},
+	"LambdaService/ListLambdas":     {nil, false, `{}`}, // it leaves out what may not be read
+	"LambdaService/UpdateLambda":    {[]access.Verb{access.Admin}, false, `{"lambda":{"name":"L","maxAttempts":7}}`},
+	"LambdaService/DeleteLambda":    {[]access.Verb{access.Admin}, false, `{"name":"L"}`}, // it has a task, so it stays
+	"WorkerService/Register":        {[]access.Verb{access.Execute}, false, `{"groups":[{"lambdas":["L"],"slots":1}]}`},
+	"WorkerService/Claim":           {[]access.Verb{access.Execute}, false, `{"worker":"nobody","lambdas":["L"]}`},
+	"WorkerService/SetResults":      {nil, false, `{"worker":"nobody"}`}, // these three are for the owner of the lease
+	"WorkerService/Heartbeat":       {nil, false, `{"worker":"nobody"}`},
+	"WorkerService/Leave":           {nil, false, `{"worker":"nobody"}`},
+	"InboundService/ListRejected":   {[]access.Verb{access.Operate}, true, `{}`},
+	"InboundService/GetRejected":    {[]access.Verb{access.Operate, access.ReadPayload}, true, `{"name":"x"}`},
+	"InboundService/RetryRejected":  {[]access.Verb{access.Operate}, true, `{"names":["x"]}`},
+	"InboundService/DeleteRejected": {[]access.Verb{access.Operate}, true, `{"names":["x"]}`},
+	"InboundService/Key":            {[]access.Verb{access.Keyring}, true, `{}`},
+	"AccessService/CreateToken":     {[]access.Verb{access.Admin}, true, `{"name":"x","grants":["keyring","admin:nothing"]}`}, // of which no identity has both
+	"AccessService/ListTokens":      {[]access.Verb{access.Admin}, true, `{}`},
+	"AccessService/RevokeToken":     {[]access.Verb{access.Admin}, true, `{"name":"x"}`},
+	"AccessService/ListAudit":       {[]access.Verb{access.Admin}, true, `{}`},
+	"AccessService/VerifyAudit":     {[]access.Verb{access.Admin}, true, `{}`},
+}
+
+// streams are the procedures that the matrix calls as streams.
+var streams = map[string]need{
+	"WorkerService/Work":   {verbs: []access.Verb{access.Execute}},
+	"BackupService/Backup": {verbs: []access.Verb{access.Admin, access.ReadPayload, access.Keyring}, all: true},
+}
+
+// isMet reports whether an identity with grants on a pattern may call a procedure for a lambda.
+func (n need) isMet(has []access.Verb, pattern access.Pattern, lambda string) bool {
+	for _, v := range n.verbs {
+		if !slices.Contains(has, v) || n.all && pattern != access.Any && v != access.Keyring || !n.all && !pattern.Matches(lambda) {
+			return false
+		}
+	}
+	return true
+}
+
+// Every identity with one verb, and one with all of them, on one lambda and on all, calls every procedure for
+// two lambdas.
+func TestWhoMayDoWhat(t *testing.T) {
+	type subject struct {
+		has     []access.Verb
+		pattern access.Pattern
+	}
+	subjects, grants := map[string]subject{}, map[string][]string{"root": {"*:*"}, "nobody": nil}
+	subjects["nobody"] = subject{}
+	for _, pattern := range []access.Pattern{"mine", access.Any} {
+		of := map[access.Pattern]string{"mine": "mine", access.Any: "all"}[pattern]
+		for _, v := range access.Verbs() {
+			name := of + "-" + string(v)
+			subjects[name] = subject{[]access.Verb{v}, pattern}
+			grants[name] = []string{string(v) + ":" + string(pattern)}
+			if v == access.Keyring || v == access.Metrics || v == access.Debug {
+				grants[name] = []string{string(v)}
+			}
+		}
+		subjects[of+"-every"] = subject{access.Verbs(), pattern}
+		for _, v := range access.Verbs() {
+			if v == access.Keyring || v == access.Metrics || v == access.Debug {
+				grants[of+"-every"] = append(grants[of+"-every"], string(v))
+				continue
+			}
+			grants[of+"-every"] = append(grants[of+"-every"], string(v)+":"+string(pattern))
+		}
+	}
+	r := serve(t, Config{PolicyFile: policyFile(t, grants)})
+	ids := map[string]string{}
+	for _, lambda := range []string{"mine", "other"} {
+		if answer, code := r.callAs("root", kinesinv1connect.LambdaServiceCreateLambdaProcedure, fmt.Sprintf(`{"lambda":{"name":%q}}`, lambda)); code != "" {
+			t.Fatal(answer)
+		}
+		r.later("root", lambda, "") // so that neither can be deleted
+	}
+	services := kinesinv1.File_kinesin_v1_kinesin_proto.Services()
+	calls := 0
+	for i := range services.Len() {
+		for m := range services.Get(i).Methods().Len() {
+			method := services.Get(i).Methods().Get(m)
+			short := string(services.Get(i).Name()) + "/" + string(method.Name())
+			n, known := needs[short]
+			if method.IsStreamingServer() || method.IsStreamingClient() {
+				n, known = streams[short]
+			}
+			if !known {
+				t.Errorf("%s: this test does not say who may call it", short)
+				continue
+			}
+			for name, s := range subjects {
+				for _, lambda := range []string{"mine", "other"} {
+					ids[lambda] = r.later("root", lambda, "")
+					body := strings.NewReplacer(`"L"`, `"`+lambda+`"`, `"I"`, `"`+ids[lambda]+`"`).Replace(n.body)
+					answer, code := r.call(name, method, lambda, body)
+					calls++
+					want := n.isMet(s.has, s.pattern, lambda)
+					if want == (code == "permission_denied") && !(short == "AccessService/CreateToken" && want) {
+						t.Errorf("%s as %s on %s: %s %s, allowed: %v", short, name, lambda, code, answer, want)
+					}
+					if !want && !slices.ContainsFunc(n.verbs, func(v access.Verb) bool { return strings.Contains(answer, "for "+string(v)) }) {
+						t.Errorf("%s as %s on %s: %s does not name the missing verb", short, name, lambda, answer)
+					}
+					if !want && !n.all && !strings.Contains(answer, "on lambda "+lambda) {
+						t.Errorf("%s as %s on %s: %s does not name the lambda", short, name, lambda, answer)
+					}
+				}
+			}
+		}
+	}
+	t.Logf("%d calls", calls)
+}
+
+// call calls any procedure.
+func (r *running) call(name string, m protoreflect.MethodDescriptor, lambda, body string) (answer, code string) {
+	r.t.Helper()
+	procedure := "/" + string(m.Parent().FullName()) + "/" + string(m.Name())
+	if !m.IsStreamingServer() {
+		return r.callAs(name, procedure, body)
+	}
+	transport := api.NewStreamTransport()
+	defer transport.CloseIdleConnections()
+	client := &http.Client{Transport: bearer{secretOf(name), transport}}
+	var err error
+	if m.IsStreamingClient() {
+		stream, openErr := kinesinv1connect.NewWorkerServiceClient(client, r.url, api.ClientOptions()...).Work(r.t.Context())
+		if openErr != nil {
+			r.t.Fatal(openErr)
+		}
+		_ = stream.Send(&kinesinv1.WorkRequest{Hello: &kinesinv1.Hello{Worker: "nobody", Groups: []*kinesinv1.SlotGroup{{Lambdas: []string{lambda}, Slots: 1}}}})
+		_, err = stream.Receive()
+		_ = errors.Join(stream.CloseRequest(), stream.CloseResponse())
+	} else {
+		stream, openErr := kinesinv1connect.NewBackupServiceClient(client, r.url, api.ClientOptions()...).Backup(r.t.Context(), &kinesinv1.BackupRequest{})
+		if openErr != nil {
+			r.t.Fatal(openErr)
+		}
+		for stream.Receive() {
+		}
+		err = stream.Err()
+		_ = stream.Close()
+	}
+	if err == nil {
+		return "", ""
+	}
+	return err.Error(), connect.CodeOf(err).String()
+}
+
+func TestListsShowOnlyWhatMayBeRead(t *testing.T) {
+	r := serve(t, Config{PolicyFile: policyFile(t, map[string][]string{
+		"root": {"*:*"}, "team": {"read:mail-*"}, "customer": {"read:mail-a:c7", "read-payload:mail-a:c7", "cancel:mail-a:c7", "schedule:mail-a:c7"},
+	})})
+	for _, lambda := range []string{"mail-a", "mail-b", "bill"} {
+		r.callAs("root", kinesinv1connect.LambdaServiceCreateLambdaProcedure, fmt.Sprintf(`{"lambda":{"name":%q}}`, lambda))
+	}
+	for name, want := range map[string]string{"root": "bill mail-a mail-b", "team": "mail-a mail-b", "customer": "mail-a"} {
+		answer, _ := r.callAs(name, kinesinv1connect.LambdaServiceListLambdasProcedure, `{}`)
+		var got struct{ Lambdas []struct{ Name string } }
+		if err := json.Unmarshal([]byte(answer), &got); err != nil {
+			t.Fatal(err)
+		}
+		var names []string
+		for _, l := range got.Lambdas {
+			names = append(names, l.Name)
+		}
+		if strings.Join(names, " ") != want {
+			t.Errorf("%s sees %v, want %s", name, names, want)
+		}
+	}
+	mine, theirs, none := r.later("customer", "mail-a", "c7"), r.later("root", "mail-a", "c8"), r.later("root", "mail-a", "")
+	if _, code := r.callAs("customer", kinesinv1connect.TaskServiceScheduleProcedure, `{"items":[{"lambda":"mail-a","collection":"c7"},{"lambda":"mail-a","collection":"c8"}]}`); code != "permission_denied" {
+		t.Errorf("a task of another collection: %q", code)
+	}
+	answer, code := r.callAs("customer", kinesinv1connect.TaskServiceListProcedure, `{"lambda":"mail-a"}`)
+	if code != "" || !strings.Contains(answer, mine) || strings.Contains(answer, theirs) || strings.Contains(answer, none) {
+		t.Errorf("list: %s", answer)
+	}
+	ids := fmt.Sprintf(`"ids":[%q,%q,%q]`, mine, theirs, none)
+	for _, withPayload := range []string{"false", "true"} {
+		answer, code = r.callAs("customer", kinesinv1connect.TaskServiceGetProcedure, `{`+ids+`,"withPayload":`+withPayload+`}`)
+		if code != "" || strings.Count(answer, "REASON_PERMISSION_DENIED") != 2 || strings.Count(answer, `"collection":"c7"`) != 1 ||
+			strings.Count(answer, "c2VjcmV0") > 1 || strings.Contains(answer, `"collection":"c8"`) {
+			t.Errorf("get: %s", answer)
+		}
+	}
+	answer, code = r.callAs("customer", kinesinv1connect.TaskServiceCancelProcedure, `{`+ids+`}`)
+	if code != "" || strings.Count(answer, "REASON_PERMISSION_DENIED") != 2 || strings.Count(answer, `"cancelled"`) != 1 {
+		t.Errorf("cancel: %s", answer)
+	}
+	answer, _ = r.callAs("root", kinesinv1connect.TaskServiceGetProcedure, `{`+ids+`}`)
+	if strings.Count(answer, `"state":"cancelled"`) != 1 || strings.Count(answer, `"state":"scheduled"`) != 2 {
+		t.Errorf("after the cancel: %s", answer)
+	}
+}
+
+// An identity that may schedule for one lambda names a task of another in its request id, so that it gets an
+// id of its own lambda for it.
+func TestAnIDOfOnesOwnLambdaForAnothersTask(t *testing.T) {
+	r := serve(t, Config{PolicyFile: policyFile(t, map[string][]string{"root": {"*:*"}, "evil": {"schedule:own", "read:own", "read-payload:own", "cancel:own"}})})
+	for _, lambda := range []string{"own", "victim"} {
+		r.callAs("root", kinesinv1connect.LambdaServiceCreateLambdaProcedure, fmt.Sprintf(`{"lambda":{"name":%q}}`, lambda))
+	}
+	const requestID = "AZrxQqAAcAGAAAAAAAAAAQ==" // a UUIDv7
+	item := `{"items":[{"lambda":%q,"requestId":"` + requestID + `","dueMicros":1900000000000000,"payload":"c2VjcmV0"}]}`
+	answer, _ := r.callAs("root", kinesinv1connect.TaskServiceScheduleProcedure, fmt.Sprintf(item, "victim"))
+	if !strings.Contains(answer, `"id":`) {
+		t.Fatal(answer)
+	}
+	victim := answer
+	answer, _ = r.callAs("evil", kinesinv1connect.TaskServiceScheduleProcedure, fmt.Sprintf(item, "own"))
+	var got struct{ Results []struct{ ID string } }
+	_ = json.Unmarshal([]byte(answer), &got)
+	if len(got.Results) == 1 && got.Results[0].ID != "" {
+		for _, procedure := range []string{kinesinv1connect.TaskServiceGetProcedure, kinesinv1connect.TaskServiceWaitProcedure, kinesinv1connect.TaskServiceCancelProcedure} {
+			if answer, _ := r.callAs("evil", procedure, fmt.Sprintf(`{"ids":[%q]}`, got.Results[0].ID)); strings.Contains(answer, "victim") && !strings.Contains(answer, "DENIED") {
+				t.Errorf("%s: %s", procedure, answer)
+			}
+		}
+	}
+	var of struct{ Results []struct{ ID string } }
+	_ = json.Unmarshal([]byte(victim), &of)
+	if again, _ := r.callAs("evil", kinesinv1connect.TaskServiceScheduleProcedure, fmt.Sprintf(item, "own")); len(got.Results) != 1 || !strings.Contains(again, got.Results[0].ID) {
+		t.Errorf("a repeated call made another task: %s, %s", answer, again)
+	}
+	if answer, _ := r.callAs("root", kinesinv1connect.TaskServiceGetProcedure, fmt.Sprintf(`{"ids":[%q]}`, of.Results[0].ID)); !strings.Contains(answer, `"state":"scheduled"`) {
+		t.Errorf("the task of the victim: %s", answer)
+	}
+}
+
+// A worker takes the id of another identity's worker from a task that it may read.
+func TestAWorkersIDIsNoCredential(t *testing.T) {
+	r := serve(t, Config{PolicyFile: policyFile(t, map[string][]string{
+		"root": {"*:*"}, "owner": {"execute:victim"}, "evil": {"execute:other", "read:*"}, "colleague": {"execute:*"},
+	})})
+	for _, lambda := range []string{"victim", "other"} {
+		r.callAs("root", kinesinv1connect.LambdaServiceCreateLambdaProcedure, fmt.Sprintf(`{"lambda":{"name":%q}}`, lambda))
+	}
+	register := func(name, lambda string) string {
+		t.Helper()
+		answer, code := r.callAs(name, kinesinv1connect.WorkerServiceRegisterProcedure, fmt.Sprintf(`{"name":"w","groups":[{"lambdas":[%q],"slots":1}]}`, lambda))
+		var got struct{ Worker string }
+		if err := json.Unmarshal([]byte(answer), &got); err != nil || code != "" {
+			t.Fatal(answer)
+		}
+		return got.Worker
+	}
+	owner, evil := register("owner", "victim"), register("evil", "other")
+	answer, code := r.callAs("root", kinesinv1connect.TaskServiceScheduleProcedure, `{"items":[{"lambda":"victim"}]}`)
+	if code != "" {
+		t.Fatal(answer)
+	}
+	claim := func(name, worker, lambda string) (string, string) {
+		return r.callAs(name, kinesinv1connect.WorkerServiceClaimProcedure, fmt.Sprintf(`{"worker":%q,"lambdas":[%q],"waitMicros":2000000}`, worker, lambda))
+	}
+	for _, c := range []struct{ name, worker, lambda string }{
+		{"evil", evil, "victim"}, {"evil", owner, "victim"}, {"evil", owner, "other"}, {"colleague", owner, "victim"}, {"root", owner, "victim"}, {"owner", evil, "victim"},
+		{"root", register("root", "other"), "victim"}, // its own worker, but for another lambda
+	} {
+		if answer, code := claim(c.name, c.worker, c.lambda); code != "permission_denied" {
+			t.Errorf("%s claimed for %s as %s: %s %s", c.name, c.lambda, c.worker, code, answer)
+		}
+	}
+	answer, code = claim("owner", owner, "victim")
+	var got struct {
+		Tasks []struct {
+			Task    string
+			Attempt int
+		}
+	}
+	if err := json.Unmarshal([]byte(answer), &got); err != nil || code != "" || len(got.Tasks) != 1 {
+		t.Fatalf("the owner got %s %s", code, answer)
+	}
+	results := fmt.Sprintf(`{"worker":%q,"results":[{"task":%q,"attempt":%d,"outcome":"success"}]}`, owner, got.Tasks[0].Task, got.Tasks[0].Attempt)
+	for _, name := range []string{"evil", "colleague", "root"} {
+		for procedure, body := range map[string]string{
+			kinesinv1connect.WorkerServiceSetResultsProcedure: results,
+			kinesinv1connect.WorkerServiceHeartbeatProcedure:  fmt.Sprintf(`{"worker":%q}`, owner),
+			kinesinv1connect.WorkerServiceLeaveProcedure:      fmt.Sprintf(`{"worker":%q}`, owner),
+		} {
+			if answer, code := r.callAs(name, procedure, body); code != "permission_denied" || !strings.Contains(answer, "another identity registered") {
+				t.Errorf("%s called %s: %s %s", name, procedure, code, answer)
+			}
+		}
+	}
+	if answer, code := r.callAs("owner", kinesinv1connect.WorkerServiceSetResultsProcedure, results); code != "" || strings.Contains(answer, "problem") {
+		t.Errorf("the owner's result: %s %s", code, answer)
+	}
+}
+
+func TestARevokedTokenEndsItsStream(t *testing.T) {
+	r := serve(t, Config{PolicyFile: policyFile(t, map[string][]string{"root": {"*:*"}})})
+	r.callAs("root", kinesinv1connect.LambdaServiceCreateLambdaProcedure, `{"lambda":{"name":"mail"}}`)
+	answer, code := r.callAs("root", kinesinv1connect.AccessServiceCreateTokenProcedure, `{"name":"worker","grants":["execute:mail"]}`)
+	var made struct{ Secret string }
+	if err := json.Unmarshal([]byte(answer), &made); err != nil || code != "" {
+		t.Fatal(answer)
+	}
+	transport := api.NewStreamTransport()
+	defer transport.CloseIdleConnections()
+	client := kinesinv1connect.NewWorkerServiceClient(&http.Client{Transport: bearer{made.Secret, transport}}, r.url, api.ClientOptions()...)
+	lease, err := client.Register(t.Context(), &kinesinv1.RegisterRequest{Groups: []*kinesinv1.SlotGroup{{Lambdas: []string{"mail"}, Slots: 1}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	stream, err := client.Work(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := stream.Send(&kinesinv1.WorkRequest{Hello: &kinesinv1.Hello{Worker: lease.Worker, Groups: []*kinesinv1.SlotGroup{{Lambdas: []string{"mail"}, Slots: 1}}}}); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := stream.Receive(); err != nil {
+		t.Fatal(err)
+	}
+	if answer, code := r.callAs("root", kinesinv1connect.AccessServiceRevokeTokenProcedure, `{"name":"worker"}`); code != "" {
+		t.Fatal(answer)
+	}
+	began := time.Now()
+	for err == nil {
+		_, err = stream.Receive()
+	}
+	if !errors.Is(api.FromWire(err), api.ErrUnauthenticated) || !strings.Contains(err.Error(), "was revoked at") {
+		t.Errorf("the stream ended with %v", err)
+	}
+	t.Logf("after %v", time.Since(began))
+	_ = errors.Join(stream.CloseRequest(), stream.CloseResponse())
+	if _, err := client.Heartbeat(t.Context(), &kinesinv1.HeartbeatRequest{Worker: lease.Worker}); !errors.Is(api.FromWire(err), api.ErrUnauthenticated) {
+		t.Errorf("a heartbeat: %v", err)
+	}
+}
+
+func TestNobodyGrantsWhatHeHasNot(t *testing.T) {
+	r := serve(t, Config{PolicyFile: policyFile(t, map[string][]string{"root": {"*:*"}, "admin": {"admin:*", "read:*"}})})
+	for grants, allowed := range map[string]bool{`"read:mail-*"`: true, `"admin:*"`: true, `"read:*","schedule:mail"`: false, `"*:*"`: false, `"keyring"`: false, `"read-payload:mail"`: false} {
+		answer, code := r.callAs("admin", kinesinv1connect.AccessServiceCreateTokenProcedure, `{"name":"n`+hex.EncodeToString([]byte(grants))+`","grants":[`+grants+`]}`)
+		if allowed != (code == "") || !allowed && (code != "permission_denied" || !strings.Contains(answer, "cannot grant")) {
+			t.Errorf("%s: %s %s", grants, code, answer)
+		}
+	}
+	for body, says := range map[string]string{
+		`{"name":"admin","grants":["read:*"]}`:                   "a name exists once",
+		`{"name":"anonymous","grants":["read:*"]}`:               "taken by Kinesin",
+		`{"name":"x","grants":["read:*"],"lifetimeMicros":"5"}`:  "want 1m0s to",
+		`{"name":"x","grants":["read:*"],"lifetimeMicros":"-9"}`: "want 1m0s to",
+		`{"name":"x","grants":["reed:*"]}`:                       "unknown verb",
+		`{"name":"x"}`:                                           "want 1 to 64",
+		`{"name":"x y","grants":["read:*"]}`:                     "want 1 to 100 characters",
+	} {
+		if answer, code := r.callAs("root", kinesinv1connect.AccessServiceCreateTokenProcedure, body); code == "" || !strings.Contains(answer, says) {
+			t.Errorf("%s: %s, want %q", body, answer, says)
+		}
+	}
+}
+
+func TestTokensOnAServerThatAsksForNone(t *testing.T) {
+	r := serve(t, Config{})
+	if _, code := r.callAs("", kinesinv1connect.LambdaServiceCreateLambdaProcedure, `{"lambda":{"name":"mail"}}`); code != "" {
+		t.Fatal(code)
+	}
+	if _, code := r.callAs("somebody", kinesinv1connect.LambdaServiceListLambdasProcedure, `{}`); code != "unauthenticated" {
+		t.Errorf("an unknown token: %q", code)
+	}
+	answer, _ := r.callAs("", kinesinv1connect.AccessServiceCreateTokenProcedure, `{"name":"team","grants":["read:mail"]}`)
+	var made struct{ Secret string }
+	_ = json.Unmarshal([]byte(answer), &made)
+	r.as(made.Secret)
+	if _, code := r.callAs("", kinesinv1connect.LambdaServiceListLambdasProcedure, `{}`); code != "" {
+		t.Errorf("a made token: %q", code)
+	}
+	if _, code := r.callAs("", kinesinv1connect.TaskServiceScheduleProcedure, `{"items":[{"lambda":"mail"}]}`); code != "permission_denied" {
+		t.Errorf("beyond its grants: %q", code)
+	}
+	for _, path := range []string{"/metrics", "/debug/pprof/"} {
+		if status, body := r.get(path); status != http.StatusForbidden || !strings.Contains(body, "team has no grant for") {
+			t.Errorf("%s: %d %s", path, status, body)
+		}
+	}
+}
+
+func TestClientCertificates(t *testing.T) {
+	ours, others := tlstest.New(t), tlstest.New(t)
+	file := writeFile(t, filepath.Join(t.TempDir(), "policy.yaml"), "client_ca_file: "+ours.File+`
+identities:
+  - name: biller
+    certificate: {uri: "spiffe://example.org/biller"}
+grants:
+  - identity: biller
+    allow: ["admin:bill"]
+`)
+	r := serveTLS(t, Config{PolicyFile: file, TLSCertFile: ours.CertFile, TLSKeyFile: ours.KeyFile}, ours)
+	call := func(with ...tls.Certificate) (string, error) {
+		for _, transport := range []*http.Transport{api.NewCallTransport(), api.NewStreamTransport()} {
+			transport.TLSClientConfig = ours.Trust()
+			transport.TLSClientConfig.Certificates = with
+			defer transport.CloseIdleConnections()
+			client := kinesinv1connect.NewLambdaServiceClient(&http.Client{Transport: transport}, r.url, api.ClientOptions()...)
+			if _, err := client.CreateLambda(t.Context(), &kinesinv1.CreateLambdaRequest{Lambda: &kinesinv1.Lambda{Name: "bill"}}); err != nil {
+				return connect.CodeOf(err).String(), err
+			}
+		}
+		return "", nil
+	}
+	if code, err := call(ours.Client("spiffe://example.org/biller")); code != "" {
+		t.Errorf("its own: %v", err)
+	}
+	if code, err := call(ours.Client("spiffe://example.org/other")); code != "unauthenticated" || !strings.Contains(err.Error(), "no identity") {
+		t.Errorf("another name: %v", err)
+	}
+	if code, err := call(); code != "unauthenticated" {
+		t.Errorf("none: %v", err)
+	}
+	if code, err := call(others.Client("spiffe://example.org/biller")); code == "" || code == "permission_denied" {
+		t.Errorf("signed by others: %v", err)
+	}
+	if _, err := New(t.Context(), Config{PolicyFile: file, DataDir: t.TempDir()}); !errors.Is(err, ErrConfig) || !strings.Contains(err.Error(), "need TLS") {
+		t.Errorf("without TLS: %v", err)
+	}
+}
+
+func TestWhatIsAudited(t *testing.T) {
+	grants := map[string][]string{"root": {"*:*"}, "team": {"read:mail"}}
+	path := policyFile(t, grants)
+	var printed bytes.Buffer
+	r := serve(t, Config{PolicyFile: path, AuditTo: &printed})
+	r.callAs("root", kinesinv1connect.LambdaServiceCreateLambdaProcedure, `{"lambda":{"name":"mail"}}`)
+	r.callAs("root", kinesinv1connect.LambdaServiceUpdateLambdaProcedure, `{"lambda":{"name":"mail","maxAttempts":3}}`)
+	r.callAs("team", kinesinv1connect.LambdaServiceDeleteLambdaProcedure, `{"name":"mail"}`)
+	r.callAs("stranger", kinesinv1connect.LambdaServiceDeleteLambdaProcedure, `{"name":"mail"}`)
+	id := r.later("root", "mail", "")
+	r.callAs("root", kinesinv1connect.TaskServiceGetProcedure, fmt.Sprintf(`{"ids":[%q],"withPayload":true}`, id))
+	r.callAs("root", kinesinv1connect.TaskServiceCancelProcedure, fmt.Sprintf(`{"ids":[%q]}`, id))
+	writeFile(t, path, policyText(grants)+"extra: 1")
+	r.until("the policy is read again", func() bool {
+		_, code := r.callAs("root", kinesinv1connect.TaskServiceListProcedure, `{"lambda":"mail"}`)
+		return code != "" || strings.Contains(r.logs.String(), "reload failed")
+	})
+	answer, code := r.callAs("root", kinesinv1connect.AccessServiceListAuditProcedure, `{"limit":1000}`)
+	var got struct {
+		Records []struct{ Identity, From, Action, Target, Outcome, Before, After string }
+	}
+	if err := json.Unmarshal([]byte(answer), &got); err != nil || code != "" {
+		t.Fatal(answer)
+	}
+	for _, want := range []string{
+		"root lambda.create mail ok", "root lambda.update mail ok", "team lambda.delete mail denied",
+		"- call /kinesin.v1.LambdaService/DeleteLambda unauthenticated: unknown", "root task.read_payload mail ok", "root task.cancel mail ok",
+		"server policy.reload " + path + " failed: ",
+	} {
+		found := false
+		for _, g := range got.Records {
+			found = found || strings.HasPrefix(strings.Join([]string{g.Identity, g.Action, g.Target, g.Outcome}, " "), want) && g.From != ""
+			if g.Action == "lambda.update" && (!strings.Contains(g.Before, `"max_attempts":10`) || !strings.Contains(g.After, `"max_attempts":3`)) {
+				t.Errorf("before %s, after %s", g.Before, g.After)
+			}
+		}
+		if !found {
+			t.Errorf("no record of %q in %s", want, answer)
+		}
+	}
+	if answer, _ := r.callAs("root", kinesinv1connect.AccessServiceVerifyAuditProcedure, `{}`); strings.Contains(answer, "problem") {
+		t.Error(answer)
+	}
+	r.http.Transport = bearer{secretOf("root"), r.http.Transport}
+	r.wantMetric("kinesin_policy_refused", "1")
+	if err := r.stop(); err != nil {
+		t.Fatal(err)
+	}
+	lines := bytes.Split(bytes.TrimSpace(printed.Bytes()), []byte("\n"))
+	if len(lines) < len(got.Records) {
+		t.Errorf("%d lines of %d records", len(lines), len(got.Records))
+	}
+	for _, line := range lines {
+		fields := map[string]any{}
+		if err := json.Unmarshal(line, &fields); err != nil {
+			t.Fatal(err)
+		}
+		for _, name := range []string{"at", "identity", "from", "action", "target", "outcome"} {
+			if _, there := fields[name]; !there {
+				t.Errorf("%s has no %s", line, name)
+			}
+		}
+	}
+}
