@@ -14,8 +14,8 @@ import (
 	"github.com/google/licenseclassifier/v2/assets"
 )
 
-// allowed are the licences, by their SPDX ids, of what may be linked. They want their text passed on and no
-// source but that of the module itself. Another one is a decision: it goes here with the change that needs it.
+// allowed are the licences, by their SPDX ids, of what may be linked. They want their text passed on, and no
+// source but that of the module itself. Another one is a decision, and comes with the change that needs it.
 var allowed = []string{"0BSD", "Apache-2.0", "BSD-2-Clause", "BSD-3-Clause", "ISC", "MIT", "MPL-2.0", "Unlicense", "Zlib"}
 
 // spdx are names of the classifier that SPDX has another id for.
