@@ -12,7 +12,8 @@ locals {
 
   registrations = { "dynamodb:LeadingKeys" = ["registration"] }
 
-  # ForAllValues holds when a request names no row at all. So each has this beside it: the request names one.
+  # ForAllValues holds when a request names no row at all. So each has this beside it: the request names one. AWS lists the key for all
+  # actions that write rows, those of PartiQL too, and not for Scan.
   names_rows = { "dynamodb:LeadingKeys" = "false" }
 
   role_actions = {
