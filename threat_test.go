@@ -13,8 +13,8 @@ var (
 	threatTest = regexp.MustCompile("`(Test\\w+)`(?: \\(`([\\w/]+)`\\))?")
 )
 
-// TestThreatModelIsTested looks for the tests that docs/threat-model.md names: each asset has one, or says why
-// not, and each is in the package that the page says.
+// TestThreatModelIsTested looks for the tests that docs/threat-model.md names: each asset has one, or says
+// why not, and each is in the folder that the page says.
 func TestThreatModelIsTested(t *testing.T) {
 	page, err := os.ReadFile("docs/threat-model.md")
 	if err != nil {
