@@ -1,10 +1,13 @@
-# The image of kinesin: one static program and the certificates of public authorities, nothing else, not run
-# by root. The program comes out the same for the same commit, Go and version:
+# The image of kinesin: one static program, the certificates of public authorities and the licences, nothing
+# else, not run by root. The program comes out the same for the same commit and version, and is that of
+# `make build`; `make check/reproducible` shows it:
 #   docker build --build-arg VERSION="$(git describe --tags --always)" --tag kinesin .
-# and the image too, if the build stage is pinned by its digest (GO_IMAGE) and times are the commit's:
+# and the image too, if times are the commit's:
 #   SOURCE_DATE_EPOCH=$(git log -1 --format=%ct) docker buildx build --output type=oci,rewrite-timestamp=true …
 
-ARG GO_IMAGE=golang:1.26.8-bookworm
+# Pinned by the digest of its index, for all platforms; a test refuses a tag alone, which can come to mean
+# another image. For a newer Go change both: docker buildx imagetools inspect golang:1.26.8-bookworm
+ARG GO_IMAGE=golang:1.26.8-bookworm@sha256:a688600ca24f8a4d3ca77f95b0dd40704a9fc787c826660eb7ba0b641b8b175d
 
 FROM --platform=$BUILDPLATFORM ${GO_IMAGE} AS build
 WORKDIR /src
@@ -24,6 +27,7 @@ LABEL org.opencontainers.image.title="kinesin" \
       org.opencontainers.image.source="https://github.com/kinesin-io/kinesin" \
       org.opencontainers.image.licenses="Apache-2.0"
 COPY --from=build /etc/ssl/certs/ca-certificates.crt /etc/ssl/certs/ca-certificates.crt
+COPY --from=build /src/LICENSE /src/THIRD_PARTY_LICENSES /licenses/
 COPY --from=build /kinesin /kinesin
 # A number: Kubernetes refuses names under runAsNonRoot, and there is no /etc/passwd.
 USER 65532:65532

@@ -8,7 +8,9 @@ SHELL := bash
 MAKEFLAGS += --no-print-directory
 
 VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo unknown)
-LDFLAGS := -s -w -X main.version=$(VERSION)
+# As in the Dockerfile: the same commit, version and Go make the same bytes, wherever that is. Without cgo other modules are linked.
+LDFLAGS := -s -w -buildid= -X main.version=$(VERSION)
+BUILD := -trimpath -buildvcs=false -ldflags '$(LDFLAGS)'
 
 # Tools are built once per version, outside the checkout, for all checkouts.
 KINESIN_TOOLS_DIR ?= $(HOME)/.cache/kinesin/tools
@@ -32,6 +34,7 @@ TERRAFORM := ./test/terraform
 TWICE = $(GOTESTSUM) --format standard-verbose --no-color --rerun-fails=1 --rerun-fails-max-failures 3 --rerun-fails-run-root-test
 # Programs of the tests of terraform/, in modules of their own.
 MODULES := terraform/internal/provider terraform/internal/readme
+SUPPLY := tools/supply
 UNIT = go list ./... | grep -vE '/(test/(crash|faults|awsfaults|e2e|kube|terraform)|internal/kubelocal)$$'
 # What a data race would cost most. Packages that use testing/synctest run on one CPU: on two, timers of one bubble share a context of the
 # race detector, which then corrupts memory (golang/go#78156, in Go 1.26). It finds races by order, not by chance meetings, so one CPU will do.
@@ -51,6 +54,8 @@ SEEDS ?= 2000
 SEED ?= 1
 ONLY_FAULTS ?= all
 ONLY_ORDERS ?= all
+CACHED ?=
+UNCHECKED ?=
 BENCH ?= .
 FUZZTIME ?= 30s
 DYNAMODB_PORT ?= 8000
@@ -68,11 +73,11 @@ aws-local: ## DynamoDB Local and ElasticMQ for trying out kinesin on AWS, until 
 
 .PHONY: build
 build: ## build bin/kinesin
-	go build -trimpath -ldflags '$(LDFLAGS)' -o bin/kinesin ./cmd/kinesin
+	CGO_ENABLED=0 go build $(BUILD) -o bin/kinesin ./cmd/kinesin
 
 .PHONY: install
 install: ## install kinesin to where go install puts programs
-	go install -trimpath -ldflags '$(LDFLAGS)' ./cmd/kinesin
+	CGO_ENABLED=0 go install $(BUILD) ./cmd/kinesin
 
 ##@ Test
 
@@ -177,6 +182,28 @@ stats: ## longest files, functions and interfaces; a report, never a failure
 	echo 'methods per interface'; awk '/^type .* interface \{$$/{ name = $$2 " " FILENAME; n = 0; in_it = 1; next } \
 		/^}/ && in_it { print n, name; in_it = 0 } in_it && /^\t[A-Z][A-Za-z]*\(/{ n++ }' $$files | top
 
+##@ Ship
+
+.PHONY: sbom
+sbom: build ## bin/kinesin.cdx.json: what is linked into bin/kinesin, as CycloneDX
+	cd $(SUPPLY) && go run . -root ../.. -version '$(VERSION)' -sbom ../../bin/kinesin.cdx.json ../../bin/kinesin
+
+.PHONY: licenses
+licenses: ## THIRD_PARTY_LICENSES: the licences of what is linked into the image's program
+	cd $(SUPPLY) && go run . -root ../.. -licenses ../../THIRD_PARTY_LICENSES
+
+.PHONY: check/supply
+check/supply: sbom ## the SBOM lists what is linked, under allowed licences; THIRD_PARTY_LICENSES is up to date
+	cd $(SUPPLY) && go vet ./... && go test ./... && go run . -root ../.. -licenses ../../THIRD_PARTY_LICENSES -check
+
+.PHONY: check/reproducible
+check/reproducible: ## two builds in different folders, with nothing compiled before, have the same bytes (CACHED=1: quicker, finds less)
+	VERSION='$(VERSION)' CACHED='$(CACHED)' $(SUPPLY)/reproducible
+
+.PHONY: vuln
+vuln: $(GOVULNCHECK) ## known vulnerabilities in what the code calls; fails with UNCHECKED without the database (UNCHECKED=ok: says so and goes on)
+	$(SUPPLY)/vuln $(GOVULNCHECK) || { code=$$?; [[ $$code == 75 && '$(UNCHECKED)' == ok ]] || exit $$code; }
+
 ##@ Keep in order
 
 $(KINESIN_TOOLS_DIR)/golangci-lint@%/golangci-lint:
@@ -191,7 +218,7 @@ $(KINESIN_TOOLS_DIR)/govulncheck@%/govulncheck:
 .PHONY: lint
 lint: $(GOLANGCI_LINT) ## all lint rules of .golangci.yml, formatting included
 	$(GOLANGCI_LINT) run ./...
-	for dir in $(MODULES); do (cd $$dir && $(GOLANGCI_LINT) run ./...); done
+	for dir in $(MODULES) $(SUPPLY); do (cd $$dir && $(GOLANGCI_LINT) run ./...); done
 
 .PHONY: lint/fix
 lint/fix: $(GOLANGCI_LINT) ## mend what the lint rules can mend by themselves
@@ -217,10 +244,6 @@ check/clean: ## fail when generated code or go.mod are not up to date
 	before=$$(state); $(MAKE) generate; \
 	if [ "$$before" != "$$(state)" ]; then git status --short; echo 'generated code is not up to date: commit what `make generate` changed' >&2; exit 1; fi
 
-.PHONY: vuln
-vuln: $(GOVULNCHECK) ## known vulnerabilities in what the code calls; asks the vulnerability database
-	$(GOVULNCHECK) ./...
-
 .PHONY: ci
 ci: ## exactly what CI runs, in the same order
 	$(MAKE) test
@@ -233,7 +256,10 @@ ci: ## exactly what CI runs, in the same order
 	$(MAKE) tf/check
 	$(MAKE) bench/smoke
 	$(MAKE) check/clean
+	$(MAKE) check/supply
+	$(MAKE) check/reproducible
+	$(MAKE) vuln UNCHECKED=ok
 
 .PHONY: help
 help: ## list the targets
-	@awk -F ':.*## ' '/^##@/ { printf "\n%s\n", substr($$0, 5) } /^[a-z\/]+:.*## / { printf "  %-18s%s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^##@/ { printf "\n%s\n", substr($$0, 5) } /^[a-z\/]+:.*## / { printf "  %-20s%s\n", $$1, $$2 }' $(MAKEFILE_LIST)

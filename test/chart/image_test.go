@@ -98,6 +98,59 @@ func TestGoOfTheImage(t *testing.T) {
 	}
 }
 
+// TestBasesArePinned holds every FROM to a digest: a tag can come to mean another image, and then the program
+// and its certificates are of somebody else's making.
+func TestBasesArePinned(t *testing.T) {
+	t.Parallel()
+	text, err := os.ReadFile(filepath.Join(root, "Dockerfile"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, base := range unpinned(string(text)) {
+		t.Errorf("FROM %s has no digest: want NAME:TAG@sha256:…, as `docker buildx imagetools inspect` shows it", base)
+	}
+	digest := "@sha256:" + strings.Repeat("0a", 32)
+	for file, want := range map[string]string{
+		"FROM a:1" + digest + " AS build\nFROM scratch\nFROM --platform=x build\n": "",
+		"ARG A=a:1" + digest + "\nFROM ${A} as b\nFROM $A\n":                       "",
+		"ARG A=a:1\nFROM ${A}\n": "a:1",
+		"ARG A\nFROM ${A}\n":     "${A}",
+		"FROM a:1@sha256:0a\nfrom a\nFROM --platform=x b:2 AS c\n": "a:1@sha256:0a a b:2",
+		"FROM later\nFROM scratch AS later\n":                      "later",
+	} {
+		if got := strings.Join(unpinned(file), " "); got != want {
+			t.Errorf("%q: %q, want %q", file, got, want)
+		}
+	}
+}
+
+// unpinned are the bases of a Dockerfile that are no earlier stage and have no digest.
+func unpinned(text string) (bases []string) {
+	pinned := regexp.MustCompile(`^[^@]+@sha256:[0-9a-f]{64}$`)
+	var known []string // arguments, each with what it is unless it is given
+	stages := map[string]bool{"scratch": true}
+	for line := range strings.Lines(text) {
+		words := strings.Fields(line)
+		switch {
+		case len(words) < 2:
+		case strings.EqualFold(words[0], "ARG"):
+			if name, value, has := strings.Cut(words[1], "="); has {
+				known = append(known, "${"+name+"}", value, "$"+name, value)
+			}
+		case strings.EqualFold(words[0], "FROM"):
+			words = slices.DeleteFunc(words[1:], func(word string) bool { return strings.HasPrefix(word, "--") })
+			base := strings.NewReplacer(known...).Replace(words[0])
+			if !stages[base] && !pinned.MatchString(base) {
+				bases = append(bases, base)
+			}
+			if len(words) == 3 {
+				stages[words[2]] = true
+			}
+		}
+	}
+	return bases
+}
+
 // TestDockerfileFindings has mistakes, so that no findings mean something.
 func TestDockerfileFindings(t *testing.T) {
 	t.Parallel()

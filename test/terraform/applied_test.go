@@ -37,7 +37,7 @@ func (w *workspace) allInOne(r *recording) {
 	}
 	calls := r.all(w.t)
 	for _, c := range calls {
-		if !allows(policies, c, nil) {
+		if !allows(policies, c, r.of(c).context()) {
 			w.t.Errorf("a server with all roles called %s on %s, which no policy allows", c.action, c.resource)
 		}
 	}

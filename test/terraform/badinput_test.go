@@ -102,6 +102,8 @@ func TestBadInputOfLambdas(t *testing.T) {
 		{"name = \"a\"\n mode = \"deliver\"\n consumer_receives_max = 0", "of 1 to 1000"},
 		{"name = \"a\"\n consumer_principals = [\"arn:aws:iam::111122223333:role/a\"]", "only for mode deliver"},
 		{"name = \"a\"\n mode = \"deliver\"\n consumer_principals = [\"billing\"]", "Want consumer_principals that are ARNs"},
+		{"name = \"a\"\n sender_principals = [\"arn:aws:iam::111122223333:role/a\"]", "only for mode deliver"},
+		{"name = \"a\"\n mode = \"deliver\"\n sender_principals = [\"arn:aws:iam::111122223333:role/*\"]", "Want up to 40 sender_principals"},
 		{"name = \"a\"\n kms_key_arn = \"alias/mine\"", "Want a kms_key_arn such as"},
 		{"name = \"a\"\n iam_path = \"kinesin\"", "Want an iam_path that begins and ends with a slash"},
 		{"name = \"a\"\n age_alarm_seconds = 0", "Want an age_alarm_seconds of 1 to 1209600"},

@@ -51,11 +51,19 @@ func parsePolicy(document string) (p policy, err error) {
 		}
 		sids[s.Sid] = true
 		for operator, conditions := range s.Condition {
-			if !slices.Contains([]string{"StringEquals", "ForAllValues:StringEquals", "ForAllValues:StringNotEquals"}, operator) {
+			if !slices.Contains([]string{"StringEquals", "ForAllValues:StringEquals", "ForAllValues:StringNotEquals", "Null"}, operator) {
 				return p, fmt.Errorf("statement %q: condition %s is not known here", s.Sid, operator)
 			}
 			if len(conditions) == 0 {
 				return p, fmt.Errorf("statement %q: condition %s of nothing", s.Sid, operator)
+			}
+			for key, values := range conditions {
+				if strings.HasPrefix(operator, "ForAllValues:") && !slices.Equal(s.Condition["Null"][key], texts{"false"}) {
+					return p, fmt.Errorf("statement %q: %s of %s holds without that key: want Null of it to be false", s.Sid, operator, key)
+				}
+				if operator == "Null" && !slices.Equal(values, texts{"true"}) && !slices.Equal(values, texts{"false"}) {
+					return p, fmt.Errorf("statement %q: Null of %s is %v", s.Sid, key, values)
+				}
 			}
 		}
 	}
@@ -93,6 +101,12 @@ func (s *statement) holds(context map[string][]string) bool {
 	for operator, conditions := range s.Condition {
 		for key, allowed := range conditions {
 			values := context[key]
+			if operator == "Null" {
+				if (len(values) == 0) != (allowed[0] == "true") {
+					return false
+				}
+				continue
+			}
 			if len(values) == 0 && !strings.HasPrefix(operator, "ForAllValues:") {
 				return false
 			}
@@ -143,8 +157,8 @@ func TestPolicies(t *testing.T) {
 	const document = `{"Version": "2012-10-17", "Statement": [
 		{"Sid": "a", "Effect": "Allow", "Action": ["sqs:Send*", "sqs:GetQueueUrl"], "Resource": "arn:q-*"},
 		{"Sid": "b", "Effect": "Allow", "Action": "kms:Decrypt", "Resource": ["k1", "k2"], "Condition": {"StringEquals": {"kms:ViaService": "sqs"}}},
-		{"Sid": "c", "Effect": "Allow", "Action": "dynamodb:PutItem", "Resource": "t", "Condition": {"ForAllValues:StringEquals": {"dynamodb:LeadingKeys": ["x", "y"]}}},
-		{"Sid": "e", "Effect": "Allow", "Action": "dynamodb:PutItem", "Resource": "u", "Condition": {"ForAllValues:StringNotEquals": {"dynamodb:LeadingKeys": ["x", "y"]}}},
+		{"Sid": "c", "Effect": "Allow", "Action": "dynamodb:PutItem", "Resource": "t", "Condition": {"ForAllValues:StringEquals": {"dynamodb:LeadingKeys": ["x", "y"]}, "Null": {"dynamodb:LeadingKeys": "false"}}},
+		{"Sid": "e", "Effect": "Allow", "Action": "dynamodb:PutItem", "Resource": "u", "Condition": {"ForAllValues:StringNotEquals": {"dynamodb:LeadingKeys": ["x", "y"]}, "Null": {"dynamodb:LeadingKeys": "false"}}},
 		{"Sid": "d", "Effect": "Deny", "Action": "*", "Resource": "arn:q-secret?"}]}`
 	p, err := parsePolicy(document)
 	if err != nil {
@@ -167,11 +181,11 @@ func TestPolicies(t *testing.T) {
 		{call{"kms:Decrypt", "k3"}, map[string][]string{"kms:ViaService": {"sqs"}}, false},
 		{call{"dynamodb:PutItem", "t"}, map[string][]string{"dynamodb:LeadingKeys": {"x", "y"}}, true},
 		{call{"dynamodb:PutItem", "t"}, map[string][]string{"dynamodb:LeadingKeys": {"x", "z"}}, false},
-		{call{"dynamodb:PutItem", "t"}, nil, true},
+		{call{"dynamodb:PutItem", "t"}, nil, false},
 		{call{"dynamodb:PutItem", "u"}, map[string][]string{"dynamodb:LeadingKeys": {"v", "w"}}, true},
 		{call{"dynamodb:PutItem", "u"}, map[string][]string{"dynamodb:LeadingKeys": {"v", "y"}}, false},
 		{call{"dynamodb:PutItem", "u"}, map[string][]string{"dynamodb:LeadingKeys": {"x"}}, false},
-		{call{"dynamodb:PutItem", "u"}, nil, true},
+		{call{"dynamodb:PutItem", "u"}, nil, false},
 	} {
 		if got := allows([]policy{p}, c.call, c.context); got != c.want {
 			t.Errorf("%v with %v: %v", c.call, c.context, got)
@@ -185,6 +199,9 @@ func TestPolicies(t *testing.T) {
 		strings.Replace(document, `"Action": "*"`, `"NotAction": "*"`, 1),
 		strings.Replace(document, "ForAllValues:StringEquals", "ArnLike", 1),
 		strings.Replace(document, "ForAllValues:StringNotEquals", "StringNotEquals", 1),
+		strings.Replace(document, `, "Null": {"dynamodb:LeadingKeys": "false"}`, "", 1),
+		strings.Replace(document, `"Null": {"dynamodb:LeadingKeys": "false"}`, `"Null": {"dynamodb:LeadingKeys": "true"}`, 1),
+		strings.Replace(document, `"Null": {"dynamodb:LeadingKeys"`, `"Null": {"dynamodb:Attributes"`, 1),
 		strings.Replace(document, `"Sid": "d"`, `"Sid": "a"`, 1),
 		strings.Replace(document, "2012-10-17", "2008-10-17", 1),
 		strings.Replace(document, `"Effect": "Deny"`, `"Effect": "deny"`, 1),

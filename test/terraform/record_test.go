@@ -30,6 +30,11 @@ type sample struct {
 	keys   map[string]bool
 }
 
+// context is what conditions see of all requests of this kind.
+func (s sample) context() map[string][]string {
+	return map[string][]string{"dynamodb:LeadingKeys": slices.Collect(maps.Keys(s.keys))}
+}
+
 // recording stands before both emulators and writes down what passes.
 type recording struct {
 	awslocal.Endpoints

@@ -34,6 +34,8 @@ module "core" {
   deletion_protection      = var.deletion_protection
   kms_key_arn              = var.kms_key_arn
   iam_path                 = "/kinesin/"
+  server_principals        = [aws_iam_role.servers.arn]
+  operator_principals      = var.operator_principals
   service_account_role_arn = var.oidc_provider_arn == null ? null : aws_iam_role.servers.arn
   alarm_actions            = [aws_sns_topic.alarms.arn]
   tags                     = { team = "platform" }
@@ -55,6 +57,7 @@ module "lambda" {
   consumer_visibility_timeout_seconds = try(each.value.consumer_visibility_timeout_seconds, null)
   consumer_message_retention_seconds  = try(each.value.consumer_message_retention_seconds, null)
   consumer_receives_max               = try(each.value.consumer_receives_max, null)
+  sender_principals                   = try(each.value.sender_principals, null)
   consumer_principals                 = try(each.value.consumer_principals, null)
   iam_path                            = "/kinesin/"
   alarm_actions                       = [aws_sns_topic.alarms.arn]

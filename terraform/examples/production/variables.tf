@@ -37,6 +37,12 @@ variable "oidc_provider_arn" {
   }
 }
 
+variable "operator_principals" {
+  description = "As in the module core."
+  type        = list(string)
+  default     = []
+}
+
 variable "namespace" {
   description = "Namespace of the Helm release."
   type        = string
@@ -88,6 +94,6 @@ variable "lambdas" {
 locals {
   settings = [
     "team", "mode", "priorities", "shards", "max_attempts", "timeout_seconds", "backoff_seconds", "retention_seconds", "age_alarm_seconds",
-    "consumer_visibility_timeout_seconds", "consumer_message_retention_seconds", "consumer_receives_max", "consumer_principals",
+    "consumer_visibility_timeout_seconds", "consumer_message_retention_seconds", "consumer_receives_max", "sender_principals", "consumer_principals",
   ]
 }

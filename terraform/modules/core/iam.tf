@@ -12,6 +12,10 @@ locals {
 
   registrations = { "dynamodb:LeadingKeys" = ["registration"] }
 
+  # ForAllValues holds when a request names no row at all. So each has this beside it: the request names one. AWS lists the key for all
+  # actions that write rows, those of PartiQL too, and not for Scan.
+  names_rows = { "dynamodb:LeadingKeys" = "false" }
+
   role_actions = {
     inbound = {
       schedule = ["GetItem", "BatchGetItem", "Query", "PutItem", "DeleteItem", "PartiQLInsert", "PartiQLDelete"]
@@ -108,7 +112,7 @@ locals {
           Effect    = "Allow"
           Action    = [for action in local.control_writes : "dynamodb:${action}"]
           Resource  = local.tables.control.arn
-          Condition = { "ForAllValues:StringNotEquals" = local.registrations }
+          Condition = { "ForAllValues:StringNotEquals" = local.registrations, Null = local.names_rows }
           }, {
           Sid      = "Queues"
           Effect   = "Allow"
@@ -142,7 +146,7 @@ locals {
         Effect    = "Allow"
         Action    = ["dynamodb:GetItem", "dynamodb:PutItem", "dynamodb:UpdateItem", "dynamodb:DeleteItem"]
         Resource  = local.tables.control.arn
-        Condition = { "ForAllValues:StringEquals" = local.registrations }
+        Condition = { "ForAllValues:StringEquals" = local.registrations, Null = local.names_rows }
       }],
       local.kms_table_statements,
     )

@@ -37,20 +37,72 @@ resource "aws_sqs_queue_redrive_allow_policy" "inbound_dlq" {
   })
 }
 
-resource "aws_sqs_queue_policy" "tls" {
-  for_each = { inbound = aws_sqs_queue.inbound, inbound_dlq = aws_sqs_queue.inbound_dlq }
+# Whoever is not named is denied by the queue itself, whatever the policies of his role allow. A Deny by NotPrincipal would have to name
+# each session of a role; aws:PrincipalArn is the role's own ARN in all of its sessions. Calls that AWS makes as itself are left out:
+# nothing here allows them, and a service's own work on a queue (moving what was received too often) is not to fail. Only messages are
+# denied: who may change the queue can always change this policy, too.
+locals {
+  server_principals = distinct(concat(
+    length(var.server_principals) > 0 ? var.server_principals : [for name in ["${var.prefix}-*", "*/${var.prefix}-*"] :
+    "arn:${local.queue_arn[1]}:iam::${local.queue_arn[4]}:role/${name}"],
+    compact([var.service_account_role_arn]),
+  ))
+  # An account is no principal of a call: its roles and users are.
+  sender_principals = [for arn in var.sender_principals : replace(arn, "/:root$/", ":*")]
 
-  queue_url = each.value.id
+  receiving = ["sqs:ReceiveMessage", "sqs:DeleteMessage", "sqs:ChangeMessageVisibility", "sqs:PurgeQueue"]
+
+  queues = {
+    inbound = {
+      url      = aws_sqs_queue.inbound.id
+      arn      = aws_sqs_queue.inbound.arn
+      send     = concat(local.server_principals, var.operator_principals, local.sender_principals)
+      receive  = concat(local.server_principals, var.operator_principals)
+      accounts = var.sender_principals
+    }
+    # SQS itself puts messages there, and people take them out.
+    inbound_dlq = {
+      url      = aws_sqs_queue.inbound_dlq.id
+      arn      = aws_sqs_queue.inbound_dlq.arn
+      send     = var.operator_principals
+      receive  = var.operator_principals
+      accounts = []
+    }
+  }
+}
+
+resource "aws_sqs_queue_policy" "tls" {
+  for_each = local.queues
+
+  queue_url = each.value.url
 
   policy = jsonencode({
     Version = "2012-10-17"
-    Statement = [{
-      Sid       = "OnlyOverTLS"
-      Effect    = "Deny"
-      Principal = "*"
-      Action    = "sqs:*"
-      Resource  = each.value.arn
-      Condition = { Bool = { "aws:SecureTransport" = "false" } }
-    }]
+    Statement = concat(
+      [{
+        Sid       = "OnlyOverTLS"
+        Effect    = "Deny"
+        Principal = "*"
+        Action    = "sqs:*"
+        Resource  = each.value.arn
+        Condition = { Bool = { "aws:SecureTransport" = "false" } }
+      }],
+      [for of in [{ sid = "OnlyNamedSenders", actions = ["sqs:SendMessage"], arns = each.value.send },
+        { sid = "OnlyNamedReceivers", actions = local.receiving, arns = each.value.receive }] : {
+        Sid       = of.sid
+        Effect    = "Deny"
+        Principal = "*"
+        Action    = of.actions
+        Resource  = each.value.arn
+        Condition = merge({ Bool = { "aws:PrincipalIsAWSService" = "false" } }, { for arns in [of.arns] : "ArnNotLike" => { "aws:PrincipalArn" = arns } if length(arns) > 0 })
+      }],
+      [for principals in [each.value.accounts] : {
+        Sid       = "Senders"
+        Effect    = "Allow"
+        Principal = { AWS = principals }
+        Action    = ["sqs:GetQueueUrl", "sqs:SendMessage"]
+        Resource  = each.value.arn
+      } if length(principals) > 0],
+    )
   })
 }

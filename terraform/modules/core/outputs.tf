@@ -8,6 +8,9 @@ output "lambdas" {
 
     other_kms_key_arns = var.other_kms_key_arns
     message_bytes_max  = var.message_bytes_max
+
+    server_principals   = local.server_principals
+    operator_principals = var.operator_principals
   }
 }
 

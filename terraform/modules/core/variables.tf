@@ -156,6 +156,42 @@ variable "service_account_role_arn" {
   }
 }
 
+variable "server_principals" {
+  description = "ARNs of the IAM roles that servers run with: they alone, and who is named besides, may send to the queues and receive from them; the queues' policies deny everybody else. `*` stands for any characters. Empty: the roles of this account whose names begin with `<prefix>-`. The role of `service_account_role_arn` is always one of them."
+  type        = list(string)
+  default     = []
+  nullable    = false
+
+  validation {
+    condition     = length(var.server_principals) <= 40 && alltrue([for arn in var.server_principals : can(regex("^arn:[^:*?]+:iam::[0-9]{12}:(role|user)/.+$", arn))])
+    error_message = "Want up to 40 server_principals that are ARNs of IAM roles, such as arn:aws:iam::111122223333:role/kinesin-*."
+  }
+}
+
+variable "sender_principals" {
+  description = "ARNs of the IAM roles of programs that send into the inbound queue themselves (`sdk/sqsinbound`), of this account or of others; with `:root`, all of an account. The queue's policy lets them send, and denies everybody else but servers and operators. They also need the inbound key, and those of other accounts a policy of their own."
+  type        = list(string)
+  default     = []
+  nullable    = false
+
+  validation {
+    condition     = length(var.sender_principals) <= 40 && alltrue([for arn in var.sender_principals : can(regex("^arn:[^:*?]+:iam::[0-9]{12}:((role|user)/[^*?]+|root)$", arn))])
+    error_message = "Want up to 40 sender_principals that are ARNs such as arn:aws:iam::111122223333:role/shop, without * and ?."
+  }
+}
+
+variable "operator_principals" {
+  description = "ARNs of the IAM roles of people who move messages, such as back from a dead-letter queue: no queue denies them anything, and none allows them anything, which is for their own policies. `*` stands for any characters. Empty: nobody may."
+  type        = list(string)
+  default     = []
+  nullable    = false
+
+  validation {
+    condition     = length(var.operator_principals) <= 40 && alltrue([for arn in var.operator_principals : can(regex("^arn:[^:*?]+:iam::[0-9]{12}:(role|user)/.+$", arn))])
+    error_message = "Want up to 40 operator_principals that are ARNs of IAM roles, such as arn:aws:iam::111122223333:role/oncall."
+  }
+}
+
 variable "alarms" {
   description = "Make the CloudWatch alarms."
   type        = bool

@@ -20,6 +20,27 @@ locals {
     Action    = "sqs:*"
     Condition = { Bool = { "aws:SecureTransport" = "false" } }
   }
+
+  # Whoever is not named is denied by the queue itself; core's inbound.tf says why it is written so. Of a managed lambda that goes for
+  # those who receive, too: only servers do. Who consumes a deliver lambda is the choice of who gives out the worker policy. A core of a
+  # version that names nobody denies nobody.
+  named    = concat(var.core.server_principals, var.core.operator_principals)
+  may_send = concat(local.named, [for arn in var.sender_principals : replace(arn, "/:root$/", ":*")])
+  only_named = [for of in [
+    { sid = "OnlyNamedSenders", actions = ["sqs:SendMessage"], arns = local.may_send, wanted = true },
+    { sid = "OnlyNamedReceivers", actions = ["sqs:ReceiveMessage", "sqs:DeleteMessage", "sqs:ChangeMessageVisibility", "sqs:PurgeQueue"], arns = local.named, wanted = !local.deliver },
+    ] : {
+    Sid       = of.sid
+    Effect    = "Deny"
+    Principal = "*"
+    Action    = of.actions
+    Condition = { Bool = { "aws:PrincipalIsAWSService" = "false" }, ArnNotLike = { "aws:PrincipalArn" = of.arns } }
+  } if of.wanted && length(var.core.server_principals) > 0]
+  # SQS itself puts messages on a dead-letter queue, and nobody else has to.
+  only_sqs = [for statement in local.only_named : merge(statement, {
+    Condition = merge({ Bool = { "aws:PrincipalIsAWSService" = "false" } }, { for arns in [var.core.operator_principals] : "ArnNotLike" => { "aws:PrincipalArn" = arns } if length(arns) > 0 })
+  })]
+
   # AWS Lambda's event source mapping, and some client libraries at their start, look at the attributes.
   consumer_actions = ["sqs:GetQueueUrl", "sqs:GetQueueAttributes", "sqs:ReceiveMessage", "sqs:DeleteMessage", "sqs:ChangeMessageVisibility"]
 }
@@ -75,7 +96,14 @@ resource "aws_sqs_queue_policy" "priority" {
   policy = jsonencode({
     Version = "2012-10-17"
     Statement = concat(
-      [merge(local.only_tls, { Resource = aws_sqs_queue.priority[each.key].arn })],
+      [for statement in concat([local.only_tls], local.only_named) : merge(statement, { Resource = aws_sqs_queue.priority[each.key].arn })],
+      [for principals in [var.sender_principals] : {
+        Sid       = "Senders"
+        Effect    = "Allow"
+        Principal = { AWS = principals }
+        Action    = ["sqs:GetQueueUrl", "sqs:SendMessage"]
+        Resource  = aws_sqs_queue.priority[each.key].arn
+      } if length(principals) > 0],
       [for principals in [var.consumer_principals] : {
         Sid       = "Consumers"
         Effect    = "Allow"
@@ -94,6 +122,6 @@ resource "aws_sqs_queue_policy" "dlq" {
 
   policy = jsonencode({
     Version   = "2012-10-17"
-    Statement = [merge(local.only_tls, { Resource = aws_sqs_queue.dlq[each.key].arn })]
+    Statement = [for statement in concat([local.only_tls], local.only_sqs) : merge(statement, { Resource = aws_sqs_queue.dlq[each.key].arn })]
   })
 }

@@ -8,6 +8,9 @@ variable "core" {
 
     other_kms_key_arns = optional(list(string), [])
     message_bytes_max  = optional(number, 1048576)
+
+    server_principals   = optional(list(string), [])
+    operator_principals = optional(list(string), [])
   })
   nullable = false
 
@@ -175,6 +178,18 @@ variable "consumer_receives_max" {
   validation {
     condition     = var.consumer_receives_max >= 1 && var.consumer_receives_max <= 1000 && floor(var.consumer_receives_max) == var.consumer_receives_max && (var.mode == "deliver" || var.consumer_receives_max == 10)
     error_message = "Want a consumer_receives_max of 1 to 1000, a whole number, and only for mode deliver."
+  }
+}
+
+variable "sender_principals" {
+  description = "ARNs of IAM roles, of this account or of others, that may put messages of their own on the queues of a deliver lambda; with `:root`, all of an account. The queues' policies deny everybody but them, the servers and the operators of core. Those of other accounts need a policy of their own, too. Only for mode deliver."
+  type        = list(string)
+  default     = []
+  nullable    = false
+
+  validation {
+    condition     = length(var.sender_principals) == 0 || var.mode == "deliver" && length(var.sender_principals) <= 40 && alltrue([for arn in var.sender_principals : can(regex("^arn:[^:*?]+:iam::[0-9]{12}:((role|user)/[^*?]+|root)$", arn))])
+    error_message = "Want up to 40 sender_principals that are ARNs such as arn:aws:iam::111122223333:role/shop, without * and ?, and only for mode deliver."
   }
 }
 

@@ -64,6 +64,86 @@ run "defaults" {
   }
 }
 
+# The condition holds for a request that names no row, unless Null beside it asks for one.
+run "no_condition_of_nothing" {
+  assert {
+    condition = alltrue(flatten([for document in concat(values(output.role_policy_documents), [output.registrar_policy_document]) : [
+      for statement in jsondecode(document).Statement : [for operator, of in try(statement.Condition, {}) :
+    [for key in keys(of) : try(statement.Condition.Null[key], "") == "false"] if startswith(operator, "ForAllValues:")]]]))
+    error_message = "A ForAllValues without its Null."
+  }
+
+  assert {
+    condition     = length(regexall("ForAllValues:", join("", concat(values(output.role_policy_documents), [output.registrar_policy_document])))) == 4
+    error_message = "There are fewer or more ForAllValues than this test knows."
+  }
+}
+
+run "queues_are_closed" {
+  assert {
+    condition = alltrue([for sid in ["OnlyNamedSenders", "OnlyNamedReceivers"] : [for statement in jsondecode(aws_sqs_queue_policy.tls["inbound"].policy).Statement :
+      statement.Condition.ArnNotLike["aws:PrincipalArn"] if statement.Sid == sid && statement.Effect == "Deny"] == [
+    ["arn:aws:iam::111122223333:role/prod-*", "arn:aws:iam::111122223333:role/*/prod-*"]]])
+    error_message = "The inbound queue is not that of the account's roles of this prefix alone."
+  }
+
+  assert {
+    condition     = !strcontains(aws_sqs_queue_policy.tls["inbound"].policy, "Allow") && !strcontains(aws_sqs_queue_policy.tls["inbound_dlq"].policy, "ArnNotLike")
+    error_message = "Somebody is allowed whom nobody named."
+  }
+}
+
+run "queues_are_opened" {
+  variables {
+    server_principals        = ["arn:aws:iam::111122223333:role/k/servers"]
+    service_account_role_arn = "arn:aws:iam::111122223333:role/pods"
+    sender_principals        = ["arn:aws:iam::111122223333:role/shop", "arn:aws:iam::444455556666:root"]
+    operator_principals      = ["arn:aws:iam::111122223333:role/oncall-*"]
+  }
+
+  assert {
+    condition = [for statement in jsondecode(aws_sqs_queue_policy.tls["inbound"].policy).Statement : try(statement.Condition.ArnNotLike["aws:PrincipalArn"], [])
+      if statement.Sid == "OnlyNamedSenders"][0] == ["arn:aws:iam::111122223333:role/k/servers", "arn:aws:iam::111122223333:role/pods",
+    "arn:aws:iam::111122223333:role/oncall-*", "arn:aws:iam::111122223333:role/shop", "arn:aws:iam::444455556666:*"]
+    error_message = "Others than those named may send."
+  }
+
+  assert {
+    condition     = output.lambdas.server_principals == tolist(["arn:aws:iam::111122223333:role/k/servers", "arn:aws:iam::111122223333:role/pods"])
+    error_message = "Lambdas learn of other servers."
+  }
+}
+
+run "senders_by_pattern" {
+  command = plan
+
+  variables {
+    sender_principals = ["arn:aws:iam::111122223333:role/*"]
+  }
+
+  expect_failures = [var.sender_principals]
+}
+
+run "servers_of_any_account" {
+  command = plan
+
+  variables {
+    server_principals = ["arn:aws:iam::*:role/servers"]
+  }
+
+  expect_failures = [var.server_principals]
+}
+
+run "operators" {
+  command = plan
+
+  variables {
+    operator_principals = ["oncall"]
+  }
+
+  expect_failures = [var.operator_principals]
+}
+
 run "nothing_but_the_store" {
   variables {
     alarms       = false

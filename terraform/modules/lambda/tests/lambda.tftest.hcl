@@ -78,6 +78,42 @@ run "managed" {
   }
 }
 
+# The core of this file is one of a version that names no servers.
+run "a_core_that_names_nobody" {
+  assert {
+    condition     = alltrue([for policy in aws_sqs_queue_policy.priority : [for statement in jsondecode(policy.policy).Statement : statement.Sid] == ["OnlyOverTLS"]])
+    error_message = "Servers that nobody named are denied."
+  }
+}
+
+run "only_servers" {
+  variables {
+    core = {
+      prefix            = "prod"
+      control_table     = "prod-control"
+      inbound_queue_arn = "arn:aws:sqs:eu-west-1:111122223333:prod-inbound"
+      server_principals = ["arn:aws:iam::111122223333:role/prod-*"]
+    }
+  }
+
+  assert {
+    condition = alltrue([for policy in aws_sqs_queue_policy.priority : [for statement in jsondecode(policy.policy).Statement :
+      statement.Condition.ArnNotLike["aws:PrincipalArn"] if contains(["OnlyNamedSenders", "OnlyNamedReceivers"], statement.Sid) && statement.Effect == "Deny"
+    ] == [["arn:aws:iam::111122223333:role/prod-*"], ["arn:aws:iam::111122223333:role/prod-*"]]])
+    error_message = "Others than servers may send or receive."
+  }
+}
+
+run "senders_of_a_managed_lambda" {
+  command = plan
+
+  variables {
+    sender_principals = ["arn:aws:iam::111122223333:role/shop"]
+  }
+
+  expect_failures = [var.sender_principals]
+}
+
 run "the_most_that_AWS_takes" {
   command = plan
 
