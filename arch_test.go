@@ -84,6 +84,11 @@ var table = []row{
 	{name: "store", may: []string{"task", "partition", "internal/backoff", "internal/clock"}},
 	{name: "queue", may: []string{"task", "partition", "internal/backoff", "internal/clock"}},
 	{name: "internal/lease", may: []string{"task", "store", "internal/backoff", "internal/clock"}},
+	{name: "internal/access", stdOnly: true},
+	{name: "internal/access/policy", may: []string{"task", "internal/access", "internal/backoff", "internal/clock", "internal/livefile", "internal/token"}},
+	{name: "internal/access/tokens", may: []string{"task", "store", "internal/access", "internal/backoff", "internal/clock"}},
+	{name: "internal/audit", may: []string{"task", "store", "internal/backoff", "internal/clock"}},
+	{name: "internal/guard", may: slices.Concat(wire, []string{"task", "store", "internal/access", "internal/access/tokens", "internal/audit", "internal/backoff", "internal/clock", "internal/refusal"})},
 	{name: "internal/catalog", may: []string{"task", "store", "internal/backoff", "internal/clock"}},
 	{name: "internal/catalog/lambdas", may: slices.Concat(seams, wire, []string{"internal/refusal"})},
 
@@ -95,7 +100,7 @@ var table = []row{
 	{name: "queue/sqs", may: []string{"task", "queue", "internal/backoff", "internal/clock", "internal/gather", "internal/sqsclient"}, tests: []string{"store"}},
 	{name: "queue/queuetest", may: []string{"task", "partition", "queue", "internal/backoff", "internal/clock"}},
 
-	{name: "api", may: []string{"task", "api/*"}, never: serverSide},
+	{name: "api", may: []string{"task", "api/*", "internal/access"}, never: serverSide},
 	{name: "api/envelope", may: []string{"task", "api/kinesinv1"}, never: serverSide},
 	{name: "api/kinesinv1", never: serverSide, generated: true},
 	{name: "api/kinesinv1/kinesinv1connect", may: []string{"api/kinesinv1"}, never: serverSide, generated: true},
@@ -127,7 +132,7 @@ var table = []row{
 	},
 
 	{
-		name: "internal/node", may: slices.Concat(seams, wire, []string{"partition/fleet", "internal/catalog/lambdas", "inbound", "inbound/buffer", "inbound/ingest", "inbound/intake", "scheduler", "dispatcher", "hsc"}, tools),
+		name: "internal/node", may: slices.Concat(seams, wire, []string{"internal/access", "internal/access/tokens", "internal/audit", "internal/guard", "partition/fleet", "internal/catalog/lambdas", "inbound", "inbound/buffer", "inbound/ingest", "inbound/intake", "scheduler", "dispatcher", "hsc"}, tools),
 		tests: []string{"sdk", "internal/sdkconfig", "store/dynamo", "queue/sqs"},
 		never: []string{"store/pebble", "store/mem", "queue/mem", "github.com/cockroachdb", "github.com/aws"},
 	},
@@ -135,11 +140,12 @@ var table = []row{
 		name: "server", tests: []string{"sdk", "internal/controller"},
 		may: slices.Concat(wire, drivers, []string{
 			"task", "store", "store/dynamo", "queue", "queue/sqs", "inbound/buffer", "inbound/buffer/sqsbuffer", "internal/catalog", "partition", "partition/fleet", "partition/kube", "internal/node",
+			"internal/access", "internal/access/policy", "internal/access/tokens", "internal/audit",
 		}, tools),
 	},
 	{name: "cmd/kinesin", may: []string{"cmd/kinesin/cli"}, never: testOnly},
 	{
-		name: "cmd/kinesin/cli", may: slices.Concat(wire, []string{"task", "server", "sdk", "internal/bench", "internal/cost", "cmd/kinesin/executor"}, tools),
+		name: "cmd/kinesin/cli", may: slices.Concat(wire, []string{"task", "server", "sdk", "internal/access", "internal/access/policy", "internal/access/tokens", "internal/audit", "internal/bench", "internal/cost", "cmd/kinesin/executor"}, tools),
 		tests: []string{"inbound/buffer", "inbound/buffer/mem", "internal/node", "partition"},
 	},
 	{name: "cmd/kinesin/executor", may: []string{"internal/backoff", "internal/clock"}, never: serverSide},

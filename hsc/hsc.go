@@ -90,8 +90,8 @@ type Config struct {
 	// Ended is called when one or more tasks reached their end. It may be nil.
 	Ended func()
 
-	// Caller returns the identity that makes a call, whose are the leases that it registers: claims, heartbeats,
-	// results and the end of a lease of another identity are refused. nil: all calls are of one.
+	// Caller returns the identity that makes a call, whose are the leases that it registers: claims,
+	// heartbeats, results and the end of a lease of another identity are refused. nil: all calls are of one.
 	Caller func(ctx context.Context) string
 	// Execute refuses a caller that may not run the tasks of a lambda. nil: every caller may.
 	Execute func(ctx context.Context, lambda string) error

@@ -34,7 +34,8 @@ func (s *Service) session(ctx context.Context, worker string) (*session, error) 
 }
 
 // checkOwner refuses a caller other than the identity that registered the worker: the worker's id is no
-// secret, since reads of tasks have it. A lease without a row, or of a version that noted no owner, is no one's.
+// secret, since reads of tasks have it. A lease without a row, or of a version that noted no owner, is no
+// one's.
 func (s *Service) checkOwner(ctx context.Context, l *lease.Lease) error {
 	if s.Caller == nil || l.Owner == "" {
 		return nil

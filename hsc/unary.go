@@ -130,8 +130,8 @@ func (s *Service) reporter(worker string) (*session, error) {
 	return newSession(&lease.Lease{Worker: worker}), nil
 }
 
-// checkReporter refuses the reports of a caller that is not the owner of the worker's lease. It reads the lease
-// if there is no session here.
+// checkReporter refuses the reports of a caller that is not the owner of the worker's lease. It reads the
+// lease if there is no session here.
 func (s *Service) checkReporter(ctx context.Context, sess *session) error {
 	if s.Caller == nil {
 		return nil

@@ -51,7 +51,8 @@ func policyFile(t *testing.T, grants map[string][]string) string {
 	return writeFile(t, filepath.Join(t.TempDir(), "policy.yaml"), policyText(grants))
 }
 
-// callAs calls a procedure in JSON as an identity and returns the answer, and its code: empty if it succeeded.
+// callAs calls a procedure in JSON as an identity and returns the answer, and its code: empty if it
+// succeeded.
 func (r *running) callAs(name, procedure, body string) (answer, code string) {
 	r.t.Helper()
 	request, err := http.NewRequestWithContext(r.t.Context(), http.MethodPost, r.url+procedure, strings.NewReader(body))

@@ -55,8 +55,8 @@ type madeTokens interface {
 	Find(ctx context.Context, secret string) (tokens.Token, error)
 }
 
-// credentials are the files that say whose calls are accepted. Both are nil on a server for this machine only,
-// whose calls need no token.
+// credentials are the files that say whose calls are accepted. Both are nil on a server for this machine
+// only, whose calls need no token.
 type credentials struct {
 	tokens *livefile.Files[token.Set]
 	policy *livefile.Files[*policy.Policy]
@@ -182,8 +182,8 @@ func (g *gate) byToken(ctx context.Context, sent string) (access.Identity, error
 	return made.Identity, err
 }
 
-// watch ends the context of a call when its identity is no longer accepted, or has other grants. stop ends the
-// watch.
+// watch ends the context of a call when its identity is no longer accepted, or has other grants. stop ends
+// the watch.
 func (g *gate) watch(r *http.Request, id access.Identity) (ctx context.Context, stop func()) {
 	if id.Name == access.AnonymousName {
 		return r.Context(), func() {}

@@ -36,8 +36,8 @@ type Config struct {
 
 	// AuthTokenFile holds accepted tokens, one per line, of one identity that may do everything.
 	AuthTokenFile string
-	// PolicyFile defines identities and what each may do (docs/security.md). Without it and AuthTokenFile calls
-	// need no token.
+	// PolicyFile defines identities and what each may do (docs/security.md). Without it and AuthTokenFile
+	// calls need no token.
 	PolicyFile string
 	// AuditKeep is how long audit records are kept; 90 days.
 	AuditKeep time.Duration

@@ -104,8 +104,8 @@ type Verification struct {
 // ErrNotChained says that the records of this store are not linked.
 var ErrNotChained = errors.New("the audit records of a store that several processes share are not linked")
 
-// Verify reads all records that are kept and checks that each follows the one before, up to the head. It cannot
-// notice that the oldest records are missing, because those are deleted when their time is over.
+// Verify reads all records that are kept and checks that each follows the one before, up to the head. It
+// cannot notice that the oldest records are missing, because those are deleted when their time is over.
 func (l *Log) Verify(ctx context.Context) (Verification, error) {
 	if !l.Chained {
 		return Verification{}, ErrNotChained

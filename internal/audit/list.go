@@ -70,7 +70,8 @@ func (c cursor) isAfter(other cursor) bool {
 // oldest returns a time before which nothing is kept.
 func (l *Log) oldest() task.Instant { return l.Clock.Now().Add(-l.Keep - sweepDays*24*time.Hour) }
 
-// between yields all records of the days of a span, oldest first, and an error for each row that cannot be read.
+// between yields all records of the days of a span, oldest first, and an error for each row that cannot be
+// read.
 func (l *Log) between(ctx context.Context, begin, end task.Instant) iter.Seq2[Record, error] {
 	return func(yield func(Record, error) bool) {
 		for _, kind := range daysBetween(begin, end) {

@@ -212,8 +212,8 @@ func (l *Log) write(ctx context.Context, records []Record) error {
 	return nil
 }
 
-// nameOf returns the name of a new row, by the place of its first record in the chain. Within a day names are in
-// the order of the chain, or else of time.
+// nameOf returns the name of a new row, by the place of its first record in the chain. Within a day names are
+// in the order of the chain, or else of time.
 func (l *Log) nameOf(seq uint64) string {
 	if l.Chained {
 		return fmt.Sprintf("%016d", seq)
@@ -235,7 +235,8 @@ func (l *Log) put(ctx context.Context, row store.Control) error {
 
 func kindOf(at task.Instant) string { return at.Time().UTC().Format(kindForm) }
 
-// sweep deletes records that are older than Keep, once a day. What it cannot delete the next sweep tries again.
+// sweep deletes records that are older than Keep, once a day. What it cannot delete the next sweep tries
+// again.
 func (l *Log) sweep(ctx context.Context, now task.Instant) {
 	today := kindOf(now)
 	if l.swept == today {

@@ -37,8 +37,8 @@ type Record struct {
 	Hash []byte // SHA-256 of the record before and this one
 }
 
-// object is the stored form of a record, and the one that is printed. Its field names and their order are part
-// of the chain.
+// object is the stored form of a record, and the one that is printed. Its field names and their order are
+// part of the chain.
 type object struct {
 	At       string          `json:"at"`
 	Identity string          `json:"identity"`

@@ -81,7 +81,8 @@ func (s lambdas) UpdateLambda(ctx context.Context, r *kinesinv1.UpdateLambdaRequ
 	return response, err
 }
 
-// DeleteLambda needs admin on the lambda. A deletion that takes several calls is recorded when it is complete.
+// DeleteLambda needs admin on the lambda. A deletion that takes several calls is recorded when it is
+// complete.
 func (s lambdas) DeleteLambda(ctx context.Context, r *kinesinv1.DeleteLambdaRequest) (*kinesinv1.DeleteLambdaResponse, error) {
 	if err := s.allow(ctx, actDeleteLambda, access.Admin, r.GetName()); err != nil {
 		return nil, err

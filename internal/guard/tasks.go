@@ -35,9 +35,9 @@ func (g *Guard) Tasks(next kinesinv1connect.TaskServiceHandler) kinesinv1connect
 	return tasks{g, next}
 }
 
-// Schedule needs schedule on the collection of each item. A request id becomes the id of the task, and so could
-// name the task of another lambda. Therefore that of a caller who may not schedule everywhere counts for this
-// caller alone.
+// Schedule needs schedule on the collection of each item. A request id becomes the id of the task, and so
+// could name the task of another lambda. Therefore that of a caller who may not schedule everywhere counts
+// for this caller alone.
 func (s tasks) Schedule(ctx context.Context, r *kinesinv1.ScheduleRequest) (*kinesinv1.ScheduleResponse, error) {
 	c := access.From(ctx)
 	if !c.Grants.AllowAll(access.Schedule) {
@@ -57,8 +57,8 @@ func (s tasks) Schedule(ctx context.Context, r *kinesinv1.ScheduleRequest) (*kin
 	return s.next.Schedule(ctx, r)
 }
 
-// ownRequestID returns a request id with its time, and with random bits that no other identity can choose. One
-// that is no UUID stays as it is, to be refused.
+// ownRequestID returns a request id with its time, and with random bits that no other identity can choose.
+// One that is no UUID stays as it is, to be refused.
 func ownRequestID(identity string, id []byte) []byte {
 	if len(id) != len(uuid.UUID{}) {
 		return id

@@ -79,8 +79,8 @@ type Config struct {
 
 	// Audit turns on the audit log; nil: nothing is recorded.
 	Audit *AuditConfig
-	// Taken reports whether an identity of that name is defined elsewhere, so that no token can be made for it.
-	// It may be nil.
+	// Taken reports whether an identity of that name is defined elsewhere, so that no token can be made for
+	// it. It may be nil.
 	Taken func(name string) bool
 
 	// Unregister returns the command that deletes the registration of a lambda. nil: there are no

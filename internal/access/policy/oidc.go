@@ -68,7 +68,8 @@ func IsJWT(text string) bool {
 	return err == nil && len(raw) > 0 && raw[0] == '{'
 }
 
-// claims are what is read of a JWT before its signature is checked, to choose the keys and to explain a refusal.
+// claims are what is read of a JWT before its signature is checked, to choose the keys and to explain a
+// refusal.
 type claims struct {
 	Issuer    string  `json:"iss"`
 	NotBefore float64 `json:"nbf"` // seconds

@@ -1,6 +1,6 @@
-// Package policy reads the file that defines identities and their grants: how an identity shows who it is (the
-// hash of a token, a JWT of an OpenID Connect issuer, a client certificate), and what it may do. A file is
-// taken as a whole or refused as a whole.
+// Package policy reads the file that defines identities and their grants: how an identity shows who it is
+// (the hash of a token, a JWT of an OpenID Connect issuer, a client certificate), and what it may do. A file
+// is taken as a whole or refused as a whole.
 package policy
 
 import (
@@ -298,8 +298,8 @@ func (p *Policy) ByToken(token string) (access.Identity, bool) {
 // Roots returns the certificates of those who sign client certificates; nil if no identity has one.
 func (p *Policy) Roots() *x509.CertPool { return p.roots }
 
-// ByCertificate returns the identity of a client certificate, whose signature the caller has verified: that of
-// one of its URIs, or of one of its DNS names.
+// ByCertificate returns the identity of a client certificate, whose signature the caller has verified: that
+// of one of its URIs, or of one of its DNS names.
 func (p *Policy) ByCertificate(c *x509.Certificate) (access.Identity, bool) {
 	for _, uri := range c.URIs {
 		if name, found := p.uris[uri.String()]; found {

@@ -1,5 +1,6 @@
 // Package tokens keeps the bearer tokens that an operator made: one control row of kind "token" for each
-// identity, with the hash of its token, its grants and its expiry. Any server of an installation accepts them.
+// identity, with the hash of its token, its grants and its expiry. Any server of an installation accepts
+// them.
 package tokens
 
 import (
@@ -105,8 +106,8 @@ func NewRegistry(rows Rows, c clock.Clock, log *slog.Logger) *Registry {
 	return &Registry{rows: rows, clock: c, log: log, reading: make(chan struct{}, 1), problems: map[string]bool{}}
 }
 
-// Find returns the token with this secret. Its errors are ErrUnknown, ErrExpired, ErrRevoked, and those of the
-// store: what was read more than refreshEvery ago decides nothing.
+// Find returns the token with this secret. Its errors are ErrUnknown, ErrExpired, ErrRevoked, and those of
+// the store: what was read more than refreshEvery ago decides nothing.
 func (r *Registry) Find(ctx context.Context, secret string) (Token, error) {
 	if !strings.HasPrefix(secret, secretPrefix) {
 		return Token{}, ErrUnknown
@@ -196,8 +197,8 @@ func (r *Registry) List(ctx context.Context) ([]Token, error) {
 	return all, nil
 }
 
-// Create makes the token of an identity and returns its secret, which is not kept. Lifetime zero means that it
-// does not expire. ErrExists: the identity has a token that has not ended.
+// Create makes the token of an identity and returns its secret, which is not kept. Lifetime zero means that
+// it does not expire. ErrExists: the identity has a token that has not ended.
 func (r *Registry) Create(ctx context.Context, id access.Identity, lifetime time.Duration, by string) (Token, string, error) {
 	all, err := r.List(ctx)
 	if err != nil {
