@@ -59,6 +59,13 @@ func WithTokenFile(path string) ClientOption { return func(c *clientConfig) { c.
 // certificates that this machine trusts. The file is read once. It excludes WithHTTPClient.
 func WithCAFile(path string) ClientOption { return func(c *clientConfig) { c.CAFile = path } }
 
+// WithClientCertificate shows an https server a certificate, for an identity that its policy names by
+// certificate (docs/security.md). The files hold the certificate and its key in PEM, and are read again when
+// they change. It excludes WithHTTPClient.
+func WithClientCertificate(certFile, keyFile string) ClientOption {
+	return func(c *clientConfig) { c.CertFile, c.KeyFile = certFile, keyFile }
+}
+
 // WithLogger sets where workers of this client log. The default is slog.Default.
 func WithLogger(l *slog.Logger) ClientOption { return func(c *clientConfig) { c.Log = l } }
 
@@ -104,7 +111,7 @@ func (c *Client) Close() { c.close() }
 
 func connections(cfg *clientConfig, base string) (dial.Clients, error) {
 	return dial.New(dial.Config{
-		Server: base, TokenFile: cfg.TokenFile, CAFile: cfg.CAFile, HTTP: cfg.HTTP, Clock: cfg.Clock,
+		Server: base, TokenFile: cfg.TokenFile, CAFile: cfg.CAFile, CertFile: cfg.CertFile, KeyFile: cfg.KeyFile, HTTP: cfg.HTTP, Clock: cfg.Clock,
 		TokenChanged: func(err error) {
 			if err != nil {
 				cfg.Log.WarnContext(context.Background(), "reload of the token file failed; keeping the previous token", slog.Any("error", err))

@@ -197,7 +197,7 @@ func TestTokensAreReplacedWhileItRuns(t *testing.T) {
 func TestCertificatesAreReplacedWhileItRuns(t *testing.T) {
 	a, virtual := tlstest.New(t), clock.NewVirtual(0, 1)
 	var told []error
-	pair, err := openPair(a.CertFile, a.KeyFile, virtual.Process(0), func(err error) { told = append(told, err) })
+	pair, err := livefile.OpenPair(a.CertFile, a.KeyFile, virtual.Process(0), func(err error) { told = append(told, err) })
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -12,15 +12,12 @@ import (
 	"github.com/kinesin-io/kinesin/internal/livefile"
 )
 
-// certFileBytesMax bounds a file with a certificate chain or a key.
-const certFileBytesMax = 1 << 20
-
 // openTLS returns the TLS configuration of the server; nil without TLS.
 func (s *Server) openTLS(ctx context.Context, asked credentials) (*tls.Config, error) {
 	if s.config.TLSCertFile == "" {
 		return nil, nil //nolint:nilnil // no TLS is asked for
 	}
-	pair, err := openPair(s.config.TLSCertFile, s.config.TLSKeyFile, clock.Real(), s.reread(ctx, "certificate and key"))
+	pair, err := livefile.OpenPair(s.config.TLSCertFile, s.config.TLSKeyFile, clock.Real(), s.reread(ctx, "certificate and key"))
 	if err != nil {
 		return nil, err
 	}
@@ -45,17 +42,6 @@ func withClients(c *tls.Config, p *policy.Policy) *tls.Config {
 	own.GetConfigForClient = nil
 	own.ClientCAs, own.ClientAuth = p.Roots(), tls.VerifyClientCertIfGiven
 	return own
-}
-
-// openPair reads a certificate and its key, and reloads them when they change.
-func openPair(certFile, keyFile string, c clock.Clock, changed func(error)) (*livefile.Files[*tls.Certificate], error) {
-	return livefile.Open(livefile.Config[*tls.Certificate]{
-		Paths: []string{certFile, keyFile}, BytesMax: certFileBytesMax, Clock: c, Changed: changed,
-		Parse: func(contents [][]byte) (*tls.Certificate, error) {
-			pair, err := tls.X509KeyPair(contents[0], contents[1])
-			return &pair, err
-		},
-	})
 }
 
 // httpLog logs the errors of package net/http. Failed handshakes are debug messages, since anybody who finds

@@ -31,8 +31,11 @@ type Config struct {
 	TokenFile string
 	// CAFile holds the trusted certificate authorities, in PEM, instead of those of this machine.
 	CAFile string
-	HTTP   *http.Client // used for all calls if set
-	Clock  clock.Clock
+	// CertFile and KeyFile hold the certificate that shows an https server who calls, and its key, in PEM.
+	// They are read again when they change.
+	CertFile, KeyFile string
+	HTTP              *http.Client // used for all calls if set
+	Clock             clock.Clock
 	// TokenChanged is called with nil after a reload of the token, and with the error of a failed one. It may
 	// be nil.
 	TokenChanged func(error)
@@ -58,14 +61,14 @@ func New(c Config) (Clients, error) {
 		}
 	}
 	if c.HTTP != nil {
-		if c.CAFile != "" {
+		if c.CAFile != "" || c.CertFile != "" {
 			return Clients{}, fmt.Errorf("%w: both a file of certificates and an HTTP client are set: give the client the certificates", ErrConfig)
 		}
 		own := *c.HTTP
 		own.Transport = d.before(own.Transport)
 		return Clients{&own, &own, &own}, nil
 	}
-	trust, err := readTrust(c.CAFile)
+	trust, err := clientTLS(&c)
 	if err != nil {
 		return Clients{}, err
 	}
@@ -83,6 +86,28 @@ func (c *Clients) CloseIdle() {
 	c.Calls.CloseIdleConnections()
 	c.Beats.CloseIdleConnections()
 	c.Streams.CloseIdleConnections()
+}
+
+// clientTLS returns the TLS configuration of a client; nil means that of this machine, without a certificate.
+func clientTLS(c *Config) (*tls.Config, error) {
+	config, err := readTrust(c.CAFile)
+	switch {
+	case err != nil:
+		return nil, err
+	case (c.CertFile == "") != (c.KeyFile == ""):
+		return nil, fmt.Errorf("%w: a client certificate needs its file and that of its key", ErrConfig)
+	case c.CertFile == "":
+		return config, nil
+	}
+	pair, err := livefile.OpenPair(c.CertFile, c.KeyFile, c.Clock, nil)
+	if err != nil {
+		return nil, fmt.Errorf("%w: client certificate: %w", ErrConfig, err)
+	}
+	if config == nil {
+		config = &tls.Config{MinVersion: tls.VersionTLS12}
+	}
+	config.GetClientCertificate = func(*tls.CertificateRequestInfo) (*tls.Certificate, error) { return pair.Get(), nil }
+	return config, nil
 }
 
 // readTrust reads the trusted certificates; nil for no file means those of this machine.

@@ -15,12 +15,13 @@ import (
 
 // Client is what a client was told. The options of package sdk set its fields.
 type Client struct {
-	HTTP        *http.Client // nil: one of its own
-	TokenFile   string
-	CAFile      string
-	Log         *slog.Logger
-	CallTimeout time.Duration // of one try
-	TriesMax    int
+	HTTP              *http.Client // nil: one of its own
+	TokenFile         string
+	CertFile, KeyFile string
+	CAFile            string
+	Log               *slog.Logger
+	CallTimeout       time.Duration // of one try
+	TriesMax          int
 
 	Clock clock.Clock
 	// Controllers, if set, changes the configuration of each worker before it runs. The context is Run's.

@@ -566,7 +566,7 @@ func TestWait(t *testing.T) {
 func TestWorkerCommand(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)
-	s.must("lambda", "create", "a", "--backoff", "1ms..2ms", "--timeout", "300ms")
+	s.must("lambda", "create", "a", "--backoff", "1ms..2ms", "--timeout", "2s")
 	script := `x=$(cat); echo "$x $KINESIN_LAMBDA" >&2; case $x in bad) exit 65;; flaky) test "$KINESIN_FAILURES" = 2;; slow) sleep 100;; esac`
 	ctx, stop := context.WithCancel(t.Context())
 	var o outcome
@@ -589,7 +589,7 @@ func TestWorkerCommand(t *testing.T) {
 		t.Error(text)
 	}
 	slow := s.must("schedule", "a", "--payload", "slow")
-	eventually(t, "a timed out attempt", func() bool { return strings.Contains(s.must("get", slow), "timed out after 300ms") })
+	eventually(t, "a timed out attempt", func() bool { return strings.Contains(s.must("get", slow), "timed out after 2s") })
 	s.must("cancel", slow)
 	eventually(t, "the cancel", func() bool { return s.object("get", slow)["state"] == "cancelled" })
 	stop()

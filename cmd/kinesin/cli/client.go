@@ -32,7 +32,9 @@ func (a *app) serverFlag(flags *pflag.FlagSet) {
 	flags.StringVar(&a.server, "server", serverDefault, "base `URL` of the server")
 	flags.StringVar(&a.tokenFile, "token-file", "", "`FILE` whose first line is the token for the server")
 	flags.StringVar(&a.caFile, "tls-ca-file", "", "PEM `FILE` with the certificates to trust for an https server, instead of this machine's")
-	settings(flags, "server", "token-file", "tls-ca-file")
+	flags.StringVar(&a.certFile, "tls-client-cert-file", "", "PEM `FILE` with the certificate that shows an https server who calls")
+	flags.StringVar(&a.keyFile, "tls-client-key-file", "", "PEM `FILE` with the key of that certificate")
+	settings(flags, "server", "token-file", "tls-ca-file", "tls-client-cert-file", "tls-client-key-file")
 }
 
 // call is the action of a command that calls a server.
@@ -58,7 +60,7 @@ func (a *app) client(opts ...sdk.ClientOption) (*sdk.Client, error) {
 	if _, _, err := net.SplitHostPort(a.server); err == nil && !strings.Contains(a.server, "://") {
 		a.server = "http://" + a.server
 	}
-	all := []sdk.ClientOption{sdk.WithLogger(slog.New(slog.DiscardHandler)), sdk.WithTokenFile(a.tokenFile), sdk.WithCAFile(a.caFile)}
+	all := []sdk.ClientOption{sdk.WithLogger(slog.New(slog.DiscardHandler)), sdk.WithTokenFile(a.tokenFile), sdk.WithCAFile(a.caFile), sdk.WithClientCertificate(a.certFile, a.keyFile)}
 	c, err := sdk.NewClient(a.server, append(all, opts...)...)
 	if err != nil {
 		return nil, usagef("%v", err)
@@ -79,7 +81,7 @@ func (a *app) withClient(f func(*sdk.Client) error, opts ...sdk.ClientOption) er
 // connections makes HTTP clients for what the SDK does not offer. Call client or withClient before: they
 // check the settings.
 func (a *app) connections() (dial.Clients, error) {
-	c, err := dial.New(dial.Config{Server: a.server, TokenFile: a.tokenFile, CAFile: a.caFile, Clock: clock.Real()})
+	c, err := dial.New(dial.Config{Server: a.server, TokenFile: a.tokenFile, CAFile: a.caFile, CertFile: a.certFile, KeyFile: a.keyFile, Clock: clock.Real()})
 	if err != nil {
 		return c, usagef("%v", err)
 	}

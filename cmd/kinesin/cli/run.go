@@ -55,7 +55,8 @@ type app struct {
 	output string
 	server string // base URL
 
-	tokenFile, caFile string // of the client; empty for none
+	// Of the client; empty for none.
+	tokenFile, caFile, certFile, keyFile string
 }
 
 func (a *app) root() *cobra.Command {
