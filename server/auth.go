@@ -107,6 +107,7 @@ func isProbe(r *http.Request) bool {
 type refusedCall struct {
 	because string // a label
 	text    string
+	name    string // of the identity whose token is no longer accepted; empty: unknown
 }
 
 // Error returns the text.
@@ -133,17 +134,17 @@ func (g *gate) identify(ctx context.Context, r *http.Request) (access.Identity, 
 	sent, present := token.Of(r.Header)
 	switch {
 	case present && sent == "":
-		return access.Identity{}, &refusedCall{becauseForm, refusedForm}
+		return access.Identity{}, &refusedCall{because: becauseForm, text: refusedForm}
 	case present:
 		return g.byToken(ctx, sent)
 	case g.policy != nil && r.TLS != nil && len(r.TLS.VerifiedChains) > 0:
 		id, found := g.policy.Get().ByCertificate(r.TLS.PeerCertificates[0])
 		if !found {
-			return access.Identity{}, &refusedCall{becauseCert, "the policy has no identity with a name of the client certificate of this call"}
+			return access.Identity{}, &refusedCall{because: becauseCert, text: "the policy has no identity with a name of the client certificate of this call"}
 		}
 		return id, nil
 	case g.areAsked():
-		return access.Identity{}, &refusedCall{becauseNone, refusedNone}
+		return access.Identity{}, &refusedCall{because: becauseNone, text: refusedNone}
 	}
 	return access.Anonymous(), nil
 }
@@ -162,7 +163,7 @@ func (g *gate) byToken(ctx context.Context, sent string) (access.Identity, error
 		if policy.IsJWT(sent) {
 			id, err := g.verifier.ByJWT(ctx, p, sent)
 			if errors.Is(err, policy.ErrJWT) {
-				err = &refusedCall{becauseJWT, err.Error()}
+				err = &refusedCall{because: becauseJWT, text: err.Error()}
 			}
 			return id, err
 		}
@@ -170,13 +171,13 @@ func (g *gate) byToken(ctx context.Context, sent string) (access.Identity, error
 	made, err := g.made.Find(ctx, sent)
 	switch {
 	case errors.Is(err, tokens.ErrUnknown):
-		return access.Identity{}, &refusedCall{becauseUnknown, refusedUnknown}
+		return access.Identity{}, &refusedCall{because: becauseUnknown, text: refusedUnknown}
 	case errors.Is(err, tokens.ErrExpired):
-		return access.Identity{}, &refusedCall{becauseExpired, err.Error()}
+		return access.Identity{}, &refusedCall{because: becauseExpired, text: err.Error(), name: made.Name}
 	case errors.Is(err, tokens.ErrRevoked):
-		return access.Identity{}, &refusedCall{becauseRevoked, err.Error()}
+		return access.Identity{}, &refusedCall{because: becauseRevoked, text: err.Error(), name: made.Name}
 	case err == nil && p != nil && p.Has(made.Name):
-		return access.Identity{}, &refusedCall{becauseUnknown, "the policy file defines another identity " + made.Name +
+		return access.Identity{}, &refusedCall{because: becauseUnknown, text: "the policy file defines another identity " + made.Name +
 			"; a name exists once: revoke the token, or rename the identity in the file"}
 	}
 	return made.Identity, err
@@ -221,13 +222,15 @@ func (g *gate) refuse(w http.ResponseWriter, r *http.Request, cause error) {
 	because, status, err := becauseStore, http.StatusServiceUnavailable,
 		error(api.Errorf(kinesinv1.Reason_REASON_UNAVAILABLE, "the token of this call cannot be checked for now; try again"))
 	var refused *refusedCall
+	name := ""
 	if errors.As(cause, &refused) {
+		name = refused.name
 		because, status, err = refused.because, http.StatusUnauthorized, unauthenticated(refused.text)
 		w.Header().Set("WWW-Authenticate", "Bearer")
 	}
 	g.refused.WithLabelValues(because).Inc()
 	if g.audit != nil {
-		g.audit.NoteOften(audit.Record{From: access.Caller{From: r.RemoteAddr}.Host(), Action: "call", Target: r.URL.Path, Outcome: audit.Unauthenticated + ": " + because})
+		g.audit.NoteOften(audit.Record{Identity: name, From: access.Caller{From: r.RemoteAddr}.Host(), Action: "call", Target: r.URL.Path, Outcome: audit.Unauthenticated + ": " + because})
 	}
 	if !g.writer.IsSupported(r) { // a browser, curl or Prometheus
 		http.Error(w, err.Error(), status)

@@ -384,16 +384,17 @@ func TestUnknownLambdaIsPutOff(t *testing.T) {
 
 func TestRefusedRegistrationEndsRun(t *testing.T) {
 	t.Parallel()
-	refusing := refuse{}
-	c, err := controller.New(controller.Config{
-		Backend: refusing, Execute: func(contextT, *controller.Work) controller.Outcome { return controller.Outcome{} },
-		Groups: []controller.Group{{Lambdas: []string{"mail"}, Slots: 1}},
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := c.Run(t.Context()); !errors.Is(err, api.ErrUnknownLambda) {
-		t.Errorf("Run returned %v", err)
+	for _, refusal := range []error{api.ErrUnknownLambda, api.ErrInvalid, api.ErrUnauthenticated, api.ErrPermissionDenied} {
+		c, err := controller.New(controller.Config{
+			Backend: refuse{err: refusal}, Execute: func(contextT, *controller.Work) controller.Outcome { return controller.Outcome{} },
+			Groups: []controller.Group{{Lambdas: []string{"mail"}, Slots: 1}},
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := c.Run(t.Context()); !errors.Is(err, refusal) {
+			t.Errorf("Run returned %v, want %v", err, refusal)
+		}
 	}
 }
 

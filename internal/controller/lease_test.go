@@ -16,10 +16,14 @@ type contextT = context.Context
 
 func causeOf(run *run) error { return context.Cause(run.ctx) }
 
-type refuse struct{ controller.Backend }
+type refuse struct {
+	controller.Backend
 
-func (refuse) Register(context.Context, *kinesinv1.RegisterRequest) (*kinesinv1.RegisterResponse, error) {
-	return nil, api.ErrUnknownLambda
+	err error
+}
+
+func (r refuse) Register(context.Context, *kinesinv1.RegisterRequest) (*kinesinv1.RegisterResponse, error) {
+	return nil, r.err
 }
 
 func TestHeartbeatsComeFourTimesALease(t *testing.T) {

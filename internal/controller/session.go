@@ -75,6 +75,9 @@ type session struct {
 	kept        []*attempt // with results, which the next registration sends
 }
 
+// registrationRefusals are those that no repetition changes.
+var registrationRefusals = []error{api.ErrInvalid, api.ErrUnknownLambda, api.ErrUnsupported, api.ErrUnauthenticated, api.ErrPermissionDenied}
+
 // register opens a lease, and gives up the one of the lost session, which may be nil. It tries until a server
 // answers; it returns nil and no error when ctx ends.
 func (c *Controller) register(ctx context.Context, lost *session) (*session, error) {
@@ -88,7 +91,7 @@ func (c *Controller) register(ctx context.Context, lost *session) (*session, err
 			lost.concludeKept(response.Acks)
 			return c.newSession(ctx, response, sent), nil
 		}
-		if errors.Is(err, api.ErrInvalid) || errors.Is(err, api.ErrUnknownLambda) || errors.Is(err, api.ErrUnsupported) || errors.Is(err, api.ErrUnauthenticated) {
+		if slices.ContainsFunc(registrationRefusals, func(final error) bool { return errors.Is(err, final) }) {
 			return nil, fmt.Errorf("register worker: %w", err)
 		}
 		if failures%logEveryNth == 1 && ctx.Err() == nil {

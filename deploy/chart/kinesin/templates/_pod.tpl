@@ -15,6 +15,9 @@
 - {name: KINESIN_QUEUE, value: sqs}
 - {name: KINESIN_AWS_PREFIX, value: {{ $v.aws.prefix | quote }}}
 - {name: KINESIN_AUTH_TOKEN_FILE, value: {{ printf "/etc/kinesin/auth/%s" $v.auth.secretKey | quote }}}
+{{- if $v.auth.policyKey }}
+- {name: KINESIN_POLICY, value: {{ printf "/etc/kinesin/auth/%s" $v.auth.policyKey | quote }}}
+{{- end }}
 {{- if $v.tls.secretName }}
 - {name: KINESIN_TLS_CERT_FILE, value: /etc/kinesin/tls/tls.crt}
 - {name: KINESIN_TLS_KEY_FILE, value: /etc/kinesin/tls/tls.key}
