@@ -103,15 +103,15 @@ func isProbe(r *http.Request) bool {
 	return false
 }
 
-// refusedCall is the error of a call of nobody.
-type refusedCall struct {
+// refusalError is the error of a call of nobody.
+type refusalError struct {
 	because string // a label
 	text    string
 	name    string // of the identity whose token is no longer accepted; empty: unknown
 }
 
 // Error returns the text.
-func (r *refusedCall) Error() string { return r.text }
+func (r *refusalError) Error() string { return r.text }
 
 // ServeHTTP passes the call on with its identity, or refuses it in the form of its protocol.
 func (g *gate) ServeHTTP(w http.ResponseWriter, r *http.Request) {
@@ -134,17 +134,17 @@ func (g *gate) identify(ctx context.Context, r *http.Request) (access.Identity, 
 	sent, present := token.Of(r.Header)
 	switch {
 	case present && sent == "":
-		return access.Identity{}, &refusedCall{because: becauseForm, text: refusedForm}
+		return access.Identity{}, &refusalError{because: becauseForm, text: refusedForm}
 	case present:
 		return g.byToken(ctx, sent)
 	case g.policy != nil && r.TLS != nil && len(r.TLS.VerifiedChains) > 0:
 		id, found := g.policy.Get().ByCertificate(r.TLS.PeerCertificates[0])
 		if !found {
-			return access.Identity{}, &refusedCall{because: becauseCert, text: "the policy has no identity with a name of the client certificate of this call"}
+			return access.Identity{}, &refusalError{because: becauseCert, text: "the policy has no identity with a name of the client certificate of this call"}
 		}
 		return id, nil
 	case g.areAsked():
-		return access.Identity{}, &refusedCall{because: becauseNone, text: refusedNone}
+		return access.Identity{}, &refusalError{because: becauseNone, text: refusedNone}
 	}
 	return access.Anonymous(), nil
 }
@@ -163,7 +163,7 @@ func (g *gate) byToken(ctx context.Context, sent string) (access.Identity, error
 		if policy.IsJWT(sent) {
 			id, err := g.verifier.ByJWT(ctx, p, sent)
 			if errors.Is(err, policy.ErrJWT) {
-				err = &refusedCall{because: becauseJWT, text: err.Error()}
+				err = &refusalError{because: becauseJWT, text: err.Error()}
 			}
 			return id, err
 		}
@@ -171,13 +171,13 @@ func (g *gate) byToken(ctx context.Context, sent string) (access.Identity, error
 	made, err := g.made.Find(ctx, sent)
 	switch {
 	case errors.Is(err, tokens.ErrUnknown):
-		return access.Identity{}, &refusedCall{because: becauseUnknown, text: refusedUnknown}
+		return access.Identity{}, &refusalError{because: becauseUnknown, text: refusedUnknown}
 	case errors.Is(err, tokens.ErrExpired):
-		return access.Identity{}, &refusedCall{because: becauseExpired, text: err.Error(), name: made.Name}
+		return access.Identity{}, &refusalError{because: becauseExpired, text: err.Error(), name: made.Name}
 	case errors.Is(err, tokens.ErrRevoked):
-		return access.Identity{}, &refusedCall{because: becauseRevoked, text: err.Error(), name: made.Name}
+		return access.Identity{}, &refusalError{because: becauseRevoked, text: err.Error(), name: made.Name}
 	case err == nil && p != nil && p.Has(made.Name):
-		return access.Identity{}, &refusedCall{because: becauseUnknown, text: "the policy file defines another identity " + made.Name +
+		return access.Identity{}, &refusalError{because: becauseUnknown, text: "the policy file defines another identity " + made.Name +
 			"; a name exists once: revoke the token, or rename the identity in the file"}
 	}
 	return made.Identity, err
@@ -193,7 +193,7 @@ func (g *gate) watch(r *http.Request, id access.Identity) (ctx context.Context, 
 	var timer atomic.Pointer[time.Timer]
 	timer.Store(time.AfterFunc(identifyEvery, func() {
 		now, err := g.identify(ctx, r)
-		var refused *refusedCall
+		var refused *refusalError
 		switch {
 		case ctx.Err() != nil:
 			return
@@ -221,9 +221,8 @@ func unauthenticated(text string) error {
 func (g *gate) refuse(w http.ResponseWriter, r *http.Request, cause error) {
 	because, status, err := becauseStore, http.StatusServiceUnavailable,
 		error(api.Errorf(kinesinv1.Reason_REASON_UNAVAILABLE, "the token of this call cannot be checked for now; try again"))
-	var refused *refusedCall
 	name := ""
-	if errors.As(cause, &refused) {
+	if refused, is := errors.AsType[*refusalError](cause); is {
 		name = refused.name
 		because, status, err = refused.because, http.StatusUnauthorized, unauthenticated(refused.text)
 		w.Header().Set("WWW-Authenticate", "Bearer")

@@ -103,12 +103,19 @@ func TestWhatIsDoneOftenBecomesOneRecord(t *testing.T) {
 	if len(all) != 2 || all[0].Count+all[1].Count != 1001 {
 		t.Errorf("%+v", all)
 	}
+	for i := range 1000 {
+		l.NoteOften(Record{From: fmt.Sprint(i), Action: "call", Target: fmt.Sprint("/", i), Outcome: Unauthenticated})
+	}
+	if all = f.all(l); len(all) != 2+strangersMax+1 || all[len(all)-1].Target != others || all[len(all)-1].Count != 1000-strangersMax {
+		t.Errorf("of strangers: %+v", all[2:])
+	}
+	written := len(all)
 	for i := range mergedMax + 7 {
 		l.NoteOften(Record{Identity: "shop", Action: "call", Target: fmt.Sprint(i), Outcome: Unauthenticated})
 	}
 	l.Flush(t.Context())
-	if n := len(f.all(l)); n != 2+mergedMax || f.lost != 7 {
-		t.Errorf("%d records, and %d acts lost, want %d and 7", n, f.lost, 2+mergedMax)
+	if n := len(f.all(l)); n != written+mergedMax || f.lost != 7 {
+		t.Errorf("%d records, and %d acts lost, want %d and 7", n, f.lost, written+mergedMax)
 	}
 	if v := f.verify(l); v.Problem != "" {
 		t.Error(v.Problem)

@@ -30,6 +30,9 @@ const (
 	mergeEvery = 10 * time.Second
 	// mergedMax bounds the records that are merged at a time, and the records of a row.
 	mergedMax = 256
+	// strangersMax bounds those of them that are of calls of nobody, which anyone can make: all others are one
+	// record.
+	strangersMax = 8
 	// writeMax bounds the write of a record, for which its act waits.
 	writeMax = 5 * time.Second
 	// textBytesMax bounds a text of a record, such as the names of a call.
@@ -73,10 +76,16 @@ type Log struct {
 	head    Record        // of the chain: Seq and Hash; of Seq 0 before it is read
 	headRow store.Control
 
-	mu     sync.Mutex
-	merged map[act]*Record // not written yet
-	left   int             // acts that found no room since the last flush
+	mu        sync.Mutex
+	merged    map[act]*Record // not written yet
+	strangers int             // of them, those of calls of nobody, and more
+	left      int             // acts that found no room since the last flush
 }
+
+const (
+	nobody = "-"      // the identity of a call that showed none
+	others = "others" // stands for addresses and targets
+)
 
 // act is what records that are merged have in common.
 type act struct{ identity, from, action, target, outcome string }
@@ -113,6 +122,12 @@ func (l *Log) NoteOften(r Record) {
 	key := act{r.Identity, r.From, r.Action, r.Target, r.Outcome}
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	if r.Identity == nobody && l.merged[key] == nil {
+		if l.strangers++; l.strangers > strangersMax {
+			r.From, r.Target = others, others
+			key.from, key.target = others, others
+		}
+	}
 	switch known := l.merged[key]; {
 	case known != nil:
 		known.Count += r.Count
@@ -125,7 +140,7 @@ func (l *Log) NoteOften(r Record) {
 
 func (l *Log) complete(r *Record) {
 	r.At, r.Count = l.Clock.Now(), max(r.Count, 1)
-	r.Identity = cmp.Or(r.Identity, "-") // of a call that showed none
+	r.Identity = cmp.Or(r.Identity, nobody)
 	for _, text := range []*string{&r.From, &r.Action, &r.Target, &r.Outcome} {
 		if len(*text) > textBytesMax {
 			*text = strings.ToValidUTF8((*text)[:textBytesMax], "") + "…"
@@ -142,7 +157,7 @@ func (l *Log) complete(r *Record) {
 func (l *Log) Flush(ctx context.Context) {
 	l.mu.Lock()
 	merged, left := l.merged, l.left
-	l.merged, l.left = map[act]*Record{}, 0
+	l.merged, l.left, l.strangers = map[act]*Record{}, 0, 0
 	l.mu.Unlock()
 	if left > 0 {
 		l.Log.WarnContext(ctx, "too many different acts for the audit log", slog.Int("not_recorded", left))

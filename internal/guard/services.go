@@ -64,7 +64,7 @@ func (s rejected) RetryRejected(ctx context.Context, r *kinesinv1.RetryRejectedR
 		return nil, err
 	}
 	response, err := s.next.RetryRejected(ctx, r)
-	s.note(ctx, audit.Record{Action: actRetryRejected, Target: strings.Join(r.GetNames(), " "), Count: uint32(len(r.GetNames()))}, err) //nolint:gosec // bounded by api.RejectedMax
+	s.note(ctx, audit.Record{Action: actRetryRejected, Target: strings.Join(r.GetNames(), " "), Count: uint32(len(r.GetNames()))}, err)
 	return response, err
 }
 
@@ -74,7 +74,7 @@ func (s rejected) DeleteRejected(ctx context.Context, r *kinesinv1.DeleteRejecte
 		return nil, err
 	}
 	response, err := s.next.DeleteRejected(ctx, r)
-	s.note(ctx, audit.Record{Action: actDeleteRejected, Target: strings.Join(r.GetNames(), " "), Count: uint32(len(r.GetNames()))}, err) //nolint:gosec // bounded by api.RejectedMax
+	s.note(ctx, audit.Record{Action: actDeleteRejected, Target: strings.Join(r.GetNames(), " "), Count: uint32(len(r.GetNames()))}, err)
 	return response, err
 }
 

@@ -3,7 +3,7 @@ package node
 import (
 	"io"
 	"net/http"
-	"net/http/pprof" //nolint:gosec // what it adds to http.DefaultServeMux nobody serves
+	"net/http/pprof"
 
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 

@@ -30,8 +30,9 @@ const Kind = "token"
 const (
 	// TokensMax bounds the tokens of an installation.
 	TokensMax = 1000
-	// LifetimeMin and LifetimeMax bound the time until a token expires, if it does.
+	// LifetimeMin is the shortest time until a token expires, if it does.
 	LifetimeMin = time.Minute
+	// LifetimeMax is the longest.
 	LifetimeMax = 10 * 365 * 24 * time.Hour
 
 	// refreshEvery is how old what was read may be before the rows are read again: so soon that a token that
