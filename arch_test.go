@@ -116,7 +116,7 @@ var table = []row{
 	{name: "internal/controller", may: slices.Concat(wire, []string{"task", "internal/backoff", "internal/clock"}), never: serverSide},
 
 	{name: "internal/sdkconfig", may: []string{"internal/clock", "internal/controller"}, never: serverSide},
-	{name: "sdk", may: slices.Concat(wire, []string{"task", "internal/controller", "internal/backoff", "internal/clock", "internal/dial", "internal/process", "internal/sdkconfig"}), tests: []string{"sdk/sdktest", "server"}, never: serverSide},
+	{name: "sdk", may: slices.Concat(wire, []string{"task", "internal/controller", "internal/backoff", "internal/clock", "internal/dial", "internal/livefile", "internal/process", "internal/sdkconfig"}), tests: []string{"sdk/sdktest", "server"}, never: serverSide},
 	{
 		name: "sdk/sqsinbound", may: slices.Concat(wire, []string{"task", "sdk", "internal/backoff", "internal/clock", "internal/gather", "internal/sqsclient"}),
 		tests: []string{"sdk/sdktest", "internal/node", "partition", "inbound/buffer/sqsbuffer", "queue/sqs"}, never: noServer,
@@ -159,7 +159,7 @@ var planned []string
 var reserved = map[string][]string{
 	"github.com/cockroachdb": {"store/pebble", "test/sim"},
 	"github.com/spf13":       {"cmd/kinesin/cli"},
-	"github.com/aws":         {"store/dynamo", "queue/sqs", "inbound/buffer/sqsbuffer", "internal/sqsclient", "sdk/sqsinbound", "internal/awsclient", "internal/awserr", "internal/awslocal", "internal/awsfake", "internal/awsfake/fakedynamo", "internal/awsfake/fakesqs", "test/aws", "test/awsfaults", "test/cost", "test/sim", "test/terraform", "test/cmd/benchaws"},
+	"github.com/aws":         {"store/dynamo", "queue/sqs", "inbound/buffer/sqsbuffer", "internal/sqsclient", "sdk/sqsinbound", "internal/awsclient", "internal/awserr", "internal/awslocal", "internal/awsfake", "internal/awsfake/fakedynamo", "internal/awsfake/fakesqs", "test/aws", "test/awsfaults", "test/canary", "test/cost", "test/sim", "test/terraform", "test/cmd/benchaws"},
 	"k8s.io":                 {"partition/kube", "internal/kubelocal", "test/kubelet", "test/chart", "test/kube", "test/cmd/kubelocal"},
 }
 

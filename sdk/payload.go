@@ -104,7 +104,8 @@ func (c *Client) decodeWork(ctx context.Context, w *controller.Work) ([]byte, er
 	return plain, nil
 }
 
-// decodeRead returns a payload that was read. There is none of a task in the inbound queue, or if nobody asked.
+// decodeRead returns a payload that was read. There is none of a task in the inbound queue, or if nobody
+// asked.
 func (c *Client) decodeRead(ctx context.Context, lambda, key string, id ID, payload []byte) ([]byte, error) {
 	if c.cfg.Decode == nil || len(payload) == 0 {
 		return payload, nil

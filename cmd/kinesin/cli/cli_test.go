@@ -224,6 +224,8 @@ func TestBadUsage(t *testing.T) {
 		{"worker --lambda a --concurrency 0 -- true", "--concurrency"},
 		{"worker --lambda a --lease 1s -- true", "want 3s to 1h"},
 		{"worker --lambda a,a -- true", "named twice"},
+		{"worker --lambda a --env A=1 -- true", `"A=1" is no name of a variable`},
+		{"worker --lambda a --env A,,B -- true", `"" is no name of a variable`},
 		{"worker --lambda a -- no-such-command-here", "no-such-command-here"},
 		{"bench", "a command is missing"},
 		{"bench wall -n 0", "tasks"},
@@ -707,4 +709,24 @@ func eventually(t *testing.T, what string, ok func() bool) {
 		time.Sleep(10 * time.Millisecond)
 	}
 	t.Fatalf("waited in vain for %s", what)
+}
+
+func TestATokenFileThatAllMayReadIsNoted(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	path := filepath.Join(t.TempDir(), "token")
+	if err := os.WriteFile(path, []byte(strings.Repeat("a", 40)), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for mode, times := range map[os.FileMode]int{0o600: 0, 0o440: 0, 0o644: 1} {
+		if err := os.Chmod(path, mode); err != nil {
+			t.Fatal(err)
+		}
+		for _, command := range [][]string{{"lambda", "list", "--token-file", path}, {"worker", "--lambda", "nope", "--token-file", path, "--", "true"}} {
+			o := s.do(command...)
+			if strings.Count(o.stderr, "every user of this machine may use") != times || strings.Contains(o.stderr, "aaaa") {
+				t.Errorf("%04o %v: %s", mode, command, o.stderr)
+			}
+		}
+	}
 }

@@ -14,6 +14,7 @@ import (
 	"github.com/kinesin-io/kinesin/api"
 	"github.com/kinesin-io/kinesin/internal/clock"
 	"github.com/kinesin-io/kinesin/internal/dial"
+	"github.com/kinesin-io/kinesin/internal/livefile"
 	"github.com/kinesin-io/kinesin/sdk"
 )
 
@@ -73,6 +74,9 @@ func (a *app) withClient(f func(*sdk.Client) error, opts ...sdk.ClientOption) er
 		return err
 	}
 	defer c.Close()
+	if a.tokenFile != "" && livefile.IsLoose(a.tokenFile) {
+		a.note("every user of this machine may use %s, which holds a token: chmod 600 it", a.tokenFile)
+	}
 	return a.explain(f(c))
 }
 
