@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"net"
-	"time"
 
 	"connectrpc.com/connect"
 
@@ -82,7 +81,7 @@ func ErrorOf(p *kinesinv1.Problem) error {
 	if p == nil {
 		return nil
 	}
-	return &Error{Reason: p.Reason, Text: p.Text, RetryAfter: time.Duration(p.RetryAfterMicros) * time.Microsecond}
+	return &Error{Reason: p.Reason, Text: p.Text, RetryAfter: task.Micros(p.RetryAfterMicros)}
 }
 
 // ToWire returns the form of an error in which a call returns it: a code, with the problem as its detail. An

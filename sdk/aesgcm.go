@@ -60,7 +60,8 @@ func NewAESGCMCodec(keys ...PayloadKey) (*AESGCMCodec, error) {
 		isShared := func(other PayloadKey) bool { return bytes.Equal(other.Secret, key.Secret) }
 		switch {
 		case !isPayloadKeyID(key.ID):
-			return nil, fmt.Errorf("%w id %q of a payload key: want 1 to %d characters of A-Z, a-z, 0-9 and -._:/", ErrInvalid, key.ID, payloadKeyIDMax)
+			// It is not quoted: it may be the secret, in the wrong place.
+			return nil, fmt.Errorf("%w id of %d characters of payload key %d: want 1 to %d characters of A-Z, a-z, 0-9 and -._:/", ErrInvalid, len(key.ID), i+1, payloadKeyIDMax)
 		case len(key.Secret) != payloadKeyBytes:
 			return nil, fmt.Errorf("%w payload key %q of %d bytes: want %d", ErrInvalid, key.ID, len(key.Secret), payloadKeyBytes)
 		case c.keys[key.ID] != nil:

@@ -162,13 +162,13 @@ func TestBadPayloadKeys(t *testing.T) {
 	t.Parallel()
 	a, b := payloadKey("a"), payloadKey("b")
 	for want, keys := range map[string][]sdk.PayloadKey{
-		"one key or more":         {},
-		"of 31 bytes: want 32":    {{ID: "a", Secret: make([]byte, 31)}},
-		`id "" of`:                {{Secret: a.Secret}},
-		`"a b"`:                   {{ID: "a b", Secret: a.Secret}},
-		"1 to 64 characters":      {{ID: strings.Repeat("a", 65), Secret: a.Secret}},
-		"the id is there twice":   {a, b, {ID: "a", Secret: make([]byte, 32)}},
-		"one has the same secret": {a, {ID: "other", Secret: a.Secret}},
+		"one key or more":               {},
+		"of 31 bytes: want 32":          {{ID: "a", Secret: make([]byte, 31)}},
+		"id of 0 characters":            {{Secret: a.Secret}},
+		"3 characters of payload key 2": {a, {ID: "a b", Secret: b.Secret}},
+		"1 to 64 characters":            {{ID: strings.Repeat("a", 65), Secret: a.Secret}},
+		"the id is there twice":         {a, b, {ID: "a", Secret: make([]byte, 32)}},
+		"one has the same secret":       {a, {ID: "other", Secret: a.Secret}},
 	} {
 		if _, err := sdk.NewAESGCMCodec(keys...); !errors.Is(err, sdk.ErrInvalid) || !strings.Contains(err.Error(), want) {
 			t.Errorf("want %q: %v", want, err)

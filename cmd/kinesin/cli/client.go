@@ -33,7 +33,8 @@ func (a *app) serverFlag(flags *pflag.FlagSet) {
 	flags.StringVar(&a.server, "server", serverDefault, "base `URL` of the server")
 	flags.StringVar(&a.tokenFile, "token-file", "", "`FILE` whose first line is the token for the server")
 	flags.StringVar(&a.caFile, "tls-ca-file", "", "PEM `FILE` with the certificates to trust for an https server, instead of this machine's")
-	settings(flags, "server", "token-file", "tls-ca-file")
+	flags.StringVar(&a.payloadKeys, "payload-key-file", "", "`FILE` with the keys that payloads are encrypted with, the newest first, each a line of an id and 32 bytes in base64")
+	settings(flags, "server", "token-file", "tls-ca-file", "payload-key-file")
 }
 
 // call is the action of a command that calls a server.
@@ -59,7 +60,11 @@ func (a *app) client(opts ...sdk.ClientOption) (*sdk.Client, error) {
 	if _, _, err := net.SplitHostPort(a.server); err == nil && !strings.Contains(a.server, "://") {
 		a.server = "http://" + a.server
 	}
-	all := []sdk.ClientOption{sdk.WithLogger(slog.New(slog.DiscardHandler)), sdk.WithTokenFile(a.tokenFile), sdk.WithCAFile(a.caFile)}
+	codec, err := readPayloadKeys(a.payloadKeys)
+	if err != nil {
+		return nil, usagef("payload keys: %v", err)
+	}
+	all := []sdk.ClientOption{sdk.WithPayloadCodec(codec), sdk.WithLogger(slog.New(slog.DiscardHandler)), sdk.WithTokenFile(a.tokenFile), sdk.WithCAFile(a.caFile)}
 	c, err := sdk.NewClient(a.server, append(all, opts...)...)
 	if err != nil {
 		return nil, usagef("%v", err)
@@ -74,10 +79,16 @@ func (a *app) withClient(f func(*sdk.Client) error, opts ...sdk.ClientOption) er
 		return err
 	}
 	defer c.Close()
-	if a.tokenFile != "" && livefile.IsLoose(a.tokenFile) {
-		a.note("every user of this machine may use %s, which holds a token: chmod 600 it", a.tokenFile)
-	}
+	a.noteLoose(a.tokenFile)
+	a.noteLoose(a.payloadKeys)
 	return a.explain(f(c))
+}
+
+// noteLoose says that everybody may read a file with a secret.
+func (a *app) noteLoose(path string) {
+	if path != "" && livefile.IsLoose(path) {
+		a.note("every user of this machine may use %s, which holds a secret: chmod 600 it", path)
+	}
 }
 
 // connections makes HTTP clients for what the SDK does not offer. Call client or withClient before: they

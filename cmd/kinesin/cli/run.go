@@ -55,7 +55,7 @@ type app struct {
 	output string
 	server string // base URL
 
-	tokenFile, caFile string // of the client; empty for none
+	tokenFile, caFile, payloadKeys string // files of the client; empty for none
 }
 
 func (a *app) root() *cobra.Command {
